@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Counters of the fabric, exported as MPI_T performance variables by who opens it.  Written under the fabric's lock, plainly;
+ * read at any time.  Each fallback has one that says why it was taken.
+ */
+#ifndef FAB_COUNTERS_H
+#define FAB_COUNTERS_H
+
+#include <stdint.h>
+
+#include "fab.h"
+
+/* X(name, help) */
+#define FAB_COUNTERS(X)                                                                                                  \
+    X(shm_msgs_sent, "messages sent through shared memory")                                                              \
+    X(shm_msgs_received, "messages received through shared memory")                                                      \
+    X(shm_ring_full, "sends that found no room in the receiver's ring")                                                  \
+    X(shm_rings_claimed, "rings that peers have claimed in this process's segment")                                      \
+    X(shm_rings_exhausted, "connections refused because all rings of the receiver were in use")                          \
+    X(shm_cma_bytes, "bytes moved by process_vm_readv or process_vm_writev")                                             \
+    X(shm_cma_calls, "calls of process_vm_readv or process_vm_writev")                                                   \
+    X(shm_cma_refused, "peers whose memory the kernel did not let this process read")                                    \
+    X(shm_bad_messages, "messages in shared memory that were malformed, each failing its sender")                        \
+    X(shm_peers_died, "peers in shared memory found dead")                                                               \
+    X(items_queued, "messages or operations queued for lack of room")                                                    \
+    X(self_msgs, "messages to this process itself")
+
+typedef struct fab_counters {
+#define FAB_COUNTER_FIELD(name, help) unsigned long long name;
+    FAB_COUNTERS(FAB_COUNTER_FIELD)
+#undef FAB_COUNTER_FIELD
+} fab_counters_t;
+
+FAB_EXPORT extern fab_counters_t fab_counters;
+
+#endif /* FAB_COUNTERS_H */

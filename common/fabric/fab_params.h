@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Parameters of the fabric.  fab_params holds the defaults until fab_params_register() hands them to the MCA variable system
+ * under the name of the component that calls it (pml_tm_shm_ring_size, ...).
+ */
+#ifndef FAB_PARAMS_H
+#define FAB_PARAMS_H
+
+#include <stdbool.h>
+
+#include "fab.h"
+
+struct mca_base_component_2_1_0_t;
+
+enum {
+    FAB_SHM_SINGLE_COPY_AUTO = 0, /* CMA where the kernel allows it, found out by trying */
+    FAB_SHM_SINGLE_COPY_NONE = 1,
+};
+
+typedef struct fab_params {
+    char *providers;              /* comma separated list of providers to use; NULL or "": all */
+    unsigned int shm_ring_size;   /* bytes of one ring, a power of two; 0: by the number of local processes */
+    unsigned int shm_max_peers;   /* rings in one process's segment */
+    unsigned int shm_eager_limit; /* bytes; longest message copied through a ring in one piece */
+    unsigned int shm_copy_step;   /* bytes copied per progress call and operation by CMA */
+    int shm_single_copy;          /* FAB_SHM_SINGLE_COPY_* */
+} fab_params_t;
+
+FAB_EXPORT extern fab_params_t fab_params;
+
+/* Register all under component. Repeated calls for the same component do nothing. OPAL error codes. */
+FAB_EXPORT int fab_params_register(const struct mca_base_component_2_1_0_t *component);
+
+/*
+ * Check the values against their ranges and against each other. OPAL_SUCCESS, or OPAL_ERR_BAD_PARAM with a sentence that
+ * names the parameter, its value and what is allowed in buf.
+ */
+FAB_EXPORT int fab_params_check(char *buf, size_t size);
+
+#endif /* FAB_PARAMS_H */

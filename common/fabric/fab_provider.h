@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a provider is to the fabric: one constant table.  Data path operations per peer are fab_ops_t (fab.h); this is the
+ * control side, called rarely, with the lock held.  A provider has the files <name>.h, <name>_wire.h, <name>_domain.c,
+ * <name>_ep.c, <name>_progress.c and what else it needs.
+ */
+#ifndef FAB_PROVIDER_H
+#define FAB_PROVIDER_H
+
+#include "fab.h"
+
+typedef struct fab_domain fab_domain_t; /* a provider's state in this process; each defines its own, cast at the edge */
+
+typedef struct fab_provider {
+    const char *name;
+    const fab_ops_t *ops;
+
+    /*
+     * Make the provider usable in this process.  Errors: OPAL_ERR_*; then *why says what failed, where, and what to do (a
+     * sentence in memory that outlives the call).
+     */
+    int (*open)(fab_t *fab, fab_domain_t **dom, const char **why);
+    void (*close)(fab_domain_t *dom);
+
+    /* Write this process's address for this provider, at most size bytes; returns its length. */
+    size_t (*address)(fab_domain_t *dom, void *buf, size_t size);
+
+    /*
+     * Can the process with this address be reached?  OPAL_SUCCESS: the peer is this provider's from now on; ops, eager_max,
+     * caps are set, and ep if that costs nothing.  OPAL_ERR_UNREACH with *why otherwise.  Makes no system call that can block.
+     */
+    int (*attach)(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len, const char **why);
+
+    /* No more is sent to the peer: release ep. */
+    void (*detach)(fab_domain_t *dom, fab_peer_t *peer);
+
+    /* Poll once: deliver what arrived with fab_deliver(), move RMA on.  Returns the number of events. */
+    int (*progress)(fab_domain_t *dom);
+
+    /* One or several lines for fab_describe(). Returns bytes written, as snprintf. */
+    int (*describe)(fab_domain_t *dom, char *buf, size_t size);
+} fab_provider_t;
+
+extern const fab_provider_t fab_self_provider;
+extern const fab_provider_t fab_shm_provider;
+
+/* The peer record for a name that a message brought, made for this provider if it is new; NULL: no memory. */
+fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name, const void *address, size_t len);
+
+/* A message is complete: hand it to its handler. */
+static inline void fab_deliver(fab_t *fab, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    const struct fab_handler *handler = &fab->handlers[hdr.id & (FAB_AM_MAX - 1)];
+    handler->fn(handler->ctx, peer, hdr, data, len);
+}
+
+/* The peer failed, for the reason rc, why: report it once, fail its queued items. */
+void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
+
+/* Count what the user asks for: plain counters, exported as MPI_T pvars (fab_counters.h). */
+#include "fab_counters.h"
+
+#endif /* FAB_PROVIDER_H */
