@@ -53,6 +53,7 @@
 typedef struct fab fab_t;
 typedef struct fab_peer fab_peer_t;
 typedef struct fab_ops fab_ops_t;
+typedef struct fab_rma fab_rma_t;
 
 /* ---- messages --------------------------------------------------------------------------------------------------------- */
 
@@ -210,7 +211,7 @@ struct fab_ops {
     void (*commit)(fab_peer_t *peer, fab_hdr_t hdr, size_t len);
     int (*expose)(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey);
     void (*unexpose)(fab_peer_t *peer, fab_rkey_t *rkey);
-    int (*rma)(struct fab_rma *op);
+    int (*rma)(fab_rma_t *op);
 };
 
 /*
@@ -290,7 +291,6 @@ static inline void fab_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
  * One get or put, in the caller's memory from the call to complete().  done is written by the provider.
  * Large transfers go in bounded steps, one per fab_progress() and operation.
  */
-typedef struct fab_rma fab_rma_t;
 struct fab_rma {
     fab_rma_t *next;  /* provider's */
     fab_peer_t *peer; /* set all from here down to rkey */
