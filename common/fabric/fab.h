@@ -30,8 +30,9 @@
  * fab_progress() or run user code.
  *
  * Errors.  OPAL error codes.  OPAL_ERR_RESOURCE_BUSY is no error: a bounded resource is used up for the moment, nothing was
- * done, fab_queue() an item or try again after fab_progress().  A peer that fails is reported once (fab_config_t.peer_failed);
- * after that every operation on it returns OPAL_ERR_UNREACH, and its queued items are run so that they see it.
+ * done, fab_queue() an item or try again after fab_progress().  From the moment a peer fails every operation on it returns
+ * OPAL_ERR_UNREACH; the next fab_progress() reports it, once (fab_config_t.peer_failed), ends its RMA with an error, and runs
+ * its queued items so that they see it.
  *
  * Bytes from other processes are checked by the provider as far as the fabric understands them (lengths, ids, states); the
  * meaning of tag, app_ctx and payload is the handler's to check.
@@ -118,7 +119,7 @@ typedef struct fab_config {
     uint32_t num_local; /* processes of the job on this host, this one included: sizes the default of shm rings */
     bool is_threaded;   /* MPI_THREAD_MULTIPLE */
     void *ctx;          /* handed to the callbacks below */
-    /* One peer failed; rc is an OPAL error, why a sentence for the user.  Called with the lock held. */
+    /* One peer failed; rc is an OPAL error, why a sentence for the user.  Called from fab_progress(), with the lock held. */
     void (*peer_failed)(void *ctx, fab_peer_t *peer, int rc, const char *why);
     /* Something the user may want to know (verbose >= level); never an error.  NULL: silent. */
     void (*log)(void *ctx, int level, const char *text);
@@ -140,10 +141,16 @@ struct fab {
  */
 FAB_EXPORT int fab_open(const fab_config_t *config, fab_t **fab, const char **why);
 
-/* Give the reference back; the last one closes all providers.  Without the lock. */
+/*
+ * Give the reference back; the last one closes all providers, waiting for nothing: what is still queued is not sent, RMA still
+ * under way ends without completion.  Without the lock.
+ */
 FAB_EXPORT void fab_close(fab_t *fab);
 
-/* This process's address for its peers (modex): position independent, self-describing, at most FAB_ADDRESS_MAX bytes. */
+/*
+ * This process's address for its peers (modex): position independent, self-describing, at most FAB_ADDRESS_MAX bytes.
+ * Returns its length; 0 if it does not fit size.  The lock is not needed.
+ */
 #define FAB_ADDRESS_MAX 512
 FAB_EXPORT size_t fab_address(const fab_t *fab, void *buf, size_t size);
 
@@ -153,13 +160,14 @@ FAB_EXPORT int fab_progress(fab_t *fab);
 /* ---- peers ------------------------------------------------------------------------------------------------------------ */
 
 enum {
-    FAB_CAP_GET = 1u << 0,     /* fab_get works: the peer's memory can be read */
-    FAB_CAP_PUT = 1u << 1,     /* fab_put works */
+    FAB_CAP_GET = 1u << 0, /* fab_get works: the peer's memory can be read */
+    FAB_CAP_PUT = 1u << 1, /* fab_put works */
 };
 
 enum {
-    FAB_PEER_UP = 0,
-    FAB_PEER_FAILED = 1,
+    FAB_PEER_UP = 0,     /* may be sent to */
+    FAB_PEER_FAILED = 1, /* it died, cannot be reached, or sent what it must not */
+    FAB_PEER_CLOSED = 2, /* this process closed it; the record goes when the peer has left as well */
 };
 
 /* Run by the fabric when the peer may take messages again. See fab_queue(). */
@@ -201,8 +209,14 @@ FAB_EXPORT int fab_peer_open(fab_t *fab, uint64_t name, const void *address, siz
 /* The record of a known peer, or NULL. */
 FAB_EXPORT fab_peer_t *fab_peer_find(fab_t *fab, uint64_t name);
 
-/* This process sends no more to that peer and its record may go once the peer, too, has left. */
+/*
+ * This process sends no more to that peer and its record may go once the peer, too, has left: do not use it any more, except
+ * in the handler of a message from it.
+ */
 FAB_EXPORT void fab_peer_close(fab_peer_t *peer);
+
+/* The peer failed, for the reason rc and why (a sentence): report it, once, and fail what is queued for it. */
+FAB_EXPORT void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
 
 /* The table behind every peer: one per provider, see fab_provider.h for who implements what. */
 struct fab_ops {
@@ -249,7 +263,7 @@ static inline void fab_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
  * fab_item_send()/fab_item_reserve(); it returns
  *   OPAL_SUCCESS            done, the item is the caller's again (fn may have freed it);
  *   OPAL_ERR_RESOURCE_BUSY  no room: stay at the head;
- *   OPAL_ERR_IN_PROGRESS    sent a part: go to the tail, so that others get their turn.
+ *   OPAL_ERR_IN_PROCESS     sent a part: go to the tail, so that others get their turn.
  * When the peer fails, fn is run too; its send then returns OPAL_ERR_UNREACH, upon which it must return OPAL_SUCCESS.
  * The caller owns the item and keeps it valid until then.
  */

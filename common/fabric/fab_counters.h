@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "fab.h"
+#include "fabric/fab.h"
 
 /* X(name, help) */
 #define FAB_COUNTERS(X)                                                                                                  \

@@ -6,9 +6,7 @@
 #ifndef FAB_PARAMS_H
 #define FAB_PARAMS_H
 
-#include <stdbool.h>
-
-#include "fab.h"
+#include "fabric/fab.h"
 
 struct mca_base_component_2_1_0_t;
 
@@ -18,17 +16,17 @@ enum {
 };
 
 typedef struct fab_params {
-    char *providers;              /* comma separated list of providers to use; NULL or "": all */
+    char *providers;              /* comma separated list of providers to use besides self; NULL or "": all */
     unsigned int shm_ring_size;   /* bytes of one ring, a power of two; 0: by the number of local processes */
-    unsigned int shm_max_peers;   /* rings in one process's segment */
-    unsigned int shm_eager_limit; /* bytes; longest message copied through a ring in one piece */
-    unsigned int shm_copy_step;   /* bytes copied per progress call and operation by CMA */
+    unsigned int shm_max_peers;   /* rings in one process's segment; 0: by the number of local processes */
+    unsigned int shm_eager_limit; /* bytes; longest message copied through a ring in one piece, if a quarter ring holds it */
+    unsigned int shm_copy_step;   /* bytes copied by CMA per progress call, and at most per operation in a row */
     int shm_single_copy;          /* FAB_SHM_SINGLE_COPY_* */
 } fab_params_t;
 
 FAB_EXPORT extern fab_params_t fab_params;
 
-/* Register all under component. Repeated calls for the same component do nothing. OPAL error codes. */
+/* Register all under component, in its register function; again after it was closed. OPAL error codes. */
 FAB_EXPORT int fab_params_register(const struct mca_base_component_2_1_0_t *component);
 
 /*

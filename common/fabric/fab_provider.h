@@ -7,17 +7,19 @@
 #ifndef FAB_PROVIDER_H
 #define FAB_PROVIDER_H
 
-#include "fab.h"
+#include "fabric/fab.h"
+#include "fabric/fab_counters.h"
 
 typedef struct fab_domain fab_domain_t; /* a provider's state in this process; each defines its own, cast at the edge */
 
 typedef struct fab_provider {
     const char *name;
+    uint16_t id; /* of its section in an address, FAB_WIRE_* (fab_wire.h) */
     const fab_ops_t *ops;
 
     /*
-     * Make the provider usable in this process.  Errors: OPAL_ERR_*; then *why says what failed, where, and what to do (a
-     * sentence in memory that outlives the call).
+     * Make the provider usable in this process.  Errors: OPAL_ERR_*; then *why says what failed, where, and what to do
+     * (fab_sentence()).
      */
     int (*open)(fab_t *fab, fab_domain_t **dom, const char **why);
     void (*close)(fab_domain_t *dom);
@@ -26,13 +28,23 @@ typedef struct fab_provider {
     size_t (*address)(fab_domain_t *dom, void *buf, size_t size);
 
     /*
-     * Can the process with this address be reached?  OPAL_SUCCESS: the peer is this provider's from now on; ops, eager_max,
-     * caps are set, and ep if that costs nothing.  OPAL_ERR_UNREACH with *why otherwise.  Makes no system call that can block.
+     * Can the process with this address be reached?  OPAL_SUCCESS: the peer is this provider's from now on; eager_max and
+     * caps are set, and ep if that costs little.  Otherwise OPAL_ERR_UNREACH, or OPAL_ERR_OUT_OF_RESOURCE, with *why.  Makes
+     * no system call that can block.
      */
     int (*attach)(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len, const char **why);
 
-    /* No more is sent to the peer: release ep. */
+    /*
+     * No more is sent to the peer: release what serves sending.  If nothing can come from the peer any more, then all, and
+     * ep = NULL; else ep stays until the peer has left too, which the provider reports by fab_peer_left().
+     */
     void (*detach)(fab_domain_t *dom, fab_peer_t *peer);
+
+    /*
+     * The peer failed: release all, complete its RMA with OPAL_ERR_UNREACH, ep = NULL.  Never called from within another
+     * function of the provider.
+     */
+    void (*drop)(fab_domain_t *dom, fab_peer_t *peer);
 
     /* Poll once: deliver what arrived with fab_deliver(), move RMA on.  Returns the number of events. */
     int (*progress)(fab_domain_t *dom);
@@ -54,10 +66,20 @@ static inline void fab_deliver(fab_t *fab, fab_peer_t *peer, fab_hdr_t hdr, cons
     handler->fn(handler->ctx, peer, hdr, data, len);
 }
 
-/* The peer failed, for the reason rc, why: report it once, fail its queued items. */
+/*
+ * The peer failed, for the reason rc, why (copied).  At once its operations return OPAL_ERR_UNREACH; fab_progress() does the
+ * rest: peer_failed(), drop(), queued items.  May be called from anywhere, again for the same peer without effect.
+ */
 void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
 
-/* Count what the user asks for: plain counters, exported as MPI_T pvars (fab_counters.h). */
-#include "fab_counters.h"
+/* A peer that this process had closed (FAB_PEER_CLOSED) has left, ep is NULL: its record goes. */
+void fab_peer_left(fab_peer_t *peer);
+
+/* Format a sentence for *why; valid until the next call. Returns it. */
+const char *fab_sentence(fab_t *fab, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Tell the user something (fab_config_t.log). */
+void fab_log(fab_t *fab, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 
 #endif /* FAB_PROVIDER_H */

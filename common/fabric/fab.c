@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The process's fabric: opening and closing its providers, handlers, address, progress, description.
+ *
+ * There is one fabric per process, fab_the_core; references to it are counted under fab_open_lock.  All else is under the
+ * fabric's own lock.
+ */
+#include "fabric/fab.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fabric/fab_core.h"
+#include "fabric/fab_params.h"
+#include "fabric/fab_wire.h"
+
+fab_counters_t fab_counters;
+
+const fab_provider_t *const fab_providers[FAB_NUM_PROVIDERS] = {&fab_self_provider, &fab_shm_provider};
+
+static pthread_mutex_t fab_open_lock = PTHREAD_MUTEX_INITIALIZER;
+static fab_core_t *fab_the_core;
+static char fab_open_why[FAB_SENTENCE_MAX]; /* *why of fab_open(): outlives a fabric that did not open */
+
+const char *fab_sentence(fab_t *fab, const char *format, ...)
+{
+    fab_core_t *core = fab_core(fab);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(core->sentence, sizeof(core->sentence), format, args);
+    va_end(args);
+    return core->sentence;
+}
+
+void fab_log(fab_t *fab, int level, const char *format, ...)
+{
+    char text[FAB_SENTENCE_MAX];
+    va_list args;
+
+    if (NULL == fab->config.log) {
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    fab->config.log(fab->config.ctx, level, text);
+}
+
+/* ---- handlers --------------------------------------------------------------------------------------------------------- */
+
+static void fab_no_handler(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    char why[128];
+
+    (void) ctx;
+    (void) data;
+    snprintf(why, sizeof(why), "It sent a message of %zu bytes with id %u, which nothing here handles.", len, hdr.id);
+    fab_peer_fail(peer, OPAL_ERR_COMM_FAILURE, why);
+}
+
+void fab_set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx)
+{
+    if (id < FAB_AM_MAX) {
+        fab->handlers[id] = (struct fab_handler){.fn = NULL != fn ? fn : fab_no_handler, .ctx = ctx};
+    }
+}
+
+/* ---- open and close --------------------------------------------------------------------------------------------------- */
+
+static const fab_provider_t *fab_provider_named(const char *name, size_t len)
+{
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        if (strlen(fab_providers[i]->name) == len && 0 == strncmp(fab_providers[i]->name, name, len)) {
+            return fab_providers[i];
+        }
+    }
+    return NULL;
+}
+
+/* Is this provider in the user's list?  An empty list holds all, and self is always used. */
+static bool fab_provider_wanted(const fab_provider_t *provider)
+{
+    const char *list = fab_params.providers;
+
+    if (NULL == list || '\0' == *list || provider == &fab_self_provider) {
+        return true;
+    }
+    while ('\0' != *list) {
+        size_t len = strcspn(list, ",");
+        if (fab_provider_named(list, len) == provider) {
+            return true;
+        }
+        list += len + ('\0' != list[len]);
+    }
+    return false;
+}
+
+static int fab_check_provider_names(void)
+{
+    const char *list = fab_params.providers;
+
+    while (NULL != list && '\0' != *list) {
+        size_t len = strcspn(list, ",");
+        if (len > 0 && NULL == fab_provider_named(list, len)) {
+            snprintf(fab_open_why, sizeof(fab_open_why),
+                     "The parameter providers names \"%.*s\", which is no provider; there are: self, shm.",
+                     (int) (len < 64 ? len : 64), list);
+            return OPAL_ERR_BAD_PARAM;
+        }
+        list += len + ('\0' != list[len]);
+    }
+    return OPAL_SUCCESS;
+}
+
+/* Open provider i, or keep the reason why not. */
+static void fab_core_open_provider(fab_core_t *core, int i)
+{
+    const char *why = "no reason given";
+    fab_slot_t *slot = &core->slots[i];
+
+    if (!fab_provider_wanted(fab_providers[i])) {
+        snprintf(slot->why_not, sizeof(slot->why_not), "not in the parameter providers (%s)", fab_params.providers);
+        return;
+    }
+    if (OPAL_SUCCESS != fab_providers[i]->open(&core->fab, &slot->dom, &why)) {
+        slot->dom = NULL;
+        snprintf(slot->why_not, sizeof(slot->why_not), "%s", why);
+        fab_log(&core->fab, 1, "provider %s is not used: %s", fab_providers[i]->name, why);
+    }
+}
+
+static bool fab_core_reaches_others(const fab_core_t *core)
+{
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        if (fab_providers[i] != &fab_self_provider && NULL != core->slots[i].dom) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Say for every provider that is not open why. */
+static void fab_core_why_no_provider(const fab_core_t *core, char *buf, size_t size)
+{
+    size_t len = (size_t) snprintf(buf, size, "No way to other processes can be used.");
+
+    for (int i = 0; i < FAB_NUM_PROVIDERS && len < size; i++) {
+        if (NULL == core->slots[i].dom) {
+            len += (size_t) snprintf(buf + len, size - len, " %s: %s", fab_providers[i]->name, core->slots[i].why_not);
+        }
+    }
+}
+
+static void fab_core_free(fab_core_t *core)
+{
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        if (NULL != core->slots[i].dom) {
+            fab_providers[i]->close(core->slots[i].dom);
+        }
+    }
+    fab_core_free_queues(core);
+    fab_core_free_peers(core);
+    pthread_mutex_destroy(&core->fab.lock);
+    free(core);
+}
+
+static int fab_core_new(const fab_config_t *config, fab_core_t **out)
+{
+    fab_core_t *core = calloc(1, sizeof(*core));
+
+    if (NULL == core || 0 != pthread_mutex_init(&core->fab.lock, NULL)) {
+        snprintf(fab_open_why, sizeof(fab_open_why), "There is not enough memory to open the fabric.");
+        free(core);
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    core->fab.config = *config;
+    core->fab.is_threaded = config->is_threaded;
+    core->free_record = FAB_NO_RECORD;
+    for (int id = 0; id < FAB_AM_MAX; id++) {
+        core->fab.handlers[id].fn = fab_no_handler;
+    }
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        fab_core_open_provider(core, i);
+    }
+    if (NULL == core->slots[0].dom || (config->num_local > 1 && !fab_core_reaches_others(core))) {
+        fab_core_why_no_provider(core, fab_open_why, sizeof(fab_open_why));
+        fab_core_free(core);
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    *out = core;
+    return OPAL_SUCCESS;
+}
+
+int fab_open(const fab_config_t *config, fab_t **fab, const char **why)
+{
+    int rc = OPAL_SUCCESS;
+
+    pthread_mutex_lock(&fab_open_lock);
+    *why = fab_open_why;
+    if (NULL == fab_the_core) {
+        rc = fab_check_provider_names();
+        if (OPAL_SUCCESS == rc) {
+            rc = fab_core_new(config, &fab_the_core);
+        }
+    }
+    if (OPAL_SUCCESS == rc) {
+        fab_the_core->refs++;
+        *fab = &fab_the_core->fab;
+    }
+    pthread_mutex_unlock(&fab_open_lock);
+    return rc;
+}
+
+void fab_close(fab_t *fab)
+{
+    fab_core_t *core = fab_core(fab);
+
+    pthread_mutex_lock(&fab_open_lock);
+    if (0 == --core->refs) {
+        fab_the_core = NULL;
+        fab_core_free(core);
+    }
+    pthread_mutex_unlock(&fab_open_lock);
+}
+
+/* ---- address ---------------------------------------------------------------------------------------------------------- */
+
+size_t fab_address(const fab_t *fab, void *buf, size_t size)
+{
+    const fab_core_t *core = (const fab_core_t *) fab;
+    unsigned char bytes[FAB_ADDRESS_MAX] = {0};
+    fab_wire_head_t head = {.magic = FAB_WIRE_MAGIC, .version = FAB_WIRE_VERSION, .name = fab->config.name};
+    size_t len = sizeof(head);
+
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        fab_wire_section_t section = {.provider = fab_providers[i]->id};
+        if (NULL == core->slots[i].dom || len + sizeof(section) > sizeof(bytes)) {
+            continue;
+        }
+        size_t start = len + sizeof(section);
+        section.len = (uint16_t) fab_providers[i]->address(core->slots[i].dom, bytes + start, sizeof(bytes) - start);
+        memcpy(bytes + len, &section, sizeof(section));
+        len = start + ((section.len + 7u) & ~7u);
+        head.sections++;
+    }
+    if (len > size || len > sizeof(bytes)) {
+        return 0;
+    }
+    head.len = (uint32_t) len;
+    memcpy(bytes, &head, sizeof(head));
+    memcpy(buf, bytes, len);
+    return len;
+}
+
+/* ---- progress --------------------------------------------------------------------------------------------------------- */
+
+int fab_progress(fab_t *fab)
+{
+    fab_core_t *core = fab_core(fab);
+    int events = 0;
+
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        if (NULL != core->slots[i].dom) {
+            events += fab_providers[i]->progress(core->slots[i].dom);
+        }
+    }
+    if (__builtin_expect(core->num_busy > 0 || NULL != core->failures || core->is_busy_partial
+                             || core->is_failure_lost, 0)) {
+        events += fab_core_run_queues(core);
+    }
+    return events;
+}
+
+/* ---- description ------------------------------------------------------------------------------------------------------ */
+
+void fab_describe(fab_t *fab, char *buf, size_t size)
+{
+    fab_core_t *core = fab_core(fab);
+    size_t len = 0;
+
+    if (size > 0) {
+        buf[0] = '\0';
+    }
+    for (int i = 0; i < FAB_NUM_PROVIDERS && len < size; i++) {
+        const fab_slot_t *slot = &core->slots[i];
+        if (NULL != slot->dom) {
+            len += (size_t) fab_providers[i]->describe(slot->dom, buf + len, size - len);
+        } else {
+            len += (size_t) snprintf(buf + len, size - len, "%-5s not used: %s\n", fab_providers[i]->name, slot->why_not);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The fabric's own structure, for the files of common/fabric/ only.
+ *
+ * Peer records live in chunks that never move, so a fab_peer_t pointer stays valid until its record is released.  The hash
+ * table holds record numbers (4 bytes), not pointers: a million peers cost 64 MB of records and 8 MB of table.
+ *
+ * All of it is covered by the fabric's lock.
+ */
+#ifndef FAB_CORE_H
+#define FAB_CORE_H
+
+#include "fabric/fab.h"
+#include "fabric/fab_provider.h"
+
+enum {
+    FAB_NUM_PROVIDERS = 2,
+    FAB_CHUNK_PEERS = 256,     /* peer records per chunk: 16 KiB */
+    FAB_SENTENCE_MAX = 512,    /* bytes of a sentence for the user */
+    FAB_ITEMS_PER_PASS = 32,   /* items of one peer run in one fab_progress(): bounds its time */
+    FAB_PEERS_PER_PASS = 64,   /* peers whose items are looked at in one fab_progress(), for the same reason */
+    FAB_POST_MAX = 256,        /* bytes of payload of fab_post() */
+    FAB_NO_RECORD = UINT32_MAX /* no record number */
+};
+
+/* Providers in order of preference. */
+extern const fab_provider_t *const fab_providers[FAB_NUM_PROVIDERS];
+
+typedef struct fab_slot {
+    fab_domain_t *dom; /* NULL: not open */
+    char why_not[FAB_SENTENCE_MAX];
+} fab_slot_t;
+
+/* A failed peer that was not reported yet. */
+typedef struct fab_failure {
+    struct fab_failure *next;
+    fab_peer_t *peer;
+    int rc;
+    char why[FAB_SENTENCE_MAX];
+} fab_failure_t;
+
+/* A message kept by fab_post(). */
+typedef struct fab_post {
+    fab_item_t item;
+    fab_hdr_t hdr;
+    size_t len;
+    unsigned char data[FAB_POST_MAX];
+} fab_post_t;
+
+typedef struct fab_core {
+    fab_t fab; /* first: fab_t is what others see */
+    unsigned refs;
+
+    fab_slot_t slots[FAB_NUM_PROVIDERS];
+
+    /* Peer records (fab_peer.c). */
+    fab_peer_t **chunks;
+    uint32_t num_chunks;
+    uint32_t max_chunks;
+    uint32_t free_record;  /* first free record's number; the next one's is in its name */
+    uint32_t num_peers;    /* in the table */
+    uint32_t *table;       /* record number + 1; 0: empty. Open addressing, at most 3/4 full. */
+    uint32_t table_shift;  /* 64 - log2 of its size */
+
+    /* Items (fab_queue.c). */
+    fab_peer_t **busy;     /* peers with items, in the order in which they are looked at */
+    uint32_t num_busy;
+    uint32_t max_busy;
+    uint32_t next_busy;    /* whose turn it is */
+    fab_peer_t *running;   /* its items are being run: it is in busy, whatever its pending says */
+    bool is_busy_partial;  /* no memory to note a peer in busy: look at all */
+    fab_item_t *free_posts;
+    fab_failure_t *failures; /* not reported yet */
+    bool is_failure_lost;    /* no memory to keep one: look for it */
+
+    char sentence[FAB_SENTENCE_MAX];      /* fab_sentence() */
+    char open_sentence[FAB_SENTENCE_MAX]; /* *why of fab_peer_open() */
+} fab_core_t;
+
+static inline fab_core_t *fab_core(fab_t *fab)
+{
+    return (fab_core_t *) fab;
+}
+
+static inline fab_peer_t *fab_core_record(const fab_core_t *core, uint32_t number)
+{
+    return &core->chunks[number / FAB_CHUNK_PEERS][number % FAB_CHUNK_PEERS];
+}
+
+/* fab_peer.c */
+void fab_core_free_peers(fab_core_t *core);
+void fab_core_try_release(fab_peer_t *peer);
+
+/* fab_queue.c */
+extern const fab_ops_t fab_failed_ops;
+bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer);
+int fab_core_run_queues(fab_core_t *core);
+void fab_core_free_queues(fab_core_t *core);
+
+#endif /* FAB_CORE_H */

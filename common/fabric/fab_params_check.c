@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The fabric's parameters: their defaults, and what values are allowed.  Needs nothing of Open MPI's libraries, unlike their
+ * registration (fab_params.c).
+ */
+#include "fabric/fab_params.h"
+
+#include <stdio.h>
+
+#include "shm/shm_wire.h"
+
+fab_params_t fab_params = {
+    .providers = NULL,
+    .shm_ring_size = 0,
+    .shm_max_peers = 0,
+    .shm_eager_limit = 16384,
+    .shm_copy_step = 524288,
+    .shm_single_copy = FAB_SHM_SINGLE_COPY_AUTO,
+};
+
+static bool fab_is_power_of_two(unsigned int value)
+{
+    return 0 != value && 0 == (value & (value - 1));
+}
+
+static int fab_params_range(const char *name, unsigned int value, unsigned int min, unsigned int max, const char *extra,
+                            char *buf, size_t size)
+{
+    if (value >= min && value <= max) {
+        return OPAL_SUCCESS;
+    }
+    snprintf(buf, size, "The parameter %s is %u; allowed are %u to %u%s.", name, value, min, max, extra);
+    return OPAL_ERR_BAD_PARAM;
+}
+
+int fab_params_check(char *buf, size_t size)
+{
+    const fab_params_t *p = &fab_params;
+    int rc = OPAL_SUCCESS;
+
+    if (0 != p->shm_ring_size) {
+        rc = fab_params_range("shm_ring_size", p->shm_ring_size, FAB_SHM_RING_MIN, FAB_SHM_RING_MAX,
+                              ", powers of two, and 0 (automatic)", buf, size);
+        if (OPAL_SUCCESS == rc && !fab_is_power_of_two(p->shm_ring_size)) {
+            snprintf(buf, size, "The parameter shm_ring_size is %u; it must be a power of two, or 0 (automatic).",
+                     p->shm_ring_size);
+            rc = OPAL_ERR_BAD_PARAM;
+        }
+    }
+    if (OPAL_SUCCESS == rc && 0 != p->shm_max_peers) {
+        rc = fab_params_range("shm_max_peers", p->shm_max_peers, 1, FAB_SHM_RINGS_MAX, ", and 0 (automatic)", buf, size);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_range("shm_eager_limit", p->shm_eager_limit, FAB_SHM_EAGER_MIN, FAB_SHM_RING_MAX / 4, "", buf, size);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_range("shm_copy_step", p->shm_copy_step, 4096, 1u << 30, "", buf, size);
+    }
+    if (OPAL_SUCCESS == rc && FAB_SHM_SINGLE_COPY_AUTO != p->shm_single_copy
+        && FAB_SHM_SINGLE_COPY_NONE != p->shm_single_copy) {
+        snprintf(buf, size, "The parameter shm_single_copy is %d; allowed are auto (0) and none (1).", p->shm_single_copy);
+        rc = OPAL_ERR_BAD_PARAM;
+    }
+    return rc;
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What waits for a peer: queued items, posted messages, and the news of its failure.
+ *
+ * fab_peer_t.pending is the peer's queue; while it is not empty the peer stands in core->busy, and fab_progress() runs its
+ * items: the one that is run is taken out first, so fn may free it, and put back in front if it has to stay.
+ *
+ * A failure is noted at once (state, ops) and worked off in fab_core_run_queues(), outside of any provider or handler.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fabric/fab_core.h"
+
+/* ---- operations on a failed or closed peer ----------------------------------------------------------------------------- */
+
+static int fab_failed_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
+{
+    (void) peer, (void) hdr, (void) buf, (void) len;
+    return OPAL_ERR_UNREACH;
+}
+
+static void *fab_failed_reserve(fab_peer_t *peer, size_t max_len)
+{
+    (void) peer, (void) max_len;
+    return NULL;
+}
+
+static void fab_failed_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    (void) peer, (void) hdr, (void) len;
+}
+
+static int fab_failed_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
+{
+    (void) peer, (void) buf, (void) len, (void) rkey;
+    return OPAL_ERR_UNREACH;
+}
+
+static void fab_failed_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
+{
+    (void) peer, (void) rkey;
+}
+
+static int fab_failed_rma(fab_rma_t *op)
+{
+    (void) op;
+    return OPAL_ERR_UNREACH;
+}
+
+const fab_ops_t fab_failed_ops = {
+    .send = fab_failed_send,
+    .reserve = fab_failed_reserve,
+    .commit = fab_failed_commit,
+    .expose = fab_failed_expose,
+    .unexpose = fab_failed_unexpose,
+    .rma = fab_failed_rma,
+};
+
+/* ---- items ------------------------------------------------------------------------------------------------------------- */
+
+static void fab_core_note_busy(fab_core_t *core, fab_peer_t *peer)
+{
+    if (core->num_busy == core->max_busy) {
+        uint32_t max = core->max_busy > 0 ? 2 * core->max_busy : 64;
+        fab_peer_t **busy = realloc(core->busy, max * sizeof(*busy));
+        if (NULL == busy) {
+            core->is_busy_partial = true;
+            return;
+        }
+        core->busy = busy;
+        core->max_busy = max;
+    }
+    core->busy[core->num_busy++] = peer;
+}
+
+static void fab_peer_append(fab_peer_t *peer, fab_item_t *item)
+{
+    if (NULL == peer->pending) {
+        peer->pending_tail = &peer->pending;
+    }
+    item->next = NULL;
+    *peer->pending_tail = item;
+    peer->pending_tail = &item->next;
+}
+
+void fab_queue(fab_peer_t *peer, fab_item_t *item)
+{
+    fab_core_t *core = fab_core(peer->fab);
+
+    if (NULL == peer->pending && core->running != peer) {
+        fab_core_note_busy(core, peer);
+    }
+    fab_peer_append(peer, item);
+    fab_counters.items_queued++;
+}
+
+static fab_item_t *fab_peer_take(fab_peer_t *peer)
+{
+    fab_item_t *item = peer->pending;
+
+    peer->pending = item->next;
+    return item;
+}
+
+static void fab_peer_put_back(fab_peer_t *peer, fab_item_t *item)
+{
+    item->next = peer->pending;
+    if (NULL == peer->pending) {
+        peer->pending_tail = &item->next;
+    }
+    peer->pending = item;
+}
+
+/* Run items of one peer until one has no room. Returns how many went on. */
+static int fab_peer_run_items(fab_core_t *core, fab_peer_t *peer)
+{
+    int events = 0;
+
+    core->running = peer;
+    for (int n = 0; n < FAB_ITEMS_PER_PASS && NULL != peer->pending; n++) {
+        fab_item_t *item = fab_peer_take(peer);
+        int rc = item->fn(item, peer);
+        if (OPAL_ERR_RESOURCE_BUSY == rc) {
+            fab_peer_put_back(peer, item);
+            break;
+        }
+        if (OPAL_ERR_IN_PROCESS == rc) {
+            fab_peer_append(peer, item);
+        }
+        events++;
+    }
+    core->running = NULL;
+    return events;
+}
+
+/* No memory once to note a peer in busy: find those that are missing. Rare, so the search may be long. */
+static void fab_core_find_busy(fab_core_t *core)
+{
+    core->is_busy_partial = false;
+    core->num_busy = 0;
+    for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
+        fab_peer_t *peer = fab_core_record(core, i);
+        if (NULL != peer->pending) {
+            fab_core_note_busy(core, peer);
+        }
+    }
+}
+
+static int fab_core_run_items(fab_core_t *core)
+{
+    int events = 0;
+
+    if (core->is_busy_partial) {
+        fab_core_find_busy(core);
+    }
+    for (uint32_t n = core->num_busy < FAB_PEERS_PER_PASS ? core->num_busy : FAB_PEERS_PER_PASS; n > 0; n--) {
+        uint32_t at = core->next_busy < core->num_busy ? core->next_busy : 0;
+        fab_peer_t *peer = core->busy[at];
+        events += fab_peer_run_items(core, peer);
+        if (NULL == peer->pending) {
+            core->busy[at] = core->busy[--core->num_busy];
+            fab_core_try_release(peer);
+        } else {
+            at++;
+        }
+        core->next_busy = at;
+    }
+    return events;
+}
+
+/* ---- posted messages ---------------------------------------------------------------------------------------------------- */
+
+static int fab_post_run(fab_item_t *item, fab_peer_t *peer)
+{
+    fab_core_t *core = fab_core(peer->fab);
+    fab_post_t *post = (fab_post_t *) item;
+    int rc = fab_item_send(peer, post->hdr, post->data, post->len);
+
+    if (OPAL_ERR_RESOURCE_BUSY == rc) {
+        return rc;
+    }
+    item->next = core->free_posts;
+    core->free_posts = item;
+    return OPAL_SUCCESS;
+}
+
+static fab_post_t *fab_post_alloc(fab_core_t *core)
+{
+    fab_item_t *item = core->free_posts;
+
+    if (NULL == item) {
+        return malloc(sizeof(fab_post_t));
+    }
+    core->free_posts = item->next;
+    return (fab_post_t *) item;
+}
+
+int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
+{
+    int rc = fab_send(peer, hdr, buf, len);
+    fab_post_t *post;
+
+    if (OPAL_ERR_RESOURCE_BUSY != rc) {
+        return rc;
+    }
+    if (len > FAB_POST_MAX) {
+        return OPAL_ERR_BAD_PARAM;
+    }
+    post = fab_post_alloc(fab_core(peer->fab));
+    if (NULL == post) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    post->item.fn = fab_post_run;
+    post->hdr = hdr;
+    post->len = len;
+    if (len > 0) {
+        memcpy(post->data, buf, len);
+    }
+    fab_queue(peer, &post->item);
+    return OPAL_SUCCESS;
+}
+
+/* ---- failure ------------------------------------------------------------------------------------------------------------ */
+
+bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer)
+{
+    for (const fab_failure_t *failure = core->failures; NULL != failure; failure = failure->next) {
+        if (failure->peer == peer) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Report it and release what the provider holds. */
+static void fab_core_finish_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
+{
+    if (FAB_PEER_CLOSED != peer->state && NULL != core->fab.config.peer_failed) {
+        core->fab.config.peer_failed(core->fab.config.ctx, peer, rc, why);
+    }
+    if (NULL != peer->ep) {
+        fab_providers[peer->provider]->drop(core->slots[peer->provider].dom, peer);
+    }
+    fab_core_try_release(peer);
+}
+
+void fab_peer_fail(fab_peer_t *peer, int rc, const char *why)
+{
+    fab_core_t *core = fab_core(peer->fab);
+    fab_failure_t *failure;
+
+    if (FAB_PEER_FAILED == peer->state || fab_core_has_failure(core, peer)) {
+        return;
+    }
+    if (FAB_PEER_UP == peer->state) {
+        peer->state = FAB_PEER_FAILED;
+    }
+    peer->ops = &fab_failed_ops;
+    peer->caps = 0;
+    failure = malloc(sizeof(*failure));
+    if (NULL == failure) {
+        core->is_failure_lost = true;
+        return;
+    }
+    failure->peer = peer;
+    failure->rc = rc;
+    snprintf(failure->why, sizeof(failure->why), "%s", why);
+    failure->next = core->failures;
+    core->failures = failure;
+}
+
+/* No memory once to keep a failure: those that failed and still have their provider's state were not reported. */
+static void fab_core_find_failures(fab_core_t *core)
+{
+    core->is_failure_lost = false;
+    for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
+        fab_peer_t *peer = fab_core_record(core, i);
+        if (&fab_failed_ops == peer->ops && NULL != peer->ep && FAB_PEER_FAILED == peer->state) {
+            fab_core_finish_failure(core, peer, OPAL_ERR_UNREACH, "It failed; there was no memory to keep the reason.");
+        }
+    }
+}
+
+static int fab_core_report_failures(fab_core_t *core)
+{
+    int events = 0;
+
+    while (NULL != core->failures) {
+        fab_failure_t *failure = core->failures;
+        core->failures = failure->next;
+        fab_core_finish_failure(core, failure->peer, failure->rc, failure->why);
+        free(failure);
+        events++;
+    }
+    if (core->is_failure_lost) {
+        fab_core_find_failures(core);
+    }
+    return events;
+}
+
+/* ---- from fab_progress() and fab_close() -------------------------------------------------------------------------------- */
+
+int fab_core_run_queues(fab_core_t *core)
+{
+    int events = fab_core_report_failures(core);
+
+    return events + fab_core_run_items(core);
+}
+
+static void fab_core_free_pending(fab_peer_t *peer)
+{
+    while (NULL != peer->pending) {
+        fab_item_t *item = fab_peer_take(peer);
+        if (fab_post_run == item->fn) {
+            free(item);
+        }
+    }
+}
+
+void fab_core_free_queues(fab_core_t *core)
+{
+    for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
+        fab_core_free_pending(fab_core_record(core, i));
+    }
+    while (NULL != core->free_posts) {
+        fab_item_t *item = core->free_posts;
+        core->free_posts = item->next;
+        free(item);
+    }
+    while (NULL != core->failures) {
+        fab_failure_t *failure = core->failures;
+        core->failures = failure->next;
+        free(failure);
+    }
+    free(core->busy);
+}

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The matcher.  Structures and their picture: match_types.h; semantics: match.h.
+ *
+ * From below: rings, the index (queues per key), posted receives (packed list, then index), unexpected messages.
+ *
+ * Invariants:
+ *  - every ring of a key is ordered by seq from its leader on, since entries are only ever appended;
+ *  - the packed list is ordered by age, and all of it is older than all receives in the index;
+ *  - an unexpected message is in the index under its own key and in one order ring; under (source, ANY) if
+ *    has_by_source and its tag is not negative; under (ANY, tag) if has_by_tag.
+ *
+ * Memory is allocated in index_add_segment() only.
+ */
+#include "match.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define container_of(ptr, type, member) ((type *) ((char *) (ptr) -offsetof(type, member)))
+
+/* The bits of a key that a pattern names: [match_pattern()].  The others are ones in the pattern's own key. */
+static const uint64_t pattern_named[4] = {~0ull, 0xffffffffull << 32, 0xffffffffull, 0};
+
+/* Keeps the rare half of a function from costing the common half saved registers. */
+#define NOINLINE __attribute__((noinline))
+
+#define TAG_SIGN 0x80000000ull
+
+static inline uint64_t match_key(int32_t source, int32_t tag)
+{
+    return (uint64_t) (uint32_t) source << 32 | (uint32_t) tag;
+}
+
+/* Bit 0: any tag; bit 1: any source. */
+static inline unsigned match_pattern(int32_t source, int32_t tag)
+{
+    return (unsigned) (source == FAB_MATCH_ANY) << 1 | (unsigned) (tag == FAB_MATCH_ANY);
+}
+
+/* ---- rings ---- */
+
+static inline void list_init(fab_match_list_t *list)
+{
+    list->next = list;
+    list->prev = list;
+}
+
+static inline bool list_is_empty(const fab_match_list_t *list)
+{
+    return list->next == list;
+}
+
+static inline void list_append(fab_match_list_t *list, fab_match_list_t *item)
+{
+    item->next = list;
+    item->prev = list->prev;
+    list->prev->next = item;
+    list->prev = item;
+}
+
+static inline void list_unlink(fab_match_list_t *item)
+{
+    item->next->prev = item->prev;
+    item->prev->next = item->next;
+}
+
+/* ---- the index ---- */
+
+static void index_init(fab_match_index_t *index)
+{
+    memset(index, 0, sizeof(*index));
+    index->nbuckets = FAB_MATCH_FIRST_BUCKETS;
+    index->mask = FAB_MATCH_FIRST_BUCKETS - 1;
+    index->seg[0] = index->first;
+}
+
+static void index_fini(fab_match_index_t *index)
+{
+    for (int s = 1; s < FAB_MATCH_SEG_MAX; s++) {
+        free(index->seg[s]);
+    }
+    index_init(index);
+}
+
+/* Two rounds of multiply-xorshift: every bit of the key reaches the low bits, which are the ones used. */
+static inline uint64_t key_hash(uint64_t key)
+{
+    key = (key ^ key >> 32) * 0x9e3779b97f4a7c15ull;
+    key = (key ^ key >> 29) * 0xbf58476d1ce4e5b9ull;
+    return key ^ key >> 32;
+}
+
+/* The segment that holds a bucket: 0..3 in 0, 4..63 in 1, 64..1023 in 2, ... */
+static inline unsigned bucket_segment(uint32_t bucket)
+{
+    const unsigned top_bit = 31u - (unsigned) __builtin_clz(bucket | 1);
+
+    return (top_bit + 2) / FAB_MATCH_SEG_SHIFT;
+}
+
+static inline fab_match_link_t **index_bucket(fab_match_index_t *index, uint32_t bucket)
+{
+    return &index->seg[bucket_segment(bucket)][bucket];
+}
+
+/* A bucket at or past nbuckets is not split off yet: its keys are in the one half-way below. */
+static inline uint32_t key_bucket(const fab_match_index_t *index, uint64_t key)
+{
+    const uint32_t bucket = (uint32_t) key_hash(key) & index->mask;
+
+    return bucket < index->nbuckets ? bucket : bucket & index->mask >> 1;
+}
+
+/* Where the leader of a key is, or would be: the pointer in its chain that leads to it. */
+static inline fab_match_link_t **index_find(fab_match_index_t *index, uint64_t key)
+{
+    fab_match_link_t **at = index_bucket(index, key_bucket(index, key));
+    uint64_t steps = 1;
+
+    while (*at != NULL && (*at)->key != key) {
+        at = &(*at)->chain;
+        steps++;
+    }
+    index->steps += steps;
+    return at;
+}
+
+/* Make room for the bucket numbered nbuckets.  False: there is no memory for it, or there are buckets enough. */
+static bool index_add_segment(fab_match_index_t *index)
+{
+    const unsigned s = bucket_segment(index->nbuckets);
+
+    if (s == FAB_MATCH_SEG_MAX) {
+        return false;
+    }
+    if (index->seg[s] == NULL) {
+        /* Not zeroed: a bucket is written when it is split off, so the pages of a large segment come one by one. */
+        index->seg[s] = malloc(((size_t) FAB_MATCH_FIRST_BUCKETS << s * FAB_MATCH_SEG_SHIFT) * sizeof(*index->seg[s]));
+    }
+    return index->seg[s] != NULL;
+}
+
+/* Split one bucket: its keys that hash to the new bucket, numbered nbuckets, move there. */
+static void index_split(fab_match_index_t *index)
+{
+    const uint32_t added = index->nbuckets;
+    fab_match_link_t **from;
+    fab_match_link_t **to;
+
+    if (!index_add_segment(index)) {
+        return;
+    }
+    if (added > index->mask) {
+        index->mask = index->mask << 1 | 1;
+    }
+    from = index_bucket(index, added & index->mask >> 1);
+    to = index_bucket(index, added);
+    index->nbuckets++;
+    while (*from != NULL) {
+        index->steps++;
+        if (key_bucket(index, (*from)->key) == added) {
+            *to = *from;
+            *from = (*from)->chain;
+            to = &(*to)->chain;
+        } else {
+            from = &(*from)->chain;
+        }
+    }
+    *to = NULL;
+}
+
+/*
+ * The index is empty.  Release its last segment if the use made of it since it was last empty would have left that
+ * segment nearly unused.  One segment at a time, so that a program which fills and drains keeps what it needs.
+ */
+static void index_trim(fab_match_index_t *index)
+{
+    const unsigned s = bucket_segment(index->nbuckets - 1);
+    const uint32_t below = (uint32_t) FAB_MATCH_FIRST_BUCKETS << (s - 1) * FAB_MATCH_SEG_SHIFT;
+
+    if (index->peak_keys <= below / 2) {
+        free(index->seg[s]);
+        index->seg[s] = NULL;
+        index->nbuckets = below;
+        index->mask = below - 1;
+    }
+    index->peak_keys = 0;
+}
+
+/* File an entry last in the queue of a key. */
+static void index_append(fab_match_index_t *index, fab_match_link_t *link, uint64_t key)
+{
+    fab_match_link_t **at = index_find(index, key);
+
+    link->key = key;
+    if (*at != NULL) {
+        link->chain = link;
+        list_append(&(*at)->queue, &link->queue);
+        return;
+    }
+    link->chain = NULL;
+    list_init(&link->queue);
+    *at = link;
+    index->nkeys++;
+    if (index->nkeys > index->peak_keys) {
+        index->peak_keys = index->nkeys;
+    }
+    if (index->nkeys > index->nbuckets) {
+        index_split(index);
+    }
+}
+
+/* Take out the leader that index_find() has found; the next of its key, if any, becomes the leader. */
+static inline void index_unlink_leader(fab_match_index_t *index, fab_match_link_t **at)
+{
+    fab_match_link_t *leader = *at;
+    fab_match_link_t *next = container_of(leader->queue.next, fab_match_link_t, queue);
+
+    if (next != leader) {
+        list_unlink(&leader->queue);
+        next->chain = leader->chain;
+        *at = next;
+        return;
+    }
+    *at = leader->chain;
+    index->nkeys--;
+    if (index->nkeys == 0 && index->nbuckets > FAB_MATCH_FIRST_BUCKETS) {
+        index_trim(index);
+    }
+}
+
+static void index_unlink(fab_match_index_t *index, fab_match_link_t *link)
+{
+    if (link->chain == link) {
+        list_unlink(&link->queue);
+    } else {
+        index_unlink_leader(index, index_find(index, link->key));
+    }
+}
+
+/* ---- posted receives ---- */
+
+static inline void short_append(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
+{
+    fab_match_short_t *entry = &dom->posted_short[dom->nshort++];
+    const uint64_t named = pattern_named[match_pattern(source, tag)];
+    const uint64_t key = match_key(source, tag);
+
+    entry->key = key & named;
+    entry->mask = named | TAG_SIGN;
+    entry->recv = recv;
+    recv->where = FAB_MATCH_IN_SHORT;
+    recv->link.key = key;
+}
+
+/* Take out entry i; the younger ones close up. */
+static fab_match_recv_t *short_take(fab_match_dom_t *dom, uint32_t i)
+{
+    fab_match_recv_t *recv = dom->posted_short[i].recv;
+
+    dom->nshort--;
+    dom->posted_count--;
+    for (; i < dom->nshort; i++) {
+        dom->posted_short[i] = dom->posted_short[i + 1];
+    }
+    recv->where = FAB_MATCH_IDLE;
+    return recv;
+}
+
+static NOINLINE void posted_append(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
+{
+    dom->npattern[match_pattern(source, tag)]++;
+    list_append(&dom->posted_order, &recv->order);
+    recv->where = FAB_MATCH_IN_INDEX;
+    index_append(&dom->posted_index, &recv->link, match_key(source, tag));
+}
+
+static inline void posted_add(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
+{
+    const uint32_t count = dom->posted_count++;
+
+    if (count >= dom->posted_max) {
+        dom->posted_max = count + 1;
+    }
+    recv->seq = dom->seq++;
+    if (count == dom->nshort && count < FAB_MATCH_SHORT_LEN) {
+        short_append(dom, recv, source, tag);
+    } else {
+        posted_append(dom, recv, source, tag);
+    }
+}
+
+/* The receive is out of the index: the rest of its farewell. */
+static void posted_forget(fab_match_dom_t *dom, fab_match_recv_t *recv)
+{
+    dom->npattern[match_pattern(recv->source, recv->tag)]--;
+    dom->posted_count--;
+    list_unlink(&recv->order);
+    recv->where = FAB_MATCH_IDLE;
+}
+
+/* The oldest receive in the index that a message fits, taken out, or NULL: at most four heads to compare. */
+static NOINLINE fab_match_recv_t *posted_take(fab_match_dom_t *dom, uint64_t key)
+{
+    fab_match_link_t **best_at = NULL;
+    fab_match_recv_t *best = NULL;
+
+    for (unsigned pattern = 0; pattern < 4; pattern++) {
+        fab_match_link_t **at;
+        fab_match_recv_t *recv;
+
+        if (dom->npattern[pattern] == 0 || ((pattern & 1) != 0 && (key & TAG_SIGN) != 0)) {
+            continue;
+        }
+        at = index_find(&dom->posted_index, key | ~pattern_named[pattern]);
+        recv = *at != NULL ? container_of(*at, fab_match_recv_t, link) : NULL;
+        if (recv != NULL && (best == NULL || recv->seq < best->seq)) {
+            best_at = at;
+            best = recv;
+        }
+    }
+    if (best != NULL) {
+        index_unlink_leader(&dom->posted_index, best_at);
+        posted_forget(dom, best);
+    }
+    return best;
+}
+
+fab_match_recv_t *fab_match_arrive(fab_match_dom_t *dom, int32_t source, int32_t tag)
+{
+    const uint64_t key = match_key(source, tag);
+
+    assert(source != FAB_MATCH_ANY && tag != FAB_MATCH_ANY);
+    for (uint32_t i = 0; i < dom->nshort; i++) {
+        if ((key & dom->posted_short[i].mask) == dom->posted_short[i].key) {
+            return short_take(dom, i);
+        }
+    }
+    return dom->posted_count != dom->nshort ? posted_take(dom, key) : NULL;
+}
+
+bool fab_match_cancel(fab_match_dom_t *dom, fab_match_recv_t *recv)
+{
+    uint32_t i = 0;
+
+    switch (recv->where) {
+    case FAB_MATCH_IN_SHORT:
+        while (dom->posted_short[i].recv != recv) {
+            i++;
+        }
+        short_take(dom, i);
+        return true;
+    case FAB_MATCH_IN_INDEX:
+        index_unlink(&dom->posted_index, &recv->link);
+        posted_forget(dom, recv);
+        return true;
+    case FAB_MATCH_IDLE:
+        break;
+    }
+    return false;
+}
+
+fab_match_recv_t *fab_match_first_recv(const fab_match_dom_t *dom)
+{
+    if (dom->nshort > 0) {
+        return dom->posted_short[0].recv;
+    }
+    return list_is_empty(&dom->posted_order) ? NULL : container_of(dom->posted_order.next, fab_match_recv_t, order);
+}
+
+/* ---- unexpected messages ---- */
+
+static void msg_file_by_source(fab_match_dom_t *dom, fab_match_msg_t *msg)
+{
+    index_append(&dom->unexp_index, &msg->by_source, match_key(msg->source, FAB_MATCH_ANY));
+}
+
+static void msg_file_by_tag(fab_match_dom_t *dom, fab_match_msg_t *msg)
+{
+    index_append(&dom->unexp_index, &msg->by_tag, match_key(FAB_MATCH_ANY, msg->tag));
+}
+
+/* The first (source, ANY) search in the domain: one walk, and from then on every message is filed on arrival. */
+static void unexp_build_by_source(fab_match_dom_t *dom)
+{
+    dom->has_by_source = true;
+    for (fab_match_list_t *item = dom->unexp_user.next; item != &dom->unexp_user; item = item->next) {
+        msg_file_by_source(dom, container_of(item, fab_match_msg_t, order));
+    }
+}
+
+/* The same for (ANY, tag).  A tag's messages are all in one of the two rings, so one ring after the other keeps order. */
+static void unexp_build_by_tag(fab_match_dom_t *dom)
+{
+    dom->has_by_tag = true;
+    for (fab_match_list_t *item = dom->unexp_user.next; item != &dom->unexp_user; item = item->next) {
+        msg_file_by_tag(dom, container_of(item, fab_match_msg_t, order));
+    }
+    for (fab_match_list_t *item = dom->unexp_internal.next; item != &dom->unexp_internal; item = item->next) {
+        msg_file_by_tag(dom, container_of(item, fab_match_msg_t, order));
+    }
+}
+
+void fab_match_add_msg(fab_match_dom_t *dom, fab_match_msg_t *msg, int32_t source, int32_t tag)
+{
+    assert(source != FAB_MATCH_ANY && tag != FAB_MATCH_ANY);
+    msg->seq = dom->seq++;
+    list_append(tag < 0 ? &dom->unexp_internal : &dom->unexp_user, &msg->order);
+    index_append(&dom->unexp_index, &msg->link, match_key(source, tag));
+    if (dom->has_by_source && tag >= 0) {
+        msg_file_by_source(dom, msg);
+    }
+    if (dom->has_by_tag) {
+        msg_file_by_tag(dom, msg);
+    }
+    if (++dom->unexp_count > dom->unexp_max) {
+        dom->unexp_max = dom->unexp_count;
+    }
+}
+
+void fab_match_remove_msg(fab_match_dom_t *dom, fab_match_msg_t *msg)
+{
+    list_unlink(&msg->order);
+    index_unlink(&dom->unexp_index, &msg->link);
+    if (dom->has_by_source && msg->tag >= 0) {
+        index_unlink(&dom->unexp_index, &msg->by_source);
+    }
+    if (dom->has_by_tag) {
+        index_unlink(&dom->unexp_index, &msg->by_tag);
+    }
+    dom->unexp_count--;
+}
+
+static fab_match_msg_t *list_first_msg(const fab_match_list_t *list)
+{
+    return list_is_empty(list) ? NULL : container_of(list->next, fab_match_msg_t, order);
+}
+
+/* The oldest message that fits, in a domain that has some. */
+static fab_match_msg_t *unexp_find(fab_match_dom_t *dom, int32_t source, int32_t tag)
+{
+    const unsigned pattern = match_pattern(source, tag);
+    fab_match_link_t *link;
+
+    if (pattern == 3) {
+        return list_first_msg(&dom->unexp_user);
+    }
+    if (pattern == 1 && !dom->has_by_source) {
+        unexp_build_by_source(dom);
+    }
+    if (pattern == 2 && !dom->has_by_tag) {
+        unexp_build_by_tag(dom);
+    }
+    link = *index_find(&dom->unexp_index, match_key(source, tag));
+    if (link == NULL) {
+        return NULL;
+    }
+    switch (pattern) {
+    case 1:
+        return container_of(link, fab_match_msg_t, by_source);
+    case 2:
+        return container_of(link, fab_match_msg_t, by_tag);
+    default:
+        return container_of(link, fab_match_msg_t, link);
+    }
+}
+
+fab_match_msg_t *fab_match_probe(fab_match_dom_t *dom, int32_t source, int32_t tag)
+{
+    return dom->unexp_count > 0 ? unexp_find(dom, source, tag) : NULL;
+}
+
+fab_match_msg_t *fab_match_first_msg(const fab_match_dom_t *dom)
+{
+    fab_match_msg_t *user = list_first_msg(&dom->unexp_user);
+    fab_match_msg_t *internal = list_first_msg(&dom->unexp_internal);
+
+    if (user == NULL || (internal != NULL && internal->seq < user->seq)) {
+        return internal;
+    }
+    return user;
+}
+
+/* ---- the domain ---- */
+
+/* Post where there are messages to search first. */
+static NOINLINE fab_match_msg_t *post_search(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
+{
+    fab_match_msg_t *msg = unexp_find(dom, source, tag);
+
+    if (msg == NULL) {
+        posted_add(dom, recv, source, tag);
+        return NULL;
+    }
+    fab_match_remove_msg(dom, msg);
+    recv->link.key = match_key(source, tag);
+    recv->where = FAB_MATCH_IDLE;
+    return msg;
+}
+
+fab_match_msg_t *fab_match_post(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
+{
+    if (dom->unexp_count > 0) {
+        return post_search(dom, recv, source, tag);
+    }
+    posted_add(dom, recv, source, tag);
+    return NULL;
+}
+
+void fab_match_init(fab_match_dom_t *dom)
+{
+    memset(dom, 0, sizeof(*dom));
+    list_init(&dom->posted_order);
+    list_init(&dom->unexp_user);
+    list_init(&dom->unexp_internal);
+    index_init(&dom->posted_index);
+    index_init(&dom->unexp_index);
+}
+
+void fab_match_fini(fab_match_dom_t *dom)
+{
+    index_fini(&dom->posted_index);
+    index_fini(&dom->unexp_index);
+    fab_match_init(dom);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Do the peers live?  Every quarter of a second some connected peers are looked at in /proc, all within two seconds.  A peer
+ * that left in an orderly way (it said so in its segment, or closed its ring here) has not failed.  One that died has, but only
+ * when what it sent before was delivered.
+ *
+ * The same tick looks through the entries for claims by processes that died.
+ */
+#include <stdio.h>
+#include <time.h>
+
+#include "shm/shm_types.h"
+
+static uint64_t fab_shm_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
+}
+
+static bool fab_shm_ep_has_left(const fab_shm_ep_t *ep)
+{
+    if (NULL != ep->seg && atomic_load_explicit(&ep->seg->is_finalized, memory_order_relaxed)) {
+        return true;
+    }
+    return NULL == ep->entry && NULL != ep->in && ep->in->is_closing;
+}
+
+void fab_shm_ep_died(fab_shm_ep_t *ep)
+{
+    char why[128];
+
+    ep->is_died = true;
+    if (NULL != ep->in && fab_shm_rx_is_ready(&ep->in->rx)) {
+        fab_shm_in_heat(ep->dom, ep->in); /* deliver first; the next round comes back to it */
+        return;
+    }
+    if (FAB_PEER_FAILED != ep->peer->state) {
+        fab_counters.shm_peers_died++;
+        snprintf(why, sizeof(why), "Its process (pid %u on this host) has ended without leaving the job.", ep->addr.pid);
+        fab_peer_fail(ep->peer, OPAL_ERR_PROC_ABORTED, why);
+    }
+}
+
+static void fab_shm_look_after(fab_shm_ep_t *ep)
+{
+    if (NULL != ep->in) {
+        fab_shm_look_at(ep->dom, ep->in->index); /* it may have closed its ring */
+    }
+    if (!fab_shm_ep_has_left(ep) && fab_shm_start_time(ep->addr.pid) != ep->addr.start_time) {
+        fab_shm_ep_died(ep);
+    }
+}
+
+/* A share of the connected peers, in turn. */
+static void fab_shm_look_after_some(fab_shm_domain_t *dom)
+{
+    uint32_t n = (dom->num_conns + FAB_SHM_TICKS_PER_ROUND - 1) / FAB_SHM_TICKS_PER_ROUND;
+
+    for (; n > 0; n--) {
+        dom->alive_at = dom->alive_at + 1 < dom->num_conns ? dom->alive_at + 1 : 0;
+        fab_shm_look_after(dom->conns[dom->alive_at]);
+    }
+}
+
+/* Entries that are claimed but not used: of senders not seen yet, refused, or dead. */
+static void fab_shm_look_after_entries(fab_shm_domain_t *dom)
+{
+    uint32_t high = fab_shm_high(dom);
+
+    for (uint32_t index = 0; index < high; index++) {
+        uint64_t state = atomic_load_explicit(&dom->entries[index].state, memory_order_relaxed);
+        if (NULL != dom->ins[index] || FAB_SHM_FREE == fab_shm_state_of(state)) {
+            continue;
+        }
+        fab_shm_look_at(dom, index);
+        if (NULL == dom->ins[index] && 0 == fab_shm_start_time(fab_shm_pid_of(state))
+            && atomic_load_explicit(&dom->entries[index].state, memory_order_relaxed) == state) {
+            fab_shm_ring_free(dom, index);
+        }
+    }
+}
+
+int fab_shm_tick(fab_shm_domain_t *dom)
+{
+    uint64_t now = fab_shm_now_ms();
+
+    if (now >= dom->next_tick) {
+        dom->next_tick = now + FAB_SHM_TICK_MS;
+        fab_shm_look_after_some(dom);
+        fab_shm_look_after_entries(dom);
+    }
+    return 0;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Endpoints: what the shm provider does for one peer.
+ *
+ *      attach ──> known ──first send──> connected ──detach──> closed by us, ring from the peer stays ──peer left──> gone
+ *                                          └───────────────────────────drop──────────────────────────────────────────┘
+ *
+ * Connecting needs nothing of the peer: the sender maps the peer's segment and claims a ring there (fab_shm_connect()).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fabric/fab_params.h"
+#include "shm/shm_types.h"
+
+/* ---- sending ------------------------------------------------------------------------------------------------------------------ */
+
+/*
+ * There seems to be no room for a message of n slots: connect if that was not done, and look what the receiver gave back.
+ * OPAL_SUCCESS: try again. OPAL_ERR_RESOURCE_BUSY, OPAL_ERR_UNREACH (the peer failed).
+ */
+static __attribute__((noinline)) int fab_shm_make_room(fab_shm_ep_t *ep)
+{
+    const char *why;
+
+    if (0 == ep->tx.limit) {
+        if (OPAL_SUCCESS == fab_shm_connect(ep, &why)) {
+            return OPAL_SUCCESS;
+        }
+        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH, why);
+        return OPAL_ERR_UNREACH;
+    }
+    uint64_t limit = ep->tx.limit;
+    if (!fab_shm_tx_refresh(&ep->tx)) {
+        fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, "Its side of the shared memory has been overwritten.");
+        return OPAL_ERR_UNREACH;
+    }
+    if (limit != ep->tx.limit) {
+        return OPAL_SUCCESS;
+    }
+    if (atomic_load_explicit(&ep->tx.ctl->is_refused, memory_order_relaxed)) {
+        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH, "It takes no more messages: it has left, or refused this process.");
+        return OPAL_ERR_UNREACH;
+    }
+    fab_counters.shm_ring_full++;
+    return OPAL_ERR_RESOURCE_BUSY;
+}
+
+static int fab_shm_send_long(fab_shm_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len)
+{
+    uint32_t n = fab_shm_num_slots(len);
+    fab_shm_slot_t *slot;
+    int rc;
+
+    while (NULL == (slot = fab_shm_tx_reserve(&ep->tx, n))) {
+        rc = fab_shm_make_room(ep);
+        if (OPAL_SUCCESS != rc) {
+            return rc;
+        }
+    }
+    if (len > 0) {
+        memcpy(slot->payload, buf, len);
+    }
+    fab_shm_tx_commit(&ep->tx, slot, hdr, len, n);
+    fab_counters.shm_msgs_sent++;
+    return OPAL_SUCCESS;
+}
+
+static int fab_shm_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
+{
+    fab_shm_ep_t *ep = peer->ep;
+
+    if (__builtin_expect(len <= sizeof(((fab_shm_slot_t *) 0)->payload), 1)
+        && __builtin_expect(fab_shm_tx_send_short(&ep->tx, hdr, buf, len), 1)) {
+        fab_counters.shm_msgs_sent++;
+        return OPAL_SUCCESS;
+    }
+    return fab_shm_send_long(ep, hdr, buf, len);
+}
+
+static void *fab_shm_reserve(fab_peer_t *peer, size_t max_len)
+{
+    fab_shm_ep_t *ep = peer->ep;
+    uint32_t n = fab_shm_num_slots(max_len);
+    fab_shm_slot_t *slot;
+
+    while (NULL == (slot = fab_shm_tx_reserve(&ep->tx, n))) {
+        if (OPAL_SUCCESS != fab_shm_make_room(ep)) {
+            return NULL;
+        }
+    }
+    return slot->payload;
+}
+
+static void fab_shm_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    fab_shm_ep_t *ep = peer->ep;
+
+    fab_shm_tx_commit(&ep->tx, fab_shm_tx_slot(&ep->tx), hdr, len, fab_shm_num_slots(len));
+    fab_counters.shm_msgs_sent++;
+}
+
+/* ---- memory: CMA needs no key -------------------------------------------------------------------------------------------------- */
+
+static int fab_shm_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
+{
+    (void) peer, (void) buf, (void) len;
+    *rkey = (fab_rkey_t){{0}};
+    return OPAL_SUCCESS;
+}
+
+static void fab_shm_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
+{
+    (void) peer, (void) rkey;
+}
+
+const fab_ops_t fab_shm_ops = {
+    .send = fab_shm_send,
+    .reserve = fab_shm_reserve,
+    .commit = fab_shm_commit,
+    .expose = fab_shm_expose,
+    .unexpose = fab_shm_unexpose,
+    .rma = fab_shm_rma,
+};
+
+/* ---- attach and detach ---------------------------------------------------------------------------------------------------------- */
+
+static bool fab_shm_addr_is_sound(const fab_shm_addr_t *addr)
+{
+    uint32_t size = addr->ring_size;
+
+    return size >= FAB_SHM_RING_MIN && size <= FAB_SHM_RING_MAX && 0 == (size & (size - 1)) && addr->num_rings > 0
+           && addr->num_rings <= FAB_SHM_RINGS_MAX && addr->eager_max >= FAB_SHM_EAGER_MIN
+           && addr->eager_max <= fab_shm_ring_eager_max(size) && addr->pid > 0 && addr->pid <= INT32_MAX && addr->fd >= 0;
+}
+
+static int fab_shm_addr_check(fab_shm_domain_t *dom, const fab_shm_addr_t *addr, const char **why)
+{
+    if (FAB_SHM_VERSION != addr->version) {
+        *why = fab_sentence(dom->fab, "its shared memory has version %u, this process knows %d", addr->version, FAB_SHM_VERSION);
+        return OPAL_ERR_UNREACH;
+    }
+    if (addr->host != dom->addr.host) {
+        *why = "it is on another host, or in another container";
+        return OPAL_ERR_UNREACH;
+    }
+    if (addr->uid != dom->addr.uid) {
+        *why = fab_sentence(dom->fab, "it belongs to user %u, this process to user %u", addr->uid, dom->addr.uid);
+        return OPAL_ERR_UNREACH;
+    }
+    if (!fab_shm_addr_is_sound(addr)) {
+        *why = "its address for shared memory is damaged";
+        return OPAL_ERR_UNREACH;
+    }
+    return OPAL_SUCCESS;
+}
+
+static fab_shm_ep_t *fab_shm_ep_new(fab_shm_domain_t *dom, fab_peer_t *peer, const fab_shm_addr_t *addr)
+{
+    fab_shm_ep_t *ep = aligned_alloc(64, (sizeof(*ep) + 63) & ~(size_t) 63);
+
+    if (NULL == ep) {
+        return NULL;
+    }
+    *ep = (fab_shm_ep_t){.peer = peer, .dom = dom, .addr = *addr, .conn_at = FAB_SHM_COLD, .next = dom->eps, .prev = &dom->eps};
+    if (NULL != dom->eps) {
+        dom->eps->prev = &ep->next;
+    }
+    dom->eps = ep;
+    return ep;
+}
+
+int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, size_t len, const char **why)
+{
+    fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
+    fab_shm_addr_t addr;
+    fab_shm_ep_t *ep;
+    int rc;
+
+    if (sizeof(addr) != len) {
+        *why = fab_sentence(dom->fab, "its address for shared memory has %zu bytes, expected %zu", len, sizeof(addr));
+        return OPAL_ERR_UNREACH;
+    }
+    memcpy(&addr, address, sizeof(addr));
+    rc = fab_shm_addr_check(dom, &addr, why);
+    if (OPAL_SUCCESS != rc) {
+        return rc;
+    }
+    ep = fab_shm_ep_new(dom, peer, &addr);
+    if (NULL == ep) {
+        *why = "there is not enough memory";
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    if (FAB_SHM_SINGLE_COPY_NONE == fab_params.shm_single_copy) {
+        ep->cma = FAB_SHM_CMA_REFUSED;
+    } else {
+        peer->caps = FAB_CAP_GET | FAB_CAP_PUT;
+    }
+    peer->eager_max = addr.eager_max < fab_params.shm_eager_limit ? addr.eager_max : fab_params.shm_eager_limit;
+    peer->ep = ep;
+    return OPAL_SUCCESS;
+}
+
+void fab_shm_ep_free(fab_shm_ep_t *ep)
+{
+    *ep->prev = ep->next;
+    if (NULL != ep->next) {
+        ep->next->prev = ep->prev;
+    }
+    free(ep);
+}
+
+void fab_shm_detach(fab_domain_t *domain, fab_peer_t *peer)
+{
+    fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
+    fab_shm_ep_t *ep = peer->ep;
+
+    fab_shm_disconnect(ep);
+    fab_shm_rma_drop(dom, peer);
+    if (NULL == ep->in) {
+        peer->ep = NULL;
+        fab_shm_ep_free(ep);
+    }
+}
+
+void fab_shm_drop(fab_domain_t *domain, fab_peer_t *peer)
+{
+    fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
+    fab_shm_ep_t *ep = peer->ep;
+
+    fab_shm_disconnect(ep);
+    if (NULL != ep->in) {
+        fab_shm_in_release(dom, ep->in, ep->is_died);
+    }
+    fab_shm_rma_drop(dom, peer);
+    peer->ep = NULL;
+    fab_shm_ep_free(ep);
+}
+
+/* ---- connected endpoints ---------------------------------------------------------------------------------------------------------- */
+
+int fab_shm_conn_add(fab_shm_ep_t *ep)
+{
+    fab_shm_domain_t *dom = ep->dom;
+
+    if (FAB_SHM_COLD != ep->conn_at) {
+        return OPAL_SUCCESS;
+    }
+    if (dom->num_conns == dom->max_conns) {
+        uint32_t max = dom->max_conns > 0 ? 2 * dom->max_conns : 64;
+        fab_shm_ep_t **conns = realloc(dom->conns, max * sizeof(*conns));
+        if (NULL == conns) {
+            return OPAL_ERR_OUT_OF_RESOURCE;
+        }
+        dom->conns = conns;
+        dom->max_conns = max;
+    }
+    ep->conn_at = dom->num_conns;
+    dom->conns[dom->num_conns++] = ep;
+    return OPAL_SUCCESS;
+}
+
+void fab_shm_conn_remove(fab_shm_ep_t *ep)
+{
+    fab_shm_domain_t *dom = ep->dom;
+    fab_shm_ep_t *last;
+
+    if (FAB_SHM_COLD == ep->conn_at || NULL != ep->in || NULL != ep->entry) {
+        return;
+    }
+    last = dom->conns[--dom->num_conns];
+    dom->conns[ep->conn_at] = last;
+    last->conn_at = ep->conn_at;
+    ep->conn_at = FAB_SHM_COLD;
+}

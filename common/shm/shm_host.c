@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the shm provider wants to know of the host and of other processes, from /proc.  No state.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/utsname.h>
+
+#include "shm/shm_types.h"
+
+/* FNV-1a, 64 bits: distinguishes hosts, is no protection. */
+static uint64_t fab_shm_hash(uint64_t hash, const void *buf, size_t len)
+{
+    const uint8_t *bytes = buf;
+
+    for (size_t i = 0; i < len; i++) {
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+/* The start of a file as a string. Returns its length; 0 if there is none. */
+static size_t fab_shm_read_file(const char *path, char *buf, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t len;
+
+    buf[0] = '\0';
+    if (fd < 0) {
+        return 0;
+    }
+    len = read(fd, buf, size - 1);
+    close(fd);
+    buf[len > 0 ? len : 0] = '\0';
+    return len > 0 ? (size_t) len : 0;
+}
+
+uint64_t fab_shm_host_identity(void)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    struct utsname uts;
+    char buf[128];
+    ssize_t len = (ssize_t) fab_shm_read_file("/proc/sys/kernel/random/boot_id", buf, sizeof(buf));
+
+    hash = fab_shm_hash(hash, buf, (size_t) len);
+    if (0 == uname(&uts)) {
+        hash = fab_shm_hash(hash, uts.nodename, strlen(uts.nodename));
+    }
+    len = readlink("/proc/self/ns/pid", buf, sizeof(buf));
+    return fab_shm_hash(hash, buf, len > 0 ? (size_t) len : 0);
+}
+
+/* proc(5): pid (comm) state ppid ... starttime is field 22; comm may contain anything, also blanks and parentheses. */
+uint64_t fab_shm_start_time(uint32_t pid)
+{
+    char path[64];
+    char buf[1024];
+    const char *at;
+
+    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+    if (0 == fab_shm_read_file(path, buf, sizeof(buf))) {
+        return 0;
+    }
+    at = strrchr(buf, ')');
+    if (NULL == at || ' ' != at[1] || 'Z' == at[2] || 'X' == at[2]) {
+        return 0;
+    }
+    for (int field = 2; field < 22 && NULL != at; field++) {
+        at = strchr(at + 1, ' ');
+    }
+    return NULL != at ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+int fab_shm_ptrace_scope(void)
+{
+    char buf[16];
+
+    return fab_shm_read_file("/proc/sys/kernel/yama/ptrace_scope", buf, sizeof(buf)) > 0 ? atoi(buf) : -1;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Rings that peers claimed in this process's segment: found, hot, cold, released.
+ *
+ *      entry READY ──fab_shm_look_at──> hot <──message or doorbell── cold        hot: polled in each progress call
+ *                                        └──────── no message for long ──^       cold: only swept, one per 16 calls
+ *      entry CLOSED, or the sender died, and the ring is empty ──> released
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shm/shm_types.h"
+
+uint32_t fab_shm_high(const fab_shm_domain_t *dom)
+{
+    uint32_t high = atomic_load_explicit(&dom->seg->high, memory_order_relaxed);
+
+    return high < dom->addr.num_rings ? high : dom->addr.num_rings;
+}
+
+/* ---- hot and cold ------------------------------------------------------------------------------------------------------------ */
+
+void fab_shm_in_heat(fab_shm_domain_t *dom, fab_shm_in_t *in)
+{
+    in->age = 0;
+    if (FAB_SHM_COLD != in->hot_at) {
+        return;
+    }
+    if (in->rx.idle & 1) {
+        fab_shm_rx_wake(&in->rx);
+    }
+    in->hot_at = dom->num_hot;
+    dom->hot[dom->num_hot++] = in;
+}
+
+static void fab_shm_in_unlist(fab_shm_domain_t *dom, fab_shm_in_t *in)
+{
+    fab_shm_in_t *last;
+
+    if (FAB_SHM_COLD == in->hot_at) {
+        return;
+    }
+    last = dom->hot[--dom->num_hot];
+    dom->hot[in->hot_at] = last;
+    last->hot_at = in->hot_at;
+    in->hot_at = FAB_SHM_COLD;
+}
+
+void fab_shm_in_cool(fab_shm_domain_t *dom, fab_shm_in_t *in)
+{
+    if (!fab_shm_rx_sleep(&in->rx)) {
+        fab_shm_rx_wake(&in->rx);
+        in->age = 0;
+        return;
+    }
+    fab_shm_in_unlist(dom, in);
+}
+
+/* ---- a sender comes ------------------------------------------------------------------------------------------------------------ */
+
+/* Take nothing from this ring. The entry stays in use until its claimer is gone: it may write there at any time. */
+static void fab_shm_refuse(fab_shm_domain_t *dom, uint32_t index)
+{
+    atomic_store_explicit(&dom->entries[index].ctl.is_refused, 1, memory_order_relaxed);
+    fab_counters.shm_bad_messages++;
+}
+
+/* The peer that claims to be the sender of this ring: known, with this address, and not sending through another ring. */
+static fab_shm_ep_t *fab_shm_sender(fab_shm_domain_t *dom, uint64_t name, const fab_shm_addr_t *addr)
+{
+    fab_peer_t *peer = fab_peer_from_wire(dom->fab, &fab_shm_provider, name, addr, sizeof(*addr));
+    fab_shm_ep_t *ep;
+
+    if (NULL == peer || NULL == peer->ep || FAB_PEER_FAILED == peer->state
+        || fab_shm_progress != fab_shm_provider.progress) {
+        return NULL;
+    }
+    for (ep = dom->eps; NULL != ep && ep->peer != peer; ep = ep->next) {
+    }
+    if (NULL == ep || NULL != ep->in || 0 != memcmp(&ep->addr, addr, sizeof(*addr))) {
+        return NULL;
+    }
+    return ep;
+}
+
+static void fab_shm_adopt(fab_shm_domain_t *dom, uint32_t index, uint32_t pid)
+{
+    fab_shm_entry_t *entry = &dom->entries[index];
+    fab_shm_addr_t addr = entry->addr; /* copied once: it is another process's to change */
+    fab_shm_in_t *in = calloc(1, sizeof(*in));
+    fab_shm_ep_t *ep = NULL;
+
+    if (NULL == in) {
+        return; /* found again at a later tick */
+    }
+    if (addr.pid == pid) {
+        ep = fab_shm_sender(dom, entry->name, &addr);
+    }
+    if (NULL == ep || OPAL_SUCCESS != fab_shm_conn_add(ep)) {
+        fab_shm_refuse(dom, index);
+        free(in);
+        return;
+    }
+    fab_shm_rx_init(&in->rx, (fab_shm_slot_t *) (dom->rings + (size_t) index * dom->addr.ring_size),
+                    fab_shm_num_slots_of(&dom->addr), dom->addr.eager_max, &entry->ctl);
+    in->ep = ep;
+    in->index = index;
+    in->hot_at = FAB_SHM_COLD;
+    ep->in = in;
+    dom->ins[index] = in;
+    fab_counters.shm_rings_claimed++;
+    fab_shm_in_heat(dom, in);
+}
+
+void fab_shm_look_at(fab_shm_domain_t *dom, uint32_t index)
+{
+    fab_shm_entry_t *entry = &dom->entries[index];
+    fab_shm_in_t *in = dom->ins[index];
+    /* acquire: pairs with the releases in fab_shm_introduce() and fab_shm_disconnect() */
+    uint64_t state = atomic_load_explicit(&entry->state, memory_order_acquire);
+
+    if (NULL != in) {
+        if (FAB_SHM_CLOSED == fab_shm_state_of(state)) {
+            in->is_closing = true;
+        }
+        if (in->is_closing || fab_shm_rx_is_ready(&in->rx)) {
+            fab_shm_in_heat(dom, in);
+        }
+        return;
+    }
+    if (atomic_load_explicit(&entry->ctl.is_refused, memory_order_relaxed)) {
+        if (FAB_SHM_CLOSED == fab_shm_state_of(state)) {
+            fab_shm_ring_free(dom, index);
+        }
+        return;
+    }
+    if (FAB_SHM_READY == fab_shm_state_of(state) || FAB_SHM_CLOSED == fab_shm_state_of(state)) {
+        fab_shm_adopt(dom, index, fab_shm_pid_of(state));
+    }
+}
+
+/* ---- a sender goes ------------------------------------------------------------------------------------------------------------- */
+
+void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_gone)
+{
+    fab_shm_ep_t *ep = in->ep;
+
+    fab_shm_in_unlist(dom, in);
+    dom->ins[in->index] = NULL;
+    ep->in = NULL;
+    fab_shm_conn_remove(ep);
+    if (is_sender_gone || in->is_closing) {
+        fab_shm_ring_free(dom, in->index);
+    } else {
+        atomic_store_explicit(&in->rx.ctl->is_refused, 1, memory_order_relaxed);
+    }
+    free(in);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One progress call of the shm provider: poll the hot rings, look at the doorbell, move RMA on, and, now and then, keep house.
+ * Its cost depends on the number of hot rings, not of peers.
+ */
+#include "shm/shm_types.h"
+
+static __attribute__((noinline)) void fab_shm_bad_message(fab_shm_in_t *in)
+{
+    fab_counters.shm_bad_messages++;
+    fab_peer_fail(in->ep->peer, OPAL_ERR_COMM_FAILURE, "It left a malformed message in shared memory.");
+}
+
+/* Deliver what is in the ring, up to a batch. */
+static int fab_shm_deliver(fab_shm_domain_t *dom, fab_shm_in_t *in)
+{
+    fab_peer_t *peer = in->ep->peer;
+    int events = 0;
+
+    while (events < FAB_SHM_BATCH && FAB_PEER_FAILED != peer->state) {
+        fab_shm_msg_t msg;
+        fab_shm_look_t look = fab_shm_rx_peek(&in->rx, &msg);
+        if (FAB_SHM_EMPTY == look) {
+            break;
+        }
+        if (FAB_SHM_BAD == look) {
+            fab_shm_bad_message(in);
+            break;
+        }
+        fab_deliver(dom->fab, peer, msg.hdr, msg.data, msg.len);
+        fab_shm_rx_advance(&in->rx, msg.slots);
+        events++;
+    }
+    in->age = 0;
+    fab_counters.shm_msgs_received += (unsigned) events;
+    return events;
+}
+
+/* Somebody rang: look at all entries whose bit is set. */
+static __attribute__((noinline)) void fab_shm_answer_doorbell(fab_shm_domain_t *dom)
+{
+    /* acquire: pairs with the fetch_or of the senders: what they rang for is there */
+    uint64_t bits = atomic_exchange_explicit(&dom->seg->doorbell, 0, memory_order_acq_rel);
+    uint32_t high = fab_shm_high(dom);
+
+    while (0 != bits) {
+        uint32_t bit = (uint32_t) __builtin_ctzll(bits);
+        bits &= bits - 1;
+        for (uint32_t index = bit; index < high; index += 64) {
+            fab_shm_look_at(dom, index);
+        }
+    }
+}
+
+/* The sender left and all is delivered. */
+static void fab_shm_finish(fab_shm_domain_t *dom, fab_shm_in_t *in)
+{
+    fab_shm_ep_t *ep = in->ep;
+    fab_peer_t *peer = ep->peer;
+
+    fab_shm_in_release(dom, in, true);
+    if (FAB_PEER_CLOSED == peer->state && NULL == ep->entry) {
+        peer->ep = NULL;
+        fab_shm_ep_free(ep);
+        fab_peer_left(peer);
+    }
+}
+
+/* Rings without message for long go cold; those whose sender left go. */
+static void fab_shm_age(fab_shm_domain_t *dom)
+{
+    uint32_t max_age = dom->num_hot <= FAB_SHM_FEW_HOT ? FAB_SHM_AGE_FEW : FAB_SHM_AGE_MANY;
+
+    for (uint32_t i = dom->num_hot; i-- > 0;) {
+        fab_shm_in_t *in = dom->hot[i];
+        if (in->is_closing && !fab_shm_rx_is_ready(&in->rx)) {
+            fab_shm_finish(dom, in);
+        } else if (++in->age > max_age) {
+            fab_shm_in_cool(dom, in);
+        }
+    }
+}
+
+/* Look at one cold ring: a doorbell that was missed (shm_ring_inl.h, "Idle"). */
+static void fab_shm_sweep(fab_shm_domain_t *dom)
+{
+    fab_shm_in_t *in;
+
+    if (++dom->sweep_at >= fab_shm_high(dom)) {
+        dom->sweep_at = 0;
+    }
+    in = dom->ins[dom->sweep_at];
+    if (NULL != in && FAB_SHM_COLD == in->hot_at && fab_shm_rx_is_ready(&in->rx)) {
+        fab_shm_in_heat(dom, in);
+    }
+}
+
+static __attribute__((noinline)) int fab_shm_keep_house(fab_shm_domain_t *dom)
+{
+    fab_shm_sweep(dom);
+    if (0 == dom->pass % FAB_SHM_AGE_PASSES) {
+        fab_shm_age(dom);
+    }
+    return 0 == dom->pass % FAB_SHM_CLOCK_PASSES ? fab_shm_tick(dom) : 0;
+}
+
+int fab_shm_progress(fab_domain_t *domain)
+{
+    fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
+    int events = 0;
+
+    for (uint32_t i = 0; i < dom->num_hot; i++) {
+        fab_shm_in_t *in = dom->hot[i];
+        if (fab_shm_rx_is_ready(&in->rx)) {
+            events += fab_shm_deliver(dom, in);
+        }
+    }
+    if (__builtin_expect(0 != atomic_load_explicit(&dom->seg->doorbell, memory_order_relaxed), 0)) {
+        fab_shm_answer_doorbell(dom);
+    }
+    if (__builtin_expect(NULL != dom->rma, 0)) {
+        events += fab_shm_rma_progress(dom);
+    }
+    if (__builtin_expect(0 == ++dom->pass % FAB_SHM_SWEEP_PASSES, 0)) {
+        events += fab_shm_keep_house(dom);
+    }
+    return events;
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A ring: one sender, one receiver, 64-byte slots in the receiver's segment (layout: shm_wire.h).  This is the fast path of
+ * the shm provider, and all of it; who it belongs to, claiming and polling are elsewhere.
+ *
+ * Cost of a message of up to 40 bytes, in cache lines that change owner: two, the floor of any mailbox.  The sender writes
+ * one line, last of it the word, by a plain store (release); the receiver's poll reads it.  No locked instruction, no fence.
+ *
+ *      slots     ┌────┬────┬────┬────┬────┬────┬────┬────┐
+ *      lap 7     │ m  │ m' │ A  │ B  │ B+ │ B+ │    │    │     m, m': lap 7, consumed      A, B: lap 7, to come
+ *                └────┴────┴────┴────┴────┴────┴────┴────┘     B+: payload of B            blank: lap 6, consumed
+ *                          ^ receiver            ^ sender
+ *
+ * When a word is a message.  The receiver waits at a slot for a word with its own lap in it.  What stands there before is an
+ * older lap's word, or, where that slot held payload (B+), bytes that may look like anything, also like a word of this lap.  So
+ * the sender remembers for each slot if what stands there is not the word of the last lap (stale: payload, or skipped at a
+ * wrap), and *before it publishes a message* it clears the word behind it if that is stale.  The receiver gets to look at
+ * that slot only through the message before it, so it sees the cleared word.  For this the slot behind a message must be free:
+ * one slot of the ring always is.  Slot 0 on lap 1 is cleared memory.
+ *
+ * Wrap.  A message that does not fit the rest of the ring goes to its start; a PAD word bridges the rest.
+ *
+ * Flow.  The receiver publishes its tail every quarter ring, and when it turns to other things; the sender reads it only if the
+ * tail that it knows leaves no room.  At most N/4 slots are consumed and not published, a message and its padding take at most
+ * 2 (N/4 + 1), so a message fits an empty ring always.
+ *
+ * Idle.  A receiver that found a ring empty for long makes idle odd and polls it no more (cold).  A sender that sees idle odd
+ * after it published, rings the doorbell, once per idle time.  The sender has no fence between its word and reading idle, so the
+ * two sides may miss each other: the receiver's last look comes before the word, the sender's look at idle before the store to
+ * it.  Nothing is lost: the receiver looks at a cold ring now and then anyhow (fab_shm_sweep), only later.
+ *
+ * Trust.  The other side may write anything at any time.  Each shared field is read once; a word is checked before use; a tail
+ * must lie within the ring's length behind the head.
+ *
+ * Threads: the sender's part under the sender's lock, the receiver's under the receiver's.
+ *
+ * FAB_SHM_STEP() stands before each access to shared memory; a test makes it a switch between the two sides.
+ */
+#ifndef FAB_SHM_RING_INL_H
+#define FAB_SHM_RING_INL_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "fabric/fab.h"
+#include "shm/shm_wire.h"
+
+#ifndef FAB_SHM_STEP
+#define FAB_SHM_STEP() ((void) 0)
+#endif
+
+/* Of a lap that is over, the next. */
+static inline uint16_t fab_shm_next_lap(uint16_t lap)
+{
+    return 0xffff == lap ? 1 : (uint16_t) (lap + 1);
+}
+
+/* ---- sender ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct fab_shm_tx {
+    fab_shm_slot_t *slots;
+    uint64_t head;  /* slots used since the ring was claimed */
+    uint64_t limit; /* head stays below: the tail last read and the ring's length. 0: no ring yet. */
+    uint32_t mask;  /* slots - 1 */
+    uint32_t rung;  /* idle time for which the doorbell was rung */
+    uint16_t lap;
+    uint8_t doorbell_bit;
+    uint64_t *stale; /* one bit per slot: its word may look like anything */
+    fab_shm_ctl_t *ctl;
+    _Atomic uint64_t *doorbell;
+} fab_shm_tx_t;
+
+_Static_assert(sizeof(fab_shm_tx_t) == 64, "a line of the sender's own memory");
+
+/* slots, ctl, doorbell: of a fresh ring, all zero.  stale: num_slots bits, all zero, num_slots >= 16, a power of two. */
+static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint32_t num_slots, uint64_t *stale,
+                                   fab_shm_ctl_t *ctl, _Atomic uint64_t *doorbell, uint32_t index)
+{
+    *tx = (fab_shm_tx_t){
+        .slots = slots,
+        .limit = num_slots,
+        .mask = num_slots - 1,
+        .lap = 1,
+        .doorbell_bit = (uint8_t) (index % 64),
+        .stale = stale,
+        .ctl = ctl,
+        .doorbell = doorbell,
+    };
+}
+
+/* Is there room for n slots, and one that stays free? As far as the sender knows; see fab_shm_tx_refresh(). */
+static inline bool fab_shm_tx_has_room(const fab_shm_tx_t *tx, uint32_t n)
+{
+    return tx->head + n < tx->limit;
+}
+
+/* Read the receiver's tail. False: it is none. */
+static inline bool fab_shm_tx_refresh(fab_shm_tx_t *tx)
+{
+    FAB_SHM_STEP();
+    /* acquire: pairs with the release in fab_shm_rx_publish(): the receiver is done with what it gives back */
+    uint64_t tail = atomic_load_explicit(&tx->ctl->tail, memory_order_acquire);
+
+    if (tx->head - tail > tx->mask) {
+        return false;
+    }
+    tx->limit = tail + tx->mask + 1;
+    return true;
+}
+
+static inline fab_shm_slot_t *fab_shm_tx_slot(const fab_shm_tx_t *tx)
+{
+    return &tx->slots[tx->head & tx->mask];
+}
+
+/* Slots at..at+n-1 get contents that are no words. n > 0; not beyond the end of the ring. */
+static inline void fab_shm_tx_mark_stale(fab_shm_tx_t *tx, uint32_t at, uint32_t n)
+{
+    while (n > 0) {
+        uint32_t bit = at % 64;
+        uint32_t count = n < 64 - bit ? n : 64 - bit;
+        tx->stale[at / 64] |= (UINT64_MAX >> (64 - count)) << bit;
+        at += count;
+        n -= count;
+    }
+}
+
+static inline void fab_shm_tx_clear(fab_shm_tx_t *tx, uint32_t at)
+{
+    FAB_SHM_STEP();
+    /* relaxed: ordered before the word of the message in front of it by that one's release */
+    atomic_store_explicit(&tx->slots[at].word, 0, memory_order_relaxed);
+    tx->stale[at / 64] &= ~(UINT64_C(1) << at % 64);
+}
+
+/* Publish what stands in n slots from head on. */
+static inline void fab_shm_tx_publish(fab_shm_tx_t *tx, uint32_t len, uint8_t id, uint8_t flags, uint32_t n)
+{
+    fab_shm_slot_t *slot = fab_shm_tx_slot(tx);
+    uint32_t next = (uint32_t) (tx->head + n) & tx->mask;
+
+    if (__builtin_expect(tx->stale[next / 64] >> next % 64 & 1, 0)) {
+        fab_shm_tx_clear(tx, next);
+    }
+    FAB_SHM_STEP();
+    /* release: pairs with the acquire in fab_shm_rx_peek(): header, payload and the cleared word behind are there before it */
+    atomic_store_explicit(&slot->word, fab_shm_word(len, id, flags, tx->lap), memory_order_release);
+    tx->head += n;
+    if (0 == next) {
+        tx->lap = fab_shm_next_lap(tx->lap);
+    }
+}
+
+/* Does the receiver sleep?  Then tell it. */
+static inline void fab_shm_tx_kick(fab_shm_tx_t *tx)
+{
+    FAB_SHM_STEP();
+    /* relaxed: see "Idle" above */
+    uint32_t idle = atomic_load_explicit(&tx->ctl->idle, memory_order_relaxed);
+
+    if (__builtin_expect(idle & 1, 0) && idle != tx->rung) {
+        tx->rung = idle;
+        FAB_SHM_STEP();
+        /* release: pairs with the exchange in fab_shm_progress(): the word is there before the bit */
+        atomic_fetch_or_explicit(tx->doorbell, UINT64_C(1) << tx->doorbell_bit, memory_order_acq_rel);
+    }
+}
+
+/*
+ * Room for a message of n slots, contiguous, at head; bridges the end of the ring if need be.  NULL: no room as far as the
+ * sender knows.  n <= N/4 + 1.  What is written must be published.
+ */
+static inline fab_shm_slot_t *fab_shm_tx_reserve(fab_shm_tx_t *tx, uint32_t n)
+{
+    uint32_t at = (uint32_t) tx->head & tx->mask;
+    uint32_t rest = tx->mask + 1 - at;
+
+    if (__builtin_expect(n > rest, 0)) {
+        if (!fab_shm_tx_has_room(tx, rest + n)) {
+            return NULL;
+        }
+        if (rest > 1) {
+            fab_shm_tx_mark_stale(tx, at + 1, rest - 1);
+        }
+        fab_shm_tx_publish(tx, 0, 0, FAB_SHM_FLAG_PAD, rest);
+        at = 0;
+    } else if (!fab_shm_tx_has_room(tx, n)) {
+        return NULL;
+    }
+    if (n > 1) {
+        fab_shm_tx_mark_stale(tx, at + 1, n - 1);
+    }
+    return &tx->slots[at];
+}
+
+/* Copy up to 40 bytes without a call. */
+static inline void fab_shm_copy_short(uint8_t *to, const void *buf, size_t len)
+{
+    const uint8_t *from = buf;
+
+    if (len >= 16) {
+        memcpy(to, from, 16);
+        if (len > 32) {
+            memcpy(to + 16, from + 16, 16);
+        }
+        memcpy(to + len - 16, from + len - 16, 16);
+    } else if (len >= 8) {
+        memcpy(to, from, 8);
+        memcpy(to + len - 8, from + len - 8, 8);
+    } else if (len >= 4) {
+        memcpy(to, from, 4);
+        memcpy(to + len - 4, from + len - 4, 4);
+    } else if (len > 0) {
+        to[0] = from[0];
+        to[len / 2] = from[len / 2];
+        to[len - 1] = from[len - 1];
+    }
+}
+
+static inline void fab_shm_tx_commit(fab_shm_tx_t *tx, fab_shm_slot_t *slot, fab_hdr_t hdr, size_t len, uint32_t n)
+{
+    slot->tag = hdr.tag;
+    slot->app_ctx = hdr.app_ctx;
+    fab_shm_tx_publish(tx, (uint32_t) len, hdr.id, 0, n);
+    fab_shm_tx_kick(tx);
+}
+
+/* Send a message of one slot, if there is room. */
+static inline bool fab_shm_tx_send_short(fab_shm_tx_t *tx, fab_hdr_t hdr, const void *buf, size_t len)
+{
+    fab_shm_slot_t *slot = fab_shm_tx_slot(tx);
+
+    if (__builtin_expect(!fab_shm_tx_has_room(tx, 1), 0)) {
+        return false;
+    }
+    FAB_SHM_STEP();
+    fab_shm_copy_short(slot->payload, buf, len);
+    fab_shm_tx_commit(tx, slot, hdr, len, 1);
+    return true;
+}
+
+/* ---- receiver ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct fab_shm_rx {
+    fab_shm_slot_t *slots;
+    fab_shm_slot_t *slot; /* the one waited at */
+    uint64_t pos;         /* its number since the ring was claimed */
+    uint64_t published;   /* the tail that the sender was told */
+    uint32_t mask;        /* slots - 1 */
+    uint32_t eager_max;   /* longest payload that a sender may use */
+    fab_shm_ctl_t *ctl;
+    uint32_t idle; /* as in ctl */
+    uint16_t lap;
+} fab_shm_rx_t;
+
+typedef struct fab_shm_msg {
+    fab_hdr_t hdr;
+    const void *data;
+    uint32_t len;
+    uint32_t slots;
+} fab_shm_msg_t;
+
+typedef enum fab_shm_look {
+    FAB_SHM_EMPTY,   /* nothing there */
+    FAB_SHM_MESSAGE, /* a message, described */
+    FAB_SHM_BAD,     /* what stands there is malformed */
+} fab_shm_look_t;
+
+static inline void fab_shm_rx_init(fab_shm_rx_t *rx, fab_shm_slot_t *slots, uint32_t num_slots, uint32_t eager_max,
+                                   fab_shm_ctl_t *ctl)
+{
+    *rx = (fab_shm_rx_t){
+        .slots = slots, .slot = slots, .mask = num_slots - 1, .eager_max = eager_max, .ctl = ctl, .lap = 1};
+}
+
+/* The word waited for, or anything else with another lap. */
+static inline uint64_t fab_shm_rx_word(const fab_shm_rx_t *rx)
+{
+    FAB_SHM_STEP();
+    /* acquire: pairs with the release in fab_shm_tx_publish() */
+    return atomic_load_explicit(&rx->slot->word, memory_order_acquire);
+}
+
+static inline bool fab_shm_rx_is_ready(const fab_shm_rx_t *rx)
+{
+    return fab_shm_rx_word(rx) >> 48 == rx->lap;
+}
+
+static inline void fab_shm_rx_publish(fab_shm_rx_t *rx)
+{
+    FAB_SHM_STEP();
+    rx->published = rx->pos;
+    /* release: pairs with the acquire in fab_shm_tx_refresh() */
+    atomic_store_explicit(&rx->ctl->tail, rx->pos, memory_order_release);
+}
+
+/* Done with n slots. */
+static inline void fab_shm_rx_advance(fab_shm_rx_t *rx, uint32_t n)
+{
+    uint32_t at;
+
+    rx->pos += n;
+    at = (uint32_t) rx->pos & rx->mask;
+    rx->slot = &rx->slots[at];
+    if (0 == at) {
+        rx->lap = fab_shm_next_lap(rx->lap);
+    }
+    if (rx->pos - rx->published > rx->mask / 4) {
+        fab_shm_rx_publish(rx);
+    }
+}
+
+/* Does the word describe a message that can stand here? */
+static inline bool fab_shm_rx_describe(const fab_shm_rx_t *rx, uint64_t word, fab_shm_msg_t *msg)
+{
+    uint32_t len = (uint32_t) word;
+    uint8_t id = (uint8_t) (word >> 32);
+    uint8_t flags = (uint8_t) (word >> 40);
+    uint32_t at = (uint32_t) rx->pos & rx->mask;
+
+    if (0 != flags || id >= FAB_AM_MAX || len > rx->eager_max) {
+        return false;
+    }
+    msg->hdr = fab_hdr(id, rx->slot->tag, rx->slot->app_ctx);
+    msg->data = rx->slot->payload;
+    msg->len = len;
+    msg->slots = fab_shm_num_slots(len);
+    return at + msg->slots <= rx->mask + 1;
+}
+
+/* Skip the rest of the ring. A PAD in slot 0 would skip all of it: none writes that. */
+static inline bool fab_shm_rx_skip(fab_shm_rx_t *rx, uint64_t word)
+{
+    uint32_t at = (uint32_t) rx->pos & rx->mask;
+
+    if (0 == at || fab_shm_word(0, 0, FAB_SHM_FLAG_PAD, rx->lap) != word) {
+        return false;
+    }
+    fab_shm_rx_advance(rx, rx->mask + 1 - at);
+    return true;
+}
+
+/* Look at the next message; it stays until fab_shm_rx_advance(msg->slots). */
+static inline fab_shm_look_t fab_shm_rx_peek(fab_shm_rx_t *rx, fab_shm_msg_t *msg)
+{
+    uint64_t word = fab_shm_rx_word(rx);
+
+    if (word >> 48 != rx->lap) {
+        return FAB_SHM_EMPTY;
+    }
+    if (__builtin_expect(0 != (word >> 40 & 0xff), 0)) {
+        if (!fab_shm_rx_skip(rx, word)) {
+            return FAB_SHM_BAD;
+        }
+        word = fab_shm_rx_word(rx);
+        if (word >> 48 != rx->lap) {
+            return FAB_SHM_EMPTY;
+        }
+    }
+    return fab_shm_rx_describe(rx, word, msg) ? FAB_SHM_MESSAGE : FAB_SHM_BAD;
+}
+
+/* Stop polling: tell the sender, and look once more. False: a message came. */
+static inline bool fab_shm_rx_sleep(fab_shm_rx_t *rx)
+{
+    fab_shm_rx_publish(rx);
+    FAB_SHM_STEP();
+    atomic_store_explicit(&rx->ctl->idle, ++rx->idle, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst); /* idle is there before the last look: makes missing each other rare */
+    return !fab_shm_rx_is_ready(rx);
+}
+
+static inline void fab_shm_rx_wake(fab_shm_rx_t *rx)
+{
+    FAB_SHM_STEP();
+    atomic_store_explicit(&rx->ctl->idle, ++rx->idle, memory_order_relaxed);
+}
+
+#endif /* FAB_SHM_RING_INL_H */

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Shared memory between the processes of a host: every byte of it that two processes see.
+ *
+ * Each process has one segment, a memfd: no name, so nothing can be left behind.  A peer maps it through /proc/<pid>/fd/<fd>,
+ * which its address tells.  The segment belongs to the receiver: it holds one ring per process that sends to it.
+ *
+ *      0                 256            rings_at (page)                   rings_at + i * ring_size
+ *      ┌─────────────────┬──────────────┬──────────────┬──────────────┬──────
+ *      │ fab_shm_seg_t   │ entries[n]   │ ring 0       │ ring 1       │ ...
+ *      └─────────────────┴──────────────┴──────────────┴──────────────┴──────
+ * Pages get memory when a ring is claimed (fallocate by the claimer), so a segment for 1000 peers of which 3 talk costs 3
+ * rings; and a host without memory gives an error there, not a SIGBUS later.  Everybody computes the layout from ring_size
+ * and num_rings, so no offset is ever read from shared memory.
+ *
+ * Who writes what.  "owner" is the process whose segment it is, "sender" the one that claimed the ring.
+ *
+ *      fab_shm_seg_t    line 0  owner, before its address is known; constant then
+ *                       line 1  owner: is_finalized, once
+ *                       line 2  senders, when they claim a ring
+ *                       line 3  doorbell: senders set bits, owner clears them
+ *      fab_shm_entry_t  line 0  owner: tail, idle, is_refused
+ *                       line 1+ sender: identity; state by both, see below
+ *      ring             slots   sender
+ *
+ * State of an entry; the pid of the claimer stands in the same word, so that an entry whose claimer died is found.
+ *
+ *      FREE ──sender: CAS──> CLAIMED ──sender: identity written──> READY ──sender leaves──> CLOSED
+ *       ^                       │                                    │                        │
+ *       └───────────────────────┴───────── owner: claimer dead ──────┴──── owner: drained ────┘
+ */
+#ifndef FAB_SHM_WIRE_H
+#define FAB_SHM_WIRE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FAB_SHM_MAGIC   UINT64_C(0x314d485342414650) /* "PFABSHM1", little endian */
+#define FAB_SHM_VERSION 1
+
+enum {
+    FAB_SHM_LINE = 64,         /* bytes of a cache line and of a slot */
+    FAB_SHM_PAGE = 4096,       /* bytes; the granularity of the layout, whatever the machine's page is */
+    FAB_SHM_RING_MIN = 4096,   /* bytes */
+    FAB_SHM_RING_MAX = 1 << 24,
+    FAB_SHM_RINGS_MAX = 65536, /* rings in a segment */
+    FAB_SHM_EAGER_MIN = 304,   /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */
+    FAB_SHM_NONCE = 16,        /* bytes */
+};
+
+/* Section of a process's address. Copied into the entry of a ring that it claims, so that the owner can answer. */
+typedef struct fab_shm_addr {
+    uint32_t version;
+    uint32_t pid;
+    int32_t fd; /* of the segment, in that process */
+    uint32_t uid;
+    uint64_t host;       /* identity of host, boot, host name and pid namespace: pid and fd mean something only there */
+    uint64_t start_time; /* of the process, clock ticks since boot: tells it from a later one with its pid */
+    uint64_t nonce_at;   /* address of nonce in its memory: reading it proves that CMA works */
+    uint8_t nonce[FAB_SHM_NONCE];
+    uint32_t ring_size; /* bytes of slots per ring */
+    uint32_t num_rings;
+    uint32_t eager_max; /* longest payload that it takes */
+    uint32_t reserved;
+} fab_shm_addr_t;
+
+_Static_assert(sizeof(fab_shm_addr_t) == 72, "fab_shm_addr_t is a wire format");
+
+typedef struct fab_shm_seg {
+    /* line 0 */
+    uint64_t magic;
+    uint32_t version;
+    uint32_t ring_size;
+    uint32_t num_rings;
+    uint32_t eager_max;
+    uint64_t size; /* bytes of the segment */
+    uint64_t name;
+    uint8_t nonce[FAB_SHM_NONCE];
+    uint8_t pad0[8];
+    /* line 1 */
+    _Atomic uint32_t is_finalized; /* the owner left in an orderly way */
+    uint8_t pad1[60];
+    /* line 2 */
+    _Atomic uint32_t claim_hint; /* where to look for a free entry first */
+    _Atomic uint32_t high;       /* entries below may be in use; none above is */
+    uint8_t pad2[56];
+    /* line 3 */
+    _Atomic uint64_t doorbell; /* bit i % 64: look at entry i */
+    uint8_t pad3[56];
+} fab_shm_seg_t;
+
+_Static_assert(sizeof(fab_shm_seg_t) == 256, "fab_shm_seg_t is shared");
+_Static_assert(offsetof(fab_shm_seg_t, is_finalized) == 64, "the owner's line");
+_Static_assert(offsetof(fab_shm_seg_t, claim_hint) == 128, "the claimers' line");
+_Static_assert(offsetof(fab_shm_seg_t, doorbell) == 192, "the doorbell's line");
+
+/* What the receiver tells the sender of a ring. */
+typedef struct fab_shm_ctl {
+    _Atomic uint64_t tail;       /* slots consumed since the ring was claimed; written each quarter ring and when idle */
+    _Atomic uint32_t idle;       /* odd: the receiver does not poll this ring, ring the doorbell; one number per idle time */
+    _Atomic uint32_t is_refused; /* the receiver takes nothing more from this ring */
+    uint8_t pad[48];
+} fab_shm_ctl_t;
+
+_Static_assert(sizeof(fab_shm_ctl_t) == FAB_SHM_LINE, "a line of its own");
+
+enum {
+    FAB_SHM_FREE = 0,
+    FAB_SHM_CLAIMED = 1, /* a sender writes its identity */
+    FAB_SHM_READY = 2,   /* in use */
+    FAB_SHM_CLOSED = 3,  /* the sender sends no more */
+};
+
+typedef struct fab_shm_entry {
+    fab_shm_ctl_t ctl;      /* owner to sender */
+    _Atomic uint64_t state; /* FAB_SHM_*, and the claimer's pid << 32 */
+    uint64_t name;          /* of the sender, valid from READY on; likewise addr */
+    fab_shm_addr_t addr;
+    uint8_t pad[40];
+} fab_shm_entry_t;
+
+_Static_assert(sizeof(fab_shm_entry_t) == 192, "fab_shm_entry_t is shared");
+_Static_assert(offsetof(fab_shm_entry_t, state) == 64, "what the two sides write stands in different lines");
+
+/*
+ * A slot: one cache line.  A message begins with a slot's 24 bytes of header; its payload follows from byte 24 on, through as
+ * many of the next slots as it needs, without gap.  So a message of up to 40 bytes is one line, any payload is contiguous and
+ * 8-byte aligned.
+ *
+ *       0 word     u64: len (32 bits) | id (8) << 32 | flags (8) << 40 | lap (16) << 48, written last
+ *       8 tag      u64
+ *      16 app_ctx  u32
+ *      20 reserved u32
+ *      24 payload  ...
+ *
+ * lap is 1 on the sender's first lap around the ring, ... 65535, 1, ...: never 0, so that a cleared word is no message.
+ */
+typedef struct fab_shm_slot {
+    _Atomic uint64_t word;
+    uint64_t tag;
+    uint32_t app_ctx;
+    uint32_t reserved;
+    uint8_t payload[40];
+} fab_shm_slot_t;
+
+_Static_assert(sizeof(fab_shm_slot_t) == FAB_SHM_LINE, "a slot is a line");
+_Static_assert(offsetof(fab_shm_slot_t, payload) == 24, "payload begins 8-byte aligned");
+
+enum {
+    FAB_SHM_FLAG_PAD = 1, /* no message: the rest of the ring is skipped, go on at its start */
+};
+
+static inline uint64_t fab_shm_word(uint32_t len, uint8_t id, uint8_t flags, uint16_t lap)
+{
+    return len | (uint64_t) id << 32 | (uint64_t) flags << 40 | (uint64_t) lap << 48;
+}
+
+/* Slots of a message with len bytes of payload. */
+static inline uint32_t fab_shm_num_slots(size_t len)
+{
+    return (uint32_t) ((len + offsetof(fab_shm_slot_t, payload) + FAB_SHM_LINE - 1) / FAB_SHM_LINE);
+}
+
+/* Longest payload for a ring of this size: a message takes at most a quarter of it and one slot. */
+static inline uint32_t fab_shm_ring_eager_max(uint32_t ring_size)
+{
+    return ring_size / 4;
+}
+
+/* Where the rings begin: behind head and entries, at a page. */
+static inline size_t fab_shm_rings_at(uint32_t num_rings)
+{
+    size_t end = sizeof(fab_shm_seg_t) + (size_t) num_rings * sizeof(fab_shm_entry_t);
+
+    return (end + FAB_SHM_PAGE - 1) & ~(size_t) (FAB_SHM_PAGE - 1);
+}
+
+static inline size_t fab_shm_seg_size(uint32_t ring_size, uint32_t num_rings)
+{
+    return fab_shm_rings_at(num_rings) + (size_t) num_rings * ring_size;
+}
+
+static inline fab_shm_entry_t *fab_shm_seg_entries(fab_shm_seg_t *seg)
+{
+    return (fab_shm_entry_t *) (seg + 1);
+}
+
+static inline uint32_t fab_shm_state_of(uint64_t state)
+{
+    return (uint32_t) (state & 0xff);
+}
+
+static inline uint32_t fab_shm_pid_of(uint64_t state)
+{
+    return (uint32_t) (state >> 32);
+}
+
+static inline uint64_t fab_shm_state(uint32_t pid, uint32_t state)
+{
+    return (uint64_t) pid << 32 | state;
+}
+
+#endif /* FAB_SHM_WIRE_H */

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# All checks of pml_tm, as macros that serve in two places: the stand-alone configure.ac beside this file, and Open MPI's own
+# configure when this tree is copied to ompi/mca/pml/tm of its source (MCA_ompi_pml_tm_CONFIG at the end).
+#
+# What a check does not find goes to TM_MISSING with the package that has it; TM_REPORT_MISSING ends configure with the whole
+# list, so that one run names everything there is to install.
+
+m4_define([TM_VERSION_STRING], [0.1.0])
+
+# TM_MISSING(text)
+AC_DEFUN([TM_MISSING], [tm_missing="$tm_missing
+  - $1"])
+
+# TM_REPORT_MISSING
+AC_DEFUN([TM_REPORT_MISSING], [
+    AS_IF([test -n "$tm_missing"],
+          [AC_MSG_ERROR([pml_tm cannot be built here:$tm_missing])])
+])
+
+# TM_TRY_CFLAG(flag, [if accepted: append to TM_CFLAGS], [if not])
+AC_DEFUN([TM_TRY_CFLAG], [
+    tm_save_CFLAGS=$CFLAGS
+    CFLAGS="$CFLAGS -Werror $1"
+    AC_MSG_CHECKING([whether $CC accepts $1])
+    AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])], [tm_ok=yes], [tm_ok=no])
+    AC_MSG_RESULT([$tm_ok])
+    CFLAGS=$tm_save_CFLAGS
+    AS_IF([test $tm_ok = yes], [TM_CFLAGS="$TM_CFLAGS $1"], [$2])
+])
+
+# TM_CHECK_SYSTEM
+# What the system must have whatever Open MPI is: sets TM_CFLAGS.
+AC_DEFUN([TM_CHECK_SYSTEM], [
+    AC_REQUIRE([AC_CANONICAL_HOST])
+
+    AC_CHECK_FUNC([process_vm_readv], [],
+                  [TM_MISSING([process_vm_readv not found: pml_tm needs Linux and glibc 2.15 or later (package libc6-dev)])])
+    AC_CHECK_FUNC([memfd_create], [],
+                  [TM_MISSING([memfd_create not found: pml_tm needs Linux and glibc 2.27 or later (package libc6-dev)])])
+
+    TM_CFLAGS=
+    m4_foreach_w([tm_flag], [-std=gnu11 -fno-strict-aliasing -fvisibility=hidden -pthread],
+                 [TM_TRY_CFLAG(tm_flag, [TM_MISSING([$CC does not accept tm_flag: use gcc 9 or clang 11 or later])])])
+    TM_TRY_CFLAG([-fno-lto])
+    # Open MPI's atomics use the 16-byte compare and swap there.
+    AS_CASE([$host_cpu], [x86_64],
+            [TM_TRY_CFLAG([-mcx16], [TM_MISSING([$CC does not accept -mcx16: use gcc or clang])])])
+])
+
+# TM_CHECK_VERBS
+# Not used by any code yet: reported, neither required nor linked.
+AC_DEFUN([TM_CHECK_VERBS], [
+    tm_verbs=no
+    AC_CHECK_HEADER([infiniband/verbs.h], [
+        tm_save_LIBS=$LIBS
+        AC_CHECK_LIB([ibverbs], [ibv_get_device_list], [tm_verbs=yes], [])
+        LIBS=$tm_save_LIBS])
+    AS_IF([test $tm_verbs = yes],
+          [AC_CHECK_TYPE([struct ibv_tmh], [tm_verbs="yes, with tag matching"], [],
+                         [[#include <infiniband/verbs.h>
+                           #include <infiniband/tm_types.h>]])],
+          [tm_verbs="no (package libibverbs-dev; not used yet)"])
+])
+
+# TM_PKG_CPPFLAGS(module, variable)
+# The module's include flags; variable is unset if there is no such module.
+AC_DEFUN([TM_PKG_CPPFLAGS], [
+    AC_MSG_CHECKING([for $1])
+    AS_UNSET([$2])
+    AS_IF([test -n "$PKG_CONFIG" && $PKG_CONFIG --exists $1 2>/dev/null],
+          [$2=`$PKG_CONFIG --cflags-only-I $1`
+           tm_$1=`$PKG_CONFIG --modversion $1`],
+          [tm_$1=no])
+    AC_MSG_RESULT([$tm_$1])
+])
+
+# TM_OMPI_PATH(name, variable, default)
+AC_DEFUN([TM_OMPI_PATH], [
+    $2=
+    AS_IF([test -n "$tm_ompi_info"],
+          [$2=`"$tm_ompi_info" --path $1 --parsable 2>/dev/null | sed -n 's/^path:$1://p'`])
+    AS_IF([test -z "$$2"], [$2=$3])
+])
+
+# TM_CHECK_OMPI
+# Find an installed Open MPI with its developer headers.  Sets TM_OMPI_CPPFLAGS, TM_OMPI_LDFLAGS, TM_MPI_LIBS, TM_PAL_LIBS and
+# tm_ompi_pkglibdir.
+AC_DEFUN([TM_CHECK_OMPI], [
+    AC_ARG_WITH([ompi],
+        [AS_HELP_STRING([--with-ompi=PREFIX],
+                        [build for the Open MPI installed in PREFIX (default: that of the ompi_info in PATH)])],
+        [], [with_ompi=])
+    AS_CASE([$with_ompi],
+        [no], [AC_MSG_ERROR([pml_tm is a component of Open MPI and cannot be built without it])],
+        [yes], [with_ompi=])
+    AC_ARG_VAR([PKG_CONFIG], [path of pkg-config])
+    AC_PATH_TOOL([PKG_CONFIG], [pkg-config])
+    AC_PATH_PROG([tm_ompi_info], [ompi_info], [], [${with_ompi:+$with_ompi/bin:}${with_ompi:-$PATH}])
+
+    tm_ompi_version=
+    tm_ompi_prefix=${with_ompi:-/usr}
+    AS_IF([test -z "$tm_ompi_info" && test -z "$with_ompi"],
+          [TM_MISSING([ompi_info not found: install openmpi-bin, or pass --with-ompi=PREFIX])])
+    TM_OMPI_PATH([incdir], [tm_ompi_incdir], [$tm_ompi_prefix/include])
+    TM_OMPI_PATH([pkgincludedir], [tm_ompi_pkgincludedir], [$tm_ompi_incdir/openmpi])
+    TM_OMPI_PATH([libdir], [tm_ompi_libdir], [$tm_ompi_prefix/lib])
+    TM_OMPI_PATH([pkglibdir], [tm_ompi_pkglibdir], [$tm_ompi_libdir/openmpi])
+    TM_OMPI_PATH([bindir], [tm_ompi_bindir], [$tm_ompi_prefix/bin])
+
+    # Warnings inside Open MPI's headers are not ours to mend: they are system headers to the compiler.
+    TM_OMPI_CPPFLAGS="-isystem $tm_ompi_pkgincludedir"
+    AS_IF([test "$tm_ompi_incdir" != /usr/include],
+          [TM_OMPI_CPPFLAGS="$TM_OMPI_CPPFLAGS -isystem $tm_ompi_incdir"])
+    TM_OMPI_LDFLAGS="-L$tm_ompi_libdir"
+
+    TM_PKG_CPPFLAGS([hwloc], [tm_hwloc_CPPFLAGS])
+    TM_PKG_CPPFLAGS([pmix], [tm_pmix_CPPFLAGS])
+    AS_IF([test -z "$PKG_CONFIG"],
+          [tm_hwloc="unknown (no pkg-config)" tm_pmix="unknown (no pkg-config)"])
+
+    tm_save_CPPFLAGS=$CPPFLAGS
+    tm_save_LDFLAGS=$LDFLAGS
+    tm_save_LIBS=$LIBS
+    tm_save_CFLAGS=$CFLAGS
+    CPPFLAGS="$CPPFLAGS $TM_OMPI_CPPFLAGS"
+    CFLAGS="$CFLAGS $TM_CFLAGS"
+    LDFLAGS="$LDFLAGS $TM_OMPI_LDFLAGS"
+
+    AC_MSG_CHECKING([for Open MPI's developer headers in $tm_ompi_pkgincludedir])
+    AC_PREPROC_IFELSE([AC_LANG_SOURCE([[#include "ompi_config.h"]])], [tm_ompi_headers=yes], [tm_ompi_headers=no])
+    AC_MSG_RESULT([$tm_ompi_headers])
+    AS_IF([test $tm_ompi_headers = no],
+          [TM_MISSING([ompi_config.h not found: install libopenmpi-dev, or build Open MPI --with-devel-headers, or pass --with-ompi=PREFIX])],
+          [TM_CHECK_OMPI_VERSION
+           AS_CASE([$tm_ompi_series], [4.1], [TM_CHECK_OMPI_USABLE])])
+
+    CPPFLAGS=$tm_save_CPPFLAGS
+    LDFLAGS=$tm_save_LDFLAGS
+    LIBS=$tm_save_LIBS
+    CFLAGS=$tm_save_CFLAGS
+])
+
+# TM_CHECK_OMPI_VERSION
+# A build for the wrong series would load and crash, or not load at all: refuse it here.
+AC_DEFUN([TM_CHECK_OMPI_VERSION], [
+    m4_foreach_w([tm_part], [MAJOR MINOR RELEASE],
+        [AC_COMPUTE_INT([tm_ompi_]tm_part, [OMPI_]tm_part[_VERSION], [[#include "ompi_config.h"]], [[tm_ompi_]]tm_part[=0])])
+    tm_ompi_series=$tm_ompi_MAJOR.$tm_ompi_MINOR
+    tm_ompi_version=$tm_ompi_series.$tm_ompi_RELEASE
+    AC_MSG_CHECKING([for the version of Open MPI])
+    AC_MSG_RESULT([$tm_ompi_version])
+    AS_CASE([$tm_ompi_series],
+        [4.1], [],
+        [0.0], [TM_MISSING([the version of Open MPI cannot be read from ompi_config.h: see config.log])],
+        [TM_MISSING([Open MPI $tm_ompi_version found in $tm_ompi_incdir, but pml_tm needs Open MPI 4.1 (other series, 5.0 too, are not supported yet)])])
+])
+
+# TM_CHECK_OMPI_USABLE
+# The headers must compile, which takes those of hwloc (and PMIx) if Open MPI was built with external ones, and the libraries
+# must link.
+AC_DEFUN([TM_CHECK_OMPI_USABLE], [
+    AC_MSG_CHECKING([whether Open MPI's developer headers compile])
+    AC_LANG_CONFTEST([AC_LANG_PROGRAM([[
+        #include "ompi_config.h"
+        #include "ompi/communicator/communicator.h"
+        #include "ompi/proc/proc.h"
+        #include "ompi/mca/pml/pml.h"
+        #include "opal/mca/hwloc/base/base.h"
+        #include "opal/mca/pmix/pmix.h"
+        #include "opal/runtime/opal_progress.h"]], [[]])])
+    tm_ok=no
+    for tm_extra in "" "$tm_hwloc_CPPFLAGS $tm_pmix_CPPFLAGS"; do
+        CPPFLAGS="$tm_save_CPPFLAGS $TM_OMPI_CPPFLAGS $tm_extra"
+        AS_IF([test $tm_ok = no], [AC_COMPILE_IFELSE([], [tm_ok=yes; TM_OMPI_CPPFLAGS="$TM_OMPI_CPPFLAGS $tm_extra"])])
+    done
+    rm -f conftest.$ac_ext
+    AC_MSG_RESULT([$tm_ok])
+    AS_IF([test $tm_ok = no],
+          [AC_CHECK_HEADER([hwloc.h], [tm_have_hwloc=yes], [tm_have_hwloc=no])
+           AS_CASE([$tm_have_hwloc/$tm_pmix],
+               [no/*], [TM_MISSING([hwloc.h not found, which Open MPI's headers include: install libhwloc-dev])],
+               [*/no], [TM_MISSING([PMIx not found, which Open MPI's headers include: install libpmix-dev and pkg-config])],
+               [TM_MISSING([Open MPI's developer headers do not compile: see config.log; is --with-ompi=PREFIX the right one?])])])
+
+    LIBS="-lopen-pal $tm_save_LIBS"
+    AC_MSG_CHECKING([for libopen-pal, libopen-rte and libmpi in $tm_ompi_libdir])
+    AC_LINK_IFELSE([AC_LANG_PROGRAM([[int opal_progress(void);]], [[opal_progress();]])],
+                   [LIBS="-lmpi -lopen-rte -lopen-pal $tm_save_LIBS"
+                    AC_LINK_IFELSE([AC_LANG_PROGRAM([[int ompi_request_default_wait_all(void);]],
+                                                    [[ompi_request_default_wait_all();]])],
+                                   [tm_ok=yes], [tm_ok=no])],
+                   [tm_ok=no])
+    AC_MSG_RESULT([$tm_ok])
+    AS_IF([test $tm_ok = no],
+          [TM_MISSING([libopen-pal, libopen-rte or libmpi cannot be linked from $tm_ompi_libdir: install libopenmpi-dev, or see config.log])])
+    # Named one by one, libopen-pal above all: the loader checks no version, but the SONAME of libopen-pal differs between
+    # the series, and so a component of one is not loaded by the other.
+    TM_PAL_LIBS="-lopen-pal"
+    TM_MPI_LIBS="-lmpi -lopen-rte"
+])
+
+# TM_STANDALONE_CONFIG
+# The whole of configure.ac between its initialisation and its output.
+AC_DEFUN([TM_STANDALONE_CONFIG], [
+    AC_ARG_WITH([componentdir],
+        [AS_HELP_STRING([--with-componentdir@<:@=DIR@:>@],
+                        [install mca_pml_tm.so in DIR; without DIR, where that Open MPI keeps its own components, which then
+                         finds it with no setting (default: LIBDIR/openmpi)])],
+        [], [with_componentdir=no])
+    AC_ARG_ENABLE([werror],
+        [AS_HELP_STRING([--enable-werror], [make compiler warnings errors])],
+        [], [enable_werror=no])
+
+    TM_CHECK_SYSTEM
+    TM_CHECK_OMPI
+    TM_CHECK_VERBS
+    TM_REPORT_MISSING
+
+    TM_CFLAGS="$TM_CFLAGS -Wall -Wextra"
+    AS_IF([test "$enable_werror" = yes], [TM_CFLAGS="$TM_CFLAGS -Werror"])
+
+    TM_RUNPATH=
+    AS_CASE([$with_componentdir],
+        [no], [TM_COMPONENTDIR='${libdir}/openmpi'],
+        [yes], [TM_COMPONENTDIR=$tm_ompi_pkglibdir],
+        [TM_COMPONENTDIR=$with_componentdir])
+    AS_IF([test "$with_componentdir" != no], [TM_RUNPATH='-Wl,-rpath,$(libdir)'])
+    TM_SUBST
+    AC_SUBST([tm_ompi_bindir])
+    AC_SUBST([tm_ompi_libdir])
+    AC_SUBST([tm_ompi_pkglibdir])
+])
+
+# TM_SUBST
+AC_DEFUN([TM_SUBST], [
+    TM_VERSION="TM_VERSION_STRING"
+    AC_SUBST([TM_VERSION])
+    AC_SUBST([TM_CFLAGS])
+    AC_SUBST([TM_OMPI_CPPFLAGS])
+    AC_SUBST([TM_OMPI_LDFLAGS])
+    AC_SUBST([TM_PAL_LIBS])
+    AC_SUBST([TM_MPI_LIBS])
+    AC_SUBST([TM_COMPONENTDIR])
+    AC_SUBST([TM_RUNPATH])
+])
+
+# TM_SUMMARY
+AC_DEFUN([TM_SUMMARY], [
+    tm_where=$TM_COMPONENTDIR
+    for tm_part in libdir exec_prefix prefix; do
+        eval tm_where=\"$tm_where\"
+    done
+    AS_ECHO(["
+pml_tm $TM_VERSION
+  Open MPI       $tm_ompi_version ($tm_ompi_libdir)
+  hwloc          $tm_hwloc
+  PMIx           $tm_pmix
+  libibverbs     $tm_verbs
+  compiler       $CC $CFLAGS
+  component in   $tm_where
+"])
+])
+
+# ---- inside the Open MPI tree ---------------------------------------------------------------------------------------------
+
+# MCA_ompi_pml_tm_CONFIG([action-if-can-build], [action-if-not])
+AC_DEFUN([MCA_ompi_pml_tm_CONFIG], [
+    AC_CONFIG_FILES([ompi/mca/pml/tm/Makefile])
+
+    tm_missing=
+    TM_CHECK_SYSTEM
+    # The component and the library it shares with others are files of their own.  Open MPI's --enable-mca-dso machinery
+    # offers a macro for that (..._COMPILE_MODE), which yields an empty mode in 5.0; setting the variable works in both.
+    AS_IF([test "$OPAL_ENABLE_DLOPEN_SUPPORT" = 1],
+          [compile_mode=dso],
+          [TM_MISSING([Open MPI is configured without dlopen support, and pml_tm can only be built as a plug-in])])
+    AS_IF([test "$OMPI_MAJOR_VERSION.$OMPI_MINOR_VERSION" != 4.1],
+          [TM_MISSING([pml_tm needs Open MPI 4.1, this is $OMPI_MAJOR_VERSION.$OMPI_MINOR_VERSION])])
+
+    TM_OMPI_CPPFLAGS=
+    TM_OMPI_LDFLAGS=
+    TM_PAL_LIBS='$(top_builddir)/opal/lib$(OPAL_LIB_PREFIX)open-pal.la'
+    TM_MPI_LIBS='$(top_builddir)/ompi/lib$(OMPI_LIBMPI_NAME).la $(top_builddir)/orte/lib$(ORTE_LIB_PREFIX)open-rte.la'
+    TM_COMPONENTDIR='$(ompilibdir)'
+    TM_RUNPATH=
+    TM_SUBST
+
+    AS_IF([test -z "$tm_missing"],
+          [$1],
+          [AC_MSG_WARN([pml tm is not built:$tm_missing])
+           $2])
+])
+
+# MCA_ompi_pml_tm_POST_CONFIG(should_build)
+# On every path: the conditional, and room for the PML's pointer in every ompi_proc_t.
+AC_DEFUN([MCA_ompi_pml_tm_POST_CONFIG], [
+    AM_CONDITIONAL([TM_STANDALONE], [false])
+    AS_IF([test "$1" = 1], [OMPI_REQUIRE_ENDPOINT_TAG([PML])])
+])

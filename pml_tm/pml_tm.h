@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * pml_tm: MPI point-to-point messages over the fabric.
+ *
+ *   pml_tm_component.c  parameters, counters, selection, opening the fabric
+ *   pml_tm.c            the module: peers' and communicators' coming and going, progress
+ *   pml_tm_peer.c       processes: from ompi_proc_t to fabric peer; what is held for each
+ *   pml_tm_comm.c       communicators: context id to matching domain; messages that come too early
+ *   pml_tm_send.c       all sends
+ *   pml_tm_recv.c       all receives, cancel
+ *   pml_tm_msg.c        messages from the wire: into a receive or among the unexpected
+ *   pml_tm_rndv.c       rendezvous, both sides
+ *   pml_tm_probe.c      probe and matched probe
+ *   pml_tm_start.c      persistent requests
+ *   pml_tm_request.c    completing and freeing requests
+ *   pml_tm_idmap.c      ids under which a peer names a pending operation
+ *   pml_tm_wire.h       the bytes that leave the process
+ *
+ * Lock.  There is one, the fabric's (fab_lock()): it covers the fabric, the matching domains, the id map, the communicator
+ * table and the state of every request from its start until it is done.  No user code and no callback of Open MPI runs under
+ * it: a request that is done goes to a list, and mca_pml_tm_complete_done(), called after the lock was given back, completes
+ * what is there.  Without MPI_THREAD_MULTIPLE taking it costs one predicted branch.
+ */
+#ifndef PML_TM_H
+#define PML_TM_H
+
+#include "pml_tm_compat.h"
+
+#include "fabric/fab.h"
+#include "fabric/fab_params.h"
+#include "match/match.h"
+
+#include "pml_tm_counters.h"
+#include "pml_tm_idmap.h"
+#include "pml_tm_request.h"
+#include "pml_tm_wire.h"
+
+typedef struct mca_pml_tm_comm mca_pml_tm_comm_t;
+typedef struct mca_pml_tm_msg mca_pml_tm_msg_t;
+typedef struct mca_pml_tm_peer mca_pml_tm_peer_t;
+
+/* Parameters, as registered in pml_tm_component.c, where each is explained. */
+typedef struct mca_pml_tm_params {
+    int priority;
+    int verbose;
+    int eager_limit;
+    int tag_source_bits;
+    size_t unexpected_max;
+    int progress_interval;
+    int free_list_num;
+    int free_list_max;
+    int free_list_inc;
+} mca_pml_tm_params_t;
+
+typedef struct mca_pml_tm {
+    mca_pml_base_module_t super;
+    fab_t *fab;
+    mca_pml_tm_done_list_t done; /* requests that wait for mca_pml_tm_complete_done() */
+    mca_pml_tm_idmap_t ids;
+    mca_pml_tm_comm_t **comms; /* by context id */
+    uint32_t num_comms;        /* length of comms */
+    uint32_t max_context;      /* context ids are below */
+    unsigned source_bits;      /* of the fabric tag */
+    uint32_t eager_limit;      /* bytes; params.eager_limit as it is compared */
+    mca_pml_tm_msg_t *early;   /* messages for communicators not added yet, oldest first */
+    mca_pml_tm_msg_t **early_tail;
+    size_t unexpected_bytes;   /* held in unexpected and early messages */
+    mca_pml_tm_peer_t *peers;      /* records of peers that have one */
+    unsigned sends_since_progress; /* see send_progress() */
+    unsigned num_throttled;        /* of these, told to announce their messages */
+    fab_peer_t *failed;        /* a peer that failed, not reported yet */
+    char failed_why[256];
+    mca_pml_tm_params_t params;
+    mca_pml_tm_counters_t counters;
+    bool is_enabled;
+} mca_pml_tm_t;
+
+extern mca_pml_tm_t mca_pml_tm;
+OMPI_DECLSPEC extern mca_pml_base_component_t mca_pml_tm_component;
+
+/* ---- entry points of the module (pml.h), by file ---- */
+
+int mca_pml_tm_enable(bool enable);
+int mca_pml_tm_progress(void);
+int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs);
+int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs);
+int mca_pml_tm_add_comm(ompi_communicator_t *comm);
+int mca_pml_tm_del_comm(ompi_communicator_t *comm);
+int mca_pml_tm_dump(ompi_communicator_t *comm, int verbose);
+
+int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                          mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, ompi_request_t **request);
+int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                     mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, ompi_request_t **request);
+int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                    mca_pml_base_send_mode_t mode, ompi_communicator_t *comm);
+
+int mca_pml_tm_irecv_init(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
+                          ompi_request_t **request);
+int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
+                     ompi_request_t **request);
+int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
+                    ompi_status_public_t *status);
+int mca_pml_tm_cancel(ompi_request_t *request, int flag);
+int mca_pml_tm_imrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_message_t **message, ompi_request_t **request);
+int mca_pml_tm_mrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_message_t **message,
+                     ompi_status_public_t *status);
+
+int mca_pml_tm_iprobe(int src, int tag, ompi_communicator_t *comm, int *matched, ompi_status_public_t *status);
+int mca_pml_tm_probe(int src, int tag, ompi_communicator_t *comm, ompi_status_public_t *status);
+int mca_pml_tm_improbe(int src, int tag, ompi_communicator_t *comm, int *matched, ompi_message_t **message,
+                       ompi_status_public_t *status);
+int mca_pml_tm_mprobe(int src, int tag, ompi_communicator_t *comm, ompi_message_t **message, ompi_status_public_t *status);
+
+int mca_pml_tm_start(size_t count, ompi_request_t **requests);
+
+/* ---- shared by several files ---- */
+
+/* Can the data be used where it lies?  Then *data is its first byte.  *len: bytes of the data, contiguous or not. */
+static inline bool mca_pml_tm_is_contiguous(const void *buf, size_t count, const ompi_datatype_t *datatype, char **data,
+                                            size_t *len)
+{
+    *len = count * datatype->super.size;
+    *data = (char *) buf + datatype->super.true_lb;
+    /* the count of this function is 32 bit; more than one is all it asks about */
+    return 0 == *len || opal_datatype_is_contiguous_memory_layout(&datatype->super, count > 1 ? 2 : 1);
+}
+
+/* Complete what is done; every entry point calls it when it has given the lock back. */
+static inline int mca_pml_tm_complete_done(void)
+{
+    return OPAL_LIKELY(NULL == mca_pml_tm.done.head) ? 0 : mca_pml_tm_complete_done_slow();
+}
+
+/* Callback of the fabric: a peer failed. */
+void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why);
+
+/* Print the table of ways to the peers, if params.verbose asks for it. */
+void mca_pml_tm_show_paths(void);
+
+/* A message from this peer makes no sense: the peer is failed, what says why. */
+void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what);
+
+/*
+ * Progress until the request is complete; the lock not held.  Its own progress first, that of all of Open MPI every
+ * params.progress_interval times.
+ */
+static inline void mca_pml_tm_wait(ompi_request_t *request)
+{
+    int spins = 0;
+
+    if (OPAL_UNLIKELY(mca_pml_tm.fab->is_threaded)) {
+        ompi_request_wait_completion(request);
+        return;
+    }
+    while (!REQUEST_COMPLETE(request)) {
+        if (0 == mca_pml_tm_progress() && ++spins >= mca_pml_tm.params.progress_interval) {
+            spins = 0;
+            opal_progress();
+        }
+    }
+}
+
+#endif /* PML_TM_H */

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators.  Open MPI's own table cannot be used to find one by context id: while ids are being agreed upon its slots
+ * hold placeholders.  So the module keeps its own, filled in add_comm.
+ *
+ * A message may be here before its communicator is: a peer that left the creation's last step first may send at once.  Such
+ * messages wait in mca_pml_tm.early and join the domain, in order, in add_comm.
+ */
+#include "pml_tm_comm.h"
+
+#include "pml_tm_msg.h"
+
+/* Make room for the context id in the table. */
+static int comms_reserve(uint32_t context)
+{
+    uint32_t size = 0 == mca_pml_tm.num_comms ? 64 : mca_pml_tm.num_comms;
+    mca_pml_tm_comm_t **comms;
+
+    while (size <= context) {
+        size *= 2;
+    }
+    if (size == mca_pml_tm.num_comms) {
+        return OMPI_SUCCESS;
+    }
+    comms = realloc(mca_pml_tm.comms, size * sizeof(*comms));
+    if (NULL == comms) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    memset(comms + mca_pml_tm.num_comms, 0, (size - mca_pml_tm.num_comms) * sizeof(*comms));
+    mca_pml_tm.comms = comms;
+    mca_pml_tm.num_comms = size;
+    return OMPI_SUCCESS;
+}
+
+/* Ids and ranks that do not fit the fabric tag are refused, never wrapped. */
+static int check_limits(const ompi_communicator_t *comm)
+{
+    uint32_t context = mca_pml_tm_comm_index(comm);
+    int max_size = ompi_comm_size((ompi_communicator_t *) comm);
+
+    if (OMPI_COMM_IS_INTER(comm) && ompi_comm_remote_size((ompi_communicator_t *) comm) > max_size) {
+        max_size = ompi_comm_remote_size((ompi_communicator_t *) comm);
+    }
+    if (context < mca_pml_tm.max_context && (uint32_t) max_size <= 1u << mca_pml_tm.source_bits) {
+        return OMPI_SUCCESS;
+    }
+    opal_show_help("help-mpi-pml-tm.txt", "tag-fields", true, orte_process_info.nodename, (unsigned) context,
+                   (unsigned) mca_pml_tm.max_context, max_size, 1u << mca_pml_tm.source_bits, mca_pml_tm.source_bits);
+    return OMPI_ERR_OUT_OF_RESOURCE;
+}
+
+int mca_pml_tm_add_comm(ompi_communicator_t *comm)
+{
+    mca_pml_tm_comm_t *tmc;
+    int rc = check_limits(comm);
+
+    if (OMPI_SUCCESS != rc) {
+        return rc;
+    }
+    tmc = calloc(1, sizeof(*tmc));
+    if (NULL == tmc) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    fab_match_init(&tmc->match);
+    tmc->comm = comm;
+    tmc->num_sources = OMPI_COMM_IS_INTER(comm) ? ompi_comm_remote_size(comm) : ompi_comm_size(comm);
+    tmc->my_rank = (uint32_t) comm->c_my_rank;
+    tmc->context = mca_pml_tm_comm_index(comm);
+
+    fab_lock(mca_pml_tm.fab);
+    rc = comms_reserve(tmc->context);
+    if (OMPI_SUCCESS == rc) {
+        comm->c_pml_comm = (struct mca_pml_comm_t *) tmc;
+        mca_pml_tm.comms[tmc->context] = tmc;
+        mca_pml_tm_msg_join(tmc);
+    } else {
+        free(tmc);
+    }
+    fab_unlock(mca_pml_tm.fab);
+    return rc;
+}
+
+/* Messages nobody received are dropped with their communicator: the program that left them is erroneous. */
+static void comm_free(mca_pml_tm_comm_t *tmc)
+{
+    fab_match_msg_t *msg;
+
+    while (NULL != (msg = fab_match_first_msg(&tmc->match))) {
+        fab_match_remove_msg(&tmc->match, msg);
+        mca_pml_tm_msg_release(mca_pml_tm_msg_of(msg));
+    }
+    fab_match_fini(&tmc->match);
+    mca_pml_tm.comms[tmc->context] = NULL;
+    free(tmc);
+}
+
+int mca_pml_tm_del_comm(ompi_communicator_t *comm)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+
+    if (NULL != tmc) {
+        fab_lock(mca_pml_tm.fab);
+        comm->c_pml_comm = NULL;
+        comm_free(tmc);
+        fab_unlock(mca_pml_tm.fab);
+    }
+    return OMPI_SUCCESS;
+}
+
+void mca_pml_tm_comm_fini(void)
+{
+    for (uint32_t i = 0; i < mca_pml_tm.num_comms; ++i) {
+        if (NULL != mca_pml_tm.comms[i]) {
+            mca_pml_tm.comms[i]->comm->c_pml_comm = NULL;
+            comm_free(mca_pml_tm.comms[i]);
+        }
+    }
+    free(mca_pml_tm.comms);
+    mca_pml_tm.comms = NULL;
+    mca_pml_tm.num_comms = 0;
+}
+
+int mca_pml_tm_dump(ompi_communicator_t *comm, int verbose)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+
+    (void) verbose;
+    if (NULL != tmc) {
+        opal_output(0, "pml tm: communicator %s [context %u, rank %u]: %u receives posted (at most %u), %u messages unexpected (at most %u)",
+                    comm->c_name, tmc->context, tmc->my_rank, (unsigned) tmc->match.posted_count,
+                    (unsigned) tmc->match.posted_max, (unsigned) tmc->match.unexp_count, (unsigned) tmc->match.unexp_max);
+    }
+    return OMPI_SUCCESS;
+}

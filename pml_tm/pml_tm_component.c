@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The component: its parameters and counters, whether it can be used here, and opening and closing the fabric.
+ */
+#include "pml_tm.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <string.h>
+
+#include "fabric/fab_counters.h"
+
+#include "pml_tm_comm.h"
+#include "pml_tm_msg.h"
+#include "pml_tm_peer.h"
+
+static int tm_register(void);
+static int tm_open(void);
+static int tm_close(void);
+static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_threads, bool enable_mpi_threads);
+static int tm_finalize(void);
+
+mca_pml_base_component_t mca_pml_tm_component = {
+    .pmlm_version = {
+        PML_TM_BASE_VERSION,
+
+        .mca_component_name = "tm",
+        .mca_component_major_version = PML_TM_MAJOR_VERSION,
+        .mca_component_minor_version = PML_TM_MINOR_VERSION,
+        .mca_component_release_version = PML_TM_RELEASE_VERSION,
+        .mca_open_component = tm_open,
+        .mca_close_component = tm_close,
+        .mca_register_component_params = tm_register,
+    },
+    .pmlm_data = {
+        .param_field = MCA_BASE_METADATA_PARAM_NONE,
+    },
+    .pmlm_init = tm_init,
+    .pmlm_finalize = tm_finalize,
+};
+
+static int output = -1; /* stream of --mca pml_tm_verbose */
+
+/* ---- parameters ---- */
+
+static void register_var(const char *name, mca_base_var_type_t type, mca_base_var_info_lvl_t level, void *storage,
+                         const char *help)
+{
+    (void) mca_base_component_var_register(&mca_pml_tm_component.pmlm_version, name, help, type, NULL, 0, 0, level,
+                                           MCA_BASE_VAR_SCOPE_LOCAL, storage);
+}
+
+static void register_params(void)
+{
+    mca_pml_tm_params_t *params = &mca_pml_tm.params;
+
+    *params = (mca_pml_tm_params_t){
+        .priority = 10,
+        .verbose = 0,
+        .eager_limit = 16384,
+        .tag_source_bits = 0,
+        .unexpected_max = (size_t) 64 << 20,
+        .progress_interval = 32,
+        .free_list_num = 16,
+        .free_list_max = -1,
+        .free_list_inc = 64,
+    };
+    register_var("priority", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_3, &params->priority,
+                 "Priority of pml tm when no PML is named (0 to 100, default 10). The highest wins: ob1 has 20, ucx 51 or 19. "
+                 "\"--mca pml tm\" selects it whatever its priority.");
+    register_var("verbose", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_2, &params->verbose,
+                 "How much to say (0 to 100, default 0). From 10 on, the first process prints a table of the ways to its "
+                 "peers: provider, protocol by message size, single-copy mechanism or why there is none. From 20 on, every "
+                 "process does.");
+    register_var("eager_limit", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_4, &params->eager_limit,
+                 "Longest message, in bytes, that is sent with its data before its receive is known (eager protocol); longer "
+                 "ones are announced and then fetched (rendezvous). 0 to 2147483647, default 16384; a provider may set a "
+                 "lower limit, shown by pml_tm_verbose. Higher values favour latency of messages that are expected, lower "
+                 "values the memory of receivers that are late.");
+    register_var("tag_source_bits", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_6, &params->tag_source_bits,
+                 "Bits of the 64-bit fabric tag that hold the source rank (8 to 24, or 0 for enough for this job and at least "
+                 "16, the default). Of 32 bits the rest holds the communicator: with 16 there can be 65536 of them. Must be "
+                 "the same in all jobs that communicate.");
+    register_var("unexpected_max", MCA_BASE_VAR_TYPE_SIZE_T, OPAL_INFO_LVL_4, &params->unexpected_max,
+                 "Bytes of memory for messages that arrived before their receive was posted (at least 65536, default 64 MiB). "
+                 "Past this, senders are told to announce their messages instead of sending them, until half of it is free.");
+    register_var("progress_interval", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_7, &params->progress_interval,
+                 "In a blocking call, idle polls of pml tm before one of everything else in Open MPI (1 to 1000000, default "
+                 "32). Lower values serve others sooner, higher ones lower the latency.");
+    register_var("free_list_num", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_8, &params->free_list_num,
+                 "Requests of each kind allocated at start (0 to 1000000, default 16).");
+    register_var("free_list_max", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_8, &params->free_list_max,
+                 "Most requests of each kind that can exist (-1: no limit, the default; else at least free_list_num). A call "
+                 "that needs one more fails with MPI_ERR_NO_MEM or its like.");
+    register_var("free_list_inc", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_8, &params->free_list_inc,
+                 "Requests allocated at once when they run out (1 to 1000000, default 64).");
+}
+
+/* One parameter's value against its range; false: *why says what is wrong. */
+static bool check_range(const char *name, long long value, long long min, long long max, char *why, size_t size)
+{
+    if (min <= value && value <= max) {
+        return true;
+    }
+    snprintf(why, size, "pml_tm_%s is %lld; it must be from %lld to %lld", name, value, min, max);
+    return false;
+}
+
+static bool check_params(char *why, size_t size)
+{
+    const mca_pml_tm_params_t *params = &mca_pml_tm.params;
+    long long bits = params->tag_source_bits;
+
+    return check_range("priority", params->priority, 0, 100, why, size)
+           && check_range("verbose", params->verbose, 0, 100, why, size)
+           && check_range("eager_limit", params->eager_limit, 0, INT_MAX, why, size)
+           && (0 == bits || check_range("tag_source_bits", bits, PML_TM_SOURCE_BITS_MIN, PML_TM_SOURCE_BITS_MAX, why, size))
+           && check_range("unexpected_max", (long long) params->unexpected_max, 65536, LLONG_MAX, why, size)
+           && check_range("progress_interval", params->progress_interval, 1, 1000000, why, size)
+           && check_range("free_list_num", params->free_list_num, 0, 1000000, why, size)
+           && check_range("free_list_inc", params->free_list_inc, 1, 1000000, why, size)
+           && (-1 == params->free_list_max
+               || check_range("free_list_max", params->free_list_max, params->free_list_num > 1 ? params->free_list_num : 1,
+                              INT_MAX, why, size))
+           && OPAL_SUCCESS == fab_params_check(why, size);
+}
+
+/* ---- counters ---- */
+
+static void register_counter(const char *name, const char *help, unsigned long long *counter)
+{
+    (void) mca_base_component_pvar_register(&mca_pml_tm_component.pmlm_version, name, help, OPAL_INFO_LVL_4,
+                                            MCA_BASE_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL,
+                                            MCA_BASE_VAR_BIND_NO_OBJECT,
+                                            MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, NULL, NULL, NULL,
+                                            counter);
+}
+
+/* High-water marks of the communicators that exist now. */
+static int read_high_water(const mca_base_pvar_t *pvar, void *value, void *obj)
+{
+    bool want_posted = NULL != pvar->ctx;
+    unsigned long long max = 0;
+
+    (void) obj;
+    for (uint32_t i = 0; i < mca_pml_tm.num_comms; ++i) {
+        const mca_pml_tm_comm_t *tmc = mca_pml_tm.comms[i];
+        if (NULL != tmc) {
+            unsigned long long mark = want_posted ? tmc->match.posted_max : tmc->match.unexp_max;
+            max = mark > max ? mark : max;
+        }
+    }
+    *(unsigned long long *) value = max;
+    return OMPI_SUCCESS;
+}
+
+static void register_high_water(const char *name, const char *help, void *ctx)
+{
+    (void) mca_base_component_pvar_register(&mca_pml_tm_component.pmlm_version, name, help, OPAL_INFO_LVL_4,
+                                            MCA_BASE_PVAR_CLASS_HIGHWATERMARK, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL,
+                                            MCA_BASE_VAR_BIND_NO_OBJECT,
+                                            MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, read_high_water,
+                                            NULL, NULL, ctx);
+}
+
+static void register_counters(void)
+{
+#define REGISTER_COUNTER(name, help) register_counter(#name, help, &mca_pml_tm.counters.name);
+    PML_TM_COUNTERS(REGISTER_COUNTER)
+#undef REGISTER_COUNTER
+#define REGISTER_COUNTER(name, help) register_counter(#name, help, &fab_counters.name);
+    FAB_COUNTERS(REGISTER_COUNTER)
+#undef REGISTER_COUNTER
+    register_high_water("posted_max", "most receives posted at once in any one communicator that exists", &mca_pml_tm);
+    register_high_water("unexpected_max_count", "most unexpected messages at once in any one communicator that exists", NULL);
+}
+
+/* ---- component functions ---- */
+
+/* An install outside Open MPI's own prefix has its help file beside it: <dir>/../../share/openmpi. */
+static void add_help_dir(void)
+{
+    char path[PATH_MAX];
+    Dl_info info;
+    char *slash;
+
+    if (0 == dladdr(&mca_pml_tm_component, &info) || strlen(info.dli_fname) >= sizeof(path) - 32) {
+        return;
+    }
+    strcpy(path, info.dli_fname);
+    slash = strrchr(path, '/');
+    if (NULL != slash) {
+        strcpy(slash, "/../../share/openmpi");
+        opal_show_help_add_dir(path);
+    }
+}
+
+static int tm_register(void)
+{
+    register_params();
+    register_counters();
+    return fab_params_register(&mca_pml_tm_component.pmlm_version);
+}
+
+static int tm_open(void)
+{
+    add_help_dir();
+    output = opal_output_open(NULL);
+    opal_output_set_verbosity(output, mca_pml_tm.params.verbose);
+    /* without a PML named, selection looks at a fixed list only: join it */
+    opal_pointer_array_add(&mca_pml_base_pml, strdup("tm"));
+    return OMPI_SUCCESS;
+}
+
+static int tm_close(void)
+{
+    opal_output_close(output);
+    output = -1;
+    return OMPI_SUCCESS;
+}
+
+/* Did the user name tm?  Then a reason not to use it is told as an error. */
+static bool is_requested(void)
+{
+    const char *const *value = NULL;
+    int index = mca_base_var_find("ompi", "pml", NULL, NULL);
+
+    return 0 <= index && OPAL_SUCCESS == mca_base_var_get_value(index, &value, NULL, NULL) && NULL != value
+           && NULL != value[0] && 0 == strncmp(value[0], "tm", 2);
+}
+
+/* tm cannot be used in this process. */
+static void refuse(const char *topic, const char *why)
+{
+    if (is_requested()) {
+        opal_show_help("help-mpi-pml-tm.txt", topic, true, orte_process_info.nodename, why);
+    } else {
+        opal_output_verbose(1, output, "pml tm is not used: %s", why);
+    }
+}
+
+/* Only shared memory so far: a job on several hosts is refused before it starts, not at its first message. */
+static bool is_on_one_host(void)
+{
+    unsigned num_procs = orte_process_info.num_procs;
+    unsigned num_local = (unsigned) orte_process_info.num_local_peers + 1;
+
+    if (num_procs <= num_local) {
+        return true;
+    }
+    if (is_requested()) {
+        opal_show_help("help-mpi-pml-tm.txt", "several-hosts", true, orte_process_info.nodename, num_procs, num_local);
+    } else {
+        opal_output_verbose(1, output, "pml tm is not used: %u processes, %u on this host", num_procs, num_local);
+    }
+    return false;
+}
+
+static unsigned choose_source_bits(unsigned num_procs)
+{
+    unsigned bits = 16;
+
+    if (0 != mca_pml_tm.params.tag_source_bits) {
+        return (unsigned) mca_pml_tm.params.tag_source_bits;
+    }
+    while (bits < PML_TM_SOURCE_BITS_MAX && num_procs > 1u << bits) {
+        ++bits;
+    }
+    return bits;
+}
+
+static void log_line(void *ctx, int level, const char *text)
+{
+    (void) ctx;
+    opal_output_verbose(level, output, "%s", text);
+}
+
+static int open_fabric(bool is_threaded)
+{
+    fab_config_t config = {
+        .name = mca_pml_tm_peer_name(OMPI_PROC_MY_NAME),
+        .num_local = (uint32_t) orte_process_info.num_local_peers + 1,
+        .is_threaded = is_threaded,
+        .peer_failed = mca_pml_tm_peer_failed,
+        .log = log_line,
+    };
+    const char *why = "unknown";
+    int rc = fab_open(&config, &mca_pml_tm.fab, &why);
+
+    if (OPAL_SUCCESS != rc) {
+        refuse("no-fabric", why);
+    }
+    return rc;
+}
+
+static void init_state(void)
+{
+    mca_pml_tm.done.head = NULL;
+    mca_pml_tm.done.tail = &mca_pml_tm.done.head;
+    mca_pml_tm.early = NULL;
+    mca_pml_tm.early_tail = &mca_pml_tm.early;
+    mca_pml_tm_idmap_init(&mca_pml_tm.ids);
+    mca_pml_tm.eager_limit = (uint32_t) mca_pml_tm.params.eager_limit;
+    mca_pml_tm.source_bits = choose_source_bits(orte_process_info.num_procs);
+    mca_pml_tm.max_context = 1u << (32 - mca_pml_tm.source_bits);
+    mca_pml_tm.super.pml_max_contextid = mca_pml_tm.max_context;
+}
+
+static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_threads, bool enable_mpi_threads)
+{
+    char why[256];
+    int best = *priority;
+
+    (void) enable_progress_threads;
+    *priority = mca_pml_tm.params.priority;
+    if (!check_params(why, sizeof(why))) {
+        refuse("bad-parameter", why);
+        return NULL;
+    }
+    if ((best > *priority && !is_requested()) || !is_on_one_host()) {
+        return NULL;
+    }
+    init_state();
+    if (OPAL_SUCCESS != open_fabric(enable_mpi_threads)) {
+        return NULL;
+    }
+    if (OMPI_SUCCESS != mca_pml_tm_peer_publish()) {
+        refuse("no-fabric", "the address could not be published (PMIx)");
+        fab_close(mca_pml_tm.fab);
+        mca_pml_tm.fab = NULL;
+        return NULL;
+    }
+    return &mca_pml_tm.super;
+}
+
+static int tm_finalize(void)
+{
+    if (NULL == mca_pml_tm.fab) {
+        return OMPI_SUCCESS;
+    }
+    mca_pml_tm.is_enabled = false;
+    mca_pml_tm_comm_fini();
+    mca_pml_tm_msg_fini();
+    mca_pml_tm_peer_fini();
+    mca_pml_tm_idmap_fini(&mca_pml_tm.ids);
+    fab_close(mca_pml_tm.fab);
+    mca_pml_tm.fab = NULL;
+    return OMPI_SUCCESS;
+}
+
+/* ---- what a user sees ---- */
+
+void mca_pml_tm_show_paths(void)
+{
+    char text[4096];
+    bool is_first = 0 == OMPI_PROC_MY_NAME->vpid;
+
+    if (mca_pml_tm.params.verbose < (is_first ? 10 : 20)) {
+        return;
+    }
+    fab_lock(mca_pml_tm.fab);
+    fab_describe(mca_pml_tm.fab, text, sizeof(text));
+    fab_unlock(mca_pml_tm.fab);
+    opal_output(output, "pml tm: process %s on %s, %d bits for the source, communicators below %u, eager up to %u bytes\n%s",
+                OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), orte_process_info.nodename, mca_pml_tm.source_bits,
+                mca_pml_tm.max_context, mca_pml_tm.eager_limit, text);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages from the wire: checked, matched, and handed to their receive or kept.
+ *
+ * Memory for what is kept is bounded: past params.unexpected_max bytes the sender of each further message is told to announce
+ * (rendezvous) instead of sending data; when half of it is free again all are released.  What was on its way by then is kept
+ * beyond the bound: at most a ring's content and some sixty messages a sender (mca_pml_tm_send_progress()).
+ */
+#include "pml_tm_msg.h"
+
+#include "pml_tm_peer.h"
+#include "pml_tm_recv.h"
+
+static size_t msg_bytes(const mca_pml_tm_msg_t *msg)
+{
+    return sizeof(*msg) + msg->data_len;
+}
+
+/* Keep a copy of the message. Running out of memory here would lose it: the job cannot go on. */
+static mca_pml_tm_msg_t *msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len, size_t len)
+{
+    mca_pml_tm_msg_t *msg = malloc(sizeof(*msg) + data_len);
+
+    if (NULL == msg) {
+        opal_show_help("help-mpi-pml-tm.txt", "no-memory", true, orte_process_info.nodename, sizeof(*msg) + data_len,
+                       mca_pml_tm.unexpected_bytes);
+        ompi_rte_abort(OMPI_ERR_OUT_OF_RESOURCE, NULL);
+    }
+    msg->next = NULL;
+    msg->peer = peer;
+    msg->hdr = hdr;
+    msg->len = len;
+    msg->data_len = data_len;
+    if (0 != data_len) {
+        memcpy(msg->data, data, data_len);
+    }
+    mca_pml_tm.unexpected_bytes += msg_bytes(msg);
+    if (OPAL_UNLIKELY(mca_pml_tm.unexpected_bytes > mca_pml_tm.params.unexpected_max)) {
+        mca_pml_tm_peer_throttle(peer);
+    }
+    return msg;
+}
+
+void mca_pml_tm_msg_release(mca_pml_tm_msg_t *msg)
+{
+    mca_pml_tm.unexpected_bytes -= msg_bytes(msg);
+    free(msg);
+    if (OPAL_UNLIKELY(0 != mca_pml_tm.num_throttled)
+        && mca_pml_tm.unexpected_bytes <= mca_pml_tm.params.unexpected_max / 2) {
+        mca_pml_tm_peer_unthrottle_all();
+    }
+}
+
+static inline int32_t msg_source(fab_hdr_t hdr)
+{
+    return mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits);
+}
+
+/* Is the source a rank that can send here, the tag one that can be sent? */
+static inline bool is_valid(const mca_pml_tm_comm_t *tmc, fab_hdr_t hdr)
+{
+    return msg_source(hdr) < tmc->num_sources && OMPI_ANY_TAG != mca_pml_tm_tag_tag(hdr.tag);
+}
+
+static void msg_unexpected(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg)
+{
+    ++mca_pml_tm.counters.unexpected;
+    fab_match_add_msg(&tmc->match, &msg->match, msg_source(msg->hdr), mca_pml_tm_tag_tag(msg->hdr.tag));
+}
+
+static void msg_early(mca_pml_tm_msg_t *msg)
+{
+    ++mca_pml_tm.counters.early;
+    *mca_pml_tm.early_tail = msg;
+    mca_pml_tm.early_tail = &msg->next;
+}
+
+void mca_pml_tm_msg_join(mca_pml_tm_comm_t *tmc)
+{
+    mca_pml_tm_msg_t **link = &mca_pml_tm.early;
+    mca_pml_tm_msg_t *msg;
+
+    while (NULL != (msg = *link)) {
+        if (mca_pml_tm_tag_context(msg->hdr.tag, mca_pml_tm.source_bits) != tmc->context) {
+            link = &msg->next;
+            continue;
+        }
+        *link = msg->next;
+        if (is_valid(tmc, msg->hdr)) {
+            msg_unexpected(tmc, msg);
+        } else {
+            mca_pml_tm_bad_message(msg->peer, "no such rank or tag in its communicator");
+            mca_pml_tm_msg_release(msg);
+        }
+    }
+    mca_pml_tm.early_tail = link;
+}
+
+void mca_pml_tm_msg_fini(void)
+{
+    mca_pml_tm_msg_t *msg;
+
+    while (NULL != (msg = mca_pml_tm.early)) {
+        mca_pml_tm.early = msg->next;
+        free(msg);
+    }
+    mca_pml_tm.early_tail = &mca_pml_tm.early;
+}
+
+/*
+ * Find the receive for a message.  NULL: there is none; then *tmc is its domain, or NULL if it is early, and the message is to
+ * be kept, unless *is_bad.
+ */
+static inline mca_pml_tm_recv_request_t *msg_match(fab_peer_t *peer, fab_hdr_t hdr, mca_pml_tm_comm_t **tmc, bool *is_bad)
+{
+    fab_match_recv_t *recv;
+
+    *is_bad = false;
+    *tmc = mca_pml_tm_comm_find(mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits));
+    if (OPAL_UNLIKELY(NULL == *tmc)) {
+        return NULL;
+    }
+    if (OPAL_UNLIKELY(!is_valid(*tmc, hdr))) {
+        *is_bad = true;
+        mca_pml_tm_bad_message(peer, "no such rank or tag in its communicator");
+        return NULL;
+    }
+    recv = fab_match_arrive(&(*tmc)->match, msg_source(hdr), mca_pml_tm_tag_tag(hdr.tag));
+    if (NULL == recv) {
+        return NULL;
+    }
+    ++mca_pml_tm.counters.expected;
+    return mca_pml_tm_recv_of(recv);
+}
+
+static void msg_store(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len, size_t len)
+{
+    mca_pml_tm_msg_t *msg = msg_keep(peer, hdr, data, data_len, len);
+
+    if (NULL != tmc) {
+        msg_unexpected(tmc, msg);
+    } else {
+        msg_early(msg);
+    }
+}
+
+void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_comm_t *tmc;
+    bool is_bad;
+    mca_pml_tm_recv_request_t *req = msg_match(peer, hdr, &tmc, &is_bad);
+
+    (void) ctx;
+    if (OPAL_LIKELY(NULL != req)) {
+        mca_pml_tm_recv_eager(req, peer, hdr, data, len);
+    } else if (!is_bad) {
+        msg_store(tmc, peer, hdr, data, len, len);
+    }
+}
+
+void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    fab_rndv_t rndv;
+    mca_pml_tm_comm_t *tmc;
+    mca_pml_tm_recv_request_t *req;
+    bool is_bad;
+
+    (void) ctx;
+    if (sizeof(rndv) != len) {
+        mca_pml_tm_bad_message(peer, "rendezvous: length of the request");
+        return;
+    }
+    memcpy(&rndv, data, sizeof(rndv));
+    req = msg_match(peer, hdr, &tmc, &is_bad);
+    if (NULL != req) {
+        mca_pml_tm_recv_rndv(req, peer, hdr, &rndv);
+    } else if (!is_bad) {
+        msg_store(tmc, peer, hdr, &rndv, sizeof(rndv), rndv.len);
+    }
+}
+
+void mca_pml_tm_msg_receive(mca_pml_tm_msg_t *msg, mca_pml_tm_recv_request_t *req)
+{
+    if (FAB_AM_RNDV == msg->hdr.id) {
+        mca_pml_tm_recv_rndv(req, msg->peer, msg->hdr, (const fab_rndv_t *) msg->data);
+    } else {
+        mca_pml_tm_recv_eager(req, msg->peer, msg->hdr, msg->data, msg->data_len);
+    }
+    mca_pml_tm_msg_release(msg);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages: what arrives from the fabric, and what is kept of it until a receive wants it.
+ */
+#ifndef PML_TM_MSG_H
+#define PML_TM_MSG_H
+
+#include "pml_tm_comm.h"
+
+/*
+ * An unexpected message (in its communicator's domain), an early one (its communicator is not here yet), or one that a matched
+ * probe has taken out.  Owner: the domain, the early list, or the ompi_message_t.
+ */
+struct mca_pml_tm_msg {
+    fab_match_msg_t match;
+    mca_pml_tm_msg_t *next; /* early list */
+    fab_peer_t *peer;       /* the sender */
+    fab_hdr_t hdr;
+    size_t len;             /* bytes of the whole message */
+    size_t data_len;        /* bytes in data */
+    char data[] __attribute__((aligned(8))); /* eager: the message; rendezvous: fab_rndv_t */
+};
+
+static inline mca_pml_tm_msg_t *mca_pml_tm_msg_of(fab_match_msg_t *match)
+{
+    return (mca_pml_tm_msg_t *) ((char *) match - offsetof(mca_pml_tm_msg_t, match));
+}
+
+/* Handlers of FAB_AM_EAGER and FAB_AM_RNDV. */
+void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+
+/* Give the message to the receive that it matched and release it. Lock held. */
+void mca_pml_tm_msg_receive(mca_pml_tm_msg_t *msg, mca_pml_tm_recv_request_t *req);
+
+/* Free it. Lock held. */
+void mca_pml_tm_msg_release(mca_pml_tm_msg_t *msg);
+
+/* Move the early messages of a communicator that has come into its domain. Lock held. */
+void mca_pml_tm_msg_join(mca_pml_tm_comm_t *tmc);
+
+/* Free what is left when the component closes. */
+void mca_pml_tm_msg_fini(void);
+
+#endif /* PML_TM_MSG_H */

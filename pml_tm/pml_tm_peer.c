@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From ompi_proc_t to fab_peer_t: the address exchange, endpoints at first use, and the flow control of unexpected messages.
+ */
+#include "pml_tm_peer.h"
+
+typedef struct modex_blob {
+    mca_pml_tm_address_t head;
+    uint8_t fabric[FAB_ADDRESS_MAX];
+} modex_blob_t;
+
+int mca_pml_tm_peer_publish(void)
+{
+    modex_blob_t blob = {
+        .head = {.magic = PML_TM_ADDRESS_MAGIC,
+                 .version = PML_TM_WIRE_VERSION,
+                 .source_bits = (uint8_t) mca_pml_tm.source_bits},
+    };
+    size_t len = fab_address(mca_pml_tm.fab, blob.fabric, sizeof(blob.fabric));
+    int rc;
+
+    OPAL_MODEX_SEND(rc, OPAL_PMIX_GLOBAL, &mca_pml_tm_component.pmlm_version, &blob, sizeof(blob.head) + len);
+    return rc;
+}
+
+/* Is this an address of a process we can talk to?  If not, *why says why not. */
+static int check_address(const modex_blob_t *blob, size_t len, const char **why)
+{
+    if (len < sizeof(blob->head) || PML_TM_ADDRESS_MAGIC != blob->head.magic) {
+        *why = "its address is not one of pml tm";
+        return OMPI_ERR_UNREACH;
+    }
+    if (PML_TM_WIRE_VERSION != blob->head.version) {
+        *why = "it runs another version of pml tm: install the same on all hosts";
+        return OMPI_ERR_UNREACH;
+    }
+    if (mca_pml_tm.source_bits != blob->head.source_bits) {
+        *why = "it divides the tag differently: give all jobs that meet the same pml_tm_tag_source_bits";
+        return OMPI_ERR_UNREACH;
+    }
+    return OMPI_SUCCESS;
+}
+
+/* Open the peer in the fabric with what it put into the modex. */
+static fab_peer_t *open_peer(const ompi_proc_t *proc, const modex_blob_t *blob, size_t len, int *rc, const char **why)
+{
+    fab_peer_t *peer = NULL;
+
+    *rc = check_address(blob, len, why);
+    if (OMPI_SUCCESS == *rc) {
+        fab_lock(mca_pml_tm.fab);
+        *rc = fab_peer_open(mca_pml_tm.fab, mca_pml_tm_peer_name(&proc->super.proc_name), blob->fabric,
+                            len - sizeof(blob->head), &peer, why);
+        fab_unlock(mca_pml_tm.fab);
+    }
+    return OMPI_SUCCESS == *rc ? peer : NULL;
+}
+
+fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc)
+{
+    const char *why = "it did not select pml tm, or has another version of it";
+    modex_blob_t *blob = NULL;
+    fab_peer_t *peer = NULL;
+    size_t len = 0;
+
+    OPAL_MODEX_RECV(*rc, &mca_pml_tm_component.pmlm_version, &proc->super.proc_name, (void **) &blob, &len);
+    if (OPAL_SUCCESS == *rc && NULL != blob) {
+        peer = open_peer(proc, blob, len, rc, &why);
+    } else {
+        *rc = OMPI_ERR_UNREACH;
+    }
+    free(blob);
+    if (NULL == peer) {
+        opal_show_help("help-mpi-pml-tm.txt", "unreachable", true, orte_process_info.nodename,
+                       OMPI_NAME_PRINT(&proc->super.proc_name), mca_pml_tm_hostname(proc), why);
+        return NULL;
+    }
+    opal_atomic_wmb(); /* the record before the pointer to it: other threads use the slot without the lock */
+    proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = peer;
+    return peer;
+}
+
+int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs)
+{
+    int rc = mca_pml_base_pml_check_selected("tm", procs, nprocs);
+
+    for (size_t i = 0; OMPI_SUCCESS == rc && i < nprocs; ++i) {
+        (void) mca_pml_tm_peer_of(procs[i], &rc);
+    }
+    if (OMPI_SUCCESS == rc) {
+        mca_pml_tm_show_paths();
+    }
+    return rc;
+}
+
+int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
+{
+    fab_lock(mca_pml_tm.fab);
+    for (size_t i = 0; i < nprocs; ++i) {
+        fab_peer_t *peer = (fab_peer_t *) procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
+        if (NULL != peer) {
+            procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = NULL;
+            fab_peer_close(peer);
+        }
+    }
+    fab_unlock(mca_pml_tm.fab);
+    return OMPI_SUCCESS;
+}
+
+mca_pml_tm_peer_t *mca_pml_tm_peer_record(fab_peer_t *peer)
+{
+    if (NULL == peer->user) {
+        mca_pml_tm_peer_t *record = calloc(1, sizeof(*record));
+        if (NULL != record) {
+            record->peer = peer;
+            record->next = mca_pml_tm.peers;
+            mca_pml_tm.peers = record;
+        }
+        peer->user = record;
+    }
+    return (mca_pml_tm_peer_t *) peer->user;
+}
+
+void mca_pml_tm_peer_fini(void)
+{
+    mca_pml_tm_peer_t *record;
+
+    while (NULL != (record = mca_pml_tm.peers)) {
+        mca_pml_tm.peers = record->next;
+        record->peer->user = NULL;
+        free(record);
+    }
+    mca_pml_tm.num_throttled = 0;
+}
+
+void mca_pml_tm_peer_throttle(fab_peer_t *peer)
+{
+    mca_pml_tm_peer_t *record = mca_pml_tm_peer_record(peer);
+
+    if (NULL == record || record->is_throttled) {
+        return;
+    }
+    record->is_throttled = OMPI_SUCCESS == fab_post(peer, fab_hdr(PML_TM_AM_ANNOUNCE, 0, 1), NULL, 0);
+    mca_pml_tm.num_throttled += record->is_throttled;
+    ++mca_pml_tm.counters.throttled;
+}
+
+void mca_pml_tm_peer_unthrottle_all(void)
+{
+    for (mca_pml_tm_peer_t *record = mca_pml_tm.peers; NULL != record; record = record->next) {
+        if (record->is_throttled) {
+            (void) fab_post(record->peer, fab_hdr(PML_TM_AM_ANNOUNCE, 0, 0), NULL, 0);
+            record->is_throttled = false;
+        }
+    }
+    mca_pml_tm.num_throttled = 0;
+}
+
+void mca_pml_tm_peer_announce(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_peer_t *record = mca_pml_tm_peer_record(peer);
+
+    (void) ctx;
+    (void) data;
+    if (0 != len || hdr.app_ctx > 1) {
+        mca_pml_tm_bad_message(peer, "announce: unknown request");
+    } else if (NULL != record) {
+        record->must_announce = 1 == hdr.app_ctx;
+    }
+}

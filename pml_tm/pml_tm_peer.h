@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Processes.  The fabric's peer record hangs in the process's endpoint slot; what pml_tm itself must remember of a peer
+ * (fab_peer_t.user) exists only for peers with which something unusual goes on: memory for peers in trouble, none for the rest.
+ */
+#ifndef PML_TM_PEER_H
+#define PML_TM_PEER_H
+
+#include "pml_tm.h"
+
+/* Flow control of unexpected messages, per peer; lock: the fabric's. */
+struct mca_pml_tm_peer {
+    mca_pml_tm_peer_t *next; /* all records */
+    fab_peer_t *peer;
+    bool is_throttled;  /* it was told to announce its messages to us */
+    bool must_announce; /* it told us so */
+};
+
+/* The peer's record, made if need be; NULL: no memory. Lock held. */
+mca_pml_tm_peer_t *mca_pml_tm_peer_record(fab_peer_t *peer);
+
+/*
+ * Open the endpoint of a process at its first use.  Lock not held; may block on the modex.  On failure NULL, and *rc says why;
+ * the user has been told.
+ */
+fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc);
+
+static inline fab_peer_t *mca_pml_tm_peer_of(ompi_proc_t *proc, int *rc)
+{
+    fab_peer_t *peer = (fab_peer_t *) proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
+
+    return OPAL_LIKELY(NULL != peer) ? peer : mca_pml_tm_peer_connect(proc, rc);
+}
+
+/* The peer behind a rank of the communicator (of its remote group). As mca_pml_tm_peer_connect(). */
+static inline fab_peer_t *mca_pml_tm_peer_of_rank(ompi_communicator_t *comm, int rank, int *rc)
+{
+    return mca_pml_tm_peer_of(ompi_comm_peer_lookup(comm, rank), rc);
+}
+
+/* Longest message to this peer that may go with its data, bytes. */
+static inline uint32_t mca_pml_tm_peer_eager_limit(const fab_peer_t *peer)
+{
+    uint32_t limit = mca_pml_tm.eager_limit;
+
+    if (OPAL_UNLIKELY(NULL != peer->user) && ((mca_pml_tm_peer_t *) peer->user)->must_announce) {
+        return 0;
+    }
+    return limit < peer->eager_max ? limit : peer->eager_max;
+}
+
+/* Name this process has in the fabric. */
+static inline uint64_t mca_pml_tm_peer_name(const opal_process_name_t *name)
+{
+    return (uint64_t) name->jobid << 32 | name->vpid;
+}
+
+/* Put this process's address into the modex. */
+int mca_pml_tm_peer_publish(void);
+
+/* Stop one peer from sending unexpected data; let all go on when there is room again. Lock held. */
+void mca_pml_tm_peer_throttle(fab_peer_t *peer);
+void mca_pml_tm_peer_unthrottle_all(void);
+
+/* Free the records when the component closes. */
+void mca_pml_tm_peer_fini(void);
+
+/* Handler of PML_TM_AM_ANNOUNCE. */
+void mca_pml_tm_peer_announce(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+
+#endif /* PML_TM_PEER_H */

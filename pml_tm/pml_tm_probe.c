@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Probe and matched probe: lookups in the unexpected messages.
+ */
+#include "pml_tm_msg.h"
+
+static void set_status(ompi_status_public_t *status, const mca_pml_tm_msg_t *msg)
+{
+    ompi_status_public_t found = {
+        .MPI_SOURCE = mca_pml_tm_tag_source(msg->hdr.tag, mca_pml_tm.source_bits),
+        .MPI_TAG = mca_pml_tm_tag_tag(msg->hdr.tag),
+        ._ucount = msg->len,
+    };
+
+    if (MPI_STATUS_IGNORE != status) {
+        OMPI_COPY_STATUS(status, found, false);
+    }
+}
+
+/* The oldest message that fits, its status set; taken out of the domain if the caller wants the message. */
+static bool find(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken, ompi_status_public_t *status)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+    fab_match_msg_t *match;
+
+    fab_lock(mca_pml_tm.fab);
+    match = fab_match_probe(&tmc->match, src, tag);
+    if (NULL != match) {
+        set_status(status, mca_pml_tm_msg_of(match));
+        if (NULL != taken) {
+            fab_match_remove_msg(&tmc->match, match);
+            *taken = mca_pml_tm_msg_of(match);
+        }
+    }
+    fab_unlock(mca_pml_tm.fab);
+    return NULL != match;
+}
+
+/* Look, progress once, look again. */
+static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken, ompi_status_public_t *status)
+{
+    if (find(src, tag, comm, taken, status)) {
+        return true;
+    }
+    opal_progress();
+    return find(src, tag, comm, taken, status);
+}
+
+static void find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken, ompi_status_public_t *status)
+{
+    int spins = 0;
+
+    while (!find(src, tag, comm, taken, status)) {
+        if (0 == mca_pml_tm_progress() && ++spins >= mca_pml_tm.params.progress_interval) {
+            spins = 0;
+            opal_progress();
+        }
+    }
+}
+
+/* Fill in the handle, allocated before the message was taken: so nothing can fail after. */
+static int make_message(mca_pml_tm_msg_t *msg, ompi_communicator_t *comm, ompi_message_t *message, ompi_message_t **out)
+{
+    message->comm = comm;
+    message->req_ptr = msg;
+    message->peer = mca_pml_tm_tag_source(msg->hdr.tag, mca_pml_tm.source_bits);
+    message->count = msg->len;
+    *out = message;
+    return OMPI_SUCCESS;
+}
+
+int mca_pml_tm_iprobe(int src, int tag, ompi_communicator_t *comm, int *matched, ompi_status_public_t *status)
+{
+    *matched = find_now(src, tag, comm, NULL, status);
+    return OMPI_SUCCESS;
+}
+
+int mca_pml_tm_probe(int src, int tag, ompi_communicator_t *comm, ompi_status_public_t *status)
+{
+    find_wait(src, tag, comm, NULL, status);
+    return OMPI_SUCCESS;
+}
+
+int mca_pml_tm_improbe(int src, int tag, ompi_communicator_t *comm, int *matched, ompi_message_t **message,
+                       ompi_status_public_t *status)
+{
+    mca_pml_tm_msg_t *msg;
+    ompi_message_t *handle = ompi_message_alloc();
+
+    if (NULL == handle) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    *matched = find_now(src, tag, comm, &msg, status);
+    if (!*matched) {
+        ompi_message_return(handle);
+        *message = MPI_MESSAGE_NULL;
+        return OMPI_SUCCESS;
+    }
+    return make_message(msg, comm, handle, message);
+}
+
+int mca_pml_tm_mprobe(int src, int tag, ompi_communicator_t *comm, ompi_message_t **message, ompi_status_public_t *status)
+{
+    mca_pml_tm_msg_t *msg;
+    ompi_message_t *handle = ompi_message_alloc();
+
+    if (NULL == handle) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    find_wait(src, tag, comm, &msg, status);
+    return make_message(msg, comm, handle, message);
+}

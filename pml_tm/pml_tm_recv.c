@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Receives: posting, delivery of eager messages, matched receives, cancel.
+ */
+#include "pml_tm_recv.h"
+
+#include "pml_tm_msg.h"
+#include "pml_tm_peer.h"
+
+/* A request, initialised, inactive; NULL: no memory. */
+static mca_pml_tm_recv_request_t *recv_alloc(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                                             ompi_communicator_t *comm, bool is_persistent)
+{
+    mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) opal_free_list_get(&mca_pml_base_recv_requests);
+    char *data;
+
+    if (OPAL_UNLIKELY(NULL == req)) {
+        return NULL;
+    }
+    MCA_PML_BASE_RECV_REQUEST_INIT(&req->req_recv, buf, count, datatype, src, tag, comm, is_persistent);
+    req->data = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &req->capacity) ? data : NULL;
+    return req;
+}
+
+/* Does the buffer have a layout of its own? */
+static inline bool is_packed(const mca_pml_tm_recv_request_t *req)
+{
+    return NULL == req->data && 0 != req->capacity;
+}
+
+static void recv_start(mca_pml_tm_recv_request_t *req)
+{
+    MCA_PML_BASE_RECV_START(&req->req_recv);
+    mca_pml_tm_request_activate(&req->core);
+    req->core.phase = PML_TM_WAIT_MATCH;
+    req->core.peer = NULL;
+    req->core.id = 0;
+}
+
+void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_base_request_t *base = &req->req_recv.req_base;
+    fab_match_msg_t *msg;
+
+    recv_start(req);
+    msg = fab_match_post(&mca_pml_tm_comm(base->req_comm)->match, &req->match, base->req_peer, base->req_tag);
+    if (NULL != msg) {
+        mca_pml_tm_msg_receive(mca_pml_tm_msg_of(msg), req);
+    }
+}
+
+/* The convertor unpacks from the start of the buffer, for data from that peer (or any: architectures are equal). */
+static void prepare_convertor(mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_base_request_t *base = &req->req_recv.req_base;
+
+    opal_convertor_copy_and_prepare_for_recv(ompi_mpi_local_convertor, &base->req_datatype->super, base->req_count,
+                                             base->req_addr, 0, &base->req_convertor);
+}
+
+void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    ompi_status_public_t *status = &req->req_recv.req_base.req_ompi.req_status;
+
+    req->core.peer = peer;
+    req->received = 0;
+    req->wanted = len;
+    status->MPI_SOURCE = mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits);
+    status->MPI_TAG = mca_pml_tm_tag_tag(hdr.tag);
+    status->_ucount = len;
+    req->req_recv.req_bytes_packed = len;
+    if (OPAL_UNLIKELY(len > req->capacity)) {
+        ++mca_pml_tm.counters.truncated;
+        status->MPI_ERROR = MPI_ERR_TRUNCATE;
+        req->wanted = req->capacity;
+    }
+    if (OPAL_UNLIKELY(is_packed(req))) {
+        prepare_convertor(req);
+    }
+}
+
+void mca_pml_tm_recv_put(mca_pml_tm_recv_request_t *req, const void *data, size_t len)
+{
+    struct iovec iov = {.iov_base = (void *) data, .iov_len = len};
+    uint32_t iov_count = 1;
+    size_t max = len;
+
+    if (OPAL_LIKELY(NULL != req->data)) {
+        memcpy(req->data + req->received, data, len);
+    } else if (0 != len) {
+        opal_convertor_unpack(&req->req_recv.req_base.req_convertor, &iov, &iov_count, &max);
+    }
+    req->received += len;
+}
+
+void mca_pml_tm_recv_eager(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    if (OPAL_UNLIKELY(0 != hdr.app_ctx)) {
+        /* synchronous send: it waits for this. A peer that failed has no use for it. */
+        (void) fab_post(peer, fab_hdr(PML_TM_AM_ACK, 0, hdr.app_ctx), NULL, 0);
+    }
+    mca_pml_tm_recv_matched(req, peer, hdr, len);
+    if (0 != req->wanted) {
+        mca_pml_tm_recv_put(req, data, req->wanted);
+    }
+    mca_pml_tm_done(&req->core);
+}
+
+int mca_pml_tm_irecv_init(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
+                          ompi_request_t **request)
+{
+    mca_pml_tm_recv_request_t *req = recv_alloc(buf, count, datatype, src, tag, comm, true);
+
+    if (NULL == req) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    *request = &req->req_recv.req_base.req_ompi;
+    return OMPI_SUCCESS;
+}
+
+/* A started receive; the lock is taken and given back, what it completed is completed. */
+static inline int recv_new(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
+                           mca_pml_tm_recv_request_t **request)
+{
+    mca_pml_tm_recv_request_t *req = recv_alloc(buf, count, datatype, src, tag, comm, false);
+
+    if (OPAL_UNLIKELY(NULL == req)) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    fab_lock(mca_pml_tm.fab);
+    mca_pml_tm_recv_post(req);
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    *request = req;
+    return OMPI_SUCCESS;
+}
+
+int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
+                     ompi_request_t **request)
+{
+    mca_pml_tm_recv_request_t *req;
+    int rc = recv_new(buf, count, datatype, src, tag, comm, &req);
+
+    if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
+        *request = &req->req_recv.req_base.req_ompi;
+    }
+    return rc;
+}
+
+/* Wait for a request of a blocking call, hand out its status, free it. */
+static int recv_finish(mca_pml_tm_recv_request_t *req, ompi_status_public_t *status)
+{
+    int rc;
+
+    mca_pml_tm_wait(&req->req_recv.req_base.req_ompi);
+    if (MPI_STATUS_IGNORE != status) {
+        OMPI_COPY_STATUS(status, req->req_recv.req_base.req_ompi.req_status, false);
+    }
+    rc = req->req_recv.req_base.req_ompi.req_status.MPI_ERROR;
+    mca_pml_tm_request_release(&req->req_recv.req_base);
+    return rc;
+}
+
+int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
+                    ompi_status_public_t *status)
+{
+    mca_pml_tm_recv_request_t *req;
+    int rc = recv_new(buf, count, datatype, src, tag, comm, &req);
+
+    return OPAL_LIKELY(OMPI_SUCCESS == rc) ? recv_finish(req, status) : rc;
+}
+
+/* A started receive of the message that a matched probe has taken. */
+static int recv_message(void *buf, size_t count, ompi_datatype_t *datatype, ompi_message_t **message,
+                        mca_pml_tm_recv_request_t **request)
+{
+    mca_pml_tm_msg_t *msg = (mca_pml_tm_msg_t *) (*message)->req_ptr;
+    mca_pml_tm_recv_request_t *req = recv_alloc(buf, count, datatype, (*message)->peer,
+                                                mca_pml_tm_tag_tag(msg->hdr.tag), (*message)->comm, false);
+
+    if (NULL == req) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    ompi_message_return(*message);
+    *message = MPI_MESSAGE_NULL;
+    fab_lock(mca_pml_tm.fab);
+    recv_start(req);
+    mca_pml_tm_msg_receive(msg, req);
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    *request = req;
+    return OMPI_SUCCESS;
+}
+
+int mca_pml_tm_imrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_message_t **message, ompi_request_t **request)
+{
+    mca_pml_tm_recv_request_t *req;
+    int rc = recv_message(buf, count, datatype, message, &req);
+
+    if (OMPI_SUCCESS == rc) {
+        *request = &req->req_recv.req_base.req_ompi;
+    }
+    return rc;
+}
+
+int mca_pml_tm_mrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_message_t **message,
+                     ompi_status_public_t *status)
+{
+    mca_pml_tm_recv_request_t *req;
+    int rc = recv_message(buf, count, datatype, message, &req);
+
+    return OMPI_SUCCESS == rc ? recv_finish(req, status) : rc;
+}
+
+/* MPI_Cancel: only a receive that is still posted can be. */
+int mca_pml_tm_cancel(ompi_request_t *request, int flag)
+{
+    mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) request;
+
+    (void) flag;
+    fab_lock(mca_pml_tm.fab);
+    if (PML_TM_ACTIVE == req->core.state
+        && fab_match_cancel(&mca_pml_tm_comm(req->req_recv.req_base.req_comm)->match, &req->match)) {
+        ++mca_pml_tm.counters.cancelled;
+        request->req_status._cancelled = true;
+        mca_pml_tm_done(&req->core);
+    }
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    return OMPI_SUCCESS;
+}

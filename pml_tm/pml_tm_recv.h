@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Receives: what the files of the receiving side call of each other.
+ */
+#ifndef PML_TM_RECV_H
+#define PML_TM_RECV_H
+
+#include "pml_tm_comm.h"
+
+static inline mca_pml_tm_recv_request_t *mca_pml_tm_recv_of(fab_match_recv_t *match)
+{
+    return (mca_pml_tm_recv_request_t *) ((char *) match - offsetof(mca_pml_tm_recv_request_t, match));
+}
+
+/* A message of len bytes matched the receive: set its status and what it will take. Lock held. */
+void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, size_t len);
+
+/* The message is here: deliver it, done. Lock held. */
+void mca_pml_tm_recv_eager(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+
+/* The message is announced: get it (pml_tm_rndv.c). Lock held. */
+void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, const fab_rndv_t *rndv);
+
+/* The next len bytes of the message, len <= wanted - received, go to the user's buffer. Lock held. */
+void mca_pml_tm_recv_put(mca_pml_tm_recv_request_t *req, const void *data, size_t len);
+
+/* Post a started request: match what is here or wait in the domain. Lock held. */
+void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req);
+
+#endif /* PML_TM_RECV_H */

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Completing and freeing requests; the only file that knows what may race here (see pml_tm_request.h).
+ */
+#include "pml_tm.h"
+
+#include <sched.h>
+
+static void send_request_construct(mca_pml_tm_send_request_t *req)
+{
+    req->req_send.req_base.req_type = MCA_PML_REQUEST_SEND;
+    req->req_send.req_base.req_ompi.req_start = mca_pml_tm_start;
+    req->req_send.req_base.req_ompi.req_free = mca_pml_tm_request_free;
+    req->req_send.req_base.req_ompi.req_cancel = NULL;
+    memset(&req->core, 0, sizeof(req->core));
+    req->core.base = &req->req_send.req_base;
+}
+
+OBJ_CLASS_INSTANCE(mca_pml_tm_send_request_t, mca_pml_base_send_request_t, send_request_construct, NULL);
+
+static void recv_request_construct(mca_pml_tm_recv_request_t *req)
+{
+    req->req_recv.req_base.req_type = MCA_PML_REQUEST_RECV;
+    req->req_recv.req_base.req_ompi.req_start = mca_pml_tm_start;
+    req->req_recv.req_base.req_ompi.req_free = mca_pml_tm_request_free;
+    req->req_recv.req_base.req_ompi.req_cancel = mca_pml_tm_cancel;
+    memset(&req->core, 0, sizeof(req->core));
+    memset(&req->match, 0, sizeof(req->match));
+    req->core.base = &req->req_recv.req_base;
+}
+
+OBJ_CLASS_INSTANCE(mca_pml_tm_recv_request_t, mca_pml_base_recv_request_t, recv_request_construct, NULL);
+
+static inline mca_pml_tm_core_t *request_core(mca_pml_base_request_t *base)
+{
+    return MCA_PML_REQUEST_SEND == base->req_type ? &((mca_pml_tm_send_request_t *) base)->core
+                                                  : &((mca_pml_tm_recv_request_t *) base)->core;
+}
+
+void mca_pml_tm_request_release(mca_pml_base_request_t *base)
+{
+    request_core(base)->state = PML_TM_INACTIVE;
+    if (MCA_PML_REQUEST_SEND == base->req_type) {
+        mca_pml_base_send_request_t *req = (mca_pml_base_send_request_t *) base;
+        void *buffer = ((mca_pml_tm_send_request_t *) req)->buffer;
+        if (NULL != buffer) {
+            mca_pml_base_bsend_request_free(buffer);
+        }
+        MCA_PML_BASE_SEND_REQUEST_FINI(req);
+        opal_free_list_return(&mca_pml_base_send_requests, (opal_free_list_item_t *) req);
+    } else {
+        mca_pml_base_recv_request_t *req = (mca_pml_base_recv_request_t *) base;
+        MCA_PML_BASE_RECV_REQUEST_FINI(req);
+        opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
+    }
+}
+
+void mca_pml_tm_done(mca_pml_tm_core_t *core)
+{
+    core->state = PML_TM_DONE;
+    core->next = NULL;
+    *mca_pml_tm.done.tail = core;
+    mca_pml_tm.done.tail = &core->next;
+}
+
+/* Take the oldest off the list, ready to be completed; those freed by their user meanwhile are given back. */
+static mca_pml_tm_core_t *take_done(void)
+{
+    mca_pml_tm_core_t *core;
+
+    fab_lock(mca_pml_tm.fab);
+    while (NULL != (core = mca_pml_tm.done.head)) {
+        mca_pml_tm.done.head = core->next;
+        if (NULL == core->next) {
+            mca_pml_tm.done.tail = &mca_pml_tm.done.head;
+        }
+        core->base->req_pml_complete = true;
+        if (core->base->req_free_called) {
+            mca_pml_tm_request_release(core->base);
+            continue;
+        }
+        core->has_callback = NULL != core->base->req_ompi.req_complete_cb;
+        core->state = PML_TM_COMPLETING;
+        break;
+    }
+    fab_unlock(mca_pml_tm.fab);
+    return core;
+}
+
+int mca_pml_tm_complete_done_slow(void)
+{
+    mca_pml_tm_core_t *core;
+    int count = 0;
+
+    /* one at a time: a callback may free, start or complete any other request */
+    while (NULL != (core = take_done())) {
+        ompi_request_complete(&core->base->req_ompi, true);
+        ++count;
+    }
+    return count;
+}
+
+/*
+ * Is another thread inside ompi_request_complete() with this request?  Not if it is complete, and not if it has a callback:
+ * then this is that callback.
+ */
+static inline bool is_being_completed(const mca_pml_tm_core_t *core)
+{
+    return PML_TM_COMPLETING == core->state && !core->has_callback && !REQUEST_COMPLETE(&core->base->req_ompi);
+}
+
+int mca_pml_tm_request_free(ompi_request_t **request)
+{
+    mca_pml_base_request_t *base = (mca_pml_base_request_t *) *request;
+    mca_pml_tm_core_t *core = request_core(base);
+    bool is_pending;
+
+    *request = MPI_REQUEST_NULL;
+    fab_lock(mca_pml_tm.fab);
+    is_pending = PML_TM_ACTIVE == core->state || PML_TM_DONE == core->state;
+    if (is_pending) {
+        base->req_free_called = true;
+    }
+    fab_unlock(mca_pml_tm.fab);
+    if (is_pending) {
+        return OMPI_SUCCESS;
+    }
+    while (is_being_completed(core)) {
+        sched_yield();
+    }
+    mca_pml_tm_request_release(base);
+    return OMPI_SUCCESS;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests of pml_tm and their states.  doc/states.md has the picture.
+ *
+ * Send and receive requests derive from Open MPI's base requests and come from its two global free lists, where debuggers
+ * and pml_monitoring look for them.
+ *
+ *   state        set by                                    may become
+ *   INACTIVE     on the free list; persistent, at rest     ACTIVE
+ *   ACTIVE       start                                     DONE
+ *   DONE         the transport is finished with it; it is  COMPLETING; INACTIVE (freed meanwhile)
+ *                on the list of requests to complete
+ *   COMPLETING   taken off the list: ompi_request_         INACTIVE (freed), ACTIVE (started again)
+ *                complete() runs or has run
+ *
+ * A user may free a request at any time (MPI_Request_free).  ACTIVE and DONE ones are given back when they would be completed;
+ * COMPLETING ones at once, except that a thread which frees a request while another is inside ompi_request_complete() waits for
+ * those few instructions to pass.
+ */
+#ifndef PML_TM_REQUEST_H
+#define PML_TM_REQUEST_H
+
+#include "pml_tm_compat.h"
+
+#include "fabric/fab.h"
+#include "match/match.h"
+
+typedef enum {
+    PML_TM_INACTIVE = 0,
+    PML_TM_ACTIVE,
+    PML_TM_DONE,
+    PML_TM_COMPLETING,
+} mca_pml_tm_state_t;
+
+/* What an ACTIVE request waits for; what may arrive under its id is checked against it. */
+typedef enum {
+    PML_TM_WAIT_ROOM,  /* send: queued for room towards the peer */
+    PML_TM_WAIT_ACK,   /* send: synchronous, until the receiver matched it */
+    PML_TM_WAIT_FIN,   /* send: announced, until the receiver fetched the data or asks for it */
+    PML_TM_SEND_DATA,  /* send: sending the data as messages */
+    PML_TM_WAIT_MATCH, /* receive: posted, or in the hands of the matcher */
+    PML_TM_FETCH,      /* receive: fetching the data from the sender's memory */
+    PML_TM_WAIT_DATA,  /* receive: the data comes as messages */
+} mca_pml_tm_phase_t;
+
+/* What send and receive requests share; lock: the fabric's. */
+typedef struct mca_pml_tm_core mca_pml_tm_core_t;
+struct mca_pml_tm_core {
+    mca_pml_tm_core_t *next;      /* on the done list */
+    mca_pml_base_request_t *base; /* the request this is part of; set once */
+    fab_peer_t *peer;             /* send: the receiver; receive: the sender, once matched */
+    uint32_t id;                  /* in the id map; 0: none */
+    uint32_t remote_id;           /* the other side's */
+    uint8_t state;                /* mca_pml_tm_state_t */
+    uint8_t phase;                /* mca_pml_tm_phase_t, while ACTIVE */
+    bool has_callback;            /* had a completion callback when it became COMPLETING */
+};
+
+typedef struct mca_pml_tm_done_list {
+    mca_pml_tm_core_t *head;
+    mca_pml_tm_core_t **tail;
+} mca_pml_tm_done_list_t;
+
+typedef struct mca_pml_tm_send_request {
+    mca_pml_base_send_request_t req_send;
+    mca_pml_tm_core_t core;
+    fab_item_t item;        /* while queued for room towards the peer */
+    uint64_t tag;           /* the message's */
+    char *data;             /* contiguous data, or NULL: packed by the convertor */
+    void *buffer;           /* of a buffered send, from the attached buffer; NULL otherwise */
+    size_t offset;          /* bytes sent as PML_TM_AM_DATA */
+    size_t wanted;          /* bytes the receiver asked for */
+    fab_rkey_t rkey;        /* while is_exposed */
+    bool is_exposed;
+    bool is_rndv;           /* announced, not sent with its data */
+} mca_pml_tm_send_request_t;
+
+OBJ_CLASS_DECLARATION(mca_pml_tm_send_request_t);
+
+typedef struct mca_pml_tm_recv_request {
+    mca_pml_base_recv_request_t req_recv;
+    mca_pml_tm_core_t core;
+    fab_match_recv_t match;
+    char *data;         /* contiguous buffer, or NULL: unpacked by the convertor */
+    size_t capacity;    /* bytes the receive can take */
+    size_t wanted;      /* bytes of this message that are taken: min(its length, capacity) */
+    size_t received;    /* of these, bytes that are there */
+    fab_rma_t rma;      /* fetching */
+} mca_pml_tm_recv_request_t;
+
+OBJ_CLASS_DECLARATION(mca_pml_tm_recv_request_t);
+
+/* The transport is finished with the request, its status is set. Lock held; the request is not to be touched after. */
+void mca_pml_tm_done(mca_pml_tm_core_t *core);
+
+/* Complete what is done. Lock not held; runs callbacks. Returns how many. */
+int mca_pml_tm_complete_done_slow(void);
+
+/* req_free of both kinds. */
+int mca_pml_tm_request_free(ompi_request_t **request);
+
+/* Give it back to its free list. Lock not needed. */
+void mca_pml_tm_request_release(mca_pml_base_request_t *base);
+
+/* ACTIVE from now on; before anything can complete it. */
+static inline void mca_pml_tm_request_activate(mca_pml_tm_core_t *core)
+{
+    core->state = PML_TM_ACTIVE;
+    core->base->req_pml_complete = false;
+    core->base->req_ompi.req_complete = REQUEST_PENDING;
+    core->base->req_ompi.req_state = OMPI_REQUEST_ACTIVE;
+}
+
+#endif /* PML_TM_REQUEST_H */

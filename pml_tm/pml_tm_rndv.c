@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Rendezvous, both sides, and the answers that come under a send's id.
+ *
+ *   sender                                   receiver
+ *   RNDV {addr, len, rkey}, app_ctx: id  ->  matched (pml_tm_msg.c)
+ *                                            get: reads the sender's memory, contiguous on both sides
+ *                                        <-  FIN, app_ctx: the send's id
+ *                                            or, where it cannot be read or is not contiguous:
+ *                                        <-  CTS, app_ctx: the send's id, tag: bytes wanted, {the receive's id}
+ *   DATA ..., app_ctx: the receive's id  ->  one message per fragment, in order, tag: offset
+ *                                            or, when reading failed half way:
+ *                                        <-  NACK, tag: error
+ *
+ * Whatever names an id is checked: alive, of the right kind, from the peer it belongs to, in a phase that waits for it.
+ */
+#include "pml_tm_peer.h"
+#include "pml_tm_recv.h"
+#include "pml_tm_send.h"
+
+/* ---- sender ---- */
+
+int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
+{
+    fab_peer_t *peer = req->core.peer;
+    fab_rndv_t rndv = {.addr = 0, .len = req->req_send.req_bytes_packed};
+
+    if (NULL != req->data && 0 != (peer->caps & FAB_CAP_GET) && !req->is_exposed) {
+        req->is_exposed = OMPI_SUCCESS == fab_expose(peer, req->data, rndv.len, &req->rkey);
+    }
+    if (req->is_exposed) {
+        rndv.addr = (uintptr_t) req->data;
+        rndv.rkey = req->rkey;
+    }
+    return fab_item_send(peer, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), &rndv, sizeof(rndv));
+}
+
+/* The request that a peer names; NULL, and the peer failed, if it does not wait for such a message from it. */
+static mca_pml_tm_core_t *find_core(fab_peer_t *peer, uint32_t id, mca_pml_tm_phase_t phase, const char *what)
+{
+    mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) mca_pml_tm_idmap_find(&mca_pml_tm.ids, id);
+
+    if (OPAL_LIKELY(NULL != core && peer == core->peer && PML_TM_ACTIVE == core->state && phase == core->phase)) {
+        return core;
+    }
+    mca_pml_tm_bad_message(peer, what);
+    return NULL;
+}
+
+void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN, "end of a rendezvous that there is not");
+
+    (void) ctx;
+    (void) data;
+    (void) len;
+    if (NULL != core) {
+        mca_pml_tm_send_finish(mca_pml_tm_send_of_core(core), MPI_SUCCESS);
+    }
+}
+
+void mca_pml_tm_rndv_ack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_ACK, "match of a synchronous send that there is not");
+
+    (void) ctx;
+    (void) data;
+    (void) len;
+    if (NULL != core) {
+        mca_pml_tm_send_finish(mca_pml_tm_send_of_core(core), MPI_SUCCESS);
+    }
+}
+
+void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN, "refusal of a rendezvous that there is not");
+
+    (void) ctx;
+    (void) data;
+    (void) len;
+    if (NULL != core) {
+        mca_pml_tm_send_finish(mca_pml_tm_send_of_core(core), MPI_ERR_OTHER);
+    }
+}
+
+/* Write up to max bytes from the request's position to room; returns how many. */
+static size_t take_data(mca_pml_tm_send_request_t *req, void *room, size_t max)
+{
+    struct iovec iov = {.iov_base = room, .iov_len = max};
+    uint32_t iov_count = 1;
+
+    if (NULL != req->data) {
+        memcpy(room, req->data + req->offset, max);
+    } else {
+        opal_convertor_pack(&req->req_send.req_base.req_convertor, &iov, &iov_count, &max);
+    }
+    return max;
+}
+
+/* One fragment; the item goes round until all is sent. */
+static int data_item(fab_item_t *item, fab_peer_t *peer)
+{
+    mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
+    size_t max = req->wanted - req->offset;
+    size_t len;
+    void *room;
+
+    max = max < peer->eager_max ? max : peer->eager_max;
+    room = fab_item_reserve(peer, max);
+    if (NULL == room) {
+        if (FAB_PEER_UP == peer->state) {
+            return OPAL_ERR_RESOURCE_BUSY;
+        }
+        mca_pml_tm_send_finish(req, MPI_ERR_OTHER);
+        return OMPI_SUCCESS;
+    }
+    len = take_data(req, room, max);
+    fab_commit(peer, fab_hdr(PML_TM_AM_DATA, req->offset, req->core.remote_id), len);
+    req->offset += len;
+    if (req->offset < req->wanted) {
+        return OPAL_ERR_IN_PROCESS;
+    }
+    mca_pml_tm_send_finish(req, MPI_SUCCESS);
+    return OMPI_SUCCESS;
+}
+
+void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN, "wants data of a rendezvous that there is not");
+    mca_pml_tm_send_request_t *req;
+    mca_pml_base_request_t *base;
+    mca_pml_tm_cts_t cts;
+
+    (void) ctx;
+    if (NULL == core) {
+        return;
+    }
+    req = mca_pml_tm_send_of_core(core);
+    if (sizeof(cts) != len || 0 == hdr.tag || hdr.tag > req->req_send.req_bytes_packed) {
+        mca_pml_tm_bad_message(peer, "wants more data than there is");
+        return;
+    }
+    memcpy(&cts, data, sizeof(cts));
+    base = core->base;
+    if (NULL == req->data) {
+        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &base->req_datatype->super, base->req_count,
+                                                 base->req_addr, 0, &base->req_convertor);
+    }
+    core->remote_id = cts.recv_id;
+    core->phase = PML_TM_SEND_DATA;
+    req->wanted = hdr.tag;
+    req->item.fn = data_item;
+    fab_queue(peer, &req->item);
+}
+
+/* ---- receiver ---- */
+
+/* The data is here, or will not come: error is an MPI error class. A truncation reported before stands. */
+static void recv_finish(mca_pml_tm_recv_request_t *req, int error)
+{
+    if (0 != req->core.id) {
+        mca_pml_tm_idmap_remove(&mca_pml_tm.ids, req->core.id);
+        req->core.id = 0;
+    }
+    if (MPI_SUCCESS != error) {
+        req->req_recv.req_base.req_ompi.req_status.MPI_ERROR = error;
+    }
+    mca_pml_tm_done(&req->core);
+}
+
+/* A peer that failed needs no answer: fab_post() may return so. */
+static void answer(const mca_pml_tm_recv_request_t *req, uint8_t id, uint64_t arg)
+{
+    (void) fab_post(req->core.peer, fab_hdr(id, arg, req->core.remote_id), NULL, 0);
+}
+
+static void get_complete(fab_rma_t *rma, int status)
+{
+    mca_pml_tm_recv_request_t *req
+        = (mca_pml_tm_recv_request_t *) ((char *) rma - offsetof(mca_pml_tm_recv_request_t, rma));
+
+    if (OMPI_SUCCESS == status) {
+        answer(req, FAB_AM_FIN, 0);
+        recv_finish(req, MPI_SUCCESS);
+    } else {
+        answer(req, PML_TM_AM_NACK, MPI_ERR_OTHER);
+        recv_finish(req, MPI_ERR_OTHER);
+    }
+}
+
+/* Start to read the sender's memory. False: that cannot be done. */
+static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
+{
+    if (0 == rndv->addr || NULL == req->data) {
+        if (0 == (req->core.peer->caps & FAB_CAP_GET)) {
+            ++mca_pml_tm.counters.pipeline_no_get;
+        } else {
+            ++mca_pml_tm.counters.pipeline_not_contiguous;
+        }
+        return false;
+    }
+    req->rma.peer = req->core.peer;
+    req->rma.local = req->data;
+    req->rma.remote = rndv->addr;
+    req->rma.len = req->wanted;
+    req->rma.rkey = rndv->rkey;
+    req->rma.complete = get_complete;
+    req->core.phase = PML_TM_FETCH;
+    if (OMPI_SUCCESS != fab_get(&req->rma)) {
+        ++mca_pml_tm.counters.pipeline_no_get;
+        return false;
+    }
+    ++mca_pml_tm.counters.rndv_get;
+    mca_pml_tm.counters.rndv_get_bytes += req->wanted;
+    return true;
+}
+
+/* Ask for the data as messages. */
+static void start_pipeline(mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_tm_cts_t cts = {.reserved = 0};
+
+    req->core.id = mca_pml_tm_idmap_add(&mca_pml_tm.ids, &req->core);
+    if (0 == req->core.id) {
+        answer(req, PML_TM_AM_NACK, MPI_ERR_NO_MEM);
+        recv_finish(req, MPI_ERR_NO_MEM);
+        return;
+    }
+    ++mca_pml_tm.counters.rndv_pipeline;
+    mca_pml_tm.counters.rndv_pipeline_bytes += req->wanted;
+    req->core.phase = PML_TM_WAIT_DATA;
+    cts.recv_id = req->core.id;
+    if (OMPI_SUCCESS
+        != fab_post(req->core.peer, fab_hdr(PML_TM_AM_CTS, req->wanted, req->core.remote_id), &cts, sizeof(cts))) {
+        recv_finish(req, MPI_ERR_OTHER);
+    }
+}
+
+void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, const fab_rndv_t *rndv)
+{
+    mca_pml_tm_recv_matched(req, peer, hdr, rndv->len);
+    req->core.remote_id = hdr.app_ctx;
+    if (0 == req->wanted) {
+        answer(req, FAB_AM_FIN, 0);
+        recv_finish(req, MPI_SUCCESS);
+    } else if (!start_get(req, rndv)) {
+        start_pipeline(req);
+    }
+}
+
+void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_DATA, "data for a receive that there is not");
+    mca_pml_tm_recv_request_t *req;
+
+    (void) ctx;
+    if (NULL == core) {
+        return;
+    }
+    req = (mca_pml_tm_recv_request_t *) ((char *) core - offsetof(mca_pml_tm_recv_request_t, core));
+    if (hdr.tag != req->received || 0 == len || len > req->wanted - req->received) {
+        mca_pml_tm_bad_message(peer, "data out of order or more than asked for");
+        return;
+    }
+    mca_pml_tm_recv_put(req, data, len);
+    if (req->received == req->wanted) {
+        recv_finish(req, MPI_SUCCESS);
+    }
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sends.  A short standard send that finds room goes out without a request; all others get one.
+ *
+ *   eager        at most the peer's eager limit: the data goes with the message; done when it is in the fabric's hands
+ *   eager sync   MPI_Ssend of such: carries an id, done when the receiver's ACK names it
+ *   rendezvous   longer: pml_tm_rndv.c
+ *   buffered     packed into the attached buffer, from where a request of our own sends it; done at once for the user
+ */
+#include "pml_tm_send.h"
+
+#include "pml_tm_peer.h"
+
+/* Sends without a look at what arrived, before one is taken: so that a sender learns that it floods its receiver. */
+#define SENDS_PER_PROGRESS 64
+
+/* Pack the whole of a message that is not contiguous into dst. */
+static void pack_all(const void *buf, size_t count, ompi_datatype_t *datatype, void *dst, size_t len)
+{
+    struct iovec iov = {.iov_base = dst, .iov_len = len};
+    uint32_t iov_count = 1;
+    opal_convertor_t convertor;
+
+    OBJ_CONSTRUCT(&convertor, opal_convertor_t);
+    opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &datatype->super, count, buf, 0, &convertor);
+    opal_convertor_pack(&convertor, &iov, &iov_count, &len);
+    OBJ_DESTRUCT(&convertor);
+}
+
+/* The message with its data, now; data NULL: it must be packed. Lock held, nothing queued before it. */
+static inline int put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, size_t len, const void *buf, size_t count,
+                            ompi_datatype_t *datatype)
+{
+    void *room;
+
+    if (OPAL_LIKELY(NULL != data || 0 == len)) {
+        return fab_item_send(peer, hdr, data, len);
+    }
+    room = fab_item_reserve(peer, len);
+    if (NULL == room) {
+        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
+    }
+    pack_all(buf, count, datatype, room, len);
+    fab_commit(peer, hdr, len);
+    return OMPI_SUCCESS;
+}
+
+/* The message of a request. */
+static int request_put_eager(mca_pml_tm_send_request_t *req)
+{
+    mca_pml_base_send_request_t *base = &req->req_send;
+
+    return put_eager(req->core.peer, fab_hdr(FAB_AM_EAGER, req->tag, req->core.id), req->data, base->req_bytes_packed,
+                     base->req_base.req_addr, base->req_base.req_count, base->req_base.req_datatype);
+}
+
+void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error)
+{
+    if (0 != req->core.id) {
+        mca_pml_tm_idmap_remove(&mca_pml_tm.ids, req->core.id);
+        req->core.id = 0;
+    }
+    if (req->is_exposed) {
+        fab_unexpose(req->core.peer, &req->rkey);
+        req->is_exposed = false;
+    }
+    req->req_send.req_base.req_ompi.req_status.MPI_ERROR = error;
+    mca_pml_tm_done(&req->core);
+}
+
+/* One attempt to get the request's first message out. OPAL_ERR_RESOURCE_BUSY: later; else the request is on its way or done. */
+static int send_first(mca_pml_tm_send_request_t *req)
+{
+    bool is_sync = !req->is_rndv && 0 != req->core.id;
+    int rc;
+
+    /* before the message is out: on the self provider the answer comes within the call */
+    req->core.phase = req->is_rndv ? PML_TM_WAIT_FIN : PML_TM_WAIT_ACK;
+    rc = req->is_rndv ? mca_pml_tm_send_rts(req) : request_put_eager(req);
+    if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
+        if (!req->is_rndv && !is_sync) {
+            mca_pml_tm_send_finish(req, MPI_SUCCESS);
+        }
+        return OMPI_SUCCESS;
+    }
+    if (OPAL_ERR_RESOURCE_BUSY == rc) {
+        req->core.phase = PML_TM_WAIT_ROOM;
+        return rc;
+    }
+    mca_pml_tm_send_finish(req, MPI_ERR_OTHER);
+    return OMPI_SUCCESS;
+}
+
+static int send_item(fab_item_t *item, fab_peer_t *peer)
+{
+    (void) peer;
+    return send_first(mca_pml_tm_send_of_item(item));
+}
+
+/* Protocol and id of a request that starts; false: no id to be had. */
+static bool send_choose(mca_pml_tm_send_request_t *req)
+{
+    size_t len = req->req_send.req_bytes_packed;
+
+    req->offset = 0;
+    req->core.id = 0;
+    req->is_exposed = false;
+    req->is_rndv = len > mca_pml_tm_peer_eager_limit(req->core.peer);
+    if (req->is_rndv || MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode) {
+        req->core.id = mca_pml_tm_idmap_add(&mca_pml_tm.ids, &req->core);
+        if (0 == req->core.id) {
+            return false;
+        }
+    }
+    if (req->is_rndv) {
+        ++mca_pml_tm.counters.rndv_sent;
+        mca_pml_tm.counters.announced_sends += len <= mca_pml_tm.eager_limit && len <= req->core.peer->eager_max;
+    } else if (0 != req->core.id) {
+        ++mca_pml_tm.counters.eager_sync_sent;
+    } else {
+        ++mca_pml_tm.counters.eager_sent;
+    }
+    return true;
+}
+
+void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
+{
+    fab_peer_t *peer = req->core.peer;
+
+    req->req_send.req_base.req_ompi.req_status._cancelled = 0;
+    mca_pml_tm_request_activate(&req->core);
+    if (!send_choose(req)) {
+        mca_pml_tm_send_finish(req, MPI_ERR_NO_MEM);
+        return;
+    }
+    if (NULL != peer->pending || OMPI_SUCCESS != send_first(req)) {
+        ++mca_pml_tm.counters.queued_sends;
+        req->core.phase = PML_TM_WAIT_ROOM;
+        req->item.fn = send_item;
+        fab_queue(peer, &req->item);
+    }
+}
+
+/* A request, initialised, inactive; NULL: no memory. */
+static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                                             mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, fab_peer_t *peer,
+                                             bool is_persistent)
+{
+    mca_pml_tm_send_request_t *req = (mca_pml_tm_send_request_t *) opal_free_list_get(&mca_pml_base_send_requests);
+    mca_pml_base_request_t *base;
+    char *data;
+    size_t len;
+
+    if (OPAL_UNLIKELY(NULL == req)) {
+        return NULL;
+    }
+    base = &req->req_send.req_base;
+    OBJ_RETAIN(comm);
+    if (0 != count) {
+        OMPI_DATATYPE_RETAIN(datatype);
+    }
+    OMPI_REQUEST_INIT(&base->req_ompi, is_persistent);
+    base->req_ompi.req_mpi_object.comm = comm;
+    base->req_ompi.req_status = (ompi_status_public_t){.MPI_ERROR = MPI_SUCCESS};
+    base->req_addr = (void *) buf;
+    base->req_count = count;
+    base->req_datatype = datatype;
+    base->req_peer = dst;
+    base->req_tag = tag;
+    base->req_comm = comm;
+    base->req_pml_complete = false;
+    base->req_free_called = false;
+    req->data = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len) ? data : NULL;
+    req->req_send.req_addr = buf;
+    req->req_send.req_send_mode = mode;
+    req->req_send.req_bytes_packed = len;
+    req->tag = mca_pml_tm_comm_tag(mca_pml_tm_comm(comm), tag);
+    req->core.peer = peer;
+    req->core.id = 0;
+    req->buffer = NULL;
+    return req;
+}
+
+/*
+ * Buffered: the data into the attached buffer, and a request that nobody waits for to send it from there.  Lock not held.
+ */
+static int bsend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag, ompi_communicator_t *comm,
+                 fab_peer_t *peer)
+{
+    mca_pml_tm_send_request_t *req;
+    char *data;
+    size_t len;
+    bool is_contiguous = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len);
+    void *buffer = NULL;
+
+    if (0 != len) {
+        buffer = mca_pml_base_bsend_request_alloc_buf(len);
+        if (NULL == buffer) {
+            return OMPI_ERR_BUFFER;
+        }
+        if (is_contiguous) {
+            memcpy(buffer, data, len);
+        } else {
+            pack_all(buf, count, datatype, buffer, len);
+        }
+    }
+    req = send_alloc(buffer, len, &ompi_mpi_byte.dt, dst, tag, MCA_PML_BASE_SEND_BUFFERED, comm, peer, false);
+    if (NULL == req) {
+        if (NULL != buffer) {
+            mca_pml_base_bsend_request_free(buffer);
+        }
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    req->buffer = buffer;
+    req->req_send.req_base.req_free_called = true;
+    fab_lock(mca_pml_tm.fab);
+    ++mca_pml_tm.counters.buffered_sent;
+    mca_pml_tm_send_start(req);
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    return OMPI_SUCCESS;
+}
+
+void mca_pml_tm_bsend_start(mca_pml_tm_send_request_t *req)
+{
+    mca_pml_base_request_t *base = &req->req_send.req_base;
+    int rc;
+
+    mca_pml_tm_request_activate(&req->core);
+    rc = bsend(base->req_addr, base->req_count, base->req_datatype, base->req_peer, base->req_tag, base->req_comm,
+               req->core.peer);
+    fab_lock(mca_pml_tm.fab);
+    mca_pml_tm_send_finish(req, OMPI_SUCCESS == rc ? MPI_SUCCESS : MPI_ERR_BUFFER);
+    fab_unlock(mca_pml_tm.fab);
+}
+
+/* A look at what arrived, now and then, for processes that only send. Lock held. */
+static inline void send_progress(void)
+{
+    if (OPAL_UNLIKELY(++mca_pml_tm.sends_since_progress >= SENDS_PER_PROGRESS)) {
+        mca_pml_tm.sends_since_progress = 0;
+        fab_progress(mca_pml_tm.fab);
+    }
+}
+
+/*
+ * A standard or ready send without a request, if it is short and there is room.  OPAL_ERR_RESOURCE_BUSY: it needs a request.
+ */
+static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *datatype, int tag,
+                              mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, fab_peer_t *peer)
+{
+    char *data;
+    size_t len;
+    bool is_contiguous = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len);
+    int rc = OPAL_ERR_RESOURCE_BUSY;
+
+    if (OPAL_UNLIKELY(MCA_PML_BASE_SEND_STANDARD != mode && MCA_PML_BASE_SEND_READY != mode)) {
+        return rc;
+    }
+    fab_lock(mca_pml_tm.fab);
+    if (OPAL_LIKELY(NULL == peer->pending && len <= mca_pml_tm_peer_eager_limit(peer))) {
+        rc = put_eager(peer, fab_hdr(FAB_AM_EAGER, mca_pml_tm_comm_tag(mca_pml_tm_comm(comm), tag), 0),
+                       is_contiguous ? data : NULL, len, buf, count, datatype);
+        mca_pml_tm.counters.eager_sent += OMPI_SUCCESS == rc;
+        send_progress();
+    }
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    return rc;
+}
+
+/* A started send with a request. */
+static int send_new(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                    mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, fab_peer_t *peer,
+                    mca_pml_tm_send_request_t **request)
+{
+    mca_pml_tm_send_request_t *req = send_alloc(buf, count, datatype, dst, tag, mode, comm, peer, false);
+
+    if (NULL == req) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    fab_lock(mca_pml_tm.fab);
+    mca_pml_tm_send_start(req);
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    *request = req;
+    return OMPI_SUCCESS;
+}
+
+int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                          mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, ompi_request_t **request)
+{
+    mca_pml_tm_send_request_t *req;
+    int rc = OMPI_SUCCESS;
+    fab_peer_t *peer = mca_pml_tm_peer_of_rank(comm, dst, &rc);
+
+    if (NULL == peer) {
+        return rc;
+    }
+    req = send_alloc(buf, count, datatype, dst, tag, mode, comm, peer, true);
+    if (NULL == req) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    *request = &req->req_send.req_base.req_ompi;
+    return OMPI_SUCCESS;
+}
+
+int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                     mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, ompi_request_t **request)
+{
+    mca_pml_tm_send_request_t *req;
+    int rc = OMPI_SUCCESS;
+    fab_peer_t *peer = mca_pml_tm_peer_of_rank(comm, dst, &rc);
+
+    if (OPAL_UNLIKELY(NULL == peer)) {
+        return rc;
+    }
+    if (MCA_PML_BASE_SEND_BUFFERED == mode) {
+        rc = bsend(buf, count, datatype, dst, tag, comm, peer);
+        *request = &ompi_request_empty;
+        return rc;
+    }
+    rc = send_inline(buf, count, datatype, tag, mode, comm, peer);
+    if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
+        *request = &ompi_request_empty;
+        return rc;
+    }
+    rc = send_new(buf, count, datatype, dst, tag, mode, comm, peer, &req);
+    if (OMPI_SUCCESS == rc) {
+        *request = &req->req_send.req_base.req_ompi;
+    }
+    return rc;
+}
+
+int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                    mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
+{
+    mca_pml_tm_send_request_t *req;
+    int rc = OMPI_SUCCESS;
+    fab_peer_t *peer = mca_pml_tm_peer_of_rank(comm, dst, &rc);
+
+    if (OPAL_UNLIKELY(NULL == peer)) {
+        return rc;
+    }
+    if (MCA_PML_BASE_SEND_BUFFERED == mode) {
+        return bsend(buf, count, datatype, dst, tag, comm, peer);
+    }
+    rc = send_inline(buf, count, datatype, tag, mode, comm, peer);
+    if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
+        return rc;
+    }
+    rc = send_new(buf, count, datatype, dst, tag, mode, comm, peer, &req);
+    if (OMPI_SUCCESS == rc) {
+        mca_pml_tm_wait(&req->req_send.req_base.req_ompi);
+        rc = req->req_send.req_base.req_ompi.req_status.MPI_ERROR;
+        mca_pml_tm_request_release(&req->req_send.req_base);
+    }
+    return rc;
+}

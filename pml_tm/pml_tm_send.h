@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sends: what pml_tm_send.c gives to the other files.
+ */
+#ifndef PML_TM_SEND_H
+#define PML_TM_SEND_H
+
+#include "pml_tm_comm.h"
+
+static inline mca_pml_tm_send_request_t *mca_pml_tm_send_of_item(fab_item_t *item)
+{
+    return (mca_pml_tm_send_request_t *) ((char *) item - offsetof(mca_pml_tm_send_request_t, item));
+}
+
+static inline mca_pml_tm_send_request_t *mca_pml_tm_send_of_core(mca_pml_tm_core_t *core)
+{
+    return (mca_pml_tm_send_request_t *) ((char *) core - offsetof(mca_pml_tm_send_request_t, core));
+}
+
+/* Start an initialised request. Lock held; errors come through the request. */
+void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req);
+
+/* Start a persistent buffered send: the data goes to the attached buffer, the request is done. Lock not held. */
+void mca_pml_tm_bsend_start(mca_pml_tm_send_request_t *req);
+
+/* The transport is finished with the request; error: MPI error class for its status. Lock held. */
+void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error);
+
+/* Announce the message (pml_tm_rndv.c). OPAL_ERR_RESOURCE_BUSY: no room now. Lock held. */
+int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req);
+
+/* Handlers (pml_tm_rndv.c): FAB_AM_FIN, PML_TM_AM_ACK, PML_TM_AM_CTS, PML_TM_AM_DATA, PML_TM_AM_NACK. */
+void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+void mca_pml_tm_rndv_ack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+
+#endif /* PML_TM_SEND_H */

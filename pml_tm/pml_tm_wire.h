@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What pml_tm puts on the fabric: nothing else leaves the process.  See doc/wire.md.
+ *
+ * The 64-bit tag of tagged messages (FAB_AM_EAGER, FAB_AM_RNDV):
+ *
+ *      63            32+s  32+s-1       32  31                             0
+ *     ┌──────────────────┬─────────────────┬─┬───────────────────────────────┐
+ *     │ context id       │ source rank     │C│ MPI tag                       │
+ *     │ 32-s bits        │ s bits          │ │ 31 bits                       │
+ *     └──────────────────┴─────────────────┴─┴───────────────────────────────┘
+ *
+ * C and the MPI tag together are the signed 32-bit tag: C, its sign, is the class bit that keeps internal tags (collectives,
+ * negative) away from MPI_ANY_TAG.  The context id is that of the receiver, the source the sender's rank in the communicator.
+ * s (parameter tag_source_bits) is the same in all processes that meet; it travels in their addresses and is compared.
+ */
+#ifndef PML_TM_WIRE_H
+#define PML_TM_WIRE_H
+
+#include <stdint.h>
+
+#include "fabric/fab.h"
+
+/* Active messages beside FAB_AM_EAGER, FAB_AM_RNDV and FAB_AM_FIN. */
+enum {
+    PML_TM_AM_ACK = FAB_AM_PML,          /* a synchronous eager message was matched. app_ctx: the send's id */
+    PML_TM_AM_CTS = FAB_AM_PML + 1,      /* send the data as messages. app_ctx: the send's id, tag: bytes wanted, payload: cts */
+    PML_TM_AM_DATA = FAB_AM_PML + 2,     /* some of the data. app_ctx: the receive's id, tag: offset in bytes */
+    PML_TM_AM_NACK = FAB_AM_PML + 3,     /* the data could not be fetched. app_ctx: the send's id, tag: MPI error class */
+    PML_TM_AM_ANNOUNCE = FAB_AM_PML + 4, /* app_ctx 1: announce messages (rendezvous) from now on; 0: eager is welcome again */
+};
+
+/* Payload of PML_TM_AM_CTS. */
+typedef struct mca_pml_tm_cts {
+    uint32_t recv_id;
+    uint32_t reserved; /* 0 */
+} mca_pml_tm_cts_t;
+
+_Static_assert(sizeof(mca_pml_tm_cts_t) == 8, "wire format");
+
+/* In front of the fabric's address in the modex. */
+typedef struct mca_pml_tm_address {
+    uint32_t magic;      /* PML_TM_ADDRESS_MAGIC */
+    uint16_t version;    /* PML_TM_WIRE_VERSION: both sides must have the same */
+    uint8_t source_bits; /* likewise */
+    uint8_t reserved;    /* 0 */
+} mca_pml_tm_address_t;
+
+_Static_assert(sizeof(mca_pml_tm_address_t) == 8, "wire format");
+
+#define PML_TM_ADDRESS_MAGIC 0x6d747470u /* "ptm" and the byte order */
+#define PML_TM_WIRE_VERSION 1
+
+#define PML_TM_TAG_BITS 32
+#define PML_TM_SOURCE_BITS_MIN 8
+#define PML_TM_SOURCE_BITS_MAX 24
+
+static inline uint64_t mca_pml_tm_tag(uint32_t context, uint32_t source, int32_t tag, unsigned source_bits)
+{
+    return (uint64_t) context << (PML_TM_TAG_BITS + source_bits) | (uint64_t) source << PML_TM_TAG_BITS | (uint32_t) tag;
+}
+
+static inline uint32_t mca_pml_tm_tag_context(uint64_t tag, unsigned source_bits)
+{
+    return (uint32_t) (tag >> (PML_TM_TAG_BITS + source_bits));
+}
+
+static inline int32_t mca_pml_tm_tag_source(uint64_t tag, unsigned source_bits)
+{
+    return (int32_t) ((uint32_t) (tag >> PML_TM_TAG_BITS) & ((1u << source_bits) - 1));
+}
+
+static inline int32_t mca_pml_tm_tag_tag(uint64_t tag)
+{
+    return (int32_t) (uint32_t) tag;
+}
+
+#endif /* PML_TM_WIRE_H */

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The files of mca_pml_tm. One line each: the build, the archive and the tests follow.  The matcher is part of it: nobody else
+# matches, and a call into another DSO would cost.
+pml_tm_sources = \
+	common/match/match.c \
+	common/match/match.h \
+	common/match/match_types.h \
+	pml_tm/pml_tm.c \
+	pml_tm/pml_tm.h \
+	pml_tm/pml_tm_comm.c \
+	pml_tm/pml_tm_comm.h \
+	pml_tm/pml_tm_compat.h \
+	pml_tm/pml_tm_component.c \
+	pml_tm/pml_tm_counters.h \
+	pml_tm/pml_tm_idmap.c \
+	pml_tm/pml_tm_idmap.h \
+	pml_tm/pml_tm_msg.c \
+	pml_tm/pml_tm_msg.h \
+	pml_tm/pml_tm_peer.c \
+	pml_tm/pml_tm_peer.h \
+	pml_tm/pml_tm_probe.c \
+	pml_tm/pml_tm_recv.c \
+	pml_tm/pml_tm_recv.h \
+	pml_tm/pml_tm_request.c \
+	pml_tm/pml_tm_request.h \
+	pml_tm/pml_tm_rndv.c \
+	pml_tm/pml_tm_send.c \
+	pml_tm/pml_tm_send.h \
+	pml_tm/pml_tm_start.c \
+	pml_tm/pml_tm_wire.h
+
+# Installed in DATADIR/openmpi.
+pml_tm_help = \
+	pml_tm/help-mpi-pml-tm.txt

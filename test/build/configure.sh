@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=120
+#
+# configure names what is missing and who has it; it refuses other series of Open MPI; it installs where it is told.
+. "$TM_SRC/test/lib/script.sh"
+
+# refused OPTION...: configure must fail; its output is then in the file log.
+refused()
+{
+    if "$TM_SRC/configure" "$@" >log 2>&1; then
+        fail "configure accepted $*"
+    fi
+    tail -n 5 log
+}
+
+mkdir refused
+cd refused
+refused --with-ompi="$PWD/nothing"
+require "ompi_config.h not found: install libopenmpi-dev, or build Open MPI --with-devel-headers, or pass --with-ompi=PREFIX" log
+
+for version in 3.1.6 4.0.7 5.0.7; do
+    IFS=. read -r major minor release <<<"$version"
+    mkdir -p "ompi-$version/include/openmpi"
+    printf '#define OMPI_%s_VERSION %s\n' MAJOR "$major" MINOR "$minor" RELEASE "$release" \
+        >"ompi-$version/include/openmpi/ompi_config.h"
+    refused --with-ompi="$PWD/ompi-$version"
+    require "Open MPI $version found" log
+    require "needs Open MPI 4.1" log
+done
+
+# All that is missing comes in one list.
+CPPFLAGS="-Dprocess_vm_readv=no_such_function_1 -Dmemfd_create=no_such_function_2"
+refused --with-ompi="$PWD/nothing" CPPFLAGS="$CPPFLAGS" ac_cv_func_process_vm_readv=no ac_cv_func_memfd_create=no
+require "process_vm_readv not found" log
+require "memfd_create not found" log
+require "ompi_config.h not found" log
+cd ..
+
+# Where things go. LIBDIR/openmpi by default, as Open MPI has it; elsewhere, the component still finds its library.
+mkdir own
+cd own
+"$TM_SRC/configure" --prefix=/opt/tm --with-componentdir >log 2>&1 || fail "configure --with-componentdir"
+make -j"$(nproc)" install DESTDIR="$PWD/root" >>log 2>&1 || fail "make install"
+# shellcheck source=/dev/null
+. test/config.sh
+[[ -f root$TM_OMPI_PKGLIBDIR/mca_pml_tm.so ]] || fail "--with-componentdir did not install into $TM_OMPI_PKGLIBDIR"
+readelf -dW "root$TM_OMPI_PKGLIBDIR/mca_pml_tm.so" | grep 'RUNPATH.*:/opt/tm/lib\]' || fail "RUNPATH lacks the library's directory"
+find root -type f | sed 's@^root@@' | sort
+[[ -z $(find root -name '*.la') ]] || fail "libtool archives are installed"

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=120
+#
+# Every source file says its licence and is in a sources.mk, every header compiles alone, every script passes shellcheck.
+. "$TM_SRC/test/lib/script.sh"
+
+cd "$TM_SRC"
+mapfile -t files < <(find autogen.sh configure.ac configure.m4 Makefile.am env.sh.in quickstart .ci common pml_tm test -type f \
+    \( -name '*.[ch]' -o -name '*.sh' -o -name '*.bash' -o -name '*.mk' -o -name '*.am' -o -name '*.ac' -o -name '*.m4' -o -name '*.in' \
+    -o -name '*.py' -o -name '*.awk' -o -name 'help-*.txt' -o -name run -o -name quickstart \))
+((${#files[@]} > 20)) || fail "found only ${#files[@]} files"
+for file in "${files[@]}"; do
+    head -n 3 "$file" | grep -q 'SPDX-License-Identifier: BSD-3-Clause' || fail "$file does not say its licence"
+done
+echo "licence: ${#files[@]} files"
+
+listed=$(cat common/sources.mk pml_tm/sources.mk)
+mapfile -t files < <(find common pml_tm -name '*.[ch]' -o -name 'help-*.txt')
+for file in "${files[@]}"; do
+    grep -qw -- "$file" <<<"$listed" || fail "$file is not in common/sources.mk or pml_tm/sources.mk"
+done
+echo "listed: ${#files[@]} files"
+
+# shellcheck source=/dev/null
+. "$TM_BUILD/test/config.sh"
+mapfile -t files < <(find common pml_tm -name '*.h')
+for file in "${files[@]}"; do
+    echo "#include \"$PWD/$file\"" >"$TM_WORK/alone.c"
+    # shellcheck disable=SC2086 # lists of flags
+    "$TM_CC" -fsyntax-only -Werror $TM_CFLAGS -I. -Icommon $TM_OMPI_CPPFLAGS "$TM_WORK/alone.c" ||
+        fail "$file does not compile alone"
+done
+echo "alone: ${#files[@]} headers"
+
+mapfile -t files < <(find autogen.sh quickstart .ci test -type f -exec grep -lE '^#!.*sh$|^# shellcheck shell=' {} +)
+shellcheck -x "${files[@]}" || fail "shellcheck"
+echo "shellcheck: ${#files[@]} scripts"

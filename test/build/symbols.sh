@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=60 quick=yes
+#
+# Open MPI loads components with RTLD_GLOBAL: what they export, all others see.  Both libraries export what is meant to be
+# exported, name what guards and finds them, and nothing more.
+. "$TM_SRC/test/lib/script.sh"
+
+pml=$(find "$TM_PREFIX" -name mca_pml_tm.so)
+common=$(find "$TM_PREFIX" -name libmca_common_tm.so)
+[[ -n $pml && -n $common ]] || fail "not installed in $TM_PREFIX"
+
+# exported FILE: its own global symbols.
+exported()
+{
+    nm -D --defined-only "$1" | awk '{ print $3 }' | LC_ALL=C sort
+}
+
+[[ $(exported "$pml") == mca_pml_tm_component ]] || fail "mca_pml_tm.so exports: $(exported "$pml" | tr '\n' ' ')"
+
+# Declarations are FAB_EXPORT ... name( or name; on one line.
+cat "$TM_SRC"/common/*/*.h | grep -E '^FAB_EXPORT' | sed -E 's/^[^(;]*[ *]([a-z_0-9]+)[(;].*/\1/' | LC_ALL=C sort -u >declared
+exported "$common" >defined
+diff declared defined || fail "libmca_common_tm.so does not export what the headers declare FAB_EXPORT (<), but (>)"
+forbid '^(|fab_.*[^a-z0-9_].*|([^f]|f[^a]|fa[^b]).*)$' defined
+
+for file in "$pml" "$common"; do
+    readelf -dW "$file" >dynamic
+    require '[libopen-pal.so.40]' dynamic
+    forbid 'TEXTREL' dynamic
+    ! readelf -lW "$file" | grep -E 'GNU_STACK.*E' || fail "$file wants an executable stack"
+done
+readelf -dW "$pml" >dynamic
+require '[libmca_common_tm.so]' dynamic
+# shellcheck disable=SC2016 # for the loader to expand
+grep -E 'RUNPATH.*\[\$ORIGIN/\.\.' dynamic || fail "mca_pml_tm.so does not look for its library beside itself first"
+readelf -dW "$common" | grep 'NODELETE' || fail "libmca_common_tm.so may be unmapped while its MCA variables are in use"

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash disable=SC2030,SC2031 # subshells keep their settings to themselves
+# The TEST directive, and compiling what it describes.  Wants TM_SRC, TM_BUILD and TM_BIN (where binaries go).
+#
+# A directive is a comment line of its own, in C or shell:
+#     /* TEST: sources=common/match/match.c variants=asan,tsan timeout=60 */
+#     # TEST: timeout=300 quick=no
+# of key=value pairs; a value with spaces stands in double quotes.  doc/contributing.md lists the keys.
+
+tm_known_keys=' args cflags env ldflags np pml quick sources stderr timeout variants '
+
+# tm_directives FILE: print the text of each directive.
+tm_directives()
+{
+    sed -nE 's@^[[:space:]]*(/\*|\*|//|#)[[:space:]]*TEST:[[:space:]]*(.*)$@\2@p' "$1" | sed -E 's@[[:space:]]*\*/[[:space:]]*$@@'
+}
+
+# tm_parse TEXT FILE: set the associative array tm_key from a directive.
+tm_parse()
+{
+    local text=$1
+    declare -gA tm_key=()
+    while [[ $text =~ ^[[:space:]]*([a-z]+)=(\"([^\"]*)\"|([^[:space:]\"]*))([[:space:]].*)?$ ]]; do
+        if [[ $tm_known_keys != *" ${BASH_REMATCH[1]} "* ]]; then
+            echo "$2: unknown key in a TEST directive: ${BASH_REMATCH[1]}" >&2
+            return 1
+        fi
+        tm_key[${BASH_REMATCH[1]}]=${BASH_REMATCH[3]}${BASH_REMATCH[4]}
+        text=${BASH_REMATCH[5]}
+    done
+    if [[ -n ${text//[[:space:]]/} ]]; then
+        echo "$2: not understood in a TEST directive: $text" >&2
+        return 1
+    fi
+}
+
+# tm_parse_first FILE: the same from the file's first directive, if it has one.
+tm_parse_first()
+{
+    local text
+    text=$(tm_directives "$1" | head -n 1)
+    tm_parse "$text" "$1"
+}
+
+# tm_binary NAME [VARIANT]: the path of the program of test/NAME.c.
+tm_binary()
+{
+    echo "$TM_BIN/$1${2:+.$2}"
+}
+
+# tm_cc OUTPUT SOURCE... -- COMMAND...: run the compiler unless the output is that of the same command and the same
+# preprocessed sources.
+tm_cc()
+{
+    local output=$1 sources=() key
+    shift
+    while [[ $1 != -- ]]; do
+        sources+=("$1")
+        shift
+    done
+    shift
+    mkdir -p "$(dirname "$output")"
+    key=$({
+        echo "$*"
+        "$@" -E "${sources[@]}"
+    } | sha1sum) || return 1
+    if [[ -x $output && $(cat "$output.key" 2>/dev/null) == "$key" ]]; then
+        return 0
+    fi
+    # Under another name first: a run of this script beside this one may be using the old program.
+    "$@" -o "$output.$$" "${sources[@]}" ${tm_libs[@]+"${tm_libs[@]}"} || return 1
+    mv -f "$output.$$" "$output"
+    echo "$key" >"$output.key"
+}
+
+# tm_compile_unit FILE VARIANT: the unit test test/unit/NAME.c, with the sources that it names.
+tm_compile_unit()
+(
+    # shellcheck source=/dev/null
+    . "$TM_BUILD/test/config.sh"
+    tm_parse_first "$1" || exit 1
+    read -ra flags <<<"$TM_CFLAGS -I$TM_SRC/test/unit -I$TM_SRC/common -I$TM_SRC $TM_OMPI_CPPFLAGS ${tm_key[cflags]-}"
+    read -ra libs <<<"$TM_OMPI_LDFLAGS -Wl,--as-needed $TM_PAL_LIBS -lcmocka -lm"
+    read -ra ldflags <<<"${tm_key[ldflags]-}"
+    case $2 in
+        # gcc sees uninitialized variables where its own instrumentation comes between.
+        asan) flags+=(-O1 -fno-omit-frame-pointer "-fsanitize=address,undefined" -fno-sanitize-recover=all -Wno-maybe-uninitialized) ;;
+        tsan) flags+=(-O1 -fno-omit-frame-pointer -fsanitize=thread -Wno-maybe-uninitialized -Wno-tsan) ;;
+        plain) flags+=(-O2) ;;
+        *)
+            echo "$1: unknown variant in a TEST directive: $2" >&2
+            exit 1
+            ;;
+    esac
+    IFS=, read -ra more <<<"${tm_key[sources]-}"
+    name=$(basename "$1" .c)
+    tm_libs=("${ldflags[@]}" "${libs[@]}")
+    tm_cc "$(tm_binary "unit/$name" "$2")" "$1" "${more[@]/#/$TM_SRC/}" -- "${TM_CC:-cc}" -g "${flags[@]}"
+)
+
+# tm_compile_mpi FILE: the MPI program test/mpi/NAME.c (or of another directory below test/).
+tm_compile_mpi()
+(
+    # shellcheck source=/dev/null
+    . "$TM_BUILD/test/config.sh"
+    PATH=$TM_OMPI_BINDIR:$PATH
+    tm_parse_first "$1" || exit 1
+    read -ra flags <<<"-std=gnu11 -g -O2 -pthread -Wall -Wextra -Werror -I$TM_SRC/test/mpi -I$TM_SRC/common -I$TM_SRC ${tm_key[cflags]-}"
+    read -ra tm_libs <<<"${tm_key[ldflags]-} -lm"
+    IFS=, read -ra more <<<"${tm_key[sources]-}"
+    name=${1#"$TM_SRC/test/"}
+    OMPI_CC=${TM_CC:-cc} tm_cc "$(tm_binary "${name%.c}")" "$1" "${more[@]/#/$TM_SRC/}" -- mpicc "${flags[@]}"
+)

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash disable=SC2034 # the variables are for the caller
+# How MPI programs are started here.  For test/run, its scripts and quickstart.
+
+# tm_mpi_environment: an environment in which only what the caller sets decides, also as root and in a container.
+tm_mpi_environment()
+{
+    local name
+    for name in $(compgen -e); do
+        case $name in
+            OMPI_MCA_* | PMIX_* | PRTE_*) unset "$name" ;;
+        esac
+    done
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+}
+
+# tm_mpirun_flags NP: sets the array of that name to the options that NP ranks need on this machine.  Ranks are not bound:
+# other work may go on here, and a container may forbid it.
+tm_mpirun_flags()
+{
+    tm_mpirun_flags=(-np "$1" --bind-to none)
+    if (($1 > 2 || $1 > $(nproc))); then
+        tm_mpirun_flags+=(--oversubscribe --mca mpi_yield_when_idle 1)
+    fi
+}
+
+# What Open MPI prints when something is wrong: an extended regular expression.
+tm_noise='WARNING|mca_base_component_repository_open|[Ss]orry!|^-{30,}$|PML .* cannot be selected|Open MPI has detected'

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash disable=SC2034 # the variables are for the caller
+# The Debian packages that are needed, in one place for quickstart and .ci/run.
+
+tm_packages_build=(
+    autoconf automake build-essential libhwloc-dev libibverbs-dev libopenmpi-dev libpmix-dev libtool openmpi-bin
+    openssh-client pkg-config
+)
+
+# quickstart: a benchmark and plots.
+tm_packages_quickstart=(gnuplot-nox netpipe-openmpi python3-minimal)
+
+# test/run, all of it.
+tm_packages_test=(
+    binutils clang gdb gnuplot-nox hpcc lammps libclang-rt-14-dev libcmocka-dev netpipe-openmpi patchelf procps
+    python3-mpi4py python3-numpy shellcheck util-linux valgrind zsh
+)
+
+# tm_missing_packages PACKAGE...: prints those that are not installed.
+tm_missing_packages()
+{
+    local package
+    for package in "$@"; do
+        [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || echo "$package"
+    done
+}
+
+# tm_install_packages PACKAGE...: installs what is missing, and touches neither apt nor the network if nothing is.
+tm_install_packages()
+{
+    local -a missing as_root=()
+    if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+        echo "This is not Debian (no dpkg and apt-get). What these packages hold is needed: $*" >&2
+        return 1
+    fi
+    mapfile -t missing < <(tm_missing_packages "$@")
+    if ((${#missing[@]} == 0)); then
+        return 0
+    fi
+    if ((EUID != 0)); then
+        if ! command -v sudo >/dev/null; then
+            echo "These packages are needed: ${missing[*]}" >&2
+            echo "Neither are you root nor is there sudo. Have an administrator run:" >&2
+            echo "  apt-get update && apt-get install --no-install-recommends ${missing[*]}" >&2
+            return 1
+        fi
+        as_root=(sudo)
+    fi
+    echo "Installing: ${missing[*]}"
+    if ! { "${as_root[@]}" apt-get update -q &&
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -q -y --no-install-recommends "${missing[@]}"; } </dev/null; then
+        echo "apt-get could not install: ${missing[*]}" >&2
+        return 1
+    fi
+}

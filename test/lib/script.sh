@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+# For test scripts (test/*/*.sh), which source it first:
+#
+#     #!/usr/bin/env bash
+#     # SPDX-License-Identifier: BSD-3-Clause
+#     # TEST: timeout=60 quick=no
+#     . "$TM_SRC/test/lib/script.sh"
+#
+# They are started by test/run, in a scratch directory of their own ($TM_WORK, which is also the working directory), with
+#     TM_SRC        the source tree
+#     TM_BUILD      the build directory of the build under test
+#     TM_PREFIX     where that build is installed; env.sh has been sourced, so mpirun and ompi_info find the component
+#     TM_TEST_PML   the pml that tm_mpirun chooses: tm, unless the user of test/run wants another
+# and under set -euo pipefail.  Exit status 0 is a pass, 77 a skip, everything else a failure.  Files left in /dev/shm and
+# processes left behind fail the test, too.
+
+set -euo pipefail
+. "$TM_SRC/test/lib/mpi.sh"
+. "$TM_SRC/test/lib/compile.sh"
+
+# fail TEXT...: end the test as failed.
+fail()
+{
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+# skip TEXT...: end the test as skipped.
+skip()
+{
+    echo "SKIPPED: $*"
+    exit 77
+}
+
+# tm_mpirun NP [MPIRUN-OPTION...] PROGRAM [ARGUMENT...]
+# Run it; its output is shown, and kept in $TM_WORK/out and $TM_WORK/err for require and forbid.  Returns mpirun's status.
+tm_mpirun()
+{
+    local rc=0 choice=()
+    if [[ $TM_TEST_PML != none ]]; then
+        choice=(--mca pml "$TM_TEST_PML")
+    fi
+    tm_mpirun_flags "$1"
+    shift
+    mpirun "${tm_mpirun_flags[@]}" "${choice[@]}" "$@" >"$TM_WORK/out" 2>"$TM_WORK/err" </dev/null || rc=$?
+    cat "$TM_WORK/out"
+    cat "$TM_WORK/err" >&2
+    return "$rc"
+}
+
+# require TEXT [FILE...]: fail unless a line of the last tm_mpirun's output (or of the files) has this text, a fixed string.
+require()
+{
+    local text=$1
+    shift
+    if (($# == 0)); then
+        set -- "$TM_WORK/out" "$TM_WORK/err"
+    fi
+    grep -qsF -e "$text" -- "$@" || fail "not found in the output: $text"
+}
+
+# forbid REGEX [FILE...]: fail if a line matches this extended regular expression.
+forbid()
+{
+    local regex=$1
+    shift
+    if (($# == 0)); then
+        set -- "$TM_WORK/out" "$TM_WORK/err"
+    fi
+    if grep -sE -e "$regex" -- "$@"; then
+        fail "unwanted in the output: $regex"
+    fi
+}
+
+# require_quiet: fail if the last tm_mpirun brought a warning or a help message of Open MPI.
+require_quiet()
+{
+    forbid "$tm_noise"
+}
+
+# tm_mpi_program NAME: compile test/mpi/NAME.c if needed; prints the program's path.
+tm_mpi_program()
+{
+    tm_compile_mpi "$TM_SRC/test/mpi/$1.c" >&2 || fail "test/mpi/$1.c does not compile"
+    tm_binary "mpi/$1"
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * MPI_Cancel of receives that are posted, matched, completed, or being matched at that moment; of persistent receives, with
+ * MPI_Request_free, and of sends. A receive is either cancelled and its message goes to the next one, or it is not and has it.
+ *
+ * args: [rounds of the races]
+ */
+/* TEST: np=1,2,4,8 args="200" timeout=60 quick=yes */
+/* TEST: np=2 args="400" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
+/* TEST: np=2 args="400" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
+/* TEST: np=2 args="400" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
+#include "tm_test.h"
+
+static MPI_Comm comm, ctl;
+static int dst, src;
+
+static bool wait_cancelled(MPI_Request *req, MPI_Status *st)
+{
+    int cancelled = -1;
+
+    tm_status_reset(st);
+    TM_MPI(MPI_Wait(req, st));
+    TM_MPI(MPI_Test_cancelled(st, &cancelled));
+    TM_CHECK(cancelled == 0 || cancelled == 1, "MPI_Test_cancelled gave %d", cancelled);
+    return cancelled;
+}
+
+/* Many receives of all patterns, a random half of them cancelled; the others must match as if those had never been. */
+static void posted(int round, size_t n)
+{
+    enum { COUNT = 120 };
+    tm_rng_t rng = tm_rng((uint64_t) round, (uint64_t) tm_rank);
+    unsigned char *out[COUNT], *in[COUNT];
+    MPI_Request sreq[COUNT], rreq[COUNT];
+    int tag[COUNT], order[COUNT], kept = 0;
+    bool is_cancelled[COUNT] = {false};
+    MPI_Status st;
+
+    for (int i = 0; i < COUNT; i++) {
+        in[i] = tm_alloc(n);
+        out[i] = tm_alloc(n);
+        memset(in[i], 0xee, n);
+        tag[i] = i; /* the i-th receive that is kept gets the i-th message: see below */
+        order[i] = i;
+    }
+    /* All kept receives are wild in the tag, those to be cancelled are anything. */
+    for (int i = 0; i < COUNT; i++) {
+        is_cancelled[i] = tm_below(&rng, 2) == 0;
+        TM_MPI(MPI_Irecv(in[i], (int) n, MPI_BYTE, tm_below(&rng, 2) == 0 ? src : MPI_ANY_SOURCE,
+                         is_cancelled[i] && tm_below(&rng, 2) == 0 ? (int) tm_below(&rng, COUNT) : MPI_ANY_TAG, comm, &rreq[i]));
+    }
+    for (int i = COUNT - 1; i > 0; i--) {
+        int j = (int) tm_below(&rng, (uint64_t) i + 1), t = order[i];
+
+        order[i] = order[j];
+        order[j] = t;
+    }
+    for (int k = 0; k < COUNT; k++) {
+        int i = order[k];
+
+        if (is_cancelled[i]) {
+            TM_MPI(MPI_Cancel(&rreq[i]));
+            TM_CHECK(wait_cancelled(&rreq[i], &st), "receive %d was not cancelled although no message can be there", i);
+            tm_expect_fill(in[i], n, 0xee, "buffer of a cancelled receive");
+        } else {
+            kept++;
+        }
+    }
+    TM_MPI(MPI_Barrier(ctl));
+    int peer_kept = 0;
+    TM_MPI(MPI_Sendrecv(&kept, 1, MPI_INT, src, 0, &peer_kept, 1, MPI_INT, dst, 0, ctl, MPI_STATUS_IGNORE));
+    for (int i = 0; i < peer_kept; i++) {
+        tm_fill(out[i], n, tm_key(tm_rank, dst, tag[i], round));
+        TM_MPI(MPI_Isend(out[i], (int) n, MPI_BYTE, dst, tag[i], comm, &sreq[i]));
+    }
+    for (int i = 0, k = 0; i < COUNT; i++) {
+        if (!is_cancelled[i]) {
+            tm_wait_recv(&rreq[i], in[i], src, k, n, tm_key(src, tm_rank, k, round));
+            k++;
+        }
+    }
+    TM_MPI(MPI_Waitall(peer_kept, sreq, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < COUNT; i++) {
+        tm_free(in[i]);
+        tm_free(out[i]);
+    }
+    TM_MPI(MPI_Barrier(ctl));
+}
+
+/* The message is there: cancelling must do nothing. */
+static void completed(size_t n)
+{
+    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
+    MPI_Request sreq, rreq;
+    MPI_Status st;
+    int flag = 0;
+
+    tm_fill(out, n, tm_key(tm_rank, dst, 1, 0));
+    TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, src, 1, comm, &rreq));
+    TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 1, comm, &sreq));
+    while (!flag) {
+        TM_MPI(MPI_Request_get_status(rreq, &flag, &st));
+    }
+    TM_MPI(MPI_Cancel(&rreq));
+    TM_CHECK(!wait_cancelled(&rreq, &st), "a complete receive was cancelled");
+    tm_expect_single(&st, src, 1, n);
+    tm_expect_data(in, n, tm_key(src, tm_rank, 1, 0), "receive cancelled after its completion");
+    TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
+    tm_free(out);
+    tm_free(in);
+}
+
+/* The message arrives while the receive is being cancelled. */
+static void race(int rounds, size_t n)
+{
+    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
+    tm_rng_t rng = tm_rng(n, (uint64_t) tm_rank + 99);
+    int won = 0;
+
+    for (int i = 0; i < rounds; i++) {
+        int from = i % 2 == 0 ? src : MPI_ANY_SOURCE, tag = i % 4 < 2 ? 2 : MPI_ANY_TAG;
+        MPI_Request sreq, rreq;
+        MPI_Status st;
+
+        tm_fill(out, n, tm_key(tm_rank, dst, 2, i));
+        memset(in, 0xee, n);
+        TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, from, tag, comm, &rreq));
+        if (i % 8 == 0) {
+            TM_MPI(MPI_Barrier(ctl));
+        }
+        tm_spin_us((long) tm_below(&rng, 20));
+        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 2, comm, &sreq));
+        tm_spin_us((long) tm_below(&rng, 20));
+        for (int k = (int) tm_below(&rng, 3); k > 0; k--) {
+            int flag;
+
+            TM_MPI(MPI_Iprobe(src, 30, ctl, &flag, MPI_STATUS_IGNORE));
+        }
+        TM_MPI(MPI_Cancel(&rreq));
+        if (wait_cancelled(&rreq, &st)) {
+            won++;
+            tm_expect_fill(in, n, 0xee, "buffer of a cancelled receive");
+            tm_status_reset(&st);
+            TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, from, tag, comm, &st));
+        }
+        tm_expect_single(&st, src, 2, n);
+        tm_expect_data(in, n, tm_key(src, tm_rank, 2, i), "message that met a cancel");
+        tm_expect_guard(in);
+        TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
+        if (i % 16 == 15) {
+            TM_MPI(MPI_Barrier(ctl));
+        }
+    }
+    TM_MPI(MPI_Barrier(ctl));
+    if (getenv("TM_VERBOSE") != NULL) {
+        printf("cancel: rank %d: %zu bytes: %d of %d cancelled\n", tm_rank, n, won, rounds);
+    }
+    tm_free(out);
+    tm_free(in);
+}
+
+/* A window of receives, cancelled at random while a stream of messages arrives, which must stay complete and in order. */
+static void stream(int count, size_t max)
+{
+    enum { WINDOW = 16 };
+    tm_rng_t sizes_out = tm_rng(5, (uint64_t) tm_rank), sizes_in = tm_rng(5, (uint64_t) src), rng = tm_rng(6, (uint64_t) tm_rank);
+    unsigned char *in[WINDOW];
+    MPI_Request rreq[WINDOW], *sreq = tm_calloc((size_t) count, sizeof(*sreq));
+    unsigned char **out = tm_calloc((size_t) count, sizeof(*out));
+    int head = 0, posted = 0, sent = 0, got = 0; /* the window: receives head .. head + posted - 1, modulo WINDOW */
+
+    for (int i = 0; i < WINDOW; i++) {
+        in[i] = tm_alloc(max);
+    }
+    while (got < count) {
+        MPI_Status st;
+        int flag = 0;
+
+        while (posted < WINDOW) {
+            int k = (head + posted++) % WINDOW;
+
+            TM_MPI(MPI_Irecv(in[k], (int) max, MPI_BYTE, src, 4, comm, &rreq[k]));
+        }
+        for (int k = (int) tm_below(&rng, 4); k > 0 && sent < count && sent < got + 200; k--, sent++) {
+            size_t n = tm_rand_size(&sizes_out, max);
+
+            out[sent] = tm_alloc(n);
+            tm_fill(out[sent], n, tm_key(tm_rank, dst, 4, sent));
+            TM_MPI(MPI_Isend(out[sent], (int) n, MPI_BYTE, dst, 4, comm, &sreq[sent]));
+        }
+        tm_status_reset(&st);
+        if (tm_below(&rng, 3) == 0) {
+            /* Cancel the newest one. Were an older one cancelled, the order would not be certain to us. */
+            int k = (head + --posted) % WINDOW;
+
+            TM_MPI(MPI_Cancel(&rreq[k]));
+            if (wait_cancelled(&rreq[k], &st)) {
+                continue;
+            }
+            /* It was matched, and so were all before it. */
+            for (; head % WINDOW != k; head++, got++, posted--) {
+                size_t n = tm_rand_size(&sizes_in, max);
+
+                tm_wait_recv(&rreq[head % WINDOW], in[head % WINDOW], src, 4, n, tm_key(src, tm_rank, 4, got));
+            }
+            flag = 1;
+            posted++;
+        } else {
+            TM_MPI(MPI_Test(&rreq[head % WINDOW], &flag, &st));
+        }
+        if (flag) {
+            size_t n = tm_rand_size(&sizes_in, max);
+
+            tm_expect_single(&st, src, 4, n);
+            tm_expect_data(in[head % WINDOW], n, tm_key(src, tm_rank, 4, got), "stream with cancels");
+            head++;
+            got++;
+            posted--;
+        }
+    }
+    for (; posted > 0; head++, posted--) {
+        MPI_Status st;
+
+        TM_MPI(MPI_Cancel(&rreq[head % WINDOW]));
+        TM_CHECK(wait_cancelled(&rreq[head % WINDOW], &st), "a receive has a message after the last one");
+    }
+    for (; sent < count; sent++) {
+        TM_FATAL("received messages that were not sent");
+    }
+    TM_MPI(MPI_Waitall(count, sreq, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < count; i++) {
+        tm_free(out[i]);
+    }
+    for (int i = 0; i < WINDOW; i++) {
+        tm_free(in[i]);
+    }
+    free(out);
+    free(sreq);
+    TM_MPI(MPI_Barrier(ctl));
+}
+
+static void persistent(size_t n)
+{
+    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
+    MPI_Request rreq, sreq;
+    MPI_Status st;
+
+    TM_MPI(MPI_Recv_init(in, (int) n, MPI_BYTE, MPI_ANY_SOURCE, 6, comm, &rreq));
+    for (int i = 0; i < 20; i++) {
+        memset(in, 0xee, n);
+        TM_MPI(MPI_Start(&rreq));
+        TM_MPI(MPI_Cancel(&rreq));
+        TM_CHECK(wait_cancelled(&rreq, &st), "a persistent receive was not cancelled");
+        TM_CHECK(rreq != MPI_REQUEST_NULL, "a cancelled persistent request became null");
+        TM_MPI(MPI_Barrier(ctl));
+        TM_MPI(MPI_Start(&rreq));
+        tm_fill(out, n, tm_key(tm_rank, dst, 6, i));
+        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 6, comm, &sreq));
+        TM_CHECK(!wait_cancelled(&rreq, &st), "a restarted receive is still cancelled");
+        tm_expect_single(&st, src, 6, n);
+        tm_expect_data(in, n, tm_key(src, tm_rank, 6, i), "persistent receive after a cancelled one");
+        TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Barrier(ctl));
+    }
+    TM_MPI(MPI_Request_free(&rreq));
+    tm_free(out);
+    tm_free(in);
+}
+
+/* MPI_Request_free in place of a wait; the message goes to the next receive. */
+static void cancel_and_free(size_t n)
+{
+    unsigned char *out = tm_alloc(n), *in = tm_alloc(n), *dead = tm_alloc(n);
+    MPI_Request rreq, sreq;
+
+    memset(dead, 0xee, n);
+    for (int i = 0; i < 50; i++) {
+        TM_MPI(MPI_Irecv(dead, (int) n, MPI_BYTE, i % 2 == 0 ? src : MPI_ANY_SOURCE, 7, comm, &rreq));
+        TM_MPI(MPI_Cancel(&rreq));
+        TM_MPI(MPI_Request_free(&rreq));
+    }
+    TM_MPI(MPI_Barrier(ctl));
+    tm_fill(out, n, tm_key(tm_rank, dst, 7, 0));
+    TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 7, comm, &sreq));
+    TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, src, 7, comm, &rreq));
+    tm_wait_recv(&rreq, in, src, 7, n, tm_key(src, tm_rank, 7, 0));
+    tm_expect_fill(dead, n, 0xee, "buffer of a cancelled and freed receive");
+    TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
+    tm_free(out);
+    tm_free(in);
+    tm_free(dead);
+    TM_MPI(MPI_Barrier(ctl));
+}
+
+/* A send that was cancelled must not be received, one that was not must be. */
+static void send(size_t n)
+{
+    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
+    MPI_Request sreq, rreq;
+    MPI_Status st;
+    int mine, theirs;
+
+    for (int i = 0; i < 20; i++) {
+        tm_fill(out, n, tm_key(tm_rank, dst, 8, i));
+        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 8, comm, &sreq));
+        TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, src, 8, comm, &rreq));
+        TM_MPI(MPI_Cancel(&sreq));
+        mine = wait_cancelled(&sreq, &st);
+        TM_MPI(MPI_Sendrecv(&mine, 1, MPI_INT, dst, 9, &theirs, 1, MPI_INT, src, 9, ctl, MPI_STATUS_IGNORE));
+        if (theirs) {
+            TM_MPI(MPI_Cancel(&rreq));
+            TM_CHECK(wait_cancelled(&rreq, &st), "a cancelled send was received");
+        } else {
+            tm_wait_recv(&rreq, in, src, 8, n, tm_key(src, tm_rank, 8, i));
+        }
+    }
+    tm_free(out);
+    tm_free(in);
+    TM_MPI(MPI_Barrier(ctl));
+}
+
+int main(int argc, char **argv)
+{
+    int rounds;
+
+    tm_init(&argc, &argv, "cancel");
+    rounds = (int) tm_arg(argc, argv, 1, 200);
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));
+    dst = (tm_rank + 1) % tm_size;
+    src = (tm_rank + tm_size - 1) % tm_size;
+    for (int i = 0; i < 10; i++) {
+        posted(i, i % 2 == 0 ? 20 : 20000);
+    }
+    for (size_t n = 1; n < 3000000; n *= 17) {
+        completed(n);
+        race(n < 100000 ? rounds : rounds / 10, n);
+        persistent(n);
+        cancel_and_free(n);
+        send(n);
+    }
+    stream(10 * rounds, 100);
+    stream(5 * rounds, 100000);
+    TM_MPI(MPI_Comm_free(&comm));
+    TM_MPI(MPI_Comm_free(&ctl));
+    return tm_finish();
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Persistent requests: every mode restarted many times, MPI_Startall, inactive requests in waits and tests, buffered sends
+ * restarted before the receiver has looked, and MPI_Request_free of inactive and of active requests.
+ *
+ * args: [largest size]
+ */
+/* TEST: np=1,2,4,8 args="1048577" timeout=60 quick=yes */
+/* TEST: np=2 args="1048577" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
+/* TEST: np=2 args="1048577" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
+/* TEST: np=2 args="1048577" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
+#include "tm_test.h"
+
+enum { MODE_STANDARD, MODE_BUFFERED, MODE_SYNCHRONOUS, MODE_READY, NMODES };
+
+enum { TAG_READY = 32000, TAG_DONE };
+
+typedef int (*send_init_fn_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+
+static const send_init_fn_t send_init_fn[NMODES] = {MPI_Send_init, MPI_Bsend_init, MPI_Ssend_init, MPI_Rsend_init};
+
+static MPI_Comm comm, ctl; /* ctl: no test receives from it with wildcards */
+static int dst, src;
+
+static void *attach(size_t bytes, size_t messages)
+{
+    size_t size = bytes + messages * MPI_BSEND_OVERHEAD;
+    void *buf = tm_calloc(1, size);
+
+    TM_MPI(MPI_Buffer_attach(buf, tm_int(size)));
+    return buf;
+}
+
+static void detach(void *want)
+{
+    void *buf;
+    int size;
+
+    TM_MPI(MPI_Buffer_detach(&buf, &size));
+    TM_CHECK(buf == want, "MPI_Buffer_detach gave another buffer");
+    free(buf);
+}
+
+/* dst has posted what it must before this rank goes on. */
+static void handshake(void)
+{
+    TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, TAG_READY, NULL, 0, MPI_BYTE, dst, TAG_READY, ctl, MPI_STATUS_IGNORE));
+}
+
+/* An inactive persistent request is complete with an empty status and stays what it is. */
+static void check_inactive(MPI_Request *req)
+{
+    MPI_Request before = *req;
+    MPI_Status st;
+    int flag = 0;
+
+    tm_status_reset(&st);
+    TM_MPI(MPI_Test(req, &flag, &st));
+    TM_CHECK(flag, "MPI_Test of an inactive request gives false");
+    tm_expect_empty(&st);
+    tm_status_reset(&st);
+    TM_MPI(MPI_Wait(req, &st));
+    tm_expect_empty(&st);
+    TM_CHECK(*req == before, "a wait changed the handle of an inactive persistent request");
+}
+
+static void restart(int mode, size_t n, int times, bool wild)
+{
+    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
+    void *bsend_buf = mode == MODE_BUFFERED ? attach(2 * n, 2) : NULL;
+    int tag = 10 + mode;
+    MPI_Request req[2];
+
+    if (mode == MODE_BUFFERED && !tm_is_pml_tm()) {
+        times = 1; /* pml/ob1 of 4.1.4 sends old data when it restarts a completed MPI_Bsend_init of more than 256 bytes */
+    }
+
+    TM_MPI(send_init_fn[mode](out, (int) n, MPI_BYTE, dst, tag, comm, &req[0]));
+    TM_MPI(MPI_Recv_init(in, (int) n, MPI_BYTE, wild ? MPI_ANY_SOURCE : src, wild ? MPI_ANY_TAG : tag, comm, &req[1]));
+    check_inactive(&req[0]);
+    check_inactive(&req[1]);
+    for (int i = 0; i < times; i++) {
+        MPI_Status st;
+
+        tm_fill(out, n, tm_key(tm_rank, dst, tag, i));
+        memset(in, 0xee, n);
+        if (i % 2 == 0 || mode == MODE_READY) {
+            TM_MPI(MPI_Start(&req[1]));
+            if (mode == MODE_READY) {
+                handshake();
+            }
+            TM_MPI(MPI_Start(&req[0]));
+        } else {
+            TM_MPI(MPI_Startall(2, req));
+        }
+        tm_status_reset(&st);
+        TM_MPI(MPI_Wait(&req[1], &st));
+        tm_expect_single(&st, src, tag, n);
+        tm_expect_data(in, n, tm_key(src, tm_rank, tag, i), "persistent receive");
+        TM_MPI(MPI_Wait(&req[0], MPI_STATUS_IGNORE));
+        TM_CHECK(req[0] != MPI_REQUEST_NULL && req[1] != MPI_REQUEST_NULL, "a persistent request became null");
+        if (bsend_buf != NULL) {
+            detach(bsend_buf);
+            bsend_buf = attach(2 * n, 2);
+        }
+    }
+    check_inactive(&req[0]);
+    check_inactive(&req[1]);
+    TM_MPI(MPI_Request_free(&req[0]));
+    TM_MPI(MPI_Request_free(&req[1]));
+    TM_CHECK(req[0] == MPI_REQUEST_NULL && req[1] == MPI_REQUEST_NULL, "MPI_Request_free did not set the handle to null");
+    if (bsend_buf != NULL) {
+        detach(bsend_buf);
+    }
+    tm_free(out);
+    tm_free(in);
+    if (wild) {
+        TM_MPI(MPI_Barrier(comm));
+    }
+}
+
+/* With all peers at once, waiting in several ways. */
+static void all_peers(size_t n, int times)
+{
+    int nreq = 2 * tm_size;
+    MPI_Request *req = tm_calloc((size_t) nreq, sizeof(*req));
+    MPI_Status *st = tm_calloc((size_t) nreq, sizeof(*st));
+    unsigned char **buf = tm_calloc((size_t) nreq, sizeof(*buf));
+    int *index = tm_calloc((size_t) nreq, sizeof(*index));
+
+    for (int i = 0; i < nreq; i++) {
+        buf[i] = tm_alloc(n);
+        if (i < tm_size) {
+            TM_MPI(MPI_Recv_init(buf[i], (int) n, MPI_BYTE, i, 5, comm, &req[i]));
+        } else if (i % 2 == 0) {
+            TM_MPI(MPI_Send_init(buf[i], (int) n, MPI_BYTE, i - tm_size, 5, comm, &req[i]));
+        } else {
+            TM_MPI(MPI_Ssend_init(buf[i], (int) n, MPI_BYTE, i - tm_size, 5, comm, &req[i]));
+        }
+    }
+    for (int t = 0; t < times; t++) {
+        int count = nreq, which;
+
+        for (int i = 0; i < tm_size; i++) {
+            memset(buf[i], 0xee, n);
+            tm_fill(buf[tm_size + i], n, tm_key(tm_rank, i, 5, t));
+        }
+        for (int i = 0; i < nreq; i++) {
+            tm_status_reset(&st[i]);
+        }
+        TM_MPI(MPI_Startall(nreq, req));
+        if (t % 3 == 0) {
+            TM_MPI(MPI_Waitall(nreq, req, st));
+        } else if (t % 3 == 1) {
+            while (count > 0) {
+                MPI_Status one;
+
+                tm_status_reset(&one);
+                TM_MPI(MPI_Waitany(nreq, req, &which, &one));
+                if (!TM_CHECK(which >= 0 && which < nreq, "MPI_Waitany gave index %d", which)) {
+                    break;
+                }
+                st[which] = one;
+                count--;
+            }
+        } else {
+            while (count > 0) {
+                MPI_Status *some = tm_calloc((size_t) nreq, sizeof(*some));
+                int n_done;
+
+                TM_MPI(MPI_Waitsome(nreq, req, &n_done, index, some));
+                if (!TM_CHECK(n_done > 0 && n_done <= count, "MPI_Waitsome completed %d of %d", n_done, count)) {
+                    break;
+                }
+                for (int i = 0; i < n_done; i++) {
+                    st[index[i]] = some[i];
+                }
+                count -= n_done;
+                free(some);
+            }
+        }
+        for (int i = 0; i < tm_size; i++) {
+            tm_expect_status(&st[i], i, 5, n);
+            tm_expect_data(buf[i], n, tm_key(i, tm_rank, 5, t), "persistent, all peers");
+        }
+        TM_MPI(MPI_Waitany(nreq, req, &which, &st[0]));
+        TM_CHECK(which == MPI_UNDEFINED, "MPI_Waitany of inactive requests gave index %d", which);
+        tm_expect_empty(&st[0]);
+        TM_MPI(MPI_Waitsome(nreq, req, &count, index, st));
+        TM_CHECK(count == MPI_UNDEFINED, "MPI_Waitsome of inactive requests gave count %d", count);
+    }
+    for (int i = 0; i < nreq; i++) {
+        TM_MPI(MPI_Request_free(&req[i]));
+        tm_free(buf[i]);
+    }
+    free(req);
+    free(st);
+    free(buf);
+    free(index);
+    TM_MPI(MPI_Barrier(comm));
+}
+
+/* A buffered send is complete at once: restart it with new data while earlier ones are on their way. */
+static void bsend_quick(size_t n, int times)
+{
+    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
+    void *buf = attach((size_t) times * (n + 64), (size_t) times);
+    MPI_Request req;
+
+    TM_MPI(MPI_Bsend_init(out, (int) n, MPI_BYTE, dst, 7, comm, &req));
+    for (int i = 0; i < times; i++) {
+        tm_fill(out, n, tm_key(tm_rank, dst, 7, i));
+        TM_MPI(MPI_Start(&req));
+        TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+        TM_CHECK(req != MPI_REQUEST_NULL, "a persistent request became null");
+    }
+    memset(out, 0xdd, n);
+    for (int i = 0; i < times; i++) {
+        MPI_Status st;
+
+        tm_status_reset(&st);
+        TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, src, 7, comm, &st));
+        tm_expect_single(&st, src, 7, n);
+        tm_expect_data(in, n, tm_key(src, tm_rank, 7, i), "quickly restarted buffered send");
+    }
+    TM_MPI(MPI_Request_free(&req));
+    detach(buf);
+    tm_free(out);
+    tm_free(in);
+    TM_MPI(MPI_Barrier(comm));
+}
+
+/* Progress until the last byte of buf has arrived; nothing else shows the end of a freed receive. */
+static void await_data(unsigned char *buf, size_t n, uint64_t key)
+{
+    double end = tm_now() + 20;
+    int flag;
+
+    while (tm_now() < end && !tm_is(buf, n, key)) {
+        TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, 31999, comm, &flag, MPI_STATUS_IGNORE));
+    }
+    tm_expect_data(buf, n, key, "receive that was freed while active");
+}
+
+static void free_active(size_t n, bool persistent, bool post_first)
+{
+    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
+    MPI_Request req[2];
+
+    tm_fill(out, n, tm_key(tm_rank, dst, 8, persistent));
+    memset(in, 0xee, n);
+    for (int k = 0; k < 2; k++) {
+        if (k == post_first) {
+            if (persistent) {
+                TM_MPI(MPI_Ssend_init(out, (int) n, MPI_BYTE, dst, 8, comm, &req[0]));
+                TM_MPI(MPI_Start(&req[0]));
+            } else {
+                TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 8, comm, &req[0]));
+            }
+            TM_MPI(MPI_Request_free(&req[0]));
+            TM_CHECK(req[0] == MPI_REQUEST_NULL, "MPI_Request_free did not set the handle to null");
+        } else {
+            if (persistent) {
+                TM_MPI(MPI_Recv_init(in, (int) n, MPI_BYTE, src, 8, comm, &req[1]));
+                TM_MPI(MPI_Start(&req[1]));
+            } else {
+                TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, src, 8, comm, &req[1]));
+            }
+            TM_MPI(MPI_Request_free(&req[1]));
+            TM_CHECK(req[1] == MPI_REQUEST_NULL, "MPI_Request_free did not set the handle to null");
+        }
+    }
+    await_data(in, n, tm_key(src, tm_rank, 8, persistent));
+    /* My send buffer is free for use when the receiver says so. */
+    TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, TAG_DONE, NULL, 0, MPI_BYTE, dst, TAG_DONE, ctl, MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Barrier(comm));
+    tm_free(out);
+    tm_free(in);
+}
+
+/* The datatype and the communicator may be freed while a persistent request that uses them lives. */
+static void freed_type(void)
+{
+    enum { BLOCKS = 1000 };
+    int *out = tm_alloc(2 * BLOCKS * sizeof(int)), *in = tm_alloc(2 * BLOCKS * sizeof(int));
+    MPI_Datatype type;
+    MPI_Comm other;
+    MPI_Request req[2];
+
+    TM_MPI(MPI_Comm_dup(comm, &other));
+    TM_MPI(MPI_Type_vector(BLOCKS, 1, 2, MPI_INT, &type));
+    TM_MPI(MPI_Type_commit(&type));
+    TM_MPI(MPI_Send_init(out, 1, type, dst, 9, other, &req[0]));
+    TM_MPI(MPI_Recv_init(in, 1, type, src, 9, other, &req[1]));
+    TM_MPI(MPI_Type_free(&type));
+    TM_MPI(MPI_Comm_free(&other));
+    for (int t = 0; t < 20; t++) {
+        MPI_Status st[2];
+
+        for (int i = 0; i < 2 * BLOCKS; i++) {
+            out[i] = 1000 * tm_rank + 7 * t + i;
+            in[i] = -1;
+        }
+        TM_MPI(MPI_Startall(2, req));
+        TM_MPI(MPI_Waitall(2, req, st));
+        tm_expect_status(&st[1], src, 9, BLOCKS * sizeof(int));
+        for (int i = 0; i < 2 * BLOCKS; i++) {
+            int want = i % 2 == 0 ? 1000 * src + 7 * t + i : -1;
+
+            if (!TM_CHECK(in[i] == want, "freed type: element %d is %d, expected %d", i, in[i], want)) {
+                break;
+            }
+        }
+    }
+    TM_MPI(MPI_Request_free(&req[0]));
+    TM_MPI(MPI_Request_free(&req[1]));
+    tm_free(out);
+    tm_free(in);
+    TM_MPI(MPI_Barrier(comm));
+}
+
+int main(int argc, char **argv)
+{
+    size_t sizes[TM_MAX_SIZES];
+    int nsizes;
+
+    tm_init(&argc, &argv, "persistent");
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));
+    dst = (tm_rank + 1) % tm_size;
+    src = (tm_rank + tm_size - 1) % tm_size;
+    nsizes = tm_sizes((size_t) tm_arg(argc, argv, 1, 1048577), sizes);
+    for (int i = 0; i < nsizes; i++) {
+        for (int mode = 0; mode < NMODES; mode++) {
+            restart(mode, sizes[i], sizes[i] < 10000 ? 20 : 3, false);
+            restart(mode, sizes[i], 3, true);
+        }
+        free_active(sizes[i], false, false);
+        free_active(sizes[i], false, true);
+        free_active(sizes[i], true, false);
+        free_active(sizes[i], true, true);
+    }
+    all_peers(0, 30);
+    all_peers(64, 60);
+    all_peers(10000, 30);
+    all_peers(200000, 9);
+    bsend_quick(8, 2000);
+    bsend_quick(3000, 500);
+    bsend_quick(100000, 100);
+    freed_type();
+    TM_MPI(MPI_Comm_free(&comm));
+    TM_MPI(MPI_Comm_free(&ctl));
+    return tm_finish();
+}

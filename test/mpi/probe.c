@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * MPI_Probe, MPI_Iprobe and the matched probes, with every pattern, from 0 bytes to rendezvous sizes; the order in which they
+ * see messages; matched messages received late and out of order; MPI_MESSAGE_NO_PROC.
+ *
+ * args: [largest size]
+ */
+/* TEST: np=1,2,4,8 args="1048577" timeout=60 quick=yes */
+/* TEST: np=2 args="4194305" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
+/* TEST: np=2 args="4194305" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
+/* TEST: np=2 args="1048577" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 quick=yes */
+#include "tm_test.h"
+
+enum { PROBE, IPROBE, MPROBE_MRECV, MPROBE_IMRECV, IMPROBE_MRECV, IMPROBE_IMRECV, NKINDS };
+
+static MPI_Comm comm;
+static int dst, src;
+
+/* The counts that a status gives for n bytes as bytes and as ints. */
+static void check_counts(const MPI_Status *st, int from, int tag, size_t n)
+{
+    int ints = -1, want = n % 4 == 0 ? (int) (n / 4) : MPI_UNDEFINED;
+
+    tm_expect_single(st, from, tag, n);
+    MPI_Get_count(st, MPI_INT, &ints);
+    TM_CHECK(ints == want, "MPI_Get_count in ints is %d, expected %d (%zu bytes)", ints, want, n);
+}
+
+/* Probe for (from, tag), which is to give source want_src, want_tag and n bytes, and receive what was found. */
+static void probe_and_receive(int kind, int from, int tag, int want_src, int want_tag, size_t n, uint64_t key)
+{
+    unsigned char *buf = tm_alloc(n);
+    MPI_Message msg = MPI_MESSAGE_NULL;
+    MPI_Request req;
+    MPI_Status st;
+    int flag = 0;
+
+    memset(buf, 0xee, n);
+    tm_status_reset(&st);
+    switch (kind) {
+    case PROBE:
+        TM_MPI(MPI_Probe(from, tag, comm, &st));
+        break;
+    case IPROBE:
+        while (!flag) {
+            TM_MPI(MPI_Iprobe(from, tag, comm, &flag, &st));
+        }
+        break;
+    case MPROBE_MRECV:
+    case MPROBE_IMRECV:
+        TM_MPI(MPI_Mprobe(from, tag, comm, &msg, &st));
+        break;
+    default:
+        while (!flag) {
+            TM_MPI(MPI_Improbe(from, tag, comm, &flag, &msg, &st));
+            TM_CHECK(flag || msg == MPI_MESSAGE_NULL, "MPI_Improbe found nothing but set a message");
+        }
+        break;
+    }
+    check_counts(&st, want_src, want_tag, n);
+    tm_status_reset(&st);
+    switch (kind) {
+    case PROBE:
+    case IPROBE:
+        TM_MPI(MPI_Recv(buf, (int) n, MPI_BYTE, from, tag, comm, &st));
+        break;
+    case MPROBE_MRECV:
+    case IMPROBE_MRECV:
+        TM_CHECK(msg != MPI_MESSAGE_NULL && msg != MPI_MESSAGE_NO_PROC, "the probe gave no message");
+        TM_MPI(MPI_Mrecv(buf, (int) n, MPI_BYTE, &msg, &st));
+        TM_CHECK(msg == MPI_MESSAGE_NULL, "the message is not null after MPI_Mrecv");
+        break;
+    default:
+        TM_CHECK(msg != MPI_MESSAGE_NULL && msg != MPI_MESSAGE_NO_PROC, "the probe gave no message");
+        TM_MPI(MPI_Imrecv(buf, (int) n, MPI_BYTE, &msg, &req));
+        TM_CHECK(msg == MPI_MESSAGE_NULL, "the message is not null after MPI_Imrecv");
+        TM_MPI(MPI_Wait(&req, &st));
+        break;
+    }
+    check_counts(&st, want_src, want_tag, n);
+    tm_expect_data(buf, n, key, "probed message");
+    tm_free(buf);
+}
+
+/* Nothing was sent: the non-blocking probes find nothing, whatever the pattern. */
+static void nothing_there(void)
+{
+    for (int i = 0; i < 100; i++) {
+        int flag = 1, from = i % 2 == 0 ? src : MPI_ANY_SOURCE, tag = i % 4 < 2 ? 1 : MPI_ANY_TAG;
+        MPI_Message msg = MPI_MESSAGE_NO_PROC;
+        MPI_Status st;
+
+        TM_MPI(MPI_Iprobe(from, tag, comm, &flag, &st));
+        TM_CHECK(!flag, "MPI_Iprobe found a message that nobody sent");
+        flag = 1;
+        TM_MPI(MPI_Improbe(from, tag, comm, &flag, &msg, &st));
+        TM_CHECK(!flag && msg == MPI_MESSAGE_NULL, "MPI_Improbe found a message that nobody sent");
+    }
+    TM_MPI(MPI_Barrier(comm));
+}
+
+static void every_pattern(size_t max)
+{
+    size_t sizes[TM_MAX_SIZES];
+    int nsizes = tm_sizes(max, sizes);
+
+    for (int i = 0; i < nsizes; i++) {
+        size_t n = sizes[i];
+        unsigned char *buf = tm_alloc(n);
+
+        for (int kind = 0; kind < NKINDS; kind++) {
+            for (int pattern = 0; pattern < 4; pattern++) {
+                int tag = 100 * kind + pattern;
+                MPI_Request req;
+
+                tm_fill(buf, n, tm_key(tm_rank, dst, tag, i));
+                if (pattern % 2 == 0) {
+                    TM_MPI(MPI_Isend(buf, (int) n, MPI_BYTE, dst, tag, comm, &req));
+                } else {
+                    TM_MPI(MPI_Issend(buf, (int) n, MPI_BYTE, dst, tag, comm, &req));
+                }
+                probe_and_receive(kind, pattern & 1 ? MPI_ANY_SOURCE : src, pattern & 2 ? MPI_ANY_TAG : tag, src, tag, n,
+                                  tm_key(src, tm_rank, tag, i));
+                TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+            }
+        }
+        tm_free(buf);
+    }
+    TM_MPI(MPI_Barrier(comm));
+}
+
+/* A probe shows the first message in order and goes on showing it; a matched probe takes it away. */
+static void order(size_t n)
+{
+    enum { COUNT = 12 };
+    unsigned char *out[COUNT], *in[COUNT];
+    MPI_Message msg[COUNT];
+    MPI_Request req[COUNT], rreq[COUNT];
+    MPI_Status st;
+
+    for (int i = 0; i < COUNT; i++) {
+        size_t len = i % 3 == 1 ? n : (size_t) i;
+
+        out[i] = tm_alloc(n);
+        in[i] = tm_alloc(n);
+        tm_fill(out[i], len, tm_key(tm_rank, dst, i, 5));
+        TM_MPI(MPI_Isend(out[i], (int) len, MPI_BYTE, dst, i, comm, &req[i]));
+    }
+    for (int i = 0; i < COUNT; i++) {
+        size_t len = i % 3 == 1 ? n : (size_t) i;
+
+        for (int k = 0; k < 3; k++) {
+            tm_status_reset(&st);
+            TM_MPI(MPI_Probe(k == 0 ? src : MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
+            tm_expect_single(&st, src, i, len);
+        }
+        if (i == COUNT / 2) {
+            /* An ordinary receive takes the next one although earlier messages have been matched but not received. */
+            tm_status_reset(&st);
+            TM_MPI(MPI_Recv(in[i], (int) n, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
+            tm_expect_single(&st, src, i, len);
+            tm_expect_data(in[i], len, tm_key(src, tm_rank, i, 5), "receive between matched messages");
+            msg[i] = MPI_MESSAGE_NULL;
+        } else {
+            TM_MPI(MPI_Mprobe(src, MPI_ANY_TAG, comm, &msg[i], &st));
+        }
+    }
+    /* Receive in reverse order, every second without waiting. */
+    for (int i = COUNT - 1; i >= 0; i--) {
+        size_t len = i % 3 == 1 ? n : (size_t) i;
+
+        rreq[i] = MPI_REQUEST_NULL;
+        if (i == COUNT / 2) {
+            continue;
+        }
+        tm_status_reset(&st);
+        if (i % 2 == 0) {
+            TM_MPI(MPI_Imrecv(in[i], (int) n, MPI_BYTE, &msg[i], &rreq[i]));
+        } else {
+            TM_MPI(MPI_Mrecv(in[i], (int) n, MPI_BYTE, &msg[i], &st));
+            tm_expect_single(&st, src, i, len);
+            tm_expect_data(in[i], len, tm_key(src, tm_rank, i, 5), "matched message received late");
+        }
+    }
+    for (int i = 0; i < COUNT; i++) {
+        if (rreq[i] != MPI_REQUEST_NULL) {
+            tm_wait_recv(&rreq[i], in[i], src, i, i % 3 == 1 ? n : (size_t) i, tm_key(src, tm_rank, i, 5));
+        }
+    }
+    TM_MPI(MPI_Waitall(COUNT, req, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < COUNT; i++) {
+        tm_free(out[i]);
+        tm_free(in[i]);
+    }
+    TM_MPI(MPI_Barrier(comm));
+}
+
+/* Matched messages kept while posted receives and other messages pass by. */
+static void keep_matched(size_t n)
+{
+    enum { ROUNDS = 200 };
+    unsigned char *out = tm_alloc(n), *in = tm_alloc(n), *small = tm_alloc(64), *big = tm_alloc(n);
+    MPI_Message msg;
+    MPI_Request req, sreq;
+    MPI_Status st;
+
+    tm_fill(out, n, tm_key(tm_rank, dst, 3, 6));
+    TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 3, comm, &req));
+    TM_MPI(MPI_Mprobe(src, 3, comm, &msg, &st));
+    for (int i = 0; i < ROUNDS; i++) {
+        size_t len = i % 50 == 49 ? n : (size_t) (i % 64);
+        unsigned char *to = len > 64 ? big : small, *from = tm_alloc(len);
+
+        tm_fill(from, len, tm_key(tm_rank, dst, 3, 100 + i));
+        TM_MPI(MPI_Isend(from, (int) len, MPI_BYTE, dst, 3, comm, &sreq));
+        tm_status_reset(&st);
+        TM_MPI(MPI_Recv(to, (int) len, MPI_BYTE, src, 3, comm, &st));
+        tm_expect_single(&st, src, 3, len);
+        tm_expect_data(to, len, tm_key(src, tm_rank, 3, 100 + i), "message after a matched one");
+        TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
+        tm_free(from);
+    }
+    tm_status_reset(&st);
+    TM_MPI(MPI_Mrecv(in, (int) n, MPI_BYTE, &msg, &st));
+    tm_expect_single(&st, src, 3, n);
+    tm_expect_data(in, n, tm_key(src, tm_rank, 3, 6), "matched message kept for long");
+    TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+    tm_free(out);
+    tm_free(in);
+    tm_free(small);
+    tm_free(big);
+    TM_MPI(MPI_Barrier(comm));
+}
+
+/* Probe for anything from anybody while all send to all; the status must lead to exactly that message. */
+static void from_anybody(int per_peer, size_t max)
+{
+    int total = per_peer * tm_size;
+    int *seen = tm_calloc((size_t) tm_size, sizeof(int));
+    MPI_Request *req = tm_calloc((size_t) total, sizeof(*req));
+    unsigned char **out = tm_calloc((size_t) total, sizeof(*out));
+
+    for (int i = 0; i < total; i++) {
+        int to = (tm_rank + i) % tm_size, seq = i / tm_size;
+        tm_rng_t rng = tm_rng(77, tm_key(tm_rank, to, 9, seq));
+        size_t n = tm_rand_size(&rng, max);
+
+        out[i] = tm_alloc(n);
+        tm_fill(out[i], n, tm_key(tm_rank, to, seq % 7, seq));
+        TM_MPI(MPI_Isend(out[i], (int) n, MPI_BYTE, to, seq % 7, comm, &req[i]));
+    }
+    for (int i = 0; i < total; i++) {
+        MPI_Message msg;
+        MPI_Status st;
+        int from, seq, flag = 0, bytes;
+
+        if (i % 2 == 0) {
+            TM_MPI(MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
+        } else {
+            while (!flag) {
+                TM_MPI(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &msg, &st));
+            }
+        }
+        from = st.MPI_SOURCE;
+        if (!TM_CHECK(from >= 0 && from < tm_size, "a probe gave source %d", from)) {
+            MPI_Abort(MPI_COMM_WORLD, 3);
+        }
+        seq = seen[from]++;
+        MPI_Get_count(&st, MPI_BYTE, &bytes);
+        tm_rng_t rng = tm_rng(77, tm_key(from, tm_rank, 9, seq));
+        size_t n = tm_rand_size(&rng, max);
+        if (!TM_CHECK(st.MPI_TAG == seq % 7 && (size_t) bytes == n, "probe: tag %d bytes %d, expected %d %zu", st.MPI_TAG, bytes,
+                      seq % 7, n)) {
+            MPI_Abort(MPI_COMM_WORLD, 3);
+        }
+        unsigned char *in = tm_alloc(n);
+        tm_status_reset(&st);
+        if (i % 2 == 0) {
+            TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, from, seq % 7, comm, &st));
+        } else {
+            TM_MPI(MPI_Mrecv(in, (int) n, MPI_BYTE, &msg, &st));
+        }
+        tm_expect_single(&st, from, seq % 7, n);
+        tm_expect_data(in, n, tm_key(from, tm_rank, seq % 7, seq), "message from anybody");
+        tm_free(in);
+    }
+    TM_MPI(MPI_Waitall(total, req, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < total; i++) {
+        tm_free(out[i]);
+    }
+    free(out);
+    free(req);
+    free(seen);
+    TM_MPI(MPI_Barrier(comm));
+}
+
+static void no_proc(void)
+{
+    MPI_Message msg = MPI_MESSAGE_NULL;
+    MPI_Request req;
+    MPI_Status st;
+    int flag = 0;
+
+    tm_status_reset(&st);
+    TM_MPI(MPI_Probe(MPI_PROC_NULL, 1, comm, &st));
+    tm_expect_proc_null(&st);
+    tm_status_reset(&st);
+    TM_MPI(MPI_Iprobe(MPI_PROC_NULL, 1, comm, &flag, &st));
+    TM_CHECK(flag, "MPI_Iprobe of MPI_PROC_NULL found nothing");
+    tm_expect_proc_null(&st);
+    tm_status_reset(&st);
+    TM_MPI(MPI_Mprobe(MPI_PROC_NULL, 1, comm, &msg, &st));
+    TM_CHECK(msg == MPI_MESSAGE_NO_PROC, "MPI_Mprobe of MPI_PROC_NULL did not give MPI_MESSAGE_NO_PROC");
+    tm_expect_proc_null(&st);
+    tm_status_reset(&st);
+    TM_MPI(MPI_Mrecv(NULL, 0, MPI_BYTE, &msg, &st));
+    TM_CHECK(msg == MPI_MESSAGE_NULL, "the message is not null after MPI_Mrecv");
+    tm_expect_proc_null(&st);
+    flag = 0;
+    TM_MPI(MPI_Improbe(MPI_PROC_NULL, MPI_ANY_TAG, comm, &flag, &msg, &st));
+    TM_CHECK(flag && msg == MPI_MESSAGE_NO_PROC, "MPI_Improbe of MPI_PROC_NULL did not give MPI_MESSAGE_NO_PROC");
+    TM_MPI(MPI_Imrecv(NULL, 0, MPI_BYTE, &msg, &req));
+    tm_status_reset(&st);
+    TM_MPI(MPI_Wait(&req, &st));
+    tm_expect_proc_null(&st);
+}
+
+int main(int argc, char **argv)
+{
+    size_t max;
+
+    tm_init(&argc, &argv, "probe");
+    max = (size_t) tm_arg(argc, argv, 1, 1048577);
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    dst = (tm_rank + 1) % tm_size;
+    src = (tm_rank + tm_size - 1) % tm_size;
+    nothing_there();
+    every_pattern(max);
+    order(30);
+    order(10000);
+    order(200000);
+    keep_matched(10);
+    keep_matched(300000);
+    from_anybody(100, 2000);
+    from_anybody(50, 200000);
+    no_proc();
+    nothing_there();
+    TM_MPI(MPI_Comm_free(&comm));
+    return tm_finish();
+}

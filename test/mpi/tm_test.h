@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Helpers of the MPI test programs: error counting, data patterns, guarded buffers, status checks, random numbers.
+ *
+ * A program calls tm_init() or tm_init_thread(), checks with TM_CHECK and the tm_expect_* functions, and returns the value of
+ * tm_finish(), which adds the errors of all ranks, has rank 0 print "name: errors=N" and finalizes MPI. The checks may be used
+ * by several threads at once.
+ */
+#ifndef TM_TEST_H
+#define TM_TEST_H
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <mpi.h>
+
+#define TM_MAX_PRINT  8          /* errors printed per rank; all are counted */
+#define TM_GUARD      64         /* bytes before and after each buffer of tm_alloc */
+#define TM_GUARD_BYTE 0xA5
+#define TM_NO_ERROR   0x7e57e44  /* put in MPI_Status.MPI_ERROR, which single completions must not change */
+#define TM_SKIP       77         /* exit status of a test that cannot run here */
+
+static const char *tm_name = "?";
+static int tm_rank = -1;
+static int tm_size;
+static uint64_t tm_seed;
+static atomic_int tm_errors;
+
+/* ------------------------------------------------------------------------------------------------------- errors ----------- */
+
+static inline void tm_verror(const char *file, int line, const char *fmt, va_list ap)
+{
+    char msg[512];
+
+    if (atomic_fetch_add(&tm_errors, 1) >= TM_MAX_PRINT) {
+        return;
+    }
+    vsnprintf(msg, sizeof(msg), fmt, ap);
+    fprintf(stderr, "%s: rank %d: %s:%d: %s (seed=%" PRIu64 ")\n", tm_name, tm_rank, file, line, msg, tm_seed);
+    fflush(stderr);
+}
+
+/* Its value is false. */
+static inline bool __attribute__((format(printf, 3, 4))) tm_error(const char *file, int line, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    tm_verror(file, line, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+static inline bool __attribute__((format(printf, 4, 5))) tm_check(bool cond, const char *file, int line, const char *fmt, ...)
+{
+    if (!cond) {
+        va_list ap;
+
+        va_start(ap, fmt);
+        tm_verror(file, line, fmt, ap);
+        va_end(ap);
+    }
+    return cond;
+}
+
+/*
+ * Count and report an error unless cond holds; the arguments say what was expected and what came. Its value is cond.
+ * The arguments are evaluated in any case.
+ */
+#define TM_CHECK(cond, ...) tm_check(cond, __FILE__, __LINE__, __VA_ARGS__)
+#define TM_ERROR(...)       tm_error(__FILE__, __LINE__, __VA_ARGS__)
+
+/* End the job. */
+#define TM_FATAL(...)                                                                                                          \
+    do {                                                                                                                       \
+        tm_error(__FILE__, __LINE__, __VA_ARGS__);                                                                             \
+        MPI_Abort(MPI_COMM_WORLD, 3);                                                                                          \
+        exit(3);                                                                                                               \
+    } while (0)
+
+/* Call MPI where an error leaves nothing to test. */
+#define TM_MPI(call)                                                                                                           \
+    do {                                                                                                                       \
+        int tm_rc_ = (call);                                                                                                   \
+        if (tm_rc_ != MPI_SUCCESS) {                                                                                           \
+            tm_fatal_mpi(__FILE__, __LINE__, #call, tm_rc_);                                                                   \
+        }                                                                                                                      \
+    } while (0)
+
+static inline void tm_fatal_mpi(const char *file, int line, const char *what, int rc)
+{
+    char str[MPI_MAX_ERROR_STRING] = "";
+    int len;
+
+    MPI_Error_string(rc, str, &len);
+    tm_error(file, line, "%s: %s", what, str);
+    MPI_Abort(MPI_COMM_WORLD, 3);
+    exit(3);
+}
+
+/* Error class of a return code. */
+static inline int tm_class(int rc)
+{
+    int cls = -1;
+
+    MPI_Error_class(rc, &cls);
+    return cls;
+}
+
+/* ------------------------------------------------------------------------------------------------------ start, end --------- */
+
+static inline uint64_t tm_seed_default(void)
+{
+    const char *env = getenv("TM_SEED");
+
+    return env != NULL ? strtoull(env, NULL, 0) : UINT64_C(20240607);
+}
+
+static inline void tm_init_thread(int *argc, char ***argv, const char *name, int required)
+{
+    int provided;
+
+    tm_name = name;
+    tm_seed = tm_seed_default();
+    if (MPI_Init_thread(argc, argv, required, &provided) != MPI_SUCCESS) {
+        fprintf(stderr, "%s: MPI_Init_thread failed\n", name);
+        exit(3);
+    }
+    MPI_Comm_rank(MPI_COMM_WORLD, &tm_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &tm_size);
+    if (provided < required) {
+        TM_FATAL("thread level %d asked for, got %d", required, provided);
+    }
+}
+
+static inline void tm_init(int *argc, char ***argv, const char *name)
+{
+    tm_init_thread(argc, argv, name, MPI_THREAD_SINGLE);
+}
+
+/* Sum the errors over comm. */
+static inline int tm_sum_errors(MPI_Comm comm)
+{
+    int mine = atomic_load(&tm_errors);
+    int all = mine;
+
+    TM_MPI(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, comm));
+    return all;
+}
+
+/* Print the result and finalize. The value is the exit status. */
+static inline int tm_finish(void)
+{
+    int all = tm_sum_errors(MPI_COMM_WORLD);
+
+    if (tm_rank == 0) {
+        printf("%s: errors=%d\n", tm_name, all);
+        fflush(stdout);
+    }
+    MPI_Finalize();
+    return all != 0;
+}
+
+/* As tm_finish, for a test that cannot run here; all ranks must take this way. */
+static inline int tm_skip(const char *why)
+{
+    if (tm_rank == 0) {
+        printf("%s: skipped: %s\n", tm_name, why);
+        fflush(stdout);
+    }
+    MPI_Finalize();
+    return TM_SKIP;
+}
+
+static inline long tm_arg(int argc, char **argv, int i, long dflt)
+{
+    return argc > i ? strtol(argv[i], NULL, 0) : dflt;
+}
+
+static inline double tm_now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double) ts.tv_sec + 1e-9 * (double) ts.tv_nsec;
+}
+
+/* Use the processor for so long without calling MPI. */
+static inline void tm_spin_us(long us)
+{
+    double end = tm_now() + 1e-6 * (double) us;
+
+    while (tm_now() < end) {
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------------------- random --------- */
+
+static inline uint64_t tm_mix(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+typedef struct tm_rng {
+    uint64_t state;
+} tm_rng_t;
+
+static inline uint64_t tm_rand(tm_rng_t *rng)
+{
+    return tm_mix(rng->state += UINT64_C(0x9e3779b97f4a7c15));
+}
+
+/* Below n; n > 0. */
+static inline uint64_t tm_below(tm_rng_t *rng, uint64_t n)
+{
+    return tm_rand(rng) % n;
+}
+
+static inline tm_rng_t tm_rng(uint64_t a, uint64_t b)
+{
+    tm_rng_t rng = {tm_mix(tm_seed + tm_mix(a + tm_mix(b)))};
+
+    return rng;
+}
+
+/* What a message contains: everything that names it goes in. */
+static inline uint64_t tm_key(int src, int dst, int tag, long seq)
+{
+    return tm_mix(tm_mix(((uint64_t) (uint32_t) src << 32) | (uint32_t) dst) +
+                  tm_mix(((uint64_t) (uint32_t) tag << 32) ^ (uint64_t) seq) + tm_seed);
+}
+
+/* ----------------------------------------------------------------------------------------------------------- sizes --------- */
+
+/* Where a protocol may change: each is tested with one byte less and one more. */
+static const size_t tm_thresholds[] = {40, 64, 256, 4096, 16384, 65536, 1048576, 4194304};
+
+#define TM_NTHRESHOLDS (sizeof(tm_thresholds) / sizeof(tm_thresholds[0]))
+#define TM_MAX_SIZES   64
+
+/* The sizes to test, at most max bytes, in out[TM_MAX_SIZES]. */
+static inline int tm_sizes(size_t max, size_t *out)
+{
+    static const size_t small[] = {0, 1, 2, 7, 8, 9, 24};
+    int n = 0;
+
+    for (size_t i = 0; i < sizeof(small) / sizeof(small[0]); i++) {
+        out[n++] = small[i];
+    }
+    for (size_t i = 0; i < TM_NTHRESHOLDS; i++) {
+        for (int d = -1; d <= 1; d++) {
+            out[n++] = tm_thresholds[i] + (size_t) d;
+        }
+    }
+    while (n > 0 && out[n - 1] > max) {
+        n--;
+    }
+    return n;
+}
+
+/* A size from 0 to max: half spread evenly over the powers of two, half next to a threshold. */
+static inline size_t tm_rand_size(tm_rng_t *rng, size_t max)
+{
+    size_t size;
+
+    if (tm_below(rng, 2) == 0) {
+        size = tm_thresholds[tm_below(rng, TM_NTHRESHOLDS)] + tm_below(rng, 5) - 2;
+    } else {
+        size_t top = (size_t) 1 << tm_below(rng, 23);
+
+        size = tm_below(rng, 2 * top);
+    }
+    return size <= max ? size : tm_below(rng, max + 1) >> tm_below(rng, 12);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ data --------- */
+
+static inline uint64_t tm_word(uint64_t key, uint64_t i)
+{
+    uint64_t x = (key + i * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xd6e8feb86659fd93);
+
+    return x ^ (x >> 32);
+}
+
+/* Byte i of the data that belongs to key. */
+static inline unsigned char tm_byte(uint64_t key, size_t i)
+{
+    return (unsigned char) (tm_word(key, i / 8) >> (8 * (i % 8)));
+}
+
+/* Write the bytes [first, first + n) of the data of key. */
+static inline void tm_fill_at(void *buf, size_t first, size_t n, uint64_t key)
+{
+    unsigned char *p = buf;
+    size_t i = 0;
+
+    for (; i < n && (first + i) % 8 != 0; i++) {
+        p[i] = tm_byte(key, first + i);
+    }
+    for (; i + 8 <= n; i += 8) {
+        uint64_t w = tm_word(key, (first + i) / 8);
+
+        memcpy(p + i, &w, 8);
+    }
+    for (; i < n; i++) {
+        p[i] = tm_byte(key, first + i);
+    }
+}
+
+/* Number of leading bytes of buf that are [first, first + n) of the data of key. */
+static inline size_t tm_match_at(const void *buf, size_t first, size_t n, uint64_t key)
+{
+    const unsigned char *p = buf;
+    size_t i = 0;
+
+    for (; i < n && (first + i) % 8 != 0; i++) {
+        if (p[i] != tm_byte(key, first + i)) {
+            return i;
+        }
+    }
+    for (; i + 8 <= n; i += 8) {
+        uint64_t w;
+
+        memcpy(&w, p + i, 8);
+        if (w != tm_word(key, (first + i) / 8)) {
+            break;
+        }
+    }
+    for (; i < n; i++) {
+        if (p[i] != tm_byte(key, first + i)) {
+            return i;
+        }
+    }
+    return n;
+}
+
+static inline void tm_fill(void *buf, size_t n, uint64_t key)
+{
+    tm_fill_at(buf, 0, n, key);
+}
+
+static inline bool tm_is(const void *buf, size_t n, uint64_t key)
+{
+    return tm_match_at(buf, 0, n, key) == n;
+}
+
+#define tm_expect_data(buf, n, key, what) tm_expect_data_at(__FILE__, __LINE__, buf, n, key, what)
+
+static inline bool tm_expect_data_at(const char *file, int line, const void *buf, size_t n, uint64_t key, const char *what)
+{
+    const unsigned char *p = buf;
+    size_t i = tm_match_at(buf, 0, n, key);
+
+    if (i == n) {
+        return true;
+    }
+    return tm_error(file, line, "%s: byte %zu of %zu is 0x%02x, expected 0x%02x", what, i, n, p[i], tm_byte(key, i));
+}
+
+/* All n bytes are byte. */
+#define tm_expect_fill(buf, n, byte, what) tm_expect_fill_at(__FILE__, __LINE__, buf, n, byte, what)
+
+static inline bool tm_expect_fill_at(const char *file, int line, const void *buf, size_t n, int byte, const char *what)
+{
+    const unsigned char *p = buf;
+
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] != (unsigned char) byte) {
+            return tm_error(file, line, "%s: byte %zu of %zu is 0x%02x, expected 0x%02x untouched", what, i, n, p[i], byte);
+        }
+    }
+    return true;
+}
+
+/* --------------------------------------------------------------------------------------------------------- buffers --------- */
+
+static inline void *tm_calloc(size_t n, size_t size)
+{
+    void *p = calloc(n > 0 ? n : 1, size > 0 ? size : 1);
+
+    if (p == NULL) {
+        TM_FATAL("out of memory (%zu x %zu bytes)", n, size);
+    }
+    return p;
+}
+
+/* A buffer of n bytes between two guards. Its contents are undefined. */
+static inline void *tm_alloc(size_t n)
+{
+    unsigned char *base = NULL;
+
+    if (posix_memalign((void **) &base, 64, n + 2 * TM_GUARD) != 0) {
+        TM_FATAL("out of memory (%zu bytes)", n);
+    }
+    memset(base, TM_GUARD_BYTE, TM_GUARD);
+    memset(base + TM_GUARD + n, TM_GUARD_BYTE, TM_GUARD);
+    memcpy(base, &n, sizeof(n));
+    return base + TM_GUARD;
+}
+
+#define tm_expect_guard(buf) tm_expect_guard_at(__FILE__, __LINE__, buf)
+
+static inline bool tm_expect_guard_at(const char *file, int line, const void *buf)
+{
+    const unsigned char *base = (const unsigned char *) buf - TM_GUARD;
+    size_t n;
+
+    memcpy(&n, base, sizeof(n));
+    return tm_expect_fill_at(file, line, base + sizeof(n), TM_GUARD - sizeof(n), TM_GUARD_BYTE, "guard before the buffer") &&
+           tm_expect_fill_at(file, line, base + TM_GUARD + n, TM_GUARD, TM_GUARD_BYTE, "guard after the buffer");
+}
+
+#define tm_free(buf) tm_free_at(__FILE__, __LINE__, buf)
+
+static inline void tm_free_at(const char *file, int line, void *buf)
+{
+    tm_expect_guard_at(file, line, buf);
+    free((unsigned char *) buf - TM_GUARD);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- status --------- */
+
+/* A status that shows who wrote what. */
+static inline void tm_status_reset(MPI_Status *st)
+{
+    memset(st, 0x5a, sizeof(*st));
+    st->MPI_ERROR = TM_NO_ERROR;
+}
+
+#define tm_expect_status(st, src, tag, n) tm_expect_status_at(__FILE__, __LINE__, st, src, tag, n)
+
+/* Source, tag, length in bytes and the cancelled flag of a received message. */
+static inline bool tm_expect_status_at(const char *file, int line, const MPI_Status *st, int src, int tag, size_t n)
+{
+    MPI_Count bytes = -1;
+    int cancelled = -1;
+    int count = -1;
+    int want = n <= 0x7fffffff ? (int) n : MPI_UNDEFINED;
+
+    MPI_Get_elements_x(st, MPI_BYTE, &bytes);
+    MPI_Get_count(st, MPI_BYTE, &count);
+    MPI_Test_cancelled(st, &cancelled);
+    if (st->MPI_SOURCE == src && st->MPI_TAG == tag && bytes == (MPI_Count) n && count == want && cancelled == 0) {
+        return true;
+    }
+    return tm_error(file, line, "status: source %d tag %d bytes %lld count %d cancelled %d, expected %d %d %zu %d 0",
+                    st->MPI_SOURCE, st->MPI_TAG, (long long) bytes, count, cancelled, src, tag, n, want);
+}
+
+#define tm_expect_single(st, src, tag, n) tm_expect_single_at(__FILE__, __LINE__, st, src, tag, n)
+
+/* The same after a call that completes one operation: it must leave MPI_ERROR alone (MPI 3.1, 3.2.5). */
+static inline bool tm_expect_single_at(const char *file, int line, const MPI_Status *st, int src, int tag, size_t n)
+{
+    if (st->MPI_ERROR != TM_NO_ERROR) {
+        return tm_error(file, line, "status: MPI_ERROR was set to %d by a call that returned no MPI_ERR_IN_STATUS",
+                        st->MPI_ERROR);
+    }
+    return tm_expect_status_at(file, line, st, src, tag, n);
+}
+
+#define tm_expect_empty(st) tm_expect_empty_at(__FILE__, __LINE__, st)
+
+/* The empty status (MPI 3.1, 3.7.3). */
+static inline bool tm_expect_empty_at(const char *file, int line, const MPI_Status *st)
+{
+    return tm_expect_status_at(file, line, st, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
+}
+
+#define tm_expect_proc_null(st) tm_expect_proc_null_at(__FILE__, __LINE__, st)
+
+/* Status of a receive from MPI_PROC_NULL (MPI 3.1, 3.11). */
+static inline bool tm_expect_proc_null_at(const char *file, int line, const MPI_Status *st)
+{
+    return tm_expect_status_at(file, line, st, MPI_PROC_NULL, MPI_ANY_TAG, 0);
+}
+
+/* Wait for a receive and check it whole: the status, the data and the guard. */
+#define tm_wait_recv(req, buf, src, tag, n, key) tm_wait_recv_at(__FILE__, __LINE__, req, buf, src, tag, n, key)
+
+static inline bool tm_wait_recv_at(const char *file, int line, MPI_Request *req, const void *buf, int src, int tag, size_t n,
+                                   uint64_t key)
+{
+    MPI_Status st;
+
+    tm_status_reset(&st);
+    TM_MPI(MPI_Wait(req, &st));
+    return tm_expect_single_at(file, line, &st, src, tag, n) &&
+           tm_expect_data_at(file, line, buf, n, key, "received data") && tm_expect_guard_at(file, line, buf);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- others --------- */
+
+/* The pml that runs this, by the MCA variable of that name, is pml_tm. */
+static inline bool tm_is_pml_tm(void)
+{
+    static int answer = -1;
+    char value[256] = "";
+    int provided, index, count;
+    MPI_T_cvar_handle handle;
+
+    if (answer >= 0) {
+        return answer;
+    }
+    answer = 0;
+    if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) {
+        return false;
+    }
+    if (MPI_T_cvar_get_index("pml", &index) == MPI_SUCCESS &&
+        MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) == MPI_SUCCESS) {
+        if ((size_t) count < sizeof(value) && MPI_T_cvar_read(handle, value) == MPI_SUCCESS) {
+            answer = strcmp(value, "tm") == 0;
+        }
+        MPI_T_cvar_handle_free(&handle);
+    }
+    MPI_T_finalize(); /* before MPI_Finalize: Open MPI 4.1.4 crashes otherwise */
+    return answer;
+}
+
+/* n as a count of MPI. */
+static inline int tm_int(size_t n)
+{
+    if (n > 0x7fffffff) {
+        TM_FATAL("%zu is no MPI count", n);
+    }
+    return (int) n;
+}
+
+#endif /* TM_TEST_H */

@@ -1,0 +1,1273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The matcher: each rule by name, random operations against the reference lists, the structure's invariants, allocation
+ * failure, and its costs counted in links visited.
+ *
+ * TM_TEST_SEED runs the random tests from that one seed, TM_TEST_OPS sets the operations for each seed and key mix.
+ *
+ * TEST: sources=common/match/match.c,test/unit/match_ref.c ldflags="-Wl,--wrap=malloc" variants=asan
+ */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "match/match.h"
+#include "match_ref.h"
+
+#define ANY               FAB_MATCH_ANY
+#define ARRAY_LEN(a)      (sizeof(a) / sizeof((a)[0]))
+#define OWNER(p, type, m) ((type *) ((char *) (p) -offsetof(type, m)))
+
+/* ---- allocation failure: malloc in match.c goes through here where the linker is given --wrap=malloc ---- */
+
+static struct {
+    bool is_wrapped;
+    bool is_failing;
+    size_t calls;
+} alloc_state;
+
+extern void *__real_malloc(size_t size) __attribute__((weak));
+void *__wrap_malloc(size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    alloc_state.is_wrapped = true;
+    alloc_state.calls++;
+    return alloc_state.is_failing || __real_malloc == NULL ? NULL : __real_malloc(size);
+}
+
+/* ---- invariants ---- */
+
+static uint64_t posted_seq(const fab_match_link_t *link)
+{
+    return OWNER(link, fab_match_recv_t, link)->seq;
+}
+
+static const fab_match_msg_t *link_msg(const fab_match_link_t *link)
+{
+    if (link->tag == ANY) {
+        return OWNER(link, fab_match_msg_t, by_source);
+    }
+    if (link->source == ANY) {
+        return OWNER(link, fab_match_msg_t, by_tag);
+    }
+    return OWNER(link, fab_match_msg_t, link);
+}
+
+static uint64_t unexp_seq(const fab_match_link_t *link)
+{
+    return link_msg(link)->seq;
+}
+
+/* The links of one key: a ring in order of age, its followers marked.  Returns their number. */
+static size_t check_queue(const fab_match_link_t *leader, uint64_t (*seq)(const fab_match_link_t *))
+{
+    const fab_match_link_t *link = leader;
+    size_t n = 0;
+
+    do {
+        const fab_match_link_t *next = OWNER(link->queue.next, fab_match_link_t, queue);
+
+        n++;
+        assert_ptr_equal(next->queue.prev, &link->queue);
+        assert_true(link->key == leader->key);
+        assert_true(link == leader ? link->chain != link : link->chain == link);
+        assert_true(next == leader || seq(next) > seq(link));
+        link = next;
+    } while (link != leader);
+    return n;
+}
+
+static fab_match_link_t *bucket_first(const fab_match_index_t *index, uint32_t bucket)
+{
+    uint32_t end = FAB_MATCH_FIRST_BUCKETS;
+    unsigned s = 0;
+
+    while (bucket >= end) {
+        end <<= FAB_MATCH_SEG_SHIFT;
+        s++;
+    }
+    return index->seg[s][bucket];
+}
+
+/* Returns the number of links in the index. */
+static size_t check_index(const fab_match_index_t *index, uint64_t (*seq)(const fab_match_link_t *))
+{
+    size_t nlinks = 0;
+    size_t nkeys = 0;
+
+    assert_true(index->nbuckets <= index->mask + 1 && index->nbuckets > index->mask / 2);
+    for (uint32_t b = 0; b < index->nbuckets; b++) {
+        for (const fab_match_link_t *leader = bucket_first(index, b); leader != NULL; leader = leader->chain) {
+            for (const fab_match_link_t *other = leader->chain; other != NULL; other = other->chain) {
+                assert_true(other->key != leader->key);
+            }
+            nkeys++;
+            nlinks += check_queue(leader, seq);
+        }
+    }
+    assert_int_equal(nkeys, index->nkeys);
+    assert_true(nkeys <= index->peak_keys);
+    assert_true(alloc_state.is_failing || nkeys <= index->nbuckets);
+    return nlinks;
+}
+
+static size_t check_posted_order(const fab_match_dom_t *dom)
+{
+    uint64_t last = dom->nshort > 0 ? dom->posted_short[dom->nshort - 1].recv->seq : 0;
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < dom->nshort; i++) {
+        assert_int_equal(dom->posted_short[i].recv->where, FAB_MATCH_IN_SHORT);
+        assert_true(i == 0 || dom->posted_short[i].recv->seq > dom->posted_short[i - 1].recv->seq);
+    }
+    for (const fab_match_list_t *item = dom->posted_order.next; item != &dom->posted_order; item = item->next) {
+        const fab_match_recv_t *recv = OWNER(item, fab_match_recv_t, order);
+
+        assert_int_equal(recv->where, FAB_MATCH_IN_INDEX);
+        assert_ptr_equal(item->next->prev, item);
+        assert_true((n == 0 && dom->nshort == 0) || recv->seq > last);
+        last = recv->seq;
+        n++;
+    }
+    return n;
+}
+
+static size_t check_msg_order(const fab_match_list_t *list, bool is_internal)
+{
+    uint64_t last = 0;
+    size_t n = 0;
+
+    for (const fab_match_list_t *item = list->next; item != list; item = item->next) {
+        const fab_match_msg_t *msg = OWNER(item, fab_match_msg_t, order);
+
+        assert_true((msg->tag < 0) == is_internal);
+        assert_ptr_equal(item->next->prev, item);
+        assert_true(n == 0 || msg->seq > last);
+        last = msg->seq;
+        n++;
+    }
+    return n;
+}
+
+static void check_dom(const fab_match_dom_t *dom)
+{
+    const size_t indexed = check_index(&dom->posted_index, posted_seq);
+    const size_t user = check_msg_order(&dom->unexp_user, false);
+    const size_t internal = check_msg_order(&dom->unexp_internal, true);
+    size_t links = user + internal;
+
+    assert_int_equal(indexed + dom->nshort, dom->posted_count);
+    assert_int_equal(check_posted_order(dom), indexed);
+    assert_int_equal(dom->npattern[0] + dom->npattern[1] + dom->npattern[2] + dom->npattern[3], indexed);
+    assert_int_equal(links, dom->unexp_count);
+    links += dom->has_by_source ? user : 0;
+    links += dom->has_by_tag ? user + internal : 0;
+    assert_int_equal(check_index(&dom->unexp_index, unexp_seq), links);
+}
+
+/* ---- a domain beside its reference ---- */
+
+#define WORLD_NODES 400
+
+typedef struct world {
+    fab_match_dom_t dom;
+    match_ref_t ref;
+    uint32_t posted_max;
+    uint32_t unexp_max;
+    fab_match_recv_t recv[WORLD_NODES];
+    fab_match_msg_t msg[WORLD_NODES];
+    fab_match_recv_t *free_recv[WORLD_NODES];
+    fab_match_msg_t *free_msg[WORLD_NODES];
+    size_t nfree_recv;
+    size_t nfree_msg;
+    uint64_t rng;
+    uint64_t seed;
+    uint64_t ops;
+    const char *mix;
+} world_t;
+
+static void world_expect(world_t *w, const void *got, const void *want, const char *what)
+{
+    if (got != want) {
+        fail_msg("%s: got %p, reference %p; mix \"%s\", TM_TEST_SEED=%" PRIu64 ", operation %" PRIu64, what, got, want,
+                 w->mix, w->seed, w->ops);
+    }
+}
+
+static void world_check_heads(world_t *w)
+{
+    w->ops++;
+    world_expect(w, fab_match_first_msg(&w->dom), match_ref_first_msg(&w->ref), "first_msg");
+    world_expect(w, fab_match_first_recv(&w->dom), match_ref_first_recv(&w->ref), "first_recv");
+    w->posted_max = w->dom.posted_count > w->posted_max ? w->dom.posted_count : w->posted_max;
+    w->unexp_max = w->dom.unexp_count > w->unexp_max ? w->dom.unexp_count : w->unexp_max;
+    assert_int_equal(w->dom.posted_count, w->ref.posted.count);
+    assert_int_equal(w->dom.unexp_count, w->ref.unexp.count);
+    assert_int_equal(w->dom.posted_max, w->posted_max);
+    assert_int_equal(w->dom.unexp_max, w->unexp_max);
+}
+
+/* Every node that the domain gives back is overwritten: it must hold no further reference to it. */
+static void world_give_recv(world_t *w, fab_match_recv_t *recv)
+{
+    assert_false(fab_match_cancel(&w->dom, recv));
+    memset(recv, 0x5a, sizeof(*recv));
+    w->free_recv[w->nfree_recv++] = recv;
+}
+
+static void world_give_msg(world_t *w, fab_match_msg_t *msg)
+{
+    memset(msg, 0x5a, sizeof(*msg));
+    w->free_msg[w->nfree_msg++] = msg;
+}
+
+static void world_post(world_t *w, int32_t source, int32_t tag)
+{
+    fab_match_recv_t *recv = w->free_recv[--w->nfree_recv];
+    fab_match_msg_t *msg = fab_match_post(&w->dom, recv, source, tag);
+
+    world_expect(w, msg, match_ref_post(&w->ref, recv, source, tag), "post");
+    assert_int_equal(recv->source, source);
+    assert_int_equal(recv->tag, tag);
+    if (msg != NULL) {
+        world_give_recv(w, recv);
+        world_give_msg(w, msg);
+    }
+}
+
+static void world_arrive(world_t *w, int32_t source, int32_t tag)
+{
+    fab_match_recv_t *recv = fab_match_arrive(&w->dom, source, tag);
+
+    world_expect(w, recv, match_ref_arrive(&w->ref, source, tag), "arrive");
+    if (recv != NULL) {
+        world_give_recv(w, recv);
+    } else {
+        fab_match_msg_t *msg = w->free_msg[--w->nfree_msg];
+
+        fab_match_add_msg(&w->dom, msg, source, tag);
+        match_ref_add_msg(&w->ref, msg, source, tag);
+        assert_int_equal(msg->source, source);
+        assert_int_equal(msg->tag, tag);
+    }
+}
+
+/* Probe; take the message out if asked to. */
+static void world_probe(world_t *w, int32_t source, int32_t tag, bool is_matched)
+{
+    fab_match_msg_t *msg = fab_match_probe(&w->dom, source, tag);
+
+    world_expect(w, msg, match_ref_probe(&w->ref, source, tag), "probe");
+    if (msg != NULL && is_matched) {
+        fab_match_remove_msg(&w->dom, msg);
+        match_ref_remove_msg(&w->ref, msg);
+        world_give_msg(w, msg);
+    }
+}
+
+/* Cancel the i-th oldest posted receive. */
+static void world_cancel(world_t *w, size_t i)
+{
+    fab_match_recv_t *recv = w->ref.posted.entry[i].id;
+
+    assert_true(fab_match_cancel(&w->dom, recv));
+    assert_true(match_ref_cancel(&w->ref, recv));
+    world_give_recv(w, recv);
+}
+
+static void world_drain(world_t *w)
+{
+    for (fab_match_recv_t *recv; (recv = fab_match_first_recv(&w->dom)) != NULL;) {
+        world_cancel(w, 0);
+        world_check_heads(w);
+    }
+    for (fab_match_msg_t *msg; (msg = fab_match_first_msg(&w->dom)) != NULL;) {
+        fab_match_remove_msg(&w->dom, msg);
+        match_ref_remove_msg(&w->ref, msg);
+        world_give_msg(w, msg);
+        world_check_heads(w);
+    }
+    check_dom(&w->dom);
+}
+
+/* Drain the domain and start anew: among others, without links for wildcards. */
+static void world_renew(world_t *w)
+{
+    world_drain(w);
+    fab_match_fini(&w->dom);
+    fab_match_init(&w->dom);
+    w->posted_max = 0;
+    w->unexp_max = 0;
+}
+
+static world_t *world_open(const char *mix, uint64_t seed)
+{
+    world_t *w = calloc(1, sizeof(*w));
+
+    assert_non_null(w);
+    w->mix = mix;
+    w->seed = seed;
+    w->rng = seed * 0x9e3779b97f4a7c15ull + 1;
+    for (size_t i = 0; i < WORLD_NODES; i++) {
+        w->free_recv[w->nfree_recv++] = &w->recv[i];
+        w->free_msg[w->nfree_msg++] = &w->msg[i];
+    }
+    fab_match_init(&w->dom);
+    match_ref_init(&w->ref);
+    return w;
+}
+
+static void world_close(world_t *w)
+{
+    world_drain(w);
+    assert_int_equal(w->nfree_recv, WORLD_NODES);
+    assert_int_equal(w->nfree_msg, WORLD_NODES);
+    fab_match_fini(&w->dom);
+    match_ref_fini(&w->ref);
+    free(w);
+}
+
+/* xorshift64*: a number below n */
+static uint32_t world_random(world_t *w, uint32_t n)
+{
+    w->rng ^= w->rng >> 12;
+    w->rng ^= w->rng << 25;
+    w->rng ^= w->rng >> 27;
+    return (uint32_t) ((w->rng * 0x2545f4914f6cdd1dull >> 32) % n);
+}
+
+/* ---- random operations ---- */
+
+typedef void (*key_fn_t)(world_t *w, int32_t *source, int32_t *tag);
+
+static void key_tiny(world_t *w, int32_t *source, int32_t *tag)
+{
+    *source = (int32_t) world_random(w, 2);
+    *tag = (int32_t) world_random(w, 2);
+}
+
+static void key_small(world_t *w, int32_t *source, int32_t *tag)
+{
+    *source = (int32_t) world_random(w, 5);
+    *tag = (int32_t) world_random(w, 5);
+}
+
+static void key_one_source(world_t *w, int32_t *source, int32_t *tag)
+{
+    *source = 3;
+    *tag = (int32_t) world_random(w, 5000);
+}
+
+static void key_threads(world_t *w, int32_t *source, int32_t *tag)
+{
+    *source = (int32_t) world_random(w, 2);
+    *tag = (int32_t) (world_random(w, 16) * 1024 + world_random(w, 8));
+}
+
+static void key_multiples(world_t *w, int32_t *source, int32_t *tag)
+{
+    *source = (int32_t) world_random(w, 3) * 1021;
+    *tag = (int32_t) world_random(w, 100) * 1021;
+}
+
+static void key_powers(world_t *w, int32_t *source, int32_t *tag)
+{
+    *source = (int32_t) (world_random(w, 4) << 29);
+    *tag = (int32_t) (world_random(w, 128) << 24);
+}
+
+static void key_random(world_t *w, int32_t *source, int32_t *tag)
+{
+    *source = (int32_t) (world_random(w, UINT32_MAX) & INT32_MAX);
+    *tag = (int32_t) (world_random(w, UINT32_MAX) & INT32_MAX);
+}
+
+static void key_negative(world_t *w, int32_t *source, int32_t *tag)
+{
+    *source = (int32_t) world_random(w, 3);
+    *tag = world_random(w, 2) ? (int32_t) world_random(w, 3) : -2 - (int32_t) world_random(w, 3);
+}
+
+static void key_extreme(world_t *w, int32_t *source, int32_t *tag)
+{
+    static const int32_t edge[] = {0, 1, INT32_MAX, INT32_MAX - 1, INT32_MIN, INT32_MIN + 1, -2, -3};
+
+    *source = edge[world_random(w, 4)];
+    *tag = edge[world_random(w, ARRAY_LEN(edge))];
+}
+
+static const struct {
+    const char *name;
+    key_fn_t pick;
+} key_mix[] = {
+    {"tiny", key_tiny},       {"small", key_small},         {"one source", key_one_source},
+    {"threads", key_threads}, {"multiples", key_multiples}, {"powers of two", key_powers},
+    {"random", key_random},   {"negative", key_negative},   {"extreme", key_extreme},
+};
+
+/* The key of some entry, so that large key spaces match too; false if there is none. */
+static bool key_of_entry(world_t *w, const match_ref_list_t *list, int32_t *source, int32_t *tag)
+{
+    if (list->count == 0) {
+        return false;
+    }
+    const match_ref_entry_t *entry = &list->entry[world_random(w, (uint32_t) list->count)];
+
+    *source = entry->source != ANY ? entry->source : *source;
+    *tag = entry->tag != ANY ? entry->tag : *tag;
+    return true;
+}
+
+static void random_receive_key(world_t *w, key_fn_t pick, uint32_t wild_percent, int32_t *source, int32_t *tag)
+{
+    pick(w, source, tag);
+    if (world_random(w, 2)) {
+        key_of_entry(w, &w->ref.unexp, source, tag);
+    }
+    if (world_random(w, 100) < wild_percent) {
+        const uint32_t pattern = 1 + world_random(w, 3);
+
+        *tag = pattern & 1 ? ANY : *tag;
+        *source = pattern & 2 ? ANY : *source;
+    }
+}
+
+/* Weights of the operations, which change from phase to phase so that both queues fill and drain. */
+typedef struct phase {
+    const char *name;
+    uint32_t post;
+    uint32_t arrive;
+    uint32_t probe;
+    uint32_t mprobe;
+    uint32_t cancel;
+    uint32_t wild_percent;
+} phase_t;
+
+static const phase_t phases[] = {
+    {"balance", 40, 40, 5, 5, 10, 30},  {"post", 85, 10, 1, 1, 3, 30},        {"arrive", 10, 85, 3, 1, 1, 30},
+    {"exact post", 80, 15, 0, 0, 5, 0}, {"exact arrive", 15, 80, 3, 2, 0, 0}, {"cancel", 25, 10, 0, 0, 65, 50},
+    {"mprobe", 5, 35, 10, 50, 0, 70},   {"few", 45, 45, 0, 5, 5, 10},
+};
+
+#define EXACT_ARRIVE 4 /* so that messages are there before the first wildcard */
+
+static void random_op(world_t *w, key_fn_t pick, const phase_t *phase)
+{
+    uint32_t dice = world_random(w, phase->post + phase->arrive + phase->probe + phase->mprobe + phase->cancel);
+    int32_t source;
+    int32_t tag;
+
+    random_receive_key(w, pick, phase->wild_percent, &source, &tag);
+    if (dice < phase->post) {
+        if (w->nfree_recv > 0) {
+            world_post(w, source, tag);
+        }
+        return;
+    }
+    dice -= phase->post;
+    if (dice < phase->arrive) {
+        pick(w, &source, &tag);
+        if (world_random(w, 2)) {
+            key_of_entry(w, &w->ref.posted, &source, &tag);
+        }
+        if (w->nfree_msg > 0) {
+            world_arrive(w, source, tag);
+        }
+        return;
+    }
+    dice -= phase->arrive;
+    if (dice < phase->probe + phase->mprobe) {
+        world_probe(w, source, tag, dice >= phase->probe);
+    } else if (w->ref.posted.count > 0) {
+        world_cancel(w, world_random(w, (uint32_t) w->ref.posted.count));
+    }
+}
+
+static uint64_t env_number(const char *name, uint64_t otherwise)
+{
+    const char *value = getenv(name);
+
+    return value != NULL ? strtoull(value, NULL, 0) : otherwise;
+}
+
+static void random_run(size_t mix, uint64_t seed, uint64_t ops)
+{
+    world_t *w = world_open(key_mix[mix].name, seed);
+    const phase_t *phase = &phases[0];
+
+    for (uint64_t i = 0; i < ops; i++) {
+        if (world_random(w, 300) == 0) {
+            phase = &phases[world_random(w, ARRAY_LEN(phases))];
+        }
+        if (world_random(w, 5000) == 0) {
+            world_renew(w);
+            phase = &phases[EXACT_ARRIVE];
+        }
+        random_op(w, key_mix[mix].pick, phase);
+        world_check_heads(w);
+        if (i % 512 == 0) {
+            check_dom(&w->dom);
+        }
+    }
+    world_close(w);
+}
+
+static void run_all_mixes(uint64_t ops)
+{
+    const bool has_seed = getenv("TM_TEST_SEED") != NULL;
+    const uint64_t first = env_number("TM_TEST_SEED", 1);
+    const uint64_t last = has_seed ? first : first + 3;
+
+    for (uint64_t seed = first; seed <= last; seed++) {
+        for (size_t mix = 0; mix < ARRAY_LEN(key_mix); mix++) {
+            random_run(mix, seed, ops);
+        }
+    }
+}
+
+static void test_random_against_reference(void **state)
+{
+    (void) state;
+    run_all_mixes(env_number("TM_TEST_OPS", 100000));
+}
+
+static void test_random_without_memory(void **state)
+{
+    (void) state;
+    alloc_state.is_failing = true;
+    run_all_mixes(env_number("TM_TEST_OPS", 100000) / 10);
+    alloc_state.is_failing = false;
+    if (!alloc_state.is_wrapped) {
+        print_message("malloc is not wrapped (-Wl,--wrap=malloc): nothing has failed\n");
+        skip();
+    }
+}
+
+/* ---- the rules, one by one ---- */
+
+/* A domain with its packed list full (or not), so that each rule is seen in the list and in the index. */
+typedef struct fixture {
+    fab_match_dom_t dom;
+    fab_match_recv_t filler[FAB_MATCH_SHORT_LEN];
+    fab_match_recv_t recv[32];
+    fab_match_msg_t msg[32];
+} fixture_t;
+
+#define FILLER_SOURCE 77
+
+static void fixture_init(fixture_t *f, size_t nfiller)
+{
+    memset(f, 0, sizeof(*f));
+    fab_match_init(&f->dom);
+    for (size_t i = 0; i < nfiller; i++) {
+        assert_null(fab_match_post(&f->dom, &f->filler[i], FILLER_SOURCE, (int32_t) i));
+    }
+}
+
+static void fixture_post(fixture_t *f, int i, int32_t source, int32_t tag)
+{
+    assert_null(fab_match_post(&f->dom, &f->recv[i], source, tag));
+}
+
+static void fixture_add(fixture_t *f, int i, int32_t source, int32_t tag)
+{
+    assert_null(fab_match_arrive(&f->dom, source, tag));
+    fab_match_add_msg(&f->dom, &f->msg[i], source, tag);
+}
+
+static void test_empty_domain(void **state)
+{
+    fixture_t f;
+
+    (void) state;
+    alloc_state.calls = 0;
+    fixture_init(&f, 0);
+    assert_int_equal(alloc_state.calls, 0);
+    assert_null(fab_match_arrive(&f.dom, 0, 0));
+    assert_null(fab_match_probe(&f.dom, ANY, ANY));
+    assert_null(fab_match_probe(&f.dom, 0, ANY));
+    assert_null(fab_match_first_msg(&f.dom));
+    assert_null(fab_match_first_recv(&f.dom));
+    check_dom(&f.dom);
+    fab_match_fini(&f.dom);
+}
+
+/* Four receives that all fit (1, 2), of any patterns in any order, some of them cancelled before the messages come. */
+static void test_oldest_posted_wins(void **state)
+{
+    static const int32_t pattern[4][2] = {{1, 2}, {1, ANY}, {ANY, 2}, {ANY, ANY}};
+    fixture_t f;
+
+    (void) state;
+    for (int code = 0; code < 256 * 16 * 3; code++) {
+        const int order[4] = {code & 3, code >> 2 & 3, code >> 4 & 3, code >> 6 & 3};
+        const int cancelled = code >> 8 & 15;
+        static const size_t nfiller[3] = {0, FAB_MATCH_SHORT_LEN - 2, FAB_MATCH_SHORT_LEN};
+
+        fixture_init(&f, nfiller[code >> 12]);
+        for (int i = 0; i < 4; i++) {
+            fixture_post(&f, i, pattern[order[i]][0], pattern[order[i]][1]);
+        }
+        for (int i = 0; i < 4; i++) {
+            if (cancelled >> i & 1) {
+                assert_true(fab_match_cancel(&f.dom, &f.recv[i]));
+            }
+        }
+        for (int i = 0; i < 4; i++) {
+            if (!(cancelled >> i & 1)) {
+                assert_ptr_equal(fab_match_arrive(&f.dom, 1, 2), &f.recv[i]);
+            }
+        }
+        assert_null(fab_match_arrive(&f.dom, 1, 2));
+        check_dom(&f.dom);
+        fab_match_fini(&f.dom);
+    }
+}
+
+static void test_receive_that_does_not_fit_stays(void **state)
+{
+    fixture_t f;
+
+    (void) state;
+    for (size_t nfiller = 0; nfiller <= FAB_MATCH_SHORT_LEN; nfiller += FAB_MATCH_SHORT_LEN) {
+        fixture_init(&f, nfiller);
+        fixture_post(&f, 0, 1, 2);
+        fixture_post(&f, 1, 1, ANY);
+        fixture_post(&f, 2, ANY, 2);
+        assert_null(fab_match_arrive(&f.dom, 2, 1));
+        assert_null(fab_match_arrive(&f.dom, 3, 3));
+        assert_ptr_equal(fab_match_arrive(&f.dom, 3, 2), &f.recv[2]);
+        assert_ptr_equal(fab_match_arrive(&f.dom, 1, 3), &f.recv[1]);
+        assert_null(fab_match_arrive(&f.dom, 2, 2));
+        assert_ptr_equal(fab_match_arrive(&f.dom, 1, 2), &f.recv[0]);
+        assert_int_equal(f.dom.posted_count, nfiller);
+        fab_match_fini(&f.dom);
+    }
+}
+
+/* 20 equal receives cross from the packed list into the index; some leave from the middle. */
+static void test_equal_receives_keep_order(void **state)
+{
+    fixture_t f;
+
+    (void) state;
+    fixture_init(&f, 0);
+    for (int i = 0; i < 20; i++) {
+        fixture_post(&f, i, 4, 5);
+    }
+    check_dom(&f.dom);
+    for (int i = 0; i < 20; i += 3) {
+        assert_true(fab_match_cancel(&f.dom, &f.recv[i]));
+        check_dom(&f.dom);
+    }
+    for (int i = 0; i < 20; i++) {
+        if (i % 3 != 0) {
+            assert_ptr_equal(fab_match_first_recv(&f.dom), &f.recv[i]);
+            assert_ptr_equal(fab_match_arrive(&f.dom, 4, 5), &f.recv[i]);
+        }
+        /* New ones stay behind the old while the index holds any. */
+        if (i == 12) {
+            fixture_post(&f, 20, ANY, ANY);
+        }
+    }
+    assert_ptr_equal(fab_match_arrive(&f.dom, 4, 5), &f.recv[20]);
+    assert_null(fab_match_arrive(&f.dom, 4, 5));
+    fab_match_fini(&f.dom);
+}
+
+static void test_oldest_unexpected_wins(void **state)
+{
+    static const struct {
+        int32_t source;
+        int32_t tag;
+        int first; /* the messages that fit, oldest first; -1 ends */
+        int second;
+        int third;
+    } step[] = {
+        {1, 2, 1, 4, -1}, {1, ANY, 1, 3, 4}, {ANY, 2, 1, 2, 4}, {ANY, ANY, 0, 1, 2}, {5, 2, 2, -1, -1}, {5, 5, -1, -1, -1},
+    };
+
+    (void) state;
+    for (size_t s = 0; s < ARRAY_LEN(step); s++) {
+        const int want[] = {step[s].first, step[s].second, step[s].third};
+        fixture_t f;
+
+        fixture_init(&f, 0);
+        fixture_add(&f, 0, 7, 7);
+        fixture_add(&f, 1, 1, 2);
+        fixture_add(&f, 2, 5, 2);
+        fixture_add(&f, 3, 1, 9);
+        fixture_add(&f, 4, 1, 2);
+        for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+            fab_match_msg_t *msg = want[i] >= 0 ? &f.msg[want[i]] : NULL;
+
+            assert_ptr_equal(fab_match_probe(&f.dom, step[s].source, step[s].tag), msg);
+            assert_ptr_equal(fab_match_post(&f.dom, &f.recv[i], step[s].source, step[s].tag), msg);
+            check_dom(&f.dom);
+            if (msg == NULL) {
+                break;
+            }
+        }
+        fab_match_fini(&f.dom);
+    }
+}
+
+static void test_any_tag_passes_over_negative_tags(void **state)
+{
+    fixture_t f;
+
+    (void) state;
+    for (size_t nfiller = 0; nfiller <= FAB_MATCH_SHORT_LEN; nfiller += FAB_MATCH_SHORT_LEN) {
+        /* posted first */
+        fixture_init(&f, nfiller);
+        fixture_post(&f, 0, ANY, ANY);
+        fixture_post(&f, 1, 1, ANY);
+        fixture_post(&f, 2, ANY, -5);
+        fixture_post(&f, 3, 1, -5);
+        assert_null(fab_match_arrive(&f.dom, 1, -6));
+        assert_null(fab_match_arrive(&f.dom, 1, INT32_MIN));
+        assert_ptr_equal(fab_match_arrive(&f.dom, 1, -5), &f.recv[2]);
+        assert_ptr_equal(fab_match_arrive(&f.dom, 1, -5), &f.recv[3]);
+        assert_null(fab_match_arrive(&f.dom, 1, -5));
+        assert_ptr_equal(fab_match_arrive(&f.dom, 1, INT32_MAX), &f.recv[0]);
+        assert_ptr_equal(fab_match_arrive(&f.dom, 1, 0), &f.recv[1]);
+        fab_match_fini(&f.dom);
+
+        /* message first */
+        fixture_init(&f, nfiller);
+        fixture_add(&f, 0, 1, -5);
+        fixture_add(&f, 1, 1, -7);
+        fixture_add(&f, 2, 1, 0);
+        assert_ptr_equal(fab_match_probe(&f.dom, 1, ANY), &f.msg[2]);
+        assert_ptr_equal(fab_match_probe(&f.dom, ANY, ANY), &f.msg[2]);
+        assert_ptr_equal(fab_match_probe(&f.dom, ANY, -7), &f.msg[1]);
+        assert_ptr_equal(fab_match_probe(&f.dom, 1, -7), &f.msg[1]);
+        assert_ptr_equal(fab_match_post(&f.dom, &f.recv[0], ANY, ANY), &f.msg[2]);
+        assert_null(fab_match_probe(&f.dom, 1, ANY));
+        assert_null(fab_match_post(&f.dom, &f.recv[1], ANY, ANY));
+        assert_null(fab_match_post(&f.dom, &f.recv[2], 1, ANY));
+        assert_ptr_equal(fab_match_post(&f.dom, &f.recv[3], ANY, -5), &f.msg[0]);
+        assert_ptr_equal(fab_match_first_msg(&f.dom), &f.msg[1]);
+        fab_match_fini(&f.dom);
+    }
+}
+
+static void test_cancel(void **state)
+{
+    fixture_t f;
+
+    (void) state;
+    for (size_t nfiller = 0; nfiller <= FAB_MATCH_SHORT_LEN; nfiller += FAB_MATCH_SHORT_LEN) {
+        fixture_init(&f, nfiller);
+        assert_false(fab_match_cancel(&f.dom, &f.recv[0])); /* zeroed, never posted */
+        fixture_post(&f, 0, 1, 2);
+        assert_true(fab_match_cancel(&f.dom, &f.recv[0]));
+        assert_false(fab_match_cancel(&f.dom, &f.recv[0]));
+        assert_null(fab_match_arrive(&f.dom, 1, 2));
+
+        fixture_post(&f, 0, ANY, 2); /* the same node again */
+        assert_ptr_equal(fab_match_arrive(&f.dom, 1, 2), &f.recv[0]);
+        assert_false(fab_match_cancel(&f.dom, &f.recv[0])); /* matched by an arrival */
+
+        fixture_add(&f, 0, 1, 2);
+        memset(&f.recv[1], 0xff, sizeof(f.recv[1])); /* posting needs no initialised node */
+        assert_ptr_equal(fab_match_post(&f.dom, &f.recv[1], 1, ANY), &f.msg[0]);
+        assert_false(fab_match_cancel(&f.dom, &f.recv[1])); /* matched by its post */
+        assert_int_equal(f.recv[1].source, 1);
+        assert_int_equal(f.recv[1].tag, ANY);
+        assert_int_equal(f.dom.posted_count, nfiller);
+        assert_int_equal(f.dom.unexp_count, 0);
+        check_dom(&f.dom);
+        fab_match_fini(&f.dom);
+    }
+}
+
+static void test_probe_leaves_and_matched_probe_takes(void **state)
+{
+    fixture_t f;
+
+    (void) state;
+    fixture_init(&f, 0);
+    fixture_add(&f, 0, 1, 2);
+    fixture_add(&f, 1, 1, 2);
+    fixture_add(&f, 2, 1, 2);
+    assert_ptr_equal(fab_match_probe(&f.dom, 1, 2), &f.msg[0]);
+    assert_ptr_equal(fab_match_probe(&f.dom, 1, ANY), &f.msg[0]);
+    assert_int_equal(f.dom.unexp_count, 3);
+    fab_match_remove_msg(&f.dom, &f.msg[1]); /* from the middle of every queue */
+    check_dom(&f.dom);
+    fab_match_remove_msg(&f.dom, &f.msg[0]);
+    assert_ptr_equal(fab_match_probe(&f.dom, ANY, 2), &f.msg[2]);
+    assert_ptr_equal(fab_match_probe(&f.dom, ANY, ANY), &f.msg[2]);
+    fab_match_remove_msg(&f.dom, &f.msg[2]);
+    assert_null(fab_match_probe(&f.dom, 1, 2));
+    assert_null(fab_match_probe(&f.dom, 1, ANY));
+    assert_null(fab_match_probe(&f.dom, ANY, 2));
+    check_dom(&f.dom);
+    fab_match_fini(&f.dom);
+}
+
+/* The wildcard links are made for the messages that came before the first wildcard search, and for those after it. */
+static void test_late_wildcards(void **state)
+{
+    static const int by_source[] = {0, 3, 4};
+    static const int by_tag[] = {1, 5};
+    fixture_t f;
+
+    (void) state;
+    fixture_init(&f, 0);
+    fixture_add(&f, 0, 1, 2);
+    fixture_add(&f, 1, 1, -4);
+    fixture_add(&f, 2, 2, 2);
+    fixture_add(&f, 3, 1, 3);
+    assert_false(f.dom.has_by_source || f.dom.has_by_tag);
+    assert_ptr_equal(fab_match_probe(&f.dom, 1, ANY), &f.msg[0]);
+    assert_true(f.dom.has_by_source && !f.dom.has_by_tag);
+    check_dom(&f.dom);
+    fixture_add(&f, 4, 1, 2);
+    assert_ptr_equal(fab_match_probe(&f.dom, ANY, -4), &f.msg[1]);
+    assert_true(f.dom.has_by_tag);
+    fixture_add(&f, 5, 3, -4);
+    check_dom(&f.dom);
+    for (size_t i = 0; i < ARRAY_LEN(by_source); i++) {
+        assert_ptr_equal(fab_match_post(&f.dom, &f.recv[0], 1, ANY), &f.msg[by_source[i]]);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(by_tag); i++) {
+        assert_ptr_equal(fab_match_post(&f.dom, &f.recv[0], ANY, -4), &f.msg[by_tag[i]]);
+    }
+    assert_ptr_equal(fab_match_post(&f.dom, &f.recv[0], ANY, 2), &f.msg[2]);
+    assert_int_equal(f.dom.unexp_count, 0);
+    check_dom(&f.dom);
+    fab_match_fini(&f.dom);
+}
+
+static void test_drain_is_oldest_first(void **state)
+{
+    static const int32_t tag[] = {4, -2, 0, -9, -2, 4};
+    fixture_t f;
+
+    (void) state;
+    fixture_init(&f, 0);
+    for (int i = 0; i < (int) ARRAY_LEN(tag); i++) {
+        fixture_add(&f, i, i, tag[i]);
+    }
+    for (int i = 0; i < (int) ARRAY_LEN(tag); i++) {
+        assert_ptr_equal(fab_match_first_msg(&f.dom), &f.msg[i]);
+        fab_match_remove_msg(&f.dom, &f.msg[i]);
+    }
+    assert_null(fab_match_first_msg(&f.dom));
+    for (int i = 0; i < 20; i++) {
+        fixture_post(&f, i, i & 1 ? ANY : i, i & 2 ? ANY : -i - 2);
+    }
+    for (int i = 0; i < 20; i++) {
+        assert_ptr_equal(fab_match_first_recv(&f.dom), &f.recv[i]);
+        assert_true(fab_match_cancel(&f.dom, &f.recv[i]));
+    }
+    assert_null(fab_match_first_recv(&f.dom));
+    fab_match_fini(&f.dom);
+}
+
+static void test_counters(void **state)
+{
+    fixture_t f;
+
+    (void) state;
+    fixture_init(&f, 0);
+    for (int i = 0; i < 12; i++) {
+        fixture_post(&f, i, 1, i);
+    }
+    assert_ptr_equal(fab_match_arrive(&f.dom, 1, 3), &f.recv[3]);
+    assert_true(fab_match_cancel(&f.dom, &f.recv[11]));
+    assert_int_equal(f.dom.posted_count, 10);
+    assert_int_equal(f.dom.posted_max, 12);
+    for (int i = 0; i < 5; i++) {
+        fixture_add(&f, i, 2, i);
+    }
+    assert_ptr_equal(fab_match_post(&f.dom, &f.recv[3], 2, 0), &f.msg[0]);
+    fab_match_remove_msg(&f.dom, &f.msg[1]);
+    assert_int_equal(f.dom.unexp_count, 3);
+    assert_int_equal(f.dom.unexp_max, 5);
+    assert_int_equal(f.dom.posted_max, 12);
+    fab_match_fini(&f.dom);
+}
+
+/* ---- depth: costs counted in links visited ---- */
+
+/*
+ * No single call may visit more links than this at any depth.  A call does at most four searches (arrival) or a search
+ * and three filings or removals (message); with one key per bucket the longest of 10^6 hash chains is about 10.
+ */
+#define MAX_STEPS 80
+
+/* And on average no more than this: four searches of two links. */
+#define MEAN_STEPS 8
+
+typedef struct meter {
+    const fab_match_dom_t *dom;
+    uint64_t before;
+    uint64_t sum;
+    uint64_t calls;
+} meter_t;
+
+static uint64_t dom_steps(const fab_match_dom_t *dom)
+{
+    return dom->posted_index.steps + dom->unexp_index.steps;
+}
+
+static void meter_start(meter_t *meter, const fab_match_dom_t *dom)
+{
+    *meter = (meter_t){.dom = dom, .before = dom_steps(dom)};
+}
+
+static void meter_call(meter_t *meter)
+{
+    const uint64_t now = dom_steps(meter->dom);
+
+    assert_true(now - meter->before <= MAX_STEPS);
+    meter->sum += now - meter->before;
+    meter->before = now;
+    meter->calls++;
+}
+
+static void meter_stop(const meter_t *meter)
+{
+    assert_true(meter->sum <= MEAN_STEPS * meter->calls);
+}
+
+/* Keys that have hurt hash tables before; each maps 0..n-1 to distinct (source, tag). */
+typedef void (*spread_fn_t)(uint32_t i, int32_t *source, int32_t *tag);
+
+static void spread_tags(uint32_t i, int32_t *source, int32_t *tag)
+{
+    *source = 0;
+    *tag = (int32_t) i;
+}
+
+static void spread_sources(uint32_t i, int32_t *source, int32_t *tag)
+{
+    *source = (int32_t) i;
+    *tag = 0;
+}
+
+static void spread_diagonal(uint32_t i, int32_t *source, int32_t *tag)
+{
+    *source = (int32_t) i;
+    *tag = (int32_t) i;
+}
+
+static void spread_threads(uint32_t i, int32_t *source, int32_t *tag)
+{
+    *source = (int32_t) (i & 7);
+    *tag = (int32_t) ((i >> 3 & 15) * 1048576 + (i >> 7));
+}
+
+static void spread_multiples(uint32_t i, int32_t *source, int32_t *tag)
+{
+    *source = 1021;
+    *tag = (int32_t) (i * 1021u & INT32_MAX);
+}
+
+static void spread_powers(uint32_t i, int32_t *source, int32_t *tag)
+{
+    *source = (int32_t) ((i & 0x3ff) << 20);
+    *tag = (int32_t) ((i >> 10) << 20);
+}
+
+static void spread_reversed(uint32_t i, int32_t *source, int32_t *tag)
+{
+    uint32_t bits = 0;
+
+    for (int b = 0; b < 31; b++) {
+        bits |= (i >> b & 1) << (30 - b);
+    }
+    *source = (int32_t) (bits ^ i << 7) & INT32_MAX;
+    *tag = (int32_t) bits;
+}
+
+static const spread_fn_t spreads[] = {spread_tags,      spread_sources, spread_diagonal, spread_threads,
+                                      spread_multiples, spread_powers,  spread_reversed};
+
+#define DEPTH 100000
+
+typedef struct deep {
+    fab_match_dom_t dom;
+    fab_match_recv_t *recv;
+    fab_match_msg_t *msg;
+    uint32_t depth;
+} deep_t;
+
+static void deep_init(deep_t *d, uint32_t depth)
+{
+    fab_match_init(&d->dom);
+    d->depth = depth;
+    d->recv = calloc(depth, sizeof(*d->recv));
+    d->msg = calloc(depth, sizeof(*d->msg));
+    assert_true(d->recv != NULL && d->msg != NULL);
+}
+
+static void deep_fini(deep_t *d)
+{
+    assert_int_equal(d->dom.posted_count + d->dom.unexp_count, 0);
+    check_dom(&d->dom);
+    fab_match_fini(&d->dom);
+    free(d->recv);
+    free(d->msg);
+}
+
+/* The order in which a deep queue is emptied: 0 forward, 1 reverse, 2 scattered (a stride coprime to the depth). */
+static uint32_t drain_place(const deep_t *d, int order, uint32_t i)
+{
+    switch (order) {
+    case 0:
+        return i;
+    case 1:
+        return d->depth - 1 - i;
+    default:
+        return (uint32_t) ((uint64_t) i * 7919 % d->depth);
+    }
+}
+
+static void deep_posted(deep_t *d, spread_fn_t spread, int order)
+{
+    meter_t meter;
+    int32_t source;
+    int32_t tag;
+
+    meter_start(&meter, &d->dom);
+    for (uint32_t i = 0; i < d->depth; i++) {
+        spread(i, &source, &tag);
+        assert_null(fab_match_post(&d->dom, &d->recv[i], source, tag));
+        meter_call(&meter);
+    }
+    for (uint32_t i = 0; i < d->depth; i++) {
+        const uint32_t at = drain_place(d, order, i);
+
+        spread(at, &source, &tag);
+        assert_ptr_equal(fab_match_arrive(&d->dom, source, tag), &d->recv[at]);
+        meter_call(&meter);
+    }
+    meter_stop(&meter);
+}
+
+/* Unexpected messages taken by exact or wildcard receives; those of one source or one tag leave oldest first. */
+static void deep_unexpected(deep_t *d, spread_fn_t spread, int order)
+{
+    meter_t meter;
+    int32_t source;
+    int32_t tag;
+    fab_match_recv_t recv;
+
+    meter_start(&meter, &d->dom);
+    for (uint32_t i = 0; i < d->depth; i++) {
+        spread(i, &source, &tag);
+        assert_null(fab_match_arrive(&d->dom, source, tag));
+        fab_match_add_msg(&d->dom, &d->msg[i], source, tag);
+        meter_call(&meter);
+        if (i == 0) {
+            /* From here on the wildcard links are kept. */
+            assert_non_null(fab_match_probe(&d->dom, source, ANY));
+            assert_non_null(fab_match_probe(&d->dom, ANY, tag));
+            meter_start(&meter, &d->dom);
+        }
+    }
+    for (uint32_t i = 0; i < d->depth; i++) {
+        const uint32_t at = drain_place(d, order, i);
+        fab_match_msg_t *msg;
+
+        spread(at, &source, &tag);
+        assert_non_null(fab_match_probe(&d->dom, ANY, ANY));
+        msg = fab_match_post(&d->dom, &recv, source, tag);
+        assert_ptr_equal(msg, &d->msg[at]);
+        meter_call(&meter);
+    }
+    meter_stop(&meter);
+}
+
+static void test_cost_of_distinct_keys(void **state)
+{
+    deep_t d;
+
+    (void) state;
+    deep_init(&d, DEPTH);
+    for (size_t i = 0; i < ARRAY_LEN(spreads); i++) {
+        deep_posted(&d, spreads[i], (int) i % 3);
+        deep_unexpected(&d, spreads[i], (int) (i + 1) % 3);
+    }
+    deep_posted(&d, spread_tags, 1);
+    deep_fini(&d);
+}
+
+/* All four patterns posted deep at once; the messages come so that each pattern is drained in turn. */
+static void test_cost_of_patterns(void **state)
+{
+    const uint32_t quarter = DEPTH / 4;
+    meter_t meter;
+    deep_t d;
+
+    (void) state;
+    deep_init(&d, DEPTH);
+    meter_start(&meter, &d.dom);
+    for (uint32_t i = 0; i < quarter; i++) {
+        const int32_t k = (int32_t) i;
+
+        assert_null(fab_match_post(&d.dom, &d.recv[4 * i], k, k));
+        assert_null(fab_match_post(&d.dom, &d.recv[4 * i + 1], k + DEPTH, ANY));
+        assert_null(fab_match_post(&d.dom, &d.recv[4 * i + 2], ANY, k + DEPTH));
+        meter_call(&meter);
+    }
+    for (uint32_t i = 0; i < quarter; i++) {
+        assert_null(fab_match_post(&d.dom, &d.recv[4 * i + 3], ANY, ANY));
+        meter_call(&meter);
+    }
+    for (uint32_t i = 0; i < quarter; i++) {
+        const uint32_t back = quarter - 1 - i;
+
+        assert_ptr_equal(fab_match_arrive(&d.dom, (int32_t) i, (int32_t) i), &d.recv[4 * i]);
+        assert_ptr_equal(fab_match_arrive(&d.dom, (int32_t) back + DEPTH, (int32_t) i), &d.recv[4 * back + 1]);
+        assert_ptr_equal(fab_match_arrive(&d.dom, (int32_t) i, (int32_t) back + DEPTH), &d.recv[4 * back + 2]);
+        meter_call(&meter);
+    }
+    meter.calls *= 3; /* three calls each time, nearly */
+    meter_stop(&meter);
+    for (uint32_t i = 0; i < quarter; i++) {
+        assert_ptr_equal(fab_match_arrive(&d.dom, 5, (int32_t) i), &d.recv[4 * i + 3]);
+        meter_call(&meter);
+    }
+    deep_fini(&d);
+}
+
+/* Deep queues of one key, taken from the front by arrivals and from the back and the middle by cancel. */
+static void test_cost_of_equal_keys(void **state)
+{
+    static const int32_t pattern[4][2] = {{1, 2}, {1, ANY}, {ANY, 2}, {ANY, ANY}};
+    fab_match_recv_t recv;
+    meter_t meter;
+    deep_t d;
+
+    (void) state;
+    deep_init(&d, DEPTH);
+    for (int p = 0; p < 4; p++) {
+        meter_start(&meter, &d.dom);
+        for (uint32_t i = 0; i < DEPTH; i++) {
+            assert_null(fab_match_post(&d.dom, &d.recv[i], pattern[p][0], pattern[p][1]));
+            meter_call(&meter);
+        }
+        for (uint32_t i = 1; i < DEPTH; i += 2) {
+            assert_true(fab_match_cancel(&d.dom, &d.recv[DEPTH - i]));
+            meter_call(&meter);
+        }
+        for (uint32_t i = 0; i < DEPTH; i += 2) {
+            assert_ptr_equal(fab_match_arrive(&d.dom, 1, 2), &d.recv[i]);
+            meter_call(&meter);
+        }
+        for (uint32_t i = 0; i < DEPTH; i++) {
+            assert_null(fab_match_arrive(&d.dom, 1, 2));
+            fab_match_add_msg(&d.dom, &d.msg[i], 1, 2);
+            if (i == 0) {
+                fab_match_probe(&d.dom, pattern[p][0], pattern[p][1]);
+            }
+            meter_call(&meter);
+        }
+        for (uint32_t i = 1; i < DEPTH; i += 2) {
+            fab_match_remove_msg(&d.dom, &d.msg[DEPTH - i]);
+            meter_call(&meter);
+        }
+        for (uint32_t i = 0; i < DEPTH; i += 2) {
+            assert_ptr_equal(fab_match_post(&d.dom, &recv, pattern[p][0], pattern[p][1]), &d.msg[i]);
+            meter_call(&meter);
+        }
+        meter_stop(&meter);
+    }
+    deep_fini(&d);
+}
+
+static void test_million_keys(void **state)
+{
+    deep_t d;
+
+    (void) state;
+    deep_init(&d, 1000000);
+    deep_posted(&d, spread_powers, 1);
+    assert_true(d.dom.posted_index.nbuckets >= 1000000 - FAB_MATCH_SHORT_LEN);
+    deep_unexpected(&d, spread_tags, 0);
+    deep_fini(&d);
+}
+
+/* What a burst has made the index take is given back by and by, when little use of it is made. */
+static void test_buckets_are_released(void **state)
+{
+    fab_match_msg_t msg;
+    fab_match_recv_t recv;
+    deep_t d;
+
+    (void) state;
+    deep_init(&d, DEPTH);
+    deep_posted(&d, spread_tags, 0);
+    deep_unexpected(&d, spread_tags, 0);
+    for (int i = 0; i < 10; i++) {
+        assert_null(fab_match_arrive(&d.dom, 1, i));
+        fab_match_add_msg(&d.dom, &msg, 1, i);
+        assert_ptr_equal(fab_match_post(&d.dom, &recv, ANY, ANY), &msg);
+        check_dom(&d.dom);
+    }
+    assert_true(d.dom.unexp_index.nbuckets <= 64);
+    deep_posted(&d, spread_diagonal, 2); /* and taken again when needed */
+    deep_unexpected(&d, spread_diagonal, 2);
+    deep_fini(&d);
+}
+
+/* Memory that ends at some growth: the buckets that are there serve on. */
+static void test_memory_ends(void **state)
+{
+    deep_t d;
+
+    (void) state;
+    for (uint32_t depth = 100; depth <= 3000; depth *= 5) {
+        deep_init(&d, depth);
+        for (uint32_t i = 0; i < depth; i++) {
+            alloc_state.is_failing = i > depth / 8;
+            assert_null(fab_match_post(&d.dom, &d.recv[i], 3, (int32_t) i * 64));
+        }
+        check_dom(&d.dom);
+        for (uint32_t i = depth; i-- > 0;) {
+            assert_ptr_equal(fab_match_arrive(&d.dom, 3, (int32_t) i * 64), &d.recv[i]);
+        }
+        alloc_state.is_failing = false;
+        deep_posted(&d, spread_threads, 1); /* memory has come back */
+        deep_fini(&d);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_empty_domain),
+        cmocka_unit_test(test_oldest_posted_wins),
+        cmocka_unit_test(test_receive_that_does_not_fit_stays),
+        cmocka_unit_test(test_equal_receives_keep_order),
+        cmocka_unit_test(test_oldest_unexpected_wins),
+        cmocka_unit_test(test_any_tag_passes_over_negative_tags),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_probe_leaves_and_matched_probe_takes),
+        cmocka_unit_test(test_late_wildcards),
+        cmocka_unit_test(test_drain_is_oldest_first),
+        cmocka_unit_test(test_counters),
+        cmocka_unit_test(test_cost_of_distinct_keys),
+        cmocka_unit_test(test_cost_of_patterns),
+        cmocka_unit_test(test_cost_of_equal_keys),
+        cmocka_unit_test(test_million_keys),
+        cmocka_unit_test(test_buckets_are_released),
+        cmocka_unit_test(test_memory_ends),
+        cmocka_unit_test(test_random_against_reference),
+        cmocka_unit_test(test_random_without_memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
