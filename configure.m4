@@ -6,6 +6,7 @@
 # What a check does not find goes to TM_MISSING with the package that has it; TM_REPORT_MISSING ends configure with the whole
 # list, so that one run names everything there is to install.
 
+# Also in pml_tm/pml_tm_compat.h; test/build/sources.sh compares.
 m4_define([TM_VERSION_STRING], [0.1.0])
 
 # TM_MISSING(text)
@@ -39,7 +40,7 @@ AC_DEFUN([TM_CHECK_SYSTEM], [
     AC_CHECK_FUNC([memfd_create], [],
                   [TM_MISSING([memfd_create not found: pml_tm needs Linux and glibc 2.27 or later (package libc6-dev)])])
 
-    TM_CFLAGS=
+    TM_CFLAGS=-D_GNU_SOURCE
     m4_foreach_w([tm_flag], [-std=gnu11 -fno-strict-aliasing -fvisibility=hidden -pthread],
                  [TM_TRY_CFLAG(tm_flag, [TM_MISSING([$CC does not accept tm_flag: use gcc 9 or clang 11 or later])])])
     TM_TRY_CFLAG([-fno-lto])
@@ -234,8 +235,6 @@ AC_DEFUN([TM_STANDALONE_CONFIG], [
 
 # TM_SUBST
 AC_DEFUN([TM_SUBST], [
-    TM_VERSION="TM_VERSION_STRING"
-    AC_SUBST([TM_VERSION])
     AC_SUBST([TM_CFLAGS])
     AC_SUBST([TM_OMPI_CPPFLAGS])
     AC_SUBST([TM_OMPI_LDFLAGS])
@@ -252,7 +251,7 @@ AC_DEFUN([TM_SUMMARY], [
         eval tm_where=\"$tm_where\"
     done
     AS_ECHO(["
-pml_tm $TM_VERSION
+pml_tm TM_VERSION_STRING
   Open MPI       $tm_ompi_version ($tm_ompi_libdir)
   hwloc          $tm_hwloc
   PMIx           $tm_pmix

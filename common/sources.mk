@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The files of libmca_common_tm, which knows no MPI object. One line each: the build, the archive and the tests follow.
+# What knows no MPI object. One line for each file: the build and the archive follow.
+
+# libmca_common_tm: the fabric and its providers, one instance for all components of a process.
 common_tm_sources = \
 	common/fabric/fab.c \
 	common/fabric/fab.h \
@@ -13,5 +15,20 @@ common_tm_sources = \
 	common/fabric/fab_queue.c \
 	common/fabric/fab_wire.h \
 	common/self/self_domain.c \
+	common/shm/shm_alive.c \
+	common/shm/shm_cma.c \
+	common/shm/shm_domain.c \
+	common/shm/shm_ep.c \
+	common/shm/shm_host.c \
+	common/shm/shm_in.c \
+	common/shm/shm_progress.c \
 	common/shm/shm_ring_inl.h \
+	common/shm/shm_segment.c \
+	common/shm/shm_types.h \
 	common/shm/shm_wire.h
+
+# The matcher has no state of its own and is linked into the component that matches: its calls cost no PLT.
+common_match_sources = \
+	common/match/match.c \
+	common/match/match.h \
+	common/match/match_types.h

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The files of mca_pml_tm. One line each: the build, the archive and the tests follow.  The matcher is part of it: nobody else
-# matches, and a call into another DSO would cost.
+# The files of mca_pml_tm. One line for each: the build and the archive follow.
 pml_tm_sources = \
-	common/match/match.c \
-	common/match/match.h \
-	common/match/match_types.h \
 	pml_tm/pml_tm.c \
 	pml_tm/pml_tm.h \
 	pml_tm/pml_tm_comm.c \

@@ -40,13 +40,13 @@
 #ifndef FAB_H
 #define FAB_H
 
+#include "opal_config.h" /* first: it defines _GNU_SOURCE */
+
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <pthread.h>
-
-#include "opal_config.h"
 #include "opal/constants.h"
 
 #define FAB_EXPORT __attribute__((visibility("default")))

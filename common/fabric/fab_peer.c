@@ -8,11 +8,12 @@
  * A record is released when it is CLOSED, its provider holds nothing for it (ep == NULL), no item is queued and no failure
  * is to be reported.
  */
+#include "fabric/fab_core.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "fabric/fab_core.h"
 #include "fabric/fab_wire.h"
 
 /* ---- records ---------------------------------------------------------------------------------------------------------- */

@@ -7,11 +7,11 @@
  *
  * A failure is noted at once (state, ops) and worked off in fab_core_run_queues(), outside of any provider or handler.
  */
+#include "fabric/fab_core.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "fabric/fab_core.h"
 
 /* ---- operations on a failed or closed peer ----------------------------------------------------------------------------- */
 

@@ -7,8 +7,9 @@
  * Invariants:
  *  - every ring of a key is ordered by seq from its leader on, since entries are only ever appended;
  *  - the packed list is ordered by age, and all of it is older than all receives in the index;
- *  - an unexpected message is in the index under its own key and in one order ring; under (source, ANY) if
- *    has_by_source and its tag is not negative; under (ANY, tag) if has_by_tag.
+ *  - an unexpected message is in one order ring; the unfiled ones are older than all filed ones;
+ *  - a filed message is in the index under its own key; under (source, ANY) if has_by_source and its tag is not negative;
+ *    under (ANY, tag) if has_by_tag.
  *
  * Memory is allocated in index_add_segment() only.
  */
@@ -371,6 +372,12 @@ fab_match_recv_t *fab_match_first_recv(const fab_match_dom_t *dom)
 
 /* ---- unexpected messages ---- */
 
+/* The ring where a tag's messages are, and those that any tag fits. */
+static inline fab_match_list_t *unexp_list(fab_match_dom_t *dom, int32_t tag)
+{
+    return tag >= 0 || tag == FAB_MATCH_ANY ? &dom->unexp_user : &dom->unexp_internal;
+}
+
 static void msg_file_by_source(fab_match_dom_t *dom, fab_match_msg_t *msg)
 {
     index_append(&dom->unexp_index, &msg->by_source, match_key(msg->source, FAB_MATCH_ANY));
@@ -381,47 +388,49 @@ static void msg_file_by_tag(fab_match_dom_t *dom, fab_match_msg_t *msg)
     index_append(&dom->unexp_index, &msg->by_tag, match_key(FAB_MATCH_ANY, msg->tag));
 }
 
-/* The first (source, ANY) search in the domain: one walk, and from then on every message is filed on arrival. */
+/* The first (source, ANY) search in the index: one walk, and from then on each message is filed when it comes. */
 static void unexp_build_by_source(fab_match_dom_t *dom)
 {
     dom->has_by_source = true;
     for (fab_match_list_t *item = dom->unexp_user.next; item != &dom->unexp_user; item = item->next) {
-        msg_file_by_source(dom, container_of(item, fab_match_msg_t, order));
+        fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
+
+        if (msg->is_filed) {
+            msg_file_by_source(dom, msg);
+        }
     }
 }
 
 /* The same for (ANY, tag).  A tag's messages are all in one of the two rings, so one ring after the other keeps order. */
 static void unexp_build_by_tag(fab_match_dom_t *dom)
 {
+    fab_match_list_t *const lists[2] = {&dom->unexp_user, &dom->unexp_internal};
+
     dom->has_by_tag = true;
-    for (fab_match_list_t *item = dom->unexp_user.next; item != &dom->unexp_user; item = item->next) {
-        msg_file_by_tag(dom, container_of(item, fab_match_msg_t, order));
-    }
-    for (fab_match_list_t *item = dom->unexp_internal.next; item != &dom->unexp_internal; item = item->next) {
-        msg_file_by_tag(dom, container_of(item, fab_match_msg_t, order));
+    for (int i = 0; i < 2; i++) {
+        for (fab_match_list_t *item = lists[i]->next; item != lists[i]; item = item->next) {
+            fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
+
+            if (msg->is_filed) {
+                msg_file_by_tag(dom, msg);
+            }
+        }
     }
 }
 
-void fab_match_add_msg(fab_match_dom_t *dom, fab_match_msg_t *msg, int32_t source, int32_t tag)
+static NOINLINE void msg_file(fab_match_dom_t *dom, fab_match_msg_t *msg, uint64_t key)
 {
-    assert(source != FAB_MATCH_ANY && tag != FAB_MATCH_ANY);
-    msg->seq = dom->seq++;
-    list_append(tag < 0 ? &dom->unexp_internal : &dom->unexp_user, &msg->order);
-    index_append(&dom->unexp_index, &msg->link, match_key(source, tag));
-    if (dom->has_by_source && tag >= 0) {
+    index_append(&dom->unexp_index, &msg->link, key);
+    if (dom->has_by_source && msg->tag >= 0) {
         msg_file_by_source(dom, msg);
     }
     if (dom->has_by_tag) {
         msg_file_by_tag(dom, msg);
     }
-    if (++dom->unexp_count > dom->unexp_max) {
-        dom->unexp_max = dom->unexp_count;
-    }
 }
 
-void fab_match_remove_msg(fab_match_dom_t *dom, fab_match_msg_t *msg)
+static NOINLINE void msg_unfile(fab_match_dom_t *dom, fab_match_msg_t *msg)
 {
-    list_unlink(&msg->order);
     index_unlink(&dom->unexp_index, &msg->link);
     if (dom->has_by_source && msg->tag >= 0) {
         index_unlink(&dom->unexp_index, &msg->by_source);
@@ -429,7 +438,36 @@ void fab_match_remove_msg(fab_match_dom_t *dom, fab_match_msg_t *msg)
     if (dom->has_by_tag) {
         index_unlink(&dom->unexp_index, &msg->by_tag);
     }
+}
+
+void fab_match_add_msg(fab_match_dom_t *dom, fab_match_msg_t *msg, int32_t source, int32_t tag)
+{
+    const uint32_t count = dom->unexp_count++;
+
+    assert(source != FAB_MATCH_ANY && tag != FAB_MATCH_ANY);
+    if (count >= dom->unexp_max) {
+        dom->unexp_max = count + 1;
+    }
+    msg->seq = dom->seq++;
+    list_append(unexp_list(dom, tag), &msg->order);
+    msg->is_filed = count != dom->nunfiled || count >= FAB_MATCH_UNFILED_MAX;
+    if (msg->is_filed) {
+        msg_file(dom, msg, match_key(source, tag));
+    } else {
+        msg->link.key = match_key(source, tag);
+        dom->nunfiled++;
+    }
+}
+
+void fab_match_remove_msg(fab_match_dom_t *dom, fab_match_msg_t *msg)
+{
     dom->unexp_count--;
+    list_unlink(&msg->order);
+    if (msg->is_filed) {
+        msg_unfile(dom, msg);
+    } else {
+        dom->nunfiled--;
+    }
 }
 
 static fab_match_msg_t *list_first_msg(const fab_match_list_t *list)
@@ -437,8 +475,8 @@ static fab_match_msg_t *list_first_msg(const fab_match_list_t *list)
     return list_is_empty(list) ? NULL : container_of(list->next, fab_match_msg_t, order);
 }
 
-/* The oldest message that fits, in a domain that has some. */
-static fab_match_msg_t *unexp_find(fab_match_dom_t *dom, int32_t source, int32_t tag)
+/* The oldest message in the index that fits.  (ANY, ANY): the ring's first, since no unfiled one has fitted. */
+static NOINLINE fab_match_msg_t *unexp_find_filed(fab_match_dom_t *dom, int32_t source, int32_t tag)
 {
     const unsigned pattern = match_pattern(source, tag);
     fab_match_link_t *link;
@@ -464,6 +502,24 @@ static fab_match_msg_t *unexp_find(fab_match_dom_t *dom, int32_t source, int32_t
     default:
         return container_of(link, fab_match_msg_t, link);
     }
+}
+
+/* The oldest message that fits, in a domain that has some: the few unfiled ones are the oldest. */
+static inline fab_match_msg_t *unexp_find(fab_match_dom_t *dom, int32_t source, int32_t tag)
+{
+    const fab_match_list_t *list = unexp_list(dom, tag);
+
+    for (fab_match_list_t *item = list->next; item != list; item = item->next) {
+        fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
+
+        if (msg->is_filed) {
+            break;
+        }
+        if ((source == msg->source || source == FAB_MATCH_ANY) && (tag == msg->tag || tag == FAB_MATCH_ANY)) {
+            return msg;
+        }
+    }
+    return dom->unexp_count != dom->nunfiled ? unexp_find_filed(dom, source, tag) : NULL;
 }
 
 fab_match_msg_t *fab_match_probe(fab_match_dom_t *dom, int32_t source, int32_t tag)

@@ -52,6 +52,12 @@
  */
 #define FAB_MATCH_SHORT_LEN 8
 
+/*
+ * Unexpected messages that a domain leaves in their order ring alone before it files more in the index.  A ring is walked
+ * from node to node, a cache line each, so fewer than above.  Measured (add + post, alone): 6 ns unfiled, 16-40 ns filed.
+ */
+#define FAB_MATCH_UNFILED_MAX 4
+
 /* Bucket segments: the first within the domain, each next one ends at FAB_MATCH_SEG_FACTOR times as many buckets. */
 #define FAB_MATCH_FIRST_BUCKETS 4
 #define FAB_MATCH_SEG_SHIFT     4
@@ -125,6 +131,7 @@ typedef struct fab_match_msg {
     };
     fab_match_list_t order; /* all messages of its class (tag >= 0, tag < 0), oldest first; serves (ANY, ANY) receives */
     uint64_t seq;           /* order of arrival in the domain */
+    bool is_filed;          /* in the index; else found by walking the order ring */
     fab_match_link_t by_source; /* for (source, ANY) receives: linked if the domain needs it and tag >= 0 */
     fab_match_link_t by_tag;    /* for (ANY, tag) receives: linked if the domain needs it */
 } fab_match_msg_t;
@@ -132,8 +139,8 @@ typedef struct fab_match_msg {
 _Static_assert(sizeof(fab_match_recv_t) == 64, "a posted receive costs one cache line");
 _Static_assert(offsetof(fab_match_recv_t, source) == offsetof(fab_match_recv_t, link.source), "one key, two names");
 _Static_assert(offsetof(fab_match_recv_t, tag) == offsetof(fab_match_recv_t, link.tag), "one key, two names");
-_Static_assert(sizeof(fab_match_msg_t) <= 128, "an unexpected message costs at most two cache lines");
-_Static_assert(offsetof(fab_match_msg_t, by_source) <= 64, "without wildcards the second line is not touched");
+_Static_assert(sizeof(fab_match_msg_t) == 128, "an unexpected message costs two cache lines");
+_Static_assert(offsetof(fab_match_msg_t, by_source) == 64, "without wildcards the second line is not touched");
 _Static_assert(offsetof(fab_match_msg_t, source) == offsetof(fab_match_msg_t, link.source), "one key, two names");
 _Static_assert(offsetof(fab_match_msg_t, tag) == offsetof(fab_match_msg_t, link.tag), "one key, two names");
 
@@ -148,8 +155,11 @@ typedef struct fab_match_short {
  * A matching domain.  It holds pointers to itself and so does not move between fab_match_init() and fab_match_fini().
  * The four counters may be read by the caller at any time.
  *
- * Posted receives are in posted_short[0..nshort), oldest first, or in posted_index, never in both, and each in the list
- * is older than all in the index: new ones join the list only while the index is empty.
+ * The index is for the deep queues; a few entries are found faster without it.  Both sides have the same rule: new entries
+ * join the few while there is room and the index is empty, so all of the few are older than all in the index, and are
+ * searched first.
+ *   posted receives: the few are packed in posted_short[0..nshort), oldest first;
+ *   unexpected messages: the few are the nunfiled oldest of the two order rings, is_filed being false.
  */
 typedef struct fab_match_dom {
     uint64_t seq;                  /* the next receive's or message's */
@@ -157,7 +167,8 @@ typedef struct fab_match_dom {
     uint32_t posted_max;           /* highest posted_count */
     uint32_t unexp_count;          /* unexpected messages held now */
     uint32_t unexp_max;            /* highest unexp_count */
-    uint32_t nshort;               /* posted receives in posted_short */
+    uint16_t nshort;               /* posted receives in posted_short */
+    uint16_t nunfiled;             /* unexpected messages that are not in unexp_index */
     uint32_t npattern[4];          /* posted receives in posted_index by pattern; see match_pattern() */
     bool has_by_source;            /* unexpected messages are linked for (source, ANY) */
     bool has_by_tag;               /* unexpected messages are linked for (ANY, tag) */

@@ -8,11 +8,12 @@
  *
  * RMA is memmove() in bounded steps, from fab_progress().
  */
+#include "fabric/fab_provider.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "fabric/fab_provider.h"
 #include "fabric/fab_wire.h"
 
 enum {

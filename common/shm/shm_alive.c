@@ -6,10 +6,10 @@
  *
  * The same tick looks through the entries for claims by processes that died.
  */
+#include "shm/shm_types.h"
+
 #include <stdio.h>
 #include <time.h>
-
-#include "shm/shm_types.h"
 
 static uint64_t fab_shm_now_ms(void)
 {
@@ -48,7 +48,7 @@ static void fab_shm_look_after(fab_shm_ep_t *ep)
     if (NULL != ep->in) {
         fab_shm_look_at(ep->dom, ep->in->index); /* it may have closed its ring */
     }
-    if (!fab_shm_ep_has_left(ep) && fab_shm_start_time(ep->addr.pid) != ep->addr.start_time) {
+    if (!fab_shm_ep_has_left(ep) && fab_shm_is_gone(ep->addr.pid, ep->addr.start_time)) {
         fab_shm_ep_died(ep);
     }
 }
@@ -64,6 +64,12 @@ static void fab_shm_look_after_some(fab_shm_domain_t *dom)
     }
 }
 
+/* A claimer tells its start time only when it is READY; before, that its pid is in use must do. */
+static bool fab_shm_has_no_process(uint32_t pid)
+{
+    return 0 == fab_shm_start_time(pid) && fab_shm_is_gone(pid, 0);
+}
+
 /* Entries that are claimed but not used: of senders not seen yet, refused, or dead. */
 static void fab_shm_look_after_entries(fab_shm_domain_t *dom)
 {
@@ -75,7 +81,7 @@ static void fab_shm_look_after_entries(fab_shm_domain_t *dom)
             continue;
         }
         fab_shm_look_at(dom, index);
-        if (NULL == dom->ins[index] && 0 == fab_shm_start_time(fab_shm_pid_of(state))
+        if (NULL == dom->ins[index] && fab_shm_has_no_process(fab_shm_pid_of(state))
             && atomic_load_explicit(&dom->entries[index].state, memory_order_relaxed) == state) {
             fab_shm_ring_free(dom, index);
         }

@@ -7,12 +7,13 @@
  *
  * Connecting needs nothing of the peer: the sender maps the peer's segment and claims a ring there (fab_shm_connect()).
  */
+#include "shm/shm_types.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fabric/fab_params.h"
-#include "shm/shm_types.h"
 
 /* ---- sending ------------------------------------------------------------------------------------------------------------------ */
 
@@ -53,6 +54,9 @@ static int fab_shm_send_long(fab_shm_ep_t *ep, fab_hdr_t hdr, const void *buf, s
     fab_shm_slot_t *slot;
     int rc;
 
+    if (len > ep->peer->eager_max) {
+        return OPAL_ERR_BAD_PARAM;
+    }
     while (NULL == (slot = fab_shm_tx_reserve(&ep->tx, n))) {
         rc = fab_shm_make_room(ep);
         if (OPAL_SUCCESS != rc) {

@@ -2,14 +2,17 @@
 /*
  * What the shm provider wants to know of the host and of other processes, from /proc.  No state.
  */
+#include "shm/shm_types.h"
+
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <sys/utsname.h>
-
-#include "shm/shm_types.h"
 
 /* FNV-1a, 64 bits: distinguishes hosts, is no protection. */
 static uint64_t fab_shm_hash(uint64_t hash, const void *buf, size_t len)
@@ -22,18 +25,21 @@ static uint64_t fab_shm_hash(uint64_t hash, const void *buf, size_t len)
     return hash;
 }
 
-/* The start of a file as a string. Returns its length; 0 if there is none. */
+/* The start of a file as a string. Returns its length; 0 and errno if it cannot be had. */
 static size_t fab_shm_read_file(const char *path, char *buf, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t len;
+    int error;
 
     buf[0] = '\0';
     if (fd < 0) {
         return 0;
     }
     len = read(fd, buf, size - 1);
+    error = errno;
     close(fd);
+    errno = error;
     buf[len > 0 ? len : 0] = '\0';
     return len > 0 ? (size_t) len : 0;
 }
@@ -53,18 +59,14 @@ uint64_t fab_shm_host_identity(void)
     return fab_shm_hash(hash, buf, len > 0 ? (size_t) len : 0);
 }
 
-/* proc(5): pid (comm) state ppid ... starttime is field 22; comm may contain anything, also blanks and parentheses. */
-uint64_t fab_shm_start_time(uint32_t pid)
+/*
+ * The start time in a process's stat line; 0 for a zombie.  proc(5): pid (comm) state ppid ... starttime is field 22; comm may
+ * contain anything, also blanks and parentheses.
+ */
+static uint64_t fab_shm_parse_stat(const char *stat)
 {
-    char path[64];
-    char buf[1024];
-    const char *at;
+    const char *at = strrchr(stat, ')');
 
-    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    if (0 == fab_shm_read_file(path, buf, sizeof(buf))) {
-        return 0;
-    }
-    at = strrchr(buf, ')');
     if (NULL == at || ' ' != at[1] || 'Z' == at[2] || 'X' == at[2]) {
         return 0;
     }
@@ -72,6 +74,28 @@ uint64_t fab_shm_start_time(uint32_t pid)
         at = strchr(at + 1, ' ');
     }
     return NULL != at ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+uint64_t fab_shm_start_time(uint32_t pid)
+{
+    char path[64];
+    char stat[1024];
+
+    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+    return fab_shm_read_file(path, stat, sizeof(stat)) > 0 ? fab_shm_parse_stat(stat) : 0;
+}
+
+bool fab_shm_is_gone(uint32_t pid, uint64_t start_time)
+{
+    char path[64];
+    char stat[1024];
+
+    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+    if (fab_shm_read_file(path, stat, sizeof(stat)) > 0) {
+        return fab_shm_parse_stat(stat) != start_time;
+    }
+    /* No such file: gone. Other errors (no file descriptor left) say nothing. */
+    return ENOENT == errno || ESRCH == errno || (0 != kill((pid_t) pid, 0) && ESRCH == errno);
 }
 
 int fab_shm_ptrace_scope(void)

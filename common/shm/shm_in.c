@@ -6,10 +6,10 @@
  *                                        └──────── no message for long ──^       cold: only swept, one per 16 calls
  *      entry CLOSED, or the sender died, and the ring is empty ──> released
  */
+#include "shm/shm_types.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "shm/shm_types.h"
 
 uint32_t fab_shm_high(const fab_shm_domain_t *dom)
 {
@@ -65,47 +65,52 @@ static void fab_shm_refuse(fab_shm_domain_t *dom, uint32_t index)
     fab_counters.shm_bad_messages++;
 }
 
-/* The peer that claims to be the sender of this ring: known, with this address, and not sending through another ring. */
+/* The endpoint of the peer that claims to be a ring's sender: of shm, in use, with that very address. NULL: refuse it. */
 static fab_shm_ep_t *fab_shm_sender(fab_shm_domain_t *dom, uint64_t name, const fab_shm_addr_t *addr)
 {
     fab_peer_t *peer = fab_peer_from_wire(dom->fab, &fab_shm_provider, name, addr, sizeof(*addr));
-    fab_shm_ep_t *ep;
+    fab_shm_ep_t *ep = dom->eps;
 
-    if (NULL == peer || NULL == peer->ep || FAB_PEER_FAILED == peer->state
-        || fab_shm_progress != fab_shm_provider.progress) {
-        return NULL;
+    while (NULL != ep && ep->peer != peer) {
+        ep = ep->next;
     }
-    for (ep = dom->eps; NULL != ep && ep->peer != peer; ep = ep->next) {
-    }
-    if (NULL == ep || NULL != ep->in || 0 != memcmp(&ep->addr, addr, sizeof(*addr))) {
+    if (NULL == ep || FAB_PEER_FAILED == peer->state || 0 != memcmp(&ep->addr, addr, sizeof(*addr))) {
         return NULL;
     }
     return ep;
 }
 
-static void fab_shm_adopt(fab_shm_domain_t *dom, uint32_t index, uint32_t pid)
+static bool fab_shm_in_has_left(const fab_shm_domain_t *dom, const fab_shm_in_t *in)
+{
+    return FAB_SHM_CLOSED == fab_shm_state_of(atomic_load_explicit(&dom->entries[in->index].state, memory_order_acquire));
+}
+
+/* A ring that is new here: find its sender and poll it. */
+static void fab_shm_adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
 {
     fab_shm_entry_t *entry = &dom->entries[index];
     fab_shm_addr_t addr = entry->addr; /* copied once: it is another process's to change */
-    fab_shm_in_t *in = calloc(1, sizeof(*in));
-    fab_shm_ep_t *ep = NULL;
+    fab_shm_ep_t *ep = addr.pid == fab_shm_pid_of(state) ? fab_shm_sender(dom, entry->name, &addr) : NULL;
+    fab_shm_in_t *in;
 
-    if (NULL == in) {
-        return; /* found again at a later tick */
+    if (NULL != ep && NULL != ep->in && fab_shm_in_has_left(dom, ep->in)) {
+        return; /* it left and came again: the old ring first; a later tick finds this one */
     }
-    if (addr.pid == pid) {
-        ep = fab_shm_sender(dom, entry->name, &addr);
-    }
-    if (NULL == ep || OPAL_SUCCESS != fab_shm_conn_add(ep)) {
+    if (NULL == ep || NULL != ep->in) {
         fab_shm_refuse(dom, index);
-        free(in);
         return;
+    }
+    in = calloc(1, sizeof(*in));
+    if (NULL == in || OPAL_SUCCESS != fab_shm_conn_add(ep)) {
+        free(in);
+        return; /* no memory; a later tick tries again */
     }
     fab_shm_rx_init(&in->rx, (fab_shm_slot_t *) (dom->rings + (size_t) index * dom->addr.ring_size),
                     fab_shm_num_slots_of(&dom->addr), dom->addr.eager_max, &entry->ctl);
     in->ep = ep;
     in->index = index;
     in->hot_at = FAB_SHM_COLD;
+    in->is_closing = FAB_SHM_CLOSED == fab_shm_state_of(state);
     ep->in = in;
     dom->ins[index] = in;
     fab_counters.shm_rings_claimed++;
@@ -135,7 +140,7 @@ void fab_shm_look_at(fab_shm_domain_t *dom, uint32_t index)
         return;
     }
     if (FAB_SHM_READY == fab_shm_state_of(state) || FAB_SHM_CLOSED == fab_shm_state_of(state)) {
-        fab_shm_adopt(dom, index, fab_shm_pid_of(state));
+        fab_shm_adopt(dom, index, state);
     }
 }
 

@@ -39,10 +39,11 @@
 #ifndef FAB_SHM_RING_INL_H
 #define FAB_SHM_RING_INL_H
 
+#include "fabric/fab.h"
+
 #include <stdbool.h>
 #include <string.h>
 
-#include "fabric/fab.h"
 #include "shm/shm_wire.h"
 
 #ifndef FAB_SHM_STEP

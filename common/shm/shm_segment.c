@@ -5,6 +5,8 @@
  * A segment's size is sealed, so no peer can shrink it under the feet of the others; memory for what a claimer touches is
  * allocated by fallocate() before it is touched, so a lack of memory is an error here and not a SIGBUS.
  */
+#include "shm/shm_types.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +17,6 @@
 #include <sys/stat.h>
 
 #include "fabric/fab_params.h"
-#include "shm/shm_types.h"
 
 enum {
     FAB_SHM_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,

@@ -55,7 +55,6 @@ struct fab_shm_ep {
     fab_shm_domain_t *dom;
     fab_shm_in_t *in;       /* from the peer; NULL: it did not send yet */
     fab_shm_entry_t *entry; /* of tx in the peer's segment; NULL: not connected */
-    uint32_t reserved;      /* slots of the reservation that is open */
     uint32_t conn_at;       /* index in dom->conns, or FAB_SHM_COLD: neither tx nor in */
     fab_shm_cma_t cma;
     bool is_died;           /* found dead; fails when its ring is empty */
@@ -110,8 +109,11 @@ static inline uint32_t fab_shm_num_slots_of(const fab_shm_addr_t *addr)
 /* Identity of host, boot, host name and pid namespace. */
 uint64_t fab_shm_host_identity(void);
 
-/* Start time of a process in clock ticks since boot; 0: it is gone, or a zombie. */
+/* Start time of a process in clock ticks since boot; 0: it is gone, a zombie, or cannot be seen now. */
 uint64_t fab_shm_start_time(uint32_t pid);
+
+/* Is that process gone for certain?  It is not, if it has the start time; in doubt it is not. */
+bool fab_shm_is_gone(uint32_t pid, uint64_t start_time);
 
 /* The value of yama's ptrace_scope, -1 if there is none. */
 int fab_shm_ptrace_scope(void);

@@ -56,7 +56,8 @@ bench_environment()
     if [[ -n $prefix ]]; then
         [[ -f $prefix/share/pml_tm/env.sh ]] || bench_die "no share/pml_tm/env.sh in $prefix"
         bench_source_env "$prefix/share/pml_tm/env.sh"
-    elif [[ -f $bench_root/install/share/pml_tm/env.sh ]] && ! ompi_info --parsable 2>/dev/null | grep '^mca:pml:tm:' >/dev/null; then
+    elif [[ -f $bench_root/install/share/pml_tm/env.sh ]] &&
+        ! ompi_info --parsable 2>/dev/null | grep '^mca:pml:tm:' >/dev/null; then
         bench_source_env "$bench_root/install/share/pml_tm/env.sh"
     fi
 }
@@ -91,7 +92,8 @@ bench_first_error()
         { gsub(/^[ \t]+|[ \t]+$/, "") }
         /\(\) failed$/ { reason = $0; next }
         reason != "" && /^-->/ { print reason " " $0; found = 1; exit }
+        /^\[.*\] \*\*\* / { aborted = aborted == "" ? $0 : aborted; next }
         first == "" { first = $0 }
-        END { if (!found) print (reason != "" ? reason : first != "" ? first : "no message") }
+        END { if (!found) print (reason != "" ? reason : first != "" ? first : aborted != "" ? aborted : "no message") }
     ' "$@"
 }

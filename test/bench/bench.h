@@ -7,8 +7,8 @@
  *      R <metric> <variant> <x> <median> <best>
  *
  * without blanks inside a field; run collects these lines, anything else a program prints is for people.  <x> is the
- * message size in bytes, the depth or the number of ranks, as the metric has it.  <best> is the smallest batch of a time, the
- * largest of a rate.
+ * message size in bytes, the depth or the number of ranks, as the metric has it.  <best> is the smallest batch of a time,
+ * the largest of a rate.
  *
  * Each program measures in batches, of as many iterations as fill the time given with -t, and takes the median over the
  * batches of -b.  The smoke test gives 1 ms and one batch.
@@ -37,10 +37,10 @@ typedef struct bench_list {
 } bench_list_t;
 
 typedef struct bench_options {
-    int batches;           /* -b */
-    double batch_seconds;  /* -t, given in milliseconds */
-    bench_list_t list;     /* -l */
-    bool is_full;          /* -f: every variant, not the usual few */
+    int batches;          /* -b */
+    double batch_seconds; /* -t, given in milliseconds */
+    bench_list_t list;    /* -l */
+    bool is_full;         /* -f: every variant, not the usual few */
 } bench_options_t;
 
 static inline double bench_now(void)

@@ -2,40 +2,43 @@
 /*
  * Matching depth: what N other receives posted, or N other messages unexpected, cost the message that is behind them.
  *
- * Two ranks, one communicator for everything that is measured, 8-byte messages.  Tag PING_TAG is the ping-pong's; the others
- * have tags from BASE_TAG up, or come from the process itself, which sends to itself only when it is over: that is the source
- * that "names another rank" without a third process on the machine.
+ * Two ranks, one communicator for everything that is measured, 8-byte messages.  Tag PING_TAG is the ping-pong's; the
+ * others have tags from BASE_TAG up, or come from the process itself, which sends to itself only when it is over: that is
+ * the source that "names another rank" without a third process on the machine.
  *
- * A pattern is what a receive names: exact (source, tag), src-any (source, any tag), any-tag (any source, tag), any-any, and
- * mix, which takes the others in turn.
+ * A pattern is what a receive names: exact (source, tag), src-any (source, any tag), any-tag (any source, tag), any-any,
+ * and mix, which takes the others in turn.
  *
  * Rows, metric depth_us, half the round trip in µs, <x> = N:
  *
- *  posted:A/B      On both ranks N receives of pattern A are posted first; then a ping-pong whose own receives have pattern B,
- *                  each posted behind the N.  A message of the ping-pong can match none of the N: they name other tags, or
- *                  (src-any) the process itself as source.  A = mix is exact, src-any, any-tag in turn; B = mix is all four.
+ *  posted:A/B
+ *      On both ranks N receives of pattern A are posted first; then a ping-pong whose own receives have pattern B, each
+ *      posted behind the N.  A message of the ping-pong can match none of the N: they name other tags, or (src-any) the
+ *      process itself as source.  A = mix is exact, src-any, any-tag in turn; B = mix is all four.
  *  posted:any-any/any-any
- *                  Receives of (any, any) match everything, so nothing can pass them.  Here N + 1 of them form a ring: the
- *                  message takes the oldest, and a new one is posted behind the other N.
- *  unexpected:B    On both ranks N messages have arrived for which there is no receive; then a ping-pong whose receives have
- *                  pattern B.  The N come from the peer with other tags; for src-any, which would take them, from the process
- *                  itself, and so for mix (exact, src-any, any-tag in turn).
+ *      Receives of (any, any) match everything, so nothing can pass them.  Here N + 1 of them form a ring: the message
+ *      takes the oldest, and a new one is posted behind the other N.
+ *  unexpected:B
+ *      On both ranks N messages have arrived for which there is no receive; then a ping-pong whose receives have pattern
+ *      B.  The N come from the peer with other tags; for src-any, which would take them, from the process itself, and so
+ *      for mix (exact, src-any, any-tag in turn).
  *  unexpected:any-any
- *                  Again nothing can pass: the receive takes the oldest of the N unexpected messages, and the peer sends a new one
- *                  behind them.  Neither rank waits for the other, so this is a time per message, not a latency.
+ *      Again nothing can pass: the receive takes the oldest of the N unexpected messages, and the peer sends a new one
+ *      behind them.  Neither rank waits for the other, so for N > 0 this is a time per message, not a latency.
  *
  * Rows, metric drain_us, µs per message over N messages, on the receiving rank:
  *
  *  posted:exact, posted:any-tag, posted:mix
- *                  N receives with distinct tags, messages in the opposite order: each matches the receive posted last.  mix: exact
- *                  and any-tag in turn.  Includes the sender's time where that is longer.
+ *      N receives with distinct tags, messages in the opposite order: each matches the receive posted last.  mix: exact
+ *      and any-tag in turn.  Includes the sender's time where that is longer.
  *  posted:src-any, posted:any-any
- *                  N receives alike; messages match them in order.
+ *      N receives alike; messages match them in order.
  *  unexpected:exact, unexpected:any-tag
- *                  N messages wait; they are received in the opposite order of their arrival.
+ *      N messages wait; they are received in the opposite order of their arrival.
  *  unexpected:src-any, unexpected:any-any
- *                  N messages wait; they are received in the order of their arrival.
- *  unexpected:mix  N messages wait; taken in turn from the end (exact), the front (src-any), the end (any-tag), the front.
+ *      N messages wait; they are received in the order of their arrival.
+ *  unexpected:mix
+ *      N messages wait; taken in turn from the end (exact), the front (src-any), the end (any-tag), the front (any-any).
  *
  * Every message carries a number, which is checked: a wrong match fails the program.  A depth that needs more tags than
  * MPI_TAG_UB, and a drain that would take longer than MAX_DRAIN_SECONDS by the growth seen so far, are skipped; a line
@@ -272,7 +275,8 @@ static void ring_teardown(bench_t *b, row_t *row)
 
 static void measure_ring(bench_t *b, int depth)
 {
-    row_t row = {.metric = "depth_us", .variant = "posted:any-any/any-any", .others = ANY_ANY, .own = ANY_ANY, .depth = depth};
+    row_t row = {
+        .metric = "depth_us", .variant = "posted:any-any/any-any", .others = ANY_ANY, .own = ANY_ANY, .depth = depth};
 
     row.setup = ring_setup;
     row.step = ring_step;
@@ -346,8 +350,8 @@ static double drain_posted(bench_t *b, pattern_t pattern, int depth)
         bool any_source = pattern == ANY_TAG || pattern == ANY_ANY || (pattern == MIX && i % 2 == 1);
 
         b->value[i] = -1;
-        MPI_Irecv(&b->value[i], 1, MPI_INT64_T, any_source ? MPI_ANY_SOURCE : b->peer, in_order ? MPI_ANY_TAG : BASE_TAG + i,
-                  b->comm, &b->req[i]);
+        MPI_Irecv(&b->value[i], 1, MPI_INT64_T, any_source ? MPI_ANY_SOURCE : b->peer,
+                  in_order ? MPI_ANY_TAG : BASE_TAG + i, b->comm, &b->req[i]);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     start = bench_now();
@@ -403,7 +407,8 @@ static double drain_unexpected(bench_t *b, pattern_t pattern, int depth)
 
 typedef double (*drain_fn_t)(bench_t *b, pattern_t pattern, int depth);
 
-/* Once more than asked for, the first as warm-up, but only once where that takes long.  Returns the seconds of one drain. */
+/* Once more than asked for, the first as warm-up, but only once where that takes long.  Returns the seconds of one drain.
+ */
 static double drain_measure(bench_t *b, const char *variant, drain_fn_t drain, pattern_t pattern, int depth)
 {
     double seconds, batch[BENCH_MAX_BATCHES];

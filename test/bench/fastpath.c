@@ -3,14 +3,14 @@
  * The fast path, laid out for counting instructions under callgrind (instructions): 8-byte messages, none of them waited
  * for in a polling loop, so that a count does not depend on timing.
  *
- * Sections, each dumped by rank twice, after n and after 2 n messages (the difference is free of constant costs), under the name
- * <section>:<messages>:
+ * Sections, each dumped by rank twice, after n and after 2 n messages (the difference is free of constant costs), under the
+ * name <section>:<messages>:
  *
  *      self-expected     a process to itself: MPI_Irecv, MPI_Send, MPI_Wait
  *      self-unexpected   a process to itself: MPI_Isend, MPI_Recv, MPI_Wait
  *      pair-sync         rank 0 to rank 1 in batches, without messages: what the batches' semaphores cost
  *      pair-expected     receives of a batch posted, then all of it sent (MPI_Send); rank 1 is told, and calls MPI_Waitall
- *      pair-unexpected   a batch sent, rank 1 told; then it receives, the last message first, so that the others are unexpected
+ *      pair-unexpected   a batch sent, rank 1 told; then it receives, the last message first: the others are unexpected
  *
  * The ranks tell each other by semaphores in shared memory, which sleep.  Usage: fastpath [messages]
  */

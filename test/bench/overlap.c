@@ -7,7 +7,8 @@
  *      overlap_pct recv <bytes>  the receiver computes between MPI_Irecv and MPI_Wait; the sender waits in MPI_Send
  *
  * The time T of the transfer is measured first, then with 2 T of computation in it, which takes C: 100 % is C = 2 T, 0 % is
- * C = 3 T.  The computation is a loop on the clock without a call of MPI.  The measuring side ends the transfer at its own wait.
+ * C = 3 T.  The computation is a loop on the clock without a call of MPI.  The measuring side ends the transfer at its own
+ * wait.
  */
 #include "bench.h"
 

@@ -2,8 +2,8 @@
 /*
  * Latency: half the round trip of a message between ranks 0 and 1, blocking sends and receives, by size.
  *
- * Result: latency_us half <bytes>.  One buffer for all messages, so that large ones move from cache where they fit.  The data
- * of each size is checked once, outside the timing.
+ * Result: latency_us half <bytes>.  One buffer for all messages, so that large ones move from cache where they fit.  The
+ * data of each size is checked once, outside the timing.
  */
 #include "bench.h"
 
@@ -13,7 +13,7 @@ enum {
     MAX_ITERATIONS = 100000,
 };
 
-#define SIZES                                                                                                          \
+#define SIZES                                                                                                              \
     "0,1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192,16384,32768,65536,131072,262144,524288,1048576,2097152,4194304"
 
 static void exchange(int rank, char *buffer, int size, int iterations)

@@ -14,7 +14,7 @@ BEGIN {
     describe("bandwidth_mbs", "Bandwidth: one way, windows of 64, 10^6 bytes/s", "bytes", "more")
     describe("rate_mmps", "Message rate: one way, windows of 64, 10^6 messages/s", "bytes", "more")
     describe("depth_us", "Matching depth: 8-byte ping-pong behind N others, half the round trip, us", "N", "less")
-    describe("drain_us", "Draining N receives or messages in the order that is worst for the pattern, us per message", "N", "less")
+    describe("drain_us", "Draining N receives or messages, last first if possible, us per message", "N", "less")
     describe("overlap_pct", "Overlap of a transfer with computation on one side, percent", "bytes", "none")
     describe("memory_kib", "Memory: growth per process from before MPI_Init, KiB, mean over the ranks", "ranks", "less")
     describe("init_ms", "Start and end: MPI_Init and MPI_Finalize, ms", "ranks", "less")

@@ -3,13 +3,10 @@
 # TEST: timeout=180 quick=no
 #
 # The benchmarks run, and leave what they promise: a table, results that parse, plots.  No time is judged.
-: "${TM_SRC:=$(cd "$(dirname "$0")/../.." && pwd)}" "${TM_TEST_PML:=tm}"
-[[ -n ${TM_WORK-} ]] || TM_WORK=$(mktemp -d)
-# shellcheck source-path=SCRIPTDIR source=../lib/script.sh
-. "$TM_SRC/test/lib/script.sh"
-cd "$TM_WORK"
-
-command -v gnuplot >/dev/null || skip 'gnuplot is not installed'
+: "${TM_SRC:=$(cd "$(dirname "$0")/../.." && pwd)}"
+# shellcheck source-path=SCRIPTDIR source=../apps/app.bash
+. "$TM_SRC/test/apps/app.bash"
+app_need gnuplot gnuplot-nox
 
 # ---- the report, over results whose medians are known
 cat >known.csv <<'END'

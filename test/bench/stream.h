@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A one-way stream, as bandwidth.c and rate.c measure it: the lower half of the ranks sends windows of non-blocking messages to
- * the upper half, rank i to rank i + n/2.  The receiver posts a whole window and waits for it.  It answers with an empty message
- * after each window (as OSU's osu_bw and osu_mbw_mr do), or only after the last one of a batch, which ends the clock; then
- * the sender is free to run ahead and messages can arrive before their receives are posted.
+ * A one-way stream, as bandwidth.c and rate.c measure it: the lower half of the ranks sends windows of non-blocking
+ * messages to the upper half, rank i to rank i + n/2.  The receiver posts a whole window and waits for it.  It answers with
+ * an empty message after each window (as OSU's osu_bw and osu_mbw_mr do), or only after the last one of a batch, which ends
+ * the clock; then the sender is free to run ahead and messages can arrive before their receives are posted.
  */
 #ifndef STREAM_H
 #define STREAM_H
@@ -22,7 +22,7 @@ typedef struct stream {
     int peer;
     bool is_sender;
     bool has_answers; /* after each window */
-    char *buffer; /* one message long: all messages of a window share it */
+    char *buffer;     /* one message long: all messages of a window share it */
 } stream_t;
 
 static inline void stream_init(stream_t *stream, size_t max_size)

@@ -22,6 +22,9 @@ for file in "${files[@]}"; do
 done
 echo "listed: ${#files[@]} files"
 
+version=$(sed -nE 's/^#define PML_TM_(MAJOR|MINOR|RELEASE)_VERSION ([0-9]+)$/\2/p' pml_tm/pml_tm_compat.h | paste -sd .)
+grep -qF "m4_define([TM_VERSION_STRING], [$version])" configure.m4 || fail "configure.m4 and pml_tm_compat.h ($version) disagree on the version"
+
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
 mapfile -t files < <(find common pml_tm -name '*.h')

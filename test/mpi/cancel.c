@@ -172,7 +172,7 @@ static void stream(int count, size_t max)
     for (int i = 0; i < WINDOW; i++) {
         in[i] = tm_alloc(max);
     }
-    while (got < count) {
+    while (got < count || sent < count) {
         MPI_Status st;
         int flag = 0;
 
@@ -223,9 +223,6 @@ static void stream(int count, size_t max)
 
         TM_MPI(MPI_Cancel(&rreq[head % WINDOW]));
         TM_CHECK(wait_cancelled(&rreq[head % WINDOW], &st), "a receive has a message after the last one");
-    }
-    for (; sent < count; sent++) {
-        TM_FATAL("received messages that were not sent");
     }
     TM_MPI(MPI_Waitall(count, sreq, MPI_STATUSES_IGNORE));
     for (int i = 0; i < count; i++) {

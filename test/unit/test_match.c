@@ -156,17 +156,50 @@ static size_t check_msg_order(const fab_match_list_t *list, bool is_internal)
     return n;
 }
 
+/* The number of unfiled messages in a ring: the first ones, and older than the oldest filed one of either ring. */
+static size_t check_unfiled(const fab_match_list_t *list, uint64_t oldest_filed)
+{
+    const fab_match_list_t *item = list->next;
+    size_t n = 0;
+
+    for (; item != list && !OWNER(item, fab_match_msg_t, order)->is_filed; item = item->next) {
+        assert_true(OWNER(item, fab_match_msg_t, order)->seq < oldest_filed);
+        n++;
+    }
+    for (; item != list; item = item->next) {
+        assert_true(OWNER(item, fab_match_msg_t, order)->is_filed);
+    }
+    return n;
+}
+
+static uint64_t oldest_filed(const fab_match_list_t *list)
+{
+    for (const fab_match_list_t *item = list->next; item != list; item = item->next) {
+        if (OWNER(item, fab_match_msg_t, order)->is_filed) {
+            return OWNER(item, fab_match_msg_t, order)->seq;
+        }
+    }
+    return UINT64_MAX;
+}
+
 static void check_dom(const fab_match_dom_t *dom)
 {
     const size_t indexed = check_index(&dom->posted_index, posted_seq);
-    const size_t user = check_msg_order(&dom->unexp_user, false);
-    const size_t internal = check_msg_order(&dom->unexp_internal, true);
+    const uint64_t user_filed = oldest_filed(&dom->unexp_user);
+    const uint64_t internal_filed = oldest_filed(&dom->unexp_internal);
+    const uint64_t filed = user_filed < internal_filed ? user_filed : internal_filed;
+    const size_t user_unfiled = check_unfiled(&dom->unexp_user, filed);
+    const size_t internal_unfiled = check_unfiled(&dom->unexp_internal, filed);
+    const size_t user = check_msg_order(&dom->unexp_user, false) - user_unfiled;
+    const size_t internal = check_msg_order(&dom->unexp_internal, true) - internal_unfiled;
     size_t links = user + internal;
 
     assert_int_equal(indexed + dom->nshort, dom->posted_count);
     assert_int_equal(check_posted_order(dom), indexed);
     assert_int_equal(dom->npattern[0] + dom->npattern[1] + dom->npattern[2] + dom->npattern[3], indexed);
-    assert_int_equal(links, dom->unexp_count);
+    assert_int_equal(user_unfiled + internal_unfiled, dom->nunfiled);
+    assert_true(dom->nunfiled <= FAB_MATCH_UNFILED_MAX);
+    assert_int_equal(links + dom->nunfiled, dom->unexp_count);
     links += dom->has_by_source ? user : 0;
     links += dom->has_by_tag ? user + internal : 0;
     assert_int_equal(check_index(&dom->unexp_index, unexp_seq), links);
@@ -535,14 +568,14 @@ static void run_all_mixes(uint64_t ops)
 static void test_random_against_reference(void **state)
 {
     (void) state;
-    run_all_mixes(env_number("TM_TEST_OPS", 100000));
+    run_all_mixes(env_number("TM_TEST_OPS", 250000));
 }
 
 static void test_random_without_memory(void **state)
 {
     (void) state;
     alloc_state.is_failing = true;
-    run_all_mixes(env_number("TM_TEST_OPS", 100000) / 10);
+    run_all_mixes(env_number("TM_TEST_OPS", 250000) / 10);
     alloc_state.is_failing = false;
     if (!alloc_state.is_wrapped) {
         print_message("malloc is not wrapped (-Wl,--wrap=malloc): nothing has failed\n");
@@ -552,15 +585,20 @@ static void test_random_without_memory(void **state)
 
 /* ---- the rules, one by one ---- */
 
-/* A domain with its packed list full (or not), so that each rule is seen in the list and in the index. */
+/*
+ * A domain with its packed list of receives and its unfiled messages full (or not), so that each rule is seen there and
+ * in the index.
+ */
 typedef struct fixture {
     fab_match_dom_t dom;
     fab_match_recv_t filler[FAB_MATCH_SHORT_LEN];
+    fab_match_msg_t msg_filler[FAB_MATCH_UNFILED_MAX];
     fab_match_recv_t recv[32];
     fab_match_msg_t msg[32];
 } fixture_t;
 
 #define FILLER_SOURCE 77
+#define FILLER_TAG    (-77) /* of messages, so that ANY does not see them */
 
 static void fixture_init(fixture_t *f, size_t nfiller)
 {
@@ -568,6 +606,17 @@ static void fixture_init(fixture_t *f, size_t nfiller)
     fab_match_init(&f->dom);
     for (size_t i = 0; i < nfiller; i++) {
         assert_null(fab_match_post(&f->dom, &f->filler[i], FILLER_SOURCE, (int32_t) i));
+    }
+    for (size_t i = 0; i < nfiller && i < FAB_MATCH_UNFILED_MAX; i++) {
+        fab_match_add_msg(&f->dom, &f->msg_filler[i], FILLER_SOURCE, FILLER_TAG);
+    }
+}
+
+/* Take the fillers' messages out. */
+static void fixture_clear(fixture_t *f)
+{
+    while (fab_match_first_msg(&f->dom) != NULL && fab_match_first_msg(&f->dom)->tag == FILLER_TAG) {
+        fab_match_remove_msg(&f->dom, fab_match_first_msg(&f->dom));
     }
 }
 
@@ -695,21 +744,23 @@ static void test_oldest_unexpected_wins(void **state)
     };
 
     (void) state;
-    for (size_t s = 0; s < ARRAY_LEN(step); s++) {
+    for (size_t i = 0; i < 3 * ARRAY_LEN(step); i++) {
+        static const size_t nfiller[3] = {0, FAB_MATCH_UNFILED_MAX - 2, FAB_MATCH_SHORT_LEN};
+        const size_t s = i / 3;
         const int want[] = {step[s].first, step[s].second, step[s].third};
         fixture_t f;
 
-        fixture_init(&f, 0);
+        fixture_init(&f, nfiller[i % 3]);
         fixture_add(&f, 0, 7, 7);
         fixture_add(&f, 1, 1, 2);
         fixture_add(&f, 2, 5, 2);
         fixture_add(&f, 3, 1, 9);
         fixture_add(&f, 4, 1, 2);
-        for (size_t i = 0; i < ARRAY_LEN(want); i++) {
-            fab_match_msg_t *msg = want[i] >= 0 ? &f.msg[want[i]] : NULL;
+        for (size_t k = 0; k < ARRAY_LEN(want); k++) {
+            fab_match_msg_t *msg = want[k] >= 0 ? &f.msg[want[k]] : NULL;
 
             assert_ptr_equal(fab_match_probe(&f.dom, step[s].source, step[s].tag), msg);
-            assert_ptr_equal(fab_match_post(&f.dom, &f.recv[i], step[s].source, step[s].tag), msg);
+            assert_ptr_equal(fab_match_post(&f.dom, &f.recv[k], step[s].source, step[s].tag), msg);
             check_dom(&f.dom);
             if (msg == NULL) {
                 break;
@@ -754,6 +805,7 @@ static void test_any_tag_passes_over_negative_tags(void **state)
         assert_null(fab_match_post(&f.dom, &f.recv[1], ANY, ANY));
         assert_null(fab_match_post(&f.dom, &f.recv[2], 1, ANY));
         assert_ptr_equal(fab_match_post(&f.dom, &f.recv[3], ANY, -5), &f.msg[0]);
+        fixture_clear(&f);
         assert_ptr_equal(fab_match_first_msg(&f.dom), &f.msg[1]);
         fab_match_fini(&f.dom);
     }
@@ -783,6 +835,7 @@ static void test_cancel(void **state)
         assert_int_equal(f.recv[1].source, 1);
         assert_int_equal(f.recv[1].tag, ANY);
         assert_int_equal(f.dom.posted_count, nfiller);
+        fixture_clear(&f);
         assert_int_equal(f.dom.unexp_count, 0);
         check_dom(&f.dom);
         fab_match_fini(&f.dom);
@@ -794,24 +847,27 @@ static void test_probe_leaves_and_matched_probe_takes(void **state)
     fixture_t f;
 
     (void) state;
-    fixture_init(&f, 0);
-    fixture_add(&f, 0, 1, 2);
-    fixture_add(&f, 1, 1, 2);
-    fixture_add(&f, 2, 1, 2);
-    assert_ptr_equal(fab_match_probe(&f.dom, 1, 2), &f.msg[0]);
-    assert_ptr_equal(fab_match_probe(&f.dom, 1, ANY), &f.msg[0]);
-    assert_int_equal(f.dom.unexp_count, 3);
-    fab_match_remove_msg(&f.dom, &f.msg[1]); /* from the middle of every queue */
-    check_dom(&f.dom);
-    fab_match_remove_msg(&f.dom, &f.msg[0]);
-    assert_ptr_equal(fab_match_probe(&f.dom, ANY, 2), &f.msg[2]);
-    assert_ptr_equal(fab_match_probe(&f.dom, ANY, ANY), &f.msg[2]);
-    fab_match_remove_msg(&f.dom, &f.msg[2]);
-    assert_null(fab_match_probe(&f.dom, 1, 2));
-    assert_null(fab_match_probe(&f.dom, 1, ANY));
-    assert_null(fab_match_probe(&f.dom, ANY, 2));
-    check_dom(&f.dom);
-    fab_match_fini(&f.dom);
+    for (size_t nfiller = 0; nfiller <= FAB_MATCH_UNFILED_MAX; nfiller++) {
+        fixture_init(&f, nfiller);
+        fixture_add(&f, 0, 1, 2);
+        fixture_add(&f, 1, 1, 2);
+        fixture_add(&f, 2, 1, 2);
+        assert_ptr_equal(fab_match_probe(&f.dom, 1, 2), &f.msg[0]);
+        assert_ptr_equal(fab_match_probe(&f.dom, 1, ANY), &f.msg[0]);
+        assert_int_equal(f.dom.unexp_count, nfiller + 3);
+        fab_match_remove_msg(&f.dom, &f.msg[1]); /* from the middle of every queue */
+        check_dom(&f.dom);
+        fab_match_remove_msg(&f.dom, &f.msg[0]);
+        assert_ptr_equal(fab_match_probe(&f.dom, ANY, 2), &f.msg[2]);
+        assert_ptr_equal(fab_match_probe(&f.dom, ANY, ANY), &f.msg[2]);
+        fab_match_remove_msg(&f.dom, &f.msg[2]);
+        assert_null(fab_match_probe(&f.dom, 1, 2));
+        assert_null(fab_match_probe(&f.dom, 1, ANY));
+        assert_null(fab_match_probe(&f.dom, ANY, 2));
+        assert_null(fab_match_probe(&f.dom, ANY, ANY));
+        check_dom(&f.dom);
+        fab_match_fini(&f.dom);
+    }
 }
 
 /* The wildcard links are made for the messages that came before the first wildcard search, and for those after it. */
@@ -822,7 +878,7 @@ static void test_late_wildcards(void **state)
     fixture_t f;
 
     (void) state;
-    fixture_init(&f, 0);
+    fixture_init(&f, FAB_MATCH_SHORT_LEN);
     fixture_add(&f, 0, 1, 2);
     fixture_add(&f, 1, 1, -4);
     fixture_add(&f, 2, 2, 2);
@@ -843,6 +899,7 @@ static void test_late_wildcards(void **state)
         assert_ptr_equal(fab_match_post(&f.dom, &f.recv[0], ANY, -4), &f.msg[by_tag[i]]);
     }
     assert_ptr_equal(fab_match_post(&f.dom, &f.recv[0], ANY, 2), &f.msg[2]);
+    fixture_clear(&f);
     assert_int_equal(f.dom.unexp_count, 0);
     check_dom(&f.dom);
     fab_match_fini(&f.dom);
@@ -1056,6 +1113,14 @@ static void deep_posted(deep_t *d, spread_fn_t spread, int order)
     meter_stop(&meter);
 }
 
+/* A search for each wildcard kind in the index, so that from here on the domain keeps their links. */
+static void deep_use_wildcards(deep_t *d)
+{
+    assert_null(fab_match_probe(&d->dom, INT32_MAX, ANY));
+    assert_null(fab_match_probe(&d->dom, ANY, INT32_MAX));
+    assert_true(d->dom.has_by_source && d->dom.has_by_tag);
+}
+
 /* Unexpected messages taken by exact or wildcard receives; those of one source or one tag leave oldest first. */
 static void deep_unexpected(deep_t *d, spread_fn_t spread, int order)
 {
@@ -1070,11 +1135,8 @@ static void deep_unexpected(deep_t *d, spread_fn_t spread, int order)
         assert_null(fab_match_arrive(&d->dom, source, tag));
         fab_match_add_msg(&d->dom, &d->msg[i], source, tag);
         meter_call(&meter);
-        if (i == 0) {
-            /* From here on the wildcard links are kept. */
-            assert_non_null(fab_match_probe(&d->dom, source, ANY));
-            assert_non_null(fab_match_probe(&d->dom, ANY, tag));
-            meter_start(&meter, &d->dom);
+        if (i == FAB_MATCH_UNFILED_MAX) {
+            deep_use_wildcards(d);
         }
     }
     for (uint32_t i = 0; i < d->depth; i++) {
@@ -1170,8 +1232,8 @@ static void test_cost_of_equal_keys(void **state)
         for (uint32_t i = 0; i < DEPTH; i++) {
             assert_null(fab_match_arrive(&d.dom, 1, 2));
             fab_match_add_msg(&d.dom, &d.msg[i], 1, 2);
-            if (i == 0) {
-                fab_match_probe(&d.dom, pattern[p][0], pattern[p][1]);
+            if (i == FAB_MATCH_UNFILED_MAX) {
+                deep_use_wildcards(&d);
             }
             meter_call(&meter);
         }
@@ -1203,21 +1265,21 @@ static void test_million_keys(void **state)
 /* What a burst has made the index take is given back by and by, when little use of it is made. */
 static void test_buckets_are_released(void **state)
 {
-    fab_match_msg_t msg;
-    fab_match_recv_t recv;
     deep_t d;
 
     (void) state;
     deep_init(&d, DEPTH);
     deep_posted(&d, spread_tags, 0);
     deep_unexpected(&d, spread_tags, 0);
+    assert_true(d.dom.posted_index.nbuckets > DEPTH / 2 && d.dom.unexp_index.nbuckets > DEPTH);
+    d.depth = 12;
     for (int i = 0; i < 10; i++) {
-        assert_null(fab_match_arrive(&d.dom, 1, i));
-        fab_match_add_msg(&d.dom, &msg, 1, i);
-        assert_ptr_equal(fab_match_post(&d.dom, &recv, ANY, ANY), &msg);
+        deep_posted(&d, spread_tags, i % 3);
+        deep_unexpected(&d, spread_tags, i % 3);
         check_dom(&d.dom);
     }
-    assert_true(d.dom.unexp_index.nbuckets <= 64);
+    assert_true(d.dom.posted_index.nbuckets <= 64 && d.dom.unexp_index.nbuckets <= 64);
+    d.depth = DEPTH;
     deep_posted(&d, spread_diagonal, 2); /* and taken again when needed */
     deep_unexpected(&d, spread_diagonal, 2);
     deep_fini(&d);

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Provider shm: opening and closing it in this process, its address, its description, its table.
+ */
+#include "shm/shm_types.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+
+#include "fabric/fab_params.h"
+#include "fabric/fab_wire.h"
+
+/* ---- open ------------------------------------------------------------------------------------------------------------------------- */
+
+static uint32_t fab_shm_choose_ring_size(uint32_t num_local)
+{
+    if (0 != fab_params.shm_ring_size) {
+        return fab_params.shm_ring_size;
+    }
+    return num_local <= 16 ? 65536 : num_local <= 64 ? 32768 : 16384;
+}
+
+static uint32_t fab_shm_choose_num_rings(uint32_t num_local)
+{
+    if (0 != fab_params.shm_max_peers) {
+        return fab_params.shm_max_peers;
+    }
+    return num_local < FAB_SHM_RINGS_MAX - FAB_SHM_SPARE_RINGS ? num_local + FAB_SHM_SPARE_RINGS : FAB_SHM_RINGS_MAX;
+}
+
+static int fab_shm_fill_address(fab_shm_domain_t *dom, const char **why)
+{
+    fab_shm_addr_t *addr = &dom->addr;
+
+    if ((ssize_t) sizeof(addr->nonce) != getrandom(addr->nonce, sizeof(addr->nonce), 0)) {
+        *why = fab_sentence(dom->fab, "getrandom() failed: %s.", strerror(errno));
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    addr->version = FAB_SHM_VERSION;
+    addr->pid = (uint32_t) getpid();
+    addr->uid = (uint32_t) geteuid();
+    addr->host = fab_shm_host_identity();
+    addr->start_time = fab_shm_start_time(addr->pid);
+    if (0 == addr->start_time) {
+        *why = fab_sentence(dom->fab, "/proc/%u/stat cannot be read; is /proc mounted?", addr->pid);
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    memcpy(dom->nonce, addr->nonce, sizeof(addr->nonce));
+    addr->nonce_at = (uint64_t) (uintptr_t) dom->nonce;
+    return OPAL_SUCCESS;
+}
+
+/* Yama's scope 1 lets a process be read by its descendants only, unless it says otherwise. */
+static void fab_shm_permit_cma(fab_shm_domain_t *dom)
+{
+    dom->ptrace_scope = fab_shm_ptrace_scope();
+    if (1 == dom->ptrace_scope && FAB_SHM_SINGLE_COPY_AUTO == fab_params.shm_single_copy) {
+        (void) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    }
+}
+
+static void fab_shm_domain_free(fab_shm_domain_t *dom)
+{
+    fab_shm_seg_destroy(dom);
+    free(dom->conns);
+    free(dom->hot);
+    free(dom->ins);
+    free(dom->nonce);
+    free(dom);
+}
+
+static int fab_shm_open(fab_t *fab, fab_domain_t **out, const char **why)
+{
+    uint32_t ring_size = fab_shm_choose_ring_size(fab->config.num_local);
+    uint32_t num_rings = fab_shm_choose_num_rings(fab->config.num_local);
+    fab_shm_domain_t *dom;
+    char text[256];
+    int rc;
+
+    if (OPAL_SUCCESS != fab_params_check(text, sizeof(text))) {
+        *why = fab_sentence(fab, "%s", text);
+        return OPAL_ERR_BAD_PARAM;
+    }
+    dom = calloc(1, sizeof(*dom));
+    if (NULL == dom) {
+        *why = "There is not enough memory.";
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    dom->fab = fab;
+    dom->fd = -1;
+    dom->rma_tail = &dom->rma;
+    dom->hot = calloc(num_rings, sizeof(*dom->hot));
+    dom->ins = calloc(num_rings, sizeof(*dom->ins));
+    dom->nonce = malloc(FAB_SHM_NONCE);
+    *why = "There is not enough memory.";
+    rc = OPAL_ERR_OUT_OF_RESOURCE;
+    if (NULL != dom->hot && NULL != dom->ins && NULL != dom->nonce) {
+        rc = fab_shm_fill_address(dom, why);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_shm_seg_create(dom, ring_size, num_rings, why);
+    }
+    if (OPAL_SUCCESS != rc) {
+        fab_shm_domain_free(dom);
+        return rc;
+    }
+    fab_shm_permit_cma(dom);
+    *out = (fab_domain_t *) dom;
+    return OPAL_SUCCESS;
+}
+
+/* ---- close ------------------------------------------------------------------------------------------------------------------------ */
+
+/* Tell all that this process has left; what it sent stays in its peers' rings. */
+static void fab_shm_say_goodbye(fab_shm_domain_t *dom)
+{
+    uint32_t high = fab_shm_high(dom);
+
+    atomic_store_explicit(&dom->seg->is_finalized, 1, memory_order_relaxed);
+    for (uint32_t index = 0; index < high; index++) {
+        atomic_store_explicit(&dom->entries[index].ctl.is_refused, 1, memory_order_relaxed);
+    }
+}
+
+static void fab_shm_close(fab_domain_t *domain)
+{
+    fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
+
+    if ((uint32_t) getpid() != dom->addr.pid) {
+        return; /* a child made by fork(): the segments are its parent's */
+    }
+    fab_shm_say_goodbye(dom);
+    while (NULL != dom->eps) {
+        fab_shm_ep_t *ep = dom->eps;
+        free(ep->in);
+        ep->in = NULL;
+        ep->peer->ep = NULL;
+        fab_shm_disconnect(ep);
+        fab_shm_ep_free(ep);
+    }
+    fab_shm_domain_free(dom);
+}
+
+/* ---- the rest --------------------------------------------------------------------------------------------------------------------- */
+
+static size_t fab_shm_address(fab_domain_t *domain, void *buf, size_t size)
+{
+    fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
+
+    if (size < sizeof(dom->addr)) {
+        return 0;
+    }
+    memcpy(buf, &dom->addr, sizeof(dom->addr));
+    return sizeof(dom->addr);
+}
+
+static void fab_shm_describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
+{
+    if (FAB_SHM_SINGLE_COPY_NONE == fab_params.shm_single_copy) {
+        snprintf(buf, size, "two copies, as the parameter shm_single_copy says");
+    } else if (0 != dom->cma_errno) {
+        snprintf(buf, size, "CMA, but two copies where it is refused, last by process 0x%llx: %s, ptrace_scope %d",
+                 (unsigned long long) dom->cma_peer, strerror(dom->cma_errno), dom->ptrace_scope);
+    } else {
+        snprintf(buf, size, "CMA in steps of %u bytes, ptrace_scope %d", fab_params.shm_copy_step, dom->ptrace_scope);
+    }
+}
+
+static int fab_shm_describe(fab_domain_t *domain, char *buf, size_t size)
+{
+    const fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
+    char copy[256];
+
+    fab_shm_describe_copy(dom, copy, sizeof(copy));
+    return snprintf(buf, size,
+                    "shm   messages to %u bytes through rings of %u bytes, %u for peers, %u connected, %u of them polled\n"
+                    "      larger ones: %s\n",
+                    dom->addr.eager_max, dom->addr.ring_size, dom->addr.num_rings, dom->num_conns, dom->num_hot, copy);
+}
+
+const fab_provider_t fab_shm_provider = {
+    .name = "shm",
+    .id = FAB_WIRE_SHM,
+    .ops = &fab_shm_ops,
+    .open = fab_shm_open,
+    .close = fab_shm_close,
+    .address = fab_shm_address,
+    .attach = fab_shm_attach,
+    .detach = fab_shm_detach,
+    .drop = fab_shm_drop,
+    .progress = fab_shm_progress,
+    .describe = fab_shm_describe,
+};

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages that are longer than the receive: MPI_ERR_TRUNCATE from every kind of receive, for all protocols, posted before and
+ * after the arrival, contiguous and not. The memory beside the buffer stays as it is, the sender sees no error, and the
+ * messages behind it arrive whole.
+ *
+ * args: [largest size]
+ */
+/* TEST: np=1,2,4 args="4194305" timeout=60 quick=yes */
+/* TEST: np=8 args="65537" timeout=60 */
+/* TEST: np=2 args="4194305" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
+/* TEST: np=2 args="4194305" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 quick=yes */
+/* TEST: np=2 args="65537" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
+/* TEST: np=2 args="65537" env="OMPI_MCA_pml_tm_eager_limit=1024" timeout=60 */
+#include "tm_test.h"
+#include "tm_types.h"
+
+enum { RECV, IRECV_LATE, IRECV_FIRST, MRECV, IMRECV, SENDRECV, PERSISTENT, NKINDS };
+
+static const char *const kind_name[NKINDS] = {"MPI_Recv",   "MPI_Irecv, late", "MPI_Irecv, posted", "MPI_Mrecv",
+                                              "MPI_Imrecv", "MPI_Sendrecv",    "MPI_Start"};
+
+static MPI_Comm comm, ctl;
+static int dst, src, next_tag;
+
+static void start_send(const void *buf, size_t n, int tag, MPI_Request *req)
+{
+    if (tag % 2 == 0) {
+        TM_MPI(MPI_Isend(buf, (int) n, MPI_BYTE, dst, tag, comm, req));
+    } else {
+        TM_MPI(MPI_Issend(buf, (int) n, MPI_BYTE, dst, tag, comm, req));
+    }
+}
+
+/* A message of n bytes for a receive of count elements of a type. */
+static void truncate_one(int kind, size_t n, const tm_type_t *type, size_t count)
+{
+    int tag = next_tag++ % 30000, rc = MPI_SUCCESS;
+    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
+    tm_layout_t l = tm_layout_alloc(type, count);
+    void *buf = tm_layout_buf(&l);
+    size_t room = count * type->size;
+    MPI_Request sreq[2], rreq = MPI_REQUEST_NULL;
+    MPI_Message msg;
+    MPI_Status st;
+
+    tm_fill(out, n, tm_key(tm_rank, dst, tag, 0));
+    memset(l.mem, 0xee, (size_t) (l.hi - l.lo));
+    if (kind == PERSISTENT) {
+        TM_MPI(MPI_Recv_init(buf, (int) count, type->mpi, MPI_ANY_SOURCE, tag, comm, &rreq));
+        TM_MPI(MPI_Start(&rreq));
+    } else if (kind == IRECV_FIRST) {
+        TM_MPI(MPI_Irecv(buf, (int) count, type->mpi, src, tag, comm, &rreq));
+        TM_MPI(MPI_Barrier(ctl));
+    }
+    if (kind != SENDRECV) {
+        start_send(out, n, tag, &sreq[0]);
+        start_send(out, n, tag, &sreq[1]);
+    }
+    tm_status_reset(&st);
+    switch (kind) {
+    case RECV:
+        rc = MPI_Recv(buf, (int) count, type->mpi, src, tag, comm, &st);
+        break;
+    case IRECV_LATE:
+        TM_MPI(MPI_Probe(src, tag, comm, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Irecv(buf, (int) count, type->mpi, src, tag, comm, &rreq));
+        rc = MPI_Wait(&rreq, &st);
+        break;
+    case IRECV_FIRST:
+    case PERSISTENT:
+        rc = MPI_Wait(&rreq, &st);
+        break;
+    case MRECV:
+        TM_MPI(MPI_Mprobe(src, tag, comm, &msg, MPI_STATUS_IGNORE));
+        rc = MPI_Mrecv(buf, (int) count, type->mpi, &msg, &st);
+        break;
+    case IMRECV:
+        TM_MPI(MPI_Mprobe(MPI_ANY_SOURCE, tag, comm, &msg, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Imrecv(buf, (int) count, type->mpi, &msg, &rreq));
+        rc = MPI_Wait(&rreq, &st);
+        break;
+    default:
+        rc = MPI_Sendrecv(out, (int) n, MPI_BYTE, dst, tag, buf, (int) count, type->mpi, src, tag, comm, &st);
+        start_send(out, n, tag, &sreq[1]);
+        break;
+    }
+    TM_CHECK(tm_class(rc) == MPI_ERR_TRUNCATE, "%s of %zu bytes into %zu of type %s: error class %d, expected MPI_ERR_TRUNCATE",
+             kind_name[kind], n, room, type->name, tm_class(rc));
+    TM_CHECK(st.MPI_SOURCE == src && st.MPI_TAG == tag, "%s: status source %d tag %d, expected %d %d", kind_name[kind],
+             st.MPI_SOURCE, st.MPI_TAG, src, tag);
+    /* What fits is there, what is between and beside it is as before. */
+    tm_expect_layout(&l, room, tm_key(src, tm_rank, tag, 0), 0xee, kind_name[kind]);
+    if (rreq != MPI_REQUEST_NULL) {
+        TM_MPI(MPI_Request_free(&rreq)); /* Open MPI has freed it already when the error handler returns */
+    }
+    /* The next message. */
+    tm_status_reset(&st);
+    TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, src, tag, comm, &st));
+    tm_expect_single(&st, src, tag, n);
+    tm_expect_data(in, n, tm_key(src, tm_rank, tag, 0), "message after a truncated one");
+    if (kind != SENDRECV) {
+        TM_MPI(MPI_Wait(&sreq[0], MPI_STATUS_IGNORE));
+    }
+    TM_MPI(MPI_Wait(&sreq[1], MPI_STATUS_IGNORE));
+    tm_layout_free(&l);
+    tm_free(out);
+    tm_free(in);
+}
+
+/* Some truncated, some not, in one MPI_Waitall, MPI_Waitsome or MPI_Testall. */
+static void many(size_t n, int how)
+{
+    enum { COUNT = 12 };
+    unsigned char *out[COUNT], *in[COUNT];
+    MPI_Request sreq[COUNT], rreq[COUNT];
+    MPI_Status st[COUNT], some[COUNT];
+    int index[COUNT], done = 0, rc = MPI_SUCCESS, flag = 0;
+
+    for (int i = 0; i < COUNT; i++) {
+        size_t room = i % 3 == 1 ? n - 1 : n;
+
+        out[i] = tm_alloc(n);
+        in[i] = tm_alloc(room);
+        tm_fill(out[i], n, tm_key(tm_rank, dst, i, 3));
+        memset(in[i], 0xee, room);
+        tm_status_reset(&st[i]);
+        TM_MPI(MPI_Irecv(in[i], (int) room, MPI_BYTE, src, i, comm, &rreq[i]));
+    }
+    for (int i = 0; i < COUNT; i++) {
+        TM_MPI(MPI_Isend(out[i], (int) n, MPI_BYTE, dst, i, comm, &sreq[i]));
+    }
+    if (how == 0) {
+        rc = MPI_Waitall(COUNT, rreq, st);
+        TM_CHECK(tm_class(rc) == MPI_ERR_IN_STATUS, "MPI_Waitall gave error class %d, expected MPI_ERR_IN_STATUS", tm_class(rc));
+    } else if (how == 1) {
+        while (!flag) {
+            rc = MPI_Testall(COUNT, rreq, &flag, st);
+        }
+        TM_CHECK(tm_class(rc) == MPI_ERR_IN_STATUS, "MPI_Testall gave error class %d, expected MPI_ERR_IN_STATUS", tm_class(rc));
+    } else {
+        while (done < COUNT) {
+            int got = 0;
+            bool has_error = false;
+
+            rc = MPI_Waitsome(COUNT, rreq, &got, index, some);
+            if (!TM_CHECK(got > 0, "MPI_Waitsome completed %d with %d still to come", got, COUNT - done)) {
+                break;
+            }
+            for (int i = 0; i < got; i++) {
+                st[index[i]] = some[i];
+                has_error |= index[i] % 3 == 1;
+                if (rc == MPI_SUCCESS) {
+                    st[index[i]].MPI_ERROR = MPI_SUCCESS; /* not set then */
+                }
+            }
+            TM_CHECK(tm_class(rc) == (has_error ? MPI_ERR_IN_STATUS : MPI_SUCCESS), "MPI_Waitsome gave error class %d",
+                     tm_class(rc));
+            done += got;
+        }
+    }
+    for (int i = 0; i < COUNT; i++) {
+        size_t room = i % 3 == 1 ? n - 1 : n;
+        int want = i % 3 == 1 ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
+
+        TM_CHECK(tm_class(st[i].MPI_ERROR) == want, "receive %d: MPI_ERROR has class %d, expected %d", i,
+                 tm_class(st[i].MPI_ERROR), want);
+        if (want == MPI_SUCCESS) {
+            tm_expect_status(&st[i], src, i, n);
+        } else {
+            TM_CHECK(st[i].MPI_SOURCE == src && st[i].MPI_TAG == i, "status source %d tag %d, expected %d %d", st[i].MPI_SOURCE,
+                     st[i].MPI_TAG, src, i);
+        }
+        tm_expect_data(in[i], room, tm_key(src, tm_rank, i, 3), "among truncated messages");
+        tm_free(in[i]);
+    }
+    TM_MPI(MPI_Waitall(COUNT, sreq, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < COUNT; i++) {
+        tm_free(out[i]);
+    }
+    TM_MPI(MPI_Barrier(ctl));
+}
+
+int main(int argc, char **argv)
+{
+    size_t sizes[TM_MAX_SIZES], max;
+    tm_type_t *types[TM_NTYPES];
+    int nsizes;
+
+    tm_init(&argc, &argv, "truncate");
+    max = (size_t) tm_arg(argc, argv, 1, 4194305);
+    nsizes = tm_sizes(max, sizes);
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));
+    TM_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    dst = (tm_rank + 1) % tm_size;
+    src = (tm_rank + tm_size - 1) % tm_size;
+    tm_type_collection(types);
+    for (int i = 0; i < nsizes; i++) {
+        size_t n = sizes[i], room[] = {n - 1, 0, n / 2, n > 4096 ? 4096 : 1};
+
+        for (int kind = 0; kind < NKINDS && n > 0; kind++) {
+            for (int k = 0; k < 4; k++) {
+                if (room[k] < n) {
+                    truncate_one(kind, n, types[0], room[k]);
+                }
+            }
+        }
+    }
+    for (int t = 1; t < TM_NTYPES; t++) {
+        for (size_t n = 50; n < 1000000; n *= 12) {
+            size_t count = types[t]->size > 0 ? (n - 1) / types[t]->size : 3;
+
+            if (count > 0 && count * types[t]->size < n) {
+                truncate_one(t % NKINDS, n, types[t], count);
+                truncate_one((t + 3) % NKINDS, n, types[t], (count + 1) / 2);
+            }
+        }
+    }
+    for (int how = 0; how < 3; how++) {
+        many(20, how);
+        many(5000, how);
+        many(300000, how);
+    }
+    for (int t = 0; t < TM_NTYPES; t++) {
+        tm_type_free(types[t]);
+    }
+    TM_MPI(MPI_Comm_free(&comm));
+    TM_MPI(MPI_Comm_free(&ctl));
+    return tm_finish();
+}
