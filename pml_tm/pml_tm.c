@@ -92,7 +92,7 @@ static void report_failure(void)
     opal_process_name_t name = {.jobid = (opal_jobid_t) (mca_pml_tm.failed->name >> 32),
                                 .vpid = (opal_vpid_t) mca_pml_tm.failed->name};
 
-    opal_show_help("help-mpi-pml-tm.txt", "peer-failed", true, orte_process_info.nodename,
+    mca_pml_tm_show_help("peer-failed", orte_process_info.nodename,
                    OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), OMPI_NAME_PRINT(&name), mca_pml_tm.failed_why);
     ompi_rte_abort(1, NULL);
 }

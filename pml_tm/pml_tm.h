@@ -132,6 +132,12 @@ static inline int mca_pml_tm_complete_done(void)
     return OPAL_LIKELY(NULL == mca_pml_tm.done.head) ? 0 : mca_pml_tm_complete_done_slow();
 }
 
+/*
+ * Tell the user: a topic of help-mpi-pml-tm.txt, on this process's standard error.  Not by way of opal_show_help(): the path from
+ * there to mpirun loses messages, in Open MPI 4.1.4 with PMIx 4.2 about half of them.
+ */
+void mca_pml_tm_show_help(const char *topic, ...);
+
 /* Callback of the fabric: a peer failed. */
 void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why);
 

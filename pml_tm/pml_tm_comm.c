@@ -44,7 +44,7 @@ static int check_limits(const ompi_communicator_t *comm)
     if (context < mca_pml_tm.max_context && (uint32_t) max_size <= 1u << mca_pml_tm.source_bits) {
         return OMPI_SUCCESS;
     }
-    opal_show_help("help-mpi-pml-tm.txt", "tag-fields", true, orte_process_info.nodename, (unsigned) context,
+    mca_pml_tm_show_help("tag-fields", orte_process_info.nodename, (unsigned) context,
                    (unsigned) mca_pml_tm.max_context, max_size, 1u << mca_pml_tm.source_bits, mca_pml_tm.source_bits);
     return OMPI_ERR_OUT_OF_RESOURCE;
 }

@@ -6,7 +6,10 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fabric/fab_counters.h"
 
@@ -229,11 +232,24 @@ static bool is_requested(void)
            && NULL != value[0] && 0 == strncmp(value[0], "tm", 2);
 }
 
+/*
+ * One process of a host speaks for all, where all have the same to say.  The others give it time before they, too, end: the first
+ * to end ends the job.
+ */
+static bool is_speaker(void)
+{
+    if (0 == orte_process_info.my_local_rank) {
+        return true;
+    }
+    usleep(500000);
+    return false;
+}
+
 /* tm cannot be used in this process. */
 static void refuse(const char *topic, const char *why)
 {
     if (is_requested()) {
-        opal_show_help("help-mpi-pml-tm.txt", topic, true, orte_process_info.nodename, why);
+        mca_pml_tm_show_help(topic, orte_process_info.nodename, why);
     } else {
         opal_output_verbose(1, output, "pml tm is not used: %s", why);
     }
@@ -248,8 +264,8 @@ static bool is_on_one_host(void)
     if (num_procs <= num_local) {
         return true;
     }
-    if (is_requested()) {
-        opal_show_help("help-mpi-pml-tm.txt", "several-hosts", true, orte_process_info.nodename, num_procs, num_local);
+    if (is_requested() && is_speaker()) {
+        mca_pml_tm_show_help("several-hosts", orte_process_info.nodename, num_procs, num_local);
     } else {
         opal_output_verbose(1, output, "pml tm is not used: %u processes, %u on this host", num_procs, num_local);
     }
@@ -314,7 +330,9 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
     (void) enable_progress_threads;
     *priority = mca_pml_tm.params.priority;
     if (!check_params(why, sizeof(why))) {
-        refuse("bad-parameter", why);
+        if (!is_requested() || is_speaker()) {
+            refuse("bad-parameter", why);
+        }
         return NULL;
     }
     if ((best > *priority && !is_requested()) || !is_on_one_host()) {
@@ -349,6 +367,21 @@ static int tm_finalize(void)
 }
 
 /* ---- what a user sees ---- */
+
+void mca_pml_tm_show_help(const char *topic, ...)
+{
+    va_list args;
+    char *text;
+
+    va_start(args, topic);
+    text = opal_show_help_vstring("help-mpi-pml-tm.txt", topic, true, args);
+    va_end(args);
+    if (NULL != text) {
+        fputs(text, stderr);
+        fflush(stderr);
+        free(text);
+    }
+}
 
 void mca_pml_tm_show_paths(void)
 {

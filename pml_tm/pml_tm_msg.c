@@ -22,7 +22,7 @@ static mca_pml_tm_msg_t *msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const void *d
     mca_pml_tm_msg_t *msg = malloc(sizeof(*msg) + data_len);
 
     if (NULL == msg) {
-        opal_show_help("help-mpi-pml-tm.txt", "no-memory", true, orte_process_info.nodename, sizeof(*msg) + data_len,
+        mca_pml_tm_show_help("no-memory", orte_process_info.nodename, sizeof(*msg) + data_len,
                        mca_pml_tm.unexpected_bytes);
         ompi_rte_abort(OMPI_ERR_OUT_OF_RESOURCE, NULL);
     }

@@ -71,7 +71,7 @@ fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc)
     }
     free(blob);
     if (NULL == peer) {
-        opal_show_help("help-mpi-pml-tm.txt", "unreachable", true, orte_process_info.nodename,
+        mca_pml_tm_show_help("unreachable", orte_process_info.nodename,
                        OMPI_NAME_PRINT(&proc->super.proc_name), mca_pml_tm_hostname(proc), why);
         return NULL;
     }

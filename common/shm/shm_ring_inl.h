@@ -366,15 +366,15 @@ static inline bool fab_shm_rx_sleep(fab_shm_rx_t *rx)
 {
     fab_shm_rx_publish(rx);
     FAB_SHM_STEP();
-    atomic_store_explicit(&rx->ctl->idle, ++rx->idle, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst); /* idle is there before the last look: makes missing each other rare */
+    /* exchange: a full barrier, so that idle is there before the last look, which makes missing each other rare */
+    (void) atomic_exchange_explicit(&rx->ctl->idle, ++rx->idle, memory_order_seq_cst);
     return !fab_shm_rx_is_ready(rx);
 }
 
 static inline void fab_shm_rx_wake(fab_shm_rx_t *rx)
 {
     FAB_SHM_STEP();
-    atomic_store_explicit(&rx->ctl->idle, ++rx->idle, memory_order_relaxed);
+    atomic_store_explicit(&rx->ctl->idle, ++rx->idle, memory_order_relaxed); /* pairs with nothing: late is harmless */
 }
 
 #endif /* FAB_SHM_RING_INL_H */

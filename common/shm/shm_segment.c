@@ -109,32 +109,54 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
 
 /* ---- a peer's segment -------------------------------------------------------------------------------------------------------- */
 
+static bool fab_shm_is_regular(const struct stat *st, size_t size)
+{
+    return S_ISREG(st->st_mode) && (off_t) size == st->st_size;
+}
+
+/* Open what the path leads to if it has the size of the segment.  Otherwise -1, and errno, 0 if it is another file. */
+static int fab_shm_open_file(const char *path, size_t size)
+{
+    struct stat st;
+    int fd = -1;
+    int seals;
+
+    if (0 != stat(path, &st)) {
+        return -1;
+    }
+    /* Asked before it is opened: opening something else could block or have effects. */
+    if (fab_shm_is_regular(&st, size)) {
+        fd = open(path, O_RDWR | O_CLOEXEC);
+        if (fd < 0) {
+            return -1;
+        }
+        seals = fcntl(fd, F_GET_SEALS);
+        if (0 == fstat(fd, &st) && fab_shm_is_regular(&st, size) && seals >= 0 && 0 != (seals & F_SEAL_SHRINK)) {
+            return fd;
+        }
+        close(fd);
+    }
+    errno = 0;
+    return -1;
+}
+
 static int fab_shm_open_peer(fab_shm_ep_t *ep, const char **why)
 {
     const fab_shm_addr_t *addr = &ep->addr;
-    size_t size = fab_shm_seg_size(addr->ring_size, addr->num_rings);
+    const char *advice = "Both processes must have the same user and user namespace; in containers, share them, or exclude shm "
+                         "by the parameter providers.";
     char path[64];
-    struct stat st;
-    int seals;
     int fd;
 
     snprintf(path, sizeof(path), "/proc/%u/fd/%d", addr->pid, addr->fd);
-    fd = open(path, O_RDWR | O_CLOEXEC);
+    fd = fab_shm_open_file(path, fab_shm_seg_size(addr->ring_size, addr->num_rings));
     if (fd < 0) {
+        int error = errno;
+        if (0 == error || ENOENT == error) {
+            advice = "The process has ended, or has left the job.";
+        }
         *why = fab_sentence(ep->dom->fab, "The shared memory of process %u on this host cannot be opened (%s: %s). %s", addr->pid,
-                            path, strerror(errno),
-                            ENOENT == errno ? "The process has ended."
-                                            : "Both processes must have the same user and user namespace; in containers, share "
-                                              "them, or exclude shm with the parameter providers.");
-        return -1;
-    }
-    seals = fcntl(fd, F_GET_SEALS);
-    if (0 != fstat(fd, &st) || st.st_size != (off_t) size || seals < 0 || 0 == (seals & F_SEAL_SHRINK)) {
-        *why = fab_sentence(ep->dom->fab, "%s is not the shared memory that process %u announced: it has %lld bytes, expected "
-                            "%zu, seals 0x%x. The process has ended.",
-                            path, addr->pid, (long long) st.st_size, size, (unsigned) seals);
-        close(fd);
-        return -1;
+                            path, 0 == error ? "another file" : strerror(error), advice);
     }
     return fd;
 }

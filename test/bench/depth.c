@@ -41,7 +41,7 @@
  *      N messages wait; taken in turn from the end (exact), the front (src-any), the end (any-tag), the front (any-any).
  *
  * Every message carries a number, which is checked: a wrong match fails the program.  A depth that needs more tags than
- * MPI_TAG_UB, and a drain that would take longer than MAX_DRAIN_SECONDS by the growth seen so far, are skipped; a line
+ * MPI_TAG_UB, and a drain that would take longer than MAX_DRAIN_SECONDS judging by a tenth of it, are skipped; a line
  * S <metric> <variant> <x> <reason> says so.
  *
  * -l gives the depths.  Without -f only some of the pairs A/B are measured.
@@ -53,7 +53,8 @@ enum {
     BASE_TAG = 1000,
     PROBE_ITERATIONS = 10,
     MAX_ITERATIONS = 50000,
-    MAX_DRAIN_SECONDS = 20,
+    MAX_DRAIN_SECONDS = 10,
+    LARGE_DRAIN = 10000, /* a drain of more is predicted first */
     LONG_DRAIN_MS = 300, /* a drain that takes longer is measured once */
 };
 
@@ -423,31 +424,36 @@ static double drain_measure(bench_t *b, const char *variant, drain_fn_t drain, p
     if (b->rank == 0) {
         bench_result_times("drain_us", variant, depth, batch, count > 1 ? count - 1 : 1);
     }
+}
+
+/* Seconds that one drain of this depth will take, from one of a tenth of it: at worst they grow with the square. */
+static double drain_predict(bench_t *b, drain_fn_t drain, pattern_t pattern, int depth)
+{
+    double seconds = 0;
+
+    if (depth > LARGE_DRAIN) {
+        seconds = 100 * drain(b, pattern, depth / 10);
+        MPI_Bcast(&seconds, 1, MPI_DOUBLE, 1, MPI_COMM_WORLD);
+    }
     return seconds;
 }
 
 static void drain_depths(bench_t *b, const char *kind, drain_fn_t drain, pattern_t pattern)
 {
-    double before = 0; /* of the depth measured last */
-    long measured = 1;
     char variant[64];
 
     snprintf(variant, sizeof(variant), "%s:%s", kind, pattern_name[pattern]);
     for (int i = 0; i < b->opt.list.count; i++) {
-        long depth = b->opt.list.value[i];
-        double growth = (double) depth / (double) measured;
+        int depth = (int) b->opt.list.value[i];
 
-        if (depth < 1 || BASE_TAG + depth > b->tag_ub) {
+        if (depth < 1 || depth > b->tag_ub - BASE_TAG) {
             continue;
         }
-        if (before * growth * growth > MAX_DRAIN_SECONDS) {
-            if (b->rank == 0) {
-                printf("S drain_us %s %ld too-slow\n", variant, depth);
-            }
-            continue;
+        if (drain_predict(b, drain, pattern, depth) < MAX_DRAIN_SECONDS) {
+            drain_measure(b, variant, drain, pattern, depth);
+        } else if (b->rank == 0) {
+            printf("S drain_us %s %d too-slow\n", variant, depth);
         }
-        before = drain_measure(b, variant, drain, pattern, (int) depth);
-        measured = depth;
     }
 }
 
@@ -510,7 +516,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     bench_open(&b, argc, argv);
     for (int i = 0; i < b.opt.list.count; i++) {
-        if (BASE_TAG + b.opt.list.value[i] <= b.tag_ub) {
+        if (b.opt.list.value[i] <= b.tag_ub - BASE_TAG) {
             measure_depth(&b, (int) b.opt.list.value[i]);
         } else if (b.rank == 0) {
             printf("S depth_us all %ld too-few-tags\n", b.opt.list.value[i]);

@@ -11,6 +11,6 @@ int main(int argc, char **argv)
 
     tm_init(&argc, &argv, "hello");
     MPI_Allreduce(&(int){1}, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    TM_CHECK(sum == tm_size);
+    TM_CHECK(sum == tm_size, "sum %d of %d ranks", sum, tm_size);
     return tm_finish();
 }

@@ -71,7 +71,7 @@ static void restart(int mode, size_t n, int times, bool wild)
     int tag = 10 + mode;
     MPI_Request req[2];
 
-    if (mode == MODE_BUFFERED && !tm_is_pml_tm()) {
+    if (mode == MODE_BUFFERED && !tm_is_strict()) {
         times = 1; /* pml/ob1 of 4.1.4 sends old data when it restarts a completed MPI_Bsend_init of more than 256 bytes */
     }
 

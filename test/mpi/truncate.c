@@ -32,6 +32,15 @@ static void start_send(const void *buf, size_t n, int tag, MPI_Request *req)
     }
 }
 
+/*
+ * pml/ob1 of 4.1.4 writes behind the buffer when a rendezvous message is truncated, and does not report a truncated message
+ * from this process for which the receive was posted.
+ */
+static bool can_test(size_t n, bool is_posted)
+{
+    return tm_is_strict() || (n <= 2000 && (!is_posted || tm_size > 1));
+}
+
 /* A message of n bytes for a receive of count elements of a type. */
 static void truncate_one(int kind, size_t n, const tm_type_t *type, size_t count)
 {
@@ -44,6 +53,9 @@ static void truncate_one(int kind, size_t n, const tm_type_t *type, size_t count
     MPI_Message msg;
     MPI_Status st;
 
+    if (!can_test(n, kind == IRECV_FIRST || kind == SENDRECV || kind == PERSISTENT)) {
+        goto done;
+    }
     tm_fill(out, n, tm_key(tm_rank, dst, tag, 0));
     memset(l.mem, 0xee, (size_t) (l.hi - l.lo));
     if (kind == PERSISTENT) {
@@ -103,6 +115,7 @@ static void truncate_one(int kind, size_t n, const tm_type_t *type, size_t count
         TM_MPI(MPI_Wait(&sreq[0], MPI_STATUS_IGNORE));
     }
     TM_MPI(MPI_Wait(&sreq[1], MPI_STATUS_IGNORE));
+done:
     tm_layout_free(&l);
     tm_free(out);
     tm_free(in);
@@ -117,6 +130,9 @@ static void many(size_t n, int how)
     MPI_Status st[COUNT], some[COUNT];
     int index[COUNT], done = 0, rc = MPI_SUCCESS, flag = 0;
 
+    if (!can_test(n, true)) {
+        return;
+    }
     for (int i = 0; i < COUNT; i++) {
         size_t room = i % 3 == 1 ? n - 1 : n;
 

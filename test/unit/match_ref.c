@@ -2,7 +2,7 @@
 /* The MPI matching rule as a pair of linear lists; see match_ref.h. */
 #include "match_ref.h"
 
-#include <stdlib.h>
+#include <assert.h>
 #include <string.h>
 
 #define ANY (-1)
@@ -10,21 +10,12 @@
 /* The rule. */
 static bool fits(int32_t msg_source, int32_t msg_tag, int32_t recv_source, int32_t recv_tag)
 {
-    const bool source_fits = recv_source == ANY || recv_source == msg_source;
-    const bool tag_fits = recv_tag == ANY ? msg_tag >= 0 : recv_tag == msg_tag;
-
-    return source_fits && tag_fits;
+    return (recv_source == ANY || recv_source == msg_source) && (recv_tag == ANY ? msg_tag >= 0 : recv_tag == msg_tag);
 }
 
 static void list_add(match_ref_list_t *list, void *id, int32_t source, int32_t tag)
 {
-    if (list->count == list->room) {
-        list->room = list->room > 0 ? 2 * list->room : 64;
-        list->entry = realloc(list->entry, list->room * sizeof(*list->entry));
-        if (list->entry == NULL) {
-            abort();
-        }
-    }
+    assert(list->count < MATCH_REF_ROOM);
     list->entry[list->count++] = (match_ref_entry_t){.id = id, .source = source, .tag = tag};
 }
 
@@ -61,13 +52,8 @@ static size_t oldest_msg(const match_ref_t *ref, int32_t source, int32_t tag)
 
 void match_ref_init(match_ref_t *ref)
 {
-    memset(ref, 0, sizeof(*ref));
-}
-
-void match_ref_fini(match_ref_t *ref)
-{
-    free(ref->posted.entry);
-    free(ref->unexp.entry);
+    ref->posted.count = 0;
+    ref->unexp.count = 0;
 }
 
 void *match_ref_post(match_ref_t *ref, void *recv, int32_t source, int32_t tag)
@@ -112,7 +98,7 @@ bool match_ref_cancel(match_ref_t *ref, void *recv)
 {
     const size_t i = list_place(&ref->posted, recv);
 
-    return i < ref->posted.count && list_take(&ref->posted, i) != NULL;
+    return i < ref->posted.count && list_take(&ref->posted, i) == recv;
 }
 
 void *match_ref_first_msg(const match_ref_t *ref)

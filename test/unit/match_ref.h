@@ -17,11 +17,12 @@ typedef struct match_ref_entry {
     int32_t tag;
 } match_ref_entry_t;
 
+#define MATCH_REF_ROOM 1024
+
 /* Entries oldest first. */
 typedef struct match_ref_list {
-    match_ref_entry_t *entry;
+    match_ref_entry_t entry[MATCH_REF_ROOM];
     size_t count;
-    size_t room;
 } match_ref_list_t;
 
 typedef struct match_ref {
@@ -30,7 +31,6 @@ typedef struct match_ref {
 } match_ref_t;
 
 void match_ref_init(match_ref_t *ref);
-void match_ref_fini(match_ref_t *ref);
 
 /* Each as the fab_match_ function of that name. */
 void *match_ref_post(match_ref_t *ref, void *recv, int32_t source, int32_t tag);

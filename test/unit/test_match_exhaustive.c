@@ -4,9 +4,9 @@
  *
  * Operations that can do nothing (cancel where too few are posted, matched probe that finds nothing) are left out, since
  * the rest of the sequence is then a shorter one.  So are sequences that differ from another in the names of the two
- * sources or of the two tags only.  Each sequence runs with the domain's packed list empty, nearly full and full, so that
- * the same operations happen in the list, across its end, and in the index; after it, everything left is asked for and
- * drained.
+ * sources or of the two tags only.  Each sequence runs with the few entries that a domain holds outside its index (packed
+ * receives, unfiled messages) none, nearly full and full, so that the same operations happen there, across the limit, and
+ * in the index; after it, everything left is asked for and drained.
  *
  * TM_TEST_DEPTH lengthens or shortens the sequences by that many operations (-1, 1, ...).
  *
@@ -27,6 +27,7 @@
 #define ANY           FAB_MATCH_ANY
 #define NEG           (-2)
 #define FILLER_SOURCE 77
+#define FILLER_TAG    (-77) /* of messages, so that ANY does not see them */
 #define MAX_LEN       12
 #define ARRAY_LEN(a)  (sizeof(a) / sizeof((a)[0]))
 
@@ -76,9 +77,11 @@ typedef struct run {
     fab_match_dom_t dom;
     match_ref_t ref;
     fab_match_recv_t filler[FAB_MATCH_SHORT_LEN];
+    fab_match_msg_t msg_filler[FAB_MATCH_UNFILED_MAX];
     fab_match_recv_t recv[MAX_LEN];
     fab_match_msg_t msg[MAX_LEN];
-    size_t nfiller;
+    size_t nfiller; /* of recv */
+    size_t nmsg_filler;
     const op_t *op[MAX_LEN];
     size_t len;
 } run_t;
@@ -88,8 +91,9 @@ static void run_fail(const run_t *r, size_t at, const void *got, const void *wan
     for (size_t i = 0; i < r->len; i++) {
         print_error("  %2zu %s %d %d\n", i, op_name[r->op[i]->kind], r->op[i]->source, r->op[i]->tag);
     }
-    fail_msg("with %zu receives posted before, operation %zu (%zu: the final checks): got %p, reference %p", r->nfiller, at,
-             r->len, got, want);
+    fail_msg(
+        "with %zu receives posted and %zu messages before, operation %zu (%zu: the final checks): got %p, reference %p",
+        r->nfiller, r->nmsg_filler, at, r->len, got, want);
 }
 
 static void run_expect(const run_t *r, size_t at, const void *got, const void *want)
@@ -102,10 +106,12 @@ static void run_expect(const run_t *r, size_t at, const void *got, const void *w
 static void run_start(run_t *r)
 {
     fab_match_init(&r->dom);
-    r->ref.posted.count = 0;
-    r->ref.unexp.count = 0;
+    match_ref_init(&r->ref);
     for (size_t i = 0; i < r->nfiller; i++) {
         fab_match_post(&r->dom, &r->filler[i], FILLER_SOURCE, (int32_t) i);
+    }
+    for (size_t i = 0; i < r->nmsg_filler; i++) {
+        fab_match_add_msg(&r->dom, &r->msg_filler[i], FILLER_SOURCE, FILLER_TAG);
     }
 }
 
@@ -163,6 +169,10 @@ static void run_end(run_t *r)
             run_expect(r, r->len, fab_match_probe(&r->dom, sources[s], tags[t]),
                        match_ref_probe(&r->ref, sources[s], tags[t]));
         }
+    }
+    for (size_t i = 0; i < r->nmsg_filler; i++) {
+        run_expect(r, r->len, fab_match_first_msg(&r->dom), &r->msg_filler[i]);
+        fab_match_remove_msg(&r->dom, &r->msg_filler[i]);
     }
     while ((msg = fab_match_first_msg(&r->dom)) != NULL) {
         run_expect(r, r->len, msg, match_ref_first_msg(&r->ref));
@@ -255,18 +265,18 @@ static size_t run_all(run_t *r, const op_t *alphabet, size_t nletters, size_t le
 static void run_lengths(const op_t *alphabet, size_t nletters, int max_len)
 {
     static const size_t nfiller[] = {0, FAB_MATCH_SHORT_LEN - 2, FAB_MATCH_SHORT_LEN};
+    static const size_t nmsg_filler[] = {0, FAB_MATCH_UNFILED_MAX - 2, FAB_MATCH_UNFILED_MAX};
     const char *more = getenv("TM_TEST_DEPTH");
     static run_t r;
     size_t nruns = 0;
 
     max_len += more != NULL ? atoi(more) : 0;
     max_len = max_len < 1 ? 1 : max_len > MAX_LEN ? MAX_LEN : max_len;
-    match_ref_init(&r.ref);
     for (size_t f = 0; f < ARRAY_LEN(nfiller); f++) {
         r.nfiller = nfiller[f];
+        r.nmsg_filler = nmsg_filler[f];
         nruns += run_all(&r, alphabet, nletters, (size_t) max_len);
     }
-    match_ref_fini(&r.ref);
     print_message("%zu sequences of %d operations\n", nruns, max_len);
 }
 

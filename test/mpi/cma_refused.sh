@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=180 quick=yes
+#
+# The kernel refuses process_vm_readv, as in many containers: large messages go in fragments, every byte right; the table says
+# why, the counter counts. Refused on both sides, and on the receiver's only.
+. "$TM_SRC/test/lib/script.sh"
+
+nocma=$(tm_mpi_program nocma)
+basic=$(tm_mpi_program basic)
+counters=$(tm_mpi_program counters)
+
+tm_mpirun 1 "$nocma" true || skip "no seccomp here"
+
+tm_mpirun 2 "$nocma" "$basic" || fail "basic, refused"
+require 'basic: errors=0'
+require_quiet
+
+tm_mpirun 2 --mca pml_tm_verbose 10 "$nocma" "$counters" shm_cma_refused pipeline_no_get || fail "counters, refused"
+require 'Operation not permitted'
+require_quiet
+
+# One side only: two programs in one job.
+tm_mpirun 1 "$nocma" "$basic" : -np 1 "$basic" || fail "basic, one side refused"
+require 'basic: errors=0'
+require_quiet

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* TEST: np=2 args="eager_sent eager_sync_sent rndv_sent buffered_sent expected unexpected rndv_get" quick=yes */
+/* TEST: np=2 args="rndv_pipeline pipeline_no_get" env="OMPI_MCA_pml_tm_shm_single_copy=none" quick=yes */
+/* TEST: np=2 args="pipeline_not_contiguous truncated cancelled shm_msgs_sent shm_msgs_received self_msgs" quick=yes */
+/* TEST: np=2 args="posted_max unexpected_max_count shm_rings_claimed" quick=yes */
+/* TEST: np=2 args="throttled announced_sends" env="OMPI_MCA_pml_tm_unexpected_max=65536" quick=yes */
+/* TEST: np=2 args="queued_sends shm_ring_full items_queued" env="OMPI_MCA_pml_tm_shm_ring_size=4096" quick=yes */
+/*
+ * Does every counter count?  Two ranks do one of everything; each counter named as an argument must have grown on one rank at
+ * least.  This is for pml tm only.
+ */
+#include "tm_test.h"
+
+enum { LARGE = 1 << 20, SHORT = 1000, FLOOD = 2000, MAX_COUNTERS = 32 };
+
+static MPI_T_pvar_session session;
+
+typedef struct {
+    const char *name;
+    MPI_T_pvar_handle handle;
+    unsigned long long before;
+} counter_t;
+
+static unsigned long long read_counter(counter_t *counter)
+{
+    unsigned long long value = 0;
+
+    TM_CHECK(MPI_SUCCESS == MPI_T_pvar_read(session, counter->handle, &value), "cannot read %s", counter->name);
+    return value;
+}
+
+/* Find the variable pml_tm_<name>. */
+static void open_counter(counter_t *counter, const char *name)
+{
+    char want[128], found[128], text[8];
+    int num, len, verbosity, var_class, bind, readonly, continuous, atomic, text_len, count;
+    MPI_Datatype datatype;
+    MPI_T_enum enumtype;
+
+    snprintf(want, sizeof(want), "pml_tm_%s", name);
+    counter->name = name;
+    MPI_T_pvar_get_num(&num);
+    for (int i = 0; i < num; i++) {
+        len = sizeof(found);
+        text_len = sizeof(text);
+        if (MPI_SUCCESS == MPI_T_pvar_get_info(i, found, &len, &verbosity, &var_class, &datatype, &enumtype, text, &text_len,
+                                               &bind, &readonly, &continuous, &atomic)
+            && 0 == strcmp(found, want)) {
+            TM_CHECK(MPI_SUCCESS == MPI_T_pvar_handle_alloc(session, i, NULL, &counter->handle, &count), "handle of %s", want);
+            counter->before = 0;
+            counter->before = read_counter(counter);
+            return;
+        }
+    }
+    TM_ERROR("there is no performance variable %s", want);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void exchange(char *buf, int count, MPI_Datatype datatype, bool is_sync)
+{
+    if (0 == tm_rank) {
+        if (is_sync) {
+            MPI_Ssend(buf, count, datatype, 1, 1, MPI_COMM_WORLD);
+        } else {
+            MPI_Send(buf, count, datatype, 1, 1, MPI_COMM_WORLD);
+        }
+    } else {
+        MPI_Recv(buf, count, datatype, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+static void buffered(char *buf)
+{
+    static char attached[2 * SHORT + MPI_BSEND_OVERHEAD];
+    void *detached;
+    int size;
+
+    MPI_Buffer_attach(attached, sizeof(attached));
+    if (0 == tm_rank) {
+        MPI_Bsend(buf, SHORT, MPI_BYTE, 1, 2, MPI_COMM_WORLD);
+    } else {
+        MPI_Recv(buf, SHORT, MPI_BYTE, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Buffer_detach(&detached, &size);
+}
+
+/* A receive that is posted when its message comes, one that is not, one that is too short, one that is cancelled. */
+static void receives(char *buf)
+{
+    MPI_Request request;
+
+    if (1 == tm_rank) {
+        MPI_Irecv(buf, SHORT, MPI_BYTE, 0, 3, MPI_COMM_WORLD, &request);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Recv(buf, SHORT, MPI_BYTE, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        TM_CHECK(MPI_SUCCESS != MPI_Recv(buf, SHORT / 2, MPI_BYTE, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE), "no truncation");
+        MPI_Irecv(buf, SHORT, MPI_BYTE, 0, 6, MPI_COMM_WORLD, &request);
+        MPI_Cancel(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else {
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Send(buf, SHORT, MPI_BYTE, 1, 3, MPI_COMM_WORLD);
+        MPI_Send(buf, SHORT, MPI_BYTE, 1, 4, MPI_COMM_WORLD);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Send(buf, SHORT, MPI_BYTE, 1, 5, MPI_COMM_WORLD);
+    }
+}
+
+/* More than the receiver wants to hold, and more than a ring. */
+static void flood(char *buf)
+{
+    int last = FLOOD;
+
+    if (0 == tm_rank) {
+        MPI_Request *request = tm_calloc(FLOOD, sizeof(*request));
+        for (int i = 0; i < FLOOD; i++) {
+            MPI_Isend(buf, SHORT, MPI_BYTE, 1, 7, MPI_COMM_WORLD, &request[i]);
+        }
+        MPI_Send(&last, 1, MPI_INT, 1, 8, MPI_COMM_WORLD);
+        MPI_Waitall(FLOOD, request, MPI_STATUSES_IGNORE);
+        free(request);
+    } else {
+        MPI_Recv(&last, 1, MPI_INT, 0, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int i = 0; i < FLOOD; i++) {
+            MPI_Recv(buf, SHORT, MPI_BYTE, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+    }
+}
+
+static void one_of_everything(char *buf)
+{
+    MPI_Datatype vector;
+
+    MPI_Type_vector(LARGE / 16, 8, 16, MPI_BYTE, &vector);
+    MPI_Type_commit(&vector);
+    exchange(buf, SHORT, MPI_BYTE, false);
+    exchange(buf, SHORT, MPI_BYTE, true);
+    exchange(buf, LARGE, MPI_BYTE, false);
+    exchange(buf, 1, vector, false);
+    buffered(buf);
+    receives(buf);
+    flood(buf);
+    MPI_Sendrecv(buf, SHORT, MPI_BYTE, tm_rank, 9, buf + SHORT, SHORT, MPI_BYTE, tm_rank, 9, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Type_free(&vector);
+}
+
+/* High-water marks and what happens at the first contact may be there before; all else must have grown. */
+static void check_counter(counter_t *counter)
+{
+    bool is_mark = NULL != strstr(counter->name, "max") || NULL != strstr(counter->name, "claimed");
+    unsigned long long now = read_counter(counter), grown = is_mark ? now : now - counter->before, sum = 0;
+
+    MPI_Allreduce(&grown, &sum, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+    TM_CHECK(0 < sum, "%s did not grow: it was %llu and is %llu", counter->name, counter->before, now);
+    MPI_T_pvar_handle_free(session, &counter->handle);
+}
+
+int main(int argc, char **argv)
+{
+    static counter_t counter[MAX_COUNTERS];
+    char *buf;
+    int provided;
+
+    tm_init(&argc, &argv, "counters");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    MPI_T_pvar_session_create(&session);
+    buf = tm_calloc(1, LARGE);
+    for (int i = 1; i < argc && i < MAX_COUNTERS; i++) {
+        open_counter(&counter[i], argv[i]);
+    }
+    one_of_everything(buf);
+    for (int i = 1; i < argc && i < MAX_COUNTERS; i++) {
+        check_counter(&counter[i]);
+    }
+    free(buf);
+    MPI_T_pvar_session_free(&session);
+    MPI_T_finalize(); /* before MPI_Finalize: 4.1.4 crashes otherwise */
+    return tm_finish();
+}

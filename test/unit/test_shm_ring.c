@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The ring of the shm provider alone: every size at every position, stale words, malformed words, two threads, and all
+ * interleavings of short runs at the granularity of each access to shared memory.
+ *
+ * For the interleavings the two sides are coroutines, and FAB_SHM_STEP() is where they may be switched.
+ */
+static void step(void);
+#define FAB_SHM_STEP() step()
+
+#include "shm/shm_ring_inl.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucontext.h>
+
+#include <cmocka.h>
+
+#if defined(__SANITIZE_THREAD__)
+#define TEST_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TEST_TSAN 1
+#endif
+#endif
+#ifndef TEST_TSAN
+#define TEST_TSAN 0
+#endif
+
+enum { MAX_SLOTS = 64 };
+
+typedef struct ring {
+    fab_shm_slot_t slots[MAX_SLOTS];
+    fab_shm_ctl_t ctl;
+    _Atomic uint64_t doorbell __attribute__((aligned(64)));
+    uint64_t stale[MAX_SLOTS / 64];
+    uint32_t num_slots;
+    fab_shm_tx_t tx;
+    fab_shm_rx_t rx;
+} ring_t;
+
+static ring_t *ring_new(uint32_t num_slots)
+{
+    ring_t *ring = aligned_alloc(64, (sizeof(*ring) + 63) & ~(size_t) 63);
+
+    memset(ring, 0, sizeof(*ring));
+    ring->num_slots = num_slots;
+    fab_shm_tx_init(&ring->tx, ring->slots, num_slots, ring->stale, &ring->ctl, &ring->doorbell, 5);
+    fab_shm_rx_init(&ring->rx, ring->slots, num_slots, fab_shm_ring_eager_max(num_slots * FAB_SHM_LINE), &ring->ctl);
+    return ring;
+}
+
+static uint8_t pattern(uint64_t seq, size_t i)
+{
+    return (uint8_t) (seq * 31 + i * 7 + (i >> 8));
+}
+
+/* Send message seq with len bytes, room for max_len reserved; false: no room. */
+static bool ring_send(ring_t *ring, uint64_t seq, size_t len, size_t max_len)
+{
+    fab_hdr_t hdr = fab_hdr((uint8_t) (seq % FAB_AM_MAX), seq, (uint32_t) ~seq);
+    fab_shm_slot_t *slot = fab_shm_tx_reserve(&ring->tx, fab_shm_num_slots(max_len));
+
+    if (NULL == slot) {
+        if (!fab_shm_tx_refresh(&ring->tx)) {
+            abort();
+        }
+        slot = fab_shm_tx_reserve(&ring->tx, fab_shm_num_slots(max_len));
+    }
+    if (NULL == slot) {
+        return false;
+    }
+    step();
+    for (size_t i = 0; i < max_len; i++) {
+        slot->payload[i] = i < len ? pattern(seq, i) : 0xff;
+    }
+    fab_shm_tx_commit(&ring->tx, slot, hdr, len, fab_shm_num_slots(len));
+    return true;
+}
+
+static bool message_is(const fab_shm_msg_t *msg, uint64_t seq, size_t len)
+{
+    const uint8_t *data = msg->data;
+
+    if (msg->hdr.tag != seq || msg->hdr.app_ctx != (uint32_t) ~seq || msg->hdr.id != seq % FAB_AM_MAX || msg->len != len) {
+        return false;
+    }
+    step();
+    for (size_t i = 0; i < len; i++) {
+        if (data[i] != pattern(seq, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void ring_expect(ring_t *ring, uint64_t seq, size_t len)
+{
+    fab_shm_msg_t msg = {0};
+
+    assert_int_equal(fab_shm_rx_peek(&ring->rx, &msg), FAB_SHM_MESSAGE);
+    assert_true(message_is(&msg, seq, len));
+    assert_true(0 == ((uintptr_t) msg.data & 7));
+    fab_shm_rx_advance(&ring->rx, msg.slots);
+}
+
+static void ring_expect_empty(ring_t *ring)
+{
+    fab_shm_msg_t msg = {0};
+
+    assert_int_equal(fab_shm_rx_peek(&ring->rx, &msg), FAB_SHM_EMPTY);
+}
+
+/* ---- one thread ------------------------------------------------------------------------------------------------------------- */
+
+static void test_every_size_everywhere(void **state)
+{
+    ring_t *ring = ring_new(64);
+    uint64_t seq = 0;
+
+    (void) state;
+    for (size_t len = 0; len <= ring->rx.eager_max; len++) {
+        for (int i = 0; i < 65; i++) { /* coprime with 64: comes by all positions */
+            assert_true(ring_send(ring, ++seq, len, len));
+            ring_expect(ring, seq, len);
+            ring_expect_empty(ring);
+        }
+    }
+    free(ring);
+}
+
+static void test_commit_less_than_reserved(void **state)
+{
+    ring_t *ring = ring_new(16);
+    uint64_t seq = 0;
+
+    (void) state;
+    for (size_t max_len = 0; max_len <= ring->rx.eager_max; max_len++) {
+        for (size_t len = 0; len <= max_len; len += 1 + max_len / 16) {
+            assert_true(ring_send(ring, ++seq, len, max_len));
+            ring_expect(ring, seq, len);
+            ring_expect_empty(ring);
+        }
+    }
+    free(ring);
+}
+
+static void test_short_copy(void **state)
+{
+    uint8_t from[40], to[48];
+
+    (void) state;
+    for (size_t len = 0; len <= 40; len++) {
+        for (size_t i = 0; i < sizeof(from); i++) {
+            from[i] = (uint8_t) (i + 1);
+        }
+        memset(to, 0, sizeof(to));
+        fab_shm_copy_short(to, from, len);
+        for (size_t i = 0; i < sizeof(to); i++) {
+            assert_int_equal(to[i], i < len ? i + 1 : 0);
+        }
+    }
+}
+
+static void test_full_and_drain(void **state)
+{
+    ring_t *ring = ring_new(16);
+    uint64_t sent = 0, got = 0;
+
+    (void) state;
+    for (int round = 0; round < 1000; round++) {
+        while (ring_send(ring, sent + 1, (sent + 1) * 37 % 257, (sent + 1) * 37 % 257)) {
+            sent++;
+        }
+        assert_true(sent > got); /* it always takes one when empty */
+        while (got < sent) {
+            got++;
+            ring_expect(ring, got, got * 37 % 257);
+        }
+        ring_expect_empty(ring);
+    }
+    free(ring);
+}
+
+/*
+ * Payload that looks like a message of the lap at hand, of the next, and of all others in turn, in every word that a header could
+ * be read from, through more than all 65535 laps.
+ */
+static void test_stale_words(void **state)
+{
+    ring_t *ring = ring_new(16);
+    uint32_t max_slots = fab_shm_num_slots(ring->rx.eager_max);
+    uint64_t seq = 0;
+    uint16_t seed = 1;
+
+    (void) state;
+    for (uint64_t lap = 0; lap < 140000 / (TEST_TSAN ? 20 : 1);) {
+        seed = (uint16_t) (seed * 25173 + 13849);
+        size_t len = (seed >> 4) % (ring->rx.eager_max + 1);
+        size_t used = (seed & 3) ? len : len / 2;
+        uint32_t before = ring->tx.lap;
+        fab_shm_slot_t *slot = fab_shm_tx_reserve(&ring->tx, fab_shm_num_slots(len));
+        if (NULL == slot) {
+            assert_true(fab_shm_tx_refresh(&ring->tx));
+            continue;
+        }
+        for (size_t at = 0; at + 8 <= len; at += 8) {
+            uint16_t fake = at % 64 < 32 ? ring->tx.lap : (uint16_t) (ring->tx.lap + 1 + seed % 3);
+            uint64_t word = fab_shm_word(1, 9, 0, fake);
+            memcpy(slot->payload + at, &word, 8);
+        }
+        fab_shm_tx_commit(&ring->tx, slot, fab_hdr(7, ++seq, 0), used, fab_shm_num_slots(used));
+        lap += ring->tx.lap != before;
+        fab_shm_msg_t msg = {0};
+        assert_int_equal(fab_shm_rx_peek(&ring->rx, &msg), FAB_SHM_MESSAGE);
+        assert_true(msg.hdr.tag == seq && msg.hdr.id == 7 && msg.len == used && msg.slots <= max_slots);
+        fab_shm_rx_advance(&ring->rx, msg.slots);
+        ring_expect_empty(ring);
+    }
+    free(ring);
+}
+
+/* A slot that is skipped by padding in every lap keeps a word of long ago: it must not become valid when the lap comes again. */
+static void test_skipped_slot_keeps_no_old_word(void **state)
+{
+    ring_t *ring = ring_new(16);
+    uint64_t seq = 0;
+
+    (void) state;
+    for (uint32_t i = 0; i < 15; i++) {
+        assert_true(ring_send(ring, ++seq, 8, 8));
+        ring_expect(ring, seq, 8);
+    }
+    assert_true(ring_send(ring, ++seq, 8, 8)); /* slot 15, lap 1 */
+    ring_expect(ring, seq, 8);
+    /* From here on slot 15 is skipped: 5 messages of 3 slots, then one that does not fit. */
+    for (uint32_t lap = 2; lap <= 65535; lap++) {
+        for (int i = 0; i < 5; i++) {
+            assert_true(ring_send(ring, ++seq, 168, 168));
+            ring_expect(ring, seq, 168);
+        }
+    }
+    /* The lap number is 1 again: up to slot 15 without writing it. */
+    for (int i = 0; i < 5; i++) {
+        assert_true(ring_send(ring, ++seq, 168, 168));
+        ring_expect(ring, seq, 168);
+        ring_expect_empty(ring);
+    }
+    free(ring);
+}
+
+/* ---- malformed ------------------------------------------------------------------------------------------------------------- */
+
+static fab_shm_look_t look_with(ring_t *ring, uint64_t word)
+{
+    fab_shm_msg_t msg = {0};
+
+    atomic_store(&ring->rx.slot->word, word);
+    return fab_shm_rx_peek(&ring->rx, &msg);
+}
+
+static void test_malformed(void **state)
+{
+    ring_t *ring = ring_new(16);
+    uint32_t max = ring->rx.eager_max;
+
+    (void) state;
+    assert_int_equal(look_with(ring, fab_shm_word(0, 0, 0, 0)), FAB_SHM_EMPTY);
+    assert_int_equal(look_with(ring, fab_shm_word(0, 0, 0, 2)), FAB_SHM_EMPTY);
+    assert_int_equal(look_with(ring, fab_shm_word(0, 0, 0, 1)), FAB_SHM_MESSAGE);
+    assert_int_equal(look_with(ring, fab_shm_word(max, 31, 0, 1)), FAB_SHM_MESSAGE);
+    assert_int_equal(look_with(ring, fab_shm_word(max + 1, 0, 0, 1)), FAB_SHM_BAD);
+    assert_int_equal(look_with(ring, fab_shm_word(UINT32_MAX, 0, 0, 1)), FAB_SHM_BAD);
+    assert_int_equal(look_with(ring, fab_shm_word(0, FAB_AM_MAX, 0, 1)), FAB_SHM_BAD);
+    assert_int_equal(look_with(ring, fab_shm_word(0, 255, 0, 1)), FAB_SHM_BAD);
+    for (uint32_t flags = 1; flags < 256; flags++) {
+        assert_int_equal(look_with(ring, fab_shm_word(0, 0, (uint8_t) flags, 1)), FAB_SHM_BAD);
+    }
+    fab_shm_rx_advance(&ring->rx, 15);
+    assert_int_equal(look_with(ring, fab_shm_word(40, 0, 0, 1)), FAB_SHM_MESSAGE);
+    assert_int_equal(look_with(ring, fab_shm_word(41, 0, 0, 1)), FAB_SHM_BAD); /* beyond the end */
+    assert_int_equal(look_with(ring, fab_shm_word(1, 0, FAB_SHM_FLAG_PAD, 1)), FAB_SHM_BAD);
+    assert_int_equal(look_with(ring, fab_shm_word(0, 1, FAB_SHM_FLAG_PAD, 1)), FAB_SHM_BAD);
+    atomic_store(&ring->slots[0].word, 0);
+    assert_int_equal(look_with(ring, fab_shm_word(0, 0, FAB_SHM_FLAG_PAD, 1)), FAB_SHM_EMPTY); /* skipped */
+    assert_ptr_equal(ring->rx.slot, ring->slots);
+    assert_int_equal(ring->rx.lap, 2);
+    free(ring);
+}
+
+static void test_bad_tail(void **state)
+{
+    ring_t *ring = ring_new(16);
+
+    (void) state;
+    atomic_store(&ring->ctl.tail, 1); /* ahead of the head */
+    assert_false(fab_shm_tx_refresh(&ring->tx));
+    atomic_store(&ring->ctl.tail, UINT64_MAX);
+    assert_false(fab_shm_tx_refresh(&ring->tx));
+    atomic_store(&ring->ctl.tail, 0);
+    assert_true(fab_shm_tx_refresh(&ring->tx));
+    free(ring);
+}
+
+/* ---- two threads ------------------------------------------------------------------------------------------------------------ */
+
+enum { THREAD_MESSAGES = TEST_TSAN ? 100000 : 1000000 };
+
+static size_t thread_len(uint64_t seq)
+{
+    uint64_t x = seq * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+
+    return x % 8 < 5 ? x % 41 : x % 1025;
+}
+
+static void *thread_send(void *arg)
+{
+    ring_t *ring = arg;
+
+    for (uint64_t seq = 1; seq <= THREAD_MESSAGES; seq++) {
+        size_t len = thread_len(seq);
+        size_t max_len = seq % 5 ? len : (len + 1024) / 2;
+        while (!ring_send(ring, seq, len, max_len)) {
+            sched_yield();
+        }
+    }
+    return NULL;
+}
+
+static void test_two_threads(void **state)
+{
+    ring_t *ring = ring_new(64);
+    pthread_t sender;
+    uint32_t sleeps = 0;
+
+    (void) state;
+    assert_int_equal(pthread_create(&sender, NULL, thread_send, ring), 0);
+    for (uint64_t seq = 1; seq <= THREAD_MESSAGES;) {
+        fab_shm_msg_t msg = {0};
+        fab_shm_look_t look = fab_shm_rx_peek(&ring->rx, &msg);
+        assert_int_not_equal(look, FAB_SHM_BAD);
+        if (FAB_SHM_EMPTY == look) {
+            if (++sleeps % 64 == 0) {
+                (void) fab_shm_rx_sleep(&ring->rx);
+                sched_yield();
+                fab_shm_rx_wake(&ring->rx);
+            }
+            continue;
+        }
+        assert_true(message_is(&msg, seq, thread_len(seq)));
+        fab_shm_rx_advance(&ring->rx, msg.slots);
+        seq++;
+    }
+    pthread_join(sender, NULL);
+    ring_expect_empty(ring);
+    free(ring);
+}
+
+/* ---- all interleavings -------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Two coroutines on one ring of 8 slots.  The sender sends the messages of a scenario, waiting when the ring is full; the receiver
+ * takes them, and either polls or sleeps when the ring is empty.  A side that waits is not run until the other made a step:
+ * looking again without that could not see anything new.
+ */
+enum { STACK = 256 * 1024, MAX_STEPS = 200, MAX_MESSAGES = 4 };
+
+enum side { SENDER, RECEIVER };
+
+static struct model {
+    ucontext_t main;
+    ucontext_t side[2];
+    char *stack[2];
+    bool is_running; /* else step() does nothing */
+    enum side current;
+    bool is_done[2];
+    bool is_waiting[2];
+    bool is_asleep; /* the receiver waits for the doorbell, nothing else */
+    bool is_wrong;
+    ring_t *ring;
+    int num_messages;
+    size_t len[MAX_MESSAGES];
+    bool sleeps;
+    /* the schedule: at each step which side ran, and whether the other could have */
+    uint8_t choice[MAX_STEPS];
+    bool is_open[MAX_STEPS];
+    int steps;
+    unsigned long runs;
+} model;
+
+static void step(void)
+{
+    if (model.is_running) {
+        swapcontext(&model.side[model.current], &model.main);
+    }
+}
+
+static void model_wait(void)
+{
+    model.is_waiting[model.current] = true;
+    swapcontext(&model.side[model.current], &model.main);
+}
+
+static void model_sender(void)
+{
+    for (int i = 0; i < model.num_messages; i++) {
+        while (!ring_send(model.ring, (uint64_t) i + 100, model.len[i], model.len[i])) {
+            model_wait();
+        }
+    }
+    model.is_done[SENDER] = true;
+    swapcontext(&model.side[SENDER], &model.main);
+}
+
+static void model_receive_one(int i)
+{
+    ring_t *ring = model.ring;
+    fab_shm_msg_t msg = {0};
+    fab_shm_look_t look;
+
+    while (FAB_SHM_EMPTY == (look = fab_shm_rx_peek(&ring->rx, &msg))) {
+        if (!model.sleeps) {
+            model_wait();
+        } else {
+            if (fab_shm_rx_sleep(&ring->rx)) {
+                model.is_asleep = true;
+                model_wait();
+                model.is_asleep = false;
+                atomic_store(&ring->doorbell, 0);
+            }
+            fab_shm_rx_wake(&ring->rx);
+        }
+    }
+    if (FAB_SHM_BAD == look || !message_is(&msg, (uint64_t) i + 100, model.len[i])) {
+        model.is_wrong = true;
+    }
+    fab_shm_rx_advance(&ring->rx, msg.slots);
+}
+
+static void model_receiver(void)
+{
+    for (int i = 0; i < model.num_messages; i++) {
+        model_receive_one(i);
+    }
+    model.is_done[RECEIVER] = true;
+    swapcontext(&model.side[RECEIVER], &model.main);
+}
+
+static bool model_can_run(enum side side)
+{
+    if (RECEIVER == side && model.is_asleep) {
+        return 0 != atomic_load(&model.ring->doorbell);
+    }
+    return !model.is_done[side] && !model.is_waiting[side];
+}
+
+static void model_start(enum side side, void (*fn)(void))
+{
+    getcontext(&model.side[side]);
+    model.side[side].uc_stack.ss_sp = model.stack[side];
+    model.side[side].uc_stack.ss_size = STACK;
+    model.side[side].uc_link = &model.main;
+    makecontext(&model.side[side], fn, 0);
+    model.is_done[side] = model.is_waiting[side] = false;
+}
+
+/* One run: follow the schedule as far as it goes, then prefer the sender. False: wrong, or nobody can go on. */
+static bool model_run(int given, uint32_t start)
+{
+    model.ring = ring_new(8);
+    model.is_running = false;
+    for (uint32_t i = 0; i < start; i++) { /* to the position where the run begins */
+        if (!ring_send(model.ring, i, 0, 0)) {
+            abort();
+        }
+        fab_shm_msg_t msg = {0};
+        if (FAB_SHM_MESSAGE != fab_shm_rx_peek(&model.ring->rx, &msg)) {
+            abort();
+        }
+        fab_shm_rx_advance(&model.ring->rx, msg.slots);
+    }
+    model.is_wrong = model.is_asleep = false;
+    model_start(SENDER, model_sender);
+    model_start(RECEIVER, model_receiver);
+    model.is_running = true;
+    model.steps = 0;
+    model.runs++;
+    while (!(model.is_done[SENDER] && model.is_done[RECEIVER])) {
+        bool can[2] = {model_can_run(SENDER), model_can_run(RECEIVER)};
+        if (model.is_wrong || model.steps == MAX_STEPS || (!can[SENDER] && !can[RECEIVER])) {
+            break;
+        }
+        enum side side = model.steps < given ? model.choice[model.steps] : can[SENDER] ? SENDER : RECEIVER;
+        model.choice[model.steps] = (uint8_t) side;
+        model.is_open[model.steps] = can[SENDER] && can[RECEIVER];
+        model.steps++;
+        model.current = side;
+        swapcontext(&model.main, &model.side[side]);
+        model.is_waiting[1 - side] = false; /* it may see something new */
+    }
+    model.is_running = false;
+    free(model.ring);
+    return !model.is_wrong && model.is_done[SENDER] && model.is_done[RECEIVER];
+}
+
+/* All schedules of the scenario: depth first, the last open choice of the sender changed to the receiver. */
+static void model_explore(uint32_t start)
+{
+    int given = 0;
+
+    for (;;) {
+        if (!model_run(given, start)) {
+            print_error("from slot %u, messages of %zu %zu %zu bytes, schedule:", start, model.len[0], model.len[1],
+                        model.len[2]);
+            for (int i = 0; i < model.steps; i++) {
+                print_error(" %c", SENDER == model.choice[i] ? 's' : 'r');
+            }
+            print_error("\n");
+            fail();
+        }
+        for (given = model.steps; given > 0 && !(model.is_open[given - 1] && SENDER == model.choice[given - 1]); given--) {
+        }
+        if (0 == given) {
+            return;
+        }
+        model.choice[given - 1] = RECEIVER;
+    }
+}
+
+static const size_t model_lens[] = {8, 41, 128}; /* 1, 2, 3 slots */
+
+static void model_scenarios(int num_messages, bool sleeps, uint32_t stride)
+{
+    model.num_messages = num_messages;
+    model.sleeps = sleeps;
+    for (uint32_t start = 0; start < 16; start += stride) { /* from the second lap on, old words are there */
+        for (int mix = 0; mix < (2 == num_messages ? 9 : 27); mix++) {
+            model.len[0] = model_lens[mix % 3];
+            model.len[1] = model_lens[mix / 3 % 3];
+            model.len[2] = model_lens[mix / 9];
+            model_explore(start);
+        }
+    }
+}
+
+static int model_setup(void **state)
+{
+    (void) state;
+    model.stack[0] = malloc(STACK);
+    model.stack[1] = malloc(STACK);
+    return NULL == model.stack[0] || NULL == model.stack[1];
+}
+
+static int model_teardown(void **state)
+{
+    (void) state;
+    print_message("%lu interleavings\n", model.runs);
+    free(model.stack[0]);
+    free(model.stack[1]);
+    return 0;
+}
+
+static void test_all_interleavings_polling(void **state)
+{
+    (void) state;
+    model.runs = 0;
+    model_scenarios(2, false, 1);
+}
+
+static void test_all_interleavings_sleeping(void **state)
+{
+    (void) state;
+    model.runs = 0;
+    model_scenarios(2, true, 3);
+}
+
+static void test_all_interleavings_when_full(void **state)
+{
+    (void) state;
+    model.runs = 0;
+    model.num_messages = 4;
+    model.sleeps = false;
+    model.len[0] = model.len[1] = model.len[2] = model.len[3] = 128;
+    for (uint32_t start = 8; start < 16; start++) {
+        model_explore(start);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_short_copy),
+        cmocka_unit_test(test_every_size_everywhere),
+        cmocka_unit_test(test_commit_less_than_reserved),
+        cmocka_unit_test(test_full_and_drain),
+        cmocka_unit_test(test_stale_words),
+        cmocka_unit_test(test_skipped_slot_keeps_no_old_word),
+        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_bad_tail),
+        cmocka_unit_test(test_two_threads),
+#if !TEST_TSAN /* it does not know coroutines */
+        cmocka_unit_test_setup_teardown(test_all_interleavings_polling, model_setup, model_teardown),
+        cmocka_unit_test_setup_teardown(test_all_interleavings_sleeping, model_setup, model_teardown),
+        cmocka_unit_test_setup_teardown(test_all_interleavings_when_full, model_setup, model_teardown),
+#endif
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
