@@ -106,7 +106,7 @@ static int fab_check_provider_names(void)
         size_t len = strcspn(list, ",");
         if (len > 0 && NULL == fab_provider_named(list, len)) {
             snprintf(fab_open_why, sizeof(fab_open_why),
-                     "The parameter providers names \"%.*s\", which is no provider; there are: self, shm.",
+                     "%sproviders names \"%.*s\", which is no provider; there are: self, shm.", fab_params.prefix,
                      (int) (len < 64 ? len : 64), list);
             return OPAL_ERR_BAD_PARAM;
         }
@@ -122,7 +122,7 @@ static void fab_core_open_provider(fab_core_t *core, int i)
     fab_slot_t *slot = &core->slots[i];
 
     if (!fab_provider_wanted(fab_providers[i])) {
-        snprintf(slot->why_not, sizeof(slot->why_not), "not in the parameter providers (%s)", fab_params.providers);
+        snprintf(slot->why_not, sizeof(slot->why_not), "not in %sproviders (%s)", fab_params.prefix, fab_params.providers);
         return;
     }
     if (OPAL_SUCCESS != fab_providers[i]->open(&core->fab, &slot->dom, &why)) {

@@ -7,6 +7,8 @@
  */
 #include "fabric/fab_params.h"
 
+#include <stdio.h>
+
 #include "opal/mca/base/base.h"
 #include "opal/mca/base/mca_base_var.h"
 #include "opal/mca/base/mca_base_var_enum.h"
@@ -88,7 +90,10 @@ static int fab_params_register_all(const mca_base_component_t *owner)
 
 int fab_params_register(const struct mca_base_component_2_1_0_t *component)
 {
-    int rc = fab_params_register_all((const mca_base_component_t *) component);
+    const mca_base_component_t *owner = (const mca_base_component_t *) component;
+    int rc = fab_params_register_all(owner);
+
+    snprintf(fab_params.prefix, sizeof(fab_params.prefix), "%s_%s_", owner->mca_type_name, owner->mca_component_name);
 
     return rc < 0 ? rc : OPAL_SUCCESS;
 }

@@ -16,6 +16,7 @@ enum {
 };
 
 typedef struct fab_params {
+    char prefix[160];             /* of their names, as the user knows them: "pml_tm_"; empty until registered */
     char *providers;              /* comma separated list of providers to use besides self; NULL or "": all */
     unsigned int shm_ring_size;   /* bytes of one ring, a power of two; 0: by the number of local processes */
     unsigned int shm_max_peers;   /* rings in one process's segment; 0: by the number of local processes */

@@ -29,7 +29,7 @@ static int fab_params_range(const char *name, unsigned int value, unsigned int m
     if (value >= min && value <= max) {
         return OPAL_SUCCESS;
     }
-    snprintf(buf, size, "The parameter %s is %u; allowed are %u to %u%s.", name, value, min, max, extra);
+    snprintf(buf, size, "%s%s is %u; allowed are %u to %u%s.", fab_params.prefix, name, value, min, max, extra);
     return OPAL_ERR_BAD_PARAM;
 }
 
@@ -42,7 +42,7 @@ int fab_params_check(char *buf, size_t size)
         rc = fab_params_range("shm_ring_size", p->shm_ring_size, FAB_SHM_RING_MIN, FAB_SHM_RING_MAX,
                               ", powers of two, and 0 (automatic)", buf, size);
         if (OPAL_SUCCESS == rc && !fab_is_power_of_two(p->shm_ring_size)) {
-            snprintf(buf, size, "The parameter shm_ring_size is %u; it must be a power of two, or 0 (automatic).",
+            snprintf(buf, size, "%sshm_ring_size is %u; it must be a power of two, or 0 (automatic).", p->prefix,
                      p->shm_ring_size);
             rc = OPAL_ERR_BAD_PARAM;
         }
@@ -58,7 +58,7 @@ int fab_params_check(char *buf, size_t size)
     }
     if (OPAL_SUCCESS == rc && FAB_SHM_SINGLE_COPY_AUTO != p->shm_single_copy
         && FAB_SHM_SINGLE_COPY_NONE != p->shm_single_copy) {
-        snprintf(buf, size, "The parameter shm_single_copy is %d; allowed are auto (0) and none (1).", p->shm_single_copy);
+        snprintf(buf, size, "%sshm_single_copy is %d; allowed are auto (0) and none (1).", p->prefix, p->shm_single_copy);
         rc = OPAL_ERR_BAD_PARAM;
     }
     return rc;

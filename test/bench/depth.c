@@ -408,9 +408,8 @@ static double drain_unexpected(bench_t *b, pattern_t pattern, int depth)
 
 typedef double (*drain_fn_t)(bench_t *b, pattern_t pattern, int depth);
 
-/* Once more than asked for, the first as warm-up, but only once where that takes long.  Returns the seconds of one drain.
- */
-static double drain_measure(bench_t *b, const char *variant, drain_fn_t drain, pattern_t pattern, int depth)
+/* Once more than asked for, the first as warm-up, but only once where that takes long. */
+static void drain_measure(bench_t *b, const char *variant, drain_fn_t drain, pattern_t pattern, int depth)
 {
     double seconds, batch[BENCH_MAX_BATCHES];
     int count = 0;

@@ -37,6 +37,7 @@ for name in $numbers; do
         pml_tm_tag_source_bits) refused "$name" 3 && refused "$name" 25 ;;
         pml_tm_shm_max_peers) refused "$name" 1000000 ;;
         pml_tm_shm_ring_size) refused "$name" 5000 && refused "$name" 64 ;;
+        pml_tm_shm_single_copy) ;; # names, below
         *) refused "$name" 0 ;;
     esac
 done
@@ -44,7 +45,6 @@ refused pml_tm_verbose 1000
 refused pml_tm_shm_eager_limit 1000000000
 refused pml_tm_providers nosuch
 refused pml_tm_shm_single_copy nosuch
-refused pml_tm_eager_limit some
 
 accepted pml_tm_eager_limit 0
 accepted pml_tm_eager_limit 2147483647
