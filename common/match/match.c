@@ -23,10 +23,10 @@
 /* The bits of a key that a pattern names: [match_pattern()].  The others are ones in the pattern's own key. */
 static const uint64_t pattern_named[4] = {~0ull, 0xffffffffull << 32, 0xffffffffull, 0};
 
+#define TAG_SIGN 0x80000000ull
+
 /* Keeps the rare half of a function from costing the common half saved registers. */
 #define NOINLINE __attribute__((noinline))
-
-#define TAG_SIGN 0x80000000ull
 
 static inline uint64_t match_key(int32_t source, int32_t tag)
 {
@@ -173,7 +173,8 @@ static void index_split(fab_match_index_t *index)
 
 /*
  * The index is empty.  Release its last segment if the use made of it since it was last empty would have left that
- * segment nearly unused.  One segment at a time, so that a program which fills and drains keeps what it needs.
+ * segment nearly unused.  One segment at a time, so that a program which fills and drains keeps what it needs.  A domain
+ * that never uses its index again keeps the segments until its end: eight bytes for each key of the fullest moment.
  */
 static void index_trim(fab_match_index_t *index)
 {

@@ -13,7 +13,9 @@
  *  - an arriving message takes the oldest posted receive that it fits;
  *  - a posted receive, a probe or a matched probe takes the oldest unexpected message that fits it, in order of arrival.
  *
- * Costs: every call is O(1), whatever the number of posted receives and unexpected messages, wildcards included.
+ * Costs: every call is O(1), whatever the number of posted receives and unexpected messages, wildcards included.  The one
+ * exception happens twice in a domain's life at most: the first search for (source, ANY) that finds more than
+ * FAB_MATCH_UNFILED_MAX messages waiting, and the first for (ANY, tag), link them all for that pattern in one walk.
  * No call fails: when memory for a larger index cannot be had, the present one is kept, at the price of longer chains.
  *
  * Threads: none inside.  The caller serialises all calls on one domain.
@@ -30,7 +32,7 @@
 /* MPI_ANY_SOURCE and MPI_ANY_TAG as Open MPI defines them; never the source or tag of a message. */
 #define FAB_MATCH_ANY (-1)
 
-/* Prepare an empty domain in the caller's memory.  Allocates nothing. */
+/* Prepare an empty domain in the caller's memory, where it stays: it points to itself.  Allocates nothing. */
 void fab_match_init(fab_match_dom_t *dom);
 
 /*
@@ -42,6 +44,7 @@ void fab_match_fini(fab_match_dom_t *dom);
 /*
  * Post a receive.  Returns the oldest unexpected message that fits, unlinked from the domain (recv is then not posted),
  * or NULL: recv is linked and stays so until fab_match_arrive() returns it or fab_match_cancel() takes it back.
+ * recv is not posted at present; its content is of no matter otherwise.
  */
 fab_match_msg_t *fab_match_post(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag);
 
@@ -57,7 +60,10 @@ fab_match_msg_t *fab_match_probe(fab_match_dom_t *dom, int32_t source, int32_t t
 /* Take an unexpected message, as fab_match_probe() found it, out of the domain (matched probe). */
 void fab_match_remove_msg(fab_match_dom_t *dom, fab_match_msg_t *msg);
 
-/* Take a posted receive back.  True: it was posted and is unlinked.  False: it is not posted (matched before, or never). */
+/*
+ * Take a posted receive back.  True: it was posted and is unlinked.  False: it is not posted, since it was matched or
+ * cancelled before, or is zeroed memory.
+ */
 bool fab_match_cancel(fab_match_dom_t *dom, fab_match_recv_t *recv);
 
 /* The oldest unexpected message or posted receive, or NULL.  For draining a domain and for message-queue dumps. */

@@ -34,7 +34,8 @@
  *
  * Threads: the sender's part under the sender's lock, the receiver's under the receiver's.
  *
- * FAB_SHM_STEP() stands before each access to shared memory; a test makes it a switch between the two sides.
+ * FAB_SHM_STEP(what) stands before each access to shared memory that the other side may see or undo: word, tail, idle, or data
+ * (header and payload).  A test makes it a switch between the two sides.
  */
 #ifndef FAB_SHM_RING_INL_H
 #define FAB_SHM_RING_INL_H
@@ -47,7 +48,7 @@
 #include "shm/shm_wire.h"
 
 #ifndef FAB_SHM_STEP
-#define FAB_SHM_STEP() ((void) 0)
+#define FAB_SHM_STEP(what) ((void) 0)
 #endif
 
 /* Of a lap that is over, the next. */
@@ -98,7 +99,7 @@ static inline bool fab_shm_tx_has_room(const fab_shm_tx_t *tx, uint32_t n)
 /* Read the receiver's tail. False: it is none. */
 static inline bool fab_shm_tx_refresh(fab_shm_tx_t *tx)
 {
-    FAB_SHM_STEP();
+    FAB_SHM_STEP(tail);
     /* acquire: pairs with the release in fab_shm_rx_publish(): the receiver is done with what it gives back */
     uint64_t tail = atomic_load_explicit(&tx->ctl->tail, memory_order_acquire);
 
@@ -128,7 +129,7 @@ static inline void fab_shm_tx_mark_stale(fab_shm_tx_t *tx, uint32_t at, uint32_t
 
 static inline void fab_shm_tx_clear(fab_shm_tx_t *tx, uint32_t at)
 {
-    FAB_SHM_STEP();
+    FAB_SHM_STEP(word);
     /* relaxed: ordered before the word of the message in front of it by that one's release */
     atomic_store_explicit(&tx->slots[at].word, 0, memory_order_relaxed);
     tx->stale[at / 64] &= ~(UINT64_C(1) << at % 64);
@@ -143,7 +144,7 @@ static inline void fab_shm_tx_publish(fab_shm_tx_t *tx, uint32_t len, uint8_t id
     if (__builtin_expect(tx->stale[next / 64] >> next % 64 & 1, 0)) {
         fab_shm_tx_clear(tx, next);
     }
-    FAB_SHM_STEP();
+    FAB_SHM_STEP(word);
     /* release: pairs with the acquire in fab_shm_rx_peek(): header, payload and the cleared word behind are there before it */
     atomic_store_explicit(&slot->word, fab_shm_word(len, id, flags, tx->lap), memory_order_release);
     tx->head += n;
@@ -155,13 +156,13 @@ static inline void fab_shm_tx_publish(fab_shm_tx_t *tx, uint32_t len, uint8_t id
 /* Does the receiver sleep?  Then tell it. */
 static inline void fab_shm_tx_kick(fab_shm_tx_t *tx)
 {
-    FAB_SHM_STEP();
+    FAB_SHM_STEP(idle);
     /* relaxed: see "Idle" above */
     uint32_t idle = atomic_load_explicit(&tx->ctl->idle, memory_order_relaxed);
 
     if (__builtin_expect(idle & 1, 0) && idle != tx->rung) {
         tx->rung = idle;
-        FAB_SHM_STEP();
+        FAB_SHM_STEP(idle);
         /* release: pairs with the exchange in fab_shm_progress(): the word is there before the bit */
         atomic_fetch_or_explicit(tx->doorbell, UINT64_C(1) << tx->doorbell_bit, memory_order_acq_rel);
     }
@@ -234,7 +235,7 @@ static inline bool fab_shm_tx_send_short(fab_shm_tx_t *tx, fab_hdr_t hdr, const 
     if (__builtin_expect(!fab_shm_tx_has_room(tx, 1), 0)) {
         return false;
     }
-    FAB_SHM_STEP();
+    FAB_SHM_STEP(data);
     fab_shm_copy_short(slot->payload, buf, len);
     fab_shm_tx_commit(tx, slot, hdr, len, 1);
     return true;
@@ -277,7 +278,7 @@ static inline void fab_shm_rx_init(fab_shm_rx_t *rx, fab_shm_slot_t *slots, uint
 /* The word waited for, or anything else with another lap. */
 static inline uint64_t fab_shm_rx_word(const fab_shm_rx_t *rx)
 {
-    FAB_SHM_STEP();
+    FAB_SHM_STEP(word);
     /* acquire: pairs with the release in fab_shm_tx_publish() */
     return atomic_load_explicit(&rx->slot->word, memory_order_acquire);
 }
@@ -289,7 +290,7 @@ static inline bool fab_shm_rx_is_ready(const fab_shm_rx_t *rx)
 
 static inline void fab_shm_rx_publish(fab_shm_rx_t *rx)
 {
-    FAB_SHM_STEP();
+    FAB_SHM_STEP(tail);
     rx->published = rx->pos;
     /* release: pairs with the acquire in fab_shm_tx_refresh() */
     atomic_store_explicit(&rx->ctl->tail, rx->pos, memory_order_release);
@@ -365,7 +366,7 @@ static inline fab_shm_look_t fab_shm_rx_peek(fab_shm_rx_t *rx, fab_shm_msg_t *ms
 static inline bool fab_shm_rx_sleep(fab_shm_rx_t *rx)
 {
     fab_shm_rx_publish(rx);
-    FAB_SHM_STEP();
+    FAB_SHM_STEP(idle);
     /* exchange: a full barrier, so that idle is there before the last look, which makes missing each other rare */
     (void) atomic_exchange_explicit(&rx->ctl->idle, ++rx->idle, memory_order_seq_cst);
     return !fab_shm_rx_is_ready(rx);
@@ -373,7 +374,7 @@ static inline bool fab_shm_rx_sleep(fab_shm_rx_t *rx)
 
 static inline void fab_shm_rx_wake(fab_shm_rx_t *rx)
 {
-    FAB_SHM_STEP();
+    FAB_SHM_STEP(idle);
     atomic_store_explicit(&rx->ctl->idle, ++rx->idle, memory_order_relaxed); /* pairs with nothing: late is harmless */
 }
 

@@ -8,7 +8,7 @@ tm_packages_build=(
 )
 
 # quickstart: a benchmark and plots.
-tm_packages_quickstart=(gnuplot-nox netpipe-openmpi python3-minimal)
+tm_packages_quickstart=(gnuplot-nox netpipe-openmpi)
 
 # test/run, all of it.
 tm_packages_test=(

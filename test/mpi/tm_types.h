@@ -301,6 +301,9 @@ static inline tm_layout_t tm_layout_alloc(const tm_type_t *t, size_t count)
     if (t->npieces > 0 && count > 0) {
         l.lo = t->true_lb + (last < 0 ? last : 0);
         l.hi = t->true_ub + (last > 0 ? last : 0);
+        if (count > 1 && labs(extent) < t->true_ub - t->true_lb) {
+            TM_FATAL("elements of type %s overlap", t->name);
+        }
     }
     l.mem = tm_alloc((size_t) (l.hi - l.lo));
     return l;
@@ -385,11 +388,15 @@ static inline void tm_type_collection(tm_type_t **out)
     part[0] = byte;
     part[1] = out[2];
     part[2] = out[9];
-    out[n++] = tm_type_struct(3, (const int[]){4, 2, 3}, (const MPI_Aint[]){0, 8, 60}, part, "struct");
+    tm_type_t *narrow = tm_type_struct(3, (const int[]){4, 2, 3}, (const MPI_Aint[]){0, 8, 60}, part, "narrow struct");
+    out[n++] = tm_type_resized(narrow, -3, 120, "struct");
+    tm_type_free(narrow);
     part[0] = out[14];
     part[1] = out[13];
     part[2] = out[12];
-    out[n++] = tm_type_struct(3, (const int[]){2, 5, 1}, (const MPI_Aint[]){700, -4, 1000}, part, "struct of structs");
+    narrow = tm_type_struct(3, (const int[]){2, 5, 1}, (const MPI_Aint[]){700, -4, 1000}, part, "narrow struct of structs");
+    out[n++] = tm_type_resized(narrow, 0, narrow->true_ub - narrow->true_lb + 10, "struct of structs");
+    tm_type_free(narrow);
     out[n++] = tm_type_hvector(2, 3, 4000, out[15], "vector of structs of structs");
     out[n++] = tm_type_contiguous(1000, out[8], "a thousand bytes with gaps");
     if (n != TM_NTYPES) {

@@ -668,6 +668,7 @@ static void test_cancel(void **state)
 
         fixture_add(&f, 0, 1, 2);
         memset(&f.recv[1], 0xff, sizeof(f.recv[1])); /* posting needs no initialised node */
+        f.recv[1].where = FAB_MATCH_IN_INDEX;
         assert_ptr_equal(fab_match_post(&f.dom, &f.recv[1], 1, ANY), &f.msg[0]);
         assert_false(fab_match_cancel(&f.dom, &f.recv[1])); /* matched by its post */
         assert_int_equal(f.recv[1].source, 1);

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Buffered sends: MPI_Buffer_detach waits for messages that nobody has received yet, an exhausted buffer is an error that
+ * spoils nothing, space comes back, and the user's buffer may be overwritten at once.
+ */
+/* TEST: np=1,2,4 timeout=60 quick=yes */
+/* TEST: np=2 env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
+/* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
+#include "tm_test.h"
+
+static MPI_Comm comm, ctl;
+static int dst, src;
+
+static void *attach(size_t size)
+{
+    void *buf = malloc(size);
+
+    if (buf == NULL) {
+        TM_FATAL("out of memory");
+    }
+    TM_MPI(MPI_Buffer_attach(buf, tm_int(size)));
+    return buf;
+}
+
+/* Detach, overwrite and free: nothing may need the buffer any more. */
+static void detach(void *want, size_t want_size)
+{
+    void *buf = NULL;
+    int size = -1;
+
+    TM_MPI(MPI_Buffer_detach(&buf, &size));
+    TM_CHECK(buf == want && size == (int) want_size, "MPI_Buffer_detach gave %p %d, expected %p %zu", buf, size, want, want_size);
+    memset(want, 0xdd, want_size);
+    free(want);
+}
+
+/* More than fits: each success must arrive, each failure must be MPI_ERR_BUFFER and leave nothing. */
+static void exhaust(size_t n, bool nonblocking)
+{
+    enum { MAX = 100 };
+    size_t size = 10 * (n + MPI_BSEND_OVERHEAD) + 3;
+    void *buf = attach(size);
+    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
+    int sent = 0, peer_sent = 0;
+    MPI_Status st;
+
+    for (int i = 0; i < MAX; i++) {
+        MPI_Request req = MPI_REQUEST_NULL;
+        int rc;
+
+        tm_fill(out, n, tm_key(tm_rank, dst, 1, sent));
+        if (nonblocking) {
+            rc = MPI_Ibsend(out, (int) n, MPI_BYTE, dst, 1, comm, &req);
+        } else {
+            rc = MPI_Bsend(out, (int) n, MPI_BYTE, dst, 1, comm);
+        }
+        memset(out, 0x33, nonblocking ? 0 : n);
+        if (rc == MPI_SUCCESS) {
+            if (nonblocking) {
+                TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+            }
+            sent++;
+        } else {
+            TM_CHECK(tm_class(rc) == MPI_ERR_BUFFER, "buffered send into a full buffer: error class %d, expected MPI_ERR_BUFFER",
+                     tm_class(rc));
+        }
+    }
+    /* Where messages stay with the sender, MAX of them cannot have fitted; where they are copied away at once, they can. */
+    TM_CHECK(sent >= 10, "only %d buffered sends of %zu bytes fitted, expected at least 10", sent, n);
+    TM_MPI(MPI_Sendrecv(&sent, 1, MPI_INT, dst, 2, &peer_sent, 1, MPI_INT, src, 2, ctl, MPI_STATUS_IGNORE));
+    for (int i = 0; i < peer_sent; i++) {
+        tm_status_reset(&st);
+        TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, src, 1, comm, &st));
+        tm_expect_single(&st, src, 1, n);
+        tm_expect_data(in, n, tm_key(src, tm_rank, 1, i), "buffered message");
+    }
+    detach(buf, size);
+    /* The space is whole again. */
+    buf = attach(size);
+    for (int i = 0; i < 10; i++) {
+        tm_fill(out, n, tm_key(tm_rank, dst, 3, i));
+        TM_CHECK(MPI_Bsend(out, (int) n, MPI_BYTE, dst, 3, comm) == MPI_SUCCESS, "MPI_Bsend %d after the buffer was full", i);
+    }
+    for (int i = 0; i < 10; i++) {
+        TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, src, 3, comm, &st));
+        tm_expect_data(in, n, tm_key(src, tm_rank, 3, i), "buffered message");
+    }
+    detach(buf, size);
+    tm_free(out);
+    tm_free(in);
+    TM_MPI(MPI_Barrier(ctl));
+}
+
+/* Larger than the buffer, or no buffer at all. */
+static void too_large(void)
+{
+    unsigned char *out = tm_alloc(10000);
+    void *buf = attach(5000);
+    void *again = malloc(1000);
+    int rc = MPI_Bsend(out, 10000, MPI_BYTE, dst, 4, comm);
+
+    TM_CHECK(tm_class(rc) == MPI_ERR_BUFFER, "MPI_Bsend larger than the buffer: error class %d, expected MPI_ERR_BUFFER",
+             tm_class(rc));
+    TM_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    rc = MPI_Buffer_attach(again, 1000);
+    TM_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+    TM_CHECK(tm_class(rc) == MPI_ERR_BUFFER, "a second MPI_Buffer_attach: error class %d, expected MPI_ERR_BUFFER", tm_class(rc));
+    free(again);
+    detach(buf, 5000);
+    rc = MPI_Bsend(out, 100, MPI_BYTE, dst, 4, comm);
+    TM_CHECK(tm_class(rc) == MPI_ERR_BUFFER, "MPI_Bsend without a buffer: error class %d, expected MPI_ERR_BUFFER", tm_class(rc));
+    tm_free(out);
+    TM_MPI(MPI_Barrier(ctl));
+}
+
+/* The sender detaches, and so waits, while the receiver does something else first. */
+static void detach_waits(size_t n, int count)
+{
+    size_t size = (size_t) count * (n + MPI_BSEND_OVERHEAD + 64);
+    unsigned char *out = tm_alloc(n), **in = tm_calloc((size_t) count, sizeof(*in));
+    MPI_Request *req = tm_calloc((size_t) count, sizeof(*req));
+    void *buf = attach(size);
+
+    for (int i = 0; i < count; i++) {
+        tm_fill(out, n, tm_key(tm_rank, dst, 5, i));
+        TM_MPI(MPI_Bsend(out, (int) n, MPI_BYTE, dst, 5, comm));
+    }
+    memset(out, 0x77, n);
+    if (tm_rank % 2 == 1) {
+        usleep(50000);
+    }
+    /* Receives are posted, but not waited for: the peer's detach needs our progress, ours needs the peer's. */
+    for (int i = 0; i < count; i++) {
+        in[i] = tm_alloc(n);
+        TM_MPI(MPI_Irecv(in[i], (int) n, MPI_BYTE, src, 5, comm, &req[i]));
+    }
+    detach(buf, size);
+    for (int i = 0; i < count; i++) {
+        tm_wait_recv(&req[i], in[i], src, 5, n, tm_key(src, tm_rank, 5, i));
+        tm_free(in[i]);
+    }
+    free(in);
+    free(req);
+    tm_free(out);
+    TM_MPI(MPI_Barrier(ctl));
+}
+
+/* A long stream through a small buffer, whose space comes back as messages leave. */
+static void stream(int count, size_t max)
+{
+    enum { CREDIT = 8 };
+    size_t size = 3 * CREDIT * (max + MPI_BSEND_OVERHEAD);
+    void *buf = attach(size);
+    unsigned char *out = tm_alloc(max), *in = tm_alloc(max);
+    tm_rng_t to = tm_rng(3, (uint64_t) tm_rank), from = tm_rng(3, (uint64_t) src);
+    int retries = 0;
+
+    for (int i = 0; i < count; i += CREDIT) {
+        for (int k = i; k < i + CREDIT; k++) {
+            size_t n = tm_rand_size(&to, max);
+            double end = tm_now() + 20;
+            int rc = MPI_ERR_BUFFER, flag;
+
+            tm_fill(out, n, tm_key(tm_rank, dst, 6, k));
+            /* The receiver has the earlier ones, but their space need not be known to be free before some progress. */
+            while (tm_now() < end && (rc = MPI_Bsend(out, (int) n, MPI_BYTE, dst, 6, comm)) != MPI_SUCCESS) {
+                retries++;
+                TM_MPI(MPI_Iprobe(src, 31, ctl, &flag, MPI_STATUS_IGNORE));
+            }
+            TM_CHECK(rc == MPI_SUCCESS, "MPI_Bsend %d: class %d for 20 s", k, tm_class(rc));
+        }
+        for (int k = i; k < i + CREDIT; k++) {
+            size_t n = tm_rand_size(&from, max);
+            MPI_Status st;
+
+            tm_status_reset(&st);
+            TM_MPI(MPI_Recv(in, (int) max, MPI_BYTE, src, 6, comm, &st));
+            tm_expect_single(&st, src, 6, n);
+            tm_expect_data(in, n, tm_key(src, tm_rank, 6, k), "stream of buffered messages");
+        }
+        if (i % (4 * CREDIT) == 0) {
+            TM_MPI(MPI_Barrier(ctl));
+        }
+    }
+    detach(buf, size);
+    tm_free(out);
+    tm_free(in);
+    TM_MPI(MPI_Barrier(ctl));
+}
+
+int main(int argc, char **argv)
+{
+    tm_init(&argc, &argv, "buffered");
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));
+    TM_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    dst = (tm_rank + 1) % tm_size;
+    src = (tm_rank + tm_size - 1) % tm_size;
+    for (size_t n = 1; n < 3000000; n *= 13) {
+        exhaust(n, false);
+        exhaust(n, true);
+        detach_waits(n, n < 100000 ? 200 : 5);
+    }
+    too_large();
+    stream(2000, 100);
+    stream(400, 100000);
+    TM_MPI(MPI_Comm_free(&comm));
+    TM_MPI(MPI_Comm_free(&ctl));
+    return tm_finish();
+}
