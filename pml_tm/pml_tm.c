@@ -75,6 +75,17 @@ int mca_pml_tm_enable(bool enable)
     return rc;
 }
 
+/* Seconds that mpirun, which usually knows first, is given to end the job before pml tm does. */
+#define FAILURE_GRACE 3.0
+
+static double now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double) time.tv_sec + 1e-9 * (double) time.tv_nsec;
+}
+
 /* Callback of the fabric, under its lock: note it, the rest is mca_pml_tm_progress()'s. */
 void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
 {
@@ -82,16 +93,23 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
     (void) rc;
     if (NULL == mca_pml_tm.failed) {
         mca_pml_tm.failed = peer;
+        mca_pml_tm.failed_at = now();
         snprintf(mca_pml_tm.failed_why, sizeof(mca_pml_tm.failed_why), "%s", why);
     }
 }
 
-/* Without fault tolerance a peer that fails ends the job: with one message that says which and why. */
+/*
+ * Without fault tolerance a peer that fails ends the job: with one message that says which and why.  That message is mpirun's if
+ * the peer died as its child, and ours if not.
+ */
 static void report_failure(void)
 {
     opal_process_name_t name = {.jobid = (opal_jobid_t) (mca_pml_tm.failed->name >> 32),
                                 .vpid = (opal_vpid_t) mca_pml_tm.failed->name};
 
+    if (now() - mca_pml_tm.failed_at < FAILURE_GRACE) {
+        return;
+    }
     mca_pml_tm_show_help("peer-failed", orte_process_info.nodename,
                    OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), OMPI_NAME_PRINT(&name), mca_pml_tm.failed_why);
     ompi_rte_abort(1, NULL);

@@ -64,11 +64,14 @@ typedef struct mca_pml_tm {
     uint32_t eager_limit;      /* bytes; params.eager_limit as it is compared */
     mca_pml_tm_msg_t *early;   /* messages for communicators not added yet, oldest first */
     mca_pml_tm_msg_t **early_tail;
+    mca_pml_tm_msg_t *msg_cache; /* free short ones */
+    unsigned msg_cached;         /* how many */
     size_t unexpected_bytes;   /* held in unexpected and early messages */
     mca_pml_tm_peer_t *peers;      /* records of peers that have one */
     unsigned sends_since_progress; /* see send_progress() */
     unsigned num_throttled;        /* of these, told to announce their messages */
     fab_peer_t *failed;        /* a peer that failed, not reported yet */
+    double failed_at;          /* seconds, CLOCK_MONOTONIC */
     char failed_why[256];
     mca_pml_tm_params_t params;
     mca_pml_tm_counters_t counters;

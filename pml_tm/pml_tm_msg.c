@@ -11,15 +11,46 @@
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
 
+/*
+ * Short messages come from a cache of free ones, which holds so many at most: malloc and free cost more than all the rest.
+ */
+enum { SHORT_DATA = 128, CACHE_MAX = 256 };
+
+static mca_pml_tm_msg_t *msg_alloc(size_t data_len)
+{
+    mca_pml_tm_msg_t *msg = mca_pml_tm.msg_cache;
+
+    if (data_len > SHORT_DATA) {
+        return malloc(sizeof(*msg) + data_len);
+    }
+    if (NULL == msg) {
+        return malloc(sizeof(*msg) + SHORT_DATA);
+    }
+    mca_pml_tm.msg_cache = msg->next;
+    --mca_pml_tm.msg_cached;
+    return msg;
+}
+
+static void msg_free(mca_pml_tm_msg_t *msg)
+{
+    if (msg->data_len > SHORT_DATA || mca_pml_tm.msg_cached >= CACHE_MAX) {
+        free(msg);
+        return;
+    }
+    msg->next = mca_pml_tm.msg_cache;
+    mca_pml_tm.msg_cache = msg;
+    ++mca_pml_tm.msg_cached;
+}
+
 static size_t msg_bytes(const mca_pml_tm_msg_t *msg)
 {
-    return sizeof(*msg) + msg->data_len;
+    return sizeof(*msg) + (msg->data_len > SHORT_DATA ? msg->data_len : SHORT_DATA);
 }
 
 /* Keep a copy of the message. Running out of memory here would lose it: the job cannot go on. */
 static mca_pml_tm_msg_t *msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len, size_t len)
 {
-    mca_pml_tm_msg_t *msg = malloc(sizeof(*msg) + data_len);
+    mca_pml_tm_msg_t *msg = msg_alloc(data_len);
 
     if (NULL == msg) {
         mca_pml_tm_show_help("no-memory", orte_process_info.nodename, sizeof(*msg) + data_len,
@@ -44,7 +75,7 @@ static mca_pml_tm_msg_t *msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const void *d
 void mca_pml_tm_msg_release(mca_pml_tm_msg_t *msg)
 {
     mca_pml_tm.unexpected_bytes -= msg_bytes(msg);
-    free(msg);
+    msg_free(msg);
     if (OPAL_UNLIKELY(0 != mca_pml_tm.num_throttled)
         && mca_pml_tm.unexpected_bytes <= mca_pml_tm.params.unexpected_max / 2) {
         mca_pml_tm_peer_unthrottle_all();
@@ -105,6 +136,11 @@ void mca_pml_tm_msg_fini(void)
         free(msg);
     }
     mca_pml_tm.early_tail = &mca_pml_tm.early;
+    while (NULL != (msg = mca_pml_tm.msg_cache)) {
+        mca_pml_tm.msg_cache = msg->next;
+        free(msg);
+    }
+    mca_pml_tm.msg_cached = 0;
 }
 
 /*

@@ -13,7 +13,7 @@
  */
 struct mca_pml_tm_msg {
     fab_match_msg_t match;
-    mca_pml_tm_msg_t *next; /* early list */
+    mca_pml_tm_msg_t *next; /* early list; cache of free ones */
     fab_peer_t *peer;       /* the sender */
     fab_hdr_t hdr;
     size_t len;             /* bytes of the whole message */

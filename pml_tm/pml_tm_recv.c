@@ -19,6 +19,7 @@ static mca_pml_tm_recv_request_t *recv_alloc(void *buf, size_t count, ompi_datat
     }
     MCA_PML_BASE_RECV_REQUEST_INIT(&req->req_recv, buf, count, datatype, src, tag, comm, is_persistent);
     req->data = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &req->capacity) ? data : NULL;
+    req->core.is_private = false;
     return req;
 }
 
@@ -120,13 +121,14 @@ int mca_pml_tm_irecv_init(void *buf, size_t count, ompi_datatype_t *datatype, in
 
 /* A started receive; the lock is taken and given back, what it completed is completed. */
 static inline int recv_new(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
-                           mca_pml_tm_recv_request_t **request)
+                           bool is_blocking, mca_pml_tm_recv_request_t **request)
 {
     mca_pml_tm_recv_request_t *req = recv_alloc(buf, count, datatype, src, tag, comm, false);
 
     if (OPAL_UNLIKELY(NULL == req)) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
+    req->core.is_private = is_blocking && !mca_pml_tm.fab->is_threaded;
     fab_lock(mca_pml_tm.fab);
     mca_pml_tm_recv_post(req);
     fab_unlock(mca_pml_tm.fab);
@@ -139,7 +141,7 @@ int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src
                      ompi_request_t **request)
 {
     mca_pml_tm_recv_request_t *req;
-    int rc = recv_new(buf, count, datatype, src, tag, comm, &req);
+    int rc = recv_new(buf, count, datatype, src, tag, comm, false, &req);
 
     if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
         *request = &req->req_recv.req_base.req_ompi;
@@ -165,7 +167,7 @@ int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src,
                     ompi_status_public_t *status)
 {
     mca_pml_tm_recv_request_t *req;
-    int rc = recv_new(buf, count, datatype, src, tag, comm, &req);
+    int rc = recv_new(buf, count, datatype, src, tag, comm, true, &req);
 
     return OPAL_LIKELY(OMPI_SUCCESS == rc) ? recv_finish(req, status) : rc;
 }

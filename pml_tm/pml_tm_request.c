@@ -55,7 +55,7 @@ void mca_pml_tm_request_release(mca_pml_base_request_t *base)
     }
 }
 
-void mca_pml_tm_done(mca_pml_tm_core_t *core)
+void mca_pml_tm_done_listed(mca_pml_tm_core_t *core)
 {
     core->state = PML_TM_DONE;
     core->next = NULL;

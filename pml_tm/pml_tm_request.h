@@ -54,6 +54,7 @@ struct mca_pml_tm_core {
     uint8_t state;                /* mca_pml_tm_state_t */
     uint8_t phase;                /* mca_pml_tm_phase_t, while ACTIVE */
     bool has_callback;            /* had a completion callback when it became COMPLETING */
+    bool is_private;              /* of a blocking call without threads: nobody else knows it, complete it in place */
 };
 
 typedef struct mca_pml_tm_done_list {
@@ -90,8 +91,19 @@ typedef struct mca_pml_tm_recv_request {
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_recv_request_t);
 
+/* As mca_pml_tm_done(), for a request that others may know. */
+void mca_pml_tm_done_listed(mca_pml_tm_core_t *core);
+
 /* The transport is finished with the request, its status is set. Lock held; the request is not to be touched after. */
-void mca_pml_tm_done(mca_pml_tm_core_t *core);
+static inline void mca_pml_tm_done(mca_pml_tm_core_t *core)
+{
+    if (OPAL_LIKELY(core->is_private)) {
+        core->state = PML_TM_COMPLETING;
+        core->base->req_ompi.req_complete = REQUEST_COMPLETED;
+    } else {
+        mca_pml_tm_done_listed(core);
+    }
+}
 
 /* Complete what is done. Lock not held; runs callbacks. Returns how many. */
 int mca_pml_tm_complete_done_slow(void);

@@ -177,6 +177,7 @@ static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count, ompi
     req->tag = mca_pml_tm_comm_tag(mca_pml_tm_comm(comm), tag);
     req->core.peer = peer;
     req->core.id = 0;
+    req->core.is_private = false;
     req->buffer = NULL;
     return req;
 }
@@ -271,7 +272,7 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
 
 /* A started send with a request. */
 static int send_new(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
-                    mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, fab_peer_t *peer,
+                    mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, fab_peer_t *peer, bool is_blocking,
                     mca_pml_tm_send_request_t **request)
 {
     mca_pml_tm_send_request_t *req = send_alloc(buf, count, datatype, dst, tag, mode, comm, peer, false);
@@ -279,6 +280,7 @@ static int send_new(const void *buf, size_t count, ompi_datatype_t *datatype, in
     if (NULL == req) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
+    req->core.is_private = is_blocking && !mca_pml_tm.fab->is_threaded;
     fab_lock(mca_pml_tm.fab);
     mca_pml_tm_send_start(req);
     fab_unlock(mca_pml_tm.fab);
@@ -325,7 +327,7 @@ int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, i
         *request = &ompi_request_empty;
         return rc;
     }
-    rc = send_new(buf, count, datatype, dst, tag, mode, comm, peer, &req);
+    rc = send_new(buf, count, datatype, dst, tag, mode, comm, peer, false, &req);
     if (OMPI_SUCCESS == rc) {
         *request = &req->req_send.req_base.req_ompi;
     }
@@ -349,7 +351,7 @@ int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, in
     if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
         return rc;
     }
-    rc = send_new(buf, count, datatype, dst, tag, mode, comm, peer, &req);
+    rc = send_new(buf, count, datatype, dst, tag, mode, comm, peer, true, &req);
     if (OMPI_SUCCESS == rc) {
         mca_pml_tm_wait(&req->req_send.req_base.req_ompi);
         rc = req->req_send.req_base.req_ompi.req_status.MPI_ERROR;

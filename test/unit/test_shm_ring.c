@@ -593,7 +593,7 @@ static void test_all_interleavings_when_full(void **state)
     model.kinds = STEP_word | STEP_tail;
     model.num_messages = 3;
     model.len[0] = model.len[1] = model.len[2] = 128;
-    for (uint32_t start = 8; start < 16; start++) {
+    for (uint32_t start = 8; start < 11; start++) { /* 9: with padding */
         model_explore(start);
     }
 }
