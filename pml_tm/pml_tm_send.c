@@ -68,59 +68,68 @@ void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error)
     mca_pml_tm_done(&req->core);
 }
 
+/* Protocol and id of a request; false: no id to be had. */
+static bool send_choose(mca_pml_tm_send_request_t *req)
+{
+    req->is_rndv = req->req_send.req_bytes_packed > mca_pml_tm_peer_eager_limit(req->core.peer);
+    if (0 == req->core.id && (req->is_rndv || MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode)) {
+        req->core.id = mca_pml_tm_idmap_add(&mca_pml_tm.ids, &req->core);
+        return 0 != req->core.id;
+    }
+    return true;
+}
+
+/* Count a request by its protocol; it is about to go out. */
+static void send_count(const mca_pml_tm_send_request_t *req, int by)
+{
+    size_t len = req->req_send.req_bytes_packed;
+
+    if (req->is_rndv) {
+        mca_pml_tm.counters.rndv_sent += by;
+        mca_pml_tm.counters.announced_sends += len <= mca_pml_tm.eager_limit && len <= req->core.peer->eager_max ? by : 0;
+    } else if (0 != req->core.id) {
+        mca_pml_tm.counters.eager_sync_sent += by;
+    } else {
+        mca_pml_tm.counters.eager_sent += by;
+    }
+}
+
 /* One attempt to get the request's first message out. OPAL_ERR_RESOURCE_BUSY: later; else the request is on its way or done. */
 static int send_first(mca_pml_tm_send_request_t *req)
 {
-    bool is_sync = !req->is_rndv && 0 != req->core.id;
+    bool is_complete = !req->is_rndv && 0 == req->core.id; /* when its first message is out */
     int rc;
 
     /* before the message is out: on the self provider the answer comes within the call */
     req->core.phase = req->is_rndv ? PML_TM_WAIT_FIN : PML_TM_WAIT_ACK;
+    send_count(req, 1);
     rc = req->is_rndv ? mca_pml_tm_send_rts(req) : request_put_eager(req);
     if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
-        if (!req->is_rndv && !is_sync) {
+        if (is_complete) {
             mca_pml_tm_send_finish(req, MPI_SUCCESS);
         }
         return OMPI_SUCCESS;
     }
     if (OPAL_ERR_RESOURCE_BUSY == rc) {
         req->core.phase = PML_TM_WAIT_ROOM;
+        send_count(req, -1);
         return rc;
     }
     mca_pml_tm_send_finish(req, MPI_ERR_OTHER);
     return OMPI_SUCCESS;
 }
 
+/* The protocol is chosen anew: while the request waited its receiver may have asked for announcements. */
 static int send_item(fab_item_t *item, fab_peer_t *peer)
 {
+    mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
+
     (void) peer;
-    return send_first(mca_pml_tm_send_of_item(item));
-}
-
-/* Protocol and id of a request that starts; false: no id to be had. */
-static bool send_choose(mca_pml_tm_send_request_t *req)
-{
-    size_t len = req->req_send.req_bytes_packed;
-
-    req->offset = 0;
-    req->core.id = 0;
-    req->is_exposed = false;
-    req->is_rndv = len > mca_pml_tm_peer_eager_limit(req->core.peer);
-    if (req->is_rndv || MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode) {
-        req->core.id = mca_pml_tm_idmap_add(&mca_pml_tm.ids, &req->core);
-        if (0 == req->core.id) {
-            return false;
-        }
+    if (!req->is_exposed && !send_choose(req)) {
+        mca_pml_tm_send_finish(req, MPI_ERR_NO_MEM);
+        return OMPI_SUCCESS;
     }
-    if (req->is_rndv) {
-        ++mca_pml_tm.counters.rndv_sent;
-        mca_pml_tm.counters.announced_sends += len <= mca_pml_tm.eager_limit && len <= req->core.peer->eager_max;
-    } else if (0 != req->core.id) {
-        ++mca_pml_tm.counters.eager_sync_sent;
-    } else {
-        ++mca_pml_tm.counters.eager_sent;
-    }
-    return true;
+    return send_first(req);
 }
 
 void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
@@ -129,6 +138,9 @@ void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
 
     req->req_send.req_base.req_ompi.req_status._cancelled = 0;
     mca_pml_tm_request_activate(&req->core);
+    req->offset = 0;
+    req->core.id = 0;
+    req->is_exposed = false;
     if (!send_choose(req)) {
         mca_pml_tm_send_finish(req, MPI_ERR_NO_MEM);
         return;

@@ -184,7 +184,9 @@ static int fab_address_check(fab_core_t *core, uint64_t name, const void *addres
 {
     const unsigned char *bytes = address;
     fab_wire_head_t head;
+    fab_wire_section_t section;
     size_t at = sizeof(head);
+    uint16_t left;
 
     if (len < sizeof(head) || len > FAB_ADDRESS_MAX) {
         *why = fab_sentence(&core->fab, "Its address has %zu bytes; it must have %zu to %d.", len, sizeof(head),
@@ -198,15 +200,11 @@ static int fab_address_check(fab_core_t *core, uint64_t name, const void *addres
                             head.magic, head.version, FAB_WIRE_MAGIC, FAB_WIRE_VERSION);
         return OPAL_ERR_BAD_PARAM;
     }
-    for (uint16_t i = 0; i < head.sections; i++) {
-        fab_wire_section_t section;
-        if (at + sizeof(section) > len) {
-            break;
-        }
+    for (left = head.sections; left > 0 && at + sizeof(section) <= len; left--) {
         memcpy(&section, bytes + at, sizeof(section));
         at += sizeof(section) + ((section.len + 7u) & ~7u);
     }
-    if (at != len || head.len != len || head.name != name) {
+    if (left > 0 || at != len || head.len != len || head.name != name) {
         *why = fab_sentence(&core->fab, "Its address is damaged: %zu bytes, of which the head says %u and the sections fill %zu; "
                             "name 0x%llx, expected 0x%llx.",
                             len, head.len, at, (unsigned long long) head.name, (unsigned long long) name);

@@ -15,6 +15,7 @@
  */
 #include "match.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

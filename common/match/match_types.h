@@ -41,7 +41,6 @@
 #ifndef FAB_MATCH_TYPES_H
 #define FAB_MATCH_TYPES_H
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

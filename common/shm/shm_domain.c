@@ -141,6 +141,7 @@ static void fab_shm_close(fab_domain_t *domain)
         ep->in = NULL;
         ep->peer->ep = NULL;
         fab_shm_disconnect(ep);
+        fab_shm_conn_remove(ep);
         fab_shm_ep_free(ep);
     }
     fab_shm_domain_free(dom);
@@ -162,7 +163,7 @@ static size_t fab_shm_address(fab_domain_t *domain, void *buf, size_t size)
 static void fab_shm_describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
 {
     if (FAB_SHM_SINGLE_COPY_NONE == fab_params.shm_single_copy) {
-        snprintf(buf, size, "two copies, as the parameter shm_single_copy says");
+        snprintf(buf, size, "two copies, as %sshm_single_copy says", fab_params.prefix);
     } else if (0 != dom->cma_errno) {
         snprintf(buf, size, "CMA, but two copies where it is refused, last by process 0x%llx: %s, ptrace_scope %d",
                  (unsigned long long) dom->cma_peer, strerror(dom->cma_errno), dom->ptrace_scope);

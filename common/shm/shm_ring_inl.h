@@ -15,14 +15,14 @@
  * older lap's word, or, where that slot held payload (B+), bytes that may look like anything, also like a word of this lap.  So
  * the sender remembers for each slot if what stands there is not the word of the last lap (stale: payload, or skipped at a
  * wrap), and *before it publishes a message* it clears the word behind it if that is stale.  The receiver gets to look at
- * that slot only through the message before it, so it sees the cleared word.  For this the slot behind a message must be free:
- * one slot of the ring always is.  Slot 0 on lap 1 is cleared memory.
+ * that slot only through the message before it, so it sees the cleared word.  If the ring is full, the slot behind is that of the
+ * oldest message not consumed, a word of the last lap, so not stale and not touched.  Slot 0 on lap 1 is cleared memory.
  *
  * Wrap.  A message that does not fit the rest of the ring goes to its start; a PAD word bridges the rest.
  *
  * Flow.  The receiver publishes its tail every quarter ring, and when it turns to other things; the sender reads it only if the
- * tail that it knows leaves no room.  At most N/4 slots are consumed and not published, a message and its padding take at most
- * 2 (N/4 + 1), so a message fits an empty ring always.
+ * tail that it knows leaves no room.  Less than N/4 slots are consumed and not published, a message and its padding take at
+ * most 2 (N/4 + 1) - 1, so with N >= 8 a message always fits a ring that was emptied.
  *
  * Idle.  A receiver that found a ring empty for long makes idle odd and polls it no more (cold).  A sender that sees idle odd
  * after it published, rings the doorbell, once per idle time.  The sender has no fence between its word and reading idle, so the
@@ -62,7 +62,7 @@ static inline uint16_t fab_shm_next_lap(uint16_t lap)
 typedef struct fab_shm_tx {
     fab_shm_slot_t *slots;
     uint64_t head;  /* slots used since the ring was claimed */
-    uint64_t limit; /* head stays below: the tail last read and the ring's length. 0: no ring yet. */
+    uint64_t limit; /* head stays up to it: the tail last read and the ring's length. 0: no ring yet. */
     uint32_t mask;  /* slots - 1 */
     uint32_t rung;  /* idle time for which the doorbell was rung */
     uint16_t lap;
@@ -74,7 +74,7 @@ typedef struct fab_shm_tx {
 
 _Static_assert(sizeof(fab_shm_tx_t) == 64, "a line of the sender's own memory");
 
-/* slots, ctl, doorbell: of a fresh ring, all zero.  stale: num_slots bits, all zero, num_slots >= 16, a power of two. */
+/* slots, ctl, doorbell: of a fresh ring, all zero.  stale: num_slots bits, all zero, num_slots >= 8, a power of two. */
 static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint32_t num_slots, uint64_t *stale,
                                    fab_shm_ctl_t *ctl, _Atomic uint64_t *doorbell, uint32_t index)
 {
@@ -90,10 +90,10 @@ static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint
     };
 }
 
-/* Is there room for n slots, and one that stays free? As far as the sender knows; see fab_shm_tx_refresh(). */
+/* Is there room for n slots? As far as the sender knows; see fab_shm_tx_refresh(). */
 static inline bool fab_shm_tx_has_room(const fab_shm_tx_t *tx, uint32_t n)
 {
-    return tx->head + n < tx->limit;
+    return tx->head + n <= tx->limit;
 }
 
 /* Read the receiver's tail. False: it is none. */
@@ -103,7 +103,7 @@ static inline bool fab_shm_tx_refresh(fab_shm_tx_t *tx)
     /* acquire: pairs with the release in fab_shm_rx_publish(): the receiver is done with what it gives back */
     uint64_t tail = atomic_load_explicit(&tx->ctl->tail, memory_order_acquire);
 
-    if (tx->head - tail > tx->mask) {
+    if (tx->head - tail > (uint64_t) tx->mask + 1) {
         return false;
     }
     tx->limit = tail + tx->mask + 1;

@@ -143,8 +143,7 @@ static int fab_shm_open_file(const char *path, size_t size)
 static int fab_shm_open_peer(fab_shm_ep_t *ep, const char **why)
 {
     const fab_shm_addr_t *addr = &ep->addr;
-    const char *advice = "Both processes must have the same user and user namespace; in containers, share them, or exclude shm "
-                         "by the parameter providers.";
+    const char *advice = "Both processes must have the same user and user namespace; share them between containers.";
     char path[64];
     int fd;
 
@@ -239,9 +238,9 @@ static uint32_t fab_shm_claim(fab_shm_ep_t *ep, int fd, const char **why)
         }
     }
     fab_counters.shm_rings_exhausted++;
-    *why = fab_sentence(ep->dom->fab, "All %u rings of process %u are in use by other processes. Raise the parameter "
-                        "shm_max_peers above the number of processes on this host that talk to one.",
-                        num_rings, ep->addr.pid);
+    *why = fab_sentence(ep->dom->fab, "All %u rings of process %u are in use by other processes. Raise "
+                        "%sshm_max_peers above the number of processes on this host that talk to one.",
+                        num_rings, ep->addr.pid, fab_params.prefix);
     return num_rings;
 }
 
@@ -258,9 +257,9 @@ static int fab_shm_tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char 
         slots = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, at);
     }
     if (MAP_FAILED == slots) {
-        *why = fab_sentence(ep->dom->fab, "There is no memory for a ring of %u bytes towards process %u: %s. Lower the parameter "
-                            "shm_ring_size.",
-                            size, ep->addr.pid, strerror(errno));
+        *why = fab_sentence(ep->dom->fab, "There is no memory for a ring of %u bytes towards process %u: %s. Lower "
+                            "%sshm_ring_size.",
+                            size, ep->addr.pid, strerror(errno), fab_params.prefix);
         free(stale);
         return OPAL_ERR_OUT_OF_RESOURCE;
     }

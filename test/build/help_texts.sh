@@ -20,16 +20,14 @@ mapfile -t helps < <(find "$TM_SRC/common" "$TM_SRC/pml_tm" -name 'help-*.txt')
 topics=$(sed -nE 's/^\[(.+)\]$/\1/p' "${helps[@]}")
 [[ -z $(sort <<<"$topics" | uniq -d) ]] || fail "a topic is there twice: $(sort <<<"$topics" | uniq -d)"
 
-# Literal topics of opal_show_help() exist in the file that it names.
-cat "${sources[@]}" | tr '\n' ' ' | grep -oP 'opal_show_help(_string)?\(\s*"[^"]+",\s*"[^"]+"' |
-    sed -E 's/.*\(\s*"([^"]+)",\s*"([^"]+)"$/\1 \2/' | sort -u >used || fail "no help message is used"
-while read -r file topic; do
-    echo "used: $file [$topic]"
-    path=$(find "$TM_SRC/common" "$TM_SRC/pml_tm" -name "$file")
-    [[ -n $path ]] || fail "there is no $file"
-    grep -qxF "[$topic]" "$path" || fail "$file has no topic [$topic]"
-    [[ -r $TM_PREFIX/share/openmpi/$file ]] || fail "$file is not installed"
+# Literal topics of mca_pml_tm_show_help() exist, and the file is installed.
+cat "${sources[@]}" | tr '\n' ' ' | grep -aoP 'mca_pml_tm_show_help\(\s*"[^"]+"' | sed -E 's/.*\("([^"]+)"$/\1/' | sort -u >used ||
+    fail "no help message is used"
+while read -r topic; do
+    echo "used: [$topic]"
+    grep -qxF "[$topic]" <<<"$(sed -nE 's/^(\[.+\])$/\1/p' "${helps[@]}")" || fail "no help file has a topic [$topic]"
 done <used
+[[ -r $TM_PREFIX/share/openmpi/help-mpi-pml-tm.txt ]] || fail "the help file is not installed"
 
 # And every topic stands in the sources as a string: used directly, or handed to a function that shows it.
 for topic in $topics; do

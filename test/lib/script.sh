@@ -57,7 +57,7 @@ require()
     if (($# == 0)); then
         set -- "$TM_WORK/out" "$TM_WORK/err"
     fi
-    grep -qsF -e "$text" -- "$@" || fail "not found in the output: $text"
+    grep -aqsF -e "$text" -- "$@" || fail "not found in the output: $text"
 }
 
 # forbid REGEX [FILE...]: fail if a line matches this extended regular expression.
@@ -68,7 +68,7 @@ forbid()
     if (($# == 0)); then
         set -- "$TM_WORK/out" "$TM_WORK/err"
     fi
-    if grep -sE -e "$regex" -- "$@"; then
+    if grep -asE -e "$regex" -- "$@"; then
         fail "unwanted in the output: $regex"
     fi
 }

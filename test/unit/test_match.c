@@ -5,8 +5,7 @@
  *
  * TM_TEST_SEED runs the random tests from that one seed, TM_TEST_OPS sets the operations for each seed and key mix.
  *
- * TEST: sources=common/match/match.c,test/unit/match_check.c,test/unit/match_ref.c ldflags="-Wl,--wrap=malloc"
- * variants=asan
+ * TEST: sources=common/match/match.c,test/unit/match_check.c,test/unit/match_ref.c timeout=120 ldflags=-Wl,--wrap=malloc
  */
 #include <inttypes.h>
 #include <setjmp.h>

@@ -237,19 +237,18 @@ static void test_skipped_slot_keeps_no_old_word(void **state)
     }
     assert_true(ring_send(ring, ++seq, 8, 8)); /* slot 15, lap 1 */
     ring_expect(ring, seq, 8);
-    /* From here on slot 15 is skipped: 5 messages of 3 slots, then one that does not fit. */
-    for (uint32_t lap = 2; lap <= 65535; lap++) {
+    /* From here on slot 15 is skipped: four messages of 3 slots, one of 2, then one that does not fit. */
+    for (uint32_t lap = 2; lap <= 65536; lap++) {
         for (int i = 0; i < 5; i++) {
-            assert_true(ring_send(ring, ++seq, 168, 168));
-            ring_expect(ring, seq, 168);
+            assert_true(ring_send(ring, ++seq, i < 4 ? 168 : 100, i < 4 ? 168 : 100));
+            ring_expect(ring, seq, i < 4 ? 168 : 100);
         }
     }
-    /* The lap number is 1 again: up to slot 15 without writing it. */
-    for (int i = 0; i < 5; i++) {
-        assert_true(ring_send(ring, ++seq, 168, 168));
-        ring_expect(ring, seq, 168);
-        ring_expect_empty(ring);
-    }
+    /* The lap number is 1 again, slot 14 is next. */
+    assert_int_equal(ring->tx.lap, 1);
+    assert_true(ring_send(ring, ++seq, 8, 8));
+    ring_expect(ring, seq, 8);
+    ring_expect_empty(ring);
     free(ring);
 }
 
@@ -399,6 +398,8 @@ static void step(enum step what)
         swapcontext(&model.side[model.current], &model.main);
     }
 }
+
+#if !TEST_TSAN /* it does not know coroutines */
 
 static void model_wait(void)
 {
@@ -598,7 +599,9 @@ static void test_all_interleavings_when_full(void **state)
     }
 }
 
-int main(void)
+#endif
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_short_copy),
@@ -610,12 +613,13 @@ int main(void)
         cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_bad_tail),
         cmocka_unit_test(test_two_threads),
-#if !TEST_TSAN /* it does not know coroutines */
+#if !TEST_TSAN
         cmocka_unit_test_setup_teardown(test_all_interleavings_polling, model_setup, model_teardown),
         cmocka_unit_test_setup_teardown(test_all_interleavings_sleeping, model_setup, model_teardown),
         cmocka_unit_test_setup_teardown(test_all_interleavings_when_full, model_setup, model_teardown),
 #endif
     };
 
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,652 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the fabric does when things go wrong: peers that die, memory that may not be read, rings that run out, addresses and memory
+ * that are damaged, doorbells that are missed.
+ */
+#include "test_fab_world.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include "fabric/fab_core.h"
+#include "fabric/fab_wire.h"
+#include "shm/shm_types.h"
+
+enum { AM_DATA = 9, AM_ADDR = 11 };
+
+static void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    (void) peer, (void) hdr, (void) data, (void) len;
+    ++*(uint64_t *) ctx;
+}
+
+static fab_shm_domain_t *shm_domain(world_t *world)
+{
+    return (fab_shm_domain_t *) fab_core(world->fab)->slots[1].dom;
+}
+
+static int completed;
+static int complete_status;
+
+static void rma_complete(fab_rma_t *op, int status)
+{
+    (void) op;
+    completed++;
+    complete_status = status;
+}
+
+/* ---- CMA is refused ------------------------------------------------------------------------------------------------------------ */
+
+/* From now on process_vm_readv() and process_vm_writev() of this process fail with EPERM. */
+static void refuse_cma(world_t *world)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+
+    CHECK(0 == prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    CHECK(0 == prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
+static void cma_refused_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    char memory[64], text[2048];
+    fab_rma_t op = {.peer = peer, .local = memory, .remote = (uint64_t) (uintptr_t) memory, .len = 64, .complete = rma_complete};
+
+    refuse_cma(world);
+    CHECK((FAB_CAP_GET | FAB_CAP_PUT) == peer->caps);
+    CHECK(OPAL_ERR_NOT_SUPPORTED == fab_get(&op));
+    CHECK(0 == peer->caps && 1 == fab_counters.shm_cma_refused);
+    CHECK(OPAL_ERR_NOT_SUPPORTED == fab_put(&op));
+    CHECK(1 == fab_counters.shm_cma_refused && 0 == completed);
+    fab_describe(world->fab, text, sizeof(text));
+    CHECK(NULL != strstr(text, "Operation not permitted"));
+    world_barrier(world);
+}
+
+static void test_cma_refused(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, cma_refused_body), 0);
+}
+
+/* Refused in the middle of a transfer, and no memory at the address. */
+static void rma_error_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    static char memory[8 << 20];
+    fab_rma_t op = {.peer = peer, .local = memory, .remote = 4096, .len = 4096, .complete = rma_complete};
+
+    CHECK(OPAL_SUCCESS == fab_get(&op));
+    WORLD_UNTIL(1 == completed);
+    CHECK(OPAL_ERR_BAD_PARAM == complete_status && 0 == op.done);
+    op.remote = (uint64_t) (uintptr_t) (memory + sizeof(memory)) - 8192;
+    op.len = 1 << 30; /* partly there */
+    op.local = mmap(NULL, op.len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(OPAL_SUCCESS == fab_get(&op));
+    WORLD_UNTIL(2 == completed);
+    CHECK(OPAL_SUCCESS != complete_status && op.done < op.len);
+    world_barrier(world);
+    op.remote = (uint64_t) (uintptr_t) memory; /* fork(): the same in both */
+    op.len = sizeof(memory);
+    CHECK(OPAL_SUCCESS == fab_get(&op));
+    fab_progress(world->fab);
+    CHECK(op.done > 0 && op.done < op.len);
+    refuse_cma(world);
+    WORLD_UNTIL(3 == completed);
+    CHECK(OPAL_ERR_PERM == complete_status && 0 == peer->caps);
+    CHECK(OPAL_ERR_NOT_SUPPORTED == fab_get(&op));
+    CHECK(0 == world->failures);
+    world_barrier(world);
+}
+
+static void test_rma_errors(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, rma_error_body), 0);
+}
+
+static void single_copy_none_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    fab_rma_t op = {.peer = peer, .complete = rma_complete};
+
+    CHECK(0 == peer->caps);
+    CHECK(OPAL_ERR_NOT_SUPPORTED == fab_get(&op));
+    CHECK(0 == fab_counters.shm_cma_calls && 0 == fab_counters.shm_cma_refused);
+    world_barrier(world);
+}
+
+static void test_single_copy_none(void **state)
+{
+    (void) state;
+    fab_params.shm_single_copy = FAB_SHM_SINGLE_COPY_NONE;
+    assert_int_equal(world_run(2, false, single_copy_none_body), 0);
+    fab_params.shm_single_copy = FAB_SHM_SINGLE_COPY_AUTO;
+}
+
+/* ---- a peer dies ----------------------------------------------------------------------------------------------------------------- */
+
+static int items_run;
+static int items_unreach;
+
+static int dead_item_run(fab_item_t *item, fab_peer_t *peer)
+{
+    int rc = fab_item_send(peer, fab_hdr(AM_DATA, 0, 0), item, 8);
+
+    if (OPAL_ERR_RESOURCE_BUSY == rc) {
+        return rc;
+    }
+    items_run++;
+    items_unreach += OPAL_ERR_UNREACH == rc;
+    return OPAL_SUCCESS;
+}
+
+/* Rank 2 sends 100 messages and kills itself; rank 0 has filled its ring and queued more; rank 1 talks to rank 0 on. */
+static void killed_body(world_t *world)
+{
+    fab_item_t items[10] = {{NULL, dead_item_run}};
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    fab_peer_t *zero = world_peer(world, 0);
+    if (2 == world->rank) {
+        world_barrier(world);
+        usleep(300000); /* without progress: rank 0 fills the ring */
+        for (int i = 0; i < 100; i++) {
+            CHECK(OPAL_SUCCESS == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        }
+        raise(SIGKILL);
+    }
+    fab_peer_t *dying = world_peer(world, 2);
+    world_barrier(world);
+    if (0 == world->rank) {
+        while (OPAL_SUCCESS == fab_send(dying, fab_hdr(AM_DATA, 0, 0), NULL, 0)) {
+        }
+        for (int i = 0; i < 10; i++) {
+            items[i].fn = dead_item_run;
+            fab_queue(dying, &items[i]);
+        }
+        CHECK(OPAL_SUCCESS == fab_post(dying, fab_hdr(AM_DATA, 0, 0), "x", 1));
+        double start = world_now();
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(world_now() - start < 6);
+        CHECK(world->failed == dying && OPAL_ERR_PROC_ABORTED == world->failed_rc);
+        CHECK(NULL != strstr(world->failed_why, "ended"));
+        CHECK(10 == items_run && 10 == items_unreach && NULL == dying->pending);
+        CHECK(100 == got); /* all that it sent before */
+        CHECK(1 == fab_counters.shm_peers_died);
+        CHECK(OPAL_ERR_UNREACH == fab_send(dying, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        atomic_store(&world->shared->scratch[0], 1);
+        WORLD_UNTIL(101 == got);
+    } else { /* knows the dying peer, but does not talk to it: not its business */
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        WORLD_UNTIL(2 == atomic_load(&world->shared->scratch[0]));
+        CHECK(0 == world->failures);
+    }
+    for (int i = 0; i < 200000; i++) {
+        world_progress(world);
+    }
+    CHECK((0 == world->rank) == world->failures);
+    if (0 == world->rank) {
+        atomic_store(&world->shared->scratch[0], 2);
+    }
+}
+
+static void test_killed_peer(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run_some_die(3, false, killed_body, 1 << 2), 0);
+}
+
+/* RMA towards a process that died ends with an error, exactly once, and so does RMA that is asked for afterwards. */
+static void killed_rma_body(world_t *world)
+{
+    static char memory[32 << 20];
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    fab_rma_t op = {.peer = peer, .local = memory, .remote = (uint64_t) (uintptr_t) memory, .len = sizeof(memory),
+                    .complete = rma_complete};
+
+    world_barrier(world);
+    if (1 == world->rank) {
+        while (0 == atomic_load(&world->shared->scratch[0])) {
+        }
+        raise(SIGKILL);
+    }
+    CHECK(OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    CHECK(OPAL_SUCCESS == fab_get(&op));
+    fab_progress(world->fab);
+    atomic_store(&world->shared->scratch[0], 1);
+    while (!fab_shm_is_gone(shm_domain(world)->eps->addr.pid, shm_domain(world)->eps->addr.start_time)) {
+    }
+    CHECK(op.done < op.len && 0 == completed);
+    WORLD_UNTIL(1 == world->failures && 1 == completed);
+    CHECK(OPAL_ERR_UNREACH == complete_status);
+    CHECK(OPAL_ERR_UNREACH == fab_get(&op) && 1 == completed);
+}
+
+static void test_killed_during_rma(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run_some_die(2, false, killed_rma_body, 1 << 1), 0);
+}
+
+/* Died before it was ever talked to: connecting fails, at once. */
+static void killed_early_body(world_t *world)
+{
+    world_barrier(world);
+    if (1 == world->rank) {
+        atomic_store(&world->shared->scratch[0], 1);
+        raise(SIGKILL);
+    }
+    fab_peer_t *peer = world_peer(world, 1);
+    fab_shm_ep_t *ep = peer->ep;
+    while (!fab_shm_is_gone(ep->addr.pid, ep->addr.start_time)) {
+    }
+    CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    CHECK(FAB_PEER_FAILED == peer->state && 0 == world->failures);
+    fab_progress(world->fab);
+    CHECK(1 == world->failures && OPAL_ERR_UNREACH == world->failed_rc);
+}
+
+static void test_killed_early(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run_some_die(2, false, killed_early_body, 1 << 1), 0);
+}
+
+/* A peer that leaves in an orderly way has not failed, whoever sent to whom. */
+static void orderly_body(world_t *world)
+{
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    for (int i = 0; i < world->size; i++) {
+        if (world->rank <= i) { /* some pairs talk both ways, some one way */
+            CHECK(OPAL_SUCCESS == fab_post(world_peer(world, i), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        }
+    }
+    WORLD_UNTIL(got == (uint64_t) world->rank + 1);
+    world_barrier(world);
+    if (0 == world->rank || 3 == world->rank) {
+        double start = world_now();
+        WORLD_UNTIL(world_now() - start > 3.5);
+        CHECK(0 == world->failures && 0 == fab_counters.shm_peers_died);
+    }
+}
+
+static void test_orderly_leave(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(4, false, orderly_body), 0);
+}
+
+/* ---- rings ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* Rank 0 has two rings; the third sender is told so; when one leaves, its ring serves the next. */
+static void exhausted_body(world_t *world)
+{
+    uint64_t got = 0;
+    fab_peer_t *zero = world_peer(world, 0);
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (1 == world->rank || 2 == world->rank) {
+        CHECK(OPAL_SUCCESS == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    }
+    world_barrier(world);
+    if (3 == world->rank) {
+        CHECK(OPAL_ERR_UNREACH == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        fab_progress(world->fab);
+        CHECK(1 == world->failures && NULL != strstr(world->failed_why, "shm_max_peers"));
+        CHECK(1 == fab_counters.shm_rings_exhausted);
+        fab_peer_close(zero);
+        CHECK(NULL == fab_peer_find(world->fab, world_name(0)));
+        world->peers[0] = NULL;
+    }
+    world_barrier(world);
+    if (1 == world->rank) {
+        fab_peer_close(zero);
+    }
+    world_barrier(world);
+    if (0 == world->rank) {
+        WORLD_UNTIL(1 == shm_domain(world)->num_conns); /* the ring is free again */
+    }
+    world_barrier(world);
+    if (3 == world->rank) {
+        zero = world_peer(world, 0);
+        CHECK(OPAL_SUCCESS == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    }
+    if (0 == world->rank) {
+        WORLD_UNTIL(3 == got);
+    }
+    world_barrier(world);
+}
+
+static void test_rings_exhausted(void **state)
+{
+    (void) state;
+    fab_params.shm_max_peers = 2;
+    assert_int_equal(world_run(4, false, exhausted_body), 0);
+    fab_params.shm_max_peers = 0;
+}
+
+static void wait_until_cold(world_t *world)
+{
+    while (shm_domain(world)->num_hot > 0) {
+        fab_progress(world->fab);
+    }
+}
+
+/* A ring that went cold is woken by the doorbell in the next progress call; by the sweep, if the doorbell is missed. */
+static void cold_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    for (int round = 0; round < 6; round++) {
+        bool is_missed = round % 2;
+        if (0 == world->rank) {
+            fab_shm_ep_t *ep = peer->ep;
+            if (round > 0 && is_missed) {
+                CHECK(1 == (atomic_load(&ep->tx.ctl->idle) & 1));
+                ep->tx.rung = atomic_load(&ep->tx.ctl->idle); /* as if it had read it too early */
+            }
+            CHECK(OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            atomic_store(&world->shared->scratch[round], 1);
+            while (2 != atomic_load(&world->shared->scratch[round])) {
+            }
+        } else {
+            int passes = 0;
+            while (1 != atomic_load(&world->shared->scratch[round])) {
+            }
+            while (got <= (uint64_t) round) {
+                fab_progress(world->fab);
+                passes++;
+            }
+            CHECK(passes <= (is_missed ? 2 * FAB_SHM_SWEEP_PASSES + 2 : 2));
+            wait_until_cold(world);
+            atomic_store(&world->shared->scratch[round], 2);
+        }
+    }
+    world_barrier(world);
+}
+
+static void test_cold_rings(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, cold_body), 0);
+}
+
+/* A peer that writes nonsense into its ring fails, and only it. */
+static void nonsense_body(world_t *world)
+{
+    fab_peer_t *zero = world_peer(world, 0);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (world->rank > 0) {
+        CHECK(OPAL_SUCCESS == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    }
+    if (1 == world->rank) {
+        fab_shm_ep_t *ep = zero->ep;
+        fab_shm_tx_publish(&ep->tx, UINT32_MAX, AM_DATA, 0, 1);
+    }
+    if (0 == world->rank) {
+        WORLD_UNTIL(1 == world->failures && 2 == got);
+        CHECK(world_name(1) == world->failed->name && OPAL_ERR_COMM_FAILURE == world->failed_rc);
+        CHECK(1 == fab_counters.shm_bad_messages);
+    }
+    world_barrier(world);
+    if (2 == world->rank) {
+        CHECK(OPAL_SUCCESS == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    }
+    if (0 == world->rank) {
+        WORLD_UNTIL(3 == got);
+        CHECK(1 == world->failures);
+    }
+    world_barrier(world);
+}
+
+static void test_nonsense_in_ring(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(3, false, nonsense_body), 0);
+}
+
+/* ---- addresses --------------------------------------------------------------------------------------------------------------------------- */
+
+/* Open the other under a damaged address; whatever comes of it, it must be an orderly answer. */
+static void try_address(world_t *world, const unsigned char *address, size_t len)
+{
+    fab_peer_t *peer = NULL;
+    const char *why = NULL;
+    int rc = fab_peer_open(world->fab, world_name(1), address, len, &peer, &why);
+
+    if (OPAL_SUCCESS != rc) {
+        CHECK(NULL == peer && NULL != why && strlen(why) > 10);
+        return;
+    }
+    int before = world->failures;
+    rc = fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0);
+    fab_progress(world->fab);
+    if (OPAL_SUCCESS == rc) {
+        CHECK(before == world->failures);
+    } else {
+        CHECK(OPAL_ERR_UNREACH == rc && before + 1 == world->failures && strlen(world->failed_why) > 10);
+    }
+    fab_peer_close(peer);
+}
+
+static void damaged_body(world_t *world)
+{
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (0 == world->rank) {
+        unsigned char address[FAB_ADDRESS_MAX];
+        size_t len = world->shared->len[1];
+        static const unsigned char flips[] = {0x01, 0x80, 0xff, 0x10};
+        for (size_t i = 0; i < len; i++) {
+            for (size_t f = 0; f < sizeof(flips); f++) {
+                memcpy(address, world->shared->address[1], len);
+                address[i] ^= flips[f];
+                try_address(world, address, len);
+            }
+        }
+        for (size_t cut = 0; cut < len; cut++) {
+            memcpy(address, world->shared->address[1], len);
+            try_address(world, address, cut);
+        }
+        srandom(1);
+        for (int i = 0; i < 2000; i++) {
+            memcpy(address, world->shared->address[1], len);
+            for (int k = 0; k < 4; k++) {
+                address[(size_t) random() % len] = (unsigned char) random();
+            }
+            try_address(world, address, len);
+        }
+    }
+    world_barrier(world);
+    CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 1 - world->rank), fab_hdr(AM_DATA, 7, 0), NULL, 0));
+    uint64_t now = got;
+    WORLD_UNTIL(got > now || (1 == world->rank && got > 0));
+    world_barrier(world);
+}
+
+static void test_damaged_address(void **state)
+{
+    (void) state;
+    fab_params.shm_max_peers = 4096; /* refused rings come back at a tick only */
+    assert_int_equal(world_run(2, false, damaged_body), 0);
+    fab_params.shm_max_peers = 0;
+}
+
+/* ---- many peers known ------------------------------------------------------------------------------------------------------------------------ */
+
+/* A hundred thousand records, found, closed, found again; the address is this process's, under other names. */
+static void many_known_body(world_t *world)
+{
+    unsigned char address[FAB_ADDRESS_MAX];
+    size_t len = world->shared->len[0];
+    fab_peer_t *peer;
+    const char *why;
+
+    memcpy(address, world->shared->address[0], len);
+    for (uint64_t i = 0; i < 100000; i++) {
+        uint64_t name = world_name(1000) + i * (i % 3 ? 1 : UINT64_C(1) << 32);
+        memcpy(address + offsetof(fab_wire_head_t, name), &name, sizeof(name));
+        CHECK(OPAL_SUCCESS == fab_peer_open(world->fab, name, address, len, &peer, &why));
+        CHECK(peer->name == name && 0 == ((uintptr_t) peer & 63));
+        peer->user = (void *) (uintptr_t) (i + 1);
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint64_t i = 0; i < 100000; i++) {
+            uint64_t name = world_name(1000) + i * (i % 3 ? 1 : UINT64_C(1) << 32);
+            peer = fab_peer_find(world->fab, name);
+            if (1 == pass && 0 != i % 7) {
+                CHECK(NULL == peer);
+                continue;
+            }
+            CHECK(NULL != peer && (uintptr_t) peer->user == i + 1);
+            if (0 != i % 7) {
+                fab_peer_close(peer);
+            }
+        }
+    }
+    CHECK(14286 == fab_core(world->fab)->num_peers);
+}
+
+static void test_many_known(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(1, false, many_known_body), 0);
+}
+
+/* ---- parameters, leftovers -------------------------------------------------------------------------------------------------------------------- */
+
+static void test_params(void **state)
+{
+    fab_params_t saved = fab_params;
+    char text[256];
+
+    (void) state;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_SUCCESS);
+    fab_params.shm_ring_size = 5000;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
+    assert_non_null(strstr(text, "shm_ring_size is 5000"));
+    fab_params = saved;
+    fab_params.shm_eager_limit = 10;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
+    assert_non_null(strstr(text, "304"));
+    fab_params = saved;
+    fab_params.shm_max_peers = 1 << 20;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
+    fab_params = saved;
+    fab_params.shm_single_copy = 7;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
+    fab_params = saved;
+}
+
+static void test_providers(void **state)
+{
+    fab_config_t config = {.name = 1, .num_local = 1};
+    const char *why = NULL;
+    fab_t *fab;
+    char text[2048];
+
+    (void) state;
+    fab_params.providers = (char *) "shm,nosuch";
+    assert_int_equal(fab_open(&config, &fab, &why), OPAL_ERR_BAD_PARAM);
+    assert_non_null(strstr(why, "nosuch"));
+    fab_params.providers = (char *) "self";
+    assert_int_equal(fab_open(&config, &fab, &why), OPAL_SUCCESS);
+    fab_describe(fab, text, sizeof(text));
+    assert_non_null(strstr(text, "shm   not used"));
+    fab_describe(fab, text, 10);
+    assert_true(strlen(text) < 10);
+    fab_close(fab);
+    config.num_local = 2;
+    assert_int_equal(fab_open(&config, &fab, &why), OPAL_ERR_NOT_AVAILABLE);
+    fab_params.providers = NULL;
+}
+
+static int count_open_fds(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int n = 0;
+
+    while (NULL != readdir(dir)) {
+        n++;
+    }
+    closedir(dir);
+    return n;
+}
+
+static bool maps_contain(const char *what)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    bool is_there = false;
+
+    while (NULL != fgets(line, sizeof(line), maps)) {
+        is_there |= NULL != strstr(line, what);
+    }
+    fclose(maps);
+    return is_there;
+}
+
+/* Nothing has a name in the file system; one file descriptor while open, none afterwards; no mapping either. */
+static void test_nothing_left(void **state)
+{
+    fab_config_t config = {.name = 1, .num_local = 1};
+    int fds = count_open_fds();
+    const char *why;
+    fab_t *fab, *again;
+
+    (void) state;
+    assert_int_equal(fab_open(&config, &fab, &why), OPAL_SUCCESS);
+    assert_int_equal(fab_open(&config, &again, &why), OPAL_SUCCESS);
+    assert_ptr_equal(fab, again);
+    fab_close(again);
+    assert_true(maps_contain("memfd:pml_tm"));
+    assert_false(maps_contain("/dev/shm"));
+    assert_int_equal(count_open_fds(), fds + 1);
+    fab_close(fab);
+    assert_false(maps_contain("memfd:pml_tm"));
+    assert_int_equal(count_open_fds(), fds);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_params),          cmocka_unit_test(test_providers),
+        cmocka_unit_test(test_nothing_left),    cmocka_unit_test(test_cma_refused),
+        cmocka_unit_test(test_rma_errors),      cmocka_unit_test(test_single_copy_none),
+        cmocka_unit_test(test_cold_rings),      cmocka_unit_test(test_nonsense_in_ring),
+        cmocka_unit_test(test_rings_exhausted), cmocka_unit_test(test_damaged_address),
+        cmocka_unit_test(test_many_known),      cmocka_unit_test(test_killed_peer),
+        cmocka_unit_test(test_killed_during_rma), cmocka_unit_test(test_killed_early),
+        cmocka_unit_test(test_orderly_leave),
+    };
+
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A small job for tests of the fabric: some processes, made by fork(), each with an open fabric and the addresses of the others.
+ * A process that finds something wrong says so and exits with 1, which fails the test.
+ */
+#ifndef TEST_FAB_WORLD_H
+#define TEST_FAB_WORLD_H
+
+#include "fabric/fab.h"
+
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fabric/fab_counters.h"
+#include "fabric/fab_params.h"
+
+enum { WORLD_MAX = 256, WORLD_SCRATCH = 4096, WORLD_TIMEOUT_S = 120 };
+
+/* What the processes of a job share. */
+typedef struct world_shared {
+    _Atomic unsigned barrier[2]; /* arrived, left */
+    _Atomic unsigned phase;
+    _Atomic uint64_t scratch[WORLD_SCRATCH]; /* for the test */
+    size_t len[WORLD_MAX];
+    unsigned char address[WORLD_MAX][FAB_ADDRESS_MAX];
+} world_shared_t;
+
+typedef struct world {
+    int rank;
+    int size;
+    fab_t *fab;
+    world_shared_t *shared;
+    fab_peer_t *peers[WORLD_MAX];
+    int failures; /* peers reported as failed */
+    fab_peer_t *failed;
+    int failed_rc;
+    char failed_why[512];
+    void *user;
+} world_t;
+
+typedef void (*world_fn_t)(world_t *world);
+
+#define CHECK(cond)                                                                                                     \
+    do {                                                                                                                \
+        if (!(cond)) {                                                                                                  \
+            fprintf(stderr, "rank %d: %s:%d: %s\n", world->rank, __FILE__, __LINE__, #cond);                            \
+            _exit(1);                                                                                                   \
+        }                                                                                                               \
+    } while (0)
+
+static inline uint64_t world_name(int rank)
+{
+    return UINT64_C(7) << 32 | (unsigned) rank;
+}
+
+static inline double world_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double) now.tv_sec + (double) now.tv_nsec / 1e9;
+}
+
+static inline int world_progress(world_t *world)
+{
+    int events;
+
+    fab_lock(world->fab);
+    events = fab_progress(world->fab);
+    fab_unlock(world->fab);
+    if (0 == events) {
+        sched_yield(); /* there are more processes than cores */
+    }
+    return events;
+}
+
+/* Progress until cond. */
+#define WORLD_UNTIL(cond)                                                                                               \
+    while (!(cond)) {                                                                                                   \
+        world_progress(world);                                                                                          \
+    }
+
+/* Wait for all; progress meanwhile. */
+static inline void world_barrier(world_t *world)
+{
+    world_shared_t *shared = world->shared;
+    unsigned phase = atomic_load(&shared->phase);
+
+    if (atomic_fetch_add(&shared->barrier[0], 1) + 1 == (unsigned) world->size) {
+        atomic_store(&shared->barrier[0], 0);
+        atomic_store(&shared->phase, phase + 1);
+    }
+    WORLD_UNTIL(atomic_load(&shared->phase) != phase);
+}
+
+static inline void world_on_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
+{
+    world_t *world = ctx;
+
+    world->failures++;
+    world->failed = peer;
+    world->failed_rc = rc;
+    snprintf(world->failed_why, sizeof(world->failed_why), "%s", why);
+}
+
+/* The peer with this rank, opened if it was not. */
+static inline fab_peer_t *world_peer(world_t *world, int rank)
+{
+    const char *why = "";
+
+    if (NULL == world->peers[rank]) {
+        fab_lock(world->fab);
+        int rc = fab_peer_open(world->fab, world_name(rank), world->shared->address[rank], world->shared->len[rank],
+                               &world->peers[rank], &why);
+        fab_unlock(world->fab);
+        if (OPAL_SUCCESS != rc) {
+            fprintf(stderr, "rank %d: peer %d: %s\n", world->rank, rank, why);
+            _exit(1);
+        }
+    }
+    return world->peers[rank];
+}
+
+static inline void world_open(world_t *world, bool is_threaded)
+{
+    fab_config_t config = {
+        .name = world_name(world->rank),
+        .num_local = (uint32_t) world->size,
+        .is_threaded = is_threaded,
+        .ctx = world,
+        .peer_failed = world_on_failed,
+    };
+    const char *why = "";
+
+    if (OPAL_SUCCESS != fab_open(&config, &world->fab, &why)) {
+        fprintf(stderr, "rank %d: fab_open: %s\n", world->rank, why);
+        _exit(1);
+    }
+    world->shared->len[world->rank]
+        = fab_address(world->fab, world->shared->address[world->rank], sizeof(world->shared->address[world->rank]));
+}
+
+static inline void world_child(int rank, int size, bool is_threaded, world_shared_t *shared, world_fn_t fn)
+{
+    static world_t world;
+
+    signal(SIGSEGV, SIG_DFL); /* cmocka's handler would go on with the next test */
+    signal(SIGBUS, SIG_DFL);
+    world.rank = rank;
+    world.size = size;
+    world.shared = shared;
+    world_open(&world, is_threaded);
+    world_barrier(&world);
+    fn(&world);
+    fab_close(world.fab);
+    exit(0);
+}
+
+static inline void world_kill(const pid_t *pids, int size)
+{
+    for (int i = 0; i < size; i++) {
+        kill(pids[i], SIGKILL);
+    }
+}
+
+/*
+ * Run fn in size processes.  Those in the mask killed are expected to end by SIGKILL.  Returns the number of processes that did not
+ * end as they should.
+ */
+static inline int world_run_some_die(int size, bool is_threaded, world_fn_t fn, uint64_t killed)
+{
+    world_shared_t *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t pids[WORLD_MAX];
+    double deadline = world_now() + WORLD_TIMEOUT_S;
+    int wrong = 0;
+
+    if (MAP_FAILED == shared) {
+        return size;
+    }
+    fflush(NULL);
+    for (int i = 0; i < size; i++) {
+        pids[i] = fork();
+        if (0 == pids[i]) {
+            world_child(i, size, is_threaded, shared, fn);
+        }
+    }
+    for (int i = 0; i < size; i++) {
+        int status = 0;
+        pid_t pid;
+        while (0 == (pid = waitpid(pids[i], &status, WNOHANG))) {
+            if (world_now() > deadline || wrong > 0) {
+                fprintf(stderr, "%s: rank %d is killed\n", wrong > 0 ? "another rank failed" : "timeout", i);
+                world_kill(pids + i, size - i);
+                waitpid(pids[i], &status, 0);
+                break;
+            }
+            usleep(2000);
+        }
+        bool is_killed = i < 64 && (killed >> i & 1);
+        wrong += is_killed ? !(WIFSIGNALED(status) && SIGKILL == WTERMSIG(status)) : 0 != status;
+    }
+    munmap(shared, sizeof(*shared));
+    return wrong;
+}
+
+static inline int world_run(int size, bool is_threaded, world_fn_t fn)
+{
+    return world_run_some_die(size, is_threaded, fn, 0);
+}
+
+/* Byte i of the payload of message or transfer seq. */
+static inline unsigned char world_byte(uint64_t seq, size_t i)
+{
+    return (unsigned char) (seq * 131 + i * 7 + (i >> 9));
+}
+
+static inline void world_fill(void *buf, uint64_t seq, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        ((unsigned char *) buf)[i] = world_byte(seq, i);
+    }
+}
+
+static inline bool world_is_filled(const void *buf, uint64_t seq, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (((const unsigned char *) buf)[i] != world_byte(seq, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+#endif /* TEST_FAB_WORLD_H */
