@@ -4,6 +4,8 @@
  */
 #include "pml_tm.h"
 
+#include <time.h>
+
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_send.h"
@@ -92,9 +94,10 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
     (void) ctx;
     (void) rc;
     if (NULL == mca_pml_tm.failed) {
-        mca_pml_tm.failed = peer;
         mca_pml_tm.failed_at = now();
         snprintf(mca_pml_tm.failed_why, sizeof(mca_pml_tm.failed_why), "%s", why);
+        /* release: pairs with the acquire in mca_pml_tm_progress() */
+        atomic_store_explicit(&mca_pml_tm.failed, peer, memory_order_release);
     }
 }
 
@@ -102,10 +105,9 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
  * Without fault tolerance a peer that fails ends the job: with one message that says which and why.  That message is mpirun's if
  * the peer died as its child, and ours if not.
  */
-static void report_failure(void)
+static void report_failure(const fab_peer_t *peer)
 {
-    opal_process_name_t name = {.jobid = (opal_jobid_t) (mca_pml_tm.failed->name >> 32),
-                                .vpid = (opal_vpid_t) mca_pml_tm.failed->name};
+    opal_process_name_t name = {.jobid = (opal_jobid_t) (peer->name >> 32), .vpid = (opal_vpid_t) peer->name};
 
     if (now() - mca_pml_tm.failed_at < FAILURE_GRACE) {
         return;
@@ -126,6 +128,7 @@ void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what)
 
 int mca_pml_tm_progress(void)
 {
+    const fab_peer_t *failed;
     int events = 0;
 
     if (OPAL_UNLIKELY(!mca_pml_tm.is_enabled)) {
@@ -136,8 +139,9 @@ int mca_pml_tm_progress(void)
         fab_unlock(mca_pml_tm.fab);
     }
     events += mca_pml_tm_complete_done();
-    if (OPAL_UNLIKELY(NULL != mca_pml_tm.failed)) {
-        report_failure();
+    failed = atomic_load_explicit(&mca_pml_tm.failed, memory_order_acquire);
+    if (OPAL_UNLIKELY(NULL != failed)) {
+        report_failure(failed);
     }
     return events;
 }

@@ -70,7 +70,7 @@ typedef struct mca_pml_tm {
     mca_pml_tm_peer_t *peers;      /* records of peers that have one */
     unsigned sends_since_progress; /* see send_progress() */
     unsigned num_throttled;        /* of these, told to announce their messages */
-    fab_peer_t *failed;        /* a peer that failed, not reported yet */
+    _Atomic(fab_peer_t *) failed; /* a peer that failed, not reported yet; release when written, with the two below */
     double failed_at;          /* seconds, CLOCK_MONOTONIC */
     char failed_why[256];
     mca_pml_tm_params_t params;
@@ -132,7 +132,10 @@ static inline bool mca_pml_tm_is_contiguous(const void *buf, size_t count, const
 /* Complete what is done; every entry point calls it when it has given the lock back. */
 static inline int mca_pml_tm_complete_done(void)
 {
-    return OPAL_LIKELY(NULL == mca_pml_tm.done.head) ? 0 : mca_pml_tm_complete_done_slow();
+    /* relaxed: who put something there and gave the lock back sees it himself; others will in their next call */
+    return OPAL_LIKELY(0 == atomic_load_explicit(&mca_pml_tm.done.count, memory_order_relaxed))
+               ? 0
+               : mca_pml_tm_complete_done_slow();
 }
 
 /*

@@ -55,33 +55,40 @@ void mca_pml_tm_request_release(mca_pml_base_request_t *base)
     }
 }
 
+/* Under the lock, so that load and store do as well as one operation. */
+static inline void count_done(int by)
+{
+    unsigned count = atomic_load_explicit(&mca_pml_tm.done.count, memory_order_relaxed);
+
+    atomic_store_explicit(&mca_pml_tm.done.count, count + (unsigned) by, memory_order_relaxed);
+}
+
 void mca_pml_tm_done_listed(mca_pml_tm_core_t *core)
 {
     core->state = PML_TM_DONE;
     core->next = NULL;
     *mca_pml_tm.done.tail = core;
     mca_pml_tm.done.tail = &core->next;
+    count_done(1);
 }
 
-/* Take the oldest off the list, ready to be completed; those freed by their user meanwhile are given back. */
-static mca_pml_tm_core_t *take_done(void)
+/* Take the oldest off the list. *is_freed: its user has freed it, it is only to be given back. */
+static mca_pml_tm_core_t *take_done(bool *is_freed)
 {
     mca_pml_tm_core_t *core;
 
     fab_lock(mca_pml_tm.fab);
-    while (NULL != (core = mca_pml_tm.done.head)) {
+    core = mca_pml_tm.done.head;
+    if (NULL != core) {
         mca_pml_tm.done.head = core->next;
         if (NULL == core->next) {
             mca_pml_tm.done.tail = &mca_pml_tm.done.head;
         }
+        count_done(-1);
         core->base->req_pml_complete = true;
-        if (core->base->req_free_called) {
-            mca_pml_tm_request_release(core->base);
-            continue;
-        }
         core->has_callback = NULL != core->base->req_ompi.req_complete_cb;
         core->state = PML_TM_COMPLETING;
-        break;
+        *is_freed = core->base->req_free_called;
     }
     fab_unlock(mca_pml_tm.fab);
     return core;
@@ -90,11 +97,17 @@ static mca_pml_tm_core_t *take_done(void)
 int mca_pml_tm_complete_done_slow(void)
 {
     mca_pml_tm_core_t *core;
+    bool is_freed;
     int count = 0;
 
     /* one at a time: a callback may free, start or complete any other request */
-    while (NULL != (core = take_done())) {
-        ompi_request_complete(&core->base->req_ompi, true);
+    while (NULL != (core = take_done(&is_freed))) {
+        if (is_freed) {
+            /* without the lock: it may be the last to hold its communicator, whose end comes back to this PML */
+            mca_pml_tm_request_release(core->base);
+        } else {
+            ompi_request_complete(&core->base->req_ompi, true);
+        }
         ++count;
     }
     return count;

@@ -22,6 +22,8 @@
 
 #include "pml_tm_compat.h"
 
+#include <stdatomic.h>
+
 #include "fabric/fab.h"
 #include "match/match.h"
 
@@ -60,6 +62,7 @@ struct mca_pml_tm_core {
 typedef struct mca_pml_tm_done_list {
     mca_pml_tm_core_t *head;
     mca_pml_tm_core_t **tail;
+    atomic_uint count; /* written under the lock; read without, to see whether taking it is worth while */
 } mca_pml_tm_done_list_t;
 
 typedef struct mca_pml_tm_send_request {
@@ -111,7 +114,7 @@ int mca_pml_tm_complete_done_slow(void);
 /* req_free of both kinds. */
 int mca_pml_tm_request_free(ompi_request_t **request);
 
-/* Give it back to its free list. Lock not needed. */
+/* Give it back to its free list. Lock not held: it may be the last to hold its communicator. */
 void mca_pml_tm_request_release(mca_pml_base_request_t *base);
 
 /* ACTIVE from now on; before anything can complete it. */

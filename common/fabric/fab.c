@@ -267,8 +267,7 @@ int fab_progress(fab_t *fab)
             events += fab_providers[i]->progress(core->slots[i].dom);
         }
     }
-    if (__builtin_expect(core->num_busy > 0 || NULL != core->failures || core->is_busy_partial
-                             || core->is_failure_lost, 0)) {
+    if (__builtin_expect(core->has_work, 0)) {
         events += fab_core_run_queues(core);
     }
     return events;

@@ -62,7 +62,8 @@ typedef struct fab_core {
     uint32_t *table;       /* record number + 1; 0: empty. Open addressing, at most 3/4 full. */
     uint32_t table_shift;  /* 64 - log2 of its size */
 
-    /* Items (fab_queue.c). */
+    /* Items and failures (fab_queue.c). */
+    bool has_work;         /* any of the following: fab_progress() must look at them */
     fab_peer_t **busy;     /* peers with items, in the order in which they are looked at */
     uint32_t num_busy;
     uint32_t max_busy;

@@ -91,6 +91,7 @@ void fab_queue(fab_peer_t *peer, fab_item_t *item)
 
     if (NULL == peer->pending && core->running != peer) {
         fab_core_note_busy(core, peer);
+        core->has_work = true;
     }
     fab_peer_append(peer, item);
     fab_counters.items_queued++;
@@ -259,6 +260,7 @@ void fab_peer_fail(fab_peer_t *peer, int rc, const char *why)
     }
     peer->ops = &fab_failed_ops;
     peer->caps = 0;
+    core->has_work = true;
     failure = malloc(sizeof(*failure));
     if (NULL == failure) {
         core->is_failure_lost = true;
@@ -306,7 +308,9 @@ int fab_core_run_queues(fab_core_t *core)
 {
     int events = fab_core_report_failures(core);
 
-    return events + fab_core_run_items(core);
+    events += fab_core_run_items(core);
+    core->has_work = core->num_busy > 0 || core->is_busy_partial || NULL != core->failures || core->is_failure_lost;
+    return events;
 }
 
 static void fab_core_free_pending(fab_peer_t *peer)

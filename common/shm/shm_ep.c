@@ -48,7 +48,8 @@ static __attribute__((noinline)) int fab_shm_make_room(fab_shm_ep_t *ep)
     return OPAL_ERR_RESOURCE_BUSY;
 }
 
-static int fab_shm_send_long(fab_shm_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len)
+/* Not inline: a short message needs few registers. */
+static __attribute__((noinline)) int fab_shm_send_long(fab_shm_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len)
 {
     uint32_t n = fab_shm_num_slots(len);
     fab_shm_slot_t *slot;

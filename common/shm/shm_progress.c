@@ -11,8 +11,8 @@ static __attribute__((noinline)) void fab_shm_bad_message(fab_shm_in_t *in)
     fab_peer_fail(in->ep->peer, OPAL_ERR_COMM_FAILURE, "It left a malformed message in shared memory.");
 }
 
-/* Deliver what is in the ring, up to a batch. */
-static int fab_shm_deliver(fab_shm_domain_t *dom, fab_shm_in_t *in)
+/* Deliver what is in the ring, up to a batch. Not inline: an empty poll needs few registers. */
+static __attribute__((noinline)) int fab_shm_deliver(fab_shm_domain_t *dom, fab_shm_in_t *in)
 {
     fab_peer_t *peer = in->ep->peer;
     int events = 0;

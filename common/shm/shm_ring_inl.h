@@ -135,20 +135,20 @@ static inline void fab_shm_tx_clear(fab_shm_tx_t *tx, uint32_t at)
     tx->stale[at / 64] &= ~(UINT64_C(1) << at % 64);
 }
 
-/* Publish what stands in n slots from head on. */
-static inline void fab_shm_tx_publish(fab_shm_tx_t *tx, uint32_t len, uint8_t id, uint8_t flags, uint32_t n)
+/* Publish what stands in n slots from head on: its first slot, and the word that belongs there. */
+static inline void fab_shm_tx_publish(fab_shm_tx_t *tx, fab_shm_slot_t *slot, uint64_t word, uint32_t n)
 {
-    fab_shm_slot_t *slot = fab_shm_tx_slot(tx);
-    uint32_t next = (uint32_t) (tx->head + n) & tx->mask;
+    uint64_t head = tx->head + n;
+    uint32_t next = (uint32_t) head & tx->mask;
 
     if (__builtin_expect(tx->stale[next / 64] >> next % 64 & 1, 0)) {
         fab_shm_tx_clear(tx, next);
     }
     FAB_SHM_STEP(word);
     /* release: pairs with the acquire in fab_shm_rx_peek(): header, payload and the cleared word behind are there before it */
-    atomic_store_explicit(&slot->word, fab_shm_word(len, id, flags, tx->lap), memory_order_release);
-    tx->head += n;
-    if (0 == next) {
+    atomic_store_explicit(&slot->word, word, memory_order_release);
+    tx->head = head;
+    if (__builtin_expect(0 == next, 0)) {
         tx->lap = fab_shm_next_lap(tx->lap);
     }
 }
@@ -184,7 +184,7 @@ static inline fab_shm_slot_t *fab_shm_tx_reserve(fab_shm_tx_t *tx, uint32_t n)
         if (rest > 1) {
             fab_shm_tx_mark_stale(tx, at + 1, rest - 1);
         }
-        fab_shm_tx_publish(tx, 0, 0, FAB_SHM_FLAG_PAD, rest);
+        fab_shm_tx_publish(tx, &tx->slots[at], fab_shm_word(0, 0, FAB_SHM_FLAG_PAD, tx->lap), rest);
         at = 0;
     } else if (!fab_shm_tx_has_room(tx, n)) {
         return NULL;
@@ -223,23 +223,41 @@ static inline void fab_shm_tx_commit(fab_shm_tx_t *tx, fab_shm_slot_t *slot, fab
 {
     slot->tag = hdr.tag;
     slot->app_ctx = hdr.app_ctx;
-    fab_shm_tx_publish(tx, (uint32_t) len, hdr.id, 0, n);
+    fab_shm_tx_publish(tx, slot, fab_shm_word((uint32_t) len, hdr.id, 0, tx->lap), n);
     fab_shm_tx_kick(tx);
 }
 
 /* Send a message of one slot, if there is room. */
 static inline bool fab_shm_tx_send_short(fab_shm_tx_t *tx, fab_hdr_t hdr, const void *buf, size_t len)
 {
-    fab_shm_slot_t *slot = fab_shm_tx_slot(tx);
+    uint64_t word = fab_shm_word((uint32_t) len, hdr.id, 0, tx->lap);
+    fab_shm_slot_t *slot;
 
     if (__builtin_expect(!fab_shm_tx_has_room(tx, 1), 0)) {
         return false;
     }
+    slot = fab_shm_tx_slot(tx);
     FAB_SHM_STEP(data);
+    slot->tag = hdr.tag;
+    slot->app_ctx = hdr.app_ctx;
     fab_shm_copy_short(slot->payload, buf, len);
-    fab_shm_tx_commit(tx, slot, hdr, len, 1);
+    fab_shm_tx_publish(tx, slot, word, 1);
+    fab_shm_tx_kick(tx);
     return true;
 }
+
+/* A header from its two words: made of bytes it would pass through memory in pieces, and the processor would wait for them. */
+static inline fab_hdr_t fab_hdr_of(uint64_t id_and_ctx, uint64_t tag)
+{
+    uint64_t words[2] = {id_and_ctx, tag};
+    fab_hdr_t hdr;
+
+    memcpy(&hdr, words, sizeof(hdr));
+    return hdr;
+}
+
+_Static_assert(offsetof(fab_hdr_t, id) == 0 && offsetof(fab_hdr_t, app_ctx) == 4 && offsetof(fab_hdr_t, tag) == 8,
+               "fab_hdr_of() puts them there");
 
 /* ---- receiver ------------------------------------------------------------------------------------------------------------ */
 
@@ -323,7 +341,7 @@ static inline bool fab_shm_rx_describe(const fab_shm_rx_t *rx, uint64_t word, fa
     if (0 != flags || id >= FAB_AM_MAX || len > rx->eager_max) {
         return false;
     }
-    msg->hdr = fab_hdr(id, rx->slot->tag, rx->slot->app_ctx);
+    msg->hdr = fab_hdr_of(id | (uint64_t) rx->slot->app_ctx << 32, rx->slot->tag);
     msg->data = rx->slot->payload;
     msg->len = len;
     msg->slots = fab_shm_num_slots(len);

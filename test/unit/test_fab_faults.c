@@ -406,7 +406,7 @@ static void nonsense_body(world_t *world)
     }
     if (1 == world->rank) {
         fab_shm_ep_t *ep = zero->ep;
-        fab_shm_tx_publish(&ep->tx, UINT32_MAX, AM_DATA, 0, 1);
+        fab_shm_tx_publish(&ep->tx, fab_shm_tx_slot(&ep->tx), fab_shm_word(UINT32_MAX, AM_DATA, 0, ep->tx.lap), 1);
     }
     if (0 == world->rank) {
         WORLD_UNTIL(1 == world->failures && 2 == got);
