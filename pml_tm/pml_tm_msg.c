@@ -14,7 +14,7 @@
 /*
  * Short messages come from a cache of free ones, which holds so many at most: malloc and free cost more than all the rest.
  */
-enum { SHORT_DATA = 128, CACHE_MAX = 256 };
+enum { SHORT_DATA = 64, CACHE_MAX = 256 };
 
 static mca_pml_tm_msg_t *msg_alloc(size_t data_len)
 {
