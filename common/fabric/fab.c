@@ -49,7 +49,7 @@ void fab_log(fab_t *fab, int level, const char *format, ...)
     fab->config.log(fab->config.ctx, level, text);
 }
 
-/* ---- handlers --------------------------------------------------------------------------------------------------------- */
+/* ---- handlers ---------------------------------------------------------------------------------------------------- */
 
 static void fab_no_handler(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
@@ -68,7 +68,7 @@ void fab_set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx)
     }
 }
 
-/* ---- open and close --------------------------------------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------------------------------------- */
 
 static const fab_provider_t *fab_provider_named(const char *name, size_t len)
 {
@@ -226,7 +226,7 @@ void fab_close(fab_t *fab)
     pthread_mutex_unlock(&fab_open_lock);
 }
 
-/* ---- address ---------------------------------------------------------------------------------------------------------- */
+/* ---- address ----------------------------------------------------------------------------------------------------- */
 
 size_t fab_address(const fab_t *fab, void *buf, size_t size)
 {
@@ -255,7 +255,7 @@ size_t fab_address(const fab_t *fab, void *buf, size_t size)
     return len;
 }
 
-/* ---- progress --------------------------------------------------------------------------------------------------------- */
+/* ---- progress ---------------------------------------------------------------------------------------------------- */
 
 int fab_progress(fab_t *fab)
 {
@@ -273,7 +273,7 @@ int fab_progress(fab_t *fab)
     return events;
 }
 
-/* ---- description ------------------------------------------------------------------------------------------------------ */
+/* ---- description ------------------------------------------------------------------------------------------------- */
 
 void fab_describe(fab_t *fab, char *buf, size_t size)
 {

@@ -57,19 +57,19 @@ typedef struct fab_core {
     fab_peer_t **chunks;
     uint32_t num_chunks;
     uint32_t max_chunks;
-    uint32_t free_record;  /* first free record's number; the next one's is in its name */
-    uint32_t num_peers;    /* in the table */
-    uint32_t *table;       /* record number + 1; 0: empty. Open addressing, at most 3/4 full. */
-    uint32_t table_shift;  /* 64 - log2 of its size */
+    uint32_t free_record; /* first free record's number; the next one's is in its name */
+    uint32_t num_peers;   /* in the table */
+    uint32_t *table;      /* record number + 1; 0: empty. Open addressing, at most 3/4 full. */
+    uint32_t table_shift; /* 64 - log2 of its size */
 
     /* Items and failures (fab_queue.c). */
-    bool has_work;         /* any of the following: fab_progress() must look at them */
-    fab_peer_t **busy;     /* peers with items, in the order in which they are looked at */
+    bool has_work;     /* any of the following: fab_progress() must look at them */
+    fab_peer_t **busy; /* peers with items, in the order in which they are looked at */
     uint32_t num_busy;
     uint32_t max_busy;
-    uint32_t next_busy;    /* whose turn it is */
-    fab_peer_t *running;   /* its items are being run: it is in busy, whatever its pending says */
-    bool is_busy_partial;  /* no memory to note a peer in busy: look at all */
+    uint32_t next_busy;   /* whose turn it is */
+    fab_peer_t *running;  /* its items are being run: it is in busy, whatever its pending says */
+    bool is_busy_partial; /* no memory to note a peer in busy: look at all */
     fab_item_t *free_posts;
     fab_failure_t *failures; /* not reported yet */
     bool is_failure_lost;    /* no memory to keep one: look for it */

@@ -37,11 +37,13 @@ static int fab_params_single_copy(const mca_base_component_t *owner)
     if (OPAL_SUCCESS != rc) {
         return rc;
     }
-    rc = mca_base_component_var_register(
-        owner, "shm_single_copy",
-        "How large messages between processes of one host are copied once. auto: by the kernel (CMA, process_vm_readv), where "
-        "a test call on the peer succeeds, else through the rings; none: always through the rings (two copies). Default: auto.",
-        MCA_BASE_VAR_TYPE_INT, enumerator, 0, 0, OPAL_INFO_LVL_4, MCA_BASE_VAR_SCOPE_READONLY, &fab_params.shm_single_copy);
+    rc = mca_base_component_var_register(owner, "shm_single_copy",
+                                         "How large messages between processes of one host are copied once. auto: by the "
+                                         "kernel (CMA, process_vm_readv), where "
+                                         "a test call on the peer succeeds, else through the rings; none: always through "
+                                         "the rings (two copies). Default: auto.",
+                                         MCA_BASE_VAR_TYPE_INT, enumerator, 0, 0, OPAL_INFO_LVL_4,
+                                         MCA_BASE_VAR_SCOPE_READONLY, &fab_params.shm_single_copy);
     OBJ_RELEASE(enumerator);
     return rc;
 }
@@ -52,31 +54,35 @@ static int fab_params_register_all(const mca_base_component_t *owner)
     fab_params_t *p = &fab_params;
     int rc;
 
-    rc = fab_params_string(owner, "providers",
-                           "Comma-separated list of the ways to other processes that may be used: shm. Empty: all. A process "
-                           "always reaches itself (self). Default: empty.",
-                           OPAL_INFO_LVL_2, &p->providers);
+    rc = fab_params_string(
+        owner, "providers",
+        "Comma-separated list of the ways to other processes that may be used: shm. Empty: all. A process "
+        "always reaches itself (self). Default: empty.",
+        OPAL_INFO_LVL_2, &p->providers);
     if (rc >= 0) {
-        rc = fab_params_uint(owner, "shm_ring_size",
-                             "Bytes of the shared-memory ring that a sender uses towards one receiver: a power of two, 4096 to "
-                             "16777216. 0: 64 KiB up to 16 processes per host, 32 KiB up to 64, 16 KiB beyond. A larger ring "
-                             "holds more messages before a sender must wait; memory is used per pair that communicates. "
-                             "Default: 0.",
-                             OPAL_INFO_LVL_5, &p->shm_ring_size);
+        rc = fab_params_uint(
+            owner, "shm_ring_size",
+            "Bytes of the shared-memory ring that a sender uses towards one receiver: a power of two, 4096 to "
+            "16777216. 0: 64 KiB up to 16 processes per host, 32 KiB up to 64, 16 KiB beyond. A larger ring "
+            "holds more messages before a sender must wait; memory is used per pair that communicates. "
+            "Default: 0.",
+            OPAL_INFO_LVL_5, &p->shm_ring_size);
     }
     if (rc >= 0) {
-        rc = fab_params_uint(owner, "shm_max_peers",
-                             "Processes of the same host that can send to this process through shared memory at the same time: "
-                             "1 to 65536. 0: the processes of the job on this host and 64 more, for those that join later. "
-                             "Costs address space, and memory only for those that do send. Default: 0.",
-                             OPAL_INFO_LVL_5, &p->shm_max_peers);
+        rc = fab_params_uint(
+            owner, "shm_max_peers",
+            "Processes of the same host that can send to this process through shared memory at the same time: "
+            "1 to 65536. 0: the processes of the job on this host and 64 more, for those that join later. "
+            "Costs address space, and memory only for those that do send. Default: 0.",
+            OPAL_INFO_LVL_5, &p->shm_max_peers);
     }
     if (rc >= 0) {
-        rc = fab_params_uint(owner, "shm_eager_limit",
-                             "Bytes: longest message that is copied through the shared-memory ring as it is; longer ones are "
-                             "announced and fetched by the receiver. 304 to 4194304, and not above a quarter of the ring, which "
-                             "bounds it silently. Default: 16384.",
-                             OPAL_INFO_LVL_4, &p->shm_eager_limit);
+        rc = fab_params_uint(
+            owner, "shm_eager_limit",
+            "Bytes: longest message that is copied through the shared-memory ring as it is; longer ones are "
+            "announced and fetched by the receiver. 304 to 4194304, and not above a quarter of the ring, which "
+            "bounds it silently. Default: 16384.",
+            OPAL_INFO_LVL_4, &p->shm_eager_limit);
     }
     if (rc >= 0) {
         rc = fab_params_uint(owner, "shm_copy_step",

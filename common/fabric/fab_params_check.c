@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fabric's parameters: their defaults, and what values are allowed.  Needs nothing of Open MPI's libraries, unlike their
- * registration (fab_params.c).
+ * The fabric's parameters: their defaults, and what values are allowed.  Needs nothing of Open MPI's libraries, unlike
+ * their registration (fab_params.c).
  */
 #include "fabric/fab_params.h"
 
@@ -51,13 +51,14 @@ int fab_params_check(char *buf, size_t size)
         rc = fab_params_range("shm_max_peers", p->shm_max_peers, 1, FAB_SHM_RINGS_MAX, ", and 0 (automatic)", buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_range("shm_eager_limit", p->shm_eager_limit, FAB_SHM_EAGER_MIN, FAB_SHM_RING_MAX / 4, "", buf, size);
+        rc =
+            fab_params_range("shm_eager_limit", p->shm_eager_limit, FAB_SHM_EAGER_MIN, FAB_SHM_RING_MAX / 4, "", buf, size);
     }
     if (OPAL_SUCCESS == rc) {
         rc = fab_params_range("shm_copy_step", p->shm_copy_step, 4096, 1u << 30, "", buf, size);
     }
-    if (OPAL_SUCCESS == rc && FAB_SHM_SINGLE_COPY_AUTO != p->shm_single_copy
-        && FAB_SHM_SINGLE_COPY_NONE != p->shm_single_copy) {
+    if (OPAL_SUCCESS == rc && FAB_SHM_SINGLE_COPY_AUTO != p->shm_single_copy &&
+        FAB_SHM_SINGLE_COPY_NONE != p->shm_single_copy) {
         snprintf(buf, size, "%sshm_single_copy is %d; allowed are auto (0) and none (1).", p->prefix, p->shm_single_copy);
         rc = OPAL_ERR_BAD_PARAM;
     }

@@ -16,7 +16,7 @@
 
 #include "fabric/fab_wire.h"
 
-/* ---- records ---------------------------------------------------------------------------------------------------------- */
+/* ---- records ----------------------------------------------------------------------------------------------------- */
 
 static int fab_core_add_chunk(fab_core_t *core)
 {
@@ -62,7 +62,7 @@ static void fab_core_release_record(fab_core_t *core, uint32_t number)
     core->free_record = number;
 }
 
-/* ---- the table: open addressing, linear probing, no tombstones --------------------------------------------------------- */
+/* ---- the table: open addressing, linear probing, no tombstones --------------------------------------------------- */
 
 static uint32_t fab_table_mask(const fab_core_t *core)
 {
@@ -133,7 +133,7 @@ static void fab_table_remove(fab_core_t *core, uint32_t at)
     }
 }
 
-/* ---- a peer comes ------------------------------------------------------------------------------------------------------ */
+/* ---- a peer comes ------------------------------------------------------------------------------------------------ */
 
 fab_peer_t *fab_peer_find(fab_t *fab, uint64_t name)
 {
@@ -195,7 +195,8 @@ static int fab_address_check(fab_core_t *core, uint64_t name, const void *addres
     }
     memcpy(&head, address, sizeof(head));
     if (FAB_WIRE_MAGIC != head.magic || FAB_WIRE_VERSION != head.version) {
-        *why = fab_sentence(&core->fab, "Its address has magic 0x%x, version %u; this process knows 0x%x, %u. Do all processes "
+        *why = fab_sentence(&core->fab,
+                            "Its address has magic 0x%x, version %u; this process knows 0x%x, %u. Do all processes "
                             "run the same release on the same kind of machine?",
                             head.magic, head.version, FAB_WIRE_MAGIC, FAB_WIRE_VERSION);
         return OPAL_ERR_BAD_PARAM;
@@ -205,7 +206,8 @@ static int fab_address_check(fab_core_t *core, uint64_t name, const void *addres
         at += sizeof(section) + ((section.len + 7u) & ~7u);
     }
     if (left > 0 || at != len || head.len != len || head.name != name) {
-        *why = fab_sentence(&core->fab, "Its address is damaged: %zu bytes, of which the head says %u and the sections fill %zu; "
+        *why = fab_sentence(&core->fab,
+                            "Its address is damaged: %zu bytes, of which the head says %u and the sections fill %zu; "
                             "name 0x%llx, expected 0x%llx.",
                             len, head.len, at, (unsigned long long) head.name, (unsigned long long) name);
         return OPAL_ERR_BAD_PARAM;
@@ -321,15 +323,15 @@ fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint6
     return fab_core_enter(core, number);
 }
 
-/* ---- a peer goes ------------------------------------------------------------------------------------------------------- */
+/* ---- a peer goes ------------------------------------------------------------------------------------------------- */
 
 void fab_core_try_release(fab_peer_t *peer)
 {
     fab_core_t *core = fab_core(peer->fab);
     uint32_t at;
 
-    if (FAB_PEER_CLOSED != peer->state || NULL != peer->ep || NULL != peer->pending || core->running == peer
-        || fab_core_has_failure(core, peer)) {
+    if (FAB_PEER_CLOSED != peer->state || NULL != peer->ep || NULL != peer->pending || core->running == peer ||
+        fab_core_has_failure(core, peer)) {
         return;
     }
     at = fab_table_find(core, peer->name);

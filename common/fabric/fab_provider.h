@@ -29,7 +29,7 @@ typedef struct fab_provider {
 
     /*
      * Can the process with this address be reached?  OPAL_SUCCESS: the peer is this provider's from now on; eager_max and
-     * caps are set, and ep if that costs little.  Otherwise OPAL_ERR_UNREACH, or OPAL_ERR_OUT_OF_RESOURCE, with *why.  Makes
+     * caps are set, and ep if that costs little.  Otherwise OPAL_ERR_UNREACH, or OPAL_ERR_OUT_OF_RESOURCE, with *why. Makes
      * no system call that can block.
      */
     int (*attach)(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len, const char **why);
@@ -67,8 +67,8 @@ static inline void fab_deliver(fab_t *fab, fab_peer_t *peer, fab_hdr_t hdr, cons
 }
 
 /*
- * The peer failed, for the reason rc, why (copied).  At once its operations return OPAL_ERR_UNREACH; fab_progress() does the
- * rest: peer_failed(), drop(), queued items.  May be called from anywhere, again for the same peer without effect.
+ * The peer failed, for the reason rc, why (copied).  At once its operations return OPAL_ERR_UNREACH; fab_progress() does
+ * the rest: peer_failed(), drop(), queued items.  May be called from anywhere, again for the same peer without effect.
  */
 void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
 
@@ -80,6 +80,5 @@ const char *fab_sentence(fab_t *fab, const char *format, ...) __attribute__((for
 
 /* Tell the user something (fab_config_t.log). */
 void fab_log(fab_t *fab, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
 
 #endif /* FAB_PROVIDER_H */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- operations on a failed or closed peer ----------------------------------------------------------------------------- */
+/* ---- operations on a failed or closed peer ----------------------------------------------------------------------- */
 
 static int fab_failed_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
 {
@@ -58,7 +58,7 @@ const fab_ops_t fab_failed_ops = {
     .rma = fab_failed_rma,
 };
 
-/* ---- items ------------------------------------------------------------------------------------------------------------- */
+/* ---- items ------------------------------------------------------------------------------------------------------- */
 
 static void fab_core_note_busy(fab_core_t *core, fab_peer_t *peer)
 {
@@ -171,7 +171,7 @@ static int fab_core_run_items(fab_core_t *core)
     return events;
 }
 
-/* ---- posted messages ---------------------------------------------------------------------------------------------------- */
+/* ---- posted messages --------------------------------------------------------------------------------------------- */
 
 static int fab_post_run(fab_item_t *item, fab_peer_t *peer)
 {
@@ -223,7 +223,7 @@ int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
     return OPAL_SUCCESS;
 }
 
-/* ---- failure ------------------------------------------------------------------------------------------------------------ */
+/* ---- failure ----------------------------------------------------------------------------------------------------- */
 
 bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer)
 {
@@ -302,7 +302,7 @@ static int fab_core_report_failures(fab_core_t *core)
     return events;
 }
 
-/* ---- from fab_progress() and fab_close() -------------------------------------------------------------------------------- */
+/* ---- from fab_progress() and fab_close() ------------------------------------------------------------------------- */
 
 int fab_core_run_queues(fab_core_t *core)
 {

@@ -35,7 +35,7 @@ typedef struct fab_self_domain {
     fab_rma_t **rma_tail;
 } fab_self_domain_t;
 
-/* ---- messages ----------------------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 static fab_self_buf_t *fab_self_buf_alloc(fab_self_domain_t *self)
 {
@@ -92,7 +92,7 @@ static int fab_self_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_
     return OPAL_SUCCESS;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static int fab_self_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
 {
@@ -161,7 +161,7 @@ static int fab_self_progress(fab_domain_t *dom)
     return 1;
 }
 
-/* ---- control ------------------------------------------------------------------------------------------------------------ */
+/* ---- control ----------------------------------------------------------------------------------------------------- */
 
 static int fab_self_open(fab_t *fab, fab_domain_t **dom, const char **why)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Do the peers live?  Every quarter of a second some connected peers are looked at in /proc, all within two seconds.  A peer
- * that left in an orderly way (it said so in its segment, or closed its ring here) has not failed.  One that died has, but only
- * when what it sent before was delivered.
+ * Do the peers live?  Every quarter of a second some connected peers are looked at in /proc, all within two seconds.  A
+ * peer that left in an orderly way (it said so in its segment, or closed its ring here) has not failed.  One that died has,
+ * but only when what it sent before was delivered.
  *
  * The same tick looks through the entries for claims by processes that died.
  */
@@ -81,8 +81,8 @@ static void fab_shm_look_after_entries(fab_shm_domain_t *dom)
             continue;
         }
         fab_shm_look_at(dom, index);
-        if (NULL == dom->ins[index] && fab_shm_has_no_process(fab_shm_pid_of(state))
-            && atomic_load_explicit(&dom->entries[index].state, memory_order_relaxed) == state) {
+        if (NULL == dom->ins[index] && fab_shm_has_no_process(fab_shm_pid_of(state)) &&
+            atomic_load_explicit(&dom->entries[index].state, memory_order_relaxed) == state) {
             fab_shm_ring_free(dom, index);
         }
     }

@@ -2,12 +2,12 @@
 /*
  * Get and put by CMA: process_vm_readv(2) and process_vm_writev(2), one copy, no work for the other side.
  *
- * Operations stand in one queue of the domain.  A progress call copies up to shm_copy_step bytes: a step of the first operation,
- * which then goes to the end, and so on; so large ones share the time, small ones are not kept behind them, and messages wait
- * for one step at most.
+ * Operations stand in one queue of the domain.  A progress call copies up to shm_copy_step bytes: a step of the first
+ * operation, which then goes to the end, and so on; so large ones share the time, small ones are not kept behind them, and
+ * messages wait for one step at most.
  *
- * Whether the kernel allows it is found out by trying, once per peer: reading the nonce at the address that the peer's address
- * tells.  This also proves that the pid is still that process.
+ * Whether the kernel allows it is found out by trying, once per peer: reading the nonce at the address that the peer's
+ * address tells.  This also proves that the pid is still that process.
  */
 #include "shm/shm_types.h"
 
@@ -21,7 +21,7 @@ enum {
     FAB_SHM_CMA_CALL_COST = 4096, /* bytes that could be copied in the time that a call takes at least (about 0.4 us) */
 };
 
-/* ---- the first time ------------------------------------------------------------------------------------------------------------ */
+/* ---- the first time ---------------------------------------------------------------------------------------------- */
 
 static int fab_shm_cma_refuse(fab_shm_ep_t *ep, int error)
 {
@@ -32,7 +32,8 @@ static int fab_shm_cma_refuse(fab_shm_ep_t *ep, int error)
     dom->cma_errno = error;
     dom->cma_peer = ep->peer->name;
     fab_counters.shm_cma_refused++;
-    fab_log(dom->fab, 1, "the memory of process %u cannot be read (process_vm_readv: %s; ptrace_scope %d): large messages are "
+    fab_log(dom->fab, 1,
+            "the memory of process %u cannot be read (process_vm_readv: %s; ptrace_scope %d): large messages are "
             "copied twice",
             ep->addr.pid, strerror(error), dom->ptrace_scope);
     return OPAL_ERR_NOT_SUPPORTED;
@@ -57,7 +58,7 @@ static int fab_shm_cma_try(fab_shm_ep_t *ep)
     return OPAL_SUCCESS;
 }
 
-/* ---- the queue ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the queue --------------------------------------------------------------------------------------------------- */
 
 static void fab_shm_rma_append(fab_shm_domain_t *dom, fab_rma_t *op)
 {
@@ -115,7 +116,7 @@ void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer)
     }
 }
 
-/* ---- copying --------------------------------------------------------------------------------------------------------------------- */
+/* ---- copying ----------------------------------------------------------------------------------------------------- */
 
 /* What an errno of the copy means for the operation. */
 static int fab_shm_cma_error(fab_shm_ep_t *ep, int error)
@@ -149,7 +150,8 @@ static int fab_shm_rma_step(fab_rma_t *op, size_t max)
     ssize_t moved = 0;
 
     if (len > 0) {
-        moved = op->is_put ? process_vm_writev(pid, &local, 1, &remote, 1, 0) : process_vm_readv(pid, &local, 1, &remote, 1, 0);
+        moved =
+            op->is_put ? process_vm_writev(pid, &local, 1, &remote, 1, 0) : process_vm_readv(pid, &local, 1, &remote, 1, 0);
         fab_counters.shm_cma_calls++;
     }
     if (moved < 0) {

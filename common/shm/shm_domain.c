@@ -15,7 +15,7 @@
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
 
-/* ---- open ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- open -------------------------------------------------------------------------------------------------------- */
 
 static uint32_t fab_shm_choose_ring_size(uint32_t num_local)
 {
@@ -114,7 +114,7 @@ static int fab_shm_open(fab_t *fab, fab_domain_t **out, const char **why)
     return OPAL_SUCCESS;
 }
 
-/* ---- close ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- close ------------------------------------------------------------------------------------------------------- */
 
 /* Tell all that this process has left; what it sent stays in its peers' rings. */
 static void fab_shm_say_goodbye(fab_shm_domain_t *dom)
@@ -147,7 +147,7 @@ static void fab_shm_close(fab_domain_t *domain)
     fab_shm_domain_free(dom);
 }
 
-/* ---- the rest --------------------------------------------------------------------------------------------------------------------- */
+/* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
 static size_t fab_shm_address(fab_domain_t *domain, void *buf, size_t size)
 {

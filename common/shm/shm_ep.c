@@ -15,7 +15,7 @@
 
 #include "fabric/fab_params.h"
 
-/* ---- sending ------------------------------------------------------------------------------------------------------------------ */
+/* ---- sending ----------------------------------------------------------------------------------------------------- */
 
 /*
  * There seems to be no room for a message of n slots: connect if that was not done, and look what the receiver gave back.
@@ -76,8 +76,8 @@ static int fab_shm_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t
 {
     fab_shm_ep_t *ep = peer->ep;
 
-    if (__builtin_expect(len <= sizeof(((fab_shm_slot_t *) 0)->payload), 1)
-        && __builtin_expect(fab_shm_tx_send_short(&ep->tx, hdr, buf, len), 1)) {
+    if (__builtin_expect(len <= sizeof(((fab_shm_slot_t *) 0)->payload), 1) &&
+        __builtin_expect(fab_shm_tx_send_short(&ep->tx, hdr, buf, len), 1)) {
         fab_counters.shm_msgs_sent++;
         return OPAL_SUCCESS;
     }
@@ -106,7 +106,7 @@ static void fab_shm_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     fab_counters.shm_msgs_sent++;
 }
 
-/* ---- memory: CMA needs no key -------------------------------------------------------------------------------------------------- */
+/* ---- memory: CMA needs no key ------------------------------------------------------------------------------------ */
 
 static int fab_shm_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
 {
@@ -129,21 +129,22 @@ const fab_ops_t fab_shm_ops = {
     .rma = fab_shm_rma,
 };
 
-/* ---- attach and detach ---------------------------------------------------------------------------------------------------------- */
+/* ---- attach and detach ------------------------------------------------------------------------------------------- */
 
 static bool fab_shm_addr_is_sound(const fab_shm_addr_t *addr)
 {
     uint32_t size = addr->ring_size;
 
-    return size >= FAB_SHM_RING_MIN && size <= FAB_SHM_RING_MAX && 0 == (size & (size - 1)) && addr->num_rings > 0
-           && addr->num_rings <= FAB_SHM_RINGS_MAX && addr->eager_max >= FAB_SHM_EAGER_MIN
-           && addr->eager_max <= fab_shm_ring_eager_max(size) && addr->pid > 0 && addr->pid <= INT32_MAX && addr->fd >= 0;
+    return size >= FAB_SHM_RING_MIN && size <= FAB_SHM_RING_MAX && 0 == (size & (size - 1)) && addr->num_rings > 0 &&
+           addr->num_rings <= FAB_SHM_RINGS_MAX && addr->eager_max >= FAB_SHM_EAGER_MIN &&
+           addr->eager_max <= fab_shm_ring_eager_max(size) && addr->pid > 0 && addr->pid <= INT32_MAX && addr->fd >= 0;
 }
 
 static int fab_shm_addr_check(fab_shm_domain_t *dom, const fab_shm_addr_t *addr, const char **why)
 {
     if (FAB_SHM_VERSION != addr->version) {
-        *why = fab_sentence(dom->fab, "its shared memory has version %u, this process knows %d", addr->version, FAB_SHM_VERSION);
+        *why = fab_sentence(dom->fab, "its shared memory has version %u, this process knows %d", addr->version,
+                            FAB_SHM_VERSION);
         return OPAL_ERR_UNREACH;
     }
     if (addr->host != dom->addr.host) {
@@ -168,7 +169,8 @@ static fab_shm_ep_t *fab_shm_ep_new(fab_shm_domain_t *dom, fab_peer_t *peer, con
     if (NULL == ep) {
         return NULL;
     }
-    *ep = (fab_shm_ep_t){.peer = peer, .dom = dom, .addr = *addr, .conn_at = FAB_SHM_COLD, .next = dom->eps, .prev = &dom->eps};
+    *ep = (fab_shm_ep_t){
+        .peer = peer, .dom = dom, .addr = *addr, .conn_at = FAB_SHM_COLD, .next = dom->eps, .prev = &dom->eps};
     if (NULL != dom->eps) {
         dom->eps->prev = &ep->next;
     }
@@ -243,7 +245,7 @@ void fab_shm_drop(fab_domain_t *domain, fab_peer_t *peer)
     fab_shm_ep_free(ep);
 }
 
-/* ---- connected endpoints ---------------------------------------------------------------------------------------------------------- */
+/* ---- connected endpoints ----------------------------------------------------------------------------------------- */
 
 int fab_shm_conn_add(fab_shm_ep_t *ep)
 {

@@ -18,7 +18,7 @@ uint32_t fab_shm_high(const fab_shm_domain_t *dom)
     return high < dom->addr.num_rings ? high : dom->addr.num_rings;
 }
 
-/* ---- hot and cold ------------------------------------------------------------------------------------------------------------ */
+/* ---- hot and cold ------------------------------------------------------------------------------------------------ */
 
 void fab_shm_in_heat(fab_shm_domain_t *dom, fab_shm_in_t *in)
 {
@@ -56,7 +56,7 @@ void fab_shm_in_cool(fab_shm_domain_t *dom, fab_shm_in_t *in)
     fab_shm_in_unlist(dom, in);
 }
 
-/* ---- a sender comes ------------------------------------------------------------------------------------------------------------ */
+/* ---- a sender comes ---------------------------------------------------------------------------------------------- */
 
 /* Take nothing from this ring. The entry stays in use until its claimer is gone: it may write there at any time. */
 static void fab_shm_refuse(fab_shm_domain_t *dom, uint32_t index)
@@ -144,7 +144,7 @@ void fab_shm_look_at(fab_shm_domain_t *dom, uint32_t index)
     }
 }
 
-/* ---- a sender goes ------------------------------------------------------------------------------------------------------------- */
+/* ---- a sender goes ----------------------------------------------------------------------------------------------- */
 
 void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_gone)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One progress call of the shm provider: poll the hot rings, look at the doorbell, move RMA on, and, now and then, keep house.
- * Its cost depends on the number of hot rings, not of peers.
+ * One progress call of the shm provider: poll the hot rings, look at the doorbell, move RMA on, and, now and then, keep
+ * house. Its cost depends on the number of hot rings, not of peers.
  */
 #include "shm/shm_types.h"
 

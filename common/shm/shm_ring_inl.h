@@ -4,38 +4,41 @@
  * the shm provider, and all of it; who it belongs to, claiming and polling are elsewhere.
  *
  * Cost of a message of up to 40 bytes, in cache lines that change owner: two, the floor of any mailbox.  The sender writes
- * one line, last of it the word, by a plain store (release); the receiver's poll reads it.  No locked instruction, no fence.
+ * one line, last of it the word, by a plain store (release); the receiver's poll reads it.  No locked instruction, no
+ * fence.
  *
  *      slots     ┌────┬────┬────┬────┬────┬────┬────┬────┐
  *      lap 7     │ m  │ m' │ A  │ B  │ B+ │ B+ │    │    │     m, m': lap 7, consumed      A, B: lap 7, to come
  *                └────┴────┴────┴────┴────┴────┴────┴────┘     B+: payload of B            blank: lap 6, consumed
  *                          ^ receiver            ^ sender
  *
- * When a word is a message.  The receiver waits at a slot for a word with its own lap in it.  What stands there before is an
- * older lap's word, or, where that slot held payload (B+), bytes that may look like anything, also like a word of this lap.  So
- * the sender remembers for each slot if what stands there is not the word of the last lap (stale: payload, or skipped at a
- * wrap), and *before it publishes a message* it clears the word behind it if that is stale.  The receiver gets to look at
- * that slot only through the message before it, so it sees the cleared word.  If the ring is full, the slot behind is that of the
- * oldest message not consumed, a word of the last lap, so not stale and not touched.  Slot 0 on lap 1 is cleared memory.
+ * When a word is a message.  The receiver waits at a slot for a word with its own lap in it.  What stands there before is
+ * an older lap's word, or, where that slot held payload (B+), bytes that may look like anything, also like a word of this
+ * lap.  So the sender remembers for each slot if what stands there is not the word of the last lap (stale: payload, or
+ * skipped at a wrap), and *before it publishes a message* it clears the word behind it if that is stale.  The receiver gets
+ * to look at that slot only through the message before it, so it sees the cleared word.  If the ring is full, the slot
+ * behind is that of the oldest message not consumed, a word of the last lap, so not stale and not touched.  Slot 0 on lap 1
+ * is cleared memory.
  *
  * Wrap.  A message that does not fit the rest of the ring goes to its start; a PAD word bridges the rest.
  *
- * Flow.  The receiver publishes its tail every quarter ring, and when it turns to other things; the sender reads it only if the
- * tail that it knows leaves no room.  Less than N/4 slots are consumed and not published, a message and its padding take at
- * most 2 (N/4 + 1) - 1, so with N >= 8 a message always fits a ring that was emptied.
+ * Flow.  The receiver publishes its tail every quarter ring, and when it turns to other things; the sender reads it only if
+ * the tail that it knows leaves no room.  Less than N/4 slots are consumed and not published, a message and its padding
+ * take at most 2 (N/4 + 1) - 1, so with N >= 8 a message always fits a ring that was emptied.
  *
- * Idle.  A receiver that found a ring empty for long makes idle odd and polls it no more (cold).  A sender that sees idle odd
- * after it published, rings the doorbell, once per idle time.  The sender has no fence between its word and reading idle, so the
- * two sides may miss each other: the receiver's last look comes before the word, the sender's look at idle before the store to
- * it.  Nothing is lost: the receiver looks at a cold ring now and then anyhow (fab_shm_sweep), only later.
+ * Idle.  A receiver that found a ring empty for long makes idle odd and polls it no more (cold).  A sender that sees idle
+ * odd after it published, rings the doorbell, once per idle time.  The sender has no fence between its word and reading
+ * idle, so the two sides may miss each other: the receiver's last look comes before the word, the sender's look at idle
+ * before the store to it.  Nothing is lost: the receiver looks at a cold ring now and then anyhow (fab_shm_sweep), only
+ * later.
  *
- * Trust.  The other side may write anything at any time.  Each shared field is read once; a word is checked before use; a tail
- * must lie within the ring's length behind the head.
+ * Trust.  The other side may write anything at any time.  Each shared field is read once; a word is checked before use; a
+ * tail must lie within the ring's length behind the head.
  *
  * Threads: the sender's part under the sender's lock, the receiver's under the receiver's.
  *
- * FAB_SHM_STEP(what) stands before each access to shared memory that the other side may see or undo: word, tail, idle, or data
- * (header and payload).  A test makes it a switch between the two sides.
+ * FAB_SHM_STEP(what) stands before each access to shared memory that the other side may see or undo: word, tail, idle, or
+ * data (header and payload).  A test makes it a switch between the two sides.
  */
 #ifndef FAB_SHM_RING_INL_H
 #define FAB_SHM_RING_INL_H
@@ -57,7 +60,7 @@ static inline uint16_t fab_shm_next_lap(uint16_t lap)
     return 0xffff == lap ? 1 : (uint16_t) (lap + 1);
 }
 
-/* ---- sender ------------------------------------------------------------------------------------------------------------- */
+/* ---- sender ------------------------------------------------------------------------------------------------------ */
 
 typedef struct fab_shm_tx {
     fab_shm_slot_t *slots;
@@ -145,7 +148,7 @@ static inline void fab_shm_tx_publish(fab_shm_tx_t *tx, fab_shm_slot_t *slot, ui
         fab_shm_tx_clear(tx, next);
     }
     FAB_SHM_STEP(word);
-    /* release: pairs with the acquire in fab_shm_rx_peek(): header, payload and the cleared word behind are there before it */
+    /* release: pairs with the acquire in fab_shm_rx_word(): header, payload, the cleared word behind are there before */
     atomic_store_explicit(&slot->word, word, memory_order_release);
     tx->head = head;
     if (__builtin_expect(0 == next, 0)) {
@@ -246,7 +249,7 @@ static inline bool fab_shm_tx_send_short(fab_shm_tx_t *tx, fab_hdr_t hdr, const 
     return true;
 }
 
-/* A header from its two words: made of bytes it would pass through memory in pieces, and the processor would wait for them. */
+/* A header from its two words; made of bytes, it would pass through memory in pieces, for which the processor waits. */
 static inline fab_hdr_t fab_hdr_of(uint64_t id_and_ctx, uint64_t tag)
 {
     uint64_t words[2] = {id_and_ctx, tag};
@@ -259,7 +262,7 @@ static inline fab_hdr_t fab_hdr_of(uint64_t id_and_ctx, uint64_t tag)
 _Static_assert(offsetof(fab_hdr_t, id) == 0 && offsetof(fab_hdr_t, app_ctx) == 4 && offsetof(fab_hdr_t, tag) == 8,
                "fab_hdr_of() puts them there");
 
-/* ---- receiver ------------------------------------------------------------------------------------------------------------ */
+/* ---- receiver ---------------------------------------------------------------------------------------------------- */
 
 typedef struct fab_shm_rx {
     fab_shm_slot_t *slots;
@@ -289,8 +292,8 @@ typedef enum fab_shm_look {
 static inline void fab_shm_rx_init(fab_shm_rx_t *rx, fab_shm_slot_t *slots, uint32_t num_slots, uint32_t eager_max,
                                    fab_shm_ctl_t *ctl)
 {
-    *rx = (fab_shm_rx_t){
-        .slots = slots, .slot = slots, .mask = num_slots - 1, .eager_max = eager_max, .ctl = ctl, .lap = 1};
+    *rx =
+        (fab_shm_rx_t){.slots = slots, .slot = slots, .mask = num_slots - 1, .eager_max = eager_max, .ctl = ctl, .lap = 1};
 }
 
 /* The word waited for, or anything else with another lap. */

@@ -22,7 +22,7 @@ enum {
     FAB_SHM_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
 };
 
-/* ---- this process's segment ------------------------------------------------------------------------------------------------ */
+/* ---- this process's segment -------------------------------------------------------------------------------------- */
 
 static void fab_shm_seg_fill(const fab_shm_domain_t *dom, fab_shm_seg_t *seg)
 {
@@ -40,7 +40,8 @@ static void fab_shm_seg_fill(const fab_shm_domain_t *dom, fab_shm_seg_t *seg)
 
 static int fab_shm_seg_error(fab_shm_domain_t *dom, const char *call, size_t size, const char **why)
 {
-    *why = fab_sentence(dom->fab, "%s of the segment for shared memory (%zu bytes) failed: %s.", call, size, strerror(errno));
+    *why =
+        fab_sentence(dom->fab, "%s of the segment for shared memory (%zu bytes) failed: %s.", call, size, strerror(errno));
     return OPAL_ERR_OUT_OF_RESOURCE;
 }
 
@@ -55,8 +56,8 @@ int fab_shm_seg_create(fab_shm_domain_t *dom, uint32_t ring_size, uint32_t num_r
     if (dom->fd < 0) {
         return fab_shm_seg_error(dom, "memfd_create()", size, why);
     }
-    if (0 != ftruncate(dom->fd, (off_t) size) || 0 != fcntl(dom->fd, F_ADD_SEALS, FAB_SHM_SEALS)
-        || 0 != fallocate(dom->fd, 0, 0, FAB_SHM_PAGE)) {
+    if (0 != ftruncate(dom->fd, (off_t) size) || 0 != fcntl(dom->fd, F_ADD_SEALS, FAB_SHM_SEALS) ||
+        0 != fallocate(dom->fd, 0, 0, FAB_SHM_PAGE)) {
         rc = fab_shm_seg_error(dom, "ftruncate(), fcntl(F_ADD_SEALS) or fallocate()", size, why);
         goto err_close;
     }
@@ -93,11 +94,14 @@ void fab_shm_seg_destroy(fab_shm_domain_t *dom)
 void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
 {
     fab_shm_entry_t *entry = &dom->entries[index];
-    off_t at = (off_t) (fab_shm_rings_at(dom->addr.num_rings) + (size_t) index * dom->addr.ring_size);
+    void *ring = dom->rings + (size_t) index * dom->addr.ring_size;
 
-    /* The next claimer must find zeros; giving the memory back does that as well. */
-    if (0 != fallocate(dom->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, dom->addr.ring_size)) {
-        memset(dom->rings + (size_t) index * dom->addr.ring_size, 0, dom->addr.ring_size);
+    /*
+     * The next claimer must find zeros; giving the memory back does that as well.  By address, not by dom->fd: a program that
+     * closed all its file descriptors may have opened something else under that number.
+     */
+    if (0 != madvise(ring, dom->addr.ring_size, MADV_REMOVE)) {
+        memset(ring, 0, dom->addr.ring_size);
     }
     atomic_store_explicit(&entry->ctl.tail, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->ctl.idle, 0, memory_order_relaxed);
@@ -107,7 +111,7 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
     atomic_store_explicit(&dom->seg->claim_hint, index, memory_order_relaxed);
 }
 
-/* ---- a peer's segment -------------------------------------------------------------------------------------------------------- */
+/* ---- a peer's segment -------------------------------------------------------------------------------------------- */
 
 static bool fab_shm_is_regular(const struct stat *st, size_t size)
 {
@@ -154,8 +158,8 @@ static int fab_shm_open_peer(fab_shm_ep_t *ep, const char **why)
         if (0 == error || ENOENT == error) {
             advice = "The process has ended, or has left the job.";
         }
-        *why = fab_sentence(ep->dom->fab, "The shared memory of process %u on this host cannot be opened (%s: %s). %s", addr->pid,
-                            path, 0 == error ? "another file" : strerror(error), advice);
+        *why = fab_sentence(ep->dom->fab, "The shared memory of process %u on this host cannot be opened (%s: %s). %s",
+                            addr->pid, path, 0 == error ? "another file" : strerror(error), advice);
     }
     return fd;
 }
@@ -164,9 +168,9 @@ static bool fab_shm_seg_matches(const fab_shm_ep_t *ep, const fab_shm_seg_t *seg
 {
     const fab_shm_addr_t *addr = &ep->addr;
 
-    return FAB_SHM_MAGIC == seg->magic && FAB_SHM_VERSION == seg->version && addr->ring_size == seg->ring_size
-           && addr->num_rings == seg->num_rings && fab_shm_seg_size(addr->ring_size, addr->num_rings) == seg->size
-           && ep->peer->name == seg->name && 0 == memcmp(seg->nonce, addr->nonce, sizeof(seg->nonce));
+    return FAB_SHM_MAGIC == seg->magic && FAB_SHM_VERSION == seg->version && addr->ring_size == seg->ring_size &&
+           addr->num_rings == seg->num_rings && fab_shm_seg_size(addr->ring_size, addr->num_rings) == seg->size &&
+           ep->peer->name == seg->name && 0 == memcmp(seg->nonce, addr->nonce, sizeof(seg->nonce));
 }
 
 static int fab_shm_map_peer(fab_shm_ep_t *ep, int fd, const char **why)
@@ -175,12 +179,13 @@ static int fab_shm_map_peer(fab_shm_ep_t *ep, int fd, const char **why)
     void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 
     if (MAP_FAILED == at) {
-        *why = fab_sentence(ep->dom->fab, "mmap() of %zu bytes of the shared memory of process %u failed: %s.", len, ep->addr.pid,
-                            strerror(errno));
+        *why = fab_sentence(ep->dom->fab, "mmap() of %zu bytes of the shared memory of process %u failed: %s.", len,
+                            ep->addr.pid, strerror(errno));
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     if (!fab_shm_seg_matches(ep, at)) {
-        *why = fab_sentence(ep->dom->fab, "The shared memory of process %u is another process's: its head has other marks than "
+        *why = fab_sentence(ep->dom->fab,
+                            "The shared memory of process %u is another process's: its head has other marks than "
                             "its address. The process has ended.",
                             ep->addr.pid);
         munmap(at, len);
@@ -238,7 +243,8 @@ static uint32_t fab_shm_claim(fab_shm_ep_t *ep, int fd, const char **why)
         }
     }
     fab_counters.shm_rings_exhausted++;
-    *why = fab_sentence(ep->dom->fab, "All %u rings of process %u are in use by other processes. Raise "
+    *why = fab_sentence(ep->dom->fab,
+                        "All %u rings of process %u are in use by other processes. Raise "
                         "%sshm_max_peers above the number of processes on this host that talk to one.",
                         num_rings, ep->addr.pid, fab_params.prefix);
     return num_rings;
@@ -257,7 +263,8 @@ static int fab_shm_tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char 
         slots = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, at);
     }
     if (MAP_FAILED == slots) {
-        *why = fab_sentence(ep->dom->fab, "There is no memory for a ring of %u bytes towards process %u: %s. Lower "
+        *why = fab_sentence(ep->dom->fab,
+                            "There is no memory for a ring of %u bytes towards process %u: %s. Lower "
                             "%sshm_ring_size.",
                             size, ep->addr.pid, strerror(errno), fab_params.prefix);
         free(stale);

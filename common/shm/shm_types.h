@@ -2,8 +2,8 @@
 /*
  * The shm provider's structures in this process's own memory, for the files of common/shm/ and its tests.
  *
- * Ownership.  The domain owns the segment, a fab_shm_in_t for each ring of it that a peer uses, and all endpoints.  An endpoint
- * belongs to one peer record (fab_peer_t.ep) and owns the mapping of that peer's segment.
+ * Ownership.  The domain owns the segment, a fab_shm_in_t for each ring of it that a peer uses, and all endpoints.  An
+ * endpoint belongs to one peer record (fab_peer_t.ep) and owns the mapping of that peer's segment.
  *
  * All under the fabric's lock.
  */
@@ -15,16 +15,16 @@
 #include "shm/shm_wire.h"
 
 enum {
-    FAB_SHM_BATCH = 32,           /* messages of one ring per progress call: one peer cannot starve the others */
-    FAB_SHM_SWEEP_PASSES = 16,    /* progress calls between looks at one cold ring */
-    FAB_SHM_AGE_PASSES = 512,     /* progress calls between ageings of the hot rings; a multiple of the former */
-    FAB_SHM_CLOCK_PASSES = 1024,  /* progress calls between looks at the clock; a multiple of the former */
-    FAB_SHM_FEW_HOT = 8,          /* up to so many hot rings polling is cheap: keep them long */
-    FAB_SHM_AGE_FEW = 64,         /* ageings without message after which a ring goes cold, with few: 32768 polls, ~0.3 ms */
-    FAB_SHM_AGE_MANY = 2,         /* the same with many hot rings */
-    FAB_SHM_TICK_MS = 250,        /* time between looks whether peers live */
-    FAB_SHM_TICKS_PER_ROUND = 8,  /* ticks in which every connected peer is looked at once: 2 s */
-    FAB_SHM_SPARE_RINGS = 64,     /* rings for processes that join the job later, if shm_max_peers is automatic */
+    FAB_SHM_BATCH = 32,          /* messages of one ring per progress call: one peer cannot starve the others */
+    FAB_SHM_SWEEP_PASSES = 16,   /* progress calls between looks at one cold ring */
+    FAB_SHM_AGE_PASSES = 512,    /* progress calls between ageings of the hot rings; a multiple of the former */
+    FAB_SHM_CLOCK_PASSES = 1024, /* progress calls between looks at the clock; a multiple of the former */
+    FAB_SHM_FEW_HOT = 8,         /* up to so many hot rings polling is cheap: keep them long */
+    FAB_SHM_AGE_FEW = 64,        /* ageings without message after which a ring goes cold, with few: 32768 polls, ~0.3 ms */
+    FAB_SHM_AGE_MANY = 2,        /* the same with many hot rings */
+    FAB_SHM_TICK_MS = 250,       /* time between looks whether peers live */
+    FAB_SHM_TICKS_PER_ROUND = 8, /* ticks in which every connected peer is looked at once: 2 s */
+    FAB_SHM_SPARE_RINGS = 64,    /* rings for processes that join the job later, if shm_max_peers is automatic */
 };
 
 typedef struct fab_shm_domain fab_shm_domain_t;
@@ -57,10 +57,10 @@ struct fab_shm_ep {
     fab_shm_entry_t *entry; /* of tx in the peer's segment; NULL: not connected */
     uint32_t conn_at;       /* index in dom->conns, or FAB_SHM_COLD: neither tx nor in */
     fab_shm_cma_t cma;
-    bool is_died;           /* found dead; fails when its ring is empty */
-    fab_shm_seg_t *seg;     /* the peer's segment: head and entries */
-    size_t seg_len;         /* bytes mapped of it */
-    fab_shm_ep_t *next;     /* of all in the domain */
+    bool is_died;       /* found dead; fails when its ring is empty */
+    fab_shm_seg_t *seg; /* the peer's segment: head and entries */
+    size_t seg_len;     /* bytes mapped of it */
+    fab_shm_ep_t *next; /* of all in the domain */
     fab_shm_ep_t **prev;
     fab_shm_addr_t addr;
 };
@@ -71,10 +71,10 @@ struct fab_shm_domain {
     /* polling */
     fab_shm_in_t **hot; /* polled in each progress call; room for all rings */
     uint32_t num_hot;
-    uint32_t pass;       /* progress calls */
-    uint32_t sweep_at;   /* ring that was swept last */
-    uint32_t num_conns;  /* connected endpoints */
-    fab_rma_t *rma;      /* under way, oldest first */
+    uint32_t pass;      /* progress calls */
+    uint32_t sweep_at;  /* ring that was swept last */
+    uint32_t num_conns; /* connected endpoints */
+    fab_rma_t *rma;     /* under way, oldest first */
     fab_rma_t **rma_tail;
 
     /* own segment */
@@ -90,12 +90,12 @@ struct fab_shm_domain {
     fab_shm_ep_t *eps;    /* all */
     fab_shm_ep_t **conns; /* connected: looked at whether they live */
     uint32_t max_conns;
-    uint32_t alive_at;    /* looked at last */
-    uint64_t next_tick;   /* ms */
+    uint32_t alive_at;  /* looked at last */
+    uint64_t next_tick; /* ms */
 
     /* for the description */
-    int cma_errno;        /* of the last peer whose memory was refused; 0: none */
-    int ptrace_scope;     /* /proc/sys/kernel/yama/ptrace_scope; -1: there is none */
+    int cma_errno;    /* of the last peer whose memory was refused; 0: none */
+    int ptrace_scope; /* /proc/sys/kernel/yama/ptrace_scope; -1: there is none */
     uint64_t cma_peer;
 };
 
@@ -104,7 +104,7 @@ static inline uint32_t fab_shm_num_slots_of(const fab_shm_addr_t *addr)
     return addr->ring_size / FAB_SHM_LINE;
 }
 
-/* ---- shm_host.c: this host and the processes on it ------------------------------------------------------------------------ */
+/* ---- shm_host.c: this host and the processes on it --------------------------------------------------------------- */
 
 /* Identity of host, boot, host name and pid namespace. */
 uint64_t fab_shm_host_identity(void);
@@ -118,7 +118,7 @@ bool fab_shm_is_gone(uint32_t pid, uint64_t start_time);
 /* The value of yama's ptrace_scope, -1 if there is none. */
 int fab_shm_ptrace_scope(void);
 
-/* ---- shm_segment.c: segments ----------------------------------------------------------------------------------------------- */
+/* ---- shm_segment.c: segments ------------------------------------------------------------------------------------- */
 
 /* Make and map this process's segment; fills addr.fd, ring_size, num_rings, eager_max.  OPAL codes, with *why. */
 int fab_shm_seg_create(fab_shm_domain_t *dom, uint32_t ring_size, uint32_t num_rings, const char **why);
@@ -136,7 +136,7 @@ void fab_shm_disconnect(fab_shm_ep_t *ep);
 /* Make a ring of this process's segment free again; its claimer is gone. */
 void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index);
 
-/* ---- shm_ep.c: endpoints ----------------------------------------------------------------------------------------------------- */
+/* ---- shm_ep.c: endpoints ----------------------------------------------------------------------------------------- */
 
 extern const fab_ops_t fab_shm_ops;
 
@@ -149,7 +149,7 @@ void fab_shm_ep_free(fab_shm_ep_t *ep);
 int fab_shm_conn_add(fab_shm_ep_t *ep);
 void fab_shm_conn_remove(fab_shm_ep_t *ep);
 
-/* ---- shm_in.c: rings that peers claimed here ---------------------------------------------------------------------------------- */
+/* ---- shm_in.c: rings that peers claimed here --------------------------------------------------------------------- */
 
 /* Look at entry index: a new sender, one that left, a message in a cold ring. */
 void fab_shm_look_at(fab_shm_domain_t *dom, uint32_t index);
@@ -163,7 +163,7 @@ void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_
 /* Entries that may be in use. */
 uint32_t fab_shm_high(const fab_shm_domain_t *dom);
 
-/* ---- shm_alive.c: do the peers live? ------------------------------------------------------------------------------------------ */
+/* ---- shm_alive.c: do the peers live? ----------------------------------------------------------------------------- */
 
 /* The clock's turn. Returns events. */
 int fab_shm_tick(fab_shm_domain_t *dom);
@@ -171,7 +171,7 @@ int fab_shm_tick(fab_shm_domain_t *dom);
 /* The peer's process is gone: fails it, once all that it sent was delivered. */
 void fab_shm_ep_died(fab_shm_ep_t *ep);
 
-/* ---- shm_cma.c: get and put ----------------------------------------------------------------------------------------------------- */
+/* ---- shm_cma.c: get and put -------------------------------------------------------------------------------------- */
 
 int fab_shm_rma(fab_rma_t *op);
 int fab_shm_rma_progress(fab_shm_domain_t *dom);
@@ -179,7 +179,7 @@ int fab_shm_rma_progress(fab_shm_domain_t *dom);
 /* Complete all RMA with this peer: it failed. */
 void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer);
 
-/* ---- shm_progress.c ------------------------------------------------------------------------------------------------------------- */
+/* ---- shm_progress.c ---------------------------------------------------------------------------------------------- */
 
 int fab_shm_progress(fab_domain_t *dom);
 

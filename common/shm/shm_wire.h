@@ -2,8 +2,9 @@
 /*
  * Shared memory between the processes of a host: every byte of it that two processes see.
  *
- * Each process has one segment, a memfd: no name, so nothing can be left behind.  A peer maps it through /proc/<pid>/fd/<fd>,
- * which its address tells.  The segment belongs to the receiver: it holds one ring per process that sends to it.
+ * Each process has one segment, a memfd: no name, so nothing can be left behind.  A peer maps it through
+ * /proc/<pid>/fd/<fd>, which its address tells.  The segment belongs to the receiver: it holds one ring per process that
+ * sends to it.
  *
  *      0                 256            rings_at (page)                   rings_at + i * ring_size
  *      ┌─────────────────┬──────────────┬──────────────┬──────────────┬──────
@@ -40,9 +41,9 @@
 #define FAB_SHM_VERSION 1
 
 enum {
-    FAB_SHM_LINE = 64,         /* bytes of a cache line and of a slot */
-    FAB_SHM_PAGE = 4096,       /* bytes; the granularity of the layout, whatever the machine's page is */
-    FAB_SHM_RING_MIN = 4096,   /* bytes */
+    FAB_SHM_LINE = 64,       /* bytes of a cache line and of a slot */
+    FAB_SHM_PAGE = 4096,     /* bytes; the granularity of the layout, whatever the machine's page is */
+    FAB_SHM_RING_MIN = 4096, /* bytes */
     FAB_SHM_RING_MAX = 1 << 24,
     FAB_SHM_RINGS_MAX = 65536, /* rings in a segment */
     FAB_SHM_EAGER_MIN = 304,   /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */
@@ -97,8 +98,8 @@ _Static_assert(offsetof(fab_shm_seg_t, doorbell) == 192, "the doorbell's line");
 
 /* What the receiver tells the sender of a ring. */
 typedef struct fab_shm_ctl {
-    _Atomic uint64_t tail;       /* slots consumed since the ring was claimed; written each quarter ring and when idle */
-    _Atomic uint32_t idle;       /* odd: the receiver does not poll this ring, ring the doorbell; one number per idle time */
+    _Atomic uint64_t tail; /* slots consumed since the ring was claimed; written each quarter ring and when idle */
+    _Atomic uint32_t idle; /* odd: the receiver does not poll this ring, ring the doorbell; one number per idle time */
     _Atomic uint32_t is_refused; /* the receiver takes nothing more from this ring */
     uint8_t pad[48];
 } fab_shm_ctl_t;
@@ -124,9 +125,9 @@ _Static_assert(sizeof(fab_shm_entry_t) == 192, "fab_shm_entry_t is shared");
 _Static_assert(offsetof(fab_shm_entry_t, state) == 64, "what the two sides write stands in different lines");
 
 /*
- * A slot: one cache line.  A message begins with a slot's 24 bytes of header; its payload follows from byte 24 on, through as
- * many of the next slots as it needs, without gap.  So a message of up to 40 bytes is one line, any payload is contiguous and
- * 8-byte aligned.
+ * A slot: one cache line.  A message begins with a slot's 24 bytes of header; its payload follows from byte 24 on, through
+ * as many of the next slots as it needs, without gap.  So a message of up to 40 bytes is one line, any payload is
+ * contiguous and 8-byte aligned.
  *
  *       0 word     u64: len (32 bits) | id (8) << 32 | flags (8) << 40 | lap (16) << 48, written last
  *       8 tag      u64

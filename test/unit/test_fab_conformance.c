@@ -3,6 +3,8 @@
  * What every provider must do, for self (one process) and shm (two and more), with and without the lock.
  *
  * Each test is symmetric: a process sends to its peer, which is itself on self, and expects the same from it.
+ *
+ * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c variants=asan,tsan timeout=300
  */
 #include "test_fab_world.h"
 
@@ -13,7 +15,7 @@ static fab_peer_t *partner(world_t *world)
     return world_peer(world, world->size > 1 ? world->rank ^ 1 : 0);
 }
 
-/* ---- order, and every way to send --------------------------------------------------------------------------------------------- */
+/* ---- order, and every way to send -------------------------------------------------------------------------------- */
 
 enum { ORDER_MESSAGES = 20000 };
 
@@ -103,7 +105,7 @@ static void order_body(world_t *world)
     CHECK(order.got == ORDER_MESSAGES && 0 == world->failures);
 }
 
-/* ---- fab_post never loses a message --------------------------------------------------------------------------------------------- */
+/* ---- fab_post never loses a message ------------------------------------------------------------------------------ */
 
 enum { POSTS = 30000 };
 
@@ -134,7 +136,7 @@ static void post_body(world_t *world)
     world_barrier(world);
 }
 
-/* ---- items ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- items ------------------------------------------------------------------------------------------------------- */
 
 typedef struct parts {
     fab_item_t item;
@@ -173,7 +175,8 @@ static int parts_run(fab_item_t *item, fab_peer_t *peer)
     return OPAL_ERR_IN_PROCESS;
 }
 
-/* Three items that send in parts take turns; a message that is sent after them comes after their first parts, not before. */
+/* Three items that send in parts take turns; a message that is sent after them comes after their first parts, not before.
+ */
 static void items_body(world_t *world)
 {
     items_t items = {.last = 99};
@@ -196,7 +199,7 @@ static void items_body(world_t *world)
     world_barrier(world);
 }
 
-/* ---- get and put ------------------------------------------------------------------------------------------------------------------ */
+/* ---- get and put ------------------------------------------------------------------------------------------------- */
 
 enum { RMA_MAX = 20 << 20, RMA_OPS = 24 };
 
@@ -235,9 +238,9 @@ static void rma_complete(fab_rma_t *op, int status)
     rma_test->status = status;
 }
 
-static const size_t rma_sizes[]
-    = {1, 0, 3, 40, 4095, 4096, 4097, 65537, 1 << 20, RMA_MAX - 64, 524288, 524289, 2, 12345, 99999, 262144,
-       5, 6, 7, 8, 9, 10, 11, 1000000};
+static const size_t rma_sizes[] = {1,      0,      3,  40,     4095,  4096,   4097, 65537, 1 << 20, RMA_MAX - 64,
+                                   524288, 524289, 2,  12345,  99999, 262144, 5,    6,     7,       8,
+                                   9,      10,     11, 1000000};
 
 _Static_assert(sizeof(rma_sizes) / sizeof(rma_sizes[0]) == RMA_OPS, "one size per operation");
 
@@ -332,7 +335,7 @@ static void rma_body(world_t *world)
     free(local);
 }
 
-/* ---- a peer that this process did not open ------------------------------------------------------------------------------------------ */
+/* ---- a peer that this process did not open ----------------------------------------------------------------------- */
 
 typedef struct passive {
     fab_peer_t *from;
@@ -376,7 +379,7 @@ static void passive_body(world_t *world)
     world_barrier(world);
 }
 
-/* ---- closing and opening again ------------------------------------------------------------------------------------------------------- */
+/* ---- closing and opening again ----------------------------------------------------------------------------------- */
 
 static void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
@@ -409,7 +412,7 @@ static void reopen_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-/* ---- a message that nobody expects ------------------------------------------------------------------------------------------------------ */
+/* ---- a message that nobody expects ------------------------------------------------------------------------------- */
 
 static void unknown_body(world_t *world)
 {
@@ -439,7 +442,7 @@ static void unknown_body(world_t *world)
     world_barrier(world);
 }
 
-/* ---- nested messages to oneself ------------------------------------------------------------------------------------------------------------ */
+/* ---- nested messages to oneself ---------------------------------------------------------------------------------- */
 
 static void nested_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
@@ -467,7 +470,7 @@ static void nested_body(world_t *world)
     CHECK(20 == deepest);
 }
 
-/* ---- several threads -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- several threads --------------------------------------------------------------------------------------------- */
 
 enum { THREADS = 3, THREAD_POSTS = 5000 };
 
@@ -528,7 +531,7 @@ static void threads_body(world_t *world)
     world_barrier(world);
 }
 
-/* ---- many ---------------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- many -------------------------------------------------------------------------------------------------------- */
 
 enum { MANY_MESSAGES = 50 };
 
@@ -574,7 +577,7 @@ static void many_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-/* ---- the table: every test, every provider, both thread levels ------------------------------------------------------------------------------------ */
+/* ---- the table: every test, every provider, both thread levels --------------------------------------------------- */
 
 static void run_all(world_fn_t fn)
 {
@@ -584,11 +587,11 @@ static void run_all(world_fn_t fn)
     assert_int_equal(world_run(2, true, fn), 0);
 }
 
-#define TEST_ALL(name)                                                                                                  \
-    static void test_##name(void **state)                                                                               \
-    {                                                                                                                   \
-        (void) state;                                                                                                   \
-        run_all(name##_body);                                                                                           \
+#define TEST_ALL(name)                                                                                                     \
+    static void test_##name(void **state)                                                                                  \
+    {                                                                                                                      \
+        (void) state;                                                                                                      \
+        run_all(name##_body);                                                                                              \
     }
 
 TEST_ALL(order)
@@ -649,10 +652,10 @@ static void test_small_rings(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),  cmocka_unit_test(test_post),    cmocka_unit_test(test_items),
-        cmocka_unit_test(test_rma),    cmocka_unit_test(test_passive), cmocka_unit_test(test_reopen),
-        cmocka_unit_test(test_unknown), cmocka_unit_test(test_nested), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_many),   cmocka_unit_test(test_small_rings),
+        cmocka_unit_test(test_order),   cmocka_unit_test(test_post),        cmocka_unit_test(test_items),
+        cmocka_unit_test(test_rma),     cmocka_unit_test(test_passive),     cmocka_unit_test(test_reopen),
+        cmocka_unit_test(test_unknown), cmocka_unit_test(test_nested),      cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_many),    cmocka_unit_test(test_small_rings),
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

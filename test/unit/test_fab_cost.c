@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the fabric costs, counted in instructions by single-stepping a process (ptrace), so that the result does not depend on the
- * machine's load: a progress call costs the same with 200 idle connected peers as with one, and sending and receiving a short
- * message take few instructions.
+ * What the fabric costs, counted in instructions by single-stepping a process (ptrace), so that the result does not depend
+ * on the machine's load: a progress call costs the same with 200 idle connected peers as with one, and sending and
+ * receiving a short message take few instructions.
+ *
+ * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c variants=plain timeout=120
  */
 #include "test_fab_world.h"
 
@@ -25,11 +27,11 @@ static fab_shm_domain_t *shm_domain(world_t *world)
     return (fab_shm_domain_t *) fab_core(world->fab)->slots[1].dom;
 }
 
-/* ---- counting ------------------------------------------------------------------------------------------------------------------- */
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
 
 /*
- * Instructions of fn(), run in a copy of this process.  The copy has the same memory, shared segments included, so its fabric works
- * for what is not concerned with its pid.  Returns 0 if single-stepping is not possible here.
+ * Instructions of fn(), run in a copy of this process.  The copy has the same memory, shared segments included, so its
+ * fabric works for what is not concerned with its pid.  Returns 0 if single-stepping is not possible here.
  */
 static unsigned long count_instructions(void (*fn)(void *), void *arg)
 {
@@ -49,8 +51,8 @@ static unsigned long count_instructions(void (*fn)(void *), void *arg)
     if (waitpid(pid, &status, 0) < 0 || !WIFSTOPPED(status)) {
         return 0;
     }
-    while (0 == ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) && waitpid(pid, &status, 0) > 0 && WIFSTOPPED(status)
-           && SIGSTOP != WSTOPSIG(status)) {
+    while (0 == ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) && waitpid(pid, &status, 0) > 0 && WIFSTOPPED(status) &&
+           SIGSTOP != WSTOPSIG(status)) {
         n++;
     }
     kill(pid, SIGKILL);
@@ -89,7 +91,7 @@ static void report(world_t *world, int slot, void (*fn)(void *), void *arg)
     atomic_store(&world->shared->scratch[slot], n > none ? n - none : 0);
 }
 
-/* ---- idle peers ------------------------------------------------------------------------------------------------------------------- */
+/* ---- idle peers -------------------------------------------------------------------------------------------------- */
 
 static double *idle_cost; /* shared: with one peer, with many */
 
@@ -129,7 +131,7 @@ static void test_idle_peers_cost_nothing(void **state)
     assert_true(idle_cost[0] > 20 && idle_cost[1] < idle_cost[0] + 5);
 }
 
-/* ---- short messages ----------------------------------------------------------------------------------------------------------------- */
+/* ---- short messages ---------------------------------------------------------------------------------------------- */
 
 static void receive_some(void *arg)
 {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the fabric does when things go wrong: peers that die, memory that may not be read, rings that run out, addresses and memory
- * that are damaged, doorbells that are missed.
+ * What the fabric does when things go wrong: peers that die, memory that may not be read, rings that run out, addresses and
+ * memory that are damaged, doorbells that are missed.
+ *
+ * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c variants=asan,tsan timeout=300
  */
 #include "test_fab_world.h"
 
@@ -40,7 +42,7 @@ static void rma_complete(fab_rma_t *op, int status)
     complete_status = status;
 }
 
-/* ---- CMA is refused ------------------------------------------------------------------------------------------------------------ */
+/* ---- CMA is refused ---------------------------------------------------------------------------------------------- */
 
 /* From now on process_vm_readv() and process_vm_writev() of this process fail with EPERM. */
 static void refuse_cma(world_t *world)
@@ -62,7 +64,8 @@ static void cma_refused_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     char memory[64], text[2048];
-    fab_rma_t op = {.peer = peer, .local = memory, .remote = (uint64_t) (uintptr_t) memory, .len = 64, .complete = rma_complete};
+    fab_rma_t op = {
+        .peer = peer, .local = memory, .remote = (uint64_t) (uintptr_t) memory, .len = 64, .complete = rma_complete};
 
     refuse_cma(world);
     CHECK((FAB_CAP_GET | FAB_CAP_PUT) == peer->caps);
@@ -136,7 +139,7 @@ static void test_single_copy_none(void **state)
     fab_params.shm_single_copy = FAB_SHM_SINGLE_COPY_AUTO;
 }
 
-/* ---- a peer dies ----------------------------------------------------------------------------------------------------------------- */
+/* ---- a peer dies ------------------------------------------------------------------------------------------------- */
 
 static int items_run;
 static int items_unreach;
@@ -216,7 +219,10 @@ static void killed_rma_body(world_t *world)
 {
     static char memory[32 << 20];
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    fab_rma_t op = {.peer = peer, .local = memory, .remote = (uint64_t) (uintptr_t) memory, .len = sizeof(memory),
+    fab_rma_t op = {.peer = peer,
+                    .local = memory,
+                    .remote = (uint64_t) (uintptr_t) memory,
+                    .len = sizeof(memory),
                     .complete = rma_complete};
 
     world_barrier(world);
@@ -294,7 +300,7 @@ static void test_orderly_leave(void **state)
     assert_int_equal(world_run(4, false, orderly_body), 0);
 }
 
-/* ---- rings ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- rings ------------------------------------------------------------------------------------------------------- */
 
 /* Rank 0 has two rings; the third sender is told so; when one leaves, its ring serves the next. */
 static void exhausted_body(world_t *world)
@@ -430,7 +436,7 @@ static void test_nonsense_in_ring(void **state)
     assert_int_equal(world_run(3, false, nonsense_body), 0);
 }
 
-/* ---- addresses --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- addresses --------------------------------------------------------------------------------------------------- */
 
 /* Open the other under a damaged address; whatever comes of it, it must be an orderly answer. */
 static void try_address(world_t *world, const unsigned char *address, size_t len)
@@ -499,7 +505,7 @@ static void test_damaged_address(void **state)
     fab_params.shm_max_peers = 0;
 }
 
-/* ---- many peers known ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- many peers known -------------------------------------------------------------------------------------------- */
 
 /* A hundred thousand records, found, closed, found again; the address is this process's, under other names. */
 static void many_known_body(world_t *world)
@@ -540,7 +546,7 @@ static void test_many_known(void **state)
     assert_int_equal(world_run(1, false, many_known_body), 0);
 }
 
-/* ---- parameters, leftovers -------------------------------------------------------------------------------------------------------------------- */
+/* ---- parameters, leftovers --------------------------------------------------------------------------------------- */
 
 static void test_params(void **state)
 {
@@ -637,13 +643,20 @@ static void test_nothing_left(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_params),          cmocka_unit_test(test_providers),
-        cmocka_unit_test(test_nothing_left),    cmocka_unit_test(test_cma_refused),
-        cmocka_unit_test(test_rma_errors),      cmocka_unit_test(test_single_copy_none),
-        cmocka_unit_test(test_cold_rings),      cmocka_unit_test(test_nonsense_in_ring),
-        cmocka_unit_test(test_rings_exhausted), cmocka_unit_test(test_damaged_address),
-        cmocka_unit_test(test_many_known),      cmocka_unit_test(test_killed_peer),
-        cmocka_unit_test(test_killed_during_rma), cmocka_unit_test(test_killed_early),
+        cmocka_unit_test(test_params),
+        cmocka_unit_test(test_providers),
+        cmocka_unit_test(test_nothing_left),
+        cmocka_unit_test(test_cma_refused),
+        cmocka_unit_test(test_rma_errors),
+        cmocka_unit_test(test_single_copy_none),
+        cmocka_unit_test(test_cold_rings),
+        cmocka_unit_test(test_nonsense_in_ring),
+        cmocka_unit_test(test_rings_exhausted),
+        cmocka_unit_test(test_damaged_address),
+        cmocka_unit_test(test_many_known),
+        cmocka_unit_test(test_killed_peer),
+        cmocka_unit_test(test_killed_during_rma),
+        cmocka_unit_test(test_killed_early),
         cmocka_unit_test(test_orderly_leave),
     };
 

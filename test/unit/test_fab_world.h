@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A small job for tests of the fabric: some processes, made by fork(), each with an open fabric and the addresses of the others.
- * A process that finds something wrong says so and exits with 1, which fails the test.
+ * A small job for tests of the fabric: some processes, made by fork(), each with an open fabric and the addresses of the
+ * others. A process that finds something wrong says so and exits with 1, which fails the test.
  */
 #ifndef TEST_FAB_WORLD_H
 #define TEST_FAB_WORLD_H
@@ -52,12 +52,12 @@ typedef struct world {
 
 typedef void (*world_fn_t)(world_t *world);
 
-#define CHECK(cond)                                                                                                     \
-    do {                                                                                                                \
-        if (!(cond)) {                                                                                                  \
-            fprintf(stderr, "rank %d: %s:%d: %s\n", world->rank, __FILE__, __LINE__, #cond);                            \
-            _exit(1);                                                                                                   \
-        }                                                                                                               \
+#define CHECK(cond)                                                                                                        \
+    do {                                                                                                                   \
+        if (!(cond)) {                                                                                                     \
+            fprintf(stderr, "rank %d: %s:%d: %s\n", world->rank, __FILE__, __LINE__, #cond);                               \
+            _exit(1);                                                                                                      \
+        }                                                                                                                  \
     } while (0)
 
 static inline uint64_t world_name(int rank)
@@ -87,9 +87,9 @@ static inline int world_progress(world_t *world)
 }
 
 /* Progress until cond. */
-#define WORLD_UNTIL(cond)                                                                                               \
-    while (!(cond)) {                                                                                                   \
-        world_progress(world);                                                                                          \
+#define WORLD_UNTIL(cond)                                                                                                  \
+    while (!(cond)) {                                                                                                      \
+        world_progress(world);                                                                                             \
     }
 
 /* Wait for all; progress meanwhile. */
@@ -148,8 +148,8 @@ static inline void world_open(world_t *world, bool is_threaded)
         fprintf(stderr, "rank %d: fab_open: %s\n", world->rank, why);
         _exit(1);
     }
-    world->shared->len[world->rank]
-        = fab_address(world->fab, world->shared->address[world->rank], sizeof(world->shared->address[world->rank]));
+    world->shared->len[world->rank] =
+        fab_address(world->fab, world->shared->address[world->rank], sizeof(world->shared->address[world->rank]));
 }
 
 static inline void world_child(int rank, int size, bool is_threaded, world_shared_t *shared, world_fn_t fn)
@@ -176,8 +176,8 @@ static inline void world_kill(const pid_t *pids, int size)
 }
 
 /*
- * Run fn in size processes.  Those in the mask killed are expected to end by SIGKILL.  Returns the number of processes that did not
- * end as they should.
+ * Run fn in size processes.  Those in the mask killed are expected to end by SIGKILL.  Returns the number of processes that
+ * did not end as they should.
  */
 static inline int world_run_some_die(int size, bool is_threaded, world_fn_t fn, uint64_t killed)
 {

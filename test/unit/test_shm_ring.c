@@ -4,6 +4,8 @@
  * interleavings of short runs at the granularity of each access to shared memory.
  *
  * For the interleavings the two sides are coroutines, and FAB_SHM_STEP() is where they may be switched.
+ *
+ * TEST: variants=asan,tsan timeout=120
  */
 enum step { STEP_word = 1, STEP_tail = 2, STEP_idle = 4, STEP_data = 8 };
 static void step(enum step what);
@@ -115,7 +117,7 @@ static void ring_expect_empty(ring_t *ring)
     assert_int_equal(fab_shm_rx_peek(&ring->rx, &msg), FAB_SHM_EMPTY);
 }
 
-/* ---- one thread ------------------------------------------------------------------------------------------------------------- */
+/* ---- one thread -------------------------------------------------------------------------------------------------- */
 
 static void test_every_size_everywhere(void **state)
 {
@@ -187,8 +189,8 @@ static void test_full_and_drain(void **state)
 }
 
 /*
- * Payload that looks like a message of the lap at hand, of the next, and of all others in turn, in every word that a header could
- * be read from, through more than all 65535 laps.
+ * Payload that looks like a message of the lap at hand, of the next, and of all others in turn, in every word that a header
+ * could be read from, through more than all 65535 laps.
  */
 static void test_stale_words(void **state)
 {
@@ -224,7 +226,8 @@ static void test_stale_words(void **state)
     free(ring);
 }
 
-/* A slot that is skipped by padding in every lap keeps a word of long ago: it must not become valid when the lap comes again. */
+/* A slot that is skipped by padding in every lap keeps a word of long ago: it must not become valid when the lap comes
+ * again. */
 static void test_skipped_slot_keeps_no_old_word(void **state)
 {
     ring_t *ring = ring_new(16);
@@ -252,7 +255,7 @@ static void test_skipped_slot_keeps_no_old_word(void **state)
     free(ring);
 }
 
-/* ---- malformed ------------------------------------------------------------------------------------------------------------- */
+/* ---- malformed --------------------------------------------------------------------------------------------------- */
 
 static fab_shm_look_t look_with(ring_t *ring, uint64_t word)
 {
@@ -305,7 +308,7 @@ static void test_bad_tail(void **state)
     free(ring);
 }
 
-/* ---- two threads ------------------------------------------------------------------------------------------------------------ */
+/* ---- two threads ------------------------------------------------------------------------------------------------- */
 
 enum { THREAD_MESSAGES = TEST_TSAN ? 100000 : 1000000 };
 
@@ -359,12 +362,12 @@ static void test_two_threads(void **state)
     free(ring);
 }
 
-/* ---- all interleavings -------------------------------------------------------------------------------------------------------- */
+/* ---- all interleavings ------------------------------------------------------------------------------------------- */
 
 /*
- * Two coroutines on one ring of 8 slots.  The sender sends the messages of a scenario, waiting when the ring is full; the receiver
- * takes them, and either polls or sleeps when the ring is empty.  A side that waits is not run until the other made a step:
- * looking again without that could not see anything new.
+ * Two coroutines on one ring of 8 slots.  The sender sends the messages of a scenario, waiting when the ring is full; the
+ * receiver takes them, and either polls or sleeps when the ring is empty.  A side that waits is not run until the other
+ * made a step: looking again without that could not see anything new.
  */
 enum { STACK = 256 * 1024, MAX_STEPS = 200, MAX_MESSAGES = 3 };
 

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators: many created, used and freed, many alive at once with the same tags, splits and subsets, communicators freed
+ * while messages are on their way, ids used again, MPI_COMM_SELF, and non-blocking creation.
+ *
+ * args: [communicators created one after the other] [communicators alive at once]
+ */
+/* TEST: np=1,2,4 args="1000 100" timeout=90 quick=yes */
+/* TEST: np=8 args="150 30" timeout=90 */
+#include "tm_test.h"
+
+/* One message each way round the ring of comm, of n bytes, with wildcards if wild; then self. */
+static void ring(MPI_Comm comm, int tag, size_t n, bool wild)
+{
+    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
+    int rank, size, dst, src;
+    MPI_Request req;
+
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    dst = (rank + 1) % size;
+    src = (rank + size - 1) % size;
+    tm_fill(out, n, tm_key(rank, dst, tag, size));
+    TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, wild ? MPI_ANY_SOURCE : src, wild ? MPI_ANY_TAG : tag, comm, &req));
+    TM_MPI(MPI_Send(out, (int) n, MPI_BYTE, dst, tag, comm));
+    tm_wait_recv(&req, in, src, tag, n, tm_key(src, rank, tag, size));
+    tm_free(out);
+    tm_free(in);
+}
+
+static void one_after_the_other(int count)
+{
+    for (int i = 0; i < count; i++) {
+        MPI_Comm comm;
+
+        switch (i % 4) {
+        case 0:
+            TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+            break;
+        case 1:
+            TM_MPI(MPI_Comm_split(MPI_COMM_WORLD, tm_rank % 2, tm_size - tm_rank, &comm));
+            break;
+        case 2: {
+            MPI_Request req;
+
+            TM_MPI(MPI_Comm_idup(MPI_COMM_WORLD, &comm, &req));
+            TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+            break;
+        }
+        default: {
+            MPI_Group group;
+
+            TM_MPI(MPI_Comm_group(MPI_COMM_WORLD, &group));
+            TM_MPI(MPI_Comm_create(MPI_COMM_WORLD, group, &comm));
+            TM_MPI(MPI_Group_free(&group));
+            break;
+        }
+        }
+        ring(comm, i % 7, i % 50 == 0 ? 100000 : (size_t) (i % 300), i % 2 == 0);
+        TM_MPI(MPI_Comm_free(&comm));
+    }
+}
+
+/* The same source, tag and pattern in all communicators: each receive must get its own communicator's message. */
+static void many_alive(int count)
+{
+    MPI_Comm *comm = tm_calloc((size_t) count, sizeof(*comm));
+    MPI_Request *rreq = tm_calloc((size_t) count, sizeof(*rreq)), *sreq = tm_calloc((size_t) count, sizeof(*sreq));
+    unsigned char **in = tm_calloc((size_t) count, sizeof(*in)), **out = tm_calloc((size_t) count, sizeof(*out));
+    int dst = (tm_rank + 1) % tm_size, src = (tm_rank + tm_size - 1) % tm_size;
+    tm_rng_t rng = tm_rng(1, (uint64_t) tm_rank);
+
+    for (int i = 0; i < count; i++) {
+        TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm[i]));
+    }
+    for (int round = 0; round < 4; round++) {
+        int shift = (int) tm_below(&rng, (uint64_t) count), post_first = round % 2;
+
+        for (int step = 0; step < 2; step++) {
+            for (int k = 0; k < count; k++) {
+                int i = (k + shift) % count;
+                size_t n = (size_t) (i * 37 % 5000);
+
+                if (step == post_first) {
+                    out[i] = tm_alloc(n);
+                    tm_fill(out[i], n, tm_key(tm_rank, dst, i, round));
+                    TM_MPI(MPI_Isend(out[i], (int) n, MPI_BYTE, dst, 1, comm[i], &sreq[i]));
+                } else {
+                    in[i] = tm_alloc(5000);
+                    TM_MPI(MPI_Irecv(in[i], 5000, MPI_BYTE, k % 2 == 0 ? MPI_ANY_SOURCE : src, k % 3 == 0 ? MPI_ANY_TAG : 1,
+                                     comm[i], &rreq[i]));
+                }
+            }
+        }
+        for (int i = 0; i < count; i++) {
+            tm_wait_recv(&rreq[i], in[i], src, 1, (size_t) (i * 37 % 5000), tm_key(src, tm_rank, i, round));
+            tm_free(in[i]);
+        }
+        TM_MPI(MPI_Waitall(count, sreq, MPI_STATUSES_IGNORE));
+        for (int i = 0; i < count; i++) {
+            tm_free(out[i]);
+        }
+    }
+    /* Freed in another order than made. */
+    for (int i = 0; i < count; i++) {
+        TM_MPI(MPI_Comm_free(&comm[i * 7 % count]));
+    }
+    free(comm);
+    free(rreq);
+    free(sreq);
+    free(in);
+    free(out);
+}
+
+/* MPI_Comm_free while operations are pending: they go on (MPI 3.1, 6.4.3). Then new communicators take ids again. */
+static void freed_while_busy(int count, size_t n)
+{
+    int dst = (tm_rank + 1) % tm_size, src = (tm_rank + tm_size - 1) % tm_size;
+
+    for (int i = 0; i < count; i++) {
+        unsigned char *in[2], *out[2];
+        MPI_Request rreq[2], sreq[2];
+
+        for (int k = 0; k < 2; k++) {
+            MPI_Comm comm;
+
+            TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+            in[k] = tm_alloc(n);
+            out[k] = tm_alloc(n);
+            tm_fill(out[k], n, tm_key(tm_rank, dst, i, k));
+            TM_MPI(MPI_Irecv(in[k], (int) n, MPI_BYTE, k == 0 ? src : MPI_ANY_SOURCE, 3, comm, &rreq[k]));
+            if (i % 2 == 0) {
+                TM_MPI(MPI_Isend(out[k], (int) n, MPI_BYTE, dst, 3, comm, &sreq[k]));
+            } else {
+                TM_MPI(MPI_Issend(out[k], (int) n, MPI_BYTE, dst, 3, comm, &sreq[k]));
+            }
+            TM_MPI(MPI_Comm_free(&comm));
+        }
+        for (int k = 1; k >= 0; k--) {
+            tm_wait_recv(&rreq[k], in[k], src, 3, n, tm_key(src, tm_rank, i, k));
+            TM_MPI(MPI_Wait(&sreq[k], MPI_STATUS_IGNORE));
+            tm_free(in[k]);
+            tm_free(out[k]);
+        }
+    }
+}
+
+/* Split again and again until each is alone. */
+static void split_down(MPI_Comm comm, int depth)
+{
+    int rank, size;
+    MPI_Comm half;
+
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    ring(comm, depth, 1000, true);
+    if (size == 1) {
+        return;
+    }
+    TM_MPI(MPI_Comm_split(comm, rank < (size + 1) / 2, 0, &half));
+    split_down(half, depth + 1);
+    ring(comm, depth + 100, 5, false);
+    TM_MPI(MPI_Comm_free(&half));
+}
+
+/* Subsets: MPI_UNDEFINED, empty groups, MPI_Comm_create_group over some of the ranks only. */
+static void subsets(void)
+{
+    MPI_Group world, some;
+    MPI_Comm comm;
+    int n = 0, *ranks = tm_calloc((size_t) tm_size, sizeof(int));
+
+    for (int leave = 0; leave < tm_size; leave++) {
+        TM_MPI(MPI_Comm_split(MPI_COMM_WORLD, tm_rank == leave ? MPI_UNDEFINED : 0, 0, &comm));
+        TM_CHECK((comm == MPI_COMM_NULL) == (tm_rank == leave), "MPI_Comm_split with MPI_UNDEFINED gave the wrong communicator");
+        if (comm != MPI_COMM_NULL) {
+            ring(comm, 5, 50, true);
+            TM_MPI(MPI_Comm_free(&comm));
+        }
+    }
+    for (int i = tm_size - 1; i >= 0; i -= 2) {
+        ranks[n++] = i;
+    }
+    TM_MPI(MPI_Comm_group(MPI_COMM_WORLD, &world));
+    TM_MPI(MPI_Group_incl(world, n, ranks, &some));
+    for (int i = 0; i < 20; i++) {
+        int me;
+
+        MPI_Group_rank(some, &me);
+        if (me != MPI_UNDEFINED) {
+            TM_MPI(MPI_Comm_create_group(MPI_COMM_WORLD, some, i, &comm));
+            ring(comm, i, 5000, i % 2 == 0);
+            TM_MPI(MPI_Comm_free(&comm));
+        }
+    }
+    TM_MPI(MPI_Group_free(&some));
+    TM_MPI(MPI_Group_free(&world));
+    free(ranks);
+}
+
+/* MPI_COMM_SELF and duplicates of it: nobody else takes part. */
+static void self(void)
+{
+    for (int i = 0; i < 50 + 10 * tm_rank; i++) {
+        MPI_Comm comm;
+
+        ring(MPI_COMM_SELF, i, (size_t) i * 300, i % 2 == 0);
+        TM_MPI(MPI_Comm_dup(MPI_COMM_SELF, &comm));
+        ring(comm, i, (size_t) i * 300, i % 2 == 1);
+        TM_MPI(MPI_Comm_free(&comm));
+    }
+}
+
+/* Several non-blocking duplications at once, with traffic on the parent. */
+static void idup(void)
+{
+    enum { COUNT = 10 };
+    MPI_Comm comm[COUNT];
+    MPI_Request req[COUNT];
+
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < COUNT; i++) {
+            TM_MPI(MPI_Comm_idup(MPI_COMM_WORLD, &comm[i], &req[i]));
+            ring(MPI_COMM_WORLD, i, 200, false);
+        }
+        TM_MPI(MPI_Waitall(COUNT, req, MPI_STATUSES_IGNORE));
+        for (int i = COUNT - 1; i >= 0; i--) {
+            ring(comm[i], i, 20000, true);
+            TM_MPI(MPI_Comm_free(&comm[i]));
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int count;
+
+    tm_init(&argc, &argv, "comms");
+    count = (int) tm_arg(argc, argv, 1, 1000);
+    one_after_the_other(count);
+    many_alive((int) tm_arg(argc, argv, 2, 100) | 1);
+    freed_while_busy(count / 10, 20);
+    freed_while_busy(count / 10, 100000);
+    split_down(MPI_COMM_WORLD, 0);
+    subsets();
+    self();
+    idup();
+    one_after_the_other(8);
+    return tm_finish();
+}

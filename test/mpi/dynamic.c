@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Processes of several jobs: this program starts more of itself with MPI_Comm_spawn, several times, and talks to them over the
+ * intercommunicator and over a merged one, then disconnects. Then the halves of MPI_COMM_WORLD meet with MPI_Comm_accept and
+ * MPI_Comm_connect.
+ *
+ * args: [children] [rounds]
+ */
+/* TEST: np=1,2 args="1 3" env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
+/* TEST: np=1,2 args="2 3" env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
+/* TEST: np=1 args="2 2" env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
+/* TEST: np=4 args="1 1" timeout=60 */
+#include "tm_test.h"
+
+enum { MAX_RANKS = 32, TAG = 5, TAG_WILD = 6 };
+
+static const size_t sizes[] = {0, 8, 40, 41, 4096, 16384, 16385, 100000, 1048577};
+
+#define NSIZES (int) (sizeof(sizes) / sizeof(sizes[0]))
+
+/* In keys the ranks of the parents, or of those who accept, are below 100, those of the others above: in one group all are. */
+static int me, them; /* what to add to a rank of the local group, and of the remote one */
+
+/* All to all with known sources, n bytes each. */
+static void exchange(MPI_Comm comm, int rank, int nremote, size_t n, bool is_synchronous)
+{
+    unsigned char *in[MAX_RANKS], *out[MAX_RANKS];
+    MPI_Request rreq[MAX_RANKS], sreq[MAX_RANKS];
+
+    for (int i = 0; i < nremote; i++) {
+        in[i] = tm_alloc(n);
+        out[i] = tm_alloc(n);
+        memset(in[i], 0xee, n);
+        tm_fill(out[i], n, tm_key(me + rank, them + i, TAG, (long) n));
+        if (!is_synchronous) {
+            TM_MPI(MPI_Irecv(in[i], tm_int(n), MPI_BYTE, i, TAG, comm, &rreq[i]));
+        }
+    }
+    for (int i = 0; i < nremote; i++) {
+        TM_MPI((is_synchronous ? MPI_Issend : MPI_Isend)(out[i], tm_int(n), MPI_BYTE, i, TAG, comm, &sreq[i]));
+    }
+    for (int i = 0; i < nremote; i++) {
+        if (is_synchronous) {
+            TM_MPI(MPI_Irecv(in[i], tm_int(n), MPI_BYTE, i, TAG, comm, &rreq[i]));
+        }
+        tm_wait_recv(&rreq[i], in[i], i, TAG, n, tm_key(them + i, me + rank, TAG, (long) n));
+    }
+    TM_MPI(MPI_Waitall(nremote, sreq, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < nremote; i++) {
+        tm_free(in[i]);
+        tm_free(out[i]);
+    }
+}
+
+/* Everybody gets one message of each, in any order, some of them by a probe. */
+static void exchange_wild(MPI_Comm comm, int rank, int nremote, size_t n)
+{
+    unsigned char *in = tm_alloc(n), *out[MAX_RANKS];
+    MPI_Request sreq[MAX_RANKS];
+    bool is_seen[MAX_RANKS] = {false};
+
+    for (int i = 0; i < nremote; i++) {
+        out[i] = tm_alloc(n);
+        tm_fill(out[i], n, tm_key(me + rank, them + i, TAG_WILD, (long) n));
+        TM_MPI(MPI_Isend(out[i], tm_int(n), MPI_BYTE, i, TAG_WILD, comm, &sreq[i]));
+    }
+    for (int k = 0; k < nremote; k++) {
+        int source = MPI_ANY_SOURCE;
+        MPI_Message msg;
+        MPI_Status st;
+
+        tm_status_reset(&st);
+        memset(in, 0xee, n);
+        if (k % 2 == 0) {
+            TM_MPI(MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &msg, &st));
+            source = st.MPI_SOURCE;
+            tm_expect_single(&st, source, TAG_WILD, n);
+            tm_status_reset(&st);
+            TM_MPI(MPI_Mrecv(in, tm_int(n), MPI_BYTE, &msg, &st));
+        } else {
+            TM_MPI(MPI_Recv(in, tm_int(n), MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
+            source = st.MPI_SOURCE;
+        }
+        tm_expect_single(&st, source, TAG_WILD, n);
+        if (TM_CHECK(source >= 0 && source < nremote && !is_seen[source], "source %d of %d", source, nremote)) {
+            is_seen[source] = true;
+            tm_expect_data(in, n, tm_key(them + source, me + rank, TAG_WILD, (long) n), "wildcard receive");
+        }
+        tm_expect_guard(in);
+    }
+    TM_MPI(MPI_Waitall(nremote, sreq, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < nremote; i++) {
+        tm_free(out[i]);
+    }
+    tm_free(in);
+}
+
+static void traffic(MPI_Comm comm, int nremote)
+{
+    int rank = -1;
+
+    TM_MPI(MPI_Comm_rank(comm, &rank));
+    for (int i = 0; i < NSIZES; i++) {
+        exchange(comm, rank, nremote, sizes[i], false);
+        exchange(comm, rank, nremote, sizes[i], true);
+        TM_MPI(MPI_Barrier(comm));
+        exchange_wild(comm, rank, nremote, sizes[i]);
+        TM_MPI(MPI_Barrier(comm));
+    }
+}
+
+/* The same on an intercommunicator of two groups and on an intracommunicator of both; then part. */
+static void meet(MPI_Comm inter, bool is_first)
+{
+    int nlocal = -1, nremote = -1, nmerged = -1, rank = -1, sum = -1;
+    MPI_Comm merged;
+
+    TM_MPI(MPI_Comm_size(inter, &nlocal));
+    TM_MPI(MPI_Comm_remote_size(inter, &nremote));
+    me = is_first ? 0 : 100;
+    them = is_first ? 100 : 0;
+    traffic(inter, nremote);
+    TM_MPI(MPI_Intercomm_merge(inter, !is_first, &merged));
+    TM_MPI(MPI_Comm_size(merged, &nmerged));
+    TM_MPI(MPI_Comm_rank(merged, &rank));
+    TM_CHECK(nmerged == nlocal + nremote, "%d ranks in the merged communicator of %d and %d", nmerged, nlocal, nremote);
+    TM_CHECK((rank < (is_first ? nlocal : nremote)) == is_first, "rank %d in the merged communicator", rank);
+    me = them = 0;
+    traffic(merged, nmerged);
+    TM_MPI(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, merged));
+    TM_CHECK(sum == nmerged * (nmerged - 1) / 2, "the sum of the ranks of the merged communicator is %d", sum);
+    TM_MPI(MPI_Comm_disconnect(&merged));
+    TM_MPI(MPI_Comm_disconnect(&inter));
+    TM_CHECK(merged == MPI_COMM_NULL && inter == MPI_COMM_NULL, "a disconnected communicator is not null");
+}
+
+/* Parents and children run the same PML. */
+static void check_pml(MPI_Comm inter, bool is_parent)
+{
+    int mine = tm_is_pml_tm(), theirs = -1, rank = -1, root;
+
+    TM_MPI(MPI_Comm_rank(inter, &rank));
+    root = rank == 0 ? MPI_ROOT : MPI_PROC_NULL;
+    TM_MPI(MPI_Bcast(is_parent ? &mine : &theirs, 1, MPI_INT, is_parent ? root : 0, inter));
+    if (!is_parent) {
+        TM_CHECK(mine == theirs, "the child %s pml tm, its parent %s", mine ? "runs" : "does not run", theirs ? "does" : "not");
+    }
+}
+
+static void spawn(const char *program, int nchildren)
+{
+    int codes[MAX_RANKS];
+    MPI_Comm inter;
+
+    for (int i = 0; i < nchildren; i++) {
+        codes[i] = -1;
+    }
+    TM_MPI(MPI_Comm_spawn(program, MPI_ARGV_NULL, nchildren, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes));
+    for (int i = 0; i < nchildren; i++) {
+        TM_CHECK(codes[i] == MPI_SUCCESS, "child %d was not started: %d", i, codes[i]);
+    }
+    check_pml(inter, true);
+    meet(inter, true);
+}
+
+static int child(MPI_Comm parent)
+{
+    check_pml(parent, false);
+    meet(parent, false);
+    MPI_Finalize();
+    return atomic_load(&tm_errors) != 0;
+}
+
+/* The even ranks accept, the odd ones connect. */
+static void halves(void)
+{
+    char port[MPI_MAX_PORT_NAME] = "";
+    bool is_server = tm_rank % 2 == 0;
+    MPI_Comm half, inter;
+
+    TM_MPI(MPI_Comm_split(MPI_COMM_WORLD, tm_rank % 2, tm_rank, &half));
+    if (tm_rank == 0) {
+        TM_MPI(MPI_Open_port(MPI_INFO_NULL, port));
+    }
+    TM_MPI(MPI_Bcast(port, MPI_MAX_PORT_NAME, MPI_CHAR, 0, MPI_COMM_WORLD));
+    TM_MPI((is_server ? MPI_Comm_accept : MPI_Comm_connect)(port, MPI_INFO_NULL, 0, half, &inter));
+    meet(inter, is_server);
+    if (tm_rank == 0) {
+        TM_MPI(MPI_Close_port(port));
+    }
+    TM_MPI(MPI_Comm_free(&half));
+}
+
+int main(int argc, char **argv)
+{
+    int nchildren, rounds;
+    MPI_Comm parent;
+
+    tm_init(&argc, &argv, "dynamic");
+    TM_MPI(MPI_Comm_get_parent(&parent));
+    if (parent != MPI_COMM_NULL) {
+        tm_name = "dynamic (child)";
+        return child(parent);
+    }
+    nchildren = (int) tm_arg(argc, argv, 1, 1);
+    rounds = (int) tm_arg(argc, argv, 2, 1);
+    if (nchildren < 1 || nchildren + tm_size > MAX_RANKS) {
+        TM_FATAL("bad arguments");
+    }
+    for (int i = 0; i < rounds; i++) {
+        spawn(argv[0], nchildren);
+        if (tm_size > 1) {
+            halves();
+        }
+    }
+    return tm_finish();
+}

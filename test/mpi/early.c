@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages on a new communicator that reach a rank which has not finished creating it. One rank at a time is slow: a timer
+ * signal stops it at random places while it creates the communicator, or it has begun a non-blocking creation and does not look
+ * at it. The others send as soon as they can.
+ *
+ * args: [rounds]
+ */
+/* TEST: np=2,4 args="150" timeout=90 quick=yes */
+/* TEST: np=8 args="40" timeout=90 */
+#include <signal.h>
+#include <sys/time.h>
+
+#include "tm_test.h"
+
+enum { PER_PEER = 6 };
+
+static const size_t lengths[PER_PEER] = {0, 16, 300, 6000, 40, 120000};
+
+static void on_timer(int sig)
+{
+    struct timespec pause = {0, 1500000};
+
+    (void) sig;
+    nanosleep(&pause, NULL);
+}
+
+/* Stop this rank for 1.5 ms at a time, often; or no more. */
+static void set_slow(bool is_slow, long usec)
+{
+    struct itimerval timer = {{0, is_slow ? usec : 0}, {0, is_slow ? usec : 0}};
+
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+static void create(int kind, int late, MPI_Comm *comm)
+{
+    MPI_Request req;
+    MPI_Group group;
+    MPI_Comm half;
+
+    switch (kind) {
+    case 0:
+        TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, comm));
+        break;
+    case 1:
+        TM_MPI(MPI_Comm_split(MPI_COMM_WORLD, 0, tm_size - tm_rank, comm));
+        break;
+    case 2:
+        TM_MPI(MPI_Comm_group(MPI_COMM_WORLD, &group));
+        TM_MPI(MPI_Comm_create_group(MPI_COMM_WORLD, group, 5, comm));
+        TM_MPI(MPI_Group_free(&group));
+        break;
+    case 3: {
+        MPI_Comm inter;
+        int side = tm_rank >= (tm_size + 1) / 2;
+
+        TM_MPI(MPI_Comm_split(MPI_COMM_WORLD, side, 0, &half));
+        TM_MPI(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, side == 0 ? (tm_size + 1) / 2 : 0, 6, &inter));
+        TM_MPI(MPI_Intercomm_merge(inter, side, comm));
+        TM_MPI(MPI_Comm_free(&inter));
+        TM_MPI(MPI_Comm_free(&half));
+        break;
+    }
+    default:
+        TM_MPI(MPI_Comm_idup(MPI_COMM_WORLD, comm, &req));
+        if (tm_rank == late) {
+            int flag;
+
+            /* Progress once or twice, so that the others can finish, then look away. */
+            for (int i = 0; i < kind - 4; i++) {
+                TM_MPI(MPI_Iprobe(0, 32000, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
+                usleep(1000);
+            }
+        }
+        TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+        break;
+    }
+}
+
+static void round_trip(int round, int late)
+{
+    unsigned char *out[PER_PEER];
+    MPI_Request *req = tm_calloc((size_t) tm_size * PER_PEER, sizeof(*req));
+    int rank, kind = round % 8;
+    MPI_Comm comm;
+
+    set_slow(tm_rank == late, 300 + 100 * (round % 17));
+    create(kind, late, &comm);
+    MPI_Comm_rank(comm, &rank);
+    for (int k = 0; k < PER_PEER; k++) {
+        out[k] = tm_alloc(lengths[k]);
+        tm_fill(out[k], lengths[k], tm_key(rank, -1, k, round));
+        for (int dst = 0; dst < tm_size; dst++) {
+            TM_MPI(MPI_Isend(out[k], (int) lengths[k], MPI_BYTE, dst, k, comm, &req[dst * PER_PEER + k]));
+        }
+    }
+    set_slow(false, 0);
+    for (int src = 0; src < tm_size; src++) {
+        for (int k = 0; k < PER_PEER; k++) {
+            unsigned char *in = tm_alloc(lengths[k]);
+            MPI_Status st;
+
+            tm_status_reset(&st);
+            TM_MPI(MPI_Recv(in, (int) lengths[k], MPI_BYTE, src, round % 2 == 0 ? MPI_ANY_TAG : k, comm, &st));
+            tm_expect_single(&st, src, k, lengths[k]);
+            tm_expect_data(in, lengths[k], tm_key(src, -1, k, round), "early message");
+            tm_free(in);
+        }
+    }
+    TM_MPI(MPI_Waitall(tm_size * PER_PEER, req, MPI_STATUSES_IGNORE));
+    for (int k = 0; k < PER_PEER; k++) {
+        tm_free(out[k]);
+    }
+    free(req);
+    TM_MPI(MPI_Comm_free(&comm));
+}
+
+int main(int argc, char **argv)
+{
+    struct sigaction action = {.sa_handler = on_timer, .sa_flags = SA_RESTART};
+    int rounds;
+
+    tm_init(&argc, &argv, "early");
+    rounds = (int) tm_arg(argc, argv, 1, 150);
+    if (tm_size < 2) {
+        return tm_skip("needs two ranks");
+    }
+    sigaction(SIGALRM, &action, NULL);
+    for (int i = 0; i < rounds; i++) {
+        round_trip(i, i % tm_size);
+    }
+    return tm_finish();
+}

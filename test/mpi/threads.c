@@ -1,0 +1,618 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * MPI_THREAD_MULTIPLE: several threads of each rank send, receive, probe, cancel, free requests, create communicators and call
+ * collectives at the same time.
+ *
+ * args: [part, or "all"] [threads] [percentage of the rounds]
+ */
+/* TEST: np=1,2 args="all 4" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 quick=yes */
+/* TEST: np=4 args="all 3 50" timeout=60 */
+/* TEST: np=2 args="all 4 50" env="OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
+/* TEST: np=2 args="all 4 50" env="OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
+/* TEST: np=2 args="all 4 50" env="OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
+/* TEST: np=2 args="probes 8 50" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
+/* TEST: np=2 args="cancel 8" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
+/* TEST: np=2 args="handoff 8" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
+#include "tm_test.h"
+
+#include <pthread.h>
+
+enum { MAX_THREADS = 16, BATCH = 8 };
+
+enum { SYNCHRONOUS, STANDARD, IMMEDIATE, NMODES };
+
+static MPI_Comm comm, ctl, parents[MAX_THREADS];
+static int dst, src, nthreads;
+static pthread_barrier_t barrier;
+static atomic_int num_cancelled;
+
+/* -------------------------------------------------------------------------------------------------------- threads ---------- */
+
+typedef struct job {
+    void (*fn)(int id, int rounds);
+    int id, rounds;
+    pthread_t thread;
+} job_t;
+
+static void *job_main(void *arg)
+{
+    job_t *job = arg;
+
+    job->fn(job->id, job->rounds);
+    return NULL;
+}
+
+/* Run fn in nthreads threads, the last of them this one, on all ranks. */
+static void run(void (*fn)(int id, int rounds), int rounds)
+{
+    job_t jobs[MAX_THREADS];
+
+    for (int i = 0; i < nthreads; i++) {
+        jobs[i] = (job_t){.fn = fn, .id = i, .rounds = rounds};
+        if (i < nthreads - 1 && pthread_create(&jobs[i].thread, NULL, job_main, &jobs[i]) != 0) {
+            TM_FATAL("pthread_create failed");
+        }
+    }
+    fn(nthreads - 1, rounds);
+    for (int i = 0; i < nthreads - 1; i++) {
+        pthread_join(jobs[i].thread, NULL);
+    }
+    TM_MPI(MPI_Barrier(ctl));
+}
+
+/* The same stream of random numbers for the sender and the receiver. */
+static tm_rng_t stream_rng(int from, int id, int part)
+{
+    return tm_rng((uint64_t) from, (uint64_t) (100 * part + id));
+}
+
+/* Mostly around the thresholds below max, some tiny. */
+static size_t next_size(tm_rng_t *rng, size_t max)
+{
+    return tm_below(rng, 3) == 0 ? tm_below(rng, 100) : tm_rand_size(rng, max);
+}
+
+/* --------------------------------------------------------------------------------------------- pairwise traffic ---------- */
+
+/* Send one message to the right and receive one from the left on c. */
+static void exchange(MPI_Comm c, int tag, int seq, int mode, size_t nout, size_t nin)
+{
+    unsigned char *out = tm_alloc(nout), *in = tm_alloc(nin);
+    MPI_Request rreq, sreq;
+
+    tm_fill(out, nout, tm_key(tm_rank, dst, tag, seq));
+    memset(in, 0xee, nin);
+    TM_MPI(MPI_Irecv(in, tm_int(nin), MPI_BYTE, src, tag, c, &rreq));
+    switch (mode) {
+    case SYNCHRONOUS:
+        TM_MPI(MPI_Ssend(out, tm_int(nout), MPI_BYTE, dst, tag, c));
+        break;
+    case STANDARD:
+        TM_MPI(MPI_Send(out, tm_int(nout), MPI_BYTE, dst, tag, c));
+        break;
+    default:
+        TM_MPI(MPI_Isend(out, tm_int(nout), MPI_BYTE, dst, tag, c, &sreq));
+    }
+    tm_wait_recv(&rreq, in, src, tag, nin, tm_key(src, tm_rank, tag, seq));
+    if (mode == IMMEDIATE) {
+        TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
+    }
+    tm_free(in);
+    tm_free(out);
+}
+
+/* Each thread has a tag of its own; one communicator for all. */
+static void pairs(int id, int rounds)
+{
+    tm_rng_t to = stream_rng(tm_rank, id, 1), from = stream_rng(src, id, 1);
+
+    for (int i = 0; i < rounds; i++) {
+        size_t nout = next_size(&to, 70000), nin = next_size(&from, 70000);
+
+        exchange(comm, id, i, (i + id) % NMODES, nout, nin);
+    }
+}
+
+/* Requests that one thread starts and the next one completes. */
+typedef struct slot {
+    MPI_Request rreq[BATCH], sreq[BATCH];
+    unsigned char *in[BATCH], *out[BATCH];
+    size_t nin[BATCH];
+} slot_t;
+
+static slot_t slots[MAX_THREADS];
+
+static void slot_start(slot_t *slot, int tag, int first, tm_rng_t *to, tm_rng_t *from)
+{
+    for (int i = 0; i < BATCH; i++) {
+        size_t nout = next_size(to, 70000);
+
+        slot->nin[i] = next_size(from, 70000);
+        slot->in[i] = tm_alloc(slot->nin[i]);
+        slot->out[i] = tm_alloc(nout);
+        memset(slot->in[i], 0xee, slot->nin[i]);
+        tm_fill(slot->out[i], nout, tm_key(tm_rank, dst, tag, first + i));
+        TM_MPI(MPI_Irecv(slot->in[i], tm_int(slot->nin[i]), MPI_BYTE, src, tag, comm, &slot->rreq[i]));
+        TM_MPI((i % 2 == 0 ? MPI_Isend : MPI_Issend)(slot->out[i], tm_int(nout), MPI_BYTE, dst, tag, comm, &slot->sreq[i]));
+    }
+}
+
+static void slot_check(slot_t *slot, int i, int tag, int seq, const MPI_Status *st)
+{
+    tm_expect_status(st, src, tag, slot->nin[i]);
+    tm_expect_data(slot->in[i], slot->nin[i], tm_key(src, tm_rank, tag, seq), "receive completed by another thread");
+}
+
+static void slot_finish(slot_t *slot, int tag, int first)
+{
+    MPI_Status st[BATCH];
+
+    if (first / BATCH % 3 == 0) {
+        TM_MPI(MPI_Waitall(BATCH, slot->rreq, st));
+        for (int i = 0; i < BATCH; i++) {
+            slot_check(slot, i, tag, first + i, &st[i]);
+        }
+    } else {
+        for (int k = 0; k < BATCH; k++) {
+            int i = -1, flag = 0;
+
+            if (first / BATCH % 3 == 1) {
+                TM_MPI(MPI_Waitany(BATCH, slot->rreq, &i, &st[0]));
+            } else {
+                while (!flag) {
+                    TM_MPI(MPI_Testany(BATCH, slot->rreq, &i, &flag, &st[0]));
+                }
+            }
+            if (TM_CHECK(i >= 0 && i < BATCH, "completed request %d of %d", i, BATCH)) {
+                slot_check(slot, i, tag, first + i, &st[0]);
+            }
+        }
+    }
+    TM_MPI(MPI_Waitall(BATCH, slot->sreq, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < BATCH; i++) {
+        TM_CHECK(slot->rreq[i] == MPI_REQUEST_NULL, "request %d is not null", i);
+        tm_free(slot->in[i]);
+        tm_free(slot->out[i]);
+    }
+}
+
+static void handoff(int id, int rounds)
+{
+    tm_rng_t to = stream_rng(tm_rank, id, 2), from = stream_rng(src, id, 2);
+    int other = (id + 1) % nthreads;
+
+    for (int i = 0; i < rounds; i++) {
+        slot_start(&slots[id], id, BATCH * i, &to, &from);
+        pthread_barrier_wait(&barrier);
+        slot_finish(&slots[other], other, BATCH * i);
+        pthread_barrier_wait(&barrier);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------- communicators ---------- */
+
+/* Each thread creates communicators from a parent of its own, at the same time as the others. */
+static void comms(int id, int rounds)
+{
+    tm_rng_t to = stream_rng(tm_rank, id, 3), from = stream_rng(src, id, 3);
+
+    for (int i = 0; i < rounds; i++) {
+        MPI_Comm c;
+        int size = -1, rank = -1;
+
+        if (i % 2 == 0) {
+            TM_MPI(MPI_Comm_dup(parents[id], &c));
+        } else {
+            TM_MPI(MPI_Comm_split(parents[id], 0, tm_rank, &c));
+        }
+        TM_MPI(MPI_Comm_size(c, &size));
+        TM_MPI(MPI_Comm_rank(c, &rank));
+        TM_CHECK(size == tm_size && rank == tm_rank, "new communicator: rank %d of %d", rank, size);
+        for (int k = 0; k < 5; k++) {
+            size_t nout = next_size(&to, 30000), nin = next_size(&from, 30000);
+
+            exchange(c, 7, 10 * i + k + 1000 * id, k % NMODES, nout, nin); /* the same tag for all threads */
+        }
+        TM_MPI(MPI_Comm_free(&c));
+    }
+}
+
+/* Collectives, each thread on its communicator. */
+static void colls(int id, int rounds)
+{
+    enum { COUNT = 5000 };
+    int *a = tm_calloc((size_t) (COUNT * tm_size), sizeof(*a)), *b = tm_calloc((size_t) (COUNT * tm_size), sizeof(*b));
+
+    for (int i = 0; i < rounds; i++) {
+        int n = i % 3 == 0 ? 1 : i % 3 == 1 ? 100 : COUNT, root = (i + id) % tm_size, bad = 0;
+
+        for (int k = 0; k < n; k++) {
+            a[k] = tm_rank + k + id + i;
+        }
+        TM_MPI(MPI_Allreduce(a, b, n, MPI_INT, MPI_SUM, parents[id]));
+        for (int k = 0; k < n; k++) {
+            bad += b[k] != tm_size * (k + id + i) + tm_size * (tm_size - 1) / 2;
+        }
+        TM_CHECK(bad == 0, "thread %d: MPI_Allreduce of %d: %d wrong", id, n, bad);
+        for (int k = 0; k < n; k++) {
+            a[k] = tm_rank == root ? 7 * k + id - i : -1;
+        }
+        TM_MPI(MPI_Bcast(a, n, MPI_INT, root, parents[id]));
+        for (int k = 0; k < n; k++) {
+            bad += a[k] != 7 * k + id - i;
+        }
+        TM_CHECK(bad == 0, "thread %d: MPI_Bcast of %d: %d wrong", id, n, bad);
+        for (int k = 0; k < n * tm_size; k++) {
+            a[k] = 1000 * tm_rank + 10 * (k / n) + id + k % n;
+        }
+        TM_MPI(MPI_Alltoall(a, n, MPI_INT, b, n, MPI_INT, parents[id]));
+        for (int k = 0; k < n * tm_size; k++) {
+            bad += b[k] != 1000 * (k / n) + 10 * tm_rank + id + k % n;
+        }
+        TM_CHECK(bad == 0, "thread %d: MPI_Alltoall of %d: %d wrong", id, n, bad);
+        TM_MPI(MPI_Barrier(parents[id]));
+    }
+    free(a);
+    free(b);
+}
+
+/* --------------------------------------------------------------------------------------------------------- probes ---------- */
+
+/* The start of a message that any thread may get; the tag is the thread of the sender. */
+typedef struct head {
+    int64_t seq, bytes; /* of all of the message */
+} head_t;
+
+enum { MPROBE_MRECV, MPROBE_IMRECV, IMPROBE_MRECV, RECV, IRECV, NKINDS, PROBE_MAX = 40000 };
+
+static atomic_int *seen; /* [rank][thread][seq] */
+static int seen_per_thread;
+
+static size_t probe_size(int from, int id, int seq)
+{
+    tm_rng_t rng = tm_rng((uint64_t) (1000 * from + id), (uint64_t) seq + 77);
+
+    return sizeof(head_t) + next_size(&rng, PROBE_MAX - sizeof(head_t));
+}
+
+/* Note the message: it has to be a whole one, as it was sent, and new. */
+static void probe_check(const unsigned char *buf, const MPI_Status *st, int kind)
+{
+    head_t head;
+    int from = st->MPI_SOURCE, id = st->MPI_TAG;
+
+    memcpy(&head, buf, sizeof(head));
+    if (!TM_CHECK(from >= 0 && from < tm_size && id >= 0 && id < nthreads && head.seq >= 0 && head.seq < seen_per_thread,
+                  "kind %d: message from %d tag %d seq %" PRId64, kind, from, id, head.seq)) {
+        return;
+    }
+    TM_CHECK(head.bytes == (int64_t) probe_size(from, id, (int) head.seq), "kind %d: header says %" PRId64 " bytes", kind,
+             head.bytes);
+    tm_expect_single(st, from, id, (size_t) head.bytes);
+    tm_expect_data(buf + sizeof(head), (size_t) head.bytes - sizeof(head), tm_key(from, tm_rank, id, head.seq), "probed message");
+    TM_CHECK(atomic_fetch_add(&seen[(from * nthreads + id) * seen_per_thread + head.seq], 1) == 0,
+             "kind %d: message %" PRId64 " of thread %d of rank %d came twice", kind, head.seq, id, from);
+}
+
+static void probe_matched(int kind, unsigned char *buf)
+{
+    MPI_Message msg = MPI_MESSAGE_NULL;
+    MPI_Request req;
+    MPI_Status st, found;
+    int flag = 0, count = -1;
+
+    tm_status_reset(&found);
+    tm_status_reset(&st);
+    if (kind == IMPROBE_MRECV) {
+        while (!flag) {
+            TM_MPI(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &msg, &found));
+        }
+    } else {
+        TM_MPI(MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &msg, &found));
+    }
+    TM_MPI(MPI_Get_count(&found, MPI_BYTE, &count));
+    if (!TM_CHECK(count >= (int) sizeof(head_t) && count <= PROBE_MAX, "a matched probe gave %d bytes", count)) {
+        count = PROBE_MAX;
+    }
+    if (kind == MPROBE_IMRECV) {
+        TM_MPI(MPI_Imrecv(buf, count, MPI_BYTE, &msg, &req));
+        TM_MPI(MPI_Wait(&req, &st));
+    } else {
+        TM_MPI(MPI_Mrecv(buf, count, MPI_BYTE, &msg, &st));
+    }
+    TM_CHECK(msg == MPI_MESSAGE_NULL, "the message handle is not null after it was received");
+    tm_expect_status(&st, found.MPI_SOURCE, found.MPI_TAG, (size_t) count);
+    probe_check(buf, &st, kind);
+}
+
+static void probe_receive(int kind, unsigned char *buf)
+{
+    MPI_Request req;
+    MPI_Status st;
+
+    if (kind < RECV) {
+        probe_matched(kind, buf);
+        return;
+    }
+    tm_status_reset(&st);
+    if (kind == RECV) {
+        TM_MPI(MPI_Recv(buf, PROBE_MAX, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
+    } else {
+        TM_MPI(MPI_Irecv(buf, PROBE_MAX, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &req));
+        TM_MPI(MPI_Wait(&req, &st));
+    }
+    probe_check(buf, &st, kind);
+}
+
+/*
+ * All threads of all ranks send as many messages as they receive, all to all ranks in turn; every receive takes any message.
+ * They wait in receives only after they have sent, so that somewhere there is always one to be received.
+ */
+static void probe_race(int id, int rounds)
+{
+    unsigned char *in = tm_alloc(PROBE_MAX), **out = tm_calloc((size_t) rounds, sizeof(*out));
+    MPI_Request *reqs = tm_calloc((size_t) rounds, sizeof(*reqs));
+
+    for (int i = 0; i < rounds; i++) {
+        size_t n = probe_size(tm_rank, id, i);
+        head_t head = {.seq = i, .bytes = (int64_t) n};
+        int to = (tm_rank + i) % tm_size;
+
+        out[i] = tm_alloc(n);
+        memcpy(out[i], &head, sizeof(head));
+        tm_fill(out[i] + sizeof(head), n - sizeof(head), tm_key(tm_rank, to, id, i));
+        TM_MPI((i % 5 == 0 ? MPI_Issend : MPI_Isend)(out[i], tm_int(n), MPI_BYTE, to, id, comm, &reqs[i]));
+        probe_receive((i / 3 + id) % NKINDS, in);
+    }
+    TM_MPI(MPI_Waitall(rounds, reqs, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < rounds; i++) {
+        tm_free(out[i]);
+    }
+    tm_free(in);
+    free(out);
+    free(reqs);
+}
+
+/* A thread that probes for its own tag, which no other receives, is told of that message until it has received it. */
+static void probe_own(int id, int rounds)
+{
+    tm_rng_t to = stream_rng(tm_rank, id, 4), from = stream_rng(src, id, 4);
+
+    for (int i = 0; i < rounds; i++) {
+        size_t nout = next_size(&to, PROBE_MAX), nin = next_size(&from, PROBE_MAX);
+        unsigned char *out = tm_alloc(nout), *in = tm_alloc(nin);
+        MPI_Request req;
+        MPI_Status st;
+        int flag = 0;
+
+        tm_fill(out, nout, tm_key(tm_rank, dst, id, i));
+        TM_MPI(MPI_Isend(out, tm_int(nout), MPI_BYTE, dst, id, comm, &req));
+        for (int k = 0; k < 2; k++) {
+            flag = 0;
+            tm_status_reset(&st);
+            if (i % 2 == 0) {
+                TM_MPI(MPI_Probe(MPI_ANY_SOURCE, id, comm, &st));
+            } else {
+                while (!flag) {
+                    TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, id, comm, &flag, &st));
+                }
+            }
+            tm_expect_single(&st, src, id, nin);
+        }
+        tm_status_reset(&st);
+        TM_MPI(MPI_Recv(in, tm_int(nin), MPI_BYTE, MPI_ANY_SOURCE, id, comm, &st));
+        tm_expect_single(&st, src, id, nin);
+        tm_expect_data(in, nin, tm_key(src, tm_rank, id, i), "message found by a probe");
+        TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+        tm_free(out);
+        tm_free(in);
+    }
+}
+
+static void probes(int rounds)
+{
+    int missing = 0, flag = -1;
+
+    rounds -= rounds % tm_size;
+    seen_per_thread = rounds;
+    seen = tm_calloc((size_t) (tm_size * nthreads * rounds), sizeof(*seen));
+    run(probe_race, rounds);
+    for (int from = 0; from < tm_size; from++) {
+        for (int k = 0; k < nthreads * rounds; k++) {
+            bool is_mine = (from + k % rounds) % tm_size == tm_rank;
+
+            missing += atomic_load(&seen[from * nthreads * rounds + k]) != (is_mine ? 1 : 0);
+        }
+    }
+    TM_CHECK(missing == 0, "%d messages were lost, or came twice or to the wrong rank", missing);
+    TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, MPI_STATUS_IGNORE));
+    TM_CHECK(flag == 0, "a message is left over");
+    free(seen);
+    TM_MPI(MPI_Barrier(ctl));
+    run(probe_own, rounds);
+}
+
+/* --------------------------------------------------------------------------------------------------------- cancel ---------- */
+
+/* The message arrives, by the hand of any thread, while the receive is being cancelled. */
+static void cancel(int id, int rounds)
+{
+    tm_rng_t to = stream_rng(tm_rank, id, 5), from = stream_rng(src, id, 5), rng = tm_rng(55, (uint64_t) (100 * tm_rank + id));
+
+    for (int i = 0; i < rounds; i++) {
+        size_t nout = next_size(&to, 20000), nin = next_size(&from, 20000);
+        unsigned char *out = tm_alloc(nout), *in = tm_alloc(nin);
+        int source = i % 2 == 0 ? src : MPI_ANY_SOURCE, cancelled = -1;
+        MPI_Request sreq, rreq;
+        MPI_Status st;
+
+        memset(in, 0xee, nin);
+        tm_fill(out, nout, tm_key(tm_rank, dst, id, i));
+        TM_MPI(MPI_Irecv(in, tm_int(nin), MPI_BYTE, source, id, comm, &rreq));
+        tm_spin_us((long) tm_below(&rng, 10));
+        TM_MPI(MPI_Isend(out, tm_int(nout), MPI_BYTE, dst, id, comm, &sreq));
+        tm_spin_us((long) tm_below(&rng, 30));
+        TM_MPI(MPI_Cancel(&rreq));
+        tm_status_reset(&st);
+        TM_MPI(MPI_Wait(&rreq, &st));
+        TM_MPI(MPI_Test_cancelled(&st, &cancelled));
+        if (cancelled) {
+            atomic_fetch_add(&num_cancelled, 1);
+            tm_expect_fill(in, nin, 0xee, "buffer of a cancelled receive");
+            tm_status_reset(&st);
+            TM_MPI(MPI_Recv(in, tm_int(nin), MPI_BYTE, source, id, comm, &st));
+        }
+        tm_expect_single(&st, src, id, nin);
+        tm_expect_data(in, nin, tm_key(src, tm_rank, id, i), "message that met a cancel");
+        TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
+        tm_free(out);
+        tm_free(in);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------- sleepers ---------- */
+
+enum { TAG_SLEEP = 500 };
+
+/* Wait, in a way that depends on id, for a message that comes when the others are done. */
+static void sleeper(int id)
+{
+    size_t n = id % 2 == 0 ? 10 : 30000;
+    unsigned char *in = tm_alloc(n);
+    int tag = TAG_SLEEP + id;
+    MPI_Message msg;
+    MPI_Request req;
+    MPI_Status st;
+
+    tm_status_reset(&st);
+    switch (id % 4) {
+    case 0:
+        TM_MPI(MPI_Recv(in, tm_int(n), MPI_BYTE, src, tag, comm, &st));
+        break;
+    case 1:
+        TM_MPI(MPI_Irecv(in, tm_int(n), MPI_BYTE, MPI_ANY_SOURCE, tag, comm, &req));
+        TM_MPI(MPI_Wait(&req, &st));
+        break;
+    case 2:
+        TM_MPI(MPI_Mprobe(MPI_ANY_SOURCE, tag, comm, &msg, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Mrecv(in, tm_int(n), MPI_BYTE, &msg, &st));
+        break;
+    default:
+        TM_MPI(MPI_Probe(src, tag, comm, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Recv(in, tm_int(n), MPI_BYTE, src, tag, comm, &st));
+    }
+    tm_expect_single(&st, src, tag, n);
+    tm_expect_data(in, n, tm_key(src, tm_rank, tag, 0), "message for a sleeper");
+    tm_free(in);
+}
+
+/* The last thread of each rank works, then wakes the others of the next rank, who sleep until then. */
+static void sleepers(int id, int rounds)
+{
+    if (id < nthreads - 1) {
+        sleeper(id);
+        return;
+    }
+    pairs(id, rounds);
+    for (int k = 0; k < nthreads - 1; k++) {
+        size_t n = k % 2 == 0 ? 10 : 30000;
+        unsigned char *out = tm_alloc(n);
+
+        tm_fill(out, n, tm_key(tm_rank, dst, TAG_SLEEP + k, 0));
+        TM_MPI((k % 3 == 0 ? MPI_Ssend : MPI_Send)(out, tm_int(n), MPI_BYTE, dst, TAG_SLEEP + k, comm));
+        tm_free(out);
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------------------- free ---------- */
+
+/* Active sends, freed by another thread while everybody receives. */
+static void free_sends(int id, int rounds)
+{
+    tm_rng_t to = stream_rng(tm_rank, id, 6), from = stream_rng(src, id, 6);
+    int other = (id + 1) % nthreads;
+    slot_t *mine = &slots[id], *theirs = &slots[other];
+
+    for (int r = 0; r < rounds; r++) {
+        slot_start(mine, id, BATCH * r, &to, &from);
+        pthread_barrier_wait(&barrier);
+        for (int i = 0; i < BATCH; i++) {
+            if ((i + r) % 3 != 0) {
+                TM_MPI(MPI_Request_free(&theirs->sreq[i]));
+                TM_CHECK(theirs->sreq[i] == MPI_REQUEST_NULL, "a freed request is not null");
+            }
+            tm_wait_recv(&theirs->rreq[i], theirs->in[i], src, other, theirs->nin[i],
+                         tm_key(src, tm_rank, other, BATCH * r + i));
+            if (theirs->sreq[i] != MPI_REQUEST_NULL) {
+                TM_MPI(MPI_Request_free(&theirs->sreq[i]));
+            }
+        }
+        /* The next rank says that it has received all, so that the buffers may go. */
+        TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, other, NULL, 0, MPI_BYTE, dst, other, ctl, MPI_STATUS_IGNORE));
+        for (int i = 0; i < BATCH; i++) {
+            tm_free(theirs->in[i]);
+            tm_free(theirs->out[i]);
+        }
+        pthread_barrier_wait(&barrier);
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------------------- main ---------- */
+
+static void part(const char *wanted, const char *name, void (*fn)(int id, int rounds), int rounds)
+{
+    double start = tm_now();
+
+    if (strcmp(wanted, "all") != 0 && strcmp(wanted, name) != 0) {
+        return;
+    }
+    if (fn != NULL) {
+        run(fn, rounds);
+    } else {
+        probes(rounds);
+    }
+    if (tm_rank == 0) {
+        printf("threads: %-10s %.1f s\n", name, tm_now() - start);
+        fflush(stdout);
+    }
+    if (fn == cancel && getenv("TM_VERBOSE") != NULL) {
+        printf("threads: rank %d: %d receives cancelled of %d\n", tm_rank, num_cancelled, nthreads * rounds);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *wanted;
+    int percent;
+
+    tm_init_thread(&argc, &argv, "threads", MPI_THREAD_MULTIPLE);
+    wanted = argc > 1 ? argv[1] : "all";
+    nthreads = (int) tm_arg(argc, argv, 2, 4);
+    percent = (int) tm_arg(argc, argv, 3, 100);
+    if (nthreads < 1 || nthreads > MAX_THREADS || percent < 1) {
+        TM_FATAL("bad arguments");
+    }
+    dst = (tm_rank + 1) % tm_size;
+    src = (tm_rank + tm_size - 1) % tm_size;
+    pthread_barrier_init(&barrier, NULL, (unsigned) nthreads);
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));
+    for (int i = 0; i < nthreads; i++) {
+        TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &parents[i]));
+    }
+    part(wanted, "pairs", pairs, 4 * percent);
+    part(wanted, "handoff", handoff, percent);
+    part(wanted, "comms", comms, percent / 4);
+    part(wanted, "colls", colls, percent / 2);
+    part(wanted, "probes", NULL, 4 * percent);
+    part(wanted, "cancel", cancel, 4 * percent);
+    part(wanted, "sleepers", sleepers, 2 * percent);
+    part(wanted, "free", free_sends, percent);
+    for (int i = 0; i < nthreads; i++) {
+        TM_MPI(MPI_Comm_free(&parents[i]));
+    }
+    TM_MPI(MPI_Comm_free(&comm));
+    TM_MPI(MPI_Comm_free(&ctl));
+    pthread_barrier_destroy(&barrier);
+    return tm_finish();
+}
