@@ -394,7 +394,7 @@ void mca_pml_tm_show_paths(void)
     fab_lock(mca_pml_tm.fab);
     fab_describe(mca_pml_tm.fab, text, sizeof(text));
     fab_unlock(mca_pml_tm.fab);
-    opal_output(output, "pml tm: process %s on %s, %d bits for the source, communicators below %u, eager up to %u bytes\n%s",
-                OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), orte_process_info.nodename, mca_pml_tm.source_bits,
-                mca_pml_tm.max_context, mca_pml_tm.eager_limit, text);
+    opal_output(output, "pml tm: process %s on %s; eager up to %u bytes if the provider can; ranks below %u, communicators below %u\n%s",
+                OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), orte_process_info.nodename, mca_pml_tm.eager_limit,
+                1u << mca_pml_tm.source_bits, mca_pml_tm.max_context, text);
 }

@@ -38,13 +38,17 @@ static inline fab_peer_t *mca_pml_tm_peer_of_rank(ompi_communicator_t *comm, int
     return mca_pml_tm_peer_of(ompi_comm_peer_lookup(comm, rank), rc);
 }
 
-/* Longest message to this peer that may go with its data, bytes. */
+/*
+ * Longest message to this peer that may go with its data, bytes.  A peer short of memory is sent what takes no more of it than an
+ * announcement does.
+ */
 static inline uint32_t mca_pml_tm_peer_eager_limit(const fab_peer_t *peer)
 {
     uint32_t limit = mca_pml_tm.eager_limit;
 
-    if (OPAL_UNLIKELY(NULL != peer->user) && ((mca_pml_tm_peer_t *) peer->user)->must_announce) {
-        return 0;
+    if (OPAL_UNLIKELY(NULL != peer->user) && ((mca_pml_tm_peer_t *) peer->user)->must_announce
+        && limit > sizeof(fab_rndv_t)) {
+        limit = sizeof(fab_rndv_t);
     }
     return limit < peer->eager_max ? limit : peer->eager_max;
 }

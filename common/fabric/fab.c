@@ -278,17 +278,13 @@ int fab_progress(fab_t *fab)
 void fab_describe(fab_t *fab, char *buf, size_t size)
 {
     fab_core_t *core = fab_core(fab);
-    size_t len = 0;
-
-    if (size > 0) {
-        buf[0] = '\0';
-    }
+    size_t len = (size_t) snprintf(buf, size, "to             by     bytes            protocol\n");
     for (int i = 0; i < FAB_NUM_PROVIDERS && len < size; i++) {
         const fab_slot_t *slot = &core->slots[i];
         if (NULL != slot->dom) {
             len += (size_t) fab_providers[i]->describe(slot->dom, buf + len, size - len);
         } else {
-            len += (size_t) snprintf(buf + len, size - len, "%-5s not used: %s\n", fab_providers[i]->name, slot->why_not);
+            len += (size_t) snprintf(buf + len, size - len, "-              %-5s  not used: %s\n", fab_providers[i]->name, slot->why_not);
         }
     }
 }

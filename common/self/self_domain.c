@@ -231,7 +231,10 @@ static void fab_self_drop(fab_domain_t *dom, fab_peer_t *peer)
 static int fab_self_describe(fab_domain_t *dom, char *buf, size_t size)
 {
     (void) dom;
-    return snprintf(buf, size, "self  messages to %d bytes in place, larger by one copy\n", FAB_SELF_EAGER_MAX);
+    return snprintf(buf, size,
+                    "this process   self   0 to %-10d  eager, handed over in place\n"
+                    "                      longer           rendezvous: one copy\n",
+                    FAB_SELF_EAGER_MAX);
 }
 
 static const fab_ops_t fab_self_ops = {

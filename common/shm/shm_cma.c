@@ -33,9 +33,8 @@ static int fab_shm_cma_refuse(fab_shm_ep_t *ep, int error)
     dom->cma_peer = ep->peer->name;
     fab_counters.shm_cma_refused++;
     fab_log(dom->fab, 1,
-            "the memory of process %u cannot be read (process_vm_readv: %s; ptrace_scope %d): large messages are "
-            "copied twice",
-            ep->addr.pid, strerror(error), dom->ptrace_scope);
+            "the memory of process %u cannot be read (process_vm_readv: %s): large messages are copied twice",
+            ep->addr.pid, strerror(error));
     return OPAL_ERR_NOT_SUPPORTED;
 }
 
@@ -56,6 +55,16 @@ static int fab_shm_cma_try(fab_shm_ep_t *ep)
     }
     ep->cma = FAB_SHM_CMA_WORKS;
     return OPAL_SUCCESS;
+}
+
+void fab_shm_cma_try_one(fab_shm_domain_t *dom)
+{
+    for (fab_shm_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
+        if (FAB_SHM_CMA_UNTRIED == ep->cma && FAB_PEER_UP == ep->peer->state) {
+            (void) fab_shm_cma_try(ep);
+            return;
+        }
+    }
 }
 
 /* ---- the queue --------------------------------------------------------------------------------------------------- */

@@ -160,28 +160,37 @@ static size_t fab_shm_address(fab_domain_t *domain, void *buf, size_t size)
     return sizeof(dom->addr);
 }
 
+/* The last column for messages that do not fit the ring: how they are copied, and if twice, why. */
 static void fab_shm_describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
 {
+    char yama[32] = "no ptrace_scope";
+
+    if (dom->ptrace_scope >= 0) {
+        snprintf(yama, sizeof(yama), "ptrace_scope %d", dom->ptrace_scope);
+    }
     if (FAB_SHM_SINGLE_COPY_NONE == fab_params.shm_single_copy) {
-        snprintf(buf, size, "two copies, as %sshm_single_copy says", fab_params.prefix);
+        snprintf(buf, size, "rendezvous, fragments through the ring: two copies, since %sshm_single_copy is none",
+                 fab_params.prefix);
     } else if (0 != dom->cma_errno) {
-        snprintf(buf, size, "CMA, but two copies where it is refused, last by process 0x%llx: %s, ptrace_scope %d",
-                 (unsigned long long) dom->cma_peer, strerror(dom->cma_errno), dom->ptrace_scope);
+        snprintf(buf, size, "rendezvous, fragments through the ring: two copies, since process_vm_readv is refused (%s; %s)",
+                 strerror(dom->cma_errno), yama);
     } else {
-        snprintf(buf, size, "CMA in steps of %u bytes, ptrace_scope %d", fab_params.shm_copy_step, dom->ptrace_scope);
+        snprintf(buf, size, "rendezvous, read by the receiver: one copy (CMA, steps of %u bytes)", fab_params.shm_copy_step);
     }
 }
 
 static int fab_shm_describe(fab_domain_t *domain, char *buf, size_t size)
 {
-    const fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
+    fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
     char copy[256];
 
+    fab_shm_cma_try_one(dom);
     fab_shm_describe_copy(dom, copy, sizeof(copy));
     return snprintf(buf, size,
-                    "shm   messages to %u bytes through rings of %u bytes, %u for peers, %u connected, %u of them polled\n"
-                    "      larger ones: %s\n",
-                    dom->addr.eager_max, dom->addr.ring_size, dom->addr.num_rings, dom->num_conns, dom->num_hot, copy);
+                    "this host      shm    0 to %-10u  eager, through a ring of %u bytes: two copies\n"
+                    "                      longer           %s\n"
+                    "                      derived types    rendezvous, fragments through the ring: two copies\n",
+                    dom->addr.eager_max, dom->addr.ring_size, copy);
 }
 
 const fab_provider_t fab_shm_provider = {

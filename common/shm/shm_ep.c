@@ -65,7 +65,7 @@ static __attribute__((noinline)) int fab_shm_send_long(fab_shm_ep_t *ep, fab_hdr
         }
     }
     if (len > 0) {
-        memcpy(slot->payload, buf, len);
+        memcpy(fab_shm_payload(slot), buf, len);
     }
     fab_shm_tx_commit(&ep->tx, slot, hdr, len, n);
     fab_counters.shm_msgs_sent++;
@@ -95,7 +95,7 @@ static void *fab_shm_reserve(fab_peer_t *peer, size_t max_len)
             return NULL;
         }
     }
-    return slot->payload;
+    return fab_shm_payload(slot);
 }
 
 static void fab_shm_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)

@@ -243,7 +243,7 @@ static inline bool fab_shm_tx_send_short(fab_shm_tx_t *tx, fab_hdr_t hdr, const 
     FAB_SHM_STEP(data);
     slot->tag = hdr.tag;
     slot->app_ctx = hdr.app_ctx;
-    fab_shm_copy_short(slot->payload, buf, len);
+    fab_shm_copy_short(fab_shm_payload(slot), buf, len);
     fab_shm_tx_publish(tx, slot, word, 1);
     fab_shm_tx_kick(tx);
     return true;
@@ -345,7 +345,7 @@ static inline bool fab_shm_rx_describe(const fab_shm_rx_t *rx, uint64_t word, fa
         return false;
     }
     msg->hdr = fab_hdr_of(id | (uint64_t) rx->slot->app_ctx << 32, rx->slot->tag);
-    msg->data = rx->slot->payload;
+    msg->data = fab_shm_payload(rx->slot);
     msg->len = len;
     msg->slots = fab_shm_num_slots(len);
     return at + msg->slots <= rx->mask + 1;

@@ -176,6 +176,9 @@ void fab_shm_ep_died(fab_shm_ep_t *ep);
 int fab_shm_rma(fab_rma_t *op);
 int fab_shm_rma_progress(fab_shm_domain_t *dom);
 
+/* Find out now whether one peer's memory can be read, if there is one not tried: for fab_describe(). */
+void fab_shm_cma_try_one(fab_shm_domain_t *dom);
+
 /* Complete all RMA with this peer: it failed. */
 void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer);
 

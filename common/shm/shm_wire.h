@@ -148,6 +148,12 @@ typedef struct fab_shm_slot {
 _Static_assert(sizeof(fab_shm_slot_t) == FAB_SHM_LINE, "a slot is a line");
 _Static_assert(offsetof(fab_shm_slot_t, payload) == 24, "payload begins 8-byte aligned");
 
+/* Where a payload begins; it may be longer than the slot. */
+static inline uint8_t *fab_shm_payload(fab_shm_slot_t *slot)
+{
+    return (uint8_t *) slot + offsetof(fab_shm_slot_t, payload);
+}
+
 enum {
     FAB_SHM_FLAG_PAD = 1, /* no message: the rest of the ring is skipped, go on at its start */
 };

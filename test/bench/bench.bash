@@ -80,7 +80,8 @@ bench_mpirun()
         placement=(--bind-to none --oversubscribe --mca mpi_yield_when_idle 1)
     fi
     bench_select "$pml"
-    timeout "$seconds" mpirun -np "$ranks" "${placement[@]}" "${bench_selection[@]}" "$@" </dev/null
+    # In the foreground, so that what ends this script ends the job, too.
+    timeout --foreground "$seconds" mpirun -np "$ranks" "${placement[@]}" "${bench_selection[@]}" "$@" </dev/null
 }
 
 # bench_first_error [FILE...]: the line of mpirun's output that says best why it failed.

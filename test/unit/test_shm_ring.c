@@ -78,7 +78,7 @@ static bool ring_send(ring_t *ring, uint64_t seq, size_t len, size_t max_len)
     }
     step(STEP_data);
     for (size_t i = 0; i < max_len; i++) {
-        slot->payload[i] = i < len ? pattern(seq, i) : 0xff;
+        fab_shm_payload(slot)[i] = i < len ? pattern(seq, i) : 0xff;
     }
     fab_shm_tx_commit(&ring->tx, slot, hdr, len, fab_shm_num_slots(len));
     return true;
@@ -213,7 +213,7 @@ static void test_stale_words(void **state)
         for (size_t at = 0; at + 8 <= len; at += 8) {
             uint16_t fake = at % 64 < 32 ? ring->tx.lap : (uint16_t) (ring->tx.lap + 1 + seed % 3);
             uint64_t word = fab_shm_word(1, 9, 0, fake);
-            memcpy(slot->payload + at, &word, 8);
+            memcpy(fab_shm_payload(slot) + at, &word, 8);
         }
         fab_shm_tx_commit(&ring->tx, slot, fab_hdr(7, ++seq, 0), used, fab_shm_num_slots(used));
         lap += ring->tx.lap != before;
