@@ -180,13 +180,14 @@ static void register_counters(void)
 
 /* ---- component functions ---- */
 
-/* An install outside Open MPI's own prefix has its help file beside it: <dir>/../../share/openmpi. */
+/* The help file is where it was installed, or, if the installation was moved, in <dir of this DSO>/../../share/openmpi. */
 static void add_help_dir(void)
 {
     char path[PATH_MAX];
     Dl_info info;
     char *slash;
 
+    opal_show_help_add_dir(PML_TM_HELP_DIR);
     if (0 == dladdr(&mca_pml_tm_component, &info) || strlen(info.dli_fname) >= sizeof(path) - 32) {
         return;
     }

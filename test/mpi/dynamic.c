@@ -129,9 +129,9 @@ static void meet(MPI_Comm inter, bool is_first)
     traffic(merged, nmerged);
     TM_MPI(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, merged));
     TM_CHECK(sum == nmerged * (nmerged - 1) / 2, "the sum of the ranks of the merged communicator is %d", sum);
-    TM_MPI(MPI_Comm_disconnect(&merged));
+    TM_MPI(MPI_Comm_free(&merged)); /* Open MPI 4.1.4 hangs in MPI_Comm_disconnect of this one, waiting for PMIx */
     TM_MPI(MPI_Comm_disconnect(&inter));
-    TM_CHECK(merged == MPI_COMM_NULL && inter == MPI_COMM_NULL, "a disconnected communicator is not null");
+    TM_CHECK(inter == MPI_COMM_NULL, "a disconnected communicator is not null");
 }
 
 /* Parents and children run the same PML. */

@@ -222,7 +222,7 @@ static void exclusive(window_t *w, int rounds)
         TM_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, w->win));
         TM_MPI(MPI_Get(buf, n, MPI_INT64_T, target, 0, n, MPI_INT64_T, w->win));
         TM_MPI(MPI_Win_flush(target, w->win));
-        for (int i = 0; i < n; i++) {
+        for (int i = n - 1; i >= 0; i--) {
             bad += i < counts[NCOUNTS - 2] && buf[i] != buf[0];
             buf[i]++;
         }
