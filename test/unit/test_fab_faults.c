@@ -44,20 +44,25 @@ static void rma_complete(fab_rma_t *op, int status)
 
 /* ---- CMA is refused ---------------------------------------------------------------------------------------------- */
 
-/* From now on process_vm_readv() and process_vm_writev() of this process fail with EPERM. */
-static void refuse_cma(world_t *world)
+/* From now on these two system calls of this process fail with the error. */
+static void refuse_calls(world_t *world, unsigned call, unsigned other_call, unsigned error)
 {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, other_call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
 
     CHECK(0 == prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
     CHECK(0 == prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
+static void refuse_cma(world_t *world)
+{
+    refuse_calls(world, SYS_process_vm_readv, SYS_process_vm_writev, EPERM);
 }
 
 static void cma_refused_body(world_t *world)
@@ -348,6 +353,39 @@ static void test_rings_exhausted(void **state)
     fab_params.shm_max_peers = 2;
     assert_int_equal(world_run(4, false, exhausted_body), 0);
     fab_params.shm_max_peers = 0;
+}
+
+/* No memory for a ring: the sender is told so, the receiver notices nothing, the next sender gets that ring. */
+static void no_memory_body(world_t *world)
+{
+    uint64_t got = 0;
+    fab_peer_t *zero = world_peer(world, 0);
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (1 == world->rank) {
+        refuse_calls(world, SYS_fallocate, SYS_fallocate, ENOSPC);
+        CHECK(OPAL_ERR_UNREACH == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        fab_progress(world->fab);
+        CHECK(1 == world->failures && NULL != strstr(world->failed_why, "no memory"));
+        CHECK(0 == shm_domain(world)->num_conns);
+    }
+    world_barrier(world);
+    if (2 == world->rank) {
+        CHECK(OPAL_SUCCESS == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        CHECK(1 == atomic_load(&((fab_shm_ep_t *) zero->ep)->seg->high));
+    }
+    if (0 == world->rank) {
+        WORLD_UNTIL(1 == got);
+        CHECK(0 == world->failures);
+    }
+    world_barrier(world);
+}
+
+static void test_no_memory_for_ring(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(3, false, no_memory_body), 0);
 }
 
 static void wait_until_cold(world_t *world)
@@ -653,6 +691,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_nonsense_in_ring),
         cmocka_unit_test(test_rings_exhausted),
         cmocka_unit_test(test_damaged_address),
+        cmocka_unit_test(test_no_memory_for_ring),
         cmocka_unit_test(test_many_known),
         cmocka_unit_test(test_killed_peer),
         cmocka_unit_test(test_killed_during_rma),

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Completion: every wait and test call over many requests that complete in random order, MPI_Request_get_status, null and
+ * inactive requests among them, MPI_PROC_NULL everywhere, MPI_Sendrecv and MPI_Sendrecv_replace.
+ */
+/* TEST: np=1,2,4,8 timeout=60 quick=yes */
+/* TEST: np=2,3 env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
+/* TEST: np=2,3 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
+#include "tm_test.h"
+
+enum { WAIT, WAITALL, WAITANY, WAITSOME, TEST, TESTALL, TESTANY, TESTSOME, GET_STATUS, NCALLS };
+
+static MPI_Comm comm;
+static int dst, src;
+
+/* Complete all n requests with one kind of call; st[i] gets the status of request i. */
+static void complete(int call, int n, MPI_Request *req, MPI_Status *st)
+{
+    int *index = tm_calloc((size_t) n, sizeof(int)), left = n, flag, which, some;
+    MPI_Status *tmp = tm_calloc((size_t) n, sizeof(*tmp));
+
+    for (int i = 0; i < n; i++) {
+        left -= req[i] == MPI_REQUEST_NULL;
+        tm_status_reset(&st[i]);
+        tm_status_reset(&tmp[i]);
+    }
+    switch (call) {
+    case WAIT:
+        for (int i = n - 1; i >= 0; i--) {
+            TM_MPI(MPI_Wait(&req[i], &st[i]));
+        }
+        break;
+    case WAITALL:
+        TM_MPI(MPI_Waitall(n, req, st));
+        break;
+    case TESTALL:
+        for (flag = 0; !flag;) {
+            TM_MPI(MPI_Testall(n, req, &flag, st));
+        }
+        break;
+    case WAITANY:
+    case TESTANY:
+        for (; left > 0; left--) {
+            flag = call == WAITANY;
+            do {
+                if (call == WAITANY) {
+                    TM_MPI(MPI_Waitany(n, req, &which, &tmp[0]));
+                } else {
+                    TM_MPI(MPI_Testany(n, req, &which, &flag, &tmp[0]));
+                    TM_CHECK(flag || which == MPI_UNDEFINED, "MPI_Testany completed nothing but gave index %d", which);
+                }
+            } while (!flag);
+            if (!TM_CHECK(which >= 0 && which < n, "index %d of %d with %d to come", which, n, left)) {
+                break;
+            }
+            TM_CHECK(req[which] == MPI_REQUEST_NULL, "request %d is complete but not null", which);
+            st[which] = tmp[0];
+        }
+        TM_MPI(MPI_Waitany(n, req, &which, &tmp[0]));
+        TM_CHECK(which == MPI_UNDEFINED, "MPI_Waitany of null requests gave index %d", which);
+        tm_expect_empty(&tmp[0]);
+        flag = 0;
+        TM_MPI(MPI_Testany(n, req, &which, &flag, &tmp[0]));
+        TM_CHECK(flag && which == MPI_UNDEFINED, "MPI_Testany of null requests gave flag %d index %d", flag, which);
+        break;
+    case WAITSOME:
+    case TESTSOME:
+        while (left > 0) {
+            do {
+                some = -1;
+                if (call == WAITSOME) {
+                    TM_MPI(MPI_Waitsome(n, req, &some, index, tmp));
+                    TM_CHECK(some > 0, "MPI_Waitsome completed %d with %d to come", some, left);
+                } else {
+                    TM_MPI(MPI_Testsome(n, req, &some, index, tmp));
+                }
+            } while (some == 0);
+            if (!TM_CHECK(some > 0 && some <= left, "%d completed with %d to come", some, left)) {
+                break;
+            }
+            for (int i = 0; i < some; i++) {
+                TM_CHECK(req[index[i]] == MPI_REQUEST_NULL, "request %d is complete but not null", index[i]);
+                st[index[i]] = tmp[i];
+            }
+            left -= some;
+        }
+        TM_MPI(MPI_Testsome(n, req, &some, index, tmp));
+        TM_CHECK(some == MPI_UNDEFINED, "MPI_Testsome of null requests gave %d", some);
+        break;
+    default:
+        for (int i = 0; i < n; i++) {
+            MPI_Request before = req[i];
+
+            for (flag = 0; !flag;) {
+                if (call == GET_STATUS) {
+                    TM_MPI(MPI_Request_get_status(req[i], &flag, &tmp[0]));
+                    TM_CHECK(req[i] == before, "MPI_Request_get_status changed the request");
+                } else {
+                    TM_MPI(MPI_Test(&req[i], &flag, &st[i]));
+                    TM_CHECK(flag ? req[i] == MPI_REQUEST_NULL : req[i] == before, "MPI_Test left the wrong handle");
+                }
+            }
+            if (call == GET_STATUS) {
+                /* Twice the same. */
+                TM_MPI(MPI_Request_get_status(req[i], &flag, &tmp[0]));
+                TM_MPI(MPI_Test(&req[i], &flag, &st[i]));
+                TM_CHECK(flag, "MPI_Test is false after MPI_Request_get_status was true");
+                TM_CHECK(tmp[0].MPI_SOURCE == st[i].MPI_SOURCE && tmp[0].MPI_TAG == st[i].MPI_TAG,
+                         "MPI_Request_get_status gave source %d tag %d, MPI_Test %d %d", tmp[0].MPI_SOURCE, tmp[0].MPI_TAG,
+                         st[i].MPI_SOURCE, st[i].MPI_TAG);
+            }
+        }
+        break;
+    }
+    for (int i = 0; i < n; i++) {
+        TM_CHECK(req[i] == MPI_REQUEST_NULL, "request %d is not null in the end", i);
+    }
+    free(index);
+    free(tmp);
+}
+
+/* Receives, sends, null and MPI_PROC_NULL requests mixed; messages are sent in random order. */
+static void many(int call, int count, size_t max)
+{
+    int n = 4 * count;
+    MPI_Request *req = tm_calloc((size_t) n, sizeof(*req));
+    MPI_Status *st = tm_calloc((size_t) n, sizeof(*st));
+    unsigned char **in = tm_calloc((size_t) count, sizeof(*in)), **out = tm_calloc((size_t) count, sizeof(*out));
+    int *order = tm_calloc((size_t) count, sizeof(int));
+    tm_rng_t rng = tm_rng((uint64_t) call, (uint64_t) tm_rank);
+
+    for (int i = 0; i < count; i++) {
+        in[i] = tm_alloc(max);
+        order[i] = i;
+        TM_MPI(MPI_Irecv(in[i], (int) max, MPI_BYTE, i % 3 == 0 ? MPI_ANY_SOURCE : src, i, comm, &req[4 * i]));
+        if (i % 2 == 0) {
+            TM_MPI(MPI_Irecv(NULL, 0, MPI_BYTE, MPI_PROC_NULL, i, comm, &req[4 * i + 2]));
+        } else {
+            TM_MPI(MPI_Isend(NULL, 0, MPI_BYTE, MPI_PROC_NULL, i, comm, &req[4 * i + 2]));
+        }
+        req[4 * i + 3] = MPI_REQUEST_NULL;
+    }
+    for (int i = count - 1; i > 0; i--) {
+        int j = (int) tm_below(&rng, (uint64_t) i + 1), t = order[i];
+
+        order[i] = order[j];
+        order[j] = t;
+    }
+    for (int k = 0; k < count; k++) {
+        int i = order[k];
+        size_t size = (size_t) i * 7919 % (max + 1);
+
+        out[i] = tm_alloc(size);
+        tm_fill(out[i], size, tm_key(tm_rank, dst, i, call));
+        if (i % 5 == 0) {
+            TM_MPI(MPI_Issend(out[i], (int) size, MPI_BYTE, dst, i, comm, &req[4 * i + 1]));
+        } else {
+            TM_MPI(MPI_Isend(out[i], (int) size, MPI_BYTE, dst, i, comm, &req[4 * i + 1]));
+        }
+    }
+    complete(call, n, req, st);
+    for (int i = 0; i < count; i++) {
+        size_t size = (size_t) i * 7919 % (max + 1);
+
+        tm_expect_status(&st[4 * i], src, i, size);
+        tm_expect_data(in[i], size, tm_key(src, tm_rank, i, call), "one of many");
+        if (i % 2 == 0) {
+            tm_expect_proc_null(&st[4 * i + 2]);
+        }
+        if (call == WAIT || call == WAITALL || call == TESTALL || call == TEST) {
+            tm_expect_empty(&st[4 * i + 3]);
+        }
+        tm_free(in[i]);
+        tm_free(out[i]);
+    }
+    free(req);
+    free(st);
+    free(in);
+    free(out);
+    free(order);
+    TM_MPI(MPI_Barrier(comm));
+}
+
+/* Nothing completes before its message is sent. */
+static void not_yet(void)
+{
+    enum { COUNT = 5 };
+    unsigned char in[COUNT];
+    MPI_Request req[COUNT], sreq[COUNT];
+    MPI_Status st[COUNT];
+    int flag, which, some, index[COUNT];
+
+    for (int i = 0; i < COUNT; i++) {
+        TM_MPI(MPI_Irecv(&in[i], 1, MPI_BYTE, i % 2 == 0 ? src : MPI_ANY_SOURCE, i, comm, &req[i]));
+    }
+    for (int k = 0; k < 50; k++) {
+        TM_MPI(MPI_Test(&req[k % COUNT], &flag, &st[0]));
+        TM_CHECK(!flag, "MPI_Test: a receive is complete without a message");
+        TM_MPI(MPI_Testall(COUNT, req, &flag, st));
+        TM_CHECK(!flag, "MPI_Testall: receives are complete without a message");
+        TM_MPI(MPI_Testany(COUNT, req, &which, &flag, &st[0]));
+        TM_CHECK(!flag && which == MPI_UNDEFINED, "MPI_Testany: a receive is complete without a message");
+        TM_MPI(MPI_Testsome(COUNT, req, &some, index, st));
+        TM_CHECK(some == 0, "MPI_Testsome: a receive is complete without a message");
+        TM_MPI(MPI_Request_get_status(req[0], &flag, &st[0]));
+        TM_CHECK(!flag, "MPI_Request_get_status: a receive is complete without a message");
+    }
+    TM_MPI(MPI_Barrier(comm));
+    /* Only the last is sent: MPI_Testall stays false, MPI_Waitany finds it. */
+    TM_MPI(MPI_Isend(&in[0], 0, MPI_BYTE, dst, COUNT - 1, comm, &sreq[0]));
+    TM_MPI(MPI_Waitany(COUNT, req, &which, &st[0]));
+    TM_CHECK(which == COUNT - 1, "MPI_Waitany gave %d, expected %d", which, COUNT - 1);
+    tm_expect_status(&st[0], src, COUNT - 1, 0);
+    TM_MPI(MPI_Testall(COUNT, req, &flag, st));
+    TM_CHECK(!flag, "MPI_Testall: receives are complete without a message");
+    TM_MPI(MPI_Wait(&sreq[0], MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Barrier(comm));
+    for (int i = 0; i < COUNT - 1; i++) {
+        TM_MPI(MPI_Isend(NULL, 0, MPI_BYTE, dst, i, comm, &sreq[i]));
+    }
+    TM_MPI(MPI_Waitall(COUNT - 1, req, MPI_STATUSES_IGNORE));
+    TM_MPI(MPI_Waitall(COUNT - 1, sreq, MPI_STATUSES_IGNORE));
+    TM_MPI(MPI_Barrier(comm));
+}
+
+static void proc_null(void)
+{
+    MPI_Request req[4];
+    MPI_Status st;
+    int x = 17;
+
+    tm_status_reset(&st);
+    TM_MPI(MPI_Send(&x, 1, MPI_INT, MPI_PROC_NULL, 1, comm));
+    TM_MPI(MPI_Ssend(&x, 1, MPI_INT, MPI_PROC_NULL, 1, comm));
+    TM_MPI(MPI_Rsend(&x, 1, MPI_INT, MPI_PROC_NULL, 1, comm));
+    TM_MPI(MPI_Recv(&x, 1, MPI_INT, MPI_PROC_NULL, 1, comm, &st));
+    tm_expect_proc_null(&st);
+    tm_status_reset(&st);
+    TM_MPI(MPI_Sendrecv(&x, 1, MPI_INT, MPI_PROC_NULL, 1, &x, 1, MPI_INT, MPI_PROC_NULL, MPI_ANY_TAG, comm, &st));
+    tm_expect_proc_null(&st);
+    TM_CHECK(x == 17, "a receive from MPI_PROC_NULL wrote to the buffer");
+    tm_status_reset(&st);
+    TM_MPI(MPI_Sendrecv_replace(&x, 1, MPI_INT, MPI_PROC_NULL, 1, MPI_PROC_NULL, 1, comm, &st));
+    tm_expect_proc_null(&st);
+    TM_MPI(MPI_Send_init(&x, 1, MPI_INT, MPI_PROC_NULL, 1, comm, &req[0]));
+    TM_MPI(MPI_Recv_init(&x, 1, MPI_INT, MPI_PROC_NULL, 1, comm, &req[1]));
+    TM_MPI(MPI_Ssend_init(&x, 1, MPI_INT, MPI_PROC_NULL, 1, comm, &req[2]));
+    TM_MPI(MPI_Recv_init(&x, 1, MPI_INT, MPI_PROC_NULL, MPI_ANY_TAG, comm, &req[3]));
+    for (int i = 0; i < 3; i++) {
+        MPI_Status all[4];
+
+        TM_MPI(MPI_Startall(4, req));
+        TM_MPI(MPI_Waitall(4, req, all));
+        tm_expect_proc_null(&all[1]);
+        tm_expect_proc_null(&all[3]);
+    }
+    for (int i = 0; i < 4; i++) {
+        TM_MPI(MPI_Request_free(&req[i]));
+    }
+    TM_MPI(MPI_Irecv(&x, 1, MPI_INT, MPI_PROC_NULL, 1, comm, &req[0]));
+    TM_MPI(MPI_Cancel(&req[0]));
+    TM_MPI(MPI_Wait(&req[0], MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Irecv(&x, 1, MPI_INT, MPI_PROC_NULL, 1, comm, &req[0]));
+    TM_MPI(MPI_Request_free(&req[0]));
+}
+
+static void sendrecv(size_t n)
+{
+    unsigned char *a = tm_alloc(n), *b = tm_alloc(n / 2 + 1);
+    size_t half = n / 2 + 1;
+    MPI_Status st;
+
+    for (int d = 0; d < tm_size; d++) {
+        int to = (tm_rank + d) % tm_size, from = (tm_rank + tm_size - d) % tm_size;
+
+        /* Of different lengths: n bytes to the right, half of it back. */
+        tm_fill(a, n, tm_key(tm_rank, to, d, 1));
+        tm_status_reset(&st);
+        TM_MPI(MPI_Sendrecv_replace(a, (int) n, MPI_BYTE, to, d, from, MPI_ANY_TAG, comm, &st));
+        tm_expect_single(&st, from, d, n);
+        tm_expect_data(a, n, tm_key(from, tm_rank, d, 1), "MPI_Sendrecv_replace");
+        tm_expect_guard(a);
+        tm_fill(a, n, tm_key(tm_rank, to, d, 2));
+        tm_fill(b, half, tm_key(tm_rank, from, d, 3));
+        unsigned char *in = tm_alloc(n), *back = tm_alloc(half);
+        tm_status_reset(&st);
+        TM_MPI(MPI_Sendrecv(a, (int) n, MPI_BYTE, to, d, in, (int) n, MPI_BYTE, from, d, comm, &st));
+        tm_expect_single(&st, from, d, n);
+        tm_expect_data(in, n, tm_key(from, tm_rank, d, 2), "MPI_Sendrecv");
+        tm_status_reset(&st);
+        TM_MPI(MPI_Sendrecv(b, (int) half, MPI_BYTE, from, 100 + d, back, (int) half, MPI_BYTE, MPI_ANY_SOURCE, 100 + d, comm, &st));
+        tm_expect_single(&st, to, 100 + d, half);
+        tm_expect_data(back, half, tm_key(to, tm_rank, d, 3), "MPI_Sendrecv");
+        tm_free(in);
+        tm_free(back);
+        /* One side only. */
+        TM_MPI(MPI_Sendrecv(a, (int) n, MPI_BYTE, tm_rank == 0 ? MPI_PROC_NULL : tm_rank - 1, d, NULL, 0, MPI_BYTE, MPI_PROC_NULL,
+                            d, tm_size == 1 ? MPI_COMM_SELF : comm, MPI_STATUS_IGNORE));
+        if (tm_rank < tm_size - 1) {
+            unsigned char *c = tm_alloc(n);
+
+            tm_status_reset(&st);
+            TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, MPI_PROC_NULL, d, c, (int) n, MPI_BYTE, tm_rank + 1, d, comm, &st));
+            tm_expect_single(&st, tm_rank + 1, d, n);
+            tm_free(c);
+        }
+        TM_MPI(MPI_Barrier(comm));
+    }
+    tm_free(a);
+    tm_free(b);
+}
+
+int main(int argc, char **argv)
+{
+    tm_init(&argc, &argv, "waits");
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    dst = (tm_rank + 1) % tm_size;
+    src = (tm_rank + tm_size - 1) % tm_size;
+    for (int call = 0; call < NCALLS; call++) {
+        many(call, 1, 10);
+        many(call, 300, 60);
+        many(call, 100, 5000);
+        many(call, 30, 200000);
+    }
+    not_yet();
+    proc_null();
+    for (size_t n = 1; n < 2000000; n *= 23) {
+        sendrecv(n);
+    }
+    TM_MPI(MPI_Comm_free(&comm));
+    return tm_finish();
+}
