@@ -59,7 +59,8 @@ static void rndv(void)
     int next = (tm_rank + 1) % tm_size, prev = (tm_rank + tm_size - 1) % tm_size;
 
     for (;;) {
-        TM_MPI(MPI_Sendrecv(out, LARGE, MPI_BYTE, next, 0, in, LARGE, MPI_BYTE, prev, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        TM_MPI(
+            MPI_Sendrecv(out, LARGE, MPI_BYTE, next, 0, in, LARGE, MPI_BYTE, prev, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     }
 }
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 quick=no
 #
-# A process that is killed in the middle of anything ends the job: soon, with one message that names it, and with nothing left
-# behind. So does the death of mpirun. TM_SEED repeats a run's choice of ranks and moments.
+# A process that is killed in the middle of anything ends the job: soon, with one message that names it, and with nothing
+# left behind. So does the death of mpirun. TM_SEED repeats a run's choice of ranks and moments.
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/lib/job.sh"
 
@@ -29,7 +29,8 @@ wait_gone()
     done
     for pid in $(ranks); do
         echo "left behind: $pid $(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline")" >&2
-        timeout 20 gdb -p "$pid" -batch -nx -ex 'thread apply all bt 20' </dev/null 2>/dev/null | grep -E '^(#|Thread)' >&2 || true
+        timeout 20 gdb -p "$pid" -batch -nx -ex 'thread apply all bt 20' </dev/null 2>/dev/null |
+            grep -E '^(#|Thread)' >&2 || true
         kill -KILL "$pid" 2>/dev/null || true
     done
     return 1

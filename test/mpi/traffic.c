@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random traffic against an oracle. All ranks derive the same rounds of messages from the seed: sizes around the thresholds, all
- * send modes, derived datatypes, several communicators; receives with and without wildcards, posted before, between and after
- * the sends, blocking, persistent, probed, truncated, and some that are cancelled.
+ * Random traffic against an oracle. All ranks derive the same rounds of messages from the seed: sizes around the
+ * thresholds, all send modes, derived datatypes, several communicators; receives with and without wildcards, posted before,
+ * between and after the sends, blocking, persistent, probed, truncated, and some that are cancelled.
  *
- * What a receive gets follows from MPI's order once its source is known: among the messages of that source in that communicator,
- * the first that it matches and that no receive posted earlier has.  Every status, every byte, and the bytes between and beside
- * the data are checked.
+ * What a receive gets follows from MPI's order once its source is known: among the messages of that source in that
+ * communicator, the first that it matches and that no receive posted earlier has.  Every status, every byte, and the bytes
+ * between and beside the data are checked.
  *
  * args: [seconds] [seed, 0: the default] [largest size] [round: this one only, again and again]
  */
@@ -28,10 +28,16 @@ enum { EXACT, ANY_TAG, ANY_SOURCE, ANY_BOTH, NLEVELS };
 typedef int (*send_fn_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 typedef int (*isend_fn_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 
-static const send_fn_t send_fn[NMODES] = {[BSEND] = MPI_Bsend, [SEND] = MPI_Send, [SSEND] = MPI_Ssend, [RSEND] = MPI_Rsend};
-static const isend_fn_t isend_fn[NMODES] = {[ISEND] = MPI_Isend,     [ISSEND] = MPI_Issend,    [IBSEND] = MPI_Ibsend,
-                                            [INIT] = MPI_Send_init,  [SINIT] = MPI_Ssend_init, [BINIT] = MPI_Bsend_init,
-                                            [IRSEND] = MPI_Irsend,   [RINIT] = MPI_Rsend_init};
+static const send_fn_t send_fn[NMODES] = {
+    [BSEND] = MPI_Bsend,
+    [SEND] = MPI_Send,
+    [SSEND] = MPI_Ssend,
+    [RSEND] = MPI_Rsend,
+};
+static const isend_fn_t isend_fn[NMODES] = {
+    [ISEND] = MPI_Isend,      [ISSEND] = MPI_Issend,    [IBSEND] = MPI_Ibsend, [INIT] = MPI_Send_init,
+    [SINIT] = MPI_Ssend_init, [BINIT] = MPI_Bsend_init, [IRSEND] = MPI_Irsend, [RINIT] = MPI_Rsend_init,
+};
 
 enum { DECOY_TAG = 999999, MAX_RANKS = 16, MAX_MSGS = 150 * MAX_RANKS, NRANDOM = 6, MAX_TYPES = TM_NTYPES + NRANDOM };
 
@@ -94,7 +100,7 @@ static void shuffle(void *base, int n, size_t size)
     }
 }
 
-/* -------------------------------------------------------------------------------------------------- communicators --------- */
+/* ---- communicators ---- */
 
 static void map_comm(int c)
 {
@@ -148,7 +154,7 @@ static void make_types(void)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------- schedule --------- */
+/* ---- schedule ---- */
 
 static size_t draw_size(tm_rng_t *rng, int profile)
 {
@@ -202,7 +208,7 @@ static void draw_messages(void)
     }
 }
 
-/* The oracle: the message that a receive gets from a source; receives are asked for in the order in which they were posted. */
+/* The oracle: the message that a receive gets from a source; to be asked in the order in which the receives were posted. */
 static msg_t *take(int comm, int src, int tag)
 {
     for (int i = 0; i < nin; i++) {
@@ -245,8 +251,8 @@ static void draw_room(rcv_t *r, const msg_t *m)
 }
 
 /*
- * Receives for one communicator at out[]; their number. No choice that the matching has leaves one without a message: those with
- * more wildcards are posted behind those with less, and there are as many of each kind as messages are left for it.
+ * Receives for one communicator at out[]; their number. No choice that the matching has leaves one without a message: those
+ * with more wildcards are posted behind those with less, and there are as many of each kind as messages are left for it.
  */
 static int draw_comm_receives(int comm, rcv_t *out)
 {
@@ -291,7 +297,8 @@ static void draw_receives(void)
         int c = (int) tm_below(&mine, NCOMMS);
 
         if (style != LATE && chance(&mine, 5)) {
-            rcv[nrcv] = (rcv_t){.comm = c, .src = chance(&mine, 50) ? tm_rank : MPI_ANY_SOURCE, .tag = DECOY_TAG, .is_decoy = true};
+            rcv[nrcv] =
+                (rcv_t){.comm = c, .src = chance(&mine, 50) ? tm_rank : MPI_ANY_SOURCE, .tag = DECOY_TAG, .is_decoy = true};
             draw_room(&rcv[nrcv++], NULL);
         }
         if (at[c] < n[c]) {
@@ -304,7 +311,7 @@ static void draw_receives(void)
     }
 }
 
-/* -------------------------------------------------------------------------------------------------------- traffic --------- */
+/* ---- traffic ---- */
 
 static int local(int comm, int world)
 {
@@ -462,7 +469,7 @@ static void cancel_decoys(void)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------ completion -------- */
+/* ---- completion ---- */
 
 static void complete_each(bool is_test)
 {
@@ -536,7 +543,7 @@ static void complete_all(void)
     }
 }
 
-/* ---------------------------------------------------------------------------------------------------------- check --------- */
+/* ---- check ---- */
 
 static void check_receive(rcv_t *r, int i)
 {
@@ -555,21 +562,21 @@ static void check_receive(rcv_t *r, int i)
     }
     m = take(r->comm, to_world[r->comm][src], r->tag);
     if (!TM_CHECK(m != NULL && (r->src == MPI_ANY_SOURCE || r->src == m->src),
-                  "round %d style %d: receive %d (comm %d source %d tag %d) got a message from %d that it cannot have", cur, style,
-                  i, r->comm, r->src, r->tag, src)) {
+                  "round %d style %d: receive %d (comm %d source %d tag %d) got a message from %d that it cannot have", cur,
+                  style, i, r->comm, r->src, r->tag, src)) {
         return;
     }
     if (m->n > r->room) {
-        TM_CHECK(tm_class(r->rc) == MPI_ERR_TRUNCATE, "round %d: receive %d: error class %d, expected MPI_ERR_TRUNCATE", cur, i,
-                 tm_class(r->rc));
+        TM_CHECK(tm_class(r->rc) == MPI_ERR_TRUNCATE, "round %d: receive %d: error class %d, expected MPI_ERR_TRUNCATE",
+                 cur, i, tm_class(r->rc));
         TM_CHECK(r->st.MPI_TAG == m->tag, "round %d: truncated: tag %d, expected %d", cur, r->st.MPI_TAG, m->tag);
     } else {
         TM_CHECK(r->rc == MPI_SUCCESS, "round %d: receive %d: error class %d", cur, i, tm_class(r->rc));
         tm_expect_status(&r->st, src, m->tag, m->n);
     }
     if (!tm_expect_layout(&r->l, m->n < r->room ? m->n : r->room, m->key, 0xee, "received")) {
-        TM_ERROR("round %d style %d: receive %d, comm %d source %d tag %d, message of mode %d type %s", cur, style, i, r->comm,
-                 m->src, m->tag, m->mode, m->type->name);
+        TM_ERROR("round %d style %d: receive %d, comm %d source %d tag %d, message of mode %d type %s", cur, style, i,
+                 r->comm, m->src, m->tag, m->mode, m->type->name);
     }
 }
 
