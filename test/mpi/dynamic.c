@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processes of several jobs: this program starts more of itself with MPI_Comm_spawn, several times, and talks to them over the
- * intercommunicator and over a merged one, then disconnects. Then the halves of MPI_COMM_WORLD meet with MPI_Comm_accept and
- * MPI_Comm_connect.
+ * Processes of several jobs: this program starts more of itself with MPI_Comm_spawn, several times, and talks to them over
+ * the intercommunicator and over a merged one, then disconnects. Then the halves of MPI_COMM_WORLD meet with
+ * MPI_Comm_accept and MPI_Comm_connect.
  *
  * args: [children] [rounds]
  */
-/* TEST: np=1,2 args="1 3" env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
-/* TEST: np=1,2 args="2 3" env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
-/* TEST: np=1 args="2 2" env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
-/* TEST: np=4 args="1 1" timeout=60 */
+/* PMIX_MCA_gds: with PMIx's own choice a child hangs in PMIx_Init now and then, before a PML is chosen. */
+/* TEST: np=1,2 args="1 3" env="PMIX_MCA_gds=hash OMPI_MCA_rmaps_base_oversubscribe=1" timeout=60 */
+/* TEST: np=1,2 args="2 3" env="PMIX_MCA_gds=hash OMPI_MCA_rmaps_base_oversubscribe=1" timeout=60 */
+/* TEST: np=1 args="2 2" env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
+/* TEST: np=4 args="1 1" env="PMIX_MCA_gds=hash" timeout=60 */
 #include "tm_test.h"
 
 enum { MAX_RANKS = 32, TAG = 5, TAG_WILD = 6 };
@@ -18,7 +19,7 @@ static const size_t sizes[] = {0, 8, 40, 41, 4096, 16384, 16385, 100000, 1048577
 
 #define NSIZES (int) (sizeof(sizes) / sizeof(sizes[0]))
 
-/* In keys the ranks of the parents, or of those who accept, are below 100, those of the others above: in one group all are. */
+/* In keys the ranks of the parents, or of those who accept, are below 100, those of the others above; all in one: below. */
 static int me, them; /* what to add to a rank of the local group, and of the remote one */
 
 /* All to all with known sources, n bytes each. */
@@ -143,7 +144,8 @@ static void check_pml(MPI_Comm inter, bool is_parent)
     root = rank == 0 ? MPI_ROOT : MPI_PROC_NULL;
     TM_MPI(MPI_Bcast(is_parent ? &mine : &theirs, 1, MPI_INT, is_parent ? root : 0, inter));
     if (!is_parent) {
-        TM_CHECK(mine == theirs, "the child %s pml tm, its parent %s", mine ? "runs" : "does not run", theirs ? "does" : "not");
+        TM_CHECK(mine == theirs, "the child %s pml tm, its parent %s", mine ? "runs" : "does not run",
+                 theirs ? "does" : "not");
     }
 }
 

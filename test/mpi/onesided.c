@@ -9,9 +9,9 @@
  */
 /* TEST: np=1,2,4 args="20 safe" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 quick=yes */
 /* TEST: np=1,2,4 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_mpi_yield_when_idle=1" timeout=60 quick=yes */
-/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
-/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
-/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
+/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
+/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
+/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
 #include "tm_test.h"
 
 enum { MAX_WORDS = 20000 };
@@ -166,7 +166,8 @@ static void tickets(window_t *w, int rounds)
         if (r % 2 == 0) {
             TM_MPI(MPI_Fetch_and_op(&one, &ticket, MPI_INT64_T, 0, 0, MPI_SUM, w->win));
         } else {
-            TM_MPI(MPI_Get_accumulate(&one, 1, MPI_INT64_T, &ticket, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, MPI_SUM, w->win));
+            TM_MPI(
+                MPI_Get_accumulate(&one, 1, MPI_INT64_T, &ticket, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, MPI_SUM, w->win));
         }
         TM_MPI(MPI_Win_flush(0, w->win));
         if (TM_CHECK(ticket > last && ticket < total, "ticket %" PRId64 " after %" PRId64, ticket, last)) {

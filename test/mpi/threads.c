@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI_THREAD_MULTIPLE: several threads of each rank send, receive, probe, cancel, free requests, create communicators and call
- * collectives at the same time.
+ * MPI_THREAD_MULTIPLE: several threads of each rank send, receive, probe, cancel, free requests, create communicators and
+ * call collectives at the same time.
  *
  * args: [part, or "all"] [threads] [percentage of the rounds]
  */
@@ -26,7 +26,7 @@ static int dst, src, nthreads;
 static pthread_barrier_t barrier;
 static atomic_int num_cancelled;
 
-/* -------------------------------------------------------------------------------------------------------- threads ---------- */
+/* --------------------------------------------------------------------------------------------------- threads ---------- */
 
 typedef struct job {
     void (*fn)(int id, int rounds);
@@ -72,7 +72,7 @@ static size_t next_size(tm_rng_t *rng, size_t max)
     return tm_below(rng, 3) == 0 ? tm_below(rng, 100) : tm_rand_size(rng, max);
 }
 
-/* --------------------------------------------------------------------------------------------- pairwise traffic ---------- */
+/* ------------------------------------------------------------------------------------------ pairwise traffic ---------- */
 
 /* Send one message to the right and receive one from the left on c. */
 static void exchange(MPI_Comm c, int tag, int seq, int mode, size_t nout, size_t nin)
@@ -189,7 +189,7 @@ static void handoff(int id, int rounds)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------- communicators ---------- */
+/* --------------------------------------------------------------------------------------------- communicators ---------- */
 
 /* Each thread creates communicators from a parent of its own, at the same time as the others. */
 static void comms(int id, int rounds)
@@ -256,7 +256,7 @@ static void colls(int id, int rounds)
     free(b);
 }
 
-/* --------------------------------------------------------------------------------------------------------- probes ---------- */
+/* ---------------------------------------------------------------------------------------------------- probes ---------- */
 
 /* The start of a message that any thread may get; the tag is the thread of the sender. */
 typedef struct head {
@@ -289,7 +289,8 @@ static void probe_check(const unsigned char *buf, const MPI_Status *st, int kind
     TM_CHECK(head.bytes == (int64_t) probe_size(from, id, (int) head.seq), "kind %d: header says %" PRId64 " bytes", kind,
              head.bytes);
     tm_expect_single(st, from, id, (size_t) head.bytes);
-    tm_expect_data(buf + sizeof(head), (size_t) head.bytes - sizeof(head), tm_key(from, tm_rank, id, head.seq), "probed message");
+    tm_expect_data(buf + sizeof(head), (size_t) head.bytes - sizeof(head), tm_key(from, tm_rank, id, head.seq),
+                   "probed message");
     TM_CHECK(atomic_fetch_add(&seen[(from * nthreads + id) * seen_per_thread + head.seq], 1) == 0,
              "kind %d: message %" PRId64 " of thread %d of rank %d came twice", kind, head.seq, id, from);
 }
@@ -345,8 +346,8 @@ static void probe_receive(int kind, unsigned char *buf)
 }
 
 /*
- * All threads of all ranks send as many messages as they receive, all to all ranks in turn; every receive takes any message.
- * They wait in receives only after they have sent, so that somewhere there is always one to be received.
+ * All threads of all ranks send as many messages as they receive, all to all ranks in turn; every receive takes any
+ * message. They wait in receives only after they have sent, so that somewhere there is always one to be received.
  */
 static void probe_race(int id, int rounds)
 {
@@ -432,12 +433,13 @@ static void probes(int rounds)
     run(probe_own, rounds);
 }
 
-/* --------------------------------------------------------------------------------------------------------- cancel ---------- */
+/* ---------------------------------------------------------------------------------------------------- cancel ---------- */
 
 /* The message arrives, by the hand of any thread, while the receive is being cancelled. */
 static void cancel(int id, int rounds)
 {
-    tm_rng_t to = stream_rng(tm_rank, id, 5), from = stream_rng(src, id, 5), rng = tm_rng(55, (uint64_t) (100 * tm_rank + id));
+    tm_rng_t to = stream_rng(tm_rank, id, 5), from = stream_rng(src, id, 5),
+             rng = tm_rng(55, (uint64_t) (100 * tm_rank + id));
 
     for (int i = 0; i < rounds; i++) {
         size_t nout = next_size(&to, 20000), nin = next_size(&from, 20000);
@@ -470,7 +472,7 @@ static void cancel(int id, int rounds)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------- sleepers ---------- */
+/* -------------------------------------------------------------------------------------------------- sleepers ---------- */
 
 enum { TAG_SLEEP = 500 };
 
@@ -524,7 +526,7 @@ static void sleepers(int id, int rounds)
     }
 }
 
-/* ----------------------------------------------------------------------------------------------------------- free ---------- */
+/* ------------------------------------------------------------------------------------------------------ free ---------- */
 
 /* Active sends, freed by another thread while everybody receives. */
 static void free_sends(int id, int rounds)
@@ -557,7 +559,7 @@ static void free_sends(int id, int rounds)
     }
 }
 
-/* ----------------------------------------------------------------------------------------------------------- main ---------- */
+/* ------------------------------------------------------------------------------------------------------ main ---------- */
 
 static void part(const char *wanted, const char *name, void (*fn)(int id, int rounds), int rounds)
 {
