@@ -88,7 +88,12 @@ static double now(void)
     return (double) time.tv_sec + 1e-9 * (double) time.tv_nsec;
 }
 
-/* Callback of the fabric, under its lock: note it, the rest is mca_pml_tm_progress()'s. */
+/*
+ * Callback of the fabric, under its lock: note it, the rest is mca_pml_tm_progress()'s.
+ *
+ * Requests that need the peer stay open.  An error now would have MPI's error handler end the job, with a message that says
+ * nothing, before mpirun or this module can say which process was lost.
+ */
 void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
 {
     (void) ctx;

@@ -108,11 +108,8 @@ static int data_item(fab_item_t *item, fab_peer_t *peer)
     max = max < peer->eager_max ? max : peer->eager_max;
     room = fab_item_reserve(peer, max);
     if (NULL == room) {
-        if (FAB_PEER_UP == peer->state) {
-            return OPAL_ERR_RESOURCE_BUSY;
-        }
-        mca_pml_tm_send_finish(req, MPI_ERR_OTHER);
-        return OMPI_SUCCESS;
+        /* of a peer that failed: the request stays open, see mca_pml_tm_peer_failed() */
+        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OMPI_SUCCESS;
     }
     len = take_data(req, room, max);
     fab_commit(peer, fab_hdr(PML_TM_AM_DATA, req->offset, req->core.remote_id), len);
@@ -182,10 +179,10 @@ static void get_complete(fab_rma_t *rma, int status)
     if (OMPI_SUCCESS == status) {
         answer(req, FAB_AM_FIN, 0);
         recv_finish(req, MPI_SUCCESS);
-    } else {
+    } else if (OPAL_ERR_UNREACH != status) {
         answer(req, PML_TM_AM_NACK, MPI_ERR_OTHER);
         recv_finish(req, MPI_ERR_OTHER);
-    }
+    } /* else the peer is gone: the request stays open, see mca_pml_tm_peer_failed() */
 }
 
 /* Start to read the sender's memory. False: that cannot be done. */
@@ -219,6 +216,7 @@ static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
 static void start_pipeline(mca_pml_tm_recv_request_t *req)
 {
     mca_pml_tm_cts_t cts = {.reserved = 0};
+    int rc;
 
     req->core.id = mca_pml_tm_idmap_add(&mca_pml_tm.ids, &req->core);
     if (0 == req->core.id) {
@@ -230,9 +228,9 @@ static void start_pipeline(mca_pml_tm_recv_request_t *req)
     mca_pml_tm.counters.rndv_pipeline_bytes += req->wanted;
     req->core.phase = PML_TM_WAIT_DATA;
     cts.recv_id = req->core.id;
-    if (OMPI_SUCCESS
-        != fab_post(req->core.peer, fab_hdr(PML_TM_AM_CTS, req->wanted, req->core.remote_id), &cts, sizeof(cts))) {
-        recv_finish(req, MPI_ERR_OTHER);
+    rc = fab_post(req->core.peer, fab_hdr(PML_TM_AM_CTS, req->wanted, req->core.remote_id), &cts, sizeof(cts));
+    if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
+        recv_finish(req, MPI_ERR_NO_MEM);
     }
 }
 

@@ -94,7 +94,7 @@ static void send_count(const mca_pml_tm_send_request_t *req, int by)
     }
 }
 
-/* One attempt to get the request's first message out. OPAL_ERR_RESOURCE_BUSY: later; else the request is on its way or done. */
+/* One attempt to get the request's first message out. OPAL_ERR_RESOURCE_BUSY: later; else there is no more to do here. */
 static int send_first(mca_pml_tm_send_request_t *req)
 {
     bool is_complete = !req->is_rndv && 0 == req->core.id; /* when its first message is out */
@@ -115,8 +115,7 @@ static int send_first(mca_pml_tm_send_request_t *req)
         send_count(req, -1);
         return rc;
     }
-    mca_pml_tm_send_finish(req, MPI_ERR_OTHER);
-    return OMPI_SUCCESS;
+    return OMPI_SUCCESS; /* the peer failed: the request stays open, see mca_pml_tm_peer_failed() */
 }
 
 /* The protocol is chosen anew: while the request waited its receiver may have asked for announcements. */
@@ -276,6 +275,9 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
                        is_contiguous ? data : NULL, len, buf, count, datatype);
         mca_pml_tm.counters.eager_sent += OMPI_SUCCESS == rc;
         send_progress();
+    }
+    if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
+        rc = OPAL_ERR_RESOURCE_BUSY; /* a request it is, also where the peer failed */
     }
     fab_unlock(mca_pml_tm.fab);
     mca_pml_tm_complete_done();
