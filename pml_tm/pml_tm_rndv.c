@@ -25,7 +25,8 @@ int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
     fab_peer_t *peer = req->core.peer;
     fab_rndv_t rndv = {.addr = 0, .len = req->req_send.req_bytes_packed};
 
-    if (NULL != req->data && 0 != (peer->caps & FAB_CAP_GET) && !req->is_exposed) {
+    /* whether it can be read is the receiver's to find out */
+    if (NULL != req->data && !req->is_exposed) {
         req->is_exposed = OMPI_SUCCESS == fab_expose(peer, req->data, rndv.len, &req->rkey);
     }
     if (req->is_exposed) {
