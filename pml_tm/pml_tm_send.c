@@ -172,7 +172,6 @@ static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count, ompi
     }
     OMPI_REQUEST_INIT(&base->req_ompi, is_persistent);
     base->req_ompi.req_mpi_object.comm = comm;
-    base->req_ompi.req_status = (ompi_status_public_t){.MPI_ERROR = MPI_SUCCESS};
     base->req_addr = (void *) buf;
     base->req_count = count;
     base->req_datatype = datatype;
@@ -185,6 +184,9 @@ static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count, ompi
     req->req_send.req_addr = buf;
     req->req_send.req_send_mode = mode;
     req->req_send.req_bytes_packed = len;
+    /* MPI leaves a send's source and tag undefined, but callbacks of osc/pt2pt read them, as ob1 sets them */
+    base->req_ompi.req_status = (ompi_status_public_t){
+        .MPI_SOURCE = comm->c_my_rank, .MPI_TAG = tag, .MPI_ERROR = MPI_SUCCESS, ._ucount = len};
     req->tag = mca_pml_tm_comm_tag(mca_pml_tm_comm(comm), tag);
     req->core.peer = peer;
     req->core.id = 0;
