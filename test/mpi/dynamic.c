@@ -6,10 +6,10 @@
  *
  * args: [children] [rounds]
  */
-/* TEST: np=1,2 args="1 3" env="OMPI_MCA_rmaps_base_oversubscribe=1" timeout=60 */
-/* TEST: np=1,2 args="2 3" env="OMPI_MCA_rmaps_base_oversubscribe=1" timeout=60 */
-/* TEST: np=1 args="2 2" env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
-/* TEST: np=4 args="1 1" timeout=60 */
+/* TEST: np=1,2 args="1 3" env="OMPI_MCA_rmaps_base_oversubscribe=1" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
+/* TEST: np=1,2 args="2 3" env="OMPI_MCA_rmaps_base_oversubscribe=1" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
+/* TEST: np=1 args="2 2" env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
+/* TEST: np=4 args="1 1" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
 #include "tm_test.h"
 
 #include <execinfo.h>
