@@ -541,14 +541,13 @@ static bool can_run(int kind, int size)
 
 static void one_by_one(MPI_Comm comm, int max)
 {
-    static int salt;
     int size;
 
     MPI_Comm_size(comm, &size);
     for (int n = 1; n <= max; n = n < 8 ? n * 3 : n * 10) {
         for (int kind = 0; kind < NKINDS; kind++) {
             for (int blocking = 0; blocking < 2 && can_run(kind, size); blocking++) {
-                op_t *op = start(comm, kind, n, salt++, blocking);
+                op_t *op = start(comm, kind, n, n + 10 * kind + blocking, blocking);
 
                 TM_MPI(MPI_Wait(&op->req, MPI_STATUS_IGNORE));
                 finish(op);
@@ -615,7 +614,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 3; i++) {
         one_by_one(graph[i], i == 0 ? max : max / 10);
     }
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < 30; round++) {
         at_once(graph, 4, 25, max / 3 + 1, round);
     }
     for (int i = 0; i < 4; i++) {

@@ -6,8 +6,8 @@
  *
  * args: [rounds]
  */
-/* TEST: np=2,4 args="150" timeout=90 quick=yes */
-/* TEST: np=8 args="40" timeout=90 */
+/* TEST: np=2,4 args="60" timeout=90 quick=yes */
+/* TEST: np=8 args="16" timeout=90 */
 #include <signal.h>
 #include <sys/time.h>
 
@@ -85,7 +85,7 @@ static void round_trip(int round, int late)
     int rank, kind = round % 8;
     MPI_Comm comm;
 
-    set_slow(tm_rank == late, 300 + 100 * (round % 17));
+    set_slow(tm_rank == late, 700 + 100 * (round % 17));
     create(kind, late, &comm);
     MPI_Comm_rank(comm, &rank);
     for (int k = 0; k < PER_PEER; k++) {
