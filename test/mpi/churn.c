@@ -11,8 +11,8 @@
  *
  * args: [seconds] [seed, 0: by the clock] [largest size]
  */
-/* TEST: np=1,2 args="3 1 300000" timeout=60 quick=yes */
-/* TEST: np=4 args="4 2 300000" timeout=60 quick=yes */
+/* TEST: np=1,2 args="3 1 300000" timeout=60 */
+/* TEST: np=4 args="4 2 300000" timeout=60 */
 /* TEST: np=8 args="6 3 100000" timeout=60 */
 /* TEST: np=3 args="4 0 4000000" timeout=60 */
 /* TEST: np=2,4 args="3 5 300000" env="OMPI_MCA_pml_tm_shm_ring_size=4096 OMPI_MCA_pml_tm_shm_copy_step=65536" timeout=60 */

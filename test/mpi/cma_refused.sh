@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=180 quick=yes
+# TEST: timeout=180 quick=no
 #
 # The kernel refuses process_vm_readv, as in many containers: large messages go in fragments, every byte right; the table says
 # why, the counter counts. Refused on both sides, and on the receiver's only.

@@ -6,7 +6,7 @@
  *
  * args: [largest count of ints]
  */
-/* TEST: np=1,2,4 args="30000" timeout=90 quick=yes */
+/* TEST: np=1,2,4 args="30000" timeout=90 */
 /* TEST: np=3 args="300000" timeout=90 */
 /* TEST: np=5,8 args="3000" timeout=90 */
 /* TEST: np=4 args="30000" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=90 */

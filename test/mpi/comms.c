@@ -5,7 +5,7 @@
  *
  * args: [communicators created one after the other] [communicators alive at once]
  */
-/* TEST: np=1,2,4 args="1000 100" timeout=90 quick=yes */
+/* TEST: np=1,2,4 args="1000 100" timeout=90 */
 /* TEST: np=8 args="150 30" timeout=90 */
 #include "tm_test.h"
 

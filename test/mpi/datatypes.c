@@ -6,10 +6,10 @@
  *
  * args: [largest size] [random type pairs]
  */
-/* TEST: np=1,2 args="1100000 300" timeout=90 quick=yes */
+/* TEST: np=1,2 args="1100000 300" timeout=90 */
 /* TEST: np=4 args="300000 200" timeout=90 */
 /* TEST: np=2 args="1100000 300" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=90 */
-/* TEST: np=2 args="1100000 300" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=90 quick=yes */
+/* TEST: np=2 args="1100000 300" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=90 */
 /* TEST: np=2 args="70000 300" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=90 */
 /* TEST: np=2 args="70000 300" env="OMPI_MCA_pml_tm_eager_limit=1024" timeout=90 */
 #include "tm_test.h"

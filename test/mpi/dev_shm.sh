@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=120 quick=yes
+# TEST: timeout=120 quick=no
 #
 # A /dev/shm that is tiny, full or read-only is no obstacle: pml tm does not use it.
 . "$TM_SRC/test/lib/script.sh"

@@ -6,7 +6,7 @@
  *
  * args: [rounds]
  */
-/* TEST: np=2,4 args="60" timeout=90 quick=yes */
+/* TEST: np=2,4 args="60" timeout=90 */
 /* TEST: np=8 args="16" timeout=90 */
 #include <signal.h>
 #include <sys/time.h>

@@ -5,7 +5,7 @@
  *
  * args: [repetitions]
  */
-/* TEST: np=2,3,4 args="40" timeout=60 quick=yes */
+/* TEST: np=2,3,4 args="40" timeout=60 */
 /* TEST: np=8 args="10" timeout=60 */
 #include "tm_test.h"
 

@@ -12,11 +12,11 @@
  * args: [rounds] [messages] [largest size]
  */
 /* TEST: np=1,2,4,8 args="40 300 300000" timeout=60 */
-/* TEST: np=2,4 args="6 4000 100" timeout=60 quick=yes */
-/* TEST: np=2,3 args="8 300 300000" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 quick=yes */
+/* TEST: np=2,4 args="6 4000 100" timeout=60 */
+/* TEST: np=2,3 args="8 300 300000" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
 /* TEST: np=2,3 args="8 300 300000" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
 /* TEST: np=2,3 args="8 300 300000" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
-/* TEST: np=2,3 args="8 300 300000" env="OMPI_MCA_pml_tm_eager_limit=1024" timeout=60 quick=yes */
+/* TEST: np=2,3 args="8 300 300000" env="OMPI_MCA_pml_tm_eager_limit=1024" timeout=60 */
 #include "tm_test.h"
 
 enum { TAG_LAST = 20000 };

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=120 quick=yes
+# TEST: timeout=120 quick=no
 #
 # How jobs begin and end: without mpirun, at once, by MPI_Abort, without MPI_Finalize, with processes that selected
 # different PMLs; and when pml tm is selected without being named.
