@@ -10,7 +10,7 @@
  *
  * TM_TEST_DEPTH lengthens or shortens the sequences by that many operations (-1, 1, ...).
  *
- * TEST: sources=common/match/match.c,test/unit/match_ref.c timeout=120
+ * TEST: sources=common/match/match.c,test/unit/match_ref.c timeout=120 quick=no
  */
 #include <setjmp.h>
 #include <stdarg.h>

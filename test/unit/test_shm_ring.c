@@ -5,7 +5,7 @@
  *
  * For the interleavings the two sides are coroutines, and FAB_SHM_STEP() is where they may be switched.
  *
- * TEST: variants=asan,tsan timeout=120
+ * TEST: variants=asan,tsan timeout=120 quick=no
  */
 enum step { STEP_word = 1, STEP_tail = 2, STEP_idle = 4, STEP_data = 8 };
 static void step(enum step what);
