@@ -117,6 +117,11 @@ AC_DEFUN([TM_CHECK_OMPI], [
 
     TM_PKG_CPPFLAGS([hwloc], [tm_hwloc_CPPFLAGS])
     TM_PKG_CPPFLAGS([pmix], [tm_pmix_CPPFLAGS])
+    tm_pmix_LDFLAGS=
+    tm_pmix_componentdir=
+    AS_CASE([$tm_pmix], [no], [],
+            [tm_pmix_LDFLAGS=`$PKG_CONFIG --libs-only-L pmix`
+             tm_pmix_componentdir=`$PKG_CONFIG --variable=libdir pmix`/pmix])
     AS_IF([test -z "$PKG_CONFIG"],
           [tm_hwloc="unknown (no pkg-config)" tm_pmix="unknown (no pkg-config)"])
 
@@ -134,7 +139,8 @@ AC_DEFUN([TM_CHECK_OMPI], [
     AS_IF([test $tm_ompi_headers = no],
           [TM_MISSING([ompi_config.h not found: install libopenmpi-dev, or build Open MPI --with-devel-headers, or pass --with-ompi=PREFIX])],
           [TM_CHECK_OMPI_VERSION
-           AS_CASE([$tm_ompi_series], [4.1], [TM_CHECK_OMPI_USABLE])])
+           AS_CASE([$tm_ompi_series], [4.1|5.0], [TM_CHECK_OMPI_HEADERS
+                                              TM_CHECK_OMPI_USABLE])])
 
     CPPFLAGS=$tm_save_CPPFLAGS
     LDFLAGS=$tm_save_LDFLAGS
@@ -152,9 +158,24 @@ AC_DEFUN([TM_CHECK_OMPI_VERSION], [
     AC_MSG_CHECKING([for the version of Open MPI])
     AC_MSG_RESULT([$tm_ompi_version])
     AS_CASE([$tm_ompi_series],
-        [4.1], [],
+        [4.1|5.0], [],
         [0.0], [TM_MISSING([the version of Open MPI cannot be read from ompi_config.h: see config.log])],
-        [TM_MISSING([Open MPI $tm_ompi_version found in $tm_ompi_incdir, but pml_tm needs Open MPI 4.1 (other series, 5.0 too, are not supported yet)])])
+        [TM_MISSING([Open MPI $tm_ompi_version found in $tm_ompi_incdir, but pml_tm needs Open MPI 4.1 or 5.0])])
+])
+
+# TM_CHECK_OMPI_HEADERS
+# An installed Open MPI 5.0 (5.0.7 at least) lacks headers that its others include: common/ompi5_headers/ has them.
+AC_DEFUN([TM_CHECK_OMPI_HEADERS], [
+    AS_IF([test $tm_ompi_series = 5.0], [
+        AC_MSG_CHECKING([for Open MPI's thread headers])
+        AC_PREPROC_IFELSE([AC_LANG_SOURCE([[#include "opal_config.h"
+                                            #include MCA_threads_mutex_base_include_HEADER]])],
+                          [tm_ok=yes], [tm_ok="no, using those of pml_tm"])
+        AC_MSG_RESULT([$tm_ok])
+        AS_CASE([$tm_ok], [no*], [
+            tm_abs_srcdir=`cd "$srcdir" && pwd`
+            TM_OMPI_CPPFLAGS="$TM_OMPI_CPPFLAGS -I$tm_abs_srcdir/common/ompi5_headers"
+            CPPFLAGS="$CPPFLAGS -I$tm_abs_srcdir/common/ompi5_headers"])])
 ])
 
 # TM_CHECK_OMPI_USABLE
@@ -168,11 +189,16 @@ AC_DEFUN([TM_CHECK_OMPI_USABLE], [
         #include "ompi/proc/proc.h"
         #include "ompi/mca/pml/pml.h"
         #include "opal/mca/hwloc/base/base.h"
+        #if OMPI_MAJOR_VERSION < 5
         #include "opal/mca/pmix/pmix.h"
+        #else
+        #include "opal/mca/pmix/pmix-internal.h"
+        #endif
         #include "opal/runtime/opal_progress.h"]], [[]])])
     tm_ok=no
+    tm_bare_CPPFLAGS=$CPPFLAGS
     for tm_extra in "" "$tm_hwloc_CPPFLAGS $tm_pmix_CPPFLAGS"; do
-        CPPFLAGS="$tm_save_CPPFLAGS $TM_OMPI_CPPFLAGS $tm_extra"
+        CPPFLAGS="$tm_bare_CPPFLAGS $tm_extra"
         AS_IF([test $tm_ok = no], [AC_COMPILE_IFELSE([], [tm_ok=yes; TM_OMPI_CPPFLAGS="$TM_OMPI_CPPFLAGS $tm_extra"])])
     done
     rm -f conftest.$ac_ext
@@ -184,21 +210,21 @@ AC_DEFUN([TM_CHECK_OMPI_USABLE], [
                [*/no], [TM_MISSING([PMIx not found, which Open MPI's headers include: install libpmix-dev and pkg-config])],
                [TM_MISSING([Open MPI's developer headers do not compile: see config.log; is --with-ompi=PREFIX the right one?])])])
 
-    LIBS="-lopen-pal $tm_save_LIBS"
-    AC_MSG_CHECKING([for libopen-pal, libopen-rte and libmpi in $tm_ompi_libdir])
+    # Named one by one, libopen-pal above all: the loader checks no version, but the SONAME of libopen-pal differs between
+    # the series, and so a component of one is not loaded by the other.
+    TM_PAL_LIBS="-lopen-pal"
+    AS_IF([test $tm_ompi_series = 4.1], [TM_MPI_LIBS="-lmpi -lopen-rte"], [TM_MPI_LIBS="-lmpi $tm_pmix_LDFLAGS -lpmix"])
+    LIBS="$TM_PAL_LIBS $tm_save_LIBS"
+    AC_MSG_CHECKING([for $TM_PAL_LIBS $TM_MPI_LIBS in $tm_ompi_libdir])
     AC_LINK_IFELSE([AC_LANG_PROGRAM([[int opal_progress(void);]], [[opal_progress();]])],
-                   [LIBS="-lmpi -lopen-rte -lopen-pal $tm_save_LIBS"
+                   [LIBS="$TM_MPI_LIBS $TM_PAL_LIBS $tm_save_LIBS"
                     AC_LINK_IFELSE([AC_LANG_PROGRAM([[int ompi_request_default_wait_all(void);]],
                                                     [[ompi_request_default_wait_all();]])],
                                    [tm_ok=yes], [tm_ok=no])],
                    [tm_ok=no])
     AC_MSG_RESULT([$tm_ok])
     AS_IF([test $tm_ok = no],
-          [TM_MISSING([libopen-pal, libopen-rte or libmpi cannot be linked from $tm_ompi_libdir: install libopenmpi-dev, or see config.log])])
-    # Named one by one, libopen-pal above all: the loader checks no version, but the SONAME of libopen-pal differs between
-    # the series, and so a component of one is not loaded by the other.
-    TM_PAL_LIBS="-lopen-pal"
-    TM_MPI_LIBS="-lmpi -lopen-rte"
+          [TM_MISSING([one of $TM_PAL_LIBS $TM_MPI_LIBS cannot be linked from $tm_ompi_libdir: install libopenmpi-dev and libpmix-dev, or see config.log])])
 ])
 
 # TM_STANDALONE_CONFIG
@@ -218,6 +244,11 @@ AC_DEFUN([TM_STANDALONE_CONFIG], [
     TM_CHECK_VERBS
     TM_REPORT_MISSING
 
+    # What env.sh sets beside Open MPI's own path; only 5.0 mixes them up.
+    TM_PMIX_COMPONENTDIR=
+    AS_IF([test $tm_ompi_series = 5.0 && test -d "$tm_pmix_componentdir"], [TM_PMIX_COMPONENTDIR=$tm_pmix_componentdir])
+    AC_SUBST([TM_PMIX_COMPONENTDIR])
+
     TM_CFLAGS="$TM_CFLAGS -Wall -Wextra"
     AS_IF([test "$enable_werror" = yes], [TM_CFLAGS="$TM_CFLAGS -Werror"])
 
@@ -229,6 +260,7 @@ AC_DEFUN([TM_STANDALONE_CONFIG], [
     AS_IF([test "$with_componentdir" != no], [TM_RUNPATH='-Wl,-rpath,$(libdir)'])
     TM_SUBST
     AC_SUBST([tm_ompi_bindir])
+    AC_SUBST([tm_ompi_series])
     AC_SUBST([tm_ompi_libdir])
     AC_SUBST([tm_ompi_pkglibdir])
 ])
@@ -274,13 +306,15 @@ AC_DEFUN([MCA_ompi_pml_tm_CONFIG], [
     AS_IF([test "$OPAL_ENABLE_DLOPEN_SUPPORT" = 1],
           [compile_mode=dso],
           [TM_MISSING([Open MPI is configured without dlopen support, and pml_tm can only be built as a plug-in])])
-    AS_IF([test "$OMPI_MAJOR_VERSION.$OMPI_MINOR_VERSION" != 4.1],
-          [TM_MISSING([pml_tm needs Open MPI 4.1, this is $OMPI_MAJOR_VERSION.$OMPI_MINOR_VERSION])])
-
     TM_OMPI_CPPFLAGS=
     TM_OMPI_LDFLAGS=
-    TM_PAL_LIBS='$(top_builddir)/opal/lib$(OPAL_LIB_PREFIX)open-pal.la'
-    TM_MPI_LIBS='$(top_builddir)/ompi/lib$(OMPI_LIBMPI_NAME).la $(top_builddir)/orte/lib$(ORTE_LIB_PREFIX)open-rte.la'
+    TM_MPI_LIBS='$(top_builddir)/ompi/lib$(OMPI_LIBMPI_NAME).la'
+    AS_CASE([$OMPI_MAJOR_VERSION.$OMPI_MINOR_VERSION],
+            [4.1], [TM_PAL_LIBS='$(top_builddir)/opal/lib$(OPAL_LIB_PREFIX)open-pal.la'
+                    TM_MPI_LIBS="$TM_MPI_LIBS "'$(top_builddir)/orte/lib$(ORTE_LIB_PREFIX)open-rte.la'],
+            [5.0], [TM_PAL_LIBS='$(top_builddir)/opal/lib$(OPAL_LIB_NAME).la'
+                    TM_MPI_LIBS="$TM_MPI_LIBS $opal_pmix_BUILD_LIBS"],
+            [TM_MISSING([pml_tm needs Open MPI 4.1 or 5.0, this is $OMPI_MAJOR_VERSION.$OMPI_MINOR_VERSION])])
     TM_COMPONENTDIR='$(ompilibdir)'
     TM_RUNPATH=
     TM_SUBST

@@ -6,6 +6,7 @@
 
 #include <time.h>
 
+#include "pml_tm_excid.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_send.h"
@@ -33,7 +34,8 @@ mca_pml_tm_t mca_pml_tm = {
         .pml_mrecv = mca_pml_tm_mrecv,
         .pml_dump = mca_pml_tm_dump,
         .pml_max_tag = INT_MAX,
-        .pml_flags = 0,
+        .pml_flags = PML_TM_FLAGS,
+        PML_TM_MODULE_EXTRA
     },
 };
 
@@ -47,6 +49,8 @@ static int init_free_list(opal_free_list_t *list, size_t size, opal_class_t *cla
 
 static void set_handlers(fab_t *fab)
 {
+    fab_set_handler(fab, FAB_AM_NO_TAG, mca_pml_tm_excid_untagged, NULL);
+    fab_set_handler(fab, PML_TM_AM_CONTEXT, mca_pml_tm_excid_context, NULL);
     fab_set_handler(fab, FAB_AM_EAGER, mca_pml_tm_msg_eager, NULL);
     fab_set_handler(fab, FAB_AM_RNDV, mca_pml_tm_msg_rndv, NULL);
     fab_set_handler(fab, FAB_AM_FIN, mca_pml_tm_rndv_fin, NULL);
@@ -117,7 +121,7 @@ static void report_failure(const fab_peer_t *peer)
     if (now() - mca_pml_tm.failed_at < FAILURE_GRACE) {
         return;
     }
-    mca_pml_tm_show_help("peer-failed", orte_process_info.nodename,
+    mca_pml_tm_show_help("peer-failed", mca_pml_tm_process.nodename,
                    OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), OMPI_NAME_PRINT(&name), mca_pml_tm.failed_why);
     ompi_rte_abort(1, NULL);
 }

@@ -6,6 +6,7 @@
  *   pml_tm.c            the module: peers' and communicators' coming and going, progress
  *   pml_tm_peer.c       processes: from ompi_proc_t to fabric peer; what is held for each
  *   pml_tm_comm.c       communicators: context id to matching domain; messages that come too early
+ *   pml_tm_excid.c      communicators whose context ids differ between processes (MPI sessions)
  *   pml_tm_send.c       all sends
  *   pml_tm_recv.c       all receives, cancel
  *   pml_tm_msg.c        messages from the wire: into a receive or among the unexpected
@@ -36,6 +37,7 @@
 #include "pml_tm_wire.h"
 
 typedef struct mca_pml_tm_comm mca_pml_tm_comm_t;
+typedef struct mca_pml_tm_excid mca_pml_tm_excid_t;
 typedef struct mca_pml_tm_msg mca_pml_tm_msg_t;
 typedef struct mca_pml_tm_peer mca_pml_tm_peer_t;
 
@@ -60,6 +62,7 @@ typedef struct mca_pml_tm {
     mca_pml_tm_comm_t **comms; /* by context id */
     uint32_t num_comms;        /* length of comms */
     uint32_t max_context;      /* context ids are below */
+    mca_pml_tm_comm_t *excid_comms; /* those that have an extended id */
     unsigned source_bits;      /* of the fabric tag */
     uint32_t eager_limit;      /* bytes; params.eager_limit as it is compared */
     mca_pml_tm_msg_t *early;   /* messages for communicators not added yet, oldest first */

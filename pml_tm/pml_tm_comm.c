@@ -8,6 +8,7 @@
  */
 #include "pml_tm_comm.h"
 
+#include "pml_tm_excid.h"
 #include "pml_tm_msg.h"
 
 /* Make room for the context id in the table. */
@@ -44,7 +45,7 @@ static int check_limits(const ompi_communicator_t *comm)
     if (context < mca_pml_tm.max_context && (uint32_t) max_size <= 1u << mca_pml_tm.source_bits) {
         return OMPI_SUCCESS;
     }
-    mca_pml_tm_show_help("tag-fields", orte_process_info.nodename, (unsigned) context,
+    mca_pml_tm_show_help("tag-fields", mca_pml_tm_process.nodename, (unsigned) context,
                    (unsigned) mca_pml_tm.max_context, max_size, 1u << mca_pml_tm.source_bits, mca_pml_tm.source_bits);
     return OMPI_ERR_OUT_OF_RESOURCE;
 }
@@ -70,6 +71,9 @@ int mca_pml_tm_add_comm(ompi_communicator_t *comm)
     fab_lock(mca_pml_tm.fab);
     rc = comms_reserve(tmc->context);
     if (OMPI_SUCCESS == rc) {
+        rc = mca_pml_tm_excid_add(tmc);
+    }
+    if (OMPI_SUCCESS == rc) {
         comm->c_pml_comm = (struct mca_pml_comm_t *) tmc;
         mca_pml_tm.comms[tmc->context] = tmc;
         mca_pml_tm_msg_join(tmc);
@@ -90,6 +94,7 @@ static void comm_free(mca_pml_tm_comm_t *tmc)
         mca_pml_tm_msg_release(mca_pml_tm_msg_of(msg));
     }
     fab_match_fini(&tmc->match);
+    mca_pml_tm_excid_remove(tmc);
     mca_pml_tm.comms[tmc->context] = NULL;
     free(tmc);
 }

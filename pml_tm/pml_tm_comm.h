@@ -13,6 +13,7 @@ struct mca_pml_tm_comm {
     int32_t num_sources; /* ranks a message can come from: the remote group's size */
     uint32_t my_rank;    /* as source of what this process sends */
     uint32_t context;
+    mca_pml_tm_excid_t *excid; /* NULL: the context id is the same in all processes */
 };
 
 static inline mca_pml_tm_comm_t *mca_pml_tm_comm(const ompi_communicator_t *comm)
@@ -24,12 +25,6 @@ static inline mca_pml_tm_comm_t *mca_pml_tm_comm(const ompi_communicator_t *comm
 static inline mca_pml_tm_comm_t *mca_pml_tm_comm_find(uint32_t context)
 {
     return context < mca_pml_tm.num_comms ? mca_pml_tm.comms[context] : NULL;
-}
-
-/* The fabric tag of a message with this MPI tag sent by this process. */
-static inline uint64_t mca_pml_tm_comm_tag(const mca_pml_tm_comm_t *tmc, int32_t tag)
-{
-    return mca_pml_tm_tag(tmc->context, tmc->my_rank, tag, mca_pml_tm.source_bits);
 }
 
 /* Free what is left when the component closes. */

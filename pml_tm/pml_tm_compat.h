@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The one header that absorbs what differs between versions of Open MPI.  Included first by every file of pml_tm.
+ * The one header that absorbs what differs between Open MPI 4.1 and 5.0.  Included first by every file of pml_tm.
  */
 #ifndef PML_TM_COMPAT_H
 #define PML_TM_COMPAT_H
 
 #include "ompi_config.h"
 
-#if OMPI_MAJOR_VERSION != 4 || OMPI_MINOR_VERSION < 1
-#error "pml_tm needs Open MPI 4.1"
+#if !(4 == OMPI_MAJOR_VERSION && 1 == OMPI_MINOR_VERSION) && !(5 == OMPI_MAJOR_VERSION && 0 == OMPI_MINOR_VERSION)
+#error "pml_tm needs Open MPI 4.1 or 5.0"
 #endif
 
 /* The base request headers want a PERUSE header that Open MPI does not install; without PERUSE its macros are empty. */
@@ -21,6 +21,7 @@
 
 #include "ompi/communicator/communicator.h"
 #include "ompi/datatype/ompi_datatype.h"
+#include "ompi/errhandler/errhandler.h"
 #include "ompi/group/group.h"
 #include "ompi/mca/pml/base/base.h"
 #include "ompi/mca/pml/base/pml_base_bsend.h"
@@ -37,32 +38,125 @@
 #include "opal/datatype/opal_convertor.h"
 #include "opal/mca/base/mca_base_pvar.h"
 #include "opal/mca/base/mca_base_var.h"
-#include "opal/mca/pmix/pmix.h"
 #include "opal/runtime/opal_progress.h"
-#include "opal/threads/wait_sync.h"
 #include "opal/util/output.h"
 #include "opal/util/show_help.h"
-#include "orte/util/proc_info.h"
 
 /* Version of pml_tm; processes with different ones do not find each other's addresses. */
 #define PML_TM_MAJOR_VERSION 0
 #define PML_TM_MINOR_VERSION 1
 #define PML_TM_RELEASE_VERSION 0
 
+#if OMPI_MAJOR_VERSION >= 5
+
+#include "ompi/mca/bml/base/base.h"
+#include "opal/mca/pmix/pmix-internal.h"
+#include "opal/mca/threads/wait_sync.h"
+#include "opal/util/proc.h"
+
 /* Version of the PML framework's component structure. */
+#define PML_TM_BASE_VERSION MCA_PML_BASE_VERSION_2_1_0
+
+/* Scope of the address in the modex. */
+#define PML_TM_MODEX_SCOPE PMIX_GLOBAL
+
+/* What this process knows of itself and its job; the members that are used have the same names in both. */
+#define mca_pml_tm_process opal_process_info
+
+/* Name of the fabric's provider that reaches the rank, or NULL (pml_tm_peer.c). */
+const char *mca_pml_tm_transport_of(ompi_communicator_t *comm, int rank);
+
+/* pml_get_transports, for --mca ompi_display_comm; the caller frees both. */
+static inline mca_pml_transports_t *mca_pml_tm_get_transports(ompi_communicator_t *comm, int rank)
+{
+    const char *name = mca_pml_tm_transport_of(comm, rank);
+    mca_pml_transports_t *transports = NULL != name ? calloc(1, sizeof(*transports)) : NULL;
+
+    if (NULL == transports) {
+        return NULL;
+    }
+    transports->entries = calloc(1, sizeof(transports->entries[0]));
+    if (NULL != transports->entries) {
+        transports->count = 1;
+        transports->entries[0] = (mca_pml_transport_entry_t){.transport_name = name, .device_name = "tm"};
+    }
+    return transports;
+}
+
+/*
+ * Open the BTLs, with which one-sided MPI (osc/rdma) moves data whatever the PML is.  In 5.0 that is the PML's to do, and beside one that
+ * does not MPI_Win_create fails; in 4.1 Open MPI has done it.
+ */
+static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable_mpi_threads)
+{
+    return mca_bml_base_inited() ? OMPI_SUCCESS : mca_bml_base_init(enable_progress_threads, enable_mpi_threads);
+}
+
+/* Entry points that only one of the series has; they close the module's table. */
+#define PML_TM_MODULE_EXTRA .pml_get_transports = mca_pml_tm_get_transports,
+
+/* Communicators made without a parent have an id of their own: the module can send to them. */
+#define PML_TM_FLAGS MCA_PML_BASE_FLAG_SUPPORTS_EXT_CID
+
+#else
+
+#include "opal/mca/pmix/pmix.h"
+#include "opal/threads/wait_sync.h"
+#include "orte/util/proc_info.h"
+
 #define PML_TM_BASE_VERSION MCA_PML_BASE_VERSION_2_0_0
+#define PML_TM_MODEX_SCOPE OPAL_PMIX_GLOBAL
+#define mca_pml_tm_process orte_process_info
+#define PML_TM_MODULE_EXTRA
+#define PML_TM_FLAGS 0
+
+static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable_mpi_threads)
+{
+    (void) enable_progress_threads;
+    (void) enable_mpi_threads;
+    return OMPI_SUCCESS;
+}
+
+#endif
 
 /* The index of a communicator in this process. */
 static inline uint32_t mca_pml_tm_comm_index(const ompi_communicator_t *comm)
 {
+#if OMPI_MAJOR_VERSION >= 5
+    return comm->c_index;
+#else
     return comm->c_contextid;
+#endif
 }
 
-/* Name of a process's host; not to be freed, "unknown" at worst. */
-static inline const char *mca_pml_tm_hostname(const ompi_proc_t *proc)
+/*
+ * Does each member of the communicator know it by another index?  Then *id is what all know it by (Open MPI 5.0: made without
+ * a parent communicator).
+ */
+static inline bool mca_pml_tm_comm_extended_id(const ompi_communicator_t *comm, uint64_t id[2])
 {
+#if OMPI_MAJOR_VERSION >= 5
+    if (!OMPI_COMM_IS_GLOBAL_INDEX(comm)) {
+        id[0] = comm->c_contextid.cid_base;
+        id[1] = comm->c_contextid.cid_sub.u64;
+        return true;
+    }
+#endif
+    (void) comm;
+    (void) id;
+    return false;
+}
+
+/* Name of a process's host, "unknown" at worst; the caller frees it. */
+static inline char *mca_pml_tm_hostname(const ompi_proc_t *proc)
+{
+#if OMPI_MAJOR_VERSION >= 5
+    char *name = opal_get_proc_hostname(&proc->super);
+    return NULL != name ? name : strdup("unknown");
+#else
     const char *name = opal_get_proc_hostname(&proc->super);
-    return NULL != name ? name : "unknown";
+    return strdup(NULL != name ? name : "unknown");
+#endif
 }
 
 #endif /* PML_TM_COMPAT_H */

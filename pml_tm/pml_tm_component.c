@@ -239,7 +239,7 @@ static bool is_requested(void)
  */
 static bool is_speaker(void)
 {
-    if (0 == orte_process_info.my_local_rank) {
+    if (0 == mca_pml_tm_process.my_local_rank) {
         return true;
     }
     usleep(500000);
@@ -250,7 +250,7 @@ static bool is_speaker(void)
 static void refuse(const char *topic, const char *why)
 {
     if (is_requested()) {
-        mca_pml_tm_show_help(topic, orte_process_info.nodename, why);
+        mca_pml_tm_show_help(topic, mca_pml_tm_process.nodename, why);
     } else {
         opal_output_verbose(1, output, "pml tm is not used: %s", why);
     }
@@ -259,14 +259,14 @@ static void refuse(const char *topic, const char *why)
 /* Only shared memory so far: a job on several hosts is refused before it starts, not at its first message. */
 static bool is_on_one_host(void)
 {
-    unsigned num_procs = orte_process_info.num_procs;
-    unsigned num_local = (unsigned) orte_process_info.num_local_peers + 1;
+    unsigned num_procs = mca_pml_tm_process.num_procs;
+    unsigned num_local = (unsigned) mca_pml_tm_process.num_local_peers + 1;
 
     if (num_procs <= num_local) {
         return true;
     }
     if (is_requested() && is_speaker()) {
-        mca_pml_tm_show_help("several-hosts", orte_process_info.nodename, num_procs, num_local);
+        mca_pml_tm_show_help("several-hosts", mca_pml_tm_process.nodename, num_procs, num_local);
     } else {
         opal_output_verbose(1, output, "pml tm is not used: %u processes, %u on this host", num_procs, num_local);
     }
@@ -296,7 +296,7 @@ static int open_fabric(bool is_threaded)
 {
     fab_config_t config = {
         .name = mca_pml_tm_peer_name(OMPI_PROC_MY_NAME),
-        .num_local = (uint32_t) orte_process_info.num_local_peers + 1,
+        .num_local = (uint32_t) mca_pml_tm_process.num_local_peers + 1,
         .is_threaded = is_threaded,
         .peer_failed = mca_pml_tm_peer_failed,
         .log = log_line,
@@ -318,7 +318,7 @@ static void init_state(void)
     mca_pml_tm.early_tail = &mca_pml_tm.early;
     mca_pml_tm_idmap_init(&mca_pml_tm.ids);
     mca_pml_tm.eager_limit = (uint32_t) mca_pml_tm.params.eager_limit;
-    mca_pml_tm.source_bits = choose_source_bits(orte_process_info.num_procs);
+    mca_pml_tm.source_bits = choose_source_bits(mca_pml_tm_process.num_procs);
     mca_pml_tm.max_context = 1u << (32 - mca_pml_tm.source_bits);
     mca_pml_tm.super.pml_max_contextid = mca_pml_tm.max_context;
 }
@@ -328,7 +328,6 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
     char why[256];
     int best = *priority;
 
-    (void) enable_progress_threads;
     *priority = mca_pml_tm.params.priority;
     if (!check_params(why, sizeof(why))) {
         if (!is_requested() || is_speaker()) {
@@ -348,6 +347,9 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
         fab_close(mca_pml_tm.fab);
         mca_pml_tm.fab = NULL;
         return NULL;
+    }
+    if (OMPI_SUCCESS != mca_pml_tm_open_btls(enable_progress_threads, enable_mpi_threads)) {
+        opal_output_verbose(1, output, "no BTL can be used: one-sided MPI will not work");
     }
     return &mca_pml_tm.super;
 }
@@ -396,6 +398,6 @@ void mca_pml_tm_show_paths(void)
     fab_describe(mca_pml_tm.fab, text, sizeof(text));
     fab_unlock(mca_pml_tm.fab);
     opal_output(output, "pml tm: process %s on %s; eager up to %u bytes if the provider can; ranks below %u, communicators below %u\n%s",
-                OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), orte_process_info.nodename, mca_pml_tm.eager_limit,
+                OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm_process.nodename, mca_pml_tm.eager_limit,
                 1u << mca_pml_tm.source_bits, mca_pml_tm.max_context, text);
 }

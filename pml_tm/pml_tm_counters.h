@@ -16,6 +16,7 @@
     X(expected, "messages that found their receive posted")                                                              \
     X(unexpected, "messages that arrived before their receive")                                                          \
     X(early, "messages that arrived before their communicator existed here")                                             \
+    X(untagged, "messages of a communicator whose index here their sender did not know yet")                             \
     X(rndv_get, "rendezvous receives fetched from the sender's memory in one copy")                                      \
     X(rndv_get_bytes, "bytes of such receives")                                                                          \
     X(rndv_pipeline, "rendezvous receives sent in fragments")                                                            \

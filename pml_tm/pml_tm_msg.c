@@ -8,6 +8,7 @@
  */
 #include "pml_tm_msg.h"
 
+#include "pml_tm_excid.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
 
@@ -53,7 +54,7 @@ static mca_pml_tm_msg_t *msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const void *d
     mca_pml_tm_msg_t *msg = msg_alloc(data_len);
 
     if (NULL == msg) {
-        mca_pml_tm_show_help("no-memory", orte_process_info.nodename, sizeof(*msg) + data_len,
+        mca_pml_tm_show_help("no-memory", mca_pml_tm_process.nodename, sizeof(*msg) + data_len,
                        mca_pml_tm.unexpected_bytes);
         ompi_rte_abort(OMPI_ERR_OUT_OF_RESOURCE, NULL);
     }
@@ -99,11 +100,34 @@ static void msg_unexpected(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg)
     fab_match_add_msg(&tmc->match, &msg->match, msg_source(msg->hdr), mca_pml_tm_tag_tag(msg->hdr.tag));
 }
 
-static void msg_early(mca_pml_tm_msg_t *msg)
+void mca_pml_tm_msg_early(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len, size_t len)
 {
+    mca_pml_tm_msg_t *msg = msg_keep(peer, hdr, data, data_len, len);
+
     ++mca_pml_tm.counters.early;
     *mca_pml_tm.early_tail = msg;
     mca_pml_tm.early_tail = &msg->next;
+}
+
+/* Is the early message for this communicator? */
+static bool is_for(const mca_pml_tm_comm_t *tmc, const mca_pml_tm_msg_t *msg)
+{
+    return FAB_AM_NO_TAG == msg->hdr.id ? mca_pml_tm_excid_is_for(tmc, msg->data)
+                                        : mca_pml_tm_tag_context(msg->hdr.tag, mca_pml_tm.source_bits) == tmc->context;
+}
+
+/* An early message whose communicator has come, off its list: into the domain. */
+static void msg_join(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg)
+{
+    if (FAB_AM_NO_TAG == msg->hdr.id) {
+        mca_pml_tm_excid_deliver(tmc, msg->peer, msg->hdr, msg->data, msg->data_len);
+        mca_pml_tm_msg_release(msg);
+    } else if (is_valid(tmc, msg->hdr)) {
+        msg_unexpected(tmc, msg);
+    } else {
+        mca_pml_tm_bad_message(msg->peer, "no such rank or tag in its communicator");
+        mca_pml_tm_msg_release(msg);
+    }
 }
 
 void mca_pml_tm_msg_join(mca_pml_tm_comm_t *tmc)
@@ -112,16 +136,11 @@ void mca_pml_tm_msg_join(mca_pml_tm_comm_t *tmc)
     mca_pml_tm_msg_t *msg;
 
     while (NULL != (msg = *link)) {
-        if (mca_pml_tm_tag_context(msg->hdr.tag, mca_pml_tm.source_bits) != tmc->context) {
-            link = &msg->next;
-            continue;
-        }
-        *link = msg->next;
-        if (is_valid(tmc, msg->hdr)) {
-            msg_unexpected(tmc, msg);
+        if (is_for(tmc, msg)) {
+            *link = msg->next;
+            msg_join(tmc, msg);
         } else {
-            mca_pml_tm_bad_message(msg->peer, "no such rank or tag in its communicator");
-            mca_pml_tm_msg_release(msg);
+            link = &msg->next;
         }
     }
     mca_pml_tm.early_tail = link;
@@ -171,12 +190,10 @@ static inline mca_pml_tm_recv_request_t *msg_match(fab_peer_t *peer, fab_hdr_t h
 
 static void msg_store(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len, size_t len)
 {
-    mca_pml_tm_msg_t *msg = msg_keep(peer, hdr, data, data_len, len);
-
     if (NULL != tmc) {
-        msg_unexpected(tmc, msg);
+        msg_unexpected(tmc, msg_keep(peer, hdr, data, data_len, len));
     } else {
-        msg_early(msg);
+        mca_pml_tm_msg_early(peer, hdr, data, data_len, len);
     }
 }
 

@@ -30,6 +30,11 @@ static inline mca_pml_tm_msg_t *mca_pml_tm_msg_of(fab_match_msg_t *match)
 void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 
+/*
+ * Keep a message for a communicator that is not here yet, with len bytes in all, of which data_len came along. Lock held.
+ */
+void mca_pml_tm_msg_early(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len, size_t len);
+
 /* Give the message to the receive that it matched and release it. Lock held. */
 void mca_pml_tm_msg_receive(mca_pml_tm_msg_t *msg, mca_pml_tm_recv_request_t *req);
 

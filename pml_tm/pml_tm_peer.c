@@ -19,7 +19,7 @@ int mca_pml_tm_peer_publish(void)
     size_t len = fab_address(mca_pml_tm.fab, blob.fabric, sizeof(blob.fabric));
     int rc;
 
-    OPAL_MODEX_SEND(rc, OPAL_PMIX_GLOBAL, &mca_pml_tm_component.pmlm_version, &blob, sizeof(blob.head) + len);
+    OPAL_MODEX_SEND(rc, PML_TM_MODEX_SCOPE, &mca_pml_tm_component.pmlm_version, &blob, sizeof(blob.head) + len);
     return rc;
 }
 
@@ -62,6 +62,7 @@ fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc)
     modex_blob_t *blob = NULL;
     fab_peer_t *peer = NULL;
     size_t len = 0;
+    char *hostname;
 
     OPAL_MODEX_RECV(*rc, &mca_pml_tm_component.pmlm_version, &proc->super.proc_name, (void **) &blob, &len);
     if (OPAL_SUCCESS == *rc && NULL != blob) {
@@ -71,8 +72,10 @@ fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc)
     }
     free(blob);
     if (NULL == peer) {
-        mca_pml_tm_show_help("unreachable", orte_process_info.nodename,
-                       OMPI_NAME_PRINT(&proc->super.proc_name), mca_pml_tm_hostname(proc), why);
+        hostname = mca_pml_tm_hostname(proc);
+        mca_pml_tm_show_help("unreachable", mca_pml_tm_process.nodename, OMPI_NAME_PRINT(&proc->super.proc_name), hostname,
+                             why);
+        free(hostname);
         return NULL;
     }
     opal_atomic_wmb(); /* the record before the pointer to it: other threads use the slot without the lock */
@@ -91,6 +94,14 @@ int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs)
         mca_pml_tm_show_paths();
     }
     return rc;
+}
+
+const char *mca_pml_tm_transport_of(ompi_communicator_t *comm, int rank)
+{
+    int rc = OMPI_SUCCESS;
+    const fab_peer_t *peer = mca_pml_tm_peer_of_rank(comm, rank, &rc);
+
+    return NULL != peer ? fab_peer_provider(peer) : NULL;
 }
 
 int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)

@@ -77,6 +77,7 @@ typedef struct mca_pml_tm_send_request {
     fab_rkey_t rkey;        /* while is_exposed */
     bool is_exposed;
     bool is_rndv;           /* announced, not sent with its data */
+    bool is_untagged;       /* the receiver's context id is not known */
 } mca_pml_tm_send_request_t;
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_send_request_t);

@@ -14,11 +14,26 @@
  *
  * Whatever names an id is checked: alive, of the right kind, from the peer it belongs to, in a phase that waits for it.
  */
+#include "pml_tm_excid.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
 #include "pml_tm_send.h"
 
 /* ---- sender ---- */
+
+/* The announcement, to a receiver whose context id is not known. */
+static int send_rts_untagged(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv)
+{
+    struct {
+        mca_pml_tm_untagged_t prefix;
+        fab_rndv_t rndv;
+    } message = {
+        .prefix = mca_pml_tm_excid_prefix(mca_pml_tm_comm(req->req_send.req_base.req_comm), FAB_AM_RNDV),
+        .rndv = *rndv,
+    };
+
+    return fab_item_send(req->core.peer, fab_hdr(FAB_AM_NO_TAG, req->tag, req->core.id), &message, sizeof(message));
+}
 
 int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
 {
@@ -32,6 +47,9 @@ int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
     if (req->is_exposed) {
         rndv.addr = (uintptr_t) req->data;
         rndv.rkey = req->rkey;
+    }
+    if (OPAL_UNLIKELY(req->is_untagged)) {
+        return send_rts_untagged(req, &rndv);
     }
     return fab_item_send(peer, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), &rndv, sizeof(rndv));
 }

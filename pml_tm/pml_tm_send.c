@@ -9,6 +9,7 @@
  */
 #include "pml_tm_send.h"
 
+#include "pml_tm_excid.h"
 #include "pml_tm_peer.h"
 
 /* Sends without a look at what arrived, before one is taken: so that a sender learns that it floods its receiver. */
@@ -45,11 +46,36 @@ static inline int put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, s
     return OMPI_SUCCESS;
 }
 
+/* The message of a request whose receiver's context id is not known: with the extended id before the data. */
+static int request_put_untagged(mca_pml_tm_send_request_t *req)
+{
+    mca_pml_base_request_t *base = &req->req_send.req_base;
+    mca_pml_tm_untagged_t prefix = mca_pml_tm_excid_prefix(mca_pml_tm_comm(base->req_comm), FAB_AM_EAGER);
+    size_t len = req->req_send.req_bytes_packed;
+    fab_peer_t *peer = req->core.peer;
+    char *room = fab_item_reserve(peer, sizeof(prefix) + len);
+
+    if (NULL == room) {
+        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
+    }
+    memcpy(room, &prefix, sizeof(prefix));
+    if (NULL == req->data) {
+        pack_all(base->req_addr, base->req_count, base->req_datatype, room + sizeof(prefix), len);
+    } else if (0 != len) {
+        memcpy(room + sizeof(prefix), req->data, len);
+    }
+    fab_commit(peer, fab_hdr(FAB_AM_NO_TAG, req->tag, req->core.id), sizeof(prefix) + len);
+    return OMPI_SUCCESS;
+}
+
 /* The message of a request. */
 static int request_put_eager(mca_pml_tm_send_request_t *req)
 {
     mca_pml_base_send_request_t *base = &req->req_send;
 
+    if (OPAL_UNLIKELY(req->is_untagged)) {
+        return request_put_untagged(req);
+    }
     return put_eager(req->core.peer, fab_hdr(FAB_AM_EAGER, req->tag, req->core.id), req->data, base->req_bytes_packed,
                      base->req_base.req_addr, base->req_base.req_count, base->req_base.req_datatype);
 }
@@ -68,10 +94,15 @@ void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error)
     mca_pml_tm_done(&req->core);
 }
 
-/* Protocol and id of a request; false: no id to be had. */
+/* Protocol, tag and id of a request; false: no id to be had. */
 static bool send_choose(mca_pml_tm_send_request_t *req)
 {
-    req->is_rndv = req->req_send.req_bytes_packed > mca_pml_tm_peer_eager_limit(req->core.peer);
+    const mca_pml_base_request_t *base = &req->req_send.req_base;
+    size_t len = req->req_send.req_bytes_packed;
+
+    req->is_untagged = !mca_pml_tm_excid_tag(mca_pml_tm_comm(base->req_comm), base->req_peer, base->req_tag, &req->tag);
+    req->is_rndv = len > mca_pml_tm_peer_eager_limit(req->core.peer)
+                   || (req->is_untagged && len + sizeof(mca_pml_tm_untagged_t) > req->core.peer->eager_max);
     if (0 == req->core.id && (req->is_rndv || MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode)) {
         req->core.id = mca_pml_tm_idmap_add(&mca_pml_tm.ids, &req->core);
         return 0 != req->core.id;
@@ -187,7 +218,6 @@ static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count, ompi
     /* MPI leaves a send's source and tag undefined, but callbacks of osc/pt2pt read them, as ob1 sets them */
     base->req_ompi.req_status = (ompi_status_public_t){
         .MPI_SOURCE = comm->c_my_rank, .MPI_TAG = tag, .MPI_ERROR = MPI_SUCCESS, ._ucount = len};
-    req->tag = mca_pml_tm_comm_tag(mca_pml_tm_comm(comm), tag);
     req->core.peer = peer;
     req->core.id = 0;
     req->core.is_private = false;
@@ -260,9 +290,10 @@ static inline void send_progress(void)
 /*
  * A standard or ready send without a request, if it is short and there is room.  OPAL_ERR_RESOURCE_BUSY: it needs a request.
  */
-static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *datatype, int tag,
+static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
                               mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, fab_peer_t *peer)
 {
+    uint64_t fab_tag;
     char *data;
     size_t len;
     bool is_contiguous = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len);
@@ -272,9 +303,9 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
         return rc;
     }
     fab_lock(mca_pml_tm.fab);
-    if (OPAL_LIKELY(NULL == peer->pending && len <= mca_pml_tm_peer_eager_limit(peer))) {
-        rc = put_eager(peer, fab_hdr(FAB_AM_EAGER, mca_pml_tm_comm_tag(mca_pml_tm_comm(comm), tag), 0),
-                       is_contiguous ? data : NULL, len, buf, count, datatype);
+    if (OPAL_LIKELY(NULL == peer->pending && len <= mca_pml_tm_peer_eager_limit(peer)
+                    && mca_pml_tm_excid_tag(mca_pml_tm_comm(comm), dst, tag, &fab_tag))) {
+        rc = put_eager(peer, fab_hdr(FAB_AM_EAGER, fab_tag, 0), is_contiguous ? data : NULL, len, buf, count, datatype);
         mca_pml_tm.counters.eager_sent += OMPI_SUCCESS == rc;
         send_progress();
     }
@@ -338,7 +369,7 @@ int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, i
         *request = &ompi_request_empty;
         return rc;
     }
-    rc = send_inline(buf, count, datatype, tag, mode, comm, peer);
+    rc = send_inline(buf, count, datatype, dst, tag, mode, comm, peer);
     if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
         *request = &ompi_request_empty;
         return rc;
@@ -363,7 +394,7 @@ int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, in
     if (MCA_PML_BASE_SEND_BUFFERED == mode) {
         return bsend(buf, count, datatype, dst, tag, comm, peer);
     }
-    rc = send_inline(buf, count, datatype, tag, mode, comm, peer);
+    rc = send_inline(buf, count, datatype, dst, tag, mode, comm, peer);
     if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
         return rc;
     }

@@ -28,6 +28,7 @@ enum {
     PML_TM_AM_DATA = FAB_AM_PML + 2,     /* some of the data. app_ctx: the receive's id, tag: offset in bytes */
     PML_TM_AM_NACK = FAB_AM_PML + 3,     /* the data could not be fetched. app_ctx: the send's id, tag: MPI error class */
     PML_TM_AM_ANNOUNCE = FAB_AM_PML + 4, /* app_ctx 1: announce messages (rendezvous) from now on; 0: eager is welcome again */
+    PML_TM_AM_CONTEXT = FAB_AM_PML + 5,  /* answer to an untagged message. payload: mca_pml_tm_context_t */
 };
 
 /* Payload of PML_TM_AM_CTS. */
@@ -37,6 +38,28 @@ typedef struct mca_pml_tm_cts {
 } mca_pml_tm_cts_t;
 
 _Static_assert(sizeof(mca_pml_tm_cts_t) == 8, "wire format");
+
+/*
+ * In front of the payload of FAB_AM_NO_TAG: a message of a communicator whose index at the receiver is not known yet. The context
+ * id in the tag is 0.
+ */
+typedef struct mca_pml_tm_untagged {
+    uint64_t excid[2];   /* extended id of the communicator */
+    uint32_t context;    /* the sender's context id for it */
+    uint8_t id;          /* FAB_AM_EAGER or FAB_AM_RNDV: what follows */
+    uint8_t reserved[3]; /* 0 */
+} mca_pml_tm_untagged_t;
+
+_Static_assert(sizeof(mca_pml_tm_untagged_t) == 24, "wire format");
+
+/* Payload of PML_TM_AM_CONTEXT. */
+typedef struct mca_pml_tm_context {
+    uint64_t excid[2];
+    uint32_t context; /* the sender's context id for it */
+    uint32_t rank;    /* the sender's rank in it */
+} mca_pml_tm_context_t;
+
+_Static_assert(sizeof(mca_pml_tm_context_t) == 24, "wire format");
 
 /* In front of the fabric's address in the modex. */
 typedef struct mca_pml_tm_address {

@@ -255,6 +255,11 @@ size_t fab_address(const fab_t *fab, void *buf, size_t size)
     return len;
 }
 
+const char *fab_peer_provider(const fab_peer_t *peer)
+{
+    return fab_providers[peer->provider]->name;
+}
+
 /* ---- progress ---------------------------------------------------------------------------------------------------- */
 
 int fab_progress(fab_t *fab)

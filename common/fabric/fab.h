@@ -209,6 +209,9 @@ FAB_EXPORT int fab_peer_open(fab_t *fab, uint64_t name, const void *address, siz
 /* The record of a known peer, or NULL. */
 FAB_EXPORT fab_peer_t *fab_peer_find(fab_t *fab, uint64_t name);
 
+/* Name of the provider that reaches the peer: "self", "shm", ... The lock is not needed. */
+FAB_EXPORT const char *fab_peer_provider(const fab_peer_t *peer);
+
 /*
  * This process sends no more to that peer and its record may go once the peer, too, has left: do not use it any more, except
  * in the handler of a message from it.

@@ -19,9 +19,10 @@ enum {
     FAB_SENTENCE_MAX = 512,    /* bytes of a sentence for the user */
     FAB_ITEMS_PER_PASS = 32,   /* items of one peer run in one fab_progress(): bounds its time */
     FAB_PEERS_PER_PASS = 64,   /* peers whose items are looked at in one fab_progress(), for the same reason */
-    FAB_POST_MAX = 256,        /* bytes of payload of fab_post() */
-    FAB_NO_RECORD = UINT32_MAX /* no record number */
+    FAB_POST_MAX = 256         /* bytes of payload of fab_post() */
 };
+
+#define FAB_NO_RECORD UINT32_MAX /* no record number */
 
 /* Providers in order of preference. */
 extern const fab_provider_t *const fab_providers[FAB_NUM_PROVIDERS];

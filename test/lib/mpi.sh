@@ -12,6 +12,8 @@ tm_mpi_environment()
         esac
     done
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    # Open MPI 5.0: as many processes as a test wants, also those it spawns.
+    export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 }
 
 # tm_mpirun_flags NP: sets the array of that name to the options that NP ranks need on this machine.  Ranks are not bound:

@@ -8,10 +8,10 @@
  *       MPI_Compare_and_swap (crashes) and windows created by one process alone (MPI_ERR_WIN)]
  */
 /* TEST: np=1,2,4 args="20 safe" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
-/* TEST: np=1,2,4 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
-/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
-/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
-/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
+/* TEST: np=1,2,4 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_mpi_yield_when_idle=1" ompi=4.1 timeout=60 */
+/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_eager_limit=0" ompi=4.1 timeout=60 */
+/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_shm_ring_size=16384" ompi=4.1 timeout=60 */
+/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_shm_single_copy=none" ompi=4.1 timeout=60 */
 #include "tm_test.h"
 
 enum { MAX_WORDS = 20000 };

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Extended context ids: who knows whose index, and untagged messages until then.  The protocol: pml_tm_excid.h.
+ */
+#include "pml_tm_excid.h"
+
+#include "pml_tm_msg.h"
+
+int mca_pml_tm_excid_add(mca_pml_tm_comm_t *tmc)
+{
+    mca_pml_tm_excid_t *excid;
+    uint64_t id[2];
+
+    tmc->excid = NULL;
+    if (!mca_pml_tm_comm_extended_id(tmc->comm, id)) {
+        return OMPI_SUCCESS;
+    }
+    excid = malloc(sizeof(*excid) + (size_t) tmc->num_sources * sizeof(excid->contexts[0]));
+    if (NULL == excid) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    memcpy(excid->id, id, sizeof(excid->id));
+    for (int32_t rank = 0; rank < tmc->num_sources; ++rank) {
+        excid->contexts[rank] = PML_TM_CONTEXT_UNKNOWN;
+    }
+    excid->next = mca_pml_tm.excid_comms;
+    mca_pml_tm.excid_comms = tmc;
+    tmc->excid = excid;
+    return OMPI_SUCCESS;
+}
+
+void mca_pml_tm_excid_remove(mca_pml_tm_comm_t *tmc)
+{
+    mca_pml_tm_comm_t **link = &mca_pml_tm.excid_comms;
+
+    if (NULL == tmc->excid) {
+        return;
+    }
+    while (tmc != *link) {
+        link = &(*link)->excid->next;
+    }
+    *link = tmc->excid->next;
+    free(tmc->excid);
+    tmc->excid = NULL;
+}
+
+static mca_pml_tm_comm_t *comm_find(const uint64_t id[2])
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm.excid_comms;
+
+    while (NULL != tmc && (tmc->excid->id[0] != id[0] || tmc->excid->id[1] != id[1])) {
+        tmc = tmc->excid->next;
+    }
+    return tmc;
+}
+
+mca_pml_tm_untagged_t mca_pml_tm_excid_prefix(const mca_pml_tm_comm_t *tmc, uint8_t id)
+{
+    return (mca_pml_tm_untagged_t){
+        .excid = {tmc->excid->id[0], tmc->excid->id[1]},
+        .context = tmc->context,
+        .id = id,
+    };
+}
+
+/* Answer a member's first message with this process's index.  A peer that failed has no use for it. */
+static void tell_context(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer)
+{
+    mca_pml_tm_context_t context = {
+        .excid = {tmc->excid->id[0], tmc->excid->id[1]},
+        .context = tmc->context,
+        .rank = tmc->my_rank,
+    };
+
+    (void) fab_post(peer, fab_hdr(PML_TM_AM_CONTEXT, 0, 0), &context, sizeof(context));
+}
+
+bool mca_pml_tm_excid_is_for(const mca_pml_tm_comm_t *tmc, const void *data)
+{
+    mca_pml_tm_untagged_t prefix;
+
+    if (NULL == tmc->excid) {
+        return false;
+    }
+    memcpy(&prefix, data, sizeof(prefix));
+    return tmc->excid->id[0] == prefix.excid[0] && tmc->excid->id[1] == prefix.excid[1];
+}
+
+void mca_pml_tm_excid_deliver(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    int32_t source = mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits);
+    mca_pml_tm_untagged_t prefix;
+
+    memcpy(&prefix, data, sizeof(prefix));
+    if (source >= tmc->num_sources) {
+        mca_pml_tm_bad_message(peer, "no such rank in its communicator");
+        return;
+    }
+    if (PML_TM_CONTEXT_UNKNOWN == tmc->excid->contexts[source]) {
+        tmc->excid->contexts[source] = prefix.context;
+        tell_context(tmc, peer);
+    }
+    hdr.id = prefix.id;
+    hdr.tag = mca_pml_tm_tag(tmc->context, (uint32_t) source, mca_pml_tm_tag_tag(hdr.tag), mca_pml_tm.source_bits);
+    if (FAB_AM_EAGER == hdr.id) {
+        mca_pml_tm_msg_eager(NULL, peer, hdr, (const char *) data + sizeof(prefix), len - sizeof(prefix));
+    } else {
+        mca_pml_tm_msg_rndv(NULL, peer, hdr, (const char *) data + sizeof(prefix), len - sizeof(prefix));
+    }
+}
+
+void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_untagged_t prefix;
+    mca_pml_tm_comm_t *tmc;
+
+    (void) ctx;
+    if (len < sizeof(prefix)) {
+        mca_pml_tm_bad_message(peer, "untagged: length");
+        return;
+    }
+    memcpy(&prefix, data, sizeof(prefix));
+    if ((FAB_AM_EAGER != prefix.id && FAB_AM_RNDV != prefix.id) || prefix.context >= mca_pml_tm.max_context) {
+        mca_pml_tm_bad_message(peer, "untagged: kind or context id");
+        return;
+    }
+    ++mca_pml_tm.counters.untagged;
+    tmc = comm_find(prefix.excid);
+    if (NULL != tmc) {
+        mca_pml_tm_excid_deliver(tmc, peer, hdr, data, len);
+    } else {
+        mca_pml_tm_msg_early(peer, hdr, data, len, len);
+    }
+}
+
+void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_context_t context;
+    mca_pml_tm_comm_t *tmc;
+
+    (void) ctx;
+    (void) hdr;
+    if (sizeof(context) != len) {
+        mca_pml_tm_bad_message(peer, "context id: length");
+        return;
+    }
+    memcpy(&context, data, sizeof(context));
+    tmc = comm_find(context.excid);
+    if (NULL == tmc) {
+        return; /* freed since this process asked */
+    }
+    if (context.rank >= (uint32_t) tmc->num_sources || context.context >= mca_pml_tm.max_context) {
+        mca_pml_tm_bad_message(peer, "context id: no such rank or context id");
+        return;
+    }
+    tmc->excid->contexts[context.rank] = context.context;
+}
