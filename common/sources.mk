@@ -27,6 +27,12 @@ common_tm_sources = \
 	common/shm/shm_types.h \
 	common/shm/shm_wire.h
 
+# Headers that an installed Open MPI 5.0 lacks (configure.m4, TM_CHECK_OMPI_HEADERS).
+common_ompi5_headers = \
+	common/ompi5_headers/opal/mca/threads/pthreads/threads_pthreads_mutex.h \
+	common/ompi5_headers/opal/mca/threads/pthreads/threads_pthreads_threads.h \
+	common/ompi5_headers/opal/mca/threads/pthreads/threads_pthreads_tsd.h
+
 # The matcher has no state of its own and is linked into the component that matches: its calls cost no PLT.
 common_match_sources = \
 	common/match/match.c \

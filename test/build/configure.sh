@@ -19,14 +19,14 @@ cd refused
 refused --with-ompi="$PWD/nothing"
 require "ompi_config.h not found: install libopenmpi-dev, or build Open MPI --with-devel-headers, or pass --with-ompi=PREFIX" log
 
-for version in 3.1.6 4.0.7 5.0.7; do
+for version in 3.1.6 4.0.7 5.1.0; do
     IFS=. read -r major minor release <<<"$version"
     mkdir -p "ompi-$version/include/openmpi"
     printf '#define OMPI_%s_VERSION %s\n' MAJOR "$major" MINOR "$minor" RELEASE "$release" \
         >"ompi-$version/include/openmpi/ompi_config.h"
     refused --with-ompi="$PWD/ompi-$version"
     require "Open MPI $version found" log
-    require "needs Open MPI 4.1" log
+    require "needs Open MPI 4.1 or 5.0" log
 done
 
 # All that is missing comes in one list.

@@ -26,7 +26,7 @@ forbid '^(|fab_.*[^a-z0-9_].*|([^f]|f[^a]|fa[^b]).*)$' defined
 
 for file in "$pml" "$common"; do
     readelf -dW "$file" >dynamic
-    require '[libopen-pal.so.40]' dynamic
+    require "[$(tm_libopen_pal "$TM_OMPI_SERIES")]" dynamic
     forbid 'TEXTREL' dynamic
     ! readelf -lW "$file" | grep -E 'GNU_STACK.*E' || fail "$file wants an executable stack"
 done

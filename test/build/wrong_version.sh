@@ -9,7 +9,12 @@
 cp -R "$TM_PREFIX" moved
 pml=$(find moved -name mca_pml_tm.so)
 common=$(find moved -name libmca_common_tm.so)
-patchelf --replace-needed libopen-pal.so.40 libopen-pal.so.80 "$pml" "$common"
+case $TM_OMPI_SERIES in
+    4.1) other=5.0 ;;
+    *) other=4.1 ;;
+esac
+missing=$(tm_libopen_pal "$other")
+patchelf --replace-needed "$(tm_libopen_pal "$TM_OMPI_SERIES")" "$missing" "$pml" "$common"
 unset OMPI_MCA_mca_base_component_path
 # shellcheck source=/dev/null
 . moved/share/pml_tm/env.sh
@@ -19,11 +24,11 @@ program=$(tm_mpi_program hello)
 rc=0
 tm_mpirun 2 "$program" || rc=$?
 ((rc != 0)) || fail "mpirun --mca pml tm went on with a component for another Open MPI"
-require "libopen-pal.so.80: cannot open shared object file"
+require "$missing: cannot open shared object file"
 forbid 'signal|[Ss]egmentation|\*\*\* Process received'
 
 # Not asked for, it is left out.
 export TM_TEST_PML=none
 tm_mpirun 2 "$program" || fail "a component for another Open MPI keeps jobs from running"
-require "libopen-pal.so.80: cannot open shared object file"
+require "$missing: cannot open shared object file"
 require "hello: errors=0"

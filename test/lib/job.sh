@@ -33,10 +33,10 @@ tm_kill_marked()
     ((${#pids[@]} == 0)) || kill -KILL "${pids[@]}" 2>/dev/null || true
 }
 
-# tm_shm_list: the files in /dev/shm now.
+# tm_shm_list: the files in /dev/shm now; but for those of Open MPI 5.0's own BTL sm, which are left by whoever is killed.
 tm_shm_list()
 {
-    find /dev/shm -mindepth 1 2>/dev/null | LC_ALL=C sort
+    find /dev/shm -mindepth 1 ! -name 'sm_segment.*' 2>/dev/null | LC_ALL=C sort
 }
 
 # tm_shm_new BEFORE: print the files in /dev/shm that are not in the list BEFORE, unless a live process has them in use (it

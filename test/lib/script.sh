@@ -44,9 +44,28 @@ tm_mpirun()
     tm_mpirun_flags "$1"
     shift
     mpirun "${tm_mpirun_flags[@]}" "${choice[@]}" "$@" >"$TM_WORK/out" 2>"$TM_WORK/err" </dev/null || rc=$?
+    # what Open MPI 5.0 forwards it mixes with null bytes
+    sed -i 's/\x0//g' "$TM_WORK/out" "$TM_WORK/err"
     cat "$TM_WORK/out"
     cat "$TM_WORK/err" >&2
     return "$rc"
+}
+
+# tm_by_rank FILE COMMAND-OF-RANK-0 COMMAND-OF-RANK-1...: make FILE a program that runs as each rank another command (a shell
+# word list).  The way of mpirun, program : program, crashes in Open MPI 5.0.7's.
+tm_by_rank()
+{
+    local file=$1 rank=0
+    shift
+    echo '#!/bin/sh' >"$file"
+    # shellcheck disable=SC2016 # expanded there
+    echo 'case $OMPI_COMM_WORLD_RANK in' >>"$file"
+    for command in "$@"; do
+        echo "$rank) exec $command ;;" >>"$file"
+        rank=$((rank + 1))
+    done
+    echo 'esac' >>"$file"
+    chmod +x "$file"
 }
 
 # require TEXT [FILE...]: fail unless a line of the last tm_mpirun's output (or of the files) has this text, a fixed string.
@@ -77,6 +96,15 @@ forbid()
 require_quiet()
 {
     forbid "$tm_noise"
+}
+
+# tm_libopen_pal SERIES: prints the SONAME of that Open MPI's libopen-pal, which tells the series apart.
+tm_libopen_pal()
+{
+    case $1 in
+        4.1) echo libopen-pal.so.40 ;;
+        5.0) echo libopen-pal.so.80 ;;
+    esac
 }
 
 # tm_mpi_program NAME: compile test/mpi/NAME.c if needed; prints the program's path.

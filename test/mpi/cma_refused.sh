@@ -25,6 +25,7 @@ require 'two copies, since process_vm_readv is refused (Operation not permitted'
 require_quiet
 
 # One side only: two programs in one job.
-tm_mpirun 1 "$nocma" "$basic" : -np 1 "$basic" || fail "basic, one side refused"
+tm_by_rank one_side "$nocma $basic" "$basic"
+tm_mpirun 2 "$PWD/one_side" || fail "basic, one side refused"
 require 'basic: errors=0'
 require_quiet

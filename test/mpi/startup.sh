@@ -49,8 +49,8 @@ mixed()
 {
     local rc=0
     echo "== rank 0 selects $1, rank 1 $2"
-    timeout -k 5 20 mpirun -np 1 --bind-to none env "OMPI_MCA_pml=$1" "$startup" hello \
-        : -np 1 --bind-to none env "OMPI_MCA_pml=$2" "$startup" hello >out 2>err </dev/null || rc=$?
+    tm_by_rank mixed "env OMPI_MCA_pml=$1 $startup hello" "env OMPI_MCA_pml=$2 $startup hello"
+    timeout -k 5 20 mpirun -np 2 --bind-to none "$PWD/mixed" >out 2>err </dev/null || rc=$?
     cat out err
     ((rc != 124 && rc != 137)) || fail "rank 0 $1, rank 1 $2: hangs"
     ((rc != 0)) || fail "rank 0 $1, rank 1 $2: exit status 0"
