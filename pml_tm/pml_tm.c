@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The module: its table, enabling, progress, and what happens when a peer fails.
+ * The module: its table, enabling, progress.
  */
 #include "pml_tm.h"
 
-#include <time.h>
-
 #include "pml_tm_excid.h"
+#include "pml_tm_failure.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_send.h"
@@ -81,51 +80,6 @@ int mca_pml_tm_enable(bool enable)
     return rc;
 }
 
-/* Seconds that mpirun, which usually knows first, is given to end the job before pml tm does. */
-#define FAILURE_GRACE 3.0
-
-static double now(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double) time.tv_sec + 1e-9 * (double) time.tv_nsec;
-}
-
-/*
- * Callback of the fabric, under its lock: note it, the rest is mca_pml_tm_progress()'s.
- *
- * Requests that need the peer stay open.  An error now would have MPI's error handler end the job, with a message that says
- * nothing, before mpirun or this module can say which process was lost.
- */
-void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
-{
-    (void) ctx;
-    (void) rc;
-    if (NULL == mca_pml_tm.failed) {
-        mca_pml_tm.failed_at = now();
-        snprintf(mca_pml_tm.failed_why, sizeof(mca_pml_tm.failed_why), "%s", why);
-        /* release: pairs with the acquire in mca_pml_tm_progress() */
-        atomic_store_explicit(&mca_pml_tm.failed, peer, memory_order_release);
-    }
-}
-
-/*
- * Without fault tolerance a peer that fails ends the job: with one message that says which and why.  That message is mpirun's if
- * the peer died as its child, and ours if not.
- */
-static void report_failure(const fab_peer_t *peer)
-{
-    opal_process_name_t name = {.jobid = (opal_jobid_t) (peer->name >> 32), .vpid = (opal_vpid_t) peer->name};
-
-    if (now() - mca_pml_tm.failed_at < FAILURE_GRACE) {
-        return;
-    }
-    mca_pml_tm_show_help("peer-failed", mca_pml_tm_process.nodename,
-                   OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), OMPI_NAME_PRINT(&name), mca_pml_tm.failed_why);
-    ompi_rte_abort(1, NULL);
-}
-
 void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what)
 {
     char why[200];
@@ -137,7 +91,6 @@ void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what)
 
 int mca_pml_tm_progress(void)
 {
-    const fab_peer_t *failed;
     int events = 0;
 
     if (OPAL_UNLIKELY(!mca_pml_tm.is_enabled)) {
@@ -148,9 +101,6 @@ int mca_pml_tm_progress(void)
         fab_unlock(mca_pml_tm.fab);
     }
     events += mca_pml_tm_complete_done();
-    failed = atomic_load_explicit(&mca_pml_tm.failed, memory_order_acquire);
-    if (OPAL_UNLIKELY(NULL != failed)) {
-        report_failure(failed);
-    }
+    mca_pml_tm_handle_failures();
     return events;
 }

@@ -7,6 +7,7 @@
  *   pml_tm_peer.c       processes: from ompi_proc_t to fabric peer; what is held for each
  *   pml_tm_comm.c       communicators: context id to matching domain; messages that come too early
  *   pml_tm_excid.c      communicators whose context ids differ between processes (MPI sessions)
+ *   pml_tm_failure.c    peers that fail; revoked communicators
  *   pml_tm_send.c       all sends
  *   pml_tm_recv.c       all receives, cancel
  *   pml_tm_msg.c        messages from the wire: into a receive or among the unexpected
@@ -38,6 +39,7 @@
 
 typedef struct mca_pml_tm_comm mca_pml_tm_comm_t;
 typedef struct mca_pml_tm_excid mca_pml_tm_excid_t;
+typedef struct mca_pml_tm_failure mca_pml_tm_failure_t;
 typedef struct mca_pml_tm_msg mca_pml_tm_msg_t;
 typedef struct mca_pml_tm_peer mca_pml_tm_peer_t;
 
@@ -73,9 +75,7 @@ typedef struct mca_pml_tm {
     mca_pml_tm_peer_t *peers;      /* records of peers that have one */
     unsigned sends_since_progress; /* see send_progress() */
     unsigned num_throttled;        /* of these, told to announce their messages */
-    _Atomic(fab_peer_t *) failed; /* a peer that failed, not reported yet; release when written, with the two below */
-    double failed_at;          /* seconds, CLOCK_MONOTONIC */
-    char failed_why[256];
+    _Atomic(mca_pml_tm_failure_t *) failures; /* peers that failed, not handled yet */
     mca_pml_tm_params_t params;
     mca_pml_tm_counters_t counters;
     bool is_enabled;
@@ -147,9 +147,6 @@ static inline int mca_pml_tm_complete_done(void)
  */
 void mca_pml_tm_show_help(const char *topic, ...);
 
-/* Callback of the fabric: a peer failed. */
-void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why);
-
 /* Print the table of ways to the peers, if params.verbose asks for it. */
 void mca_pml_tm_show_paths(void);
 
@@ -157,7 +154,7 @@ void mca_pml_tm_show_paths(void);
 void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what);
 
 /*
- * Progress until the request is complete; the lock not held.  Its own progress first, that of all of Open MPI every
+ * Progress until the request is complete, or cannot be for a process failed (then its status says so); the lock not held.  Its own progress first, that of all of Open MPI every
  * params.progress_interval times.
  */
 static inline void mca_pml_tm_wait(ompi_request_t *request)
@@ -172,6 +169,9 @@ static inline void mca_pml_tm_wait(ompi_request_t *request)
         if (0 == mca_pml_tm_progress() && ++spins >= mca_pml_tm.params.progress_interval) {
             spins = 0;
             opal_progress();
+            if (OPAL_UNLIKELY(mca_pml_tm_is_request_failed(request))) {
+                return;
+            }
         }
     }
 }

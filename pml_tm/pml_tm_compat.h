@@ -63,6 +63,101 @@
 /* What this process knows of itself and its job; the members that are used have the same names in both. */
 #define mca_pml_tm_process opal_process_info
 
+/* ---- fault tolerance (pml_tm_failure.h), of an Open MPI that was built with it ---- */
+
+#if OPAL_ENABLE_FT_MPI
+
+#define PML_TM_ERR_PROC_FAILED MPI_ERR_PROC_FAILED
+#define PML_TM_ERR_REVOKED MPI_ERR_REVOKED
+
+/* Did mpirun ask for it? */
+static inline bool mca_pml_tm_is_fault_tolerant(void)
+{
+    return ompi_ftmpi_enabled;
+}
+
+/* Tell Open MPI of a process that failed, and threads that wait to look at their requests again. Lock not held. */
+static inline void mca_pml_tm_tell_failed(const opal_process_name_t *name)
+{
+    ompi_proc_t *proc = (ompi_proc_t *) ompi_proc_for_name(*name);
+
+    if (NULL != proc) {
+        ompi_errhandler_proc_failed(proc);
+        wait_sync_global_wakeup(MPI_ERR_PROC_FAILED);
+    }
+}
+
+/* Has the process with this rank of the communicator's remote group failed, as far as Open MPI knows? */
+static inline bool mca_pml_tm_is_failed(ompi_communicator_t *comm, int rank)
+{
+    return 0 <= rank && !ompi_comm_is_proc_active(comm, rank, OMPI_COMM_IS_INTER(comm));
+}
+
+/* Is the request one that cannot complete?  Then its status says why, and it may have been completed. */
+static inline bool mca_pml_tm_is_request_failed(ompi_request_t *request)
+{
+    return ompi_request_is_failed(request);
+}
+
+/* MPI_SUCCESS, or why nothing can come from this source (MPI_ANY_SOURCE). */
+static inline int mca_pml_tm_check_source(ompi_communicator_t *comm, int source)
+{
+    int error = MPI_SUCCESS;
+
+    if (!ompi_ftmpi_enabled) {
+        return MPI_SUCCESS;
+    }
+    if (MPI_ANY_SOURCE == source) {
+        return ompi_comm_is_revoked(comm)              ? MPI_ERR_REVOKED
+               : ompi_comm_is_any_source_enabled(comm) ? MPI_SUCCESS
+                                                       : MPI_ERR_PROC_FAILED;
+    }
+    (void) ompi_comm_iface_p2p_check_proc(comm, source, &error);
+    return error;
+}
+
+static inline void mca_pml_tm_mark_revoked(ompi_communicator_t *comm, bool coll_only)
+{
+    comm->coll_revoked = true;
+    comm->comm_revoked = comm->comm_revoked || !coll_only;
+}
+
+static inline bool mca_pml_tm_tag_is_ft(int32_t tag)
+{
+    return ompi_request_tag_is_ft(tag);
+}
+
+static inline bool mca_pml_tm_tag_is_collective(int32_t tag)
+{
+    return ompi_request_tag_is_collective(tag);
+}
+
+/* Failures and revocations are told over the BTLs, which must know all processes for it. */
+static inline int mca_pml_tm_add_btl_procs(ompi_proc_t **procs, size_t nprocs)
+{
+    opal_bitmap_t reachable;
+    int rc;
+
+    if (!ompi_ftmpi_enabled) {
+        return OMPI_SUCCESS;
+    }
+    OBJ_CONSTRUCT(&reachable, opal_bitmap_t);
+    rc = opal_bitmap_init(&reachable, (int) nprocs);
+    if (OMPI_SUCCESS == rc) {
+        rc = mca_bml.bml_add_procs(nprocs, procs, &reachable);
+    }
+    OBJ_DESTRUCT(&reachable);
+    return rc;
+}
+
+#define PML_TM_MODULE_REVOKE .pml_revoke_comm = mca_pml_tm_revoke_comm,
+#else
+#define PML_TM_NO_FAULT_TOLERANCE
+#define PML_TM_MODULE_REVOKE
+#endif
+
+/* ---- what pml_get_transports wants ---- */
+
 /* Name of the fabric's provider that reaches the rank, or NULL (pml_tm_peer.c). */
 const char *mca_pml_tm_transport_of(ompi_communicator_t *comm, int rank);
 
@@ -93,7 +188,7 @@ static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable
 }
 
 /* Entry points that only one of the series has; they close the module's table. */
-#define PML_TM_MODULE_EXTRA .pml_get_transports = mca_pml_tm_get_transports,
+#define PML_TM_MODULE_EXTRA PML_TM_MODULE_REVOKE .pml_get_transports = mca_pml_tm_get_transports,
 
 /* Communicators made without a parent have an id of their own: the module can send to them. */
 #define PML_TM_FLAGS MCA_PML_BASE_FLAG_SUPPORTS_EXT_CID
@@ -108,12 +203,75 @@ static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable
 #define PML_TM_MODEX_SCOPE OPAL_PMIX_GLOBAL
 #define mca_pml_tm_process orte_process_info
 #define PML_TM_MODULE_EXTRA
+#define PML_TM_NO_FAULT_TOLERANCE
 #define PML_TM_FLAGS 0
 
 static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable_mpi_threads)
 {
     (void) enable_progress_threads;
     (void) enable_mpi_threads;
+    return OMPI_SUCCESS;
+}
+
+#endif
+
+#ifdef PML_TM_NO_FAULT_TOLERANCE
+
+#define PML_TM_ERR_PROC_FAILED MPI_ERR_OTHER
+#define PML_TM_ERR_REVOKED MPI_ERR_OTHER
+
+static inline bool mca_pml_tm_is_fault_tolerant(void)
+{
+    return false;
+}
+
+static inline void mca_pml_tm_tell_failed(const opal_process_name_t *name)
+{
+    (void) name;
+}
+
+static inline bool mca_pml_tm_is_failed(ompi_communicator_t *comm, int rank)
+{
+    (void) comm;
+    (void) rank;
+    return false;
+}
+
+static inline bool mca_pml_tm_is_request_failed(ompi_request_t *request)
+{
+    (void) request;
+    return false;
+}
+
+static inline int mca_pml_tm_check_source(ompi_communicator_t *comm, int source)
+{
+    (void) comm;
+    (void) source;
+    return MPI_SUCCESS;
+}
+
+static inline void mca_pml_tm_mark_revoked(ompi_communicator_t *comm, bool coll_only)
+{
+    (void) comm;
+    (void) coll_only;
+}
+
+static inline bool mca_pml_tm_tag_is_ft(int32_t tag)
+{
+    (void) tag;
+    return false;
+}
+
+static inline bool mca_pml_tm_tag_is_collective(int32_t tag)
+{
+    (void) tag;
+    return false;
+}
+
+static inline int mca_pml_tm_add_btl_procs(ompi_proc_t **procs, size_t nprocs)
+{
+    (void) procs;
+    (void) nprocs;
     return OMPI_SUCCESS;
 }
 

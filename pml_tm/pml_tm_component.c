@@ -14,6 +14,7 @@
 #include "fabric/fab_counters.h"
 
 #include "pml_tm_comm.h"
+#include "pml_tm_failure.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 
@@ -362,6 +363,7 @@ static int tm_finalize(void)
     mca_pml_tm.is_enabled = false;
     mca_pml_tm_comm_fini();
     mca_pml_tm_msg_fini();
+    mca_pml_tm_failure_fini();
     mca_pml_tm_peer_fini();
     mca_pml_tm_idmap_fini(&mca_pml_tm.ids);
     fab_close(mca_pml_tm.fab);

@@ -9,6 +9,7 @@
 #include "pml_tm_msg.h"
 
 #include "pml_tm_excid.h"
+#include "pml_tm_failure.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
 
@@ -190,6 +191,9 @@ static inline mca_pml_tm_recv_request_t *msg_match(fab_peer_t *peer, fab_hdr_t h
 
 static void msg_store(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len, size_t len)
 {
+    if (NULL != tmc && mca_pml_tm_refuse_revoked(tmc, peer, hdr)) {
+        return;
+    }
     if (NULL != tmc) {
         msg_unexpected(tmc, msg_keep(peer, hdr, data, data_len, len));
     } else {

@@ -91,6 +91,9 @@ int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs)
         (void) mca_pml_tm_peer_of(procs[i], &rc);
     }
     if (OMPI_SUCCESS == rc) {
+        rc = mca_pml_tm_add_btl_procs(procs, nprocs);
+    }
+    if (OMPI_SUCCESS == rc) {
         mca_pml_tm_show_paths();
     }
     return rc;

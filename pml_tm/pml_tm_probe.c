@@ -46,16 +46,22 @@ static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
     return find(src, tag, comm, taken, status);
 }
 
-static void find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken, ompi_status_public_t *status)
+/* MPI_SUCCESS, or why waiting is in vain: a process failed or the communicator was revoked. */
+static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken, ompi_status_public_t *status)
 {
     int spins = 0;
 
     while (!find(src, tag, comm, taken, status)) {
         if (0 == mca_pml_tm_progress() && ++spins >= mca_pml_tm.params.progress_interval) {
+            int rc = mca_pml_tm_check_source(comm, src);
+            if (OPAL_UNLIKELY(MPI_SUCCESS != rc)) {
+                return rc;
+            }
             spins = 0;
             opal_progress();
         }
     }
+    return MPI_SUCCESS;
 }
 
 /* Fill in the handle, allocated before the message was taken: so nothing can fail after. */
@@ -77,8 +83,7 @@ int mca_pml_tm_iprobe(int src, int tag, ompi_communicator_t *comm, int *matched,
 
 int mca_pml_tm_probe(int src, int tag, ompi_communicator_t *comm, ompi_status_public_t *status)
 {
-    find_wait(src, tag, comm, NULL, status);
-    return OMPI_SUCCESS;
+    return find_wait(src, tag, comm, NULL, status);
 }
 
 int mca_pml_tm_improbe(int src, int tag, ompi_communicator_t *comm, int *matched, ompi_message_t **message,
@@ -103,10 +108,15 @@ int mca_pml_tm_mprobe(int src, int tag, ompi_communicator_t *comm, ompi_message_
 {
     mca_pml_tm_msg_t *msg;
     ompi_message_t *handle = ompi_message_alloc();
+    int rc;
 
     if (NULL == handle) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    find_wait(src, tag, comm, &msg, status);
+    rc = find_wait(src, tag, comm, &msg, status);
+    if (MPI_SUCCESS != rc) {
+        ompi_message_return(handle);
+        return rc;
+    }
     return make_message(msg, comm, handle, message);
 }

@@ -4,6 +4,7 @@
  */
 #include "pml_tm_recv.h"
 
+#include "pml_tm_failure.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 
@@ -150,7 +151,7 @@ int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src
 }
 
 /* Wait for a request of a blocking call, hand out its status, free it. */
-static int recv_finish(mca_pml_tm_recv_request_t *req, ompi_status_public_t *status)
+static int recv_wait(mca_pml_tm_recv_request_t *req, ompi_status_public_t *status)
 {
     int rc;
 
@@ -159,6 +160,12 @@ static int recv_finish(mca_pml_tm_recv_request_t *req, ompi_status_public_t *sta
         OMPI_COPY_STATUS(status, req->req_recv.req_base.req_ompi.req_status, false);
     }
     rc = req->req_recv.req_base.req_ompi.req_status.MPI_ERROR;
+    if (OPAL_UNLIKELY(!REQUEST_COMPLETE(&req->req_recv.req_base.req_ompi))) {
+        /* from any source, one of which failed: a call that blocks cannot wait on */
+        mca_pml_tm_cancel(&req->req_recv.req_base.req_ompi, true);
+        mca_pml_tm_wait(&req->req_recv.req_base.req_ompi);
+        rc = PML_TM_ERR_PROC_FAILED;
+    }
     mca_pml_tm_request_release(&req->req_recv.req_base);
     return rc;
 }
@@ -169,7 +176,7 @@ int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src,
     mca_pml_tm_recv_request_t *req;
     int rc = recv_new(buf, count, datatype, src, tag, comm, true, &req);
 
-    return OPAL_LIKELY(OMPI_SUCCESS == rc) ? recv_finish(req, status) : rc;
+    return OPAL_LIKELY(OMPI_SUCCESS == rc) ? recv_wait(req, status) : rc;
 }
 
 /* A started receive of the message that a matched probe has taken. */
@@ -211,10 +218,10 @@ int mca_pml_tm_mrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_me
     mca_pml_tm_recv_request_t *req;
     int rc = recv_message(buf, count, datatype, message, &req);
 
-    return OMPI_SUCCESS == rc ? recv_finish(req, status) : rc;
+    return OMPI_SUCCESS == rc ? recv_wait(req, status) : rc;
 }
 
-/* MPI_Cancel: only a receive that is still posted can be. */
+/* MPI_Cancel: only a receive that is still posted can be; and what Open MPI gives up on, for the sender failed. */
 int mca_pml_tm_cancel(ompi_request_t *request, int flag)
 {
     mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) request;
@@ -226,6 +233,8 @@ int mca_pml_tm_cancel(ompi_request_t *request, int flag)
         ++mca_pml_tm.counters.cancelled;
         request->req_status._cancelled = true;
         mca_pml_tm_done(&req->core);
+    } else if (mca_pml_tm_is_orphan(&req->core)) {
+        mca_pml_tm_recv_finish(req, request->req_status.MPI_ERROR);
     }
     fab_unlock(mca_pml_tm.fab);
     mca_pml_tm_complete_done();

@@ -21,6 +21,12 @@ void mca_pml_tm_recv_eager(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab
 /* The message is announced: get it (pml_tm_rndv.c). Lock held. */
 void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, const fab_rndv_t *rndv);
 
+/*
+ * The receive of a rendezvous has its data, or will not have it: error is an MPI error class. A truncation reported before
+ * stands. Lock held.
+ */
+void mca_pml_tm_recv_finish(mca_pml_tm_recv_request_t *req, int error);
+
 /* The next len bytes of the message, len <= wanted - received, go to the user's buffer. Lock held. */
 void mca_pml_tm_recv_put(mca_pml_tm_recv_request_t *req, const void *data, size_t len);
 

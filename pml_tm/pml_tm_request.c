@@ -2,7 +2,7 @@
 /*
  * Completing and freeing requests; the only file that knows what may race here (see pml_tm_request.h).
  */
-#include "pml_tm.h"
+#include "pml_tm_failure.h"
 
 #include <sched.h>
 
@@ -11,7 +11,7 @@ static void send_request_construct(mca_pml_tm_send_request_t *req)
     req->req_send.req_base.req_type = MCA_PML_REQUEST_SEND;
     req->req_send.req_base.req_ompi.req_start = mca_pml_tm_start;
     req->req_send.req_base.req_ompi.req_free = mca_pml_tm_request_free;
-    req->req_send.req_base.req_ompi.req_cancel = NULL;
+    req->req_send.req_base.req_ompi.req_cancel = mca_pml_tm_cancel_send;
     memset(&req->core, 0, sizeof(req->core));
     req->core.base = &req->req_send.req_base;
 }

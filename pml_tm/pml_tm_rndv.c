@@ -92,13 +92,16 @@ void mca_pml_tm_rndv_ack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
 
 void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN, "refusal of a rendezvous that there is not");
+    mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) mca_pml_tm_idmap_find(&mca_pml_tm.ids, hdr.app_ctx);
+    mca_pml_tm_phase_t phase = NULL != core && PML_TM_WAIT_ACK == core->phase ? PML_TM_WAIT_ACK : PML_TM_WAIT_FIN;
 
     (void) ctx;
     (void) data;
     (void) len;
+    core = find_core(peer, hdr.app_ctx, phase, "refusal of a send that there is not");
     if (NULL != core) {
-        mca_pml_tm_send_finish(mca_pml_tm_send_of_core(core), MPI_ERR_OTHER);
+        mca_pml_tm_send_finish(mca_pml_tm_send_of_core(core),
+                               PML_TM_ERR_REVOKED == hdr.tag ? PML_TM_ERR_REVOKED : MPI_ERR_OTHER);
     }
 }
 
@@ -171,8 +174,7 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
 
 /* ---- receiver ---- */
 
-/* The data is here, or will not come: error is an MPI error class. A truncation reported before stands. */
-static void recv_finish(mca_pml_tm_recv_request_t *req, int error)
+void mca_pml_tm_recv_finish(mca_pml_tm_recv_request_t *req, int error)
 {
     if (0 != req->core.id) {
         mca_pml_tm_idmap_remove(&mca_pml_tm.ids, req->core.id);
@@ -197,10 +199,10 @@ static void get_complete(fab_rma_t *rma, int status)
 
     if (OMPI_SUCCESS == status) {
         answer(req, FAB_AM_FIN, 0);
-        recv_finish(req, MPI_SUCCESS);
+        mca_pml_tm_recv_finish(req, MPI_SUCCESS);
     } else if (OPAL_ERR_UNREACH != status) {
         answer(req, PML_TM_AM_NACK, MPI_ERR_OTHER);
-        recv_finish(req, MPI_ERR_OTHER);
+        mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
     } /* else the peer is gone: the request stays open, see mca_pml_tm_peer_failed() */
 }
 
@@ -240,7 +242,7 @@ static void start_pipeline(mca_pml_tm_recv_request_t *req)
     req->core.id = mca_pml_tm_idmap_add(&mca_pml_tm.ids, &req->core);
     if (0 == req->core.id) {
         answer(req, PML_TM_AM_NACK, MPI_ERR_NO_MEM);
-        recv_finish(req, MPI_ERR_NO_MEM);
+        mca_pml_tm_recv_finish(req, MPI_ERR_NO_MEM);
         return;
     }
     ++mca_pml_tm.counters.rndv_pipeline;
@@ -249,7 +251,7 @@ static void start_pipeline(mca_pml_tm_recv_request_t *req)
     cts.recv_id = req->core.id;
     rc = fab_post(req->core.peer, fab_hdr(PML_TM_AM_CTS, req->wanted, req->core.remote_id), &cts, sizeof(cts));
     if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
-        recv_finish(req, MPI_ERR_NO_MEM);
+        mca_pml_tm_recv_finish(req, MPI_ERR_NO_MEM);
     }
 }
 
@@ -259,7 +261,7 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
     req->core.remote_id = hdr.app_ctx;
     if (0 == req->wanted) {
         answer(req, FAB_AM_FIN, 0);
-        recv_finish(req, MPI_SUCCESS);
+        mca_pml_tm_recv_finish(req, MPI_SUCCESS);
     } else if (!start_get(req, rndv)) {
         start_pipeline(req);
     }
@@ -281,6 +283,6 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
     }
     mca_pml_tm_recv_put(req, data, len);
     if (req->received == req->wanted) {
-        recv_finish(req, MPI_SUCCESS);
+        mca_pml_tm_recv_finish(req, MPI_SUCCESS);
     }
 }

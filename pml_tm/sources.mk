@@ -10,6 +10,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_counters.h \
 	pml_tm/pml_tm_excid.c \
 	pml_tm/pml_tm_excid.h \
+	pml_tm/pml_tm_failure.c \
+	pml_tm/pml_tm_failure.h \
 	pml_tm/pml_tm_idmap.c \
 	pml_tm/pml_tm_idmap.h \
 	pml_tm/pml_tm_msg.c \

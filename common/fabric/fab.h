@@ -221,6 +221,9 @@ FAB_EXPORT void fab_peer_close(fab_peer_t *peer);
 /* The peer failed, for the reason rc and why (a sentence): report it, once, and fail what is queued for it. */
 FAB_EXPORT void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
 
+/* Has the failure of the peer been reported, and is nothing of what was under way with it left?  The lock is held. */
+FAB_EXPORT bool fab_peer_is_gone(const fab_peer_t *peer);
+
 /* The table behind every peer: one per provider, see fab_provider.h for who implements what. */
 struct fab_ops {
     int (*send)(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len);

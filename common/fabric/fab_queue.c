@@ -235,6 +235,14 @@ bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer)
     return false;
 }
 
+bool fab_peer_is_gone(const fab_peer_t *peer)
+{
+    const fab_core_t *core = fab_core(peer->fab);
+
+    return FAB_PEER_UP != peer->state && NULL == peer->pending && core->running != peer && !core->is_failure_lost
+           && !fab_core_has_failure(core, peer);
+}
+
 /* Report it and release what the provider holds. */
 static void fab_core_finish_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
 {

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Failed peers, with and without fault tolerance; revoked communicators.  See pml_tm_failure.h.
+ */
+#include "pml_tm_failure.h"
+
+#include <time.h>
+
+#include "pml_tm_msg.h"
+#include "pml_tm_peer.h"
+#include "pml_tm_send.h"
+
+/* Seconds that mpirun, which usually knows first, is given to end the job before pml tm does. */
+#define FAILURE_GRACE 3.0
+
+/* A peer that failed, not handled yet. */
+struct mca_pml_tm_failure {
+    mca_pml_tm_failure_t *next;
+    opal_process_name_t name;
+    double at; /* seconds, CLOCK_MONOTONIC */
+    char why[256];
+};
+
+static double now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double) time.tv_sec + 1e-9 * (double) time.tv_nsec;
+}
+
+void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
+{
+    mca_pml_tm_failure_t *first = atomic_load_explicit(&mca_pml_tm.failures, memory_order_relaxed);
+    mca_pml_tm_failure_t *failure;
+
+    (void) ctx;
+    (void) rc;
+    if (NULL != first && !mca_pml_tm_is_fault_tolerant()) {
+        return; /* the first one ends the job */
+    }
+    failure = calloc(1, sizeof(*failure));
+    if (NULL == failure) {
+        return; /* with no memory left mpirun's word on it must do */
+    }
+    failure->name = (opal_process_name_t){.jobid = (opal_jobid_t) (peer->name >> 32), .vpid = (opal_vpid_t) peer->name};
+    failure->at = now();
+    snprintf(failure->why, sizeof(failure->why), "%s", why);
+    failure->next = first;
+    /* release: pairs with the acquire in mca_pml_tm_handle_failures() */
+    atomic_store_explicit(&mca_pml_tm.failures, failure, memory_order_release);
+}
+
+static void end_job(const mca_pml_tm_failure_t *failure)
+{
+    if (now() - failure->at < FAILURE_GRACE) {
+        return;
+    }
+    mca_pml_tm_show_help("peer-failed", mca_pml_tm_process.nodename, OMPI_NAME_PRINT(OMPI_PROC_MY_NAME),
+                         OMPI_NAME_PRINT(&failure->name), failure->why);
+    ompi_rte_abort(1, NULL);
+}
+
+static mca_pml_tm_failure_t *take_failures(void)
+{
+    mca_pml_tm_failure_t *failures;
+
+    fab_lock(mca_pml_tm.fab);
+    failures = atomic_load_explicit(&mca_pml_tm.failures, memory_order_relaxed);
+    atomic_store_explicit(&mca_pml_tm.failures, NULL, memory_order_relaxed);
+    fab_unlock(mca_pml_tm.fab);
+    return failures;
+}
+
+void mca_pml_tm_handle_failures_slow(void)
+{
+    mca_pml_tm_failure_t *failure, *next;
+
+    if (!mca_pml_tm_is_fault_tolerant()) {
+        end_job(atomic_load_explicit(&mca_pml_tm.failures, memory_order_acquire));
+        return;
+    }
+    for (failure = take_failures(); NULL != failure; failure = next) {
+        next = failure->next;
+        mca_pml_tm_tell_failed(&failure->name);
+        free(failure);
+    }
+}
+
+void mca_pml_tm_failure_fini(void)
+{
+    mca_pml_tm_failure_t *failure, *next;
+
+    for (failure = take_failures(); NULL != failure; failure = next) {
+        next = failure->next;
+        free(failure);
+    }
+}
+
+bool mca_pml_tm_is_orphan(const mca_pml_tm_core_t *core)
+{
+    if (!mca_pml_tm_is_fault_tolerant() || PML_TM_ACTIVE != core->state || NULL == core->peer) {
+        return false;
+    }
+    if (FAB_PEER_UP == core->peer->state && mca_pml_tm_is_failed(core->base->req_comm, core->base->req_peer)) {
+        fab_peer_fail(core->peer, OMPI_ERR_UNREACH, "the runtime reports that it failed");
+    }
+    return fab_peer_is_gone(core->peer);
+}
+
+int mca_pml_tm_cancel_send(ompi_request_t *request, int flag)
+{
+    mca_pml_tm_send_request_t *req = (mca_pml_tm_send_request_t *) request;
+
+    (void) flag;
+    fab_lock(mca_pml_tm.fab);
+    if (mca_pml_tm_is_orphan(&req->core)) {
+        mca_pml_tm_send_finish(req, request->req_status.MPI_ERROR);
+    }
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    return OMPI_SUCCESS;
+}
+
+/* ---- revoked communicators ---------------------------------------------------------------------------------------------- */
+
+/* Is a message with this tag refused in the communicator? */
+static bool is_revoked(const mca_pml_tm_comm_t *tmc, int32_t tag)
+{
+    return (tmc->is_revoked && !mca_pml_tm_tag_is_ft(tag)) || (tmc->is_coll_revoked && mca_pml_tm_tag_is_collective(tag));
+}
+
+bool mca_pml_tm_refuse_revoked(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr)
+{
+    if (OPAL_LIKELY(!tmc->is_coll_revoked) || !is_revoked(tmc, mca_pml_tm_tag_tag(hdr.tag))) {
+        return false;
+    }
+    if (0 != hdr.app_ctx) { /* the sender waits for an answer; one that failed does not */
+        (void) fab_post(peer, fab_hdr(PML_TM_AM_NACK, PML_TM_ERR_REVOKED, hdr.app_ctx), NULL, 0);
+    }
+    return true;
+}
+
+/* All out of the domain, oldest first, and those that are not refused in again. */
+static void refuse_unexpected(mca_pml_tm_comm_t *tmc)
+{
+    mca_pml_tm_msg_t *msg, *first = NULL, **tail = &first;
+    fab_match_msg_t *match;
+
+    while (NULL != (match = fab_match_first_msg(&tmc->match))) {
+        fab_match_remove_msg(&tmc->match, match);
+        msg = mca_pml_tm_msg_of(match);
+        msg->next = NULL;
+        *tail = msg;
+        tail = &msg->next;
+    }
+    while (NULL != (msg = first)) {
+        first = msg->next;
+        if (mca_pml_tm_refuse_revoked(tmc, msg->peer, msg->hdr)) {
+            mca_pml_tm_msg_release(msg);
+        } else {
+            fab_match_add_msg(&tmc->match, &msg->match, mca_pml_tm_tag_source(msg->hdr.tag, mca_pml_tm.source_bits),
+                              mca_pml_tm_tag_tag(msg->hdr.tag));
+        }
+    }
+}
+
+int mca_pml_tm_revoke_comm(ompi_communicator_t *comm, bool coll_only)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+
+    if (OMPI_COMM_IS_INTER(comm)) {
+        mca_pml_tm_revoke_comm(comm->c_local_comm, coll_only);
+    }
+    mca_pml_tm_mark_revoked(comm, coll_only);
+    fab_lock(mca_pml_tm.fab);
+    tmc->is_coll_revoked = true;
+    tmc->is_revoked = tmc->is_revoked || !coll_only;
+    refuse_unexpected(tmc);
+    fab_unlock(mca_pml_tm.fab);
+    return OMPI_SUCCESS;
+}

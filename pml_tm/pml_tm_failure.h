@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Peers that fail, and what becomes of the job.
+ *
+ * Without fault tolerance a failed peer ends the job, with one message that says which and why: mpirun's if it died as
+ * mpirun's child, ours if not.  Requests that need the peer stay open until then.  An error now would have MPI's error
+ * handler end the job, with a message that says nothing.
+ *
+ * With it (Open MPI 5.0, mpirun --with-ft ulfm) Open MPI is told, and decides, request by request, which cannot complete: it
+ * sets an error in their status and cancels them.  Such a request completes when nothing of it is under way any more.
+ * MPIX_Comm_revoke refuses what came for the communicator and was not matched, so that its senders come free.
+ */
+#ifndef PML_TM_FAILURE_H
+#define PML_TM_FAILURE_H
+
+#include "pml_tm_comm.h"
+
+/* Callback of the fabric, under its lock: a peer failed. */
+void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why);
+
+/* Do what there is to do about failed peers; lock not held. */
+void mca_pml_tm_handle_failures_slow(void);
+
+static inline void mca_pml_tm_handle_failures(void)
+{
+    /* acquire: pairs with the release in mca_pml_tm_peer_failed() */
+    if (OPAL_UNLIKELY(NULL != atomic_load_explicit(&mca_pml_tm.failures, memory_order_acquire))) {
+        mca_pml_tm_handle_failures_slow();
+    }
+}
+
+/*
+ * Open MPI gives up on a request that is matched or sent, for the peer with this rank of its communicator failed. May it complete
+ * now?  If not, Open MPI will ask again.  Lock held.
+ */
+bool mca_pml_tm_is_orphan(const mca_pml_tm_core_t *core);
+
+/* req_cancel of sends: nothing but to complete an orphan. */
+int mca_pml_tm_cancel_send(ompi_request_t *request, int flag);
+
+/* pml_revoke_comm. coll_only: only what belongs to collectives. */
+int mca_pml_tm_revoke_comm(ompi_communicator_t *comm, bool coll_only);
+
+/* Refuse a message of a revoked communicator, if it is one: its sender is told. Lock held. */
+bool mca_pml_tm_refuse_revoked(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr);
+
+/* Free what is left when the component closes. */
+void mca_pml_tm_failure_fini(void);
+
+#endif /* PML_TM_FAILURE_H */
