@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2054,SC2154 # qemu likes commas; the variables are test/vm/run's
 # Start the machines, wait for the command's end, and clear everything away.  Wants the vm_* variables of test/vm/run.
 
 # vm_run_command COMMAND [ARGUMENT...]: run it in the machines; exits with its status.
@@ -55,12 +55,13 @@ vm_outcome()
 # vm_orders COMMAND [ARGUMENT...]: write what the machines are to do, for guest/main.bash.
 vm_orders()
 {
+    local name
     cp "$vm_dir/guest/main.bash" "$vm_temp/main"
+    echo "hosts=$vm_hosts mtu=$vm_mtu share=${vm_share@Q} agent=${vm_dir@Q}/guest/agent" >"$vm_temp/settings"
     {
-        echo "hosts=$vm_hosts mtu=$vm_mtu share=${vm_share@Q} agent=${vm_dir@Q}/guest/agent"
-    } >"$vm_temp/settings"
-    {
-        export -p
+        for name in $(compgen -e); do
+            echo "export $name=${!name@Q}"
+        done
         echo "cd -- ${PWD@Q}"
     } >"$vm_temp/environment"
     echo "exec ${*@Q}" >"$vm_temp/command"
@@ -72,7 +73,7 @@ vm_boot()
     local qemu other=$((1 - $1))
     qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -accel tcg,thread=multi
         -smp "$vm_cpus" -m "$vm_memory" -kernel "$vm_cache/vmlinux" -initrd "$vm_cache/initramfs"
-        -append "console=ttyS0 quiet loglevel=5 panic=-1 oops=panic mitigations=off vm.host=$1 vm.dir=$vm_temp"
+        -append "console=ttyS0 quiet loglevel=5 lsm= cryptomgr.notests init_on_alloc=0 nowatchdog panic=-1 oops=panic mitigations=off vm.host=$1 vm.dir=$vm_temp"
         -serial "file:$vm_temp/console.$1"
         -fsdev "local,id=root,path=/,security_model=none,multidevs=remap,readonly=on"
         -device virtio-9p-pci,fsdev=root,mount_tag=host)

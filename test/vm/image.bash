@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # the variables are test/vm/run's
 # What a machine boots: Debian's kernel and a small initramfs, made below $vm_cache on first use and kept there.
 #
 #     vmlinux       the kernel, unpacked here once: under emulation it would take longer to unpack itself than to boot
@@ -38,7 +38,7 @@ vm_image()
         rm -rf "$vm_cache/made-from" "$vm_cache/new"
         mkdir "$vm_cache/new"
         trap 'rm -rf "$vm_cache/new"' EXIT
-        cd "$vm_cache/new"
+        cd "$vm_cache/new" || exit 1
         vm_download && vm_unpack_kernel && vm_initramfs || exit 1
         mv vmlinux initramfs "$vm_cache"
         echo "$made_from" >"$vm_cache/made-from"

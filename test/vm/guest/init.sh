@@ -1,5 +1,6 @@
 #!/busybox sh
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=dash
 # The first process of a machine, in its initramfs: load the modules, lay a tmpfs over the host's root, go on there with main.bash.
 #
 # The kernel's command line says
@@ -30,7 +31,8 @@ done </modules/order
 
 host=
 dir=
-for word in $(cat /proc/cmdline); do
+read -r line </proc/cmdline
+for word in $line; do
     case $word in
         vm.host=*) host=${word#*=} ;;
         vm.dir=*) dir=${word#*=} ;;

@@ -16,6 +16,7 @@ set -u
 host=$1 dir=$2
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 hosts='' mtu='' share='' agent=''
+# shellcheck source=/dev/null
 . "$dir/settings"
 
 power_off()
@@ -64,11 +65,12 @@ network()
     rdma link add rxe0 type rxe netdev eth0 || die "no Soft-RoCE device"
 }
 
-# For commands of both machines.
+# For all commands.
 environment()
 {
+    # shellcheck source=/dev/null
     . "$dir/environment"
-    export VM_AGENT=$agent VM_HOST=$host VM_HOSTS=$hosts VM_ENVIRONMENT=$dir/environment
+    export VM_AGENT=$agent VM_HOST=$host VM_HOSTS=$hosts
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export OMPI_MCA_plm_rsh_agent=$agent PRTE_MCA_plm_ssh_agent=$agent
     ulimit -l unlimited
@@ -101,17 +103,15 @@ wait_for_others()
 
 file_systems
 network
+environment
+"$agent" --serve &
 if ((host == 0)); then
     out=$(port out) err=$(port err) status=$(port status)
     wait_for_others
     echo "vm$host: up after $(cut -d ' ' -f 1 /proc/uptime) s"
-    (
-        environment
-        exec bash "$dir/command"
-    ) </dev/null >"$out" 2>"$err"
+    bash "$dir/command" </dev/null >"$out" 2>"$err"
     echo $? >"$status"
     power_off
 fi
-environment
-"$agent" --serve
+wait
 die "the agent has ended"
