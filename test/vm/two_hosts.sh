@@ -14,8 +14,8 @@ vm_run hosts=2 '
     on vm1 "exit 7" || status=$?
     ((status == 7)) || fail "exit status $status, not 7, from vm1"
     ibv_pingpong_with vm1 -n 200
-    tm_mpirun 2 --host vm0,vm1 --mca pml ob1 --mca btl self,tcp bash -c "echo rank \$OMPI_COMM_WORLD_RANK on \$(hostname)"
     TM_TEST_PML=ob1
+    tm_mpirun 2 --host vm0,vm1 bash -c "echo rank \$OMPI_COMM_WORLD_RANK on \$(hostname)"
     tm_mpirun 2 --host vm0,vm1 --mca btl self,tcp "$(tm_binary mpi/hello)"
 '
 require '200 iters in'
