@@ -17,7 +17,7 @@ vm_missing()
     local pair
     [[ $(uname -m) == x86_64 ]] || echo "an x86_64 host"
     for pair in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static dpkg-deb:dpkg apt-get:apt \
-        rdma:iproute2 ibv_devinfo:ibverbs-utils; do
+        rdma:iproute2 ibv_devinfo:ibverbs-utils xz:xz-utils; do
         command -v "${pair%%:*}" >/dev/null || echo "${pair%%:*} (package ${pair#*:})"
     done
     if command -v busybox >/dev/null && ldd "$(command -v busybox)" >/dev/null 2>&1; then
@@ -54,9 +54,10 @@ vm_made_from()
 # packages may be missing or name one that is gone from the archive; then fresh ones are fetched, for here alone.
 vm_download()
 {
-    local lists=(-o "Dir::State::Lists=$PWD/lists" -o "Dir::Cache=$PWD/cache")
+    local short=(-o Acquire::Retries=0 -o Acquire::http::Timeout=20)
+    local lists=("${short[@]}" -o "Dir::State::Lists=$PWD/lists" -o "Dir::Cache=$PWD/cache")
     echo "test/vm: fetching Debian's kernel" >&2
-    if ! vm_download_with >log 2>&1; then
+    if ! vm_download_with "${short[@]}" >log 2>&1; then
         mkdir -p lists/partial cache
         if ! { apt-get "${lists[@]}" update && vm_download_with "${lists[@]}"; } >>log 2>&1; then
             tail -n 5 log | sed 's/^/    /' >&2
