@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=240 quick=no
+# TEST: timeout=300 quick=no
 #
 # What test/vm/run says when all does not go well: the command's exit status, a command that does not end, a machine that crashes.
 # shellcheck source-path=SCRIPTDIR source=vm.bash
