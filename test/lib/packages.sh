@@ -16,6 +16,9 @@ tm_packages_test=(
     python3-mpi4py python3-numpy rsync shellcheck util-linux valgrind zsh
 )
 
+# test/vm: emulated machines with a Soft-RoCE device.  Its tests are skipped without.
+tm_packages_vm=(busybox-static ibverbs-utils iproute2 qemu-system-x86 rdma-core xz-utils)
+
 # tm_missing_packages PACKAGE...: prints those that are not installed.
 tm_missing_packages()
 {
