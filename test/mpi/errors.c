@@ -1,19 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Error handlers: a truncated message is told to the handler of its communicator, whatever call completes it, and to no other;
- * handlers are inherited, outlive MPI_Errhandler_free and may be changed; wrong arguments return their error class, leave nothing
- * behind, and the communicator goes on working.
+ * Error handlers: a truncated message is told to the handler of its communicator, whatever call completes it, and to no
+ * other; handlers are inherited, outlive MPI_Errhandler_free and may be changed; wrong arguments return their error class,
+ * leave nothing behind, and the communicator goes on working.
  */
 /* TEST: np=2,3 timeout=60 quick=yes */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
 #include "tm_test.h"
 
-enum { RECV, WAIT, TEST, WAITANY, TESTANY, WAITSOME, WAITALL, MRECV, IMRECV, SENDRECV, SENDRECV_REPLACE, PERSISTENT, NCALLS };
+enum {
+    RECV,
+    WAIT,
+    TEST,
+    WAITANY,
+    TESTANY,
+    WAITSOME,
+    WAITALL,
+    MRECV,
+    IMRECV,
+    SENDRECV,
+    SENDRECV_REPLACE,
+    PERSISTENT,
+    NCALLS
+};
 
-static const char *const call_name[NCALLS] = {"MPI_Recv",    "MPI_Wait",  "MPI_Test",   "MPI_Waitany",  "MPI_Testany",
-                                              "MPI_Waitsome", "MPI_Waitall", "MPI_Mrecv", "MPI_Wait (Imrecv)", "MPI_Sendrecv",
-                                              "MPI_Sendrecv_replace", "MPI_Wait (persistent)"};
+static const char *const call_name[NCALLS] = {
+    "MPI_Recv",    "MPI_Wait",  "MPI_Test",          "MPI_Waitany",  "MPI_Testany",          "MPI_Waitsome",
+    "MPI_Waitall", "MPI_Mrecv", "MPI_Wait (Imrecv)", "MPI_Sendrecv", "MPI_Sendrecv_replace", "MPI_Wait (persistent)"};
 
 /* What a handler was told last. */
 typedef struct told {
@@ -93,8 +107,8 @@ static int receive(int call, MPI_Comm comm, void *buf, int room, int tag, const 
     case WAITALL:
         rc = call == WAITSOME ? MPI_Waitsome(1, &req, &some, &index, &st) : MPI_Waitall(1, &req, &st);
         TM_CHECK(tm_class(rc) == MPI_ERR_IN_STATUS && tm_class(st.MPI_ERROR) == MPI_ERR_TRUNCATE,
-                 "%s: class %d, of the status %d, expected MPI_ERR_IN_STATUS and MPI_ERR_TRUNCATE", call_name[call], tm_class(rc),
-                 tm_class(st.MPI_ERROR));
+                 "%s: class %d, of the status %d, expected MPI_ERR_IN_STATUS and MPI_ERR_TRUNCATE", call_name[call],
+                 tm_class(rc), tm_class(st.MPI_ERROR));
         return rc;
     default:
         return MPI_Wait(&req, &st);
@@ -178,10 +192,10 @@ static void handlers(size_t n)
     TM_MPI(MPI_Comm_free(&copy));
 }
 
-#define EXPECT(want, call)                                                                                                     \
-    do {                                                                                                                       \
-        int class_ = tm_class(call);                                                                                           \
-        TM_CHECK(class_ == (want), #call ": class %d, expected " #want, class_);                                               \
+#define EXPECT(want, call)                                                                                                 \
+    do {                                                                                                                   \
+        int class_ = tm_class(call);                                                                                       \
+        TM_CHECK(class_ == (want), #call ": class %d, expected " #want, class_);                                           \
     } while (0)
 
 static void wrong_arguments(MPI_Comm comm)

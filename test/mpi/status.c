@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI_Status: MPI_Get_count, MPI_Get_elements and MPI_Get_elements_x of whole, partial and empty elements, from every call that
- * fills a status; MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE in every call that takes them; statuses made by the program.
+ * MPI_Status: MPI_Get_count, MPI_Get_elements and MPI_Get_elements_x of whole, partial and empty elements, from every call
+ * that fills a status; MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE in every call that takes them; statuses made by the
+ * program.
  */
 /* TEST: np=1,2,3 timeout=60 quick=yes */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
@@ -10,7 +11,22 @@
 enum { PARTS = 5 };
 
 /* Who fills the status. */
-enum { RECV, IRECV_WAIT, TEST, GET_STATUS, WAITALL, WAITSOME, PROBE, IPROBE, MPROBE, IMPROBE, MRECV, IMRECV, SENDRECV, NHOWS };
+enum {
+    RECV,
+    IRECV_WAIT,
+    TEST,
+    GET_STATUS,
+    WAITALL,
+    WAITSOME,
+    PROBE,
+    IPROBE,
+    MPROBE,
+    IMPROBE,
+    MRECV,
+    IMRECV,
+    SENDRECV,
+    NHOWS
+};
 
 static MPI_Comm comm;
 static int dst, src;
@@ -50,7 +66,8 @@ static void check_counts(const MPI_Status *st, int whole, int k, const char *how
     TM_MPI(MPI_Get_count(st, record, &count));
     TM_MPI(MPI_Get_elements(st, record, &elements));
     TM_MPI(MPI_Get_elements_x(st, record, &elements_x));
-    TM_CHECK(count == want, "%s: MPI_Get_count of %d records and %d elements is %d, expected %d", how, whole, k, count, want);
+    TM_CHECK(count == want, "%s: MPI_Get_count of %d records and %d elements is %d, expected %d", how, whole, k, count,
+             want);
     TM_CHECK(elements == PARTS * whole + k, "%s: MPI_Get_elements is %d, expected %d", how, elements, PARTS * whole + k);
     TM_CHECK(elements_x == PARTS * whole + k, "%s: MPI_Get_elements_x is %lld, expected %d", how, (long long) elements_x,
              PARTS * whole + k);
@@ -151,9 +168,10 @@ static void receive(int how, void *buf, int room, int tag, MPI_Status *st)
 
 static void partial(int how, int whole, int k)
 {
-    static const char *const names[NHOWS] = {"MPI_Recv",   "MPI_Wait",  "MPI_Test",    "MPI_Request_get_status", "MPI_Waitall",
-                                             "MPI_Waitsome", "MPI_Probe", "MPI_Iprobe", "MPI_Mprobe", "MPI_Improbe", "MPI_Mrecv",
-                                             "MPI_Imrecv", "MPI_Sendrecv"};
+    static const char *const names[NHOWS] = {"MPI_Recv",    "MPI_Wait",     "MPI_Test",  "MPI_Request_get_status",
+                                             "MPI_Waitall", "MPI_Waitsome", "MPI_Probe", "MPI_Iprobe",
+                                             "MPI_Mprobe",  "MPI_Improbe",  "MPI_Mrecv", "MPI_Imrecv",
+                                             "MPI_Sendrecv"};
     MPI_Datatype type = whole_and_part(whole, k);
     size_t bytes = record_size * (size_t) whole + prefix_size[k];
     unsigned char *out = tm_calloc((size_t) whole + 2, 32), *in = tm_calloc((size_t) whole + 2, 32);
