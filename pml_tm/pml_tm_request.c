@@ -106,6 +106,7 @@ int mca_pml_tm_complete_done_slow(void)
             /* without the lock: it may be the last to hold its communicator, whose end comes back to this PML */
             mca_pml_tm_request_release(core->base);
         } else {
+            mca_pml_tm_request_set_error(core);
             ompi_request_complete(&core->base->req_ompi, true);
         }
         ++count;

@@ -57,6 +57,7 @@ struct mca_pml_tm_core {
     uint8_t phase;                /* mca_pml_tm_phase_t, while ACTIVE */
     bool has_callback;            /* had a completion callback when it became COMPLETING */
     bool is_private;              /* of a blocking call without threads: nobody else knows it, complete it in place */
+    int error;                    /* MPI error class; put into the status when it is complete, see below */
 };
 
 typedef struct mca_pml_tm_done_list {
@@ -95,14 +96,26 @@ typedef struct mca_pml_tm_recv_request {
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_recv_request_t);
 
+/*
+ * Only a complete request may have an error in its status: after an error in MPI_Waitall and the like, Open MPI frees all
+ * requests of the call whose status has one, complete or not.
+ */
+static inline void mca_pml_tm_request_set_error(mca_pml_tm_core_t *core)
+{
+    if (OPAL_UNLIKELY(MPI_SUCCESS != core->error)) {
+        core->base->req_ompi.req_status.MPI_ERROR = core->error;
+    }
+}
+
 /* As mca_pml_tm_done(), for a request that others may know. */
 void mca_pml_tm_done_listed(mca_pml_tm_core_t *core);
 
-/* The transport is finished with the request, its status is set. Lock held; the request is not to be touched after. */
+/* The transport is finished with the request, status and error are set. Lock held; the request is not to be touched after. */
 static inline void mca_pml_tm_done(mca_pml_tm_core_t *core)
 {
     if (OPAL_LIKELY(core->is_private)) {
         core->state = PML_TM_COMPLETING;
+        mca_pml_tm_request_set_error(core);
         core->base->req_ompi.req_complete = REQUEST_COMPLETED;
     } else {
         mca_pml_tm_done_listed(core);
@@ -122,6 +135,8 @@ void mca_pml_tm_request_release(mca_pml_base_request_t *base);
 static inline void mca_pml_tm_request_activate(mca_pml_tm_core_t *core)
 {
     core->state = PML_TM_ACTIVE;
+    core->error = MPI_SUCCESS;
+    core->base->req_ompi.req_status.MPI_ERROR = MPI_SUCCESS;
     core->base->req_pml_complete = false;
     core->base->req_ompi.req_complete = REQUEST_PENDING;
     core->base->req_ompi.req_state = OMPI_REQUEST_ACTIVE;

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Datatypes at every boundary between protocols: messages of one byte less than each threshold, of exactly that, and of one
+ * byte more, contiguous and not, on either side and on both, received by a posted receive, late, by a matched probe and
+ * persistently. The thresholds are those of tm_test.h and the values of the parameters of the PML that runs.
+ *
+ * args: [largest size]
+ */
+/* TEST: np=1,2 args="1048577" timeout=120 */
+/* TEST: np=3 args="70000" timeout=120 */
+/* TEST: np=2 args="4194305" timeout=240 */
+/* TEST: np=2 args="300000" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=120 */
+/* TEST: np=2 args="300000" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=120 */
+/* TEST: np=2 args="70000" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=120 */
+/* TEST: np=2 args="70000" env="OMPI_MCA_pml_tm_eager_limit=1024" timeout=120 */
+/* TEST: np=2 args="300000" env="OMPI_MCA_pml_tm_shm_copy_step=8192" timeout=120 */
+#include "tm_test.h"
+#include "tm_types.h"
+
+enum { CONTIGUOUS, BLOCKS, LARGE_BLOCKS, BACKWARDS, SCATTERED, NKINDS };
+
+enum { POSTED, LATE, SYNCHRONOUS, MATCHED, PERSISTENT, NHOWS };
+
+enum { MAX_BOUNDARIES = 40 };
+
+static MPI_Comm comm;
+static int dst, src, next_tag;
+
+/* Blocks of memory with gaps, and what is left of n bytes behind them, in one type. */
+static tm_type_t *blocks(size_t n, size_t block, ptrdiff_t stride, const char *name)
+{
+    tm_type_t *byte = tm_type_byte(), *body, *tail, *t;
+    int whole = tm_int(n / block);
+    MPI_Aint disp[2] = {0, stride > 0 ? whole * stride + 5 : 2 * (MPI_Aint) block + 5};
+
+    body = tm_type_hvector(whole, tm_int(block), stride, byte, "body");
+    tail = tm_type_contiguous(tm_int(n % block), byte, "tail");
+    t = tm_type_struct(2, (const int[]){1, 1}, disp, (tm_type_t *const[]){body, tail}, name);
+    tm_type_free(byte);
+    tm_type_free(body);
+    tm_type_free(tail);
+    return t;
+}
+
+/* Pieces of all lengths, not in the order of memory. */
+static tm_type_t *scattered(size_t n)
+{
+    enum { PIECES = 9 };
+    tm_type_t *byte = tm_type_byte(), *t;
+    int block[PIECES], sum = 0;
+    MPI_Aint disp[PIECES], at = -1000;
+
+    for (int i = 0; i < PIECES; i++) {
+        block[i] = i < PIECES - 1 ? tm_int(n / 10) + (n > 100 ? i : 0) : tm_int(n) - sum;
+        sum += block[i];
+    }
+    for (int i = 0; i < PIECES; i++) {
+        int k = (4 * i + 3) % PIECES;
+
+        disp[k] = at;
+        at += block[k] + 1 + i;
+    }
+    t = tm_type_hindexed(PIECES, block, disp, byte, "scattered");
+    tm_type_free(byte);
+    return t;
+}
+
+/* A type of exactly n bytes. */
+static tm_type_t *make_type(int kind, size_t n)
+{
+    tm_type_t *byte, *t;
+
+    switch (kind) {
+    case BLOCKS:
+        return blocks(n, n > 100000 ? 120 : 3, n > 100000 ? 133 : 7, "small blocks");
+    case LARGE_BLOCKS:
+        return blocks(n, 5000, 5010, "large blocks");
+    case BACKWARDS:
+        return blocks(n, 700, -900, "backwards");
+    case SCATTERED:
+        return scattered(n);
+    default:
+        byte = tm_type_byte();
+        t = tm_type_contiguous(tm_int(n), byte, "contiguous");
+        tm_type_free(byte);
+        return t;
+    }
+}
+
+/* Let both sides know that the other is here. */
+static void handshake(void)
+{
+    TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, 32000, NULL, 0, MPI_BYTE, dst, 32000, comm, MPI_STATUS_IGNORE));
+}
+
+static void transfer(const tm_type_t *from, const tm_type_t *to, size_t n, int how)
+{
+    tm_layout_t out = tm_layout_alloc(from, 1), in = tm_layout_alloc(to, 1);
+    int tag = next_tag++ % 30000;
+    uint64_t mine = tm_key(tm_rank, dst, tag, 0), theirs = tm_key(src, tm_rank, tag, 0);
+    void *obuf = tm_layout_buf(&out), *ibuf = tm_layout_buf(&in);
+    MPI_Request sreq, rreq = MPI_REQUEST_NULL;
+    MPI_Message msg;
+    MPI_Status st;
+
+    memset(out.mem, 0x11, (size_t) (out.hi - out.lo));
+    tm_layout_fill(&out, out.mem, n, mine);
+    memset(in.mem, 0xee, (size_t) (in.hi - in.lo));
+    tm_status_reset(&st);
+    if (how == POSTED) {
+        TM_MPI(MPI_Irecv(ibuf, 1, to->mpi, src, tag, comm, &rreq));
+        handshake();
+    } else if (how == PERSISTENT) {
+        TM_MPI(MPI_Recv_init(ibuf, 1, to->mpi, MPI_ANY_SOURCE, tag, comm, &rreq));
+        TM_MPI(MPI_Start(&rreq));
+    }
+    if (how == SYNCHRONOUS) {
+        TM_MPI(MPI_Issend(obuf, 1, from->mpi, dst, tag, comm, &sreq));
+    } else if (how == PERSISTENT) {
+        TM_MPI(MPI_Send_init(obuf, 1, from->mpi, dst, tag, comm, &sreq));
+        TM_MPI(MPI_Start(&sreq));
+    } else {
+        TM_MPI(MPI_Isend(obuf, 1, from->mpi, dst, tag, comm, &sreq));
+    }
+    if (how == MATCHED) {
+        TM_MPI(MPI_Mprobe(src, tag, comm, &msg, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Mrecv(ibuf, 1, to->mpi, &msg, &st));
+    } else if (rreq == MPI_REQUEST_NULL) {
+        TM_MPI(MPI_Recv(ibuf, 1, to->mpi, src, tag, comm, &st));
+    } else {
+        TM_MPI(MPI_Wait(&rreq, &st));
+    }
+    tm_expect_single(&st, src, tag, n);
+    tm_expect_layout(&in, n, theirs, 0xee, from->name);
+    TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
+    tm_expect_layout(&out, n, mine, 0x11, "send buffer");
+    if (how == PERSISTENT) {
+        TM_MPI(MPI_Request_free(&sreq));
+        TM_MPI(MPI_Request_free(&rreq));
+    }
+    tm_layout_free(&out);
+    tm_layout_free(&in);
+}
+
+/* The value of an integer parameter, or 0. */
+static size_t parameter(const char *name)
+{
+    unsigned long long value = 0;
+    int index, count, verbosity, binding, scope, len = 0, desc_len = 0;
+    MPI_T_cvar_handle handle;
+    MPI_Datatype type;
+    MPI_T_enum values;
+
+    if (MPI_T_cvar_get_index(name, &index) != MPI_SUCCESS ||
+        MPI_T_cvar_get_info(index, NULL, &len, &verbosity, &type, &values, NULL, &desc_len, &binding, &scope) !=
+            MPI_SUCCESS ||
+        type == MPI_CHAR || MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) != MPI_SUCCESS) {
+        return 0;
+    }
+    MPI_T_cvar_read(handle, &value); /* little endian: an int fills the low half */
+    MPI_T_cvar_handle_free(&handle);
+    return value < 0x7fffffff ? (size_t) value : 0;
+}
+
+/* The sizes around all thresholds up to max. */
+static int boundaries(size_t max, size_t *out)
+{
+    static const char *const names[] = {"pml_tm_eager_limit",    "pml_tm_shm_copy_step", "pml_tm_shm_ring_size",
+                                        "btl_vader_eager_limit", "btl_sm_eager_limit",   "btl_vader_max_send_size",
+                                        "btl_self_eager_limit"};
+    size_t at[MAX_BOUNDARIES];
+    int n = 0, count = 0, provided;
+
+    for (size_t i = 0; i < TM_NTHRESHOLDS; i++) {
+        at[n++] = tm_thresholds[i];
+    }
+    TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        size_t value = parameter(names[i]);
+
+        for (int k = 0; k < n; k++) {
+            value = value == at[k] ? 0 : value;
+        }
+        if (value > 1) {
+            at[n++] = value;
+        }
+    }
+    TM_MPI(MPI_T_finalize());
+    for (int i = 0; i < n; i++) {
+        for (int d = -1; d <= 1; d++) {
+            if (at[i] + 1 <= max) {
+                out[count++] = at[i] + (size_t) d;
+            }
+        }
+    }
+    return count;
+}
+
+int main(int argc, char **argv)
+{
+    size_t sizes[3 * MAX_BOUNDARIES], max;
+    int nsizes;
+
+    tm_init(&argc, &argv, "boundaries");
+    max = (size_t) tm_arg(argc, argv, 1, 1048577);
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    dst = (tm_rank + 1) % tm_size;
+    src = (tm_rank + tm_size - 1) % tm_size;
+    nsizes = boundaries(max, sizes);
+    for (int s = 0; s < nsizes; s++) {
+        tm_type_t *type[NKINDS];
+
+        for (int i = 0; i < NKINDS; i++) {
+            type[i] = make_type(i, sizes[s]);
+        }
+        for (int i = 0; i < NKINDS * NKINDS; i++) {
+            for (int how = 0; how < NHOWS; how++) {
+                /* Of the large sizes each pair of types in one way, which differs from pair to pair. */
+                if (sizes[s] < 100000 || (i + s) % NHOWS == how) {
+                    transfer(type[i / NKINDS], type[i % NKINDS], sizes[s], how);
+                }
+            }
+        }
+        for (int i = 0; i < NKINDS; i++) {
+            tm_type_free(type[i]);
+        }
+    }
+    TM_MPI(MPI_Comm_free(&comm));
+    return tm_finish();
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Generalized requests (MPI 4.0, 13.2) among sends and receives in every wait and test call, completed by the program
+ * before, and by another thread during the call; their status, cancellation and MPI_Request_free.
+ */
+/* TEST: np=1,2,3 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 quick=yes */
+/* TEST: np=2 env="OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
+#include <pthread.h>
+
+#include "tm_test.h"
+
+enum { WAIT, TEST, WAITALL, TESTALL, WAITANY, TESTANY, WAITSOME, TESTSOME, NCALLS };
+
+enum { COUNT = 6, NREQ = 3 * COUNT };
+
+typedef struct op {
+    int id;
+    int queried, freed, cancelled; /* calls of the functions */
+    bool was_complete;             /* when it was cancelled */
+} op_t;
+
+static MPI_Comm comm;
+static int dst, src;
+
+static int query(void *extra, MPI_Status *st)
+{
+    op_t *op = extra;
+
+    op->queried++;
+    TM_MPI(MPI_Status_set_elements(st, MPI_INT, op->id));
+    TM_MPI(MPI_Status_set_cancelled(st, op->cancelled > 0));
+    st->MPI_SOURCE = 1000 + op->id;
+    st->MPI_TAG = 2000 + op->id;
+    return MPI_SUCCESS;
+}
+
+static int release(void *extra)
+{
+    op_t *op = extra;
+
+    op->freed++;
+    return MPI_SUCCESS;
+}
+
+static int cancel(void *extra, int complete)
+{
+    op_t *op = extra;
+
+    op->cancelled++;
+    op->was_complete = complete;
+    return MPI_SUCCESS;
+}
+
+static void check_status(const op_t *op, const MPI_Status *st)
+{
+    int n = -1, cancelled = -1;
+
+    TM_MPI(MPI_Get_count(st, MPI_INT, &n));
+    TM_MPI(MPI_Test_cancelled(st, &cancelled));
+    TM_CHECK(n == op->id && st->MPI_SOURCE == 1000 + op->id && st->MPI_TAG == 2000 + op->id &&
+                 cancelled == (op->cancelled > 0),
+             "generalized request %d: count %d source %d tag %d cancelled %d", op->id, n, st->MPI_SOURCE, st->MPI_TAG,
+             cancelled);
+}
+
+/* Complete all n requests; st[i] is that of request i. */
+static void complete(int call, int n, MPI_Request *req, MPI_Status *st)
+{
+    MPI_Status one[NREQ];
+    int index[NREQ], some, flag = 0, left = n;
+
+    switch (call) {
+    case WAITALL:
+        TM_MPI(MPI_Waitall(n, req, st));
+        return;
+    case TESTALL:
+        while (!flag) {
+            TM_MPI(MPI_Testall(n, req, &flag, st));
+        }
+        return;
+    case WAIT:
+        for (int i = 0; i < n; i++) {
+            TM_MPI(MPI_Wait(&req[i], &st[i]));
+        }
+        return;
+    case TEST:
+        for (int i = n - 1; i >= 0; i--) {
+            for (flag = 0; !flag;) {
+                TM_MPI(MPI_Test(&req[i], &flag, &st[i]));
+            }
+        }
+        return;
+    default:
+        break;
+    }
+    while (left > 0) {
+        some = 1;
+        switch (call) {
+        case WAITANY:
+            TM_MPI(MPI_Waitany(n, req, index, one));
+            break;
+        case TESTANY:
+            TM_MPI(MPI_Testany(n, req, index, &some, one));
+            break;
+        case WAITSOME:
+            TM_MPI(MPI_Waitsome(n, req, &some, index, one));
+            break;
+        default:
+            TM_MPI(MPI_Testsome(n, req, &some, index, one));
+            break;
+        }
+        for (int k = 0; k < some; k++) {
+            st[index[k]] = one[k];
+        }
+        left -= some;
+    }
+}
+
+typedef struct helper {
+    MPI_Request req[COUNT]; /* to be completed by the thread */
+} helper_t;
+
+static void *complete_later(void *arg)
+{
+    helper_t *h = arg;
+
+    for (int i = COUNT - 1; i >= 0; i--) {
+        usleep(300);
+        TM_MPI(MPI_Grequest_complete(h->req[i]));
+    }
+    return NULL;
+}
+
+/* Requests in the order receive, generalized, send. */
+static void mixed(int call, size_t n, bool by_thread)
+{
+    unsigned char *in[COUNT], *out = tm_alloc(n);
+    op_t op[COUNT];
+    MPI_Request req[NREQ];
+    MPI_Status st[NREQ];
+    helper_t helper;
+    pthread_t thread;
+
+    tm_fill(out, n, tm_key(tm_rank, dst, call, (long) n));
+    for (int i = 0; i < COUNT; i++) {
+        in[i] = tm_alloc(n);
+        op[i] = (op_t){.id = 10 + i};
+        TM_MPI(MPI_Irecv(in[i], tm_int(n), MPI_BYTE, i % 2 == 0 ? src : MPI_ANY_SOURCE, i, comm, &req[3 * i]));
+        TM_MPI(MPI_Grequest_start(query, release, cancel, &op[i], &req[3 * i + 1]));
+        helper.req[i] = req[3 * i + 1];
+    }
+    for (int i = 0; i < COUNT; i++) {
+        TM_MPI(MPI_Isend(out, tm_int(n), MPI_BYTE, dst, i, comm, &req[3 * i + 2]));
+        if (!by_thread) {
+            TM_MPI(MPI_Grequest_complete(req[3 * i + 1]));
+        }
+    }
+    if (by_thread && pthread_create(&thread, NULL, complete_later, &helper) != 0) {
+        TM_FATAL("no thread");
+    }
+    for (int i = 0; i < NREQ; i++) {
+        tm_status_reset(&st[i]);
+    }
+    complete(call, NREQ, req, st);
+    if (by_thread) {
+        pthread_join(thread, NULL);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        tm_expect_status(&st[3 * i], src, i, n);
+        tm_expect_data(in[i], n, tm_key(src, tm_rank, call, (long) n), "beside generalized requests");
+        check_status(&op[i], &st[3 * i + 1]);
+        TM_CHECK(op[i].freed == 1 && op[i].queried >= 1, "generalized request: query was called %d times, free %d",
+                 op[i].queried, op[i].freed);
+        TM_CHECK(req[3 * i] == MPI_REQUEST_NULL && req[3 * i + 1] == MPI_REQUEST_NULL, "request %d is not null in the end",
+                 i);
+        tm_free(in[i]);
+    }
+    tm_free(out);
+    TM_MPI(MPI_Barrier(comm));
+}
+
+/* Not complete before it is completed, even while messages come and go. */
+static void not_yet(void)
+{
+    op_t op = {.id = 3};
+    MPI_Request req;
+    MPI_Status st;
+    int flag, x = tm_rank, y = -1;
+
+    TM_MPI(MPI_Grequest_start(query, release, cancel, &op, &req));
+    for (int i = 0; i < 20; i++) {
+        TM_MPI(MPI_Sendrecv(&x, 1, MPI_INT, dst, 1, &y, 1, MPI_INT, src, 1, comm, &st));
+        TM_MPI(MPI_Test(&req, &flag, &st));
+        TM_CHECK(!flag, "a generalized request is complete although nobody said so");
+        TM_MPI(MPI_Request_get_status(req, &flag, &st));
+        TM_CHECK(!flag, "MPI_Request_get_status of a generalized request that is not complete");
+    }
+    TM_MPI(MPI_Grequest_complete(req));
+    TM_MPI(MPI_Request_get_status(req, &flag, &st));
+    TM_CHECK(flag && op.freed == 0, "MPI_Request_get_status: flag %d, free was called %d times", flag, op.freed);
+    check_status(&op, &st);
+    TM_MPI(MPI_Wait(&req, &st));
+    check_status(&op, &st);
+    TM_CHECK(op.freed == 1, "free was called %d times", op.freed);
+}
+
+static void cancelled(void)
+{
+    op_t op = {.id = 4};
+    MPI_Request req;
+    MPI_Status st;
+
+    TM_MPI(MPI_Grequest_start(query, release, cancel, &op, &req));
+    TM_MPI(MPI_Cancel(&req));
+    TM_CHECK(op.cancelled == 1 && !op.was_complete, "cancel was called %d times, complete %d", op.cancelled,
+             op.was_complete);
+    TM_MPI(MPI_Grequest_complete(req));
+    TM_MPI(MPI_Wait(&req, &st));
+    check_status(&op, &st);
+    op = (op_t){.id = 5};
+    TM_MPI(MPI_Grequest_start(query, release, cancel, &op, &req));
+    TM_MPI(MPI_Grequest_complete(req));
+    TM_MPI(MPI_Cancel(&req));
+    TM_CHECK(op.cancelled == 1 && op.was_complete, "cancel was called %d times, complete %d", op.cancelled,
+             op.was_complete);
+    TM_MPI(MPI_Wait(&req, &st));
+}
+
+static void freed(void)
+{
+    op_t op = {.id = 6};
+    MPI_Request req, copy;
+
+    TM_MPI(MPI_Grequest_start(query, release, cancel, &op, &req));
+    copy = req;
+    TM_MPI(MPI_Request_free(&req));
+    TM_CHECK(op.freed == 0, "the free function was called before the operation was complete");
+    TM_MPI(MPI_Grequest_complete(copy));
+    TM_CHECK(op.freed == 1, "free was called %d times", op.freed);
+}
+
+int main(int argc, char **argv)
+{
+    tm_init_thread(&argc, &argv, "grequest", MPI_THREAD_MULTIPLE);
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    dst = (tm_rank + 1) % tm_size;
+    src = (tm_rank + tm_size - 1) % tm_size;
+    for (int call = 0; call < NCALLS; call++) {
+        for (size_t n = 1; n < 300000; n *= 29) {
+            mixed(call, n, false);
+            mixed(call, n, true);
+        }
+    }
+    not_yet();
+    cancelled();
+    freed();
+    TM_MPI(MPI_Comm_free(&comm));
+    return tm_finish();
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Packed data and unusual types in messages: MPI_PACKED at either side or both, packed piecewise; external32; distributed
+ * arrays, subarrays in Fortran order and indexed blocks, against the data that MPI_Pack gives; types whose pieces overlap,
+ * which may be sent; types of nothing.
+ */
+/* TEST: np=1,2,3 timeout=60 quick=yes */
+/* TEST: np=2 env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
+/* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
+#include "tm_test.h"
+
+static MPI_Comm comm;
+static int dst, src;
+
+typedef struct record {
+    int i;
+    double d;
+    short s;
+} record_t;
+
+static record_t record_of(int rank, int i)
+{
+    return (record_t){.i = 1000000 * rank + i, .d = rank + 0.25 * i, .s = (short) (i * 3 + rank)};
+}
+
+static MPI_Datatype record_type(void)
+{
+    int block[] = {1, 1, 1};
+    MPI_Aint disp[] = {offsetof(record_t, i), offsetof(record_t, d), offsetof(record_t, s)};
+    MPI_Datatype basic[] = {MPI_INT, MPI_DOUBLE, MPI_SHORT}, tmp, type;
+
+    TM_MPI(MPI_Type_create_struct(3, block, disp, basic, &tmp));
+    TM_MPI(MPI_Type_create_resized(tmp, 0, sizeof(record_t), &type));
+    TM_MPI(MPI_Type_free(&tmp));
+    TM_MPI(MPI_Type_commit(&type));
+    return type;
+}
+
+static void check_records(const record_t *r, int n, int from, const char *what)
+{
+    for (int i = 0; i < n; i++) {
+        record_t want = record_of(from, i);
+
+        if (!TM_CHECK(r[i].i == want.i && r[i].d == want.d && r[i].s == want.s,
+                      "%s: record %d of %d is %d %g %d, expected %d %g %d", what, i, n, r[i].i, r[i].d, r[i].s, want.i,
+                      want.d, want.s)) {
+            break;
+        }
+    }
+}
+
+/* Bit 0: packed by the sender, bit 1: unpacked by the receiver. */
+static void packed(int n, int how)
+{
+    MPI_Datatype type = record_type();
+    record_t *out = tm_calloc((size_t) n, sizeof(*out)), *in = tm_calloc((size_t) n, sizeof(*in));
+    int room, at = 0, got;
+    unsigned char *obuf, *ibuf;
+    MPI_Request req;
+    MPI_Status st;
+
+    for (int i = 0; i < n; i++) {
+        out[i] = record_of(tm_rank, i);
+    }
+    TM_MPI(MPI_Pack_size(n, type, comm, &room));
+    obuf = tm_alloc((size_t) room);
+    ibuf = tm_alloc((size_t) room);
+    if ((how & 1) != 0) {
+        for (int i = 0; i < n; i++) { /* one by one, the fields of some by themselves */
+            if (i % 3 == 0) {
+                TM_MPI(MPI_Pack(&out[i].i, 1, MPI_INT, obuf, room, &at, comm));
+                TM_MPI(MPI_Pack(&out[i].d, 1, MPI_DOUBLE, obuf, room, &at, comm));
+                TM_MPI(MPI_Pack(&out[i].s, 1, MPI_SHORT, obuf, room, &at, comm));
+            } else {
+                TM_MPI(MPI_Pack(&out[i], 1, type, obuf, room, &at, comm));
+            }
+        }
+        TM_MPI(MPI_Isend(obuf, at, MPI_PACKED, dst, how, comm, &req));
+    } else {
+        TM_MPI(MPI_Isend(out, n, type, dst, how, comm, &req));
+    }
+    if ((how & 2) != 0) {
+        TM_MPI(MPI_Probe(src, how, comm, &st));
+        TM_MPI(MPI_Get_count(&st, MPI_PACKED, &got));
+        TM_MPI(MPI_Recv(ibuf, got, MPI_PACKED, src, how, comm, &st));
+        for (int i = 0, pos = 0; i < n; i++) {
+            if (i % 2 == 0) {
+                TM_MPI(MPI_Unpack(ibuf, got, &pos, &in[i].i, 1, MPI_INT, comm));
+                TM_MPI(MPI_Unpack(ibuf, got, &pos, &in[i].d, 1, MPI_DOUBLE, comm));
+                TM_MPI(MPI_Unpack(ibuf, got, &pos, &in[i].s, 1, MPI_SHORT, comm));
+            } else {
+                TM_MPI(MPI_Unpack(ibuf, got, &pos, &in[i], 1, type, comm));
+            }
+        }
+    } else {
+        TM_MPI(MPI_Recv(in, n, type, src, how, comm, &st));
+        TM_MPI(MPI_Get_count(&st, type, &got));
+        TM_CHECK(got == n, "MPI_Get_count of packed records gave %d, expected %d", got, n);
+    }
+    check_records(in, n, src, how == 1 ? "packed" : how == 2 ? "unpacked" : "packed and unpacked");
+    TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Type_free(&type));
+    free(out);
+    free(in);
+    tm_free(obuf);
+    tm_free(ibuf);
+}
+
+/* Big endian, whatever the machine; sent as bytes. */
+static void external32(int n)
+{
+    MPI_Datatype type = record_type();
+    record_t *out = tm_calloc((size_t) n, sizeof(*out)), *in = tm_calloc((size_t) n, sizeof(*in));
+    MPI_Aint room, at = 0, pos = 0;
+    unsigned char *obuf, *ibuf;
+    MPI_Request req;
+    MPI_Status st;
+
+    for (int i = 0; i < n; i++) {
+        out[i] = record_of(tm_rank, i);
+    }
+    TM_MPI(MPI_Pack_external_size("external32", n, type, &room));
+    TM_CHECK(room == 14 * n, "MPI_Pack_external_size gave %ld, expected %d", (long) room, 14 * n);
+    obuf = tm_alloc((size_t) room);
+    ibuf = tm_alloc((size_t) room);
+    TM_MPI(MPI_Pack_external("external32", out, n, type, obuf, room, &at));
+    TM_CHECK(at == room, "MPI_Pack_external wrote %ld of %ld bytes", (long) at, (long) room);
+    TM_MPI(MPI_Isend(obuf, tm_int((size_t) at), MPI_BYTE, dst, 7, comm, &req));
+    TM_MPI(MPI_Recv(ibuf, tm_int((size_t) room), MPI_BYTE, src, 7, comm, &st));
+    tm_expect_status(&st, src, 7, (size_t) room);
+    for (int i = 0; i < n; i += 1 + n / 7) {
+        const unsigned char *p = ibuf + 14 * i;
+        int value = (int) ((unsigned) p[0] << 24 | (unsigned) p[1] << 16 | (unsigned) p[2] << 8 | p[3]);
+
+        TM_CHECK(value == record_of(src, i).i, "external32: record %d begins with %d, expected %d", i, value,
+                 record_of(src, i).i);
+    }
+    TM_MPI(MPI_Unpack_external("external32", ibuf, room, &pos, in, n, type));
+    check_records(in, n, src, "external32");
+    TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Type_free(&type));
+    free(out);
+    free(in);
+    tm_free(obuf);
+    tm_free(ibuf);
+}
+
+/* Send one element of a type of ints and receive it as that type; the contiguous form must be what MPI_Pack makes of it. */
+static void as_packed(MPI_Datatype type, int nints, const char *name)
+{
+    int *out = tm_calloc((size_t) nints, sizeof(int)), *in = tm_calloc((size_t) nints, sizeof(int)), size, at = 0;
+    unsigned char *want, *got, *again;
+    MPI_Request req[2];
+
+    for (int i = 0; i < nints; i++) {
+        out[i] = i; /* the same on all ranks, so that one's own packing tells what comes */
+        in[i] = -1;
+    }
+    TM_MPI(MPI_Type_commit(&type));
+    TM_MPI(MPI_Type_size(type, &size));
+    want = tm_alloc((size_t) size);
+    got = tm_alloc((size_t) size);
+    again = tm_alloc((size_t) size);
+    TM_MPI(MPI_Pack(out, 1, type, want, size, &at, comm));
+    TM_CHECK(at == size, "%s: MPI_Pack wrote %d of %d bytes", name, at, size);
+    for (int i = 0; i < 2; i++) {
+        TM_MPI(MPI_Isend(out, 1, type, dst, 20 + i, comm, &req[i]));
+    }
+    TM_MPI(MPI_Recv(got, size / 4, MPI_INT, src, 20, comm, MPI_STATUS_IGNORE));
+    TM_CHECK(memcmp(got, want, (size_t) size) == 0, "%s: received as ints it is not what MPI_Pack makes", name);
+    TM_MPI(MPI_Recv(in, 1, type, src, 21, comm, MPI_STATUS_IGNORE));
+    at = 0;
+    TM_MPI(MPI_Pack(in, 1, type, again, size, &at, comm));
+    TM_CHECK(memcmp(again, want, (size_t) size) == 0, "%s: received as the type it differs", name);
+    TM_MPI(MPI_Waitall(2, req, MPI_STATUSES_IGNORE));
+    TM_MPI(MPI_Type_free(&type));
+    tm_free(want);
+    tm_free(got);
+    tm_free(again);
+    free(out);
+    free(in);
+}
+
+static void arrays(int n)
+{
+    int sizes[3] = {n, 8, 6}, sub[3] = {n - n / 3, 3, 5}, start[3] = {n / 4, 2, 1},
+        disp[5] = {9 * n, 0, 4 * n, 20 * n, 13 * n};
+    int dist[2] = {MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_BLOCK}, dargs[2] = {3, MPI_DISTRIBUTE_DFLT_DARG}, grid[2] = {2, 3};
+    MPI_Datatype type;
+
+    TM_MPI(MPI_Type_create_subarray(3, sizes, sub, start, MPI_ORDER_FORTRAN, MPI_INT, &type));
+    as_packed(type, 48 * n, "subarray in Fortran order");
+    TM_MPI(MPI_Type_create_subarray(3, sizes, sub, start, MPI_ORDER_C, MPI_INT, &type));
+    as_packed(type, 48 * n, "subarray");
+    sizes[1] = 48;
+    for (int order = 0; order < 2; order++) {
+        TM_MPI(MPI_Type_create_darray(6, 4, 2, sizes, dist, dargs, grid, order == 0 ? MPI_ORDER_C : MPI_ORDER_FORTRAN,
+                                      MPI_INT, &type));
+        as_packed(type, 48 * n, "distributed array");
+    }
+    TM_MPI(MPI_Type_create_indexed_block(5, 2 * n, disp, MPI_INT, &type));
+    as_packed(type, 48 * n, "indexed blocks");
+}
+
+/* The same memory more than once in one message. */
+static void overlapping(int n)
+{
+    int *out = tm_calloc((size_t) n + 20, sizeof(int)), *in = tm_calloc(20 * (size_t) n, sizeof(int));
+    MPI_Datatype type;
+    MPI_Request req;
+    MPI_Status st;
+
+    for (int i = 0; i < n + 20; i++) {
+        out[i] = 1000 * tm_rank + i;
+    }
+    TM_MPI(MPI_Type_vector(20, n, 1, MPI_INT, &type));
+    TM_MPI(MPI_Type_commit(&type));
+    TM_MPI(MPI_Isend(out, 1, type, dst, 30, comm, &req));
+    TM_MPI(MPI_Recv(in, 20 * n, MPI_INT, src, 30, comm, &st));
+    tm_expect_status(&st, src, 30, 20 * (size_t) n * sizeof(int));
+    for (int i = 0; i < 20 * n; i++) {
+        int want = 1000 * src + i % n + i / n;
+
+        if (!TM_CHECK(in[i] == want, "overlapping pieces: element %d is %d, expected %d", i, in[i], want)) {
+            break;
+        }
+    }
+    TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Type_free(&type));
+    free(out);
+    free(in);
+}
+
+/* Types of size 0, with and without extent, to each other. */
+static void nothing(void)
+{
+    MPI_Datatype type[3];
+    MPI_Status st;
+    int zero = 0, x = 5;
+    MPI_Aint at = 100;
+
+    TM_MPI(MPI_Type_contiguous(0, MPI_DOUBLE, &type[0]));
+    TM_MPI(MPI_Type_create_hindexed(1, &zero, &at, MPI_INT, &type[1]));
+    TM_MPI(MPI_Type_create_resized(type[0], -50, 1000, &type[2]));
+    for (int i = 0; i < 3; i++) {
+        TM_MPI(MPI_Type_commit(&type[i]));
+    }
+    for (int i = 0; i < 9; i++) {
+        tm_status_reset(&st);
+        TM_MPI(MPI_Sendrecv(&x, 1000, type[i % 3], dst, 40, &x, 77, type[i / 3], src, 40, comm, &st));
+        tm_expect_single(&st, src, 40, 0);
+        TM_CHECK(x == 5, "a message of nothing wrote to the buffer");
+    }
+    for (int i = 0; i < 3; i++) {
+        TM_MPI(MPI_Type_free(&type[i]));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    tm_init(&argc, &argv, "packed");
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    dst = (tm_rank + 1) % tm_size;
+    src = (tm_rank + tm_size - 1) % tm_size;
+    for (int n = 1; n < 100000; n *= 9) {
+        for (int how = 1; how < 4; how++) {
+            packed(n, how);
+        }
+        external32(n);
+        overlapping(n);
+    }
+    for (int n = 6; n < 5000; n *= 7) {
+        arrays(n);
+    }
+    nothing();
+    TM_MPI(MPI_Comm_free(&comm));
+    return tm_finish();
+}
