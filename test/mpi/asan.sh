@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=600
+#
+# pml_tm, built with the address and undefined behaviour sanitizers, under MPI programs.
+. "$TM_SRC/test/mpi/sanitizer.bash"
+
+sanitizer_build address,undefined
+runtime=$(gcc -print-file-name=libasan.so)
+export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1
+reports='ERROR: AddressSanitizer|runtime error:'
+
+check basic 2
+check basic 2 OMPI_MCA_pml_tm_shm_single_copy=none
+check random 3 : 11 10
+check probe 2
+check cancel 2
+check persistent 2
+check buffered 2
+check truncate 2
+check datatypes 2
+check comms 4
+check waits 2
+check early 4
+check threads 2 : all 4 10

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=600
+#
+# pml_tm and the test programs, built with the thread sanitizer, under MPI_THREAD_MULTIPLE. Open MPI is not built with it: what
+# it does is left out, what it orders is told by test/lib/tsan.h, and its inline functions, which race with its own code that
+# cannot be seen, are not reported when the race is in them.
+. "$TM_SRC/test/mpi/sanitizer.bash"
+
+setarch -R true 2>/dev/null || skip "the randomization of addresses cannot be turned off here"
+sanitizer_build thread "-include $TM_SRC/test/lib/tsan.h"
+runtime=$(gcc -print-file-name=libtsan.so)
+cat >suppressions <<'END'
+race_top:opal_read_counted_pointer
+race_top:opal_lifo_
+race_top:opal_update_counted_pointer
+race_top:opal_atomic_
+race_top:opal_thread_
+race_top:ompi_request_
+race_top:wait_sync_update
+race_top:opal_obj_
+END
+export TSAN_OPTIONS="ignore_noninstrumented_modules=1 halt_on_error=0 history_size=5 suppressions=$TM_WORK/suppressions"
+reports='WARNING: ThreadSanitizer'
+launcher=(setarch -R)
+
+check threads 2 : all 4 20
+check threads 2 OMPI_MCA_pml_tm_shm_single_copy=none : all 4 10
+check threads 2 OMPI_MCA_pml_tm_eager_limit=0 : all 4 10
