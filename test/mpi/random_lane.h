@@ -94,6 +94,7 @@ typedef struct rnd_def {
     tm_layout_t l;
     int slot, src, tag; /* of a receive */
     size_t room;
+    bool may_fail;
     rnd_op_t *active;   /* what it was started for; NULL: it may be started */
 } rnd_def_t;
 
@@ -114,6 +115,7 @@ struct rnd_op {
     int rc;
     const char *by;     /* the call that completed it */
     bool is_reserved, is_freed, is_done, is_started;
+    bool may_fail;      /* may be truncated */
     long posted, done, cancelled; /* steps; cancelled 0: MPI_Cancel was not called */
 };
 
