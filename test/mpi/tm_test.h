@@ -507,7 +507,7 @@ static inline bool tm_wait_recv_at(const char *file, int line, MPI_Request *req,
 static inline bool tm_is_pml_tm(void)
 {
     static int answer = -1;
-    char value[256] = "";
+    char value[4096] = ""; /* Open MPI says that strings take 2048 */
     int provided, index, count;
     MPI_T_cvar_handle handle;
 
