@@ -153,8 +153,10 @@ static inline bool is_mode_legal(const rnd_lane_t *lane, const rnd_msg_t *m, rnd
         return m->is_reserved;
     case MODE_BSEND:
     case MODE_IBSEND:
-    case MODE_BINIT:
         return may_buffer(lane, m);
+    case MODE_BINIT:
+        /* pml/ob1 of 4.1.4 sends old data when it restarts one */
+        return may_buffer(lane, m) && tm_is_strict();
     default:
         return true;
     }

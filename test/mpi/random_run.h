@@ -410,7 +410,7 @@ static inline void recv_room(rnd_lane_t *lane, tm_layout_t *l, size_t *room, siz
         type = rnd_type[chance(&lane->mine, 55) ? 0 : tm_below(&lane->mine, (uint64_t) rnd_ntypes)];
     } while (type->size == 0);
     count = (n + type->size - 1) / type->size + (chance(&lane->mine, 20) ? tm_below(&lane->mine, 3) : 0);
-    if (may_truncate && n > 0 && chance(&lane->mine, 4) && (tm_is_strict() || n <= 1000)) {
+    if (may_truncate && n > 0 && chance(&lane->mine, 4) && tm_is_strict()) {
         count = tm_below(&lane->mine, n) / type->size;
     }
     *l = tm_layout_alloc(type, count);
