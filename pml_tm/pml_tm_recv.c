@@ -72,7 +72,7 @@ void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, f
     req->req_recv.req_bytes_packed = len;
     if (OPAL_UNLIKELY(len > req->capacity)) {
         ++mca_pml_tm.counters.truncated;
-        status->MPI_ERROR = MPI_ERR_TRUNCATE;
+        req->core.error = MPI_ERR_TRUNCATE;
         req->wanted = req->capacity;
     }
     if (OPAL_UNLIKELY(is_packed(req))) {

@@ -88,6 +88,7 @@ static mca_pml_tm_core_t *take_done(bool *is_freed)
         core->base->req_pml_complete = true;
         core->has_callback = NULL != core->base->req_ompi.req_complete_cb;
         core->state = PML_TM_COMPLETING;
+        mca_pml_tm_request_show_error(core);
         *is_freed = core->base->req_free_called;
     }
     fab_unlock(mca_pml_tm.fab);

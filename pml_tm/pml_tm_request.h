@@ -53,6 +53,7 @@ struct mca_pml_tm_core {
     fab_peer_t *peer;             /* send: the receiver; receive: the sender, once matched */
     uint32_t id;                  /* in the id map; 0: none */
     uint32_t remote_id;           /* the other side's */
+    int error;                    /* MPI error class; in the status only from completion on, see mca_pml_tm_request_show_error() */
     uint8_t state;                /* mca_pml_tm_state_t */
     uint8_t phase;                /* mca_pml_tm_phase_t, while ACTIVE */
     bool has_callback;            /* had a completion callback when it became COMPLETING */
@@ -94,6 +95,15 @@ typedef struct mca_pml_tm_recv_request {
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_recv_request_t);
 
+/*
+ * To be called when the request becomes complete, not before: when one of several requests ends with an error, MPI_Waitall and
+ * others of Open MPI free each that has an error in its status, whether it is complete or not.
+ */
+static inline void mca_pml_tm_request_show_error(mca_pml_tm_core_t *core)
+{
+    core->base->req_ompi.req_status.MPI_ERROR = core->error;
+}
+
 /* As mca_pml_tm_done(), for a request that others may know. */
 void mca_pml_tm_done_listed(mca_pml_tm_core_t *core);
 
@@ -102,6 +112,7 @@ static inline void mca_pml_tm_done(mca_pml_tm_core_t *core)
 {
     if (OPAL_LIKELY(core->is_private)) {
         core->state = PML_TM_COMPLETING;
+        mca_pml_tm_request_show_error(core);
         core->base->req_ompi.req_complete = REQUEST_COMPLETED;
     } else {
         mca_pml_tm_done_listed(core);
@@ -121,6 +132,7 @@ void mca_pml_tm_request_release(mca_pml_base_request_t *base);
 static inline void mca_pml_tm_request_activate(mca_pml_tm_core_t *core)
 {
     core->state = PML_TM_ACTIVE;
+    core->error = MPI_SUCCESS;
     core->base->req_pml_complete = false;
     core->base->req_ompi.req_complete = REQUEST_PENDING;
     core->base->req_ompi.req_state = OMPI_REQUEST_ACTIVE;

@@ -161,7 +161,7 @@ static void recv_finish(mca_pml_tm_recv_request_t *req, int error)
         req->core.id = 0;
     }
     if (MPI_SUCCESS != error) {
-        req->req_recv.req_base.req_ompi.req_status.MPI_ERROR = error;
+        req->core.error = error;
     }
     mca_pml_tm_done(&req->core);
 }

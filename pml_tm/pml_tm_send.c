@@ -64,7 +64,7 @@ void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error)
         fab_unexpose(req->core.peer, &req->rkey);
         req->is_exposed = false;
     }
-    req->req_send.req_base.req_ompi.req_status.MPI_ERROR = error;
+    req->core.error = error;
     mca_pml_tm_done(&req->core);
 }
 
