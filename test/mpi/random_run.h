@@ -641,7 +641,7 @@ static inline bool draw_pattern(rnd_lane_t *lane, int *s, int *src, int *tag)
     if (!slot->is_common && chance(&lane->mine, 35)) {
         *tag = MPI_ANY_TAG;
     } else if (chance(&lane->mine, 3)) {
-        *tag = plain_tag(lane, slot, LANE_TAGS - 1); /* nobody sends that */
+        *tag = plain_tag(lane, slot, LANE_TAGS - 2); /* nobody sends that */
     }
     return true;
 }
