@@ -10,13 +10,25 @@
  *   max=N       longest message (bytes)
  *   watch=N     seconds without progress of a lane after which the state is printed and the job ends
  *
- * The same seed gives the same plan: messages, communicators and calls, up to what depends on timing (the result of a probe).
+ * The same seed gives the same plan: messages, communicators and calls, up to what depends on timing (the result of a
+ * probe).
  *
  *   random_lane.h    the state                    random_run.h     the calls, and why none waits for ever
  *   random_comms.h   communicators                random_oracle.h  what must have come of them
  *   random_plan.h    which messages there are
  */
-/* TEST: np=2 args="1 5" timeout=100 quick=yes */
+/* TEST: np=2 args="1 5" timeout=60 quick=yes */
+/* TEST: np=1 args="2 5" timeout=60 */
+/* TEST: np=2 args="3 20" timeout=90 */
+/* TEST: np=3 args="4 20" timeout=90 */
+/* TEST: np=4 args="5 20" timeout=90 */
+/* TEST: np=8 args="6 25" timeout=120 */
+/* TEST: np=4 args="0 110" timeout=200 */
+/* TEST: np=2 args="7 15 threads=3" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=90 */
+/* TEST: np=2 args="8 8" env="OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=60 */
+/* TEST: np=3 args="9 8" env="OMPI_MCA_pml_tm_shm_single_copy=none OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
+/* TEST: np=2 args="10 8" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
+/* TEST: np=4 args="11 8" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_eager_limit=300" timeout=60 */
 #include "random_oracle.h"
 
 #include <pthread.h>
@@ -96,8 +108,9 @@ static void watch_report(const rnd_lane_t *lane)
     for (int i = 0; i < lane->nops; i++) {
         nopen += op_is_open(lane->op[i]);
     }
-    TM_ERROR("no progress for %ld s: lane %d, epoch %ld style %d profile %d, in: %s; %d operations, %d of them open", watch_seconds,
-             lane->id, lane->epoch, lane->style, lane->profile, atomic_load(&lane->doing), lane->nops, nopen);
+    TM_ERROR("no progress for %ld s: lane %d, epoch %ld style %d profile %d, in: %s; %d operations, %d of them open",
+             watch_seconds, lane->id, lane->epoch, lane->style, lane->profile, atomic_load(&lane->doing), lane->nops,
+             nopen);
     for (int s = 0; s < NSLOTS; s++) {
         if (lane->slot[s].num_received != lane->slot[s].num_expected) {
             TM_ERROR("... slot %d: %d of %d messages received", s, lane->slot[s].num_received, lane->slot[s].num_expected);
@@ -223,7 +236,8 @@ static void close_all(void)
     }
     for (int i = 0; i < nlanes; i++) {
         rnd_lane_t *lane = &lanes[i];
-        const long n[6] = {lane->nepochs, lane->nmessages, lane->nprobed, lane->ncancelled, lane->ntruncated, lane->nblocking};
+        const long n[6] = {lane->nepochs,    lane->nmessages,  lane->nprobed,
+                           lane->ncancelled, lane->ntruncated, lane->nblocking};
 
         for (int k = 0; k < 6; k++) {
             sum[k] += n[k];

@@ -206,7 +206,8 @@ static inline void comm_build(rnd_lane_t *lane, int s)
     } else if (from == MPI_COMM_NULL) {
         return;
     } else if (slot->make == MAKE_SPLIT) {
-        TM_MPI(MPI_Comm_split(from, slot->color[tm_rank] < 0 ? MPI_UNDEFINED : slot->color[tm_rank], slot->key, &slot->comm));
+        TM_MPI(
+            MPI_Comm_split(from, slot->color[tm_rank] < 0 ? MPI_UNDEFINED : slot->color[tm_rank], slot->key, &slot->comm));
     } else if (slot->make == MAKE_MERGE) {
         TM_MPI(MPI_Intercomm_merge(from, slot->key, &slot->comm));
     } else {

@@ -15,14 +15,14 @@
 enum {
     MAX_RANKS = 16,
     MAX_LANES = 8,
-    NSLOTS = 7,       /* communicators of a lane: SLOT_BASE, SLOT_COMMON, and some that come and go */
-    SLOT_BASE = 0,    /* duplicate of MPI_COMM_WORLD */
-    SLOT_COMMON = 1,  /* MPI_COMM_WORLD itself; with several lanes all share it, each with its own tags */
+    NSLOTS = 7,      /* communicators of a lane: SLOT_BASE, SLOT_COMMON, and some that come and go */
+    SLOT_BASE = 0,   /* duplicate of MPI_COMM_WORLD */
+    SLOT_COMMON = 1, /* MPI_COMM_WORLD itself; with several lanes all share it, each with its own tags */
     FIRST_DYNAMIC = 2,
-    NRANDOM = 8,      /* random datatypes */
+    NRANDOM = 8, /* random datatypes */
     MAX_TYPES = TM_NTYPES + NRANDOM,
-    MAX_DEFS = 4,     /* persistent requests of a kind in an epoch */
-    LANE_TAGS = 10,   /* tags of a lane in the common communicator */
+    MAX_DEFS = 4,   /* persistent requests of a kind in an epoch */
+    LANE_TAGS = 10, /* tags of a lane in the common communicator */
     RESERVED_TAG = 5000,
     NGROUPS = 3,      /* reserved tags */
     UNTOUCHED = 0xee, /* what is in receive buffers before */
@@ -56,7 +56,7 @@ typedef enum rnd_mode {
 typedef enum rnd_make { MAKE_DUP, MAKE_IDUP, MAKE_SPLIT, MAKE_INTER, MAKE_MERGE, MAKE_GROUP, NMAKES } rnd_make_t;
 
 typedef struct rnd_slot {
-    MPI_Comm comm;        /* MPI_COMM_NULL: this rank is not in it, or it is not there yet */
+    MPI_Comm comm; /* MPI_COMM_NULL: this rank is not in it, or it is not there yet */
     bool is_live;
     bool is_inter;
     bool is_common;       /* other lanes use it, too: no MPI_ANY_TAG */
@@ -68,7 +68,7 @@ typedef struct rnd_slot {
     int nlocal;           /* entries of world */
     /* for the epoch */
     int tag_base, ntags;
-    int num_expected;     /* messages to this rank but reserved ones */
+    int num_expected; /* messages to this rank but reserved ones */
     int num_received;
 } rnd_slot_t;
 
@@ -81,9 +81,9 @@ typedef struct rnd_msg {
     int def;          /* of a persistent request; -1: none */
     int index;        /* in its sender's order */
     const tm_type_t *type;
-    size_t count, n;  /* elements, bytes */
+    size_t count, n; /* elements, bytes */
     uint64_t key;
-    bool is_taken;    /* in the oracle */
+    bool is_taken; /* in the oracle */
 } rnd_msg_t;
 
 typedef struct rnd_op rnd_op_t;
@@ -95,7 +95,7 @@ typedef struct rnd_def {
     int slot, src, tag; /* of a receive */
     size_t room;
     bool may_fail;
-    rnd_op_t *active;   /* what it was started for; NULL: it may be started */
+    rnd_op_t *active; /* what it was started for; NULL: it may be started */
 } rnd_def_t;
 
 typedef enum rnd_kind { OP_SEND, OP_RECV, OP_PROBE } rnd_kind_t;
@@ -108,14 +108,14 @@ struct rnd_op {
     tm_layout_t l;
     size_t room;
     MPI_Request req;
-    rnd_def_t *def;     /* its request is this one's */
-    MPI_Message held;   /* taken by a matched probe, to be received later */
-    size_t probed;      /* its length then */
+    rnd_def_t *def;   /* its request is this one's */
+    MPI_Message held; /* taken by a matched probe, to be received later */
+    size_t probed;    /* its length then */
     MPI_Status st;
     int rc;
-    const char *by;     /* the call that completed it */
+    const char *by; /* the call that completed it */
     bool is_reserved, is_freed, is_done, is_started;
-    bool may_fail;      /* may be truncated */
+    bool may_fail;                /* may be truncated */
     long posted, done, cancelled; /* steps; cancelled 0: MPI_Cancel was not called */
 };
 
@@ -128,18 +128,18 @@ typedef struct rnd_lane {
     long epoch;
     rnd_style_t style;
     int profile;
-    int order[MAX_RANKS];  /* of the ranks, for blocking calls */
-    int hot;               /* a rank that gets more than the others; -1: none */
-    int comm_made;         /* slot made in the middle of the epoch; -1: none */
-    int comm_freed;        /* slot freed at its end; -1: none */
-    int nexchanges;        /* rounds of Sendrecv */
+    int order[MAX_RANKS]; /* of the ranks, for blocking calls */
+    int hot;              /* a rank that gets more than the others; -1: none */
+    int comm_made;        /* slot made in the middle of the epoch; -1: none */
+    int comm_freed;       /* slot freed at its end; -1: none */
+    int nexchanges;       /* rounds of Sendrecv */
     bool has_reserved;
-    tm_rng_t mine;         /* of this rank alone */
-    rnd_msg_t *in, *out;   /* messages to and from this rank; each sender's in its order */
+    tm_rng_t mine;       /* of this rank alone */
+    rnd_msg_t *in, *out; /* messages to and from this rank; each sender's in its order */
     int nin, nout, cap_in, cap_out;
-    rnd_op_t **op;         /* in the order of their calls */
+    rnd_op_t **op; /* in the order of their calls */
     int nops, cap_ops;
-    int first_open;        /* all ops before it are complete */
+    int first_open; /* all ops before it are complete */
     rnd_def_t sdef[MAX_DEFS], rdef[MAX_DEFS];
 
     /* for the watchdog */
@@ -156,8 +156,8 @@ static size_t rnd_max = 3000000;
 #define RND_CHECK(lane, cond, ...) rnd_check(lane, cond, __FILE__, __LINE__, __VA_ARGS__)
 
 /* TM_CHECK with the place in the run. */
-static inline bool __attribute__((format(printf, 5, 6))) rnd_check(const rnd_lane_t *lane, bool cond, const char *file, int line,
-                                                                   const char *fmt, ...)
+static inline bool __attribute__((format(printf, 5, 6)))
+rnd_check(const rnd_lane_t *lane, bool cond, const char *file, int line, const char *fmt, ...)
 {
     char text[400];
     va_list ap;
@@ -208,7 +208,8 @@ static inline void *rnd_grow(void *array, int n, int *cap, size_t size)
 
 static inline bool rnd_is_linked(const rnd_slot_t *slot, int a, int b)
 {
-    return slot->is_live && slot->color[a] >= 0 && slot->color[b] >= 0 && (slot->color[a] == slot->color[b]) != slot->is_inter;
+    return slot->is_live && slot->color[a] >= 0 && slot->color[b] >= 0 &&
+           (slot->color[a] == slot->color[b]) != slot->is_inter;
 }
 
 static inline bool rnd_fits(int slot, int src, int tag, const rnd_msg_t *m)

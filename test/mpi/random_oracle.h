@@ -2,14 +2,15 @@
 /*
  * What an epoch's receives and probes must have got.
  *
- * MPI's order (3.1, 3.5) leaves open only which source a receive with MPI_ANY_SOURCE gets, and whether a receive was cancelled
- * in time. With those taken from what happened, the rest is certain: going through receives and successful probes in the order
- * of their calls, each has the first message of its source, in that communicator, that it fits and that no earlier receive has.
- * (Had an earlier receive that fits been waiting, the message would have gone there; had an earlier message been left, the
- * receive would have got that.) Each byte and each status follows. At the end no message is left over.
+ * MPI's order (3.1, 3.5) leaves open only which source a receive with MPI_ANY_SOURCE gets, and whether a receive was
+ * cancelled in time. With those taken from what happened, the rest is certain: going through receives and successful probes
+ * in the order of their calls, each has the first message of its source, in that communicator, that it fits and that no
+ * earlier receive has. (Had an earlier receive that fits been waiting, the message would have gone there; had an earlier
+ * message been left, the receive would have got that.) Each byte and each status follows. At the end no message is left
+ * over.
  *
- * A cancelled receive has nothing, and no message that fits it may have gone past it: to a later receive that was complete, or
- * to a probe that saw it, before the cancel.
+ * A cancelled receive has nothing, and no message that fits it may have gone past it: to a later receive that was complete,
+ * or to a probe that saw it, before the cancel.
  */
 #ifndef RANDOM_ORACLE_H
 #define RANDOM_ORACLE_H
@@ -47,8 +48,8 @@ static inline void oracle_identify(rnd_lane_t *lane, const rnd_op_t *op, const r
         const rnd_msg_t *m = &lane->in[i];
 
         if (m != expected && m->n >= 4 && layout_is(&op->l, m->n < op->room ? m->n : op->room, m->key, UNTOUCHED)) {
-            TM_ERROR("... it is message %d of %d, tag %d, slot %d; expected was message %d", m->index, m->src, m->tag, m->slot,
-                     expected->index);
+            TM_ERROR("... it is message %d of %d, tag %d, slot %d; expected was message %d", m->index, m->src, m->tag,
+                     m->slot, expected->index);
             return;
         }
     }
@@ -58,8 +59,8 @@ static inline void oracle_data(rnd_lane_t *lane, const rnd_op_t *op, int i, cons
 {
     char what[200];
 
-    snprintf(what, sizeof(what), "lane %d epoch %ld style %d op %d (slot %d source %d tag %d) message %d of %d, mode %d", lane->id,
-             lane->epoch, lane->style, i, op->slot, op->src, op->tag, m->index, m->src, m->mode);
+    snprintf(what, sizeof(what), "lane %d epoch %ld style %d op %d (slot %d source %d tag %d) message %d of %d, mode %d",
+             lane->id, lane->epoch, lane->style, i, op->slot, op->src, op->tag, m->index, m->src, m->mode);
     if (!tm_expect_layout(&op->l, m->n < op->room ? m->n : op->room, m->key, UNTOUCHED, what)) {
         oracle_identify(lane, op, m);
     }
@@ -79,16 +80,16 @@ static inline void oracle_status(rnd_lane_t *lane, const rnd_op_t *op, int i, co
     if (m->n > op->room) {
         lane->ntruncated++;
         RND_CHECK(lane, tm_class(op->rc) == MPI_ERR_TRUNCATE || is_error_lost(op),
-                  "op %d, %s%s: error class %d, %zu bytes in a room of %zu", i, op->by, op->def != NULL ? " (persistent)" : "",
-                  tm_class(op->rc), m->n, op->room);
+                  "op %d, %s%s: error class %d, %zu bytes in a room of %zu", i, op->by,
+                  op->def != NULL ? " (persistent)" : "", tm_class(op->rc), m->n, op->room);
         RND_CHECK(lane, op->st.MPI_SOURCE == src && op->st.MPI_TAG == m->tag,
                   "op %d, truncated: source %d tag %d, expected %d %d", i, op->st.MPI_SOURCE, op->st.MPI_TAG, src, m->tag);
         return;
     }
     RND_CHECK(lane, op->rc == MPI_SUCCESS, "op %d, %s: error class %d", i, op->by, tm_class(op->rc));
     if (!tm_expect_status(&op->st, src, m->tag, m->n)) {
-        RND_CHECK(lane, false, "that was op %d: slot %d source %d tag %d, message %d of %d, mode %d", i, op->slot, op->src, op->tag,
-                  m->index, m->src, m->mode);
+        RND_CHECK(lane, false, "that was op %d: slot %d source %d tag %d, message %d of %d, mode %d", i, op->slot, op->src,
+                  op->tag, m->index, m->src, m->mode);
     }
 }
 
@@ -97,8 +98,8 @@ static inline void oracle_probe(rnd_lane_t *lane, const rnd_op_t *op, int i, con
     int src = lane->slot[op->slot].local[m->src];
 
     RND_CHECK(lane, op->st.MPI_SOURCE == src && op->st.MPI_TAG == m->tag && op->probed == m->n,
-              "op %d, probe (slot %d source %d tag %d): source %d tag %d bytes %zu, expected %d %d %zu (message %d)", i, op->slot,
-              op->src, op->tag, op->st.MPI_SOURCE, op->st.MPI_TAG, op->probed, src, m->tag, m->n, m->index);
+              "op %d, probe (slot %d source %d tag %d): source %d tag %d bytes %zu, expected %d %d %zu (message %d)", i,
+              op->slot, op->src, op->tag, op->st.MPI_SOURCE, op->st.MPI_TAG, op->probed, src, m->tag, m->n, m->index);
 }
 
 /* Sources are as in MPI_COMM_WORLD; a receive that was freed has no status. */
@@ -119,8 +120,8 @@ static inline void oracle_got(rnd_lane_t *lane, rnd_op_t *op, int i)
     rnd_msg_t *m = src >= 0 ? oracle_first(lane, op->slot, src, op->tag) : NULL;
 
     if (!RND_CHECK(lane, m != NULL && (op->src == MPI_ANY_SOURCE || op->src == src),
-                   "op %d (slot %d source %d tag %d): source %d, tag %d: there is no such message for it", i, op->slot, op->src,
-                   op->tag, op->st.MPI_SOURCE, op->st.MPI_TAG)) {
+                   "op %d (slot %d source %d tag %d): source %d, tag %d: there is no such message for it", i, op->slot,
+                   op->src, op->tag, op->st.MPI_SOURCE, op->st.MPI_TAG)) {
         return;
     }
     if (op->kind == OP_PROBE) {
@@ -128,8 +129,8 @@ static inline void oracle_got(rnd_lane_t *lane, rnd_op_t *op, int i)
         op->msg = m;
         return;
     }
-    RND_CHECK(lane, op->probed == 0 || op->probed == m->n, "op %d: matched probe says %zu bytes, expected %zu", i, op->probed,
-              m->n);
+    RND_CHECK(lane, op->probed == 0 || op->probed == m->n, "op %d: matched probe says %zu bytes, expected %zu", i,
+              op->probed, m->n);
     m->is_taken = true;
     op->msg = m;
     if (!op->is_freed) {
@@ -147,10 +148,11 @@ static inline void oracle_cancelled(rnd_lane_t *lane, const rnd_op_t *op, int i)
         const rnd_op_t *late = lane->op[k];
         bool is_past = late->kind == OP_PROBE || (late->kind == OP_RECV && late->is_done && !op_was_cancelled(late));
 
-        RND_CHECK(lane, !is_past || late->msg == NULL || late->is_freed || late->done >= op->cancelled ||
-                            !rnd_fits(op->slot, op->src, op->tag, late->msg),
-                  "op %d (slot %d source %d tag %d) was cancelled, but op %d had got a message for it before", i, op->slot, op->src,
-                  op->tag, k);
+        RND_CHECK(lane,
+                  !is_past || late->msg == NULL || late->is_freed || late->done >= op->cancelled ||
+                      !rnd_fits(op->slot, op->src, op->tag, late->msg),
+                  "op %d (slot %d source %d tag %d) was cancelled, but op %d had got a message for it before", i, op->slot,
+                  op->src, op->tag, k);
     }
 }
 
@@ -196,7 +198,8 @@ static inline void await_freed(rnd_lane_t *lane)
     for (int i = 0; i < lane->nops; i++) {
         rnd_op_t *op = lane->op[i];
 
-        while (op->kind == OP_RECV && op->is_freed && !layout_is(&op->l, op->msg->n, op->msg->key, UNTOUCHED) && tm_now() < end) {
+        while (op->kind == OP_RECV && op->is_freed && !layout_is(&op->l, op->msg->n, op->msg->key, UNTOUCHED) &&
+               tm_now() < end) {
             TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, lane->ctl, &flag, MPI_STATUS_IGNORE));
         }
     }
@@ -211,7 +214,8 @@ static inline void check_nothing_left(rnd_lane_t *lane)
         int flag = 0;
 
         for (int i = 0; slot->comm != MPI_COMM_NULL && i < slot->ntags && !flag; i++) {
-            TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, slot->is_common ? plain_tag(lane, slot, i) : MPI_ANY_TAG, slot->comm, &flag, &st));
+            TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, slot->is_common ? plain_tag(lane, slot, i) : MPI_ANY_TAG, slot->comm, &flag,
+                              &st));
         }
         RND_CHECK(lane, !flag, "slot %d: a message of %d, tag %d, is left over", s, st.MPI_SOURCE, st.MPI_TAG);
     }

@@ -3,8 +3,8 @@
  * The plan of an epoch: its style, its communicators, and all its messages, the same on all ranks.
  *
  * Reserved messages carry tags of their own, and their receiver posts exactly one receive for each before the epoch's first
- * message: those with a named source first, then those with MPI_ANY_SOURCE. So each finds a receive whatever the timing, and
- * may be sent in any mode, ready and blocking ones included.
+ * message: those with a named source first, then those with MPI_ANY_SOURCE. So each finds a receive whatever the timing,
+ * and may be sent in any mode, ready and blocking ones included.
  */
 #ifndef RANDOM_PLAN_H
 #define RANDOM_PLAN_H

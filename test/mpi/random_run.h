@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The calls of an epoch: reserved receives, the program (sends in their planned order, receives, probes, tests and cancels in
- * between, by random numbers of the rank's own), and the drain, which receives whatever is left and cancels the receives that
- * nothing is left for.
+ * The calls of an epoch: reserved receives, the program (sends in their planned order, receives, probes, tests and cancels
+ * in between, by random numbers of the rank's own), and the drain, which receives whatever is left and cancels the receives
+ * that nothing is left for.
  *
  * Why no rank waits for ever, whatever the timing:
  *  - a program does not wait for others but in the calls named here, so that all ranks come to their drain, where all
@@ -10,8 +10,8 @@
  *  - reserved messages have their receives before they are sent;
  *  - other blocking sends (STYLE_SENDS) go to ranks that come later in the epoch's order: the last rank comes to its drain
  *    without, which frees the one before, and so on;
- *  - blocking receives and probes (STYLE_RECVS) want messages of ranks that come earlier, and there are more of those that fit
- *    than receives that could have taken them: the first rank comes to its drain without, and so on;
+ *  - blocking receives and probes (STYLE_RECVS) want messages of ranks that come earlier, and there are more of those that
+ * fit than receives that could have taken them: the first rank comes to its drain without, and so on;
  *  - collective calls and Sendrecv (STYLE_FREE) come in the same order on all ranks, which are not kept from them.
  */
 #ifndef RANDOM_RUN_H
@@ -145,14 +145,17 @@ static inline bool want_reserved(const rnd_op_t *op)
 }
 
 /*
- * At most max of those wanted, in any order, and only one that may end with an error: when several do so at once, MPI_Testany
- * and others of Open MPI 4.1 and 5.0 free them all, and what became of those not reported yet cannot be learned.
+ * At most max of those wanted, in any order, and only one that may end with an error: when several do so at once,
+ * MPI_Testany and others of Open MPI 4.1 and 5.0 free them all, and what became of those not reported yet cannot be
+ * learned.
  */
 static inline rnd_set_t set_take(rnd_lane_t *lane, rnd_want_fn_t want, int max)
 {
     size_t cap = (size_t) (lane->nops - lane->first_open) + 1;
-    rnd_set_t set = {.op = tm_calloc(cap, sizeof(*set.op)), .req = tm_calloc(cap, sizeof(*set.req)),
-                     .st = tm_calloc(cap, sizeof(*set.st)), .index = tm_calloc(cap, sizeof(*set.index))};
+    rnd_set_t set = {.op = tm_calloc(cap, sizeof(*set.op)),
+                     .req = tm_calloc(cap, sizeof(*set.req)),
+                     .st = tm_calloc(cap, sizeof(*set.st)),
+                     .index = tm_calloc(cap, sizeof(*set.index))};
     int n = 0;
 
     while (lane->first_open < lane->nops && lane->op[lane->first_open]->is_done) {
@@ -194,7 +197,8 @@ static inline void set_done(rnd_lane_t *lane, rnd_set_t *set, int i, const MPI_S
     op_complete_single(lane, set->op[i], st, rc, "a single completion");
 }
 
-/* What the call returns does not tell of errors: MPI_Testall of Open MPI returns MPI_SUCCESS where a persistent request has one. */
+/* What the call returns does not tell of errors: MPI_Testall of Open MPI returns MPI_SUCCESS where a persistent request has
+ * one. */
 static inline void set_done_multiple(rnd_lane_t *lane, rnd_set_t *set, int i, const MPI_Status *st, int rc)
 {
     *op_req(set->op[i]) = set->req[i];
@@ -256,7 +260,7 @@ static inline void set_all(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
 static inline bool complete(rnd_lane_t *lane, rnd_want_fn_t want, int max, rnd_how_t how)
 {
     static void (*const fn[])(rnd_lane_t *, rnd_set_t *, bool) = {set_one, set_any, set_some, set_all};
-    static const char *const name[] = {"MPI_Test",  "MPI_Testany", "MPI_Testsome", "MPI_Testall",
+    static const char *const name[] = {"MPI_Test", "MPI_Testany", "MPI_Testsome", "MPI_Testall",
                                        "MPI_Wait", "MPI_Waitany", "MPI_Waitsome", "MPI_Waitall"};
     rnd_set_t set = set_take(lane, want, max);
     int n = set.n;
@@ -360,9 +364,17 @@ static inline void send_now(rnd_lane_t *lane, rnd_op_t *op, rnd_mode_t mode)
 
 static inline void send_next(rnd_lane_t *lane, const rnd_msg_t *m)
 {
-    static const char *const name[NMODES] = {"MPI_Send",   "MPI_Ssend",   "MPI_Rsend",  "MPI_Bsend",  "MPI_Isend",  "MPI_Issend",
-                                             "MPI_Irsend", "MPI_Ibsend",  "MPI_Start of MPI_Send_init",
-                                             "MPI_Start of MPI_Ssend_init", "MPI_Start of MPI_Rsend_init",
+    static const char *const name[NMODES] = {"MPI_Send",
+                                             "MPI_Ssend",
+                                             "MPI_Rsend",
+                                             "MPI_Bsend",
+                                             "MPI_Isend",
+                                             "MPI_Issend",
+                                             "MPI_Irsend",
+                                             "MPI_Ibsend",
+                                             "MPI_Start of MPI_Send_init",
+                                             "MPI_Start of MPI_Ssend_init",
+                                             "MPI_Start of MPI_Rsend_init",
                                              "MPI_Start of MPI_Bsend_init"};
     rnd_op_t *op = op_new(lane, OP_SEND, m->slot, m->src, m->tag, name[m->mode]);
 
@@ -400,8 +412,7 @@ static inline size_t longest(const rnd_lane_t *lane, int slot, int src, int tag)
  * Room for n bytes, or for too few now and then. pml/ob1 of 4.1.4 writes behind the buffer when a rendezvous message is
  * truncated.
  */
-static inline void recv_room(rnd_lane_t *lane, tm_layout_t *l, size_t *room, size_t n, bool may_truncate,
-                             bool *may_fail)
+static inline void recv_room(rnd_lane_t *lane, tm_layout_t *l, size_t *room, size_t n, bool may_truncate, bool *may_fail)
 {
     const tm_type_t *type;
     size_t count;
@@ -485,8 +496,8 @@ static inline void recv_block(rnd_lane_t *lane, rnd_op_t *op, size_t n)
 
     recv_room(lane, &op->l, &op->room, n, true, &op->may_fail);
     tm_status_reset(&st);
-    rc = MPI_Recv(tm_layout_buf(&op->l), tm_int(op->l.count), op->l.type->mpi, local_rank(slot, op->src), op->tag, slot->comm,
-                  &st);
+    rc = MPI_Recv(tm_layout_buf(&op->l), tm_int(op->l.count), op->l.type->mpi, local_rank(slot, op->src), op->tag,
+                  slot->comm, &st);
     op_complete_single(lane, op, &st, rc, "MPI_Recv");
 }
 
@@ -800,8 +811,8 @@ static inline void cancel_rest(rnd_lane_t *lane)
             cancel_op(lane, op);
         }
         complete_op(lane, op, true);
-        RND_CHECK(lane, op_was_cancelled(op), "receive (slot %d source %d tag %d) got more than all messages", op->slot, op->src,
-                  op->tag);
+        RND_CHECK(lane, op_was_cancelled(op), "receive (slot %d source %d tag %d) got more than all messages", op->slot,
+                  op->src, op->tag);
     }
 }
 
@@ -924,8 +935,8 @@ static inline bool drain_all(rnd_lane_t *lane)
         if (slot->num_received < slot->num_expected) {
             is_lacking = true;
             drain_slot(lane, s);
-        } else if (!RND_CHECK(lane, slot->num_received == slot->num_expected, "slot %d: %d messages received, %d were sent", s,
-                              slot->num_received, slot->num_expected)) {
+        } else if (!RND_CHECK(lane, slot->num_received == slot->num_expected, "slot %d: %d messages received, %d were sent",
+                              s, slot->num_received, slot->num_expected)) {
             slot->num_expected = slot->num_received;
         }
     }
