@@ -32,7 +32,6 @@
 #include "random_oracle.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 static rnd_lane_t lanes[MAX_LANES];
 static int nlanes = 1;
@@ -60,7 +59,8 @@ static void one_epoch(rnd_lane_t *lane)
         comm_plan(lane, made, rnd_rng(lane, 3));
     }
     if (made >= 0 && (now >= 0 || lane->epoch < first_epoch)) {
-        comm_build(lane, made);
+        comm_begin(lane, made);
+        comm_end(lane, made);
     }
     if (lane->epoch >= first_epoch) {
         plan_messages(lane);
@@ -281,6 +281,7 @@ int main(int argc, char **argv)
         printf("random: seed %" PRIu64 ", %d ranks, %d threads\n", tm_seed, tm_size, nlanes);
         fflush(stdout);
     }
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = stop_for_a_moment, .sa_flags = SA_RESTART}, NULL);
     open_all();
     watch_start();
     run_lanes();

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Communicators of a lane: duplicated, split, merged, created, freed; groups in any order of ranks, and intercommunicators.
- * comm_plan() keeps the book of who is in which, also of those that this rank is not in itself; comm_build() makes them.
+ * comm_plan() keeps the book of who is in which, also of those that this rank is not in itself; comm_begin() and comm_end()
+ * make them.
  */
 #ifndef RANDOM_COMMS_H
 #define RANDOM_COMMS_H
 
 #include "random_lane.h"
 
+#include <signal.h>
+#include <sys/time.h>
+
 static inline void comm_reset(rnd_slot_t *slot)
 {
     memset(slot, 0, sizeof(*slot));
     slot->comm = MPI_COMM_NULL;
+    slot->req = MPI_REQUEST_NULL;
     slot->is_live = true;
 }
 
@@ -82,6 +87,9 @@ static inline rnd_make_t comm_choose(const rnd_slot_t *from, tm_rng_t *rng)
 {
     rnd_make_t make = (rnd_make_t) below(rng, NMAKES);
 
+    if (!from->is_inter && chance(rng, 30)) {
+        return MAKE_IDUP;
+    }
     if ((make == MAKE_MERGE) != from->is_inter || (make == MAKE_INTER && tm_size < 2)) {
         make = from->is_inter && chance(rng, 50) ? MAKE_MERGE : MAKE_DUP;
     }
@@ -147,18 +155,6 @@ static inline void comm_map(rnd_slot_t *slot)
     }
 }
 
-static inline void comm_build_dup(rnd_slot_t *slot, MPI_Comm from)
-{
-    MPI_Request req;
-
-    if (slot->make == MAKE_IDUP && !slot->is_inter) {
-        TM_MPI(MPI_Comm_idup(from, &slot->comm, &req));
-        TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
-    } else {
-        TM_MPI(MPI_Comm_dup(from, &slot->comm));
-    }
-}
-
 static inline void comm_build_inter(rnd_slot_t *slot, MPI_Comm parent)
 {
     int leader = 0;
@@ -192,28 +188,74 @@ static inline void comm_build_group(rnd_slot_t *slot, MPI_Comm parent)
     }
 }
 
-/* All ranks of the lane call. */
-static inline void comm_build(rnd_lane_t *lane, int s)
+static inline void comm_build_from(rnd_slot_t *slot, MPI_Comm from)
+{
+    int color = slot->color[tm_rank] < 0 ? MPI_UNDEFINED : slot->color[tm_rank];
+
+    switch (slot->make) {
+    case MAKE_SPLIT:
+        TM_MPI(MPI_Comm_split(from, color, slot->key, &slot->comm));
+        break;
+    case MAKE_MERGE:
+        TM_MPI(MPI_Intercomm_merge(from, slot->key, &slot->comm));
+        break;
+    case MAKE_IDUP:
+        TM_MPI(MPI_Comm_idup(from, &slot->coming, &slot->req));
+        break;
+    default:
+        TM_MPI(MPI_Comm_dup(from, &slot->comm));
+    }
+}
+
+static inline void stop_for_a_moment(int sig)
+{
+    struct timespec pause = {0, 1500000};
+
+    (void) sig;
+    nanosleep(&pause, NULL);
+}
+
+/*
+ * A timer signal stops this rank for 1.5 ms at a time, every usec microseconds; 0: no more. So that the others may be done
+ * with a new communicator, and send there, before this rank is.
+ */
+static inline void comm_slow(long usec)
+{
+    struct itimerval timer = {{0, usec}, {0, usec}};
+
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* All ranks of the lane call. MPI_Comm_idup is only begun; comm_end() ends it. */
+static inline void comm_begin(rnd_lane_t *lane, int s)
 {
     rnd_slot_t *slot = &lane->slot[s];
     MPI_Comm from = lane->slot[slot->from].comm;
+    bool is_slow = chance(&lane->mine, 30);
 
     rnd_step(lane, "makes a communicator");
+    comm_slow(is_slow ? 500 + below(&lane->mine, 1500) : 0);
     if (slot->make == MAKE_INTER) {
         comm_build_inter(slot, lane->ctl);
     } else if (slot->make == MAKE_GROUP) {
         comm_build_group(slot, lane->ctl);
-    } else if (from == MPI_COMM_NULL) {
-        return;
-    } else if (slot->make == MAKE_SPLIT) {
-        TM_MPI(
-            MPI_Comm_split(from, slot->color[tm_rank] < 0 ? MPI_UNDEFINED : slot->color[tm_rank], slot->key, &slot->comm));
-    } else if (slot->make == MAKE_MERGE) {
-        TM_MPI(MPI_Intercomm_merge(from, slot->key, &slot->comm));
-    } else {
-        comm_build_dup(slot, from);
+    } else if (from != MPI_COMM_NULL) {
+        comm_build_from(slot, from);
     }
+    comm_slow(0);
     comm_map(slot);
+}
+
+static inline void comm_end(rnd_lane_t *lane, int s)
+{
+    rnd_slot_t *slot = &lane->slot[s];
+
+    if (slot->req != MPI_REQUEST_NULL) {
+        rnd_step(lane, "MPI_Wait for MPI_Comm_idup");
+        TM_MPI(MPI_Wait(&slot->req, MPI_STATUS_IGNORE));
+        slot->comm = slot->coming;
+        comm_map(slot);
+    }
 }
 
 static inline void comm_release(rnd_slot_t *slot)

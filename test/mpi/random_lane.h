@@ -56,7 +56,9 @@ typedef enum rnd_mode {
 typedef enum rnd_make { MAKE_DUP, MAKE_IDUP, MAKE_SPLIT, MAKE_INTER, MAKE_MERGE, MAKE_GROUP, NMAKES } rnd_make_t;
 
 typedef struct rnd_slot {
-    MPI_Comm comm; /* MPI_COMM_NULL: this rank is not in it, or it is not there yet */
+    MPI_Comm comm;   /* MPI_COMM_NULL: this rank is not in it, or it is not there yet */
+    MPI_Comm coming; /* while MPI_Comm_idup is under way, with this request */
+    MPI_Request req; /* MPI_REQUEST_NULL: it is not */
     bool is_live;
     bool is_inter;
     bool is_common;       /* other lanes use it, too: no MPI_ANY_TAG */
@@ -131,6 +133,7 @@ typedef struct rnd_lane {
     int order[MAX_RANKS]; /* of the ranks, for blocking calls */
     int hot;              /* a rank that gets more than the others; -1: none */
     int comm_made;        /* slot made in the middle of the epoch; -1: none */
+    bool is_comm_begun;   /* or there is none */
     int comm_freed;       /* slot freed at its end; -1: none */
     int nexchanges;       /* rounds of Sendrecv */
     bool has_reserved;

@@ -868,6 +868,8 @@ static inline void between(rnd_lane_t *lane)
         recv_all_held(lane, 50);
     } else if (x < 24) {
         tm_spin_us(below(&lane->mine, 200));
+    } else if (x < 25 && chance(&lane->mine, 10)) {
+        usleep((unsigned) below(&lane->mine, 2000));
     } else if (x < 26) {
         start_together(lane);
     }
@@ -885,22 +887,49 @@ static inline int draw_receives(rnd_lane_t *lane)
     return n * percent[below(&lane->mine, 5)] / 100 + below(&lane->mine, 5);
 }
 
+/* The epoch's new communicator: begun when it is time, ended when it is wanted. True: that is what was to be done now. */
+static inline bool make_comm(rnd_lane_t *lane, const rnd_msg_t *next, bool is_time, bool is_over)
+{
+    int s = lane->comm_made;
+    bool is_wanted = is_over || (next != NULL && next->slot == s);
+
+    if (s < 0) {
+        return false;
+    }
+    if (!lane->is_comm_begun) {
+        if (is_time || is_wanted) {
+            comm_begin(lane, s);
+            lane->is_comm_begun = true;
+        }
+        return lane->is_comm_begun;
+    }
+    if (lane->slot[s].req != MPI_REQUEST_NULL && (is_wanted || chance(&lane->mine, 3))) {
+        comm_end(lane, s);
+        return true;
+    }
+    return false;
+}
+
 static inline void program(rnd_lane_t *lane)
 {
     int sent = 0, nrecvs = draw_receives(lane), nexchanges = lane->nexchanges, meet = below(&lane->mine, lane->nout + 1);
     unsigned bias = 10 + 20 * (unsigned) below(&lane->mine, 5);
-    int unmade = lane->comm_made;
+    bool is_over = false, is_made = false;
 
-    while (sent < lane->nout || nrecvs > 0 || unmade >= 0 || nexchanges > 0) {
-        bool is_over = sent == lane->nout && nrecvs == 0;
+    lane->is_comm_begun = lane->comm_made < 0;
+    while (!is_over || is_made || nexchanges > 0) {
+        const rnd_msg_t *next = sent < lane->nout ? &lane->out[sent] : NULL;
 
-        if (unmade >= 0 && (is_over || sent >= meet || (sent < lane->nout && lane->out[sent].slot == unmade))) {
-            comm_build(lane, unmade);
-            unmade = -1;
-        } else if (nexchanges > 0 && unmade < 0 && (is_over || sent >= meet)) {
+        is_over = next == NULL && nrecvs == 0;
+        is_made = make_comm(lane, next, sent >= meet, is_over);
+        if (is_made) {
+            continue;
+        }
+        if (nexchanges > 0 && lane->is_comm_begun && (is_over || sent >= meet)) {
             exchange(lane, nexchanges--);
-        } else if (sent < lane->nout && (nrecvs == 0 || chance(&lane->mine, bias))) {
-            send_next(lane, &lane->out[sent++]);
+        } else if (next != NULL && (nrecvs == 0 || chance(&lane->mine, bias))) {
+            send_next(lane, next);
+            sent++;
         } else if (nrecvs > 0) {
             recv_next(lane);
             nrecvs--;
