@@ -135,7 +135,7 @@ typedef struct rnd_lane {
     int comm_made;        /* slot made in the middle of the epoch; -1: none */
     bool is_comm_begun;   /* or there is none */
     int comm_freed;       /* slot freed at its end; -1: none */
-    int nexchanges;       /* rounds of Sendrecv */
+    int nexchanges;       /* rounds of exchange()*/
     bool has_reserved;
     tm_rng_t mine;       /* of this rank alone */
     rnd_msg_t *in, *out; /* messages to and from this rank; each sender's in its order */

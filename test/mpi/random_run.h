@@ -816,7 +816,7 @@ static inline void cancel_rest(rnd_lane_t *lane)
     }
 }
 
-/* ---- Sendrecv ---- */
+/* ---- Sendrecv, and what synchronous means ---- */
 
 static inline size_t exchange_size(const rnd_lane_t *lane, int round, int src, bool is_replace)
 {
@@ -829,15 +829,45 @@ static inline size_t exchange_size(const rnd_lane_t *lane, int round, int src, b
     return n;
 }
 
-/* A shift around the ring. */
-static inline void exchange(rnd_lane_t *lane, int round)
+/* A synchronous send is not complete while nobody may have posted a receive for it. */
+static inline void exchange_synchronous(rnd_lane_t *lane, int round, int dst, int src)
 {
-    tm_rng_t rng = rnd_rng(lane, 50 + round);
-    int shift = below(&rng, tm_size), dst = (tm_rank + shift) % tm_size, src = (tm_rank + tm_size - shift) % tm_size;
-    int tag = 100 + round, from = chance(&lane->mine, 50) ? MPI_ANY_SOURCE : src;
-    bool is_replace = chance(&rng, 40);
+    size_t nout = exchange_size(lane, round, tm_rank, false), nin = exchange_size(lane, round, src, false);
+    unsigned char *out = tm_alloc(nout), *in = tm_alloc(nin);
+    int tag = 100 + round, flag = 0;
+    bool is_persistent = chance(&lane->mine, 30);
+    MPI_Request req;
+    MPI_Status st;
+
+    rnd_step(lane, "MPI_Issend and MPI_Barrier");
+    tm_fill(out, nout, tm_key(tm_rank, dst, tag, lane->epoch));
+    TM_MPI((is_persistent ? MPI_Ssend_init : MPI_Issend)(out, tm_int(nout), MPI_BYTE, dst, tag, lane->ctl, &req));
+    if (is_persistent) {
+        TM_MPI(MPI_Start(&req));
+    }
+    for (int i = 0; i < 20; i++) {
+        TM_MPI(MPI_Request_get_status(req, &flag, &st));
+        RND_CHECK(lane, !flag, "a synchronous send of %zu bytes is complete before there is a receive", nout);
+    }
+    TM_MPI(MPI_Barrier(lane->ctl));
+    rnd_step(lane, "MPI_Recv from MPI_Issend");
+    tm_status_reset(&st);
+    TM_MPI(MPI_Recv(in, tm_int(nin), MPI_BYTE, MPI_ANY_SOURCE, tag, lane->ctl, &st));
+    tm_expect_single(&st, src, tag, nin);
+    tm_expect_data(in, nin, tm_key(src, tm_rank, tag, lane->epoch), "MPI_Issend");
+    TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+    if (is_persistent) {
+        TM_MPI(MPI_Request_free(&req));
+    }
+    tm_free(in);
+    tm_free(out);
+}
+
+static inline void exchange_sendrecv(rnd_lane_t *lane, int round, int dst, int src, bool is_replace)
+{
     size_t nout = exchange_size(lane, round, tm_rank, is_replace), nin = exchange_size(lane, round, src, is_replace);
     unsigned char *out = tm_alloc(nout), *in = tm_alloc(nin);
+    int tag = 100 + round, from = chance(&lane->mine, 50) ? MPI_ANY_SOURCE : src;
     MPI_Status st;
 
     rnd_step(lane, is_replace ? "MPI_Sendrecv_replace" : "MPI_Sendrecv");
@@ -852,6 +882,19 @@ static inline void exchange(rnd_lane_t *lane, int round)
     tm_expect_data(in, nin, tm_key(src, tm_rank, tag, lane->epoch), is_replace ? "MPI_Sendrecv_replace" : "MPI_Sendrecv");
     tm_free(in);
     tm_free(out);
+}
+
+/* A shift around the ring. */
+static inline void exchange(rnd_lane_t *lane, int round)
+{
+    tm_rng_t rng = rnd_rng(lane, 50 + round);
+    int shift = below(&rng, tm_size), dst = (tm_rank + shift) % tm_size, src = (tm_rank + tm_size - shift) % tm_size;
+
+    if (chance(&rng, 40)) {
+        exchange_synchronous(lane, round, dst, src);
+    } else {
+        exchange_sendrecv(lane, round, dst, src, chance(&rng, 40));
+    }
 }
 
 /* ---- the program ---- */
