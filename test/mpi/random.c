@@ -13,9 +13,9 @@
  * The same seed gives the same plan: messages, communicators and calls, up to what depends on timing (the result of a
  * probe).
  *
- *   random_lane.h    the state                    random_run.h     the calls, and why none waits for ever
- *   random_comms.h   communicators                random_oracle.h  what must have come of them
- *   random_plan.h    which messages there are
+ *   random_lane.h    the state                    random_ops.h     single calls
+ *   random_comms.h   communicators                random_run.h     an epoch of them, and why no rank waits for ever
+ *   random_plan.h    which messages there are     random_oracle.h  what must have come of them
  */
 /* TEST: np=2 args="1 5" timeout=60 quick=yes */
 /* TEST: np=1 args="2 5" timeout=60 */

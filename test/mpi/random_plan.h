@@ -112,7 +112,7 @@ static inline bool plan_peer(const rnd_lane_t *lane, rnd_msg_t *m, int not_slot,
 {
     const rnd_slot_t *slot;
 
-    m->slot = below(rng, NSLOTS);
+    m->slot = lane->comm_made >= 0 && chance(rng, 20) ? lane->comm_made : below(rng, NSLOTS);
     m->dst = lane->hot >= 0 && chance(rng, 50) ? lane->hot : below(rng, tm_size);
     slot = &lane->slot[m->slot];
     return m->slot != not_slot && rnd_is_linked(slot, m->src, m->dst);
@@ -267,12 +267,12 @@ static inline void plan_comms(rnd_lane_t *lane, tm_rng_t *rng, int *make_now)
     int s = FIRST_DYNAMIC + below(rng, NSLOTS - FIRST_DYNAMIC);
 
     lane->comm_made = lane->comm_freed = *make_now = -1;
-    if (chance(rng, 40)) {
+    if (chance(rng, 20)) {
         return;
     }
     if (lane->slot[s].is_live) {
-        lane->comm_freed = chance(rng, 60) ? s : -1;
-    } else if (lane->style == STYLE_FREE && chance(rng, 60)) {
+        lane->comm_freed = chance(rng, 80) ? s : -1;
+    } else if (lane->style == STYLE_FREE && chance(rng, 80)) {
         lane->comm_made = s;
     } else {
         *make_now = s;
