@@ -345,9 +345,23 @@ static inline bool make_comm(rnd_lane_t *lane, const rnd_msg_t *next, bool is_ti
     return false;
 }
 
+/* Where in the order of its sends a rank meets the others: often right before it wants the new communicator. */
+static inline int draw_meeting(rnd_lane_t *lane)
+{
+    int i = 0;
+
+    if (lane->comm_made < 0 || chance(&lane->mine, 20)) {
+        return below(&lane->mine, lane->nout + 1);
+    }
+    while (i < lane->nout && lane->out[i].slot != lane->comm_made) {
+        i++;
+    }
+    return i;
+}
+
 static inline void program(rnd_lane_t *lane)
 {
-    int sent = 0, nrecvs = draw_receives(lane), nexchanges = lane->nexchanges, meet = below(&lane->mine, lane->nout + 1);
+    int sent = 0, nrecvs = draw_receives(lane), nexchanges = lane->nexchanges, meet = draw_meeting(lane);
     unsigned bias = 10 + 20 * (unsigned) below(&lane->mine, 5);
     bool is_over = false, is_made = false;
 
