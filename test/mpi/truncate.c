@@ -121,7 +121,15 @@ done:
     tm_free(in);
 }
 
-/* Some truncated, some not, in one MPI_Waitall, MPI_Waitsome or MPI_Testall. */
+/*
+ * Some truncated, some not, in one MPI_Waitall, MPI_Testall or MPI_Waitsome. Only one in the last: when several have ended with
+ * an error Open MPI frees them all in the first call, and those that it did not report are lost.
+ */
+static bool is_short(int how, int i)
+{
+    return how == 2 ? i == 1 : i % 3 == 1;
+}
+
 static void many(size_t n, int how)
 {
     enum { COUNT = 12 };
@@ -134,7 +142,7 @@ static void many(size_t n, int how)
         return;
     }
     for (int i = 0; i < COUNT; i++) {
-        size_t room = i % 3 == 1 ? n - 1 : n;
+        size_t room = is_short(how, i) ? n - 1 : n;
 
         out[i] = tm_alloc(n);
         in[i] = tm_alloc(room);
@@ -165,7 +173,7 @@ static void many(size_t n, int how)
             }
             for (int i = 0; i < got; i++) {
                 st[index[i]] = some[i];
-                has_error |= index[i] % 3 == 1;
+                has_error |= is_short(how, index[i]);
                 if (rc == MPI_SUCCESS) {
                     st[index[i]].MPI_ERROR = MPI_SUCCESS; /* not set then */
                 }
@@ -184,8 +192,8 @@ static void many(size_t n, int how)
         }
     }
     for (int i = 0; i < COUNT; i++) {
-        size_t room = i % 3 == 1 ? n - 1 : n;
-        int want = i % 3 == 1 ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
+        size_t room = is_short(how, i) ? n - 1 : n;
+        int want = is_short(how, i) ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
 
         TM_CHECK(tm_class(st[i].MPI_ERROR) == want, "receive %d: MPI_ERROR has class %d, expected %d", i,
                  tm_class(st[i].MPI_ERROR), want);

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The random test's state. A lane is one thread of each rank with communicators of its own; it goes through epochs. One
+ * thread alone uses a lane; the watchdog reads `steps` and `doing` only.
+ *
+ * Everything that more than one rank must know (which messages there are, who is in which communicator) is drawn from
+ * tm_rng(seed, lane, epoch), so that each rank can work it out for all others.
+ */
+#ifndef RANDOM_LANE_H
+#define RANDOM_LANE_H
+
+#include "tm_test.h"
+#include "tm_types.h"
+
+enum {
+    MAX_RANKS = 16,
+    MAX_LANES = 8,
+    NSLOTS = 7,      /* communicators of a lane: SLOT_BASE, SLOT_COMMON, and some that come and go */
+    SLOT_BASE = 0,   /* duplicate of MPI_COMM_WORLD */
+    SLOT_COMMON = 1, /* MPI_COMM_WORLD itself; with several lanes all share it, each with its own tags */
+    FIRST_DYNAMIC = 2,
+    NRANDOM = 8, /* random datatypes */
+    MAX_TYPES = TM_NTYPES + NRANDOM,
+    MAX_DEFS = 4,   /* persistent requests of a kind in an epoch */
+    LANE_TAGS = 10, /* tags of a lane in the common communicator */
+    RESERVED_TAG = 5000,
+    NGROUPS = 3,      /* reserved tags */
+    UNTOUCHED = 0xee, /* what is in receive buffers before */
+    GAP = 0x11,       /* what is between the data of send buffers */
+};
+
+/* How ranks may block in an epoch; see random_run.h. */
+typedef enum rnd_style {
+    STYLE_FREE,  /* nobody blocks but in reserved sends, so that all may meet: Sendrecv, new communicators */
+    STYLE_SENDS, /* blocking sends to ranks that come later in the epoch's order */
+    STYLE_RECVS, /* blocking receives and probes of what ranks that come earlier send */
+    NSTYLES,
+} rnd_style_t;
+
+typedef enum rnd_mode {
+    MODE_SEND,
+    MODE_SSEND,
+    MODE_RSEND,
+    MODE_BSEND,
+    MODE_ISEND,
+    MODE_ISSEND,
+    MODE_IRSEND,
+    MODE_IBSEND,
+    MODE_INIT,
+    MODE_SINIT,
+    MODE_RINIT,
+    MODE_BINIT,
+    NMODES,
+} rnd_mode_t;
+
+typedef enum rnd_make { MAKE_DUP, MAKE_IDUP, MAKE_SPLIT, MAKE_INTER, MAKE_MERGE, MAKE_GROUP, NMAKES } rnd_make_t;
+
+typedef struct rnd_slot {
+    MPI_Comm comm;   /* MPI_COMM_NULL: this rank is not in it, or it is not there yet */
+    MPI_Comm coming; /* while MPI_Comm_idup is under way, with this request */
+    MPI_Request req; /* MPI_REQUEST_NULL: it is not */
+    bool is_live;
+    bool is_inter;
+    bool is_common;       /* other lanes use it, too: no MPI_ANY_TAG */
+    rnd_make_t make;      /* how it is made, from which other one; */
+    int from, key;        /* key: order of ranks, or which side goes first */
+    int color[MAX_RANKS]; /* by rank in MPI_COMM_WORLD: its group (its side of an intercommunicator); -1: in none */
+    int local[MAX_RANKS]; /* rank in MPI_COMM_WORLD to the one that names it here, or MPI_UNDEFINED */
+    int world[MAX_RANKS]; /* and back */
+    int nlocal;           /* entries of world */
+    /* for the epoch */
+    int tag_base, ntags;
+    int num_expected; /* messages to this rank but reserved ones */
+    int num_received;
+} rnd_slot_t;
+
+typedef struct rnd_msg {
+    int src, dst; /* ranks in MPI_COMM_WORLD */
+    int slot, tag;
+    rnd_mode_t mode;
+    bool is_reserved; /* its receive is posted before the epoch's first send */
+    bool is_freed;    /* MPI_Request_free after the start */
+    int def;          /* of a persistent request; -1: none */
+    int index;        /* in its sender's order */
+    const tm_type_t *type;
+    size_t count, n; /* elements, bytes */
+    uint64_t key;
+    bool is_taken; /* in the oracle */
+} rnd_msg_t;
+
+typedef struct rnd_op rnd_op_t;
+
+/* A persistent request. */
+typedef struct rnd_def {
+    MPI_Request req;
+    tm_layout_t l;
+    int slot, src, tag; /* of a receive */
+    size_t room;
+    bool may_fail;
+    rnd_op_t *active; /* what it was started for; NULL: it may be started */
+} rnd_def_t;
+
+typedef enum rnd_kind { OP_SEND, OP_RECV, OP_PROBE } rnd_kind_t;
+
+/* One send, receive (matched probes included), or successful probe. */
+struct rnd_op {
+    rnd_kind_t kind;
+    int slot, src, tag; /* src: rank in MPI_COMM_WORLD, or MPI_ANY_SOURCE */
+    const rnd_msg_t *msg;
+    tm_layout_t l;
+    size_t room;
+    MPI_Request req;
+    rnd_def_t *def;   /* its request is this one's */
+    MPI_Message held; /* taken by a matched probe, to be received later */
+    size_t probed;    /* its length then */
+    MPI_Status st;
+    int rc;
+    const char *by; /* the call that completed it */
+    bool is_reserved, is_freed, is_done, is_started;
+    bool may_fail;                /* may be truncated */
+    long posted, done, cancelled; /* steps; cancelled 0: MPI_Cancel was not called */
+};
+
+typedef struct rnd_lane {
+    int id, nlanes;
+    MPI_Comm ctl; /* collectives, Sendrecv */
+    rnd_slot_t slot[NSLOTS];
+
+    /* the epoch */
+    long epoch;
+    rnd_style_t style;
+    int profile;
+    int order[MAX_RANKS]; /* of the ranks, for blocking calls */
+    int hot;              /* a rank that gets more than the others; -1: none */
+    int comm_made;        /* slot made in the middle of the epoch; -1: none */
+    bool is_comm_begun;   /* or there is none */
+    int comm_freed;       /* slot freed at its end; -1: none */
+    int nexchanges;       /* rounds of exchange()*/
+    bool has_reserved;
+    tm_rng_t mine;       /* of this rank alone */
+    rnd_msg_t *in, *out; /* messages to and from this rank; each sender's in its order */
+    int nin, nout, cap_in, cap_out;
+    rnd_op_t **op; /* in the order of their calls */
+    int nops, cap_ops;
+    int first_open; /* all ops before it are complete */
+    rnd_def_t sdef[MAX_DEFS], rdef[MAX_DEFS];
+
+    /* for the watchdog */
+    atomic_long steps;
+    const char *_Atomic doing;
+    long nmessages, nepochs, ncancelled, ntruncated, nprobed, nblocking;
+} rnd_lane_t;
+
+static tm_type_t *rnd_type[MAX_TYPES];
+static int rnd_ntypes;
+static int rnd_tag_ub;
+static size_t rnd_max = 3000000;
+
+#define RND_CHECK(lane, cond, ...) rnd_check(lane, cond, __FILE__, __LINE__, __VA_ARGS__)
+
+/* TM_CHECK with the place in the run. */
+static inline bool __attribute__((format(printf, 5, 6)))
+rnd_check(const rnd_lane_t *lane, bool cond, const char *file, int line, const char *fmt, ...)
+{
+    char text[400];
+    va_list ap;
+
+    if (!cond) {
+        va_start(ap, fmt);
+        vsnprintf(text, sizeof(text), fmt, ap);
+        va_end(ap);
+        tm_error(file, line, "lane %d epoch %ld style %d: %s", lane->id, lane->epoch, lane->style, text);
+    }
+    return cond;
+}
+
+static inline bool chance(tm_rng_t *rng, unsigned percent)
+{
+    return tm_below(rng, 100) < percent;
+}
+
+static inline int below(tm_rng_t *rng, int n)
+{
+    return (int) tm_below(rng, (uint64_t) n);
+}
+
+/* Random numbers that all ranks know. */
+static inline tm_rng_t rnd_rng(const rnd_lane_t *lane, int what)
+{
+    return tm_rng((uint64_t) lane->epoch, ((uint64_t) lane->id << 32) + (uint64_t) what);
+}
+
+static inline long rnd_step(rnd_lane_t *lane, const char *doing)
+{
+    atomic_store_explicit(&lane->doing, doing, memory_order_relaxed);
+    return atomic_fetch_add_explicit(&lane->steps, 1, memory_order_relaxed) + 1;
+}
+
+/* The array has room for one more element. */
+static inline void *rnd_grow(void *array, int n, int *cap, size_t size)
+{
+    if (n == *cap) {
+        *cap = 2 * *cap + 64;
+        array = realloc(array, (size_t) *cap * size);
+        if (array == NULL) {
+            TM_FATAL("out of memory");
+        }
+    }
+    return array;
+}
+
+static inline bool rnd_is_linked(const rnd_slot_t *slot, int a, int b)
+{
+    return slot->is_live && slot->color[a] >= 0 && slot->color[b] >= 0 &&
+           (slot->color[a] == slot->color[b]) != slot->is_inter;
+}
+
+static inline bool rnd_fits(int slot, int src, int tag, const rnd_msg_t *m)
+{
+    return m->slot == slot && (src == MPI_ANY_SOURCE || src == m->src) && (tag == MPI_ANY_TAG || tag == m->tag);
+}
+
+#endif /* RANDOM_LANE_H */
