@@ -8,7 +8,7 @@
 . "$TM_SRC/test/mpi/sanitizer.bash"
 
 setarch -R true 2>/dev/null || skip "the randomization of addresses cannot be turned off here"
-sanitizer_build thread "-include $TM_SRC/test/lib/tsan.h"
+sanitizer_build thread "$TM_SRC/test/lib/tsan.h"
 runtime=$(gcc -print-file-name=libtsan.so)
 cat >suppressions <<'END'
 race_top:opal_read_counted_pointer
