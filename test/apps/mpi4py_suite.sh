@@ -63,7 +63,7 @@ suite()
     fi
     rm -rf output
     tm_mpirun_flags "$np"
-    timeout 300 mpirun "${tm_mpirun_flags[@]}" --mca pml "$pml" --output-filename "$PWD/output" \
+    OMPI_MCA_mpi_yield_when_idle=1 timeout "$((300 * ${TM_TEST_TIMEOUT_SCALE:-1}))" mpirun "${tm_mpirun_flags[@]}" --mca pml "$pml" --output-filename "$PWD/output" \
         "$python" "$PWD/source/test/runtests.py" --no-builddir -v "${exclude[@]}" </dev/null >"log.$pml.$np" 2>&1 || rc=$?
     # A test's name and its result may stand on two lines, and what a test prints between them.
     cat output/1/rank.*/stderr | "$python" -c '

@@ -78,6 +78,7 @@ static const field_t fields[] = {
     FIELD(ompi_communicator_t, c_name),
     FIELD(ompi_communicator_t, c_contextid),
 #if OMPI_MAJOR_VERSION >= 5
+    FIELD(ompi_communicator_t, c_contextidb),
     FIELD(ompi_communicator_t, c_index),
 #endif
     FIELD(ompi_communicator_t, c_my_rank),

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * More ways to other processes: MPI_Comm_spawn_multiple of two kinds of children, told apart by their arguments, and
+ * MPI_Comm_join of two processes that have nothing but a socket between them; messages of all protocols over what comes of
+ * it.
+ *
+ * args: multiple|join|child KIND
+ */
+/* TEST: np=1,2 args="multiple" env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1" timeout=60
+ * upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
+/* TEST: np=2 args="join" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "tm_test.h"
+
+static const size_t sizes[] = {0, 8, 41, 16385, 300000};
+
+enum { NSIZES = sizeof(sizes) / sizeof(sizes[0]) };
+
+/* Everybody to everybody of the other side. me and them name the sides in the data. */
+static void traffic(MPI_Comm inter, int me, int them)
+{
+    int rank, peers;
+
+    TM_MPI(MPI_Comm_rank(inter, &rank));
+    TM_MPI(MPI_Comm_remote_size(inter, &peers));
+    for (int s = 0; s < NSIZES; s++) {
+        size_t n = sizes[s];
+        unsigned char *in = tm_alloc(n), *out = tm_alloc(n);
+
+        for (int k = 0; k < peers; k++) {
+            MPI_Request req;
+            MPI_Status st;
+
+            tm_fill(out, n, tm_key(me, them, rank, s));
+            TM_MPI(MPI_Isend(out, tm_int(n), MPI_BYTE, k, s, inter, &req));
+            tm_status_reset(&st);
+            TM_MPI(
+                MPI_Recv(in, tm_int(n), MPI_BYTE, s % 2 == 0 ? k : MPI_ANY_SOURCE, s == 0 ? MPI_ANY_TAG : s, inter, &st));
+            tm_expect_single(&st, st.MPI_SOURCE, s, n);
+            tm_expect_data(in, n, tm_key(them, me, st.MPI_SOURCE, s), "other side");
+            TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+        }
+        tm_free(in);
+        tm_free(out);
+    }
+}
+
+/* Two children with one argument, one with another. */
+static void multiple(char *program)
+{
+    char *commands[2] = {program, program}, *first[] = {"child", "1", NULL}, *second[] = {"child", "2", NULL};
+    char **arguments[2] = {first, second};
+    int count[2] = {2, 1}, codes[3], kinds[3], size;
+    MPI_Info infos[2] = {MPI_INFO_NULL, MPI_INFO_NULL};
+    MPI_Comm children;
+
+    TM_MPI(MPI_Comm_spawn_multiple(2, commands, arguments, count, infos, 0, MPI_COMM_WORLD, &children, codes));
+    TM_MPI(MPI_Comm_remote_size(children, &size));
+    TM_CHECK(size == 3 && codes[0] == 0 && codes[1] == 0 && codes[2] == 0,
+             "MPI_Comm_spawn_multiple: %d children, codes %d %d %d", size, codes[0], codes[1], codes[2]);
+    for (int k = 0; k < 3; k++) {
+        TM_MPI(MPI_Recv(&kinds[k], 1, MPI_INT, k, 99, children, MPI_STATUS_IGNORE));
+        TM_CHECK(kinds[k] == (k < 2 ? 1 : 2), "child %d is of kind %d", k, kinds[k]);
+    }
+    traffic(children, 1, 2);
+    for (int k = 0; k < 3; k++) {
+        int errors;
+
+        TM_MPI(MPI_Recv(&errors, 1, MPI_INT, k, 98, children, MPI_STATUS_IGNORE));
+        TM_CHECK(errors == 0, "child %d has %d errors", k, errors);
+    }
+    TM_MPI(MPI_Comm_disconnect(&children));
+}
+
+static int child(MPI_Comm parent, int kind)
+{
+    int size, errors, none = 0;
+
+    TM_MPI(MPI_Comm_remote_size(parent, &size));
+    for (int k = 0; k < size; k++) {
+        TM_MPI(MPI_Send(&kind, 1, MPI_INT, k, 99, parent));
+    }
+    traffic(parent, 2, 1);
+    errors = atomic_load(&tm_errors);
+    for (int k = 0; k < size; k++) {
+        TM_MPI(MPI_Send(k == 0 ? &errors : &none, 1, MPI_INT, k, 98, parent));
+    }
+    TM_MPI(MPI_Comm_disconnect(&parent));
+    MPI_Finalize();
+    return 0;
+}
+
+/* A connected socket between ranks 0 and 1. */
+static int make_socket(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM, 0), port = 0, connected = fd;
+
+    if (fd < 0) {
+        TM_FATAL("no socket");
+    }
+    if (tm_rank == 0) {
+        if (bind(fd, (struct sockaddr *) &address, len) != 0 || listen(fd, 1) != 0 ||
+            getsockname(fd, (struct sockaddr *) &address, &len) != 0) {
+            TM_FATAL("cannot listen");
+        }
+        port = address.sin_port;
+    }
+    TM_MPI(MPI_Bcast(&port, 1, MPI_INT, 0, MPI_COMM_WORLD));
+    if (tm_rank == 0) {
+        connected = accept(fd, NULL, NULL);
+        close(fd);
+    } else {
+        address.sin_port = (in_port_t) port;
+        if (connect(fd, (struct sockaddr *) &address, len) != 0) {
+            TM_FATAL("cannot connect");
+        }
+    }
+    return connected;
+}
+
+static void join(void)
+{
+    int fd = make_socket(), size;
+    MPI_Comm inter, both;
+
+    TM_MPI(MPI_Comm_join(fd, &inter));
+    TM_MPI(MPI_Comm_remote_size(inter, &size));
+    TM_CHECK(size == 1, "MPI_Comm_join: %d remote ranks", size);
+    traffic(inter, tm_rank, 1 - tm_rank);
+    TM_MPI(MPI_Intercomm_merge(inter, tm_rank == 1, &both));
+    TM_MPI(MPI_Comm_size(both, &size));
+    TM_CHECK(size == 2, "merged: %d ranks", size);
+    TM_MPI(MPI_Comm_free(&both));
+    TM_MPI(MPI_Comm_disconnect(&inter));
+    close(fd);
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Comm parent;
+
+    tm_init(&argc, &argv, "join");
+    TM_MPI(MPI_Comm_get_parent(&parent));
+    if (parent != MPI_COMM_NULL) {
+        return child(parent, (int) tm_arg(argc, argv, 2, 0));
+    }
+    if (argc > 1 && strcmp(argv[1], "join") == 0) {
+        join();
+    } else {
+        multiple(argv[0]);
+    }
+    return tm_finish();
+}
