@@ -321,6 +321,13 @@ void world_init(world_t *w, const world_config_t *c)
     }
 }
 
+void world_fini(world_t *w)
+{
+    for (unsigned s = 0; s < WORLD_SCOPES; s++) {
+        fab_match_fini(&w->dom[s]);
+    }
+}
+
 static uint64_t wire_tag(unsigned scope, int32_t source, int32_t tag)
 {
     return (uint64_t) scope << 48 | (uint64_t) (uint16_t) source << 32 | (uint32_t) tag;

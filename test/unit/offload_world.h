@@ -92,6 +92,9 @@ typedef struct world_config {
 
 void world_init(world_t *w, const world_config_t *config);
 
+/* Frees what a matcher may have allocated (many entries only). */
+void world_fini(world_t *w);
+
 /* Post receive i, which is free, on the domain; WORLD_SELF and FAB_MATCH_ANY are sources, too. */
 void world_post(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t tag, fab_offload_reason_t reason);
 void world_cancel(world_t *w, unsigned i);

@@ -240,6 +240,7 @@ static void random_run(uint64_t seed, uint64_t steps)
     world_settle(&r.w);
     run_expect(&r);
     run_count(&r);
+    world_fini(&r.w);
 }
 
 static void test_random(void **state)
