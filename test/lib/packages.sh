@@ -13,7 +13,7 @@ tm_packages_quickstart=(gnuplot-nox netpipe-openmpi)
 # test/run, all of it.
 tm_packages_test=(
     binutils clang gdb gnuplot-nox hpcc lammps libclang-rt-14-dev libcmocka-dev netpipe-openmpi patchelf procps
-    python3-mpi4py python3-numpy shellcheck util-linux valgrind zsh
+    python3-mpi4py python3-numpy shellcheck spin util-linux valgrind zsh
 )
 
 # tm_missing_packages PACKAGE...: prints those that are not installed.

@@ -75,6 +75,7 @@ typedef struct world {
     ref_msg_t rmsg[WORLD_MSGS];
     uint32_t held_bufs; /* buffers that the engine wants held back */
     uint64_t order;
+    bool is_black_box;
     bool is_forgotten; /* the device, after a failure */
     const char *error; /* what went wrong first, or NULL */
     fab_offload_cmd_t ring[WORLD_RING];
@@ -88,6 +89,7 @@ typedef struct world_config {
     uint32_t bufs;
     uint32_t report_every; /* the counters' modulus is four times this */
     uint16_t first_count;
+    bool is_black_box; /* hold the engine to the MPI rules and the device's, not to its own invariants */
 } world_config_t;
 
 void world_init(world_t *w, const world_config_t *config);

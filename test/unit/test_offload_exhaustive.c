@@ -6,9 +6,10 @@
  * A state is what can still make a difference: counters are taken relative to the device's, what is done is left out.  From
  * every state in which nothing is under way, everything is brought to its end and looked at.
  *
- * TM_TEST_ONLY names one configuration.
+ * TM_TEST_ONLY names one configuration, TM_TEST_DEPTH adds so many receives and messages (1: minutes), TM_TEST_BLACK_BOX leaves out
+ * the checks of the engine's own invariants.
  *
- * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c timeout=300 variants=plain quick=no
+ * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c timeout=300 variants=plain quick=no cflags="-DWORLD_RECVS=5 -DWORLD_MSGS=6"
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -488,10 +489,18 @@ static void explore(explore_t *x)
     free(from);
 }
 
-static void explore_setup(const setup_t *setup)
+static void explore_setup(const setup_t *given)
 {
     static explore_t x;
+    static setup_t longer;
+    const setup_t *setup = &longer;
     const char *only = getenv("TM_TEST_ONLY");
+    const char *more = getenv("TM_TEST_DEPTH");
+
+    longer = *given;
+    longer.nrecv += more != NULL ? (unsigned) atoi(more) : 0;
+    longer.nmsg += more != NULL ? (unsigned) atoi(more) : 0;
+    longer.world.is_black_box = getenv("TM_TEST_BLACK_BOX") != NULL;
 
     if (only != NULL && strcmp(only, setup->name) != 0) {
         return;
@@ -529,18 +538,18 @@ static const pattern_t two_keys[] = {{0, 0, LISTABLE}, {0, 1, LISTABLE}};
     }
 
 static const setup_t setups[] = {
-    {.name = "two sources", .world = WORLD(2, 16, 2), .nrecv = 3, .nmsg = 3, .nsource = 2, .ntags = 1, PATTERNS(by_source)},
-    {.name = "plain", .world = WORLD(2, 16, 2), .nrecv = 3, .nmsg = 3, .nsource = 1, .ntags = 1, PATTERNS(by_source_plain)},
+    {.name = "two sources", .world = WORLD(2, 16, 2), .nrecv = 4, .nmsg = 4, .nsource = 2, .ntags = 1, PATTERNS(by_source)},
+    {.name = "plain", .world = WORLD(2, 16, 2), .nrecv = 4, .nmsg = 4, .nsource = 1, .ntags = 1, PATTERNS(by_source_plain)},
     {.name = "two tags", .world = WORLD(2, 16, 2), .nrecv = 3, .nmsg = 3, .nsource = 1, .tags = {0, 1}, .ntags = 2, PATTERNS(by_tag)},
-    {.name = "cancel", .world = WORLD(2, 16, 2), .nrecv = 3, .nmsg = 3, .ncancel = 2, .nsource = 1, .ntags = 1, PATTERNS(one_key)},
+    {.name = "cancel", .world = WORLD(2, 16, 2), .nrecv = 4, .nmsg = 4, .ncancel = 2, .nsource = 1, .ntags = 1, PATTERNS(one_key)},
     {.name = "cancel two sources", .world = WORLD(2, 16, 2), .nrecv = 3, .nmsg = 3, .ncancel = 1, .nsource = 2, .ntags = 1, PATTERNS(by_source)},
-    {.name = "other path", .world = WORLD(2, 16, 2), .nrecv = 3, .nmsg = 3, .nself = 2, .nsource = 1, .ntags = 1, PATTERNS(with_self)},
+    {.name = "other path", .world = WORLD(2, 16, 2), .nrecv = 4, .nmsg = 4, .nself = 2, .nsource = 1, .ntags = 1, PATTERNS(with_self)},
     {.name = "other path cancel", .world = WORLD(2, 16, 2), .nrecv = 3, .nmsg = 3, .ncancel = 1, .nself = 2, .nsource = 1, .ntags = 1, PATTERNS(by_source)},
     {.name = "split", .world = WORLD(2, 16, 2), .nrecv = 3, .nmsg = 3, .ncancel = 1, .nself = 1, .nsource = 1, .has_split = true, .ntags = 1, PATTERNS(by_source)},
     {.name = "one slot", .world = WORLD(1, 16, 2), .nrecv = 4, .nmsg = 3, .ncancel = 1, .nsource = 1, .tags = {0, 1}, .ntags = 2, PATTERNS(two_keys)},
-    {.name = "few commands", .world = WORLD(2, 4, 2), .nrecv = 4, .nmsg = 3, .ncancel = 2, .nsource = 1, .ntags = 1, PATTERNS(one_key_plain)},
+    {.name = "few commands", .world = WORLD(2, 4, 2), .nrecv = 5, .nmsg = 4, .ncancel = 2, .nsource = 1, .ntags = 1, PATTERNS(one_key_plain)},
     {.name = "few commands other path", .world = WORLD(2, 4, 2), .nrecv = 3, .nmsg = 3, .ncancel = 1, .nself = 2, .nsource = 1, .ntags = 1, PATTERNS(by_source)},
-    {.name = "refused", .world = WORLD(2, 16, 2), .nrecv = 3, .nmsg = 3, .ncancel = 1, .nsource = 1, .nrefuse = 2, .ntags = 1, PATTERNS(one_key_plain)},
+    {.name = "refused", .world = WORLD(2, 16, 2), .nrecv = 4, .nmsg = 4, .ncancel = 1, .nsource = 1, .nrefuse = 2, .ntags = 1, PATTERNS(one_key_plain)},
     {.name = "counter", .world = WORLD(2, 16, 1), .nrecv = 2, .nmsg = 5, .ncancel = 1, .nsource = 1, .tags = {0, 1}, .ntags = 2, PATTERNS(one_key)},
     {.name = "failure", .world = WORLD(2, 16, 2), .nrecv = 3, .nmsg = 3, .ncancel = 1, .nself = 1, .nsource = 1, .has_split = true, .has_failure = true, .ntags = 1, PATTERNS(one_key)},
 };

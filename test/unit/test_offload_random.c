@@ -4,7 +4,8 @@
  * behind the device and one that is not, wildcards, internal tags, receives that must not be listed, cancel, messages in one
  * piece or two, batches of completions, small lists and command queues, ADDs refused, counters that wrap, a device that dies.
  *
- * TM_TEST_SEED runs that one seed, TM_TEST_RUNS sets how many, TM_TEST_STEPS their length.
+ * TM_TEST_SEED runs that one seed, TM_TEST_RUNS sets how many, TM_TEST_STEPS their length; TM_TEST_BLACK_BOX leaves out the checks
+ * of the engine's own invariants.
  *
  * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c timeout=120 cflags="-DWORLD_RECVS=12 -DWORLD_MSGS=14 -DWORLD_SCOPES=2 -DHW_SLOTS=8" variants=asan
  */
@@ -188,6 +189,7 @@ static void run_start(run_t *r, uint64_t seed)
         .bufs = 2 * report_every,
         .report_every = report_every,
         .first_count = (uint16_t) (65536 - seed % 40),
+        .is_black_box = getenv("TM_TEST_BLACK_BOX") != NULL,
     };
 
     r->seed = seed;
