@@ -27,8 +27,11 @@ common_tm_sources = \
 	common/shm/shm_types.h \
 	common/shm/shm_wire.h
 
-# The matcher has no state of its own and is linked into the component that matches: its calls cost no PLT.
+# The matcher and the offload engine have no state of their own and are linked into the component that matches: their calls cost no PLT.
 common_match_sources = \
 	common/match/match.c \
 	common/match/match.h \
-	common/match/match_types.h
+	common/match/match_types.h \
+	common/offload/offload.c \
+	common/offload/offload.h \
+	common/offload/offload_types.h

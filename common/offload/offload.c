@@ -114,9 +114,9 @@ static inline bool filter_overlaps(const fab_offload_filter_t *filter, const fab
     if (source == ANY || tag == ANY || (filter->pattern[3] != 0 && tag >= 0)) {
         return true;
     }
-    return filter->bucket[key_bucket(source, tag)] != 0
-           || (filter->pattern[1] != 0 && tag >= 0 && filter->bucket[key_bucket(source, ANY)] != 0)
-           || (filter->pattern[2] != 0 && filter->bucket[key_bucket(ANY, tag)] != 0);
+    return filter->bucket[key_bucket(source, tag)] != 0 ||
+           (filter->pattern[1] != 0 && tag >= 0 && filter->bucket[key_bucket(source, ANY)] != 0) ||
+           (filter->pattern[2] != 0 && filter->bucket[key_bucket(ANY, tag)] != 0);
 }
 
 /* ---- the ring of commands ---- */
@@ -169,16 +169,21 @@ static inline fab_offload_reason_t room(const fab_offload_t *engine)
     return ring_room(engine) >= engine->listed + 2 ? FAB_OFFLOAD_LISTABLE : FAB_OFFLOAD_OPS_FULL;
 }
 
-static void list_recv(fab_offload_t *engine, fab_offload_recv_t *recv)
+static inline void link_recv(fab_offload_t *engine, fab_offload_recv_t *recv, fab_offload_state_t state)
 {
-    recv->state = FAB_OFFLOAD_QUEUED;
+    recv->state = (uint8_t) state;
     recv->has_matched = false;
     recv->has_data = false;
     recv->is_del_queued = false;
-    recv->at = engine->ring_tail;
-    ring_push(engine, FAB_OFFLOAD_ADD)->recv = recv;
     list_insert(&engine->listed_recvs, &recv->link);
     engine->listed++;
+}
+
+static void list_recv(fab_offload_t *engine, fab_offload_recv_t *recv)
+{
+    recv->at = engine->ring_tail;
+    ring_push(engine, FAB_OFFLOAD_ADD)->recv = recv;
+    link_recv(engine, recv, FAB_OFFLOAD_QUEUED);
 }
 
 /* The receive's slot is free, or will be before the next ADD gets to the device. */
@@ -249,6 +254,41 @@ static inline fab_offload_reason_t obstacle(const fab_offload_scope_t *scope, co
     return room(scope->engine);
 }
 
+/* The usual case, without the ring: true if it is, and the receive is on the list. */
+static inline bool list_at_once(fab_offload_t *engine, fab_offload_recv_t *recv)
+{
+    const fab_offload_cmd_t cmd = {.op = FAB_OFFLOAD_ADD, .count = (uint16_t) engine->handled, .recv = recv};
+
+    if (engine->is_polling || engine->ring_head != engine->ring_tail || engine->run >= engine->run_max ||
+        engine->posted - engine->completed >= engine->config.max_ops ||
+        engine->config.ops->post(engine->config.device, &cmd) != FAB_OFFLOAD_POSTED) {
+        return false;
+    }
+    engine->posted++;
+    engine->run++;
+    engine->reported = engine->handled;
+    link_recv(engine, recv, FAB_OFFLOAD_LISTED);
+    return true;
+}
+
+/* Not to be listed, or not yet. */
+static void post_unlisted(fab_offload_scope_t *scope, fab_offload_recv_t *recv, fab_offload_reason_t reason,
+                          bool is_listable)
+{
+    if (scope->engine->is_failed || reason == FAB_OFFLOAD_OTHER_PATH) {
+        return;
+    }
+    if (!is_listable) {
+        recv->state = FAB_OFFLOAD_PLAIN;
+        filter_add(scope->plain, &recv->match);
+        return;
+    }
+    wait_recv(scope, recv, &scope->waiting);
+    if (reason != FAB_OFFLOAD_BLOCKED) {
+        scope_retry(scope);
+    }
+}
+
 void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv, fab_offload_reason_t reason)
 {
     fab_offload_t *engine = scope->engine;
@@ -260,19 +300,11 @@ void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv, fab_
         reason = obstacle(scope, recv);
     }
     engine->counters.reason[reason]++;
-    if (reason == FAB_OFFLOAD_LISTABLE) {
+    if (reason != FAB_OFFLOAD_LISTABLE) {
+        post_unlisted(scope, recv, reason, is_listable);
+    } else if (!list_at_once(engine, recv)) {
         list_recv(engine, recv);
         fab_offload_flush(engine);
-    } else if (engine->is_failed || reason == FAB_OFFLOAD_OTHER_PATH) {
-        return;
-    } else if (!is_listable) {
-        recv->state = FAB_OFFLOAD_PLAIN;
-        filter_add(scope->plain, &recv->match);
-    } else {
-        wait_recv(scope, recv, &scope->waiting);
-        if (reason != FAB_OFFLOAD_BLOCKED) {
-            scope_retry(scope);
-        }
     }
 }
 
@@ -527,7 +559,8 @@ fab_offload_event_t fab_offload_done(fab_offload_t *engine, uint64_t wr_id, bool
         ops_done(engine, (uint32_t) (wr_id >> 1));
         return is_success ? (fab_offload_event_t){.result = FAB_OFFLOAD_NOTHING} : broken;
     }
-    if ((recv->state != FAB_OFFLOAD_CANCELLING && recv->state != FAB_OFFLOAD_UNLISTING) || is_success == recv->has_matched) {
+    if ((recv->state != FAB_OFFLOAD_CANCELLING && recv->state != FAB_OFFLOAD_UNLISTING) ||
+        is_success == recv->has_matched) {
         return broken;
     }
     ops_done(engine, recv->at);
@@ -661,9 +694,9 @@ static bool report(fab_offload_t *engine, bool is_idle)
 {
     const uint32_t unreported = engine->handled - engine->reported;
     const uint32_t every = engine->config.report_every;
-    const bool wants_ack = (engine->handled - engine->acked >= every && !engine->is_tracking)
-                           || (engine->is_refused && engine->listed == 0 && engine->signaled == 0
-                               && engine->config.max_tags != 0);
+    const bool wants_ack =
+        (engine->handled - engine->acked >= every && !engine->is_tracking) ||
+        (engine->is_refused && engine->listed == 0 && engine->signaled == 0 && engine->config.max_tags != 0);
 
     if (!wants_ack && unreported < every && (unreported == 0 || !is_idle || engine->listed == 0)) {
         return true;
@@ -749,8 +782,8 @@ bool fab_offload_init(fab_offload_t *engine, const fab_offload_config_t *config)
     uint32_t room = 8;
 
     memset(engine, 0, sizeof(*engine));
-    if (config->max_tags == 0 || config->max_tags > 1u << 24 || config->max_ops < 4 || config->report_every == 0
-        || config->report_every > 1u << 14) {
+    if (config->max_tags == 0 || config->max_tags > 1u << 24 || config->max_ops < 4 || config->report_every == 0 ||
+        config->report_every > 1u << 14) {
         return false;
     }
     while (room < 2 * config->max_tags + 2) {

@@ -63,7 +63,8 @@ void fab_offload_keep_engine(fab_offload_scope_t *scope, fab_match_msg_t *msg, i
  * A message is to be matched.  by_device: it came unexpected through the scope's device, with its tag; otherwise by another path,
  * or untagged.  Returns the receive that takes it, or NULL: then fab_offload_keep() it.
  */
-static inline fab_offload_recv_t *fab_offload_arrive(fab_offload_scope_t *scope, int32_t source, int32_t tag, bool by_device)
+static inline fab_offload_recv_t *fab_offload_arrive(fab_offload_scope_t *scope, int32_t source, int32_t tag,
+                                                     bool by_device)
 {
     if (__builtin_expect(scope->engine != NULL, 0)) {
         return fab_offload_arrive_engine(scope, source, tag, by_device);

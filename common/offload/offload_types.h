@@ -33,17 +33,17 @@ typedef struct fab_offload_recv fab_offload_recv_t;
  * Why a receive is not listed.  The caller gives one of the first group, or LISTABLE; the engine finds those of the second
  * itself.  Each receive is counted once, under the first reason that held.
  */
-#define FAB_OFFLOAD_REASONS(X)                                                                                         \
-    X(LISTABLE, "listed")                                                                                              \
-    X(OTHER_PATH, "its source is not behind the device, so no message through the device can match it")                \
-    X(ANY_SOURCE, "MPI_ANY_SOURCE, and not every source is behind the device")                                         \
-    X(SHORT, "shorter than what is worth listing")                                                                     \
-    X(SMALL_BUFFER, "buffer shorter than an eager message or a rendezvous header may be, and no bounce buffer")        \
-    X(LAYOUT, "not contiguous")                                                                                        \
-    X(UNREGISTERED, "memory that cannot be registered, or is listed already")                                          \
-    X(BLOCKED, "an earlier receive that may match the same messages is not listed")                                    \
-    X(LIST_FULL, "the device's list is full")                                                                          \
-    X(OPS_FULL, "too many commands under way")                                                                         \
+#define FAB_OFFLOAD_REASONS(X)                                                                                             \
+    X(LISTABLE, "listed")                                                                                                  \
+    X(OTHER_PATH, "its source is not behind the device, so no message through the device can match it")                    \
+    X(ANY_SOURCE, "MPI_ANY_SOURCE, and not every source is behind the device")                                             \
+    X(SHORT, "shorter than what is worth listing")                                                                         \
+    X(SMALL_BUFFER, "buffer shorter than an eager message or a rendezvous header may be, and no bounce buffer")            \
+    X(LAYOUT, "not contiguous")                                                                                            \
+    X(UNREGISTERED, "memory that cannot be registered, or is listed already")                                              \
+    X(BLOCKED, "an earlier receive that may match the same messages is not listed")                                        \
+    X(LIST_FULL, "the device's list is full")                                                                              \
+    X(OPS_FULL, "too many commands under way")                                                                             \
     X(FAILED, "the device has failed")
 
 typedef enum fab_offload_reason {
@@ -54,12 +54,12 @@ typedef enum fab_offload_reason {
 } fab_offload_reason_t;
 
 typedef enum fab_offload_state {
-    FAB_OFFLOAD_OUT = 0, /* nothing to the engine: not posted, or posted and of no concern to the device */
-    FAB_OFFLOAD_PLAIN,   /* posted, never to be listed; counted in scope->plain, since it may block others */
-    FAB_OFFLOAD_WAITING, /* posted, in scope->waiting and counted in scope->held */
-    FAB_OFFLOAD_QUEUED,  /* posted, its ADD is built and not yet handed to the device */
-    FAB_OFFLOAD_LISTED,  /* posted, its ADD is handed over: the device may match it at any moment */
-    FAB_OFFLOAD_MATCHED, /* the device matched it, data to come; not in the matcher any more, as all below */
+    FAB_OFFLOAD_OUT = 0,    /* nothing to the engine: not posted, or posted and of no concern to the device */
+    FAB_OFFLOAD_PLAIN,      /* posted, never to be listed; counted in scope->plain, since it may block others */
+    FAB_OFFLOAD_WAITING,    /* posted, in scope->waiting and counted in scope->held */
+    FAB_OFFLOAD_QUEUED,     /* posted, its ADD is built and not yet handed to the device */
+    FAB_OFFLOAD_LISTED,     /* posted, its ADD is handed over: the device may match it at any moment */
+    FAB_OFFLOAD_MATCHED,    /* the device matched it, data to come; not in the matcher any more, as all below */
     FAB_OFFLOAD_CANCELLING, /* a signaled DEL is under way for MPI_Cancel */
     FAB_OFFLOAD_UNLISTING   /* a signaled DEL is under way for the first message of scope->parked */
 } fab_offload_state_t;
@@ -76,13 +76,14 @@ struct fab_offload_recv {
     /* The provider's: written when it takes the ADD. */
     uint32_t handle;
     /* The engine's. */
-    uint32_t at; /* place in the ring of the ADD (QUEUED) or signaled DEL (is_del_queued); of a DEL handed over its number */
+    uint32_t
+        at; /* place in the ring of the ADD (QUEUED) or signaled DEL (is_del_queued); of a DEL handed over its number */
     fab_offload_scope_t *scope;
-    fab_match_list_t link;    /* WAITING: in scope->waiting; QUEUED and below: in engine->listed_recvs */
-    uint8_t state;            /* fab_offload_state_t */
-    bool has_matched;         /* CANCELLING, UNLISTING: the device's match was ahead of the DEL */
-    bool has_data;            /* likewise: all data is in */
-    bool is_del_queued;       /* likewise: the DEL is built and not yet handed over */
+    fab_match_list_t link; /* WAITING: in scope->waiting; QUEUED and below: in engine->listed_recvs */
+    uint8_t state;         /* fab_offload_state_t */
+    bool has_matched;      /* CANCELLING, UNLISTING: the device's match was ahead of the DEL */
+    bool has_data;         /* likewise: all data is in */
+    bool is_del_queued;    /* likewise: the DEL is built and not yet handed over */
 };
 
 /* ---- commands ---- */
@@ -96,11 +97,11 @@ typedef enum fab_offload_op {
 
 /* One command to the device.  All carry a count (IBV_OPS_TM_SYNC). */
 typedef struct fab_offload_cmd {
-    uint8_t op;            /* fab_offload_op_t */
-    bool is_signaled;      /* never an ADD */
-    uint16_t count;        /* unexpected_cnt */
-    uint32_t handle;       /* DEL: which */
-    uint64_t wr_id;        /* signaled: what fab_offload_done() wants back */
+    uint8_t op;               /* fab_offload_op_t */
+    bool is_signaled;         /* never an ADD */
+    uint16_t count;           /* unexpected_cnt */
+    uint32_t handle;          /* DEL: which */
+    uint64_t wr_id;           /* signaled: what fab_offload_done() wants back */
     fab_offload_recv_t *recv; /* ADD: tag, mask, buffer, and where the handle goes; its address is the recv_wr_id */
 } fab_offload_cmd_t;
 
@@ -142,11 +143,7 @@ typedef struct fab_offload_ops {
     int (*post)(void *device, const fab_offload_cmd_t *cmd);
 } fab_offload_ops_t;
 
-enum {
-    FAB_OFFLOAD_POSTED = 0,
-    FAB_OFFLOAD_BUSY,
-    FAB_OFFLOAD_DEAD
-};
+enum { FAB_OFFLOAD_POSTED = 0, FAB_OFFLOAD_BUSY, FAB_OFFLOAD_DEAD };
 
 typedef struct fab_offload_config {
     const fab_offload_ops_t *ops;
@@ -171,20 +168,20 @@ typedef struct fab_offload_counters {
 /* One device, that is one TM-SRQ. */
 struct fab_offload {
     fab_offload_config_t config;
-    uint32_t handled;   /* unexpected messages through the device that the matcher has seen; 16 bits of it are sent */
-    uint32_t reported;  /* the count that the latest command handed over carried */
-    uint32_t acked;     /* a count that a completed command carried: no older one is under way */
-    uint32_t listed;    /* receives in states QUEUED to UNLISTING: each has, or will have, a slot */
+    uint32_t handled;  /* unexpected messages through the device that the matcher has seen; 16 bits of it are sent */
+    uint32_t reported; /* the count that the latest command handed over carried */
+    uint32_t acked;    /* a count that a completed command carried: no older one is under way */
+    uint32_t listed;   /* receives in states QUEUED to UNLISTING: each has, or will have, a slot */
     bool is_failed;
-    bool is_polling;    /* between poll_begin and poll_end: nothing is handed over */
-    bool is_refused;    /* an ADD was refused: wait for a slot or a completion */
-    bool is_tracking;   /* `tracked` is under way */
-    uint32_t posted;    /* commands handed over */
-    uint32_t completed; /* of these, known to be done */
-    uint32_t run;       /* handed over since the latest signaled one */
-    uint32_t run_max;   /* then a signaled one is due */
-    uint32_t signaled;  /* signaled commands under way */
-    uint32_t tracked;   /* number of a signaled command ... */
+    bool is_polling;        /* between poll_begin and poll_end: nothing is handed over */
+    bool is_refused;        /* an ADD was refused: wait for a slot or a completion */
+    bool is_tracking;       /* `tracked` is under way */
+    uint32_t posted;        /* commands handed over */
+    uint32_t completed;     /* of these, known to be done */
+    uint32_t run;           /* handed over since the latest signaled one */
+    uint32_t run_max;       /* then a signaled one is due */
+    uint32_t signaled;      /* signaled commands under way */
+    uint32_t tracked;       /* number of a signaled command ... */
     uint32_t tracked_count; /* ... and its count, for `acked` */
 
     /* Commands built and not handed over: ADD and DEL only.  There is always room for one DEL per listed receive. */

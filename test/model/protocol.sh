@@ -8,12 +8,12 @@
 
 command -v spin >/dev/null || skip "spin is not installed"
 
-# check NAME DEFINE...: print what SPIN says; succeed if it finds no error.
+# check NAME DEFINITION...: print what SPIN says; succeed if it finds no error.
 check()
 {
-    local name=$1 dir=$TM_WORK/${1// /_}
+    local name=$1 dir
     shift
-    mkdir "$dir"
+    dir=$(mktemp -d -p "$TM_WORK")
     cp "$TM_SRC/test/model/tm.pml" "$dir"
     (
         cd "$dir"
@@ -23,6 +23,7 @@ check()
     )
     printf '%-58s %s\n' "$name" "$(grep -aoE 'errors: [0-9]+' "$dir/pan.out") $(grep -aoE '[0-9.e+]+ states, stored' "$dir/pan.out")"
     ! grep -aqE 'error: max search depth|out of memory|memory limit|hash table full' "$dir/pan.out" || fail "the search is not complete"
+    rm -f "$dir"/pan "$dir"/pan.[bchmpt]
     grep -aqE 'errors: [0-9]+' "$dir/pan.out" || fail "SPIN ended without a result: $(tail -n 3 "$dir/pan.out")"
     grep -aqE 'errors: 0$' "$dir/pan.out"
 }
@@ -30,13 +31,11 @@ check()
 right()
 {
     check "$@" || fail "an error in the protocol: $1"
-    rm -rf "$TM_WORK/${1// /_}"
 }
 
 wrong()
 {
     ! check "$@" NM=3 NR=2 SPLIT=1 || fail "not found: $1"
-    rm -rf "$TM_WORK/${1// /_}"
 }
 
 right "three messages, two receives" NM=3 NR=2

@@ -150,18 +150,23 @@ inline free_slot(rr) {
   slot[rr] = 0
 }
 
-/* Message m comes to software; is_dev: it was unexpected to the device. */
-inline arrive(is_dev) {
+#define BY_OTHER  0 /* by the other path */
+#define BY_DEVICE 1 /* unexpected to the device */
+#define AGAIN     2 /* the first of parked, which stays so where it must wait again */
+
+/* Message m comes to software. */
+inline arrive(by) {
   find_recv();
   if
   :: r == NONE -> uq[m] = 1
-  :: r != NONE && sw[r] == LISTED && (is_dev || BUG == 7) ->
+  :: r != NONE && sw[r] == LISTED && (by == BY_DEVICE || BUG == 7) ->
 #if BUG == 3
      handled = (handled + 1) % MOD; cmdq!SYNC,0,NONE,handled,0;
 #endif
      cmdq!DEL,slot[r],r,handled,0; free_slot(r); sw[r] = OUT; domatch(r, m)
-  :: r != NONE && sw[r] == LISTED && !(is_dev || BUG == 7) ->
-     cmdq!DEL,slot[r],r,handled,1; sw[r] = UNLISTING; unlisting = r; removing++; parked!m
+  :: r != NONE && sw[r] == LISTED && !(by == BY_DEVICE || BUG == 7) ->
+     cmdq!DEL,slot[r],r,handled,1; sw[r] = UNLISTING; unlisting = r; removing++;
+     if :: by == BY_OTHER -> parked!m :: else fi
   :: else -> sw[r] = OUT; domatch(r, m)
   fi
 }
@@ -225,7 +230,7 @@ init {
 #if BUG == 2
           handled = (handled + 1) % MOD; cmdq!SYNC,0,NONE,handled,0;
 #endif
-          arrive(1);
+          arrive(BY_DEVICE);
 #if BUG != 2 && BUG != 3
           handled = (handled + 1) % MOD;
 #endif
@@ -252,10 +257,12 @@ init {
        if :: mtag[m] = 0 :: mtag[m] = 1 fi;
        if
        :: (removing > 0 || len(parked) > 0) && BUG != 8 -> parked!m
-       :: else -> arrive(0)
+       :: else -> arrive(BY_OTHER)
        fi;
        r = 0; m = 0 }
-  :: atomic { removing == 0 && nempty(parked) -> parked?m; arrive(0); r = 0; m = 0 }
+  :: atomic { removing == 0 && nempty(parked) -> parked?<m>; arrive(AGAIN);
+       if :: unlisting == NONE -> parked?m :: else fi;
+       r = 0; m = 0 }
   :: atomic { (nr > 0 && sw[0] == WAITING) || (nr > 1 && sw[1] == WAITING) || (nr > 2 && sw[2] == WAITING) ->
        r = 0; /* list a waiting receive, the oldest */
        do :: r < nr && sw[r] != WAITING -> r++ :: else -> break od;

@@ -147,10 +147,10 @@ void hw_execute(hw_t *dev)
     }
     if (cmd.is_signaled) {
         complete(dev, (hw_completion_t){.kind = HW_OP,
-                                         .is_success = is_success,
-                                         .handle = cmd.op == FAB_OFFLOAD_DEL ? (uint8_t) cmd.handle : HW_SLOTS,
-                                         .op = number,
-                                         .wr_id = cmd.wr_id});
+                                        .is_success = is_success,
+                                        .handle = cmd.op == FAB_OFFLOAD_DEL ? (uint8_t) cmd.handle : HW_SLOTS,
+                                        .op = number,
+                                        .wr_id = cmd.wr_id});
     }
 }
 
@@ -161,8 +161,8 @@ static uint32_t find_slot(const hw_t *dev, uint64_t tag)
     for (uint32_t i = 0; i < dev->slots; i++) {
         const hw_slot_t *slot = &dev->slot[i];
 
-        if (slot->is_listed && slot->is_enabled && (tag & slot->mask) == slot->tag
-            && (best == HW_SLOTS || (int32_t) (slot->age - dev->slot[best].age) < 0)) {
+        if (slot->is_listed && slot->is_enabled && (tag & slot->mask) == slot->tag &&
+            (best == HW_SLOTS || (int32_t) (slot->age - dev->slot[best].age) < 0)) {
             best = i;
         }
     }

@@ -70,7 +70,7 @@ typedef struct hw {
     uint32_t bufs;
     uint32_t age;
     uint32_t posted;
-    uint32_t tail; /* commands whose room is free again */
+    uint32_t tail;     /* commands whose room is free again */
     uint32_t refusals; /* ADDs to refuse for no reason */
     bool is_dead;      /* posting fails */
     hw_slot_t slot[HW_SLOTS];

@@ -19,8 +19,8 @@ static void world_expect(world_t *w, bool ok, const char *text)
 
 static bool fits(const ref_recv_t *r, const ref_msg_t *m)
 {
-    return r->scope == m->scope && (r->source == ANY || r->source == m->source)
-           && (r->tag == ANY ? m->tag >= 0 : r->tag == m->tag);
+    return r->scope == m->scope && (r->source == ANY || r->source == m->source) &&
+           (r->tag == ANY ? m->tag >= 0 : r->tag == m->tag);
 }
 
 static bool overlap(const ref_recv_t *a, const ref_recv_t *b)
@@ -60,8 +60,8 @@ static void ref_match(world_t *w, unsigned ri, unsigned mi)
         const ref_msg_t *other = &w->rmsg[i];
 
         world_expect(w,
-                     i == mi || other->state != REF_WAITING || other->source != m->source || other->order > m->order
-                         || !fits(r, other),
+                     i == mi || other->state != REF_WAITING || other->source != m->source || other->order > m->order ||
+                         !fits(r, other),
                      "I3: an older message of that source was overtaken");
     }
     for (unsigned i = 0; i < WORLD_RECVS; i++) {
@@ -138,7 +138,8 @@ static void handle_event(world_t *w, const fab_offload_event_t *event)
         give_back(w, i);
         break;
     case FAB_OFFLOAD_CANCELLED:
-        world_expect(w, r->state == REF_WAITING && r->is_cancelled, "I6: cancelled, and it was matched, or not to be cancelled");
+        world_expect(w, r->state == REF_WAITING && r->is_cancelled,
+                     "I6: cancelled, and it was matched, or not to be cancelled");
         give_back(w, i);
         break;
     case FAB_OFFLOAD_DELIVER:
@@ -206,9 +207,9 @@ static void check_pairs(world_t *w)
             const ref_recv_t *older = &w->rrecv[a];
             const ref_recv_t *younger = &w->rrecv[b];
 
-            if (older->state == REF_WAITING && younger->state == REF_WAITING && older->order < younger->order
-                && is_unlisted(w->recv[a].state)
-                && (w->recv[b].state == FAB_OFFLOAD_QUEUED || w->recv[b].state == FAB_OFFLOAD_LISTED)) {
+            if (older->state == REF_WAITING && younger->state == REF_WAITING && older->order < younger->order &&
+                is_unlisted(w->recv[a].state) &&
+                (w->recv[b].state == FAB_OFFLOAD_QUEUED || w->recv[b].state == FAB_OFFLOAD_LISTED)) {
                 world_expect(w, !overlap(older, younger), "a receive is listed, and an older one that overlaps is not");
             }
         }
@@ -246,8 +247,8 @@ static void check_engine(world_t *w)
     for (unsigned i = 0; i < WORLD_RECVS; i++) {
         if (w->rrecv[i].state != REF_FREE) {
             check_recv(w, i, sum);
-            removing[w->rrecv[i].scope] += w->recv[i].state == FAB_OFFLOAD_CANCELLING
-                                           || w->recv[i].state == FAB_OFFLOAD_UNLISTING;
+            removing[w->rrecv[i].scope] +=
+                w->recv[i].state == FAB_OFFLOAD_CANCELLING || w->recv[i].state == FAB_OFFLOAD_UNLISTING;
         }
     }
     world_expect(w, sum[0][0].bucket[0] == w->engine.listed, "the number of listed receives is wrong");
@@ -257,8 +258,8 @@ static void check_engine(world_t *w)
         world_expect(w, removing[s] == scope->removing, "the number of DELs under way is wrong");
         world_expect(w, scope->parked.next == &scope->parked || scope->removing != 0, "a message is parked for nothing");
         world_expect(w,
-                     memcmp(sum[s][0].total, scope->plain->total, sizeof(sum[s][0].total)) == 0
-                         && memcmp(sum[s][1].total, scope->held->total, sizeof(sum[s][1].total)) == 0,
+                     memcmp(sum[s][0].total, scope->plain->total, sizeof(sum[s][0].total)) == 0 &&
+                         memcmp(sum[s][1].total, scope->held->total, sizeof(sum[s][1].total)) == 0,
                      "a filter counts wrong");
     }
 }
@@ -272,10 +273,9 @@ static void check_unmatched(world_t *w)
 
             world_expect(w, m->state == REF_WAITING, "a message is in the matcher and was matched");
             for (unsigned i = 0; i < WORLD_RECVS; i++) {
-                world_expect(w,
-                             w->rrecv[i].state != REF_WAITING || w->recv[i].state > FAB_OFFLOAD_LISTED
-                                 || !fits(&w->rrecv[i], m),
-                             "I5: a message and a receive that fit each other wait");
+                world_expect(
+                    w, w->rrecv[i].state != REF_WAITING || w->recv[i].state > FAB_OFFLOAD_LISTED || !fits(&w->rrecv[i], m),
+                    "I5: a message and a receive that fit each other wait");
             }
         }
     }
@@ -531,8 +531,8 @@ void world_fail(world_t *w)
 static bool has_plain(const world_t *w, const fab_offload_recv_t *recv)
 {
     for (unsigned i = 0; i < WORLD_RECVS; i++) {
-        if (w->rrecv[i].state != REF_FREE && w->recv[i].state == FAB_OFFLOAD_PLAIN && w->recv[i].scope == recv->scope
-            && (w->recv[i].match.tag < ANY) == (recv->match.tag < ANY)) {
+        if (w->rrecv[i].state != REF_FREE && w->recv[i].state == FAB_OFFLOAD_PLAIN && w->recv[i].scope == recv->scope &&
+            (w->recv[i].match.tag < ANY) == (recv->match.tag < ANY)) {
             return true;
         }
     }

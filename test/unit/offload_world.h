@@ -31,7 +31,9 @@
 #define WORLD_SCOPES 1
 #endif
 #define WORLD_SELF 3 /* the source behind another path; those below are behind the device */
+#ifndef WORLD_RING
 #define WORLD_RING 32
+#endif
 
 typedef enum ref_state {
     REF_FREE = 0,
@@ -42,7 +44,7 @@ typedef enum ref_state {
 
 /* What MPI knows of a receive. */
 typedef struct ref_recv {
-    uint8_t state; /* ref_state_t */
+    uint8_t state;     /* ref_state_t */
     bool is_cancelled; /* MPI_Cancel was called, the answer is open */
     bool is_mine;      /* the engine has given it back */
     bool is_skipped;   /* a younger receive took a message that fits this one, on condition that ... */
@@ -83,8 +85,8 @@ typedef struct world {
 } world_t;
 
 typedef struct world_config {
-    uint32_t slots;     /* of the device */
-    uint32_t max_tags;  /* as the engine believes; normally the same */
+    uint32_t slots;    /* of the device */
+    uint32_t max_tags; /* as the engine believes; normally the same */
     uint32_t max_ops;
     uint32_t bufs;
     uint32_t report_every; /* the counters' modulus is four times this */

@@ -264,9 +264,9 @@ static void test_random(void **state)
                   "  parked\n%10" PRIu64 "  races lost\n%10" PRIu64 "  refused\n%10" PRIu64 "  SYNC\n",
                   seen.listed_late, seen.matched, seen.taken, seen.parked, seen.lost_races, seen.refused, seen.syncs);
     if (seed == NULL) {
-        assert_true(seen.listed_late > 0 && seen.matched > 0 && seen.taken > 0 && seen.parked > 0 && seen.lost_races > 0
-                    && seen.refused > 0 && seen.syncs > 0 && seen.reason[FAB_OFFLOAD_BLOCKED] > 0
-                    && seen.reason[FAB_OFFLOAD_LIST_FULL] > 0 && seen.reason[FAB_OFFLOAD_FAILED] > 0);
+        assert_true(seen.listed_late > 0 && seen.matched > 0 && seen.taken > 0 && seen.parked > 0 && seen.lost_races > 0 &&
+                    seen.refused > 0 && seen.syncs > 0 && seen.reason[FAB_OFFLOAD_BLOCKED] > 0 &&
+                    seen.reason[FAB_OFFLOAD_LIST_FULL] > 0 && seen.reason[FAB_OFFLOAD_FAILED] > 0);
     }
 }
 
