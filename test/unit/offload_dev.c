@@ -107,6 +107,11 @@ static void complete(hw_t *dev, hw_completion_t completion)
     dev->cq[dev->ncq++] = completion;
 }
 
+static bool counts_are_equal(const hw_t *dev)
+{
+    return ((dev->sw_rep ^ dev->hw) & (dev->modulus - 1)) == 0;
+}
+
 static void enable_all(hw_t *dev)
 {
     for (uint32_t i = 0; i < dev->slots; i++) {
@@ -142,7 +147,7 @@ void hw_execute(hw_t *dev)
         slot->is_listed = false;
     }
     dev->sw_rep = cmd.count;
-    if (((dev->sw_rep ^ dev->hw) & (dev->modulus - 1)) == 0) {
+    if (counts_are_equal(dev)) {
         enable_all(dev);
     }
     if (cmd.is_signaled) {
@@ -158,6 +163,9 @@ static uint32_t find_slot(const hw_t *dev, uint64_t tag)
 {
     uint32_t best = HW_SLOTS;
 
+    if (dev->disables_all && !counts_are_equal(dev)) {
+        return HW_SLOTS;
+    }
     for (uint32_t i = 0; i < dev->slots; i++) {
         const hw_slot_t *slot = &dev->slot[i];
 

@@ -73,6 +73,7 @@ typedef struct hw {
     uint32_t tail;     /* commands whose room is free again */
     uint32_t refusals; /* ADDs to refuse for no reason */
     bool is_dead;      /* posting fails */
+    bool disables_all; /* while the counts differ nothing is matched, not even what was enabled before: nobody knows */
     hw_slot_t slot[HW_SLOTS];
     hw_cmd_t cmd[HW_QUEUE];
     uint32_t ncmd;

@@ -199,6 +199,7 @@ static void run_start(run_t *r, uint64_t seed)
     r->wildcards = (uint32_t) (seed / 11 % 4) * 8;
     r->refusals = seed % 6 == 0 ? 4 : 0;
     world_init(&r->w, &config);
+    r->w.dev.disables_all = seed % 7 == 0;
 }
 
 /* What the runs together have made happen. */
