@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300
+# TEST: timeout=600
 #
 # The protocol of split tag matching (doc/offload.md), checked by SPIN: model/tm.pml has no error in any order of events for the
 # sizes below, and each error seeded into it (BUG) is found.
