@@ -38,3 +38,9 @@ common_match_sources = \
 	common/match/match.c \
 	common/match/match.h \
 	common/match/match_types.h
+
+# The engine that will list receives on matching hardware: proven by its tests, in no library before a provider has such hardware.
+common_offload_sources = \
+	common/offload/offload.c \
+	common/offload/offload.h \
+	common/offload/offload_types.h

@@ -13,7 +13,7 @@ tm_packages_quickstart=(gnuplot-nox netpipe-openmpi)
 # test/run, all of it.
 tm_packages_test=(
     binutils clang debootstrap gdb gnuplot-nox hpcc lammps libclang-rt-14-dev libcmocka-dev netpipe-openmpi patchelf procps
-    python3-mpi4py python3-numpy rsync shellcheck util-linux valgrind zsh
+    python3-mpi4py python3-numpy rsync shellcheck spin util-linux valgrind zsh
 )
 
 # test/vm: emulated machines with a Soft-RoCE device.  Its tests are skipped without.

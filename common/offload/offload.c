@@ -1,0 +1,856 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The offload engine.  Interface: offload.h; structures and states: offload_types.h; the rules and why they are safe:
+ * doc/offload.md.
+ *
+ * From below: filters of unlisted receives, the ring of commands, listing, taking off the list, messages, completions, failure.
+ *
+ * Invariants (outside of calls):
+ *  - a receive is in the matcher in the states PLAIN to LISTED, and OUT while posted; not in MATCHED and below;
+ *  - of two receives that overlap, the later one is not QUEUED or LISTED unless the earlier one is no longer PLAIN or WAITING;
+ *  - counts in the ring never decrease from head to tail, and none is below `reported` or above `handled`;
+ *  - the ring has room for a DEL of each receive in listed_recvs;
+ *  - scope->removing is the number of its receives that are CANCELLING or UNLISTING; messages are parked only while it is not
+ *    zero, or while the scope is in engine->unpark.
+ *
+ * Memory is allocated in the two inits only.
+ */
+#include "offload.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define container_of(ptr, type, member) ((type *) ((char *) (ptr) -offsetof(type, member)))
+
+#define ANY FAB_MATCH_ANY
+
+/* Rings of scopes, receives and messages. */
+
+static inline void list_init(fab_match_list_t *list)
+{
+    list->next = list;
+    list->prev = list;
+}
+
+static inline bool list_is_empty(const fab_match_list_t *list)
+{
+    return list->next == list;
+}
+
+static inline void list_insert(fab_match_list_t *before, fab_match_list_t *item)
+{
+    item->next = before;
+    item->prev = before->prev;
+    before->prev->next = item;
+    before->prev = item;
+}
+
+static inline void list_unlink(fab_match_list_t *item)
+{
+    item->prev->next = item->next;
+    item->next->prev = item->prev;
+}
+
+/* Scopes are on a list or point to themselves. */
+static inline void scope_link(fab_match_list_t *list, fab_match_list_t *item)
+{
+    if (list_is_empty(item)) {
+        list_insert(list, item);
+    }
+}
+
+static inline void scope_unlink(fab_match_list_t *item)
+{
+    list_unlink(item);
+    list_init(item);
+}
+
+/* ---- filters ---- */
+
+static inline unsigned recv_pattern(const fab_match_recv_t *match)
+{
+    return (unsigned) (match->source == ANY) << 1 | (unsigned) (match->tag == ANY);
+}
+
+/* Tags below zero are internal; a wildcard sees the others only. */
+static inline bool is_internal(const fab_match_recv_t *match)
+{
+    return match->tag < 0 && match->tag != ANY;
+}
+
+static inline unsigned key_bucket(int32_t source, int32_t tag)
+{
+    const uint64_t key = (uint64_t) (uint32_t) source << 32 | (uint32_t) tag;
+
+    return (unsigned) ((key * 0x9e3779b97f4a7c15ull) >> 56);
+}
+
+_Static_assert(FAB_OFFLOAD_BUCKETS == 256, "key_bucket() gives 8 bits");
+
+static inline void filter_add(fab_offload_filter_t *filter, const fab_match_recv_t *match)
+{
+    filter->total[is_internal(match)]++;
+    filter->pattern[recv_pattern(match)]++;
+    filter->bucket[key_bucket(match->source, match->tag)]++;
+}
+
+static inline void filter_remove(fab_offload_filter_t *filter, const fab_match_recv_t *match)
+{
+    filter->total[is_internal(match)]--;
+    filter->pattern[recv_pattern(match)]--;
+    filter->bucket[key_bucket(match->source, match->tag)]--;
+}
+
+/* May a message match both this receive and one that the filter counts?  For a wildcard, any of its tag class will do. */
+static inline bool filter_overlaps(const fab_offload_filter_t *filter, const fab_match_recv_t *match)
+{
+    const int32_t source = match->source;
+    const int32_t tag = match->tag;
+
+    if (filter->total[is_internal(match)] == 0) {
+        return false;
+    }
+    if (source == ANY || tag == ANY || (filter->pattern[3] != 0 && tag >= 0)) {
+        return true;
+    }
+    return filter->bucket[key_bucket(source, tag)] != 0 ||
+           (filter->pattern[1] != 0 && tag >= 0 && filter->bucket[key_bucket(source, ANY)] != 0) ||
+           (filter->pattern[2] != 0 && filter->bucket[key_bucket(ANY, tag)] != 0);
+}
+
+/* ---- the ring of commands ---- */
+
+static inline uint32_t ring_room(const fab_offload_t *engine)
+{
+    return engine->ring_mask + 1 - (engine->ring_tail - engine->ring_head);
+}
+
+/*
+ * Build a command.  Its count is what the matcher has seen by now: so an unsignaled DEL goes in before the message for which it
+ * is made is counted.
+ */
+static inline fab_offload_cmd_t *ring_push(fab_offload_t *engine, fab_offload_op_t op)
+{
+    fab_offload_cmd_t *cmd = &engine->ring[engine->ring_tail++ & engine->ring_mask];
+
+    cmd->op = (uint8_t) op;
+    cmd->is_signaled = false;
+    cmd->count = (uint16_t) engine->handled;
+    return cmd;
+}
+
+static void push_del(fab_offload_t *engine, fab_offload_recv_t *recv, bool is_signaled)
+{
+    fab_offload_cmd_t *cmd = ring_push(engine, FAB_OFFLOAD_DEL);
+
+    cmd->is_signaled = is_signaled;
+    cmd->handle = recv->handle;
+    cmd->wr_id = (uintptr_t) recv;
+    cmd->recv = recv;
+    if (is_signaled) {
+        recv->at = engine->ring_tail - 1;
+        recv->is_del_queued = true;
+    }
+}
+
+/* ---- listing ---- */
+
+/* Why there is no room for one more receive, or LISTABLE. */
+static inline fab_offload_reason_t room(const fab_offload_t *engine)
+{
+    if (engine->is_failed) {
+        return FAB_OFFLOAD_FAILED;
+    }
+    if (engine->listed >= engine->config.max_tags || engine->is_refused) {
+        return FAB_OFFLOAD_LIST_FULL;
+    }
+    /* its ADD, and the DELs of all */
+    return ring_room(engine) >= engine->listed + 2 ? FAB_OFFLOAD_LISTABLE : FAB_OFFLOAD_OPS_FULL;
+}
+
+static inline void link_recv(fab_offload_t *engine, fab_offload_recv_t *recv, fab_offload_state_t state)
+{
+    recv->state = (uint8_t) state;
+    recv->has_matched = false;
+    recv->has_data = false;
+    recv->is_del_queued = false;
+    list_insert(&engine->listed_recvs, &recv->link);
+    engine->listed++;
+}
+
+static void list_recv(fab_offload_t *engine, fab_offload_recv_t *recv)
+{
+    recv->at = engine->ring_tail;
+    ring_push(engine, FAB_OFFLOAD_ADD)->recv = recv;
+    link_recv(engine, recv, FAB_OFFLOAD_QUEUED);
+}
+
+/* The receive's slot is free, or will be before the next ADD gets to the device. */
+static void unlist_recv(fab_offload_t *engine, fab_offload_recv_t *recv)
+{
+    recv->state = FAB_OFFLOAD_OUT;
+    list_unlink(&recv->link);
+    engine->listed--;
+    engine->is_refused = false;
+}
+
+static void wait_recv(fab_offload_scope_t *scope, fab_offload_recv_t *recv, fab_match_list_t *before)
+{
+    recv->state = FAB_OFFLOAD_WAITING;
+    list_insert(before, &recv->link);
+    filter_add(scope->held, &recv->match);
+}
+
+/* The first of waiting has changed, or a receive that may block it has gone. */
+static inline void scope_retry(fab_offload_scope_t *scope)
+{
+    if (!list_is_empty(&scope->waiting)) {
+        scope_link(&scope->engine->ready, &scope->ready);
+    }
+}
+
+static void unwait_recv(fab_offload_scope_t *scope, fab_offload_recv_t *recv)
+{
+    recv->state = FAB_OFFLOAD_OUT;
+    list_unlink(&recv->link);
+    filter_remove(scope->held, &recv->match);
+    scope_retry(scope);
+}
+
+static void unplain_recv(fab_offload_scope_t *scope, fab_offload_recv_t *recv)
+{
+    recv->state = FAB_OFFLOAD_OUT;
+    filter_remove(scope->plain, &recv->match);
+    scope_retry(scope);
+}
+
+/*
+ * List waiting receives.  The first of a scope overlaps none that waits and is older, so only plain ones can block it; the
+ * filter counts younger ones as well, which delays it and does no harm.
+ */
+static void list_waiting(fab_offload_t *engine)
+{
+    while (!list_is_empty(&engine->ready) && room(engine) == FAB_OFFLOAD_LISTABLE) {
+        fab_offload_scope_t *scope = container_of(engine->ready.next, fab_offload_scope_t, ready);
+        fab_offload_recv_t *recv = container_of(scope->waiting.next, fab_offload_recv_t, link);
+
+        if (list_is_empty(&scope->waiting) || filter_overlaps(scope->plain, &recv->match)) {
+            scope_unlink(&scope->ready);
+            continue;
+        }
+        unwait_recv(scope, recv);
+        list_recv(engine, recv);
+        engine->counters.listed_late++;
+    }
+}
+
+/* Why a listable receive cannot be listed now, or LISTABLE. */
+static inline fab_offload_reason_t obstacle(const fab_offload_scope_t *scope, const fab_offload_recv_t *recv)
+{
+    if (filter_overlaps(scope->plain, &recv->match) || filter_overlaps(scope->held, &recv->match)) {
+        return FAB_OFFLOAD_BLOCKED;
+    }
+    return room(scope->engine);
+}
+
+/* The usual case, without the ring: true if it is, and the receive is on the list. */
+static inline bool list_at_once(fab_offload_t *engine, fab_offload_recv_t *recv)
+{
+    const fab_offload_cmd_t cmd = {.op = FAB_OFFLOAD_ADD, .count = (uint16_t) engine->handled, .recv = recv};
+
+    if (engine->is_polling || engine->ring_head != engine->ring_tail || engine->run >= engine->run_max ||
+        engine->posted - engine->completed >= engine->config.max_ops ||
+        engine->config.ops->post(engine->config.device, &cmd) != FAB_OFFLOAD_POSTED) {
+        return false;
+    }
+    engine->posted++;
+    engine->run++;
+    engine->reported = engine->handled;
+    link_recv(engine, recv, FAB_OFFLOAD_LISTED);
+    return true;
+}
+
+/* Not to be listed, or not yet. */
+static void post_unlisted(fab_offload_scope_t *scope, fab_offload_recv_t *recv, fab_offload_reason_t reason,
+                          bool is_listable)
+{
+    if (scope->engine->is_failed || reason == FAB_OFFLOAD_OTHER_PATH) {
+        return;
+    }
+    if (!is_listable) {
+        recv->state = FAB_OFFLOAD_PLAIN;
+        filter_add(scope->plain, &recv->match);
+        return;
+    }
+    wait_recv(scope, recv, &scope->waiting);
+    if (reason != FAB_OFFLOAD_BLOCKED) {
+        scope_retry(scope);
+    }
+}
+
+void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv, fab_offload_reason_t reason)
+{
+    fab_offload_t *engine = scope->engine;
+    const bool is_listable = reason == FAB_OFFLOAD_LISTABLE;
+
+    recv->scope = scope;
+    recv->state = FAB_OFFLOAD_OUT;
+    if (is_listable) {
+        reason = obstacle(scope, recv);
+    }
+    engine->counters.reason[reason]++;
+    if (reason != FAB_OFFLOAD_LISTABLE) {
+        post_unlisted(scope, recv, reason, is_listable);
+    } else if (!list_at_once(engine, recv)) {
+        list_recv(engine, recv);
+        fab_offload_flush(engine);
+    }
+}
+
+/* ---- taking off the list ---- */
+
+/*
+ * Software wants the receive, which has just left the matcher.  True: it has it, the receive is OUT.  False: the device may have
+ * matched it, a signaled DEL will tell, the receive is in `state` until then.
+ *
+ * is_stale: an unexpected message through the device fits the receive.  So the device did not match it when that message came,
+ * and cannot before a command carries a count that includes the message; the DEL is ahead of any such command.
+ */
+static bool reclaim(fab_offload_scope_t *scope, fab_offload_recv_t *recv, bool is_stale, fab_offload_state_t state)
+{
+    fab_offload_t *engine = scope->engine;
+
+    switch ((fab_offload_state_t) recv->state) {
+    case FAB_OFFLOAD_PLAIN:
+        unplain_recv(scope, recv);
+        return true;
+    case FAB_OFFLOAD_WAITING:
+        unwait_recv(scope, recv);
+        return true;
+    case FAB_OFFLOAD_QUEUED:
+        engine->ring[recv->at & engine->ring_mask].op = FAB_OFFLOAD_NOP;
+        unlist_recv(engine, recv);
+        return true;
+    case FAB_OFFLOAD_LISTED:
+        push_del(engine, recv, !is_stale);
+        if (is_stale) {
+            engine->counters.taken++;
+            unlist_recv(engine, recv);
+            return true;
+        }
+        recv->state = (uint8_t) state;
+        scope->removing++;
+        return false;
+    default:
+        return true;
+    }
+}
+
+fab_offload_cancel_t fab_offload_cancel(fab_offload_scope_t *scope, fab_offload_recv_t *recv)
+{
+    bool is_done;
+
+    if (!fab_match_cancel(scope->dom, &recv->match)) {
+        return FAB_OFFLOAD_NOT_POSTED;
+    }
+    if (scope->engine == NULL) {
+        return FAB_OFFLOAD_DONE;
+    }
+    is_done = reclaim(scope, recv, false, FAB_OFFLOAD_CANCELLING);
+    fab_offload_flush(scope->engine);
+    return is_done ? FAB_OFFLOAD_DONE : FAB_OFFLOAD_LATER;
+}
+
+/* ---- messages ---- */
+
+/*
+ * While the outcome of a DEL is open, no message by another path is matched: neither behind a parked one of its source, nor past
+ * a receive that may turn out to be still there or to have been matched later.
+ */
+static inline bool must_park(const fab_offload_scope_t *scope)
+{
+    return scope->removing != 0 || !list_is_empty(&scope->parked);
+}
+
+/* The receive for a message, off the list; or NULL: there is none, or *is_open: its DEL is under way. */
+static fab_offload_recv_t *match_msg(fab_offload_scope_t *scope, int32_t source, int32_t tag, bool by_device)
+{
+    fab_match_recv_t *match = fab_match_arrive(scope->dom, source, tag);
+    fab_offload_recv_t *recv;
+
+    if (match == NULL) {
+        return NULL;
+    }
+    recv = container_of(match, fab_offload_recv_t, match);
+    if (reclaim(scope, recv, by_device, FAB_OFFLOAD_UNLISTING)) {
+        return recv;
+    }
+    scope->unlisting = recv;
+    return NULL;
+}
+
+fab_offload_recv_t *fab_offload_arrive_engine(fab_offload_scope_t *scope, int32_t source, int32_t tag, bool by_device)
+{
+    fab_offload_recv_t *recv;
+
+    if (!by_device && must_park(scope)) {
+        return NULL;
+    }
+    recv = match_msg(scope, source, tag, by_device);
+    /* A DEL on behalf of a message through the device stays in the ring at least until that message is counted. */
+    if (!by_device) {
+        fab_offload_flush(scope->engine);
+    }
+    return recv;
+}
+
+void fab_offload_keep_engine(fab_offload_scope_t *scope, fab_match_msg_t *msg, int32_t source, int32_t tag, bool by_device)
+{
+    if (by_device || !must_park(scope)) {
+        fab_match_add_msg(scope->dom, msg, source, tag);
+        return;
+    }
+    msg->source = source;
+    msg->tag = tag;
+    list_insert(&scope->parked, &msg->order);
+    scope->engine->counters.parked++;
+}
+
+static fab_match_msg_t *first_parked(const fab_offload_scope_t *scope)
+{
+    return container_of(scope->parked.next, fab_match_msg_t, order);
+}
+
+/* Match the first parked message.  True: with a receive that software has. */
+static bool match_parked(fab_offload_scope_t *scope, fab_offload_event_t *event)
+{
+    fab_match_msg_t *msg = first_parked(scope);
+    fab_offload_recv_t *recv = match_msg(scope, msg->source, msg->tag, false);
+
+    if (recv == NULL && scope->unlisting != NULL) {
+        return false;
+    }
+    list_unlink(&msg->order);
+    if (recv == NULL) {
+        fab_match_add_msg(scope->dom, msg, msg->source, msg->tag);
+        return false;
+    }
+    *event = (fab_offload_event_t){.result = FAB_OFFLOAD_DELIVER, .recv = recv, .msg = msg};
+    return true;
+}
+
+static bool next_parked(fab_offload_t *engine, fab_offload_event_t *event)
+{
+    while (!list_is_empty(&engine->unpark)) {
+        fab_offload_scope_t *scope = container_of(engine->unpark.next, fab_offload_scope_t, unpark);
+
+        if (scope->removing != 0 || list_is_empty(&scope->parked)) {
+            scope_unlink(&scope->unpark);
+        } else if (match_parked(scope, event)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- completions ---- */
+
+/* The DEL of a receive has an outcome: the receive is no longer CANCELLING or UNLISTING. */
+static fab_offload_event_t settle(fab_offload_t *engine, fab_offload_recv_t *recv)
+{
+    fab_offload_scope_t *scope = recv->scope;
+    fab_offload_event_t event = {.recv = recv};
+    const bool is_unlisting = recv->state == FAB_OFFLOAD_UNLISTING;
+
+    scope->removing--;
+    scope_link(&engine->unpark, &scope->unpark);
+    if (is_unlisting) {
+        scope->unlisting = NULL;
+    }
+    if (recv->has_matched) {
+        recv->state = FAB_OFFLOAD_MATCHED;
+        if (recv->has_data) {
+            unlist_recv(engine, recv);
+            event.result = FAB_OFFLOAD_COMPLETE;
+        }
+        return event;
+    }
+    unlist_recv(engine, recv);
+    event.result = FAB_OFFLOAD_CANCELLED;
+    if (is_unlisting) {
+        event.result = FAB_OFFLOAD_DELIVER;
+        event.msg = first_parked(scope);
+        list_unlink(&event.msg->order);
+    }
+    return event;
+}
+
+/*
+ * The device matched the receive before the DEL got there.  A DEL that was not even handed over is taken back: from now on its
+ * handle may be another receive's.
+ */
+static fab_offload_result_t matched_ahead(fab_offload_recv_t *recv, bool has_data)
+{
+    fab_offload_t *engine = recv->scope->engine;
+
+    if (recv->has_data || (recv->has_matched && !has_data)) {
+        return FAB_OFFLOAD_BROKEN;
+    }
+    engine->counters.matched += !recv->has_matched;
+    recv->has_matched = true;
+    recv->has_data = has_data;
+    if (!recv->is_del_queued) {
+        return FAB_OFFLOAD_NOTHING;
+    }
+    recv->is_del_queued = false;
+    engine->ring[recv->at & engine->ring_mask].op = FAB_OFFLOAD_NOP;
+    engine->counters.lost_races++;
+    return settle(engine, recv).result;
+}
+
+fab_offload_result_t fab_offload_matched(fab_offload_recv_t *recv, bool has_data)
+{
+    fab_offload_scope_t *scope = recv->scope;
+    fab_offload_t *engine = scope->engine;
+
+    switch ((fab_offload_state_t) recv->state) {
+    case FAB_OFFLOAD_LISTED:
+        engine->counters.matched++;
+        fab_match_cancel(scope->dom, &recv->match);
+        recv->state = FAB_OFFLOAD_MATCHED;
+        break;
+    case FAB_OFFLOAD_MATCHED:
+        if (!has_data) {
+            return FAB_OFFLOAD_BROKEN;
+        }
+        break;
+    case FAB_OFFLOAD_CANCELLING:
+    case FAB_OFFLOAD_UNLISTING:
+        return matched_ahead(recv, has_data);
+    default:
+        return FAB_OFFLOAD_BROKEN;
+    }
+    if (!has_data) {
+        return FAB_OFFLOAD_NOTHING;
+    }
+    unlist_recv(engine, recv);
+    return FAB_OFFLOAD_COMPLETE;
+}
+
+/* A signaled command is done, and so are all before it. */
+static void ops_done(fab_offload_t *engine, uint32_t number)
+{
+    engine->completed = number + 1;
+    engine->signaled--;
+    engine->is_refused = false;
+    if (engine->is_tracking && (int32_t) (number - engine->tracked) >= 0) {
+        engine->acked = engine->tracked_count;
+        engine->is_tracking = false;
+    }
+}
+
+fab_offload_event_t fab_offload_done(fab_offload_t *engine, uint64_t wr_id, bool is_success)
+{
+    fab_offload_recv_t *recv = (fab_offload_recv_t *) (uintptr_t) wr_id;
+    fab_offload_event_t broken = {.result = FAB_OFFLOAD_BROKEN};
+
+    if ((wr_id & 1) != 0) { /* a SYNC: its number */
+        ops_done(engine, (uint32_t) (wr_id >> 1));
+        return is_success ? (fab_offload_event_t){.result = FAB_OFFLOAD_NOTHING} : broken;
+    }
+    if ((recv->state != FAB_OFFLOAD_CANCELLING && recv->state != FAB_OFFLOAD_UNLISTING) ||
+        is_success == recv->has_matched) {
+        return broken;
+    }
+    ops_done(engine, recv->at);
+    engine->counters.lost_races += !is_success;
+    return settle(engine, recv);
+}
+
+void fab_offload_poll_end(fab_offload_t *engine)
+{
+    engine->is_polling = false;
+    fab_offload_flush(engine);
+}
+
+/* ---- commands ---- */
+
+/*
+ * An ADD was refused.  Put its receive, and those of all ADDs behind it, back to where they waited, in order: a later one must
+ * not be listed without it.  They are tried again when a slot or a completion comes back; if there is nothing that could, the
+ * device has no list.
+ */
+static void take_back(fab_offload_t *engine)
+{
+    for (uint32_t at = engine->ring_tail; at != engine->ring_head; at--) {
+        fab_offload_cmd_t *cmd = &engine->ring[(at - 1) & engine->ring_mask];
+
+        if (cmd->op == FAB_OFFLOAD_ADD) {
+            fab_offload_scope_t *scope = cmd->recv->scope;
+
+            cmd->op = FAB_OFFLOAD_NOP;
+            unlist_recv(engine, cmd->recv);
+            wait_recv(scope, cmd->recv, scope->waiting.next);
+            scope_retry(scope);
+        }
+    }
+    engine->counters.refused++;
+    engine->is_refused = true;
+    if (engine->listed == 0 && engine->posted == engine->completed) {
+        engine->config.max_tags = 0;
+    }
+}
+
+/* Note what was handed over. */
+static void account(fab_offload_t *engine, const fab_offload_cmd_t *cmd)
+{
+    const uint32_t number = engine->posted++;
+
+    engine->reported += (uint16_t) (cmd->count - engine->reported);
+    if (!cmd->is_signaled) {
+        engine->run++;
+        return;
+    }
+    engine->run = 0;
+    engine->signaled++;
+    if (!engine->is_tracking) {
+        engine->is_tracking = true;
+        engine->tracked = number;
+        engine->tracked_count = engine->reported;
+    }
+}
+
+static int submit(fab_offload_t *engine, const fab_offload_cmd_t *cmd)
+{
+    const int rc = engine->config.ops->post(engine->config.device, cmd);
+
+    if (rc == FAB_OFFLOAD_POSTED) {
+        account(engine, cmd);
+    }
+    return rc;
+}
+
+static int submit_sync(fab_offload_t *engine, uint32_t count, bool is_signaled)
+{
+    const fab_offload_cmd_t cmd = {
+        .op = FAB_OFFLOAD_SYNC,
+        .is_signaled = is_signaled,
+        .count = (uint16_t) count,
+        .wr_id = (uint64_t) engine->posted << 1 | 1,
+    };
+
+    engine->counters.syncs++;
+    return submit(engine, &cmd);
+}
+
+/* Hand over the first command of the ring; before it, if one is due, a signaled SYNC that brings nothing but its completion. */
+static int submit_first(fab_offload_t *engine, fab_offload_cmd_t *cmd)
+{
+    fab_offload_recv_t *recv = cmd->recv;
+    int rc;
+
+    if (cmd->op == FAB_OFFLOAD_NOP) {
+        return FAB_OFFLOAD_POSTED;
+    }
+    if (engine->posted - engine->completed >= engine->config.max_ops) {
+        return FAB_OFFLOAD_BUSY;
+    }
+    if (engine->run >= engine->run_max && !cmd->is_signaled) {
+        rc = submit_sync(engine, engine->reported, true);
+        if (rc != FAB_OFFLOAD_POSTED || engine->posted - engine->completed >= engine->config.max_ops) {
+            return rc == FAB_OFFLOAD_POSTED ? FAB_OFFLOAD_BUSY : rc;
+        }
+    }
+    rc = submit(engine, cmd);
+    if (rc == FAB_OFFLOAD_POSTED && cmd->op == FAB_OFFLOAD_ADD) {
+        recv->state = FAB_OFFLOAD_LISTED;
+    } else if (rc == FAB_OFFLOAD_POSTED && cmd->is_signaled) {
+        recv->at = engine->posted - 1;
+        recv->is_del_queued = false;
+    } else if (rc == FAB_OFFLOAD_BUSY && cmd->op == FAB_OFFLOAD_ADD) {
+        take_back(engine);
+    }
+    return rc;
+}
+
+/* False: the device has failed. */
+static bool drain_ring(fab_offload_t *engine)
+{
+    int rc = FAB_OFFLOAD_POSTED;
+
+    while (engine->ring_head != engine->ring_tail && rc == FAB_OFFLOAD_POSTED) {
+        rc = submit_first(engine, &engine->ring[engine->ring_head & engine->ring_mask]);
+        engine->ring_head += rc == FAB_OFFLOAD_POSTED;
+    }
+    return rc != FAB_OFFLOAD_DEAD;
+}
+
+/*
+ * A SYNC where no command is there to carry the count: if too much is unreported, or listed receives are out of use for it and
+ * there is time; signaled, if too much is unacknowledged or nothing but its completion can tell that a refused ADD may be tried again.
+ */
+static bool report(fab_offload_t *engine, bool is_idle)
+{
+    const uint32_t unreported = engine->handled - engine->reported;
+    const uint32_t every = engine->config.report_every;
+    const bool wants_ack =
+        (engine->handled - engine->acked >= every && !engine->is_tracking) ||
+        (engine->is_refused && engine->listed == 0 && engine->signaled == 0 && engine->config.max_tags != 0);
+
+    if (!wants_ack && unreported < every && (unreported == 0 || !is_idle || engine->listed == 0)) {
+        return true;
+    }
+    if (engine->posted - engine->completed >= engine->config.max_ops) {
+        return true;
+    }
+    return submit_sync(engine, engine->handled, wants_ack || engine->run >= engine->run_max) != FAB_OFFLOAD_DEAD;
+}
+
+static void flush(fab_offload_t *engine, bool is_idle)
+{
+    if (engine->is_polling || engine->is_failed) {
+        return;
+    }
+    list_waiting(engine);
+    if (!drain_ring(engine) || (engine->ring_head == engine->ring_tail && !report(engine, is_idle))) {
+        fab_offload_fail(engine);
+    }
+}
+
+void fab_offload_flush(fab_offload_t *engine)
+{
+    flush(engine, false);
+}
+
+void fab_offload_idle(fab_offload_t *engine)
+{
+    flush(engine, true);
+}
+
+/* ---- failure ---- */
+
+void fab_offload_fail(fab_offload_t *engine)
+{
+    fab_match_list_t *next;
+
+    engine->is_failed = true;
+    engine->ring_head = engine->ring_tail;
+    for (fab_match_list_t *item = engine->listed_recvs.next; item != &engine->listed_recvs; item = next) {
+        fab_offload_recv_t *recv = container_of(item, fab_offload_recv_t, link);
+
+        next = item->next;
+        if (recv->state == FAB_OFFLOAD_QUEUED || recv->state == FAB_OFFLOAD_LISTED) {
+            unlist_recv(engine, recv);
+        }
+    }
+}
+
+/* Of the receives that were under way when the device failed, the next. */
+static bool next_orphan(fab_offload_t *engine, fab_offload_event_t *event)
+{
+    fab_offload_recv_t *recv;
+
+    if (!engine->is_failed || list_is_empty(&engine->listed_recvs)) {
+        return false;
+    }
+    recv = container_of(engine->listed_recvs.next, fab_offload_recv_t, link);
+    *event = (fab_offload_event_t){.recv = recv};
+    if (recv->state != FAB_OFFLOAD_MATCHED) {
+        *event = settle(engine, recv);
+    }
+    if (event->result == FAB_OFFLOAD_NOTHING) {
+        event->result = FAB_OFFLOAD_LOST;
+        unlist_recv(engine, recv);
+    }
+    return true;
+}
+
+bool fab_offload_next(fab_offload_t *engine, fab_offload_event_t *event)
+{
+    if (next_orphan(engine, event) || next_parked(engine, event)) {
+        return true;
+    }
+    fab_offload_flush(engine);
+    return false;
+}
+
+/* ---- init ---- */
+
+bool fab_offload_init(fab_offload_t *engine, const fab_offload_config_t *config)
+{
+    uint32_t room = 8;
+
+    memset(engine, 0, sizeof(*engine));
+    if (config->max_tags == 0 || config->max_tags > 1u << 24 || config->max_ops < 4 || config->report_every == 0 ||
+        config->report_every > 1u << 14) {
+        return false;
+    }
+    while (room < 2 * config->max_tags + 2) {
+        room *= 2;
+    }
+    engine->ring = calloc(room, sizeof(*engine->ring));
+    if (engine->ring == NULL) {
+        return false;
+    }
+    engine->ring_mask = room - 1;
+    engine->config = *config;
+    engine->handled = config->first_count;
+    engine->reported = config->first_count;
+    engine->acked = config->first_count;
+    engine->run_max = config->max_ops / 4;
+    list_init(&engine->listed_recvs);
+    list_init(&engine->ready);
+    list_init(&engine->unpark);
+    return true;
+}
+
+void fab_offload_fini(fab_offload_t *engine)
+{
+    assert(engine->listed == 0);
+    free(engine->ring);
+    engine->ring = NULL;
+}
+
+bool fab_offload_scope_init(fab_offload_scope_t *scope, fab_offload_t *engine, fab_match_dom_t *dom)
+{
+    memset(scope, 0, sizeof(*scope));
+    scope->dom = dom;
+    if (engine == NULL) {
+        return true;
+    }
+    scope->plain = calloc(2, sizeof(*scope->plain));
+    if (scope->plain == NULL) {
+        return false;
+    }
+    scope->held = scope->plain + 1;
+    scope->engine = engine;
+    list_init(&scope->waiting);
+    list_init(&scope->parked);
+    list_init(&scope->ready);
+    list_init(&scope->unpark);
+    return true;
+}
+
+void fab_offload_scope_fini(fab_offload_scope_t *scope)
+{
+    if (scope->engine == NULL) {
+        return;
+    }
+    assert(scope->removing == 0 && list_is_empty(&scope->parked));
+    list_unlink(&scope->ready);
+    list_unlink(&scope->unpark);
+    free(scope->plain);
+    memset(scope, 0, sizeof(*scope));
+}
+
+const char *fab_offload_reason_text(fab_offload_reason_t reason)
+{
+    static const char *const text[] = {
+#define FAB_OFFLOAD_REASON_TEXT(name, text) text,
+        FAB_OFFLOAD_REASONS(FAB_OFFLOAD_REASON_TEXT)
+#undef FAB_OFFLOAD_REASON_TEXT
+    };
+
+    return reason < FAB_OFFLOAD_REASON_MAX ? text[reason] : "?";
+}

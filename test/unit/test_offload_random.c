@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The offload engine, in long random runs against the MPI rules and a strict device (offload_world.h): two communicators, sources
+ * behind the device and one that is not, wildcards, internal tags, receives that must not be listed, cancel, messages in one
+ * piece or two, batches of completions, small lists and command queues, ADDs refused, counters that wrap, a device that dies.
+ *
+ * TM_TEST_SEED runs that one seed, TM_TEST_RUNS sets how many, TM_TEST_STEPS their length; TM_TEST_BLACK_BOX leaves out the checks
+ * of the engine's own invariants.
+ *
+ * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c timeout=120 cflags="-DWORLD_RECVS=12 -DWORLD_MSGS=14 -DWORLD_SCOPES=2 -DHW_SLOTS=8" variants=asan
+ */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "offload_world.h"
+
+#define ANY FAB_MATCH_ANY
+
+typedef struct run {
+    world_t w;
+    uint64_t seed;
+    uint64_t rng;
+    uint64_t step;
+    uint32_t cancels; /* of 64 steps, how many cancel, and so on */
+    uint32_t plain;
+    uint32_t wildcards;
+    uint32_t refusals;
+} run_t;
+
+static uint32_t draw(run_t *r, uint32_t n)
+{
+    r->rng ^= r->rng << 13;
+    r->rng ^= r->rng >> 7;
+    r->rng ^= r->rng << 17;
+    return (uint32_t) ((r->rng * 0x2545f4914f6cdd1dull) >> 33) % n;
+}
+
+static bool draw_of_64(run_t *r, uint32_t n)
+{
+    return draw(r, 64) < n;
+}
+
+static int32_t draw_tag(run_t *r)
+{
+    static const int32_t tags[] = {0, 1, 0, -5};
+
+    return tags[draw(r, 4)];
+}
+
+static unsigned free_recv(const run_t *r)
+{
+    unsigned i = 0;
+
+    while (i < WORLD_RECVS && r->w.rrecv[i].state != REF_FREE) {
+        i++;
+    }
+    return i;
+}
+
+static unsigned free_msg(const run_t *r)
+{
+    unsigned i = 0;
+
+    while (i < WORLD_MSGS && r->w.rmsg[i].state != REF_FREE) {
+        i++;
+    }
+    return i;
+}
+
+/* A waiting message (or receive) for which to post (send), or WORLD_MSGS (WORLD_RECVS): whatever comes. */
+static unsigned some_msg(run_t *r)
+{
+    const unsigned i = draw(r, WORLD_MSGS);
+
+    return r->w.rmsg[i].state == REF_WAITING ? i : WORLD_MSGS;
+}
+
+static unsigned some_recv(run_t *r)
+{
+    const unsigned i = draw(r, WORLD_RECVS);
+
+    return r->w.rrecv[i].state == REF_WAITING ? i : WORLD_RECVS;
+}
+
+static void step_post(run_t *r)
+{
+    const unsigned i = free_recv(r);
+    const unsigned m = some_msg(r);
+    const bool is_known = m < WORLD_MSGS;
+    const unsigned scope = is_known ? r->w.rmsg[m].scope : draw(r, WORLD_SCOPES);
+    const int32_t some_source = is_known ? r->w.rmsg[m].source : (int32_t) draw(r, WORLD_SELF + 1);
+    const int32_t source = draw_of_64(r, r->wildcards) ? ANY : some_source;
+    const int32_t tag = draw_of_64(r, r->wildcards) ? ANY : is_known ? r->w.rmsg[m].tag : draw_tag(r);
+    const bool is_plain = draw_of_64(r, r->plain);
+
+    if (i < WORLD_RECVS) {
+        world_post(&r->w, i, scope, source, tag,
+                   source == WORLD_SELF ? FAB_OFFLOAD_OTHER_PATH
+                   : is_plain           ? FAB_OFFLOAD_SHORT
+                                        : FAB_OFFLOAD_LISTABLE);
+    }
+}
+
+static void step_cancel(run_t *r)
+{
+    const unsigned i = draw(r, WORLD_RECVS);
+
+    if (r->w.rrecv[i].state != REF_FREE) {
+        world_cancel(&r->w, i);
+    }
+}
+
+static void step_message(run_t *r, bool by_device)
+{
+    const unsigned i = free_msg(r);
+    const unsigned to = some_recv(r);
+    const ref_recv_t *recv = to < WORLD_RECVS ? &r->w.rrecv[to] : NULL;
+    const unsigned scope = recv != NULL ? recv->scope : draw(r, WORLD_SCOPES);
+    const int32_t tag = recv != NULL && recv->tag != ANY ? recv->tag : draw_tag(r);
+    const int32_t source = recv != NULL && recv->source != ANY ? recv->source : (int32_t) draw(r, WORLD_SELF);
+
+    if (i == WORLD_MSGS || r->w.is_forgotten) {
+        return;
+    }
+    if (by_device && source != WORLD_SELF) {
+        world_message(&r->w, i, scope, source, tag, draw(r, 4) == 0);
+    } else {
+        world_other_path(&r->w, i, scope, tag);
+    }
+}
+
+static void step_device(run_t *r)
+{
+    const uint32_t slot = draw(r, r->w.dev.slots);
+
+    if (r->w.dev.slot[slot].owes_data) {
+        world_finish(&r->w, slot);
+    } else if (r->w.dev.ncmd > 0) {
+        world_execute(&r->w);
+    }
+}
+
+static void step(run_t *r)
+{
+    const uint32_t kind = draw(r, 64);
+
+    if (kind < 16) {
+        step_post(r);
+    } else if (kind < 16 + r->cancels) {
+        step_cancel(r);
+    } else if (kind < 32) {
+        step_message(r, true);
+    } else if (kind < 34) {
+        step_message(r, false);
+    } else if (kind < 50) {
+        step_device(r);
+    } else if (kind < 62) {
+        world_poll(&r->w, 1);
+    } else {
+        world_poll(&r->w, 1 + draw(r, 8));
+    }
+    if (r->refusals != 0 && draw(r, 256) < r->refusals) {
+        r->w.dev.refusals = 1 + draw(r, 3);
+    }
+}
+
+static void run_expect(const run_t *r)
+{
+    if (r->w.error != NULL) {
+        fail_msg("%s; TM_TEST_SEED=%" PRIu64 ", step %" PRIu64, r->w.error, r->seed, r->step);
+    }
+}
+
+static void run_start(run_t *r, uint64_t seed)
+{
+    const uint32_t report_every = 1u << (seed % 4);
+    const uint32_t slots = 1 + (uint32_t) (seed / 4 % HW_SLOTS);
+    const bool is_small = seed % 5 == 0; /* a list smaller than it was said to be */
+    const world_config_t config = {
+        .slots = slots,
+        .max_tags = is_small ? slots + 2 : slots,
+        .max_ops = 4 + (uint32_t) (seed / 3 % 17),
+        .bufs = 2 * report_every,
+        .report_every = report_every,
+        .first_count = (uint16_t) (65536 - seed % 40),
+        .is_black_box = getenv("TM_TEST_BLACK_BOX") != NULL,
+    };
+
+    r->seed = seed;
+    r->rng = seed * 0x9e3779b97f4a7c15ull + 1;
+    r->cancels = (uint32_t) (seed / 2 % 3) * 4;
+    r->plain = (uint32_t) (seed / 7 % 4) * 6;
+    r->wildcards = (uint32_t) (seed / 11 % 4) * 8;
+    r->refusals = seed % 6 == 0 ? 4 : 0;
+    world_init(&r->w, &config);
+    r->w.dev.disables_all = seed % 7 == 0;
+}
+
+/* What the runs together have made happen. */
+static fab_offload_counters_t seen;
+
+static void run_count(const run_t *r)
+{
+    const fab_offload_counters_t *c = &r->w.engine.counters;
+
+    for (unsigned i = 0; i < FAB_OFFLOAD_REASON_MAX; i++) {
+        seen.reason[i] += c->reason[i];
+    }
+    seen.listed_late += c->listed_late;
+    seen.matched += c->matched;
+    seen.taken += c->taken;
+    seen.parked += c->parked;
+    seen.lost_races += c->lost_races;
+    seen.refused += c->refused;
+    seen.syncs += c->syncs;
+}
+
+static void random_run(uint64_t seed, uint64_t steps)
+{
+    static run_t r;
+
+    run_start(&r, seed);
+    for (r.step = 0; r.step < steps && r.w.error == NULL; r.step++) {
+        step(&r);
+        if (r.step % 512 == 511) {
+            world_settle(&r.w);
+        }
+    }
+    if (seed % 3 == 0) {
+        r.w.dev.is_dead = true;
+        step_post(&r);
+        world_fail(&r.w);
+        for (unsigned i = 0; i < 200 && r.w.error == NULL; i++) {
+            step(&r);
+        }
+    }
+    world_settle(&r.w);
+    run_expect(&r);
+    run_count(&r);
+    world_fini(&r.w);
+}
+
+static void test_random(void **state)
+{
+    const char *seed = getenv("TM_TEST_SEED");
+    const char *runs = getenv("TM_TEST_RUNS");
+    const char *steps = getenv("TM_TEST_STEPS");
+    const uint64_t first = seed != NULL ? strtoull(seed, NULL, 10) : 1;
+    const uint64_t last = seed != NULL ? first : first + (runs != NULL ? strtoull(runs, NULL, 10) : 600) - 1;
+
+    (void) state;
+    for (uint64_t i = first; i <= last; i++) {
+        random_run(i, steps != NULL ? strtoull(steps, NULL, 10) : 5000);
+    }
+    for (unsigned i = 0; i < FAB_OFFLOAD_REASON_MAX; i++) {
+        print_message("%10" PRIu64 "  %s\n", seen.reason[i], fab_offload_reason_text((fab_offload_reason_t) i));
+    }
+    print_message("%10" PRIu64 "  listed late\n%10" PRIu64 "  matched by the device\n%10" PRIu64 "  taken\n%10" PRIu64
+                  "  parked\n%10" PRIu64 "  races lost\n%10" PRIu64 "  refused\n%10" PRIu64 "  SYNC\n",
+                  seen.listed_late, seen.matched, seen.taken, seen.parked, seen.lost_races, seen.refused, seen.syncs);
+    if (seed == NULL) {
+        assert_true(seen.listed_late > 0 && seen.matched > 0 && seen.taken > 0 && seen.parked > 0 && seen.lost_races > 0 &&
+                    seen.refused > 0 && seen.syncs > 0 && seen.reason[FAB_OFFLOAD_BLOCKED] > 0 &&
+                    seen.reason[FAB_OFFLOAD_LIST_FULL] > 0 && seen.reason[FAB_OFFLOAD_FAILED] > 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
