@@ -12,7 +12,7 @@ reports='ERROR: AddressSanitizer|runtime error:'
 
 check basic 2
 check basic 2 OMPI_MCA_pml_tm_shm_single_copy=none
-check random 3 : 11 10
+check random 3 : 11 8
 check probe 2
 check cancel 2
 check persistent 2

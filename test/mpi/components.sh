@@ -46,8 +46,13 @@ right 4 "$(tm_mpi_program intercomm)" 3
 
 onesided=$(tm_mpi_program onesided)
 export OMPI_MCA_mpi_yield_when_idle=1 # its locks are polled for
+# Open MPI 5.0 has no pt2pt any more.
+case $TM_OMPI_SERIES in
+    4.1) choices=(pt2pt rdma sm,pt2pt) ;;
+    *) choices=(rdma sm,rdma) ;;
+esac
 for np in 1 2 4; do
-    for components in pt2pt rdma sm,pt2pt; do
+    for components in "${choices[@]}"; do
         if has_component osc "${components%,*}" && ! [[ $np == 1 && $components == rdma ]]; then
             right "$np" --mca osc "$components" "$onesided" 5 safe
         fi
