@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600
+# TEST: timeout=600 ompi=4.1
 #
 # pml_tm and the test programs, built with the thread sanitizer, under MPI_THREAD_MULTIPLE. Open MPI is not built with it: what
 # it does is left out, what it orders is told by test/lib/tsan.h, and its inline functions, which race with its own code that

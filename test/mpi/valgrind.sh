@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600
+# TEST: timeout=600 ompi=4.1
 #
 # MPI programs under valgrind: no error and no lost memory with pml_tm in its stack. What others do is theirs. (Not truncate: after
 # an error MPI_Sendrecv keeps its request, with what belongs to it.)
