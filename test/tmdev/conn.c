@@ -2,7 +2,7 @@
 /* Connections between nodes: unix stream sockets, non-blocking. Their names are in the abstract name space, so that nothing is
  * left behind whatever happens; below TMDEV_DIR if that is set, for processes that do not share a network name space.
  *
- * Only the device thread closes and frees a connection; everybody else may mark it as broken and forget it. */
+ * Connections are closed and freed under node->progress_lock only; everybody else may mark one as broken. */
 #include "tmdev.h"
 
 #include <errno.h>

@@ -27,6 +27,19 @@ static void cq_overrun(tmdev_cq_t *cq)
     tmdev_event_raise(cq->cq.context, IBV_EVENT_CQ_ERR, cq);
 }
 
+/* Under ring_lock. */
+static void set_armed(tmdev_cq_t *cq, int armed)
+{
+    tmdev_node_t *node = tmdev_ctx(cq->cq.context)->node;
+    if (TMDEV_UNARMED == cq->armed && TMDEV_UNARMED != armed) {
+        atomic_fetch_add(&node->armed, 1);
+        tmdev_node_wake(node);
+    } else if (TMDEV_UNARMED != cq->armed && TMDEV_UNARMED == armed) {
+        atomic_fetch_sub(&node->armed, 1);
+    }
+    cq->armed = armed;
+}
+
 void tmdev_cq_push(tmdev_cq_t *cq, const tmdev_cqe_t *cqe)
 {
     pthread_mutex_lock(&cq->ring_lock);
@@ -43,8 +56,8 @@ void tmdev_cq_push(tmdev_cq_t *cq, const tmdev_cqe_t *cqe)
     }
     bool is_wanted = TMDEV_ARMED == cq->armed ||
                      (TMDEV_ARMED_SOLICITED == cq->armed && (cqe->is_solicited || IBV_WC_SUCCESS != cqe->wc.status));
-    if (is_wanted && NULL != cq->cq.channel) {
-        cq->armed = TMDEV_UNARMED;
+    if (is_wanted) {
+        set_armed(cq, TMDEV_UNARMED);
         tmdev_channel_notify(cq->cq.channel, cq);
     }
     pthread_mutex_unlock(&cq->ring_lock);
@@ -131,6 +144,7 @@ int tmdev_poll_cq(struct ibv_cq *ibcq, int count, struct ibv_wc *wc)
     while (n < count && load(cq, &cqe)) {
         wc[n++] = cqe.wc;
     }
+    tmdev_node_polled(tmdev_ctx(ibcq->context)->node, 0 == n);
     return n;
 }
 
@@ -157,6 +171,9 @@ static int start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
     int rc = show_next(cq);
     if (0 != rc) {
         pthread_mutex_unlock(&cq->poll_lock);
+    }
+    tmdev_node_polled(tmdev_ctx(ibcq->context)->node, 0 != rc);
+    if (0 != rc) {
         return rc;
     }
     atomic_store(&cq->poller, (unsigned long) pthread_self());
@@ -353,6 +370,9 @@ TMDEV_PUBLIC int ibv_destroy_cq(struct ibv_cq *ibcq)
     }
     tmdev_event_forget(context, cq);
     if (NULL != ibcq->channel) {
+        pthread_mutex_lock(&cq->ring_lock);
+        set_armed(cq, TMDEV_UNARMED);
+        pthread_mutex_unlock(&cq->ring_lock);
         tmdev_channel_forget(ibcq->channel, cq);
         tmdev_event_wait(&ibcq->mutex, &ibcq->cond, &ibcq->comp_events_completed, &cq->events_fetched, "ibv_destroy_cq");
         pthread_mutex_lock(&context->mutex);
@@ -403,11 +423,14 @@ int tmdev_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 int tmdev_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
     tmdev_cq_t *cq = tmdev_cq(ibcq);
+    if (NULL == ibcq->channel) {
+        return 0;
+    }
     pthread_mutex_lock(&cq->ring_lock);
     if (!solicited_only) {
-        cq->armed = TMDEV_ARMED;
+        set_armed(cq, TMDEV_ARMED);
     } else if (TMDEV_UNARMED == cq->armed) {
-        cq->armed = TMDEV_ARMED_SOLICITED;
+        set_armed(cq, TMDEV_ARMED_SOLICITED);
     }
     pthread_mutex_unlock(&cq->ring_lock);
     return 0;

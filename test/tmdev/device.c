@@ -70,6 +70,9 @@ static void device_attr(struct ibv_device_attr *attr)
     attr->node_guid = attr->sys_image_guid = htobe64(node_guid());
     attr->max_mr_size = UINT64_MAX;
     attr->page_size_cap = 4096;
+    attr->vendor_id = 0x544d;
+    attr->vendor_part_id = 1;
+    attr->hw_ver = 1;
     attr->max_qp = TMDEV_QPS - 1;
     attr->max_qp_wr = TMDEV_MAX_WR;
     attr->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_PORT_ACTIVE_EVENT;

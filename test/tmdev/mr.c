@@ -190,7 +190,7 @@ static int pin(void *addr, size_t length, unsigned int access)
 static struct ibv_mr *mr_register(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
 {
     if (0 != (access & ~(unsigned int) ACCESS_KNOWN)) {
-        errno = 0 != (access & IBV_ACCESS_ON_DEMAND) ? EOPNOTSUPP : EINVAL;
+        errno = EOPNOTSUPP;
         return NULL;
     }
     if (0 != (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && 0 == (access & IBV_ACCESS_LOCAL_WRITE)) {

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* This process as a node of the fabric: its number, its lock, its timers, and the device thread that does all work which no
  * client's call does. The thread sleeps in epoll_wait() and wakes for frames, room to send, timers, and tmdev_node_wake().
+ * A client that finds a completion queue empty does the thread's work itself, which saves two changes of context per message where
+ * clients spin; the thread then only looks in now and then, and takes over within a millisecond when they stop.
  *
  * There is one node as long as a context is open. A forked child has none of its own until it opens the device; its copies of the
  * parent's descriptors are closed at once, so that the parent's death is seen by its peers. */
 #include "tmdev.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +22,6 @@
 static tmdev_node_t *the_node;
 static uint32_t node_users;
 static pthread_mutex_t node_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic pid_t node_pid;
 
 /* ---- timers ---------------------------------------------------------------------------------------------------------------- */
 
@@ -150,23 +152,62 @@ static void handle_event(tmdev_node_t *node, const struct epoll_event *event)
     }
 }
 
+/* Handle all that has come up, without waiting. true if there is more to do at once. Under progress_lock. */
+static bool take_turn(tmdev_node_t *node)
+{
+    struct epoll_event events[32];
+    int n = epoll_wait(node->epoll_fd, events, 32, 0);
+    for (int i = 0; i < n; i++) {
+        handle_event(node, &events[i]);
+    }
+    tmdev_node_lock(node);
+    run_acks(node);
+    run_ready(node);
+    close_broken(node);
+    bool is_busy = !TAILQ_EMPTY(&node->ready);
+    tmdev_node_unlock(node);
+    return is_busy;
+}
+
+void tmdev_node_polled(tmdev_node_t *node, bool is_empty)
+{
+    if (!tmdev_settings()->has_poll_progress) {
+        return;
+    }
+    atomic_fetch_add_explicit(&node->polls, 1, memory_order_relaxed);
+    if (is_empty && 0 == pthread_mutex_trylock(&node->progress_lock)) {
+        (void) take_turn(node);
+        pthread_mutex_unlock(&node->progress_lock);
+    }
+}
+
+/* Sleep until there is something to do, or, while clients poll and so do the work themselves, for a moment. Whoever armed a completion
+ * queue is about to sleep, not to poll. */
+static void wait_for_work(tmdev_node_t *node, unsigned long *polls_seen)
+{
+    struct epoll_event event;
+    struct pollfd woken = {.fd = node->wake_fd, .events = POLLIN};
+    unsigned long polls = atomic_load_explicit(&node->polls, memory_order_relaxed);
+    if (polls != *polls_seen && 0 == atomic_load(&node->armed)) {
+        *polls_seen = polls;
+        (void) poll(&woken, 1, 1);
+    } else {
+        (void) epoll_wait(node->epoll_fd, &event, 1, -1);
+    }
+}
+
 static void *device_thread(void *arg)
 {
     tmdev_node_t *node = arg;
-    struct epoll_event events[32];
-    bool is_busy = false, is_stopping = false;
-    while (!is_stopping) {
-        int n = epoll_wait(node->epoll_fd, events, 32, is_busy ? 0 : -1);
-        for (int i = 0; i < n; i++) {
-            handle_event(node, &events[i]);
+    unsigned long polls_seen = 0;
+    bool is_busy = false;
+    while (!atomic_load(&node->is_stopping)) {
+        if (!is_busy) {
+            wait_for_work(node, &polls_seen);
         }
-        tmdev_node_lock(node);
-        run_acks(node);
-        run_ready(node);
-        close_broken(node);
-        is_busy = !TAILQ_EMPTY(&node->ready);
-        is_stopping = node->is_stopping;
-        tmdev_node_unlock(node);
+        pthread_mutex_lock(&node->progress_lock);
+        is_busy = take_turn(node);
+        pthread_mutex_unlock(&node->progress_lock);
     }
     return NULL;
 }
@@ -214,6 +255,7 @@ static tmdev_node_t *node_open(void)
         return NULL;
     }
     pthread_mutex_init(&node->lock, NULL);
+    pthread_mutex_init(&node->progress_lock, NULL);
     TAILQ_INIT(&node->conns);
     TAILQ_INIT(&node->timers);
     TAILQ_INIT(&node->ready);
@@ -267,9 +309,7 @@ static void flush_conns(tmdev_node_t *node)
 static void node_close(tmdev_node_t *node)
 {
     tmdev_conn_t *conn;
-    tmdev_node_lock(node);
-    node->is_stopping = true;
-    tmdev_node_unlock(node);
+    atomic_store(&node->is_stopping, true);
     tmdev_node_wake(node);
     pthread_join(node->thread, NULL);
     flush_conns(node);
@@ -281,6 +321,7 @@ static void node_close(tmdev_node_t *node)
     tmdev_unlisten(node);
     close_fds(node);
     pthread_mutex_destroy(&node->lock);
+    pthread_mutex_destroy(&node->progress_lock);
     free(node->mrs);
     free(node);
 }
@@ -310,13 +351,11 @@ static void after_fork_child(void)
     }
     the_node = NULL;
     node_users = 0;
-    atomic_store(&node_pid, getpid());
     pthread_mutex_unlock(&node_lock);
 }
 
 static void init_once(void)
 {
-    atomic_store(&node_pid, getpid());
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
@@ -350,10 +389,9 @@ void tmdev_node_put(tmdev_node_t *node)
     }
 }
 
-bool tmdev_node_lock(tmdev_node_t *node)
+void tmdev_node_lock(tmdev_node_t *node)
 {
     pthread_mutex_lock(&node->lock);
-    return true;
 }
 
 void tmdev_node_unlock(tmdev_node_t *node)

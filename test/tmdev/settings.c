@@ -118,6 +118,7 @@ static void read_settings(void)
     settings.max_msg = number("TMDEV_MAX_MSG", 1u << 30, 4096, 1u << 31);
     settings.max_inline = (uint32_t) number("TMDEV_MAX_INLINE", 220, 0, 4096);
     settings.max_mr = number("TMDEV_MAX_MR", UINT64_MAX, 4096, UINT64_MAX);
+    settings.has_poll_progress = 0 != number("TMDEV_POLL", 1, 0, 1);
     settings.delay_us = (uint32_t) number("TMDEV_DELAY_US", 0, 0, 10000000);
     settings.hold_us = (uint32_t) number("TMDEV_HOLD_US", 0, 0, 10000000);
     settings.hold_permille = (uint32_t) number("TMDEV_HOLD", 500, 0, 1000);

@@ -6,7 +6,8 @@
  *   channel/context event locks, cq->ring_lock
  *                    the entries of a completion queue; the device thread appends, a poller removes.
  *   srq->tag_lock    the handles of a tag matching SRQ, which change when completions are polled.
- * cq->poll_lock is outermost: it is held by a client from ibv_start_poll to ibv_end_poll, and never taken inside the library. */
+ * Above them: node->progress_lock, for the device thread and those who do its work (node.c); and cq->poll_lock, which a client holds
+ * from ibv_start_poll to ibv_end_poll and which nothing else in the library takes. */
 #ifndef TMDEV_H
 #define TMDEV_H
 
@@ -66,6 +67,7 @@ typedef struct tmdev_settings {
     uint64_t max_msg;      /* bytes */
     uint32_t max_inline;   /* bytes */
     uint64_t max_mr;       /* bytes that may be registered at a time */
+    bool has_poll_progress;
     uint32_t delay_us;     /* longest delay of a frame */
     uint32_t hold_us;      /* longest delay of a list operation */
     uint32_t hold_permille;
@@ -105,7 +107,10 @@ struct tmdev_node {
     pthread_t thread;
     uint32_t id;
     int epoll_fd, wake_fd, timer_fd, listen_fd;
-    bool is_stopping;
+    atomic_bool is_stopping;
+    pthread_mutex_t progress_lock; /* for whoever handles what epoll reports: reading, accepting and closing connections */
+    atomic_ulong polls;            /* by clients */
+    atomic_uint armed;             /* completion queues that will send an event */
     tmdev_qp_t *qps[TMDEV_QPS];
     uint32_t next_qp, qps_made;
     tmdev_conn_t *peers[TMDEV_NODES];       /* connections that this node opened, by peer */
@@ -123,10 +128,11 @@ struct tmdev_node {
 /* Join the fabric, or count one more user of this process' node. NULL with errno. */
 tmdev_node_t *tmdev_node_get(void);
 void tmdev_node_put(tmdev_node_t *node);
-/* false in a process forked from that which has the node: its device thread does not exist there. */
-bool tmdev_node_lock(tmdev_node_t *node);
+void tmdev_node_lock(tmdev_node_t *node);
 void tmdev_node_unlock(tmdev_node_t *node);
 void tmdev_node_wake(tmdev_node_t *node);
+/* A client polled a completion queue, and found it empty or not. */
+void tmdev_node_polled(tmdev_node_t *node, bool is_empty);
 /* Under the lock: */
 void tmdev_timer_init(tmdev_timer_t *timer, void (*fire)(void *), void *object);
 void tmdev_timer_arm(tmdev_node_t *node, tmdev_timer_t *timer, uint64_t delay_us);
@@ -143,7 +149,7 @@ struct tmdev_conn {
     bool is_broken;    /* the device thread will close it */
     uint8_t *out;      /* written by nobody yet, out_length bytes at out + out_offset */
     size_t out_offset, out_length, out_size;
-    uint8_t *in;       /* device thread only */
+    uint8_t *in;       /* under progress_lock */
     size_t in_length;
     TAILQ_HEAD(, tmdev_qp) waiting; /* for out to be empty: to transmit requests */
     TAILQ_HEAD(, tmdev_qp) readers; /* ... to answer READs */
@@ -157,7 +163,7 @@ void tmdev_conn_accept(tmdev_node_t *node);
 bool tmdev_conn_is_free(const tmdev_conn_t *conn);
 /* Send a frame with the payload of the iovecs, whose sum is frame->length. May mark the connection as broken. */
 void tmdev_conn_send(tmdev_conn_t *conn, tmdev_frame_t *frame, const struct iovec *payload, int count);
-/* Device thread: */
+/* Under progress_lock: */
 void tmdev_conn_flush(tmdev_conn_t *conn);
 void tmdev_conn_read(tmdev_conn_t *conn); /* takes the lock */
 void tmdev_conn_close(tmdev_conn_t *conn);
@@ -267,7 +273,7 @@ struct tmdev_cq {
     uint32_t size, head;
     atomic_uint count;
     tmdev_cqe_t current;
-    enum { TMDEV_UNARMED, TMDEV_ARMED_SOLICITED, TMDEV_ARMED } armed;
+    enum { TMDEV_UNARMED, TMDEV_ARMED_SOLICITED, TMDEV_ARMED } armed; /* unarmed without channel */
     atomic_uint events_fetched, async_fetched;
 };
 
