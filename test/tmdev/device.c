@@ -222,7 +222,7 @@ TMDEV_PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ib
                                           size_t size)
 {
     size_t n = 0;
-    if (0 != flags) {
+    if (0 != flags || max < (size_t) gid_count()) {
         return -EINVAL;
     }
     for (; n < max && n < (size_t) gid_count(); n++) {
