@@ -12,6 +12,8 @@
 
 /* Frames of one queue pair in a row. */
 #define TURN_FRAMES 16
+/* Frames before which a queue pair pauses, with TMDEV_DELAY_US. */
+#define HOLD_PERMILLE 250
 
 /* ---- answers --------------------------------------------------------------------------------------------------------------- */
 
@@ -434,14 +436,16 @@ static void hold(tmdev_conn_t *conn, tmdev_qp_t *qp, const tmdev_frame_t *frame,
         deliver(conn, qp, frame, payload);
         return;
     }
-    uint64_t due = tmdev_now_us() + tmdev_random(&qp->random) % (tmdev_settings()->delay_us + 1u);
-    held->due_us = due > qp->held_until_us ? due : qp->held_until_us; /* in order */
+    uint64_t now = tmdev_now_us();
+    held->due_us = now > qp->held_until_us ? now : qp->held_until_us; /* in order */
+    if (tmdev_chance(&qp->random, HOLD_PERMILLE)) {
+        held->due_us += tmdev_random(&qp->random) % (tmdev_settings()->delay_us + 1u);
+    }
     qp->held_until_us = held->due_us;
     held->conn = conn;
     held->frame = *frame;
     memcpy(held->payload, payload, frame->length);
     if (STAILQ_EMPTY(&qp->held)) {
-        uint64_t now = tmdev_now_us();
         tmdev_timer_arm(qp->node, &qp->held_timer, held->due_us > now ? held->due_us - now : 0);
     }
     STAILQ_INSERT_TAIL(&qp->held, held, link);

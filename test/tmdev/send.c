@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What may be on the way without acknowledgement, so that what is sent in vain to a receiver that is not ready stays small. */
+/* With so much on the way without acknowledgement no message is begun, so that what is sent in vain to a receiver that is not ready
+ * stays small. */
 #define WINDOW_BYTES    (1u << 20)
 #define WINDOW_MESSAGES 256u
 /* Frames of one queue pair in a row. */
@@ -343,7 +344,7 @@ void tmdev_send_answer(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t
 static bool must_wait(const tmdev_qp_t *qp, const tmdev_wqe_t *wqe)
 {
     if (wqe->sent > 0) {
-        return qp->bytes_out >= WINDOW_BYTES;
+        return false; /* a message is acknowledged as a whole, however long it is */
     }
     if (is_read(wqe) && qp->reads_out >= qp->attr.max_rd_atomic) {
         return true;
