@@ -12,8 +12,8 @@ tm_packages_quickstart=(gnuplot-nox netpipe-openmpi)
 
 # test/run, all of it.
 tm_packages_test=(
-    binutils clang gdb gnuplot-nox hpcc lammps libclang-rt-14-dev libcmocka-dev netpipe-openmpi patchelf procps
-    python3-mpi4py python3-numpy shellcheck util-linux valgrind zsh
+    binutils clang gdb gnuplot-nox hpcc ibverbs-utils lammps libclang-rt-14-dev libcmocka-dev netpipe-openmpi patchelf procps
+    python3-mpi4py python3-numpy python3-pyverbs rdma-core shellcheck util-linux valgrind zsh
 )
 
 # tm_missing_packages PACKAGE...: prints those that are not installed.

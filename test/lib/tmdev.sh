@@ -26,10 +26,10 @@ tm_tmdev_generate()
         echo '/* Made by test/lib/tmdev.sh: what the installed libibverbs has and tmdev has not. */'
         echo '#include <stdio.h>'
         echo '#include <stdlib.h>'
-        echo '#define STUB(name) void name(void); void name(void) { fputs("tmdev: " #name "() is not provided\n", stderr); abort(); }'
+        echo '#define STUB(name) void name(void); void name(void) { puts("tmdev: " #name "() is not provided"); abort(); }'
         LC_ALL=C join -v 1 "$symbols" "$defined" | while read -r name _ kind; do
             if [[ $kind == DO ]]; then
-                echo "char $name[64];"
+                echo "char ${name}[64];"
             elif [[ $name == *register_driver* ]]; then
                 # Called by the constructors of libmlx5 and others: there is nothing to drive.
                 echo "void $name(void); void $name(void) {}"
@@ -38,7 +38,7 @@ tm_tmdev_generate()
             fi
         done
     } >"$2/stubs.c"
-    for version in $(cut -d ' ' -f 2 "$symbols" | sort -uV); do
+    cut -d ' ' -f 2 "$symbols" | sort -uV | while read -r version; do
         echo "$version {"
         echo "    global:"
         awk -v v="$version" '$2 == v { print "        " $1 ";" }' "$symbols"
@@ -88,3 +88,13 @@ tm_build_tmdev()
     fi
     echo "$out"
 )
+
+# tm_build_tmdev_test DIRECTORY NAME [FLAG...]: build test/tmdev/NAME.c, with a library that tm_build_tmdev made with the same flags,
+# as DIRECTORY/NAME.
+tm_build_tmdev_test()
+{
+    local out=$1 name=$2
+    shift 2
+    "${TM_CC:-cc}" -std=gnu11 -D_GNU_SOURCE -g -Wall -Wextra -Werror "$@" -pthread -o "$out/$name" "$TM_SRC/test/tmdev/$name.c" \
+        "$TM_SRC/test/tmdev/test_tmdev_world.c" -L"$out" -Wl,-rpath,"$out" -libverbs
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Completion channels. The descriptor is an eventfd that counts the events which nobody fetched yet, so clients may poll it and
- * make it non-blocking; the events themselves are in a list behind it, under the channel's lock. */
+/* Completion channels. The descriptor is an eventfd that counts the events which nobody fetched yet, so clients may poll it
+ * and make it non-blocking; the events themselves are in a list behind it, under the channel's lock. */
 #include "tmdev.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections between nodes: unix stream sockets, non-blocking. Their names are in the abstract name space, so that nothing is
- * left behind whatever happens; below TMDEV_DIR if that is set, for processes that do not share a network name space.
+/* Connections between nodes: unix stream sockets, non-blocking. Their names are in the abstract name space, so that nothing
+ * is left behind whatever happens; below TMDEV_DIR if that is set, for processes that do not share a network name space.
  *
  * Connections are closed and freed under node->progress_lock only; everybody else may mark one as broken. */
 #include "tmdev.h"
@@ -18,7 +18,8 @@
 /* Bytes that are read at a time; at least one frame of full size. */
 #define CONN_IN_SIZE (4u * TMDEV_FRAME_MAX)
 
-/* ---- names ----------------------------------------------------------------------------------------------------------------- */
+/* ---- names
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static socklen_t node_name(uint32_t id, struct sockaddr_un *name)
 {
@@ -108,7 +109,8 @@ void tmdev_unlisten(tmdev_node_t *node)
     }
 }
 
-/* ---- opening and closing --------------------------------------------------------------------------------------------------- */
+/* ---- opening and closing
+ * --------------------------------------------------------------------------------------------------- */
 
 static tmdev_conn_t *conn_new(tmdev_node_t *node, int fd, bool is_outgoing)
 {
@@ -215,7 +217,8 @@ static void conn_break(tmdev_conn_t *conn)
     }
 }
 
-/* ---- sending --------------------------------------------------------------------------------------------------------------- */
+/* ---- sending
+ * --------------------------------------------------------------------------------------------------------------- */
 
 static void want_room(tmdev_conn_t *conn, bool is_wanted)
 {
@@ -315,7 +318,8 @@ void tmdev_conn_flush(tmdev_conn_t *conn)
     }
 }
 
-/* ---- receiving ------------------------------------------------------------------------------------------------------------- */
+/* ---- receiving
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static bool take_hello(tmdev_conn_t *conn, const tmdev_frame_t *frame)
 {

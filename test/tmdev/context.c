@@ -91,7 +91,8 @@ TMDEV_PUBLIC int ibv_close_device(struct ibv_context *context)
     return 0;
 }
 
-/* ---- asynchronous events --------------------------------------------------------------------------------------------------- */
+/* ---- asynchronous events
+ * --------------------------------------------------------------------------------------------------- */
 
 void tmdev_event_raise(struct ibv_context *context, enum ibv_event_type type, void *object)
 {
@@ -125,7 +126,8 @@ void tmdev_event_forget(struct ibv_context *context, void *object)
     pthread_mutex_unlock(&ctx->event_lock);
 }
 
-void tmdev_event_wait(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed, const atomic_uint *fetched, const char *what)
+void tmdev_event_wait(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed, const atomic_uint *fetched,
+                      const char *what)
 {
     bool has_complained = false;
     pthread_mutex_lock(mutex);
@@ -142,8 +144,8 @@ void tmdev_event_wait(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *co
 }
 
 /* What a kind of event is about: where it is counted as fetched, and acknowledged. */
-static bool event_object(const struct ibv_async_event *event, atomic_uint **fetched, uint32_t **completed, pthread_mutex_t **mutex,
-                         pthread_cond_t **cond)
+static bool event_object(const struct ibv_async_event *event, atomic_uint **fetched, uint32_t **completed,
+                         pthread_mutex_t **mutex, pthread_cond_t **cond)
 {
     switch (event->event_type) {
     case IBV_EVENT_CQ_ERR: {

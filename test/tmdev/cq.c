@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Completion queues, both kinds. A completion frees the queue slots that it stands for when the client polls it, not before:
- * that is how drivers do it, and a client that posts too early would find its queue full there.
+/* Completion queues, both kinds. A completion frees the queue slots that it stands for when the client polls it, not
+ * before: that is how drivers do it, and a client that posts too early would find its queue full there.
  *
  * ring_lock guards the ring, armed and is_dead. A queue that overruns is dead for good. */
 #include "tmdev.h"
@@ -17,7 +17,8 @@ static uint64_t now_ns(clockid_t clock)
     return (uint64_t) now.tv_sec * 1000000000u + (uint64_t) now.tv_nsec;
 }
 
-/* ---- the device's end ------------------------------------------------------------------------------------------------------ */
+/* ---- the device's end
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* A completion was lost: nothing on this queue can be relied on any more. Under ring_lock. */
 static void cq_overrun(tmdev_cq_t *cq)
@@ -88,7 +89,8 @@ void tmdev_cq_clean(tmdev_cq_t *cq, const tmdev_qp_t *qp, const tmdev_srq_t *srq
     pthread_mutex_unlock(&cq->ring_lock);
 }
 
-/* ---- polling --------------------------------------------------------------------------------------------------------------- */
+/* ---- polling
+ * --------------------------------------------------------------------------------------------------------------- */
 
 /* Give back what a completion returns. Under ring_lock, so that tmdev_cq_clean() does not free the objects meanwhile. */
 static void cqe_polled(tmdev_cqe_t *cqe)
@@ -204,7 +206,8 @@ static void end_poll(struct ibv_cq_ex *ibcq)
     }
 }
 
-/* ---- what an extended completion queue shows of the current completion ------------------------------------------------------ */
+/* ---- what an extended completion queue shows of the current completion
+ * ------------------------------------------------------ */
 
 static const struct ibv_wc *shown(const struct ibv_cq_ex *cq)
 {
@@ -293,11 +296,13 @@ static void set_readers(struct ibv_cq_ex *cq, uint64_t flags)
     cq->read_sl = 0 != (flags & IBV_WC_EX_WITH_SL) ? read_sl : NULL;
     cq->read_dlid_path_bits = 0 != (flags & IBV_WC_EX_WITH_DLID_PATH_BITS) ? read_dlid_path_bits : NULL;
     cq->read_completion_ts = 0 != (flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) ? read_completion_ts : NULL;
-    cq->read_completion_wallclock_ns = 0 != (flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) ? read_wallclock_ns : NULL;
+    cq->read_completion_wallclock_ns =
+        0 != (flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) ? read_wallclock_ns : NULL;
     cq->read_tm_info = 0 != (flags & IBV_WC_EX_WITH_TM_INFO) ? read_tm_info : NULL;
 }
 
-/* ---- making and destroying ------------------------------------------------------------------------------------------------- */
+/* ---- making and destroying
+ * ------------------------------------------------------------------------------------------------- */
 
 static tmdev_cq_t *cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
                           uint32_t vector)
@@ -330,8 +335,8 @@ static tmdev_cq_t *cq_new(struct ibv_context *context, uint32_t cqe, void *cq_co
     return cq;
 }
 
-TMDEV_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
-                                          int comp_vector)
+TMDEV_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
+                                          struct ibv_comp_channel *channel, int comp_vector)
 {
     if (tmdev_fails(TMDEV_FAIL_CQ)) {
         return NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The one device, tmdev0, with one port: its names, attributes, GIDs and keys.
  *
- * All processes that see one another are behind the same port: one LID, and the same GIDs. TMDEV_LID makes some of them another
- * port of the same subnet. On InfiniBand there is one GID; as Ethernet, the port has four: RoCE v1 and v2 of a link-local and of
- * an IPv4 address. */
+ * All processes that see one another are behind the same port: one LID, and the same GIDs. TMDEV_LID makes some of them
+ * another port of the same subnet. On InfiniBand there is one GID; as Ethernet, the port has four: RoCE v1 and v2 of a
+ * link-local and of an IPv4 address. */
 #include "tmdev.h"
 
 #include <arpa/inet.h>
@@ -61,7 +61,8 @@ TMDEV_PUBLIC __be64 ibv_get_device_guid(struct ibv_device *device)
     return htobe64(node_guid());
 }
 
-/* ---- attributes ------------------------------------------------------------------------------------------------------------ */
+/* ---- attributes
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static void device_attr(struct ibv_device_attr *attr)
 {
@@ -145,7 +146,7 @@ int tmdev_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_
         .lid = (uint16_t) (s->is_ethernet ? 0 : s->lid),
         .sm_lid = (uint16_t) (s->is_ethernet ? 0 : 1),
         .max_vl_num = 1,
-        .active_width = 2, /* 4x */
+        .active_width = 2,  /* 4x */
         .active_speed = 32, /* EDR */
         .phys_state = 5,    /* link up */
         .link_layer = s->is_ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND,
@@ -162,7 +163,8 @@ TMDEV_PUBLIC int ibv_query_port(struct ibv_context *context, uint8_t port, struc
     return tmdev_query_port(context, port, (struct ibv_port_attr *) attr, offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
-/* ---- GIDs and partition keys ----------------------------------------------------------------------------------------------- */
+/* ---- GIDs and partition keys
+ * ----------------------------------------------------------------------------------------------- */
 
 static void gid_of(uint32_t lid, int index, union ibv_gid *gid)
 {
@@ -218,8 +220,8 @@ TMDEV_PUBLIC int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, u
     return 0;
 }
 
-TMDEV_PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max, uint32_t flags,
-                                          size_t size)
+TMDEV_PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max,
+                                          uint32_t flags, size_t size)
 {
     size_t n = 0;
     if (0 != flags || max < (size_t) gid_count()) {
@@ -261,7 +263,8 @@ TMDEV_PUBLIC int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, _
     return 1 == port && htobe16(0xffff) == pkey ? 0 : -1;
 }
 
-/* ---- routing --------------------------------------------------------------------------------------------------------------- */
+/* ---- routing
+ * --------------------------------------------------------------------------------------------------------------- */
 
 uint32_t tmdev_own_route(void)
 {

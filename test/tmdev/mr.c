@@ -2,8 +2,8 @@
 /* Protection domains and memory regions. A key is the slot of the region and, in its low 8 bits, a number that changes with
  * every use of the slot, so that keys of regions that are gone are recognized. Keys are looked up under node->lock.
  *
- * Registering touches the pages as a device that pins them would: missing ones are made, copies on write are broken, and memory
- * that is not there, or that may not be written, is refused. */
+ * Registering touches the pages as a device that pins them would: missing ones are made, copies on write are broken, and
+ * memory that is not there, or that may not be written, is refused. */
 #include "tmdev.h"
 
 #include <errno.h>
@@ -17,8 +17,10 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum { ACCESS_KNOWN = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                      IBV_ACCESS_RELAXED_ORDERING };
+enum {
+    ACCESS_KNOWN = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                   IBV_ACCESS_RELAXED_ORDERING
+};
 
 TMDEV_PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
@@ -43,7 +45,8 @@ TMDEV_PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibpd)
     return 0;
 }
 
-/* ---- keys ------------------------------------------------------------------------------------------------------------------ */
+/* ---- keys
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 static int mr_insert(tmdev_node_t *node, tmdev_mr_t *mr)
 {
@@ -76,7 +79,8 @@ static int mr_insert(tmdev_node_t *node, tmdev_mr_t *mr)
     return 0;
 }
 
-void *tmdev_mr_find(tmdev_node_t *node, const struct ibv_pd *pd, uint32_t key, uint64_t addr, uint64_t length, unsigned int access)
+void *tmdev_mr_find(tmdev_node_t *node, const struct ibv_pd *pd, uint32_t key, uint64_t addr, uint64_t length,
+                    unsigned int access)
 {
     uint32_t slot = key >> 8;
     tmdev_mr_t *mr = slot < node->mr_slots ? node->mrs[slot] : NULL;
@@ -96,7 +100,8 @@ uint64_t tmdev_sges_length(const struct ibv_sge *sges, int count)
     return length;
 }
 
-bool tmdev_sges_valid(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges, int count, unsigned int access)
+bool tmdev_sges_valid(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges, int count,
+                      unsigned int access)
 {
     for (int i = 0; i < count; i++) {
         if (0 != sges[i].length && NULL == tmdev_mr_find(node, pd, sges[i].lkey, sges[i].addr, sges[i].length, access)) {
@@ -149,7 +154,8 @@ int tmdev_sges_gather(tmdev_node_t *node, const struct ibv_pd *pd, const struct 
     return n;
 }
 
-/* ---- registration ---------------------------------------------------------------------------------------------------------- */
+/* ---- registration
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* Without madvise(MADV_POPULATE): at least all pages must be mapped. */
 static int pages_mapped(uintptr_t first, size_t length, size_t page)
@@ -247,7 +253,8 @@ TMDEV_PUBLIC struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_
 }
 
 /* Optional access flags that are not known are no error. */
-TMDEV_PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+TMDEV_PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+                                             unsigned int access)
 {
     return mr_register(pd, addr, length, iova, access & ~(unsigned int) IBV_ACCESS_OPTIONAL_RANGE);
 }

@@ -25,7 +25,8 @@ tmdev_cqe_t tmdev_qp_cqe(const tmdev_qp_t *qp)
     };
 }
 
-/* ---- states ---------------------------------------------------------------------------------------------------------------- */
+/* ---- states
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 void tmdev_qp_ready(tmdev_qp_t *qp)
 {
@@ -97,7 +98,8 @@ static const struct {
     {IBV_QPS_INIT, IBV_QPS_RTR,
      IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
      IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
-    {IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+    {IBV_QPS_RTR, IBV_QPS_RTS,
+     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
      IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
     {IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
 };
@@ -119,7 +121,8 @@ static int check_values(const tmdev_qp_t *qp, const struct ibv_qp_attr *attr, in
         (0 != (mask & IBV_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > TMDEV_MAX_RD_ATOMIC)) {
         return tmdev_misuse(EINVAL, "ibv_modify_qp: more than %d reads or atomics at a time", TMDEV_MAX_RD_ATOMIC);
     }
-    if (0 != (mask & IBV_QP_AV) && tmdev_settings()->is_ethernet && (!attr->ah_attr.is_global || attr->ah_attr.grh.hop_limit < 1)) {
+    if (0 != (mask & IBV_QP_AV) && tmdev_settings()->is_ethernet &&
+        (!attr->ah_attr.is_global || attr->ah_attr.grh.hop_limit < 1)) {
         return tmdev_misuse(EINVAL, "ibv_modify_qp: an Ethernet port needs is_global, a GID and a hop limit");
     }
     if (0 != (mask & IBV_QP_AV) && attr->ah_attr.is_global &&
@@ -150,8 +153,9 @@ static int check_transition(const tmdev_qp_t *qp, const struct ibv_qp_attr *attr
         }
         int needed = transitions[i].needed;
         if (needed != (given & needed) || 0 != (given & ~(needed | transitions[i].allowed))) {
-            return tmdev_misuse(EINVAL, "ibv_modify_qp %s to %s: attributes missing 0x%x, not allowed 0x%x", state_name(qp->state),
-                                state_name(to), needed & ~given, given & ~(needed | transitions[i].allowed));
+            return tmdev_misuse(EINVAL, "ibv_modify_qp %s to %s: attributes missing 0x%x, not allowed 0x%x",
+                                state_name(qp->state), state_name(to), needed & ~given,
+                                given & ~(needed | transitions[i].allowed));
         }
         return check_values(qp, attr, mask);
     }
@@ -160,9 +164,9 @@ static int check_transition(const tmdev_qp_t *qp, const struct ibv_qp_attr *attr
 
 static void take_values(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask)
 {
-#define TAKE(flag, field)                                                                                                        \
-    if (0 != (mask & (flag))) {                                                                                                  \
-        to->field = from->field;                                                                                                 \
+#define TAKE(flag, field)                                                                                                  \
+    if (0 != (mask & (flag))) {                                                                                            \
+        to->field = from->field;                                                                                           \
     }
     TAKE(IBV_QP_PKEY_INDEX, pkey_index)
     TAKE(IBV_QP_PORT, port_num)
@@ -228,7 +232,8 @@ TMDEV_PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcod
     return 0;
 }
 
-/* ---- making and destroying ------------------------------------------------------------------------------------------------- */
+/* ---- making and destroying
+ * ------------------------------------------------------------------------------------------------- */
 
 static int check_caps(const struct ibv_qp_init_attr *init)
 {
@@ -236,9 +241,10 @@ static int check_caps(const struct ibv_qp_init_attr *init)
     uint32_t recv_wr = NULL == init->srq ? cap->max_recv_wr : 0;
     if (cap->max_send_wr > TMDEV_MAX_WR || recv_wr > TMDEV_MAX_WR || cap->max_send_sge > TMDEV_MAX_SGE ||
         cap->max_recv_sge > TMDEV_MAX_SGE || cap->max_inline_data > tmdev_settings()->max_inline) {
-        return tmdev_misuse(EINVAL, "ibv_create_qp: send_wr %u, recv_wr %u (of %d), send_sge %u, recv_sge %u (of %d), inline %u (of %u)",
-                            cap->max_send_wr, recv_wr, TMDEV_MAX_WR, cap->max_send_sge, cap->max_recv_sge, TMDEV_MAX_SGE,
-                            cap->max_inline_data, tmdev_settings()->max_inline);
+        return tmdev_misuse(
+            EINVAL, "ibv_create_qp: send_wr %u, recv_wr %u (of %d), send_sge %u, recv_sge %u (of %d), inline %u (of %u)",
+            cap->max_send_wr, recv_wr, TMDEV_MAX_WR, cap->max_send_sge, cap->max_recv_sge, TMDEV_MAX_SGE,
+            cap->max_inline_data, tmdev_settings()->max_inline);
     }
     return 0;
 }
@@ -344,7 +350,8 @@ TMDEV_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_
 struct ibv_qp *tmdev_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
     const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS; /* no ibv_wr_* interface */
-    if (0 != (attr->comp_mask & ~known) || (0 != (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && 0 != attr->create_flags)) {
+    if (0 != (attr->comp_mask & ~known) ||
+        (0 != (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && 0 != attr->create_flags)) {
         errno = EOPNOTSUPP;
         return NULL;
     }
@@ -378,7 +385,8 @@ TMDEV_PUBLIC int ibv_destroy_qp(struct ibv_qp *ibqp)
     return 0;
 }
 
-/* ---- posting --------------------------------------------------------------------------------------------------------------- */
+/* ---- posting
+ * --------------------------------------------------------------------------------------------------------------- */
 
 int tmdev_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
@@ -426,11 +434,14 @@ static int check_send(const tmdev_qp_t *qp, const struct ibv_send_wr *wr)
         return tmdev_misuse(EINVAL, "ibv_post_send: opcode %d is not supported", wr->opcode);
     }
     if (wr->num_sge < 0 || (!is_inline && (uint32_t) wr->num_sge > cap->max_send_sge) || wr->num_sge > TMDEV_MAX_SGE) {
-        return tmdev_misuse(EINVAL, "ibv_post_send: %d gather entries, at most %u were asked for", wr->num_sge, cap->max_send_sge);
+        return tmdev_misuse(EINVAL, "ibv_post_send: %d gather entries, at most %u were asked for", wr->num_sge,
+                            cap->max_send_sge);
     }
-    if (is_inline && (wr->opcode >= IBV_WR_RDMA_READ || tmdev_sges_length(wr->sg_list, wr->num_sge) > cap->max_inline_data)) {
+    if (is_inline &&
+        (wr->opcode >= IBV_WR_RDMA_READ || tmdev_sges_length(wr->sg_list, wr->num_sge) > cap->max_inline_data)) {
         return tmdev_misuse(EINVAL, "ibv_post_send: %llu bytes inline (opcode %d), at most %u were granted",
-                            (unsigned long long) tmdev_sges_length(wr->sg_list, wr->num_sge), wr->opcode, cap->max_inline_data);
+                            (unsigned long long) tmdev_sges_length(wr->sg_list, wr->num_sge), wr->opcode,
+                            cap->max_inline_data);
     }
     if (is_atomic(wr->opcode) && (1 != wr->num_sge || 8 != wr->sg_list[0].length)) {
         return tmdev_misuse(EINVAL, "ibv_post_send: an atomic needs one entry of 8 bytes for the old value");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The responder of a queue pair: executes the peer's requests in order. A request that it cannot take now is refused, and then
- * everything behind it is dropped until the peer begins again from there. READs are accepted in order and answered in turns, like
- * transmitting.
+/* The responder of a queue pair: executes the peer's requests in order. A request that it cannot take now is refused, and
+ * then everything behind it is dropped until the peer begins again from there. READs are accepted in order and answered in
+ * turns, like transmitting.
  *
  * All under node->lock, most on the device thread. */
 #include "tmdev.h"
@@ -15,7 +15,8 @@
 /* Frames before which a queue pair pauses, with TMDEV_DELAY_US. */
 #define HOLD_PERMILLE 250
 
-/* ---- answers --------------------------------------------------------------------------------------------------------------- */
+/* ---- answers
+ * --------------------------------------------------------------------------------------------------------------- */
 
 static tmdev_frame_t answer(const tmdev_qp_t *qp, tmdev_frame_type_t type)
 {
@@ -72,8 +73,8 @@ static void refuse(tmdev_conn_t *conn, const tmdev_frame_t *frame, tmdev_nak_t c
 /* The times that the 5 bits of min_rnr_timer stand for, in 10 microseconds. */
 static uint64_t rnr_wait_us(uint8_t timer)
 {
-    static const uint32_t times[32] = {65536, 1,   2,   3,   4,   6,    8,    12,   16,   24,   32,
-                                       48,    64,  96,  128, 192, 256,  384,  512,  768,  1024, 1536,
+    static const uint32_t times[32] = {65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+                                       48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
                                        2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
     return (uint64_t) times[timer & 31] * 10;
 }
@@ -88,7 +89,8 @@ void tmdev_recv_nak(tmdev_qp_t *qp, const tmdev_frame_t *frame, tmdev_nak_t code
     }
 }
 
-/* ---- completions ----------------------------------------------------------------------------------------------------------- */
+/* ---- completions
+ * ----------------------------------------------------------------------------------------------------------- */
 
 /* Report the receive in qp->in. */
 static void report(tmdev_qp_t *qp, const tmdev_frame_t *frame, enum ibv_wc_status status)
@@ -145,13 +147,14 @@ void tmdev_recv_fail(tmdev_qp_t *qp, const tmdev_frame_t *frame, enum ibv_wc_sta
     tmdev_qp_fatal(qp, TMDEV_NAK_ACCESS == code ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR);
 }
 
-/* ---- requests: memory ------------------------------------------------------------------------------------------------------ */
+/* ---- requests: memory
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void *remote_memory(tmdev_qp_t *qp, const tmdev_frame_t *frame, uint64_t va, uint64_t length, unsigned int access)
 {
     if (access != (qp->attr.qp_access_flags & access)) {
-        tmdev_misuse(0, "QP 0x%x: a remote access (0x%x) that its qp_access_flags (0x%x) do not allow", qp->qp.qp_base.qp_num, access,
-                     qp->attr.qp_access_flags);
+        tmdev_misuse(0, "QP 0x%x: a remote access (0x%x) that its qp_access_flags (0x%x) do not allow",
+                     qp->qp.qp_base.qp_num, access, qp->attr.qp_access_flags);
         return NULL;
     }
     void *memory = tmdev_mr_find(qp->node, tmdev_qp_pd(qp), frame->rkey, va, length, access);
@@ -226,7 +229,7 @@ static void take_read(tmdev_qp_t *qp, const tmdev_frame_t *frame)
         tmdev_recv_fail(qp, frame, IBV_WC_SUCCESS, TMDEV_NAK_ACCESS);
         return;
     }
-    *read = (tmdev_read_t){.msn = frame->msn,   .rkey = frame->rkey, .va = frame->va, .total = frame->total};
+    *read = (tmdev_read_t){.msn = frame->msn, .rkey = frame->rkey, .va = frame->va, .total = frame->total};
     STAILQ_INSERT_TAIL(&qp->reads, read, link);
     qp->reads_in++;
     tmdev_recv_done(qp);
@@ -264,7 +267,8 @@ static void take_atomic(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_
     }
 }
 
-/* ---- requests: messages ---------------------------------------------------------------------------------------------------- */
+/* ---- requests: messages
+ * ---------------------------------------------------------------------------------------------------- */
 
 /* The first frame: where does the message go? false: nowhere now. */
 static bool begin_send(tmdev_qp_t *qp, const tmdev_frame_t *frame)
@@ -359,7 +363,8 @@ static void take_send(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t 
     tmdev_recv_done(qp);
 }
 
-/* ---- frames ---------------------------------------------------------------------------------------------------------------- */
+/* ---- frames
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 /* Can this queue pair take requests from there? */
 static bool is_connected(tmdev_qp_t *qp, const tmdev_frame_t *frame)
@@ -371,9 +376,10 @@ static bool is_connected(tmdev_qp_t *qp, const tmdev_frame_t *frame)
         return true;
     }
     if (!qp->has_complained) {
-        tmdev_misuse(0, "QP 0x%x: requests of QP 0x%x by way of port %u, sq_psn 0x%x; expected are QP 0x%x, port %u, rq_psn 0x%x",
-                     qp->qp.qp_base.qp_num, frame->src_qpn, frame->route, frame->psn, qp->attr.dest_qp_num, tmdev_own_route(),
-                     qp->attr.rq_psn);
+        tmdev_misuse(
+            0, "QP 0x%x: requests of QP 0x%x by way of port %u, sq_psn 0x%x; expected are QP 0x%x, port %u, rq_psn 0x%x",
+            qp->qp.qp_base.qp_num, frame->src_qpn, frame->route, frame->psn, qp->attr.dest_qp_num, tmdev_own_route(),
+            qp->attr.rq_psn);
         qp->has_complained = true;
     }
     return false;
@@ -427,7 +433,8 @@ static void deliver(tmdev_conn_t *conn, tmdev_qp_t *qp, const tmdev_frame_t *fra
     }
 }
 
-/* ---- frames that are held back --------------------------------------------------------------------------------------------- */
+/* ---- frames that are held back
+ * --------------------------------------------------------------------------------------------- */
 
 static void hold(tmdev_conn_t *conn, tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t *payload)
 {
@@ -483,7 +490,8 @@ void tmdev_deliver(tmdev_conn_t *conn, const tmdev_frame_t *frame, const uint8_t
     }
 }
 
-/* ---- READs ----------------------------------------------------------------------------------------------------------------- */
+/* ---- READs
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static void drop_read(tmdev_qp_t *qp, tmdev_read_t *read)
 {
@@ -539,7 +547,8 @@ static void answer_read(tmdev_qp_t *qp, tmdev_read_t *read)
 void tmdev_recv_progress(tmdev_qp_t *qp)
 {
     tmdev_read_t *read;
-    for (int turn = 0; NULL != (read = STAILQ_FIRST(&qp->reads)) && NULL == qp->reader_conn && NULL != qp->reply_conn; turn++) {
+    for (int turn = 0; NULL != (read = STAILQ_FIRST(&qp->reads)) && NULL == qp->reader_conn && NULL != qp->reply_conn;
+         turn++) {
         if (!tmdev_conn_is_free(qp->reply_conn)) {
             qp->reader_conn = qp->reply_conn;
             TAILQ_INSERT_TAIL(&qp->reply_conn->readers, qp, reader_link);
@@ -553,7 +562,8 @@ void tmdev_recv_progress(tmdev_qp_t *qp)
     }
 }
 
-/* ---- ends ------------------------------------------------------------------------------------------------------------------ */
+/* ---- ends
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 static void stop_reading(tmdev_qp_t *qp)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The requester of a queue pair: transmits what was posted, in order, and completes it in order.
  *
- * Requests get their message number when they are transmitted first. What is not acknowledged stays in qp->sq; after a refusal
- * (NAK) the requester goes back to the refused message, waits, and transmits that and all behind it again. A peer that does not
- * answer at all can only be one whose process is gone or whose queue pair is not ready; the first is seen as a lost connection, the
- * second is said by a NAK, and both are treated as the loss of a packet: after the timeout it is sent again, retry_cnt times.
- * A peer that is just slow is never timed out, however slow this host is.
+ * Requests get their message number when they are transmitted first. What is not acknowledged stays in qp->sq; after a
+ * refusal (NAK) the requester goes back to the refused message, waits, and transmits that and all behind it again. A peer
+ * that does not answer at all can only be one whose process is gone or whose queue pair is not ready; the first is seen as
+ * a lost connection, the second is said by a NAK, and both are treated as the loss of a packet: after the timeout it is
+ * sent again, retry_cnt times. A peer that is just slow is never timed out, however slow this host is.
  *
  * All under node->lock. */
 #include "tmdev.h"
@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With so much on the way without acknowledgement no message is begun, so that what is sent in vain to a receiver that is not ready
- * stays small. */
+/* With so much on the way without acknowledgement no message is begun, so that what is sent in vain to a receiver that is
+ * not ready stays small. */
 #define WINDOW_BYTES    (1u << 20)
 #define WINDOW_MESSAGES 256u
 /* Frames of one queue pair in a row. */
@@ -45,7 +45,8 @@ void tmdev_send_append(tmdev_qp_t *qp, tmdev_wqe_t *wqe)
     }
 }
 
-/* ---- completing ------------------------------------------------------------------------------------------------------------ */
+/* ---- completing
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static enum ibv_wc_opcode wc_opcode(enum ibv_wr_opcode opcode)
 {
@@ -155,7 +156,8 @@ void tmdev_send_reset(tmdev_qp_t *qp)
     qp->is_backing_off = false;
 }
 
-/* ---- going back ------------------------------------------------------------------------------------------------------------ */
+/* ---- going back
+ * ------------------------------------------------------------------------------------------------------------ */
 
 /* Transmit again from this request on. */
 static void rewind_to(tmdev_qp_t *qp, tmdev_wqe_t *first)
@@ -245,7 +247,8 @@ void tmdev_send_conn_lost(tmdev_qp_t *qp)
     }
 }
 
-/* ---- answers --------------------------------------------------------------------------------------------------------------- */
+/* ---- answers
+ * --------------------------------------------------------------------------------------------------------------- */
 
 static void has_progress(tmdev_qp_t *qp)
 {
@@ -338,7 +341,8 @@ void tmdev_send_answer(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t
     tmdev_send_progress(qp);
 }
 
-/* ---- transmitting ---------------------------------------------------------------------------------------------------------- */
+/* ---- transmitting
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* Must the request wait for others to be answered? */
 static bool must_wait(const tmdev_qp_t *qp, const tmdev_wqe_t *wqe)
@@ -359,8 +363,8 @@ static enum ibv_wc_status check(tmdev_qp_t *qp, const tmdev_wqe_t *wqe)
     unsigned int access = is_read(wqe) ? IBV_ACCESS_LOCAL_WRITE : 0;
     uint32_t qpn = qp->qp.qp_base.qp_num;
     if (wqe->total > tmdev_settings()->max_msg) {
-        tmdev_misuse(0, "QP 0x%x: a message of %llu bytes, the port's max_msg_sz is %llu", qpn, (unsigned long long) wqe->total,
-                     (unsigned long long) tmdev_settings()->max_msg);
+        tmdev_misuse(0, "QP 0x%x: a message of %llu bytes, the port's max_msg_sz is %llu", qpn,
+                     (unsigned long long) wqe->total, (unsigned long long) tmdev_settings()->max_msg);
         return IBV_WC_LOC_LEN_ERR;
     }
     if (is_read(wqe) && 0 == qp->attr.max_rd_atomic) {
@@ -375,9 +379,12 @@ static enum ibv_wc_status check(tmdev_qp_t *qp, const tmdev_wqe_t *wqe)
 }
 
 static const tmdev_frame_type_t frame_types[] = {
-    [IBV_WR_RDMA_WRITE] = TMDEV_FRAME_WRITE,      [IBV_WR_RDMA_WRITE_WITH_IMM] = TMDEV_FRAME_WRITE,
-    [IBV_WR_SEND] = TMDEV_FRAME_SEND,             [IBV_WR_SEND_WITH_IMM] = TMDEV_FRAME_SEND,
-    [IBV_WR_RDMA_READ] = TMDEV_FRAME_READ,        [IBV_WR_ATOMIC_CMP_AND_SWP] = TMDEV_FRAME_CAS,
+    [IBV_WR_RDMA_WRITE] = TMDEV_FRAME_WRITE,
+    [IBV_WR_RDMA_WRITE_WITH_IMM] = TMDEV_FRAME_WRITE,
+    [IBV_WR_SEND] = TMDEV_FRAME_SEND,
+    [IBV_WR_SEND_WITH_IMM] = TMDEV_FRAME_SEND,
+    [IBV_WR_RDMA_READ] = TMDEV_FRAME_READ,
+    [IBV_WR_ATOMIC_CMP_AND_SWP] = TMDEV_FRAME_CAS,
     [IBV_WR_ATOMIC_FETCH_AND_ADD] = TMDEV_FRAME_FADD,
 };
 

@@ -19,8 +19,9 @@ static const struct {
     const char *name;
     int error;
 } fail_kinds[TMDEV_FAIL_KINDS] = {
-    [TMDEV_FAIL_PD] = {"pd", ENOMEM},         [TMDEV_FAIL_MR] = {"mr", ENOMEM},   [TMDEV_FAIL_CQ] = {"cq", ENOMEM},
-    [TMDEV_FAIL_CQ_EX] = {"cq_ex", EOPNOTSUPP}, [TMDEV_FAIL_QP] = {"qp", ENOMEM},   [TMDEV_FAIL_SRQ] = {"srq", ENOMEM},
+    [TMDEV_FAIL_PD] = {"pd", ENOMEM},         [TMDEV_FAIL_MR] = {"mr", ENOMEM},
+    [TMDEV_FAIL_CQ] = {"cq", ENOMEM},         [TMDEV_FAIL_CQ_EX] = {"cq_ex", EOPNOTSUPP},
+    [TMDEV_FAIL_QP] = {"qp", ENOMEM},         [TMDEV_FAIL_SRQ] = {"srq", ENOMEM},
     [TMDEV_FAIL_SRQ_TM] = {"srq_tm", ENOMEM}, [TMDEV_FAIL_CHANNEL] = {"channel", EMFILE},
 };
 

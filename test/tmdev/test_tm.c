@@ -50,7 +50,8 @@ static void tm_close(side_t *t)
 
 static int op(side_t *t, enum ibv_ops_wr_opcode opcode, int flags, uint64_t wr_id)
 {
-    struct ibv_ops_wr wr = {.wr_id = wr_id, .opcode = opcode, .flags = flags, .tm = {.unexpected_cnt = t->count, .handle = t->handle}};
+    struct ibv_ops_wr wr = {
+        .wr_id = wr_id, .opcode = opcode, .flags = flags, .tm = {.unexpected_cnt = t->count, .handle = t->handle}};
     struct ibv_ops_wr *bad = NULL;
     int rc = ibv_post_srq_ops(t->w.srq, &wr, &bad);
     CHECK(0 == rc || bad == &wr);
@@ -65,7 +66,8 @@ static int add(side_t *t, uint64_t tag, uint64_t mask, size_t offset, size_t len
         .wr_id = 1000 + offset,
         .opcode = IBV_WR_TAG_ADD,
         .flags = flags,
-        .tm = {.unexpected_cnt = t->count, .add = {.recv_wr_id = offset, .sg_list = &s, .num_sge = 1, .tag = tag, .mask = mask}},
+        .tm = {.unexpected_cnt = t->count,
+               .add = {.recv_wr_id = offset, .sg_list = &s, .num_sge = 1, .tag = tag, .mask = mask}},
     };
     struct ibv_ops_wr *bad = NULL;
     int rc = ibv_post_srq_ops(t->w.srq, &wr, &bad);
@@ -89,8 +91,13 @@ static void send_tagged(side_t *t, int opcode, uint64_t tag, size_t payload, boo
     memcpy(t->w.memory, &tmh, sizeof(tmh));
     fill(t->w.memory + TMH, payload, (uint32_t) tag);
     struct ibv_sge s = sge(&t->w, 0, TMH + payload);
-    struct ibv_send_wr wr = {.wr_id = tag, .sg_list = &s, .num_sge = 1, .opcode = has_imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
-                             .send_flags = IBV_SEND_SIGNALED, .imm_data = (uint32_t) tag + 9}, *bad;
+    struct ibv_send_wr wr = {.wr_id = tag,
+                             .sg_list = &s,
+                             .num_sge = 1,
+                             .opcode = has_imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .imm_data = (uint32_t) tag + 9},
+                       *bad;
     CHECK_EQUAL(ibv_post_send(t->qp, &wr, &bad), 0);
 }
 
@@ -104,7 +111,8 @@ static void send_ok(side_t *t, int opcode, uint64_t tag, size_t payload)
 static void send_rts(side_t *t, uint64_t tag, size_t offset, size_t length, uint32_t rkey)
 {
     struct ibv_tmh tmh = {.opcode = IBV_TMH_RNDV, .app_ctx = htobe32((uint32_t) tag + 7), .tag = htobe64(tag)};
-    struct ibv_rvh rvh = {.va = htobe64((uintptr_t) t->w.memory + offset), .rkey = htobe32(rkey), .len = htobe32((uint32_t) length)};
+    struct ibv_rvh rvh = {
+        .va = htobe64((uintptr_t) t->w.memory + offset), .rkey = htobe32(rkey), .len = htobe32((uint32_t) length)};
     memcpy(t->w.memory, &tmh, sizeof(tmh));
     memcpy(t->w.memory + TMH, &rvh, sizeof(rvh));
     fill(t->w.memory + TMH + sizeof(rvh), 4, 99);
@@ -132,7 +140,8 @@ static void get_unexpected(side_t *t, int opcode, uint64_t wr_id, uint64_t tag, 
     CHECK(is_filled(at + TMH, payload, (uint32_t) tag));
 }
 
-/* ---- matching ---------------------------------------------------------------------------------------------------------------- */
+/* ---- matching
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static const size_t sizes[] = {0, 1, 100, 4000};
 
@@ -245,7 +254,8 @@ static void no_tag(void)
     tm_close(&t);
 }
 
-/* ---- phases ------------------------------------------------------------------------------------------------------------------ */
+/* ---- phases
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 static void phases(void)
 {
@@ -344,7 +354,8 @@ static void needs_33(void)
     world_close(&w);
 }
 
-/* ---- limits and misuse ------------------------------------------------------------------------------------------------------- */
+/* ---- limits and misuse
+ * ------------------------------------------------------------------------------------------------------- */
 
 static void limits(void)
 {
@@ -403,9 +414,13 @@ static void misuse(void)
         CHECK_EQUAL(ibv_poll_cq(t.w.cq, 1, &wc), -1);
         CHECK_EQUAL(ibv_destroy_srq(t.w.srq), EBUSY);
         struct ibv_cq *plain = ibv_create_cq(t.w.context, 10, NULL, NULL, 0);
-        struct ibv_srq_init_attr_ex attr = {
-            .attr = {.max_wr = 64, .max_sge = 1}, .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
-            IBV_SRQ_INIT_ATTR_TM, .srq_type = IBV_SRQT_TM, .pd = t.w.pd, .cq = plain, .tm_cap = {.max_num_tags = 4, .max_ops = 4}};
+        struct ibv_srq_init_attr_ex attr = {.attr = {.max_wr = 64, .max_sge = 1},
+                                            .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+                                                         IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
+                                            .srq_type = IBV_SRQT_TM,
+                                            .pd = t.w.pd,
+                                            .cq = plain,
+                                            .tm_cap = {.max_num_tags = 4, .max_ops = 4}};
         CHECK(NULL == ibv_create_srq_ex(t.w.context, &attr) && EINVAL == errno);
         attr.cq = t.w.cq;
         attr.tm_cap.max_num_tags = 100000;
@@ -458,7 +473,8 @@ static void eager_overflow(void)
     tm_close(&t);
 }
 
-/* ---- removal ----------------------------------------------------------------------------------------------------------------- */
+/* ---- removal
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static void removal(void)
 {
@@ -547,7 +563,8 @@ static void removal_race(void)
     tm_close(&t);
 }
 
-/* ---- rendezvous -------------------------------------------------------------------------------------------------------------- */
+/* ---- rendezvous
+ * -------------------------------------------------------------------------------------------------------------- */
 
 static void get_fin(side_t *t, uint64_t tag)
 {
@@ -739,13 +756,21 @@ static void rendezvous_send_queue(void)
     tm_close(&t);
 }
 
-/* ---- the whole protocol ------------------------------------------------------------------------------------------------------ */
+/* ---- the whole protocol
+ * ------------------------------------------------------------------------------------------------------ */
 
-/* A client as it should be: every receive is in a software list, some are listed on the device, too; some are cancelled. Messages
- * carry a number; those of one tag must be received in order, each once. Two queue pairs of the sender would not be ordered, so
- * there is one. */
-enum { PROTOCOL_OF_TAG = 1000, PROTOCOL_TAGS = 3, PROTOCOL_MESSAGES = PROTOCOL_TAGS * PROTOCOL_OF_TAG, PROTOCOL_RECEIVES = 24,
-       PROTOCOL_BUFFER = 4096, PROTOCOL_KEPT = 4096, PROTOCOL_CANCEL = 1 << 20 };
+/* A client as it should be: every receive is in a software list, some are listed on the device, too; some are cancelled.
+ * Messages carry a number; those of one tag must be received in order, each once. Two queue pairs of the sender would not
+ * be ordered, so there is one. */
+enum {
+    PROTOCOL_OF_TAG = 1000,
+    PROTOCOL_TAGS = 3,
+    PROTOCOL_MESSAGES = PROTOCOL_TAGS * PROTOCOL_OF_TAG,
+    PROTOCOL_RECEIVES = 24,
+    PROTOCOL_BUFFER = 4096,
+    PROTOCOL_KEPT = 4096,
+    PROTOCOL_CANCEL = 1 << 20
+};
 
 typedef struct receive {
     bool is_used;
@@ -802,7 +827,8 @@ static bool protocol_posted(protocol_t *p, int rc, int flags)
     return 0 == rc;
 }
 
-/* Post a receive: from the kept messages, or into the list and, if all earlier ones of the tag are listed, on the device. */
+/* Post a receive: from the kept messages, or into the list and, if all earlier ones of the tag are listed, on the device.
+ */
 static void protocol_post(protocol_t *p, int i)
 {
     receive_t *r = &p->receives[i];
@@ -834,7 +860,8 @@ static void protocol_post(protocol_t *p, int i)
         return;
     }
     int flags = protocol_op_flags(p);
-    if (protocol_posted(p, add(&p->t, (uint64_t) r->tag, 0xff, (size_t) i * PROTOCOL_BUFFER, PROTOCOL_BUFFER, flags), flags)) {
+    if (protocol_posted(p, add(&p->t, (uint64_t) r->tag, 0xff, (size_t) i * PROTOCOL_BUFFER, PROTOCOL_BUFFER, flags),
+                        flags)) {
         r->is_listed = true;
         r->handle = p->t.handle;
         p->listed++;
@@ -852,7 +879,8 @@ static void protocol_unexpected(protocol_t *p, const completion_t *c)
     memcpy(&m, at + TMH, sizeof(m));
     for (int i = 0; i < PROTOCOL_RECEIVES; i++) {
         receive_t *r = &p->receives[i];
-        if (r->is_used && !r->is_cancelling && (uint64_t) r->tag == be64toh(tmh.tag) && (NULL == oldest || r->posted < oldest->posted)) {
+        if (r->is_used && !r->is_cancelling && (uint64_t) r->tag == be64toh(tmh.tag) &&
+            (NULL == oldest || r->posted < oldest->posted)) {
             oldest = r;
         }
     }
@@ -955,8 +983,8 @@ static void protocol_receive(protocol_t *p)
         }
     }
     int matched = p->listed - p->unlisted - p->cancelled;
-    printf("    %d receives, %d listed: %d matched by the device, %d removed, %d cancelled, %d too late\n", (int) p->posted, p->listed,
-           matched, p->unlisted, p->cancelled, p->too_late);
+    printf("    %d receives, %d listed: %d matched by the device, %d removed, %d cancelled, %d too late\n", (int) p->posted,
+           p->listed, matched, p->unlisted, p->cancelled, p->too_late);
     CHECK(matched > 0);
 }
 
@@ -969,7 +997,8 @@ static void protocol_send(protocol_t *p)
             tag = (tag + 1) % PROTOCOL_TAGS;
         }
         size_t at = (i % 128) * SLOT;
-        payload_t m = {.number = p->sent_before[tag]++, .tag = (uint32_t) tag,
+        payload_t m = {.number = p->sent_before[tag]++,
+                       .tag = (uint32_t) tag,
                        .length = (uint32_t) (sizeof(m) + test_random(&p->random) % 1000)};
         struct ibv_tmh tmh = {.opcode = IBV_TMH_EAGER, .tag = htobe64((uint64_t) tag)};
         memcpy(t->w.memory + at, &tmh, sizeof(tmh));
@@ -1015,24 +1044,35 @@ int main(int argc, char **argv)
         {.name = "wrap", .run = wrap, .ranks = 2, .env = "TMDEV_TM_START=65530"},
         {.name = "needs_33", .run = needs_33, .ranks = 2},
         {.name = "limits", .run = limits, .ranks = 2},
-        {.name = "misuse", .run = misuse, .ranks = 2,
-         .stderr_has = "bits outside mask|without length|scatter entries|handle 77 of|not in use|being removed already|ibv_poll_cq on "
+        {.name = "misuse",
+         .run = misuse,
+         .ranks = 2,
+         .stderr_has = "bits outside mask|without length|scatter entries|handle 77 of|not in use|being removed "
+                       "already|ibv_poll_cq on "
                        "|still attached|made by ibv_create_cq_ex|max_num_tags 100000"},
         {.name = "full_while_polling", .run = full_while_polling, .ranks = 2, .stderr_has = "with a full operations queue"},
-        {.name = "eager_overflow", .run = eager_overflow, .ranks = 2, .stderr_has = "a message of 65 bytes matched a listed tag"},
+        {.name = "eager_overflow",
+         .run = eager_overflow,
+         .ranks = 2,
+         .stderr_has = "a message of 65 bytes matched a listed tag"},
         {.name = "removal", .run = removal, .ranks = 2, .stderr_has = "it raced with a message"},
         {.name = "removal_race", .run = removal_race, .ranks = 2},
         {.name = "removal_race_held", .run = removal_race, .ranks = 2, .env = "TMDEV_HOLD_US=300 TMDEV_DELAY_US=300"},
         {.name = "rendezvous", .run = rendezvous, .ranks = 2},
         {.name = "rendezvous_thread", .run = rendezvous, .ranks = 2, .env = "TMDEV_POLL=0"},
-        {.name = "rendezvous_faults", .run = rendezvous, .ranks = 2, .env = "TMDEV_MTU=4096 TMDEV_DELAY_US=100 TMDEV_RNR=300"},
+        {.name = "rendezvous_faults",
+         .run = rendezvous,
+         .ranks = 2,
+         .env = "TMDEV_MTU=4096 TMDEV_DELAY_US=100 TMDEV_RNR=300"},
         {.name = "rendezvous_many", .run = rendezvous_many, .ranks = 2},
         {.name = "rendezvous_incomplete", .run = rendezvous_incomplete, .ranks = 2},
         {.name = "rendezvous_bad_key", .run = rendezvous_bad_key, .ranks = 2, .stderr_has = "wrong key, bounds or access"},
         {.name = "rendezvous_death", .run = rendezvous_death, .ranks = 2, .is_killed = true},
         {.name = "rendezvous_send_queue", .run = rendezvous_send_queue, .ranks = 2, .stderr_has = "has a send queue"},
         {.name = "protocol", .run = whole_protocol, .ranks = 2},
-        {.name = "protocol_held", .run = whole_protocol, .ranks = 2,
+        {.name = "protocol_held",
+         .run = whole_protocol,
+         .ranks = 2,
          .env = "TMDEV_HOLD_US=200 TMDEV_DELAY_US=50 TMDEV_TM_START=65000 TMDEV_SEED=7"},
         {.name = "protocol_faults", .run = whole_protocol, .ranks = 2, .env = "TMDEV_MTU=256 TMDEV_RNR=50 TMDEV_SEED=3"},
     };

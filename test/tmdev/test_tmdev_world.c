@@ -15,7 +15,8 @@
 int test_rank, test_ranks;
 static int lines[MAX_RANKS][MAX_RANKS]; /* [i][j]: rank i's end of the line to j */
 
-/* ---- cases ------------------------------------------------------------------------------------------------------------------- */
+/* ---- cases
+ * ------------------------------------------------------------------------------------------------------------------- */
 
 static void set_environment(const char *text)
 {
@@ -166,7 +167,8 @@ int test_main(int argc, char **argv, const test_case_t *cases, size_t count)
     return 0 == failed && ran > 0 ? 0 : 1;
 }
 
-/* ---- talking beside the device ----------------------------------------------------------------------------------------------- */
+/* ---- talking beside the device
+ * ----------------------------------------------------------------------------------------------- */
 
 void test_send_to(int rank, const void *data, size_t size)
 {
@@ -208,7 +210,8 @@ uint64_t test_random(uint64_t *state)
     return *state;
 }
 
-/* ---- worlds ------------------------------------------------------------------------------------------------------------------ */
+/* ---- worlds
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 void world_open(world_t *w)
 {
@@ -267,7 +270,11 @@ struct ibv_srq *world_tm_srq(world_t *w, int receives, uint32_t tags, uint32_t o
 
 struct ibv_qp *world_qp(world_t *w, const qp_options_t *o)
 {
-    struct ibv_qp_init_attr init = {.send_cq = w->cq, .recv_cq = w->cq, .srq = o->srq, .cap = o->cap, .qp_type = IBV_QPT_RC,
+    struct ibv_qp_init_attr init = {.send_cq = w->cq,
+                                    .recv_cq = w->cq,
+                                    .srq = o->srq,
+                                    .cap = o->cap,
+                                    .qp_type = IBV_QPT_RC,
                                     .sq_sig_all = o->is_signaled_all};
     if (0 == init.cap.max_send_wr && !o->is_without_sq) {
         init.cap.max_send_wr = 256;
@@ -286,7 +293,8 @@ struct ibv_qp *world_qp(world_t *w, const qp_options_t *o)
 void exchange(world_t *w, struct ibv_qp *qp, int rank, far_end_t *far)
 {
     struct ibv_port_attr port;
-    far_end_t own = {.qpn = qp->qp_num, .psn = qp->qp_num * 7 & 0xffffff, .rkey = w->mr->rkey, .memory = (uintptr_t) w->memory};
+    far_end_t own = {
+        .qpn = qp->qp_num, .psn = qp->qp_num * 7 & 0xffffff, .rkey = w->mr->rkey, .memory = (uintptr_t) w->memory};
     CHECK_EQUAL(ibv_query_port(w->context, 1, &port), 0);
     own.lid = port.lid;
     CHECK_EQUAL(ibv_query_gid(w->context, 1, port.gid_tbl_len - 1, &own.gid), 0);
@@ -324,8 +332,8 @@ int to_rtr(struct ibv_qp *qp, const far_end_t *far, const qp_options_t *o)
         attr.ah_attr.grh.hop_limit = 64;
     }
     return ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                             IBV_QP_MIN_RNR_TIMER);
+                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
 int to_rts(struct ibv_qp *qp, const qp_options_t *o)
@@ -365,7 +373,8 @@ struct ibv_qp *connected_qp(world_t *w, int rank, const qp_options_t *o, far_end
     return qp;
 }
 
-/* ---- posting ----------------------------------------------------------------------------------------------------------------- */
+/* ---- posting
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 struct ibv_sge sge(const world_t *w, size_t offset, size_t length)
 {
@@ -375,17 +384,23 @@ struct ibv_sge sge(const world_t *w, size_t offset, size_t length)
 int post_send(world_t *w, struct ibv_qp *qp, uint64_t wr_id, size_t offset, size_t length, unsigned int flags)
 {
     struct ibv_sge s = sge(w, offset, length);
-    struct ibv_send_wr wr = {.wr_id = wr_id, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = flags}, *bad = NULL;
+    struct ibv_send_wr wr = {.wr_id = wr_id, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = flags},
+                       *bad = NULL;
     int rc = ibv_post_send(qp, &wr, &bad);
     CHECK(0 == rc || bad == &wr);
     return rc;
 }
 
-int post_rdma(world_t *w, struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, size_t offset, size_t length, uint64_t far,
-              uint32_t rkey)
+int post_rdma(world_t *w, struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, size_t offset, size_t length,
+              uint64_t far, uint32_t rkey)
 {
     struct ibv_sge s = sge(w, offset, length);
-    struct ibv_send_wr wr = {.wr_id = wr_id, .sg_list = &s, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED}, *bad;
+    struct ibv_send_wr wr = {.wr_id = wr_id,
+                             .sg_list = &s,
+                             .num_sge = 1,
+                             .opcode = opcode,
+                             .send_flags = IBV_SEND_SIGNALED},
+                       *bad;
     wr.wr.rdma.remote_addr = far;
     wr.wr.rdma.rkey = rkey;
     wr.imm_data = 0x12345678;
@@ -406,7 +421,8 @@ int post_srq_recv(world_t *w, uint64_t wr_id, size_t offset, size_t length)
     return ibv_post_srq_recv(w->srq, &wr, &bad);
 }
 
-/* ---- completions ------------------------------------------------------------------------------------------------------------- */
+/* ---- completions
+ * ------------------------------------------------------------------------------------------------------------- */
 
 bool try_get(world_t *w, completion_t *c)
 {

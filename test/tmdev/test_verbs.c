@@ -19,7 +19,8 @@ static void pair_close(world_t *w, struct ibv_qp *qp)
     world_close(w);
 }
 
-/* ---- messages ---------------------------------------------------------------------------------------------------------------- */
+/* ---- messages
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static void messages(void)
 {
@@ -75,10 +76,18 @@ static void gather(void)
         memset(w.memory + 500, 'b', 20);
         struct ibv_sge s[2] = {sge(&w, 0, 10), sge(&w, 500, 20)};
         struct ibv_sge local = {.addr = (uintptr_t) text, .length = 6};
-        struct ibv_send_wr second = {.wr_id = 2, .sg_list = &local, .num_sge = 1, .opcode = IBV_WR_SEND,
+        struct ibv_send_wr second = {.wr_id = 2,
+                                     .sg_list = &local,
+                                     .num_sge = 1,
+                                     .opcode = IBV_WR_SEND,
                                      .send_flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED};
-        struct ibv_send_wr first = {.wr_id = 1, .next = &second, .sg_list = s, .num_sge = 2, .opcode = IBV_WR_SEND_WITH_IMM,
-                                    .imm_data = htonl(4711)}, *bad;
+        struct ibv_send_wr first = {.wr_id = 1,
+                                    .next = &second,
+                                    .sg_list = s,
+                                    .num_sge = 2,
+                                    .opcode = IBV_WR_SEND_WITH_IMM,
+                                    .imm_data = htonl(4711)},
+                           *bad;
         test_barrier();
         CHECK_EQUAL(ibv_post_send(qp, &first, &bad), 0);
         memset(text, 0, sizeof(text));
@@ -118,16 +127,19 @@ static void rdma(void)
         }
         uint64_t expected = next < PARTS ? next : 100 + next - PARTS;
         CHECK_EQUAL(c.wr_id, expected);
-        CHECK(next >= PARTS || (IBV_WC_RDMA_READ == c.opcode && is_filled(w.memory + PART * (1 + next), PART, 2 - (uint32_t) test_rank)));
+        CHECK(next >= PARTS ||
+              (IBV_WC_RDMA_READ == c.opcode && is_filled(w.memory + PART * (1 + next), PART, 2 - (uint32_t) test_rank)));
         next++;
     }
     pair_close(&w, qp);
 }
 
-static int post_atomic(world_t *w, struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t add, uint64_t swap, const far_end_t *far)
+static int post_atomic(world_t *w, struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t add, uint64_t swap,
+                       const far_end_t *far)
 {
     struct ibv_sge s = sge(w, 4096, 8);
-    struct ibv_send_wr wr = {.wr_id = 1, .sg_list = &s, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED}, *bad;
+    struct ibv_send_wr wr = {.wr_id = 1, .sg_list = &s, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED},
+                       *bad;
     wr.wr.atomic.remote_addr = far->memory;
     wr.wr.atomic.rkey = far->rkey;
     wr.wr.atomic.compare_add = add;
@@ -216,7 +228,8 @@ static void self(void)
     world_close(&w);
 }
 
-/* ---- receives ---------------------------------------------------------------------------------------------------------------- */
+/* ---- receives
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static void shared_receives(void)
 {
@@ -307,7 +320,8 @@ static void never_ready(void)
     pair_close(&w, qp);
 }
 
-/* ---- errors ------------------------------------------------------------------------------------------------------------------ */
+/* ---- errors
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 /* A request of rank 1 that rank 0 refuses; both queue pairs end. */
 static void refused(enum ibv_wr_opcode opcode, int qp_access, int mr_access, int64_t beyond, uint32_t key_error)
@@ -478,7 +492,8 @@ static void death(void)
     world_close(&w);
 }
 
-/* ---- states and limits --------------------------------------------------------------------------------------------------------- */
+/* ---- states and limits
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void states(void)
 {
@@ -523,7 +538,8 @@ static void limits(void)
 {
     world_t w;
     far_end_t far;
-    qp_options_t o = {.cap = {.max_send_wr = 4, .max_send_sge = 1, .max_recv_wr = 2, .max_recv_sge = 1, .max_inline_data = 10}};
+    qp_options_t o = {
+        .cap = {.max_send_wr = 4, .max_send_sge = 1, .max_recv_wr = 2, .max_recv_sge = 1, .max_inline_data = 10}};
     world_open(&w);
     struct ibv_qp *qp = connected_qp(&w, 0, &o, &far);
     struct ibv_sge s[2] = {sge(&w, 0, 8), sge(&w, 0, 8)};
@@ -543,8 +559,8 @@ static void limits(void)
     CHECK_EQUAL(ibv_destroy_cq(w.cq), EBUSY);
     CHECK_EQUAL(ibv_close_device(w.context), EBUSY);
     CHECK_EQUAL(ibv_destroy_qp(qp), 0);
-    struct ibv_qp_init_attr init = {.send_cq = w.cq, .recv_cq = w.cq, .cap = {.max_send_wr = 1, .max_inline_data = 5000},
-                                    .qp_type = IBV_QPT_RC};
+    struct ibv_qp_init_attr init = {
+        .send_cq = w.cq, .recv_cq = w.cq, .cap = {.max_send_wr = 1, .max_inline_data = 5000}, .qp_type = IBV_QPT_RC};
     CHECK(NULL == ibv_create_qp(w.pd, &init) && EINVAL == errno);
     init.qp_type = IBV_QPT_UD;
     CHECK(NULL == ibv_create_qp(w.pd, &init) && EOPNOTSUPP == errno);
@@ -575,7 +591,8 @@ static void memory(void)
     world_close(&w);
 }
 
-/* ---- completion queues --------------------------------------------------------------------------------------------------------- */
+/* ---- completion queues
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void overrun(void)
 {
@@ -674,7 +691,8 @@ static void channel(void)
     world_close(&w);
 }
 
-/* ---- the port ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the port
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 static void ethernet(void)
 {
@@ -687,9 +705,12 @@ static void ethernet(void)
     CHECK(IBV_GID_TYPE_ROCE_V1 == entries[0].gid_type && IBV_GID_TYPE_ROCE_V2 == entries[3].gid_type);
     struct ibv_qp *qp = world_qp(&w, &o);
     CHECK_EQUAL(to_init(qp, ALL_ACCESS), 0);
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num, .ah_attr = {.port_num = 1}};
-    CHECK_EQUAL(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), EINVAL);
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num, .ah_attr = {.port_num = 1}};
+    CHECK_EQUAL(ibv_modify_qp(qp, &attr,
+                              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+                EINVAL);
     CHECK_EQUAL(ibv_destroy_qp(qp), 0);
     qp = connected_qp(&w, 1 - test_rank, &o, &far);
     CHECK_EQUAL(post_rdma(&w, qp, IBV_WR_RDMA_READ, 1, 0, 5000, far.memory + 8192, far.rkey), 0);
@@ -714,7 +735,8 @@ static void wrong_port(void)
     world_close(&w);
 }
 
-/* ---- faults ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- faults
+ * ---------------------------------------------------------------------------------------------------------------------- */
 
 static void failing_calls(void)
 {
@@ -789,8 +811,13 @@ static void reordering(void)
         test_barrier();
         struct ibv_sge s = sge(&w, 0, 8);
         for (uint32_t i = 0; i < 200; i++) {
-            struct ibv_send_wr wr = {.wr_id = i, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM, .imm_data = i,
-                                     .send_flags = IBV_SEND_SIGNALED}, *bad;
+            struct ibv_send_wr wr = {.wr_id = i,
+                                     .sg_list = &s,
+                                     .num_sge = 1,
+                                     .opcode = IBV_WR_SEND_WITH_IMM,
+                                     .imm_data = i,
+                                     .send_flags = IBV_SEND_SIGNALED},
+                               *bad;
             CHECK_EQUAL(ibv_post_send(qps[i % 2], &wr, &bad), 0);
         }
         for (int i = 0; i < 200; i++) {
@@ -802,7 +829,8 @@ static void reordering(void)
     pair_close(&w, qps[0]);
 }
 
-/* ---- everything at once ---------------------------------------------------------------------------------------------------------- */
+/* ---- everything at once
+ * ---------------------------------------------------------------------------------------------------------- */
 
 enum { CROWD_MESSAGES = 600, CROWD_SLOT = 20000, CROWD_RECV_AT = 4 << 20 };
 
@@ -831,7 +859,8 @@ static void crowd(void)
         int to = (int) (test_random(&random) % (uint64_t) test_ranks);
         completion_t c;
         if (to != test_rank && sent[to] < CROWD_MESSAGES && out[to] < 8) {
-            size_t at = (size_t) (to * 8 + (int) (sent[to] % 8)) * CROWD_SLOT, length = 8 + test_random(&random) % (CROWD_SLOT - 8);
+            size_t at = (size_t) (to * 8 + (int) (sent[to] % 8)) * CROWD_SLOT,
+                   length = 8 + test_random(&random) % (CROWD_SLOT - 8);
             bool is_read = 0 == sent[to] % 5;
             uint32_t header[2] = {sent[to], (uint32_t) length};
             memcpy(w.memory + at, header, 8);
@@ -840,8 +869,9 @@ static void crowd(void)
             open += 1 + is_read;
             out[to] += 1u + is_read;
             if (is_read) {
-                CHECK_EQUAL(post_rdma(&w, qps[to], IBV_WR_RDMA_READ, (uint64_t) to, (6 << 20) + (size_t) to * 200000, 200000,
-                                      far[to].memory + (3 << 20), far[to].rkey), 0);
+                CHECK_EQUAL(post_rdma(&w, qps[to], IBV_WR_RDMA_READ, (uint64_t) to, (6 << 20) + (size_t) to * 200000,
+                                      200000, far[to].memory + (3 << 20), far[to].rkey),
+                            0);
             }
             sent[to]++;
         }
@@ -889,7 +919,9 @@ int main(int argc, char **argv)
         {.name = "atomics", .run = atomics, .ranks = 3},
         {.name = "alone", .run = alone, .ranks = 2},
         {.name = "self", .run = self, .ranks = 1},
-        {.name = "shared_receives", .run = shared_receives, .ranks = 2,
+        {.name = "shared_receives",
+         .run = shared_receives,
+         .ranks = 2,
          .stderr_has = "the queue of 8 is full|receives from an SRQ|2 queue pairs are still attached"},
         {.name = "not_ready", .run = not_ready, .ranks = 2},
         {.name = "never_ready", .run = never_ready, .ranks = 2},
@@ -899,14 +931,24 @@ int main(int argc, char **argv)
         {.name = "bad_qp_access", .run = bad_qp_access, .ranks = 2, .stderr_has = "qp_access_flags (0x2) do not allow"},
         {.name = "bad_lkey", .run = bad_lkey, .ranks = 2, .stderr_has = "access of a gather entry are wrong"},
         {.name = "too_long", .run = too_long, .ranks = 2, .stderr_has = "a message of 64 bytes for a receive of 63"},
-        {.name = "max_message", .run = max_message, .ranks = 1, .env = "TMDEV_MAX_MSG=8192", .stderr_has = "max_msg_sz is 8192"},
+        {.name = "max_message",
+         .run = max_message,
+         .ranks = 1,
+         .env = "TMDEV_MAX_MSG=8192",
+         .stderr_has = "max_msg_sz is 8192"},
         {.name = "no_answer", .run = no_answer, .ranks = 2, .stderr_has = "expected are QP"},
         {.name = "death", .run = death, .ranks = 2, .is_killed = true},
-        {.name = "states", .run = states, .ranks = 1,
-         .stderr_has = "ibv_post_recv in state RESET|ibv_post_send in state RESET|no way from RESET to RTS|no way from RESET to RTR|"
-                       "attributes missing|ibv_post_send in state INIT|ibv_post_send in state RTR|RTS to RTS"},
-        {.name = "limits", .run = limits, .ranks = 1,
-         .stderr_has = "2 gather entries|13 bytes inline|the queue of 2 is full|ibv_dealloc_pd|ibv_destroy_cq|ibv_close_device|inline 5000"},
+        {.name = "states",
+         .run = states,
+         .ranks = 1,
+         .stderr_has =
+             "ibv_post_recv in state RESET|ibv_post_send in state RESET|no way from RESET to RTS|no way from RESET to RTR|"
+             "attributes missing|ibv_post_send in state INIT|ibv_post_send in state RTR|RTS to RTS"},
+        {.name = "limits",
+         .run = limits,
+         .ranks = 1,
+         .stderr_has = "2 gather entries|13 bytes inline|the queue of 2 is "
+                       "full|ibv_dealloc_pd|ibv_destroy_cq|ibv_close_device|inline 5000"},
         {.name = "memory", .run = memory, .ranks = 1, .stderr_has = "without IBV_ACCESS_LOCAL_WRITE"},
         {.name = "overrun", .run = overrun, .ranks = 1, .stderr_has = "completion queue overrun"},
         {.name = "channel", .run = channel, .ranks = 2, .stderr_has = "completion queues still use it"},
@@ -917,7 +959,10 @@ int main(int argc, char **argv)
         {.name = "reordering", .run = reordering, .ranks = 2, .env = "TMDEV_DELAY_US=1000"},
         {.name = "crowd", .run = crowd, .ranks = 3},
         {.name = "crowd_thread", .run = crowd, .ranks = 3, .env = "TMDEV_POLL=0"},
-        {.name = "crowd_faults", .run = crowd, .ranks = 3, .env = "TMDEV_MTU=2048 TMDEV_DELAY_US=50 TMDEV_RNR=50 TMDEV_SEED=5"},
+        {.name = "crowd_faults",
+         .run = crowd,
+         .ranks = 3,
+         .env = "TMDEV_MTU=2048 TMDEV_DELAY_US=50 TMDEV_RNR=50 TMDEV_SEED=5"},
     };
     return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tag matching: the SRQ's list of tagged buffers, the operations on it, messages that meet it, and rendezvous.
  *
- * Two sides meet here, as in a real adapter. The device's side (under node->lock): the list, operations waiting to be executed,
- * and hw_count, which counts the messages delivered unexpected. An entry that is appended while the client has not yet reported all
- * of these (sw_count) is disabled, until an operation makes the counters equal. The library's side (under tag_lock): handles, the
- * operations queue's slots, and what is given back when completions are polled. A handle is free again when all completions
- * that are expected for it were polled; an unsignaled removal frees it at once, and then a match that is on its way already
- * finds it free, or serving another receive: only legal for clients who know that this cannot be. */
+ * Two sides meet here, as in a real adapter. The device's side (under node->lock): the list, operations waiting to be
+ * executed, and hw_count, which counts the messages delivered unexpected. An entry that is appended while the client has
+ * not yet reported all of these (sw_count) is disabled, until an operation makes the counters equal. The library's side
+ * (under tag_lock): handles, the operations queue's slots, and what is given back when completions are polled. A handle is
+ * free again when all completions that are expected for it were polled; an unsignaled removal frees it at once, and then a
+ * match that is on its way already finds it free, or serving another receive: only legal for clients who know that this
+ * cannot be. */
 #include "tmdev.h"
 
 #include <endian.h>
@@ -17,7 +18,8 @@
 /* Unexpected messages that may be unreported before the library asks for it. */
 #define SYNC_DIFFERENCE_MAX 0x3fffu
 
-/* ---- the device's list ------------------------------------------------------------------------------------------------------- */
+/* ---- the device's list
+ * ------------------------------------------------------------------------------------------------------- */
 
 static void enable_all(tmdev_srq_t *srq)
 {
@@ -98,7 +100,8 @@ static void run_ops(void *object)
     }
 }
 
-/* ---- messages -------------------------------------------------------------------------------------------------------------- */
+/* ---- messages
+ * -------------------------------------------------------------------------------------------------------------- */
 
 static tmdev_tag_t *match(tmdev_srq_t *srq, uint64_t message_tag)
 {
@@ -143,8 +146,8 @@ static bool is_single_packet(const tmdev_qp_t *qp, const tmdev_frame_t *frame)
     return frame->total <= 128u << qp->attr.path_mtu;
 }
 
-/* An error that a client can only avoid, not handle: the buffer of a listed tag was too small. The completion has the wr_id of some
- * SRQ receive, as the library on top of real hardware takes it from there. */
+/* An error that a client can only avoid, not handle: the buffer of a listed tag was too small. The completion has the wr_id
+ * of some SRQ receive, as the library on top of real hardware takes it from there. */
 static void fail_listed(tmdev_qp_t *qp, const tmdev_frame_t *frame, enum ibv_wc_status status)
 {
     tmdev_cqe_t cqe = tmdev_qp_cqe(qp);
@@ -159,8 +162,8 @@ static bool buffer_is_good(tmdev_qp_t *qp, const tmdev_tag_t *tag, const tmdev_f
 {
     uint32_t qpn = qp->qp.qp_base.qp_num;
     if (length > tag->sge.length) {
-        tmdev_misuse(0, "QP 0x%x: a message of %llu bytes matched a listed tag whose buffer has %u", qpn, (unsigned long long) length,
-                     tag->sge.length);
+        tmdev_misuse(0, "QP 0x%x: a message of %llu bytes matched a listed tag whose buffer has %u", qpn,
+                     (unsigned long long) length, tag->sge.length);
         fail_listed(qp, frame, IBV_WC_LOC_LEN_ERR);
         return false;
     }
@@ -179,7 +182,8 @@ static int unlist(tmdev_srq_t *srq, tmdev_tag_t *tag)
     return (int) (tag - srq->tags);
 }
 
-static tmdev_tm_verdict_t match_eager(tmdev_qp_t *qp, tmdev_tag_t *tag, const tmdev_frame_t *frame, const struct ibv_tmh *tmh)
+static tmdev_tm_verdict_t match_eager(tmdev_qp_t *qp, tmdev_tag_t *tag, const tmdev_frame_t *frame,
+                                      const struct ibv_tmh *tmh)
 {
     int handle = unlist(qp->srq, tag);
     if (!buffer_is_good(qp, tag, frame, frame->total - sizeof(*tmh))) {
@@ -219,7 +223,8 @@ void tmdev_tm_cancelled(tmdev_qp_t *qp, int handle)
     tmdev_cq_push(qp->srq->cq, &cqe);
 }
 
-/* ---- rendezvous ------------------------------------------------------------------------------------------------------------ */
+/* ---- rendezvous
+ * ------------------------------------------------------------------------------------------------------------ */
 
 /* Tell the sender that its data were read: a copy of its request. */
 static void send_fin(tmdev_qp_t *qp, const uint8_t *header)
@@ -276,7 +281,8 @@ static bool start_read(tmdev_qp_t *qp, int handle, const tmdev_tag_t *tag, const
 }
 
 /* The data do not fit: the request itself goes to the buffer, and software goes on. */
-static void match_too_long(tmdev_qp_t *qp, int handle, const tmdev_tag_t *tag, const tmdev_frame_t *frame, const uint8_t *payload)
+static void match_too_long(tmdev_qp_t *qp, int handle, const tmdev_tag_t *tag, const tmdev_frame_t *frame,
+                           const uint8_t *payload)
 {
     if (!buffer_is_good(qp, tag, frame, frame->total)) {
         return;
@@ -302,10 +308,11 @@ static bool rndv_is_possible(tmdev_qp_t *qp, const tmdev_frame_t *frame, uint64_
     } else if (0 != qp->init.cap.max_send_wr) {
         tmdev_misuse(0, "QP 0x%x: a rendezvous request matched, but the queue pair has a send queue", qpn);
     } else if (IBV_QPS_RTS != qp->state || 0 == qp->attr.max_rd_atomic) {
-        tmdev_misuse(0, "QP 0x%x: a rendezvous request matched, but the queue pair is not in RTS, or max_rd_atomic is 0", qpn);
+        tmdev_misuse(0, "QP 0x%x: a rendezvous request matched, but the queue pair is not in RTS, or max_rd_atomic is 0",
+                     qpn);
     } else if (frame->total > TMDEV_RNDV_HDR_MAX || frame->total < sizeof(struct ibv_tmh) + sizeof(struct ibv_rvh)) {
-        tmdev_misuse(0, "QP 0x%x: a rendezvous request of %llu bytes; 32 to %u are possible", qpn, (unsigned long long) frame->total,
-                     TMDEV_RNDV_HDR_MAX);
+        tmdev_misuse(0, "QP 0x%x: a rendezvous request of %llu bytes; 32 to %u are possible", qpn,
+                     (unsigned long long) frame->total, TMDEV_RNDV_HDR_MAX);
     } else if (length > tmdev_settings()->max_msg) {
         tmdev_misuse(0, "QP 0x%x: a rendezvous of %llu bytes is longer than max_msg_sz", qpn, (unsigned long long) length);
     } else {
@@ -353,7 +360,8 @@ static void match_rndv(tmdev_qp_t *qp, tmdev_tag_t *tag, const tmdev_frame_t *fr
     }
 }
 
-/* ---- arrival --------------------------------------------------------------------------------------------------------------- */
+/* ---- arrival
+ * --------------------------------------------------------------------------------------------------------------- */
 
 /* No listed tag: the message takes a receive of the SRQ, header and all. */
 static tmdev_tm_verdict_t take_unexpected(tmdev_qp_t *qp, bool is_tagged)
@@ -397,7 +405,8 @@ tmdev_tm_verdict_t tmdev_tm_arrive(tmdev_qp_t *qp, const tmdev_frame_t *frame, c
     return match_eager(qp, tag, frame, &tmh);
 }
 
-/* ---- the library's side ------------------------------------------------------------------------------------------------------ */
+/* ---- the library's side
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* One completion less to come. Under tag_lock. */
 static void tag_seen(tmdev_srq_t *srq, uint32_t handle)
@@ -414,7 +423,8 @@ static void consumption_polled(tmdev_srq_t *srq, tmdev_cqe_t *cqe)
     tmdev_tag_t *tag = &srq->tags[cqe->number];
     cqe->wc.wr_id = tag->recv_wr_id;
     if (0 == tag->expected) {
-        tmdev_misuse(0, "a match for tag handle %u, which an unsignaled IBV_WR_TAG_DEL has freed: it raced with a message", cqe->number);
+        tmdev_misuse(0, "a match for tag handle %u, which an unsignaled IBV_WR_TAG_DEL has freed: it raced with a message",
+                     cqe->number);
         cqe->wc.status = IBV_WC_GENERAL_ERR;
     } else if (TMDEV_RETURNS_TAG == cqe->returns) {
         tag_seen(srq, cqe->number);
@@ -462,7 +472,8 @@ static int check_add(const tmdev_srq_t *srq, const struct ibv_ops_wr *wr)
         return tmdev_misuse(EINVAL, "IBV_WR_TAG_ADD: %d scatter entries, one is possible", wr->tm.add.num_sge);
     }
     if (0 == wr->tm.add.sg_list[0].length) {
-        return tmdev_misuse(EINVAL, "IBV_WR_TAG_ADD: a buffer without length; drivers may then write to the buffer of an earlier tag");
+        return tmdev_misuse(
+            EINVAL, "IBV_WR_TAG_ADD: a buffer without length; drivers may then write to the buffer of an earlier tag");
     }
     if (0 != (wr->tm.add.tag & ~wr->tm.add.mask)) {
         return tmdev_misuse(EINVAL, "IBV_WR_TAG_ADD: tag 0x%llx has bits outside mask 0x%llx and would never match",
@@ -489,8 +500,9 @@ static int check_op(const tmdev_srq_t *srq, const struct ibv_ops_wr *wr)
 {
     if (srq->ops_head - srq->ops_tail >= srq->max_ops) {
         if (atomic_load(&srq->cq->poller) == (unsigned long) pthread_self()) {
-            return tmdev_misuse(EDEADLK, "ibv_post_srq_ops between ibv_start_poll and ibv_end_poll with a full operations queue: "
-                                         "drivers wait for the completion queue's lock here, for ever");
+            return tmdev_misuse(EDEADLK,
+                                "ibv_post_srq_ops between ibv_start_poll and ibv_end_poll with a full operations queue: "
+                                "drivers wait for the completion queue's lock here, for ever");
         }
         return ENOMEM;
     }
@@ -607,7 +619,8 @@ int tmdev_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr, struct ibv_
     return rc;
 }
 
-/* ---- making and destroying ------------------------------------------------------------------------------------------------- */
+/* ---- making and destroying
+ * ------------------------------------------------------------------------------------------------- */
 
 static int check_caps(const tmdev_cq_t *cq, const struct ibv_tm_cap *cap)
 {
@@ -616,8 +629,8 @@ static int check_caps(const tmdev_cq_t *cq, const struct ibv_tm_cap *cap)
         return tmdev_misuse(EINVAL, "ibv_create_srq_ex: a TM-SRQ needs a completion queue made by ibv_create_cq_ex");
     }
     if (0 == cap->max_num_tags || cap->max_num_tags > s->tm_tags || 0 == cap->max_ops || cap->max_ops > s->tm_ops) {
-        return tmdev_misuse(EINVAL, "ibv_create_srq_ex: max_num_tags %u (1 to %u), max_ops %u (1 to %u)", cap->max_num_tags, s->tm_tags,
-                            cap->max_ops, s->tm_ops);
+        return tmdev_misuse(EINVAL, "ibv_create_srq_ex: max_num_tags %u (1 to %u), max_ops %u (1 to %u)", cap->max_num_tags,
+                            s->tm_tags, cap->max_ops, s->tm_ops);
     }
     return s->is_ethernet ? tmdev_misuse(EINVAL, "ibv_create_srq_ex: a TM-SRQ cannot be made on an Ethernet port") : 0;
 }

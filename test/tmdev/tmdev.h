@@ -2,11 +2,10 @@
 /* tmdev: a verbs device in software. Objects and functions that the files of the library share.
  *
  * Locks, in the order in which they may be taken:
- *   node->lock       all objects of the process except what the next two guard. Held for the time of one verb or one batch of frames.
- *   channel/context event locks, cq->ring_lock
- *                    the entries of a completion queue; the device thread appends, a poller removes.
- *   srq->tag_lock    the handles of a tag matching SRQ, which change when completions are polled.
- * Above them: node->progress_lock, for the device thread and those who do its work (node.c); and cq->poll_lock, which a client holds
+ *   node->lock       all objects of the process except what the next two guard. Held for the time of one verb or one batch
+ * of frames. channel/context event locks, cq->ring_lock the entries of a completion queue; the device thread appends, a
+ * poller removes. srq->tag_lock    the handles of a tag matching SRQ, which change when completions are polled. Above them:
+ * node->progress_lock, for the device thread and those who do its work (node.c); and cq->poll_lock, which a client holds
  * from ibv_start_poll to ibv_end_poll and which nothing else in the library takes. */
 #ifndef TMDEV_H
 #define TMDEV_H
@@ -28,14 +27,14 @@
 #define TMDEV_PUBLIC __attribute__((visibility("default")))
 
 enum {
-    TMDEV_NODES = 4096,       /* processes: the upper 12 bits of a queue pair number */
-    TMDEV_QPS = 4096,         /* queue pairs per process: the lower 12 bits; 0 is not used */
+    TMDEV_NODES = 4096, /* processes: the upper 12 bits of a queue pair number */
+    TMDEV_QPS = 4096,   /* queue pairs per process: the lower 12 bits; 0 is not used */
     TMDEV_MAX_SGE = 16,
-    TMDEV_MAX_WR = 32768,     /* per queue */
+    TMDEV_MAX_WR = 32768, /* per queue */
     TMDEV_MAX_CQE = 4194303,
     TMDEV_MAX_RD_ATOMIC = 16,
-    TMDEV_XRQ_MIN_WQES = 33,  /* a TM-SRQ does not run before that many receives were posted */
-    TMDEV_RNDV_HDR_MAX = 64,  /* longest rendezvous request, TMH included, bytes */
+    TMDEV_XRQ_MIN_WQES = 33, /* a TM-SRQ does not run before that many receives were posted */
+    TMDEV_RNDV_HDR_MAX = 64, /* longest rendezvous request, TMH included, bytes */
     TMDEV_GIDS = 4
 };
 
@@ -48,10 +47,20 @@ typedef struct tmdev_qp tmdev_qp_t;
 typedef struct tmdev_srq tmdev_srq_t;
 typedef struct tmdev_conn tmdev_conn_t;
 
-/* ---- settings (settings.c): read from the environment once per process, see README.md --------------------------------------- */
+/* ---- settings (settings.c): read from the environment once per process, see README.md
+ * --------------------------------------- */
 
-typedef enum { TMDEV_FAIL_PD, TMDEV_FAIL_MR, TMDEV_FAIL_CQ, TMDEV_FAIL_CQ_EX, TMDEV_FAIL_QP, TMDEV_FAIL_SRQ, TMDEV_FAIL_SRQ_TM,
-               TMDEV_FAIL_CHANNEL, TMDEV_FAIL_KINDS } tmdev_fail_t;
+typedef enum {
+    TMDEV_FAIL_PD,
+    TMDEV_FAIL_MR,
+    TMDEV_FAIL_CQ,
+    TMDEV_FAIL_CQ_EX,
+    TMDEV_FAIL_QP,
+    TMDEV_FAIL_SRQ,
+    TMDEV_FAIL_SRQ_TM,
+    TMDEV_FAIL_CHANNEL,
+    TMDEV_FAIL_KINDS
+} tmdev_fail_t;
 
 typedef struct tmdev_settings {
     uint64_t seed;
@@ -63,18 +72,20 @@ typedef struct tmdev_settings {
     uint32_t lid;
     uint32_t tm_tags, tm_ops;
     bool has_tm_rndv;
-    uint16_t tm_start;     /* first value of the counters of unexpected messages */
-    uint64_t max_msg;      /* bytes */
-    uint32_t max_inline;   /* bytes */
-    uint64_t max_mr;       /* bytes that may be registered at a time */
+    uint16_t tm_start;   /* first value of the counters of unexpected messages */
+    uint64_t max_msg;    /* bytes */
+    uint32_t max_inline; /* bytes */
+    uint64_t max_mr;     /* bytes that may be registered at a time */
     bool has_poll_progress;
-    uint32_t delay_us;     /* longest delay of a frame */
-    uint32_t hold_us;      /* longest delay of a list operation */
+    uint32_t delay_us; /* longest delay of a frame */
+    uint32_t hold_us;  /* longest delay of a list operation */
     uint32_t hold_permille;
     uint32_t rnr_permille;
     uint32_t qp_error_after; /* messages; 0: never */
     uint32_t qp_error_which; /* the n-th queue pair of the process; 0: all */
-    struct { uint32_t first, last; } fail[TMDEV_FAIL_KINDS]; /* calls that fail, counted from 1; first 0: none */
+    struct {
+        uint32_t first, last;
+    } fail[TMDEV_FAIL_KINDS]; /* calls that fail, counted from 1; first 0: none */
     const char *dir, *fabric;
 } tmdev_settings_t;
 
@@ -92,7 +103,8 @@ uint64_t tmdev_now_us(void);
 enum ibv_mtu tmdev_mtu_enum(uint32_t bytes);
 void *tmdev_alloc(size_t size);
 
-/* ---- the node (node.c): this process as a participant of the fabric, and its device thread ----------------------------------- */
+/* ---- the node (node.c): this process as a participant of the fabric, and its device thread
+ * ----------------------------------- */
 
 typedef struct tmdev_timer {
     TAILQ_ENTRY(tmdev_timer) link;
@@ -113,11 +125,11 @@ struct tmdev_node {
     atomic_uint armed;             /* completion queues that will send an event */
     tmdev_qp_t *qps[TMDEV_QPS];
     uint32_t next_qp, qps_made;
-    tmdev_conn_t *peers[TMDEV_NODES];       /* connections that this node opened, by peer */
-    TAILQ_HEAD(, tmdev_conn) conns;         /* all */
-    TAILQ_HEAD(tmdev_timers, tmdev_timer) timers;     /* by due_us */
-    TAILQ_HEAD(tmdev_qps, tmdev_qp) ready;          /* have something to transmit, and no need to wait */
-    TAILQ_HEAD(, tmdev_qp) acks;            /* owe an acknowledgement */
+    tmdev_conn_t *peers[TMDEV_NODES];             /* connections that this node opened, by peer */
+    TAILQ_HEAD(, tmdev_conn) conns;               /* all */
+    TAILQ_HEAD(tmdev_timers, tmdev_timer) timers; /* by due_us */
+    TAILQ_HEAD(tmdev_qps, tmdev_qp) ready;        /* have something to transmit, and no need to wait */
+    TAILQ_HEAD(, tmdev_qp) acks;                  /* owe an acknowledgement */
     TAILQ_HEAD(, tmdev_srq) tm_srqs;
     tmdev_mr_t **mrs;
     uint32_t mr_slots, next_mr;
@@ -138,18 +150,19 @@ void tmdev_timer_init(tmdev_timer_t *timer, void (*fire)(void *), void *object);
 void tmdev_timer_arm(tmdev_node_t *node, tmdev_timer_t *timer, uint64_t delay_us);
 void tmdev_timer_cancel(tmdev_node_t *node, tmdev_timer_t *timer);
 
-/* ---- connections (conn.c), all under node->lock unless said otherwise -------------------------------------------------------- */
+/* ---- connections (conn.c), all under node->lock unless said otherwise
+ * -------------------------------------------------------- */
 
 struct tmdev_conn {
     TAILQ_ENTRY(tmdev_conn) link;
     tmdev_node_t *node;
     int fd;
-    uint32_t peer;     /* node id; 0 before the other side's HELLO */
-    bool is_outgoing;  /* this node's requests and their answers, or the other's */
-    bool is_broken;    /* the device thread will close it */
-    uint8_t *out;      /* written by nobody yet, out_length bytes at out + out_offset */
+    uint32_t peer;    /* node id; 0 before the other side's HELLO */
+    bool is_outgoing; /* this node's requests and their answers, or the other's */
+    bool is_broken;   /* the device thread will close it */
+    uint8_t *out;     /* written by nobody yet, out_length bytes at out + out_offset */
     size_t out_offset, out_length, out_size;
-    uint8_t *in;       /* under progress_lock */
+    uint8_t *in; /* under progress_lock */
     size_t in_length;
     TAILQ_HEAD(, tmdev_qp) waiting; /* for out to be empty: to transmit requests */
     TAILQ_HEAD(, tmdev_qp) readers; /* ... to answer READs */
@@ -168,7 +181,8 @@ void tmdev_conn_flush(tmdev_conn_t *conn);
 void tmdev_conn_read(tmdev_conn_t *conn); /* takes the lock */
 void tmdev_conn_close(tmdev_conn_t *conn);
 
-/* ---- contexts and asynchronous events (context.c) ---------------------------------------------------------------------------- */
+/* ---- contexts and asynchronous events (context.c)
+ * ---------------------------------------------------------------------------- */
 
 typedef struct tmdev_event {
     STAILQ_ENTRY(tmdev_event) link;
@@ -188,7 +202,8 @@ void tmdev_ctx_set_ops(struct verbs_context *v);
 void tmdev_event_raise(struct ibv_context *context, enum ibv_event_type type, void *object);
 /* Before an object goes: forget events about it, and wait until those fetched are acknowledged. */
 void tmdev_event_forget(struct ibv_context *context, void *object);
-void tmdev_event_wait(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed, const atomic_uint *fetched, const char *what);
+void tmdev_event_wait(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed, const atomic_uint *fetched,
+                      const char *what);
 int tmdev_token_fd(void);
 void tmdev_token_put(int fd);
 void tmdev_token_drop(int fd);
@@ -201,7 +216,8 @@ int tmdev_query_device_ex(struct ibv_context *context, const struct ibv_query_de
 uint32_t tmdev_route(const struct ibv_ah_attr *ah);
 uint32_t tmdev_own_route(void);
 
-/* ---- protection domains and memory regions (mr.c) ---------------------------------------------------------------------------- */
+/* ---- protection domains and memory regions (mr.c)
+ * ---------------------------------------------------------------------------- */
 
 struct tmdev_pd {
     struct ibv_pd pd;
@@ -219,10 +235,13 @@ static inline tmdev_pd_t *tmdev_pd(struct ibv_pd *pd)
     return (tmdev_pd_t *) pd;
 }
 
-/* Under node->lock: where the bytes of a key are, or NULL if the key, the bounds or the access (all bits needed) are wrong. */
-void *tmdev_mr_find(tmdev_node_t *node, const struct ibv_pd *pd, uint32_t key, uint64_t addr, uint64_t length, unsigned int access);
+/* Under node->lock: where the bytes of a key are, or NULL if the key, the bounds or the access (all bits needed) are wrong.
+ */
+void *tmdev_mr_find(tmdev_node_t *node, const struct ibv_pd *pd, uint32_t key, uint64_t addr, uint64_t length,
+                    unsigned int access);
 /* Are all of these right? */
-bool tmdev_sges_valid(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges, int count, unsigned int access);
+bool tmdev_sges_valid(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges, int count,
+                      unsigned int access);
 uint64_t tmdev_sges_length(const struct ibv_sge *sges, int count);
 /* Copy to what the list describes, from offset on. false: a key went wrong. */
 bool tmdev_sges_scatter(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges, int count, uint64_t offset,
@@ -231,7 +250,8 @@ bool tmdev_sges_scatter(tmdev_node_t *node, const struct ibv_pd *pd, const struc
 int tmdev_sges_gather(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges, int count, uint64_t offset,
                       uint64_t length, struct iovec *iov);
 
-/* ---- completion queues (cq.c) and channels (channel.c) ----------------------------------------------------------------------- */
+/* ---- completion queues (cq.c) and channels (channel.c)
+ * ----------------------------------------------------------------------- */
 
 /* What the client gets back by polling a completion. */
 typedef enum {
@@ -253,14 +273,14 @@ typedef struct tmdev_cqe {
     tmdev_qp_t *qp;
     tmdev_srq_t *srq;
     uint32_t number;
-    int handle;            /* RETURNS_OP: tag, or -1 */
-    bool del_done;         /* RETURNS_OP: a removal that succeeded */
-    uint16_t phase;        /* the device's counter of unexpected messages */
-    bool is_unexpected;    /* counts */
+    int handle;         /* RETURNS_OP: tag, or -1 */
+    bool del_done;      /* RETURNS_OP: a removal that succeeded */
+    uint16_t phase;     /* the device's counter of unexpected messages */
+    bool is_unexpected; /* counts */
 } tmdev_cqe_t;
 
 struct tmdev_cq {
-    struct ibv_cq_ex cq; /* must be first: both kinds of CQ are this */
+    struct ibv_cq_ex cq;   /* must be first: both kinds of CQ are this */
     uint64_t reserved[32]; /* a client's newer header may know more fields */
     bool is_extended;
     bool is_dead; /* overrun */
@@ -293,7 +313,8 @@ int tmdev_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 void tmdev_channel_notify(struct ibv_comp_channel *channel, tmdev_cq_t *cq);
 void tmdev_channel_forget(struct ibv_comp_channel *channel, tmdev_cq_t *cq);
 
-/* ---- shared receive queues (srq.c, tm.c) ------------------------------------------------------------------------------------- */
+/* ---- shared receive queues (srq.c, tm.c)
+ * ------------------------------------------------------------------------------------- */
 
 typedef struct tmdev_recv {
     uint64_t wr_id;
@@ -382,7 +403,8 @@ int tmdev_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_op
 /* A client polls this completion, under cq->ring_lock: give back what it returns, set what is only known now. */
 void tmdev_tm_polled(tmdev_cqe_t *cqe);
 
-/* ---- queue pairs (qp.c), requester (send.c), responder (recv.c, tm.c) ----------------------------------------------------------- */
+/* ---- queue pairs (qp.c), requester (send.c), responder (recv.c, tm.c)
+ * ----------------------------------------------------------- */
 
 typedef enum {
     TMDEV_WQE_CLIENT,
@@ -398,8 +420,8 @@ typedef struct tmdev_wqe {
     bool is_signaled, is_fenced, is_solicited;
     uint32_t imm, rkey;
     uint64_t va, operand[2];
-    uint64_t total;    /* bytes */
-    uint32_t number;   /* among the client's requests */
+    uint64_t total;  /* bytes */
+    uint32_t number; /* among the client's requests */
     uint32_t msn;
     bool has_msn;
     uint64_t sent;     /* bytes */
@@ -407,8 +429,8 @@ typedef struct tmdev_wqe {
     uint64_t received; /* bytes of answers */
     bool is_done;
     enum ibv_wc_status status;
-    int handle;                  /* RNDV_READ: the tag */
-    uint8_t tm_header[32];       /* of the request that matched: TMH and RVH */
+    int handle;            /* RNDV_READ: the tag */
+    uint8_t tm_header[32]; /* of the request that matched: TMH and RVH */
     int count;
     struct ibv_sge sges[TMDEV_MAX_SGE];
     uint8_t *inline_data; /* instead of sges; behind the struct */
@@ -452,7 +474,7 @@ typedef struct tmdev_in {
 } tmdev_in_t;
 
 struct tmdev_qp {
-    struct ibv_qp_ex qp; /* must be first */
+    struct ibv_qp_ex qp;   /* must be first */
     uint64_t reserved[32]; /* a client's newer header may know more fields */
     tmdev_node_t *node;
     struct ibv_qp_init_attr init;
@@ -465,15 +487,15 @@ struct tmdev_qp {
 
     /* requester */
     TAILQ_HEAD(, tmdev_wqe) sq;
-    tmdev_wqe_t *next_tx;   /* first not sent completely */
-    uint32_t sq_head;       /* the client's requests posted */
-    atomic_uint sq_tail;    /* ... and given back by polling */
+    tmdev_wqe_t *next_tx; /* first not sent completely */
+    uint32_t sq_head;     /* the client's requests posted */
+    atomic_uint sq_tail;  /* ... and given back by polling */
     uint32_t next_msn, acked_msn;
-    uint32_t reads_out;     /* READs and atomics without answer */
-    uint64_t bytes_out;     /* without acknowledgement */
+    uint32_t reads_out; /* READs and atomics without answer */
+    uint64_t bytes_out; /* without acknowledgement */
     uint16_t attempt;
     uint32_t retries, rnr_retries; /* left */
-    bool is_backing_off;    /* the timer ends it */
+    bool is_backing_off;           /* the timer ends it */
     tmdev_timer_t retry_timer;
     bool is_ready, is_waiting; /* in node->ready; in wait_conn->waiting */
     tmdev_conn_t *wait_conn;
@@ -487,11 +509,11 @@ struct tmdev_qp {
     STAILQ_HEAD(, tmdev_read) reads;
     uint32_t reads_in;
     bool owes_ack;
-    bool has_nakked;          /* what comes of this attempt of the peer is not for us */
+    bool has_nakked; /* what comes of this attempt of the peer is not for us */
     uint16_t nakked_attempt;
-    tmdev_conn_t *reply_conn; /* where the peer's requests come from */
+    tmdev_conn_t *reply_conn;  /* where the peer's requests come from */
     tmdev_conn_t *reader_conn; /* in reader_conn->readers */
-    uint32_t messages;        /* received or sent, for TMDEV_QP_ERROR */
+    uint32_t messages;         /* received or sent, for TMDEV_QP_ERROR */
     bool has_complained;
 
     STAILQ_HEAD(, tmdev_held) held;
@@ -542,7 +564,8 @@ void tmdev_deliver(tmdev_conn_t *conn, const tmdev_frame_t *frame, const uint8_t
 /* The message is executed. */
 void tmdev_recv_done(tmdev_qp_t *qp);
 void tmdev_recv_nak(tmdev_qp_t *qp, const tmdev_frame_t *frame, tmdev_nak_t code);
-/* The message in qp->in, or the receive that it would have had, failed: report that, tell the peer, and end the queue pair. */
+/* The message in qp->in, or the receive that it would have had, failed: report that, tell the peer, and end the queue pair.
+ */
 void tmdev_recv_fail(tmdev_qp_t *qp, const tmdev_frame_t *frame, enum ibv_wc_status status, tmdev_nak_t code);
 
 typedef enum {

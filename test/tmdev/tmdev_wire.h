@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The bytes between the processes that use tmdev, and nothing else.
  *
- * Each process ("node") listens on one unix stream socket. A node that has requests for another opens a connection to it; all its
- * requests to that node go out on it in order, and their answers come back on it. Requests in the other direction have a
- * connection of their own, so there is no simultaneous connect to resolve. The stream never loses anything; what is sent again is
- * what the receiver refused (receiver not ready, queue pair not ready), and then everything behind it, too, as on InfiniBand.
+ * Each process ("node") listens on one unix stream socket. A node that has requests for another opens a connection to it;
+ * all its requests to that node go out on it in order, and their answers come back on it. Requests in the other direction
+ * have a connection of their own, so there is no simultaneous connect to resolve. The stream never loses anything; what is
+ * sent again is what the receiver refused (receiver not ready, queue pair not ready), and then everything behind it, too,
+ * as on InfiniBand.
  *
- * A queue pair numbers its requests ("messages") from 0 when it reaches RTS, and the responder takes them in that order only.
- * Both ends are of one host and one byte order. */
+ * A queue pair numbers its requests ("messages") from 0 when it reaches RTS, and the responder takes them in that order
+ * only. Both ends are of one host and one byte order. */
 #ifndef TMDEV_WIRE_H
 #define TMDEV_WIRE_H
 
@@ -34,9 +35,9 @@ typedef enum {
 } tmdev_frame_type_t;
 
 enum {
-    TMDEV_FLAG_IMM = 1,      /* imm is valid */
+    TMDEV_FLAG_IMM = 1,       /* imm is valid */
     TMDEV_FLAG_SOLICITED = 2, /* the sender asked for a solicited event */
-    TMDEV_FLAG_ABANDONED = 4 /* NAK of a READ that was accepted before, whatever the attempt */
+    TMDEV_FLAG_ABANDONED = 4  /* NAK of a READ that was accepted before, whatever the attempt */
 };
 
 typedef enum {
@@ -49,8 +50,8 @@ typedef enum {
 
 typedef struct tmdev_frame {
     uint32_t magic;
-    uint32_t length;  /* of the payload that follows, bytes */
-    uint8_t type;     /* tmdev_frame_type_t */
+    uint32_t length; /* of the payload that follows, bytes */
+    uint8_t type;    /* tmdev_frame_type_t */
     uint8_t flags;
     uint16_t attempt; /* counts the requester's retransmissions; a NAK repeats that of its request */
     uint32_t dst_qpn;

@@ -14,7 +14,8 @@ static void *decline(void)
     return NULL;
 }
 
-/* ---- fork: the parent's registrations stay its own, as with kernels that copy pinned pages on fork --------------------------- */
+/* ---- fork: the parent's registrations stay its own, as with kernels that copy pinned pages on fork
+ * --------------------------- */
 
 TMDEV_PUBLIC int ibv_fork_init(void)
 {
@@ -42,7 +43,8 @@ TMDEV_PUBLIC int ibv_dofork_range(void *base, size_t size)
     return 0;
 }
 
-/* ---- address handles and multicast: for datagrams ---------------------------------------------------------------------------- */
+/* ---- address handles and multicast: for datagrams
+ * ---------------------------------------------------------------------------- */
 
 TMDEV_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
@@ -94,7 +96,8 @@ TMDEV_PUBLIC int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, u
     return EOPNOTSUPP;
 }
 
-TMDEV_PUBLIC int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr, uint8_t mac[6], uint16_t *vid)
+TMDEV_PUBLIC int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr, uint8_t mac[6],
+                                             uint16_t *vid)
 {
     (void) context;
     (void) attr;
@@ -103,7 +106,8 @@ TMDEV_PUBLIC int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct
     return EOPNOTSUPP;
 }
 
-/* ---- memory of other kinds, objects of other processes ----------------------------------------------------------------------- */
+/* ---- memory of other kinds, objects of other processes
+ * ----------------------------------------------------------------------- */
 
 TMDEV_PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
@@ -117,7 +121,8 @@ TMDEV_PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, v
     return IBV_REREG_MR_ERR_INPUT;
 }
 
-TMDEV_PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+TMDEV_PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+                                              int access)
 {
     (void) pd;
     (void) offset;
@@ -170,7 +175,8 @@ TMDEV_PUBLIC void ibv_unimport_dm(struct ibv_dm *dm)
     (void) dm;
 }
 
-/* ---- queue pairs ------------------------------------------------------------------------------------------------------------- */
+/* ---- queue pairs
+ * ------------------------------------------------------------------------------------------------------------- */
 
 TMDEV_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 {
@@ -191,7 +197,8 @@ TMDEV_PUBLIC int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
     return 0 != ece->vendor_id ? EOPNOTSUPP : 0;
 }
 
-/* ---- sysfs: the device is not there ------------------------------------------------------------------------------------------ */
+/* ---- sysfs: the device is not there
+ * ------------------------------------------------------------------------------------------ */
 
 TMDEV_PUBLIC const char *ibv_get_sysfs_path(void);
 TMDEV_PUBLIC const char *ibv_get_sysfs_path(void)
