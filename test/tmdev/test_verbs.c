@@ -817,7 +817,7 @@ static void reordering(void)
             overtaken += c.imm < last;
             last = c.imm;
         }
-        CHECK(overtaken > 10);
+        CHECK(overtaken > 3);
     } else {
         test_barrier();
         struct ibv_sge s = sge(&w, 0, 8);
@@ -970,7 +970,7 @@ int main(int argc, char **argv)
         {.name = "wrong_port", .run = wrong_port, .ranks = 1, .stderr_has = "by way of port 77"},
         {.name = "failing_calls", .run = failing_calls, .ranks = 1, .env = "TMDEV_FAIL=mr:2-3,cq_ex"},
         {.name = "failing_queue_pair", .run = failing_queue_pair, .ranks = 2, .env = "TMDEV_QP_ERROR=5"},
-        {.name = "reordering", .run = reordering, .ranks = 2, .env = "TMDEV_DELAY_US=1000"},
+        {.name = "reordering", .run = reordering, .ranks = 2, .env = "TMDEV_DELAY_US=5000"},
         {.name = "crowd", .run = crowd, .ranks = 3},
         {.name = "crowd_thread", .run = crowd, .ranks = 3, .env = "TMDEV_POLL=0"},
         {.name = "crowd_faults",
