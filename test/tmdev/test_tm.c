@@ -476,6 +476,29 @@ static void eager_overflow(void)
 /* ---- removal
  * ----------------------------------------------------------------------------------------------------------------- */
 
+/* A listed buffer whose memory is deregistered: said at once, and an error when a message matches. */
+static void listed_key(void)
+{
+    side_t t;
+    tm_open(&t, 4, 4);
+    if (0 == test_rank) {
+        struct ibv_mr *mr = ibv_reg_mr(t.w.pd, t.w.memory, 4096, IBV_ACCESS_LOCAL_WRITE), *own = t.w.mr;
+        CHECK(NULL != mr);
+        t.w.mr = mr;
+        add_ok(&t, 1, 0xff, 0, 64);
+        t.w.mr = own;
+        CHECK_EQUAL(ibv_dereg_mr(mr), 0);
+        test_barrier();
+        CHECK_EQUAL(get(&t.w).status, IBV_WC_LOC_PROT_ERR);
+        get_event(&t.w, IBV_EVENT_QP_FATAL);
+    } else {
+        test_barrier();
+        send_tagged(&t, IBV_TMH_EAGER, 1, 8, false);
+        get_failed(&t.w, 1, IBV_WC_REM_OP_ERR);
+    }
+    tm_close(&t);
+}
+
 static void removal(void)
 {
     side_t t;
