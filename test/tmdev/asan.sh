@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=300 quick=no
+# The same with the address and undefined-behaviour sanitizers.
+. "$TM_SRC/test/tmdev/tmdev.bash"
+
+run_tests tmdev-asan -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all

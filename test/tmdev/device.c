@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The one device, tmdev0, with one port: its names, attributes, GIDs and keys.
+ *
+ * All processes that see one another are behind the same port: one LID, and the same GIDs. TMDEV_LID makes some of them
+ * another port of the same subnet. On InfiniBand there is one GID; as Ethernet, the port has four: RoCE v1 and v2 of a
+ * link-local and of an IPv4 address. */
+#include "tmdev.h"
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct ibv_device the_device = {
+    .node_type = IBV_NODE_CA,
+    .transport_type = IBV_TRANSPORT_IB,
+    .name = "tmdev0",
+    .dev_name = "tmdev0",
+    .dev_path = "/sys/class/infiniband_verbs/tmdev0",
+    .ibdev_path = "/sys/class/infiniband/tmdev0",
+};
+
+TMDEV_PUBLIC struct ibv_device **ibv_get_device_list(int *count)
+{
+    struct ibv_device **list = calloc(2, sizeof(*list));
+    if (NULL == list) {
+        return NULL;
+    }
+    list[0] = &the_device;
+    if (NULL != count) {
+        *count = 1;
+    }
+    return list;
+}
+
+TMDEV_PUBLIC void ibv_free_device_list(struct ibv_device **list)
+{
+    free(list);
+}
+
+TMDEV_PUBLIC const char *ibv_get_device_name(struct ibv_device *device)
+{
+    return device->name;
+}
+
+TMDEV_PUBLIC int ibv_get_device_index(struct ibv_device *device)
+{
+    (void) device;
+    return 0;
+}
+
+static uint64_t node_guid(void)
+{
+    return 0x02544d0000000000u | tmdev_settings()->lid;
+}
+
+TMDEV_PUBLIC __be64 ibv_get_device_guid(struct ibv_device *device)
+{
+    (void) device;
+    return htobe64(node_guid());
+}
+
+/* ---- attributes
+ * ------------------------------------------------------------------------------------------------------------ */
+
+static void device_attr(struct ibv_device_attr *attr)
+{
+    memset(attr, 0, sizeof(*attr));
+    memcpy(attr->fw_ver, "1.0", 4);
+    attr->node_guid = attr->sys_image_guid = htobe64(node_guid());
+    attr->max_mr_size = UINT64_MAX;
+    attr->page_size_cap = 4096;
+    attr->vendor_id = 0x544d;
+    attr->vendor_part_id = 1;
+    attr->hw_ver = 1;
+    attr->max_qp = TMDEV_QPS - 1;
+    attr->max_qp_wr = TMDEV_MAX_WR;
+    attr->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_PORT_ACTIVE_EVENT;
+    attr->max_sge = attr->max_sge_rd = attr->max_srq_sge = TMDEV_MAX_SGE;
+    attr->max_cq = 65536;
+    attr->max_cqe = TMDEV_MAX_CQE;
+    attr->max_mr = (1 << 24) - 1;
+    attr->max_pd = 65536;
+    attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = TMDEV_MAX_RD_ATOMIC;
+    attr->max_res_rd_atom = TMDEV_MAX_RD_ATOMIC * TMDEV_QPS;
+    attr->atomic_cap = IBV_ATOMIC_HCA;
+    attr->max_srq = 65536;
+    attr->max_srq_wr = TMDEV_MAX_WR - 1;
+    attr->max_pkeys = 1;
+    attr->local_ca_ack_delay = 16;
+    attr->phys_port_cnt = 1;
+}
+
+TMDEV_PUBLIC int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+    (void) context;
+    device_attr(attr);
+    return 0;
+}
+
+int tmdev_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+                          struct ibv_device_attr_ex *attr, size_t size)
+{
+    const tmdev_settings_t *s = tmdev_settings();
+    struct ibv_device_attr_ex all;
+    (void) context;
+    if (NULL != input && 0 != input->comp_mask) {
+        return EINVAL;
+    }
+    memset(&all, 0, sizeof(all));
+    device_attr(&all.orig_attr);
+    all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
+    all.completion_timestamp_mask = UINT64_MAX;
+    all.hca_core_clock = 1000000; /* kHz: time stamps are nanoseconds */
+    all.phys_port_cnt_ex = 1;
+    if (s->tm_tags > 0) {
+        all.tm_caps.max_num_tags = s->tm_tags;
+        all.tm_caps.max_ops = s->tm_ops;
+        all.tm_caps.max_sge = 1;
+        if (s->has_tm_rndv) {
+            all.tm_caps.flags = IBV_TM_CAP_RC;
+            all.tm_caps.max_rndv_hdr_size = TMDEV_RNDV_HDR_MAX;
+        }
+    }
+    memset(attr, 0, size);
+    memcpy(attr, &all, size < sizeof(all) ? size : sizeof(all));
+    return 0;
+}
+
+int tmdev_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
+{
+    const tmdev_settings_t *s = tmdev_settings();
+    (void) context;
+    if (1 != port) {
+        return EINVAL;
+    }
+    struct ibv_port_attr all = {
+        .state = IBV_PORT_ACTIVE,
+        .max_mtu = IBV_MTU_4096,
+        .active_mtu = tmdev_mtu_enum(s->mtu),
+        .gid_tbl_len = s->is_ethernet ? TMDEV_GIDS : 1,
+        .port_cap_flags = s->is_ethernet ? IBV_PORT_IP_BASED_GIDS : IBV_PORT_SM,
+        .max_msg_sz = (uint32_t) s->max_msg,
+        .pkey_tbl_len = 1,
+        .lid = (uint16_t) (s->is_ethernet ? 0 : s->lid),
+        .sm_lid = (uint16_t) (s->is_ethernet ? 0 : 1),
+        .max_vl_num = 1,
+        .active_width = 2,  /* 4x */
+        .active_speed = 32, /* EDR */
+        .phys_state = 5,    /* link up */
+        .link_layer = s->is_ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND,
+    };
+    memset(attr, 0, size);
+    memcpy(attr, &all, size < sizeof(all) ? size : sizeof(all));
+    return 0;
+}
+
+#undef ibv_query_port
+/* The structure of this old entry point ends before port_cap_flags2. */
+TMDEV_PUBLIC int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
+{
+    return tmdev_query_port(context, port, (struct ibv_port_attr *) attr, offsetof(struct ibv_port_attr, port_cap_flags2));
+}
+
+/* ---- GIDs and partition keys
+ * ----------------------------------------------------------------------------------------------- */
+
+static void gid_of(uint32_t lid, int index, union ibv_gid *gid)
+{
+    memset(gid, 0, sizeof(*gid));
+    if (index < 2) {
+        gid->global.subnet_prefix = htobe64(0xfe80000000000000u);
+        gid->global.interface_id = htobe64(0x02544d0000000000u | lid);
+        return;
+    }
+    gid->raw[10] = gid->raw[11] = 0xff; /* IPv4-mapped: 198.18.0.0/15 is for benchmarks */
+    uint32_t ip = htonl(0xc6120000u + lid);
+    memcpy(&gid->raw[12], &ip, sizeof(ip));
+}
+
+static int gid_count(void)
+{
+    return tmdev_settings()->is_ethernet ? TMDEV_GIDS : 1;
+}
+
+static uint32_t gid_type(int index)
+{
+    if (!tmdev_settings()->is_ethernet) {
+        return IBV_GID_TYPE_IB;
+    }
+    return 0 == index % 2 ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
+}
+
+TMDEV_PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
+{
+    (void) context;
+    if (1 != port || index < 0 || index >= gid_count()) {
+        errno = EINVAL;
+        return -1;
+    }
+    gid_of(tmdev_settings()->lid, index, gid);
+    return 0;
+}
+
+TMDEV_PUBLIC int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
+                                   uint32_t flags, size_t size)
+{
+    struct ibv_gid_entry all = {.gid_index = index, .port_num = port};
+    if (0 != flags || 1 != port) {
+        return EINVAL;
+    }
+    if (index >= (uint32_t) gid_count()) {
+        return EINVAL;
+    }
+    (void) ibv_query_gid(context, (uint8_t) port, (int) index, &all.gid);
+    all.gid_type = gid_type((int) index);
+    memset(entry, 0, size);
+    memcpy(entry, &all, size < sizeof(all) ? size : sizeof(all));
+    return 0;
+}
+
+TMDEV_PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max,
+                                          uint32_t flags, size_t size)
+{
+    size_t n = 0;
+    if (0 != flags || max < (size_t) gid_count()) {
+        return -EINVAL;
+    }
+    for (; n < max && n < (size_t) gid_count(); n++) {
+        (void) _ibv_query_gid_ex(context, 1, (uint32_t) n, (void *) ((uint8_t *) entries + n * size), 0, size);
+    }
+    return (ssize_t) n;
+}
+
+/* Private, but ibv_devinfo wants it: RoCE v1 or InfiniBand is 0, RoCE v2 is 1. */
+TMDEV_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, unsigned int *type);
+TMDEV_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, unsigned int *type)
+{
+    (void) context;
+    if (1 != port || index >= (unsigned int) gid_count()) {
+        errno = EINVAL;
+        return -1;
+    }
+    *type = IBV_GID_TYPE_ROCE_V2 == gid_type((int) index) ? 1 : 0;
+    return 0;
+}
+
+TMDEV_PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
+{
+    (void) context;
+    if (1 != port || 0 != index) {
+        errno = EINVAL;
+        return -1;
+    }
+    *pkey = htobe16(0xffff);
+    return 0;
+}
+
+TMDEV_PUBLIC int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
+{
+    (void) context;
+    return 1 == port && htobe16(0xffff) == pkey ? 0 : -1;
+}
+
+/* ---- routing
+ * --------------------------------------------------------------------------------------------------------------- */
+
+uint32_t tmdev_own_route(void)
+{
+    return tmdev_settings()->lid;
+}
+
+uint32_t tmdev_route(const struct ibv_ah_attr *ah)
+{
+    if (!tmdev_settings()->is_ethernet) {
+        return ah->dlid;
+    }
+    union ibv_gid gid;
+    const uint8_t *raw = ah->grh.dgid.raw;
+    uint32_t lid = (uint32_t) raw[14] << 8 | raw[15];
+    for (int i = 0; i < TMDEV_GIDS; i++) {
+        gid_of(lid, i, &gid);
+        if (0 == memcmp(&gid, raw, sizeof(gid))) {
+            return lid;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=300 quick=yes
+# The unit tests of the verbs device, optimized.
+. "$TM_SRC/test/tmdev/tmdev.bash"
+
+run_tests tmdev -O2

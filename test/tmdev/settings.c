@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the environment asks of the device (README.md has the list), the faults among it that are calls to fail, and random
+ * numbers for the others. The settings are read once and do not change after that. */
+#include "tmdev.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static tmdev_settings_t settings;
+static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
+static atomic_uint fail_calls[TMDEV_FAIL_KINDS];
+
+static const struct {
+    const char *name;
+    int error;
+} fail_kinds[TMDEV_FAIL_KINDS] = {
+    [TMDEV_FAIL_PD] = {"pd", ENOMEM},         [TMDEV_FAIL_MR] = {"mr", ENOMEM},
+    [TMDEV_FAIL_CQ] = {"cq", ENOMEM},         [TMDEV_FAIL_CQ_EX] = {"cq_ex", EOPNOTSUPP},
+    [TMDEV_FAIL_QP] = {"qp", ENOMEM},         [TMDEV_FAIL_SRQ] = {"srq", ENOMEM},
+    [TMDEV_FAIL_SRQ_TM] = {"srq_tm", ENOMEM}, [TMDEV_FAIL_CHANNEL] = {"channel", EMFILE},
+};
+
+static void settings_refuse(const char *name, const char *value, const char *wanted)
+{
+    fprintf(stderr, "tmdev: %s=%s is not valid: %s\n", name, value, wanted);
+    exit(1);
+}
+
+static uint64_t number(const char *name, uint64_t standard, uint64_t low, uint64_t high)
+{
+    const char *value = getenv(name);
+    if (NULL == value || '\0' == *value) {
+        return standard;
+    }
+    char *end;
+    char wanted[80];
+    errno = 0;
+    uint64_t n = strtoull(value, &end, 0);
+    if (0 != errno || '\0' != *end || '-' == *value || n < low || n > high) {
+        snprintf(wanted, sizeof(wanted), "a number from %llu to %llu is wanted", (unsigned long long) low,
+                 (unsigned long long) high);
+        settings_refuse(name, value, wanted);
+    }
+    return n;
+}
+
+/* One item of TMDEV_FAIL: kind[:first[-last]] */
+static void parse_fail_item(const char *item, const char *all)
+{
+    static const char wanted[] = "kind[:first[-last]],... is wanted, of pd mr cq cq_ex qp srq srq_tm channel";
+    size_t length = strcspn(item, ":");
+    for (int i = 0; i < TMDEV_FAIL_KINDS; i++) {
+        if (length != strlen(fail_kinds[i].name) || 0 != strncmp(item, fail_kinds[i].name, length)) {
+            continue;
+        }
+        settings.fail[i].first = 1;
+        settings.fail[i].last = UINT32_MAX;
+        if (':' == item[length]) {
+            char *end;
+            settings.fail[i].first = (uint32_t) strtoul(item + length + 1, &end, 10);
+            if ('-' == *end) {
+                settings.fail[i].last = (uint32_t) strtoul(end + 1, &end, 10);
+            }
+            if ('\0' != *end || 0 == settings.fail[i].first) {
+                settings_refuse("TMDEV_FAIL", all, wanted);
+            }
+        }
+        return;
+    }
+    settings_refuse("TMDEV_FAIL", all, wanted);
+}
+
+static void parse_fail(void)
+{
+    const char *value = getenv("TMDEV_FAIL");
+    if (NULL == value) {
+        return;
+    }
+    char *copy = strdup(value), *rest = NULL;
+    for (char *item = strtok_r(copy, ",", &rest); NULL != item; item = strtok_r(NULL, ",", &rest)) {
+        parse_fail_item(item, value);
+    }
+    free(copy);
+}
+
+static void parse_mtu(void)
+{
+    settings.mtu = (uint32_t) number("TMDEV_MTU", 4096, 256, 4096);
+    settings.has_small_frames = NULL != getenv("TMDEV_MTU");
+    if (0 != (settings.mtu & (settings.mtu - 1))) {
+        settings_refuse("TMDEV_MTU", getenv("TMDEV_MTU"), "256, 512, 1024, 2048 or 4096 is wanted");
+    }
+}
+
+static void parse_link(void)
+{
+    const char *value = getenv("TMDEV_LINK");
+    settings.is_ethernet = NULL != value && 0 == strcmp(value, "eth");
+    if (NULL != value && !settings.is_ethernet && 0 != strcmp(value, "ib")) {
+        settings_refuse("TMDEV_LINK", value, "ib or eth is wanted");
+    }
+}
+
+static void read_settings(void)
+{
+    settings.seed = number("TMDEV_SEED", 1, 0, UINT64_MAX);
+    settings.is_quiet = 0 != number("TMDEV_QUIET", 0, 0, 1);
+    settings.is_fatal = 0 != number("TMDEV_FATAL", 0, 0, 1);
+    settings.lid = (uint32_t) number("TMDEV_LID", 1, 1, 0xbfff);
+    settings.tm_tags = (uint32_t) number("TMDEV_TM_TAGS", 127, 0, 65535);
+    settings.tm_ops = (uint32_t) number("TMDEV_TM_OPS", 8192, 1, 32768);
+    settings.has_tm_rndv = 0 != number("TMDEV_TM_RNDV", 1, 0, 1);
+    settings.tm_start = (uint16_t) number("TMDEV_TM_START", 0, 0, 65535);
+    settings.max_msg = number("TMDEV_MAX_MSG", 1u << 30, 4096, 1u << 31);
+    settings.max_inline = (uint32_t) number("TMDEV_MAX_INLINE", 220, 0, 4096);
+    settings.max_mr = number("TMDEV_MAX_MR", UINT64_MAX, 4096, UINT64_MAX);
+    settings.has_poll_progress = 0 != number("TMDEV_POLL", 1, 0, 1);
+    settings.delay_us = (uint32_t) number("TMDEV_DELAY_US", 0, 0, 10000000);
+    settings.hold_us = (uint32_t) number("TMDEV_HOLD_US", 0, 0, 10000000);
+    settings.hold_permille = (uint32_t) number("TMDEV_HOLD", 500, 0, 1000);
+    settings.rnr_permille = (uint32_t) number("TMDEV_RNR", 0, 0, 1000);
+    settings.qp_error_after = (uint32_t) number("TMDEV_QP_ERROR", 0, 0, UINT32_MAX);
+    settings.qp_error_which = (uint32_t) number("TMDEV_QP_ERROR_QP", 0, 0, UINT32_MAX);
+    settings.dir = getenv("TMDEV_DIR");
+    settings.fabric = getenv("TMDEV_FABRIC");
+    if (NULL == settings.fabric) {
+        settings.fabric = "0";
+    }
+    parse_mtu();
+    parse_link();
+    parse_fail();
+}
+
+const tmdev_settings_t *tmdev_settings(void)
+{
+    pthread_once(&settings_once, read_settings);
+    return &settings;
+}
+
+bool tmdev_fails(tmdev_fail_t what)
+{
+    const tmdev_settings_t *s = tmdev_settings();
+    uint32_t call = atomic_fetch_add(&fail_calls[what], 1) + 1;
+    if (0 == s->fail[what].first || call < s->fail[what].first || call > s->fail[what].last) {
+        return false;
+    }
+    errno = fail_kinds[what].error;
+    return true;
+}
+
+/* splitmix64 */
+uint64_t tmdev_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+bool tmdev_chance(uint64_t *state, uint32_t permille)
+{
+    return 0 != permille && tmdev_random(state) % 1000 < permille;
+}
+
+uint64_t tmdev_seed_of(uint32_t object)
+{
+    uint64_t state = tmdev_settings()->seed + ((uint64_t) object << 32);
+    return tmdev_random(&state);
+}
+
+int tmdev_misuse(int error, const char *format, ...)
+{
+    const tmdev_settings_t *s = tmdev_settings();
+    if (!s->is_quiet) {
+        char text[400];
+        va_list args;
+        va_start(args, format);
+        vsnprintf(text, sizeof(text), format, args);
+        va_end(args);
+        /* One call, so that lines of several processes do not mix. */
+        fprintf(stderr, "tmdev: [%ld] %s\n", (long) getpid(), text);
+    }
+    if (s->is_fatal) {
+        abort();
+    }
+    return error;
+}
+
+uint64_t tmdev_now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t) now.tv_sec * 1000000u + (uint64_t) now.tv_nsec / 1000u;
+}
+
+enum ibv_mtu tmdev_mtu_enum(uint32_t bytes)
+{
+    enum ibv_mtu mtu = IBV_MTU_256;
+    for (; bytes > 256; bytes /= 2) {
+        mtu++;
+    }
+    return mtu;
+}
+
+/* Zeroed; NULL with errno ENOMEM. */
+void *tmdev_alloc(size_t size)
+{
+    return calloc(1, size);
+}
