@@ -141,6 +141,9 @@ struct fab {
  */
 FAB_EXPORT int fab_open(const fab_config_t *config, fab_t **fab, const char **why);
 
+/* NULL if processes on other hosts can be reached; else a sentence why not.  The lock is not needed. */
+FAB_EXPORT const char *fab_why_one_host(const fab_t *fab);
+
 /*
  * Give the reference back; the last one closes all providers, waiting for nothing: what is still queued is not sent, RMA still
  * under way ends without completion.  Without the lock.
