@@ -254,6 +254,8 @@ int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *fram
         *why = fab_sentence(dom->fab, "%s cannot make a queue pair ready to %s: %s.", dom->name, step, strerror(error));
         return OPAL_ERR_UNREACH;
     }
+    conn->peer_qpn = frame->qpn;
+    conn->peer_psn = frame->psn;
     conn->window = (uint16_t) frame->window;
     conn->max_flying = reads < FAB_VERBS_STEPS ? reads : FAB_VERBS_STEPS;
     conn->max_flying += 0 == conn->max_flying; /* WRITEs need none */

@@ -221,10 +221,17 @@ static void fab_verbs_park(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab
     fab_counters.verbs_crossed++;
 }
 
-/* The peer begins anew while this process still has the former connection: it has failed or left this one before. */
-static void fab_verbs_asked_anew(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello)
+/*
+ * There is a connection.  The HELLO of a peer that asked at the same time and then answered names that very QP: it is overtaken.
+ * With another QP the peer begins anew, as it has failed or left this process before.
+ */
+static void fab_verbs_asked_again(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello)
 {
-    fab_verbs_connect_cancel(ep);
+    if (hello->qpn == ep->conn->peer_qpn && hello->psn == ep->conn->peer_psn) {
+        fab_counters.verbs_crossed++;
+        fab_verbs_oob_release(sock);
+        return;
+    }
     if (ep->has_left || ep->conn->is_broken || 0 == ep->conn->sent) {
         fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
         ep->has_left = false;
@@ -250,7 +257,7 @@ static void fab_verbs_asked(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fa
         }
         break;
     default:
-        fab_verbs_asked_anew(ep, sock, hello);
+        fab_verbs_asked_again(ep, sock, hello);
         break;
     }
 }

@@ -136,6 +136,8 @@ struct fab_verbs_conn {
     fab_verbs_conn_t *lingering_next; /* in dom->lingering */
     uint32_t id;                      /* upper half of wr_id; see fab_verbs_conn_of() */
     uint32_t psn;
+    uint32_t peer_qpn; /* once connected */
+    uint32_t peer_psn;
     uint64_t linger_until; /* us */
 
     /* send queue: work requests tail..head-1 are posted and not known to be complete */
