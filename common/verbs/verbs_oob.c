@@ -96,9 +96,11 @@ static void fab_verbs_sock_options(int fd)
 
 /* ---- connecting -------------------------------------------------------------------------------------------------- */
 
+static const uint8_t fab_verbs_v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
+
 static bool fab_verbs_ip_is_v4(const uint8_t *ip)
 {
-    return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *) ip);
+    return 0 == memcmp(ip, fab_verbs_v4_prefix, sizeof(fab_verbs_v4_prefix));
 }
 
 static socklen_t fab_verbs_sockaddr(const uint8_t *ip, uint16_t port, struct sockaddr_storage *out)
@@ -431,10 +433,8 @@ static void fab_verbs_addr_add(fab_verbs_addr_t *addr, const uint8_t *ip)
 
 static bool fab_verbs_ip_of(const struct sockaddr *sa, uint8_t *ip)
 {
-    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-
     if (NULL != sa && AF_INET == sa->sa_family) {
-        memcpy(ip, mapped, sizeof(mapped));
+        memcpy(ip, fab_verbs_v4_prefix, sizeof(fab_verbs_v4_prefix));
         memcpy(ip + 12, &((const struct sockaddr_in *) sa)->sin_addr, 4);
         return true;
     }
