@@ -241,6 +241,8 @@ void mca_pml_tm_bsend_start(mca_pml_tm_send_request_t *req)
     int rc;
 
     mca_pml_tm_request_activate(&req->core);
+    req->core.id = 0;
+    req->is_exposed = false;
     rc = bsend(base->req_addr, base->req_count, base->req_datatype, base->req_peer, base->req_tag, base->req_comm,
                req->core.peer);
     fab_lock(mca_pml_tm.fab);
