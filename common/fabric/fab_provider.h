@@ -66,6 +66,9 @@ extern const fab_provider_t fab_verbs_provider; /* if FAB_HAVE_VERBS */
 /* The peer record for a name that a message brought, made for this provider if it is new; NULL: no memory. */
 fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name, const void *address, size_t len);
 
+/* The provider that reaches the peer, failed or closed ones too. */
+const fab_provider_t *fab_peer_provider(const fab_peer_t *peer);
+
 /* A message is complete: hand it to its handler. */
 static inline void fab_deliver(fab_t *fab, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {

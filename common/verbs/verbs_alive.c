@@ -76,9 +76,11 @@ void fab_verbs_async(fab_verbs_domain_t *dom)
 
 /* ---- processes of this host -------------------------------------------------------------------------------------- */
 
-static void fab_verbs_look_after(fab_verbs_ep_t *ep)
+static void fab_verbs_look_after(fab_verbs_conn_t *conn)
 {
-    if (NULL == ep->conn || !ep->is_local || ep->has_left || ep->is_doomed ||
+    fab_verbs_ep_t *ep = NULL != conn ? conn->ep : NULL;
+
+    if (NULL == ep || !ep->is_local || ep->has_left || ep->is_doomed ||
         !fab_shm_is_gone(ep->addr.pid, ep->addr.start_time)) {
         return;
     }
@@ -89,12 +91,11 @@ static void fab_verbs_look_after(fab_verbs_ep_t *ep)
 
 void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now)
 {
-    uint32_t n = (dom->num_eps + FAB_VERBS_TICKS_PER_ROUND - 1) / FAB_VERBS_TICKS_PER_ROUND;
+    uint32_t n = (dom->max_conns + FAB_VERBS_TICKS_PER_ROUND - 1) / FAB_VERBS_TICKS_PER_ROUND;
 
     for (; n > 0; n--) {
-        fab_verbs_ep_t *ep = NULL != dom->alive_at ? dom->alive_at : dom->eps;
-        dom->alive_at = ep->next;
-        fab_verbs_look_after(ep);
+        dom->alive_at = dom->alive_at + 1 < dom->max_conns ? dom->alive_at + 1 : 0;
+        fab_verbs_look_after(dom->conns[dom->alive_at]);
     }
     if (0 != dom->port_down_since && now - dom->port_down_since > FAB_VERBS_PORT_GRACE_US) {
         dom->port_down_since = 0;

@@ -333,6 +333,9 @@ static void fab_verbs_conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc
         return; /* it left; what it did not take is its business */
     }
     fab_counters.verbs_qp_errors++;
+    if (IBV_WC_WR_FLUSH_ERR == wc->status) {
+        fab_verbs_async(conn->dom); /* the queue pair failed as a whole: its event says why */
+    }
     if (IBV_WC_RETRY_EXC_ERR == wc->status) {
         fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH,
                           "It does not answer any more (%s: %s): its process has ended, or the network is down.",

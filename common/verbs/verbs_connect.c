@@ -222,8 +222,8 @@ static void fab_verbs_park(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab
 }
 
 /*
- * There is a connection.  The HELLO of a peer that asked at the same time and then answered names that very QP: it is overtaken.
- * With another QP the peer begins anew, as it has failed or left this process before.
+ * There is a connection.  The HELLO of a peer that asked at the same time and then answered names that very QP: it is
+ * overtaken. With another QP the peer begins anew, as it has failed or left this process before.
  */
 static void fab_verbs_asked_again(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello)
 {
@@ -272,12 +272,12 @@ static fab_verbs_ep_t *fab_verbs_asker(fab_verbs_sock_t *sock, const fab_verbs_f
     fab_peer_t *peer = fab_peer_from_wire(dom->fab, &fab_verbs_provider, hello->name, &hello->addr, sizeof(hello->addr));
     fab_verbs_ep_t *ep;
 
-    if (NULL == peer || FAB_PEER_FAILED == peer->state || NULL == peer->ep) {
+    if (NULL == peer || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
+        &fab_verbs_provider != fab_peer_provider(peer)) {
         return NULL;
     }
-    for (ep = dom->eps; NULL != ep && ep->peer != peer; ep = ep->next) {
-    }
-    if (NULL == ep || 0 != memcmp(&ep->addr, &hello->addr, sizeof(ep->addr))) {
+    ep = peer->ep;
+    if (0 != memcmp(&ep->addr, &hello->addr, sizeof(ep->addr))) {
         return NULL;
     }
     if (ep->is_closing && FAB_VERBS_UP == ep->state) {

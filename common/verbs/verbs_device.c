@@ -214,10 +214,13 @@ static void fab_verbs_look_at_port(fab_verbs_search_t *search, struct ibv_device
     struct ibv_port_attr port;
     const char *name = ibv_get_device_name(device);
     const char *flaw = "the port cannot be queried";
+    char unwanted[sizeof(fab_params.prefix) + 64];
 
     memset(&port, 0, sizeof(port));
     if (!fab_verbs_is_wanted(name, num)) {
-        flaw = "not wanted by verbs_if_include or verbs_if_exclude";
+        snprintf(unwanted, sizeof(unwanted), "not wanted by %sverbs_if_%s", fab_params.prefix,
+                 fab_verbs_is_set(fab_params.verbs_if_include) ? "include" : "exclude");
+        flaw = unwanted;
     } else if (0 == ibv_query_port(ctx, num, &port)) {
         flaw = fab_verbs_port_flaw(search->dom, ctx, num, &port);
     }
@@ -299,6 +302,7 @@ static int fab_verbs_device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t 
     } else {
         memcpy(dom->addr.gid, &gid, sizeof(gid));
     }
+    dom->step = 0 != dom->port.max_msg_sz && dom->port.max_msg_sz < FAB_VERBS_STEP ? dom->port.max_msg_sz : FAB_VERBS_STEP;
     dom->addr.lid = dom->port.lid;
     dom->addr.mtu = (uint8_t) dom->port.active_mtu;
     return OPAL_SUCCESS;

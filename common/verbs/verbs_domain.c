@@ -247,7 +247,7 @@ static int fab_verbs_describe(fab_domain_t *domain, char *buf, size_t size)
         !is_roce                                     ? "InfiniBand"
         : IBV_GID_TYPE_ROCE_V2 == dom->addr.gid_type ? "RoCE v2"
                                                      : "RoCE v1",
-        fab_params.verbs_window, dom->port.max_msg_sz < FAB_VERBS_STEP ? dom->port.max_msg_sz : (uint32_t) FAB_VERBS_STEP);
+        fab_params.verbs_window, dom->step);
 }
 
 const fab_provider_t fab_verbs_provider = {

@@ -267,7 +267,6 @@ int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address
         dom->eps->prev = &ep->next;
     }
     dom->eps = ep;
-    dom->num_eps++;
     peer->caps = FAB_CAP_GET | FAB_CAP_PUT;
     peer->eager_max = addr.eager_max < fab_params.verbs_eager_limit ? addr.eager_max : fab_params.verbs_eager_limit;
     peer->ep = ep;
@@ -301,14 +300,10 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep)
     if (NULL != ep->reserved) {
         fab_verbs_pool_put(&dom->send_pool, ep->reserved);
     }
-    if (dom->alive_at == ep) {
-        dom->alive_at = ep->next;
-    }
     *ep->prev = ep->next;
     if (NULL != ep->next) {
         ep->next->prev = ep->prev;
     }
-    dom->num_eps--;
     free(ep);
 }
 

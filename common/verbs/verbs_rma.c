@@ -93,8 +93,7 @@ static int fab_verbs_op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
 {
     fab_rma_t *rma = op->rma;
     size_t left = rma->len - op->posted;
-    uint32_t max = conn->dom->port.max_msg_sz < FAB_VERBS_STEP ? conn->dom->port.max_msg_sz : FAB_VERBS_STEP;
-    uint32_t len = left < max ? (uint32_t) left : max;
+    uint32_t len = left < conn->dom->step ? (uint32_t) left : conn->dom->step;
     fab_verbs_rkey_t key;
     struct ibv_sge sge = {(uintptr_t) rma->local + op->posted, len, fab_verbs_reg_ops->mr(op->reg)->lkey};
     struct ibv_send_wr wr = {.sg_list = &sge, .opcode = rma->is_put ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ};

@@ -236,6 +236,7 @@ struct fab_verbs_domain {
     struct ibv_srq *srq;
     struct ibv_device_attr device;
     struct ibv_port_attr port;
+    uint32_t step; /* bytes of one READ or WRITE at most */
     uint8_t port_num;
     uint8_t gid_index;
     char name[64 + 8];        /* "mlx5_0:1" */
@@ -262,9 +263,8 @@ struct fab_verbs_domain {
     uint64_t next_oob;  /* us */
     uint64_t next_tick; /* us */
 
-    fab_verbs_ep_t *eps;      /* all */
-    fab_verbs_ep_t *alive_at; /* looked at next */
-    uint32_t num_eps;
+    fab_verbs_ep_t *eps;   /* all */
+    uint32_t alive_at;     /* index in conns: looked at last */
     fab_verbs_addr_t addr; /* of this process */
 };
 
