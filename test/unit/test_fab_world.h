@@ -246,7 +246,7 @@ static inline void world_use_providers(const char *providers)
 /* Byte i of the payload of message or transfer seq. */
 static inline unsigned char world_byte(uint64_t seq, size_t i)
 {
-    return (unsigned char) (seq * 131 + i * 7 + (i >> 9));
+    return (unsigned char) (seq * 131 + i * 7 + (i >> 9) + (i >> 17) * 11); /* no power of two below 32 MiB is a period */
 }
 
 static inline void world_fill(void *buf, uint64_t seq, size_t len)
