@@ -50,18 +50,27 @@ AC_DEFUN([TM_CHECK_SYSTEM], [
 ])
 
 # TM_CHECK_VERBS
-# Not used by any code yet: reported, neither required nor linked.
+# The provider verbs: built where there is libibverbs of rdma-core 35 (2021) or later, unless --without-verbs.  Sets
+# TM_VERBS_CPPFLAGS, TM_VERBS_LIBS and tm_have_verbs.
 AC_DEFUN([TM_CHECK_VERBS], [
-    tm_verbs=no
-    AC_CHECK_HEADER([infiniband/verbs.h], [
-        tm_save_LIBS=$LIBS
-        AC_CHECK_LIB([ibverbs], [ibv_get_device_list], [tm_verbs=yes], [])
-        LIBS=$tm_save_LIBS])
-    AS_IF([test $tm_verbs = yes],
-          [AC_CHECK_TYPE([struct ibv_tmh], [tm_verbs="yes, with tag matching"], [],
-                         [[#include <infiniband/verbs.h>
-                           #include <infiniband/tm_types.h>]])],
-          [tm_verbs="no (package libibverbs-dev; not used yet)"])
+    AC_ARG_WITH([verbs],
+        [AS_HELP_STRING([--without-verbs], [leave the provider verbs (InfiniBand, RoCE) out; --with-verbs: fail without it])],
+        [], [with_verbs=check])
+    tm_have_verbs=no
+    AS_IF([test "$with_verbs" != no],
+          [AC_CHECK_HEADER([infiniband/verbs.h],
+               [AC_CHECK_LIB([ibverbs], [ibv_is_fork_initialized], [tm_have_verbs=yes], [])])])
+    AS_CASE([$with_verbs/$tm_have_verbs],
+        [no/no], [tm_verbs="no (--without-verbs): one host only"],
+        [*/yes], [tm_verbs=yes
+                  AC_CHECK_TYPE([struct ibv_tmh], [tm_verbs="yes, with tag matching"], [],
+                                [[#include <infiniband/verbs.h>
+                                  #include <infiniband/tm_types.h>]])],
+        [check/no], [tm_verbs="no: one host only (package libibverbs-dev, version 35 or later)"],
+        [TM_MISSING([libibverbs not found, asked for by --with-verbs: install libibverbs-dev, version 35 or later])])
+    AS_IF([test $tm_have_verbs = yes],
+          [TM_VERBS_CPPFLAGS=-DFAB_HAVE_VERBS=1 TM_VERBS_LIBS=-libverbs],
+          [TM_VERBS_CPPFLAGS= TM_VERBS_LIBS=])
 ])
 
 # TM_PKG_CPPFLAGS(module, variable)
@@ -274,6 +283,8 @@ AC_DEFUN([TM_SUBST], [
     AC_SUBST([TM_MPI_LIBS])
     AC_SUBST([TM_COMPONENTDIR])
     AC_SUBST([TM_RUNPATH])
+    AC_SUBST([TM_VERBS_CPPFLAGS])
+    AC_SUBST([TM_VERBS_LIBS])
 ])
 
 # TM_SUMMARY
@@ -317,6 +328,7 @@ AC_DEFUN([MCA_ompi_pml_tm_CONFIG], [
             [TM_MISSING([pml_tm needs Open MPI 4.1 or 5.0, this is $OMPI_MAJOR_VERSION.$OMPI_MINOR_VERSION])])
     TM_COMPONENTDIR='$(ompilibdir)'
     TM_RUNPATH=
+    TM_CHECK_VERBS
     TM_SUBST
 
     AS_IF([test -z "$tm_missing"],
@@ -329,5 +341,6 @@ AC_DEFUN([MCA_ompi_pml_tm_CONFIG], [
 # On every path: the conditional, and room for the PML's pointer in every ompi_proc_t.
 AC_DEFUN([MCA_ompi_pml_tm_POST_CONFIG], [
     AM_CONDITIONAL([TM_STANDALONE], [false])
+    AM_CONDITIONAL([TM_VERBS], [test "$tm_have_verbs" = yes])
     AS_IF([test "$1" = 1], [OMPI_REQUIRE_ENDPOINT_TAG([PML])])
 ])

@@ -25,7 +25,27 @@ common_tm_sources = \
 	common/shm/shm_ring_inl.h \
 	common/shm/shm_segment.c \
 	common/shm/shm_types.h \
-	common/shm/shm_wire.h
+	common/shm/shm_wire.h \
+	common/verbs/verbs_wire.h
+
+# The provider verbs, where there is libibverbs.
+common_verbs_sources = \
+	common/verbs/verbs_alive.c \
+	common/verbs/verbs_conn.c \
+	common/verbs/verbs_connect.c \
+	common/verbs/verbs_device.c \
+	common/verbs/verbs_domain.c \
+	common/verbs/verbs_ep.c \
+	common/verbs/verbs_oob.c \
+	common/verbs/verbs_oob.h \
+	common/verbs/verbs_pool.c \
+	common/verbs/verbs_progress.c \
+	common/verbs/verbs_reg.c \
+	common/verbs/verbs_reg.h \
+	common/verbs/verbs_reg_rcache.c \
+	common/verbs/verbs_rma.c \
+	common/verbs/verbs_srq.c \
+	common/verbs/verbs_types.h
 
 # Headers that an installed Open MPI 5.0 lacks (configure.m4, TM_CHECK_OMPI_HEADERS).
 common_ompi5_headers = \

@@ -257,19 +257,20 @@ static void refuse(const char *topic, const char *why)
     }
 }
 
-/* Only shared memory so far: a job on several hosts is refused before it starts, not at its first message. */
-static bool is_on_one_host(void)
+/* A job on several hosts with no way between them is refused before it starts, not at its first message. */
+static bool reaches_all_hosts(void)
 {
     unsigned num_procs = mca_pml_tm_process.num_procs;
     unsigned num_local = (unsigned) mca_pml_tm_process.num_local_peers + 1;
+    const char *why = fab_why_one_host(mca_pml_tm.fab);
 
-    if (num_procs <= num_local) {
+    if (num_procs <= num_local || NULL == why) {
         return true;
     }
     if (is_requested() && is_speaker()) {
-        mca_pml_tm_show_help("several-hosts", mca_pml_tm_process.nodename, num_procs, num_local);
+        mca_pml_tm_show_help("several-hosts", mca_pml_tm_process.nodename, num_procs, num_local, why);
     } else {
-        opal_output_verbose(1, output, "pml tm is not used: %u processes, %u on this host", num_procs, num_local);
+        opal_output_verbose(1, output, "pml tm is not used: %u processes, %u on this host; %s", num_procs, num_local, why);
     }
     return false;
 }
@@ -336,11 +337,16 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
         }
         return NULL;
     }
-    if ((best > *priority && !is_requested()) || !is_on_one_host()) {
+    if (best > *priority && !is_requested()) {
         return NULL;
     }
     init_state();
     if (OPAL_SUCCESS != open_fabric(enable_mpi_threads)) {
+        return NULL;
+    }
+    if (!reaches_all_hosts()) {
+        fab_close(mca_pml_tm.fab);
+        mca_pml_tm.fab = NULL;
         return NULL;
     }
     if (OMPI_SUCCESS != mca_pml_tm_peer_publish()) {

@@ -104,7 +104,7 @@ const char *mca_pml_tm_transport_of(ompi_communicator_t *comm, int rank)
     int rc = OMPI_SUCCESS;
     const fab_peer_t *peer = mca_pml_tm_peer_of_rank(comm, rank, &rc);
 
-    return NULL != peer ? fab_peer_provider(peer) : NULL;
+    return NULL != peer ? fab_peer_provider_name(peer) : NULL;
 }
 
 int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)

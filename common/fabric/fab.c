@@ -18,7 +18,13 @@
 
 fab_counters_t fab_counters;
 
-const fab_provider_t *const fab_providers[FAB_NUM_PROVIDERS] = {&fab_self_provider, &fab_shm_provider};
+const fab_provider_t *const fab_providers[FAB_NUM_PROVIDERS] = {
+    &fab_self_provider,
+    &fab_shm_provider,
+#if FAB_HAVE_VERBS
+    &fab_verbs_provider,
+#endif
+};
 
 static pthread_mutex_t fab_open_lock = PTHREAD_MUTEX_INITIALIZER;
 static fab_core_t *fab_the_core;
@@ -80,34 +86,39 @@ static const fab_provider_t *fab_provider_named(const char *name, size_t len)
     return NULL;
 }
 
-/* Is this provider in the user's list?  An empty list holds all, and self is always used. */
+/* Is this provider in the user's list, or, if that begins with ^, not in it?  An empty list holds all; self is always used. */
 static bool fab_provider_wanted(const fab_provider_t *provider)
 {
     const char *list = fab_params.providers;
+    bool is_exclusive = NULL != list && '^' == *list;
 
     if (NULL == list || '\0' == *list || provider == &fab_self_provider) {
         return true;
     }
+    list += is_exclusive;
     while ('\0' != *list) {
         size_t len = strcspn(list, ",");
         if (fab_provider_named(list, len) == provider) {
-            return true;
+            return !is_exclusive;
         }
         list += len + ('\0' != list[len]);
     }
-    return false;
+    return is_exclusive;
 }
 
 static int fab_check_provider_names(void)
 {
     const char *list = fab_params.providers;
 
+    if (NULL != list && '^' == *list) {
+        list++;
+    }
     while (NULL != list && '\0' != *list) {
         size_t len = strcspn(list, ",");
         if (len > 0 && NULL == fab_provider_named(list, len)) {
             snprintf(fab_open_why, sizeof(fab_open_why),
-                     "%sproviders names \"%.*s\", which is no provider; there are: self, shm.", fab_params.prefix,
-                     (int) (len < 64 ? len : 64), list);
+                     "%sproviders names \"%.*s\", which is no provider; there are: self, shm%s.", fab_params.prefix,
+                     (int) (len < 64 ? len : 64), list, FAB_HAVE_VERBS ? ", verbs" : " (verbs was not built)");
             return OPAL_ERR_BAD_PARAM;
         }
         list += len + ('\0' != list[len]);
@@ -122,7 +133,8 @@ static void fab_core_open_provider(fab_core_t *core, int i)
     fab_slot_t *slot = &core->slots[i];
 
     if (!fab_provider_wanted(fab_providers[i])) {
-        snprintf(slot->why_not, sizeof(slot->why_not), "not in %sproviders (%s)", fab_params.prefix, fab_params.providers);
+        snprintf(slot->why_not, sizeof(slot->why_not), "not wanted by %sproviders (%s)", fab_params.prefix,
+                 fab_params.providers);
         return;
     }
     if (OPAL_SUCCESS != fab_providers[i]->open(&core->fab, &slot->dom, &why)) {
@@ -226,6 +238,20 @@ void fab_close(fab_t *fab)
     pthread_mutex_unlock(&fab_open_lock);
 }
 
+const char *fab_why_one_host(const fab_t *fab)
+{
+    const fab_core_t *core = (const fab_core_t *) fab;
+    const char *why = "the provider verbs was not built: libibverbs was not there";
+
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        if (fab_providers[i]->reaches_hosts && NULL != core->slots[i].dom) {
+            return NULL;
+        }
+        why = fab_providers[i]->reaches_hosts ? core->slots[i].why_not : why;
+    }
+    return why;
+}
+
 /* ---- address ----------------------------------------------------------------------------------------------------- */
 
 size_t fab_address(const fab_t *fab, void *buf, size_t size)
@@ -255,7 +281,7 @@ size_t fab_address(const fab_t *fab, void *buf, size_t size)
     return len;
 }
 
-const char *fab_peer_provider(const fab_peer_t *peer)
+const char *fab_peer_provider_name(const fab_peer_t *peer)
 {
     return fab_providers[peer->provider]->name;
 }
@@ -291,5 +317,8 @@ void fab_describe(fab_t *fab, char *buf, size_t size)
         } else {
             len += (size_t) snprintf(buf + len, size - len, "-              %-5s  not used: %s\n", fab_providers[i]->name, slot->why_not);
         }
+    }
+    if (!FAB_HAVE_VERBS && len < size) {
+        snprintf(buf + len, size - len, "-              verbs  not built: configure found no libibverbs\n");
     }
 }

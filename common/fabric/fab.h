@@ -141,6 +141,9 @@ struct fab {
  */
 FAB_EXPORT int fab_open(const fab_config_t *config, fab_t **fab, const char **why);
 
+/* NULL if processes on other hosts can be reached; else a sentence why not.  The lock is not needed. */
+FAB_EXPORT const char *fab_why_one_host(const fab_t *fab);
+
 /*
  * Give the reference back; the last one closes all providers, waiting for nothing: what is still queued is not sent, RMA still
  * under way ends without completion.  Without the lock.
@@ -210,7 +213,7 @@ FAB_EXPORT int fab_peer_open(fab_t *fab, uint64_t name, const void *address, siz
 FAB_EXPORT fab_peer_t *fab_peer_find(fab_t *fab, uint64_t name);
 
 /* Name of the provider that reaches the peer: "self", "shm", ... The lock is not needed. */
-FAB_EXPORT const char *fab_peer_provider(const fab_peer_t *peer);
+FAB_EXPORT const char *fab_peer_provider_name(const fab_peer_t *peer);
 
 /*
  * This process sends no more to that peer and its record may go once the peer, too, has left: do not use it any more, except

@@ -22,6 +22,23 @@
     X(shm_cma_refused, "peers whose memory the kernel did not let this process read")                                    \
     X(shm_bad_messages, "messages in shared memory that were malformed, each failing its sender")                        \
     X(shm_peers_died, "peers in shared memory found dead")                                                               \
+    X(verbs_msgs_sent, "messages sent by verbs")                                                                         \
+    X(verbs_msgs_received, "messages received by verbs")                                                                 \
+    X(verbs_credit_messages, "messages sent by verbs for nothing but credits")                                           \
+    X(verbs_no_credit, "sends that found the receiver's window used up")                                                 \
+    X(verbs_queue_full, "sends that found no room in the send queue, or no send buffer")                                 \
+    X(verbs_connections, "queue pairs made")                                                                             \
+    X(verbs_crossed, "connections that both sides asked for at once")                                                    \
+    X(verbs_refused, "connections refused to processes that asked for one")                                              \
+    X(verbs_bad_frames, "connection requests or answers that were malformed, or not for this process")                   \
+    X(verbs_small_windows, "connections with a smaller window, since verbs_buffers or locked memory was used up")        \
+    X(verbs_rma_bytes, "bytes moved by RDMA READ or WRITE")                                                              \
+    X(verbs_locked_memory, "registrations refused for lack of locked memory (RLIMIT_MEMLOCK)")                           \
+    X(verbs_unregistrable, "registrations refused for other reasons")                                                    \
+    X(verbs_qp_errors, "connections that broke")                                                                         \
+    X(verbs_bad_messages, "messages by verbs that were malformed, each failing its sender")                              \
+    X(verbs_peers_died, "peers reached by verbs found dead on this host")                                                \
+    X(verbs_async_events, "events that RDMA devices reported")                                                           \
     X(items_queued, "messages or operations queued for lack of room")                                                    \
     X(self_msgs, "messages to this process itself")
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registration of the fabric's parameters with the MCA variable system; the only file of the fabric that needs libopen-pal.
+ * Registration of the fabric's parameters with the MCA variable system; with verbs_reg_rcache.c the only file of the fabric that
+ * needs libopen-pal.
  *
  * The storage is fab_params, in the common library: Open MPI deregisters the variables when the component closes, and the
  * library stays loaded (-z nodelete), so they never dangle.
@@ -12,6 +13,11 @@
 #include "opal/mca/base/base.h"
 #include "opal/mca/base/mca_base_var.h"
 #include "opal/mca/base/mca_base_var_enum.h"
+
+#include "fabric/fab_provider.h"
+#if FAB_HAVE_VERBS
+#include "verbs/verbs_reg.h"
+#endif
 
 static int fab_params_string(const mca_base_component_t *owner, const char *name, const char *help,
                              mca_base_var_info_lvl_t level, char **storage)
@@ -48,6 +54,59 @@ static int fab_params_single_copy(const mca_base_component_t *owner)
     return rc;
 }
 
+static int fab_params_verbs(const mca_base_component_t *owner)
+{
+    fab_params_t *p = &fab_params;
+    int rc;
+
+    rc = fab_params_string(owner, "verbs_if_include",
+                           "Comma-separated list of RDMA devices, or of their ports as device:port, that may be used, e.g. "
+                           "mlx5_0,mlx5_1:1. Of these the nearest to the process is. Not together with verbs_if_exclude. "
+                           "Empty: all. Default: empty.",
+                           OPAL_INFO_LVL_2, &p->verbs_if_include);
+    if (rc >= 0) {
+        rc = fab_params_string(owner, "verbs_if_exclude",
+                               "Comma-separated list of RDMA devices, or of their ports as device:port, that must not be used. "
+                               "Not together with verbs_if_include. Empty: none. Default: empty.",
+                               OPAL_INFO_LVL_2, &p->verbs_if_exclude);
+    }
+    if (rc >= 0) {
+        rc = mca_base_component_var_register(
+            owner, "verbs_gid_index",
+            "Index in the GID table of the port to be used with RoCE, 0 to 255. -1: RoCE v2 before v1, IPv4 before IPv6, "
+            "addresses that are routed before link-local ones. Default: -1.",
+            MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_4, MCA_BASE_VAR_SCOPE_READONLY, &p->verbs_gid_index);
+    }
+    if (rc >= 0) {
+        rc = fab_params_uint(owner, "verbs_eager_limit",
+                             "Bytes: longest message that verbs sends as it is; longer ones are announced and read by the "
+                             "receiver. Also the size of every send and receive buffer. 304 to 1048576. Default: 8192.",
+                             OPAL_INFO_LVL_4, &p->verbs_eager_limit);
+    }
+    if (rc >= 0) {
+        rc = fab_params_uint(owner, "verbs_window",
+                             "Messages that one peer may have under way to this process by verbs, before it waits for credits: "
+                             "4 to 16384. With each connection come as many receive buffers, as far as verbs_buffers allows. "
+                             "Default: 64.",
+                             OPAL_INFO_LVL_5, &p->verbs_window);
+    }
+    if (rc >= 0) {
+        rc = fab_params_uint(owner, "verbs_buffers",
+                             "Receive buffers of verbs in this process at most, and send buffers at most, each of "
+                             "verbs_eager_limit bytes and locked in memory; they are made as connections and messages need them: "
+                             "128 to 1048576. Default: 4096.",
+                             OPAL_INFO_LVL_5, &p->verbs_buffers);
+    }
+    if (rc >= 0) {
+        rc = fab_params_uint(owner, "verbs_timeout",
+                             "Time after which an RDMA device sends again what was not acknowledged, as the exponent n of "
+                             "4.096 us * 2^n, 8 to 31; after 7 times the peer has failed. Larger on networks that lose much or "
+                             "reroute slowly. Default: 17 (0.5 s; a lost peer is noticed after 4 to 16 s).",
+                             OPAL_INFO_LVL_6, &p->verbs_timeout);
+    }
+    return rc;
+}
+
 /* mca_base_component_var_register() returns the variable's index, or an error. */
 static int fab_params_register_all(const mca_base_component_t *owner)
 {
@@ -56,8 +115,9 @@ static int fab_params_register_all(const mca_base_component_t *owner)
 
     rc = fab_params_string(
         owner, "providers",
-        "Comma-separated list of the ways to other processes that may be used: shm. Empty: all. A process "
-        "always reaches itself (self). Default: empty.",
+        "Comma-separated list of the ways to other processes that may be used: shm, verbs; or, after ^, of those that may not. "
+        "Empty: all. A peer is reached by the first that can, in the order shm, verbs; a process always reaches itself (self). "
+        "Default: empty.",
         OPAL_INFO_LVL_2, &p->providers);
     if (rc >= 0) {
         rc = fab_params_uint(
@@ -91,7 +151,10 @@ static int fab_params_register_all(const mca_base_component_t *owner)
                              "(512 KiB take about 60 us). Default: 524288.",
                              OPAL_INFO_LVL_5, &p->shm_copy_step);
     }
-    return rc >= 0 ? fab_params_single_copy(owner) : rc;
+    if (rc >= 0) {
+        rc = fab_params_single_copy(owner);
+    }
+    return rc >= 0 ? fab_params_verbs(owner) : rc;
 }
 
 int fab_params_register(const struct mca_base_component_2_1_0_t *component)
@@ -99,6 +162,9 @@ int fab_params_register(const struct mca_base_component_2_1_0_t *component)
     const mca_base_component_t *owner = (const mca_base_component_t *) component;
     int rc = fab_params_register_all(owner);
 
+#if FAB_HAVE_VERBS
+    fab_verbs_reg_use_rcache();
+#endif
     snprintf(fab_params.prefix, sizeof(fab_params.prefix), "%s_%s_", owner->mca_type_name, owner->mca_component_name);
 
     return rc < 0 ? rc : OPAL_SUCCESS;

@@ -23,6 +23,13 @@ typedef struct fab_params {
     unsigned int shm_eager_limit; /* bytes; longest message copied through a ring in one piece, if a quarter ring holds it */
     unsigned int shm_copy_step;   /* bytes copied by CMA per progress call, and at most per operation in a row */
     int shm_single_copy;          /* FAB_SHM_SINGLE_COPY_* */
+    char *verbs_if_include;         /* "device[:port],..."; NULL or "": all */
+    char *verbs_if_exclude;         /* the same, those not to be used; only one of the two */
+    int verbs_gid_index;            /* of RoCE; -1: chosen */
+    unsigned int verbs_eager_limit; /* bytes; longest message that is sent as it is, and size of a buffer */
+    unsigned int verbs_window;      /* messages that one peer may have under way */
+    unsigned int verbs_buffers;     /* receive buffers at most, and send buffers at most */
+    unsigned int verbs_timeout;     /* exponent of the device's time-out: 4.096 us * 2^n */
 } fab_params_t;
 
 FAB_EXPORT extern fab_params_t fab_params;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "shm/shm_wire.h"
+#include "verbs/verbs_wire.h"
 
 fab_params_t fab_params = {
     .providers = NULL,
@@ -16,6 +17,11 @@ fab_params_t fab_params = {
     .shm_eager_limit = 16384,
     .shm_copy_step = 524288,
     .shm_single_copy = FAB_SHM_SINGLE_COPY_AUTO,
+    .verbs_gid_index = -1,
+    .verbs_eager_limit = 8192,
+    .verbs_window = 64,
+    .verbs_buffers = 4096,
+    .verbs_timeout = 17,
 };
 
 static bool fab_is_power_of_two(unsigned int value)
@@ -31,6 +37,34 @@ static int fab_params_range(const char *name, unsigned int value, unsigned int m
     }
     snprintf(buf, size, "%s%s is %u; allowed are %u to %u%s.", fab_params.prefix, name, value, min, max, extra);
     return OPAL_ERR_BAD_PARAM;
+}
+
+static int fab_params_check_verbs(char *buf, size_t size)
+{
+    const fab_params_t *p = &fab_params;
+    int rc = fab_params_range("verbs_eager_limit", p->verbs_eager_limit, FAB_VERBS_EAGER_MIN, FAB_VERBS_EAGER_MAX, "", buf,
+                              size);
+
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_range("verbs_window", p->verbs_window, 4, FAB_VERBS_WINDOW_MAX, "", buf, size);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_range("verbs_buffers", p->verbs_buffers, 128, 1u << 20, "", buf, size);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_range("verbs_timeout", p->verbs_timeout, 8, 31, "", buf, size);
+    }
+    if (OPAL_SUCCESS == rc && (p->verbs_gid_index < -1 || p->verbs_gid_index > 255)) {
+        snprintf(buf, size, "%sverbs_gid_index is %d; allowed are -1 (automatic) to 255.", p->prefix, p->verbs_gid_index);
+        rc = OPAL_ERR_BAD_PARAM;
+    }
+    if (OPAL_SUCCESS == rc && NULL != p->verbs_if_include && '\0' != *p->verbs_if_include &&
+        NULL != p->verbs_if_exclude && '\0' != *p->verbs_if_exclude) {
+        snprintf(buf, size, "%sverbs_if_include (%s) and %sverbs_if_exclude (%s) are both set; set one of them.", p->prefix,
+                 p->verbs_if_include, p->prefix, p->verbs_if_exclude);
+        rc = OPAL_ERR_BAD_PARAM;
+    }
+    return rc;
 }
 
 int fab_params_check(char *buf, size_t size)
@@ -62,5 +96,5 @@ int fab_params_check(char *buf, size_t size)
         snprintf(buf, size, "%sshm_single_copy is %d; allowed are auto (0) and none (1).", p->prefix, p->shm_single_copy);
         rc = OPAL_ERR_BAD_PARAM;
     }
-    return rc;
+    return OPAL_SUCCESS == rc ? fab_params_check_verbs(buf, size) : rc;
 }

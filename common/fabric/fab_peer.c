@@ -323,6 +323,11 @@ fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint6
     return fab_core_enter(core, number);
 }
 
+const fab_provider_t *fab_peer_provider(const fab_peer_t *peer)
+{
+    return fab_providers[peer->provider];
+}
+
 /* ---- a peer goes ------------------------------------------------------------------------------------------------- */
 
 void fab_core_try_release(fab_peer_t *peer)

@@ -10,11 +10,17 @@
 #include "fabric/fab.h"
 #include "fabric/fab_counters.h"
 
+/* Set by configure: is the provider verbs built? */
+#ifndef FAB_HAVE_VERBS
+#define FAB_HAVE_VERBS 0
+#endif
+
 typedef struct fab_domain fab_domain_t; /* a provider's state in this process; each defines its own, cast at the edge */
 
 typedef struct fab_provider {
     const char *name;
     uint16_t id; /* of its section in an address, FAB_WIRE_* (fab_wire.h) */
+    bool reaches_hosts; /* not only processes of this host */
     const fab_ops_t *ops;
 
     /*
@@ -55,9 +61,13 @@ typedef struct fab_provider {
 
 extern const fab_provider_t fab_self_provider;
 extern const fab_provider_t fab_shm_provider;
+extern const fab_provider_t fab_verbs_provider; /* if FAB_HAVE_VERBS */
 
 /* The peer record for a name that a message brought, made for this provider if it is new; NULL: no memory. */
 fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name, const void *address, size_t len);
+
+/* The provider that reaches the peer, failed or closed ones too. */
+const fab_provider_t *fab_peer_provider(const fab_peer_t *peer);
 
 /* A message is complete: hand it to its handler. */
 static inline void fab_deliver(fab_t *fab, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)

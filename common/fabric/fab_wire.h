@@ -20,6 +20,7 @@
 enum {
     FAB_WIRE_SELF = 1,
     FAB_WIRE_SHM = 2,
+    FAB_WIRE_VERBS = 4, /* 3 is kept for tcp */
 };
 
 typedef struct fab_wire_head {

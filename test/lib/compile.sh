@@ -7,7 +7,7 @@
 #     # TEST: timeout=300 quick=no
 # of key=value pairs; a value with spaces stands in double quotes.  doc/contributing.md lists the keys.
 
-tm_known_keys=' args cflags env ldflags np ompi pml quick sources stderr timeout upstream variants '
+tm_known_keys=' args cflags device env ldflags np ompi pml quick sources stderr timeout upstream variants '
 
 # tm_directives FILE: print the text of each directive.
 tm_directives()

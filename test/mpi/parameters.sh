@@ -38,12 +38,14 @@ for name in $numbers; do
         pml_tm_shm_max_peers) refused "$name" 1000000 ;;
         pml_tm_shm_ring_size) refused "$name" 5000 && refused "$name" 64 ;;
         pml_tm_shm_single_copy) ;; # names, below
+        pml_tm_verbs_gid_index) refused "$name" 256 && refused "$name" -2 ;;
         *) refused "$name" 0 ;;
     esac
 done
 refused pml_tm_verbose 1000
 refused pml_tm_shm_eager_limit 1000000000
 refused pml_tm_providers nosuch
+refused pml_tm_providers ^nosuch
 refused pml_tm_shm_single_copy nosuch
 
 accepted pml_tm_eager_limit 0

@@ -220,10 +220,33 @@ static inline int world_run(int size, bool is_threaded, world_fn_t fn)
     return world_run_some_die(size, is_threaded, fn, 0);
 }
 
+/* Use these providers (as the parameter names them); ends the program as a skipped test, if they cannot be used here. */
+static inline void world_use_providers(const char *providers)
+{
+    fab_config_t config = {.name = 1, .num_local = 2};
+    const char *why = "";
+    fab_t *fab;
+
+    fab_params.providers = (char *) (uintptr_t) providers;
+    if (0 == fork()) { /* devices are opened in children only: they do not all survive fork() */
+        if (OPAL_SUCCESS != fab_open(&config, &fab, &why)) {
+            printf("SKIPPED: %s\n", why);
+            exit(77);
+        }
+        fab_close(fab);
+        exit(0);
+    }
+    int status = 0;
+    wait(&status);
+    if (0 != status) {
+        exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+    }
+}
+
 /* Byte i of the payload of message or transfer seq. */
 static inline unsigned char world_byte(uint64_t seq, size_t i)
 {
-    return (unsigned char) (seq * 131 + i * 7 + (i >> 9));
+    return (unsigned char) (seq * 131 + i * 7 + (i >> 9) + (i >> 17) * 11); /* no power of two below 32 MiB is a period */
 }
 
 static inline void world_fill(void *buf, uint64_t seq, size_t len)

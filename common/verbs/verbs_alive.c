@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who or what has died: events of the device, and the processes of this host.
+ *
+ * A peer on another host that dies shows when something is sent to it: the device gets no answer (verbs_conn.c).  On this
+ * host every connected peer is looked at in /proc within two seconds, so that one that is only waited for is missed, too.
+ */
+#include "verbs/verbs_types.h"
+
+#include "shm/shm_types.h" /* fab_shm_is_gone() */
+
+static void fab_verbs_doom_all(fab_verbs_domain_t *dom, const char *what)
+{
+    for (fab_verbs_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
+        if (NULL != ep->conn && !ep->has_left) {
+            fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE, "%s here %s (ibv_devinfo, and the system's log, may say why).",
+                              dom->name, what);
+        }
+    }
+}
+
+/* ---- events of the device ---------------------------------------------------------------------------------------- */
+
+static void fab_verbs_qp_event(fab_verbs_domain_t *dom, const struct ibv_async_event *event)
+{
+    fab_verbs_conn_t *conn = fab_verbs_conn_by_qpn(dom, event->element.qp->qp_num);
+
+    if (NULL != conn && NULL != conn->ep && !conn->ep->has_left) {
+        fab_verbs_ep_doom(conn->ep, OPAL_ERR_COMM_FAILURE, "The connection to it broke (%s: %s).", dom->name,
+                          ibv_event_type_str(event->event_type));
+    }
+}
+
+static void fab_verbs_event(fab_verbs_domain_t *dom, const struct ibv_async_event *event)
+{
+    switch (event->event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+        fab_verbs_qp_event(dom, event);
+        break;
+    case IBV_EVENT_PORT_ERR:
+        if (event->element.port_num == dom->port_num) {
+            dom->port_down_since = fab_verbs_now_us();
+            fab_log(dom->fab, 1, "%s has gone down", dom->name);
+        }
+        break;
+    case IBV_EVENT_PORT_ACTIVE:
+        if (event->element.port_num == dom->port_num) {
+            dom->port_down_since = 0;
+        }
+        break;
+    case IBV_EVENT_CQ_ERR:
+    case IBV_EVENT_SRQ_ERR:
+        fab_verbs_doom_all(dom, "lost a queue");
+        break;
+    case IBV_EVENT_DEVICE_FATAL:
+        dom->is_dead = true;
+        fab_verbs_doom_all(dom, "failed");
+        break;
+    default: /* of the subnet's management, or of no importance */
+        break;
+    }
+}
+
+void fab_verbs_async(fab_verbs_domain_t *dom)
+{
+    struct ibv_async_event event;
+
+    while (0 == ibv_get_async_event(dom->ctx, &event)) {
+        fab_counters.verbs_async_events++;
+        fab_verbs_event(dom, &event);
+        ibv_ack_async_event(&event);
+    }
+}
+
+/* ---- processes of this host -------------------------------------------------------------------------------------- */
+
+static void fab_verbs_look_after(fab_verbs_conn_t *conn)
+{
+    fab_verbs_ep_t *ep = NULL != conn ? conn->ep : NULL;
+
+    if (NULL == ep || !ep->is_local || ep->has_left || ep->is_doomed ||
+        !fab_shm_is_gone(ep->addr.pid, ep->addr.start_time)) {
+        return;
+    }
+    fab_counters.verbs_peers_died++;
+    fab_verbs_ep_doom(ep, OPAL_ERR_PROC_ABORTED, "Its process (pid %u on this host) has ended without leaving the job.",
+                      ep->addr.pid);
+}
+
+void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now)
+{
+    uint32_t n = (dom->max_conns + FAB_VERBS_TICKS_PER_ROUND - 1) / FAB_VERBS_TICKS_PER_ROUND;
+
+    for (; n > 0; n--) {
+        dom->alive_at = dom->alive_at + 1 < dom->max_conns ? dom->alive_at + 1 : 0;
+        fab_verbs_look_after(dom->conns[dom->alive_at]);
+    }
+    if (0 != dom->port_down_since && now - dom->port_down_since > FAB_VERBS_PORT_GRACE_US) {
+        dom->port_down_since = 0;
+        fab_verbs_doom_all(dom, "is down");
+    }
+}

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Connections: an RC queue pair, what is under way on it, and the credits of its two directions.
+ *
+ * Selective signaling: a work request asks for a completion if it is a READ or WRITE, or enough before it did not; its
+ * completion frees all before it.  A quarter of the queue and three buffers at most wait unsignaled, so an idle connection
+ * keeps little; and nothing does once half of what all connections together may use is in use, so idle ones never hold up
+ * busy ones.
+ *
+ * wr_id is index << 40 | generation << 32 | position in the send queue: completions of a connection that is gone, which
+ * some devices still deliver, are recognized.
+ */
+#include "verbs/verbs_types.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "fabric/fab_params.h"
+
+enum {
+    FAB_VERBS_MIN_RNR_TIMER = 12, /* 0.64 ms until a sender that found no buffer tries again */
+    FAB_VERBS_FOREVER = 7,        /* rnr_retry */
+    FAB_VERBS_HOPS = 64,          /* routers that a RoCE packet may pass */
+    FAB_VERBS_PSN_MASK = 0xffffff,
+};
+
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
+
+fab_verbs_conn_t *fab_verbs_conn_of(fab_verbs_domain_t *dom, uint64_t wr_id)
+{
+    uint32_t id = (uint32_t) (wr_id >> 32);
+    fab_verbs_conn_t *conn = id >> 8 < dom->max_conns ? dom->conns[id >> 8] : NULL;
+
+    return NULL != conn && conn->id == id ? conn : NULL;
+}
+
+fab_verbs_conn_t *fab_verbs_conn_by_qpn(fab_verbs_domain_t *dom, uint32_t qpn)
+{
+    fab_verbs_conn_t *conn = dom->by_qpn[qpn % FAB_VERBS_HASH];
+
+    while (NULL != conn && conn->qp->qp_num != qpn) {
+        conn = conn->hash_next;
+    }
+    return conn;
+}
+
+static int fab_verbs_conn_enter(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
+{
+    fab_verbs_conn_t **bucket = &dom->by_qpn[conn->qp->qp_num % FAB_VERBS_HASH];
+
+    while (dom->free_conn < dom->max_conns && NULL != dom->conns[dom->free_conn]) {
+        dom->free_conn++;
+    }
+    if (dom->free_conn == dom->max_conns) {
+        uint32_t max = dom->max_conns > 0 ? 2 * dom->max_conns : 16;
+        fab_verbs_conn_t **conns = realloc(dom->conns, max * sizeof(*conns));
+        if (NULL == conns) {
+            return OPAL_ERR_OUT_OF_RESOURCE;
+        }
+        memset(conns + dom->max_conns, 0, (max - dom->max_conns) * sizeof(*conns));
+        dom->conns = conns;
+        dom->max_conns = max;
+    }
+    conn->id = dom->free_conn << 8 | dom->generation++;
+    dom->conns[dom->free_conn] = conn;
+    conn->hash_next = *bucket;
+    *bucket = conn;
+    dom->num_conns++;
+    return OPAL_SUCCESS;
+}
+
+static void fab_verbs_conn_leave(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
+{
+    fab_verbs_conn_t **at = &dom->by_qpn[conn->qp->qp_num % FAB_VERBS_HASH];
+
+    while (*at != conn) {
+        at = &(*at)->hash_next;
+    }
+    *at = conn->hash_next;
+    dom->conns[conn->id >> 8] = NULL;
+    dom->free_conn = conn->id >> 8 < dom->free_conn ? conn->id >> 8 : dom->free_conn;
+    dom->num_conns--;
+    if (dom->last_conn == conn) {
+        dom->last_conn = NULL;
+    }
+}
+
+static void fab_verbs_conn_forgive(fab_verbs_conn_t *conn)
+{
+    fab_verbs_conn_t **at = &conn->dom->owing;
+
+    while (NULL != *at && *at != conn) {
+        at = &(*at)->owing_next;
+    }
+    if (NULL != *at) {
+        *at = conn->owing_next;
+    }
+    conn->is_owing = false;
+}
+
+/* ---- making ------------------------------------------------------------------------------------------------------ */
+
+/* A QP with as much room for inline data as the device gives. */
+static struct ibv_qp *fab_verbs_qp_create(fab_verbs_domain_t *dom, uint32_t *max_inline)
+{
+    static const uint32_t sizes[] = {FAB_VERBS_INLINE, 128, 64, 0};
+    struct ibv_qp *qp = NULL;
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && NULL == qp; i++) {
+        struct ibv_qp_init_attr init = {
+            .send_cq = dom->send_cq,
+            .recv_cq = dom->recv_cq,
+            .srq = dom->srq,
+            .qp_type = IBV_QPT_RC,
+            .cap = {.max_send_wr = FAB_VERBS_SQ_DEPTH, .max_send_sge = 1, .max_inline_data = sizes[i]},
+        };
+        qp = ibv_create_qp(dom->pd, &init);
+        *max_inline = init.cap.max_inline_data < FAB_VERBS_INLINE ? init.cap.max_inline_data : FAB_VERBS_INLINE;
+        if (NULL == qp && EINVAL != errno) {
+            break;
+        }
+    }
+    return qp;
+}
+
+static int fab_verbs_qp_init(fab_verbs_domain_t *dom, struct ibv_qp *qp)
+{
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT,
+        .pkey_index = 0,
+        .port_num = dom->port_num,
+        .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
+    };
+
+    return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+static uint32_t fab_verbs_random_psn(void)
+{
+    uint32_t psn = 0;
+
+    (void) !getrandom(&psn, sizeof(psn), GRND_NONBLOCK);
+    return psn & FAB_VERBS_PSN_MASK;
+}
+
+fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
+{
+    fab_verbs_domain_t *dom = ep->dom;
+    fab_verbs_conn_t *conn = calloc(1, sizeof(*conn));
+
+    *why = "There is no memory for a connection.";
+    if (NULL == conn) {
+        return NULL;
+    }
+    conn->ep = ep;
+    conn->dom = dom;
+    conn->qp = fab_verbs_qp_create(dom, &conn->max_inline);
+    if (NULL == conn->qp) {
+        *why = fab_sentence(dom->fab, "%s cannot make a queue pair: %s; there are %u.", dom->name, strerror(errno),
+                            dom->num_conns);
+        goto err_free;
+    }
+    int error = fab_verbs_qp_init(dom, conn->qp);
+    if (0 != error) {
+        *why = fab_sentence(dom->fab, "%s cannot initialize a queue pair: %s.", dom->name, strerror(error));
+        goto err_qp;
+    }
+    if (OPAL_SUCCESS != fab_verbs_conn_enter(dom, conn)) {
+        goto err_qp;
+    }
+    conn->psn = fab_verbs_random_psn();
+    conn->granted = fab_verbs_srq_grant(dom);
+    fab_counters.verbs_connections++;
+    return conn;
+err_qp:
+    (void) ibv_destroy_qp(conn->qp);
+err_free:
+    free(conn);
+    return NULL;
+}
+
+/* ---- connecting -------------------------------------------------------------------------------------------------- */
+
+static uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom)
+{
+    int max = dom->device.max_qp_rd_atom;
+
+    return (uint8_t) (max < FAB_VERBS_READS ? max : FAB_VERBS_READS);
+}
+
+static struct ibv_ah_attr fab_verbs_path(const fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr)
+{
+    struct ibv_ah_attr path = {.dlid = addr->lid, .port_num = dom->port_num};
+
+    if (IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer) {
+        path.is_global = 1;
+        path.grh.sgid_index = dom->gid_index;
+        path.grh.hop_limit = FAB_VERBS_HOPS;
+        memcpy(&path.grh.dgid, addr->gid, sizeof(addr->gid));
+    }
+    return path;
+}
+
+static int fab_verbs_qp_to_receive(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame)
+{
+    fab_verbs_domain_t *dom = conn->dom;
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = frame->addr.mtu < dom->addr.mtu ? frame->addr.mtu : dom->addr.mtu,
+        .dest_qp_num = frame->qpn,
+        .rq_psn = frame->psn,
+        .max_dest_rd_atomic = fab_verbs_reads_served(dom),
+        .min_rnr_timer = FAB_VERBS_MIN_RNR_TIMER,
+        .ah_attr = fab_verbs_path(dom, &frame->addr),
+    };
+
+    return ibv_modify_qp(conn->qp, &attr,
+                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+static int fab_verbs_qp_to_send(fab_verbs_conn_t *conn, uint8_t reads)
+{
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTS,
+        .timeout = (uint8_t) fab_params.verbs_timeout,
+        .retry_cnt = 7,
+        .rnr_retry = FAB_VERBS_FOREVER,
+        .sq_psn = conn->psn,
+        .max_rd_atomic = reads,
+    };
+
+    return ibv_modify_qp(conn->qp, &attr,
+                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                             IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, const char **why)
+{
+    fab_verbs_domain_t *dom = conn->dom;
+    int max_reads = dom->device.max_qp_init_rd_atom;
+    uint8_t reads = (uint8_t) (frame->reads < (uint32_t) max_reads ? frame->reads : (uint32_t) max_reads);
+    const char *step = "receive";
+    int error = fab_verbs_qp_to_receive(conn, frame);
+
+    if (0 == error) {
+        step = "send";
+        error = fab_verbs_qp_to_send(conn, reads);
+    }
+    if (0 != error) {
+        *why = fab_sentence(dom->fab, "%s cannot make a queue pair ready to %s: %s.", dom->name, step, strerror(error));
+        return OPAL_ERR_UNREACH;
+    }
+    conn->peer_qpn = frame->qpn;
+    conn->peer_psn = frame->psn;
+    conn->window = (uint16_t) frame->window;
+    conn->max_flying = reads < FAB_VERBS_STEPS ? reads : FAB_VERBS_STEPS;
+    conn->max_flying += 0 == conn->max_flying; /* WRITEs need none */
+    return OPAL_SUCCESS;
+}
+
+/* ---- posting ----------------------------------------------------------------------------------------------------- */
+
+static bool fab_verbs_wants_signal(const fab_verbs_conn_t *conn, const fab_verbs_buf_t *buf, const fab_verbs_op_t *op)
+{
+    return NULL != op || conn->unsignaled + 1 >= FAB_VERBS_SIGNAL_WQES ||
+           (NULL != buf && conn->unsignaled_bufs + 1 >= FAB_VERBS_SIGNAL_BUFS) ||
+           (NULL != buf && conn->dom->send_pool.used > conn->dom->send_pool.num / 2) ||
+           conn->dom->sq_used > conn->dom->sq_used_max / 2;
+}
+
+int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verbs_buf_t *buf, fab_verbs_op_t *op)
+{
+    fab_verbs_domain_t *dom = conn->dom;
+    struct ibv_send_wr *bad = NULL;
+    bool is_signaled = 0 != (wr->send_flags & IBV_SEND_SIGNALED) || fab_verbs_wants_signal(conn, buf, op);
+
+    wr->wr_id = (uint64_t) conn->id << 32 | conn->head;
+    wr->num_sge = 1;
+    wr->send_flags |= is_signaled ? IBV_SEND_SIGNALED : 0;
+    int error = ibv_post_send(conn->qp, wr, &bad);
+    if (__builtin_expect(0 != error, 0)) {
+        if (ENOMEM == error) {
+            return OPAL_ERR_RESOURCE_BUSY;
+        }
+        if (NULL != conn->ep) {
+            fab_verbs_ep_doom(conn->ep, OPAL_ERR_UNREACH, "%s refused to send to it: %s.", dom->name, strerror(error));
+        }
+        return OPAL_ERR_UNREACH;
+    }
+    conn->sq[conn->head % FAB_VERBS_SQ_DEPTH] =
+        (fab_verbs_wqe_t){buf, op, NULL != op ? wr->sg_list->length : 0, is_signaled};
+    conn->head++;
+    dom->sq_used++;
+    dom->num_signaled += is_signaled;
+    conn->unsignaled = is_signaled ? 0 : conn->unsignaled + 1;
+    conn->unsignaled_bufs = is_signaled ? 0 : conn->unsignaled_bufs + (NULL != buf);
+    return OPAL_SUCCESS;
+}
+
+/* ---- completions ------------------------------------------------------------------------------------------------- */
+
+static void fab_verbs_conn_retire(fab_verbs_conn_t *conn, int status)
+{
+    fab_verbs_wqe_t wqe = conn->sq[conn->tail % FAB_VERBS_SQ_DEPTH];
+
+    conn->tail++;
+    conn->dom->sq_used--;
+    conn->dom->num_signaled -= wqe.is_signaled;
+    if (NULL != wqe.buf) {
+        fab_verbs_pool_put(&conn->dom->send_pool, wqe.buf);
+    }
+    if (NULL != wqe.op) {
+        conn->flying--;
+        fab_verbs_op_landed(wqe.op, wqe.len, status);
+    }
+}
+
+/* What went wrong, once per connection; the flushed requests behind it say nothing new. */
+static void fab_verbs_conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
+{
+    fab_verbs_ep_t *ep = conn->ep;
+    bool is_rma = NULL != conn->sq[conn->tail % FAB_VERBS_SQ_DEPTH].op;
+
+    if (conn->is_broken) {
+        return;
+    }
+    conn->is_broken = true;
+    if (NULL == ep || (ep->has_left && !is_rma)) {
+        return; /* it left; what it did not take is its business */
+    }
+    fab_counters.verbs_qp_errors++;
+    if (IBV_WC_WR_FLUSH_ERR == wc->status) {
+        fab_verbs_async(conn->dom); /* the queue pair failed as a whole: its event says why */
+    }
+    if (IBV_WC_RETRY_EXC_ERR == wc->status) {
+        fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH,
+                          "It does not answer any more (%s: %s): its process has ended, or the network is down.",
+                          conn->dom->name, ibv_wc_status_str(wc->status));
+    } else {
+        fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE, "The connection to it broke (%s: %s, vendor's code 0x%x).",
+                          conn->dom->name, ibv_wc_status_str(wc->status), wc->vendor_err);
+    }
+}
+
+void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
+{
+    uint32_t at = (uint32_t) wc->wr_id;
+
+    if (at - conn->tail >= conn->head - conn->tail) {
+        return; /* complete already */
+    }
+    while (conn->tail != at) {
+        fab_verbs_conn_retire(conn, OPAL_SUCCESS);
+    }
+    if (IBV_WC_SUCCESS != wc->status) {
+        fab_verbs_conn_broke(conn, wc);
+    }
+    fab_verbs_conn_retire(conn, IBV_WC_SUCCESS == wc->status ? OPAL_SUCCESS : OPAL_ERR_UNREACH);
+}
+
+/* ---- the provider's own messages --------------------------------------------------------------------------------- */
+
+static int fab_verbs_conn_send_id(fab_verbs_conn_t *conn, uint8_t id)
+{
+    fab_verbs_tmh_t tmh = {.id = id, .credits = htobe16(conn->consumed)};
+    struct ibv_sge sge = {(uintptr_t) &tmh, sizeof(tmh), 0};
+    struct ibv_send_wr wr = {.sg_list = &sge, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE};
+    fab_verbs_buf_t *buf = NULL;
+    int rc;
+
+    if (0 == fab_verbs_sq_room(conn)) {
+        return OPAL_ERR_RESOURCE_BUSY;
+    }
+    if (conn->max_inline < sizeof(tmh)) {
+        buf = fab_verbs_pool_get(&conn->dom->send_pool);
+        if (NULL == buf) {
+            return OPAL_ERR_RESOURCE_BUSY;
+        }
+        memcpy(buf->data, &tmh, sizeof(tmh));
+        sge = (struct ibv_sge){(uintptr_t) buf->data, sizeof(tmh), buf->lkey};
+        wr.send_flags = 0;
+    }
+    if (FAB_VERBS_ID_CREDIT != id) {
+        wr.send_flags |= IBV_SEND_SIGNALED;
+    }
+    rc = fab_verbs_conn_post(conn, &wr, buf, NULL);
+    if (OPAL_SUCCESS == rc) {
+        conn->told = conn->consumed;
+    } else if (NULL != buf) {
+        fab_verbs_pool_put(&conn->dom->send_pool, buf);
+    }
+    return rc;
+}
+
+void fab_verbs_conn_owe(fab_verbs_conn_t *conn)
+{
+    if (!conn->is_owing) {
+        conn->is_owing = true;
+        conn->owing_next = conn->dom->owing;
+        conn->dom->owing = conn;
+    }
+}
+
+void fab_verbs_conn_tell(fab_verbs_conn_t *conn, uint8_t id)
+{
+    if (OPAL_ERR_RESOURCE_BUSY == fab_verbs_conn_send_id(conn, id)) {
+        conn->to_send = id;
+        fab_verbs_conn_owe(conn);
+    }
+}
+
+/* What a connection owes its peer: credits, if enough came together and no message carried them; CLOSE, LEAVE. False:
+ * later. */
+static bool fab_verbs_conn_pay(fab_verbs_conn_t *conn)
+{
+    uint16_t untold = (uint16_t) (conn->consumed - conn->told);
+    int rc = OPAL_SUCCESS;
+
+    if (conn->is_broken || (NULL != conn->ep && conn->ep->has_left)) {
+        return true;
+    }
+    if (!conn->is_ready) {
+        return false;
+    }
+    if (0 != conn->to_send) {
+        rc = fab_verbs_conn_send_id(conn, conn->to_send);
+        conn->to_send = OPAL_ERR_RESOURCE_BUSY == rc ? conn->to_send : 0;
+    } else if (untold >= (conn->granted + 1) / 2) {
+        rc = fab_verbs_conn_send_id(conn, FAB_VERBS_ID_CREDIT);
+        fab_counters.verbs_credit_messages += OPAL_SUCCESS == rc;
+    }
+    return OPAL_ERR_RESOURCE_BUSY != rc;
+}
+
+void fab_verbs_conn_tell_owing(fab_verbs_domain_t *dom)
+{
+    fab_verbs_conn_t *all = dom->owing;
+
+    dom->owing = NULL;
+    while (NULL != all) {
+        fab_verbs_conn_t *conn = all;
+        all = conn->owing_next;
+        conn->is_owing = false;
+        if (!fab_verbs_conn_pay(conn)) {
+            fab_verbs_conn_owe(conn);
+        }
+    }
+}
+
+/* ---- ending ------------------------------------------------------------------------------------------------------ */
+
+void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)
+{
+    fab_verbs_domain_t *dom = conn->dom;
+
+    fab_verbs_conn_forgive(conn);
+    fab_verbs_conn_leave(dom, conn);
+    if (NULL != conn->ep) {
+        conn->ep->conn = NULL;
+    }
+    (void) ibv_destroy_qp(conn->qp); /* first: afterwards the device touches no memory for it */
+    while (conn->tail != conn->head) {
+        fab_verbs_conn_retire(conn, status);
+    }
+    free(conn);
+}
+
+void fab_verbs_conn_linger(fab_verbs_conn_t *conn)
+{
+    fab_verbs_domain_t *dom = conn->dom;
+
+    conn->ep->conn = NULL;
+    conn->ep = NULL;
+    conn->linger_until = fab_verbs_now_us() + FAB_VERBS_LINGER_US;
+    conn->lingering_next = dom->lingering;
+    dom->lingering = conn;
+}
+
+void fab_verbs_conn_end_lingering(fab_verbs_domain_t *dom, uint64_t now)
+{
+    fab_verbs_conn_t **at = &dom->lingering;
+
+    while (NULL != *at) {
+        fab_verbs_conn_t *conn = *at;
+        bool is_done = conn->head == conn->tail && 0 == conn->to_send;
+        if (!is_done && !conn->is_broken && now < conn->linger_until) {
+            at = &conn->lingering_next;
+            continue;
+        }
+        *at = conn->lingering_next;
+        fab_verbs_conn_destroy(conn, OPAL_ERR_UNREACH);
+    }
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Connection set-up: who asks, who answers, and what happens when both ask at once.
+ *
+ *      IDLE ──first send──> WAITING ──turn──> ASKING ──REPLY──> UP
+ *        └──────┬──────────────┴────────────────┘               ^
+ *               └──HELLO of the peer──> ANSWERED ──READY────────┘      (or its first message)
+ *
+ * Both ask: the one with the smaller name has precedence.  It puts the other's HELLO aside; the other, when it gets this
+ * HELLO, answers with the QP that it has already made and forgets its own question.  Should the former's question come to
+ * nothing (the peer cannot be reached over TCP from here, but this process from there), it answers the one put aside.
+ *
+ * No time limit anywhere where a peer's program may be computing: a peer that is gone shows in TCP.
+ */
+#include "verbs/verbs_oob.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fabric/fab_params.h"
+
+enum { FAB_VERBS_DEFER_US = 3000000 }; /* longer than a connection lingers */
+
+extern const fab_provider_t fab_verbs_provider;
+
+/* ---- frames ------------------------------------------------------------------------------------------------------ */
+
+static fab_verbs_frame_t fab_verbs_frame(const fab_verbs_ep_t *ep, fab_verbs_kind_t kind)
+{
+    const fab_verbs_domain_t *dom = ep->dom;
+    fab_verbs_frame_t frame = {
+        .magic = FAB_VERBS_MAGIC,
+        .version = FAB_VERBS_VERSION,
+        .kind = (uint16_t) kind,
+        .name = dom->fab->config.name,
+        .target = ep->peer->name,
+        .addr = dom->addr,
+    };
+
+    memcpy(frame.nonce, ep->addr.nonce, sizeof(frame.nonce));
+    if (NULL != ep->conn) {
+        frame.qpn = ep->conn->qp->qp_num;
+        frame.psn = ep->conn->psn;
+        frame.window = ep->conn->granted;
+        frame.reads =
+            (uint32_t) (dom->device.max_qp_rd_atom < FAB_VERBS_READS ? dom->device.max_qp_rd_atom : FAB_VERBS_READS);
+    }
+    return frame;
+}
+
+/* Is this a frame for this process, from one that got its address from the job, with values that a QP can have? */
+static bool fab_verbs_frame_is_sound(const fab_verbs_domain_t *dom, const fab_verbs_frame_t *frame)
+{
+    bool has_qp = FAB_VERBS_HELLO == frame->kind || FAB_VERBS_REPLY == frame->kind;
+
+    if (FAB_VERBS_MAGIC != frame->magic || FAB_VERBS_VERSION != frame->version ||
+        0 != memcmp(frame->nonce, dom->addr.nonce, sizeof(frame->nonce)) || frame->target != dom->fab->config.name ||
+        frame->name == dom->fab->config.name) {
+        return false;
+    }
+    return !has_qp || (frame->qpn > 0 && frame->qpn <= 0xffffff && frame->psn <= 0xffffff && frame->window > 0 &&
+                       frame->window <= FAB_VERBS_WINDOW_MAX && frame->reads <= UINT8_MAX);
+}
+
+/* Not a peer that has a record: answer with what the frame itself says. */
+static void fab_verbs_refuse(fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello, fab_verbs_refusal_t reason)
+{
+    fab_verbs_frame_t frame = {
+        .magic = FAB_VERBS_MAGIC,
+        .version = FAB_VERBS_VERSION,
+        .kind = FAB_VERBS_REFUSE,
+        .name = sock->dom->fab->config.name,
+        .target = hello->name,
+        .qpn = reason,
+        .addr = sock->dom->addr,
+    };
+
+    memcpy(frame.nonce, hello->addr.nonce, sizeof(frame.nonce));
+    fab_counters.verbs_refused++;
+    fab_verbs_oob_send(sock, &frame);
+    fab_verbs_oob_release(sock);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------------------ */
+
+static void fab_verbs_set_state(fab_verbs_ep_t *ep, fab_verbs_state_t state)
+{
+    ep->dom->num_asking -= FAB_VERBS_ASKING == ep->state;
+    ep->dom->num_asking += FAB_VERBS_ASKING == state;
+    ep->state = state;
+}
+
+static void fab_verbs_wait(fab_verbs_ep_t *ep)
+{
+    fab_verbs_domain_t *dom = ep->dom;
+
+    ep->waiting_next = NULL;
+    *dom->waiting_tail = ep;
+    dom->waiting_tail = &ep->waiting_next;
+    fab_verbs_set_state(ep, FAB_VERBS_WAITING);
+}
+
+static void fab_verbs_stop_waiting(fab_verbs_ep_t *ep)
+{
+    fab_verbs_domain_t *dom = ep->dom;
+    fab_verbs_ep_t **at = &dom->waiting;
+
+    while (*at != ep) {
+        at = &(*at)->waiting_next;
+    }
+    *at = ep->waiting_next;
+    if (NULL == *at) {
+        dom->waiting_tail = at;
+    }
+    fab_verbs_set_state(ep, FAB_VERBS_IDLE);
+}
+
+/* False: no socket now. */
+static bool fab_verbs_ask(fab_verbs_ep_t *ep)
+{
+    const char *why = "";
+    fab_verbs_frame_t hello;
+
+    if (NULL == ep->conn) {
+        ep->conn = fab_verbs_conn_open(ep, &why);
+    }
+    if (NULL == ep->conn) {
+        fab_verbs_set_state(ep, FAB_VERBS_IDLE);
+        fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "%s", why);
+        return true;
+    }
+    hello = fab_verbs_frame(ep, FAB_VERBS_HELLO);
+    ep->sock = fab_verbs_oob_connect(ep, &hello);
+    if (NULL == ep->sock) {
+        return false;
+    }
+    fab_verbs_set_state(ep, FAB_VERBS_ASKING);
+    return true;
+}
+
+void fab_verbs_connect_waiting(fab_verbs_domain_t *dom)
+{
+    while (NULL != dom->waiting && dom->num_asking < FAB_VERBS_MAX_ASKING) {
+        fab_verbs_ep_t *ep = dom->waiting;
+        fab_verbs_stop_waiting(ep);
+        if (!fab_verbs_ask(ep)) {
+            fab_verbs_wait(ep);
+            return;
+        }
+    }
+}
+
+void fab_verbs_connect(fab_verbs_ep_t *ep)
+{
+    if (FAB_VERBS_IDLE == ep->state && !ep->is_doomed && !ep->has_left) {
+        fab_verbs_wait(ep);
+        fab_verbs_connect_waiting(ep->dom);
+    }
+}
+
+void fab_verbs_connect_cancel(fab_verbs_ep_t *ep)
+{
+    if (FAB_VERBS_WAITING == ep->state) {
+        fab_verbs_stop_waiting(ep);
+    }
+    if (NULL != ep->sock) {
+        fab_verbs_oob_release(ep->sock);
+        ep->sock = NULL;
+    }
+    if (NULL != ep->parked) {
+        fab_verbs_oob_release(ep->parked);
+        ep->parked = NULL;
+    }
+    fab_verbs_set_state(ep, FAB_VERBS_IDLE);
+}
+
+void fab_verbs_connect_done(fab_verbs_ep_t *ep)
+{
+    fab_verbs_connect_cancel(ep);
+    fab_verbs_set_state(ep, FAB_VERBS_UP);
+    ep->conn->is_ready = true;
+    if (ep->is_closing) {
+        fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_CLOSE);
+    }
+}
+
+/* ---- answering --------------------------------------------------------------------------------------------------- */
+
+/* Connect to who asks through sock, with the QP that there is or a new one. */
+static void fab_verbs_answer(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello)
+{
+    const char *why = "";
+    fab_verbs_frame_t reply;
+
+    fab_verbs_connect_cancel(ep);
+    if (NULL == ep->conn) {
+        ep->conn = fab_verbs_conn_open(ep, &why);
+    }
+    if (NULL == ep->conn || OPAL_SUCCESS != fab_verbs_conn_connect(ep->conn, hello, &why)) {
+        fab_verbs_refuse(sock, hello, FAB_VERBS_REFUSED_RESOURCES);
+        fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "%s", why);
+        return;
+    }
+    ep->sock = sock;
+    sock->ep = ep;
+    sock->is_asking = false;
+    fab_verbs_set_state(ep, FAB_VERBS_ANSWERED);
+    reply = fab_verbs_frame(ep, FAB_VERBS_REPLY);
+    fab_verbs_oob_send(sock, &reply);
+}
+
+/* Put it aside: this process has asked, and its name has precedence. */
+static void fab_verbs_park(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello)
+{
+    if (NULL != ep->parked) {
+        fab_verbs_oob_release(ep->parked);
+    }
+    ep->parked = sock;
+    sock->ep = ep;
+    sock->in = *hello;
+    fab_counters.verbs_crossed++;
+}
+
+/*
+ * There is a connection.  The HELLO of a peer that asked at the same time and then answered names that very QP: it is
+ * overtaken. With another QP the peer begins anew, as it has failed or left this process before.
+ */
+static void fab_verbs_asked_again(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello)
+{
+    if (hello->qpn == ep->conn->peer_qpn && hello->psn == ep->conn->peer_psn) {
+        fab_counters.verbs_crossed++;
+        fab_verbs_oob_release(sock);
+        return;
+    }
+    if (ep->has_left || ep->conn->is_broken || 0 == ep->conn->sent) {
+        fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
+        ep->has_left = false;
+        fab_verbs_answer(ep, sock, hello);
+        return;
+    }
+    fab_verbs_refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
+    fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE, "It gave the connection up and asked for another one.");
+}
+
+static void fab_verbs_asked(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello)
+{
+    switch (ep->state) {
+    case FAB_VERBS_IDLE:
+    case FAB_VERBS_WAITING:
+        fab_verbs_answer(ep, sock, hello);
+        break;
+    case FAB_VERBS_ASKING:
+        if (hello->name < ep->dom->fab->config.name) {
+            fab_verbs_answer(ep, sock, hello);
+        } else {
+            fab_verbs_park(ep, sock, hello);
+        }
+        break;
+    default:
+        fab_verbs_asked_again(ep, sock, hello);
+        break;
+    }
+}
+
+/*
+ * The endpoint of who asks.  NULL: refuse it, or, with *is_later, ask again: this process closed the peer, and what it sent
+ * before it let go is not delivered yet.
+ */
+static fab_verbs_ep_t *fab_verbs_asker(fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello, bool *is_later)
+{
+    fab_verbs_domain_t *dom = sock->dom;
+    fab_peer_t *peer = fab_peer_from_wire(dom->fab, &fab_verbs_provider, hello->name, &hello->addr, sizeof(hello->addr));
+    fab_verbs_ep_t *ep;
+
+    if (NULL == peer || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
+        &fab_verbs_provider != fab_peer_provider(peer)) {
+        return NULL;
+    }
+    ep = peer->ep;
+    if (0 != memcmp(&ep->addr, &hello->addr, sizeof(ep->addr))) {
+        return NULL;
+    }
+    if (ep->is_closing && FAB_VERBS_UP == ep->state) {
+        uint64_t now = fab_verbs_now_us();
+        sock->deadline = 0 != sock->deadline ? sock->deadline : now + FAB_VERBS_DEFER_US;
+        *is_later = true;
+        if (now > sock->deadline) {
+            fab_verbs_ep_finish(ep);
+        }
+        return NULL;
+    }
+    return ep->is_doomed ? NULL : ep;
+}
+
+static void fab_verbs_on_hello(fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello)
+{
+    bool is_later = false;
+    fab_verbs_ep_t *ep = fab_verbs_asker(sock, hello, &is_later);
+
+    if (is_later) {
+        sock->in = *hello;
+        sock->is_deferred = true;
+    } else if (NULL == ep) {
+        fab_verbs_refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
+    } else {
+        fab_verbs_asked(ep, sock, hello);
+    }
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+static void fab_verbs_on_reply(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab_verbs_frame_t *reply)
+{
+    const char *why = "";
+    fab_verbs_frame_t ready;
+
+    if (OPAL_SUCCESS != fab_verbs_conn_connect(ep->conn, reply, &why)) {
+        fab_verbs_connect_cancel(ep);
+        fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "%s", why);
+        return;
+    }
+    ready = fab_verbs_frame(ep, FAB_VERBS_READY);
+    sock->is_asking = false;
+    fab_verbs_oob_send(sock, &ready);
+    fab_verbs_connect_done(ep);
+}
+
+static void fab_verbs_on_refuse(fab_verbs_ep_t *ep, uint32_t reason)
+{
+    fab_verbs_connect_cancel(ep);
+    fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "It refused the connection: %s.",
+                      FAB_VERBS_REFUSED_RESOURCES == reason
+                          ? "it could not make a queue pair"
+                          : "this process has failed for it, or it reaches this process in another way");
+}
+
+void fab_verbs_on_frame(fab_verbs_sock_t *sock, const fab_verbs_frame_t *frame)
+{
+    fab_verbs_ep_t *ep = sock->ep;
+    bool is_sound = fab_verbs_frame_is_sound(sock->dom, frame);
+    bool is_from_peer = NULL != ep && is_sound && frame->name == ep->peer->name && ep->sock == sock &&
+                        0 == memcmp(&frame->addr, &ep->addr, sizeof(ep->addr));
+
+    if (is_sound && NULL == ep && FAB_VERBS_HELLO == frame->kind) {
+        fab_verbs_on_hello(sock, frame);
+    } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REPLY == frame->kind) {
+        fab_verbs_on_reply(ep, sock, frame);
+    } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REFUSE == frame->kind) {
+        fab_verbs_on_refuse(ep, frame->qpn);
+    } else if (is_from_peer && FAB_VERBS_ANSWERED == ep->state && FAB_VERBS_READY == frame->kind) {
+        fab_verbs_connect_done(ep);
+    } else {
+        fab_counters.verbs_bad_frames++;
+        fab_verbs_oob_try_next(sock); /* another process listens there */
+    }
+}
+
+/* ---- a socket broke ---------------------------------------------------------------------------------------------- */
+
+static void fab_verbs_ask_failed(fab_verbs_ep_t *ep, const char *why)
+{
+    fab_verbs_sock_t *parked = ep->parked;
+
+    if (NULL != parked) {
+        ep->parked = NULL;
+        fab_verbs_answer(ep, parked, &parked->in);
+        return;
+    }
+    fab_verbs_connect_cancel(ep);
+    fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "%s", why);
+}
+
+void fab_verbs_on_broken(fab_verbs_sock_t *sock, const char *why)
+{
+    fab_verbs_ep_t *ep = sock->ep;
+
+    fab_verbs_oob_release(sock);
+    if (NULL == ep) {
+        return;
+    }
+    if (ep->parked == sock) {
+        ep->parked = NULL;
+        return;
+    }
+    ep->sock = NULL;
+    if (FAB_VERBS_ASKING == ep->state) {
+        fab_verbs_ask_failed(ep, why);
+        return;
+    }
+    /* It asked, and left before it was ready: nothing was sent. Whoever wants to send to it finds out. */
+    fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
+    fab_verbs_connect_cancel(ep);
+    if (ep->is_closing) {
+        fab_verbs_ep_finish(ep);
+    }
+}

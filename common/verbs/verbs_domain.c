@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Provider verbs: opening and closing it in this process, its address, its description, its table.
+ */
+#include "verbs/verbs_oob.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/random.h>
+
+#include "fabric/fab_params.h"
+#include "fabric/fab_wire.h"
+#include "shm/shm_types.h" /* fab_shm_host_identity(), fab_shm_start_time() */
+
+/* ---- open -------------------------------------------------------------------------------------------------------- */
+
+/* Before the first registration.  Kernels since 5.12 need nothing: they copy pinned pages when a process forks. */
+static void fab_verbs_survive_fork(fab_verbs_domain_t *dom)
+{
+    int error = IBV_FORK_DISABLED == ibv_is_fork_initialized() ? ibv_fork_init() : 0;
+
+    if (0 != error) {
+        fab_log(dom->fab, 1, "children made by fork() may damage messages: ibv_fork_init(): %s", strerror(error));
+    }
+}
+
+static int fab_verbs_fill_address(fab_verbs_domain_t *dom, const char **why)
+{
+    fab_verbs_addr_t *addr = &dom->addr;
+
+    addr->version = FAB_VERBS_VERSION;
+    addr->eager_max = fab_params.verbs_eager_limit;
+    addr->pid = (uint32_t) getpid();
+    addr->host = fab_shm_host_identity();
+    addr->start_time = fab_shm_start_time(addr->pid);
+    if ((ssize_t) sizeof(addr->nonce) != getrandom(addr->nonce, sizeof(addr->nonce), 0)) {
+        *why = fab_sentence(dom->fab, "getrandom() failed: %s.", strerror(errno));
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    return OPAL_SUCCESS;
+}
+
+static int fab_verbs_cq_open(fab_verbs_domain_t *dom, const char **why)
+{
+    int max = dom->device.max_cqe;
+
+    dom->sq_used_max = max / 2 < FAB_VERBS_SQ_USED_MAX ? (uint32_t) max / 2 : FAB_VERBS_SQ_USED_MAX;
+    dom->send_cq = ibv_create_cq(dom->ctx, (int) (2 * dom->sq_used_max), NULL, NULL, 0);
+    dom->recv_cq =
+        ibv_create_cq(dom->ctx, (int) fab_params.verbs_buffers < max ? (int) fab_params.verbs_buffers : max, NULL, NULL, 0);
+    if (NULL == dom->send_cq || NULL == dom->recv_cq) {
+        *why = fab_sentence(dom->fab, "%s cannot make completion queues: %s.", dom->name, strerror(errno));
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    return OPAL_SUCCESS;
+}
+
+static int fab_verbs_memory_open(fab_verbs_domain_t *dom, const char **why)
+{
+    dom->regs = fab_verbs_reg_ops->open(dom->pd);
+    if (NULL == dom->regs) {
+        *why = "The cache of registered memory cannot be opened.";
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    fab_verbs_pool_init(&dom->send_pool, dom->pd, fab_params.verbs_eager_limit);
+    dom->max_send_bufs = fab_params.verbs_buffers;
+    if (OPAL_SUCCESS != fab_verbs_pool_grow(&dom->send_pool, FAB_VERBS_CHUNK_BUFS)) {
+        *why =
+            fab_sentence(dom->fab,
+                         "%s: %zu bytes for messages cannot be registered: %s. Is the limit on locked memory (ulimit -l) "
+                         "too low?",
+                         dom->name, FAB_VERBS_CHUNK_BUFS * dom->send_pool.buf_size, strerror(errno));
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    return OPAL_SUCCESS;
+}
+
+static int fab_verbs_open_steps(fab_verbs_domain_t *dom, const char **why)
+{
+    int rc = fab_verbs_device_open(dom, why);
+
+    if (OPAL_SUCCESS != rc) {
+        return rc;
+    }
+    (void) fcntl(dom->ctx->async_fd, F_SETFL, fcntl(dom->ctx->async_fd, F_GETFL) | O_NONBLOCK);
+    fab_verbs_survive_fork(dom);
+    dom->pd = ibv_alloc_pd(dom->ctx);
+    if (NULL == dom->pd) {
+        *why = fab_sentence(dom->fab, "%s gives no protection domain: %s.", dom->name, strerror(errno));
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    rc = fab_verbs_cq_open(dom, why);
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_verbs_srq_open(dom, why);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_verbs_memory_open(dom, why);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_verbs_fill_address(dom, why);
+    }
+    return OPAL_SUCCESS == rc ? fab_verbs_oob_open(dom, why) : rc;
+}
+
+/* In the reverse order; what was not made is NULL. */
+static void fab_verbs_domain_free(fab_verbs_domain_t *dom)
+{
+    fab_verbs_oob_close(dom);
+    if (NULL != dom->srq) {
+        (void) ibv_destroy_srq(dom->srq);
+    }
+    if (NULL != dom->send_cq) {
+        (void) ibv_destroy_cq(dom->send_cq);
+    }
+    if (NULL != dom->recv_cq) {
+        (void) ibv_destroy_cq(dom->recv_cq);
+    }
+    fab_verbs_pool_fini(&dom->send_pool);
+    fab_verbs_pool_fini(&dom->recv_pool);
+    if (NULL != dom->regs) {
+        fab_verbs_reg_ops->close(dom->regs);
+    }
+    if (NULL != dom->pd) {
+        (void) ibv_dealloc_pd(dom->pd);
+    }
+    if (NULL != dom->ctx) {
+        (void) ibv_close_device(dom->ctx);
+    }
+    while (NULL != dom->free_ops) {
+        fab_verbs_op_t *op = dom->free_ops;
+        dom->free_ops = op->next;
+        free(op);
+    }
+    free(dom->conns);
+    free(dom);
+}
+
+static int fab_verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
+{
+    char text[256];
+    fab_verbs_domain_t *dom;
+    int rc;
+
+    if (OPAL_SUCCESS != fab_params_check(text, sizeof(text))) {
+        *why = fab_sentence(fab, "%s", text);
+        return OPAL_ERR_BAD_PARAM;
+    }
+    dom = calloc(1, sizeof(*dom));
+    if (NULL == dom) {
+        *why = "There is not enough memory.";
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    dom->fab = fab;
+    dom->rma_tail = &dom->rma;
+    dom->waiting_tail = &dom->waiting;
+    rc = fab_verbs_open_steps(dom, why);
+    if (OPAL_SUCCESS != rc) {
+        fab_verbs_domain_free(dom);
+        return rc;
+    }
+    *out = (fab_domain_t *) dom;
+    return OPAL_SUCCESS;
+}
+
+/* ---- close ------------------------------------------------------------------------------------------------------- */
+
+static bool fab_verbs_is_drained(const fab_verbs_domain_t *dom)
+{
+    for (uint32_t i = 0; i < dom->max_conns; i++) {
+        const fab_verbs_conn_t *conn = dom->conns[i];
+        bool is_lost = NULL == conn || conn->is_broken || (NULL != conn->ep && conn->ep->has_left);
+        if (!is_lost && (conn->head != conn->tail || 0 != conn->to_send)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/*
+ * Tell all that this process leaves, and see to it, for a moment, that what was sent is delivered: unlike shared memory, a
+ * queue pair takes with it what it has not sent yet.
+ */
+static void fab_verbs_say_goodbye(fab_verbs_domain_t *dom)
+{
+    uint64_t until = fab_verbs_now_us() + FAB_VERBS_LEAVE_US;
+
+    for (fab_verbs_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
+        if (NULL != ep->conn && ep->conn->is_ready) {
+            fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_LEAVE);
+        }
+    }
+    while (!dom->is_dead && !fab_verbs_is_drained(dom) && fab_verbs_now_us() < until) {
+        (void) fab_verbs_poll_send(dom);
+        fab_verbs_conn_tell_owing(dom);
+    }
+}
+
+static void fab_verbs_close(fab_domain_t *domain)
+{
+    fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
+
+    if ((uint32_t) getpid() != dom->addr.pid) {
+        return; /* a child made by fork(): all is its parent's */
+    }
+    dom->is_closed = true;
+    fab_verbs_say_goodbye(dom);
+    for (uint32_t i = 0; i < dom->max_conns; i++) {
+        if (NULL != dom->conns[i]) {
+            fab_verbs_conn_destroy(dom->conns[i], OPAL_ERR_UNREACH);
+        }
+    }
+    while (NULL != dom->eps) {
+        dom->eps->peer->ep = NULL;
+        fab_verbs_ep_free(dom->eps);
+    }
+    fab_verbs_domain_free(dom);
+}
+
+/* ---- the rest ---------------------------------------------------------------------------------------------------- */
+
+static size_t fab_verbs_address(fab_domain_t *domain, void *buf, size_t size)
+{
+    fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
+
+    if (size < sizeof(dom->addr)) {
+        return 0;
+    }
+    memcpy(buf, &dom->addr, sizeof(dom->addr));
+    return sizeof(dom->addr);
+}
+
+static int fab_verbs_describe(fab_domain_t *domain, char *buf, size_t size)
+{
+    const fab_verbs_domain_t *dom = (const fab_verbs_domain_t *) domain;
+    bool is_roce = IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer;
+
+    return snprintf(
+        buf, size,
+        "any host       verbs  0 to %-10u  eager, by SEND on %s (%s), window of %u messages: two copies\n"
+        "                      longer           rendezvous, read by the receiver: no copy (READ, steps of %u bytes)\n"
+        "                      derived types    rendezvous, fragments by SEND: two copies\n",
+        fab_params.verbs_eager_limit, dom->name,
+        !is_roce                                     ? "InfiniBand"
+        : IBV_GID_TYPE_ROCE_V2 == dom->addr.gid_type ? "RoCE v2"
+                                                     : "RoCE v1",
+        fab_params.verbs_window, dom->step);
+}
+
+const fab_provider_t fab_verbs_provider = {
+    .name = "verbs",
+    .id = FAB_WIRE_VERBS,
+    .reaches_hosts = true,
+    .ops = &fab_verbs_ops,
+    .open = fab_verbs_open,
+    .close = fab_verbs_close,
+    .address = fab_verbs_address,
+    .attach = fab_verbs_attach,
+    .detach = fab_verbs_detach,
+    .drop = fab_verbs_drop,
+    .progress = fab_verbs_progress,
+    .describe = fab_verbs_describe,
+};

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Endpoints: what the verbs provider does for one peer.
+ *
+ *      attach ──> IDLE ──first send──> ... ──> UP        (verbs_connect.c)
+ *      detach ──> CLOSE sent ──CLOSED, CLOSE or LEAVE of the peer──> gone
+ *      CLOSE of the peer ──> CLOSED sent, connection lingers, IDLE again
+ *      drop   ──> LEAVE sent, if that can be done, connection lingers, gone
+ *
+ * A pair has one connection, on which both send; so who wants no more of it asks the other to let go (CLOSE), which
+ * answers CLOSED as its last message on it and would connect anew to send again.
+ */
+#include "verbs/verbs_types.h"
+
+#include <endian.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fabric/fab_params.h"
+
+/* ---- sending ----------------------------------------------------------------------------------------------------- */
+
+/* No message can go to the peer now: connect if that was not done. */
+static __attribute__((noinline)) int fab_verbs_cannot_send(fab_verbs_ep_t *ep)
+{
+    if (ep->is_doomed) {
+        return OPAL_ERR_RESOURCE_BUSY; /* until it fails, in fab_progress() */
+    }
+    if (ep->has_left) {
+        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH, "It takes no more messages: it has left, or refused this process.");
+        return OPAL_ERR_UNREACH;
+    }
+    if (FAB_VERBS_UP != ep->state) {
+        fab_verbs_connect(ep);
+    } else if (!fab_verbs_has_credit(ep->conn)) {
+        fab_counters.verbs_no_credit++;
+    } else {
+        fab_counters.verbs_queue_full++;
+    }
+    return OPAL_ERR_RESOURCE_BUSY;
+}
+
+static inline bool fab_verbs_can_send(const fab_verbs_ep_t *ep)
+{
+    const fab_verbs_conn_t *conn = ep->conn;
+
+    return NULL != conn && conn->is_ready && fab_verbs_has_credit(conn) && fab_verbs_sq_room(conn) > FAB_VERBS_SQ_SPARE &&
+           conn->dom->sq_used < conn->dom->sq_used_max;
+}
+
+/* A send buffer; more of them, if all are in use and that is allowed. */
+static fab_verbs_buf_t *fab_verbs_send_buf(fab_verbs_domain_t *dom)
+{
+    fab_verbs_buf_t *buf = fab_verbs_pool_get(&dom->send_pool);
+
+    if (__builtin_expect(NULL != buf, 1)) {
+        return buf;
+    }
+    if (dom->send_pool.num < dom->max_send_bufs) {
+        if (OPAL_SUCCESS == fab_verbs_pool_grow(&dom->send_pool, FAB_VERBS_CHUNK_BUFS)) {
+            return fab_verbs_pool_get(&dom->send_pool);
+        }
+        dom->max_send_bufs = dom->send_pool.num;
+        fab_counters.verbs_locked_memory++;
+    }
+    fab_counters.verbs_queue_full++;
+    return NULL;
+}
+
+static inline fab_verbs_tmh_t fab_verbs_tmh(const fab_verbs_conn_t *conn, fab_hdr_t hdr)
+{
+    return (fab_verbs_tmh_t){
+        .opcode = hdr.id <= FAB_AM_EAGER ? hdr.id : FAB_AM_NO_TAG,
+        .id = hdr.id,
+        .credits = htobe16(conn->consumed),
+        .app_ctx = htobe32(hdr.app_ctx),
+        .tag = htobe64(hdr.tag),
+    };
+}
+
+static inline void fab_verbs_sent(fab_verbs_conn_t *conn, fab_hdr_t hdr)
+{
+    conn->sent++;
+    if (FAB_AM_FIN != hdr.id) { /* the receiver reads no credits there: fab_verbs_credit() */
+        conn->told = conn->consumed;
+    }
+    fab_counters.verbs_msgs_sent++;
+}
+
+/* Short enough to go into the work request. */
+static int fab_verbs_send_inline(fab_verbs_conn_t *conn, fab_hdr_t hdr, const void *buf, size_t len)
+{
+    struct {
+        fab_verbs_tmh_t tmh;
+        unsigned char payload[FAB_VERBS_INLINE];
+    } msg;
+    struct ibv_sge sge = {(uintptr_t) &msg, (uint32_t) (sizeof(msg.tmh) + len), 0};
+    struct ibv_send_wr wr = {.sg_list = &sge, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE};
+    int rc;
+
+    msg.tmh = fab_verbs_tmh(conn, hdr);
+    if (len > 0) {
+        memcpy(msg.payload, buf, len);
+    }
+    rc = fab_verbs_conn_post(conn, &wr, NULL, NULL);
+    if (__builtin_expect(OPAL_SUCCESS == rc, 1)) {
+        fab_verbs_sent(conn, hdr);
+    }
+    return rc;
+}
+
+/* The payload is in the buffer already.  It is given back, now if an error is returned. */
+static int fab_verbs_send_buffered(fab_verbs_conn_t *conn, fab_hdr_t hdr, fab_verbs_buf_t *buf, size_t len)
+{
+    fab_verbs_tmh_t tmh = fab_verbs_tmh(conn, hdr);
+    struct ibv_sge sge = {(uintptr_t) buf->data, (uint32_t) (sizeof(tmh) + len), buf->lkey};
+    struct ibv_send_wr wr = {.sg_list = &sge, .opcode = IBV_WR_SEND};
+    int rc;
+
+    memcpy(buf->data, &tmh, sizeof(tmh));
+    rc = fab_verbs_conn_post(conn, &wr, buf, NULL);
+    if (__builtin_expect(OPAL_SUCCESS == rc, 1)) {
+        fab_verbs_sent(conn, hdr);
+    } else {
+        fab_verbs_pool_put(&conn->dom->send_pool, buf);
+    }
+    return rc;
+}
+
+static int fab_verbs_send(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    fab_verbs_ep_t *ep = peer->ep;
+    fab_verbs_buf_t *buf;
+
+    if (__builtin_expect(!fab_verbs_can_send(ep), 0)) {
+        return fab_verbs_cannot_send(ep);
+    }
+    if (len + sizeof(fab_verbs_tmh_t) <= ep->conn->max_inline) {
+        return fab_verbs_send_inline(ep->conn, hdr, data, len);
+    }
+    if (len > peer->eager_max) {
+        return OPAL_ERR_BAD_PARAM;
+    }
+    buf = fab_verbs_send_buf(ep->dom);
+    if (NULL == buf) {
+        return OPAL_ERR_RESOURCE_BUSY;
+    }
+    if (len > 0) {
+        memcpy(buf->data + sizeof(fab_verbs_tmh_t), data, len);
+    }
+    return fab_verbs_send_buffered(ep->conn, hdr, buf, len);
+}
+
+static void *fab_verbs_reserve(fab_peer_t *peer, size_t max_len)
+{
+    fab_verbs_ep_t *ep = peer->ep;
+
+    (void) max_len;
+    if (__builtin_expect(!fab_verbs_can_send(ep), 0)) {
+        (void) fab_verbs_cannot_send(ep);
+        return NULL;
+    }
+    ep->reserved = fab_verbs_send_buf(ep->dom);
+    return NULL != ep->reserved ? ep->reserved->data + sizeof(fab_verbs_tmh_t) : NULL;
+}
+
+static void fab_verbs_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    fab_verbs_ep_t *ep = peer->ep;
+    fab_verbs_buf_t *buf = ep->reserved;
+    int rc;
+
+    ep->reserved = NULL;
+    if (len + sizeof(fab_verbs_tmh_t) <= ep->conn->max_inline) {
+        rc = fab_verbs_send_inline(ep->conn, hdr, buf->data + sizeof(fab_verbs_tmh_t), len);
+        fab_verbs_pool_put(&ep->dom->send_pool, buf);
+    } else {
+        rc = fab_verbs_send_buffered(ep->conn, hdr, buf, len);
+    }
+    if (OPAL_ERR_RESOURCE_BUSY == rc) { /* there was room when it was reserved */
+        fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE, "%s has lost count of its send queue.", ep->dom->name);
+    }
+}
+
+const fab_ops_t fab_verbs_ops = {
+    .send = fab_verbs_send,
+    .reserve = fab_verbs_reserve,
+    .commit = fab_verbs_commit,
+    .expose = fab_verbs_expose,
+    .unexpose = fab_verbs_unexpose,
+    .rma = fab_verbs_rma,
+};
+
+/* ---- attach ------------------------------------------------------------------------------------------------------ */
+
+static const char *fab_verbs_layer(uint8_t link_layer)
+{
+    return IBV_LINK_LAYER_ETHERNET == link_layer ? "Ethernet" : "InfiniBand";
+}
+
+static bool fab_verbs_addr_is_sound(const fab_verbs_addr_t *addr)
+{
+    return addr->eager_max >= FAB_VERBS_EAGER_MIN && addr->eager_max <= FAB_VERBS_EAGER_MAX && addr->num_ips > 0 &&
+           addr->num_ips <= FAB_VERBS_IPS && addr->port > 0 && addr->mtu >= IBV_MTU_256 && addr->mtu <= IBV_MTU_4096 &&
+           addr->pid > 0 && addr->pid <= INT32_MAX &&
+           (IBV_LINK_LAYER_ETHERNET == addr->link_layer || IBV_LINK_LAYER_INFINIBAND == addr->link_layer);
+}
+
+static int fab_verbs_addr_check(fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr, const char **why)
+{
+    if (FAB_VERBS_VERSION != addr->version) {
+        *why = fab_sentence(dom->fab, "its verbs address has version %u, this process knows %d", addr->version,
+                            FAB_VERBS_VERSION);
+        return OPAL_ERR_UNREACH;
+    }
+    if (!fab_verbs_addr_is_sound(addr)) {
+        *why = "its verbs address is damaged";
+        return OPAL_ERR_UNREACH;
+    }
+    if (addr->link_layer != dom->addr.link_layer) {
+        *why = fab_sentence(dom->fab, "its port is %s, %s here is %s", fab_verbs_layer(addr->link_layer), dom->name,
+                            fab_verbs_layer(dom->addr.link_layer));
+        return OPAL_ERR_UNREACH;
+    }
+    if (IBV_LINK_LAYER_ETHERNET == addr->link_layer && addr->gid_type != dom->addr.gid_type) {
+        *why = "its port speaks another version of RoCE";
+        return OPAL_ERR_UNREACH;
+    }
+    if (IBV_LINK_LAYER_INFINIBAND == addr->link_layer && 0 != memcmp(addr->gid, dom->addr.gid, 8)) {
+        *why = fab_sentence(dom->fab, "its port is in another InfiniBand subnet than %s", dom->name);
+        return OPAL_ERR_UNREACH;
+    }
+    return OPAL_SUCCESS;
+}
+
+int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, size_t len, const char **why)
+{
+    fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
+    fab_verbs_addr_t addr;
+    fab_verbs_ep_t *ep;
+    int rc;
+
+    if (sizeof(addr) != len) {
+        *why = fab_sentence(dom->fab, "its verbs address has %zu bytes, expected %zu", len, sizeof(addr));
+        return OPAL_ERR_UNREACH;
+    }
+    memcpy(&addr, address, sizeof(addr));
+    rc = fab_verbs_addr_check(dom, &addr, why);
+    if (OPAL_SUCCESS != rc) {
+        return rc;
+    }
+    ep = malloc(sizeof(*ep));
+    if (NULL == ep) {
+        *why = "there is not enough memory";
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    *ep = (fab_verbs_ep_t){.peer = peer,
+                           .dom = dom,
+                           .addr = addr,
+                           .ops_tail = &ep->ops,
+                           .is_local = addr.host == dom->addr.host,
+                           .next = dom->eps,
+                           .prev = &dom->eps};
+    if (NULL != dom->eps) {
+        dom->eps->prev = &ep->next;
+    }
+    dom->eps = ep;
+    peer->caps = FAB_CAP_GET | FAB_CAP_PUT;
+    peer->eager_max = addr.eager_max < fab_params.verbs_eager_limit ? addr.eager_max : fab_params.verbs_eager_limit;
+    peer->ep = ep;
+    return OPAL_SUCCESS;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+static void fab_verbs_forget_doom(fab_verbs_ep_t *ep)
+{
+    fab_verbs_doom_t **at = &ep->dom->dooms;
+
+    while (NULL != *at && (*at)->peer != ep->peer) {
+        at = &(*at)->next;
+    }
+    if (NULL != *at) {
+        fab_verbs_doom_t *doom = *at;
+        *at = doom->next;
+        free(doom);
+    }
+    ep->is_doomed = false;
+}
+
+void fab_verbs_ep_free(fab_verbs_ep_t *ep)
+{
+    fab_verbs_domain_t *dom = ep->dom;
+
+    fab_verbs_connect_cancel(ep);
+    fab_verbs_rma_drop(ep);
+    fab_verbs_forget_doom(ep);
+    if (NULL != ep->reserved) {
+        fab_verbs_pool_put(&dom->send_pool, ep->reserved);
+    }
+    *ep->prev = ep->next;
+    if (NULL != ep->next) {
+        ep->next->prev = ep->prev;
+    }
+    free(ep);
+}
+
+/* The connection goes on its own; what has never been used goes at once. */
+static void fab_verbs_ep_let_go(fab_verbs_ep_t *ep)
+{
+    if (NULL != ep->conn && (ep->conn->is_ready || 0 != ep->conn->to_send || ep->conn->head != ep->conn->tail)) {
+        fab_verbs_conn_linger(ep->conn);
+    } else if (NULL != ep->conn) {
+        fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
+    }
+}
+
+void fab_verbs_ep_finish(fab_verbs_ep_t *ep)
+{
+    fab_peer_t *peer = ep->peer;
+
+    fab_verbs_ep_let_go(ep);
+    peer->ep = NULL;
+    fab_verbs_ep_free(ep);
+    if (FAB_PEER_CLOSED == peer->state) {
+        fab_peer_left(peer);
+    }
+}
+
+void fab_verbs_detach(fab_domain_t *domain, fab_peer_t *peer)
+{
+    fab_verbs_ep_t *ep = peer->ep;
+
+    (void) domain;
+    ep->is_closing = true;
+    fab_verbs_rma_drop(ep);
+    if (FAB_VERBS_IDLE == ep->state || FAB_VERBS_WAITING == ep->state || ep->has_left) {
+        fab_verbs_ep_let_go(ep);
+        peer->ep = NULL;
+        fab_verbs_ep_free(ep);
+    } else if (FAB_VERBS_UP == ep->state) {
+        fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_CLOSE);
+    } /* else when it is connected: the peer may be about to send */
+}
+
+void fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
+{
+    fab_verbs_ep_t *ep = peer->ep;
+    fab_verbs_conn_t *conn = ep->conn;
+
+    (void) domain;
+    if (NULL != conn && (conn->is_broken || conn->flying > 0 || FAB_VERBS_UP != ep->state)) {
+        fab_verbs_conn_destroy(conn, OPAL_ERR_UNREACH);
+    } else if (NULL != conn) {
+        conn->is_ready = true; /* a doomed endpoint's was not, to keep messages back */
+        fab_verbs_conn_tell(conn, FAB_VERBS_ID_LEAVE);
+        fab_verbs_conn_linger(conn);
+    }
+    peer->ep = NULL;
+    fab_verbs_ep_free(ep);
+}
+
+/* ---- failing ----------------------------------------------------------------------------------------------------- */
+
+void fab_verbs_ep_doom(fab_verbs_ep_t *ep, int rc, const char *format, ...)
+{
+    fab_verbs_doom_t *doom;
+    va_list args;
+
+    if (ep->is_doomed) {
+        return;
+    }
+    doom = malloc(sizeof(*doom));
+    if (NULL == doom) {
+        fab_peer_fail(ep->peer, rc, "It failed; there was no memory to keep the reason.");
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(doom->why, sizeof(doom->why), format, args);
+    va_end(args);
+    doom->peer = ep->peer;
+    doom->rc = rc;
+    doom->next = ep->dom->dooms;
+    ep->dom->dooms = doom;
+    ep->is_doomed = true;
+    if (NULL != ep->conn) {
+        ep->conn->is_ready = false;
+    }
+}
+
+int fab_verbs_ep_fail_doomed(fab_verbs_domain_t *dom)
+{
+    int events = 0;
+
+    while (NULL != dom->dooms) {
+        fab_verbs_doom_t *doom = dom->dooms;
+        fab_verbs_ep_t *ep = doom->peer->ep;
+        dom->dooms = doom->next;
+        ep->is_doomed = false;
+        if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == doom->rc)) { /* its farewell came after it had gone */
+            fab_peer_fail(doom->peer, doom->rc, doom->why);
+        }
+        free(doom);
+        events++;
+    }
+    return events;
+}
+
+/* ---- the peer's own messages ------------------------------------------------------------------------------------- */
+
+/* The peer wants no more: this was its last message here; let go. */
+static void fab_verbs_ep_closed_by_peer(fab_verbs_ep_t *ep)
+{
+    if (ep->is_closing) { /* and so does this process */
+        fab_verbs_ep_finish(ep);
+        return;
+    }
+    fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_CLOSED);
+    fab_verbs_conn_linger(ep->conn);
+    fab_verbs_connect_cancel(ep);
+}
+
+static void fab_verbs_ep_left(fab_verbs_ep_t *ep)
+{
+    ep->has_left = true;
+    ep->conn->is_ready = false;
+    if (ep->is_closing) {
+        fab_verbs_ep_finish(ep);
+    } else if (NULL != ep->ops || ep->conn->flying > 0) {
+        fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "It has left while its memory was being read or written.");
+    }
+}
+
+void fab_verbs_ep_told(fab_verbs_ep_t *ep, uint8_t id)
+{
+    switch (id) {
+    case FAB_VERBS_ID_CREDIT:
+        break;
+    case FAB_VERBS_ID_CLOSE:
+        fab_verbs_ep_closed_by_peer(ep);
+        break;
+    case FAB_VERBS_ID_LEAVE:
+        fab_verbs_ep_left(ep);
+        break;
+    default: /* FAB_VERBS_ID_CLOSED */
+        if (ep->is_closing) {
+            fab_verbs_ep_finish(ep);
+        } else {
+            fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE, "It agreed to close a connection that nobody had closed.");
+        }
+        break;
+    }
+}

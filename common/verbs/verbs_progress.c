@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One progress call of the verbs provider: take what arrived, complete what was sent, return credits, move RMA on, and now
+ * and then look at the clock, and by it at sockets and peers.  Without a connection it costs a few loads, and 25 ns every
+ * 16 calls.
+ */
+#include "verbs/verbs_oob.h"
+
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+uint64_t fab_verbs_now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
+}
+
+/* ---- receiving --------------------------------------------------------------------------------------------------- */
+
+static __attribute__((noinline)) void fab_verbs_bad_message(fab_verbs_ep_t *ep, const char *what)
+{
+    char why[128];
+
+    fab_counters.verbs_bad_messages++;
+    snprintf(why, sizeof(why), "It sent a malformed message: %s.", what);
+    fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, why);
+}
+
+/* The sender has taken this many of our messages. False: more than were sent. */
+static bool fab_verbs_credit(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh)
+{
+    uint16_t taken = be16toh(tmh->credits);
+
+    if (FAB_AM_FIN == tmh->opcode) {
+        return true; /* one that hardware made is a copy of our own request's header */
+    }
+    if ((uint16_t) (taken - conn->taken) > (uint16_t) (conn->sent - conn->taken)) {
+        return false;
+    }
+    conn->taken = taken;
+    return true;
+}
+
+/* A message of the fabric's. */
+static void fab_verbs_deliver(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh, const void *data, size_t len)
+{
+    fab_verbs_domain_t *dom = conn->dom;
+    uint8_t id = FAB_AM_NO_TAG != tmh->opcode ? tmh->opcode : tmh->id;
+
+    conn->consumed++;
+    fab_counters.verbs_msgs_received++;
+    fab_deliver(dom->fab, conn->ep->peer, fab_hdr(id, be64toh(tmh->tag), be32toh(tmh->app_ctx)), data, len);
+    if ((uint16_t) (conn->consumed - conn->told) >= (conn->granted + 1) / 2) {
+        fab_verbs_conn_owe(conn);
+    }
+}
+
+static bool fab_verbs_id_is_known(const fab_verbs_tmh_t *tmh)
+{
+    if (FAB_AM_NO_TAG != tmh->opcode) {
+        return tmh->opcode <= FAB_AM_EAGER;
+    }
+    return tmh->id < FAB_AM_MAX || (tmh->id >= FAB_VERBS_ID_CREDIT && tmh->id <= FAB_VERBS_ID_LEAVE);
+}
+
+static void fab_verbs_arrived(fab_verbs_conn_t *conn, const unsigned char *data, size_t len)
+{
+    fab_verbs_ep_t *ep = conn->ep;
+    fab_verbs_tmh_t tmh;
+
+    if (len < sizeof(tmh)) {
+        fab_verbs_bad_message(ep, "it is shorter than a header");
+        return;
+    }
+    memcpy(&tmh, data, sizeof(tmh));
+    if (__builtin_expect(FAB_VERBS_ANSWERED == ep->state, 0)) {
+        fab_verbs_connect_done(ep); /* who sends is ready */
+    }
+    if (!fab_verbs_id_is_known(&tmh)) {
+        fab_verbs_bad_message(ep, "there is no such id");
+    } else if (!fab_verbs_credit(conn, &tmh)) {
+        fab_verbs_bad_message(ep, "it takes credit for more than was sent");
+    } else if (FAB_AM_NO_TAG == tmh.opcode && tmh.id >= FAB_VERBS_ID_CREDIT) {
+        fab_verbs_ep_told(ep, tmh.id);
+    } else {
+        fab_verbs_deliver(conn, &tmh, data + sizeof(tmh), len - sizeof(tmh));
+    }
+}
+
+static void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc)
+{
+    fab_verbs_buf_t *buf = (fab_verbs_buf_t *) (uintptr_t) wc->wr_id;
+    fab_verbs_conn_t *conn = dom->last_conn;
+
+    if (NULL == conn || conn->qp->qp_num != wc->qp_num) {
+        conn = fab_verbs_conn_by_qpn(dom, wc->qp_num);
+    }
+    if (NULL != conn && NULL != conn->ep && FAB_PEER_FAILED != conn->ep->peer->state) {
+        dom->last_conn = conn;
+        if (__builtin_expect(IBV_WC_SUCCESS == wc->status, 1)) {
+            fab_verbs_arrived(conn, buf->data, wc->byte_len);
+        } else if (IBV_WC_WR_FLUSH_ERR != wc->status) {
+            fab_verbs_ep_doom(conn->ep, OPAL_ERR_COMM_FAILURE, "A message from it could not be received (%s: %s).",
+                              dom->name, ibv_wc_status_str(wc->status));
+        }
+    }
+    buf->next = dom->to_post;
+    dom->to_post = buf;
+}
+
+/* Returns the number of messages, at most a batch. */
+static int fab_verbs_poll_recv(fab_verbs_domain_t *dom)
+{
+    struct ibv_wc wcs[FAB_VERBS_BATCH];
+    int n = ibv_poll_cq(dom->recv_cq, FAB_VERBS_BATCH, wcs);
+
+    for (int i = 0; i < n; i++) {
+        fab_verbs_take(dom, &wcs[i]);
+    }
+    if (NULL != dom->to_post) {
+        fab_verbs_srq_repost(dom);
+    }
+    return n > 0 ? n : 0;
+}
+
+/* ---- the rest ---------------------------------------------------------------------------------------------------- */
+
+int fab_verbs_poll_send(fab_verbs_domain_t *dom)
+{
+    struct ibv_wc wcs[FAB_VERBS_BATCH];
+    int n = ibv_poll_cq(dom->send_cq, FAB_VERBS_BATCH, wcs);
+
+    for (int i = 0; i < n; i++) {
+        fab_verbs_conn_t *conn = fab_verbs_conn_of(dom, wcs[i].wr_id);
+        if (NULL != conn) {
+            fab_verbs_conn_complete(conn, &wcs[i]);
+        }
+    }
+    return n > 0 ? n : 0;
+}
+
+static __attribute__((noinline)) int fab_verbs_keep_house(fab_verbs_domain_t *dom)
+{
+    uint64_t now = fab_verbs_now_us();
+    int events = 0;
+
+    if (dom->num_sockets > 0 || now >= dom->next_oob) {
+        dom->next_oob = now + FAB_VERBS_OOB_US;
+        events = fab_verbs_oob_poll(dom);
+    }
+    if (NULL != dom->waiting) {
+        fab_verbs_connect_waiting(dom);
+    }
+    if (NULL != dom->lingering) {
+        fab_verbs_conn_end_lingering(dom, now);
+    }
+    if (now >= dom->next_tick) {
+        dom->next_tick = now + FAB_VERBS_TICK_US;
+        fab_verbs_tick(dom, now);
+    }
+    return events;
+}
+
+int fab_verbs_progress(fab_domain_t *domain)
+{
+    fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
+    bool is_house_time = 0 == ++dom->pass % FAB_VERBS_HOUSE_PASSES;
+    int events = 0;
+
+    if (dom->num_conns > 0 && !dom->is_dead) {
+        events = fab_verbs_poll_recv(dom);
+        /* unsignaled requests complete only in error */
+        if (dom->num_signaled > 0 || (is_house_time && dom->sq_used > 0)) {
+            events += fab_verbs_poll_send(dom);
+        }
+        if (NULL != dom->owing) {
+            fab_verbs_conn_tell_owing(dom);
+        }
+    }
+    if (__builtin_expect(NULL != dom->dooms, 0) && events < FAB_VERBS_BATCH) {
+        events += fab_verbs_ep_fail_doomed(dom); /* all that came before was delivered */
+    }
+    if (NULL != dom->rma) {
+        events += fab_verbs_rma_progress(dom);
+    }
+    if (is_house_time) {
+        events += fab_verbs_keep_house(dom);
+    }
+    return events;
+}

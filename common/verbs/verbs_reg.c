@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Registration without a cache: each get registers, each put deregisters.
+ */
+#include "verbs/verbs_reg.h"
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+
+const fab_verbs_reg_ops_t *fab_verbs_reg_ops = &fab_verbs_reg_plain;
+
+struct ibv_mr *fab_verbs_reg_mr(struct ibv_pd *pd, void *buf, size_t len)
+{
+    struct ibv_mr *mr = ibv_reg_mr(pd, buf, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+
+    if (NULL == mr && ENOMEM != errno && EAGAIN != errno) { /* constants of the program, or mapped read only */
+        mr = ibv_reg_mr(pd, buf, len, IBV_ACCESS_REMOTE_READ);
+    }
+    return mr;
+}
+
+/* The cache is the PD, a registration the MR itself. */
+static fab_verbs_regs_t *fab_verbs_plain_open(struct ibv_pd *pd)
+{
+    return (fab_verbs_regs_t *) pd;
+}
+
+static void fab_verbs_plain_close(fab_verbs_regs_t *regs)
+{
+    (void) regs;
+}
+
+static fab_verbs_reg_t *fab_verbs_plain_get(fab_verbs_regs_t *regs, void *buf, size_t len)
+{
+    return (fab_verbs_reg_t *) fab_verbs_reg_mr((struct ibv_pd *) regs, buf, len);
+}
+
+static void fab_verbs_plain_put(fab_verbs_regs_t *regs, fab_verbs_reg_t *reg)
+{
+    (void) regs;
+    (void) ibv_dereg_mr((struct ibv_mr *) reg);
+}
+
+static struct ibv_mr *fab_verbs_plain_mr(const fab_verbs_reg_t *reg)
+{
+    return (struct ibv_mr *) (uintptr_t) reg;
+}
+
+const fab_verbs_reg_ops_t fab_verbs_reg_plain = {
+    .open = fab_verbs_plain_open,
+    .close = fab_verbs_plain_close,
+    .get = fab_verbs_plain_get,
+    .put = fab_verbs_plain_put,
+    .mr = fab_verbs_plain_mr,
+};

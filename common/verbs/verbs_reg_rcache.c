@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Registrations in OPAL's cache "grdma"; the only file of the provider that needs libopen-pal.
+ *
+ * The cache registers whole pages and keeps registrations that nobody uses, oldest dropped first when the device or the
+ * limit on locked memory wants it.  OPAL's memory hooks tell it of memory that goes; it then deregisters at the next get.
+ */
+#include "verbs/verbs_reg.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <infiniband/verbs.h>
+
+#include "opal_config.h"
+#include "opal/constants.h"
+#include "opal/mca/rcache/base/base.h"
+#include "opal/mca/rcache/rcache.h"
+
+typedef struct fab_verbs_rcache_reg {
+    mca_rcache_base_registration_t super;
+    struct ibv_mr *mr;
+} fab_verbs_rcache_reg_t;
+
+struct fab_verbs_regs {
+    struct ibv_pd *pd;
+    mca_rcache_base_module_t *rcache;
+};
+
+/* Called by the cache, never from within a memory hook. OUT_OF_RESOURCE: drop something and call again. */
+static int fab_verbs_rcache_register(void *data, void *base, size_t size, mca_rcache_base_registration_t *reg)
+{
+    struct ibv_mr *mr = fab_verbs_reg_mr(data, base, size);
+
+    ((fab_verbs_rcache_reg_t *) reg)->mr = mr;
+    if (NULL != mr) {
+        return OPAL_SUCCESS;
+    }
+    return ENOMEM == errno || EAGAIN == errno ? OPAL_ERR_OUT_OF_RESOURCE : OPAL_ERR_NOT_SUPPORTED;
+}
+
+static int fab_verbs_rcache_deregister(void *data, mca_rcache_base_registration_t *reg)
+{
+    (void) data;
+    return 0 == ibv_dereg_mr(((fab_verbs_rcache_reg_t *) reg)->mr) ? OPAL_SUCCESS : OPAL_ERROR;
+}
+
+static fab_verbs_regs_t *fab_verbs_rcache_open(struct ibv_pd *pd)
+{
+    fab_verbs_regs_t *regs = malloc(sizeof(*regs));
+    mca_rcache_base_resources_t resources = {
+        .cache_name = "pml_tm_verbs",
+        .reg_data = pd,
+        .sizeof_reg = sizeof(fab_verbs_rcache_reg_t),
+        .register_mem = fab_verbs_rcache_register,
+        .deregister_mem = fab_verbs_rcache_deregister,
+    };
+
+    if (NULL == regs) {
+        return NULL;
+    }
+    regs->pd = pd;
+    regs->rcache = mca_rcache_base_module_create("grdma", NULL, &resources);
+    if (NULL == regs->rcache) {
+        free(regs);
+        return NULL;
+    }
+    return regs;
+}
+
+static void fab_verbs_rcache_close(fab_verbs_regs_t *regs)
+{
+    (void) mca_rcache_base_module_destroy(regs->rcache);
+    free(regs);
+}
+
+static fab_verbs_reg_t *fab_verbs_rcache_get(fab_verbs_regs_t *regs, void *buf, size_t len)
+{
+    mca_rcache_base_registration_t *reg = NULL;
+    int rc = regs->rcache->rcache_register(regs->rcache, buf, len, 0, MCA_RCACHE_ACCESS_ANY, &reg);
+
+    if (OPAL_SUCCESS != rc) {
+        errno = OPAL_ERR_OUT_OF_RESOURCE == rc ? ENOMEM : EFAULT;
+        return NULL;
+    }
+    return (fab_verbs_reg_t *) reg;
+}
+
+static void fab_verbs_rcache_put(fab_verbs_regs_t *regs, fab_verbs_reg_t *reg)
+{
+    (void) regs->rcache->rcache_deregister(regs->rcache, (mca_rcache_base_registration_t *) reg);
+}
+
+static struct ibv_mr *fab_verbs_rcache_mr(const fab_verbs_reg_t *reg)
+{
+    return ((const fab_verbs_rcache_reg_t *) reg)->mr;
+}
+
+static const fab_verbs_reg_ops_t fab_verbs_reg_rcache = {
+    .open = fab_verbs_rcache_open,
+    .close = fab_verbs_rcache_close,
+    .get = fab_verbs_rcache_get,
+    .put = fab_verbs_rcache_put,
+    .mr = fab_verbs_rcache_mr,
+};
+
+void fab_verbs_reg_use_rcache(void)
+{
+    fab_verbs_reg_ops = &fab_verbs_reg_rcache;
+}

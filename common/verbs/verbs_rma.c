@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Get and put: RDMA READ and WRITE, in steps, a few of them under way on each connection; operations of one peer take
+ * turns.
+ *
+ * What cannot be registered is refused (OPAL_ERR_NOT_SUPPORTED): the caller sends messages instead.
+ */
+#include "verbs/verbs_types.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What this provider writes into fab_rkey_t. */
+typedef struct fab_verbs_rkey {
+    uint32_t rkey;
+    uint32_t reserved;
+    uint64_t exposed; /* for the exposing process: fab_verbs_exposed_t */
+} fab_verbs_rkey_t;
+
+_Static_assert(sizeof(fab_verbs_rkey_t) <= sizeof(fab_rkey_t), "it must fit");
+
+/* ---- registering ------------------------------------------------------------------------------------------------- */
+
+static fab_verbs_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len)
+{
+    fab_verbs_reg_t *reg = fab_verbs_reg_ops->get(dom->regs, (void *) (uintptr_t) buf, len);
+    int error = errno;
+
+    if (NULL != reg) {
+        return reg;
+    }
+    if (ENOMEM != error && EAGAIN != error) {
+        fab_counters.verbs_unregistrable++;
+        return NULL;
+    }
+    fab_counters.verbs_locked_memory++;
+    if (!dom->is_memlock_told) {
+        dom->is_memlock_told = true;
+        fab_log(dom->fab, 1,
+                "%s: memory cannot be locked (%s): large messages are copied. Raise RLIMIT_MEMLOCK (ulimit -l unlimited, "
+                "/etc/security/limits.d).",
+                dom->name, strerror(error));
+    }
+    return NULL;
+}
+
+/* ---- operations -------------------------------------------------------------------------------------------------- */
+
+static fab_verbs_op_t *fab_verbs_op_alloc(fab_verbs_domain_t *dom)
+{
+    fab_verbs_op_t *op = dom->free_ops;
+
+    if (NULL == op) {
+        return malloc(sizeof(*op));
+    }
+    dom->free_ops = op->next;
+    return op;
+}
+
+static void fab_verbs_op_end(fab_verbs_op_t *op)
+{
+    fab_verbs_domain_t *dom = op->dom;
+    fab_rma_t *rma = op->rma;
+    int status = op->status;
+
+    if (NULL != op->reg) {
+        fab_verbs_reg_ops->put(dom->regs, op->reg);
+    }
+    op->next = dom->free_ops;
+    dom->free_ops = op;
+    if (!dom->is_closed) {
+        rma->complete(rma, status);
+    }
+}
+
+void fab_verbs_op_landed(fab_verbs_op_t *op, uint32_t len, int status)
+{
+    op->flying--;
+    if (OPAL_SUCCESS != status) {
+        op->status = status;
+    } else {
+        op->rma->done += len;
+        fab_counters.verbs_rma_bytes += len;
+    }
+    if (0 == op->flying && !op->is_queued) {
+        fab_verbs_op_end(op);
+    }
+}
+
+/* Post the next step. OPAL_ERR_RESOURCE_BUSY, OPAL_ERR_UNREACH: as fab_verbs_conn_post(). */
+static int fab_verbs_op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
+{
+    fab_rma_t *rma = op->rma;
+    size_t left = rma->len - op->posted;
+    uint32_t len = left < conn->dom->step ? (uint32_t) left : conn->dom->step;
+    fab_verbs_rkey_t key;
+    struct ibv_sge sge = {(uintptr_t) rma->local + op->posted, len, fab_verbs_reg_ops->mr(op->reg)->lkey};
+    struct ibv_send_wr wr = {.sg_list = &sge, .opcode = rma->is_put ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ};
+    int rc;
+
+    memcpy(&key, rma->rkey.bytes, sizeof(key));
+    wr.wr.rdma.remote_addr = rma->remote + op->posted;
+    wr.wr.rdma.rkey = key.rkey;
+    rc = fab_verbs_conn_post(conn, &wr, NULL, op);
+    if (OPAL_SUCCESS == rc) {
+        op->posted += len;
+        op->flying++;
+        conn->flying++;
+    }
+    return rc;
+}
+
+/* ---- an endpoint's operations ------------------------------------------------------------------------------------ */
+
+static void fab_verbs_op_append(fab_verbs_ep_t *ep, fab_verbs_op_t *op)
+{
+    op->next = NULL;
+    op->is_queued = true;
+    *ep->ops_tail = op;
+    ep->ops_tail = &op->next;
+}
+
+static fab_verbs_op_t *fab_verbs_op_take(fab_verbs_ep_t *ep)
+{
+    fab_verbs_op_t *op = ep->ops;
+
+    ep->ops = op->next;
+    if (NULL == ep->ops) {
+        ep->ops_tail = &ep->ops;
+    }
+    op->is_queued = false;
+    return op;
+}
+
+static bool fab_verbs_can_fly(const fab_verbs_ep_t *ep)
+{
+    const fab_verbs_conn_t *conn = ep->conn;
+
+    return NULL != ep->ops && NULL != conn && conn->is_ready && conn->flying < conn->max_flying &&
+           fab_verbs_sq_room(conn) > FAB_VERBS_SQ_SPARE && ep->dom->sq_used < ep->dom->sq_used_max;
+}
+
+/* Post steps while there is room, each of the operation whose turn it is. Nothing completes here. */
+static int fab_verbs_ep_fly(fab_verbs_ep_t *ep)
+{
+    int events = 0;
+
+    while (fab_verbs_can_fly(ep) && ep->ops->rma->len > 0) {
+        fab_verbs_op_t *op = ep->ops;
+        if (OPAL_SUCCESS != fab_verbs_op_step(ep->conn, op)) {
+            break;
+        }
+        (void) fab_verbs_op_take(ep);
+        if (op->posted < op->rma->len) {
+            fab_verbs_op_append(ep, op);
+        }
+        events++;
+    }
+    return events;
+}
+
+static void fab_verbs_ep_list(fab_verbs_ep_t *ep)
+{
+    if (!ep->is_in_rma) {
+        ep->is_in_rma = true;
+        ep->rma_next = NULL;
+        *ep->dom->rma_tail = ep;
+        ep->dom->rma_tail = &ep->rma_next;
+        ep->dom->num_rma++;
+    }
+}
+
+static void fab_verbs_ep_unlist(fab_verbs_ep_t *ep)
+{
+    fab_verbs_domain_t *dom = ep->dom;
+    fab_verbs_ep_t **at = &dom->rma;
+
+    while (*at != ep) {
+        at = &(*at)->rma_next;
+    }
+    *at = ep->rma_next;
+    if (NULL == *at) {
+        dom->rma_tail = at;
+    }
+    ep->is_in_rma = false;
+    dom->num_rma--;
+}
+
+int fab_verbs_rma_progress(fab_verbs_domain_t *dom)
+{
+    int events = 0;
+
+    for (uint32_t n = dom->num_rma; n > 0 && NULL != dom->rma; n--) {
+        fab_verbs_ep_t *ep = dom->rma;
+        fab_verbs_ep_unlist(ep);
+        events += fab_verbs_ep_fly(ep);
+        if (NULL == ep->ops) {
+            continue;
+        }
+        fab_verbs_ep_list(ep);
+        if (FAB_VERBS_IDLE == ep->state) {
+            fab_verbs_connect(ep);
+        }
+        if (0 == ep->ops->rma->len) {
+            fab_verbs_op_end(fab_verbs_op_take(ep)); /* may close the peer: ep is not used any more */
+            events++;
+        }
+    }
+    return events;
+}
+
+/* ---- the table's functions --------------------------------------------------------------------------------------- */
+
+int fab_verbs_rma(fab_rma_t *rma)
+{
+    fab_verbs_ep_t *ep = rma->peer->ep;
+    fab_verbs_op_t *op;
+    fab_verbs_reg_t *reg = NULL;
+
+    if (ep->has_left) {
+        fab_peer_fail(rma->peer, OPAL_ERR_UNREACH, "It has left: its memory cannot be reached.");
+        return OPAL_ERR_UNREACH;
+    }
+    if (rma->len > 0) {
+        reg = fab_verbs_register(ep->dom, rma->local, rma->len);
+        if (NULL == reg) {
+            return OPAL_ERR_NOT_SUPPORTED;
+        }
+    }
+    op = fab_verbs_op_alloc(ep->dom);
+    if (NULL == op) {
+        if (NULL != reg) {
+            fab_verbs_reg_ops->put(ep->dom->regs, reg);
+        }
+        return OPAL_ERR_NOT_SUPPORTED;
+    }
+    *op = (fab_verbs_op_t){.dom = ep->dom, .rma = rma, .reg = reg};
+    fab_verbs_op_append(ep, op);
+    fab_verbs_ep_fly(ep);
+    if (NULL != ep->ops) {
+        fab_verbs_ep_list(ep);
+    }
+    return OPAL_SUCCESS;
+}
+
+int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
+{
+    fab_verbs_ep_t *ep = peer->ep;
+    fab_verbs_exposed_t *exposed = malloc(sizeof(*exposed));
+    fab_verbs_rkey_t key = {.exposed = (uintptr_t) exposed};
+
+    if (NULL == exposed) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    exposed->reg = len > 0 ? fab_verbs_register(ep->dom, buf, len) : NULL;
+    if (NULL == exposed->reg && len > 0) {
+        free(exposed);
+        return OPAL_ERR_NOT_SUPPORTED;
+    }
+    key.rkey = len > 0 ? fab_verbs_reg_ops->mr(exposed->reg)->rkey : 0;
+    exposed->next = ep->exposed;
+    exposed->prev = &ep->exposed;
+    if (NULL != exposed->next) {
+        exposed->next->prev = &exposed->next;
+    }
+    ep->exposed = exposed;
+    *rkey = (fab_rkey_t){{0}};
+    memcpy(rkey->bytes, &key, sizeof(key));
+    return OPAL_SUCCESS;
+}
+
+static void fab_verbs_cover(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed)
+{
+    *exposed->prev = exposed->next;
+    if (NULL != exposed->next) {
+        exposed->next->prev = exposed->prev;
+    }
+    if (NULL != exposed->reg) {
+        fab_verbs_reg_ops->put(dom->regs, exposed->reg);
+    }
+    free(exposed);
+}
+
+void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
+{
+    fab_verbs_ep_t *ep = peer->ep;
+    fab_verbs_rkey_t key;
+
+    memcpy(&key, rkey->bytes, sizeof(key));
+    fab_verbs_cover(ep->dom, (fab_verbs_exposed_t *) (uintptr_t) key.exposed);
+}
+
+void fab_verbs_rma_drop(fab_verbs_ep_t *ep)
+{
+    if (ep->is_in_rma) {
+        fab_verbs_ep_unlist(ep);
+    }
+    while (NULL != ep->exposed) {
+        fab_verbs_cover(ep->dom, ep->exposed);
+    }
+    while (NULL != ep->ops) {
+        fab_verbs_op_t *op = fab_verbs_op_take(ep);
+        op->status = OPAL_ERR_UNREACH;
+        if (0 == op->flying) {
+            fab_verbs_op_end(op);
+        }
+    }
+}

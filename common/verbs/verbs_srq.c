@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The shared receive queue and its buffers.
+ *
+ * Each connection is granted a window, and with each come as many receive buffers as its window, up to the user's limit;
+ * beyond that the windows of new connections are smaller.  So a sender that keeps to its window finds a buffer, in general.
+ * If not (the limit is reached, memory cannot be locked), the device makes it wait (RNR) and tries again, without end.
+ */
+#include "verbs/verbs_types.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "fabric/fab_params.h"
+
+enum { FAB_VERBS_WINDOW_MIN = 4 };
+
+void fab_verbs_srq_repost(fab_verbs_domain_t *dom)
+{
+    while (NULL != dom->to_post) {
+        struct ibv_recv_wr wrs[FAB_VERBS_BATCH], *bad = NULL;
+        struct ibv_sge sges[FAB_VERBS_BATCH];
+        fab_verbs_buf_t *first = dom->to_post;
+        int n = 0;
+        for (fab_verbs_buf_t *buf = first; NULL != buf && n < FAB_VERBS_BATCH; buf = buf->next, n++) {
+            sges[n] = (struct ibv_sge){(uintptr_t) buf->data, (uint32_t) dom->recv_pool.buf_size, buf->lkey};
+            wrs[n] = (struct ibv_recv_wr){.wr_id = (uintptr_t) buf, .next = &wrs[n + 1], .sg_list = &sges[n], .num_sge = 1};
+        }
+        wrs[n - 1].next = NULL;
+        int rc = ibv_post_srq_recv(dom->srq, wrs, &bad);
+        int posted = 0 == rc ? n : (int) (bad - wrs);
+        for (int i = 0; i < posted; i++) {
+            dom->to_post = dom->to_post->next;
+        }
+        if (0 != rc) {
+            return; /* no room now: the next call tries again */
+        }
+    }
+}
+
+/* Make num more receive buffers, and post them. */
+static int fab_verbs_srq_add(fab_verbs_domain_t *dom, uint32_t num)
+{
+    fab_verbs_pool_t *pool = &dom->recv_pool;
+    int rc = fab_verbs_pool_grow(pool, num);
+
+    if (OPAL_SUCCESS != rc) {
+        return rc;
+    }
+    for (fab_verbs_buf_t *buf; NULL != (buf = fab_verbs_pool_get(pool));) {
+        buf->next = dom->to_post;
+        dom->to_post = buf;
+    }
+    fab_verbs_srq_repost(dom);
+    return OPAL_SUCCESS;
+}
+
+static uint32_t fab_verbs_min(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static int fab_verbs_srq_create(fab_verbs_domain_t *dom, const char **why)
+{
+    uint32_t want = fab_params.verbs_buffers;
+    struct ibv_srq_init_attr init = {.attr = {.max_sge = 1}};
+
+    want = fab_verbs_min(want, (uint32_t) dom->device.max_srq_wr);
+    want = fab_verbs_min(want, (uint32_t) dom->device.max_cqe);
+    init.attr.max_wr = want;
+    dom->srq = dom->device.max_srq > 0 ? ibv_create_srq(dom->pd, &init) : NULL;
+    if (NULL == dom->srq) {
+        *why = fab_sentence(dom->fab, "%s cannot make a shared receive queue of %u buffers: %s.", dom->name, want,
+                            dom->device.max_srq > 0 ? strerror(errno) : "it has none");
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    dom->max_recv_bufs = want;
+    return OPAL_SUCCESS;
+}
+
+int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why)
+{
+    int rc = fab_verbs_srq_create(dom, why);
+
+    if (OPAL_SUCCESS != rc) {
+        return rc;
+    }
+    fab_verbs_pool_init(&dom->recv_pool, dom->pd, fab_params.verbs_eager_limit);
+    if (OPAL_SUCCESS != fab_verbs_srq_add(dom, fab_verbs_min(FAB_VERBS_SLACK_BUFS, dom->max_recv_bufs))) {
+        *why =
+            fab_sentence(dom->fab,
+                         "%s: %zu bytes for messages cannot be registered: %s. Is the limit on locked memory (ulimit -l) "
+                         "too low?",
+                         dom->name, FAB_VERBS_SLACK_BUFS * dom->recv_pool.buf_size, strerror(errno));
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    return OPAL_SUCCESS;
+}
+
+uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom)
+{
+    uint32_t window = fab_params.verbs_window;
+    uint32_t left = dom->max_recv_bufs - dom->recv_pool.num;
+    uint32_t more = fab_verbs_min(window, left);
+    uint32_t share = dom->max_recv_bufs / (dom->num_conns > 0 ? dom->num_conns : 1);
+
+    if (dom->recv_pool.num >= FAB_VERBS_SLACK_BUFS + dom->num_conns * window) {
+        return (uint16_t) window; /* an earlier connection left its buffers */
+    }
+    if (more > 0 && OPAL_SUCCESS != fab_verbs_srq_add(dom, more)) {
+        fab_counters.verbs_locked_memory++;
+        more = 0;
+    }
+    if (more == window) {
+        return (uint16_t) window;
+    }
+    fab_counters.verbs_small_windows++;
+    share = fab_verbs_min(share, window);
+    return (uint16_t) (share > FAB_VERBS_WINDOW_MIN ? share : FAB_VERBS_WINDOW_MIN);
+}

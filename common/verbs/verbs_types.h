@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The verbs provider's structures, for the files of common/verbs/ and its tests.
+ *
+ * Ownership.  The domain is one port of one device: context, PD, two CQs, the SRQ, the buffers.  It owns all endpoints and
+ * connections.  An endpoint belongs to one peer record (fab_peer_t.ep) and has at most one connection, an RC QP; when the
+ * pair is done with it, the connection is taken from the endpoint and lingers until what was sent on it has been delivered.
+ *
+ *      fab_peer_t ── ep ── conn ── QP ──┬── send CQ     one for all connections
+ *                     │                 └── receive CQ ── SRQ ── receive buffers, one pool
+ *                     ├── sock      connection set-up, while it lasts (verbs_oob.h)
+ *                     ├── ops       get and put, in the order in which they were asked for
+ *                     └── exposed   memory that the peer may reach
+ *
+ * Completion queues never overrun: the receive CQ has room for all receive buffers, the send CQ for twice as many work
+ * requests as sq_used may reach.
+ *
+ * All under the fabric's lock.
+ */
+#ifndef FAB_VERBS_TYPES_H
+#define FAB_VERBS_TYPES_H
+
+#include <infiniband/verbs.h>
+
+#include "fabric/fab_provider.h"
+#include "verbs/verbs_reg.h"
+#include "verbs/verbs_wire.h"
+
+enum {
+    FAB_VERBS_BATCH = 32,         /* completions per poll: one call, and other work waits for no more */
+    FAB_VERBS_SQ_DEPTH = 128,     /* work requests on one QP, a power of two */
+    FAB_VERBS_SQ_SPARE = 8,       /* of these only for the provider's own messages */
+    FAB_VERBS_SIGNAL_WQES = 32,   /* unsignaled work requests in a row on one QP: a quarter of its depth */
+    FAB_VERBS_SIGNAL_BUFS = 4,    /* unsignaled send buffers: what an idle connection may keep */
+    FAB_VERBS_SQ_USED_MAX = 8192, /* work requests on all QPs, if the send CQ can be that large */
+    FAB_VERBS_INLINE = 220,       /* bytes asked for; the device may give less */
+    FAB_VERBS_CHUNK_BUFS = 64,    /* send buffers made at a time */
+    FAB_VERBS_SLACK_BUFS = 64,    /* receive buffers beyond the windows: credits, and what waits to be posted again */
+    FAB_VERBS_STEP = 1 << 20, /* bytes of one READ or WRITE: others on the same QP wait that long, 0.1 ms at 100 Gbit/s */
+    FAB_VERBS_STEPS = 4,      /* READs or WRITEs under way on one QP, if the devices can: enough to fill the line */
+    FAB_VERBS_READS = 16,     /* READs that a QP serves at a time, if the device can */
+    FAB_VERBS_HASH = 4096,    /* buckets of the table from QP number to connection */
+    FAB_VERBS_HOUSE_PASSES = 16,        /* progress calls between looks at the clock (25 ns) */
+    FAB_VERBS_OOB_US = 1000,            /* time between looks at the sockets (0.5 us) when nothing is expected */
+    FAB_VERBS_TICK_US = 250000,         /* time between looks whether peers live */
+    FAB_VERBS_TICKS_PER_ROUND = 8,      /* ticks in which every connected peer of this host is looked at once: 2 s */
+    FAB_VERBS_LINGER_US = 2000000,      /* time for a connection that is done with to deliver what was sent */
+    FAB_VERBS_LEAVE_US = 300000,        /* the same when the process leaves */
+    FAB_VERBS_PORT_GRACE_US = 10000000, /* time for a port to come back */
+    FAB_VERBS_MAX_ASKING = 64,          /* connections being asked for at a time: file descriptors */
+};
+
+typedef struct fab_verbs_domain fab_verbs_domain_t;
+typedef struct fab_verbs_ep fab_verbs_ep_t;
+typedef struct fab_verbs_conn fab_verbs_conn_t;
+typedef struct fab_verbs_sock fab_verbs_sock_t;
+typedef struct fab_verbs_oob fab_verbs_oob_t;
+
+/* ---- verbs_pool.c: registered buffers of one size ---------------------------------------------------------------- */
+
+typedef struct fab_verbs_buf {
+    struct fab_verbs_buf *next;
+    unsigned char *data; /* TMH, then payload; 64-byte aligned */
+    uint32_t lkey;
+} fab_verbs_buf_t;
+
+typedef struct fab_verbs_pool {
+    struct ibv_pd *pd;
+    struct fab_verbs_chunk *chunks;
+    fab_verbs_buf_t *free;
+    size_t buf_size;
+    uint32_t num;  /* buffers, free or not */
+    uint32_t used; /* those that are not free */
+} fab_verbs_pool_t;
+
+void fab_verbs_pool_init(fab_verbs_pool_t *pool, struct ibv_pd *pd, size_t payload);
+/* Add num buffers. OPAL_ERR_OUT_OF_RESOURCE: no memory, or it cannot be locked (errno). */
+int fab_verbs_pool_grow(fab_verbs_pool_t *pool, uint32_t num);
+void fab_verbs_pool_fini(fab_verbs_pool_t *pool);
+
+static inline void fab_verbs_pool_put(fab_verbs_pool_t *pool, fab_verbs_buf_t *buf)
+{
+    buf->next = pool->free;
+    pool->free = buf;
+    pool->used--;
+}
+
+/* NULL: there is none. */
+static inline fab_verbs_buf_t *fab_verbs_pool_get(fab_verbs_pool_t *pool)
+{
+    fab_verbs_buf_t *buf = pool->free;
+
+    if (NULL != buf) {
+        pool->free = buf->next;
+        pool->used++;
+    }
+    return buf;
+}
+
+/* ---- get and put (verbs_rma.c) ----------------------------------------------------------------------------------- */
+
+typedef struct fab_verbs_op {
+    struct fab_verbs_op *next; /* in ep->ops, or free */
+    fab_verbs_domain_t *dom;
+    fab_rma_t *rma;
+    fab_verbs_reg_t *reg; /* of the local memory */
+    size_t posted;        /* bytes asked for so far */
+    uint32_t flying;      /* work requests under way */
+    int status;
+    bool is_queued; /* in ep->ops: there is more to post */
+} fab_verbs_op_t;
+
+/* Memory that a peer may reach. */
+typedef struct fab_verbs_exposed {
+    struct fab_verbs_exposed *next;
+    struct fab_verbs_exposed **prev;
+    fab_verbs_reg_t *reg;
+} fab_verbs_exposed_t;
+
+/* ---- connections (verbs_conn.c) ---------------------------------------------------------------------------------- */
+
+/* One work request on the send queue. */
+typedef struct fab_verbs_wqe {
+    fab_verbs_buf_t *buf; /* NULL: inline, or a READ or WRITE */
+    fab_verbs_op_t *op;   /* NULL: a message */
+    uint32_t len;         /* of a READ or WRITE */
+    bool is_signaled;
+} fab_verbs_wqe_t;
+
+struct fab_verbs_conn {
+    struct ibv_qp *qp;
+    fab_verbs_ep_t *ep; /* NULL: lingers */
+    fab_verbs_domain_t *dom;
+    fab_verbs_conn_t *hash_next;
+    fab_verbs_conn_t *owing_next;     /* in dom->owing */
+    fab_verbs_conn_t *lingering_next; /* in dom->lingering */
+    uint32_t id;                      /* upper half of wr_id; see fab_verbs_conn_of() */
+    uint32_t psn;
+    uint32_t peer_qpn; /* once connected */
+    uint32_t peer_psn;
+    uint64_t linger_until; /* us */
+
+    /* send queue: work requests tail..head-1 are posted and not known to be complete */
+    uint32_t head;
+    uint32_t tail;
+    uint32_t unsignaled;
+    uint32_t unsignaled_bufs;
+    uint32_t max_inline;
+
+    /* flow control, all counts modulo 2^16 */
+    uint16_t sent;     /* messages */
+    uint16_t taken;    /* of these, what the peer says it took */
+    uint16_t window;   /* that the peer grants */
+    uint16_t consumed; /* messages from the peer */
+    uint16_t told;     /* of these, what the peer was told */
+    uint16_t granted;  /* to the peer */
+
+    uint8_t max_flying; /* READs and WRITEs */
+    uint8_t flying;
+    bool is_ready;   /* the peer's QP receives */
+    bool is_broken;  /* a work request failed */
+    bool is_owing;   /* in dom->owing */
+    uint8_t to_send; /* FAB_VERBS_ID_* other than CREDIT that found no room; 0: none */
+
+    fab_verbs_wqe_t sq[FAB_VERBS_SQ_DEPTH];
+};
+
+/* ---- endpoints (verbs_ep.c, verbs_connect.c) --------------------------------------------------------------------- */
+
+typedef enum fab_verbs_state {
+    FAB_VERBS_IDLE = 0,     /* no connection */
+    FAB_VERBS_WAITING = 1,  /* in dom->waiting: will ask when its turn comes */
+    FAB_VERBS_ASKING = 2,   /* HELLO sent or about to be; conn has a QP */
+    FAB_VERBS_ANSWERED = 3, /* REPLY sent; may not send before READY */
+    FAB_VERBS_UP = 4,       /* may send */
+} fab_verbs_state_t;
+
+struct fab_verbs_ep {
+    fab_peer_t *peer;
+    fab_verbs_domain_t *dom;
+    fab_verbs_conn_t *conn;    /* from ASKING or ANSWERED on */
+    fab_verbs_sock_t *sock;    /* ASKING, ANSWERED */
+    fab_verbs_sock_t *parked;  /* the peer asked while this process asks and has precedence */
+    fab_verbs_buf_t *reserved; /* by fab_reserve(); NULL: none */
+    fab_verbs_op_t *ops;       /* not yet posted in full */
+    fab_verbs_op_t **ops_tail;
+    fab_verbs_exposed_t *exposed;
+    fab_verbs_ep_t *waiting_next; /* in dom->waiting */
+    fab_verbs_ep_t *rma_next;     /* in dom->rma */
+    fab_verbs_ep_t *next;         /* of all in the domain */
+    fab_verbs_ep_t **prev;
+    fab_verbs_state_t state;
+    bool is_in_rma;  /* stands in dom->rma */
+    bool is_closing; /* this process closed the peer */
+    bool has_left;   /* the peer takes nothing any more */
+    bool is_doomed;  /* will fail when all that it sent is delivered */
+    bool is_local;   /* on this host: its pid means something */
+    fab_verbs_addr_t addr;
+};
+
+/* A peer about to fail: first, what it sent is delivered. */
+typedef struct fab_verbs_doom {
+    struct fab_verbs_doom *next;
+    fab_peer_t *peer;
+    int rc;
+    char why[384];
+} fab_verbs_doom_t;
+
+struct fab_verbs_domain {
+    fab_t *fab;
+
+    /* polling */
+    struct ibv_cq *recv_cq;
+    struct ibv_cq *send_cq;
+    uint32_t num_conns;    /* those with a QP, lingering ones too */
+    uint32_t num_signaled; /* work requests that will complete */
+    uint32_t sq_used;      /* work requests posted and not known to be complete */
+    uint32_t sq_used_max;
+    uint32_t pass;               /* progress calls */
+    fab_verbs_conn_t *last_conn; /* the last message came on */
+    fab_verbs_conn_t **conns;    /* by index */
+    uint32_t max_conns;
+    uint32_t free_conn; /* where to look for a free index */
+    uint8_t generation; /* of the next connection */
+    fab_verbs_conn_t *by_qpn[FAB_VERBS_HASH];
+    fab_verbs_conn_t *owing;
+    fab_verbs_conn_t *lingering;
+    fab_verbs_ep_t *rma; /* with operations to post */
+    fab_verbs_ep_t **rma_tail;
+    uint32_t num_rma;
+    fab_verbs_doom_t *dooms;
+
+    /* device */
+    struct ibv_context *ctx;
+    struct ibv_pd *pd;
+    struct ibv_srq *srq;
+    struct ibv_device_attr device;
+    struct ibv_port_attr port;
+    uint32_t step; /* bytes of one READ or WRITE at most */
+    uint8_t port_num;
+    uint8_t gid_index;
+    char name[64 + 8];        /* "mlx5_0:1" */
+    bool is_dead;             /* the device failed */
+    bool is_closed;           /* by fab_close(): operations end without completion */
+    uint64_t port_down_since; /* us; 0: it is up */
+
+    /* memory */
+    fab_verbs_pool_t send_pool;
+    fab_verbs_pool_t recv_pool;
+    fab_verbs_buf_t *to_post; /* receive buffers to be posted again */
+    uint32_t max_recv_bufs;
+    uint32_t max_send_bufs;
+    fab_verbs_regs_t *regs;
+    fab_verbs_op_t *free_ops;
+    bool is_memlock_told;
+
+    /* connecting */
+    fab_verbs_oob_t *oob;
+    uint32_t num_sockets; /* something is expected on */
+    uint32_t num_asking;
+    fab_verbs_ep_t *waiting;
+    fab_verbs_ep_t **waiting_tail;
+    uint64_t next_oob;  /* us */
+    uint64_t next_tick; /* us */
+
+    fab_verbs_ep_t *eps;   /* all */
+    uint32_t alive_at;     /* index in conns: looked at last */
+    fab_verbs_addr_t addr; /* of this process */
+};
+
+uint64_t fab_verbs_now_us(void);
+
+/* ---- verbs_device.c ---------------------------------------------------------------------------------------------- */
+
+/* Choose device, port and GID; opens the device. Fills ctx, device, port, port_num, gid_index, name, and addr as far as the
+ * port tells. */
+int fab_verbs_device_open(fab_verbs_domain_t *dom, const char **why);
+
+/* ---- verbs_srq.c ------------------------------------------------------------------------------------------------- */
+
+int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why);
+/* There is one more connection: more receive buffers, up to the limit. Returns the window for its peer. */
+uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom);
+/* Give the collected buffers back to the SRQ. */
+void fab_verbs_srq_repost(fab_verbs_domain_t *dom);
+
+/* ---- verbs_conn.c ------------------------------------------------------------------------------------------------ */
+
+/* A QP that can be told to its peer. NULL: *why. */
+fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why);
+/* To the peer's QP, up to ready to receive and to send. */
+int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, const char **why);
+/* At once: what is under way is lost, its operations end with the status. */
+void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status);
+/* Take it from its endpoint; it ends when what was sent on it is delivered. */
+void fab_verbs_conn_linger(fab_verbs_conn_t *conn);
+void fab_verbs_conn_end_lingering(fab_verbs_domain_t *dom, uint64_t now);
+
+fab_verbs_conn_t *fab_verbs_conn_of(fab_verbs_domain_t *dom, uint64_t wr_id);
+fab_verbs_conn_t *fab_verbs_conn_by_qpn(fab_verbs_domain_t *dom, uint32_t qpn);
+
+static inline uint32_t fab_verbs_sq_room(const fab_verbs_conn_t *conn)
+{
+    return FAB_VERBS_SQ_DEPTH - (conn->head - conn->tail);
+}
+
+/*
+ * Post wr, whose sg_list and opcode are set.  buf: given back when it is complete.  op: gets the completion.
+ * OPAL_ERR_RESOURCE_BUSY: the device has no room now. OPAL_ERR_UNREACH: the peer is about to fail.
+ */
+int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verbs_buf_t *buf, fab_verbs_op_t *op);
+
+/* Send one of the provider's own messages, now or when there is room. */
+void fab_verbs_conn_tell(fab_verbs_conn_t *conn, uint8_t id);
+void fab_verbs_conn_tell_owing(fab_verbs_domain_t *dom);
+void fab_verbs_conn_owe(fab_verbs_conn_t *conn);
+
+/* A work request is complete, and with it all before it. */
+void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc);
+
+static inline bool fab_verbs_has_credit(const fab_verbs_conn_t *conn)
+{
+    return (uint16_t) (conn->sent - conn->taken) < conn->window;
+}
+
+/* ---- verbs_ep.c -------------------------------------------------------------------------------------------------- */
+
+extern const fab_ops_t fab_verbs_ops;
+
+int fab_verbs_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len, const char **why);
+void fab_verbs_detach(fab_domain_t *dom, fab_peer_t *peer);
+void fab_verbs_drop(fab_domain_t *dom, fab_peer_t *peer);
+/* Free it and all that it owns but its connection, which is gone already. */
+void fab_verbs_ep_free(fab_verbs_ep_t *ep);
+/* The peer will not come back, or this process is done with it: free the endpoint and, if it was closed, the record. */
+void fab_verbs_ep_finish(fab_verbs_ep_t *ep);
+/* It fails as soon as what it sent before is delivered. */
+void fab_verbs_ep_doom(fab_verbs_ep_t *ep, int rc, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int fab_verbs_ep_fail_doomed(fab_verbs_domain_t *dom);
+/* One of the provider's own messages came. */
+void fab_verbs_ep_told(fab_verbs_ep_t *ep, uint8_t id);
+
+/* ---- verbs_connect.c --------------------------------------------------------------------------------------------- */
+
+/* Ask for a connection, when its turn comes; nothing if one is being made. */
+void fab_verbs_connect(fab_verbs_ep_t *ep);
+void fab_verbs_connect_waiting(fab_verbs_domain_t *dom);
+/* Forget what is under way: sockets, place in the queue. */
+void fab_verbs_connect_cancel(fab_verbs_ep_t *ep);
+/* The peer's QP receives: send. */
+void fab_verbs_connect_done(fab_verbs_ep_t *ep);
+
+/* ---- verbs_rma.c ------------------------------------------------------------------------------------------------- */
+
+int fab_verbs_rma(fab_rma_t *op);
+int fab_verbs_rma_progress(fab_verbs_domain_t *dom);
+int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey);
+void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey);
+/* A READ or WRITE of len bytes ended. */
+void fab_verbs_op_landed(fab_verbs_op_t *op, uint32_t len, int status);
+/* End all operations that are not posted, and release what the peer may reach. */
+void fab_verbs_rma_drop(fab_verbs_ep_t *ep);
+
+/* ---- verbs_alive.c: events of the device, and whether peers live ------------------------------------------------- */
+
+void fab_verbs_async(fab_verbs_domain_t *dom);
+void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now);
+
+/* ---- verbs_progress.c -------------------------------------------------------------------------------------------- */
+
+int fab_verbs_progress(fab_domain_t *dom);
+int fab_verbs_poll_send(fab_verbs_domain_t *dom);
+
+#endif /* FAB_VERBS_TYPES_H */

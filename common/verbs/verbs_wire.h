@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Verbs provider: every byte that leaves the process.
+ *
+ * Messages.  A SEND on the RC connection of the pair: a TM header (TMH, big endian as matching hardware reads it), then the
+ * payload.  Ids 0 to 3 are TMH opcodes and go as they are.  Hardware knows no others, so active messages and the provider's
+ * own messages go under opcode NO_TAG, their id in a byte that hardware ignores:
+ *
+ *       0 opcode  1 id  2 credits (16 bits)  4 app_ctx  8 tag  16 payload ...
+ *
+ * credits counts, modulo 2^16, the messages that the sender of this header has taken from its receiver so far: a count, not
+ * a difference, so that one that matching hardware swallows is made good by the next.
+ *
+ * Connection set-up.  Three frames over a byte stream (verbs_oob.h), all of the same size:
+ *
+ *      asking side                                       answering side
+ *      HELLO {name, address, qpn, psn, window} ->        makes its QP, ready to receive and to send
+ *                                              <- REPLY  {the same of its own}, or REFUSE {status}
+ *      QP ready to receive and to send
+ *      READY                                   ->        may send now; the stream is closed
+ *
+ * Each frame carries the nonce of its receiver, which only who got its address through the job's modex can know.
+ *
+ * Address and frames are in the byte order of the host, which the fabric's address has checked.
+ */
+#ifndef FAB_VERBS_WIRE_H
+#define FAB_VERBS_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
+#define FAB_VERBS_VERSION 1
+
+enum {
+    FAB_VERBS_NONCE = 16,          /* bytes */
+    FAB_VERBS_IPS = 4,             /* IP addresses in a process's address */
+    FAB_VERBS_EAGER_MIN = 304,     /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */
+    FAB_VERBS_EAGER_MAX = 1 << 20, /* bytes */
+    FAB_VERBS_WINDOW_MAX = 16384,  /* messages: well below half of the credits' 2^16 */
+};
+
+/* Ids of the provider's own messages; those below FAB_AM_MAX are the fabric's. */
+enum {
+    FAB_VERBS_ID_CREDIT = 128, /* nothing but the credits in the header */
+    FAB_VERBS_ID_CLOSE = 129,  /* the sender sends no more here and asks for the connection's end */
+    FAB_VERBS_ID_CLOSED = 130, /* agreed: the last message on this connection */
+    FAB_VERBS_ID_LEAVE = 131,  /* the sender takes no more messages: its process leaves, or refused this one */
+};
+
+typedef struct fab_verbs_tmh {
+    uint8_t opcode; /* enum ibv_tmh_op */
+    uint8_t id;     /* if opcode is NO_TAG */
+    uint16_t credits;
+    uint32_t app_ctx;
+    uint64_t tag;
+} fab_verbs_tmh_t;
+
+_Static_assert(sizeof(fab_verbs_tmh_t) == 16, "fab_verbs_tmh_t is struct ibv_tmh");
+_Static_assert(offsetof(fab_verbs_tmh_t, app_ctx) == 4 && offsetof(fab_verbs_tmh_t, tag) == 8, "as in struct ibv_tmh");
+
+/* Section of a process's address. */
+typedef struct fab_verbs_addr {
+    uint16_t version;
+    uint8_t link_layer; /* IBV_LINK_LAYER_* */
+    uint8_t gid_type;   /* enum ibv_gid_type; RoCE v1 and v2 do not understand each other */
+    uint8_t gid[16];
+    uint16_t lid;       /* InfiniBand */
+    uint8_t mtu;        /* enum ibv_mtu */
+    uint8_t num_ips;    /* of ips that are used */
+    uint32_t eager_max; /* longest payload that it takes, bytes */
+    uint32_t pid;
+    uint64_t host; /* fab_shm_host_identity(): pid means something only there */
+    uint64_t start_time;
+    uint8_t nonce[FAB_VERBS_NONCE];
+    uint8_t ips[FAB_VERBS_IPS][16]; /* where it listens, IPv4 as ::ffff:a.b.c.d, the best first */
+    uint16_t port;                  /* TCP */
+    uint16_t reserved[3];
+} fab_verbs_addr_t;
+
+_Static_assert(sizeof(fab_verbs_addr_t) == 136, "fab_verbs_addr_t is a wire format");
+
+typedef enum fab_verbs_kind {
+    FAB_VERBS_HELLO = 1,
+    FAB_VERBS_REPLY = 2,
+    FAB_VERBS_REFUSE = 3, /* qpn is an fab_verbs_refusal_t, the rest zero */
+    FAB_VERBS_READY = 4,
+} fab_verbs_kind_t;
+
+typedef enum fab_verbs_refusal {
+    FAB_VERBS_REFUSED_PEER = 1,      /* the asking process is not accepted: failed before, or reached another way */
+    FAB_VERBS_REFUSED_RESOURCES = 2, /* no queue pair could be made */
+} fab_verbs_refusal_t;
+
+typedef struct fab_verbs_frame {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t kind;                  /* fab_verbs_kind_t */
+    uint8_t nonce[FAB_VERBS_NONCE]; /* of the receiver */
+    uint64_t name;                  /* of the sender */
+    uint64_t target;                /* of the receiver */
+    uint32_t qpn;
+    uint32_t psn;    /* of the sender's first packet */
+    uint32_t window; /* messages that the receiver may have under way to the sender */
+    uint32_t reads;  /* READs that the sender's QP serves at a time */
+    fab_verbs_addr_t addr;
+} fab_verbs_frame_t;
+
+_Static_assert(sizeof(fab_verbs_frame_t) == 192, "fab_verbs_frame_t is a wire format");
+
+#endif /* FAB_VERBS_WIRE_H */

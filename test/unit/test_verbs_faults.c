@@ -1,0 +1,769 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the verbs provider does when things go wrong: peers that die or leave, crossed connection requests, strangers at the
+ * listener, malformed messages and addresses, windows that are used up, memory that cannot be locked, wrong devices.
+ * Skipped where there is no RDMA device.
+ *
+ * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c,common/verbs/verbs_alive.c,common/verbs/verbs_conn.c,common/verbs/verbs_connect.c,common/verbs/verbs_device.c,common/verbs/verbs_domain.c,common/verbs/verbs_ep.c,common/verbs/verbs_oob.c,common/verbs/verbs_pool.c,common/verbs/verbs_progress.c,common/verbs/verbs_reg.c,common/verbs/verbs_rma.c,common/verbs/verbs_srq.c variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev timeout=300 quick=no
+ */
+#include "test_fab_world.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <endian.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <sys/socket.h>
+
+#include "fabric/fab_core.h"
+#include "fabric/fab_wire.h"
+#include "shm/shm_types.h"
+#include "verbs/verbs_oob.h"
+
+enum { AM_DATA = 9, AM_ADDR = 11 };
+
+static void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    (void) peer, (void) hdr, (void) data, (void) len;
+    ++*(uint64_t *) ctx;
+}
+
+static fab_verbs_domain_t *verbs_domain(const world_t *world)
+{
+    return (fab_verbs_domain_t *) fab_core(world->fab)->slots[2].dom;
+}
+
+static fab_verbs_ep_t *ep_of(const fab_peer_t *peer)
+{
+    return peer->ep;
+}
+
+static int completed;
+static int complete_status;
+
+static void rma_complete(fab_rma_t *op, int status)
+{
+    (void) op;
+    completed++;
+    complete_status = status;
+}
+
+/* Connect to it, both ways of traffic ready here. */
+static void connect_to(world_t *world, fab_peer_t *peer)
+{
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    WORLD_UNTIL(FAB_VERBS_UP == ep_of(peer)->state);
+}
+
+/* ---- a peer dies or leaves --------------------------------------------------------------------------------------- */
+
+static int items_unreach;
+
+static int dead_item_run(fab_item_t *item, fab_peer_t *peer)
+{
+    int rc = fab_item_send(peer, fab_hdr(AM_DATA, 0, 0), item, 8);
+
+    items_unreach += OPAL_ERR_UNREACH == rc;
+    return OPAL_ERR_RESOURCE_BUSY == rc ? rc : OPAL_SUCCESS;
+}
+
+/* Rank 2 sends 30 messages and kills itself; rank 0 has used its window up and queued more; rank 1 talks to rank 0 on. */
+static void killed_body(world_t *world)
+{
+    fab_item_t items[10] = {{NULL, dead_item_run}};
+    uint64_t got = 0;
+    fab_peer_t *zero = world_peer(world, 0);
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (2 == world->rank) {
+        for (int i = 0; i < 30; i++) {
+            CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        }
+        WORLD_UNTIL(NULL == zero->pending);
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0])); /* rank 0 has them in its queue, or behind */
+        atomic_store(&world->shared->scratch[1], 1);
+        while (2 != atomic_load(&world->shared->scratch[0])) { /* without progress */
+        }
+        raise(SIGKILL);
+    }
+    if (0 == world->rank) {
+        fab_peer_t *dying = world_peer(world, 2);
+        connect_to(world, dying);
+        WORLD_UNTIL(30 == got);
+        atomic_store(&world->shared->scratch[0], 1);
+        while (1 != atomic_load(&world->shared->scratch[1])) {
+        }
+        while (OPAL_SUCCESS == fab_send(dying, fab_hdr(AM_DATA, 0, 0), NULL, 0)) {
+        }
+        CHECK(fab_counters.verbs_no_credit > 0);
+        for (int i = 0; i < 10; i++) {
+            items[i].fn = dead_item_run;
+            fab_queue(dying, &items[i]);
+        }
+        double start = world_now();
+        atomic_store(&world->shared->scratch[0], 2);
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(world_now() - start < 20);
+        CHECK(world->failed == dying &&
+              (OPAL_ERR_PROC_ABORTED == world->failed_rc || OPAL_ERR_UNREACH == world->failed_rc));
+        CHECK(NULL != strstr(world->failed_why, "ended"));
+        CHECK(10 == items_unreach && NULL == dying->pending);
+        CHECK(OPAL_ERR_UNREACH == fab_send(dying, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        atomic_store(&world->shared->scratch[2], 1);
+        WORLD_UNTIL(31 == got);
+        atomic_store(&world->shared->scratch[2], 2);
+    } else {
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[2]));
+        CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        WORLD_UNTIL(2 == atomic_load(&world->shared->scratch[2]));
+        CHECK(0 == world->failures);
+    }
+}
+
+static void test_killed_peer(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run_some_die(3, false, killed_body, 1 << 2), 0);
+}
+
+/* Nobody sends to the one that dies: that its process is gone is noticed in /proc. */
+static void killed_silent_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (1 == world->rank) {
+        connect_to(world, peer);
+        WORLD_UNTIL(NULL == peer->pending);
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        raise(SIGKILL);
+    }
+    WORLD_UNTIL(1 == got);
+    double start = world_now();
+    atomic_store(&world->shared->scratch[0], 1);
+    WORLD_UNTIL(1 == world->failures);
+    CHECK(world_now() - start < 6 && OPAL_ERR_PROC_ABORTED == world->failed_rc);
+    CHECK(1 == fab_counters.verbs_peers_died && NULL != strstr(world->failed_why, "ended without leaving"));
+}
+
+static void test_killed_silent(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run_some_die(2, false, killed_silent_body, 1 << 1), 0);
+}
+
+static void killed_rma_body(world_t *world)
+{
+    static char memory[32 << 20];
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    fab_rma_t op = {.peer = peer, .local = memory, .len = sizeof(memory), .complete = rma_complete};
+    fab_rkey_t *shared_key = (fab_rkey_t *) &world->shared->scratch[8];
+
+    world_barrier(world);
+    if (1 == world->rank) {
+        CHECK(OPAL_SUCCESS == fab_expose(peer, memory, sizeof(memory), shared_key));
+        atomic_store(&world->shared->scratch[1], (uint64_t) (uintptr_t) memory);
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        raise(SIGKILL);
+    }
+    WORLD_UNTIL(0 != atomic_load(&world->shared->scratch[1]));
+    op.remote = atomic_load(&world->shared->scratch[1]);
+    op.rkey = *shared_key;
+    CHECK(OPAL_SUCCESS == fab_get(&op)); /* not connected yet: it waits */
+    WORLD_UNTIL(FAB_VERBS_UP == ep_of(peer)->state);
+    atomic_store(&world->shared->scratch[0], 1);
+    while (!fab_shm_is_gone(ep_of(peer)->addr.pid, ep_of(peer)->addr.start_time)) {
+    }
+    WORLD_UNTIL(1 == world->failures || 1 == completed);
+    if (1 == completed && OPAL_SUCCESS == complete_status) {
+        return; /* the device was quicker than the signal */
+    }
+    WORLD_UNTIL(1 == world->failures && 1 == completed);
+    CHECK(OPAL_ERR_UNREACH == complete_status);
+    CHECK(OPAL_ERR_UNREACH == fab_get(&op) && 1 == completed);
+}
+
+static void test_killed_during_rma(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run_some_die(2, false, killed_rma_body, 1 << 1), 0);
+}
+
+/* Died before it was ever talked to: connecting fails, and says so. */
+static void killed_early_body(world_t *world)
+{
+    fab_item_t item = {NULL, dead_item_run};
+
+    world_barrier(world);
+    if (1 == world->rank) {
+        raise(SIGKILL);
+    }
+    fab_peer_t *peer = world_peer(world, 1);
+    while (!fab_shm_is_gone(ep_of(peer)->addr.pid, ep_of(peer)->addr.start_time)) {
+    }
+    CHECK(OPAL_ERR_RESOURCE_BUSY == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    fab_queue(peer, &item);
+    WORLD_UNTIL(1 == world->failures);
+    CHECK(NULL != strstr(world->failed_why, "ended")); /* TCP or /proc tells, whichever is first */
+    WORLD_UNTIL(1 == items_unreach);
+}
+
+static void test_killed_early(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run_some_die(2, false, killed_early_body, 1 << 1), 0);
+}
+
+/* A peer that leaves in an orderly way has not failed; what it sent last arrives; who sends to it then is told. */
+static void orderly_body(world_t *world)
+{
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    for (int i = world->rank; i < world->size; i++) {
+        CHECK(OPAL_SUCCESS == fab_post(world_peer(world, i), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    }
+    WORLD_UNTIL(got == (uint64_t) world->rank + 1);
+    world_barrier(world);
+    if (1 == world->rank) {
+        CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 0), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    }
+    if (0 == world->rank) {
+        WORLD_UNTIL(2 == got);
+        double start = world_now();
+        WORLD_UNTIL(world_now() - start > 3.5);
+        CHECK(0 == world->failures && 0 == fab_counters.verbs_peers_died);
+        CHECK(OPAL_ERR_UNREACH == fab_send(world_peer(world, 1), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(NULL != strstr(world->failed_why, "left"));
+    }
+}
+
+static void test_orderly_leave(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(4, false, orderly_body), 0);
+}
+
+/* ---- connecting -------------------------------------------------------------------------------------------------- */
+
+enum { CROSSINGS = 30 };
+
+/* All ask all others at the same moment, close, and begin again. */
+static void crossed_body(world_t *world)
+{
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    for (uint64_t round = 1; round <= CROSSINGS; round++) {
+        world_barrier(world);
+        for (int i = 0; i < world->size; i++) {
+            if (i != world->rank) {
+                CHECK(OPAL_SUCCESS == fab_post(world_peer(world, i), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            }
+        }
+        WORLD_UNTIL(got == round * (uint64_t) (world->size - 1));
+        world_barrier(world);
+        for (int i = 0; i < world->size; i++) {
+            if (i != world->rank) {
+                fab_peer_close(world->peers[i]);
+                world->peers[i] = NULL;
+            }
+        }
+        for (int i = 0; i < world->size; i++) {
+            WORLD_UNTIL(i == world->rank || NULL == fab_peer_find(world->fab, world_name(i)));
+        }
+    }
+    atomic_fetch_add(&world->shared->scratch[0], fab_counters.verbs_crossed);
+    world_barrier(world);
+    CHECK(0 == world->failures);
+    CHECK(atomic_load(&world->shared->scratch[0]) > 0); /* it did happen */
+    WORLD_UNTIL(0 == verbs_domain(world)->num_conns);   /* none is left behind */
+    CHECK(0 == verbs_domain(world)->sq_used && 0 == verbs_domain(world)->num_signaled);
+    CHECK(0 == verbs_domain(world)->send_pool.used);
+    /* one queue pair for each connection, whoever asked: no request came to nothing */
+    CHECK(CROSSINGS * (unsigned) (world->size - 1) == fab_counters.verbs_connections);
+}
+
+static void test_crossed(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(4, false, crossed_body), 0);
+}
+
+/* A client at rank 0's listener. */
+static int call_rank0(world_t *world, const void *bytes, size_t len)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    to.sin_port = htons((uint16_t) atomic_load(&world->shared->scratch[1]));
+    CHECK(fd >= 0 && 0 == connect(fd, (struct sockaddr *) &to, sizeof(to)));
+    CHECK((ssize_t) len == send(fd, bytes, len, MSG_NOSIGNAL));
+    return fd;
+}
+
+/* Strangers: nothing they say does harm, and none of them is kept. */
+static void strangers_body(world_t *world)
+{
+    fab_verbs_domain_t *dom = verbs_domain(world);
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    if (0 == world->rank) {
+        atomic_store(&world->shared->scratch[1], dom->addr.port);
+    }
+    world_barrier(world);
+    if (1 == world->rank) {
+        fab_verbs_frame_t good = {.magic = FAB_VERBS_MAGIC,
+                                  .version = FAB_VERBS_VERSION,
+                                  .kind = FAB_VERBS_HELLO,
+                                  .name = world_name(1),
+                                  .target = world_name(0),
+                                  .qpn = 17,
+                                  .window = 8,
+                                  .reads = 1,
+                                  .addr = dom->addr};
+        memcpy(good.nonce, ep_of(peer)->addr.nonce, sizeof(good.nonce));
+        srandom(1);
+        for (int i = 0; i < 300; i++) {
+            fab_verbs_frame_t bad = good;
+            unsigned char reply[sizeof(bad) + 1];
+            size_t cut = i % 3 ? sizeof(bad) : (size_t) random() % sizeof(bad);
+            size_t at = (size_t) random() % offsetof(fab_verbs_frame_t, qpn);
+            bool is_name = at >= offsetof(fab_verbs_frame_t, name) && at < offsetof(fab_verbs_frame_t, target);
+            ((unsigned char *) &bad)[is_name ? 0 : at] ^= (unsigned char) (1 + random() % 255); /* any name may call */
+            int fd = call_rank0(world, &bad, cut);
+            shutdown(fd, SHUT_WR);
+            while (recv(fd, reply, sizeof(reply), 0) > 0) {
+                CHECK(FAB_VERBS_REPLY != ((fab_verbs_frame_t *) reply)->kind);
+            }
+            close(fd);
+        }
+        for (int i = 0; i < 4; i++) { /* values that a QP cannot have */
+            fab_verbs_frame_t bad = good;
+            unsigned char reply[sizeof(bad)];
+            bad.qpn = 0 == i ? 0 : 1 == i ? 1 << 24 : 17;
+            bad.psn = 2 == i ? 1 << 24 : 0;
+            bad.window = 3 == i ? 0 : 8;
+            int fd = call_rank0(world, &bad, sizeof(bad));
+            CHECK(0 == recv(fd, reply, sizeof(reply), 0));
+            close(fd);
+        }
+        atomic_store(&world->shared->scratch[0], 1);
+    } else {
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        WORLD_UNTIL(0 == dom->num_sockets);
+        CHECK(fab_counters.verbs_bad_frames > 100 && 0 == dom->num_conns && 0 == world->failures);
+    }
+    world_barrier(world);
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+}
+
+static void test_strangers(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, strangers_body), 0);
+}
+
+/* The first of a process's addresses leads nowhere: the next is tried. */
+static void other_addresses_body(world_t *world)
+{
+    fab_verbs_domain_t *dom = verbs_domain(world);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    dom->addr.host += (uint64_t) world->rank; /* not over loopback first */
+    memmove(dom->addr.ips[1], dom->addr.ips[0], sizeof(dom->addr.ips[0]) * (FAB_VERBS_IPS - 1));
+    memcpy(dom->addr.ips[0], (uint8_t[16]){[10] = 0xff, 0xff, 127, 255, 255, 255}, 16); /* broadcast: refused */
+    dom->addr.num_ips += dom->addr.num_ips < FAB_VERBS_IPS;
+    world->shared->len[world->rank] = fab_address(world->fab, world->shared->address[world->rank], FAB_ADDRESS_MAX);
+    world_barrier(world);
+    connect_to(world, world_peer(world, 1 - world->rank));
+    CHECK(!ep_of(world_peer(world, 1 - world->rank))->is_local);
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+}
+
+static void test_other_addresses(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, other_addresses_body), 0);
+}
+
+/* ---- malformed messages ------------------------------------------------------------------------------------------ */
+
+/* Past all of this provider's own checks. */
+static void post_raw(world_t *world, fab_peer_t *peer, const void *bytes, size_t len)
+{
+    fab_verbs_conn_t *conn = ep_of(peer)->conn;
+    fab_verbs_buf_t *buf = fab_verbs_pool_get(&conn->dom->send_pool);
+    struct ibv_sge sge = {(uintptr_t) buf->data, (uint32_t) len, buf->lkey};
+    struct ibv_send_wr wr = {.sg_list = &sge, .opcode = IBV_WR_SEND};
+
+    memcpy(buf->data, bytes, len);
+    CHECK(OPAL_SUCCESS == fab_verbs_conn_post(conn, &wr, buf, NULL));
+}
+
+static void malformed_body(world_t *world)
+{
+    fab_peer_t *zero = world_peer(world, 0);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (world->rank > 0) {
+        connect_to(world, zero);
+        WORLD_UNTIL(NULL == zero->pending);
+    }
+    world_barrier(world);
+    if (0 == world->rank) {
+        WORLD_UNTIL(3 == world->failures);
+        CHECK(3 == fab_counters.verbs_bad_messages && OPAL_ERR_COMM_FAILURE == world->failed_rc);
+        CHECK(4 == got); /* the first of each */
+    } else if (world->rank < 4) {
+        fab_verbs_tmh_t tmh = {.id = 1 == world->rank ? 99 : AM_DATA, .credits = htobe16(2 == world->rank ? 30000 : 0)};
+        post_raw(world, zero, &tmh, 3 == world->rank ? 7 : sizeof(tmh));
+    }
+    world_barrier(world);
+    if (4 == world->rank) {
+        CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    }
+    if (0 == world->rank) {
+        WORLD_UNTIL(5 == got);
+        CHECK(3 == world->failures);
+    }
+    world_barrier(world);
+}
+
+static void test_malformed(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(5, false, malformed_body), 0);
+}
+
+/* ---- addresses --------------------------------------------------------------------------------------------------- */
+
+static void try_address(world_t *world, const unsigned char *address, size_t len)
+{
+    fab_peer_t *peer = NULL;
+    const char *why = NULL;
+    int rc = fab_peer_open(world->fab, world_name(1), address, len, &peer, &why);
+
+    if (OPAL_SUCCESS != rc) {
+        CHECK(NULL == peer && NULL != why && strlen(why) > 10);
+        return;
+    }
+    CHECK(peer->eager_max >= FAB_VERBS_EAGER_MIN && peer->eager_max <= fab_params.verbs_eager_limit);
+    fab_peer_close(peer);
+    CHECK(NULL == fab_peer_find(world->fab, world_name(1)));
+}
+
+static void damaged_body(world_t *world)
+{
+    unsigned char address[FAB_ADDRESS_MAX];
+    size_t len = world->shared->len[1];
+    static const unsigned char flips[] = {0x01, 0x80, 0xff, 0x10};
+
+    world_barrier(world);
+    for (size_t i = 0; i < len && 0 == world->rank; i++) {
+        for (size_t f = 0; f < sizeof(flips); f++) {
+            memcpy(address, world->shared->address[1], len);
+            address[i] ^= flips[f];
+            try_address(world, address, len);
+        }
+        memcpy(address, world->shared->address[1], len);
+        try_address(world, address, i);
+    }
+    world_barrier(world);
+}
+
+static void test_damaged_address(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, damaged_body), 0);
+}
+
+/* Where the peer's nonce is wrong it does not answer: connecting fails, with a sentence. */
+static void wrong_nonce_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    world_barrier(world);
+    if (0 == world->rank) {
+        ep_of(peer)->addr.nonce[3] ^= 1;
+        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(NULL != strstr(world->failed_why, "without an answer"));
+        atomic_store(&world->shared->scratch[0], 1);
+    } else {
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        CHECK(fab_counters.verbs_bad_frames > 0 && 0 == world->failures && 0 == verbs_domain(world)->num_conns);
+    }
+    world_barrier(world);
+}
+
+static void test_wrong_nonce(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, wrong_nonce_body), 0);
+}
+
+/* ---- windows ----------------------------------------------------------------------------------------------------- */
+
+/* A sender stops at the window of a receiver that does nothing, and goes on when that does. */
+static void window_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    connect_to(world, peer);
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+    if (0 == world->rank) {
+        uint64_t sent = 1;
+        while (OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0)) {
+            sent++;
+        }
+        CHECK(sent <= fab_params.verbs_window + 1 && sent >= fab_params.verbs_window / 2);
+        atomic_store(&world->shared->scratch[0], sent);
+        WORLD_UNTIL(OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        atomic_store(&world->shared->scratch[1], 1);
+        CHECK(fab_counters.verbs_no_credit > 0);
+    } else {
+        uint64_t sent;
+        while (0 == (sent = atomic_load(&world->shared->scratch[0]))) {
+        }
+        WORLD_UNTIL(got > sent && 1 == atomic_load(&world->shared->scratch[1]));
+        CHECK(fab_counters.verbs_credit_messages > 0);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_window(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, window_body), 0);
+}
+
+/* ---- memory that cannot be registered ---------------------------------------------------------------------------- */
+
+static int refused_with;
+
+static fab_verbs_reg_t *refuse_get(fab_verbs_regs_t *regs, void *buf, size_t len)
+{
+    (void) regs, (void) buf, (void) len;
+    errno = refused_with;
+    return NULL;
+}
+
+static void unregistrable_body(world_t *world)
+{
+    fab_verbs_reg_ops_t ops = fab_verbs_reg_plain;
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    char memory[64];
+    fab_rkey_t key;
+    fab_rma_t op = {.peer = peer, .local = memory, .len = sizeof(memory), .complete = rma_complete};
+
+    ops.get = refuse_get;
+    fab_verbs_reg_ops = &ops;
+    refused_with = ENOMEM;
+    CHECK(OPAL_ERR_NOT_SUPPORTED == fab_expose(peer, memory, sizeof(memory), &key));
+    CHECK(OPAL_ERR_NOT_SUPPORTED == fab_get(&op));
+    CHECK(2 == fab_counters.verbs_locked_memory && 0 == fab_counters.verbs_unregistrable);
+    refused_with = EFAULT;
+    CHECK(OPAL_ERR_NOT_SUPPORTED == fab_put(&op));
+    CHECK(1 == fab_counters.verbs_unregistrable && 0 == completed && 0 == world->failures);
+    world_barrier(world);
+    fab_verbs_reg_ops = &fab_verbs_reg_plain;
+}
+
+static void test_unregistrable(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, unregistrable_body), 0);
+}
+
+/* A key that is none: the operation ends in error, and the peer fails, for its QP is broken. */
+static void wrong_key_body(world_t *world)
+{
+    static char memory[4096];
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    fab_rma_t op = {
+        .peer = peer, .local = memory, .remote = (uint64_t) (uintptr_t) memory, .len = 4096, .complete = rma_complete};
+
+    memset(&op.rkey, 0x5a, sizeof(op.rkey));
+    world_barrier(world);
+    if (0 == world->rank) {
+        CHECK(OPAL_SUCCESS == fab_get(&op));
+        WORLD_UNTIL(1 == completed && 1 == world->failures);
+        CHECK(OPAL_SUCCESS != complete_status && 0 == op.done);
+        CHECK(NULL != strstr(world->failed_why, "remote access") || NULL != strstr(world->failed_why, "broke"));
+        atomic_store(&world->shared->scratch[0], 1);
+    } else {
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+    }
+}
+
+static void test_wrong_key(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, wrong_key_body), 0);
+}
+
+/* ---- devices, parameters, leftovers ------------------------------------------------------------------------------ */
+
+/* Open with these lists in a child; returns 0: opened, 1: not; prints why not if it does not contain the words. */
+static int open_with(const char *include, const char *exclude, const char *words)
+{
+    fab_config_t config = {.name = 1, .num_local = 2};
+    const char *why = "";
+    fab_t *fab;
+    int status = 0;
+
+    if (0 == fork()) {
+        fab_params.verbs_if_include = (char *) (uintptr_t) include;
+        fab_params.verbs_if_exclude = (char *) (uintptr_t) exclude;
+        if (OPAL_SUCCESS != fab_open(&config, &fab, &why)) {
+            if (NULL == strstr(why, words)) {
+                fprintf(stderr, "unexpected: %s\n", why);
+                _exit(2);
+            }
+            _exit(1);
+        }
+        fab_close(fab);
+        _exit(0);
+    }
+    wait(&status);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void test_devices(void **state)
+{
+    int num = 0;
+    struct ibv_device **devices = ibv_get_device_list(&num);
+    char name[80], port1[96], port9[96];
+
+    (void) state;
+    assert_true(num > 0);
+    snprintf(name, sizeof(name), "%s", ibv_get_device_name(devices[0]));
+    snprintf(port1, sizeof(port1), "nosuch,%s:1", name);
+    snprintf(port9, sizeof(port9), "%s:9", name);
+    ibv_free_device_list(devices);
+    assert_int_equal(open_with(name, NULL, ""), 0);
+    assert_int_equal(open_with(port1, "", ""), 0);
+    assert_int_equal(open_with("nosuch", NULL, "not wanted"), 1);
+    assert_int_equal(open_with(port9, NULL, "not wanted"), 1);
+    assert_int_equal(open_with(NULL, port9, ""), 0);
+    assert_int_equal(open_with(NULL, "nosuch", ""), 0);
+    assert_int_equal(open_with(name, name, "both set"), 1);
+    if (1 == num) {
+        assert_int_equal(open_with(NULL, name, "not wanted"), 1);
+    }
+}
+
+static void test_params(void **state)
+{
+    fab_params_t saved = fab_params;
+    char text[256];
+
+    (void) state;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_SUCCESS);
+    fab_params.verbs_eager_limit = 100;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
+    assert_non_null(strstr(text, "verbs_eager_limit is 100"));
+    fab_params = saved;
+    fab_params.verbs_window = 40000;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
+    fab_params = saved;
+    fab_params.verbs_buffers = 1;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
+    fab_params = saved;
+    fab_params.verbs_timeout = 32;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
+    fab_params = saved;
+    fab_params.verbs_gid_index = 256;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
+    fab_params = saved;
+}
+
+static void test_exclusive_list(void **state)
+{
+    const char *why = "";
+    fab_config_t config = {.name = 1, .num_local = 1};
+    fab_t *fab;
+
+    (void) state;
+    fab_params.providers = (char *) (uintptr_t) "^shm,nosuch";
+    assert_int_equal(fab_open(&config, &fab, &why), OPAL_ERR_BAD_PARAM);
+    assert_non_null(strstr(why, "nosuch"));
+    fab_params.providers = (char *) (uintptr_t) "^verbs";
+    assert_int_equal(fab_open(&config, &fab, &why), OPAL_SUCCESS);
+    assert_non_null(strstr(fab_why_one_host(fab), "not wanted"));
+    fab_close(fab);
+    fab_params.providers = (char *) (uintptr_t) "verbs";
+}
+
+static int count_open_fds(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int n = 0;
+
+    while (NULL != readdir(dir)) {
+        n++;
+    }
+    closedir(dir);
+    return n;
+}
+
+/* No file descriptor is left of connections once they are made, and none at all afterwards. */
+static void nothing_left_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    int fds = count_open_fds();
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    CHECK(NULL == fab_why_one_host(world->fab));
+    world_barrier(world);
+    connect_to(world, peer);
+    WORLD_UNTIL(1 == got && 0 == verbs_domain(world)->num_sockets);
+    CHECK(count_open_fds() <= fds + 2); /* a software device may need one or two for a connection */
+    world_barrier(world);
+}
+
+static void test_nothing_left(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, nothing_left_body), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_params),          cmocka_unit_test(test_exclusive_list),
+        cmocka_unit_test(test_devices),         cmocka_unit_test(test_nothing_left),
+        cmocka_unit_test(test_crossed),         cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_other_addresses), cmocka_unit_test(test_wrong_nonce),
+        cmocka_unit_test(test_damaged_address), cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_window),          cmocka_unit_test(test_unregistrable),
+        cmocka_unit_test(test_wrong_key),       cmocka_unit_test(test_killed_peer),
+        cmocka_unit_test(test_killed_silent),   cmocka_unit_test(test_killed_during_rma),
+        cmocka_unit_test(test_killed_early),    cmocka_unit_test(test_orderly_leave),
+    };
+
+    world_use_providers("verbs");
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
