@@ -48,8 +48,8 @@ onesided=$(tm_mpi_program onesided)
 export OMPI_MCA_mpi_yield_when_idle=1 # its locks are polled for
 # Open MPI 5.0 has no pt2pt any more.
 case $TM_OMPI_SERIES in
-    4.1) choices=(pt2pt rdma sm,pt2pt) ;;
-    *) choices=(rdma sm,rdma) ;;
+    4.1) choices=(pt2pt rdma 'sm,pt2pt') ;;
+    *) choices=(rdma 'sm,rdma') ;;
 esac
 for np in 1 2 4; do
     for components in "${choices[@]}"; do

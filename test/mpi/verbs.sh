@@ -28,7 +28,8 @@ over()
         tm_mpirun "$np" "$(tm_mpi_program "$name")" "$@"
     ) || fail "$name"
     require "$name: errors=0"
-    [[ ! -s $TM_WORK/err ]] || fail "$name: something on standard error"
+    # the device says of each queue pair that it refuses; pml_tm asks again with less
+    ! grep -v ' ibv_create_qp: .* inline ' "$TM_WORK/err" || fail "$name: something on standard error"
 }
 
 tm_mpirun 2 --mca pml_tm_verbose 10 "$(tm_mpi_program hello)" || fail "hello"
