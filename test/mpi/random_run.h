@@ -486,6 +486,17 @@ static inline void buffer_detach(void)
     free(buf);
 }
 
+/*
+ * Free the communicator of which the plan says so, with its requests open or not.  An intercommunicator without: some have one
+ * reference too many inside Open MPI (OMPI_COMM_EXTRA_RETAIN), and freeing such a one then drops the references of its requests, too.
+ */
+static inline void release_planned(rnd_lane_t *lane, bool has_requests)
+{
+    if (lane->comm_freed >= 0 && has_requests != lane->slot[lane->comm_freed].is_inter) {
+        comm_release(&lane->slot[lane->comm_freed]);
+    }
+}
+
 static inline void run_epoch(rnd_lane_t *lane)
 {
     lane->first_open = 0;
@@ -499,9 +510,7 @@ static inline void run_epoch(rnd_lane_t *lane)
     }
     drain(lane);
     cancel_rest(lane);
-    if (lane->comm_freed >= 0) {
-        comm_release(&lane->slot[lane->comm_freed]);
-    }
+    release_planned(lane, true);
     while (complete(lane, want_sends, 1 << 30, wait_how(lane))) {
     }
     if (lane->nlanes == 1) {
@@ -510,6 +519,7 @@ static inline void run_epoch(rnd_lane_t *lane)
     }
     defs_close(lane->sdef);
     defs_close(lane->rdef);
+    release_planned(lane, false);
 }
 
 #endif /* RANDOM_RUN_H */
