@@ -18,6 +18,25 @@ static const int sizes[] = {0, 1, 15, 16, 17, 23, 24, 25, 40, 41, 4096, 16359, 1
 
 static int rank, size;
 
+static MPI_T_pvar_session counters;
+
+/* Begin to count: Open MPI shows what was counted since.  False: the PML has no such counter. */
+static bool counter_open(const char *name, MPI_T_pvar_handle *handle)
+{
+    int index, count;
+
+    return MPI_SUCCESS == MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index)
+           && MPI_SUCCESS == MPI_T_pvar_handle_alloc(counters, index, NULL, handle, &count);
+}
+
+static unsigned long long counter_read(MPI_T_pvar_handle handle)
+{
+    unsigned long long value = 0;
+
+    MPI_T_pvar_read(counters, handle, &value);
+    return value;
+}
+
 static unsigned char byte_of(int from, int len, int i, int round)
 {
     return (unsigned char) (from * 37 + len * 11 + i * 7 + round);
@@ -145,8 +164,13 @@ static void persistent(MPI_Comm comm)
 static void rounds(MPI_Session session, int count)
 {
     MPI_Comm self[8], kept = comm_from_group(session, "mpi://WORLD", "kept");
-    int num_self;
+    int num_self, provided;
+    bool has_counters;
+    MPI_T_pvar_handle untagged, early;
 
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    MPI_T_pvar_session_create(&counters);
+    has_counters = counter_open("pml_tm_untagged", &untagged) && counter_open("pml_tm_early", &early);
     MPI_Comm_rank(kept, &rank);
     MPI_Comm_size(kept, &size);
     num_self = rank % 8;
@@ -169,10 +193,16 @@ static void rounds(MPI_Session session, int count)
         burst(kept);
         MPI_Comm_free(&comm);
     }
+    if (has_counters) {
+        TM_CHECK(size == 1 || counter_read(untagged) > 0, "no message came untagged: nothing was tested");
+        printf("sessions: rank %d: %llu untagged, %llu early\n", rank, counter_read(untagged), counter_read(early));
+    }
     for (int i = 0; i < num_self; i++) {
         MPI_Comm_free(&self[i]);
     }
     MPI_Comm_free(&kept);
+    MPI_T_pvar_session_free(&counters);
+    MPI_T_finalize();
 }
 
 int main(int argc, char **argv)
