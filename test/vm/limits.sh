@@ -18,6 +18,8 @@ ends()
     ((status == wanted)) || fail "exit status $status, not $wanted: test/vm/run $*"
 }
 
+# The first run of all fetches the kernel, and says so.
+ends 0 -- true
 # shellcheck disable=SC2016 # expanded in the machine
 ends 3 -- bash -c 'echo out; echo err >&2; exit 3'
 [[ $(<out) == out && $(<err) == err ]] || fail 'standard output and error are not what the command wrote'
