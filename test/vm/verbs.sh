@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 quick=no
+# TEST: timeout=900 quick=no
 #
 # pml tm over Soft-RoCE: all processes of one machine by verbs, and two machines, where those of one talk by shared memory and the
 # others by verbs.
@@ -19,10 +19,10 @@ require 'basic: errors=0'
 require 'rxe0'
 
 # shellcheck disable=SC2016
-vm_run hosts=2 '
+vm_run hosts=2 timeout=400 '
     tm_mpirun 2 --host vm0,vm1 "$(tm_binary mpi/hello)"
     tm_mpirun 4 --host vm0:2,vm1:2 "$(tm_binary mpi/basic)"
-    tm_mpirun 4 --host vm0:2,vm1:2 "$(tm_binary mpi/random)" 31 20
+    tm_mpirun 4 --host vm0:2,vm1:2 "$(tm_binary mpi/random)" 31 8
 '
 require 'hello: errors=0'
 require 'basic: errors=0'
