@@ -120,7 +120,9 @@ void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const
         return;
     }
     memcpy(&prefix, data, sizeof(prefix));
-    if ((FAB_AM_EAGER != prefix.id && FAB_AM_RNDV != prefix.id) || prefix.context >= mca_pml_tm.max_context) {
+    if ((FAB_AM_EAGER != prefix.id && FAB_AM_RNDV != prefix.id) || prefix.context >= mca_pml_tm.max_context
+        || 0 != (prefix.reserved[0] | prefix.reserved[1] | prefix.reserved[2])
+        || 0 != mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits)) {
         mca_pml_tm_bad_message(peer, "untagged: kind or context id");
         return;
     }

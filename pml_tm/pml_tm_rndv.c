@@ -130,7 +130,7 @@ static int data_item(fab_item_t *item, fab_peer_t *peer)
     max = max < peer->eager_max ? max : peer->eager_max;
     room = fab_item_reserve(peer, max);
     if (NULL == room) {
-        /* of a peer that failed: the request stays open, see mca_pml_tm_peer_failed() */
+        /* of a peer that failed: the request stays open, see pml_tm_failure.h */
         return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OMPI_SUCCESS;
     }
     len = take_data(req, room, max);
@@ -203,7 +203,7 @@ static void get_complete(fab_rma_t *rma, int status)
     } else if (OPAL_ERR_UNREACH != status) {
         answer(req, PML_TM_AM_NACK, MPI_ERR_OTHER);
         mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
-    } /* else the peer is gone: the request stays open, see mca_pml_tm_peer_failed() */
+    } /* else the peer is gone: the request stays open, see pml_tm_failure.h */
 }
 
 /* Start to read the sender's memory. False: that cannot be done. */

@@ -146,7 +146,7 @@ static int send_first(mca_pml_tm_send_request_t *req)
         send_count(req, -1);
         return rc;
     }
-    return OMPI_SUCCESS; /* the peer failed: the request stays open, see mca_pml_tm_peer_failed() */
+    return OMPI_SUCCESS; /* the peer failed: the request stays open, see pml_tm_failure.h */
 }
 
 /* The protocol is chosen anew: while the request waited its receiver may have asked for announcements. */

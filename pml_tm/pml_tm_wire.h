@@ -26,7 +26,7 @@ enum {
     PML_TM_AM_ACK = FAB_AM_PML,          /* a synchronous eager message was matched. app_ctx: the send's id */
     PML_TM_AM_CTS = FAB_AM_PML + 1,      /* send the data as messages. app_ctx: the send's id, tag: bytes wanted, payload: cts */
     PML_TM_AM_DATA = FAB_AM_PML + 2,     /* some of the data. app_ctx: the receive's id, tag: offset in bytes */
-    PML_TM_AM_NACK = FAB_AM_PML + 3,     /* the data could not be fetched. app_ctx: the send's id, tag: MPI error class */
+    PML_TM_AM_NACK = FAB_AM_PML + 3,     /* the data will not be fetched. app_ctx: the send's id, tag: MPI error class */
     PML_TM_AM_ANNOUNCE = FAB_AM_PML + 4, /* app_ctx 1: announce messages (rendezvous) from now on; 0: eager is welcome again */
     PML_TM_AM_CONTEXT = FAB_AM_PML + 5,  /* answer to an untagged message. payload: mca_pml_tm_context_t */
 };
