@@ -12,7 +12,6 @@
 
 #include "opal/mca/base/base.h"
 #include "opal/mca/base/mca_base_var.h"
-#include "opal/mca/base/mca_base_var_enum.h"
 
 #include "fabric/fab_provider.h"
 #if FAB_HAVE_VERBS
@@ -26,32 +25,21 @@ static int fab_params_string(const mca_base_component_t *owner, const char *name
                                            MCA_BASE_VAR_SCOPE_READONLY, storage);
 }
 
+/* "auto" or "none": text, since the message of an MCA enumerator about another value may not reach the user (pml_tm's own do). */
+static int fab_params_choice(const mca_base_component_t *owner, const char *name, const char *help,
+                             mca_base_var_info_lvl_t level, char **storage)
+{
+    static char fab_params_auto[] = "auto";
+
+    *storage = fab_params_auto;
+    return fab_params_string(owner, name, help, level, storage);
+}
+
 static int fab_params_uint(const mca_base_component_t *owner, const char *name, const char *help,
                            mca_base_var_info_lvl_t level, unsigned int *storage)
 {
     return mca_base_component_var_register(owner, name, help, MCA_BASE_VAR_TYPE_UNSIGNED_INT, NULL, 0, 0, level,
                                            MCA_BASE_VAR_SCOPE_READONLY, storage);
-}
-
-static int fab_params_single_copy(const mca_base_component_t *owner)
-{
-    static const mca_base_var_enum_value_t values[] = {
-        {FAB_SHM_SINGLE_COPY_AUTO, "auto"}, {FAB_SHM_SINGLE_COPY_NONE, "none"}, {0, NULL}};
-    mca_base_var_enum_t *enumerator = NULL;
-    int rc = mca_base_var_enum_create("shm_single_copy", values, &enumerator);
-
-    if (OPAL_SUCCESS != rc) {
-        return rc;
-    }
-    rc = mca_base_component_var_register(owner, "shm_single_copy",
-                                         "How large messages between processes of one host are copied once. auto: by the "
-                                         "kernel (CMA, process_vm_readv), where "
-                                         "a test call on the peer succeeds, else through the rings; none: always through "
-                                         "the rings (two copies). Default: auto.",
-                                         MCA_BASE_VAR_TYPE_INT, enumerator, 0, 0, OPAL_INFO_LVL_4,
-                                         MCA_BASE_VAR_SCOPE_READONLY, &fab_params.shm_single_copy);
-    OBJ_RELEASE(enumerator);
-    return rc;
 }
 
 static int fab_params_verbs(const mca_base_component_t *owner)
@@ -152,7 +140,11 @@ static int fab_params_register_all(const mca_base_component_t *owner)
                              OPAL_INFO_LVL_5, &p->shm_copy_step);
     }
     if (rc >= 0) {
-        rc = fab_params_single_copy(owner);
+        rc = fab_params_choice(owner, "shm_single_copy",
+                               "How large messages between processes of one host are copied once. auto: by the kernel (CMA, "
+                               "process_vm_readv), where a test call on the peer succeeds, else through the rings; none: always "
+                               "through the rings (two copies). Default: auto.",
+                               OPAL_INFO_LVL_4, &p->shm_single_copy);
     }
     return rc >= 0 ? fab_params_verbs(owner) : rc;
 }

@@ -10,11 +10,6 @@
 
 struct mca_base_component_2_1_0_t;
 
-enum {
-    FAB_SHM_SINGLE_COPY_AUTO = 0, /* CMA where the kernel allows it, found out by trying */
-    FAB_SHM_SINGLE_COPY_NONE = 1,
-};
-
 typedef struct fab_params {
     char prefix[160];             /* of their names, as the user knows them: "pml_tm_"; empty until registered */
     char *providers;              /* comma separated list of providers to use besides self; NULL or "": all */
@@ -22,7 +17,7 @@ typedef struct fab_params {
     unsigned int shm_max_peers;   /* rings in one process's segment; 0: by the number of local processes */
     unsigned int shm_eager_limit; /* bytes; longest message copied through a ring in one piece, if a quarter ring holds it */
     unsigned int shm_copy_step;   /* bytes copied by CMA per progress call, and at most per operation in a row */
-    int shm_single_copy;          /* FAB_SHM_SINGLE_COPY_* */
+    char *shm_single_copy;        /* "auto" (CMA where the kernel allows it, found out by trying) or "none"; NULL: auto */
     char *verbs_if_include;         /* "device[:port],..."; NULL or "": all */
     char *verbs_if_exclude;         /* the same, those not to be used; only one of the two */
     int verbs_gid_index;            /* of RoCE; -1: chosen */
@@ -33,6 +28,9 @@ typedef struct fab_params {
 } fab_params_t;
 
 FAB_EXPORT extern fab_params_t fab_params;
+
+/* Is this choice between "auto" and "none" none? */
+FAB_EXPORT bool fab_params_is_none(const char *choice);
 
 /* Register all under component, in its register function; again after it was closed. OPAL error codes. */
 FAB_EXPORT int fab_params_register(const struct mca_base_component_2_1_0_t *component);

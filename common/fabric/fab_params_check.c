@@ -6,6 +6,7 @@
 #include "fabric/fab_params.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "shm/shm_wire.h"
 #include "verbs/verbs_wire.h"
@@ -16,7 +17,7 @@ fab_params_t fab_params = {
     .shm_max_peers = 0,
     .shm_eager_limit = 16384,
     .shm_copy_step = 524288,
-    .shm_single_copy = FAB_SHM_SINGLE_COPY_AUTO,
+    .shm_single_copy = NULL,
     .verbs_gid_index = -1,
     .verbs_eager_limit = 8192,
     .verbs_window = 64,
@@ -36,6 +37,20 @@ static int fab_params_range(const char *name, unsigned int value, unsigned int m
         return OPAL_SUCCESS;
     }
     snprintf(buf, size, "%s%s is %u; allowed are %u to %u%s.", fab_params.prefix, name, value, min, max, extra);
+    return OPAL_ERR_BAD_PARAM;
+}
+
+bool fab_params_is_none(const char *choice)
+{
+    return NULL != choice && 0 == strcmp(choice, "none");
+}
+
+static int fab_params_check_choice(const char *name, const char *choice, char *buf, size_t size)
+{
+    if (NULL == choice || 0 == strcmp(choice, "auto") || 0 == strcmp(choice, "none")) {
+        return OPAL_SUCCESS;
+    }
+    snprintf(buf, size, "%s%s is \"%s\"; allowed are auto and none.", fab_params.prefix, name, choice);
     return OPAL_ERR_BAD_PARAM;
 }
 
@@ -91,10 +106,8 @@ int fab_params_check(char *buf, size_t size)
     if (OPAL_SUCCESS == rc) {
         rc = fab_params_range("shm_copy_step", p->shm_copy_step, 4096, 1u << 30, "", buf, size);
     }
-    if (OPAL_SUCCESS == rc && FAB_SHM_SINGLE_COPY_AUTO != p->shm_single_copy &&
-        FAB_SHM_SINGLE_COPY_NONE != p->shm_single_copy) {
-        snprintf(buf, size, "%sshm_single_copy is %d; allowed are auto (0) and none (1).", p->prefix, p->shm_single_copy);
-        rc = OPAL_ERR_BAD_PARAM;
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_check_choice("shm_single_copy", p->shm_single_copy, buf, size);
     }
     return OPAL_SUCCESS == rc ? fab_params_check_verbs(buf, size) : rc;
 }

@@ -59,7 +59,7 @@ static int fab_shm_fill_address(fab_shm_domain_t *dom, const char **why)
 static void fab_shm_permit_cma(fab_shm_domain_t *dom)
 {
     dom->ptrace_scope = fab_shm_ptrace_scope();
-    if (1 == dom->ptrace_scope && FAB_SHM_SINGLE_COPY_AUTO == fab_params.shm_single_copy) {
+    if (1 == dom->ptrace_scope && !fab_params_is_none(fab_params.shm_single_copy)) {
         (void) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     }
 }
@@ -168,7 +168,7 @@ static void fab_shm_describe_copy(const fab_shm_domain_t *dom, char *buf, size_t
     if (dom->ptrace_scope >= 0) {
         snprintf(yama, sizeof(yama), "ptrace_scope %d", dom->ptrace_scope);
     }
-    if (FAB_SHM_SINGLE_COPY_NONE == fab_params.shm_single_copy) {
+    if (fab_params_is_none(fab_params.shm_single_copy)) {
         snprintf(buf, size, "rendezvous, fragments through the ring: two copies, since %sshm_single_copy is none",
                  fab_params.prefix);
     } else if (0 != dom->cma_errno) {

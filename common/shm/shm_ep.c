@@ -199,7 +199,7 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
         *why = "there is not enough memory";
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    if (FAB_SHM_SINGLE_COPY_NONE == fab_params.shm_single_copy) {
+    if (fab_params_is_none(fab_params.shm_single_copy)) {
         ep->cma = FAB_SHM_CMA_REFUSED;
     } else {
         peer->caps = FAB_CAP_GET | FAB_CAP_PUT;

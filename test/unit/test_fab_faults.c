@@ -139,9 +139,9 @@ static void single_copy_none_body(world_t *world)
 static void test_single_copy_none(void **state)
 {
     (void) state;
-    fab_params.shm_single_copy = FAB_SHM_SINGLE_COPY_NONE;
+    fab_params.shm_single_copy = "none";
     assert_int_equal(world_run(2, false, single_copy_none_body), 0);
-    fab_params.shm_single_copy = FAB_SHM_SINGLE_COPY_AUTO;
+    fab_params.shm_single_copy = NULL;
 }
 
 /* ---- a peer dies ------------------------------------------------------------------------------------------------- */
@@ -604,7 +604,7 @@ static void test_params(void **state)
     fab_params.shm_max_peers = 1 << 20;
     assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
     fab_params = saved;
-    fab_params.shm_single_copy = 7;
+    fab_params.shm_single_copy = "nosuch";
     assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
     fab_params = saved;
 }
