@@ -13,6 +13,7 @@ common_tm_sources = \
 	common/fabric/fab_peer.c \
 	common/fabric/fab_provider.h \
 	common/fabric/fab_queue.c \
+	common/fabric/fab_tm.h \
 	common/fabric/fab_wire.h \
 	common/self/self_domain.c \
 	common/shm/shm_alive.c \
@@ -45,6 +46,7 @@ common_verbs_sources = \
 	common/verbs/verbs_reg_rcache.c \
 	common/verbs/verbs_rma.c \
 	common/verbs/verbs_srq.c \
+	common/verbs/verbs_tm.c \
 	common/verbs/verbs_types.h
 
 # Headers that an installed Open MPI 5.0 lacks (configure.m4, TM_CHECK_OMPI_HEADERS).
@@ -59,7 +61,7 @@ common_match_sources = \
 	common/match/match.h \
 	common/match/match_types.h
 
-# The engine that will list receives on matching hardware: proven by its tests, in no library before a provider has such hardware.
+# The engine that lists receives on matching hardware, for the same reason.
 common_offload_sources = \
 	common/offload/offload.c \
 	common/offload/offload.h \

@@ -238,6 +238,19 @@ void fab_close(fab_t *fab)
     pthread_mutex_unlock(&fab_open_lock);
 }
 
+bool fab_tm_use(fab_t *fab, const fab_tm_user_t *user, void *ctx, fab_tm_device_t *device)
+{
+    const fab_core_t *core = fab_core(fab);
+
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        fab_domain_t *dom = core->slots[i].dom;
+        if (NULL != dom && NULL != fab_providers[i]->tm_use && fab_providers[i]->tm_use(dom, user, ctx, device)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *fab_why_one_host(const fab_t *fab)
 {
     const fab_core_t *core = (const fab_core_t *) fab;

@@ -19,9 +19,9 @@
  *
  * RMA (get, put) is not ordered with messages, nor among itself.
  *
- * Hardware tag matching (verbs, TM-SRQ) adds calls and one upcall, and changes none: fab_tag_post/fab_tag_cancel list a posted
- * receive with {tag, mask, buffer}; a match comes back as an upcall to its entry.  Whatever the device does not match arrives
- * through the handlers of ids 0 to 3 as on any provider, which is why tagged messages have TMH fields everywhere.
+ * Hardware tag matching (verbs, TM-SRQ) adds fab_tm.h and changes nothing: receives are listed on the device, and its matches come
+ * back as upcalls.  Whatever the device does not match arrives through the handlers of ids 0 to 3 as on any provider, which is
+ * why tagged messages have TMH fields everywhere.
  *
  * Threads.  One lock, the fabric's, covers all that belongs to it: peers, providers and the state that its users reach from
  * their handlers.  fab_lock() takes it; every function below wants it held, except where it says otherwise.  It costs
@@ -165,6 +165,7 @@ FAB_EXPORT int fab_progress(fab_t *fab);
 enum {
     FAB_CAP_GET = 1u << 0, /* fab_get works: the peer's memory can be read */
     FAB_CAP_PUT = 1u << 1, /* fab_put works */
+    FAB_CAP_TM = 1u << 2,  /* its tagged messages come through this process's matching device (fab_tm.h) */
 };
 
 enum {

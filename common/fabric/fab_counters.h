@@ -38,6 +38,9 @@
     X(verbs_qp_errors, "connections that broke")                                                                         \
     X(verbs_bad_messages, "messages by verbs that were malformed, each failing its sender")                              \
     X(verbs_peers_died, "peers reached by verbs found dead on this host")                                                \
+    X(verbs_tm_listed, "receives listed on a device that matches tags")                                                  \
+    X(verbs_tm_matched, "messages matched by a device")                                                                  \
+    X(verbs_tm_failed, "devices whose tag matching could not be used, though they have it")                              \
     X(verbs_async_events, "events that RDMA devices reported")                                                           \
     X(items_queued, "messages or operations queued for lack of room")                                                    \
     X(self_msgs, "messages to this process itself")

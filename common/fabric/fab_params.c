@@ -42,6 +42,23 @@ static int fab_params_uint(const mca_base_component_t *owner, const char *name, 
                                            MCA_BASE_VAR_SCOPE_READONLY, storage);
 }
 
+static int fab_params_verbs_tm(const mca_base_component_t *owner)
+{
+    int rc = fab_params_choice(owner, "verbs_tm",
+                               "Whether posted receives are listed on RDMA devices that match tags (ConnectX-5 and later, "
+                               "InfiniBand). auto: where the device can; none: messages are always matched by the CPU. "
+                               "Default: auto.",
+                               OPAL_INFO_LVL_4, &fab_params.verbs_tm);
+
+    if (rc >= 0) {
+        rc = fab_params_uint(owner, "verbs_tm_tags",
+                             "With verbs_tm, receives on the device's list at most, if it can hold as many; up to twice as many "
+                             "buffers of verbs_eager_limit bytes are locked in memory for them: 1 to 65536. Default: 1024.",
+                             OPAL_INFO_LVL_5, &fab_params.verbs_tm_tags);
+    }
+    return rc;
+}
+
 static int fab_params_verbs(const mca_base_component_t *owner)
 {
     fab_params_t *p = &fab_params;
@@ -92,7 +109,7 @@ static int fab_params_verbs(const mca_base_component_t *owner)
                              "reroute slowly. Default: 17 (0.5 s; a lost peer is noticed after 4 to 16 s).",
                              OPAL_INFO_LVL_6, &p->verbs_timeout);
     }
-    return rc;
+    return rc >= 0 ? fab_params_verbs_tm(owner) : rc;
 }
 
 /* mca_base_component_var_register() returns the variable's index, or an error. */

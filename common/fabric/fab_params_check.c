@@ -22,6 +22,8 @@ fab_params_t fab_params = {
     .verbs_eager_limit = 8192,
     .verbs_window = 64,
     .verbs_buffers = 4096,
+    .verbs_tm = NULL,
+    .verbs_tm_tags = 1024,
     .verbs_timeout = 17,
 };
 
@@ -65,6 +67,12 @@ static int fab_params_check_verbs(char *buf, size_t size)
     }
     if (OPAL_SUCCESS == rc) {
         rc = fab_params_range("verbs_buffers", p->verbs_buffers, 128, 1u << 20, "", buf, size);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_range("verbs_tm_tags", p->verbs_tm_tags, 1, 65536, "", buf, size);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_check_choice("verbs_tm", p->verbs_tm, buf, size);
     }
     if (OPAL_SUCCESS == rc) {
         rc = fab_params_range("verbs_timeout", p->verbs_timeout, 8, 31, "", buf, size);

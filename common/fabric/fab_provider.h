@@ -9,6 +9,7 @@
 
 #include "fabric/fab.h"
 #include "fabric/fab_counters.h"
+#include "fabric/fab_tm.h"
 
 /* Set by configure: is the provider verbs built? */
 #ifndef FAB_HAVE_VERBS
@@ -54,6 +55,9 @@ typedef struct fab_provider {
 
     /* Poll once: deliver what arrived with fab_deliver(), move RMA on.  Returns the number of events. */
     int (*progress)(fab_domain_t *dom);
+
+    /* fab_tm_use(); NULL: no hardware of this kind matches tags. */
+    bool (*tm_use)(fab_domain_t *dom, const fab_tm_user_t *user, void *ctx, fab_tm_device_t *device);
 
     /* One or several lines for fab_describe(). Returns bytes written, as snprintf. */
     int (*describe)(fab_domain_t *dom, char *buf, size_t size);

@@ -9,7 +9,7 @@
 
 #include "shm/shm_types.h" /* fab_shm_is_gone() */
 
-static void fab_verbs_doom_all(fab_verbs_domain_t *dom, const char *what)
+void fab_verbs_doom_all(fab_verbs_domain_t *dom, const char *what)
 {
     for (fab_verbs_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
         if (NULL != ep->conn && !ep->has_left) {
@@ -52,6 +52,7 @@ static void fab_verbs_event(fab_verbs_domain_t *dom, const struct ibv_async_even
         break;
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
+        dom->is_dead = NULL != dom->tm; /* what is listed can be matched no more, and nobody says so */
         fab_verbs_doom_all(dom, "lost a queue");
         break;
     case IBV_EVENT_DEVICE_FATAL:

@@ -157,6 +157,7 @@ fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
     }
     conn->ep = ep;
     conn->dom = dom;
+    conn->is_to_tm = 0 != (ep->addr.flags & FAB_VERBS_ADDR_TM);
     conn->qp = fab_verbs_qp_create(dom, &conn->max_inline);
     if (NULL == conn->qp) {
         *why = fab_sentence(dom->fab, "%s cannot make a queue pair: %s; there are %u.", dom->name, strerror(errno),

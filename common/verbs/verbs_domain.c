@@ -50,8 +50,10 @@ static int fab_verbs_cq_open(fab_verbs_domain_t *dom, const char **why)
 
     dom->sq_used_max = max / 2 < FAB_VERBS_SQ_USED_MAX ? (uint32_t) max / 2 : FAB_VERBS_SQ_USED_MAX;
     dom->send_cq = ibv_create_cq(dom->ctx, (int) (2 * dom->sq_used_max), NULL, NULL, 0);
-    dom->recv_cq =
-        ibv_create_cq(dom->ctx, (int) fab_params.verbs_buffers < max ? (int) fab_params.verbs_buffers : max, NULL, NULL, 0);
+    if (!fab_verbs_tm_open(dom)) {
+        int num = (int) fab_params.verbs_buffers < max ? (int) fab_params.verbs_buffers : max;
+        dom->recv_cq = ibv_create_cq(dom->ctx, num, NULL, NULL, 0);
+    }
     if (NULL == dom->send_cq || NULL == dom->recv_cq) {
         *why = fab_sentence(dom->fab, "%s cannot make completion queues: %s.", dom->name, strerror(errno));
         return OPAL_ERR_NOT_AVAILABLE;
@@ -119,6 +121,7 @@ static void fab_verbs_domain_free(fab_verbs_domain_t *dom)
     if (NULL != dom->recv_cq) {
         (void) ibv_destroy_cq(dom->recv_cq);
     }
+    fab_verbs_tm_close(dom);
     fab_verbs_pool_fini(&dom->send_pool);
     fab_verbs_pool_fini(&dom->recv_pool);
     if (NULL != dom->regs) {
@@ -240,13 +243,14 @@ static int fab_verbs_describe(fab_domain_t *domain, char *buf, size_t size)
 
     return snprintf(
         buf, size,
-        "any host       verbs  0 to %-10u  eager, by SEND on %s (%s), window of %u messages: two copies\n"
+        "any host       verbs  0 to %-10u  eager, by SEND on %s (%s%s), window of %u messages: two copies\n"
         "                      longer           rendezvous, read by the receiver: no copy (READ, steps of %u bytes)\n"
         "                      derived types    rendezvous, fragments by SEND: two copies\n",
         fab_params.verbs_eager_limit, dom->name,
         !is_roce                                     ? "InfiniBand"
         : IBV_GID_TYPE_ROCE_V2 == dom->addr.gid_type ? "RoCE v2"
                                                      : "RoCE v1",
+        NULL != dom->tm ? ", matches tags" : "",
         fab_params.verbs_window, dom->step);
 }
 
@@ -262,5 +266,6 @@ const fab_provider_t fab_verbs_provider = {
     .detach = fab_verbs_detach,
     .drop = fab_verbs_drop,
     .progress = fab_verbs_progress,
+    .tm_use = fab_verbs_tm_use,
     .describe = fab_verbs_describe,
 };

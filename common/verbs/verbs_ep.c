@@ -69,10 +69,28 @@ static fab_verbs_buf_t *fab_verbs_send_buf(fab_verbs_domain_t *dom)
     return NULL;
 }
 
+/* To matching hardware, a request is a message like others. */
+static inline uint8_t fab_verbs_opcode(const fab_verbs_conn_t *conn, uint8_t id)
+{
+    if (__builtin_expect(FAB_AM_RNDV == id && conn->is_to_tm, 0)) {
+        return FAB_AM_EAGER;
+    }
+    return id <= FAB_AM_EAGER ? id : FAB_AM_NO_TAG;
+}
+
+/* What matching hardware could match has immediate data: see verbs_wire.h. */
+static inline void fab_verbs_add_imm(const fab_verbs_conn_t *conn, struct ibv_send_wr *wr, uint8_t id)
+{
+    if (__builtin_expect(conn->is_to_tm, 0) && (FAB_AM_RNDV == id || FAB_AM_EAGER == id)) {
+        wr->opcode = IBV_WR_SEND_WITH_IMM;
+        wr->imm_data = htobe32(conn->consumed | (FAB_AM_RNDV == id ? (uint32_t) FAB_VERBS_IMM_RNDV : 0));
+    }
+}
+
 static inline fab_verbs_tmh_t fab_verbs_tmh(const fab_verbs_conn_t *conn, fab_hdr_t hdr)
 {
     return (fab_verbs_tmh_t){
-        .opcode = hdr.id <= FAB_AM_EAGER ? hdr.id : FAB_AM_NO_TAG,
+        .opcode = fab_verbs_opcode(conn, hdr.id),
         .id = hdr.id,
         .credits = htobe16(conn->consumed),
         .app_ctx = htobe32(hdr.app_ctx),
@@ -104,6 +122,7 @@ static int fab_verbs_send_inline(fab_verbs_conn_t *conn, fab_hdr_t hdr, const vo
     if (len > 0) {
         memcpy(msg.payload, buf, len);
     }
+    fab_verbs_add_imm(conn, &wr, hdr.id);
     rc = fab_verbs_conn_post(conn, &wr, NULL, NULL);
     if (__builtin_expect(OPAL_SUCCESS == rc, 1)) {
         fab_verbs_sent(conn, hdr);
@@ -120,6 +139,7 @@ static int fab_verbs_send_buffered(fab_verbs_conn_t *conn, fab_hdr_t hdr, fab_ve
     int rc;
 
     memcpy(buf->data, &tmh, sizeof(tmh));
+    fab_verbs_add_imm(conn, &wr, hdr.id);
     rc = fab_verbs_conn_post(conn, &wr, buf, NULL);
     if (__builtin_expect(OPAL_SUCCESS == rc, 1)) {
         fab_verbs_sent(conn, hdr);
@@ -267,7 +287,7 @@ int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address
         dom->eps->prev = &ep->next;
     }
     dom->eps = ep;
-    peer->caps = FAB_CAP_GET | FAB_CAP_PUT;
+    peer->caps = FAB_CAP_GET | FAB_CAP_PUT | (NULL != dom->tm ? FAB_CAP_TM : 0);
     peer->eager_max = addr.eager_max < fab_params.verbs_eager_limit ? addr.eager_max : fab_params.verbs_eager_limit;
     peer->ep = ep;
     return OPAL_SUCCESS;

@@ -31,13 +31,8 @@ static __attribute__((noinline)) void fab_verbs_bad_message(fab_verbs_ep_t *ep, 
 }
 
 /* The sender has taken this many of our messages. False: more than were sent. */
-static bool fab_verbs_credit(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh)
+static bool fab_verbs_credit_count(fab_verbs_conn_t *conn, uint16_t taken)
 {
-    uint16_t taken = be16toh(tmh->credits);
-
-    if (FAB_AM_FIN == tmh->opcode) {
-        return true; /* one that hardware made is a copy of our own request's header */
-    }
     if ((uint16_t) (taken - conn->taken) > (uint16_t) (conn->sent - conn->taken)) {
         return false;
     }
@@ -45,18 +40,35 @@ static bool fab_verbs_credit(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh)
     return true;
 }
 
+static bool fab_verbs_credit(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh)
+{
+    /* a FIN that hardware made is a copy of our own request's header */
+    return FAB_AM_FIN == tmh->opcode || fab_verbs_credit_count(conn, be16toh(tmh->credits));
+}
+
+static inline void fab_verbs_owe_credits(fab_verbs_conn_t *conn)
+{
+    if ((uint16_t) (conn->consumed - conn->told) >= (conn->granted + 1) / 2) {
+        fab_verbs_conn_owe(conn);
+    }
+}
+
+static inline uint8_t fab_verbs_id(const fab_verbs_tmh_t *tmh)
+{
+    bool is_in_id = FAB_AM_NO_TAG == tmh->opcode || (FAB_AM_EAGER == tmh->opcode && FAB_AM_RNDV == tmh->id);
+
+    return is_in_id ? tmh->id : tmh->opcode;
+}
+
 /* A message of the fabric's. */
 static void fab_verbs_deliver(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh, const void *data, size_t len)
 {
     fab_verbs_domain_t *dom = conn->dom;
-    uint8_t id = FAB_AM_NO_TAG != tmh->opcode ? tmh->opcode : tmh->id;
 
     conn->consumed++;
     fab_counters.verbs_msgs_received++;
-    fab_deliver(dom->fab, conn->ep->peer, fab_hdr(id, be64toh(tmh->tag), be32toh(tmh->app_ctx)), data, len);
-    if ((uint16_t) (conn->consumed - conn->told) >= (conn->granted + 1) / 2) {
-        fab_verbs_conn_owe(conn);
-    }
+    fab_deliver(dom->fab, conn->ep->peer, fab_hdr(fab_verbs_id(tmh), be64toh(tmh->tag), be32toh(tmh->app_ctx)), data, len);
+    fab_verbs_owe_credits(conn);
 }
 
 static bool fab_verbs_id_is_known(const fab_verbs_tmh_t *tmh)
@@ -91,7 +103,7 @@ static void fab_verbs_arrived(fab_verbs_conn_t *conn, const unsigned char *data,
     }
 }
 
-static void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc)
+void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc)
 {
     fab_verbs_buf_t *buf = (fab_verbs_buf_t *) (uintptr_t) wc->wr_id;
     fab_verbs_conn_t *conn = dom->last_conn;
@@ -110,6 +122,29 @@ static void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc)
     }
     buf->next = dom->to_post;
     dom->to_post = buf;
+}
+
+void fab_verbs_took_matched(fab_verbs_conn_t *conn, bool is_lost, uint32_t imm)
+{
+    fab_verbs_ep_t *ep = conn->ep;
+
+    if (NULL == ep || FAB_PEER_FAILED == ep->peer->state) {
+        return;
+    }
+    if (is_lost) {
+        fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE, "A message from it was lost (%s).", conn->dom->name);
+        return;
+    }
+    if (FAB_VERBS_ANSWERED == ep->state) {
+        fab_verbs_connect_done(ep);
+    }
+    conn->consumed++;
+    fab_counters.verbs_msgs_received++;
+    if (fab_verbs_credit_count(conn, (uint16_t) (imm & FAB_VERBS_IMM_CREDITS))) {
+        fab_verbs_owe_credits(conn);
+    } else {
+        fab_verbs_bad_message(ep, "it takes credit for more than was sent");
+    }
 }
 
 /* Returns the number of messages, at most a batch. */
@@ -171,8 +206,11 @@ int fab_verbs_progress(fab_domain_t *domain)
     bool is_house_time = 0 == ++dom->pass % FAB_VERBS_HOUSE_PASSES;
     int events = 0;
 
+    if (NULL != dom->tm) {
+        events = fab_verbs_tm_poll(dom);
+    }
     if (dom->num_conns > 0 && !dom->is_dead) {
-        events = fab_verbs_poll_recv(dom);
+        events += NULL == dom->tm ? fab_verbs_poll_recv(dom) : 0;
         /* unsignaled requests complete only in error */
         if (dom->num_signaled > 0 || (is_house_time && dom->sq_used > 0)) {
             events += fab_verbs_poll_send(dom);

@@ -80,7 +80,7 @@ static int fab_verbs_srq_create(fab_verbs_domain_t *dom, const char **why)
 
 int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why)
 {
-    int rc = fab_verbs_srq_create(dom, why);
+    int rc = NULL != dom->tm ? OPAL_SUCCESS : fab_verbs_srq_create(dom, why);
 
     if (OPAL_SUCCESS != rc) {
         return rc;

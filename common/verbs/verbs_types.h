@@ -23,6 +23,7 @@
 #include <infiniband/verbs.h>
 
 #include "fabric/fab_provider.h"
+#include "fabric/fab_tm.h"
 #include "verbs/verbs_reg.h"
 #include "verbs/verbs_wire.h"
 
@@ -55,6 +56,7 @@ typedef struct fab_verbs_ep fab_verbs_ep_t;
 typedef struct fab_verbs_conn fab_verbs_conn_t;
 typedef struct fab_verbs_sock fab_verbs_sock_t;
 typedef struct fab_verbs_oob fab_verbs_oob_t;
+typedef struct fab_verbs_tm fab_verbs_tm_t;
 
 /* ---- verbs_pool.c: registered buffers of one size ---------------------------------------------------------------- */
 
@@ -157,6 +159,7 @@ struct fab_verbs_conn {
 
     uint8_t max_flying; /* READs and WRITEs */
     uint8_t flying;
+    bool is_to_tm;   /* the peer's device matches tags */
     bool is_ready;   /* the peer's QP receives */
     bool is_broken;  /* a work request failed */
     bool is_owing;   /* in dom->owing */
@@ -234,6 +237,7 @@ struct fab_verbs_domain {
     struct ibv_context *ctx;
     struct ibv_pd *pd;
     struct ibv_srq *srq;
+    fab_verbs_tm_t *tm; /* NULL: srq is a plain one */
     struct ibv_device_attr device;
     struct ibv_port_attr port;
     uint32_t step; /* bytes of one READ or WRITE at most */
@@ -365,10 +369,26 @@ void fab_verbs_rma_drop(fab_verbs_ep_t *ep);
 
 void fab_verbs_async(fab_verbs_domain_t *dom);
 void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now);
+/* All peers fail; what: "here ..." says why. */
+void fab_verbs_doom_all(fab_verbs_domain_t *dom, const char *what);
+
+/* ---- verbs_tm.c: matching hardware ------------------------------------------------------------------------------- */
+
+/* Make the TM-SRQ and its completion queue, if the device has such and the user wants it.  False: use plain ones. */
+bool fab_verbs_tm_open(fab_verbs_domain_t *dom);
+/* Free the rest, when the queues are gone. */
+void fab_verbs_tm_close(fab_verbs_domain_t *dom);
+bool fab_verbs_tm_use(fab_domain_t *dom, const fab_tm_user_t *user, void *ctx, fab_tm_device_t *device);
+/* Poll and handle completions; at most a batch. */
+int fab_verbs_tm_poll(fab_verbs_domain_t *dom);
 
 /* ---- verbs_progress.c -------------------------------------------------------------------------------------------- */
 
 int fab_verbs_progress(fab_domain_t *dom);
+/* A message came into a receive buffer: deliver it, collect the buffer. */
+void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc);
+/* The device matched a message of this connection, and all of it is there, or is lost. */
+void fab_verbs_took_matched(fab_verbs_conn_t *conn, bool is_lost, uint32_t imm);
 int fab_verbs_poll_send(fab_verbs_domain_t *dom);
 
 #endif /* FAB_VERBS_TYPES_H */

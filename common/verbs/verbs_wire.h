@@ -9,7 +9,11 @@
  *       0 opcode  1 id  2 credits (16 bits)  4 app_ctx  8 tag  16 payload ...
  *
  * credits counts, modulo 2^16, the messages that the sender of this header has taken from its receiver so far: a count, not
- * a difference, so that one that matching hardware swallows is made good by the next.
+ * a difference.
+ *
+ * Matching hardware swallows headers.  So to a process that has it, RNDV and EAGER go with immediate data, which has the credits and
+ * says which of the two it is; and both go with the opcode EAGER (their id in the byte that hardware ignores), since hardware would
+ * take an opcode RNDV as its own to fulfil, which needs another format and another queue pair.
  *
  * Connection set-up.  Three frames over a byte stream (verbs_oob.h), all of the same size:
  *
@@ -30,7 +34,7 @@
 #include <stdint.h>
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 1
+#define FAB_VERBS_VERSION 2
 
 enum {
     FAB_VERBS_NONCE = 16,          /* bytes */
@@ -59,6 +63,12 @@ typedef struct fab_verbs_tmh {
 _Static_assert(sizeof(fab_verbs_tmh_t) == 16, "fab_verbs_tmh_t is struct ibv_tmh");
 _Static_assert(offsetof(fab_verbs_tmh_t, app_ctx) == 4 && offsetof(fab_verbs_tmh_t, tag) == 8, "as in struct ibv_tmh");
 
+/* In an address: matching hardware takes what comes, see above. */
+enum { FAB_VERBS_ADDR_TM = 1 };
+
+/* Immediate data: credits, as in the header, and this: the id is RNDV. */
+enum { FAB_VERBS_IMM_RNDV = 1 << 16, FAB_VERBS_IMM_CREDITS = 0xffff };
+
 /* Section of a process's address. */
 typedef struct fab_verbs_addr {
     uint16_t version;
@@ -75,7 +85,8 @@ typedef struct fab_verbs_addr {
     uint8_t nonce[FAB_VERBS_NONCE];
     uint8_t ips[FAB_VERBS_IPS][16]; /* where it listens, IPv4 as ::ffff:a.b.c.d, the best first */
     uint16_t port;                  /* TCP */
-    uint16_t reserved[3];
+    uint16_t flags;                 /* FAB_VERBS_ADDR_* */
+    uint16_t reserved[2];
 } fab_verbs_addr_t;
 
 _Static_assert(sizeof(fab_verbs_addr_t) == 136, "fab_verbs_addr_t is a wire format");

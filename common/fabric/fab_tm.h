@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Hardware tag matching through the fabric: between the provider that has a matching device (verbs, TM-SRQ) and its one user, who
+ * runs the offload engine (offload/offload.h).
+ *
+ * The user takes the device with fab_tm_use(), gives its operations to the engine, and is told of completions by the calls of
+ * fab_tm_user_t, from fab_progress(), with the lock held:
+ *
+ *      poll_begin, { handler of an unexpected message, handled | matched | done }..., poll_end
+ *
+ * Messages that the device did not match go to the handlers of their ids as on any provider.  Those of FAB_AM_EAGER and
+ * FAB_AM_RNDV from peers with FAB_CAP_TM are those that the device counts: handled() follows each of them.
+ */
+#ifndef FAB_TM_H
+#define FAB_TM_H
+
+#include "fabric/fab.h"
+#include "offload/offload_types.h"
+
+/* One of the one or two completions of a receive that the device matched. */
+typedef struct fab_tm_match {
+    bool is_first; /* hdr is set */
+    bool is_last;  /* nothing more comes for it: the following are set */
+    bool is_rndv;  /* the buffer has the payload of FAB_AM_RNDV, else that of FAB_AM_EAGER */
+    bool is_lost;  /* the buffer has nothing: the connection broke */
+    size_t len;    /* bytes in the buffer */
+    fab_hdr_t hdr; /* id is not set */
+    fab_peer_t *peer; /* the sender; NULL: it has failed or was closed */
+} fab_tm_match_t;
+
+typedef struct fab_tm_user {
+    void (*poll_begin)(void *ctx);
+    /* is_idle: no completion came. */
+    void (*poll_end)(void *ctx, bool is_idle);
+    void (*handled)(void *ctx);
+    /* May no buffers be given back to the device now? */
+    bool (*must_hold)(void *ctx);
+    /* False, of these two: the completion cannot be; the device is not to be trusted and ends. */
+    bool (*matched)(void *ctx, fab_offload_recv_t *recv, const fab_tm_match_t *match);
+    bool (*done)(void *ctx, uint64_t wr_id, bool is_success);
+    /* The device has failed: nothing comes through it any more. */
+    void (*failed)(void *ctx);
+} fab_tm_user_t;
+
+/* A registered buffer for one listed receive, as long as the longest message with its data can be. */
+typedef struct fab_tm_buf {
+    void *data; /* 8-byte aligned; NULL: no buffer */
+    void *of;   /* the provider's */
+    uint32_t len;
+    uint32_t lkey;
+} fab_tm_buf_t;
+
+typedef struct fab_tm_device {
+    void *device; /* for the following */
+    const fab_offload_ops_t *ops;
+    uint32_t max_tags;
+    uint32_t max_ops;
+    /* Without data: there is none now. */
+    fab_tm_buf_t (*get_buf)(void *device);
+    void (*put_buf)(void *device, const fab_tm_buf_t *buf);
+} fab_tm_device_t;
+
+/*
+ * Take the matching device of this process; user and ctx stay valid until it is given back (user NULL).  False: there is none.
+ * The lock is held.
+ */
+FAB_EXPORT bool fab_tm_use(fab_t *fab, const fab_tm_user_t *user, void *ctx, fab_tm_device_t *device);
+
+#endif /* FAB_TM_H */

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Matching hardware: a shared receive queue with a tag list (TM-SRQ), its completions, list operations, and the buffers of listed
+ * receives.  doc/offload.md and doc/verbs.md say why.
+ *
+ * Completions are copied out first, a batch at a time, and looked at when polling has ended: between ibv_start_poll and
+ * ibv_end_poll the device's library holds locks that other calls want.
+ *
+ * wr_id: of receive buffers the fab_verbs_buf_t; of listed receives the fab_offload_recv_t, with FAB_VERBS_LISTED; of signaled list
+ * operations what the engine gave.
+ */
+#include "verbs/verbs_types.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fabric/fab_params.h"
+
+enum {
+    FAB_VERBS_TM_MIN_BUFS = 33,           /* posted before mlx5's TM-SRQ does anything */
+    FAB_VERBS_TM_MAX_BUFS = (1 << 15) - 1, /* doc/offload.md, R11 */
+    FAB_VERBS_TM_MIN_OPS = 16,
+    FAB_VERBS_LISTED = 2, /* in a wr_id: a listed receive, not a buffer */
+};
+
+_Static_assert(_Alignof(fab_offload_recv_t) > FAB_VERBS_LISTED && _Alignof(fab_verbs_buf_t) > FAB_VERBS_LISTED,
+               "addresses have room for the bit");
+
+struct fab_verbs_tm {
+    struct ibv_cq_ex *cq;
+    uint32_t max_tags;
+    uint32_t max_ops;
+    fab_verbs_pool_t pool; /* buffers of listed receives */
+    uint32_t max_bufs;     /* of the pool */
+    const fab_tm_user_t *user; /* NULL: nobody lists receives */
+    void *ctx;
+    bool is_failure_told;
+};
+
+/* What is read of a completion. */
+typedef struct fab_verbs_tm_wc {
+    uint64_t wr_id;
+    uint64_t tag;
+    uint32_t priv;
+    uint32_t imm;
+    uint32_t len;
+    uint32_t qp_num;
+    unsigned int flags;
+    enum ibv_wc_status status;
+    enum ibv_wc_opcode opcode;
+} fab_verbs_tm_wc_t;
+
+/* The device cannot be trusted any more: messages may be lost in it, so its peers fail. */
+static void fab_verbs_tm_broke(fab_verbs_domain_t *dom, const char *why)
+{
+    fab_log(dom->fab, 1, "tag matching of %s broke: %s", dom->name, why);
+    dom->is_dead = true;
+    fab_verbs_doom_all(dom, "broke in matching tags");
+}
+
+/* ---- open -------------------------------------------------------------------------------------------------------- */
+
+static uint32_t fab_verbs_tm_min(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* NULL: the device has tag matching, its limits are in tm. */
+static const char *fab_verbs_tm_query(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
+{
+    struct ibv_device_attr_ex attr;
+
+    memset(&attr, 0, sizeof(attr));
+    if (0 != ibv_query_device_ex(dom->ctx, NULL, &attr) || 0 == attr.tm_caps.max_num_tags || 0 == attr.tm_caps.max_sge) {
+        return "it has no tag matching";
+    }
+    tm->max_tags = fab_verbs_tm_min(attr.tm_caps.max_num_tags, fab_params.verbs_tm_tags);
+    tm->max_ops = fab_verbs_tm_min(attr.tm_caps.max_ops, 2 * tm->max_tags + FAB_VERBS_TM_MIN_OPS);
+    return tm->max_ops >= FAB_VERBS_TM_MIN_OPS ? NULL : "its queue of list operations is too short";
+}
+
+static struct ibv_srq *fab_verbs_tm_srq(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm, uint32_t num_bufs)
+{
+    struct ibv_srq_init_attr_ex init = {
+        .attr = {.max_wr = num_bufs, .max_sge = 1},
+        .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
+        .srq_type = IBV_SRQT_TM,
+        .pd = dom->pd,
+        .cq = ibv_cq_ex_to_cq(tm->cq),
+        .tm_cap = {.max_num_tags = tm->max_tags, .max_ops = tm->max_ops},
+    };
+
+    return ibv_create_srq_ex(dom->ctx, &init);
+}
+
+/* NULL, or what cannot be made. */
+static const char *fab_verbs_tm_make(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
+{
+    uint32_t num_bufs = fab_verbs_tm_min(fab_params.verbs_buffers, (uint32_t) dom->device.max_srq_wr);
+    struct ibv_cq_init_attr_ex init = {
+        .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_TM_INFO,
+    };
+
+    num_bufs = fab_verbs_tm_min(num_bufs, FAB_VERBS_TM_MAX_BUFS);
+    /* each message, both completions of each match, each operation */
+    init.cqe = num_bufs + 2 * tm->max_tags + tm->max_ops;
+    if (num_bufs < FAB_VERBS_TM_MIN_BUFS || init.cqe > (uint32_t) dom->device.max_cqe) {
+        return "its queues are too short";
+    }
+    tm->cq = ibv_create_cq_ex(dom->ctx, &init);
+    if (NULL == tm->cq) {
+        return strerror(errno);
+    }
+    dom->srq = fab_verbs_tm_srq(dom, tm, num_bufs);
+    if (NULL == dom->srq) {
+        int error = errno;
+        (void) ibv_destroy_cq(ibv_cq_ex_to_cq(tm->cq));
+        return strerror(error);
+    }
+    dom->max_recv_bufs = num_bufs;
+    return NULL;
+}
+
+bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
+{
+    fab_verbs_tm_t *tm = !fab_params_is_none(fab_params.verbs_tm) ? calloc(1, sizeof(*tm)) : NULL;
+    const char *why;
+
+    if (NULL == tm) {
+        return false;
+    }
+    why = fab_verbs_tm_query(dom, tm);
+    if (NULL == why) {
+        why = fab_verbs_tm_make(dom, tm);
+        fab_counters.verbs_tm_failed += NULL != why;
+    }
+    if (NULL != why) {
+        fab_log(dom->fab, 1, "%s matches no tags: %s", dom->name, why);
+        free(tm);
+        return false;
+    }
+    fab_verbs_pool_init(&tm->pool, dom->pd, fab_params.verbs_eager_limit);
+    tm->max_bufs = 2 * tm->max_tags > FAB_VERBS_CHUNK_BUFS ? 2 * tm->max_tags : FAB_VERBS_CHUNK_BUFS;
+    dom->tm = tm;
+    dom->recv_cq = ibv_cq_ex_to_cq(tm->cq);
+    dom->addr.flags = FAB_VERBS_ADDR_TM;
+    return true;
+}
+
+void fab_verbs_tm_close(fab_verbs_domain_t *dom)
+{
+    if (NULL != dom->tm) {
+        fab_verbs_pool_fini(&dom->tm->pool);
+        free(dom->tm);
+        dom->tm = NULL;
+    }
+}
+
+/* ---- what the engine calls --------------------------------------------------------------------------------------- */
+
+static fab_tm_buf_t fab_verbs_tm_get_buf(void *device)
+{
+    fab_verbs_tm_t *tm = ((fab_verbs_domain_t *) device)->tm;
+    fab_verbs_buf_t *buf = fab_verbs_pool_get(&tm->pool);
+
+    if (NULL == buf && tm->pool.num < tm->max_bufs) {
+        if (OPAL_SUCCESS != fab_verbs_pool_grow(&tm->pool, FAB_VERBS_CHUNK_BUFS)) {
+            fab_counters.verbs_locked_memory++;
+            tm->max_bufs = tm->pool.num;
+        }
+        buf = fab_verbs_pool_get(&tm->pool);
+    }
+    return NULL != buf ? (fab_tm_buf_t){buf->data, buf, fab_params.verbs_eager_limit, buf->lkey} : (fab_tm_buf_t){0};
+}
+
+static void fab_verbs_tm_put_buf(void *device, const fab_tm_buf_t *buf)
+{
+    fab_verbs_pool_put(&((fab_verbs_domain_t *) device)->tm->pool, buf->of);
+}
+
+static void fab_verbs_tm_fill(struct ibv_ops_wr *wr, struct ibv_sge *sge, const fab_offload_cmd_t *cmd)
+{
+    fab_offload_recv_t *recv = cmd->recv;
+
+    wr->wr_id = cmd->wr_id;
+    wr->flags = IBV_OPS_TM_SYNC | (cmd->is_signaled ? IBV_OPS_SIGNALED : 0);
+    wr->tm.unexpected_cnt = cmd->count;
+    switch ((fab_offload_op_t) cmd->op) {
+    case FAB_OFFLOAD_ADD:
+        *sge = (struct ibv_sge){(uintptr_t) recv->addr, recv->len, recv->lkey};
+        wr->opcode = IBV_WR_TAG_ADD;
+        wr->tm.add.recv_wr_id = (uintptr_t) recv | FAB_VERBS_LISTED;
+        wr->tm.add.sg_list = sge;
+        wr->tm.add.num_sge = 1;
+        wr->tm.add.tag = recv->tag;
+        wr->tm.add.mask = recv->mask;
+        break;
+    case FAB_OFFLOAD_DEL:
+        wr->opcode = IBV_WR_TAG_DEL;
+        wr->tm.handle = cmd->handle;
+        break;
+    default:
+        wr->opcode = IBV_WR_TAG_SYNC;
+        break;
+    }
+}
+
+static int fab_verbs_tm_post(void *device, const fab_offload_cmd_t *cmd)
+{
+    fab_verbs_domain_t *dom = device;
+    struct ibv_ops_wr wr, *bad = NULL;
+    struct ibv_sge sge;
+
+    memset(&wr, 0, sizeof(wr));
+    fab_verbs_tm_fill(&wr, &sge, cmd);
+    int error = dom->is_dead ? EIO : ibv_post_srq_ops(dom->srq, &wr, &bad);
+    if (ENOMEM == error) {
+        return FAB_OFFLOAD_BUSY;
+    }
+    if (0 != error) {
+        fab_verbs_tm_broke(dom, strerror(error));
+        return FAB_OFFLOAD_DEAD;
+    }
+    if (FAB_OFFLOAD_ADD == cmd->op) {
+        cmd->recv->handle = wr.tm.handle;
+        fab_counters.verbs_tm_listed++;
+    }
+    return FAB_OFFLOAD_POSTED;
+}
+
+static const fab_offload_ops_t fab_verbs_tm_ops = {.post = fab_verbs_tm_post};
+
+bool fab_verbs_tm_use(fab_domain_t *domain, const fab_tm_user_t *user, void *ctx, fab_tm_device_t *device)
+{
+    fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
+
+    if (NULL == dom->tm) {
+        return false;
+    }
+    dom->tm->user = user;
+    dom->tm->ctx = ctx;
+    if (NULL != device) {
+        *device = (fab_tm_device_t){
+            .device = dom,
+            .ops = &fab_verbs_tm_ops,
+            .max_tags = dom->tm->max_tags,
+            .max_ops = dom->tm->max_ops,
+            .get_buf = fab_verbs_tm_get_buf,
+            .put_buf = fab_verbs_tm_put_buf,
+        };
+    }
+    return true;
+}
+
+/* ---- completions ------------------------------------------------------------------------------------------------- */
+
+static void fab_verbs_tm_copy(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wc)
+{
+    struct ibv_wc_tm_info info = {0};
+
+    *wc = (fab_verbs_tm_wc_t){.wr_id = cq->wr_id, .status = cq->status, .qp_num = ibv_wc_read_qp_num(cq)};
+    if (IBV_WC_SUCCESS != cq->status) {
+        wc->opcode = IBV_WC_TM_ERR == cq->status ? ibv_wc_read_opcode(cq) : IBV_WC_RECV;
+        return;
+    }
+    wc->opcode = ibv_wc_read_opcode(cq);
+    wc->flags = ibv_wc_read_wc_flags(cq);
+    wc->len = ibv_wc_read_byte_len(cq);
+    if (0 != (wc->flags & IBV_WC_WITH_IMM)) {
+        wc->imm = be32toh(ibv_wc_read_imm_data(cq));
+    }
+    if (0 != (wc->flags & IBV_WC_TM_MATCH)) {
+        ibv_wc_read_tm_info(cq, &info);
+        wc->tag = info.tag;
+        wc->priv = info.priv;
+    }
+}
+
+/* Returns how many. */
+static int fab_verbs_tm_collect(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wcs)
+{
+    struct ibv_poll_cq_attr attr = {0};
+    int n = 0;
+
+    if (0 != ibv_start_poll(cq, &attr)) {
+        return 0;
+    }
+    do {
+        fab_verbs_tm_copy(cq, &wcs[n++]);
+    } while (n < FAB_VERBS_BATCH && 0 == ibv_next_poll(cq));
+    ibv_end_poll(cq);
+    return n;
+}
+
+/* The device matched a listed receive. */
+static bool fab_verbs_tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
+{
+    fab_verbs_tm_t *tm = dom->tm;
+    fab_verbs_conn_t *conn = fab_verbs_conn_by_qpn(dom, wc->qp_num);
+    bool is_lost = IBV_WC_SUCCESS != wc->status;
+    fab_tm_match_t match = {
+        .is_first = 0 != (wc->flags & IBV_WC_TM_MATCH),
+        .is_last = is_lost || 0 != (wc->flags & IBV_WC_TM_DATA_VALID),
+        .is_rndv = 0 != (wc->imm & FAB_VERBS_IMM_RNDV),
+        .is_lost = is_lost,
+        .len = wc->len,
+        .hdr = fab_hdr(FAB_AM_EAGER, wc->tag, wc->priv),
+        .peer = NULL != conn && NULL != conn->ep ? conn->ep->peer : NULL,
+    };
+
+    if (NULL != conn && match.is_last) {
+        fab_verbs_took_matched(conn, is_lost, wc->imm);
+    }
+    fab_counters.verbs_tm_matched += match.is_last;
+    return NULL == tm->user ||
+           tm->user->matched(tm->ctx, (fab_offload_recv_t *) (uintptr_t) (wc->wr_id & ~(uint64_t) FAB_VERBS_LISTED), &match);
+}
+
+/* The device counts messages of these ids that it did not match. */
+static void fab_verbs_tm_unexpected(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
+{
+    const fab_verbs_buf_t *buf = (const fab_verbs_buf_t *) (uintptr_t) wc->wr_id;
+    struct ibv_wc plain = {.wr_id = wc->wr_id, .status = wc->status, .byte_len = wc->len, .qp_num = wc->qp_num};
+    uint8_t opcode = IBV_WC_SUCCESS == wc->status && IBV_WC_TM_NO_TAG != wc->opcode ? buf->data[0] : FAB_AM_NO_TAG;
+
+    fab_verbs_take(dom, &plain);
+    if ((FAB_AM_EAGER == opcode || FAB_AM_RNDV == opcode) && NULL != dom->tm->user) {
+        dom->tm->user->handled(dom->tm->ctx);
+    }
+}
+
+static bool fab_verbs_tm_take(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
+{
+    fab_verbs_tm_t *tm = dom->tm;
+    bool is_op = IBV_WC_TM_ADD == wc->opcode || IBV_WC_TM_DEL == wc->opcode || IBV_WC_TM_SYNC == wc->opcode;
+
+    if (is_op) {
+        return NULL == tm->user || tm->user->done(tm->ctx, wc->wr_id, IBV_WC_SUCCESS == wc->status);
+    }
+    if (0 != (wc->wr_id & FAB_VERBS_LISTED)) {
+        return fab_verbs_tm_matched(dom, wc);
+    }
+    fab_verbs_tm_unexpected(dom, wc);
+    return true;
+}
+
+static void fab_verbs_tm_tell_failure(fab_verbs_tm_t *tm)
+{
+    if (!tm->is_failure_told && NULL != tm->user) {
+        tm->is_failure_told = true;
+        tm->user->failed(tm->ctx);
+    }
+}
+
+int fab_verbs_tm_poll(fab_verbs_domain_t *dom)
+{
+    fab_verbs_tm_wc_t wcs[FAB_VERBS_BATCH];
+    fab_verbs_tm_t *tm = dom->tm;
+    int n = 0;
+
+    if (dom->is_dead) {
+        fab_verbs_tm_tell_failure(tm);
+        return 0;
+    }
+    if (NULL != tm->user) {
+        tm->user->poll_begin(tm->ctx);
+    }
+    n = fab_verbs_tm_collect(tm->cq, wcs);
+    for (int i = 0; i < n && !dom->is_dead; i++) {
+        if (!fab_verbs_tm_take(dom, &wcs[i])) {
+            fab_verbs_tm_broke(dom, "it reported what cannot be");
+        }
+    }
+    if (NULL != tm->user) {
+        tm->user->poll_end(tm->ctx, 0 == n);
+    }
+    if (NULL != dom->to_post && (NULL == tm->user || !tm->user->must_hold(tm->ctx))) {
+        fab_verbs_srq_repost(dom);
+    }
+    return n;
+}
