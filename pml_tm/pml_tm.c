@@ -7,6 +7,7 @@
 #include "pml_tm_excid.h"
 #include "pml_tm_failure.h"
 #include "pml_tm_msg.h"
+#include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_send.h"
 
@@ -75,6 +76,7 @@ int mca_pml_tm_enable(bool enable)
     }
     if (OMPI_SUCCESS == rc) {
         set_handlers(mca_pml_tm.fab);
+        mca_pml_tm_offload_open();
         mca_pml_tm.is_enabled = true;
     }
     return rc;

@@ -11,6 +11,7 @@
  *   pml_tm_send.c       all sends
  *   pml_tm_recv.c       all receives, cancel
  *   pml_tm_msg.c        messages from the wire: into a receive or among the unexpected
+ *   pml_tm_offload.c    receives on a device that matches tags
  *   pml_tm_rndv.c       rendezvous, both sides
  *   pml_tm_probe.c      probe and matched probe
  *   pml_tm_start.c      persistent requests
@@ -30,7 +31,9 @@
 
 #include "fabric/fab.h"
 #include "fabric/fab_params.h"
+#include "fabric/fab_tm.h"
 #include "match/match.h"
+#include "offload/offload.h"
 
 #include "pml_tm_counters.h"
 #include "pml_tm_idmap.h"
@@ -65,6 +68,9 @@ typedef struct mca_pml_tm {
     uint32_t num_comms;        /* length of comms */
     uint32_t max_context;      /* context ids are below */
     mca_pml_tm_comm_t *excid_comms; /* those that have an extended id */
+    fab_offload_t *engine;     /* of the device that matches tags; NULL: there is none */
+    fab_offload_t offload;     /* what engine points to */
+    fab_tm_device_t device;
     unsigned source_bits;      /* of the fabric tag */
     uint32_t eager_limit;      /* bytes; params.eager_limit as it is compared */
     mca_pml_tm_msg_t *early;   /* messages for communicators not added yet, oldest first */

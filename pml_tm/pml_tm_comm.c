@@ -74,6 +74,8 @@ int mca_pml_tm_add_comm(ompi_communicator_t *comm)
         rc = mca_pml_tm_excid_add(tmc);
     }
     if (OMPI_SUCCESS == rc) {
+        /* untagged messages pass the device by: a communicator that has them is matched in software. Without memory, too. */
+        (void) fab_offload_scope_init(&tmc->scope, NULL == tmc->excid ? mca_pml_tm.engine : NULL, &tmc->match);
         comm->c_pml_comm = (struct mca_pml_comm_t *) tmc;
         mca_pml_tm.comms[tmc->context] = tmc;
         mca_pml_tm_msg_join(tmc);
@@ -93,6 +95,7 @@ static void comm_free(mca_pml_tm_comm_t *tmc)
         fab_match_remove_msg(&tmc->match, msg);
         mca_pml_tm_msg_release(mca_pml_tm_msg_of(msg));
     }
+    fab_offload_scope_fini(&tmc->scope);
     fab_match_fini(&tmc->match);
     mca_pml_tm_excid_remove(tmc);
     mca_pml_tm.comms[tmc->context] = NULL;

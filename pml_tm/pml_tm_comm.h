@@ -9,10 +9,12 @@
 
 struct mca_pml_tm_comm {
     fab_match_dom_t match;
+    fab_offload_scope_t scope; /* of match */
     ompi_communicator_t *comm;
     int32_t num_sources; /* ranks a message can come from: the remote group's size */
     uint32_t my_rank;    /* as source of what this process sends */
     uint32_t context;
+    int32_t num_behind_device; /* ranks from 0 on that are known to send through the device that matches tags */
     bool is_coll_revoked;      /* messages of collectives are refused */
     bool is_revoked;           /* all are */
     mca_pml_tm_excid_t *excid; /* NULL: the context id is the same in all processes */

@@ -16,6 +16,7 @@
 #include "pml_tm_comm.h"
 #include "pml_tm_failure.h"
 #include "pml_tm_msg.h"
+#include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
 
 static int tm_register(void);
@@ -367,7 +368,9 @@ static int tm_finalize(void)
         return OMPI_SUCCESS;
     }
     mca_pml_tm.is_enabled = false;
+    mca_pml_tm_offload_close();
     mca_pml_tm_comm_fini();
+    mca_pml_tm_offload_free();
     mca_pml_tm_msg_fini();
     mca_pml_tm_failure_fini();
     mca_pml_tm_peer_fini();

@@ -10,6 +10,7 @@
 
 #include "pml_tm_excid.h"
 #include "pml_tm_failure.h"
+#include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
 
@@ -95,10 +96,17 @@ static inline bool is_valid(const mca_pml_tm_comm_t *tmc, fab_hdr_t hdr)
     return msg_source(hdr) < tmc->num_sources && OMPI_ANY_TAG != mca_pml_tm_tag_tag(hdr.tag);
 }
 
+/* Is this one of the messages that the device which matches tags counts? */
+static inline bool is_by_device(const fab_peer_t *peer)
+{
+    return 0 != (peer->caps & FAB_CAP_TM);
+}
+
 static void msg_unexpected(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg)
 {
     ++mca_pml_tm.counters.unexpected;
-    fab_match_add_msg(&tmc->match, &msg->match, msg_source(msg->hdr), mca_pml_tm_tag_tag(msg->hdr.tag));
+    fab_offload_keep(&tmc->scope, &msg->match, msg_source(msg->hdr), mca_pml_tm_tag_tag(msg->hdr.tag),
+                     is_by_device(msg->peer));
 }
 
 void mca_pml_tm_msg_early(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len, size_t len)
@@ -169,7 +177,8 @@ void mca_pml_tm_msg_fini(void)
  */
 static inline mca_pml_tm_recv_request_t *msg_match(fab_peer_t *peer, fab_hdr_t hdr, mca_pml_tm_comm_t **tmc, bool *is_bad)
 {
-    fab_match_recv_t *recv;
+    mca_pml_tm_recv_request_t *req;
+    fab_offload_recv_t *recv;
 
     *is_bad = false;
     *tmc = mca_pml_tm_comm_find(mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits));
@@ -181,12 +190,14 @@ static inline mca_pml_tm_recv_request_t *msg_match(fab_peer_t *peer, fab_hdr_t h
         mca_pml_tm_bad_message(peer, "no such rank or tag in its communicator");
         return NULL;
     }
-    recv = fab_match_arrive(&(*tmc)->match, msg_source(hdr), mca_pml_tm_tag_tag(hdr.tag));
+    recv = fab_offload_arrive(&(*tmc)->scope, msg_source(hdr), mca_pml_tm_tag_tag(hdr.tag), is_by_device(peer));
     if (NULL == recv) {
         return NULL;
     }
     ++mca_pml_tm.counters.expected;
-    return mca_pml_tm_recv_of(recv);
+    req = mca_pml_tm_recv_of(recv);
+    mca_pml_tm_offload_release(req);
+    return req;
 }
 
 static void msg_store(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len, size_t len)

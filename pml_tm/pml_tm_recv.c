@@ -6,6 +6,7 @@
 
 #include "pml_tm_failure.h"
 #include "pml_tm_msg.h"
+#include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
 
 /* A request, initialised, inactive; NULL: no memory. */
@@ -42,12 +43,15 @@ static void recv_start(mca_pml_tm_recv_request_t *req)
 void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req)
 {
     mca_pml_base_request_t *base = &req->req_recv.req_base;
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(base->req_comm);
     fab_match_msg_t *msg;
 
     recv_start(req);
-    msg = fab_match_post(&mca_pml_tm_comm(base->req_comm)->match, &req->match, base->req_peer, base->req_tag);
+    msg = fab_match_post(&tmc->match, &req->offload.match, base->req_peer, base->req_tag);
     if (NULL != msg) {
         mca_pml_tm_msg_receive(mca_pml_tm_msg_of(msg), req);
+    } else if (OPAL_UNLIKELY(NULL != tmc->scope.engine)) {
+        mca_pml_tm_offload_post(tmc, req);
     }
 }
 
@@ -163,7 +167,9 @@ static int recv_wait(mca_pml_tm_recv_request_t *req, ompi_status_public_t *statu
     if (OPAL_UNLIKELY(!REQUEST_COMPLETE(&req->req_recv.req_base.req_ompi))) {
         /* from any source, one of which failed: a call that blocks cannot wait on */
         mca_pml_tm_cancel(&req->req_recv.req_base.req_ompi, true);
-        mca_pml_tm_wait(&req->req_recv.req_base.req_ompi);
+        while (!REQUEST_COMPLETE(&req->req_recv.req_base.req_ompi)) {
+            mca_pml_tm_progress(); /* a device may have to give the receive back first */
+        }
         rc = PML_TM_ERR_PROC_FAILED;
     }
     mca_pml_tm_request_release(&req->req_recv.req_base);
@@ -225,15 +231,19 @@ int mca_pml_tm_mrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_me
 int mca_pml_tm_cancel(ompi_request_t *request, int flag)
 {
     mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) request;
+    fab_offload_cancel_t outcome;
 
     (void) flag;
     fab_lock(mca_pml_tm.fab);
-    if (PML_TM_ACTIVE == req->core.state
-        && fab_match_cancel(&mca_pml_tm_comm(req->req_recv.req_base.req_comm)->match, &req->match)) {
+    outcome = PML_TM_ACTIVE == req->core.state
+                  ? fab_offload_cancel(&mca_pml_tm_comm(req->req_recv.req_base.req_comm)->scope, &req->offload)
+                  : FAB_OFFLOAD_NOT_POSTED;
+    if (FAB_OFFLOAD_DONE == outcome) {
+        mca_pml_tm_offload_release(req);
         ++mca_pml_tm.counters.cancelled;
         request->req_status._cancelled = true;
         mca_pml_tm_done(&req->core);
-    } else if (mca_pml_tm_is_orphan(&req->core)) {
+    } else if (FAB_OFFLOAD_NOT_POSTED == outcome && !mca_pml_tm_offload_has(req) && mca_pml_tm_is_orphan(&req->core)) {
         mca_pml_tm_recv_finish(req, request->req_status.MPI_ERROR);
     }
     fab_unlock(mca_pml_tm.fab);

@@ -7,9 +7,9 @@
 
 #include "pml_tm_comm.h"
 
-static inline mca_pml_tm_recv_request_t *mca_pml_tm_recv_of(fab_match_recv_t *match)
+static inline mca_pml_tm_recv_request_t *mca_pml_tm_recv_of(fab_offload_recv_t *recv)
 {
-    return (mca_pml_tm_recv_request_t *) ((char *) match - offsetof(mca_pml_tm_recv_request_t, match));
+    return (mca_pml_tm_recv_request_t *) ((char *) recv - offsetof(mca_pml_tm_recv_request_t, offload));
 }
 
 /* A message of len bytes matched the receive: set its status and what it will take. Lock held. */

@@ -25,7 +25,8 @@
 #include <stdatomic.h>
 
 #include "fabric/fab.h"
-#include "match/match.h"
+#include "fabric/fab_tm.h"
+#include "offload/offload_types.h"
 
 typedef enum {
     PML_TM_INACTIVE = 0,
@@ -86,12 +87,14 @@ OBJ_CLASS_DECLARATION(mca_pml_tm_send_request_t);
 typedef struct mca_pml_tm_recv_request {
     mca_pml_base_recv_request_t req_recv;
     mca_pml_tm_core_t core;
-    fab_match_recv_t match;
+    fab_offload_recv_t offload; /* its first member is what the matcher knows */
     char *data;         /* contiguous buffer, or NULL: unpacked by the convertor */
     size_t capacity;    /* bytes the receive can take */
     size_t wanted;      /* bytes of this message that are taken: min(its length, capacity) */
     size_t received;    /* of these, bytes that are there */
     fab_rma_t rma;      /* fetching */
+    fab_tm_buf_t listed;     /* the buffer that the device may write to; without data: none */
+    fab_tm_match_t tm_match; /* what the device matched, while not all of it is there */
 } mca_pml_tm_recv_request_t;
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_recv_request_t);

@@ -37,6 +37,7 @@ typedef struct fab_offload_recv fab_offload_recv_t;
     X(LISTABLE, "listed")                                                                                                  \
     X(OTHER_PATH, "its source is not behind the device, so no message through the device can match it")                    \
     X(ANY_SOURCE, "MPI_ANY_SOURCE, and not every source is behind the device")                                             \
+    X(UNKNOWN, "its source is not known yet, nor by which path its messages come")                                        \
     X(SHORT, "shorter than what is worth listing")                                                                         \
     X(SMALL_BUFFER, "buffer shorter than an eager message or a rendezvous header may be, and no bounce buffer")            \
     X(LAYOUT, "not contiguous")                                                                                            \

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Receives on a device that matches tags.  See pml_tm_offload.h; the rules are the engine's (doc/offload.md).
+ */
+#include "pml_tm_offload.h"
+
+#include "pml_tm_msg.h"
+#include "pml_tm_peer.h"
+
+enum { REPORT_EVERY = 1 << 14 }; /* unexpected messages: doc/offload.md, R11 */
+
+#define CLASS_BIT (UINT64_C(1) << 31) /* of the tag: pml_tm_wire.h */
+#define TAG_FIELD UINT64_C(0xffffffff)
+
+/* ---- listing ---- */
+
+/* By name: looking up the process itself may call into the runtime.  NULL: this process has not met it yet. */
+static fab_peer_t *peer_of_source(const mca_pml_tm_comm_t *tmc, int32_t source)
+{
+    opal_process_name_t name = ompi_group_get_proc_name(tmc->comm->c_remote_group, source);
+
+    return fab_peer_find(mca_pml_tm.fab, mca_pml_tm_peer_name(&name));
+}
+
+/* Does all that others send in the communicator come through the device?  Those who are known to are not asked again. */
+static bool is_all_behind_device(mca_pml_tm_comm_t *tmc)
+{
+    bool is_intra = !OMPI_COMM_IS_INTER(tmc->comm);
+
+    while (tmc->num_behind_device < tmc->num_sources) {
+        int32_t source = tmc->num_behind_device;
+        const fab_peer_t *peer = peer_of_source(tmc, source);
+        bool is_self = is_intra && (uint32_t) source == tmc->my_rank;
+        if (!is_self && (NULL == peer || 0 == (peer->caps & FAB_CAP_TM))) {
+            return false;
+        }
+        ++tmc->num_behind_device;
+    }
+    return true;
+}
+
+static fab_offload_reason_t find_reason(mca_pml_tm_comm_t *tmc, int32_t source)
+{
+    const fab_peer_t *peer;
+
+    if (OMPI_ANY_SOURCE == source) {
+        return is_all_behind_device(tmc) ? FAB_OFFLOAD_LISTABLE : FAB_OFFLOAD_ANY_SOURCE;
+    }
+    peer = peer_of_source(tmc, source);
+    if (NULL == peer) {
+        return FAB_OFFLOAD_UNKNOWN;
+    }
+    return 0 != (peer->caps & FAB_CAP_TM) ? FAB_OFFLOAD_LISTABLE : FAB_OFFLOAD_OTHER_PATH;
+}
+
+/* What the device compares.  A wildcard is zero in both; the class bit keeps a wildcard tag away from internal messages. */
+static void set_tag(const mca_pml_tm_comm_t *tmc, fab_offload_recv_t *recv, int32_t source, int32_t tag)
+{
+    uint64_t sources = ((UINT64_C(1) << mca_pml_tm.source_bits) - 1) << PML_TM_TAG_BITS;
+    bool is_any_source = OMPI_ANY_SOURCE == source;
+    bool is_any_tag = OMPI_ANY_TAG == tag;
+
+    recv->mask = ~UINT64_C(0);
+    recv->mask &= is_any_source ? ~sources : recv->mask;
+    recv->mask &= is_any_tag ? ~(TAG_FIELD & ~CLASS_BIT) : recv->mask;
+    recv->tag = mca_pml_tm_tag(tmc->context, is_any_source ? 0 : (uint32_t) source, is_any_tag ? 0 : tag,
+                               mca_pml_tm.source_bits);
+}
+
+void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *req)
+{
+    const mca_pml_base_request_t *base = &req->req_recv.req_base;
+    fab_offload_recv_t *recv = &req->offload;
+    fab_offload_reason_t reason = find_reason(tmc, base->req_peer);
+
+    if (FAB_OFFLOAD_LISTABLE == reason && !mca_pml_tm.offload.is_failed) {
+        req->listed = mca_pml_tm.device.get_buf(mca_pml_tm.device.device);
+        reason = NULL != req->listed.data ? FAB_OFFLOAD_LISTABLE : FAB_OFFLOAD_UNREGISTERED;
+        recv->addr = req->listed.data;
+        recv->len = req->listed.len;
+        recv->lkey = req->listed.lkey;
+        set_tag(tmc, recv, base->req_peer, base->req_tag);
+    }
+    fab_offload_post(&tmc->scope, recv, reason);
+}
+
+void mca_pml_tm_offload_release_slow(mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_tm.device.put_buf(mca_pml_tm.device.device, &req->listed);
+    req->listed.data = NULL;
+}
+
+/* ---- what the device matched ---- */
+
+static void receive_announced(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    fab_rndv_t rndv;
+
+    if (sizeof(rndv) != len) {
+        mca_pml_tm_bad_message(peer, "rendezvous: length of the request");
+        return;
+    }
+    memcpy(&rndv, req->listed.data, sizeof(rndv));
+    mca_pml_tm_recv_rndv(req, peer, hdr, &rndv);
+}
+
+/*
+ * All is in the buffer, or will never be.  In the latter case the sender failed and the request stays open, as for any sender that
+ * fails half way.
+ */
+static void receive_matched(mca_pml_tm_recv_request_t *req)
+{
+    const fab_tm_match_t *match = &req->tm_match;
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_recv.req_base.req_comm);
+    int32_t source = mca_pml_tm_tag_source(match->hdr.tag, mca_pml_tm.source_bits);
+    /* who failed since may still have a record; without it nothing can be answered or fetched */
+    fab_peer_t *peer = NULL == match->peer && source < tmc->num_sources ? peer_of_source(tmc, source) : match->peer;
+    fab_hdr_t hdr = match->hdr;
+
+    req->core.peer = peer;
+    if (match->is_lost || NULL == peer) {
+        if (NULL == peer) {
+            mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
+        }
+    } else if (source >= tmc->num_sources) {
+        mca_pml_tm_bad_message(peer, "no such rank in its communicator");
+    } else {
+        ++mca_pml_tm.counters.expected;
+        hdr.id = match->is_rndv ? FAB_AM_RNDV : FAB_AM_EAGER;
+        if (match->is_rndv) {
+            receive_announced(req, peer, hdr, match->len);
+        } else {
+            mca_pml_tm_recv_eager(req, peer, hdr, req->listed.data, match->len);
+        }
+    }
+}
+
+/* The engine is done with a receive that the device matched.  The buffer goes back before the request can be used again. */
+static void complete(mca_pml_tm_recv_request_t *req)
+{
+    fab_tm_buf_t buf = req->listed;
+
+    receive_matched(req);
+    if (NULL != buf.data) {
+        mca_pml_tm.device.put_buf(mca_pml_tm.device.device, &buf);
+    }
+}
+
+static void cancelled(mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_tm_offload_release(req);
+    ++mca_pml_tm.counters.cancelled;
+    req->req_recv.req_base.req_ompi.req_status._cancelled = true;
+    mca_pml_tm_done(&req->core);
+}
+
+/* False: the engine and the device do not agree. */
+static bool handle(const fab_offload_event_t *event)
+{
+    mca_pml_tm_recv_request_t *req = NULL != event->recv ? mca_pml_tm_recv_of(event->recv) : NULL;
+
+    switch (event->result) {
+    case FAB_OFFLOAD_NOTHING:
+        break;
+    case FAB_OFFLOAD_COMPLETE:
+        complete(req);
+        break;
+    case FAB_OFFLOAD_CANCELLED:
+        cancelled(req);
+        break;
+    case FAB_OFFLOAD_DELIVER:
+        mca_pml_tm_offload_release(req);
+        mca_pml_tm_msg_receive(mca_pml_tm_msg_of(event->msg), req);
+        break;
+    case FAB_OFFLOAD_LOST:
+        mca_pml_tm_offload_release(req);
+        mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
+        break;
+    default:
+        return false;
+    }
+    return true;
+}
+
+/* ---- called by the fabric ---- */
+
+static void drain_events(void)
+{
+    fab_offload_event_t event;
+
+    while (fab_offload_next(&mca_pml_tm.offload, &event)) {
+        (void) handle(&event);
+    }
+}
+
+static void poll_begin(void *ctx)
+{
+    fab_offload_poll_begin(ctx);
+}
+
+static void poll_end(void *ctx, bool is_idle)
+{
+    fab_offload_poll_end(ctx);
+    drain_events();
+    if (is_idle) {
+        fab_offload_idle(ctx);
+    }
+}
+
+static void handled(void *ctx)
+{
+    fab_offload_handled(ctx);
+}
+
+static bool must_hold(void *ctx)
+{
+    return fab_offload_must_hold(ctx);
+}
+
+static bool matched(void *ctx, fab_offload_recv_t *recv, const fab_tm_match_t *match)
+{
+    mca_pml_tm_recv_request_t *req = mca_pml_tm_recv_of(recv);
+    fab_hdr_t hdr = match->is_first ? match->hdr : req->tm_match.hdr;
+    fab_offload_event_t event = {.recv = recv};
+
+    (void) ctx;
+    req->tm_match = *match;
+    req->tm_match.hdr = hdr;
+    event.result = fab_offload_matched(recv, match->is_last);
+    return handle(&event);
+}
+
+static bool done(void *ctx, uint64_t wr_id, bool is_success)
+{
+    fab_offload_event_t event = fab_offload_done(ctx, wr_id, is_success);
+
+    return handle(&event);
+}
+
+static void failed(void *ctx)
+{
+    fab_offload_fail(ctx);
+    drain_events();
+}
+
+static const fab_tm_user_t user = {
+    .poll_begin = poll_begin,
+    .poll_end = poll_end,
+    .handled = handled,
+    .must_hold = must_hold,
+    .matched = matched,
+    .done = done,
+    .failed = failed,
+};
+
+/* ---- open and close ---- */
+
+void mca_pml_tm_offload_open(void)
+{
+    fab_tm_device_t *device = &mca_pml_tm.device;
+    fab_offload_config_t config;
+
+    mca_pml_tm.engine = NULL;
+    if (!fab_tm_use(mca_pml_tm.fab, &user, &mca_pml_tm.offload, device)) {
+        return;
+    }
+    config = (fab_offload_config_t){
+        .ops = device->ops,
+        .device = device->device,
+        .max_tags = device->max_tags,
+        .max_ops = device->max_ops,
+        .report_every = REPORT_EVERY,
+    };
+    if (fab_offload_init(&mca_pml_tm.offload, &config)) {
+        mca_pml_tm.engine = &mca_pml_tm.offload;
+    } else {
+        (void) fab_tm_use(mca_pml_tm.fab, NULL, NULL, NULL);
+    }
+}
+
+void mca_pml_tm_offload_close(void)
+{
+    if (NULL == mca_pml_tm.engine) {
+        return;
+    }
+    (void) fab_tm_use(mca_pml_tm.fab, NULL, NULL, NULL);
+    failed(mca_pml_tm.engine);
+}
+
+void mca_pml_tm_offload_free(void)
+{
+    if (NULL != mca_pml_tm.engine) {
+        fab_offload_fini(mca_pml_tm.engine);
+        mca_pml_tm.engine = NULL;
+    }
+}
