@@ -92,7 +92,7 @@ void mca_pml_tm_offload_release_slow(mca_pml_tm_recv_request_t *req)
 
 /* ---- what the device matched ---- */
 
-static void receive_announced(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+static void receive_announced(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     fab_rndv_t rndv;
 
@@ -100,7 +100,7 @@ static void receive_announced(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, 
         mca_pml_tm_bad_message(peer, "rendezvous: length of the request");
         return;
     }
-    memcpy(&rndv, req->listed.data, sizeof(rndv));
+    memcpy(&rndv, data, sizeof(rndv));
     mca_pml_tm_recv_rndv(req, peer, hdr, &rndv);
 }
 
@@ -108,7 +108,7 @@ static void receive_announced(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, 
  * All is in the buffer, or will never be.  In the latter case the sender failed and the request stays open, as for any sender that
  * fails half way.
  */
-static void receive_matched(mca_pml_tm_recv_request_t *req)
+static void receive_matched(mca_pml_tm_recv_request_t *req, const void *data)
 {
     const fab_tm_match_t *match = &req->tm_match;
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_recv.req_base.req_comm);
@@ -128,22 +128,21 @@ static void receive_matched(mca_pml_tm_recv_request_t *req)
         ++mca_pml_tm.counters.expected;
         hdr.id = match->is_rndv ? FAB_AM_RNDV : FAB_AM_EAGER;
         if (match->is_rndv) {
-            receive_announced(req, peer, hdr, match->len);
+            receive_announced(req, peer, hdr, data, match->len);
         } else {
-            mca_pml_tm_recv_eager(req, peer, hdr, req->listed.data, match->len);
+            mca_pml_tm_recv_eager(req, peer, hdr, data, match->len);
         }
     }
 }
 
-/* The engine is done with a receive that the device matched.  The buffer goes back before the request can be used again. */
+/* The engine is done with a receive that the device matched.  The request may be gone afterwards. */
 static void complete(mca_pml_tm_recv_request_t *req)
 {
     fab_tm_buf_t buf = req->listed;
 
-    receive_matched(req);
-    if (NULL != buf.data) {
-        mca_pml_tm.device.put_buf(mca_pml_tm.device.device, &buf);
-    }
+    req->listed.data = NULL;
+    receive_matched(req, buf.data);
+    mca_pml_tm.device.put_buf(mca_pml_tm.device.device, &buf);
 }
 
 static void cancelled(mca_pml_tm_recv_request_t *req)
