@@ -63,8 +63,8 @@ static void set_tag(const mca_pml_tm_comm_t *tmc, fab_offload_recv_t *recv, int3
     recv->mask = ~UINT64_C(0);
     recv->mask &= is_any_source ? ~sources : recv->mask;
     recv->mask &= is_any_tag ? ~(TAG_FIELD & ~CLASS_BIT) : recv->mask;
-    recv->tag = mca_pml_tm_tag(tmc->context, is_any_source ? 0 : (uint32_t) source, is_any_tag ? 0 : tag,
-                               mca_pml_tm.source_bits);
+    recv->tag =
+        mca_pml_tm_tag(tmc->context, is_any_source ? 0 : (uint32_t) source, is_any_tag ? 0 : tag, mca_pml_tm.source_bits);
 }
 
 void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *req)
@@ -73,12 +73,9 @@ void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *
     fab_offload_recv_t *recv = &req->offload;
     fab_offload_reason_t reason = find_reason(tmc, base->req_peer);
 
-    if (FAB_OFFLOAD_LISTABLE == reason && !mca_pml_tm.offload.is_failed) {
-        req->listed = mca_pml_tm.device.get_buf(mca_pml_tm.device.device);
-        reason = NULL != req->listed.data ? FAB_OFFLOAD_LISTABLE : FAB_OFFLOAD_UNREGISTERED;
-        recv->addr = req->listed.data;
-        recv->len = req->listed.len;
-        recv->lkey = req->listed.lkey;
+    if (FAB_OFFLOAD_LISTABLE == reason) {
+        recv->data = req->data;
+        recv->len = req->capacity;
         set_tag(tmc, recv, base->req_peer, base->req_tag);
     }
     fab_offload_post(&tmc->scope, recv, reason);
@@ -86,51 +83,52 @@ void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *
 
 void mca_pml_tm_offload_release_slow(mca_pml_tm_recv_request_t *req)
 {
-    mca_pml_tm.device.put_buf(mca_pml_tm.device.device, &req->listed);
-    req->listed.data = NULL;
+    mca_pml_tm.device.release(mca_pml_tm.device.device, req->offload.place);
+    req->offload.place = NULL;
 }
 
 /* ---- what the device matched ---- */
 
-static void receive_announced(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+/* The message is here. */
+static void receive_data(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, const fab_tm_match_t *match)
 {
-    fab_rndv_t rndv;
+    fab_hdr_t hdr = match->hdr;
 
-    if (sizeof(rndv) != len) {
-        mca_pml_tm_bad_message(peer, "rendezvous: length of the request");
-        return;
+    if (FAB_TM_READ == match->kind) {
+        hdr.app_ctx = 0; /* the sender knows */
     }
-    memcpy(&rndv, data, sizeof(rndv));
-    mca_pml_tm_recv_rndv(req, peer, hdr, &rndv);
+    if (NULL == match->data) {
+        mca_pml_tm_recv_placed(req, peer, hdr, match->len);
+    } else {
+        mca_pml_tm_recv_eager(req, peer, hdr, match->data, match->len);
+    }
 }
 
 /*
- * All is in the buffer, or will never be.  In the latter case the sender failed and the request stays open, as for any sender that
+ * All is there, or will never be.  In the latter case the sender failed and the request stays open, as for any sender that
  * fails half way.
  */
-static void receive_matched(mca_pml_tm_recv_request_t *req, const void *data)
+static void receive_matched(mca_pml_tm_recv_request_t *req)
 {
     const fab_tm_match_t *match = &req->tm_match;
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_recv.req_base.req_comm);
     int32_t source = mca_pml_tm_tag_source(match->hdr.tag, mca_pml_tm.source_bits);
     /* who failed since may still have a record; without it nothing can be answered or fetched */
     fab_peer_t *peer = NULL == match->peer && source < tmc->num_sources ? peer_of_source(tmc, source) : match->peer;
-    fab_hdr_t hdr = match->hdr;
 
     req->core.peer = peer;
-    if (match->is_lost || NULL == peer) {
-        if (NULL == peer) {
-            mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
-        }
+    if (NULL == peer) {
+        mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
+    } else if (FAB_TM_LOST == match->kind) {
+        return;
     } else if (source >= tmc->num_sources) {
         mca_pml_tm_bad_message(peer, "no such rank in its communicator");
     } else {
         ++mca_pml_tm.counters.expected;
-        hdr.id = match->is_rndv ? FAB_AM_RNDV : FAB_AM_EAGER;
-        if (match->is_rndv) {
-            receive_announced(req, peer, hdr, data, match->len);
+        if (FAB_TM_RNDV == match->kind) {
+            mca_pml_tm_recv_rndv(req, peer, match->hdr, &match->rndv);
         } else {
-            mca_pml_tm_recv_eager(req, peer, hdr, data, match->len);
+            receive_data(req, peer, match);
         }
     }
 }
@@ -138,11 +136,11 @@ static void receive_matched(mca_pml_tm_recv_request_t *req, const void *data)
 /* The engine is done with a receive that the device matched.  The request may be gone afterwards. */
 static void complete(mca_pml_tm_recv_request_t *req)
 {
-    fab_tm_buf_t buf = req->listed;
+    void *place = req->offload.place;
 
-    req->listed.data = NULL;
-    receive_matched(req, buf.data);
-    mca_pml_tm.device.put_buf(mca_pml_tm.device.device, &buf);
+    req->offload.place = NULL;
+    receive_matched(req);
+    mca_pml_tm.device.release(mca_pml_tm.device.device, place);
 }
 
 static void cancelled(mca_pml_tm_recv_request_t *req)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Receives on a device that matches tags: between the offload engine (offload/offload.h), the fabric's device (fabric/fab_tm.h) and
- * receive requests.  All of it with the lock held.
+ * Receives on a device that matches tags: between the offload engine (offload/offload.h), the fabric's device
+ * (fabric/fab_tm.h) and receive requests.  All of it with the lock held.
  *
- * A listed receive has a buffer of the device's, as long as the longest message with its data, and gets what the device puts there:
- * the message, or the announcement of one that is then fetched as any other.
+ * What the device puts into a listed receive's memory, or into a buffer of the provider's, is the message, or the
+ * announcement of one that is then fetched as any other.
  */
 #ifndef PML_TM_OFFLOAD_H
 #define PML_TM_OFFLOAD_H
@@ -24,12 +24,12 @@ void mca_pml_tm_offload_free(void);
 /* The receive was posted and found no message: list it, if that may be.  The communicator has an engine. */
 void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *req);
 
-/* The receive is off the list for good: its buffer goes back. */
+/* The receive is off the list for good: what the provider holds for it goes back. */
 void mca_pml_tm_offload_release_slow(mca_pml_tm_recv_request_t *req);
 
 static inline void mca_pml_tm_offload_release(mca_pml_tm_recv_request_t *req)
 {
-    if (OPAL_UNLIKELY(NULL != req->listed.data)) {
+    if (OPAL_UNLIKELY(NULL != req->offload.place)) {
         mca_pml_tm_offload_release_slow(req);
     }
 }

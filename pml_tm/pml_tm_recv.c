@@ -99,12 +99,25 @@ void mca_pml_tm_recv_put(mca_pml_tm_recv_request_t *req, const void *data, size_
     req->received += len;
 }
 
-void mca_pml_tm_recv_eager(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+/* A synchronous send waits for this. A peer that failed has no use for it. */
+static inline void acknowledge(fab_peer_t *peer, fab_hdr_t hdr)
 {
     if (OPAL_UNLIKELY(0 != hdr.app_ctx)) {
-        /* synchronous send: it waits for this. A peer that failed has no use for it. */
         (void) fab_post(peer, fab_hdr(PML_TM_AM_ACK, 0, hdr.app_ctx), NULL, 0);
     }
+}
+
+void mca_pml_tm_recv_placed(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    acknowledge(peer, hdr);
+    mca_pml_tm_recv_matched(req, peer, hdr, len);
+    req->received = req->wanted;
+    mca_pml_tm_done(&req->core);
+}
+
+void mca_pml_tm_recv_eager(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    acknowledge(peer, hdr);
     mca_pml_tm_recv_matched(req, peer, hdr, len);
     if (0 != req->wanted) {
         mca_pml_tm_recv_put(req, data, req->wanted);
@@ -190,8 +203,8 @@ static int recv_message(void *buf, size_t count, ompi_datatype_t *datatype, ompi
                         mca_pml_tm_recv_request_t **request)
 {
     mca_pml_tm_msg_t *msg = (mca_pml_tm_msg_t *) (*message)->req_ptr;
-    mca_pml_tm_recv_request_t *req = recv_alloc(buf, count, datatype, (*message)->peer,
-                                                mca_pml_tm_tag_tag(msg->hdr.tag), (*message)->comm, false);
+    mca_pml_tm_recv_request_t *req =
+        recv_alloc(buf, count, datatype, (*message)->peer, mca_pml_tm_tag_tag(msg->hdr.tag), (*message)->comm, false);
 
     if (NULL == req) {
         return OMPI_ERR_OUT_OF_RESOURCE;
@@ -207,7 +220,8 @@ static int recv_message(void *buf, size_t count, ompi_datatype_t *datatype, ompi
     return OMPI_SUCCESS;
 }
 
-int mca_pml_tm_imrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_message_t **message, ompi_request_t **request)
+int mca_pml_tm_imrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_message_t **message,
+                      ompi_request_t **request)
 {
     mca_pml_tm_recv_request_t *req;
     int rc = recv_message(buf, count, datatype, message, &req);

@@ -18,6 +18,9 @@ void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, f
 /* The message is here: deliver it, done. Lock held. */
 void mca_pml_tm_recv_eager(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 
+/* The message is in the user's buffer already: done. Lock held. */
+void mca_pml_tm_recv_placed(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, size_t len);
+
 /* The message is announced: get it (pml_tm_rndv.c). Lock held. */
 void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, const fab_rndv_t *rndv);
 

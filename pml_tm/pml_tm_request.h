@@ -93,7 +93,6 @@ typedef struct mca_pml_tm_recv_request {
     size_t wanted;      /* bytes of this message that are taken: min(its length, capacity) */
     size_t received;    /* of these, bytes that are there */
     fab_rma_t rma;      /* fetching */
-    fab_tm_buf_t listed;     /* the buffer that the device may write to; without data: none */
     fab_tm_match_t tm_match; /* what the device matched, while not all of it is there */
 } mca_pml_tm_recv_request_t;
 

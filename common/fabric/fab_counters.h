@@ -39,7 +39,11 @@
     X(verbs_bad_messages, "messages by verbs that were malformed, each failing its sender")                              \
     X(verbs_peers_died, "peers reached by verbs found dead on this host")                                                \
     X(verbs_tm_listed, "receives listed on a device that matches tags")                                                  \
+    X(verbs_tm_listed_user, "of these, receives into the user's own buffer")                                             \
     X(verbs_tm_matched, "messages matched by a device")                                                                  \
+    X(verbs_tm_requests, "rendezvous left to the receiver's device, if that matches them")                               \
+    X(verbs_tm_rndv, "rendezvous that the device did by itself, without this process")                                   \
+    X(verbs_tm_rndv_bytes, "bytes moved by these")                                                                       \
     X(verbs_tm_failed, "devices whose tag matching could not be used, though they have it")                              \
     X(verbs_async_events, "events that RDMA devices reported")                                                           \
     X(items_queued, "messages or operations queued for lack of room")                                                    \

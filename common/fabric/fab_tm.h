@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hardware tag matching through the fabric: between the provider that has a matching device (verbs, TM-SRQ) and its one user, who
- * runs the offload engine (offload/offload.h).
+ * Hardware tag matching through the fabric: between the provider that has a matching device (verbs, TM-SRQ) and its one
+ * user, who runs the offload engine (offload/offload.h).
  *
- * The user takes the device with fab_tm_use(), gives its operations to the engine, and is told of completions by the calls of
- * fab_tm_user_t, from fab_progress(), with the lock held:
+ * The user takes the device with fab_tm_use(), gives its operations to the engine, and is told of completions by the calls
+ * of fab_tm_user_t, from fab_progress(), with the lock held:
  *
  *      poll_begin, { handler of an unexpected message, handled | matched | done }..., poll_end
  *
@@ -17,15 +17,23 @@
 #include "fabric/fab.h"
 #include "offload/offload_types.h"
 
+typedef enum fab_tm_kind {
+    FAB_TM_EAGER, /* the message is there */
+    FAB_TM_READ,  /* likewise: the device has read it from the sender's memory, and told the sender */
+    FAB_TM_RNDV,  /* the message is announced: rndv */
+    FAB_TM_LOST,  /* nothing is there: the connection broke */
+} fab_tm_kind_t;
+
 /* One of the one or two completions of a receive that the device matched. */
 typedef struct fab_tm_match {
     bool is_first; /* hdr is set */
     bool is_last;  /* nothing more comes for it: the following are set */
-    bool is_rndv;  /* the buffer has the payload of FAB_AM_RNDV, else that of FAB_AM_EAGER */
-    bool is_lost;  /* the buffer has nothing: the connection broke */
-    size_t len;    /* bytes in the buffer */
-    fab_hdr_t hdr; /* id is not set */
+    fab_tm_kind_t kind;
+    size_t len;       /* bytes that are there */
+    const void *data; /* where; NULL: in the memory that the receive gave. Valid until release() */
+    fab_hdr_t hdr;    /* id is not set */
     fab_peer_t *peer; /* the sender; NULL: it has failed or was closed */
+    fab_rndv_t rndv;  /* FAB_TM_RNDV */
 } fab_tm_match_t;
 
 typedef struct fab_tm_user {
@@ -42,27 +50,19 @@ typedef struct fab_tm_user {
     void (*failed)(void *ctx);
 } fab_tm_user_t;
 
-/* A registered buffer for one listed receive, as long as the longest message with its data can be. */
-typedef struct fab_tm_buf {
-    void *data; /* 8-byte aligned; NULL: no buffer */
-    void *of;   /* the provider's */
-    uint32_t len;
-    uint32_t lkey;
-} fab_tm_buf_t;
-
 typedef struct fab_tm_device {
     void *device; /* for the following */
     const fab_offload_ops_t *ops;
     uint32_t max_tags;
     uint32_t max_ops;
-    /* Without data: there is none now. */
-    fab_tm_buf_t (*get_buf)(void *device);
-    void (*put_buf)(void *device, const fab_tm_buf_t *buf);
+    /* The receive is off the list for good, or what was matched has been taken: give up what was held for it (its place).
+     */
+    void (*release)(void *device, void *place);
 } fab_tm_device_t;
 
 /*
- * Take the matching device of this process; user and ctx stay valid until it is given back (user NULL).  False: there is none.
- * The lock is held.
+ * Take the matching device of this process; user and ctx stay valid until it is given back (user NULL).  False: there is
+ * none. The lock is held.
  */
 FAB_EXPORT bool fab_tm_use(fab_t *fab, const fab_tm_user_t *user, void *ctx, fab_tm_device_t *device);
 

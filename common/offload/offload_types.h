@@ -71,10 +71,10 @@ struct fab_offload_recv {
     /* Set by the caller before fab_offload_post() of a listable receive, unchanged while it is posted. */
     uint64_t tag;  /* the device matches (message's tag & mask) == tag */
     uint64_t mask; /* tag has no bit outside it */
-    void *addr;
-    uint32_t len; /* bytes, at least 1 */
-    uint32_t lkey;
+    void *data;    /* memory that a message may be put into as it is; NULL: it has a layout of its own */
+    size_t len;    /* bytes */
     /* The provider's: written when it takes the ADD. */
+    void *place; /* what it holds for the receive, until the caller gives it back; NULL: nothing */
     uint32_t handle;
     /* The engine's. */
     uint32_t
@@ -103,7 +103,7 @@ typedef struct fab_offload_cmd {
     uint16_t count;           /* unexpected_cnt */
     uint32_t handle;          /* DEL: which */
     uint64_t wr_id;           /* signaled: what fab_offload_done() wants back */
-    fab_offload_recv_t *recv; /* ADD: tag, mask, buffer, and where the handle goes; its address is the recv_wr_id */
+    fab_offload_recv_t *recv; /* ADD: tag, mask, memory, and where handle and place go; its address is the recv_wr_id */
 } fab_offload_cmd_t;
 
 /* ---- scope ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connections: an RC queue pair, what is under way on it, and the credits of its two directions.
+ * Connections: an RC queue pair, or two, what is under way on it, and the credits of its two directions.
  *
  * Selective signaling: a work request asks for a completion if it is a READ or WRITE, or enough before it did not; its
  * completion frees all before it.  A quarter of the queue and three buffers at most wait unsignaled, so an idle connection
@@ -39,18 +39,34 @@ fab_verbs_conn_t *fab_verbs_conn_of(fab_verbs_domain_t *dom, uint64_t wr_id)
 
 fab_verbs_conn_t *fab_verbs_conn_by_qpn(fab_verbs_domain_t *dom, uint32_t qpn)
 {
-    fab_verbs_conn_t *conn = dom->by_qpn[qpn % FAB_VERBS_HASH];
+    fab_verbs_qpn_t *at = dom->by_qpn[qpn % FAB_VERBS_HASH];
 
-    while (NULL != conn && conn->qp->qp_num != qpn) {
-        conn = conn->hash_next;
+    while (NULL != at && at->qpn != qpn) {
+        at = at->next;
     }
-    return conn;
+    return NULL != at ? at->conn : NULL;
+}
+
+static void fab_verbs_qpn_enter(fab_verbs_conn_t *conn, fab_verbs_qpn_t *entry, const struct ibv_qp *qp)
+{
+    fab_verbs_qpn_t **bucket = &conn->dom->by_qpn[qp->qp_num % FAB_VERBS_HASH];
+
+    *entry = (fab_verbs_qpn_t){.next = *bucket, .conn = conn, .qpn = qp->qp_num};
+    *bucket = entry;
+}
+
+static void fab_verbs_qpn_leave(fab_verbs_domain_t *dom, fab_verbs_qpn_t *entry)
+{
+    fab_verbs_qpn_t **at = &dom->by_qpn[entry->qpn % FAB_VERBS_HASH];
+
+    while (*at != entry) {
+        at = &(*at)->next;
+    }
+    *at = entry->next;
 }
 
 static int fab_verbs_conn_enter(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
 {
-    fab_verbs_conn_t **bucket = &dom->by_qpn[conn->qp->qp_num % FAB_VERBS_HASH];
-
     while (dom->free_conn < dom->max_conns && NULL != dom->conns[dom->free_conn]) {
         dom->free_conn++;
     }
@@ -66,20 +82,20 @@ static int fab_verbs_conn_enter(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
     }
     conn->id = dom->free_conn << 8 | dom->generation++;
     dom->conns[dom->free_conn] = conn;
-    conn->hash_next = *bucket;
-    *bucket = conn;
+    fab_verbs_qpn_enter(conn, &conn->qpns[0], conn->qp);
+    if (NULL != conn->tm_qp) {
+        fab_verbs_qpn_enter(conn, &conn->qpns[1], conn->tm_qp);
+    }
     dom->num_conns++;
     return OPAL_SUCCESS;
 }
 
 static void fab_verbs_conn_leave(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
 {
-    fab_verbs_conn_t **at = &dom->by_qpn[conn->qp->qp_num % FAB_VERBS_HASH];
-
-    while (*at != conn) {
-        at = &(*at)->hash_next;
+    fab_verbs_qpn_leave(dom, &conn->qpns[0]);
+    if (NULL != conn->tm_qp) {
+        fab_verbs_qpn_leave(dom, &conn->qpns[1]);
     }
-    *at = conn->hash_next;
     dom->conns[conn->id >> 8] = NULL;
     dom->free_conn = conn->id >> 8 < dom->free_conn ? conn->id >> 8 : dom->free_conn;
     dom->num_conns--;
@@ -102,6 +118,19 @@ static void fab_verbs_conn_forgive(fab_verbs_conn_t *conn)
 }
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
+
+/* A QP for what the peer sends and its device reads by itself: only one without send queue does the latter. */
+static struct ibv_qp *fab_verbs_tm_qp_create(fab_verbs_domain_t *dom)
+{
+    struct ibv_qp_init_attr init = {
+        .send_cq = dom->send_cq,
+        .recv_cq = dom->recv_cq,
+        .srq = dom->srq,
+        .qp_type = IBV_QPT_RC,
+    };
+
+    return ibv_create_qp(dom->pd, &init);
+}
 
 /* A QP with as much room for inline data as the device gives. */
 static struct ibv_qp *fab_verbs_qp_create(fab_verbs_domain_t *dom, uint32_t *max_inline)
@@ -146,41 +175,65 @@ static uint32_t fab_verbs_random_psn(void)
     return psn & FAB_VERBS_PSN_MASK;
 }
 
+/* Those of its QPs that there are. */
+static void fab_verbs_conn_destroy_qps(const fab_verbs_conn_t *conn)
+{
+    if (NULL != conn->tm_qp) {
+        (void) ibv_destroy_qp(conn->tm_qp);
+    }
+    if (NULL != conn->qp) {
+        (void) ibv_destroy_qp(conn->qp);
+    }
+}
+
+/* NULL, or what went wrong. */
+static const char *fab_verbs_conn_make_qps(fab_verbs_conn_t *conn)
+{
+    fab_verbs_domain_t *dom = conn->dom;
+    bool has_tm = 0 != (dom->addr.flags & conn->ep->addr.flags & FAB_VERBS_ADDR_TM_RNDV);
+    int error;
+
+    conn->qp = fab_verbs_qp_create(dom, &conn->max_inline);
+    conn->tm_qp = NULL != conn->qp && has_tm ? fab_verbs_tm_qp_create(dom) : NULL;
+    if (NULL == conn->qp || (has_tm && NULL == conn->tm_qp)) {
+        return fab_sentence(dom->fab, "%s cannot make a queue pair: %s; there are %u connections.", dom->name,
+                            strerror(errno), dom->num_conns);
+    }
+    error = fab_verbs_qp_init(dom, conn->qp);
+    if (0 == error && has_tm) {
+        error = fab_verbs_qp_init(dom, conn->tm_qp);
+    }
+    return 0 == error ? NULL : fab_sentence(dom->fab, "%s cannot initialize a queue pair: %s.", dom->name, strerror(error));
+}
+
 fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
 {
     fab_verbs_domain_t *dom = ep->dom;
     fab_verbs_conn_t *conn = calloc(1, sizeof(*conn));
+    const char *problem = "There is no memory for a connection.";
 
-    *why = "There is no memory for a connection.";
-    if (NULL == conn) {
+    if (NULL != conn) {
+        conn->ep = ep;
+        conn->dom = dom;
+        conn->is_to_tm = 0 != (ep->addr.flags & FAB_VERBS_ADDR_TM);
+        problem = fab_verbs_conn_make_qps(conn);
+    }
+    if (NULL == problem && OPAL_SUCCESS != fab_verbs_conn_enter(dom, conn)) {
+        problem = "There is no memory for a connection.";
+    }
+    if (NULL != problem) {
+        *why = problem;
+        if (NULL != conn) {
+            fab_verbs_conn_destroy_qps(conn);
+        }
+        free(conn);
         return NULL;
     }
-    conn->ep = ep;
-    conn->dom = dom;
-    conn->is_to_tm = 0 != (ep->addr.flags & FAB_VERBS_ADDR_TM);
-    conn->qp = fab_verbs_qp_create(dom, &conn->max_inline);
-    if (NULL == conn->qp) {
-        *why = fab_sentence(dom->fab, "%s cannot make a queue pair: %s; there are %u.", dom->name, strerror(errno),
-                            dom->num_conns);
-        goto err_free;
-    }
-    int error = fab_verbs_qp_init(dom, conn->qp);
-    if (0 != error) {
-        *why = fab_sentence(dom->fab, "%s cannot initialize a queue pair: %s.", dom->name, strerror(error));
-        goto err_qp;
-    }
-    if (OPAL_SUCCESS != fab_verbs_conn_enter(dom, conn)) {
-        goto err_qp;
-    }
     conn->psn = fab_verbs_random_psn();
+    conn->tm_psn = fab_verbs_random_psn();
     conn->granted = fab_verbs_srq_grant(dom);
     fab_counters.verbs_connections++;
     return conn;
-err_qp:
-    (void) ibv_destroy_qp(conn->qp);
-err_free:
-    free(conn);
-    return NULL;
 }
 
 /* ---- connecting -------------------------------------------------------------------------------------------------- */
@@ -205,36 +258,36 @@ static struct ibv_ah_attr fab_verbs_path(const fab_verbs_domain_t *dom, const fa
     return path;
 }
 
-static int fab_verbs_qp_to_receive(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame)
+static int fab_verbs_qp_to_receive(const fab_verbs_domain_t *dom, struct ibv_qp *qp, const fab_verbs_frame_t *frame,
+                                   uint32_t peer_qpn, uint32_t peer_psn)
 {
-    fab_verbs_domain_t *dom = conn->dom;
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
         .path_mtu = frame->addr.mtu < dom->addr.mtu ? frame->addr.mtu : dom->addr.mtu,
-        .dest_qp_num = frame->qpn,
-        .rq_psn = frame->psn,
+        .dest_qp_num = peer_qpn,
+        .rq_psn = peer_psn,
         .max_dest_rd_atomic = fab_verbs_reads_served(dom),
         .min_rnr_timer = FAB_VERBS_MIN_RNR_TIMER,
         .ah_attr = fab_verbs_path(dom, &frame->addr),
     };
 
-    return ibv_modify_qp(conn->qp, &attr,
+    return ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-static int fab_verbs_qp_to_send(fab_verbs_conn_t *conn, uint8_t reads)
+static int fab_verbs_qp_to_send(struct ibv_qp *qp, uint32_t psn, uint8_t reads)
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTS,
         .timeout = (uint8_t) fab_params.verbs_timeout,
         .retry_cnt = 7,
         .rnr_retry = FAB_VERBS_FOREVER,
-        .sq_psn = conn->psn,
+        .sq_psn = psn,
         .max_rd_atomic = reads,
     };
 
-    return ibv_modify_qp(conn->qp, &attr,
+    return ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
                              IBV_QP_MAX_QP_RD_ATOMIC);
 }
@@ -244,12 +297,26 @@ int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *fram
     fab_verbs_domain_t *dom = conn->dom;
     int max_reads = dom->device.max_qp_init_rd_atom;
     uint8_t reads = (uint8_t) (frame->reads < (uint32_t) max_reads ? frame->reads : (uint32_t) max_reads);
+    bool has_tm = NULL != conn->tm_qp;
     const char *step = "receive";
-    int error = fab_verbs_qp_to_receive(conn, frame);
+    int error;
 
+    if (has_tm != (0 != frame->tm_qpn)) {
+        *why = "It does not have the queue pairs that its address promises.";
+        return OPAL_ERR_UNREACH;
+    }
+    /* each side's QP that sends goes with the other's that receives */
+    error = fab_verbs_qp_to_receive(dom, conn->qp, frame, has_tm ? frame->tm_qpn : frame->qpn,
+                                    has_tm ? frame->tm_psn : frame->psn);
+    if (0 == error && has_tm) {
+        error = fab_verbs_qp_to_receive(dom, conn->tm_qp, frame, frame->qpn, frame->psn);
+    }
     if (0 == error) {
         step = "send";
-        error = fab_verbs_qp_to_send(conn, reads);
+        error = fab_verbs_qp_to_send(conn->qp, conn->psn, reads);
+    }
+    if (0 == error && has_tm) {
+        error = fab_verbs_qp_to_send(conn->tm_qp, conn->tm_psn, reads);
     }
     if (0 != error) {
         *why = fab_sentence(dom->fab, "%s cannot make a queue pair ready to %s: %s.", dom->name, step, strerror(error));
@@ -463,7 +530,7 @@ void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)
     if (NULL != conn->ep) {
         conn->ep->conn = NULL;
     }
-    (void) ibv_destroy_qp(conn->qp); /* first: afterwards the device touches no memory for it */
+    fab_verbs_conn_destroy_qps(conn); /* first: afterwards the device touches no memory for it */
     while (conn->tail != conn->head) {
         fab_verbs_conn_retire(conn, status);
     }

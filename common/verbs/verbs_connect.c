@@ -41,6 +41,8 @@ static fab_verbs_frame_t fab_verbs_frame(const fab_verbs_ep_t *ep, fab_verbs_kin
     if (NULL != ep->conn) {
         frame.qpn = ep->conn->qp->qp_num;
         frame.psn = ep->conn->psn;
+        frame.tm_qpn = NULL != ep->conn->tm_qp ? ep->conn->tm_qp->qp_num : 0;
+        frame.tm_psn = ep->conn->tm_psn;
         frame.window = ep->conn->granted;
         frame.reads =
             (uint32_t) (dom->device.max_qp_rd_atom < FAB_VERBS_READS ? dom->device.max_qp_rd_atom : FAB_VERBS_READS);
@@ -59,7 +61,8 @@ static bool fab_verbs_frame_is_sound(const fab_verbs_domain_t *dom, const fab_ve
         return false;
     }
     return !has_qp || (frame->qpn > 0 && frame->qpn <= 0xffffff && frame->psn <= 0xffffff && frame->window > 0 &&
-                       frame->window <= FAB_VERBS_WINDOW_MAX && frame->reads <= UINT8_MAX);
+                       frame->window <= FAB_VERBS_WINDOW_MAX && frame->reads <= UINT8_MAX && frame->tm_qpn <= 0xffffff &&
+                       frame->tm_psn <= 0xffffff);
 }
 
 /* Not a peer that has a record: answer with what the frame itself says. */

@@ -138,6 +138,11 @@ static void fab_verbs_domain_free(fab_verbs_domain_t *dom)
         dom->free_ops = op->next;
         free(op);
     }
+    while (NULL != dom->free_exposed) {
+        fab_verbs_exposed_t *exposed = dom->free_exposed;
+        dom->free_exposed = exposed->next;
+        free(exposed);
+    }
     free(dom->conns);
     free(dom);
 }
@@ -250,8 +255,7 @@ static int fab_verbs_describe(fab_domain_t *domain, char *buf, size_t size)
         !is_roce                                     ? "InfiniBand"
         : IBV_GID_TYPE_ROCE_V2 == dom->addr.gid_type ? "RoCE v2"
                                                      : "RoCE v1",
-        NULL != dom->tm ? ", matches tags" : "",
-        fab_params.verbs_window, dom->step);
+        NULL != dom->tm ? ", matches tags" : "", fab_params.verbs_window, dom->step);
 }
 
 const fab_provider_t fab_verbs_provider = {

@@ -149,6 +149,45 @@ static int fab_verbs_send_buffered(fab_verbs_conn_t *conn, fab_hdr_t hdr, fab_ve
     return rc;
 }
 
+/* Can the receiver's device read it by itself? */
+static inline bool fab_verbs_is_for_device(const fab_verbs_conn_t *conn, const fab_rndv_t *rndv, size_t len)
+{
+    return NULL != conn->tm_qp && sizeof(*rndv) == len && 0 != rndv->addr && rndv->len <= conn->dom->max_tm_rndv;
+}
+
+/* A request that the receiver's device may fulfil. */
+static int fab_verbs_send_request(fab_verbs_conn_t *conn, fab_hdr_t hdr, const fab_rndv_t *rndv)
+{
+    struct {
+        fab_verbs_tmh_t tmh;
+        fab_verbs_rvh_t rvh;
+    } msg = {.tmh = fab_verbs_tmh(conn, hdr), .rvh = fab_verbs_rvh(rndv)};
+    struct ibv_sge sge = {(uintptr_t) &msg, sizeof(msg), 0};
+    struct ibv_send_wr wr = {.sg_list = &sge, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE};
+    fab_verbs_buf_t *buf = NULL;
+    int rc;
+
+    msg.tmh.opcode = FAB_AM_RNDV;
+    if (conn->max_inline < sizeof(msg)) {
+        buf = fab_verbs_send_buf(conn->dom);
+        if (NULL == buf) {
+            return OPAL_ERR_RESOURCE_BUSY;
+        }
+        memcpy(buf->data, &msg, sizeof(msg));
+        sge = (struct ibv_sge){(uintptr_t) buf->data, sizeof(msg), buf->lkey};
+        wr.send_flags = 0;
+    }
+    rc = fab_verbs_conn_post(conn, &wr, buf, NULL);
+    if (OPAL_SUCCESS == rc) {
+        conn->sent++;
+        fab_counters.verbs_msgs_sent++;
+        fab_counters.verbs_tm_requests++;
+    } else if (NULL != buf) {
+        fab_verbs_pool_put(&conn->dom->send_pool, buf);
+    }
+    return rc;
+}
+
 static int fab_verbs_send(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     fab_verbs_ep_t *ep = peer->ep;
@@ -156,6 +195,9 @@ static int fab_verbs_send(fab_peer_t *peer, fab_hdr_t hdr, const void *data, siz
 
     if (__builtin_expect(!fab_verbs_can_send(ep), 0)) {
         return fab_verbs_cannot_send(ep);
+    }
+    if (__builtin_expect(FAB_AM_RNDV == hdr.id, 0) && fab_verbs_is_for_device(ep->conn, data, len)) {
+        return fab_verbs_send_request(ep->conn, hdr, data);
     }
     if (len + sizeof(fab_verbs_tmh_t) <= ep->conn->max_inline) {
         return fab_verbs_send_inline(ep->conn, hdr, data, len);

@@ -64,11 +64,34 @@ static inline uint8_t fab_verbs_id(const fab_verbs_tmh_t *tmh)
 static void fab_verbs_deliver(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh, const void *data, size_t len)
 {
     fab_verbs_domain_t *dom = conn->dom;
+    fab_rndv_t rndv;
 
     conn->consumed++;
     fab_counters.verbs_msgs_received++;
+    if (FAB_AM_RNDV == tmh->opcode && NULL != conn->tm_qp) {
+        if (sizeof(fab_verbs_rvh_t) != len) {
+            fab_verbs_bad_message(conn->ep, "rendezvous: length of the request");
+            return;
+        }
+        rndv = fab_verbs_rndv(data);
+        data = &rndv;
+        len = sizeof(rndv);
+    }
     fab_deliver(dom->fab, conn->ep->peer, fab_hdr(fab_verbs_id(tmh), be64toh(tmh->tag), be32toh(tmh->app_ctx)), data, len);
     fab_verbs_owe_credits(conn);
+}
+
+/* The peer's device has done a rendezvous, or so it says. Not one of the messages that are counted. */
+static void fab_verbs_device_answered(fab_verbs_conn_t *conn, const unsigned char *data, size_t len)
+{
+    fab_verbs_tmh_t tmh = {.opcode = FAB_AM_NO_TAG};
+
+    memcpy(&tmh, data, len < sizeof(tmh) ? len : sizeof(tmh));
+    if (FAB_AM_FIN == tmh.opcode && len >= sizeof(tmh)) {
+        fab_deliver(conn->dom->fab, conn->ep->peer, fab_hdr(FAB_AM_FIN, be64toh(tmh.tag), be32toh(tmh.app_ctx)), NULL, 0);
+    } else {
+        fab_verbs_bad_message(conn->ep, "it came where only the device answers");
+    }
 }
 
 static bool fab_verbs_id_is_known(const fab_verbs_tmh_t *tmh)
@@ -108,12 +131,14 @@ void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc)
     fab_verbs_buf_t *buf = (fab_verbs_buf_t *) (uintptr_t) wc->wr_id;
     fab_verbs_conn_t *conn = dom->last_conn;
 
-    if (NULL == conn || conn->qp->qp_num != wc->qp_num) {
+    if (NULL == conn || fab_verbs_conn_recv_qpn(conn) != wc->qp_num) {
         conn = fab_verbs_conn_by_qpn(dom, wc->qp_num);
     }
     if (NULL != conn && NULL != conn->ep && FAB_PEER_FAILED != conn->ep->peer->state) {
         dom->last_conn = conn;
-        if (__builtin_expect(IBV_WC_SUCCESS == wc->status, 1)) {
+        if (__builtin_expect(wc->qp_num != fab_verbs_conn_recv_qpn(conn) && IBV_WC_SUCCESS == wc->status, 0)) {
+            fab_verbs_device_answered(conn, buf->data, wc->byte_len);
+        } else if (__builtin_expect(IBV_WC_SUCCESS == wc->status, 1)) {
             fab_verbs_arrived(conn, buf->data, wc->byte_len);
         } else if (IBV_WC_WR_FLUSH_ERR != wc->status) {
             fab_verbs_ep_doom(conn->ep, OPAL_ERR_COMM_FAILURE, "A message from it could not be received (%s: %s).",
@@ -124,26 +149,20 @@ void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc)
     dom->to_post = buf;
 }
 
-void fab_verbs_took_matched(fab_verbs_conn_t *conn, bool is_lost, uint32_t imm)
+void fab_verbs_took_matched(fab_verbs_conn_t *conn)
 {
-    fab_verbs_ep_t *ep = conn->ep;
-
-    if (NULL == ep || FAB_PEER_FAILED == ep->peer->state) {
-        return;
-    }
-    if (is_lost) {
-        fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE, "A message from it was lost (%s).", conn->dom->name);
-        return;
-    }
-    if (FAB_VERBS_ANSWERED == ep->state) {
-        fab_verbs_connect_done(ep);
+    if (FAB_VERBS_ANSWERED == conn->ep->state) {
+        fab_verbs_connect_done(conn->ep);
     }
     conn->consumed++;
     fab_counters.verbs_msgs_received++;
-    if (fab_verbs_credit_count(conn, (uint16_t) (imm & FAB_VERBS_IMM_CREDITS))) {
-        fab_verbs_owe_credits(conn);
-    } else {
-        fab_verbs_bad_message(ep, "it takes credit for more than was sent");
+    fab_verbs_owe_credits(conn);
+}
+
+void fab_verbs_take_credits(fab_verbs_conn_t *conn, uint16_t taken)
+{
+    if (!fab_verbs_credit_count(conn, taken)) {
+        fab_verbs_bad_message(conn->ep, "it takes credit for more than was sent");
     }
 }
 

@@ -7,6 +7,7 @@
  */
 #include "verbs/verbs_types.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,46 @@ static fab_verbs_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *
                 dom->name, strerror(error));
     }
     return NULL;
+}
+
+fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_t **list, const void *buf, size_t len)
+{
+    fab_verbs_exposed_t *exposed = dom->free_exposed;
+
+    if (NULL != exposed) {
+        dom->free_exposed = exposed->next;
+    } else {
+        exposed = malloc(sizeof(*exposed));
+    }
+    if (NULL == exposed) {
+        return NULL;
+    }
+    exposed->reg = len > 0 ? fab_verbs_register(dom, buf, len) : NULL;
+    if (NULL == exposed->reg && len > 0) {
+        exposed->next = dom->free_exposed;
+        dom->free_exposed = exposed;
+        return NULL;
+    }
+    exposed->next = *list;
+    exposed->prev = list;
+    if (NULL != exposed->next) {
+        exposed->next->prev = &exposed->next;
+    }
+    *list = exposed;
+    return exposed;
+}
+
+void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed)
+{
+    *exposed->prev = exposed->next;
+    if (NULL != exposed->next) {
+        exposed->next->prev = exposed->prev;
+    }
+    if (NULL != exposed->reg) {
+        fab_verbs_reg_ops->put(dom->regs, exposed->reg);
+    }
+    exposed->next = dom->free_exposed;
+    dom->free_exposed = exposed;
 }
 
 /* ---- operations -------------------------------------------------------------------------------------------------- */
@@ -247,39 +288,16 @@ int fab_verbs_rma(fab_rma_t *rma)
 int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
 {
     fab_verbs_ep_t *ep = peer->ep;
-    fab_verbs_exposed_t *exposed = malloc(sizeof(*exposed));
+    fab_verbs_exposed_t *exposed = fab_verbs_hold(ep->dom, &ep->exposed, buf, len);
     fab_verbs_rkey_t key = {.exposed = (uintptr_t) exposed};
 
     if (NULL == exposed) {
-        return OPAL_ERR_OUT_OF_RESOURCE;
-    }
-    exposed->reg = len > 0 ? fab_verbs_register(ep->dom, buf, len) : NULL;
-    if (NULL == exposed->reg && len > 0) {
-        free(exposed);
         return OPAL_ERR_NOT_SUPPORTED;
     }
     key.rkey = len > 0 ? fab_verbs_reg_ops->mr(exposed->reg)->rkey : 0;
-    exposed->next = ep->exposed;
-    exposed->prev = &ep->exposed;
-    if (NULL != exposed->next) {
-        exposed->next->prev = &exposed->next;
-    }
-    ep->exposed = exposed;
     *rkey = (fab_rkey_t){{0}};
     memcpy(rkey->bytes, &key, sizeof(key));
     return OPAL_SUCCESS;
-}
-
-static void fab_verbs_cover(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed)
-{
-    *exposed->prev = exposed->next;
-    if (NULL != exposed->next) {
-        exposed->next->prev = exposed->prev;
-    }
-    if (NULL != exposed->reg) {
-        fab_verbs_reg_ops->put(dom->regs, exposed->reg);
-    }
-    free(exposed);
 }
 
 void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
@@ -288,7 +306,24 @@ void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
     fab_verbs_rkey_t key;
 
     memcpy(&key, rkey->bytes, sizeof(key));
-    fab_verbs_cover(ep->dom, (fab_verbs_exposed_t *) (uintptr_t) key.exposed);
+    fab_verbs_let_go(ep->dom, (fab_verbs_exposed_t *) (uintptr_t) key.exposed);
+}
+
+fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv)
+{
+    fab_verbs_rkey_t key;
+
+    memcpy(&key, rndv->rkey.bytes, sizeof(key));
+    return (fab_verbs_rvh_t){.addr = htobe64(rndv->addr), .rkey = htobe32(key.rkey), .len = htobe32((uint32_t) rndv->len)};
+}
+
+fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh)
+{
+    fab_verbs_rkey_t key = {.rkey = be32toh(rvh->rkey)};
+    fab_rndv_t rndv = {.addr = be64toh(rvh->addr), .len = be32toh(rvh->len)};
+
+    memcpy(rndv.rkey.bytes, &key, sizeof(key));
+    return rndv;
 }
 
 void fab_verbs_rma_drop(fab_verbs_ep_t *ep)
@@ -297,7 +332,7 @@ void fab_verbs_rma_drop(fab_verbs_ep_t *ep)
         fab_verbs_ep_unlist(ep);
     }
     while (NULL != ep->exposed) {
-        fab_verbs_cover(ep->dom, ep->exposed);
+        fab_verbs_let_go(ep->dom, ep->exposed);
     }
     while (NULL != ep->ops) {
         fab_verbs_op_t *op = fab_verbs_op_take(ep);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Matching hardware: a shared receive queue with a tag list (TM-SRQ), its completions, list operations, and the buffers of listed
- * receives.  doc/offload.md and doc/verbs.md say why.
+ * Matching hardware: a shared receive queue with a tag list (TM-SRQ), its completions, list operations, and the buffers of
+ * listed receives.  doc/offload.md and doc/verbs.md say why.
  *
  * Completions are copied out first, a batch at a time, and looked at when polling has ended: between ibv_start_poll and
  * ibv_end_poll the device's library holds locks that other calls want.
  *
- * wr_id: of receive buffers the fab_verbs_buf_t; of listed receives the fab_offload_recv_t, with FAB_VERBS_LISTED; of signaled list
- * operations what the engine gave.
+ * wr_id: of receive buffers the fab_verbs_buf_t; of listed receives the fab_offload_recv_t, with FAB_VERBS_LISTED; of
+ * signaled list operations what the engine gave.
  */
 #include "verbs/verbs_types.h"
 
@@ -19,9 +19,11 @@
 #include "fabric/fab_params.h"
 
 enum {
-    FAB_VERBS_TM_MIN_BUFS = 33,           /* posted before mlx5's TM-SRQ does anything */
+    FAB_VERBS_TM_MIN_BUFS = 33,            /* posted before mlx5's TM-SRQ does anything */
     FAB_VERBS_TM_MAX_BUFS = (1 << 15) - 1, /* doc/offload.md, R11 */
     FAB_VERBS_TM_MIN_OPS = 16,
+    FAB_VERBS_TM_SPARE =
+        FAB_VERBS_BATCH,  /* places beyond the list's length: of receives that are off it and not yet delivered */
     FAB_VERBS_LISTED = 2, /* in a wr_id: a listed receive, not a buffer */
 };
 
@@ -32,12 +34,28 @@ struct fab_verbs_tm {
     struct ibv_cq_ex *cq;
     uint32_t max_tags;
     uint32_t max_ops;
-    fab_verbs_pool_t pool; /* buffers of listed receives */
-    uint32_t max_bufs;     /* of the pool */
+    fab_verbs_pool_t pool;          /* buffers of listed receives */
+    uint32_t max_bufs;              /* of the pool */
+    fab_verbs_exposed_t *held;      /* memory of users that is listed */
+    struct fab_verbs_place *places; /* all */
+    struct fab_verbs_place *free_places;
     const fab_tm_user_t *user; /* NULL: nobody lists receives */
     void *ctx;
     bool is_failure_told;
+    bool has_rndv; /* the device reads and answers by itself */
 };
+
+/* Where the device puts the message of a listed receive. */
+typedef struct fab_verbs_place {
+    struct fab_verbs_place *next; /* free */
+    fab_verbs_exposed_t *held;    /* the user's memory; NULL: buf */
+    fab_verbs_buf_t *buf;
+    void *data;
+    uint32_t len;
+    uint32_t lkey;
+    unsigned char
+        covered[sizeof(fab_rndv_t)]; /* of the user's memory: an announcement may be longer than what it announces */
+} fab_verbs_place_t;
 
 /* What is read of a completion. */
 typedef struct fab_verbs_tm_wc {
@@ -78,6 +96,8 @@ static const char *fab_verbs_tm_query(fab_verbs_domain_t *dom, fab_verbs_tm_t *t
     }
     tm->max_tags = fab_verbs_tm_min(attr.tm_caps.max_num_tags, fab_params.verbs_tm_tags);
     tm->max_ops = fab_verbs_tm_min(attr.tm_caps.max_ops, 2 * tm->max_tags + FAB_VERBS_TM_MIN_OPS);
+    tm->has_rndv = 0 != (attr.tm_caps.flags & IBV_TM_CAP_RC) &&
+                   attr.tm_caps.max_rndv_hdr_size >= sizeof(fab_verbs_tmh_t) + sizeof(fab_verbs_rvh_t);
     return tm->max_ops >= FAB_VERBS_TM_MIN_OPS ? NULL : "its queue of list operations is too short";
 }
 
@@ -123,6 +143,18 @@ static const char *fab_verbs_tm_make(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm
     return NULL;
 }
 
+static bool fab_verbs_tm_make_places(fab_verbs_tm_t *tm)
+{
+    uint32_t num = tm->max_tags + FAB_VERBS_TM_SPARE;
+
+    tm->places = calloc(num, sizeof(*tm->places));
+    for (uint32_t i = 0; NULL != tm->places && i < num; i++) {
+        tm->places[i].next = tm->free_places;
+        tm->free_places = &tm->places[i];
+    }
+    return NULL != tm->places;
+}
+
 bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
 {
     fab_verbs_tm_t *tm = !fab_params_is_none(fab_params.verbs_tm) ? calloc(1, sizeof(*tm)) : NULL;
@@ -132,27 +164,36 @@ bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
         return false;
     }
     why = fab_verbs_tm_query(dom, tm);
+    if (NULL == why && !fab_verbs_tm_make_places(tm)) {
+        why = "there is no memory";
+    }
     if (NULL == why) {
         why = fab_verbs_tm_make(dom, tm);
         fab_counters.verbs_tm_failed += NULL != why;
     }
     if (NULL != why) {
         fab_log(dom->fab, 1, "%s matches no tags: %s", dom->name, why);
+        free(tm->places);
         free(tm);
         return false;
     }
     fab_verbs_pool_init(&tm->pool, dom->pd, fab_params.verbs_eager_limit);
-    tm->max_bufs = 2 * tm->max_tags > FAB_VERBS_CHUNK_BUFS ? 2 * tm->max_tags : FAB_VERBS_CHUNK_BUFS;
+    tm->max_bufs = tm->max_tags + FAB_VERBS_TM_SPARE;
     dom->tm = tm;
     dom->recv_cq = ibv_cq_ex_to_cq(tm->cq);
-    dom->addr.flags = FAB_VERBS_ADDR_TM;
+    dom->addr.flags = FAB_VERBS_ADDR_TM | (tm->has_rndv ? FAB_VERBS_ADDR_TM_RNDV : 0);
+    dom->max_tm_rndv = dom->port.max_msg_sz;
     return true;
 }
 
 void fab_verbs_tm_close(fab_verbs_domain_t *dom)
 {
     if (NULL != dom->tm) {
+        while (NULL != dom->tm->held) {
+            fab_verbs_let_go(dom, dom->tm->held);
+        }
         fab_verbs_pool_fini(&dom->tm->pool);
+        free(dom->tm->places);
         free(dom->tm);
         dom->tm = NULL;
     }
@@ -160,9 +201,30 @@ void fab_verbs_tm_close(fab_verbs_domain_t *dom)
 
 /* ---- what the engine calls --------------------------------------------------------------------------------------- */
 
-static fab_tm_buf_t fab_verbs_tm_get_buf(void *device)
+/*
+ * The user's memory.  An eager message longer than a listed buffer breaks the connection, so it must hold the longest; and
+ * what is longer than the device can read is listed as far as it can: a longer message is announced.
+ */
+static bool fab_verbs_tm_hold(fab_verbs_domain_t *dom, fab_verbs_place_t *place, const fab_offload_recv_t *recv)
 {
-    fab_verbs_tm_t *tm = ((fab_verbs_domain_t *) device)->tm;
+    if (NULL == recv->data || recv->len < fab_params.verbs_eager_limit) {
+        return false;
+    }
+    place->len = recv->len < dom->port.max_msg_sz ? (uint32_t) recv->len : dom->port.max_msg_sz;
+    place->held = fab_verbs_hold(dom, &dom->tm->held, recv->data, place->len);
+    if (NULL == place->held) {
+        return false;
+    }
+    place->data = recv->data;
+    place->lkey = fab_verbs_reg_ops->mr(place->held->reg)->lkey;
+    memcpy(place->covered, recv->data, sizeof(place->covered));
+    fab_counters.verbs_tm_listed_user++;
+    return true;
+}
+
+/* A buffer of this process's own. */
+static bool fab_verbs_tm_get_buf(fab_verbs_tm_t *tm, fab_verbs_place_t *place)
+{
     fab_verbs_buf_t *buf = fab_verbs_pool_get(&tm->pool);
 
     if (NULL == buf && tm->pool.num < tm->max_bufs) {
@@ -172,24 +234,59 @@ static fab_tm_buf_t fab_verbs_tm_get_buf(void *device)
         }
         buf = fab_verbs_pool_get(&tm->pool);
     }
-    return NULL != buf ? (fab_tm_buf_t){buf->data, buf, fab_params.verbs_eager_limit, buf->lkey} : (fab_tm_buf_t){0};
+    if (NULL == buf) {
+        return false;
+    }
+    place->buf = buf;
+    place->data = buf->data;
+    place->len = fab_params.verbs_eager_limit;
+    place->lkey = buf->lkey;
+    return true;
 }
 
-static void fab_verbs_tm_put_buf(void *device, const fab_tm_buf_t *buf)
+/* Where a message for this receive goes; NULL: there is no room now. */
+static fab_verbs_place_t *fab_verbs_tm_get_place(fab_verbs_domain_t *dom, const fab_offload_recv_t *recv)
 {
-    fab_verbs_pool_put(&((fab_verbs_domain_t *) device)->tm->pool, buf->of);
+    fab_verbs_tm_t *tm = dom->tm;
+    fab_verbs_place_t *place = tm->free_places;
+
+    if (NULL == place) {
+        return NULL;
+    }
+    place->buf = NULL;
+    place->held = NULL;
+    if (!fab_verbs_tm_hold(dom, place, recv) && !fab_verbs_tm_get_buf(tm, place)) {
+        return NULL;
+    }
+    tm->free_places = place->next;
+    return place;
 }
 
-static void fab_verbs_tm_fill(struct ibv_ops_wr *wr, struct ibv_sge *sge, const fab_offload_cmd_t *cmd)
+static void fab_verbs_tm_release(void *device, void *released)
 {
-    fab_offload_recv_t *recv = cmd->recv;
+    fab_verbs_domain_t *dom = device;
+    fab_verbs_place_t *place = released;
+
+    if (NULL != place->held) {
+        fab_verbs_let_go(dom, place->held);
+    } else {
+        fab_verbs_pool_put(&dom->tm->pool, place->buf);
+    }
+    place->next = dom->tm->free_places;
+    dom->tm->free_places = place;
+}
+
+static void fab_verbs_tm_fill(struct ibv_ops_wr *wr, struct ibv_sge *sge, const fab_offload_cmd_t *cmd,
+                              const fab_verbs_place_t *place)
+{
+    const fab_offload_recv_t *recv = cmd->recv;
 
     wr->wr_id = cmd->wr_id;
     wr->flags = IBV_OPS_TM_SYNC | (cmd->is_signaled ? IBV_OPS_SIGNALED : 0);
     wr->tm.unexpected_cnt = cmd->count;
     switch ((fab_offload_op_t) cmd->op) {
     case FAB_OFFLOAD_ADD:
-        *sge = (struct ibv_sge){(uintptr_t) recv->addr, recv->len, recv->lkey};
+        *sge = (struct ibv_sge){(uintptr_t) place->data, place->len, place->lkey};
         wr->opcode = IBV_WR_TAG_ADD;
         wr->tm.add.recv_wr_id = (uintptr_t) recv | FAB_VERBS_LISTED;
         wr->tm.add.sg_list = sge;
@@ -210,12 +307,20 @@ static void fab_verbs_tm_fill(struct ibv_ops_wr *wr, struct ibv_sge *sge, const 
 static int fab_verbs_tm_post(void *device, const fab_offload_cmd_t *cmd)
 {
     fab_verbs_domain_t *dom = device;
+    bool is_add = FAB_OFFLOAD_ADD == cmd->op;
+    fab_verbs_place_t *place = is_add && !dom->is_dead ? fab_verbs_tm_get_place(dom, cmd->recv) : NULL;
     struct ibv_ops_wr wr, *bad = NULL;
     struct ibv_sge sge;
+    int error = dom->is_dead ? EIO : is_add && NULL == place ? ENOMEM : 0;
 
-    memset(&wr, 0, sizeof(wr));
-    fab_verbs_tm_fill(&wr, &sge, cmd);
-    int error = dom->is_dead ? EIO : ibv_post_srq_ops(dom->srq, &wr, &bad);
+    if (0 == error) {
+        memset(&wr, 0, sizeof(wr));
+        fab_verbs_tm_fill(&wr, &sge, cmd, place);
+        error = ibv_post_srq_ops(dom->srq, &wr, &bad);
+    }
+    if (0 != error && NULL != place) {
+        fab_verbs_tm_release(dom, place);
+    }
     if (ENOMEM == error) {
         return FAB_OFFLOAD_BUSY;
     }
@@ -223,8 +328,9 @@ static int fab_verbs_tm_post(void *device, const fab_offload_cmd_t *cmd)
         fab_verbs_tm_broke(dom, strerror(error));
         return FAB_OFFLOAD_DEAD;
     }
-    if (FAB_OFFLOAD_ADD == cmd->op) {
+    if (is_add) {
         cmd->recv->handle = wr.tm.handle;
+        cmd->recv->place = place;
         fab_counters.verbs_tm_listed++;
     }
     return FAB_OFFLOAD_POSTED;
@@ -247,8 +353,7 @@ bool fab_verbs_tm_use(fab_domain_t *domain, const fab_tm_user_t *user, void *ctx
             .ops = &fab_verbs_tm_ops,
             .max_tags = dom->tm->max_tags,
             .max_ops = dom->tm->max_ops,
-            .get_buf = fab_verbs_tm_get_buf,
-            .put_buf = fab_verbs_tm_put_buf,
+            .release = fab_verbs_tm_release,
         };
     }
     return true;
@@ -261,11 +366,14 @@ static void fab_verbs_tm_copy(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wc)
     struct ibv_wc_tm_info info = {0};
 
     *wc = (fab_verbs_tm_wc_t){.wr_id = cq->wr_id, .status = cq->status, .qp_num = ibv_wc_read_qp_num(cq)};
-    if (IBV_WC_SUCCESS != cq->status) {
-        wc->opcode = IBV_WC_TM_ERR == cq->status ? ibv_wc_read_opcode(cq) : IBV_WC_RECV;
+    if (IBV_WC_SUCCESS != cq->status && IBV_WC_TM_ERR != cq->status && IBV_WC_TM_RNDV_INCOMPLETE != cq->status) {
+        wc->opcode = IBV_WC_RECV; /* nothing else of it is defined */
         return;
     }
     wc->opcode = ibv_wc_read_opcode(cq);
+    if (IBV_WC_TM_ERR == cq->status) {
+        return;
+    }
     wc->flags = ibv_wc_read_wc_flags(cq);
     wc->len = ibv_wc_read_byte_len(cq);
     if (0 != (wc->flags & IBV_WC_WITH_IMM)) {
@@ -294,28 +402,93 @@ static int fab_verbs_tm_collect(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wcs)
     return n;
 }
 
+/*
+ * The device matched a rendezvous and left it at that, for the message is longer than the listed buffer: then that has the
+ * request. A rendezvous that began and broke off has the same status; no device says which it was in a way that all do.
+ * False: it broke off.
+ */
+static bool fab_verbs_tm_is_left(const fab_offload_recv_t *recv, const fab_verbs_tm_wc_t *wc, fab_tm_match_t *match)
+{
+    const fab_verbs_place_t *place = recv->place;
+    fab_verbs_tmh_t tmh;
+    fab_verbs_rvh_t rvh;
+
+    if (IBV_WC_TM_RNDV_INCOMPLETE != wc->status || IBV_WC_TM_RECV != wc->opcode || !match->is_first) {
+        return false;
+    }
+    memcpy(&tmh, place->data, sizeof(tmh));
+    memcpy(&rvh, (const char *) place->data + sizeof(tmh), sizeof(rvh));
+    if (FAB_AM_RNDV != tmh.opcode || (be64toh(tmh.tag) & recv->mask) != recv->tag || be32toh(rvh.len) <= place->len) {
+        return false;
+    }
+    match->hdr = fab_hdr(FAB_AM_RNDV, be64toh(tmh.tag), be32toh(tmh.app_ctx));
+    match->rndv = fab_verbs_rndv(&rvh);
+    return true;
+}
+
+/* All is there that will be: what is it? What a device read has no immediate data; eager messages and announcements have.
+ */
+static fab_tm_kind_t fab_verbs_tm_kind(const fab_offload_recv_t *recv, const fab_verbs_tm_wc_t *wc, fab_tm_match_t *match)
+{
+    const fab_verbs_place_t *place = recv->place;
+
+    match->data = NULL != place->held ? NULL : place->data;
+    if (IBV_WC_SUCCESS != wc->status) {
+        return fab_verbs_tm_is_left(recv, wc, match) ? FAB_TM_RNDV : FAB_TM_LOST;
+    }
+    if (0 == (wc->flags & IBV_WC_WITH_IMM)) {
+        fab_counters.verbs_tm_rndv++;
+        fab_counters.verbs_tm_rndv_bytes += wc->len;
+        return FAB_TM_READ;
+    }
+    if (0 == (wc->imm & FAB_VERBS_IMM_RNDV)) {
+        return FAB_TM_EAGER;
+    }
+    memcpy(&match->rndv, place->data, sizeof(match->rndv));
+    if (NULL != place->held) {
+        memcpy(place->data, place->covered, sizeof(place->covered));
+    }
+    return sizeof(match->rndv) == wc->len ? FAB_TM_RNDV : FAB_TM_LOST;
+}
+
+/* For the connection it came on, if its peer is still there. */
+static void fab_verbs_tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn, const fab_tm_match_t *match,
+                                 const fab_verbs_tm_wc_t *wc)
+{
+    if (match->is_first) {
+        fab_verbs_took_matched(conn);
+    }
+    if (0 != (wc->flags & IBV_WC_WITH_IMM)) {
+        fab_verbs_take_credits(conn, (uint16_t) (wc->imm & FAB_VERBS_IMM_CREDITS));
+    }
+    if (match->is_last && FAB_TM_LOST == match->kind) {
+        fab_verbs_ep_doom(conn->ep, OPAL_ERR_COMM_FAILURE, "A message from it was lost (%s).", dom->name);
+    }
+}
+
 /* The device matched a listed receive. */
 static bool fab_verbs_tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
 {
     fab_verbs_tm_t *tm = dom->tm;
+    fab_offload_recv_t *recv = (fab_offload_recv_t *) (uintptr_t) (wc->wr_id & ~(uint64_t) FAB_VERBS_LISTED);
     fab_verbs_conn_t *conn = fab_verbs_conn_by_qpn(dom, wc->qp_num);
-    bool is_lost = IBV_WC_SUCCESS != wc->status;
+    bool has_peer = NULL != conn && NULL != conn->ep && FAB_PEER_FAILED != conn->ep->peer->state;
     fab_tm_match_t match = {
         .is_first = 0 != (wc->flags & IBV_WC_TM_MATCH),
-        .is_last = is_lost || 0 != (wc->flags & IBV_WC_TM_DATA_VALID),
-        .is_rndv = 0 != (wc->imm & FAB_VERBS_IMM_RNDV),
-        .is_lost = is_lost,
+        .is_last = IBV_WC_SUCCESS != wc->status || 0 != (wc->flags & IBV_WC_TM_DATA_VALID),
         .len = wc->len,
         .hdr = fab_hdr(FAB_AM_EAGER, wc->tag, wc->priv),
         .peer = NULL != conn && NULL != conn->ep ? conn->ep->peer : NULL,
     };
 
-    if (NULL != conn && match.is_last) {
-        fab_verbs_took_matched(conn, is_lost, wc->imm);
+    if (match.is_last) {
+        match.kind = fab_verbs_tm_kind(recv, wc, &match);
+        fab_counters.verbs_tm_matched++;
     }
-    fab_counters.verbs_tm_matched += match.is_last;
-    return NULL == tm->user ||
-           tm->user->matched(tm->ctx, (fab_offload_recv_t *) (uintptr_t) (wc->wr_id & ~(uint64_t) FAB_VERBS_LISTED), &match);
+    if (has_peer) {
+        fab_verbs_tm_account(dom, conn, &match, wc);
+    }
+    return NULL == tm->user || tm->user->matched(tm->ctx, recv, &match);
 }
 
 /* The device counts messages of these ids that it did not match. */

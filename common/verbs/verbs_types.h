@@ -3,8 +3,9 @@
  * The verbs provider's structures, for the files of common/verbs/ and its tests.
  *
  * Ownership.  The domain is one port of one device: context, PD, two CQs, the SRQ, the buffers.  It owns all endpoints and
- * connections.  An endpoint belongs to one peer record (fab_peer_t.ep) and has at most one connection, an RC QP; when the
- * pair is done with it, the connection is taken from the endpoint and lingers until what was sent on it has been delivered.
+ * connections.  An endpoint belongs to one peer record (fab_peer_t.ep) and has at most one connection, an RC QP (two, if
+ * the devices of both sides match tags and do rendezvous); when the pair is done with it, the connection is taken from the
+ * endpoint and lingers until what was sent on it has been delivered.
  *
  *      fab_peer_t ── ep ── conn ── QP ──┬── send CQ     one for all connections
  *                     │                 └── receive CQ ── SRQ ── receive buffers, one pool
@@ -112,7 +113,7 @@ typedef struct fab_verbs_op {
     bool is_queued; /* in ep->ops: there is more to post */
 } fab_verbs_op_t;
 
-/* Memory that a peer may reach. */
+/* Memory that a peer, or the device for a listed receive, may reach. */
 typedef struct fab_verbs_exposed {
     struct fab_verbs_exposed *next;
     struct fab_verbs_exposed **prev;
@@ -129,15 +130,25 @@ typedef struct fab_verbs_wqe {
     bool is_signaled;
 } fab_verbs_wqe_t;
 
+/* Entry of the table from QP number to connection. */
+typedef struct fab_verbs_qpn {
+    struct fab_verbs_qpn *next;
+    fab_verbs_conn_t *conn;
+    uint32_t qpn;
+} fab_verbs_qpn_t;
+
 struct fab_verbs_conn {
-    struct ibv_qp *qp;
+    struct ibv_qp *qp; /* sends, and receives unless there is a tm_qp */
+    struct ibv_qp
+        *tm_qp; /* no send queue: receives, and the device reads and answers rendezvous; NULL: not both devices can */
     fab_verbs_ep_t *ep; /* NULL: lingers */
     fab_verbs_domain_t *dom;
-    fab_verbs_conn_t *hash_next;
+    fab_verbs_qpn_t qpns[2];          /* of qp and tm_qp */
     fab_verbs_conn_t *owing_next;     /* in dom->owing */
     fab_verbs_conn_t *lingering_next; /* in dom->lingering */
     uint32_t id;                      /* upper half of wr_id; see fab_verbs_conn_of() */
     uint32_t psn;
+    uint32_t tm_psn;
     uint32_t peer_qpn; /* once connected */
     uint32_t peer_psn;
     uint64_t linger_until; /* us */
@@ -225,7 +236,7 @@ struct fab_verbs_domain {
     uint32_t max_conns;
     uint32_t free_conn; /* where to look for a free index */
     uint8_t generation; /* of the next connection */
-    fab_verbs_conn_t *by_qpn[FAB_VERBS_HASH];
+    fab_verbs_qpn_t *by_qpn[FAB_VERBS_HASH];
     fab_verbs_conn_t *owing;
     fab_verbs_conn_t *lingering;
     fab_verbs_ep_t *rma; /* with operations to post */
@@ -237,7 +248,8 @@ struct fab_verbs_domain {
     struct ibv_context *ctx;
     struct ibv_pd *pd;
     struct ibv_srq *srq;
-    fab_verbs_tm_t *tm; /* NULL: srq is a plain one */
+    fab_verbs_tm_t *tm;   /* NULL: srq is a plain one */
+    uint32_t max_tm_rndv; /* bytes that a device reads by itself at most */
     struct ibv_device_attr device;
     struct ibv_port_attr port;
     uint32_t step; /* bytes of one READ or WRITE at most */
@@ -256,6 +268,7 @@ struct fab_verbs_domain {
     uint32_t max_send_bufs;
     fab_verbs_regs_t *regs;
     fab_verbs_op_t *free_ops;
+    fab_verbs_exposed_t *free_exposed;
     bool is_memlock_told;
 
     /* connecting */
@@ -302,6 +315,12 @@ void fab_verbs_conn_end_lingering(fab_verbs_domain_t *dom, uint64_t now);
 
 fab_verbs_conn_t *fab_verbs_conn_of(fab_verbs_domain_t *dom, uint64_t wr_id);
 fab_verbs_conn_t *fab_verbs_conn_by_qpn(fab_verbs_domain_t *dom, uint32_t qpn);
+
+/* The number of the QP that the peer's messages come to. */
+static inline uint32_t fab_verbs_conn_recv_qpn(const fab_verbs_conn_t *conn)
+{
+    return conn->qpns[NULL != conn->tm_qp].qpn;
+}
 
 static inline uint32_t fab_verbs_sq_room(const fab_verbs_conn_t *conn)
 {
@@ -360,6 +379,12 @@ int fab_verbs_rma(fab_rma_t *op);
 int fab_verbs_rma_progress(fab_verbs_domain_t *dom);
 int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey);
 void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey);
+/* How a peer reaches what this process exposed, as matching hardware reads and writes it. */
+fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv);
+fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh);
+/* Register memory until it is put back; *list: where to keep it. NULL: it cannot be. */
+fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_t **list, const void *buf, size_t len);
+void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed);
 /* A READ or WRITE of len bytes ended. */
 void fab_verbs_op_landed(fab_verbs_op_t *op, uint32_t len, int status);
 /* End all operations that are not posted, and release what the peer may reach. */
@@ -387,8 +412,10 @@ int fab_verbs_tm_poll(fab_verbs_domain_t *dom);
 int fab_verbs_progress(fab_domain_t *dom);
 /* A message came into a receive buffer: deliver it, collect the buffer. */
 void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc);
-/* The device matched a message of this connection, and all of it is there, or is lost. */
-void fab_verbs_took_matched(fab_verbs_conn_t *conn, bool is_lost, uint32_t imm);
+/* The device matched a message of this connection: at the first completion of one or two. */
+void fab_verbs_took_matched(fab_verbs_conn_t *conn);
+/* A count of credits came outside of a header. */
+void fab_verbs_take_credits(fab_verbs_conn_t *conn, uint16_t taken);
 int fab_verbs_poll_send(fab_verbs_domain_t *dom);
 
 #endif /* FAB_VERBS_TYPES_H */

@@ -11,14 +11,18 @@
  * credits counts, modulo 2^16, the messages that the sender of this header has taken from its receiver so far: a count, not
  * a difference.
  *
- * Matching hardware swallows headers.  So to a process that has it, RNDV and EAGER go with immediate data, which has the credits and
- * says which of the two it is; and both go with the opcode EAGER (their id in the byte that hardware ignores), since hardware would
- * take an opcode RNDV as its own to fulfil, which needs another format and another queue pair.
+ * Matching hardware swallows headers.  So to a process that has it, RNDV and EAGER go with immediate data, which has the
+ * credits and says which of the two it is; and both go with the opcode EAGER (their id in the byte that hardware ignores).
+ * The opcode RNDV is kept for a rendezvous that the receiver's device may do by itself, between two processes whose devices
+ * both can: then the payload is an RVH, there is no immediate data, and the device reads the data and answers with a copy
+ * of the request, its opcode FIN. Such a pair of processes has two connections: each process sends on a queue pair that the
+ * other's without send queue receives on (devices do rendezvous on no others), and gets on it the other device's FINs,
+ * which are not counted in the credits.
  *
  * Connection set-up.  Three frames over a byte stream (verbs_oob.h), all of the same size:
  *
  *      asking side                                       answering side
- *      HELLO {name, address, qpn, psn, window} ->        makes its QP, ready to receive and to send
+ *      HELLO {name, address, qpn, psn, window} ->        makes its QP(s), ready to receive and to send
  *                                              <- REPLY  {the same of its own}, or REFUSE {status}
  *      QP ready to receive and to send
  *      READY                                   ->        may send now; the stream is closed
@@ -34,7 +38,7 @@
 #include <stdint.h>
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 2
+#define FAB_VERBS_VERSION 3
 
 enum {
     FAB_VERBS_NONCE = 16,          /* bytes */
@@ -63,8 +67,17 @@ typedef struct fab_verbs_tmh {
 _Static_assert(sizeof(fab_verbs_tmh_t) == 16, "fab_verbs_tmh_t is struct ibv_tmh");
 _Static_assert(offsetof(fab_verbs_tmh_t, app_ctx) == 4 && offsetof(fab_verbs_tmh_t, tag) == 8, "as in struct ibv_tmh");
 
-/* In an address: matching hardware takes what comes, see above. */
-enum { FAB_VERBS_ADDR_TM = 1 };
+/* struct ibv_rvh, big endian: the payload of opcode RNDV on a connection with two QPs. */
+typedef struct fab_verbs_rvh {
+    uint64_t addr;
+    uint32_t rkey;
+    uint32_t len;
+} fab_verbs_rvh_t;
+
+_Static_assert(sizeof(fab_verbs_rvh_t) == 16, "fab_verbs_rvh_t is struct ibv_rvh");
+
+/* In an address: matching hardware takes what comes; it also does rendezvous. */
+enum { FAB_VERBS_ADDR_TM = 1, FAB_VERBS_ADDR_TM_RNDV = 2 };
 
 /* Immediate data: credits, as in the header, and this: the id is RNDV. */
 enum { FAB_VERBS_IMM_RNDV = 1 << 16, FAB_VERBS_IMM_CREDITS = 0xffff };
@@ -114,9 +127,11 @@ typedef struct fab_verbs_frame {
     uint32_t psn;    /* of the sender's first packet */
     uint32_t window; /* messages that the receiver may have under way to the sender */
     uint32_t reads;  /* READs that the sender's QP serves at a time */
+    uint32_t tm_qpn; /* of the QP without send queue, to which messages go; 0: there is none, qpn takes them */
+    uint32_t tm_psn;
     fab_verbs_addr_t addr;
 } fab_verbs_frame_t;
 
-_Static_assert(sizeof(fab_verbs_frame_t) == 192, "fab_verbs_frame_t is a wire format");
+_Static_assert(sizeof(fab_verbs_frame_t) == 200, "fab_verbs_frame_t is a wire format");
 
 #endif /* FAB_VERBS_WIRE_H */

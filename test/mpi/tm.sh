@@ -36,7 +36,10 @@ over()
 # Does the device match, or is it left out?
 tm_mpirun 2 --mca pml_tm_verbose 10 "$(tm_mpi_program hello)" || fail "hello"
 require "matches tags"
-over 2 counters verbs_tm_listed verbs_tm_matched
+over 2 counters verbs_tm_listed verbs_tm_listed_user verbs_tm_matched verbs_tm_requests verbs_tm_rndv
+over 2 overlap
+over 2 TMDEV_POLL=0 overlap 300000
+over 2 TMDEV_TM_RNDV=0 basic
 for tags in 4 1024; do
     for program in basic ordering probe truncate cancel persistent comms datatypes intercomm; do
         over 2 TMDEV_TM_TAGS=$tags "$program"

@@ -259,7 +259,7 @@ TMDEV_PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size
     return mr_register(pd, addr, length, iova, access & ~(unsigned int) IBV_ACCESS_OPTIONAL_RANGE);
 }
 
-/* Does a listed tag use the region? The device would go on writing there. */
+/* Does a listed tag that may match use the region? The device would go on writing there. */
 static bool mr_is_listed(tmdev_node_t *node, const tmdev_mr_t *mr)
 {
     tmdev_srq_t *srq;
@@ -268,7 +268,7 @@ static bool mr_is_listed(tmdev_node_t *node, const tmdev_mr_t *mr)
     {
         TAILQ_FOREACH(tag, &srq->list, link)
         {
-            if (tag->sge.lkey == mr->mr.lkey) {
+            if (tag->is_enabled && tag->sge.lkey == mr->mr.lkey) {
                 return true;
             }
         }

@@ -43,7 +43,7 @@ static int post_add(hw_t *dev, const fab_offload_cmd_t *cmd)
         dev->refusals--;
         return FAB_OFFLOAD_BUSY;
     }
-    if (cmd->recv->len == 0 || (cmd->recv->tag & ~cmd->recv->mask) != 0) {
+    if ((cmd->recv->tag & ~cmd->recv->mask) != 0) {
         hw_error(dev, "ADD with an empty buffer or a tag outside its mask");
     }
     dev->slot[i].recv = cmd->recv;

@@ -367,7 +367,6 @@ void world_post(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t 
                                .order = w->order++};
     recv->mask = wire_mask(source, tag);
     recv->tag = wire_tag(scope, source, tag == ANY ? 0 : tag) & recv->mask;
-    recv->len = 1;
     msg = fab_match_post(&w->dom[scope], &recv->match, source, tag);
     if (msg != NULL) {
         deliver(w, recv, msg);

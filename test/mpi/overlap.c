@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * For tm.sh: a receive that the device matches gets its data while its process computes: between posting and waiting the
+ * receiver calls nothing of MPI, until the sender, whose MPI_Send has returned, says so through shared memory.  Only a
+ * device that matches and reads by itself can pass: over other ways the receiver gives up after its time limit, which the
+ * test calls a failure.
+ *
+ * Argument: bytes of the messages (default 1048576).  Which receives can be listed is the caller's choice.
+ */
+#include "tm_test.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+enum { ROUNDS = 20, LIMIT_S = 20 };
+
+/* What the two processes of this host share besides MPI: rounds that the sender is done with. */
+static atomic_int *shared_word(void)
+{
+    char name[64];
+    unsigned int id = (unsigned int) getpid();
+    int fd;
+    void *at;
+
+    MPI_Bcast(&id, 1, MPI_UNSIGNED, 0, MPI_COMM_WORLD);
+    snprintf(name, sizeof(name), "/dev/shm/overlap.%u", id);
+    fd = 0 == tm_rank ? open(name, O_RDWR | O_CREAT | O_EXCL, 0600) : -1;
+    if (0 == tm_rank && 0 != ftruncate(fd, sizeof(atomic_int))) {
+        return NULL;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    fd = 0 == tm_rank ? fd : open(name, O_RDWR);
+    at = mmap(NULL, sizeof(atomic_int), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    MPI_Barrier(MPI_COMM_WORLD);
+    unlink(name);
+    return MAP_FAILED == at ? NULL : at;
+}
+
+/* Computes until the sender is done, without MPI. */
+static bool compute_until(atomic_int *done, int round)
+{
+    time_t end = time(NULL) + LIMIT_S;
+    volatile double x = 1;
+
+    while (atomic_load(done) < round) {
+        for (int i = 0; i < 10000; i++) {
+            x = x * 1.0000001 + 1e-9;
+        }
+        if (time(NULL) > end) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void receive(unsigned char *buf, int len, atomic_int *done)
+{
+    for (int round = 1; round <= ROUNDS; round++) {
+        MPI_Request request;
+        MPI_Status status;
+        int count, flag = 0;
+        memset(buf, 0, (size_t) len);
+        MPI_Irecv(buf, len, MPI_BYTE, round % 2 ? 0 : MPI_ANY_SOURCE, round, MPI_COMM_WORLD, &request);
+        MPI_Send(NULL, 0, MPI_BYTE, 0, 0, MPI_COMM_WORLD); /* the receive is posted */
+        TM_CHECK(compute_until(done, round), "round %d: the message was not received while its process computed", round);
+        for (int i = 0; i < len; i++) { /* the data is there before MPI is asked */
+            if (buf[i] != (unsigned char) (i * 7 + round)) {
+                TM_CHECK(0, "round %d: byte %d is %d before MPI_Wait", round, i, buf[i]);
+                break;
+            }
+        }
+        MPI_Test(&request, &flag, &status);
+        if (!flag) {
+            MPI_Wait(&request, &status);
+        }
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        TM_CHECK(count == len && status.MPI_SOURCE == 0 && status.MPI_TAG == round, "round %d: status", round);
+    }
+}
+
+static void send(unsigned char *buf, int len, atomic_int *done)
+{
+    for (int round = 1; round <= ROUNDS; round++) {
+        for (int i = 0; i < len; i++) {
+            buf[i] = (unsigned char) (i * 7 + round);
+        }
+        MPI_Recv(NULL, 0, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Ssend(buf, len, MPI_BYTE, 1, round, MPI_COMM_WORLD);
+        atomic_store(done, round);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int len = argc > 1 ? atoi(argv[1]) : 1 << 20;
+    unsigned char *buf;
+    atomic_int *done;
+
+    tm_init(&argc, &argv, "overlap");
+    buf = malloc((size_t) len);
+    done = shared_word();
+    if (NULL == done || NULL == buf) {
+        fprintf(stderr, "overlap: no memory\n");
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    } else if (1 == tm_rank) {
+        receive(buf, len, done);
+    } else if (0 == tm_rank) {
+        send(buf, len, done);
+    }
+    free(buf);
+    return tm_finish();
+}
