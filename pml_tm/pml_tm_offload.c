@@ -73,6 +73,9 @@ void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *
     fab_offload_recv_t *recv = &req->offload;
     fab_offload_reason_t reason = find_reason(tmc, base->req_peer);
 
+    if (FAB_OFFLOAD_LISTABLE == reason && req->capacity < mca_pml_tm.device.min_len) {
+        reason = FAB_OFFLOAD_SHORT;
+    }
     if (FAB_OFFLOAD_LISTABLE == reason) {
         recv->data = req->data;
         recv->len = req->capacity;

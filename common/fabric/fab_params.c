@@ -52,9 +52,16 @@ static int fab_params_verbs_tm(const mca_base_component_t *owner)
 
     if (rc >= 0) {
         rc = fab_params_uint(owner, "verbs_tm_tags",
-                             "With verbs_tm, receives on the device's list at most, if it can hold as many; up to twice as many "
+                             "With verbs_tm, receives on the device's list at most, if it can hold as many; up to as many "
                              "buffers of verbs_eager_limit bytes are locked in memory for them: 1 to 65536. Default: 1024.",
                              OPAL_INFO_LVL_5, &fab_params.verbs_tm_tags);
+    }
+    if (rc >= 0) {
+        rc = fab_params_uint(owner, "verbs_tm_min",
+                             "With verbs_tm, bytes: receives with a shorter buffer are matched by the CPU, which costs less than to "
+                             "list them where a program seldom computes while it waits. They keep later receives that fit the same "
+                             "messages off the list, too. Any number. Default: 0.",
+                             OPAL_INFO_LVL_5, &fab_params.verbs_tm_min);
     }
     return rc;
 }

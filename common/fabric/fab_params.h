@@ -26,6 +26,7 @@ typedef struct fab_params {
     unsigned int verbs_buffers;     /* receive buffers at most, and send buffers at most */
     char *verbs_tm;                 /* "auto" or "none"; NULL: auto */
     unsigned int verbs_tm_tags;     /* receives on the device's list at most */
+    unsigned int verbs_tm_min;      /* bytes; shorter receives are not listed */
     unsigned int verbs_timeout;     /* exponent of the device's time-out: 4.096 us * 2^n */
 } fab_params_t;
 

@@ -24,6 +24,7 @@ fab_params_t fab_params = {
     .verbs_buffers = 4096,
     .verbs_tm = NULL,
     .verbs_tm_tags = 1024,
+    .verbs_tm_min = 0,
     .verbs_timeout = 17,
 };
 

@@ -55,6 +55,7 @@ typedef struct fab_tm_device {
     const fab_offload_ops_t *ops;
     uint32_t max_tags;
     uint32_t max_ops;
+    size_t min_len; /* bytes; shorter receives are not to be listed, the user wants */
     /* The receive is off the list for good, or what was matched has been taken: give up what was held for it (its place).
      */
     void (*release)(void *device, void *place);

@@ -39,9 +39,6 @@ typedef struct fab_offload_recv fab_offload_recv_t;
     X(ANY_SOURCE, "MPI_ANY_SOURCE, and not every source is behind the device")                                             \
     X(UNKNOWN, "its source is not known yet, nor by which path its messages come")                                        \
     X(SHORT, "shorter than what is worth listing")                                                                         \
-    X(SMALL_BUFFER, "buffer shorter than an eager message or a rendezvous header may be, and no bounce buffer")            \
-    X(LAYOUT, "not contiguous")                                                                                            \
-    X(UNREGISTERED, "memory that cannot be registered, or is listed already")                                              \
     X(BLOCKED, "an earlier receive that may match the same messages is not listed")                                        \
     X(LIST_FULL, "the device's list is full")                                                                              \
     X(OPS_FULL, "too many commands under way")                                                                             \

@@ -353,6 +353,7 @@ bool fab_verbs_tm_use(fab_domain_t *domain, const fab_tm_user_t *user, void *ctx
             .ops = &fab_verbs_tm_ops,
             .max_tags = dom->tm->max_tags,
             .max_ops = dom->tm->max_ops,
+            .min_len = fab_params.verbs_tm_min,
             .release = fab_verbs_tm_release,
         };
     }

@@ -38,6 +38,7 @@ for name in $numbers; do
         pml_tm_shm_max_peers) refused "$name" 1000000 ;;
         pml_tm_shm_ring_size) refused "$name" 5000 && refused "$name" 64 ;;
         pml_tm_shm_single_copy) ;; # names, below
+        pml_tm_verbs_tm_min) ;; # any number
         pml_tm_verbs_gid_index) refused "$name" 256 && refused "$name" -2 ;;
         *) refused "$name" 0 ;;
     esac
@@ -47,6 +48,7 @@ refused pml_tm_shm_eager_limit 1000000000
 refused pml_tm_providers nosuch
 refused pml_tm_providers ^nosuch
 refused pml_tm_shm_single_copy nosuch
+refused pml_tm_verbs_tm nosuch
 
 accepted pml_tm_eager_limit 0
 accepted pml_tm_eager_limit 2147483647
