@@ -166,6 +166,7 @@ enum {
     FAB_CAP_GET = 1u << 0, /* fab_get works: the peer's memory can be read */
     FAB_CAP_PUT = 1u << 1, /* fab_put works */
     FAB_CAP_TM = 1u << 2,  /* its tagged messages come through this process's matching device (fab_tm.h) */
+    FAB_CAP_ATOMIC = 1u << 3, /* fab_fetch_add and fab_compare_swap work */
 };
 
 enum {
@@ -311,8 +312,15 @@ static inline void fab_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
     peer->ops->unexpose(peer, rkey);
 }
 
+typedef enum fab_rma_kind {
+    FAB_GET,
+    FAB_PUT,
+    FAB_FETCH_ADD,
+    FAB_COMPARE_SWAP,
+} fab_rma_kind_t;
+
 /*
- * One get or put, in the caller's memory from the call to complete().  done is written by the provider.
+ * One get, put or atomic operation, in the caller's memory from the call to complete().  done is written by the provider.
  * Large transfers go in bounded steps, one per fab_progress() and operation.
  */
 struct fab_rma {
@@ -325,7 +333,9 @@ struct fab_rma {
     /* status: OPAL_SUCCESS, or why the data is not (all) there.  Called from fab_progress(), never from fab_get(). */
     void (*complete)(fab_rma_t *op, int status);
     size_t done; /* bytes moved so far */
-    bool is_put;
+    uint64_t operand; /* of atomic operations: what is added, or the new value */
+    uint64_t compare; /* FAB_COMPARE_SWAP: the old value for which it is stored */
+    uint8_t kind;     /* fab_rma_kind_t, set by the functions below */
 };
 
 /*
@@ -334,14 +344,39 @@ struct fab_rma {
  */
 static inline int fab_get(fab_rma_t *op)
 {
-    op->is_put = false;
+    op->kind = FAB_GET;
     op->done = 0;
     return op->peer->ops->rma(op);
 }
 
 static inline int fab_put(fab_rma_t *op)
 {
-    op->is_put = true;
+    op->kind = FAB_PUT;
+    op->done = 0;
+    return op->peer->ops->rma(op);
+}
+
+/*
+ * Atomic operations on 8 bytes at remote, aligned to 8, which local (8 bytes, aligned) gets the old value of; len is 8.  Atomic with
+ * respect to each other among all processes that reach the memory by the same provider, not with respect to the CPU there (verbs:
+ * IBV_ATOMIC_HCA).  As fab_get(); OPAL_ERR_NOT_SUPPORTED without FAB_CAP_ATOMIC.
+ */
+static inline int fab_fetch_add(fab_rma_t *op)
+{
+    if (0 == (op->peer->caps & FAB_CAP_ATOMIC)) {
+        return OPAL_ERR_NOT_SUPPORTED;
+    }
+    op->kind = FAB_FETCH_ADD;
+    op->done = 0;
+    return op->peer->ops->rma(op);
+}
+
+static inline int fab_compare_swap(fab_rma_t *op)
+{
+    if (0 == (op->peer->caps & FAB_CAP_ATOMIC)) {
+        return OPAL_ERR_NOT_SUPPORTED;
+    }
+    op->kind = FAB_COMPARE_SWAP;
     op->done = 0;
     return op->peer->ops->rma(op);
 }

@@ -134,9 +134,17 @@ static void fab_self_rma_copy(fab_rma_t *op, size_t len)
 {
     char *local = (char *) op->local + op->done;
     char *remote = (char *) (uintptr_t) op->remote + op->done;
+    uint64_t old;
 
-    if (len > 0) {
-        memmove(op->is_put ? remote : local, op->is_put ? local : remote, len);
+    if (FAB_FETCH_ADD == op->kind || FAB_COMPARE_SWAP == op->kind) {
+        memcpy(&old, remote, sizeof(old));
+        memcpy(local, &old, sizeof(old));
+        if (FAB_FETCH_ADD == op->kind || old == op->compare) {
+            old = FAB_FETCH_ADD == op->kind ? old + op->operand : op->operand;
+            memcpy(remote, &old, sizeof(old));
+        }
+    } else if (len > 0) {
+        memmove(FAB_PUT == op->kind ? remote : local, FAB_PUT == op->kind ? local : remote, len);
     }
     op->done += len;
 }
@@ -205,7 +213,7 @@ static int fab_self_attach(fab_domain_t *dom, fab_peer_t *peer, const void *addr
         return OPAL_ERR_UNREACH;
     }
     peer->eager_max = FAB_SELF_EAGER_MAX;
-    peer->caps = FAB_CAP_GET | FAB_CAP_PUT;
+    peer->caps = FAB_CAP_GET | FAB_CAP_PUT | FAB_CAP_ATOMIC;
     peer->ep = self;
     return OPAL_SUCCESS;
 }

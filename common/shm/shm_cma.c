@@ -160,7 +160,7 @@ static int fab_shm_rma_step(fab_rma_t *op, size_t max)
 
     if (len > 0) {
         moved =
-            op->is_put ? process_vm_writev(pid, &local, 1, &remote, 1, 0) : process_vm_readv(pid, &local, 1, &remote, 1, 0);
+            FAB_PUT == op->kind ? process_vm_writev(pid, &local, 1, &remote, 1, 0) : process_vm_readv(pid, &local, 1, &remote, 1, 0);
         fab_counters.shm_cma_calls++;
     }
     if (moved < 0) {

@@ -161,7 +161,8 @@ static int fab_verbs_qp_init(fab_verbs_domain_t *dom, struct ibv_qp *qp)
         .qp_state = IBV_QPS_INIT,
         .pkey_index = 0,
         .port_num = dom->port_num,
-        .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
+        .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
+                           (unsigned int) fab_verbs_reg_access,
     };
 
     return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);

@@ -34,6 +34,7 @@ static int fab_verbs_fill_address(fab_verbs_domain_t *dom, const char **why)
 
     addr->version = FAB_VERBS_VERSION;
     addr->eager_max = fab_params.verbs_eager_limit;
+    addr->flags |= 0 != fab_verbs_reg_access ? FAB_VERBS_ADDR_ATOMIC : 0;
     addr->pid = (uint32_t) getpid();
     addr->host = fab_shm_host_identity();
     addr->start_time = fab_shm_start_time(addr->pid);
@@ -95,6 +96,7 @@ static int fab_verbs_open_steps(fab_verbs_domain_t *dom, const char **why)
         *why = fab_sentence(dom->fab, "%s gives no protection domain: %s.", dom->name, strerror(errno));
         return OPAL_ERR_NOT_AVAILABLE;
     }
+    fab_verbs_reg_access = IBV_ATOMIC_NONE != dom->device.atomic_cap ? IBV_ACCESS_REMOTE_ATOMIC : 0;
     rc = fab_verbs_cq_open(dom, why);
     if (OPAL_SUCCESS == rc) {
         rc = fab_verbs_srq_open(dom, why);

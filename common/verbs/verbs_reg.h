@@ -39,6 +39,9 @@ extern const fab_verbs_reg_ops_t *fab_verbs_reg_ops; /* the one that is used; at
 /* Use OPAL's cache from the next fab_open() on. */
 void fab_verbs_reg_use_rcache(void);
 
+/* What registered memory allows besides reading and writing: IBV_ACCESS_REMOTE_ATOMIC, if the device can; set when it is opened. */
+extern int fab_verbs_reg_access;
+
 /* ibv_reg_mr() as get() describes it. */
 struct ibv_mr *fab_verbs_reg_mr(struct ibv_pd *pd, void *buf, size_t len);
 

@@ -129,6 +129,13 @@ void fab_verbs_op_landed(fab_verbs_op_t *op, uint32_t len, int status)
     }
 }
 
+static const enum ibv_wr_opcode fab_verbs_opcodes[] = {
+    [FAB_GET] = IBV_WR_RDMA_READ,
+    [FAB_PUT] = IBV_WR_RDMA_WRITE,
+    [FAB_FETCH_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
+    [FAB_COMPARE_SWAP] = IBV_WR_ATOMIC_CMP_AND_SWP,
+};
+
 /* Post the next step. OPAL_ERR_RESOURCE_BUSY, OPAL_ERR_UNREACH: as fab_verbs_conn_post(). */
 static int fab_verbs_op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
 {
@@ -137,12 +144,19 @@ static int fab_verbs_op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
     uint32_t len = left < conn->dom->step ? (uint32_t) left : conn->dom->step;
     fab_verbs_rkey_t key;
     struct ibv_sge sge = {(uintptr_t) rma->local + op->posted, len, fab_verbs_reg_ops->mr(op->reg)->lkey};
-    struct ibv_send_wr wr = {.sg_list = &sge, .opcode = rma->is_put ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ};
+    struct ibv_send_wr wr = {.sg_list = &sge, .opcode = fab_verbs_opcodes[rma->kind]};
     int rc;
 
     memcpy(&key, rma->rkey.bytes, sizeof(key));
-    wr.wr.rdma.remote_addr = rma->remote + op->posted;
-    wr.wr.rdma.rkey = key.rkey;
+    if (FAB_GET == rma->kind || FAB_PUT == rma->kind) {
+        wr.wr.rdma.remote_addr = rma->remote + op->posted;
+        wr.wr.rdma.rkey = key.rkey;
+    } else {
+        wr.wr.atomic.remote_addr = rma->remote;
+        wr.wr.atomic.rkey = key.rkey;
+        wr.wr.atomic.compare_add = FAB_FETCH_ADD == rma->kind ? rma->operand : rma->compare;
+        wr.wr.atomic.swap = rma->operand;
+    }
     rc = fab_verbs_conn_post(conn, &wr, NULL, op);
     if (OPAL_SUCCESS == rc) {
         op->posted += len;

@@ -76,8 +76,8 @@ typedef struct fab_verbs_rvh {
 
 _Static_assert(sizeof(fab_verbs_rvh_t) == 16, "fab_verbs_rvh_t is struct ibv_rvh");
 
-/* In an address: matching hardware takes what comes; it also does rendezvous. */
-enum { FAB_VERBS_ADDR_TM = 1, FAB_VERBS_ADDR_TM_RNDV = 2 };
+/* In an address: matching hardware takes what comes; it also does rendezvous; the device does atomic operations. */
+enum { FAB_VERBS_ADDR_TM = 1, FAB_VERBS_ADDR_TM_RNDV = 2, FAB_VERBS_ADDR_ATOMIC = 4 };
 
 /* Immediate data: credits, as in the header, and this: the id is RNDV. */
 enum { FAB_VERBS_IMM_RNDV = 1 << 16, FAB_VERBS_IMM_CREDITS = 0xffff };
