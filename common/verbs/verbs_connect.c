@@ -298,8 +298,15 @@ static fab_verbs_ep_t *fab_verbs_asker(fab_verbs_sock_t *sock, const fab_verbs_f
 static void fab_verbs_on_hello(fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello)
 {
     bool is_later = false;
-    fab_verbs_ep_t *ep = fab_verbs_asker(sock, hello, &is_later);
+    fab_verbs_ep_t *ep;
 
+    if (!fab_verbs_oob_is_open(sock)) {
+        /* it was answered by this process's own question, long ago maybe: that connection may be closed again by now */
+        fab_counters.verbs_crossed++;
+        fab_verbs_oob_release(sock);
+        return;
+    }
+    ep = fab_verbs_asker(sock, hello, &is_later);
     if (is_later) {
         sock->in = *hello;
         sock->is_deferred = true;

@@ -311,6 +311,14 @@ void fab_verbs_oob_send(fab_verbs_sock_t *sock, const fab_verbs_frame_t *frame)
     fab_verbs_sock_watch(sock, EPOLL_CTL_MOD); /* which tells of errors, too: no upcall from here */
 }
 
+bool fab_verbs_oob_is_open(const fab_verbs_sock_t *sock)
+{
+    char next;
+    ssize_t n = recv(sock->fd, &next, sizeof(next), MSG_PEEK | MSG_DONTWAIT);
+
+    return n > 0 || (n < 0 && (EAGAIN == errno || EINTR == errno));
+}
+
 void fab_verbs_oob_release(fab_verbs_sock_t *sock)
 {
     sock->ep = NULL;

@@ -47,6 +47,8 @@ fab_verbs_sock_t *fab_verbs_oob_connect(fab_verbs_ep_t *ep, const fab_verbs_fram
 void fab_verbs_oob_send(fab_verbs_sock_t *sock, const fab_verbs_frame_t *frame);
 /* Done with it; what is not written yet still is. */
 void fab_verbs_oob_release(fab_verbs_sock_t *sock);
+/* Does the other side still wait for an answer? */
+bool fab_verbs_oob_is_open(const fab_verbs_sock_t *sock);
 /* The answer was none of this peer: try the next address, if there is one; else it is broken. */
 void fab_verbs_oob_try_next(fab_verbs_sock_t *sock);
 

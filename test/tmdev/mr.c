@@ -48,34 +48,34 @@ TMDEV_PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibpd)
 /* ---- keys
  * ------------------------------------------------------------------------------------------------------------------ */
 
+/* Twice as many slots. */
+static int mr_grow(tmdev_node_t *node)
+{
+    uint32_t slots = 0 == node->mr_slots ? 256 : 2 * node->mr_slots;
+    tmdev_mr_t **mrs = slots <= 1u << 24 ? realloc(node->mrs, slots * sizeof(*mrs)) : NULL;
+    if (NULL == mrs) {
+        return ENOMEM;
+    }
+    memset(mrs + node->mr_slots, 0, (slots - node->mr_slots) * sizeof(*mrs));
+    node->mrs = mrs;
+    node->next_mr = 0 == node->mr_slots ? 1 : node->mr_slots;
+    node->mr_slots = slots;
+    return 0;
+}
+
+/* Slots are used round and round, so that a key that is gone stays wrong for long. Half of them are free. */
 static int mr_insert(tmdev_node_t *node, tmdev_mr_t *mr)
 {
-    uint32_t slots = 0 == node->mr_slots ? 256 : node->mr_slots;
-    if (NULL == node->mrs || node->next_mr >= node->mr_slots) {
-        /* Once around: use free slots again, unless most are taken. */
-        uint32_t taken = 0;
-        for (uint32_t i = 1; i < node->mr_slots; i++) {
-            taken += NULL != node->mrs[i];
-        }
-        if (NULL == node->mrs || taken > node->mr_slots / 2) {
-            slots = NULL == node->mrs ? slots : 2 * slots;
-            tmdev_mr_t **mrs = slots <= 1u << 24 ? realloc(node->mrs, slots * sizeof(*mrs)) : NULL;
-            if (NULL == mrs) {
-                return ENOMEM;
-            }
-            memset(mrs + node->mr_slots, 0, (slots - node->mr_slots) * sizeof(*mrs));
-            node->mrs = mrs;
-            node->next_mr = 0 == node->mr_slots ? 1 : node->mr_slots;
-            node->mr_slots = slots;
-        } else {
-            node->next_mr = 1;
-        }
+    if (node->num_mrs >= node->mr_slots / 2 && 0 != mr_grow(node)) {
+        return ENOMEM;
     }
     while (NULL != node->mrs[node->next_mr]) {
         node->next_mr = node->next_mr + 1 < node->mr_slots ? node->next_mr + 1 : 1;
     }
     node->mrs[node->next_mr] = mr;
-    mr->mr.handle = node->next_mr++;
+    node->num_mrs++;
+    mr->mr.handle = node->next_mr;
+    node->next_mr = node->next_mr + 1 < node->mr_slots ? node->next_mr + 1 : 1;
     return 0;
 }
 
@@ -285,6 +285,7 @@ TMDEV_PUBLIC int ibv_dereg_mr(struct ibv_mr *ibmr)
         tmdev_misuse(0, "ibv_dereg_mr: a tag in the matching list still uses the region with lkey 0x%x", mr->mr.lkey);
     }
     node->mrs[mr->mr.handle] = NULL;
+    node->num_mrs--;
     node->mr_bytes -= mr->mr.length;
     tmdev_node_unlock(node);
     atomic_fetch_sub(&tmdev_pd(ibmr->pd)->objects, 1);

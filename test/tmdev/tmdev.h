@@ -132,7 +132,7 @@ struct tmdev_node {
     TAILQ_HEAD(, tmdev_qp) acks;                  /* owe an acknowledgement */
     TAILQ_HEAD(, tmdev_srq) tm_srqs;
     tmdev_mr_t **mrs;
-    uint32_t mr_slots, next_mr;
+    uint32_t mr_slots, next_mr, num_mrs;
     uint64_t mr_bytes;
     uint8_t mr_generation;
 };
