@@ -43,6 +43,7 @@ over()
 }
 
 over 2 hello
+over 1 counters verbs_msgs_sent verbs_tm_matched # not by shared memory
 over 1 overlap
 for tags in 4 1024; do
     over 2 TMDEV_TM_TAGS=$tags random $((40 + tags)) 5
