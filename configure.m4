@@ -236,6 +236,31 @@ AC_DEFUN([TM_CHECK_OMPI_USABLE], [
           [TM_MISSING([one of $TM_PAL_LIBS $TM_MPI_LIBS cannot be linked from $tm_ompi_libdir: install libopenmpi-dev and libpmix-dev, or see config.log])])
 ])
 
+# TM_CHECK_HWLOC
+# The provider verbs asks hwloc which device is near: Open MPI's own copy, which is in libopen-pal, or the one that it was built
+# with.  Sets TM_HWLOC_LIBS.
+AC_DEFUN([TM_CHECK_HWLOC], [
+    TM_HWLOC_LIBS=
+    tm_save_CPPFLAGS=$CPPFLAGS
+    tm_save_LIBS=$LIBS
+    CPPFLAGS="$CPPFLAGS $TM_OMPI_CPPFLAGS"
+    AC_LANG_CONFTEST([AC_LANG_PROGRAM([[
+        #include "opal_config.h"
+        #include "opal/mca/hwloc/base/base.h"]], [[hwloc_bitmap_free(hwloc_bitmap_alloc());]])])
+    AC_MSG_CHECKING([for hwloc's library])
+    tm_ok=no
+    for tm_libs in " " "-lhwloc" "`test -n "$PKG_CONFIG" && $PKG_CONFIG --libs hwloc 2>/dev/null`"; do
+        LIBS="$TM_OMPI_LDFLAGS $TM_PAL_LIBS $tm_libs $tm_save_LIBS"
+        AS_IF([test $tm_ok = no], [AC_LINK_IFELSE([], [tm_ok=yes TM_HWLOC_LIBS=$tm_libs])])
+    done
+    rm -f conftest.$ac_ext
+    AS_IF([test $tm_ok = yes], [AC_MSG_RESULT([${TM_HWLOC_LIBS:-yes}])],
+          [AC_MSG_RESULT([no])
+           TM_MISSING([hwloc's library cannot be linked: install libhwloc-dev, or see config.log])])
+    CPPFLAGS=$tm_save_CPPFLAGS
+    LIBS=$tm_save_LIBS
+])
+
 # TM_STANDALONE_CONFIG
 # The whole of configure.ac between its initialisation and its output.
 AC_DEFUN([TM_STANDALONE_CONFIG], [
@@ -251,6 +276,7 @@ AC_DEFUN([TM_STANDALONE_CONFIG], [
     TM_CHECK_SYSTEM
     TM_CHECK_OMPI
     TM_CHECK_VERBS
+    AS_IF([test $tm_have_verbs = yes && test -z "$tm_missing"], [TM_CHECK_HWLOC])
     TM_REPORT_MISSING
 
     # What env.sh sets beside Open MPI's own path; only 5.0 mixes them up.
@@ -285,6 +311,7 @@ AC_DEFUN([TM_SUBST], [
     AC_SUBST([TM_RUNPATH])
     AC_SUBST([TM_VERBS_CPPFLAGS])
     AC_SUBST([TM_VERBS_LIBS])
+    AC_SUBST([TM_HWLOC_LIBS])
 ])
 
 # TM_SUMMARY
@@ -327,6 +354,9 @@ AC_DEFUN([MCA_ompi_pml_tm_CONFIG], [
                     TM_MPI_LIBS="$TM_MPI_LIBS $opal_pmix_BUILD_LIBS"],
             [TM_MISSING([pml_tm needs Open MPI 4.1 or 5.0, this is $OMPI_MAJOR_VERSION.$OMPI_MINOR_VERSION])])
     TM_COMPONENTDIR='$(ompilibdir)'
+    # in 5.0, and with its own copy, Open MPI's LIBS and libopen-pal have hwloc
+    TM_HWLOC_LIBS=
+    AS_IF([test $OMPI_MAJOR_VERSION = 4], [TM_HWLOC_LIBS='$(opal_hwloc_external_LIBS)'])
     TM_RUNPATH=
     TM_CHECK_VERBS
     TM_SUBST

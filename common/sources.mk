@@ -37,6 +37,8 @@ common_verbs_sources = \
 	common/verbs/verbs_device.c \
 	common/verbs/verbs_domain.c \
 	common/verbs/verbs_ep.c \
+	common/verbs/verbs_near.c \
+	common/verbs/verbs_near.h \
 	common/verbs/verbs_oob.c \
 	common/verbs/verbs_oob.h \
 	common/verbs/verbs_pool.c \

@@ -300,6 +300,8 @@ static int open_fabric(bool is_threaded)
     fab_config_t config = {
         .name = mca_pml_tm_peer_name(OMPI_PROC_MY_NAME),
         .num_local = (uint32_t) mca_pml_tm_process.num_local_peers + 1,
+        .local_rank = mca_pml_tm_process.my_local_rank,
+        .num_procs = mca_pml_tm_process.num_procs,
         .is_threaded = is_threaded,
         .peer_failed = mca_pml_tm_peer_failed,
         .log = log_line,

@@ -126,6 +126,24 @@ static int fab_check_provider_names(void)
     return OPAL_SUCCESS;
 }
 
+static bool fab_core_reaches_others(const fab_core_t *core)
+{
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        if (fab_providers[i] != &fab_self_provider && NULL != core->slots[i].dom) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Do the providers that are open reach all processes of the job? */
+static bool fab_core_covers_job(const fab_core_t *core)
+{
+    const fab_config_t *config = &core->fab.config;
+
+    return 1 == config->num_procs || (config->num_procs == config->num_local && fab_core_reaches_others(core));
+}
+
 /* Open provider i, or keep the reason why not. */
 static void fab_core_open_provider(fab_core_t *core, int i)
 {
@@ -142,16 +160,6 @@ static void fab_core_open_provider(fab_core_t *core, int i)
         snprintf(slot->why_not, sizeof(slot->why_not), "%s", why);
         fab_log(&core->fab, 1, "provider %s is not used: %s", fab_providers[i]->name, why);
     }
-}
-
-static bool fab_core_reaches_others(const fab_core_t *core)
-{
-    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
-        if (fab_providers[i] != &fab_self_provider && NULL != core->slots[i].dom) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Say for every provider that is not open why. */
@@ -195,6 +203,7 @@ static int fab_core_new(const fab_config_t *config, fab_core_t **out)
         core->fab.handlers[id].fn = fab_no_handler;
     }
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        core->fab.is_covered = fab_core_covers_job(core);
         fab_core_open_provider(core, i);
     }
     if (NULL == core->slots[0].dom || (config->num_local > 1 && !fab_core_reaches_others(core))) {

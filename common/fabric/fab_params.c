@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registration of the fabric's parameters with the MCA variable system; with verbs_reg_rcache.c the only file of the fabric that
- * needs libopen-pal.
+ * Registration of the fabric's parameters with the MCA variable system; with verbs_reg_rcache.c and verbs_near.c the only file of the
+ * fabric that needs libopen-pal.
  *
  * The storage is fab_params, in the common library: Open MPI deregisters the variables when the component closes, and the
  * library stays loaded (-z nodelete), so they never dangle.
@@ -15,6 +15,7 @@
 
 #include "fabric/fab_provider.h"
 #if FAB_HAVE_VERBS
+#include "verbs/verbs_near.h"
 #include "verbs/verbs_reg.h"
 #endif
 
@@ -180,6 +181,7 @@ int fab_params_register(const struct mca_base_component_2_1_0_t *component)
 
 #if FAB_HAVE_VERBS
     fab_verbs_reg_use_rcache();
+    fab_verbs_near_use_hwloc();
 #endif
     snprintf(fab_params.prefix, sizeof(fab_params.prefix), "%s_%s_", owner->mca_type_name, owner->mca_component_name);
 

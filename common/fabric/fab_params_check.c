@@ -57,6 +57,33 @@ static int fab_params_check_choice(const char *name, const char *choice, char *b
     return OPAL_ERR_BAD_PARAM;
 }
 
+/* "device,device:port,...": a name nobody has is no error, as hosts differ; what no device could have is. */
+static bool fab_params_is_ports(const char *list)
+{
+    while (NULL != list && '\0' != *list) {
+        size_t name = strcspn(list, ":, ");
+        size_t port = ':' == list[name] ? strspn(list + name + 1, "0123456789") : 0;
+        size_t len = name + (':' == list[name]) + port;
+        bool has_port = 1 <= port && port <= 3 && '0' != list[name + 1];
+        if (0 == name || (':' == list[name] && !has_port) || (',' != list[len] && '\0' != list[len])) {
+            return false;
+        }
+        list += len + (',' == list[len]);
+    }
+    return true;
+}
+
+static int fab_params_check_ports(const char *name, const char *list, char *buf, size_t size)
+{
+    if (fab_params_is_ports(list)) {
+        return OPAL_SUCCESS;
+    }
+    snprintf(buf, size,
+             "%s%s is \"%s\"; it must be devices, or device:port, with commas between and no spaces, e.g. mlx5_0,mlx5_1:1.",
+             fab_params.prefix, name, list);
+    return OPAL_ERR_BAD_PARAM;
+}
+
 static int fab_params_check_verbs(char *buf, size_t size)
 {
     const fab_params_t *p = &fab_params;
@@ -77,6 +104,12 @@ static int fab_params_check_verbs(char *buf, size_t size)
     }
     if (OPAL_SUCCESS == rc) {
         rc = fab_params_range("verbs_timeout", p->verbs_timeout, 8, 31, "", buf, size);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_check_ports("verbs_if_include", p->verbs_if_include, buf, size);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_check_ports("verbs_if_exclude", p->verbs_if_exclude, buf, size);
     }
     if (OPAL_SUCCESS == rc && (p->verbs_gid_index < -1 || p->verbs_gid_index > 255)) {
         snprintf(buf, size, "%sverbs_gid_index is %d; allowed are -1 (automatic) to 255.", p->prefix, p->verbs_gid_index);

@@ -7,6 +7,8 @@
  */
 #include "verbs/verbs_types.h"
 
+#include <string.h>
+
 #include "shm/shm_types.h" /* fab_shm_is_gone() */
 
 void fab_verbs_doom_all(fab_verbs_domain_t *dom, const char *what)
@@ -90,6 +92,17 @@ static void fab_verbs_look_after(fab_verbs_conn_t *conn)
                       ep->addr.pid);
 }
 
+/* Unless the event that it is back was lost. */
+static void fab_verbs_port_lost(fab_verbs_domain_t *dom)
+{
+    struct ibv_port_attr port;
+
+    memset(&port, 0, sizeof(port));
+    if (0 != ibv_query_port(dom->ctx, dom->port_num, &port) || IBV_PORT_ACTIVE != port.state) {
+        fab_verbs_doom_all(dom, "is down");
+    }
+}
+
 void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now)
 {
     uint32_t n = (dom->max_conns + FAB_VERBS_TICKS_PER_ROUND - 1) / FAB_VERBS_TICKS_PER_ROUND;
@@ -100,6 +113,6 @@ void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now)
     }
     if (0 != dom->port_down_since && now - dom->port_down_since > FAB_VERBS_PORT_GRACE_US) {
         dom->port_down_since = 0;
-        fab_verbs_doom_all(dom, "is down");
+        fab_verbs_port_lost(dom);
     }
 }

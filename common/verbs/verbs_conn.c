@@ -210,9 +210,13 @@ static const char *fab_verbs_conn_make_qps(fab_verbs_conn_t *conn)
 fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
 {
     fab_verbs_domain_t *dom = ep->dom;
-    fab_verbs_conn_t *conn = calloc(1, sizeof(*conn));
+    fab_verbs_conn_t *conn;
     const char *problem = "There is no memory for a connection.";
 
+    if (OPAL_SUCCESS != fab_verbs_start(dom, why)) {
+        return NULL;
+    }
+    conn = calloc(1, sizeof(*conn));
     if (NULL != conn) {
         conn->ep = ep;
         conn->dom = dom;

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which port of which device: those that the user's lists allow, that are up and that RC works on; of these the nearest to
- * the CPUs that this process may run on; of equally near ones, processes take turns by rank.
- *
- * Nearness is the kernel's distance between the NUMA node of the device and that of the process, from /sys: what hwloc
- * reads, too.  A process that may run on several nodes has no near device.
+ * the CPUs that this process may run on; of equally near ones, the processes of the host take turns.
  */
 #include "verbs/verbs_types.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,131 +15,77 @@
 enum {
     FAB_VERBS_PORTS_MAX = 64,      /* ports that are compared */
     FAB_VERBS_REASON_MAX = 384,    /* bytes of the sentence why there is none */
+    FAB_VERBS_UNKNOWN_MAX = 288,   /* bytes of what is said of names that are not here */
+    FAB_VERBS_UNWANTED_MAX = 224,  /* bytes of the reason that names a parameter */
     FAB_VERBS_GIDS_MAX = 256,      /* entries of a GID table that are looked at */
-    FAB_VERBS_FAR = 1 << 16,       /* distance of a device whose node is not known, more than any of the kernel's */
     FAB_VERBS_GID_UNFIT = 1 << 16, /* rank of a GID that cannot be used */
 };
+
+int (*fab_verbs_near)(const char *device);
 
 typedef struct fab_verbs_port {
     struct ibv_device *device;
     uint8_t num;
-    int distance;
+    int depth; /* of what it and the process have in common: the deeper, the nearer */
 } fab_verbs_port_t;
 
 typedef struct fab_verbs_search {
     fab_verbs_domain_t *dom;
     fab_verbs_port_t ports[FAB_VERBS_PORTS_MAX];
     int num_ports;
-    int node; /* NUMA node of this process; -1: several */
+    uint64_t seen; /* items of the user's list that name something here */
+    char unknown[FAB_VERBS_UNKNOWN_MAX]; /* of the user's list, and not here; "": nothing */
     char why_not[FAB_VERBS_REASON_MAX];
 } fab_verbs_search_t;
 
 /* ---- the user's lists -------------------------------------------------------------------------------------------- */
-
-/* Does the list name the port, as "device" or "device:port"? */
-static bool fab_verbs_list_has(const char *list, const char *device, uint8_t port)
-{
-    size_t len = strlen(device);
-
-    while (NULL != list && '\0' != *list) {
-        size_t item = strcspn(list, ",");
-        if (item >= len && 0 == strncmp(list, device, len) &&
-            (item == len || (':' == list[len] && strtoul(list + len + 1, NULL, 10) == port))) {
-            return true;
-        }
-        list += item + ('\0' != list[item]);
-    }
-    return false;
-}
 
 static bool fab_verbs_is_set(const char *list)
 {
     return NULL != list && '\0' != *list;
 }
 
-static bool fab_verbs_is_wanted(const char *device, uint8_t port)
+/* The list that is set, of which there is one at most; NULL or empty: none. */
+static const char *fab_verbs_list(const char **param)
+{
+    bool is_include = fab_verbs_is_set(fab_params.verbs_if_include);
+
+    *param = is_include ? "verbs_if_include" : "verbs_if_exclude";
+    return is_include ? fab_params.verbs_if_include : fab_params.verbs_if_exclude;
+}
+
+/* Does an item of len bytes, "device" or "device:port", name the port?  port 0: the whole device; -1: any port of it. */
+static bool fab_verbs_item_names(const char *item, size_t len, const char *device, int port)
+{
+    size_t name_len = strlen(device);
+
+    if (len < name_len || 0 != strncmp(item, device, name_len)) {
+        return false;
+    }
+    return len == name_len ||
+           (':' == item[name_len] && 0 != port && (port < 0 || (int) strtol(item + name_len + 1, NULL, 10) == port));
+}
+
+/* The list's items that name the port, as bits. */
+static uint64_t fab_verbs_items(const char *list, const char *device, int port)
+{
+    uint64_t items = 0;
+
+    for (int i = 0; NULL != list && '\0' != *list; i++) {
+        size_t len = strcspn(list, ",");
+        items |= (uint64_t) fab_verbs_item_names(list, len, device, port) << (i < 63 ? i : 63);
+        list += len + ('\0' != list[len]);
+    }
+    return items;
+}
+
+/* Is the port to be used; with port 0: may one of the device's be? */
+static bool fab_verbs_is_wanted(const char *device, int port)
 {
     if (fab_verbs_is_set(fab_params.verbs_if_include)) {
-        return fab_verbs_list_has(fab_params.verbs_if_include, device, port);
+        return 0 != fab_verbs_items(fab_params.verbs_if_include, device, 0 == port ? -1 : port);
     }
-    return !fab_verbs_list_has(fab_params.verbs_if_exclude, device, port);
-}
-
-/* ---- nearness ---------------------------------------------------------------------------------------------------- */
-
-static bool fab_verbs_read_line(const char *path, char *buf, size_t size)
-{
-    FILE *file = fopen(path, "re");
-    bool is_read = NULL != file && NULL != fgets(buf, (int) size, file);
-
-    if (NULL != file) {
-        fclose(file);
-    }
-    return is_read;
-}
-
-/* Are all CPUs of the set in a list like "0-3,8"? */
-static bool fab_verbs_cpus_within(const cpu_set_t *cpus, const char *list)
-{
-    cpu_set_t of_list;
-    cpu_set_t both;
-
-    CPU_ZERO(&of_list);
-    while (*list >= '0' && *list <= '9') {
-        char *end;
-        unsigned long first = strtoul(list, &end, 10);
-        unsigned long last = '-' == *end ? strtoul(end + 1, &end, 10) : first;
-        for (unsigned long cpu = first; cpu <= last && cpu < CPU_SETSIZE; cpu++) {
-            CPU_SET(cpu, &of_list);
-        }
-        list = ',' == *end ? end + 1 : end;
-    }
-    CPU_AND(&both, cpus, &of_list);
-    return CPU_EQUAL(&both, cpus);
-}
-
-/* The NUMA node that all CPUs of this process belong to; -1: none, or /sys does not say. */
-static int fab_verbs_own_node(void)
-{
-    cpu_set_t cpus;
-    char path[128], list[4096];
-
-    if (0 != sched_getaffinity(0, sizeof(cpus), &cpus)) {
-        return -1;
-    }
-    for (int node = 0;; node++) {
-        snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist", node);
-        if (!fab_verbs_read_line(path, list, sizeof(list))) {
-            return -1;
-        }
-        if (fab_verbs_cpus_within(&cpus, list)) {
-            return node;
-        }
-    }
-}
-
-static int fab_verbs_distance(const struct ibv_device *device, int node)
-{
-    char path[sizeof(device->ibdev_path) + 32], line[4096];
-    char *at = line;
-    int device_node;
-    int distance = FAB_VERBS_FAR;
-
-    if (node < 0) {
-        return 0;
-    }
-    snprintf(path, sizeof(path), "%s/device/numa_node", device->ibdev_path);
-    if (!fab_verbs_read_line(path, line, sizeof(line)) || (device_node = atoi(line)) < 0) {
-        return FAB_VERBS_FAR;
-    }
-    snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/distance", node);
-    if (!fab_verbs_read_line(path, line, sizeof(line))) {
-        return FAB_VERBS_FAR;
-    }
-    for (int i = 0; i <= device_node; i++) {
-        distance = (int) strtol(at, &at, 10);
-    }
-    return distance;
+    return 0 == fab_verbs_items(fab_params.verbs_if_exclude, device, port);
 }
 
 /* ---- GIDs -------------------------------------------------------------------------------------------------------- */
@@ -195,6 +137,16 @@ static void fab_verbs_why_not(fab_verbs_search_t *search, const char *device, in
     snprintf(search->why_not + len, sizeof(search->why_not) - len, "%s%s: %s", len > 0 ? "; " : "", where, reason);
 }
 
+/* The reason why a port is not used that the user does not want. */
+static const char *fab_verbs_unwanted(char *buf, size_t size)
+{
+    const char *param;
+
+    (void) fab_verbs_list(&param);
+    snprintf(buf, size, "not wanted by %s%s", fab_params.prefix, param);
+    return buf;
+}
+
 /* NULL: the port can be used. */
 static const char *fab_verbs_port_flaw(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t num,
                                        const struct ibv_port_attr *port)
@@ -212,47 +164,45 @@ static void fab_verbs_look_at_port(fab_verbs_search_t *search, struct ibv_device
                                    uint8_t num)
 {
     struct ibv_port_attr port;
-    const char *name = ibv_get_device_name(device);
+    const char *name = ibv_get_device_name(device), *param;
     const char *flaw = "the port cannot be queried";
-    char unwanted[sizeof(fab_params.prefix) + 64];
+    char unwanted[FAB_VERBS_UNWANTED_MAX];
 
     memset(&port, 0, sizeof(port));
+    search->seen |= fab_verbs_items(fab_verbs_list(&param), name, num);
     if (!fab_verbs_is_wanted(name, num)) {
-        snprintf(unwanted, sizeof(unwanted), "not wanted by %sverbs_if_%s", fab_params.prefix,
-                 fab_verbs_is_set(fab_params.verbs_if_include) ? "include" : "exclude");
-        flaw = unwanted;
+        flaw = fab_verbs_unwanted(unwanted, sizeof(unwanted));
     } else if (0 == ibv_query_port(ctx, num, &port)) {
         flaw = fab_verbs_port_flaw(search->dom, ctx, num, &port);
     }
     if (NULL != flaw) {
         fab_verbs_why_not(search, name, num, flaw);
-        return;
-    }
-    if (search->num_ports < FAB_VERBS_PORTS_MAX) {
-        search->ports[search->num_ports++] =
-            (fab_verbs_port_t){.device = device, .num = num, .distance = fab_verbs_distance(device, search->node)};
+    } else if (search->num_ports < FAB_VERBS_PORTS_MAX) {
+        search->ports[search->num_ports++] = (fab_verbs_port_t){.device = device, .num = num};
     }
 }
 
-static void fab_verbs_look_at_device(fab_verbs_search_t *search, struct ibv_device *device)
+/* Nothing is known of its ports: all that the user's list says of them may be true. */
+static void fab_verbs_skip_device(fab_verbs_search_t *search, const char *name, const char *reason)
+{
+    const char *param;
+
+    search->seen |= fab_verbs_items(fab_verbs_list(&param), name, -1);
+    fab_verbs_why_not(search, name, 0, reason);
+}
+
+static void fab_verbs_look_at_ports(fab_verbs_search_t *search, struct ibv_device *device)
 {
     struct ibv_device_attr attr;
-    struct ibv_context *ctx;
     const char *name = ibv_get_device_name(device);
+    struct ibv_context *ctx = ibv_open_device(device);
 
-    if (IBV_TRANSPORT_IB != device->transport_type) {
-        fab_verbs_why_not(search, name, 0,
-                          IBV_TRANSPORT_IWARP == device->transport_type ? "iWARP is not supported"
-                                                                        : "not InfiniBand or RoCE");
-        return;
-    }
-    ctx = ibv_open_device(device);
     if (NULL == ctx) {
-        fab_verbs_why_not(search, name, 0, strerror(errno));
+        fab_verbs_skip_device(search, name, strerror(errno));
         return;
     }
     if (0 != ibv_query_device(ctx, &attr)) {
-        fab_verbs_why_not(search, name, 0, "it cannot be queried");
+        fab_verbs_skip_device(search, name, "it cannot be queried");
         attr.phys_port_cnt = 0;
     }
     for (int num = 1; num <= attr.phys_port_cnt; num++) {
@@ -261,24 +211,61 @@ static void fab_verbs_look_at_device(fab_verbs_search_t *search, struct ibv_devi
     (void) ibv_close_device(ctx);
 }
 
+static void fab_verbs_look_at_device(fab_verbs_search_t *search, struct ibv_device *device)
+{
+    const char *name = ibv_get_device_name(device);
+    char unwanted[FAB_VERBS_UNWANTED_MAX];
+
+    if (!fab_verbs_is_wanted(name, 0)) {
+        fab_verbs_skip_device(search, name, fab_verbs_unwanted(unwanted, sizeof(unwanted)));
+    } else if (IBV_TRANSPORT_IB != device->transport_type) {
+        fab_verbs_skip_device(search, name,
+                              IBV_TRANSPORT_IWARP == device->transport_type ? "iWARP is not supported"
+                                                                            : "not InfiniBand or RoCE");
+    } else {
+        fab_verbs_look_at_ports(search, device);
+    }
+}
+
+/* Tell of the first item of the user's list that is not here, in a sentence that search->unknown keeps. */
+static void fab_verbs_tell_unknown(fab_verbs_search_t *search)
+{
+    const char *param;
+    const char *list = fab_verbs_list(&param);
+
+    for (int i = 0; i < 63 && NULL != list && '\0' != *list; i++) {
+        int len = (int) strcspn(list, ",");
+        if (len > 0 && 0 == (search->seen >> i & 1)) {
+            snprintf(search->unknown, sizeof(search->unknown), "%s%s names %.*s, which this host does not have; ",
+                     fab_params.prefix, param, len < 64 ? len : 64, list);
+            fab_log(search->dom->fab, 1, "%.*s", (int) strlen(search->unknown) - 2, search->unknown);
+            return;
+        }
+        list += len + ('\0' != list[len]);
+    }
+}
+
 static int fab_verbs_order(const void *a, const void *b)
 {
     const fab_verbs_port_t *x = a;
     const fab_verbs_port_t *y = b;
     int names = strcmp(ibv_get_device_name(x->device), ibv_get_device_name(y->device));
 
-    return x->distance != y->distance ? x->distance - y->distance : 0 != names ? names : x->num - y->num;
+    return x->depth != y->depth ? y->depth - x->depth : 0 != names ? names : x->num - y->num;
 }
 
 static const fab_verbs_port_t *fab_verbs_nearest(fab_verbs_search_t *search)
 {
     int near = 0;
 
+    for (int i = 0; i < search->num_ports && search->num_ports > 1 && NULL != fab_verbs_near; i++) {
+        search->ports[i].depth = fab_verbs_near(ibv_get_device_name(search->ports[i].device));
+    }
     qsort(search->ports, (size_t) search->num_ports, sizeof(search->ports[0]), fab_verbs_order);
-    while (near < search->num_ports && search->ports[near].distance == search->ports[0].distance) {
+    while (near < search->num_ports && search->ports[near].depth == search->ports[0].depth) {
         near++;
     }
-    return &search->ports[(uint32_t) search->dom->fab->config.name % (uint32_t) near];
+    return &search->ports[search->dom->fab->config.local_rank % (uint32_t) near];
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
@@ -320,14 +307,14 @@ int fab_verbs_device_open(fab_verbs_domain_t *dom, const char **why)
         *why = "This host has no RDMA device.";
     } else if (NULL != search) {
         search->dom = dom;
-        search->node = fab_verbs_own_node();
         for (int i = 0; i < num; i++) {
             fab_verbs_look_at_device(search, devices[i]);
         }
+        fab_verbs_tell_unknown(search);
         if (search->num_ports > 0) {
             rc = fab_verbs_device_use(dom, fab_verbs_nearest(search), why);
         } else {
-            *why = fab_sentence(dom->fab, "No RDMA device can be used: %s.", search->why_not);
+            *why = fab_sentence(dom->fab, "No RDMA device can be used: %s%s.", search->unknown, search->why_not);
         }
     }
     free(search);

@@ -51,7 +51,8 @@ static int fab_verbs_cq_open(fab_verbs_domain_t *dom, const char **why)
 
     dom->sq_used_max = max / 2 < FAB_VERBS_SQ_USED_MAX ? (uint32_t) max / 2 : FAB_VERBS_SQ_USED_MAX;
     dom->send_cq = ibv_create_cq(dom->ctx, (int) (2 * dom->sq_used_max), NULL, NULL, 0);
-    if (!fab_verbs_tm_open(dom)) {
+    /* whoever would list receives asked at the start, when there was nothing to list them on */
+    if (dom->is_spare || !fab_verbs_tm_open(dom)) {
         int num = (int) fab_params.verbs_buffers < max ? (int) fab_params.verbs_buffers : max;
         dom->recv_cq = ibv_create_cq(dom->ctx, num, NULL, NULL, 0);
     }
@@ -62,13 +63,8 @@ static int fab_verbs_cq_open(fab_verbs_domain_t *dom, const char **why)
     return OPAL_SUCCESS;
 }
 
-static int fab_verbs_memory_open(fab_verbs_domain_t *dom, const char **why)
+static int fab_verbs_send_bufs_open(fab_verbs_domain_t *dom, const char **why)
 {
-    dom->regs = fab_verbs_reg_ops->open(dom->pd);
-    if (NULL == dom->regs) {
-        *why = "The cache of registered memory cannot be opened.";
-        return OPAL_ERR_NOT_AVAILABLE;
-    }
     fab_verbs_pool_init(&dom->send_pool, dom->pd, fab_params.verbs_eager_limit);
     dom->max_send_bufs = fab_params.verbs_buffers;
     if (OPAL_SUCCESS != fab_verbs_pool_grow(&dom->send_pool, FAB_VERBS_CHUNK_BUFS)) {
@@ -80,6 +76,51 @@ static int fab_verbs_memory_open(fab_verbs_domain_t *dom, const char **why)
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     return OPAL_SUCCESS;
+}
+
+/* What fab_verbs_start() makes, in the reverse order; what was not made is NULL. */
+static void fab_verbs_stop(fab_verbs_domain_t *dom)
+{
+    if (NULL != dom->srq) {
+        (void) ibv_destroy_srq(dom->srq);
+    }
+    if (NULL != dom->send_cq) {
+        (void) ibv_destroy_cq(dom->send_cq);
+    }
+    if (NULL != dom->recv_cq) {
+        (void) ibv_destroy_cq(dom->recv_cq);
+    }
+    dom->srq = NULL;
+    dom->send_cq = dom->recv_cq = NULL;
+    dom->to_post = NULL;
+    fab_verbs_tm_close(dom);
+    fab_verbs_pool_fini(&dom->send_pool);
+    fab_verbs_pool_fini(&dom->recv_pool);
+}
+
+int fab_verbs_start(fab_verbs_domain_t *dom, const char **why)
+{
+    int rc;
+
+    if (dom->is_dead) {
+        *why = fab_sentence(dom->fab, "%s here failed.", dom->name);
+        return OPAL_ERR_UNREACH;
+    }
+    if (dom->is_started) {
+        return OPAL_SUCCESS;
+    }
+    rc = fab_verbs_cq_open(dom, why);
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_verbs_srq_open(dom, why);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_verbs_send_bufs_open(dom, why);
+    }
+    dom->is_started = OPAL_SUCCESS == rc;
+    if (!dom->is_started) {
+        fab_verbs_stop(dom);
+    }
+    return rc;
 }
 
 static int fab_verbs_open_steps(fab_verbs_domain_t *dom, const char **why)
@@ -97,12 +138,13 @@ static int fab_verbs_open_steps(fab_verbs_domain_t *dom, const char **why)
         return OPAL_ERR_NOT_AVAILABLE;
     }
     fab_verbs_reg_access = IBV_ATOMIC_NONE != dom->device.atomic_cap ? IBV_ACCESS_REMOTE_ATOMIC : 0;
-    rc = fab_verbs_cq_open(dom, why);
-    if (OPAL_SUCCESS == rc) {
-        rc = fab_verbs_srq_open(dom, why);
+    dom->regs = fab_verbs_reg_ops->open(dom->pd);
+    if (NULL == dom->regs) {
+        *why = "The cache of registered memory cannot be opened.";
+        return OPAL_ERR_NOT_AVAILABLE;
     }
-    if (OPAL_SUCCESS == rc) {
-        rc = fab_verbs_memory_open(dom, why);
+    if (!dom->is_spare) {
+        rc = fab_verbs_start(dom, why);
     }
     if (OPAL_SUCCESS == rc) {
         rc = fab_verbs_fill_address(dom, why);
@@ -114,18 +156,7 @@ static int fab_verbs_open_steps(fab_verbs_domain_t *dom, const char **why)
 static void fab_verbs_domain_free(fab_verbs_domain_t *dom)
 {
     fab_verbs_oob_close(dom);
-    if (NULL != dom->srq) {
-        (void) ibv_destroy_srq(dom->srq);
-    }
-    if (NULL != dom->send_cq) {
-        (void) ibv_destroy_cq(dom->send_cq);
-    }
-    if (NULL != dom->recv_cq) {
-        (void) ibv_destroy_cq(dom->recv_cq);
-    }
-    fab_verbs_tm_close(dom);
-    fab_verbs_pool_fini(&dom->send_pool);
-    fab_verbs_pool_fini(&dom->recv_pool);
+    fab_verbs_stop(dom);
     if (NULL != dom->regs) {
         fab_verbs_reg_ops->close(dom->regs);
     }
@@ -165,6 +196,7 @@ static int fab_verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     dom->fab = fab;
+    dom->is_spare = fab->is_covered;
     dom->rma_tail = &dom->rma;
     dom->waiting_tail = &dom->waiting;
     rc = fab_verbs_open_steps(dom, why);
@@ -250,14 +282,14 @@ static int fab_verbs_describe(fab_domain_t *domain, char *buf, size_t size)
 
     return snprintf(
         buf, size,
-        "any host       verbs  0 to %-10u  eager, by SEND on %s (%s%s), window of %u messages: two copies\n"
+        "any host       verbs  0 to %-10u  eager, by SEND on %s (%s%s%s), window of %u messages: two copies\n"
         "                      longer           rendezvous, read by the receiver: no copy (READ, steps of %u bytes)\n"
         "                      derived types    rendezvous, fragments by SEND: two copies\n",
         fab_params.verbs_eager_limit, dom->name,
         !is_roce                                     ? "InfiniBand"
         : IBV_GID_TYPE_ROCE_V2 == dom->addr.gid_type ? "RoCE v2"
                                                      : "RoCE v1",
-        NULL != dom->tm ? ", matches tags" : "", fab_params.verbs_window, dom->step);
+        NULL != dom->tm ? ", matches tags" : "", dom->is_started ? "" : ", not in use", fab_params.verbs_window, dom->step);
 }
 
 const fab_provider_t fab_verbs_provider = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registrations in OPAL's cache "grdma"; the only file of the provider that needs libopen-pal.
+ * Registrations in OPAL's cache "grdma"; with verbs_near.c the only file of the provider that needs libopen-pal.
  *
  * The cache registers whole pages and keeps registrations that nobody uses, oldest dropped first when the device or the
  * limit on locked memory wants it.  OPAL's memory hooks tell it of memory that goes; it then deregisters at the next get.

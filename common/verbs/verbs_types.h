@@ -258,6 +258,8 @@ struct fab_verbs_domain {
     char name[64 + 8];        /* "mlx5_0:1" */
     bool is_dead;             /* the device failed */
     bool is_closed;           /* by fab_close(): operations end without completion */
+    bool is_spare;            /* all of the job is reached in other ways: started when a process joins that is not */
+    bool is_started;          /* queues and buffers are made */
     uint64_t port_down_since; /* us; 0: it is up */
 
     /* memory */
@@ -292,6 +294,17 @@ uint64_t fab_verbs_now_us(void);
 /* Choose device, port and GID; opens the device. Fills ctx, device, port, port_num, gid_index, name, and addr as far as the
  * port tells. */
 int fab_verbs_device_open(fab_verbs_domain_t *dom, const char **why);
+
+/*
+ * How near the device is to this process, larger is nearer (verbs_near.h); asked only if there is a choice.  NULL, as at first:
+ * all are equally near.
+ */
+extern int (*fab_verbs_near)(const char *device);
+
+/* ---- verbs_domain.c ---------------------------------------------------------------------------------------------- */
+
+/* Queues and buffers are needed: make them, if that was not done. */
+int fab_verbs_start(fab_verbs_domain_t *dom, const char **why);
 
 /* ---- verbs_srq.c ------------------------------------------------------------------------------------------------- */
 

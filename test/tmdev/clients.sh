@@ -44,7 +44,13 @@ for way in path preload; do
         grep -q "$text" devinfo || fail "ibv_devinfo does not show $text ($way)"
     done
 done
+TMDEV_DEVICES=2 TMDEV_PORTS=2 on_device path ibv_devinfo >devinfo
+(($(grep -cE 'hca_id:.*tmdev[01]$|port_lid:[[:space:]]*[1-4]$|state:[[:space:]]*PORT_ACTIVE' devinfo) == 10)) || {
+    cat devinfo
+    fail "ibv_devinfo does not show two devices with two ports"
+}
 pingpong ibv_rc_pingpong -n 1000
+TMDEV_DEVICES=3 TMDEV_PORTS=2 pingpong ibv_rc_pingpong -d tmdev2 -i 2 -n 100
 pingpong ibv_rc_pingpong -n 1000 -e
 pingpong ibv_rc_pingpong -n 100 -s 3000000
 pingpong ibv_srq_pingpong -n 1000 -q 4

@@ -127,7 +127,7 @@ static tmdev_conn_t *conn_new(tmdev_node_t *node, int fd, bool is_outgoing)
     TAILQ_INIT(&conn->waiting);
     TAILQ_INIT(&conn->readers);
     TAILQ_INSERT_TAIL(&node->conns, conn, link);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
+    struct epoll_event event = {.events = node->is_cut ? 0 : EPOLLIN, .data.ptr = conn};
     (void) epoll_ctl(node->epoll_fd, EPOLL_CTL_ADD, fd, &event);
     return conn;
 }
@@ -223,7 +223,17 @@ static void conn_break(tmdev_conn_t *conn)
 static void want_room(tmdev_conn_t *conn, bool is_wanted)
 {
     struct epoll_event event = {.events = EPOLLIN | (is_wanted ? EPOLLOUT : 0u), .data.ptr = conn};
+    event.events = conn->node->is_cut ? 0 : event.events;
     (void) epoll_ctl(conn->node->epoll_fd, EPOLL_CTL_MOD, conn->fd, &event);
+}
+
+void tmdev_conns_watch(tmdev_node_t *node)
+{
+    tmdev_conn_t *conn;
+    TAILQ_FOREACH(conn, &node->conns, link)
+    {
+        want_room(conn, conn->out_length > 0);
+    }
 }
 
 bool tmdev_conn_is_free(const tmdev_conn_t *conn)
@@ -272,7 +282,7 @@ void tmdev_conn_send(tmdev_conn_t *conn, tmdev_frame_t *frame, const struct iove
     if (conn->is_broken) {
         return;
     }
-    if (conn->out_length > 0) {
+    if (conn->out_length > 0 || conn->node->is_cut) {
         conn_keep(conn, iov, 1 + count, 0);
         return;
     }
@@ -293,6 +303,9 @@ void tmdev_conn_send(tmdev_conn_t *conn, tmdev_frame_t *frame, const struct iove
 void tmdev_conn_flush(tmdev_conn_t *conn)
 {
     tmdev_qp_t *qp;
+    if (conn->node->is_cut) {
+        return;
+    }
     while (conn->out_length > 0 && !conn->is_broken) {
         ssize_t n = send(conn->fd, conn->out + conn->out_offset, conn->out_length, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0) {

@@ -57,6 +57,9 @@ TMDEV_PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
     context->cmd_fd = tmdev_token_fd(); /* nobody reads it; some clients duplicate it */
     ctx->node = context->async_fd >= 0 && context->cmd_fd >= 0 ? tmdev_node_get() : NULL;
     if (NULL != ctx->node) {
+        tmdev_node_lock(ctx->node);
+        TAILQ_INSERT_TAIL(&ctx->node->contexts, ctx, link);
+        tmdev_node_unlock(ctx->node);
         return context;
     }
     int error = errno;
@@ -78,6 +81,9 @@ TMDEV_PUBLIC int ibv_close_device(struct ibv_context *context)
     if (0 != atomic_load(&ctx->objects)) {
         return tmdev_misuse(EBUSY, "ibv_close_device: %u objects of the context still exist", atomic_load(&ctx->objects));
     }
+    tmdev_node_lock(ctx->node);
+    TAILQ_REMOVE(&ctx->node->contexts, ctx, link);
+    tmdev_node_unlock(ctx->node);
     tmdev_node_put(ctx->node);
     while (NULL != (event = STAILQ_FIRST(&ctx->events))) {
         STAILQ_REMOVE_HEAD(&ctx->events, link);
@@ -94,20 +100,32 @@ TMDEV_PUBLIC int ibv_close_device(struct ibv_context *context)
 /* ---- asynchronous events
  * --------------------------------------------------------------------------------------------------- */
 
-void tmdev_event_raise(struct ibv_context *context, enum ibv_event_type type, void *object)
+static void event_raise(struct ibv_context *context, const struct ibv_async_event *what)
 {
     tmdev_ctx_t *ctx = tmdev_ctx(context);
     tmdev_event_t *event = tmdev_alloc(sizeof(*event));
     if (NULL == event) {
-        tmdev_misuse(0, "no memory for the event %s: it is lost", ibv_event_type_str(type));
+        tmdev_misuse(0, "no memory for the event %s: it is lost", ibv_event_type_str(what->event_type));
         return;
     }
-    event->event.event_type = type;
-    event->event.element.qp = object; /* all pointers of the union are the same */
+    event->event = *what;
     pthread_mutex_lock(&ctx->event_lock);
     STAILQ_INSERT_TAIL(&ctx->events, event, link);
     pthread_mutex_unlock(&ctx->event_lock);
     tmdev_token_put(context->async_fd);
+}
+
+void tmdev_event_raise(struct ibv_context *context, enum ibv_event_type type, void *object)
+{
+    /* all pointers of the union are the same */
+    event_raise(context, &(struct ibv_async_event){.event_type = type, .element.qp = object});
+}
+
+void tmdev_event_raise_port(struct ibv_context *context, enum ibv_event_type type, int port)
+{
+    struct ibv_async_event event = {.event_type = type, .element.qp = NULL};
+    event.element.port_num = port;
+    event_raise(context, &event);
 }
 
 void tmdev_event_forget(struct ibv_context *context, void *object)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one device, tmdev0, with one port: its names, attributes, GIDs and keys.
+/* The devices, tmdev0 and others if asked for, and their ports: names, attributes, GIDs and keys.
  *
- * All processes that see one another are behind the same port: one LID, and the same GIDs. TMDEV_LID makes some of them
- * another port of the same subnet. On InfiniBand there is one GID; as Ethernet, the port has four: RoCE v1 and v2 of a
+ * All processes that see one another are behind the same ports: each has one LID, and the same GIDs. TMDEV_LID makes some of them
+ * other ports of the same subnet. On InfiniBand there is one GID; as Ethernet, a port has four: RoCE v1 and v2 of a
  * link-local and of an IPv4 address. */
 #include "tmdev.h"
 
@@ -12,24 +12,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct ibv_device the_device = {
-    .node_type = IBV_NODE_CA,
-    .transport_type = IBV_TRANSPORT_IB,
-    .name = "tmdev0",
-    .dev_name = "tmdev0",
-    .dev_path = "/sys/class/infiniband_verbs/tmdev0",
-    .ibdev_path = "/sys/class/infiniband/tmdev0",
-};
+#define DEVICE(n)                                                                                                          \
+    {                                                                                                                      \
+        .node_type = IBV_NODE_CA, .transport_type = IBV_TRANSPORT_IB, .name = "tmdev" #n, .dev_name = "tmdev" #n,          \
+        .dev_path = "/sys/class/infiniband_verbs/tmdev" #n, .ibdev_path = "/sys/class/infiniband/tmdev" #n,                \
+    }
+static struct ibv_device the_devices[TMDEV_DEVICES] = {DEVICE(0), DEVICE(1), DEVICE(2), DEVICE(3),
+                                                       DEVICE(4), DEVICE(5), DEVICE(6), DEVICE(7)};
+#undef DEVICE
 
 TMDEV_PUBLIC struct ibv_device **ibv_get_device_list(int *count)
 {
-    struct ibv_device **list = calloc(2, sizeof(*list));
+    struct ibv_device **list = calloc(TMDEV_DEVICES + 1, sizeof(*list));
     if (NULL == list) {
         return NULL;
     }
-    list[0] = &the_device;
+    for (uint32_t i = 0; i < tmdev_settings()->devices; i++) {
+        list[i] = &the_devices[i];
+    }
     if (NULL != count) {
-        *count = 1;
+        *count = (int) tmdev_settings()->devices;
     }
     return list;
 }
@@ -46,29 +48,38 @@ TMDEV_PUBLIC const char *ibv_get_device_name(struct ibv_device *device)
 
 TMDEV_PUBLIC int ibv_get_device_index(struct ibv_device *device)
 {
-    (void) device;
-    return 0;
+    return (int) (device - the_devices);
 }
 
-static uint64_t node_guid(void)
+/* Of a port, counted from 1. */
+static uint32_t lid_of(const struct ibv_device *device, uint32_t port)
 {
-    return 0x02544d0000000000u | tmdev_settings()->lid;
+    return tmdev_settings()->lid + (uint32_t) (device - the_devices) * tmdev_settings()->ports + port - 1;
+}
+
+static bool is_port(uint32_t port)
+{
+    return port >= 1 && port <= tmdev_settings()->ports;
+}
+
+static uint64_t node_guid(const struct ibv_device *device)
+{
+    return 0x02544d0000000000u | lid_of(device, 1);
 }
 
 TMDEV_PUBLIC __be64 ibv_get_device_guid(struct ibv_device *device)
 {
-    (void) device;
-    return htobe64(node_guid());
+    return htobe64(node_guid(device));
 }
 
 /* ---- attributes
  * ------------------------------------------------------------------------------------------------------------ */
 
-static void device_attr(struct ibv_device_attr *attr)
+static void device_attr(const struct ibv_device *device, struct ibv_device_attr *attr)
 {
     memset(attr, 0, sizeof(*attr));
     memcpy(attr->fw_ver, "1.0", 4);
-    attr->node_guid = attr->sys_image_guid = htobe64(node_guid());
+    attr->node_guid = attr->sys_image_guid = htobe64(node_guid(device));
     attr->max_mr_size = UINT64_MAX;
     attr->page_size_cap = 4096;
     attr->vendor_id = 0x544d;
@@ -89,13 +100,12 @@ static void device_attr(struct ibv_device_attr *attr)
     attr->max_srq_wr = TMDEV_MAX_WR - 1;
     attr->max_pkeys = 1;
     attr->local_ca_ack_delay = 16;
-    attr->phys_port_cnt = 1;
+    attr->phys_port_cnt = (uint8_t) tmdev_settings()->ports;
 }
 
 TMDEV_PUBLIC int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
-    (void) context;
-    device_attr(attr);
+    device_attr(context->device, attr);
     return 0;
 }
 
@@ -104,16 +114,15 @@ int tmdev_query_device_ex(struct ibv_context *context, const struct ibv_query_de
 {
     const tmdev_settings_t *s = tmdev_settings();
     struct ibv_device_attr_ex all;
-    (void) context;
     if (NULL != input && 0 != input->comp_mask) {
         return EINVAL;
     }
     memset(&all, 0, sizeof(all));
-    device_attr(&all.orig_attr);
+    device_attr(context->device, &all.orig_attr);
     all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
     all.completion_timestamp_mask = UINT64_MAX;
     all.hca_core_clock = 1000000; /* kHz: time stamps are nanoseconds */
-    all.phys_port_cnt_ex = 1;
+    all.phys_port_cnt_ex = s->ports;
     if (s->tm_tags > 0) {
         all.tm_caps.max_num_tags = s->tm_tags;
         all.tm_caps.max_ops = s->tm_ops;
@@ -131,24 +140,27 @@ int tmdev_query_device_ex(struct ibv_context *context, const struct ibv_query_de
 int tmdev_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
 {
     const tmdev_settings_t *s = tmdev_settings();
-    (void) context;
-    if (1 != port) {
+    tmdev_node_t *node = tmdev_ctx(context)->node;
+    if (!is_port(port)) {
         return EINVAL;
     }
+    tmdev_node_lock(node);
+    bool is_down = node->is_cut;
+    tmdev_node_unlock(node);
     struct ibv_port_attr all = {
-        .state = IBV_PORT_ACTIVE,
+        .state = is_down ? IBV_PORT_DOWN : IBV_PORT_ACTIVE,
         .max_mtu = IBV_MTU_4096,
         .active_mtu = tmdev_mtu_enum(s->mtu),
         .gid_tbl_len = s->is_ethernet ? TMDEV_GIDS : 1,
         .port_cap_flags = s->is_ethernet ? IBV_PORT_IP_BASED_GIDS : IBV_PORT_SM,
         .max_msg_sz = (uint32_t) s->max_msg,
         .pkey_tbl_len = 1,
-        .lid = (uint16_t) (s->is_ethernet ? 0 : s->lid),
+        .lid = (uint16_t) (s->is_ethernet ? 0 : lid_of(context->device, port)),
         .sm_lid = (uint16_t) (s->is_ethernet ? 0 : 1),
         .max_vl_num = 1,
         .active_width = 2,  /* 4x */
         .active_speed = 32, /* EDR */
-        .phys_state = 5,    /* link up */
+        .phys_state = is_down ? 2 : 5, /* polling, link up */
         .link_layer = s->is_ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND,
     };
     memset(attr, 0, size);
@@ -194,12 +206,11 @@ static uint32_t gid_type(int index)
 
 TMDEV_PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
 {
-    (void) context;
-    if (1 != port || index < 0 || index >= gid_count()) {
+    if (!is_port(port) || index < 0 || index >= gid_count()) {
         errno = EINVAL;
         return -1;
     }
-    gid_of(tmdev_settings()->lid, index, gid);
+    gid_of(lid_of(context->device, port), index, gid);
     return 0;
 }
 
@@ -207,7 +218,7 @@ TMDEV_PUBLIC int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, u
                                    uint32_t flags, size_t size)
 {
     struct ibv_gid_entry all = {.gid_index = index, .port_num = port};
-    if (0 != flags || 1 != port) {
+    if (0 != flags || !is_port(port)) {
         return EINVAL;
     }
     if (index >= (uint32_t) gid_count()) {
@@ -223,14 +234,14 @@ TMDEV_PUBLIC int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, u
 TMDEV_PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max,
                                           uint32_t flags, size_t size)
 {
-    size_t n = 0;
-    if (0 != flags || max < (size_t) gid_count()) {
+    uint32_t count = (uint32_t) gid_count(), all = count * tmdev_settings()->ports;
+    if (0 != flags || max < all) {
         return -EINVAL;
     }
-    for (; n < max && n < (size_t) gid_count(); n++) {
-        (void) _ibv_query_gid_ex(context, 1, (uint32_t) n, (void *) ((uint8_t *) entries + n * size), 0, size);
+    for (uint32_t n = 0; n < all; n++) {
+        (void) _ibv_query_gid_ex(context, 1 + n / count, n % count, (void *) ((uint8_t *) entries + n * size), 0, size);
     }
-    return (ssize_t) n;
+    return (ssize_t) all;
 }
 
 /* Private, but ibv_devinfo wants it: RoCE v1 or InfiniBand is 0, RoCE v2 is 1. */
@@ -238,7 +249,7 @@ TMDEV_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, u
 TMDEV_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, unsigned int *type)
 {
     (void) context;
-    if (1 != port || index >= (unsigned int) gid_count()) {
+    if (!is_port(port) || index >= (unsigned int) gid_count()) {
         errno = EINVAL;
         return -1;
     }
@@ -249,7 +260,7 @@ TMDEV_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, u
 TMDEV_PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
 {
     (void) context;
-    if (1 != port || 0 != index) {
+    if (!is_port(port) || 0 != index) {
         errno = EINVAL;
         return -1;
     }
@@ -260,15 +271,15 @@ TMDEV_PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int i
 TMDEV_PUBLIC int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 {
     (void) context;
-    return 1 == port && htobe16(0xffff) == pkey ? 0 : -1;
+    return is_port(port) && htobe16(0xffff) == pkey ? 0 : -1;
 }
 
 /* ---- routing
  * --------------------------------------------------------------------------------------------------------------- */
 
-uint32_t tmdev_own_route(void)
+uint32_t tmdev_own_route(const tmdev_qp_t *qp)
 {
-    return tmdev_settings()->lid;
+    return lid_of(qp->qp.qp_base.context->device, qp->attr.port_num);
 }
 
 uint32_t tmdev_route(const struct ibv_ah_attr *ah)

@@ -271,6 +271,8 @@ static tmdev_node_t *node_open(void)
     TAILQ_INIT(&node->ready);
     TAILQ_INIT(&node->acks);
     TAILQ_INIT(&node->tm_srqs);
+    TAILQ_INIT(&node->contexts);
+    tmdev_faults_init(node);
     node->next_qp = 1;
     node->next_mr = 1;
     node->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

@@ -21,7 +21,7 @@ tmdev_cqe_t tmdev_qp_cqe(const tmdev_qp_t *qp)
         .handle = -1,
         .wc.qp_num = qp->qp.qp_base.qp_num,
         .wc.src_qp = qp->attr.dest_qp_num,
-        .wc.slid = (uint16_t) tmdev_settings()->lid,
+        .wc.slid = qp->attr.ah_attr.dlid,
     };
 }
 
@@ -106,7 +106,7 @@ static const struct {
 
 static int check_values(const tmdev_qp_t *qp, const struct ibv_qp_attr *attr, int mask)
 {
-    if (0 != (mask & IBV_QP_PORT) && 1 != attr->port_num) {
+    if (0 != (mask & IBV_QP_PORT) && (attr->port_num < 1 || attr->port_num > tmdev_settings()->ports)) {
         return tmdev_misuse(EINVAL, "ibv_modify_qp: port %u", attr->port_num);
     }
     if (0 != (mask & IBV_QP_PKEY_INDEX) && 0 != attr->pkey_index) {
@@ -205,6 +205,7 @@ TMDEV_PUBLIC int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, in
     } else if (IBV_QPS_RTS == to && IBV_QPS_RTR == qp->state) {
         qp->retries = qp->attr.retry_cnt;
         qp->rnr_retries = qp->attr.rnr_retry;
+        tmdev_faults_start(qp->node);
     }
     qp->state = ibqp->state = to;
     tmdev_node_unlock(qp->node);

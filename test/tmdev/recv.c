@@ -372,13 +372,13 @@ static bool is_connected(tmdev_qp_t *qp, const tmdev_frame_t *frame)
     if (NULL == qp || (IBV_QPS_RTR != qp->state && IBV_QPS_RTS != qp->state)) {
         return false;
     }
-    if (frame->src_qpn == qp->attr.dest_qp_num && frame->psn == qp->attr.rq_psn && frame->route == tmdev_own_route()) {
+    if (frame->src_qpn == qp->attr.dest_qp_num && frame->psn == qp->attr.rq_psn && frame->route == tmdev_own_route(qp)) {
         return true;
     }
     if (!qp->has_complained) {
         tmdev_misuse(
             0, "QP 0x%x: requests of QP 0x%x by way of port %u, sq_psn 0x%x; expected are QP 0x%x, port %u, rq_psn 0x%x",
-            qp->qp.qp_base.qp_num, frame->src_qpn, frame->route, frame->psn, qp->attr.dest_qp_num, tmdev_own_route(),
+            qp->qp.qp_base.qp_num, frame->src_qpn, frame->route, frame->psn, qp->attr.dest_qp_num, tmdev_own_route(qp),
             qp->attr.rq_psn);
         qp->has_complained = true;
     }

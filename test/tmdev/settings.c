@@ -14,6 +14,7 @@
 static tmdev_settings_t settings;
 static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
 static atomic_uint fail_calls[TMDEV_FAIL_KINDS];
+static atomic_bool has_failed; /* the device: all calls fail */
 
 static const struct {
     const char *name;
@@ -88,6 +89,28 @@ static void parse_fail(void)
     free(copy);
 }
 
+/* first[-last], milliseconds */
+static void parse_port_down(void)
+{
+    const char *value = getenv("TMDEV_PORT_DOWN");
+    if (NULL == value || '\0' == *value) {
+        return;
+    }
+    char *end;
+    unsigned long first = strtoul(value, &end, 10), last = 0;
+    bool is_valid = end != value;
+    if (is_valid && '-' == *end) {
+        last = strtoul(end + 1, &end, 10);
+        is_valid = last > first;
+    }
+    if (!is_valid || '\0' != *end || first > 1000000 || last > 1000000) {
+        settings_refuse("TMDEV_PORT_DOWN", value, "first[-last] is wanted, milliseconds up to 1000000");
+    }
+    settings.has_port_down = true;
+    settings.port_down_us = first * 1000;
+    settings.port_up_us = last * 1000;
+}
+
 static void parse_mtu(void)
 {
     settings.mtu = (uint32_t) number("TMDEV_MTU", 4096, 256, 4096);
@@ -126,6 +149,10 @@ static void read_settings(void)
     settings.rnr_permille = (uint32_t) number("TMDEV_RNR", 0, 0, 1000);
     settings.qp_error_after = (uint32_t) number("TMDEV_QP_ERROR", 0, 0, UINT32_MAX);
     settings.qp_error_which = (uint32_t) number("TMDEV_QP_ERROR_QP", 0, 0, UINT32_MAX);
+    settings.devices = (uint32_t) number("TMDEV_DEVICES", 1, 1, TMDEV_DEVICES);
+    settings.ports = (uint32_t) number("TMDEV_PORTS", 1, 1, TMDEV_PORTS);
+    settings.device_fatal_us = 1000 * number("TMDEV_DEVICE_FATAL", 0, 0, 1000000);
+    settings.has_device_fatal = NULL != getenv("TMDEV_DEVICE_FATAL") && '\0' != *getenv("TMDEV_DEVICE_FATAL");
     settings.dir = getenv("TMDEV_DIR");
     settings.fabric = getenv("TMDEV_FABRIC");
     if (NULL == settings.fabric) {
@@ -134,6 +161,7 @@ static void read_settings(void)
     parse_mtu();
     parse_link();
     parse_fail();
+    parse_port_down();
 }
 
 const tmdev_settings_t *tmdev_settings(void)
@@ -142,9 +170,18 @@ const tmdev_settings_t *tmdev_settings(void)
     return &settings;
 }
 
+void tmdev_fail_all(void)
+{
+    atomic_store(&has_failed, true);
+}
+
 bool tmdev_fails(tmdev_fail_t what)
 {
     const tmdev_settings_t *s = tmdev_settings();
+    if (atomic_load(&has_failed)) {
+        errno = EIO;
+        return true;
+    }
     uint32_t call = atomic_fetch_add(&fail_calls[what], 1) + 1;
     if (0 == s->fail[what].first || call < s->fail[what].first || call > s->fail[what].last) {
         return false;

@@ -35,7 +35,9 @@ enum {
     TMDEV_MAX_RD_ATOMIC = 16,
     TMDEV_XRQ_MIN_WQES = 33, /* a TM-SRQ does not run before that many receives were posted */
     TMDEV_RNDV_HDR_MAX = 64, /* longest rendezvous request, TMH included, bytes */
-    TMDEV_GIDS = 4
+    TMDEV_GIDS = 4,
+    TMDEV_DEVICES = 8, /* at most, and ports of each */
+    TMDEV_PORTS = 4
 };
 
 typedef struct tmdev_node tmdev_node_t;
@@ -86,12 +88,18 @@ typedef struct tmdev_settings {
     struct {
         uint32_t first, last;
     } fail[TMDEV_FAIL_KINDS]; /* calls that fail, counted from 1; first 0: none */
+    uint32_t devices, ports; /* ports of each device */
+    bool has_port_down, has_device_fatal;
+    uint64_t port_down_us, device_fatal_us; /* after the first queue pair can send */
+    uint64_t port_up_us;                    /* 0: never */
     const char *dir, *fabric;
 } tmdev_settings_t;
 
 const tmdev_settings_t *tmdev_settings(void);
 /* Does this call fail by TMDEV_FAIL? Counts the call and sets errno. */
 bool tmdev_fails(tmdev_fail_t what);
+/* The device failed: from now on all these calls do. */
+void tmdev_fail_all(void);
 uint64_t tmdev_random(uint64_t *state);
 /* true in about permille of 1000 calls */
 bool tmdev_chance(uint64_t *state, uint32_t permille);
@@ -131,6 +139,10 @@ struct tmdev_node {
     TAILQ_HEAD(tmdev_qps, tmdev_qp) ready;        /* have something to transmit, and no need to wait */
     TAILQ_HEAD(, tmdev_qp) acks;                  /* owe an acknowledgement */
     TAILQ_HEAD(, tmdev_srq) tm_srqs;
+    TAILQ_HEAD(, tmdev_ctx) contexts;
+    tmdev_timer_t down_timer, up_timer, fatal_timer; /* fault.c */
+    bool has_faults;                                 /* the timers have been armed */
+    bool is_cut;                                     /* nothing comes in or goes out */
     tmdev_mr_t **mrs;
     uint32_t mr_slots, next_mr, num_mrs;
     uint64_t mr_bytes;
@@ -176,10 +188,19 @@ void tmdev_conn_accept(tmdev_node_t *node);
 bool tmdev_conn_is_free(const tmdev_conn_t *conn);
 /* Send a frame with the payload of the iovecs, whose sum is frame->length. May mark the connection as broken. */
 void tmdev_conn_send(tmdev_conn_t *conn, tmdev_frame_t *frame, const struct iovec *payload, int count);
+/* node->is_cut has changed. */
+void tmdev_conns_watch(tmdev_node_t *node);
 /* Under progress_lock: */
 void tmdev_conn_flush(tmdev_conn_t *conn);
 void tmdev_conn_read(tmdev_conn_t *conn); /* takes the lock */
 void tmdev_conn_close(tmdev_conn_t *conn);
+
+/* ---- faults of the whole device (fault.c)
+ * ------------------------------------------------------------------------------------- */
+
+void tmdev_faults_init(tmdev_node_t *node);
+/* A queue pair can send: count the time until the faults that the settings ask for from the first of them on. Under node->lock. */
+void tmdev_faults_start(tmdev_node_t *node);
 
 /* ---- contexts and asynchronous events (context.c)
  * ---------------------------------------------------------------------------- */
@@ -192,6 +213,7 @@ typedef struct tmdev_event {
 struct tmdev_ctx {
     struct verbs_context v;
     tmdev_node_t *node;
+    TAILQ_ENTRY(tmdev_ctx) link; /* in node->contexts, under node->lock */
     pthread_mutex_t event_lock;
     STAILQ_HEAD(, tmdev_event) events; /* not yet fetched */
     atomic_uint objects;               /* that hang on this context */
@@ -200,6 +222,7 @@ struct tmdev_ctx {
 tmdev_ctx_t *tmdev_ctx(struct ibv_context *context);
 void tmdev_ctx_set_ops(struct verbs_context *v);
 void tmdev_event_raise(struct ibv_context *context, enum ibv_event_type type, void *object);
+void tmdev_event_raise_port(struct ibv_context *context, enum ibv_event_type type, int port);
 /* Before an object goes: forget events about it, and wait until those fetched are acknowledged. */
 void tmdev_event_forget(struct ibv_context *context, void *object);
 void tmdev_event_wait(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed, const atomic_uint *fetched,
@@ -214,7 +237,7 @@ int tmdev_query_device_ex(struct ibv_context *context, const struct ibv_query_de
                           struct ibv_device_attr_ex *attr, size_t size);
 /* What identifies the port that a queue pair's address vector leads to. 0: leads nowhere. */
 uint32_t tmdev_route(const struct ibv_ah_attr *ah);
-uint32_t tmdev_own_route(void);
+uint32_t tmdev_own_route(const tmdev_qp_t *qp);
 
 /* ---- protection domains and memory regions (mr.c)
  * ---------------------------------------------------------------------------- */

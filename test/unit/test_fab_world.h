@@ -26,6 +26,9 @@
 #include "fabric/fab_counters.h"
 #include "fabric/fab_params.h"
 
+/* fab_config_t.num_procs of the jobs. */
+static uint32_t world_num_procs;
+
 enum { WORLD_MAX = 256, WORLD_SCRATCH = 4096, WORLD_TIMEOUT_S = 120 };
 
 /* What the processes of a job share. */
@@ -138,6 +141,8 @@ static inline void world_open(world_t *world, bool is_threaded)
     fab_config_t config = {
         .name = world_name(world->rank),
         .num_local = (uint32_t) world->size,
+        .local_rank = (uint32_t) world->rank,
+        .num_procs = world_num_procs,
         .is_threaded = is_threaded,
         .ctx = world,
         .peer_failed = world_on_failed,

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Several RDMA devices and ports, by the verbs device in software: which of them is chosen, traffic between processes that
+ * have different ones, what the user's lists say; ports that go down, devices that fail; queues that are made late.
+ *
+ * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c,common/verbs/verbs_alive.c,common/verbs/verbs_conn.c,common/verbs/verbs_connect.c,common/verbs/verbs_device.c,common/verbs/verbs_domain.c,common/verbs/verbs_ep.c,common/verbs/verbs_near.c,common/verbs/verbs_oob.c,common/verbs/verbs_pool.c,common/verbs/verbs_progress.c,common/verbs/verbs_reg.c,common/verbs/verbs_rma.c,common/verbs/verbs_srq.c,common/verbs/verbs_tm.c variants=asan cflags=-DFAB_HAVE_VERBS=1 ldflags="-libverbs -lhwloc" device=tmdev timeout=240 quick=no
+ */
+#include "test_fab_world.h"
+
+#include "fabric/fab_core.h"
+#include "verbs/verbs_near.h"
+#include "verbs/verbs_types.h"
+
+enum { AM_DATA = 9 };
+
+static fab_verbs_domain_t *verbs_domain(fab_t *fab)
+{
+    return (fab_verbs_domain_t *) fab_core(fab)->slots[2].dom;
+}
+
+/* ---- nearness ---------------------------------------------------------------------------------------------------- */
+
+/* A machine of two packages with two cores and two devices each: tmdev0 and tmdev1 at the first. */
+#define SET(set) "cpuset=\"" set "\" complete_cpuset=\"" set "\""
+#define NODES(set) "nodeset=\"" set "\" complete_nodeset=\"" set "\""
+#define CORE(os, set, nodes, gp)                                                                                           \
+    "<object type=\"Core\" os_index=\"" os "\" " SET(set) " " NODES(nodes) " gp_index=\"" gp "1\">"                        \
+    "<object type=\"PU\" os_index=\"" os "\" " SET(set) " " NODES(nodes) " gp_index=\"" gp "2\"/></object>"
+#define DEVICE(name, bus, gp)                                                                                              \
+    "<object type=\"PCIDev\" gp_index=\"" gp "3\" pci_busid=\"0000:" bus ":00.0\" "                                       \
+    "pci_type=\"0207 [15b3:1017] [15b3:0001] 00\" pci_link_speed=\"0.000000\">"                                            \
+    "<object type=\"OSDev\" gp_index=\"" gp "4\" name=\"" name "\" osdev_type=\"3\"/></object>"
+#define BRIDGE(buses, gp, devices)                                                                                         \
+    "<object type=\"Bridge\" gp_index=\"" gp "5\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"0000:[" buses "]\">" devices "</object>"
+#define PACKAGE(os, set, nodes, gp, inside)                                                                                \
+    "<object type=\"Package\" os_index=\"" os "\" " SET(set) " " NODES(nodes) " gp_index=\"" gp "6\">"                     \
+    "<object type=\"NUMANode\" os_index=\"" os "\" " SET(set) " " NODES(nodes) " gp_index=\"" gp "7\" "                   \
+    "local_memory=\"1048576\"/>" inside "</object>"
+
+static const char machine[] =
+    "<?xml version=\"1.0\" encoding=\"UTF-8\"?><topology version=\"2.0\">"
+    "<object type=\"Machine\" os_index=\"0\" " SET("0x0000000f") " " NODES("0x00000003") " gp_index=\"8\" "
+    "allowed_cpuset=\"0x0000000f\" allowed_nodeset=\"0x00000003\">"
+    PACKAGE("0", "0x00000003", "0x00000001", "1",
+            CORE("0", "0x00000001", "0x00000001", "10") CORE("1", "0x00000002", "0x00000001", "11")
+            BRIDGE("00-0f", "12", DEVICE("tmdev0", "01", "13") DEVICE("tmdev1", "02", "14")))
+    PACKAGE("1", "0x0000000c", "0x00000002", "2",
+            CORE("2", "0x00000004", "0x00000002", "20") CORE("3", "0x00000008", "0x00000002", "21")
+            BRIDGE("80-8f", "22", DEVICE("tmdev2", "81", "23") DEVICE("tmdev3", "82", "24")))
+    "</object></topology>";
+
+static hwloc_topology_t topology;
+static hwloc_bitmap_t cpus;
+static int near_calls;
+
+static int near_by_machine(const char *device)
+{
+    near_calls++;
+    return fab_verbs_near_depth(topology, cpus, device);
+}
+
+static void topology_open(void)
+{
+    assert_int_equal(hwloc_topology_init(&topology), 0);
+    assert_int_equal(hwloc_topology_set_xmlbuffer(topology, machine, sizeof(machine)), 0);
+    assert_int_equal(hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_ALL), 0);
+    assert_int_equal(hwloc_topology_load(topology), 0);
+    assert_int_equal(hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_OS_DEVICE), 4);
+    cpus = hwloc_bitmap_alloc();
+}
+
+static int depth(const char *list, const char *device)
+{
+    assert_int_equal(hwloc_bitmap_list_sscanf(cpus, list), 0);
+    return fab_verbs_near_depth(topology, cpus, device);
+}
+
+static void test_depth(void **state)
+{
+    int package = hwloc_get_type_depth(topology, HWLOC_OBJ_PACKAGE);
+
+    (void) state;
+    assert_true(package > 0);
+    for (int i = 0; i < 2; i++) {
+        const char *cores[] = {"0", "2"}, *packages[] = {"0-1", "2-3"}, *two[] = {"tmdev0", "tmdev3"};
+        assert_int_equal(depth(cores[i], two[i]), package);
+        assert_int_equal(depth(packages[i], two[i]), package);
+        assert_int_equal(depth(cores[i], two[1 - i]), 0);
+        assert_int_equal(depth("0-3", two[i]), 0);
+        assert_int_equal(depth("1,2", two[i]), 0);
+        assert_int_equal(depth("7", two[i]), 0); /* not in that machine */
+    }
+    assert_int_equal(depth("0", "tmdev4"), 0);
+}
+
+/* ---- which device ------------------------------------------------------------------------------------------------ */
+
+typedef struct choice {
+    const char *include, *exclude;
+    const char *cpus; /* "": not known how near devices are */
+    const char *wanted[4]; /* by local rank */
+    int asked;        /* devices of which it was asked how near they are */
+} choice_t;
+
+static const choice_t choices[] = {
+    {NULL, NULL, "", {"tmdev0:1", "tmdev1:1", "tmdev2:1", "tmdev3:1"}, 0},
+    {NULL, NULL, "0-3", {"tmdev0:1", "tmdev1:1", "tmdev2:1", "tmdev3:1"}, 4},
+    {NULL, NULL, "0", {"tmdev0:1", "tmdev1:1", "tmdev0:1", "tmdev1:1"}, 4},
+    {NULL, NULL, "2-3", {"tmdev2:1", "tmdev3:1", "tmdev2:1", "tmdev3:1"}, 4},
+    {NULL, "tmdev0", "1", {"tmdev1:1", "tmdev1:1", "tmdev1:1", "tmdev1:1"}, 3},
+    {NULL, "tmdev0,tmdev1:1", "1", {"tmdev2:1", "tmdev3:1", "tmdev2:1", "tmdev3:1"}, 2},
+    {"tmdev3,tmdev0:1", NULL, "2", {"tmdev3:1", "tmdev3:1", "tmdev3:1", "tmdev3:1"}, 2},
+    {"tmdev3,tmdev0:1", NULL, "", {"tmdev0:1", "tmdev3:1", "tmdev0:1", "tmdev3:1"}, 0},
+    {"tmdev2", NULL, "0", {"tmdev2:1", "tmdev2:1", "tmdev2:1", "tmdev2:1"}, 0},
+    {"mlx5_9,tmdev1", NULL, "2", {"tmdev1:1", "tmdev1:1", "tmdev1:1", "tmdev1:1"}, 0},
+    {NULL, "tmdev,tmdev00,tmdev1:2", "0", {"tmdev0:1", "tmdev1:1", "tmdev0:1", "tmdev1:1"}, 4},
+};
+
+static void use_lists(const char *include, const char *exclude)
+{
+    fab_params.verbs_if_include = (char *) (uintptr_t) include;
+    fab_params.verbs_if_exclude = (char *) (uintptr_t) exclude;
+}
+
+/* In a process of its own: contexts do not survive fork(). */
+static void choose(const choice_t *choice, uint32_t rank)
+{
+    fab_config_t config = {.name = 7 + rank, .num_local = 4, .local_rank = rank};
+    const char *why = "";
+    fab_t *fab;
+
+    use_lists(choice->include, choice->exclude);
+    fab_verbs_near = '\0' != *choice->cpus ? near_by_machine : NULL;
+    if ('\0' != *choice->cpus) {
+        hwloc_bitmap_list_sscanf(cpus, choice->cpus);
+    }
+    if (OPAL_SUCCESS != fab_open(&config, &fab, &why)) {
+        fprintf(stderr, "fab_open: %s\n", why);
+        _exit(1);
+    }
+    const char *name = verbs_domain(fab)->name;
+    if (0 != strcmp(name, choice->wanted[rank]) || near_calls != choice->asked) {
+        fprintf(stderr, "include %s, exclude %s, CPUs %s, rank %u: %s, %d asked\n", choice->include, choice->exclude, choice->cpus,
+                rank, name, near_calls);
+        _exit(1);
+    }
+    fab_close(fab);
+}
+
+/* Run it in a process with these settings of the device; returns its exit status. */
+static int in_child(void (*fn)(const void *arg), const void *arg)
+{
+    int status = 0;
+
+    fflush(NULL);
+    if (0 == fork()) {
+        fn(arg);
+        exit(0);
+    }
+    wait(&status);
+    return status;
+}
+
+static void choose_all(const void *arg)
+{
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        near_calls = 0;
+        choose(arg, rank);
+    }
+}
+
+static void test_choices(void **state)
+{
+    (void) state;
+    setenv("TMDEV_DEVICES", "4", 1);
+    for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++) {
+        assert_int_equal(in_child(choose_all, &choices[i]), 0);
+    }
+    unsetenv("TMDEV_DEVICES");
+}
+
+/* ---- lists that are wrong ---------------------------------------------------------------------------------------- */
+
+typedef struct wrong {
+    const char *include, *exclude;
+    const char *says;
+} wrong_t;
+
+static const wrong_t wrongs[] = {
+    {"mlx5_9", NULL, "t_verbs_if_include names mlx5_9, which this host does not have; tmdev0: not wanted by t_verbs_if_include"},
+    {"tmdev0:7", NULL, "t_verbs_if_include names tmdev0:7, which this host does not have; tmdev0:1: not wanted"},
+    {NULL, "tmdev0,tmdev1", "can be used: tmdev0: not wanted by t_verbs_if_exclude; tmdev1: not wanted"},
+    {NULL, "tmdev0,tmdev1,mlx5_9", "t_verbs_if_exclude names mlx5_9, which"},
+    {"tmdev0:x", NULL, "t_verbs_if_include is \"tmdev0:x\"; it must be"},
+    {"tmdev0:0", NULL, "t_verbs_if_include is \"tmdev0:0\"; it must be"},
+    {"tmdev0, tmdev1", NULL, "t_verbs_if_include is \"tmdev0, tmdev1\"; it must be"},
+    {NULL, ":1", "t_verbs_if_exclude is \":1\"; it must be"},
+    {NULL, "tmdev0:1:1", "t_verbs_if_exclude is \"tmdev0:1:1\"; it must be"},
+    {NULL, "tmdev0,,tmdev1", "t_verbs_if_exclude is \"tmdev0,,tmdev1\"; it must be"},
+    {"tmdev0", "tmdev1", "are both set"},
+};
+
+static void open_wrong(const void *arg)
+{
+    const wrong_t *wrong = arg;
+    fab_config_t config = {.name = 7, .num_local = 2};
+    const char *why = "";
+    fab_t *fab;
+
+    use_lists(wrong->include, wrong->exclude);
+    if (OPAL_SUCCESS == fab_open(&config, &fab, &why) || NULL == strstr(why, wrong->says)) {
+        fprintf(stderr, "include %s, exclude %s: %s\n", wrong->include, wrong->exclude, why);
+        _exit(1);
+    }
+}
+
+static void test_wrong_lists(void **state)
+{
+    (void) state;
+    setenv("TMDEV_DEVICES", "2", 1);
+    snprintf(fab_params.prefix, sizeof(fab_params.prefix), "t_");
+    for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); i++) {
+        assert_int_equal(in_child(open_wrong, &wrongs[i]), 0);
+    }
+    fab_params.prefix[0] = '\0';
+    unsetenv("TMDEV_DEVICES");
+}
+
+/* ---- traffic ----------------------------------------------------------------------------------------------------- */
+
+enum { BIG = 3 << 20 };
+
+static uint64_t got;
+static int landed;
+
+static void on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    world_t *world = ctx;
+
+    CHECK(hdr.tag == world_name(world->rank) && world_is_filled(data, peer->name + hdr.app_ctx, len));
+    got++;
+}
+
+static void on_landed(fab_rma_t *op, int status)
+{
+    (void) op;
+    landed += OPAL_SUCCESS == status ? 1 : 1000;
+}
+
+/* Messages of many sizes to all others, and 3 MiB fetched from the next. */
+static void talk(world_t *world)
+{
+    static unsigned char big[2][BIG], message[4096];
+    fab_peer_t *next = world_peer(world, (world->rank + 1) % world->size);
+    fab_peer_t *previous = world_peer(world, (world->rank + world->size - 1) % world->size);
+    fab_rma_t op = {.peer = next, .local = big[1], .len = BIG, .complete = on_landed};
+    fab_rkey_t key;
+
+    fab_set_handler(world->fab, AM_DATA, on_data, world);
+    world_fill(big[0], (uint64_t) world->rank, BIG);
+    CHECK(OPAL_SUCCESS == fab_expose(previous, big[0], BIG, &key));
+    memcpy((void *) &world->shared->scratch[8 * world->rank], &key, sizeof(key));
+    world_barrier(world);
+    for (uint32_t n = 0; n < 50; n++) {
+        for (int i = 0; i < world->size; i++) {
+            fab_peer_t *peer = world_peer(world, i);
+            size_t len = n * 71;
+            world_fill(message, world_name(world->rank) + n, len);
+            while (i != world->rank && OPAL_SUCCESS != fab_send(peer, fab_hdr(AM_DATA, world_name(i), n), message, len)) {
+                CHECK(FAB_PEER_UP == peer->state);
+                world_progress(world);
+            }
+        }
+    }
+    memcpy(&op.rkey, (void *) &world->shared->scratch[8 * (uint32_t) next->name], sizeof(op.rkey));
+    op.remote = (uint64_t) (uintptr_t) big[0];
+    CHECK(OPAL_SUCCESS == fab_get(&op));
+    WORLD_UNTIL(50u * (unsigned) (world->size - 1) == got && landed > 0);
+    CHECK(1 == landed && world_is_filled(big[1], (uint32_t) next->name, BIG));
+    world_barrier(world);
+    fab_unexpose(previous, &key);
+    CHECK(0 == world->failures);
+}
+
+/* Each process has another port; the first two share a device. */
+static void ports_body(world_t *world)
+{
+    static const char *const names[] = {"tmdev0:1", "tmdev0:2", "tmdev1:1", "tmdev1:2"};
+
+    CHECK(0 == strcmp(verbs_domain(world->fab)->name, names[world->rank]));
+    talk(world);
+}
+
+static void run_ports(const char *link)
+{
+    setenv("TMDEV_DEVICES", "2", 1);
+    setenv("TMDEV_PORTS", "2", 1);
+    setenv("TMDEV_LINK", link, 1);
+    assert_int_equal(world_run(4, false, ports_body), 0);
+    unsetenv("TMDEV_DEVICES");
+    unsetenv("TMDEV_PORTS");
+    unsetenv("TMDEV_LINK");
+}
+
+static void test_ports(void **state)
+{
+    (void) state;
+    run_ports("ib");
+    run_ports("eth");
+}
+
+/* ---- late start -------------------------------------------------------------------------------------------------- */
+
+static void late_body(world_t *world)
+{
+    fab_verbs_domain_t *dom = verbs_domain(world->fab);
+
+    CHECK(dom->is_spare && !dom->is_started && NULL == dom->srq && NULL == dom->recv_cq && NULL == dom->tm);
+    CHECK(0 == dom->recv_pool.num && 0 == dom->send_pool.num);
+    talk(world);
+    CHECK(dom->is_started && dom->recv_pool.num > 0 && dom->send_pool.num > 0);
+}
+
+/* All of the job is reached in other ways, but for these, which are of other jobs. */
+static void test_late_start(void **state)
+{
+    (void) state;
+    world_num_procs = 1;
+    assert_int_equal(world_run(3, false, late_body), 0);
+    world_num_procs = 0;
+}
+
+/* The queues cannot be made when they are needed: who is to be reached fails, with the reason; the next one is reached. */
+static void late_fail_body(world_t *world)
+{
+    fab_verbs_domain_t *dom = verbs_domain(world->fab);
+
+    fab_set_handler(world->fab, AM_DATA, on_data, world);
+    if (1 != world->rank) {
+        CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 1), fab_hdr(AM_DATA, world_name(1), 0), NULL, 0));
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(world->failed == world->peers[1] && NULL != strstr(world->failed_why, "ulimit -l"));
+        CHECK(!dom->is_started && NULL == dom->srq && NULL == dom->send_cq && 0 == dom->recv_pool.num);
+    }
+    world_barrier(world);
+    if (0 == world->rank) {
+        CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 2), fab_hdr(AM_DATA, world_name(2), 0), NULL, 0));
+        WORLD_UNTIL(dom->is_started);
+    }
+    if (2 == world->rank) {
+        WORLD_UNTIL(1 == got);
+    }
+    world_barrier(world);
+}
+
+static void test_late_failure(void **state)
+{
+    (void) state;
+    world_num_procs = 1;
+    setenv("TMDEV_FAIL", "mr:1", 1);
+    assert_int_equal(world_run(3, false, late_fail_body), 0);
+    unsetenv("TMDEV_FAIL");
+    world_num_procs = 0;
+}
+
+/* A job of one host that shm reaches keeps the device in reserve; one that has processes elsewhere does not. */
+static void spare_body(world_t *world)
+{
+    const fab_verbs_domain_t *dom = verbs_domain(world->fab);
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    fab_set_handler(world->fab, AM_DATA, on_data, world);
+    CHECK(dom->is_started == (2 != world_num_procs));
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, world_name(1 - world->rank), 0), NULL, 0));
+    WORLD_UNTIL(1 == got);
+    CHECK(0 == strcmp(fab_peer_provider_name(peer), "shm") && dom->is_started == (2 != world_num_procs));
+    world_barrier(world);
+}
+
+static void test_spare(void **state)
+{
+    char *providers = fab_params.providers;
+
+    (void) state;
+    fab_params.providers = NULL;
+    for (world_num_procs = 2; world_num_procs <= 3; world_num_procs++) {
+        assert_int_equal(world_run(2, false, spare_body), 0);
+    }
+    fab_params.providers = providers;
+    world_num_procs = 0;
+}
+
+/* ---- a port goes down, a device fails ---------------------------------------------------------------------------- */
+
+/* One message after the other until the time is over, or the peer fails. */
+static void chat(world_t *world, double seconds)
+{
+    double until = world_now() + seconds;
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint32_t sent = 0;
+
+    fab_set_handler(world->fab, AM_DATA, on_data, world);
+    while (0 == world->failures && (world_now() < until || sent > got)) {
+        if (sent == got && OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, world_name(1 - world->rank), sent), NULL, 0)) {
+            sent++;
+        }
+        world_progress(world);
+    }
+}
+
+static void blink_body(world_t *world)
+{
+    chat(world, 3);
+    world_barrier(world);
+    CHECK(0 == world->failures && got > 100);
+    CHECK(fab_counters.verbs_async_events == 2);
+    CHECK(0 == verbs_domain(world->fab)->port_down_since);
+}
+
+static void test_port_blinks(void **state)
+{
+    (void) state;
+    setenv("TMDEV_PORT_DOWN", "500-2000", 1);
+    assert_int_equal(world_run(2, false, blink_body), 0);
+    unsetenv("TMDEV_PORT_DOWN");
+}
+
+static void down_body(world_t *world)
+{
+    double start = world_now();
+
+    chat(world, 60);
+    CHECK(1 == world->failures && NULL != strstr(world->failed_why, "tmdev0:1 here is down"));
+    CHECK(world_now() - start > 9 && world_now() - start < 30);
+    CHECK(FAB_PEER_FAILED == world->peers[1 - world->rank]->state);
+}
+
+static void test_port_stays_down(void **state)
+{
+    (void) state;
+    setenv("TMDEV_PORT_DOWN", "200", 1);
+    assert_int_equal(world_run(2, false, down_body), 0);
+    unsetenv("TMDEV_PORT_DOWN");
+}
+
+static void fatal_body(world_t *world)
+{
+    double start = world_now();
+
+    chat(world, 60);
+    CHECK(1 == world->failures && NULL != strstr(world->failed_why, "tmdev0:1 here failed"));
+    CHECK(world_now() - start < 20);
+    /* another one, with which there is no connection */
+    fab_peer_t *third = world_peer(world, 2);
+    CHECK(OPAL_SUCCESS == fab_post(third, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    WORLD_UNTIL(2 == world->failures);
+    CHECK(world->failed == third && NULL != strstr(world->failed_why, "tmdev0:1 here failed"));
+}
+
+/* The third waits for the others, without a connection. */
+static void fatal_or_wait_body(world_t *world)
+{
+    if (world->rank < 2) {
+        fatal_body(world);
+    }
+    world_barrier(world);
+}
+
+static void test_device_fatal(void **state)
+{
+    (void) state;
+    setenv("TMDEV_DEVICE_FATAL", "300", 1);
+    assert_int_equal(world_run(3, false, fatal_or_wait_body), 0);
+    unsetenv("TMDEV_DEVICE_FATAL");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_wrong_lists),
+        cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_late_start),
+        cmocka_unit_test(test_late_failure),
+        cmocka_unit_test(test_spare),
+        cmocka_unit_test(test_port_blinks),
+        cmocka_unit_test(test_port_stays_down),
+        cmocka_unit_test(test_device_fatal),
+    };
+
+    world_use_providers("^shm");
+    topology_open();
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    hwloc_bitmap_free(cpus);
+    hwloc_topology_destroy(topology);
+    return failed;
+}
