@@ -111,7 +111,7 @@ void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now)
         dom->alive_at = dom->alive_at + 1 < dom->max_conns ? dom->alive_at + 1 : 0;
         fab_verbs_look_after(dom->conns[dom->alive_at]);
     }
-    if (0 != dom->port_down_since && now - dom->port_down_since > FAB_VERBS_PORT_GRACE_US) {
+    if (0 != dom->port_down_since && now > dom->port_down_since + FAB_VERBS_PORT_GRACE_US) {
         dom->port_down_since = 0;
         fab_verbs_port_lost(dom);
     }

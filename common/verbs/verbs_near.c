@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Nearness of devices, by Open MPI's hwloc topology.  mpirun shares one with all processes of a host, so that it costs little
- * here; to load one in every process would take tens of milliseconds of each, on large machines.
+ * Nearness of devices, by Open MPI's hwloc topology.  mpirun shares one with all processes of a host, so that it costs
+ * little here; to load one in every process would take tens of milliseconds of each, on large machines.
  */
 #include "verbs/verbs_near.h"
 
