@@ -118,7 +118,7 @@ typedef struct fab_config {
     uint64_t name;      /* this process, unique among all it will ever meet: jobid << 32 | vpid */
     uint32_t num_local; /* processes of the job on this host, this one included: sizes the default of shm rings */
     uint32_t local_rank; /* of this process among them: where there are several devices, they take turns */
-    uint32_t num_procs; /* processes of the job on all hosts; 0: not known */
+    uint32_t num_procs;  /* processes of the job on all hosts; 0: not known */
     bool is_threaded;   /* MPI_THREAD_MULTIPLE */
     void *ctx;          /* handed to the callbacks below */
     /* One peer failed; rc is an OPAL error, why a sentence for the user.  Called from fab_progress(), with the lock held. */

@@ -21,19 +21,20 @@ enum {
     FAB_VERBS_GID_UNFIT = 1 << 16, /* rank of a GID that cannot be used */
 };
 
-int (*fab_verbs_near)(const char *device);
+int (*fab_verbs_near)(const char *device, uint32_t *parts);
 
 typedef struct fab_verbs_port {
     struct ibv_device *device;
     uint8_t num;
-    int depth; /* of what it and the process have in common: the deeper, the nearer */
+    int depth;      /* of what it and the process have in common: the deeper, the nearer */
+    uint32_t parts; /* of the machine that are as deep */
 } fab_verbs_port_t;
 
 typedef struct fab_verbs_search {
     fab_verbs_domain_t *dom;
     fab_verbs_port_t ports[FAB_VERBS_PORTS_MAX];
     int num_ports;
-    uint64_t seen; /* items of the user's list that name something here */
+    uint64_t seen;                       /* items of the user's list that name something here */
     char unknown[FAB_VERBS_UNKNOWN_MAX]; /* of the user's list, and not here; "": nothing */
     char why_not[FAB_VERBS_REASON_MAX];
 } fab_verbs_search_t;
@@ -178,7 +179,7 @@ static void fab_verbs_look_at_port(fab_verbs_search_t *search, struct ibv_device
     if (NULL != flaw) {
         fab_verbs_why_not(search, name, num, flaw);
     } else if (search->num_ports < FAB_VERBS_PORTS_MAX) {
-        search->ports[search->num_ports++] = (fab_verbs_port_t){.device = device, .num = num};
+        search->ports[search->num_ports++] = (fab_verbs_port_t){.device = device, .num = num, .parts = 1};
     }
 }
 
@@ -254,18 +255,34 @@ static int fab_verbs_order(const void *a, const void *b)
     return x->depth != y->depth ? y->depth - x->depth : 0 != names ? names : x->num - y->num;
 }
 
+static uint32_t fab_verbs_gcd(uint32_t a, uint32_t b)
+{
+    return 0 == b ? a : fab_verbs_gcd(b, a % b);
+}
+
+/*
+ * Which of num devices that are near to one of so many parts of the machine.  Ranks are dealt out to the parts in turn, or
+ * fill one after the other; which of it is not known here.  Either way the ranks of each part are to use all of its
+ * devices: of two packages with two each, not ranks 0, 2, 4 always the first.
+ */
+static uint32_t fab_verbs_turn(uint32_t rank, uint32_t parts, uint32_t num)
+{
+    return (1 == fab_verbs_gcd(parts, num) ? rank : rank + rank / parts) % num;
+}
+
 static const fab_verbs_port_t *fab_verbs_nearest(fab_verbs_search_t *search)
 {
     int near = 0;
 
     for (int i = 0; i < search->num_ports && search->num_ports > 1 && NULL != fab_verbs_near; i++) {
-        search->ports[i].depth = fab_verbs_near(ibv_get_device_name(search->ports[i].device));
+        fab_verbs_port_t *port = &search->ports[i];
+        port->depth = fab_verbs_near(ibv_get_device_name(port->device), &port->parts);
     }
     qsort(search->ports, (size_t) search->num_ports, sizeof(search->ports[0]), fab_verbs_order);
     while (near < search->num_ports && search->ports[near].depth == search->ports[0].depth) {
         near++;
     }
-    return &search->ports[search->dom->fab->config.local_rank % (uint32_t) near];
+    return &search->ports[fab_verbs_turn(search->dom->fab->config.local_rank, search->ports[0].parts, (uint32_t) near)];
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */

@@ -34,6 +34,11 @@ int fab_verbs_near_depth(hwloc_topology_t topology, hwloc_const_cpuset_t cpus, c
     return (int) obj->depth;
 }
 
+uint32_t fab_verbs_near_parts(hwloc_topology_t topology, int depth)
+{
+    return hwloc_get_nbobjs_by_depth(topology, depth);
+}
+
 /* Not hwloc_get_cpubind(): of a topology that came as XML it may say what that one's host had. */
 static hwloc_cpuset_t fab_verbs_near_cpus(void)
 {
@@ -50,11 +55,12 @@ static hwloc_cpuset_t fab_verbs_near_cpus(void)
     return set;
 }
 
-static int fab_verbs_near_here(const char *device)
+static int fab_verbs_near_here(const char *device, uint32_t *parts)
 {
     hwloc_cpuset_t cpus = OPAL_SUCCESS == opal_hwloc_base_get_topology() ? fab_verbs_near_cpus() : NULL;
     int depth = NULL != cpus ? fab_verbs_near_depth(opal_hwloc_topology, cpus, device) : 0;
 
+    *parts = NULL != cpus ? fab_verbs_near_parts(opal_hwloc_topology, depth) : 1;
     hwloc_bitmap_free(cpus);
     return depth;
 }

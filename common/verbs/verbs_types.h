@@ -296,10 +296,10 @@ uint64_t fab_verbs_now_us(void);
 int fab_verbs_device_open(fab_verbs_domain_t *dom, const char **why);
 
 /*
- * How near the device is to this process, larger is nearer (verbs_near.h); asked only if there is a choice.  NULL, as at first:
- * all are equally near.
+ * How near the device is to this process, larger is nearer (verbs_near.h), and of how many parts that the machine is divided into
+ * one holds both; asked only if there is a choice.  NULL, as at first: all are equally near.
  */
-extern int (*fab_verbs_near)(const char *device);
+extern int (*fab_verbs_near)(const char *device, uint32_t *parts);
 
 /* ---- verbs_domain.c ---------------------------------------------------------------------------------------------- */
 

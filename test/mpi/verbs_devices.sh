@@ -61,9 +61,9 @@ ranks_on tmdev0:1 1
 # refused NAME=VALUE TEXT...: such a job does not start, and says so.
 refused()
 {
-    local choice=$1 text
+    local parameter=$1 text
     shift
-    ! tm_mpirun 2 --mca "${choice%%=*}" "${choice#*=}" "$hello" || fail "$choice was accepted"
+    ! tm_mpirun 2 --mca "${parameter%%=*}" "${parameter#*=}" "$hello" || fail "$parameter was accepted"
     forbid 'Segmentation|Signal: '
     # the lines of help texts are broken
     for text in "$@"; do

@@ -62,10 +62,13 @@ static hwloc_topology_t topology;
 static hwloc_bitmap_t cpus;
 static int near_calls;
 
-static int near_by_machine(const char *device)
+static int near_by_machine(const char *device, uint32_t *parts)
 {
+    int depth = fab_verbs_near_depth(topology, cpus, device);
+
     near_calls++;
-    return fab_verbs_near_depth(topology, cpus, device);
+    *parts = fab_verbs_near_parts(topology, depth);
+    return depth;
 }
 
 static void topology_open(void)
@@ -114,15 +117,16 @@ typedef struct choice {
 static const choice_t choices[] = {
     {NULL, NULL, "", {"tmdev0:1", "tmdev1:1", "tmdev2:1", "tmdev3:1"}, 0},
     {NULL, NULL, "0-3", {"tmdev0:1", "tmdev1:1", "tmdev2:1", "tmdev3:1"}, 4},
-    {NULL, NULL, "0", {"tmdev0:1", "tmdev1:1", "tmdev0:1", "tmdev1:1"}, 4},
-    {NULL, NULL, "2-3", {"tmdev2:1", "tmdev3:1", "tmdev2:1", "tmdev3:1"}, 4},
+    /* ranks 0 and 2 may be those of the package, or 0 and 1 */
+    {NULL, NULL, "0", {"tmdev0:1", "tmdev1:1", "tmdev1:1", "tmdev0:1"}, 4},
+    {NULL, NULL, "2-3", {"tmdev2:1", "tmdev3:1", "tmdev3:1", "tmdev2:1"}, 4},
     {NULL, "tmdev0", "1", {"tmdev1:1", "tmdev1:1", "tmdev1:1", "tmdev1:1"}, 3},
     {NULL, "tmdev0,tmdev1:1", "1", {"tmdev2:1", "tmdev3:1", "tmdev2:1", "tmdev3:1"}, 2},
     {"tmdev3,tmdev0:1", NULL, "2", {"tmdev3:1", "tmdev3:1", "tmdev3:1", "tmdev3:1"}, 2},
     {"tmdev3,tmdev0:1", NULL, "", {"tmdev0:1", "tmdev3:1", "tmdev0:1", "tmdev3:1"}, 0},
     {"tmdev2", NULL, "0", {"tmdev2:1", "tmdev2:1", "tmdev2:1", "tmdev2:1"}, 0},
     {"mlx5_9,tmdev1", NULL, "2", {"tmdev1:1", "tmdev1:1", "tmdev1:1", "tmdev1:1"}, 0},
-    {NULL, "tmdev,tmdev00,tmdev1:2", "0", {"tmdev0:1", "tmdev1:1", "tmdev0:1", "tmdev1:1"}, 4},
+    {NULL, "tmdev,tmdev00,tmdev1:2", "0", {"tmdev0:1", "tmdev1:1", "tmdev1:1", "tmdev0:1"}, 4},
 };
 
 static void use_lists(const char *include, const char *exclude)
@@ -411,7 +415,7 @@ static void chat(world_t *world, double seconds)
 
     fab_set_handler(world->fab, AM_DATA, on_data, world);
     while (0 == world->failures && world_now() < until) {
-        if (sent == got && OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, world_name(1 - world->rank), sent), NULL, 0)) {
+        if (sent <= got && OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, world_name(1 - world->rank), sent), NULL, 0)) {
             sent++;
         }
         world_progress(world);
@@ -426,7 +430,7 @@ static void blink_body(world_t *world)
     WORLD_UNTIL(got == atomic_load(&world->shared->scratch[1 - world->rank]));
     world_barrier(world);
     CHECK(0 == world->failures);
-    CHECK(got > 1);
+    CHECK(got > 10);
     CHECK(fab_counters.verbs_async_events == 2);
     CHECK(0 == verbs_domain(world->fab)->port_down_since);
 }
