@@ -83,3 +83,9 @@ echo "== in reserve"
 unset OMPI_MCA_pml_tm_providers
 tm_mpirun 2 --mca pml_tm_verbose 20 "$hello" || fail "with shm"
 (($(cat "$TM_WORK/out" "$TM_WORK/err" | grep -ac 'by SEND on .*, not in use') == 2)) || fail "the device is not kept in reserve"
+# Ranks 2 and 3 do without shm, as if they were elsewhere: the others fetch the device from the reserve.
+far="env OMPI_MCA_pml_tm_providers=^shm $events"
+tm_by_rank by_rank "$events" "$events" "$far" "$far"
+tm_mpirun 4 --mca pml_tm_verbose 20 "$PWD/by_rank" || fail "from the reserve"
+require "verbs_events: errors=0"
+(($(cat "$TM_WORK/out" "$TM_WORK/err" | grep -ac 'by SEND on .*, matches tags') == 2)) || fail "not two ranks list receives"
