@@ -244,7 +244,7 @@ static bool is_speaker(void)
     if (0 == mca_pml_tm_process.my_local_rank) {
         return true;
     }
-    usleep(500000);
+    usleep(2000000);
     return false;
 }
 
