@@ -51,10 +51,10 @@ AC_DEFUN([TM_CHECK_SYSTEM], [
 
 # TM_CHECK_VERBS
 # The provider verbs: built where there is libibverbs of rdma-core 35 (2021) or later, unless --without-verbs.  Sets
-# TM_VERBS_CPPFLAGS, TM_VERBS_LIBS and tm_have_verbs.
+# TM_VERBS_CPPFLAGS, TM_VERBS_LIBS and tm_have_verbs.  With librdmacm, iWARP as well.
 AC_DEFUN([TM_CHECK_VERBS], [
     AC_ARG_WITH([verbs],
-        [AS_HELP_STRING([--without-verbs], [leave the provider verbs (InfiniBand, RoCE) out; --with-verbs: fail without it])],
+        [AS_HELP_STRING([--without-verbs], [leave the provider verbs (InfiniBand, RoCE, iWARP) out; --with-verbs: fail without it])],
         [], [with_verbs=check])
     tm_have_verbs=no
     AS_IF([test "$with_verbs" != no],
@@ -69,7 +69,13 @@ AC_DEFUN([TM_CHECK_VERBS], [
         [check/no], [tm_verbs="no: one host only (package libibverbs-dev, version 35 or later)"],
         [TM_MISSING([libibverbs not found, asked for by --with-verbs: install libibverbs-dev, version 35 or later])])
     AS_IF([test $tm_have_verbs = yes],
-          [TM_VERBS_CPPFLAGS=-DFAB_HAVE_VERBS=1 TM_VERBS_LIBS=-libverbs],
+          [TM_VERBS_CPPFLAGS=-DFAB_HAVE_VERBS=1 TM_VERBS_LIBS=-libverbs
+           AC_CHECK_HEADER([rdma/rdma_cma.h],
+               [AC_CHECK_LIB([rdmacm], [rdma_create_id], [tm_rdmacm=yes], [tm_rdmacm=no], [-libverbs])],
+               [tm_rdmacm=no])
+           AS_CASE([$tm_rdmacm],
+               [yes], [TM_VERBS_CPPFLAGS="$TM_VERBS_CPPFLAGS -DFAB_HAVE_RDMACM=1" TM_VERBS_LIBS="-lrdmacm $TM_VERBS_LIBS"],
+               [tm_verbs="$tm_verbs; without iWARP (package librdmacm-dev)"])],
           [TM_VERBS_CPPFLAGS= TM_VERBS_LIBS=])
 ])
 

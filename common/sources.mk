@@ -32,6 +32,8 @@ common_tm_sources = \
 # The provider verbs, where there is libibverbs.
 common_verbs_sources = \
 	common/verbs/verbs_alive.c \
+	common/verbs/verbs_cm.c \
+	common/verbs/verbs_cm.h \
 	common/verbs/verbs_conn.c \
 	common/verbs/verbs_connect.c \
 	common/verbs/verbs_device.c \

@@ -10,7 +10,7 @@
  * wr_id is index << 40 | generation << 32 | position in the send queue: completions of a connection that is gone, which
  * some devices still deliver, are recognized.
  */
-#include "verbs/verbs_types.h"
+#include "verbs/verbs_cm.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -165,7 +165,8 @@ static int fab_verbs_qp_init(fab_verbs_domain_t *dom, struct ibv_qp *qp)
                            (unsigned int) fab_verbs_reg_access,
     };
 
-    return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS |
+                                        (NULL == dom->cm ? IBV_QP_PKEY_INDEX | IBV_QP_PORT : 0));
 }
 
 static uint32_t fab_verbs_random_psn(void)
@@ -237,13 +238,40 @@ fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
     conn->psn = fab_verbs_random_psn();
     conn->tm_psn = fab_verbs_random_psn();
     conn->granted = fab_verbs_srq_grant(dom);
+    if (0 == conn->granted) {
+        *why = fab_sentence(dom->fab, "%s has no receive buffers for another connection: raise %sverbs_buffers.", dom->name,
+                            fab_params.prefix);
+        fab_verbs_conn_leave(dom, conn);
+        fab_verbs_conn_destroy_qps(conn);
+        free(conn);
+        return NULL;
+    }
     fab_counters.verbs_connections++;
     return conn;
 }
 
+int fab_verbs_conn_renew(fab_verbs_conn_t *conn)
+{
+    struct ibv_qp *qp = fab_verbs_qp_create(conn->dom, &conn->max_inline);
+    int error = NULL != qp ? fab_verbs_qp_init(conn->dom, qp) : errno;
+
+    if (0 != error) {
+        if (NULL != qp) {
+            (void) ibv_destroy_qp(qp);
+        }
+        errno = error;
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    fab_verbs_conn_leave(conn->dom, conn);
+    (void) ibv_destroy_qp(conn->qp);
+    fab_verbs_cm_forget(conn);
+    conn->qp = qp;
+    return fab_verbs_conn_enter(conn->dom, conn); /* there is a place, which it has just left */
+}
+
 /* ---- connecting -------------------------------------------------------------------------------------------------- */
 
-static uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom)
+uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom)
 {
     int max = dom->device.max_qp_rd_atom;
 
@@ -297,31 +325,40 @@ static int fab_verbs_qp_to_send(struct ibv_qp *qp, uint32_t psn, uint8_t reads)
                              IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
+/* Each side's QP that sends goes with the other's that receives. Returns an errno, and the step that failed. */
+static int fab_verbs_conn_bring_up(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, uint8_t reads, const char **step)
+{
+    fab_verbs_domain_t *dom = conn->dom;
+    bool has_tm = NULL != conn->tm_qp;
+    int error = fab_verbs_qp_to_receive(dom, conn->qp, frame, has_tm ? frame->tm_qpn : frame->qpn,
+                                        has_tm ? frame->tm_psn : frame->psn);
+
+    *step = "receive";
+    if (0 == error && has_tm) {
+        error = fab_verbs_qp_to_receive(dom, conn->tm_qp, frame, frame->qpn, frame->psn);
+    }
+    if (0 != error) {
+        return error;
+    }
+    *step = "send";
+    error = fab_verbs_qp_to_send(conn->qp, conn->psn, reads);
+    return 0 == error && has_tm ? fab_verbs_qp_to_send(conn->tm_qp, conn->tm_psn, reads) : error;
+}
+
 int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, const char **why)
 {
     fab_verbs_domain_t *dom = conn->dom;
     int max_reads = dom->device.max_qp_init_rd_atom;
     uint8_t reads = (uint8_t) (frame->reads < (uint32_t) max_reads ? frame->reads : (uint32_t) max_reads);
-    bool has_tm = NULL != conn->tm_qp;
-    const char *step = "receive";
-    int error;
+    const char *step = "";
+    int error = 0;
 
-    if (has_tm != (0 != frame->tm_qpn)) {
+    if ((NULL != conn->tm_qp) != (0 != frame->tm_qpn)) {
         *why = "It does not have the queue pairs that its address promises.";
         return OPAL_ERR_UNREACH;
     }
-    /* each side's QP that sends goes with the other's that receives */
-    error = fab_verbs_qp_to_receive(dom, conn->qp, frame, has_tm ? frame->tm_qpn : frame->qpn,
-                                    has_tm ? frame->tm_psn : frame->psn);
-    if (0 == error && has_tm) {
-        error = fab_verbs_qp_to_receive(dom, conn->tm_qp, frame, frame->qpn, frame->psn);
-    }
-    if (0 == error) {
-        step = "send";
-        error = fab_verbs_qp_to_send(conn->qp, conn->psn, reads);
-    }
-    if (0 == error && has_tm) {
-        error = fab_verbs_qp_to_send(conn->tm_qp, conn->tm_psn, reads);
+    if (NULL == dom->cm) { /* else verbs_cm.c does it */
+        error = fab_verbs_conn_bring_up(conn, frame, reads, &step);
     }
     if (0 != error) {
         *why = fab_sentence(dom->fab, "%s cannot make a queue pair ready to %s: %s.", dom->name, step, strerror(error));
@@ -330,6 +367,7 @@ int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *fram
     conn->peer_qpn = frame->qpn;
     conn->peer_psn = frame->psn;
     conn->window = (uint16_t) frame->window;
+    conn->reads = reads;
     conn->max_flying = reads < FAB_VERBS_STEPS ? reads : FAB_VERBS_STEPS;
     conn->max_flying += 0 == conn->max_flying; /* WRITEs need none */
     return OPAL_SUCCESS;
@@ -409,7 +447,9 @@ static void fab_verbs_conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc
     if (IBV_WC_WR_FLUSH_ERR == wc->status) {
         fab_verbs_async(conn->dom); /* the queue pair failed as a whole: its event says why */
     }
-    if (IBV_WC_RETRY_EXC_ERR == wc->status) {
+    if (NULL != conn->dom->cm && IBV_WC_WR_FLUSH_ERR == wc->status) {
+        fab_verbs_cm_lost(conn);
+    } else if (IBV_WC_RETRY_EXC_ERR == wc->status) {
         fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH,
                           "It does not answer any more (%s: %s): its process has ended, or the network is down.",
                           conn->dom->name, ibv_wc_status_str(wc->status));
@@ -536,6 +576,7 @@ void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)
         conn->ep->conn = NULL;
     }
     fab_verbs_conn_destroy_qps(conn); /* first: afterwards the device touches no memory for it */
+    fab_verbs_cm_forget(conn);
     while (conn->tail != conn->head) {
         fab_verbs_conn_retire(conn, status);
     }

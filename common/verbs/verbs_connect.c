@@ -10,8 +10,11 @@
  * HELLO, answers with the QP that it has already made and forgets its own question.  Should the former's question come to
  * nothing (the peer cannot be reached over TCP from here, but this process from there), it answers the one put aside.
  *
+ * iWARP: between REPLY and UP, and between ANSWERED and UP, verbs_cm.c connects the queue pairs. READY alone says nothing there.
+ *
  * No time limit anywhere where a peer's program may be computing: a peer that is gone shows in TCP.
  */
+#include "verbs/verbs_cm.h"
 #include "verbs/verbs_oob.h"
 
 #include <stdlib.h>
@@ -196,6 +199,9 @@ static void fab_verbs_answer(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const f
     fab_verbs_frame_t reply;
 
     fab_verbs_connect_cancel(ep);
+    if (NULL != ep->conn && ep->conn->is_cm_begun) {
+        fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
+    }
     if (NULL == ep->conn) {
         ep->conn = fab_verbs_conn_open(ep, &why);
     }
@@ -319,20 +325,46 @@ static void fab_verbs_on_hello(fab_verbs_sock_t *sock, const fab_verbs_frame_t *
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
+void fab_verbs_connected(fab_verbs_ep_t *ep)
+{
+    fab_verbs_frame_t ready = fab_verbs_frame(ep, FAB_VERBS_READY);
+
+    if (NULL != ep->dom->cm) {
+        fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_CREDIT); /* the peer's QP may send when something came */
+    }
+    fab_verbs_oob_send(ep->sock, &ready);
+    fab_verbs_connect_done(ep);
+}
+
+/* iWARP: the first message says that the peer is ready; its socket is not needed until then. */
+static void fab_verbs_on_ready(fab_verbs_ep_t *ep)
+{
+    if (NULL == ep->dom->cm) {
+        fab_verbs_connect_done(ep);
+        return;
+    }
+    fab_verbs_oob_release(ep->sock);
+    ep->sock = NULL;
+    if (NULL == ep->conn->cm_id) {
+        fab_verbs_cm_lost(ep->conn); /* it was connected already, and nothing is left of that */
+    }
+}
+
 static void fab_verbs_on_reply(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab_verbs_frame_t *reply)
 {
     const char *why = "";
-    fab_verbs_frame_t ready;
 
     if (OPAL_SUCCESS != fab_verbs_conn_connect(ep->conn, reply, &why)) {
         fab_verbs_connect_cancel(ep);
         fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "%s", why);
         return;
     }
-    ready = fab_verbs_frame(ep, FAB_VERBS_READY);
     sock->is_asking = false;
-    fab_verbs_oob_send(sock, &ready);
-    fab_verbs_connect_done(ep);
+    if (NULL != ep->dom->cm) {
+        fab_verbs_cm_connect(ep);
+    } else {
+        fab_verbs_connected(ep);
+    }
 }
 
 static void fab_verbs_on_refuse(fab_verbs_ep_t *ep, uint32_t reason)
@@ -353,12 +385,12 @@ void fab_verbs_on_frame(fab_verbs_sock_t *sock, const fab_verbs_frame_t *frame)
 
     if (is_sound && NULL == ep && FAB_VERBS_HELLO == frame->kind) {
         fab_verbs_on_hello(sock, frame);
-    } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REPLY == frame->kind) {
+    } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REPLY == frame->kind && !ep->conn->is_cm_begun) {
         fab_verbs_on_reply(ep, sock, frame);
     } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REFUSE == frame->kind) {
         fab_verbs_on_refuse(ep, frame->qpn);
     } else if (is_from_peer && FAB_VERBS_ANSWERED == ep->state && FAB_VERBS_READY == frame->kind) {
-        fab_verbs_connect_done(ep);
+        fab_verbs_on_ready(ep);
     } else {
         fab_counters.verbs_bad_frames++;
         fab_verbs_oob_try_next(sock); /* another process listens there */
@@ -367,7 +399,7 @@ void fab_verbs_on_frame(fab_verbs_sock_t *sock, const fab_verbs_frame_t *frame)
 
 /* ---- a socket broke ---------------------------------------------------------------------------------------------- */
 
-static void fab_verbs_ask_failed(fab_verbs_ep_t *ep, const char *why)
+void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why)
 {
     fab_verbs_sock_t *parked = ep->parked;
 
@@ -394,7 +426,7 @@ void fab_verbs_on_broken(fab_verbs_sock_t *sock, const char *why)
     }
     ep->sock = NULL;
     if (FAB_VERBS_ASKING == ep->state) {
-        fab_verbs_ask_failed(ep, why);
+        fab_verbs_connect_failed(ep, why);
         return;
     }
     /* It asked, and left before it was ready: nothing was sent. Whoever wants to send to it finds out. */

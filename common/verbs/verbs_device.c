@@ -3,7 +3,7 @@
  * Which port of which device: those that the user's lists allow, that are up and that RC works on; of these the nearest to
  * the CPUs that this process may run on; of equally near ones, the processes of the host take turns.
  */
-#include "verbs/verbs_types.h"
+#include "verbs/verbs_cm.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -155,6 +155,9 @@ static const char *fab_verbs_port_flaw(fab_verbs_domain_t *dom, struct ibv_conte
     if (IBV_PORT_ACTIVE != port->state) {
         return "the port is not active";
     }
+    if (IBV_TRANSPORT_IWARP == ctx->device->transport_type) {
+        return fab_verbs_cm_find_ip(ctx, num, dom->addr.gid);
+    }
     if (IBV_LINK_LAYER_ETHERNET == port->link_layer) {
         return fab_verbs_choose_gid(dom, ctx, num) ? NULL : "the port has no GID that RoCE could use";
     }
@@ -219,10 +222,8 @@ static void fab_verbs_look_at_device(fab_verbs_search_t *search, struct ibv_devi
 
     if (!fab_verbs_is_wanted(name, 0)) {
         fab_verbs_skip_device(search, name, fab_verbs_unwanted(unwanted, sizeof(unwanted)));
-    } else if (IBV_TRANSPORT_IB != device->transport_type) {
-        fab_verbs_skip_device(search, name,
-                              IBV_TRANSPORT_IWARP == device->transport_type ? "iWARP is not supported"
-                                                                            : "not InfiniBand or RoCE");
+    } else if (IBV_TRANSPORT_IB != device->transport_type && IBV_TRANSPORT_IWARP != device->transport_type) {
+        fab_verbs_skip_device(search, name, "not InfiniBand, RoCE, or iWARP");
     } else {
         fab_verbs_look_at_ports(search, device);
     }
@@ -301,7 +302,10 @@ static int fab_verbs_device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t 
     }
     dom->addr.link_layer =
         IBV_LINK_LAYER_ETHERNET == dom->port.link_layer ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
-    if (IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer) {
+    if (IBV_TRANSPORT_IWARP == port->device->transport_type) {
+        dom->addr.flags |= FAB_VERBS_ADDR_CM;
+        (void) fab_verbs_cm_find_ip(dom->ctx, port->num, dom->addr.gid);
+    } else if (IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer) {
         (void) fab_verbs_choose_gid(dom, dom->ctx, port->num);
     } else {
         memcpy(dom->addr.gid, &gid, sizeof(gid));

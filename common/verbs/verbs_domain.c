@@ -2,6 +2,7 @@
 /*
  * Provider verbs: opening and closing it in this process, its address, its description, its table.
  */
+#include "verbs/verbs_cm.h"
 #include "verbs/verbs_oob.h"
 
 #include <errno.h>
@@ -149,6 +150,9 @@ static int fab_verbs_open_steps(fab_verbs_domain_t *dom, const char **why)
     if (OPAL_SUCCESS == rc) {
         rc = fab_verbs_fill_address(dom, why);
     }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_verbs_cm_open(dom, why);
+    }
     return OPAL_SUCCESS == rc ? fab_verbs_oob_open(dom, why) : rc;
 }
 
@@ -156,6 +160,7 @@ static int fab_verbs_open_steps(fab_verbs_domain_t *dom, const char **why)
 static void fab_verbs_domain_free(fab_verbs_domain_t *dom)
 {
     fab_verbs_oob_close(dom);
+    fab_verbs_cm_close(dom);
     fab_verbs_stop(dom);
     if (NULL != dom->regs) {
         fab_verbs_reg_ops->close(dom->regs);
@@ -287,6 +292,7 @@ static int fab_verbs_describe(fab_domain_t *domain, char *buf, size_t size)
         "                      derived types    rendezvous, fragments by SEND: two copies\n",
         fab_params.verbs_eager_limit, dom->name,
         !is_roce                                     ? "InfiniBand"
+        : NULL != dom->cm                            ? "iWARP"
         : IBV_GID_TYPE_ROCE_V2 == dom->addr.gid_type ? "RoCE v2"
                                                      : "RoCE v1",
         NULL != dom->tm ? ", matches tags" : "", dom->is_started ? "" : ", not in use", fab_params.verbs_window, dom->step);

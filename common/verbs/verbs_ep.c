@@ -266,7 +266,7 @@ static bool fab_verbs_addr_is_sound(const fab_verbs_addr_t *addr)
 {
     return addr->eager_max >= FAB_VERBS_EAGER_MIN && addr->eager_max <= FAB_VERBS_EAGER_MAX && addr->num_ips > 0 &&
            addr->num_ips <= FAB_VERBS_IPS && addr->port > 0 && addr->mtu >= IBV_MTU_256 && addr->mtu <= IBV_MTU_4096 &&
-           addr->pid > 0 && addr->pid <= INT32_MAX &&
+           (0 == (addr->flags & FAB_VERBS_ADDR_CM) || addr->cm_port > 0) && addr->pid > 0 && addr->pid <= INT32_MAX &&
            (IBV_LINK_LAYER_ETHERNET == addr->link_layer || IBV_LINK_LAYER_INFINIBAND == addr->link_layer);
 }
 
@@ -284,6 +284,11 @@ static int fab_verbs_addr_check(fab_verbs_domain_t *dom, const fab_verbs_addr_t 
     if (addr->link_layer != dom->addr.link_layer) {
         *why = fab_sentence(dom->fab, "its port is %s, %s here is %s", fab_verbs_layer(addr->link_layer), dom->name,
                             fab_verbs_layer(dom->addr.link_layer));
+        return OPAL_ERR_UNREACH;
+    }
+    if (0 != ((addr->flags ^ dom->addr.flags) & FAB_VERBS_ADDR_CM)) {
+        *why = fab_sentence(dom->fab, "its port is %siWARP, %s here is %siWARP", NULL != dom->cm ? "not " : "", dom->name,
+                            NULL != dom->cm ? "" : "not ");
         return OPAL_ERR_UNREACH;
     }
     if (IBV_LINK_LAYER_ETHERNET == addr->link_layer && addr->gid_type != dom->addr.gid_type) {

@@ -19,6 +19,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "verbs/verbs_cm.h"
+
 enum {
     FAB_VERBS_EVENTS = 64,                /* of one epoll_wait() */
     FAB_VERBS_BACKLOG = 1024,             /* connections that the kernel keeps while this process computes */
@@ -103,7 +105,7 @@ static bool fab_verbs_ip_is_v4(const uint8_t *ip)
     return 0 == memcmp(ip, fab_verbs_v4_prefix, sizeof(fab_verbs_v4_prefix));
 }
 
-static socklen_t fab_verbs_sockaddr(const uint8_t *ip, uint16_t port, struct sockaddr_storage *out)
+socklen_t fab_verbs_sockaddr(const uint8_t *ip, uint16_t port, struct sockaddr_storage *out)
 {
     struct sockaddr_in *v4 = (struct sockaddr_in *) out;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *) out;
@@ -411,6 +413,9 @@ int fab_verbs_oob_poll(fab_verbs_domain_t *dom)
             fab_verbs_sock_event(events[i].data.ptr, events[i].events);
         }
     }
+    if (NULL != dom->cm) {
+        n = (n > 0 ? n : 0) + fab_verbs_cm_poll(dom);
+    }
     if (dom->num_sockets > 0) {
         fab_verbs_oob_look_after(dom);
     }
@@ -439,7 +444,7 @@ static void fab_verbs_addr_add(fab_verbs_addr_t *addr, const uint8_t *ip)
     }
 }
 
-static bool fab_verbs_ip_of(const struct sockaddr *sa, uint8_t *ip)
+bool fab_verbs_ip_of(const struct sockaddr *sa, uint8_t *ip)
 {
     if (NULL != sa && AF_INET == sa->sa_family) {
         memcpy(ip, fab_verbs_v4_prefix, sizeof(fab_verbs_v4_prefix));

@@ -11,6 +11,8 @@
 #ifndef FAB_VERBS_OOB_H
 #define FAB_VERBS_OOB_H
 
+#include <sys/socket.h>
+
 #include "verbs/verbs_types.h"
 
 struct fab_verbs_sock {
@@ -53,6 +55,10 @@ bool fab_verbs_oob_is_open(const fab_verbs_sock_t *sock);
 void fab_verbs_oob_try_next(fab_verbs_sock_t *sock);
 
 int fab_verbs_oob_poll(fab_verbs_domain_t *dom);
+
+/* From an IP address as frames have it, and to one.  False: of another family, or link-local. */
+socklen_t fab_verbs_sockaddr(const uint8_t *ip, uint16_t port, struct sockaddr_storage *out);
+bool fab_verbs_ip_of(const struct sockaddr *sa, uint8_t *ip);
 
 /* Upcalls, in verbs_connect.c.  They may release the socket. */
 void fab_verbs_on_frame(fab_verbs_sock_t *sock, const fab_verbs_frame_t *frame);

@@ -13,7 +13,11 @@
 
 #include "fabric/fab_params.h"
 
-enum { FAB_VERBS_WINDOW_MIN = 4 };
+enum {
+    FAB_VERBS_WINDOW_MIN = 4,
+    FAB_VERBS_OWN_MSGS = 4,    /* iWARP: a peer's own messages that may be on their way: CREDIT twice, CLOSE, LEAVE */
+    FAB_VERBS_CM_SHARES = 64,  /* iWARP: connections that the buffers still to be had should do for */
+};
 
 void fab_verbs_srq_repost(fab_verbs_domain_t *dom)
 {
@@ -97,6 +101,29 @@ int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why)
     return OPAL_SUCCESS;
 }
 
+/*
+ * iWARP has no RNR: a message that finds no buffer ends the connection.  So every window has its buffers, windows get smaller as buffers
+ * get rare, and none are given when they are used up.
+ */
+static uint16_t fab_verbs_srq_grant_all(fab_verbs_domain_t *dom)
+{
+    uint32_t need = FAB_VERBS_SLACK_BUFS, window;
+
+    for (uint32_t i = 0; i < dom->max_conns; i++) {
+        uint32_t granted = NULL != dom->conns[i] ? dom->conns[i]->granted : 0;
+        need += granted > 0 ? granted + FAB_VERBS_OWN_MSGS : 0;
+    }
+    window = need < dom->max_recv_bufs ? (dom->max_recv_bufs - need) / FAB_VERBS_CM_SHARES : 0;
+    window = fab_verbs_min(window > FAB_VERBS_WINDOW_MIN ? window : FAB_VERBS_WINDOW_MIN, fab_params.verbs_window);
+    need += window + FAB_VERBS_OWN_MSGS;
+    if (need > dom->max_recv_bufs ||
+        (need > dom->recv_pool.num && OPAL_SUCCESS != fab_verbs_srq_add(dom, need - dom->recv_pool.num))) {
+        return 0;
+    }
+    fab_counters.verbs_small_windows += window < fab_params.verbs_window;
+    return (uint16_t) window;
+}
+
 uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom)
 {
     uint32_t window = fab_params.verbs_window;
@@ -104,6 +131,9 @@ uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom)
     uint32_t more = fab_verbs_min(window, left);
     uint32_t share = dom->max_recv_bufs / (dom->num_conns > 0 ? dom->num_conns : 1);
 
+    if (NULL != dom->cm) {
+        return fab_verbs_srq_grant_all(dom);
+    }
     if (dom->recv_pool.num >= FAB_VERBS_SLACK_BUFS + dom->num_conns * window) {
         return (uint16_t) window; /* an earlier connection left its buffers */
     }

@@ -58,6 +58,7 @@ typedef struct fab_verbs_conn fab_verbs_conn_t;
 typedef struct fab_verbs_sock fab_verbs_sock_t;
 typedef struct fab_verbs_oob fab_verbs_oob_t;
 typedef struct fab_verbs_tm fab_verbs_tm_t;
+typedef struct fab_verbs_cm fab_verbs_cm_t;
 
 /* ---- verbs_pool.c: registered buffers of one size ---------------------------------------------------------------- */
 
@@ -152,6 +153,7 @@ struct fab_verbs_conn {
     uint32_t peer_qpn; /* once connected */
     uint32_t peer_psn;
     uint64_t linger_until; /* us */
+    struct rdma_cm_id *cm_id; /* iWARP (verbs_cm.c): NULL: no attempt to connect is under way */
 
     /* send queue: work requests tail..head-1 are posted and not known to be complete */
     uint32_t head;
@@ -168,12 +170,16 @@ struct fab_verbs_conn {
     uint16_t told;     /* of these, what the peer was told */
     uint16_t granted;  /* to the peer */
 
+    uint8_t reads;      /* READs that the peer serves at a time */
     uint8_t max_flying; /* READs and WRITEs */
     uint8_t flying;
     bool is_to_tm;   /* the peer's device matches tags */
     bool is_ready;   /* the peer's QP receives */
     bool is_broken;  /* a work request failed */
     bool is_owing;   /* in dom->owing */
+    bool is_cm_begun;   /* iWARP: this side has tried to connect it */
+    bool is_cm_waiting; /* iWARP: that failed, and will be tried again */
+    bool is_cm_up;      /* iWARP: the QP is connected */
     uint8_t to_send; /* FAB_VERBS_ID_* other than CREDIT that found no room; 0: none */
 
     fab_verbs_wqe_t sq[FAB_VERBS_SQ_DEPTH];
@@ -275,6 +281,7 @@ struct fab_verbs_domain {
 
     /* connecting */
     fab_verbs_oob_t *oob;
+    fab_verbs_cm_t *cm;   /* NULL: the port is not iWARP */
     uint32_t num_sockets; /* something is expected on */
     uint32_t num_asking;
     fab_verbs_ep_t *waiting;
@@ -309,7 +316,8 @@ int fab_verbs_start(fab_verbs_domain_t *dom, const char **why);
 /* ---- verbs_srq.c ------------------------------------------------------------------------------------------------- */
 
 int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why);
-/* There is one more connection: more receive buffers, up to the limit. Returns the window for its peer. */
+/* There is one more connection: more receive buffers, up to the limit. Returns the window for its peer; 0, with iWARP alone: there
+ * can be none. */
 uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom);
 /* Give the collected buffers back to the SRQ. */
 void fab_verbs_srq_repost(fab_verbs_domain_t *dom);
@@ -320,6 +328,9 @@ void fab_verbs_srq_repost(fab_verbs_domain_t *dom);
 fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why);
 /* To the peer's QP, up to ready to receive and to send. */
 int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, const char **why);
+/* iWARP: another QP in place of one that failed to connect.  Else errno. */
+int fab_verbs_conn_renew(fab_verbs_conn_t *conn);
+uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom);
 /* At once: what is under way is lost, its operations end with the status. */
 void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status);
 /* Take it from its endpoint; it ends when what was sent on it is delivered. */
@@ -385,6 +396,9 @@ void fab_verbs_connect_waiting(fab_verbs_domain_t *dom);
 void fab_verbs_connect_cancel(fab_verbs_ep_t *ep);
 /* The peer's QP receives: send. */
 void fab_verbs_connect_done(fab_verbs_ep_t *ep);
+/* iWARP: the QP for which this process asked is connected, or cannot be: why is a sentence. */
+void fab_verbs_connected(fab_verbs_ep_t *ep);
+void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why);
 
 /* ---- verbs_rma.c ------------------------------------------------------------------------------------------------- */
 

@@ -76,8 +76,13 @@ typedef struct fab_verbs_rvh {
 
 _Static_assert(sizeof(fab_verbs_rvh_t) == 16, "fab_verbs_rvh_t is struct ibv_rvh");
 
-/* In an address: matching hardware takes what comes; it also does rendezvous; the device does atomic operations. */
-enum { FAB_VERBS_ADDR_TM = 1, FAB_VERBS_ADDR_TM_RNDV = 2, FAB_VERBS_ADDR_ATOMIC = 4 };
+/* In an address. */
+enum {
+    FAB_VERBS_ADDR_TM = 1,      /* matching hardware takes what comes, see above */
+    FAB_VERBS_ADDR_TM_RNDV = 2, /* and does rendezvous by itself */
+    FAB_VERBS_ADDR_ATOMIC = 4,  /* the device does atomic operations */
+    FAB_VERBS_ADDR_CM = 8,      /* the port is iWARP, which rdma_cm connects (verbs_cm.h) */
+};
 
 /* Immediate data: credits, as in the header, and this: the id is RNDV. */
 enum { FAB_VERBS_IMM_RNDV = 1 << 16, FAB_VERBS_IMM_CREDITS = 0xffff };
@@ -87,7 +92,7 @@ typedef struct fab_verbs_addr {
     uint16_t version;
     uint8_t link_layer; /* IBV_LINK_LAYER_* */
     uint8_t gid_type;   /* enum ibv_gid_type; RoCE v1 and v2 do not understand each other */
-    uint8_t gid[16];
+    uint8_t gid[16];    /* iWARP: IP address where rdma_cm listens, IPv4 as ::ffff:a.b.c.d */
     uint16_t lid;       /* InfiniBand */
     uint8_t mtu;        /* enum ibv_mtu */
     uint8_t num_ips;    /* of ips that are used */
@@ -99,7 +104,8 @@ typedef struct fab_verbs_addr {
     uint8_t ips[FAB_VERBS_IPS][16]; /* where it listens, IPv4 as ::ffff:a.b.c.d, the best first */
     uint16_t port;                  /* TCP */
     uint16_t flags;                 /* FAB_VERBS_ADDR_* */
-    uint16_t reserved[2];
+    uint16_t cm_port;               /* iWARP: rdma_cm's */
+    uint16_t reserved;
 } fab_verbs_addr_t;
 
 _Static_assert(sizeof(fab_verbs_addr_t) == 136, "fab_verbs_addr_t is a wire format");
@@ -124,7 +130,7 @@ typedef struct fab_verbs_frame {
     uint64_t name;                  /* of the sender */
     uint64_t target;                /* of the receiver */
     uint32_t qpn;
-    uint32_t psn;    /* of the sender's first packet */
+    uint32_t psn;    /* of the sender's first packet; iWARP: a random number */
     uint32_t window; /* messages that the receiver may have under way to the sender */
     uint32_t reads;  /* READs that the sender's QP serves at a time */
     uint32_t tm_qpn; /* of the QP without send queue, to which messages go; 0: there is none, qpn takes them */
@@ -133,5 +139,20 @@ typedef struct fab_verbs_frame {
 } fab_verbs_frame_t;
 
 _Static_assert(sizeof(fab_verbs_frame_t) == 200, "fab_verbs_frame_t is a wire format");
+
+/* iWARP: private data of the asking side's rdma_connect(), by which the answering side knows which connection it is. */
+typedef struct fab_verbs_cm_hello {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t reserved;
+    uint8_t nonce[FAB_VERBS_NONCE]; /* of the receiver */
+    uint64_t name;                  /* of the sender */
+    uint32_t qpn;                   /* of the sender's QP: another one than HELLO named, if that failed to connect */
+    uint32_t psn;                   /* of HELLO */
+    uint32_t target_psn;            /* of REPLY */
+    uint32_t reserved2;
+} fab_verbs_cm_hello_t;
+
+_Static_assert(sizeof(fab_verbs_cm_hello_t) == 48, "fab_verbs_cm_hello_t is a wire format, of 56 bytes at most");
 
 #endif /* FAB_VERBS_WIRE_H */

@@ -3,8 +3,8 @@
 # The Debian packages that are needed, in one place for quickstart and .ci/run.
 
 tm_packages_build=(
-    autoconf automake build-essential libhwloc-dev libibverbs-dev libopenmpi-dev libpmix-dev libtool openmpi-bin
-    openssh-client pkg-config
+    autoconf automake build-essential libhwloc-dev libibverbs-dev libopenmpi-dev libpmix-dev librdmacm-dev libtool
+    openmpi-bin openssh-client pkg-config
 )
 
 # quickstart: a benchmark and plots.

@@ -4,12 +4,15 @@
 #
 #     vmlinux       the kernel, unpacked here once: under emulation it would take longer to unpack itself than to boot
 #     initramfs     busybox, the modules that vm_modules needs in the order in which they load, and guest/init.sh as /init
+#     kernel        its release and the version of its package, for siw.bash
 #     made-from     what they were made from; another value means that they are made again
 #
 # Nothing is installed: the package is unpacked below $vm_cache, and all but these files is removed again.
 
 # Modules are named as the kernel source names them; those that they depend on come along.
-vm_modules=(virtio_pci 9pnet_virtio 9p overlay virtio_console virtio_net crc32_generic rdma_rxe ib_uverbs rdma_ucm)
+vm_modules=(
+    virtio_pci 9pnet_virtio 9p overlay virtio_console virtio_net crc32_generic crc32c_generic libcrc32c rdma_rxe ib_uverbs rdma_ucm
+)
 
 # vm_missing: print what a machine needs and this host does not have, with the Debian packages.
 vm_missing()
@@ -40,7 +43,7 @@ vm_image()
         trap 'rm -rf "$vm_cache/new"' EXIT
         cd "$vm_cache/new" || exit 1
         vm_download && vm_unpack_kernel && vm_initramfs || exit 1
-        mv vmlinux initramfs "$vm_cache"
+        mv vmlinux initramfs kernel "$vm_cache"
         echo "$made_from" >"$vm_cache/made-from"
     ) 9>"$vm_cache/lock"
 }
@@ -66,6 +69,7 @@ vm_download()
         fi
     fi
     dpkg-deb -x ./*.deb root
+    echo "$(basename root/lib/modules/*) $(dpkg-deb -f ./*.deb Version)" >kernel
 }
 
 # vm_download_with [APT-OPTION...]

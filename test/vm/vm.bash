@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2030,SC2031 # a subshell keeps its settings to itself
-# For test scripts that run in machines with a Soft-RoCE device.  They source it first, with a limit that leaves room for the boot:
+# For test scripts that run in machines with an RDMA device in software.  They source it first, with a limit that leaves room for the boot:
 #
 #     # TEST: timeout=300 quick=no
 #     . "$TM_SRC/test/vm/vm.bash"
@@ -12,7 +12,7 @@
 # shellcheck source-path=SCRIPTDIR source=../lib/script.sh
 . "$TM_SRC/test/lib/script.sh"
 
-# vm_run [hosts=N] [timeout=S] [cpus=N] [memory=MIB] [mtu=BYTES] COMMANDS
+# vm_run [hosts=N] [rdma=siw] [timeout=S] [cpus=N] [memory=MIB] [mtu=BYTES] COMMANDS
 # Boot machines and run the commands, a bash script, on the first one, with what test/lib/script.sh and guest/lib.bash offer, in the
 # directory $TM_WORK/vm, which all machines may write to and which stays.  The first command that fails ends it.  Shows the output
 # and keeps it in $TM_WORK/out and $TM_WORK/err, for require and forbid.  Skips the test where there can be no machine, fails it if the
@@ -20,7 +20,7 @@
 vm_run()
 {
     local options=(--timeout $((200 * ${TM_TEST_TIMEOUT_SCALE:-1}))) status=0
-    while [[ $1 =~ ^(hosts|timeout|cpus|memory|mtu)=([0-9]+)$ ]]; do
+    while [[ $1 =~ ^(hosts|rdma|timeout|cpus|memory|mtu)=([0-9a-z]+)$ ]]; do
         options+=("--${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}")
         shift
     done

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rdma_cm, for iWARP (verbs_cm.h): one event channel and one listener for the domain, an id for each connection.
+ *
+ * Ids know QPs by number: the QP is the domain's, in the domain's context, not rdma_cm's.  An id that is done with is
+ * destroyed, and with it the events that are still to come; so the connection in id->context is there whenever an event is
+ * read.
+ *
+ * The kernel gives the answering side some seconds to accept (five in Soft-iWARP), and its program may be computing.  So
+ * the asking side tries again, as long as its TCP connection to that process stands: a request is always waiting there. A
+ * QP whose attempt failed cannot be used again: the connection gets another one.
+ *
+ * All under the fabric's lock.
+ */
+#include "verbs/verbs_cm.h"
+
+#ifdef FAB_HAVE_RDMACM
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/rdma_cma.h>
+
+#include "verbs/verbs_oob.h"
+
+enum {
+    FAB_VERBS_CM_BACKLOG = 1024,    /* requests that the kernel keeps while this process computes */
+    FAB_VERBS_CM_BINDS = 16,        /* ports to try: rdma_cm does not know which ones other TCP sockets use */
+    FAB_VERBS_CM_RESOLVE_MS = 5000, /* for the kernel to find the peer's host */
+    FAB_VERBS_CM_PAUSE_US = 100000, /* before the next attempt */
+};
+
+struct fab_verbs_cm {
+    struct rdma_event_channel *channel;
+    struct rdma_cm_id *listener;
+    uint64_t again_at; /* us: when to try again what failed; 0: nothing did */
+};
+
+/* ---- finding the interface --------------------------------------------------------------------------------------- */
+
+/* Does rdma_cm use this port for that IP address? */
+static bool fab_verbs_cm_binds(struct rdma_event_channel *channel, const char *device, uint8_t port, struct sockaddr *sa)
+{
+    struct rdma_cm_id *id;
+    bool is_it;
+
+    if (0 != rdma_create_id(channel, &id, NULL, RDMA_PS_TCP)) {
+        return false;
+    }
+    is_it = 0 == rdma_bind_addr(id, sa) && NULL != id->verbs && port == id->port_num &&
+            0 == strcmp(device, ibv_get_device_name(id->verbs->device));
+    (void) rdma_destroy_id(id);
+    return is_it;
+}
+
+const char *fab_verbs_cm_find_ip(struct ibv_context *ctx, uint8_t port, uint8_t *ip)
+{
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct ifaddrs *all = NULL;
+    bool is_found = false;
+
+    if (NULL == channel) {
+        return "iWARP needs rdma_cm, which the kernel does not offer here (/dev/infiniband/rdma_cm, module rdma_ucm)";
+    }
+    (void) getifaddrs(&all);
+    for (int pass = 0; pass < 2; pass++) {
+        for (struct ifaddrs *at = all; NULL != at && !is_found; at = at->ifa_next) {
+            bool is_up = IFF_UP == (at->ifa_flags & (IFF_UP | IFF_LOOPBACK));
+            is_found = is_up && NULL != at->ifa_addr && (0 == pass ? AF_INET : AF_INET6) == at->ifa_addr->sa_family &&
+                       fab_verbs_ip_of(at->ifa_addr, ip) &&
+                       fab_verbs_cm_binds(channel, ibv_get_device_name(ctx->device), port, at->ifa_addr);
+        }
+    }
+    freeifaddrs(all);
+    rdma_destroy_event_channel(channel);
+    return is_found ? NULL : "its network interface has no IP address, which iWARP needs";
+}
+
+/* ---- one attempt ------------------------------------------------------------------------------------------------- */
+
+static struct rdma_conn_param fab_verbs_cm_param(const fab_verbs_conn_t *conn)
+{
+    return (struct rdma_conn_param){
+        .responder_resources = fab_verbs_reads_served(conn->dom),
+        .initiator_depth = conn->reads,
+        .srq = 1,
+        .qp_num = conn->qp->qp_num,
+    };
+}
+
+void fab_verbs_cm_forget(fab_verbs_conn_t *conn)
+{
+    if (NULL != conn->cm_id) {
+        (void) rdma_destroy_id(conn->cm_id);
+        conn->cm_id = NULL;
+    }
+    conn->is_cm_up = false;
+}
+
+static __attribute__((format(printf, 2, 3))) void fab_verbs_cm_give_up(fab_verbs_ep_t *ep, const char *format, ...)
+{
+    char what[192], text[INET6_ADDRSTRLEN] = "its address";
+    struct sockaddr_storage to;
+    bool is_v4 = sizeof(struct sockaddr_in) == fab_verbs_sockaddr(ep->addr.gid, ep->addr.cm_port, &to);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(what, sizeof(what), format, args);
+    va_end(args);
+    (void) inet_ntop(to.ss_family, ep->addr.gid + (is_v4 ? 12 : 0), text, sizeof(text));
+    fab_verbs_connect_failed(ep, fab_sentence(ep->dom->fab, "%s cannot connect to it by rdma_cm (%s, port %u): %s.",
+                                              ep->dom->name, text, ep->addr.cm_port, what));
+}
+
+void fab_verbs_cm_connect(fab_verbs_ep_t *ep)
+{
+    fab_verbs_conn_t *conn = ep->conn;
+    struct sockaddr_storage from, to;
+
+    conn->is_cm_begun = true;
+    (void) fab_verbs_sockaddr(ep->dom->addr.gid, 0, &from);
+    (void) fab_verbs_sockaddr(ep->addr.gid, ep->addr.cm_port, &to);
+    if (0 != rdma_create_id(ep->dom->cm->channel, &conn->cm_id, conn, RDMA_PS_TCP)) {
+        conn->cm_id = NULL;
+        fab_verbs_cm_give_up(ep, "no id: %s", strerror(errno));
+    } else if (0 != rdma_resolve_addr(conn->cm_id, (struct sockaddr *) &from, (struct sockaddr *) &to,
+                                      FAB_VERBS_CM_RESOLVE_MS)) {
+        fab_verbs_cm_give_up(ep, "%s", strerror(errno));
+    }
+}
+
+static void fab_verbs_cm_addr_resolved(fab_verbs_ep_t *ep)
+{
+    if (0 != rdma_resolve_route(ep->conn->cm_id, FAB_VERBS_CM_RESOLVE_MS)) {
+        fab_verbs_cm_give_up(ep, "no route: %s", strerror(errno));
+    }
+}
+
+static void fab_verbs_cm_route_resolved(fab_verbs_ep_t *ep)
+{
+    fab_verbs_conn_t *conn = ep->conn;
+    fab_verbs_cm_hello_t hello = {
+        .magic = FAB_VERBS_MAGIC,
+        .version = FAB_VERBS_VERSION,
+        .name = ep->dom->fab->config.name,
+        .qpn = conn->qp->qp_num,
+        .psn = conn->psn,
+        .target_psn = conn->peer_psn,
+    };
+    struct rdma_conn_param param = fab_verbs_cm_param(conn);
+
+    memcpy(hello.nonce, ep->addr.nonce, sizeof(hello.nonce));
+    param.private_data = &hello;
+    param.private_data_len = sizeof(hello);
+    if (0 != rdma_connect(conn->cm_id, &param)) {
+        fab_verbs_cm_give_up(ep, "%s", strerror(errno));
+    }
+}
+
+/* The peer computes, or its queue of requests is full. */
+static void fab_verbs_cm_try_later(fab_verbs_ep_t *ep, int error)
+{
+    fab_verbs_domain_t *dom = ep->dom;
+
+    fab_verbs_cm_forget(ep->conn);
+    ep->conn->is_cm_waiting = true;
+    if (0 == dom->cm->again_at) {
+        dom->cm->again_at = fab_verbs_now_us() + FAB_VERBS_CM_PAUSE_US;
+    }
+    fab_log(dom->fab, 1, "%s: a peer did not accept a connection in time (%s); trying again", dom->name, strerror(error));
+}
+
+static void fab_verbs_cm_try_again(fab_verbs_domain_t *dom)
+{
+    fab_verbs_ep_t *next;
+
+    dom->cm->again_at = 0;
+    for (fab_verbs_ep_t *ep = dom->eps; NULL != ep; ep = next) {
+        next = ep->next;
+        if (FAB_VERBS_ASKING != ep->state || !ep->conn->is_cm_waiting) {
+            continue;
+        }
+        ep->conn->is_cm_waiting = false;
+        if (OPAL_SUCCESS == fab_verbs_conn_renew(ep->conn)) {
+            fab_verbs_cm_connect(ep);
+        } else {
+            fab_verbs_cm_give_up(ep, "no queue pair for another attempt: %s", strerror(errno));
+        }
+    }
+}
+
+/* ---- answering --------------------------------------------------------------------------------------------------- */
+
+/* The connection that the request is for.  NULL: there is none, or no longer. */
+static fab_verbs_conn_t *fab_verbs_cm_meant(const fab_verbs_domain_t *dom, const fab_verbs_cm_hello_t *hello)
+{
+    fab_verbs_ep_t *ep = dom->eps;
+
+    if (FAB_VERBS_MAGIC != hello->magic || FAB_VERBS_VERSION != hello->version ||
+        0 != memcmp(hello->nonce, dom->addr.nonce, sizeof(hello->nonce))) {
+        return NULL;
+    }
+    while (NULL != ep && ep->peer->name != hello->name) {
+        ep = ep->next;
+    }
+    if (NULL == ep || FAB_VERBS_ANSWERED != ep->state || ep->conn->is_cm_up || ep->conn->psn != hello->target_psn ||
+        ep->conn->peer_psn != hello->psn) {
+        return NULL;
+    }
+    return ep->conn;
+}
+
+/* The peer's attempt failed: be ready for its next one.  False: that cannot be. */
+static bool fab_verbs_cm_start_over(fab_verbs_conn_t *conn)
+{
+    if (OPAL_SUCCESS == fab_verbs_conn_renew(conn)) {
+        return true;
+    }
+    fab_verbs_ep_doom(conn->ep, OPAL_ERR_UNREACH, "%s cannot make a queue pair for another attempt: %s.", conn->dom->name,
+                      strerror(errno));
+    return false;
+}
+
+static void fab_verbs_cm_requested(fab_verbs_domain_t *dom, struct rdma_cm_id *id, const fab_verbs_cm_hello_t *hello)
+{
+    fab_verbs_conn_t *conn = fab_verbs_cm_meant(dom, hello);
+    struct rdma_conn_param param;
+
+    if (NULL == conn || (NULL != conn->cm_id && !fab_verbs_cm_start_over(conn))) {
+        (void) rdma_reject(id, NULL, 0);
+        (void) rdma_destroy_id(id);
+        return;
+    }
+    id->context = conn;
+    conn->cm_id = id;
+    conn->peer_qpn = hello->qpn;
+    param = fab_verbs_cm_param(conn);
+    if (0 != rdma_accept(id, &param)) { /* it came too late: the peer does not wait any more */
+        (void) fab_verbs_cm_start_over(conn);
+    }
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+static void fab_verbs_cm_established(fab_verbs_conn_t *conn)
+{
+    conn->is_cm_up = true;
+    if (NULL != conn->ep && FAB_VERBS_ASKING == conn->ep->state) {
+        fab_verbs_connected(conn->ep);
+    }
+}
+
+static void fab_verbs_cm_failed(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
+{
+    int error = event->status < 0 ? -event->status : ECONNREFUSED;
+    fab_verbs_ep_t *ep = conn->ep;
+
+    if (NULL != ep && FAB_VERBS_ANSWERED == ep->state) {
+        (void) fab_verbs_cm_start_over(conn);
+    } else if (NULL != ep && FAB_VERBS_ASKING == ep->state) {
+        bool is_late = ETIMEDOUT == error || ECONNRESET == error || RDMA_CM_EVENT_REJECTED == event->event;
+        if (is_late && RDMA_CM_EVENT_ADDR_ERROR != event->event && RDMA_CM_EVENT_ROUTE_ERROR != event->event) {
+            fab_verbs_cm_try_later(ep, error);
+        } else {
+            fab_verbs_cm_give_up(ep, "%s: %s", rdma_event_str(event->event), strerror(error));
+        }
+    }
+}
+
+void fab_verbs_cm_lost(fab_verbs_conn_t *conn)
+{
+    if (NULL != conn->ep && !conn->ep->has_left) {
+        fab_verbs_ep_doom(conn->ep, OPAL_ERR_PROC_ABORTED,
+                          "It ended the connection (%s): its process has ended, or failed.", conn->dom->name);
+    }
+}
+
+static void fab_verbs_cm_disconnected(fab_verbs_conn_t *conn)
+{
+    fab_verbs_ep_t *ep = conn->ep;
+
+    if (NULL != ep && FAB_VERBS_ANSWERED == ep->state && NULL != ep->sock) {
+        (void) fab_verbs_cm_start_over(
+            conn); /* it was accepted when the peer had just ceased to wait: READY has not come */
+    } else {
+        fab_verbs_cm_lost(conn);
+    }
+}
+
+static void fab_verbs_cm_event(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
+{
+    bool is_asking = NULL != conn->ep && FAB_VERBS_ASKING == conn->ep->state;
+
+    switch (event->event) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+        if (is_asking) {
+            fab_verbs_cm_addr_resolved(conn->ep);
+        }
+        break;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+        if (is_asking) {
+            fab_verbs_cm_route_resolved(conn->ep);
+        }
+        break;
+    case RDMA_CM_EVENT_ESTABLISHED:
+        fab_verbs_cm_established(conn);
+        break;
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+    case RDMA_CM_EVENT_UNREACHABLE:
+    case RDMA_CM_EVENT_REJECTED:
+        fab_verbs_cm_failed(conn, event);
+        break;
+    case RDMA_CM_EVENT_DISCONNECTED:
+        fab_verbs_cm_disconnected(conn);
+        break;
+    default: /* of no importance; of a device that is removed, verbs_alive.c hears */
+        break;
+    }
+}
+
+int fab_verbs_cm_poll(fab_verbs_domain_t *dom)
+{
+    struct rdma_cm_event *next;
+    int events = 0;
+
+    while (0 == rdma_get_cm_event(dom->cm->channel, &next)) {
+        struct rdma_cm_event event = *next;
+        fab_verbs_cm_hello_t hello = {0};
+        if (RDMA_CM_EVENT_CONNECT_REQUEST == event.event && event.param.conn.private_data_len >= sizeof(hello)) {
+            memcpy(&hello, event.param.conn.private_data, sizeof(hello));
+        }
+        (void) rdma_ack_cm_event(next); /* first: destroying the id waits for it */
+        if (RDMA_CM_EVENT_CONNECT_REQUEST == event.event) {
+            fab_verbs_cm_requested(dom, event.id, &hello);
+        } else if (event.id != dom->cm->listener) {
+            fab_verbs_cm_event(event.id->context, &event);
+        }
+        events++;
+    }
+    if (0 != dom->cm->again_at && fab_verbs_now_us() >= dom->cm->again_at) {
+        fab_verbs_cm_try_again(dom);
+    }
+    return events;
+}
+
+/* ---- open and close ---------------------------------------------------------------------------------------------- */
+
+/* 0, or -1: errno. */
+static int fab_verbs_cm_listen(fab_verbs_domain_t *dom)
+{
+    struct sockaddr_storage at;
+    int error = 0;
+
+    (void) fab_verbs_sockaddr(dom->addr.gid, 0, &at);
+    for (int i = 0; i < FAB_VERBS_CM_BINDS && (0 == i || EADDRINUSE == error); i++) {
+        struct rdma_cm_id *id;
+        if (0 != rdma_create_id(dom->cm->channel, &id, NULL, RDMA_PS_TCP)) {
+            return -1;
+        }
+        if (0 == rdma_bind_addr(id, (struct sockaddr *) &at) && 0 == rdma_listen(id, FAB_VERBS_CM_BACKLOG)) {
+            dom->cm->listener = id;
+            dom->addr.cm_port = ntohs(rdma_get_src_port(id));
+            return 0;
+        }
+        error = errno;
+        (void) rdma_destroy_id(id);
+    }
+    errno = error;
+    return -1;
+}
+
+int fab_verbs_cm_open(fab_verbs_domain_t *dom, const char **why)
+{
+    if (0 == (dom->addr.flags & FAB_VERBS_ADDR_CM)) {
+        return OPAL_SUCCESS;
+    }
+    dom->cm = calloc(1, sizeof(*dom->cm));
+    if (NULL == dom->cm) {
+        *why = "There is not enough memory.";
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    dom->cm->channel = rdma_create_event_channel();
+    if (NULL == dom->cm->channel || 0 != fcntl(dom->cm->channel->fd, F_SETFL, O_NONBLOCK) ||
+        0 != fab_verbs_cm_listen(dom)) {
+        *why = fab_sentence(dom->fab, "%s: rdma_cm, which iWARP needs, cannot listen for connections: %s.", dom->name,
+                            strerror(errno));
+        fab_verbs_cm_close(dom);
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    return OPAL_SUCCESS;
+}
+
+void fab_verbs_cm_close(fab_verbs_domain_t *dom)
+{
+    if (NULL == dom->cm) {
+        return;
+    }
+    if (NULL != dom->cm->listener) {
+        (void) rdma_destroy_id(dom->cm->listener);
+    }
+    if (NULL != dom->cm->channel) {
+        rdma_destroy_event_channel(dom->cm->channel);
+    }
+    free(dom->cm);
+    dom->cm = NULL;
+}
+
+#endif
