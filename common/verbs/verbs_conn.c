@@ -165,8 +165,8 @@ static int fab_verbs_qp_init(fab_verbs_domain_t *dom, struct ibv_qp *qp)
                            (unsigned int) fab_verbs_reg_access,
     };
 
-    return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS |
-                                        (NULL == dom->cm ? IBV_QP_PKEY_INDEX | IBV_QP_PORT : 0));
+    return ibv_modify_qp(qp, &attr,
+                         IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | (NULL == dom->cm ? IBV_QP_PKEY_INDEX | IBV_QP_PORT : 0));
 }
 
 static uint32_t fab_verbs_random_psn(void)

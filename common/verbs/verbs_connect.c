@@ -10,7 +10,7 @@
  * HELLO, answers with the QP that it has already made and forgets its own question.  Should the former's question come to
  * nothing (the peer cannot be reached over TCP from here, but this process from there), it answers the one put aside.
  *
- * iWARP: between REPLY and UP, and between ANSWERED and UP, verbs_cm.c connects the queue pairs. READY alone says nothing there.
+ * iWARP: between REPLY and UP verbs_cm.c connects the queue pairs, and from ANSWERED only the first message leads to UP.
  *
  * No time limit anywhere where a peer's program may be computing: a peer that is gone shows in TCP.
  */

@@ -15,8 +15,8 @@
 
 enum {
     FAB_VERBS_WINDOW_MIN = 4,
-    FAB_VERBS_OWN_MSGS = 4,    /* iWARP: a peer's own messages that may be on their way: CREDIT twice, CLOSE, LEAVE */
-    FAB_VERBS_CM_SHARES = 64,  /* iWARP: connections that the buffers still to be had should do for */
+    FAB_VERBS_OWN_MSGS = 4,   /* iWARP: a peer's own messages that may be on their way: CREDIT twice, CLOSE, LEAVE */
+    FAB_VERBS_CM_SHARES = 64, /* iWARP: connections that the buffers still to be had should do for */
 };
 
 void fab_verbs_srq_repost(fab_verbs_domain_t *dom)
@@ -102,8 +102,8 @@ int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why)
 }
 
 /*
- * iWARP has no RNR: a message that finds no buffer ends the connection.  So every window has its buffers, windows get smaller as buffers
- * get rare, and none are given when they are used up.
+ * iWARP has no RNR: a message that finds no buffer ends the connection.  So every window has its buffers, windows get
+ * smaller as buffers get rare, and none are given when they are used up.
  */
 static uint16_t fab_verbs_srq_grant_all(fab_verbs_domain_t *dom)
 {

@@ -153,7 +153,6 @@ struct fab_verbs_conn {
     uint32_t peer_qpn; /* once connected */
     uint32_t peer_psn;
     uint64_t linger_until; /* us */
-    struct rdma_cm_id *cm_id; /* iWARP (verbs_cm.c): NULL: no attempt to connect is under way */
 
     /* send queue: work requests tail..head-1 are posted and not known to be complete */
     uint32_t head;
@@ -177,10 +176,13 @@ struct fab_verbs_conn {
     bool is_ready;   /* the peer's QP receives */
     bool is_broken;  /* a work request failed */
     bool is_owing;   /* in dom->owing */
-    bool is_cm_begun;   /* iWARP: this side has tried to connect it */
-    bool is_cm_waiting; /* iWARP: that failed, and will be tried again */
-    bool is_cm_up;      /* iWARP: the QP is connected */
     uint8_t to_send; /* FAB_VERBS_ID_* other than CREDIT that found no room; 0: none */
+
+    /* iWARP (verbs_cm.c) */
+    struct rdma_cm_id *cm_id; /* NULL: no attempt to connect is under way, and none succeeded */
+    bool is_cm_begun;         /* this side has tried to connect the QP */
+    bool is_cm_waiting;       /* that failed, and will be tried again */
+    bool is_cm_up;            /* it is connected */
 
     fab_verbs_wqe_t sq[FAB_VERBS_SQ_DEPTH];
 };
@@ -316,8 +318,8 @@ int fab_verbs_start(fab_verbs_domain_t *dom, const char **why);
 /* ---- verbs_srq.c ------------------------------------------------------------------------------------------------- */
 
 int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why);
-/* There is one more connection: more receive buffers, up to the limit. Returns the window for its peer; 0, with iWARP alone: there
- * can be none. */
+/* There is one more connection: more receive buffers, up to the limit. Returns the window for its peer; 0: none is left,
+ * which only iWARP has to know. */
 uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom);
 /* Give the collected buffers back to the SRQ. */
 void fab_verbs_srq_repost(fab_verbs_domain_t *dom);
