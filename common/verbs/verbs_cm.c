@@ -289,6 +289,7 @@ static void fab_verbs_cm_disconnected(fab_verbs_conn_t *conn)
         (void) fab_verbs_cm_start_over(
             conn); /* it was accepted when the peer had just ceased to wait: READY has not come */
     } else {
+        conn->is_broken = true;
         fab_verbs_cm_lost(conn);
     }
 }
