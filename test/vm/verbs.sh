@@ -22,8 +22,9 @@ require 'rxe0'
 vm_run hosts=2 timeout=400 '
     tm_mpirun 2 --host vm0,vm1 "$(tm_binary mpi/hello)"
     tm_mpirun 4 --host vm0:2,vm1:2 "$(tm_binary mpi/basic)"
-    tm_mpirun 4 --host vm0:2,vm1:2 "$(tm_binary mpi/random)" 31 8
+    tm_mpirun 4 --host vm0:2,vm1:2 "$(tm_binary mpi/random)" 31 1000 epochs=5,watch=200
 '
 require 'hello: errors=0'
 require 'basic: errors=0'
+require 'random: 5 epochs'
 require 'random: errors=0'
