@@ -132,6 +132,11 @@ static bool check_params(char *why, size_t size)
 
 /* ---- counters ---- */
 
+#define COUNT_ONE(name, field, help) +1
+_Static_assert(0 PML_TM_OFFLOAD_COUNTERS(COUNT_ONE) == sizeof(fab_offload_counters_t) / sizeof(unsigned long long),
+               "each counter of the offload engine, each reason among them, has a name");
+#undef COUNT_ONE
+
 static void register_counter(const char *name, const char *help, unsigned long long *counter)
 {
     (void) mca_base_component_pvar_register(&mca_pml_tm_component.pmlm_version, name, help, OPAL_INFO_LVL_4,
@@ -175,6 +180,9 @@ static void register_counters(void)
 #undef REGISTER_COUNTER
 #define REGISTER_COUNTER(name, help) register_counter(#name, help, &fab_counters.name);
     FAB_COUNTERS(REGISTER_COUNTER)
+#undef REGISTER_COUNTER
+#define REGISTER_COUNTER(name, field, help) register_counter(#name, help, &mca_pml_tm.offload.counters.field);
+    PML_TM_OFFLOAD_COUNTERS(REGISTER_COUNTER)
 #undef REGISTER_COUNTER
     register_high_water("posted_max", "most receives posted at once in any one communicator that exists", &mca_pml_tm);
     register_high_water("unexpected_max_count", "most unexpected messages at once in any one communicator that exists", NULL);

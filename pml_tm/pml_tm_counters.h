@@ -34,4 +34,48 @@ typedef struct mca_pml_tm_counters {
 #undef PML_TM_COUNTER_FIELD
 } mca_pml_tm_counters_t;
 
+/*
+ * Receives on the list of a device that matches tags, as the offload engine counts them.  Each receive that finds no message
+ * when it is posted counts once: in `listed`, or in the not_listed_... for the first reason that held.
+ * X(name, field of fab_offload_counters_t, help)
+ */
+#define PML_TM_OFFLOAD_COUNTERS(X)                                                                                       \
+    X(listed, reason[FAB_OFFLOAD_LISTABLE], "receives on the device's list as soon as they were posted")                 \
+    X(listed_late, listed_late, "receives that were put on the device's list later: what had kept them off it was gone") \
+    X(listed_matched, matched, "listed receives whose message the device matched")                                       \
+    X(listed_taken, taken,                                                                                               \
+      "listed receives whose message had come before them, seen too late; post receives earlier")                        \
+    X(listed_parked, parked,                                                                                             \
+      "messages by shared memory, or to this process itself, that had to wait for the device to give a receive back; "   \
+      "name the source in receives of such messages")                                                                    \
+    X(listed_raced, lost_races,                                                                                          \
+      "listed receives that the device had matched when they were to be taken off, to cancel them or for a message by "  \
+      "another path")                                                                                                    \
+    X(listed_refused, refused, "times the device refused a receive though its list had room; they are tried again")      \
+    X(listed_syncs, syncs, "commands for nothing but to report messages that the device did not match")                  \
+    X(not_listed_other_path, reason[FAB_OFFLOAD_OTHER_PATH],                                                             \
+      "receives not listed: messages from their source do not come through the device (shared memory, this process "     \
+      "itself); nothing is to be done")                                                                                  \
+    X(not_listed_any_source, reason[FAB_OFFLOAD_ANY_SOURCE],                                                             \
+      "receives not listed: MPI_ANY_SOURCE, and some ranks of the communicator do not send through the device, or are "  \
+      "not known yet; name the source, or use a communicator without them")                                              \
+    X(not_listed_unknown, reason[FAB_OFFLOAD_UNKNOWN],                                                                   \
+      "receives not listed: their source is not known yet; it is from the first message on, in either direction")        \
+    X(not_listed_short, reason[FAB_OFFLOAD_SHORT], "receives not listed: shorter than what is worth listing")            \
+    X(not_listed_small, reason[FAB_OFFLOAD_SMALL_BUFFER],                                                                \
+      "receives not listed: shorter than a message with its data may be; post longer receives")                          \
+    X(not_listed_layout, reason[FAB_OFFLOAD_LAYOUT],                                                                     \
+      "receives not listed: their data is not contiguous in memory; receive contiguous data")                            \
+    X(not_listed_unregistered, reason[FAB_OFFLOAD_UNREGISTERED],                                                         \
+      "receives not listed: no registered memory for them; raise the limit on locked memory (ulimit -l)")                \
+    X(not_listed_blocked, reason[FAB_OFFLOAD_BLOCKED],                                                                   \
+      "receives not listed at once: an earlier one that may match the same messages is not; the other counters say why " \
+      "that one is not; give receives with wildcards a communicator of their own")                                       \
+    X(not_listed_full, reason[FAB_OFFLOAD_LIST_FULL],                                                                    \
+      "receives not listed at once: the list was full; raise pml_tm_verbs_tm_tags, or post fewer at a time")             \
+    X(not_listed_commands, reason[FAB_OFFLOAD_OPS_FULL],                                                                 \
+      "receives not listed at once: too many commands to the device under way; post fewer at a time")                    \
+    X(not_listed_failed, reason[FAB_OFFLOAD_FAILED],                                                                     \
+      "receives not listed: the device has failed; pml_tm_verbose says how")
+
 #endif /* PML_TM_COUNTERS_H */

@@ -153,14 +153,14 @@ typedef struct fab_offload_config {
 } fab_offload_config_t;
 
 typedef struct fab_offload_counters {
-    uint64_t reason[FAB_OFFLOAD_REASON_MAX]; /* receives posted, by why they were not listed at once; [0]: listed */
-    uint64_t listed_late;                    /* receives listed after waiting */
-    uint64_t matched;                        /* by the device */
-    uint64_t taken;                          /* listed receives that an unexpected message took */
-    uint64_t parked;                         /* messages by other paths that waited for a DEL */
-    uint64_t lost_races;                     /* DELs that found the receive matched */
-    uint64_t refused;                        /* ADDs refused by the device though there was room */
-    uint64_t syncs;                          /* SYNC commands */
+    unsigned long long reason[FAB_OFFLOAD_REASON_MAX]; /* receives posted, by why they were not listed at once; [0]: listed */
+    unsigned long long listed_late;                    /* receives listed after waiting */
+    unsigned long long matched;                        /* by the device */
+    unsigned long long taken;                          /* listed receives that an unexpected message took */
+    unsigned long long parked;                         /* messages by other paths that waited for a DEL */
+    unsigned long long lost_races;                     /* DELs that found the receive matched */
+    unsigned long long refused;                        /* ADDs refused by the device though there was room */
+    unsigned long long syncs;                          /* SYNC commands */
 } fab_offload_counters_t;
 
 /* One device, that is one TM-SRQ. */

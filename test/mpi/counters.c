@@ -5,13 +5,18 @@
 /* TEST: np=2 args="posted_max unexpected_max_count shm_rings_claimed" quick=yes */
 /* TEST: np=2 args="throttled announced_sends" env="OMPI_MCA_pml_tm_unexpected_max=65536" quick=yes */
 /* TEST: np=2 args="queued_sends shm_ring_full items_queued" env="OMPI_MCA_pml_tm_shm_ring_size=4096" quick=yes */
+/* TEST: np=2 device=tmdev args="listed listed_late listed_matched listed_taken listed_parked listed_raced listed_syncs" env="OMPI_MCA_pml_tm_providers=^shm TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" */
+/* TEST: np=2 device=tmdev args="not_listed_other_path not_listed_blocked not_listed_full" env="OMPI_MCA_pml_tm_providers=^shm TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" */
+/* TEST: np=2 device=tmdev args="not_listed_other_path not_listed_any_source" env="OMPI_MCA_mtl=^ofi" */
 /*
  * Does every counter count?  Two ranks do one of everything; each counter named as an argument must have grown on one rank at
  * least.  This is for pml tm only.
+ *
+ * Where a device matches tags, a rank that sleeps does not poll: what its peer sends meanwhile the device matches, or keeps.
  */
 #include "tm_test.h"
 
-enum { LARGE = 1 << 20, SHORT = 1000, FLOOD = 2000, MAX_COUNTERS = 32 };
+enum { LARGE = 1 << 20, SHORT = 1000, FLOOD = 2000, SLEEP = 20000 /* us */, MAX_COUNTERS = 32 };
 
 static MPI_T_pvar_session session;
 
@@ -129,6 +134,69 @@ static void flood(char *buf)
     }
 }
 
+/* Rank 1 tells rank 0 to go on. */
+static void tell(char *buf)
+{
+    if (1 == tm_rank) {
+        MPI_Send(buf, 0, MPI_BYTE, 0, 10, MPI_COMM_WORLD);
+    } else {
+        MPI_Recv(buf, 0, MPI_BYTE, 1, 10, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+/* More receives than a list of 4 holds, of which two are the same. */
+static void list_many(char *buf)
+{
+    enum { MANY = 8, FIRST = 4 };
+    MPI_Request request[MANY];
+
+    for (int i = 0; i < MANY && 1 == tm_rank; i++) {
+        MPI_Irecv(buf + i * SHORT, SHORT, MPI_BYTE, 0, i < MANY - 1 ? i : i - 1, MPI_COMM_WORLD, &request[i]);
+    }
+    for (int i = 0; i < MANY; i++) {
+        if (0 == i || FIRST == i) {
+            tell(buf);
+        }
+        if (0 == tm_rank) {
+            MPI_Send(buf, SHORT, MPI_BYTE, 1, i < MANY - 1 ? i : i - 1, MPI_COMM_WORLD);
+        } else {
+            MPI_Wait(&request[i], MPI_STATUS_IGNORE);
+        }
+    }
+}
+
+/* A receive that is posted when its message is there but not seen, and one that is then cancelled. */
+static void sleep_and_receive(char *buf, bool is_posted_before)
+{
+    MPI_Request request;
+
+    if (1 == tm_rank && is_posted_before) {
+        MPI_Irecv(buf, SHORT, MPI_BYTE, 0, 11, MPI_COMM_WORLD, &request);
+    }
+    tell(buf);
+    if (0 == tm_rank) {
+        MPI_Send(buf, SHORT, MPI_BYTE, 1, 11, MPI_COMM_WORLD);
+        return;
+    }
+    usleep(SLEEP);
+    if (is_posted_before) {
+        MPI_Cancel(&request);
+    } else {
+        MPI_Irecv(buf, SHORT, MPI_BYTE, 0, 11, MPI_COMM_WORLD, &request);
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+/* From any source, this process itself among them. */
+static void receive_any(char *buf)
+{
+    MPI_Request request;
+
+    MPI_Irecv(buf, SHORT, MPI_BYTE, MPI_ANY_SOURCE, 12, MPI_COMM_WORLD, &request);
+    MPI_Send(buf + SHORT, SHORT, MPI_BYTE, tm_rank, 12, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
 static void one_of_everything(char *buf)
 {
     MPI_Datatype vector;
@@ -142,6 +210,11 @@ static void one_of_everything(char *buf)
     buffered(buf);
     receives(buf);
     flood(buf);
+    list_many(buf);
+    for (int i = 0; i < 10; i++) {
+        sleep_and_receive(buf, 0 != i % 2);
+    }
+    receive_any(buf);
     MPI_Sendrecv(buf, SHORT, MPI_BYTE, tm_rank, 9, buf + SHORT, SHORT, MPI_BYTE, tm_rank, 9, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
     MPI_Barrier(MPI_COMM_WORLD);

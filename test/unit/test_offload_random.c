@@ -259,10 +259,10 @@ static void test_random(void **state)
         random_run(i, steps != NULL ? strtoull(steps, NULL, 10) : 5000);
     }
     for (unsigned i = 0; i < FAB_OFFLOAD_REASON_MAX; i++) {
-        print_message("%10" PRIu64 "  %s\n", seen.reason[i], fab_offload_reason_text((fab_offload_reason_t) i));
+        print_message("%10llu  %s\n", seen.reason[i], fab_offload_reason_text((fab_offload_reason_t) i));
     }
-    print_message("%10" PRIu64 "  listed late\n%10" PRIu64 "  matched by the device\n%10" PRIu64 "  taken\n%10" PRIu64
-                  "  parked\n%10" PRIu64 "  races lost\n%10" PRIu64 "  refused\n%10" PRIu64 "  SYNC\n",
+    print_message("%10llu  listed late\n%10llu  matched by the device\n%10llu  taken\n%10llu  parked\n"
+                  "%10llu  races lost\n%10llu  refused\n%10llu  SYNC\n",
                   seen.listed_late, seen.matched, seen.taken, seen.parked, seen.lost_races, seen.refused, seen.syncs);
     if (seed == NULL) {
         assert_true(seen.listed_late > 0 && seen.matched > 0 && seen.taken > 0 && seen.parked > 0 && seen.lost_races > 0 &&
