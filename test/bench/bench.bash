@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2034 # the variables are for the caller
-# What run and instructions share: the build, the environment of the component, and how a PML is selected.  Sourced, with
+# What run, instructions and offload_share share: the build, the environment of the component, and how a PML is selected.  Sourced, with
 # set -euo pipefail in force.
 
 bench_source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -60,6 +60,19 @@ bench_environment()
         ! ompi_info --parsable 2>/dev/null | grep '^mca:pml:tm:' >/dev/null; then
         bench_source_env "$bench_root/install/share/pml_tm/env.sh"
     fi
+}
+
+# bench_device NAME: tmdev: the verbs device in software stands in for libibverbs; empty: the machine's devices are used.
+bench_device()
+{
+    [[ -n $1 ]] || return 0
+    [[ $1 == tmdev ]] || bench_die "unknown device $1: tmdev, or none"
+    # shellcheck source-path=SCRIPTDIR source=../lib/tmdev.sh
+    . "$bench_root/test/lib/tmdev.sh"
+    bench_tmdev=$(TM_SRC=$bench_root TM_BUILD=$bench_bin tm_build_tmdev)
+    export LD_LIBRARY_PATH=$bench_tmdev${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    # what else in Open MPI would use an RDMA device is not what is measured
+    export OMPI_MCA_mtl=^ofi OMPI_MCA_btl=^openib,ofi
 }
 
 # bench_select PML: sets the array bench_selection to the options of mpirun that select it.
