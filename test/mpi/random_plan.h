@@ -174,7 +174,8 @@ static inline void plan_mode(const rnd_lane_t *lane, rnd_msg_t *m, tm_rng_t *rng
 
         m->mode = is_mode_legal(lane, m, mode) ? mode : m->mode;
     }
-    m->is_freed = (m->mode == MODE_ISEND || m->mode == MODE_ISSEND || m->mode == MODE_IRSEND) && chance(rng, 5);
+    m->is_freed = (m->mode == MODE_ISEND || m->mode == MODE_ISSEND || m->mode == MODE_IRSEND) && chance(rng, 5)
+                  && !lane->slot[m->slot].is_inter; /* see release_planned() */
 }
 
 /* All but its content's key. False: nobody to send it to. */

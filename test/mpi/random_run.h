@@ -115,7 +115,7 @@ static inline void reserve_one(rnd_lane_t *lane, const rnd_msg_t *m, bool is_nam
 
     op->is_reserved = true;
     /* with kind 0 the receive gets this very message, so that one can see without a request when it is there */
-    op->is_freed = reserved_kind(lane, m) == 0 && m->n > 0 && chance(&lane->mine, 5);
+    op->is_freed = reserved_kind(lane, m) == 0 && m->n > 0 && chance(&lane->mine, 5) && !lane->slot[m->slot].is_inter;
     op->msg = op->is_freed ? m : NULL;
     recv_post(lane, op);
 }
@@ -489,6 +489,7 @@ static inline void buffer_detach(void)
 /*
  * Free the communicator of which the plan says so, with its requests open or not.  An intercommunicator without: some have one
  * reference too many inside Open MPI (OMPI_COMM_EXTRA_RETAIN), and freeing such a one then drops the references of its requests, too.
+ * Nor are its requests freed by MPI_Request_free(), after which nobody would know when they are done.
  */
 static inline void release_planned(rnd_lane_t *lane, bool has_requests)
 {
