@@ -707,9 +707,16 @@ static bool report(fab_offload_t *engine, bool is_idle)
     return submit_sync(engine, engine->handled, wants_ack || engine->run >= engine->run_max) != FAB_OFFLOAD_DEAD;
 }
 
+/* Nothing to list, hand over or report: so after most polls. */
+static inline bool is_quiet(const fab_offload_t *engine)
+{
+    return engine->handled == engine->reported && engine->ring_head == engine->ring_tail && list_is_empty(&engine->ready) &&
+           !engine->is_refused && engine->handled - engine->acked < engine->config.report_every;
+}
+
 static void flush(fab_offload_t *engine, bool is_idle)
 {
-    if (engine->is_polling || engine->is_failed) {
+    if (engine->is_polling || engine->is_failed || is_quiet(engine)) {
         return;
     }
     list_waiting(engine);
