@@ -5,33 +5,8 @@
 # MPI programs over the verbs device in software (test/tmdev) with receives on its list: as it is, with lists that are too short,
 # with the faults that bring device and software to match at the same time, and beside shared memory.
 . "$TM_SRC/test/lib/script.sh"
-
-export OMPI_MCA_pml_tm_providers=^shm OMPI_MCA_mpi_yield_when_idle=1
-# What else in Open MPI would use an RDMA device is not what is tested.
-export OMPI_MCA_btl=self,vader OMPI_MCA_mtl=^ofi
-[[ $TM_OMPI_SERIES == 4.1 ]] || OMPI_MCA_btl=self,sm
-
-# over NP [NAME=VALUE...] PROGRAM [ARGUMENT...]: the program must succeed, in silence.
-over()
-{
-    local np=$1 environment=() name
-    shift
-    while [[ $1 == *=* ]]; do
-        environment+=("$1")
-        shift
-    done
-    name=$1
-    shift
-    echo "== $np ranks, ${environment[*]} $name $*"
-    (
-        export TMDEV_FABRIC=$$.$RANDOM ${environment[@]+"${environment[@]}"}
-        tm_mpirun "$np" "$(tm_mpi_program "$name")" "$@"
-    ) || fail "$name"
-    require "$name: errors=0"
-    # the device says of each queue pair that it refuses; pml_tm asks again with less
-    ! grep -v ' ibv_create_qp: .* inline ' "$TM_WORK/err" || fail "$name: something on standard error"
-}
-
+# shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
+. "$TM_SRC/test/lib/verbs.sh"
 
 # Does the device match, or is it left out?
 tm_mpirun 2 --mca pml_tm_verbose 10 "$(tm_mpi_program hello)" || fail "hello"
@@ -47,9 +22,17 @@ for tags in 4 1024; do
     over 4 TMDEV_TM_TAGS=$tags collectives
     over 3 TMDEV_TM_TAGS=$tags random 31 5
 done
-over 3 TMDEV_TM_TAGS=4 TMDEV_SEED=1 TMDEV_DELAY_US=200 TMDEV_HOLD_US=300 random 32 5
-over 3 TMDEV_SEED=2 TMDEV_HOLD_US=300 TMDEV_RNR=100 random 33 5
-over 2 TMDEV_SEED=3 TMDEV_MTU=1024 TMDEV_DELAY_US=200 random 34 5
+# Both at once: what is late comes apart, overtakes and is refused; commands are held back.
+for seed in 1 2 3 4 5 6 7 8 9 10; do
+    case $((seed % 5)) in
+        0) faults=(TMDEV_DELAY_US=200 TMDEV_HOLD_US=300) ;;
+        1) faults=(TMDEV_HOLD_US=300 TMDEV_RNR=100) ;;
+        2) faults=(TMDEV_MTU=1024 TMDEV_DELAY_US=200) ;;
+        3) faults=(TMDEV_MTU=256 TMDEV_HOLD_US=100 OMPI_MCA_pml_tm_unexpected_max=65536) ;;
+        4) faults=(TMDEV_RNR=100 TMDEV_DELAY_US=400 OMPI_MCA_pml_tm_eager_limit=300) ;;
+    esac
+    over 3 TMDEV_TM_TAGS=$((seed % 2 ? 4 : 1024)) "TMDEV_SEED=$seed" "${faults[@]}" random $((40 + seed)) 3
+done
 over 2 OMPI_MCA_pml_tm_eager_limit=0 random 35 5
 over 2 TMDEV_FAIL=srq_tm basic
 over 2 random 36 5 threads=2
