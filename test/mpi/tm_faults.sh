@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=300 device=tmdev ompi=4.1
+#
+# What fails while receives are on the list of a device that matches tags: a rank that is killed, in the middle of anything, and a
+# queue pair. The job ends, with a message that says why; test/run sees to it that nothing is left.
+. "$TM_SRC/test/lib/script.sh"
+# shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
+. "$TM_SRC/test/lib/verbs.sh"
+
+export OMPI_MCA_btl=self # others leave files in /dev/shm when they are killed
+limit=$((25 * ${TM_TEST_TIMEOUT_SCALE:-1})) # seconds for a job to end
+
+# ends NP [NAME=VALUE...] PROGRAM ARGUMENT...: the job is over within the limit, in failure. With recovery=yes mpirun leaves it to
+# pml tm to notice, and says nothing by its status.
+recovery=no
+ends()
+{
+    local np=$1 environment=() name begin=$SECONDS flags=() rc=0
+    shift
+    while [[ $1 == *=* ]]; do
+        environment+=("$1")
+        shift
+    done
+    name=$1
+    shift
+    echo "== $np ranks, recovery $recovery, ${environment[*]} $name $*"
+    [[ $recovery == no ]] || flags=(--enable-recovery)
+    tm_mpirun_flags "$np"
+    (
+        export TMDEV_FABRIC=$$.$RANDOM ${environment[@]+"${environment[@]}"}
+        timeout -k 5 "$limit" mpirun "${tm_mpirun_flags[@]}" --mca pml "$TM_TEST_PML" ${flags[@]+"${flags[@]}"} \
+            "$(tm_mpi_program "$name")" "$@" >"$TM_WORK/out" 2>"$TM_WORK/err" </dev/null
+    ) || rc=$?
+    cat "$TM_WORK/out"
+    cat "$TM_WORK/err" >&2
+    [[ $rc != 0 || $recovery == yes ]] || fail "$name: the job did not fail"
+    ((rc != 124 && SECONDS - begin < limit)) || fail "$name: not over after $limit s"
+    forbid 'Segmentation|Signal: |An error occurred in|is complete and not|this shows nothing'
+}
+
+RANDOM=${TM_SEED:-1}
+for tags in 4 1024; do
+    for kind in eager rndv coll flood finalize; do
+        victim=$((RANDOM % 3))
+        ends 3 TMDEV_TM_TAGS=$tags kill "$kind" "$victim" $((RANDOM * 10))
+        require "process rank $victim "
+    done
+    # messages that are half there: their packets are late
+    ends 3 TMDEV_TM_TAGS=$tags TMDEV_MTU=256 TMDEV_DELAY_US=500 kill eager 1 300000
+    require "process rank 1 "
+done
+
+# pml_tm itself notices
+recovery=yes
+for tags in 4 1024; do
+    ends 3 TMDEV_TM_TAGS=$tags kill eager 1 300000
+    require "lost a process"
+    ends 3 TMDEV_TM_TAGS=$tags TMDEV_MTU=256 TMDEV_DELAY_US=500 kill eager 2 300000
+    require "lost a process"
+    ends 3 TMDEV_TM_TAGS=$tags tm_faults cancel
+    require "lost a process"
+    (($(grep -ac 'cancelled, 0 errors' "$TM_WORK/out") == 2)) || fail "receives from a rank that died are not cancelled"
+done
+
+# a queue pair fails at one of its ends, or everywhere
+recovery=no
+for which in 1 0; do
+    for faults in TMDEV_TM_TAGS=4 TMDEV_TM_TAGS=1024 TMDEV_MTU=256; do
+        ends 3 "$faults" TMDEV_QP_ERROR=400 "TMDEV_QP_ERROR_QP=$which" tm_faults traffic
+        require "running"
+        require "lost a process"
+        require "The connection to it broke"
+    done
+done
