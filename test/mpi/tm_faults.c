@@ -61,7 +61,8 @@ static void cancel_all(void)
     int last = tm_size - 1, flag;
 
     for (int i = 0; i < FROM_LAST && tm_rank != last; i++) {
-        TM_MPI(MPI_Irecv(in + i * SHORT, SHORT, MPI_BYTE, i < FROM_LAST - 1 ? last : MPI_ANY_SOURCE, i, MPI_COMM_WORLD, &req[i]));
+        TM_MPI(MPI_Irecv(in + i * SHORT, SHORT, MPI_BYTE, i < FROM_LAST - 1 ? last : MPI_ANY_SOURCE, i, MPI_COMM_WORLD,
+                         &req[i]));
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (tm_rank == last) {

@@ -28,6 +28,7 @@ ends()
     [[ $recovery == no ]] || flags=(--enable-recovery)
     tm_mpirun_flags "$np"
     (
+        # shellcheck disable=SC2031
         export TMDEV_FABRIC=$$.$RANDOM ${environment[@]+"${environment[@]}"}
         timeout -k 5 "$limit" mpirun "${tm_mpirun_flags[@]}" --mca pml "$TM_TEST_PML" ${flags[@]+"${flags[@]}"} \
             "$(tm_mpi_program "$name")" "$@" >"$TM_WORK/out" 2>"$TM_WORK/err" </dev/null
