@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: ompi=5.0 timeout=300 device=tmdev
+#
+# Fault tolerance as in ft.sh, with receives on the list of a device that matches tags.
+. "$TM_SRC/test/lib/script.sh"
+# shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
+. "$TM_SRC/test/lib/verbs.sh"
+
+ft=$(tm_mpi_program ft)
+
+# check NP NAME=VALUE WHAT...
+check()
+{
+    local np=$1 setting=$2 what
+    shift 2
+    for what in "$@"; do
+        echo "== $what, $np ranks, $setting"
+        TMDEV_FABRIC=$$.$RANDOM timeout -k 5 60 env "$setting" mpirun -np "$np" --bind-to none --with-ft ulfm \
+            --mca pml "$TM_TEST_PML" "$ft" "$what" >out 2>err </dev/null || echo "mpirun: exit status $?"
+        cat out err
+        require 'ft: errors=0' out
+        forbid 'Segmentation|Signal: |lost a process|tmdev: ' err
+    done
+}
+
+check 4 TMDEV_TM_TAGS=1024 recv any probe rndv fetch ssend coll revoke
+check 3 TMDEV_TM_TAGS=4 recv any rndv fetch coll revoke
+check 3 TMDEV_MTU=256 recv fetch coll
