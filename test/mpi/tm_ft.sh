@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: ompi=5.0 timeout=300 device=tmdev
 #
-# Fault tolerance as in ft.sh, with receives on the list of a device that matches tags.
+# Fault tolerance as in ft.sh, with receives on the list of a device that matches tags. What comes after "errors=0" is not judged: with
+# a process killed, the runtime's fence in MPI_Finalize does not end now and then.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
 . "$TM_SRC/test/lib/verbs.sh"
@@ -16,7 +17,7 @@ check()
     shift 2
     for what in "$@"; do
         echo "== $what, $np ranks, $setting"
-        TMDEV_FABRIC=$$.$RANDOM timeout -k 5 60 env "$setting" mpirun -np "$np" --bind-to none --with-ft ulfm \
+        TMDEV_FABRIC=$$.$RANDOM timeout -k 5 25 env "$setting" mpirun -np "$np" --bind-to none --with-ft ulfm \
             --mca pml "$TM_TEST_PML" "$ft" "$what" >out 2>err </dev/null || echo "mpirun: exit status $?"
         cat out err
         require 'ft: errors=0' out
