@@ -61,13 +61,8 @@ typedef struct mca_pml_tm_counters {
       "not known yet; name the source, or use a communicator without them")                                              \
     X(not_listed_unknown, reason[FAB_OFFLOAD_UNKNOWN],                                                                   \
       "receives not listed: their source is not known yet; it is from the first message on, in either direction")        \
-    X(not_listed_short, reason[FAB_OFFLOAD_SHORT], "receives not listed: shorter than what is worth listing")            \
-    X(not_listed_small, reason[FAB_OFFLOAD_SMALL_BUFFER],                                                                \
-      "receives not listed: shorter than a message with its data may be; post longer receives")                          \
-    X(not_listed_layout, reason[FAB_OFFLOAD_LAYOUT],                                                                     \
-      "receives not listed: their data is not contiguous in memory; receive contiguous data")                            \
-    X(not_listed_unregistered, reason[FAB_OFFLOAD_UNREGISTERED],                                                         \
-      "receives not listed: no registered memory for them; raise the limit on locked memory (ulimit -l)")                \
+    X(not_listed_short, reason[FAB_OFFLOAD_SHORT],                                                                       \
+      "receives not listed: their buffer is shorter than pml_tm_verbs_tm_min")                                           \
     X(not_listed_blocked, reason[FAB_OFFLOAD_BLOCKED],                                                                   \
       "receives not listed at once: an earlier one that may match the same messages is not; the other counters say why " \
       "that one is not; give receives with wildcards a communicator of their own")                                       \

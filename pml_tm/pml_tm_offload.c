@@ -80,6 +80,7 @@ void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *
         recv->data = req->data;
         recv->len = req->capacity;
         set_tag(tmc, recv, base->req_peer, base->req_tag);
+        req->tm_match.hdr = fab_hdr(FAB_AM_EAGER, recv->tag, 0); /* until a match says more: it may be lost before */
     }
     fab_offload_post(&tmc->scope, recv, reason);
 }

@@ -45,6 +45,7 @@ over()
 over 2 hello
 over 1 counters verbs_msgs_sent verbs_tm_matched # not by shared memory
 over 1 overlap
+over 2 counters shm_msgs_sent not_listed_other_path not_listed_any_source # its two ranks are on the first host
 for tags in 4 1024; do
     over 2 TMDEV_TM_TAGS=$tags random $((40 + tags)) 5
     over 2 TMDEV_TM_TAGS=$tags collectives 3000
