@@ -8,6 +8,11 @@
 # shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
 . "$TM_SRC/test/lib/verbs.sh"
 
+lists=(4 1024) seeds=(1 2 3 4 5 6 7 8 9 10)
+if [[ $TM_OMPI_SERIES != 4.1 ]]; then # the same code under another Open MPI
+    lists=(4) seeds=(1 2)
+fi
+
 # Does the device match, or is it left out?
 tm_mpirun 2 --mca pml_tm_verbose 10 "$(tm_mpi_program hello)" || fail "hello"
 require "matches tags"
@@ -15,7 +20,7 @@ over 2 counters verbs_tm_listed verbs_tm_listed_user verbs_tm_matched verbs_tm_r
 over 2 overlap
 over 2 TMDEV_POLL=0 overlap 300000
 over 2 TMDEV_TM_RNDV=0 basic
-for tags in 4 1024; do
+for tags in "${lists[@]}"; do
     for program in basic ordering probe truncate cancel persistent comms datatypes intercomm; do
         over 2 TMDEV_TM_TAGS=$tags "$program"
     done
@@ -23,7 +28,7 @@ for tags in 4 1024; do
     over 3 TMDEV_TM_TAGS=$tags random 31 5
 done
 # Both at once: what is late comes apart, overtakes and is refused; commands are held back.
-for seed in 1 2 3 4 5 6 7 8 9 10; do
+for seed in "${seeds[@]}"; do
     case $((seed % 5)) in
         0) faults=(TMDEV_DELAY_US=200 TMDEV_HOLD_US=300) ;;
         1) faults=(TMDEV_HOLD_US=300 TMDEV_RNR=100) ;;
