@@ -181,7 +181,7 @@ bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
     tm->max_bufs = tm->max_tags + FAB_VERBS_TM_SPARE;
     dom->tm = tm;
     dom->recv_cq = ibv_cq_ex_to_cq(tm->cq);
-    dom->addr.flags = FAB_VERBS_ADDR_TM | (tm->has_rndv ? FAB_VERBS_ADDR_TM_RNDV : 0);
+    dom->addr.flags |= FAB_VERBS_ADDR_TM | (tm->has_rndv ? FAB_VERBS_ADDR_TM_RNDV : 0);
     dom->max_tm_rndv = dom->port.max_msg_sz;
     return true;
 }
