@@ -54,7 +54,9 @@ mutants=(
     "unexpected messages are not reported" '/^static bool report(/,/^}/s/^    if (!wants_ack/    if (true || !wants_ack/'
     "old commands are not waited for" '/^static bool report(/,/^}/s/engine->handled - engine->acked >= every/false/'
     "the age of commands starts at their completion" 's/engine->acked = engine->tracked_count;/engine->acked = engine->handled;/'
-    "commands are handed over while polling" 's/if (engine->is_polling || engine->is_failed)/if (engine->is_failed)/'
+    "commands are handed over while polling" 's/if (engine->is_polling || engine->is_failed ||/if (engine->is_failed ||/'
+    "an empty poll returns though something is to be listed" 's/ \&\& list_is_empty(&engine->ready) \&\&$/ \&\&/'
+    "an empty poll returns though messages are to be reported" 's/return engine->handled == engine->reported \&\& /return /'
 
     # Failure.
     "listed receives stay listed when the device fails" 's/if (recv->state == FAB_OFFLOAD_QUEUED || recv->state == FAB_OFFLOAD_LISTED) {/if (recv->state == FAB_OFFLOAD_QUEUED) {/'

@@ -22,10 +22,10 @@ over 2 TMDEV_POLL=0 overlap 300000
 over 2 TMDEV_TM_RNDV=0 basic
 for tags in "${lists[@]}"; do
     for program in basic ordering probe truncate cancel persistent comms datatypes intercomm; do
-        over 2 TMDEV_TM_TAGS=$tags "$program"
+        over 2 "TMDEV_TM_TAGS=$tags" "$program"
     done
-    over 4 TMDEV_TM_TAGS=$tags collectives
-    over 3 TMDEV_TM_TAGS=$tags random 31 5
+    over 4 "TMDEV_TM_TAGS=$tags" collectives
+    over 3 "TMDEV_TM_TAGS=$tags" random 31 5
 done
 # Both at once: what is late comes apart, overtakes and is refused; commands are held back.
 for seed in "${seeds[@]}"; do
