@@ -175,7 +175,9 @@ static bool handle(const fab_offload_event_t *event)
         break;
     case FAB_OFFLOAD_LOST:
         mca_pml_tm_offload_release(req);
-        mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
+        req->tm_match.kind = FAB_TM_LOST;
+        req->tm_match.peer = NULL; /* as it was when the match came */
+        receive_matched(req);
         break;
     default:
         return false;
