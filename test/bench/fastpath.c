@@ -14,23 +14,12 @@
  *
  * The ranks tell each other by semaphores in shared memory, which sleep.  Usage: fastpath [messages]
  */
-#include <semaphore.h>
-#include <valgrind/callgrind.h>
-
-#include "bench.h"
+#include "counted.h"
 
 enum {
     BATCH = 16,
     TAG = 1,
 };
-
-typedef struct shared {
-    sem_t receiver_ready;
-    sem_t sender_done;
-} shared_t;
-
-static shared_t *shared;
-static int rank;
 
 static void self_expected(int messages)
 {
@@ -53,12 +42,6 @@ static void self_unexpected(int messages)
         MPI_Isend(&out, 1, MPI_INT64_T, rank, TAG, MPI_COMM_WORLD, &req);
         MPI_Recv(&in, 1, MPI_INT64_T, rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Wait(&req, MPI_STATUS_IGNORE);
-    }
-}
-
-static void wait_for(sem_t *sem)
-{
-    while (sem_wait(sem) != 0) {
     }
 }
 
@@ -119,41 +102,6 @@ static void pair_unexpected(int messages)
             MPI_Recv(&in, 1, MPI_INT64_T, 0, TAG + k, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
     }
-}
-
-/* CALLGRIND_ZERO_STATS leaves some of the cost from before; what is dumped is gone, so the barrier ends with a dump, too.
- */
-static void counted(const char *name, void (*run)(int messages), int messages)
-{
-    char label[64];
-
-    snprintf(label, sizeof(label), "%s:%d", name, messages);
-    MPI_Barrier(MPI_COMM_WORLD);
-    CALLGRIND_DUMP_STATS_AT("barrier");
-    run(messages);
-    CALLGRIND_DUMP_STATS_AT(label);
-}
-
-static void section(const char *name, void (*run)(int messages), int messages)
-{
-    run(messages);
-    counted(name, run, messages);
-    counted(name, run, 2 * messages);
-    MPI_Barrier(MPI_COMM_WORLD);
-}
-
-static void share(MPI_Win *win)
-{
-    MPI_Aint size;
-    int unit;
-
-    MPI_Win_allocate_shared(rank == 0 ? sizeof(shared_t) : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &shared, win);
-    MPI_Win_shared_query(*win, 0, &size, &unit, &shared);
-    if (rank == 0) {
-        sem_init(&shared->receiver_ready, 1, 0);
-        sem_init(&shared->sender_done, 1, 0);
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
 }
 
 int main(int argc, char **argv)

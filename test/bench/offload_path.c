@@ -12,10 +12,7 @@
  * The ranks tell each other by semaphores in shared memory, which sleep, and sleep between polls: the device works then, and few polls
  * are for nothing.  Usage: offload_path [messages]
  */
-#include <semaphore.h>
-#include <valgrind/callgrind.h>
-
-#include "bench.h"
+#include "counted.h"
 
 enum {
     BATCH = 16,
@@ -24,20 +21,7 @@ enum {
     MOMENT = 20000, /* us */
 };
 
-typedef struct shared {
-    sem_t receiver_ready;
-    sem_t sender_done;
-} shared_t;
-
-static shared_t *shared;
-static int rank;
 static char *buffer;
-
-static void wait_for(sem_t *sem)
-{
-    while (sem_wait(sem) != 0) {
-    }
-}
 
 static void wait_asleep(MPI_Request *req)
 {
@@ -108,40 +92,6 @@ static void eager(int messages)
 static void rendezvous(int messages)
 {
     expected(messages, RENDEZVOUS);
-}
-
-/* What is dumped is gone, so the barrier ends with a dump, too. */
-static void counted(const char *name, void (*run)(int messages), int messages)
-{
-    char label[64];
-
-    snprintf(label, sizeof(label), "%s:%d", name, messages);
-    MPI_Barrier(MPI_COMM_WORLD);
-    CALLGRIND_DUMP_STATS_AT("barrier");
-    run(messages);
-    CALLGRIND_DUMP_STATS_AT(label);
-}
-
-static void section(const char *name, void (*run)(int messages), int messages)
-{
-    run(messages);
-    counted(name, run, messages);
-    counted(name, run, 2 * messages);
-    MPI_Barrier(MPI_COMM_WORLD);
-}
-
-static void share(MPI_Win *win)
-{
-    MPI_Aint size;
-    int unit;
-
-    MPI_Win_allocate_shared(rank == 0 ? sizeof(shared_t) : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &shared, win);
-    MPI_Win_shared_query(*win, 0, &size, &unit, &shared);
-    if (rank == 0) {
-        sem_init(&shared->receiver_ready, 1, 0);
-        sem_init(&shared->sender_done, 1, 0);
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
 }
 
 int main(int argc, char **argv)

@@ -7,17 +7,25 @@ export OMPI_MCA_pml_tm_providers=^shm OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_btl=self,vader OMPI_MCA_mtl=^ofi
 [[ $TM_OMPI_SERIES == 4.1 ]] || OMPI_MCA_btl=self,sm
 
-# over NP [NAME=VALUE...] PROGRAM [ARGUMENT...]: the program must succeed, in silence.
-over()
+# settings WORD...: the words NAME=VALUE ahead go to the array environment, the others to the array words, both the caller's.
+settings()
 {
-    local np=$1 environment=() name
-    shift
+    environment=()
     while [[ $1 == *=* ]]; do
         environment+=("$1")
         shift
     done
-    name=$1
-    shift
+    # shellcheck disable=SC2034
+    words=("$@")
+}
+
+# over NP [NAME=VALUE...] PROGRAM [ARGUMENT...]: the program must succeed, in silence.
+over()
+{
+    local np=$1 environment words name
+    settings "${@:2}"
+    name=${words[0]}
+    set -- "${words[@]:1}"
     echo "== $np ranks, ${environment[*]} $name $*"
     (
         export TMDEV_FABRIC=$$.$RANDOM ${environment[@]+"${environment[@]}"}

@@ -16,14 +16,10 @@ limit=$((25 * ${TM_TEST_TIMEOUT_SCALE:-1})) # seconds for a job to end
 recovery=no
 ends()
 {
-    local np=$1 environment=() name begin=$SECONDS flags=() rc=0
-    shift
-    while [[ $1 == *=* ]]; do
-        environment+=("$1")
-        shift
-    done
-    name=$1
-    shift
+    local np=$1 environment words name begin=$SECONDS flags=() rc=0
+    settings "${@:2}"
+    name=${words[0]}
+    set -- "${words[@]:1}"
     echo "== $np ranks, recovery $recovery, ${environment[*]} $name $*"
     [[ $recovery == no ]] || flags=(--enable-recovery)
     tm_mpirun_flags "$np"
