@@ -17,9 +17,13 @@
 
 static const size_t sizes[] = {0, 8, 41, 16385, 300000};
 
-enum { NSIZES = sizeof(sizes) / sizeof(sizes[0]) };
+enum { NSIZES = sizeof(sizes) / sizeof(sizes[0]), MAX_PEERS = 3 };
 
-/* Everybody to everybody of the other side. me and them name the sides in the data. */
+/*
+ * Everybody to everybody of the other side. me and them name the sides in the data. No send is waited for before all
+ * receives are done: with MPI_ANY_SOURCE a process may receive another one's message first, and two of them that wait for
+ * each other's send would wait for ever.
+ */
 static void traffic(MPI_Comm inter, int me, int them)
 {
     int rank, peers;
@@ -29,20 +33,21 @@ static void traffic(MPI_Comm inter, int me, int them)
     for (int s = 0; s < NSIZES; s++) {
         size_t n = sizes[s];
         unsigned char *in = tm_alloc(n), *out = tm_alloc(n);
+        MPI_Request sends[MAX_PEERS];
 
+        TM_CHECK(peers <= MAX_PEERS, "%d peers", peers);
+        tm_fill(out, n, tm_key(me, them, rank, s));
         for (int k = 0; k < peers; k++) {
-            MPI_Request req;
             MPI_Status st;
 
-            tm_fill(out, n, tm_key(me, them, rank, s));
-            TM_MPI(MPI_Isend(out, tm_int(n), MPI_BYTE, k, s, inter, &req));
+            TM_MPI(MPI_Isend(out, tm_int(n), MPI_BYTE, k, s, inter, &sends[k]));
             tm_status_reset(&st);
             TM_MPI(
                 MPI_Recv(in, tm_int(n), MPI_BYTE, s % 2 == 0 ? k : MPI_ANY_SOURCE, s == 0 ? MPI_ANY_TAG : s, inter, &st));
             tm_expect_single(&st, st.MPI_SOURCE, s, n);
             tm_expect_data(in, n, tm_key(them, me, st.MPI_SOURCE, s), "other side");
-            TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
         }
+        TM_MPI(MPI_Waitall(peers, sends, MPI_STATUSES_IGNORE));
         tm_free(in);
         tm_free(out);
     }
