@@ -87,10 +87,12 @@ static inline void mca_pml_tm_tell_failed(const opal_process_name_t *name)
     }
 }
 
-/* Has the process with this rank of the communicator's remote group failed, as far as Open MPI knows? */
-static inline bool mca_pml_tm_is_failed(ompi_communicator_t *comm, int rank)
+/* Has the process failed, as far as Open MPI knows? */
+static inline bool mca_pml_tm_is_failed(const opal_process_name_t *name)
 {
-    return 0 <= rank && !ompi_comm_is_proc_active(comm, rank, OMPI_COMM_IS_INTER(comm));
+    ompi_proc_t *proc = (ompi_proc_t *) ompi_proc_for_name(*name);
+
+    return NULL != proc && !ompi_proc_is_active(proc);
 }
 
 /* Is the request one that cannot complete?  Then its status says why, and it may have been completed. */
@@ -230,10 +232,9 @@ static inline void mca_pml_tm_tell_failed(const opal_process_name_t *name)
     (void) name;
 }
 
-static inline bool mca_pml_tm_is_failed(ompi_communicator_t *comm, int rank)
+static inline bool mca_pml_tm_is_failed(const opal_process_name_t *name)
 {
-    (void) comm;
-    (void) rank;
+    (void) name;
     return false;
 }
 

@@ -29,6 +29,11 @@ static double now(void)
     return (double) time.tv_sec + 1e-9 * (double) time.tv_nsec;
 }
 
+static opal_process_name_t name_of(const fab_peer_t *peer)
+{
+    return (opal_process_name_t){.jobid = (opal_jobid_t) (peer->name >> 32), .vpid = (opal_vpid_t) peer->name};
+}
+
 void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
 {
     mca_pml_tm_failure_t *first = atomic_load_explicit(&mca_pml_tm.failures, memory_order_relaxed);
@@ -43,7 +48,7 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
     if (NULL == failure) {
         return; /* with no memory left mpirun's word on it must do */
     }
-    failure->name = (opal_process_name_t){.jobid = (opal_jobid_t) (peer->name >> 32), .vpid = (opal_vpid_t) peer->name};
+    failure->name = name_of(peer);
     failure->at = now();
     snprintf(failure->why, sizeof(failure->why), "%s", why);
     failure->next = first;
@@ -97,14 +102,25 @@ void mca_pml_tm_failure_fini(void)
     }
 }
 
+void mca_pml_tm_check_peer(fab_peer_t *peer)
+{
+    opal_process_name_t name;
+
+    if (!mca_pml_tm_is_fault_tolerant() || NULL == peer || FAB_PEER_UP != peer->state) {
+        return;
+    }
+    name = name_of(peer);
+    if (mca_pml_tm_is_failed(&name)) {
+        fab_peer_fail(peer, OMPI_ERR_UNREACH, "the runtime reports that it failed");
+    }
+}
+
 bool mca_pml_tm_is_orphan(const mca_pml_tm_core_t *core)
 {
     if (!mca_pml_tm_is_fault_tolerant() || PML_TM_ACTIVE != core->state || NULL == core->peer) {
         return false;
     }
-    if (FAB_PEER_UP == core->peer->state && mca_pml_tm_is_failed(core->base->req_comm, core->base->req_peer)) {
-        fab_peer_fail(core->peer, OMPI_ERR_UNREACH, "the runtime reports that it failed");
-    }
+    mca_pml_tm_check_peer(core->peer);
     return fab_peer_is_gone(core->peer);
 }
 

@@ -80,7 +80,7 @@ void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *
         recv->data = req->data;
         recv->len = req->capacity;
         set_tag(tmc, recv, base->req_peer, base->req_tag);
-        req->tm_match.hdr = fab_hdr(FAB_AM_EAGER, recv->tag, 0); /* until a match says more: it may be lost before */
+        req->tm_match.is_first = false;
     }
     fab_offload_post(&tmc->scope, recv, reason);
 }
@@ -108,24 +108,34 @@ static void receive_data(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, const
     }
 }
 
+fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req)
+{
+    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_recv.req_base.req_comm);
+    const fab_tm_match_t *match = &req->tm_match;
+    /* if it broke off at once, no header was seen */
+    int32_t source = match->is_first ? mca_pml_tm_tag_source(match->hdr.tag, mca_pml_tm.source_bits)
+                                     : req->req_recv.req_base.req_peer;
+
+    return 0 <= source && source < tmc->num_sources ? peer_of_source(tmc, source) : NULL;
+}
+
 /*
  * All is there, or will never be.  In the latter case the sender failed and the request stays open, as for any sender that
  * fails half way.
  */
 static void receive_matched(mca_pml_tm_recv_request_t *req)
 {
+    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_recv.req_base.req_comm);
     const fab_tm_match_t *match = &req->tm_match;
-    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_recv.req_base.req_comm);
-    int32_t source = mca_pml_tm_tag_source(match->hdr.tag, mca_pml_tm.source_bits);
     /* who failed since may still have a record; without it nothing can be answered or fetched */
-    fab_peer_t *peer = NULL == match->peer && source < tmc->num_sources ? peer_of_source(tmc, source) : match->peer;
+    fab_peer_t *peer = NULL != match->peer ? match->peer : mca_pml_tm_offload_sender(req);
 
     req->core.peer = peer;
     if (NULL == peer) {
-        mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
+        mca_pml_tm_recv_finish(req, PML_TM_ERR_PROC_FAILED);
     } else if (FAB_TM_LOST == match->kind) {
         return;
-    } else if (source >= tmc->num_sources) {
+    } else if (mca_pml_tm_tag_source(match->hdr.tag, mca_pml_tm.source_bits) >= tmc->num_sources) {
         mca_pml_tm_bad_message(peer, "no such rank in its communicator");
     } else {
         ++mca_pml_tm.counters.expected;
@@ -223,12 +233,15 @@ static bool must_hold(void *ctx)
 static bool matched(void *ctx, fab_offload_recv_t *recv, const fab_tm_match_t *match)
 {
     mca_pml_tm_recv_request_t *req = mca_pml_tm_recv_of(recv);
-    fab_hdr_t hdr = match->is_first ? match->hdr : req->tm_match.hdr;
     fab_offload_event_t event = {.recv = recv};
+    fab_tm_match_t seen = req->tm_match;
 
     (void) ctx;
     req->tm_match = *match;
-    req->tm_match.hdr = hdr;
+    if (!match->is_first) {
+        req->tm_match.is_first = seen.is_first;
+        req->tm_match.hdr = seen.hdr;
+    }
     event.result = fab_offload_matched(recv, match->is_last);
     return handle(&event);
 }

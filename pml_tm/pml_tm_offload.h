@@ -34,6 +34,9 @@ static inline void mca_pml_tm_offload_release(mca_pml_tm_recv_request_t *req)
     }
 }
 
+/* Who sends what the device matched for this receive, or is to send it; NULL: that is not known. Lock held. */
+fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req);
+
 /* Does the engine still wait for something of this receive? */
 static inline bool mca_pml_tm_offload_has(const mca_pml_tm_recv_request_t *req)
 {

@@ -257,7 +257,9 @@ int mca_pml_tm_cancel(ompi_request_t *request, int flag)
         ++mca_pml_tm.counters.cancelled;
         request->req_status._cancelled = true;
         mca_pml_tm_done(&req->core);
-    } else if (FAB_OFFLOAD_NOT_POSTED == outcome && !mca_pml_tm_offload_has(req) && mca_pml_tm_is_orphan(&req->core)) {
+    } else if (FAB_OFFLOAD_NOT_POSTED == outcome && mca_pml_tm_offload_has(req)) {
+        mca_pml_tm_check_peer(mca_pml_tm_offload_sender(req)); /* the device is to give it back */
+    } else if (FAB_OFFLOAD_NOT_POSTED == outcome && mca_pml_tm_is_orphan(&req->core)) {
         mca_pml_tm_recv_finish(req, request->req_status.MPI_ERROR);
     }
     fab_unlock(mca_pml_tm.fab);

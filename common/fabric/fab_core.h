@@ -37,6 +37,7 @@ typedef struct fab_failure {
     struct fab_failure *next;
     fab_peer_t *peer;
     int rc;
+    bool is_told; /* by peer_failed(); the provider is not done with the peer */
     char why[FAB_SENTENCE_MAX];
 } fab_failure_t;
 
@@ -72,7 +73,7 @@ typedef struct fab_core {
     fab_peer_t *running;  /* its items are being run: it is in busy, whatever its pending says */
     bool is_busy_partial; /* no memory to note a peer in busy: look at all */
     fab_item_t *free_posts;
-    fab_failure_t *failures; /* not reported yet */
+    fab_failure_t *failures; /* not reported yet, or their provider is not done with them */
     bool is_failure_lost;    /* no memory to keep one: look for it */
 
     char sentence[FAB_SENTENCE_MAX];      /* fab_sentence() */

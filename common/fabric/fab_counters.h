@@ -44,6 +44,7 @@
     X(verbs_tm_requests, "rendezvous left to the receiver's device, if that matches them")                               \
     X(verbs_tm_rndv, "rendezvous that the device did by itself, without this process")                                   \
     X(verbs_tm_rndv_bytes, "bytes moved by these")                                                                       \
+    X(verbs_tm_lost, "receives that a device had begun when their connection broke, and said nothing more of")            \
     X(verbs_tm_failed, "devices whose tag matching could not be used, though they have it")                              \
     X(verbs_async_events, "events that RDMA devices reported")                                                           \
     X(items_queued, "messages or operations queued for lack of room")                                                    \

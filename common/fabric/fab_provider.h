@@ -48,10 +48,11 @@ typedef struct fab_provider {
     void (*detach)(fab_domain_t *dom, fab_peer_t *peer);
 
     /*
-     * The peer failed: release all, complete its RMA with OPAL_ERR_UNREACH, ep = NULL.  Never called from within another
-     * function of the provider.
+     * The peer failed: release all, complete its RMA with OPAL_ERR_UNREACH, ep = NULL, and return true.  False: a device is
+     * not done with it; it is called again in each fab_progress() until it is.  Never called from within another function
+     * of the provider.
      */
-    void (*drop)(fab_domain_t *dom, fab_peer_t *peer);
+    bool (*drop)(fab_domain_t *dom, fab_peer_t *peer);
 
     /* Poll once: deliver what arrived with fab_deliver(), move RMA on.  Returns the number of events. */
     int (*progress)(fab_domain_t *dom);

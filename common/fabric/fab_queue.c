@@ -243,22 +243,38 @@ bool fab_peer_is_gone(const fab_peer_t *peer)
            && !fab_core_has_failure(core, peer);
 }
 
-/* Report it and release what the provider holds. */
-static void fab_core_finish_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
+static void fab_core_tell_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
 {
     if (FAB_PEER_CLOSED != peer->state && NULL != core->fab.config.peer_failed) {
         core->fab.config.peer_failed(core->fab.config.ctx, peer, rc, why);
     }
-    if (NULL != peer->ep) {
-        fab_providers[peer->provider]->drop(core->slots[peer->provider].dom, peer);
+}
+
+/* Release what the provider holds. False: later. */
+static bool fab_core_drop(fab_core_t *core, fab_peer_t *peer)
+{
+    return NULL == peer->ep || fab_providers[peer->provider]->drop(core->slots[peer->provider].dom, peer);
+}
+
+static void fab_core_add_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
+{
+    fab_failure_t *failure = malloc(sizeof(*failure));
+
+    if (NULL == failure) {
+        core->is_failure_lost = true;
+        return;
     }
-    fab_core_try_release(peer);
+    failure->peer = peer;
+    failure->rc = rc;
+    failure->is_told = false;
+    snprintf(failure->why, sizeof(failure->why), "%s", why);
+    failure->next = core->failures;
+    core->failures = failure;
 }
 
 void fab_peer_fail(fab_peer_t *peer, int rc, const char *why)
 {
     fab_core_t *core = fab_core(peer->fab);
-    fab_failure_t *failure;
 
     if (FAB_PEER_FAILED == peer->state || fab_core_has_failure(core, peer)) {
         return;
@@ -269,16 +285,7 @@ void fab_peer_fail(fab_peer_t *peer, int rc, const char *why)
     peer->ops = &fab_failed_ops;
     peer->caps = 0;
     core->has_work = true;
-    failure = malloc(sizeof(*failure));
-    if (NULL == failure) {
-        core->is_failure_lost = true;
-        return;
-    }
-    failure->peer = peer;
-    failure->rc = rc;
-    snprintf(failure->why, sizeof(failure->why), "%s", why);
-    failure->next = core->failures;
-    core->failures = failure;
+    fab_core_add_failure(core, peer, rc, why);
 }
 
 /* No memory once to keep a failure: those that failed and still have their provider's state were not reported. */
@@ -287,25 +294,46 @@ static void fab_core_find_failures(fab_core_t *core)
     core->is_failure_lost = false;
     for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
         fab_peer_t *peer = fab_core_record(core, i);
-        if (&fab_failed_ops == peer->ops && NULL != peer->ep && FAB_PEER_FAILED == peer->state) {
-            fab_core_finish_failure(core, peer, OPAL_ERR_UNREACH, "It failed; there was no memory to keep the reason.");
+        if (&fab_failed_ops == peer->ops && NULL != peer->ep && FAB_PEER_FAILED == peer->state &&
+            !fab_core_has_failure(core, peer)) {
+            fab_core_add_failure(core, peer, OPAL_ERR_UNREACH, "It failed; there was no memory to keep the reason.");
         }
     }
 }
 
+static void fab_core_end_failure(fab_core_t *core, fab_failure_t *failure)
+{
+    fab_failure_t **at = &core->failures;
+
+    while (*at != failure) {
+        at = &(*at)->next;
+    }
+    *at = failure->next;
+    fab_core_try_release(failure->peer);
+    free(failure);
+}
+
+/* Report each once; it stays in the list until the provider has released what it holds.  Callbacks may add others. */
 static int fab_core_report_failures(fab_core_t *core)
 {
+    fab_failure_t *next;
     int events = 0;
 
-    while (NULL != core->failures) {
-        fab_failure_t *failure = core->failures;
-        core->failures = failure->next;
-        fab_core_finish_failure(core, failure->peer, failure->rc, failure->why);
-        free(failure);
-        events++;
-    }
     if (core->is_failure_lost) {
         fab_core_find_failures(core);
+    }
+    for (fab_failure_t *failure = core->failures; NULL != failure; failure = next) {
+        bool is_new = !failure->is_told;
+        failure->is_told = true;
+        if (is_new) {
+            events++;
+            fab_core_tell_failure(core, failure->peer, failure->rc, failure->why);
+        }
+        bool is_done = fab_core_drop(core, failure->peer);
+        next = failure->next;
+        if (is_done) {
+            fab_core_end_failure(core, failure);
+        }
     }
     return events;
 }

@@ -225,7 +225,7 @@ static void fab_self_detach(fab_domain_t *dom, fab_peer_t *peer)
 }
 
 /* All RMA is this peer's. */
-static void fab_self_drop(fab_domain_t *dom, fab_peer_t *peer)
+static bool fab_self_drop(fab_domain_t *dom, fab_peer_t *peer)
 {
     fab_self_domain_t *self = (fab_self_domain_t *) dom;
 
@@ -234,6 +234,7 @@ static void fab_self_drop(fab_domain_t *dom, fab_peer_t *peer)
         fab_rma_t *op = fab_self_rma_take(self);
         op->complete(op, OPAL_ERR_UNREACH);
     }
+    return true;
 }
 
 static int fab_self_describe(fab_domain_t *dom, char *buf, size_t size)

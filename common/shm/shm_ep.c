@@ -231,7 +231,7 @@ void fab_shm_detach(fab_domain_t *domain, fab_peer_t *peer)
     }
 }
 
-void fab_shm_drop(fab_domain_t *domain, fab_peer_t *peer)
+bool fab_shm_drop(fab_domain_t *domain, fab_peer_t *peer)
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
     fab_shm_ep_t *ep = peer->ep;
@@ -243,6 +243,7 @@ void fab_shm_drop(fab_domain_t *domain, fab_peer_t *peer)
     fab_shm_rma_drop(dom, peer);
     peer->ep = NULL;
     fab_shm_ep_free(ep);
+    return true;
 }
 
 /* ---- connected endpoints ----------------------------------------------------------------------------------------- */

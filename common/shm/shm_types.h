@@ -142,7 +142,7 @@ extern const fab_ops_t fab_shm_ops;
 
 int fab_shm_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len, const char **why);
 void fab_shm_detach(fab_domain_t *dom, fab_peer_t *peer);
-void fab_shm_drop(fab_domain_t *dom, fab_peer_t *peer);
+bool fab_shm_drop(fab_domain_t *dom, fab_peer_t *peer);
 void fab_shm_ep_free(fab_shm_ep_t *ep);
 
 /* An endpoint has tx or in: it is looked at whether it lives.  Undone when it has neither. */

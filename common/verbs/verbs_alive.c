@@ -33,6 +33,15 @@ static void fab_verbs_qp_event(fab_verbs_domain_t *dom, const struct ibv_async_e
     }
 }
 
+static void fab_verbs_qp_ended(fab_verbs_domain_t *dom, const struct ibv_async_event *event)
+{
+    fab_verbs_conn_t *conn = fab_verbs_conn_by_qpn(dom, event->element.qp->qp_num);
+
+    if (NULL != conn) {
+        fab_verbs_conn_ended(conn);
+    }
+}
+
 static void fab_verbs_event(fab_verbs_domain_t *dom, const struct ibv_async_event *event)
 {
     switch (event->event_type) {
@@ -40,6 +49,9 @@ static void fab_verbs_event(fab_verbs_domain_t *dom, const struct ibv_async_even
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
         fab_verbs_qp_event(dom, event);
+        break;
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        fab_verbs_qp_ended(dom, event);
         break;
     case IBV_EVENT_PORT_ERR:
         if (event->element.port_num == dom->port_num) {

@@ -566,6 +566,42 @@ void fab_verbs_conn_tell_owing(fab_verbs_domain_t *dom)
 
 /* ---- ending ------------------------------------------------------------------------------------------------------ */
 
+static void fab_verbs_conn_stop(fab_verbs_conn_t *conn)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+    conn->is_broken = true; /* from now on work requests fail, which is no news */
+    conn->is_ready = false;
+    (void) ibv_modify_qp(conn->qp, &attr, IBV_QP_STATE);
+    if (NULL != conn->tm_qp) {
+        (void) ibv_modify_qp(conn->tm_qp, &attr, IBV_QP_STATE);
+    }
+}
+
+void fab_verbs_conn_ended(fab_verbs_conn_t *conn)
+{
+    if (NULL != conn->dom->tm) {
+        conn->num_ended++;
+        conn->drained_at = fab_verbs_tm_empty_polls(conn->dom);
+    }
+}
+
+bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now)
+{
+    fab_verbs_domain_t *dom = conn->dom;
+
+    if (NULL == dom->tm || dom->is_dead || 0 == conn->peer_qpn || (0 != conn->drain_until && now > conn->drain_until)) {
+        return true;
+    }
+    if (0 == conn->drain_until) {
+        conn->drain_until = now + FAB_VERBS_DRAIN_US;
+        fab_verbs_conn_stop(conn);
+    }
+    fab_verbs_async(dom);
+    return conn->num_ended == 1 + (NULL != conn->tm_qp) && conn->head == conn->tail &&
+           fab_verbs_tm_empty_polls(dom) != conn->drained_at;
+}
+
 void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)
 {
     fab_verbs_domain_t *dom = conn->dom;
@@ -576,6 +612,9 @@ void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)
         conn->ep->conn = NULL;
     }
     fab_verbs_conn_destroy_qps(conn); /* first: afterwards the device touches no memory for it */
+    if (NULL != dom->tm) {
+        fab_verbs_tm_conn_gone(conn);
+    }
     fab_verbs_cm_forget(conn);
     while (conn->tail != conn->head) {
         fab_verbs_conn_retire(conn, status);
@@ -601,7 +640,8 @@ void fab_verbs_conn_end_lingering(fab_verbs_domain_t *dom, uint64_t now)
     while (NULL != *at) {
         fab_verbs_conn_t *conn = *at;
         bool is_done = conn->head == conn->tail && 0 == conn->to_send;
-        if (!is_done && !conn->is_broken && now < conn->linger_until) {
+        bool is_over = is_done || conn->is_broken || now >= conn->linger_until;
+        if (!is_over || !fab_verbs_conn_drain(conn, now)) {
             at = &conn->lingering_next;
             continue;
         }

@@ -242,7 +242,7 @@ static void fab_verbs_asked_again(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, co
         return;
     }
     if (ep->has_left || ep->conn->is_broken || 0 == ep->conn->sent) {
-        fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
+        fab_verbs_conn_linger(ep->conn);
         ep->has_left = false;
         fab_verbs_answer(ep, sock, hello);
         return;

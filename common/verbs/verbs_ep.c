@@ -413,13 +413,17 @@ void fab_verbs_detach(fab_domain_t *domain, fab_peer_t *peer)
     } /* else when it is connected: the peer may be about to send */
 }
 
-void fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
+bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
 {
     fab_verbs_ep_t *ep = peer->ep;
     fab_verbs_conn_t *conn = ep->conn;
 
     (void) domain;
+    fab_verbs_rma_drop(ep);
     if (NULL != conn && (conn->is_broken || conn->flying > 0 || FAB_VERBS_UP != ep->state)) {
+        if (!fab_verbs_conn_drain(conn, fab_verbs_now_us())) {
+            return false;
+        }
         fab_verbs_conn_destroy(conn, OPAL_ERR_UNREACH);
     } else if (NULL != conn) {
         conn->is_ready = true; /* a doomed endpoint's was not, to keep messages back */
@@ -428,6 +432,7 @@ void fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
     }
     peer->ep = NULL;
     fab_verbs_ep_free(ep);
+    return true;
 }
 
 /* ---- failing ----------------------------------------------------------------------------------------------------- */

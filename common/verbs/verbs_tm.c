@@ -41,6 +41,7 @@ struct fab_verbs_tm {
     struct fab_verbs_place *free_places;
     const fab_tm_user_t *user; /* NULL: nobody lists receives */
     void *ctx;
+    uint32_t empty_polls; /* modulo 2^32 */
     bool is_failure_told;
     bool has_rndv; /* the device reads and answers by itself */
 };
@@ -48,6 +49,8 @@ struct fab_verbs_tm {
 /* Where the device puts the message of a listed receive. */
 typedef struct fab_verbs_place {
     struct fab_verbs_place *next; /* free */
+    fab_offload_recv_t *recv;     /* matched, its data is to come */
+    fab_verbs_conn_t *conn;       /* from there; NULL: it is not matched, or all is there */
     fab_verbs_exposed_t *held;    /* the user's memory; NULL: buf */
     fab_verbs_buf_t *buf;
     void *data;
@@ -255,6 +258,7 @@ static fab_verbs_place_t *fab_verbs_tm_get_place(fab_verbs_domain_t *dom, const 
     }
     place->buf = NULL;
     place->held = NULL;
+    place->conn = NULL;
     if (!fab_verbs_tm_hold(dom, place, recv) && !fab_verbs_tm_get_buf(tm, place)) {
         return NULL;
     }
@@ -473,6 +477,7 @@ static bool fab_verbs_tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_
     fab_verbs_tm_t *tm = dom->tm;
     fab_offload_recv_t *recv = (fab_offload_recv_t *) (uintptr_t) (wc->wr_id & ~(uint64_t) FAB_VERBS_LISTED);
     fab_verbs_conn_t *conn = fab_verbs_conn_by_qpn(dom, wc->qp_num);
+    fab_verbs_place_t *place = recv->place;
     bool has_peer = NULL != conn && NULL != conn->ep && FAB_PEER_FAILED != conn->ep->peer->state;
     fab_tm_match_t match = {
         .is_first = 0 != (wc->flags & IBV_WC_TM_MATCH),
@@ -484,11 +489,14 @@ static bool fab_verbs_tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_
 
     if (match.is_last) {
         match.kind = fab_verbs_tm_kind(recv, wc, &match);
+        match.is_first = match.is_first && FAB_TM_LOST != match.kind; /* what broke off need not say what it was */
         fab_counters.verbs_tm_matched++;
     }
     if (has_peer) {
         fab_verbs_tm_account(dom, conn, &match, wc);
     }
+    place->recv = recv;
+    place->conn = match.is_last ? NULL : conn;
     return NULL == tm->user || tm->user->matched(tm->ctx, recv, &match);
 }
 
@@ -520,6 +528,28 @@ static bool fab_verbs_tm_take(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *
     return true;
 }
 
+uint32_t fab_verbs_tm_empty_polls(const fab_verbs_domain_t *dom)
+{
+    return dom->tm->empty_polls;
+}
+
+void fab_verbs_tm_conn_gone(fab_verbs_conn_t *conn)
+{
+    fab_verbs_tm_t *tm = conn->dom->tm;
+    fab_tm_match_t match = {.is_last = true, .kind = FAB_TM_LOST};
+
+    for (uint32_t i = 0; i < tm->max_tags + FAB_VERBS_TM_SPARE; i++) {
+        fab_verbs_place_t *place = &tm->places[i];
+        if (place->conn == conn) {
+            place->conn = NULL;
+            fab_counters.verbs_tm_lost++;
+            if (NULL != tm->user) {
+                (void) tm->user->matched(tm->ctx, place->recv, &match);
+            }
+        }
+    }
+}
+
 static void fab_verbs_tm_tell_failure(fab_verbs_tm_t *tm)
 {
     if (!tm->is_failure_told && NULL != tm->user) {
@@ -542,6 +572,7 @@ int fab_verbs_tm_poll(fab_verbs_domain_t *dom)
         tm->user->poll_begin(tm->ctx);
     }
     n = fab_verbs_tm_collect(tm->cq, wcs);
+    tm->empty_polls += 0 == n;
     for (int i = 0; i < n && !dom->is_dead; i++) {
         if (!fab_verbs_tm_take(dom, &wcs[i])) {
             fab_verbs_tm_broke(dom, "it reported what cannot be");

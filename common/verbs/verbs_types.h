@@ -47,6 +47,7 @@ enum {
     FAB_VERBS_TICK_US = 250000,         /* time between looks whether peers live */
     FAB_VERBS_TICKS_PER_ROUND = 8,      /* ticks in which every connected peer of this host is looked at once: 2 s */
     FAB_VERBS_LINGER_US = 2000000,      /* time for a connection that is done with to deliver what was sent */
+    FAB_VERBS_DRAIN_US = 1000000,       /* time for a device to complete what it has begun to receive on a QP that is stopped */
     FAB_VERBS_LEAVE_US = 300000,        /* the same when the process leaves */
     FAB_VERBS_PORT_GRACE_US = 10000000, /* time for a port to come back */
     FAB_VERBS_MAX_ASKING = 64,          /* connections being asked for at a time: file descriptors */
@@ -153,6 +154,8 @@ struct fab_verbs_conn {
     uint32_t peer_qpn; /* once connected */
     uint32_t peer_psn;
     uint64_t linger_until; /* us */
+    uint64_t drain_until;  /* us; 0: not draining */
+    uint32_t drained_at;   /* dom->tm's number of empty polls when the last QP had ended */
 
     /* send queue: work requests tail..head-1 are posted and not known to be complete */
     uint32_t head;
@@ -172,6 +175,7 @@ struct fab_verbs_conn {
     uint8_t reads;      /* READs that the peer serves at a time */
     uint8_t max_flying; /* READs and WRITEs */
     uint8_t flying;
+    uint8_t num_ended; /* QPs that take no more receives: LAST_WQE_REACHED */
     bool is_to_tm;   /* the peer's device matches tags */
     bool is_ready;   /* the peer's QP receives */
     bool is_broken;  /* a work request failed */
@@ -333,6 +337,13 @@ int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *fram
 /* iWARP: another QP in place of one that failed to connect.  Else errno. */
 int fab_verbs_conn_renew(fab_verbs_conn_t *conn);
 uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom);
+/*
+ * Matching hardware may have begun to receive a message: stop the QPs, and wait until all that they complete has been seen, for
+ * destroying a QP would take its completions away. Called again and again; true: it can be destroyed.
+ */
+bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now);
+/* A QP has ended. */
+void fab_verbs_conn_ended(fab_verbs_conn_t *conn);
 /* At once: what is under way is lost, its operations end with the status. */
 void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status);
 /* Take it from its endpoint; it ends when what was sent on it is delivered. */
@@ -378,7 +389,7 @@ extern const fab_ops_t fab_verbs_ops;
 
 int fab_verbs_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len, const char **why);
 void fab_verbs_detach(fab_domain_t *dom, fab_peer_t *peer);
-void fab_verbs_drop(fab_domain_t *dom, fab_peer_t *peer);
+bool fab_verbs_drop(fab_domain_t *dom, fab_peer_t *peer);
 /* Free it and all that it owns but its connection, which is gone already. */
 void fab_verbs_ep_free(fab_verbs_ep_t *ep);
 /* The peer will not come back, or this process is done with it: free the endpoint and, if it was closed, the record. */
@@ -433,6 +444,10 @@ bool fab_verbs_tm_open(fab_verbs_domain_t *dom);
 /* Free the rest, when the queues are gone. */
 void fab_verbs_tm_close(fab_verbs_domain_t *dom);
 bool fab_verbs_tm_use(fab_domain_t *dom, const fab_tm_user_t *user, void *ctx, fab_tm_device_t *device);
+/* How often there was nothing to poll, modulo 2^32. */
+uint32_t fab_verbs_tm_empty_polls(const fab_verbs_domain_t *dom);
+/* The QPs of the connection are gone: what the device began to receive on them and did not complete is lost. */
+void fab_verbs_tm_conn_gone(fab_verbs_conn_t *conn);
 /* Poll and handle completions; at most a batch. */
 int fab_verbs_tm_poll(fab_verbs_domain_t *dom);
 

@@ -218,6 +218,9 @@ void tmdev_tm_complete(tmdev_qp_t *qp, const tmdev_frame_t *frame)
 void tmdev_tm_cancelled(tmdev_qp_t *qp, int handle)
 {
     tmdev_cqe_t cqe = tag_cqe(qp, handle, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID);
+    if (tmdev_settings()->is_tm_silent) {
+        return;
+    }
     cqe.wc.status = IBV_WC_TM_RNDV_INCOMPLETE;
     cqe.wc.opcode = IBV_WC_SEND; /* drivers have no opcode for it */
     tmdev_cq_push(qp->srq->cq, &cqe);
