@@ -3,28 +3,46 @@
 # TEST: timeout=900 quick=no
 #
 # pml tm over Soft-RoCE: all processes of one machine by verbs, and two machines, where those of one talk by shared memory and the
-# others by verbs.
+# others by verbs; and the benchmarks, whose times mean little here.  TM_TEST_DEVICE=rxe test/run has all MPI tests.
 # shellcheck source-path=SCRIPTDIR source=vm.bash
 . "$TM_SRC/test/vm/vm.bash"
 for program in hello basic random; do
     tm_mpi_program "$program" >/dev/null
 done
+for program in pingpong bandwidth rate; do
+    tm_compile_mpi "$TM_SRC/test/bench/$program.c"
+done
 export OMPI_MCA_btl=self,vader OMPI_MCA_mtl=^ofi
+
+require_figures()
+{
+    require 'latency_us half 65536'
+    require 'bandwidth_mbs window 65536'
+    require 'rate_mmps stream 65536'
+}
 
 # shellcheck disable=SC2016 # expanded in the machine
 vm_run '
     tm_mpirun 2 --mca pml_tm_providers ^shm --mca pml_tm_verbose 10 "$(tm_binary mpi/basic)"
+    for bench in pingpong bandwidth rate; do
+        tm_mpirun 2 --mca pml_tm_providers ^shm "$(tm_binary "bench/$bench")" -b 1 -t 10 -l 8,4096,65536
+    done
 '
 require 'basic: errors=0'
 require 'rxe0'
+require_figures
 
 # shellcheck disable=SC2016
 vm_run hosts=2 timeout=400 '
     tm_mpirun 2 --host vm0,vm1 "$(tm_binary mpi/hello)"
     tm_mpirun 4 --host vm0:2,vm1:2 "$(tm_binary mpi/basic)"
     tm_mpirun 4 --host vm0:2,vm1:2 "$(tm_binary mpi/random)" 31 1000 epochs=5,watch=200
+    for bench in pingpong bandwidth rate; do
+        tm_mpirun 2 --host vm0,vm1 "$(tm_binary "bench/$bench")" -b 1 -t 10 -l 8,4096,65536
+    done
 '
 require 'hello: errors=0'
 require 'basic: errors=0'
 require 'random: 5 epochs'
 require 'random: errors=0'
+require_figures
