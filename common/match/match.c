@@ -2,7 +2,7 @@
 /*
  * The matcher.  Structures and their picture: match_types.h; semantics: match.h.
  *
- * From below: rings, the index (queues per key), posted receives (packed list, then index), unexpected messages.
+ * From below: the index (queues per key), posted receives (packed list, then index), unexpected messages.
  *
  * Invariants:
  *  - every ring of a key is ordered by seq from its leader on, since entries are only ever appended;
@@ -14,12 +14,11 @@
  * Memory is allocated in index_add_segment() only.
  */
 #include "match.h"
+#include "match_list.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define container_of(ptr, type, member) ((type *) ((char *) (ptr) -offsetof(type, member)))
 
 /* The bits of a key that a pattern names: [match_pattern()].  The others are ones in the pattern's own key. */
 static const uint64_t pattern_named[4] = {~0ull, 0xffffffffull << 32, 0xffffffffull, 0};
@@ -38,33 +37,6 @@ static inline uint64_t match_key(int32_t source, int32_t tag)
 static inline unsigned match_pattern(int32_t source, int32_t tag)
 {
     return (unsigned) (source == FAB_MATCH_ANY) << 1 | (unsigned) (tag == FAB_MATCH_ANY);
-}
-
-/* ---- rings ---- */
-
-static inline void list_init(fab_match_list_t *list)
-{
-    list->next = list;
-    list->prev = list;
-}
-
-static inline bool list_is_empty(const fab_match_list_t *list)
-{
-    return list->next == list;
-}
-
-static inline void list_append(fab_match_list_t *list, fab_match_list_t *item)
-{
-    item->next = list;
-    item->prev = list->prev;
-    list->prev->next = item;
-    list->prev = item;
-}
-
-static inline void list_unlink(fab_match_list_t *item)
-{
-    item->next->prev = item->prev;
-    item->prev->next = item->next;
 }
 
 /* ---- the index ---- */
@@ -199,7 +171,7 @@ static void index_append(fab_match_index_t *index, fab_match_link_t *link, uint6
     link->key = key;
     if (*at != NULL) {
         link->chain = link;
-        list_append(&(*at)->queue, &link->queue);
+        list_insert(&(*at)->queue, &link->queue);
         return;
     }
     link->chain = NULL;
@@ -274,7 +246,7 @@ static fab_match_recv_t *short_take(fab_match_dom_t *dom, uint32_t i)
 static NOINLINE void posted_append(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
 {
     dom->npattern[match_pattern(source, tag)]++;
-    list_append(&dom->posted_order, &recv->order);
+    list_insert(&dom->posted_order, &recv->order);
     recv->where = FAB_MATCH_IN_INDEX;
     index_append(&dom->posted_index, &recv->link, match_key(source, tag));
 }
@@ -451,7 +423,7 @@ void fab_match_add_msg(fab_match_dom_t *dom, fab_match_msg_t *msg, int32_t sourc
         dom->unexp_max = count + 1;
     }
     msg->seq = dom->seq++;
-    list_append(unexp_list(dom, tag), &msg->order);
+    list_insert(unexp_list(dom, tag), &msg->order);
     msg->is_filed = count != dom->nunfiled || count >= FAB_MATCH_UNFILED_MAX;
     if (msg->is_filed) {
         msg_file(dom, msg, match_key(source, tag));

@@ -16,41 +16,13 @@
  * Memory is allocated in the two inits only.
  */
 #include "offload.h"
+#include "match/match_list.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define container_of(ptr, type, member) ((type *) ((char *) (ptr) -offsetof(type, member)))
-
 #define ANY FAB_MATCH_ANY
-
-/* Rings of scopes, receives and messages. */
-
-static inline void list_init(fab_match_list_t *list)
-{
-    list->next = list;
-    list->prev = list;
-}
-
-static inline bool list_is_empty(const fab_match_list_t *list)
-{
-    return list->next == list;
-}
-
-static inline void list_insert(fab_match_list_t *before, fab_match_list_t *item)
-{
-    item->next = before;
-    item->prev = before->prev;
-    before->prev->next = item;
-    before->prev = item;
-}
-
-static inline void list_unlink(fab_match_list_t *item)
-{
-    item->prev->next = item->next;
-    item->next->prev = item->prev;
-}
 
 /* Scopes are on a list or point to themselves. */
 static inline void scope_link(fab_match_list_t *list, fab_match_list_t *item)
