@@ -258,7 +258,6 @@ static fab_verbs_place_t *fab_verbs_tm_get_place(fab_verbs_domain_t *dom, const 
     }
     place->buf = NULL;
     place->held = NULL;
-    place->conn = NULL;
     if (!fab_verbs_tm_hold(dom, place, recv) && !fab_verbs_tm_get_buf(tm, place)) {
         return NULL;
     }
@@ -271,6 +270,7 @@ static void fab_verbs_tm_release(void *device, void *released)
     fab_verbs_domain_t *dom = device;
     fab_verbs_place_t *place = released;
 
+    place->conn = NULL;
     if (NULL != place->held) {
         fab_verbs_let_go(dom, place->held);
     } else {
