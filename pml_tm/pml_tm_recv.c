@@ -241,6 +241,22 @@ int mca_pml_tm_mrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_me
     return OMPI_SUCCESS == rc ? recv_wait(req, status) : rc;
 }
 
+/*
+ * No message that is sent after MPI_Cancel has returned may find the receive, though MPI would allow it: programs rely on it, and
+ * the device answers soon.
+ */
+static void wait_for_device(const mca_pml_tm_recv_request_t *req)
+{
+    bool is_open;
+
+    do {
+        mca_pml_tm_progress();
+        fab_lock(mca_pml_tm.fab);
+        is_open = FAB_OFFLOAD_CANCELLING == req->offload.state;
+        fab_unlock(mca_pml_tm.fab);
+    } while (is_open);
+}
+
 /* MPI_Cancel: only a receive that is still posted can be; and what Open MPI gives up on, for the sender failed. */
 int mca_pml_tm_cancel(ompi_request_t *request, int flag)
 {
@@ -263,6 +279,9 @@ int mca_pml_tm_cancel(ompi_request_t *request, int flag)
         mca_pml_tm_recv_finish(req, request->req_status.MPI_ERROR);
     }
     fab_unlock(mca_pml_tm.fab);
+    if (FAB_OFFLOAD_LATER == outcome && !mca_pml_tm_is_fault_tolerant()) { /* there Open MPI's progress calls this */
+        wait_for_device(req);
+    }
     mca_pml_tm_complete_done();
     return OMPI_SUCCESS;
 }
