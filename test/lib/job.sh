@@ -33,10 +33,11 @@ tm_kill_marked()
     ((${#pids[@]} == 0)) || kill -KILL "${pids[@]}" 2>/dev/null || true
 }
 
-# tm_shm_list: the files in /dev/shm now; but for those of Open MPI 5.0's own BTL sm, which are left by whoever is killed.
+# tm_shm_list: the files in /dev/shm now; but for those of Open MPI's own BTL for shared memory (5.0: sm, 4.1: vader), which are left
+# by whoever is killed, as mpirun does with the others when one process has failed to start.
 tm_shm_list()
 {
-    find /dev/shm -mindepth 1 ! -name 'sm_segment.*' 2>/dev/null | LC_ALL=C sort
+    find /dev/shm -mindepth 1 ! -name 'sm_segment.*' ! -name 'vader_segment.*' 2>/dev/null | LC_ALL=C sort
 }
 
 # tm_shm_new BEFORE: print the files in /dev/shm that are not in the list BEFORE, unless a live process has them in use (it
