@@ -9,7 +9,7 @@
 /* TEST: np=1,2 args="multiple" env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1" ompi=4.1 timeout=60
  * upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
 /* TEST: np=2 args="join" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
-#include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -98,11 +98,26 @@ static int child(MPI_Comm parent, int kind)
     return 0;
 }
 
+static struct in_addr address_of(const char *host)
+{
+    struct addrinfo hints = {.ai_family = AF_INET}, *found;
+    struct in_addr address = {htonl(INADDR_LOOPBACK)};
+    char mine[256] = "";
+
+    gethostname(mine, sizeof(mine) - 1);
+    if (strcmp(host, mine) != 0 && getaddrinfo(host, NULL, &hints, &found) == 0) {
+        address = ((struct sockaddr_in *) found->ai_addr)->sin_addr;
+        freeaddrinfo(found);
+    }
+    return address;
+}
+
 /* A connected socket between ranks 0 and 1. */
 static int make_socket(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t len = sizeof(address);
+    char host[256] = "";
     int fd = socket(AF_INET, SOCK_STREAM, 0), port = 0, connected = fd;
 
     if (fd < 0) {
@@ -114,13 +129,16 @@ static int make_socket(void)
             TM_FATAL("cannot listen");
         }
         port = address.sin_port;
+        gethostname(host, sizeof(host) - 1);
     }
     TM_MPI(MPI_Bcast(&port, 1, MPI_INT, 0, MPI_COMM_WORLD));
+    TM_MPI(MPI_Bcast(host, sizeof(host), MPI_CHAR, 0, MPI_COMM_WORLD));
     if (tm_rank == 0) {
         connected = accept(fd, NULL, NULL);
         close(fd);
     } else {
         address.sin_port = (in_port_t) port;
+        address.sin_addr = address_of(host);
         if (connect(fd, (struct sockaddr *) &address, len) != 0) {
             TM_FATAL("cannot connect");
         }
