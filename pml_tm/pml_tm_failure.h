@@ -33,7 +33,8 @@ static inline void mca_pml_tm_handle_failures(void)
 void mca_pml_tm_check_peer(fab_peer_t *peer);
 
 /*
- * Open MPI gives up on a request that is matched or sent, for its peer failed. May it complete now?  If not, Open MPI will ask again.  Lock held.
+ * Open MPI gives up on a request that is matched or sent, for its peer failed.  May it complete now?  If not, Open MPI will
+ * ask again.  Lock held.
  */
 bool mca_pml_tm_is_orphan(const mca_pml_tm_core_t *core);
 

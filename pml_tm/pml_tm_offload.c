@@ -233,15 +233,14 @@ static bool must_hold(void *ctx)
 static bool matched(void *ctx, fab_offload_recv_t *recv, const fab_tm_match_t *match)
 {
     mca_pml_tm_recv_request_t *req = mca_pml_tm_recv_of(recv);
+    fab_hdr_t hdr = match->is_first ? match->hdr : req->tm_match.hdr;
+    bool has_hdr = match->is_first || req->tm_match.is_first;
     fab_offload_event_t event = {.recv = recv};
-    fab_tm_match_t seen = req->tm_match;
 
     (void) ctx;
     req->tm_match = *match;
-    if (!match->is_first) {
-        req->tm_match.is_first = seen.is_first;
-        req->tm_match.hdr = seen.hdr;
-    }
+    req->tm_match.hdr = hdr;
+    req->tm_match.is_first = has_hdr;
     event.result = fab_offload_matched(recv, match->is_last);
     return handle(&event);
 }

@@ -598,7 +598,7 @@ bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now)
         fab_verbs_conn_stop(conn);
     }
     fab_verbs_async(dom);
-    return conn->num_ended == 1 + (NULL != conn->tm_qp) && conn->head == conn->tail &&
+    return conn->num_ended >= 1 + (NULL != conn->tm_qp) && conn->head == conn->tail &&
            fab_verbs_tm_empty_polls(dom) != conn->drained_at;
 }
 

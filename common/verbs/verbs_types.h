@@ -47,8 +47,8 @@ enum {
     FAB_VERBS_TICK_US = 250000,         /* time between looks whether peers live */
     FAB_VERBS_TICKS_PER_ROUND = 8,      /* ticks in which every connected peer of this host is looked at once: 2 s */
     FAB_VERBS_LINGER_US = 2000000,      /* time for a connection that is done with to deliver what was sent */
-    FAB_VERBS_DRAIN_US = 1000000,       /* time for a device to complete what it has begun to receive on a QP that is stopped */
     FAB_VERBS_LEAVE_US = 300000,        /* the same when the process leaves */
+    FAB_VERBS_DRAIN_US = 1000000,       /* time for a device to complete what it has begun to receive */
     FAB_VERBS_PORT_GRACE_US = 10000000, /* time for a port to come back */
     FAB_VERBS_MAX_ASKING = 64,          /* connections being asked for at a time: file descriptors */
 };

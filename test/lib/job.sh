@@ -33,22 +33,26 @@ tm_kill_marked()
     ((${#pids[@]} == 0)) || kill -KILL "${pids[@]}" 2>/dev/null || true
 }
 
-# tm_shm_list: the files in /dev/shm now; but for those of Open MPI's own BTL for shared memory (5.0: sm, 4.1: vader), which are left
-# by whoever is killed, as mpirun does with the others when one process has failed to start.
+# tm_shm_list: the files in /dev/shm now.
 tm_shm_list()
 {
-    find /dev/shm -mindepth 1 ! -name 'sm_segment.*' ! -name 'vader_segment.*' 2>/dev/null | LC_ALL=C sort
+    find /dev/shm -mindepth 1 2>/dev/null | LC_ALL=C sort
 }
 
 # tm_shm_new BEFORE: print the files in /dev/shm that are not in the list BEFORE, unless a live process has them in use (it
-# is not of this test, whose processes are gone by now: someone else runs MPI programs here).
+# is not of this test, whose processes are gone by now: someone else runs MPI programs here).  Those of Open MPI's own BTL for
+# shared memory (5.0: sm, 4.1: vader) it removes: they are left by whoever is killed, as mpirun does with the other processes of a
+# job when one has failed to start.
 tm_shm_new()
 {
     local file
     LC_ALL=C comm -13 <(echo "$1") <(tm_shm_list) | while read -r file; do
         if [[ -e $file ]] && ! grep -qsF "$file" /proc/[0-9]*/maps &&
             ! find /proc/[0-9]*/fd -lname "$file" -print -quit 2>/dev/null | grep -q .; then
-            echo "$file"
+            case ${file##*/} in
+                sm_segment.* | vader_segment.*) rm -f "$file" ;;
+                *) echo "$file" ;;
+            esac
         fi
     done
 }

@@ -92,7 +92,7 @@ one()
 # orphans KIND NP: kill mpirun; the ranks follow.
 orphans()
 {
-    local kind=$1 np=$2 pid i shm jobid begin
+    local kind=$1 np=$2 pid i shm begin
     shm=$(tm_shm_list)
     rm -f out
     # mpirun cannot remove its files then: have them where the test's own are removed.
@@ -104,7 +104,6 @@ orphans()
     require running out
     sleep "0.$((RANDOM % 10))"
     pid=$(ranks | head -n 1)
-    jobid=$(tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^OMPI_MCA_orte_ess_jobid=//p')
     pid=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$pid/status")
     [[ $(cat "/proc/$pid/comm") =~ ^(mpirun|orterun|prterun)$ ]] || fail "process $pid is not mpirun"
     begin=$SECONDS
@@ -113,8 +112,6 @@ orphans()
     wait || true
     echo "$kind, $np ranks, mpirun killed: $((SECONDS - begin)) s"
     cat err >&2
-    # These are Open MPI's own.
-    rm -f "/dev/shm/vader_segment."*".$(printf %x "$jobid")."*
     check_shm "$shm" "$kind, mpirun killed"
 }
 

@@ -13,4 +13,4 @@
 ft_check 4 TMDEV_TM_TAGS=1024 recv any probe rndv fetch ssend coll revoke
 ft_check 3 TMDEV_TM_TAGS=4 recv any rndv fetch coll revoke
 ft_check 3 TMDEV_TM_SILENT=1 fetch any
-ft_check 3 TMDEV_MTU=256 recv coll
+ft_check 3 TMDEV_MTU=256 recv fetch coll
