@@ -73,7 +73,7 @@ vm_boot()
     local qemu other=$((1 - $1))
     qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -accel tcg,thread=multi
         -smp "$vm_cpus" -m "$vm_memory" -kernel "$vm_cache/vmlinux" -initrd "$vm_cache/initramfs"
-        -append "console=ttyS0 quiet loglevel=5 lsm= cryptomgr.notests no_timer_check init_on_alloc=0 nowatchdog panic=-1 oops=panic mitigations=off vm.host=$1 vm.dir=$vm_temp"
+        -append "console=ttyS0 quiet loglevel=5 lsm= cryptomgr.notests no_timer_check init_on_alloc=0 nowatchdog panic=-1 oops=panic mitigations=off norandmaps vm.host=$1 vm.dir=$vm_temp"
         -serial "file:$vm_temp/console.$1"
         -fsdev "local,id=root,path=/,security_model=none,multidevs=remap,readonly=on"
         -device virtio-9p-pci,fsdev=root,mount_tag=host)
