@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=120
+# TEST: timeout=300
 #
 # configure names what is missing and who has it; it refuses other series of Open MPI; it installs where it is told.
 . "$TM_SRC/test/lib/script.sh"

@@ -64,7 +64,7 @@ tm_job()
 {
     local out=$1 err=$2 limit=$3 id shm pid alarm finished=0 i left
     shift 3
-    id=$$-$RANDOM-$SECONDS-$RANDOM
+    id=$BASHPID-$RANDOM-$SECONDS-$RANDOM
     shm=$(tm_shm_list)
     tm_job_status=0
     tm_job_left=
