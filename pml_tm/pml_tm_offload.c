@@ -14,12 +14,22 @@ enum { REPORT_EVERY = 1 << 14 }; /* unexpected messages: doc/offload.md, R11 */
 
 /* ---- listing ---- */
 
-/* By name: looking up the process itself may call into the runtime.  NULL: this process has not met it yet. */
-static fab_peer_t *peer_of_source(const mca_pml_tm_comm_t *tmc, int32_t source)
+/* By name where Open MPI has not met it: making a process of the name may call into the runtime. */
+static __attribute__((noinline)) fab_peer_t *peer_by_name(ompi_group_t *group, int32_t source)
 {
-    opal_process_name_t name = ompi_group_get_proc_name(tmc->comm->c_remote_group, source);
+    opal_process_name_t name = ompi_group_get_proc_name(group, source);
 
     return fab_peer_find(mca_pml_tm.fab, mca_pml_tm_peer_name(&name));
+}
+
+/* NULL: this process has not met it yet. */
+static inline fab_peer_t *peer_of_source(const mca_pml_tm_comm_t *tmc, int32_t source)
+{
+    ompi_group_t *group = tmc->comm->c_remote_group;
+    const ompi_proc_t *proc = ompi_group_peer_lookup_existing(group, source);
+    fab_peer_t *peer = OPAL_LIKELY(NULL != proc) ? proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] : NULL;
+
+    return OPAL_LIKELY(NULL != peer) ? peer : peer_by_name(group, source);
 }
 
 /* Does all that others send in the communicator come through the device?  Those who are known to are not asked again. */
