@@ -240,6 +240,11 @@ struct fab_ops {
     int (*expose)(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey);
     void (*unexpose)(fab_peer_t *peer, fab_rkey_t *rkey);
     int (*rma)(fab_rma_t *op);
+    /*
+     * What is sent to the peer until the end may be handed to its device together.  NULL: there is nothing to gain. For
+     * fab_progress(), around queued items, of which none closes the peer.
+     */
+    void (*batch)(fab_peer_t *peer, bool is_begin);
 };
 
 /*

@@ -23,6 +23,7 @@
     X(shm_bad_messages, "messages in shared memory that were malformed, each failing its sender")                        \
     X(shm_peers_died, "peers in shared memory found dead")                                                               \
     X(verbs_msgs_sent, "messages sent by verbs")                                                                         \
+    X(verbs_chained, "messages handed to a device together with the one before, by the same doorbell")                   \
     X(verbs_msgs_received, "messages received by verbs")                                                                 \
     X(verbs_credit_messages, "messages sent by verbs for nothing but credits")                                           \
     X(verbs_no_credit, "sends that found the receiver's window used up")                                                 \

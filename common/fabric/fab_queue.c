@@ -117,9 +117,14 @@ static void fab_peer_put_back(fab_peer_t *peer, fab_item_t *item)
 /* Run items of one peer until one has no room. Returns how many went on. */
 static int fab_peer_run_items(fab_core_t *core, fab_peer_t *peer)
 {
+    const fab_ops_t *ops = peer->ops; /* it may fail on the way */
+    bool is_batch = NULL != ops->batch && NULL != peer->pending && NULL != peer->pending->next;
     int events = 0;
 
     core->running = peer;
+    if (is_batch) {
+        ops->batch(peer, true);
+    }
     for (int n = 0; n < FAB_ITEMS_PER_PASS && NULL != peer->pending; n++) {
         fab_item_t *item = fab_peer_take(peer);
         int rc = item->fn(item, peer);
@@ -131,6 +136,9 @@ static int fab_peer_run_items(fab_core_t *core, fab_peer_t *peer)
             fab_peer_append(peer, item);
         }
         events++;
+    }
+    if (is_batch) {
+        ops->batch(peer, false);
     }
     core->running = NULL;
     return events;

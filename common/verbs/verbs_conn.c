@@ -383,23 +383,91 @@ static bool fab_verbs_wants_signal(const fab_verbs_conn_t *conn, const fab_verbs
            conn->dom->sq_used > conn->dom->sq_used_max / 2;
 }
 
+static __attribute__((noinline)) void fab_verbs_conn_refused(fab_verbs_conn_t *conn, int error)
+{
+    if (NULL != conn->ep) {
+        fab_verbs_ep_doom(conn->ep, OPAL_ERR_UNREACH, "%s refused to send to it: %s.", conn->dom->name, strerror(error));
+    }
+}
+
+/* What the device then does not take is gone: the connection ends.  It has room, which was made sure of one by one. */
+static void fab_verbs_chain_post(fab_verbs_domain_t *dom)
+{
+    fab_verbs_chain_t *chain = &dom->chain;
+    struct ibv_send_wr *bad = NULL;
+    int error;
+
+    if (0 == chain->num) {
+        return;
+    }
+    fab_counters.verbs_chained += chain->num - 1;
+    chain->num = 0;
+    error = ibv_post_send(dom->chained->qp, &chain->links[0].wr, &bad);
+    if (__builtin_expect(0 != error, 0)) {
+        fab_verbs_conn_refused(dom->chained, error);
+    }
+}
+
+static void fab_verbs_chain_add(fab_verbs_domain_t *dom, const struct ibv_send_wr *wr)
+{
+    fab_verbs_chain_t *chain = &dom->chain;
+    uint32_t at;
+
+    if (FAB_VERBS_CHAIN == chain->num) {
+        fab_verbs_chain_post(dom);
+    }
+    at = chain->num++;
+    chain->links[at].wr = *wr;
+    chain->links[at].sge = *wr->sg_list;
+    chain->links[at].wr.sg_list = &chain->links[at].sge;
+    if (0 != (wr->send_flags & IBV_SEND_INLINE)) {
+        memcpy(chain->links[at].data, (void *) (uintptr_t) wr->sg_list->addr, wr->sg_list->length);
+        chain->links[at].sge.addr = (uintptr_t) chain->links[at].data;
+    }
+    if (at > 0) {
+        chain->links[at - 1].wr.next = &chain->links[at].wr;
+    }
+}
+
+void fab_verbs_chain_begin(fab_verbs_conn_t *conn)
+{
+    conn->dom->chained = conn;
+}
+
+void fab_verbs_chain_end(fab_verbs_domain_t *dom)
+{
+    if (NULL != dom->chained) {
+        fab_verbs_chain_post(dom);
+        dom->chained = NULL;
+    }
+}
+
+/* Hand a work request to the device, or to the chain. Returns an errno. */
+static inline int fab_verbs_conn_hand_over(fab_verbs_conn_t *conn, struct ibv_send_wr *wr)
+{
+    struct ibv_send_wr *bad = NULL;
+
+    if (__builtin_expect(conn->dom->chained == conn, 0)) {
+        fab_verbs_chain_add(conn->dom, wr);
+        return 0;
+    }
+    return ibv_post_send(conn->qp, wr, &bad);
+}
+
 int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verbs_buf_t *buf, fab_verbs_op_t *op)
 {
     fab_verbs_domain_t *dom = conn->dom;
-    struct ibv_send_wr *bad = NULL;
     bool is_signaled = 0 != (wr->send_flags & IBV_SEND_SIGNALED) || fab_verbs_wants_signal(conn, buf, op);
 
     wr->wr_id = (uint64_t) conn->id << 32 | conn->head;
     wr->num_sge = 1;
     wr->send_flags |= is_signaled ? IBV_SEND_SIGNALED : 0;
-    int error = ibv_post_send(conn->qp, wr, &bad);
+    int error = fab_verbs_conn_hand_over(conn, wr);
     if (__builtin_expect(0 != error, 0)) {
         if (ENOMEM == error) {
             return OPAL_ERR_RESOURCE_BUSY;
         }
-        if (NULL != conn->ep) {
-            fab_verbs_ep_doom(conn->ep, OPAL_ERR_UNREACH, "%s refused to send to it: %s.", dom->name, strerror(error));
-        }
+        fab_verbs_conn_refused(conn, error);
         return OPAL_ERR_UNREACH;
     }
     conn->sq[conn->head % FAB_VERBS_SQ_DEPTH] =

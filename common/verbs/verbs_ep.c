@@ -246,6 +246,17 @@ static void fab_verbs_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     }
 }
 
+static void fab_verbs_batch(fab_peer_t *peer, bool is_begin)
+{
+    fab_verbs_ep_t *ep = peer->ep;
+
+    if (!is_begin) {
+        fab_verbs_chain_end(ep->dom);
+    } else if (NULL != ep->conn) {
+        fab_verbs_chain_begin(ep->conn);
+    }
+}
+
 const fab_ops_t fab_verbs_ops = {
     .send = fab_verbs_send,
     .reserve = fab_verbs_reserve,
@@ -253,6 +264,7 @@ const fab_ops_t fab_verbs_ops = {
     .expose = fab_verbs_expose,
     .unexpose = fab_verbs_unexpose,
     .rma = fab_verbs_rma,
+    .batch = fab_verbs_batch,
 };
 
 /* ---- attach ------------------------------------------------------------------------------------------------------ */

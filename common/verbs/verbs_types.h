@@ -32,6 +32,7 @@ enum {
     FAB_VERBS_BATCH = 32,         /* completions per poll: one call, and other work waits for no more */
     FAB_VERBS_SQ_DEPTH = 128,     /* work requests on one QP, a power of two */
     FAB_VERBS_SQ_SPARE = 8,       /* of these only for the provider's own messages */
+    FAB_VERBS_CHAIN = 16,         /* work requests handed over with one doorbell at most: the first waits for the last */
     FAB_VERBS_SIGNAL_WQES = 32,   /* unsignaled work requests in a row on one QP: a quarter of its depth */
     FAB_VERBS_SIGNAL_BUFS = 4,    /* unsignaled send buffers: what an idle connection may keep */
     FAB_VERBS_SQ_USED_MAX = 8192, /* work requests on all QPs, if the send CQ can be that large */
@@ -131,6 +132,16 @@ typedef struct fab_verbs_wqe {
     uint32_t len;         /* of a READ or WRITE */
     bool is_signaled;
 } fab_verbs_wqe_t;
+
+/* Work requests that are held back, to be handed over with one doorbell; what is inline lies here. */
+typedef struct fab_verbs_chain {
+    uint32_t num;
+    struct {
+        struct ibv_send_wr wr;
+        struct ibv_sge sge;
+        unsigned char data[FAB_VERBS_INLINE];
+    } links[FAB_VERBS_CHAIN];
+} fab_verbs_chain_t;
 
 /* Entry of the table from QP number to connection. */
 typedef struct fab_verbs_qpn {
@@ -244,6 +255,7 @@ struct fab_verbs_domain {
     uint32_t sq_used_max;
     uint32_t pass;               /* progress calls */
     fab_verbs_conn_t *last_conn; /* the last message came on */
+    fab_verbs_conn_t *chained;   /* its work requests go to chain first; NULL: none's */
     fab_verbs_conn_t **conns;    /* by index */
     uint32_t max_conns;
     uint32_t free_conn; /* where to look for a free index */
@@ -298,6 +310,7 @@ struct fab_verbs_domain {
     fab_verbs_ep_t *eps;   /* all */
     uint32_t alive_at;     /* index in conns: looked at last */
     fab_verbs_addr_t addr; /* of this process */
+    fab_verbs_chain_t chain;
 };
 
 uint64_t fab_verbs_now_us(void);
@@ -369,6 +382,9 @@ static inline uint32_t fab_verbs_sq_room(const fab_verbs_conn_t *conn)
  * OPAL_ERR_RESOURCE_BUSY: the device has no room now. OPAL_ERR_UNREACH: the peer is about to fail.
  */
 int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verbs_buf_t *buf, fab_verbs_op_t *op);
+/* What is posted from now on may be held back, until the end. */
+void fab_verbs_chain_begin(fab_verbs_conn_t *conn);
+void fab_verbs_chain_end(fab_verbs_domain_t *dom);
 
 /* Send one of the provider's own messages, now or when there is room. */
 void fab_verbs_conn_tell(fab_verbs_conn_t *conn, uint8_t id);

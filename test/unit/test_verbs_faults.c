@@ -557,6 +557,155 @@ static void test_window(void **state)
     assert_int_equal(world_run(2, false, window_body), 0);
 }
 
+/* ---- queued messages are handed over together -------------------------------------------------------------------- */
+
+enum { QUEUED = 100, LONG_MESSAGE = 1000 };
+
+typedef struct queued {
+    fab_item_t item;
+    uint32_t number;
+} queued_t;
+
+/* In the place of the device's own: counts, and refuses what comes after so many. */
+static int (*device_post_send)(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+static uint64_t posts;
+static uint32_t longest_chain;
+static uint32_t taken_before_refusal = UINT32_MAX;
+
+static int counting_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    struct ibv_send_wr *last = NULL;
+    struct ibv_send_wr *refused = wr;
+    uint32_t length = 0;
+    int rc = 0;
+
+    for (; NULL != refused && length < taken_before_refusal; refused = refused->next) {
+        last = refused;
+        length++;
+    }
+    posts++;
+    longest_chain = length > longest_chain ? length : longest_chain;
+    taken_before_refusal -= length;
+    if (NULL != refused && NULL != last) {
+        last->next = NULL;
+    }
+    if (NULL != last) {
+        rc = device_post_send(qp, wr, bad);
+    }
+    if (0 == rc && NULL != refused) {
+        *bad = refused;
+        rc = EIO;
+    }
+    return rc;
+}
+
+static void count_posts(fab_peer_t *peer)
+{
+    struct ibv_context_ops *ops = &ep_of(peer)->conn->qp->context->ops;
+
+    device_post_send = ops->post_send;
+    ops->post_send = counting_post_send;
+}
+
+/* Every third is long, so not inline. */
+static int send_queued(fab_item_t *item, fab_peer_t *peer)
+{
+    static const char text[LONG_MESSAGE];
+    uint32_t number = ((queued_t *) item)->number;
+    int rc = fab_item_send(peer, fab_hdr(AM_DATA, 0, number), text, 0 == number % 3 ? LONG_MESSAGE : number % 50);
+
+    items_unreach += OPAL_ERR_UNREACH == rc;
+    return OPAL_ERR_RESOURCE_BUSY == rc ? rc : OPAL_SUCCESS;
+}
+
+typedef struct ordered {
+    uint32_t next;
+    bool is_wrong;
+} ordered_t;
+
+static void check_order(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    ordered_t *seen = ctx;
+
+    (void) peer, (void) data;
+    if (0 != hdr.app_ctx) { /* else it was to use the window up */
+        seen->is_wrong |= hdr.app_ctx != seen->next || len != (0 == seen->next % 3 ? LONG_MESSAGE : seen->next % 50);
+        seen->next++;
+    }
+}
+
+/* The window is used up, and more queued. */
+static void queue_many(fab_peer_t *peer, queued_t *queued)
+{
+    while (OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0)) {
+    }
+    for (uint32_t i = 0; i < QUEUED; i++) {
+        queued[i] = (queued_t){.item = {.fn = send_queued}, .number = i + 1};
+        fab_queue(peer, &queued[i].item);
+    }
+}
+
+static void batch_body(world_t *world)
+{
+    static queued_t queued[QUEUED];
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    ordered_t seen = {.next = 1};
+
+    fab_set_handler(world->fab, AM_DATA, check_order, &seen);
+    world_barrier(world);
+    if (0 == world->rank) {
+        connect_to(world, peer);
+        count_posts(peer);
+        queue_many(peer, queued);
+        posts = 0;
+        WORLD_UNTIL(NULL == peer->pending);
+        CHECK(posts + fab_counters.verbs_chained >= QUEUED && posts < QUEUED / 2);
+        CHECK(longest_chain > 1 && longest_chain <= FAB_VERBS_CHAIN);
+    } else {
+        WORLD_UNTIL(QUEUED + 1 == seen.next);
+        CHECK(!seen.is_wrong);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_batch(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, batch_body), 0);
+}
+
+/* The device refuses the rest of a chain: the peer fails, and so do the messages that are still queued. */
+static void refused_body(world_t *world)
+{
+    static queued_t queued[QUEUED];
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    ordered_t seen = {.next = 1};
+
+    fab_set_handler(world->fab, AM_DATA, check_order, &seen);
+    world_barrier(world);
+    if (0 == world->rank) {
+        connect_to(world, peer);
+        count_posts(peer);
+        queue_many(peer, queued);
+        taken_before_refusal = 20;
+        WORLD_UNTIL(1 == world->failures && NULL == peer->pending);
+        CHECK(NULL != strstr(world->failed_why, "refused to send"));
+        CHECK(items_unreach > 0 && items_unreach <= QUEUED - 20);
+        taken_before_refusal = UINT32_MAX;
+        atomic_store(&world->shared->scratch[0], 1);
+    } else {
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        CHECK(seen.next <= 21 && !seen.is_wrong);
+    }
+}
+
+static void test_refused(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, refused_body), 0);
+}
+
 /* ---- memory that cannot be registered ---------------------------------------------------------------------------- */
 
 static int refused_with;
@@ -758,6 +907,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_other_addresses), cmocka_unit_test(test_wrong_nonce),
         cmocka_unit_test(test_damaged_address), cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_window),          cmocka_unit_test(test_unregistrable),
+        cmocka_unit_test(test_batch),           cmocka_unit_test(test_refused),
         cmocka_unit_test(test_wrong_key),       cmocka_unit_test(test_killed_peer),
         cmocka_unit_test(test_killed_silent),   cmocka_unit_test(test_killed_during_rma),
         cmocka_unit_test(test_killed_early),    cmocka_unit_test(test_orderly_leave),
