@@ -80,9 +80,11 @@ one()
     ((rc != 124 && SECONDS - begin < limit)) || wrong "$what: not over after $limit s"
     ((rc != 0)) || wrong "$what: mpirun's status is 0"
     wait_gone 2 || wrong "$what: processes left behind"
-    # Open MPI 5.0 breaks the line
-    (($(tr -s '\0\n' '  ' <err | grep -ao 'exited on signal 9' | wc -l) == 1)) || wrong "$what: not one message of mpirun about signal 9"
-    grep -qaF "process rank $victim " err || wrong "$what: the rank is not named"
+    # Open MPI 5.0 breaks the line, and has been seen to name no signal for a process that had just started.
+    if [[ $kind != init || $TM_OMPI_SERIES == 4.1 ]]; then
+        (($(tr -s '\0\n' '  ' <err | grep -ao 'exited on signal 9' | wc -l) == 1)) || wrong "$what: not one message of mpirun about signal 9"
+        grep -qaF "process rank $victim " err || wrong "$what: the rank is not named"
+    fi
     (($(grep -ac 'lost a process' err) <= 1)) || wrong "$what: more than one message of pml tm"
     # The survivors have nothing to add.
     ! grep -qaE 'An error occurred in|Segmentation|Signal: ' err || wrong "$what: messages of other ranks"
