@@ -202,27 +202,8 @@ static void total(size_t n)
     TM_MPI(MPI_Barrier(comm));
 }
 
-static size_t available_bytes(void)
-{
-    FILE *f = fopen("/proc/meminfo", "r");
-    char line[128];
-    size_t kib = 0;
-
-    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
-        if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1) {
-            break;
-        }
-    }
-    if (f != NULL) {
-        fclose(f);
-    }
-    return kib << 10;
-}
-
 int main(int argc, char **argv)
 {
-    unsigned long available;
-
     tm_init(&argc, &argv, "huge");
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     dst = (tm_rank + 1) % tm_size;
@@ -233,9 +214,7 @@ int main(int argc, char **argv)
         static const size_t sizes[] = {(size_t) -1 >> 33,      (size_t) 1 << 31, ((size_t) 1 << 31) + 1,
                                        ((size_t) 1 << 32) - 1, (size_t) 1 << 32, ((size_t) 1 << 32) + 1};
 
-        available = available_bytes();
-        TM_MPI(MPI_Bcast(&available, 1, MPI_UNSIGNED_LONG, 0, comm));
-        if (available < 5 * gib || tm_size != 2) {
+        if (tm_free_memory(comm) < 5 * gib || tm_size != 2) {
             return tm_skip("this needs two ranks and 5 GiB of free memory");
         }
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {

@@ -114,33 +114,14 @@ static void transfer(unsigned char *buf, bool send_strided, bool recv_strided, i
     TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-static size_t available_bytes(void)
-{
-    FILE *f = fopen("/proc/meminfo", "r");
-    char line[128];
-    size_t kib = 0;
-
-    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
-        if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1) {
-            break;
-        }
-    }
-    if (f != NULL) {
-        fclose(f);
-    }
-    return kib << 10;
-}
-
 int main(int argc, char **argv)
 {
     size_t size = units * STRIDE + tail;
-    unsigned long need = (unsigned long) (2 * size + ((size_t) 1 << 30)), avail;
+    size_t need = 2 * size + ((size_t) 1 << 30);
     unsigned char *buf;
 
     tm_init(&argc, &argv, "large");
-    avail = available_bytes();
-    TM_MPI(MPI_Bcast(&avail, 1, MPI_UNSIGNED_LONG, 0, MPI_COMM_WORLD));
-    if (avail < need) {
+    if (tm_free_memory(MPI_COMM_WORLD) < need) {
         return tm_skip("not enough memory");
     }
     if (tm_size != 2) {

@@ -396,6 +396,22 @@ static inline void *tm_calloc(size_t n, size_t size)
     return p;
 }
 
+/* What rank 0 of comm could still allocate, bytes; the same on all. For tests that need gigabytes. */
+static inline size_t tm_free_memory(MPI_Comm comm)
+{
+    FILE *f = fopen("/proc/meminfo", "r");
+    char line[128];
+    unsigned long kib = 0;
+
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL && sscanf(line, "MemAvailable: %lu kB", &kib) != 1) {
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+    TM_MPI(MPI_Bcast(&kib, 1, MPI_UNSIGNED_LONG, 0, comm));
+    return (size_t) kib << 10;
+}
+
 /* A buffer of n bytes between two guards. Its contents are undefined. */
 static inline void *tm_alloc(size_t n)
 {
