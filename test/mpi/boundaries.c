@@ -162,7 +162,7 @@ static size_t parameter(const char *name)
     return value < 0x7fffffff ? (size_t) value : 0;
 }
 
-/* The sizes around all thresholds up to max. */
+/* The sizes around all thresholds up to max: those of rank 0, for on another host some are other. */
 static int boundaries(size_t max, size_t *out)
 {
     static const char *const names[] = {"pml_tm_eager_limit",    "pml_tm_shm_copy_step", "pml_tm_shm_ring_size",
@@ -186,6 +186,8 @@ static int boundaries(size_t max, size_t *out)
         }
     }
     TM_MPI(MPI_T_finalize());
+    TM_MPI(MPI_Bcast(&n, 1, MPI_INT, 0, comm));
+    TM_MPI(MPI_Bcast(at, n, MPI_UNSIGNED_LONG, 0, comm));
     for (int i = 0; i < n; i++) {
         for (int d = -1; d <= 1; d++) {
             if (at[i] + 1 <= max) {
