@@ -5,9 +5,8 @@
  *
  * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c variants=asan,tsan timeout=300
  */
-#include "test_fab_world.h"
+#include "test_fab_faults.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -19,27 +18,9 @@
 #include "fabric/fab_wire.h"
 #include "shm/shm_types.h"
 
-enum { AM_DATA = 9, AM_ADDR = 11 };
-
-static void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
-{
-    (void) peer, (void) hdr, (void) data, (void) len;
-    ++*(uint64_t *) ctx;
-}
-
 static fab_shm_domain_t *shm_domain(world_t *world)
 {
     return (fab_shm_domain_t *) fab_core(world->fab)->slots[1].dom;
-}
-
-static int completed;
-static int complete_status;
-
-static void rma_complete(fab_rma_t *op, int status)
-{
-    (void) op;
-    completed++;
-    complete_status = status;
 }
 
 /* ---- CMA is refused ---------------------------------------------------------------------------------------------- */
@@ -505,28 +486,7 @@ static void damaged_body(world_t *world)
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (0 == world->rank) {
-        unsigned char address[FAB_ADDRESS_MAX];
-        size_t len = world->shared->len[1];
-        static const unsigned char flips[] = {0x01, 0x80, 0xff, 0x10};
-        for (size_t i = 0; i < len; i++) {
-            for (size_t f = 0; f < sizeof(flips); f++) {
-                memcpy(address, world->shared->address[1], len);
-                address[i] ^= flips[f];
-                try_address(world, address, len);
-            }
-        }
-        for (size_t cut = 0; cut < len; cut++) {
-            memcpy(address, world->shared->address[1], len);
-            try_address(world, address, cut);
-        }
-        srandom(1);
-        for (int i = 0; i < 2000; i++) {
-            memcpy(address, world->shared->address[1], len);
-            for (int k = 0; k < 4; k++) {
-                address[(size_t) random() % len] = (unsigned char) random();
-            }
-            try_address(world, address, len);
-        }
+        damage_address(world, try_address);
     }
     world_barrier(world);
     CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 1 - world->rank), fab_hdr(AM_DATA, 7, 0), NULL, 0));
@@ -630,18 +590,6 @@ static void test_providers(void **state)
     config.num_local = 2;
     assert_int_equal(fab_open(&config, &fab, &why), OPAL_ERR_NOT_AVAILABLE);
     fab_params.providers = NULL;
-}
-
-static int count_open_fds(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int n = 0;
-
-    while (NULL != readdir(dir)) {
-        n++;
-    }
-    closedir(dir);
-    return n;
 }
 
 static bool maps_contain(const char *what)

@@ -6,10 +6,9 @@
  *
  * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c,common/verbs/verbs_alive.c,common/verbs/verbs_conn.c,common/verbs/verbs_connect.c,common/verbs/verbs_device.c,common/verbs/verbs_domain.c,common/verbs/verbs_ep.c,common/verbs/verbs_oob.c,common/verbs/verbs_pool.c,common/verbs/verbs_progress.c,common/verbs/verbs_reg.c,common/verbs/verbs_rma.c,common/verbs/verbs_srq.c,common/verbs/verbs_tm.c variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev timeout=300 quick=no
  */
-#include "test_fab_world.h"
+#include "test_fab_faults.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -21,14 +20,6 @@
 #include "shm/shm_types.h"
 #include "verbs/verbs_oob.h"
 
-enum { AM_DATA = 9, AM_ADDR = 11 };
-
-static void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
-{
-    (void) peer, (void) hdr, (void) data, (void) len;
-    ++*(uint64_t *) ctx;
-}
-
 static fab_verbs_domain_t *verbs_domain(const world_t *world)
 {
     return (fab_verbs_domain_t *) fab_core(world->fab)->slots[2].dom;
@@ -37,16 +28,6 @@ static fab_verbs_domain_t *verbs_domain(const world_t *world)
 static fab_verbs_ep_t *ep_of(const fab_peer_t *peer)
 {
     return peer->ep;
-}
-
-static int completed;
-static int complete_status;
-
-static void rma_complete(fab_rma_t *op, int status)
-{
-    (void) op;
-    completed++;
-    complete_status = status;
 }
 
 /* Connect to it, both ways of traffic ready here. */
@@ -469,19 +450,9 @@ static void try_address(world_t *world, const unsigned char *address, size_t len
 
 static void damaged_body(world_t *world)
 {
-    unsigned char address[FAB_ADDRESS_MAX];
-    size_t len = world->shared->len[1];
-    static const unsigned char flips[] = {0x01, 0x80, 0xff, 0x10};
-
     world_barrier(world);
-    for (size_t i = 0; i < len && 0 == world->rank; i++) {
-        for (size_t f = 0; f < sizeof(flips); f++) {
-            memcpy(address, world->shared->address[1], len);
-            address[i] ^= flips[f];
-            try_address(world, address, len);
-        }
-        memcpy(address, world->shared->address[1], len);
-        try_address(world, address, i);
+    if (0 == world->rank) {
+        damage_address(world, try_address);
     }
     world_barrier(world);
 }
@@ -862,18 +833,6 @@ static void test_exclusive_list(void **state)
     assert_non_null(strstr(fab_why_one_host(fab), "not wanted"));
     fab_close(fab);
     fab_params.providers = (char *) (uintptr_t) "verbs";
-}
-
-static int count_open_fds(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int n = 0;
-
-    while (NULL != readdir(dir)) {
-        n++;
-    }
-    closedir(dir);
-    return n;
 }
 
 /* No file descriptor is left of connections once they are made, and none at all afterwards. */
