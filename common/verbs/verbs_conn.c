@@ -402,6 +402,7 @@ static void fab_verbs_chain_post(fab_verbs_domain_t *dom)
     }
     fab_counters.verbs_chained += chain->num - 1;
     chain->num = 0;
+    chain->bytes = 0;
     error = ibv_post_send(dom->chained->qp, &chain->links[0].wr, &bad);
     if (__builtin_expect(0 != error, 0)) {
         fab_verbs_conn_refused(dom->chained, error);
@@ -411,12 +412,9 @@ static void fab_verbs_chain_post(fab_verbs_domain_t *dom)
 static void fab_verbs_chain_add(fab_verbs_domain_t *dom, const struct ibv_send_wr *wr)
 {
     fab_verbs_chain_t *chain = &dom->chain;
-    uint32_t at;
+    uint32_t at = chain->num++;
 
-    if (FAB_VERBS_CHAIN == chain->num) {
-        fab_verbs_chain_post(dom);
-    }
-    at = chain->num++;
+    chain->bytes += wr->sg_list->length;
     chain->links[at].wr = *wr;
     chain->links[at].sge = *wr->sg_list;
     chain->links[at].wr.sg_list = &chain->links[at].sge;
@@ -426,6 +424,9 @@ static void fab_verbs_chain_add(fab_verbs_domain_t *dom, const struct ibv_send_w
     }
     if (at > 0) {
         chain->links[at - 1].wr.next = &chain->links[at].wr;
+    }
+    if (FAB_VERBS_CHAIN == chain->num || chain->bytes >= FAB_VERBS_CHAIN_BYTES) {
+        fab_verbs_chain_post(dom);
     }
 }
 

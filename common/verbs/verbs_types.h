@@ -33,6 +33,7 @@ enum {
     FAB_VERBS_SQ_DEPTH = 128,     /* work requests on one QP, a power of two */
     FAB_VERBS_SQ_SPARE = 8,       /* of these only for the provider's own messages */
     FAB_VERBS_CHAIN = 16,         /* work requests handed over with one doorbell at most: the first waits for the last */
+    FAB_VERBS_CHAIN_BYTES = 4096, /* with so many bytes the line has something to do, while the next are packed */
     FAB_VERBS_SIGNAL_WQES = 32,   /* unsignaled work requests in a row on one QP: a quarter of its depth */
     FAB_VERBS_SIGNAL_BUFS = 4,    /* unsignaled send buffers: what an idle connection may keep */
     FAB_VERBS_SQ_USED_MAX = 8192, /* work requests on all QPs, if the send CQ can be that large */
@@ -136,6 +137,7 @@ typedef struct fab_verbs_wqe {
 /* Work requests that are held back, to be handed over with one doorbell; what is inline lies here. */
 typedef struct fab_verbs_chain {
     uint32_t num;
+    uint32_t bytes;
     struct {
         struct ibv_send_wr wr;
         struct ibv_sge sge;
