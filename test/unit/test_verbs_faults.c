@@ -605,30 +605,34 @@ static void check_order(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *
     }
 }
 
-/* The window is used up, and more queued. */
-static void queue_many(fab_peer_t *peer, queued_t *queued)
-{
-    while (OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0)) {
-    }
-    for (uint32_t i = 0; i < QUEUED; i++) {
-        queued[i] = (queued_t){.item = {.fn = send_queued}, .number = i + 1};
-        fab_queue(peer, &queued[i].item);
-    }
-}
-
-static void batch_body(world_t *world)
+/* Both connect; then rank 0 uses the window up and queues more, and its posts are counted from here on. Returns the other's record. */
+static fab_peer_t *start_queue(world_t *world, ordered_t *seen)
 {
     static queued_t queued[QUEUED];
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    ordered_t seen = {.next = 1};
 
-    fab_set_handler(world->fab, AM_DATA, check_order, &seen);
+    fab_set_handler(world->fab, AM_DATA, check_order, seen);
     world_barrier(world);
     if (0 == world->rank) {
         connect_to(world, peer);
         count_posts(peer);
-        queue_many(peer, queued);
+        while (OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0)) {
+        }
+        for (uint32_t i = 0; i < QUEUED; i++) {
+            queued[i] = (queued_t){.item = {.fn = send_queued}, .number = i + 1};
+            fab_queue(peer, &queued[i].item);
+        }
         posts = 0;
+    }
+    return peer;
+}
+
+static void batch_body(world_t *world)
+{
+    ordered_t seen = {.next = 1};
+    fab_peer_t *peer = start_queue(world, &seen);
+
+    if (0 == world->rank) {
         WORLD_UNTIL(NULL == peer->pending);
         CHECK(posts + fab_counters.verbs_chained >= QUEUED && posts < QUEUED / 2);
         CHECK(longest_chain > 1 && longest_chain <= FAB_VERBS_CHAIN);
@@ -649,16 +653,10 @@ static void test_batch(void **state)
 /* The device refuses the rest of a chain: the peer fails, and so do the messages that are still queued. */
 static void refused_body(world_t *world)
 {
-    static queued_t queued[QUEUED];
-    fab_peer_t *peer = world_peer(world, 1 - world->rank);
     ordered_t seen = {.next = 1};
+    fab_peer_t *peer = start_queue(world, &seen);
 
-    fab_set_handler(world->fab, AM_DATA, check_order, &seen);
-    world_barrier(world);
     if (0 == world->rank) {
-        connect_to(world, peer);
-        count_posts(peer);
-        queue_many(peer, queued);
         taken_before_refusal = 20;
         WORLD_UNTIL(1 == world->failures && NULL == peer->pending);
         CHECK(NULL != strstr(world->failed_why, "refused to send"));
