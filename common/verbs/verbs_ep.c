@@ -514,7 +514,7 @@ static void fab_verbs_ep_left(fab_verbs_ep_t *ep)
     if (ep->is_closing) {
         fab_verbs_ep_finish(ep);
     } else if (NULL != ep->ops || ep->conn->flying > 0) {
-        fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "It has left while its memory was being read or written.");
+        fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "It has left, or given this process up, while its memory was read or written.");
     }
 }
 
