@@ -404,12 +404,14 @@ static void malformed_body(world_t *world)
     if (world->rank > 0) {
         connect_to(world, zero);
         WORLD_UNTIL(NULL == zero->pending);
+    } else {
+        WORLD_UNTIL(4 == got); /* the first of each */
     }
     world_barrier(world);
     if (0 == world->rank) {
         WORLD_UNTIL(3 == world->failures);
         CHECK(3 == fab_counters.verbs_bad_messages && OPAL_ERR_COMM_FAILURE == world->failed_rc);
-        CHECK(4 == got); /* the first of each */
+        CHECK(4 == got);
     } else if (world->rank < 4) {
         fab_verbs_tmh_t tmh = {.id = 1 == world->rank ? 99 : AM_DATA, .credits = htobe16(2 == world->rank ? 30000 : 0)};
         post_raw(world, zero, &tmh, 3 == world->rank ? 7 : sizeof(tmh));
