@@ -20,6 +20,7 @@
 
 enum {
     FAB_SHM_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
+    FAB_SHM_BACK_STEP = 1 << 16,
 };
 
 /* ---- this process's segment -------------------------------------------------------------------------------------- */
@@ -45,6 +46,24 @@ static int fab_shm_seg_error(fab_shm_domain_t *dom, const char *call, size_t siz
     return OPAL_ERR_OUT_OF_RESOURCE;
 }
 
+/*
+ * Memory for these bytes.  False, and errno, if there is none.  A signal to the program ends fallocate() and undoes what that call
+ * did, so it is tried again, and in steps that are over before the next tick of a profiler's timer.
+ */
+static bool fab_shm_back(int fd, off_t at, off_t len)
+{
+    while (len > 0) {
+        off_t step = len < FAB_SHM_BACK_STEP ? len : FAB_SHM_BACK_STEP;
+        if (0 == fallocate(fd, 0, at, step)) {
+            at += step;
+            len -= step;
+        } else if (EINTR != errno) {
+            return false;
+        }
+    }
+    return true;
+}
+
 int fab_shm_seg_create(fab_shm_domain_t *dom, uint32_t ring_size, uint32_t num_rings, const char **why)
 {
     size_t size = fab_shm_seg_size(ring_size, num_rings);
@@ -57,7 +76,7 @@ int fab_shm_seg_create(fab_shm_domain_t *dom, uint32_t ring_size, uint32_t num_r
         return fab_shm_seg_error(dom, "memfd_create()", size, why);
     }
     if (0 != ftruncate(dom->fd, (off_t) size) || 0 != fcntl(dom->fd, F_ADD_SEALS, FAB_SHM_SEALS) ||
-        0 != fallocate(dom->fd, 0, 0, FAB_SHM_PAGE)) {
+        !fab_shm_back(dom->fd, 0, FAB_SHM_PAGE)) {
         rc = fab_shm_seg_error(dom, "ftruncate(), fcntl(F_ADD_SEALS) or fallocate()", size, why);
         goto err_close;
     }
@@ -207,7 +226,7 @@ static bool fab_shm_back_entry(int fd, uint32_t index)
 {
     off_t at = (off_t) (sizeof(fab_shm_seg_t) + (size_t) index * sizeof(fab_shm_entry_t));
 
-    return 0 == fallocate(fd, 0, at, sizeof(fab_shm_entry_t));
+    return fab_shm_back(fd, at, sizeof(fab_shm_entry_t));
 }
 
 /* Raise seg->high above index. */
@@ -259,7 +278,7 @@ static int fab_shm_tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char 
     uint64_t *stale = calloc((num_slots + 63) / 64, sizeof(*stale));
     void *slots = MAP_FAILED;
 
-    if (NULL != stale && 0 == fallocate(fd, 0, at, size)) {
+    if (NULL != stale && fab_shm_back(fd, at, size)) {
         slots = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, at);
     }
     if (MAP_FAILED == slots) {

@@ -3,7 +3,7 @@
  * What the fabric does when things go wrong: peers that die, memory that may not be read, rings that run out, addresses and
  * memory that are damaged, doorbells that are missed.
  *
- * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c variants=asan,tsan timeout=300
+ * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c ldflags=-Wl,--wrap=fallocate variants=asan,tsan timeout=300
  */
 #include "test_fab_faults.h"
 
@@ -369,6 +369,44 @@ static void test_no_memory_for_ring(void **state)
     assert_int_equal(world_run(3, false, no_memory_body), 0);
 }
 
+/* A timer of the program interrupts what takes memory: it is tried again. */
+static bool is_interrupting;
+static unsigned num_calls;
+
+int __real_fallocate(int fd, int mode, off_t at, off_t len);
+int __wrap_fallocate(int fd, int mode, off_t at, off_t len);
+
+int __wrap_fallocate(int fd, int mode, off_t at, off_t len)
+{
+    if (is_interrupting && 0 == num_calls++ % 2) {
+        errno = EINTR;
+        return -1;
+    }
+    return __real_fallocate(fd, mode, at, len);
+}
+
+static void interrupted_body(world_t *world)
+{
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (1 == world->rank) {
+        is_interrupting = true;
+        CHECK(OPAL_SUCCESS == fab_send(world_peer(world, 0), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        CHECK(num_calls >= 4 && 0 == world->failures); /* the entry, the ring */
+    } else {
+        WORLD_UNTIL(1 == got);
+    }
+    world_barrier(world);
+}
+
+static void test_interrupted(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, interrupted_body), 0);
+}
+
 static void wait_until_cold(world_t *world)
 {
     while (shm_domain(world)->num_hot > 0) {
@@ -639,7 +677,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_nonsense_in_ring),
         cmocka_unit_test(test_rings_exhausted),
         cmocka_unit_test(test_damaged_address),
-        cmocka_unit_test(test_no_memory_for_ring),
+        cmocka_unit_test(test_no_memory_for_ring), cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_many_known),
         cmocka_unit_test(test_killed_peer),
         cmocka_unit_test(test_killed_during_rma),
