@@ -286,6 +286,7 @@ static int fab_shm_tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char 
                             "There is no memory for a ring of %u bytes towards process %u: %s. Lower "
                             "%sshm_ring_size.",
                             size, ep->addr.pid, strerror(errno), fab_params.prefix);
+        (void) fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, size); /* what part of it was had */
         free(stale);
         return OPAL_ERR_OUT_OF_RESOURCE;
     }

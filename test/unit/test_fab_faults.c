@@ -12,6 +12,7 @@
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "fabric/fab_core.h"
@@ -369,9 +370,9 @@ static void test_no_memory_for_ring(void **state)
     assert_int_equal(world_run(3, false, no_memory_body), 0);
 }
 
-/* A timer of the program interrupts what takes memory: it is tried again. */
-static bool is_interrupting;
-static unsigned num_calls;
+static bool is_interrupting;            /* every other call */
+static unsigned last_step = UINT32_MAX; /* then there is no memory left */
+static unsigned num_calls, num_steps;
 
 int __real_fallocate(int fd, int mode, off_t at, off_t len);
 int __wrap_fallocate(int fd, int mode, off_t at, off_t len);
@@ -382,9 +383,14 @@ int __wrap_fallocate(int fd, int mode, off_t at, off_t len)
         errno = EINTR;
         return -1;
     }
+    if (0 == mode && num_steps++ >= last_step) {
+        errno = ENOSPC;
+        return -1;
+    }
     return __real_fallocate(fd, mode, at, len);
 }
 
+/* A timer of the program interrupts what takes memory: it is tried again. */
 static void interrupted_body(world_t *world)
 {
     uint64_t got = 0;
@@ -405,6 +411,33 @@ static void test_interrupted(void **state)
 {
     (void) state;
     assert_int_equal(world_run(2, false, interrupted_body), 0);
+}
+
+/* Memory for a part of the ring only: that is given back. */
+static void part_of_ring_body(world_t *world)
+{
+    fab_peer_t *zero = world_peer(world, 0);
+    struct stat st;
+
+    world_barrier(world);
+    if (1 == world->rank) {
+        last_step = num_steps + 3; /* the entry, two of the ring's */
+        CHECK(OPAL_ERR_UNREACH == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        CHECK(num_steps == last_step + 1);
+    }
+    world_barrier(world);
+    if (0 == world->rank) {
+        CHECK(0 == fstat(shm_domain(world)->fd, &st) && st.st_blocks * 512 < 1 << 16);
+    }
+    world_barrier(world);
+}
+
+static void test_part_of_ring(void **state)
+{
+    (void) state;
+    fab_params.shm_ring_size = 1 << 18;
+    assert_int_equal(world_run(2, false, part_of_ring_body), 0);
+    fab_params.shm_ring_size = 0;
 }
 
 static void wait_until_cold(world_t *world)
@@ -509,10 +542,10 @@ static void try_address(world_t *world, const unsigned char *address, size_t len
     int before = world->failures;
     rc = fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0);
     fab_progress(world->fab);
-    if (OPAL_SUCCESS == rc) {
-        CHECK(before == world->failures);
-    } else {
+    if (OPAL_SUCCESS != rc) {
         CHECK(OPAL_ERR_UNREACH == rc && before + 1 == world->failures && strlen(world->failed_why) > 10);
+    } else if (before != world->failures) { /* the look after the living came just then: no process began at that time */
+        CHECK(before + 1 == world->failures && NULL != strstr(world->failed_why, "ended"));
     }
     fab_peer_close(peer);
 }
@@ -678,6 +711,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_rings_exhausted),
         cmocka_unit_test(test_damaged_address),
         cmocka_unit_test(test_no_memory_for_ring), cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_part_of_ring),
         cmocka_unit_test(test_many_known),
         cmocka_unit_test(test_killed_peer),
         cmocka_unit_test(test_killed_during_rma),
