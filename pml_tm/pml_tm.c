@@ -12,39 +12,38 @@
 #include "pml_tm_send.h"
 
 mca_pml_tm_t mca_pml_tm = {
-    .super = {
-        .pml_add_procs = mca_pml_tm_add_procs,
-        .pml_del_procs = mca_pml_tm_del_procs,
-        .pml_enable = mca_pml_tm_enable,
-        .pml_progress = mca_pml_tm_progress,
-        .pml_add_comm = mca_pml_tm_add_comm,
-        .pml_del_comm = mca_pml_tm_del_comm,
-        .pml_irecv_init = mca_pml_tm_irecv_init,
-        .pml_irecv = mca_pml_tm_irecv,
-        .pml_recv = mca_pml_tm_recv,
-        .pml_isend_init = mca_pml_tm_isend_init,
-        .pml_isend = mca_pml_tm_isend,
-        .pml_send = mca_pml_tm_send,
-        .pml_iprobe = mca_pml_tm_iprobe,
-        .pml_probe = mca_pml_tm_probe,
-        .pml_start = mca_pml_tm_start,
-        .pml_improbe = mca_pml_tm_improbe,
-        .pml_mprobe = mca_pml_tm_mprobe,
-        .pml_imrecv = mca_pml_tm_imrecv,
-        .pml_mrecv = mca_pml_tm_mrecv,
-        .pml_dump = mca_pml_tm_dump,
-        .pml_max_tag = INT_MAX,
-        .pml_flags = PML_TM_FLAGS,
-        PML_TM_MODULE_EXTRA
-    },
+    .super = {.pml_add_procs = mca_pml_tm_add_procs,
+              .pml_del_procs = mca_pml_tm_del_procs,
+              .pml_enable = mca_pml_tm_enable,
+              .pml_progress = mca_pml_tm_progress,
+              .pml_add_comm = mca_pml_tm_add_comm,
+              .pml_del_comm = mca_pml_tm_del_comm,
+              .pml_irecv_init = mca_pml_tm_irecv_init,
+              .pml_irecv = mca_pml_tm_irecv,
+              .pml_recv = mca_pml_tm_recv,
+              .pml_isend_init = mca_pml_tm_isend_init,
+              .pml_isend = mca_pml_tm_isend,
+              .pml_send = mca_pml_tm_send,
+              .pml_iprobe = mca_pml_tm_iprobe,
+              .pml_probe = mca_pml_tm_probe,
+              .pml_start = mca_pml_tm_start,
+              .pml_improbe = mca_pml_tm_improbe,
+              .pml_mprobe = mca_pml_tm_mprobe,
+              .pml_imrecv = mca_pml_tm_imrecv,
+              .pml_mrecv = mca_pml_tm_mrecv,
+              .pml_dump = mca_pml_tm_dump,
+              .pml_max_tag = INT_MAX,
+              .pml_flags = PML_TM_FLAGS,
+              PML_TM_MODULE_EXTRA},
 };
 
 static int init_free_list(opal_free_list_t *list, size_t size, opal_class_t *class)
 {
     const mca_pml_tm_params_t *params = &mca_pml_tm.params;
 
-    return opal_free_list_init(list, size, opal_cache_line_size, class, 0, opal_cache_line_size, params->free_list_num,
-                               params->free_list_max, params->free_list_inc, NULL, 0, NULL, NULL, NULL);
+    return opal_free_list_init(list, size, opal_cache_line_size, class, 0, opal_cache_line_size,
+                               params->free_list_num, params->free_list_max, params->free_list_inc,
+                               NULL, 0, NULL, NULL, NULL);
 }
 
 static void set_handlers(fab_t *fab)

@@ -19,10 +19,11 @@
  *   pml_tm_idmap.c      ids under which a peer names a pending operation
  *   pml_tm_wire.h       the bytes that leave the process
  *
- * Lock.  There is one, the fabric's (fab_lock()): it covers the fabric, the matching domains, the id map, the communicator
- * table and the state of every request from its start until it is done.  No user code and no callback of Open MPI runs under
- * it: a request that is done goes to a list, and mca_pml_tm_complete_done(), called after the lock was given back, completes
- * what is there.  Without MPI_THREAD_MULTIPLE taking it costs one predicted branch.
+ * Lock.  There is one, the fabric's (fab_lock()): it covers the fabric, the matching domains, the
+ * id map, the communicator table and the state of every request from its start until it is done.
+ * No user code and no callback of Open MPI runs under it: a request that is done goes to a list,
+ * and mca_pml_tm_complete_done(), called after the lock was given back, completes what is there.
+ * Without MPI_THREAD_MULTIPLE taking it costs one predicted branch.
  */
 #ifndef PML_TM_H
 #define PML_TM_H
@@ -64,23 +65,23 @@ typedef struct mca_pml_tm {
     fab_t *fab;
     mca_pml_tm_done_list_t done; /* requests that wait for mca_pml_tm_complete_done() */
     mca_pml_tm_idmap_t ids;
-    mca_pml_tm_comm_t **comms; /* by context id */
-    uint32_t num_comms;        /* length of comms */
-    uint32_t max_context;      /* context ids are below */
+    mca_pml_tm_comm_t **comms;      /* by context id */
+    uint32_t num_comms;             /* length of comms */
+    uint32_t max_context;           /* context ids are below */
     mca_pml_tm_comm_t *excid_comms; /* those that have an extended id */
-    fab_offload_t *engine;     /* of the device that matches tags; NULL: there is none */
-    fab_offload_t offload;     /* what engine points to */
+    fab_offload_t *engine;          /* of the device that matches tags; NULL: there is none */
+    fab_offload_t offload;          /* what engine points to */
     fab_tm_device_t device;
-    unsigned source_bits;      /* of the fabric tag */
-    uint32_t eager_limit;      /* bytes; params.eager_limit as it is compared */
-    mca_pml_tm_msg_t *early;   /* messages for communicators not added yet, oldest first */
+    unsigned source_bits;    /* of the fabric tag */
+    uint32_t eager_limit;    /* bytes; params.eager_limit as it is compared */
+    mca_pml_tm_msg_t *early; /* messages for communicators not added yet, oldest first */
     mca_pml_tm_msg_t **early_tail;
-    mca_pml_tm_msg_t *msg_cache; /* free short ones */
-    unsigned msg_cached;         /* how many */
-    size_t unexpected_bytes;   /* held in unexpected and early messages */
-    mca_pml_tm_peer_t *peers;      /* records of peers that have one */
-    unsigned sends_since_progress; /* see send_progress() */
-    unsigned num_throttled;        /* of these, told to announce their messages */
+    mca_pml_tm_msg_t *msg_cache;              /* free short ones */
+    unsigned msg_cached;                      /* how many */
+    size_t unexpected_bytes;                  /* held in unexpected and early messages */
+    mca_pml_tm_peer_t *peers;                 /* records of peers that have one */
+    unsigned sends_since_progress;            /* see send_progress() */
+    unsigned num_throttled;                   /* of these, told to announce their messages */
     _Atomic(mca_pml_tm_failure_t *) failures; /* peers that failed, not handled yet */
     mca_pml_tm_params_t params;
     mca_pml_tm_counters_t counters;
@@ -90,7 +91,7 @@ typedef struct mca_pml_tm {
 extern mca_pml_tm_t mca_pml_tm;
 OMPI_DECLSPEC extern mca_pml_base_component_t mca_pml_tm_component;
 
-/* ---- entry points of the module (pml.h), by file ---- */
+/* ---- entry points of the module (pml.h), by file ------------------------ */
 
 int mca_pml_tm_enable(bool enable);
 int mca_pml_tm_progress(void);
@@ -100,56 +101,70 @@ int mca_pml_tm_add_comm(ompi_communicator_t *comm);
 int mca_pml_tm_del_comm(ompi_communicator_t *comm);
 int mca_pml_tm_dump(ompi_communicator_t *comm, int verbose);
 
-int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
-                          mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, ompi_request_t **request);
+int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                          int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                          ompi_request_t **request);
 int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
-                     mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, ompi_request_t **request);
+                     mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                     ompi_request_t **request);
 int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
                     mca_pml_base_send_mode_t mode, ompi_communicator_t *comm);
 
-int mca_pml_tm_irecv_init(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
-                          ompi_request_t **request);
-int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
-                     ompi_request_t **request);
-int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
-                    ompi_status_public_t *status);
+int mca_pml_tm_irecv_init(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                          ompi_communicator_t *comm, ompi_request_t **request);
+int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                     ompi_communicator_t *comm, ompi_request_t **request);
+int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                    ompi_communicator_t *comm, ompi_status_public_t *status);
 int mca_pml_tm_cancel(ompi_request_t *request, int flag);
-int mca_pml_tm_imrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_message_t **message, ompi_request_t **request);
+int mca_pml_tm_imrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_message_t **message,
+                      ompi_request_t **request);
 int mca_pml_tm_mrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_message_t **message,
                      ompi_status_public_t *status);
 
-int mca_pml_tm_iprobe(int src, int tag, ompi_communicator_t *comm, int *matched, ompi_status_public_t *status);
+int mca_pml_tm_iprobe(int src, int tag, ompi_communicator_t *comm, int *matched,
+                      ompi_status_public_t *status);
 int mca_pml_tm_probe(int src, int tag, ompi_communicator_t *comm, ompi_status_public_t *status);
-int mca_pml_tm_improbe(int src, int tag, ompi_communicator_t *comm, int *matched, ompi_message_t **message,
-                       ompi_status_public_t *status);
-int mca_pml_tm_mprobe(int src, int tag, ompi_communicator_t *comm, ompi_message_t **message, ompi_status_public_t *status);
+int mca_pml_tm_improbe(int src, int tag, ompi_communicator_t *comm, int *matched,
+                       ompi_message_t **message, ompi_status_public_t *status);
+int mca_pml_tm_mprobe(int src, int tag, ompi_communicator_t *comm, ompi_message_t **message,
+                      ompi_status_public_t *status);
 
 int mca_pml_tm_start(size_t count, ompi_request_t **requests);
 
-/* ---- shared by several files ---- */
+/* ---- shared by several files -------------------------------------------- */
 
-/* Can the data be used where it lies?  Then *data is its first byte.  *len: bytes of the data, contiguous or not. */
-static inline bool mca_pml_tm_is_contiguous(const void *buf, size_t count, const ompi_datatype_t *datatype, char **data,
+/*
+ * Can the data be used where it lies?  Then *data is its first byte.  *len: bytes of the data,
+ * contiguous or not.
+ */
+static inline bool mca_pml_tm_is_contiguous(const void *buf, size_t count,
+                                            const ompi_datatype_t *datatype, char **data,
                                             size_t *len)
 {
     *len = count * datatype->super.size;
     *data = (char *) buf + datatype->super.true_lb;
     /* the count of this function is 32 bit; more than one is all it asks about */
-    return 0 == *len || opal_datatype_is_contiguous_memory_layout(&datatype->super, count > 1 ? 2 : 1);
+    return 0 == *len ||
+           opal_datatype_is_contiguous_memory_layout(&datatype->super, count > 1 ? 2 : 1);
 }
 
 /* Complete what is done; every entry point calls it when it has given the lock back. */
 static inline int mca_pml_tm_complete_done(void)
 {
-    /* relaxed: who put something there and gave the lock back sees it himself; others will in their next call */
+    /*
+     * relaxed: who put something there and gave the lock back sees it himself; others will in their
+     * next call
+     */
     return OPAL_LIKELY(0 == atomic_load_explicit(&mca_pml_tm.done.count, memory_order_relaxed))
                ? 0
                : mca_pml_tm_complete_done_slow();
 }
 
 /*
- * Tell the user: a topic of help-mpi-pml-tm.txt, on this process's standard error.  Not by way of opal_show_help(): the path from
- * there to mpirun loses messages, in Open MPI 4.1.4 with PMIx 4.2 about half of them.
+ * Tell the user: a topic of help-mpi-pml-tm.txt, on this process's standard error.  Not by way of
+ * opal_show_help(): the path from there to mpirun loses messages, in Open MPI 4.1.4 with PMIx 4.2
+ * about half of them.
  */
 void mca_pml_tm_show_help(const char *topic, ...);
 
@@ -160,7 +175,8 @@ void mca_pml_tm_show_paths(void);
 void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what);
 
 /*
- * Progress until the request is complete, or cannot be for a process failed (then its status says so); the lock not held.  Its own progress first, that of all of Open MPI every
+ * Progress until the request is complete, or cannot be for a process failed (then its status says
+ * so); the lock not held.  Its own progress first, that of all of Open MPI every
  * params.progress_interval times.
  */
 static inline void mca_pml_tm_wait(ompi_request_t *request)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators.  Open MPI's own table cannot be used to find one by context id: while ids are being agreed upon its slots
- * hold placeholders.  So the module keeps its own, filled in add_comm.
+ * Communicators.  Open MPI's own table cannot be used to find one by context id: while ids are
+ * being agreed upon its slots hold placeholders.  So the module keeps its own, filled in add_comm.
  *
- * A message may be here before its communicator is: a peer that left the creation's last step first may send at once.  Such
- * messages wait in mca_pml_tm.early and join the domain, in order, in add_comm.
+ * A message may be here before its communicator is: a peer that left the creation's last step first
+ * may send at once.  Such messages wait in mca_pml_tm.early and join the domain, in order, in
+ * add_comm.
  */
 #include "pml_tm_comm.h"
 
@@ -39,14 +40,16 @@ static int check_limits(const ompi_communicator_t *comm)
     uint32_t context = mca_pml_tm_comm_index(comm);
     int max_size = ompi_comm_size((ompi_communicator_t *) comm);
 
-    if (OMPI_COMM_IS_INTER(comm) && ompi_comm_remote_size((ompi_communicator_t *) comm) > max_size) {
+    if (OMPI_COMM_IS_INTER(comm) &&
+        ompi_comm_remote_size((ompi_communicator_t *) comm) > max_size) {
         max_size = ompi_comm_remote_size((ompi_communicator_t *) comm);
     }
     if (context < mca_pml_tm.max_context && (uint32_t) max_size <= 1u << mca_pml_tm.source_bits) {
         return OMPI_SUCCESS;
     }
     mca_pml_tm_show_help("tag-fields", mca_pml_tm_process.nodename, (unsigned) context,
-                   (unsigned) mca_pml_tm.max_context, max_size, 1u << mca_pml_tm.source_bits, mca_pml_tm.source_bits);
+                         (unsigned) mca_pml_tm.max_context, max_size, 1u << mca_pml_tm.source_bits,
+                         mca_pml_tm.source_bits);
     return OMPI_ERR_OUT_OF_RESOURCE;
 }
 
@@ -64,7 +67,8 @@ int mca_pml_tm_add_comm(ompi_communicator_t *comm)
     }
     fab_match_init(&tmc->match);
     tmc->comm = comm;
-    tmc->num_sources = OMPI_COMM_IS_INTER(comm) ? ompi_comm_remote_size(comm) : ompi_comm_size(comm);
+    tmc->num_sources = OMPI_COMM_IS_INTER(comm) ? ompi_comm_remote_size(comm)
+                                                : ompi_comm_size(comm);
     tmc->my_rank = (uint32_t) comm->c_my_rank;
     tmc->context = mca_pml_tm_comm_index(comm);
 
@@ -74,8 +78,12 @@ int mca_pml_tm_add_comm(ompi_communicator_t *comm)
         rc = mca_pml_tm_excid_add(tmc);
     }
     if (OMPI_SUCCESS == rc) {
-        /* untagged messages pass the device by: a communicator that has them is matched in software. Without memory, too. */
-        (void) fab_offload_scope_init(&tmc->scope, NULL == tmc->excid ? mca_pml_tm.engine : NULL, &tmc->match);
+        /*
+         * untagged messages pass the device by: a communicator that has them is matched in
+         * software. Without memory, too.
+         */
+        (void) fab_offload_scope_init(&tmc->scope, NULL == tmc->excid ? mca_pml_tm.engine : NULL,
+                                      &tmc->match);
         comm->c_pml_comm = (struct mca_pml_comm_t *) tmc;
         mca_pml_tm.comms[tmc->context] = tmc;
         mca_pml_tm_msg_join(tmc);
@@ -86,7 +94,10 @@ int mca_pml_tm_add_comm(ompi_communicator_t *comm)
     return rc;
 }
 
-/* Messages nobody received are dropped with their communicator: the program that left them is erroneous. */
+/*
+ * Messages nobody received are dropped with their communicator: the program that left them is
+ * erroneous.
+ */
 static void comm_free(mca_pml_tm_comm_t *tmc)
 {
     fab_match_msg_t *msg;
@@ -134,9 +145,12 @@ int mca_pml_tm_dump(ompi_communicator_t *comm, int verbose)
 
     (void) verbose;
     if (NULL != tmc) {
-        opal_output(0, "pml tm: communicator %s [context %u, rank %u]: %u receives posted (at most %u), %u messages unexpected (at most %u)",
+        opal_output(0,
+                    "pml tm: communicator %s [context %u, rank %u]: %u receives posted (at most "
+                    "%u), %u messages unexpected (at most %u)",
                     comm->c_name, tmc->context, tmc->my_rank, (unsigned) tmc->match.posted_count,
-                    (unsigned) tmc->match.posted_max, (unsigned) tmc->match.unexp_count, (unsigned) tmc->match.unexp_max);
+                    (unsigned) tmc->match.posted_max, (unsigned) tmc->match.unexp_count,
+                    (unsigned) tmc->match.unexp_max);
     }
     return OMPI_SUCCESS;
 }

@@ -14,7 +14,8 @@ struct mca_pml_tm_comm {
     int32_t num_sources; /* ranks a message can come from: the remote group's size */
     uint32_t my_rank;    /* as source of what this process sends */
     uint32_t context;
-    int32_t num_behind_device; /* ranks from 0 on that are known to send through the device that matches tags */
+    /* ranks from 0 on that are known to send through the device that matches tags */
+    int32_t num_behind_device;
     bool is_coll_revoked;      /* messages of collectives are refused */
     bool is_revoked;           /* all are */
     mca_pml_tm_excid_t *excid; /* NULL: the context id is the same in all processes */

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The one header that absorbs what differs between Open MPI 4.1 and 5.0.  Included first by every file of pml_tm.
+ * The one header that absorbs what differs between Open MPI 4.1 and 5.0.  Included first by every
+ * file of pml_tm.
  */
 #ifndef PML_TM_COMPAT_H
 #define PML_TM_COMPAT_H
 
 #include "ompi_config.h"
 
-#if !(4 == OMPI_MAJOR_VERSION && 1 == OMPI_MINOR_VERSION) && !(5 == OMPI_MAJOR_VERSION && 0 == OMPI_MINOR_VERSION)
+#if !(4 == OMPI_MAJOR_VERSION && 1 == OMPI_MINOR_VERSION) &&                                       \
+    !(5 == OMPI_MAJOR_VERSION && 0 == OMPI_MINOR_VERSION)
 #error "pml_tm needs Open MPI 4.1 or 5.0"
 #endif
 
-/* The base request headers want a PERUSE header that Open MPI does not install; without PERUSE its macros are empty. */
+/*
+ * The base request headers want a PERUSE header that Open MPI does not install; without PERUSE its
+ * macros are empty.
+ */
 #if !OMPI_WANT_PERUSE
 #define _PERUSE_INTERNAL_H_
 #define PERUSE_TRACE_COMM_EVENT(event, base_req, op)
@@ -43,8 +48,8 @@
 #include "opal/util/show_help.h"
 
 /* Version of pml_tm; processes with different ones do not find each other's addresses. */
-#define PML_TM_MAJOR_VERSION 0
-#define PML_TM_MINOR_VERSION 1
+#define PML_TM_MAJOR_VERSION   0
+#define PML_TM_MINOR_VERSION   1
 #define PML_TM_RELEASE_VERSION 0
 
 #if OMPI_MAJOR_VERSION >= 5
@@ -60,7 +65,10 @@
 /* Scope of the address in the modex. */
 #define PML_TM_MODEX_SCOPE PMIX_GLOBAL
 
-/* What this process knows of itself and its job; the members that are used have the same names in both. */
+/*
+ * What this process knows of itself and its job; the members that are used have the same names in
+ * both.
+ */
 #define mca_pml_tm_process opal_process_info
 
 /* ---- fault tolerance (pml_tm_failure.h), of an Open MPI that was built with it ---- */
@@ -68,7 +76,7 @@
 #if OPAL_ENABLE_FT_MPI
 
 #define PML_TM_ERR_PROC_FAILED MPI_ERR_PROC_FAILED
-#define PML_TM_ERR_REVOKED MPI_ERR_REVOKED
+#define PML_TM_ERR_REVOKED     MPI_ERR_REVOKED
 
 /* Did mpirun ask for it? */
 static inline bool mca_pml_tm_is_fault_tolerant(void)
@@ -76,7 +84,10 @@ static inline bool mca_pml_tm_is_fault_tolerant(void)
     return ompi_ftmpi_enabled;
 }
 
-/* Tell Open MPI of a process that failed, and threads that wait to look at their requests again. Lock not held. */
+/*
+ * Tell Open MPI of a process that failed, and threads that wait to look at their requests again.
+ * Lock not held.
+ */
 static inline void mca_pml_tm_tell_failed(const opal_process_name_t *name)
 {
     ompi_proc_t *proc = (ompi_proc_t *) ompi_proc_for_name(*name);
@@ -95,7 +106,10 @@ static inline bool mca_pml_tm_is_failed(const opal_process_name_t *name)
     return NULL != proc && !ompi_proc_is_active(proc);
 }
 
-/* Is the request one that cannot complete?  Then its status says why, and it may have been completed. */
+/*
+ * Is the request one that cannot complete?  Then its status says why, and it may have been
+ * completed.
+ */
 static inline bool mca_pml_tm_is_request_failed(ompi_request_t *request)
 {
     return ompi_request_is_failed(request);
@@ -158,7 +172,7 @@ static inline int mca_pml_tm_add_btl_procs(ompi_proc_t **procs, size_t nprocs)
 #define PML_TM_MODULE_REVOKE
 #endif
 
-/* ---- what pml_get_transports wants ---- */
+/* ---- what pml_get_transports wants -------------------------------------- */
 
 /* Name of the fabric's provider that reaches the rank, or NULL (pml_tm_peer.c). */
 const char *mca_pml_tm_transport_of(ompi_communicator_t *comm, int rank);
@@ -175,22 +189,25 @@ static inline mca_pml_transports_t *mca_pml_tm_get_transports(ompi_communicator_
     transports->entries = calloc(1, sizeof(transports->entries[0]));
     if (NULL != transports->entries) {
         transports->count = 1;
-        transports->entries[0] = (mca_pml_transport_entry_t){.transport_name = name, .device_name = "tm"};
+        transports->entries[0] = (mca_pml_transport_entry_t){.transport_name = name,
+                                                             .device_name = "tm"};
     }
     return transports;
 }
 
 /*
- * Open the BTLs, with which one-sided MPI (osc/rdma) moves data whatever the PML is.  In 5.0 that is the PML's to do, and beside one that
- * does not MPI_Win_create fails; in 4.1 Open MPI has done it.
+ * Open the BTLs, with which one-sided MPI (osc/rdma) moves data whatever the PML is.  In 5.0 that
+ * is the PML's to do, and beside one that does not MPI_Win_create fails; in 4.1 Open MPI has done
+ * it.
  */
 static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable_mpi_threads)
 {
-    return mca_bml_base_inited() ? OMPI_SUCCESS : mca_bml_base_init(enable_progress_threads, enable_mpi_threads);
+    return mca_bml_base_inited() ? OMPI_SUCCESS
+                                 : mca_bml_base_init(enable_progress_threads, enable_mpi_threads);
 }
 
 /* Entry points that only one of the series has; they close the module's table. */
-#define PML_TM_MODULE_EXTRA PML_TM_MODULE_REVOKE .pml_get_transports = mca_pml_tm_get_transports,
+#define PML_TM_MODULE_EXTRA PML_TM_MODULE_REVOKE.pml_get_transports = mca_pml_tm_get_transports,
 
 /* Communicators made without a parent have an id of their own: the module can send to them. */
 #define PML_TM_FLAGS MCA_PML_BASE_FLAG_SUPPORTS_EXT_CID
@@ -202,8 +219,8 @@ static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable
 #include "orte/util/proc_info.h"
 
 #define PML_TM_BASE_VERSION MCA_PML_BASE_VERSION_2_0_0
-#define PML_TM_MODEX_SCOPE OPAL_PMIX_GLOBAL
-#define mca_pml_tm_process orte_process_info
+#define PML_TM_MODEX_SCOPE  OPAL_PMIX_GLOBAL
+#define mca_pml_tm_process  orte_process_info
 #define PML_TM_MODULE_EXTRA
 #define PML_TM_NO_FAULT_TOLERANCE
 #define PML_TM_FLAGS 0
@@ -220,7 +237,7 @@ static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable
 #ifdef PML_TM_NO_FAULT_TOLERANCE
 
 #define PML_TM_ERR_PROC_FAILED MPI_ERR_OTHER
-#define PML_TM_ERR_REVOKED MPI_ERR_OTHER
+#define PML_TM_ERR_REVOKED     MPI_ERR_OTHER
 
 static inline bool mca_pml_tm_is_fault_tolerant(void)
 {
@@ -289,8 +306,8 @@ static inline uint32_t mca_pml_tm_comm_index(const ompi_communicator_t *comm)
 }
 
 /*
- * Does each member of the communicator know it by another index?  Then *id is what all know it by (Open MPI 5.0: made without
- * a parent communicator).
+ * Does each member of the communicator know it by another index?  Then *id is what all know it by
+ * (Open MPI 5.0: made without a parent communicator).
  */
 static inline bool mca_pml_tm_comm_extended_id(const ompi_communicator_t *comm, uint64_t id[2])
 {

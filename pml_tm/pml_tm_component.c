@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The component: its parameters and counters, whether it can be used here, and opening and closing the fabric.
+ * The component: its parameters and counters, whether it can be used here, and opening and closing
+ * the fabric.
  */
 #include "pml_tm.h"
 
@@ -22,37 +23,40 @@
 static int tm_register(void);
 static int tm_open(void);
 static int tm_close(void);
-static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_threads, bool enable_mpi_threads);
+static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_threads,
+                                      bool enable_mpi_threads);
 static int tm_finalize(void);
 
 mca_pml_base_component_t mca_pml_tm_component = {
-    .pmlm_version = {
-        PML_TM_BASE_VERSION,
+    .pmlm_version =
+        {
+            PML_TM_BASE_VERSION,
 
-        .mca_component_name = "tm",
-        .mca_component_major_version = PML_TM_MAJOR_VERSION,
-        .mca_component_minor_version = PML_TM_MINOR_VERSION,
-        .mca_component_release_version = PML_TM_RELEASE_VERSION,
-        .mca_open_component = tm_open,
-        .mca_close_component = tm_close,
-        .mca_register_component_params = tm_register,
-    },
-    .pmlm_data = {
-        .param_field = MCA_BASE_METADATA_PARAM_NONE,
-    },
+            .mca_component_name = "tm",
+            .mca_component_major_version = PML_TM_MAJOR_VERSION,
+            .mca_component_minor_version = PML_TM_MINOR_VERSION,
+            .mca_component_release_version = PML_TM_RELEASE_VERSION,
+            .mca_open_component = tm_open,
+            .mca_close_component = tm_close,
+            .mca_register_component_params = tm_register,
+        },
+    .pmlm_data =
+        {
+            .param_field = MCA_BASE_METADATA_PARAM_NONE,
+        },
     .pmlm_init = tm_init,
     .pmlm_finalize = tm_finalize,
 };
 
 static int output = -1; /* stream of --mca pml_tm_verbose */
 
-/* ---- parameters ---- */
+/* ---- parameters --------------------------------------------------------- */
 
-static void register_var(const char *name, mca_base_var_type_t type, mca_base_var_info_lvl_t level, void *storage,
-                         const char *help)
+static void register_var(const char *name, mca_base_var_type_t type, mca_base_var_info_lvl_t level,
+                         void *storage, const char *help)
 {
-    (void) mca_base_component_var_register(&mca_pml_tm_component.pmlm_version, name, help, type, NULL, 0, 0, level,
-                                           MCA_BASE_VAR_SCOPE_LOCAL, storage);
+    (void) mca_base_component_var_register(&mca_pml_tm_component.pmlm_version, name, help, type,
+                                           NULL, 0, 0, level, MCA_BASE_VAR_SCOPE_LOCAL, storage);
 }
 
 static void register_params(void)
@@ -71,38 +75,54 @@ static void register_params(void)
         .free_list_inc = 64,
     };
     register_var("priority", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_3, &params->priority,
-                 "Priority of pml tm when no PML is named (0 to 100, default 10). The highest wins: ob1 has 20, ucx 51 or 19. "
+                 "Priority of pml tm when no PML is named (0 to 100, default 10). The highest "
+                 "wins: ob1 has 20, ucx 51 or 19. "
                  "\"--mca pml tm\" selects it whatever its priority.");
     register_var("verbose", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_2, &params->verbose,
-                 "How much to say (0 to 100, default 0). From 10 on, the first process prints a table of the ways to its "
-                 "peers: provider, protocol by message size, single-copy mechanism or why there is none. From 20 on, every "
+                 "How much to say (0 to 100, default 0). From 10 on, the first process prints a "
+                 "table of the ways to its "
+                 "peers: provider, protocol by message size, single-copy mechanism or why there is "
+                 "none. From 20 on, every "
                  "process does.");
     register_var("eager_limit", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_4, &params->eager_limit,
-                 "Longest message, in bytes, that is sent with its data before its receive is known (eager protocol); longer "
-                 "ones are announced and then fetched (rendezvous). 0 to 2147483647, default 16384; a provider may set a "
-                 "lower limit, shown by pml_tm_verbose. Higher values favour latency of messages that are expected, lower "
+                 "Longest message, in bytes, that is sent with its data before its receive is "
+                 "known (eager protocol); longer "
+                 "ones are announced and then fetched (rendezvous). 0 to 2147483647, default "
+                 "16384; a provider may set a "
+                 "lower limit, shown by pml_tm_verbose. Higher values favour latency of messages "
+                 "that are expected, lower "
                  "values the memory of receivers that are late.");
-    register_var("tag_source_bits", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_6, &params->tag_source_bits,
-                 "Bits of the 64-bit fabric tag that hold the source rank (8 to 24, or 0 for enough for this job and at least "
-                 "16, the default). Of 32 bits the rest holds the communicator: with 16 there can be 65536 of them. Must be "
+    register_var("tag_source_bits", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_6,
+                 &params->tag_source_bits,
+                 "Bits of the 64-bit fabric tag that hold the source rank (8 to 24, or 0 for "
+                 "enough for this job and at least "
+                 "16, the default). Of 32 bits the rest holds the communicator: with 16 there can "
+                 "be 65536 of them. Must be "
                  "the same in all jobs that communicate.");
-    register_var("unexpected_max", MCA_BASE_VAR_TYPE_SIZE_T, OPAL_INFO_LVL_4, &params->unexpected_max,
-                 "Bytes of memory for messages that arrived before their receive was posted (at least 65536, default 64 MiB). "
-                 "Past this, senders are told to announce their messages instead of sending them, until half of it is free.");
-    register_var("progress_interval", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_7, &params->progress_interval,
-                 "In a blocking call, idle polls of pml tm before one of everything else in Open MPI (1 to 1000000, default "
+    register_var("unexpected_max", MCA_BASE_VAR_TYPE_SIZE_T, OPAL_INFO_LVL_4,
+                 &params->unexpected_max,
+                 "Bytes of memory for messages that arrived before their receive was posted (at "
+                 "least 65536, default 64 MiB). "
+                 "Past this, senders are told to announce their messages instead of sending them, "
+                 "until half of it is free.");
+    register_var("progress_interval", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_7,
+                 &params->progress_interval,
+                 "In a blocking call, idle polls of pml tm before one of everything else in Open "
+                 "MPI (1 to 1000000, default "
                  "32). Lower values serve others sooner, higher ones lower the latency.");
     register_var("free_list_num", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_8, &params->free_list_num,
                  "Requests of each kind allocated at start (0 to 1000000, default 16).");
     register_var("free_list_max", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_8, &params->free_list_max,
-                 "Most requests of each kind that can exist (-1: no limit, the default; else at least free_list_num). A call "
+                 "Most requests of each kind that can exist (-1: no limit, the default; else at "
+                 "least free_list_num). A call "
                  "that needs one more fails with MPI_ERR_NO_MEM or its like.");
     register_var("free_list_inc", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_8, &params->free_list_inc,
                  "Requests allocated at once when they run out (1 to 1000000, default 64).");
 }
 
 /* One parameter's value against its range; false: *why says what is wrong. */
-static bool check_range(const char *name, long long value, long long min, long long max, char *why, size_t size)
+static bool check_range(const char *name, long long value, long long min, long long max, char *why,
+                        size_t size)
 {
     if (min <= value && value <= max) {
         return true;
@@ -116,34 +136,38 @@ static bool check_params(char *why, size_t size)
     const mca_pml_tm_params_t *params = &mca_pml_tm.params;
     long long bits = params->tag_source_bits;
 
-    return check_range("priority", params->priority, 0, 100, why, size)
-           && check_range("verbose", params->verbose, 0, 100, why, size)
-           && check_range("eager_limit", params->eager_limit, 0, INT_MAX, why, size)
-           && (0 == bits || check_range("tag_source_bits", bits, PML_TM_SOURCE_BITS_MIN, PML_TM_SOURCE_BITS_MAX, why, size))
-           && check_range("unexpected_max", (long long) params->unexpected_max, 65536, LLONG_MAX, why, size)
-           && check_range("progress_interval", params->progress_interval, 1, 1000000, why, size)
-           && check_range("free_list_num", params->free_list_num, 0, 1000000, why, size)
-           && check_range("free_list_inc", params->free_list_inc, 1, 1000000, why, size)
-           && (-1 == params->free_list_max
-               || check_range("free_list_max", params->free_list_max, params->free_list_num > 1 ? params->free_list_num : 1,
-                              INT_MAX, why, size))
-           && OPAL_SUCCESS == fab_params_check(why, size);
+    return check_range("priority", params->priority, 0, 100, why, size) &&
+           check_range("verbose", params->verbose, 0, 100, why, size) &&
+           check_range("eager_limit", params->eager_limit, 0, INT_MAX, why, size) &&
+           (0 == bits || check_range("tag_source_bits", bits, PML_TM_SOURCE_BITS_MIN,
+                                     PML_TM_SOURCE_BITS_MAX, why, size)) &&
+           check_range("unexpected_max", (long long) params->unexpected_max, 65536, LLONG_MAX, why,
+                       size) &&
+           check_range("progress_interval", params->progress_interval, 1, 1000000, why, size) &&
+           check_range("free_list_num", params->free_list_num, 0, 1000000, why, size) &&
+           check_range("free_list_inc", params->free_list_inc, 1, 1000000, why, size) &&
+           (-1 == params->free_list_max ||
+            check_range("free_list_max", params->free_list_max,
+                        params->free_list_num > 1 ? params->free_list_num : 1, INT_MAX, why,
+                        size)) &&
+           OPAL_SUCCESS == fab_params_check(why, size);
 }
 
-/* ---- counters ---- */
+/* ---- counters ----------------------------------------------------------- */
 
 #define COUNT_ONE(name, field, help) +1
-_Static_assert(0 PML_TM_OFFLOAD_COUNTERS(COUNT_ONE) == sizeof(fab_offload_counters_t) / sizeof(unsigned long long),
+_Static_assert(0 PML_TM_OFFLOAD_COUNTERS(COUNT_ONE) ==
+                   sizeof(fab_offload_counters_t) / sizeof(unsigned long long),
                "each counter of the offload engine, each reason among them, has a name");
 #undef COUNT_ONE
 
 static void register_counter(const char *name, const char *help, unsigned long long *counter)
 {
-    (void) mca_base_component_pvar_register(&mca_pml_tm_component.pmlm_version, name, help, OPAL_INFO_LVL_4,
-                                            MCA_BASE_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL,
-                                            MCA_BASE_VAR_BIND_NO_OBJECT,
-                                            MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, NULL, NULL, NULL,
-                                            counter);
+    (void) mca_base_component_pvar_register(
+        &mca_pml_tm_component.pmlm_version, name, help, OPAL_INFO_LVL_4,
+        MCA_BASE_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL,
+        MCA_BASE_VAR_BIND_NO_OBJECT, MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS,
+        NULL, NULL, NULL, counter);
 }
 
 /* High-water marks of the communicators that exist now. */
@@ -166,11 +190,11 @@ static int read_high_water(const mca_base_pvar_t *pvar, void *value, void *obj)
 
 static void register_high_water(const char *name, const char *help, void *ctx)
 {
-    (void) mca_base_component_pvar_register(&mca_pml_tm_component.pmlm_version, name, help, OPAL_INFO_LVL_4,
-                                            MCA_BASE_PVAR_CLASS_HIGHWATERMARK, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL,
-                                            MCA_BASE_VAR_BIND_NO_OBJECT,
-                                            MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, read_high_water,
-                                            NULL, NULL, ctx);
+    (void) mca_base_component_pvar_register(
+        &mca_pml_tm_component.pmlm_version, name, help, OPAL_INFO_LVL_4,
+        MCA_BASE_PVAR_CLASS_HIGHWATERMARK, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL,
+        MCA_BASE_VAR_BIND_NO_OBJECT, MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS,
+        read_high_water, NULL, NULL, ctx);
 }
 
 static void register_counters(void)
@@ -181,16 +205,24 @@ static void register_counters(void)
 #define REGISTER_COUNTER(name, help) register_counter(#name, help, &fab_counters.name);
     FAB_COUNTERS(REGISTER_COUNTER)
 #undef REGISTER_COUNTER
-#define REGISTER_COUNTER(name, field, help) register_counter(#name, help, &mca_pml_tm.offload.counters.field);
+#define REGISTER_COUNTER(name, field, help)                                                        \
+    register_counter(#name, help, &mca_pml_tm.offload.counters.field);
     PML_TM_OFFLOAD_COUNTERS(REGISTER_COUNTER)
 #undef REGISTER_COUNTER
-    register_high_water("posted_max", "most receives posted at once in any one communicator that exists", &mca_pml_tm);
-    register_high_water("unexpected_max_count", "most unexpected messages at once in any one communicator that exists", NULL);
+    register_high_water("posted_max",
+                        "most receives posted at once in any one communicator that exists",
+                        &mca_pml_tm);
+    register_high_water("unexpected_max_count",
+                        "most unexpected messages at once in any one communicator that exists",
+                        NULL);
 }
 
-/* ---- component functions ---- */
+/* ---- component functions ------------------------------------------------ */
 
-/* The help file is where it was installed, or, if the installation was moved, in <dir of this DSO>/../../share/openmpi. */
+/*
+ * The help file is where it was installed, or, if the installation was moved, in <dir of this
+ * DSO>/../../share/openmpi.
+ */
 static void add_help_dir(void)
 {
     char path[PATH_MAX];
@@ -239,13 +271,13 @@ static bool is_requested(void)
     const char *const *value = NULL;
     int index = mca_base_var_find("ompi", "pml", NULL, NULL);
 
-    return 0 <= index && OPAL_SUCCESS == mca_base_var_get_value(index, &value, NULL, NULL) && NULL != value
-           && NULL != value[0] && 0 == strncmp(value[0], "tm", 2);
+    return 0 <= index && OPAL_SUCCESS == mca_base_var_get_value(index, &value, NULL, NULL) &&
+           NULL != value && NULL != value[0] && 0 == strncmp(value[0], "tm", 2);
 }
 
 /*
- * One process of a host speaks for all, where all have the same to say.  The others give it time before they, too, end: the first
- * to end ends the job.
+ * One process of a host speaks for all, where all have the same to say.  The others give it time
+ * before they, too, end: the first to end ends the job.
  */
 static bool is_speaker(void)
 {
@@ -266,7 +298,10 @@ static void refuse(const char *topic, const char *why)
     }
 }
 
-/* A job on several hosts with no way between them is refused before it starts, not at its first message. */
+/*
+ * A job on several hosts with no way between them is refused before it starts, not at its first
+ * message.
+ */
 static bool reaches_all_hosts(void)
 {
     unsigned num_procs = mca_pml_tm_process.num_procs;
@@ -277,9 +312,11 @@ static bool reaches_all_hosts(void)
         return true;
     }
     if (is_requested() && is_speaker()) {
-        mca_pml_tm_show_help("several-hosts", mca_pml_tm_process.nodename, num_procs, num_local, why);
+        mca_pml_tm_show_help("several-hosts", mca_pml_tm_process.nodename, num_procs, num_local,
+                             why);
     } else {
-        opal_output_verbose(1, output, "pml tm is not used: %u processes, %u on this host; %s", num_procs, num_local, why);
+        opal_output_verbose(1, output, "pml tm is not used: %u processes, %u on this host; %s",
+                            num_procs, num_local, why);
     }
     return false;
 }
@@ -336,7 +373,8 @@ static void init_state(void)
     mca_pml_tm.super.pml_max_contextid = mca_pml_tm.max_context;
 }
 
-static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_threads, bool enable_mpi_threads)
+static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_threads,
+                                      bool enable_mpi_threads)
 {
     char why[256];
     int best = *priority;
@@ -390,7 +428,7 @@ static int tm_finalize(void)
     return OMPI_SUCCESS;
 }
 
-/* ---- what a user sees ---- */
+/* ---- what a user sees --------------------------------------------------- */
 
 void mca_pml_tm_show_help(const char *topic, ...)
 {
@@ -418,7 +456,9 @@ void mca_pml_tm_show_paths(void)
     fab_lock(mca_pml_tm.fab);
     fab_describe(mca_pml_tm.fab, text, sizeof(text));
     fab_unlock(mca_pml_tm.fab);
-    opal_output(output, "pml tm: process %s on %s; eager up to %u bytes if the provider can; ranks below %u, communicators below %u\n%s",
-                OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm_process.nodename, mca_pml_tm.eager_limit,
-                1u << mca_pml_tm.source_bits, mca_pml_tm.max_context, text);
+    opal_output(output,
+                "pml tm: process %s on %s; eager up to %u bytes if the provider can; ranks below "
+                "%u, communicators below %u\n%s",
+                OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm_process.nodename,
+                mca_pml_tm.eager_limit, 1u << mca_pml_tm.source_bits, mca_pml_tm.max_context, text);
 }

@@ -6,26 +6,29 @@
 #define PML_TM_COUNTERS_H
 
 /* X(name, help) */
-#define PML_TM_COUNTERS(X)                                                                                               \
-    X(eager_sent, "messages sent with their data (eager protocol)")                                                      \
-    X(eager_sync_sent, "synchronous messages sent with their data")                                                      \
-    X(rndv_sent, "messages announced by a request to send (rendezvous protocol)")                                        \
-    X(buffered_sent, "buffered sends (MPI_Bsend and its kin)")                                                           \
-    X(queued_sends, "sends that had to wait for room towards the receiver")                                              \
-    X(announced_sends, "sends that used rendezvous because the receiver is short of memory for unexpected messages")     \
-    X(expected, "messages that found their receive posted")                                                              \
-    X(unexpected, "messages that arrived before their receive")                                                          \
-    X(early, "messages that arrived before their communicator existed here")                                             \
-    X(untagged, "messages of a communicator whose index here their sender did not know yet")                             \
-    X(rndv_get, "rendezvous receives fetched from the sender's memory in one copy")                                      \
-    X(rndv_get_bytes, "bytes of such receives")                                                                          \
-    X(rndv_pipeline, "rendezvous receives sent in fragments")                                                            \
-    X(rndv_pipeline_bytes, "bytes of such receives")                                                                     \
-    X(pipeline_not_contiguous, "rendezvous receives in fragments because the data is not contiguous on one side")        \
-    X(pipeline_no_get, "rendezvous receives in fragments because the sender's memory cannot be read")                    \
-    X(truncated, "messages longer than their receive")                                                                   \
-    X(cancelled, "receives cancelled")                                                                                   \
-    X(throttled, "times a sender was told to announce its messages instead of sending them")                             \
+#define PML_TM_COUNTERS(X)                                                                         \
+    X(eager_sent, "messages sent with their data (eager protocol)")                                \
+    X(eager_sync_sent, "synchronous messages sent with their data")                                \
+    X(rndv_sent, "messages announced by a request to send (rendezvous protocol)")                  \
+    X(buffered_sent, "buffered sends (MPI_Bsend and its kin)")                                     \
+    X(queued_sends, "sends that had to wait for room towards the receiver")                        \
+    X(announced_sends, "sends that used rendezvous because the receiver is short of memory for "   \
+                       "unexpected messages")                                                      \
+    X(expected, "messages that found their receive posted")                                        \
+    X(unexpected, "messages that arrived before their receive")                                    \
+    X(early, "messages that arrived before their communicator existed here")                       \
+    X(untagged, "messages of a communicator whose index here their sender did not know yet")       \
+    X(rndv_get, "rendezvous receives fetched from the sender's memory in one copy")                \
+    X(rndv_get_bytes, "bytes of such receives")                                                    \
+    X(rndv_pipeline, "rendezvous receives sent in fragments")                                      \
+    X(rndv_pipeline_bytes, "bytes of such receives")                                               \
+    X(pipeline_not_contiguous,                                                                     \
+      "rendezvous receives in fragments because the data is not contiguous on one side")           \
+    X(pipeline_no_get,                                                                             \
+      "rendezvous receives in fragments because the sender's memory cannot be read")               \
+    X(truncated, "messages longer than their receive")                                             \
+    X(cancelled, "receives cancelled")                                                             \
+    X(throttled, "times a sender was told to announce its messages instead of sending them")       \
     X(bad_messages, "malformed messages, each failing its sender")
 
 typedef struct mca_pml_tm_counters {
@@ -35,42 +38,54 @@ typedef struct mca_pml_tm_counters {
 } mca_pml_tm_counters_t;
 
 /*
- * Receives on the list of a device that matches tags, as the offload engine counts them.  Each receive that finds no message
- * when it is posted counts once: in `listed`, or in the not_listed_... for the first reason that held.
- * X(name, field of fab_offload_counters_t, help)
+ * Receives on the list of a device that matches tags, as the offload engine counts them.  Each
+ * receive that finds no message when it is posted counts once: in `listed`, or in the
+ * not_listed_... for the first reason that held. X(name, field of fab_offload_counters_t, help)
  */
-#define PML_TM_OFFLOAD_COUNTERS(X)                                                                                       \
-    X(listed, reason[FAB_OFFLOAD_LISTABLE], "receives on the device's list as soon as they were posted")                 \
-    X(listed_late, listed_late, "receives that were put on the device's list later: what had kept them off it was gone") \
-    X(listed_matched, matched, "listed receives whose message the device matched")                                       \
-    X(listed_taken, taken,                                                                                               \
-      "listed receives whose message had come before them, seen too late; post receives earlier")                        \
-    X(listed_parked, parked,                                                                                             \
-      "messages by shared memory, or to this process itself, that had to wait for the device to give a receive back; "   \
-      "name the source in receives of such messages")                                                                    \
-    X(listed_raced, lost_races,                                                                                          \
-      "listed receives that the device had matched when they were to be taken off, to cancel them or for a message by "  \
-      "another path")                                                                                                    \
-    X(listed_refused, refused, "times the device refused a receive though its list had room; they are tried again")      \
-    X(listed_syncs, syncs, "commands for nothing but to report messages that the device did not match")                  \
-    X(not_listed_other_path, reason[FAB_OFFLOAD_OTHER_PATH],                                                             \
-      "receives not listed: messages from their source do not come through the device (shared memory, this process "     \
-      "itself); nothing is to be done")                                                                                  \
-    X(not_listed_any_source, reason[FAB_OFFLOAD_ANY_SOURCE],                                                             \
-      "receives not listed: MPI_ANY_SOURCE, and some ranks of the communicator do not send through the device, or are "  \
-      "not known yet; name the source, or use a communicator without them")                                              \
-    X(not_listed_unknown, reason[FAB_OFFLOAD_UNKNOWN],                                                                   \
-      "receives not listed: their source is not known yet; it is from the first message on, in either direction")        \
-    X(not_listed_short, reason[FAB_OFFLOAD_SHORT],                                                                       \
-      "receives not listed: their buffer is shorter than pml_tm_verbs_tm_min")                                           \
-    X(not_listed_blocked, reason[FAB_OFFLOAD_BLOCKED],                                                                   \
-      "receives not listed at once: an earlier one that may match the same messages is not; the other counters say why " \
-      "that one is not; give receives with wildcards a communicator of their own")                                       \
-    X(not_listed_full, reason[FAB_OFFLOAD_LIST_FULL],                                                                    \
-      "receives not listed at once: the list was full; raise pml_tm_verbs_tm_tags, or post fewer at a time")             \
-    X(not_listed_commands, reason[FAB_OFFLOAD_OPS_FULL],                                                                 \
-      "receives not listed at once: too many commands to the device under way; post fewer at a time")                    \
-    X(not_listed_failed, reason[FAB_OFFLOAD_FAILED],                                                                     \
+#define PML_TM_OFFLOAD_COUNTERS(X)                                                                 \
+    X(listed, reason[FAB_OFFLOAD_LISTABLE],                                                        \
+      "receives on the device's list as soon as they were posted")                                 \
+    X(listed_late, listed_late,                                                                    \
+      "receives that were put on the device's list later: what had kept them off it was gone")     \
+    X(listed_matched, matched, "listed receives whose message the device matched")                 \
+    X(listed_taken, taken,                                                                         \
+      "listed receives whose message had come before them, seen too late; post receives earlier")  \
+    X(listed_parked, parked,                                                                       \
+      "messages by shared memory, or to this process itself, that had to wait for the device to "  \
+      "give a receive back; "                                                                      \
+      "name the source in receives of such messages")                                              \
+    X(listed_raced, lost_races,                                                                    \
+      "listed receives that the device had matched when they were to be taken off, to cancel "     \
+      "them or for a message by "                                                                  \
+      "another path")                                                                              \
+    X(listed_refused, refused,                                                                     \
+      "times the device refused a receive though its list had room; they are tried again")         \
+    X(listed_syncs, syncs,                                                                         \
+      "commands for nothing but to report messages that the device did not match")                 \
+    X(not_listed_other_path, reason[FAB_OFFLOAD_OTHER_PATH],                                       \
+      "receives not listed: messages from their source do not come through the device (shared "    \
+      "memory, this process "                                                                      \
+      "itself); nothing is to be done")                                                            \
+    X(not_listed_any_source, reason[FAB_OFFLOAD_ANY_SOURCE],                                       \
+      "receives not listed: MPI_ANY_SOURCE, and some ranks of the communicator do not send "       \
+      "through the device, or are "                                                                \
+      "not known yet; name the source, or use a communicator without them")                        \
+    X(not_listed_unknown, reason[FAB_OFFLOAD_UNKNOWN],                                             \
+      "receives not listed: their source is not known yet; it is from the first message on, in "   \
+      "either direction")                                                                          \
+    X(not_listed_short, reason[FAB_OFFLOAD_SHORT],                                                 \
+      "receives not listed: their buffer is shorter than pml_tm_verbs_tm_min")                     \
+    X(not_listed_blocked, reason[FAB_OFFLOAD_BLOCKED],                                             \
+      "receives not listed at once: an earlier one that may match the same messages is not; the "  \
+      "other counters say why "                                                                    \
+      "that one is not; give receives with wildcards a communicator of their own")                 \
+    X(not_listed_full, reason[FAB_OFFLOAD_LIST_FULL],                                              \
+      "receives not listed at once: the list was full; raise pml_tm_verbs_tm_tags, or post fewer " \
+      "at a time")                                                                                 \
+    X(not_listed_commands, reason[FAB_OFFLOAD_OPS_FULL],                                           \
+      "receives not listed at once: too many commands to the device under way; post fewer at a "   \
+      "time")                                                                                      \
+    X(not_listed_failed, reason[FAB_OFFLOAD_FAILED],                                               \
       "receives not listed: the device has failed; pml_tm_verbose says how")
 
 #endif /* PML_TM_COUNTERS_H */

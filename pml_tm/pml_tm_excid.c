@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Extended context ids: who knows whose index, and untagged messages until then.  The protocol: pml_tm_excid.h.
+ * Extended context ids: who knows whose index, and untagged messages until then.  The protocol:
+ * pml_tm_excid.h.
  */
 #include "pml_tm_excid.h"
 
@@ -63,7 +64,9 @@ mca_pml_tm_untagged_t mca_pml_tm_excid_prefix(const mca_pml_tm_comm_t *tmc, uint
     };
 }
 
-/* Answer a member's first message with this process's index.  A peer that failed has no use for it. */
+/*
+ * Answer a member's first message with this process's index.  A peer that failed has no use for it.
+ */
 static void tell_context(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer)
 {
     mca_pml_tm_context_t context = {
@@ -86,7 +89,8 @@ bool mca_pml_tm_excid_is_for(const mca_pml_tm_comm_t *tmc, const void *data)
     return tmc->excid->id[0] == prefix.excid[0] && tmc->excid->id[1] == prefix.excid[1];
 }
 
-void mca_pml_tm_excid_deliver(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+void mca_pml_tm_excid_deliver(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
+                              const void *data, size_t len)
 {
     int32_t source = mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits);
     mca_pml_tm_untagged_t prefix;
@@ -101,15 +105,19 @@ void mca_pml_tm_excid_deliver(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_
         tell_context(tmc, peer);
     }
     hdr.id = prefix.id;
-    hdr.tag = mca_pml_tm_tag(tmc->context, (uint32_t) source, mca_pml_tm_tag_tag(hdr.tag), mca_pml_tm.source_bits);
+    hdr.tag = mca_pml_tm_tag(tmc->context, (uint32_t) source, mca_pml_tm_tag_tag(hdr.tag),
+                             mca_pml_tm.source_bits);
     if (FAB_AM_EAGER == hdr.id) {
-        mca_pml_tm_msg_eager(NULL, peer, hdr, (const char *) data + sizeof(prefix), len - sizeof(prefix));
+        mca_pml_tm_msg_eager(NULL, peer, hdr, (const char *) data + sizeof(prefix),
+                             len - sizeof(prefix));
     } else {
-        mca_pml_tm_msg_rndv(NULL, peer, hdr, (const char *) data + sizeof(prefix), len - sizeof(prefix));
+        mca_pml_tm_msg_rndv(NULL, peer, hdr, (const char *) data + sizeof(prefix),
+                            len - sizeof(prefix));
     }
 }
 
-void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                               size_t len)
 {
     mca_pml_tm_untagged_t prefix;
     mca_pml_tm_comm_t *tmc;
@@ -120,9 +128,10 @@ void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const
         return;
     }
     memcpy(&prefix, data, sizeof(prefix));
-    if ((FAB_AM_EAGER != prefix.id && FAB_AM_RNDV != prefix.id) || prefix.context >= mca_pml_tm.max_context
-        || 0 != (prefix.reserved[0] | prefix.reserved[1] | prefix.reserved[2])
-        || 0 != mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits)) {
+    if ((FAB_AM_EAGER != prefix.id && FAB_AM_RNDV != prefix.id) ||
+        prefix.context >= mca_pml_tm.max_context ||
+        0 != (prefix.reserved[0] | prefix.reserved[1] | prefix.reserved[2]) ||
+        0 != mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits)) {
         mca_pml_tm_bad_message(peer, "untagged: kind or context id");
         return;
     }
@@ -135,7 +144,8 @@ void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const
     }
 }
 
-void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                              size_t len)
 {
     mca_pml_tm_context_t context;
     mca_pml_tm_comm_t *tmc;

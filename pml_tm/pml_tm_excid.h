@@ -2,10 +2,11 @@
 /*
  * Communicators whose context id differs between their members.
  *
- * MPI_Comm_create_from_group and MPI_Intercomm_create_from_groups (MPI sessions, Open MPI 5.0) agree on no index: such a
- * communicator has a 128-bit extended id, the same everywhere, and an index of its own in each process.  A message needs its
- * receiver's.  Until a member knows it, it sends untagged (FAB_AM_NO_TAG: matching hardware leaves it alone) with the extended id
- * and its own index in front of the payload; the receiver notes that index and answers, once, with its own.
+ * MPI_Comm_create_from_group and MPI_Intercomm_create_from_groups (MPI sessions, Open MPI 5.0)
+ * agree on no index: such a communicator has a 128-bit extended id, the same everywhere, and an
+ * index of its own in each process.  A message needs its receiver's.  Until a member knows it, it
+ * sends untagged (FAB_AM_NO_TAG: matching hardware leaves it alone) with the extended id and its
+ * own index in front of the payload; the receiver notes that index and answers, once, with its own.
  *
  *   rank 0                                                      rank 1
  *   NO_TAG {excid, EAGER or RNDV, my index is 5}, payload   ->  notes 0: 5; delivers as a tagged message to its index 7
@@ -28,14 +29,21 @@ struct mca_pml_tm_excid {
     uint32_t contexts[]; /* by rank: its index for this communicator, or PML_TM_CONTEXT_UNKNOWN */
 };
 
-/* Give the communicator what its extended id needs, if it has one. OMPI_SUCCESS, OMPI_ERR_OUT_OF_RESOURCE. */
+/*
+ * Give the communicator what its extended id needs, if it has one. OMPI_SUCCESS,
+ * OMPI_ERR_OUT_OF_RESOURCE.
+ */
 int mca_pml_tm_excid_add(mca_pml_tm_comm_t *tmc);
 
 /* The communicator goes. */
 void mca_pml_tm_excid_remove(mca_pml_tm_comm_t *tmc);
 
-/* The fabric tag of a message with this MPI tag to this rank, in *out. False: it must go untagged, *out lacks the context id. */
-static inline bool mca_pml_tm_excid_tag(const mca_pml_tm_comm_t *tmc, int rank, int32_t tag, uint64_t *out)
+/*
+ * The fabric tag of a message with this MPI tag to this rank, in *out. False: it must go untagged,
+ * *out lacks the context id.
+ */
+static inline bool mca_pml_tm_excid_tag(const mca_pml_tm_comm_t *tmc, int rank, int32_t tag,
+                                        uint64_t *out)
 {
     uint32_t context = OPAL_LIKELY(NULL == tmc->excid) ? tmc->context : tmc->excid->contexts[rank];
     bool is_known = PML_TM_CONTEXT_UNKNOWN != context;
@@ -48,13 +56,16 @@ static inline bool mca_pml_tm_excid_tag(const mca_pml_tm_comm_t *tmc, int rank, 
 mca_pml_tm_untagged_t mca_pml_tm_excid_prefix(const mca_pml_tm_comm_t *tmc, uint8_t id);
 
 /* Handlers of FAB_AM_NO_TAG and PML_TM_AM_CONTEXT. */
-void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
-void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                               size_t len);
+void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                              size_t len);
 
 /* Is the early message, untagged, for this communicator? */
 bool mca_pml_tm_excid_is_for(const mca_pml_tm_comm_t *tmc, const void *data);
 
 /* An untagged message that was checked, for a communicator that is here. */
-void mca_pml_tm_excid_deliver(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+void mca_pml_tm_excid_deliver(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
+                              const void *data, size_t len);
 
 #endif /* PML_TM_EXCID_H */

@@ -31,7 +31,8 @@ static double now(void)
 
 static opal_process_name_t name_of(const fab_peer_t *peer)
 {
-    return (opal_process_name_t){.jobid = (opal_jobid_t) (peer->name >> 32), .vpid = (opal_vpid_t) peer->name};
+    return (opal_process_name_t){.jobid = (opal_jobid_t) (peer->name >> 32),
+                                 .vpid = (opal_vpid_t) peer->name};
 }
 
 void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
@@ -61,8 +62,9 @@ static void end_job(const mca_pml_tm_failure_t *failure)
     if (now() - failure->at < FAILURE_GRACE) {
         return;
     }
-    mca_pml_tm_show_help("peer-failed", mca_pml_tm_process.nodename, OMPI_NAME_PRINT(OMPI_PROC_MY_NAME),
-                         OMPI_NAME_PRINT(&failure->name), failure->why);
+    mca_pml_tm_show_help("peer-failed", mca_pml_tm_process.nodename,
+                         OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), OMPI_NAME_PRINT(&failure->name),
+                         failure->why);
     ompi_rte_abort(1, NULL);
 }
 
@@ -138,12 +140,13 @@ int mca_pml_tm_cancel_send(ompi_request_t *request, int flag)
     return OMPI_SUCCESS;
 }
 
-/* ---- revoked communicators ---------------------------------------------------------------------------------------------- */
+/* ---- revoked communicators ---------------------------------------------- */
 
 /* Is a message with this tag refused in the communicator? */
 static bool is_revoked(const mca_pml_tm_comm_t *tmc, int32_t tag)
 {
-    return (tmc->is_revoked && !mca_pml_tm_tag_is_ft(tag)) || (tmc->is_coll_revoked && mca_pml_tm_tag_is_collective(tag));
+    return (tmc->is_revoked && !mca_pml_tm_tag_is_ft(tag)) ||
+           (tmc->is_coll_revoked && mca_pml_tm_tag_is_collective(tag));
 }
 
 bool mca_pml_tm_refuse_revoked(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr)
@@ -175,7 +178,8 @@ static void refuse_unexpected(mca_pml_tm_comm_t *tmc)
         if (mca_pml_tm_refuse_revoked(tmc, msg->peer, msg->hdr)) {
             mca_pml_tm_msg_release(msg);
         } else {
-            fab_match_add_msg(&tmc->match, &msg->match, mca_pml_tm_tag_source(msg->hdr.tag, mca_pml_tm.source_bits),
+            fab_match_add_msg(&tmc->match, &msg->match,
+                              mca_pml_tm_tag_source(msg->hdr.tag, mca_pml_tm.source_bits),
                               mca_pml_tm_tag_tag(msg->hdr.tag));
         }
     }

@@ -2,13 +2,14 @@
 /*
  * Peers that fail, and what becomes of the job.
  *
- * Without fault tolerance a failed peer ends the job, with one message that says which and why: mpirun's if it died as
- * mpirun's child, ours if not.  Requests that need the peer stay open until then.  An error now would have MPI's error
- * handler end the job, with a message that says nothing.
+ * Without fault tolerance a failed peer ends the job, with one message that says which and why:
+ * mpirun's if it died as mpirun's child, ours if not.  Requests that need the peer stay open until
+ * then.  An error now would have MPI's error handler end the job, with a message that says nothing.
  *
- * With it (Open MPI 5.0, mpirun --with-ft ulfm) Open MPI is told, and decides, request by request, which cannot complete: it
- * sets an error in their status and cancels them.  Such a request completes when nothing of it is under way any more.
- * MPIX_Comm_revoke refuses what came for the communicator and was not matched, so that its senders come free.
+ * With it (Open MPI 5.0, mpirun --with-ft ulfm) Open MPI is told, and decides, request by request,
+ * which cannot complete: it sets an error in their status and cancels them.  Such a request
+ * completes when nothing of it is under way any more. MPIX_Comm_revoke refuses what came for the
+ * communicator and was not matched, so that its senders come free.
  */
 #ifndef PML_TM_FAILURE_H
 #define PML_TM_FAILURE_H
@@ -33,8 +34,8 @@ static inline void mca_pml_tm_handle_failures(void)
 void mca_pml_tm_check_peer(fab_peer_t *peer);
 
 /*
- * Open MPI gives up on a request that is matched or sent, for its peer failed.  May it complete now?  If not, Open MPI will
- * ask again.  Lock held.
+ * Open MPI gives up on a request that is matched or sent, for its peer failed.  May it complete
+ * now?  If not, Open MPI will ask again.  Lock held.
  */
 bool mca_pml_tm_is_orphan(const mca_pml_tm_core_t *core);
 

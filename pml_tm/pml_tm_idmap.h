@@ -2,8 +2,9 @@
 /*
  * Names for pending operations that may travel: 32-bit ids which a peer sends back.
  *
- * An id is {generation:8, index:24}; the generation changes each time an index is reused, so that an id which comes twice,
- * late or forged is told from a live one.  0 is never an id.  Not thread safe: under the fabric's lock.
+ * An id is {generation:8, index:24}; the generation changes each time an index is reused, so that
+ * an id which comes twice, late or forged is told from a live one.  0 is never an id.  Not thread
+ * safe: under the fabric's lock.
  */
 #ifndef PML_TM_IDMAP_H
 #define PML_TM_IDMAP_H
@@ -12,7 +13,7 @@
 #include <stdint.h>
 
 #define PML_TM_ID_INDEX_BITS 24
-#define PML_TM_ID_MAX (1u << PML_TM_ID_INDEX_BITS) /* operations pending at once */
+#define PML_TM_ID_MAX        (1u << PML_TM_ID_INDEX_BITS) /* operations pending at once */
 
 typedef struct mca_pml_tm_id_slot {
     void *object;  /* NULL: free */

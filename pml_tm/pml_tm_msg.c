@@ -2,9 +2,10 @@
 /*
  * Messages from the wire: checked, matched, and handed to their receive or kept.
  *
- * Memory for what is kept is bounded: past params.unexpected_max bytes the sender of each further message is told to announce
- * (rendezvous) instead of sending data; when half of it is free again all are released.  What was on its way by then is kept
- * beyond the bound: at most a ring's content and some sixty messages a sender (mca_pml_tm_send_progress()).
+ * Memory for what is kept is bounded: past params.unexpected_max bytes the sender of each further
+ * message is told to announce (rendezvous) instead of sending data; when half of it is free again
+ * all are released.  What was on its way by then is kept beyond the bound: at most a ring's content
+ * and some sixty messages a sender (mca_pml_tm_send_progress()).
  */
 #include "pml_tm_msg.h"
 
@@ -15,7 +16,8 @@
 #include "pml_tm_recv.h"
 
 /*
- * Short messages come from a cache of free ones, which holds so many at most: malloc and free cost more than all the rest.
+ * Short messages come from a cache of free ones, which holds so many at most: malloc and free cost
+ * more than all the rest.
  */
 enum { SHORT_DATA = 64, CACHE_MAX = 256 };
 
@@ -51,13 +53,14 @@ static size_t msg_bytes(const mca_pml_tm_msg_t *msg)
 }
 
 /* Keep a copy of the message. Running out of memory here would lose it: the job cannot go on. */
-static mca_pml_tm_msg_t *msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len, size_t len)
+static mca_pml_tm_msg_t *msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                                  size_t data_len, size_t len)
 {
     mca_pml_tm_msg_t *msg = msg_alloc(data_len);
 
     if (NULL == msg) {
         mca_pml_tm_show_help("no-memory", mca_pml_tm_process.nodename, sizeof(*msg) + data_len,
-                       mca_pml_tm.unexpected_bytes);
+                             mca_pml_tm.unexpected_bytes);
         ompi_rte_abort(OMPI_ERR_OUT_OF_RESOURCE, NULL);
     }
     msg->next = NULL;
@@ -79,8 +82,8 @@ void mca_pml_tm_msg_release(mca_pml_tm_msg_t *msg)
 {
     mca_pml_tm.unexpected_bytes -= msg_bytes(msg);
     msg_free(msg);
-    if (OPAL_UNLIKELY(0 != mca_pml_tm.num_throttled)
-        && mca_pml_tm.unexpected_bytes <= mca_pml_tm.params.unexpected_max / 2) {
+    if (OPAL_UNLIKELY(0 != mca_pml_tm.num_throttled) &&
+        mca_pml_tm.unexpected_bytes <= mca_pml_tm.params.unexpected_max / 2) {
         mca_pml_tm_peer_unthrottle_all();
     }
 }
@@ -105,11 +108,12 @@ static inline bool is_by_device(const fab_peer_t *peer)
 static void msg_unexpected(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg)
 {
     ++mca_pml_tm.counters.unexpected;
-    fab_offload_keep(&tmc->scope, &msg->match, msg_source(msg->hdr), mca_pml_tm_tag_tag(msg->hdr.tag),
-                     is_by_device(msg->peer));
+    fab_offload_keep(&tmc->scope, &msg->match, msg_source(msg->hdr),
+                     mca_pml_tm_tag_tag(msg->hdr.tag), is_by_device(msg->peer));
 }
 
-void mca_pml_tm_msg_early(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len, size_t len)
+void mca_pml_tm_msg_early(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len,
+                          size_t len)
 {
     mca_pml_tm_msg_t *msg = msg_keep(peer, hdr, data, data_len, len);
 
@@ -121,8 +125,9 @@ void mca_pml_tm_msg_early(fab_peer_t *peer, fab_hdr_t hdr, const void *data, siz
 /* Is the early message for this communicator? */
 static bool is_for(const mca_pml_tm_comm_t *tmc, const mca_pml_tm_msg_t *msg)
 {
-    return FAB_AM_NO_TAG == msg->hdr.id ? mca_pml_tm_excid_is_for(tmc, msg->data)
-                                        : mca_pml_tm_tag_context(msg->hdr.tag, mca_pml_tm.source_bits) == tmc->context;
+    return FAB_AM_NO_TAG == msg->hdr.id
+               ? mca_pml_tm_excid_is_for(tmc, msg->data)
+               : mca_pml_tm_tag_context(msg->hdr.tag, mca_pml_tm.source_bits) == tmc->context;
 }
 
 /* An early message whose communicator has come, off its list: into the domain. */
@@ -172,10 +177,11 @@ void mca_pml_tm_msg_fini(void)
 }
 
 /*
- * Find the receive for a message.  NULL: there is none; then *tmc is its domain, or NULL if it is early, and the message is to
- * be kept, unless *is_bad.
+ * Find the receive for a message.  NULL: there is none; then *tmc is its domain, or NULL if it is
+ * early, and the message is to be kept, unless *is_bad.
  */
-static inline mca_pml_tm_recv_request_t *msg_match(fab_peer_t *peer, fab_hdr_t hdr, mca_pml_tm_comm_t **tmc, bool *is_bad)
+static inline mca_pml_tm_recv_request_t *msg_match(fab_peer_t *peer, fab_hdr_t hdr,
+                                                   mca_pml_tm_comm_t **tmc, bool *is_bad)
 {
     mca_pml_tm_recv_request_t *req;
     fab_offload_recv_t *recv;
@@ -190,7 +196,8 @@ static inline mca_pml_tm_recv_request_t *msg_match(fab_peer_t *peer, fab_hdr_t h
         mca_pml_tm_bad_message(peer, "no such rank or tag in its communicator");
         return NULL;
     }
-    recv = fab_offload_arrive(&(*tmc)->scope, msg_source(hdr), mca_pml_tm_tag_tag(hdr.tag), is_by_device(peer));
+    recv = fab_offload_arrive(&(*tmc)->scope, msg_source(hdr), mca_pml_tm_tag_tag(hdr.tag),
+                              is_by_device(peer));
     if (NULL == recv) {
         return NULL;
     }
@@ -200,7 +207,8 @@ static inline mca_pml_tm_recv_request_t *msg_match(fab_peer_t *peer, fab_hdr_t h
     return req;
 }
 
-static void msg_store(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len, size_t len)
+static void msg_store(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                      size_t data_len, size_t len)
 {
     if (NULL != tmc && mca_pml_tm_refuse_revoked(tmc, peer, hdr)) {
         return;

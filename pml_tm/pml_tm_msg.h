@@ -8,16 +8,17 @@
 #include "pml_tm_comm.h"
 
 /*
- * An unexpected message (in its communicator's domain), an early one (its communicator is not here yet), or one that a matched
- * probe has taken out.  Owner: the domain, the early list, or the ompi_message_t.
+ * An unexpected message (in its communicator's domain), an early one (its communicator is not here
+ * yet), or one that a matched probe has taken out.  Owner: the domain, the early list, or the
+ * ompi_message_t.
  */
 struct mca_pml_tm_msg {
     fab_match_msg_t match;
     mca_pml_tm_msg_t *next; /* early list; cache of free ones */
     fab_peer_t *peer;       /* the sender */
     fab_hdr_t hdr;
-    size_t len;             /* bytes of the whole message */
-    size_t data_len;        /* bytes in data */
+    size_t len;                              /* bytes of the whole message */
+    size_t data_len;                         /* bytes in data */
     char data[] __attribute__((aligned(8))); /* eager: the message; rendezvous: fab_rndv_t */
 };
 
@@ -31,9 +32,11 @@ void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
 void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 
 /*
- * Keep a message for a communicator that is not here yet, with len bytes in all, of which data_len came along. Lock held.
+ * Keep a message for a communicator that is not here yet, with len bytes in all, of which data_len
+ * came along. Lock held.
  */
-void mca_pml_tm_msg_early(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len, size_t len);
+void mca_pml_tm_msg_early(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len,
+                          size_t len);
 
 /* Give the message to the receive that it matched and release it. Lock held. */
 void mca_pml_tm_msg_receive(mca_pml_tm_msg_t *msg, mca_pml_tm_recv_request_t *req);

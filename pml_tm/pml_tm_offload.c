@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Receives on a device that matches tags.  See pml_tm_offload.h; the rules are the engine's (doc/offload.md).
+ * Receives on a device that matches tags.  See pml_tm_offload.h; the rules are the engine's
+ * (doc/offload.md).
  */
 #include "pml_tm_offload.h"
 
@@ -12,7 +13,7 @@ enum { REPORT_EVERY = 1 << 14 }; /* unexpected messages: doc/offload.md, R11 */
 #define CLASS_BIT (UINT64_C(1) << 31) /* of the tag: pml_tm_wire.h */
 #define TAG_FIELD UINT64_C(0xffffffff)
 
-/* ---- listing ---- */
+/* ---- listing ------------------------------------------------------------ */
 
 /* By name where Open MPI has not met it: making a process of the name may call into the runtime. */
 static __attribute__((noinline)) fab_peer_t *peer_by_name(ompi_group_t *group, int32_t source)
@@ -27,12 +28,16 @@ static inline fab_peer_t *peer_of_source(const mca_pml_tm_comm_t *tmc, int32_t s
 {
     ompi_group_t *group = tmc->comm->c_remote_group;
     const ompi_proc_t *proc = ompi_group_peer_lookup_existing(group, source);
-    fab_peer_t *peer = OPAL_LIKELY(NULL != proc) ? proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] : NULL;
+    fab_peer_t *peer = OPAL_LIKELY(NULL != proc) ? proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML]
+                                                 : NULL;
 
     return OPAL_LIKELY(NULL != peer) ? peer : peer_by_name(group, source);
 }
 
-/* Does all that others send in the communicator come through the device?  Those who are known to are not asked again. */
+/*
+ * Does all that others send in the communicator come through the device?  Those who are known to
+ * are not asked again.
+ */
 static bool is_all_behind_device(mca_pml_tm_comm_t *tmc)
 {
     bool is_intra = !OMPI_COMM_IS_INTER(tmc->comm);
@@ -63,8 +68,12 @@ static fab_offload_reason_t find_reason(mca_pml_tm_comm_t *tmc, int32_t source)
     return 0 != (peer->caps & FAB_CAP_TM) ? FAB_OFFLOAD_LISTABLE : FAB_OFFLOAD_OTHER_PATH;
 }
 
-/* What the device compares.  A wildcard is zero in both; the class bit keeps a wildcard tag away from internal messages. */
-static void set_tag(const mca_pml_tm_comm_t *tmc, fab_offload_recv_t *recv, int32_t source, int32_t tag)
+/*
+ * What the device compares.  A wildcard is zero in both; the class bit keeps a wildcard tag away
+ * from internal messages.
+ */
+static void set_tag(const mca_pml_tm_comm_t *tmc, fab_offload_recv_t *recv, int32_t source,
+                    int32_t tag)
 {
     uint64_t sources = ((UINT64_C(1) << mca_pml_tm.source_bits) - 1) << PML_TM_TAG_BITS;
     bool is_any_source = OMPI_ANY_SOURCE == source;
@@ -73,8 +82,8 @@ static void set_tag(const mca_pml_tm_comm_t *tmc, fab_offload_recv_t *recv, int3
     recv->mask = ~UINT64_C(0);
     recv->mask &= is_any_source ? ~sources : recv->mask;
     recv->mask &= is_any_tag ? ~(TAG_FIELD & ~CLASS_BIT) : recv->mask;
-    recv->tag =
-        mca_pml_tm_tag(tmc->context, is_any_source ? 0 : (uint32_t) source, is_any_tag ? 0 : tag, mca_pml_tm.source_bits);
+    recv->tag = mca_pml_tm_tag(tmc->context, is_any_source ? 0 : (uint32_t) source,
+                               is_any_tag ? 0 : tag, mca_pml_tm.source_bits);
 }
 
 void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *req)
@@ -101,10 +110,11 @@ void mca_pml_tm_offload_release_slow(mca_pml_tm_recv_request_t *req)
     req->offload.place = NULL;
 }
 
-/* ---- what the device matched ---- */
+/* ---- what the device matched -------------------------------------------- */
 
 /* The message is here. */
-static void receive_data(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, const fab_tm_match_t *match)
+static void receive_data(mca_pml_tm_recv_request_t *req, fab_peer_t *peer,
+                         const fab_tm_match_t *match)
 {
     fab_hdr_t hdr = match->hdr;
 
@@ -130,8 +140,8 @@ fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req)
 }
 
 /*
- * All is there, or will never be.  In the latter case the sender failed and the request stays open, as for any sender that
- * fails half way.
+ * All is there, or will never be.  In the latter case the sender failed and the request stays open,
+ * as for any sender that fails half way.
  */
 static void receive_matched(mca_pml_tm_recv_request_t *req)
 {
@@ -157,7 +167,9 @@ static void receive_matched(mca_pml_tm_recv_request_t *req)
     }
 }
 
-/* The engine is done with a receive that the device matched.  The request may be gone afterwards. */
+/*
+ * The engine is done with a receive that the device matched.  The request may be gone afterwards.
+ */
 static void complete(mca_pml_tm_recv_request_t *req)
 {
     void *place = req->offload.place;
@@ -205,7 +217,7 @@ static bool handle(const fab_offload_event_t *event)
     return true;
 }
 
-/* ---- called by the fabric ---- */
+/* ---- called by the fabric ----------------------------------------------- */
 
 static void drain_events(void)
 {
@@ -278,7 +290,7 @@ static const fab_tm_user_t user = {
     .failed = failed,
 };
 
-/* ---- open and close ---- */
+/* ---- open and close ----------------------------------------------------- */
 
 void mca_pml_tm_offload_open(void)
 {

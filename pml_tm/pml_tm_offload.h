@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Receives on a device that matches tags: between the offload engine (offload/offload.h), the fabric's device
- * (fabric/fab_tm.h) and receive requests.  All of it with the lock held.
+ * Receives on a device that matches tags: between the offload engine (offload/offload.h), the
+ * fabric's device (fabric/fab_tm.h) and receive requests.  All of it with the lock held.
  *
- * What the device puts into a listed receive's memory, or into a buffer of the provider's, is the message, or the
- * announcement of one that is then fetched as any other.
+ * What the device puts into a listed receive's memory, or into a buffer of the provider's, is the
+ * message, or the announcement of one that is then fetched as any other.
  */
 #ifndef PML_TM_OFFLOAD_H
 #define PML_TM_OFFLOAD_H
@@ -21,7 +21,10 @@ void mca_pml_tm_offload_close(void);
 /* When all communicators are gone. */
 void mca_pml_tm_offload_free(void);
 
-/* The receive was posted and found no message: list it, if that may be.  The communicator has an engine. */
+/*
+ * The receive was posted and found no message: list it, if that may be.  The communicator has an
+ * engine.
+ */
 void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *req);
 
 /* The receive is off the list for good: what the provider holds for it goes back. */
@@ -34,7 +37,10 @@ static inline void mca_pml_tm_offload_release(mca_pml_tm_recv_request_t *req)
     }
 }
 
-/* Who sends what the device matched for this receive, or is to send it; NULL: that is not known. Lock held. */
+/*
+ * Who sends what the device matched for this receive, or is to send it; NULL: that is not known.
+ * Lock held.
+ */
 fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req);
 
 /* Does the engine still wait for something of this receive? */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From ompi_proc_t to fab_peer_t: the address exchange, endpoints at first use, and the flow control of unexpected messages.
+ * From ompi_proc_t to fab_peer_t: the address exchange, endpoints at first use, and the flow
+ * control of unexpected messages.
  */
 #include "pml_tm_peer.h"
 
@@ -19,7 +20,8 @@ int mca_pml_tm_peer_publish(void)
     size_t len = fab_address(mca_pml_tm.fab, blob.fabric, sizeof(blob.fabric));
     int rc;
 
-    OPAL_MODEX_SEND(rc, PML_TM_MODEX_SCOPE, &mca_pml_tm_component.pmlm_version, &blob, sizeof(blob.head) + len);
+    OPAL_MODEX_SEND(rc, PML_TM_MODEX_SCOPE, &mca_pml_tm_component.pmlm_version, &blob,
+                    sizeof(blob.head) + len);
     return rc;
 }
 
@@ -35,22 +37,24 @@ static int check_address(const modex_blob_t *blob, size_t len, const char **why)
         return OMPI_ERR_UNREACH;
     }
     if (mca_pml_tm.source_bits != blob->head.source_bits) {
-        *why = "it divides the tag differently: give all jobs that meet the same pml_tm_tag_source_bits";
+        *why = "it divides the tag differently: give all jobs that meet the same "
+               "pml_tm_tag_source_bits";
         return OMPI_ERR_UNREACH;
     }
     return OMPI_SUCCESS;
 }
 
 /* Open the peer in the fabric with what it put into the modex. */
-static fab_peer_t *open_peer(const ompi_proc_t *proc, const modex_blob_t *blob, size_t len, int *rc, const char **why)
+static fab_peer_t *open_peer(const ompi_proc_t *proc, const modex_blob_t *blob, size_t len, int *rc,
+                             const char **why)
 {
     fab_peer_t *peer = NULL;
 
     *rc = check_address(blob, len, why);
     if (OMPI_SUCCESS == *rc) {
         fab_lock(mca_pml_tm.fab);
-        *rc = fab_peer_open(mca_pml_tm.fab, mca_pml_tm_peer_name(&proc->super.proc_name), blob->fabric,
-                            len - sizeof(blob->head), &peer, why);
+        *rc = fab_peer_open(mca_pml_tm.fab, mca_pml_tm_peer_name(&proc->super.proc_name),
+                            blob->fabric, len - sizeof(blob->head), &peer, why);
         fab_unlock(mca_pml_tm.fab);
     }
     return OMPI_SUCCESS == *rc ? peer : NULL;
@@ -64,7 +68,8 @@ fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc)
     size_t len = 0;
     char *hostname;
 
-    OPAL_MODEX_RECV(*rc, &mca_pml_tm_component.pmlm_version, &proc->super.proc_name, (void **) &blob, &len);
+    OPAL_MODEX_RECV(*rc, &mca_pml_tm_component.pmlm_version, &proc->super.proc_name,
+                    (void **) &blob, &len);
     if (OPAL_SUCCESS == *rc && NULL != blob) {
         peer = open_peer(proc, blob, len, rc, &why);
     } else {
@@ -73,12 +78,13 @@ fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc)
     free(blob);
     if (NULL == peer) {
         hostname = mca_pml_tm_hostname(proc);
-        mca_pml_tm_show_help("unreachable", mca_pml_tm_process.nodename, OMPI_NAME_PRINT(&proc->super.proc_name), hostname,
-                             why);
+        mca_pml_tm_show_help("unreachable", mca_pml_tm_process.nodename,
+                             OMPI_NAME_PRINT(&proc->super.proc_name), hostname, why);
         free(hostname);
         return NULL;
     }
-    opal_atomic_wmb(); /* the record before the pointer to it: other threads use the slot without the lock */
+    /* the record before the pointer to it: other threads use the slot without the lock */
+    opal_atomic_wmb();
     proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = peer;
     return peer;
 }
@@ -154,7 +160,8 @@ void mca_pml_tm_peer_throttle(fab_peer_t *peer)
     if (NULL == record || record->is_throttled) {
         return;
     }
-    record->is_throttled = OMPI_SUCCESS == fab_post(peer, fab_hdr(PML_TM_AM_ANNOUNCE, 0, 1), NULL, 0);
+    record->is_throttled = OMPI_SUCCESS ==
+                           fab_post(peer, fab_hdr(PML_TM_AM_ANNOUNCE, 0, 1), NULL, 0);
     mca_pml_tm.num_throttled += record->is_throttled;
     ++mca_pml_tm.counters.throttled;
 }
@@ -170,7 +177,8 @@ void mca_pml_tm_peer_unthrottle_all(void)
     mca_pml_tm.num_throttled = 0;
 }
 
-void mca_pml_tm_peer_announce(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+void mca_pml_tm_peer_announce(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                              size_t len)
 {
     mca_pml_tm_peer_t *record = mca_pml_tm_peer_record(peer);
 

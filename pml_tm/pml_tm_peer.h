@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processes.  The fabric's peer record hangs in the process's endpoint slot; what pml_tm itself must remember of a peer
- * (fab_peer_t.user) exists only for peers with which something unusual goes on: memory for peers in trouble, none for the rest.
+ * Processes.  The fabric's peer record hangs in the process's endpoint slot; what pml_tm itself
+ * must remember of a peer (fab_peer_t.user) exists only for peers with which something unusual goes
+ * on: memory for peers in trouble, none for the rest.
  */
 #ifndef PML_TM_PEER_H
 #define PML_TM_PEER_H
@@ -20,8 +21,8 @@ struct mca_pml_tm_peer {
 mca_pml_tm_peer_t *mca_pml_tm_peer_record(fab_peer_t *peer);
 
 /*
- * Open the endpoint of a process at its first use.  Lock not held; may block on the modex.  On failure NULL, and *rc says why;
- * the user has been told.
+ * Open the endpoint of a process at its first use.  Lock not held; may block on the modex.  On
+ * failure NULL, and *rc says why; the user has been told.
  */
 fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc);
 
@@ -32,22 +33,24 @@ static inline fab_peer_t *mca_pml_tm_peer_of(ompi_proc_t *proc, int *rc)
     return OPAL_LIKELY(NULL != peer) ? peer : mca_pml_tm_peer_connect(proc, rc);
 }
 
-/* The peer behind a rank of the communicator (of its remote group). As mca_pml_tm_peer_connect(). */
+/*
+ * The peer behind a rank of the communicator (of its remote group). As mca_pml_tm_peer_connect().
+ */
 static inline fab_peer_t *mca_pml_tm_peer_of_rank(ompi_communicator_t *comm, int rank, int *rc)
 {
     return mca_pml_tm_peer_of(ompi_comm_peer_lookup(comm, rank), rc);
 }
 
 /*
- * Longest message to this peer that may go with its data, bytes.  A peer short of memory is sent what takes no more of it than an
- * announcement does.
+ * Longest message to this peer that may go with its data, bytes.  A peer short of memory is sent
+ * what takes no more of it than an announcement does.
  */
 static inline uint32_t mca_pml_tm_peer_eager_limit(const fab_peer_t *peer)
 {
     uint32_t limit = mca_pml_tm.eager_limit;
 
-    if (OPAL_UNLIKELY(NULL != peer->user) && ((mca_pml_tm_peer_t *) peer->user)->must_announce
-        && limit > sizeof(fab_rndv_t)) {
+    if (OPAL_UNLIKELY(NULL != peer->user) && ((mca_pml_tm_peer_t *) peer->user)->must_announce &&
+        limit > sizeof(fab_rndv_t)) {
         limit = sizeof(fab_rndv_t);
     }
     return limit < peer->eager_max ? limit : peer->eager_max;
@@ -70,6 +73,7 @@ void mca_pml_tm_peer_unthrottle_all(void);
 void mca_pml_tm_peer_fini(void);
 
 /* Handler of PML_TM_AM_ANNOUNCE. */
-void mca_pml_tm_peer_announce(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+void mca_pml_tm_peer_announce(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                              size_t len);
 
 #endif /* PML_TM_PEER_H */

@@ -17,8 +17,12 @@ static void set_status(ompi_status_public_t *status, const mca_pml_tm_msg_t *msg
     }
 }
 
-/* The oldest message that fits, its status set; taken out of the domain if the caller wants the message. */
-static bool find(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken, ompi_status_public_t *status)
+/*
+ * The oldest message that fits, its status set; taken out of the domain if the caller wants the
+ * message.
+ */
+static bool find(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken,
+                 ompi_status_public_t *status)
 {
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
     fab_match_msg_t *match;
@@ -37,7 +41,8 @@ static bool find(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t *
 }
 
 /* Look, progress once, look again. */
-static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken, ompi_status_public_t *status)
+static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken,
+                     ompi_status_public_t *status)
 {
     if (find(src, tag, comm, taken, status)) {
         return true;
@@ -47,7 +52,8 @@ static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
 }
 
 /* MPI_SUCCESS, or why waiting is in vain: a process failed or the communicator was revoked. */
-static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken, ompi_status_public_t *status)
+static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken,
+                     ompi_status_public_t *status)
 {
     int spins = 0;
 
@@ -65,7 +71,8 @@ static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
 }
 
 /* Fill in the handle, allocated before the message was taken: so nothing can fail after. */
-static int make_message(mca_pml_tm_msg_t *msg, ompi_communicator_t *comm, ompi_message_t *message, ompi_message_t **out)
+static int make_message(mca_pml_tm_msg_t *msg, ompi_communicator_t *comm, ompi_message_t *message,
+                        ompi_message_t **out)
 {
     message->comm = comm;
     message->req_ptr = msg;
@@ -75,7 +82,8 @@ static int make_message(mca_pml_tm_msg_t *msg, ompi_communicator_t *comm, ompi_m
     return OMPI_SUCCESS;
 }
 
-int mca_pml_tm_iprobe(int src, int tag, ompi_communicator_t *comm, int *matched, ompi_status_public_t *status)
+int mca_pml_tm_iprobe(int src, int tag, ompi_communicator_t *comm, int *matched,
+                      ompi_status_public_t *status)
 {
     *matched = find_now(src, tag, comm, NULL, status);
     return OMPI_SUCCESS;
@@ -86,8 +94,8 @@ int mca_pml_tm_probe(int src, int tag, ompi_communicator_t *comm, ompi_status_pu
     return find_wait(src, tag, comm, NULL, status);
 }
 
-int mca_pml_tm_improbe(int src, int tag, ompi_communicator_t *comm, int *matched, ompi_message_t **message,
-                       ompi_status_public_t *status)
+int mca_pml_tm_improbe(int src, int tag, ompi_communicator_t *comm, int *matched,
+                       ompi_message_t **message, ompi_status_public_t *status)
 {
     mca_pml_tm_msg_t *msg;
     ompi_message_t *handle = ompi_message_alloc();
@@ -104,7 +112,8 @@ int mca_pml_tm_improbe(int src, int tag, ompi_communicator_t *comm, int *matched
     return make_message(msg, comm, handle, message);
 }
 
-int mca_pml_tm_mprobe(int src, int tag, ompi_communicator_t *comm, ompi_message_t **message, ompi_status_public_t *status)
+int mca_pml_tm_mprobe(int src, int tag, ompi_communicator_t *comm, ompi_message_t **message,
+                      ompi_status_public_t *status)
 {
     mca_pml_tm_msg_t *msg;
     ompi_message_t *handle = ompi_message_alloc();

@@ -10,16 +10,19 @@
 #include "pml_tm_peer.h"
 
 /* A request, initialised, inactive; NULL: no memory. */
-static mca_pml_tm_recv_request_t *recv_alloc(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
-                                             ompi_communicator_t *comm, bool is_persistent)
+static mca_pml_tm_recv_request_t *recv_alloc(void *buf, size_t count, ompi_datatype_t *datatype,
+                                             int src, int tag, ompi_communicator_t *comm,
+                                             bool is_persistent)
 {
-    mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) opal_free_list_get(&mca_pml_base_recv_requests);
+    mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) opal_free_list_get(
+        &mca_pml_base_recv_requests);
     char *data;
 
     if (OPAL_UNLIKELY(NULL == req)) {
         return NULL;
     }
-    MCA_PML_BASE_RECV_REQUEST_INIT(&req->req_recv, buf, count, datatype, src, tag, comm, is_persistent);
+    MCA_PML_BASE_RECV_REQUEST_INIT(&req->req_recv, buf, count, datatype, src, tag, comm,
+                                   is_persistent);
     req->data = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &req->capacity) ? data : NULL;
     req->core.is_private = false;
     return req;
@@ -55,16 +58,21 @@ void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req)
     }
 }
 
-/* The convertor unpacks from the start of the buffer, for data from that peer (or any: architectures are equal). */
+/*
+ * The convertor unpacks from the start of the buffer, for data from that peer (or any:
+ * architectures are equal).
+ */
 static void prepare_convertor(mca_pml_tm_recv_request_t *req)
 {
     mca_pml_base_request_t *base = &req->req_recv.req_base;
 
-    opal_convertor_copy_and_prepare_for_recv(ompi_mpi_local_convertor, &base->req_datatype->super, base->req_count,
-                                             base->req_addr, 0, &base->req_convertor);
+    opal_convertor_copy_and_prepare_for_recv(ompi_mpi_local_convertor, &base->req_datatype->super,
+                                             base->req_count, base->req_addr, 0,
+                                             &base->req_convertor);
 }
 
-void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
+                             size_t len)
 {
     ompi_status_public_t *status = &req->req_recv.req_base.req_ompi.req_status;
 
@@ -107,7 +115,8 @@ static inline void acknowledge(fab_peer_t *peer, fab_hdr_t hdr)
     }
 }
 
-void mca_pml_tm_recv_placed(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+void mca_pml_tm_recv_placed(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
+                            size_t len)
 {
     acknowledge(peer, hdr);
     mca_pml_tm_recv_matched(req, peer, hdr, len);
@@ -115,7 +124,8 @@ void mca_pml_tm_recv_placed(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fa
     mca_pml_tm_done(&req->core);
 }
 
-void mca_pml_tm_recv_eager(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+void mca_pml_tm_recv_eager(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
+                           const void *data, size_t len)
 {
     acknowledge(peer, hdr);
     mca_pml_tm_recv_matched(req, peer, hdr, len);
@@ -125,8 +135,8 @@ void mca_pml_tm_recv_eager(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab
     mca_pml_tm_done(&req->core);
 }
 
-int mca_pml_tm_irecv_init(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
-                          ompi_request_t **request)
+int mca_pml_tm_irecv_init(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                          ompi_communicator_t *comm, ompi_request_t **request)
 {
     mca_pml_tm_recv_request_t *req = recv_alloc(buf, count, datatype, src, tag, comm, true);
 
@@ -138,8 +148,9 @@ int mca_pml_tm_irecv_init(void *buf, size_t count, ompi_datatype_t *datatype, in
 }
 
 /* A started receive; the lock is taken and given back, what it completed is completed. */
-static inline int recv_new(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
-                           bool is_blocking, mca_pml_tm_recv_request_t **request)
+static inline int recv_new(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                           ompi_communicator_t *comm, bool is_blocking,
+                           mca_pml_tm_recv_request_t **request)
 {
     mca_pml_tm_recv_request_t *req = recv_alloc(buf, count, datatype, src, tag, comm, false);
 
@@ -155,8 +166,8 @@ static inline int recv_new(void *buf, size_t count, ompi_datatype_t *datatype, i
     return OMPI_SUCCESS;
 }
 
-int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
-                     ompi_request_t **request)
+int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                     ompi_communicator_t *comm, ompi_request_t **request)
 {
     mca_pml_tm_recv_request_t *req;
     int rc = recv_new(buf, count, datatype, src, tag, comm, false, &req);
@@ -189,8 +200,8 @@ static int recv_wait(mca_pml_tm_recv_request_t *req, ompi_status_public_t *statu
     return rc;
 }
 
-int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
-                    ompi_status_public_t *status)
+int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                    ompi_communicator_t *comm, ompi_status_public_t *status)
 {
     mca_pml_tm_recv_request_t *req;
     int rc = recv_new(buf, count, datatype, src, tag, comm, true, &req);
@@ -199,12 +210,13 @@ int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src,
 }
 
 /* A started receive of the message that a matched probe has taken. */
-static int recv_message(void *buf, size_t count, ompi_datatype_t *datatype, ompi_message_t **message,
-                        mca_pml_tm_recv_request_t **request)
+static int recv_message(void *buf, size_t count, ompi_datatype_t *datatype,
+                        ompi_message_t **message, mca_pml_tm_recv_request_t **request)
 {
     mca_pml_tm_msg_t *msg = (mca_pml_tm_msg_t *) (*message)->req_ptr;
-    mca_pml_tm_recv_request_t *req =
-        recv_alloc(buf, count, datatype, (*message)->peer, mca_pml_tm_tag_tag(msg->hdr.tag), (*message)->comm, false);
+    mca_pml_tm_recv_request_t *req = recv_alloc(buf, count, datatype, (*message)->peer,
+                                                mca_pml_tm_tag_tag(msg->hdr.tag), (*message)->comm,
+                                                false);
 
     if (NULL == req) {
         return OMPI_ERR_OUT_OF_RESOURCE;
@@ -242,8 +254,8 @@ int mca_pml_tm_mrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_me
 }
 
 /*
- * No message that is sent after MPI_Cancel has returned may find the receive, though MPI would allow it: programs rely on it, and
- * the device answers soon.
+ * No message that is sent after MPI_Cancel has returned may find the receive, though MPI would
+ * allow it: programs rely on it, and the device answers soon.
  */
 static void wait_for_device(const mca_pml_tm_recv_request_t *req)
 {
@@ -257,7 +269,10 @@ static void wait_for_device(const mca_pml_tm_recv_request_t *req)
     } while (is_open);
 }
 
-/* MPI_Cancel: only a receive that is still posted can be; and what Open MPI gives up on, for the sender failed. */
+/*
+ * MPI_Cancel: only a receive that is still posted can be; and what Open MPI gives up on, for the
+ * sender failed.
+ */
 int mca_pml_tm_cancel(ompi_request_t *request, int flag)
 {
     mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) request;
@@ -266,7 +281,8 @@ int mca_pml_tm_cancel(ompi_request_t *request, int flag)
     (void) flag;
     fab_lock(mca_pml_tm.fab);
     outcome = PML_TM_ACTIVE == req->core.state
-                  ? fab_offload_cancel(&mca_pml_tm_comm(req->req_recv.req_base.req_comm)->scope, &req->offload)
+                  ? fab_offload_cancel(&mca_pml_tm_comm(req->req_recv.req_base.req_comm)->scope,
+                                       &req->offload)
                   : FAB_OFFLOAD_NOT_POSTED;
     if (FAB_OFFLOAD_DONE == outcome) {
         mca_pml_tm_offload_release(req);
@@ -279,7 +295,8 @@ int mca_pml_tm_cancel(ompi_request_t *request, int flag)
         mca_pml_tm_recv_finish(req, request->req_status.MPI_ERROR);
     }
     fab_unlock(mca_pml_tm.fab);
-    if (FAB_OFFLOAD_LATER == outcome && !mca_pml_tm_is_fault_tolerant()) { /* there Open MPI's progress calls this */
+    /* there Open MPI's progress calls this */
+    if (FAB_OFFLOAD_LATER == outcome && !mca_pml_tm_is_fault_tolerant()) {
         wait_for_device(req);
     }
     mca_pml_tm_complete_done();

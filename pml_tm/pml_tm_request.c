@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Completing and freeing requests; the only file that knows what may race here (see pml_tm_request.h).
+ * Completing and freeing requests; the only file that knows what may race here (see
+ * pml_tm_request.h).
  */
 #include "pml_tm_failure.h"
 
@@ -16,7 +17,8 @@ static void send_request_construct(mca_pml_tm_send_request_t *req)
     req->core.base = &req->req_send.req_base;
 }
 
-OBJ_CLASS_INSTANCE(mca_pml_tm_send_request_t, mca_pml_base_send_request_t, send_request_construct, NULL);
+OBJ_CLASS_INSTANCE(mca_pml_tm_send_request_t, mca_pml_base_send_request_t, send_request_construct,
+                   NULL);
 
 static void recv_request_construct(mca_pml_tm_recv_request_t *req)
 {
@@ -29,7 +31,8 @@ static void recv_request_construct(mca_pml_tm_recv_request_t *req)
     req->core.base = &req->req_recv.req_base;
 }
 
-OBJ_CLASS_INSTANCE(mca_pml_tm_recv_request_t, mca_pml_base_recv_request_t, recv_request_construct, NULL);
+OBJ_CLASS_INSTANCE(mca_pml_tm_recv_request_t, mca_pml_base_recv_request_t, recv_request_construct,
+                   NULL);
 
 static inline mca_pml_tm_core_t *request_core(mca_pml_base_request_t *base)
 {
@@ -103,7 +106,10 @@ int mca_pml_tm_complete_done_slow(void)
     /* one at a time: a callback may free, start or complete any other request */
     while (NULL != (core = take_done(&is_freed))) {
         if (is_freed) {
-            /* without the lock: it may be the last to hold its communicator, whose end comes back to this PML */
+            /*
+             * without the lock: it may be the last to hold its communicator, whose end comes back
+             * to this PML
+             */
             mca_pml_tm_request_release(core->base);
         } else {
             mca_pml_tm_request_set_error(core);
@@ -115,12 +121,13 @@ int mca_pml_tm_complete_done_slow(void)
 }
 
 /*
- * Is another thread inside ompi_request_complete() with this request?  Not if it is complete, and not if it has a callback:
- * then this is that callback.
+ * Is another thread inside ompi_request_complete() with this request?  Not if it is complete, and
+ * not if it has a callback: then this is that callback.
  */
 static inline bool is_being_completed(const mca_pml_tm_core_t *core)
 {
-    return PML_TM_COMPLETING == core->state && !core->has_callback && !REQUEST_COMPLETE(&core->base->req_ompi);
+    return PML_TM_COMPLETING == core->state && !core->has_callback &&
+           !REQUEST_COMPLETE(&core->base->req_ompi);
 }
 
 int mca_pml_tm_request_free(ompi_request_t **request)

@@ -2,8 +2,8 @@
 /*
  * Requests of pml_tm and their states.  doc/states.md has the picture.
  *
- * Send and receive requests derive from Open MPI's base requests and come from its two global free lists, where debuggers
- * and pml_monitoring look for them.
+ * Send and receive requests derive from Open MPI's base requests and come from its two global free
+ * lists, where debuggers and pml_monitoring look for them.
  *
  *   state        set by                                    may become
  *   INACTIVE     on the free list; persistent, at rest     ACTIVE
@@ -13,9 +13,9 @@
  *   COMPLETING   taken off the list: ompi_request_         INACTIVE (freed), ACTIVE (started again)
  *                complete() runs or has run
  *
- * A user may free a request at any time (MPI_Request_free).  ACTIVE and DONE ones are given back when they would be completed;
- * COMPLETING ones at once, except that a thread which frees a request while another is inside ompi_request_complete() waits for
- * those few instructions to pass.
+ * A user may free a request at any time (MPI_Request_free).  ACTIVE and DONE ones are given back
+ * when they would be completed; COMPLETING ones at once, except that a thread which frees a request
+ * while another is inside ompi_request_complete() waits for those few instructions to pass.
  */
 #ifndef PML_TM_REQUEST_H
 #define PML_TM_REQUEST_H
@@ -57,29 +57,32 @@ struct mca_pml_tm_core {
     uint8_t state;                /* mca_pml_tm_state_t */
     uint8_t phase;                /* mca_pml_tm_phase_t, while ACTIVE */
     bool has_callback;            /* had a completion callback when it became COMPLETING */
-    bool is_private;              /* of a blocking call without threads: nobody else knows it, complete it in place */
-    int error;                    /* MPI error class; put into the status when it is complete, see below */
+    /* of a blocking call without threads: nobody else knows it, complete it in place */
+    bool is_private;
+    /* MPI error class; put into the status when it is complete, see below */
+    int error;
 };
 
 typedef struct mca_pml_tm_done_list {
     mca_pml_tm_core_t *head;
     mca_pml_tm_core_t **tail;
-    atomic_uint count; /* written under the lock; read without, to see whether taking it is worth while */
+    /* written under the lock; read without, to see whether taking it is worth while */
+    atomic_uint count;
 } mca_pml_tm_done_list_t;
 
 typedef struct mca_pml_tm_send_request {
     mca_pml_base_send_request_t req_send;
     mca_pml_tm_core_t core;
-    fab_item_t item;        /* while queued for room towards the peer */
-    uint64_t tag;           /* the message's */
-    char *data;             /* contiguous data, or NULL: packed by the convertor */
-    void *buffer;           /* of a buffered send, from the attached buffer; NULL otherwise */
-    size_t offset;          /* bytes sent as PML_TM_AM_DATA */
-    size_t wanted;          /* bytes the receiver asked for */
-    fab_rkey_t rkey;        /* while is_exposed */
+    fab_item_t item; /* while queued for room towards the peer */
+    uint64_t tag;    /* the message's */
+    char *data;      /* contiguous data, or NULL: packed by the convertor */
+    void *buffer;    /* of a buffered send, from the attached buffer; NULL otherwise */
+    size_t offset;   /* bytes sent as PML_TM_AM_DATA */
+    size_t wanted;   /* bytes the receiver asked for */
+    fab_rkey_t rkey; /* while is_exposed */
     bool is_exposed;
-    bool is_rndv;           /* announced, not sent with its data */
-    bool is_untagged;       /* the receiver's context id is not known */
+    bool is_rndv;     /* announced, not sent with its data */
+    bool is_untagged; /* the receiver's context id is not known */
 } mca_pml_tm_send_request_t;
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_send_request_t);
@@ -88,19 +91,19 @@ typedef struct mca_pml_tm_recv_request {
     mca_pml_base_recv_request_t req_recv;
     mca_pml_tm_core_t core;
     fab_offload_recv_t offload; /* its first member is what the matcher knows */
-    char *data;         /* contiguous buffer, or NULL: unpacked by the convertor */
-    size_t capacity;    /* bytes the receive can take */
-    size_t wanted;      /* bytes of this message that are taken: min(its length, capacity) */
-    size_t received;    /* of these, bytes that are there */
-    fab_rma_t rma;      /* fetching */
+    char *data;                 /* contiguous buffer, or NULL: unpacked by the convertor */
+    size_t capacity;            /* bytes the receive can take */
+    size_t wanted;           /* bytes of this message that are taken: min(its length, capacity) */
+    size_t received;         /* of these, bytes that are there */
+    fab_rma_t rma;           /* fetching */
     fab_tm_match_t tm_match; /* what the device matched, while not all of it is there */
 } mca_pml_tm_recv_request_t;
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_recv_request_t);
 
 /*
- * Only a complete request may have an error in its status: after an error in MPI_Waitall and the like, Open MPI frees all
- * requests of the call whose status has one, complete or not.
+ * Only a complete request may have an error in its status: after an error in MPI_Waitall and the
+ * like, Open MPI frees all requests of the call whose status has one, complete or not.
  */
 static inline void mca_pml_tm_request_set_error(mca_pml_tm_core_t *core)
 {
@@ -112,7 +115,10 @@ static inline void mca_pml_tm_request_set_error(mca_pml_tm_core_t *core)
 /* As mca_pml_tm_done(), for a request that others may know. */
 void mca_pml_tm_done_listed(mca_pml_tm_core_t *core);
 
-/* The transport is finished with the request, status and error are set. Lock held; the request is not to be touched after. */
+/*
+ * The transport is finished with the request, status and error are set. Lock held; the request is
+ * not to be touched after.
+ */
 static inline void mca_pml_tm_done(mca_pml_tm_core_t *core)
 {
     if (OPAL_LIKELY(core->is_private)) {

@@ -12,14 +12,15 @@
  *                                            or, when reading failed half way:
  *                                        <-  NACK, tag: error
  *
- * Whatever names an id is checked: alive, of the right kind, from the peer it belongs to, in a phase that waits for it.
+ * Whatever names an id is checked: alive, of the right kind, from the peer it belongs to, in a
+ * phase that waits for it.
  */
 #include "pml_tm_excid.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
 #include "pml_tm_send.h"
 
-/* ---- sender ---- */
+/* ---- sender ------------------------------------------------------------- */
 
 /* The announcement, to a receiver whose context id is not known. */
 static int send_rts_untagged(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv)
@@ -28,11 +29,13 @@ static int send_rts_untagged(mca_pml_tm_send_request_t *req, const fab_rndv_t *r
         mca_pml_tm_untagged_t prefix;
         fab_rndv_t rndv;
     } message = {
-        .prefix = mca_pml_tm_excid_prefix(mca_pml_tm_comm(req->req_send.req_base.req_comm), FAB_AM_RNDV),
+        .prefix = mca_pml_tm_excid_prefix(mca_pml_tm_comm(req->req_send.req_base.req_comm),
+                                          FAB_AM_RNDV),
         .rndv = *rndv,
     };
 
-    return fab_item_send(req->core.peer, fab_hdr(FAB_AM_NO_TAG, req->tag, req->core.id), &message, sizeof(message));
+    return fab_item_send(req->core.peer, fab_hdr(FAB_AM_NO_TAG, req->tag, req->core.id), &message,
+                         sizeof(message));
 }
 
 int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
@@ -54,12 +57,17 @@ int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
     return fab_item_send(peer, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), &rndv, sizeof(rndv));
 }
 
-/* The request that a peer names; NULL, and the peer failed, if it does not wait for such a message from it. */
-static mca_pml_tm_core_t *find_core(fab_peer_t *peer, uint32_t id, mca_pml_tm_phase_t phase, const char *what)
+/*
+ * The request that a peer names; NULL, and the peer failed, if it does not wait for such a message
+ * from it.
+ */
+static mca_pml_tm_core_t *find_core(fab_peer_t *peer, uint32_t id, mca_pml_tm_phase_t phase,
+                                    const char *what)
 {
     mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) mca_pml_tm_idmap_find(&mca_pml_tm.ids, id);
 
-    if (OPAL_LIKELY(NULL != core && peer == core->peer && PML_TM_ACTIVE == core->state && phase == core->phase)) {
+    if (OPAL_LIKELY(NULL != core && peer == core->peer && PML_TM_ACTIVE == core->state &&
+                    phase == core->phase)) {
         return core;
     }
     mca_pml_tm_bad_message(peer, what);
@@ -68,7 +76,8 @@ static mca_pml_tm_core_t *find_core(fab_peer_t *peer, uint32_t id, mca_pml_tm_ph
 
 void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN, "end of a rendezvous that there is not");
+    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN,
+                                        "end of a rendezvous that there is not");
 
     (void) ctx;
     (void) data;
@@ -80,7 +89,8 @@ void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
 
 void mca_pml_tm_rndv_ack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_ACK, "match of a synchronous send that there is not");
+    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_ACK,
+                                        "match of a synchronous send that there is not");
 
     (void) ctx;
     (void) data;
@@ -92,8 +102,10 @@ void mca_pml_tm_rndv_ack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
 
 void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) mca_pml_tm_idmap_find(&mca_pml_tm.ids, hdr.app_ctx);
-    mca_pml_tm_phase_t phase = NULL != core && PML_TM_WAIT_ACK == core->phase ? PML_TM_WAIT_ACK : PML_TM_WAIT_FIN;
+    mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) mca_pml_tm_idmap_find(&mca_pml_tm.ids,
+                                                                          hdr.app_ctx);
+    mca_pml_tm_phase_t phase = NULL != core && PML_TM_WAIT_ACK == core->phase ? PML_TM_WAIT_ACK
+                                                                              : PML_TM_WAIT_FIN;
 
     (void) ctx;
     (void) data;
@@ -145,7 +157,8 @@ static int data_item(fab_item_t *item, fab_peer_t *peer)
 
 void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN, "wants data of a rendezvous that there is not");
+    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN,
+                                        "wants data of a rendezvous that there is not");
     mca_pml_tm_send_request_t *req;
     mca_pml_base_request_t *base;
     mca_pml_tm_cts_t cts;
@@ -162,7 +175,8 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     memcpy(&cts, data, sizeof(cts));
     base = core->base;
     if (NULL == req->data) {
-        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &base->req_datatype->super, base->req_count,
+        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor,
+                                                 &base->req_datatype->super, base->req_count,
                                                  base->req_addr, 0, &base->req_convertor);
     }
     core->remote_id = cts.recv_id;
@@ -172,7 +186,7 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     fab_queue(peer, &req->item);
 }
 
-/* ---- receiver ---- */
+/* ---- receiver ----------------------------------------------------------- */
 
 void mca_pml_tm_recv_finish(mca_pml_tm_recv_request_t *req, int error)
 {
@@ -194,8 +208,8 @@ static void answer(const mca_pml_tm_recv_request_t *req, uint8_t id, uint64_t ar
 
 static void get_complete(fab_rma_t *rma, int status)
 {
-    mca_pml_tm_recv_request_t *req
-        = (mca_pml_tm_recv_request_t *) ((char *) rma - offsetof(mca_pml_tm_recv_request_t, rma));
+    mca_pml_tm_recv_request_t *req =
+        (mca_pml_tm_recv_request_t *) ((char *) rma - offsetof(mca_pml_tm_recv_request_t, rma));
 
     if (OMPI_SUCCESS == status) {
         answer(req, FAB_AM_FIN, 0);
@@ -249,13 +263,15 @@ static void start_pipeline(mca_pml_tm_recv_request_t *req)
     mca_pml_tm.counters.rndv_pipeline_bytes += req->wanted;
     req->core.phase = PML_TM_WAIT_DATA;
     cts.recv_id = req->core.id;
-    rc = fab_post(req->core.peer, fab_hdr(PML_TM_AM_CTS, req->wanted, req->core.remote_id), &cts, sizeof(cts));
+    rc = fab_post(req->core.peer, fab_hdr(PML_TM_AM_CTS, req->wanted, req->core.remote_id), &cts,
+                  sizeof(cts));
     if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
         mca_pml_tm_recv_finish(req, MPI_ERR_NO_MEM);
     }
 }
 
-void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr, const fab_rndv_t *rndv)
+void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
+                          const fab_rndv_t *rndv)
 {
     mca_pml_tm_recv_matched(req, peer, hdr, rndv->len);
     req->core.remote_id = hdr.app_ctx;
@@ -269,7 +285,8 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
 
 void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_DATA, "data for a receive that there is not");
+    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_DATA,
+                                        "data for a receive that there is not");
     mca_pml_tm_recv_request_t *req;
 
     (void) ctx;

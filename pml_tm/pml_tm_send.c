@@ -12,25 +12,33 @@
 #include "pml_tm_excid.h"
 #include "pml_tm_peer.h"
 
-/* Sends without a look at what arrived, before one is taken: so that a sender learns that it floods its receiver. */
+/*
+ * Sends without a look at what arrived, before one is taken: so that a sender learns that it floods
+ * its receiver.
+ */
 #define SENDS_PER_PROGRESS 64
 
 /* Pack the whole of a message that is not contiguous into dst. */
-static void pack_all(const void *buf, size_t count, ompi_datatype_t *datatype, void *dst, size_t len)
+static void pack_all(const void *buf, size_t count, ompi_datatype_t *datatype, void *dst,
+                     size_t len)
 {
     struct iovec iov = {.iov_base = dst, .iov_len = len};
     uint32_t iov_count = 1;
     opal_convertor_t convertor;
 
     OBJ_CONSTRUCT(&convertor, opal_convertor_t);
-    opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &datatype->super, count, buf, 0, &convertor);
+    opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &datatype->super, count, buf,
+                                             0, &convertor);
     opal_convertor_pack(&convertor, &iov, &iov_count, &len);
     OBJ_DESTRUCT(&convertor);
 }
 
-/* The message with its data, now; data NULL: it must be packed. Lock held, nothing queued before it. */
-static inline int put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, size_t len, const void *buf, size_t count,
-                            ompi_datatype_t *datatype)
+/*
+ * The message with its data, now; data NULL: it must be packed. Lock held, nothing queued before
+ * it.
+ */
+static inline int put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, size_t len,
+                            const void *buf, size_t count, ompi_datatype_t *datatype)
 {
     void *room;
 
@@ -46,11 +54,15 @@ static inline int put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, s
     return OMPI_SUCCESS;
 }
 
-/* The message of a request whose receiver's context id is not known: with the extended id before the data. */
+/*
+ * The message of a request whose receiver's context id is not known: with the extended id before
+ * the data.
+ */
 static int request_put_untagged(mca_pml_tm_send_request_t *req)
 {
     mca_pml_base_request_t *base = &req->req_send.req_base;
-    mca_pml_tm_untagged_t prefix = mca_pml_tm_excid_prefix(mca_pml_tm_comm(base->req_comm), FAB_AM_EAGER);
+    mca_pml_tm_untagged_t prefix = mca_pml_tm_excid_prefix(mca_pml_tm_comm(base->req_comm),
+                                                           FAB_AM_EAGER);
     size_t len = req->req_send.req_bytes_packed;
     fab_peer_t *peer = req->core.peer;
     char *room = fab_item_reserve(peer, sizeof(prefix) + len);
@@ -76,8 +88,9 @@ static int request_put_eager(mca_pml_tm_send_request_t *req)
     if (OPAL_UNLIKELY(req->is_untagged)) {
         return request_put_untagged(req);
     }
-    return put_eager(req->core.peer, fab_hdr(FAB_AM_EAGER, req->tag, req->core.id), req->data, base->req_bytes_packed,
-                     base->req_base.req_addr, base->req_base.req_count, base->req_base.req_datatype);
+    return put_eager(req->core.peer, fab_hdr(FAB_AM_EAGER, req->tag, req->core.id), req->data,
+                     base->req_bytes_packed, base->req_base.req_addr, base->req_base.req_count,
+                     base->req_base.req_datatype);
 }
 
 void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error)
@@ -100,10 +113,13 @@ static bool send_choose(mca_pml_tm_send_request_t *req)
     const mca_pml_base_request_t *base = &req->req_send.req_base;
     size_t len = req->req_send.req_bytes_packed;
 
-    req->is_untagged = !mca_pml_tm_excid_tag(mca_pml_tm_comm(base->req_comm), base->req_peer, base->req_tag, &req->tag);
-    req->is_rndv = len > mca_pml_tm_peer_eager_limit(req->core.peer)
-                   || (req->is_untagged && len + sizeof(mca_pml_tm_untagged_t) > req->core.peer->eager_max);
-    if (0 == req->core.id && (req->is_rndv || MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode)) {
+    req->is_untagged = !mca_pml_tm_excid_tag(mca_pml_tm_comm(base->req_comm), base->req_peer,
+                                             base->req_tag, &req->tag);
+    req->is_rndv = len > mca_pml_tm_peer_eager_limit(req->core.peer) ||
+                   (req->is_untagged &&
+                    len + sizeof(mca_pml_tm_untagged_t) > req->core.peer->eager_max);
+    if (0 == req->core.id &&
+        (req->is_rndv || MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode)) {
         req->core.id = mca_pml_tm_idmap_add(&mca_pml_tm.ids, &req->core);
         return 0 != req->core.id;
     }
@@ -117,7 +133,10 @@ static void send_count(const mca_pml_tm_send_request_t *req, int by)
 
     if (req->is_rndv) {
         mca_pml_tm.counters.rndv_sent += by;
-        mca_pml_tm.counters.announced_sends += len <= mca_pml_tm.eager_limit && len <= req->core.peer->eager_max ? by : 0;
+        mca_pml_tm.counters.announced_sends += len <= mca_pml_tm.eager_limit &&
+                                                       len <= req->core.peer->eager_max
+                                                   ? by
+                                                   : 0;
     } else if (0 != req->core.id) {
         mca_pml_tm.counters.eager_sync_sent += by;
     } else {
@@ -125,7 +144,10 @@ static void send_count(const mca_pml_tm_send_request_t *req, int by)
     }
 }
 
-/* One attempt to get the request's first message out. OPAL_ERR_RESOURCE_BUSY: later; else there is no more to do here. */
+/*
+ * One attempt to get the request's first message out. OPAL_ERR_RESOURCE_BUSY: later; else there is
+ * no more to do here.
+ */
 static int send_first(mca_pml_tm_send_request_t *req)
 {
     bool is_complete = !req->is_rndv && 0 == req->core.id; /* when its first message is out */
@@ -149,7 +171,10 @@ static int send_first(mca_pml_tm_send_request_t *req)
     return OMPI_SUCCESS; /* the peer failed: the request stays open, see pml_tm_failure.h */
 }
 
-/* The protocol is chosen anew: while the request waited its receiver may have asked for announcements. */
+/*
+ * The protocol is chosen anew: while the request waited its receiver may have asked for
+ * announcements.
+ */
 static int send_item(fab_item_t *item, fab_peer_t *peer)
 {
     mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
@@ -184,11 +209,14 @@ void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
 }
 
 /* A request, initialised, inactive; NULL: no memory. */
-static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
-                                             mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, fab_peer_t *peer,
+static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count,
+                                             ompi_datatype_t *datatype, int dst, int tag,
+                                             mca_pml_base_send_mode_t mode,
+                                             ompi_communicator_t *comm, fab_peer_t *peer,
                                              bool is_persistent)
 {
-    mca_pml_tm_send_request_t *req = (mca_pml_tm_send_request_t *) opal_free_list_get(&mca_pml_base_send_requests);
+    mca_pml_tm_send_request_t *req = (mca_pml_tm_send_request_t *) opal_free_list_get(
+        &mca_pml_base_send_requests);
     mca_pml_base_request_t *base;
     char *data;
     size_t len;
@@ -215,7 +243,10 @@ static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count, ompi
     req->req_send.req_addr = buf;
     req->req_send.req_send_mode = mode;
     req->req_send.req_bytes_packed = len;
-    /* MPI leaves a send's source and tag undefined, but callbacks of osc/pt2pt read them, as ob1 sets them */
+    /*
+     * MPI leaves a send's source and tag undefined, but callbacks of osc/pt2pt read them, as ob1
+     * sets them
+     */
     base->req_ompi.req_status = (ompi_status_public_t){
         .MPI_SOURCE = comm->c_my_rank, .MPI_TAG = tag, .MPI_ERROR = MPI_SUCCESS, ._ucount = len};
     req->core.peer = peer;
@@ -226,10 +257,11 @@ static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count, ompi
 }
 
 /*
- * Buffered: the data into the attached buffer, and a request that nobody waits for to send it from there.  Lock not held.
+ * Buffered: the data into the attached buffer, and a request that nobody waits for to send it from
+ * there.  Lock not held.
  */
-static int bsend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag, ompi_communicator_t *comm,
-                 fab_peer_t *peer)
+static int bsend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                 ompi_communicator_t *comm, fab_peer_t *peer)
 {
     mca_pml_tm_send_request_t *req;
     char *data;
@@ -248,7 +280,8 @@ static int bsend(const void *buf, size_t count, ompi_datatype_t *datatype, int d
             pack_all(buf, count, datatype, buffer, len);
         }
     }
-    req = send_alloc(buffer, len, &ompi_mpi_byte.dt, dst, tag, MCA_PML_BASE_SEND_BUFFERED, comm, peer, false);
+    req = send_alloc(buffer, len, &ompi_mpi_byte.dt, dst, tag, MCA_PML_BASE_SEND_BUFFERED, comm,
+                     peer, false);
     if (NULL == req) {
         if (NULL != buffer) {
             mca_pml_base_bsend_request_free(buffer);
@@ -273,8 +306,8 @@ void mca_pml_tm_bsend_start(mca_pml_tm_send_request_t *req)
     mca_pml_tm_request_activate(&req->core);
     req->core.id = 0;
     req->is_exposed = false;
-    rc = bsend(base->req_addr, base->req_count, base->req_datatype, base->req_peer, base->req_tag, base->req_comm,
-               req->core.peer);
+    rc = bsend(base->req_addr, base->req_count, base->req_datatype, base->req_peer, base->req_tag,
+               base->req_comm, req->core.peer);
     fab_lock(mca_pml_tm.fab);
     mca_pml_tm_send_finish(req, OMPI_SUCCESS == rc ? MPI_SUCCESS : MPI_ERR_BUFFER);
     fab_unlock(mca_pml_tm.fab);
@@ -290,10 +323,12 @@ static inline void send_progress(void)
 }
 
 /*
- * A standard or ready send without a request, if it is short and there is room.  OPAL_ERR_RESOURCE_BUSY: it needs a request.
+ * A standard or ready send without a request, if it is short and there is room.
+ * OPAL_ERR_RESOURCE_BUSY: it needs a request.
  */
-static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
-                              mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, fab_peer_t *peer)
+static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                              int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                              fab_peer_t *peer)
 {
     uint64_t fab_tag;
     char *data;
@@ -305,9 +340,10 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
         return rc;
     }
     fab_lock(mca_pml_tm.fab);
-    if (OPAL_LIKELY(NULL == peer->pending && len <= mca_pml_tm_peer_eager_limit(peer)
-                    && mca_pml_tm_excid_tag(mca_pml_tm_comm(comm), dst, tag, &fab_tag))) {
-        rc = put_eager(peer, fab_hdr(FAB_AM_EAGER, fab_tag, 0), is_contiguous ? data : NULL, len, buf, count, datatype);
+    if (OPAL_LIKELY(NULL == peer->pending && len <= mca_pml_tm_peer_eager_limit(peer) &&
+                    mca_pml_tm_excid_tag(mca_pml_tm_comm(comm), dst, tag, &fab_tag))) {
+        rc = put_eager(peer, fab_hdr(FAB_AM_EAGER, fab_tag, 0), is_contiguous ? data : NULL, len,
+                       buf, count, datatype);
         mca_pml_tm.counters.eager_sent += OMPI_SUCCESS == rc;
         send_progress();
     }
@@ -321,10 +357,11 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
 
 /* A started send with a request. */
 static int send_new(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
-                    mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, fab_peer_t *peer, bool is_blocking,
-                    mca_pml_tm_send_request_t **request)
+                    mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, fab_peer_t *peer,
+                    bool is_blocking, mca_pml_tm_send_request_t **request)
 {
-    mca_pml_tm_send_request_t *req = send_alloc(buf, count, datatype, dst, tag, mode, comm, peer, false);
+    mca_pml_tm_send_request_t *req = send_alloc(buf, count, datatype, dst, tag, mode, comm, peer,
+                                                false);
 
     if (NULL == req) {
         return OMPI_ERR_OUT_OF_RESOURCE;
@@ -338,8 +375,9 @@ static int send_new(const void *buf, size_t count, ompi_datatype_t *datatype, in
     return OMPI_SUCCESS;
 }
 
-int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
-                          mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, ompi_request_t **request)
+int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                          int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                          ompi_request_t **request)
 {
     mca_pml_tm_send_request_t *req;
     int rc = OMPI_SUCCESS;
@@ -357,7 +395,8 @@ int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *dataty
 }
 
 int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
-                     mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, ompi_request_t **request)
+                     mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                     ompi_request_t **request)
 {
     mca_pml_tm_send_request_t *req;
     int rc = OMPI_SUCCESS;

@@ -9,18 +9,23 @@
 
 static inline mca_pml_tm_send_request_t *mca_pml_tm_send_of_item(fab_item_t *item)
 {
-    return (mca_pml_tm_send_request_t *) ((char *) item - offsetof(mca_pml_tm_send_request_t, item));
+    return (mca_pml_tm_send_request_t *) ((char *) item -
+                                          offsetof(mca_pml_tm_send_request_t, item));
 }
 
 static inline mca_pml_tm_send_request_t *mca_pml_tm_send_of_core(mca_pml_tm_core_t *core)
 {
-    return (mca_pml_tm_send_request_t *) ((char *) core - offsetof(mca_pml_tm_send_request_t, core));
+    return (mca_pml_tm_send_request_t *) ((char *) core -
+                                          offsetof(mca_pml_tm_send_request_t, core));
 }
 
 /* Start an initialised request. Lock held; errors come through the request. */
 void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req);
 
-/* Start a persistent buffered send: the data goes to the attached buffer, the request is done. Lock not held. */
+/*
+ * Start a persistent buffered send: the data goes to the attached buffer, the request is done. Lock
+ * not held.
+ */
 void mca_pml_tm_bsend_start(mca_pml_tm_send_request_t *req);
 
 /* The transport is finished with the request; error: MPI error class for its status. Lock held. */
@@ -29,7 +34,10 @@ void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error);
 /* Announce the message (pml_tm_rndv.c). OPAL_ERR_RESOURCE_BUSY: no room now. Lock held. */
 int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req);
 
-/* Handlers (pml_tm_rndv.c): FAB_AM_FIN, PML_TM_AM_ACK, PML_TM_AM_CTS, PML_TM_AM_DATA, PML_TM_AM_NACK. */
+/*
+ * Handlers (pml_tm_rndv.c): FAB_AM_FIN, PML_TM_AM_ACK, PML_TM_AM_CTS, PML_TM_AM_DATA,
+ * PML_TM_AM_NACK.
+ */
 void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 void mca_pml_tm_rndv_ack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);

@@ -2,8 +2,8 @@
 /*
  * Starting persistent requests.
  *
- * MPI_Start and MPI_Startall have checked that the requests are persistent and at rest; MPI_Startall ignores what this
- * returns, so errors come through the requests.
+ * MPI_Start and MPI_Startall have checked that the requests are persistent and at rest;
+ * MPI_Startall ignores what this returns, so errors come through the requests.
  */
 #include "pml_tm_recv.h"
 #include "pml_tm_send.h"

@@ -10,9 +10,10 @@
  *     │ 32-s bits        │ s bits          │ │ 31 bits                       │
  *     └──────────────────┴─────────────────┴─┴───────────────────────────────┘
  *
- * C and the MPI tag together are the signed 32-bit tag: C, its sign, is the class bit that keeps internal tags (collectives,
- * negative) away from MPI_ANY_TAG.  The context id is that of the receiver, the source the sender's rank in the communicator.
- * s (parameter tag_source_bits) is the same in all processes that meet; it travels in their addresses and is compared.
+ * C and the MPI tag together are the signed 32-bit tag: C, its sign, is the class bit that keeps
+ * internal tags (collectives, negative) away from MPI_ANY_TAG.  The context id is that of the
+ * receiver, the source the sender's rank in the communicator. s (parameter tag_source_bits) is the
+ * same in all processes that meet; it travels in their addresses and is compared.
  */
 #ifndef PML_TM_WIRE_H
 #define PML_TM_WIRE_H
@@ -23,12 +24,18 @@
 
 /* Active messages beside FAB_AM_EAGER, FAB_AM_RNDV and FAB_AM_FIN. */
 enum {
-    PML_TM_AM_ACK = FAB_AM_PML,          /* a synchronous eager message was matched. app_ctx: the send's id */
-    PML_TM_AM_CTS = FAB_AM_PML + 1,      /* send the data as messages. app_ctx: the send's id, tag: bytes wanted, payload: cts */
-    PML_TM_AM_DATA = FAB_AM_PML + 2,     /* some of the data. app_ctx: the receive's id, tag: offset in bytes */
-    PML_TM_AM_NACK = FAB_AM_PML + 3,     /* the data will not be fetched. app_ctx: the send's id, tag: MPI error class */
-    PML_TM_AM_ANNOUNCE = FAB_AM_PML + 4, /* app_ctx 1: announce messages (rendezvous) from now on; 0: eager is welcome again */
-    PML_TM_AM_CONTEXT = FAB_AM_PML + 5,  /* answer to an untagged message. payload: mca_pml_tm_context_t */
+    /* a synchronous eager message was matched. app_ctx: the send's id */
+    PML_TM_AM_ACK = FAB_AM_PML,
+    /* send the data as messages. app_ctx: the send's id, tag: bytes wanted, payload: cts */
+    PML_TM_AM_CTS = FAB_AM_PML + 1,
+    /* some of the data. app_ctx: the receive's id, tag: offset in bytes */
+    PML_TM_AM_DATA = FAB_AM_PML + 2,
+    /* the data will not be fetched. app_ctx: the send's id, tag: MPI error class */
+    PML_TM_AM_NACK = FAB_AM_PML + 3,
+    /* app_ctx 1: announce messages (rendezvous) from now on; 0: eager is welcome again */
+    PML_TM_AM_ANNOUNCE = FAB_AM_PML + 4,
+    /* answer to an untagged message. payload: mca_pml_tm_context_t */
+    PML_TM_AM_CONTEXT = FAB_AM_PML + 5,
 };
 
 /* Payload of PML_TM_AM_CTS. */
@@ -37,11 +44,11 @@ typedef struct mca_pml_tm_cts {
     uint32_t reserved; /* 0 */
 } mca_pml_tm_cts_t;
 
-_Static_assert(sizeof(mca_pml_tm_cts_t) == 8, "wire format");
+_Static_assert(8 == sizeof(mca_pml_tm_cts_t), "wire format");
 
 /*
- * In front of the payload of FAB_AM_NO_TAG: a message of a communicator whose index at the receiver is not known yet. The context
- * id in the tag is 0.
+ * In front of the payload of FAB_AM_NO_TAG: a message of a communicator whose index at the receiver
+ * is not known yet. The context id in the tag is 0.
  */
 typedef struct mca_pml_tm_untagged {
     uint64_t excid[2];   /* extended id of the communicator */
@@ -50,7 +57,7 @@ typedef struct mca_pml_tm_untagged {
     uint8_t reserved[3]; /* 0 */
 } mca_pml_tm_untagged_t;
 
-_Static_assert(sizeof(mca_pml_tm_untagged_t) == 24, "wire format");
+_Static_assert(24 == sizeof(mca_pml_tm_untagged_t), "wire format");
 
 /* Payload of PML_TM_AM_CONTEXT. */
 typedef struct mca_pml_tm_context {
@@ -59,7 +66,7 @@ typedef struct mca_pml_tm_context {
     uint32_t rank;    /* the sender's rank in it */
 } mca_pml_tm_context_t;
 
-_Static_assert(sizeof(mca_pml_tm_context_t) == 24, "wire format");
+_Static_assert(24 == sizeof(mca_pml_tm_context_t), "wire format");
 
 /* In front of the fabric's address in the modex. */
 typedef struct mca_pml_tm_address {
@@ -69,18 +76,20 @@ typedef struct mca_pml_tm_address {
     uint8_t reserved;    /* 0 */
 } mca_pml_tm_address_t;
 
-_Static_assert(sizeof(mca_pml_tm_address_t) == 8, "wire format");
+_Static_assert(8 == sizeof(mca_pml_tm_address_t), "wire format");
 
 #define PML_TM_ADDRESS_MAGIC 0x6d747470u /* "ptm" and the byte order */
-#define PML_TM_WIRE_VERSION 1
+#define PML_TM_WIRE_VERSION  1
 
-#define PML_TM_TAG_BITS 32
+#define PML_TM_TAG_BITS        32
 #define PML_TM_SOURCE_BITS_MIN 8
 #define PML_TM_SOURCE_BITS_MAX 24
 
-static inline uint64_t mca_pml_tm_tag(uint32_t context, uint32_t source, int32_t tag, unsigned source_bits)
+static inline uint64_t mca_pml_tm_tag(uint32_t context, uint32_t source, int32_t tag,
+                                      unsigned source_bits)
 {
-    return (uint64_t) context << (PML_TM_TAG_BITS + source_bits) | (uint64_t) source << PML_TM_TAG_BITS | (uint32_t) tag;
+    return (uint64_t) context << (PML_TM_TAG_BITS + source_bits) |
+           (uint64_t) source << PML_TM_TAG_BITS | (uint32_t) tag;
 }
 
 static inline uint32_t mca_pml_tm_tag_context(uint64_t tag, unsigned source_bits)

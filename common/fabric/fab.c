@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The process's fabric: opening and closing its providers, handlers, address, progress, description.
+ * The process's fabric: opening and closing its providers, handlers, address, progress,
+ * description.
  *
- * There is one fabric per process, fab_the_core; references to it are counted under fab_open_lock.  All else is under the
- * fabric's own lock.
+ * There is one fabric per process, fab_the_core; references to it are counted under fab_open_lock.
+ * All else is under the fabric's own lock.
  */
 #include "fabric/fab.h"
 
@@ -28,7 +29,8 @@ const fab_provider_t *const fab_providers[FAB_NUM_PROVIDERS] = {
 
 static pthread_mutex_t fab_open_lock = PTHREAD_MUTEX_INITIALIZER;
 static fab_core_t *fab_the_core;
-static char fab_open_why[FAB_SENTENCE_MAX]; /* *why of fab_open(): outlives a fabric that did not open */
+/* *why of fab_open(): outlives a fabric that did not open */
+static char fab_open_why[FAB_SENTENCE_MAX];
 
 const char *fab_sentence(fab_t *fab, const char *format, ...)
 {
@@ -55,7 +57,7 @@ void fab_log(fab_t *fab, int level, const char *format, ...)
     fab->config.log(fab->config.ctx, level, text);
 }
 
-/* ---- handlers ---------------------------------------------------------------------------------------------------- */
+/* ---- handlers ----------------------------------------------------------- */
 
 static void fab_no_handler(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
@@ -63,30 +65,36 @@ static void fab_no_handler(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
 
     (void) ctx;
     (void) data;
-    snprintf(why, sizeof(why), "It sent a message of %zu bytes with id %u, which nothing here handles.", len, hdr.id);
+    snprintf(why, sizeof(why),
+             "It sent a message of %zu bytes with id %u, which nothing here handles.", len, hdr.id);
     fab_peer_fail(peer, OPAL_ERR_COMM_FAILURE, why);
 }
 
 void fab_set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx)
 {
     if (id < FAB_AM_MAX) {
-        fab->handlers[id] = (struct fab_handler){.fn = NULL != fn ? fn : fab_no_handler, .ctx = ctx};
+        fab->handlers[id] = (struct fab_handler){.fn = NULL != fn ? fn : fab_no_handler,
+                                                 .ctx = ctx};
     }
 }
 
-/* ---- open and close ---------------------------------------------------------------------------------------------- */
+/* ---- open and close ----------------------------------------------------- */
 
 static const fab_provider_t *fab_provider_named(const char *name, size_t len)
 {
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
-        if (strlen(fab_providers[i]->name) == len && 0 == strncmp(fab_providers[i]->name, name, len)) {
+        if (strlen(fab_providers[i]->name) == len &&
+            0 == strncmp(fab_providers[i]->name, name, len)) {
             return fab_providers[i];
         }
     }
     return NULL;
 }
 
-/* Is this provider in the user's list, or, if that begins with ^, not in it?  An empty list holds all; self is always used. */
+/*
+ * Is this provider in the user's list, or, if that begins with ^, not in it?  An empty list holds
+ * all; self is always used.
+ */
 static bool fab_provider_wanted(const fab_provider_t *provider)
 {
     const char *list = fab_params.providers;
@@ -117,8 +125,9 @@ static int fab_check_provider_names(void)
         size_t len = strcspn(list, ",");
         if (len > 0 && NULL == fab_provider_named(list, len)) {
             snprintf(fab_open_why, sizeof(fab_open_why),
-                     "%sproviders names \"%.*s\", which is no provider; there are: self, shm%s.", fab_params.prefix,
-                     (int) (len < 64 ? len : 64), list, FAB_HAVE_VERBS ? ", verbs" : " (verbs was not built)");
+                     "%sproviders names \"%.*s\", which is no provider; there are: self, shm%s.",
+                     fab_params.prefix, (int) (len < 64 ? len : 64), list,
+                     FAB_HAVE_VERBS ? ", verbs" : " (verbs was not built)");
             return OPAL_ERR_BAD_PARAM;
         }
         list += len + ('\0' != list[len]);
@@ -141,7 +150,8 @@ static bool fab_core_covers_job(const fab_core_t *core)
 {
     const fab_config_t *config = &core->fab.config;
 
-    return 1 == config->num_procs || (config->num_procs == config->num_local && fab_core_reaches_others(core));
+    return 1 == config->num_procs ||
+           (config->num_procs == config->num_local && fab_core_reaches_others(core));
 }
 
 /* Open provider i, or keep the reason why not. */
@@ -151,8 +161,8 @@ static void fab_core_open_provider(fab_core_t *core, int i)
     fab_slot_t *slot = &core->slots[i];
 
     if (!fab_provider_wanted(fab_providers[i])) {
-        snprintf(slot->why_not, sizeof(slot->why_not), "not wanted by %sproviders (%s)", fab_params.prefix,
-                 fab_params.providers);
+        snprintf(slot->why_not, sizeof(slot->why_not), "not wanted by %sproviders (%s)",
+                 fab_params.prefix, fab_params.providers);
         return;
     }
     if (OPAL_SUCCESS != fab_providers[i]->open(&core->fab, &slot->dom, &why)) {
@@ -169,7 +179,8 @@ static void fab_core_why_no_provider(const fab_core_t *core, char *buf, size_t s
 
     for (int i = 0; i < FAB_NUM_PROVIDERS && len < size; i++) {
         if (NULL == core->slots[i].dom) {
-            len += (size_t) snprintf(buf + len, size - len, " %s: %s", fab_providers[i]->name, core->slots[i].why_not);
+            len += (size_t) snprintf(buf + len, size - len, " %s: %s", fab_providers[i]->name,
+                                     core->slots[i].why_not);
         }
     }
 }
@@ -192,7 +203,8 @@ static int fab_core_new(const fab_config_t *config, fab_core_t **out)
     fab_core_t *core = calloc(1, sizeof(*core));
 
     if (NULL == core || 0 != pthread_mutex_init(&core->fab.lock, NULL)) {
-        snprintf(fab_open_why, sizeof(fab_open_why), "There is not enough memory to open the fabric.");
+        snprintf(fab_open_why, sizeof(fab_open_why),
+                 "There is not enough memory to open the fabric.");
         free(core);
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
@@ -253,7 +265,8 @@ bool fab_tm_use(fab_t *fab, const fab_tm_user_t *user, void *ctx, fab_tm_device_
 
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         fab_domain_t *dom = core->slots[i].dom;
-        if (NULL != dom && NULL != fab_providers[i]->tm_use && fab_providers[i]->tm_use(dom, user, ctx, device)) {
+        if (NULL != dom && NULL != fab_providers[i]->tm_use &&
+            fab_providers[i]->tm_use(dom, user, ctx, device)) {
             return true;
         }
     }
@@ -274,13 +287,14 @@ const char *fab_why_one_host(const fab_t *fab)
     return why;
 }
 
-/* ---- address ----------------------------------------------------------------------------------------------------- */
+/* ---- address ------------------------------------------------------------ */
 
 size_t fab_address(const fab_t *fab, void *buf, size_t size)
 {
     const fab_core_t *core = (const fab_core_t *) fab;
     unsigned char bytes[FAB_ADDRESS_MAX] = {0};
-    fab_wire_head_t head = {.magic = FAB_WIRE_MAGIC, .version = FAB_WIRE_VERSION, .name = fab->config.name};
+    fab_wire_head_t head = {
+        .magic = FAB_WIRE_MAGIC, .version = FAB_WIRE_VERSION, .name = fab->config.name};
     size_t len = sizeof(head);
 
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
@@ -289,7 +303,8 @@ size_t fab_address(const fab_t *fab, void *buf, size_t size)
             continue;
         }
         size_t start = len + sizeof(section);
-        section.len = (uint16_t) fab_providers[i]->address(core->slots[i].dom, bytes + start, sizeof(bytes) - start);
+        section.len = (uint16_t) fab_providers[i]->address(core->slots[i].dom, bytes + start,
+                                                           sizeof(bytes) - start);
         memcpy(bytes + len, &section, sizeof(section));
         len = start + ((section.len + 7u) & ~7u);
         head.sections++;
@@ -308,7 +323,7 @@ const char *fab_peer_provider_name(const fab_peer_t *peer)
     return fab_providers[peer->provider]->name;
 }
 
-/* ---- progress ---------------------------------------------------------------------------------------------------- */
+/* ---- progress ----------------------------------------------------------- */
 
 int fab_progress(fab_t *fab)
 {
@@ -326,7 +341,7 @@ int fab_progress(fab_t *fab)
     return events;
 }
 
-/* ---- description ------------------------------------------------------------------------------------------------- */
+/* ---- description -------------------------------------------------------- */
 
 void fab_describe(fab_t *fab, char *buf, size_t size)
 {
@@ -337,10 +352,12 @@ void fab_describe(fab_t *fab, char *buf, size_t size)
         if (NULL != slot->dom) {
             len += (size_t) fab_providers[i]->describe(slot->dom, buf + len, size - len);
         } else {
-            len += (size_t) snprintf(buf + len, size - len, "-              %-5s  not used: %s\n", fab_providers[i]->name, slot->why_not);
+            len += (size_t) snprintf(buf + len, size - len, "-              %-5s  not used: %s\n",
+                                     fab_providers[i]->name, slot->why_not);
         }
     }
     if (!FAB_HAVE_VERBS && len < size) {
-        snprintf(buf + len, size - len, "-              verbs  not built: configure found no libibverbs\n");
+        snprintf(buf + len, size - len,
+                 "-              verbs  not built: configure found no libibverbs\n");
     }
 }

@@ -2,9 +2,9 @@
 /*
  * The fabric: how two processes of an MPI job exchange messages and memory.
  *
- * Above it stand pml_tm (MPI point-to-point) and, later, btl_fabric; below it one provider per way to a peer: self, shm
- * (same host), verbs (RDMA devices), later tcp.  A peer is reached by exactly one provider for ordered traffic, chosen once, when the
- * peer is opened.
+ * Above it stand pml_tm (MPI point-to-point) and, later, btl_fabric; below it one provider per way
+ * to a peer: self, shm (same host), verbs (RDMA devices), later tcp.  A peer is reached by exactly
+ * one provider for ordered traffic, chosen once, when the peer is opened.
  *
  *      pml_tm    btl_fabric                          upcalls: active message handlers, RMA completion,
  *         │           │                                       offloaded receive matched / data valid, peer failed
@@ -12,30 +12,34 @@
  *      fab_send  fab_reserve/commit  fab_queue  fab_get/put  fab_progress
  *         └───────────┴──── one fab_ops_t per provider (fab_provider.h) ────┘
  *
- * Messages.  A message is a 16-byte header, fab_hdr_t, with the fields of a verbs TM header (TMH): an id (the TMH opcode),
- * a 32-bit app_ctx and a 64-bit tag, and up to fab_peer_t.eager_max bytes of payload.  Ids below FAB_AM_FIRST_USER are
- * those of the TMH, which matching hardware understands; the others are active messages, for which tag and app_ctx are 12
- * bytes of arguments.  Per peer, messages arrive once each, in the order in which they were sent.
+ * Messages.  A message is a 16-byte header, fab_hdr_t, with the fields of a verbs TM header (TMH):
+ * an id (the TMH opcode), a 32-bit app_ctx and a 64-bit tag, and up to fab_peer_t.eager_max bytes
+ * of payload.  Ids below FAB_AM_FIRST_USER are those of the TMH, which matching hardware
+ * understands; the others are active messages, for which tag and app_ctx are 12 bytes of arguments.
+ * Per peer, messages arrive once each, in the order in which they were sent.
  *
  * RMA (get, put) is not ordered with messages, nor among itself.
  *
- * Hardware tag matching (verbs, TM-SRQ) adds fab_tm.h and changes nothing: receives are listed on the device, and its matches come
- * back as upcalls.  Whatever the device does not match arrives through the handlers of ids 0 to 3 as on any provider, which is
- * why tagged messages have TMH fields everywhere.
+ * Hardware tag matching (verbs, TM-SRQ) adds fab_tm.h and changes nothing: receives are listed on
+ * the device, and its matches come back as upcalls.  Whatever the device does not match arrives
+ * through the handlers of ids 0 to 3 as on any provider, which is why tagged messages have TMH
+ * fields everywhere.
  *
- * Threads.  One lock, the fabric's, covers all that belongs to it: peers, providers and the state that its users reach from
- * their handlers.  fab_lock() takes it; every function below wants it held, except where it says otherwise.  It costs
- * nothing unless fab_config_t.is_threaded.  Handlers and completions run with it held, from fab_progress() or, on the self
- * provider, from within fab_send() and fab_commit(); they may send, queue and start RMA, and must not block, call
+ * Threads.  One lock, the fabric's, covers all that belongs to it: peers, providers and the state
+ * that its users reach from their handlers.  fab_lock() takes it; every function below wants it
+ * held, except where it says otherwise.  It costs nothing unless fab_config_t.is_threaded.
+ * Handlers and completions run with it held, from fab_progress() or, on the self provider, from
+ * within fab_send() and fab_commit(); they may send, queue and start RMA, and must not block, call
  * fab_progress() or run user code.
  *
- * Errors.  OPAL error codes.  OPAL_ERR_RESOURCE_BUSY is no error: a bounded resource is used up for the moment, nothing was
- * done, fab_queue() an item or try again after fab_progress().  From the moment a peer fails every operation on it returns
- * OPAL_ERR_UNREACH; the next fab_progress() reports it, once (fab_config_t.peer_failed), ends its RMA with an error, and runs
- * its queued items so that they see it.
+ * Errors.  OPAL error codes.  OPAL_ERR_RESOURCE_BUSY is no error: a bounded resource is used up for
+ * the moment, nothing was done, fab_queue() an item or try again after fab_progress().  From the
+ * moment a peer fails every operation on it returns OPAL_ERR_UNREACH; the next fab_progress()
+ * reports it, once (fab_config_t.peer_failed), ends its RMA with an error, and runs its queued
+ * items so that they see it.
  *
- * Bytes from other processes are checked by the provider as far as the fabric understands them (lengths, ids, states); the
- * meaning of tag, app_ctx and payload is the handler's to check.
+ * Bytes from other processes are checked by the provider as far as the fabric understands them
+ * (lengths, ids, states); the meaning of tag, app_ctx and payload is the handler's to check.
  */
 #ifndef FAB_H
 #define FAB_H
@@ -56,13 +60,15 @@ typedef struct fab_peer fab_peer_t;
 typedef struct fab_ops fab_ops_t;
 typedef struct fab_rma fab_rma_t;
 
-/* ---- messages --------------------------------------------------------------------------------------------------------- */
+/* ---- messages ----------------------------------------------------------- */
 
 enum {
-    FAB_AM_NO_TAG = 0, /* TMH NO_TAG: tagged message that hardware must not match (extended communicator ids) */
-    FAB_AM_RNDV = 1,   /* TMH RNDV: request to send by rendezvous; payload: fab_rndv_t, then the user's bytes */
-    FAB_AM_FIN = 2,    /* TMH FIN: a rendezvous was fetched; app_ctx is that of the request */
-    FAB_AM_EAGER = 3,  /* TMH EAGER: tagged message with its data */
+    /* TMH NO_TAG: tagged message that hardware must not match (extended communicator ids) */
+    FAB_AM_NO_TAG = 0,
+    /* TMH RNDV: request to send by rendezvous; payload: fab_rndv_t, then the user's bytes */
+    FAB_AM_RNDV = 1,
+    FAB_AM_FIN = 2,   /* TMH FIN: a rendezvous was fetched; app_ctx is that of the request */
+    FAB_AM_EAGER = 3, /* TMH EAGER: tagged message with its data */
     FAB_AM_FIRST_USER = 8,
     FAB_AM_PML = 8,  /* 8..15: pml_tm */
     FAB_AM_BTL = 16, /* 16..31: btl_fabric */
@@ -77,7 +83,7 @@ typedef struct fab_hdr {
     uint64_t tag;
 } fab_hdr_t;
 
-_Static_assert(sizeof(fab_hdr_t) == 16, "fab_hdr_t has the size of a TMH");
+_Static_assert(16 == sizeof(fab_hdr_t), "fab_hdr_t has the size of a TMH");
 
 static inline fab_hdr_t fab_hdr(uint8_t id, uint64_t tag, uint32_t app_ctx)
 {
@@ -91,23 +97,31 @@ typedef struct fab_rkey {
 
 /* Start of the payload of FAB_AM_RNDV: what RVH holds, without its 4 GiB limit. */
 typedef struct fab_rndv {
-    uint64_t addr; /* of the data in the sender's memory, for fab_get(); 0: data can only be sent (not contiguous) */
-    uint64_t len;  /* bytes */
+    /*
+     * of the data in the sender's memory, for fab_get(); 0: data can only be sent (not contiguous)
+     */
+    uint64_t addr;
+    uint64_t len; /* bytes */
     fab_rkey_t rkey;
 } fab_rndv_t;
 
-_Static_assert(sizeof(fab_rndv_t) == 48, "fab_rndv_t is a wire format");
+_Static_assert(48 == sizeof(fab_rndv_t), "fab_rndv_t is a wire format");
 
 /*
- * A message arrived.  data..data+len is the payload in place, 8-byte aligned, valid until the handler returns.
- * peer is the sender; a peer that this process never opened gets its record from the first message.
+ * A message arrived.  data..data+len is the payload in place, 8-byte aligned, valid until the
+ * handler returns. peer is the sender; a peer that this process never opened gets its record from
+ * the first message.
  */
-typedef void (*fab_am_fn_t)(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+typedef void (*fab_am_fn_t)(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                            size_t len);
 
-/* Set the handler of an id; before the first fab_progress().  A message with an id that has none fails its sender. */
+/*
+ * Set the handler of an id; before the first fab_progress().  A message with an id that has none
+ * fails its sender.
+ */
 FAB_EXPORT void fab_set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx);
 
-/* ---- the process's fabric --------------------------------------------------------------------------------------------- */
+/* ---- the process's fabric ----------------------------------------------- */
 
 struct fab_handler {
     fab_am_fn_t fn;
@@ -115,13 +129,18 @@ struct fab_handler {
 };
 
 typedef struct fab_config {
-    uint64_t name;      /* this process, unique among all it will ever meet: jobid << 32 | vpid */
-    uint32_t num_local; /* processes of the job on this host, this one included: sizes the default of shm rings */
-    uint32_t local_rank; /* of this process among them: where there are several devices, they take turns */
-    uint32_t num_procs;  /* processes of the job on all hosts; 0: not known */
+    uint64_t name; /* this process, unique among all it will ever meet: jobid << 32 | vpid */
+    /* processes of the job on this host, this one included: sizes the default of shm rings */
+    uint32_t num_local;
+    /* of this process among them: where there are several devices, they take turns */
+    uint32_t local_rank;
+    uint32_t num_procs; /* processes of the job on all hosts; 0: not known */
     bool is_threaded;   /* MPI_THREAD_MULTIPLE */
     void *ctx;          /* handed to the callbacks below */
-    /* One peer failed; rc is an OPAL error, why a sentence for the user.  Called from fab_progress(), with the lock held. */
+    /*
+     * One peer failed; rc is an OPAL error, why a sentence for the user.  Called from
+     * fab_progress(), with the lock held.
+     */
     void (*peer_failed)(void *ctx, fab_peer_t *peer, int rc, const char *why);
     /* Something the user may want to know (verbose >= level); never an error.  NULL: silent. */
     void (*log)(void *ctx, int level, const char *text);
@@ -132,50 +151,61 @@ struct fab {
     struct fab_handler handlers[FAB_AM_MAX];
     pthread_mutex_t lock;
     bool is_threaded;
-    bool is_covered; /* providers that are open reach all of the job: others serve processes that join it later */
+    /* providers that are open reach all of the job: others serve processes that join it later */
+    bool is_covered;
     fab_config_t config;
 };
 
 /*
- * Open the process's fabric, or take another reference to it (the config of the first caller stands).  Opens every
- * provider that works here; one that does not is left out, its reason kept for fab_describe().
- * Errors: OPAL_ERR_NOT_AVAILABLE if no provider other than self can be opened and the job has more than one process here,
- * OPAL_ERR_OUT_OF_RESOURCE; then *why (a static or fabric-owned sentence) says what failed.
+ * Open the process's fabric, or take another reference to it (the config of the first caller
+ * stands).  Opens every provider that works here; one that does not is left out, its reason kept
+ * for fab_describe(). Errors: OPAL_ERR_NOT_AVAILABLE if no provider other than self can be opened
+ * and the job has more than one process here, OPAL_ERR_OUT_OF_RESOURCE; then *why (a static or
+ * fabric-owned sentence) says what failed.
  */
 FAB_EXPORT int fab_open(const fab_config_t *config, fab_t **fab, const char **why);
 
-/* NULL if processes on other hosts can be reached; else a sentence why not.  The lock is not needed. */
+/*
+ * NULL if processes on other hosts can be reached; else a sentence why not.  The lock is not
+ * needed.
+ */
 FAB_EXPORT const char *fab_why_one_host(const fab_t *fab);
 
 /*
- * Give the reference back; the last one closes all providers without waiting (verbs: 0.3 s at most, for what was sent): what is
- * still queued is not sent, RMA still under way ends without completion.  Without the lock.
+ * Give the reference back; the last one closes all providers without waiting (verbs: 0.3 s at most,
+ * for what was sent): what is still queued is not sent, RMA still under way ends without
+ * completion.  Without the lock.
  */
 FAB_EXPORT void fab_close(fab_t *fab);
 
 /*
- * This process's address for its peers (modex): position independent, self-describing, at most FAB_ADDRESS_MAX bytes.
- * Returns its length; 0 if it does not fit size.  The lock is not needed.
+ * This process's address for its peers (modex): position independent, self-describing, at most
+ * FAB_ADDRESS_MAX bytes. Returns its length; 0 if it does not fit size.  The lock is not needed.
  */
 #define FAB_ADDRESS_MAX 512
 FAB_EXPORT size_t fab_address(const fab_t *fab, void *buf, size_t size);
 
-/* Poll all providers once and run queued items that can go on.  Returns the number of events (0: nothing happened). */
+/*
+ * Poll all providers once and run queued items that can go on.  Returns the number of events (0:
+ * nothing happened).
+ */
 FAB_EXPORT int fab_progress(fab_t *fab);
 
-/* ---- peers ------------------------------------------------------------------------------------------------------------ */
+/* ---- peers -------------------------------------------------------------- */
 
 enum {
     FAB_CAP_GET = 1u << 0, /* fab_get works: the peer's memory can be read */
     FAB_CAP_PUT = 1u << 1, /* fab_put works */
-    FAB_CAP_TM = 1u << 2,  /* its tagged messages come through this process's matching device (fab_tm.h) */
+    /* its tagged messages come through this process's matching device (fab_tm.h) */
+    FAB_CAP_TM = 1u << 2,
     FAB_CAP_ATOMIC = 1u << 3, /* fab_fetch_add and fab_compare_swap work */
 };
 
 enum {
     FAB_PEER_UP = 0,     /* may be sent to */
     FAB_PEER_FAILED = 1, /* it died, cannot be reached, or sent what it must not */
-    FAB_PEER_CLOSED = 2, /* this process closed it; the record goes when the peer has left as well */
+    /* this process closed it; the record goes when the peer has left as well */
+    FAB_PEER_CLOSED = 2,
 };
 
 /* Run by the fabric when the peer may take messages again. See fab_queue(). */
@@ -193,26 +223,32 @@ struct fab_item {
 struct fab_peer {
     const fab_ops_t *ops; /* of the provider that reaches it */
     void *ep;             /* the provider's state; NULL until first use where that costs anything */
-    fab_item_t *pending;  /* queued items, oldest first; NULL: none, messages may be sent directly */
+    /* queued items, oldest first; NULL: none, messages may be sent directly */
+    fab_item_t *pending;
     fab_item_t **pending_tail;
     uint64_t name;      /* fab_config_t.name of that process */
     void *user;         /* the upper layer's (pml_tm: per-peer state) */
     uint32_t eager_max; /* longest payload of one message to this peer, bytes */
-    uint16_t caps;      /* FAB_CAP_* as far as known: FAB_CAP_GET is dropped when the peer's memory proves unreachable */
-    uint8_t state;      /* FAB_PEER_* */
-    uint8_t provider;   /* index into the fabric's providers */
+    /*
+     * FAB_CAP_* as far as known: FAB_CAP_GET is dropped when the peer's memory proves unreachable
+     */
+    uint16_t caps;
+    uint8_t state;    /* FAB_PEER_* */
+    uint8_t provider; /* index into the fabric's providers */
     struct fab *fab;
 };
 
 _Static_assert(sizeof(fab_peer_t) <= 64, "a peer record is one cache line");
 
 /*
- * The peer record for the process with this name; made, and the provider chosen, if it is new.  address is what that
- * process's fab_address() returned.  Does not communicate: connections are made at the first send.
- * Errors: OPAL_ERR_UNREACH if no provider reaches it, OPAL_ERR_BAD_PARAM for an address that is not one (version, length);
- * *why then says for each provider why not (a sentence; valid until the next call).
+ * The peer record for the process with this name; made, and the provider chosen, if it is new.
+ * address is what that process's fab_address() returned.  Does not communicate: connections are
+ * made at the first send. Errors: OPAL_ERR_UNREACH if no provider reaches it, OPAL_ERR_BAD_PARAM
+ * for an address that is not one (version, length); *why then says for each provider why not (a
+ * sentence; valid until the next call).
  */
-FAB_EXPORT int fab_peer_open(fab_t *fab, uint64_t name, const void *address, size_t len, fab_peer_t **peer, const char **why);
+FAB_EXPORT int fab_peer_open(fab_t *fab, uint64_t name, const void *address, size_t len,
+                             fab_peer_t **peer, const char **why);
 
 /* The record of a known peer, or NULL. */
 FAB_EXPORT fab_peer_t *fab_peer_find(fab_t *fab, uint64_t name);
@@ -221,15 +257,21 @@ FAB_EXPORT fab_peer_t *fab_peer_find(fab_t *fab, uint64_t name);
 FAB_EXPORT const char *fab_peer_provider_name(const fab_peer_t *peer);
 
 /*
- * This process sends no more to that peer and its record may go once the peer, too, has left: do not use it any more, except
- * in the handler of a message from it.
+ * This process sends no more to that peer and its record may go once the peer, too, has left: do
+ * not use it any more, except in the handler of a message from it.
  */
 FAB_EXPORT void fab_peer_close(fab_peer_t *peer);
 
-/* The peer failed, for the reason rc and why (a sentence): report it, once, and fail what is queued for it. */
+/*
+ * The peer failed, for the reason rc and why (a sentence): report it, once, and fail what is queued
+ * for it.
+ */
 FAB_EXPORT void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
 
-/* Has the failure of the peer been reported, and is nothing of what was under way with it left?  The lock is held. */
+/*
+ * Has the failure of the peer been reported, and is nothing of what was under way with it left?
+ * The lock is held.
+ */
 FAB_EXPORT bool fab_peer_is_gone(const fab_peer_t *peer);
 
 /* The table behind every peer: one per provider, see fab_provider.h for who implements what. */
@@ -241,32 +283,33 @@ struct fab_ops {
     void (*unexpose)(fab_peer_t *peer, fab_rkey_t *rkey);
     int (*rma)(fab_rma_t *op);
     /*
-     * What is sent to the peer until the end may be handed to its device together.  NULL: there is nothing to gain. For
-     * fab_progress(), around queued items, of which none closes the peer.
+     * What is sent to the peer until the end may be handed to its device together.  NULL: there is
+     * nothing to gain. For fab_progress(), around queued items, of which none closes the peer.
      */
     void (*batch)(fab_peer_t *peer, bool is_begin);
 };
 
 /*
- * Send header and len <= eager_max bytes; both are copied before it returns.
- * Errors: OPAL_ERR_RESOURCE_BUSY (no room now, or items are queued that must go first), OPAL_ERR_UNREACH.
+ * Send header and len <= eager_max bytes; both are copied before it returns. Errors:
+ * OPAL_ERR_RESOURCE_BUSY (no room now, or items are queued that must go first), OPAL_ERR_UNREACH.
  */
 static inline int fab_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
 {
-    if (__builtin_expect(peer->pending != NULL, 0)) {
+    if (__builtin_expect(NULL != peer->pending, 0)) {
         return OPAL_ERR_RESOURCE_BUSY;
     }
     return peer->ops->send(peer, hdr, buf, len);
 }
 
 /*
- * The same in two steps, for data that is packed: reserve room for up to max_len <= eager_max bytes, write them, commit
- * the len <= max_len that were written.  Nothing else may be done with the peer in between; a reservation must be committed.
- * Returns NULL if there is no room now, items are queued, or the peer failed (state tells).
+ * The same in two steps, for data that is packed: reserve room for up to max_len <= eager_max
+ * bytes, write them, commit the len <= max_len that were written.  Nothing else may be done with
+ * the peer in between; a reservation must be committed. Returns NULL if there is no room now, items
+ * are queued, or the peer failed (state tells).
  */
 static inline void *fab_reserve(fab_peer_t *peer, size_t max_len)
 {
-    if (__builtin_expect(peer->pending != NULL, 0)) {
+    if (__builtin_expect(NULL != peer->pending, 0)) {
         return NULL;
     }
     return peer->ops->reserve(peer, max_len);
@@ -278,13 +321,13 @@ static inline void fab_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 }
 
 /*
- * Queue an item behind what is queued for the peer.  When there may be room, fn runs (lock held) and sends with
- * fab_item_send()/fab_item_reserve(); it returns
+ * Queue an item behind what is queued for the peer.  When there may be room, fn runs (lock held)
+ * and sends with fab_item_send()/fab_item_reserve(); it returns
  *   OPAL_SUCCESS            done, the item is the caller's again (fn may have freed it);
  *   OPAL_ERR_RESOURCE_BUSY  no room: stay at the head;
  *   OPAL_ERR_IN_PROCESS     sent a part: go to the tail, so that others get their turn.
- * When the peer fails, fn is run too; its send then returns OPAL_ERR_UNREACH, upon which it must return OPAL_SUCCESS.
- * The caller owns the item and keeps it valid until then.
+ * When the peer fails, fn is run too; its send then returns OPAL_ERR_UNREACH, upon which it must
+ * return OPAL_SUCCESS. The caller owns the item and keeps it valid until then.
  */
 FAB_EXPORT void fab_queue(fab_peer_t *peer, fab_item_t *item);
 
@@ -299,16 +342,17 @@ static inline void *fab_item_reserve(fab_peer_t *peer, size_t max_len)
 }
 
 /*
- * Send a small message (len <= 256), or keep a copy and send it as soon as possible, in order.  For control messages out of
- * handlers.  Errors: OPAL_ERR_OUT_OF_RESOURCE (no memory), OPAL_ERR_UNREACH.
+ * Send a small message (len <= 256), or keep a copy and send it as soon as possible, in order.  For
+ * control messages out of handlers.  Errors: OPAL_ERR_OUT_OF_RESOURCE (no memory),
+ * OPAL_ERR_UNREACH.
  */
 FAB_EXPORT int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len);
 
-/* ---- remote memory ---------------------------------------------------------------------------------------------------- */
+/* ---- remote memory ------------------------------------------------------ */
 
 /*
- * Make len bytes at buf readable (and writable) for the peer until fab_unexpose() with the same key.
- * Errors: OPAL_ERR_OUT_OF_RESOURCE, OPAL_ERR_NOT_SUPPORTED (no RMA to this peer).
+ * Make len bytes at buf readable (and writable) for the peer until fab_unexpose() with the same
+ * key. Errors: OPAL_ERR_OUT_OF_RESOURCE, OPAL_ERR_NOT_SUPPORTED (no RMA to this peer).
  */
 static inline int fab_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
 {
@@ -328,8 +372,9 @@ typedef enum fab_rma_kind {
 } fab_rma_kind_t;
 
 /*
- * One get, put or atomic operation, in the caller's memory from the call to complete().  done is written by the provider.
- * Large transfers go in bounded steps, one per fab_progress() and operation.
+ * One get, put or atomic operation, in the caller's memory from the call to complete().  done is
+ * written by the provider. Large transfers go in bounded steps, one per fab_progress() and
+ * operation.
  */
 struct fab_rma {
     fab_rma_t *next;  /* provider's */
@@ -338,17 +383,21 @@ struct fab_rma {
     uint64_t remote; /* address in the peer */
     size_t len;      /* bytes */
     fab_rkey_t rkey; /* as the peer's fab_expose() made it */
-    /* status: OPAL_SUCCESS, or why the data is not (all) there.  Called from fab_progress(), never from fab_get(). */
+    /*
+     * status: OPAL_SUCCESS, or why the data is not (all) there.  Called from fab_progress(), never
+     * from fab_get().
+     */
     void (*complete)(fab_rma_t *op, int status);
-    size_t done; /* bytes moved so far */
+    size_t done;      /* bytes moved so far */
     uint64_t operand; /* of atomic operations: what is added, or the new value */
     uint64_t compare; /* FAB_COMPARE_SWAP: the old value for which it is stored */
     uint8_t kind;     /* fab_rma_kind_t, set by the functions below */
 };
 
 /*
- * Start it.  OPAL_SUCCESS: complete() will be called, exactly once.  OPAL_ERR_NOT_SUPPORTED: this peer's memory cannot be
- * reached (found out at the first attempt, then FAB_CAP_GET is dropped): use messages.  OPAL_ERR_UNREACH.
+ * Start it.  OPAL_SUCCESS: complete() will be called, exactly once.  OPAL_ERR_NOT_SUPPORTED: this
+ * peer's memory cannot be reached (found out at the first attempt, then FAB_CAP_GET is dropped):
+ * use messages.  OPAL_ERR_UNREACH.
  */
 static inline int fab_get(fab_rma_t *op)
 {
@@ -365,9 +414,10 @@ static inline int fab_put(fab_rma_t *op)
 }
 
 /*
- * Atomic operations on 8 bytes at remote, aligned to 8, which local (8 bytes, aligned) gets the old value of; len is 8.  Atomic with
- * respect to each other among all processes that reach the memory by the same provider, not with respect to the CPU there (verbs:
- * IBV_ATOMIC_HCA).  As fab_get(); OPAL_ERR_NOT_SUPPORTED without FAB_CAP_ATOMIC.
+ * Atomic operations on 8 bytes at remote, aligned to 8, which local (8 bytes, aligned) gets the old
+ * value of; len is 8.  Atomic with respect to each other among all processes that reach the memory
+ * by the same provider, not with respect to the CPU there (verbs: IBV_ATOMIC_HCA).  As fab_get();
+ * OPAL_ERR_NOT_SUPPORTED without FAB_CAP_ATOMIC.
  */
 static inline int fab_fetch_add(fab_rma_t *op)
 {
@@ -389,7 +439,7 @@ static inline int fab_compare_swap(fab_rma_t *op)
     return op->peer->ops->rma(op);
 }
 
-/* ---- the lock --------------------------------------------------------------------------------------------------------- */
+/* ---- the lock ----------------------------------------------------------- */
 
 static inline void fab_lock(fab_t *fab)
 {
@@ -411,11 +461,12 @@ static inline void fab_unlock(fab_t *fab)
     }
 }
 
-/* ---- what a user sees ------------------------------------------------------------------------------------------------- */
+/* ---- what a user sees --------------------------------------------------- */
 
 /*
- * Fill buf with lines that say, for each provider, whether it is open, and if not why; for those open, the peers'
- * protocols by size and the single-copy mechanism, or why there is none.  For pml_tm_verbose.
+ * Fill buf with lines that say, for each provider, whether it is open, and if not why; for those
+ * open, the peers' protocols by size and the single-copy mechanism, or why there is none.  For
+ * pml_tm_verbose.
  */
 FAB_EXPORT void fab_describe(fab_t *fab, char *buf, size_t size);
 

@@ -2,8 +2,9 @@
 /*
  * The fabric's own structure, for the files of common/fabric/ only.
  *
- * Peer records live in chunks that never move, so a fab_peer_t pointer stays valid until its record is released.  The hash
- * table holds record numbers (4 bytes), not pointers: a million peers cost 64 MB of records and 8 MB of table.
+ * Peer records live in chunks that never move, so a fab_peer_t pointer stays valid until its record
+ * is released.  The hash table holds record numbers (4 bytes), not pointers: a million peers cost
+ * 64 MB of records and 8 MB of table.
  *
  * All of it is covered by the fabric's lock.
  */
@@ -15,11 +16,12 @@
 
 enum {
     FAB_NUM_PROVIDERS = 2 + FAB_HAVE_VERBS,
-    FAB_CHUNK_PEERS = 256,     /* peer records per chunk: 16 KiB */
-    FAB_SENTENCE_MAX = 512,    /* bytes of a sentence for the user */
-    FAB_ITEMS_PER_PASS = 32,   /* items of one peer run in one fab_progress(): bounds its time */
-    FAB_PEERS_PER_PASS = 64,   /* peers whose items are looked at in one fab_progress(), for the same reason */
-    FAB_POST_MAX = 256         /* bytes of payload of fab_post() */
+    FAB_CHUNK_PEERS = 256,   /* peer records per chunk: 16 KiB */
+    FAB_SENTENCE_MAX = 512,  /* bytes of a sentence for the user */
+    FAB_ITEMS_PER_PASS = 32, /* items of one peer run in one fab_progress(): bounds its time */
+    /* peers whose items are looked at in one fab_progress(), for the same reason */
+    FAB_PEERS_PER_PASS = 64,
+    FAB_POST_MAX = 256 /* bytes of payload of fab_post() */
 };
 
 #define FAB_NO_RECORD UINT32_MAX /* no record number */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Counters of the fabric, exported as MPI_T performance variables by who opens it.  Written under the fabric's lock, plainly;
- * read at any time.  Each fallback has one that says why it was taken.
+ * Counters of the fabric, exported as MPI_T performance variables by who opens it.  Written under
+ * the fabric's lock, plainly; read at any time.  Each fallback has one that says why it was taken.
  */
 #ifndef FAB_COUNTERS_H
 #define FAB_COUNTERS_H
@@ -11,44 +11,48 @@
 #include "fabric/fab.h"
 
 /* X(name, help) */
-#define FAB_COUNTERS(X)                                                                                                  \
-    X(shm_msgs_sent, "messages sent through shared memory")                                                              \
-    X(shm_msgs_received, "messages received through shared memory")                                                      \
-    X(shm_ring_full, "sends that found no room in the receiver's ring")                                                  \
-    X(shm_rings_claimed, "rings that peers have claimed in this process's segment")                                      \
-    X(shm_rings_exhausted, "connections refused because all rings of the receiver were in use")                          \
-    X(shm_cma_bytes, "bytes moved by process_vm_readv or process_vm_writev")                                             \
-    X(shm_cma_calls, "calls of process_vm_readv or process_vm_writev")                                                   \
-    X(shm_cma_refused, "peers whose memory the kernel did not let this process read")                                    \
-    X(shm_bad_messages, "messages in shared memory that were malformed, each failing its sender")                        \
-    X(shm_peers_died, "peers in shared memory found dead")                                                               \
-    X(verbs_msgs_sent, "messages sent by verbs")                                                                         \
-    X(verbs_chained, "messages handed to a device together with the one before, by the same doorbell")                   \
-    X(verbs_msgs_received, "messages received by verbs")                                                                 \
-    X(verbs_credit_messages, "messages sent by verbs for nothing but credits")                                           \
-    X(verbs_no_credit, "sends that found the receiver's window used up")                                                 \
-    X(verbs_queue_full, "sends that found no room in the send queue, or no send buffer")                                 \
-    X(verbs_connections, "queue pairs made")                                                                             \
-    X(verbs_crossed, "connections that both sides asked for at once")                                                    \
-    X(verbs_refused, "connections refused to processes that asked for one")                                              \
-    X(verbs_bad_frames, "connection requests or answers that were malformed, or not for this process")                   \
-    X(verbs_small_windows, "connections with a smaller window, since verbs_buffers or locked memory was used up")        \
-    X(verbs_rma_bytes, "bytes moved by RDMA READ or WRITE")                                                              \
-    X(verbs_locked_memory, "registrations refused for lack of locked memory (RLIMIT_MEMLOCK)")                           \
-    X(verbs_unregistrable, "registrations refused for other reasons")                                                    \
-    X(verbs_qp_errors, "connections that broke")                                                                         \
-    X(verbs_bad_messages, "messages by verbs that were malformed, each failing its sender")                              \
-    X(verbs_peers_died, "peers reached by verbs found dead on this host")                                                \
-    X(verbs_tm_listed, "receives listed on a device that matches tags")                                                  \
-    X(verbs_tm_listed_user, "of these, receives into the user's own buffer")                                             \
-    X(verbs_tm_matched, "messages matched by a device")                                                                  \
-    X(verbs_tm_requests, "rendezvous left to the receiver's device, if that matches them")                               \
-    X(verbs_tm_rndv, "rendezvous that the device did by itself, without this process")                                   \
-    X(verbs_tm_rndv_bytes, "bytes moved by these")                                                                       \
-    X(verbs_tm_lost, "receives that a device had begun when their connection broke, and said nothing more of")            \
-    X(verbs_tm_failed, "devices whose tag matching could not be used, though they have it")                              \
-    X(verbs_async_events, "events that RDMA devices reported")                                                           \
-    X(items_queued, "messages or operations queued for lack of room")                                                    \
+#define FAB_COUNTERS(X)                                                                            \
+    X(shm_msgs_sent, "messages sent through shared memory")                                        \
+    X(shm_msgs_received, "messages received through shared memory")                                \
+    X(shm_ring_full, "sends that found no room in the receiver's ring")                            \
+    X(shm_rings_claimed, "rings that peers have claimed in this process's segment")                \
+    X(shm_rings_exhausted, "connections refused because all rings of the receiver were in use")    \
+    X(shm_cma_bytes, "bytes moved by process_vm_readv or process_vm_writev")                       \
+    X(shm_cma_calls, "calls of process_vm_readv or process_vm_writev")                             \
+    X(shm_cma_refused, "peers whose memory the kernel did not let this process read")              \
+    X(shm_bad_messages, "messages in shared memory that were malformed, each failing its sender")  \
+    X(shm_peers_died, "peers in shared memory found dead")                                         \
+    X(verbs_msgs_sent, "messages sent by verbs")                                                   \
+    X(verbs_chained,                                                                               \
+      "messages handed to a device together with the one before, by the same doorbell")            \
+    X(verbs_msgs_received, "messages received by verbs")                                           \
+    X(verbs_credit_messages, "messages sent by verbs for nothing but credits")                     \
+    X(verbs_no_credit, "sends that found the receiver's window used up")                           \
+    X(verbs_queue_full, "sends that found no room in the send queue, or no send buffer")           \
+    X(verbs_connections, "queue pairs made")                                                       \
+    X(verbs_crossed, "connections that both sides asked for at once")                              \
+    X(verbs_refused, "connections refused to processes that asked for one")                        \
+    X(verbs_bad_frames,                                                                            \
+      "connection requests or answers that were malformed, or not for this process")               \
+    X(verbs_small_windows,                                                                         \
+      "connections with a smaller window, since verbs_buffers or locked memory was used up")       \
+    X(verbs_rma_bytes, "bytes moved by RDMA READ or WRITE")                                        \
+    X(verbs_locked_memory, "registrations refused for lack of locked memory (RLIMIT_MEMLOCK)")     \
+    X(verbs_unregistrable, "registrations refused for other reasons")                              \
+    X(verbs_qp_errors, "connections that broke")                                                   \
+    X(verbs_bad_messages, "messages by verbs that were malformed, each failing its sender")        \
+    X(verbs_peers_died, "peers reached by verbs found dead on this host")                          \
+    X(verbs_tm_listed, "receives listed on a device that matches tags")                            \
+    X(verbs_tm_listed_user, "of these, receives into the user's own buffer")                       \
+    X(verbs_tm_matched, "messages matched by a device")                                            \
+    X(verbs_tm_requests, "rendezvous left to the receiver's device, if that matches them")         \
+    X(verbs_tm_rndv, "rendezvous that the device did by itself, without this process")             \
+    X(verbs_tm_rndv_bytes, "bytes moved by these")                                                 \
+    X(verbs_tm_lost,                                                                               \
+      "receives that a device had begun when their connection broke, and said nothing more of")    \
+    X(verbs_tm_failed, "devices whose tag matching could not be used, though they have it")        \
+    X(verbs_async_events, "events that RDMA devices reported")                                     \
+    X(items_queued, "messages or operations queued for lack of room")                              \
     X(self_msgs, "messages to this process itself")
 
 typedef struct fab_counters {

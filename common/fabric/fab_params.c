@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registration of the fabric's parameters with the MCA variable system; with verbs_reg_rcache.c and verbs_near.c the only file of the
- * fabric that needs libopen-pal.
+ * Registration of the fabric's parameters with the MCA variable system; with verbs_reg_rcache.c and
+ * verbs_near.c the only file of the fabric that needs libopen-pal.
  *
- * The storage is fab_params, in the common library: Open MPI deregisters the variables when the component closes, and the
- * library stays loaded (-z nodelete), so they never dangle.
+ * The storage is fab_params, in the common library: Open MPI deregisters the variables when the
+ * component closes, and the library stays loaded (-z nodelete), so they never dangle.
  */
 #include "fabric/fab_params.h"
 
@@ -22,11 +22,14 @@
 static int fab_params_string(const mca_base_component_t *owner, const char *name, const char *help,
                              mca_base_var_info_lvl_t level, char **storage)
 {
-    return mca_base_component_var_register(owner, name, help, MCA_BASE_VAR_TYPE_STRING, NULL, 0, 0, level,
-                                           MCA_BASE_VAR_SCOPE_READONLY, storage);
+    return mca_base_component_var_register(owner, name, help, MCA_BASE_VAR_TYPE_STRING, NULL, 0, 0,
+                                           level, MCA_BASE_VAR_SCOPE_READONLY, storage);
 }
 
-/* "auto" or "none": text, since the message of an MCA enumerator about another value may not reach the user (pml_tm's own do). */
+/*
+ * "auto" or "none": text, since the message of an MCA enumerator about another value may not reach
+ * the user (pml_tm's own do).
+ */
 static int fab_params_choice(const mca_base_component_t *owner, const char *name, const char *help,
                              mca_base_var_info_lvl_t level, char **storage)
 {
@@ -39,28 +42,33 @@ static int fab_params_choice(const mca_base_component_t *owner, const char *name
 static int fab_params_uint(const mca_base_component_t *owner, const char *name, const char *help,
                            mca_base_var_info_lvl_t level, unsigned int *storage)
 {
-    return mca_base_component_var_register(owner, name, help, MCA_BASE_VAR_TYPE_UNSIGNED_INT, NULL, 0, 0, level,
-                                           MCA_BASE_VAR_SCOPE_READONLY, storage);
+    return mca_base_component_var_register(owner, name, help, MCA_BASE_VAR_TYPE_UNSIGNED_INT, NULL,
+                                           0, 0, level, MCA_BASE_VAR_SCOPE_READONLY, storage);
 }
 
 static int fab_params_verbs_tm(const mca_base_component_t *owner)
 {
-    int rc = fab_params_choice(owner, "verbs_tm",
-                               "Whether posted receives are listed on RDMA devices that match tags (ConnectX-5 and later, "
-                               "InfiniBand). auto: where the device can; none: messages are always matched by the CPU. "
-                               "Default: auto.",
-                               OPAL_INFO_LVL_4, &fab_params.verbs_tm);
+    int rc = fab_params_choice(
+        owner, "verbs_tm",
+        "Whether posted receives are listed on RDMA devices that match tags (ConnectX-5 and later, "
+        "InfiniBand). auto: where the device can; none: messages are always matched by the CPU. "
+        "Default: auto.",
+        OPAL_INFO_LVL_4, &fab_params.verbs_tm);
 
     if (rc >= 0) {
         rc = fab_params_uint(owner, "verbs_tm_tags",
-                             "With verbs_tm, receives on the device's list at most, if it can hold as many; up to as many "
-                             "buffers of verbs_eager_limit bytes are locked in memory for them: 1 to 65536. Default: 1024.",
+                             "With verbs_tm, receives on the device's list at most, if it can hold "
+                             "as many; up to as many "
+                             "buffers of verbs_eager_limit bytes are locked in memory for them: 1 "
+                             "to 65536. Default: 1024.",
                              OPAL_INFO_LVL_5, &fab_params.verbs_tm_tags);
     }
     if (rc >= 0) {
         rc = fab_params_uint(owner, "verbs_tm_min",
-                             "With verbs_tm, bytes: receives with a shorter buffer are matched by the CPU, which costs less than to "
-                             "list them where a program seldom computes while it waits. They keep later receives that fit the same "
+                             "With verbs_tm, bytes: receives with a shorter buffer are matched by "
+                             "the CPU, which costs less than to "
+                             "list them where a program seldom computes while it waits. They keep "
+                             "later receives that fit the same "
                              "messages off the list, too. Any number. Default: 0.",
                              OPAL_INFO_LVL_5, &fab_params.verbs_tm_min);
     }
@@ -73,49 +81,63 @@ static int fab_params_verbs(const mca_base_component_t *owner)
     int rc;
 
     rc = fab_params_string(owner, "verbs_if_include",
-                           "Comma-separated list of RDMA devices, or of their ports as device:port, that may be used, e.g. "
-                           "mlx5_0,mlx5_1:1. Of these the nearest to the process is. Not together with verbs_if_exclude. "
+                           "Comma-separated list of RDMA devices, or of their ports as "
+                           "device:port, that may be used, e.g. "
+                           "mlx5_0,mlx5_1:1. Of these the nearest to the process is. Not together "
+                           "with verbs_if_exclude. "
                            "Empty: all. Default: empty.",
                            OPAL_INFO_LVL_2, &p->verbs_if_include);
     if (rc >= 0) {
         rc = fab_params_string(owner, "verbs_if_exclude",
-                               "Comma-separated list of RDMA devices, or of their ports as device:port, that must not be used. "
+                               "Comma-separated list of RDMA devices, or of their ports as "
+                               "device:port, that must not be used. "
                                "Not together with verbs_if_include. Empty: none. Default: empty.",
                                OPAL_INFO_LVL_2, &p->verbs_if_exclude);
     }
     if (rc >= 0) {
         rc = mca_base_component_var_register(
             owner, "verbs_gid_index",
-            "Index in the GID table of the port to be used with RoCE, 0 to 255. -1: RoCE v2 before v1, IPv4 before IPv6, "
+            "Index in the GID table of the port to be used with RoCE, 0 to 255. -1: RoCE v2 before "
+            "v1, IPv4 before IPv6, "
             "addresses that are routed before link-local ones. Default: -1.",
-            MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_4, MCA_BASE_VAR_SCOPE_READONLY, &p->verbs_gid_index);
+            MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_4, MCA_BASE_VAR_SCOPE_READONLY,
+            &p->verbs_gid_index);
     }
     if (rc >= 0) {
         rc = fab_params_uint(owner, "verbs_eager_limit",
-                             "Bytes: longest message that verbs sends as it is; longer ones are announced and read by the "
-                             "receiver. Also the size of every send and receive buffer. 304 to 1048576. Default: 8192.",
+                             "Bytes: longest message that verbs sends as it is; longer ones are "
+                             "announced and read by the "
+                             "receiver. Also the size of every send and receive buffer. 304 to "
+                             "1048576. Default: 8192.",
                              OPAL_INFO_LVL_4, &p->verbs_eager_limit);
     }
     if (rc >= 0) {
         rc = fab_params_uint(owner, "verbs_window",
-                             "Messages that one peer may have under way to this process by verbs, before it waits for credits: "
-                             "4 to 16384. With each connection come as many receive buffers, as far as verbs_buffers allows. "
+                             "Messages that one peer may have under way to this process by verbs, "
+                             "before it waits for credits: "
+                             "4 to 16384. With each connection come as many receive buffers, as "
+                             "far as verbs_buffers allows. "
                              "Default: 64.",
                              OPAL_INFO_LVL_5, &p->verbs_window);
     }
     if (rc >= 0) {
-        rc = fab_params_uint(owner, "verbs_buffers",
-                             "Receive buffers of verbs in this process at most, and send buffers at most, each of "
-                             "verbs_eager_limit bytes and locked in memory; they are made as connections and messages need them: "
-                             "128 to 1048576. Default: 4096.",
-                             OPAL_INFO_LVL_5, &p->verbs_buffers);
+        rc = fab_params_uint(
+            owner, "verbs_buffers",
+            "Receive buffers of verbs in this process at most, and send buffers at most, each of "
+            "verbs_eager_limit bytes and locked in memory; they are made as connections and "
+            "messages need them: "
+            "128 to 1048576. Default: 4096.",
+            OPAL_INFO_LVL_5, &p->verbs_buffers);
     }
     if (rc >= 0) {
-        rc = fab_params_uint(owner, "verbs_timeout",
-                             "Time after which an RDMA device sends again what was not acknowledged, as the exponent n of "
-                             "4.096 us * 2^n, 8 to 31; after 7 times the peer has failed. Larger on networks that lose much or "
-                             "reroute slowly. Default: 17 (0.5 s; a lost peer is noticed after 4 to 16 s).",
-                             OPAL_INFO_LVL_6, &p->verbs_timeout);
+        rc = fab_params_uint(
+            owner, "verbs_timeout",
+            "Time after which an RDMA device sends again what was not acknowledged, as the "
+            "exponent n of "
+            "4.096 us * 2^n, 8 to 31; after 7 times the peer has failed. Larger on networks that "
+            "lose much or "
+            "reroute slowly. Default: 17 (0.5 s; a lost peer is noticed after 4 to 16 s).",
+            OPAL_INFO_LVL_6, &p->verbs_timeout);
     }
     return rc >= 0 ? fab_params_verbs_tm(owner) : rc;
 }
@@ -126,48 +148,58 @@ static int fab_params_register_all(const mca_base_component_t *owner)
     fab_params_t *p = &fab_params;
     int rc;
 
-    rc = fab_params_string(
-        owner, "providers",
-        "Comma-separated list of the ways to other processes that may be used: shm, verbs; or, after ^, of those that may not. "
-        "Empty: all. A peer is reached by the first that can, in the order shm, verbs; a process always reaches itself (self). "
-        "Default: empty.",
-        OPAL_INFO_LVL_2, &p->providers);
+    rc = fab_params_string(owner, "providers",
+                           "Comma-separated list of the ways to other processes that may be used: "
+                           "shm, verbs; or, after ^, of those that may not. "
+                           "Empty: all. A peer is reached by the first that can, in the order shm, "
+                           "verbs; a process always reaches itself (self). "
+                           "Default: empty.",
+                           OPAL_INFO_LVL_2, &p->providers);
     if (rc >= 0) {
-        rc = fab_params_uint(
-            owner, "shm_ring_size",
-            "Bytes of the shared-memory ring that a sender uses towards one receiver: a power of two, 4096 to "
-            "16777216. 0: 64 KiB up to 16 processes per host, 32 KiB up to 64, 16 KiB beyond. A larger ring "
-            "holds more messages before a sender must wait; memory is used per pair that communicates. "
-            "Default: 0.",
-            OPAL_INFO_LVL_5, &p->shm_ring_size);
+        rc = fab_params_uint(owner, "shm_ring_size",
+                             "Bytes of the shared-memory ring that a sender uses towards one "
+                             "receiver: a power of two, 4096 to "
+                             "16777216. 0: 64 KiB up to 16 processes per host, 32 KiB up to 64, 16 "
+                             "KiB beyond. A larger ring "
+                             "holds more messages before a sender must wait; memory is used per "
+                             "pair that communicates. "
+                             "Default: 0.",
+                             OPAL_INFO_LVL_5, &p->shm_ring_size);
     }
     if (rc >= 0) {
         rc = fab_params_uint(
             owner, "shm_max_peers",
-            "Processes of the same host that can send to this process through shared memory at the same time: "
-            "1 to 65536. 0: the processes of the job on this host and 64 more, for those that join later. "
+            "Processes of the same host that can send to this process through shared memory at the "
+            "same time: "
+            "1 to 65536. 0: the processes of the job on this host and 64 more, for those that join "
+            "later. "
             "Costs address space, and memory only for those that do send. Default: 0.",
             OPAL_INFO_LVL_5, &p->shm_max_peers);
     }
     if (rc >= 0) {
-        rc = fab_params_uint(
-            owner, "shm_eager_limit",
-            "Bytes: longest message that is copied through the shared-memory ring as it is; longer ones are "
-            "announced and fetched by the receiver. 304 to 4194304, and not above a quarter of the ring, which "
-            "bounds it silently. Default: 16384.",
-            OPAL_INFO_LVL_4, &p->shm_eager_limit);
+        rc = fab_params_uint(owner, "shm_eager_limit",
+                             "Bytes: longest message that is copied through the shared-memory ring "
+                             "as it is; longer ones are "
+                             "announced and fetched by the receiver. 304 to 4194304, and not above "
+                             "a quarter of the ring, which "
+                             "bounds it silently. Default: 16384.",
+                             OPAL_INFO_LVL_4, &p->shm_eager_limit);
     }
     if (rc >= 0) {
         rc = fab_params_uint(owner, "shm_copy_step",
-                             "Bytes that one progress call copies with CMA (process_vm_readv) before it looks after other "
-                             "messages: 4096 to 1073741824. Larger: fewer system calls; smaller: other messages wait less "
+                             "Bytes that one progress call copies with CMA (process_vm_readv) "
+                             "before it looks after other "
+                             "messages: 4096 to 1073741824. Larger: fewer system calls; smaller: "
+                             "other messages wait less "
                              "(512 KiB take about 60 us). Default: 524288.",
                              OPAL_INFO_LVL_5, &p->shm_copy_step);
     }
     if (rc >= 0) {
         rc = fab_params_choice(owner, "shm_single_copy",
-                               "How large messages between processes of one host are copied once. auto: by the kernel (CMA, "
-                               "process_vm_readv), where a test call on the peer succeeds, else through the rings; none: always "
+                               "How large messages between processes of one host are copied once. "
+                               "auto: by the kernel (CMA, "
+                               "process_vm_readv), where a test call on the peer succeeds, else "
+                               "through the rings; none: always "
                                "through the rings (two copies). Default: auto.",
                                OPAL_INFO_LVL_4, &p->shm_single_copy);
     }
@@ -183,7 +215,8 @@ int fab_params_register(const struct mca_base_component_2_1_0_t *component)
     fab_verbs_reg_use_rcache();
     fab_verbs_near_use_hwloc();
 #endif
-    snprintf(fab_params.prefix, sizeof(fab_params.prefix), "%s_%s_", owner->mca_type_name, owner->mca_component_name);
+    snprintf(fab_params.prefix, sizeof(fab_params.prefix), "%s_%s_", owner->mca_type_name,
+             owner->mca_component_name);
 
     return rc < 0 ? rc : OPAL_SUCCESS;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Parameters of the fabric.  fab_params holds the defaults until fab_params_register() hands them to the MCA variable system
- * under the name of the component that calls it (pml_tm_shm_ring_size, ...).
+ * Parameters of the fabric.  fab_params holds the defaults until fab_params_register() hands them
+ * to the MCA variable system under the name of the component that calls it (pml_tm_shm_ring_size,
+ * ...).
  */
 #ifndef FAB_PARAMS_H
 #define FAB_PARAMS_H
@@ -11,23 +12,31 @@
 struct mca_base_component_2_1_0_t;
 
 typedef struct fab_params {
-    char prefix[160];             /* of their names, as the user knows them: "pml_tm_"; empty until registered */
-    char *providers;              /* comma separated list of providers to use besides self; NULL or "": all */
-    unsigned int shm_ring_size;   /* bytes of one ring, a power of two; 0: by the number of local processes */
-    unsigned int shm_max_peers;   /* rings in one process's segment; 0: by the number of local processes */
-    unsigned int shm_eager_limit; /* bytes; longest message copied through a ring in one piece, if a quarter ring holds it */
-    unsigned int shm_copy_step;   /* bytes copied by CMA per progress call, and at most per operation in a row */
-    char *shm_single_copy;        /* "auto" (CMA where the kernel allows it, found out by trying) or "none"; NULL: auto */
-    char *verbs_if_include;         /* "device[:port],..."; NULL or "": all */
-    char *verbs_if_exclude;         /* the same, those not to be used; only one of the two */
-    int verbs_gid_index;            /* of RoCE; -1: chosen */
-    unsigned int verbs_eager_limit; /* bytes; longest message that is sent as it is, and size of a buffer */
-    unsigned int verbs_window;      /* messages that one peer may have under way */
-    unsigned int verbs_buffers;     /* receive buffers at most, and send buffers at most */
-    char *verbs_tm;                 /* "auto" or "none"; NULL: auto */
-    unsigned int verbs_tm_tags;     /* receives on the device's list at most */
-    unsigned int verbs_tm_min;      /* bytes; shorter receives are not listed */
-    unsigned int verbs_timeout;     /* exponent of the device's time-out: 4.096 us * 2^n */
+    /* of their names, as the user knows them: "pml_tm_"; empty until registered */
+    char prefix[160];
+    /* comma separated list of providers to use besides self; NULL or "": all */
+    char *providers;
+    /* bytes of one ring, a power of two; 0: by the number of local processes */
+    unsigned int shm_ring_size;
+    /* rings in one process's segment; 0: by the number of local processes */
+    unsigned int shm_max_peers;
+    /* bytes; longest message copied through a ring in one piece, if a quarter ring holds it */
+    unsigned int shm_eager_limit;
+    /* bytes copied by CMA per progress call, and at most per operation in a row */
+    unsigned int shm_copy_step;
+    /* "auto" (CMA where the kernel allows it, found out by trying) or "none"; NULL: auto */
+    char *shm_single_copy;
+    char *verbs_if_include; /* "device[:port],..."; NULL or "": all */
+    char *verbs_if_exclude; /* the same, those not to be used; only one of the two */
+    int verbs_gid_index;    /* of RoCE; -1: chosen */
+    /* bytes; longest message that is sent as it is, and size of a buffer */
+    unsigned int verbs_eager_limit;
+    unsigned int verbs_window;  /* messages that one peer may have under way */
+    unsigned int verbs_buffers; /* receive buffers at most, and send buffers at most */
+    char *verbs_tm;             /* "auto" or "none"; NULL: auto */
+    unsigned int verbs_tm_tags; /* receives on the device's list at most */
+    unsigned int verbs_tm_min;  /* bytes; shorter receives are not listed */
+    unsigned int verbs_timeout; /* exponent of the device's time-out: 4.096 us * 2^n */
 } fab_params_t;
 
 FAB_EXPORT extern fab_params_t fab_params;
@@ -35,12 +44,15 @@ FAB_EXPORT extern fab_params_t fab_params;
 /* Is this choice between "auto" and "none" none? */
 FAB_EXPORT bool fab_params_is_none(const char *choice);
 
-/* Register all under component, in its register function; again after it was closed. OPAL error codes. */
+/*
+ * Register all under component, in its register function; again after it was closed. OPAL error
+ * codes.
+ */
 FAB_EXPORT int fab_params_register(const struct mca_base_component_2_1_0_t *component);
 
 /*
- * Check the values against their ranges and against each other. OPAL_SUCCESS, or OPAL_ERR_BAD_PARAM with a sentence that
- * names the parameter, its value and what is allowed in buf.
+ * Check the values against their ranges and against each other. OPAL_SUCCESS, or OPAL_ERR_BAD_PARAM
+ * with a sentence that names the parameter, its value and what is allowed in buf.
  */
 FAB_EXPORT int fab_params_check(char *buf, size_t size);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fabric's parameters: their defaults, and what values are allowed.  Needs nothing of Open MPI's libraries, unlike
- * their registration (fab_params.c).
+ * The fabric's parameters: their defaults, and what values are allowed.  Needs nothing of Open
+ * MPI's libraries, unlike their registration (fab_params.c).
  */
 #include "fabric/fab_params.h"
 
@@ -33,13 +33,14 @@ static bool fab_is_power_of_two(unsigned int value)
     return 0 != value && 0 == (value & (value - 1));
 }
 
-static int fab_params_range(const char *name, unsigned int value, unsigned int min, unsigned int max, const char *extra,
-                            char *buf, size_t size)
+static int fab_params_range(const char *name, unsigned int value, unsigned int min,
+                            unsigned int max, const char *extra, char *buf, size_t size)
 {
     if (value >= min && value <= max) {
         return OPAL_SUCCESS;
     }
-    snprintf(buf, size, "%s%s is %u; allowed are %u to %u%s.", fab_params.prefix, name, value, min, max, extra);
+    snprintf(buf, size, "%s%s is %u; allowed are %u to %u%s.", fab_params.prefix, name, value, min,
+             max, extra);
     return OPAL_ERR_BAD_PARAM;
 }
 
@@ -53,11 +54,15 @@ static int fab_params_check_choice(const char *name, const char *choice, char *b
     if (NULL == choice || 0 == strcmp(choice, "auto") || 0 == strcmp(choice, "none")) {
         return OPAL_SUCCESS;
     }
-    snprintf(buf, size, "%s%s is \"%s\"; allowed are auto and none.", fab_params.prefix, name, choice);
+    snprintf(buf, size, "%s%s is \"%s\"; allowed are auto and none.", fab_params.prefix, name,
+             choice);
     return OPAL_ERR_BAD_PARAM;
 }
 
-/* "device,device:port,...": a name nobody has is no error, as hosts differ; what no device could have is. */
+/*
+ * "device,device:port,...": a name nobody has is no error, as hosts differ; what no device could
+ * have is.
+ */
 static bool fab_params_is_ports(const char *list)
 {
     while (NULL != list && '\0' != *list) {
@@ -65,7 +70,8 @@ static bool fab_params_is_ports(const char *list)
         size_t port = ':' == list[name] ? strspn(list + name + 1, "0123456789") : 0;
         size_t len = name + (':' == list[name]) + port;
         bool has_port = 1 <= port && port <= 3 && '0' != list[name + 1];
-        if (0 == name || (':' == list[name] && !has_port) || (',' != list[len] && '\0' != list[len])) {
+        if (0 == name || (':' == list[name] && !has_port) ||
+            (',' != list[len] && '\0' != list[len])) {
             return false;
         }
         list += len + (',' == list[len]);
@@ -79,7 +85,8 @@ static int fab_params_check_ports(const char *name, const char *list, char *buf,
         return OPAL_SUCCESS;
     }
     snprintf(buf, size,
-             "%s%s is \"%s\"; it must be devices, or device:port, with commas between and no spaces, e.g. mlx5_0,mlx5_1:1.",
+             "%s%s is \"%s\"; it must be devices, or device:port, with commas between and no "
+             "spaces, e.g. mlx5_0,mlx5_1:1.",
              fab_params.prefix, name, list);
     return OPAL_ERR_BAD_PARAM;
 }
@@ -87,11 +94,12 @@ static int fab_params_check_ports(const char *name, const char *list, char *buf,
 static int fab_params_check_verbs(char *buf, size_t size)
 {
     const fab_params_t *p = &fab_params;
-    int rc = fab_params_range("verbs_eager_limit", p->verbs_eager_limit, FAB_VERBS_EAGER_MIN, FAB_VERBS_EAGER_MAX, "", buf,
-                              size);
+    int rc = fab_params_range("verbs_eager_limit", p->verbs_eager_limit, FAB_VERBS_EAGER_MIN,
+                              FAB_VERBS_EAGER_MAX, "", buf, size);
 
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_range("verbs_window", p->verbs_window, 4, FAB_VERBS_WINDOW_MAX, "", buf, size);
+        rc = fab_params_range("verbs_window", p->verbs_window, 4, FAB_VERBS_WINDOW_MAX, "", buf,
+                              size);
     }
     if (OPAL_SUCCESS == rc) {
         rc = fab_params_range("verbs_buffers", p->verbs_buffers, 128, 1u << 20, "", buf, size);
@@ -112,13 +120,16 @@ static int fab_params_check_verbs(char *buf, size_t size)
         rc = fab_params_check_ports("verbs_if_exclude", p->verbs_if_exclude, buf, size);
     }
     if (OPAL_SUCCESS == rc && (p->verbs_gid_index < -1 || p->verbs_gid_index > 255)) {
-        snprintf(buf, size, "%sverbs_gid_index is %d; allowed are -1 (automatic) to 255.", p->prefix, p->verbs_gid_index);
+        snprintf(buf, size, "%sverbs_gid_index is %d; allowed are -1 (automatic) to 255.",
+                 p->prefix, p->verbs_gid_index);
         rc = OPAL_ERR_BAD_PARAM;
     }
     if (OPAL_SUCCESS == rc && NULL != p->verbs_if_include && '\0' != *p->verbs_if_include &&
         NULL != p->verbs_if_exclude && '\0' != *p->verbs_if_exclude) {
-        snprintf(buf, size, "%sverbs_if_include (%s) and %sverbs_if_exclude (%s) are both set; set one of them.", p->prefix,
-                 p->verbs_if_include, p->prefix, p->verbs_if_exclude);
+        snprintf(
+            buf, size,
+            "%sverbs_if_include (%s) and %sverbs_if_exclude (%s) are both set; set one of them.",
+            p->prefix, p->verbs_if_include, p->prefix, p->verbs_if_exclude);
         rc = OPAL_ERR_BAD_PARAM;
     }
     return rc;
@@ -133,17 +144,19 @@ int fab_params_check(char *buf, size_t size)
         rc = fab_params_range("shm_ring_size", p->shm_ring_size, FAB_SHM_RING_MIN, FAB_SHM_RING_MAX,
                               ", powers of two, and 0 (automatic)", buf, size);
         if (OPAL_SUCCESS == rc && !fab_is_power_of_two(p->shm_ring_size)) {
-            snprintf(buf, size, "%sshm_ring_size is %u; it must be a power of two, or 0 (automatic).", p->prefix,
-                     p->shm_ring_size);
+            snprintf(buf, size,
+                     "%sshm_ring_size is %u; it must be a power of two, or 0 (automatic).",
+                     p->prefix, p->shm_ring_size);
             rc = OPAL_ERR_BAD_PARAM;
         }
     }
     if (OPAL_SUCCESS == rc && 0 != p->shm_max_peers) {
-        rc = fab_params_range("shm_max_peers", p->shm_max_peers, 1, FAB_SHM_RINGS_MAX, ", and 0 (automatic)", buf, size);
+        rc = fab_params_range("shm_max_peers", p->shm_max_peers, 1, FAB_SHM_RINGS_MAX,
+                              ", and 0 (automatic)", buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc =
-            fab_params_range("shm_eager_limit", p->shm_eager_limit, FAB_SHM_EAGER_MIN, FAB_SHM_RING_MAX / 4, "", buf, size);
+        rc = fab_params_range("shm_eager_limit", p->shm_eager_limit, FAB_SHM_EAGER_MIN,
+                              FAB_SHM_RING_MAX / 4, "", buf, size);
     }
     if (OPAL_SUCCESS == rc) {
         rc = fab_params_range("shm_copy_step", p->shm_copy_step, 4096, 1u << 30, "", buf, size);

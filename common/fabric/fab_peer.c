@@ -5,8 +5,8 @@
  *      fab_peer_open, fab_peer_from_wire ──> UP ──fab_peer_fail──> FAILED ──┐
  *                                             └──────fab_peer_close─────────┴──> CLOSED ──> released
  *
- * A record is released when it is CLOSED, its provider holds nothing for it (ep == NULL), no item is queued and no failure
- * is to be reported.
+ * A record is released when it is CLOSED, its provider holds nothing for it (ep == NULL), no item
+ * is queued and no failure is to be reported.
  */
 #include "fabric/fab_core.h"
 
@@ -16,7 +16,7 @@
 
 #include "fabric/fab_wire.h"
 
-/* ---- records ----------------------------------------------------------------------------------------------------- */
+/* ---- records ------------------------------------------------------------ */
 
 static int fab_core_add_chunk(fab_core_t *core)
 {
@@ -37,7 +37,8 @@ static int fab_core_add_chunk(fab_core_t *core)
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     for (uint32_t i = 0; i < FAB_CHUNK_PEERS; i++) {
-        chunk[i] = (fab_peer_t){.name = i + 1 < FAB_CHUNK_PEERS ? first + i + 1 : core->free_record};
+        chunk[i] = (fab_peer_t){.name = i + 1 < FAB_CHUNK_PEERS ? first + i + 1
+                                                                : core->free_record};
     }
     core->chunks[core->num_chunks++] = chunk;
     core->free_record = first;
@@ -62,14 +63,17 @@ static void fab_core_release_record(fab_core_t *core, uint32_t number)
     core->free_record = number;
 }
 
-/* ---- the table: open addressing, linear probing, no tombstones --------------------------------------------------- */
+/* ---- the table: open addressing, linear probing, no tombstones ---------- */
 
 static uint32_t fab_table_mask(const fab_core_t *core)
 {
     return (uint32_t) ((UINT64_C(1) << (64 - core->table_shift)) - 1);
 }
 
-/* Where a name would be if nothing were in its way. Multiplicative hashing: names differ in few bits. */
+/*
+ * Where a name would be if nothing were in its way. Multiplicative hashing: names differ in few
+ * bits.
+ */
 static uint32_t fab_table_home(const fab_core_t *core, uint64_t name)
 {
     return (uint32_t) ((name * UINT64_C(0x9e3779b97f4a7c15)) >> core->table_shift);
@@ -110,7 +114,8 @@ static int fab_table_grow(fab_core_t *core)
 
 static int fab_table_reserve(fab_core_t *core)
 {
-    if (NULL != core->table && (uint64_t) core->num_peers + 1 <= ((uint64_t) fab_table_mask(core) + 1) / 4 * 3) {
+    if (NULL != core->table &&
+        (uint64_t) core->num_peers + 1 <= ((uint64_t) fab_table_mask(core) + 1) / 4 * 3) {
         return OPAL_SUCCESS;
     }
     return fab_table_grow(core);
@@ -133,7 +138,7 @@ static void fab_table_remove(fab_core_t *core, uint32_t at)
     }
 }
 
-/* ---- a peer comes ------------------------------------------------------------------------------------------------ */
+/* ---- a peer comes ------------------------------------------------------- */
 
 fab_peer_t *fab_peer_find(fab_t *fab, uint64_t name)
 {
@@ -148,7 +153,8 @@ fab_peer_t *fab_peer_find(fab_t *fab, uint64_t name)
 }
 
 /* Let provider i take the peer. */
-static int fab_peer_attach(fab_core_t *core, fab_peer_t *peer, int i, const void *address, size_t len, const char **why)
+static int fab_peer_attach(fab_core_t *core, fab_peer_t *peer, int i, const void *address,
+                           size_t len, const char **why)
 {
     int rc;
 
@@ -180,7 +186,8 @@ static const void *fab_address_section(const void *address, uint16_t provider, s
 }
 
 /* Is it an address, and of the process with this name?  Afterwards every section lies within it. */
-static int fab_address_check(fab_core_t *core, uint64_t name, const void *address, size_t len, const char **why)
+static int fab_address_check(fab_core_t *core, uint64_t name, const void *address, size_t len,
+                             const char **why)
 {
     const unsigned char *bytes = address;
     fab_wire_head_t head;
@@ -189,16 +196,17 @@ static int fab_address_check(fab_core_t *core, uint64_t name, const void *addres
     uint16_t left;
 
     if (len < sizeof(head) || len > FAB_ADDRESS_MAX) {
-        *why = fab_sentence(&core->fab, "Its address has %zu bytes; it must have %zu to %d.", len, sizeof(head),
-                            FAB_ADDRESS_MAX);
+        *why = fab_sentence(&core->fab, "Its address has %zu bytes; it must have %zu to %d.", len,
+                            sizeof(head), FAB_ADDRESS_MAX);
         return OPAL_ERR_BAD_PARAM;
     }
     memcpy(&head, address, sizeof(head));
     if (FAB_WIRE_MAGIC != head.magic || FAB_WIRE_VERSION != head.version) {
-        *why = fab_sentence(&core->fab,
-                            "Its address has magic 0x%x, version %u; this process knows 0x%x, %u. Do all processes "
-                            "run the same release on the same kind of machine?",
-                            head.magic, head.version, FAB_WIRE_MAGIC, FAB_WIRE_VERSION);
+        *why = fab_sentence(
+            &core->fab,
+            "Its address has magic 0x%x, version %u; this process knows 0x%x, %u. Do all processes "
+            "run the same release on the same kind of machine?",
+            head.magic, head.version, FAB_WIRE_MAGIC, FAB_WIRE_VERSION);
         return OPAL_ERR_BAD_PARAM;
     }
     for (left = head.sections; left > 0 && at + sizeof(section) <= len; left--) {
@@ -207,16 +215,19 @@ static int fab_address_check(fab_core_t *core, uint64_t name, const void *addres
     }
     if (left > 0 || at != len || head.len != len || head.name != name) {
         *why = fab_sentence(&core->fab,
-                            "Its address is damaged: %zu bytes, of which the head says %u and the sections fill %zu; "
+                            "Its address is damaged: %zu bytes, of which the head says %u and the "
+                            "sections fill %zu; "
                             "name 0x%llx, expected 0x%llx.",
-                            len, head.len, at, (unsigned long long) head.name, (unsigned long long) name);
+                            len, head.len, at, (unsigned long long) head.name,
+                            (unsigned long long) name);
         return OPAL_ERR_BAD_PARAM;
     }
     return OPAL_SUCCESS;
 }
 
 /* Offer the peer to the providers in order; why collects their answers. */
-static int fab_peer_choose(fab_core_t *core, fab_peer_t *peer, const void *address, char *why, size_t size)
+static int fab_peer_choose(fab_core_t *core, fab_peer_t *peer, const void *address, char *why,
+                           size_t size)
 {
     size_t used = 0;
 
@@ -227,13 +238,14 @@ static int fab_peer_choose(fab_core_t *core, fab_peer_t *peer, const void *addre
         const void *section = fab_address_section(address, fab_providers[i]->id, &len);
         if (NULL != core->slots[i].dom) {
             answer = "the other process does not use it";
-            if (NULL != section && OPAL_SUCCESS == fab_peer_attach(core, peer, i, section, len, &answer)) {
+            if (NULL != section &&
+                OPAL_SUCCESS == fab_peer_attach(core, peer, i, section, len, &answer)) {
                 return OPAL_SUCCESS;
             }
         }
         if (used < size) {
-            used += (size_t) snprintf(why + used, size - used, "%s%s: %s", used > 0 ? "; " : "", fab_providers[i]->name,
-                                      answer);
+            used += (size_t) snprintf(why + used, size - used, "%s%s: %s", used > 0 ? "; " : "",
+                                      fab_providers[i]->name, answer);
         }
     }
     return OPAL_ERR_UNREACH;
@@ -262,7 +274,8 @@ static fab_peer_t *fab_core_enter(fab_core_t *core, uint32_t number)
     return peer;
 }
 
-int fab_peer_open(fab_t *fab, uint64_t name, const void *address, size_t len, fab_peer_t **peer, const char **why)
+int fab_peer_open(fab_t *fab, uint64_t name, const void *address, size_t len, fab_peer_t **peer,
+                  const char **why)
 {
     fab_core_t *core = fab_core(fab);
     fab_peer_t *known = fab_peer_find(fab, name);
@@ -283,10 +296,12 @@ int fab_peer_open(fab_t *fab, uint64_t name, const void *address, size_t len, fa
     }
     number = fab_core_new_record(core, name);
     if (FAB_NO_RECORD == number) {
-        *why = fab_sentence(fab, "There is no memory for another peer; %u are known.", core->num_peers);
+        *why = fab_sentence(fab, "There is no memory for another peer; %u are known.",
+                            core->num_peers);
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    rc = fab_peer_choose(core, fab_core_record(core, number), address, core->open_sentence, sizeof(core->open_sentence));
+    rc = fab_peer_choose(core, fab_core_record(core, number), address, core->open_sentence,
+                         sizeof(core->open_sentence));
     if (OPAL_SUCCESS != rc) {
         fab_core_release_record(core, number);
         *why = core->open_sentence;
@@ -296,7 +311,8 @@ int fab_peer_open(fab_t *fab, uint64_t name, const void *address, size_t len, fa
     return OPAL_SUCCESS;
 }
 
-fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name, const void *address, size_t len)
+fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name,
+                               const void *address, size_t len)
 {
     fab_core_t *core = fab_core(fab);
     fab_peer_t *known = fab_peer_find(fab, name);
@@ -314,9 +330,10 @@ fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint6
     if (FAB_NO_RECORD == number) {
         return NULL;
     }
-    if (OPAL_SUCCESS != fab_peer_attach(core, fab_core_record(core, number), i, address, len, &why)) {
-        fab_log(fab, 1, "a process that calls itself 0x%llx was refused by provider %s: %s", (unsigned long long) name,
-                provider->name, why);
+    if (OPAL_SUCCESS !=
+        fab_peer_attach(core, fab_core_record(core, number), i, address, len, &why)) {
+        fab_log(fab, 1, "a process that calls itself 0x%llx was refused by provider %s: %s",
+                (unsigned long long) name, provider->name, why);
         fab_core_release_record(core, number);
         return NULL;
     }
@@ -328,15 +345,15 @@ const fab_provider_t *fab_peer_provider(const fab_peer_t *peer)
     return fab_providers[peer->provider];
 }
 
-/* ---- a peer goes ------------------------------------------------------------------------------------------------- */
+/* ---- a peer goes -------------------------------------------------------- */
 
 void fab_core_try_release(fab_peer_t *peer)
 {
     fab_core_t *core = fab_core(peer->fab);
     uint32_t at;
 
-    if (FAB_PEER_CLOSED != peer->state || NULL != peer->ep || NULL != peer->pending || core->running == peer ||
-        fab_core_has_failure(core, peer)) {
+    if (FAB_PEER_CLOSED != peer->state || NULL != peer->ep || NULL != peer->pending ||
+        core->running == peer || fab_core_has_failure(core, peer)) {
         return;
     }
     at = fab_table_find(core, peer->name);

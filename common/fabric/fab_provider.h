@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a provider is to the fabric: one constant table.  Data path operations per peer are fab_ops_t (fab.h); this is the
- * control side, called rarely, with the lock held.  A provider has the files <name>.h, <name>_wire.h, <name>_domain.c,
- * <name>_ep.c, <name>_progress.c and what else it needs.
+ * What a provider is to the fabric: one constant table.  Data path operations per peer are
+ * fab_ops_t (fab.h); this is the control side, called rarely, with the lock held.  A provider has
+ * the files <name>.h, <name>_wire.h, <name>_domain.c, <name>_ep.c, <name>_progress.c and what else
+ * it needs.
  */
 #ifndef FAB_PROVIDER_H
 #define FAB_PROVIDER_H
@@ -16,17 +17,18 @@
 #define FAB_HAVE_VERBS 0
 #endif
 
-typedef struct fab_domain fab_domain_t; /* a provider's state in this process; each defines its own, cast at the edge */
+/* a provider's state in this process; each defines its own, cast at the edge */
+typedef struct fab_domain fab_domain_t;
 
 typedef struct fab_provider {
     const char *name;
-    uint16_t id; /* of its section in an address, FAB_WIRE_* (fab_wire.h) */
+    uint16_t id;        /* of its section in an address, FAB_WIRE_* (fab_wire.h) */
     bool reaches_hosts; /* not only processes of this host */
     const fab_ops_t *ops;
 
     /*
-     * Make the provider usable in this process.  Errors: OPAL_ERR_*; then *why says what failed, where, and what to do
-     * (fab_sentence()).
+     * Make the provider usable in this process.  Errors: OPAL_ERR_*; then *why says what failed,
+     * where, and what to do (fab_sentence()).
      */
     int (*open)(fab_t *fab, fab_domain_t **dom, const char **why);
     void (*close)(fab_domain_t *dom);
@@ -35,30 +37,36 @@ typedef struct fab_provider {
     size_t (*address)(fab_domain_t *dom, void *buf, size_t size);
 
     /*
-     * Can the process with this address be reached?  OPAL_SUCCESS: the peer is this provider's from now on; eager_max and
-     * caps are set, and ep if that costs little.  Otherwise OPAL_ERR_UNREACH, or OPAL_ERR_OUT_OF_RESOURCE, with *why. Makes
-     * no system call that can block.
+     * Can the process with this address be reached?  OPAL_SUCCESS: the peer is this provider's from
+     * now on; eager_max and caps are set, and ep if that costs little.  Otherwise OPAL_ERR_UNREACH,
+     * or OPAL_ERR_OUT_OF_RESOURCE, with *why. Makes no system call that can block.
      */
-    int (*attach)(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len, const char **why);
+    int (*attach)(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len,
+                  const char **why);
 
     /*
-     * No more is sent to the peer: release what serves sending.  If nothing can come from the peer any more, then all, and
-     * ep = NULL; else ep stays until the peer has left too, which the provider reports by fab_peer_left().
+     * No more is sent to the peer: release what serves sending.  If nothing can come from the peer
+     * any more, then all, and ep = NULL; else ep stays until the peer has left too, which the
+     * provider reports by fab_peer_left().
      */
     void (*detach)(fab_domain_t *dom, fab_peer_t *peer);
 
     /*
-     * The peer failed: release all, complete its RMA with OPAL_ERR_UNREACH, ep = NULL, and return true.  False: a device is
-     * not done with it; it is called again in each fab_progress() until it is.  Never called from within another function
-     * of the provider.
+     * The peer failed: release all, complete its RMA with OPAL_ERR_UNREACH, ep = NULL, and return
+     * true.  False: a device is not done with it; it is called again in each fab_progress() until
+     * it is.  Never called from within another function of the provider.
      */
     bool (*drop)(fab_domain_t *dom, fab_peer_t *peer);
 
-    /* Poll once: deliver what arrived with fab_deliver(), move RMA on.  Returns the number of events. */
+    /*
+     * Poll once: deliver what arrived with fab_deliver(), move RMA on.  Returns the number of
+     * events.
+     */
     int (*progress)(fab_domain_t *dom);
 
     /* fab_tm_use(); NULL: no hardware of this kind matches tags. */
-    bool (*tm_use)(fab_domain_t *dom, const fab_tm_user_t *user, void *ctx, fab_tm_device_t *device);
+    bool (*tm_use)(fab_domain_t *dom, const fab_tm_user_t *user, void *ctx,
+                   fab_tm_device_t *device);
 
     /* One or several lines for fab_describe(). Returns bytes written, as snprintf. */
     int (*describe)(fab_domain_t *dom, char *buf, size_t size);
@@ -68,22 +76,28 @@ extern const fab_provider_t fab_self_provider;
 extern const fab_provider_t fab_shm_provider;
 extern const fab_provider_t fab_verbs_provider; /* if FAB_HAVE_VERBS */
 
-/* The peer record for a name that a message brought, made for this provider if it is new; NULL: no memory. */
-fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name, const void *address, size_t len);
+/*
+ * The peer record for a name that a message brought, made for this provider if it is new; NULL: no
+ * memory.
+ */
+fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name,
+                               const void *address, size_t len);
 
 /* The provider that reaches the peer, failed or closed ones too. */
 const fab_provider_t *fab_peer_provider(const fab_peer_t *peer);
 
 /* A message is complete: hand it to its handler. */
-static inline void fab_deliver(fab_t *fab, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+static inline void fab_deliver(fab_t *fab, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                               size_t len)
 {
     const struct fab_handler *handler = &fab->handlers[hdr.id & (FAB_AM_MAX - 1)];
     handler->fn(handler->ctx, peer, hdr, data, len);
 }
 
 /*
- * The peer failed, for the reason rc, why (copied).  At once its operations return OPAL_ERR_UNREACH; fab_progress() does
- * the rest: peer_failed(), drop(), queued items.  May be called from anywhere, again for the same peer without effect.
+ * The peer failed, for the reason rc, why (copied).  At once its operations return
+ * OPAL_ERR_UNREACH; fab_progress() does the rest: peer_failed(), drop(), queued items.  May be
+ * called from anywhere, again for the same peer without effect.
  */
 void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
 

@@ -2,10 +2,12 @@
 /*
  * What waits for a peer: queued items, posted messages, and the news of its failure.
  *
- * fab_peer_t.pending is the peer's queue; while it is not empty the peer stands in core->busy, and fab_progress() runs its
- * items: the one that is run is taken out first, so fn may free it, and put back in front if it has to stay.
+ * fab_peer_t.pending is the peer's queue; while it is not empty the peer stands in core->busy, and
+ * fab_progress() runs its items: the one that is run is taken out first, so fn may free it, and put
+ * back in front if it has to stay.
  *
- * A failure is noted at once (state, ops) and worked off in fab_core_run_queues(), outside of any provider or handler.
+ * A failure is noted at once (state, ops) and worked off in fab_core_run_queues(), outside of any
+ * provider or handler.
  */
 #include "fabric/fab_core.h"
 
@@ -13,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- operations on a failed or closed peer ----------------------------------------------------------------------- */
+/* ---- operations on a failed or closed peer ------------------------------ */
 
 static int fab_failed_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
 {
@@ -58,7 +60,7 @@ const fab_ops_t fab_failed_ops = {
     .rma = fab_failed_rma,
 };
 
-/* ---- items ------------------------------------------------------------------------------------------------------- */
+/* ---- items -------------------------------------------------------------- */
 
 static void fab_core_note_busy(fab_core_t *core, fab_peer_t *peer)
 {
@@ -144,7 +146,10 @@ static int fab_peer_run_items(fab_core_t *core, fab_peer_t *peer)
     return events;
 }
 
-/* No memory once to note a peer in busy: find those that are missing. Rare, so the search may be long. */
+/*
+ * No memory once to note a peer in busy: find those that are missing. Rare, so the search may be
+ * long.
+ */
 static void fab_core_find_busy(fab_core_t *core)
 {
     core->is_busy_partial = false;
@@ -164,7 +169,8 @@ static int fab_core_run_items(fab_core_t *core)
     if (core->is_busy_partial) {
         fab_core_find_busy(core);
     }
-    for (uint32_t n = core->num_busy < FAB_PEERS_PER_PASS ? core->num_busy : FAB_PEERS_PER_PASS; n > 0; n--) {
+    for (uint32_t n = core->num_busy < FAB_PEERS_PER_PASS ? core->num_busy : FAB_PEERS_PER_PASS;
+         n > 0; n--) {
         uint32_t at = core->next_busy < core->num_busy ? core->next_busy : 0;
         fab_peer_t *peer = core->busy[at];
         events += fab_peer_run_items(core, peer);
@@ -179,7 +185,7 @@ static int fab_core_run_items(fab_core_t *core)
     return events;
 }
 
-/* ---- posted messages --------------------------------------------------------------------------------------------- */
+/* ---- posted messages ---------------------------------------------------- */
 
 static int fab_post_run(fab_item_t *item, fab_peer_t *peer)
 {
@@ -231,7 +237,7 @@ int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
     return OPAL_SUCCESS;
 }
 
-/* ---- failure ----------------------------------------------------------------------------------------------------- */
+/* ---- failure ------------------------------------------------------------ */
 
 bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer)
 {
@@ -247,8 +253,8 @@ bool fab_peer_is_gone(const fab_peer_t *peer)
 {
     const fab_core_t *core = fab_core(peer->fab);
 
-    return FAB_PEER_UP != peer->state && NULL == peer->pending && core->running != peer && !core->is_failure_lost
-           && !fab_core_has_failure(core, peer);
+    return FAB_PEER_UP != peer->state && NULL == peer->pending && core->running != peer &&
+           !core->is_failure_lost && !fab_core_has_failure(core, peer);
 }
 
 static void fab_core_tell_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
@@ -261,7 +267,8 @@ static void fab_core_tell_failure(fab_core_t *core, fab_peer_t *peer, int rc, co
 /* Release what the provider holds. False: later. */
 static bool fab_core_drop(fab_core_t *core, fab_peer_t *peer)
 {
-    return NULL == peer->ep || fab_providers[peer->provider]->drop(core->slots[peer->provider].dom, peer);
+    return NULL == peer->ep ||
+           fab_providers[peer->provider]->drop(core->slots[peer->provider].dom, peer);
 }
 
 static void fab_core_add_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
@@ -296,7 +303,10 @@ void fab_peer_fail(fab_peer_t *peer, int rc, const char *why)
     fab_core_add_failure(core, peer, rc, why);
 }
 
-/* No memory once to keep a failure: those that failed and still have their provider's state were not reported. */
+/*
+ * No memory once to keep a failure: those that failed and still have their provider's state were
+ * not reported.
+ */
 static void fab_core_find_failures(fab_core_t *core)
 {
     core->is_failure_lost = false;
@@ -304,7 +314,8 @@ static void fab_core_find_failures(fab_core_t *core)
         fab_peer_t *peer = fab_core_record(core, i);
         if (&fab_failed_ops == peer->ops && NULL != peer->ep && FAB_PEER_FAILED == peer->state &&
             !fab_core_has_failure(core, peer)) {
-            fab_core_add_failure(core, peer, OPAL_ERR_UNREACH, "It failed; there was no memory to keep the reason.");
+            fab_core_add_failure(core, peer, OPAL_ERR_UNREACH,
+                                 "It failed; there was no memory to keep the reason.");
         }
     }
 }
@@ -321,7 +332,10 @@ static void fab_core_end_failure(fab_core_t *core, fab_failure_t *failure)
     free(failure);
 }
 
-/* Report each once; it stays in the list until the provider has released what it holds.  Callbacks may add others. */
+/*
+ * Report each once; it stays in the list until the provider has released what it holds.  Callbacks
+ * may add others.
+ */
 static int fab_core_report_failures(fab_core_t *core)
 {
     fab_failure_t *next;
@@ -346,14 +360,15 @@ static int fab_core_report_failures(fab_core_t *core)
     return events;
 }
 
-/* ---- from fab_progress() and fab_close() ------------------------------------------------------------------------- */
+/* ---- from fab_progress() and fab_close() -------------------------------- */
 
 int fab_core_run_queues(fab_core_t *core)
 {
     int events = fab_core_report_failures(core);
 
     events += fab_core_run_items(core);
-    core->has_work = core->num_busy > 0 || core->is_busy_partial || NULL != core->failures || core->is_failure_lost;
+    core->has_work = core->num_busy > 0 || core->is_busy_partial || NULL != core->failures ||
+                     core->is_failure_lost;
     return events;
 }
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hardware tag matching through the fabric: between the provider that has a matching device (verbs, TM-SRQ) and its one
- * user, who runs the offload engine (offload/offload.h).
+ * Hardware tag matching through the fabric: between the provider that has a matching device (verbs,
+ * TM-SRQ) and its one user, who runs the offload engine (offload/offload.h).
  *
- * The user takes the device with fab_tm_use(), gives its operations to the engine, and is told of completions by the calls
- * of fab_tm_user_t, from fab_progress(), with the lock held:
+ * The user takes the device with fab_tm_use(), gives its operations to the engine, and is told of
+ * completions by the calls of fab_tm_user_t, from fab_progress(), with the lock held:
  *
  *      poll_begin, { handler of an unexpected message, handled | matched | done }..., poll_end
  *
- * Messages that the device did not match go to the handlers of their ids as on any provider.  Those of FAB_AM_EAGER and
- * FAB_AM_RNDV from peers with FAB_CAP_TM are those that the device counts: handled() follows each of them.
+ * Messages that the device did not match go to the handlers of their ids as on any provider.  Those
+ * of FAB_AM_EAGER and FAB_AM_RNDV from peers with FAB_CAP_TM are those that the device counts:
+ * handled() follows each of them.
  */
 #ifndef FAB_TM_H
 #define FAB_TM_H
@@ -19,9 +20,10 @@
 
 typedef enum fab_tm_kind {
     FAB_TM_EAGER, /* the message is there */
-    FAB_TM_READ,  /* likewise: the device has read it from the sender's memory, and told the sender */
-    FAB_TM_RNDV,  /* the message is announced: rndv */
-    FAB_TM_LOST,  /* nothing is there: the connection broke */
+    /* likewise: the device has read it from the sender's memory, and told the sender */
+    FAB_TM_READ,
+    FAB_TM_RNDV, /* the message is announced: rndv */
+    FAB_TM_LOST, /* nothing is there: the connection broke */
 } fab_tm_kind_t;
 
 /* One of the one or two completions of a receive that the device matched. */
@@ -56,15 +58,18 @@ typedef struct fab_tm_device {
     uint32_t max_tags;
     uint32_t max_ops;
     size_t min_len; /* bytes; shorter receives are not to be listed, the user wants */
-    /* The receive is off the list for good, or what was matched has been taken: give up what was held for it (its place).
+    /*
+     * The receive is off the list for good, or what was matched has been taken: give up what was
+     * held for it (its place).
      */
     void (*release)(void *device, void *place);
 } fab_tm_device_t;
 
 /*
- * Take the matching device of this process; user and ctx stay valid until it is given back (user NULL).  False: there is
- * none. The lock is held.
+ * Take the matching device of this process; user and ctx stay valid until it is given back (user
+ * NULL).  False: there is none. The lock is held.
  */
-FAB_EXPORT bool fab_tm_use(fab_t *fab, const fab_tm_user_t *user, void *ctx, fab_tm_device_t *device);
+FAB_EXPORT bool fab_tm_use(fab_t *fab, const fab_tm_user_t *user, void *ctx,
+                           fab_tm_device_t *device);
 
 #endif /* FAB_TM_H */

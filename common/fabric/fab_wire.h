@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The address of a process, as fab_address() writes it and fab_peer_open() reads it: a head, then one section per open
- * provider, each padded to 8 bytes.  Byte order and sizes are those of the host; who has others reads a wrong magic.
+ * The address of a process, as fab_address() writes it and fab_peer_open() reads it: a head, then
+ * one section per open provider, each padded to 8 bytes.  Byte order and sizes are those of the
+ * host; who has others reads a wrong magic.
  *
  *       0 magic  4 version  6 sections  8 name          16 len     20 reserved
  *      24 provider  26 len  28 reserved  32 bytes ...                              first section
  *       …                                                                          next section
  *
- * Sections of providers that the reader does not know are skipped, so providers may be added without a new version.
+ * Sections of providers that the reader does not know are skipped, so providers may be added
+ * without a new version.
  */
 #ifndef FAB_WIRE_H
 #define FAB_WIRE_H
@@ -38,7 +40,7 @@ typedef struct fab_wire_section {
     uint32_t reserved;
 } fab_wire_section_t;
 
-_Static_assert(sizeof(fab_wire_head_t) == 24, "fab_wire_head_t is a wire format");
-_Static_assert(sizeof(fab_wire_section_t) == 8, "fab_wire_section_t is a wire format");
+_Static_assert(24 == sizeof(fab_wire_head_t), "fab_wire_head_t is a wire format");
+_Static_assert(8 == sizeof(fab_wire_section_t), "fab_wire_section_t is a wire format");
 
 #endif /* FAB_WIRE_H */

@@ -2,14 +2,16 @@
 /*
  * The matcher.  Structures and their picture: match_types.h; semantics: match.h.
  *
- * From below: the index (queues per key), posted receives (packed list, then index), unexpected messages.
+ * From below: the index (queues per key), posted receives (packed list, then index), unexpected
+ * messages.
  *
  * Invariants:
- *  - every ring of a key is ordered by seq from its leader on, since entries are only ever appended;
+ *  - every ring of a key is ordered by seq from its leader on, since entries are only ever
+ *    appended;
  *  - the packed list is ordered by age, and all of it is older than all receives in the index;
  *  - an unexpected message is in one order ring; the unfiled ones are older than all filed ones;
- *  - a filed message is in the index under its own key; under (source, ANY) if has_by_source and its tag is not negative;
- *    under (ANY, tag) if has_by_tag.
+ *  - a filed message is in the index under its own key; under (source, ANY) if has_by_source and
+ *    its tag is not negative; under (ANY, tag) if has_by_tag.
  *
  * Memory is allocated in index_add_segment() only.
  */
@@ -20,7 +22,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The bits of a key that a pattern names: [match_pattern()].  The others are ones in the pattern's own key. */
+/*
+ * The bits of a key that a pattern names: [match_pattern()].  The others are ones in the pattern's
+ * own key.
+ */
 static const uint64_t pattern_named[4] = {~0ull, 0xffffffffull << 32, 0xffffffffull, 0};
 
 #define TAG_SIGN 0x80000000ull
@@ -36,10 +41,10 @@ static inline uint64_t match_key(int32_t source, int32_t tag)
 /* Bit 0: any tag; bit 1: any source. */
 static inline unsigned match_pattern(int32_t source, int32_t tag)
 {
-    return (unsigned) (source == FAB_MATCH_ANY) << 1 | (unsigned) (tag == FAB_MATCH_ANY);
+    return (unsigned) (FAB_MATCH_ANY == source) << 1 | (unsigned) (FAB_MATCH_ANY == tag);
 }
 
-/* ---- the index ---- */
+/* ---- the index ---------------------------------------------------------- */
 
 static void index_init(fab_match_index_t *index)
 {
@@ -57,7 +62,10 @@ static void index_fini(fab_match_index_t *index)
     index_init(index);
 }
 
-/* Two rounds of multiply-xorshift: every bit of the key reaches the low bits, which are the ones used. */
+/*
+ * Two rounds of multiply-xorshift: every bit of the key reaches the low bits, which are the ones
+ * used.
+ */
 static inline uint64_t key_hash(uint64_t key)
 {
     key = (key ^ key >> 32) * 0x9e3779b97f4a7c15ull;
@@ -92,7 +100,7 @@ static inline fab_match_link_t **index_find(fab_match_index_t *index, uint64_t k
     fab_match_link_t **at = index_bucket(index, key_bucket(index, key));
     uint64_t steps = 1;
 
-    while (*at != NULL && (*at)->key != key) {
+    while (NULL != *at && (*at)->key != key) {
         at = &(*at)->chain;
         steps++;
     }
@@ -100,19 +108,26 @@ static inline fab_match_link_t **index_find(fab_match_index_t *index, uint64_t k
     return at;
 }
 
-/* Make room for the bucket numbered nbuckets.  False: there is no memory for it, or there are buckets enough. */
+/*
+ * Make room for the bucket numbered nbuckets.  False: there is no memory for it, or there are
+ * buckets enough.
+ */
 static bool index_add_segment(fab_match_index_t *index)
 {
     const unsigned s = bucket_segment(index->nbuckets);
 
-    if (s == FAB_MATCH_SEG_MAX) {
+    if (FAB_MATCH_SEG_MAX == s) {
         return false;
     }
-    if (index->seg[s] == NULL) {
-        /* Not zeroed: a bucket is written when it is split off, so the pages of a large segment come one by one. */
-        index->seg[s] = malloc(((size_t) FAB_MATCH_FIRST_BUCKETS << s * FAB_MATCH_SEG_SHIFT) * sizeof(*index->seg[s]));
+    if (NULL == index->seg[s]) {
+        /*
+         * Not zeroed: a bucket is written when it is split off, so the pages of a large segment
+         * come one by one.
+         */
+        index->seg[s] = malloc(((size_t) FAB_MATCH_FIRST_BUCKETS << s * FAB_MATCH_SEG_SHIFT) *
+                               sizeof(*index->seg[s]));
     }
-    return index->seg[s] != NULL;
+    return NULL != index->seg[s];
 }
 
 /* Split one bucket: its keys that hash to the new bucket, numbered nbuckets, move there. */
@@ -131,7 +146,7 @@ static void index_split(fab_match_index_t *index)
     from = index_bucket(index, added & index->mask >> 1);
     to = index_bucket(index, added);
     index->nbuckets++;
-    while (*from != NULL) {
+    while (NULL != *from) {
         index->steps++;
         if (key_bucket(index, (*from)->key) == added) {
             *to = *from;
@@ -145,9 +160,10 @@ static void index_split(fab_match_index_t *index)
 }
 
 /*
- * The index is empty.  Release its last segment if the use made of it since it was last empty would have left that
- * segment nearly unused.  One segment at a time, so that a program which fills and drains keeps what it needs.  A domain
- * that never uses its index again keeps the segments until its end: eight bytes for each key of the fullest moment.
+ * The index is empty.  Release its last segment if the use made of it since it was last empty would
+ * have left that segment nearly unused.  One segment at a time, so that a program which fills and
+ * drains keeps what it needs.  A domain that never uses its index again keeps the segments until
+ * its end: eight bytes for each key of the fullest moment.
  */
 static void index_trim(fab_match_index_t *index)
 {
@@ -169,7 +185,7 @@ static void index_append(fab_match_index_t *index, fab_match_link_t *link, uint6
     fab_match_link_t **at = index_find(index, key);
 
     link->key = key;
-    if (*at != NULL) {
+    if (NULL != *at) {
         link->chain = link;
         list_insert(&(*at)->queue, &link->queue);
         return;
@@ -186,7 +202,9 @@ static void index_append(fab_match_index_t *index, fab_match_link_t *link, uint6
     }
 }
 
-/* Take out the leader that index_find() has found; the next of its key, if any, becomes the leader. */
+/*
+ * Take out the leader that index_find() has found; the next of its key, if any, becomes the leader.
+ */
 static inline void index_unlink_leader(fab_match_index_t *index, fab_match_link_t **at)
 {
     fab_match_link_t *leader = *at;
@@ -200,7 +218,7 @@ static inline void index_unlink_leader(fab_match_index_t *index, fab_match_link_
     }
     *at = leader->chain;
     index->nkeys--;
-    if (index->nkeys == 0 && index->nbuckets > FAB_MATCH_FIRST_BUCKETS) {
+    if (0 == index->nkeys && index->nbuckets > FAB_MATCH_FIRST_BUCKETS) {
         index_trim(index);
     }
 }
@@ -214,9 +232,10 @@ static void index_unlink(fab_match_index_t *index, fab_match_link_t *link)
     }
 }
 
-/* ---- posted receives ---- */
+/* ---- posted receives ---------------------------------------------------- */
 
-static inline void short_append(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
+static inline void short_append(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source,
+                                int32_t tag)
 {
     fab_match_short_t *entry = &dom->posted_short[dom->nshort++];
     const uint64_t named = pattern_named[match_pattern(source, tag)];
@@ -243,7 +262,8 @@ static fab_match_recv_t *short_take(fab_match_dom_t *dom, uint32_t i)
     return recv;
 }
 
-static NOINLINE void posted_append(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
+static NOINLINE void posted_append(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source,
+                                   int32_t tag)
 {
     dom->npattern[match_pattern(source, tag)]++;
     list_insert(&dom->posted_order, &recv->order);
@@ -251,7 +271,8 @@ static NOINLINE void posted_append(fab_match_dom_t *dom, fab_match_recv_t *recv,
     index_append(&dom->posted_index, &recv->link, match_key(source, tag));
 }
 
-static inline void posted_add(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
+static inline void posted_add(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source,
+                              int32_t tag)
 {
     const uint32_t count = dom->posted_count++;
 
@@ -275,7 +296,10 @@ static void posted_forget(fab_match_dom_t *dom, fab_match_recv_t *recv)
     recv->where = FAB_MATCH_IDLE;
 }
 
-/* The oldest receive in the index that a message fits, taken out, or NULL: at most four heads to compare. */
+/*
+ * The oldest receive in the index that a message fits, taken out, or NULL: at most four heads to
+ * compare.
+ */
 static NOINLINE fab_match_recv_t *posted_take(fab_match_dom_t *dom, uint64_t key)
 {
     fab_match_link_t **best_at = NULL;
@@ -285,17 +309,17 @@ static NOINLINE fab_match_recv_t *posted_take(fab_match_dom_t *dom, uint64_t key
         fab_match_link_t **at;
         fab_match_recv_t *recv;
 
-        if (dom->npattern[pattern] == 0 || ((pattern & 1) != 0 && (key & TAG_SIGN) != 0)) {
+        if (0 == dom->npattern[pattern] || (0 != (pattern & 1) && 0 != (key & TAG_SIGN))) {
             continue;
         }
         at = index_find(&dom->posted_index, key | ~pattern_named[pattern]);
-        recv = *at != NULL ? container_of(*at, fab_match_recv_t, link) : NULL;
-        if (recv != NULL && (best == NULL || recv->seq < best->seq)) {
+        recv = NULL != *at ? container_of(*at, fab_match_recv_t, link) : NULL;
+        if (NULL != recv && (NULL == best || recv->seq < best->seq)) {
             best_at = at;
             best = recv;
         }
     }
-    if (best != NULL) {
+    if (NULL != best) {
         index_unlink_leader(&dom->posted_index, best_at);
         posted_forget(dom, best);
     }
@@ -306,7 +330,7 @@ fab_match_recv_t *fab_match_arrive(fab_match_dom_t *dom, int32_t source, int32_t
 {
     const uint64_t key = match_key(source, tag);
 
-    assert(source != FAB_MATCH_ANY && tag != FAB_MATCH_ANY);
+    assert(FAB_MATCH_ANY != source && FAB_MATCH_ANY != tag);
     for (uint32_t i = 0; i < dom->nshort; i++) {
         if ((key & dom->posted_short[i].mask) == dom->posted_short[i].key) {
             return short_take(dom, i);
@@ -341,15 +365,17 @@ fab_match_recv_t *fab_match_first_recv(const fab_match_dom_t *dom)
     if (dom->nshort > 0) {
         return dom->posted_short[0].recv;
     }
-    return list_is_empty(&dom->posted_order) ? NULL : container_of(dom->posted_order.next, fab_match_recv_t, order);
+    return list_is_empty(&dom->posted_order)
+               ? NULL
+               : container_of(dom->posted_order.next, fab_match_recv_t, order);
 }
 
-/* ---- unexpected messages ---- */
+/* ---- unexpected messages ------------------------------------------------ */
 
 /* The ring where a tag's messages are, and those that any tag fits. */
 static inline fab_match_list_t *unexp_list(fab_match_dom_t *dom, int32_t tag)
 {
-    return tag >= 0 || tag == FAB_MATCH_ANY ? &dom->unexp_user : &dom->unexp_internal;
+    return tag >= 0 || FAB_MATCH_ANY == tag ? &dom->unexp_user : &dom->unexp_internal;
 }
 
 static void msg_file_by_source(fab_match_dom_t *dom, fab_match_msg_t *msg)
@@ -362,11 +388,15 @@ static void msg_file_by_tag(fab_match_dom_t *dom, fab_match_msg_t *msg)
     index_append(&dom->unexp_index, &msg->by_tag, match_key(FAB_MATCH_ANY, msg->tag));
 }
 
-/* The first (source, ANY) search in the index: one walk, and from then on each message is filed when it comes. */
+/*
+ * The first (source, ANY) search in the index: one walk, and from then on each message is filed
+ * when it comes.
+ */
 static void unexp_build_by_source(fab_match_dom_t *dom)
 {
     dom->has_by_source = true;
-    for (fab_match_list_t *item = dom->unexp_user.next; item != &dom->unexp_user; item = item->next) {
+    for (fab_match_list_t *item = dom->unexp_user.next; item != &dom->unexp_user;
+         item = item->next) {
         fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
 
         if (msg->is_filed) {
@@ -375,7 +405,10 @@ static void unexp_build_by_source(fab_match_dom_t *dom)
     }
 }
 
-/* The same for (ANY, tag).  A tag's messages are all in one of the two rings, so one ring after the other keeps order. */
+/*
+ * The same for (ANY, tag).  A tag's messages are all in one of the two rings, so one ring after the
+ * other keeps order.
+ */
 static void unexp_build_by_tag(fab_match_dom_t *dom)
 {
     fab_match_list_t *const lists[2] = {&dom->unexp_user, &dom->unexp_internal};
@@ -418,7 +451,7 @@ void fab_match_add_msg(fab_match_dom_t *dom, fab_match_msg_t *msg, int32_t sourc
 {
     const uint32_t count = dom->unexp_count++;
 
-    assert(source != FAB_MATCH_ANY && tag != FAB_MATCH_ANY);
+    assert(FAB_MATCH_ANY != source && FAB_MATCH_ANY != tag);
     if (count >= dom->unexp_max) {
         dom->unexp_max = count + 1;
     }
@@ -449,23 +482,26 @@ static fab_match_msg_t *list_first_msg(const fab_match_list_t *list)
     return list_is_empty(list) ? NULL : container_of(list->next, fab_match_msg_t, order);
 }
 
-/* The oldest message in the index that fits.  (ANY, ANY): the ring's first, since no unfiled one has fitted. */
+/*
+ * The oldest message in the index that fits.  (ANY, ANY): the ring's first, since no unfiled one
+ * has fitted.
+ */
 static NOINLINE fab_match_msg_t *unexp_find_filed(fab_match_dom_t *dom, int32_t source, int32_t tag)
 {
     const unsigned pattern = match_pattern(source, tag);
     fab_match_link_t *link;
 
-    if (pattern == 3) {
+    if (3 == pattern) {
         return list_first_msg(&dom->unexp_user);
     }
-    if (pattern == 1 && !dom->has_by_source) {
+    if (1 == pattern && !dom->has_by_source) {
         unexp_build_by_source(dom);
     }
-    if (pattern == 2 && !dom->has_by_tag) {
+    if (2 == pattern && !dom->has_by_tag) {
         unexp_build_by_tag(dom);
     }
     link = *index_find(&dom->unexp_index, match_key(source, tag));
-    if (link == NULL) {
+    if (NULL == link) {
         return NULL;
     }
     switch (pattern) {
@@ -489,7 +525,8 @@ static inline fab_match_msg_t *unexp_find(fab_match_dom_t *dom, int32_t source, 
         if (msg->is_filed) {
             break;
         }
-        if ((source == msg->source || source == FAB_MATCH_ANY) && (tag == msg->tag || tag == FAB_MATCH_ANY)) {
+        if ((source == msg->source || FAB_MATCH_ANY == source) &&
+            (tag == msg->tag || FAB_MATCH_ANY == tag)) {
             return msg;
         }
     }
@@ -506,20 +543,21 @@ fab_match_msg_t *fab_match_first_msg(const fab_match_dom_t *dom)
     fab_match_msg_t *user = list_first_msg(&dom->unexp_user);
     fab_match_msg_t *internal = list_first_msg(&dom->unexp_internal);
 
-    if (user == NULL || (internal != NULL && internal->seq < user->seq)) {
+    if (NULL == user || (NULL != internal && internal->seq < user->seq)) {
         return internal;
     }
     return user;
 }
 
-/* ---- the domain ---- */
+/* ---- the domain --------------------------------------------------------- */
 
 /* Post where there are messages to search first. */
-static NOINLINE fab_match_msg_t *post_search(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
+static NOINLINE fab_match_msg_t *post_search(fab_match_dom_t *dom, fab_match_recv_t *recv,
+                                             int32_t source, int32_t tag)
 {
     fab_match_msg_t *msg = unexp_find(dom, source, tag);
 
-    if (msg == NULL) {
+    if (NULL == msg) {
         posted_add(dom, recv, source, tag);
         return NULL;
     }
@@ -529,7 +567,8 @@ static NOINLINE fab_match_msg_t *post_search(fab_match_dom_t *dom, fab_match_rec
     return msg;
 }
 
-fab_match_msg_t *fab_match_post(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
+fab_match_msg_t *fab_match_post(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source,
+                                int32_t tag)
 {
     if (dom->unexp_count > 0) {
         return post_search(dom, recv, source, tag);

@@ -2,21 +2,25 @@
 /*
  * MPI message matching: posted receives on one side, unexpected messages on the other.
  *
- * One fab_match_dom_t is one matching domain (one communicator).  The matcher knows no transport, no MPI object and no
- * allocator of its caller: a posted receive and an unexpected message are nodes embedded in the caller's structures, and
- * the caller owns them from first to last.  The domain links them, nothing more.
+ * One fab_match_dom_t is one matching domain (one communicator).  The matcher knows no transport,
+ * no MPI object and no allocator of its caller: a posted receive and an unexpected message are
+ * nodes embedded in the caller's structures, and the caller owns them from first to last.  The
+ * domain links them, nothing more.
  *
  * Semantics (MPI 4.0, 3.5 and 3.8):
- *  - a message (source, tag) fits a receive whose source is equal or FAB_MATCH_ANY and whose tag is equal or
- *    FAB_MATCH_ANY;
- *  - FAB_MATCH_ANY as a tag fits only tags >= 0: negative tags are internal (collectives) and must be named exactly;
+ *  - a message (source, tag) fits a receive whose source is equal or FAB_MATCH_ANY and whose tag is
+ *    equal or FAB_MATCH_ANY;
+ *  - FAB_MATCH_ANY as a tag fits only tags >= 0: negative tags are internal (collectives) and must
+ *    be named exactly;
  *  - an arriving message takes the oldest posted receive that it fits;
- *  - a posted receive, a probe or a matched probe takes the oldest unexpected message that fits it, in order of arrival.
+ *  - a posted receive, a probe or a matched probe takes the oldest unexpected message that fits it,
+ *    in order of arrival.
  *
- * Costs: every call is O(1), whatever the number of posted receives and unexpected messages, wildcards included.  The one
- * exception happens twice in a domain's life at most: the first search for (source, ANY) that finds more than
- * FAB_MATCH_UNFILED_MAX messages waiting, and the first for (ANY, tag), link them all for that pattern in one walk.
- * No call fails: when memory for a larger index cannot be had, the present one is kept, at the price of longer chains.
+ * Costs: every call is O(1), whatever the number of posted receives and unexpected messages,
+ * wildcards included.  The one exception happens twice in a domain's life at most: the first search
+ * for (source, ANY) that finds more than FAB_MATCH_UNFILED_MAX messages waiting, and the first for
+ * (ANY, tag), link them all for that pattern in one walk. No call fails: when memory for a larger
+ * index cannot be had, the present one is kept, at the price of longer chains.
  *
  * Threads: none inside.  The caller serialises all calls on one domain.
  */
@@ -32,23 +36,31 @@
 /* MPI_ANY_SOURCE and MPI_ANY_TAG as Open MPI defines them; never the source or tag of a message. */
 #define FAB_MATCH_ANY (-1)
 
-/* Prepare an empty domain in the caller's memory, where it stays: it points to itself.  Allocates nothing. */
+/*
+ * Prepare an empty domain in the caller's memory, where it stays: it points to itself.  Allocates
+ * nothing.
+ */
 void fab_match_init(fab_match_dom_t *dom);
 
 /*
- * Release the domain's indexes.  Nodes still linked are forgotten, not freed: drain them before with
- * fab_match_first_msg() and fab_match_first_recv() where they must be returned.
+ * Release the domain's indexes.  Nodes still linked are forgotten, not freed: drain them before
+ * with fab_match_first_msg() and fab_match_first_recv() where they must be returned.
  */
 void fab_match_fini(fab_match_dom_t *dom);
 
 /*
- * Post a receive.  Returns the oldest unexpected message that fits, unlinked from the domain (recv is then not posted),
- * or NULL: recv is linked and stays so until fab_match_arrive() returns it or fab_match_cancel() takes it back.
- * recv is not posted at present; its content is of no matter otherwise.
+ * Post a receive.  Returns the oldest unexpected message that fits, unlinked from the domain (recv
+ * is then not posted), or NULL: recv is linked and stays so until fab_match_arrive() returns it or
+ * fab_match_cancel() takes it back. recv is not posted at present; its content is of no matter
+ * otherwise.
  */
-fab_match_msg_t *fab_match_post(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag);
+fab_match_msg_t *fab_match_post(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source,
+                                int32_t tag);
 
-/* A message arrived.  Returns the oldest posted receive that fits, unlinked, or NULL: then fab_match_add_msg() it. */
+/*
+ * A message arrived.  Returns the oldest posted receive that fits, unlinked, or NULL: then
+ * fab_match_add_msg() it.
+ */
 fab_match_recv_t *fab_match_arrive(fab_match_dom_t *dom, int32_t source, int32_t tag);
 
 /* Queue a message for which fab_match_arrive() found no receive, with no post in between. */
@@ -61,12 +73,15 @@ fab_match_msg_t *fab_match_probe(fab_match_dom_t *dom, int32_t source, int32_t t
 void fab_match_remove_msg(fab_match_dom_t *dom, fab_match_msg_t *msg);
 
 /*
- * Take a posted receive back.  True: it was posted and is unlinked.  False: it is not posted, since it was matched or
- * cancelled before, or is zeroed memory.
+ * Take a posted receive back.  True: it was posted and is unlinked.  False: it is not posted, since
+ * it was matched or cancelled before, or is zeroed memory.
  */
 bool fab_match_cancel(fab_match_dom_t *dom, fab_match_recv_t *recv);
 
-/* The oldest unexpected message or posted receive, or NULL.  For draining a domain and for message-queue dumps. */
+/*
+ * The oldest unexpected message or posted receive, or NULL.  For draining a domain and for
+ * message-queue dumps.
+ */
 fab_match_msg_t *fab_match_first_msg(const fab_match_dom_t *dom);
 fab_match_recv_t *fab_match_first_recv(const fab_match_dom_t *dom);
 

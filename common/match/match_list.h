@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rings of the structures that the matcher and the offload engine share: a head that is no entry, and entries of which each has a
- * fab_match_list_t in it.
+ * Rings of the structures that the matcher and the offload engine share: a head that is no entry,
+ * and entries of which each has a fab_match_list_t in it.
  */
 #ifndef FAB_MATCH_LIST_H
 #define FAB_MATCH_LIST_H

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The matcher's structures: the two nodes that callers embed, the index that finds them, and the domain.
+ * The matcher's structures: the two nodes that callers embed, the index that finds them, and the
+ * domain.
  *
- * One idea carries the whole file.  (source, tag) is one 64-bit key, and since FAB_MATCH_ANY is -1 and no message has
- * -1 as source or tag, a pattern is a key as well: (3, ANY), (ANY, 7) and (ANY, ANY) are three more keys, all distinct
- * from every message's own.  So one index of queues per key serves all four patterns:
+ * One idea carries the whole file.  (source, tag) is one 64-bit key, and since FAB_MATCH_ANY is -1
+ * and no message has -1 as source or tag, a pattern is a key as well: (3, ANY), (ANY, 7) and (ANY,
+ * ANY) are three more keys, all distinct from every message's own.  So one index of queues per key
+ * serves all four patterns:
  *
  *   a posted receive     is filed once, under the key that its pattern is;
  *   an arriving message  looks at the heads of the (at most) four keys that it fits and takes the oldest;
  *   an unexpected message is filed under each key that a receive may ask for;
  *   a receive or a probe  looks at the head of one key.
  *
- * The index: buckets chain the *leaders*, the oldest entry of each key; the later entries of a key hang in a ring behind
- * its leader, oldest first.  When a leader leaves, the next of its ring takes its place in the chain.  A key needs no
- * object of its own, hence no allocation that could fail.
+ * The index: buckets chain the *leaders*, the oldest entry of each key; the later entries of a key
+ * hang in a ring behind its leader, oldest first.  When a leader leaves, the next of its ring takes
+ * its place in the chain.  A key needs no object of its own, hence no allocation that could fail.
  *
  *      bucket[]
  *      +-----+      leader, key A           follower, key A          follower, key A (newest)
@@ -25,18 +27,20 @@
  *      +-----+                 v
  *                   leader, key B (same bucket; alone, its ring is itself; chain = NULL ends the chain)
  *
- * The buckets grow by linear hashing (Litwin 1980): a new key beyond one per bucket splits one bucket in two, the next
- * in turn.  The longest step of an insertion is thus one short chain, a search looks in one place only, nothing is ever
- * copied, and where memory for more buckets cannot be had the present ones serve on.  Buckets lie in segments, each
- * segment a multiple of all before it, so an old one never moves:
+ * The buckets grow by linear hashing (Litwin 1980): a new key beyond one per bucket splits one
+ * bucket in two, the next in turn.  The longest step of an insertion is thus one short chain, a
+ * search looks in one place only, nothing is ever copied, and where memory for more buckets cannot
+ * be had the present ones serve on.  Buckets lie in segments, each segment a multiple of all before
+ * it, so an old one never moves:
  *
  *      seg[0] -> first[4], in the domain      buckets 0..3
  *      seg[1] -> malloc                       buckets 4..63          (indexed by the bucket's own number: the first
  *      seg[2] -> malloc                       buckets 64..1023        sixteenth of each is unused, and untouched memory)
  *      ...       and so on, times 16
  *
- * Costs, in cache lines that the domain does not already hold: a search 1 bucket + 1 leader; an insertion 1 bucket + the
- * queue's end, or one more bucket for the split; a removal stores to its neighbours without waiting for them.
+ * Costs, in cache lines that the domain does not already hold: a search 1 bucket + 1 leader; an
+ * insertion 1 bucket + the queue's end, or one more bucket for the split; a removal stores to its
+ * neighbours without waiting for them.
  */
 #ifndef FAB_MATCH_TYPES_H
 #define FAB_MATCH_TYPES_H
@@ -46,21 +50,26 @@
 #include <stdint.h>
 
 /*
- * Receives that a domain holds in its packed list before it uses the index: most codes have fewer than ten posted.
- * Eight entries are three cache lines.
+ * Receives that a domain holds in its packed list before it uses the index: most codes have fewer
+ * than ten posted. Eight entries are three cache lines.
  */
 #define FAB_MATCH_SHORT_LEN 8
 
 /*
- * Unexpected messages that a domain leaves in their order ring alone before it files more in the index.  A ring is walked
- * from node to node, a cache line each, so fewer than above.  Measured (add + post, alone): 6 ns unfiled, 16-40 ns filed.
+ * Unexpected messages that a domain leaves in their order ring alone before it files more in the
+ * index.  A ring is walked from node to node, a cache line each, so fewer than above.  Measured
+ * (add + post, alone): 6 ns unfiled, 16-40 ns filed.
  */
 #define FAB_MATCH_UNFILED_MAX 4
 
-/* Bucket segments: the first within the domain, each next one ends at FAB_MATCH_SEG_FACTOR times as many buckets. */
+/*
+ * Bucket segments: the first within the domain, each next one ends at FAB_MATCH_SEG_FACTOR times as
+ * many buckets.
+ */
 #define FAB_MATCH_FIRST_BUCKETS 4
 #define FAB_MATCH_SEG_SHIFT     4
-#define FAB_MATCH_SEG_MAX       7 /* 4 * 16^6 = 67 million buckets; more keys than that make longer chains */
+/* 4 * 16^6 = 67 million buckets; more keys than that make longer chains */
+#define FAB_MATCH_SEG_MAX 7
 
 /* A ring, or a place in one. */
 typedef struct fab_match_list {
@@ -77,20 +86,23 @@ typedef struct fab_match_link {
             int32_t source;
         };
     };
-    struct fab_match_link *chain; /* a leader: the next leader in its bucket, or NULL; a follower: itself */
-    fab_match_list_t queue;       /* the ring of the entries with this key */
+    /* a leader: the next leader in its bucket, or NULL; a follower: itself */
+    struct fab_match_link *chain;
+    fab_match_list_t queue; /* the ring of the entries with this key */
 } fab_match_link_t;
 
-_Static_assert(sizeof(fab_match_link_t) == 32, "two links per cache line");
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tag is the low half of the key");
+_Static_assert(32 == sizeof(fab_match_link_t), "two links per cache line");
+_Static_assert(__ORDER_LITTLE_ENDIAN__ == __BYTE_ORDER__, "tag is the low half of the key");
 
 /* Queues of links per key, found by hash. */
 typedef struct fab_match_index {
     uint32_t nbuckets;
     uint32_t mask; /* 2^k - 1, the least that covers nbuckets - 1 */
     uint32_t nkeys;
-    uint32_t peak_keys; /* highest nkeys since the index was last empty: decides what may be released */
-    uint64_t steps;     /* links visited by searches and splits, ever: a search of a good hash visits one or two */
+    /* highest nkeys since the index was last empty: decides what may be released */
+    uint32_t peak_keys;
+    /* links visited by searches and splits, ever: a search of a good hash visits one or two */
+    uint64_t steps;
     fab_match_link_t **seg[FAB_MATCH_SEG_MAX];
     fab_match_link_t *first[FAB_MATCH_FIRST_BUCKETS];
 } fab_match_index_t;
@@ -103,8 +115,8 @@ typedef enum fab_match_where {
 } fab_match_where_t;
 
 /*
- * A posted receive, embedded in the caller's request.  source and tag are the pattern of the latest post and may be read
- * at any time after it; the rest is the matcher's.
+ * A posted receive, embedded in the caller's request.  source and tag are the pattern of the latest
+ * post and may be read at any time after it; the rest is the matcher's.
  */
 typedef struct fab_match_recv {
     union {
@@ -119,7 +131,10 @@ typedef struct fab_match_recv {
     fab_match_where_t where;
 } fab_match_recv_t;
 
-/* An unexpected message, embedded in the caller's descriptor.  source and tag may be read; the rest is the matcher's. */
+/*
+ * An unexpected message, embedded in the caller's descriptor.  source and tag may be read; the rest
+ * is the matcher's.
+ */
 typedef struct fab_match_msg {
     union {
         struct {
@@ -128,47 +143,56 @@ typedef struct fab_match_msg {
         };
         fab_match_link_t link; /* for (source, tag) receives */
     };
-    fab_match_list_t order; /* all messages of its class (tag >= 0, tag < 0), oldest first; serves (ANY, ANY) receives */
-    uint64_t seq;           /* order of arrival in the domain */
-    bool is_filed;          /* in the index; else found by walking the order ring */
-    fab_match_link_t by_source; /* for (source, ANY) receives: linked if the domain needs it and tag >= 0 */
-    fab_match_link_t by_tag;    /* for (ANY, tag) receives: linked if the domain needs it */
+    /* all messages of its class (tag >= 0, tag < 0), oldest first; serves (ANY, ANY) receives */
+    fab_match_list_t order;
+    uint64_t seq;  /* order of arrival in the domain */
+    bool is_filed; /* in the index; else found by walking the order ring */
+    /* for (source, ANY) receives: linked if the domain needs it and tag >= 0 */
+    fab_match_link_t by_source;
+    fab_match_link_t by_tag; /* for (ANY, tag) receives: linked if the domain needs it */
 } fab_match_msg_t;
 
-_Static_assert(sizeof(fab_match_recv_t) == 64, "a posted receive costs one cache line");
-_Static_assert(offsetof(fab_match_recv_t, source) == offsetof(fab_match_recv_t, link.source), "one key, two names");
-_Static_assert(offsetof(fab_match_recv_t, tag) == offsetof(fab_match_recv_t, link.tag), "one key, two names");
-_Static_assert(sizeof(fab_match_msg_t) == 128, "an unexpected message costs two cache lines");
-_Static_assert(offsetof(fab_match_msg_t, by_source) == 64, "without wildcards the second line is not touched");
-_Static_assert(offsetof(fab_match_msg_t, source) == offsetof(fab_match_msg_t, link.source), "one key, two names");
-_Static_assert(offsetof(fab_match_msg_t, tag) == offsetof(fab_match_msg_t, link.tag), "one key, two names");
+_Static_assert(64 == sizeof(fab_match_recv_t), "a posted receive costs one cache line");
+_Static_assert(offsetof(fab_match_recv_t, source) == offsetof(fab_match_recv_t, link.source),
+               "one key, two names");
+_Static_assert(offsetof(fab_match_recv_t, tag) == offsetof(fab_match_recv_t, link.tag),
+               "one key, two names");
+_Static_assert(128 == sizeof(fab_match_msg_t), "an unexpected message costs two cache lines");
+_Static_assert(64 == offsetof(fab_match_msg_t, by_source),
+               "without wildcards the second line is not touched");
+_Static_assert(offsetof(fab_match_msg_t, source) == offsetof(fab_match_msg_t, link.source),
+               "one key, two names");
+_Static_assert(offsetof(fab_match_msg_t, tag) == offsetof(fab_match_msg_t, link.tag),
+               "one key, two names");
 
 /* An entry of the packed list: a message's key fits when (key & mask) is the entry's key. */
 typedef struct fab_match_short {
     uint64_t key;
-    uint64_t mask; /* the bits that the pattern names; for any tag the tag's sign too, which must then be clear */
+    /* the bits that the pattern names; for any tag the tag's sign too, which must then be clear */
+    uint64_t mask;
     fab_match_recv_t *recv;
 } fab_match_short_t;
 
 /*
- * A matching domain.  It holds pointers to itself and so does not move between fab_match_init() and fab_match_fini().
- * The four counters may be read by the caller at any time.
+ * A matching domain.  It holds pointers to itself and so does not move between fab_match_init() and
+ * fab_match_fini(). The four counters may be read by the caller at any time.
  *
- * The index is for the deep queues; a few entries are found faster without it.  Both sides have the same rule: new entries
- * join the few while there is room and the index is empty, so all of the few are older than all in the index, and are
- * searched first.
+ * The index is for the deep queues; a few entries are found faster without it.  Both sides have the
+ * same rule: new entries join the few while there is room and the index is empty, so all of the few
+ * are older than all in the index, and are searched first.
  *   posted receives: the few are packed in posted_short[0..nshort), oldest first;
  *   unexpected messages: the few are the nunfiled oldest of the two order rings, is_filed being false.
  */
 typedef struct fab_match_dom {
-    uint64_t seq;                  /* the next receive's or message's */
-    uint32_t posted_count;         /* receives posted now */
-    uint32_t posted_max;           /* highest posted_count */
-    uint32_t unexp_count;          /* unexpected messages held now */
-    uint32_t unexp_max;            /* highest unexp_count */
-    uint16_t nshort;               /* posted receives in posted_short */
-    uint16_t nunfiled;             /* unexpected messages that are not in unexp_index */
-    uint32_t npattern[4];          /* posted receives in posted_index by pattern; see match_pattern() */
+    uint64_t seq;          /* the next receive's or message's */
+    uint32_t posted_count; /* receives posted now */
+    uint32_t posted_max;   /* highest posted_count */
+    uint32_t unexp_count;  /* unexpected messages held now */
+    uint32_t unexp_max;    /* highest unexp_count */
+    uint16_t nshort;       /* posted receives in posted_short */
+    uint16_t nunfiled;     /* unexpected messages that are not in unexp_index */
+    /* posted receives in posted_index by pattern; see match_pattern() */
+    uint32_t npattern[4];
     bool has_by_source;            /* unexpected messages are linked for (source, ANY) */
     bool has_by_tag;               /* unexpected messages are linked for (ANY, tag) */
     fab_match_list_t posted_order; /* receives in posted_index, oldest first */
@@ -178,10 +202,12 @@ typedef struct fab_match_dom {
 
     fab_match_list_t unexp_user;     /* messages with tag >= 0, oldest first */
     fab_match_list_t unexp_internal; /* messages with tag < 0, oldest first */
-    fab_match_index_t unexp_index;   /* exact keys and, where needed, (source, ANY) and (ANY, tag) */
+    /* exact keys and, where needed, (source, ANY) and (ANY, tag) */
+    fab_match_index_t unexp_index;
 } fab_match_dom_t;
 
 _Static_assert(sizeof(fab_match_dom_t) <= 512, "an empty communicator stays small");
-_Static_assert(offsetof(fab_match_dom_t, posted_short) == 64, "counters of the fast path share a line");
+_Static_assert(64 == offsetof(fab_match_dom_t, posted_short),
+               "counters of the fast path share a line");
 
 #endif /* FAB_MATCH_TYPES_H */

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The offload engine.  Interface: offload.h; structures and states: offload_types.h; the rules and why they are safe:
- * doc/offload.md.
+ * The offload engine.  Interface: offload.h; structures and states: offload_types.h; the rules and
+ * why they are safe: doc/offload.md.
  *
- * From below: filters of unlisted receives, the ring of commands, listing, taking off the list, messages, completions, failure.
+ * From below: filters of unlisted receives, the ring of commands, listing, taking off the list,
+ * messages, completions, failure.
  *
  * Invariants (outside of calls):
- *  - a receive is in the matcher in the states PLAIN to LISTED, and OUT while posted; not in MATCHED and below;
- *  - of two receives that overlap, the later one is not QUEUED or LISTED unless the earlier one is no longer PLAIN or WAITING;
- *  - counts in the ring never decrease from head to tail, and none is below `reported` or above `handled`;
+ *  - a receive is in the matcher in the states PLAIN to LISTED, and OUT while posted; not in
+ *    MATCHED and below;
+ *  - of two receives that overlap, the later one is not QUEUED or LISTED unless the earlier one is
+ *    no longer PLAIN or WAITING;
+ *  - counts in the ring never decrease from head to tail, and none is below `reported` or above
+ *    `handled`;
  *  - the ring has room for a DEL of each receive in listed_recvs;
- *  - scope->removing is the number of its receives that are CANCELLING or UNLISTING; messages are parked only while it is not
- *    zero, or while the scope is in engine->unpark.
+ *  - scope->removing is the number of its receives that are CANCELLING or UNLISTING; messages are
+ *    parked only while it is not zero, or while the scope is in engine->unpark.
  *
  * Memory is allocated in the two inits only.
  */
@@ -38,17 +42,17 @@ static inline void scope_unlink(fab_match_list_t *item)
     list_init(item);
 }
 
-/* ---- filters ---- */
+/* ---- filters ------------------------------------------------------------ */
 
 static inline unsigned recv_pattern(const fab_match_recv_t *match)
 {
-    return (unsigned) (match->source == ANY) << 1 | (unsigned) (match->tag == ANY);
+    return (unsigned) (ANY == match->source) << 1 | (unsigned) (ANY == match->tag);
 }
 
 /* Tags below zero are internal; a wildcard sees the others only. */
 static inline bool is_internal(const fab_match_recv_t *match)
 {
-    return match->tag < 0 && match->tag != ANY;
+    return match->tag < 0 && ANY != match->tag;
 }
 
 static inline unsigned key_bucket(int32_t source, int32_t tag)
@@ -58,7 +62,7 @@ static inline unsigned key_bucket(int32_t source, int32_t tag)
     return (unsigned) ((key * 0x9e3779b97f4a7c15ull) >> 56);
 }
 
-_Static_assert(FAB_OFFLOAD_BUCKETS == 256, "key_bucket() gives 8 bits");
+_Static_assert(256 == FAB_OFFLOAD_BUCKETS, "key_bucket() gives 8 bits");
 
 static inline void filter_add(fab_offload_filter_t *filter, const fab_match_recv_t *match)
 {
@@ -74,24 +78,28 @@ static inline void filter_remove(fab_offload_filter_t *filter, const fab_match_r
     filter->bucket[key_bucket(match->source, match->tag)]--;
 }
 
-/* May a message match both this receive and one that the filter counts?  For a wildcard, any of its tag class will do. */
-static inline bool filter_overlaps(const fab_offload_filter_t *filter, const fab_match_recv_t *match)
+/*
+ * May a message match both this receive and one that the filter counts?  For a wildcard, any of its
+ * tag class will do.
+ */
+static inline bool filter_overlaps(const fab_offload_filter_t *filter,
+                                   const fab_match_recv_t *match)
 {
     const int32_t source = match->source;
     const int32_t tag = match->tag;
 
-    if (filter->total[is_internal(match)] == 0) {
+    if (0 == filter->total[is_internal(match)]) {
         return false;
     }
-    if (source == ANY || tag == ANY || (filter->pattern[3] != 0 && tag >= 0)) {
+    if (ANY == source || ANY == tag || (0 != filter->pattern[3] && tag >= 0)) {
         return true;
     }
-    return filter->bucket[key_bucket(source, tag)] != 0 ||
-           (filter->pattern[1] != 0 && tag >= 0 && filter->bucket[key_bucket(source, ANY)] != 0) ||
-           (filter->pattern[2] != 0 && filter->bucket[key_bucket(ANY, tag)] != 0);
+    return 0 != filter->bucket[key_bucket(source, tag)] ||
+           (0 != filter->pattern[1] && tag >= 0 && 0 != filter->bucket[key_bucket(source, ANY)]) ||
+           (0 != filter->pattern[2] && 0 != filter->bucket[key_bucket(ANY, tag)]);
 }
 
-/* ---- the ring of commands ---- */
+/* ---- the ring of commands ----------------------------------------------- */
 
 static inline uint32_t ring_room(const fab_offload_t *engine)
 {
@@ -99,8 +107,8 @@ static inline uint32_t ring_room(const fab_offload_t *engine)
 }
 
 /*
- * Build a command.  Its count is what the matcher has seen by now: so an unsignaled DEL goes in before the message for which it
- * is made is counted.
+ * Build a command.  Its count is what the matcher has seen by now: so an unsignaled DEL goes in
+ * before the message for which it is made is counted.
  */
 static inline fab_offload_cmd_t *ring_push(fab_offload_t *engine, fab_offload_op_t op)
 {
@@ -126,7 +134,7 @@ static void push_del(fab_offload_t *engine, fab_offload_recv_t *recv, bool is_si
     }
 }
 
-/* ---- listing ---- */
+/* ---- listing ------------------------------------------------------------ */
 
 /* Why there is no room for one more receive, or LISTABLE. */
 static inline fab_offload_reason_t room(const fab_offload_t *engine)
@@ -141,7 +149,8 @@ static inline fab_offload_reason_t room(const fab_offload_t *engine)
     return ring_room(engine) >= engine->listed + 2 ? FAB_OFFLOAD_LISTABLE : FAB_OFFLOAD_OPS_FULL;
 }
 
-static inline void link_recv(fab_offload_t *engine, fab_offload_recv_t *recv, fab_offload_state_t state)
+static inline void link_recv(fab_offload_t *engine, fab_offload_recv_t *recv,
+                             fab_offload_state_t state)
 {
     recv->state = (uint8_t) state;
     recv->has_matched = false;
@@ -167,7 +176,8 @@ static void unlist_recv(fab_offload_t *engine, fab_offload_recv_t *recv)
     engine->is_refused = false;
 }
 
-static void wait_recv(fab_offload_scope_t *scope, fab_offload_recv_t *recv, fab_match_list_t *before)
+static void wait_recv(fab_offload_scope_t *scope, fab_offload_recv_t *recv,
+                      fab_match_list_t *before)
 {
     recv->state = FAB_OFFLOAD_WAITING;
     list_insert(before, &recv->link);
@@ -198,12 +208,12 @@ static void unplain_recv(fab_offload_scope_t *scope, fab_offload_recv_t *recv)
 }
 
 /*
- * List waiting receives.  The first of a scope overlaps none that waits and is older, so only plain ones can block it; the
- * filter counts younger ones as well, which delays it and does no harm.
+ * List waiting receives.  The first of a scope overlaps none that waits and is older, so only plain
+ * ones can block it; the filter counts younger ones as well, which delays it and does no harm.
  */
 static void list_waiting(fab_offload_t *engine)
 {
-    while (!list_is_empty(&engine->ready) && room(engine) == FAB_OFFLOAD_LISTABLE) {
+    while (!list_is_empty(&engine->ready) && FAB_OFFLOAD_LISTABLE == room(engine)) {
         fab_offload_scope_t *scope = container_of(engine->ready.next, fab_offload_scope_t, ready);
         fab_offload_recv_t *recv = container_of(scope->waiting.next, fab_offload_recv_t, link);
 
@@ -218,7 +228,8 @@ static void list_waiting(fab_offload_t *engine)
 }
 
 /* Why a listable receive cannot be listed now, or LISTABLE. */
-static inline fab_offload_reason_t obstacle(const fab_offload_scope_t *scope, const fab_offload_recv_t *recv)
+static inline fab_offload_reason_t obstacle(const fab_offload_scope_t *scope,
+                                            const fab_offload_recv_t *recv)
 {
     if (filter_overlaps(scope->plain, &recv->match) || filter_overlaps(scope->held, &recv->match)) {
         return FAB_OFFLOAD_BLOCKED;
@@ -229,11 +240,13 @@ static inline fab_offload_reason_t obstacle(const fab_offload_scope_t *scope, co
 /* The usual case, without the ring: true if it is, and the receive is on the list. */
 static inline bool list_at_once(fab_offload_t *engine, fab_offload_recv_t *recv)
 {
-    const fab_offload_cmd_t cmd = {.op = FAB_OFFLOAD_ADD, .count = (uint16_t) engine->handled, .recv = recv};
+    const fab_offload_cmd_t cmd = {
+        .op = FAB_OFFLOAD_ADD, .count = (uint16_t) engine->handled, .recv = recv};
 
-    if (engine->is_polling || engine->ring_head != engine->ring_tail || engine->run >= engine->run_max ||
+    if (engine->is_polling || engine->ring_head != engine->ring_tail ||
+        engine->run >= engine->run_max ||
         engine->posted - engine->completed >= engine->config.max_ops ||
-        engine->config.ops->post(engine->config.device, &cmd) != FAB_OFFLOAD_POSTED) {
+        FAB_OFFLOAD_POSTED != engine->config.ops->post(engine->config.device, &cmd)) {
         return false;
     }
     engine->posted++;
@@ -244,10 +257,10 @@ static inline bool list_at_once(fab_offload_t *engine, fab_offload_recv_t *recv)
 }
 
 /* Not to be listed, or not yet. */
-static void post_unlisted(fab_offload_scope_t *scope, fab_offload_recv_t *recv, fab_offload_reason_t reason,
-                          bool is_listable)
+static void post_unlisted(fab_offload_scope_t *scope, fab_offload_recv_t *recv,
+                          fab_offload_reason_t reason, bool is_listable)
 {
-    if (scope->engine->is_failed || reason == FAB_OFFLOAD_OTHER_PATH) {
+    if (scope->engine->is_failed || FAB_OFFLOAD_OTHER_PATH == reason) {
         return;
     }
     if (!is_listable) {
@@ -256,15 +269,16 @@ static void post_unlisted(fab_offload_scope_t *scope, fab_offload_recv_t *recv, 
         return;
     }
     wait_recv(scope, recv, &scope->waiting);
-    if (reason != FAB_OFFLOAD_BLOCKED) {
+    if (FAB_OFFLOAD_BLOCKED != reason) {
         scope_retry(scope);
     }
 }
 
-void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv, fab_offload_reason_t reason)
+void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv,
+                      fab_offload_reason_t reason)
 {
     fab_offload_t *engine = scope->engine;
-    const bool is_listable = reason == FAB_OFFLOAD_LISTABLE;
+    const bool is_listable = FAB_OFFLOAD_LISTABLE == reason;
 
     recv->scope = scope;
     recv->state = FAB_OFFLOAD_OUT;
@@ -272,7 +286,7 @@ void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv, fab_
         reason = obstacle(scope, recv);
     }
     engine->counters.reason[reason]++;
-    if (reason != FAB_OFFLOAD_LISTABLE) {
+    if (FAB_OFFLOAD_LISTABLE != reason) {
         post_unlisted(scope, recv, reason, is_listable);
     } else if (!list_at_once(engine, recv)) {
         list_recv(engine, recv);
@@ -280,16 +294,19 @@ void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv, fab_
     }
 }
 
-/* ---- taking off the list ---- */
+/* ---- taking off the list ------------------------------------------------ */
 
 /*
- * Software wants the receive, which has just left the matcher.  True: it has it, the receive is OUT.  False: the device may have
- * matched it, a signaled DEL will tell, the receive is in `state` until then.
+ * Software wants the receive, which has just left the matcher.  True: it has it, the receive is
+ * OUT.  False: the device may have matched it, a signaled DEL will tell, the receive is in `state`
+ * until then.
  *
- * is_stale: an unexpected message through the device fits the receive.  So the device did not match it when that message came,
- * and cannot before a command carries a count that includes the message; the DEL is ahead of any such command.
+ * is_stale: an unexpected message through the device fits the receive.  So the device did not match
+ * it when that message came, and cannot before a command carries a count that includes the message;
+ * the DEL is ahead of any such command.
  */
-static bool reclaim(fab_offload_scope_t *scope, fab_offload_recv_t *recv, bool is_stale, fab_offload_state_t state)
+static bool reclaim(fab_offload_scope_t *scope, fab_offload_recv_t *recv, bool is_stale,
+                    fab_offload_state_t state)
 {
     fab_offload_t *engine = scope->engine;
 
@@ -326,7 +343,7 @@ fab_offload_cancel_t fab_offload_cancel(fab_offload_scope_t *scope, fab_offload_
     if (!fab_match_cancel(scope->dom, &recv->match)) {
         return FAB_OFFLOAD_NOT_POSTED;
     }
-    if (scope->engine == NULL) {
+    if (NULL == scope->engine) {
         return FAB_OFFLOAD_DONE;
     }
     is_done = reclaim(scope, recv, false, FAB_OFFLOAD_CANCELLING);
@@ -334,24 +351,29 @@ fab_offload_cancel_t fab_offload_cancel(fab_offload_scope_t *scope, fab_offload_
     return is_done ? FAB_OFFLOAD_DONE : FAB_OFFLOAD_LATER;
 }
 
-/* ---- messages ---- */
+/* ---- messages ----------------------------------------------------------- */
 
 /*
- * While the outcome of a DEL is open, no message by another path is matched: neither behind a parked one of its source, nor past
- * a receive that may turn out to be still there or to have been matched later.
+ * While the outcome of a DEL is open, no message by another path is matched: neither behind a
+ * parked one of its source, nor past a receive that may turn out to be still there or to have been
+ * matched later.
  */
 static inline bool must_park(const fab_offload_scope_t *scope)
 {
-    return scope->removing != 0 || !list_is_empty(&scope->parked);
+    return 0 != scope->removing || !list_is_empty(&scope->parked);
 }
 
-/* The receive for a message, off the list; or NULL: there is none, or *is_open: its DEL is under way. */
-static fab_offload_recv_t *match_msg(fab_offload_scope_t *scope, int32_t source, int32_t tag, bool by_device)
+/*
+ * The receive for a message, off the list; or NULL: there is none, or *is_open: its DEL is under
+ * way.
+ */
+static fab_offload_recv_t *match_msg(fab_offload_scope_t *scope, int32_t source, int32_t tag,
+                                     bool by_device)
 {
     fab_match_recv_t *match = fab_match_arrive(scope->dom, source, tag);
     fab_offload_recv_t *recv;
 
-    if (match == NULL) {
+    if (NULL == match) {
         return NULL;
     }
     recv = container_of(match, fab_offload_recv_t, match);
@@ -362,7 +384,8 @@ static fab_offload_recv_t *match_msg(fab_offload_scope_t *scope, int32_t source,
     return NULL;
 }
 
-fab_offload_recv_t *fab_offload_arrive_engine(fab_offload_scope_t *scope, int32_t source, int32_t tag, bool by_device)
+fab_offload_recv_t *fab_offload_arrive_engine(fab_offload_scope_t *scope, int32_t source,
+                                              int32_t tag, bool by_device)
 {
     fab_offload_recv_t *recv;
 
@@ -370,14 +393,18 @@ fab_offload_recv_t *fab_offload_arrive_engine(fab_offload_scope_t *scope, int32_
         return NULL;
     }
     recv = match_msg(scope, source, tag, by_device);
-    /* A DEL on behalf of a message through the device stays in the ring at least until that message is counted. */
+    /*
+     * A DEL on behalf of a message through the device stays in the ring at least until that message
+     * is counted.
+     */
     if (!by_device) {
         fab_offload_flush(scope->engine);
     }
     return recv;
 }
 
-void fab_offload_keep_engine(fab_offload_scope_t *scope, fab_match_msg_t *msg, int32_t source, int32_t tag, bool by_device)
+void fab_offload_keep_engine(fab_offload_scope_t *scope, fab_match_msg_t *msg, int32_t source,
+                             int32_t tag, bool by_device)
 {
     if (by_device || !must_park(scope)) {
         fab_match_add_msg(scope->dom, msg, source, tag);
@@ -400,11 +427,11 @@ static bool match_parked(fab_offload_scope_t *scope, fab_offload_event_t *event)
     fab_match_msg_t *msg = first_parked(scope);
     fab_offload_recv_t *recv = match_msg(scope, msg->source, msg->tag, false);
 
-    if (recv == NULL && scope->unlisting != NULL) {
+    if (NULL == recv && NULL != scope->unlisting) {
         return false;
     }
     list_unlink(&msg->order);
-    if (recv == NULL) {
+    if (NULL == recv) {
         fab_match_add_msg(scope->dom, msg, msg->source, msg->tag);
         return false;
     }
@@ -417,7 +444,7 @@ static bool next_parked(fab_offload_t *engine, fab_offload_event_t *event)
     while (!list_is_empty(&engine->unpark)) {
         fab_offload_scope_t *scope = container_of(engine->unpark.next, fab_offload_scope_t, unpark);
 
-        if (scope->removing != 0 || list_is_empty(&scope->parked)) {
+        if (0 != scope->removing || list_is_empty(&scope->parked)) {
             scope_unlink(&scope->unpark);
         } else if (match_parked(scope, event)) {
             return true;
@@ -426,14 +453,14 @@ static bool next_parked(fab_offload_t *engine, fab_offload_event_t *event)
     return false;
 }
 
-/* ---- completions ---- */
+/* ---- completions -------------------------------------------------------- */
 
 /* The DEL of a receive has an outcome: the receive is no longer CANCELLING or UNLISTING. */
 static fab_offload_event_t settle(fab_offload_t *engine, fab_offload_recv_t *recv)
 {
     fab_offload_scope_t *scope = recv->scope;
     fab_offload_event_t event = {.recv = recv};
-    const bool is_unlisting = recv->state == FAB_OFFLOAD_UNLISTING;
+    const bool is_unlisting = FAB_OFFLOAD_UNLISTING == recv->state;
 
     scope->removing--;
     scope_link(&engine->unpark, &scope->unpark);
@@ -459,8 +486,8 @@ static fab_offload_event_t settle(fab_offload_t *engine, fab_offload_recv_t *rec
 }
 
 /*
- * The device matched the receive before the DEL got there.  A DEL that was not even handed over is taken back: from now on its
- * handle may be another receive's.
+ * The device matched the receive before the DEL got there.  A DEL that was not even handed over is
+ * taken back: from now on its handle may be another receive's.
  */
 static fab_offload_result_t matched_ahead(fab_offload_recv_t *recv, bool has_data)
 {
@@ -527,11 +554,11 @@ fab_offload_event_t fab_offload_done(fab_offload_t *engine, uint64_t wr_id, bool
     fab_offload_recv_t *recv = (fab_offload_recv_t *) (uintptr_t) wr_id;
     fab_offload_event_t broken = {.result = FAB_OFFLOAD_BROKEN};
 
-    if ((wr_id & 1) != 0) { /* a SYNC: its number */
+    if (0 != (wr_id & 1)) { /* a SYNC: its number */
         ops_done(engine, (uint32_t) (wr_id >> 1));
         return is_success ? (fab_offload_event_t){.result = FAB_OFFLOAD_NOTHING} : broken;
     }
-    if ((recv->state != FAB_OFFLOAD_CANCELLING && recv->state != FAB_OFFLOAD_UNLISTING) ||
+    if ((FAB_OFFLOAD_CANCELLING != recv->state && FAB_OFFLOAD_UNLISTING != recv->state) ||
         is_success == recv->has_matched) {
         return broken;
     }
@@ -546,19 +573,19 @@ void fab_offload_poll_end(fab_offload_t *engine)
     fab_offload_flush(engine);
 }
 
-/* ---- commands ---- */
+/* ---- commands ----------------------------------------------------------- */
 
 /*
- * An ADD was refused.  Put its receive, and those of all ADDs behind it, back to where they waited, in order: a later one must
- * not be listed without it.  They are tried again when a slot or a completion comes back; if there is nothing that could, the
- * device has no list.
+ * An ADD was refused.  Put its receive, and those of all ADDs behind it, back to where they waited,
+ * in order: a later one must not be listed without it.  They are tried again when a slot or a
+ * completion comes back; if there is nothing that could, the device has no list.
  */
 static void take_back(fab_offload_t *engine)
 {
     for (uint32_t at = engine->ring_tail; at != engine->ring_head; at--) {
         fab_offload_cmd_t *cmd = &engine->ring[(at - 1) & engine->ring_mask];
 
-        if (cmd->op == FAB_OFFLOAD_ADD) {
+        if (FAB_OFFLOAD_ADD == cmd->op) {
             fab_offload_scope_t *scope = cmd->recv->scope;
 
             cmd->op = FAB_OFFLOAD_NOP;
@@ -569,7 +596,7 @@ static void take_back(fab_offload_t *engine)
     }
     engine->counters.refused++;
     engine->is_refused = true;
-    if (engine->listed == 0 && engine->posted == engine->completed) {
+    if (0 == engine->listed && engine->posted == engine->completed) {
         engine->config.max_tags = 0;
     }
 }
@@ -597,7 +624,7 @@ static int submit(fab_offload_t *engine, const fab_offload_cmd_t *cmd)
 {
     const int rc = engine->config.ops->post(engine->config.device, cmd);
 
-    if (rc == FAB_OFFLOAD_POSTED) {
+    if (FAB_OFFLOAD_POSTED == rc) {
         account(engine, cmd);
     }
     return rc;
@@ -616,13 +643,16 @@ static int submit_sync(fab_offload_t *engine, uint32_t count, bool is_signaled)
     return submit(engine, &cmd);
 }
 
-/* Hand over the first command of the ring; before it, if one is due, a signaled SYNC that brings nothing but its completion. */
+/*
+ * Hand over the first command of the ring; before it, if one is due, a signaled SYNC that brings
+ * nothing but its completion.
+ */
 static int submit_first(fab_offload_t *engine, fab_offload_cmd_t *cmd)
 {
     fab_offload_recv_t *recv = cmd->recv;
     int rc;
 
-    if (cmd->op == FAB_OFFLOAD_NOP) {
+    if (FAB_OFFLOAD_NOP == cmd->op) {
         return FAB_OFFLOAD_POSTED;
     }
     if (engine->posted - engine->completed >= engine->config.max_ops) {
@@ -630,17 +660,18 @@ static int submit_first(fab_offload_t *engine, fab_offload_cmd_t *cmd)
     }
     if (engine->run >= engine->run_max && !cmd->is_signaled) {
         rc = submit_sync(engine, engine->reported, true);
-        if (rc != FAB_OFFLOAD_POSTED || engine->posted - engine->completed >= engine->config.max_ops) {
-            return rc == FAB_OFFLOAD_POSTED ? FAB_OFFLOAD_BUSY : rc;
+        if (FAB_OFFLOAD_POSTED != rc ||
+            engine->posted - engine->completed >= engine->config.max_ops) {
+            return FAB_OFFLOAD_POSTED == rc ? FAB_OFFLOAD_BUSY : rc;
         }
     }
     rc = submit(engine, cmd);
-    if (rc == FAB_OFFLOAD_POSTED && cmd->op == FAB_OFFLOAD_ADD) {
+    if (FAB_OFFLOAD_POSTED == rc && FAB_OFFLOAD_ADD == cmd->op) {
         recv->state = FAB_OFFLOAD_LISTED;
-    } else if (rc == FAB_OFFLOAD_POSTED && cmd->is_signaled) {
+    } else if (FAB_OFFLOAD_POSTED == rc && cmd->is_signaled) {
         recv->at = engine->posted - 1;
         recv->is_del_queued = false;
-    } else if (rc == FAB_OFFLOAD_BUSY && cmd->op == FAB_OFFLOAD_ADD) {
+    } else if (FAB_OFFLOAD_BUSY == rc && FAB_OFFLOAD_ADD == cmd->op) {
         take_back(engine);
     }
     return rc;
@@ -651,39 +682,42 @@ static bool drain_ring(fab_offload_t *engine)
 {
     int rc = FAB_OFFLOAD_POSTED;
 
-    while (engine->ring_head != engine->ring_tail && rc == FAB_OFFLOAD_POSTED) {
+    while (engine->ring_head != engine->ring_tail && FAB_OFFLOAD_POSTED == rc) {
         rc = submit_first(engine, &engine->ring[engine->ring_head & engine->ring_mask]);
-        engine->ring_head += rc == FAB_OFFLOAD_POSTED;
+        engine->ring_head += FAB_OFFLOAD_POSTED == rc;
     }
-    return rc != FAB_OFFLOAD_DEAD;
+    return FAB_OFFLOAD_DEAD != rc;
 }
 
 /*
- * A SYNC where no command is there to carry the count: if too much is unreported, or listed receives are out of use for it and
- * there is time; signaled, if too much is unacknowledged or nothing but its completion can tell that a refused ADD may be tried again.
+ * A SYNC where no command is there to carry the count: if too much is unreported, or listed
+ * receives are out of use for it and there is time; signaled, if too much is unacknowledged or
+ * nothing but its completion can tell that a refused ADD may be tried again.
  */
 static bool report(fab_offload_t *engine, bool is_idle)
 {
     const uint32_t unreported = engine->handled - engine->reported;
     const uint32_t every = engine->config.report_every;
-    const bool wants_ack =
-        (engine->handled - engine->acked >= every && !engine->is_tracking) ||
-        (engine->is_refused && engine->listed == 0 && engine->signaled == 0 && engine->config.max_tags != 0);
+    const bool wants_ack = (engine->handled - engine->acked >= every && !engine->is_tracking) ||
+                           (engine->is_refused && 0 == engine->listed && 0 == engine->signaled &&
+                            0 != engine->config.max_tags);
 
-    if (!wants_ack && unreported < every && (unreported == 0 || !is_idle || engine->listed == 0)) {
+    if (!wants_ack && unreported < every && (0 == unreported || !is_idle || 0 == engine->listed)) {
         return true;
     }
     if (engine->posted - engine->completed >= engine->config.max_ops) {
         return true;
     }
-    return submit_sync(engine, engine->handled, wants_ack || engine->run >= engine->run_max) != FAB_OFFLOAD_DEAD;
+    return FAB_OFFLOAD_DEAD !=
+           submit_sync(engine, engine->handled, wants_ack || engine->run >= engine->run_max);
 }
 
 /* Nothing to list, hand over or report: so after most polls. */
 static inline bool is_quiet(const fab_offload_t *engine)
 {
-    return engine->handled == engine->reported && engine->ring_head == engine->ring_tail && list_is_empty(&engine->ready) &&
-           !engine->is_refused && engine->handled - engine->acked < engine->config.report_every;
+    return engine->handled == engine->reported && engine->ring_head == engine->ring_tail &&
+           list_is_empty(&engine->ready) && !engine->is_refused &&
+           engine->handled - engine->acked < engine->config.report_every;
 }
 
 static void flush(fab_offload_t *engine, bool is_idle)
@@ -692,7 +726,8 @@ static void flush(fab_offload_t *engine, bool is_idle)
         return;
     }
     list_waiting(engine);
-    if (!drain_ring(engine) || (engine->ring_head == engine->ring_tail && !report(engine, is_idle))) {
+    if (!drain_ring(engine) ||
+        (engine->ring_head == engine->ring_tail && !report(engine, is_idle))) {
         fab_offload_fail(engine);
     }
 }
@@ -707,7 +742,7 @@ void fab_offload_idle(fab_offload_t *engine)
     flush(engine, true);
 }
 
-/* ---- failure ---- */
+/* ---- failure ------------------------------------------------------------ */
 
 void fab_offload_fail(fab_offload_t *engine)
 {
@@ -715,11 +750,12 @@ void fab_offload_fail(fab_offload_t *engine)
 
     engine->is_failed = true;
     engine->ring_head = engine->ring_tail;
-    for (fab_match_list_t *item = engine->listed_recvs.next; item != &engine->listed_recvs; item = next) {
+    for (fab_match_list_t *item = engine->listed_recvs.next; item != &engine->listed_recvs;
+         item = next) {
         fab_offload_recv_t *recv = container_of(item, fab_offload_recv_t, link);
 
         next = item->next;
-        if (recv->state == FAB_OFFLOAD_QUEUED || recv->state == FAB_OFFLOAD_LISTED) {
+        if (FAB_OFFLOAD_QUEUED == recv->state || FAB_OFFLOAD_LISTED == recv->state) {
             unlist_recv(engine, recv);
         }
     }
@@ -735,10 +771,10 @@ static bool next_orphan(fab_offload_t *engine, fab_offload_event_t *event)
     }
     recv = container_of(engine->listed_recvs.next, fab_offload_recv_t, link);
     *event = (fab_offload_event_t){.recv = recv};
-    if (recv->state != FAB_OFFLOAD_MATCHED) {
+    if (FAB_OFFLOAD_MATCHED != recv->state) {
         *event = settle(engine, recv);
     }
-    if (event->result == FAB_OFFLOAD_NOTHING) {
+    if (FAB_OFFLOAD_NOTHING == event->result) {
         event->result = FAB_OFFLOAD_LOST;
         unlist_recv(engine, recv);
     }
@@ -754,22 +790,22 @@ bool fab_offload_next(fab_offload_t *engine, fab_offload_event_t *event)
     return false;
 }
 
-/* ---- init ---- */
+/* ---- init --------------------------------------------------------------- */
 
 bool fab_offload_init(fab_offload_t *engine, const fab_offload_config_t *config)
 {
     uint32_t room = 8;
 
     memset(engine, 0, sizeof(*engine));
-    if (config->max_tags == 0 || config->max_tags > 1u << 24 || config->max_ops < 4 || config->report_every == 0 ||
-        config->report_every > 1u << 14) {
+    if (0 == config->max_tags || config->max_tags > 1u << 24 || config->max_ops < 4 ||
+        0 == config->report_every || config->report_every > 1u << 14) {
         return false;
     }
     while (room < 2 * config->max_tags + 2) {
         room *= 2;
     }
     engine->ring = calloc(room, sizeof(*engine->ring));
-    if (engine->ring == NULL) {
+    if (NULL == engine->ring) {
         return false;
     }
     engine->ring_mask = room - 1;
@@ -786,7 +822,7 @@ bool fab_offload_init(fab_offload_t *engine, const fab_offload_config_t *config)
 
 void fab_offload_fini(fab_offload_t *engine)
 {
-    assert(engine->listed == 0);
+    assert(0 == engine->listed);
     free(engine->ring);
     engine->ring = NULL;
 }
@@ -795,11 +831,11 @@ bool fab_offload_scope_init(fab_offload_scope_t *scope, fab_offload_t *engine, f
 {
     memset(scope, 0, sizeof(*scope));
     scope->dom = dom;
-    if (engine == NULL) {
+    if (NULL == engine) {
         return true;
     }
     scope->plain = calloc(2, sizeof(*scope->plain));
-    if (scope->plain == NULL) {
+    if (NULL == scope->plain) {
         return false;
     }
     scope->held = scope->plain + 1;
@@ -813,10 +849,10 @@ bool fab_offload_scope_init(fab_offload_scope_t *scope, fab_offload_t *engine, f
 
 void fab_offload_scope_fini(fab_offload_scope_t *scope)
 {
-    if (scope->engine == NULL) {
+    if (NULL == scope->engine) {
         return;
     }
-    assert(scope->removing == 0 && list_is_empty(&scope->parked));
+    assert(0 == scope->removing && list_is_empty(&scope->parked));
     list_unlink(&scope->ready);
     list_unlink(&scope->unpark);
     free(scope->plain);

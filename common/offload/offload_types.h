@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The offload engine's structures: a receive that may be listed, the scope of one communicator, the engine of one device.
+ * The offload engine's structures: a receive that may be listed, the scope of one communicator, the
+ * engine of one device.
  *
- * A posted receive is always in the matcher (match.h) and may be on the device's list besides.  Where it is:
+ * A posted receive is always in the matcher (match.h) and may be on the device's list besides.
+ * Where it is:
  *
  *                     post, may be listed            command handed over
  *      OUT ──┬──────────────────────────▶ QUEUED ──────────────────────▶ LISTED ──┬─▶ OUT         device matched, data is in
@@ -30,18 +32,20 @@ typedef struct fab_offload_scope fab_offload_scope_t;
 typedef struct fab_offload_recv fab_offload_recv_t;
 
 /*
- * Why a receive is not listed.  The caller gives one of the first group, or LISTABLE; the engine finds those of the second
- * itself.  Each receive is counted once, under the first reason that held.
+ * Why a receive is not listed.  The caller gives one of the first group, or LISTABLE; the engine
+ * finds those of the second itself.  Each receive is counted once, under the first reason that
+ * held.
  */
-#define FAB_OFFLOAD_REASONS(X)                                                                                             \
-    X(LISTABLE, "listed")                                                                                                  \
-    X(OTHER_PATH, "its source is not behind the device, so no message through the device can match it")                    \
-    X(ANY_SOURCE, "MPI_ANY_SOURCE, and not every source is behind the device")                                             \
-    X(UNKNOWN, "its source is not known yet, nor by which path its messages come")                                        \
-    X(SHORT, "shorter than what is worth listing")                                                                         \
-    X(BLOCKED, "an earlier receive that may match the same messages is not listed")                                        \
-    X(LIST_FULL, "the device's list is full")                                                                              \
-    X(OPS_FULL, "too many commands under way")                                                                             \
+#define FAB_OFFLOAD_REASONS(X)                                                                     \
+    X(LISTABLE, "listed")                                                                          \
+    X(OTHER_PATH,                                                                                  \
+      "its source is not behind the device, so no message through the device can match it")        \
+    X(ANY_SOURCE, "MPI_ANY_SOURCE, and not every source is behind the device")                     \
+    X(UNKNOWN, "its source is not known yet, nor by which path its messages come")                 \
+    X(SHORT, "shorter than what is worth listing")                                                 \
+    X(BLOCKED, "an earlier receive that may match the same messages is not listed")                \
+    X(LIST_FULL, "the device's list is full")                                                      \
+    X(OPS_FULL, "too many commands under way")                                                     \
     X(FAILED, "the device has failed")
 
 typedef enum fab_offload_reason {
@@ -52,12 +56,16 @@ typedef enum fab_offload_reason {
 } fab_offload_reason_t;
 
 typedef enum fab_offload_state {
-    FAB_OFFLOAD_OUT = 0,    /* nothing to the engine: not posted, or posted and of no concern to the device */
-    FAB_OFFLOAD_PLAIN,      /* posted, never to be listed; counted in scope->plain, since it may block others */
-    FAB_OFFLOAD_WAITING,    /* posted, in scope->waiting and counted in scope->held */
-    FAB_OFFLOAD_QUEUED,     /* posted, its ADD is built and not yet handed to the device */
-    FAB_OFFLOAD_LISTED,     /* posted, its ADD is handed over: the device may match it at any moment */
-    FAB_OFFLOAD_MATCHED,    /* the device matched it, data to come; not in the matcher any more, as all below */
+    /* nothing to the engine: not posted, or posted and of no concern to the device */
+    FAB_OFFLOAD_OUT = 0,
+    /* posted, never to be listed; counted in scope->plain, since it may block others */
+    FAB_OFFLOAD_PLAIN,
+    FAB_OFFLOAD_WAITING, /* posted, in scope->waiting and counted in scope->held */
+    FAB_OFFLOAD_QUEUED,  /* posted, its ADD is built and not yet handed to the device */
+    /* posted, its ADD is handed over: the device may match it at any moment */
+    FAB_OFFLOAD_LISTED,
+    /* the device matched it, data to come; not in the matcher any more, as all below */
+    FAB_OFFLOAD_MATCHED,
     FAB_OFFLOAD_CANCELLING, /* a signaled DEL is under way for MPI_Cancel */
     FAB_OFFLOAD_UNLISTING   /* a signaled DEL is under way for the first message of scope->parked */
 } fab_offload_state_t;
@@ -65,26 +73,35 @@ typedef enum fab_offload_state {
 /* A receive, embedded in the caller's request.  Zeroed memory is one that is OUT. */
 struct fab_offload_recv {
     fab_match_recv_t match;
-    /* Set by the caller before fab_offload_post() of a listable receive, unchanged while it is posted. */
+    /*
+     * Set by the caller before fab_offload_post() of a listable receive, unchanged while it is
+     * posted.
+     */
     uint64_t tag;  /* the device matches (message's tag & mask) == tag */
     uint64_t mask; /* tag has no bit outside it */
-    void *data;    /* memory that a message may be put into as it is; NULL: it has a layout of its own */
-    size_t len;    /* bytes */
+    /* memory that a message may be put into as it is; NULL: it has a layout of its own */
+    void *data;
+    size_t len; /* bytes */
     /* The provider's: written when it takes the ADD. */
     void *place; /* what it holds for the receive, until the caller gives it back; NULL: nothing */
     uint32_t handle;
     /* The engine's. */
     uint32_t
-        at; /* place in the ring of the ADD (QUEUED) or signaled DEL (is_del_queued); of a DEL handed over its number */
+        /*
+         * place in the ring of the ADD (QUEUED) or signaled DEL (is_del_queued); of a DEL handed
+         * over its number
+         */
+        at;
     fab_offload_scope_t *scope;
-    fab_match_list_t link; /* WAITING: in scope->waiting; QUEUED and below: in engine->listed_recvs */
-    uint8_t state;         /* fab_offload_state_t */
-    bool has_matched;      /* CANCELLING, UNLISTING: the device's match was ahead of the DEL */
-    bool has_data;         /* likewise: all data is in */
-    bool is_del_queued;    /* likewise: the DEL is built and not yet handed over */
+    /* WAITING: in scope->waiting; QUEUED and below: in engine->listed_recvs */
+    fab_match_list_t link;
+    uint8_t state;      /* fab_offload_state_t */
+    bool has_matched;   /* CANCELLING, UNLISTING: the device's match was ahead of the DEL */
+    bool has_data;      /* likewise: all data is in */
+    bool is_del_queued; /* likewise: the DEL is built and not yet handed over */
 };
 
-/* ---- commands ---- */
+/* ---- commands ----------------------------------------------------------- */
 
 typedef enum fab_offload_op {
     FAB_OFFLOAD_NOP = 0, /* in the ring only: an ADD that was taken back */
@@ -95,48 +112,55 @@ typedef enum fab_offload_op {
 
 /* One command to the device.  All carry a count (IBV_OPS_TM_SYNC). */
 typedef struct fab_offload_cmd {
-    uint8_t op;               /* fab_offload_op_t */
-    bool is_signaled;         /* never an ADD */
-    uint16_t count;           /* unexpected_cnt */
-    uint32_t handle;          /* DEL: which */
-    uint64_t wr_id;           /* signaled: what fab_offload_done() wants back */
-    fab_offload_recv_t *recv; /* ADD: tag, mask, memory, and where handle and place go; its address is the recv_wr_id */
+    uint8_t op;       /* fab_offload_op_t */
+    bool is_signaled; /* never an ADD */
+    uint16_t count;   /* unexpected_cnt */
+    uint32_t handle;  /* DEL: which */
+    uint64_t wr_id;   /* signaled: what fab_offload_done() wants back */
+    /* ADD: tag, mask, memory, and where handle and place go; its address is the recv_wr_id */
+    fab_offload_recv_t *recv;
 } fab_offload_cmd_t;
 
-/* ---- scope ---- */
+/* ---- scope -------------------------------------------------------------- */
 
-#define FAB_OFFLOAD_BUCKETS 256 /* keys of receives outside the list that a scope tells apart: 1 KiB */
+/* keys of receives outside the list that a scope tells apart: 1 KiB */
+#define FAB_OFFLOAD_BUCKETS 256
 
 /*
- * Receives counted by what they can match, so that an overlap is seen in O(1).  May see one where there is none (two keys in
- * a bucket), never the reverse.
+ * Receives counted by what they can match, so that an overlap is seen in O(1).  May see one where
+ * there is none (two keys in a bucket), never the reverse.
  */
 typedef struct fab_offload_filter {
-    uint32_t total[2];   /* [is_internal]: by tag class, which never meet; a wildcard tag counts as a user's */
+    /* [is_internal]: by tag class, which never meet; a wildcard tag counts as a user's */
+    uint32_t total[2];
     uint32_t pattern[4]; /* (s,t) (s,ANY) (ANY,t) (ANY,ANY) */
-    uint32_t bucket[FAB_OFFLOAD_BUCKETS]; /* by hash of (source, tag), wildcards included as FAB_MATCH_ANY */
+    /* by hash of (source, tag), wildcards included as FAB_MATCH_ANY */
+    uint32_t bucket[FAB_OFFLOAD_BUCKETS];
 } fab_offload_filter_t;
 
 /* One communicator.  The caller's memory; it does not move. */
 struct fab_offload_scope {
     fab_offload_t *engine; /* NULL: nothing is ever listed, and nothing below is used */
     fab_match_dom_t *dom;
-    fab_offload_filter_t *plain;   /* PLAIN receives */
-    fab_offload_filter_t *held;    /* WAITING receives */
-    fab_match_list_t waiting;      /* WAITING receives; of two that overlap, the older is ahead */
-    fab_match_list_t parked;       /* messages by other paths that wait for `removing`; in order of arrival */
-    fab_match_list_t ready;        /* in engine->ready while the first of waiting may be listed, but for room */
-    fab_match_list_t unpark;       /* in engine->unpark while the first of parked may be matched */
-    fab_offload_recv_t *unlisting; /* the receive that the first of parked is for, once its DEL succeeds; or NULL */
-    uint32_t removing;             /* signaled DELs under way: CANCELLING and UNLISTING receives */
+    fab_offload_filter_t *plain; /* PLAIN receives */
+    fab_offload_filter_t *held;  /* WAITING receives */
+    fab_match_list_t waiting;    /* WAITING receives; of two that overlap, the older is ahead */
+    /* messages by other paths that wait for `removing`; in order of arrival */
+    fab_match_list_t parked;
+    /* in engine->ready while the first of waiting may be listed, but for room */
+    fab_match_list_t ready;
+    fab_match_list_t unpark; /* in engine->unpark while the first of parked may be matched */
+    /* the receive that the first of parked is for, once its DEL succeeds; or NULL */
+    fab_offload_recv_t *unlisting;
+    uint32_t removing; /* signaled DELs under way: CANCELLING and UNLISTING receives */
 };
 
-/* ---- engine ---- */
+/* ---- engine ------------------------------------------------------------- */
 
 typedef struct fab_offload_ops {
     /*
-     * Hand a command to the device, now: FAB_OFFLOAD_POSTED, FAB_OFFLOAD_BUSY (ENOMEM: list or command queue full), or
-     * FAB_OFFLOAD_DEAD.  Calls nothing of the engine.
+     * Hand a command to the device, now: FAB_OFFLOAD_POSTED, FAB_OFFLOAD_BUSY (ENOMEM: list or
+     * command queue full), or FAB_OFFLOAD_DEAD.  Calls nothing of the engine.
      */
     int (*post)(void *device, const fab_offload_cmd_t *cmd);
 } fab_offload_ops_t;
@@ -145,28 +169,34 @@ enum { FAB_OFFLOAD_POSTED = 0, FAB_OFFLOAD_BUSY, FAB_OFFLOAD_DEAD };
 
 typedef struct fab_offload_config {
     const fab_offload_ops_t *ops;
-    void *device;          /* for ops */
-    uint32_t max_tags;     /* receives on the list at a time */
-    uint32_t max_ops;      /* commands between signaled completions that the device has room for */
-    uint32_t report_every; /* unexpected messages between reports at most: a quarter of the counter's modulus, 2^14 */
-    uint32_t first_count;  /* what the counter of a new device reads: 0 */
+    void *device;      /* for ops */
+    uint32_t max_tags; /* receives on the list at a time */
+    uint32_t max_ops;  /* commands between signaled completions that the device has room for */
+    /* unexpected messages between reports at most: a quarter of the counter's modulus, 2^14 */
+    uint32_t report_every;
+    uint32_t first_count; /* what the counter of a new device reads: 0 */
 } fab_offload_config_t;
 
 typedef struct fab_offload_counters {
-    unsigned long long reason[FAB_OFFLOAD_REASON_MAX]; /* receives posted, by why they were not listed at once; [0]: listed */
-    unsigned long long listed_late;                    /* receives listed after waiting */
-    unsigned long long matched;                        /* by the device */
-    unsigned long long taken;                          /* listed receives that an unexpected message took */
-    unsigned long long parked;                         /* messages by other paths that waited for a DEL */
-    unsigned long long lost_races;                     /* DELs that found the receive matched */
-    unsigned long long refused;                        /* ADDs refused by the device though there was room */
-    unsigned long long syncs;                          /* SYNC commands */
+    /* receives posted, by why they were not listed at once; [0]: listed */
+    unsigned long long reason[FAB_OFFLOAD_REASON_MAX];
+    unsigned long long listed_late; /* receives listed after waiting */
+    unsigned long long matched;     /* by the device */
+    /* listed receives that an unexpected message took */
+    unsigned long long taken;
+    /* messages by other paths that waited for a DEL */
+    unsigned long long parked;
+    unsigned long long lost_races; /* DELs that found the receive matched */
+    /* ADDs refused by the device though there was room */
+    unsigned long long refused;
+    unsigned long long syncs; /* SYNC commands */
 } fab_offload_counters_t;
 
 /* One device, that is one TM-SRQ. */
 struct fab_offload {
     fab_offload_config_t config;
-    uint32_t handled;  /* unexpected messages through the device that the matcher has seen; 16 bits of it are sent */
+    /* unexpected messages through the device that the matcher has seen; 16 bits of it are sent */
+    uint32_t handled;
     uint32_t reported; /* the count that the latest command handed over carried */
     uint32_t acked;    /* a count that a completed command carried: no older one is under way */
     uint32_t listed;   /* receives in states QUEUED to UNLISTING: each has, or will have, a slot */
@@ -182,7 +212,10 @@ struct fab_offload {
     uint32_t tracked;       /* number of a signaled command ... */
     uint32_t tracked_count; /* ... and its count, for `acked` */
 
-    /* Commands built and not handed over: ADD and DEL only.  There is always room for one DEL per listed receive. */
+    /*
+     * Commands built and not handed over: ADD and DEL only.  There is always room for one DEL per
+     * listed receive.
+     */
     fab_offload_cmd_t *ring;
     uint32_t ring_mask;
     uint32_t ring_head;
@@ -194,7 +227,7 @@ struct fab_offload {
     fab_offload_counters_t counters;
 };
 
-/* ---- what the caller is told ---- */
+/* ---- what the caller is told -------------------------------------------- */
 
 typedef enum fab_offload_result {
     FAB_OFFLOAD_NOTHING = 0,
@@ -213,9 +246,10 @@ typedef struct fab_offload_event {
 
 /* What became of MPI_Cancel. */
 typedef enum fab_offload_cancel {
-    FAB_OFFLOAD_NOT_POSTED = 0, /* matched (or as good as), or cancelled before: leave it as it is */
-    FAB_OFFLOAD_DONE,           /* cancelled */
-    FAB_OFFLOAD_LATER           /* an event will tell: CANCELLED or COMPLETE */
+    /* matched (or as good as), or cancelled before: leave it as it is */
+    FAB_OFFLOAD_NOT_POSTED = 0,
+    FAB_OFFLOAD_DONE, /* cancelled */
+    FAB_OFFLOAD_LATER /* an event will tell: CANCELLED or COMPLETE */
 } fab_offload_cancel_t;
 
 #endif /* FAB_OFFLOAD_TYPES_H */

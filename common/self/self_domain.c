@@ -2,9 +2,9 @@
 /*
  * Provider self: a process as its own peer.
  *
- * A message is delivered from within fab_send() or fab_commit(), in place; its handler may send to this process again, so
- * deliveries nest.  Reservations nest with them: each has its own buffer, taken at reserve and given back when the handler
- * has returned.
+ * A message is delivered from within fab_send() or fab_commit(), in place; its handler may send to
+ * this process again, so deliveries nest.  Reservations nest with them: each has its own buffer,
+ * taken at reserve and given back when the handler has returned.
  *
  * RMA is memmove() in bounded steps, from fab_progress().
  */
@@ -17,7 +17,8 @@
 #include "fabric/fab_wire.h"
 
 enum {
-    FAB_SELF_EAGER_MAX = 16384,   /* bytes: above, one copy by RMA beats the two of an unexpected message */
+    /* bytes: above, one copy by RMA beats the two of an unexpected message */
+    FAB_SELF_EAGER_MAX = 16384,
     FAB_SELF_COPY_STEP = 1 << 20, /* bytes copied per progress call: about 0.1 ms */
 };
 
@@ -35,7 +36,7 @@ typedef struct fab_self_domain {
     fab_rma_t **rma_tail;
 } fab_self_domain_t;
 
-/* ---- messages ---------------------------------------------------------------------------------------------------- */
+/* ---- messages ----------------------------------------------------------- */
 
 static fab_self_buf_t *fab_self_buf_alloc(fab_self_domain_t *self)
 {
@@ -92,7 +93,7 @@ static int fab_self_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_
     return OPAL_SUCCESS;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
+/* ---- memory ------------------------------------------------------------- */
 
 static int fab_self_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
 {
@@ -169,7 +170,7 @@ static int fab_self_progress(fab_domain_t *dom)
     return 1;
 }
 
-/* ---- control ----------------------------------------------------------------------------------------------------- */
+/* ---- control ------------------------------------------------------------ */
 
 static int fab_self_open(fab_t *fab, fab_domain_t **dom, const char **why)
 {
@@ -203,7 +204,8 @@ static size_t fab_self_address(fab_domain_t *dom, void *buf, size_t size)
     return 0; /* the name says all */
 }
 
-static int fab_self_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len, const char **why)
+static int fab_self_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len,
+                           const char **why)
 {
     fab_self_domain_t *self = (fab_self_domain_t *) dom;
 

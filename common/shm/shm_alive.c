@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Do the peers live?  Every quarter of a second some connected peers are looked at in /proc, all within two seconds.  A
- * peer that left in an orderly way (it said so in its segment, or closed its ring here) has not failed.  One that died has,
- * but only when what it sent before was delivered.
+ * Do the peers live?  Every quarter of a second some connected peers are looked at in /proc, all
+ * within two seconds.  A peer that left in an orderly way (it said so in its segment, or closed its
+ * ring here) has not failed.  One that died has, but only when what it sent before was delivered.
  *
  * The same tick looks through the entries for claims by processes that died.
  */
@@ -38,7 +38,9 @@ void fab_shm_ep_died(fab_shm_ep_t *ep)
     }
     if (FAB_PEER_FAILED != ep->peer->state) {
         fab_counters.shm_peers_died++;
-        snprintf(why, sizeof(why), "Its process (pid %u on this host) has ended without leaving the job.", ep->addr.pid);
+        snprintf(why, sizeof(why),
+                 "Its process (pid %u on this host) has ended without leaving the job.",
+                 ep->addr.pid);
         fab_peer_fail(ep->peer, OPAL_ERR_PROC_ABORTED, why);
     }
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Get and put by CMA: process_vm_readv(2) and process_vm_writev(2), one copy, no work for the other side.
+ * Get and put by CMA: process_vm_readv(2) and process_vm_writev(2), one copy, no work for the other
+ * side.
  *
- * Operations stand in one queue of the domain.  A progress call copies up to shm_copy_step bytes: a step of the first
- * operation, which then goes to the end, and so on; so large ones share the time, small ones are not kept behind them, and
- * messages wait for one step at most.
+ * Operations stand in one queue of the domain.  A progress call copies up to shm_copy_step bytes: a
+ * step of the first operation, which then goes to the end, and so on; so large ones share the time,
+ * small ones are not kept behind them, and messages wait for one step at most.
  *
- * Whether the kernel allows it is found out by trying, once per peer: reading the nonce at the address that the peer's
- * address tells.  This also proves that the pid is still that process.
+ * Whether the kernel allows it is found out by trying, once per peer: reading the nonce at the
+ * address that the peer's address tells.  This also proves that the pid is still that process.
  */
 #include "shm/shm_types.h"
 
@@ -18,10 +19,11 @@
 #include "fabric/fab_params.h"
 
 enum {
-    FAB_SHM_CMA_CALL_COST = 4096, /* bytes that could be copied in the time that a call takes at least (about 0.4 us) */
+    /* bytes that could be copied in the time that a call takes at least (about 0.4 us) */
+    FAB_SHM_CMA_CALL_COST = 4096,
 };
 
-/* ---- the first time ---------------------------------------------------------------------------------------------- */
+/* ---- the first time ----------------------------------------------------- */
 
 static int fab_shm_cma_refuse(fab_shm_ep_t *ep, int error)
 {
@@ -33,7 +35,8 @@ static int fab_shm_cma_refuse(fab_shm_ep_t *ep, int error)
     dom->cma_peer = ep->peer->name;
     fab_counters.shm_cma_refused++;
     fab_log(dom->fab, 1,
-            "the memory of process %u cannot be read (process_vm_readv: %s): large messages are copied twice",
+            "the memory of process %u cannot be read (process_vm_readv: %s): large messages are "
+            "copied twice",
             ep->addr.pid, strerror(error));
     return OPAL_ERR_NOT_SUPPORTED;
 }
@@ -67,7 +70,7 @@ void fab_shm_cma_try_one(fab_shm_domain_t *dom)
     }
 }
 
-/* ---- the queue --------------------------------------------------------------------------------------------------- */
+/* ---- the queue ---------------------------------------------------------- */
 
 static void fab_shm_rma_append(fab_shm_domain_t *dom, fab_rma_t *op)
 {
@@ -125,7 +128,7 @@ void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer)
     }
 }
 
-/* ---- copying ----------------------------------------------------------------------------------------------------- */
+/* ---- copying ------------------------------------------------------------ */
 
 /* What an errno of the copy means for the operation. */
 static int fab_shm_cma_error(fab_shm_ep_t *ep, int error)
@@ -147,7 +150,10 @@ static int fab_shm_cma_error(fab_shm_ep_t *ep, int error)
     }
 }
 
-/* Copy up to max bytes. OPAL_SUCCESS: all is there. OPAL_ERR_IN_PROCESS: go on later. Others: it ends with that error. */
+/*
+ * Copy up to max bytes. OPAL_SUCCESS: all is there. OPAL_ERR_IN_PROCESS: go on later. Others: it
+ * ends with that error.
+ */
 static int fab_shm_rma_step(fab_rma_t *op, size_t max)
 {
     fab_shm_ep_t *ep = op->peer->ep;
@@ -159,8 +165,8 @@ static int fab_shm_rma_step(fab_rma_t *op, size_t max)
     ssize_t moved = 0;
 
     if (len > 0) {
-        moved =
-            FAB_PUT == op->kind ? process_vm_writev(pid, &local, 1, &remote, 1, 0) : process_vm_readv(pid, &local, 1, &remote, 1, 0);
+        moved = FAB_PUT == op->kind ? process_vm_writev(pid, &local, 1, &remote, 1, 0)
+                                    : process_vm_readv(pid, &local, 1, &remote, 1, 0);
         fab_counters.shm_cma_calls++;
     }
     if (moved < 0) {

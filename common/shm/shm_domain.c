@@ -15,7 +15,7 @@
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
 
-/* ---- open -------------------------------------------------------------------------------------------------------- */
+/* ---- open --------------------------------------------------------------- */
 
 static uint32_t fab_shm_choose_ring_size(uint32_t num_local)
 {
@@ -30,7 +30,8 @@ static uint32_t fab_shm_choose_num_rings(uint32_t num_local)
     if (0 != fab_params.shm_max_peers) {
         return fab_params.shm_max_peers;
     }
-    return num_local < FAB_SHM_RINGS_MAX - FAB_SHM_SPARE_RINGS ? num_local + FAB_SHM_SPARE_RINGS : FAB_SHM_RINGS_MAX;
+    return num_local < FAB_SHM_RINGS_MAX - FAB_SHM_SPARE_RINGS ? num_local + FAB_SHM_SPARE_RINGS
+                                                               : FAB_SHM_RINGS_MAX;
 }
 
 static int fab_shm_fill_address(fab_shm_domain_t *dom, const char **why)
@@ -114,7 +115,7 @@ static int fab_shm_open(fab_t *fab, fab_domain_t **out, const char **why)
     return OPAL_SUCCESS;
 }
 
-/* ---- close ------------------------------------------------------------------------------------------------------- */
+/* ---- close -------------------------------------------------------------- */
 
 /* Tell all that this process has left; what it sent stays in its peers' rings. */
 static void fab_shm_say_goodbye(fab_shm_domain_t *dom)
@@ -147,7 +148,7 @@ static void fab_shm_close(fab_domain_t *domain)
     fab_shm_domain_free(dom);
 }
 
-/* ---- the rest ---------------------------------------------------------------------------------------------------- */
+/* ---- the rest ----------------------------------------------------------- */
 
 static size_t fab_shm_address(fab_domain_t *domain, void *buf, size_t size)
 {
@@ -169,13 +170,18 @@ static void fab_shm_describe_copy(const fab_shm_domain_t *dom, char *buf, size_t
         snprintf(yama, sizeof(yama), "ptrace_scope %d", dom->ptrace_scope);
     }
     if (fab_params_is_none(fab_params.shm_single_copy)) {
-        snprintf(buf, size, "rendezvous, fragments through the ring: two copies, since %sshm_single_copy is none",
-                 fab_params.prefix);
+        snprintf(
+            buf, size,
+            "rendezvous, fragments through the ring: two copies, since %sshm_single_copy is none",
+            fab_params.prefix);
     } else if (0 != dom->cma_errno) {
-        snprintf(buf, size, "rendezvous, fragments through the ring: two copies, since process_vm_readv is refused (%s; %s)",
+        snprintf(buf, size,
+                 "rendezvous, fragments through the ring: two copies, since process_vm_readv is "
+                 "refused (%s; %s)",
                  strerror(dom->cma_errno), yama);
     } else {
-        snprintf(buf, size, "rendezvous, read by the receiver: one copy (CMA, steps of %u bytes)", fab_params.shm_copy_step);
+        snprintf(buf, size, "rendezvous, read by the receiver: one copy (CMA, steps of %u bytes)",
+                 fab_params.shm_copy_step);
     }
 }
 
@@ -186,11 +192,13 @@ static int fab_shm_describe(fab_domain_t *domain, char *buf, size_t size)
 
     fab_shm_cma_try_one(dom);
     fab_shm_describe_copy(dom, copy, sizeof(copy));
-    return snprintf(buf, size,
-                    "this host      shm    0 to %-10u  eager, through a ring of %u bytes: two copies\n"
-                    "                      longer           %s\n"
-                    "                      derived types    rendezvous, fragments through the ring: two copies\n",
-                    dom->addr.eager_max, dom->addr.ring_size, copy);
+    return snprintf(
+        buf, size,
+        "this host      shm    0 to %-10u  eager, through a ring of %u bytes: two copies\n"
+        "                      longer           %s\n"
+        "                      derived types    rendezvous, fragments through the ring: two "
+        "copies\n",
+        dom->addr.eager_max, dom->addr.ring_size, copy);
 }
 
 const fab_provider_t fab_shm_provider = {

@@ -5,7 +5,8 @@
  *      attach ──> known ──first send──> connected ──detach──> closed by us, ring from the peer stays ──peer left──> gone
  *                                          └───────────────────────────drop──────────────────────────────────────────┘
  *
- * Connecting needs nothing of the peer: the sender maps the peer's segment and claims a ring there (fab_shm_connect()).
+ * Connecting needs nothing of the peer: the sender maps the peer's segment and claims a ring there
+ * (fab_shm_connect()).
  */
 #include "shm/shm_types.h"
 
@@ -15,11 +16,12 @@
 
 #include "fabric/fab_params.h"
 
-/* ---- sending ----------------------------------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------ */
 
 /*
- * There seems to be no room for a message of n slots: connect if that was not done, and look what the receiver gave back.
- * OPAL_SUCCESS: try again. OPAL_ERR_RESOURCE_BUSY, OPAL_ERR_UNREACH (the peer failed).
+ * There seems to be no room for a message of n slots: connect if that was not done, and look what
+ * the receiver gave back. OPAL_SUCCESS: try again. OPAL_ERR_RESOURCE_BUSY, OPAL_ERR_UNREACH (the
+ * peer failed).
  */
 static __attribute__((noinline)) int fab_shm_make_room(fab_shm_ep_t *ep)
 {
@@ -34,14 +36,16 @@ static __attribute__((noinline)) int fab_shm_make_room(fab_shm_ep_t *ep)
     }
     uint64_t limit = ep->tx.limit;
     if (!fab_shm_tx_refresh(&ep->tx)) {
-        fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, "Its side of the shared memory has been overwritten.");
+        fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE,
+                      "Its side of the shared memory has been overwritten.");
         return OPAL_ERR_UNREACH;
     }
     if (limit != ep->tx.limit) {
         return OPAL_SUCCESS;
     }
     if (atomic_load_explicit(&ep->tx.ctl->is_refused, memory_order_relaxed)) {
-        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH, "It takes no more messages: it has left, or refused this process.");
+        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH,
+                      "It takes no more messages: it has left, or refused this process.");
         return OPAL_ERR_UNREACH;
     }
     fab_counters.shm_ring_full++;
@@ -49,7 +53,8 @@ static __attribute__((noinline)) int fab_shm_make_room(fab_shm_ep_t *ep)
 }
 
 /* Not inline: a short message needs few registers. */
-static __attribute__((noinline)) int fab_shm_send_long(fab_shm_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len)
+static __attribute__((noinline)) int fab_shm_send_long(fab_shm_ep_t *ep, fab_hdr_t hdr,
+                                                       const void *buf, size_t len)
 {
     uint32_t n = fab_shm_num_slots(len);
     fab_shm_slot_t *slot;
@@ -106,7 +111,7 @@ static void fab_shm_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     fab_counters.shm_msgs_sent++;
 }
 
-/* ---- memory: CMA needs no key ------------------------------------------------------------------------------------ */
+/* ---- memory: CMA needs no key ------------------------------------------- */
 
 static int fab_shm_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
 {
@@ -129,22 +134,24 @@ const fab_ops_t fab_shm_ops = {
     .rma = fab_shm_rma,
 };
 
-/* ---- attach and detach ------------------------------------------------------------------------------------------- */
+/* ---- attach and detach -------------------------------------------------- */
 
 static bool fab_shm_addr_is_sound(const fab_shm_addr_t *addr)
 {
     uint32_t size = addr->ring_size;
 
-    return size >= FAB_SHM_RING_MIN && size <= FAB_SHM_RING_MAX && 0 == (size & (size - 1)) && addr->num_rings > 0 &&
-           addr->num_rings <= FAB_SHM_RINGS_MAX && addr->eager_max >= FAB_SHM_EAGER_MIN &&
-           addr->eager_max <= fab_shm_ring_eager_max(size) && addr->pid > 0 && addr->pid <= INT32_MAX && addr->fd >= 0;
+    return size >= FAB_SHM_RING_MIN && size <= FAB_SHM_RING_MAX && 0 == (size & (size - 1)) &&
+           addr->num_rings > 0 && addr->num_rings <= FAB_SHM_RINGS_MAX &&
+           addr->eager_max >= FAB_SHM_EAGER_MIN &&
+           addr->eager_max <= fab_shm_ring_eager_max(size) && addr->pid > 0 &&
+           addr->pid <= INT32_MAX && addr->fd >= 0;
 }
 
 static int fab_shm_addr_check(fab_shm_domain_t *dom, const fab_shm_addr_t *addr, const char **why)
 {
     if (FAB_SHM_VERSION != addr->version) {
-        *why = fab_sentence(dom->fab, "its shared memory has version %u, this process knows %d", addr->version,
-                            FAB_SHM_VERSION);
+        *why = fab_sentence(dom->fab, "its shared memory has version %u, this process knows %d",
+                            addr->version, FAB_SHM_VERSION);
         return OPAL_ERR_UNREACH;
     }
     if (addr->host != dom->addr.host) {
@@ -152,7 +159,8 @@ static int fab_shm_addr_check(fab_shm_domain_t *dom, const fab_shm_addr_t *addr,
         return OPAL_ERR_UNREACH;
     }
     if (addr->uid != dom->addr.uid) {
-        *why = fab_sentence(dom->fab, "it belongs to user %u, this process to user %u", addr->uid, dom->addr.uid);
+        *why = fab_sentence(dom->fab, "it belongs to user %u, this process to user %u", addr->uid,
+                            dom->addr.uid);
         return OPAL_ERR_UNREACH;
     }
     if (!fab_shm_addr_is_sound(addr)) {
@@ -162,15 +170,20 @@ static int fab_shm_addr_check(fab_shm_domain_t *dom, const fab_shm_addr_t *addr,
     return OPAL_SUCCESS;
 }
 
-static fab_shm_ep_t *fab_shm_ep_new(fab_shm_domain_t *dom, fab_peer_t *peer, const fab_shm_addr_t *addr)
+static fab_shm_ep_t *fab_shm_ep_new(fab_shm_domain_t *dom, fab_peer_t *peer,
+                                    const fab_shm_addr_t *addr)
 {
     fab_shm_ep_t *ep = aligned_alloc(64, (sizeof(*ep) + 63) & ~(size_t) 63);
 
     if (NULL == ep) {
         return NULL;
     }
-    *ep = (fab_shm_ep_t){
-        .peer = peer, .dom = dom, .addr = *addr, .conn_at = FAB_SHM_COLD, .next = dom->eps, .prev = &dom->eps};
+    *ep = (fab_shm_ep_t){.peer = peer,
+                         .dom = dom,
+                         .addr = *addr,
+                         .conn_at = FAB_SHM_COLD,
+                         .next = dom->eps,
+                         .prev = &dom->eps};
     if (NULL != dom->eps) {
         dom->eps->prev = &ep->next;
     }
@@ -178,7 +191,8 @@ static fab_shm_ep_t *fab_shm_ep_new(fab_shm_domain_t *dom, fab_peer_t *peer, con
     return ep;
 }
 
-int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, size_t len, const char **why)
+int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, size_t len,
+                   const char **why)
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
     fab_shm_addr_t addr;
@@ -186,7 +200,8 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
     int rc;
 
     if (sizeof(addr) != len) {
-        *why = fab_sentence(dom->fab, "its address for shared memory has %zu bytes, expected %zu", len, sizeof(addr));
+        *why = fab_sentence(dom->fab, "its address for shared memory has %zu bytes, expected %zu",
+                            len, sizeof(addr));
         return OPAL_ERR_UNREACH;
     }
     memcpy(&addr, address, sizeof(addr));
@@ -204,7 +219,8 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
     } else {
         peer->caps = FAB_CAP_GET | FAB_CAP_PUT;
     }
-    peer->eager_max = addr.eager_max < fab_params.shm_eager_limit ? addr.eager_max : fab_params.shm_eager_limit;
+    peer->eager_max = addr.eager_max < fab_params.shm_eager_limit ? addr.eager_max
+                                                                  : fab_params.shm_eager_limit;
     peer->ep = ep;
     return OPAL_SUCCESS;
 }
@@ -246,7 +262,7 @@ bool fab_shm_drop(fab_domain_t *domain, fab_peer_t *peer)
     return true;
 }
 
-/* ---- connected endpoints ----------------------------------------------------------------------------------------- */
+/* ---- connected endpoints ------------------------------------------------ */
 
 int fab_shm_conn_add(fab_shm_ep_t *ep)
 {

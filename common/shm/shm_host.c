@@ -60,8 +60,8 @@ uint64_t fab_shm_host_identity(void)
 }
 
 /*
- * The start time in a process's stat line; 0 for a zombie.  proc(5): pid (comm) state ppid ... starttime is field 22; comm
- * may contain anything, also blanks and parentheses.
+ * The start time in a process's stat line; 0 for a zombie.  proc(5): pid (comm) state ppid ...
+ * starttime is field 22; comm may contain anything, also blanks and parentheses.
  */
 static uint64_t fab_shm_parse_stat(const char *stat)
 {
@@ -102,5 +102,6 @@ int fab_shm_ptrace_scope(void)
 {
     char buf[16];
 
-    return fab_shm_read_file("/proc/sys/kernel/yama/ptrace_scope", buf, sizeof(buf)) > 0 ? atoi(buf) : -1;
+    return fab_shm_read_file("/proc/sys/kernel/yama/ptrace_scope", buf, sizeof(buf)) > 0 ? atoi(buf)
+                                                                                         : -1;
 }

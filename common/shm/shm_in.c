@@ -18,7 +18,7 @@ uint32_t fab_shm_high(const fab_shm_domain_t *dom)
     return high < dom->addr.num_rings ? high : dom->addr.num_rings;
 }
 
-/* ---- hot and cold ------------------------------------------------------------------------------------------------ */
+/* ---- hot and cold ------------------------------------------------------- */
 
 void fab_shm_in_heat(fab_shm_domain_t *dom, fab_shm_in_t *in)
 {
@@ -56,17 +56,24 @@ void fab_shm_in_cool(fab_shm_domain_t *dom, fab_shm_in_t *in)
     fab_shm_in_unlist(dom, in);
 }
 
-/* ---- a sender comes ---------------------------------------------------------------------------------------------- */
+/* ---- a sender comes ----------------------------------------------------- */
 
-/* Take nothing from this ring. The entry stays in use until its claimer is gone: it may write there at any time. */
+/*
+ * Take nothing from this ring. The entry stays in use until its claimer is gone: it may write there
+ * at any time.
+ */
 static void fab_shm_refuse(fab_shm_domain_t *dom, uint32_t index)
 {
     atomic_store_explicit(&dom->entries[index].ctl.is_refused, 1, memory_order_relaxed);
     fab_counters.shm_bad_messages++;
 }
 
-/* The endpoint of the peer that claims to be a ring's sender: of shm, in use, with that very address. NULL: refuse it. */
-static fab_shm_ep_t *fab_shm_sender(fab_shm_domain_t *dom, uint64_t name, const fab_shm_addr_t *addr)
+/*
+ * The endpoint of the peer that claims to be a ring's sender: of shm, in use, with that very
+ * address. NULL: refuse it.
+ */
+static fab_shm_ep_t *fab_shm_sender(fab_shm_domain_t *dom, uint64_t name,
+                                    const fab_shm_addr_t *addr)
 {
     fab_peer_t *peer = fab_peer_from_wire(dom->fab, &fab_shm_provider, name, addr, sizeof(*addr));
     fab_shm_ep_t *ep = dom->eps;
@@ -74,7 +81,8 @@ static fab_shm_ep_t *fab_shm_sender(fab_shm_domain_t *dom, uint64_t name, const 
     while (NULL != ep && ep->peer != peer) {
         ep = ep->next;
     }
-    if (NULL == ep || FAB_PEER_FAILED == peer->state || 0 != memcmp(&ep->addr, addr, sizeof(*addr))) {
+    if (NULL == ep || FAB_PEER_FAILED == peer->state ||
+        0 != memcmp(&ep->addr, addr, sizeof(*addr))) {
         return NULL;
     }
     return ep;
@@ -82,7 +90,8 @@ static fab_shm_ep_t *fab_shm_sender(fab_shm_domain_t *dom, uint64_t name, const 
 
 static bool fab_shm_in_has_left(const fab_shm_domain_t *dom, const fab_shm_in_t *in)
 {
-    return FAB_SHM_CLOSED == fab_shm_state_of(atomic_load_explicit(&dom->entries[in->index].state, memory_order_acquire));
+    return FAB_SHM_CLOSED == fab_shm_state_of(atomic_load_explicit(&dom->entries[in->index].state,
+                                                                   memory_order_acquire));
 }
 
 /* A ring that is new here: find its sender and poll it. */
@@ -90,7 +99,8 @@ static void fab_shm_adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
 {
     fab_shm_entry_t *entry = &dom->entries[index];
     fab_shm_addr_t addr = entry->addr; /* copied once: it is another process's to change */
-    fab_shm_ep_t *ep = addr.pid == fab_shm_pid_of(state) ? fab_shm_sender(dom, entry->name, &addr) : NULL;
+    fab_shm_ep_t *ep = addr.pid == fab_shm_pid_of(state) ? fab_shm_sender(dom, entry->name, &addr)
+                                                         : NULL;
     fab_shm_in_t *in;
 
     if (NULL != ep && NULL != ep->in && fab_shm_in_has_left(dom, ep->in)) {
@@ -144,7 +154,7 @@ void fab_shm_look_at(fab_shm_domain_t *dom, uint32_t index)
     }
 }
 
-/* ---- a sender goes ----------------------------------------------------------------------------------------------- */
+/* ---- a sender goes ------------------------------------------------------ */
 
 void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_gone)
 {

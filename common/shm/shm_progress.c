@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One progress call of the shm provider: poll the hot rings, look at the doorbell, move RMA on, and, now and then, keep
- * house. Its cost depends on the number of hot rings, not of peers.
+ * One progress call of the shm provider: poll the hot rings, look at the doorbell, move RMA on,
+ * and, now and then, keep house. Its cost depends on the number of hot rings, not of peers.
  */
 #include "shm/shm_types.h"
 
 static __attribute__((noinline)) void fab_shm_bad_message(fab_shm_in_t *in)
 {
     fab_counters.shm_bad_messages++;
-    fab_peer_fail(in->ep->peer, OPAL_ERR_COMM_FAILURE, "It left a malformed message in shared memory.");
+    fab_peer_fail(in->ep->peer, OPAL_ERR_COMM_FAILURE,
+                  "It left a malformed message in shared memory.");
 }
 
 /* Deliver what is in the ring, up to a batch. Not inline: an empty poll needs few registers. */

@@ -1,44 +1,50 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A ring: one sender, one receiver, 64-byte slots in the receiver's segment (layout: shm_wire.h).  This is the fast path of
- * the shm provider, and all of it; who it belongs to, claiming and polling are elsewhere.
+ * A ring: one sender, one receiver, 64-byte slots in the receiver's segment (layout: shm_wire.h).
+ * This is the fast path of the shm provider, and all of it; who it belongs to, claiming and polling
+ * are elsewhere.
  *
- * Cost of a message of up to 40 bytes, in cache lines that change owner: two, the floor of any mailbox.  The sender writes
- * one line, last of it the word, by a plain store (release); the receiver's poll reads it.  No locked instruction, no
- * fence.
+ * Cost of a message of up to 40 bytes, in cache lines that change owner: two, the floor of any
+ * mailbox.  The sender writes one line, last of it the word, by a plain store (release); the
+ * receiver's poll reads it.  No locked instruction, no fence.
  *
  *      slots     ┌────┬────┬────┬────┬────┬────┬────┬────┐
  *      lap 7     │ m  │ m' │ A  │ B  │ B+ │ B+ │    │    │     m, m': lap 7, consumed      A, B: lap 7, to come
  *                └────┴────┴────┴────┴────┴────┴────┴────┘     B+: payload of B            blank: lap 6, consumed
  *                          ^ receiver            ^ sender
  *
- * When a word is a message.  The receiver waits at a slot for a word with its own lap in it.  What stands there before is
- * an older lap's word, or, where that slot held payload (B+), bytes that may look like anything, also like a word of this
- * lap.  So the sender remembers for each slot if what stands there is not the word of the last lap (stale: payload, or
- * skipped at a wrap), and *before it publishes a message* it clears the word behind it if that is stale.  The receiver gets
- * to look at that slot only through the message before it, so it sees the cleared word.  If the ring is full, the slot
- * behind is that of the oldest message not consumed, a word of the last lap, so not stale and not touched.  Slot 0 on lap 1
- * is cleared memory.
+ * When a word is a message.  The receiver waits at a slot for a word with its own lap in it.  What
+ * stands there before is an older lap's word, or, where that slot held payload (B+), bytes that may
+ * look like anything, also like a word of this lap.  So the sender remembers for each slot if what
+ * stands there is not the word of the last lap (stale: payload, or skipped at a wrap), and *before
+ * it publishes a message* it clears the word behind it if that is stale.  The receiver gets to look
+ * at that slot only through the message before it, so it sees the cleared word.  If the ring is
+ * full, the slot behind is that of the oldest message not consumed, a word of the last lap, so not
+ * stale and not touched.  Slot 0 on lap 1 is cleared memory.
  *
- * Wrap.  A message that does not fit the rest of the ring goes to its start; a PAD word bridges the rest.
+ * Wrap.  A message that does not fit the rest of the ring goes to its start; a PAD word bridges the
+ * rest.
  *
- * Flow.  The receiver publishes its tail every quarter ring, and when it turns to other things; the sender reads it only if
- * the tail that it knows leaves no room.  Less than N/4 slots are consumed and not published, a message and its padding
- * take at most 2 (N/4 + 1) - 1, so with N >= 8 a message always fits a ring that was emptied.
+ * Flow.  The receiver publishes its tail every quarter ring, and when it turns to other things; the
+ * sender reads it only if the tail that it knows leaves no room.  Less than N/4 slots are consumed
+ * and not published, a message and its padding take at most 2 (N/4 + 1) - 1, so with N >= 8 a
+ * message always fits a ring that was emptied.
  *
- * Idle.  A receiver that found a ring empty for long makes idle odd and polls it no more (cold).  A sender that sees idle
- * odd after it published, rings the doorbell, once per idle time.  The sender has no fence between its word and reading
- * idle, so the two sides may miss each other: the receiver's last look comes before the word, the sender's look at idle
- * before the store to it.  Nothing is lost: the receiver looks at a cold ring now and then anyhow (fab_shm_sweep), only
+ * Idle.  A receiver that found a ring empty for long makes idle odd and polls it no more (cold).  A
+ * sender that sees idle odd after it published, rings the doorbell, once per idle time.  The sender
+ * has no fence between its word and reading idle, so the two sides may miss each other: the
+ * receiver's last look comes before the word, the sender's look at idle before the store to it.
+ * Nothing is lost: the receiver looks at a cold ring now and then anyhow (fab_shm_sweep), only
  * later.
  *
- * Trust.  The other side may write anything at any time.  Each shared field is read once; a word is checked before use; a
- * tail must lie within the ring's length behind the head.
+ * Trust.  The other side may write anything at any time.  Each shared field is read once; a word is
+ * checked before use; a tail must lie within the ring's length behind the head.
  *
  * Threads: the sender's part under the sender's lock, the receiver's under the receiver's.
  *
- * FAB_SHM_STEP(what) stands before each access to shared memory that the other side may see or undo: word, tail, idle, or
- * data (header and payload).  A test makes it a switch between the two sides.
+ * FAB_SHM_STEP(what) stands before each access to shared memory that the other side may see or
+ * undo: word, tail, idle, or data (header and payload).  A test makes it a switch between the two
+ * sides.
  */
 #ifndef FAB_SHM_RING_INL_H
 #define FAB_SHM_RING_INL_H
@@ -60,14 +66,15 @@ static inline uint16_t fab_shm_next_lap(uint16_t lap)
     return 0xffff == lap ? 1 : (uint16_t) (lap + 1);
 }
 
-/* ---- sender ------------------------------------------------------------------------------------------------------ */
+/* ---- sender ------------------------------------------------------------- */
 
 typedef struct fab_shm_tx {
     fab_shm_slot_t *slots;
-    uint64_t head;  /* slots used since the ring was claimed */
-    uint64_t limit; /* head stays up to it: the tail last read and the ring's length. 0: no ring yet. */
-    uint32_t mask;  /* slots - 1 */
-    uint32_t rung;  /* idle time for which the doorbell was rung */
+    uint64_t head; /* slots used since the ring was claimed */
+    /* head stays up to it: the tail last read and the ring's length. 0: no ring yet. */
+    uint64_t limit;
+    uint32_t mask; /* slots - 1 */
+    uint32_t rung; /* idle time for which the doorbell was rung */
     uint16_t lap;
     uint8_t doorbell_bit;
     uint64_t *stale; /* one bit per slot: its word may look like anything */
@@ -75,11 +82,15 @@ typedef struct fab_shm_tx {
     _Atomic uint64_t *doorbell;
 } fab_shm_tx_t;
 
-_Static_assert(sizeof(fab_shm_tx_t) == 64, "a line of the sender's own memory");
+_Static_assert(64 == sizeof(fab_shm_tx_t), "a line of the sender's own memory");
 
-/* slots, ctl, doorbell: of a fresh ring, all zero.  stale: num_slots bits, all zero, num_slots >= 8, a power of two. */
-static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint32_t num_slots, uint64_t *stale,
-                                   fab_shm_ctl_t *ctl, _Atomic uint64_t *doorbell, uint32_t index)
+/*
+ * slots, ctl, doorbell: of a fresh ring, all zero.  stale: num_slots bits, all zero, num_slots >=
+ * 8, a power of two.
+ */
+static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint32_t num_slots,
+                                   uint64_t *stale, fab_shm_ctl_t *ctl, _Atomic uint64_t *doorbell,
+                                   uint32_t index)
 {
     *tx = (fab_shm_tx_t){
         .slots = slots,
@@ -103,7 +114,10 @@ static inline bool fab_shm_tx_has_room(const fab_shm_tx_t *tx, uint32_t n)
 static inline bool fab_shm_tx_refresh(fab_shm_tx_t *tx)
 {
     FAB_SHM_STEP(tail);
-    /* acquire: pairs with the release in fab_shm_rx_publish(): the receiver is done with what it gives back */
+    /*
+     * acquire: pairs with the release in fab_shm_rx_publish(): the receiver is done with what it
+     * gives back
+     */
     uint64_t tail = atomic_load_explicit(&tx->ctl->tail, memory_order_acquire);
 
     if (tx->head - tail > (uint64_t) tx->mask + 1) {
@@ -139,7 +153,8 @@ static inline void fab_shm_tx_clear(fab_shm_tx_t *tx, uint32_t at)
 }
 
 /* Publish what stands in n slots from head on: its first slot, and the word that belongs there. */
-static inline void fab_shm_tx_publish(fab_shm_tx_t *tx, fab_shm_slot_t *slot, uint64_t word, uint32_t n)
+static inline void fab_shm_tx_publish(fab_shm_tx_t *tx, fab_shm_slot_t *slot, uint64_t word,
+                                      uint32_t n)
 {
     uint64_t head = tx->head + n;
     uint32_t next = (uint32_t) head & tx->mask;
@@ -148,7 +163,10 @@ static inline void fab_shm_tx_publish(fab_shm_tx_t *tx, fab_shm_slot_t *slot, ui
         fab_shm_tx_clear(tx, next);
     }
     FAB_SHM_STEP(word);
-    /* release: pairs with the acquire in fab_shm_rx_word(): header, payload, the cleared word behind are there before */
+    /*
+     * release: pairs with the acquire in fab_shm_rx_word(): header, payload, the cleared word
+     * behind are there before
+     */
     atomic_store_explicit(&slot->word, word, memory_order_release);
     tx->head = head;
     if (__builtin_expect(0 == next, 0)) {
@@ -166,14 +184,17 @@ static inline void fab_shm_tx_kick(fab_shm_tx_t *tx)
     if (__builtin_expect(idle & 1, 0) && idle != tx->rung) {
         tx->rung = idle;
         FAB_SHM_STEP(idle);
-        /* release: pairs with the exchange in fab_shm_progress(): the word is there before the bit */
-        atomic_fetch_or_explicit(tx->doorbell, UINT64_C(1) << tx->doorbell_bit, memory_order_acq_rel);
+        /*
+         * release: pairs with the exchange in fab_shm_progress(): the word is there before the bit
+         */
+        atomic_fetch_or_explicit(tx->doorbell, UINT64_C(1) << tx->doorbell_bit,
+                                 memory_order_acq_rel);
     }
 }
 
 /*
- * Room for a message of n slots, contiguous, at head; bridges the end of the ring if need be.  NULL: no room as far as the
- * sender knows.  n <= N/4 + 1.  What is written must be published.
+ * Room for a message of n slots, contiguous, at head; bridges the end of the ring if need be.
+ * NULL: no room as far as the sender knows.  n <= N/4 + 1.  What is written must be published.
  */
 static inline fab_shm_slot_t *fab_shm_tx_reserve(fab_shm_tx_t *tx, uint32_t n)
 {
@@ -222,7 +243,8 @@ static inline void fab_shm_copy_short(uint8_t *to, const void *buf, size_t len)
     }
 }
 
-static inline void fab_shm_tx_commit(fab_shm_tx_t *tx, fab_shm_slot_t *slot, fab_hdr_t hdr, size_t len, uint32_t n)
+static inline void fab_shm_tx_commit(fab_shm_tx_t *tx, fab_shm_slot_t *slot, fab_hdr_t hdr,
+                                     size_t len, uint32_t n)
 {
     slot->tag = hdr.tag;
     slot->app_ctx = hdr.app_ctx;
@@ -231,7 +253,8 @@ static inline void fab_shm_tx_commit(fab_shm_tx_t *tx, fab_shm_slot_t *slot, fab
 }
 
 /* Send a message of one slot, if there is room. */
-static inline bool fab_shm_tx_send_short(fab_shm_tx_t *tx, fab_hdr_t hdr, const void *buf, size_t len)
+static inline bool fab_shm_tx_send_short(fab_shm_tx_t *tx, fab_hdr_t hdr, const void *buf,
+                                         size_t len)
 {
     uint64_t word = fab_shm_word((uint32_t) len, hdr.id, 0, tx->lap);
     fab_shm_slot_t *slot;
@@ -249,7 +272,10 @@ static inline bool fab_shm_tx_send_short(fab_shm_tx_t *tx, fab_hdr_t hdr, const 
     return true;
 }
 
-/* A header from its two words; made of bytes, it would pass through memory in pieces, for which the processor waits. */
+/*
+ * A header from its two words; made of bytes, it would pass through memory in pieces, for which the
+ * processor waits.
+ */
 static inline fab_hdr_t fab_hdr_of(uint64_t id_and_ctx, uint64_t tag)
 {
     uint64_t words[2] = {id_and_ctx, tag};
@@ -259,10 +285,11 @@ static inline fab_hdr_t fab_hdr_of(uint64_t id_and_ctx, uint64_t tag)
     return hdr;
 }
 
-_Static_assert(offsetof(fab_hdr_t, id) == 0 && offsetof(fab_hdr_t, app_ctx) == 4 && offsetof(fab_hdr_t, tag) == 8,
+_Static_assert(0 == offsetof(fab_hdr_t, id) && 4 == offsetof(fab_hdr_t, app_ctx) &&
+                   8 == offsetof(fab_hdr_t, tag),
                "fab_hdr_of() puts them there");
 
-/* ---- receiver ---------------------------------------------------------------------------------------------------- */
+/* ---- receiver ----------------------------------------------------------- */
 
 typedef struct fab_shm_rx {
     fab_shm_slot_t *slots;
@@ -289,11 +316,15 @@ typedef enum fab_shm_look {
     FAB_SHM_BAD,     /* what stands there is malformed */
 } fab_shm_look_t;
 
-static inline void fab_shm_rx_init(fab_shm_rx_t *rx, fab_shm_slot_t *slots, uint32_t num_slots, uint32_t eager_max,
-                                   fab_shm_ctl_t *ctl)
+static inline void fab_shm_rx_init(fab_shm_rx_t *rx, fab_shm_slot_t *slots, uint32_t num_slots,
+                                   uint32_t eager_max, fab_shm_ctl_t *ctl)
 {
-    *rx =
-        (fab_shm_rx_t){.slots = slots, .slot = slots, .mask = num_slots - 1, .eager_max = eager_max, .ctl = ctl, .lap = 1};
+    *rx = (fab_shm_rx_t){.slots = slots,
+                         .slot = slots,
+                         .mask = num_slots - 1,
+                         .eager_max = eager_max,
+                         .ctl = ctl,
+                         .lap = 1};
 }
 
 /* The word waited for, or anything else with another lap. */
@@ -388,7 +419,10 @@ static inline bool fab_shm_rx_sleep(fab_shm_rx_t *rx)
 {
     fab_shm_rx_publish(rx);
     FAB_SHM_STEP(idle);
-    /* exchange: a full barrier, so that idle is there before the last look, which makes missing each other rare */
+    /*
+     * exchange: a full barrier, so that idle is there before the last look, which makes missing
+     * each other rare
+     */
     (void) atomic_exchange_explicit(&rx->ctl->idle, ++rx->idle, memory_order_seq_cst);
     return !fab_shm_rx_is_ready(rx);
 }
@@ -396,7 +430,8 @@ static inline bool fab_shm_rx_sleep(fab_shm_rx_t *rx)
 static inline void fab_shm_rx_wake(fab_shm_rx_t *rx)
 {
     FAB_SHM_STEP(idle);
-    atomic_store_explicit(&rx->ctl->idle, ++rx->idle, memory_order_relaxed); /* pairs with nothing: late is harmless */
+    /* pairs with nothing: late is harmless */
+    atomic_store_explicit(&rx->ctl->idle, ++rx->idle, memory_order_relaxed);
 }
 
 #endif /* FAB_SHM_RING_INL_H */

@@ -2,8 +2,9 @@
 /*
  * Segments: this process's own, and claiming a ring in a peer's.  Layout and states: shm_wire.h.
  *
- * A segment's size is sealed, so no peer can shrink it under the feet of the others; memory for what a claimer touches is
- * allocated by fallocate() before it is touched, so a lack of memory is an error here and not a SIGBUS.
+ * A segment's size is sealed, so no peer can shrink it under the feet of the others; memory for
+ * what a claimer touches is allocated by fallocate() before it is touched, so a lack of memory is
+ * an error here and not a SIGBUS.
  */
 #include "shm/shm_types.h"
 
@@ -23,7 +24,7 @@ enum {
     FAB_SHM_BACK_STEP = 1 << 16,
 };
 
-/* ---- this process's segment -------------------------------------------------------------------------------------- */
+/* ---- this process's segment --------------------------------------------- */
 
 static void fab_shm_seg_fill(const fab_shm_domain_t *dom, fab_shm_seg_t *seg)
 {
@@ -41,14 +42,15 @@ static void fab_shm_seg_fill(const fab_shm_domain_t *dom, fab_shm_seg_t *seg)
 
 static int fab_shm_seg_error(fab_shm_domain_t *dom, const char *call, size_t size, const char **why)
 {
-    *why =
-        fab_sentence(dom->fab, "%s of the segment for shared memory (%zu bytes) failed: %s.", call, size, strerror(errno));
+    *why = fab_sentence(dom->fab, "%s of the segment for shared memory (%zu bytes) failed: %s.",
+                        call, size, strerror(errno));
     return OPAL_ERR_OUT_OF_RESOURCE;
 }
 
 /*
- * Memory for these bytes.  False, and errno, if there is none.  A signal to the program ends fallocate() and undoes what that call
- * did, so it is tried again, and in steps that are over before the next tick of a profiler's timer.
+ * Memory for these bytes.  False, and errno, if there is none.  A signal to the program ends
+ * fallocate() and undoes what that call did, so it is tried again, and in steps that are over
+ * before the next tick of a profiler's timer.
  */
 static bool fab_shm_back(int fd, off_t at, off_t len)
 {
@@ -64,7 +66,8 @@ static bool fab_shm_back(int fd, off_t at, off_t len)
     return true;
 }
 
-int fab_shm_seg_create(fab_shm_domain_t *dom, uint32_t ring_size, uint32_t num_rings, const char **why)
+int fab_shm_seg_create(fab_shm_domain_t *dom, uint32_t ring_size, uint32_t num_rings,
+                       const char **why)
 {
     size_t size = fab_shm_seg_size(ring_size, num_rings);
     uint32_t eager_max = fab_shm_ring_eager_max(ring_size);
@@ -91,7 +94,8 @@ int fab_shm_seg_create(fab_shm_domain_t *dom, uint32_t ring_size, uint32_t num_r
     dom->addr.fd = dom->fd;
     dom->addr.ring_size = ring_size;
     dom->addr.num_rings = num_rings;
-    dom->addr.eager_max = eager_max < fab_params.shm_eager_limit ? eager_max : fab_params.shm_eager_limit;
+    dom->addr.eager_max = eager_max < fab_params.shm_eager_limit ? eager_max
+                                                                 : fab_params.shm_eager_limit;
     fab_shm_seg_fill(dom, at);
     return OPAL_SUCCESS;
 
@@ -116,8 +120,9 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
     void *ring = dom->rings + (size_t) index * dom->addr.ring_size;
 
     /*
-     * The next claimer must find zeros; giving the memory back does that as well.  By address, not by dom->fd: a program that
-     * closed all its file descriptors may have opened something else under that number.
+     * The next claimer must find zeros; giving the memory back does that as well.  By address, not
+     * by dom->fd: a program that closed all its file descriptors may have opened something else
+     * under that number.
      */
     if (0 != madvise(ring, dom->addr.ring_size, MADV_REMOVE)) {
         memset(ring, 0, dom->addr.ring_size);
@@ -130,14 +135,17 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
     atomic_store_explicit(&dom->seg->claim_hint, index, memory_order_relaxed);
 }
 
-/* ---- a peer's segment -------------------------------------------------------------------------------------------- */
+/* ---- a peer's segment --------------------------------------------------- */
 
 static bool fab_shm_is_regular(const struct stat *st, size_t size)
 {
     return S_ISREG(st->st_mode) && (off_t) size == st->st_size;
 }
 
-/* Open what the path leads to if it has the size of the segment.  Otherwise -1, and errno, 0 if it is another file. */
+/*
+ * Open what the path leads to if it has the size of the segment.  Otherwise -1, and errno, 0 if it
+ * is another file.
+ */
 static int fab_shm_open_file(const char *path, size_t size)
 {
     struct stat st;
@@ -154,7 +162,8 @@ static int fab_shm_open_file(const char *path, size_t size)
             return -1;
         }
         seals = fcntl(fd, F_GET_SEALS);
-        if (0 == fstat(fd, &st) && fab_shm_is_regular(&st, size) && seals >= 0 && 0 != (seals & F_SEAL_SHRINK)) {
+        if (0 == fstat(fd, &st) && fab_shm_is_regular(&st, size) && seals >= 0 &&
+            0 != (seals & F_SEAL_SHRINK)) {
             return fd;
         }
         close(fd);
@@ -166,7 +175,8 @@ static int fab_shm_open_file(const char *path, size_t size)
 static int fab_shm_open_peer(fab_shm_ep_t *ep, const char **why)
 {
     const fab_shm_addr_t *addr = &ep->addr;
-    const char *advice = "Both processes must have the same user and user namespace; share them between containers.";
+    const char *advice =
+        "Both processes must have the same user and user namespace; share them between containers.";
     char path[64];
     int fd;
 
@@ -177,8 +187,10 @@ static int fab_shm_open_peer(fab_shm_ep_t *ep, const char **why)
         if (0 == error || ENOENT == error) {
             advice = "The process has ended, or has left the job.";
         }
-        *why = fab_sentence(ep->dom->fab, "The shared memory of process %u on this host cannot be opened (%s: %s). %s",
-                            addr->pid, path, 0 == error ? "another file" : strerror(error), advice);
+        *why = fab_sentence(
+            ep->dom->fab,
+            "The shared memory of process %u on this host cannot be opened (%s: %s). %s", addr->pid,
+            path, 0 == error ? "another file" : strerror(error), advice);
     }
     return fd;
 }
@@ -187,8 +199,9 @@ static bool fab_shm_seg_matches(const fab_shm_ep_t *ep, const fab_shm_seg_t *seg
 {
     const fab_shm_addr_t *addr = &ep->addr;
 
-    return FAB_SHM_MAGIC == seg->magic && FAB_SHM_VERSION == seg->version && addr->ring_size == seg->ring_size &&
-           addr->num_rings == seg->num_rings && fab_shm_seg_size(addr->ring_size, addr->num_rings) == seg->size &&
+    return FAB_SHM_MAGIC == seg->magic && FAB_SHM_VERSION == seg->version &&
+           addr->ring_size == seg->ring_size && addr->num_rings == seg->num_rings &&
+           fab_shm_seg_size(addr->ring_size, addr->num_rings) == seg->size &&
            ep->peer->name == seg->name && 0 == memcmp(seg->nonce, addr->nonce, sizeof(seg->nonce));
 }
 
@@ -198,15 +211,17 @@ static int fab_shm_map_peer(fab_shm_ep_t *ep, int fd, const char **why)
     void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 
     if (MAP_FAILED == at) {
-        *why = fab_sentence(ep->dom->fab, "mmap() of %zu bytes of the shared memory of process %u failed: %s.", len,
-                            ep->addr.pid, strerror(errno));
+        *why = fab_sentence(ep->dom->fab,
+                            "mmap() of %zu bytes of the shared memory of process %u failed: %s.",
+                            len, ep->addr.pid, strerror(errno));
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     if (!fab_shm_seg_matches(ep, at)) {
-        *why = fab_sentence(ep->dom->fab,
-                            "The shared memory of process %u is another process's: its head has other marks than "
-                            "its address. The process has ended.",
-                            ep->addr.pid);
+        *why = fab_sentence(
+            ep->dom->fab,
+            "The shared memory of process %u is another process's: its head has other marks than "
+            "its address. The process has ended.",
+            ep->addr.pid);
         munmap(at, len);
         return OPAL_ERR_UNREACH;
     }
@@ -250,8 +265,9 @@ static uint32_t fab_shm_claim(fab_shm_ep_t *ep, int fd, const char **why)
         uint32_t index = (hint + i) % num_rings;
         uint64_t expected = FAB_SHM_FREE;
         if (!fab_shm_back_entry(fd, index)) {
-            *why = fab_sentence(ep->dom->fab, "There is no memory for a ring towards process %u: %s.", ep->addr.pid,
-                                strerror(errno));
+            *why = fab_sentence(ep->dom->fab,
+                                "There is no memory for a ring towards process %u: %s.",
+                                ep->addr.pid, strerror(errno));
             return num_rings;
         }
         /* acquire: pairs with the release in fab_shm_ring_free() */
@@ -262,10 +278,11 @@ static uint32_t fab_shm_claim(fab_shm_ep_t *ep, int fd, const char **why)
         }
     }
     fab_counters.shm_rings_exhausted++;
-    *why = fab_sentence(ep->dom->fab,
-                        "All %u rings of process %u are in use by other processes. Raise "
-                        "%sshm_max_peers above the number of processes on this host that talk to one.",
-                        num_rings, ep->addr.pid, fab_params.prefix);
+    *why = fab_sentence(
+        ep->dom->fab,
+        "All %u rings of process %u are in use by other processes. Raise "
+        "%sshm_max_peers above the number of processes on this host that talk to one.",
+        num_rings, ep->addr.pid, fab_params.prefix);
     return num_rings;
 }
 
@@ -282,11 +299,13 @@ static int fab_shm_tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char 
         slots = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, at);
     }
     if (MAP_FAILED == slots) {
-        *why = fab_sentence(ep->dom->fab,
-                            "There is no memory for a ring of %u bytes towards process %u: %s. Lower "
-                            "%sshm_ring_size.",
-                            size, ep->addr.pid, strerror(errno), fab_params.prefix);
-        (void) fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, size); /* what part of it was had */
+        *why = fab_sentence(
+            ep->dom->fab,
+            "There is no memory for a ring of %u bytes towards process %u: %s. Lower "
+            "%sshm_ring_size.",
+            size, ep->addr.pid, strerror(errno), fab_params.prefix);
+        /* what part of it was had */
+        (void) fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, size);
         free(stale);
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
@@ -308,7 +327,8 @@ static void fab_shm_introduce(fab_shm_ep_t *ep)
     ep->entry->name = dom->fab->config.name;
     ep->entry->addr = dom->addr;
     /* release: pairs with the acquire in fab_shm_look_at() */
-    atomic_store_explicit(&ep->entry->state, fab_shm_state(dom->addr.pid, FAB_SHM_READY), memory_order_release);
+    atomic_store_explicit(&ep->entry->state, fab_shm_state(dom->addr.pid, FAB_SHM_READY),
+                          memory_order_release);
     fab_shm_ring_doorbell(&ep->tx);
 }
 
@@ -329,7 +349,8 @@ int fab_shm_connect(fab_shm_ep_t *ep, const char **why)
         goto err_unmap;
     }
     if (OPAL_SUCCESS != fab_shm_conn_add(ep)) {
-        *why = fab_sentence(ep->dom->fab, "There is not enough memory to connect to process %u.", ep->addr.pid);
+        *why = fab_sentence(ep->dom->fab, "There is not enough memory to connect to process %u.",
+                            ep->addr.pid);
         goto err_unmap;
     }
     index = fab_shm_claim(ep, fd, why);
@@ -344,7 +365,8 @@ int fab_shm_connect(fab_shm_ep_t *ep, const char **why)
     return OPAL_SUCCESS;
 
 err_claim:
-    atomic_store_explicit(&fab_shm_seg_entries(ep->seg)[index].state, FAB_SHM_FREE, memory_order_release);
+    atomic_store_explicit(&fab_shm_seg_entries(ep->seg)[index].state, FAB_SHM_FREE,
+                          memory_order_release);
 err_conn:
     fab_shm_conn_remove(ep);
 err_unmap:
@@ -360,7 +382,8 @@ void fab_shm_disconnect(fab_shm_ep_t *ep)
         return;
     }
     /* release: pairs with the acquire in fab_shm_look_at(): all messages are there before it */
-    atomic_store_explicit(&ep->entry->state, fab_shm_state(ep->dom->addr.pid, FAB_SHM_CLOSED), memory_order_release);
+    atomic_store_explicit(&ep->entry->state, fab_shm_state(ep->dom->addr.pid, FAB_SHM_CLOSED),
+                          memory_order_release);
     fab_shm_ring_doorbell(&ep->tx);
     munmap(ep->tx.slots, ep->addr.ring_size);
     free(ep->tx.stale);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The shm provider's structures in this process's own memory, for the files of common/shm/ and its tests.
+ * The shm provider's structures in this process's own memory, for the files of common/shm/ and its
+ * tests.
  *
- * Ownership.  The domain owns the segment, a fab_shm_in_t for each ring of it that a peer uses, and all endpoints.  An
- * endpoint belongs to one peer record (fab_peer_t.ep) and owns the mapping of that peer's segment.
+ * Ownership.  The domain owns the segment, a fab_shm_in_t for each ring of it that a peer uses, and
+ * all endpoints.  An endpoint belongs to one peer record (fab_peer_t.ep) and owns the mapping of
+ * that peer's segment.
  *
  * All under the fabric's lock.
  */
@@ -15,16 +17,21 @@
 #include "shm/shm_wire.h"
 
 enum {
-    FAB_SHM_BATCH = 32,          /* messages of one ring per progress call: one peer cannot starve the others */
-    FAB_SHM_SWEEP_PASSES = 16,   /* progress calls between looks at one cold ring */
-    FAB_SHM_AGE_PASSES = 512,    /* progress calls between ageings of the hot rings; a multiple of the former */
-    FAB_SHM_CLOCK_PASSES = 1024, /* progress calls between looks at the clock; a multiple of the former */
-    FAB_SHM_FEW_HOT = 8,         /* up to so many hot rings polling is cheap: keep them long */
-    FAB_SHM_AGE_FEW = 64,        /* ageings without message after which a ring goes cold, with few: 32768 polls, ~0.3 ms */
+    /* messages of one ring per progress call: one peer cannot starve the others */
+    FAB_SHM_BATCH = 32,
+    FAB_SHM_SWEEP_PASSES = 16, /* progress calls between looks at one cold ring */
+    /* progress calls between ageings of the hot rings; a multiple of the former */
+    FAB_SHM_AGE_PASSES = 512,
+    /* progress calls between looks at the clock; a multiple of the former */
+    FAB_SHM_CLOCK_PASSES = 1024,
+    FAB_SHM_FEW_HOT = 8, /* up to so many hot rings polling is cheap: keep them long */
+    /* ageings without message after which a ring goes cold, with few: 32768 polls, ~0.3 ms */
+    FAB_SHM_AGE_FEW = 64,
     FAB_SHM_AGE_MANY = 2,        /* the same with many hot rings */
     FAB_SHM_TICK_MS = 250,       /* time between looks whether peers live */
     FAB_SHM_TICKS_PER_ROUND = 8, /* ticks in which every connected peer is looked at once: 2 s */
-    FAB_SHM_SPARE_RINGS = 64,    /* rings for processes that join the job later, if shm_max_peers is automatic */
+    /* rings for processes that join the job later, if shm_max_peers is automatic */
+    FAB_SHM_SPARE_RINGS = 64,
 };
 
 typedef struct fab_shm_domain fab_shm_domain_t;
@@ -104,12 +111,15 @@ static inline uint32_t fab_shm_num_slots_of(const fab_shm_addr_t *addr)
     return addr->ring_size / FAB_SHM_LINE;
 }
 
-/* ---- shm_host.c: this host and the processes on it --------------------------------------------------------------- */
+/* ---- shm_host.c: this host and the processes on it ---------------------- */
 
 /* Identity of host, boot, host name and pid namespace. */
 uint64_t fab_shm_host_identity(void);
 
-/* Start time of a process in clock ticks since boot; 0: it is gone, a zombie, or cannot be seen now. */
+/*
+ * Start time of a process in clock ticks since boot; 0: it is gone, a zombie, or cannot be seen
+ * now.
+ */
 uint64_t fab_shm_start_time(uint32_t pid);
 
 /* Is that process gone for certain?  It is not, if it has the start time; in doubt it is not. */
@@ -118,15 +128,19 @@ bool fab_shm_is_gone(uint32_t pid, uint64_t start_time);
 /* The value of yama's ptrace_scope, -1 if there is none. */
 int fab_shm_ptrace_scope(void);
 
-/* ---- shm_segment.c: segments ------------------------------------------------------------------------------------- */
+/* ---- shm_segment.c: segments -------------------------------------------- */
 
-/* Make and map this process's segment; fills addr.fd, ring_size, num_rings, eager_max.  OPAL codes, with *why. */
-int fab_shm_seg_create(fab_shm_domain_t *dom, uint32_t ring_size, uint32_t num_rings, const char **why);
+/*
+ * Make and map this process's segment; fills addr.fd, ring_size, num_rings, eager_max.  OPAL codes,
+ * with *why.
+ */
+int fab_shm_seg_create(fab_shm_domain_t *dom, uint32_t ring_size, uint32_t num_rings,
+                       const char **why);
 void fab_shm_seg_destroy(fab_shm_domain_t *dom);
 
 /*
- * Map the peer's segment and claim a ring in it: afterwards ep->tx can send.  On an error nothing is left behind.
- * OPAL_ERR_UNREACH with *why.
+ * Map the peer's segment and claim a ring in it: afterwards ep->tx can send.  On an error nothing
+ * is left behind. OPAL_ERR_UNREACH with *why.
  */
 int fab_shm_connect(fab_shm_ep_t *ep, const char **why);
 
@@ -136,11 +150,12 @@ void fab_shm_disconnect(fab_shm_ep_t *ep);
 /* Make a ring of this process's segment free again; its claimer is gone. */
 void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index);
 
-/* ---- shm_ep.c: endpoints ----------------------------------------------------------------------------------------- */
+/* ---- shm_ep.c: endpoints ------------------------------------------------ */
 
 extern const fab_ops_t fab_shm_ops;
 
-int fab_shm_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len, const char **why);
+int fab_shm_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len,
+                   const char **why);
 void fab_shm_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_shm_drop(fab_domain_t *dom, fab_peer_t *peer);
 void fab_shm_ep_free(fab_shm_ep_t *ep);
@@ -149,7 +164,7 @@ void fab_shm_ep_free(fab_shm_ep_t *ep);
 int fab_shm_conn_add(fab_shm_ep_t *ep);
 void fab_shm_conn_remove(fab_shm_ep_t *ep);
 
-/* ---- shm_in.c: rings that peers claimed here --------------------------------------------------------------------- */
+/* ---- shm_in.c: rings that peers claimed here ---------------------------- */
 
 /* Look at entry index: a new sender, one that left, a message in a cold ring. */
 void fab_shm_look_at(fab_shm_domain_t *dom, uint32_t index);
@@ -163,7 +178,7 @@ void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_
 /* Entries that may be in use. */
 uint32_t fab_shm_high(const fab_shm_domain_t *dom);
 
-/* ---- shm_alive.c: do the peers live? ----------------------------------------------------------------------------- */
+/* ---- shm_alive.c: do the peers live? ------------------------------------ */
 
 /* The clock's turn. Returns events. */
 int fab_shm_tick(fab_shm_domain_t *dom);
@@ -171,18 +186,21 @@ int fab_shm_tick(fab_shm_domain_t *dom);
 /* The peer's process is gone: fails it, once all that it sent was delivered. */
 void fab_shm_ep_died(fab_shm_ep_t *ep);
 
-/* ---- shm_cma.c: get and put -------------------------------------------------------------------------------------- */
+/* ---- shm_cma.c: get and put --------------------------------------------- */
 
 int fab_shm_rma(fab_rma_t *op);
 int fab_shm_rma_progress(fab_shm_domain_t *dom);
 
-/* Find out now whether one peer's memory can be read, if there is one not tried: for fab_describe(). */
+/*
+ * Find out now whether one peer's memory can be read, if there is one not tried: for
+ * fab_describe().
+ */
 void fab_shm_cma_try_one(fab_shm_domain_t *dom);
 
 /* Complete all RMA with this peer: it failed. */
 void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer);
 
-/* ---- shm_progress.c ---------------------------------------------------------------------------------------------- */
+/* ---- shm_progress.c ----------------------------------------------------- */
 
 int fab_shm_progress(fab_domain_t *dom);
 

@@ -2,19 +2,21 @@
 /*
  * Shared memory between the processes of a host: every byte of it that two processes see.
  *
- * Each process has one segment, a memfd: no name, so nothing can be left behind.  A peer maps it through
- * /proc/<pid>/fd/<fd>, which its address tells.  The segment belongs to the receiver: it holds one ring per process that
- * sends to it.
+ * Each process has one segment, a memfd: no name, so nothing can be left behind.  A peer maps it
+ * through /proc/<pid>/fd/<fd>, which its address tells.  The segment belongs to the receiver: it
+ * holds one ring per process that sends to it.
  *
  *      0                 256            rings_at (page)                   rings_at + i * ring_size
  *      ┌─────────────────┬──────────────┬──────────────┬──────────────┬──────
  *      │ fab_shm_seg_t   │ entries[n]   │ ring 0       │ ring 1       │ ...
  *      └─────────────────┴──────────────┴──────────────┴──────────────┴──────
- * Pages get memory when a ring is claimed (fallocate by the claimer), so a segment for 1000 peers of which 3 talk costs 3
- * rings; and a host without memory gives an error there, not a SIGBUS later.  Everybody computes the layout from ring_size
- * and num_rings, so no offset is ever read from shared memory.
+ * Pages get memory when a ring is claimed (fallocate by the claimer), so a segment for 1000 peers
+ * of which 3 talk costs 3 rings; and a host without memory gives an error there, not a SIGBUS
+ * later.  Everybody computes the layout from ring_size and num_rings, so no offset is ever read
+ * from shared memory.
  *
- * Who writes what.  "owner" is the process whose segment it is, "sender" the one that claimed the ring.
+ * Who writes what.  "owner" is the process whose segment it is, "sender" the one that claimed the
+ * ring.
  *
  *      fab_shm_seg_t    line 0  owner, before its address is known; constant then
  *                       line 1  owner: is_finalized, once
@@ -24,7 +26,8 @@
  *                       line 1+ sender: identity; state by both, see below
  *      ring             slots   sender
  *
- * State of an entry; the pid of the claimer stands in the same word, so that an entry whose claimer died is found.
+ * State of an entry; the pid of the claimer stands in the same word, so that an entry whose claimer
+ * died is found.
  *
  *      FREE ──sender: CAS──> CLAIMED ──sender: identity written──> READY ──sender leaves──> CLOSED
  *       ^                       │                                    │                        │
@@ -41,8 +44,9 @@
 #define FAB_SHM_VERSION 1
 
 enum {
-    FAB_SHM_LINE = 64,       /* bytes of a cache line and of a slot */
-    FAB_SHM_PAGE = 4096,     /* bytes; the granularity of the layout, whatever the machine's page is */
+    FAB_SHM_LINE = 64, /* bytes of a cache line and of a slot */
+    /* bytes; the granularity of the layout, whatever the machine's page is */
+    FAB_SHM_PAGE = 4096,
     FAB_SHM_RING_MIN = 4096, /* bytes */
     FAB_SHM_RING_MAX = 1 << 24,
     FAB_SHM_RINGS_MAX = 65536, /* rings in a segment */
@@ -50,15 +54,20 @@ enum {
     FAB_SHM_NONCE = 16,        /* bytes */
 };
 
-/* Section of a process's address. Copied into the entry of a ring that it claims, so that the owner can answer. */
+/*
+ * Section of a process's address. Copied into the entry of a ring that it claims, so that the owner
+ * can answer.
+ */
 typedef struct fab_shm_addr {
     uint32_t version;
     uint32_t pid;
     int32_t fd; /* of the segment, in that process */
     uint32_t uid;
-    uint64_t host;       /* identity of host, boot, host name and pid namespace: pid and fd mean something only there */
-    uint64_t start_time; /* of the process, clock ticks since boot: tells it from a later one with its pid */
-    uint64_t nonce_at;   /* address of nonce in its memory: reading it proves that CMA works */
+    /* identity of host, boot, host name and pid namespace: pid and fd mean something only there */
+    uint64_t host;
+    /* of the process, clock ticks since boot: tells it from a later one with its pid */
+    uint64_t start_time;
+    uint64_t nonce_at; /* address of nonce in its memory: reading it proves that CMA works */
     uint8_t nonce[FAB_SHM_NONCE];
     uint32_t ring_size; /* bytes of slots per ring */
     uint32_t num_rings;
@@ -66,7 +75,7 @@ typedef struct fab_shm_addr {
     uint32_t reserved;
 } fab_shm_addr_t;
 
-_Static_assert(sizeof(fab_shm_addr_t) == 72, "fab_shm_addr_t is a wire format");
+_Static_assert(72 == sizeof(fab_shm_addr_t), "fab_shm_addr_t is a wire format");
 
 typedef struct fab_shm_seg {
     /* line 0 */
@@ -91,20 +100,22 @@ typedef struct fab_shm_seg {
     uint8_t pad3[56];
 } fab_shm_seg_t;
 
-_Static_assert(sizeof(fab_shm_seg_t) == 256, "fab_shm_seg_t is shared");
-_Static_assert(offsetof(fab_shm_seg_t, is_finalized) == 64, "the owner's line");
-_Static_assert(offsetof(fab_shm_seg_t, claim_hint) == 128, "the claimers' line");
-_Static_assert(offsetof(fab_shm_seg_t, doorbell) == 192, "the doorbell's line");
+_Static_assert(256 == sizeof(fab_shm_seg_t), "fab_shm_seg_t is shared");
+_Static_assert(64 == offsetof(fab_shm_seg_t, is_finalized), "the owner's line");
+_Static_assert(128 == offsetof(fab_shm_seg_t, claim_hint), "the claimers' line");
+_Static_assert(192 == offsetof(fab_shm_seg_t, doorbell), "the doorbell's line");
 
 /* What the receiver tells the sender of a ring. */
 typedef struct fab_shm_ctl {
-    _Atomic uint64_t tail; /* slots consumed since the ring was claimed; written each quarter ring and when idle */
-    _Atomic uint32_t idle; /* odd: the receiver does not poll this ring, ring the doorbell; one number per idle time */
+    /* slots consumed since the ring was claimed; written each quarter ring and when idle */
+    _Atomic uint64_t tail;
+    /* odd: the receiver does not poll this ring, ring the doorbell; one number per idle time */
+    _Atomic uint32_t idle;
     _Atomic uint32_t is_refused; /* the receiver takes nothing more from this ring */
     uint8_t pad[48];
 } fab_shm_ctl_t;
 
-_Static_assert(sizeof(fab_shm_ctl_t) == FAB_SHM_LINE, "a line of its own");
+_Static_assert(FAB_SHM_LINE == sizeof(fab_shm_ctl_t), "a line of its own");
 
 enum {
     FAB_SHM_FREE = 0,
@@ -121,13 +132,14 @@ typedef struct fab_shm_entry {
     uint8_t pad[40];
 } fab_shm_entry_t;
 
-_Static_assert(sizeof(fab_shm_entry_t) == 192, "fab_shm_entry_t is shared");
-_Static_assert(offsetof(fab_shm_entry_t, state) == 64, "what the two sides write stands in different lines");
+_Static_assert(192 == sizeof(fab_shm_entry_t), "fab_shm_entry_t is shared");
+_Static_assert(64 == offsetof(fab_shm_entry_t, state),
+               "what the two sides write stands in different lines");
 
 /*
- * A slot: one cache line.  A message begins with a slot's 24 bytes of header; its payload follows from byte 24 on, through
- * as many of the next slots as it needs, without gap.  So a message of up to 40 bytes is one line, any payload is
- * contiguous and 8-byte aligned.
+ * A slot: one cache line.  A message begins with a slot's 24 bytes of header; its payload follows
+ * from byte 24 on, through as many of the next slots as it needs, without gap.  So a message of up
+ * to 40 bytes is one line, any payload is contiguous and 8-byte aligned.
  *
  *       0 word     u64: len (32 bits) | id (8) << 32 | flags (8) << 40 | lap (16) << 48, written last
  *       8 tag      u64
@@ -135,7 +147,8 @@ _Static_assert(offsetof(fab_shm_entry_t, state) == 64, "what the two sides write
  *      20 reserved u32
  *      24 payload  ...
  *
- * lap is 1 on the sender's first lap around the ring, ... 65535, 1, ...: never 0, so that a cleared word is no message.
+ * lap is 1 on the sender's first lap around the ring, ... 65535, 1, ...: never 0, so that a cleared
+ * word is no message.
  */
 typedef struct fab_shm_slot {
     _Atomic uint64_t word;
@@ -145,8 +158,8 @@ typedef struct fab_shm_slot {
     uint8_t payload[40];
 } fab_shm_slot_t;
 
-_Static_assert(sizeof(fab_shm_slot_t) == FAB_SHM_LINE, "a slot is a line");
-_Static_assert(offsetof(fab_shm_slot_t, payload) == 24, "payload begins 8-byte aligned");
+_Static_assert(FAB_SHM_LINE == sizeof(fab_shm_slot_t), "a slot is a line");
+_Static_assert(24 == offsetof(fab_shm_slot_t, payload), "payload begins 8-byte aligned");
 
 /* Where a payload begins; it may be longer than the slot. */
 static inline uint8_t *fab_shm_payload(fab_shm_slot_t *slot)

@@ -2,8 +2,9 @@
 /*
  * Who or what has died: events of the device, and the processes of this host.
  *
- * A peer on another host that dies shows when something is sent to it: the device gets no answer (verbs_conn.c).  On this
- * host every connected peer is looked at in /proc within two seconds, so that one that is only waited for is missed, too.
+ * A peer on another host that dies shows when something is sent to it: the device gets no answer
+ * (verbs_conn.c).  On this host every connected peer is looked at in /proc within two seconds, so
+ * that one that is only waited for is missed, too.
  */
 #include "verbs/verbs_types.h"
 
@@ -15,21 +16,22 @@ void fab_verbs_doom_all(fab_verbs_domain_t *dom, const char *what)
 {
     for (fab_verbs_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
         if (NULL != ep->conn && !ep->has_left) {
-            fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE, "%s here %s (ibv_devinfo, and the system's log, may say why).",
+            fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE,
+                              "%s here %s (ibv_devinfo, and the system's log, may say why).",
                               dom->name, what);
         }
     }
 }
 
-/* ---- events of the device ---------------------------------------------------------------------------------------- */
+/* ---- events of the device ----------------------------------------------- */
 
 static void fab_verbs_qp_event(fab_verbs_domain_t *dom, const struct ibv_async_event *event)
 {
     fab_verbs_conn_t *conn = fab_verbs_conn_by_qpn(dom, event->element.qp->qp_num);
 
     if (NULL != conn && NULL != conn->ep && !conn->ep->has_left) {
-        fab_verbs_ep_doom(conn->ep, OPAL_ERR_COMM_FAILURE, "The connection to it broke (%s: %s).", dom->name,
-                          ibv_event_type_str(event->event_type));
+        fab_verbs_ep_doom(conn->ep, OPAL_ERR_COMM_FAILURE, "The connection to it broke (%s: %s).",
+                          dom->name, ibv_event_type_str(event->event_type));
     }
 }
 
@@ -66,7 +68,8 @@ static void fab_verbs_event(fab_verbs_domain_t *dom, const struct ibv_async_even
         break;
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
-        dom->is_dead = NULL != dom->tm; /* what is listed can be matched no more, and nobody says so */
+        /* what is listed can be matched no more, and nobody says so */
+        dom->is_dead = NULL != dom->tm;
         fab_verbs_doom_all(dom, "lost a queue");
         break;
     case IBV_EVENT_DEVICE_FATAL:
@@ -89,7 +92,7 @@ void fab_verbs_async(fab_verbs_domain_t *dom)
     }
 }
 
-/* ---- processes of this host -------------------------------------------------------------------------------------- */
+/* ---- processes of this host --------------------------------------------- */
 
 static void fab_verbs_look_after(fab_verbs_conn_t *conn)
 {
@@ -100,7 +103,8 @@ static void fab_verbs_look_after(fab_verbs_conn_t *conn)
         return;
     }
     fab_counters.verbs_peers_died++;
-    fab_verbs_ep_doom(ep, OPAL_ERR_PROC_ABORTED, "Its process (pid %u on this host) has ended without leaving the job.",
+    fab_verbs_ep_doom(ep, OPAL_ERR_PROC_ABORTED,
+                      "Its process (pid %u on this host) has ended without leaving the job.",
                       ep->addr.pid);
 }
 

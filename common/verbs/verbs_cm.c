@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rdma_cm, for iWARP (verbs_cm.h): one event channel and one listener for the domain, an id for each connection.
+ * rdma_cm, for iWARP (verbs_cm.h): one event channel and one listener for the domain, an id for
+ * each connection.
  *
- * Ids know QPs by number: the QP is the domain's, in the domain's context, not rdma_cm's.  An id that is done with is
- * destroyed, and with it the events that are still to come; so the connection in id->context is there whenever an event is
- * read.
+ * Ids know QPs by number: the QP is the domain's, in the domain's context, not rdma_cm's.  An id
+ * that is done with is destroyed, and with it the events that are still to come; so the connection
+ * in id->context is there whenever an event is read.
  *
- * The kernel gives the answering side some seconds to accept (five in Soft-iWARP), and its program may be computing.  So
- * the asking side tries again, as long as its TCP connection to that process stands: a request is always waiting there. A
- * QP whose attempt failed cannot be used again: the connection gets another one.
+ * The kernel gives the answering side some seconds to accept (five in Soft-iWARP), and its program
+ * may be computing.  So the asking side tries again, as long as its TCP connection to that process
+ * stands: a request is always waiting there. A QP whose attempt failed cannot be used again: the
+ * connection gets another one.
  *
  * All under the fabric's lock.
  */
@@ -30,8 +32,9 @@
 #include "verbs/verbs_oob.h"
 
 enum {
-    FAB_VERBS_CM_BACKLOG = 1024,    /* requests that the kernel keeps while this process computes */
-    FAB_VERBS_CM_BINDS = 16,        /* ports to try: rdma_cm does not know which ones other TCP sockets use */
+    FAB_VERBS_CM_BACKLOG = 1024, /* requests that the kernel keeps while this process computes */
+    /* ports to try: rdma_cm does not know which ones other TCP sockets use */
+    FAB_VERBS_CM_BINDS = 16,
     FAB_VERBS_CM_RESOLVE_MS = 5000, /* for the kernel to find the peer's host */
     FAB_VERBS_CM_PAUSE_US = 100000, /* before the next attempt */
 };
@@ -42,10 +45,11 @@ struct fab_verbs_cm {
     uint64_t again_at; /* us: when to try again what failed; 0: nothing did */
 };
 
-/* ---- finding the interface --------------------------------------------------------------------------------------- */
+/* ---- finding the interface ---------------------------------------------- */
 
 /* Does rdma_cm use this port for that IP address? */
-static bool fab_verbs_cm_binds(struct rdma_event_channel *channel, const char *device, uint8_t port, struct sockaddr *sa)
+static bool fab_verbs_cm_binds(struct rdma_event_channel *channel, const char *device, uint8_t port,
+                               struct sockaddr *sa)
 {
     struct rdma_cm_id *id;
     bool is_it;
@@ -66,15 +70,18 @@ const char *fab_verbs_cm_find_ip(struct ibv_context *ctx, uint8_t port, uint8_t 
     bool is_found = false;
 
     if (NULL == channel) {
-        return "iWARP needs rdma_cm, which the kernel does not offer here (/dev/infiniband/rdma_cm, module rdma_ucm)";
+        return "iWARP needs rdma_cm, which the kernel does not offer here "
+               "(/dev/infiniband/rdma_cm, module rdma_ucm)";
     }
     (void) getifaddrs(&all);
     for (int pass = 0; pass < 2; pass++) {
         for (struct ifaddrs *at = all; NULL != at && !is_found; at = at->ifa_next) {
             bool is_up = IFF_UP == (at->ifa_flags & (IFF_UP | IFF_LOOPBACK));
-            is_found = is_up && NULL != at->ifa_addr && (0 == pass ? AF_INET : AF_INET6) == at->ifa_addr->sa_family &&
+            is_found = is_up && NULL != at->ifa_addr &&
+                       (0 == pass ? AF_INET : AF_INET6) == at->ifa_addr->sa_family &&
                        fab_verbs_ip_of(at->ifa_addr, ip) &&
-                       fab_verbs_cm_binds(channel, ibv_get_device_name(ctx->device), port, at->ifa_addr);
+                       fab_verbs_cm_binds(channel, ibv_get_device_name(ctx->device), port,
+                                          at->ifa_addr);
         }
     }
     freeifaddrs(all);
@@ -82,7 +89,7 @@ const char *fab_verbs_cm_find_ip(struct ibv_context *ctx, uint8_t port, uint8_t 
     return is_found ? NULL : "its network interface has no IP address, which iWARP needs";
 }
 
-/* ---- one attempt ------------------------------------------------------------------------------------------------- */
+/* ---- one attempt -------------------------------------------------------- */
 
 static struct rdma_conn_param fab_verbs_cm_param(const fab_verbs_conn_t *conn)
 {
@@ -103,19 +110,22 @@ void fab_verbs_cm_forget(fab_verbs_conn_t *conn)
     conn->is_cm_up = false;
 }
 
-static __attribute__((format(printf, 2, 3))) void fab_verbs_cm_give_up(fab_verbs_ep_t *ep, const char *format, ...)
+static __attribute__((format(printf, 2, 3))) void fab_verbs_cm_give_up(fab_verbs_ep_t *ep,
+                                                                       const char *format, ...)
 {
     char what[192], text[INET6_ADDRSTRLEN] = "its address";
     struct sockaddr_storage to;
-    bool is_v4 = sizeof(struct sockaddr_in) == fab_verbs_sockaddr(ep->addr.gid, ep->addr.cm_port, &to);
+    bool is_v4 = sizeof(struct sockaddr_in) ==
+                 fab_verbs_sockaddr(ep->addr.gid, ep->addr.cm_port, &to);
     va_list args;
 
     va_start(args, format);
     vsnprintf(what, sizeof(what), format, args);
     va_end(args);
     (void) inet_ntop(to.ss_family, ep->addr.gid + (is_v4 ? 12 : 0), text, sizeof(text));
-    fab_verbs_connect_failed(ep, fab_sentence(ep->dom->fab, "%s cannot connect to it by rdma_cm (%s, port %u): %s.",
-                                              ep->dom->name, text, ep->addr.cm_port, what));
+    fab_verbs_connect_failed(
+        ep, fab_sentence(ep->dom->fab, "%s cannot connect to it by rdma_cm (%s, port %u): %s.",
+                         ep->dom->name, text, ep->addr.cm_port, what));
 }
 
 void fab_verbs_cm_connect(fab_verbs_ep_t *ep)
@@ -129,8 +139,8 @@ void fab_verbs_cm_connect(fab_verbs_ep_t *ep)
     if (0 != rdma_create_id(ep->dom->cm->channel, &conn->cm_id, conn, RDMA_PS_TCP)) {
         conn->cm_id = NULL;
         fab_verbs_cm_give_up(ep, "no id: %s", strerror(errno));
-    } else if (0 != rdma_resolve_addr(conn->cm_id, (struct sockaddr *) &from, (struct sockaddr *) &to,
-                                      FAB_VERBS_CM_RESOLVE_MS)) {
+    } else if (0 != rdma_resolve_addr(conn->cm_id, (struct sockaddr *) &from,
+                                      (struct sockaddr *) &to, FAB_VERBS_CM_RESOLVE_MS)) {
         fab_verbs_cm_give_up(ep, "%s", strerror(errno));
     }
 }
@@ -173,7 +183,8 @@ static void fab_verbs_cm_try_later(fab_verbs_ep_t *ep, int error)
     if (0 == dom->cm->again_at) {
         dom->cm->again_at = fab_verbs_now_us() + FAB_VERBS_CM_PAUSE_US;
     }
-    fab_log(dom->fab, 1, "%s: a peer did not accept a connection in time (%s); trying again", dom->name, strerror(error));
+    fab_log(dom->fab, 1, "%s: a peer did not accept a connection in time (%s); trying again",
+            dom->name, strerror(error));
 }
 
 static void fab_verbs_cm_try_again(fab_verbs_domain_t *dom)
@@ -195,10 +206,11 @@ static void fab_verbs_cm_try_again(fab_verbs_domain_t *dom)
     }
 }
 
-/* ---- answering --------------------------------------------------------------------------------------------------- */
+/* ---- answering ---------------------------------------------------------- */
 
 /* The connection that the request is for.  NULL: there is none, or no longer. */
-static fab_verbs_conn_t *fab_verbs_cm_meant(const fab_verbs_domain_t *dom, const fab_verbs_cm_hello_t *hello)
+static fab_verbs_conn_t *fab_verbs_cm_meant(const fab_verbs_domain_t *dom,
+                                            const fab_verbs_cm_hello_t *hello)
 {
     fab_verbs_ep_t *ep = dom->eps;
 
@@ -209,8 +221,8 @@ static fab_verbs_conn_t *fab_verbs_cm_meant(const fab_verbs_domain_t *dom, const
     while (NULL != ep && ep->peer->name != hello->name) {
         ep = ep->next;
     }
-    if (NULL == ep || FAB_VERBS_ANSWERED != ep->state || ep->conn->is_cm_up || ep->conn->psn != hello->target_psn ||
-        ep->conn->peer_psn != hello->psn) {
+    if (NULL == ep || FAB_VERBS_ANSWERED != ep->state || ep->conn->is_cm_up ||
+        ep->conn->psn != hello->target_psn || ep->conn->peer_psn != hello->psn) {
         return NULL;
     }
     return ep->conn;
@@ -222,12 +234,14 @@ static bool fab_verbs_cm_start_over(fab_verbs_conn_t *conn)
     if (OPAL_SUCCESS == fab_verbs_conn_renew(conn)) {
         return true;
     }
-    fab_verbs_ep_doom(conn->ep, OPAL_ERR_UNREACH, "%s cannot make a queue pair for another attempt: %s.", conn->dom->name,
+    fab_verbs_ep_doom(conn->ep, OPAL_ERR_UNREACH,
+                      "%s cannot make a queue pair for another attempt: %s.", conn->dom->name,
                       strerror(errno));
     return false;
 }
 
-static void fab_verbs_cm_requested(fab_verbs_domain_t *dom, struct rdma_cm_id *id, const fab_verbs_cm_hello_t *hello)
+static void fab_verbs_cm_requested(fab_verbs_domain_t *dom, struct rdma_cm_id *id,
+                                   const fab_verbs_cm_hello_t *hello)
 {
     fab_verbs_conn_t *conn = fab_verbs_cm_meant(dom, hello);
     struct rdma_conn_param param;
@@ -246,7 +260,7 @@ static void fab_verbs_cm_requested(fab_verbs_domain_t *dom, struct rdma_cm_id *i
     }
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------ */
+/* ---- events ------------------------------------------------------------- */
 
 static void fab_verbs_cm_established(fab_verbs_conn_t *conn)
 {
@@ -264,8 +278,10 @@ static void fab_verbs_cm_failed(fab_verbs_conn_t *conn, const struct rdma_cm_eve
     if (NULL != ep && FAB_VERBS_ANSWERED == ep->state) {
         (void) fab_verbs_cm_start_over(conn);
     } else if (NULL != ep && FAB_VERBS_ASKING == ep->state) {
-        bool is_late = ETIMEDOUT == error || ECONNRESET == error || RDMA_CM_EVENT_REJECTED == event->event;
-        if (is_late && RDMA_CM_EVENT_ADDR_ERROR != event->event && RDMA_CM_EVENT_ROUTE_ERROR != event->event) {
+        bool is_late = ETIMEDOUT == error || ECONNRESET == error ||
+                       RDMA_CM_EVENT_REJECTED == event->event;
+        if (is_late && RDMA_CM_EVENT_ADDR_ERROR != event->event &&
+            RDMA_CM_EVENT_ROUTE_ERROR != event->event) {
             fab_verbs_cm_try_later(ep, error);
         } else {
             fab_verbs_cm_give_up(ep, "%s: %s", rdma_event_str(event->event), strerror(error));
@@ -277,7 +293,8 @@ void fab_verbs_cm_lost(fab_verbs_conn_t *conn)
 {
     if (NULL != conn->ep && !conn->ep->has_left) {
         fab_verbs_ep_doom(conn->ep, OPAL_ERR_PROC_ABORTED,
-                          "It ended the connection (%s): its process has ended, or failed.", conn->dom->name);
+                          "It ended the connection (%s): its process has ended, or failed.",
+                          conn->dom->name);
     }
 }
 
@@ -335,7 +352,8 @@ int fab_verbs_cm_poll(fab_verbs_domain_t *dom)
     while (0 == rdma_get_cm_event(dom->cm->channel, &next)) {
         struct rdma_cm_event event = *next;
         fab_verbs_cm_hello_t hello = {0};
-        if (RDMA_CM_EVENT_CONNECT_REQUEST == event.event && event.param.conn.private_data_len >= sizeof(hello)) {
+        if (RDMA_CM_EVENT_CONNECT_REQUEST == event.event &&
+            event.param.conn.private_data_len >= sizeof(hello)) {
             memcpy(&hello, event.param.conn.private_data, sizeof(hello));
         }
         (void) rdma_ack_cm_event(next); /* first: destroying the id waits for it */
@@ -352,7 +370,7 @@ int fab_verbs_cm_poll(fab_verbs_domain_t *dom)
     return events;
 }
 
-/* ---- open and close ---------------------------------------------------------------------------------------------- */
+/* ---- open and close ----------------------------------------------------- */
 
 /* 0, or -1: errno. */
 static int fab_verbs_cm_listen(fab_verbs_domain_t *dom)
@@ -366,7 +384,8 @@ static int fab_verbs_cm_listen(fab_verbs_domain_t *dom)
         if (0 != rdma_create_id(dom->cm->channel, &id, NULL, RDMA_PS_TCP)) {
             return -1;
         }
-        if (0 == rdma_bind_addr(id, (struct sockaddr *) &at) && 0 == rdma_listen(id, FAB_VERBS_CM_BACKLOG)) {
+        if (0 == rdma_bind_addr(id, (struct sockaddr *) &at) &&
+            0 == rdma_listen(id, FAB_VERBS_CM_BACKLOG)) {
             dom->cm->listener = id;
             dom->addr.cm_port = ntohs(rdma_get_src_port(id));
             return 0;
@@ -391,8 +410,9 @@ int fab_verbs_cm_open(fab_verbs_domain_t *dom, const char **why)
     dom->cm->channel = rdma_create_event_channel();
     if (NULL == dom->cm->channel || 0 != fcntl(dom->cm->channel->fd, F_SETFL, O_NONBLOCK) ||
         0 != fab_verbs_cm_listen(dom)) {
-        *why = fab_sentence(dom->fab, "%s: rdma_cm, which iWARP needs, cannot listen for connections: %s.", dom->name,
-                            strerror(errno));
+        *why = fab_sentence(dom->fab,
+                            "%s: rdma_cm, which iWARP needs, cannot listen for connections: %s.",
+                            dom->name, strerror(errno));
         fab_verbs_cm_close(dom);
         return OPAL_ERR_NOT_AVAILABLE;
     }

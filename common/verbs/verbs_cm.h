@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connections of iWARP, which only rdma_cm can make: its kernel part gives the QP a TCP stream of its own and moves it from
- * INIT to ready in one step.  A domain uses it if its port is iWARP: then dom->cm is set.
+ * Connections of iWARP, which only rdma_cm can make: its kernel part gives the QP a TCP stream of
+ * its own and moves it from INIT to ready in one step.  A domain uses it if its port is iWARP: then
+ * dom->cm is set.
  *
- * Who asks and who answers is settled as for other devices (verbs_connect.c).  What differs is the step between REPLY and
- * READY:
+ * Who asks and who answers is settled as for other devices (verbs_connect.c).  What differs is the
+ * step between REPLY and READY:
  *
  *      asking side                                answering side
  *      REPLY came, QP in INIT                     REPLY sent, QP in INIT; listens since it was opened
@@ -29,7 +30,10 @@ const char *fab_verbs_cm_find_ip(struct ibv_context *ctx, uint8_t port, uint8_t 
 int fab_verbs_cm_open(fab_verbs_domain_t *dom, const char **why);
 void fab_verbs_cm_close(fab_verbs_domain_t *dom);
 
-/* Connect the QP to that of the peer, which has answered.  Ends in fab_verbs_connected() or fab_verbs_connect_failed(). */
+/*
+ * Connect the QP to that of the peer, which has answered.  Ends in fab_verbs_connected() or
+ * fab_verbs_connect_failed().
+ */
 void fab_verbs_cm_connect(fab_verbs_ep_t *ep);
 /* The connection ends, its QP is gone. */
 void fab_verbs_cm_forget(fab_verbs_conn_t *conn);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connections: an RC queue pair, or two, what is under way on it, and the credits of its two directions.
+ * Connections: an RC queue pair, or two, what is under way on it, and the credits of its two
+ * directions.
  *
- * Selective signaling: a work request asks for a completion if it is a READ or WRITE, or enough before it did not; its
- * completion frees all before it.  A quarter of the queue and three buffers at most wait unsignaled, so an idle connection
- * keeps little; and nothing does once half of what all connections together may use is in use, so idle ones never hold up
- * busy ones.
+ * Selective signaling: a work request asks for a completion if it is a READ or WRITE, or enough
+ * before it did not; its completion frees all before it.  A quarter of the queue and three buffers
+ * at most wait unsignaled, so an idle connection keeps little; and nothing does once half of what
+ * all connections together may use is in use, so idle ones never hold up busy ones.
  *
  * wr_id is index << 40 | generation << 32 | position in the send queue: completions of a connection that is gone, which
  * some devices still deliver, are recognized.
@@ -27,7 +28,7 @@ enum {
     FAB_VERBS_PSN_MASK = 0xffffff,
 };
 
-/* ---- finding ----------------------------------------------------------------------------------------------------- */
+/* ---- finding ------------------------------------------------------------ */
 
 fab_verbs_conn_t *fab_verbs_conn_of(fab_verbs_domain_t *dom, uint64_t wr_id)
 {
@@ -47,7 +48,8 @@ fab_verbs_conn_t *fab_verbs_conn_by_qpn(fab_verbs_domain_t *dom, uint32_t qpn)
     return NULL != at ? at->conn : NULL;
 }
 
-static void fab_verbs_qpn_enter(fab_verbs_conn_t *conn, fab_verbs_qpn_t *entry, const struct ibv_qp *qp)
+static void fab_verbs_qpn_enter(fab_verbs_conn_t *conn, fab_verbs_qpn_t *entry,
+                                const struct ibv_qp *qp)
 {
     fab_verbs_qpn_t **bucket = &conn->dom->by_qpn[qp->qp_num % FAB_VERBS_HASH];
 
@@ -117,9 +119,12 @@ static void fab_verbs_conn_forgive(fab_verbs_conn_t *conn)
     conn->is_owing = false;
 }
 
-/* ---- making ------------------------------------------------------------------------------------------------------ */
+/* ---- making ------------------------------------------------------------- */
 
-/* A QP for what the peer sends and its device reads by itself: only one without send queue does the latter. */
+/*
+ * A QP for what the peer sends and its device reads by itself: only one without send queue does the
+ * latter.
+ */
 static struct ibv_qp *fab_verbs_tm_qp_create(fab_verbs_domain_t *dom)
 {
     struct ibv_qp_init_attr init = {
@@ -144,10 +149,13 @@ static struct ibv_qp *fab_verbs_qp_create(fab_verbs_domain_t *dom, uint32_t *max
             .recv_cq = dom->recv_cq,
             .srq = dom->srq,
             .qp_type = IBV_QPT_RC,
-            .cap = {.max_send_wr = FAB_VERBS_SQ_DEPTH, .max_send_sge = 1, .max_inline_data = sizes[i]},
+            .cap = {.max_send_wr = FAB_VERBS_SQ_DEPTH,
+                    .max_send_sge = 1,
+                    .max_inline_data = sizes[i]},
         };
         qp = ibv_create_qp(dom->pd, &init);
-        *max_inline = init.cap.max_inline_data < FAB_VERBS_INLINE ? init.cap.max_inline_data : FAB_VERBS_INLINE;
+        *max_inline = init.cap.max_inline_data < FAB_VERBS_INLINE ? init.cap.max_inline_data
+                                                                  : FAB_VERBS_INLINE;
         if (NULL == qp && EINVAL != errno) {
             break;
         }
@@ -161,12 +169,13 @@ static int fab_verbs_qp_init(fab_verbs_domain_t *dom, struct ibv_qp *qp)
         .qp_state = IBV_QPS_INIT,
         .pkey_index = 0,
         .port_num = dom->port_num,
-        .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
-                           (unsigned int) fab_verbs_reg_access,
+        .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+                           IBV_ACCESS_REMOTE_WRITE | (unsigned int) fab_verbs_reg_access,
     };
 
     return ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | (NULL == dom->cm ? IBV_QP_PKEY_INDEX | IBV_QP_PORT : 0));
+                         IBV_QP_STATE | IBV_QP_ACCESS_FLAGS |
+                             (NULL == dom->cm ? IBV_QP_PKEY_INDEX | IBV_QP_PORT : 0));
 }
 
 static uint32_t fab_verbs_random_psn(void)
@@ -198,14 +207,16 @@ static const char *fab_verbs_conn_make_qps(fab_verbs_conn_t *conn)
     conn->qp = fab_verbs_qp_create(dom, &conn->max_inline);
     conn->tm_qp = NULL != conn->qp && has_tm ? fab_verbs_tm_qp_create(dom) : NULL;
     if (NULL == conn->qp || (has_tm && NULL == conn->tm_qp)) {
-        return fab_sentence(dom->fab, "%s cannot make a queue pair: %s; there are %u connections.", dom->name,
-                            strerror(errno), dom->num_conns);
+        return fab_sentence(dom->fab, "%s cannot make a queue pair: %s; there are %u connections.",
+                            dom->name, strerror(errno), dom->num_conns);
     }
     error = fab_verbs_qp_init(dom, conn->qp);
     if (0 == error && has_tm) {
         error = fab_verbs_qp_init(dom, conn->tm_qp);
     }
-    return 0 == error ? NULL : fab_sentence(dom->fab, "%s cannot initialize a queue pair: %s.", dom->name, strerror(error));
+    return 0 == error ? NULL
+                      : fab_sentence(dom->fab, "%s cannot initialize a queue pair: %s.", dom->name,
+                                     strerror(error));
 }
 
 fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
@@ -239,8 +250,9 @@ fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
     conn->tm_psn = fab_verbs_random_psn();
     conn->granted = fab_verbs_srq_grant(dom);
     if (0 == conn->granted) {
-        *why = fab_sentence(dom->fab, "%s has no receive buffers for another connection: raise %sverbs_buffers.", dom->name,
-                            fab_params.prefix);
+        *why = fab_sentence(
+            dom->fab, "%s has no receive buffers for another connection: raise %sverbs_buffers.",
+            dom->name, fab_params.prefix);
         fab_verbs_conn_leave(dom, conn);
         fab_verbs_conn_destroy_qps(conn);
         free(conn);
@@ -269,7 +281,7 @@ int fab_verbs_conn_renew(fab_verbs_conn_t *conn)
     return fab_verbs_conn_enter(conn->dom, conn); /* there is a place, which it has just left */
 }
 
-/* ---- connecting -------------------------------------------------------------------------------------------------- */
+/* ---- connecting --------------------------------------------------------- */
 
 uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom)
 {
@@ -278,7 +290,8 @@ uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom)
     return (uint8_t) (max < FAB_VERBS_READS ? max : FAB_VERBS_READS);
 }
 
-static struct ibv_ah_attr fab_verbs_path(const fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr)
+static struct ibv_ah_attr fab_verbs_path(const fab_verbs_domain_t *dom,
+                                         const fab_verbs_addr_t *addr)
 {
     struct ibv_ah_attr path = {.dlid = addr->lid, .port_num = dom->port_num};
 
@@ -291,8 +304,9 @@ static struct ibv_ah_attr fab_verbs_path(const fab_verbs_domain_t *dom, const fa
     return path;
 }
 
-static int fab_verbs_qp_to_receive(const fab_verbs_domain_t *dom, struct ibv_qp *qp, const fab_verbs_frame_t *frame,
-                                   uint32_t peer_qpn, uint32_t peer_psn)
+static int fab_verbs_qp_to_receive(const fab_verbs_domain_t *dom, struct ibv_qp *qp,
+                                   const fab_verbs_frame_t *frame, uint32_t peer_qpn,
+                                   uint32_t peer_psn)
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
@@ -305,8 +319,8 @@ static int fab_verbs_qp_to_receive(const fab_verbs_domain_t *dom, struct ibv_qp 
     };
 
     return ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                             IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
 static int fab_verbs_qp_to_send(struct ibv_qp *qp, uint32_t psn, uint8_t reads)
@@ -321,12 +335,16 @@ static int fab_verbs_qp_to_send(struct ibv_qp *qp, uint32_t psn, uint8_t reads)
     };
 
     return ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                             IBV_QP_MAX_QP_RD_ATOMIC);
+                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                             IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-/* Each side's QP that sends goes with the other's that receives. Returns an errno, and the step that failed. */
-static int fab_verbs_conn_bring_up(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, uint8_t reads, const char **step)
+/*
+ * Each side's QP that sends goes with the other's that receives. Returns an errno, and the step
+ * that failed.
+ */
+static int fab_verbs_conn_bring_up(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame,
+                                   uint8_t reads, const char **step)
 {
     fab_verbs_domain_t *dom = conn->dom;
     bool has_tm = NULL != conn->tm_qp;
@@ -349,7 +367,8 @@ int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *fram
 {
     fab_verbs_domain_t *dom = conn->dom;
     int max_reads = dom->device.max_qp_init_rd_atom;
-    uint8_t reads = (uint8_t) (frame->reads < (uint32_t) max_reads ? frame->reads : (uint32_t) max_reads);
+    uint8_t reads = (uint8_t) (frame->reads < (uint32_t) max_reads ? frame->reads
+                                                                   : (uint32_t) max_reads);
     const char *step = "";
     int error = 0;
 
@@ -361,7 +380,8 @@ int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *fram
         error = fab_verbs_conn_bring_up(conn, frame, reads, &step);
     }
     if (0 != error) {
-        *why = fab_sentence(dom->fab, "%s cannot make a queue pair ready to %s: %s.", dom->name, step, strerror(error));
+        *why = fab_sentence(dom->fab, "%s cannot make a queue pair ready to %s: %s.", dom->name,
+                            step, strerror(error));
         return OPAL_ERR_UNREACH;
     }
     conn->peer_qpn = frame->qpn;
@@ -373,9 +393,10 @@ int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *fram
     return OPAL_SUCCESS;
 }
 
-/* ---- posting ----------------------------------------------------------------------------------------------------- */
+/* ---- posting ------------------------------------------------------------ */
 
-static bool fab_verbs_wants_signal(const fab_verbs_conn_t *conn, const fab_verbs_buf_t *buf, const fab_verbs_op_t *op)
+static bool fab_verbs_wants_signal(const fab_verbs_conn_t *conn, const fab_verbs_buf_t *buf,
+                                   const fab_verbs_op_t *op)
 {
     return NULL != op || conn->unsignaled + 1 >= FAB_VERBS_SIGNAL_WQES ||
            (NULL != buf && conn->unsignaled_bufs + 1 >= FAB_VERBS_SIGNAL_BUFS) ||
@@ -386,11 +407,15 @@ static bool fab_verbs_wants_signal(const fab_verbs_conn_t *conn, const fab_verbs
 static __attribute__((noinline)) void fab_verbs_conn_refused(fab_verbs_conn_t *conn, int error)
 {
     if (NULL != conn->ep) {
-        fab_verbs_ep_doom(conn->ep, OPAL_ERR_UNREACH, "%s refused to send to it: %s.", conn->dom->name, strerror(error));
+        fab_verbs_ep_doom(conn->ep, OPAL_ERR_UNREACH, "%s refused to send to it: %s.",
+                          conn->dom->name, strerror(error));
     }
 }
 
-/* What the device then does not take is gone: the connection ends.  It has room, which was made sure of one by one. */
+/*
+ * What the device then does not take is gone: the connection ends.  It has room, which was made
+ * sure of one by one.
+ */
 static void fab_verbs_chain_post(fab_verbs_domain_t *dom)
 {
     fab_verbs_chain_t *chain = &dom->chain;
@@ -455,10 +480,12 @@ static inline int fab_verbs_conn_hand_over(fab_verbs_conn_t *conn, struct ibv_se
     return ibv_post_send(conn->qp, wr, &bad);
 }
 
-int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verbs_buf_t *buf, fab_verbs_op_t *op)
+int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verbs_buf_t *buf,
+                        fab_verbs_op_t *op)
 {
     fab_verbs_domain_t *dom = conn->dom;
-    bool is_signaled = 0 != (wr->send_flags & IBV_SEND_SIGNALED) || fab_verbs_wants_signal(conn, buf, op);
+    bool is_signaled = 0 != (wr->send_flags & IBV_SEND_SIGNALED) ||
+                       fab_verbs_wants_signal(conn, buf, op);
 
     wr->wr_id = (uint64_t) conn->id << 32 | conn->head;
     wr->num_sge = 1;
@@ -471,8 +498,8 @@ int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verb
         fab_verbs_conn_refused(conn, error);
         return OPAL_ERR_UNREACH;
     }
-    conn->sq[conn->head % FAB_VERBS_SQ_DEPTH] =
-        (fab_verbs_wqe_t){buf, op, NULL != op ? wr->sg_list->length : 0, is_signaled};
+    conn->sq[conn->head % FAB_VERBS_SQ_DEPTH] = (fab_verbs_wqe_t){
+        buf, op, NULL != op ? wr->sg_list->length : 0, is_signaled};
     conn->head++;
     dom->sq_used++;
     dom->num_signaled += is_signaled;
@@ -481,7 +508,7 @@ int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verb
     return OPAL_SUCCESS;
 }
 
-/* ---- completions ------------------------------------------------------------------------------------------------- */
+/* ---- completions -------------------------------------------------------- */
 
 static void fab_verbs_conn_retire(fab_verbs_conn_t *conn, int status)
 {
@@ -519,11 +546,13 @@ static void fab_verbs_conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc
     if (NULL != conn->dom->cm && IBV_WC_WR_FLUSH_ERR == wc->status) {
         fab_verbs_cm_lost(conn);
     } else if (IBV_WC_RETRY_EXC_ERR == wc->status) {
-        fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH,
-                          "It does not answer any more (%s: %s): its process has ended, or the network is down.",
-                          conn->dom->name, ibv_wc_status_str(wc->status));
+        fab_verbs_ep_doom(
+            ep, OPAL_ERR_UNREACH,
+            "It does not answer any more (%s: %s): its process has ended, or the network is down.",
+            conn->dom->name, ibv_wc_status_str(wc->status));
     } else {
-        fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE, "The connection to it broke (%s: %s, vendor's code 0x%x).",
+        fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE,
+                          "The connection to it broke (%s: %s, vendor's code 0x%x).",
                           conn->dom->name, ibv_wc_status_str(wc->status), wc->vendor_err);
     }
 }
@@ -544,7 +573,7 @@ void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
     fab_verbs_conn_retire(conn, IBV_WC_SUCCESS == wc->status ? OPAL_SUCCESS : OPAL_ERR_UNREACH);
 }
 
-/* ---- the provider's own messages --------------------------------------------------------------------------------- */
+/* ---- the provider's own messages ---------------------------------------- */
 
 static int fab_verbs_conn_send_id(fab_verbs_conn_t *conn, uint8_t id)
 {
@@ -595,8 +624,10 @@ void fab_verbs_conn_tell(fab_verbs_conn_t *conn, uint8_t id)
     }
 }
 
-/* What a connection owes its peer: credits, if enough came together and no message carried them; CLOSE, LEAVE. False:
- * later. */
+/*
+ * What a connection owes its peer: credits, if enough came together and no message carried them;
+ * CLOSE, LEAVE. False: later.
+ */
 static bool fab_verbs_conn_pay(fab_verbs_conn_t *conn)
 {
     uint16_t untold = (uint16_t) (conn->consumed - conn->told);
@@ -633,7 +664,7 @@ void fab_verbs_conn_tell_owing(fab_verbs_domain_t *dom)
     }
 }
 
-/* ---- ending ------------------------------------------------------------------------------------------------------ */
+/* ---- ending ------------------------------------------------------------- */
 
 static void fab_verbs_conn_stop(fab_verbs_conn_t *conn)
 {
@@ -659,7 +690,8 @@ bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now)
 {
     fab_verbs_domain_t *dom = conn->dom;
 
-    if (NULL == dom->tm || dom->is_dead || 0 == conn->peer_qpn || (0 != conn->drain_until && now > conn->drain_until)) {
+    if (NULL == dom->tm || dom->is_dead || 0 == conn->peer_qpn ||
+        (0 != conn->drain_until && now > conn->drain_until)) {
         return true;
     }
     if (0 == conn->drain_until) {

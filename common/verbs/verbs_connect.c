@@ -6,11 +6,13 @@
  *        └──────┬──────────────┴────────────────┘               ^
  *               └──HELLO of the peer──> ANSWERED ──READY────────┘      (or its first message)
  *
- * Both ask: the one with the smaller name has precedence.  It puts the other's HELLO aside; the other, when it gets this
- * HELLO, answers with the QP that it has already made and forgets its own question.  Should the former's question come to
- * nothing (the peer cannot be reached over TCP from here, but this process from there), it answers the one put aside.
+ * Both ask: the one with the smaller name has precedence.  It puts the other's HELLO aside; the
+ * other, when it gets this HELLO, answers with the QP that it has already made and forgets its own
+ * question.  Should the former's question come to nothing (the peer cannot be reached over TCP from
+ * here, but this process from there), it answers the one put aside.
  *
- * iWARP: between REPLY and UP verbs_cm.c connects the queue pairs, and from ANSWERED only the first message leads to UP.
+ * iWARP: between REPLY and UP verbs_cm.c connects the queue pairs, and from ANSWERED only the first
+ * message leads to UP.
  *
  * No time limit anywhere where a peer's program may be computing: a peer that is gone shows in TCP.
  */
@@ -26,7 +28,7 @@ enum { FAB_VERBS_DEFER_US = 3000000 }; /* longer than a connection lingers */
 
 extern const fab_provider_t fab_verbs_provider;
 
-/* ---- frames ------------------------------------------------------------------------------------------------------ */
+/* ---- frames ------------------------------------------------------------- */
 
 static fab_verbs_frame_t fab_verbs_frame(const fab_verbs_ep_t *ep, fab_verbs_kind_t kind)
 {
@@ -47,29 +49,35 @@ static fab_verbs_frame_t fab_verbs_frame(const fab_verbs_ep_t *ep, fab_verbs_kin
         frame.tm_qpn = NULL != ep->conn->tm_qp ? ep->conn->tm_qp->qp_num : 0;
         frame.tm_psn = ep->conn->tm_psn;
         frame.window = ep->conn->granted;
-        frame.reads =
-            (uint32_t) (dom->device.max_qp_rd_atom < FAB_VERBS_READS ? dom->device.max_qp_rd_atom : FAB_VERBS_READS);
+        frame.reads = (uint32_t) (dom->device.max_qp_rd_atom < FAB_VERBS_READS
+                                      ? dom->device.max_qp_rd_atom
+                                      : FAB_VERBS_READS);
     }
     return frame;
 }
 
-/* Is this a frame for this process, from one that got its address from the job, with values that a QP can have? */
+/*
+ * Is this a frame for this process, from one that got its address from the job, with values that a
+ * QP can have?
+ */
 static bool fab_verbs_frame_is_sound(const fab_verbs_domain_t *dom, const fab_verbs_frame_t *frame)
 {
     bool has_qp = FAB_VERBS_HELLO == frame->kind || FAB_VERBS_REPLY == frame->kind;
 
     if (FAB_VERBS_MAGIC != frame->magic || FAB_VERBS_VERSION != frame->version ||
-        0 != memcmp(frame->nonce, dom->addr.nonce, sizeof(frame->nonce)) || frame->target != dom->fab->config.name ||
-        frame->name == dom->fab->config.name) {
+        0 != memcmp(frame->nonce, dom->addr.nonce, sizeof(frame->nonce)) ||
+        frame->target != dom->fab->config.name || frame->name == dom->fab->config.name) {
         return false;
     }
-    return !has_qp || (frame->qpn > 0 && frame->qpn <= 0xffffff && frame->psn <= 0xffffff && frame->window > 0 &&
-                       frame->window <= FAB_VERBS_WINDOW_MAX && frame->reads <= UINT8_MAX && frame->tm_qpn <= 0xffffff &&
-                       frame->tm_psn <= 0xffffff);
+    return !has_qp ||
+           (frame->qpn > 0 && frame->qpn <= 0xffffff && frame->psn <= 0xffffff &&
+            frame->window > 0 && frame->window <= FAB_VERBS_WINDOW_MAX &&
+            frame->reads <= UINT8_MAX && frame->tm_qpn <= 0xffffff && frame->tm_psn <= 0xffffff);
 }
 
 /* Not a peer that has a record: answer with what the frame itself says. */
-static void fab_verbs_refuse(fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello, fab_verbs_refusal_t reason)
+static void fab_verbs_refuse(fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello,
+                             fab_verbs_refusal_t reason)
 {
     fab_verbs_frame_t frame = {
         .magic = FAB_VERBS_MAGIC,
@@ -87,7 +95,7 @@ static void fab_verbs_refuse(fab_verbs_sock_t *sock, const fab_verbs_frame_t *he
     fab_verbs_oob_release(sock);
 }
 
-/* ---- asking ------------------------------------------------------------------------------------------------------ */
+/* ---- asking ------------------------------------------------------------- */
 
 static void fab_verbs_set_state(fab_verbs_ep_t *ep, fab_verbs_state_t state)
 {
@@ -190,10 +198,11 @@ void fab_verbs_connect_done(fab_verbs_ep_t *ep)
     }
 }
 
-/* ---- answering --------------------------------------------------------------------------------------------------- */
+/* ---- answering ---------------------------------------------------------- */
 
 /* Connect to who asks through sock, with the QP that there is or a new one. */
-static void fab_verbs_answer(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello)
+static void fab_verbs_answer(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
+                             const fab_verbs_frame_t *hello)
 {
     const char *why = "";
     fab_verbs_frame_t reply;
@@ -219,7 +228,8 @@ static void fab_verbs_answer(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const f
 }
 
 /* Put it aside: this process has asked, and its name has precedence. */
-static void fab_verbs_park(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello)
+static void fab_verbs_park(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
+                           const fab_verbs_frame_t *hello)
 {
     if (NULL != ep->parked) {
         fab_verbs_oob_release(ep->parked);
@@ -231,10 +241,12 @@ static void fab_verbs_park(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab
 }
 
 /*
- * There is a connection.  The HELLO of a peer that asked at the same time and then answered names that very QP: it is
- * overtaken. With another QP the peer begins anew, as it has failed or left this process before.
+ * There is a connection.  The HELLO of a peer that asked at the same time and then answered names
+ * that very QP: it is overtaken. With another QP the peer begins anew, as it has failed or left
+ * this process before.
  */
-static void fab_verbs_asked_again(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello)
+static void fab_verbs_asked_again(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
+                                  const fab_verbs_frame_t *hello)
 {
     if (hello->qpn == ep->conn->peer_qpn && hello->psn == ep->conn->peer_psn) {
         fab_counters.verbs_crossed++;
@@ -248,10 +260,12 @@ static void fab_verbs_asked_again(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, co
         return;
     }
     fab_verbs_refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
-    fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE, "It gave the connection up and asked for another one.");
+    fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE,
+                      "It gave the connection up and asked for another one.");
 }
 
-static void fab_verbs_asked(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello)
+static void fab_verbs_asked(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
+                            const fab_verbs_frame_t *hello)
 {
     switch (ep->state) {
     case FAB_VERBS_IDLE:
@@ -272,13 +286,15 @@ static void fab_verbs_asked(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fa
 }
 
 /*
- * The endpoint of who asks.  NULL: refuse it, or, with *is_later, ask again: this process closed the peer, and what it sent
- * before it let go is not delivered yet.
+ * The endpoint of who asks.  NULL: refuse it, or, with *is_later, ask again: this process closed
+ * the peer, and what it sent before it let go is not delivered yet.
  */
-static fab_verbs_ep_t *fab_verbs_asker(fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello, bool *is_later)
+static fab_verbs_ep_t *fab_verbs_asker(fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello,
+                                       bool *is_later)
 {
     fab_verbs_domain_t *dom = sock->dom;
-    fab_peer_t *peer = fab_peer_from_wire(dom->fab, &fab_verbs_provider, hello->name, &hello->addr, sizeof(hello->addr));
+    fab_peer_t *peer = fab_peer_from_wire(dom->fab, &fab_verbs_provider, hello->name, &hello->addr,
+                                          sizeof(hello->addr));
     fab_verbs_ep_t *ep;
 
     if (NULL == peer || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
@@ -307,7 +323,10 @@ static void fab_verbs_on_hello(fab_verbs_sock_t *sock, const fab_verbs_frame_t *
     fab_verbs_ep_t *ep;
 
     if (!fab_verbs_oob_is_open(sock)) {
-        /* it was answered by this process's own question, long ago maybe: that connection may be closed again by now */
+        /*
+         * it was answered by this process's own question, long ago maybe: that connection may be
+         * closed again by now
+         */
         fab_counters.verbs_crossed++;
         fab_verbs_oob_release(sock);
         return;
@@ -323,14 +342,15 @@ static void fab_verbs_on_hello(fab_verbs_sock_t *sock, const fab_verbs_frame_t *
     }
 }
 
-/* ---- answers ----------------------------------------------------------------------------------------------------- */
+/* ---- answers ------------------------------------------------------------ */
 
 void fab_verbs_connected(fab_verbs_ep_t *ep)
 {
     fab_verbs_frame_t ready = fab_verbs_frame(ep, FAB_VERBS_READY);
 
     if (NULL != ep->dom->cm) {
-        fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_CREDIT); /* the peer's QP may send when something came */
+        /* the peer's QP may send when something came */
+        fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_CREDIT);
     }
     fab_verbs_oob_send(ep->sock, &ready);
     fab_verbs_connect_done(ep);
@@ -350,7 +370,8 @@ static void fab_verbs_on_ready(fab_verbs_ep_t *ep)
     }
 }
 
-static void fab_verbs_on_reply(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const fab_verbs_frame_t *reply)
+static void fab_verbs_on_reply(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
+                               const fab_verbs_frame_t *reply)
 {
     const char *why = "";
 
@@ -370,22 +391,24 @@ static void fab_verbs_on_reply(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock, const
 static void fab_verbs_on_refuse(fab_verbs_ep_t *ep, uint32_t reason)
 {
     fab_verbs_connect_cancel(ep);
-    fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "It refused the connection: %s.",
-                      FAB_VERBS_REFUSED_RESOURCES == reason
-                          ? "it could not make a queue pair"
-                          : "this process has failed for it, or it reaches this process in another way");
+    fab_verbs_ep_doom(
+        ep, OPAL_ERR_UNREACH, "It refused the connection: %s.",
+        FAB_VERBS_REFUSED_RESOURCES == reason
+            ? "it could not make a queue pair"
+            : "this process has failed for it, or it reaches this process in another way");
 }
 
 void fab_verbs_on_frame(fab_verbs_sock_t *sock, const fab_verbs_frame_t *frame)
 {
     fab_verbs_ep_t *ep = sock->ep;
     bool is_sound = fab_verbs_frame_is_sound(sock->dom, frame);
-    bool is_from_peer = NULL != ep && is_sound && frame->name == ep->peer->name && ep->sock == sock &&
-                        0 == memcmp(&frame->addr, &ep->addr, sizeof(ep->addr));
+    bool is_from_peer = NULL != ep && is_sound && frame->name == ep->peer->name &&
+                        ep->sock == sock && 0 == memcmp(&frame->addr, &ep->addr, sizeof(ep->addr));
 
     if (is_sound && NULL == ep && FAB_VERBS_HELLO == frame->kind) {
         fab_verbs_on_hello(sock, frame);
-    } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REPLY == frame->kind && !ep->conn->is_cm_begun) {
+    } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REPLY == frame->kind &&
+               !ep->conn->is_cm_begun) {
         fab_verbs_on_reply(ep, sock, frame);
     } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REFUSE == frame->kind) {
         fab_verbs_on_refuse(ep, frame->qpn);
@@ -397,7 +420,7 @@ void fab_verbs_on_frame(fab_verbs_sock_t *sock, const fab_verbs_frame_t *frame)
     }
 }
 
-/* ---- a socket broke ---------------------------------------------------------------------------------------------- */
+/* ---- a socket broke ----------------------------------------------------- */
 
 void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why)
 {
@@ -429,7 +452,10 @@ void fab_verbs_on_broken(fab_verbs_sock_t *sock, const char *why)
         fab_verbs_connect_failed(ep, why);
         return;
     }
-    /* It asked, and left before it was ready: nothing was sent. Whoever wants to send to it finds out. */
+    /*
+     * It asked, and left before it was ready: nothing was sent. Whoever wants to send to it finds
+     * out.
+     */
     fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
     fab_verbs_connect_cancel(ep);
     if (ep->is_closing) {

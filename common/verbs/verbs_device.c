@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which port of which device: those that the user's lists allow, that are up and that RC works on; of these the nearest to
- * the CPUs that this process may run on; of equally near ones, the processes of the host take turns.
+ * Which port of which device: those that the user's lists allow, that are up and that RC works on;
+ * of these the nearest to the CPUs that this process may run on; of equally near ones, the
+ * processes of the host take turns.
  */
 #include "verbs/verbs_cm.h"
 
@@ -39,7 +40,7 @@ typedef struct fab_verbs_search {
     char why_not[FAB_VERBS_REASON_MAX];
 } fab_verbs_search_t;
 
-/* ---- the user's lists -------------------------------------------------------------------------------------------- */
+/* ---- the user's lists --------------------------------------------------- */
 
 static bool fab_verbs_is_set(const char *list)
 {
@@ -55,7 +56,10 @@ static const char *fab_verbs_list(const char **param)
     return is_include ? fab_params.verbs_if_include : fab_params.verbs_if_exclude;
 }
 
-/* Does an item of len bytes, "device" or "device:port", name the port?  port 0: the whole device; -1: any port of it. */
+/*
+ * Does an item of len bytes, "device" or "device:port", name the port?  port 0: the whole device;
+ * -1: any port of it.
+ */
 static bool fab_verbs_item_names(const char *item, size_t len, const char *device, int port)
 {
     size_t name_len = strlen(device);
@@ -63,8 +67,8 @@ static bool fab_verbs_item_names(const char *item, size_t len, const char *devic
     if (len < name_len || 0 != strncmp(item, device, name_len)) {
         return false;
     }
-    return len == name_len ||
-           (':' == item[name_len] && 0 != port && (port < 0 || (int) strtol(item + name_len + 1, NULL, 10) == port));
+    return len == name_len || (':' == item[name_len] && 0 != port &&
+                               (port < 0 || (int) strtol(item + name_len + 1, NULL, 10) == port));
 }
 
 /* The list's items that name the port, as bits. */
@@ -89,21 +93,25 @@ static bool fab_verbs_is_wanted(const char *device, int port)
     return 0 == fab_verbs_items(fab_params.verbs_if_exclude, device, port);
 }
 
-/* ---- GIDs -------------------------------------------------------------------------------------------------------- */
+/* ---- GIDs --------------------------------------------------------------- */
 
-/* The lower the better: RoCE v2 before v1, there IPv4 before IPv6, and addresses that are routed before those that are not.
+/*
+ * The lower the better: RoCE v2 before v1, there IPv4 before IPv6, and addresses that are routed
+ * before those that are not.
  */
 static int fab_verbs_gid_rank(const struct ibv_gid_entry *entry)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     const uint8_t *gid = entry->gid.raw;
     bool is_v4 = 0 == memcmp(gid, mapped, sizeof(mapped));
-    bool is_link_local = is_v4 ? 169 == gid[12] && 254 == gid[13] : 0xfe == gid[0] && 0x80 == (gid[1] & 0xc0);
+    bool is_link_local = is_v4 ? 169 == gid[12] && 254 == gid[13]
+                               : 0xfe == gid[0] && 0x80 == (gid[1] & 0xc0);
 
     if (IBV_GID_TYPE_IB == entry->gid_type) {
         return FAB_VERBS_GID_UNFIT;
     }
-    return (IBV_GID_TYPE_ROCE_V2 == entry->gid_type ? 0 : 4) + (is_v4 ? 0 : 1) + (is_link_local ? 2 : 0);
+    return (IBV_GID_TYPE_ROCE_V2 == entry->gid_type ? 0 : 4) + (is_v4 ? 0 : 1) +
+           (is_link_local ? 2 : 0);
 }
 
 /* Choose among the port's GIDs, or take the user's. False: there is none. */
@@ -116,7 +124,8 @@ static bool fab_verbs_choose_gid(fab_verbs_domain_t *dom, struct ibv_context *ct
     for (ssize_t i = 0; i < num; i++) {
         int rank = fab_verbs_gid_rank(&entries[i]);
         bool is_asked_for = (int) entries[i].gid_index == fab_params.verbs_gid_index;
-        if (entries[i].port_num == port && rank < best && (fab_params.verbs_gid_index < 0 || is_asked_for)) {
+        if (entries[i].port_num == port && rank < best &&
+            (fab_params.verbs_gid_index < 0 || is_asked_for)) {
             best = rank;
             dom->gid_index = (uint8_t) entries[i].gid_index;
             dom->addr.gid_type = (uint8_t) entries[i].gid_type;
@@ -127,15 +136,17 @@ static bool fab_verbs_choose_gid(fab_verbs_domain_t *dom, struct ibv_context *ct
     return best < FAB_VERBS_GID_UNFIT;
 }
 
-/* ---- ports ------------------------------------------------------------------------------------------------------- */
+/* ---- ports -------------------------------------------------------------- */
 
-static void fab_verbs_why_not(fab_verbs_search_t *search, const char *device, int port, const char *reason)
+static void fab_verbs_why_not(fab_verbs_search_t *search, const char *device, int port,
+                              const char *reason)
 {
     size_t len = strlen(search->why_not);
     char where[IBV_SYSFS_NAME_MAX + 16];
 
     snprintf(where, sizeof(where), port > 0 ? "%s:%d" : "%s", device, port);
-    snprintf(search->why_not + len, sizeof(search->why_not) - len, "%s%s: %s", len > 0 ? "; " : "", where, reason);
+    snprintf(search->why_not + len, sizeof(search->why_not) - len, "%s%s: %s", len > 0 ? "; " : "",
+             where, reason);
 }
 
 /* The reason why a port is not used that the user does not want. */
@@ -149,8 +160,8 @@ static const char *fab_verbs_unwanted(char *buf, size_t size)
 }
 
 /* NULL: the port can be used. */
-static const char *fab_verbs_port_flaw(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t num,
-                                       const struct ibv_port_attr *port)
+static const char *fab_verbs_port_flaw(fab_verbs_domain_t *dom, struct ibv_context *ctx,
+                                       uint8_t num, const struct ibv_port_attr *port)
 {
     if (IBV_PORT_ACTIVE != port->state) {
         return "the port is not active";
@@ -159,13 +170,14 @@ static const char *fab_verbs_port_flaw(fab_verbs_domain_t *dom, struct ibv_conte
         return fab_verbs_cm_find_ip(ctx, num, dom->addr.gid);
     }
     if (IBV_LINK_LAYER_ETHERNET == port->link_layer) {
-        return fab_verbs_choose_gid(dom, ctx, num) ? NULL : "the port has no GID that RoCE could use";
+        return fab_verbs_choose_gid(dom, ctx, num) ? NULL
+                                                   : "the port has no GID that RoCE could use";
     }
     return 0 != port->lid ? NULL : "the port has no LID: does a subnet manager run?";
 }
 
-static void fab_verbs_look_at_port(fab_verbs_search_t *search, struct ibv_device *device, struct ibv_context *ctx,
-                                   uint8_t num)
+static void fab_verbs_look_at_port(fab_verbs_search_t *search, struct ibv_device *device,
+                                   struct ibv_context *ctx, uint8_t num)
 {
     struct ibv_port_attr port;
     const char *name = ibv_get_device_name(device), *param;
@@ -182,7 +194,8 @@ static void fab_verbs_look_at_port(fab_verbs_search_t *search, struct ibv_device
     if (NULL != flaw) {
         fab_verbs_why_not(search, name, num, flaw);
     } else if (search->num_ports < FAB_VERBS_PORTS_MAX) {
-        search->ports[search->num_ports++] = (fab_verbs_port_t){.device = device, .num = num, .parts = 1};
+        search->ports[search->num_ports++] = (fab_verbs_port_t){
+            .device = device, .num = num, .parts = 1};
     }
 }
 
@@ -222,14 +235,18 @@ static void fab_verbs_look_at_device(fab_verbs_search_t *search, struct ibv_devi
 
     if (!fab_verbs_is_wanted(name, 0)) {
         fab_verbs_skip_device(search, name, fab_verbs_unwanted(unwanted, sizeof(unwanted)));
-    } else if (IBV_TRANSPORT_IB != device->transport_type && IBV_TRANSPORT_IWARP != device->transport_type) {
+    } else if (IBV_TRANSPORT_IB != device->transport_type &&
+               IBV_TRANSPORT_IWARP != device->transport_type) {
         fab_verbs_skip_device(search, name, "not InfiniBand, RoCE, or iWARP");
     } else {
         fab_verbs_look_at_ports(search, device);
     }
 }
 
-/* Tell of the first item of the user's list that is not here, in a sentence that search->unknown keeps. */
+/*
+ * Tell of the first item of the user's list that is not here, in a sentence that search->unknown
+ * keeps.
+ */
 static void fab_verbs_tell_unknown(fab_verbs_search_t *search)
 {
     const char *param;
@@ -238,9 +255,11 @@ static void fab_verbs_tell_unknown(fab_verbs_search_t *search)
     for (int i = 0; i < 63 && NULL != list && '\0' != *list; i++) {
         int len = (int) strcspn(list, ",");
         if (len > 0 && 0 == (search->seen >> i & 1)) {
-            snprintf(search->unknown, sizeof(search->unknown), "%s%s names %.*s, which this host does not have; ",
-                     fab_params.prefix, param, len < 64 ? len : 64, list);
-            fab_log(search->dom->fab, 1, "%.*s", (int) strlen(search->unknown) - 2, search->unknown);
+            snprintf(search->unknown, sizeof(search->unknown),
+                     "%s%s names %.*s, which this host does not have; ", fab_params.prefix, param,
+                     len < 64 ? len : 64, list);
+            fab_log(search->dom->fab, 1, "%.*s", (int) strlen(search->unknown) - 2,
+                    search->unknown);
             return;
         }
         list += len + ('\0' != list[len]);
@@ -262,9 +281,10 @@ static uint32_t fab_verbs_gcd(uint32_t a, uint32_t b)
 }
 
 /*
- * Which of num devices that are near to one of so many parts of the machine.  Ranks are dealt out to the parts in turn, or
- * fill one after the other; which of it is not known here.  Either way the ranks of each part are to use all of its
- * devices: of two packages with two each, not ranks 0, 2, 4 always the first.
+ * Which of num devices that are near to one of so many parts of the machine.  Ranks are dealt out
+ * to the parts in turn, or fill one after the other; which of it is not known here.  Either way the
+ * ranks of each part are to use all of its devices: of two packages with two each, not ranks 0, 2,
+ * 4 always the first.
  */
 static uint32_t fab_verbs_turn(uint32_t rank, uint32_t parts, uint32_t num)
 {
@@ -283,12 +303,14 @@ static const fab_verbs_port_t *fab_verbs_nearest(fab_verbs_search_t *search)
     while (near < search->num_ports && search->ports[near].depth == search->ports[0].depth) {
         near++;
     }
-    return &search->ports[fab_verbs_turn(search->dom->fab->config.local_rank, search->ports[0].parts, (uint32_t) near)];
+    return &search->ports[fab_verbs_turn(search->dom->fab->config.local_rank,
+                                         search->ports[0].parts, (uint32_t) near)];
 }
 
-/* ---- opening ----------------------------------------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------ */
 
-static int fab_verbs_device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *port, const char **why)
+static int fab_verbs_device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *port,
+                                const char **why)
 {
     union ibv_gid gid;
 
@@ -296,12 +318,14 @@ static int fab_verbs_device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t 
     dom->port_num = port->num;
     dom->ctx = ibv_open_device(port->device);
     if (NULL == dom->ctx || 0 != ibv_query_device(dom->ctx, &dom->device) ||
-        0 != ibv_query_port(dom->ctx, port->num, &dom->port) || 0 != ibv_query_gid(dom->ctx, port->num, 0, &gid)) {
+        0 != ibv_query_port(dom->ctx, port->num, &dom->port) ||
+        0 != ibv_query_gid(dom->ctx, port->num, 0, &gid)) {
         *why = fab_sentence(dom->fab, "%s cannot be opened: %s.", dom->name, strerror(errno));
         return OPAL_ERR_NOT_AVAILABLE;
     }
-    dom->addr.link_layer =
-        IBV_LINK_LAYER_ETHERNET == dom->port.link_layer ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
+    dom->addr.link_layer = IBV_LINK_LAYER_ETHERNET == dom->port.link_layer
+                               ? IBV_LINK_LAYER_ETHERNET
+                               : IBV_LINK_LAYER_INFINIBAND;
     if (IBV_TRANSPORT_IWARP == port->device->transport_type) {
         dom->addr.flags |= FAB_VERBS_ADDR_CM;
         (void) fab_verbs_cm_find_ip(dom->ctx, port->num, dom->addr.gid);
@@ -310,7 +334,9 @@ static int fab_verbs_device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t 
     } else {
         memcpy(dom->addr.gid, &gid, sizeof(gid));
     }
-    dom->step = 0 != dom->port.max_msg_sz && dom->port.max_msg_sz < FAB_VERBS_STEP ? dom->port.max_msg_sz : FAB_VERBS_STEP;
+    dom->step = 0 != dom->port.max_msg_sz && dom->port.max_msg_sz < FAB_VERBS_STEP
+                    ? dom->port.max_msg_sz
+                    : FAB_VERBS_STEP;
     dom->addr.lid = dom->port.lid;
     dom->addr.mtu = (uint8_t) dom->port.active_mtu;
     return OPAL_SUCCESS;
@@ -335,7 +361,8 @@ int fab_verbs_device_open(fab_verbs_domain_t *dom, const char **why)
         if (search->num_ports > 0) {
             rc = fab_verbs_device_use(dom, fab_verbs_nearest(search), why);
         } else {
-            *why = fab_sentence(dom->fab, "No RDMA device can be used: %s%s.", search->unknown, search->why_not);
+            *why = fab_sentence(dom->fab, "No RDMA device can be used: %s%s.", search->unknown,
+                                search->why_not);
         }
     }
     free(search);

@@ -17,15 +17,19 @@
 #include "fabric/fab_wire.h"
 #include "shm/shm_types.h" /* fab_shm_host_identity(), fab_shm_start_time() */
 
-/* ---- open -------------------------------------------------------------------------------------------------------- */
+/* ---- open --------------------------------------------------------------- */
 
-/* Before the first registration.  Kernels since 5.12 need nothing: they copy pinned pages when a process forks. */
+/*
+ * Before the first registration.  Kernels since 5.12 need nothing: they copy pinned pages when a
+ * process forks.
+ */
 static void fab_verbs_survive_fork(fab_verbs_domain_t *dom)
 {
     int error = IBV_FORK_DISABLED == ibv_is_fork_initialized() ? ibv_fork_init() : 0;
 
     if (0 != error) {
-        fab_log(dom->fab, 1, "children made by fork() may damage messages: ibv_fork_init(): %s", strerror(error));
+        fab_log(dom->fab, 1, "children made by fork() may damage messages: ibv_fork_init(): %s",
+                strerror(error));
     }
 }
 
@@ -58,7 +62,8 @@ static int fab_verbs_cq_open(fab_verbs_domain_t *dom, const char **why)
         dom->recv_cq = ibv_create_cq(dom->ctx, num, NULL, NULL, 0);
     }
     if (NULL == dom->send_cq || NULL == dom->recv_cq) {
-        *why = fab_sentence(dom->fab, "%s cannot make completion queues: %s.", dom->name, strerror(errno));
+        *why = fab_sentence(dom->fab, "%s cannot make completion queues: %s.", dom->name,
+                            strerror(errno));
         return OPAL_ERR_NOT_AVAILABLE;
     }
     return OPAL_SUCCESS;
@@ -69,11 +74,12 @@ static int fab_verbs_send_bufs_open(fab_verbs_domain_t *dom, const char **why)
     fab_verbs_pool_init(&dom->send_pool, dom->pd, fab_params.verbs_eager_limit);
     dom->max_send_bufs = fab_params.verbs_buffers;
     if (OPAL_SUCCESS != fab_verbs_pool_grow(&dom->send_pool, FAB_VERBS_CHUNK_BUFS)) {
-        *why =
-            fab_sentence(dom->fab,
-                         "%s: %zu bytes for messages cannot be registered: %s. Is the limit on locked memory (ulimit -l) "
-                         "too low?",
-                         dom->name, FAB_VERBS_CHUNK_BUFS * dom->send_pool.buf_size, strerror(errno));
+        *why = fab_sentence(dom->fab,
+                            "%s: %zu bytes for messages cannot be registered: %s. Is the limit on "
+                            "locked memory (ulimit -l) "
+                            "too low?",
+                            dom->name, FAB_VERBS_CHUNK_BUFS * dom->send_pool.buf_size,
+                            strerror(errno));
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     return OPAL_SUCCESS;
@@ -135,7 +141,8 @@ static int fab_verbs_open_steps(fab_verbs_domain_t *dom, const char **why)
     fab_verbs_survive_fork(dom);
     dom->pd = ibv_alloc_pd(dom->ctx);
     if (NULL == dom->pd) {
-        *why = fab_sentence(dom->fab, "%s gives no protection domain: %s.", dom->name, strerror(errno));
+        *why = fab_sentence(dom->fab, "%s gives no protection domain: %s.", dom->name,
+                            strerror(errno));
         return OPAL_ERR_NOT_AVAILABLE;
     }
     fab_verbs_reg_access = IBV_ATOMIC_NONE != dom->device.atomic_cap ? IBV_ACCESS_REMOTE_ATOMIC : 0;
@@ -213,7 +220,7 @@ static int fab_verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
     return OPAL_SUCCESS;
 }
 
-/* ---- close ------------------------------------------------------------------------------------------------------- */
+/* ---- close -------------------------------------------------------------- */
 
 static bool fab_verbs_is_drained(const fab_verbs_domain_t *dom)
 {
@@ -228,8 +235,8 @@ static bool fab_verbs_is_drained(const fab_verbs_domain_t *dom)
 }
 
 /*
- * Tell all that this process leaves, and see to it, for a moment, that what was sent is delivered: unlike shared memory, a
- * queue pair takes with it what it has not sent yet.
+ * Tell all that this process leaves, and see to it, for a moment, that what was sent is delivered:
+ * unlike shared memory, a queue pair takes with it what it has not sent yet.
  */
 static void fab_verbs_say_goodbye(fab_verbs_domain_t *dom)
 {
@@ -267,7 +274,7 @@ static void fab_verbs_close(fab_domain_t *domain)
     fab_verbs_domain_free(dom);
 }
 
-/* ---- the rest ---------------------------------------------------------------------------------------------------- */
+/* ---- the rest ----------------------------------------------------------- */
 
 static size_t fab_verbs_address(fab_domain_t *domain, void *buf, size_t size)
 {
@@ -287,15 +294,18 @@ static int fab_verbs_describe(fab_domain_t *domain, char *buf, size_t size)
 
     return snprintf(
         buf, size,
-        "any host       verbs  0 to %-10u  eager, by SEND on %s (%s%s%s), window of %u messages: two copies\n"
-        "                      longer           rendezvous, read by the receiver: no copy (READ, steps of %u bytes)\n"
+        "any host       verbs  0 to %-10u  eager, by SEND on %s (%s%s%s), window of %u messages: "
+        "two copies\n"
+        "                      longer           rendezvous, read by the receiver: no copy (READ, "
+        "steps of %u bytes)\n"
         "                      derived types    rendezvous, fragments by SEND: two copies\n",
         fab_params.verbs_eager_limit, dom->name,
         !is_roce                                     ? "InfiniBand"
         : NULL != dom->cm                            ? "iWARP"
         : IBV_GID_TYPE_ROCE_V2 == dom->addr.gid_type ? "RoCE v2"
                                                      : "RoCE v1",
-        NULL != dom->tm ? ", matches tags" : "", dom->is_started ? "" : ", not in use", fab_params.verbs_window, dom->step);
+        NULL != dom->tm ? ", matches tags" : "", dom->is_started ? "" : ", not in use",
+        fab_params.verbs_window, dom->step);
 }
 
 const fab_provider_t fab_verbs_provider = {

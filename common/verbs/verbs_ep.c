@@ -7,8 +7,8 @@
  *      CLOSE of the peer ──> CLOSED sent, connection lingers, IDLE again
  *      drop   ──> LEAVE sent, if that can be done, connection lingers, gone
  *
- * A pair has one connection, on which both send; so who wants no more of it asks the other to let go (CLOSE), which
- * answers CLOSED as its last message on it and would connect anew to send again.
+ * A pair has one connection, on which both send; so who wants no more of it asks the other to let
+ * go (CLOSE), which answers CLOSED as its last message on it and would connect anew to send again.
  */
 #include "verbs/verbs_types.h"
 
@@ -20,7 +20,7 @@
 
 #include "fabric/fab_params.h"
 
-/* ---- sending ----------------------------------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------ */
 
 /* No message can go to the peer now: connect if that was not done. */
 static __attribute__((noinline)) int fab_verbs_cannot_send(fab_verbs_ep_t *ep)
@@ -29,7 +29,8 @@ static __attribute__((noinline)) int fab_verbs_cannot_send(fab_verbs_ep_t *ep)
         return OPAL_ERR_RESOURCE_BUSY; /* until it fails, in fab_progress() */
     }
     if (ep->has_left) {
-        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH, "It takes no more messages: it has left, or refused this process.");
+        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH,
+                      "It takes no more messages: it has left, or refused this process.");
         return OPAL_ERR_UNREACH;
     }
     if (FAB_VERBS_UP != ep->state) {
@@ -46,7 +47,8 @@ static inline bool fab_verbs_can_send(const fab_verbs_ep_t *ep)
 {
     const fab_verbs_conn_t *conn = ep->conn;
 
-    return NULL != conn && conn->is_ready && fab_verbs_has_credit(conn) && fab_verbs_sq_room(conn) > FAB_VERBS_SQ_SPARE &&
+    return NULL != conn && conn->is_ready && fab_verbs_has_credit(conn) &&
+           fab_verbs_sq_room(conn) > FAB_VERBS_SQ_SPARE &&
            conn->dom->sq_used < conn->dom->sq_used_max;
 }
 
@@ -79,11 +81,13 @@ static inline uint8_t fab_verbs_opcode(const fab_verbs_conn_t *conn, uint8_t id)
 }
 
 /* What matching hardware could match has immediate data: see verbs_wire.h. */
-static inline void fab_verbs_add_imm(const fab_verbs_conn_t *conn, struct ibv_send_wr *wr, uint8_t id)
+static inline void fab_verbs_add_imm(const fab_verbs_conn_t *conn, struct ibv_send_wr *wr,
+                                     uint8_t id)
 {
     if (__builtin_expect(conn->is_to_tm, 0) && (FAB_AM_RNDV == id || FAB_AM_EAGER == id)) {
         wr->opcode = IBV_WR_SEND_WITH_IMM;
-        wr->imm_data = htobe32(conn->consumed | (FAB_AM_RNDV == id ? (uint32_t) FAB_VERBS_IMM_RNDV : 0));
+        wr->imm_data = htobe32(conn->consumed |
+                               (FAB_AM_RNDV == id ? (uint32_t) FAB_VERBS_IMM_RNDV : 0));
     }
 }
 
@@ -131,7 +135,8 @@ static int fab_verbs_send_inline(fab_verbs_conn_t *conn, fab_hdr_t hdr, const vo
 }
 
 /* The payload is in the buffer already.  It is given back, now if an error is returned. */
-static int fab_verbs_send_buffered(fab_verbs_conn_t *conn, fab_hdr_t hdr, fab_verbs_buf_t *buf, size_t len)
+static int fab_verbs_send_buffered(fab_verbs_conn_t *conn, fab_hdr_t hdr, fab_verbs_buf_t *buf,
+                                   size_t len)
 {
     fab_verbs_tmh_t tmh = fab_verbs_tmh(conn, hdr);
     struct ibv_sge sge = {(uintptr_t) buf->data, (uint32_t) (sizeof(tmh) + len), buf->lkey};
@@ -150,9 +155,11 @@ static int fab_verbs_send_buffered(fab_verbs_conn_t *conn, fab_hdr_t hdr, fab_ve
 }
 
 /* Can the receiver's device read it by itself? */
-static inline bool fab_verbs_is_for_device(const fab_verbs_conn_t *conn, const fab_rndv_t *rndv, size_t len)
+static inline bool fab_verbs_is_for_device(const fab_verbs_conn_t *conn, const fab_rndv_t *rndv,
+                                           size_t len)
 {
-    return NULL != conn->tm_qp && sizeof(*rndv) == len && 0 != rndv->addr && rndv->len <= conn->dom->max_tm_rndv;
+    return NULL != conn->tm_qp && sizeof(*rndv) == len && 0 != rndv->addr &&
+           rndv->len <= conn->dom->max_tm_rndv;
 }
 
 /* A request that the receiver's device may fulfil. */
@@ -196,7 +203,8 @@ static int fab_verbs_send(fab_peer_t *peer, fab_hdr_t hdr, const void *data, siz
     if (__builtin_expect(!fab_verbs_can_send(ep), 0)) {
         return fab_verbs_cannot_send(ep);
     }
-    if (__builtin_expect(FAB_AM_RNDV == hdr.id, 0) && fab_verbs_is_for_device(ep->conn, data, len)) {
+    if (__builtin_expect(FAB_AM_RNDV == hdr.id, 0) &&
+        fab_verbs_is_for_device(ep->conn, data, len)) {
         return fab_verbs_send_request(ep->conn, hdr, data);
     }
     if (len + sizeof(fab_verbs_tmh_t) <= ep->conn->max_inline) {
@@ -242,7 +250,8 @@ static void fab_verbs_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
         rc = fab_verbs_send_buffered(ep->conn, hdr, buf, len);
     }
     if (OPAL_ERR_RESOURCE_BUSY == rc) { /* there was room when it was reserved */
-        fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE, "%s has lost count of its send queue.", ep->dom->name);
+        fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE, "%s has lost count of its send queue.",
+                          ep->dom->name);
     }
 }
 
@@ -267,7 +276,7 @@ const fab_ops_t fab_verbs_ops = {
     .batch = fab_verbs_batch,
 };
 
-/* ---- attach ------------------------------------------------------------------------------------------------------ */
+/* ---- attach ------------------------------------------------------------- */
 
 static const char *fab_verbs_layer(uint8_t link_layer)
 {
@@ -276,17 +285,21 @@ static const char *fab_verbs_layer(uint8_t link_layer)
 
 static bool fab_verbs_addr_is_sound(const fab_verbs_addr_t *addr)
 {
-    return addr->eager_max >= FAB_VERBS_EAGER_MIN && addr->eager_max <= FAB_VERBS_EAGER_MAX && addr->num_ips > 0 &&
-           addr->num_ips <= FAB_VERBS_IPS && addr->port > 0 && addr->mtu >= IBV_MTU_256 && addr->mtu <= IBV_MTU_4096 &&
-           (0 == (addr->flags & FAB_VERBS_ADDR_CM) || addr->cm_port > 0) && addr->pid > 0 && addr->pid <= INT32_MAX &&
-           (IBV_LINK_LAYER_ETHERNET == addr->link_layer || IBV_LINK_LAYER_INFINIBAND == addr->link_layer);
+    return addr->eager_max >= FAB_VERBS_EAGER_MIN && addr->eager_max <= FAB_VERBS_EAGER_MAX &&
+           addr->num_ips > 0 && addr->num_ips <= FAB_VERBS_IPS && addr->port > 0 &&
+           addr->mtu >= IBV_MTU_256 && addr->mtu <= IBV_MTU_4096 &&
+           (0 == (addr->flags & FAB_VERBS_ADDR_CM) || addr->cm_port > 0) && addr->pid > 0 &&
+           addr->pid <= INT32_MAX &&
+           (IBV_LINK_LAYER_ETHERNET == addr->link_layer ||
+            IBV_LINK_LAYER_INFINIBAND == addr->link_layer);
 }
 
-static int fab_verbs_addr_check(fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr, const char **why)
+static int fab_verbs_addr_check(fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr,
+                                const char **why)
 {
     if (FAB_VERBS_VERSION != addr->version) {
-        *why = fab_sentence(dom->fab, "its verbs address has version %u, this process knows %d", addr->version,
-                            FAB_VERBS_VERSION);
+        *why = fab_sentence(dom->fab, "its verbs address has version %u, this process knows %d",
+                            addr->version, FAB_VERBS_VERSION);
         return OPAL_ERR_UNREACH;
     }
     if (!fab_verbs_addr_is_sound(addr)) {
@@ -294,12 +307,14 @@ static int fab_verbs_addr_check(fab_verbs_domain_t *dom, const fab_verbs_addr_t 
         return OPAL_ERR_UNREACH;
     }
     if (addr->link_layer != dom->addr.link_layer) {
-        *why = fab_sentence(dom->fab, "its port is %s, %s here is %s", fab_verbs_layer(addr->link_layer), dom->name,
+        *why = fab_sentence(dom->fab, "its port is %s, %s here is %s",
+                            fab_verbs_layer(addr->link_layer), dom->name,
                             fab_verbs_layer(dom->addr.link_layer));
         return OPAL_ERR_UNREACH;
     }
     if (0 != ((addr->flags ^ dom->addr.flags) & FAB_VERBS_ADDR_CM)) {
-        *why = fab_sentence(dom->fab, "its port is %siWARP, %s here is %siWARP", NULL != dom->cm ? "not " : "", dom->name,
+        *why = fab_sentence(dom->fab, "its port is %siWARP, %s here is %siWARP",
+                            NULL != dom->cm ? "not " : "", dom->name,
                             NULL != dom->cm ? "" : "not ");
         return OPAL_ERR_UNREACH;
     }
@@ -308,13 +323,15 @@ static int fab_verbs_addr_check(fab_verbs_domain_t *dom, const fab_verbs_addr_t 
         return OPAL_ERR_UNREACH;
     }
     if (IBV_LINK_LAYER_INFINIBAND == addr->link_layer && 0 != memcmp(addr->gid, dom->addr.gid, 8)) {
-        *why = fab_sentence(dom->fab, "its port is in another InfiniBand subnet than %s", dom->name);
+        *why = fab_sentence(dom->fab, "its port is in another InfiniBand subnet than %s",
+                            dom->name);
         return OPAL_ERR_UNREACH;
     }
     return OPAL_SUCCESS;
 }
 
-int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, size_t len, const char **why)
+int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, size_t len,
+                     const char **why)
 {
     fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
     fab_verbs_addr_t addr;
@@ -322,7 +339,8 @@ int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address
     int rc;
 
     if (sizeof(addr) != len) {
-        *why = fab_sentence(dom->fab, "its verbs address has %zu bytes, expected %zu", len, sizeof(addr));
+        *why = fab_sentence(dom->fab, "its verbs address has %zu bytes, expected %zu", len,
+                            sizeof(addr));
         return OPAL_ERR_UNREACH;
     }
     memcpy(&addr, address, sizeof(addr));
@@ -348,12 +366,13 @@ int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address
     dom->eps = ep;
     peer->caps = FAB_CAP_GET | FAB_CAP_PUT | (NULL != dom->tm ? FAB_CAP_TM : 0) |
                  (0 != (addr.flags & dom->addr.flags & FAB_VERBS_ADDR_ATOMIC) ? FAB_CAP_ATOMIC : 0);
-    peer->eager_max = addr.eager_max < fab_params.verbs_eager_limit ? addr.eager_max : fab_params.verbs_eager_limit;
+    peer->eager_max = addr.eager_max < fab_params.verbs_eager_limit ? addr.eager_max
+                                                                    : fab_params.verbs_eager_limit;
     peer->ep = ep;
     return OPAL_SUCCESS;
 }
 
-/* ---- the end ----------------------------------------------------------------------------------------------------- */
+/* ---- the end ------------------------------------------------------------ */
 
 static void fab_verbs_forget_doom(fab_verbs_ep_t *ep)
 {
@@ -390,7 +409,8 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep)
 /* The connection goes on its own; what has never been used goes at once. */
 static void fab_verbs_ep_let_go(fab_verbs_ep_t *ep)
 {
-    if (NULL != ep->conn && (ep->conn->is_ready || 0 != ep->conn->to_send || ep->conn->head != ep->conn->tail)) {
+    if (NULL != ep->conn &&
+        (ep->conn->is_ready || 0 != ep->conn->to_send || ep->conn->head != ep->conn->tail)) {
         fab_verbs_conn_linger(ep->conn);
     } else if (NULL != ep->conn) {
         fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
@@ -447,7 +467,7 @@ bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
     return true;
 }
 
-/* ---- failing ----------------------------------------------------------------------------------------------------- */
+/* ---- failing ------------------------------------------------------------ */
 
 void fab_verbs_ep_doom(fab_verbs_ep_t *ep, int rc, const char *format, ...)
 {
@@ -484,7 +504,8 @@ int fab_verbs_ep_fail_doomed(fab_verbs_domain_t *dom)
         fab_verbs_ep_t *ep = doom->peer->ep;
         dom->dooms = doom->next;
         ep->is_doomed = false;
-        if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == doom->rc)) { /* its farewell came after it had gone */
+        /* its farewell came after it had gone */
+        if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == doom->rc)) {
             fab_peer_fail(doom->peer, doom->rc, doom->why);
         }
         free(doom);
@@ -493,7 +514,7 @@ int fab_verbs_ep_fail_doomed(fab_verbs_domain_t *dom)
     return events;
 }
 
-/* ---- the peer's own messages ------------------------------------------------------------------------------------- */
+/* ---- the peer's own messages -------------------------------------------- */
 
 /* The peer wants no more: this was its last message here; let go. */
 static void fab_verbs_ep_closed_by_peer(fab_verbs_ep_t *ep)
@@ -514,7 +535,9 @@ static void fab_verbs_ep_left(fab_verbs_ep_t *ep)
     if (ep->is_closing) {
         fab_verbs_ep_finish(ep);
     } else if (NULL != ep->ops || ep->conn->flying > 0) {
-        fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "It has left, or given this process up, while its memory was read or written.");
+        fab_verbs_ep_doom(
+            ep, OPAL_ERR_UNREACH,
+            "It has left, or given this process up, while its memory was read or written.");
     }
 }
 
@@ -533,7 +556,8 @@ void fab_verbs_ep_told(fab_verbs_ep_t *ep, uint8_t id)
         if (ep->is_closing) {
             fab_verbs_ep_finish(ep);
         } else {
-            fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE, "It agreed to close a connection that nobody had closed.");
+            fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE,
+                              "It agreed to close a connection that nobody had closed.");
         }
         break;
     }

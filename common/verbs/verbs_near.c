@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Nearness of devices, by Open MPI's hwloc topology.  mpirun shares one with all processes of a host, so that it costs
- * little here; to load one in every process would take tens of milliseconds of each, on large machines.
+ * Nearness of devices, by Open MPI's hwloc topology.  mpirun shares one with all processes of a
+ * host, so that it costs little here; to load one in every process would take tens of milliseconds
+ * of each, on large machines.
  */
 #include "verbs/verbs_near.h"
 
@@ -16,7 +17,8 @@ static hwloc_obj_t fab_verbs_near_find(hwloc_topology_t topology, const char *de
 
     do {
         obj = hwloc_get_next_osdev(topology, obj);
-    } while (NULL != obj && (HWLOC_OBJ_OSDEV_OPENFABRICS != obj->attr->osdev.type || 0 != strcmp(obj->name, device)));
+    } while (NULL != obj && (HWLOC_OBJ_OSDEV_OPENFABRICS != obj->attr->osdev.type ||
+                             0 != strcmp(obj->name, device)));
     return obj;
 }
 
@@ -57,7 +59,8 @@ static hwloc_cpuset_t fab_verbs_near_cpus(void)
 
 static int fab_verbs_near_here(const char *device, uint32_t *parts)
 {
-    hwloc_cpuset_t cpus = OPAL_SUCCESS == opal_hwloc_base_get_topology() ? fab_verbs_near_cpus() : NULL;
+    hwloc_cpuset_t cpus = OPAL_SUCCESS == opal_hwloc_base_get_topology() ? fab_verbs_near_cpus()
+                                                                         : NULL;
     int depth = NULL != cpus ? fab_verbs_near_depth(opal_hwloc_topology, cpus, device) : 0;
 
     *parts = NULL != cpus ? fab_verbs_near_parts(opal_hwloc_topology, depth) : 1;

@@ -2,7 +2,8 @@
 /*
  * TCP sockets for connection set-up: listening, connecting, whole frames in and out.
  *
- * A socket that is done with is marked dead and freed at the end of the poll: events for it may be in the same batch.
+ * A socket that is done with is marked dead and freed at the end of the poll: events for it may be
+ * in the same batch.
  */
 #include "verbs/verbs_oob.h"
 
@@ -22,11 +23,13 @@
 #include "verbs/verbs_cm.h"
 
 enum {
-    FAB_VERBS_EVENTS = 64,                /* of one epoll_wait() */
-    FAB_VERBS_BACKLOG = 1024,             /* connections that the kernel keeps while this process computes */
+    FAB_VERBS_EVENTS = 64, /* of one epoll_wait() */
+    /* connections that the kernel keeps while this process computes */
+    FAB_VERBS_BACKLOG = 1024,
     FAB_VERBS_ATTEMPT_US = 5000000,       /* for one IP address, if there are others */
     FAB_VERBS_LAST_ATTEMPT_US = 60000000, /* for the last */
-    FAB_VERBS_KEEPALIVE_S = 30,           /* until a host that went down is noticed: this, and three probes of 10 s */
+    /* until a host that went down is noticed: this, and three probes of 10 s */
+    FAB_VERBS_KEEPALIVE_S = 30,
 };
 
 struct fab_verbs_oob {
@@ -36,7 +39,7 @@ struct fab_verbs_oob {
     bool has_dead;
 };
 
-/* ---- sockets ----------------------------------------------------------------------------------------------------- */
+/* ---- sockets ------------------------------------------------------------ */
 
 static fab_verbs_sock_t *fab_verbs_sock_new(fab_verbs_domain_t *dom)
 {
@@ -96,7 +99,7 @@ static void fab_verbs_sock_options(int fd)
     (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
 }
 
-/* ---- connecting -------------------------------------------------------------------------------------------------- */
+/* ---- connecting --------------------------------------------------------- */
 
 static const uint8_t fab_verbs_v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
 
@@ -139,7 +142,8 @@ static int fab_verbs_sock_attempt(fab_verbs_sock_t *sock)
     sock->is_connecting = true;
     sock->out_done = 0;
     sock->in_len = 0;
-    sock->deadline = fab_verbs_now_us() + (is_last ? FAB_VERBS_LAST_ATTEMPT_US : FAB_VERBS_ATTEMPT_US);
+    sock->deadline = fab_verbs_now_us() +
+                     (is_last ? FAB_VERBS_LAST_ATTEMPT_US : FAB_VERBS_ATTEMPT_US);
     if (0 != connect(sock->fd, (struct sockaddr *) &to, len) && EINPROGRESS != errno) {
         int error = errno;
         close(sock->fd);
@@ -160,8 +164,11 @@ static void fab_verbs_sock_broken(fab_verbs_sock_t *sock)
         snprintf(why, sizeof(why), "It ended while the connection was being made.");
     } else {
         (void) inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? ip + 12 : ip, text, sizeof(text));
-        snprintf(why, sizeof(why), "No connection to it could be made over TCP (%s, port %u: %s): has its process ended?",
-                 text, sock->port, 0 != sock->error ? strerror(sock->error) : "closed without an answer");
+        snprintf(
+            why, sizeof(why),
+            "No connection to it could be made over TCP (%s, port %u: %s): has its process ended?",
+            text, sock->port,
+            0 != sock->error ? strerror(sock->error) : "closed without an answer");
     }
     fab_verbs_on_broken(sock, why);
 }
@@ -183,7 +190,10 @@ void fab_verbs_oob_try_next(fab_verbs_sock_t *sock)
     fab_verbs_sock_broken(sock);
 }
 
-/* The same host is reached through its loopback device first: no other address is more certain to work. */
+/*
+ * The same host is reached through its loopback device first: no other address is more certain to
+ * work.
+ */
 static void fab_verbs_sock_addresses(fab_verbs_sock_t *sock, const fab_verbs_ep_t *ep)
 {
     static const uint8_t loopback[16] = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1};
@@ -222,7 +232,7 @@ fab_verbs_sock_t *fab_verbs_oob_connect(fab_verbs_ep_t *ep, const fab_verbs_fram
     return sock;
 }
 
-/* ---- frames ------------------------------------------------------------------------------------------------------ */
+/* ---- frames ------------------------------------------------------------- */
 
 static void fab_verbs_sock_failed(fab_verbs_sock_t *sock, int error)
 {
@@ -237,7 +247,8 @@ static void fab_verbs_sock_failed(fab_verbs_sock_t *sock, int error)
 static void fab_verbs_sock_write(fab_verbs_sock_t *sock)
 {
     while (sock->out_done < sock->out_len) {
-        ssize_t n = send(sock->fd, (char *) &sock->out + sock->out_done, sock->out_len - sock->out_done, MSG_NOSIGNAL);
+        ssize_t n = send(sock->fd, (char *) &sock->out + sock->out_done,
+                         sock->out_len - sock->out_done, MSG_NOSIGNAL);
         if (n < 0 && EINTR == errno) {
             continue;
         }
@@ -283,8 +294,10 @@ static void fab_verbs_sock_deliver(fab_verbs_sock_t *sock)
 
 static void fab_verbs_sock_read(fab_verbs_sock_t *sock)
 {
-    while (!sock->is_dead && !sock->is_closing && !sock->is_deferred && !sock->is_connecting && sock->fd >= 0) {
-        ssize_t n = recv(sock->fd, (char *) &sock->in + sock->in_len, sizeof(sock->in) - sock->in_len, 0);
+    while (!sock->is_dead && !sock->is_closing && !sock->is_deferred && !sock->is_connecting &&
+           sock->fd >= 0) {
+        ssize_t n = recv(sock->fd, (char *) &sock->in + sock->in_len,
+                         sizeof(sock->in) - sock->in_len, 0);
         if (n < 0 && EINTR == errno) {
             continue;
         }
@@ -330,7 +343,7 @@ void fab_verbs_oob_release(fab_verbs_sock_t *sock)
     }
 }
 
-/* ---- polling ----------------------------------------------------------------------------------------------------- */
+/* ---- polling ------------------------------------------------------------ */
 
 static void fab_verbs_oob_accept(fab_verbs_domain_t *dom)
 {
@@ -425,7 +438,7 @@ int fab_verbs_oob_poll(fab_verbs_domain_t *dom)
     return n > 0 ? n : 0;
 }
 
-/* ---- open and close ---------------------------------------------------------------------------------------------- */
+/* ---- open and close ----------------------------------------------------- */
 
 static bool fab_verbs_addr_has(const fab_verbs_addr_t *addr, const uint8_t *ip)
 {
@@ -459,16 +472,20 @@ bool fab_verbs_ip_of(const struct sockaddr *sa, uint8_t *ip)
     return false;
 }
 
-/* Bridges of containers and virtual machines have the same addresses on all hosts: only if there is nothing else. */
+/*
+ * Bridges of containers and virtual machines have the same addresses on all hosts: only if there is
+ * nothing else.
+ */
 static bool fab_verbs_is_bridge(const char *name)
 {
-    return 0 == strncmp(name, "docker", 6) || 0 == strncmp(name, "virbr", 5) || 0 == strncmp(name, "br-", 3) ||
-           0 == strncmp(name, "veth", 4) || 0 == strncmp(name, "cni", 3);
+    return 0 == strncmp(name, "docker", 6) || 0 == strncmp(name, "virbr", 5) ||
+           0 == strncmp(name, "br-", 3) || 0 == strncmp(name, "veth", 4) ||
+           0 == strncmp(name, "cni", 3);
 }
 
 /*
- * Where this process can be reached, the best first: the GID of a RoCE port, if it is an IP address; the addresses of
- * interfaces, IPv4 first; bridges; loopback.
+ * Where this process can be reached, the best first: the GID of a RoCE port, if it is an IP
+ * address; the addresses of interfaces, IPv4 first; bridges; loopback.
  */
 static void fab_verbs_oob_own_ips(fab_verbs_domain_t *dom)
 {
@@ -483,9 +500,11 @@ static void fab_verbs_oob_own_ips(fab_verbs_domain_t *dom)
     for (int pass = 0; pass < 6; pass++) {
         bool wants_v4 = 0 == pass % 2;
         for (struct ifaddrs *at = all; NULL != at; at = at->ifa_next) {
-            int class = 0 != (at->ifa_flags & IFF_LOOPBACK) ? 2 : fab_verbs_is_bridge(at->ifa_name) ? 1 : 0;
-            if (0 != (at->ifa_flags & IFF_UP) && class == pass / 2 && fab_verbs_ip_of(at->ifa_addr, ip) &&
-                fab_verbs_ip_is_v4(ip) == wants_v4) {
+            int class = 0 != (at->ifa_flags & IFF_LOOPBACK) ? 2
+                        : fab_verbs_is_bridge(at->ifa_name) ? 1
+                                                            : 0;
+            if (0 != (at->ifa_flags & IFF_UP) && class == pass / 2 &&
+                fab_verbs_ip_of(at->ifa_addr, ip) && fab_verbs_ip_is_v4(ip) == wants_v4) {
                 fab_verbs_addr_add(&dom->addr, ip);
             }
         }
@@ -517,7 +536,8 @@ static int fab_verbs_listen(uint16_t *port)
             fd = -1;
         }
     }
-    if (fd >= 0 && (0 != listen(fd, FAB_VERBS_BACKLOG) || 0 != getsockname(fd, (struct sockaddr *) &bound, &len))) {
+    if (fd >= 0 && (0 != listen(fd, FAB_VERBS_BACKLOG) ||
+                    0 != getsockname(fd, (struct sockaddr *) &bound, &len))) {
         close(fd);
         fd = -1;
     }
@@ -548,7 +568,8 @@ int fab_verbs_oob_open(fab_verbs_domain_t *dom, const char **why)
     oob->listener = fab_verbs_listen(&dom->addr.port);
     if (oob->epoll < 0 || oob->listener < 0 || 0 != fab_verbs_oob_watch(dom, oob->listener, oob) ||
         0 != fab_verbs_oob_watch(dom, dom->ctx->async_fd, dom)) {
-        *why = fab_sentence(dom->fab, "No TCP socket can be opened to set connections up: %s.", strerror(errno));
+        *why = fab_sentence(dom->fab, "No TCP socket can be opened to set connections up: %s.",
+                            strerror(errno));
         fab_verbs_oob_close(dom);
         return OPAL_ERR_NOT_AVAILABLE;
     }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The channel for connection set-up: fixed-size frames over short-lived TCP connections, out of band.
+ * The channel for connection set-up: fixed-size frames over short-lived TCP connections, out of
+ * band.
  *
- * Each process listens on one port; a peer finds its addresses in the process's address.  All sockets are nonblocking and
- * stand in one epoll set, which fab_verbs_oob_poll() looks at.  A socket tries the peer's IP addresses one after the other
- * until one gives an answer: a private address (of a bridge, of a container) may lead to another host.
+ * Each process listens on one port; a peer finds its addresses in the process's address.  All
+ * sockets are nonblocking and stand in one epoll set, which fab_verbs_oob_poll() looks at.  A
+ * socket tries the peer's IP addresses one after the other until one gives an answer: a private
+ * address (of a bridge, of a container) may lead to another host.
  *
  * Nothing here is trusted; who reads a frame checks it.
  */
@@ -20,10 +22,11 @@ struct fab_verbs_sock {
     fab_verbs_domain_t *dom;
     fab_verbs_ep_t *ep; /* connection.c's: whom it is for; NULL: accepted, not introduced yet */
     bool is_connecting; /* waits for TCP */
-    bool is_asking;     /* made by fab_verbs_oob_connect(), no frame came yet: the next IP address may do */
-    bool is_closing;    /* goes when all is written */
-    bool is_dead;       /* to be freed */
-    bool is_deferred;   /* its frame is to be handed over again */
+    /* made by fab_verbs_oob_connect(), no frame came yet: the next IP address may do */
+    bool is_asking;
+    bool is_closing;  /* goes when all is written */
+    bool is_dead;     /* to be freed */
+    bool is_deferred; /* its frame is to be handed over again */
     uint8_t num_ips;
     uint8_t ip_at;
     uint8_t ips[FAB_VERBS_IPS + 1][16];
@@ -43,7 +46,9 @@ struct fab_verbs_sock {
 int fab_verbs_oob_open(fab_verbs_domain_t *dom, const char **why);
 void fab_verbs_oob_close(fab_verbs_domain_t *dom);
 
-/* Start to connect to the peer of ep and send it the frame. NULL: no file descriptor or memory now. */
+/*
+ * Start to connect to the peer of ep and send it the frame. NULL: no file descriptor or memory now.
+ */
 fab_verbs_sock_t *fab_verbs_oob_connect(fab_verbs_ep_t *ep, const fab_verbs_frame_t *frame);
 /* Send a frame; what was sent before on this socket has been answered. */
 void fab_verbs_oob_send(fab_verbs_sock_t *sock, const fab_verbs_frame_t *frame);

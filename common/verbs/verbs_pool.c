@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pools of registered buffers of one size, made in chunks of one registration each, given back when the domain closes.
+ * Pools of registered buffers of one size, made in chunks of one registration each, given back when
+ * the domain closes.
  */
 #include "verbs/verbs_types.h"
 
@@ -23,11 +24,14 @@ void fab_verbs_pool_init(fab_verbs_pool_t *pool, struct ibv_pd *pd, size_t paylo
 {
     size_t size = sizeof(fab_verbs_tmh_t) + payload;
 
-    *pool =
-        (fab_verbs_pool_t){.pd = pd, .buf_size = (size + FAB_VERBS_BUF_ALIGN - 1) & ~(size_t) (FAB_VERBS_BUF_ALIGN - 1)};
+    *pool = (fab_verbs_pool_t){.pd = pd,
+                               .buf_size = (size + FAB_VERBS_BUF_ALIGN - 1) &
+                                           ~(size_t) (FAB_VERBS_BUF_ALIGN - 1)};
 }
 
-/* Pages of its own: with fork support, what is registered may vanish from children, page by page. */
+/*
+ * Pages of its own: with fork support, what is registered may vanish from children, page by page.
+ */
 static int fab_verbs_chunk_map(fab_verbs_pool_t *pool, fab_verbs_chunk_t *chunk, size_t size)
 {
     int error;

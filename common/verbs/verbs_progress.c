@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One progress call of the verbs provider: take what arrived, complete what was sent, return credits, move RMA on, and now
- * and then look at the clock, and by it at sockets and peers.  Without a connection it costs a few loads, and 25 ns every
- * 16 calls.
+ * One progress call of the verbs provider: take what arrived, complete what was sent, return
+ * credits, move RMA on, and now and then look at the clock, and by it at sockets and peers.
+ * Without a connection it costs a few loads, and 25 ns every 16 calls.
  */
 #include "verbs/verbs_oob.h"
 
@@ -19,7 +19,7 @@ uint64_t fab_verbs_now_us(void)
     return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
 }
 
-/* ---- receiving --------------------------------------------------------------------------------------------------- */
+/* ---- receiving ---------------------------------------------------------- */
 
 static __attribute__((noinline)) void fab_verbs_bad_message(fab_verbs_ep_t *ep, const char *what)
 {
@@ -55,13 +55,15 @@ static inline void fab_verbs_owe_credits(fab_verbs_conn_t *conn)
 
 static inline uint8_t fab_verbs_id(const fab_verbs_tmh_t *tmh)
 {
-    bool is_in_id = FAB_AM_NO_TAG == tmh->opcode || (FAB_AM_EAGER == tmh->opcode && FAB_AM_RNDV == tmh->id);
+    bool is_in_id = FAB_AM_NO_TAG == tmh->opcode ||
+                    (FAB_AM_EAGER == tmh->opcode && FAB_AM_RNDV == tmh->id);
 
     return is_in_id ? tmh->id : tmh->opcode;
 }
 
 /* A message of the fabric's. */
-static void fab_verbs_deliver(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh, const void *data, size_t len)
+static void fab_verbs_deliver(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh, const void *data,
+                              size_t len)
 {
     fab_verbs_domain_t *dom = conn->dom;
     fab_rndv_t rndv;
@@ -77,18 +79,22 @@ static void fab_verbs_deliver(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh
         data = &rndv;
         len = sizeof(rndv);
     }
-    fab_deliver(dom->fab, conn->ep->peer, fab_hdr(fab_verbs_id(tmh), be64toh(tmh->tag), be32toh(tmh->app_ctx)), data, len);
+    fab_deliver(dom->fab, conn->ep->peer,
+                fab_hdr(fab_verbs_id(tmh), be64toh(tmh->tag), be32toh(tmh->app_ctx)), data, len);
     fab_verbs_owe_credits(conn);
 }
 
-/* The peer's device has done a rendezvous, or so it says. Not one of the messages that are counted. */
+/*
+ * The peer's device has done a rendezvous, or so it says. Not one of the messages that are counted.
+ */
 static void fab_verbs_device_answered(fab_verbs_conn_t *conn, const unsigned char *data, size_t len)
 {
     fab_verbs_tmh_t tmh = {.opcode = FAB_AM_NO_TAG};
 
     memcpy(&tmh, data, len < sizeof(tmh) ? len : sizeof(tmh));
     if (FAB_AM_FIN == tmh.opcode && len >= sizeof(tmh)) {
-        fab_deliver(conn->dom->fab, conn->ep->peer, fab_hdr(FAB_AM_FIN, be64toh(tmh.tag), be32toh(tmh.app_ctx)), NULL, 0);
+        fab_deliver(conn->dom->fab, conn->ep->peer,
+                    fab_hdr(FAB_AM_FIN, be64toh(tmh.tag), be32toh(tmh.app_ctx)), NULL, 0);
     } else {
         fab_verbs_bad_message(conn->ep, "it came where only the device answers");
     }
@@ -99,7 +105,8 @@ static bool fab_verbs_id_is_known(const fab_verbs_tmh_t *tmh)
     if (FAB_AM_NO_TAG != tmh->opcode) {
         return tmh->opcode <= FAB_AM_EAGER;
     }
-    return tmh->id < FAB_AM_MAX || (tmh->id >= FAB_VERBS_ID_CREDIT && tmh->id <= FAB_VERBS_ID_LEAVE);
+    return tmh->id < FAB_AM_MAX ||
+           (tmh->id >= FAB_VERBS_ID_CREDIT && tmh->id <= FAB_VERBS_ID_LEAVE);
 }
 
 static void fab_verbs_arrived(fab_verbs_conn_t *conn, const unsigned char *data, size_t len)
@@ -136,13 +143,15 @@ void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc)
     }
     if (NULL != conn && NULL != conn->ep && FAB_PEER_FAILED != conn->ep->peer->state) {
         dom->last_conn = conn;
-        if (__builtin_expect(wc->qp_num != fab_verbs_conn_recv_qpn(conn) && IBV_WC_SUCCESS == wc->status, 0)) {
+        if (__builtin_expect(
+                wc->qp_num != fab_verbs_conn_recv_qpn(conn) && IBV_WC_SUCCESS == wc->status, 0)) {
             fab_verbs_device_answered(conn, buf->data, wc->byte_len);
         } else if (__builtin_expect(IBV_WC_SUCCESS == wc->status, 1)) {
             fab_verbs_arrived(conn, buf->data, wc->byte_len);
         } else if (IBV_WC_WR_FLUSH_ERR != wc->status) {
-            fab_verbs_ep_doom(conn->ep, OPAL_ERR_COMM_FAILURE, "A message from it could not be received (%s: %s).",
-                              dom->name, ibv_wc_status_str(wc->status));
+            fab_verbs_ep_doom(conn->ep, OPAL_ERR_COMM_FAILURE,
+                              "A message from it could not be received (%s: %s).", dom->name,
+                              ibv_wc_status_str(wc->status));
         }
     }
     buf->next = dom->to_post;
@@ -181,7 +190,7 @@ static int fab_verbs_poll_recv(fab_verbs_domain_t *dom)
     return n > 0 ? n : 0;
 }
 
-/* ---- the rest ---------------------------------------------------------------------------------------------------- */
+/* ---- the rest ----------------------------------------------------------- */
 
 int fab_verbs_poll_send(fab_verbs_domain_t *dom)
 {

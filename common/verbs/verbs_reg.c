@@ -13,10 +13,12 @@ int fab_verbs_reg_access = 0;
 
 struct ibv_mr *fab_verbs_reg_mr(struct ibv_pd *pd, void *buf, size_t len)
 {
-    struct ibv_mr *mr = ibv_reg_mr(
-        pd, buf, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | fab_verbs_reg_access);
+    struct ibv_mr *mr = ibv_reg_mr(pd, buf, len,
+                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+                                       IBV_ACCESS_REMOTE_WRITE | fab_verbs_reg_access);
 
-    if (NULL == mr && ENOMEM != errno && EAGAIN != errno) { /* constants of the program, or mapped read only */
+    /* constants of the program, or mapped read only */
+    if (NULL == mr && ENOMEM != errno && EAGAIN != errno) {
         mr = ibv_reg_mr(pd, buf, len, IBV_ACCESS_REMOTE_READ);
     }
     return mr;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registered memory of the user: a small interface to a cache of registrations, so that one file alone needs Open MPI's.
+ * Registered memory of the user: a small interface to a cache of registrations, so that one file
+ * alone needs Open MPI's.
  *
- * Two implementations: verbs_reg.c registers each time (unit tests), verbs_reg_rcache.c keeps registrations in OPAL's cache
- * grdma, which drops those whose memory is unmapped.
+ * Two implementations: verbs_reg.c registers each time (unit tests), verbs_reg_rcache.c keeps
+ * registrations in OPAL's cache grdma, which drops those whose memory is unmapped.
  *
  * Lock: the caller's. The cache has its own against memory hooks.
  */
@@ -25,8 +26,9 @@ typedef struct fab_verbs_reg_ops {
     /* All registrations have been put back. */
     void (*close)(fab_verbs_regs_t *regs);
     /*
-     * Register len > 0 bytes at buf for local and remote access; for remote reading only, if the memory cannot be written.
-     * NULL: errno says why: ENOMEM, EAGAIN: it cannot be locked; others: it cannot be registered.
+     * Register len > 0 bytes at buf for local and remote access; for remote reading only, if the
+     * memory cannot be written. NULL: errno says why: ENOMEM, EAGAIN: it cannot be locked; others:
+     * it cannot be registered.
      */
     fab_verbs_reg_t *(*get)(fab_verbs_regs_t *regs, void *buf, size_t len);
     void (*put)(fab_verbs_regs_t *regs, fab_verbs_reg_t *reg);
@@ -34,12 +36,16 @@ typedef struct fab_verbs_reg_ops {
 } fab_verbs_reg_ops_t;
 
 extern const fab_verbs_reg_ops_t fab_verbs_reg_plain;
-extern const fab_verbs_reg_ops_t *fab_verbs_reg_ops; /* the one that is used; at first fab_verbs_reg_plain */
+/* the one that is used; at first fab_verbs_reg_plain */
+extern const fab_verbs_reg_ops_t *fab_verbs_reg_ops;
 
 /* Use OPAL's cache from the next fab_open() on. */
 void fab_verbs_reg_use_rcache(void);
 
-/* What registered memory allows besides reading and writing: IBV_ACCESS_REMOTE_ATOMIC, if the device can; set when it is opened. */
+/*
+ * What registered memory allows besides reading and writing: IBV_ACCESS_REMOTE_ATOMIC, if the
+ * device can; set when it is opened.
+ */
 extern int fab_verbs_reg_access;
 
 /* ibv_reg_mr() as get() describes it. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registrations in OPAL's cache "grdma"; with verbs_near.c the only file of the provider that needs libopen-pal.
+ * Registrations in OPAL's cache "grdma"; with verbs_near.c the only file of the provider that needs
+ * libopen-pal.
  *
- * The cache registers whole pages and keeps registrations that nobody uses, oldest dropped first when the device or the
- * limit on locked memory wants it.  OPAL's memory hooks tell it of memory that goes; it then deregisters at the next get.
+ * The cache registers whole pages and keeps registrations that nobody uses, oldest dropped first
+ * when the device or the limit on locked memory wants it.  OPAL's memory hooks tell it of memory
+ * that goes; it then deregisters at the next get.
  */
 #include "verbs/verbs_reg.h"
 
@@ -26,8 +28,12 @@ struct fab_verbs_regs {
     mca_rcache_base_module_t *rcache;
 };
 
-/* Called by the cache, never from within a memory hook. OUT_OF_RESOURCE: drop something and call again. */
-static int fab_verbs_rcache_register(void *data, void *base, size_t size, mca_rcache_base_registration_t *reg)
+/*
+ * Called by the cache, never from within a memory hook. OUT_OF_RESOURCE: drop something and call
+ * again.
+ */
+static int fab_verbs_rcache_register(void *data, void *base, size_t size,
+                                     mca_rcache_base_registration_t *reg)
 {
     struct ibv_mr *mr = fab_verbs_reg_mr(data, base, size);
 

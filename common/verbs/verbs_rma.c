@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Get and put: RDMA READ and WRITE, in steps, a few of them under way on each connection; operations of one peer take
- * turns.
+ * Get and put: RDMA READ and WRITE, in steps, a few of them under way on each connection;
+ * operations of one peer take turns.
  *
  * What cannot be registered is refused (OPAL_ERR_NOT_SUPPORTED): the caller sends messages instead.
  */
@@ -21,7 +21,7 @@ typedef struct fab_verbs_rkey {
 
 _Static_assert(sizeof(fab_verbs_rkey_t) <= sizeof(fab_rkey_t), "it must fit");
 
-/* ---- registering ------------------------------------------------------------------------------------------------- */
+/* ---- registering -------------------------------------------------------- */
 
 static fab_verbs_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len)
 {
@@ -39,14 +39,16 @@ static fab_verbs_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *
     if (!dom->is_memlock_told) {
         dom->is_memlock_told = true;
         fab_log(dom->fab, 1,
-                "%s: memory cannot be locked (%s): large messages are copied. Raise RLIMIT_MEMLOCK (ulimit -l unlimited, "
+                "%s: memory cannot be locked (%s): large messages are copied. Raise RLIMIT_MEMLOCK "
+                "(ulimit -l unlimited, "
                 "/etc/security/limits.d).",
                 dom->name, strerror(error));
     }
     return NULL;
 }
 
-fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_t **list, const void *buf, size_t len)
+fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_t **list,
+                                    const void *buf, size_t len)
 {
     fab_verbs_exposed_t *exposed = dom->free_exposed;
 
@@ -86,7 +88,7 @@ void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed)
     dom->free_exposed = exposed;
 }
 
-/* ---- operations -------------------------------------------------------------------------------------------------- */
+/* ---- operations --------------------------------------------------------- */
 
 static fab_verbs_op_t *fab_verbs_op_alloc(fab_verbs_domain_t *dom)
 {
@@ -143,7 +145,8 @@ static int fab_verbs_op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
     size_t left = rma->len - op->posted;
     uint32_t len = left < conn->dom->step ? (uint32_t) left : conn->dom->step;
     fab_verbs_rkey_t key;
-    struct ibv_sge sge = {(uintptr_t) rma->local + op->posted, len, fab_verbs_reg_ops->mr(op->reg)->lkey};
+    struct ibv_sge sge = {(uintptr_t) rma->local + op->posted, len,
+                          fab_verbs_reg_ops->mr(op->reg)->lkey};
     struct ibv_send_wr wr = {.sg_list = &sge, .opcode = fab_verbs_opcodes[rma->kind]};
     int rc;
 
@@ -166,7 +169,7 @@ static int fab_verbs_op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
     return rc;
 }
 
-/* ---- an endpoint's operations ------------------------------------------------------------------------------------ */
+/* ---- an endpoint's operations ------------------------------------------- */
 
 static void fab_verbs_op_append(fab_verbs_ep_t *ep, fab_verbs_op_t *op)
 {
@@ -196,7 +199,9 @@ static bool fab_verbs_can_fly(const fab_verbs_ep_t *ep)
            fab_verbs_sq_room(conn) > FAB_VERBS_SQ_SPARE && ep->dom->sq_used < ep->dom->sq_used_max;
 }
 
-/* Post steps while there is room, each of the operation whose turn it is. Nothing completes here. */
+/*
+ * Post steps while there is room, each of the operation whose turn it is. Nothing completes here.
+ */
 static int fab_verbs_ep_fly(fab_verbs_ep_t *ep)
 {
     int events = 0;
@@ -258,14 +263,15 @@ int fab_verbs_rma_progress(fab_verbs_domain_t *dom)
             fab_verbs_connect(ep);
         }
         if (0 == ep->ops->rma->len) {
-            fab_verbs_op_end(fab_verbs_op_take(ep)); /* may close the peer: ep is not used any more */
+            /* may close the peer: ep is not used any more */
+            fab_verbs_op_end(fab_verbs_op_take(ep));
             events++;
         }
     }
     return events;
 }
 
-/* ---- the table's functions --------------------------------------------------------------------------------------- */
+/* ---- the table's functions ---------------------------------------------- */
 
 int fab_verbs_rma(fab_rma_t *rma)
 {
@@ -328,7 +334,9 @@ fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv)
     fab_verbs_rkey_t key;
 
     memcpy(&key, rndv->rkey.bytes, sizeof(key));
-    return (fab_verbs_rvh_t){.addr = htobe64(rndv->addr), .rkey = htobe32(key.rkey), .len = htobe32((uint32_t) rndv->len)};
+    return (fab_verbs_rvh_t){.addr = htobe64(rndv->addr),
+                             .rkey = htobe32(key.rkey),
+                             .len = htobe32((uint32_t) rndv->len)};
 }
 
 fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh)

@@ -2,9 +2,10 @@
 /*
  * The shared receive queue and its buffers.
  *
- * Each connection is granted a window, and with each come as many receive buffers as its window, up to the user's limit;
- * beyond that the windows of new connections are smaller.  So a sender that keeps to its window finds a buffer, in general.
- * If not (the limit is reached, memory cannot be locked), the device makes it wait (RNR) and tries again, without end.
+ * Each connection is granted a window, and with each come as many receive buffers as its window, up
+ * to the user's limit; beyond that the windows of new connections are smaller.  So a sender that
+ * keeps to its window finds a buffer, in general. If not (the limit is reached, memory cannot be
+ * locked), the device makes it wait (RNR) and tries again, without end.
  */
 #include "verbs/verbs_types.h"
 
@@ -15,8 +16,10 @@
 
 enum {
     FAB_VERBS_WINDOW_MIN = 4,
-    FAB_VERBS_OWN_MSGS = 4,   /* iWARP: a peer's own messages that may be on their way: CREDIT twice, CLOSE, LEAVE */
-    FAB_VERBS_CM_SHARES = 64, /* iWARP: connections that the buffers still to be had should do for */
+    /* iWARP: a peer's own messages that may be on their way: CREDIT twice, CLOSE, LEAVE */
+    FAB_VERBS_OWN_MSGS = 4,
+    /* iWARP: connections that the buffers still to be had should do for */
+    FAB_VERBS_CM_SHARES = 64,
 };
 
 void fab_verbs_srq_repost(fab_verbs_domain_t *dom)
@@ -26,9 +29,12 @@ void fab_verbs_srq_repost(fab_verbs_domain_t *dom)
         struct ibv_sge sges[FAB_VERBS_BATCH];
         fab_verbs_buf_t *first = dom->to_post;
         int n = 0;
-        for (fab_verbs_buf_t *buf = first; NULL != buf && n < FAB_VERBS_BATCH; buf = buf->next, n++) {
-            sges[n] = (struct ibv_sge){(uintptr_t) buf->data, (uint32_t) dom->recv_pool.buf_size, buf->lkey};
-            wrs[n] = (struct ibv_recv_wr){.wr_id = (uintptr_t) buf, .next = &wrs[n + 1], .sg_list = &sges[n], .num_sge = 1};
+        for (fab_verbs_buf_t *buf = first; NULL != buf && n < FAB_VERBS_BATCH;
+             buf = buf->next, n++) {
+            sges[n] = (struct ibv_sge){(uintptr_t) buf->data, (uint32_t) dom->recv_pool.buf_size,
+                                       buf->lkey};
+            wrs[n] = (struct ibv_recv_wr){
+                .wr_id = (uintptr_t) buf, .next = &wrs[n + 1], .sg_list = &sges[n], .num_sge = 1};
         }
         wrs[n - 1].next = NULL;
         int rc = ibv_post_srq_recv(dom->srq, wrs, &bad);
@@ -74,7 +80,8 @@ static int fab_verbs_srq_create(fab_verbs_domain_t *dom, const char **why)
     init.attr.max_wr = want;
     dom->srq = dom->device.max_srq > 0 ? ibv_create_srq(dom->pd, &init) : NULL;
     if (NULL == dom->srq) {
-        *why = fab_sentence(dom->fab, "%s cannot make a shared receive queue of %u buffers: %s.", dom->name, want,
+        *why = fab_sentence(dom->fab, "%s cannot make a shared receive queue of %u buffers: %s.",
+                            dom->name, want,
                             dom->device.max_srq > 0 ? strerror(errno) : "it has none");
         return OPAL_ERR_NOT_AVAILABLE;
     }
@@ -90,20 +97,22 @@ int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why)
         return rc;
     }
     fab_verbs_pool_init(&dom->recv_pool, dom->pd, fab_params.verbs_eager_limit);
-    if (OPAL_SUCCESS != fab_verbs_srq_add(dom, fab_verbs_min(FAB_VERBS_SLACK_BUFS, dom->max_recv_bufs))) {
-        *why =
-            fab_sentence(dom->fab,
-                         "%s: %zu bytes for messages cannot be registered: %s. Is the limit on locked memory (ulimit -l) "
-                         "too low?",
-                         dom->name, FAB_VERBS_SLACK_BUFS * dom->recv_pool.buf_size, strerror(errno));
+    if (OPAL_SUCCESS !=
+        fab_verbs_srq_add(dom, fab_verbs_min(FAB_VERBS_SLACK_BUFS, dom->max_recv_bufs))) {
+        *why = fab_sentence(dom->fab,
+                            "%s: %zu bytes for messages cannot be registered: %s. Is the limit on "
+                            "locked memory (ulimit -l) "
+                            "too low?",
+                            dom->name, FAB_VERBS_SLACK_BUFS * dom->recv_pool.buf_size,
+                            strerror(errno));
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     return OPAL_SUCCESS;
 }
 
 /*
- * iWARP has no RNR: a message that finds no buffer ends the connection.  So every window has its buffers, windows get
- * smaller as buffers get rare, and none are given when they are used up.
+ * iWARP has no RNR: a message that finds no buffer ends the connection.  So every window has its
+ * buffers, windows get smaller as buffers get rare, and none are given when they are used up.
  */
 static uint16_t fab_verbs_srq_grant_all(fab_verbs_domain_t *dom)
 {
@@ -114,10 +123,12 @@ static uint16_t fab_verbs_srq_grant_all(fab_verbs_domain_t *dom)
         need += granted > 0 ? granted + FAB_VERBS_OWN_MSGS : 0;
     }
     window = need < dom->max_recv_bufs ? (dom->max_recv_bufs - need) / FAB_VERBS_CM_SHARES : 0;
-    window = fab_verbs_min(window > FAB_VERBS_WINDOW_MIN ? window : FAB_VERBS_WINDOW_MIN, fab_params.verbs_window);
+    window = fab_verbs_min(window > FAB_VERBS_WINDOW_MIN ? window : FAB_VERBS_WINDOW_MIN,
+                           fab_params.verbs_window);
     need += window + FAB_VERBS_OWN_MSGS;
     if (need > dom->max_recv_bufs ||
-        (need > dom->recv_pool.num && OPAL_SUCCESS != fab_verbs_srq_add(dom, need - dom->recv_pool.num))) {
+        (need > dom->recv_pool.num &&
+         OPAL_SUCCESS != fab_verbs_srq_add(dom, need - dom->recv_pool.num))) {
         return 0;
     }
     fab_counters.verbs_small_windows += window < fab_params.verbs_window;

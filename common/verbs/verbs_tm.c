@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Matching hardware: a shared receive queue with a tag list (TM-SRQ), its completions, list operations, and the buffers of
- * listed receives.  doc/offload.md and doc/verbs.md say why.
+ * Matching hardware: a shared receive queue with a tag list (TM-SRQ), its completions, list
+ * operations, and the buffers of listed receives.  doc/offload.md and doc/verbs.md say why.
  *
- * Completions are copied out first, a batch at a time, and looked at when polling has ended: between ibv_start_poll and
- * ibv_end_poll the device's library holds locks that other calls want.
+ * Completions are copied out first, a batch at a time, and looked at when polling has ended:
+ * between ibv_start_poll and ibv_end_poll the device's library holds locks that other calls want.
  *
- * wr_id: of receive buffers the fab_verbs_buf_t; of listed receives the fab_offload_recv_t, with FAB_VERBS_LISTED; of
- * signaled list operations what the engine gave.
+ * wr_id: of receive buffers the fab_verbs_buf_t; of listed receives the fab_offload_recv_t, with
+ * FAB_VERBS_LISTED; of signaled list operations what the engine gave.
  */
 #include "verbs/verbs_types.h"
 
@@ -23,11 +23,13 @@ enum {
     FAB_VERBS_TM_MAX_BUFS = (1 << 15) - 1, /* doc/offload.md, R11 */
     FAB_VERBS_TM_MIN_OPS = 16,
     FAB_VERBS_TM_SPARE =
-        FAB_VERBS_BATCH,  /* places beyond the list's length: of receives that are off it and not yet delivered */
+        /* places beyond the list's length: of receives that are off it and not yet delivered */
+    FAB_VERBS_BATCH,
     FAB_VERBS_LISTED = 2, /* in a wr_id: a listed receive, not a buffer */
 };
 
-_Static_assert(_Alignof(fab_offload_recv_t) > FAB_VERBS_LISTED && _Alignof(fab_verbs_buf_t) > FAB_VERBS_LISTED,
+_Static_assert(_Alignof(fab_offload_recv_t) > FAB_VERBS_LISTED &&
+                   _Alignof(fab_verbs_buf_t) > FAB_VERBS_LISTED,
                "addresses have room for the bit");
 
 struct fab_verbs_tm {
@@ -57,7 +59,8 @@ typedef struct fab_verbs_place {
     uint32_t len;
     uint32_t lkey;
     unsigned char
-        covered[sizeof(fab_rndv_t)]; /* of the user's memory: an announcement may be longer than what it announces */
+        /* of the user's memory: an announcement may be longer than what it announces */
+        covered[sizeof(fab_rndv_t)];
 } fab_verbs_place_t;
 
 /* What is read of a completion. */
@@ -81,7 +84,7 @@ static void fab_verbs_tm_broke(fab_verbs_domain_t *dom, const char *why)
     fab_verbs_doom_all(dom, "broke in matching tags");
 }
 
-/* ---- open -------------------------------------------------------------------------------------------------------- */
+/* ---- open --------------------------------------------------------------- */
 
 static uint32_t fab_verbs_tm_min(uint32_t a, uint32_t b)
 {
@@ -94,21 +97,25 @@ static const char *fab_verbs_tm_query(fab_verbs_domain_t *dom, fab_verbs_tm_t *t
     struct ibv_device_attr_ex attr;
 
     memset(&attr, 0, sizeof(attr));
-    if (0 != ibv_query_device_ex(dom->ctx, NULL, &attr) || 0 == attr.tm_caps.max_num_tags || 0 == attr.tm_caps.max_sge) {
+    if (0 != ibv_query_device_ex(dom->ctx, NULL, &attr) || 0 == attr.tm_caps.max_num_tags ||
+        0 == attr.tm_caps.max_sge) {
         return "it has no tag matching";
     }
     tm->max_tags = fab_verbs_tm_min(attr.tm_caps.max_num_tags, fab_params.verbs_tm_tags);
     tm->max_ops = fab_verbs_tm_min(attr.tm_caps.max_ops, 2 * tm->max_tags + FAB_VERBS_TM_MIN_OPS);
     tm->has_rndv = 0 != (attr.tm_caps.flags & IBV_TM_CAP_RC) &&
-                   attr.tm_caps.max_rndv_hdr_size >= sizeof(fab_verbs_tmh_t) + sizeof(fab_verbs_rvh_t);
+                   attr.tm_caps.max_rndv_hdr_size >=
+                       sizeof(fab_verbs_tmh_t) + sizeof(fab_verbs_rvh_t);
     return tm->max_ops >= FAB_VERBS_TM_MIN_OPS ? NULL : "its queue of list operations is too short";
 }
 
-static struct ibv_srq *fab_verbs_tm_srq(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm, uint32_t num_bufs)
+static struct ibv_srq *fab_verbs_tm_srq(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm,
+                                        uint32_t num_bufs)
 {
     struct ibv_srq_init_attr_ex init = {
         .attr = {.max_wr = num_bufs, .max_sge = 1},
-        .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
+        .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
+                     IBV_SRQ_INIT_ATTR_TM,
         .srq_type = IBV_SRQT_TM,
         .pd = dom->pd,
         .cq = ibv_cq_ex_to_cq(tm->cq),
@@ -121,9 +128,11 @@ static struct ibv_srq *fab_verbs_tm_srq(fab_verbs_domain_t *dom, fab_verbs_tm_t 
 /* NULL, or what cannot be made. */
 static const char *fab_verbs_tm_make(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
 {
-    uint32_t num_bufs = fab_verbs_tm_min(fab_params.verbs_buffers, (uint32_t) dom->device.max_srq_wr);
+    uint32_t num_bufs = fab_verbs_tm_min(fab_params.verbs_buffers,
+                                         (uint32_t) dom->device.max_srq_wr);
     struct ibv_cq_init_attr_ex init = {
-        .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_TM_INFO,
+        .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM |
+                    IBV_WC_EX_WITH_TM_INFO,
     };
 
     num_bufs = fab_verbs_tm_min(num_bufs, FAB_VERBS_TM_MAX_BUFS);
@@ -202,13 +211,15 @@ void fab_verbs_tm_close(fab_verbs_domain_t *dom)
     }
 }
 
-/* ---- what the engine calls --------------------------------------------------------------------------------------- */
+/* ---- what the engine calls ---------------------------------------------- */
 
 /*
- * The user's memory.  An eager message longer than a listed buffer breaks the connection, so it must hold the longest; and
- * what is longer than the device can read is listed as far as it can: a longer message is announced.
+ * The user's memory.  An eager message longer than a listed buffer breaks the connection, so it
+ * must hold the longest; and what is longer than the device can read is listed as far as it can: a
+ * longer message is announced.
  */
-static bool fab_verbs_tm_hold(fab_verbs_domain_t *dom, fab_verbs_place_t *place, const fab_offload_recv_t *recv)
+static bool fab_verbs_tm_hold(fab_verbs_domain_t *dom, fab_verbs_place_t *place,
+                              const fab_offload_recv_t *recv)
 {
     if (NULL == recv->data || recv->len < fab_params.verbs_eager_limit) {
         return false;
@@ -248,7 +259,8 @@ static bool fab_verbs_tm_get_buf(fab_verbs_tm_t *tm, fab_verbs_place_t *place)
 }
 
 /* Where a message for this receive goes; NULL: there is no room now. */
-static fab_verbs_place_t *fab_verbs_tm_get_place(fab_verbs_domain_t *dom, const fab_offload_recv_t *recv)
+static fab_verbs_place_t *fab_verbs_tm_get_place(fab_verbs_domain_t *dom,
+                                                 const fab_offload_recv_t *recv)
 {
     fab_verbs_tm_t *tm = dom->tm;
     fab_verbs_place_t *place = tm->free_places;
@@ -280,8 +292,8 @@ static void fab_verbs_tm_release(void *device, void *released)
     dom->tm->free_places = place;
 }
 
-static void fab_verbs_tm_fill(struct ibv_ops_wr *wr, struct ibv_sge *sge, const fab_offload_cmd_t *cmd,
-                              const fab_verbs_place_t *place)
+static void fab_verbs_tm_fill(struct ibv_ops_wr *wr, struct ibv_sge *sge,
+                              const fab_offload_cmd_t *cmd, const fab_verbs_place_t *place)
 {
     const fab_offload_recv_t *recv = cmd->recv;
 
@@ -312,7 +324,8 @@ static int fab_verbs_tm_post(void *device, const fab_offload_cmd_t *cmd)
 {
     fab_verbs_domain_t *dom = device;
     bool is_add = FAB_OFFLOAD_ADD == cmd->op;
-    fab_verbs_place_t *place = is_add && !dom->is_dead ? fab_verbs_tm_get_place(dom, cmd->recv) : NULL;
+    fab_verbs_place_t *place = is_add && !dom->is_dead ? fab_verbs_tm_get_place(dom, cmd->recv)
+                                                       : NULL;
     struct ibv_ops_wr wr, *bad = NULL;
     struct ibv_sge sge;
     int error = dom->is_dead ? EIO : is_add && NULL == place ? ENOMEM : 0;
@@ -342,7 +355,8 @@ static int fab_verbs_tm_post(void *device, const fab_offload_cmd_t *cmd)
 
 static const fab_offload_ops_t fab_verbs_tm_ops = {.post = fab_verbs_tm_post};
 
-bool fab_verbs_tm_use(fab_domain_t *domain, const fab_tm_user_t *user, void *ctx, fab_tm_device_t *device)
+bool fab_verbs_tm_use(fab_domain_t *domain, const fab_tm_user_t *user, void *ctx,
+                      fab_tm_device_t *device)
 {
     fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
 
@@ -364,14 +378,16 @@ bool fab_verbs_tm_use(fab_domain_t *domain, const fab_tm_user_t *user, void *ctx
     return true;
 }
 
-/* ---- completions ------------------------------------------------------------------------------------------------- */
+/* ---- completions -------------------------------------------------------- */
 
 static void fab_verbs_tm_copy(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wc)
 {
     struct ibv_wc_tm_info info = {0};
 
-    *wc = (fab_verbs_tm_wc_t){.wr_id = cq->wr_id, .status = cq->status, .qp_num = ibv_wc_read_qp_num(cq)};
-    if (IBV_WC_SUCCESS != cq->status && IBV_WC_TM_ERR != cq->status && IBV_WC_TM_RNDV_INCOMPLETE != cq->status) {
+    *wc = (fab_verbs_tm_wc_t){
+        .wr_id = cq->wr_id, .status = cq->status, .qp_num = ibv_wc_read_qp_num(cq)};
+    if (IBV_WC_SUCCESS != cq->status && IBV_WC_TM_ERR != cq->status &&
+        IBV_WC_TM_RNDV_INCOMPLETE != cq->status) {
         wc->opcode = IBV_WC_RECV; /* nothing else of it is defined */
         return;
     }
@@ -408,22 +424,25 @@ static int fab_verbs_tm_collect(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wcs)
 }
 
 /*
- * The device matched a rendezvous and left it at that, for the message is longer than the listed buffer: then that has the
- * request. A rendezvous that began and broke off has the same status; no device says which it was in a way that all do.
- * False: it broke off.
+ * The device matched a rendezvous and left it at that, for the message is longer than the listed
+ * buffer: then that has the request. A rendezvous that began and broke off has the same status; no
+ * device says which it was in a way that all do. False: it broke off.
  */
-static bool fab_verbs_tm_is_left(const fab_offload_recv_t *recv, const fab_verbs_tm_wc_t *wc, fab_tm_match_t *match)
+static bool fab_verbs_tm_is_left(const fab_offload_recv_t *recv, const fab_verbs_tm_wc_t *wc,
+                                 fab_tm_match_t *match)
 {
     const fab_verbs_place_t *place = recv->place;
     fab_verbs_tmh_t tmh;
     fab_verbs_rvh_t rvh;
 
-    if (IBV_WC_TM_RNDV_INCOMPLETE != wc->status || IBV_WC_TM_RECV != wc->opcode || !match->is_first) {
+    if (IBV_WC_TM_RNDV_INCOMPLETE != wc->status || IBV_WC_TM_RECV != wc->opcode ||
+        !match->is_first) {
         return false;
     }
     memcpy(&tmh, place->data, sizeof(tmh));
     memcpy(&rvh, (const char *) place->data + sizeof(tmh), sizeof(rvh));
-    if (FAB_AM_RNDV != tmh.opcode || (be64toh(tmh.tag) & recv->mask) != recv->tag || be32toh(rvh.len) <= place->len) {
+    if (FAB_AM_RNDV != tmh.opcode || (be64toh(tmh.tag) & recv->mask) != recv->tag ||
+        be32toh(rvh.len) <= place->len) {
         return false;
     }
     match->hdr = fab_hdr(FAB_AM_RNDV, be64toh(tmh.tag), be32toh(tmh.app_ctx));
@@ -431,9 +450,12 @@ static bool fab_verbs_tm_is_left(const fab_offload_recv_t *recv, const fab_verbs
     return true;
 }
 
-/* All is there that will be: what is it? What a device read has no immediate data; eager messages and announcements have.
+/*
+ * All is there that will be: what is it? What a device read has no immediate data; eager messages
+ * and announcements have.
  */
-static fab_tm_kind_t fab_verbs_tm_kind(const fab_offload_recv_t *recv, const fab_verbs_tm_wc_t *wc, fab_tm_match_t *match)
+static fab_tm_kind_t fab_verbs_tm_kind(const fab_offload_recv_t *recv, const fab_verbs_tm_wc_t *wc,
+                                       fab_tm_match_t *match)
 {
     const fab_verbs_place_t *place = recv->place;
 
@@ -457,8 +479,8 @@ static fab_tm_kind_t fab_verbs_tm_kind(const fab_offload_recv_t *recv, const fab
 }
 
 /* For the connection it came on, if its peer is still there. */
-static void fab_verbs_tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn, const fab_tm_match_t *match,
-                                 const fab_verbs_tm_wc_t *wc)
+static void fab_verbs_tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn,
+                                 const fab_tm_match_t *match, const fab_verbs_tm_wc_t *wc)
 {
     if (match->is_first) {
         fab_verbs_took_matched(conn);
@@ -467,7 +489,8 @@ static void fab_verbs_tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn
         fab_verbs_take_credits(conn, (uint16_t) (wc->imm & FAB_VERBS_IMM_CREDITS));
     }
     if (match->is_last && FAB_TM_LOST == match->kind) {
-        fab_verbs_ep_doom(conn->ep, OPAL_ERR_COMM_FAILURE, "A message from it was lost (%s).", dom->name);
+        fab_verbs_ep_doom(conn->ep, OPAL_ERR_COMM_FAILURE, "A message from it was lost (%s).",
+                          dom->name);
     }
 }
 
@@ -475,7 +498,8 @@ static void fab_verbs_tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn
 static bool fab_verbs_tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
 {
     fab_verbs_tm_t *tm = dom->tm;
-    fab_offload_recv_t *recv = (fab_offload_recv_t *) (uintptr_t) (wc->wr_id & ~(uint64_t) FAB_VERBS_LISTED);
+    fab_offload_recv_t *recv = (fab_offload_recv_t *) (uintptr_t) (wc->wr_id &
+                                                                   ~(uint64_t) FAB_VERBS_LISTED);
     fab_verbs_conn_t *conn = fab_verbs_conn_by_qpn(dom, wc->qp_num);
     fab_verbs_place_t *place = recv->place;
     bool has_peer = NULL != conn && NULL != conn->ep && FAB_PEER_FAILED != conn->ep->peer->state;
@@ -489,7 +513,8 @@ static bool fab_verbs_tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_
 
     if (match.is_last) {
         match.kind = fab_verbs_tm_kind(recv, wc, &match);
-        match.is_first = match.is_first && FAB_TM_LOST != match.kind; /* what broke off need not say what it was */
+        /* what broke off need not say what it was */
+        match.is_first = match.is_first && FAB_TM_LOST != match.kind;
         fab_counters.verbs_tm_matched++;
     }
     if (has_peer) {
@@ -504,8 +529,10 @@ static bool fab_verbs_tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_
 static void fab_verbs_tm_unexpected(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
 {
     const fab_verbs_buf_t *buf = (const fab_verbs_buf_t *) (uintptr_t) wc->wr_id;
-    struct ibv_wc plain = {.wr_id = wc->wr_id, .status = wc->status, .byte_len = wc->len, .qp_num = wc->qp_num};
-    uint8_t opcode = IBV_WC_SUCCESS == wc->status && IBV_WC_TM_NO_TAG != wc->opcode ? buf->data[0] : FAB_AM_NO_TAG;
+    struct ibv_wc plain = {
+        .wr_id = wc->wr_id, .status = wc->status, .byte_len = wc->len, .qp_num = wc->qp_num};
+    uint8_t opcode = IBV_WC_SUCCESS == wc->status && IBV_WC_TM_NO_TAG != wc->opcode ? buf->data[0]
+                                                                                    : FAB_AM_NO_TAG;
 
     fab_verbs_take(dom, &plain);
     if ((FAB_AM_EAGER == opcode || FAB_AM_RNDV == opcode) && NULL != dom->tm->user) {
@@ -516,7 +543,8 @@ static void fab_verbs_tm_unexpected(fab_verbs_domain_t *dom, const fab_verbs_tm_
 static bool fab_verbs_tm_take(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
 {
     fab_verbs_tm_t *tm = dom->tm;
-    bool is_op = IBV_WC_TM_ADD == wc->opcode || IBV_WC_TM_DEL == wc->opcode || IBV_WC_TM_SYNC == wc->opcode;
+    bool is_op = IBV_WC_TM_ADD == wc->opcode || IBV_WC_TM_DEL == wc->opcode ||
+                 IBV_WC_TM_SYNC == wc->opcode;
 
     if (is_op) {
         return NULL == tm->user || tm->user->done(tm->ctx, wc->wr_id, IBV_WC_SUCCESS == wc->status);

@@ -2,10 +2,11 @@
 /*
  * The verbs provider's structures, for the files of common/verbs/ and its tests.
  *
- * Ownership.  The domain is one port of one device: context, PD, two CQs, the SRQ, the buffers.  It owns all endpoints and
- * connections.  An endpoint belongs to one peer record (fab_peer_t.ep) and has at most one connection, an RC QP (two, if
- * the devices of both sides match tags and do rendezvous); when the pair is done with it, the connection is taken from the
- * endpoint and lingers until what was sent on it has been delivered.
+ * Ownership.  The domain is one port of one device: context, PD, two CQs, the SRQ, the buffers.  It
+ * owns all endpoints and connections.  An endpoint belongs to one peer record (fab_peer_t.ep) and
+ * has at most one connection, an RC QP (two, if the devices of both sides match tags and do
+ * rendezvous); when the pair is done with it, the connection is taken from the endpoint and lingers
+ * until what was sent on it has been delivered.
  *
  *      fab_peer_t ── ep ── conn ── QP ──┬── send CQ     one for all connections
  *                     │                 └── receive CQ ── SRQ ── receive buffers, one pool
@@ -13,8 +14,8 @@
  *                     ├── ops       get and put, in the order in which they were asked for
  *                     └── exposed   memory that the peer may reach
  *
- * Completion queues never overrun: the receive CQ has room for all receive buffers, the send CQ for twice as many work
- * requests as sq_used may reach.
+ * Completion queues never overrun: the receive CQ has room for all receive buffers, the send CQ for
+ * twice as many work requests as sq_used may reach.
  *
  * All under the fabric's lock.
  */
@@ -29,30 +30,42 @@
 #include "verbs/verbs_wire.h"
 
 enum {
-    FAB_VERBS_BATCH = 32,         /* completions per poll: one call, and other work waits for no more */
-    FAB_VERBS_SQ_DEPTH = 128,     /* work requests on one QP, a power of two */
-    FAB_VERBS_SQ_SPARE = 8,       /* of these only for the provider's own messages */
-    FAB_VERBS_CHAIN = 16,         /* work requests handed over with one doorbell at most: the first waits for the last */
-    FAB_VERBS_CHAIN_BYTES = 4096, /* with so many bytes the line has something to do, while the next are packed */
-    FAB_VERBS_SIGNAL_WQES = 32,   /* unsignaled work requests in a row on one QP: a quarter of its depth */
+    /* completions per poll: one call, and other work waits for no more */
+    FAB_VERBS_BATCH = 32,
+    FAB_VERBS_SQ_DEPTH = 128, /* work requests on one QP, a power of two */
+    FAB_VERBS_SQ_SPARE = 8,   /* of these only for the provider's own messages */
+    /* work requests handed over with one doorbell at most: the first waits for the last */
+    FAB_VERBS_CHAIN = 16,
+    /* with so many bytes the line has something to do, while the next are packed */
+    FAB_VERBS_CHAIN_BYTES = 4096,
+    /* unsignaled work requests in a row on one QP: a quarter of its depth */
+    FAB_VERBS_SIGNAL_WQES = 32,
     FAB_VERBS_SIGNAL_BUFS = 4,    /* unsignaled send buffers: what an idle connection may keep */
     FAB_VERBS_SQ_USED_MAX = 8192, /* work requests on all QPs, if the send CQ can be that large */
     FAB_VERBS_INLINE = 220,       /* bytes asked for; the device may give less */
     FAB_VERBS_CHUNK_BUFS = 64,    /* send buffers made at a time */
-    FAB_VERBS_SLACK_BUFS = 64,    /* receive buffers beyond the windows: credits, and what waits to be posted again */
-    FAB_VERBS_STEP = 1 << 20, /* bytes of one READ or WRITE: others on the same QP wait that long, 0.1 ms at 100 Gbit/s */
-    FAB_VERBS_STEPS = 4,      /* READs or WRITEs under way on one QP, if the devices can: enough to fill the line */
-    FAB_VERBS_READS = 16,     /* READs that a QP serves at a time, if the device can */
-    FAB_VERBS_HASH = 4096,    /* buckets of the table from QP number to connection */
-    FAB_VERBS_HOUSE_PASSES = 16,        /* progress calls between looks at the clock (25 ns) */
-    FAB_VERBS_OOB_US = 1000,            /* time between looks at the sockets (0.5 us) when nothing is expected */
-    FAB_VERBS_TICK_US = 250000,         /* time between looks whether peers live */
-    FAB_VERBS_TICKS_PER_ROUND = 8,      /* ticks in which every connected peer of this host is looked at once: 2 s */
-    FAB_VERBS_LINGER_US = 2000000,      /* time for a connection that is done with to deliver what was sent */
-    FAB_VERBS_LEAVE_US = 300000,        /* the same when the process leaves */
-    FAB_VERBS_DRAIN_US = 1000000,       /* time for a device to complete what it has begun to receive */
+    /* receive buffers beyond the windows: credits, and what waits to be posted again */
+    FAB_VERBS_SLACK_BUFS = 64,
+    /* bytes of one READ or WRITE: others on the same QP wait that long, 0.1 ms at 100 Gbit/s */
+    FAB_VERBS_STEP = 1 << 20,
+    /* READs or WRITEs under way on one QP, if the devices can: enough to fill the line */
+    FAB_VERBS_STEPS = 4,
+    FAB_VERBS_READS = 16,        /* READs that a QP serves at a time, if the device can */
+    FAB_VERBS_HASH = 4096,       /* buckets of the table from QP number to connection */
+    FAB_VERBS_HOUSE_PASSES = 16, /* progress calls between looks at the clock (25 ns) */
+    /* time between looks at the sockets (0.5 us) when nothing is expected */
+    FAB_VERBS_OOB_US = 1000,
+    FAB_VERBS_TICK_US = 250000, /* time between looks whether peers live */
+    /* ticks in which every connected peer of this host is looked at once: 2 s */
+    FAB_VERBS_TICKS_PER_ROUND = 8,
+    /* time for a connection that is done with to deliver what was sent */
+    FAB_VERBS_LINGER_US = 2000000,
+    FAB_VERBS_LEAVE_US = 300000, /* the same when the process leaves */
+    /* time for a device to complete what it has begun to receive */
+    FAB_VERBS_DRAIN_US = 1000000,
     FAB_VERBS_PORT_GRACE_US = 10000000, /* time for a port to come back */
-    FAB_VERBS_MAX_ASKING = 64,          /* connections being asked for at a time: file descriptors */
+    /* connections being asked for at a time: file descriptors */
+    FAB_VERBS_MAX_ASKING = 64,
 };
 
 typedef struct fab_verbs_domain fab_verbs_domain_t;
@@ -63,7 +76,7 @@ typedef struct fab_verbs_oob fab_verbs_oob_t;
 typedef struct fab_verbs_tm fab_verbs_tm_t;
 typedef struct fab_verbs_cm fab_verbs_cm_t;
 
-/* ---- verbs_pool.c: registered buffers of one size ---------------------------------------------------------------- */
+/* ---- verbs_pool.c: registered buffers of one size ----------------------- */
 
 typedef struct fab_verbs_buf {
     struct fab_verbs_buf *next;
@@ -104,7 +117,7 @@ static inline fab_verbs_buf_t *fab_verbs_pool_get(fab_verbs_pool_t *pool)
     return buf;
 }
 
-/* ---- get and put (verbs_rma.c) ----------------------------------------------------------------------------------- */
+/* ---- get and put (verbs_rma.c) ------------------------------------------ */
 
 typedef struct fab_verbs_op {
     struct fab_verbs_op *next; /* in ep->ops, or free */
@@ -124,7 +137,7 @@ typedef struct fab_verbs_exposed {
     fab_verbs_reg_t *reg;
 } fab_verbs_exposed_t;
 
-/* ---- connections (verbs_conn.c) ---------------------------------------------------------------------------------- */
+/* ---- connections (verbs_conn.c) ----------------------------------------- */
 
 /* One work request on the send queue. */
 typedef struct fab_verbs_wqe {
@@ -134,7 +147,9 @@ typedef struct fab_verbs_wqe {
     bool is_signaled;
 } fab_verbs_wqe_t;
 
-/* Work requests that are held back, to be handed over with one doorbell; what is inline lies here. */
+/*
+ * Work requests that are held back, to be handed over with one doorbell; what is inline lies here.
+ */
 typedef struct fab_verbs_chain {
     uint32_t num;
     uint32_t bytes;
@@ -155,7 +170,11 @@ typedef struct fab_verbs_qpn {
 struct fab_verbs_conn {
     struct ibv_qp *qp; /* sends, and receives unless there is a tm_qp */
     struct ibv_qp
-        *tm_qp; /* no send queue: receives, and the device reads and answers rendezvous; NULL: not both devices can */
+        /*
+         * no send queue: receives, and the device reads and answers rendezvous; NULL: not both
+         * devices can
+         */
+        *tm_qp;
     fab_verbs_ep_t *ep; /* NULL: lingers */
     fab_verbs_domain_t *dom;
     fab_verbs_qpn_t qpns[2];          /* of qp and tm_qp */
@@ -189,11 +208,11 @@ struct fab_verbs_conn {
     uint8_t max_flying; /* READs and WRITEs */
     uint8_t flying;
     uint8_t num_ended; /* QPs that take no more receives: LAST_WQE_REACHED */
-    bool is_to_tm;   /* the peer's device matches tags */
-    bool is_ready;   /* the peer's QP receives */
-    bool is_broken;  /* a work request failed */
-    bool is_owing;   /* in dom->owing */
-    uint8_t to_send; /* FAB_VERBS_ID_* other than CREDIT that found no room; 0: none */
+    bool is_to_tm;     /* the peer's device matches tags */
+    bool is_ready;     /* the peer's QP receives */
+    bool is_broken;    /* a work request failed */
+    bool is_owing;     /* in dom->owing */
+    uint8_t to_send;   /* FAB_VERBS_ID_* other than CREDIT that found no room; 0: none */
 
     /* iWARP (verbs_cm.c) */
     struct rdma_cm_id *cm_id; /* NULL: no attempt to connect is under way, and none succeeded */
@@ -204,7 +223,7 @@ struct fab_verbs_conn {
     fab_verbs_wqe_t sq[FAB_VERBS_SQ_DEPTH];
 };
 
-/* ---- endpoints (verbs_ep.c, verbs_connect.c) --------------------------------------------------------------------- */
+/* ---- endpoints (verbs_ep.c, verbs_connect.c) ---------------------------- */
 
 typedef enum fab_verbs_state {
     FAB_VERBS_IDLE = 0,     /* no connection */
@@ -281,10 +300,11 @@ struct fab_verbs_domain {
     uint32_t step; /* bytes of one READ or WRITE at most */
     uint8_t port_num;
     uint8_t gid_index;
-    char name[64 + 8];        /* "mlx5_0:1" */
-    bool is_dead;             /* the device failed */
-    bool is_closed;           /* by fab_close(): operations end without completion */
-    bool is_spare;            /* all of the job is reached in other ways: started when a process joins that is not */
+    char name[64 + 8]; /* "mlx5_0:1" */
+    bool is_dead;      /* the device failed */
+    bool is_closed;    /* by fab_close(): operations end without completion */
+    /* all of the job is reached in other ways: started when a process joins that is not */
+    bool is_spare;
     bool is_started;          /* queues and buffers are made */
     uint64_t port_down_since; /* us; 0: it is up */
 
@@ -317,44 +337,51 @@ struct fab_verbs_domain {
 
 uint64_t fab_verbs_now_us(void);
 
-/* ---- verbs_device.c ---------------------------------------------------------------------------------------------- */
+/* ---- verbs_device.c ----------------------------------------------------- */
 
-/* Choose device, port and GID; opens the device. Fills ctx, device, port, port_num, gid_index, name, and addr as far as the
- * port tells. */
+/*
+ * Choose device, port and GID; opens the device. Fills ctx, device, port, port_num, gid_index,
+ * name, and addr as far as the port tells.
+ */
 int fab_verbs_device_open(fab_verbs_domain_t *dom, const char **why);
 
 /*
- * How near the device is to this process, larger is nearer (verbs_near.h), and of how many parts that the machine is divided into
- * one holds both; asked only if there is a choice.  NULL, as at first: all are equally near.
+ * How near the device is to this process, larger is nearer (verbs_near.h), and of how many parts
+ * that the machine is divided into one holds both; asked only if there is a choice.  NULL, as at
+ * first: all are equally near.
  */
 extern int (*fab_verbs_near)(const char *device, uint32_t *parts);
 
-/* ---- verbs_domain.c ---------------------------------------------------------------------------------------------- */
+/* ---- verbs_domain.c ----------------------------------------------------- */
 
 /* Queues and buffers are needed: make them, if that was not done. */
 int fab_verbs_start(fab_verbs_domain_t *dom, const char **why);
 
-/* ---- verbs_srq.c ------------------------------------------------------------------------------------------------- */
+/* ---- verbs_srq.c -------------------------------------------------------- */
 
 int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why);
-/* There is one more connection: more receive buffers, up to the limit. Returns the window for its peer; 0: none is left,
- * which only iWARP has to know. */
+/*
+ * There is one more connection: more receive buffers, up to the limit. Returns the window for its
+ * peer; 0: none is left, which only iWARP has to know.
+ */
 uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom);
 /* Give the collected buffers back to the SRQ. */
 void fab_verbs_srq_repost(fab_verbs_domain_t *dom);
 
-/* ---- verbs_conn.c ------------------------------------------------------------------------------------------------ */
+/* ---- verbs_conn.c ------------------------------------------------------- */
 
 /* A QP that can be told to its peer. NULL: *why. */
 fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why);
 /* To the peer's QP, up to ready to receive and to send. */
-int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, const char **why);
+int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame,
+                           const char **why);
 /* iWARP: another QP in place of one that failed to connect.  Else errno. */
 int fab_verbs_conn_renew(fab_verbs_conn_t *conn);
 uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom);
 /*
- * Matching hardware may have begun to receive a message: stop the QPs, and wait until all that they complete has been seen, for
- * destroying a QP would take its completions away. Called again and again; true: it can be destroyed.
+ * Matching hardware may have begun to receive a message: stop the QPs, and wait until all that they
+ * complete has been seen, for destroying a QP would take its completions away. Called again and
+ * again; true: it can be destroyed.
  */
 bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now);
 /* A QP has ended. */
@@ -380,10 +407,12 @@ static inline uint32_t fab_verbs_sq_room(const fab_verbs_conn_t *conn)
 }
 
 /*
- * Post wr, whose sg_list and opcode are set.  buf: given back when it is complete.  op: gets the completion.
- * OPAL_ERR_RESOURCE_BUSY: the device has no room now. OPAL_ERR_UNREACH: the peer is about to fail.
+ * Post wr, whose sg_list and opcode are set.  buf: given back when it is complete.  op: gets the
+ * completion. OPAL_ERR_RESOURCE_BUSY: the device has no room now. OPAL_ERR_UNREACH: the peer is
+ * about to fail.
  */
-int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verbs_buf_t *buf, fab_verbs_op_t *op);
+int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verbs_buf_t *buf,
+                        fab_verbs_op_t *op);
 /* What is posted from now on may be held back, until the end. */
 void fab_verbs_chain_begin(fab_verbs_conn_t *conn);
 void fab_verbs_chain_end(fab_verbs_domain_t *dom);
@@ -401,24 +430,29 @@ static inline bool fab_verbs_has_credit(const fab_verbs_conn_t *conn)
     return (uint16_t) (conn->sent - conn->taken) < conn->window;
 }
 
-/* ---- verbs_ep.c -------------------------------------------------------------------------------------------------- */
+/* ---- verbs_ep.c --------------------------------------------------------- */
 
 extern const fab_ops_t fab_verbs_ops;
 
-int fab_verbs_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len, const char **why);
+int fab_verbs_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len,
+                     const char **why);
 void fab_verbs_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_verbs_drop(fab_domain_t *dom, fab_peer_t *peer);
 /* Free it and all that it owns but its connection, which is gone already. */
 void fab_verbs_ep_free(fab_verbs_ep_t *ep);
-/* The peer will not come back, or this process is done with it: free the endpoint and, if it was closed, the record. */
+/*
+ * The peer will not come back, or this process is done with it: free the endpoint and, if it was
+ * closed, the record.
+ */
 void fab_verbs_ep_finish(fab_verbs_ep_t *ep);
 /* It fails as soon as what it sent before is delivered. */
-void fab_verbs_ep_doom(fab_verbs_ep_t *ep, int rc, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void fab_verbs_ep_doom(fab_verbs_ep_t *ep, int rc, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 int fab_verbs_ep_fail_doomed(fab_verbs_domain_t *dom);
 /* One of the provider's own messages came. */
 void fab_verbs_ep_told(fab_verbs_ep_t *ep, uint8_t id);
 
-/* ---- verbs_connect.c --------------------------------------------------------------------------------------------- */
+/* ---- verbs_connect.c ---------------------------------------------------- */
 
 /* Ask for a connection, when its turn comes; nothing if one is being made. */
 void fab_verbs_connect(fab_verbs_ep_t *ep);
@@ -431,7 +465,7 @@ void fab_verbs_connect_done(fab_verbs_ep_t *ep);
 void fab_verbs_connected(fab_verbs_ep_t *ep);
 void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why);
 
-/* ---- verbs_rma.c ------------------------------------------------------------------------------------------------- */
+/* ---- verbs_rma.c -------------------------------------------------------- */
 
 int fab_verbs_rma(fab_rma_t *op);
 int fab_verbs_rma_progress(fab_verbs_domain_t *dom);
@@ -441,35 +475,43 @@ void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey);
 fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv);
 fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh);
 /* Register memory until it is put back; *list: where to keep it. NULL: it cannot be. */
-fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_t **list, const void *buf, size_t len);
+fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_t **list,
+                                    const void *buf, size_t len);
 void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed);
 /* A READ or WRITE of len bytes ended. */
 void fab_verbs_op_landed(fab_verbs_op_t *op, uint32_t len, int status);
 /* End all operations that are not posted, and release what the peer may reach. */
 void fab_verbs_rma_drop(fab_verbs_ep_t *ep);
 
-/* ---- verbs_alive.c: events of the device, and whether peers live ------------------------------------------------- */
+/* ---- verbs_alive.c: events of the device, and whether peers live -------- */
 
 void fab_verbs_async(fab_verbs_domain_t *dom);
 void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now);
 /* All peers fail; what: "here ..." says why. */
 void fab_verbs_doom_all(fab_verbs_domain_t *dom, const char *what);
 
-/* ---- verbs_tm.c: matching hardware ------------------------------------------------------------------------------- */
+/* ---- verbs_tm.c: matching hardware -------------------------------------- */
 
-/* Make the TM-SRQ and its completion queue, if the device has such and the user wants it.  False: use plain ones. */
+/*
+ * Make the TM-SRQ and its completion queue, if the device has such and the user wants it.  False:
+ * use plain ones.
+ */
 bool fab_verbs_tm_open(fab_verbs_domain_t *dom);
 /* Free the rest, when the queues are gone. */
 void fab_verbs_tm_close(fab_verbs_domain_t *dom);
-bool fab_verbs_tm_use(fab_domain_t *dom, const fab_tm_user_t *user, void *ctx, fab_tm_device_t *device);
+bool fab_verbs_tm_use(fab_domain_t *dom, const fab_tm_user_t *user, void *ctx,
+                      fab_tm_device_t *device);
 /* How often there was nothing to poll, modulo 2^32. */
 uint32_t fab_verbs_tm_empty_polls(const fab_verbs_domain_t *dom);
-/* The QPs of the connection are gone: what the device began to receive on them and did not complete is lost. */
+/*
+ * The QPs of the connection are gone: what the device began to receive on them and did not complete
+ * is lost.
+ */
 void fab_verbs_tm_conn_gone(fab_verbs_conn_t *conn);
 /* Poll and handle completions; at most a batch. */
 int fab_verbs_tm_poll(fab_verbs_domain_t *dom);
 
-/* ---- verbs_progress.c -------------------------------------------------------------------------------------------- */
+/* ---- verbs_progress.c --------------------------------------------------- */
 
 int fab_verbs_progress(fab_domain_t *dom);
 /* A message came into a receive buffer: deliver it, collect the buffer. */

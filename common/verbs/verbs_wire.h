@@ -2,22 +2,25 @@
 /*
  * Verbs provider: every byte that leaves the process.
  *
- * Messages.  A SEND on the RC connection of the pair: a TM header (TMH, big endian as matching hardware reads it), then the
- * payload.  Ids 0 to 3 are TMH opcodes and go as they are.  Hardware knows no others, so active messages and the provider's
- * own messages go under opcode NO_TAG, their id in a byte that hardware ignores:
+ * Messages.  A SEND on the RC connection of the pair: a TM header (TMH, big endian as matching
+ * hardware reads it), then the payload.  Ids 0 to 3 are TMH opcodes and go as they are.  Hardware
+ * knows no others, so active messages and the provider's own messages go under opcode NO_TAG, their
+ * id in a byte that hardware ignores:
  *
  *       0 opcode  1 id  2 credits (16 bits)  4 app_ctx  8 tag  16 payload ...
  *
- * credits counts, modulo 2^16, the messages that the sender of this header has taken from its receiver so far: a count, not
- * a difference.
+ * credits counts, modulo 2^16, the messages that the sender of this header has taken from its
+ * receiver so far: a count, not a difference.
  *
- * Matching hardware swallows headers.  So to a process that has it, RNDV and EAGER go with immediate data, which has the
- * credits and says which of the two it is; and both go with the opcode EAGER (their id in the byte that hardware ignores).
- * The opcode RNDV is kept for a rendezvous that the receiver's device may do by itself, between two processes whose devices
- * both can: then the payload is an RVH, there is no immediate data, and the device reads the data and answers with a copy
- * of the request, its opcode FIN. Such a pair of processes has two connections: each process sends on a queue pair that the
- * other's without send queue receives on (devices do rendezvous on no others), and gets on it the other device's FINs,
- * which are not counted in the credits.
+ * Matching hardware swallows headers.  So to a process that has it, RNDV and EAGER go with
+ * immediate data, which has the credits and says which of the two it is; and both go with the
+ * opcode EAGER (their id in the byte that hardware ignores). The opcode RNDV is kept for a
+ * rendezvous that the receiver's device may do by itself, between two processes whose devices both
+ * can: then the payload is an RVH, there is no immediate data, and the device reads the data and
+ * answers with a copy of the request, its opcode FIN. Such a pair of processes has two connections:
+ * each process sends on a queue pair that the other's without send queue receives on (devices do
+ * rendezvous on no others), and gets on it the other device's FINs, which are not counted in the
+ * credits.
  *
  * Connection set-up.  Three frames over a byte stream (verbs_oob.h), all of the same size:
  *
@@ -27,7 +30,8 @@
  *      QP ready to receive and to send
  *      READY                                   ->        may send now; the stream is closed
  *
- * Each frame carries the nonce of its receiver, which only who got its address through the job's modex can know.
+ * Each frame carries the nonce of its receiver, which only who got its address through the job's
+ * modex can know.
  *
  * Address and frames are in the byte order of the host, which the fabric's address has checked.
  */
@@ -53,7 +57,8 @@ enum {
     FAB_VERBS_ID_CREDIT = 128, /* nothing but the credits in the header */
     FAB_VERBS_ID_CLOSE = 129,  /* the sender sends no more here and asks for the connection's end */
     FAB_VERBS_ID_CLOSED = 130, /* agreed: the last message on this connection */
-    FAB_VERBS_ID_LEAVE = 131,  /* the sender takes no more messages: its process leaves, or refused this one */
+    /* the sender takes no more messages: its process leaves, or refused this one */
+    FAB_VERBS_ID_LEAVE = 131,
 };
 
 typedef struct fab_verbs_tmh {
@@ -64,8 +69,9 @@ typedef struct fab_verbs_tmh {
     uint64_t tag;
 } fab_verbs_tmh_t;
 
-_Static_assert(sizeof(fab_verbs_tmh_t) == 16, "fab_verbs_tmh_t is struct ibv_tmh");
-_Static_assert(offsetof(fab_verbs_tmh_t, app_ctx) == 4 && offsetof(fab_verbs_tmh_t, tag) == 8, "as in struct ibv_tmh");
+_Static_assert(16 == sizeof(fab_verbs_tmh_t), "fab_verbs_tmh_t is struct ibv_tmh");
+_Static_assert(4 == offsetof(fab_verbs_tmh_t, app_ctx) && 8 == offsetof(fab_verbs_tmh_t, tag),
+               "as in struct ibv_tmh");
 
 /* struct ibv_rvh, big endian: the payload of opcode RNDV on a connection with two QPs. */
 typedef struct fab_verbs_rvh {
@@ -74,7 +80,7 @@ typedef struct fab_verbs_rvh {
     uint32_t len;
 } fab_verbs_rvh_t;
 
-_Static_assert(sizeof(fab_verbs_rvh_t) == 16, "fab_verbs_rvh_t is struct ibv_rvh");
+_Static_assert(16 == sizeof(fab_verbs_rvh_t), "fab_verbs_rvh_t is struct ibv_rvh");
 
 /* In an address. */
 enum {
@@ -108,7 +114,7 @@ typedef struct fab_verbs_addr {
     uint16_t reserved;
 } fab_verbs_addr_t;
 
-_Static_assert(sizeof(fab_verbs_addr_t) == 136, "fab_verbs_addr_t is a wire format");
+_Static_assert(136 == sizeof(fab_verbs_addr_t), "fab_verbs_addr_t is a wire format");
 
 typedef enum fab_verbs_kind {
     FAB_VERBS_HELLO = 1,
@@ -118,7 +124,8 @@ typedef enum fab_verbs_kind {
 } fab_verbs_kind_t;
 
 typedef enum fab_verbs_refusal {
-    FAB_VERBS_REFUSED_PEER = 1,      /* the asking process is not accepted: failed before, or reached another way */
+    /* the asking process is not accepted: failed before, or reached another way */
+    FAB_VERBS_REFUSED_PEER = 1,
     FAB_VERBS_REFUSED_RESOURCES = 2, /* no queue pair could be made */
 } fab_verbs_refusal_t;
 
@@ -133,26 +140,32 @@ typedef struct fab_verbs_frame {
     uint32_t psn;    /* of the sender's first packet; iWARP: a random number */
     uint32_t window; /* messages that the receiver may have under way to the sender */
     uint32_t reads;  /* READs that the sender's QP serves at a time */
-    uint32_t tm_qpn; /* of the QP without send queue, to which messages go; 0: there is none, qpn takes them */
+    /* of the QP without send queue, to which messages go; 0: there is none, qpn takes them */
+    uint32_t tm_qpn;
     uint32_t tm_psn;
     fab_verbs_addr_t addr;
 } fab_verbs_frame_t;
 
-_Static_assert(sizeof(fab_verbs_frame_t) == 200, "fab_verbs_frame_t is a wire format");
+_Static_assert(200 == sizeof(fab_verbs_frame_t), "fab_verbs_frame_t is a wire format");
 
-/* iWARP: private data of the asking side's rdma_connect(), by which the answering side knows which connection it is. */
+/*
+ * iWARP: private data of the asking side's rdma_connect(), by which the answering side knows which
+ * connection it is.
+ */
 typedef struct fab_verbs_cm_hello {
     uint32_t magic;
     uint16_t version;
     uint16_t reserved;
     uint8_t nonce[FAB_VERBS_NONCE]; /* of the receiver */
     uint64_t name;                  /* of the sender */
-    uint32_t qpn;                   /* of the sender's QP: another one than HELLO named, if that failed to connect */
-    uint32_t psn;                   /* of HELLO */
-    uint32_t target_psn;            /* of REPLY */
+    /* of the sender's QP: another one than HELLO named, if that failed to connect */
+    uint32_t qpn;
+    uint32_t psn;        /* of HELLO */
+    uint32_t target_psn; /* of REPLY */
     uint32_t reserved2;
 } fab_verbs_cm_hello_t;
 
-_Static_assert(sizeof(fab_verbs_cm_hello_t) == 48, "fab_verbs_cm_hello_t is a wire format, of 56 bytes at most");
+_Static_assert(48 == sizeof(fab_verbs_cm_hello_t),
+               "fab_verbs_cm_hello_t is a wire format, of 56 bytes at most");
 
 #endif /* FAB_VERBS_WIRE_H */

@@ -6,8 +6,9 @@
  */
 #include "stream.h"
 
-#define SIZES                                                                                                              \
-    "1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192,16384,32768,65536,131072,262144,524288,1048576,2097152,4194304"
+#define SIZES                                                                                      \
+    "1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192,16384,32768,65536,131072,262144,524288,"     \
+    "1048576,2097152,4194304"
 
 int main(int argc, char **argv)
 {
@@ -26,10 +27,10 @@ int main(int argc, char **argv)
         int size = (int) opt.list.value[i];
 
         stream_measure(&stream, size, &opt, value);
-        for (int b = 0; b < opt.batches && stream.rank == 0; b++) {
+        for (int b = 0; b < opt.batches && 0 == stream.rank; b++) {
             value[b] *= 1e-6 * size;
         }
-        if (stream.rank == 0) {
+        if (0 == stream.rank) {
             bench_result_rates("bandwidth_mbs", "window", size, value, opt.batches);
         }
     }

@@ -6,12 +6,12 @@
  *
  *      R <metric> <variant> <x> <median> <best>
  *
- * without blanks inside a field; run collects these lines, anything else a program prints is for people.  <x> is the
- * message size in bytes, the depth or the number of ranks, as the metric has it.  <best> is the smallest batch of a time,
- * the largest of a rate.
+ * without blanks inside a field; run collects these lines, anything else a program prints is for
+ * people.  <x> is the message size in bytes, the depth or the number of ranks, as the metric has
+ * it.  <best> is the smallest batch of a time, the largest of a rate.
  *
- * Each program measures in batches, of as many iterations as fill the time given with -t, and takes the median over the
- * batches of -b.  The smoke test gives 1 ms and one batch.
+ * Each program measures in batches, of as many iterations as fill the time given with -t, and takes
+ * the median over the batches of -b.  The smoke test gives 1 ms and one batch.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -62,7 +62,7 @@ static inline void *bench_alloc(size_t size)
 {
     void *memory = NULL;
 
-    if (posix_memalign(&memory, 4096, size > 0 ? size : 1) != 0) {
+    if (0 != posix_memalign(&memory, 4096, size > 0 ? size : 1)) {
         bench_fail("out of memory");
     }
     memset(memory, 0, size);
@@ -76,7 +76,7 @@ static inline bench_list_t bench_list_parse(const char *text)
 
     while (list.count < BENCH_MAX_LIST) {
         list.value[list.count++] = strtol(text, &end, 10);
-        if (*end != ',') {
+        if (',' != *end) {
             break;
         }
         text = end + 1;
@@ -89,7 +89,7 @@ static inline bench_options_t bench_options(int argc, char **argv, const char *l
     bench_options_t opt = {.batches = 7, .batch_seconds = 10e-3, .list = bench_list_parse(list)};
     int c;
 
-    while ((c = getopt(argc, argv, "b:t:l:f")) != -1) {
+    while (-1 != (c = getopt(argc, argv, "b:t:l:f"))) {
         switch (c) {
         case 'b':
             opt.batches = atoi(optarg);
@@ -127,14 +127,16 @@ static inline double bench_median(double *value, int count)
     return 0.5 * (value[(count - 1) / 2] + value[count / 2]);
 }
 
-static inline void bench_result(const char *metric, const char *variant, long x, double median, double best)
+static inline void bench_result(const char *metric, const char *variant, long x, double median,
+                                double best)
 {
     printf("R %s %s %ld %.6g %.6g\n", metric, variant, x, median, best);
     fflush(stdout);
 }
 
 /* Sorts value, of which smaller is better. */
-static inline void bench_result_times(const char *metric, const char *variant, long x, double *value, int count)
+static inline void bench_result_times(const char *metric, const char *variant, long x,
+                                      double *value, int count)
 {
     double median = bench_median(value, count);
 
@@ -142,7 +144,8 @@ static inline void bench_result_times(const char *metric, const char *variant, l
 }
 
 /* Sorts value, of which larger is better. */
-static inline void bench_result_rates(const char *metric, const char *variant, long x, double *value, int count)
+static inline void bench_result_rates(const char *metric, const char *variant, long x,
+                                      double *value, int count)
 {
     double median = bench_median(value, count);
 
@@ -150,7 +153,8 @@ static inline void bench_result_rates(const char *metric, const char *variant, l
 }
 
 /* Iterations that fill one batch, the same on every rank of comm; rank 0's measure decides. */
-static inline int bench_iterations(MPI_Comm comm, double batch_seconds, double iteration_seconds, int at_most)
+static inline int bench_iterations(MPI_Comm comm, double batch_seconds, double iteration_seconds,
+                                   int at_most)
 {
     double wanted = batch_seconds / (iteration_seconds > 1e-9 ? iteration_seconds : 1e-9);
     int iterations = wanted < 1 ? 1 : wanted > at_most ? at_most : (int) wanted;

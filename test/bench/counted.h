@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For programs that are laid out for counting instructions under callgrind: two ranks that tell each other by semaphores in shared
- * memory, which sleep, and sections, each dumped by rank after n and after 2 n messages (the difference is free of constant
- * costs), under the name <section>:<messages>.
+ * For programs that are laid out for counting instructions under callgrind: two ranks that tell
+ * each other by semaphores in shared memory, which sleep, and sections, each dumped by rank after n
+ * and after 2 n messages (the difference is free of constant costs), under the name
+ * <section>:<messages>.
  */
 #ifndef COUNTED_H
 #define COUNTED_H
@@ -22,11 +23,14 @@ static int rank;
 
 static void wait_for(sem_t *sem)
 {
-    while (sem_wait(sem) != 0) {
+    while (0 != sem_wait(sem)) {
     }
 }
 
-/* CALLGRIND_ZERO_STATS leaves some of the cost from before; what is dumped is gone, so the barrier ends with a dump, too. */
+/*
+ * CALLGRIND_ZERO_STATS leaves some of the cost from before; what is dumped is gone, so the barrier
+ * ends with a dump, too.
+ */
 static void counted(const char *name, void (*run)(int messages), int messages)
 {
     char label[64];
@@ -51,9 +55,10 @@ static void share(MPI_Win *win)
     MPI_Aint size;
     int unit;
 
-    MPI_Win_allocate_shared(rank == 0 ? sizeof(shared_t) : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &shared, win);
+    MPI_Win_allocate_shared(0 == rank ? sizeof(shared_t) : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
+                            &shared, win);
     MPI_Win_shared_query(*win, 0, &size, &unit, &shared);
-    if (rank == 0) {
+    if (0 == rank) {
         sem_init(&shared->receiver_ready, 1, 0);
         sem_init(&shared->sender_done, 1, 0);
     }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Matching depth: what N other receives posted, or N other messages unexpected, cost the message that is behind them.
+ * Matching depth: what N other receives posted, or N other messages unexpected, cost the message
+ * that is behind them.
  *
- * Two ranks, one communicator for everything that is measured, 8-byte messages.  Tag PING_TAG is the ping-pong's; the
- * others have tags from BASE_TAG up, or come from the process itself, which sends to itself only when it is over: that is
- * the source that "names another rank" without a third process on the machine.
+ * Two ranks, one communicator for everything that is measured, 8-byte messages.  Tag PING_TAG is
+ * the ping-pong's; the others have tags from BASE_TAG up, or come from the process itself, which
+ * sends to itself only when it is over: that is the source that "names another rank" without a
+ * third process on the machine.
  *
- * A pattern is what a receive names: exact (source, tag), src-any (source, any tag), any-tag (any source, tag), any-any,
- * and mix, which takes the others in turn.
+ * A pattern is what a receive names: exact (source, tag), src-any (source, any tag), any-tag (any
+ * source, tag), any-any, and mix, which takes the others in turn.
  *
  * Rows, metric depth_us, half the round trip in µs, <x> = N:
  *
@@ -40,9 +42,9 @@
  *  unexpected:mix
  *      N messages wait; taken in turn from the end (exact), the front (src-any), the end (any-tag), the front (any-any).
  *
- * Every message carries a number, which is checked: a wrong match fails the program.  A depth that needs more tags than
- * MPI_TAG_UB, and a drain that would take longer than MAX_DRAIN_SECONDS judging by a tenth of it, are skipped; a line
- * S <metric> <variant> <x> <reason> says so.
+ * Every message carries a number, which is checked: a wrong match fails the program.  A depth that
+ * needs more tags than MPI_TAG_UB, and a drain that would take longer than MAX_DRAIN_SECONDS
+ * judging by a tenth of it, are skipped; a line S <metric> <variant> <x> <reason> says so.
  *
  * -l gives the depths.  Without -f only some of the pairs A/B are measured.
  */
@@ -67,7 +69,8 @@ typedef enum pattern {
     PATTERN_COUNT,
 } pattern_t;
 
-static const char *const pattern_name[PATTERN_COUNT] = {"exact", "src-any", "any-tag", "any-any", "mix"};
+static const char *const pattern_name[PATTERN_COUNT] = {"exact", "src-any", "any-tag", "any-any",
+                                                        "mix"};
 
 /* MIX takes the first so many of exact, src-any, any-tag, any-any in turn. */
 enum {
@@ -88,7 +91,7 @@ typedef struct bench {
 
 static pattern_t pattern_at(pattern_t pattern, int i, int mix)
 {
-    return pattern == MIX ? (pattern_t) (i % mix) : pattern;
+    return MIX == pattern ? (pattern_t) (i % mix) : pattern;
 }
 
 static void check(int64_t got, int64_t expected)
@@ -106,15 +109,15 @@ static void send_value(const bench_t *b, int64_t value, int dest, int tag)
 
 static int64_t recv_value(const bench_t *b, pattern_t pattern, int tag)
 {
-    int source = pattern == ANY_TAG || pattern == ANY_ANY ? MPI_ANY_SOURCE : b->peer;
+    int source = ANY_TAG == pattern || ANY_ANY == pattern ? MPI_ANY_SOURCE : b->peer;
     int64_t value = -1;
 
-    tag = pattern == SRC_ANY || pattern == ANY_ANY ? MPI_ANY_TAG : tag;
+    tag = SRC_ANY == pattern || ANY_ANY == pattern ? MPI_ANY_TAG : tag;
     MPI_Recv(&value, 1, MPI_INT64_T, source, tag, b->comm, MPI_STATUS_IGNORE);
     return value;
 }
 
-/* ---- the ping-pong, behind whatever there is ---- */
+/* ---- the ping-pong, behind whatever there is ---------------------------- */
 
 typedef struct row row_t;
 
@@ -161,7 +164,7 @@ static double steps_seconds(bench_t *b, row_t *row, int steps)
     MPI_Barrier(MPI_COMM_WORLD);
     start = bench_now();
     for (int i = 0; i < steps; i++) {
-        row->step(b, row, b->rank == 0);
+        row->step(b, row, 0 == b->rank);
     }
     return (bench_now() - start) / steps;
 }
@@ -182,19 +185,19 @@ static void row_measure(bench_t *b, row_t *row)
     }
     MPI_Barrier(MPI_COMM_WORLD);
     row->teardown(b, row);
-    if (b->rank == 0) {
+    if (0 == b->rank) {
         bench_result_times(row->metric, row->variant, row->depth, batch, b->opt.batches);
     }
 }
 
-/* ---- N receives posted ahead ---- */
+/* ---- N receives posted ahead -------------------------------------------- */
 
 static void posted_setup(bench_t *b, row_t *row)
 {
     for (int i = 0; i < row->depth; i++) {
         pattern_t pattern = pattern_at(row->others, i, MIX_PASSABLE);
-        int source = pattern == EXACT ? b->peer : pattern == SRC_ANY ? b->rank : MPI_ANY_SOURCE;
-        int tag = pattern == SRC_ANY ? MPI_ANY_TAG : BASE_TAG + i;
+        int source = EXACT == pattern ? b->peer : SRC_ANY == pattern ? b->rank : MPI_ANY_SOURCE;
+        int tag = SRC_ANY == pattern ? MPI_ANY_TAG : BASE_TAG + i;
 
         b->value[i] = -1;
         MPI_Irecv(&b->value[i], 1, MPI_INT64_T, source, tag, b->comm, &b->req[i]);
@@ -206,7 +209,7 @@ static void posted_teardown(bench_t *b, row_t *row)
     for (int i = 0; i < row->depth; i++) {
         pattern_t pattern = pattern_at(row->others, i, MIX_PASSABLE);
 
-        send_value(b, i, pattern == SRC_ANY ? b->rank : b->peer, BASE_TAG + i);
+        send_value(b, i, SRC_ANY == pattern ? b->rank : b->peer, BASE_TAG + i);
     }
     MPI_Waitall(row->depth, b->req, MPI_STATUSES_IGNORE);
     for (int i = 0; i < row->depth; i++) {
@@ -216,16 +219,18 @@ static void posted_teardown(bench_t *b, row_t *row)
 
 static void measure_posted(bench_t *b, pattern_t others, pattern_t own, int depth)
 {
-    row_t row = {.metric = "depth_us", .others = others, .own = own, .mix = MIX_ALL, .depth = depth};
+    row_t row = {
+        .metric = "depth_us", .others = others, .own = own, .mix = MIX_ALL, .depth = depth};
 
-    snprintf(row.variant, sizeof(row.variant), "posted:%s/%s", pattern_name[others], pattern_name[own]);
+    snprintf(row.variant, sizeof(row.variant), "posted:%s/%s", pattern_name[others],
+             pattern_name[own]);
     row.setup = posted_setup;
     row.step = plain_step;
     row.teardown = posted_teardown;
     row_measure(b, &row);
 }
 
-/* ---- a ring of N + 1 receives of (any, any) ---- */
+/* ---- a ring of N + 1 receives of (any, any) ----------------------------- */
 
 static void ring_post(bench_t *b, int slot)
 {
@@ -276,8 +281,11 @@ static void ring_teardown(bench_t *b, row_t *row)
 
 static void measure_ring(bench_t *b, int depth)
 {
-    row_t row = {
-        .metric = "depth_us", .variant = "posted:any-any/any-any", .others = ANY_ANY, .own = ANY_ANY, .depth = depth};
+    row_t row = {.metric = "depth_us",
+                 .variant = "posted:any-any/any-any",
+                 .others = ANY_ANY,
+                 .own = ANY_ANY,
+                 .depth = depth};
 
     row.setup = ring_setup;
     row.step = ring_step;
@@ -285,12 +293,12 @@ static void measure_ring(bench_t *b, int depth)
     row_measure(b, &row);
 }
 
-/* ---- N unexpected messages ahead ---- */
+/* ---- N unexpected messages ahead ---------------------------------------- */
 
 /* To the peer, or to the process itself where the receives of the row would take the peer's. */
 static void unexpected_setup(bench_t *b, row_t *row)
 {
-    int dest = row->own == SRC_ANY || row->own == MIX ? b->rank : b->peer;
+    int dest = SRC_ANY == row->own || MIX == row->own ? b->rank : b->peer;
 
     for (int i = 0; i < row->depth; i++) {
         b->value[i] = i;
@@ -300,7 +308,7 @@ static void unexpected_setup(bench_t *b, row_t *row)
 
 static void unexpected_teardown(bench_t *b, row_t *row)
 {
-    int source = row->own == SRC_ANY || row->own == MIX ? b->rank : b->peer;
+    int source = SRC_ANY == row->own || MIX == row->own ? b->rank : b->peer;
 
     for (int i = 0; i < row->depth; i++) {
         int64_t value = -1;
@@ -312,9 +320,9 @@ static void unexpected_teardown(bench_t *b, row_t *row)
 }
 
 /*
- * Here a message is received only after the N ahead of it, so a send must not wait for its receive.  It takes one of N + 1
- * slots, and waits for what that slot held before; both ranks cannot wait at once, for that takes 2 N + 2 messages, and
- * there are 2 N.
+ * Here a message is received only after the N ahead of it, so a send must not wait for its receive.
+ * It takes one of N + 1 slots, and waits for what that slot held before; both ranks cannot wait at
+ * once, for that takes 2 N + 2 messages, and there are 2 N.
  */
 static void backlog_send(bench_t *b, row_t *row)
 {
@@ -360,22 +368,23 @@ static void measure_unexpected(bench_t *b, pattern_t own, int depth)
     row_t row = {.metric = "depth_us", .own = own, .mix = MIX_PASSABLE, .depth = depth};
 
     snprintf(row.variant, sizeof(row.variant), "unexpected:%s", pattern_name[own]);
-    row.setup = own == ANY_ANY ? backlog_setup : unexpected_setup;
-    row.step = own == ANY_ANY ? backlog_step : plain_step;
-    row.teardown = own == ANY_ANY ? backlog_teardown : unexpected_teardown;
+    row.setup = ANY_ANY == own ? backlog_setup : unexpected_setup;
+    row.step = ANY_ANY == own ? backlog_step : plain_step;
+    row.teardown = ANY_ANY == own ? backlog_teardown : unexpected_teardown;
     row_measure(b, &row);
 }
 
-/* ---- draining ---- */
+/* ---- draining ----------------------------------------------------------- */
 
 /* Rank 1 posts in the order of the tags, rank 0 sends in the opposite order. */
 static double drain_posted(bench_t *b, pattern_t pattern, int depth)
 {
-    bool in_order = pattern == SRC_ANY || pattern == ANY_ANY;
+    bool in_order = SRC_ANY == pattern || ANY_ANY == pattern;
     double start;
 
-    for (int i = 0; b->rank == 1 && i < depth; i++) {
-        bool any_source = pattern == ANY_TAG || pattern == ANY_ANY || (pattern == MIX && i % 2 == 1);
+    for (int i = 0; 1 == b->rank && i < depth; i++) {
+        bool any_source = ANY_TAG == pattern || ANY_ANY == pattern ||
+                          (MIX == pattern && 1 == i % 2);
 
         b->value[i] = -1;
         MPI_Irecv(&b->value[i], 1, MPI_INT64_T, any_source ? MPI_ANY_SOURCE : b->peer,
@@ -383,7 +392,7 @@ static double drain_posted(bench_t *b, pattern_t pattern, int depth)
     }
     MPI_Barrier(MPI_COMM_WORLD);
     start = bench_now();
-    if (b->rank == 0) {
+    if (0 == b->rank) {
         for (int i = 0; i < depth; i++) {
             int number = in_order ? i : depth - 1 - i;
 
@@ -406,8 +415,8 @@ static double drain_receive_all(bench_t *b, pattern_t pattern, int depth)
 
     for (int i = 0; i < depth; i++) {
         static const pattern_t turn[] = {EXACT, SRC_ANY, ANY_TAG, ANY_ANY};
-        pattern_t own = pattern == MIX ? turn[i % 4] : pattern;
-        int number = own == SRC_ANY || own == ANY_ANY ? front++ : end--;
+        pattern_t own = MIX == pattern ? turn[i % 4] : pattern;
+        int number = SRC_ANY == own || ANY_ANY == own ? front++ : end--;
 
         check(recv_value(b, own, BASE_TAG + number), number);
     }
@@ -419,7 +428,7 @@ static double drain_unexpected(bench_t *b, pattern_t pattern, int depth)
 {
     double seconds = 0;
 
-    if (b->rank == 0) {
+    if (0 == b->rank) {
         for (int i = 0; i < depth; i++) {
             b->value[i] = i;
             MPI_Isend(&b->value[i], 1, MPI_INT64_T, b->peer, BASE_TAG + i, b->comm, &b->sent[i]);
@@ -436,7 +445,8 @@ static double drain_unexpected(bench_t *b, pattern_t pattern, int depth)
 typedef double (*drain_fn_t)(bench_t *b, pattern_t pattern, int depth);
 
 /* Once more than asked for, the first as warm-up, but only once where that takes long. */
-static void drain_measure(bench_t *b, const char *variant, drain_fn_t drain, pattern_t pattern, int depth)
+static void drain_measure(bench_t *b, const char *variant, drain_fn_t drain, pattern_t pattern,
+                          int depth)
 {
     double seconds, batch[BENCH_MAX_BATCHES];
     int count = 0;
@@ -447,13 +457,15 @@ static void drain_measure(bench_t *b, const char *variant, drain_fn_t drain, pat
         batch[count > 0 ? count - 1 : 0] = 1e6 * seconds / depth;
         count++;
     } while (count <= b->opt.batches && seconds < 1e-3 * LONG_DRAIN_MS);
-    if (b->rank == 0) {
+    if (0 == b->rank) {
         bench_result_times("drain_us", variant, depth, batch, count > 1 ? count - 1 : 1);
     }
 }
 
-/* Seconds that one drain of this depth will take, from the better of two of a tenth of it: at worst they grow with the
- * square. */
+/*
+ * Seconds that one drain of this depth will take, from the better of two of a tenth of it: at worst
+ * they grow with the square.
+ */
 static double drain_predict(bench_t *b, drain_fn_t drain, pattern_t pattern, int depth)
 {
     double seconds[2] = {0, 0};
@@ -478,7 +490,7 @@ static void drain_depths(bench_t *b, const char *kind, drain_fn_t drain, pattern
         }
         if (drain_predict(b, drain, pattern, depth) < MAX_DRAIN_SECONDS) {
             drain_measure(b, variant, drain, pattern, depth);
-        } else if (b->rank == 0) {
+        } else if (0 == b->rank) {
             printf("S drain_us %s %d too-slow\n", variant, depth);
         }
     }
@@ -488,8 +500,9 @@ static void drain_depths(bench_t *b, const char *kind, drain_fn_t drain, pattern
 
 static void measure_depth(bench_t *b, int depth)
 {
-    static const pattern_t usual[][2] = {{EXACT, EXACT},   {SRC_ANY, EXACT}, {ANY_TAG, EXACT}, {MIX, EXACT},
-                                         {EXACT, SRC_ANY}, {EXACT, ANY_TAG}, {EXACT, ANY_ANY}, {MIX, MIX}};
+    static const pattern_t usual[][2] = {{EXACT, EXACT},   {SRC_ANY, EXACT}, {ANY_TAG, EXACT},
+                                         {MIX, EXACT},     {EXACT, SRC_ANY}, {EXACT, ANY_TAG},
+                                         {EXACT, ANY_ANY}, {MIX, MIX}};
     static const pattern_t passable[] = {EXACT, SRC_ANY, ANY_TAG, MIX};
 
     for (size_t i = 0; !b->opt.is_full && i < sizeof(usual) / sizeof(*usual); i++) {
@@ -511,7 +524,7 @@ static void bench_open(bench_t *b, int argc, char **argv)
     int ranks, flag, *ub;
 
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks != 2) {
+    if (2 != ranks) {
         bench_fail("two ranks are needed");
     }
     MPI_Comm_dup(MPI_COMM_WORLD, &b->comm);
@@ -521,7 +534,8 @@ static void bench_open(bench_t *b, int argc, char **argv)
     b->tag_ub = flag ? *ub : 32767;
     b->opt = bench_options(argc, argv, "0,10,100,1000,10000");
     for (int i = 0; i < b->opt.list.count; i++) {
-        b->max_depth = b->opt.list.value[i] > b->max_depth ? (int) b->opt.list.value[i] : b->max_depth;
+        b->max_depth = b->opt.list.value[i] > b->max_depth ? (int) b->opt.list.value[i]
+                                                           : b->max_depth;
     }
     b->value = bench_alloc(((size_t) b->max_depth + 1) * sizeof(*b->value));
     b->req = bench_alloc(((size_t) b->max_depth + 1) * sizeof(MPI_Request));
@@ -545,7 +559,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < b.opt.list.count; i++) {
         if (b.opt.list.value[i] <= b.tag_ub - BASE_TAG) {
             measure_depth(&b, (int) b.opt.list.value[i]);
-        } else if (b.rank == 0) {
+        } else if (0 == b.rank) {
             printf("S depth_us all %ld too-few-tags\n", b.opt.list.value[i]);
         }
     }

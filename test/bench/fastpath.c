@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fast path, laid out for counting instructions under callgrind (instructions): 8-byte messages, none of them waited
- * for in a polling loop, so that a count does not depend on timing.
+ * The fast path, laid out for counting instructions under callgrind (instructions): 8-byte
+ * messages, none of them waited for in a polling loop, so that a count does not depend on timing.
  *
- * Sections, each dumped by rank twice, after n and after 2 n messages (the difference is free of constant costs), under the
- * name <section>:<messages>:
+ * Sections, each dumped by rank twice, after n and after 2 n messages (the difference is free of
+ * constant costs), under the name <section>:<messages>:
  *
  *      self-expected     a process to itself: MPI_Irecv, MPI_Send, MPI_Wait
  *      self-unexpected   a process to itself: MPI_Isend, MPI_Recv, MPI_Wait
@@ -12,7 +12,8 @@
  *      pair-expected     receives of a batch posted, then all of it sent (MPI_Send); rank 1 is told, and calls MPI_Waitall
  *      pair-unexpected   a batch sent, rank 1 told; then it receives, the last message first: the others are unexpected
  *
- * The ranks tell each other by semaphores in shared memory, which sleep.  Usage: fastpath [messages]
+ * The ranks tell each other by semaphores in shared memory, which sleep.  Usage: fastpath
+ * [messages]
  */
 #include "counted.h"
 
@@ -59,7 +60,7 @@ static void send_batch(int messages)
 static void pair_sync(int messages)
 {
     for (int i = 0; i < messages; i += BATCH) {
-        if (rank == 0) {
+        if (0 == rank) {
             send_batch(0);
         } else {
             sem_post(&shared->receiver_ready);
@@ -74,7 +75,7 @@ static void pair_expected(int messages)
     MPI_Request req[BATCH];
 
     for (int i = 0; i < messages; i += BATCH) {
-        if (rank == 0) {
+        if (0 == rank) {
             send_batch(BATCH);
             continue;
         }
@@ -92,7 +93,7 @@ static void pair_unexpected(int messages)
     int64_t in;
 
     for (int i = 0; i < messages; i += BATCH) {
-        if (rank == 0) {
+        if (0 == rank) {
             send_batch(BATCH);
             continue;
         }

@@ -2,7 +2,8 @@
 /*
  * Start and end: the time of MPI_Init (slowest rank) and of MPI_Finalize (rank 0).
  *
- * Results: init_ms init <ranks>, init_ms finalize <ranks>.  One value per run; run takes the median over several runs.
+ * Results: init_ms init <ranks>, init_ms finalize <ranks>.  One value per run; run takes the median
+ * over several runs.
  */
 #include "bench.h"
 
@@ -19,7 +20,7 @@ int main(int argc, char **argv)
     start = bench_now();
     MPI_Finalize();
     mine = 1e3 * (bench_now() - start);
-    if (rank == 0) {
+    if (0 == rank) {
         bench_result("init_ms", "init", ranks, slowest, slowest);
         bench_result("init_ms", "finalize", ranks, mine, mine);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory: what a process grows by over MPI_Init, and by then exchanging small messages with every rank.
+ * Memory: what a process grows by over MPI_Init, and by then exchanging small messages with every
+ * rank.
  *
  * Results, in KiB per process, mean over the ranks as <median> and the largest rank as <best>:
  *      memory_kib rss-init <ranks>      growth of resident memory (VmRSS) over MPI_Init
@@ -8,8 +9,8 @@
  *      memory_kib rss-alltoall <ranks>  growth since before MPI_Init, after the exchange
  *      memory_kib pss-alltoall <ranks>
  *
- * Pss is the fair figure: it counts each page of a shared segment once over the job.  Before each sample the ranks wait for
- * each other, so that all of them have mapped what they will map.
+ * Pss is the fair figure: it counts each page of a shared segment once over the job.  Before each
+ * sample the ranks wait for each other, so that all of them have mapped what they will map.
  */
 #include "bench.h"
 
@@ -30,10 +31,10 @@ static sample_t sample_take(void)
     sample_t sample = {0};
     char line[256];
 
-    if (file == NULL) {
+    if (NULL == file) {
         return sample;
     }
-    while (fgets(line, sizeof(line), file) != NULL) {
+    while (NULL != fgets(line, sizeof(line), file)) {
         sscanf(line, "Rss: %lf", &sample.rss);
         sscanf(line, "Pss: %lf", &sample.pss);
     }
@@ -48,10 +49,12 @@ static void all_to_all(int rank, int ranks, char *buffer, MPI_Request *req)
         int n = 0;
 
         for (int i = 1; i < ranks; i++) {
-            MPI_Irecv(buffer, MESSAGE, MPI_BYTE, (rank + ranks - i) % ranks, TAG, MPI_COMM_WORLD, &req[n++]);
+            MPI_Irecv(buffer, MESSAGE, MPI_BYTE, (rank + ranks - i) % ranks, TAG, MPI_COMM_WORLD,
+                      &req[n++]);
         }
         for (int i = 1; i < ranks; i++) {
-            MPI_Isend(buffer + MESSAGE, MESSAGE, MPI_BYTE, (rank + i) % ranks, TAG, MPI_COMM_WORLD, &req[n++]);
+            MPI_Isend(buffer + MESSAGE, MESSAGE, MPI_BYTE, (rank + i) % ranks, TAG, MPI_COMM_WORLD,
+                      &req[n++]);
         }
         MPI_Waitall(n, req, MPI_STATUSES_IGNORE);
     }
@@ -64,7 +67,7 @@ static void report(const char *variant, int rank, int ranks, double before, doub
 
     MPI_Reduce(&grown, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
     MPI_Reduce(&grown, &largest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-    if (rank == 0) {
+    if (0 == rank) {
         bench_result("memory_kib", variant, ranks, sum / ranks, largest);
     }
 }

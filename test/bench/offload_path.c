@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Expected messages from rank 0 to rank 1, laid out for counting instructions under callgrind (offload_instructions): batches of
- * receives are posted, then all are sent, then both sides wait for them.
+ * Expected messages from rank 0 to rank 1, laid out for counting instructions under callgrind
+ * (offload_instructions): batches of receives are posted, then all are sent, then both sides wait
+ * for them.
  *
  * Sections as in fastpath.c: each is dumped after n and after 2 n, under the name <section>:<n>:
  *
@@ -9,8 +10,8 @@
  *      eager         n messages of 2 KiB
  *      rendezvous    n messages of 1 MiB
  *
- * The ranks tell each other by semaphores in shared memory, which sleep, and sleep between polls: the device works then, and few polls
- * are for nothing.  Usage: offload_path [messages]
+ * The ranks tell each other by semaphores in shared memory, which sleep, and sleep between polls:
+ * the device works then, and few polls are for nothing.  Usage: offload_path [messages]
  */
 #include "counted.h"
 
@@ -38,7 +39,7 @@ static void poll_for_nothing(int polls)
     MPI_Request req;
     int flag;
 
-    if (rank == 0) {
+    if (0 == rank) {
         return;
     }
     MPI_Irecv(buffer, EAGER, MPI_BYTE, 0, BATCH, MPI_COMM_WORLD, &req);
@@ -76,7 +77,7 @@ static void batch_receive(int len)
 static void expected(int messages, int len)
 {
     for (int i = 0; i < messages; i += BATCH) {
-        if (rank == 0) {
+        if (0 == rank) {
             batch_send(len);
         } else {
             batch_receive(len);

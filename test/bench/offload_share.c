@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which share of the receives a device that matches tags takes, for four kinds of traffic (offload_share runs this):
+ * Which share of the receives a device that matches tags takes, for four kinds of traffic
+ * (offload_share runs this):
  *
  *      halo       a periodic grid of two dimensions: receives from the four neighbours, then sends; 8 KiB, every fourth time 64 KiB
  *      alltoall   MPI_Alltoall, 2 KiB to each
@@ -8,8 +9,8 @@
  *      random     to random ranks with random tags; half of the sizes below 256 bytes, one in eight a rendezvous; one receive in 16
  *                 is from any source, one in 16 has gaps in memory
  *
- * Prints a table of pml_tm's performance variables, summed over the ranks and taken over one kind of traffic each.  Rows that are
- * zero everywhere are left out.  Usage: offload_share [rounds]
+ * Prints a table of pml_tm's performance variables, summed over the ranks and taken over one kind
+ * of traffic each.  Rows that are zero everywhere are left out.  Usage: offload_share [rounds]
  */
 #include "bench.h"
 
@@ -53,7 +54,7 @@ enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 static int rank, size;
 
-/* ---- performance variables ---- */
+/* ---- performance variables ---------------------------------------------- */
 
 static MPI_T_pvar_session session;
 static MPI_T_pvar_handle handles[ROWS];
@@ -69,8 +70,9 @@ static int find_pvar(const char *name)
     MPI_T_pvar_get_num(&num);
     for (int i = 0; i < num; i++) {
         int len = sizeof(found), text_len = sizeof(text);
-        if (MPI_SUCCESS == MPI_T_pvar_get_info(i, found, &len, &verbosity, &var_class, &datatype, &enumtype, text, &text_len,
-                                               &bind, &readonly, &continuous, &atomic) &&
+        if (MPI_SUCCESS == MPI_T_pvar_get_info(i, found, &len, &verbosity, &var_class, &datatype,
+                                               &enumtype, text, &text_len, &bind, &readonly,
+                                               &continuous, &atomic) &&
             0 == strcmp(found, want)) {
             return i;
         }
@@ -86,7 +88,8 @@ static void open_pvars(void)
     MPI_T_pvar_session_create(&session);
     for (int i = 0; i < ROWS; i++) {
         int index = find_pvar(rows[i].name);
-        if (0 > index || MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &handles[i], &count)) {
+        if (0 > index ||
+            MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &handles[i], &count)) {
             bench_fail("a performance variable is missing: is this pml tm?");
         }
     }
@@ -108,7 +111,7 @@ static void close_pvars(void)
     MPI_T_finalize();
 }
 
-/* ---- traffic ---- */
+/* ---- traffic ------------------------------------------------------------ */
 
 static void halo(int rounds)
 {
@@ -127,7 +130,8 @@ static void halo(int rounds)
             MPI_Irecv(in + side * HALO_LONG, len, MPI_BYTE, peer[side], side, grid, &req[side]);
         }
         for (int side = 0; side < 4; side++) { /* the neighbour's opposite side */
-            MPI_Isend(out + side * HALO_LONG, len, MPI_BYTE, peer[side], side ^ 1, grid, &req[4 + side]);
+            MPI_Isend(out + side * HALO_LONG, len, MPI_BYTE, peer[side], side ^ 1, grid,
+                      &req[4 + side]);
         }
         MPI_Waitall(8, req, MPI_STATUSES_IGNORE);
     }
@@ -192,7 +196,7 @@ static void worker(int tasks)
 
 static void workers(int rounds)
 {
-    if (rank == 0) {
+    if (0 == rank) {
         master(rounds * TASKS * (size - 1));
     } else {
         worker(rounds * TASKS);
@@ -214,7 +218,8 @@ typedef struct message {
 static message_t draw(uint64_t *state)
 {
     uint32_t kind = next_random(state) % 16, length = next_random(state);
-    message_t msg = {.tag = kind == 0 ? TAGS : (int) (next_random(state) % TAGS), .is_vector = kind == 1};
+    message_t msg = {.tag = 0 == kind ? TAGS : (int) (next_random(state) % TAGS),
+                     .is_vector = 1 == kind};
 
     msg.len = kind < 8 ? (int) (length % 256) : (int) (length % 16384);
     msg.len = kind > 13 ? 16385 + (int) (length % (LONGEST - 16385)) : msg.len;
@@ -236,8 +241,9 @@ static void random_round(int round, MPI_Datatype vector, char *in, char *out, MP
         uint64_t state = pair_seed(round, from, rank);
         for (int i = 0; i < PER_ROUND; i++, n++) {
             message_t msg = draw(&state);
-            MPI_Irecv(in + (size_t) n * 2 * LONGEST, msg.is_vector ? 1 : LONGEST, msg.is_vector ? vector : MPI_BYTE,
-                      msg.tag == TAGS ? MPI_ANY_SOURCE : from, msg.tag, MPI_COMM_WORLD, &req[n]);
+            MPI_Irecv(in + (size_t) n * 2 * LONGEST, msg.is_vector ? 1 : LONGEST,
+                      msg.is_vector ? vector : MPI_BYTE, TAGS == msg.tag ? MPI_ANY_SOURCE : from,
+                      msg.tag, MPI_COMM_WORLD, &req[n]);
         }
     }
     for (int step = 1; step < size; step++) {
@@ -269,12 +275,13 @@ static void random_traffic(int rounds)
     free(req);
 }
 
-/* ---- the table ---- */
+/* ---- the table ---------------------------------------------------------- */
 
 static const struct {
     const char *name;
     void (*run)(int rounds);
-} kinds[KINDS] = {{"halo", halo}, {"alltoall", alltoall}, {"workers", workers}, {"random", random_traffic}};
+} kinds[KINDS] = {
+    {"halo", halo}, {"alltoall", alltoall}, {"workers", workers}, {"random", random_traffic}};
 
 static unsigned long long sums[KINDS][ROWS];
 
@@ -315,7 +322,7 @@ static void print_table(int rounds)
         for (int kind = 0; kind < KINDS; kind++) {
             all += sums[kind][i];
         }
-        if (all == 0) {
+        if (0 == all) {
             continue;
         }
         printf("%-40s", rows[i].text);
@@ -339,7 +346,7 @@ int main(int argc, char **argv)
         measure(kind, rounds);
     }
     close_pvars();
-    if (rank == 0) {
+    if (0 == rank) {
         print_table(rounds);
     }
     MPI_Finalize();

@@ -6,9 +6,9 @@
  *      overlap_pct send <bytes>  the sender computes between MPI_Isend and MPI_Wait; the receiver waits in MPI_Recv
  *      overlap_pct recv <bytes>  the receiver computes between MPI_Irecv and MPI_Wait; the sender waits in MPI_Send
  *
- * The time T of the transfer is measured first, then with 2 T of computation in it, which takes C: 100 % is C = 2 T, 0 % is
- * C = 3 T.  The computation is a loop on the clock without a call of MPI.  The measuring side ends the transfer at its own
- * wait.
+ * The time T of the transfer is measured first, then with 2 T of computation in it, which takes C:
+ * 100 % is C = 2 T, 0 % is C = 3 T.  The computation is a loop on the clock without a call of MPI.
+ * The measuring side ends the transfer at its own wait.
  */
 #include "bench.h"
 
@@ -41,7 +41,8 @@ static void transfer(const side_t *side, double computation)
         if (side->is_sender) {
             MPI_Send(side->buffer, side->size, MPI_BYTE, side->peer, TAG, MPI_COMM_WORLD);
         } else {
-            MPI_Recv(side->buffer, side->size, MPI_BYTE, side->peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Recv(side->buffer, side->size, MPI_BYTE, side->peer, TAG, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
         }
         return;
     }
@@ -83,7 +84,7 @@ static void measure(side_t *side, const char *variant, int rank, const bench_opt
         busy = transfer_seconds(side, 2 * alone, rounds);
         percent[b < 0 ? 0 : b] = 100 * (3 * alone - busy) / alone;
     }
-    if (rank == 0) {
+    if (0 == rank) {
         bench_result_rates("overlap_pct", variant, side->size, percent, opt->batches);
     }
 }
@@ -97,18 +98,18 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks != 2) {
+    if (2 != ranks) {
         bench_fail("two ranks are needed");
     }
     opt = bench_options(argc, argv, "16384,65536,262144,1048576,4194304");
-    side.is_sender = rank == 0;
+    side.is_sender = 0 == rank;
     side.peer = 1 - rank;
     for (int i = 0; i < opt.list.count; i++) {
         side.size = (int) opt.list.value[i];
         side.buffer = bench_alloc((size_t) side.size);
-        side.is_computing = rank == 0;
+        side.is_computing = 0 == rank;
         measure(&side, "send", rank, &opt);
-        side.is_computing = rank == 1;
+        side.is_computing = 1 == rank;
         measure(&side, "recv", rank, &opt);
         free(side.buffer);
     }

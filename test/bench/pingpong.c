@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Latency: half the round trip of a message between ranks 0 and 1, blocking sends and receives, by size.
+ * Latency: half the round trip of a message between ranks 0 and 1, blocking sends and receives, by
+ * size.
  *
- * Result: latency_us half <bytes>.  One buffer for all messages, so that large ones move from cache where they fit.  The
- * data of each size is checked once, outside the timing.
+ * Result: latency_us half <bytes>.  One buffer for all messages, so that large ones move from cache
+ * where they fit.  The data of each size is checked once, outside the timing.
  */
 #include "bench.h"
 
@@ -13,13 +14,14 @@ enum {
     MAX_ITERATIONS = 100000,
 };
 
-#define SIZES                                                                                                              \
-    "0,1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192,16384,32768,65536,131072,262144,524288,1048576,2097152,4194304"
+#define SIZES                                                                                      \
+    "0,1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192,16384,32768,65536,131072,262144,524288,"   \
+    "1048576,2097152,4194304"
 
 static void exchange(int rank, char *buffer, int size, int iterations)
 {
     for (int i = 0; i < iterations; i++) {
-        if (rank == 0) {
+        if (0 == rank) {
             MPI_Send(buffer, size, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
             MPI_Recv(buffer, size, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         } else {
@@ -43,7 +45,7 @@ static double exchange_seconds(int rank, char *buffer, int size, int iterations)
 static void check_data(int rank, char *buffer, int size)
 {
     for (int i = 0; i < size; i++) {
-        buffer[i] = rank == 0 ? (char) (i * 7 + (i >> 12)) : 0;
+        buffer[i] = 0 == rank ? (char) (i * 7 + (i >> 12)) : 0;
     }
     exchange(rank, buffer, size, 1);
     for (int i = 0; i < size; i++) {
@@ -66,7 +68,7 @@ static void measure(int rank, char *buffer, int size, const bench_options_t *opt
     for (int b = 0; b < opt->batches; b++) {
         batch[b] = 1e6 * exchange_seconds(rank, buffer, size, iterations);
     }
-    if (rank == 0) {
+    if (0 == rank) {
         bench_result_times("latency_us", "half", size, batch, opt->batches);
     }
 }

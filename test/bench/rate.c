@@ -13,7 +13,7 @@ static void measure(stream_t *stream, const char *variant, int size, const bench
     double value[BENCH_MAX_BATCHES];
 
     stream_measure(stream, size, opt, value);
-    if (stream->rank != 0) {
+    if (0 != stream->rank) {
         return;
     }
     for (int b = 0; b < opt->batches; b++) {

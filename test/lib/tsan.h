@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For pml_tm built with the thread sanitizer (test/mpi/tsan.sh), included before everything else: it tells the sanitizer what
- * Open MPI, which is not built with it, orders by fences or in code of its own.  Three things are handed from thread to thread
- * that way: items of a free list, complete requests, and message handles.
+ * For pml_tm built with the thread sanitizer (test/mpi/tsan.sh), included before everything else:
+ * it tells the sanitizer what Open MPI, which is not built with it, orders by fences or in code of
+ * its own.  Three things are handed from thread to thread that way: items of a free list, complete
+ * requests, and message handles.
  */
 #ifndef TM_TSAN_H
 #define TM_TSAN_H
@@ -60,11 +61,11 @@ static inline void tm_tsan_message_return(ompi_message_t *message)
     ompi_message_return(message);
 }
 
-#define opal_free_list_get tm_tsan_get
-#define opal_free_list_return tm_tsan_return
+#define opal_free_list_get           tm_tsan_get
+#define opal_free_list_return        tm_tsan_return
 #define ompi_request_wait_completion tm_tsan_wait
-#define ompi_request_complete tm_tsan_complete
-#define ompi_message_alloc tm_tsan_message_alloc
-#define ompi_message_return tm_tsan_message_return
+#define ompi_request_complete        tm_tsan_complete
+#define ompi_message_alloc           tm_tsan_message_alloc
+#define ompi_message_return          tm_tsan_message_return
 
 #endif /* TM_TSAN_H */

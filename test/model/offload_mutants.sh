@@ -19,11 +19,11 @@ mutants=(
     "the outcome of a DEL is not looked at" 's/is_success == recv->has_matched/false/; s/    if (recv->has_matched) {/    if (false) {/'
 
     # Filters.
-    "the filter overlooks (source, ANY)" '/filter->pattern\[1\] != 0/s/(filter.*) ||/false ||/'
-    "the filter overlooks (ANY, tag)" '/filter->pattern\[2\] != 0/s/(filter.*);/false;/'
-    "the filter overlooks (ANY, ANY)" 's/ || (filter->pattern\[3\] != 0 \&\& tag >= 0)) {/) {/'
-    "the filter takes a wildcard for exact" 's/if (source == ANY || tag == ANY || (/if ((/'
-    "a wildcard tag counts as internal" 's/match->tag < 0 \&\& match->tag != ANY/match->tag < 0/'
+    "the filter overlooks (source, ANY)" 's/(0 != filter->pattern\[1\] .*) ||/false ||/'
+    "the filter overlooks (ANY, tag)" 's/(0 != filter->pattern\[2\] .*);/false;/'
+    "the filter overlooks (ANY, ANY)" 's/ || (0 != filter->pattern\[3\] \&\& tag >= 0)) {/) {/'
+    "the filter takes a wildcard for exact" 's/if (ANY == source || ANY == tag || (/if ((/'
+    "a wildcard tag counts as internal" 's/match->tag < 0 \&\& ANY != match->tag/match->tag < 0/'
     "a waiting receive is not counted" 's/^    filter_add(scope->held, .*//; s/^    filter_remove(scope->held, .*//'
     "a plain receive is counted on after it has gone" 's/^    filter_remove(scope->plain, .*//'
 
@@ -55,11 +55,11 @@ mutants=(
     "old commands are not waited for" '/^static bool report(/,/^}/s/engine->handled - engine->acked >= every/false/'
     "the age of commands starts at their completion" 's/engine->acked = engine->tracked_count;/engine->acked = engine->handled;/'
     "commands are handed over while polling" 's/if (engine->is_polling || engine->is_failed ||/if (engine->is_failed ||/'
-    "an empty poll returns though something is to be listed" 's/ \&\& list_is_empty(&engine->ready) \&\&$/ \&\&/'
+    "an empty poll returns though something is to be listed" '/^static inline bool is_quiet/,/^}/s/list_is_empty(&engine->ready) \&\&/true \&\&/'
     "an empty poll returns though messages are to be reported" 's/return engine->handled == engine->reported \&\& /return /'
 
     # Failure.
-    "listed receives stay listed when the device fails" 's/if (recv->state == FAB_OFFLOAD_QUEUED || recv->state == FAB_OFFLOAD_LISTED) {/if (recv->state == FAB_OFFLOAD_QUEUED) {/'
+    "listed receives stay listed when the device fails" 's/if (FAB_OFFLOAD_QUEUED == recv->state || FAB_OFFLOAD_LISTED == recv->state) {/if (FAB_OFFLOAD_QUEUED == recv->state) {/'
 )
 
 # shellcheck source=/dev/null

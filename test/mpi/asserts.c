@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The info keys mpi_assert_no_any_tag, mpi_assert_no_any_source, mpi_assert_exact_length and mpi_assert_allow_overtaking
- * (MPI 4.0, 7.4.4): alone and together, true and false, given at creation and later, and taken back. A program that keeps
- * its promise gets the same messages as without; on another communicator wildcards go on working.
+ * The info keys mpi_assert_no_any_tag, mpi_assert_no_any_source, mpi_assert_exact_length and
+ * mpi_assert_allow_overtaking (MPI 4.0, 7.4.4): alone and together, true and false, given at
+ * creation and later, and taken back. A program that keeps its promise gets the same messages as
+ * without; on another communicator wildcards go on working.
  */
 /* TEST: np=1,2,3 timeout=60 quick=yes */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
@@ -11,8 +12,8 @@
 
 enum { NO_ANY_TAG, NO_ANY_SOURCE, EXACT_LENGTH, ALLOW_OVERTAKING, NKEYS };
 
-static const char *const keys[NKEYS] = {"mpi_assert_no_any_tag", "mpi_assert_no_any_source", "mpi_assert_exact_length",
-                                        "mpi_assert_allow_overtaking"};
+static const char *const keys[NKEYS] = {"mpi_assert_no_any_tag", "mpi_assert_no_any_source",
+                                        "mpi_assert_exact_length", "mpi_assert_allow_overtaking"};
 
 static int dst, src;
 
@@ -22,14 +23,17 @@ static MPI_Info make_info(int which, const char *value)
 
     TM_MPI(MPI_Info_create(&info));
     for (int k = 0; k < NKEYS; k++) {
-        if ((which & 1 << k) != 0) {
+        if (0 != (which & 1 << k)) {
             TM_MPI(MPI_Info_set(info, keys[k], value));
         }
     }
     return info;
 }
 
-/* Messages of sizes of every protocol, received by what is not ruled out; the promise: bit k stands for keys[k]. */
+/*
+ * Messages of sizes of every protocol, received by what is not ruled out; the promise: bit k stands
+ * for keys[k].
+ */
 static void traffic(MPI_Comm comm, int promise, int seed)
 {
     enum { COUNT = 60 };
@@ -37,15 +41,19 @@ static void traffic(MPI_Comm comm, int promise, int seed)
     unsigned char *out[COUNT], *in[COUNT];
     MPI_Request sreq[COUNT], rreq[COUNT];
     MPI_Status st[COUNT];
-    bool has_tags = (promise & 1 << ALLOW_OVERTAKING) != 0;
-    bool post_first = seed % 2 == 0;
+    bool has_tags = 0 != (promise & 1 << ALLOW_OVERTAKING);
+    bool post_first = 0 == seed % 2;
 
     for (int step = 0; step < 2; step++) {
         for (int i = 0; i < COUNT; i++) {
-            size_t n = sizes[(i + seed) % 7], room = (promise & 1 << EXACT_LENGTH) != 0 ? n : n + (size_t) i;
-            /* Where messages may overtake, each has a tag of its own, or what a receive gets would not be certain. */
+            size_t n = sizes[(i + seed) % 7],
+                   room = 0 != (promise & 1 << EXACT_LENGTH) ? n : n + (size_t) i;
+            /*
+             * Where messages may overtake, each has a tag of its own, or what a receive gets would
+             * not be certain.
+             */
             int tag = has_tags ? i : i % 3;
-            int from = (promise & 1 << NO_ANY_SOURCE) == 0 && i % 2 == 0 ? MPI_ANY_SOURCE : src;
+            int from = 0 == (promise & 1 << NO_ANY_SOURCE) && 0 == i % 2 ? MPI_ANY_SOURCE : src;
 
             if (step == post_first) {
                 out[i] = tm_alloc(n);
@@ -70,13 +78,14 @@ static void traffic(MPI_Comm comm, int promise, int seed)
     for (int i = 0; i < COUNT; i++) {
         tm_free(out[i]);
     }
-    if ((promise & (1 << NO_ANY_TAG | 1 << ALLOW_OVERTAKING)) == 0) {
+    if (0 == (promise & (1 << NO_ANY_TAG | 1 << ALLOW_OVERTAKING))) {
         for (int i = 0; i < 10; i++) {
             int a = 100 * tm_rank + i, b = -1;
-            int from = (promise & 1 << NO_ANY_SOURCE) == 0 ? MPI_ANY_SOURCE : src;
+            int from = 0 == (promise & 1 << NO_ANY_SOURCE) ? MPI_ANY_SOURCE : src;
 
             tm_status_reset(&st[0]);
-            TM_MPI(MPI_Sendrecv(&a, 1, MPI_INT, dst, i, &b, 1, MPI_INT, from, MPI_ANY_TAG, comm, &st[0]));
+            TM_MPI(MPI_Sendrecv(&a, 1, MPI_INT, dst, i, &b, 1, MPI_INT, from, MPI_ANY_TAG, comm,
+                                &st[0]));
             tm_expect_single(&st[0], src, i, sizeof(int));
             TM_CHECK(b == 100 * src + i, "with any tag: got %d, expected %d", b, 100 * src + i);
         }
@@ -106,7 +115,7 @@ static void overtaking(MPI_Comm comm)
         }
     }
     for (int i = 0; i < COUNT; i++) {
-        TM_CHECK(times[i] == 1, "message %d was received %d times", i, times[i]);
+        TM_CHECK(1 == times[i], "message %d was received %d times", i, times[i]);
     }
     TM_MPI(MPI_Barrier(comm));
 }
@@ -121,8 +130,8 @@ static void check_info(MPI_Comm comm, int which, const char *value)
     TM_MPI(MPI_Comm_get_info(comm, &info));
     for (int k = 0; k < NKEYS; k++) {
         TM_MPI(MPI_Info_get(info, keys[k], sizeof(got) - 1, got, &flag));
-        TM_CHECK(!flag || (which & 1 << k) == 0 || strcmp(got, value) == 0, "%s is \"%s\", expected \"%s\"", keys[k], got,
-                 value);
+        TM_CHECK(!flag || 0 == (which & 1 << k) || 0 == strcmp(got, value),
+                 "%s is \"%s\", expected \"%s\"", keys[k], got, value);
     }
     TM_MPI(MPI_Info_free(&info));
 }
@@ -145,8 +154,12 @@ static void with_keys(int which)
     TM_MPI(MPI_Comm_free(&copy));
     TM_MPI(MPI_Comm_free(&comm));
 
-    if (!tm_is_strict() && (which & 1 << ALLOW_OVERTAKING) != 0) {
-        goto done; /* with pml/ob1 of 4.1.4 messages get stuck when the communicator was in use before, or is after */
+    if (!tm_is_strict() && 0 != (which & 1 << ALLOW_OVERTAKING)) {
+        /*
+         * with pml/ob1 of 4.1.4 messages get stuck when the communicator was in use before, or is
+         * after
+         */
+        goto done;
     }
     TM_MPI(MPI_Comm_dup_with_info(MPI_COMM_WORLD, no, &comm));
     traffic(comm, 0, 4);

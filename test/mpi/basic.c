@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every send mode, blocking and not, against every kind of receive, between all pairs of ranks and to self, with sizes around
- * the protocol thresholds.
+ * Every send mode, blocking and not, against every kind of receive, between all pairs of ranks and
+ * to self, with sizes around the protocol thresholds.
  *
  * args: [largest size in bytes] [first size: test only this and the next two]
  */
@@ -32,31 +32,32 @@ static int next_tag;
 
 static void attach(int mode)
 {
-    if (mode == MODE_BUFFERED) {
+    if (MODE_BUFFERED == mode) {
         TM_MPI(MPI_Buffer_attach(bsend_buf, bsend_size));
     }
 }
 
 static void detach(int mode)
 {
-    if (mode == MODE_BUFFERED) {
+    if (MODE_BUFFERED == mode) {
         void *buf = NULL;
         int size = -1;
 
         TM_MPI(MPI_Buffer_detach(&buf, &size));
-        TM_CHECK(buf == bsend_buf && size == bsend_size, "MPI_Buffer_detach gave %p %d, expected %p %d", buf, size, bsend_buf,
-                 bsend_size);
+        TM_CHECK(buf == bsend_buf && size == bsend_size,
+                 "MPI_Buffer_detach gave %p %d, expected %p %d", buf, size, bsend_buf, bsend_size);
     }
 }
 
 /* For ready mode: src knows that dst has posted its receive. */
 static void handshake(int mode, int src, int dst)
 {
-    if (mode == MODE_READY) {
+    if (MODE_READY == mode) {
         MPI_Status st;
 
         tm_status_reset(&st);
-        TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, TAG_READY, NULL, 0, MPI_BYTE, dst, TAG_READY, comm, &st));
+        TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, TAG_READY, NULL, 0, MPI_BYTE, dst, TAG_READY,
+                            comm, &st));
         tm_expect_single(&st, dst, TAG_READY, 0);
     }
 }
@@ -77,18 +78,21 @@ static void irecv_then_send(int mode, int src, int dst, size_t n, bool nonblocki
         TM_MPI(isend_fn[mode](sendbuf, (int) n, MPI_BYTE, dst, tag, comm, &sreq));
         tm_status_reset(&st);
         TM_MPI(MPI_Wait(&sreq, &st));
-        TM_CHECK(st.MPI_ERROR == TM_NO_ERROR, "MPI_Wait of a send set MPI_ERROR to %d", st.MPI_ERROR);
-        TM_CHECK(sreq == MPI_REQUEST_NULL, "the send request is not null after MPI_Wait");
+        TM_CHECK(TM_NO_ERROR == st.MPI_ERROR, "MPI_Wait of a send set MPI_ERROR to %d",
+                 st.MPI_ERROR);
+        TM_CHECK(MPI_REQUEST_NULL == sreq, "the send request is not null after MPI_Wait");
     } else {
         TM_MPI(send_fn[mode](sendbuf, (int) n, MPI_BYTE, dst, tag, comm));
     }
     tm_wait_recv(&rreq, recvbuf, src, tag, n, tm_key(src, tm_rank, tag, 0));
-    TM_CHECK(rreq == MPI_REQUEST_NULL, "the receive request is not null after MPI_Wait");
+    TM_CHECK(MPI_REQUEST_NULL == rreq, "the receive request is not null after MPI_Wait");
     tm_expect_data(sendbuf, n, tm_key(tm_rank, dst, tag, 0), "send buffer");
     detach(mode);
 }
 
-/* A blocking receive after the send has started, with another message of the same pair behind it. */
+/*
+ * A blocking receive after the send has started, with another message of the same pair behind it.
+ */
 static void isend_then_recv(int mode, int src, int dst, size_t n)
 {
     int tag = next_tag++;
@@ -118,7 +122,7 @@ static void ping_pong(int mode, int peer, size_t n)
     tm_fill(sendbuf, n, tm_key(tm_rank, peer, tag, 1));
     memset(recvbuf, 0xee, n);
     attach(mode);
-    if (mode == MODE_READY) {
+    if (MODE_READY == mode) {
         TM_MPI(MPI_Irecv(recvbuf, (int) n, MPI_BYTE, peer, tag, comm, &req));
         handshake(mode, peer, peer);
         TM_MPI(MPI_Rsend(sendbuf, (int) n, MPI_BYTE, peer, tag, comm));
@@ -149,7 +153,7 @@ static void all_modes(int distance, int partner, size_t n)
     for (int mode = 0; mode < NMODES; mode++) {
         irecv_then_send(mode, src, dst, n, false);
         irecv_then_send(mode, src, dst, n, true);
-        if (mode != MODE_READY) {
+        if (MODE_READY != mode) {
             isend_then_recv(mode, src, dst, n);
         }
         if (partner < tm_size && partner != tm_rank) {
@@ -163,7 +167,9 @@ static void all_modes(int distance, int partner, size_t n)
     next_tag %= 16000;
 }
 
-/* A self send in standard mode that cannot complete before its receive, in both orders of posting. */
+/*
+ * A self send in standard mode that cannot complete before its receive, in both orders of posting.
+ */
 static void self_order(size_t n)
 {
     unsigned char *a = tm_alloc(n), *b = tm_alloc(n);
@@ -173,7 +179,7 @@ static void self_order(size_t n)
         tm_fill(a, n, tm_key(tm_rank, tm_rank, i, 2));
         memset(b, 0xee, n);
         for (int j = 0; j < 2; j++) {
-            if ((i ^ j) == 0) {
+            if (0 == (i ^ j)) {
                 TM_MPI(MPI_Issend(a, (int) n, MPI_BYTE, tm_rank, i, comm, &req[0]));
             } else {
                 TM_MPI(MPI_Irecv(b, (int) n, MPI_BYTE, tm_rank, i, comm, &req[1]));
@@ -199,7 +205,8 @@ static void synchronous_waits(size_t n)
     TM_MPI(MPI_Barrier(comm));
     for (int i = 0; i < 200; i++) {
         TM_MPI(MPI_Test(&sreq, &flag, MPI_STATUS_IGNORE));
-        if (!TM_CHECK(!flag, "MPI_Issend of %zu bytes completed before the receive was posted", n)) {
+        if (!TM_CHECK(!flag, "MPI_Issend of %zu bytes completed before the receive was posted",
+                      n)) {
             break;
         }
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Datatypes at every boundary between protocols: messages of one byte less than each threshold, of exactly that, and of one
- * byte more, contiguous and not, on either side and on both, received by a posted receive, late, by a matched probe and
- * persistently. The thresholds are those of tm_test.h and the values of the parameters of the PML that runs.
+ * Datatypes at every boundary between protocols: messages of one byte less than each threshold, of
+ * exactly that, and of one byte more, contiguous and not, on either side and on both, received by a
+ * posted receive, late, by a matched probe and persistently. The thresholds are those of tm_test.h
+ * and the values of the parameters of the PML that runs.
  *
  * args: [largest size]
  */
@@ -90,7 +91,8 @@ static tm_type_t *make_type(int kind, size_t n)
 /* Let both sides know that the other is here. */
 static void handshake(void)
 {
-    TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, 32000, NULL, 0, MPI_BYTE, dst, 32000, comm, MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, 32000, NULL, 0, MPI_BYTE, dst, 32000, comm,
+                        MPI_STATUS_IGNORE));
 }
 
 static void transfer(const tm_type_t *from, const tm_type_t *to, size_t n, int how)
@@ -107,25 +109,25 @@ static void transfer(const tm_type_t *from, const tm_type_t *to, size_t n, int h
     tm_layout_fill(&out, out.mem, n, mine);
     memset(in.mem, 0xee, (size_t) (in.hi - in.lo));
     tm_status_reset(&st);
-    if (how == POSTED) {
+    if (POSTED == how) {
         TM_MPI(MPI_Irecv(ibuf, 1, to->mpi, src, tag, comm, &rreq));
         handshake();
-    } else if (how == PERSISTENT) {
+    } else if (PERSISTENT == how) {
         TM_MPI(MPI_Recv_init(ibuf, 1, to->mpi, MPI_ANY_SOURCE, tag, comm, &rreq));
         TM_MPI(MPI_Start(&rreq));
     }
-    if (how == SYNCHRONOUS) {
+    if (SYNCHRONOUS == how) {
         TM_MPI(MPI_Issend(obuf, 1, from->mpi, dst, tag, comm, &sreq));
-    } else if (how == PERSISTENT) {
+    } else if (PERSISTENT == how) {
         TM_MPI(MPI_Send_init(obuf, 1, from->mpi, dst, tag, comm, &sreq));
         TM_MPI(MPI_Start(&sreq));
     } else {
         TM_MPI(MPI_Isend(obuf, 1, from->mpi, dst, tag, comm, &sreq));
     }
-    if (how == MATCHED) {
+    if (MATCHED == how) {
         TM_MPI(MPI_Mprobe(src, tag, comm, &msg, MPI_STATUS_IGNORE));
         TM_MPI(MPI_Mrecv(ibuf, 1, to->mpi, &msg, &st));
-    } else if (rreq == MPI_REQUEST_NULL) {
+    } else if (MPI_REQUEST_NULL == rreq) {
         TM_MPI(MPI_Recv(ibuf, 1, to->mpi, src, tag, comm, &st));
     } else {
         TM_MPI(MPI_Wait(&rreq, &st));
@@ -134,7 +136,7 @@ static void transfer(const tm_type_t *from, const tm_type_t *to, size_t n, int h
     tm_expect_layout(&in, n, theirs, 0xee, from->name);
     TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
     tm_expect_layout(&out, n, mine, 0x11, "send buffer");
-    if (how == PERSISTENT) {
+    if (PERSISTENT == how) {
         TM_MPI(MPI_Request_free(&sreq));
         TM_MPI(MPI_Request_free(&rreq));
     }
@@ -151,10 +153,10 @@ static size_t parameter(const char *name)
     MPI_Datatype type;
     MPI_T_enum values;
 
-    if (MPI_T_cvar_get_index(name, &index) != MPI_SUCCESS ||
-        MPI_T_cvar_get_info(index, NULL, &len, &verbosity, &type, &values, NULL, &desc_len, &binding, &scope) !=
-            MPI_SUCCESS ||
-        type == MPI_CHAR || MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) != MPI_SUCCESS) {
+    if (MPI_SUCCESS != MPI_T_cvar_get_index(name, &index) ||
+        MPI_SUCCESS != MPI_T_cvar_get_info(index, NULL, &len, &verbosity, &type, &values, NULL,
+                                           &desc_len, &binding, &scope) ||
+        MPI_CHAR == type || MPI_SUCCESS != MPI_T_cvar_handle_alloc(index, NULL, &handle, &count)) {
         return 0;
     }
     MPI_T_cvar_read(handle, &value); /* little endian: an int fills the low half */
@@ -162,11 +164,14 @@ static size_t parameter(const char *name)
     return value < 0x7fffffff ? (size_t) value : 0;
 }
 
-/* The sizes around all thresholds up to max: those of rank 0, for on another host some are other. */
+/*
+ * The sizes around all thresholds up to max: those of rank 0, for on another host some are other.
+ */
 static int boundaries(size_t max, size_t *out)
 {
-    static const char *const names[] = {"pml_tm_eager_limit",    "pml_tm_shm_copy_step", "pml_tm_shm_ring_size",
-                                        "btl_vader_eager_limit", "btl_sm_eager_limit",   "btl_vader_max_send_size",
+    static const char *const names[] = {"pml_tm_eager_limit",   "pml_tm_shm_copy_step",
+                                        "pml_tm_shm_ring_size", "btl_vader_eager_limit",
+                                        "btl_sm_eager_limit",   "btl_vader_max_send_size",
                                         "btl_self_eager_limit"};
     size_t at[MAX_BOUNDARIES];
     int n = 0, count = 0, provided;
@@ -217,7 +222,10 @@ int main(int argc, char **argv)
         }
         for (int i = 0; i < NKINDS * NKINDS; i++) {
             for (int how = 0; how < NHOWS; how++) {
-                /* Of the large sizes each pair of types in one way, which differs from pair to pair. */
+                /*
+                 * Of the large sizes each pair of types in one way, which differs from pair to
+                 * pair.
+                 */
                 if (sizes[s] < 100000 || (i + s) % NHOWS == how) {
                     transfer(type[i / NKINDS], type[i % NKINDS], sizes[s], how);
                 }

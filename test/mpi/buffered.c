@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Buffered sends: MPI_Buffer_detach waits for messages that nobody has received yet, an exhausted buffer is an error that
- * spoils nothing, space comes back, and the user's buffer may be overwritten at once.
+ * Buffered sends: MPI_Buffer_detach waits for messages that nobody has received yet, an exhausted
+ * buffer is an error that spoils nothing, space comes back, and the user's buffer may be
+ * overwritten at once.
  */
 /* TEST: np=1,2,4 timeout=60 quick=yes */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
@@ -15,7 +16,7 @@ static void *attach(size_t size)
 {
     void *buf = malloc(size);
 
-    if (buf == NULL) {
+    if (NULL == buf) {
         TM_FATAL("out of memory");
     }
     TM_MPI(MPI_Buffer_attach(buf, tm_int(size)));
@@ -29,14 +30,15 @@ static void detach(void *want, size_t want_size)
     int size = -1;
 
     TM_MPI(MPI_Buffer_detach(&buf, &size));
-    TM_CHECK(buf == want && size == (int) want_size, "MPI_Buffer_detach gave %p %d, expected %p %zu", buf, size, want, want_size);
+    TM_CHECK(buf == want && size == (int) want_size,
+             "MPI_Buffer_detach gave %p %d, expected %p %zu", buf, size, want, want_size);
     memset(want, 0xdd, want_size);
     free(want);
 }
 
 /*
- * pml/ob1 of 4.1.4 loses a sequence number when a buffered send fails, and then delivers nothing more on that communicator
- * between the two: give it a new one.
+ * pml/ob1 of 4.1.4 loses a sequence number when a buffered send fails, and then delivers nothing
+ * more on that communicator between the two: give it a new one.
  */
 static void renew_comm(void)
 {
@@ -47,7 +49,9 @@ static void renew_comm(void)
     }
 }
 
-/* More than fits: each success must arrive, each failure must be MPI_ERR_BUFFER and leave nothing. */
+/*
+ * More than fits: each success must arrive, each failure must be MPI_ERR_BUFFER and leave nothing.
+ */
 static void exhaust(size_t n, bool nonblocking)
 {
     enum { MAX = 100 };
@@ -68,22 +72,28 @@ static void exhaust(size_t n, bool nonblocking)
             rc = MPI_Bsend(out, (int) n, MPI_BYTE, dst, 1, comm);
         }
         memset(out, 0x33, nonblocking ? 0 : n);
-        if (rc == MPI_SUCCESS) {
+        if (MPI_SUCCESS == rc) {
             if (nonblocking) {
                 TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
             }
             sent++;
         } else {
-            TM_CHECK(tm_class(rc) == MPI_ERR_BUFFER, "buffered send into a full buffer: error class %d, expected MPI_ERR_BUFFER",
+            TM_CHECK(MPI_ERR_BUFFER == tm_class(rc),
+                     "buffered send into a full buffer: error class %d, expected MPI_ERR_BUFFER",
                      tm_class(rc));
             if (!tm_is_strict()) {
                 break;
             }
         }
     }
-    /* Where messages stay with the sender, MAX of them cannot have fitted; where they are copied away at once, they can. */
-    TM_CHECK(sent >= 10, "only %d buffered sends of %zu bytes fitted, expected at least 10", sent, n);
-    TM_MPI(MPI_Sendrecv(&sent, 1, MPI_INT, dst, 2, &peer_sent, 1, MPI_INT, src, 2, ctl, MPI_STATUS_IGNORE));
+    /*
+     * Where messages stay with the sender, MAX of them cannot have fitted; where they are copied
+     * away at once, they can.
+     */
+    TM_CHECK(sent >= 10, "only %d buffered sends of %zu bytes fitted, expected at least 10", sent,
+             n);
+    TM_MPI(MPI_Sendrecv(&sent, 1, MPI_INT, dst, 2, &peer_sent, 1, MPI_INT, src, 2, ctl,
+                        MPI_STATUS_IGNORE));
     for (int i = 0; i < peer_sent; i++) {
         tm_status_reset(&st);
         TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, src, 1, comm, &st));
@@ -96,7 +106,8 @@ static void exhaust(size_t n, bool nonblocking)
     buf = attach(size);
     for (int i = 0; i < 10; i++) {
         tm_fill(out, n, tm_key(tm_rank, dst, 3, i));
-        TM_CHECK(MPI_Bsend(out, (int) n, MPI_BYTE, dst, 3, comm) == MPI_SUCCESS, "MPI_Bsend %d after the buffer was full", i);
+        TM_CHECK(MPI_SUCCESS == MPI_Bsend(out, (int) n, MPI_BYTE, dst, 3, comm),
+                 "MPI_Bsend %d after the buffer was full", i);
     }
     for (int i = 0; i < 10; i++) {
         TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, src, 3, comm, &st));
@@ -108,7 +119,10 @@ static void exhaust(size_t n, bool nonblocking)
     TM_MPI(MPI_Barrier(ctl));
 }
 
-/* A buffered send for which there is too little buffer: an error, or, where no buffer is needed, a message. */
+/*
+ * A buffered send for which there is too little buffer: an error, or, where no buffer is needed, a
+ * message.
+ */
 static void try_bsend(size_t n)
 {
     unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
@@ -117,11 +131,12 @@ static void try_bsend(size_t n)
 
     tm_fill(out, n, tm_key(tm_rank, dst, 4, 0));
     rc = MPI_Bsend(out, (int) n, MPI_BYTE, dst, 4, comm);
-    TM_CHECK(rc == MPI_SUCCESS || tm_class(rc) == MPI_ERR_BUFFER, "MPI_Bsend: error class %d, expected MPI_ERR_BUFFER",
-             tm_class(rc));
+    TM_CHECK(MPI_SUCCESS == rc || MPI_ERR_BUFFER == tm_class(rc),
+             "MPI_Bsend: error class %d, expected MPI_ERR_BUFFER", tm_class(rc));
     memset(out, 0x33, n);
-    mine = rc == MPI_SUCCESS;
-    TM_MPI(MPI_Sendrecv(&mine, 1, MPI_INT, dst, 2, &theirs, 1, MPI_INT, src, 2, ctl, MPI_STATUS_IGNORE));
+    mine = MPI_SUCCESS == rc;
+    TM_MPI(MPI_Sendrecv(&mine, 1, MPI_INT, dst, 2, &theirs, 1, MPI_INT, src, 2, ctl,
+                        MPI_STATUS_IGNORE));
     if (theirs) {
         tm_status_reset(&st);
         TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, src, 4, comm, &st));
@@ -141,7 +156,7 @@ static void too_large(void)
     try_bsend(10000);
     try_bsend(1000000);
     /* Open MPI 4.1.4 returns here a number that is no MPI error code. */
-    TM_CHECK(MPI_Buffer_attach(again, 1000) != MPI_SUCCESS, "a second MPI_Buffer_attach succeeded");
+    TM_CHECK(MPI_SUCCESS != MPI_Buffer_attach(again, 1000), "a second MPI_Buffer_attach succeeded");
     free(again);
     detach(buf, 5000);
     try_bsend(0);
@@ -163,10 +178,13 @@ static void detach_waits(size_t n, int count)
         TM_MPI(MPI_Bsend(out, (int) n, MPI_BYTE, dst, 5, comm));
     }
     memset(out, 0x77, n);
-    if (tm_rank % 2 == 1) {
+    if (1 == tm_rank % 2) {
         usleep(50000);
     }
-    /* Receives are posted, but not waited for: the peer's detach needs our progress, ours needs the peer's. */
+    /*
+     * Receives are posted, but not waited for: the peer's detach needs our progress, ours needs the
+     * peer's.
+     */
     for (int i = 0; i < count; i++) {
         in[i] = tm_alloc(n);
         TM_MPI(MPI_Irecv(in[i], (int) n, MPI_BYTE, src, 5, comm, &req[i]));
@@ -199,12 +217,16 @@ static void stream(int count, size_t max)
             int rc = MPI_ERR_BUFFER, flag;
 
             tm_fill(out, n, tm_key(tm_rank, dst, 6, k));
-            /* The receiver has the earlier ones, but their space need not be known to be free before some progress. */
-            while (tm_now() < end && (rc = MPI_Bsend(out, (int) n, MPI_BYTE, dst, 6, comm)) != MPI_SUCCESS) {
+            /*
+             * The receiver has the earlier ones, but their space need not be known to be free
+             * before some progress.
+             */
+            while (tm_now() < end &&
+                   MPI_SUCCESS != (rc = MPI_Bsend(out, (int) n, MPI_BYTE, dst, 6, comm))) {
                 retries++;
                 TM_MPI(MPI_Iprobe(src, 31, ctl, &flag, MPI_STATUS_IGNORE));
             }
-            TM_CHECK(rc == MPI_SUCCESS, "MPI_Bsend %d: class %d for 20 s", k, tm_class(rc));
+            TM_CHECK(MPI_SUCCESS == rc, "MPI_Bsend %d: class %d for 20 s", k, tm_class(rc));
         }
         for (int k = i; k < i + CREDIT; k++) {
             size_t n = tm_rand_size(&from, max);
@@ -215,7 +237,7 @@ static void stream(int count, size_t max)
             tm_expect_single(&st, src, 6, n);
             tm_expect_data(in, n, tm_key(src, tm_rank, 6, k), "stream of buffered messages");
         }
-        if (i % (4 * CREDIT) == 0) {
+        if (0 == i % (4 * CREDIT)) {
             TM_MPI(MPI_Barrier(ctl));
         }
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI_Cancel of receives that are posted, matched, completed, or being matched at that moment; of persistent receives, with
- * MPI_Request_free, and of sends. A receive is either cancelled and its message goes to the next one, or it is not and has it.
+ * MPI_Cancel of receives that are posted, matched, completed, or being matched at that moment; of
+ * persistent receives, with MPI_Request_free, and of sends. A receive is either cancelled and its
+ * message goes to the next one, or it is not and has it.
  *
  * args: [rounds of the races]
  */
@@ -21,11 +22,14 @@ static bool wait_cancelled(MPI_Request *req, MPI_Status *st)
     tm_status_reset(st);
     TM_MPI(MPI_Wait(req, st));
     TM_MPI(MPI_Test_cancelled(st, &cancelled));
-    TM_CHECK(cancelled == 0 || cancelled == 1, "MPI_Test_cancelled gave %d", cancelled);
+    TM_CHECK(0 == cancelled || 1 == cancelled, "MPI_Test_cancelled gave %d", cancelled);
     return cancelled;
 }
 
-/* Many receives of all patterns, a random half of them cancelled; the others must match as if those had never been. */
+/*
+ * Many receives of all patterns, a random half of them cancelled; the others must match as if those
+ * had never been.
+ */
 static void posted(int round, size_t n)
 {
     enum { COUNT = 120 };
@@ -45,9 +49,11 @@ static void posted(int round, size_t n)
     }
     /* All kept receives are wild in the tag, those to be cancelled are anything. */
     for (int i = 0; i < COUNT; i++) {
-        is_cancelled[i] = tm_below(&rng, 2) == 0;
-        TM_MPI(MPI_Irecv(in[i], (int) n, MPI_BYTE, tm_below(&rng, 2) == 0 ? src : MPI_ANY_SOURCE,
-                         is_cancelled[i] && tm_below(&rng, 2) == 0 ? (int) tm_below(&rng, COUNT) : MPI_ANY_TAG, comm, &rreq[i]));
+        is_cancelled[i] = 0 == tm_below(&rng, 2);
+        TM_MPI(MPI_Irecv(in[i], (int) n, MPI_BYTE, 0 == tm_below(&rng, 2) ? src : MPI_ANY_SOURCE,
+                         is_cancelled[i] && 0 == tm_below(&rng, 2) ? (int) tm_below(&rng, COUNT)
+                                                                   : MPI_ANY_TAG,
+                         comm, &rreq[i]));
     }
     for (int i = COUNT - 1; i > 0; i--) {
         int j = (int) tm_below(&rng, (uint64_t) i + 1), t = order[i];
@@ -60,7 +66,8 @@ static void posted(int round, size_t n)
 
         if (is_cancelled[i]) {
             TM_MPI(MPI_Cancel(&rreq[i]));
-            TM_CHECK(wait_cancelled(&rreq[i], &st), "receive %d was not cancelled although no message can be there", i);
+            TM_CHECK(wait_cancelled(&rreq[i], &st),
+                     "receive %d was not cancelled although no message can be there", i);
             tm_expect_fill(in[i], n, 0xee, "buffer of a cancelled receive");
         } else {
             kept++;
@@ -68,7 +75,8 @@ static void posted(int round, size_t n)
     }
     TM_MPI(MPI_Barrier(ctl));
     int peer_kept = 0;
-    TM_MPI(MPI_Sendrecv(&kept, 1, MPI_INT, src, 0, &peer_kept, 1, MPI_INT, dst, 0, ctl, MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Sendrecv(&kept, 1, MPI_INT, src, 0, &peer_kept, 1, MPI_INT, dst, 0, ctl,
+                        MPI_STATUS_IGNORE));
     for (int i = 0; i < peer_kept; i++) {
         tm_fill(out[i], n, tm_key(tm_rank, dst, tag[i], round));
         TM_MPI(MPI_Isend(out[i], (int) n, MPI_BYTE, dst, tag[i], comm, &sreq[i]));
@@ -118,14 +126,14 @@ static void race(int rounds, size_t n)
     int won = 0;
 
     for (int i = 0; i < rounds; i++) {
-        int from = i % 2 == 0 ? src : MPI_ANY_SOURCE, tag = i % 4 < 2 ? 2 : MPI_ANY_TAG;
+        int from = 0 == i % 2 ? src : MPI_ANY_SOURCE, tag = i % 4 < 2 ? 2 : MPI_ANY_TAG;
         MPI_Request sreq, rreq;
         MPI_Status st;
 
         tm_fill(out, n, tm_key(tm_rank, dst, 2, i));
         memset(in, 0xee, n);
         TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, from, tag, comm, &rreq));
-        if (i % 8 == 0) {
+        if (0 == i % 8) {
             TM_MPI(MPI_Barrier(ctl));
         }
         tm_spin_us((long) tm_below(&rng, 20));
@@ -147,27 +155,32 @@ static void race(int rounds, size_t n)
         tm_expect_data(in, n, tm_key(src, tm_rank, 2, i), "message that met a cancel");
         tm_expect_guard(in);
         TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
-        if (i % 16 == 15) {
+        if (15 == i % 16) {
             TM_MPI(MPI_Barrier(ctl));
         }
     }
     TM_MPI(MPI_Barrier(ctl));
-    if (getenv("TM_VERBOSE") != NULL) {
+    if (NULL != getenv("TM_VERBOSE")) {
         printf("cancel: rank %d: %zu bytes: %d of %d cancelled\n", tm_rank, n, won, rounds);
     }
     tm_free(out);
     tm_free(in);
 }
 
-/* A window of receives, cancelled at random while a stream of messages arrives, which must stay complete and in order. */
+/*
+ * A window of receives, cancelled at random while a stream of messages arrives, which must stay
+ * complete and in order.
+ */
 static void stream(int count, size_t max)
 {
     enum { WINDOW = 16 };
-    tm_rng_t sizes_out = tm_rng(5, (uint64_t) tm_rank), sizes_in = tm_rng(5, (uint64_t) src), rng = tm_rng(6, (uint64_t) tm_rank);
+    tm_rng_t sizes_out = tm_rng(5, (uint64_t) tm_rank), sizes_in = tm_rng(5, (uint64_t) src),
+             rng = tm_rng(6, (uint64_t) tm_rank);
     unsigned char *in[WINDOW];
     MPI_Request rreq[WINDOW], *sreq = tm_calloc((size_t) count, sizeof(*sreq));
     unsigned char **out = tm_calloc((size_t) count, sizeof(*out));
-    int head = 0, posted = 0, sent = 0, got = 0; /* the window: receives head .. head + posted - 1, modulo WINDOW */
+    /* the window: receives head .. head + posted - 1, modulo WINDOW */
+    int head = 0, posted = 0, sent = 0, got = 0;
 
     for (int i = 0; i < WINDOW; i++) {
         in[i] = tm_alloc(max);
@@ -181,7 +194,8 @@ static void stream(int count, size_t max)
 
             TM_MPI(MPI_Irecv(in[k], (int) max, MPI_BYTE, src, 4, comm, &rreq[k]));
         }
-        for (int k = (int) tm_below(&rng, 4); k > 0 && sent < count && sent < got + 200; k--, sent++) {
+        for (int k = (int) tm_below(&rng, 4); k > 0 && sent < count && sent < got + 200;
+             k--, sent++) {
             size_t n = tm_rand_size(&sizes_out, max);
 
             out[sent] = tm_alloc(n);
@@ -189,8 +203,11 @@ static void stream(int count, size_t max)
             TM_MPI(MPI_Isend(out[sent], (int) n, MPI_BYTE, dst, 4, comm, &sreq[sent]));
         }
         tm_status_reset(&st);
-        if (tm_below(&rng, 3) == 0) {
-            /* Cancel the newest one. Were an older one cancelled, the order would not be certain to us. */
+        if (0 == tm_below(&rng, 3)) {
+            /*
+             * Cancel the newest one. Were an older one cancelled, the order would not be certain to
+             * us.
+             */
             int k = (head + --posted) % WINDOW;
 
             TM_MPI(MPI_Cancel(&rreq[k]));
@@ -201,7 +218,8 @@ static void stream(int count, size_t max)
             for (; head % WINDOW != k; head++, got++, posted--) {
                 size_t n = tm_rand_size(&sizes_in, max);
 
-                tm_wait_recv(&rreq[head % WINDOW], in[head % WINDOW], src, 4, n, tm_key(src, tm_rank, 4, got));
+                tm_wait_recv(&rreq[head % WINDOW], in[head % WINDOW], src, 4, n,
+                             tm_key(src, tm_rank, 4, got));
             }
             flag = 1;
             posted++;
@@ -212,7 +230,8 @@ static void stream(int count, size_t max)
             size_t n = tm_rand_size(&sizes_in, max);
 
             tm_expect_single(&st, src, 4, n);
-            tm_expect_data(in[head % WINDOW], n, tm_key(src, tm_rank, 4, got), "stream with cancels");
+            tm_expect_data(in[head % WINDOW], n, tm_key(src, tm_rank, 4, got),
+                           "stream with cancels");
             head++;
             got++;
             posted--;
@@ -222,7 +241,8 @@ static void stream(int count, size_t max)
         MPI_Status st;
 
         TM_MPI(MPI_Cancel(&rreq[head % WINDOW]));
-        TM_CHECK(wait_cancelled(&rreq[head % WINDOW], &st), "a receive has a message after the last one");
+        TM_CHECK(wait_cancelled(&rreq[head % WINDOW], &st),
+                 "a receive has a message after the last one");
     }
     TM_MPI(MPI_Waitall(count, sreq, MPI_STATUSES_IGNORE));
     for (int i = 0; i < count; i++) {
@@ -248,14 +268,15 @@ static void persistent(size_t n)
         TM_MPI(MPI_Start(&rreq));
         TM_MPI(MPI_Cancel(&rreq));
         TM_CHECK(wait_cancelled(&rreq, &st), "a persistent receive was not cancelled");
-        TM_CHECK(rreq != MPI_REQUEST_NULL, "a cancelled persistent request became null");
+        TM_CHECK(MPI_REQUEST_NULL != rreq, "a cancelled persistent request became null");
         TM_MPI(MPI_Barrier(ctl));
         TM_MPI(MPI_Start(&rreq));
         tm_fill(out, n, tm_key(tm_rank, dst, 6, i));
         TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 6, comm, &sreq));
         TM_CHECK(!wait_cancelled(&rreq, &st), "a restarted receive is still cancelled");
         tm_expect_single(&st, src, 6, n);
-        tm_expect_data(in, n, tm_key(src, tm_rank, 6, i), "persistent receive after a cancelled one");
+        tm_expect_data(in, n, tm_key(src, tm_rank, 6, i),
+                       "persistent receive after a cancelled one");
         TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
         TM_MPI(MPI_Barrier(ctl));
     }
@@ -272,7 +293,8 @@ static void cancel_and_free(size_t n)
 
     memset(dead, 0xee, n);
     for (int i = 0; i < 50; i++) {
-        TM_MPI(MPI_Irecv(dead, (int) n, MPI_BYTE, i % 2 == 0 ? src : MPI_ANY_SOURCE, 7, comm, &rreq));
+        TM_MPI(
+            MPI_Irecv(dead, (int) n, MPI_BYTE, 0 == i % 2 ? src : MPI_ANY_SOURCE, 7, comm, &rreq));
         TM_MPI(MPI_Cancel(&rreq));
         TM_MPI(MPI_Request_free(&rreq));
     }
@@ -303,7 +325,8 @@ static void send(size_t n)
         TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, src, 8, comm, &rreq));
         TM_MPI(MPI_Cancel(&sreq));
         mine = wait_cancelled(&sreq, &st);
-        TM_MPI(MPI_Sendrecv(&mine, 1, MPI_INT, dst, 9, &theirs, 1, MPI_INT, src, 9, ctl, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Sendrecv(&mine, 1, MPI_INT, dst, 9, &theirs, 1, MPI_INT, src, 9, ctl,
+                            MPI_STATUS_IGNORE));
         if (theirs) {
             TM_MPI(MPI_Cancel(&rreq));
             TM_CHECK(wait_cancelled(&rreq, &st), "a cancelled send was received");
@@ -327,7 +350,7 @@ int main(int argc, char **argv)
     dst = (tm_rank + 1) % tm_size;
     src = (tm_rank + tm_size - 1) % tm_size;
     for (int i = 0; i < 10; i++) {
-        posted(i, i % 2 == 0 ? 20 : 20000);
+        posted(i, 0 == i % 2 ? 20 : 20000);
     }
     for (size_t n = 1; n < 3000000; n *= 17) {
         completed(n);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random traffic without rounds or waiting, every byte checked: each rank does at any moment whatever its random numbers say,
- * while all others do the same (traffic.c in contrast plans also the receives). In each epoch all ranks know from the seed what
- * each sends to each: number of messages, tags, sizes. How they are sent (standard, synchronous, buffered, persistent; which
- * datatype) and received (exactly or by wildcards, posted early or after a probe or matched probe, with which datatype, with
- * cancels in between) is each rank's own random choice.
+ * Random traffic without rounds or waiting, every byte checked: each rank does at any moment
+ * whatever its random numbers say, while all others do the same (traffic.c in contrast plans also
+ * the receives). In each epoch all ranks know from the seed what each sends to each: number of
+ * messages, tags, sizes. How they are sent (standard, synchronous, buffered, persistent; which
+ * datatype) and received (exactly or by wildcards, posted early or after a probe or matched probe,
+ * with which datatype, with cancels in between) is each rank's own random choice.
  *
- * Which message a receive must get: of the receives that got messages of one source and tag, the k-th one posted holds the k-th
- * sent.
+ * Which message a receive must get: of the receives that got messages of one source and tag, the
+ * k-th one posted holds the k-th sent.
  *
  * args: [seconds] [seed, 0: by the clock] [largest size]
  */
@@ -23,8 +24,8 @@
 #include "tm_types.h"
 
 enum {
-    MAX_PENDING = 24,  /* receives posted at once */
-    MAX_SENDS = 40,    /* sends under way at once */
+    MAX_PENDING = 24, /* receives posted at once */
+    MAX_SENDS = 40,   /* sends under way at once */
     EPOCH_BYTES = 24000000,
     EXTRA_TYPES = 6,
     TYPES = TM_NTYPES + EXTRA_TYPES,
@@ -54,8 +55,8 @@ typedef struct send {
 typedef struct receive {
     MPI_Request req;
     tm_layout_t data;
-    long order;    /* when it was posted or matched by a probe; later ones match later messages */
-    int src, tag;  /* of the pattern, then of the message */
+    long order;   /* when it was posted or matched by a probe; later ones match later messages */
+    int src, tag; /* of the pattern, then of the message */
     size_t got;
 } receive_t;
 
@@ -82,7 +83,7 @@ static uint64_t key_of(int src, int dst, int tag, int nth)
     return tm_key(src, dst, tag, ((long) epoch << 24) + nth);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ plan --------- */
+/* ------------------------------------------------------------------------------------------------------------ plan ---- */
 
 static plan_t make_plan(int src, int dst)
 {
@@ -113,17 +114,18 @@ static plan_t make_plan(int src, int dst)
 /* A type and count for exactly size bytes, if exact, or for at least as many. */
 static tm_layout_t random_layout(size_t size, bool exact)
 {
-    const tm_type_t *t = types[tm_below(&rng, 3) == 0 ? tm_below(&rng, TYPES) : 0];
+    const tm_type_t *t = types[0 == tm_below(&rng, 3) ? tm_below(&rng, TYPES) : 0];
     size_t count;
 
-    if (t->size == 0 || (exact && size % t->size != 0) || (size > 100000 && size / t->npieces < 16)) {
+    if (0 == t->size || (exact && 0 != size % t->size) ||
+        (size > 100000 && size / t->npieces < 16)) {
         t = types[0];
     }
     count = (size + t->size - 1) / t->size;
     return tm_layout_alloc(t, count);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- sends --------- */
+/* ----------------------------------------------------------------------------------------------------------- sends ---- */
 
 static void finish_send(int i)
 {
@@ -161,7 +163,9 @@ static void start_send(void)
     }
     m = &to[dst].msg[to[dst].next++];
     unsent--;
-    *s = (send_t){.size = m->size, .key = key_of(tm_rank, dst, m->tag, m->nth), .data = random_layout(m->size, true)};
+    *s = (send_t){.size = m->size,
+                  .key = key_of(tm_rank, dst, m->tag, m->nth),
+                  .data = random_layout(m->size, true)};
     memset(s->data.mem, 0x11, (size_t) (s->data.hi - s->data.lo));
     tm_layout_fill(&s->data, s->data.mem, m->size, s->key);
     type = s->data.type->mpi;
@@ -179,7 +183,7 @@ static void start_send(void)
         }
         /* fall through */
     case 2:
-        if (tm_below(&rng, 2) == 0) {
+        if (0 == tm_below(&rng, 2)) {
             TM_MPI(MPI_Send_init(buf, count, type, dst, m->tag, comm, &s->req));
         } else {
             TM_MPI(MPI_Ssend_init(buf, count, type, dst, m->tag, comm, &s->req));
@@ -194,16 +198,18 @@ static void start_send(void)
     nsends++;
 }
 
-/* -------------------------------------------------------------------------------------------------------- receives --------- */
+/* -------------------------------------------------------------------------------------------------------- receives ---- */
 
 /* Keep what came until the end of the epoch, when it is certain which message it must be. */
 static void keep(receive_t *r, const MPI_Status *st)
 {
     MPI_Count bytes;
-    bool fits = (r->src == MPI_ANY_SOURCE || r->src == st->MPI_SOURCE) && (r->tag == MPI_ANY_TAG || r->tag == st->MPI_TAG);
+    bool fits = (MPI_ANY_SOURCE == r->src || r->src == st->MPI_SOURCE) &&
+                (MPI_ANY_TAG == r->tag || r->tag == st->MPI_TAG);
 
-    TM_CHECK(fits, "a receive of source %d tag %d got %d %d", r->src, r->tag, st->MPI_SOURCE, st->MPI_TAG);
-    TM_CHECK(st->MPI_ERROR == TM_NO_ERROR, "MPI_ERROR was set to %d", st->MPI_ERROR);
+    TM_CHECK(fits, "a receive of source %d tag %d got %d %d", r->src, r->tag, st->MPI_SOURCE,
+             st->MPI_TAG);
+    TM_CHECK(TM_NO_ERROR == st->MPI_ERROR, "MPI_ERROR was set to %d", st->MPI_ERROR);
     if (!TM_CHECK(ndone < expected, "more messages than the %d that were sent", expected)) {
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
@@ -227,11 +233,12 @@ static void random_pattern(int *src, int *tag)
 {
     int s = (int) tm_below(&rng, (uint64_t) tm_size);
 
-    while (from[s].n == 0) {
+    while (0 == from[s].n) {
         s = (s + 1) % tm_size;
     }
-    *src = tm_below(&rng, 3) == 0 ? MPI_ANY_SOURCE : s;
-    *tag = tm_below(&rng, 3) == 0 ? MPI_ANY_TAG : from[s].msg[tm_below(&rng, (uint64_t) from[s].n)].tag;
+    *src = 0 == tm_below(&rng, 3) ? MPI_ANY_SOURCE : s;
+    *tag = 0 == tm_below(&rng, 3) ? MPI_ANY_TAG
+                                  : from[s].msg[tm_below(&rng, (uint64_t) from[s].n)].tag;
 }
 
 static void post(bool wild)
@@ -245,7 +252,8 @@ static void post(bool wild)
     }
     r->src = src;
     r->tag = tag;
-    TM_MPI(MPI_Irecv(tm_layout_buf(&r->data), tm_int(r->data.count), r->data.type->mpi, src, tag, comm, &r->req));
+    TM_MPI(MPI_Irecv(tm_layout_buf(&r->data), tm_int(r->data.count), r->data.type->mpi, src, tag,
+                     comm, &r->req));
 }
 
 static void test_pending(int i)
@@ -279,7 +287,7 @@ static bool cancel(int i)
         keep(&pending[i], &st);
     }
     pending[i] = pending[--npending];
-    return cancelled != 0;
+    return 0 != cancelled;
 }
 
 /* Receive by probe and receive, or by matched probe. */
@@ -290,7 +298,7 @@ static void probe(void)
     MPI_Status st, probed;
     MPI_Count bytes;
     receive_t r;
-    bool matched = tm_below(&rng, 2) == 0;
+    bool matched = 0 == tm_below(&rng, 2);
 
     random_pattern(&src, &tag);
     tm_status_reset(&probed);
@@ -310,22 +318,25 @@ static void probe(void)
     tm_status_reset(&st);
     if (!matched) {
         /* It is the first of its source and tag, and no posted receive can take it away. */
-        TM_MPI(MPI_Recv(tm_layout_buf(&r.data), tm_int(r.data.count), r.data.type->mpi, probed.MPI_SOURCE, probed.MPI_TAG, comm,
-                        &st));
-    } else if (tm_below(&rng, 2) == 0 || npending == MAX_PENDING) {
-        TM_MPI(MPI_Mrecv(tm_layout_buf(&r.data), tm_int(r.data.count), r.data.type->mpi, &msg, &st));
+        TM_MPI(MPI_Recv(tm_layout_buf(&r.data), tm_int(r.data.count), r.data.type->mpi,
+                        probed.MPI_SOURCE, probed.MPI_TAG, comm, &st));
+    } else if (0 == tm_below(&rng, 2) || MAX_PENDING == npending) {
+        TM_MPI(
+            MPI_Mrecv(tm_layout_buf(&r.data), tm_int(r.data.count), r.data.type->mpi, &msg, &st));
     } else {
-        TM_MPI(MPI_Imrecv(tm_layout_buf(&r.data), tm_int(r.data.count), r.data.type->mpi, &msg, &r.req));
+        TM_MPI(MPI_Imrecv(tm_layout_buf(&r.data), tm_int(r.data.count), r.data.type->mpi, &msg,
+                          &r.req));
         pending[npending++] = r;
         return;
     }
-    TM_CHECK(st.MPI_SOURCE == probed.MPI_SOURCE && st.MPI_TAG == probed.MPI_TAG, "the probe found %d %d, the receive got %d %d",
-             probed.MPI_SOURCE, probed.MPI_TAG, st.MPI_SOURCE, st.MPI_TAG);
+    TM_CHECK(st.MPI_SOURCE == probed.MPI_SOURCE && st.MPI_TAG == probed.MPI_TAG,
+             "the probe found %d %d, the receive got %d %d", probed.MPI_SOURCE, probed.MPI_TAG,
+             st.MPI_SOURCE, st.MPI_TAG);
     tm_expect_single(&st, st.MPI_SOURCE, st.MPI_TAG, (size_t) bytes);
     keep(&r, &st);
 }
 
-/* --------------------------------------------------------------------------------------------------- end of epoch --------- */
+/* --------------------------------------------------------------------------------------------------- end of epoch ---- */
 
 static int by_order(const void *a, const void *b)
 {
@@ -343,7 +354,8 @@ static void check_all(void)
         receive_t *r = &done[i];
         const msg_t *m = NULL;
 
-        if (TM_CHECK(r->src >= 0 && r->src < tm_size && r->tag >= 0 && r->tag < 32000, "received source %d tag %d", r->src, r->tag)) {
+        if (TM_CHECK(r->src >= 0 && r->src < tm_size && r->tag >= 0 && r->tag < 32000,
+                     "received source %d tag %d", r->src, r->tag)) {
             int nth = taken[r->src * 32 + r->tag / 1000]++;
 
             for (int k = 0; k < from[r->src].n; k++) {
@@ -351,10 +363,13 @@ static void check_all(void)
                     m = &from[r->src].msg[k];
                 }
             }
-            if (TM_CHECK(m != NULL, "epoch %d: message %d of source %d tag %d was never sent", epoch, nth, r->src, r->tag)) {
-                TM_CHECK(r->got == m->size, "epoch %d: message %d of source %d tag %d has %zu bytes, expected %zu", epoch, nth,
-                         r->src, r->tag, r->got, m->size);
-                tm_expect_layout(&r->data, m->size, key_of(r->src, tm_rank, m->tag, m->nth), 0xee, "churn");
+            if (TM_CHECK(NULL != m, "epoch %d: message %d of source %d tag %d was never sent",
+                         epoch, nth, r->src, r->tag)) {
+                TM_CHECK(r->got == m->size,
+                         "epoch %d: message %d of source %d tag %d has %zu bytes, expected %zu",
+                         epoch, nth, r->src, r->tag, r->got, m->size);
+                tm_expect_layout(&r->data, m->size, key_of(r->src, tm_rank, m->tag, m->nth), 0xee,
+                                 "churn");
             }
         }
         tm_layout_free(&r->data);
@@ -383,21 +398,23 @@ static void run_epoch(void)
     TM_MPI(MPI_Buffer_attach(bsend_buf, tm_int(bsend_left)));
     int eagerness = 1 + (int) tm_below(&rng, 8), laziness = (int) tm_below(&rng, 4);
     while (unsent > 0 || nsends > 0 || ndone < expected) {
-        for (int k = (int) tm_below(&rng, (uint64_t) eagerness + 1); k > 0 && unsent > 0 && nsends < MAX_SENDS; k--) {
+        for (int k = (int) tm_below(&rng, (uint64_t) eagerness + 1);
+             k > 0 && unsent > 0 && nsends < MAX_SENDS; k--) {
             start_send();
         }
         test_sends();
         for (int i = npending - 1; i >= 0; i--) {
-            if (laziness == 0 || tm_below(&rng, (uint64_t) laziness + 1) == 0) {
+            if (0 == laziness || 0 == tm_below(&rng, (uint64_t) laziness + 1)) {
                 test_pending(i);
             }
         }
         if (ndone == expected) {
             continue;
         }
-        if (npending == MAX_PENDING || npending > expected - ndone + 4) {
-            if (tm_below(&rng, 8) == 0) {
-                cancel((int) tm_below(&rng, (uint64_t) npending)); /* or these might be ones that nothing matches */
+        if (MAX_PENDING == npending || npending > expected - ndone + 4) {
+            if (0 == tm_below(&rng, 8)) {
+                /* or these might be ones that nothing matches */
+                cancel((int) tm_below(&rng, (uint64_t) npending));
             }
             continue;
         }
@@ -407,7 +424,7 @@ static void run_epoch(void)
             probe();
             break;
         case 2:
-            if (npending > 0 && tm_below(&rng, 4) == 0) {
+            if (npending > 0 && 0 == tm_below(&rng, 4)) {
                 cancel((int) tm_below(&rng, (uint64_t) npending));
             }
             break;
@@ -420,7 +437,8 @@ static void run_epoch(void)
         }
     }
     while (npending > 0) {
-        TM_CHECK(cancel(npending - 1), "epoch %d: a receive got a message after all had been received", epoch);
+        TM_CHECK(cancel(npending - 1),
+                 "epoch %d: a receive got a message after all had been received", epoch);
     }
     total_messages += ndone;
     check_all();
@@ -447,7 +465,7 @@ int main(int argc, char **argv)
     seconds = (double) tm_arg(argc, argv, 1, 4);
     seed = (unsigned long long) tm_arg(argc, argv, 2, 1);
     max_size = (size_t) tm_arg(argc, argv, 3, 300000);
-    if (seed == 0) {
+    if (0 == seed) {
         seed = (unsigned long long) time(NULL);
     }
     TM_MPI(MPI_Bcast(&seed, 1, MPI_UNSIGNED_LONG_LONG, 0, MPI_COMM_WORLD));
@@ -465,14 +483,16 @@ int main(int argc, char **argv)
     end = tm_now() + seconds;
     for (; more; epoch++) {
         run_epoch();
-        int mine = tm_now() < end && atomic_load(&tm_errors) == 0;
+        int mine = tm_now() < end && 0 == atomic_load(&tm_errors);
         /* Also the barrier that separates the epochs. */
         TM_MPI(MPI_Allreduce(&mine, &more, 1, MPI_INT, MPI_MIN, comm));
     }
-    TM_MPI(MPI_Reduce((long[]){total_messages, total_cancelled, total_probed}, sums, 3, MPI_LONG, MPI_SUM, 0, comm));
-    if (tm_rank == 0) {
-        printf("churn: seed %llu: %d epochs, %ld messages, %ld receives cancelled, %ld messages found by probes\n", seed, epoch,
-               sums[0], sums[1], sums[2]);
+    TM_MPI(MPI_Reduce((long[]){total_messages, total_cancelled, total_probed}, sums, 3, MPI_LONG,
+                      MPI_SUM, 0, comm));
+    if (0 == tm_rank) {
+        printf("churn: seed %llu: %d epochs, %ld messages, %ld receives cancelled, %ld messages "
+               "found by probes\n",
+               seed, epoch, sums[0], sums[1], sums[2]);
     }
     for (int i = 0; i < TYPES; i++) {
         tm_type_free(types[i]);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collective operations over the PML: each one, blocking and not, checked element by element, with small and large counts, in
- * place, with derived types, and with a reduction that is not commutative; on MPI_COMM_WORLD, on split and reordered
- * communicators; many non-blocking ones at once on several communicators, with point-to-point messages between them.
+ * Collective operations over the PML: each one, blocking and not, checked element by element, with
+ * small and large counts, in place, with derived types, and with a reduction that is not
+ * commutative; on MPI_COMM_WORLD, on split and reordered communicators; many non-blocking ones at
+ * once on several communicators, with point-to-point messages between them.
  *
  * args: [largest count of ints]
  */
@@ -44,22 +45,43 @@ enum {
 };
 
 static const char *const names[NKINDS] = {
-    "Barrier",   "Bcast",         "Bcast of a vector",  "Gather",     "Gather in place", "Gatherv",
-    "Scatter",   "Scatterv",      "Allgather",          "Allgather in place", "Allgatherv", "Alltoall",
-    "Alltoall in place", "Alltoallv", "Alltoallw",      "Reduce",     "Allreduce",       "Allreduce in place",
-    "Allreduce, own operation", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan", "Neighbor_allgather",
+    "Barrier",
+    "Bcast",
+    "Bcast of a vector",
+    "Gather",
+    "Gather in place",
+    "Gatherv",
+    "Scatter",
+    "Scatterv",
+    "Allgather",
+    "Allgather in place",
+    "Allgatherv",
+    "Alltoall",
+    "Alltoall in place",
+    "Alltoallv",
+    "Alltoallw",
+    "Reduce",
+    "Allreduce",
+    "Allreduce in place",
+    "Allreduce, own operation",
+    "Reduce_scatter",
+    "Reduce_scatter_block",
+    "Scan",
+    "Exscan",
+    "Neighbor_allgather",
     "Neighbor_alltoall",
 };
 
 /* One collective operation from its start to its check. */
 typedef struct op {
     MPI_Comm comm;
-    int kind, n, salt, root; /* n: ints per block; the v variants give rank r a block of n + r % 3 */
+    /* n: ints per block; the v variants give rank r a block of n + r % 3 */
+    int kind, n, salt, root;
     int rank, size;
-    int *in, *out;           /* in is what this rank contributes */
+    int *in, *out; /* in is what this rank contributes */
     int *counts, *displs, *counts2, *displs2;
-    MPI_Datatype type;       /* Bcast of a vector */
-    MPI_Datatype *types;     /* Alltoallw */
+    MPI_Datatype type;   /* Bcast of a vector */
+    MPI_Datatype *types; /* Alltoallw */
     MPI_Request req;
 } op_t;
 
@@ -68,10 +90,14 @@ static MPI_Op own_op;
 /* The value of element i of the block that goes from one rank to another. */
 static int value(const op_t *op, int from, int to, int i)
 {
-    return (int) (tm_mix((uint64_t) op->salt * 1000003 + (uint64_t) (from * 64 + to)) % 100000) + i % 1000;
+    return (int) (tm_mix((uint64_t) op->salt * 1000003 + (uint64_t) (from * 64 + to)) % 100000) +
+           i % 1000;
 }
 
-/* Multiplication of affine maps modulo 2^32, (a, b) then (c, d): associative, not commutative. Elements are pairs. */
+/*
+ * Multiplication of affine maps modulo 2^32, (a, b) then (c, d): associative, not commutative.
+ * Elements are pairs.
+ */
 static void own_function(void *in, void *inout, int *len, MPI_Datatype *type)
 {
     uint32_t *a = in, *b = inout;
@@ -98,16 +124,16 @@ static int *new_ints(size_t n)
     return p;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- start -------- */
+/* ----------------------------------------------------------------------------------------------------------- start ---- */
 
 /* Call the blocking function, or the non-blocking one with a request. */
-#define CALL(name, ...)                                                                                                        \
-    do {                                                                                                                       \
-        if (blocking) {                                                                                                        \
-            TM_MPI(MPI_##name(__VA_ARGS__));                                                                                   \
-        } else {                                                                                                               \
-            TM_MPI(MPI_I##name(__VA_ARGS__, &op->req));                                                                        \
-        }                                                                                                                      \
+#define CALL(name, ...)                                                                            \
+    do {                                                                                           \
+        if (blocking) {                                                                            \
+            TM_MPI(MPI_##name(__VA_ARGS__));                                                       \
+        } else {                                                                                   \
+            TM_MPI(MPI_I##name(__VA_ARGS__, &op->req));                                            \
+        }                                                                                          \
     } while (0)
 
 /* MPI's names differ in the first letter. */
@@ -183,11 +209,11 @@ static void start_rooted(op_t *op, bool blocking)
     case GATHER_IN_PLACE:
         fill_blocks(op, 1);
         op->out = new_ints(is_root ? (size_t) op->n * (size_t) op->size : 0);
-        if (op->kind == GATHER_IN_PLACE && is_root) {
+        if (GATHER_IN_PLACE == op->kind && is_root) {
             memcpy(op->out + op->rank * op->n, op->in, (size_t) op->n * sizeof(int));
         }
-        CALL(Gather, op->kind == GATHER_IN_PLACE && is_root ? MPI_IN_PLACE : op->in, op->n, MPI_INT, op->out, op->n, MPI_INT,
-             op->root, op->comm);
+        CALL(Gather, GATHER_IN_PLACE == op->kind && is_root ? MPI_IN_PLACE : op->in, op->n, MPI_INT,
+             op->out, op->n, MPI_INT, op->root, op->comm);
         break;
     case GATHERV:
         room = make_counts(op, &op->counts, &op->displs);
@@ -196,7 +222,8 @@ static void start_rooted(op_t *op, bool blocking)
             op->in[i] = value(op, op->rank, 0, i);
         }
         op->out = new_ints(is_root ? room : 0);
-        CALL(Gatherv, op->in, block_of(op, op->rank), MPI_INT, op->out, op->counts, op->displs, MPI_INT, op->root, op->comm);
+        CALL(Gatherv, op->in, block_of(op, op->rank), MPI_INT, op->out, op->counts, op->displs,
+             MPI_INT, op->root, op->comm);
         break;
     case SCATTER:
         fill_blocks(op, is_root ? op->size : 0);
@@ -212,7 +239,8 @@ static void start_rooted(op_t *op, bool blocking)
             }
         }
         op->out = new_ints((size_t) block_of(op, op->rank));
-        CALL(Scatterv, op->in, op->counts, op->displs, MPI_INT, op->out, block_of(op, op->rank), MPI_INT, op->root, op->comm);
+        CALL(Scatterv, op->in, op->counts, op->displs, MPI_INT, op->out, block_of(op, op->rank),
+             MPI_INT, op->root, op->comm);
         break;
     }
 }
@@ -227,10 +255,11 @@ static void start_all(op_t *op, bool blocking)
     case ALLGATHER_IN_PLACE:
         fill_blocks(op, 1);
         op->out = new_ints(blocks);
-        if (op->kind == ALLGATHER_IN_PLACE) {
+        if (ALLGATHER_IN_PLACE == op->kind) {
             memcpy(op->out + op->rank * op->n, op->in, (size_t) op->n * sizeof(int));
         }
-        CALL(Allgather, op->kind == ALLGATHER ? op->in : MPI_IN_PLACE, op->n, MPI_INT, op->out, op->n, MPI_INT, op->comm);
+        CALL(Allgather, ALLGATHER == op->kind ? op->in : MPI_IN_PLACE, op->n, MPI_INT, op->out,
+             op->n, MPI_INT, op->comm);
         break;
     case ALLGATHERV:
         op->out = new_ints(make_counts(op, &op->counts, &op->displs));
@@ -238,16 +267,18 @@ static void start_all(op_t *op, bool blocking)
         for (int i = 0; i < block_of(op, op->rank); i++) {
             op->in[i] = value(op, op->rank, 0, i);
         }
-        CALL(Allgatherv, op->in, block_of(op, op->rank), MPI_INT, op->out, op->counts, op->displs, MPI_INT, op->comm);
+        CALL(Allgatherv, op->in, block_of(op, op->rank), MPI_INT, op->out, op->counts, op->displs,
+             MPI_INT, op->comm);
         break;
     case ALLTOALL:
     case ALLTOALL_IN_PLACE:
         fill_blocks(op, op->size);
         op->out = new_ints(blocks);
-        if (op->kind == ALLTOALL_IN_PLACE) {
+        if (ALLTOALL_IN_PLACE == op->kind) {
             memcpy(op->out, op->in, blocks * sizeof(int));
         }
-        CALL(Alltoall, op->kind == ALLTOALL ? op->in : MPI_IN_PLACE, op->n, MPI_INT, op->out, op->n, MPI_INT, op->comm);
+        CALL(Alltoall, ALLTOALL == op->kind ? op->in : MPI_IN_PLACE, op->n, MPI_INT, op->out, op->n,
+             MPI_INT, op->comm);
         break;
     default: /* ALLTOALLV, ALLTOALLW: the block from a to b has n + b % 3 ints */
         room = make_counts(op, &op->counts, &op->displs);
@@ -266,14 +297,16 @@ static void start_all(op_t *op, bool blocking)
             op->types[r] = MPI_INT;
         }
         op->out = new_ints((size_t) op->size * (size_t) (block_of(op, op->rank) + 2));
-        if (op->kind == ALLTOALLV) {
-            CALL(Alltoallv, op->in, op->counts, op->displs, MPI_INT, op->out, op->counts2, op->displs2, MPI_INT, op->comm);
+        if (ALLTOALLV == op->kind) {
+            CALL(Alltoallv, op->in, op->counts, op->displs, MPI_INT, op->out, op->counts2,
+                 op->displs2, MPI_INT, op->comm);
         } else {
             for (int r = 0; r < op->size; r++) {
                 op->displs[r] *= unit;
                 op->displs2[r] *= unit;
             }
-            CALL(Alltoallw, op->in, op->counts, op->displs, op->types, op->out, op->counts2, op->displs2, op->types, op->comm);
+            CALL(Alltoallw, op->in, op->counts, op->displs, op->types, op->out, op->counts2,
+                 op->displs2, op->types, op->comm);
         }
         break;
     }
@@ -342,11 +375,16 @@ static op_t *start(MPI_Comm comm, int kind, int n, int salt, bool blocking)
 {
     op_t *op = tm_calloc(1, sizeof(*op));
 
-    *op = (op_t){.comm = comm, .kind = kind, .n = n, .salt = salt, .req = MPI_REQUEST_NULL, .type = MPI_DATATYPE_NULL};
+    *op = (op_t){.comm = comm,
+                 .kind = kind,
+                 .n = n,
+                 .salt = salt,
+                 .req = MPI_REQUEST_NULL,
+                 .type = MPI_DATATYPE_NULL};
     MPI_Comm_rank(comm, &op->rank);
     MPI_Comm_size(comm, &op->size);
     op->root = salt % op->size;
-    if (kind == BARRIER) {
+    if (BARRIER == kind) {
         CALL(Barrier, op->comm);
     } else if (kind <= SCATTERV) {
         start_rooted(op, blocking);
@@ -354,7 +392,7 @@ static op_t *start(MPI_Comm comm, int kind, int n, int salt, bool blocking)
         start_all(op, blocking);
     } else if (kind <= EXSCAN) {
         start_reduction(op, blocking);
-    } else if (kind == NEIGHBOR_ALLGATHER) {
+    } else if (NEIGHBOR_ALLGATHER == kind) {
         fill_blocks(op, 1);
         op->out = new_ints(2 * (size_t) n);
         CALL(Neighbor_allgather, op->in, n, MPI_INT, op->out, n, MPI_INT, op->comm);
@@ -366,12 +404,13 @@ static op_t *start(MPI_Comm comm, int kind, int n, int salt, bool blocking)
     return op;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- check -------- */
+/* ----------------------------------------------------------------------------------------------------------- check ---- */
 
 static bool expect(const op_t *op, int at, int want)
 {
-    return TM_CHECK(op->out[at] == want, "%s of %d ints, %d ranks, root %d: element %d is %d, expected %d", names[op->kind], op->n,
-                    op->size, op->root, at, op->out[at], want);
+    return TM_CHECK(op->out[at] == want,
+                    "%s of %d ints, %d ranks, root %d: element %d is %d, expected %d",
+                    names[op->kind], op->n, op->size, op->root, at, op->out[at], want);
 }
 
 static void expect_block(const op_t *op, int at, int n, int from, int to)
@@ -401,7 +440,8 @@ static void check_own_op(const op_t *op)
         uint32_t a = 1, b = 0;
 
         for (int r = 0; r < op->size; r++) {
-            uint32_t c = 2 * (uint32_t) value(op, r, 0, 2 * i) + 1, d = 2 * (uint32_t) value(op, r, 0, 2 * i + 1) + 1;
+            uint32_t c = 2 * (uint32_t) value(op, r, 0, 2 * i) + 1,
+                     d = 2 * (uint32_t) value(op, r, 0, 2 * i + 1) + 1;
 
             b = b * c + d;
             a *= c;
@@ -423,7 +463,9 @@ static void check(const op_t *op)
         expect_block(op, 0, op->n, op->root, 0);
         break;
     case BCAST_VECTOR:
-        for (int i = 0; i < op->n && expect(op, 2 * i, value(op, op->root, 0, i)) && expect(op, 2 * i + 1, -7); i++) {
+        for (int i = 0;
+             i < op->n && expect(op, 2 * i, value(op, op->root, 0, i)) && expect(op, 2 * i + 1, -7);
+             i++) {
         }
         break;
     case GATHER:
@@ -436,7 +478,7 @@ static void check(const op_t *op)
         break;
     case GATHERV:
     case ALLGATHERV:
-        for (int r = 0; r < op->size && (is_root || op->kind == ALLGATHERV); r++) {
+        for (int r = 0; r < op->size && (is_root || ALLGATHERV == op->kind); r++) {
             expect_block(op, op->displs[r], op->counts[r], r, 0);
             expect(op, op->displs[r] + op->counts[r], -7);
         }
@@ -456,7 +498,7 @@ static void check(const op_t *op)
     case ALLTOALLV:
     case ALLTOALLW:
         for (int r = 0; r < op->size; r++) {
-            int at = op->displs2[r] / (op->kind == ALLTOALLW ? (int) sizeof(int) : 1);
+            int at = op->displs2[r] / (ALLTOALLW == op->kind ? (int) sizeof(int) : 1);
 
             expect_block(op, at, op->counts2[r], r, op->rank);
             expect(op, at + op->counts2[r], -7);
@@ -501,7 +543,7 @@ static void check(const op_t *op)
         break;
     default: {
         int low = (op->rank + op->size - 1) % op->size, high = (op->rank + 1) % op->size;
-        bool all = op->kind == NEIGHBOR_ALLTOALL;
+        bool all = NEIGHBOR_ALLTOALL == op->kind;
 
         /* What the lower neighbour sends to its higher one, and the other way round. */
         expect_block(op, 0, op->n, low, all ? 1 : 0);
@@ -514,13 +556,13 @@ static void check(const op_t *op)
 static void finish(op_t *op)
 {
     check(op);
-    if (op->in != NULL) {
+    if (NULL != op->in) {
         tm_free(op->in);
     }
-    if (op->out != NULL) {
+    if (NULL != op->out) {
         tm_free(op->out);
     }
-    if (op->type != MPI_DATATYPE_NULL) {
+    if (MPI_DATATYPE_NULL != op->type) {
         TM_MPI(MPI_Type_free(&op->type));
     }
     free(op->counts);
@@ -531,9 +573,12 @@ static void finish(op_t *op)
     free(op);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ runs -------- */
+/* ------------------------------------------------------------------------------------------------------------ runs ---- */
 
-/* With one or two ranks both neighbours are the same, and Open MPI's order of their blocks is not what one expects. */
+/*
+ * With one or two ranks both neighbours are the same, and Open MPI's order of their blocks is not
+ * what one expects.
+ */
 static bool can_run(int kind, int size)
 {
     return kind < NEIGHBOR_ALLGATHER || size > 2;
@@ -566,23 +611,26 @@ static void at_once(MPI_Comm *comm, int ncomms, int count, int max, int round)
 
     for (int i = 0; i < count; i++) {
         MPI_Comm c = comm[tm_below(&rng, (uint64_t) ncomms)];
-        int kind = (int) tm_below(&rng, NKINDS), n = 1 + (int) tm_below(&rng, (uint64_t) max) / (i % 5 == 0 ? 1 : 50), size;
+        int kind = (int) tm_below(&rng, NKINDS),
+            n = 1 + (int) tm_below(&rng, (uint64_t) max) / (0 == i % 5 ? 1 : 50), size;
 
         MPI_Comm_size(c, &size);
-        op[i] = start(c, can_run(kind, tm_size > 3 ? size : 1) ? kind : ALLTOALL, n, 1000 * round + i, false);
+        op[i] = start(c, can_run(kind, tm_size > 3 ? size : 1) ? kind : ALLTOALL, n,
+                      1000 * round + i, false);
         req[i] = op[i]->req;
-        if (i % 4 == 0) {
+        if (0 == i % 4) {
             unsigned char out[200], in[200];
 
             tm_fill(out, sizeof(out), tm_key(tm_rank, dst, i, round));
-            TM_MPI(MPI_Sendrecv(out, sizeof(out), MPI_BYTE, dst, i, in, sizeof(in), MPI_BYTE, src, i, comm[0], MPI_STATUS_IGNORE));
+            TM_MPI(MPI_Sendrecv(out, sizeof(out), MPI_BYTE, dst, i, in, sizeof(in), MPI_BYTE, src,
+                                i, comm[0], MPI_STATUS_IGNORE));
             tm_expect_data(in, sizeof(in), tm_key(src, tm_rank, i, round), "between collectives");
         }
     }
-    if (round % 2 == 0) {
+    if (0 == round % 2) {
         TM_MPI(MPI_Waitall(count, req, MPI_STATUSES_IGNORE));
     }
-    for (int left = round % 2 == 0 ? 0 : count; left > 0; left--) {
+    for (int left = 0 == round % 2 ? 0 : count; left > 0; left--) {
         int which;
 
         TM_MPI(MPI_Waitany(count, req, &which, MPI_STATUS_IGNORE));
@@ -612,7 +660,7 @@ int main(int argc, char **argv)
         TM_MPI(MPI_Cart_create(base[i], 1, &size, (int[]){1}, 0, &graph[i]));
     }
     for (int i = 0; i < 3; i++) {
-        one_by_one(graph[i], i == 0 ? max : max / 10);
+        one_by_one(graph[i], 0 == i ? max : max / 10);
     }
     for (int round = 0; round < 30; round++) {
         at_once(graph, 4, 25, max / 3 + 1, round);

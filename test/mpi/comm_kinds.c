@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators of every kind, each with messages of all patterns along it: duplicates (with info, non-blocking), splits by
- * colour and by type, of groups, Cartesian grids and their slices, graphs, distributed graphs with repeated neighbours, and
- * intercommunicators created, duplicated, split and merged. No message of one is seen in another.
+ * Communicators of every kind, each with messages of all patterns along it: duplicates (with info,
+ * non-blocking), splits by colour and by type, of groups, Cartesian grids and their slices, graphs,
+ * distributed graphs with repeated neighbours, and intercommunicators created, duplicated, split
+ * and merged. No message of one is seen in another.
  */
 /* TEST: np=1,2,3,4 timeout=60 quick=yes */
 /* TEST: np=6 timeout=60 */
@@ -11,8 +12,10 @@
 
 static const size_t sizes[] = {0, 8, 500, 20000};
 
-/* Everybody to everybody on an intracommunicator, or to all of the other side; received by pattern: bit 0 any source, bit 1
- * any tag. */
+/*
+ * Everybody to everybody on an intracommunicator, or to all of the other side; received by pattern:
+ * bit 0 any source, bit 1 any tag.
+ */
 static void all_to_all(MPI_Comm comm, int pattern)
 {
     int rank, size, peers, inter;
@@ -42,10 +45,10 @@ static void all_to_all(MPI_Comm comm, int pattern)
         MPI_Status st;
 
         tm_status_reset(&st);
-        TM_MPI(MPI_Recv(in, 20000, MPI_BYTE, (pattern & 1) != 0 ? MPI_ANY_SOURCE : k,
-                        (pattern & 2) != 0 ? MPI_ANY_TAG : 50 + rank, comm, &st));
-        if (TM_CHECK(st.MPI_SOURCE >= 0 && st.MPI_SOURCE < peers && !seen[st.MPI_SOURCE], "source %d of %d, pattern %d",
-                     st.MPI_SOURCE, peers, pattern)) {
+        TM_MPI(MPI_Recv(in, 20000, MPI_BYTE, 0 != (pattern & 1) ? MPI_ANY_SOURCE : k,
+                        0 != (pattern & 2) ? MPI_ANY_TAG : 50 + rank, comm, &st));
+        if (TM_CHECK(st.MPI_SOURCE >= 0 && st.MPI_SOURCE < peers && !seen[st.MPI_SOURCE],
+                     "source %d of %d, pattern %d", st.MPI_SOURCE, peers, pattern)) {
             size_t n = sizes[(st.MPI_SOURCE + rank + pattern) % 4];
 
             seen[st.MPI_SOURCE] = true;
@@ -87,7 +90,7 @@ static void check(MPI_Comm comm)
 
 static void check_and_free(MPI_Comm *comm)
 {
-    if (*comm != MPI_COMM_NULL) {
+    if (MPI_COMM_NULL != *comm) {
         check(*comm);
         TM_MPI(MPI_Comm_free(comm));
     }
@@ -121,10 +124,11 @@ static void intracommunicators(void)
     }
     TM_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, tm_rank, info, &comm));
     check_and_free(&comm);
-    TM_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, OMPI_COMM_TYPE_NODE, -tm_rank, MPI_INFO_NULL, &comm));
-    check_and_free(&comm);
     TM_MPI(
-        MPI_Comm_split_type(MPI_COMM_WORLD, tm_rank == 0 ? MPI_UNDEFINED : MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &comm));
+        MPI_Comm_split_type(MPI_COMM_WORLD, OMPI_COMM_TYPE_NODE, -tm_rank, MPI_INFO_NULL, &comm));
+    check_and_free(&comm);
+    TM_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, 0 == tm_rank ? MPI_UNDEFINED : MPI_COMM_TYPE_SHARED,
+                               0, MPI_INFO_NULL, &comm));
     check_and_free(&comm);
 #if OMPI_MAJOR_VERSION >= 5
     TM_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_UNGUIDED, 0, MPI_INFO_NULL, &comm));
@@ -161,13 +165,13 @@ static void shifts(MPI_Comm grid, int ndims)
             TM_MPI(MPI_Cart_shift(grid, d, step, &from, &to));
             tm_status_reset(&st);
             TM_MPI(MPI_Sendrecv(&out, 1, MPI_INT, to, d, &in, 1, MPI_INT, from, d, grid, &st));
-            if (from == MPI_PROC_NULL) {
+            if (MPI_PROC_NULL == from) {
                 tm_expect_proc_null(&st);
             } else {
                 tm_expect_single(&st, from, d, sizeof(int));
             }
-            TM_CHECK(in == (from == MPI_PROC_NULL ? -1 : 1000 * from + d), "shift in dimension %d: got %d from %d", d, in,
-                     from);
+            TM_CHECK(in == (MPI_PROC_NULL == from ? -1 : 1000 * from + d),
+                     "shift in dimension %d: got %d from %d", d, in, from);
         }
     }
 }
@@ -183,15 +187,16 @@ static void grids(void)
 
         periods[0] = k & 1;
         periods[1] = k >> 1;
-        TM_MPI(MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, k == 3, &grid));
+        TM_MPI(MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, 3 == k, &grid));
         TM_MPI(MPI_Comm_rank(grid, &out));
         shifts(grid, 2);
         TM_MPI(MPI_Neighbor_allgather(&out, 1, MPI_INT, in, 1, MPI_INT, grid));
         for (int d = 0; d < 2; d++) {
             TM_MPI(MPI_Cart_shift(grid, d, 1, &from, &to));
-            TM_CHECK(in[2 * d] == (from == MPI_PROC_NULL ? -1 : from) && in[2 * d + 1] == (to == MPI_PROC_NULL ? -1 : to),
-                     "MPI_Neighbor_allgather in dimension %d gave %d %d, expected %d %d", d, in[2 * d], in[2 * d + 1], from,
-                     to);
+            TM_CHECK(in[2 * d] == (MPI_PROC_NULL == from ? -1 : from) &&
+                         in[2 * d + 1] == (MPI_PROC_NULL == to ? -1 : to),
+                     "MPI_Neighbor_allgather in dimension %d gave %d %d, expected %d %d", d,
+                     in[2 * d], in[2 * d + 1], from, to);
         }
         TM_MPI(MPI_Cart_sub(grid, keep, &row));
         shifts(row, 1);
@@ -227,7 +232,8 @@ static void neighbours(MPI_Comm comm, int nin, const int *in, int nout, const in
 
 static void graphs(void)
 {
-    int *index = tm_calloc((size_t) tm_size, sizeof(int)), *edges = tm_calloc(2 * (size_t) tm_size, sizeof(int));
+    int *index = tm_calloc((size_t) tm_size, sizeof(int)),
+        *edges = tm_calloc(2 * (size_t) tm_size, sizeof(int));
     int right = (tm_rank + 1) % tm_size, left = (tm_rank + tm_size - 1) % tm_size, near[2], n;
     int in[3] = {left, left, tm_rank}, out[3] = {right, right, tm_rank}, degree = 3;
     const int weights[3] = {1, 1, 1};
@@ -241,13 +247,16 @@ static void graphs(void)
     TM_MPI(MPI_Graph_create(MPI_COMM_WORLD, tm_size, index, edges, 0, &comm));
     TM_MPI(MPI_Graph_neighbors_count(comm, tm_rank, &n));
     TM_MPI(MPI_Graph_neighbors(comm, tm_rank, 2, near));
-    TM_CHECK(n == 2 && near[0] == left && near[1] == right, "MPI_Graph_neighbors gave %d: %d %d", n, near[0], near[1]);
+    TM_CHECK(2 == n && near[0] == left && near[1] == right, "MPI_Graph_neighbors gave %d: %d %d", n,
+             near[0], near[1]);
     neighbours(comm, 2, near, 2, near);
     check_and_free(&comm);
-    TM_MPI(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 3, in, weights, 3, out, weights, MPI_INFO_NULL, 0, &comm));
+    TM_MPI(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 3, in, weights, 3, out, weights,
+                                          MPI_INFO_NULL, 0, &comm));
     neighbours(comm, 3, in, 3, out);
     check_and_free(&comm);
-    TM_MPI(MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &tm_rank, &degree, out, weights, MPI_INFO_NULL, 0, &comm));
+    TM_MPI(MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &tm_rank, &degree, out, weights, MPI_INFO_NULL,
+                                 0, &comm));
     check_and_free(&comm);
     free(index);
     free(edges);
@@ -255,7 +264,7 @@ static void graphs(void)
 
 static void intercommunicators(void)
 {
-    int side = tm_rank % 2, lead = side == 0 ? 1 : 0, first;
+    int side = tm_rank % 2, lead = 0 == side ? 1 : 0, first;
     MPI_Comm half, inter, other;
     MPI_Group group;
 
@@ -266,7 +275,7 @@ static void intercommunicators(void)
     check_and_free(&other);
     /* The first of each side, and all the others. */
     TM_MPI(MPI_Comm_rank(inter, &first));
-    TM_MPI(MPI_Comm_split(inter, first == 0, 0, &other));
+    TM_MPI(MPI_Comm_split(inter, 0 == first, 0, &other));
     check_and_free(&other);
     TM_MPI(MPI_Comm_group(inter, &group));
     TM_MPI(MPI_Comm_create(inter, group, &other));

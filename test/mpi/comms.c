@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators: many created, used and freed, many alive at once with the same tags, splits and subsets, communicators freed
- * while messages are on their way, ids used again, MPI_COMM_SELF, and non-blocking creation.
+ * Communicators: many created, used and freed, many alive at once with the same tags, splits and
+ * subsets, communicators freed while messages are on their way, ids used again, MPI_COMM_SELF, and
+ * non-blocking creation.
  *
  * args: [communicators created one after the other] [communicators alive at once]
  */
@@ -21,7 +22,8 @@ static void ring(MPI_Comm comm, int tag, size_t n, bool wild)
     dst = (rank + 1) % size;
     src = (rank + size - 1) % size;
     tm_fill(out, n, tm_key(rank, dst, tag, size));
-    TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, wild ? MPI_ANY_SOURCE : src, wild ? MPI_ANY_TAG : tag, comm, &req));
+    TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, wild ? MPI_ANY_SOURCE : src, wild ? MPI_ANY_TAG : tag,
+                     comm, &req));
     TM_MPI(MPI_Send(out, (int) n, MPI_BYTE, dst, tag, comm));
     tm_wait_recv(&req, in, src, tag, n, tm_key(src, rank, tag, size));
     tm_free(out);
@@ -56,17 +58,22 @@ static void one_after_the_other(int count)
             break;
         }
         }
-        ring(comm, i % 7, i % 50 == 0 ? 100000 : (size_t) (i % 300), i % 2 == 0);
+        ring(comm, i % 7, 0 == i % 50 ? 100000 : (size_t) (i % 300), 0 == i % 2);
         TM_MPI(MPI_Comm_free(&comm));
     }
 }
 
-/* The same source, tag and pattern in all communicators: each receive must get its own communicator's message. */
+/*
+ * The same source, tag and pattern in all communicators: each receive must get its own
+ * communicator's message.
+ */
 static void many_alive(int count)
 {
     MPI_Comm *comm = tm_calloc((size_t) count, sizeof(*comm));
-    MPI_Request *rreq = tm_calloc((size_t) count, sizeof(*rreq)), *sreq = tm_calloc((size_t) count, sizeof(*sreq));
-    unsigned char **in = tm_calloc((size_t) count, sizeof(*in)), **out = tm_calloc((size_t) count, sizeof(*out));
+    MPI_Request *rreq = tm_calloc((size_t) count, sizeof(*rreq)),
+                *sreq = tm_calloc((size_t) count, sizeof(*sreq));
+    unsigned char **in = tm_calloc((size_t) count, sizeof(*in)),
+                  **out = tm_calloc((size_t) count, sizeof(*out));
     int dst = (tm_rank + 1) % tm_size, src = (tm_rank + tm_size - 1) % tm_size;
     tm_rng_t rng = tm_rng(1, (uint64_t) tm_rank);
 
@@ -87,13 +94,14 @@ static void many_alive(int count)
                     TM_MPI(MPI_Isend(out[i], (int) n, MPI_BYTE, dst, 1, comm[i], &sreq[i]));
                 } else {
                     in[i] = tm_alloc(5000);
-                    TM_MPI(MPI_Irecv(in[i], 5000, MPI_BYTE, k % 2 == 0 ? MPI_ANY_SOURCE : src, k % 3 == 0 ? MPI_ANY_TAG : 1,
-                                     comm[i], &rreq[i]));
+                    TM_MPI(MPI_Irecv(in[i], 5000, MPI_BYTE, 0 == k % 2 ? MPI_ANY_SOURCE : src,
+                                     0 == k % 3 ? MPI_ANY_TAG : 1, comm[i], &rreq[i]));
                 }
             }
         }
         for (int i = 0; i < count; i++) {
-            tm_wait_recv(&rreq[i], in[i], src, 1, (size_t) (i * 37 % 5000), tm_key(src, tm_rank, i, round));
+            tm_wait_recv(&rreq[i], in[i], src, 1, (size_t) (i * 37 % 5000),
+                         tm_key(src, tm_rank, i, round));
             tm_free(in[i]);
         }
         TM_MPI(MPI_Waitall(count, sreq, MPI_STATUSES_IGNORE));
@@ -112,7 +120,10 @@ static void many_alive(int count)
     free(out);
 }
 
-/* MPI_Comm_free while operations are pending: they go on (MPI 3.1, 6.4.3). Then new communicators take ids again. */
+/*
+ * MPI_Comm_free while operations are pending: they go on (MPI 3.1, 6.4.3). Then new communicators
+ * take ids again.
+ */
 static void freed_while_busy(int count, size_t n)
 {
     int dst = (tm_rank + 1) % tm_size, src = (tm_rank + tm_size - 1) % tm_size;
@@ -128,8 +139,9 @@ static void freed_while_busy(int count, size_t n)
             in[k] = tm_alloc(n);
             out[k] = tm_alloc(n);
             tm_fill(out[k], n, tm_key(tm_rank, dst, i, k));
-            TM_MPI(MPI_Irecv(in[k], (int) n, MPI_BYTE, k == 0 ? src : MPI_ANY_SOURCE, 3, comm, &rreq[k]));
-            if (i % 2 == 0) {
+            TM_MPI(MPI_Irecv(in[k], (int) n, MPI_BYTE, 0 == k ? src : MPI_ANY_SOURCE, 3, comm,
+                             &rreq[k]));
+            if (0 == i % 2) {
                 TM_MPI(MPI_Isend(out[k], (int) n, MPI_BYTE, dst, 3, comm, &sreq[k]));
             } else {
                 TM_MPI(MPI_Issend(out[k], (int) n, MPI_BYTE, dst, 3, comm, &sreq[k]));
@@ -154,7 +166,7 @@ static void split_down(MPI_Comm comm, int depth)
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &size);
     ring(comm, depth, 1000, true);
-    if (size == 1) {
+    if (1 == size) {
         return;
     }
     TM_MPI(MPI_Comm_split(comm, rank < (size + 1) / 2, 0, &half));
@@ -172,8 +184,9 @@ static void subsets(void)
 
     for (int leave = 0; leave < tm_size; leave++) {
         TM_MPI(MPI_Comm_split(MPI_COMM_WORLD, tm_rank == leave ? MPI_UNDEFINED : 0, 0, &comm));
-        TM_CHECK((comm == MPI_COMM_NULL) == (tm_rank == leave), "MPI_Comm_split with MPI_UNDEFINED gave the wrong communicator");
-        if (comm != MPI_COMM_NULL) {
+        TM_CHECK((MPI_COMM_NULL == comm) == (tm_rank == leave),
+                 "MPI_Comm_split with MPI_UNDEFINED gave the wrong communicator");
+        if (MPI_COMM_NULL != comm) {
             ring(comm, 5, 50, true);
             TM_MPI(MPI_Comm_free(&comm));
         }
@@ -187,9 +200,9 @@ static void subsets(void)
         int me;
 
         MPI_Group_rank(some, &me);
-        if (me != MPI_UNDEFINED) {
+        if (MPI_UNDEFINED != me) {
             TM_MPI(MPI_Comm_create_group(MPI_COMM_WORLD, some, i, &comm));
-            ring(comm, i, 5000, i % 2 == 0);
+            ring(comm, i, 5000, 0 == i % 2);
             TM_MPI(MPI_Comm_free(&comm));
         }
     }
@@ -204,14 +217,17 @@ static void self(void)
     for (int i = 0; i < 50 + 10 * tm_rank; i++) {
         MPI_Comm comm;
 
-        ring(MPI_COMM_SELF, i, (size_t) i * 300, i % 2 == 0);
+        ring(MPI_COMM_SELF, i, (size_t) i * 300, 0 == i % 2);
         TM_MPI(MPI_Comm_dup(MPI_COMM_SELF, &comm));
-        ring(comm, i, (size_t) i * 300, i % 2 == 1);
+        ring(comm, i, (size_t) i * 300, 1 == i % 2);
         TM_MPI(MPI_Comm_free(&comm));
     }
 }
 
-/* Non-blocking duplication with traffic on the parent. One at a time: Open MPI 4.1.4 can hang with several of one parent. */
+/*
+ * Non-blocking duplication with traffic on the parent. One at a time: Open MPI 4.1.4 can hang with
+ * several of one parent.
+ */
 static void idup(void)
 {
     enum { COUNT = 10 };
@@ -222,7 +238,7 @@ static void idup(void)
             MPI_Request req;
 
             TM_MPI(MPI_Comm_idup(MPI_COMM_WORLD, &comm[i], &req));
-            ring(MPI_COMM_WORLD, i, i % 3 == 0 ? 100000 : 200, false);
+            ring(MPI_COMM_WORLD, i, 0 == i % 3 ? 100000 : 200, false);
             TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
         }
         for (int i = COUNT - 1; i >= 0; i--) {

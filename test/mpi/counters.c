@@ -8,10 +8,11 @@
 /* TEST: np=2 device=tmdev args="listed listed_late listed_matched listed_taken listed_parked listed_raced listed_syncs" env="OMPI_MCA_pml_tm_providers=^shm TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" */
 /* TEST: np=2 device=tmdev args="not_listed_other_path not_listed_blocked not_listed_full" env="OMPI_MCA_pml_tm_providers=^shm TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" */
 /*
- * Does every counter count?  Two ranks do one of everything (others do nothing); each counter named as an argument must have grown on one rank at
- * least.  This is for pml tm only.
+ * Does every counter count?  Two ranks do one of everything (others do nothing); each counter named
+ * as an argument must have grown on one rank at least.  This is for pml tm only.
  *
- * Where a device matches tags, a rank that sleeps does not poll: what its peer sends meanwhile the device matches, or keeps.
+ * Where a device matches tags, a rank that sleeps does not poll: what its peer sends meanwhile the
+ * device matches, or keeps.
  */
 #include "tm_test.h"
 
@@ -30,7 +31,8 @@ static unsigned long long read_counter(counter_t *counter)
 {
     unsigned long long value = 0;
 
-    TM_CHECK(MPI_SUCCESS == MPI_T_pvar_read(session, counter->handle, &value), "cannot read %s", counter->name);
+    TM_CHECK(MPI_SUCCESS == MPI_T_pvar_read(session, counter->handle, &value), "cannot read %s",
+             counter->name);
     return value;
 }
 
@@ -48,10 +50,13 @@ static void open_counter(counter_t *counter, const char *name)
     for (int i = 0; i < num; i++) {
         len = sizeof(found);
         text_len = sizeof(text);
-        if (MPI_SUCCESS == MPI_T_pvar_get_info(i, found, &len, &verbosity, &var_class, &datatype, &enumtype, text, &text_len,
-                                               &bind, &readonly, &continuous, &atomic)
-            && 0 == strcmp(found, want)) {
-            TM_CHECK(MPI_SUCCESS == MPI_T_pvar_handle_alloc(session, i, NULL, &counter->handle, &count), "handle of %s", want);
+        if (MPI_SUCCESS == MPI_T_pvar_get_info(i, found, &len, &verbosity, &var_class, &datatype,
+                                               &enumtype, text, &text_len, &bind, &readonly,
+                                               &continuous, &atomic) &&
+            0 == strcmp(found, want)) {
+            TM_CHECK(MPI_SUCCESS ==
+                         MPI_T_pvar_handle_alloc(session, i, NULL, &counter->handle, &count),
+                     "handle of %s", want);
             counter->before = 0;
             counter->before = read_counter(counter);
             return;
@@ -89,7 +94,10 @@ static void buffered(char *buf)
     MPI_Buffer_detach(&detached, &size);
 }
 
-/* A receive that is posted when its message comes, one that is not, one that is too short, one that is cancelled. */
+/*
+ * A receive that is posted when its message comes, one that is not, one that is too short, one that
+ * is cancelled.
+ */
 static void receives(char *buf)
 {
     MPI_Request request;
@@ -100,7 +108,8 @@ static void receives(char *buf)
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         MPI_Barrier(pair);
         MPI_Recv(buf, SHORT, MPI_BYTE, 0, 4, pair, MPI_STATUS_IGNORE);
-        TM_CHECK(MPI_SUCCESS != MPI_Recv(buf, SHORT / 2, MPI_BYTE, 0, 5, pair, MPI_STATUS_IGNORE), "no truncation");
+        TM_CHECK(MPI_SUCCESS != MPI_Recv(buf, SHORT / 2, MPI_BYTE, 0, 5, pair, MPI_STATUS_IGNORE),
+                 "no truncation");
         MPI_Irecv(buf, SHORT, MPI_BYTE, 0, 6, pair, &request);
         MPI_Cancel(&request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -165,7 +174,9 @@ static void list_many(char *buf)
     }
 }
 
-/* A receive that is posted when its message is there but not seen, and one that is then cancelled. */
+/*
+ * A receive that is posted when its message is there but not seen, and one that is then cancelled.
+ */
 static void sleep_and_receive(char *buf, bool is_posted_before)
 {
     MPI_Request request;
@@ -238,14 +249,19 @@ static void one_of_everything(char *buf)
     MPI_Type_free(&vector);
 }
 
-/* High-water marks and what happens at the first contact may be there before; all else must have grown. */
+/*
+ * High-water marks and what happens at the first contact may be there before; all else must have
+ * grown.
+ */
 static void check_counter(counter_t *counter)
 {
     bool is_mark = NULL != strstr(counter->name, "max") || NULL != strstr(counter->name, "claimed");
-    unsigned long long now = read_counter(counter), grown = is_mark ? now : now - counter->before, sum = 0;
+    unsigned long long now = read_counter(counter), grown = is_mark ? now : now - counter->before,
+                       sum = 0;
 
     MPI_Allreduce(&grown, &sum, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
-    TM_CHECK(0 < sum, "%s did not grow: it was %llu and is %llu", counter->name, counter->before, now);
+    TM_CHECK(0 < sum, "%s did not grow: it was %llu and is %llu", counter->name, counter->before,
+             now);
     MPI_T_pvar_handle_free(session, &counter->handle);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Derived datatypes: every pair of a collection of types and random nested types as sender and receiver, with sizes of all
- * protocols, checked byte by byte against the types' own layouts, with the gaps; partial receives and their counts; MPI_BOTTOM;
- * mixed basic types; MPI_PACKED.
+ * Derived datatypes: every pair of a collection of types and random nested types as sender and
+ * receiver, with sizes of all protocols, checked byte by byte against the types' own layouts, with
+ * the gaps; partial receives and their counts; MPI_BOTTOM; mixed basic types; MPI_PACKED.
  *
  * args: [largest size] [random type pairs]
  */
@@ -21,23 +21,26 @@ static int dst, src, next_tag;
 /* What a status says after bytes have been received into a type. */
 static void check_counts(const MPI_Status *st, const tm_type_t *type, size_t bytes)
 {
-    int count = -1, elements = -1, want = type->size == 0 ? (bytes == 0 ? 0 : MPI_UNDEFINED) : MPI_UNDEFINED;
+    int count = -1, elements = -1,
+        want = 0 == type->size ? (0 == bytes ? 0 : MPI_UNDEFINED) : MPI_UNDEFINED;
 
-    if (type->size > 0 && bytes % type->size == 0) {
+    if (type->size > 0 && 0 == bytes % type->size) {
         want = (int) (bytes / type->size);
     }
     MPI_Get_count(st, type->mpi, &count);
     MPI_Get_elements(st, type->mpi, &elements);
-    TM_CHECK(count == want, "MPI_Get_count in type %s is %d, expected %d (%zu bytes)", type->name, count, want, bytes);
-    TM_CHECK(type->size == 0 || elements == (int) bytes, "MPI_Get_elements in type %s is %d, expected %zu", type->name, elements,
-             bytes);
+    TM_CHECK(count == want, "MPI_Get_count in type %s is %d, expected %d (%zu bytes)", type->name,
+             count, want, bytes);
+    TM_CHECK(0 == type->size || elements == (int) bytes,
+             "MPI_Get_elements in type %s is %d, expected %zu", type->name, elements, bytes);
 }
 
 /* About size bytes from one type into another, which has room for extra elements more. */
 static void transfer(const tm_type_t *from, const tm_type_t *to, size_t size, size_t extra)
 {
     int tag = next_tag++ % 30000, how = tag % 5;
-    size_t nfrom = from->size > 0 ? (size + from->size - 1) / from->size : 3, bytes = nfrom * from->size;
+    size_t nfrom = from->size > 0 ? (size + from->size - 1) / from->size : 3,
+           bytes = nfrom * from->size;
     size_t nto = (to->size > 0 ? (bytes + to->size - 1) / to->size : 2) + extra;
     tm_layout_t out = tm_layout_alloc(from, nfrom), in = tm_layout_alloc(to, nto);
     MPI_Request sreq = MPI_REQUEST_NULL, rreq = MPI_REQUEST_NULL;
@@ -51,21 +54,22 @@ static void transfer(const tm_type_t *from, const tm_type_t *to, size_t size, si
     tm_layout_fill(&out, out.mem, bytes, tm_key(tm_rank, dst, tag, 0));
     memset(in.mem, 0xee, (size_t) (in.hi - in.lo));
     tm_status_reset(&st);
-    if (how == 0) {
+    if (0 == how) {
         TM_MPI(MPI_Irecv(tm_layout_buf(&in), (int) nto, to->mpi, src, tag, comm, &rreq));
-        TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, 31000, NULL, 0, MPI_BYTE, dst, 31000, comm, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, 31000, NULL, 0, MPI_BYTE, dst, 31000, comm,
+                            MPI_STATUS_IGNORE));
     }
-    if (how == 1) {
+    if (1 == how) {
         TM_MPI(MPI_Issend(tm_layout_buf(&out), (int) nfrom, from->mpi, dst, tag, comm, &sreq));
     } else {
         TM_MPI(MPI_Isend(tm_layout_buf(&out), (int) nfrom, from->mpi, dst, tag, comm, &sreq));
     }
-    if (how == 0) {
+    if (0 == how) {
         TM_MPI(MPI_Wait(&rreq, &st));
-    } else if (how == 1) {
+    } else if (1 == how) {
         TM_MPI(MPI_Mprobe(src, tag, comm, &msg, MPI_STATUS_IGNORE));
         TM_MPI(MPI_Mrecv(tm_layout_buf(&in), (int) nto, to->mpi, &msg, &st));
-    } else if (how == 2) {
+    } else if (2 == how) {
         TM_MPI(MPI_Probe(MPI_ANY_SOURCE, tag, comm, &st));
         tm_expect_single(&st, src, tag, bytes);
         check_counts(&st, to, bytes);
@@ -85,14 +89,15 @@ done:
 
 static void all_pairs(size_t max)
 {
-    static const size_t sizes[] = {0, 1, 35, 64, 250, 1500, 4000, 4097, 16384, 17000, 65536, 1048577};
+    static const size_t sizes[] = {0,    1,    35,    64,    250,   1500,
+                                   4000, 4097, 16384, 17000, 65536, 1048577};
     tm_type_t *types[TM_NTYPES];
 
     tm_type_collection(types);
     for (int i = 0; i < TM_NTYPES; i++) {
         for (int j = 0; j < TM_NTYPES; j++) {
             for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
-                if (sizes[k] <= max && (sizes[k] <= 20000 || (i + j) % 7 == 0)) {
+                if (sizes[k] <= max && (sizes[k] <= 20000 || 0 == (i + j) % 7)) {
                     transfer(types[i], types[j], sizes[k], (size_t) (i + j) % 3);
                 }
             }
@@ -117,7 +122,7 @@ static void random_pairs(int pairs, size_t max)
         for (int k = 0; k < 4; k++) {
             size_t size = tm_rand_size(&rng, max);
 
-            if (size > 100000 && tm_below(&rng, 4) != 0) {
+            if (size > 100000 && 0 != tm_below(&rng, 4)) {
                 size %= 100000;
             }
             transfer(a, b, size, tm_below(&rng, 3));
@@ -154,7 +159,7 @@ static void bottom(size_t n)
     TM_MPI(MPI_Type_commit(&rtype));
     for (int mode = 0; mode < 2; mode++) {
         TM_MPI(MPI_Irecv(MPI_BOTTOM, 1, rtype, src, 8, comm, &req));
-        if (mode == 0) {
+        if (0 == mode) {
             TM_MPI(MPI_Send(MPI_BOTTOM, 1, stype, dst, 8, comm));
         } else {
             TM_MPI(MPI_Ssend(MPI_BOTTOM, 1, stype, dst, 8, comm));
@@ -187,8 +192,10 @@ typedef struct record {
 static void records(int n)
 {
     static const int block[] = {1, 2, 1, 1};
-    static const MPI_Aint disp[] = {offsetof(record_t, c), offsetof(record_t, d), offsetof(record_t, i), offsetof(record_t, s)};
-    static const MPI_Aint packed_disp[] = {22, 6, 2, 0}; /* the same signature, elsewhere: unaligned, and backwards */
+    static const MPI_Aint disp[] = {offsetof(record_t, c), offsetof(record_t, d),
+                                    offsetof(record_t, i), offsetof(record_t, s)};
+    /* the same signature, elsewhere: unaligned, and backwards */
+    static const MPI_Aint packed_disp[] = {22, 6, 2, 0};
     MPI_Datatype basic[] = {MPI_CHAR, MPI_DOUBLE, MPI_INT, MPI_SHORT}, tmp, type, packed;
     record_t *out = tm_alloc((size_t) n * sizeof(*out)), *in = tm_alloc((size_t) n * sizeof(*in));
     unsigned char *bytes = tm_alloc((size_t) n * 24);
@@ -206,7 +213,8 @@ static void records(int n)
     TM_MPI(MPI_Type_commit(&packed));
     memset(bytes, 0xee, (size_t) n * 24);
     for (int i = 0; i < n; i++) {
-        out[i] = (record_t){.c = (char) i, .d = {i + 0.5, tm_rank}, .i = i * 7, .s = (short) (i + 3)};
+        out[i] = (record_t){
+            .c = (char) i, .d = {i + 0.5, tm_rank}, .i = i * 7, .s = (short) (i + 3)};
     }
     /* To the packed layout and back, one hop each. */
     TM_MPI(MPI_Irecv(bytes, n, packed, src, 9, comm, &req));
@@ -216,7 +224,8 @@ static void records(int n)
     tm_expect_single(&st, src, 9, (size_t) n * 23);
     MPI_Get_elements(&st, packed, &elements);
     MPI_Get_count(&st, packed, &count);
-    TM_CHECK(count == n && elements == 5 * n, "records: count %d elements %d, expected %d %d", count, elements, n, 5 * n);
+    TM_CHECK(count == n && elements == 5 * n, "records: count %d elements %d, expected %d %d",
+             count, elements, n, 5 * n);
     for (int i = 0; i < n; i++) {
         double d[2];
         int v;
@@ -225,9 +234,10 @@ static void records(int n)
         memcpy(&s, bytes + 24 * i, 2);
         memcpy(&v, bytes + 24 * i + 2, 4);
         memcpy(d, bytes + 24 * i + 6, 16);
-        if (!TM_CHECK(s == (short) (i + 3) && v == i * 7 && d[0] == i + 0.5 && d[1] == src && (char) bytes[24 * i + 22] == (char) i &&
-                          bytes[24 * i + 23] == 0xee,
-                      "record %d of %d is wrong: %d %d %g %g %d", i, n, s, v, d[0], d[1], bytes[24 * i + 22])) {
+        if (!TM_CHECK(s == (short) (i + 3) && v == i * 7 && d[0] == i + 0.5 && d[1] == src &&
+                          (char) bytes[24 * i + 22] == (char) i && 0xee == bytes[24 * i + 23],
+                      "record %d of %d is wrong: %d %d %g %g %d", i, n, s, v, d[0], d[1],
+                      bytes[24 * i + 22])) {
             break;
         }
     }
@@ -236,8 +246,8 @@ static void records(int n)
     TM_MPI(MPI_Send(bytes, n, packed, src, 10, comm));
     TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
     for (int i = 0; i < n; i++) {
-        if (!TM_CHECK(in[i].c == out[i].c && in[i].d[0] == out[i].d[0] && in[i].d[1] == out[i].d[1] && in[i].i == out[i].i &&
-                          in[i].s == out[i].s,
+        if (!TM_CHECK(in[i].c == out[i].c && in[i].d[0] == out[i].d[0] &&
+                          in[i].d[1] == out[i].d[1] && in[i].i == out[i].i && in[i].s == out[i].s,
                       "record %d of %d came back wrong", i, n)) {
             break;
         }
@@ -245,7 +255,8 @@ static void records(int n)
     /* A message that ends inside an element: after the char and one double of the last. */
     MPI_Datatype part;
     TM_MPI(MPI_Type_create_struct(2, (const int[]){1, 1}, disp, basic, &tmp));
-    TM_MPI(MPI_Type_create_struct(2, (const int[]){n - 1, 1}, (const MPI_Aint[]){0, (n - 1) * (MPI_Aint) sizeof(record_t)},
+    TM_MPI(MPI_Type_create_struct(2, (const int[]){n - 1, 1},
+                                  (const MPI_Aint[]){0, (n - 1) * (MPI_Aint) sizeof(record_t)},
                                   (MPI_Datatype[]){type, tmp}, &part));
     TM_MPI(MPI_Type_commit(&part));
     memset(in, 0xee, (size_t) n * sizeof(*in));
@@ -256,10 +267,11 @@ static void records(int n)
     tm_expect_single(&st, src, 11, (size_t) (n - 1) * 23 + 9);
     MPI_Get_elements(&st, type, &elements);
     MPI_Get_count(&st, type, &count);
-    TM_CHECK(count == MPI_UNDEFINED && elements == 5 * (n - 1) + 2, "partial record: count %d elements %d, expected %d %d", count,
-             elements, MPI_UNDEFINED, 5 * (n - 1) + 2);
-    TM_CHECK(in[n - 1].c == (char) (n - 1) && in[n - 1].d[0] == n - 1 + 0.5, "the last record is %d %g", in[n - 1].c,
-             in[n - 1].d[0]);
+    TM_CHECK(MPI_UNDEFINED == count && elements == 5 * (n - 1) + 2,
+             "partial record: count %d elements %d, expected %d %d", count, elements, MPI_UNDEFINED,
+             5 * (n - 1) + 2);
+    TM_CHECK(in[n - 1].c == (char) (n - 1) && in[n - 1].d[0] == n - 1 + 0.5,
+             "the last record is %d %g", in[n - 1].c, in[n - 1].d[0]);
     tm_expect_fill(&in[n - 1].d[1], 8, 0xee, "behind a partial record");
     TM_MPI(MPI_Type_free(&part));
     TM_MPI(MPI_Type_free(&tmp));
@@ -277,7 +289,8 @@ static void packed(size_t size)
 
     tm_type_collection(types);
     for (int t = 0; t < TM_NTYPES; t++) {
-        size_t count = types[t]->size > 0 ? size / types[t]->size + 1 : 1, bytes = count * types[t]->size;
+        size_t count = types[t]->size > 0 ? size / types[t]->size + 1 : 1,
+               bytes = count * types[t]->size;
         tm_layout_t out = tm_layout_alloc(types[t], count), in = tm_layout_alloc(types[t], count);
         unsigned char *flat = tm_alloc(bytes);
         int pos = 0;
@@ -286,8 +299,10 @@ static void packed(size_t size)
 
         memset(out.mem, 0x11, (size_t) (out.hi - out.lo));
         tm_layout_fill(&out, out.mem, bytes, tm_key(tm_rank, dst, t, 1));
-        TM_MPI(MPI_Pack(tm_layout_buf(&out), (int) count, types[t]->mpi, flat, (int) bytes, &pos, comm));
-        TM_CHECK(pos == (int) bytes, "MPI_Pack of type %s made %d bytes, expected %zu", types[t]->name, pos, bytes);
+        TM_MPI(MPI_Pack(tm_layout_buf(&out), (int) count, types[t]->mpi, flat, (int) bytes, &pos,
+                        comm));
+        TM_CHECK(pos == (int) bytes, "MPI_Pack of type %s made %d bytes, expected %zu",
+                 types[t]->name, pos, bytes);
         memset(in.mem, 0xee, (size_t) (in.hi - in.lo));
         TM_MPI(MPI_Irecv(tm_layout_buf(&in), (int) count, types[t]->mpi, src, t, comm, &req));
         TM_MPI(MPI_Send(flat, pos, MPI_PACKED, dst, t, comm));

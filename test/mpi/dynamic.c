@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processes of several jobs: this program starts more of itself with MPI_Comm_spawn, several times, and talks to them over
- * the intercommunicator and over a merged one, then disconnects. Then the halves of MPI_COMM_WORLD meet with
- * MPI_Comm_accept and MPI_Comm_connect.
+ * Processes of several jobs: this program starts more of itself with MPI_Comm_spawn, several times,
+ * and talks to them over the intercommunicator and over a merged one, then disconnects. Then the
+ * halves of MPI_COMM_WORLD meet with MPI_Comm_accept and MPI_Comm_connect.
  *
  * args: [children] [rounds]
  */
@@ -21,7 +21,10 @@ static const size_t sizes[] = {0, 8, 40, 41, 4096, 16384, 16385, 100000, 1048577
 
 #define NSIZES (int) (sizeof(sizes) / sizeof(sizes[0]))
 
-/* In keys the ranks of the parents, or of those who accept, are below 100, those of the others above; all in one: below. */
+/*
+ * In keys the ranks of the parents, or of those who accept, are below 100, those of the others
+ * above; all in one: below.
+ */
 static int me, them; /* what to add to a rank of the local group, and of the remote one */
 
 /* All to all with known sources, n bytes each. */
@@ -40,7 +43,8 @@ static void exchange(MPI_Comm comm, int rank, int nremote, size_t n, bool is_syn
         }
     }
     for (int i = 0; i < nremote; i++) {
-        TM_MPI((is_synchronous ? MPI_Issend : MPI_Isend)(out[i], tm_int(n), MPI_BYTE, i, TAG, comm, &sreq[i]));
+        TM_MPI((is_synchronous ? MPI_Issend : MPI_Isend)(out[i], tm_int(n), MPI_BYTE, i, TAG, comm,
+                                                         &sreq[i]));
     }
     for (int i = 0; i < nremote; i++) {
         if (is_synchronous) {
@@ -74,7 +78,7 @@ static void exchange_wild(MPI_Comm comm, int rank, int nremote, size_t n)
 
         tm_status_reset(&st);
         memset(in, 0xee, n);
-        if (k % 2 == 0) {
+        if (0 == k % 2) {
             TM_MPI(MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &msg, &st));
             source = st.MPI_SOURCE;
             tm_expect_single(&st, source, TAG_WILD, n);
@@ -85,9 +89,11 @@ static void exchange_wild(MPI_Comm comm, int rank, int nremote, size_t n)
             source = st.MPI_SOURCE;
         }
         tm_expect_single(&st, source, TAG_WILD, n);
-        if (TM_CHECK(source >= 0 && source < nremote && !is_seen[source], "source %d of %d", source, nremote)) {
+        if (TM_CHECK(source >= 0 && source < nremote && !is_seen[source], "source %d of %d", source,
+                     nremote)) {
             is_seen[source] = true;
-            tm_expect_data(in, n, tm_key(them + source, me + rank, TAG_WILD, (long) n), "wildcard receive");
+            tm_expect_data(in, n, tm_key(them + source, me + rank, TAG_WILD, (long) n),
+                           "wildcard receive");
         }
         tm_expect_guard(in);
     }
@@ -126,15 +132,19 @@ static void meet(MPI_Comm inter, bool is_first)
     TM_MPI(MPI_Intercomm_merge(inter, !is_first, &merged));
     TM_MPI(MPI_Comm_size(merged, &nmerged));
     TM_MPI(MPI_Comm_rank(merged, &rank));
-    TM_CHECK(nmerged == nlocal + nremote, "%d ranks in the merged communicator of %d and %d", nmerged, nlocal, nremote);
-    TM_CHECK((rank < (is_first ? nlocal : nremote)) == is_first, "rank %d in the merged communicator", rank);
+    TM_CHECK(nmerged == nlocal + nremote, "%d ranks in the merged communicator of %d and %d",
+             nmerged, nlocal, nremote);
+    TM_CHECK((rank < (is_first ? nlocal : nremote)) == is_first,
+             "rank %d in the merged communicator", rank);
     me = them = 0;
     traffic(merged, nmerged);
     TM_MPI(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, merged));
-    TM_CHECK(sum == nmerged * (nmerged - 1) / 2, "the sum of the ranks of the merged communicator is %d", sum);
-    TM_MPI(MPI_Comm_free(&merged)); /* Open MPI 4.1.4 hangs in MPI_Comm_disconnect of this one, waiting for PMIx */
+    TM_CHECK(sum == nmerged * (nmerged - 1) / 2,
+             "the sum of the ranks of the merged communicator is %d", sum);
+    /* Open MPI 4.1.4 hangs in MPI_Comm_disconnect of this one, waiting for PMIx */
+    TM_MPI(MPI_Comm_free(&merged));
     TM_MPI(MPI_Comm_disconnect(&inter));
-    TM_CHECK(inter == MPI_COMM_NULL, "a disconnected communicator is not null");
+    TM_CHECK(MPI_COMM_NULL == inter, "a disconnected communicator is not null");
 }
 
 /* Parents and children run the same PML. */
@@ -143,11 +153,11 @@ static void check_pml(MPI_Comm inter, bool is_parent)
     int mine = tm_is_pml_tm(), theirs = -1, rank = -1, root;
 
     TM_MPI(MPI_Comm_rank(inter, &rank));
-    root = rank == 0 ? MPI_ROOT : MPI_PROC_NULL;
+    root = 0 == rank ? MPI_ROOT : MPI_PROC_NULL;
     TM_MPI(MPI_Bcast(is_parent ? &mine : &theirs, 1, MPI_INT, is_parent ? root : 0, inter));
     if (!is_parent) {
-        TM_CHECK(mine == theirs, "the child %s pml tm, its parent %s", mine ? "runs" : "does not run",
-                 theirs ? "does" : "not");
+        TM_CHECK(mine == theirs, "the child %s pml tm, its parent %s",
+                 mine ? "runs" : "does not run", theirs ? "does" : "not");
     }
 }
 
@@ -159,9 +169,10 @@ static void spawn(const char *program, int nchildren)
     for (int i = 0; i < nchildren; i++) {
         codes[i] = -1;
     }
-    TM_MPI(MPI_Comm_spawn(program, MPI_ARGV_NULL, nchildren, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes));
+    TM_MPI(MPI_Comm_spawn(program, MPI_ARGV_NULL, nchildren, MPI_INFO_NULL, 0, MPI_COMM_WORLD,
+                          &inter, codes));
     for (int i = 0; i < nchildren; i++) {
-        TM_CHECK(codes[i] == MPI_SUCCESS, "child %d was not started: %d", i, codes[i]);
+        TM_CHECK(MPI_SUCCESS == codes[i], "child %d was not started: %d", i, codes[i]);
     }
     check_pml(inter, true);
     meet(inter, true);
@@ -172,44 +183,46 @@ static int child(MPI_Comm parent)
     check_pml(parent, false);
     meet(parent, false);
     MPI_Finalize();
-    return atomic_load(&tm_errors) != 0;
+    return 0 != atomic_load(&tm_errors);
 }
 
 /* The even ranks accept, the odd ones connect. */
 static void halves(void)
 {
     char port[MPI_MAX_PORT_NAME] = "";
-    bool is_server = tm_rank % 2 == 0;
+    bool is_server = 0 == tm_rank % 2;
     MPI_Comm half, inter;
 
     TM_MPI(MPI_Comm_split(MPI_COMM_WORLD, tm_rank % 2, tm_rank, &half));
-    if (tm_rank == 0) {
+    if (0 == tm_rank) {
         TM_MPI(MPI_Open_port(MPI_INFO_NULL, port));
     }
     TM_MPI(MPI_Bcast(port, MPI_MAX_PORT_NAME, MPI_CHAR, 0, MPI_COMM_WORLD));
     TM_MPI((is_server ? MPI_Comm_accept : MPI_Comm_connect)(port, MPI_INFO_NULL, 0, half, &inter));
     meet(inter, is_server);
-    if (tm_rank == 0) {
+    if (0 == tm_rank) {
         TM_MPI(MPI_Close_port(port));
     }
     TM_MPI(MPI_Comm_free(&half));
 }
 
 /*
- * With Open MPI 4.1.4 and PMIx 4.2 a child hangs in PMIx_Init now and then, long before a PML is chosen and whatever it
- * will be. Such a run says nothing: skip it. Any other hang in MPI_Init is left to the time limit.
+ * With Open MPI 4.1.4 and PMIx 4.2 a child hangs in PMIx_Init now and then, long before a PML is
+ * chosen and whatever it will be. Such a run says nothing: skip it. Any other hang in MPI_Init is
+ * left to the time limit.
  */
 static void on_alarm(int sig)
 {
-    static const char why[] = "dynamic: skipped: a child hangs in PMIx_Init, in Open MPI's run-time system\n";
+    static const char why[] =
+        "dynamic: skipped: a child hangs in PMIx_Init, in Open MPI's run-time system\n";
     void *frames[64];
     char **names;
     int n = backtrace(frames, 64);
 
     (void) sig;
     names = backtrace_symbols(frames, n);
-    for (int i = 0; names != NULL && i < n; i++) {
-        if (strstr(names[i], "(PMIx_Init+") != NULL) {
+    for (int i = 0; NULL != names && i < n; i++) {
+        if (NULL != strstr(names[i], "(PMIx_Init+")) {
             _exit(write(STDOUT_FILENO, why, sizeof(why) - 1) > 0 ? TM_SKIP : 3);
         }
     }
@@ -225,7 +238,7 @@ int main(int argc, char **argv)
     tm_init(&argc, &argv, "dynamic");
     alarm(0);
     TM_MPI(MPI_Comm_get_parent(&parent));
-    if (parent != MPI_COMM_NULL) {
+    if (MPI_COMM_NULL != parent) {
         tm_name = "dynamic (child)";
         return child(parent);
     }

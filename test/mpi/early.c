@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages on a new communicator that reach a rank which has not finished creating it. One rank at a time is slow: a timer
- * signal stops it at random places while it creates the communicator, or it has begun a non-blocking creation and does not look
- * at it. The others send as soon as they can. Since Open MPI meets after all have told their PML, that alone makes few messages
- * early, if any: in every ninth round the slow rank's PML is told late, on purpose, and what then came early is counted.
+ * Messages on a new communicator that reach a rank which has not finished creating it. One rank at
+ * a time is slow: a timer signal stops it at random places while it creates the communicator, or it
+ * has begun a non-blocking creation and does not look at it. The others send as soon as they can.
+ * Since Open MPI meets after all have told their PML, that alone makes few messages early, if any:
+ * in every ninth round the slow rank's PML is told late, on purpose, and what then came early is
+ * counted.
  *
  * args: [rounds]
  */
@@ -65,7 +67,10 @@ static void create_told_late(MPI_Comm *comm)
     TM_CHECK(0 == add_comm(held), "the PML refused the communicator");
 }
 
-/* Messages that came before their communicator, since the first call; -1: the PML does not count them. */
+/*
+ * Messages that came before their communicator, since the first call; -1: the PML does not count
+ * them.
+ */
 static long long early_count(void)
 {
     static MPI_T_pvar_session session;
@@ -74,15 +79,17 @@ static long long early_count(void)
     unsigned long long value = 0;
     int provided, index, count;
 
-    if (state == 0) {
+    if (0 == state) {
         MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
         MPI_T_pvar_session_create(&session);
-        state = MPI_T_pvar_get_index("pml_tm_early", MPI_T_PVAR_CLASS_COUNTER, &index) == MPI_SUCCESS &&
-                        MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count) == MPI_SUCCESS
+        state = MPI_SUCCESS == MPI_T_pvar_get_index("pml_tm_early", MPI_T_PVAR_CLASS_COUNTER,
+                                                    &index) &&
+                        MPI_SUCCESS ==
+                            MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count)
                     ? 1
                     : -1;
     }
-    if (state < 0 || MPI_T_pvar_read(session, handle, &value) != MPI_SUCCESS) {
+    if (state < 0 || MPI_SUCCESS != MPI_T_pvar_read(session, handle, &value)) {
         return -1;
     }
     return (long long) value;
@@ -96,7 +103,7 @@ static void create(int kind, int late, MPI_Comm *comm)
 
     switch (kind) {
     case 8:
-        if (tm_rank == late && tm_is_pml_tm() && mca_pml != NULL) {
+        if (tm_rank == late && tm_is_pml_tm() && NULL != mca_pml) {
             create_told_late(comm);
             break;
         }
@@ -118,7 +125,8 @@ static void create(int kind, int late, MPI_Comm *comm)
         int side = tm_rank >= (tm_size + 1) / 2;
 
         TM_MPI(MPI_Comm_split(MPI_COMM_WORLD, side, 0, &half));
-        TM_MPI(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, side == 0 ? (tm_size + 1) / 2 : 0, 6, &inter));
+        TM_MPI(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 0 == side ? (tm_size + 1) / 2 : 0, 6,
+                                    &inter));
         TM_MPI(MPI_Intercomm_merge(inter, side, comm));
         TM_MPI(MPI_Comm_free(&inter));
         TM_MPI(MPI_Comm_free(&half));
@@ -147,14 +155,15 @@ static void round_trip(int round, int late)
     int rank, kind = round % 9;
     MPI_Comm comm;
 
-    set_slow(tm_rank == late && kind != 8, 700 + 100 * (round % 17));
+    set_slow(tm_rank == late && 8 != kind, 700 + 100 * (round % 17));
     create(kind, late, &comm);
     MPI_Comm_rank(comm, &rank);
     for (int k = 0; k < PER_PEER; k++) {
         out[k] = tm_alloc(lengths[k]);
         tm_fill(out[k], lengths[k], tm_key(rank, -1, k, round));
         for (int dst = 0; dst < tm_size; dst++) {
-            TM_MPI(MPI_Isend(out[k], (int) lengths[k], MPI_BYTE, dst, k, comm, &req[dst * PER_PEER + k]));
+            TM_MPI(MPI_Isend(out[k], (int) lengths[k], MPI_BYTE, dst, k, comm,
+                             &req[dst * PER_PEER + k]));
         }
     }
     set_slow(false, 0);
@@ -164,7 +173,8 @@ static void round_trip(int round, int late)
             MPI_Status st;
 
             tm_status_reset(&st);
-            TM_MPI(MPI_Recv(in, (int) lengths[k], MPI_BYTE, src, round % 2 == 0 ? MPI_ANY_TAG : k, comm, &st));
+            TM_MPI(MPI_Recv(in, (int) lengths[k], MPI_BYTE, src, 0 == round % 2 ? MPI_ANY_TAG : k,
+                            comm, &st));
             tm_expect_single(&st, src, k, lengths[k]);
             tm_expect_data(in, lengths[k], tm_key(src, -1, k, round), "early message");
             tm_free(in);
@@ -194,7 +204,7 @@ int main(int argc, char **argv)
         long long before = early_count();
 
         round_trip(i, i % tm_size);
-        if (i % 9 == 8 && tm_rank == i % tm_size && before >= 0) {
+        if (8 == i % 9 && tm_rank == i % tm_size && before >= 0) {
             TM_CHECK(early_count() > before, "round %d: no message came early", i);
         }
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Error handlers: a truncated message is told to the handler of its communicator, whatever call completes it, and to no
- * other; handlers are inherited, outlive MPI_Errhandler_free and may be changed; wrong arguments return their error class,
- * leave nothing behind, and the communicator goes on working.
+ * Error handlers: a truncated message is told to the handler of its communicator, whatever call
+ * completes it, and to no other; handlers are inherited, outlive MPI_Errhandler_free and may be
+ * changed; wrong arguments return their error class, leave nothing behind, and the communicator
+ * goes on working.
  */
 /* TEST: np=2,3 timeout=60 quick=yes */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
@@ -25,9 +26,18 @@ enum {
     NCALLS
 };
 
-static const char *const call_name[NCALLS] = {
-    "MPI_Recv",    "MPI_Wait",  "MPI_Test",          "MPI_Waitany",  "MPI_Testany",          "MPI_Waitsome",
-    "MPI_Waitall", "MPI_Mrecv", "MPI_Wait (Imrecv)", "MPI_Sendrecv", "MPI_Sendrecv_replace", "MPI_Wait (persistent)"};
+static const char *const call_name[NCALLS] = {"MPI_Recv",
+                                              "MPI_Wait",
+                                              "MPI_Test",
+                                              "MPI_Waitany",
+                                              "MPI_Testany",
+                                              "MPI_Waitsome",
+                                              "MPI_Waitall",
+                                              "MPI_Mrecv",
+                                              "MPI_Wait (Imrecv)",
+                                              "MPI_Sendrecv",
+                                              "MPI_Sendrecv_replace",
+                                              "MPI_Wait (persistent)"};
 
 /* What a handler was told last. */
 typedef struct told {
@@ -68,7 +78,8 @@ static int receive(int call, MPI_Comm comm, void *buf, int room, int tag, const 
     case RECV:
         return MPI_Recv(buf, room, MPI_BYTE, src, tag, comm, &st);
     case SENDRECV:
-        return MPI_Sendrecv(out, tm_int(n), MPI_BYTE, dst, tag, buf, room, MPI_BYTE, src, tag, comm, &st);
+        return MPI_Sendrecv(out, tm_int(n), MPI_BYTE, dst, tag, buf, room, MPI_BYTE, src, tag, comm,
+                            &st);
     case SENDRECV_REPLACE:
         return MPI_Sendrecv_replace(buf, room, MPI_BYTE, dst, tag + 1, src, tag, comm, &st);
     case MRECV:
@@ -77,12 +88,12 @@ static int receive(int call, MPI_Comm comm, void *buf, int room, int tag, const 
     case IMRECV:
         TM_MPI(MPI_Mprobe(src, tag, comm, &msg, &st));
         rc = MPI_Imrecv(buf, room, MPI_BYTE, &msg, &req);
-        return rc != MPI_SUCCESS ? rc : MPI_Wait(&req, &st);
+        return MPI_SUCCESS != rc ? rc : MPI_Wait(&req, &st);
     case PERSISTENT:
         TM_MPI(MPI_Recv_init(buf, room, MPI_BYTE, src, tag, comm, &req));
         TM_MPI(MPI_Start(&req));
         rc = MPI_Wait(&req, &st);
-        if (req != MPI_REQUEST_NULL) {
+        if (MPI_REQUEST_NULL != req) {
             TM_MPI(MPI_Request_free(&req));
         }
         return rc;
@@ -92,54 +103,63 @@ static int receive(int call, MPI_Comm comm, void *buf, int room, int tag, const 
     }
     switch (call) {
     case TEST:
-        while (rc == MPI_SUCCESS && !flag) {
+        while (MPI_SUCCESS == rc && !flag) {
             rc = MPI_Test(&req, &flag, &st);
         }
         return rc;
     case WAITANY:
         return MPI_Waitany(1, &req, &index, &st);
     case TESTANY:
-        while (rc == MPI_SUCCESS && !flag) {
+        while (MPI_SUCCESS == rc && !flag) {
             rc = MPI_Testany(1, &req, &index, &flag, &st);
         }
         return rc;
     case WAITSOME:
     case WAITALL:
-        rc = call == WAITSOME ? MPI_Waitsome(1, &req, &some, &index, &st) : MPI_Waitall(1, &req, &st);
-        TM_CHECK(tm_class(rc) == MPI_ERR_IN_STATUS && tm_class(st.MPI_ERROR) == MPI_ERR_TRUNCATE,
-                 "%s: class %d, of the status %d, expected MPI_ERR_IN_STATUS and MPI_ERR_TRUNCATE", call_name[call],
-                 tm_class(rc), tm_class(st.MPI_ERROR));
+        rc = WAITSOME == call ? MPI_Waitsome(1, &req, &some, &index, &st)
+                              : MPI_Waitall(1, &req, &st);
+        TM_CHECK(MPI_ERR_IN_STATUS == tm_class(rc) && MPI_ERR_TRUNCATE == tm_class(st.MPI_ERROR),
+                 "%s: class %d, of the status %d, expected MPI_ERR_IN_STATUS and MPI_ERR_TRUNCATE",
+                 call_name[call], tm_class(rc), tm_class(st.MPI_ERROR));
         return rc;
     default:
         return MPI_Wait(&req, &st);
     }
 }
 
-/* A message of n bytes for a receive of fewer; handler which is to be told, and told that of comm. */
+/*
+ * A message of n bytes for a receive of fewer; handler which is to be told, and told that of comm.
+ */
 static void truncated(int call, MPI_Comm comm, int which, size_t n)
 {
     int tag = 10 + 10 * call, room = tm_int(n / 2), rc;
     unsigned char *out = tm_calloc(n, 1), *in = tm_calloc(n, 1);
     MPI_Request sreq = MPI_REQUEST_NULL, back = MPI_REQUEST_NULL;
-    int want = call == WAITSOME || call == WAITALL ? MPI_ERR_IN_STATUS : MPI_ERR_TRUNCATE;
+    int want = WAITSOME == call || WAITALL == call ? MPI_ERR_IN_STATUS : MPI_ERR_TRUNCATE;
 
     memset(told, 0, sizeof(told));
-    if (call == SENDRECV_REPLACE) {
+    if (SENDRECV_REPLACE == call) {
         TM_MPI(MPI_Irecv(out, room, MPI_BYTE, src, tag + 1, comm, &back));
     }
-    if (call != SENDRECV) {
+    if (SENDRECV != call) {
         TM_MPI(MPI_Isend(out, tm_int(n), MPI_BYTE, dst, tag, comm, &sreq));
     }
     rc = receive(call, comm, in, room, tag, out, n);
-    TM_CHECK(tm_class(rc) == want, "%s: class %d of a truncated message, expected %d", call_name[call], tm_class(rc), want);
+    TM_CHECK(tm_class(rc) == want, "%s: class %d of a truncated message, expected %d",
+             call_name[call], tm_class(rc), want);
     TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
     TM_MPI(MPI_Wait(&back, MPI_STATUS_IGNORE));
     for (int i = 0; i < 2; i++) {
-        TM_CHECK(told[i].times == (i == which), "%s: handler %d was called %d times", call_name[call], i, told[i].times);
+        TM_CHECK(told[i].times == (i == which), "%s: handler %d was called %d times",
+                 call_name[call], i, told[i].times);
     }
     if (which >= 0) {
-        /* Of MPI_Waitall and MPI_Waitsome, Open MPI tells the error of the first request that has one. */
-        TM_CHECK((told[which].class == want || told[which].class == MPI_ERR_TRUNCATE) && told[which].comm == comm,
+        /*
+         * Of MPI_Waitall and MPI_Waitsome, Open MPI tells the error of the first request that has
+         * one.
+         */
+        TM_CHECK((told[which].class == want || MPI_ERR_TRUNCATE == told[which].class) &&
+                     told[which].comm == comm,
                  "%s: the handler was told class %d%s", call_name[call], told[which].class,
                  told[which].comm == comm ? "" : " of another communicator");
     }
@@ -153,7 +173,8 @@ static void still_works(MPI_Comm comm)
 {
     int out = 77 + tm_rank, in = -1;
 
-    TM_MPI(MPI_Sendrecv(&out, 1, MPI_INT, dst, 1, &in, 1, MPI_INT, src, 1, comm, MPI_STATUS_IGNORE));
+    TM_MPI(
+        MPI_Sendrecv(&out, 1, MPI_INT, dst, 1, &in, 1, MPI_INT, src, 1, comm, MPI_STATUS_IGNORE));
     TM_CHECK(in == 77 + src, "after an error: got %d, expected %d", in, 77 + src);
 }
 
@@ -183,7 +204,8 @@ static void handlers(size_t n)
     }
     memset(told, 0, sizeof(told));
     TM_MPI(MPI_Comm_call_errhandler(comm[1], MPI_ERR_OTHER));
-    TM_CHECK(told[1].times == 1 && told[1].class == MPI_ERR_OTHER && told[0].times == 0, "MPI_Comm_call_errhandler");
+    TM_CHECK(1 == told[1].times && MPI_ERR_OTHER == told[1].class && 0 == told[0].times,
+             "MPI_Comm_call_errhandler");
     for (int i = 0; i < 2; i++) {
         still_works(comm[i]);
         TM_MPI(MPI_Comm_free(&comm[i]));
@@ -192,10 +214,10 @@ static void handlers(size_t n)
     TM_MPI(MPI_Comm_free(&copy));
 }
 
-#define EXPECT(want, call)                                                                                                 \
-    do {                                                                                                                   \
-        int class_ = tm_class(call);                                                                                       \
-        TM_CHECK(class_ == (want), #call ": class %d, expected " #want, class_);                                           \
+#define EXPECT(want, call)                                                                         \
+    do {                                                                                           \
+        int class_ = tm_class(call);                                                               \
+        TM_CHECK(class_ == (want), #call ": class %d, expected " #want, class_);                   \
     } while (0)
 
 static void wrong_arguments(MPI_Comm comm)
@@ -206,7 +228,8 @@ static void wrong_arguments(MPI_Comm comm)
     int x = 0, *tag_ub, flag, too_high;
 
     TM_MPI(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_ub, &flag));
-    TM_CHECK(flag && *tag_ub >= 32767, "MPI_TAG_UB is %d, expected at least 32767", flag ? *tag_ub : -1);
+    TM_CHECK(flag && *tag_ub >= 32767, "MPI_TAG_UB is %d, expected at least 32767",
+             flag ? *tag_ub : -1);
     EXPECT(MPI_ERR_RANK, MPI_Send(&x, 1, MPI_INT, tm_size, 1, comm));
     EXPECT(MPI_ERR_RANK, MPI_Send(&x, 1, MPI_INT, MPI_ANY_SOURCE, 1, comm));
     EXPECT(MPI_ERR_RANK, MPI_Isend(&x, 1, MPI_INT, -77, 1, comm, &req));
@@ -247,7 +270,8 @@ static void tag_range(MPI_Comm comm)
         int tag = i < 2 ? *tag_ub - i : i - 2;
 
         tm_status_reset(&st);
-        TM_MPI(MPI_Sendrecv(&out, 1, MPI_INT, dst, tag, &in, 1, MPI_INT, src, i % 2 == 0 ? tag : MPI_ANY_TAG, comm, &st));
+        TM_MPI(MPI_Sendrecv(&out, 1, MPI_INT, dst, tag, &in, 1, MPI_INT, src,
+                            0 == i % 2 ? tag : MPI_ANY_TAG, comm, &st));
         tm_expect_single(&st, src, tag, sizeof(int));
     }
 }
@@ -264,7 +288,8 @@ int main(int argc, char **argv)
     src = (tm_rank + tm_size - 1) % tm_size;
     handlers(30);
     handlers(3000);
-    if (tm_is_strict()) { /* pml/ob1 of 4.1.4 writes behind the buffer when a rendezvous message is truncated */
+    /* pml/ob1 of 4.1.4 writes behind the buffer when a rendezvous message is truncated */
+    if (tm_is_strict()) {
         handlers(300000);
     }
     wrong_arguments(comm);

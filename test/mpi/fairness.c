@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Nobody starves (MPI 4.0, 3.5 progress and 3.7.5: MPI_Waitsome and MPI_Testsome must be fair): while some ranks flood rank
- * 0 without end, a message of another rank is received, probed for, and completes its send; and with receives from any
- * source each sender gets its turn. The flood ends only when rank 0 has what it waits for.
+ * Nobody starves (MPI 4.0, 3.5 progress and 3.7.5: MPI_Waitsome and MPI_Testsome must be fair):
+ * while some ranks flood rank 0 without end, a message of another rank is received, probed for, and
+ * completes its send; and with receives from any source each sender gets its turn. The flood ends
+ * only when rank 0 has what it waits for.
  *
  * args: [size of the messages of the flood]
  */
@@ -19,8 +20,13 @@ enum { WINDOW = 16, WITHIN = 20 /* seconds */ };
 
 enum { WAITSOME, TESTSOME, TEST_LAST, PROBE, MPROBE, BLOCKING, ANY_SOURCE, NWAYS };
 
-static const char *const way_name[NWAYS] = {
-    "MPI_Waitsome", "MPI_Testsome", "MPI_Test", "MPI_Iprobe", "MPI_Improbe", "MPI_Recv", "receives from any source"};
+static const char *const way_name[NWAYS] = {"MPI_Waitsome",
+                                            "MPI_Testsome",
+                                            "MPI_Test",
+                                            "MPI_Iprobe",
+                                            "MPI_Improbe",
+                                            "MPI_Recv",
+                                            "receives from any source"};
 
 static MPI_Comm comm, ctl;
 static size_t size;
@@ -71,14 +77,16 @@ static void flood(void)
     free(buf);
 }
 
-/* One message, synchronous: that it is received in the end is not enough, the sender must learn of it while the flood goes
- * on. */
+/*
+ * One message, synchronous: that it is received in the end is not enough, the sender must learn of
+ * it while the flood goes on.
+ */
 static void quiet(int way, int round)
 {
     int told = 1;
 
     usleep(2000); /* the flood has begun */
-    if (way != ANY_SOURCE) {
+    if (ANY_SOURCE != way) {
         TM_MPI(MPI_Ssend(&round, 1, MPI_INT, 0, QUIET, comm));
         TM_MPI(MPI_Send(&told, 1, MPI_INT, 0, QUIET, ctl));
         TM_MPI(MPI_Recv(NULL, 0, MPI_BYTE, 0, STOP, ctl, MPI_STATUS_IGNORE));
@@ -104,16 +112,16 @@ static void by_requests(int way, int from, int round, int *from_each)
     TM_MPI(MPI_Irecv(&got, 1, MPI_INT, from, QUIET, comm, &req[WINDOW]));
     TM_MPI(MPI_Irecv(&told, 1, MPI_INT, from, QUIET, ctl, &req[WINDOW + 1]));
     while (!(has_message && has_word) && tm_now() < end) {
-        if (way == WAITSOME) {
+        if (WAITSOME == way) {
             TM_MPI(MPI_Waitsome(n, req, &some, index, st));
-        } else if (way == TESTSOME) {
+        } else if (TESTSOME == way) {
             TM_MPI(MPI_Testsome(n, req, &some, index, st));
         } else {
             int flag;
 
             some = 0;
             for (int i = 0; i < n; i++) {
-                if (req[i] != MPI_REQUEST_NULL) {
+                if (MPI_REQUEST_NULL != req[i]) {
                     TM_MPI(MPI_Test(&req[i], &flag, &st[some]));
                     if (flag) {
                         index[some++] = i;
@@ -122,17 +130,19 @@ static void by_requests(int way, int from, int round, int *from_each)
             }
         }
         for (int k = 0; k < some; k++) {
-            has_message |= index[k] == WINDOW;
+            has_message |= WINDOW == index[k];
             has_word |= index[k] == WINDOW + 1;
             if (index[k] < WINDOW) {
                 from_each[st[k].MPI_SOURCE]++;
-                TM_MPI(MPI_Irecv(bufs[index[k]], tm_int(size), MPI_BYTE, MPI_ANY_SOURCE, FLOOD, comm, &req[index[k]]));
+                TM_MPI(MPI_Irecv(bufs[index[k]], tm_int(size), MPI_BYTE, MPI_ANY_SOURCE, FLOOD,
+                                 comm, &req[index[k]]));
             }
         }
     }
-    if (!TM_CHECK(has_message && has_word,
-                  "%s: the message of rank %d did not come in %d s of flood (message %d, end of send %d)", way_name[way],
-                  from, WITHIN, has_message, has_word)) {
+    if (!TM_CHECK(
+            has_message && has_word,
+            "%s: the message of rank %d did not come in %d s of flood (message %d, end of send %d)",
+            way_name[way], from, WITHIN, has_message, has_word)) {
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
     TM_CHECK(got == round, "%s: got %d, expected %d", way_name[way], got, round);
@@ -152,18 +162,19 @@ static void by_probe(int way, int from, int round)
     MPI_Message msg;
     MPI_Status st;
 
-    while (way != BLOCKING && !flag && tm_now() < end) {
-        if (way == PROBE) {
+    while (BLOCKING != way && !flag && tm_now() < end) {
+        if (PROBE == way) {
             TM_MPI(MPI_Iprobe(from, QUIET, comm, &flag, &st));
         } else {
             TM_MPI(MPI_Improbe(MPI_ANY_SOURCE, QUIET, comm, &flag, &msg, &st));
         }
     }
-    if (way != BLOCKING &&
-        !TM_CHECK(flag, "%s: the message of rank %d was not seen in %d s of flood", way_name[way], from, WITHIN)) {
+    if (BLOCKING != way &&
+        !TM_CHECK(flag, "%s: the message of rank %d was not seen in %d s of flood", way_name[way],
+                  from, WITHIN)) {
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
-    if (way == MPROBE) {
+    if (MPROBE == way) {
         TM_MPI(MPI_Mrecv(&got, 1, MPI_INT, &msg, &st));
     } else {
         TM_MPI(MPI_Recv(&got, 1, MPI_INT, from, QUIET, comm, &st));
@@ -188,7 +199,8 @@ static void from_any(int *from_each)
         }
     }
     for (int r = 1; r < tm_size; r++) {
-        TM_CHECK(from_each[r] >= 500, "any source: %d messages of rank %d in %d s", from_each[r], r, WITHIN);
+        TM_CHECK(from_each[r] >= 500, "any source: %d messages of rank %d in %d s", from_each[r], r,
+                 WITHIN);
     }
 }
 
@@ -208,7 +220,7 @@ int main(int argc, char **argv)
         int way = round % NWAYS, from = 1 + round % (tm_size - 1), from_each[64] = {0};
 
         TM_MPI(MPI_Barrier(ctl));
-        if (tm_rank == 0) {
+        if (0 == tm_rank) {
             if (way <= TEST_LAST) {
                 by_requests(way, from, round, from_each);
             } else if (way <= BLOCKING) {

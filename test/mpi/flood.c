@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A flood of unexpected messages: every other rank sends tens of thousands to rank 0 (alone: to itself), which then receives
- * them in reverse, in random order, and in order by wildcard. How much memory they took is printed.
+ * A flood of unexpected messages: every other rank sends tens of thousands to rank 0 (alone: to
+ * itself), which then receives them in reverse, in random order, and in order by wildcard. How much
+ * memory they took is printed.
  *
  * args: [messages in all] [largest size of most] [one in so many is of 100 kB]
  */
@@ -32,12 +33,12 @@ static long resident_kib(void)
     char line[128];
     long kib = 0;
 
-    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
-        if (sscanf(line, "VmRSS: %ld", &kib) == 1) {
+    while (NULL != f && NULL != fgets(line, sizeof(line), f)) {
+        if (1 == sscanf(line, "VmRSS: %ld", &kib)) {
             break;
         }
     }
-    if (f != NULL) {
+    if (NULL != f) {
         fclose(f);
     }
     return kib;
@@ -50,7 +51,8 @@ typedef struct flood {
 
 static flood_t start_flood(int round)
 {
-    flood_t f = {tm_calloc((size_t) per_sender, sizeof(MPI_Request)), tm_calloc((size_t) per_sender, sizeof(unsigned char *))};
+    flood_t f = {tm_calloc((size_t) per_sender, sizeof(MPI_Request)),
+                 tm_calloc((size_t) per_sender, sizeof(unsigned char *))};
 
     for (int i = 0; i < per_sender; i++) {
         size_t n = size_of(tm_rank, i);
@@ -88,13 +90,14 @@ static void drain(int round, int first)
 {
     int senders = tm_size - first, total = senders * per_sender;
     unsigned char *buf = tm_alloc(LARGE);
-    int *order = tm_calloc((size_t) total, sizeof(int)), *next = tm_calloc((size_t) tm_size, sizeof(int));
+    int *order = tm_calloc((size_t) total, sizeof(int)),
+        *next = tm_calloc((size_t) tm_size, sizeof(int));
     tm_rng_t rng = tm_rng((uint64_t) round, 5);
 
     for (int i = 0; i < total; i++) {
-        order[i] = round == 0 ? total - 1 - i : i;
+        order[i] = 0 == round ? total - 1 - i : i;
     }
-    for (int i = total - 1; i > 0 && round == 1; i--) {
+    for (int i = total - 1; i > 0 && 1 == round; i--) {
         int j = (int) tm_below(&rng, (uint64_t) i + 1), t = order[i];
 
         order[i] = order[j];
@@ -103,18 +106,19 @@ static void drain(int round, int first)
     for (int k = 0; k < total; k++) {
         int sender = first + order[k] / per_sender, i = order[k] % per_sender;
 
-        if (round == 2) {
+        if (2 == round) {
             MPI_Status st;
 
             TM_MPI(MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
             sender = st.MPI_SOURCE;
             i = next[sender]++;
             /* A second MPI_ANY_SOURCE might give another sender's (as it does with ob1). */
-            take(sender, k % 2 == 0 ? MPI_ANY_TAG : i % NTAGS, sender, i, round, buf);
+            take(sender, 0 == k % 2 ? MPI_ANY_TAG : i % NTAGS, sender, i, round, buf);
         } else {
             /* Tags repeat when there are many messages: then those before must be taken first. */
             i = per_sender <= NTAGS ? i : (next[sender]++);
-            take(k % 2 == 0 || senders > 1 ? sender : MPI_ANY_SOURCE, i % NTAGS, sender, i, round, buf);
+            take(0 == k % 2 || senders > 1 ? sender : MPI_ANY_SOURCE, i % NTAGS, sender, i, round,
+                 buf);
         }
     }
     tm_free(buf);
@@ -141,12 +145,12 @@ int main(int argc, char **argv)
             f = start_flood(round);
             TM_MPI(MPI_Send(NULL, 0, MPI_BYTE, 0, TAG_LAST, ctl));
         }
-        if (tm_rank == 0) {
+        if (0 == tm_rank) {
             for (int i = first; i < tm_size; i++) {
                 TM_MPI(MPI_Recv(NULL, 0, MPI_BYTE, i, TAG_LAST, ctl, MPI_STATUS_IGNORE));
             }
-            printf("flood: %d unexpected messages: %ld KiB before, %ld KiB after\n", per_sender * (tm_size - first), before,
-                   resident_kib());
+            printf("flood: %d unexpected messages: %ld KiB before, %ld KiB after\n",
+                   per_sender * (tm_size - first), before, resident_kib());
             drain(round, first);
         }
         if (tm_rank >= first) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fault tolerance (ULFM): a rank dies in the middle of something; the others learn it from their own calls, revoke the
- * communicator, agree, shrink it, and go on.  Helper of ft.sh.
+ * Fault tolerance (ULFM): a rank dies in the middle of something; the others learn it from their
+ * own calls, revoke the communicator, agree, shrink it, and go on.  Helper of ft.sh.
  *
  * args: what the last rank is doing to the others when it dies, or what they wait for:
  *   recv   they wait for a message of it            any    for a message of anybody
@@ -24,7 +24,8 @@ static int last;
 /* All meet all, so that a device that matches tags may have any receive on its list. */
 static void meet(void)
 {
-    int *in = tm_calloc((size_t) tm_size, sizeof(int)), *out = tm_calloc((size_t) tm_size, sizeof(int));
+    int *in = tm_calloc((size_t) tm_size, sizeof(int)),
+        *out = tm_calloc((size_t) tm_size, sizeof(int));
 
     MPI_Alltoall(out, 1, MPI_INT, in, 1, MPI_INT, comm);
     free(in);
@@ -35,7 +36,8 @@ static void expect_failed(int rc, const char *what)
 {
     int cls = tm_class(rc);
 
-    TM_CHECK(cls == MPIX_ERR_PROC_FAILED || cls == MPIX_ERR_REVOKED || cls == MPIX_ERR_PROC_FAILED_PENDING,
+    TM_CHECK(MPIX_ERR_PROC_FAILED == cls || MPIX_ERR_REVOKED == cls ||
+                 MPIX_ERR_PROC_FAILED_PENDING == cls,
              "%s: error class %d, expected that a process failed", what, cls);
 }
 
@@ -138,8 +140,10 @@ static void go_on(int expected_size)
     TM_CHECK(sum == size, "sum %d", sum);
     if (size > 1) {
         memset(big, rank, BIG);
-        MPI_Sendrecv_replace(big, BIG, MPI_CHAR, (rank + 1) % size, 2, (rank + size - 1) % size, 2, rest, MPI_STATUS_IGNORE);
-        TM_CHECK(big[0] == (rank + size - 1) % size && big[BIG - 1] == big[0], "long message: %d", big[0]);
+        MPI_Sendrecv_replace(big, BIG, MPI_CHAR, (rank + 1) % size, 2, (rank + size - 1) % size, 2,
+                             rest, MPI_STATUS_IGNORE);
+        TM_CHECK(big[0] == (rank + size - 1) % size && big[BIG - 1] == big[0], "long message: %d",
+                 big[0]);
     }
     MPI_Allreduce(&(int){tm_errors}, &sum, 1, MPI_INT, MPI_SUM, rest);
     if (0 == rank) {

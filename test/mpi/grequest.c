@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Generalized requests (MPI 4.0, 13.2) among sends and receives in every wait and test call, completed by the program
- * before, and by another thread during the call; their status, cancellation and MPI_Request_free.
+ * Generalized requests (MPI 4.0, 13.2) among sends and receives in every wait and test call,
+ * completed by the program before, and by another thread during the call; their status,
+ * cancellation and MPI_Request_free.
  */
 /* TEST: np=1,2,3 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 quick=yes */
 /* TEST: np=2 env="OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
@@ -59,8 +60,8 @@ static void check_status(const op_t *op, const MPI_Status *st)
     TM_MPI(MPI_Test_cancelled(st, &cancelled));
     TM_CHECK(n == op->id && st->MPI_SOURCE == 1000 + op->id && st->MPI_TAG == 2000 + op->id &&
                  cancelled == (op->cancelled > 0),
-             "generalized request %d: count %d source %d tag %d cancelled %d", op->id, n, st->MPI_SOURCE, st->MPI_TAG,
-             cancelled);
+             "generalized request %d: count %d source %d tag %d cancelled %d", op->id, n,
+             st->MPI_SOURCE, st->MPI_TAG, cancelled);
 }
 
 /* Complete all n requests; st[i] is that of request i. */
@@ -145,7 +146,8 @@ static void mixed(int call, size_t n, bool by_thread)
     for (int i = 0; i < COUNT; i++) {
         in[i] = tm_alloc(n);
         op[i] = (op_t){.id = 10 + i};
-        TM_MPI(MPI_Irecv(in[i], tm_int(n), MPI_BYTE, i % 2 == 0 ? src : MPI_ANY_SOURCE, i, comm, &req[3 * i]));
+        TM_MPI(MPI_Irecv(in[i], tm_int(n), MPI_BYTE, 0 == i % 2 ? src : MPI_ANY_SOURCE, i, comm,
+                         &req[3 * i]));
         TM_MPI(MPI_Grequest_start(query, release, cancel, &op[i], &req[3 * i + 1]));
         helper.req[i] = req[3 * i + 1];
     }
@@ -155,7 +157,7 @@ static void mixed(int call, size_t n, bool by_thread)
             TM_MPI(MPI_Grequest_complete(req[3 * i + 1]));
         }
     }
-    if (by_thread && pthread_create(&thread, NULL, complete_later, &helper) != 0) {
+    if (by_thread && 0 != pthread_create(&thread, NULL, complete_later, &helper)) {
         TM_FATAL("no thread");
     }
     for (int i = 0; i < NREQ; i++) {
@@ -167,12 +169,14 @@ static void mixed(int call, size_t n, bool by_thread)
     }
     for (int i = 0; i < COUNT; i++) {
         tm_expect_status(&st[3 * i], src, i, n);
-        tm_expect_data(in[i], n, tm_key(src, tm_rank, call, (long) n), "beside generalized requests");
+        tm_expect_data(in[i], n, tm_key(src, tm_rank, call, (long) n),
+                       "beside generalized requests");
         check_status(&op[i], &st[3 * i + 1]);
-        TM_CHECK(op[i].freed == 1 && op[i].queried >= 1, "generalized request: query was called %d times, free %d",
-                 op[i].queried, op[i].freed);
-        TM_CHECK(req[3 * i] == MPI_REQUEST_NULL && req[3 * i + 1] == MPI_REQUEST_NULL, "request %d is not null in the end",
-                 i);
+        TM_CHECK(1 == op[i].freed && op[i].queried >= 1,
+                 "generalized request: query was called %d times, free %d", op[i].queried,
+                 op[i].freed);
+        TM_CHECK(MPI_REQUEST_NULL == req[3 * i] && MPI_REQUEST_NULL == req[3 * i + 1],
+                 "request %d is not null in the end", i);
         tm_free(in[i]);
     }
     tm_free(out);
@@ -197,11 +201,12 @@ static void not_yet(void)
     }
     TM_MPI(MPI_Grequest_complete(req));
     TM_MPI(MPI_Request_get_status(req, &flag, &st));
-    TM_CHECK(flag && op.freed == 0, "MPI_Request_get_status: flag %d, free was called %d times", flag, op.freed);
+    TM_CHECK(flag && 0 == op.freed, "MPI_Request_get_status: flag %d, free was called %d times",
+             flag, op.freed);
     check_status(&op, &st);
     TM_MPI(MPI_Wait(&req, &st));
     check_status(&op, &st);
-    TM_CHECK(op.freed == 1, "free was called %d times", op.freed);
+    TM_CHECK(1 == op.freed, "free was called %d times", op.freed);
 }
 
 static void cancelled(void)
@@ -212,8 +217,8 @@ static void cancelled(void)
 
     TM_MPI(MPI_Grequest_start(query, release, cancel, &op, &req));
     TM_MPI(MPI_Cancel(&req));
-    TM_CHECK(op.cancelled == 1 && !op.was_complete, "cancel was called %d times, complete %d", op.cancelled,
-             op.was_complete);
+    TM_CHECK(1 == op.cancelled && !op.was_complete, "cancel was called %d times, complete %d",
+             op.cancelled, op.was_complete);
     TM_MPI(MPI_Grequest_complete(req));
     TM_MPI(MPI_Wait(&req, &st));
     check_status(&op, &st);
@@ -221,8 +226,8 @@ static void cancelled(void)
     TM_MPI(MPI_Grequest_start(query, release, cancel, &op, &req));
     TM_MPI(MPI_Grequest_complete(req));
     TM_MPI(MPI_Cancel(&req));
-    TM_CHECK(op.cancelled == 1 && op.was_complete, "cancel was called %d times, complete %d", op.cancelled,
-             op.was_complete);
+    TM_CHECK(1 == op.cancelled && op.was_complete, "cancel was called %d times, complete %d",
+             op.cancelled, op.was_complete);
     TM_MPI(MPI_Wait(&req, &st));
 }
 
@@ -234,9 +239,9 @@ static void freed(void)
     TM_MPI(MPI_Grequest_start(query, release, cancel, &op, &req));
     copy = req;
     TM_MPI(MPI_Request_free(&req));
-    TM_CHECK(op.freed == 0, "the free function was called before the operation was complete");
+    TM_CHECK(0 == op.freed, "the free function was called before the operation was complete");
     TM_MPI(MPI_Grequest_complete(copy));
-    TM_CHECK(op.freed == 1, "free was called %d times", op.freed);
+    TM_CHECK(1 == op.freed, "free was called %d times", op.freed);
 }
 
 int main(int argc, char **argv)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Numbers that do not fit 31 or 32 bits: datatypes whose pieces lie gigabytes apart, before and behind the buffer, and
- * whose extent is gigabytes; messages of one byte less than 2 GiB, of exactly 2 and 4 GiB, and of one byte more, and their
- * counts. Skipped where too little memory is free.
+ * Numbers that do not fit 31 or 32 bits: datatypes whose pieces lie gigabytes apart, before and
+ * behind the buffer, and whose extent is gigabytes; messages of one byte less than 2 GiB, of
+ * exactly 2 and 4 GiB, and of one byte more, and their counts. Skipped where too little memory is
+ * free.
  *
  * args: extents|totals
  */
@@ -22,20 +23,26 @@ static int dst, src;
 /* Address space; only what is written takes memory. */
 static unsigned char *reserve(size_t n)
 {
-    void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                   0);
 
-    if (p == MAP_FAILED) {
+    if (MAP_FAILED == p) {
         TM_FATAL("no %zu bytes of address space", n);
     }
     return p;
 }
 
-/* -------------------------------------------------------------------------------------------------------- extents
- * --------- */
+/*
+ * --------------------------------------------------------------------------------------------------------
+ * extents ---------
+ */
 
 enum { PIECES = 4, ELEMENTS = 2 };
 
-/* Where the pieces of an element lie, relative to the buffer; the next element follows 5 GiB and a little later. */
+/*
+ * Where the pieces of an element lie, relative to the buffer; the next element follows 5 GiB and a
+ * little later.
+ */
 static const MPI_Aint piece_at[PIECES] = {((MPI_Aint) 3 << 30) + 7, -((MPI_Aint) 5 << 30) / 2, 0,
                                           ((MPI_Aint) 9 << 29) + 100};
 static const MPI_Aint element_extent = ((MPI_Aint) 5 << 30) + 300000;
@@ -76,8 +83,8 @@ static void wide_data(unsigned char *at, size_t n, uint64_t key, bool is_check)
 
             if (!is_check) {
                 tm_fill_at(p, done, len, key);
-            } else if (!TM_CHECK(tm_match_at(p, done, len, key) == len, "element %d, piece %d of %zu bytes is wrong", e, i,
-                                 len)) {
+            } else if (!TM_CHECK(tm_match_at(p, done, len, key) == len,
+                                 "element %d, piece %d of %zu bytes is wrong", e, i, len)) {
                 return;
             }
             done += len;
@@ -97,11 +104,12 @@ static void extents(void)
         /* Bit 0: wide at the sender, bit 1: at the receiver. */
         for (int how = 1; how < 4; how++) {
             unsigned char *a = out + 4 * gib, *b = in + 4 * gib;
-            uint64_t mine = tm_key(tm_rank, dst, how, (long) s), theirs = tm_key(src, tm_rank, how, (long) s);
+            uint64_t mine = tm_key(tm_rank, dst, how, (long) s),
+                     theirs = tm_key(src, tm_rank, how, (long) s);
             MPI_Request req;
             MPI_Status st;
 
-            if ((how & 1) != 0) {
+            if (0 != (how & 1)) {
                 wide_data(a, n, mine, false);
                 TM_MPI(MPI_Isend(a, ELEMENTS, wide, dst, how, comm, &req));
             } else {
@@ -109,7 +117,7 @@ static void extents(void)
                 TM_MPI(MPI_Isend(a, tm_int(bytes), MPI_BYTE, dst, how, comm, &req));
             }
             tm_status_reset(&st);
-            if ((how & 2) != 0) {
+            if (0 != (how & 2)) {
                 TM_MPI(MPI_Recv(b, ELEMENTS, wide, src, how, comm, &st));
                 wide_data(b, n, theirs, true);
             } else {
@@ -126,8 +134,10 @@ static void extents(void)
     munmap(in, 16 * gib);
 }
 
-/* --------------------------------------------------------------------------------------------------------- totals
- * --------- */
+/*
+ * ---------------------------------------------------------------------------------------------------------
+ * totals ---------
+ */
 
 static const size_t unit = (size_t) 1 << 20;
 
@@ -154,7 +164,8 @@ static void check_total(const MPI_Status *st, size_t n)
 
     TM_MPI(MPI_Get_elements_x(st, MPI_BYTE, &elements));
     TM_MPI(MPI_Get_count(st, MPI_BYTE, &count));
-    TM_CHECK(elements == (MPI_Count) n, "%zu bytes: MPI_Get_elements_x gave %lld", n, (long long) elements);
+    TM_CHECK(elements == (MPI_Count) n, "%zu bytes: MPI_Get_elements_x gave %lld", n,
+             (long long) elements);
     TM_CHECK(count == want, "%zu bytes: MPI_Get_count gave %d, expected %d", n, count, want);
     TM_MPI(MPI_Get_elements(st, MPI_BYTE, &count));
     TM_CHECK(count == want, "%zu bytes: MPI_Get_elements gave %d, expected %d", n, count, want);
@@ -164,11 +175,11 @@ static void check_total(const MPI_Status *st, size_t n)
 static void total(size_t n)
 {
     unsigned char *pattern = tm_alloc(unit);
-    MPI_Datatype type = total_type(n, tm_rank == 0 ? 0 : (MPI_Aint) unit);
+    MPI_Datatype type = total_type(n, 0 == tm_rank ? 0 : (MPI_Aint) unit);
     MPI_Status st;
 
     tm_fill(pattern, unit, n);
-    if (tm_rank == 0) {
+    if (0 == tm_rank) {
         TM_MPI(MPI_Send(pattern, 1, type, 1, 1, comm));
         TM_MPI(MPI_Ssend(&n, 1, MPI_UNSIGNED_LONG, 1, 1, comm));
     } else {
@@ -190,11 +201,12 @@ static void total(size_t n)
         for (size_t at = 0; at < n; at += unit) {
             size_t len = n - at < unit ? n - at : unit;
 
-            if (!TM_CHECK(memcmp(buf + at, pattern, len) == 0, "%zu bytes: wrong in the MiB from byte %zu", n, at)) {
+            if (!TM_CHECK(0 == memcmp(buf + at, pattern, len),
+                          "%zu bytes: wrong in the MiB from byte %zu", n, at)) {
                 break;
             }
         }
-        TM_CHECK(buf[n] == TM_GUARD_BYTE, "%zu bytes: written behind the buffer", n);
+        TM_CHECK(TM_GUARD_BYTE == buf[n], "%zu bytes: written behind the buffer", n);
         munmap(buf, n + 1);
     }
     TM_MPI(MPI_Type_free(&type));
@@ -208,13 +220,14 @@ int main(int argc, char **argv)
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     dst = (tm_rank + 1) % tm_size;
     src = (tm_rank + tm_size - 1) % tm_size;
-    if (argc < 2 || strcmp(argv[1], "extents") == 0) {
+    if (argc < 2 || 0 == strcmp(argv[1], "extents")) {
         extents();
     } else {
-        static const size_t sizes[] = {(size_t) -1 >> 33,      (size_t) 1 << 31, ((size_t) 1 << 31) + 1,
-                                       ((size_t) 1 << 32) - 1, (size_t) 1 << 32, ((size_t) 1 << 32) + 1};
+        static const size_t sizes[] = {(size_t) -1 >> 33,      (size_t) 1 << 31,
+                                       ((size_t) 1 << 31) + 1, ((size_t) 1 << 32) - 1,
+                                       (size_t) 1 << 32,       ((size_t) 1 << 32) + 1};
 
-        if (tm_free_memory(comm) < 5 * gib || tm_size != 2) {
+        if (tm_free_memory(comm) < 5 * gib || 2 != tm_size) {
             return tm_skip("this needs two ranks and 5 GiB of free memory");
         }
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Intercommunicators: created between halves of the job, with point-to-point traffic by all patterns, where ranks are those of
- * the remote group; duplicated, merged, with collectives; many one after the other.
+ * Intercommunicators: created between halves of the job, with point-to-point traffic by all
+ * patterns, where ranks are those of the remote group; duplicated, merged, with collectives; many
+ * one after the other.
  *
  * args: [repetitions]
  */
@@ -41,7 +42,8 @@ static void all_remote(MPI_Comm inter, int side, bool any_source, bool any_tag)
         if (any_source && !any_tag) {
             k = i / remote; /* one of each sender */
         }
-        TM_MPI(MPI_Recv(in, (int) lengths[NLENGTHS - 1], MPI_BYTE, src, any_tag ? MPI_ANY_TAG : 20 + k, inter, &st));
+        TM_MPI(MPI_Recv(in, (int) lengths[NLENGTHS - 1], MPI_BYTE, src,
+                        any_tag ? MPI_ANY_TAG : 20 + k, inter, &st));
         if (any_source) {
             src = st.MPI_SOURCE;
             if (!TM_CHECK(src >= 0 && src < remote, "source %d of %d", src, remote)) {
@@ -76,15 +78,18 @@ static void collectives(MPI_Comm inter, int side)
     value = 100 * side + rank;
     TM_MPI(MPI_Allgather(&value, 1, MPI_INT, all, 1, MPI_INT, inter));
     for (int i = 0; i < remote; i++) {
-        TM_CHECK(all[i] == 100 * !side + i, "MPI_Allgather: %d, expected %d", all[i], 100 * !side + i);
+        TM_CHECK(all[i] == 100 * !side + i, "MPI_Allgather: %d, expected %d", all[i],
+                 100 * !side + i);
     }
-    value = side == 0 && rank == 0 ? 4711 : -1;
-    TM_MPI(MPI_Bcast(&value, 1, MPI_INT, side == 0 ? (rank == 0 ? MPI_ROOT : MPI_PROC_NULL) : 0, inter));
-    TM_CHECK(side == 0 || value == 4711, "MPI_Bcast: %d", value);
+    value = 0 == side && 0 == rank ? 4711 : -1;
+    TM_MPI(MPI_Bcast(&value, 1, MPI_INT, 0 == side ? (0 == rank ? MPI_ROOT : MPI_PROC_NULL) : 0,
+                     inter));
+    TM_CHECK(0 == side || 4711 == value, "MPI_Bcast: %d", value);
     int sum = -1;
     value = rank + 1;
     TM_MPI(MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, inter));
-    TM_CHECK(sum == remote * (remote + 1) / 2, "MPI_Allreduce: %d, expected %d", sum, remote * (remote + 1) / 2);
+    TM_CHECK(sum == remote * (remote + 1) / 2, "MPI_Allreduce: %d, expected %d", sum,
+             remote * (remote + 1) / 2);
     free(all);
 }
 
@@ -98,14 +103,15 @@ static void merged(MPI_Comm inter, int side)
     MPI_Comm_size(intra, &size);
     MPI_Comm_rank(inter, &local);
     TM_CHECK(size == tm_size, "merged size %d, expected %d", size, tm_size);
-    if (side == 0) {
+    if (0 == side) {
         TM_CHECK(rank == local, "the low group has rank %d first, expected %d", rank, local);
     }
     for (int i = 0; i < 3; i++) {
         MPI_Status st;
 
         tm_status_reset(&st);
-        TM_MPI(MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % size, i, &token, 1, MPI_INT, MPI_ANY_SOURCE, i, intra, &st));
+        TM_MPI(MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % size, i, &token, 1, MPI_INT,
+                            MPI_ANY_SOURCE, i, intra, &st));
         tm_expect_single(&st, (rank + size - 1) % size, i, sizeof(int));
         TM_CHECK(token == (rank + size - 1) % size, "merged ring: %d", token);
         TM_MPI(MPI_Barrier(intra));
@@ -127,11 +133,14 @@ int main(int argc, char **argv)
     side = tm_rank >= first;
     TM_MPI(MPI_Comm_split(MPI_COMM_WORLD, side, 0, &local));
     for (int i = 0; i < times; i++) {
-        TM_MPI(MPI_Intercomm_create(local, 0, MPI_COMM_WORLD, side == 0 ? first : 0, 77, &inter));
+        TM_MPI(MPI_Intercomm_create(local, 0, MPI_COMM_WORLD, 0 == side ? first : 0, 77, &inter));
         all_remote(inter, side, i & 1, i & 2);
-        /* With MPI_ANY_SOURCE a fast sender's message of the next phase could come before a slow one's of this. */
+        /*
+         * With MPI_ANY_SOURCE a fast sender's message of the next phase could come before a slow
+         * one's of this.
+         */
         TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
-        if (i % 4 == 0) {
+        if (0 == i % 4) {
             collectives(inter, side);
             merged(inter, side);
             TM_MPI(MPI_Comm_dup(inter, &twin));

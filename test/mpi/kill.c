@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Helper of kill.sh: endless traffic of one kind, in which one rank is killed (SIGKILL) after so many microseconds.
+ * Helper of kill.sh: endless traffic of one kind, in which one rank is killed (SIGKILL) after so
+ * many microseconds.
  *
  * args: init|finalize|eager|rndv|coll|flood  rank to kill (-1: none)  microseconds
  */
@@ -17,10 +18,12 @@ static long delay;
 static void arm(void)
 {
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
-    struct itimerspec when = {.it_value = {.tv_sec = delay / 1000000, .tv_nsec = delay % 1000000 * 1000 + 1}};
+    struct itimerspec when = {
+        .it_value = {.tv_sec = delay / 1000000, .tv_nsec = delay % 1000000 * 1000 + 1}};
     timer_t timer;
 
-    if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, 0, &when, NULL) != 0) {
+    if (0 != timer_create(CLOCK_MONOTONIC, &event, &timer) ||
+        0 != timer_settime(timer, 0, &when, NULL)) {
         perror("kill: timer");
         exit(3);
     }
@@ -31,7 +34,7 @@ static int rank_of_environment(void)
 {
     const char *env = getenv("OMPI_COMM_WORLD_RANK");
 
-    return env != NULL ? atoi(env) : 0;
+    return NULL != env ? atoi(env) : 0;
 }
 
 /* A window of messages from every rank to every rank. */
@@ -45,7 +48,8 @@ static void storm(size_t n)
 
         for (int i = 0; i < WINDOW; i++) {
             for (int peer = 0; peer < tm_size; peer++) {
-                TM_MPI(MPI_Irecv(in + (size_t) peer * n, tm_int(n), MPI_BYTE, peer, i, MPI_COMM_WORLD, &req[k++]));
+                TM_MPI(MPI_Irecv(in + (size_t) peer * n, tm_int(n), MPI_BYTE, peer, i,
+                                 MPI_COMM_WORLD, &req[k++]));
                 TM_MPI(MPI_Isend(out, tm_int(n), MPI_BYTE, peer, i, MPI_COMM_WORLD, &req[k++]));
             }
         }
@@ -59,14 +63,15 @@ static void rndv(void)
     int next = (tm_rank + 1) % tm_size, prev = (tm_rank + tm_size - 1) % tm_size;
 
     for (;;) {
-        TM_MPI(
-            MPI_Sendrecv(out, LARGE, MPI_BYTE, next, 0, in, LARGE, MPI_BYTE, prev, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Sendrecv(out, LARGE, MPI_BYTE, next, 0, in, LARGE, MPI_BYTE, prev, 0,
+                            MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     }
 }
 
 static void coll(void)
 {
-    int *out = tm_calloc((size_t) (tm_size * 10000), sizeof(int)), *in = tm_calloc((size_t) (tm_size * 10000), sizeof(int));
+    int *out = tm_calloc((size_t) (tm_size * 10000), sizeof(int)),
+        *in = tm_calloc((size_t) (tm_size * 10000), sizeof(int));
 
     for (int n = 1;; n = n < 10000 ? 2 * n : 1) {
         n = n < 10000 ? n : 10000;
@@ -84,7 +89,7 @@ static void flood(void)
     int flag;
 
     for (;;) {
-        if (tm_rank == 0) {
+        if (0 == tm_rank) {
             TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
         } else {
             TM_MPI(MPI_Send(out, EAGER, MPI_BYTE, 0, 0, MPI_COMM_WORLD));
@@ -100,29 +105,29 @@ int main(int argc, char **argv)
     victim = (int) tm_arg(argc, argv, 2, -1);
     delay = tm_arg(argc, argv, 3, 0);
     is_victim = victim == rank_of_environment();
-    if (is_victim && strcmp(kind, "init") == 0) {
+    if (is_victim && 0 == strcmp(kind, "init")) {
         arm();
     }
     tm_init(&argc, &argv, "kill");
-    if (is_victim && strcmp(kind, "init") != 0) {
+    if (is_victim && 0 != strcmp(kind, "init")) {
         arm();
     }
-    if (tm_rank == 0) {
+    if (0 == tm_rank) {
         printf("kill: running\n");
         fflush(stdout);
     }
-    if (strcmp(kind, "finalize") == 0) {
+    if (0 == strcmp(kind, "finalize")) {
         MPI_Finalize();
         while (is_victim) {
             pause();
         }
         return 0;
     }
-    if (strcmp(kind, "flood") == 0) {
+    if (0 == strcmp(kind, "flood")) {
         flood();
-    } else if (strcmp(kind, "rndv") == 0) {
+    } else if (0 == strcmp(kind, "rndv")) {
         rndv();
-    } else if (strcmp(kind, "coll") == 0) {
+    } else if (0 == strcmp(kind, "coll")) {
         coll();
     }
     storm(EAGER); /* eager, init */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One message of more than 4 GiB: contiguous, and strided at both ends. The lengths are no multiple of anything.
- * Skipped where too little memory is free.
+ * One message of more than 4 GiB: contiguous, and strided at both ends. The lengths are no multiple
+ * of anything. Skipped where too little memory is free.
  */
 /* TEST: np=2 timeout=300 quick=no */
 #include "tm_test.h"
@@ -61,7 +61,8 @@ static void check(const unsigned char *buf, bool is_strided, uint64_t key)
         if (!TM_CHECK(same == n, "byte %zu of the message is wrong", i * unit + same)) {
             return;
         }
-        if (is_strided && i < units && !tm_expect_fill(buf + i * step + unit, STRIDE - unit, 0xee, "gap")) {
+        if (is_strided && i < units &&
+            !tm_expect_fill(buf + i * step + unit, STRIDE - unit, 0xee, "gap")) {
             return;
         }
     }
@@ -70,12 +71,12 @@ static void check(const unsigned char *buf, bool is_strided, uint64_t key)
 static void transfer(unsigned char *buf, bool send_strided, bool recv_strided, int how, int seq)
 {
     size_t bytes = units * unit + tail;
-    bool mine_strided = tm_rank == 0 ? send_strided : recv_strided;
+    bool mine_strided = 0 == tm_rank ? send_strided : recv_strided;
     MPI_Datatype type = mine_strided ? strided_type() : contiguous_type();
     uint64_t key = tm_key(0, 1, TAG, seq);
     double start;
 
-    if (tm_rank == 0) {
+    if (0 == tm_rank) {
         fill(buf, mine_strided, key);
     } else if (mine_strided) {
         memset(buf, 0xee, units * STRIDE + tail);
@@ -84,7 +85,7 @@ static void transfer(unsigned char *buf, bool send_strided, bool recv_strided, i
     }
     TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
     start = tm_now();
-    if (tm_rank == 0) {
+    if (0 == tm_rank) {
         TM_MPI(MPI_Send(buf, 1, type, 1, TAG, MPI_COMM_WORLD));
         TM_MPI(MPI_Send(&seq, 1, MPI_INT, 1, TAG, MPI_COMM_WORLD));
     } else {
@@ -94,7 +95,7 @@ static void transfer(unsigned char *buf, bool send_strided, bool recv_strided, i
         int next = -1;
 
         tm_status_reset(&st);
-        if (how == 0) {
+        if (0 == how) {
             TM_MPI(MPI_Irecv(buf, 1, type, 0, TAG, MPI_COMM_WORLD, &req));
             TM_MPI(MPI_Wait(&req, &st));
         } else {
@@ -104,10 +105,12 @@ static void transfer(unsigned char *buf, bool send_strided, bool recv_strided, i
         }
         tm_expect_single(&st, 0, TAG, bytes);
         TM_MPI(MPI_Get_elements_x(&st, type, &elements));
-        TM_CHECK(elements == (MPI_Count) bytes, "MPI_Get_elements_x gave %lld, expected %zu", (long long) elements, bytes);
+        TM_CHECK(elements == (MPI_Count) bytes, "MPI_Get_elements_x gave %lld, expected %zu",
+                 (long long) elements, bytes);
         TM_MPI(MPI_Recv(&next, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         TM_CHECK(next == seq, "the message behind is %d, expected %d", next, seq);
-        printf("large: %zu bytes, strided %d to %d: %.2f s\n", bytes, send_strided, recv_strided, tm_now() - start);
+        printf("large: %zu bytes, strided %d to %d: %.2f s\n", bytes, send_strided, recv_strided,
+               tm_now() - start);
         check(buf, mine_strided, key);
     }
     TM_MPI(MPI_Type_free(&type));
@@ -124,7 +127,7 @@ int main(int argc, char **argv)
     if (tm_free_memory(MPI_COMM_WORLD) < need) {
         return tm_skip("not enough memory");
     }
-    if (tm_size != 2) {
+    if (2 != tm_size) {
         return tm_skip("this is for two ranks");
     }
     buf = tm_alloc(size);

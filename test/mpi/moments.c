@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank that is in MPI for moments only when its first message comes: rank 0 looks whether there is a message, then
- * computes for so many milliseconds, and so on; the others wait in MPI for their message to be taken.
+ * A rank that is in MPI for moments only when its first message comes: rank 0 looks whether there
+ * is a message, then computes for so many milliseconds, and so on; the others wait in MPI for their
+ * message to be taken.
  *
  * args: [milliseconds]
  */
@@ -32,8 +33,8 @@ static int take_one(long ms)
         compute(ms);
     }
     TM_MPI(MPI_Recv(buf, LEN, MPI_BYTE, status.MPI_SOURCE, 0, MPI_COMM_WORLD, &status));
-    TM_CHECK(buf[0] == status.MPI_SOURCE && buf[LEN - 1] == status.MPI_SOURCE, "byte %d from rank %d", buf[0],
-             status.MPI_SOURCE);
+    TM_CHECK(buf[0] == status.MPI_SOURCE && buf[LEN - 1] == status.MPI_SOURCE,
+             "byte %d from rank %d", buf[0], status.MPI_SOURCE);
     return status.MPI_SOURCE;
 }
 
@@ -43,7 +44,7 @@ int main(int argc, char **argv)
 
     tm_init(&argc, &argv, "moments");
     ms = argc > 1 ? atol(argv[1]) : 20;
-    if (tm_rank == 0) {
+    if (0 == tm_rank) {
         for (int n = 1; n < tm_size; n++) {
             int from = take_one(ms);
             TM_MPI(MPI_Send(&from, 1, MPI_INT, from, 1, MPI_COMM_WORLD));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For monitoring.sh: with pml_monitoring on top, messages of every kind arrive, and the performance variables
- * pml_monitoring_messages_count and pml_monitoring_messages_size say, for each peer, what was sent to it since they were
- * started.
+ * For monitoring.sh: with pml_monitoring on top, messages of every kind arrive, and the performance
+ * variables pml_monitoring_messages_count and pml_monitoring_messages_size say, for each peer, what
+ * was sent to it since they were started.
  */
 #include "tm_test.h"
 
@@ -46,8 +46,8 @@ static void all_modes(int src, int dst, size_t n)
             TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
             break;
         case 5:
-            TM_MPI(MPI_Sendrecv(out, len, MPI_BYTE, dst, mode, in, len, MPI_BYTE, MPI_PROC_NULL, mode, MPI_COMM_WORLD,
-                                MPI_STATUS_IGNORE));
+            TM_MPI(MPI_Sendrecv(out, len, MPI_BYTE, dst, mode, in, len, MPI_BYTE, MPI_PROC_NULL,
+                                mode, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
             break;
         default:
             TM_MPI(MPI_Send_init(out, len, MPI_BYTE, dst, mode, MPI_COMM_WORLD, &req));
@@ -65,7 +65,10 @@ static void all_modes(int src, int dst, size_t n)
     tm_free(in);
 }
 
-/* Probed messages, a persistent request of a derived type started often, and a communicator with other ranks. */
+/*
+ * Probed messages, a persistent request of a derived type started often, and a communicator with
+ * other ranks.
+ */
 static void others(int src, int dst)
 {
     int out[20] = {0}, in[10], last = tm_size - 1 - tm_rank;
@@ -121,7 +124,8 @@ int main(int argc, char **argv)
     TM_MPI(MPI_Buffer_detach(&buf, &size));
     free(buf);
     for (int i = 0; i < tm_size; i++) {
-        printf("expected: E\t%d\t%d\t%lu bytes\t%lu msgs sent\n", tm_rank, i, want_bytes[i], want_sent[i]);
+        printf("expected: E\t%d\t%d\t%lu bytes\t%lu msgs sent\n", tm_rank, i, want_bytes[i],
+               want_sent[i]);
     }
     fflush(stdout);
     free(want_sent);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What MPI 4.0 adds to point-to-point communication and Open MPI 5.0 has: MPI_Isendrecv and MPI_Isendrecv_replace,
- * partitioned messages, persistent collectives, and communicators made from sessions. Skipped with Open MPI 4.1.
+ * What MPI 4.0 adds to point-to-point communication and Open MPI 5.0 has: MPI_Isendrecv and
+ * MPI_Isendrecv_replace, partitioned messages, persistent collectives, and communicators made from
+ * sessions. Skipped with Open MPI 4.1.
  */
 /* TEST: np=2,3,4 timeout=60 */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
@@ -23,21 +24,24 @@ static void isendrecv(size_t n)
         out[i] = tm_alloc(n);
         in[i] = tm_alloc(n);
         tm_fill(out[i], n, tm_key(tm_rank, dst, i, 1));
-        if (i % 2 == 0) {
+        if (0 == i % 2) {
             TM_MPI(MPI_Isendrecv(out[i], tm_int(n), MPI_BYTE, dst, i, in[i], tm_int(n), MPI_BYTE,
-                                 i % 4 == 0 ? MPI_ANY_SOURCE : src, i, comm, &req[i]));
+                                 0 == i % 4 ? MPI_ANY_SOURCE : src, i, comm, &req[i]));
         } else {
             memcpy(in[i], out[i], n);
-            TM_MPI(MPI_Isendrecv_replace(in[i], tm_int(n), MPI_BYTE, dst, i, src, i, comm, &req[i]));
+            TM_MPI(
+                MPI_Isendrecv_replace(in[i], tm_int(n), MPI_BYTE, dst, i, src, i, comm, &req[i]));
         }
     }
     TM_MPI(MPI_Waitall(COUNT, req, st));
     for (int i = 0; i < COUNT; i++) {
-        tm_expect_data(in[i], n, tm_key(src, tm_rank, i, 1), i % 2 == 0 ? "MPI_Isendrecv" : "MPI_Isendrecv_replace");
+        tm_expect_data(in[i], n, tm_key(src, tm_rank, i, 1),
+                       0 == i % 2 ? "MPI_Isendrecv" : "MPI_Isendrecv_replace");
         tm_free(out[i]);
         tm_free(in[i]);
     }
-    TM_MPI(MPI_Isendrecv(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, &req[0]));
+    TM_MPI(MPI_Isendrecv(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0,
+                         comm, &req[0]));
     TM_MPI(MPI_Wait(&req[0], MPI_STATUS_IGNORE));
 }
 
@@ -90,7 +94,8 @@ static void persistent_collectives(int n)
         for (int i = 0; i < n; i++) {
             int want = tm_size * (tm_size - 1) / 2 + tm_size * (i + round);
 
-            if (!TM_CHECK(in[i] == want, "MPI_Allreduce_init: element %d is %d, expected %d", i, in[i], want)) {
+            if (!TM_CHECK(in[i] == want, "MPI_Allreduce_init: element %d is %d, expected %d", i,
+                          in[i], want)) {
                 break;
             }
         }
@@ -112,9 +117,10 @@ static void sessions(void)
     TM_MPI(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session));
     TM_MPI(MPI_Group_from_session_pset(session, "mpi://WORLD", &world));
     rc = MPI_Comm_create_from_group(world, "pml_tm.mpi4", MPI_INFO_NULL, MPI_ERRORS_RETURN, &made);
-    if (rc != MPI_SUCCESS) {
-        TM_CHECK(tm_class(rc) == MPI_ERR_UNSUPPORTED_OPERATION, "MPI_Comm_create_from_group: class %d", tm_class(rc));
-        if (tm_rank == 0) {
+    if (MPI_SUCCESS != rc) {
+        TM_CHECK(MPI_ERR_UNSUPPORTED_OPERATION == tm_class(rc),
+                 "MPI_Comm_create_from_group: class %d", tm_class(rc));
+        if (0 == tm_rank) {
             printf("mpi4: this PML supports no communicators of sessions\n");
         }
     } else {
@@ -124,10 +130,11 @@ static void sessions(void)
 
             TM_MPI(MPI_Comm_dup(made, &copy));
             tm_status_reset(&st);
-            TM_MPI(
-                MPI_Sendrecv(&out, 1, MPI_INT, dst, i, &in, 1, MPI_INT, i % 2 == 0 ? MPI_ANY_SOURCE : src, i, made, &st));
+            TM_MPI(MPI_Sendrecv(&out, 1, MPI_INT, dst, i, &in, 1, MPI_INT,
+                                0 == i % 2 ? MPI_ANY_SOURCE : src, i, made, &st));
             tm_expect_single(&st, src, i, sizeof(int));
-            TM_MPI(MPI_Sendrecv(&out, 1, MPI_INT, dst, i, &in, 1, MPI_INT, src, MPI_ANY_TAG, copy, &st));
+            TM_MPI(MPI_Sendrecv(&out, 1, MPI_INT, dst, i, &in, 1, MPI_INT, src, MPI_ANY_TAG, copy,
+                                &st));
             TM_CHECK(in == 100 * src + i, "session: got %d, expected %d", in, 100 * src + i);
             TM_MPI(MPI_Comm_free(&copy));
         }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For msgq.sh: what a parallel debugger shows of the message queues. Each rank plays debugger to itself: it loads Open
- * MPI's message queue library, whose interface is the one of MPIR debuggers, answers its questions about types and symbols
- * from Open MPI's headers, and compares the pending receives and sends that it lists with those that this rank has posted.
+ * For msgq.sh: what a parallel debugger shows of the message queues. Each rank plays debugger to
+ * itself: it loads Open MPI's message queue library, whose interface is the one of MPIR debuggers,
+ * answers its questions about types and symbols from Open MPI's headers, and compares the pending
+ * receives and sends that it lists with those that this rank has posted.
  *
  * args: the library
  */
@@ -27,7 +28,9 @@
 
 #include "tm_test.h"
 
-/* ------------------------------------------------------------------------------------------------- the debugger ----------
+/*
+ * -------------------------------------------------------------------------------------------------
+ * the debugger ----------
  */
 
 typedef struct field {
@@ -35,9 +38,9 @@ typedef struct field {
     int offset;
 } field_t;
 
-#define FIELD(type, name)                                                                                                  \
-    {                                                                                                                      \
-#type, #name, (int) offsetof(type, name)                                                                           \
+#define FIELD(type, name)                                                                          \
+    {                                                                                              \
+#type, #name, (int) offsetof(type, name)                                                   \
     }
 
 /* Names of types as the library asks for them, with what it asks about them. */
@@ -154,10 +157,10 @@ static int find_symbol(mqs_image *i, char *name, mqs_taddr_t *address)
     void *p = dlsym(RTLD_DEFAULT, name);
 
     (void) i;
-    if (p != NULL && address != NULL) {
+    if (NULL != p && NULL != address) {
         *address = (mqs_taddr_t) (uintptr_t) p;
     }
-    return p != NULL ? mqs_ok : mqs_no_information;
+    return NULL != p ? mqs_ok : mqs_no_information;
 }
 
 static int find_function(mqs_image *i, char *name, mqs_lang_code language, mqs_taddr_t *address)
@@ -177,7 +180,7 @@ static mqs_type *find_type(mqs_image *i, char *name, mqs_lang_code language)
 static int field_offset(mqs_type *type, char *name)
 {
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        if (strcmp(fields[i].type, (const char *) type) == 0 && strcmp(fields[i].name, name) == 0) {
+        if (0 == strcmp(fields[i].type, (const char *) type) && 0 == strcmp(fields[i].name, name)) {
             return fields[i].offset;
         }
     }
@@ -186,7 +189,7 @@ static int field_offset(mqs_type *type, char *name)
 
 static int size_of(mqs_type *type)
 {
-    if (strcmp((const char *) type, "opal_free_list_item_t") == 0) {
+    if (0 == strcmp((const char *) type, "opal_free_list_item_t")) {
         return (int) sizeof(opal_free_list_item_t);
     }
     return 0; /* not used */
@@ -236,7 +239,9 @@ static const mqs_process_callbacks process_callbacks = {.mqs_get_global_rank_fp 
                                                         .mqs_fetch_data_fp = fetch_data,
                                                         .mqs_target_to_host_fp = target_to_host};
 
-/* ------------------------------------------------------------------------------------------------- the library -----------
+/*
+ * -------------------------------------------------------------------------------------------------
+ * the library -----------
  */
 
 static void *library;
@@ -247,7 +252,7 @@ static void *library_function(const char *name)
 {
     void *p = dlsym(library, name);
 
-    if (p == NULL) {
+    if (NULL == p) {
         TM_FATAL("the library has no %s", name);
     }
     return p;
@@ -258,16 +263,18 @@ static void open_library(const char *path)
     char *message = NULL;
 
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
+    if (NULL == library) {
         TM_FATAL("%s", dlerror());
     }
     LIBRARY(mqs_setup_basic_callbacks)(&basic_callbacks);
-    TM_CHECK(LIBRARY(mqs_setup_image)((mqs_image *) &image, &image_callbacks) == mqs_ok, "mqs_setup_image");
-    TM_CHECK(LIBRARY(mqs_image_has_queues)((mqs_image *) &image, &message) == mqs_ok, "mqs_image_has_queues: %s",
-             message != NULL ? message : "");
-    TM_CHECK(LIBRARY(mqs_setup_process)((mqs_process *) &process, &process_callbacks) == mqs_ok, "mqs_setup_process");
-    TM_CHECK(LIBRARY(mqs_process_has_queues)((mqs_process *) &process, &message) == mqs_ok, "mqs_process_has_queues: %s",
-             message != NULL ? message : "");
+    TM_CHECK(LIBRARY(mqs_setup_image)((mqs_image *) &image, &image_callbacks) == mqs_ok,
+             "mqs_setup_image");
+    TM_CHECK(LIBRARY(mqs_image_has_queues)((mqs_image *) &image, &message) == mqs_ok,
+             "mqs_image_has_queues: %s", NULL != message ? message : "");
+    TM_CHECK(LIBRARY(mqs_setup_process)((mqs_process *) &process, &process_callbacks) == mqs_ok,
+             "mqs_setup_process");
+    TM_CHECK(LIBRARY(mqs_process_has_queues)((mqs_process *) &process, &message) == mqs_ok,
+             "mqs_process_has_queues: %s", NULL != message ? message : "");
 }
 
 typedef struct op {
@@ -276,8 +283,10 @@ typedef struct op {
     const void *buf;
 } op_t;
 
-/* Look for what is listed as pending of a kind on a communicator of this name; each of the n must be there once, and
- * nothing else. */
+/*
+ * Look for what is listed as pending of a kind on a communicator of this name; each of the n must
+ * be there once, and nothing else.
+ */
 static void compare(const char *comm_name, int kind, op_t *want, int n)
 {
     mqs_process *p = (mqs_process *) &process;
@@ -289,19 +298,23 @@ static void compare(const char *comm_name, int kind, op_t *want, int n)
         want[i].is_found = 0;
     }
     LIBRARY(mqs_update_communicator_list)(p);
-    for (rc = LIBRARY(mqs_setup_communicator_iterator)(p); rc == mqs_ok; rc = LIBRARY(mqs_next_communicator)(p)) {
+    for (rc = LIBRARY(mqs_setup_communicator_iterator)(p); rc == mqs_ok;
+         rc = LIBRARY(mqs_next_communicator)(p)) {
         mqs_communicator comm;
         mqs_pending_operation op;
 
         TM_CHECK(LIBRARY(mqs_get_communicator)(p, &comm) == mqs_ok, "mqs_get_communicator");
-        if (strcmp(comm.name, comm_name) != 0) {
+        if (0 != strcmp(comm.name, comm_name)) {
             continue;
         }
         has_comm = true;
-        TM_CHECK(comm.local_rank == tm_rank && comm.size == tm_size, "%s: rank %ld of %ld, expected %d of %d", comm_name,
-                 (long) comm.local_rank, (long) comm.size, tm_rank, tm_size);
-        TM_CHECK(LIBRARY(mqs_setup_operation_iterator)(p, kind) == mqs_ok, "mqs_setup_operation_iterator");
-        for (memset(&op, 0, sizeof(op)); LIBRARY(mqs_next_operation)(p, &op) == mqs_ok; memset(&op, 0, sizeof(op))) {
+        TM_CHECK(comm.local_rank == tm_rank && comm.size == tm_size,
+                 "%s: rank %ld of %ld, expected %d of %d", comm_name, (long) comm.local_rank,
+                 (long) comm.size, tm_rank, tm_size);
+        TM_CHECK(LIBRARY(mqs_setup_operation_iterator)(p, kind) == mqs_ok,
+                 "mqs_setup_operation_iterator");
+        for (memset(&op, 0, sizeof(op)); LIBRARY(mqs_next_operation)(p, &op) == mqs_ok;
+             memset(&op, 0, sizeof(op))) {
             int i = 0;
 
             if (op.status != mqs_st_pending) {
@@ -310,26 +323,34 @@ static void compare(const char *comm_name, int kind, op_t *want, int n)
             while (i < n && (uintptr_t) want[i].buf != (uintptr_t) op.buffer) {
                 i++;
             }
-            if (!TM_CHECK(i < n, "a pending %s is listed that is not there: peer %ld tag %ld, %ld bytes", what,
-                          (long) op.desired_local_rank, (long) op.desired_tag, (long) op.desired_length)) {
+            if (!TM_CHECK(i < n,
+                          "a pending %s is listed that is not there: peer %ld tag %ld, %ld bytes",
+                          what, (long) op.desired_local_rank, (long) op.desired_tag,
+                          (long) op.desired_length)) {
                 continue;
             }
             want[i].is_found++;
             /* wildcards come as 32 bits without their sign */
-            TM_CHECK((int) op.desired_local_rank == want[i].peer && op.tag_wild == want[i].is_tag_wild &&
-                         (op.tag_wild || op.desired_tag == want[i].tag) && op.desired_length == want[i].bytes,
-                     "%s %d: peer %ld, tag %ld, wild %d, %ld bytes; expected %d, %d, %d, %ld", what, i,
-                     (long) op.desired_local_rank, (long) op.desired_tag, op.tag_wild, (long) op.desired_length,
-                     want[i].peer, want[i].tag, want[i].is_tag_wild, want[i].bytes);
+            TM_CHECK((int) op.desired_local_rank == want[i].peer &&
+                         op.tag_wild == want[i].is_tag_wild &&
+                         (op.tag_wild || op.desired_tag == want[i].tag) &&
+                         op.desired_length == want[i].bytes,
+                     "%s %d: peer %ld, tag %ld, wild %d, %ld bytes; expected %d, %d, %d, %ld", what,
+                     i, (long) op.desired_local_rank, (long) op.desired_tag, op.tag_wild,
+                     (long) op.desired_length, want[i].peer, want[i].tag, want[i].is_tag_wild,
+                     want[i].bytes);
         }
     }
     TM_CHECK(has_comm, "communicator \"%s\" is not listed", comm_name);
     for (int i = 0; i < n; i++) {
-        TM_CHECK(want[i].is_found == 1, "pending %s %d is listed %d times", what, i, want[i].is_found);
+        TM_CHECK(1 == want[i].is_found, "pending %s %d is listed %d times", what, i,
+                 want[i].is_found);
     }
 }
 
-/* ---------------------------------------------------------------------------------------------------- the program --------
+/*
+ * ----------------------------------------------------------------------------------------------------
+ * the program --------
  */
 
 enum { COUNT = 5 };
@@ -356,13 +377,14 @@ int main(int argc, char **argv)
     compare("receives", mqs_pending_receives, recvs, 0);
     compare("sends", mqs_pending_sends, sends, 0);
     for (int i = 0; i < COUNT; i++) {
-        recvs[i] = (op_t){.peer = i % 2 == 0 ? src : MPI_ANY_SOURCE,
+        recvs[i] = (op_t){.peer = 0 == i % 2 ? src : MPI_ANY_SOURCE,
                           .tag = 10 + i,
-                          .is_tag_wild = i == 3,
+                          .is_tag_wild = 3 == i,
                           .bytes = 4 * (10 + i),
                           .buf = in[i]};
         sends[i] = (op_t){.peer = dst, .tag = 20 + i, .bytes = 4 * (20 + i), .buf = out[i]};
-        TM_MPI(MPI_Irecv(in[i], 10 + i, MPI_INT, recvs[i].peer, i == 3 ? MPI_ANY_TAG : 10 + i, comm, &rreq[i]));
+        TM_MPI(MPI_Irecv(in[i], 10 + i, MPI_INT, recvs[i].peer, 3 == i ? MPI_ANY_TAG : 10 + i, comm,
+                         &rreq[i]));
         TM_MPI(MPI_Issend(out[i], 20 + i, MPI_INT, dst, 20 + i, back, &sreq[i]));
     }
     compare("receives", mqs_pending_receives, recvs, COUNT);

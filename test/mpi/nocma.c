@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Run a program whose calls of process_vm_readv and process_vm_writev the kernel refuses with EPERM, as in a container:
- * nocma PROGRAM [ARGUMENT...]
+ * Run a program whose calls of process_vm_readv and process_vm_writev the kernel refuses with
+ * EPERM, as in a container: nocma PROGRAM [ARGUMENT...]
  */
 #include <errno.h>
 #include <stddef.h>
@@ -29,7 +29,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: nocma PROGRAM [ARGUMENT...]\n");
         return 2;
     }
-    if (0 != prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || 0 != prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
+    if (0 != prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+        0 != prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
         fprintf(stderr, "nocma: seccomp: %s\n", strerror(errno));
         return 77;
     }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One-sided communication over whatever Open MPI chooses for it: MPI_Put, MPI_Get, MPI_Accumulate, MPI_Get_accumulate,
- * MPI_Fetch_and_op and MPI_Compare_and_swap with fences, locks, flushes and start/post/complete/wait; created and allocated
- * windows. osc/pt2pt is what uses a PML for it.
+ * One-sided communication over whatever Open MPI chooses for it: MPI_Put, MPI_Get, MPI_Accumulate,
+ * MPI_Get_accumulate, MPI_Fetch_and_op and MPI_Compare_and_swap with fences, locks, flushes and
+ * start/post/complete/wait; created and allocated windows. osc/pt2pt is what uses a PML for it.
  *
- * args: [rounds] ["safe": without what Open MPI 4.1.4's own choice, osc/rdma over vader, fails in whatever the PML:
+ * args: [rounds] ["safe": without what Open MPI 4.1.4's own choice, osc/rdma over vader, fails in
+ * whatever the PML:
  *       MPI_Compare_and_swap (crashes) and windows created by one process alone (MPI_ERR_WIN)]
  */
 /* Open MPI 5.0 opens the TCP BTL, which complains of a host that has no network. */
@@ -36,10 +37,12 @@ static window_t window_open(bool is_allocated)
     window_t w = {.is_allocated = is_allocated};
 
     if (is_allocated) {
-        TM_MPI(MPI_Win_allocate(size, sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &w.base, &w.win));
+        TM_MPI(MPI_Win_allocate(size, sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &w.base,
+                                &w.win));
     } else {
         w.base = tm_alloc((size_t) size);
-        TM_MPI(MPI_Win_create(w.base, size, sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &w.win));
+        TM_MPI(
+            MPI_Win_create(w.base, size, sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &w.win));
     }
     memset(w.base, 0, (size_t) size);
     TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
@@ -70,7 +73,8 @@ static void words_check(const int64_t *p, int n, int owner, int round, const cha
 {
     for (int i = 0; i < n; i++) {
         if (p[i] != word(owner, round, i)) {
-            TM_ERROR("%s: word %d of %d is %" PRIx64 ", expected %" PRIx64, what, i, n, p[i], word(owner, round, i));
+            TM_ERROR("%s: word %d of %d is %" PRIx64 ", expected %" PRIx64, what, i, n, p[i],
+                     word(owner, round, i));
             return;
         }
     }
@@ -94,7 +98,8 @@ static void fence(window_t *w, int rounds)
         TM_MPI(MPI_Get(in, n, MPI_INT64_T, left, 1, n, MPI_INT64_T, w->win));
         TM_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w->win));
         words_check(in, n, far, r, "MPI_Get");
-        tm_expect_fill(in + n, (size_t) (MAX_WORDS - n) * sizeof(*in), 0xee, "behind what MPI_Get got");
+        tm_expect_fill(in + n, (size_t) (MAX_WORDS - n) * sizeof(*in), 0xee,
+                       "behind what MPI_Get got");
     }
     tm_free(out);
     tm_free(in);
@@ -118,9 +123,10 @@ static void fence_strided(window_t *w, int rounds)
         TM_MPI(MPI_Type_free(&vector));
         TM_MPI(MPI_Win_fence(0, w->win));
         for (int i = 0; i < n; i++) {
-            bad += w->base[1 + 2 * i] != word(left, r, i) || w->base[2 + 2 * i] != 0x3333333333333333;
+            bad += w->base[1 + 2 * i] != word(left, r, i) ||
+                   0x3333333333333333 != w->base[2 + 2 * i];
         }
-        TM_CHECK(bad == 0, "MPI_Put of %d words with a stride: %d wrong", n, bad);
+        TM_CHECK(0 == bad, "MPI_Put of %d words with a stride: %d wrong", n, bad);
     }
     TM_MPI(MPI_Win_fence(0, w->win));
     tm_free(out);
@@ -140,13 +146,14 @@ static void accumulate(window_t *w, int rounds)
         }
         TM_MPI(MPI_Win_fence(0, w->win));
         for (int k = 0; k < tm_size; k++) {
-            TM_MPI(MPI_Accumulate(out, n, MPI_INT64_T, (tm_rank + k) % tm_size, 1, n, MPI_INT64_T, MPI_SUM, w->win));
+            TM_MPI(MPI_Accumulate(out, n, MPI_INT64_T, (tm_rank + k) % tm_size, 1, n, MPI_INT64_T,
+                                  MPI_SUM, w->win));
         }
         TM_MPI(MPI_Win_fence(0, w->win));
         for (int i = 0; i < n; i++) {
             bad += w->base[1 + i] != (int64_t) tm_size * (i + r) + tm_size * (tm_size - 1) / 2;
         }
-        TM_CHECK(bad == 0, "MPI_Accumulate of %d words: %d wrong", n, bad);
+        TM_CHECK(0 == bad, "MPI_Accumulate of %d words: %d wrong", n, bad);
     }
     TM_MPI(MPI_Win_fence(0, w->win));
     tm_free(out);
@@ -156,7 +163,8 @@ static void accumulate(window_t *w, int rounds)
 static void tickets(window_t *w, int rounds)
 {
     int total = rounds * tm_size, bad = 0;
-    int *mine = tm_calloc((size_t) total, sizeof(*mine)), *all = tm_calloc((size_t) total, sizeof(*all));
+    int *mine = tm_calloc((size_t) total, sizeof(*mine)),
+        *all = tm_calloc((size_t) total, sizeof(*all));
     int64_t one = 1, ticket, last = -1;
 
     w->base[0] = 0;
@@ -164,14 +172,15 @@ static void tickets(window_t *w, int rounds)
     TM_MPI(MPI_Win_lock_all(0, w->win));
     for (int r = 0; r < rounds; r++) {
         ticket = -1;
-        if (r % 2 == 0) {
+        if (0 == r % 2) {
             TM_MPI(MPI_Fetch_and_op(&one, &ticket, MPI_INT64_T, 0, 0, MPI_SUM, w->win));
         } else {
-            TM_MPI(
-                MPI_Get_accumulate(&one, 1, MPI_INT64_T, &ticket, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, MPI_SUM, w->win));
+            TM_MPI(MPI_Get_accumulate(&one, 1, MPI_INT64_T, &ticket, 1, MPI_INT64_T, 0, 0, 1,
+                                      MPI_INT64_T, MPI_SUM, w->win));
         }
         TM_MPI(MPI_Win_flush(0, w->win));
-        if (TM_CHECK(ticket > last && ticket < total, "ticket %" PRId64 " after %" PRId64, ticket, last)) {
+        if (TM_CHECK(ticket > last && ticket < total, "ticket %" PRId64 " after %" PRId64, ticket,
+                     last)) {
             mine[ticket]++;
             last = ticket;
         }
@@ -179,9 +188,9 @@ static void tickets(window_t *w, int rounds)
     TM_MPI(MPI_Win_unlock_all(w->win));
     TM_MPI(MPI_Allreduce(mine, all, total, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     for (int i = 0; i < total; i++) {
-        bad += all[i] != 1;
+        bad += 1 != all[i];
     }
-    TM_CHECK(bad == 0, "%d tickets of %d were not drawn exactly once", bad, total);
+    TM_CHECK(0 == bad, "%d tickets of %d were not drawn exactly once", bad, total);
     free(mine);
     free(all);
 }
@@ -199,7 +208,8 @@ static void compare_and_swap(window_t *w, int rounds)
         next = seen + 1;
         TM_MPI(MPI_Compare_and_swap(&next, &seen, &value, MPI_INT64_T, owner, 0, w->win));
         TM_MPI(MPI_Win_flush(owner, w->win));
-        TM_CHECK(value >= seen, "MPI_Compare_and_swap found %" PRId64 " after %" PRId64, value, seen);
+        TM_CHECK(value >= seen, "MPI_Compare_and_swap found %" PRId64 " after %" PRId64, value,
+                 seen);
         done += value == seen;
         seen = value == seen ? next : value;
     }
@@ -208,7 +218,8 @@ static void compare_and_swap(window_t *w, int rounds)
     TM_MPI(MPI_Win_lock(MPI_LOCK_SHARED, owner, 0, w->win));
     TM_MPI(MPI_Get(&value, 1, MPI_INT64_T, owner, 0, 1, MPI_INT64_T, w->win));
     TM_MPI(MPI_Win_unlock(owner, w->win));
-    TM_CHECK(value == (int64_t) rounds * tm_size, "the counter is %" PRId64 ", expected %d", value, rounds * tm_size);
+    TM_CHECK(value == (int64_t) rounds * tm_size, "the counter is %" PRId64 ", expected %d", value,
+             rounds * tm_size);
     TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
@@ -229,7 +240,7 @@ static void exclusive(window_t *w, int rounds)
             bad += i < counts[NCOUNTS - 2] && buf[i] != buf[0];
             buf[i]++;
         }
-        TM_CHECK(bad == 0, "%d words of %d differ under an exclusive lock", bad, n);
+        TM_CHECK(0 == bad, "%d words of %d differ under an exclusive lock", bad, n);
         TM_MPI(MPI_Put(buf, n, MPI_INT64_T, target, 0, n, MPI_INT64_T, w->win));
         TM_MPI(MPI_Win_unlock(target, w->win));
     }
@@ -238,7 +249,8 @@ static void exclusive(window_t *w, int rounds)
     TM_MPI(MPI_Get(buf, 1, MPI_INT64_T, tm_rank, 0, 1, MPI_INT64_T, w->win));
     TM_MPI(MPI_Win_unlock(tm_rank, w->win));
     TM_MPI(MPI_Allreduce(buf, &sum, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD));
-    TM_CHECK(sum == (int64_t) rounds * tm_size, "the sum is %" PRId64 " after %d locks", sum, rounds * tm_size);
+    TM_CHECK(sum == (int64_t) rounds * tm_size, "the sum is %" PRId64 " after %d locks", sum,
+             rounds * tm_size);
     tm_free(buf);
 }
 
@@ -261,8 +273,9 @@ static void pscw(window_t *w, int rounds)
         TM_MPI(MPI_Put(out, n, MPI_INT64_T, right, 1, n, MPI_INT64_T, w->win));
         TM_MPI(MPI_Get(&first, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, w->win));
         TM_MPI(MPI_Win_complete(w->win));
-        TM_CHECK(first == 1000 * right + r, "MPI_Get got %" PRId64 ", expected %d", first, 1000 * right + r);
-        if (r % 2 == 0) {
+        TM_CHECK(first == 1000 * right + r, "MPI_Get got %" PRId64 ", expected %d", first,
+                 1000 * right + r);
+        if (0 == r % 2) {
             TM_MPI(MPI_Win_wait(w->win));
         } else {
             for (int flag = 0; !flag;) {
@@ -310,16 +323,16 @@ int main(int argc, char **argv)
 
     tm_init(&argc, &argv, "onesided");
     rounds = (int) tm_arg(argc, argv, 1, 20);
-    is_safe = argc > 2 && strcmp(argv[2], "safe") == 0;
+    is_safe = argc > 2 && 0 == strcmp(argv[2], "safe");
     right = (tm_rank + 1) % tm_size;
     left = (tm_rank + tm_size - 1) % tm_size;
     for (int i = 0; i < 4; i++) {
         window_t w;
 
-        if (is_safe && tm_size == 1 && i % 2 == 1) {
+        if (is_safe && 1 == tm_size && 1 == i % 2) {
             continue;
         }
-        w = window_open(i % 2 == 0);
+        w = window_open(0 == i % 2);
         fence(&w, rounds);
         fence_strided(&w, rounds);
         accumulate(&w, rounds);

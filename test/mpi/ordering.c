@@ -2,12 +2,14 @@
 /*
  * The order of matching (MPI 3.1, 3.5), with an oracle.
  *
- * one sender: each rank has one sender, so that each receive must get exactly one certain message, whatever the timing: the
- * first message in send order that it matches and that no earlier receive took. Receives are posted before the messages, after
- * their arrival, and in between. Patterns and sizes are random.
+ * one sender: each rank has one sender, so that each receive must get exactly one certain message,
+ * whatever the timing: the first message in send order that it matches and that no earlier receive
+ * took. Receives are posted before the messages, after their arrival, and in between. Patterns and
+ * sizes are random.
  *
- * all senders: every rank sends to every rank, receives are random patterns. What one receive gets is not certain, but no later
- * receive may hold a message that an earlier receive, which holds a later message of the same sender, would have matched.
+ * all senders: every rank sends to every rank, receives are random patterns. What one receive gets
+ * is not certain, but no later receive may hold a message that an earlier receive, which holds a
+ * later message of the same sender, would have matched.
  *
  * args: [rounds] [messages] [largest size]
  */
@@ -26,9 +28,9 @@ enum { POST_FIRST, POST_LAST, POST_MIXED, NPOST };
 typedef struct msg {
     int src;
     int tag;
-    int seq;      /* in send order of this sender to this receiver */
+    int seq; /* in send order of this sender to this receiver */
     size_t size;
-    int receive;  /* index of the receive that took it; -1: none */
+    int receive; /* index of the receive that took it; -1: none */
     unsigned char *buf;
     MPI_Request req;
 } msg_t;
@@ -36,7 +38,7 @@ typedef struct msg {
 typedef struct receive {
     int src;
     int tag;
-    int message;  /* index of the message it must get; -1: not known or none */
+    int message; /* index of the message it must get; -1: not known or none */
     unsigned char *buf;
     MPI_Request req;
     MPI_Status st;
@@ -46,9 +48,12 @@ typedef struct receive {
 static MPI_Comm comm;
 static size_t max_size;
 
-/* ---------------------------------------------------------------------------------------------------------- plans --------- */
+/* ---------------------------------------------------------------------------------------------------------- plans ---- */
 
-/* What src sends to dst in a round: both sides compute it. The last message can serve as the sign that all have arrived. */
+/*
+ * What src sends to dst in a round: both sides compute it. The last message can serve as the sign
+ * that all have arrived.
+ */
 static msg_t *plan_messages(int round, int src, int dst, int n, int ntags)
 {
     tm_rng_t rng = tm_rng((uint64_t) round, ((uint64_t) src << 20) + (uint64_t) dst);
@@ -59,7 +64,7 @@ static msg_t *plan_messages(int round, int src, int dst, int n, int ntags)
         m[i].tag = i == n - 1 ? TAG_LAST : (int) tm_below(&rng, (uint64_t) ntags);
         m[i].seq = i;
         m[i].size = tm_rand_size(&rng, max_size);
-        if (m[i].size > 4096 && tm_below(&rng, 4) != 0) {
+        if (m[i].size > 4096 && 0 != tm_below(&rng, 4)) {
             m[i].size %= 4096;
         }
         m[i].receive = -1;
@@ -69,7 +74,7 @@ static msg_t *plan_messages(int round, int src, int dst, int n, int ntags)
 
 static bool pattern_matches(const receive_t *r, int src, int tag)
 {
-    return (r->src == MPI_ANY_SOURCE || r->src == src) && (r->tag == MPI_ANY_TAG || r->tag == tag);
+    return (MPI_ANY_SOURCE == r->src || r->src == src) && (MPI_ANY_TAG == r->tag || r->tag == tag);
 }
 
 static receive_t random_pattern(tm_rng_t *rng, int src, int tag, int wild)
@@ -86,8 +91,8 @@ static receive_t random_pattern(tm_rng_t *rng, int src, int tag, int wild)
 }
 
 /*
- * Random receives for n messages of one sender such that each receive gets a message and each message a receive. out has room
- * for 2 * n.
+ * Random receives for n messages of one sender such that each receive gets a message and each
+ * message a receive. out has room for 2 * n.
  */
 static int plan_receives(tm_rng_t *rng, msg_t *m, int n, int wild, receive_t *out)
 {
@@ -114,7 +119,10 @@ static int plan_receives(tm_rng_t *rng, msg_t *m, int n, int wild, receive_t *ou
             m[j].receive = nout++;
         }
     }
-    /* A receive that gets nothing changes nothing for the others: leave it out. The appended ones are in message order. */
+    /*
+     * A receive that gets nothing changes nothing for the others: leave it out. The appended ones
+     * are in message order.
+     */
     int kept = 0;
     for (int i = 0; i < nout; i++) {
         if (out[i].message >= 0) {
@@ -125,13 +133,13 @@ static int plan_receives(tm_rng_t *rng, msg_t *m, int n, int wild, receive_t *ou
     return kept;
 }
 
-/* ----------------------------------------------------------------------------------------------------- operations --------- */
+/* ----------------------------------------------------------------------------------------------------- operations ---- */
 
 static void start_send(tm_rng_t *rng, msg_t *m, int dst)
 {
     m->buf = tm_alloc(m->size);
     tm_fill(m->buf, m->size, tm_key(tm_rank, dst, m->tag, m->seq));
-    if (tm_below(rng, 4) == 0) {
+    if (0 == tm_below(rng, 4)) {
         TM_MPI(MPI_Issend(m->buf, (int) m->size, MPI_BYTE, dst, m->tag, comm, &m->req));
     } else {
         TM_MPI(MPI_Isend(m->buf, (int) m->size, MPI_BYTE, dst, m->tag, comm, &m->req));
@@ -161,7 +169,10 @@ static void check_receive(receive_t *r, const msg_t *m)
     }
 }
 
-/* Wait until the message that src sends last is here; all before it are, too, as far as they can arrive unasked. */
+/*
+ * Wait until the message that src sends last is here; all before it are, too, as far as they can
+ * arrive unasked.
+ */
 static void wait_for_last(int src)
 {
     MPI_Status st;
@@ -172,7 +183,7 @@ static void wait_for_last(int src)
     }
 }
 
-/* ----------------------------------------------------------------------------------------------------- one sender --------- */
+/* ----------------------------------------------------------------------------------------------------- one sender ---- */
 
 static void one_sender(int round, int n, int ntags, int wild, int posting)
 {
@@ -184,20 +195,20 @@ static void one_sender(int round, int n, int ntags, int wild, int posting)
     int nr = plan_receives(&rng, in, n, wild, r);
     int sent = 0, posted = 0;
 
-    if (posting == POST_FIRST) {
+    if (POST_FIRST == posting) {
         for (; posted < nr; posted++) {
             post_receive(&r[posted]);
         }
         TM_MPI(MPI_Barrier(comm));
     }
-    while (posting == POST_MIXED && sent < n) {
+    while (POST_MIXED == posting && sent < n) {
         for (int k = (int) tm_below(&rng, 20); k > 0 && sent < n; k--, sent++) {
             start_send(&rng, &out[sent], dst);
         }
         for (int k = (int) tm_below(&rng, 20); k > 0 && posted < nr; k--, posted++) {
             post_receive(&r[posted]);
         }
-        if (tm_below(&rng, 4) == 0) {
+        if (0 == tm_below(&rng, 4)) {
             int flag;
 
             TM_MPI(MPI_Iprobe(src, TAG_LAST + 1, comm, &flag, MPI_STATUS_IGNORE));
@@ -206,7 +217,7 @@ static void one_sender(int round, int n, int ntags, int wild, int posting)
     for (; sent < n; sent++) {
         start_send(&rng, &out[sent], dst);
     }
-    if (posting == POST_LAST) {
+    if (POST_LAST == posting) {
         wait_for_last(src);
     }
     for (; posted < nr; posted++) {
@@ -214,7 +225,8 @@ static void one_sender(int round, int n, int ntags, int wild, int posting)
     }
     for (int i = 0; i < nr; i++) {
         TM_MPI(MPI_Wait(&r[i].req, &r[i].st));
-        TM_CHECK(r[i].st.MPI_ERROR == TM_NO_ERROR, "MPI_Wait set MPI_ERROR to %d", r[i].st.MPI_ERROR);
+        TM_CHECK(TM_NO_ERROR == r[i].st.MPI_ERROR, "MPI_Wait set MPI_ERROR to %d",
+                 r[i].st.MPI_ERROR);
         check_receive(&r[i], &in[r[i].message]);
         tm_free(r[i].buf);
     }
@@ -224,20 +236,23 @@ static void one_sender(int round, int n, int ntags, int wild, int posting)
     TM_MPI(MPI_Barrier(comm));
 }
 
-/* ---------------------------------------------------------------------------------------------------- all senders --------- */
+/* ---------------------------------------------------------------------------------------------------- all senders ---- */
 
 /* Messages of src with tag that were taken by receives before r: they come in send order. */
 static int find_seq(const msg_t *in, int n, int tag, int nth)
 {
     for (int i = 0; i < n; i++) {
-        if (in[i].tag == tag && nth-- == 0) {
+        if (in[i].tag == tag && 0 == nth--) {
             return i;
         }
     }
     return -1;
 }
 
-/* The k-th receive, in posting order, that got (src, tag) holds the k-th such message. Sets message in each receive. */
+/*
+ * The k-th receive, in posting order, that got (src, tag) holds the k-th such message. Sets message
+ * in each receive.
+ */
 static void assign_messages(receive_t *r, int nr, msg_t **in, int n)
 {
     for (int i = 0; i < nr; i++) {
@@ -247,16 +262,18 @@ static void assign_messages(receive_t *r, int nr, msg_t **in, int n)
             continue;
         }
         for (int j = 0; j < i; j++) {
-            nth += r[j].is_done && r[j].st.MPI_SOURCE == r[i].st.MPI_SOURCE && r[j].st.MPI_TAG == r[i].st.MPI_TAG;
+            nth += r[j].is_done && r[j].st.MPI_SOURCE == r[i].st.MPI_SOURCE &&
+                   r[j].st.MPI_TAG == r[i].st.MPI_TAG;
         }
         r[i].message = find_seq(in[r[i].st.MPI_SOURCE], n, r[i].st.MPI_TAG, nth);
-        if (!TM_CHECK(r[i].message >= 0, "receive %d got a message too many of source %d tag %d", i, r[i].st.MPI_SOURCE,
-                      r[i].st.MPI_TAG)) {
+        if (!TM_CHECK(r[i].message >= 0, "receive %d got a message too many of source %d tag %d", i,
+                      r[i].st.MPI_SOURCE, r[i].st.MPI_TAG)) {
             r[i].is_done = false;
             continue;
         }
-        TM_CHECK(pattern_matches(&r[i], r[i].st.MPI_SOURCE, r[i].st.MPI_TAG), "receive of source %d tag %d got %d %d", r[i].src,
-                 r[i].tag, r[i].st.MPI_SOURCE, r[i].st.MPI_TAG);
+        TM_CHECK(pattern_matches(&r[i], r[i].st.MPI_SOURCE, r[i].st.MPI_TAG),
+                 "receive of source %d tag %d got %d %d", r[i].src, r[i].tag, r[i].st.MPI_SOURCE,
+                 r[i].st.MPI_TAG);
         check_receive(&r[i], &in[r[i].st.MPI_SOURCE][r[i].message]);
     }
 }
@@ -269,10 +286,13 @@ static void check_overtaking(const receive_t *r, int nr)
                 continue;
             }
             if (!r[i].is_done) {
-                TM_CHECK(false, "receive %d (%d, %d) was passed over for receive %d", i, r[i].src, r[i].tag, j);
+                TM_CHECK(false, "receive %d (%d, %d) was passed over for receive %d", i, r[i].src,
+                         r[i].tag, j);
             } else if (r[i].st.MPI_SOURCE == r[j].st.MPI_SOURCE) {
-                TM_CHECK(r[i].message < r[j].message, "receive %d (%d, %d) got message %d, the later receive %d message %d of %d",
-                         i, r[i].src, r[i].tag, r[i].message, j, r[j].message, r[i].st.MPI_SOURCE);
+                TM_CHECK(
+                    r[i].message < r[j].message,
+                    "receive %d (%d, %d) got message %d, the later receive %d message %d of %d", i,
+                    r[i].src, r[i].tag, r[i].message, j, r[j].message, r[i].st.MPI_SOURCE);
             }
         }
     }
@@ -288,8 +308,8 @@ static int reap(receive_t *r, int nr)
 
         if (!r[i].is_done) {
             TM_MPI(MPI_Test(&r[i].req, &flag, &r[i].st));
-            r[i].is_done = flag != 0;
-            n += flag != 0;
+            r[i].is_done = 0 != flag;
+            n += 0 != flag;
         }
     }
     return n;
@@ -299,7 +319,8 @@ static void all_senders(int round, int per_pair, int ntags, int wild, bool post_
 {
     int total = per_pair * tm_size, planned = total, done = 0, nr = 0;
     tm_rng_t rng = tm_rng((uint64_t) round, (uint64_t) tm_rank + 2000003);
-    msg_t **in = tm_calloc((size_t) tm_size, sizeof(*in)), **out = tm_calloc((size_t) tm_size, sizeof(*out));
+    msg_t **in = tm_calloc((size_t) tm_size, sizeof(*in)),
+          **out = tm_calloc((size_t) tm_size, sizeof(*out));
     receive_t *r = tm_calloc((size_t) (2 * total + 1), sizeof(*r));
 
     for (int p = 0; p < tm_size; p++) {
@@ -307,7 +328,8 @@ static void all_senders(int round, int per_pair, int ntags, int wild, bool post_
         out[p] = plan_messages(round, tm_rank, p, per_pair, ntags);
     }
     for (int i = 0; i < planned; i++) {
-        const msg_t *like = &in[tm_below(&rng, (uint64_t) tm_size)][tm_below(&rng, (uint64_t) per_pair)];
+        const msg_t *like =
+            &in[tm_below(&rng, (uint64_t) tm_size)][tm_below(&rng, (uint64_t) per_pair)];
 
         r[i] = random_pattern(&rng, like->src, like->tag, wild);
     }
@@ -321,14 +343,18 @@ static void all_senders(int round, int per_pair, int ntags, int wild, bool post_
 
             start_send(&rng, &out[dst][i], dst);
         }
-        for (int k = (int) tm_below(&rng, (uint64_t) (2 * tm_size + 1)); k > 0 && nr < planned; k--, nr++) {
+        for (int k = (int) tm_below(&rng, (uint64_t) (2 * tm_size + 1)); k > 0 && nr < planned;
+             k--, nr++) {
             post_receive(&r[nr]);
         }
     }
     for (; nr < planned; nr++) {
         post_receive(&r[nr]);
     }
-    /* Some of the random receives may never match: keep one that takes anything until all messages are here. */
+    /*
+     * Some of the random receives may never match: keep one that takes anything until all messages
+     * are here.
+     */
     while (done < total) {
         int n = reap(r, nr);
 
@@ -345,7 +371,8 @@ static void all_senders(int round, int per_pair, int ntags, int wild, bool post_
             TM_MPI(MPI_Cancel(&r[i].req));
             TM_MPI(MPI_Wait(&r[i].req, &r[i].st));
             TM_MPI(MPI_Test_cancelled(&r[i].st, &cancelled));
-            TM_CHECK(cancelled, "receive %d of %d holds a message although all have been received", i, nr);
+            TM_CHECK(cancelled, "receive %d of %d holds a message although all have been received",
+                     i, nr);
         }
     }
     assign_messages(r, nr, in, per_pair);
@@ -374,12 +401,12 @@ int main(int argc, char **argv)
     max_size = (size_t) tm_arg(argc, argv, 3, 300000);
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     for (int i = 0; i < rounds; i++) {
-        int ntags = i % 3 == 0 ? 1 : i % 3 == 1 ? 5 : 1000;
+        int ntags = 0 == i % 3 ? 1 : 1 == i % 3 ? 5 : 1000;
 
         for (int posting = 0; posting < NPOST; posting++) {
             one_sender(i * 10 + posting, n, ntags, wild[i % 5], posting);
         }
-        all_senders(i * 10 + 7, 1 + n / (2 * tm_size), ntags, wild[i % 5], i % 2 == 0);
+        all_senders(i * 10 + 7, 1 + n / (2 * tm_size), ntags, wild[i % 5], 0 == i % 2);
     }
     TM_MPI(MPI_Comm_free(&comm));
     return tm_finish();

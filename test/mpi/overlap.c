@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tm.sh: a receive that the device matches gets its data while its process computes: between posting and waiting the
- * receiver calls nothing of MPI, until the sender, whose MPI_Send has returned, says so through shared memory.  Only a
- * device that matches and reads by itself can pass: over other ways the receiver gives up after its time limit, which the
- * test calls a failure.
+ * For tm.sh: a receive that the device matches gets its data while its process computes: between
+ * posting and waiting the receiver calls nothing of MPI, until the sender, whose MPI_Send has
+ * returned, says so through shared memory.  Only a device that matches and reads by itself can
+ * pass: over other ways the receiver gives up after its time limit, which the test calls a failure.
  *
- * Argument: bytes of the messages (default 1048576).  Which receives can be listed is the caller's choice.
+ * Argument: bytes of the messages (default 1048576).  Which receives can be listed is the caller's
+ * choice.
  */
 #include "tm_test.h"
 
@@ -61,9 +62,11 @@ static void receive(unsigned char *buf, int len, atomic_int *done)
         MPI_Status status;
         int count, flag = 0;
         memset(buf, 0, (size_t) len);
-        MPI_Irecv(buf, len, MPI_BYTE, round % 2 ? 0 : MPI_ANY_SOURCE, round, MPI_COMM_WORLD, &request);
+        MPI_Irecv(buf, len, MPI_BYTE, round % 2 ? 0 : MPI_ANY_SOURCE, round, MPI_COMM_WORLD,
+                  &request);
         MPI_Send(NULL, 0, MPI_BYTE, 0, 0, MPI_COMM_WORLD); /* the receive is posted */
-        TM_CHECK(compute_until(done, round), "round %d: the message was not received while its process computed", round);
+        TM_CHECK(compute_until(done, round),
+                 "round %d: the message was not received while its process computed", round);
         for (int i = 0; i < len; i++) { /* the data is there before MPI is asked */
             if (buf[i] != (unsigned char) (i * 7 + round)) {
                 TM_CHECK(0, "round %d: byte %d is %d before MPI_Wait", round, i, buf[i]);
@@ -75,7 +78,8 @@ static void receive(unsigned char *buf, int len, atomic_int *done)
             MPI_Wait(&request, &status);
         }
         MPI_Get_count(&status, MPI_BYTE, &count);
-        TM_CHECK(count == len && status.MPI_SOURCE == 0 && status.MPI_TAG == round, "round %d: status", round);
+        TM_CHECK(count == len && 0 == status.MPI_SOURCE && status.MPI_TAG == round,
+                 "round %d: status", round);
     }
 }
 

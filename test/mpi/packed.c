@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packed data and unusual types in messages: MPI_PACKED at either side or both, packed piecewise; external32; distributed
- * arrays, subarrays in Fortran order and indexed blocks, against the data that MPI_Pack gives; types whose pieces overlap,
- * which may be sent; types of nothing.
+ * Packed data and unusual types in messages: MPI_PACKED at either side or both, packed piecewise;
+ * external32; distributed arrays, subarrays in Fortran order and indexed blocks, against the data
+ * that MPI_Pack gives; types whose pieces overlap, which may be sent; types of nothing.
  */
 /* TEST: np=1,2,3 timeout=60 quick=yes */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
@@ -42,8 +42,8 @@ static void check_records(const record_t *r, int n, int from, const char *what)
         record_t want = record_of(from, i);
 
         if (!TM_CHECK(r[i].i == want.i && r[i].d == want.d && r[i].s == want.s,
-                      "%s: record %d of %d is %d %g %d, expected %d %g %d", what, i, n, r[i].i, r[i].d, r[i].s, want.i,
-                      want.d, want.s)) {
+                      "%s: record %d of %d is %d %g %d, expected %d %g %d", what, i, n, r[i].i,
+                      r[i].d, r[i].s, want.i, want.d, want.s)) {
             break;
         }
     }
@@ -65,9 +65,9 @@ static void packed(int n, int how)
     TM_MPI(MPI_Pack_size(n, type, comm, &room));
     obuf = tm_alloc((size_t) room);
     ibuf = tm_alloc((size_t) room);
-    if ((how & 1) != 0) {
+    if (0 != (how & 1)) {
         for (int i = 0; i < n; i++) { /* one by one, the fields of some by themselves */
-            if (i % 3 == 0) {
+            if (0 == i % 3) {
                 TM_MPI(MPI_Pack(&out[i].i, 1, MPI_INT, obuf, room, &at, comm));
                 TM_MPI(MPI_Pack(&out[i].d, 1, MPI_DOUBLE, obuf, room, &at, comm));
                 TM_MPI(MPI_Pack(&out[i].s, 1, MPI_SHORT, obuf, room, &at, comm));
@@ -79,12 +79,12 @@ static void packed(int n, int how)
     } else {
         TM_MPI(MPI_Isend(out, n, type, dst, how, comm, &req));
     }
-    if ((how & 2) != 0) {
+    if (0 != (how & 2)) {
         TM_MPI(MPI_Probe(src, how, comm, &st));
         TM_MPI(MPI_Get_count(&st, MPI_PACKED, &got));
         TM_MPI(MPI_Recv(ibuf, got, MPI_PACKED, src, how, comm, &st));
         for (int i = 0, pos = 0; i < n; i++) {
-            if (i % 2 == 0) {
+            if (0 == i % 2) {
                 TM_MPI(MPI_Unpack(ibuf, got, &pos, &in[i].i, 1, MPI_INT, comm));
                 TM_MPI(MPI_Unpack(ibuf, got, &pos, &in[i].d, 1, MPI_DOUBLE, comm));
                 TM_MPI(MPI_Unpack(ibuf, got, &pos, &in[i].s, 1, MPI_SHORT, comm));
@@ -97,7 +97,7 @@ static void packed(int n, int how)
         TM_MPI(MPI_Get_count(&st, type, &got));
         TM_CHECK(got == n, "MPI_Get_count of packed records gave %d, expected %d", got, n);
     }
-    check_records(in, n, src, how == 1 ? "packed" : how == 2 ? "unpacked" : "packed and unpacked");
+    check_records(in, n, src, 1 == how ? "packed" : 2 == how ? "unpacked" : "packed and unpacked");
     TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
     TM_MPI(MPI_Type_free(&type));
     free(out);
@@ -130,10 +130,11 @@ static void external32(int n)
     tm_expect_status(&st, src, 7, (size_t) room);
     for (int i = 0; i < n; i += 1 + n / 7) {
         const unsigned char *p = ibuf + 14 * i;
-        int value = (int) ((unsigned) p[0] << 24 | (unsigned) p[1] << 16 | (unsigned) p[2] << 8 | p[3]);
+        int value = (int) ((unsigned) p[0] << 24 | (unsigned) p[1] << 16 | (unsigned) p[2] << 8 |
+                           p[3]);
 
-        TM_CHECK(value == record_of(src, i).i, "external32: record %d begins with %d, expected %d", i, value,
-                 record_of(src, i).i);
+        TM_CHECK(value == record_of(src, i).i, "external32: record %d begins with %d, expected %d",
+                 i, value, record_of(src, i).i);
     }
     TM_MPI(MPI_Unpack_external("external32", ibuf, room, &pos, in, n, type));
     check_records(in, n, src, "external32");
@@ -145,10 +146,14 @@ static void external32(int n)
     tm_free(ibuf);
 }
 
-/* Send one element of a type of ints and receive it as that type; the contiguous form must be what MPI_Pack makes of it. */
+/*
+ * Send one element of a type of ints and receive it as that type; the contiguous form must be what
+ * MPI_Pack makes of it.
+ */
 static void as_packed(MPI_Datatype type, int nints, const char *name)
 {
-    int *out = tm_calloc((size_t) nints, sizeof(int)), *in = tm_calloc((size_t) nints, sizeof(int)), size, at = 0;
+    int *out = tm_calloc((size_t) nints, sizeof(int)), *in = tm_calloc((size_t) nints, sizeof(int)),
+        size, at = 0;
     unsigned char *want, *got, *again;
     MPI_Request req[2];
 
@@ -167,11 +172,12 @@ static void as_packed(MPI_Datatype type, int nints, const char *name)
         TM_MPI(MPI_Isend(out, 1, type, dst, 20 + i, comm, &req[i]));
     }
     TM_MPI(MPI_Recv(got, size / 4, MPI_INT, src, 20, comm, MPI_STATUS_IGNORE));
-    TM_CHECK(memcmp(got, want, (size_t) size) == 0, "%s: received as ints it is not what MPI_Pack makes", name);
+    TM_CHECK(0 == memcmp(got, want, (size_t) size),
+             "%s: received as ints it is not what MPI_Pack makes", name);
     TM_MPI(MPI_Recv(in, 1, type, src, 21, comm, MPI_STATUS_IGNORE));
     at = 0;
     TM_MPI(MPI_Pack(in, 1, type, again, size, &at, comm));
-    TM_CHECK(memcmp(again, want, (size_t) size) == 0, "%s: received as the type it differs", name);
+    TM_CHECK(0 == memcmp(again, want, (size_t) size), "%s: received as the type it differs", name);
     TM_MPI(MPI_Waitall(2, req, MPI_STATUSES_IGNORE));
     TM_MPI(MPI_Type_free(&type));
     tm_free(want);
@@ -185,7 +191,8 @@ static void arrays(int n)
 {
     int sizes[3] = {n, 8, 6}, sub[3] = {n - n / 3, 3, 5}, start[3] = {n / 4, 2, 1},
         disp[5] = {9 * n, 0, 4 * n, 20 * n, 13 * n};
-    int dist[2] = {MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_BLOCK}, dargs[2] = {3, MPI_DISTRIBUTE_DFLT_DARG}, grid[2] = {2, 3};
+    int dist[2] = {MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_BLOCK},
+        dargs[2] = {3, MPI_DISTRIBUTE_DFLT_DARG}, grid[2] = {2, 3};
     MPI_Datatype type;
 
     TM_MPI(MPI_Type_create_subarray(3, sizes, sub, start, MPI_ORDER_FORTRAN, MPI_INT, &type));
@@ -194,8 +201,9 @@ static void arrays(int n)
     as_packed(type, 48 * n, "subarray");
     sizes[1] = 48;
     for (int order = 0; order < 2; order++) {
-        TM_MPI(MPI_Type_create_darray(6, 4, 2, sizes, dist, dargs, grid, order == 0 ? MPI_ORDER_C : MPI_ORDER_FORTRAN,
-                                      MPI_INT, &type));
+        TM_MPI(MPI_Type_create_darray(6, 4, 2, sizes, dist, dargs, grid,
+                                      0 == order ? MPI_ORDER_C : MPI_ORDER_FORTRAN, MPI_INT,
+                                      &type));
         as_packed(type, 48 * n, "distributed array");
     }
     TM_MPI(MPI_Type_create_indexed_block(5, 2 * n, disp, MPI_INT, &type));
@@ -205,7 +213,8 @@ static void arrays(int n)
 /* The same memory more than once in one message. */
 static void overlapping(int n)
 {
-    int *out = tm_calloc((size_t) n + 20, sizeof(int)), *in = tm_calloc(20 * (size_t) n, sizeof(int));
+    int *out = tm_calloc((size_t) n + 20, sizeof(int)),
+        *in = tm_calloc(20 * (size_t) n, sizeof(int));
     MPI_Datatype type;
     MPI_Request req;
     MPI_Status st;
@@ -221,7 +230,8 @@ static void overlapping(int n)
     for (int i = 0; i < 20 * n; i++) {
         int want = 1000 * src + i % n + i / n;
 
-        if (!TM_CHECK(in[i] == want, "overlapping pieces: element %d is %d, expected %d", i, in[i], want)) {
+        if (!TM_CHECK(in[i] == want, "overlapping pieces: element %d is %d, expected %d", i, in[i],
+                      want)) {
             break;
         }
     }
@@ -247,9 +257,10 @@ static void nothing(void)
     }
     for (int i = 0; i < 9; i++) {
         tm_status_reset(&st);
-        TM_MPI(MPI_Sendrecv(&x, 1000, type[i % 3], dst, 40, &x, 77, type[i / 3], src, 40, comm, &st));
+        TM_MPI(
+            MPI_Sendrecv(&x, 1000, type[i % 3], dst, 40, &x, 77, type[i / 3], src, 40, comm, &st));
         tm_expect_single(&st, src, 40, 0);
-        TM_CHECK(x == 5, "a message of nothing wrote to the buffer");
+        TM_CHECK(5 == x, "a message of nothing wrote to the buffer");
     }
     for (int i = 0; i < 3; i++) {
         TM_MPI(MPI_Type_free(&type[i]));

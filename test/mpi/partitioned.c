@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Partitioned communication (MPI_Psend_init, MPI_Precv_init), which Open MPI makes of the PML's persistent requests: partitions
- * marked ready in any order, different numbers of them on both sides, started again, the arrival of each tested. Not with different
- * numbers: MPI_Parrived of Open MPI 5.0.7 then says yes too early, or never, over every PML.
+ * Partitioned communication (MPI_Psend_init, MPI_Precv_init), which Open MPI makes of the PML's
+ * persistent requests: partitions marked ready in any order, different numbers of them on both
+ * sides, started again, the arrival of each tested. Not with different numbers: MPI_Parrived of
+ * Open MPI 5.0.7 then says yes too early, or never, over every PML.
  */
 /* TEST: np=2,4 ompi=5.0 timeout=60 stderr="Unable to find reachable pairing" */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" ompi=5.0 timeout=60 stderr="Unable to find reachable pairing" */
@@ -13,15 +14,19 @@ static int value_of(int from, int round, int i)
     return from * 1000000 + round * 10000 + i;
 }
 
-/* One transfer round the ring: partitions of the send, of the receive, each of so many ints in all. */
+/*
+ * One transfer round the ring: partitions of the send, of the receive, each of so many ints in all.
+ */
 static void transfer(int send_parts, int recv_parts, int total, int rounds)
 {
     int right = (tm_rank + 1) % tm_size, left = (tm_rank + tm_size - 1) % tm_size;
     int *out = calloc((size_t) total, sizeof(int)), *in = calloc((size_t) total, sizeof(int));
     MPI_Request send, recv;
 
-    TM_MPI(MPI_Psend_init(out, send_parts, total / send_parts, MPI_INT, right, 5, MPI_COMM_WORLD, MPI_INFO_NULL, &send));
-    TM_MPI(MPI_Precv_init(in, recv_parts, total / recv_parts, MPI_INT, left, 5, MPI_COMM_WORLD, MPI_INFO_NULL, &recv));
+    TM_MPI(MPI_Psend_init(out, send_parts, total / send_parts, MPI_INT, right, 5, MPI_COMM_WORLD,
+                          MPI_INFO_NULL, &send));
+    TM_MPI(MPI_Precv_init(in, recv_parts, total / recv_parts, MPI_INT, left, 5, MPI_COMM_WORLD,
+                          MPI_INFO_NULL, &recv));
     for (int round = 0; round < rounds; round++) {
         memset(in, 0xff, (size_t) total * sizeof(int));
         TM_MPI(MPI_Start(&recv));
@@ -42,7 +47,8 @@ static void transfer(int send_parts, int recv_parts, int total, int rounds)
                 TM_MPI(MPI_Parrived(recv, part, &flag));
             }
             for (int j = part * (total / recv_parts); j < (part + 1) * (total / recv_parts); j++) {
-                TM_CHECK(in[j] == value_of(left, round, j), "%d/%d partitions, int %d is %d", send_parts, recv_parts, j, in[j]);
+                TM_CHECK(in[j] == value_of(left, round, j), "%d/%d partitions, int %d is %d",
+                         send_parts, recv_parts, j, in[j]);
             }
         }
         if (send_parts == recv_parts) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Persistent requests: every mode restarted many times, MPI_Startall, inactive requests in waits and tests, buffered sends
- * restarted before the receiver has looked, and MPI_Request_free of inactive and of active requests.
+ * Persistent requests: every mode restarted many times, MPI_Startall, inactive requests in waits
+ * and tests, buffered sends restarted before the receiver has looked, and MPI_Request_free of
+ * inactive and of active requests.
  *
  * args: [largest size]
  */
@@ -17,7 +18,8 @@ enum { TAG_READY = 32000, TAG_DONE };
 
 typedef int (*send_init_fn_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 
-static const send_init_fn_t send_init_fn[NMODES] = {MPI_Send_init, MPI_Bsend_init, MPI_Ssend_init, MPI_Rsend_init};
+static const send_init_fn_t send_init_fn[NMODES] = {MPI_Send_init, MPI_Bsend_init, MPI_Ssend_init,
+                                                    MPI_Rsend_init};
 
 static MPI_Comm comm, ctl; /* ctl: no test receives from it with wildcards */
 static int dst, src;
@@ -44,7 +46,8 @@ static void detach(void *want)
 /* dst has posted what it must before this rank goes on. */
 static void handshake(void)
 {
-    TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, TAG_READY, NULL, 0, MPI_BYTE, dst, TAG_READY, ctl, MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, TAG_READY, NULL, 0, MPI_BYTE, dst, TAG_READY, ctl,
+                        MPI_STATUS_IGNORE));
 }
 
 /* An inactive persistent request is complete with an empty status and stays what it is. */
@@ -67,16 +70,21 @@ static void check_inactive(MPI_Request *req)
 static void restart(int mode, size_t n, int times, bool wild)
 {
     unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
-    void *bsend_buf = mode == MODE_BUFFERED ? attach(2 * n, 2) : NULL;
+    void *bsend_buf = MODE_BUFFERED == mode ? attach(2 * n, 2) : NULL;
     int tag = 10 + mode;
     MPI_Request req[2];
 
-    if (mode == MODE_BUFFERED && !tm_is_strict()) {
-        times = 1; /* pml/ob1 of 4.1.4 sends old data when it restarts a completed MPI_Bsend_init of more than 256 bytes */
+    if (MODE_BUFFERED == mode && !tm_is_strict()) {
+        /*
+         * pml/ob1 of 4.1.4 sends old data when it restarts a completed MPI_Bsend_init of more than
+         * 256 bytes
+         */
+        times = 1;
     }
 
     TM_MPI(send_init_fn[mode](out, (int) n, MPI_BYTE, dst, tag, comm, &req[0]));
-    TM_MPI(MPI_Recv_init(in, (int) n, MPI_BYTE, wild ? MPI_ANY_SOURCE : src, wild ? MPI_ANY_TAG : tag, comm, &req[1]));
+    TM_MPI(MPI_Recv_init(in, (int) n, MPI_BYTE, wild ? MPI_ANY_SOURCE : src,
+                         wild ? MPI_ANY_TAG : tag, comm, &req[1]));
     check_inactive(&req[0]);
     check_inactive(&req[1]);
     for (int i = 0; i < times; i++) {
@@ -84,9 +92,9 @@ static void restart(int mode, size_t n, int times, bool wild)
 
         tm_fill(out, n, tm_key(tm_rank, dst, tag, i));
         memset(in, 0xee, n);
-        if (i % 2 == 0 || mode == MODE_READY) {
+        if (0 == i % 2 || MODE_READY == mode) {
             TM_MPI(MPI_Start(&req[1]));
-            if (mode == MODE_READY) {
+            if (MODE_READY == mode) {
                 handshake();
             }
             TM_MPI(MPI_Start(&req[0]));
@@ -98,8 +106,9 @@ static void restart(int mode, size_t n, int times, bool wild)
         tm_expect_single(&st, src, tag, n);
         tm_expect_data(in, n, tm_key(src, tm_rank, tag, i), "persistent receive");
         TM_MPI(MPI_Wait(&req[0], MPI_STATUS_IGNORE));
-        TM_CHECK(req[0] != MPI_REQUEST_NULL && req[1] != MPI_REQUEST_NULL, "a persistent request became null");
-        if (bsend_buf != NULL) {
+        TM_CHECK(MPI_REQUEST_NULL != req[0] && MPI_REQUEST_NULL != req[1],
+                 "a persistent request became null");
+        if (NULL != bsend_buf) {
             detach(bsend_buf);
             bsend_buf = attach(2 * n, 2);
         }
@@ -108,8 +117,9 @@ static void restart(int mode, size_t n, int times, bool wild)
     check_inactive(&req[1]);
     TM_MPI(MPI_Request_free(&req[0]));
     TM_MPI(MPI_Request_free(&req[1]));
-    TM_CHECK(req[0] == MPI_REQUEST_NULL && req[1] == MPI_REQUEST_NULL, "MPI_Request_free did not set the handle to null");
-    if (bsend_buf != NULL) {
+    TM_CHECK(MPI_REQUEST_NULL == req[0] && MPI_REQUEST_NULL == req[1],
+             "MPI_Request_free did not set the handle to null");
+    if (NULL != bsend_buf) {
         detach(bsend_buf);
     }
     tm_free(out);
@@ -132,7 +142,7 @@ static void all_peers(size_t n, int times)
         buf[i] = tm_alloc(n);
         if (i < tm_size) {
             TM_MPI(MPI_Recv_init(buf[i], (int) n, MPI_BYTE, i, 5, comm, &req[i]));
-        } else if (i % 2 == 0) {
+        } else if (0 == i % 2) {
             TM_MPI(MPI_Send_init(buf[i], (int) n, MPI_BYTE, i - tm_size, 5, comm, &req[i]));
         } else {
             TM_MPI(MPI_Ssend_init(buf[i], (int) n, MPI_BYTE, i - tm_size, 5, comm, &req[i]));
@@ -149,9 +159,9 @@ static void all_peers(size_t n, int times)
             tm_status_reset(&st[i]);
         }
         TM_MPI(MPI_Startall(nreq, req));
-        if (t % 3 == 0) {
+        if (0 == t % 3) {
             TM_MPI(MPI_Waitall(nreq, req, st));
-        } else if (t % 3 == 1) {
+        } else if (1 == t % 3) {
             while (count > 0) {
                 MPI_Status one;
 
@@ -169,7 +179,8 @@ static void all_peers(size_t n, int times)
                 int n_done;
 
                 TM_MPI(MPI_Waitsome(nreq, req, &n_done, index, some));
-                if (!TM_CHECK(n_done > 0 && n_done <= count, "MPI_Waitsome completed %d of %d", n_done, count)) {
+                if (!TM_CHECK(n_done > 0 && n_done <= count, "MPI_Waitsome completed %d of %d",
+                              n_done, count)) {
                     break;
                 }
                 for (int i = 0; i < n_done; i++) {
@@ -184,10 +195,10 @@ static void all_peers(size_t n, int times)
             tm_expect_data(buf[i], n, tm_key(i, tm_rank, 5, t), "persistent, all peers");
         }
         TM_MPI(MPI_Waitany(nreq, req, &which, &st[0]));
-        TM_CHECK(which == MPI_UNDEFINED, "MPI_Waitany of inactive requests gave index %d", which);
+        TM_CHECK(MPI_UNDEFINED == which, "MPI_Waitany of inactive requests gave index %d", which);
         tm_expect_empty(&st[0]);
         TM_MPI(MPI_Waitsome(nreq, req, &count, index, st));
-        TM_CHECK(count == MPI_UNDEFINED, "MPI_Waitsome of inactive requests gave count %d", count);
+        TM_CHECK(MPI_UNDEFINED == count, "MPI_Waitsome of inactive requests gave count %d", count);
     }
     for (int i = 0; i < nreq; i++) {
         TM_MPI(MPI_Request_free(&req[i]));
@@ -200,7 +211,10 @@ static void all_peers(size_t n, int times)
     TM_MPI(MPI_Barrier(comm));
 }
 
-/* A buffered send is complete at once: restart it with new data while earlier ones are on their way. */
+/*
+ * A buffered send is complete at once: restart it with new data while earlier ones are on their
+ * way.
+ */
 static void bsend_quick(size_t n, int times)
 {
     unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
@@ -212,7 +226,7 @@ static void bsend_quick(size_t n, int times)
         tm_fill(out, n, tm_key(tm_rank, dst, 7, i));
         TM_MPI(MPI_Start(&req));
         TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
-        TM_CHECK(req != MPI_REQUEST_NULL, "a persistent request became null");
+        TM_CHECK(MPI_REQUEST_NULL != req, "a persistent request became null");
     }
     memset(out, 0xdd, n);
     for (int i = 0; i < times; i++) {
@@ -230,7 +244,9 @@ static void bsend_quick(size_t n, int times)
     TM_MPI(MPI_Barrier(comm));
 }
 
-/* Progress until the last byte of buf has arrived; nothing else shows the end of a freed receive. */
+/*
+ * Progress until the last byte of buf has arrived; nothing else shows the end of a freed receive.
+ */
 static void await_data(unsigned char *buf, size_t n, uint64_t key)
 {
     double end = tm_now() + 20;
@@ -258,7 +274,7 @@ static void free_active(size_t n, bool persistent, bool post_first)
                 TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 8, comm, &req[0]));
             }
             TM_MPI(MPI_Request_free(&req[0]));
-            TM_CHECK(req[0] == MPI_REQUEST_NULL, "MPI_Request_free did not set the handle to null");
+            TM_CHECK(MPI_REQUEST_NULL == req[0], "MPI_Request_free did not set the handle to null");
         } else {
             if (persistent) {
                 TM_MPI(MPI_Recv_init(in, (int) n, MPI_BYTE, src, 8, comm, &req[1]));
@@ -267,18 +283,21 @@ static void free_active(size_t n, bool persistent, bool post_first)
                 TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, src, 8, comm, &req[1]));
             }
             TM_MPI(MPI_Request_free(&req[1]));
-            TM_CHECK(req[1] == MPI_REQUEST_NULL, "MPI_Request_free did not set the handle to null");
+            TM_CHECK(MPI_REQUEST_NULL == req[1], "MPI_Request_free did not set the handle to null");
         }
     }
     await_data(in, n, tm_key(src, tm_rank, 8, persistent));
     /* My send buffer is free for use when the receiver says so. */
-    TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, TAG_DONE, NULL, 0, MPI_BYTE, dst, TAG_DONE, ctl, MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, TAG_DONE, NULL, 0, MPI_BYTE, dst, TAG_DONE, ctl,
+                        MPI_STATUS_IGNORE));
     TM_MPI(MPI_Barrier(comm));
     tm_free(out);
     tm_free(in);
 }
 
-/* The datatype and the communicator may be freed while a persistent request that uses them lives. */
+/*
+ * The datatype and the communicator may be freed while a persistent request that uses them lives.
+ */
 static void freed_type(void)
 {
     enum { BLOCKS = 1000 };
@@ -305,9 +324,10 @@ static void freed_type(void)
         TM_MPI(MPI_Waitall(2, req, st));
         tm_expect_status(&st[1], src, 9, BLOCKS * sizeof(int));
         for (int i = 0; i < 2 * BLOCKS; i++) {
-            int want = i % 2 == 0 ? 1000 * src + 7 * t + i : -1;
+            int want = 0 == i % 2 ? 1000 * src + 7 * t + i : -1;
 
-            if (!TM_CHECK(in[i] == want, "freed type: element %d is %d, expected %d", i, in[i], want)) {
+            if (!TM_CHECK(in[i] == want, "freed type: element %d is %d, expected %d", i, in[i],
+                          want)) {
                 break;
             }
         }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI_Probe, MPI_Iprobe and the matched probes, with every pattern, from 0 bytes to rendezvous sizes; the order in which they
- * see messages; matched messages received late and out of order; MPI_MESSAGE_NO_PROC.
+ * MPI_Probe, MPI_Iprobe and the matched probes, with every pattern, from 0 bytes to rendezvous
+ * sizes; the order in which they see messages; matched messages received late and out of order;
+ * MPI_MESSAGE_NO_PROC.
  *
  * args: [largest size]
  */
@@ -19,15 +20,19 @@ static int dst, src;
 /* The counts that a status gives for n bytes as bytes and as ints. */
 static void check_counts(const MPI_Status *st, int from, int tag, size_t n)
 {
-    int ints = -1, want = n % 4 == 0 ? (int) (n / 4) : MPI_UNDEFINED;
+    int ints = -1, want = 0 == n % 4 ? (int) (n / 4) : MPI_UNDEFINED;
 
     tm_expect_single(st, from, tag, n);
     MPI_Get_count(st, MPI_INT, &ints);
     TM_CHECK(ints == want, "MPI_Get_count in ints is %d, expected %d (%zu bytes)", ints, want, n);
 }
 
-/* Probe for (from, tag), which is to give source want_src, want_tag and n bytes, and receive what was found. */
-static void probe_and_receive(int kind, int from, int tag, int want_src, int want_tag, size_t n, uint64_t key)
+/*
+ * Probe for (from, tag), which is to give source want_src, want_tag and n bytes, and receive what
+ * was found.
+ */
+static void probe_and_receive(int kind, int from, int tag, int want_src, int want_tag, size_t n,
+                              uint64_t key)
 {
     unsigned char *buf = tm_alloc(n);
     MPI_Message msg = MPI_MESSAGE_NULL;
@@ -53,7 +58,8 @@ static void probe_and_receive(int kind, int from, int tag, int want_src, int wan
     default:
         while (!flag) {
             TM_MPI(MPI_Improbe(from, tag, comm, &flag, &msg, &st));
-            TM_CHECK(flag || msg == MPI_MESSAGE_NULL, "MPI_Improbe found nothing but set a message");
+            TM_CHECK(flag || MPI_MESSAGE_NULL == msg,
+                     "MPI_Improbe found nothing but set a message");
         }
         break;
     }
@@ -66,14 +72,16 @@ static void probe_and_receive(int kind, int from, int tag, int want_src, int wan
         break;
     case MPROBE_MRECV:
     case IMPROBE_MRECV:
-        TM_CHECK(msg != MPI_MESSAGE_NULL && msg != MPI_MESSAGE_NO_PROC, "the probe gave no message");
+        TM_CHECK(MPI_MESSAGE_NULL != msg && MPI_MESSAGE_NO_PROC != msg,
+                 "the probe gave no message");
         TM_MPI(MPI_Mrecv(buf, (int) n, MPI_BYTE, &msg, &st));
-        TM_CHECK(msg == MPI_MESSAGE_NULL, "the message is not null after MPI_Mrecv");
+        TM_CHECK(MPI_MESSAGE_NULL == msg, "the message is not null after MPI_Mrecv");
         break;
     default:
-        TM_CHECK(msg != MPI_MESSAGE_NULL && msg != MPI_MESSAGE_NO_PROC, "the probe gave no message");
+        TM_CHECK(MPI_MESSAGE_NULL != msg && MPI_MESSAGE_NO_PROC != msg,
+                 "the probe gave no message");
         TM_MPI(MPI_Imrecv(buf, (int) n, MPI_BYTE, &msg, &req));
-        TM_CHECK(msg == MPI_MESSAGE_NULL, "the message is not null after MPI_Imrecv");
+        TM_CHECK(MPI_MESSAGE_NULL == msg, "the message is not null after MPI_Imrecv");
         TM_MPI(MPI_Wait(&req, &st));
         break;
     }
@@ -86,7 +94,7 @@ static void probe_and_receive(int kind, int from, int tag, int want_src, int wan
 static void nothing_there(void)
 {
     for (int i = 0; i < 100; i++) {
-        int flag = 1, from = i % 2 == 0 ? src : MPI_ANY_SOURCE, tag = i % 4 < 2 ? 1 : MPI_ANY_TAG;
+        int flag = 1, from = 0 == i % 2 ? src : MPI_ANY_SOURCE, tag = i % 4 < 2 ? 1 : MPI_ANY_TAG;
         MPI_Message msg = MPI_MESSAGE_NO_PROC;
         MPI_Status st;
 
@@ -94,7 +102,7 @@ static void nothing_there(void)
         TM_CHECK(!flag, "MPI_Iprobe found a message that nobody sent");
         flag = 1;
         TM_MPI(MPI_Improbe(from, tag, comm, &flag, &msg, &st));
-        TM_CHECK(!flag && msg == MPI_MESSAGE_NULL, "MPI_Improbe found a message that nobody sent");
+        TM_CHECK(!flag && MPI_MESSAGE_NULL == msg, "MPI_Improbe found a message that nobody sent");
     }
     TM_MPI(MPI_Barrier(comm));
 }
@@ -114,12 +122,13 @@ static void every_pattern(size_t max)
                 MPI_Request req;
 
                 tm_fill(buf, n, tm_key(tm_rank, dst, tag, i));
-                if (pattern % 2 == 0) {
+                if (0 == pattern % 2) {
                     TM_MPI(MPI_Isend(buf, (int) n, MPI_BYTE, dst, tag, comm, &req));
                 } else {
                     TM_MPI(MPI_Issend(buf, (int) n, MPI_BYTE, dst, tag, comm, &req));
                 }
-                probe_and_receive(kind, pattern & 1 ? MPI_ANY_SOURCE : src, pattern & 2 ? MPI_ANY_TAG : tag, src, tag, n,
+                probe_and_receive(kind, pattern & 1 ? MPI_ANY_SOURCE : src,
+                                  pattern & 2 ? MPI_ANY_TAG : tag, src, tag, n,
                                   tm_key(src, tm_rank, tag, i));
                 TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
             }
@@ -129,7 +138,9 @@ static void every_pattern(size_t max)
     TM_MPI(MPI_Barrier(comm));
 }
 
-/* A probe shows the first message in order and goes on showing it; a matched probe takes it away. */
+/*
+ * A probe shows the first message in order and goes on showing it; a matched probe takes it away.
+ */
 static void order(size_t n)
 {
     enum { COUNT = 12 };
@@ -139,7 +150,7 @@ static void order(size_t n)
     MPI_Status st;
 
     for (int i = 0; i < COUNT; i++) {
-        size_t len = i % 3 == 1 ? n : (size_t) i;
+        size_t len = 1 == i % 3 ? n : (size_t) i;
 
         out[i] = tm_alloc(n);
         in[i] = tm_alloc(n);
@@ -147,19 +158,23 @@ static void order(size_t n)
         TM_MPI(MPI_Isend(out[i], (int) len, MPI_BYTE, dst, i, comm, &req[i]));
     }
     for (int i = 0; i < COUNT; i++) {
-        size_t len = i % 3 == 1 ? n : (size_t) i;
+        size_t len = 1 == i % 3 ? n : (size_t) i;
 
         for (int k = 0; k < 3; k++) {
             tm_status_reset(&st);
-            TM_MPI(MPI_Probe(k == 0 ? src : MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
+            TM_MPI(MPI_Probe(0 == k ? src : MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
             tm_expect_single(&st, src, i, len);
         }
         if (i == COUNT / 2) {
-            /* An ordinary receive takes the next one although earlier messages have been matched but not received. */
+            /*
+             * An ordinary receive takes the next one although earlier messages have been matched
+             * but not received.
+             */
             tm_status_reset(&st);
             TM_MPI(MPI_Recv(in[i], (int) n, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
             tm_expect_single(&st, src, i, len);
-            tm_expect_data(in[i], len, tm_key(src, tm_rank, i, 5), "receive between matched messages");
+            tm_expect_data(in[i], len, tm_key(src, tm_rank, i, 5),
+                           "receive between matched messages");
             msg[i] = MPI_MESSAGE_NULL;
         } else {
             TM_MPI(MPI_Mprobe(src, MPI_ANY_TAG, comm, &msg[i], &st));
@@ -167,14 +182,14 @@ static void order(size_t n)
     }
     /* Receive in reverse order, every second without waiting. */
     for (int i = COUNT - 1; i >= 0; i--) {
-        size_t len = i % 3 == 1 ? n : (size_t) i;
+        size_t len = 1 == i % 3 ? n : (size_t) i;
 
         rreq[i] = MPI_REQUEST_NULL;
         if (i == COUNT / 2) {
             continue;
         }
         tm_status_reset(&st);
-        if (i % 2 == 0) {
+        if (0 == i % 2) {
             TM_MPI(MPI_Imrecv(in[i], (int) n, MPI_BYTE, &msg[i], &rreq[i]));
         } else {
             TM_MPI(MPI_Mrecv(in[i], (int) n, MPI_BYTE, &msg[i], &st));
@@ -183,8 +198,9 @@ static void order(size_t n)
         }
     }
     for (int i = 0; i < COUNT; i++) {
-        if (rreq[i] != MPI_REQUEST_NULL) {
-            tm_wait_recv(&rreq[i], in[i], src, i, i % 3 == 1 ? n : (size_t) i, tm_key(src, tm_rank, i, 5));
+        if (MPI_REQUEST_NULL != rreq[i]) {
+            tm_wait_recv(&rreq[i], in[i], src, i, 1 == i % 3 ? n : (size_t) i,
+                         tm_key(src, tm_rank, i, 5));
         }
     }
     TM_MPI(MPI_Waitall(COUNT, req, MPI_STATUSES_IGNORE));
@@ -208,7 +224,7 @@ static void keep_matched(size_t n)
     TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 3, comm, &req));
     TM_MPI(MPI_Mprobe(src, 3, comm, &msg, &st));
     for (int i = 0; i < ROUNDS; i++) {
-        size_t len = i % 50 == 49 ? n : (size_t) (i % 64);
+        size_t len = 49 == i % 50 ? n : (size_t) (i % 64);
         unsigned char *to = len > 64 ? big : small, *from = tm_alloc(len);
 
         tm_fill(from, len, tm_key(tm_rank, dst, 3, 100 + i));
@@ -232,7 +248,10 @@ static void keep_matched(size_t n)
     TM_MPI(MPI_Barrier(comm));
 }
 
-/* Probe for anything from anybody while all send to all; the status must lead to exactly that message. */
+/*
+ * Probe for anything from anybody while all send to all; the status must lead to exactly that
+ * message.
+ */
 static void from_anybody(int per_peer, size_t max)
 {
     int total = per_peer * tm_size;
@@ -254,7 +273,7 @@ static void from_anybody(int per_peer, size_t max)
         MPI_Status st;
         int from, seq, flag = 0, bytes;
 
-        if (i % 2 == 0) {
+        if (0 == i % 2) {
             TM_MPI(MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
         } else {
             while (!flag) {
@@ -269,13 +288,13 @@ static void from_anybody(int per_peer, size_t max)
         MPI_Get_count(&st, MPI_BYTE, &bytes);
         tm_rng_t rng = tm_rng(77, tm_key(from, tm_rank, 9, seq));
         size_t n = tm_rand_size(&rng, max);
-        if (!TM_CHECK(st.MPI_TAG == seq % 7 && (size_t) bytes == n, "probe: tag %d bytes %d, expected %d %zu", st.MPI_TAG, bytes,
-                      seq % 7, n)) {
+        if (!TM_CHECK(st.MPI_TAG == seq % 7 && (size_t) bytes == n,
+                      "probe: tag %d bytes %d, expected %d %zu", st.MPI_TAG, bytes, seq % 7, n)) {
             MPI_Abort(MPI_COMM_WORLD, 3);
         }
         unsigned char *in = tm_alloc(n);
         tm_status_reset(&st);
-        if (i % 2 == 0) {
+        if (0 == i % 2) {
             TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, from, seq % 7, comm, &st));
         } else {
             TM_MPI(MPI_Mrecv(in, (int) n, MPI_BYTE, &msg, &st));
@@ -310,15 +329,17 @@ static void no_proc(void)
     tm_expect_proc_null(&st);
     tm_status_reset(&st);
     TM_MPI(MPI_Mprobe(MPI_PROC_NULL, 1, comm, &msg, &st));
-    TM_CHECK(msg == MPI_MESSAGE_NO_PROC, "MPI_Mprobe of MPI_PROC_NULL did not give MPI_MESSAGE_NO_PROC");
+    TM_CHECK(MPI_MESSAGE_NO_PROC == msg,
+             "MPI_Mprobe of MPI_PROC_NULL did not give MPI_MESSAGE_NO_PROC");
     tm_expect_proc_null(&st);
     tm_status_reset(&st);
     TM_MPI(MPI_Mrecv(NULL, 0, MPI_BYTE, &msg, &st));
-    TM_CHECK(msg == MPI_MESSAGE_NULL, "the message is not null after MPI_Mrecv");
+    TM_CHECK(MPI_MESSAGE_NULL == msg, "the message is not null after MPI_Mrecv");
     tm_expect_proc_null(&st);
     flag = 0;
     TM_MPI(MPI_Improbe(MPI_PROC_NULL, MPI_ANY_TAG, comm, &flag, &msg, &st));
-    TM_CHECK(flag && msg == MPI_MESSAGE_NO_PROC, "MPI_Improbe of MPI_PROC_NULL did not give MPI_MESSAGE_NO_PROC");
+    TM_CHECK(flag && MPI_MESSAGE_NO_PROC == msg,
+             "MPI_Improbe of MPI_PROC_NULL did not give MPI_MESSAGE_NO_PROC");
     TM_MPI(MPI_Imrecv(NULL, 0, MPI_BYTE, &msg, &req));
     tm_status_reset(&st);
     TM_MPI(MPI_Wait(&req, &st));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random traffic, all of point-to-point communication at once, with each byte and MPI's order checked.
+ * Random traffic, all of point-to-point communication at once, with each byte and MPI's order
+ * checked.
  *
  * args: [seed, 0: from the clock] [seconds] [options, comma separated]
  *
@@ -10,8 +11,8 @@
  *   max=N       longest message (bytes)
  *   watch=N     seconds without progress of a lane after which the state is printed and the job ends
  *
- * The same seed gives the same plan: messages, communicators and calls, up to what depends on timing (the result of a
- * probe).
+ * The same seed gives the same plan: messages, communicators and calls, up to what depends on
+ * timing (the result of a probe).
  *
  *   random_lane.h    the state                    random_ops.h     single calls
  *   random_comms.h   communicators                random_run.h     an epoch of them, and why no rank waits for ever
@@ -38,12 +39,13 @@ static int nlanes = 1;
 static long first_epoch, max_epochs = -1, watch_seconds = 30;
 static double end_time;
 
-/* ---- epochs ---- */
+/* ---- epochs ------------------------------------------------------------- */
 
 /* False: it was the last. */
 static bool decide(rnd_lane_t *lane)
 {
-    int is_over = tm_now() > end_time || tm_errors > 0 || (max_epochs >= 0 && lane->epoch >= first_epoch + max_epochs);
+    int is_over = tm_now() > end_time || tm_errors > 0 ||
+                  (max_epochs >= 0 && lane->epoch >= first_epoch + max_epochs);
 
     rnd_step(lane, "decides whether to go on");
     TM_MPI(MPI_Allreduce(MPI_IN_PLACE, &is_over, 1, MPI_INT, MPI_MAX, lane->ctl));
@@ -88,7 +90,7 @@ static void run_lanes(void)
     pthread_t thread[MAX_LANES];
 
     for (int i = 1; i < nlanes; i++) {
-        if (pthread_create(&thread[i], NULL, lane_main, &lanes[i]) != 0) {
+        if (0 != pthread_create(&thread[i], NULL, lane_main, &lanes[i])) {
             TM_FATAL("pthread_create failed");
         }
     }
@@ -98,7 +100,7 @@ static void run_lanes(void)
     }
 }
 
-/* ---- watchdog ---- */
+/* ---- watchdog ----------------------------------------------------------- */
 
 /* The lane is stuck: so what it has counts, though this is another thread. */
 static void watch_report(const rnd_lane_t *lane)
@@ -108,12 +110,14 @@ static void watch_report(const rnd_lane_t *lane)
     for (int i = 0; i < lane->nops; i++) {
         nopen += op_is_open(lane->op[i]);
     }
-    TM_ERROR("no progress for %ld s: lane %d, epoch %ld style %d profile %d, in: %s; %d operations, %d of them open",
-             watch_seconds, lane->id, lane->epoch, lane->style, lane->profile, atomic_load(&lane->doing), lane->nops,
-             nopen);
+    TM_ERROR("no progress for %ld s: lane %d, epoch %ld style %d profile %d, in: %s; %d "
+             "operations, %d of them open",
+             watch_seconds, lane->id, lane->epoch, lane->style, lane->profile,
+             atomic_load(&lane->doing), lane->nops, nopen);
     for (int s = 0; s < NSLOTS; s++) {
         if (lane->slot[s].num_received != lane->slot[s].num_expected) {
-            TM_ERROR("... slot %d: %d of %d messages received", s, lane->slot[s].num_received, lane->slot[s].num_expected);
+            TM_ERROR("... slot %d: %d of %d messages received", s, lane->slot[s].num_received,
+                     lane->slot[s].num_expected);
         }
     }
 }
@@ -131,7 +135,7 @@ static void *watch_main(void *arg)
         for (int i = 0; i < nlanes; i++) {
             long steps = atomic_load(&lanes[i].steps);
 
-            if (steps != last[i] || atomic_load(&lanes[i].doing) == NULL) {
+            if (steps != last[i] || NULL == atomic_load(&lanes[i].doing)) {
                 last[i] = steps;
                 since[i] = tm_now();
             } else if (tm_now() > since[i] + (double) watch_seconds) {
@@ -151,35 +155,35 @@ static void watch_start(void)
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&thread, NULL, watch_main, NULL) != 0) {
+    if (0 != pthread_create(&thread, NULL, watch_main, NULL)) {
         TM_FATAL("pthread_create failed");
     }
     pthread_detach(thread);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* ---- start and end ---- */
+/* ---- start and end ------------------------------------------------------ */
 
 static void read_options(char *text)
 {
     char *save = NULL;
 
-    for (char *word = strtok_r(text, ",", &save); word != NULL; word = strtok_r(NULL, ",", &save)) {
+    for (char *word = strtok_r(text, ",", &save); NULL != word; word = strtok_r(NULL, ",", &save)) {
         char *value = strchr(word, '=');
-        long n = value != NULL ? strtol(value + 1, NULL, 0) : -1;
-        size_t len = value != NULL ? (size_t) (value - word) : 0;
+        long n = NULL != value ? strtol(value + 1, NULL, 0) : -1;
+        size_t len = NULL != value ? (size_t) (value - word) : 0;
 
         if (n < 0) {
             TM_FATAL("option %s lacks a number", word);
-        } else if (strncmp(word, "threads", len) == 0 && n >= 1 && n <= MAX_LANES) {
+        } else if (0 == strncmp(word, "threads", len) && n >= 1 && n <= MAX_LANES) {
             nlanes = (int) n;
-        } else if (strncmp(word, "from", len) == 0) {
+        } else if (0 == strncmp(word, "from", len)) {
             first_epoch = n;
-        } else if (strncmp(word, "epochs", len) == 0) {
+        } else if (0 == strncmp(word, "epochs", len)) {
             max_epochs = n;
-        } else if (strncmp(word, "max", len) == 0) {
+        } else if (0 == strncmp(word, "max", len)) {
             rnd_max = (size_t) n;
-        } else if (strncmp(word, "watch", len) == 0) {
+        } else if (0 == strncmp(word, "watch", len)) {
             watch_seconds = n;
         } else {
             TM_FATAL("unknown option %s", word);
@@ -251,8 +255,9 @@ static void close_all(void)
         tm_type_free(rnd_type[i]);
     }
     TM_MPI(MPI_Allreduce(MPI_IN_PLACE, sum, 6, MPI_LONG, MPI_SUM, MPI_COMM_WORLD));
-    if (tm_rank == 0) {
-        printf("random: %ld epochs, %ld messages, %ld probed, %ld cancels, %ld truncated, %ld blocking calls\n",
+    if (0 == tm_rank) {
+        printf("random: %ld epochs, %ld messages, %ld probed, %ld cancels, %ld truncated, %ld "
+               "blocking calls\n",
                sum[0] / tm_size, sum[1], sum[2], sum[3], sum[4], sum[5]);
     }
 }
@@ -262,7 +267,9 @@ static void agree_on_seed(uint64_t seed)
     struct timespec now;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    tm_seed = seed != 0 ? seed : ((uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000) % 1000000007;
+    tm_seed = 0 != seed
+                  ? seed
+                  : ((uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000) % 1000000007;
     TM_MPI(MPI_Bcast(&tm_seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD));
 }
 
@@ -277,11 +284,12 @@ int main(int argc, char **argv)
     }
     agree_on_seed(argc > 1 ? strtoull(argv[1], NULL, 0) : 0);
     end_time = tm_now() + (double) tm_arg(argc, argv, 2, 10);
-    if (tm_rank == 0) {
+    if (0 == tm_rank) {
         printf("random: seed %" PRIu64 ", %d ranks, %d threads\n", tm_seed, tm_size, nlanes);
         fflush(stdout);
     }
-    sigaction(SIGALRM, &(struct sigaction){.sa_handler = stop_for_a_moment, .sa_flags = SA_RESTART}, NULL);
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = stop_for_a_moment, .sa_flags = SA_RESTART},
+              NULL);
     open_all();
     watch_start();
     run_lanes();

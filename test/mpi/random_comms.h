@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators of a lane: duplicated, split, merged, created, freed; groups in any order of ranks, and intercommunicators.
- * comm_plan() keeps the book of who is in which, also of those that this rank is not in itself; comm_begin() and comm_end()
- * make them.
+ * Communicators of a lane: duplicated, split, merged, created, freed; groups in any order of ranks,
+ * and intercommunicators. comm_plan() keeps the book of who is in which, also of those that this
+ * rank is not in itself; comm_begin() and comm_end() make them.
  */
 #ifndef RANDOM_COMMS_H
 #define RANDOM_COMMS_H
@@ -20,7 +20,7 @@ static inline void comm_reset(rnd_slot_t *slot)
     slot->is_live = true;
 }
 
-/* ---- who will be in it ---- */
+/* ---- who will be in it -------------------------------------------------- */
 
 /* Number the groups from 0 again, so that splits of splits have small colors. */
 static inline void comm_compress(rnd_slot_t *slot)
@@ -90,7 +90,7 @@ static inline rnd_make_t comm_choose(const rnd_slot_t *from, tm_rng_t *rng)
     if (!from->is_inter && chance(rng, 30)) {
         return MAKE_IDUP;
     }
-    if ((make == MAKE_MERGE) != from->is_inter || (make == MAKE_INTER && tm_size < 2)) {
+    if ((MAKE_MERGE == make) != from->is_inter || (MAKE_INTER == make && tm_size < 2)) {
         make = from->is_inter && chance(rng, 50) ? MAKE_MERGE : MAKE_DUP;
     }
     return make;
@@ -127,7 +127,7 @@ static inline void comm_plan(rnd_lane_t *lane, int s, tm_rng_t rng)
     }
 }
 
-/* ---- making it ---- */
+/* ---- making it ---------------------------------------------------------- */
 
 /* Its ranks and those of MPI_COMM_WORLD. */
 static inline void comm_map(rnd_slot_t *slot)
@@ -135,7 +135,7 @@ static inline void comm_map(rnd_slot_t *slot)
     MPI_Group world, group;
     int all[MAX_RANKS];
 
-    if (slot->comm == MPI_COMM_NULL) {
+    if (MPI_COMM_NULL == slot->comm) {
         return;
     }
     TM_MPI(MPI_Comm_set_errhandler(slot->comm, MPI_ERRORS_RETURN));
@@ -150,7 +150,7 @@ static inline void comm_map(rnd_slot_t *slot)
     TM_MPI(MPI_Group_free(&world));
     TM_MPI(MPI_Group_free(&group));
     for (int i = 0; i < tm_size; i++) {
-        TM_CHECK(rnd_is_linked(slot, tm_rank, i) == (slot->local[i] != MPI_UNDEFINED),
+        TM_CHECK(rnd_is_linked(slot, tm_rank, i) == (MPI_UNDEFINED != slot->local[i]),
                  "made a communicator in way %d: is rank %d in it?", (int) slot->make, i);
     }
 }
@@ -175,11 +175,11 @@ static inline void comm_build_group(rnd_slot_t *slot, MPI_Comm parent)
     MPI_Group world, group;
 
     for (int i = tm_size - 1; i >= 0; i--) {
-        if (slot->color[i] == 0) {
+        if (0 == slot->color[i]) {
             members[n++] = i;
         }
     }
-    if (slot->color[tm_rank] == 0) {
+    if (0 == slot->color[tm_rank]) {
         TM_MPI(MPI_Comm_group(MPI_COMM_WORLD, &world));
         TM_MPI(MPI_Group_incl(world, n, members, &group));
         TM_MPI(MPI_Comm_create_group(parent, group, 78, &slot->comm));
@@ -216,8 +216,8 @@ static inline void stop_for_a_moment(int sig)
 }
 
 /*
- * A timer signal stops this rank for 1.5 ms at a time, every usec microseconds; 0: no more. So that the others may be done
- * with a new communicator, and send there, before this rank is.
+ * A timer signal stops this rank for 1.5 ms at a time, every usec microseconds; 0: no more. So that
+ * the others may be done with a new communicator, and send there, before this rank is.
  */
 static inline void comm_slow(long usec)
 {
@@ -246,16 +246,16 @@ static inline void comm_begin(rnd_lane_t *lane, int s)
 
     rnd_step(lane, "makes a communicator");
     comm_slow(is_slow ? 500 + below(&lane->mine, 1500) : 0);
-    if (slot->make == MAKE_INTER) {
+    if (MAKE_INTER == slot->make) {
         comm_build_inter(slot, lane->ctl);
-    } else if (slot->make == MAKE_GROUP) {
+    } else if (MAKE_GROUP == slot->make) {
         comm_build_group(slot, lane->ctl);
-    } else if (from != MPI_COMM_NULL) {
+    } else if (MPI_COMM_NULL != from) {
         comm_build_from(slot, from);
     }
     comm_slow(0);
     comm_map(slot);
-    if (is_slow && slot->req != MPI_REQUEST_NULL) {
+    if (is_slow && MPI_REQUEST_NULL != slot->req) {
         look_away(lane);
     }
 }
@@ -264,7 +264,7 @@ static inline void comm_end(rnd_lane_t *lane, int s)
 {
     rnd_slot_t *slot = &lane->slot[s];
 
-    if (slot->req != MPI_REQUEST_NULL) {
+    if (MPI_REQUEST_NULL != slot->req) {
         rnd_step(lane, "MPI_Wait for MPI_Comm_idup");
         TM_MPI(MPI_Wait(&slot->req, MPI_STATUS_IGNORE));
         slot->comm = slot->coming;
@@ -274,7 +274,7 @@ static inline void comm_end(rnd_lane_t *lane, int s)
 
 static inline void comm_release(rnd_slot_t *slot)
 {
-    if (slot->comm != MPI_COMM_NULL) {
+    if (MPI_COMM_NULL != slot->comm) {
         TM_MPI(MPI_Comm_free(&slot->comm));
     }
     slot->is_live = false;
@@ -300,7 +300,7 @@ static inline void comm_open_first(rnd_lane_t *lane)
 static inline void comm_close_all(rnd_lane_t *lane)
 {
     for (int s = 0; s < NSLOTS; s++) {
-        if (s != SLOT_COMMON && lane->slot[s].is_live) {
+        if (SLOT_COMMON != s && lane->slot[s].is_live) {
             comm_release(&lane->slot[s]);
         }
     }

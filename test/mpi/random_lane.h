@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The random test's state. A lane is one thread of each rank with communicators of its own; it goes through epochs. One
- * thread alone uses a lane; the watchdog reads `steps` and `doing` only.
+ * The random test's state. A lane is one thread of each rank with communicators of its own; it goes
+ * through epochs. One thread alone uses a lane; the watchdog reads `steps` and `doing` only.
  *
- * Everything that more than one rank must know (which messages there are, who is in which communicator) is drawn from
- * tm_rng(seed, lane, epoch), so that each rank can work it out for all others.
+ * Everything that more than one rank must know (which messages there are, who is in which
+ * communicator) is drawn from tm_rng(seed, lane, epoch), so that each rank can work it out for all
+ * others.
  */
 #ifndef RANDOM_LANE_H
 #define RANDOM_LANE_H
@@ -15,9 +16,11 @@
 enum {
     MAX_RANKS = 16,
     MAX_LANES = 8,
-    NSLOTS = 7,      /* communicators of a lane: SLOT_BASE, SLOT_COMMON, and some that come and go */
-    SLOT_BASE = 0,   /* duplicate of MPI_COMM_WORLD */
-    SLOT_COMMON = 1, /* MPI_COMM_WORLD itself; with several lanes all share it, each with its own tags */
+    /* communicators of a lane: SLOT_BASE, SLOT_COMMON, and some that come and go */
+    NSLOTS = 7,
+    SLOT_BASE = 0, /* duplicate of MPI_COMM_WORLD */
+    /* MPI_COMM_WORLD itself; with several lanes all share it, each with its own tags */
+    SLOT_COMMON = 1,
     FIRST_DYNAMIC = 2,
     NRANDOM = 8, /* random datatypes */
     MAX_TYPES = TM_NTYPES + NRANDOM,
@@ -31,7 +34,8 @@ enum {
 
 /* How ranks may block in an epoch; see random_run.h. */
 typedef enum rnd_style {
-    STYLE_FREE,  /* nobody blocks but in reserved sends, so that all may meet: Sendrecv, new communicators */
+    /* nobody blocks but in reserved sends, so that all may meet: Sendrecv, new communicators */
+    STYLE_FREE,
     STYLE_SENDS, /* blocking sends to ranks that come later in the epoch's order */
     STYLE_RECVS, /* blocking receives and probes of what ranks that come earlier send */
     NSTYLES,
@@ -53,7 +57,15 @@ typedef enum rnd_mode {
     NMODES,
 } rnd_mode_t;
 
-typedef enum rnd_make { MAKE_DUP, MAKE_IDUP, MAKE_SPLIT, MAKE_INTER, MAKE_MERGE, MAKE_GROUP, NMAKES } rnd_make_t;
+typedef enum rnd_make {
+    MAKE_DUP,
+    MAKE_IDUP,
+    MAKE_SPLIT,
+    MAKE_INTER,
+    MAKE_MERGE,
+    MAKE_GROUP,
+    NMAKES
+} rnd_make_t;
 
 typedef struct rnd_slot {
     MPI_Comm comm;   /* MPI_COMM_NULL: this rank is not in it, or it is not there yet */
@@ -61,11 +73,13 @@ typedef struct rnd_slot {
     MPI_Request req; /* MPI_REQUEST_NULL: it is not */
     bool is_live;
     bool is_inter;
-    bool is_common;       /* other lanes use it, too: no MPI_ANY_TAG */
-    rnd_make_t make;      /* how it is made, from which other one; */
-    int from, key;        /* key: order of ranks, or which side goes first */
-    int color[MAX_RANKS]; /* by rank in MPI_COMM_WORLD: its group (its side of an intercommunicator); -1: in none */
-    int local[MAX_RANKS]; /* rank in MPI_COMM_WORLD to the one that names it here, or MPI_UNDEFINED */
+    bool is_common;  /* other lanes use it, too: no MPI_ANY_TAG */
+    rnd_make_t make; /* how it is made, from which other one; */
+    int from, key;   /* key: order of ranks, or which side goes first */
+    /* by rank in MPI_COMM_WORLD: its group (its side of an intercommunicator); -1: in none */
+    int color[MAX_RANKS];
+    /* rank in MPI_COMM_WORLD to the one that names it here, or MPI_UNDEFINED */
+    int local[MAX_RANKS];
     int world[MAX_RANKS]; /* and back */
     int nlocal;           /* entries of world */
     /* for the epoch */
@@ -169,7 +183,8 @@ rnd_check(const rnd_lane_t *lane, bool cond, const char *file, int line, const c
         va_start(ap, fmt);
         vsnprintf(text, sizeof(text), fmt, ap);
         va_end(ap);
-        tm_error(file, line, "lane %d epoch %ld style %d: %s", lane->id, lane->epoch, lane->style, text);
+        tm_error(file, line, "lane %d epoch %ld style %d: %s", lane->id, lane->epoch, lane->style,
+                 text);
     }
     return cond;
 }
@@ -202,7 +217,7 @@ static inline void *rnd_grow(void *array, int n, int *cap, size_t size)
     if (n == *cap) {
         *cap = 2 * *cap + 64;
         array = realloc(array, (size_t) *cap * size);
-        if (array == NULL) {
+        if (NULL == array) {
             TM_FATAL("out of memory");
         }
     }
@@ -217,7 +232,8 @@ static inline bool rnd_is_linked(const rnd_slot_t *slot, int a, int b)
 
 static inline bool rnd_fits(int slot, int src, int tag, const rnd_msg_t *m)
 {
-    return m->slot == slot && (src == MPI_ANY_SOURCE || src == m->src) && (tag == MPI_ANY_TAG || tag == m->tag);
+    return m->slot == slot && (MPI_ANY_SOURCE == src || src == m->src) &&
+           (MPI_ANY_TAG == tag || tag == m->tag);
 }
 
 #endif /* RANDOM_LANE_H */

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Single operations of the random test: sends in all modes, receives, probes, and the calls that complete several at once.
- * Each leaves in its rnd_op_t what the oracle needs to know.
+ * Single operations of the random test: sends in all modes, receives, probes, and the calls that
+ * complete several at once. Each leaves in its rnd_op_t what the oracle needs to know.
  */
 #ifndef RANDOM_OPS_H
 #define RANDOM_OPS_H
 
 #include "random_lane.h"
 
-/* ---- operations ---- */
+/* ---- operations --------------------------------------------------------- */
 
 static inline void rnd_doing(rnd_lane_t *lane, const char *what)
 {
     atomic_store_explicit(&lane->doing, what, memory_order_relaxed);
 }
 
-static inline rnd_op_t *op_new(rnd_lane_t *lane, rnd_kind_t kind, int slot, int src, int tag, const char *what)
+static inline rnd_op_t *op_new(rnd_lane_t *lane, rnd_kind_t kind, int slot, int src, int tag,
+                               const char *what)
 {
     rnd_op_t *op = tm_calloc(1, sizeof(*op));
 
@@ -34,7 +35,7 @@ static inline rnd_op_t *op_new(rnd_lane_t *lane, rnd_kind_t kind, int slot, int 
 
 static inline MPI_Request *op_req(rnd_op_t *op)
 {
-    return op->def != NULL ? &op->def->req : &op->req;
+    return NULL != op->def ? &op->def->req : &op->req;
 }
 
 /* Has a request that is to be completed. */
@@ -48,7 +49,7 @@ static inline bool op_was_cancelled(const rnd_op_t *op)
     int flag = -1;
 
     TM_MPI(MPI_Test_cancelled(&op->st, &flag));
-    return flag != 0;
+    return 0 != flag;
 }
 
 /* Its persistent request is at rest again; what it received is kept. */
@@ -57,14 +58,14 @@ static inline void op_leave_def(rnd_op_t *op)
     rnd_def_t *def = op->def;
 
     def->active = NULL;
-    if (op->kind == OP_SEND) {
+    if (OP_SEND == op->kind) {
         tm_expect_layout(&def->l, op->msg->n, op->msg->key, GAP, "persistent send buffer");
         return;
     }
     op->l = tm_layout_alloc(def->l.type, def->l.count);
     memcpy(op->l.mem, def->l.mem, (size_t) (op->l.hi - op->l.lo));
     tm_expect_guard(def->l.mem);
-    if (def->req == MPI_REQUEST_NULL) { /* Open MPI frees those that end with an error */
+    if (MPI_REQUEST_NULL == def->req) { /* Open MPI frees those that end with an error */
         tm_layout_free(&def->l);
     }
 }
@@ -76,28 +77,41 @@ static inline void op_complete(rnd_lane_t *lane, rnd_op_t *op, const MPI_Status 
     op->is_done = true;
     op->by = atomic_load_explicit(&lane->doing, memory_order_relaxed);
     op->done = rnd_step(lane, op->by);
-    if (op->def != NULL) {
+    if (NULL != op->def) {
         op_leave_def(op);
-    } else if (op->req != MPI_REQUEST_NULL) {
+    } else if (MPI_REQUEST_NULL != op->req) {
         TM_MPI(MPI_Request_free(&op->req)); /* Open MPI leaves requests that end with an error */
     }
-    if (op->kind == OP_SEND) {
-        RND_CHECK(lane, rc == MPI_SUCCESS, "send %d to %d: error class %d", op->msg->index, op->msg->dst, tm_class(rc));
+    if (OP_SEND == op->kind) {
+        RND_CHECK(lane, MPI_SUCCESS == rc, "send %d to %d: error class %d", op->msg->index,
+                  op->msg->dst, tm_class(rc));
     } else if (!op->is_reserved && !op_was_cancelled(op)) {
         lane->slot[op->slot].num_received++;
     }
 }
 
 /* A call that completes one operation leaves MPI_ERROR alone. */
-static inline void op_complete_single(rnd_lane_t *lane, rnd_op_t *op, const MPI_Status *st, int rc, const char *what)
+static inline void op_complete_single(rnd_lane_t *lane, rnd_op_t *op, const MPI_Status *st, int rc,
+                                      const char *what)
 {
-    RND_CHECK(lane, rc != MPI_SUCCESS || st->MPI_ERROR == TM_NO_ERROR, "%s set MPI_ERROR to %d", what, st->MPI_ERROR);
+    RND_CHECK(lane, MPI_SUCCESS != rc || TM_NO_ERROR == st->MPI_ERROR, "%s set MPI_ERROR to %d",
+              what, st->MPI_ERROR);
     op_complete(lane, op, st, rc);
 }
 
-/* ---- completion of several ---- */
+/* ---- completion of several ---------------------------------------------- */
 
-typedef enum rnd_how { TEST, TESTANY, TESTSOME, TESTALL, WAIT, WAITANY, WAITSOME, WAITALL, NHOWS } rnd_how_t;
+typedef enum rnd_how {
+    TEST,
+    TESTANY,
+    TESTSOME,
+    TESTALL,
+    WAIT,
+    WAITANY,
+    WAITSOME,
+    WAITALL,
+    NHOWS
+} rnd_how_t;
 
 typedef struct rnd_set {
     int n;
@@ -117,12 +131,12 @@ static inline bool want_all(const rnd_op_t *op)
 
 static inline bool want_recvs(const rnd_op_t *op)
 {
-    return op_is_open(op) && op->kind == OP_RECV;
+    return op_is_open(op) && OP_RECV == op->kind;
 }
 
 static inline bool want_sends(const rnd_op_t *op)
 {
-    return op_is_open(op) && op->kind == OP_SEND;
+    return op_is_open(op) && OP_SEND == op->kind;
 }
 
 static inline bool want_reserved(const rnd_op_t *op)
@@ -131,9 +145,9 @@ static inline bool want_reserved(const rnd_op_t *op)
 }
 
 /*
- * At most max of those wanted, in any order, and only one that may end with an error: when several do so at once,
- * MPI_Testany and others of Open MPI 4.1 and 5.0 free them all, and what became of those not reported yet cannot be
- * learned.
+ * At most max of those wanted, in any order, and only one that may end with an error: when several
+ * do so at once, MPI_Testany and others of Open MPI 4.1 and 5.0 free them all, and what became of
+ * those not reported yet cannot be learned.
  */
 static inline rnd_set_t set_take(rnd_lane_t *lane, rnd_want_fn_t want, int max)
 {
@@ -183,12 +197,15 @@ static inline void set_done(rnd_lane_t *lane, rnd_set_t *set, int i, const MPI_S
     op_complete_single(lane, set->op[i], st, rc, "a single completion");
 }
 
-/* What the call returns does not tell of errors: MPI_Testall of Open MPI returns MPI_SUCCESS where a persistent request has
- * one. */
-static inline void set_done_multiple(rnd_lane_t *lane, rnd_set_t *set, int i, const MPI_Status *st, int rc)
+/*
+ * What the call returns does not tell of errors: MPI_Testall of Open MPI returns MPI_SUCCESS where
+ * a persistent request has one.
+ */
+static inline void set_done_multiple(rnd_lane_t *lane, rnd_set_t *set, int i, const MPI_Status *st,
+                                     int rc)
 {
     *op_req(set->op[i]) = set->req[i];
-    op_complete(lane, set->op[i], st, st->MPI_ERROR == TM_NO_ERROR ? rc : st->MPI_ERROR);
+    op_complete(lane, set->op[i], st, TM_NO_ERROR == st->MPI_ERROR ? rc : st->MPI_ERROR);
 }
 
 /* Looks first now and then; what it then says must hold. */
@@ -203,8 +220,11 @@ static inline void set_one(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
     rc = is_wait ? MPI_Wait(&set->req[0], &set->st[0]) : MPI_Test(&set->req[0], &flag, &set->st[0]);
     RND_CHECK(lane, flag || !was_complete, "MPI_Test denies what MPI_Request_get_status said");
     if (flag) {
-        RND_CHECK(lane, !was_complete || set->op[0]->kind == OP_SEND || seen.MPI_SOURCE == set->st[0].MPI_SOURCE,
-                  "source %d in MPI_Request_get_status, %d later", seen.MPI_SOURCE, set->st[0].MPI_SOURCE);
+        RND_CHECK(lane,
+                  !was_complete || OP_SEND == set->op[0]->kind ||
+                      seen.MPI_SOURCE == set->st[0].MPI_SOURCE,
+                  "source %d in MPI_Request_get_status, %d later", seen.MPI_SOURCE,
+                  set->st[0].MPI_SOURCE);
         set_done(lane, set, 0, &set->st[0], rc);
     }
 }
@@ -213,7 +233,8 @@ static inline void set_any(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
 {
     int i = MPI_UNDEFINED, flag = 1, rc;
 
-    rc = is_wait ? MPI_Waitany(set->n, set->req, &i, &set->st[0]) : MPI_Testany(set->n, set->req, &i, &flag, &set->st[0]);
+    rc = is_wait ? MPI_Waitany(set->n, set->req, &i, &set->st[0])
+                 : MPI_Testany(set->n, set->req, &i, &flag, &set->st[0]);
     if (flag && RND_CHECK(lane, i >= 0 && i < set->n, "request %d of %d is complete", i, set->n)) {
         set_done(lane, set, i, &set->st[0], rc);
     }
@@ -224,7 +245,8 @@ static inline void set_some(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
     int n = -1, rc;
 
     rc = (is_wait ? MPI_Waitsome : MPI_Testsome)(set->n, set->req, &n, set->index, set->st);
-    if (!RND_CHECK(lane, n >= is_wait && n <= set->n, "%d of %d requests are complete", n, set->n)) {
+    if (!RND_CHECK(lane, n >= is_wait && n <= set->n, "%d of %d requests are complete", n,
+                   set->n)) {
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -236,7 +258,8 @@ static inline void set_all(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
 {
     int flag = 1, rc;
 
-    rc = is_wait ? MPI_Waitall(set->n, set->req, set->st) : MPI_Testall(set->n, set->req, &flag, set->st);
+    rc = is_wait ? MPI_Waitall(set->n, set->req, set->st)
+                 : MPI_Testall(set->n, set->req, &flag, set->st);
     for (int i = 0; i < set->n && flag; i++) {
         set_done_multiple(lane, set, i, &set->st[i], rc);
     }
@@ -245,14 +268,18 @@ static inline void set_all(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
 /* One call for some of those wanted. False: there are none. */
 static inline bool complete(rnd_lane_t *lane, rnd_want_fn_t want, int max, rnd_how_t how)
 {
-    static void (*const fn[])(rnd_lane_t *, rnd_set_t *, bool) = {set_one, set_any, set_some, set_all};
+    static void (*const fn[])(rnd_lane_t *, rnd_set_t *, bool) = {set_one, set_any, set_some,
+                                                                  set_all};
     static const char *const name[] = {"MPI_Test", "MPI_Testany", "MPI_Testsome", "MPI_Testall",
                                        "MPI_Wait", "MPI_Waitany", "MPI_Waitsome", "MPI_Waitall"};
     rnd_set_t set = set_take(lane, want, max);
     int n = set.n;
 
-    if (how == WAITALL && set.may_fail) {
-        how = WAITSOME; /* with an error MPI_Waitall ends early, and with threads may not end at all in Open MPI 4.1 */
+    if (WAITALL == how && set.may_fail) {
+        /*
+         * with an error MPI_Waitall ends early, and with threads may not end at all in Open MPI 4.1
+         */
+        how = WAITSOME;
     }
     if (n > 0) {
         rnd_doing(lane, name[how]);
@@ -285,7 +312,7 @@ static inline void complete_op(rnd_lane_t *lane, rnd_op_t *op, bool is_wait)
     }
 }
 
-/* ---- sends ---- */
+/* ---- sends -------------------------------------------------------------- */
 
 typedef int (*send_fn_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 typedef int (*isend_fn_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
@@ -304,16 +331,16 @@ static inline bool send_persistent(rnd_lane_t *lane, rnd_op_t *op)
     rnd_def_t *def = &lane->sdef[m->def];
     const rnd_slot_t *slot = &lane->slot[m->slot];
 
-    if (def->active != NULL) {
+    if (NULL != def->active) {
         complete_op(lane, def->active, false);
     }
-    if (def->active != NULL) {
+    if (NULL != def->active) {
         return false;
     }
-    if (def->req == MPI_REQUEST_NULL) {
+    if (MPI_REQUEST_NULL == def->req) {
         def->l = tm_layout_alloc(m->type, m->count);
-        TM_MPI(fn[m->mode - MODE_INIT](tm_layout_buf(&def->l), tm_int(m->count), m->type->mpi, slot->local[m->dst], m->tag,
-                                       slot->comm, &def->req));
+        TM_MPI(fn[m->mode - MODE_INIT](tm_layout_buf(&def->l), tm_int(m->count), m->type->mpi,
+                                       slot->local[m->dst], m->tag, slot->comm, &def->req));
     }
     send_fill(&def->l, m);
     op->def = def;
@@ -336,11 +363,13 @@ static inline void send_now(rnd_lane_t *lane, rnd_op_t *op, rnd_mode_t mode)
     buf = tm_layout_buf(&op->l);
     if (mode < MODE_ISEND) {
         lane->nblocking++;
-        TM_MPI(fn[mode](buf, tm_int(m->count), m->type->mpi, slot->local[m->dst], m->tag, slot->comm));
+        TM_MPI(
+            fn[mode](buf, tm_int(m->count), m->type->mpi, slot->local[m->dst], m->tag, slot->comm));
         op->is_done = true;
         return;
     }
-    TM_MPI(ifn[mode - MODE_ISEND](buf, tm_int(m->count), m->type->mpi, slot->local[m->dst], m->tag, slot->comm, &op->req));
+    TM_MPI(ifn[mode - MODE_ISEND](buf, tm_int(m->count), m->type->mpi, slot->local[m->dst], m->tag,
+                                  slot->comm, &op->req));
     op->is_started = true;
     if (m->is_freed) {
         TM_MPI(MPI_Request_free(&op->req));
@@ -374,11 +403,11 @@ static inline void send_next(rnd_lane_t *lane, const rnd_msg_t *m)
     }
 }
 
-/* ---- receives ---- */
+/* ---- receives ----------------------------------------------------------- */
 
 static inline int local_rank(const rnd_slot_t *slot, int world)
 {
-    return world == MPI_ANY_SOURCE ? MPI_ANY_SOURCE : slot->local[world];
+    return MPI_ANY_SOURCE == world ? MPI_ANY_SOURCE : slot->local[world];
 }
 
 /* The longest message that may come. */
@@ -395,18 +424,20 @@ static inline size_t longest(const rnd_lane_t *lane, int slot, int src, int tag)
 }
 
 /*
- * Room for n bytes, or for too few now and then. pml/ob1 of 4.1.4 writes behind the buffer when a rendezvous message is
- * truncated.
+ * Room for n bytes, or for too few now and then. pml/ob1 of 4.1.4 writes behind the buffer when a
+ * rendezvous message is truncated.
  */
-static inline void recv_room(rnd_lane_t *lane, tm_layout_t *l, size_t *room, size_t n, bool may_truncate, bool *may_fail)
+static inline void recv_room(rnd_lane_t *lane, tm_layout_t *l, size_t *room, size_t n,
+                             bool may_truncate, bool *may_fail)
 {
     const tm_type_t *type;
     size_t count;
 
     do {
         type = rnd_type[chance(&lane->mine, 55) ? 0 : tm_below(&lane->mine, (uint64_t) rnd_ntypes)];
-    } while (type->size == 0);
-    count = (n + type->size - 1) / type->size + (chance(&lane->mine, 20) ? tm_below(&lane->mine, 3) : 0);
+    } while (0 == type->size);
+    count = (n + type->size - 1) / type->size +
+            (chance(&lane->mine, 20) ? tm_below(&lane->mine, 3) : 0);
     if (may_truncate && n > 0 && chance(&lane->mine, 4) && tm_is_strict()) {
         count = tm_below(&lane->mine, n) / type->size;
     }
@@ -421,9 +452,10 @@ static inline void recv_post(rnd_lane_t *lane, rnd_op_t *op)
 {
     const rnd_slot_t *slot = &lane->slot[op->slot];
 
-    recv_room(lane, &op->l, &op->room, longest(lane, op->slot, op->src, op->tag), !op->is_freed, &op->may_fail);
-    TM_MPI(MPI_Irecv(tm_layout_buf(&op->l), tm_int(op->l.count), op->l.type->mpi, local_rank(slot, op->src), op->tag,
-                     slot->comm, &op->req));
+    recv_room(lane, &op->l, &op->room, longest(lane, op->slot, op->src, op->tag), !op->is_freed,
+              &op->may_fail);
+    TM_MPI(MPI_Irecv(tm_layout_buf(&op->l), tm_int(op->l.count), op->l.type->mpi,
+                     local_rank(slot, op->src), op->tag, slot->comm, &op->req));
     op->is_started = true;
     if (op->is_freed) {
         TM_MPI(MPI_Request_free(&op->req));
@@ -439,9 +471,10 @@ static inline void def_open(rnd_lane_t *lane, rnd_def_t *def, const rnd_op_t *op
     def->slot = op->slot;
     def->src = op->src;
     def->tag = op->tag;
-    recv_room(lane, &def->l, &def->room, longest(lane, op->slot, op->src, op->tag), true, &def->may_fail);
-    TM_MPI(MPI_Recv_init(tm_layout_buf(&def->l), tm_int(def->l.count), def->l.type->mpi, local_rank(slot, op->src), op->tag,
-                         slot->comm, &def->req));
+    recv_room(lane, &def->l, &def->room, longest(lane, op->slot, op->src, op->tag), true,
+              &def->may_fail);
+    TM_MPI(MPI_Recv_init(tm_layout_buf(&def->l), tm_int(def->l.count), def->l.type->mpi,
+                         local_rank(slot, op->src), op->tag, slot->comm, &def->req));
 }
 
 static inline void def_use(rnd_def_t *def, rnd_op_t *op)
@@ -461,10 +494,10 @@ static inline bool recv_persistent(rnd_lane_t *lane, rnd_op_t *op)
 {
     rnd_def_t *def = &lane->rdef[below(&lane->mine, MAX_DEFS)];
 
-    if (def->active != NULL) {
+    if (NULL != def->active) {
         return false;
     }
-    if (def->req == MPI_REQUEST_NULL) {
+    if (MPI_REQUEST_NULL == def->req) {
         def_open(lane, def, op);
     }
     def_use(def, op);
@@ -482,8 +515,8 @@ static inline void recv_block(rnd_lane_t *lane, rnd_op_t *op, size_t n)
 
     recv_room(lane, &op->l, &op->room, n, true, &op->may_fail);
     tm_status_reset(&st);
-    rc = MPI_Recv(tm_layout_buf(&op->l), tm_int(op->l.count), op->l.type->mpi, local_rank(slot, op->src), op->tag,
-                  slot->comm, &st);
+    rc = MPI_Recv(tm_layout_buf(&op->l), tm_int(op->l.count), op->l.type->mpi,
+                  local_rank(slot, op->src), op->tag, slot->comm, &st);
     op_complete_single(lane, op, &st, rc, "MPI_Recv");
 }
 
@@ -506,7 +539,7 @@ static inline void recv_held(rnd_lane_t *lane, rnd_op_t *op)
         rc = MPI_Mrecv(buf, tm_int(op->l.count), op->l.type->mpi, &op->held, &st);
         op_complete_single(lane, op, &st, rc, "MPI_Mrecv");
     }
-    RND_CHECK(lane, op->held == MPI_MESSAGE_NULL, "a message handle outlived its receive");
+    RND_CHECK(lane, MPI_MESSAGE_NULL == op->held, "a message handle outlived its receive");
 }
 
 /* Some that are held; all if percent is 100. True if any are left. */
@@ -515,7 +548,7 @@ static inline bool recv_all_held(rnd_lane_t *lane, unsigned percent)
     bool are_left = false;
 
     for (int i = lane->first_open; i < lane->nops; i++) {
-        if (lane->op[i]->held != MPI_MESSAGE_NULL) {
+        if (MPI_MESSAGE_NULL != lane->op[i]->held) {
             if (chance(&lane->mine, percent)) {
                 recv_held(lane, lane->op[i]);
             } else {
@@ -526,7 +559,7 @@ static inline bool recv_all_held(rnd_lane_t *lane, unsigned percent)
     return are_left;
 }
 
-/* ---- probes ---- */
+/* ---- probes ------------------------------------------------------------- */
 
 static inline size_t probed_size(const MPI_Status *st)
 {
@@ -540,7 +573,8 @@ static inline int world_rank(rnd_lane_t *lane, int s, int local)
 {
     const rnd_slot_t *slot = &lane->slot[s];
 
-    return RND_CHECK(lane, local >= 0 && local < slot->nlocal, "source %d in a group of %d", local, slot->nlocal)
+    return RND_CHECK(lane, local >= 0 && local < slot->nlocal, "source %d in a group of %d", local,
+                     slot->nlocal)
                ? slot->world[local]
                : tm_rank;
 }
@@ -606,7 +640,8 @@ static inline bool probe_plain(rnd_lane_t *lane, int s, int src, int tag, bool i
         op = op_new(lane, OP_RECV, s, src, st.MPI_TAG, "MPI_Recv of a probed message");
         recv_block(lane, op, n);
     } else {
-        recv_block(lane, op_new(lane, OP_RECV, s, src, tag, "MPI_Recv after a probe"), longest(lane, s, src, tag));
+        recv_block(lane, op_new(lane, OP_RECV, s, src, tag, "MPI_Recv after a probe"),
+                   longest(lane, s, src, tag));
     }
     return true;
 }

@@ -2,9 +2,10 @@
 /*
  * The plan of an epoch: its style, its communicators, and all its messages, the same on all ranks.
  *
- * Reserved messages carry tags of their own, and their receiver posts exactly one receive for each before the epoch's first
- * message: those with a named source first, then those with MPI_ANY_SOURCE. So each finds a receive whatever the timing,
- * and may be sent in any mode, ready and blocking ones included.
+ * Reserved messages carry tags of their own, and their receiver posts exactly one receive for each
+ * before the epoch's first message: those with a named source first, then those with
+ * MPI_ANY_SOURCE. So each finds a receive whatever the timing, and may be sent in any mode, ready
+ * and blocking ones included.
  */
 #ifndef RANDOM_PLAN_H
 #define RANDOM_PLAN_H
@@ -16,7 +17,7 @@ enum { SMALL, EDGES, LARGE, BURST, NPROFILES };
 static size_t rnd_edge[128];
 static int rnd_nedges;
 
-/* ---- sizes ---- */
+/* ---- sizes -------------------------------------------------------------- */
 
 static inline void add_edge(size_t n)
 {
@@ -39,31 +40,36 @@ static inline size_t read_cvar(const char *name)
     MPI_T_enum members;
     MPI_T_cvar_handle handle;
 
-    if (MPI_T_cvar_get_index(name, &index) != MPI_SUCCESS ||
-        MPI_T_cvar_get_info(index, NULL, &name_len, &verbosity, &type, &members, NULL, &desc_len, &bind, &scope) !=
-            MPI_SUCCESS ||
-        (type != MPI_INT && type != MPI_UNSIGNED && type != MPI_UNSIGNED_LONG) ||
-        MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) != MPI_SUCCESS) {
+    if (MPI_SUCCESS != MPI_T_cvar_get_index(name, &index) ||
+        MPI_SUCCESS != MPI_T_cvar_get_info(index, NULL, &name_len, &verbosity, &type, &members,
+                                           NULL, &desc_len, &bind, &scope) ||
+        (MPI_INT != type && MPI_UNSIGNED != type && MPI_UNSIGNED_LONG != type) ||
+        MPI_SUCCESS != MPI_T_cvar_handle_alloc(index, NULL, &handle, &count)) {
         return 0;
     }
-    if (MPI_T_cvar_read(handle, &value) != MPI_SUCCESS) {
+    if (MPI_SUCCESS != MPI_T_cvar_read(handle, &value)) {
         value.z = 0;
     }
     MPI_T_cvar_handle_free(&handle);
-    return type == MPI_UNSIGNED_LONG ? value.z : type == MPI_UNSIGNED ? value.u : value.i > 0 ? (size_t) value.i : 0;
+    return MPI_UNSIGNED_LONG == type ? value.z
+           : MPI_UNSIGNED == type    ? value.u
+           : value.i > 0             ? (size_t) value.i
+                                     : 0;
 }
 
 /* Sizes where a protocol may change: usual ones, and what the parameters of this run say. */
 static inline void find_edges(void)
 {
-    static const size_t usual[] = {1, 8, 24, 40, 48, 56, 64, 256, 1024, 4096, 8192, 16384, 32768, 65536};
-    static const char *const names[] = {"pml_tm_eager_limit", "pml_tm_shm_eager_limit", "pml_tm_shm_copy_step"};
+    static const size_t usual[] = {1,   8,    24,   40,   48,    56,    64,
+                                   256, 1024, 4096, 8192, 16384, 32768, 65536};
+    static const char *const names[] = {"pml_tm_eager_limit", "pml_tm_shm_eager_limit",
+                                        "pml_tm_shm_copy_step"};
     int provided;
 
     for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++) {
         add_edge(usual[i]);
     }
-    if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) {
+    if (MPI_SUCCESS != MPI_T_init_thread(MPI_THREAD_SINGLE, &provided)) {
         return;
     }
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -105,7 +111,7 @@ static inline void plan_content(const rnd_lane_t *lane, rnd_msg_t *m, tm_rng_t *
     m->n = m->count * m->type->size;
 }
 
-/* ---- one message ---- */
+/* ---- one message -------------------------------------------------------- */
 
 /* A communicator and a receiver for a message of src; false: drawn in vain. */
 static inline bool plan_peer(const rnd_lane_t *lane, rnd_msg_t *m, int not_slot, tm_rng_t *rng)
@@ -130,15 +136,19 @@ static inline int plain_tag(const rnd_lane_t *lane, const rnd_slot_t *slot, int 
     return slot->tag_base < 0 ? rnd_tag_ub - n : slot->tag_base + n;
 }
 
-/* Small ones only where lanes share the attached buffer, which then cannot be emptied between epochs. */
+/*
+ * Small ones only where lanes share the attached buffer, which then cannot be emptied between
+ * epochs.
+ */
 static inline bool may_buffer(const rnd_lane_t *lane, const rnd_msg_t *m)
 {
-    return lane->nlanes == 1 || m->n <= 300;
+    return 1 == lane->nlanes || m->n <= 300;
 }
 
 static inline bool may_block(const rnd_lane_t *lane, const rnd_msg_t *m)
 {
-    return m->is_reserved || (lane->style == STYLE_SENDS && lane->order[m->src] < lane->order[m->dst]);
+    return m->is_reserved ||
+           (STYLE_SENDS == lane->style && lane->order[m->src] < lane->order[m->dst]);
 }
 
 static inline bool is_mode_legal(const rnd_lane_t *lane, const rnd_msg_t *m, rnd_mode_t mode)
@@ -174,26 +184,28 @@ static inline void plan_mode(const rnd_lane_t *lane, rnd_msg_t *m, tm_rng_t *rng
 
         m->mode = is_mode_legal(lane, m, mode) ? mode : m->mode;
     }
-    m->is_freed = (m->mode == MODE_ISEND || m->mode == MODE_ISSEND || m->mode == MODE_IRSEND) && chance(rng, 5)
-                  && !lane->slot[m->slot].is_inter; /* see release_planned() */
+    m->is_freed = (MODE_ISEND == m->mode || MODE_ISSEND == m->mode || MODE_IRSEND == m->mode) &&
+                  chance(rng, 5) && !lane->slot[m->slot].is_inter; /* see release_planned() */
 }
 
 /* All but its content's key. False: nobody to send it to. */
-static inline bool plan_message(const rnd_lane_t *lane, rnd_msg_t *m, int src, int def, int not_slot, tm_rng_t *rng)
+static inline bool plan_message(const rnd_lane_t *lane, rnd_msg_t *m, int src, int def,
+                                int not_slot, tm_rng_t *rng)
 {
     *m = (rnd_msg_t){.src = src, .def = def};
     if (!plan_peer(lane, m, not_slot, rng)) {
         return false;
     }
     m->is_reserved = lane->has_reserved && m->slot != lane->comm_made && chance(rng, 20);
-    m->tag = m->is_reserved ? reserved_tag(lane, below(rng, NGROUPS))
-                            : plain_tag(lane, &lane->slot[m->slot], below(rng, lane->slot[m->slot].ntags));
+    m->tag = m->is_reserved
+                 ? reserved_tag(lane, below(rng, NGROUPS))
+                 : plain_tag(lane, &lane->slot[m->slot], below(rng, lane->slot[m->slot].ntags));
     plan_content(lane, m, rng);
     plan_mode(lane, m, rng);
     return true;
 }
 
-/* ---- all messages ---- */
+/* ---- all messages ------------------------------------------------------- */
 
 static inline void plan_keep(rnd_lane_t *lane, const rnd_msg_t *m)
 {
@@ -232,12 +244,13 @@ static inline void plan_rank(rnd_lane_t *lane, int src)
             continue;
         }
         m.index = i;
-        m.key = tm_key(src, m.dst, m.tag, ((lane->epoch * MAX_LANES + lane->id) << 20) + (long) m.slot * 65536 + i);
+        m.key = tm_key(src, m.dst, m.tag,
+                       ((lane->epoch * MAX_LANES + lane->id) << 20) + (long) m.slot * 65536 + i);
         plan_keep(lane, &m);
     }
 }
 
-/* ---- the epoch ---- */
+/* ---- the epoch ---------------------------------------------------------- */
 
 static inline void plan_order(rnd_lane_t *lane, tm_rng_t *rng)
 {
@@ -273,7 +286,7 @@ static inline void plan_comms(rnd_lane_t *lane, tm_rng_t *rng, int *make_now)
     }
     if (lane->slot[s].is_live) {
         lane->comm_freed = chance(rng, 80) ? s : -1;
-    } else if (lane->style == STYLE_FREE && chance(rng, 80)) {
+    } else if (STYLE_FREE == lane->style && chance(rng, 80)) {
         lane->comm_made = s;
     } else {
         *make_now = s;
@@ -283,14 +296,15 @@ static inline void plan_comms(rnd_lane_t *lane, tm_rng_t *rng, int *make_now)
 /* What kind of epoch it is; the value is the communicator to make first, or -1. */
 static inline int plan_epoch(rnd_lane_t *lane)
 {
-    static const int profiles[] = {SMALL, SMALL, SMALL, SMALL, EDGES, EDGES, EDGES, EDGES, EDGES, LARGE, BURST};
+    static const int profiles[] = {SMALL, SMALL, SMALL, SMALL, EDGES, EDGES,
+                                   EDGES, EDGES, EDGES, LARGE, BURST};
     tm_rng_t rng = rnd_rng(lane, 1);
     int make_now, style = below(&rng, 10);
 
     lane->style = style < 6 ? STYLE_FREE : style < 8 ? STYLE_SENDS : STYLE_RECVS;
     lane->profile = profiles[below(&rng, (int) (sizeof(profiles) / sizeof(profiles[0])))];
     lane->hot = chance(&rng, 25) ? below(&rng, tm_size) : -1;
-    lane->nexchanges = lane->style == STYLE_FREE && chance(&rng, 25) ? 1 + below(&rng, 3) : 0;
+    lane->nexchanges = STYLE_FREE == lane->style && chance(&rng, 25) ? 1 + below(&rng, 3) : 0;
     lane->has_reserved = chance(&rng, 60);
     plan_order(lane, &rng);
     plan_comms(lane, &rng, &make_now);

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The calls of an epoch: reserved receives, the program (sends in their planned order, receives, probes, tests and cancels
- * in between, by random numbers of the rank's own), and the drain, which receives whatever is left and cancels the receives
- * that nothing is left for.
+ * The calls of an epoch: reserved receives, the program (sends in their planned order, receives,
+ * probes, tests and cancels in between, by random numbers of the rank's own), and the drain, which
+ * receives whatever is left and cancels the receives that nothing is left for.
  *
  * Why no rank waits for ever, whatever the timing:
- *  - a program does not wait for others but in the calls named here, so that all ranks come to their drain, where all
- *    messages are received;
+ *  - a program does not wait for others but in the calls named here, so that all ranks come to
+ *    their drain, where all messages are received;
  *  - reserved messages have their receives before they are sent;
- *  - other blocking sends (STYLE_SENDS) go to ranks that come later in the epoch's order: the last rank comes to its drain
- *    without, which frees the one before, and so on;
- *  - blocking receives and probes (STYLE_RECVS) want messages of ranks that come earlier, and there are more of those that
- *    fit than receives that could have taken them: the first rank comes to its drain without, and so on;
- *  - collective calls and Sendrecv (STYLE_FREE) come in the same order on all ranks, which are not kept from them.
+ *  - other blocking sends (STYLE_SENDS) go to ranks that come later in the epoch's order: the last
+ *    rank comes to its drain without, which frees the one before, and so on;
+ *  - blocking receives and probes (STYLE_RECVS) want messages of ranks that come earlier, and there
+ *    are more of those that fit than receives that could have taken them: the first rank comes to
+ *    its drain without, and so on;
+ *  - collective calls and Sendrecv (STYLE_FREE) come in the same order on all ranks, which are not
+ *    kept from them.
  */
 #ifndef RANDOM_RUN_H
 #define RANDOM_RUN_H
@@ -23,7 +25,7 @@
 
 #include <sched.h>
 
-/* ---- receives of the program ---- */
+/* ---- receives of the program -------------------------------------------- */
 
 /* A communicator, one where messages come more likely, and a pattern that may be in vain. */
 static inline bool draw_pattern(rnd_lane_t *lane, int *s, int *src, int *tag)
@@ -33,7 +35,7 @@ static inline bool draw_pattern(rnd_lane_t *lane, int *s, int *src, int *tag)
 
     *s = below(&lane->mine, NSLOTS);
     slot = &lane->slot[*s];
-    if (slot->comm == MPI_COMM_NULL || (slot->num_expected == 0 && chance(&lane->mine, 90))) {
+    if (MPI_COMM_NULL == slot->comm || (0 == slot->num_expected && chance(&lane->mine, 90))) {
         return false;
     }
     *src = MPI_ANY_SOURCE;
@@ -49,7 +51,9 @@ static inline bool draw_pattern(rnd_lane_t *lane, int *s, int *src, int *tag)
     return true;
 }
 
-/* A message will surely come for this pattern from a rank that comes earlier in the epoch's order. */
+/*
+ * A message will surely come for this pattern from a rank that comes earlier in the epoch's order.
+ */
 static inline bool is_sure(const rnd_lane_t *lane, int s, int src, int tag)
 {
     int n = 0;
@@ -57,14 +61,15 @@ static inline bool is_sure(const rnd_lane_t *lane, int s, int src, int tag)
     for (int i = 0; i < lane->nin; i++) {
         const rnd_msg_t *m = &lane->in[i];
 
-        n += !m->is_reserved && lane->order[m->src] < lane->order[tm_rank] && rnd_fits(s, src, tag, m);
+        n += !m->is_reserved && lane->order[m->src] < lane->order[tm_rank] &&
+             rnd_fits(s, src, tag, m);
     }
     for (int i = 0; i < lane->nops && n > 0; i++) {
         const rnd_op_t *op = lane->op[i];
 
-        n -= op->kind == OP_RECV && !op->is_reserved && op->slot == s &&
-             (op->src == src || op->src == MPI_ANY_SOURCE || src == MPI_ANY_SOURCE) &&
-             (op->tag == tag || op->tag == MPI_ANY_TAG || tag == MPI_ANY_TAG);
+        n -= OP_RECV == op->kind && !op->is_reserved && op->slot == s &&
+             (op->src == src || MPI_ANY_SOURCE == op->src || MPI_ANY_SOURCE == src) &&
+             (op->tag == tag || MPI_ANY_TAG == op->tag || MPI_ANY_TAG == tag);
     }
     return n > 0;
 }
@@ -77,10 +82,12 @@ static inline void recv_next(rnd_lane_t *lane)
     if (!draw_pattern(lane, &s, &src, &tag)) {
         return;
     }
-    is_blocking = lane->style == STYLE_RECVS && chance(&lane->mine, 50) && is_sure(lane, s, src, tag);
+    is_blocking = STYLE_RECVS == lane->style && chance(&lane->mine, 50) &&
+                  is_sure(lane, s, src, tag);
     lane->nblocking += is_blocking;
     if (is_blocking && kind < 40) {
-        recv_block(lane, op_new(lane, OP_RECV, s, src, tag, "MPI_Recv"), longest(lane, s, src, tag));
+        recv_block(lane, op_new(lane, OP_RECV, s, src, tag, "MPI_Recv"),
+                   longest(lane, s, src, tag));
     } else if (is_blocking || kind < 15) {
         probe(lane, s, src, tag, is_blocking);
     } else {
@@ -92,7 +99,7 @@ static inline void recv_next(rnd_lane_t *lane)
     }
 }
 
-/* ---- reserved receives ---- */
+/* ---- reserved receives -------------------------------------------------- */
 
 /* How the receives of a reserved tag name their sources. */
 static inline int reserved_kind(const rnd_lane_t *lane, const rnd_msg_t *m)
@@ -106,16 +113,21 @@ static inline bool is_source_named(const rnd_lane_t *lane, const rnd_msg_t *m)
 {
     int kind = reserved_kind(lane, m);
 
-    return kind == 0 || (kind == 2 && m->index % 2 == 0);
+    return 0 == kind || (2 == kind && 0 == m->index % 2);
 }
 
 static inline void reserve_one(rnd_lane_t *lane, const rnd_msg_t *m, bool is_named)
 {
-    rnd_op_t *op = op_new(lane, OP_RECV, m->slot, is_named ? m->src : MPI_ANY_SOURCE, m->tag, "reserved receive");
+    rnd_op_t *op = op_new(lane, OP_RECV, m->slot, is_named ? m->src : MPI_ANY_SOURCE, m->tag,
+                          "reserved receive");
 
     op->is_reserved = true;
-    /* with kind 0 the receive gets this very message, so that one can see without a request when it is there */
-    op->is_freed = reserved_kind(lane, m) == 0 && m->n > 0 && chance(&lane->mine, 5) && !lane->slot[m->slot].is_inter;
+    /*
+     * with kind 0 the receive gets this very message, so that one can see without a request when it
+     * is there
+     */
+    op->is_freed = 0 == reserved_kind(lane, m) && m->n > 0 && chance(&lane->mine, 5) &&
+                   !lane->slot[m->slot].is_inter;
     op->msg = op->is_freed ? m : NULL;
     recv_post(lane, op);
 }
@@ -124,8 +136,8 @@ static inline void post_reserved(rnd_lane_t *lane)
 {
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < lane->nin; i++) {
-            if (lane->in[i].is_reserved && is_source_named(lane, &lane->in[i]) == (pass == 0)) {
-                reserve_one(lane, &lane->in[i], pass == 0);
+            if (lane->in[i].is_reserved && is_source_named(lane, &lane->in[i]) == (0 == pass)) {
+                reserve_one(lane, &lane->in[i], 0 == pass);
             }
         }
     }
@@ -135,7 +147,10 @@ static inline void post_reserved(rnd_lane_t *lane)
     }
 }
 
-/* Several persistent receives at once, in communicators of their own each: MPI_Startall has no order. */
+/*
+ * Several persistent receives at once, in communicators of their own each: MPI_Startall has no
+ * order.
+ */
 static inline void start_together(rnd_lane_t *lane)
 {
     MPI_Request req[MAX_DEFS];
@@ -144,7 +159,7 @@ static inline void start_together(rnd_lane_t *lane)
 
     for (int d = 0; d < MAX_DEFS; d++) {
         rnd_def_t *def = &lane->rdef[d];
-        bool is_alone = def->req != MPI_REQUEST_NULL && def->active == NULL;
+        bool is_alone = MPI_REQUEST_NULL != def->req && NULL == def->active;
 
         for (int i = 0; i < n; i++) {
             is_alone = is_alone && op[i]->slot != def->slot;
@@ -164,7 +179,7 @@ static inline void start_together(rnd_lane_t *lane)
     }
 }
 
-/* ---- cancel ---- */
+/* ---- cancel ------------------------------------------------------------- */
 
 static inline void cancel_op(rnd_lane_t *lane, rnd_op_t *op)
 {
@@ -179,8 +194,8 @@ static inline void cancel_one(rnd_lane_t *lane)
     for (int i = lane->nops - 1; i >= lane->first_open; i--) {
         rnd_op_t *op = lane->op[i];
 
-        if (want_recvs(op) && !op->is_reserved && op->cancelled == 0 && op->held == MPI_MESSAGE_NULL &&
-            chance(&lane->mine, 30)) {
+        if (want_recvs(op) && !op->is_reserved && 0 == op->cancelled &&
+            MPI_MESSAGE_NULL == op->held && chance(&lane->mine, 30)) {
             cancel_op(lane, op);
             if (chance(&lane->mine, 50)) {
                 complete_op(lane, op, true);
@@ -199,16 +214,17 @@ static inline void cancel_rest(rnd_lane_t *lane)
         if (!want_recvs(op)) {
             continue;
         }
-        if (op->cancelled == 0) {
+        if (0 == op->cancelled) {
             cancel_op(lane, op);
         }
         complete_op(lane, op, true);
-        RND_CHECK(lane, op_was_cancelled(op), "receive (slot %d source %d tag %d) got more than all messages", op->slot,
+        RND_CHECK(lane, op_was_cancelled(op),
+                  "receive (slot %d source %d tag %d) got more than all messages", op->slot,
                   op->src, op->tag);
     }
 }
 
-/* ---- Sendrecv, and what synchronous means ---- */
+/* ---- Sendrecv, and what synchronous means ------------------------------- */
 
 static inline size_t exchange_size(const rnd_lane_t *lane, int round, int src, bool is_replace)
 {
@@ -224,7 +240,8 @@ static inline size_t exchange_size(const rnd_lane_t *lane, int round, int src, b
 /* A synchronous send is not complete while nobody may have posted a receive for it. */
 static inline void exchange_synchronous(rnd_lane_t *lane, int round, int dst, int src)
 {
-    size_t nout = exchange_size(lane, round, tm_rank, false), nin = exchange_size(lane, round, src, false);
+    size_t nout = exchange_size(lane, round, tm_rank, false),
+           nin = exchange_size(lane, round, src, false);
     unsigned char *out = tm_alloc(nout), *in = tm_alloc(nin);
     int tag = 100 + round, flag = 0;
     bool is_persistent = chance(&lane->mine, 30);
@@ -233,13 +250,15 @@ static inline void exchange_synchronous(rnd_lane_t *lane, int round, int dst, in
 
     rnd_step(lane, "MPI_Issend and MPI_Barrier");
     tm_fill(out, nout, tm_key(tm_rank, dst, tag, lane->epoch));
-    TM_MPI((is_persistent ? MPI_Ssend_init : MPI_Issend)(out, tm_int(nout), MPI_BYTE, dst, tag, lane->ctl, &req));
+    TM_MPI((is_persistent ? MPI_Ssend_init : MPI_Issend)(out, tm_int(nout), MPI_BYTE, dst, tag,
+                                                         lane->ctl, &req));
     if (is_persistent) {
         TM_MPI(MPI_Start(&req));
     }
     for (int i = 0; i < 20; i++) {
         TM_MPI(MPI_Request_get_status(req, &flag, &st));
-        RND_CHECK(lane, !flag, "a synchronous send of %zu bytes is complete before there is a receive", nout);
+        RND_CHECK(lane, !flag,
+                  "a synchronous send of %zu bytes is complete before there is a receive", nout);
     }
     TM_MPI(MPI_Barrier(lane->ctl));
     rnd_step(lane, "MPI_Recv from MPI_Issend");
@@ -257,7 +276,8 @@ static inline void exchange_synchronous(rnd_lane_t *lane, int round, int dst, in
 
 static inline void exchange_sendrecv(rnd_lane_t *lane, int round, int dst, int src, bool is_replace)
 {
-    size_t nout = exchange_size(lane, round, tm_rank, is_replace), nin = exchange_size(lane, round, src, is_replace);
+    size_t nout = exchange_size(lane, round, tm_rank, is_replace),
+           nin = exchange_size(lane, round, src, is_replace);
     unsigned char *out = tm_alloc(nout), *in = tm_alloc(nin);
     int tag = 100 + round, from = chance(&lane->mine, 50) ? MPI_ANY_SOURCE : src;
     MPI_Status st;
@@ -266,12 +286,15 @@ static inline void exchange_sendrecv(rnd_lane_t *lane, int round, int dst, int s
     tm_fill(is_replace ? in : out, nout, tm_key(tm_rank, dst, tag, lane->epoch));
     tm_status_reset(&st);
     if (is_replace) {
-        TM_MPI(MPI_Sendrecv_replace(in, tm_int(nin), MPI_BYTE, dst, tag, from, tag, lane->ctl, &st));
+        TM_MPI(
+            MPI_Sendrecv_replace(in, tm_int(nin), MPI_BYTE, dst, tag, from, tag, lane->ctl, &st));
     } else {
-        TM_MPI(MPI_Sendrecv(out, tm_int(nout), MPI_BYTE, dst, tag, in, tm_int(nin), MPI_BYTE, from, tag, lane->ctl, &st));
+        TM_MPI(MPI_Sendrecv(out, tm_int(nout), MPI_BYTE, dst, tag, in, tm_int(nin), MPI_BYTE, from,
+                            tag, lane->ctl, &st));
     }
     tm_expect_status(&st, src, tag, nin);
-    tm_expect_data(in, nin, tm_key(src, tm_rank, tag, lane->epoch), is_replace ? "MPI_Sendrecv_replace" : "MPI_Sendrecv");
+    tm_expect_data(in, nin, tm_key(src, tm_rank, tag, lane->epoch),
+                   is_replace ? "MPI_Sendrecv_replace" : "MPI_Sendrecv");
     tm_free(in);
     tm_free(out);
 }
@@ -280,7 +303,8 @@ static inline void exchange_sendrecv(rnd_lane_t *lane, int round, int dst, int s
 static inline void exchange(rnd_lane_t *lane, int round)
 {
     tm_rng_t rng = rnd_rng(lane, 50 + round);
-    int shift = below(&rng, tm_size), dst = (tm_rank + shift) % tm_size, src = (tm_rank + tm_size - shift) % tm_size;
+    int shift = below(&rng, tm_size), dst = (tm_rank + shift) % tm_size,
+        src = (tm_rank + tm_size - shift) % tm_size;
 
     if (chance(&rng, 40)) {
         exchange_synchronous(lane, round, dst, src);
@@ -289,7 +313,7 @@ static inline void exchange(rnd_lane_t *lane, int round)
     }
 }
 
-/* ---- the program ---- */
+/* ---- the program -------------------------------------------------------- */
 
 static inline void between(rnd_lane_t *lane)
 {
@@ -322,11 +346,14 @@ static inline int draw_receives(rnd_lane_t *lane)
     return n * percent[below(&lane->mine, 5)] / 100 + below(&lane->mine, 5);
 }
 
-/* The epoch's new communicator: begun when it is time, ended when it is wanted. True: that is what was to be done now. */
+/*
+ * The epoch's new communicator: begun when it is time, ended when it is wanted. True: that is what
+ * was to be done now.
+ */
 static inline bool make_comm(rnd_lane_t *lane, const rnd_msg_t *next, bool is_time, bool is_over)
 {
     int s = lane->comm_made;
-    bool is_wanted = is_over || (next != NULL && next->slot == s);
+    bool is_wanted = is_over || (NULL != next && next->slot == s);
 
     if (s < 0) {
         return false;
@@ -338,14 +365,17 @@ static inline bool make_comm(rnd_lane_t *lane, const rnd_msg_t *next, bool is_ti
         }
         return lane->is_comm_begun;
     }
-    if (lane->slot[s].req != MPI_REQUEST_NULL && (is_wanted || chance(&lane->mine, 3))) {
+    if (MPI_REQUEST_NULL != lane->slot[s].req && (is_wanted || chance(&lane->mine, 3))) {
         comm_end(lane, s);
         return true;
     }
     return false;
 }
 
-/* Where in the order of its sends a rank meets the others: often right before it wants the new communicator. */
+/*
+ * Where in the order of its sends a rank meets the others: often right before it wants the new
+ * communicator.
+ */
 static inline int draw_meeting(rnd_lane_t *lane)
 {
     int i = 0;
@@ -361,7 +391,8 @@ static inline int draw_meeting(rnd_lane_t *lane)
 
 static inline void program(rnd_lane_t *lane)
 {
-    int sent = 0, nrecvs = draw_receives(lane), nexchanges = lane->nexchanges, meet = draw_meeting(lane);
+    int sent = 0, nrecvs = draw_receives(lane), nexchanges = lane->nexchanges,
+        meet = draw_meeting(lane);
     unsigned bias = 10 + 20 * (unsigned) below(&lane->mine, 5);
     bool is_over = false, is_made = false;
 
@@ -369,14 +400,14 @@ static inline void program(rnd_lane_t *lane)
     while (!is_over || is_made || nexchanges > 0) {
         const rnd_msg_t *next = sent < lane->nout ? &lane->out[sent] : NULL;
 
-        is_over = next == NULL && nrecvs == 0;
+        is_over = NULL == next && 0 == nrecvs;
         is_made = make_comm(lane, next, sent >= meet, is_over);
         if (is_made) {
             continue;
         }
         if (nexchanges > 0 && lane->is_comm_begun && (is_over || sent >= meet)) {
             exchange(lane, nexchanges--);
-        } else if (next != NULL && (nrecvs == 0 || chance(&lane->mine, bias))) {
+        } else if (NULL != next && (0 == nrecvs || chance(&lane->mine, bias))) {
             send_next(lane, next);
             sent++;
         } else if (nrecvs > 0) {
@@ -387,7 +418,7 @@ static inline void program(rnd_lane_t *lane)
     }
 }
 
-/* ---- the drain ---- */
+/* ---- the drain ---------------------------------------------------------- */
 
 static inline void drain_slot(rnd_lane_t *lane, int s)
 {
@@ -413,8 +444,9 @@ static inline bool drain_all(rnd_lane_t *lane)
         if (slot->num_received < slot->num_expected) {
             is_lacking = true;
             drain_slot(lane, s);
-        } else if (!RND_CHECK(lane, slot->num_received == slot->num_expected, "slot %d: %d messages received, %d were sent",
-                              s, slot->num_received, slot->num_expected)) {
+        } else if (!RND_CHECK(lane, slot->num_received == slot->num_expected,
+                              "slot %d: %d messages received, %d were sent", s, slot->num_received,
+                              slot->num_expected)) {
             slot->num_expected = slot->num_received;
         }
     }
@@ -424,7 +456,7 @@ static inline bool drain_all(rnd_lane_t *lane)
 static inline bool is_reserved_open(rnd_lane_t *lane)
 {
     for (int i = lane->first_open; i < lane->nops; i++) {
-        if (want_reserved(lane->op[i]) && lane->op[i]->kind == OP_RECV) {
+        if (want_reserved(lane->op[i]) && OP_RECV == lane->op[i]->kind) {
             return true;
         }
     }
@@ -448,12 +480,12 @@ static inline void drain(rnd_lane_t *lane)
     }
 }
 
-/* ---- a whole epoch ---- */
+/* ---- a whole epoch ------------------------------------------------------ */
 
 static inline void defs_close(rnd_def_t *def)
 {
     for (int i = 0; i < MAX_DEFS; i++) {
-        if (def[i].req != MPI_REQUEST_NULL) {
+        if (MPI_REQUEST_NULL != def[i].req) {
             TM_MPI(MPI_Request_free(&def[i].req));
             tm_layout_free(&def[i].l);
         }
@@ -468,7 +500,8 @@ static inline void *buffer_attach(const rnd_lane_t *lane)
     void *buf;
 
     for (int i = 0; i < lane->nout; i++) {
-        if (lane->out[i].mode == MODE_BSEND || lane->out[i].mode == MODE_IBSEND || lane->out[i].mode == MODE_BINIT) {
+        if (MODE_BSEND == lane->out[i].mode || MODE_IBSEND == lane->out[i].mode ||
+            MODE_BINIT == lane->out[i].mode) {
             size += lane->out[i].n + MPI_BSEND_OVERHEAD + 64;
         }
     }
@@ -487,9 +520,11 @@ static inline void buffer_detach(void)
 }
 
 /*
- * Free the communicator of which the plan says so, with its requests open or not.  An intercommunicator without: some have one
- * reference too many inside Open MPI (OMPI_COMM_EXTRA_RETAIN), and freeing such a one then drops the references of its requests, too.
- * Nor are its requests freed by MPI_Request_free(), after which nobody would know when they are done.
+ * Free the communicator of which the plan says so, with its requests open or not.  An
+ * intercommunicator without: some have one reference too many inside Open MPI
+ * (OMPI_COMM_EXTRA_RETAIN), and freeing such a one then drops the references of its requests, too.
+ * Nor are its requests freed by MPI_Request_free(), after which nobody would know when they are
+ * done.
  */
 static inline void release_planned(rnd_lane_t *lane, bool has_requests)
 {
@@ -501,12 +536,12 @@ static inline void release_planned(rnd_lane_t *lane, bool has_requests)
 static inline void run_epoch(rnd_lane_t *lane)
 {
     lane->first_open = 0;
-    if (lane->nlanes == 1) {
+    if (1 == lane->nlanes) {
         buffer_attach(lane);
     }
     post_reserved(lane);
     program(lane);
-    while (lane->style != STYLE_SENDS && lane->has_reserved && chance(&lane->mine, 50) &&
+    while (STYLE_SENDS != lane->style && lane->has_reserved && chance(&lane->mine, 50) &&
            complete(lane, want_reserved, 1 << 30, wait_how(lane))) {
     }
     drain(lane);
@@ -514,7 +549,7 @@ static inline void run_epoch(rnd_lane_t *lane)
     release_planned(lane, true);
     while (complete(lane, want_sends, 1 << 30, wait_how(lane))) {
     }
-    if (lane->nlanes == 1) {
+    if (1 == lane->nlanes) {
         rnd_step(lane, "MPI_Buffer_detach");
         buffer_detach();
     }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Thousands of communicators created, used and freed while their messages are still on the way, so that context ids are
- * used again while old messages with the same id are under way: each rank goes on as soon as it may, and completes its
- * requests in random order much later. Groups differ from rank to rank, so the ranks' free ids differ, too; new messages
- * arrive where the communicator does not exist yet.
+ * Thousands of communicators created, used and freed while their messages are still on the way, so
+ * that context ids are used again while old messages with the same id are under way: each rank goes
+ * on as soon as it may, and completes its requests in random order much later. Groups differ from
+ * rank to rank, so the ranks' free ids differ, too; new messages arrive where the communicator does
+ * not exist yet.
  *
  * args: [communicators] [size of every seventh message]
  */
@@ -31,7 +32,7 @@ static size_t size_of(int number, int i)
 {
     uint64_t r = tm_mix((uint64_t) number * MESSAGES + (uint64_t) i);
 
-    return r % 7 == 0 ? large : r % 200;
+    return 0 == r % 7 ? large : r % 200;
 }
 
 /* Complete it in one of several ways. */
@@ -45,7 +46,7 @@ static void finish(slot_t *s)
     for (int i = 0; i < NREQ; i++) {
         tm_status_reset(&st[i]);
     }
-    if (s->number % 2 == 0) {
+    if (0 == s->number % 2) {
         TM_MPI(MPI_Waitall(NREQ, s->req, st));
     } else {
         for (int i = NREQ - 1; i >= 0; i--) {
@@ -54,7 +55,8 @@ static void finish(slot_t *s)
     }
     for (int i = 0; i < MESSAGES; i++) {
         tm_expect_status(&st[i], s->src, i, s->size[i]);
-        tm_expect_data(s->in[i], s->size[i], tm_key(s->src, s->rank, i, s->number), "message of a freed communicator");
+        tm_expect_data(s->in[i], s->size[i], tm_key(s->src, s->rank, i, s->number),
+                       "message of a freed communicator");
         tm_free(s->in[i]);
         tm_free(s->out[i]);
     }
@@ -78,15 +80,18 @@ static void start(slot_t *s, int number, MPI_Comm comm)
 
             if (step == number % 2) {
                 s->in[i] = tm_alloc(n);
-                TM_MPI(MPI_Irecv(s->in[i], tm_int(n), MPI_BYTE, number % 3 == 0 ? MPI_ANY_SOURCE : s->src,
-                                 number % 5 == 0 ? MPI_ANY_TAG : i, comm, &s->req[i]));
+                TM_MPI(MPI_Irecv(s->in[i], tm_int(n), MPI_BYTE,
+                                 0 == number % 3 ? MPI_ANY_SOURCE : s->src,
+                                 0 == number % 5 ? MPI_ANY_TAG : i, comm, &s->req[i]));
             } else {
                 s->out[i] = tm_alloc(n);
                 tm_fill(s->out[i], n, tm_key(s->rank, dst, i, number));
-                if (number % 4 == 0) {
-                    TM_MPI(MPI_Issend(s->out[i], tm_int(n), MPI_BYTE, dst, i, comm, &s->req[MESSAGES + i]));
+                if (0 == number % 4) {
+                    TM_MPI(MPI_Issend(s->out[i], tm_int(n), MPI_BYTE, dst, i, comm,
+                                      &s->req[MESSAGES + i]));
                 } else {
-                    TM_MPI(MPI_Isend(s->out[i], tm_int(n), MPI_BYTE, dst, i, comm, &s->req[MESSAGES + i]));
+                    TM_MPI(MPI_Isend(s->out[i], tm_int(n), MPI_BYTE, dst, i, comm,
+                                     &s->req[MESSAGES + i]));
                 }
             }
         }
@@ -107,7 +112,9 @@ static MPI_Comm create(int number)
         TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
         break;
     case 1:
-        TM_MPI(MPI_Comm_split(MPI_COMM_WORLD, (tm_rank + number) % 3 == 0 ? MPI_UNDEFINED : number % 2, -tm_rank, &comm));
+        TM_MPI(MPI_Comm_split(MPI_COMM_WORLD,
+                              0 == (tm_rank + number) % 3 ? MPI_UNDEFINED : number % 2, -tm_rank,
+                              &comm));
         break;
     case 2:
         TM_MPI(MPI_Comm_idup(MPI_COMM_WORLD, &comm, &req));
@@ -123,7 +130,7 @@ static MPI_Comm create(int number)
         TM_MPI(MPI_Comm_group(MPI_COMM_WORLD, &world));
         TM_MPI(MPI_Group_incl(world, tm_size > 1 ? 2 : 1, ranks, &some));
         TM_MPI(MPI_Group_rank(some, &me));
-        if (me != MPI_UNDEFINED) {
+        if (MPI_UNDEFINED != me) {
             TM_MPI(MPI_Comm_create_group(MPI_COMM_WORLD, some, number % 1000, &comm));
         }
         TM_MPI(MPI_Group_free(&some));
@@ -145,13 +152,13 @@ int main(int argc, char **argv)
     for (int number = 0; number < count; number++) {
         MPI_Comm comm = create(number);
 
-        if (comm != MPI_COMM_NULL) {
+        if (MPI_COMM_NULL != comm) {
             slot_t *s = &slots[tm_below(&rng, DEPTH)];
 
             finish(s);
             start(s, number, comm);
         }
-        if (tm_below(&rng, 100) == 0) {
+        if (0 == tm_below(&rng, 100)) {
             usleep((useconds_t) tm_below(&rng, 3000));
         }
     }

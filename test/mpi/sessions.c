@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI sessions: communicators made from a group, with no parent, have another index in each process (extended context ids).  The
- * indexes are made to differ; then every size around the protocols, all modes, wildcards, probes, collectives, derived
- * communicators, and many of them made and freed while others are in use.
+ * MPI sessions: communicators made from a group, with no parent, have another index in each process
+ * (extended context ids).  The indexes are made to differ; then every size around the protocols,
+ * all modes, wildcards, probes, collectives, derived communicators, and many of them made and freed
+ * while others are in use.
  *
  * args: [rounds] ["world": between MPI_Init and MPI_Finalize as well]
  */
@@ -12,7 +13,8 @@
 /* TEST: np=2 args="10" env="OMPI_MCA_pml_tm_shm_single_copy=none" ompi=5.0 timeout=60 stderr="Unable to find reachable pairing" */
 #include "tm_test.h"
 
-static const int sizes[] = {0, 1, 15, 16, 17, 23, 24, 25, 40, 41, 4096, 16359, 16360, 16361, 16384, 16385, 300000};
+static const int sizes[] = {0,  1,    15,    16,    17,    23,    24,    25,    40,
+                            41, 4096, 16359, 16360, 16361, 16384, 16385, 300000};
 
 #define NSIZES (int) (sizeof(sizes) / sizeof(sizes[0]))
 
@@ -25,8 +27,8 @@ static bool counter_open(const char *name, MPI_T_pvar_handle *handle)
 {
     int index, count;
 
-    return MPI_SUCCESS == MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index)
-           && MPI_SUCCESS == MPI_T_pvar_handle_alloc(counters, index, NULL, handle, &count);
+    return MPI_SUCCESS == MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index) &&
+           MPI_SUCCESS == MPI_T_pvar_handle_alloc(counters, index, NULL, handle, &count);
 }
 
 static unsigned long long counter_read(MPI_T_pvar_handle handle)
@@ -52,7 +54,8 @@ static void fill(unsigned char *buf, int from, int len, int round)
 static void check(const unsigned char *buf, int from, int len, int round)
 {
     for (int i = 0; i < len; i++) {
-        TM_CHECK(buf[i] == byte_of(from, len, i, round), "from %d, %d bytes: byte %d is %d", from, len, i, buf[i]);
+        TM_CHECK(buf[i] == byte_of(from, len, i, round), "from %d, %d bytes: byte %d is %d", from,
+                 len, i, buf[i]);
         if (buf[i] != byte_of(from, len, i, round)) {
             return;
         }
@@ -91,12 +94,14 @@ static void ring(MPI_Comm comm, int round)
         if (0 == s % 4) {
             MPI_Probe(MPI_ANY_SOURCE, s, comm, &status);
             MPI_Get_count(&status, MPI_BYTE, &got);
-            TM_CHECK(status.MPI_SOURCE == left && got == len, "probe: from %d, %d bytes", status.MPI_SOURCE, got);
+            TM_CHECK(status.MPI_SOURCE == left && got == len, "probe: from %d, %d bytes",
+                     status.MPI_SOURCE, got);
         }
-        MPI_Recv(in, 300000, MPI_BYTE, 0 == s % 2 ? MPI_ANY_SOURCE : left, 0 == s % 5 ? MPI_ANY_TAG : s, comm, &status);
+        MPI_Recv(in, 300000, MPI_BYTE, 0 == s % 2 ? MPI_ANY_SOURCE : left,
+                 0 == s % 5 ? MPI_ANY_TAG : s, comm, &status);
         MPI_Get_count(&status, MPI_BYTE, &got);
-        TM_CHECK(status.MPI_SOURCE == left && status.MPI_TAG == s && got == len, "from %d, tag %d, %d bytes",
-                 status.MPI_SOURCE, status.MPI_TAG, got);
+        TM_CHECK(status.MPI_SOURCE == left && status.MPI_TAG == s && got == len,
+                 "from %d, tag %d, %d bytes", status.MPI_SOURCE, status.MPI_TAG, got);
         check(in, left, len, round);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
@@ -170,7 +175,8 @@ static void rounds(MPI_Session session, int count)
 
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     MPI_T_pvar_session_create(&counters);
-    has_counters = counter_open("pml_tm_untagged", &untagged) && counter_open("pml_tm_early", &early);
+    has_counters = counter_open("pml_tm_untagged", &untagged) &&
+                   counter_open("pml_tm_early", &early);
     MPI_Comm_rank(kept, &rank);
     MPI_Comm_size(kept, &size);
     num_self = rank % 8;
@@ -194,8 +200,10 @@ static void rounds(MPI_Session session, int count)
         MPI_Comm_free(&comm);
     }
     if (has_counters) {
-        TM_CHECK(size == 1 || counter_read(untagged) > 0, "no message came untagged: nothing was tested");
-        printf("sessions: rank %d: %llu untagged, %llu early\n", rank, counter_read(untagged), counter_read(early));
+        TM_CHECK(1 == size || counter_read(untagged) > 0,
+                 "no message came untagged: nothing was tested");
+        printf("sessions: rank %d: %llu untagged, %llu early\n", rank, counter_read(untagged),
+               counter_read(early));
     }
     for (int i = 0; i < num_self; i++) {
         MPI_Comm_free(&self[i]);

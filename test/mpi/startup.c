@@ -12,17 +12,18 @@ int main(int argc, char **argv)
     int sum = 0;
 
     tm_init(&argc, &argv, "startup");
-    if (strcmp(what, "now") == 0) {
+    if (0 == strcmp(what, "now")) {
         MPI_Finalize();
         return 0;
     }
-    if (strcmp(what, "abort") == 0) {
+    if (0 == strcmp(what, "abort")) {
         if (tm_rank == tm_size - 1) {
             MPI_Abort(MPI_COMM_WORLD, (int) tm_arg(argc, argv, 2, 7));
         }
-        TM_MPI(MPI_Recv(&sum, 1, MPI_INT, tm_rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE)); /* does not come */
+        /* does not come */
+        TM_MPI(MPI_Recv(&sum, 1, MPI_INT, tm_rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     }
-    if (strcmp(what, "exit") == 0) {
+    if (0 == strcmp(what, "exit")) {
         exit((int) tm_arg(argc, argv, 2, 7));
     }
     TM_MPI(MPI_Allreduce(&(int){1}, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));

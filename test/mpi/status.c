@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI_Status: MPI_Get_count, MPI_Get_elements and MPI_Get_elements_x of whole, partial and empty elements, from every call
- * that fills a status; MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE in every call that takes them; statuses made by the
- * program.
+ * MPI_Status: MPI_Get_count, MPI_Get_elements and MPI_Get_elements_x of whole, partial and empty
+ * elements, from every call that fills a status; MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE in every
+ * call that takes them; statuses made by the program.
  */
 /* TEST: np=1,2,3 timeout=60 quick=yes */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
@@ -31,7 +31,10 @@ enum {
 static MPI_Comm comm;
 static int dst, src;
 
-/* A record of char, double[2], int, short; prefix[k] is the first k basic elements of it, somewhere else. */
+/*
+ * A record of char, double[2], int, short; prefix[k] is the first k basic elements of it, somewhere
+ * else.
+ */
 static MPI_Datatype record, prefix[PARTS + 1];
 static size_t prefix_size[PARTS + 1];
 static size_t record_size;
@@ -60,17 +63,18 @@ static void make_types(void)
 /* whole records and k basic elements more have come. */
 static void check_counts(const MPI_Status *st, int whole, int k, const char *how)
 {
-    int count = -1, elements = -1, want = k == 0 ? whole : MPI_UNDEFINED;
+    int count = -1, elements = -1, want = 0 == k ? whole : MPI_UNDEFINED;
     MPI_Count elements_x = -1;
 
     TM_MPI(MPI_Get_count(st, record, &count));
     TM_MPI(MPI_Get_elements(st, record, &elements));
     TM_MPI(MPI_Get_elements_x(st, record, &elements_x));
-    TM_CHECK(count == want, "%s: MPI_Get_count of %d records and %d elements is %d, expected %d", how, whole, k, count,
-             want);
-    TM_CHECK(elements == PARTS * whole + k, "%s: MPI_Get_elements is %d, expected %d", how, elements, PARTS * whole + k);
-    TM_CHECK(elements_x == PARTS * whole + k, "%s: MPI_Get_elements_x is %lld, expected %d", how, (long long) elements_x,
-             PARTS * whole + k);
+    TM_CHECK(count == want, "%s: MPI_Get_count of %d records and %d elements is %d, expected %d",
+             how, whole, k, count, want);
+    TM_CHECK(elements == PARTS * whole + k, "%s: MPI_Get_elements is %d, expected %d", how,
+             elements, PARTS * whole + k);
+    TM_CHECK(elements_x == PARTS * whole + k, "%s: MPI_Get_elements_x is %lld, expected %d", how,
+             (long long) elements_x, PARTS * whole + k);
 }
 
 /* What is sent: the records, then k elements of the next one, as one type. */
@@ -143,19 +147,19 @@ static void receive(int how, void *buf, int room, int tag, MPI_Status *st)
         break;
     default:
         TM_MPI(MPI_Irecv(buf, room, record, src, tag, comm, &req));
-        if (how == TEST) {
+        if (TEST == how) {
             while (!flag) {
                 TM_MPI(MPI_Test(&req, &flag, st));
             }
-        } else if (how == GET_STATUS) {
+        } else if (GET_STATUS == how) {
             while (!flag) {
                 TM_MPI(MPI_Request_get_status(req, &flag, st));
             }
             TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
-        } else if (how == WAITALL) {
+        } else if (WAITALL == how) {
             TM_MPI(MPI_Waitall(1, &req, st));
             st->MPI_ERROR = TM_NO_ERROR; /* may be set by calls that return several */
-        } else if (how == WAITSOME) {
+        } else if (WAITSOME == how) {
             TM_MPI(MPI_Waitsome(1, &req, &n, &index, &some));
             *st = some;
             st->MPI_ERROR = TM_NO_ERROR;
@@ -168,10 +172,11 @@ static void receive(int how, void *buf, int room, int tag, MPI_Status *st)
 
 static void partial(int how, int whole, int k)
 {
-    static const char *const names[NHOWS] = {"MPI_Recv",    "MPI_Wait",     "MPI_Test",  "MPI_Request_get_status",
-                                             "MPI_Waitall", "MPI_Waitsome", "MPI_Probe", "MPI_Iprobe",
-                                             "MPI_Mprobe",  "MPI_Improbe",  "MPI_Mrecv", "MPI_Imrecv",
-                                             "MPI_Sendrecv"};
+    static const char *const names[NHOWS] = {
+        "MPI_Recv",    "MPI_Wait",     "MPI_Test",  "MPI_Request_get_status",
+        "MPI_Waitall", "MPI_Waitsome", "MPI_Probe", "MPI_Iprobe",
+        "MPI_Mprobe",  "MPI_Improbe",  "MPI_Mrecv", "MPI_Imrecv",
+        "MPI_Sendrecv"};
     MPI_Datatype type = whole_and_part(whole, k);
     size_t bytes = record_size * (size_t) whole + prefix_size[k];
     unsigned char *out = tm_calloc((size_t) whole + 2, 32), *in = tm_calloc((size_t) whole + 2, 32);
@@ -180,7 +185,7 @@ static void partial(int how, int whole, int k)
     MPI_Status st;
 
     tm_status_reset(&st);
-    if (how == SENDRECV) {
+    if (SENDRECV == how) {
         TM_MPI(MPI_Sendrecv(out, 1, type, dst, tag, in, whole + 1, record, src, tag, comm, &st));
     } else {
         TM_MPI(MPI_Isend(out, 1, type, dst, tag, comm, &sreq));
@@ -208,9 +213,10 @@ static void nothing(void)
     tm_expect_single(&st, src, 1, 0);
     TM_MPI(MPI_Get_count(&st, empty, &count));
     TM_MPI(MPI_Get_elements(&st, MPI_DOUBLE, &elements));
-    TM_CHECK(count == 0 && elements == 0, "nothing: MPI_Get_count %d, MPI_Get_elements %d", count, elements);
+    TM_CHECK(0 == count && 0 == elements, "nothing: MPI_Get_count %d, MPI_Get_elements %d", count,
+             elements);
     TM_MPI(MPI_Get_count(&st, record, &count));
-    TM_CHECK(count == 0, "nothing: MPI_Get_count of records is %d", count);
+    TM_CHECK(0 == count, "nothing: MPI_Get_count of records is %d", count);
     TM_MPI(MPI_Type_free(&empty));
 }
 
@@ -239,28 +245,30 @@ static void ignore_one(size_t n)
     for (int i = 0; i < COUNT; i++) {
         memset(in, 0xee, n);
         req = MPI_REQUEST_NULL;
-        if (i == 0) {
-            TM_MPI(MPI_Recv(in, tm_int(n), MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, MPI_STATUS_IGNORE));
-        } else if (i == 1) {
+        if (0 == i) {
+            TM_MPI(MPI_Recv(in, tm_int(n), MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm,
+                            MPI_STATUS_IGNORE));
+        } else if (1 == i) {
             TM_MPI(MPI_Mprobe(src, MPI_ANY_TAG, comm, &msg, MPI_STATUS_IGNORE));
             TM_MPI(MPI_Mrecv(in, tm_int(n), MPI_BYTE, &msg, MPI_STATUS_IGNORE));
-        } else if (i == 2) {
+        } else if (2 == i) {
             for (flag = 0; !flag;) {
                 TM_MPI(MPI_Improbe(src, 5, comm, &flag, &msg, MPI_STATUS_IGNORE));
             }
             TM_MPI(MPI_Imrecv(in, tm_int(n), MPI_BYTE, &msg, &req));
             TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
         } else {
-            TM_MPI(MPI_Irecv(in, tm_int(n), MPI_BYTE, i % 2 == 0 ? src : MPI_ANY_SOURCE, 5, comm, &req));
+            TM_MPI(MPI_Irecv(in, tm_int(n), MPI_BYTE, 0 == i % 2 ? src : MPI_ANY_SOURCE, 5, comm,
+                             &req));
             for (flag = 0; !flag;) {
-                if (i == 3) {
+                if (3 == i) {
                     TM_MPI(MPI_Test(&req, &flag, MPI_STATUS_IGNORE));
-                } else if (i == 4) {
+                } else if (4 == i) {
                     TM_MPI(MPI_Waitany(1, &req, &which, MPI_STATUS_IGNORE));
                     flag = 1;
-                } else if (i == 5) {
+                } else if (5 == i) {
                     TM_MPI(MPI_Testany(1, &req, &which, &flag, MPI_STATUS_IGNORE));
-                } else if (i == 6) {
+                } else if (6 == i) {
                     TM_MPI(MPI_Request_get_status(req, &flag, MPI_STATUS_IGNORE));
                 } else {
                     TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
@@ -272,7 +280,8 @@ static void ignore_one(size_t n)
         tm_expect_data(in, n, tm_key(src, tm_rank, 5, 0), "received without a status");
     }
     TM_MPI(MPI_Waitall(COUNT, sreq, MPI_STATUSES_IGNORE));
-    TM_MPI(MPI_Sendrecv(out, tm_int(n), MPI_BYTE, dst, 6, in, tm_int(n), MPI_BYTE, src, 6, comm, MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Sendrecv(out, tm_int(n), MPI_BYTE, dst, 6, in, tm_int(n), MPI_BYTE, src, 6, comm,
+                        MPI_STATUS_IGNORE));
     TM_MPI(MPI_Sendrecv_replace(out, tm_int(n), MPI_BYTE, dst, 6, src, 6, comm, MPI_STATUS_IGNORE));
     tm_expect_data(out, n, tm_key(src, tm_rank, 5, 0), "MPI_Sendrecv_replace without a status");
     TM_MPI(MPI_Recv(in, 1, MPI_BYTE, MPI_PROC_NULL, 6, comm, MPI_STATUS_IGNORE));
@@ -294,14 +303,14 @@ static void ignore_all(int how)
         TM_MPI(MPI_Isend(&out[i], 1, MPI_INT, dst, i, comm, &req[COUNT + i]));
         req[2 * COUNT + i] = MPI_REQUEST_NULL;
     }
-    if (how == 0) {
+    if (0 == how) {
         TM_MPI(MPI_Waitall(3 * COUNT, req, MPI_STATUSES_IGNORE));
     }
-    while (how == 1 && !flag) {
+    while (1 == how && !flag) {
         TM_MPI(MPI_Testall(3 * COUNT, req, &flag, MPI_STATUSES_IGNORE));
     }
     while (how > 1 && left > 0) {
-        if (how == 2) {
+        if (2 == how) {
             TM_MPI(MPI_Waitsome(3 * COUNT, req, &n, index, MPI_STATUSES_IGNORE));
         } else {
             TM_MPI(MPI_Testsome(3 * COUNT, req, &n, index, MPI_STATUSES_IGNORE));
@@ -309,8 +318,10 @@ static void ignore_all(int how)
         left -= n;
     }
     for (int i = 0; i < COUNT; i++) {
-        TM_CHECK(in[i] == 100 * src + i, "MPI_STATUSES_IGNORE, way %d: got %d, expected %d", how, in[i], 100 * src + i);
-        TM_CHECK(req[i] == MPI_REQUEST_NULL && req[COUNT + i] == MPI_REQUEST_NULL, "request %d is not null in the end", i);
+        TM_CHECK(in[i] == 100 * src + i, "MPI_STATUSES_IGNORE, way %d: got %d, expected %d", how,
+                 in[i], 100 * src + i);
+        TM_CHECK(MPI_REQUEST_NULL == req[i] && MPI_REQUEST_NULL == req[COUNT + i],
+                 "request %d is not null in the end", i);
     }
 }
 
@@ -327,8 +338,8 @@ static void of_sends(size_t n)
     tm_status_reset(&st[1]);
     TM_MPI(MPI_Wait(&req[1], &st[1]));
     TM_MPI(MPI_Test_cancelled(&st[1], &cancelled));
-    TM_CHECK(cancelled == 0 && st[1].MPI_ERROR == TM_NO_ERROR, "MPI_Wait of a send: cancelled %d, MPI_ERROR %d", cancelled,
-             st[1].MPI_ERROR);
+    TM_CHECK(0 == cancelled && TM_NO_ERROR == st[1].MPI_ERROR,
+             "MPI_Wait of a send: cancelled %d, MPI_ERROR %d", cancelled, st[1].MPI_ERROR);
     TM_MPI(MPI_Wait(&req[0], MPI_STATUS_IGNORE));
     free(out);
     free(in);
@@ -347,17 +358,19 @@ static void own(void)
     TM_MPI(MPI_Status_set_cancelled(&st, 1));
     TM_MPI(MPI_Get_count(&st, MPI_INT, &n));
     TM_MPI(MPI_Test_cancelled(&st, &flag));
-    TM_CHECK(n == 7 && flag == 1, "own status: count %d cancelled %d", n, flag);
+    TM_CHECK(7 == n && 1 == flag, "own status: count %d cancelled %d", n, flag);
     TM_MPI(MPI_Status_set_elements_x(&st, MPI_BYTE, (MPI_Count) 5 << 32));
     TM_MPI(MPI_Get_elements_x(&st, MPI_BYTE, &many));
     TM_MPI(MPI_Get_count(&st, MPI_BYTE, &n));
-    TM_CHECK(many == (MPI_Count) 5 << 32 && n == MPI_UNDEFINED, "own status: %lld elements, count %d", (long long) many, n);
+    TM_CHECK(many == (MPI_Count) 5 << 32 && MPI_UNDEFINED == n,
+             "own status: %lld elements, count %d", (long long) many, n);
     st.MPI_SOURCE = 3;
     st.MPI_TAG = 4;
     TM_MPI(MPI_Status_c2f(&st, fortran));
     memset(&st, 0, sizeof(st));
     TM_MPI(MPI_Status_f2c(fortran, &st));
-    TM_CHECK(st.MPI_SOURCE == 3 && st.MPI_TAG == 4, "MPI_Status_f2c gave source %d tag %d", st.MPI_SOURCE, st.MPI_TAG);
+    TM_CHECK(3 == st.MPI_SOURCE && 4 == st.MPI_TAG, "MPI_Status_f2c gave source %d tag %d",
+             st.MPI_SOURCE, st.MPI_TAG);
 }
 
 int main(int argc, char **argv)

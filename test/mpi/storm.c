@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Everybody at once: all ranks send random sizes to all ranks in rounds (storm), or to one rank, which changes (incast), with
- * receives posted before, after or by wildcard.
+ * Everybody at once: all ranks send random sizes to all ranks in rounds (storm), or to one rank,
+ * which changes (incast), with receives posted before, after or by wildcard.
  *
  * args: storm|incast [rounds] [messages per pair and round] [largest size]
  */
@@ -35,18 +35,21 @@ static void exchange(int round, int target)
 {
     int how = round % NHOW, n = tm_size * per_pair, nsend = 0, nrecv = 0;
     bool receives = target < 0 || target == tm_rank;
-    MPI_Request *sreq = tm_calloc((size_t) n, sizeof(*sreq)), *rreq = tm_calloc((size_t) n, sizeof(*rreq));
-    unsigned char **out = tm_calloc((size_t) n, sizeof(*out)), **in = tm_calloc((size_t) n, sizeof(*in));
+    MPI_Request *sreq = tm_calloc((size_t) n, sizeof(*sreq)),
+                *rreq = tm_calloc((size_t) n, sizeof(*rreq));
+    unsigned char **out = tm_calloc((size_t) n, sizeof(*out)),
+                  **in = tm_calloc((size_t) n, sizeof(*in));
     int *next = tm_calloc((size_t) tm_size, sizeof(int));
 
     for (int step = 0; step < 2; step++) {
-        if (step == (how == AFTER)) {
+        if (step == (AFTER == how)) {
             for (; nrecv < n && receives; nrecv++) {
                 int src = nrecv % tm_size, i = nrecv / tm_size;
 
                 in[nrecv] = tm_alloc(max_size);
-                TM_MPI(MPI_Irecv(in[nrecv], (int) max_size, MPI_BYTE, how >= WILD_SOURCE ? MPI_ANY_SOURCE : src,
-                                 how == WILD_BOTH ? MPI_ANY_TAG : i, comm, &rreq[nrecv]));
+                TM_MPI(MPI_Irecv(in[nrecv], (int) max_size, MPI_BYTE,
+                                 how >= WILD_SOURCE ? MPI_ANY_SOURCE : src,
+                                 WILD_BOTH == how ? MPI_ANY_TAG : i, comm, &rreq[nrecv]));
             }
         } else {
             for (int k = 0; k < n; k++) {
@@ -73,10 +76,15 @@ static void exchange(int round, int target)
         if (!TM_CHECK(src >= 0 && src < tm_size, "source %d", src)) {
             MPI_Abort(MPI_COMM_WORLD, 3);
         }
-        /* Messages of a sender come in order, and receives were waited for in the order in which they were posted. */
-        i = how == BEFORE || how == AFTER ? k / tm_size : next[src]++;
-        tm_expect_single(&st, how >= WILD_SOURCE ? src : k % tm_size, i, size_of(src, tm_rank, round, i));
-        tm_expect_data(in[k], size_of(src, tm_rank, round, i), tm_key(src, tm_rank, round, i), "storm");
+        /*
+         * Messages of a sender come in order, and receives were waited for in the order in which
+         * they were posted.
+         */
+        i = BEFORE == how || AFTER == how ? k / tm_size : next[src]++;
+        tm_expect_single(&st, how >= WILD_SOURCE ? src : k % tm_size, i,
+                         size_of(src, tm_rank, round, i));
+        tm_expect_data(in[k], size_of(src, tm_rank, round, i), tm_key(src, tm_rank, round, i),
+                       "storm");
         tm_free(in[k]);
     }
     TM_MPI(MPI_Waitall(nsend, sreq, MPI_STATUSES_IGNORE));
@@ -98,7 +106,7 @@ int main(int argc, char **argv)
     bool is_incast;
 
     tm_init(&argc, &argv, "storm");
-    is_incast = argc > 1 && strcmp(argv[1], "incast") == 0;
+    is_incast = argc > 1 && 0 == strcmp(argv[1], "incast");
     rounds = (int) tm_arg(argc, argv, 2, 12);
     per_pair = (int) tm_arg(argc, argv, 3, 40);
     max_size = (size_t) tm_arg(argc, argv, 4, 70000);

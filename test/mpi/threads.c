@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI_THREAD_MULTIPLE: several threads of each rank send, receive, probe, cancel, free requests, create communicators and
- * call collectives at the same time.
+ * MPI_THREAD_MULTIPLE: several threads of each rank send, receive, probe, cancel, free requests,
+ * create communicators and call collectives at the same time.
  *
  * args: [part, or "all"] [threads] [percentage of the rounds]
  */
@@ -26,7 +26,7 @@ static int dst, src, nthreads;
 static pthread_barrier_t barrier;
 static atomic_int num_cancelled;
 
-/* --------------------------------------------------------------------------------------------------- threads ---------- */
+/* --------------------------------------------------------------------------------------------------- threads ---- */
 
 typedef struct job {
     void (*fn)(int id, int rounds);
@@ -49,7 +49,7 @@ static void run(void (*fn)(int id, int rounds), int rounds)
 
     for (int i = 0; i < nthreads; i++) {
         jobs[i] = (job_t){.fn = fn, .id = i, .rounds = rounds};
-        if (i < nthreads - 1 && pthread_create(&jobs[i].thread, NULL, job_main, &jobs[i]) != 0) {
+        if (i < nthreads - 1 && 0 != pthread_create(&jobs[i].thread, NULL, job_main, &jobs[i])) {
             TM_FATAL("pthread_create failed");
         }
     }
@@ -69,10 +69,10 @@ static tm_rng_t stream_rng(int from, int id, int part)
 /* Mostly around the thresholds below max, some tiny. */
 static size_t next_size(tm_rng_t *rng, size_t max)
 {
-    return tm_below(rng, 3) == 0 ? tm_below(rng, 100) : tm_rand_size(rng, max);
+    return 0 == tm_below(rng, 3) ? tm_below(rng, 100) : tm_rand_size(rng, max);
 }
 
-/* ------------------------------------------------------------------------------------------ pairwise traffic ---------- */
+/* ------------------------------------------------------------------------------------------ pairwise traffic ---- */
 
 /* Send one message to the right and receive one from the left on c. */
 static void exchange(MPI_Comm c, int tag, int seq, int mode, size_t nout, size_t nin)
@@ -94,7 +94,7 @@ static void exchange(MPI_Comm c, int tag, int seq, int mode, size_t nout, size_t
         TM_MPI(MPI_Isend(out, tm_int(nout), MPI_BYTE, dst, tag, c, &sreq));
     }
     tm_wait_recv(&rreq, in, src, tag, nin, tm_key(src, tm_rank, tag, seq));
-    if (mode == IMMEDIATE) {
+    if (IMMEDIATE == mode) {
         TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
     }
     tm_free(in);
@@ -132,22 +132,25 @@ static void slot_start(slot_t *slot, int tag, int first, tm_rng_t *to, tm_rng_t 
         slot->out[i] = tm_alloc(nout);
         memset(slot->in[i], 0xee, slot->nin[i]);
         tm_fill(slot->out[i], nout, tm_key(tm_rank, dst, tag, first + i));
-        TM_MPI(MPI_Irecv(slot->in[i], tm_int(slot->nin[i]), MPI_BYTE, src, tag, comm, &slot->rreq[i]));
-        TM_MPI((i % 2 == 0 ? MPI_Isend : MPI_Issend)(slot->out[i], tm_int(nout), MPI_BYTE, dst, tag, comm, &slot->sreq[i]));
+        TM_MPI(
+            MPI_Irecv(slot->in[i], tm_int(slot->nin[i]), MPI_BYTE, src, tag, comm, &slot->rreq[i]));
+        TM_MPI((0 == i % 2 ? MPI_Isend : MPI_Issend)(slot->out[i], tm_int(nout), MPI_BYTE, dst, tag,
+                                                     comm, &slot->sreq[i]));
     }
 }
 
 static void slot_check(slot_t *slot, int i, int tag, int seq, const MPI_Status *st)
 {
     tm_expect_status(st, src, tag, slot->nin[i]);
-    tm_expect_data(slot->in[i], slot->nin[i], tm_key(src, tm_rank, tag, seq), "receive completed by another thread");
+    tm_expect_data(slot->in[i], slot->nin[i], tm_key(src, tm_rank, tag, seq),
+                   "receive completed by another thread");
 }
 
 static void slot_finish(slot_t *slot, int tag, int first)
 {
     MPI_Status st[BATCH];
 
-    if (first / BATCH % 3 == 0) {
+    if (0 == first / BATCH % 3) {
         TM_MPI(MPI_Waitall(BATCH, slot->rreq, st));
         for (int i = 0; i < BATCH; i++) {
             slot_check(slot, i, tag, first + i, &st[i]);
@@ -156,7 +159,7 @@ static void slot_finish(slot_t *slot, int tag, int first)
         for (int k = 0; k < BATCH; k++) {
             int i = -1, flag = 0;
 
-            if (first / BATCH % 3 == 1) {
+            if (1 == first / BATCH % 3) {
                 TM_MPI(MPI_Waitany(BATCH, slot->rreq, &i, &st[0]));
             } else {
                 while (!flag) {
@@ -170,7 +173,7 @@ static void slot_finish(slot_t *slot, int tag, int first)
     }
     TM_MPI(MPI_Waitall(BATCH, slot->sreq, MPI_STATUSES_IGNORE));
     for (int i = 0; i < BATCH; i++) {
-        TM_CHECK(slot->rreq[i] == MPI_REQUEST_NULL, "request %d is not null", i);
+        TM_CHECK(MPI_REQUEST_NULL == slot->rreq[i], "request %d is not null", i);
         tm_free(slot->in[i]);
         tm_free(slot->out[i]);
     }
@@ -189,7 +192,7 @@ static void handoff(int id, int rounds)
     }
 }
 
-/* --------------------------------------------------------------------------------------------- communicators ---------- */
+/* --------------------------------------------------------------------------------------------- communicators ---- */
 
 /* Each thread creates communicators from a parent of its own, at the same time as the others. */
 static void comms(int id, int rounds)
@@ -200,7 +203,7 @@ static void comms(int id, int rounds)
         MPI_Comm c;
         int size = -1, rank = -1;
 
-        if (i % 2 == 0) {
+        if (0 == i % 2) {
             TM_MPI(MPI_Comm_dup(parents[id], &c));
         } else {
             TM_MPI(MPI_Comm_split(parents[id], 0, tm_rank, &c));
@@ -211,7 +214,8 @@ static void comms(int id, int rounds)
         for (int k = 0; k < 5; k++) {
             size_t nout = next_size(&to, 30000), nin = next_size(&from, 30000);
 
-            exchange(c, 7, 10 * i + k + 1000 * id, k % NMODES, nout, nin); /* the same tag for all threads */
+            /* the same tag for all threads */
+            exchange(c, 7, 10 * i + k + 1000 * id, k % NMODES, nout, nin);
         }
         TM_MPI(MPI_Comm_free(&c));
     }
@@ -221,10 +225,11 @@ static void comms(int id, int rounds)
 static void colls(int id, int rounds)
 {
     enum { COUNT = 5000 };
-    int *a = tm_calloc((size_t) (COUNT * tm_size), sizeof(*a)), *b = tm_calloc((size_t) (COUNT * tm_size), sizeof(*b));
+    int *a = tm_calloc((size_t) (COUNT * tm_size), sizeof(*a)),
+        *b = tm_calloc((size_t) (COUNT * tm_size), sizeof(*b));
 
     for (int i = 0; i < rounds; i++) {
-        int n = i % 3 == 0 ? 1 : i % 3 == 1 ? 100 : COUNT, root = (i + id) % tm_size, bad = 0;
+        int n = 0 == i % 3 ? 1 : 1 == i % 3 ? 100 : COUNT, root = (i + id) % tm_size, bad = 0;
 
         for (int k = 0; k < n; k++) {
             a[k] = tm_rank + k + id + i;
@@ -233,7 +238,7 @@ static void colls(int id, int rounds)
         for (int k = 0; k < n; k++) {
             bad += b[k] != tm_size * (k + id + i) + tm_size * (tm_size - 1) / 2;
         }
-        TM_CHECK(bad == 0, "thread %d: MPI_Allreduce of %d: %d wrong", id, n, bad);
+        TM_CHECK(0 == bad, "thread %d: MPI_Allreduce of %d: %d wrong", id, n, bad);
         for (int k = 0; k < n; k++) {
             a[k] = tm_rank == root ? 7 * k + id - i : -1;
         }
@@ -241,7 +246,7 @@ static void colls(int id, int rounds)
         for (int k = 0; k < n; k++) {
             bad += a[k] != 7 * k + id - i;
         }
-        TM_CHECK(bad == 0, "thread %d: MPI_Bcast of %d: %d wrong", id, n, bad);
+        TM_CHECK(0 == bad, "thread %d: MPI_Bcast of %d: %d wrong", id, n, bad);
         for (int k = 0; k < n * tm_size; k++) {
             a[k] = 1000 * tm_rank + 10 * (k / n) + id + k % n;
         }
@@ -249,14 +254,14 @@ static void colls(int id, int rounds)
         for (int k = 0; k < n * tm_size; k++) {
             bad += b[k] != 1000 * (k / n) + 10 * tm_rank + id + k % n;
         }
-        TM_CHECK(bad == 0, "thread %d: MPI_Alltoall of %d: %d wrong", id, n, bad);
+        TM_CHECK(0 == bad, "thread %d: MPI_Alltoall of %d: %d wrong", id, n, bad);
         TM_MPI(MPI_Barrier(parents[id]));
     }
     free(a);
     free(b);
 }
 
-/* ---------------------------------------------------------------------------------------------------- probes ---------- */
+/* ---------------------------------------------------------------------------------------------------- probes ---- */
 
 /* The start of a message that any thread may get; the tag is the thread of the sender. */
 typedef struct head {
@@ -282,17 +287,19 @@ static void probe_check(const unsigned char *buf, const MPI_Status *st, int kind
     int from = st->MPI_SOURCE, id = st->MPI_TAG;
 
     memcpy(&head, buf, sizeof(head));
-    if (!TM_CHECK(from >= 0 && from < tm_size && id >= 0 && id < nthreads && head.seq >= 0 && head.seq < seen_per_thread,
+    if (!TM_CHECK(from >= 0 && from < tm_size && id >= 0 && id < nthreads && head.seq >= 0 &&
+                      head.seq < seen_per_thread,
                   "kind %d: message from %d tag %d seq %" PRId64, kind, from, id, head.seq)) {
         return;
     }
-    TM_CHECK(head.bytes == (int64_t) probe_size(from, id, (int) head.seq), "kind %d: header says %" PRId64 " bytes", kind,
-             head.bytes);
+    TM_CHECK(head.bytes == (int64_t) probe_size(from, id, (int) head.seq),
+             "kind %d: header says %" PRId64 " bytes", kind, head.bytes);
     tm_expect_single(st, from, id, (size_t) head.bytes);
-    tm_expect_data(buf + sizeof(head), (size_t) head.bytes - sizeof(head), tm_key(from, tm_rank, id, head.seq),
-                   "probed message");
-    TM_CHECK(atomic_fetch_add(&seen[(from * nthreads + id) * seen_per_thread + head.seq], 1) == 0,
-             "kind %d: message %" PRId64 " of thread %d of rank %d came twice", kind, head.seq, id, from);
+    tm_expect_data(buf + sizeof(head), (size_t) head.bytes - sizeof(head),
+                   tm_key(from, tm_rank, id, head.seq), "probed message");
+    TM_CHECK(0 == atomic_fetch_add(&seen[(from * nthreads + id) * seen_per_thread + head.seq], 1),
+             "kind %d: message %" PRId64 " of thread %d of rank %d came twice", kind, head.seq, id,
+             from);
 }
 
 static void probe_matched(int kind, unsigned char *buf)
@@ -304,7 +311,7 @@ static void probe_matched(int kind, unsigned char *buf)
 
     tm_status_reset(&found);
     tm_status_reset(&st);
-    if (kind == IMPROBE_MRECV) {
+    if (IMPROBE_MRECV == kind) {
         while (!flag) {
             TM_MPI(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &msg, &found));
         }
@@ -312,16 +319,17 @@ static void probe_matched(int kind, unsigned char *buf)
         TM_MPI(MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &msg, &found));
     }
     TM_MPI(MPI_Get_count(&found, MPI_BYTE, &count));
-    if (!TM_CHECK(count >= (int) sizeof(head_t) && count <= PROBE_MAX, "a matched probe gave %d bytes", count)) {
+    if (!TM_CHECK(count >= (int) sizeof(head_t) && count <= PROBE_MAX,
+                  "a matched probe gave %d bytes", count)) {
         count = PROBE_MAX;
     }
-    if (kind == MPROBE_IMRECV) {
+    if (MPROBE_IMRECV == kind) {
         TM_MPI(MPI_Imrecv(buf, count, MPI_BYTE, &msg, &req));
         TM_MPI(MPI_Wait(&req, &st));
     } else {
         TM_MPI(MPI_Mrecv(buf, count, MPI_BYTE, &msg, &st));
     }
-    TM_CHECK(msg == MPI_MESSAGE_NULL, "the message handle is not null after it was received");
+    TM_CHECK(MPI_MESSAGE_NULL == msg, "the message handle is not null after it was received");
     tm_expect_status(&st, found.MPI_SOURCE, found.MPI_TAG, (size_t) count);
     probe_check(buf, &st, kind);
 }
@@ -336,7 +344,7 @@ static void probe_receive(int kind, unsigned char *buf)
         return;
     }
     tm_status_reset(&st);
-    if (kind == RECV) {
+    if (RECV == kind) {
         TM_MPI(MPI_Recv(buf, PROBE_MAX, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
     } else {
         TM_MPI(MPI_Irecv(buf, PROBE_MAX, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &req));
@@ -346,8 +354,9 @@ static void probe_receive(int kind, unsigned char *buf)
 }
 
 /*
- * All threads of all ranks send as many messages as they receive, all to all ranks in turn; every receive takes any
- * message. They wait in receives only after they have sent, so that somewhere there is always one to be received.
+ * All threads of all ranks send as many messages as they receive, all to all ranks in turn; every
+ * receive takes any message. They wait in receives only after they have sent, so that somewhere
+ * there is always one to be received.
  */
 static void probe_race(int id, int rounds)
 {
@@ -362,7 +371,8 @@ static void probe_race(int id, int rounds)
         out[i] = tm_alloc(n);
         memcpy(out[i], &head, sizeof(head));
         tm_fill(out[i] + sizeof(head), n - sizeof(head), tm_key(tm_rank, to, id, i));
-        TM_MPI((i % 5 == 0 ? MPI_Issend : MPI_Isend)(out[i], tm_int(n), MPI_BYTE, to, id, comm, &reqs[i]));
+        TM_MPI((0 == i % 5 ? MPI_Issend : MPI_Isend)(out[i], tm_int(n), MPI_BYTE, to, id, comm,
+                                                     &reqs[i]));
         probe_receive((i / 3 + id) % NKINDS, in);
     }
     TM_MPI(MPI_Waitall(rounds, reqs, MPI_STATUSES_IGNORE));
@@ -374,7 +384,10 @@ static void probe_race(int id, int rounds)
     free(reqs);
 }
 
-/* A thread that probes for its own tag, which no other receives, is told of that message until it has received it. */
+/*
+ * A thread that probes for its own tag, which no other receives, is told of that message until it
+ * has received it.
+ */
 static void probe_own(int id, int rounds)
 {
     tm_rng_t to = stream_rng(tm_rank, id, 4), from = stream_rng(src, id, 4);
@@ -391,7 +404,7 @@ static void probe_own(int id, int rounds)
         for (int k = 0; k < 2; k++) {
             flag = 0;
             tm_status_reset(&st);
-            if (i % 2 == 0) {
+            if (0 == i % 2) {
                 TM_MPI(MPI_Probe(MPI_ANY_SOURCE, id, comm, &st));
             } else {
                 while (!flag) {
@@ -425,15 +438,15 @@ static void probes(int rounds)
             missing += atomic_load(&seen[from * nthreads * rounds + k]) != (is_mine ? 1 : 0);
         }
     }
-    TM_CHECK(missing == 0, "%d messages were lost, or came twice or to the wrong rank", missing);
+    TM_CHECK(0 == missing, "%d messages were lost, or came twice or to the wrong rank", missing);
     TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, MPI_STATUS_IGNORE));
-    TM_CHECK(flag == 0, "a message is left over");
+    TM_CHECK(0 == flag, "a message is left over");
     free(seen);
     TM_MPI(MPI_Barrier(ctl));
     run(probe_own, rounds);
 }
 
-/* ---------------------------------------------------------------------------------------------------- cancel ---------- */
+/* ---------------------------------------------------------------------------------------------------- cancel ---- */
 
 /* The message arrives, by the hand of any thread, while the receive is being cancelled. */
 static void cancel(int id, int rounds)
@@ -444,7 +457,7 @@ static void cancel(int id, int rounds)
     for (int i = 0; i < rounds; i++) {
         size_t nout = next_size(&to, 20000), nin = next_size(&from, 20000);
         unsigned char *out = tm_alloc(nout), *in = tm_alloc(nin);
-        int source = i % 2 == 0 ? src : MPI_ANY_SOURCE, cancelled = -1;
+        int source = 0 == i % 2 ? src : MPI_ANY_SOURCE, cancelled = -1;
         MPI_Request sreq, rreq;
         MPI_Status st;
 
@@ -472,14 +485,14 @@ static void cancel(int id, int rounds)
     }
 }
 
-/* -------------------------------------------------------------------------------------------------- sleepers ---------- */
+/* -------------------------------------------------------------------------------------------------- sleepers ---- */
 
 enum { TAG_SLEEP = 500 };
 
 /* Wait, in a way that depends on id, for a message that comes when the others are done. */
 static void sleeper(int id)
 {
-    size_t n = id % 2 == 0 ? 10 : 30000;
+    size_t n = 0 == id % 2 ? 10 : 30000;
     unsigned char *in = tm_alloc(n);
     int tag = TAG_SLEEP + id;
     MPI_Message msg;
@@ -508,7 +521,9 @@ static void sleeper(int id)
     tm_free(in);
 }
 
-/* The last thread of each rank works, then wakes the others of the next rank, who sleep until then. */
+/*
+ * The last thread of each rank works, then wakes the others of the next rank, who sleep until then.
+ */
 static void sleepers(int id, int rounds)
 {
     if (id < nthreads - 1) {
@@ -517,16 +532,17 @@ static void sleepers(int id, int rounds)
     }
     pairs(id, rounds);
     for (int k = 0; k < nthreads - 1; k++) {
-        size_t n = k % 2 == 0 ? 10 : 30000;
+        size_t n = 0 == k % 2 ? 10 : 30000;
         unsigned char *out = tm_alloc(n);
 
         tm_fill(out, n, tm_key(tm_rank, dst, TAG_SLEEP + k, 0));
-        TM_MPI((k % 3 == 0 ? MPI_Ssend : MPI_Send)(out, tm_int(n), MPI_BYTE, dst, TAG_SLEEP + k, comm));
+        TM_MPI((0 == k % 3 ? MPI_Ssend : MPI_Send)(out, tm_int(n), MPI_BYTE, dst, TAG_SLEEP + k,
+                                                   comm));
         tm_free(out);
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------ free ---------- */
+/* ------------------------------------------------------------------------------------------------------ free ---- */
 
 /* Active sends, freed by another thread while everybody receives. */
 static void free_sends(int id, int rounds)
@@ -539,18 +555,19 @@ static void free_sends(int id, int rounds)
         slot_start(mine, id, BATCH * r, &to, &from);
         pthread_barrier_wait(&barrier);
         for (int i = 0; i < BATCH; i++) {
-            if ((i + r) % 3 != 0) {
+            if (0 != (i + r) % 3) {
                 TM_MPI(MPI_Request_free(&theirs->sreq[i]));
-                TM_CHECK(theirs->sreq[i] == MPI_REQUEST_NULL, "a freed request is not null");
+                TM_CHECK(MPI_REQUEST_NULL == theirs->sreq[i], "a freed request is not null");
             }
             tm_wait_recv(&theirs->rreq[i], theirs->in[i], src, other, theirs->nin[i],
                          tm_key(src, tm_rank, other, BATCH * r + i));
-            if (theirs->sreq[i] != MPI_REQUEST_NULL) {
+            if (MPI_REQUEST_NULL != theirs->sreq[i]) {
                 TM_MPI(MPI_Request_free(&theirs->sreq[i]));
             }
         }
         /* The next rank says that it has received all, so that the buffers may go. */
-        TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, other, NULL, 0, MPI_BYTE, dst, other, ctl, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, other, NULL, 0, MPI_BYTE, dst, other, ctl,
+                            MPI_STATUS_IGNORE));
         for (int i = 0; i < BATCH; i++) {
             tm_free(theirs->in[i]);
             tm_free(theirs->out[i]);
@@ -559,26 +576,27 @@ static void free_sends(int id, int rounds)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------ main ---------- */
+/* ------------------------------------------------------------------------------------------------------ main ---- */
 
 static void part(const char *wanted, const char *name, void (*fn)(int id, int rounds), int rounds)
 {
     double start = tm_now();
 
-    if (strcmp(wanted, "all") != 0 && strcmp(wanted, name) != 0) {
+    if (0 != strcmp(wanted, "all") && 0 != strcmp(wanted, name)) {
         return;
     }
-    if (fn != NULL) {
+    if (NULL != fn) {
         run(fn, rounds);
     } else {
         probes(rounds);
     }
-    if (tm_rank == 0) {
+    if (0 == tm_rank) {
         printf("threads: %-10s %.1f s\n", name, tm_now() - start);
         fflush(stdout);
     }
-    if (fn == cancel && getenv("TM_VERBOSE") != NULL) {
-        printf("threads: rank %d: %d receives cancelled of %d\n", tm_rank, num_cancelled, nthreads * rounds);
+    if (fn == cancel && NULL != getenv("TM_VERBOSE")) {
+        printf("threads: rank %d: %d receives cancelled of %d\n", tm_rank, num_cancelled,
+               nthreads * rounds);
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Helper of tm_faults.sh: receives are on the list of a device that matches tags when something fails.
+ * Helper of tm_faults.sh: receives are on the list of a device that matches tags when something
+ * fails.
  *
  * args: what
  *   cancel   the last rank dies; the others, who all wait for messages of it, cancel them, and then wait for the end
@@ -40,7 +41,8 @@ static unsigned long long listed(void)
 /* All meet all: receives from whom a rank has not met are not listed. */
 static void meet(void)
 {
-    int *in = tm_calloc((size_t) tm_size, sizeof(int)), *out = tm_calloc((size_t) tm_size, sizeof(int));
+    int *in = tm_calloc((size_t) tm_size, sizeof(int)),
+        *out = tm_calloc((size_t) tm_size, sizeof(int));
 
     TM_MPI(MPI_Alltoall(out, 1, MPI_INT, in, 1, MPI_INT, MPI_COMM_WORLD));
     free(in);
@@ -61,8 +63,8 @@ static void cancel_all(void)
     int last = tm_size - 1, flag;
 
     for (int i = 0; i < FROM_LAST && tm_rank != last; i++) {
-        TM_MPI(MPI_Irecv(in + i * SHORT, SHORT, MPI_BYTE, i < FROM_LAST - 1 ? last : MPI_ANY_SOURCE, i, MPI_COMM_WORLD,
-                         &req[i]));
+        TM_MPI(MPI_Irecv(in + i * SHORT, SHORT, MPI_BYTE, i < FROM_LAST - 1 ? last : MPI_ANY_SOURCE,
+                         i, MPI_COMM_WORLD, &req[i]));
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (tm_rank == last) {
@@ -90,10 +92,12 @@ static void traffic(void)
     for (long round = 0;; round++) {
         int n = 0, to = (tm_rank + 1) % tm_size, from = (tm_rank + tm_size - 1) % tm_size;
         for (int i = 0; i < PAIRS; i++) {
-            TM_MPI(MPI_Irecv(in + (size_t) i * LONG, LONG, MPI_BYTE, from, i, MPI_COMM_WORLD, &req[n++]));
+            TM_MPI(MPI_Irecv(in + (size_t) i * LONG, LONG, MPI_BYTE, from, i, MPI_COMM_WORLD,
+                             &req[n++]));
         }
         for (int i = 0; i < PAIRS; i++) {
-            TM_MPI(MPI_Isend(out, i % 4 < 3 ? SHORT : LONG, MPI_BYTE, to, i, MPI_COMM_WORLD, &req[n++]));
+            TM_MPI(MPI_Isend(out, i % 4 < 3 ? SHORT : LONG, MPI_BYTE, to, i, MPI_COMM_WORLD,
+                             &req[n++]));
         }
         TM_MPI(MPI_Waitall(n, req, MPI_STATUSES_IGNORE));
         if (5 == round) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Helpers of the MPI test programs: error counting, data patterns, guarded buffers, status checks, random numbers.
+ * Helpers of the MPI test programs: error counting, data patterns, guarded buffers, status checks,
+ * random numbers.
  *
- * A program calls tm_init() or tm_init_thread(), checks with TM_CHECK and the tm_expect_* functions, and returns the value of
- * tm_finish(), which adds the errors of all ranks, has rank 0 print "name: errors=N" and finalizes MPI. The checks may be used
- * by several threads at once.
+ * A program calls tm_init() or tm_init_thread(), checks with TM_CHECK and the tm_expect_*
+ * functions, and returns the value of tm_finish(), which adds the errors of all ranks, has rank 0
+ * print "name: errors=N" and finalizes MPI. The checks may be used by several threads at once.
  */
 #ifndef TM_TEST_H
 #define TM_TEST_H
@@ -23,11 +24,12 @@
 
 #include <mpi.h>
 
-#define TM_MAX_PRINT  8          /* errors printed per rank; all are counted */
-#define TM_GUARD      64         /* bytes before and after each buffer of tm_alloc */
+#define TM_MAX_PRINT  8  /* errors printed per rank; all are counted */
+#define TM_GUARD      64 /* bytes before and after each buffer of tm_alloc */
 #define TM_GUARD_BYTE 0xA5
-#define TM_NO_ERROR   0x7e57e44  /* put in MPI_Status.MPI_ERROR, which single completions must not change */
-#define TM_SKIP       77         /* exit status of a test that cannot run here */
+/* put in MPI_Status.MPI_ERROR, which single completions must not change */
+#define TM_NO_ERROR 0x7e57e44
+#define TM_SKIP     77 /* exit status of a test that cannot run here */
 
 static const char *tm_name = "?";
 static int tm_rank = -1;
@@ -35,7 +37,7 @@ static int tm_size;
 static uint64_t tm_seed;
 static atomic_int tm_errors;
 
-/* ------------------------------------------------------------------------------------------------------- errors ----------- */
+/* ------------------------------------------------------------------------------------------------------- errors ---- */
 
 static inline void tm_verror(const char *file, int line, const char *fmt, va_list ap)
 {
@@ -45,12 +47,14 @@ static inline void tm_verror(const char *file, int line, const char *fmt, va_lis
         return;
     }
     vsnprintf(msg, sizeof(msg), fmt, ap);
-    fprintf(stderr, "%s: rank %d: %s:%d: %s (seed=%" PRIu64 ")\n", tm_name, tm_rank, file, line, msg, tm_seed);
+    fprintf(stderr, "%s: rank %d: %s:%d: %s (seed=%" PRIu64 ")\n", tm_name, tm_rank, file, line,
+            msg, tm_seed);
     fflush(stderr);
 }
 
 /* Its value is false. */
-static inline bool __attribute__((format(printf, 3, 4))) tm_error(const char *file, int line, const char *fmt, ...)
+static inline bool __attribute__((format(printf, 3, 4)))
+tm_error(const char *file, int line, const char *fmt, ...)
 {
     va_list ap;
 
@@ -60,7 +64,8 @@ static inline bool __attribute__((format(printf, 3, 4))) tm_error(const char *fi
     return false;
 }
 
-static inline bool __attribute__((format(printf, 4, 5))) tm_check(bool cond, const char *file, int line, const char *fmt, ...)
+static inline bool __attribute__((format(printf, 4, 5)))
+tm_check(bool cond, const char *file, int line, const char *fmt, ...)
 {
     if (!cond) {
         va_list ap;
@@ -73,27 +78,27 @@ static inline bool __attribute__((format(printf, 4, 5))) tm_check(bool cond, con
 }
 
 /*
- * Count and report an error unless cond holds; the arguments say what was expected and what came. Its value is cond.
- * The arguments are evaluated in any case.
+ * Count and report an error unless cond holds; the arguments say what was expected and what came.
+ * Its value is cond. The arguments are evaluated in any case.
  */
 #define TM_CHECK(cond, ...) tm_check(cond, __FILE__, __LINE__, __VA_ARGS__)
 #define TM_ERROR(...)       tm_error(__FILE__, __LINE__, __VA_ARGS__)
 
 /* End the job. */
-#define TM_FATAL(...)                                                                                                          \
-    do {                                                                                                                       \
-        tm_error(__FILE__, __LINE__, __VA_ARGS__);                                                                             \
-        MPI_Abort(MPI_COMM_WORLD, 3);                                                                                          \
-        exit(3);                                                                                                               \
+#define TM_FATAL(...)                                                                              \
+    do {                                                                                           \
+        tm_error(__FILE__, __LINE__, __VA_ARGS__);                                                 \
+        MPI_Abort(MPI_COMM_WORLD, 3);                                                              \
+        exit(3);                                                                                   \
     } while (0)
 
 /* Call MPI where an error leaves nothing to test. */
-#define TM_MPI(call)                                                                                                           \
-    do {                                                                                                                       \
-        int tm_rc_ = (call);                                                                                                   \
-        if (tm_rc_ != MPI_SUCCESS) {                                                                                           \
-            tm_fatal_mpi(__FILE__, __LINE__, #call, tm_rc_);                                                                   \
-        }                                                                                                                      \
+#define TM_MPI(call)                                                                               \
+    do {                                                                                           \
+        int tm_rc_ = (call);                                                                       \
+        if (MPI_SUCCESS != tm_rc_) {                                                               \
+            tm_fatal_mpi(__FILE__, __LINE__, #call, tm_rc_);                                       \
+        }                                                                                          \
     } while (0)
 
 static inline void tm_fatal_mpi(const char *file, int line, const char *what, int rc)
@@ -116,13 +121,13 @@ static inline int tm_class(int rc)
     return cls;
 }
 
-/* ------------------------------------------------------------------------------------------------------ start, end --------- */
+/* ------------------------------------------------------------------------------------------------------ start, end ---- */
 
 static inline uint64_t tm_seed_default(void)
 {
     const char *env = getenv("TM_SEED");
 
-    return env != NULL ? strtoull(env, NULL, 0) : UINT64_C(20240607);
+    return NULL != env ? strtoull(env, NULL, 0) : UINT64_C(20240607);
 }
 
 static inline void tm_init_thread(int *argc, char ***argv, const char *name, int required)
@@ -131,7 +136,7 @@ static inline void tm_init_thread(int *argc, char ***argv, const char *name, int
 
     tm_name = name;
     tm_seed = tm_seed_default();
-    if (MPI_Init_thread(argc, argv, required, &provided) != MPI_SUCCESS) {
+    if (MPI_SUCCESS != MPI_Init_thread(argc, argv, required, &provided)) {
         fprintf(stderr, "%s: MPI_Init_thread failed\n", name);
         exit(3);
     }
@@ -162,18 +167,18 @@ static inline int tm_finish(void)
 {
     int all = tm_sum_errors(MPI_COMM_WORLD);
 
-    if (tm_rank == 0) {
+    if (0 == tm_rank) {
         printf("%s: errors=%d\n", tm_name, all);
         fflush(stdout);
     }
     MPI_Finalize();
-    return all != 0;
+    return 0 != all;
 }
 
 /* As tm_finish, for a test that cannot run here; all ranks must take this way. */
 static inline int tm_skip(const char *why)
 {
-    if (tm_rank == 0) {
+    if (0 == tm_rank) {
         printf("%s: skipped: %s\n", tm_name, why);
         fflush(stdout);
     }
@@ -203,7 +208,7 @@ static inline void tm_spin_us(long us)
     }
 }
 
-/* ---------------------------------------------------------------------------------------------------------- random --------- */
+/* ---------------------------------------------------------------------------------------------------------- random ---- */
 
 static inline uint64_t tm_mix(uint64_t x)
 {
@@ -242,7 +247,7 @@ static inline uint64_t tm_key(int src, int dst, int tag, long seq)
                   tm_mix(((uint64_t) (uint32_t) tag << 32) ^ (uint64_t) seq) + tm_seed);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- sizes --------- */
+/* ----------------------------------------------------------------------------------------------------------- sizes ---- */
 
 /* Where a protocol may change: each is tested with one byte less and one more. */
 static const size_t tm_thresholds[] = {40, 64, 256, 4096, 16384, 65536, 1048576, 4194304};
@@ -275,7 +280,7 @@ static inline size_t tm_rand_size(tm_rng_t *rng, size_t max)
 {
     size_t size;
 
-    if (tm_below(rng, 2) == 0) {
+    if (0 == tm_below(rng, 2)) {
         size = tm_thresholds[tm_below(rng, TM_NTHRESHOLDS)] + tm_below(rng, 5) - 2;
     } else {
         size_t top = (size_t) 1 << tm_below(rng, 23);
@@ -285,7 +290,7 @@ static inline size_t tm_rand_size(tm_rng_t *rng, size_t max)
     return size <= max ? size : tm_below(rng, max + 1) >> tm_below(rng, 12);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ data --------- */
+/* ------------------------------------------------------------------------------------------------------------ data ---- */
 
 static inline uint64_t tm_word(uint64_t key, uint64_t i)
 {
@@ -306,7 +311,7 @@ static inline void tm_fill_at(void *buf, size_t first, size_t n, uint64_t key)
     unsigned char *p = buf;
     size_t i = 0;
 
-    for (; i < n && (first + i) % 8 != 0; i++) {
+    for (; i < n && 0 != (first + i) % 8; i++) {
         p[i] = tm_byte(key, first + i);
     }
     for (; i + 8 <= n; i += 8) {
@@ -325,7 +330,7 @@ static inline size_t tm_match_at(const void *buf, size_t first, size_t n, uint64
     const unsigned char *p = buf;
     size_t i = 0;
 
-    for (; i < n && (first + i) % 8 != 0; i++) {
+    for (; i < n && 0 != (first + i) % 8; i++) {
         if (p[i] != tm_byte(key, first + i)) {
             return i;
         }
@@ -358,7 +363,8 @@ static inline bool tm_is(const void *buf, size_t n, uint64_t key)
 
 #define tm_expect_data(buf, n, key, what) tm_expect_data_at(__FILE__, __LINE__, buf, n, key, what)
 
-static inline bool tm_expect_data_at(const char *file, int line, const void *buf, size_t n, uint64_t key, const char *what)
+static inline bool tm_expect_data_at(const char *file, int line, const void *buf, size_t n,
+                                     uint64_t key, const char *what)
 {
     const unsigned char *p = buf;
     size_t i = tm_match_at(buf, 0, n, key);
@@ -366,46 +372,52 @@ static inline bool tm_expect_data_at(const char *file, int line, const void *buf
     if (i == n) {
         return true;
     }
-    return tm_error(file, line, "%s: byte %zu of %zu is 0x%02x, expected 0x%02x", what, i, n, p[i], tm_byte(key, i));
+    return tm_error(file, line, "%s: byte %zu of %zu is 0x%02x, expected 0x%02x", what, i, n, p[i],
+                    tm_byte(key, i));
 }
 
 /* All n bytes are byte. */
 #define tm_expect_fill(buf, n, byte, what) tm_expect_fill_at(__FILE__, __LINE__, buf, n, byte, what)
 
-static inline bool tm_expect_fill_at(const char *file, int line, const void *buf, size_t n, int byte, const char *what)
+static inline bool tm_expect_fill_at(const char *file, int line, const void *buf, size_t n,
+                                     int byte, const char *what)
 {
     const unsigned char *p = buf;
 
     for (size_t i = 0; i < n; i++) {
         if (p[i] != (unsigned char) byte) {
-            return tm_error(file, line, "%s: byte %zu of %zu is 0x%02x, expected 0x%02x untouched", what, i, n, p[i], byte);
+            return tm_error(file, line, "%s: byte %zu of %zu is 0x%02x, expected 0x%02x untouched",
+                            what, i, n, p[i], byte);
         }
     }
     return true;
 }
 
-/* --------------------------------------------------------------------------------------------------------- buffers --------- */
+/* --------------------------------------------------------------------------------------------------------- buffers ---- */
 
 static inline void *tm_calloc(size_t n, size_t size)
 {
     void *p = calloc(n > 0 ? n : 1, size > 0 ? size : 1);
 
-    if (p == NULL) {
+    if (NULL == p) {
         TM_FATAL("out of memory (%zu x %zu bytes)", n, size);
     }
     return p;
 }
 
-/* What rank 0 of comm could still allocate, bytes; the same on all. For tests that need gigabytes. */
+/*
+ * What rank 0 of comm could still allocate, bytes; the same on all. For tests that need gigabytes.
+ */
 static inline size_t tm_free_memory(MPI_Comm comm)
 {
     FILE *f = fopen("/proc/meminfo", "r");
     char line[128];
     unsigned long kib = 0;
 
-    while (f != NULL && fgets(line, sizeof(line), f) != NULL && sscanf(line, "MemAvailable: %lu kB", &kib) != 1) {
+    while (NULL != f && NULL != fgets(line, sizeof(line), f) &&
+           1 != sscanf(line, "MemAvailable: %lu kB", &kib)) {
     }
-    if (f != NULL) {
+    if (NULL != f) {
         fclose(f);
     }
     TM_MPI(MPI_Bcast(&kib, 1, MPI_UNSIGNED_LONG, 0, comm));
@@ -417,7 +429,7 @@ static inline void *tm_alloc(size_t n)
 {
     unsigned char *base = NULL;
 
-    if (posix_memalign((void **) &base, 64, n + 2 * TM_GUARD) != 0) {
+    if (0 != posix_memalign((void **) &base, 64, n + 2 * TM_GUARD)) {
         TM_FATAL("out of memory (%zu bytes)", n);
     }
     memset(base, TM_GUARD_BYTE, TM_GUARD);
@@ -434,8 +446,10 @@ static inline bool tm_expect_guard_at(const char *file, int line, const void *bu
     size_t n;
 
     memcpy(&n, base, sizeof(n));
-    return tm_expect_fill_at(file, line, base + sizeof(n), TM_GUARD - sizeof(n), TM_GUARD_BYTE, "guard before the buffer") &&
-           tm_expect_fill_at(file, line, base + TM_GUARD + n, TM_GUARD, TM_GUARD_BYTE, "guard after the buffer");
+    return tm_expect_fill_at(file, line, base + sizeof(n), TM_GUARD - sizeof(n), TM_GUARD_BYTE,
+                             "guard before the buffer") &&
+           tm_expect_fill_at(file, line, base + TM_GUARD + n, TM_GUARD, TM_GUARD_BYTE,
+                             "guard after the buffer");
 }
 
 #define tm_free(buf) tm_free_at(__FILE__, __LINE__, buf)
@@ -446,7 +460,7 @@ static inline void tm_free_at(const char *file, int line, void *buf)
     free((unsigned char *) buf - TM_GUARD);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- status --------- */
+/* ---------------------------------------------------------------------------------------------------------- status ---- */
 
 /* A status that shows who wrote what. */
 static inline void tm_status_reset(MPI_Status *st)
@@ -458,7 +472,8 @@ static inline void tm_status_reset(MPI_Status *st)
 #define tm_expect_status(st, src, tag, n) tm_expect_status_at(__FILE__, __LINE__, st, src, tag, n)
 
 /* Source, tag, length in bytes and the cancelled flag of a received message. */
-static inline bool tm_expect_status_at(const char *file, int line, const MPI_Status *st, int src, int tag, size_t n)
+static inline bool tm_expect_status_at(const char *file, int line, const MPI_Status *st, int src,
+                                       int tag, size_t n)
 {
     MPI_Count bytes = -1;
     int cancelled = -1;
@@ -468,21 +483,30 @@ static inline bool tm_expect_status_at(const char *file, int line, const MPI_Sta
     MPI_Get_elements_x(st, MPI_BYTE, &bytes);
     MPI_Get_count(st, MPI_BYTE, &count);
     MPI_Test_cancelled(st, &cancelled);
-    if (st->MPI_SOURCE == src && st->MPI_TAG == tag && bytes == (MPI_Count) n && count == want && cancelled == 0) {
+    if (st->MPI_SOURCE == src && st->MPI_TAG == tag && bytes == (MPI_Count) n && count == want &&
+        0 == cancelled) {
         return true;
     }
-    return tm_error(file, line, "status: source %d tag %d bytes %lld count %d cancelled %d, expected %d %d %zu %d 0",
-                    st->MPI_SOURCE, st->MPI_TAG, (long long) bytes, count, cancelled, src, tag, n, want);
+    return tm_error(
+        file, line,
+        "status: source %d tag %d bytes %lld count %d cancelled %d, expected %d %d %zu %d 0",
+        st->MPI_SOURCE, st->MPI_TAG, (long long) bytes, count, cancelled, src, tag, n, want);
 }
 
 #define tm_expect_single(st, src, tag, n) tm_expect_single_at(__FILE__, __LINE__, st, src, tag, n)
 
-/* The same after a call that completes one operation: it must leave MPI_ERROR alone (MPI 3.1, 3.2.5). */
-static inline bool tm_expect_single_at(const char *file, int line, const MPI_Status *st, int src, int tag, size_t n)
+/*
+ * The same after a call that completes one operation: it must leave MPI_ERROR alone (MPI 3.1,
+ * 3.2.5).
+ */
+static inline bool tm_expect_single_at(const char *file, int line, const MPI_Status *st, int src,
+                                       int tag, size_t n)
 {
-    if (st->MPI_ERROR != TM_NO_ERROR) {
-        return tm_error(file, line, "status: MPI_ERROR was set to %d by a call that returned no MPI_ERR_IN_STATUS",
-                        st->MPI_ERROR);
+    if (TM_NO_ERROR != st->MPI_ERROR) {
+        return tm_error(
+            file, line,
+            "status: MPI_ERROR was set to %d by a call that returned no MPI_ERR_IN_STATUS",
+            st->MPI_ERROR);
     }
     return tm_expect_status_at(file, line, st, src, tag, n);
 }
@@ -504,20 +528,22 @@ static inline bool tm_expect_proc_null_at(const char *file, int line, const MPI_
 }
 
 /* Wait for a receive and check it whole: the status, the data and the guard. */
-#define tm_wait_recv(req, buf, src, tag, n, key) tm_wait_recv_at(__FILE__, __LINE__, req, buf, src, tag, n, key)
+#define tm_wait_recv(req, buf, src, tag, n, key)                                                   \
+    tm_wait_recv_at(__FILE__, __LINE__, req, buf, src, tag, n, key)
 
-static inline bool tm_wait_recv_at(const char *file, int line, MPI_Request *req, const void *buf, int src, int tag, size_t n,
-                                   uint64_t key)
+static inline bool tm_wait_recv_at(const char *file, int line, MPI_Request *req, const void *buf,
+                                   int src, int tag, size_t n, uint64_t key)
 {
     MPI_Status st;
 
     tm_status_reset(&st);
     TM_MPI(MPI_Wait(req, &st));
     return tm_expect_single_at(file, line, &st, src, tag, n) &&
-           tm_expect_data_at(file, line, buf, n, key, "received data") && tm_expect_guard_at(file, line, buf);
+           tm_expect_data_at(file, line, buf, n, key, "received data") &&
+           tm_expect_guard_at(file, line, buf);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- others --------- */
+/* ---------------------------------------------------------------------------------------------------------- others ---- */
 
 /* The pml that runs this, by the MCA variable of that name, is pml_tm. */
 static inline bool tm_is_pml_tm(void)
@@ -531,13 +557,13 @@ static inline bool tm_is_pml_tm(void)
         return answer;
     }
     answer = 0;
-    if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) {
+    if (MPI_SUCCESS != MPI_T_init_thread(MPI_THREAD_SINGLE, &provided)) {
         return false;
     }
-    if (MPI_T_cvar_get_index("pml", &index) == MPI_SUCCESS &&
-        MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) == MPI_SUCCESS) {
-        if ((size_t) count < sizeof(value) && MPI_T_cvar_read(handle, value) == MPI_SUCCESS) {
-            answer = strcmp(value, "tm") == 0;
+    if (MPI_SUCCESS == MPI_T_cvar_get_index("pml", &index) &&
+        MPI_SUCCESS == MPI_T_cvar_handle_alloc(index, NULL, &handle, &count)) {
+        if ((size_t) count < sizeof(value) && MPI_SUCCESS == MPI_T_cvar_read(handle, value)) {
+            answer = 0 == strcmp(value, "tm");
         }
         MPI_T_cvar_handle_free(&handle);
     }
@@ -545,10 +571,13 @@ static inline bool tm_is_pml_tm(void)
     return answer;
 }
 
-/* Expect also what pml/ob1 of Open MPI 4.1.4 does wrong. TM_STRICT in the environment asks that of any pml. */
+/*
+ * Expect also what pml/ob1 of Open MPI 4.1.4 does wrong. TM_STRICT in the environment asks that of
+ * any pml.
+ */
 static inline bool tm_is_strict(void)
 {
-    return tm_is_pml_tm() || getenv("TM_STRICT") != NULL;
+    return tm_is_pml_tm() || NULL != getenv("TM_STRICT");
 }
 
 /* n as a count of MPI. */

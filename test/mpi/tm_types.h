@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Derived datatypes that know their own layout: each constructor calls MPI's and computes beside it, by the rules of MPI 3.1,
- * 4.1, the list of pieces of memory in the order of the type map. What a send or receive has to do with a buffer follows from
- * that list alone. All types are made of bytes, so that any two of the same total size may meet in a message.
+ * Derived datatypes that know their own layout: each constructor calls MPI's and computes beside
+ * it, by the rules of MPI 3.1, 4.1, the list of pieces of memory in the order of the type map. What
+ * a send or receive has to do with a buffer follows from that list alone. All types are made of
+ * bytes, so that any two of the same total size may meet in a message.
  *
  * Elements of these types that follow each other never overlap, so that they can be received into.
  */
@@ -18,12 +19,13 @@ typedef struct tm_piece {
 
 typedef struct tm_type {
     MPI_Datatype mpi;
-    tm_piece_t *piece;            /* one element, in type map order; neighbours are merged */
+    tm_piece_t *piece; /* one element, in type map order; neighbours are merged */
     size_t npieces;
-    size_t size;                  /* bytes of data in an element */
-    ptrdiff_t lb, ub;             /* extent: ub - lb */
-    ptrdiff_t true_lb, true_ub;   /* where the data begins and ends */
-    bool is_lb_set, is_ub_set;    /* by MPI_Type_create_resized, which then decides for all types made of this one */
+    size_t size;                /* bytes of data in an element */
+    ptrdiff_t lb, ub;           /* extent: ub - lb */
+    ptrdiff_t true_lb, true_ub; /* where the data begins and ends */
+    /* by MPI_Type_create_resized, which then decides for all types made of this one */
+    bool is_lb_set, is_ub_set;
     char name[96];
 } tm_type_t;
 
@@ -34,17 +36,18 @@ static inline ptrdiff_t tm_type_extent(const tm_type_t *t)
 
 static inline void tm_type_add_piece(tm_type_t *t, ptrdiff_t disp, size_t len)
 {
-    if (len == 0) {
+    if (0 == len) {
         return;
     }
     t->size += len;
-    if (t->npieces > 0 && t->piece[t->npieces - 1].disp + (ptrdiff_t) t->piece[t->npieces - 1].len == disp) {
+    if (t->npieces > 0 &&
+        t->piece[t->npieces - 1].disp + (ptrdiff_t) t->piece[t->npieces - 1].len == disp) {
         t->piece[t->npieces - 1].len += len;
         return;
     }
-    if ((t->npieces & (t->npieces + 1)) == 0) {
+    if (0 == (t->npieces & (t->npieces + 1))) {
         t->piece = realloc(t->piece, 2 * (t->npieces + 1) * sizeof(*t->piece));
-        if (t->piece == NULL) {
+        if (NULL == t->piece) {
             TM_FATAL("out of memory");
         }
     }
@@ -52,11 +55,12 @@ static inline void tm_type_add_piece(tm_type_t *t, ptrdiff_t disp, size_t len)
 }
 
 /* Put n elements of part at disp. The bounds follow the rule for lb and ub markers. */
-static inline void tm_type_add_block(tm_type_t *t, bool *has_bounds, ptrdiff_t disp, int n, const tm_type_t *part)
+static inline void tm_type_add_block(tm_type_t *t, bool *has_bounds, ptrdiff_t disp, int n,
+                                     const tm_type_t *part)
 {
     ptrdiff_t extent = tm_type_extent(part), lb, ub;
 
-    if (n == 0) {
+    if (0 == n) {
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -66,10 +70,12 @@ static inline void tm_type_add_block(tm_type_t *t, bool *has_bounds, ptrdiff_t d
     }
     lb = disp + part->lb + (extent < 0 ? (n - 1) * extent : 0);
     ub = disp + part->ub + (extent > 0 ? (n - 1) * extent : 0);
-    if (!*has_bounds || (part->is_lb_set && !t->is_lb_set) || (part->is_lb_set == t->is_lb_set && lb < t->lb)) {
+    if (!*has_bounds || (part->is_lb_set && !t->is_lb_set) ||
+        (part->is_lb_set == t->is_lb_set && lb < t->lb)) {
         t->lb = lb;
     }
-    if (!*has_bounds || (part->is_ub_set && !t->is_ub_set) || (part->is_ub_set == t->is_ub_set && ub > t->ub)) {
+    if (!*has_bounds || (part->is_ub_set && !t->is_ub_set) ||
+        (part->is_ub_set == t->is_ub_set && ub > t->ub)) {
         t->ub = ub;
     }
     t->is_lb_set |= part->is_lb_set;
@@ -86,8 +92,8 @@ static inline tm_type_t *tm_type_done(tm_type_t *t, const char *name)
     for (size_t i = 0; i < t->npieces; i++) {
         ptrdiff_t end = t->piece[i].disp + (ptrdiff_t) t->piece[i].len;
 
-        t->true_lb = i == 0 || t->piece[i].disp < t->true_lb ? t->piece[i].disp : t->true_lb;
-        t->true_ub = i == 0 || end > t->true_ub ? end : t->true_ub;
+        t->true_lb = 0 == i || t->piece[i].disp < t->true_lb ? t->piece[i].disp : t->true_lb;
+        t->true_ub = 0 == i || end > t->true_ub ? end : t->true_ub;
     }
     snprintf(t->name, sizeof(t->name), "%s", name);
     TM_MPI(MPI_Type_commit(&t->mpi));
@@ -95,24 +101,25 @@ static inline tm_type_t *tm_type_done(tm_type_t *t, const char *name)
     TM_MPI(MPI_Type_get_extent(t->mpi, &lb, &extent));
     TM_MPI(MPI_Type_get_true_extent(t->mpi, &true_lb, &true_extent));
     TM_CHECK((size_t) size == t->size, "type %s: size %d, expected %zu", t->name, size, t->size);
-    TM_CHECK(t->npieces == 0 || (lb == t->lb && extent == tm_type_extent(t)), "type %s: bounds %ld %ld, expected %ld %ld",
-             t->name, (long) lb, (long) (lb + extent), (long) t->lb, (long) t->ub);
-    TM_CHECK(t->npieces == 0 || (true_lb == t->true_lb && true_extent == t->true_ub - t->true_lb),
-             "type %s: true bounds %ld %ld, expected %ld %ld", t->name, (long) true_lb, (long) (true_lb + true_extent),
-             (long) t->true_lb, (long) t->true_ub);
+    TM_CHECK(0 == t->npieces || (lb == t->lb && extent == tm_type_extent(t)),
+             "type %s: bounds %ld %ld, expected %ld %ld", t->name, (long) lb, (long) (lb + extent),
+             (long) t->lb, (long) t->ub);
+    TM_CHECK(0 == t->npieces || (true_lb == t->true_lb && true_extent == t->true_ub - t->true_lb),
+             "type %s: true bounds %ld %ld, expected %ld %ld", t->name, (long) true_lb,
+             (long) (true_lb + true_extent), (long) t->true_lb, (long) t->true_ub);
     return t;
 }
 
 static inline void tm_type_free(tm_type_t *t)
 {
-    if (t->mpi != MPI_BYTE) {
+    if (MPI_BYTE != t->mpi) {
         TM_MPI(MPI_Type_free(&t->mpi));
     }
     free(t->piece);
     free(t);
 }
 
-/* ---------------------------------------------------------------------------------------------------- constructors --------- */
+/* ---------------------------------------------------------------------------------------------------- constructors ---- */
 
 static inline tm_type_t *tm_type_byte(void)
 {
@@ -136,7 +143,8 @@ static inline tm_type_t *tm_type_contiguous(int n, const tm_type_t *part, const 
 }
 
 /* stride in bytes. */
-static inline tm_type_t *tm_type_hvector(int n, int block, ptrdiff_t stride, const tm_type_t *part, const char *name)
+static inline tm_type_t *tm_type_hvector(int n, int block, ptrdiff_t stride, const tm_type_t *part,
+                                         const char *name)
 {
     tm_type_t *t = tm_calloc(1, sizeof(*t));
     bool has_bounds = false;
@@ -149,19 +157,22 @@ static inline tm_type_t *tm_type_hvector(int n, int block, ptrdiff_t stride, con
 }
 
 /* stride in elements. */
-static inline tm_type_t *tm_type_vector(int n, int block, int stride, const tm_type_t *part, const char *name)
+static inline tm_type_t *tm_type_vector(int n, int block, int stride, const tm_type_t *part,
+                                        const char *name)
 {
     tm_type_t *t = tm_calloc(1, sizeof(*t));
     bool has_bounds = false;
 
     for (int i = 0; i < n; i++) {
-        tm_type_add_block(t, &has_bounds, (ptrdiff_t) i * stride * tm_type_extent(part), block, part);
+        tm_type_add_block(t, &has_bounds, (ptrdiff_t) i * stride * tm_type_extent(part), block,
+                          part);
     }
     TM_MPI(MPI_Type_vector(n, block, stride, part->mpi, &t->mpi));
     return tm_type_done(t, name);
 }
 
-static inline tm_type_t *tm_type_hindexed(int n, const int *block, const MPI_Aint *disp, const tm_type_t *part, const char *name)
+static inline tm_type_t *tm_type_hindexed(int n, const int *block, const MPI_Aint *disp,
+                                          const tm_type_t *part, const char *name)
 {
     tm_type_t *t = tm_calloc(1, sizeof(*t));
     bool has_bounds = false;
@@ -174,7 +185,8 @@ static inline tm_type_t *tm_type_hindexed(int n, const int *block, const MPI_Ain
 }
 
 /* disp in elements. */
-static inline tm_type_t *tm_type_indexed(int n, const int *block, const int *disp, const tm_type_t *part, const char *name)
+static inline tm_type_t *tm_type_indexed(int n, const int *block, const int *disp,
+                                         const tm_type_t *part, const char *name)
 {
     tm_type_t *t = tm_calloc(1, sizeof(*t));
     bool has_bounds = false;
@@ -186,7 +198,8 @@ static inline tm_type_t *tm_type_indexed(int n, const int *block, const int *dis
     return tm_type_done(t, name);
 }
 
-static inline tm_type_t *tm_type_struct(int n, const int *block, const MPI_Aint *disp, tm_type_t *const *part, const char *name)
+static inline tm_type_t *tm_type_struct(int n, const int *block, const MPI_Aint *disp,
+                                        tm_type_t *const *part, const char *name)
 {
     tm_type_t *t = tm_calloc(1, sizeof(*t));
     MPI_Datatype *mpi = tm_calloc((size_t) n, sizeof(*mpi));
@@ -201,7 +214,8 @@ static inline tm_type_t *tm_type_struct(int n, const int *block, const MPI_Aint 
     return tm_type_done(t, name);
 }
 
-static inline tm_type_t *tm_type_resized(const tm_type_t *part, ptrdiff_t lb, ptrdiff_t extent, const char *name)
+static inline tm_type_t *tm_type_resized(const tm_type_t *part, ptrdiff_t lb, ptrdiff_t extent,
+                                         const char *name)
 {
     tm_type_t *t = tm_calloc(1, sizeof(*t));
 
@@ -216,7 +230,8 @@ static inline tm_type_t *tm_type_resized(const tm_type_t *part, ptrdiff_t lb, pt
 }
 
 /* The box [first, first + n) of a rows by cols array of bytes. */
-static inline tm_type_t *tm_type_subarray(int rows, int cols, int row, int nrows, int col, int ncols, const char *name)
+static inline tm_type_t *tm_type_subarray(int rows, int cols, int row, int nrows, int col,
+                                          int ncols, const char *name)
 {
     tm_type_t *t = tm_calloc(1, sizeof(*t));
     int sizes[2] = {rows, cols}, sub[2] = {nrows, ncols}, start[2] = {row, col};
@@ -246,7 +261,7 @@ static inline tm_type_t *tm_type_random(tm_rng_t *rng, int depth, const char *na
         int b = 1 + (int) tm_below(rng, 4);
         ptrdiff_t stride = b * tm_type_extent(part) + (ptrdiff_t) tm_below(rng, 30);
 
-        t = tm_type_hvector(n, b, tm_below(rng, 3) == 0 ? -stride : stride, part, name);
+        t = tm_type_hvector(n, b, 0 == tm_below(rng, 3) ? -stride : stride, part, name);
         break;
     }
     case 2:
@@ -254,9 +269,10 @@ static inline tm_type_t *tm_type_random(tm_rng_t *rng, int depth, const char *na
         for (int i = 0; i < n; i++) {
             block[i] = (int) tm_below(rng, 4);
             disp[i] = at;
-            at += block[i] * tm_type_extent(part) + (MPI_Aint) (tm_below(rng, 2) * tm_below(rng, 40));
+            at += block[i] * tm_type_extent(part) +
+                  (MPI_Aint) (tm_below(rng, 2) * tm_below(rng, 40));
         }
-        for (int i = n - 1; i > 0 && tm_below(rng, 3) == 0; i--) {
+        for (int i = n - 1; i > 0 && 0 == tm_below(rng, 3); i--) {
             int j = (int) tm_below(rng, (uint64_t) i + 1), b = block[i];
             MPI_Aint d = disp[i];
 
@@ -276,14 +292,15 @@ static inline tm_type_t *tm_type_random(tm_rng_t *rng, int depth, const char *na
     return t;
 }
 
-/* ----------------------------------------------------------------------------------------------------- data in them --------- */
+/* ----------------------------------------------------------------------------------------------------- data in them ---- */
 
 /* Buffers for messages of a type. */
 typedef struct tm_layout {
     const tm_type_t *type;
-    size_t count;        /* elements */
-    ptrdiff_t lo, hi;    /* bytes that belong to the elements, relative to the buffer argument of MPI */
-    unsigned char *mem;  /* guarded, hi - lo bytes */
+    size_t count; /* elements */
+    /* bytes that belong to the elements, relative to the buffer argument of MPI */
+    ptrdiff_t lo, hi;
+    unsigned char *mem; /* guarded, hi - lo bytes */
 } tm_layout_t;
 
 /* What MPI gets as the buffer. */
@@ -315,7 +332,8 @@ static inline void tm_layout_free(tm_layout_t *l)
 }
 
 /* Write the first bytes of the data of key where the elements have theirs, in type map order. */
-static inline void tm_layout_fill(const tm_layout_t *l, unsigned char *mem, size_t bytes, uint64_t key)
+static inline void tm_layout_fill(const tm_layout_t *l, unsigned char *mem, size_t bytes,
+                                  uint64_t key)
 {
     const tm_type_t *t = l->type;
     ptrdiff_t extent = tm_type_extent(t);
@@ -331,35 +349,41 @@ static inline void tm_layout_fill(const tm_layout_t *l, unsigned char *mem, size
     }
 }
 
-/* The elements hold the first bytes of the data of key, and everything between and behind is still byte rest. */
-#define tm_expect_layout(l, bytes, key, rest, what) tm_expect_layout_at(__FILE__, __LINE__, l, bytes, key, rest, what)
+/*
+ * The elements hold the first bytes of the data of key, and everything between and behind is still
+ * byte rest.
+ */
+#define tm_expect_layout(l, bytes, key, rest, what)                                                \
+    tm_expect_layout_at(__FILE__, __LINE__, l, bytes, key, rest, what)
 
-static inline bool tm_expect_layout_at(const char *file, int line, const tm_layout_t *l, size_t bytes, uint64_t key, int rest,
-                                       const char *what)
+static inline bool tm_expect_layout_at(const char *file, int line, const tm_layout_t *l,
+                                       size_t bytes, uint64_t key, int rest, const char *what)
 {
     size_t n = (size_t) (l->hi - l->lo);
     unsigned char *want = malloc(n + 1);
     bool ok = true;
 
-    if (want == NULL) {
+    if (NULL == want) {
         TM_FATAL("out of memory");
     }
     memset(want, rest, n);
     tm_layout_fill(l, want, bytes, key);
-    if (n > 0 && memcmp(want, l->mem, n) != 0) {
+    if (n > 0 && 0 != memcmp(want, l->mem, n)) {
         size_t i = 0;
 
         while (want[i] == l->mem[i]) {
             i++;
         }
-        ok = tm_error(file, line, "%s: type %s x %zu, %zu bytes: byte at %ld is 0x%02x, expected 0x%02x%s", what, l->type->name,
-                      l->count, bytes, (long) i + l->lo, l->mem[i], want[i], want[i] == rest ? " (not touched?)" : "");
+        ok = tm_error(file, line,
+                      "%s: type %s x %zu, %zu bytes: byte at %ld is 0x%02x, expected 0x%02x%s",
+                      what, l->type->name, l->count, bytes, (long) i + l->lo, l->mem[i], want[i],
+                      want[i] == rest ? " (not touched?)" : "");
     }
     free(want);
     return tm_expect_guard_at(file, line, l->mem) && ok;
 }
 
-/* ----------------------------------------------------------------------------------------------------- a collection --------- */
+/* ----------------------------------------------------------------------------------------------------- a collection ---- */
 
 enum { TM_NTYPES = 18 };
 
@@ -388,18 +412,21 @@ static inline void tm_type_collection(tm_type_t **out)
     part[0] = byte;
     part[1] = out[2];
     part[2] = out[9];
-    tm_type_t *narrow = tm_type_struct(3, (const int[]){4, 2, 3}, (const MPI_Aint[]){0, 8, 60}, part, "narrow struct");
+    tm_type_t *narrow = tm_type_struct(3, (const int[]){4, 2, 3}, (const MPI_Aint[]){0, 8, 60},
+                                       part, "narrow struct");
     out[n++] = tm_type_resized(narrow, -3, 120, "struct");
     tm_type_free(narrow);
     part[0] = out[14];
     part[1] = out[13];
     part[2] = out[12];
-    narrow = tm_type_struct(3, (const int[]){2, 5, 1}, (const MPI_Aint[]){700, -4, 1000}, part, "narrow struct of structs");
-    out[n++] = tm_type_resized(narrow, 0, narrow->true_ub - narrow->true_lb + 10, "struct of structs");
+    narrow = tm_type_struct(3, (const int[]){2, 5, 1}, (const MPI_Aint[]){700, -4, 1000}, part,
+                            "narrow struct of structs");
+    out[n++] = tm_type_resized(narrow, 0, narrow->true_ub - narrow->true_lb + 10,
+                               "struct of structs");
     tm_type_free(narrow);
     out[n++] = tm_type_hvector(2, 3, 4000, out[15], "vector of structs of structs");
     out[n++] = tm_type_contiguous(1000, out[8], "a thousand bytes with gaps");
-    if (n != TM_NTYPES) {
+    if (TM_NTYPES != n) {
         TM_FATAL("%d types in the collection", n);
     }
 }

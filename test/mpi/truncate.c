@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages that are longer than the receive: MPI_ERR_TRUNCATE from every kind of receive, for all protocols, posted before and
- * after the arrival, contiguous and not. The memory beside the buffer stays as it is, the sender sees no error, and the
- * messages behind it arrive whole.
+ * Messages that are longer than the receive: MPI_ERR_TRUNCATE from every kind of receive, for all
+ * protocols, posted before and after the arrival, contiguous and not. The memory beside the buffer
+ * stays as it is, the sender sees no error, and the messages behind it arrive whole.
  *
  * args: [largest size]
  */
@@ -17,15 +17,16 @@
 
 enum { RECV, IRECV_LATE, IRECV_FIRST, MRECV, IMRECV, SENDRECV, PERSISTENT, NKINDS };
 
-static const char *const kind_name[NKINDS] = {"MPI_Recv",   "MPI_Irecv, late", "MPI_Irecv, posted", "MPI_Mrecv",
-                                              "MPI_Imrecv", "MPI_Sendrecv",    "MPI_Start"};
+static const char *const kind_name[NKINDS] = {"MPI_Recv",  "MPI_Irecv, late", "MPI_Irecv, posted",
+                                              "MPI_Mrecv", "MPI_Imrecv",      "MPI_Sendrecv",
+                                              "MPI_Start"};
 
 static MPI_Comm comm, ctl;
 static int dst, src, next_tag;
 
 static void start_send(const void *buf, size_t n, int tag, MPI_Request *req)
 {
-    if (tag % 2 == 0) {
+    if (0 == tag % 2) {
         TM_MPI(MPI_Isend(buf, (int) n, MPI_BYTE, dst, tag, comm, req));
     } else {
         TM_MPI(MPI_Issend(buf, (int) n, MPI_BYTE, dst, tag, comm, req));
@@ -33,8 +34,8 @@ static void start_send(const void *buf, size_t n, int tag, MPI_Request *req)
 }
 
 /*
- * pml/ob1 of 4.1.4 writes behind the buffer when a rendezvous message is truncated, and does not report a truncated message
- * from this process for which the receive was posted.
+ * pml/ob1 of 4.1.4 writes behind the buffer when a rendezvous message is truncated, and does not
+ * report a truncated message from this process for which the receive was posted.
  */
 static bool can_test(size_t n, bool is_posted)
 {
@@ -53,19 +54,19 @@ static void truncate_one(int kind, size_t n, const tm_type_t *type, size_t count
     MPI_Message msg;
     MPI_Status st;
 
-    if (!can_test(n, kind == IRECV_FIRST || kind == SENDRECV || kind == PERSISTENT)) {
+    if (!can_test(n, IRECV_FIRST == kind || SENDRECV == kind || PERSISTENT == kind)) {
         goto done;
     }
     tm_fill(out, n, tm_key(tm_rank, dst, tag, 0));
     memset(l.mem, 0xee, (size_t) (l.hi - l.lo));
-    if (kind == PERSISTENT) {
+    if (PERSISTENT == kind) {
         TM_MPI(MPI_Recv_init(buf, (int) count, type->mpi, MPI_ANY_SOURCE, tag, comm, &rreq));
         TM_MPI(MPI_Start(&rreq));
-    } else if (kind == IRECV_FIRST) {
+    } else if (IRECV_FIRST == kind) {
         TM_MPI(MPI_Irecv(buf, (int) count, type->mpi, src, tag, comm, &rreq));
         TM_MPI(MPI_Barrier(ctl));
     }
-    if (kind != SENDRECV) {
+    if (SENDRECV != kind) {
         start_send(out, n, tag, &sreq[0]);
         start_send(out, n, tag, &sreq[1]);
     }
@@ -93,25 +94,29 @@ static void truncate_one(int kind, size_t n, const tm_type_t *type, size_t count
         rc = MPI_Wait(&rreq, &st);
         break;
     default:
-        rc = MPI_Sendrecv(out, (int) n, MPI_BYTE, dst, tag, buf, (int) count, type->mpi, src, tag, comm, &st);
+        rc = MPI_Sendrecv(out, (int) n, MPI_BYTE, dst, tag, buf, (int) count, type->mpi, src, tag,
+                          comm, &st);
         start_send(out, n, tag, &sreq[1]);
         break;
     }
-    TM_CHECK(tm_class(rc) == MPI_ERR_TRUNCATE, "%s of %zu bytes into %zu of type %s: error class %d, expected MPI_ERR_TRUNCATE",
+    TM_CHECK(MPI_ERR_TRUNCATE == tm_class(rc),
+             "%s of %zu bytes into %zu of type %s: error class %d, expected MPI_ERR_TRUNCATE",
              kind_name[kind], n, room, type->name, tm_class(rc));
-    TM_CHECK(st.MPI_SOURCE == src && st.MPI_TAG == tag, "%s: status source %d tag %d, expected %d %d", kind_name[kind],
-             st.MPI_SOURCE, st.MPI_TAG, src, tag);
+    TM_CHECK(st.MPI_SOURCE == src && st.MPI_TAG == tag,
+             "%s: status source %d tag %d, expected %d %d", kind_name[kind], st.MPI_SOURCE,
+             st.MPI_TAG, src, tag);
     /* What fits is there, what is between and beside it is as before. */
     tm_expect_layout(&l, room, tm_key(src, tm_rank, tag, 0), 0xee, kind_name[kind]);
-    if (rreq != MPI_REQUEST_NULL) {
-        TM_MPI(MPI_Request_free(&rreq)); /* Open MPI has freed it already when the error handler returns */
+    if (MPI_REQUEST_NULL != rreq) {
+        /* Open MPI has freed it already when the error handler returns */
+        TM_MPI(MPI_Request_free(&rreq));
     }
     /* The next message. */
     tm_status_reset(&st);
     TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, src, tag, comm, &st));
     tm_expect_single(&st, src, tag, n);
     tm_expect_data(in, n, tm_key(src, tm_rank, tag, 0), "message after a truncated one");
-    if (kind != SENDRECV) {
+    if (SENDRECV != kind) {
         TM_MPI(MPI_Wait(&sreq[0], MPI_STATUS_IGNORE));
     }
     TM_MPI(MPI_Wait(&sreq[1], MPI_STATUS_IGNORE));
@@ -122,12 +127,13 @@ done:
 }
 
 /*
- * Some truncated, some not, in one MPI_Waitall, MPI_Testall or MPI_Waitsome. Only one in the last: when several have ended with
- * an error Open MPI frees them all in the first call, and those that it did not report are lost.
+ * Some truncated, some not, in one MPI_Waitall, MPI_Testall or MPI_Waitsome. Only one in the last:
+ * when several have ended with an error Open MPI frees them all in the first call, and those that
+ * it did not report are lost.
  */
 static bool is_short(int how, int i)
 {
-    return how == 2 ? i == 1 : i % 3 == 1;
+    return 2 == how ? 1 == i : 1 == i % 3;
 }
 
 static void many(size_t n, int how)
@@ -154,38 +160,41 @@ static void many(size_t n, int how)
     for (int i = 0; i < COUNT; i++) {
         TM_MPI(MPI_Isend(out[i], (int) n, MPI_BYTE, dst, i, comm, &sreq[i]));
     }
-    if (how == 0) {
+    if (0 == how) {
         rc = MPI_Waitall(COUNT, rreq, st);
-        TM_CHECK(tm_class(rc) == MPI_ERR_IN_STATUS, "MPI_Waitall gave error class %d, expected MPI_ERR_IN_STATUS", tm_class(rc));
-    } else if (how == 1) {
+        TM_CHECK(MPI_ERR_IN_STATUS == tm_class(rc),
+                 "MPI_Waitall gave error class %d, expected MPI_ERR_IN_STATUS", tm_class(rc));
+    } else if (1 == how) {
         while (!flag) {
             rc = MPI_Testall(COUNT, rreq, &flag, st);
         }
-        TM_CHECK(tm_class(rc) == MPI_ERR_IN_STATUS, "MPI_Testall gave error class %d, expected MPI_ERR_IN_STATUS", tm_class(rc));
+        TM_CHECK(MPI_ERR_IN_STATUS == tm_class(rc),
+                 "MPI_Testall gave error class %d, expected MPI_ERR_IN_STATUS", tm_class(rc));
     } else {
         while (done < COUNT) {
             int got = 0;
             bool has_error = false;
 
             rc = MPI_Waitsome(COUNT, rreq, &got, index, some);
-            if (!TM_CHECK(got > 0, "MPI_Waitsome completed %d with %d still to come", got, COUNT - done)) {
+            if (!TM_CHECK(got > 0, "MPI_Waitsome completed %d with %d still to come", got,
+                          COUNT - done)) {
                 break;
             }
             for (int i = 0; i < got; i++) {
                 st[index[i]] = some[i];
                 has_error |= is_short(how, index[i]);
-                if (rc == MPI_SUCCESS) {
+                if (MPI_SUCCESS == rc) {
                     st[index[i]].MPI_ERROR = MPI_SUCCESS; /* not set then */
                 }
             }
-            TM_CHECK(tm_class(rc) == (has_error ? MPI_ERR_IN_STATUS : MPI_SUCCESS), "MPI_Waitsome gave error class %d",
-                     tm_class(rc));
+            TM_CHECK(tm_class(rc) == (has_error ? MPI_ERR_IN_STATUS : MPI_SUCCESS),
+                     "MPI_Waitsome gave error class %d", tm_class(rc));
             done += got;
         }
     }
     /* After an error MPI_Waitall may leave requests pending. */
     for (int i = 0; i < COUNT; i++) {
-        if (tm_class(st[i].MPI_ERROR) == MPI_ERR_PENDING) {
+        if (MPI_ERR_PENDING == tm_class(st[i].MPI_ERROR)) {
             tm_status_reset(&st[i]);
             rc = MPI_Wait(&rreq[i], &st[i]);
             st[i].MPI_ERROR = rc;
@@ -195,13 +204,15 @@ static void many(size_t n, int how)
         size_t room = is_short(how, i) ? n - 1 : n;
         int want = is_short(how, i) ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
 
-        TM_CHECK(tm_class(st[i].MPI_ERROR) == want, "receive %d: MPI_ERROR has class %d, expected %d", i,
-                 tm_class(st[i].MPI_ERROR), want);
-        if (want == MPI_SUCCESS) {
+        TM_CHECK(tm_class(st[i].MPI_ERROR) == want,
+                 "receive %d: MPI_ERROR has class %d, expected %d", i, tm_class(st[i].MPI_ERROR),
+                 want);
+        if (MPI_SUCCESS == want) {
             tm_expect_status(&st[i], src, i, n);
         } else {
-            TM_CHECK(st[i].MPI_SOURCE == src && st[i].MPI_TAG == i, "status source %d tag %d, expected %d %d", st[i].MPI_SOURCE,
-                     st[i].MPI_TAG, src, i);
+            TM_CHECK(st[i].MPI_SOURCE == src && st[i].MPI_TAG == i,
+                     "status source %d tag %d, expected %d %d", st[i].MPI_SOURCE, st[i].MPI_TAG,
+                     src, i);
         }
         tm_expect_data(in[i], room, tm_key(src, tm_rank, i, 3), "among truncated messages");
         tm_free(in[i]);

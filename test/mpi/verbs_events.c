@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Helper of verbs_events.sh and verbs_devices.sh: traffic of many sizes between all ranks, checked, for so many seconds.
+ * Helper of verbs_events.sh and verbs_devices.sh: traffic of many sizes between all ranks, checked,
+ * for so many seconds.
  *
  * args: seconds
  */
@@ -17,9 +18,11 @@ static void exchange(int round, unsigned char **out, unsigned char **in)
     MPI_Request *req = tm_calloc((size_t) (2 * tm_size), sizeof(*req));
 
     for (int peer = 0; peer < tm_size; peer++) {
-        TM_MPI(MPI_Irecv(in[peer], tm_int(n), MPI_BYTE, peer, round % 1000, MPI_COMM_WORLD, &req[2 * peer]));
+        TM_MPI(MPI_Irecv(in[peer], tm_int(n), MPI_BYTE, peer, round % 1000, MPI_COMM_WORLD,
+                         &req[2 * peer]));
         tm_fill(out[peer], n, tm_key(tm_rank, peer, 0, round));
-        TM_MPI(MPI_Isend(out[peer], tm_int(n), MPI_BYTE, peer, round % 1000, MPI_COMM_WORLD, &req[2 * peer + 1]));
+        TM_MPI(MPI_Isend(out[peer], tm_int(n), MPI_BYTE, peer, round % 1000, MPI_COMM_WORLD,
+                         &req[2 * peer + 1]));
     }
     TM_MPI(MPI_Waitall(2 * tm_size, req, MPI_STATUSES_IGNORE));
     for (int peer = 0; peer < tm_size; peer++) {

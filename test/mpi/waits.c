@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Completion: every wait and test call over many requests that complete in random order, MPI_Request_get_status, null and
- * inactive requests among them, MPI_PROC_NULL everywhere, MPI_Sendrecv and MPI_Sendrecv_replace.
+ * Completion: every wait and test call over many requests that complete in random order,
+ * MPI_Request_get_status, null and inactive requests among them, MPI_PROC_NULL everywhere,
+ * MPI_Sendrecv and MPI_Sendrecv_replace.
  */
 /* TEST: np=1,2,4,8 timeout=60 quick=yes */
 /* TEST: np=2,3 env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
@@ -20,7 +21,7 @@ static void complete(int call, int n, MPI_Request *req, MPI_Status *st)
     MPI_Status *tmp = tm_calloc((size_t) n, sizeof(*tmp));
 
     for (int i = 0; i < n; i++) {
-        left -= req[i] == MPI_REQUEST_NULL;
+        left -= MPI_REQUEST_NULL == req[i];
         tm_status_reset(&st[i]);
         tm_status_reset(&tmp[i]);
     }
@@ -41,79 +42,84 @@ static void complete(int call, int n, MPI_Request *req, MPI_Status *st)
     case WAITANY:
     case TESTANY:
         for (; left > 0; left--) {
-            flag = call == WAITANY;
+            flag = WAITANY == call;
             do {
-                if (call == WAITANY) {
+                if (WAITANY == call) {
                     TM_MPI(MPI_Waitany(n, req, &which, &tmp[0]));
                 } else {
                     TM_MPI(MPI_Testany(n, req, &which, &flag, &tmp[0]));
-                    TM_CHECK(flag || which == MPI_UNDEFINED, "MPI_Testany completed nothing but gave index %d", which);
+                    TM_CHECK(flag || MPI_UNDEFINED == which,
+                             "MPI_Testany completed nothing but gave index %d", which);
                 }
             } while (!flag);
-            if (!TM_CHECK(which >= 0 && which < n, "index %d of %d with %d to come", which, n, left)) {
+            if (!TM_CHECK(which >= 0 && which < n, "index %d of %d with %d to come", which, n,
+                          left)) {
                 break;
             }
-            TM_CHECK(req[which] == MPI_REQUEST_NULL, "request %d is complete but not null", which);
+            TM_CHECK(MPI_REQUEST_NULL == req[which], "request %d is complete but not null", which);
             st[which] = tmp[0];
         }
         TM_MPI(MPI_Waitany(n, req, &which, &tmp[0]));
-        TM_CHECK(which == MPI_UNDEFINED, "MPI_Waitany of null requests gave index %d", which);
+        TM_CHECK(MPI_UNDEFINED == which, "MPI_Waitany of null requests gave index %d", which);
         tm_expect_empty(&tmp[0]);
         flag = 0;
         TM_MPI(MPI_Testany(n, req, &which, &flag, &tmp[0]));
-        TM_CHECK(flag && which == MPI_UNDEFINED, "MPI_Testany of null requests gave flag %d index %d", flag, which);
+        TM_CHECK(flag && MPI_UNDEFINED == which,
+                 "MPI_Testany of null requests gave flag %d index %d", flag, which);
         break;
     case WAITSOME:
     case TESTSOME:
         while (left > 0) {
             do {
                 some = -1;
-                if (call == WAITSOME) {
+                if (WAITSOME == call) {
                     TM_MPI(MPI_Waitsome(n, req, &some, index, tmp));
                     TM_CHECK(some > 0, "MPI_Waitsome completed %d with %d to come", some, left);
                 } else {
                     TM_MPI(MPI_Testsome(n, req, &some, index, tmp));
                 }
-            } while (some == 0);
+            } while (0 == some);
             if (!TM_CHECK(some > 0 && some <= left, "%d completed with %d to come", some, left)) {
                 break;
             }
             for (int i = 0; i < some; i++) {
-                TM_CHECK(req[index[i]] == MPI_REQUEST_NULL, "request %d is complete but not null", index[i]);
+                TM_CHECK(MPI_REQUEST_NULL == req[index[i]], "request %d is complete but not null",
+                         index[i]);
                 st[index[i]] = tmp[i];
             }
             left -= some;
         }
         TM_MPI(MPI_Testsome(n, req, &some, index, tmp));
-        TM_CHECK(some == MPI_UNDEFINED, "MPI_Testsome of null requests gave %d", some);
+        TM_CHECK(MPI_UNDEFINED == some, "MPI_Testsome of null requests gave %d", some);
         break;
     default:
         for (int i = 0; i < n; i++) {
             MPI_Request before = req[i];
 
             for (flag = 0; !flag;) {
-                if (call == GET_STATUS) {
+                if (GET_STATUS == call) {
                     TM_MPI(MPI_Request_get_status(req[i], &flag, &tmp[0]));
                     TM_CHECK(req[i] == before, "MPI_Request_get_status changed the request");
                 } else {
                     TM_MPI(MPI_Test(&req[i], &flag, &st[i]));
-                    TM_CHECK(flag ? req[i] == MPI_REQUEST_NULL : req[i] == before, "MPI_Test left the wrong handle");
+                    TM_CHECK(flag ? MPI_REQUEST_NULL == req[i] : req[i] == before,
+                             "MPI_Test left the wrong handle");
                 }
             }
-            if (call == GET_STATUS) {
+            if (GET_STATUS == call) {
                 /* Twice the same. */
                 TM_MPI(MPI_Request_get_status(req[i], &flag, &tmp[0]));
                 TM_MPI(MPI_Test(&req[i], &flag, &st[i]));
                 TM_CHECK(flag, "MPI_Test is false after MPI_Request_get_status was true");
                 TM_CHECK(tmp[0].MPI_SOURCE == st[i].MPI_SOURCE && tmp[0].MPI_TAG == st[i].MPI_TAG,
-                         "MPI_Request_get_status gave source %d tag %d, MPI_Test %d %d", tmp[0].MPI_SOURCE, tmp[0].MPI_TAG,
-                         st[i].MPI_SOURCE, st[i].MPI_TAG);
+                         "MPI_Request_get_status gave source %d tag %d, MPI_Test %d %d",
+                         tmp[0].MPI_SOURCE, tmp[0].MPI_TAG, st[i].MPI_SOURCE, st[i].MPI_TAG);
             }
         }
         break;
     }
     for (int i = 0; i < n; i++) {
-        TM_CHECK(req[i] == MPI_REQUEST_NULL, "request %d is not null in the end", i);
+        TM_CHECK(MPI_REQUEST_NULL == req[i], "request %d is not null in the end", i);
     }
     free(index);
     free(tmp);
@@ -125,15 +131,17 @@ static void many(int call, int count, size_t max)
     int n = 4 * count;
     MPI_Request *req = tm_calloc((size_t) n, sizeof(*req));
     MPI_Status *st = tm_calloc((size_t) n, sizeof(*st));
-    unsigned char **in = tm_calloc((size_t) count, sizeof(*in)), **out = tm_calloc((size_t) count, sizeof(*out));
+    unsigned char **in = tm_calloc((size_t) count, sizeof(*in)),
+                  **out = tm_calloc((size_t) count, sizeof(*out));
     int *order = tm_calloc((size_t) count, sizeof(int));
     tm_rng_t rng = tm_rng((uint64_t) call, (uint64_t) tm_rank);
 
     for (int i = 0; i < count; i++) {
         in[i] = tm_alloc(max);
         order[i] = i;
-        TM_MPI(MPI_Irecv(in[i], (int) max, MPI_BYTE, i % 3 == 0 ? MPI_ANY_SOURCE : src, i, comm, &req[4 * i]));
-        if (i % 2 == 0) {
+        TM_MPI(MPI_Irecv(in[i], (int) max, MPI_BYTE, 0 == i % 3 ? MPI_ANY_SOURCE : src, i, comm,
+                         &req[4 * i]));
+        if (0 == i % 2) {
             TM_MPI(MPI_Irecv(NULL, 0, MPI_BYTE, MPI_PROC_NULL, i, comm, &req[4 * i + 2]));
         } else {
             TM_MPI(MPI_Isend(NULL, 0, MPI_BYTE, MPI_PROC_NULL, i, comm, &req[4 * i + 2]));
@@ -152,7 +160,7 @@ static void many(int call, int count, size_t max)
 
         out[i] = tm_alloc(size);
         tm_fill(out[i], size, tm_key(tm_rank, dst, i, call));
-        if (i % 5 == 0) {
+        if (0 == i % 5) {
             TM_MPI(MPI_Issend(out[i], (int) size, MPI_BYTE, dst, i, comm, &req[4 * i + 1]));
         } else {
             TM_MPI(MPI_Isend(out[i], (int) size, MPI_BYTE, dst, i, comm, &req[4 * i + 1]));
@@ -164,10 +172,10 @@ static void many(int call, int count, size_t max)
 
         tm_expect_status(&st[4 * i], src, i, size);
         tm_expect_data(in[i], size, tm_key(src, tm_rank, i, call), "one of many");
-        if (i % 2 == 0) {
+        if (0 == i % 2) {
             tm_expect_proc_null(&st[4 * i + 2]);
         }
-        if (call == WAIT || call == WAITALL || call == TESTALL || call == TEST) {
+        if (WAIT == call || WAITALL == call || TESTALL == call || TEST == call) {
             tm_expect_empty(&st[4 * i + 3]);
         }
         tm_free(in[i]);
@@ -191,7 +199,7 @@ static void not_yet(void)
     int flag, which, some, index[COUNT];
 
     for (int i = 0; i < COUNT; i++) {
-        TM_MPI(MPI_Irecv(&in[i], 1, MPI_BYTE, i % 2 == 0 ? src : MPI_ANY_SOURCE, i, comm, &req[i]));
+        TM_MPI(MPI_Irecv(&in[i], 1, MPI_BYTE, 0 == i % 2 ? src : MPI_ANY_SOURCE, i, comm, &req[i]));
     }
     for (int k = 0; k < 50; k++) {
         TM_MPI(MPI_Test(&req[k % COUNT], &flag, &st[0]));
@@ -199,9 +207,10 @@ static void not_yet(void)
         TM_MPI(MPI_Testall(COUNT, req, &flag, st));
         TM_CHECK(!flag, "MPI_Testall: receives are complete without a message");
         TM_MPI(MPI_Testany(COUNT, req, &which, &flag, &st[0]));
-        TM_CHECK(!flag && which == MPI_UNDEFINED, "MPI_Testany: a receive is complete without a message");
+        TM_CHECK(!flag && MPI_UNDEFINED == which,
+                 "MPI_Testany: a receive is complete without a message");
         TM_MPI(MPI_Testsome(COUNT, req, &some, index, st));
-        TM_CHECK(some == 0, "MPI_Testsome: a receive is complete without a message");
+        TM_CHECK(0 == some, "MPI_Testsome: a receive is complete without a message");
         TM_MPI(MPI_Request_get_status(req[0], &flag, &st[0]));
         TM_CHECK(!flag, "MPI_Request_get_status: a receive is complete without a message");
     }
@@ -236,9 +245,10 @@ static void proc_null(void)
     TM_MPI(MPI_Recv(&x, 1, MPI_INT, MPI_PROC_NULL, 1, comm, &st));
     tm_expect_proc_null(&st);
     tm_status_reset(&st);
-    TM_MPI(MPI_Sendrecv(&x, 1, MPI_INT, MPI_PROC_NULL, 1, &x, 1, MPI_INT, MPI_PROC_NULL, MPI_ANY_TAG, comm, &st));
+    TM_MPI(MPI_Sendrecv(&x, 1, MPI_INT, MPI_PROC_NULL, 1, &x, 1, MPI_INT, MPI_PROC_NULL,
+                        MPI_ANY_TAG, comm, &st));
     tm_expect_proc_null(&st);
-    TM_CHECK(x == 17, "a receive from MPI_PROC_NULL wrote to the buffer");
+    TM_CHECK(17 == x, "a receive from MPI_PROC_NULL wrote to the buffer");
     tm_status_reset(&st);
     TM_MPI(MPI_Sendrecv_replace(&x, 1, MPI_INT, MPI_PROC_NULL, 1, MPI_PROC_NULL, 1, comm, &st));
     tm_expect_proc_null(&st);
@@ -284,23 +294,27 @@ static void sendrecv(size_t n)
         tm_fill(b, half, tm_key(tm_rank, from, d, 3));
         unsigned char *in = tm_alloc(n), *back = tm_alloc(half);
         tm_status_reset(&st);
-        TM_MPI(MPI_Sendrecv(a, (int) n, MPI_BYTE, to, d, in, (int) n, MPI_BYTE, from, d, comm, &st));
+        TM_MPI(
+            MPI_Sendrecv(a, (int) n, MPI_BYTE, to, d, in, (int) n, MPI_BYTE, from, d, comm, &st));
         tm_expect_single(&st, from, d, n);
         tm_expect_data(in, n, tm_key(from, tm_rank, d, 2), "MPI_Sendrecv");
         tm_status_reset(&st);
-        TM_MPI(MPI_Sendrecv(b, (int) half, MPI_BYTE, from, 100 + d, back, (int) half, MPI_BYTE, MPI_ANY_SOURCE, 100 + d, comm, &st));
+        TM_MPI(MPI_Sendrecv(b, (int) half, MPI_BYTE, from, 100 + d, back, (int) half, MPI_BYTE,
+                            MPI_ANY_SOURCE, 100 + d, comm, &st));
         tm_expect_single(&st, to, 100 + d, half);
         tm_expect_data(back, half, tm_key(to, tm_rank, d, 3), "MPI_Sendrecv");
         tm_free(in);
         tm_free(back);
         /* One side only. */
-        TM_MPI(MPI_Sendrecv(a, (int) n, MPI_BYTE, tm_rank == 0 ? MPI_PROC_NULL : tm_rank - 1, d, NULL, 0, MPI_BYTE, MPI_PROC_NULL,
-                            d, tm_size == 1 ? MPI_COMM_SELF : comm, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Sendrecv(a, (int) n, MPI_BYTE, 0 == tm_rank ? MPI_PROC_NULL : tm_rank - 1, d,
+                            NULL, 0, MPI_BYTE, MPI_PROC_NULL, d,
+                            1 == tm_size ? MPI_COMM_SELF : comm, MPI_STATUS_IGNORE));
         if (tm_rank < tm_size - 1) {
             unsigned char *c = tm_alloc(n);
 
             tm_status_reset(&st);
-            TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, MPI_PROC_NULL, d, c, (int) n, MPI_BYTE, tm_rank + 1, d, comm, &st));
+            TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, MPI_PROC_NULL, d, c, (int) n, MPI_BYTE,
+                                tm_rank + 1, d, comm, &st));
             tm_expect_single(&st, tm_rank + 1, d, n);
             tm_free(c);
         }

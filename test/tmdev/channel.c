@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Completion channels. The descriptor is an eventfd that counts the events which nobody fetched yet, so clients may poll it
- * and make it non-blocking; the events themselves are in a list behind it, under the channel's lock. */
+/*
+ * Completion channels. The descriptor is an eventfd that counts the events which nobody fetched
+ * yet, so clients may poll it and make it non-blocking; the events themselves are in a list behind
+ * it, under the channel's lock.
+ */
 #include "tmdev.h"
 
 #include <errno.h>
@@ -75,7 +78,8 @@ TMDEV_PUBLIC int ibv_destroy_comp_channel(struct ibv_comp_channel *ibchannel)
     int refs = ibchannel->refcnt;
     pthread_mutex_unlock(&ibchannel->context->mutex);
     if (0 != refs) {
-        return tmdev_misuse(EBUSY, "ibv_destroy_comp_channel: %d completion queues still use it", refs);
+        return tmdev_misuse(EBUSY, "ibv_destroy_comp_channel: %d completion queues still use it",
+                            refs);
     }
     atomic_fetch_sub(&tmdev_ctx(ibchannel->context)->objects, 1);
     close(ibchannel->fd);
@@ -115,7 +119,8 @@ void tmdev_channel_forget(struct ibv_comp_channel *ibchannel, tmdev_cq_t *cq)
     pthread_mutex_unlock(&channel->lock);
 }
 
-TMDEV_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *ibchannel, struct ibv_cq **cq, void **cq_context)
+TMDEV_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *ibchannel, struct ibv_cq **cq,
+                                  void **cq_context)
 {
     channel_t *channel = (channel_t *) ibchannel;
     waiting_t *event;

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections between nodes: unix stream sockets, non-blocking. Their names are in the abstract name space, so that nothing
- * is left behind whatever happens; below TMDEV_DIR if that is set, for processes that do not share a network name space.
+/*
+ * Connections between nodes: unix stream sockets, non-blocking. Their names are in the abstract
+ * name space, so that nothing is left behind whatever happens; below TMDEV_DIR if that is set, for
+ * processes that do not share a network name space.
  *
- * Connections are closed and freed under node->progress_lock only; everybody else may mark one as broken. */
+ * Connections are closed and freed under node->progress_lock only; everybody else may mark one as
+ * broken.
+ */
 #include "tmdev.h"
 
 #include <errno.h>
@@ -18,8 +22,10 @@
 /* Bytes that are read at a time; at least one frame of full size. */
 #define CONN_IN_SIZE (4u * TMDEV_FRAME_MAX)
 
-/* ---- names
- * ----------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- names
+ * -----------------------------------------------------------------------------------------------------------------
+ */
 
 static socklen_t node_name(uint32_t id, struct sockaddr_un *name)
 {
@@ -31,7 +37,8 @@ static socklen_t node_name(uint32_t id, struct sockaddr_un *name)
     if (NULL != s->dir) {
         n = snprintf(path, sizeof(name->sun_path), "%s/tmdev-%s-%u", s->dir, s->fabric, id);
     } else {
-        n = 1 + snprintf(path + 1, sizeof(name->sun_path) - 1, "tmdev-%u-%s-%u", (unsigned) getuid(), s->fabric, id);
+        n = 1 + snprintf(path + 1, sizeof(name->sun_path) - 1, "tmdev-%u-%s-%u",
+                         (unsigned) getuid(), s->fabric, id);
     }
     if (n >= (int) sizeof(name->sun_path)) {
         n = (int) sizeof(name->sun_path) - 1;
@@ -90,9 +97,10 @@ int tmdev_listen(tmdev_node_t *node)
             break;
         }
     }
-    int error = tmdev_misuse(errno, "no socket for this process (%s)%s%s", strerror(errno),
-                             NULL != tmdev_settings()->dir ? ": is TMDEV_DIR a directory, its path short? " : "",
-                             NULL != tmdev_settings()->dir ? tmdev_settings()->dir : "");
+    int error = tmdev_misuse(
+        errno, "no socket for this process (%s)%s%s", strerror(errno),
+        NULL != tmdev_settings()->dir ? ": is TMDEV_DIR a directory, its path short? " : "",
+        NULL != tmdev_settings()->dir ? tmdev_settings()->dir : "");
     close(fd);
     errno = error;
     return -1;
@@ -109,8 +117,10 @@ void tmdev_unlisten(tmdev_node_t *node)
     }
 }
 
-/* ---- opening and closing
- * --------------------------------------------------------------------------------------------------- */
+/*
+ * ---- opening and closing
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static tmdev_conn_t *conn_new(tmdev_node_t *node, int fd, bool is_outgoing)
 {
@@ -144,7 +154,8 @@ tmdev_conn_t *tmdev_conn_to(tmdev_node_t *node, uint32_t peer)
     }
     conn->peer = peer;
     node->peers[peer] = conn;
-    tmdev_frame_t hello = {.type = TMDEV_FRAME_HELLO, .src_qpn = node->id, .psn = TMDEV_WIRE_VERSION};
+    tmdev_frame_t hello = {
+        .type = TMDEV_FRAME_HELLO, .src_qpn = node->id, .psn = TMDEV_WIRE_VERSION};
     tmdev_conn_send(conn, &hello, NULL, 0);
     return conn;
 }
@@ -155,7 +166,8 @@ void tmdev_conn_accept(tmdev_node_t *node)
     while ((fd = accept4(node->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
         struct ucred who = {0};
         socklen_t length = sizeof(who);
-        if (0 != getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) || (who.uid != getuid() && 0 != who.uid)) {
+        if (0 != getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) ||
+            (who.uid != getuid() && 0 != who.uid)) {
             close(fd);
             continue;
         }
@@ -217,8 +229,10 @@ static void conn_break(tmdev_conn_t *conn)
     }
 }
 
-/* ---- sending
- * --------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- sending
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 static void want_room(tmdev_conn_t *conn, bool is_wanted)
 {
@@ -271,7 +285,8 @@ static void conn_keep(tmdev_conn_t *conn, const struct iovec *iov, int count, si
     }
 }
 
-void tmdev_conn_send(tmdev_conn_t *conn, tmdev_frame_t *frame, const struct iovec *payload, int count)
+void tmdev_conn_send(tmdev_conn_t *conn, tmdev_frame_t *frame, const struct iovec *payload,
+                     int count)
 {
     struct iovec iov[1 + TMDEV_MAX_SGE];
     frame->magic = TMDEV_WIRE_MAGIC;
@@ -307,7 +322,8 @@ void tmdev_conn_flush(tmdev_conn_t *conn)
         return;
     }
     while (conn->out_length > 0 && !conn->is_broken) {
-        ssize_t n = send(conn->fd, conn->out + conn->out_offset, conn->out_length, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = send(conn->fd, conn->out + conn->out_offset, conn->out_length,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0) {
             if (EAGAIN != errno && EWOULDBLOCK != errno && EINTR != errno && ENOBUFS != errno) {
                 conn_break(conn);
@@ -331,8 +347,10 @@ void tmdev_conn_flush(tmdev_conn_t *conn)
     }
 }
 
-/* ---- receiving
- * ------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- receiving
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
 static bool take_hello(tmdev_conn_t *conn, const tmdev_frame_t *frame)
 {
@@ -347,10 +365,11 @@ static bool take_hello(tmdev_conn_t *conn, const tmdev_frame_t *frame)
 static bool frame_is_valid(const tmdev_conn_t *conn, const tmdev_frame_t *frame)
 {
     bool is_answer = frame->type >= TMDEV_FRAME_ACK;
-    return TMDEV_WIRE_MAGIC == frame->magic && frame->length <= TMDEV_FRAME_MAX && frame->type >= TMDEV_FRAME_HELLO &&
-           frame->type <= TMDEV_FRAME_ATOMIC_DATA && is_answer == conn->is_outgoing && frame->dst_qpn <= 0xffffff &&
-           frame->src_qpn <= 0xffffff && frame->total <= 1ull << 31 && frame->offset <= 1ull << 31 &&
-           (TMDEV_FRAME_HELLO == frame->type) == (0 == conn->peer);
+    return TMDEV_WIRE_MAGIC == frame->magic && frame->length <= TMDEV_FRAME_MAX &&
+           frame->type >= TMDEV_FRAME_HELLO && frame->type <= TMDEV_FRAME_ATOMIC_DATA &&
+           is_answer == conn->is_outgoing && frame->dst_qpn <= 0xffffff &&
+           frame->src_qpn <= 0xffffff && frame->total <= 1ull << 31 &&
+           frame->offset <= 1ull << 31 && (TMDEV_FRAME_HELLO == frame->type) == (0 == conn->peer);
 }
 
 /* Hand out the complete frames; false if the bytes make no sense. */
@@ -381,7 +400,8 @@ static bool take_frames(tmdev_conn_t *conn)
 void tmdev_conn_read(tmdev_conn_t *conn)
 {
     tmdev_node_t *node = conn->node;
-    ssize_t n = recv(conn->fd, conn->in + conn->in_length, CONN_IN_SIZE - conn->in_length, MSG_DONTWAIT);
+    ssize_t n = recv(conn->fd, conn->in + conn->in_length, CONN_IN_SIZE - conn->in_length,
+                     MSG_DONTWAIT);
     if (n < 0 && (EAGAIN == errno || EWOULDBLOCK == errno || EINTR == errno)) {
         return;
     }
@@ -391,7 +411,9 @@ void tmdev_conn_read(tmdev_conn_t *conn)
     } else {
         conn->in_length += (size_t) n;
         if (!take_frames(conn)) {
-            tmdev_misuse(0, "the connection to node %u carries what is no frame of this version: closed", conn->peer);
+            tmdev_misuse(
+                0, "the connection to node %u carries what is no frame of this version: closed",
+                conn->peer);
             conn_break(conn);
         }
     }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Contexts: opening and closing the device, and the asynchronous events that are read from a context. */
+/*
+ * Contexts: opening and closing the device, and the asynchronous events that are read from a
+ * context.
+ */
 #include "tmdev.h"
 
 #include <errno.h>
@@ -79,7 +82,8 @@ TMDEV_PUBLIC int ibv_close_device(struct ibv_context *context)
     tmdev_ctx_t *ctx = tmdev_ctx(context);
     tmdev_event_t *event;
     if (0 != atomic_load(&ctx->objects)) {
-        return tmdev_misuse(EBUSY, "ibv_close_device: %u objects of the context still exist", atomic_load(&ctx->objects));
+        return tmdev_misuse(EBUSY, "ibv_close_device: %u objects of the context still exist",
+                            atomic_load(&ctx->objects));
     }
     tmdev_node_lock(ctx->node);
     TAILQ_REMOVE(&ctx->node->contexts, ctx, link);
@@ -97,15 +101,18 @@ TMDEV_PUBLIC int ibv_close_device(struct ibv_context *context)
     return 0;
 }
 
-/* ---- asynchronous events
- * --------------------------------------------------------------------------------------------------- */
+/*
+ * ---- asynchronous events
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static void event_raise(struct ibv_context *context, const struct ibv_async_event *what)
 {
     tmdev_ctx_t *ctx = tmdev_ctx(context);
     tmdev_event_t *event = tmdev_alloc(sizeof(*event));
     if (NULL == event) {
-        tmdev_misuse(0, "no memory for the event %s: it is lost", ibv_event_type_str(what->event_type));
+        tmdev_misuse(0, "no memory for the event %s: it is lost",
+                     ibv_event_type_str(what->event_type));
         return;
     }
     event->event = *what;
@@ -144,8 +151,8 @@ void tmdev_event_forget(struct ibv_context *context, void *object)
     pthread_mutex_unlock(&ctx->event_lock);
 }
 
-void tmdev_event_wait(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed, const atomic_uint *fetched,
-                      const char *what)
+void tmdev_event_wait(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed,
+                      const atomic_uint *fetched, const char *what)
 {
     bool has_complained = false;
     pthread_mutex_lock(mutex);
@@ -154,7 +161,8 @@ void tmdev_event_wait(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *co
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++;
         if (ETIMEDOUT == pthread_cond_timedwait(cond, mutex, &until) && !has_complained) {
-            tmdev_misuse(0, "%s waits: %u events were fetched, %u acknowledged", what, atomic_load(fetched), *completed);
+            tmdev_misuse(0, "%s waits: %u events were fetched, %u acknowledged", what,
+                         atomic_load(fetched), *completed);
             has_complained = true;
         }
     }
@@ -162,8 +170,8 @@ void tmdev_event_wait(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *co
 }
 
 /* What a kind of event is about: where it is counted as fetched, and acknowledged. */
-static bool event_object(const struct ibv_async_event *event, atomic_uint **fetched, uint32_t **completed,
-                         pthread_mutex_t **mutex, pthread_cond_t **cond)
+static bool event_object(const struct ibv_async_event *event, atomic_uint **fetched,
+                         uint32_t **completed, pthread_mutex_t **mutex, pthread_cond_t **cond)
 {
     switch (event->event_type) {
     case IBV_EVENT_CQ_ERR: {

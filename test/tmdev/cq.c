@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Completion queues, both kinds. A completion frees the queue slots that it stands for when the client polls it, not
- * before: that is how drivers do it, and a client that posts too early would find its queue full there.
+/*
+ * Completion queues, both kinds. A completion frees the queue slots that it stands for when the
+ * client polls it, not before: that is how drivers do it, and a client that posts too early would
+ * find its queue full there.
  *
- * ring_lock guards the ring, armed and is_dead. A queue that overruns is dead for good. */
+ * ring_lock guards the ring, armed and is_dead. A queue that overruns is dead for good.
+ */
 #include "tmdev.h"
 
 #include <errno.h>
@@ -17,8 +20,10 @@ static uint64_t now_ns(clockid_t clock)
     return (uint64_t) now.tv_sec * 1000000000u + (uint64_t) now.tv_nsec;
 }
 
-/* ---- the device's end
- * ------------------------------------------------------------------------------------------------------ */
+/*
+ * ---- the device's end
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 /* A completion was lost: nothing on this queue can be relied on any more. Under ring_lock. */
 static void cq_overrun(tmdev_cq_t *cq)
@@ -56,7 +61,8 @@ void tmdev_cq_push(tmdev_cq_t *cq, const tmdev_cqe_t *cqe)
         atomic_store_explicit(&cq->count, count + 1, memory_order_release);
     }
     bool is_wanted = TMDEV_ARMED == cq->armed ||
-                     (TMDEV_ARMED_SOLICITED == cq->armed && (cqe->is_solicited || IBV_WC_SUCCESS != cqe->wc.status));
+                     (TMDEV_ARMED_SOLICITED == cq->armed &&
+                      (cqe->is_solicited || IBV_WC_SUCCESS != cqe->wc.status));
     if (is_wanted) {
         set_armed(cq, TMDEV_UNARMED);
         tmdev_channel_notify(cq->cq.channel, cq);
@@ -64,7 +70,10 @@ void tmdev_cq_push(tmdev_cq_t *cq, const tmdev_cqe_t *cqe)
     pthread_mutex_unlock(&cq->ring_lock);
 }
 
-/* Does a completion belong to an object that goes? Those of a TM-SRQ are the SRQ's, whatever the queue pair. */
+/*
+ * Does a completion belong to an object that goes? Those of a TM-SRQ are the SRQ's, whatever the
+ * queue pair.
+ */
 static bool cqe_is_of(const tmdev_cqe_t *cqe, const tmdev_qp_t *qp, const tmdev_srq_t *srq)
 {
     if (NULL != qp) {
@@ -89,10 +98,15 @@ void tmdev_cq_clean(tmdev_cq_t *cq, const tmdev_qp_t *qp, const tmdev_srq_t *srq
     pthread_mutex_unlock(&cq->ring_lock);
 }
 
-/* ---- polling
- * --------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- polling
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
-/* Give back what a completion returns. Under ring_lock, so that tmdev_cq_clean() does not free the objects meanwhile. */
+/*
+ * Give back what a completion returns. Under ring_lock, so that tmdev_cq_clean() does not free the
+ * objects meanwhile.
+ */
 static void cqe_polled(tmdev_cqe_t *cqe)
 {
     switch (cqe->returns) {
@@ -141,7 +155,8 @@ int tmdev_poll_cq(struct ibv_cq *ibcq, int count, struct ibv_wc *wc)
     tmdev_cqe_t cqe;
     int n = 0;
     if (0 != atomic_load_explicit(&cq->tm_users, memory_order_relaxed)) {
-        return tmdev_misuse(-1, "ibv_poll_cq on the completion queue of a TM-SRQ: only ibv_start_poll knows tag matching");
+        return tmdev_misuse(-1, "ibv_poll_cq on the completion queue of a TM-SRQ: only "
+                                "ibv_start_poll knows tag matching");
     }
     while (n < count && load(cq, &cqe)) {
         wc[n++] = cqe.wc;
@@ -271,7 +286,8 @@ static uint64_t read_completion_ts(struct ibv_cq_ex *cq)
 
 static uint64_t read_wallclock_ns(struct ibv_cq_ex *cq)
 {
-    return now_ns(CLOCK_REALTIME) - (now_ns(CLOCK_MONOTONIC) - ((const tmdev_cq_t *) cq)->current.time_ns);
+    return now_ns(CLOCK_REALTIME) -
+           (now_ns(CLOCK_MONOTONIC) - ((const tmdev_cq_t *) cq)->current.time_ns);
 }
 
 static void read_tm_info(struct ibv_cq_ex *cq, struct ibv_wc_tm_info *tm)
@@ -294,18 +310,23 @@ static void set_readers(struct ibv_cq_ex *cq, uint64_t flags)
     cq->read_src_qp = 0 != (flags & IBV_WC_EX_WITH_SRC_QP) ? read_src_qp : NULL;
     cq->read_slid = 0 != (flags & IBV_WC_EX_WITH_SLID) ? read_slid : NULL;
     cq->read_sl = 0 != (flags & IBV_WC_EX_WITH_SL) ? read_sl : NULL;
-    cq->read_dlid_path_bits = 0 != (flags & IBV_WC_EX_WITH_DLID_PATH_BITS) ? read_dlid_path_bits : NULL;
-    cq->read_completion_ts = 0 != (flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) ? read_completion_ts : NULL;
-    cq->read_completion_wallclock_ns =
-        0 != (flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) ? read_wallclock_ns : NULL;
+    cq->read_dlid_path_bits = 0 != (flags & IBV_WC_EX_WITH_DLID_PATH_BITS) ? read_dlid_path_bits
+                                                                           : NULL;
+    cq->read_completion_ts = 0 != (flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) ? read_completion_ts
+                                                                                : NULL;
+    cq->read_completion_wallclock_ns = 0 != (flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+                                           ? read_wallclock_ns
+                                           : NULL;
     cq->read_tm_info = 0 != (flags & IBV_WC_EX_WITH_TM_INFO) ? read_tm_info : NULL;
 }
 
-/* ---- making and destroying
- * ------------------------------------------------------------------------------------------------- */
+/*
+ * ---- making and destroying
+ * -------------------------------------------------------------------------------------------------
+ */
 
-static tmdev_cq_t *cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
-                          uint32_t vector)
+static tmdev_cq_t *cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context,
+                          struct ibv_comp_channel *channel, uint32_t vector)
 {
     if (cqe < 1 || cqe > TMDEV_MAX_CQE || vector >= (uint32_t) context->num_comp_vectors) {
         errno = EINVAL;
@@ -341,19 +362,23 @@ TMDEV_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, 
     if (tmdev_fails(TMDEV_FAIL_CQ)) {
         return NULL;
     }
-    tmdev_cq_t *cq = cq_new(context, cqe < 0 ? 0 : (uint32_t) cqe, cq_context, channel, (uint32_t) comp_vector);
+    tmdev_cq_t *cq = cq_new(context, cqe < 0 ? 0 : (uint32_t) cqe, cq_context, channel,
+                            (uint32_t) comp_vector);
     return NULL == cq ? NULL : ibv_cq_ex_to_cq(&cq->cq);
 }
 
 struct ibv_cq_ex *tmdev_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
-    const uint64_t known = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_TM_INFO | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+    const uint64_t known = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_TM_INFO |
+                           IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
                            IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
     if (tmdev_fails(TMDEV_FAIL_CQ_EX)) {
         return NULL;
     }
-    if (0 != (attr->wc_flags & ~known) || 0 != (attr->comp_mask & ~(uint32_t) IBV_CQ_INIT_ATTR_MASK_FLAGS) ||
-        (0 != attr->comp_mask && 0 != (attr->flags & ~(uint32_t) IBV_CREATE_CQ_ATTR_SINGLE_THREADED))) {
+    if (0 != (attr->wc_flags & ~known) ||
+        0 != (attr->comp_mask & ~(uint32_t) IBV_CQ_INIT_ATTR_MASK_FLAGS) ||
+        (0 != attr->comp_mask &&
+         0 != (attr->flags & ~(uint32_t) IBV_CREATE_CQ_ATTR_SINGLE_THREADED))) {
         errno = EOPNOTSUPP;
         return NULL;
     }
@@ -371,7 +396,8 @@ TMDEV_PUBLIC int ibv_destroy_cq(struct ibv_cq *ibcq)
     tmdev_cq_t *cq = tmdev_cq(ibcq);
     struct ibv_context *context = ibcq->context;
     if (0 != atomic_load(&cq->users)) {
-        return tmdev_misuse(EBUSY, "ibv_destroy_cq: %u queue pairs or SRQs still use it", atomic_load(&cq->users));
+        return tmdev_misuse(EBUSY, "ibv_destroy_cq: %u queue pairs or SRQs still use it",
+                            atomic_load(&cq->users));
     }
     tmdev_event_forget(context, cq);
     if (NULL != ibcq->channel) {
@@ -379,12 +405,14 @@ TMDEV_PUBLIC int ibv_destroy_cq(struct ibv_cq *ibcq)
         set_armed(cq, TMDEV_UNARMED);
         pthread_mutex_unlock(&cq->ring_lock);
         tmdev_channel_forget(ibcq->channel, cq);
-        tmdev_event_wait(&ibcq->mutex, &ibcq->cond, &ibcq->comp_events_completed, &cq->events_fetched, "ibv_destroy_cq");
+        tmdev_event_wait(&ibcq->mutex, &ibcq->cond, &ibcq->comp_events_completed,
+                         &cq->events_fetched, "ibv_destroy_cq");
         pthread_mutex_lock(&context->mutex);
         ibcq->channel->refcnt--;
         pthread_mutex_unlock(&context->mutex);
     }
-    tmdev_event_wait(&ibcq->mutex, &ibcq->cond, &ibcq->async_events_completed, &cq->async_fetched, "ibv_destroy_cq");
+    tmdev_event_wait(&ibcq->mutex, &ibcq->cond, &ibcq->async_events_completed, &cq->async_fetched,
+                     "ibv_destroy_cq");
     atomic_fetch_sub(&tmdev_ctx(context)->objects, 1);
     pthread_mutex_destroy(&cq->poll_lock);
     pthread_mutex_destroy(&cq->ring_lock);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The devices, tmdev0 and others if asked for, and their ports: names, attributes, GIDs and keys.
+/*
+ * The devices, tmdev0 and others if asked for, and their ports: names, attributes, GIDs and keys.
  *
- * All processes that see one another are behind the same ports: each has one LID, and the same GIDs. TMDEV_LID makes some of them
- * other ports of the same subnet. On InfiniBand there is one GID; as Ethernet, a port has four: RoCE v1 and v2 of a
- * link-local and of an IPv4 address. */
+ * All processes that see one another are behind the same ports: each has one LID, and the same
+ * GIDs. TMDEV_LID makes some of them other ports of the same subnet. On InfiniBand there is one
+ * GID; as Ethernet, a port has four: RoCE v1 and v2 of a link-local and of an IPv4 address.
+ */
 #include "tmdev.h"
 
 #include <arpa/inet.h>
@@ -12,10 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEVICE(n)                                                                                                          \
-    {                                                                                                                      \
-        .node_type = IBV_NODE_CA, .transport_type = IBV_TRANSPORT_IB, .name = "tmdev" #n, .dev_name = "tmdev" #n,          \
-        .dev_path = "/sys/class/infiniband_verbs/tmdev" #n, .ibdev_path = "/sys/class/infiniband/tmdev" #n,                \
+#define DEVICE(n)                                                                                  \
+    {                                                                                              \
+        .node_type = IBV_NODE_CA, .transport_type = IBV_TRANSPORT_IB, .name = "tmdev" #n,          \
+        .dev_name = "tmdev" #n, .dev_path = "/sys/class/infiniband_verbs/tmdev" #n,                \
+        .ibdev_path = "/sys/class/infiniband/tmdev" #n,                                            \
     }
 static struct ibv_device the_devices[TMDEV_DEVICES] = {DEVICE(0), DEVICE(1), DEVICE(2), DEVICE(3),
                                                        DEVICE(4), DEVICE(5), DEVICE(6), DEVICE(7)};
@@ -54,7 +57,8 @@ TMDEV_PUBLIC int ibv_get_device_index(struct ibv_device *device)
 /* Of a port, counted from 1. */
 static uint32_t lid_of(const struct ibv_device *device, uint32_t port)
 {
-    return tmdev_settings()->lid + (uint32_t) (device - the_devices) * tmdev_settings()->ports + port - 1;
+    return tmdev_settings()->lid + (uint32_t) (device - the_devices) * tmdev_settings()->ports +
+           port - 1;
 }
 
 static bool is_port(uint32_t port)
@@ -72,8 +76,10 @@ TMDEV_PUBLIC __be64 ibv_get_device_guid(struct ibv_device *device)
     return htobe64(node_guid(device));
 }
 
-/* ---- attributes
- * ------------------------------------------------------------------------------------------------------------ */
+/*
+ * ---- attributes
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 static void device_attr(const struct ibv_device *device, struct ibv_device_attr *attr)
 {
@@ -87,7 +93,8 @@ static void device_attr(const struct ibv_device *device, struct ibv_device_attr 
     attr->hw_ver = 1;
     attr->max_qp = TMDEV_QPS - 1;
     attr->max_qp_wr = TMDEV_MAX_WR;
-    attr->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_PORT_ACTIVE_EVENT;
+    attr->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID |
+                             IBV_DEVICE_PORT_ACTIVE_EVENT;
     attr->max_sge = attr->max_sge_rd = attr->max_srq_sge = TMDEV_MAX_SGE;
     attr->max_cq = 65536;
     attr->max_cqe = TMDEV_MAX_CQE;
@@ -109,7 +116,8 @@ TMDEV_PUBLIC int ibv_query_device(struct ibv_context *context, struct ibv_device
     return 0;
 }
 
-int tmdev_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+int tmdev_query_device_ex(struct ibv_context *context,
+                          const struct ibv_query_device_ex_input *input,
                           struct ibv_device_attr_ex *attr, size_t size)
 {
     const tmdev_settings_t *s = tmdev_settings();
@@ -137,7 +145,8 @@ int tmdev_query_device_ex(struct ibv_context *context, const struct ibv_query_de
     return 0;
 }
 
-int tmdev_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
+int tmdev_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+                     size_t size)
 {
     const tmdev_settings_t *s = tmdev_settings();
     tmdev_node_t *node = tmdev_ctx(context)->node;
@@ -158,8 +167,8 @@ int tmdev_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_
         .lid = (uint16_t) (s->is_ethernet ? 0 : lid_of(context->device, port)),
         .sm_lid = (uint16_t) (s->is_ethernet ? 0 : 1),
         .max_vl_num = 1,
-        .active_width = 2,  /* 4x */
-        .active_speed = 32, /* EDR */
+        .active_width = 2,             /* 4x */
+        .active_speed = 32,            /* EDR */
         .phys_state = is_down ? 2 : 5, /* polling, link up */
         .link_layer = s->is_ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND,
     };
@@ -170,13 +179,17 @@ int tmdev_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_
 
 #undef ibv_query_port
 /* The structure of this old entry point ends before port_cap_flags2. */
-TMDEV_PUBLIC int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
+TMDEV_PUBLIC int ibv_query_port(struct ibv_context *context, uint8_t port,
+                                struct _compat_ibv_port_attr *attr)
 {
-    return tmdev_query_port(context, port, (struct ibv_port_attr *) attr, offsetof(struct ibv_port_attr, port_cap_flags2));
+    return tmdev_query_port(context, port, (struct ibv_port_attr *) attr,
+                            offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
-/* ---- GIDs and partition keys
- * ----------------------------------------------------------------------------------------------- */
+/*
+ * ---- GIDs and partition keys
+ * -----------------------------------------------------------------------------------------------
+ */
 
 static void gid_of(uint32_t lid, int index, union ibv_gid *gid)
 {
@@ -204,7 +217,8 @@ static uint32_t gid_type(int index)
     return 0 == index % 2 ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
 }
 
-TMDEV_PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
+TMDEV_PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
+                               union ibv_gid *gid)
 {
     if (!is_port(port) || index < 0 || index >= gid_count()) {
         errno = EINVAL;
@@ -214,8 +228,8 @@ TMDEV_PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int in
     return 0;
 }
 
-TMDEV_PUBLIC int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
-                                   uint32_t flags, size_t size)
+TMDEV_PUBLIC int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
+                                   struct ibv_gid_entry *entry, uint32_t flags, size_t size)
 {
     struct ibv_gid_entry all = {.gid_index = index, .port_num = port};
     if (0 != flags || !is_port(port)) {
@@ -231,22 +245,26 @@ TMDEV_PUBLIC int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, u
     return 0;
 }
 
-TMDEV_PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max,
-                                          uint32_t flags, size_t size)
+TMDEV_PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *context,
+                                          struct ibv_gid_entry *entries, size_t max, uint32_t flags,
+                                          size_t size)
 {
     uint32_t count = (uint32_t) gid_count(), all = count * tmdev_settings()->ports;
     if (0 != flags || max < all) {
         return -EINVAL;
     }
     for (uint32_t n = 0; n < all; n++) {
-        (void) _ibv_query_gid_ex(context, 1 + n / count, n % count, (void *) ((uint8_t *) entries + n * size), 0, size);
+        (void) _ibv_query_gid_ex(context, 1 + n / count, n % count,
+                                 (void *) ((uint8_t *) entries + n * size), 0, size);
     }
     return (ssize_t) all;
 }
 
 /* Private, but ibv_devinfo wants it: RoCE v1 or InfiniBand is 0, RoCE v2 is 1. */
-TMDEV_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, unsigned int *type);
-TMDEV_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, unsigned int *type)
+TMDEV_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index,
+                                    unsigned int *type);
+TMDEV_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index,
+                                    unsigned int *type)
 {
     (void) context;
     if (!is_port(port) || index >= (unsigned int) gid_count()) {
@@ -274,8 +292,10 @@ TMDEV_PUBLIC int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, _
     return is_port(port) && htobe16(0xffff) == pkey ? 0 : -1;
 }
 
-/* ---- routing
- * --------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- routing
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 uint32_t tmdev_own_route(const tmdev_qp_t *qp)
 {

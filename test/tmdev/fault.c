@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Faults of the device as a whole, at a time after the first queue pair of the process can send: its ports go down, and
- * come up again, or it fails for good. What is cut is the process from all others: nothing is read from its connections,
- * and nothing written to them. Nothing is lost by it, unlike in hardware, where a queue pair also gives up after its
- * retries. */
+/*
+ * Faults of the device as a whole, at a time after the first queue pair of the process can send:
+ * its ports go down, and come up again, or it fails for good. What is cut is the process from all
+ * others: nothing is read from its connections, and nothing written to them. Nothing is lost by it,
+ * unlike in hardware, where a queue pair also gives up after its retries.
+ */
 #include "tmdev.h"
 
 static void tell_ports(tmdev_node_t *node, enum ibv_event_type type)

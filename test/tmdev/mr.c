@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Protection domains and memory regions. A key is the slot of the region and, in its low 8 bits, a number that changes with
- * every use of the slot, so that keys of regions that are gone are recognized. Keys are looked up under node->lock.
+/*
+ * Protection domains and memory regions. A key is the slot of the region and, in its low 8 bits, a
+ * number that changes with every use of the slot, so that keys of regions that are gone are
+ * recognized. Keys are looked up under node->lock.
  *
- * Registering touches the pages as a device that pins them would: missing ones are made, copies on write are broken, and
- * memory that is not there, or that may not be written, is refused. */
+ * Registering touches the pages as a device that pins them would: missing ones are made, copies on
+ * write are broken, and memory that is not there, or that may not be written, is refused.
+ */
 #include "tmdev.h"
 
 #include <errno.h>
@@ -18,8 +21,8 @@
 #endif
 
 enum {
-    ACCESS_KNOWN = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                   IBV_ACCESS_RELAXED_ORDERING
+    ACCESS_KNOWN = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                   IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING
 };
 
 TMDEV_PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
@@ -37,16 +40,19 @@ TMDEV_PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibpd)
 {
     tmdev_pd_t *pd = tmdev_pd(ibpd);
     if (0 != atomic_load(&pd->objects)) {
-        return tmdev_misuse(EBUSY, "ibv_dealloc_pd: %u memory regions, queue pairs or SRQs are still in it",
-                            atomic_load(&pd->objects));
+        return tmdev_misuse(
+            EBUSY, "ibv_dealloc_pd: %u memory regions, queue pairs or SRQs are still in it",
+            atomic_load(&pd->objects));
     }
     atomic_fetch_sub(&tmdev_ctx(ibpd->context)->objects, 1);
     free(pd);
     return 0;
 }
 
-/* ---- keys
- * ------------------------------------------------------------------------------------------------------------------ */
+/*
+ * ---- keys
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 /* Twice as many slots. */
 static int mr_grow(tmdev_node_t *node)
@@ -63,7 +69,10 @@ static int mr_grow(tmdev_node_t *node)
     return 0;
 }
 
-/* Slots are used round and round, so that a key that is gone stays wrong for long. Half of them are free. */
+/*
+ * Slots are used round and round, so that a key that is gone stays wrong for long. Half of them are
+ * free.
+ */
 static int mr_insert(tmdev_node_t *node, tmdev_mr_t *mr)
 {
     if (node->num_mrs >= node->mr_slots / 2 && 0 != mr_grow(node)) {
@@ -79,13 +88,13 @@ static int mr_insert(tmdev_node_t *node, tmdev_mr_t *mr)
     return 0;
 }
 
-void *tmdev_mr_find(tmdev_node_t *node, const struct ibv_pd *pd, uint32_t key, uint64_t addr, uint64_t length,
-                    unsigned int access)
+void *tmdev_mr_find(tmdev_node_t *node, const struct ibv_pd *pd, uint32_t key, uint64_t addr,
+                    uint64_t length, unsigned int access)
 {
     uint32_t slot = key >> 8;
     tmdev_mr_t *mr = slot < node->mr_slots ? node->mrs[slot] : NULL;
-    if (NULL == mr || mr->mr.lkey != key || mr->mr.pd != pd || access != (mr->access & access) || addr < mr->iova ||
-        length > mr->mr.length || addr - mr->iova > mr->mr.length - length) {
+    if (NULL == mr || mr->mr.lkey != key || mr->mr.pd != pd || access != (mr->access & access) ||
+        addr < mr->iova || length > mr->mr.length || addr - mr->iova > mr->mr.length - length) {
         return NULL;
     }
     return (uint8_t *) mr->mr.addr + (addr - mr->iova);
@@ -100,19 +109,20 @@ uint64_t tmdev_sges_length(const struct ibv_sge *sges, int count)
     return length;
 }
 
-bool tmdev_sges_valid(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges, int count,
-                      unsigned int access)
+bool tmdev_sges_valid(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges,
+                      int count, unsigned int access)
 {
     for (int i = 0; i < count; i++) {
-        if (0 != sges[i].length && NULL == tmdev_mr_find(node, pd, sges[i].lkey, sges[i].addr, sges[i].length, access)) {
+        if (0 != sges[i].length &&
+            NULL == tmdev_mr_find(node, pd, sges[i].lkey, sges[i].addr, sges[i].length, access)) {
             return false;
         }
     }
     return true;
 }
 
-bool tmdev_sges_scatter(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges, int count, uint64_t offset,
-                        const void *data, uint64_t length)
+bool tmdev_sges_scatter(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges,
+                        int count, uint64_t offset, const void *data, uint64_t length)
 {
     const uint8_t *from = data;
     for (int i = 0; i < count && length > 0; i++) {
@@ -121,7 +131,8 @@ bool tmdev_sges_scatter(tmdev_node_t *node, const struct ibv_pd *pd, const struc
             continue;
         }
         uint64_t part = sges[i].length - offset < length ? sges[i].length - offset : length;
-        void *to = tmdev_mr_find(node, pd, sges[i].lkey, sges[i].addr + offset, part, IBV_ACCESS_LOCAL_WRITE);
+        void *to = tmdev_mr_find(node, pd, sges[i].lkey, sges[i].addr + offset, part,
+                                 IBV_ACCESS_LOCAL_WRITE);
         if (NULL == to) {
             return false;
         }
@@ -133,8 +144,8 @@ bool tmdev_sges_scatter(tmdev_node_t *node, const struct ibv_pd *pd, const struc
     return 0 == length;
 }
 
-int tmdev_sges_gather(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges, int count, uint64_t offset,
-                      uint64_t length, struct iovec *iov)
+int tmdev_sges_gather(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges,
+                      int count, uint64_t offset, uint64_t length, struct iovec *iov)
 {
     int n = 0;
     for (int i = 0; i < count && length > 0; i++) {
@@ -154,8 +165,10 @@ int tmdev_sges_gather(tmdev_node_t *node, const struct ibv_pd *pd, const struct 
     return n;
 }
 
-/* ---- registration
- * ---------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- registration
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 /* Without madvise(MADV_POPULATE): at least all pages must be mapped. */
 static int pages_mapped(uintptr_t first, size_t length, size_t page)
@@ -186,21 +199,24 @@ static int pin(void *addr, size_t length, unsigned int access)
     if (0 == rc) {
         return 0;
     }
-    if (EINVAL == errno && MADV_POPULATE_READ != advice && 0 != madvise((void *) first, pages, MADV_POPULATE_READ) &&
-        EINVAL == errno) {
+    if (EINVAL == errno && MADV_POPULATE_READ != advice &&
+        0 != madvise((void *) first, pages, MADV_POPULATE_READ) && EINVAL == errno) {
         return pages_mapped(first, pages, page); /* an old kernel */
     }
     return ENOMEM == errno || EINVAL == errno ? EFAULT : errno;
 }
 
-static struct ibv_mr *mr_register(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+static struct ibv_mr *mr_register(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+                                  unsigned int access)
 {
     if (0 != (access & ~(unsigned int) ACCESS_KNOWN)) {
         errno = EOPNOTSUPP;
         return NULL;
     }
-    if (0 != (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && 0 == (access & IBV_ACCESS_LOCAL_WRITE)) {
-        errno = tmdev_misuse(EINVAL, "ibv_reg_mr: remote write or atomic access without IBV_ACCESS_LOCAL_WRITE");
+    if (0 != (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
+        0 == (access & IBV_ACCESS_LOCAL_WRITE)) {
+        errno = tmdev_misuse(
+            EINVAL, "ibv_reg_mr: remote write or atomic access without IBV_ACCESS_LOCAL_WRITE");
         return NULL;
     }
     if (0 == length) {
@@ -214,7 +230,8 @@ static struct ibv_mr *mr_register(struct ibv_pd *pd, void *addr, size_t length, 
     int error = pin(addr, length, access);
     tmdev_node_t *node = tmdev_ctx(pd->context)->node;
     tmdev_node_lock(node);
-    if (0 == error && (length > tmdev_settings()->max_mr || node->mr_bytes > tmdev_settings()->max_mr - length)) {
+    if (0 == error &&
+        (length > tmdev_settings()->max_mr || node->mr_bytes > tmdev_settings()->max_mr - length)) {
         error = ENOMEM;
     }
     if (0 == error) {
@@ -247,14 +264,15 @@ TMDEV_PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len
 }
 
 #undef ibv_reg_mr_iova
-TMDEV_PUBLIC struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+TMDEV_PUBLIC struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length,
+                                            uint64_t iova, int access)
 {
     return mr_register(pd, addr, length, iova, (unsigned int) access);
 }
 
 /* Optional access flags that are not known are no error. */
-TMDEV_PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
-                                             unsigned int access)
+TMDEV_PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
+                                             uint64_t iova, unsigned int access)
 {
     return mr_register(pd, addr, length, iova, access & ~(unsigned int) IBV_ACCESS_OPTIONAL_RANGE);
 }
@@ -282,7 +300,9 @@ TMDEV_PUBLIC int ibv_dereg_mr(struct ibv_mr *ibmr)
     tmdev_node_t *node = tmdev_ctx(ibmr->context)->node;
     tmdev_node_lock(node);
     if (mr_is_listed(node, mr)) {
-        tmdev_misuse(0, "ibv_dereg_mr: a tag in the matching list still uses the region with lkey 0x%x", mr->mr.lkey);
+        tmdev_misuse(
+            0, "ibv_dereg_mr: a tag in the matching list still uses the region with lkey 0x%x",
+            mr->mr.lkey);
     }
     node->mrs[mr->mr.handle] = NULL;
     node->num_mrs--;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* This process as a node of the fabric: its number, its lock, its timers, and the device thread that does all work which no
- * client's call does. The thread sleeps in epoll_wait() and wakes for frames, room to send, timers, and tmdev_node_wake().
- * A client that finds a completion queue empty does the thread's work itself, which saves two changes of context per
- * message where clients spin; the thread then only looks in now and then, and takes over within a millisecond when they
- * stop.
+/*
+ * This process as a node of the fabric: its number, its lock, its timers, and the device thread
+ * that does all work which no client's call does. The thread sleeps in epoll_wait() and wakes for
+ * frames, room to send, timers, and tmdev_node_wake(). A client that finds a completion queue empty
+ * does the thread's work itself, which saves two changes of context per message where clients spin;
+ * the thread then only looks in now and then, and takes over within a millisecond when they stop.
  *
- * There is one node as long as a context is open. A forked child has none of its own until it opens the device; its copies
- * of the parent's descriptors are closed at once, so that the parent's death is seen by its peers. */
+ * There is one node as long as a context is open. A forked child has none of its own until it opens
+ * the device; its copies of the parent's descriptors are closed at once, so that the parent's death
+ * is seen by its peers.
+ */
 #include "tmdev.h"
 
 #include <errno.h>
@@ -27,8 +30,10 @@ static tmdev_node_t *the_node;
 static uint32_t node_users;
 static pthread_mutex_t node_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* ---- timers
- * ---------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- timers
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 void tmdev_timer_init(tmdev_timer_t *timer, void (*fire)(void *), void *object)
 {
@@ -88,8 +93,10 @@ static void run_timers(tmdev_node_t *node)
     set_timer_fd(node);
 }
 
-/* ---- the device thread
- * ----------------------------------------------------------------------------------------------------- */
+/*
+ * ---- the device thread
+ * -----------------------------------------------------------------------------------------------------
+ */
 
 void tmdev_node_wake(tmdev_node_t *node)
 {
@@ -158,7 +165,10 @@ static void handle_event(tmdev_node_t *node, const struct epoll_event *event)
     }
 }
 
-/* Handle all that has come up, without waiting. true if there is more to do at once. Under progress_lock. */
+/*
+ * Handle all that has come up, without waiting. true if there is more to do at once. Under
+ * progress_lock.
+ */
 static bool take_turn(tmdev_node_t *node)
 {
     struct epoll_event events[32];
@@ -190,8 +200,10 @@ void tmdev_node_polled(tmdev_node_t *node, bool is_empty)
     }
 }
 
-/* Sleep until there is something to do, or, while clients poll and so do the work themselves, for a moment. Whoever armed a
- * completion queue is about to sleep, not to poll. */
+/*
+ * Sleep until there is something to do, or, while clients poll and so do the work themselves, for a
+ * moment. Whoever armed a completion queue is about to sleep, not to poll.
+ */
 static void wait_for_work(tmdev_node_t *node, unsigned long *polls_seen)
 {
     struct epoll_event event;
@@ -234,8 +246,10 @@ static int start_thread(tmdev_node_t *node)
     return rc;
 }
 
-/* ---- the node
- * -------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- the node
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
 static void watch(tmdev_node_t *node, int *fd)
 {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Queue pairs: making and destroying them, the state machine, and posting. What the states mean for messages is in send.c
- * (requester) and recv.c (responder). Only reliable connections are supported. */
+/*
+ * Queue pairs: making and destroying them, the state machine, and posting. What the states mean for
+ * messages is in send.c (requester) and recv.c (responder). Only reliable connections are
+ * supported.
+ */
 #include "tmdev.h"
 
 #include <errno.h>
@@ -25,8 +28,10 @@ tmdev_cqe_t tmdev_qp_cqe(const tmdev_qp_t *qp)
     };
 }
 
-/* ---- states
- * ---------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- states
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 void tmdev_qp_ready(tmdev_qp_t *qp)
 {
@@ -96,7 +101,8 @@ static const struct {
     {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
     {IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
     {IBV_QPS_INIT, IBV_QPS_RTR,
-     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+         IBV_QP_MIN_RNR_TIMER,
      IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
     {IBV_QPS_RTR, IBV_QPS_RTS,
      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
@@ -106,34 +112,43 @@ static const struct {
 
 static int check_values(const tmdev_qp_t *qp, const struct ibv_qp_attr *attr, int mask)
 {
-    if (0 != (mask & IBV_QP_PORT) && (attr->port_num < 1 || attr->port_num > tmdev_settings()->ports)) {
+    if (0 != (mask & IBV_QP_PORT) &&
+        (attr->port_num < 1 || attr->port_num > tmdev_settings()->ports)) {
         return tmdev_misuse(EINVAL, "ibv_modify_qp: port %u", attr->port_num);
     }
     if (0 != (mask & IBV_QP_PKEY_INDEX) && 0 != attr->pkey_index) {
-        return tmdev_misuse(EINVAL, "ibv_modify_qp: pkey_index %u, the table has one entry", attr->pkey_index);
+        return tmdev_misuse(EINVAL, "ibv_modify_qp: pkey_index %u, the table has one entry",
+                            attr->pkey_index);
     }
     if (0 != (mask & IBV_QP_PATH_MTU) &&
         (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > tmdev_mtu_enum(tmdev_settings()->mtu))) {
-        return tmdev_misuse(EINVAL, "ibv_modify_qp: path_mtu %d is more than the port's active_mtu %d", attr->path_mtu,
-                            tmdev_mtu_enum(tmdev_settings()->mtu));
+        return tmdev_misuse(EINVAL,
+                            "ibv_modify_qp: path_mtu %d is more than the port's active_mtu %d",
+                            attr->path_mtu, tmdev_mtu_enum(tmdev_settings()->mtu));
     }
-    if ((0 != (mask & IBV_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > TMDEV_MAX_RD_ATOMIC) ||
+    if ((0 != (mask & IBV_QP_MAX_DEST_RD_ATOMIC) &&
+         attr->max_dest_rd_atomic > TMDEV_MAX_RD_ATOMIC) ||
         (0 != (mask & IBV_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > TMDEV_MAX_RD_ATOMIC)) {
-        return tmdev_misuse(EINVAL, "ibv_modify_qp: more than %d reads or atomics at a time", TMDEV_MAX_RD_ATOMIC);
+        return tmdev_misuse(EINVAL, "ibv_modify_qp: more than %d reads or atomics at a time",
+                            TMDEV_MAX_RD_ATOMIC);
     }
     if (0 != (mask & IBV_QP_AV) && tmdev_settings()->is_ethernet &&
         (!attr->ah_attr.is_global || attr->ah_attr.grh.hop_limit < 1)) {
-        return tmdev_misuse(EINVAL, "ibv_modify_qp: an Ethernet port needs is_global, a GID and a hop limit");
+        return tmdev_misuse(
+            EINVAL, "ibv_modify_qp: an Ethernet port needs is_global, a GID and a hop limit");
     }
     if (0 != (mask & IBV_QP_AV) && attr->ah_attr.is_global &&
         attr->ah_attr.grh.sgid_index >= (tmdev_settings()->is_ethernet ? TMDEV_GIDS : 1)) {
         return tmdev_misuse(EINVAL, "ibv_modify_qp: sgid_index %u", attr->ah_attr.grh.sgid_index);
     }
-    if (0 != (mask & (IBV_QP_RNR_RETRY | IBV_QP_RETRY_CNT)) && (attr->rnr_retry > 7 || attr->retry_cnt > 7)) {
+    if (0 != (mask & (IBV_QP_RNR_RETRY | IBV_QP_RETRY_CNT)) &&
+        (attr->rnr_retry > 7 || attr->retry_cnt > 7)) {
         return tmdev_misuse(EINVAL, "ibv_modify_qp: retry_cnt and rnr_retry have 3 bits");
     }
-    if (0 != (mask & IBV_QP_DEST_QPN) && (0 == attr->dest_qp_num >> 12 || attr->dest_qp_num > 0xffffff)) {
-        return tmdev_misuse(EINVAL, "ibv_modify_qp: no queue pair has the number 0x%x", attr->dest_qp_num);
+    if (0 != (mask & IBV_QP_DEST_QPN) &&
+        (0 == attr->dest_qp_num >> 12 || attr->dest_qp_num > 0xffffff)) {
+        return tmdev_misuse(EINVAL, "ibv_modify_qp: no queue pair has the number 0x%x",
+                            attr->dest_qp_num);
     }
     if (0 != (mask & IBV_QP_CUR_STATE) && attr->cur_qp_state != qp->state) {
         return EINVAL;
@@ -141,7 +156,8 @@ static int check_values(const tmdev_qp_t *qp, const struct ibv_qp_attr *attr, in
     return 0;
 }
 
-static int check_transition(const tmdev_qp_t *qp, const struct ibv_qp_attr *attr, enum ibv_qp_state to, int mask)
+static int check_transition(const tmdev_qp_t *qp, const struct ibv_qp_attr *attr,
+                            enum ibv_qp_state to, int mask)
 {
     int given = mask & ~IBV_QP_STATE;
     if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) {
@@ -153,20 +169,22 @@ static int check_transition(const tmdev_qp_t *qp, const struct ibv_qp_attr *attr
         }
         int needed = transitions[i].needed;
         if (needed != (given & needed) || 0 != (given & ~(needed | transitions[i].allowed))) {
-            return tmdev_misuse(EINVAL, "ibv_modify_qp %s to %s: attributes missing 0x%x, not allowed 0x%x",
+            return tmdev_misuse(EINVAL,
+                                "ibv_modify_qp %s to %s: attributes missing 0x%x, not allowed 0x%x",
                                 state_name(qp->state), state_name(to), needed & ~given,
                                 given & ~(needed | transitions[i].allowed));
         }
         return check_values(qp, attr, mask);
     }
-    return tmdev_misuse(EINVAL, "ibv_modify_qp: there is no way from %s to %s", state_name(qp->state), state_name(to));
+    return tmdev_misuse(EINVAL, "ibv_modify_qp: there is no way from %s to %s",
+                        state_name(qp->state), state_name(to));
 }
 
 static void take_values(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask)
 {
-#define TAKE(flag, field)                                                                                                  \
-    if (0 != (mask & (flag))) {                                                                                            \
-        to->field = from->field;                                                                                           \
+#define TAKE(flag, field)                                                                          \
+    if (0 != (mask & (flag))) {                                                                    \
+        to->field = from->field;                                                                   \
     }
     TAKE(IBV_QP_PKEY_INDEX, pkey_index)
     TAKE(IBV_QP_PORT, port_num)
@@ -212,7 +230,8 @@ TMDEV_PUBLIC int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, in
     return 0;
 }
 
-TMDEV_PUBLIC int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+TMDEV_PUBLIC int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
+                              struct ibv_qp_init_attr *init)
 {
     tmdev_qp_t *qp = tmdev_qp(ibqp);
     (void) mask;
@@ -225,7 +244,8 @@ TMDEV_PUBLIC int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int
     return 0;
 }
 
-TMDEV_PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+TMDEV_PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op,
+                                            uint32_t flags)
 {
     (void) qp;
     (void) op;
@@ -233,19 +253,24 @@ TMDEV_PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcod
     return 0;
 }
 
-/* ---- making and destroying
- * ------------------------------------------------------------------------------------------------- */
+/*
+ * ---- making and destroying
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static int check_caps(const struct ibv_qp_init_attr *init)
 {
     const struct ibv_qp_cap *cap = &init->cap;
     uint32_t recv_wr = NULL == init->srq ? cap->max_recv_wr : 0;
-    if (cap->max_send_wr > TMDEV_MAX_WR || recv_wr > TMDEV_MAX_WR || cap->max_send_sge > TMDEV_MAX_SGE ||
-        cap->max_recv_sge > TMDEV_MAX_SGE || cap->max_inline_data > tmdev_settings()->max_inline) {
-        return tmdev_misuse(
-            EINVAL, "ibv_create_qp: send_wr %u, recv_wr %u (of %d), send_sge %u, recv_sge %u (of %d), inline %u (of %u)",
-            cap->max_send_wr, recv_wr, TMDEV_MAX_WR, cap->max_send_sge, cap->max_recv_sge, TMDEV_MAX_SGE,
-            cap->max_inline_data, tmdev_settings()->max_inline);
+    if (cap->max_send_wr > TMDEV_MAX_WR || recv_wr > TMDEV_MAX_WR ||
+        cap->max_send_sge > TMDEV_MAX_SGE || cap->max_recv_sge > TMDEV_MAX_SGE ||
+        cap->max_inline_data > tmdev_settings()->max_inline) {
+        return tmdev_misuse(EINVAL,
+                            "ibv_create_qp: send_wr %u, recv_wr %u (of %d), send_sge %u, recv_sge "
+                            "%u (of %d), inline %u (of %u)",
+                            cap->max_send_wr, recv_wr, TMDEV_MAX_WR, cap->max_send_sge,
+                            cap->max_recv_sge, TMDEV_MAX_SGE, cap->max_inline_data,
+                            tmdev_settings()->max_inline);
     }
     return 0;
 }
@@ -274,7 +299,9 @@ static int qp_init(tmdev_qp_t *qp, struct ibv_pd *pd, struct ibv_qp_init_attr *i
     if (NULL != qp->srq) {
         qp->init.cap.max_recv_wr = qp->init.cap.max_recv_sge = 0;
     }
-    qp->init.cap.max_inline_data = 0 == qp->init.cap.max_send_wr ? 0 : (qp->init.cap.max_inline_data + 3) & ~3u;
+    qp->init.cap.max_inline_data = 0 == qp->init.cap.max_send_wr
+                                       ? 0
+                                       : (qp->init.cap.max_inline_data + 3) & ~3u;
     TAILQ_INIT(&qp->sq);
     STAILQ_INIT(&qp->reads);
     STAILQ_INIT(&qp->held);
@@ -350,7 +377,8 @@ TMDEV_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_
 
 struct ibv_qp *tmdev_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
-    const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS; /* no ibv_wr_* interface */
+    /* no ibv_wr_* interface */
+    const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
     if (0 != (attr->comp_mask & ~known) ||
         (0 != (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && 0 != attr->create_flags)) {
         errno = EOPNOTSUPP;
@@ -369,7 +397,8 @@ TMDEV_PUBLIC int ibv_destroy_qp(struct ibv_qp *ibqp)
     tmdev_qp_t *qp = tmdev_qp(ibqp);
     struct ibv_context *context = ibqp->context;
     tmdev_event_forget(context, qp);
-    tmdev_event_wait(&ibqp->mutex, &ibqp->cond, &ibqp->events_completed, &qp->events_fetched, "ibv_destroy_qp");
+    tmdev_event_wait(&ibqp->mutex, &ibqp->cond, &ibqp->events_completed, &qp->events_fetched,
+                     "ibv_destroy_qp");
     tmdev_node_lock(qp->node);
     qp_reset(qp);
     qp->node->qps[qp->index] = NULL;
@@ -386,8 +415,10 @@ TMDEV_PUBLIC int ibv_destroy_qp(struct ibv_qp *ibqp)
     return 0;
 }
 
-/* ---- posting
- * --------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- posting
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 int tmdev_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
@@ -434,18 +465,21 @@ static int check_send(const tmdev_qp_t *qp, const struct ibv_send_wr *wr)
     if (!is_supported(wr)) {
         return tmdev_misuse(EINVAL, "ibv_post_send: opcode %d is not supported", wr->opcode);
     }
-    if (wr->num_sge < 0 || (!is_inline && (uint32_t) wr->num_sge > cap->max_send_sge) || wr->num_sge > TMDEV_MAX_SGE) {
-        return tmdev_misuse(EINVAL, "ibv_post_send: %d gather entries, at most %u were asked for", wr->num_sge,
-                            cap->max_send_sge);
+    if (wr->num_sge < 0 || (!is_inline && (uint32_t) wr->num_sge > cap->max_send_sge) ||
+        wr->num_sge > TMDEV_MAX_SGE) {
+        return tmdev_misuse(EINVAL, "ibv_post_send: %d gather entries, at most %u were asked for",
+                            wr->num_sge, cap->max_send_sge);
     }
-    if (is_inline &&
-        (wr->opcode >= IBV_WR_RDMA_READ || tmdev_sges_length(wr->sg_list, wr->num_sge) > cap->max_inline_data)) {
-        return tmdev_misuse(EINVAL, "ibv_post_send: %llu bytes inline (opcode %d), at most %u were granted",
-                            (unsigned long long) tmdev_sges_length(wr->sg_list, wr->num_sge), wr->opcode,
-                            cap->max_inline_data);
+    if (is_inline && (wr->opcode >= IBV_WR_RDMA_READ ||
+                      tmdev_sges_length(wr->sg_list, wr->num_sge) > cap->max_inline_data)) {
+        return tmdev_misuse(EINVAL,
+                            "ibv_post_send: %llu bytes inline (opcode %d), at most %u were granted",
+                            (unsigned long long) tmdev_sges_length(wr->sg_list, wr->num_sge),
+                            wr->opcode, cap->max_inline_data);
     }
     if (is_atomic(wr->opcode) && (1 != wr->num_sge || 8 != wr->sg_list[0].length)) {
-        return tmdev_misuse(EINVAL, "ibv_post_send: an atomic needs one entry of 8 bytes for the old value");
+        return tmdev_misuse(
+            EINVAL, "ibv_post_send: an atomic needs one entry of 8 bytes for the old value");
     }
     /* Requests leave their slots when a later or their own completion is polled. */
     return qp->sq_head - atomic_load(&qp->sq_tail) >= cap->max_send_wr ? ENOMEM : 0;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The responder of a queue pair: executes the peer's requests in order. A request that it cannot take now is refused, and
- * then everything behind it is dropped until the peer begins again from there. READs are accepted in order and answered in
- * turns, like transmitting.
+/*
+ * The responder of a queue pair: executes the peer's requests in order. A request that it cannot
+ * take now is refused, and then everything behind it is dropped until the peer begins again from
+ * there. READs are accepted in order and answered in turns, like transmitting.
  *
- * All under node->lock, most on the device thread. */
+ * All under node->lock, most on the device thread.
+ */
 #include "tmdev.h"
 
 #include <errno.h>
@@ -15,8 +17,10 @@
 /* Frames before which a queue pair pauses, with TMDEV_DELAY_US. */
 #define HOLD_PERMILLE 250
 
-/* ---- answers
- * --------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- answers
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 static tmdev_frame_t answer(const tmdev_qp_t *qp, tmdev_frame_type_t type)
 {
@@ -54,7 +58,8 @@ void tmdev_recv_ack(tmdev_qp_t *qp)
 }
 
 /* Refuse a frame of a queue pair that may not even exist. */
-static void refuse(tmdev_conn_t *conn, const tmdev_frame_t *frame, tmdev_nak_t code, uint32_t ack, uint64_t wait_us)
+static void refuse(tmdev_conn_t *conn, const tmdev_frame_t *frame, tmdev_nak_t code, uint32_t ack,
+                   uint64_t wait_us)
 {
     tmdev_frame_t nak = {
         .type = TMDEV_FRAME_NAK,
@@ -73,9 +78,10 @@ static void refuse(tmdev_conn_t *conn, const tmdev_frame_t *frame, tmdev_nak_t c
 /* The times that the 5 bits of min_rnr_timer stand for, in 10 microseconds. */
 static uint64_t rnr_wait_us(uint8_t timer)
 {
-    static const uint32_t times[32] = {65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
-                                       48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
-                                       2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+    static const uint32_t times[32] = {65536, 1,    2,    3,     4,     6,     8,     12,
+                                       16,    24,   32,   48,    64,    96,    128,   192,
+                                       256,   384,  512,  768,   1024,  1536,  2048,  3072,
+                                       4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
     return (uint64_t) times[timer & 31] * 10;
 }
 
@@ -89,8 +95,10 @@ void tmdev_recv_nak(tmdev_qp_t *qp, const tmdev_frame_t *frame, tmdev_nak_t code
     }
 }
 
-/* ---- completions
- * ----------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- completions
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 /* Report the receive in qp->in. */
 static void report(tmdev_qp_t *qp, const tmdev_frame_t *frame, enum ibv_wc_status status)
@@ -110,13 +118,15 @@ static void report(tmdev_qp_t *qp, const tmdev_frame_t *frame, enum ibv_wc_statu
             cqe.wc.imm_data = frame->imm;
         }
     }
-    tmdev_cq_push(NULL != qp->srq && qp->srq->is_tm ? qp->srq->cq : tmdev_cq(qp->init.recv_cq), &cqe);
+    tmdev_cq_push(NULL != qp->srq && qp->srq->is_tm ? qp->srq->cq : tmdev_cq(qp->init.recv_cq),
+                  &cqe);
 }
 
 static bool take_receive(tmdev_qp_t *qp)
 {
     qp->in.returns = NULL != qp->srq ? TMDEV_RETURNS_SRQ : TMDEV_RETURNS_RQ;
-    return NULL != qp->srq ? tmdev_srq_take(qp->srq, &qp->in.recv) : tmdev_rq_take(&qp->rq, &qp->in.recv);
+    return NULL != qp->srq ? tmdev_srq_take(qp->srq, &qp->in.recv)
+                           : tmdev_rq_take(&qp->rq, &qp->in.recv);
 }
 
 void tmdev_recv_flush(tmdev_qp_t *qp)
@@ -137,7 +147,8 @@ void tmdev_recv_flush(tmdev_qp_t *qp)
     memset(in, 0, sizeof(*in));
 }
 
-void tmdev_recv_fail(tmdev_qp_t *qp, const tmdev_frame_t *frame, enum ibv_wc_status status, tmdev_nak_t code)
+void tmdev_recv_fail(tmdev_qp_t *qp, const tmdev_frame_t *frame, enum ibv_wc_status status,
+                     tmdev_nak_t code)
 {
     if (TMDEV_IN_RECV == qp->in.kind) {
         report(qp, frame, status);
@@ -147,20 +158,27 @@ void tmdev_recv_fail(tmdev_qp_t *qp, const tmdev_frame_t *frame, enum ibv_wc_sta
     tmdev_qp_fatal(qp, TMDEV_NAK_ACCESS == code ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR);
 }
 
-/* ---- requests: memory
- * ------------------------------------------------------------------------------------------------------ */
+/*
+ * ---- requests: memory
+ * ------------------------------------------------------------------------------------------------------
+ */
 
-static void *remote_memory(tmdev_qp_t *qp, const tmdev_frame_t *frame, uint64_t va, uint64_t length, unsigned int access)
+static void *remote_memory(tmdev_qp_t *qp, const tmdev_frame_t *frame, uint64_t va, uint64_t length,
+                           unsigned int access)
 {
     if (access != (qp->attr.qp_access_flags & access)) {
-        tmdev_misuse(0, "QP 0x%x: a remote access (0x%x) that its qp_access_flags (0x%x) do not allow",
+        tmdev_misuse(0,
+                     "QP 0x%x: a remote access (0x%x) that its qp_access_flags (0x%x) do not allow",
                      qp->qp.qp_base.qp_num, access, qp->attr.qp_access_flags);
         return NULL;
     }
     void *memory = tmdev_mr_find(qp->node, tmdev_qp_pd(qp), frame->rkey, va, length, access);
     if (NULL == memory) {
-        tmdev_misuse(0, "QP 0x%x: remote access (0x%x) to %llu bytes at 0x%llx by rkey 0x%x: wrong key, bounds or access",
-                     qp->qp.qp_base.qp_num, access, (unsigned long long) length, (unsigned long long) va, frame->rkey);
+        tmdev_misuse(0,
+                     "QP 0x%x: remote access (0x%x) to %llu bytes at 0x%llx by rkey 0x%x: wrong "
+                     "key, bounds or access",
+                     qp->qp.qp_base.qp_num, access, (unsigned long long) length,
+                     (unsigned long long) va, frame->rkey);
     }
     return memory;
 }
@@ -201,7 +219,8 @@ static void take_write(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t
     }
     qp->in.kind = TMDEV_IN_WRITE;
     if (frame->total > 0) {
-        uint8_t *memory = remote_memory(qp, frame, frame->va, frame->total, IBV_ACCESS_REMOTE_WRITE);
+        uint8_t *memory = remote_memory(qp, frame, frame->va, frame->total,
+                                        IBV_ACCESS_REMOTE_WRITE);
         if (NULL == memory) {
             tmdev_recv_fail(qp, frame, IBV_WC_SUCCESS, TMDEV_NAK_ACCESS);
             return;
@@ -218,18 +237,20 @@ static void take_read(tmdev_qp_t *qp, const tmdev_frame_t *frame)
 {
     tmdev_read_t *read = tmdev_alloc(sizeof(*read));
     if (qp->reads_in >= qp->attr.max_dest_rd_atomic || NULL == read) {
-        tmdev_misuse(0, "QP 0x%x: the peer reads more at a time than max_dest_rd_atomic (%u)", qp->qp.qp_base.qp_num,
-                     qp->attr.max_dest_rd_atomic);
+        tmdev_misuse(0, "QP 0x%x: the peer reads more at a time than max_dest_rd_atomic (%u)",
+                     qp->qp.qp_base.qp_num, qp->attr.max_dest_rd_atomic);
         free(read);
         tmdev_recv_fail(qp, frame, IBV_WC_SUCCESS, TMDEV_NAK_INVALID);
         return;
     }
-    if (frame->total > 0 && NULL == remote_memory(qp, frame, frame->va, frame->total, IBV_ACCESS_REMOTE_READ)) {
+    if (frame->total > 0 &&
+        NULL == remote_memory(qp, frame, frame->va, frame->total, IBV_ACCESS_REMOTE_READ)) {
         free(read);
         tmdev_recv_fail(qp, frame, IBV_WC_SUCCESS, TMDEV_NAK_ACCESS);
         return;
     }
-    *read = (tmdev_read_t){.msn = frame->msn, .rkey = frame->rkey, .va = frame->va, .total = frame->total};
+    *read = (tmdev_read_t){
+        .msn = frame->msn, .rkey = frame->rkey, .va = frame->va, .total = frame->total};
     STAILQ_INSERT_TAIL(&qp->reads, read, link);
     qp->reads_in++;
     tmdev_recv_done(qp);
@@ -239,9 +260,10 @@ static void take_read(tmdev_qp_t *qp, const tmdev_frame_t *frame)
 static void take_atomic(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t *payload)
 {
     uint64_t operand[2], old;
-    if (sizeof(operand) != frame->length || 0 != frame->va % 8 || 0 == qp->attr.max_dest_rd_atomic) {
-        tmdev_misuse(0, "QP 0x%x: an atomic at 0x%llx: not aligned, or max_dest_rd_atomic is 0", qp->qp.qp_base.qp_num,
-                     (unsigned long long) frame->va);
+    if (sizeof(operand) != frame->length || 0 != frame->va % 8 ||
+        0 == qp->attr.max_dest_rd_atomic) {
+        tmdev_misuse(0, "QP 0x%x: an atomic at 0x%llx: not aligned, or max_dest_rd_atomic is 0",
+                     qp->qp.qp_base.qp_num, (unsigned long long) frame->va);
         tmdev_recv_fail(qp, frame, IBV_WC_SUCCESS, TMDEV_NAK_INVALID);
         return;
     }
@@ -255,7 +277,8 @@ static void take_atomic(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_
         old = __atomic_fetch_add(memory, operand[0], __ATOMIC_SEQ_CST);
     } else {
         old = operand[0];
-        __atomic_compare_exchange_n(memory, &old, operand[1], false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+        __atomic_compare_exchange_n(memory, &old, operand[1], false, __ATOMIC_SEQ_CST,
+                                    __ATOMIC_SEQ_CST);
     }
     tmdev_recv_done(qp);
     if (NULL != qp->reply_conn) {
@@ -267,8 +290,10 @@ static void take_atomic(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_
     }
 }
 
-/* ---- requests: messages
- * ---------------------------------------------------------------------------------------------------- */
+/*
+ * ---- requests: messages
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 /* The first frame: where does the message go? false: nowhere now. */
 static bool begin_send(tmdev_qp_t *qp, const tmdev_frame_t *frame)
@@ -288,13 +313,16 @@ static bool check_receive(tmdev_qp_t *qp, const tmdev_frame_t *frame)
     const tmdev_recv_t *recv = &qp->in.recv;
     uint32_t qpn = qp->qp.qp_base.qp_num;
     if (frame->total > tmdev_sges_length(recv->sges, recv->count)) {
-        tmdev_misuse(0, "QP 0x%x: a message of %llu bytes for a receive of %llu", qpn, (unsigned long long) frame->total,
+        tmdev_misuse(0, "QP 0x%x: a message of %llu bytes for a receive of %llu", qpn,
+                     (unsigned long long) frame->total,
                      (unsigned long long) tmdev_sges_length(recv->sges, recv->count));
         tmdev_recv_fail(qp, frame, IBV_WC_LOC_LEN_ERR, TMDEV_NAK_INVALID);
         return false;
     }
-    if (!tmdev_sges_valid(qp->node, tmdev_qp_pd(qp), recv->sges, recv->count, IBV_ACCESS_LOCAL_WRITE)) {
-        tmdev_misuse(0, "QP 0x%x: lkey, bounds or access of a receive's scatter entry are wrong", qpn);
+    if (!tmdev_sges_valid(qp->node, tmdev_qp_pd(qp), recv->sges, recv->count,
+                          IBV_ACCESS_LOCAL_WRITE)) {
+        tmdev_misuse(0, "QP 0x%x: lkey, bounds or access of a receive's scatter entry are wrong",
+                     qpn);
         tmdev_recv_fail(qp, frame, IBV_WC_LOC_PROT_ERR, TMDEV_NAK_OPERATION);
         return false;
     }
@@ -334,7 +362,8 @@ static bool store(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t *pay
         payload += part;
         length -= part;
     }
-    return tmdev_sges_scatter(qp->node, tmdev_qp_pd(qp), recv->sges, recv->count, offset - skip, payload, length);
+    return tmdev_sges_scatter(qp->node, tmdev_qp_pd(qp), recv->sges, recv->count, offset - skip,
+                              payload, length);
 }
 
 static void take_send(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t *payload)
@@ -347,7 +376,8 @@ static void take_send(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t 
         return;
     }
     if (frame->length > 0 && !store(qp, frame, payload)) {
-        tmdev_misuse(0, "QP 0x%x: memory was deregistered while it was received into", qp->qp.qp_base.qp_num);
+        tmdev_misuse(0, "QP 0x%x: memory was deregistered while it was received into",
+                     qp->qp.qp_base.qp_num);
         tmdev_recv_fail(qp, frame, IBV_WC_LOC_PROT_ERR, TMDEV_NAK_OPERATION);
         return;
     }
@@ -363,8 +393,10 @@ static void take_send(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t 
     tmdev_recv_done(qp);
 }
 
-/* ---- frames
- * ---------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- frames
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 /* Can this queue pair take requests from there? */
 static bool is_connected(tmdev_qp_t *qp, const tmdev_frame_t *frame)
@@ -372,14 +404,16 @@ static bool is_connected(tmdev_qp_t *qp, const tmdev_frame_t *frame)
     if (NULL == qp || (IBV_QPS_RTR != qp->state && IBV_QPS_RTS != qp->state)) {
         return false;
     }
-    if (frame->src_qpn == qp->attr.dest_qp_num && frame->psn == qp->attr.rq_psn && frame->route == tmdev_own_route(qp)) {
+    if (frame->src_qpn == qp->attr.dest_qp_num && frame->psn == qp->attr.rq_psn &&
+        frame->route == tmdev_own_route(qp)) {
         return true;
     }
     if (!qp->has_complained) {
-        tmdev_misuse(
-            0, "QP 0x%x: requests of QP 0x%x by way of port %u, sq_psn 0x%x; expected are QP 0x%x, port %u, rq_psn 0x%x",
-            qp->qp.qp_base.qp_num, frame->src_qpn, frame->route, frame->psn, qp->attr.dest_qp_num, tmdev_own_route(qp),
-            qp->attr.rq_psn);
+        tmdev_misuse(0,
+                     "QP 0x%x: requests of QP 0x%x by way of port %u, sq_psn 0x%x; expected are QP "
+                     "0x%x, port %u, rq_psn 0x%x",
+                     qp->qp.qp_base.qp_num, frame->src_qpn, frame->route, frame->psn,
+                     qp->attr.dest_qp_num, tmdev_own_route(qp), qp->attr.rq_psn);
         qp->has_complained = true;
     }
     return false;
@@ -417,7 +451,8 @@ static void take_request(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8
     }
 }
 
-static void deliver(tmdev_conn_t *conn, tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t *payload)
+static void deliver(tmdev_conn_t *conn, tmdev_qp_t *qp, const tmdev_frame_t *frame,
+                    const uint8_t *payload)
 {
     if (frame->type >= TMDEV_FRAME_ACK) {
         tmdev_send_answer(qp, frame, payload);
@@ -436,7 +471,8 @@ static void deliver(tmdev_conn_t *conn, tmdev_qp_t *qp, const tmdev_frame_t *fra
 /* ---- frames that are held back
  * --------------------------------------------------------------------------------------------- */
 
-static void hold(tmdev_conn_t *conn, tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t *payload)
+static void hold(tmdev_conn_t *conn, tmdev_qp_t *qp, const tmdev_frame_t *frame,
+                 const uint8_t *payload)
 {
     tmdev_held_t *held = malloc(sizeof(*held) + frame->length);
     if (NULL == held) {
@@ -476,7 +512,8 @@ void tmdev_recv_held(void *object)
 void tmdev_deliver(tmdev_conn_t *conn, const tmdev_frame_t *frame, const uint8_t *payload)
 {
     tmdev_node_t *node = conn->node;
-    tmdev_qp_t *qp = frame->dst_qpn >> 12 == node->id ? node->qps[frame->dst_qpn % TMDEV_QPS] : NULL;
+    tmdev_qp_t *qp = frame->dst_qpn >> 12 == node->id ? node->qps[frame->dst_qpn % TMDEV_QPS]
+                                                      : NULL;
     if (NULL == qp) {
         if (frame->type < TMDEV_FRAME_ACK) {
             refuse(conn, frame, TMDEV_NAK_NOT_READY, 0, 0);
@@ -490,8 +527,10 @@ void tmdev_deliver(tmdev_conn_t *conn, const tmdev_frame_t *frame, const uint8_t
     }
 }
 
-/* ---- READs
- * ----------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- READs
+ * -----------------------------------------------------------------------------------------------------------------
+ */
 
 static void drop_read(tmdev_qp_t *qp, tmdev_read_t *read)
 {
@@ -529,10 +568,11 @@ static void answer_read(tmdev_qp_t *qp, tmdev_read_t *read)
     frame.length = left < frame_limit(qp) ? (uint32_t) left : frame_limit(qp);
     if (frame.length > 0) {
         iov.iov_len = frame.length;
-        iov.iov_base = tmdev_mr_find(qp->node, tmdev_qp_pd(qp), read->rkey, read->va + read->offset, frame.length,
-                                     IBV_ACCESS_REMOTE_READ);
+        iov.iov_base = tmdev_mr_find(qp->node, tmdev_qp_pd(qp), read->rkey, read->va + read->offset,
+                                     frame.length, IBV_ACCESS_REMOTE_READ);
         if (NULL == iov.iov_base) {
-            tmdev_misuse(0, "QP 0x%x: memory was deregistered while the peer read it", qp->qp.qp_base.qp_num);
+            tmdev_misuse(0, "QP 0x%x: memory was deregistered while the peer read it",
+                         qp->qp.qp_base.qp_num);
             abandon_read(qp, read, TMDEV_NAK_ACCESS);
             return;
         }
@@ -547,7 +587,8 @@ static void answer_read(tmdev_qp_t *qp, tmdev_read_t *read)
 void tmdev_recv_progress(tmdev_qp_t *qp)
 {
     tmdev_read_t *read;
-    for (int turn = 0; NULL != (read = STAILQ_FIRST(&qp->reads)) && NULL == qp->reader_conn && NULL != qp->reply_conn;
+    for (int turn = 0; NULL != (read = STAILQ_FIRST(&qp->reads)) && NULL == qp->reader_conn &&
+                       NULL != qp->reply_conn;
          turn++) {
         if (!tmdev_conn_is_free(qp->reply_conn)) {
             qp->reader_conn = qp->reply_conn;
@@ -562,8 +603,10 @@ void tmdev_recv_progress(tmdev_qp_t *qp)
     }
 }
 
-/* ---- ends
- * ------------------------------------------------------------------------------------------------------------------ */
+/*
+ * ---- ends
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 static void stop_reading(tmdev_qp_t *qp)
 {

@@ -1,21 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The requester of a queue pair: transmits what was posted, in order, and completes it in order.
+/*
+ * The requester of a queue pair: transmits what was posted, in order, and completes it in order.
  *
- * Requests get their message number when they are transmitted first. What is not acknowledged stays in qp->sq; after a
- * refusal (NAK) the requester goes back to the refused message, waits, and transmits that and all behind it again. A peer
- * that does not answer at all can only be one whose process is gone or whose queue pair is not ready; the first is seen as
- * a lost connection, the second is said by a NAK, and both are treated as the loss of a packet: after the timeout it is
- * sent again, retry_cnt times. A peer that is just slow is never timed out, however slow this host is.
+ * Requests get their message number when they are transmitted first. What is not acknowledged stays
+ * in qp->sq; after a refusal (NAK) the requester goes back to the refused message, waits, and
+ * transmits that and all behind it again. A peer that does not answer at all can only be one whose
+ * process is gone or whose queue pair is not ready; the first is seen as a lost connection, the
+ * second is said by a NAK, and both are treated as the loss of a packet: after the timeout it is
+ * sent again, retry_cnt times. A peer that is just slow is never timed out, however slow this host
+ * is.
  *
- * All under node->lock. */
+ * All under node->lock.
+ */
 #include "tmdev.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* With so much on the way without acknowledgement no message is begun, so that what is sent in vain to a receiver that is
- * not ready stays small. */
+/*
+ * With so much on the way without acknowledgement no message is begun, so that what is sent in vain
+ * to a receiver that is not ready stays small.
+ */
 #define WINDOW_BYTES    (1u << 20)
 #define WINDOW_MESSAGES 256u
 /* Frames of one queue pair in a row. */
@@ -45,8 +51,10 @@ void tmdev_send_append(tmdev_qp_t *qp, tmdev_wqe_t *wqe)
     }
 }
 
-/* ---- completing
- * ------------------------------------------------------------------------------------------------------------ */
+/*
+ * ---- completing
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 static enum ibv_wc_opcode wc_opcode(enum ibv_wr_opcode opcode)
 {
@@ -156,8 +164,10 @@ void tmdev_send_reset(tmdev_qp_t *qp)
     qp->is_backing_off = false;
 }
 
-/* ---- going back
- * ------------------------------------------------------------------------------------------------------------ */
+/*
+ * ---- going back
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 /* Transmit again from this request on. */
 static void rewind_to(tmdev_qp_t *qp, tmdev_wqe_t *first)
@@ -203,7 +213,8 @@ static void back_off(tmdev_qp_t *qp, tmdev_wqe_t *wqe)
         return;
     }
     qp->retries--;
-    tmdev_timer_arm(qp->node, &qp->retry_timer, ((uint64_t) 4096 << (qp->attr.timeout & 31)) / 1000);
+    tmdev_timer_arm(qp->node, &qp->retry_timer,
+                    ((uint64_t) 4096 << (qp->attr.timeout & 31)) / 1000);
 }
 
 static void receiver_not_ready(tmdev_qp_t *qp, tmdev_wqe_t *wqe, uint64_t wait_us)
@@ -247,8 +258,10 @@ void tmdev_send_conn_lost(tmdev_qp_t *qp)
     }
 }
 
-/* ---- answers
- * --------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- answers
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 static void has_progress(tmdev_qp_t *qp)
 {
@@ -256,7 +269,10 @@ static void has_progress(tmdev_qp_t *qp)
     qp->rnr_retries = qp->attr.rnr_retry;
 }
 
-/* All messages before this number were executed. READs and atomics are done when their answers are there, too. */
+/*
+ * All messages before this number were executed. READs and atomics are done when their answers are
+ * there, too.
+ */
 void tmdev_send_acked(tmdev_qp_t *qp, uint32_t ack)
 {
     tmdev_wqe_t *wqe;
@@ -282,12 +298,14 @@ void tmdev_send_acked(tmdev_qp_t *qp, uint32_t ack)
 static void take_data(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t *payload)
 {
     tmdev_wqe_t *wqe = find(qp, frame->msn);
-    if (NULL == wqe || !is_read(wqe) || wqe->is_done || !wqe->is_sent || frame->offset != wqe->received ||
-        frame->length > wqe->total - wqe->received) {
+    if (NULL == wqe || !is_read(wqe) || wqe->is_done || !wqe->is_sent ||
+        frame->offset != wqe->received || frame->length > wqe->total - wqe->received) {
         return;
     }
-    if (!tmdev_sges_scatter(qp->node, tmdev_qp_pd(qp), wqe->sges, wqe->count, wqe->received, payload, frame->length)) {
-        tmdev_misuse(0, "the buffer of an RDMA READ or atomic on QP 0x%x is no longer registered", qp->qp.qp_base.qp_num);
+    if (!tmdev_sges_scatter(qp->node, tmdev_qp_pd(qp), wqe->sges, wqe->count, wqe->received,
+                            payload, frame->length)) {
+        tmdev_misuse(0, "the buffer of an RDMA READ or atomic on QP 0x%x is no longer registered",
+                     qp->qp.qp_base.qp_num);
         qp->reads_out--;
         fail(qp, wqe, IBV_WC_LOC_PROT_ERR);
         return;
@@ -305,7 +323,8 @@ static void take_nak(tmdev_qp_t *qp, const tmdev_frame_t *frame)
 {
     tmdev_wqe_t *wqe = find(qp, frame->msn);
     bool is_abandoned = 0 != (frame->flags & TMDEV_FLAG_ABANDONED);
-    if (NULL == wqe || wqe->is_done || (!is_abandoned && (qp->is_backing_off || frame->attempt != qp->attempt))) {
+    if (NULL == wqe || wqe->is_done ||
+        (!is_abandoned && (qp->is_backing_off || frame->attempt != qp->attempt))) {
         return;
     }
     switch (frame->code) {
@@ -341,8 +360,10 @@ void tmdev_send_answer(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t
     tmdev_send_progress(qp);
 }
 
-/* ---- transmitting
- * ---------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- transmitting
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 /* Must the request wait for others to be answered? */
 static bool must_wait(const tmdev_qp_t *qp, const tmdev_wqe_t *wqe)
@@ -364,7 +385,8 @@ static enum ibv_wc_status check(tmdev_qp_t *qp, const tmdev_wqe_t *wqe)
     uint32_t qpn = qp->qp.qp_base.qp_num;
     if (wqe->total > tmdev_settings()->max_msg) {
         tmdev_misuse(0, "QP 0x%x: a message of %llu bytes, the port's max_msg_sz is %llu", qpn,
-                     (unsigned long long) wqe->total, (unsigned long long) tmdev_settings()->max_msg);
+                     (unsigned long long) wqe->total,
+                     (unsigned long long) tmdev_settings()->max_msg);
         return IBV_WC_LOC_LEN_ERR;
     }
     if (is_read(wqe) && 0 == qp->attr.max_rd_atomic) {
@@ -372,7 +394,8 @@ static enum ibv_wc_status check(tmdev_qp_t *qp, const tmdev_wqe_t *wqe)
         return IBV_WC_LOC_QP_OP_ERR;
     }
     if (!tmdev_sges_valid(qp->node, tmdev_qp_pd(qp), wqe->sges, wqe->count, access)) {
-        tmdev_misuse(0, "QP 0x%x: lkey, bounds or access of a gather entry are wrong (opcode %d)", qpn, wqe->opcode);
+        tmdev_misuse(0, "QP 0x%x: lkey, bounds or access of a gather entry are wrong (opcode %d)",
+                     qpn, wqe->opcode);
         return IBV_WC_LOC_PROT_ERR;
     }
     return IBV_WC_SUCCESS;
@@ -411,7 +434,8 @@ static int frame_payload(tmdev_qp_t *qp, tmdev_wqe_t *wqe, tmdev_frame_t *frame,
         iov[0] = (struct iovec){.iov_base = wqe->inline_data + wqe->sent, .iov_len = frame->length};
         return 1;
     }
-    return tmdev_sges_gather(qp->node, tmdev_qp_pd(qp), wqe->sges, wqe->count, wqe->sent, frame->length, iov);
+    return tmdev_sges_gather(qp->node, tmdev_qp_pd(qp), wqe->sges, wqe->count, wqe->sent,
+                             frame->length, iov);
 }
 
 /* Transmit one frame; false if the request failed. */
@@ -421,7 +445,8 @@ static bool transmit(tmdev_qp_t *qp, tmdev_wqe_t *wqe, tmdev_conn_t *conn)
     bool has_imm = IBV_WR_SEND_WITH_IMM == wqe->opcode || IBV_WR_RDMA_WRITE_WITH_IMM == wqe->opcode;
     tmdev_frame_t frame = {
         .type = (uint8_t) frame_types[wqe->opcode],
-        .flags = (uint8_t) ((has_imm ? TMDEV_FLAG_IMM : 0) | (wqe->is_solicited ? TMDEV_FLAG_SOLICITED : 0)),
+        .flags = (uint8_t) ((has_imm ? TMDEV_FLAG_IMM : 0) |
+                            (wqe->is_solicited ? TMDEV_FLAG_SOLICITED : 0)),
         .attempt = qp->attempt,
         .dst_qpn = qp->attr.dest_qp_num,
         .src_qpn = qp->qp.qp_base.qp_num,
@@ -436,7 +461,8 @@ static bool transmit(tmdev_qp_t *qp, tmdev_wqe_t *wqe, tmdev_conn_t *conn)
     };
     int count = frame_payload(qp, wqe, &frame, iov);
     if (count < 0) {
-        tmdev_misuse(0, "QP 0x%x: memory was deregistered while it was sent", qp->qp.qp_base.qp_num);
+        tmdev_misuse(0, "QP 0x%x: memory was deregistered while it was sent",
+                     qp->qp.qp_base.qp_num);
         fail(qp, wqe, IBV_WC_LOC_PROT_ERR);
         return false;
     }
@@ -481,7 +507,8 @@ static tmdev_wqe_t *next_request(tmdev_qp_t *qp)
 void tmdev_send_progress(tmdev_qp_t *qp)
 {
     tmdev_wqe_t *wqe;
-    for (int turn = 0; IBV_QPS_RTS == qp->state && !qp->is_backing_off && NULL == qp->wait_conn; turn++) {
+    for (int turn = 0; IBV_QPS_RTS == qp->state && !qp->is_backing_off && NULL == qp->wait_conn;
+         turn++) {
         wqe = next_request(qp);
         if (NULL == wqe) {
             return;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the environment asks of the device (README.md has the list), the faults among it that are calls to fail, and random
- * numbers for the others. The settings are read once and do not change after that. */
+/*
+ * What the environment asks of the device (README.md has the list), the faults among it that are
+ * calls to fail, and random numbers for the others. The settings are read once and do not change
+ * after that.
+ */
 #include "tmdev.h"
 
 #include <errno.h>
@@ -43,8 +46,8 @@ static uint64_t number(const char *name, uint64_t standard, uint64_t low, uint64
     errno = 0;
     uint64_t n = strtoull(value, &end, 0);
     if (0 != errno || '\0' != *end || '-' == *value || n < low || n > high) {
-        snprintf(wanted, sizeof(wanted), "a number from %llu to %llu is wanted", (unsigned long long) low,
-                 (unsigned long long) high);
+        snprintf(wanted, sizeof(wanted), "a number from %llu to %llu is wanted",
+                 (unsigned long long) low, (unsigned long long) high);
         settings_refuse(name, value, wanted);
     }
     return n;
@@ -53,10 +56,12 @@ static uint64_t number(const char *name, uint64_t standard, uint64_t low, uint64
 /* One item of TMDEV_FAIL: kind[:first[-last]] */
 static void parse_fail_item(const char *item, const char *all)
 {
-    static const char wanted[] = "kind[:first[-last]],... is wanted, of pd mr cq cq_ex qp srq srq_tm channel";
+    static const char wanted[] =
+        "kind[:first[-last]],... is wanted, of pd mr cq cq_ex qp srq srq_tm channel";
     size_t length = strcspn(item, ":");
     for (int i = 0; i < TMDEV_FAIL_KINDS; i++) {
-        if (length != strlen(fail_kinds[i].name) || 0 != strncmp(item, fail_kinds[i].name, length)) {
+        if (length != strlen(fail_kinds[i].name) ||
+            0 != strncmp(item, fail_kinds[i].name, length)) {
             continue;
         }
         settings.fail[i].first = 1;
@@ -104,7 +109,8 @@ static void parse_port_down(void)
         is_valid = last > first;
     }
     if (!is_valid || '\0' != *end || first > 1000000 || last > 1000000) {
-        settings_refuse("TMDEV_PORT_DOWN", value, "first[-last] is wanted, milliseconds up to 1000000");
+        settings_refuse("TMDEV_PORT_DOWN", value,
+                        "first[-last] is wanted, milliseconds up to 1000000");
     }
     settings.has_port_down = true;
     settings.port_down_us = first * 1000;
@@ -153,7 +159,8 @@ static void read_settings(void)
     settings.devices = (uint32_t) number("TMDEV_DEVICES", 1, 1, TMDEV_DEVICES);
     settings.ports = (uint32_t) number("TMDEV_PORTS", 1, 1, TMDEV_PORTS);
     settings.device_fatal_us = 1000 * number("TMDEV_DEVICE_FATAL", 0, 0, 1000000);
-    settings.has_device_fatal = NULL != getenv("TMDEV_DEVICE_FATAL") && '\0' != *getenv("TMDEV_DEVICE_FATAL");
+    settings.has_device_fatal = NULL != getenv("TMDEV_DEVICE_FATAL") &&
+                                '\0' != *getenv("TMDEV_DEVICE_FATAL");
     settings.dir = getenv("TMDEV_DIR");
     settings.fabric = getenv("TMDEV_FABRIC");
     if (NULL == settings.fabric) {

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- a queue of receives
- * --------------------------------------------------------------------------------------------------- */
+/*
+ * ---- a queue of receives
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 int tmdev_rq_init(tmdev_rq_t *rq, uint32_t max_wr, uint32_t max_sge)
 {
@@ -29,7 +31,8 @@ void tmdev_rq_fini(tmdev_rq_t *rq)
 int tmdev_rq_post(tmdev_rq_t *rq, const struct ibv_recv_wr *wr, const char *what)
 {
     if (wr->num_sge < 0 || (uint32_t) wr->num_sge > rq->max_sge) {
-        return tmdev_misuse(EINVAL, "%s: %d scatter entries, at most %u were asked for", what, wr->num_sge, rq->max_sge);
+        return tmdev_misuse(EINVAL, "%s: %d scatter entries, at most %u were asked for", what,
+                            wr->num_sge, rq->max_sge);
     }
     /* Slots are freed by polling, so there may be more taken than waiting. */
     if (atomic_load(&rq->slots) >= rq->size) {
@@ -56,8 +59,10 @@ bool tmdev_rq_take(tmdev_rq_t *rq, tmdev_recv_t *recv)
     return true;
 }
 
-/* ---- shared receive queues
- * ------------------------------------------------------------------------------------------------- */
+/*
+ * ---- shared receive queues
+ * -------------------------------------------------------------------------------------------------
+ */
 
 bool tmdev_srq_take(tmdev_srq_t *srq, tmdev_recv_t *recv)
 {
@@ -119,15 +124,20 @@ TMDEV_PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_in
 /* Basic ones come by ibv_create_srq(), and there are no XRC ones. */
 struct ibv_srq *tmdev_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
-    const uint32_t wanted = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;
-    if (attr->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED || 0 == (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) ||
-        IBV_SRQT_TM != attr->srq_type || 0 == tmdev_settings()->tm_tags) {
+    const uint32_t wanted = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
+                            IBV_SRQ_INIT_ATTR_TM;
+    if (attr->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED ||
+        0 == (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) || IBV_SRQT_TM != attr->srq_type ||
+        0 == tmdev_settings()->tm_tags) {
         errno = EOPNOTSUPP;
         return NULL;
     }
-    if (wanted != (attr->comp_mask & wanted) || attr->pd->context != context || attr->cq->context != context) {
-        errno = tmdev_misuse(EINVAL, "ibv_create_srq_ex: a TM-SRQ needs type, protection domain, completion queue and "
-                                     "tm_cap, of this context");
+    if (wanted != (attr->comp_mask & wanted) || attr->pd->context != context ||
+        attr->cq->context != context) {
+        errno = tmdev_misuse(
+            EINVAL,
+            "ibv_create_srq_ex: a TM-SRQ needs type, protection domain, completion queue and "
+            "tm_cap, of this context");
         return NULL;
     }
     if (tmdev_fails(TMDEV_FAIL_SRQ_TM)) {
@@ -188,13 +198,15 @@ TMDEV_PUBLIC int ibv_destroy_srq(struct ibv_srq *ibsrq)
 {
     tmdev_srq_t *srq = tmdev_srq(ibsrq);
     if (0 != atomic_load(&srq->users)) {
-        return tmdev_misuse(EBUSY, "ibv_destroy_srq: %u queue pairs are still attached", atomic_load(&srq->users));
+        return tmdev_misuse(EBUSY, "ibv_destroy_srq: %u queue pairs are still attached",
+                            atomic_load(&srq->users));
     }
     if (srq->is_tm) {
         tmdev_tm_fini(srq);
     }
     tmdev_event_forget(ibsrq->context, srq);
-    tmdev_event_wait(&ibsrq->mutex, &ibsrq->cond, &ibsrq->events_completed, &srq->events_fetched, "ibv_destroy_srq");
+    tmdev_event_wait(&ibsrq->mutex, &ibsrq->cond, &ibsrq->events_completed, &srq->events_fetched,
+                     "ibv_destroy_srq");
     srq_free(srq);
     return 0;
 }

@@ -50,8 +50,10 @@ static void tm_close(side_t *t)
 
 static int op(side_t *t, enum ibv_ops_wr_opcode opcode, int flags, uint64_t wr_id)
 {
-    struct ibv_ops_wr wr = {
-        .wr_id = wr_id, .opcode = opcode, .flags = flags, .tm = {.unexpected_cnt = t->count, .handle = t->handle}};
+    struct ibv_ops_wr wr = {.wr_id = wr_id,
+                            .opcode = opcode,
+                            .flags = flags,
+                            .tm = {.unexpected_cnt = t->count, .handle = t->handle}};
     struct ibv_ops_wr *bad = NULL;
     int rc = ibv_post_srq_ops(t->w.srq, &wr, &bad);
     CHECK(0 == rc || bad == &wr);
@@ -66,8 +68,9 @@ static int add(side_t *t, uint64_t tag, uint64_t mask, size_t offset, size_t len
         .wr_id = 1000 + offset,
         .opcode = IBV_WR_TAG_ADD,
         .flags = flags,
-        .tm = {.unexpected_cnt = t->count,
-               .add = {.recv_wr_id = offset, .sg_list = &s, .num_sge = 1, .tag = tag, .mask = mask}},
+        .tm =
+            {.unexpected_cnt = t->count,
+             .add = {.recv_wr_id = offset, .sg_list = &s, .num_sge = 1, .tag = tag, .mask = mask}},
     };
     struct ibv_ops_wr *bad = NULL;
     int rc = ibv_post_srq_ops(t->w.srq, &wr, &bad);
@@ -87,7 +90,8 @@ static void add_ok(side_t *t, uint64_t tag, uint64_t mask, size_t offset, size_t
 /* Send a message with header; the payload is filled with tag as seed. */
 static void send_tagged(side_t *t, int opcode, uint64_t tag, size_t payload, bool has_imm)
 {
-    struct ibv_tmh tmh = {.opcode = (uint8_t) opcode, .app_ctx = htobe32((uint32_t) tag + 7), .tag = htobe64(tag)};
+    struct ibv_tmh tmh = {
+        .opcode = (uint8_t) opcode, .app_ctx = htobe32((uint32_t) tag + 7), .tag = htobe64(tag)};
     memcpy(t->w.memory, &tmh, sizeof(tmh));
     fill(t->w.memory + TMH, payload, (uint32_t) tag);
     struct ibv_sge s = sge(&t->w, 0, TMH + payload);
@@ -110,9 +114,11 @@ static void send_ok(side_t *t, int opcode, uint64_t tag, size_t payload)
 /* A rendezvous request for length bytes at offset, 4 bytes of meta-data behind it. */
 static void send_rts(side_t *t, uint64_t tag, size_t offset, size_t length, uint32_t rkey)
 {
-    struct ibv_tmh tmh = {.opcode = IBV_TMH_RNDV, .app_ctx = htobe32((uint32_t) tag + 7), .tag = htobe64(tag)};
-    struct ibv_rvh rvh = {
-        .va = htobe64((uintptr_t) t->w.memory + offset), .rkey = htobe32(rkey), .len = htobe32((uint32_t) length)};
+    struct ibv_tmh tmh = {
+        .opcode = IBV_TMH_RNDV, .app_ctx = htobe32((uint32_t) tag + 7), .tag = htobe64(tag)};
+    struct ibv_rvh rvh = {.va = htobe64((uintptr_t) t->w.memory + offset),
+                          .rkey = htobe32(rkey),
+                          .len = htobe32((uint32_t) length)};
     memcpy(t->w.memory, &tmh, sizeof(tmh));
     memcpy(t->w.memory + TMH, &rvh, sizeof(rvh));
     fill(t->w.memory + TMH + sizeof(rvh), 4, 99);
@@ -140,8 +146,10 @@ static void get_unexpected(side_t *t, int opcode, uint64_t wr_id, uint64_t tag, 
     CHECK(is_filled(at + TMH, payload, (uint32_t) tag));
 }
 
-/* ---- matching
- * ---------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- matching
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 static const size_t sizes[] = {0, 1, 100, 4000};
 
@@ -235,7 +243,8 @@ static void no_tag(void)
         get_unexpected(&t, IBV_WC_TM_NO_TAG, 1, 6, 32);
         completion_t c = get_ok(&t.w, 2, IBV_WC_TM_NO_TAG); /* too short for a header */
         CHECK_EQUAL(c.byte_len, 10);
-        get_match(&t, 0, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID); /* none of them counted: still in phase */
+        /* none of them counted: still in phase */
+        get_match(&t, 0, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID);
         add_ok(&t, 0, 0, 0, 4096);
         test_barrier();
         get_match(&t, 0, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID);
@@ -254,15 +263,18 @@ static void no_tag(void)
     tm_close(&t);
 }
 
-/* ---- phases
- * ------------------------------------------------------------------------------------------------------------------ */
+/*
+ * ---- phases
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 static void phases(void)
 {
     side_t t;
     tm_open(&t, 16, 16);
     if (0 == test_rank) {
-        add_ok(&t, 50, (uint64_t) FULL_MASK, 4096, 64); /* active before the unexpected message, and after */
+        /* active before the unexpected message, and after */
+        add_ok(&t, 50, (uint64_t) FULL_MASK, 4096, 64);
         test_barrier();
         get_unexpected(&t, IBV_WC_TM_RECV, 0, 1, 8);
         /* Stale: not active, and said so. */
@@ -273,13 +285,15 @@ static void phases(void)
         get_unexpected(&t, IBV_WC_TM_RECV, 1, 2, 8);
         get_match(&t, 4096, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID);
         t.count = 1;
-        CHECK_EQUAL(op(&t, IBV_WR_TAG_SYNC, IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC, 77), 0); /* of two */
+        /* of two */
+        CHECK_EQUAL(op(&t, IBV_WR_TAG_SYNC, IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC, 77), 0);
         c = get_ok(&t.w, 77, IBV_WC_TM_SYNC);
         CHECK_EQUAL(c.flags, 0);
         test_barrier();
         get_unexpected(&t, IBV_WC_TM_RECV, 2, 2, 8);
         t.count = 3;
-        CHECK_EQUAL(op(&t, IBV_WR_TAG_SYNC, IBV_OPS_SIGNALED, 78), 0); /* without the flag: nothing happens */
+        /* without the flag: nothing happens */
+        CHECK_EQUAL(op(&t, IBV_WR_TAG_SYNC, IBV_OPS_SIGNALED, 78), 0);
         get_ok(&t.w, 78, IBV_WC_TM_SYNC);
         test_barrier();
         get_unexpected(&t, IBV_WC_TM_RECV, 3, 2, 8);
@@ -354,8 +368,10 @@ static void needs_33(void)
     world_close(&w);
 }
 
-/* ---- limits and misuse
- * ------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- limits and misuse
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 static void limits(void)
 {
@@ -370,7 +386,8 @@ static void limits(void)
         CHECK_EQUAL(add(&t, 9, 0xff, 256, 64, 0), ENOMEM); /* the list */
         CHECK_EQUAL(op(&t, IBV_WR_TAG_SYNC, IBV_OPS_TM_SYNC, 1), 0);
         CHECK_EQUAL(op(&t, IBV_WR_TAG_SYNC, IBV_OPS_TM_SYNC | IBV_OPS_SIGNALED, 2), 0);
-        CHECK_EQUAL(op(&t, IBV_WR_TAG_SYNC, IBV_OPS_TM_SYNC, 3), ENOMEM); /* operations: the completion was not polled */
+        /* operations: the completion was not polled */
+        CHECK_EQUAL(op(&t, IBV_WR_TAG_SYNC, IBV_OPS_TM_SYNC, 3), ENOMEM);
         get_ok(&t.w, 2, IBV_WC_TM_SYNC);
         CHECK_EQUAL(op(&t, IBV_WR_TAG_SYNC, IBV_OPS_TM_SYNC, 3), 0);
         t.handle = handles[1];
@@ -401,7 +418,8 @@ static void misuse(void)
         CHECK_EQUAL(add(&t, 0x1ff, 0xff, 0, 64, 0), EINVAL);
         CHECK_EQUAL(add(&t, 1, 0xff, 0, 0, 0), EINVAL);
         struct ibv_sge two[2] = {sge(&t.w, 0, 8), sge(&t.w, 8, 8)};
-        struct ibv_ops_wr wr = {.opcode = IBV_WR_TAG_ADD, .tm.add = {.sg_list = two, .num_sge = 2}}, *bad;
+        struct ibv_ops_wr wr = {.opcode = IBV_WR_TAG_ADD, .tm.add = {.sg_list = two, .num_sge = 2}},
+                          *bad;
         CHECK_EQUAL(ibv_post_srq_ops(t.w.srq, &wr, &bad), EINVAL);
         t.handle = 77;
         CHECK_EQUAL(op(&t, IBV_WR_TAG_DEL, 0, 1), EINVAL);
@@ -414,13 +432,14 @@ static void misuse(void)
         CHECK_EQUAL(ibv_poll_cq(t.w.cq, 1, &wc), -1);
         CHECK_EQUAL(ibv_destroy_srq(t.w.srq), EBUSY);
         struct ibv_cq *plain = ibv_create_cq(t.w.context, 10, NULL, NULL, 0);
-        struct ibv_srq_init_attr_ex attr = {.attr = {.max_wr = 64, .max_sge = 1},
-                                            .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
-                                                         IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
-                                            .srq_type = IBV_SRQT_TM,
-                                            .pd = t.w.pd,
-                                            .cq = plain,
-                                            .tm_cap = {.max_num_tags = 4, .max_ops = 4}};
+        struct ibv_srq_init_attr_ex attr = {
+            .attr = {.max_wr = 64, .max_sge = 1},
+            .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
+                         IBV_SRQ_INIT_ATTR_TM,
+            .srq_type = IBV_SRQT_TM,
+            .pd = t.w.pd,
+            .cq = plain,
+            .tm_cap = {.max_num_tags = 4, .max_ops = 4}};
         CHECK(NULL == ibv_create_srq_ex(t.w.context, &attr) && EINVAL == errno);
         attr.cq = t.w.cq;
         attr.tm_cap.max_num_tags = 100000;
@@ -438,7 +457,8 @@ static void full_while_polling(void)
     if (0 == test_rank) {
         struct ibv_poll_cq_attr attr = {0};
         for (int i = 0; i < 4; i++) {
-            CHECK_EQUAL(op(&t, IBV_WR_TAG_SYNC, IBV_OPS_TM_SYNC | (2 == i ? IBV_OPS_SIGNALED : 0), 1), 0);
+            CHECK_EQUAL(
+                op(&t, IBV_WR_TAG_SYNC, IBV_OPS_TM_SYNC | (2 == i ? IBV_OPS_SIGNALED : 0), 1), 0);
         }
         CHECK_EQUAL(op(&t, IBV_WR_TAG_SYNC, IBV_OPS_TM_SYNC, 1), ENOMEM);
         CHECK_EQUAL(ibv_start_poll(t.w.cq_ex, &attr), 0);
@@ -473,16 +493,21 @@ static void eager_overflow(void)
     tm_close(&t);
 }
 
-/* ---- removal
- * ----------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- removal
+ * -----------------------------------------------------------------------------------------------------------------
+ */
 
-/* A listed buffer whose memory is deregistered: said at once, and an error when a message matches. */
+/*
+ * A listed buffer whose memory is deregistered: said at once, and an error when a message matches.
+ */
 static void listed_key(void)
 {
     side_t t;
     tm_open(&t, 4, 4);
     if (0 == test_rank) {
-        struct ibv_mr *mr = ibv_reg_mr(t.w.pd, t.w.memory, 4096, IBV_ACCESS_LOCAL_WRITE), *own = t.w.mr;
+        struct ibv_mr *mr = ibv_reg_mr(t.w.pd, t.w.memory, 4096, IBV_ACCESS_LOCAL_WRITE),
+                      *own = t.w.mr;
         CHECK(NULL != mr);
         t.w.mr = mr;
         add_ok(&t, 1, 0xff, 0, 64);
@@ -533,7 +558,10 @@ static void removal(void)
     tm_close(&t);
 }
 
-/* Cancelling races with matching: each receive ends once, one way or the other, and each message arrives once. */
+/*
+ * Cancelling races with matching: each receive ends once, one way or the other, and each message
+ * arrives once.
+ */
 static void removal_race(void)
 {
     enum { ROUNDS = 300 };
@@ -568,7 +596,8 @@ static void removal_race(void)
                 is_matched = has_message = true;
                 matched++;
             } else {
-                CHECK(!has_message && IBV_WC_TM_RECV == c.opcode && 0 == (c.flags & ~(unsigned int) IBV_WC_TM_SYNC_REQ));
+                CHECK(!has_message && IBV_WC_TM_RECV == c.opcode &&
+                      0 == (c.flags & ~(unsigned int) IBV_WC_TM_SYNC_REQ));
                 has_message = true;
                 unexpected++;
                 t.count++;
@@ -586,8 +615,10 @@ static void removal_race(void)
     tm_close(&t);
 }
 
-/* ---- rendezvous
- * -------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- rendezvous
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
 static void get_fin(side_t *t, uint64_t tag)
 {
@@ -779,12 +810,16 @@ static void rendezvous_send_queue(void)
     tm_close(&t);
 }
 
-/* ---- the whole protocol
- * ------------------------------------------------------------------------------------------------------ */
+/*
+ * ---- the whole protocol
+ * ------------------------------------------------------------------------------------------------------
+ */
 
-/* A client as it should be: every receive is in a software list, some are listed on the device, too; some are cancelled.
- * Messages carry a number; those of one tag must be received in order, each once. Two queue pairs of the sender would not
- * be ordered, so there is one. */
+/*
+ * A client as it should be: every receive is in a software list, some are listed on the device,
+ * too; some are cancelled. Messages carry a number; those of one tag must be received in order,
+ * each once. Two queue pairs of the sender would not be ordered, so there is one.
+ */
 enum {
     PROTOCOL_OF_TAG = 1000,
     PROTOCOL_TAGS = 3,
@@ -811,7 +846,8 @@ typedef struct protocol {
     int kept_tag[PROTOCOL_KEPT], kept_count;
     uint32_t next[PROTOCOL_TAGS]; /* expected of each tag */
     uint32_t sent_before[PROTOCOL_TAGS];
-    int posted_of[PROTOCOL_TAGS], waiting_of[PROTOCOL_TAGS]; /* receives that were not cancelled; those waiting */
+    /* receives that were not cancelled; those waiting */
+    int posted_of[PROTOCOL_TAGS], waiting_of[PROTOCOL_TAGS];
     int done, listed, unlisted, unsignaled, cancelled, too_late;
     uint16_t reported;
     uint64_t random;
@@ -850,13 +886,16 @@ static bool protocol_posted(protocol_t *p, int rc, int flags)
     return 0 == rc;
 }
 
-/* Post a receive: from the kept messages, or into the list and, if all earlier ones of the tag are listed, on the device.
+/*
+ * Post a receive: from the kept messages, or into the list and, if all earlier ones of the tag are
+ * listed, on the device.
  */
 static void protocol_post(protocol_t *p, int i)
 {
     receive_t *r = &p->receives[i];
     int tag = (int) (test_random(&p->random) % PROTOCOL_TAGS);
-    if (PROTOCOL_OF_TAG == p->posted_of[tag] || PROTOCOL_RECEIVES / PROTOCOL_TAGS == p->waiting_of[tag]) {
+    if (PROTOCOL_OF_TAG == p->posted_of[tag] ||
+        PROTOCOL_RECEIVES / PROTOCOL_TAGS == p->waiting_of[tag]) {
         return;
     }
     *r = (receive_t){.is_used = true, .posted = p->posted++, .tag = tag};
@@ -867,15 +906,18 @@ static void protocol_post(protocol_t *p, int i)
             p->next[r->tag]++;
             p->done++;
             r->is_used = false;
-            memmove(&p->kept[k], &p->kept[k + 1], (size_t) (p->kept_count - k - 1) * sizeof(p->kept[0]));
-            memmove(&p->kept_tag[k], &p->kept_tag[k + 1], (size_t) (p->kept_count - k - 1) * sizeof(p->kept_tag[0]));
+            memmove(&p->kept[k], &p->kept[k + 1],
+                    (size_t) (p->kept_count - k - 1) * sizeof(p->kept[0]));
+            memmove(&p->kept_tag[k], &p->kept_tag[k + 1],
+                    (size_t) (p->kept_count - k - 1) * sizeof(p->kept_tag[0]));
             p->kept_count--;
             return;
         }
     }
     p->waiting_of[tag]++;
     for (int k = 0; k < PROTOCOL_RECEIVES; k++) {
-        if (k != i && p->receives[k].is_used && p->receives[k].tag == r->tag && !p->receives[k].is_listed) {
+        if (k != i && p->receives[k].is_used && p->receives[k].tag == r->tag &&
+            !p->receives[k].is_listed) {
             return;
         }
     }
@@ -883,7 +925,9 @@ static void protocol_post(protocol_t *p, int i)
         return;
     }
     int flags = protocol_op_flags(p);
-    if (protocol_posted(p, add(&p->t, (uint64_t) r->tag, 0xff, (size_t) i * PROTOCOL_BUFFER, PROTOCOL_BUFFER, flags),
+    if (protocol_posted(p,
+                        add(&p->t, (uint64_t) r->tag, 0xff, (size_t) i * PROTOCOL_BUFFER,
+                            PROTOCOL_BUFFER, flags),
                         flags)) {
         r->is_listed = true;
         r->handle = p->t.handle;
@@ -891,7 +935,10 @@ static void protocol_post(protocol_t *p, int i)
     }
 }
 
-/* An unexpected message: the oldest receive that fits has it; if that is listed, it must leave the device. */
+/*
+ * An unexpected message: the oldest receive that fits has it; if that is listed, it must leave the
+ * device.
+ */
 static void protocol_unexpected(protocol_t *p, const completion_t *c)
 {
     const uint8_t *at = p->t.w.memory + SRQ_AT + c->wr_id * SLOT;
@@ -931,7 +978,8 @@ static void protocol_cancel(protocol_t *p, int i)
     receive_t *r = &p->receives[i];
     p->t.handle = r->handle;
     if (r->is_used && r->is_listed && !r->is_cancelling &&
-        0 == op(&p->t, IBV_WR_TAG_DEL, IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC, PROTOCOL_CANCEL + (uint64_t) i)) {
+        0 == op(&p->t, IBV_WR_TAG_DEL, IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC,
+                PROTOCOL_CANCEL + (uint64_t) i)) {
         p->reported = p->t.count;
         p->unsignaled = 0;
         r->is_cancelling = true;
@@ -1006,8 +1054,9 @@ static void protocol_receive(protocol_t *p)
         }
     }
     int matched = p->listed - p->unlisted - p->cancelled;
-    printf("    %d receives, %d listed: %d matched by the device, %d removed, %d cancelled, %d too late\n", (int) p->posted,
-           p->listed, matched, p->unlisted, p->cancelled, p->too_late);
+    printf("    %d receives, %d listed: %d matched by the device, %d removed, %d cancelled, %d too "
+           "late\n",
+           (int) p->posted, p->listed, matched, p->unlisted, p->cancelled, p->too_late);
     CHECK(matched > 0);
 }
 
@@ -1027,7 +1076,9 @@ static void protocol_send(protocol_t *p)
         memcpy(t->w.memory + at, &tmh, sizeof(tmh));
         memcpy(t->w.memory + at + TMH, &m, sizeof(m));
         fill(t->w.memory + at + TMH + sizeof(m), m.length - sizeof(m), m.number);
-        CHECK_EQUAL(post_send(&t->w, t->qp, 1, at, TMH + m.length, 63 == i % 64 ? IBV_SEND_SIGNALED : 0), 0);
+        CHECK_EQUAL(
+            post_send(&t->w, t->qp, 1, at, TMH + m.length, 63 == i % 64 ? IBV_SEND_SIGNALED : 0),
+            0);
         if (63 == i % 64) {
             get_ok(&t->w, 1, IBV_WC_SEND);
         }
@@ -1061,19 +1112,29 @@ int main(int argc, char **argv)
         {.name = "eager", .run = eager, .ranks = 2},
         {.name = "order", .run = order, .ranks = 2},
         {.name = "multi_packet", .run = multi_packet, .ranks = 2, .env = "TMDEV_MTU=256"},
-        {.name = "multi_packet_delayed", .run = multi_packet, .ranks = 2, .env = "TMDEV_MTU=512 TMDEV_DELAY_US=2000"},
+        {.name = "multi_packet_delayed",
+         .run = multi_packet,
+         .ranks = 2,
+         .env = "TMDEV_MTU=512 TMDEV_DELAY_US=2000"},
         {.name = "no_tag", .run = no_tag, .ranks = 2},
-        {.name = "phases", .run = phases, .ranks = 2, .stderr_has = "IBV_WR_TAG_SYNC without IBV_OPS_TM_SYNC"},
+        {.name = "phases",
+         .run = phases,
+         .ranks = 2,
+         .stderr_has = "IBV_WR_TAG_SYNC without IBV_OPS_TM_SYNC"},
         {.name = "wrap", .run = wrap, .ranks = 2, .env = "TMDEV_TM_START=65530"},
         {.name = "needs_33", .run = needs_33, .ranks = 2},
         {.name = "limits", .run = limits, .ranks = 2},
         {.name = "misuse",
          .run = misuse,
          .ranks = 2,
-         .stderr_has = "bits outside mask|without length|scatter entries|handle 77 of|not in use|being removed "
+         .stderr_has = "bits outside mask|without length|scatter entries|handle 77 of|not in "
+                       "use|being removed "
                        "already|ibv_poll_cq on "
                        "|still attached|made by ibv_create_cq_ex|max_num_tags 100000"},
-        {.name = "full_while_polling", .run = full_while_polling, .ranks = 2, .stderr_has = "with a full operations queue"},
+        {.name = "full_while_polling",
+         .run = full_while_polling,
+         .ranks = 2,
+         .stderr_has = "with a full operations queue"},
         {.name = "eager_overflow",
          .run = eager_overflow,
          .ranks = 2,
@@ -1084,7 +1145,10 @@ int main(int argc, char **argv)
          .stderr_has = "still uses the region|access of a listed tag's buffer are wrong"},
         {.name = "removal", .run = removal, .ranks = 2, .stderr_has = "it raced with a message"},
         {.name = "removal_race", .run = removal_race, .ranks = 2},
-        {.name = "removal_race_held", .run = removal_race, .ranks = 2, .env = "TMDEV_HOLD_US=300 TMDEV_DELAY_US=300"},
+        {.name = "removal_race_held",
+         .run = removal_race,
+         .ranks = 2,
+         .env = "TMDEV_HOLD_US=300 TMDEV_DELAY_US=300"},
         {.name = "rendezvous", .run = rendezvous, .ranks = 2},
         {.name = "rendezvous_thread", .run = rendezvous, .ranks = 2, .env = "TMDEV_POLL=0"},
         {.name = "rendezvous_faults",
@@ -1093,15 +1157,24 @@ int main(int argc, char **argv)
          .env = "TMDEV_MTU=4096 TMDEV_DELAY_US=100 TMDEV_RNR=300"},
         {.name = "rendezvous_many", .run = rendezvous_many, .ranks = 2},
         {.name = "rendezvous_incomplete", .run = rendezvous_incomplete, .ranks = 2},
-        {.name = "rendezvous_bad_key", .run = rendezvous_bad_key, .ranks = 2, .stderr_has = "wrong key, bounds or access"},
+        {.name = "rendezvous_bad_key",
+         .run = rendezvous_bad_key,
+         .ranks = 2,
+         .stderr_has = "wrong key, bounds or access"},
         {.name = "rendezvous_death", .run = rendezvous_death, .ranks = 2, .is_killed = true},
-        {.name = "rendezvous_send_queue", .run = rendezvous_send_queue, .ranks = 2, .stderr_has = "has a send queue"},
+        {.name = "rendezvous_send_queue",
+         .run = rendezvous_send_queue,
+         .ranks = 2,
+         .stderr_has = "has a send queue"},
         {.name = "protocol", .run = whole_protocol, .ranks = 2},
         {.name = "protocol_held",
          .run = whole_protocol,
          .ranks = 2,
          .env = "TMDEV_HOLD_US=200 TMDEV_DELAY_US=50 TMDEV_TM_START=65000 TMDEV_SEED=7"},
-        {.name = "protocol_faults", .run = whole_protocol, .ranks = 2, .env = "TMDEV_MTU=256 TMDEV_RNR=50 TMDEV_SEED=3"},
+        {.name = "protocol_faults",
+         .run = whole_protocol,
+         .ranks = 2,
+         .env = "TMDEV_MTU=256 TMDEV_RNR=50 TMDEV_SEED=3"},
     };
     return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For the tests of tmdev: cases that run as two (or more) processes, each with a world of its own: device, protection
- * domain, completion queue, memory. A failed CHECK ends the process, and fails the case; so does a line on standard error
- * that the case does not announce. */
+/*
+ * For the tests of tmdev: cases that run as two (or more) processes, each with a world of its own:
+ * device, protection domain, completion queue, memory. A failed CHECK ends the process, and fails
+ * the case; so does a line on standard error that the case does not announce.
+ */
 #ifndef TEST_TMDEV_H
 #define TEST_TMDEV_H
 
@@ -13,23 +15,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CHECK(condition)                                                                                                   \
-    do {                                                                                                                   \
-        if (!(condition)) {                                                                                                \
-            printf("%s:%d: rank %d: %s\n", __FILE__, __LINE__, test_rank, #condition);                                     \
-            fflush(stdout);                                                                                                \
-            _exit(1);                                                                                                      \
-        }                                                                                                                  \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            printf("%s:%d: rank %d: %s\n", __FILE__, __LINE__, test_rank, #condition);             \
+            fflush(stdout);                                                                        \
+            _exit(1);                                                                              \
+        }                                                                                          \
     } while (0)
 
-#define CHECK_EQUAL(a, b)                                                                                                  \
-    do {                                                                                                                   \
-        long long a_ = (long long) (a), b_ = (long long) (b);                                                              \
-        if (a_ != b_) {                                                                                                    \
-            printf("%s:%d: rank %d: %s is %lld, not %s (%lld)\n", __FILE__, __LINE__, test_rank, #a, a_, #b, b_);          \
-            fflush(stdout);                                                                                                \
-            _exit(1);                                                                                                      \
-        }                                                                                                                  \
+#define CHECK_EQUAL(a, b)                                                                          \
+    do {                                                                                           \
+        long long a_ = (long long) (a), b_ = (long long) (b);                                      \
+        if (a_ != b_) {                                                                            \
+            printf("%s:%d: rank %d: %s is %lld, not %s (%lld)\n", __FILE__, __LINE__, test_rank,   \
+                   #a, a_, #b, b_);                                                                \
+            fflush(stdout);                                                                        \
+            _exit(1);                                                                              \
+        }                                                                                          \
     } while (0)
 
 enum { MAX_RANKS = 4 };
@@ -39,16 +42,19 @@ typedef struct test_case {
     const char *name;
     void (*run)(void);
     int ranks;
-    const char *env;        /* NAME=value ... */
-    const char *stderr_has; /* every line there has one of these, separated by |; NULL: nothing may be there */
-    bool is_killed;         /* rank 1 ends by SIGKILL */
+    const char *env; /* NAME=value ... */
+    /* every line there has one of these, separated by |; NULL: nothing may be there */
+    const char *stderr_has;
+    bool is_killed; /* rank 1 ends by SIGKILL */
 } test_case_t;
 
 /* Run the cases (those named by the arguments, if any) and return the exit status. */
 int test_main(int argc, char **argv, const test_case_t *cases, size_t count);
 
-/* ---- in a case
- * ------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- in a case
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
 void test_send_to(int rank, const void *data, size_t size);
 void test_receive_from(int rank, void *data, size_t size);
@@ -96,7 +102,9 @@ typedef struct qp_options {
     uint32_t psn_error; /* added to what is expected */
 } qp_options_t;
 
-#define ALL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define ALL_ACCESS                                                                                 \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                   \
+     IBV_ACCESS_REMOTE_ATOMIC)
 
 void world_open(world_t *w);
 void world_close(world_t *w);
@@ -112,9 +120,10 @@ int to_rts(struct ibv_qp *qp, const qp_options_t *o);
 struct ibv_qp *connected_qp(world_t *w, int rank, const qp_options_t *o, far_end_t *far);
 
 struct ibv_sge sge(const world_t *w, size_t offset, size_t length);
-int post_send(world_t *w, struct ibv_qp *qp, uint64_t wr_id, size_t offset, size_t length, unsigned int flags);
-int post_rdma(world_t *w, struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, size_t offset, size_t length,
-              uint64_t far, uint32_t rkey);
+int post_send(world_t *w, struct ibv_qp *qp, uint64_t wr_id, size_t offset, size_t length,
+              unsigned int flags);
+int post_rdma(world_t *w, struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id,
+              size_t offset, size_t length, uint64_t far, uint32_t rkey);
 int post_recv(world_t *w, struct ibv_qp *qp, uint64_t wr_id, size_t offset, size_t length);
 int post_srq_recv(world_t *w, uint64_t wr_id, size_t offset, size_t length);
 /* Wait for one, at most 30 seconds. */

@@ -15,8 +15,10 @@
 int test_rank, test_ranks;
 static int lines[MAX_RANKS][MAX_RANKS]; /* [i][j]: rank i's end of the line to j */
 
-/* ---- cases
- * ------------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- cases
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 static void set_environment(const char *text)
 {
@@ -31,7 +33,8 @@ static bool line_is_announced(const char *line, const char *announced)
 {
     char *copy = strdup(NULL == announced ? "" : announced), *rest = NULL;
     bool is_found = false;
-    for (char *item = strtok_r(copy, "|", &rest); NULL != item && !is_found; item = strtok_r(NULL, "|", &rest)) {
+    for (char *item = strtok_r(copy, "|", &rest); NULL != item && !is_found;
+         item = strtok_r(NULL, "|", &rest)) {
         is_found = NULL != strstr(line, item);
     }
     free(copy);
@@ -132,7 +135,8 @@ static bool run_case(const test_case_t *test)
             i++;
         }
         pids[i] = 0;
-        bool is_killed = WIFSIGNALED(status) && SIGKILL == WTERMSIG(status) && (!is_good || (test->is_killed && 1 == i));
+        bool is_killed = WIFSIGNALED(status) && SIGKILL == WTERMSIG(status) &&
+                         (!is_good || (test->is_killed && 1 == i));
         if (!is_killed && !(WIFEXITED(status) && 0 == WEXITSTATUS(status))) {
             printf("    rank %d ended with status 0x%x\n", i, (unsigned int) status);
             is_good = false;
@@ -167,8 +171,10 @@ int test_main(int argc, char **argv, const test_case_t *cases, size_t count)
     return 0 == failed && ran > 0 ? 0 : 1;
 }
 
-/* ---- talking beside the device
- * ----------------------------------------------------------------------------------------------- */
+/*
+ * ---- talking beside the device
+ * -----------------------------------------------------------------------------------------------
+ */
 
 void test_send_to(int rank, const void *data, size_t size)
 {
@@ -210,8 +216,10 @@ uint64_t test_random(uint64_t *state)
     return *state;
 }
 
-/* ---- worlds
- * ------------------------------------------------------------------------------------------------------------------ */
+/*
+ * ---- worlds
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 void world_open(world_t *w)
 {
@@ -223,7 +231,8 @@ void world_open(world_t *w)
     CHECK(NULL != w->context);
     w->pd = ibv_alloc_pd(w->context);
     CHECK(NULL != w->pd);
-    struct ibv_cq_init_attr_ex attr = {.cqe = 4096, .wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_TM_INFO};
+    struct ibv_cq_init_attr_ex attr = {.cqe = 4096,
+                                       .wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_TM_INFO};
     w->cq_ex = ibv_create_cq_ex(w->context, &attr);
     CHECK(NULL != w->cq_ex);
     w->cq = ibv_cq_ex_to_cq(w->cq_ex);
@@ -257,7 +266,8 @@ struct ibv_srq *world_tm_srq(world_t *w, int receives, uint32_t tags, uint32_t o
 {
     struct ibv_srq_init_attr_ex attr = {
         .attr = {.max_wr = (uint32_t) receives, .max_sge = 1},
-        .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
+        .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
+                     IBV_SRQ_INIT_ATTR_TM,
         .srq_type = IBV_SRQT_TM,
         .pd = w->pd,
         .cq = w->cq,
@@ -293,8 +303,10 @@ struct ibv_qp *world_qp(world_t *w, const qp_options_t *o)
 void exchange(world_t *w, struct ibv_qp *qp, int rank, far_end_t *far)
 {
     struct ibv_port_attr port;
-    far_end_t own = {
-        .qpn = qp->qp_num, .psn = qp->qp_num * 7 & 0xffffff, .rkey = w->mr->rkey, .memory = (uintptr_t) w->memory};
+    far_end_t own = {.qpn = qp->qp_num,
+                     .psn = qp->qp_num * 7 & 0xffffff,
+                     .rkey = w->mr->rkey,
+                     .memory = (uintptr_t) w->memory};
     CHECK_EQUAL(ibv_query_port(w->context, 1, &port), 0);
     own.lid = port.lid;
     CHECK_EQUAL(ibv_query_gid(w->context, 1, port.gid_tbl_len - 1, &own.gid), 0);
@@ -308,8 +320,10 @@ void exchange(world_t *w, struct ibv_qp *qp, int rank, far_end_t *far)
 
 int to_init(struct ibv_qp *qp, int access)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = (unsigned int) access};
-    return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = (unsigned int) access};
+    return ibv_modify_qp(qp, &attr,
+                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
 int to_rtr(struct ibv_qp *qp, const far_end_t *far, const qp_options_t *o)
@@ -332,8 +346,8 @@ int to_rtr(struct ibv_qp *qp, const far_end_t *far, const qp_options_t *o)
         attr.ah_attr.grh.hop_limit = 64;
     }
     return ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                             IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
 int to_rts(struct ibv_qp *qp, const qp_options_t *o)
@@ -347,8 +361,8 @@ int to_rts(struct ibv_qp *qp, const qp_options_t *o)
         .max_rd_atomic = (uint8_t) (o->max_rd_atomic > 0 ? o->max_rd_atomic : 4),
     };
     return ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                             IBV_QP_MAX_QP_RD_ATOMIC);
+                         IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                             IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 void world_connect(world_t *w, struct ibv_qp *qp, int rank, const qp_options_t *o, far_end_t *far)
@@ -373,26 +387,34 @@ struct ibv_qp *connected_qp(world_t *w, int rank, const qp_options_t *o, far_end
     return qp;
 }
 
-/* ---- posting
- * ----------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- posting
+ * -----------------------------------------------------------------------------------------------------------------
+ */
 
 struct ibv_sge sge(const world_t *w, size_t offset, size_t length)
 {
-    return (struct ibv_sge){.addr = (uintptr_t) w->memory + offset, .length = (uint32_t) length, .lkey = w->mr->lkey};
+    return (struct ibv_sge){
+        .addr = (uintptr_t) w->memory + offset, .length = (uint32_t) length, .lkey = w->mr->lkey};
 }
 
-int post_send(world_t *w, struct ibv_qp *qp, uint64_t wr_id, size_t offset, size_t length, unsigned int flags)
+int post_send(world_t *w, struct ibv_qp *qp, uint64_t wr_id, size_t offset, size_t length,
+              unsigned int flags)
 {
     struct ibv_sge s = sge(w, offset, length);
-    struct ibv_send_wr wr = {.wr_id = wr_id, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = flags},
+    struct ibv_send_wr wr = {.wr_id = wr_id,
+                             .sg_list = &s,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_SEND,
+                             .send_flags = flags},
                        *bad = NULL;
     int rc = ibv_post_send(qp, &wr, &bad);
     CHECK(0 == rc || bad == &wr);
     return rc;
 }
 
-int post_rdma(world_t *w, struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, size_t offset, size_t length,
-              uint64_t far, uint32_t rkey)
+int post_rdma(world_t *w, struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id,
+              size_t offset, size_t length, uint64_t far, uint32_t rkey)
 {
     struct ibv_sge s = sge(w, offset, length);
     struct ibv_send_wr wr = {.wr_id = wr_id,
@@ -421,8 +443,10 @@ int post_srq_recv(world_t *w, uint64_t wr_id, size_t offset, size_t length)
     return ibv_post_srq_recv(w->srq, &wr, &bad);
 }
 
-/* ---- completions
- * ------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- completions
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
 bool try_get(world_t *w, completion_t *c)
 {

@@ -12,8 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What other processes did to this one's memory, or will read there, is ordered with this one's accesses by the device, and
- * that by its lock: for the thread sanitizer, which sees no other process. */
+/*
+ * What other processes did to this one's memory, or will read there, is ordered with this one's
+ * accesses by the device, and that by its lock: for the thread sanitizer, which sees no other
+ * process.
+ */
 static void see_memory(struct ibv_qp *qp)
 {
     struct ibv_qp_attr attr;
@@ -28,8 +31,10 @@ static void pair_close(world_t *w, struct ibv_qp *qp)
     world_close(w);
 }
 
-/* ---- messages
- * ---------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- messages
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 static void messages(void)
 {
@@ -76,7 +81,8 @@ static void gather(void)
         CHECK_EQUAL(c.byte_len, 30);
         CHECK_EQUAL(c.flags, IBV_WC_WITH_IMM);
         CHECK_EQUAL(c.imm, htonl(4711));
-        CHECK(0 == memcmp(w.memory, "aaaaa", 5) && 0 == memcmp(w.memory + 200, "aaaaabbbbbbbbbbbbbbbbbbbb", 25));
+        CHECK(0 == memcmp(w.memory, "aaaaa", 5) &&
+              0 == memcmp(w.memory + 200, "aaaaabbbbbbbbbbbbbbbbbbbb", 25));
         get_ok(&w, 2, IBV_WC_RECV);
         CHECK(0 == memcmp(w.memory + 1000, "inline", 6));
     } else {
@@ -105,7 +111,10 @@ static void gather(void)
     pair_close(&w, qp);
 }
 
-/* RDMA in both directions at once, with immediate data, more READs than are allowed at a time, a fence. */
+/*
+ * RDMA in both directions at once, with immediate data, more READs than are allowed at a time, a
+ * fence.
+ */
 static void rdma(void)
 {
     enum { PART = 300000, PARTS = 16 };
@@ -117,10 +126,14 @@ static void rdma(void)
     CHECK_EQUAL(post_recv(&w, qp, 9, 0, 0), 0);
     test_barrier();
     for (size_t i = 0; i < PARTS; i++) {
-        CHECK_EQUAL(post_rdma(&w, qp, IBV_WR_RDMA_READ, i, PART * (1 + i), PART, far.memory, far.rkey), 0);
+        CHECK_EQUAL(
+            post_rdma(&w, qp, IBV_WR_RDMA_READ, i, PART * (1 + i), PART, far.memory, far.rkey), 0);
     }
-    CHECK_EQUAL(post_rdma(&w, qp, IBV_WR_RDMA_WRITE, 100, 0, PART, far.memory + 6000000, far.rkey), 0);
-    CHECK_EQUAL(post_rdma(&w, qp, IBV_WR_RDMA_WRITE_WITH_IMM, 101, 0, 1000, far.memory + 7000000, far.rkey), 0);
+    CHECK_EQUAL(post_rdma(&w, qp, IBV_WR_RDMA_WRITE, 100, 0, PART, far.memory + 6000000, far.rkey),
+                0);
+    CHECK_EQUAL(
+        post_rdma(&w, qp, IBV_WR_RDMA_WRITE_WITH_IMM, 101, 0, 1000, far.memory + 7000000, far.rkey),
+        0);
     bool has_received = false;
     for (uint64_t next = 0; next < PARTS + 2 || !has_received;) {
         completion_t c = get(&w);
@@ -130,24 +143,30 @@ static void rdma(void)
             CHECK_EQUAL(c.wr_id, 9);
             CHECK_EQUAL(c.byte_len, 1000);
             CHECK_EQUAL(c.imm, 0x12345678);
-            CHECK(is_filled(w.memory + 6000000, PART, 2 - (uint32_t) test_rank)); /* was before it */
+            /* was before it */
+            CHECK(is_filled(w.memory + 6000000, PART, 2 - (uint32_t) test_rank));
             CHECK(is_filled(w.memory + 7000000, 1000, 2 - (uint32_t) test_rank));
             continue;
         }
         uint64_t expected = next < PARTS ? next : 100 + next - PARTS;
         CHECK_EQUAL(c.wr_id, expected);
         CHECK(next >= PARTS ||
-              (IBV_WC_RDMA_READ == c.opcode && is_filled(w.memory + PART * (1 + next), PART, 2 - (uint32_t) test_rank)));
+              (IBV_WC_RDMA_READ == c.opcode &&
+               is_filled(w.memory + PART * (1 + next), PART, 2 - (uint32_t) test_rank)));
         next++;
     }
     pair_close(&w, qp);
 }
 
-static int post_atomic(world_t *w, struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t add, uint64_t swap,
-                       const far_end_t *far)
+static int post_atomic(world_t *w, struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t add,
+                       uint64_t swap, const far_end_t *far)
 {
     struct ibv_sge s = sge(w, 4096, 8);
-    struct ibv_send_wr wr = {.wr_id = 1, .sg_list = &s, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED},
+    struct ibv_send_wr wr = {.wr_id = 1,
+                             .sg_list = &s,
+                             .num_sge = 1,
+                             .opcode = opcode,
+                             .send_flags = IBV_SEND_SIGNALED},
                        *bad;
     wr.wr.atomic.remote_addr = far->memory;
     wr.wr.atomic.rkey = far->rkey;
@@ -239,8 +258,10 @@ static void self(void)
     world_close(&w);
 }
 
-/* ---- receives
- * ---------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- receives
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 static void shared_receives(void)
 {
@@ -249,7 +270,8 @@ static void shared_receives(void)
     qp_options_t o = {0};
     world_open(&w);
     o.srq = 0 == test_rank ? world_srq(&w, 8) : NULL;
-    struct ibv_qp *a = connected_qp(&w, 1 - test_rank, &o, &far), *b = connected_qp(&w, 1 - test_rank, &o, &far);
+    struct ibv_qp *a = connected_qp(&w, 1 - test_rank, &o, &far),
+                  *b = connected_qp(&w, 1 - test_rank, &o, &far);
     if (0 == test_rank) {
         struct ibv_srq_attr attr = {.srq_limit = 5};
         for (uint64_t i = 0; i < 8; i++) {
@@ -263,7 +285,8 @@ static void shared_receives(void)
         CHECK_EQUAL(ibv_destroy_srq(w.srq), EBUSY);
         test_barrier();
         for (uint64_t i = 0; i < 4; i++) {
-            completion_t c = get_ok(&w, i, IBV_WC_RECV); /* in order of posting, whatever the queue pair */
+            /* in order of posting, whatever the queue pair */
+            completion_t c = get_ok(&w, i, IBV_WC_RECV);
             CHECK(c.qp_num == a->qp_num || c.qp_num == b->qp_num);
         }
         struct ibv_async_event event = get_event(&w, IBV_EVENT_SRQ_LIMIT_REACHED);
@@ -331,11 +354,14 @@ static void never_ready(void)
     pair_close(&w, qp);
 }
 
-/* ---- errors
- * ------------------------------------------------------------------------------------------------------------------ */
+/*
+ * ---- errors
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 /* A request of rank 1 that rank 0 refuses; both queue pairs end. */
-static void refused(enum ibv_wr_opcode opcode, int qp_access, int mr_access, int64_t beyond, uint32_t key_error)
+static void refused(enum ibv_wr_opcode opcode, int qp_access, int mr_access, int64_t beyond,
+                    uint32_t key_error)
 {
     world_t w;
     far_end_t far;
@@ -358,7 +384,9 @@ static void refused(enum ibv_wr_opcode opcode, int qp_access, int mr_access, int
         uint32_t rkey;
         test_receive_from(0, &rkey, sizeof(rkey));
         test_barrier();
-        CHECK_EQUAL(post_rdma(&w, qp, opcode, 1, 0, 100, far.memory + (uint64_t) beyond, rkey + key_error), 0);
+        CHECK_EQUAL(
+            post_rdma(&w, qp, opcode, 1, 0, 100, far.memory + (uint64_t) beyond, rkey + key_error),
+            0);
         get_failed(&w, 1, IBV_WC_REM_ACCESS_ERR);
     }
     test_barrier();
@@ -400,7 +428,12 @@ static void bad_lkey(void)
     } else {
         struct ibv_sge s = sge(&w, 0, 8);
         struct ibv_send_wr third = {.wr_id = 3, .opcode = IBV_WR_SEND};
-        struct ibv_send_wr second = {.wr_id = 2, .next = &third, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+        struct ibv_send_wr second = {.wr_id = 2,
+                                     .next = &third,
+                                     .sg_list = &s,
+                                     .num_sge = 1,
+                                     .opcode = IBV_WR_SEND},
+                           *bad;
         s.lkey++;
         test_barrier();
         CHECK_EQUAL(post_send(&w, qp, 1, 0, 8, IBV_SEND_SIGNALED), 0);
@@ -443,7 +476,9 @@ static void max_message(void)
     world_close(&w);
 }
 
-/* Nobody answers: an unknown queue pair, one that expects another packet number, one that is gone. */
+/*
+ * Nobody answers: an unknown queue pair, one that expects another packet number, one that is gone.
+ */
 static void no_answer(void)
 {
     world_t w;
@@ -503,8 +538,10 @@ static void death(void)
     world_close(&w);
 }
 
-/* ---- states and limits
- * --------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- states and limits
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static void states(void)
 {
@@ -549,8 +586,11 @@ static void limits(void)
 {
     world_t w;
     far_end_t far;
-    qp_options_t o = {
-        .cap = {.max_send_wr = 4, .max_send_sge = 1, .max_recv_wr = 2, .max_recv_sge = 1, .max_inline_data = 10}};
+    qp_options_t o = {.cap = {.max_send_wr = 4,
+                              .max_send_sge = 1,
+                              .max_recv_wr = 2,
+                              .max_recv_sge = 1,
+                              .max_inline_data = 10}};
     world_open(&w);
     struct ibv_qp *qp = connected_qp(&w, 0, &o, &far);
     struct ibv_sge s[2] = {sge(&w, 0, 8), sge(&w, 0, 8)};
@@ -570,8 +610,10 @@ static void limits(void)
     CHECK_EQUAL(ibv_destroy_cq(w.cq), EBUSY);
     CHECK_EQUAL(ibv_close_device(w.context), EBUSY);
     CHECK_EQUAL(ibv_destroy_qp(qp), 0);
-    struct ibv_qp_init_attr init = {
-        .send_cq = w.cq, .recv_cq = w.cq, .cap = {.max_send_wr = 1, .max_inline_data = 5000}, .qp_type = IBV_QPT_RC};
+    struct ibv_qp_init_attr init = {.send_cq = w.cq,
+                                    .recv_cq = w.cq,
+                                    .cap = {.max_send_wr = 1, .max_inline_data = 5000},
+                                    .qp_type = IBV_QPT_RC};
     CHECK(NULL == ibv_create_qp(w.pd, &init) && EINVAL == errno);
     init.qp_type = IBV_QPT_UD;
     CHECK(NULL == ibv_create_qp(w.pd, &init) && EOPNOTSUPP == errno);
@@ -582,7 +624,8 @@ static void memory(void)
 {
     world_t w;
     world_open(&w);
-    uint8_t *hole = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *hole = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                         0);
     munmap(hole + 4096, 4096);
     CHECK(NULL == ibv_reg_mr(w.pd, hole, 3 * 4096, 0) && EFAULT == errno);
     CHECK_EQUAL(mprotect(hole, 4096, PROT_READ), 0);
@@ -602,8 +645,10 @@ static void memory(void)
     world_close(&w);
 }
 
-/* ---- completion queues
- * --------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- completion queues
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static void overrun(void)
 {
@@ -685,7 +730,9 @@ static void channel(void)
         for (uint64_t i = 0; i < 4; i++) {
             test_barrier();
             usleep(3 == i ? 100000 : 0);
-            CHECK_EQUAL(post_send(&w, qp, i, 0, 8, IBV_SEND_SIGNALED | (2 == i ? IBV_SEND_SOLICITED : 0u)), 0);
+            CHECK_EQUAL(
+                post_send(&w, qp, i, 0, 8, IBV_SEND_SIGNALED | (2 == i ? IBV_SEND_SOLICITED : 0u)),
+                0);
             get_ok(&w, i, IBV_WC_SEND);
             test_barrier();
         }
@@ -702,8 +749,10 @@ static void channel(void)
     world_close(&w);
 }
 
-/* ---- the port
- * ------------------------------------------------------------------------------------------------------------------ */
+/*
+ * ---- the port
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 static void ethernet(void)
 {
@@ -713,14 +762,17 @@ static void ethernet(void)
     qp_options_t o = {0};
     world_open(&w);
     CHECK_EQUAL(ibv_query_gid_table(w.context, entries, 8, 0), 4);
-    CHECK(IBV_GID_TYPE_ROCE_V1 == entries[0].gid_type && IBV_GID_TYPE_ROCE_V2 == entries[3].gid_type);
+    CHECK(IBV_GID_TYPE_ROCE_V1 == entries[0].gid_type &&
+          IBV_GID_TYPE_ROCE_V2 == entries[3].gid_type);
     struct ibv_qp *qp = world_qp(&w, &o);
     CHECK_EQUAL(to_init(qp, ALL_ACCESS), 0);
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num, .ah_attr = {.port_num = 1}};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+                               .path_mtu = IBV_MTU_1024,
+                               .dest_qp_num = qp->qp_num,
+                               .ah_attr = {.port_num = 1}};
     CHECK_EQUAL(ibv_modify_qp(qp, &attr,
-                              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+                              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
                 EINVAL);
     CHECK_EQUAL(ibv_destroy_qp(qp), 0);
     qp = connected_qp(&w, 1 - test_rank, &o, &far);
@@ -746,8 +798,10 @@ static void wrong_port(void)
     world_close(&w);
 }
 
-/* ---- faults
- * ---------------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- faults
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
 
 static void failing_calls(void)
 {
@@ -840,8 +894,10 @@ static void reordering(void)
     pair_close(&w, qps[0]);
 }
 
-/* ---- everything at once
- * ---------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- everything at once
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 enum { CROWD_MESSAGES = 600, CROWD_SLOT = 20000, CROWD_RECV_AT = 4 << 20, CROWD_READ = 150000 };
 
@@ -883,7 +939,8 @@ static void crowd(void)
             if (is_read) {
                 uint64_t slot = (uint64_t) to * 8 + sent[to] % 8;
                 CHECK_EQUAL(post_rdma(&w, qps[to], IBV_WR_RDMA_READ, slot << 8 | (uint64_t) to,
-                                      (6 << 20) + slot * CROWD_READ, CROWD_READ, far[to].memory + (3 << 20), far[to].rkey),
+                                      (6 << 20) + slot * CROWD_READ, CROWD_READ,
+                                      far[to].memory + (3 << 20), far[to].rkey),
                             0);
             }
             sent[to]++;
@@ -905,7 +962,8 @@ static void crowd(void)
             CHECK(is_filled(at + 8, c.byte_len - 8, header[0]));
             received[from]++;
             receives++;
-            CHECK_EQUAL(post_srq_recv(&w, c.wr_id, CROWD_RECV_AT + c.wr_id * CROWD_SLOT, CROWD_SLOT), 0);
+            CHECK_EQUAL(
+                post_srq_recv(&w, c.wr_id, CROWD_RECV_AT + c.wr_id * CROWD_SLOT, CROWD_SLOT), 0);
         } else {
             CHECK(IBV_WC_RDMA_READ != c.opcode ||
                   is_filled(w.memory + (6 << 20) + (c.wr_id >> 8) * CROWD_READ, CROWD_READ, 77));
@@ -929,22 +987,44 @@ int main(int argc, char **argv)
         {.name = "messages_packets", .run = messages, .ranks = 2, .env = "TMDEV_MTU=256"},
         {.name = "gather", .run = gather, .ranks = 2},
         {.name = "rdma", .run = rdma, .ranks = 2},
-        {.name = "rdma_faults", .run = rdma, .ranks = 2, .env = "TMDEV_MTU=4096 TMDEV_DELAY_US=20 TMDEV_RNR=500"},
+        {.name = "rdma_faults",
+         .run = rdma,
+         .ranks = 2,
+         .env = "TMDEV_MTU=4096 TMDEV_DELAY_US=20 TMDEV_RNR=500"},
         {.name = "atomics", .run = atomics, .ranks = 3},
         {.name = "alone", .run = alone, .ranks = 2},
         {.name = "self", .run = self, .ranks = 1},
         {.name = "shared_receives",
          .run = shared_receives,
          .ranks = 2,
-         .stderr_has = "the queue of 8 is full|receives from an SRQ|2 queue pairs are still attached"},
+         .stderr_has =
+             "the queue of 8 is full|receives from an SRQ|2 queue pairs are still attached"},
         {.name = "not_ready", .run = not_ready, .ranks = 2},
         {.name = "never_ready", .run = never_ready, .ranks = 2},
-        {.name = "bad_rkey", .run = bad_rkey, .ranks = 2, .stderr_has = "wrong key, bounds or access"},
-        {.name = "bad_bounds", .run = bad_bounds, .ranks = 2, .stderr_has = "wrong key, bounds or access"},
-        {.name = "bad_access", .run = bad_access, .ranks = 2, .stderr_has = "wrong key, bounds or access"},
-        {.name = "bad_qp_access", .run = bad_qp_access, .ranks = 2, .stderr_has = "qp_access_flags (0x2) do not allow"},
-        {.name = "bad_lkey", .run = bad_lkey, .ranks = 2, .stderr_has = "access of a gather entry are wrong"},
-        {.name = "too_long", .run = too_long, .ranks = 2, .stderr_has = "a message of 64 bytes for a receive of 63"},
+        {.name = "bad_rkey",
+         .run = bad_rkey,
+         .ranks = 2,
+         .stderr_has = "wrong key, bounds or access"},
+        {.name = "bad_bounds",
+         .run = bad_bounds,
+         .ranks = 2,
+         .stderr_has = "wrong key, bounds or access"},
+        {.name = "bad_access",
+         .run = bad_access,
+         .ranks = 2,
+         .stderr_has = "wrong key, bounds or access"},
+        {.name = "bad_qp_access",
+         .run = bad_qp_access,
+         .ranks = 2,
+         .stderr_has = "qp_access_flags (0x2) do not allow"},
+        {.name = "bad_lkey",
+         .run = bad_lkey,
+         .ranks = 2,
+         .stderr_has = "access of a gather entry are wrong"},
+        {.name = "too_long",
+         .run = too_long,
+         .ranks = 2,
+         .stderr_has = "a message of 64 bytes for a receive of 63"},
         {.name = "max_message",
          .run = max_message,
          .ranks = 1,
@@ -955,21 +1035,38 @@ int main(int argc, char **argv)
         {.name = "states",
          .run = states,
          .ranks = 1,
-         .stderr_has =
-             "ibv_post_recv in state RESET|ibv_post_send in state RESET|no way from RESET to RTS|no way from RESET to RTR|"
-             "attributes missing|ibv_post_send in state INIT|ibv_post_send in state RTR|RTS to RTS"},
+         .stderr_has = "ibv_post_recv in state RESET|ibv_post_send in state RESET|no way from "
+                       "RESET to RTS|no way from RESET to RTR|"
+                       "attributes missing|ibv_post_send in state INIT|ibv_post_send in state "
+                       "RTR|RTS to RTS"},
         {.name = "limits",
          .run = limits,
          .ranks = 1,
          .stderr_has = "2 gather entries|13 bytes inline|the queue of 2 is "
                        "full|ibv_dealloc_pd|ibv_destroy_cq|ibv_close_device|inline 5000"},
-        {.name = "memory", .run = memory, .ranks = 1, .stderr_has = "without IBV_ACCESS_LOCAL_WRITE"},
+        {.name = "memory",
+         .run = memory,
+         .ranks = 1,
+         .stderr_has = "without IBV_ACCESS_LOCAL_WRITE"},
         {.name = "overrun", .run = overrun, .ranks = 1, .stderr_has = "completion queue overrun"},
-        {.name = "channel", .run = channel, .ranks = 2, .stderr_has = "completion queues still use it"},
-        {.name = "ethernet", .run = ethernet, .ranks = 2, .env = "TMDEV_LINK=eth", .stderr_has = "needs is_global"},
+        {.name = "channel",
+         .run = channel,
+         .ranks = 2,
+         .stderr_has = "completion queues still use it"},
+        {.name = "ethernet",
+         .run = ethernet,
+         .ranks = 2,
+         .env = "TMDEV_LINK=eth",
+         .stderr_has = "needs is_global"},
         {.name = "wrong_port", .run = wrong_port, .ranks = 1, .stderr_has = "by way of port 77"},
-        {.name = "failing_calls", .run = failing_calls, .ranks = 1, .env = "TMDEV_FAIL=mr:2-3,cq_ex"},
-        {.name = "failing_queue_pair", .run = failing_queue_pair, .ranks = 2, .env = "TMDEV_QP_ERROR=5"},
+        {.name = "failing_calls",
+         .run = failing_calls,
+         .ranks = 1,
+         .env = "TMDEV_FAIL=mr:2-3,cq_ex"},
+        {.name = "failing_queue_pair",
+         .run = failing_queue_pair,
+         .ranks = 2,
+         .env = "TMDEV_QP_ERROR=5"},
         {.name = "reordering", .run = reordering, .ranks = 2, .env = "TMDEV_DELAY_US=5000"},
         {.name = "crowd", .run = crowd, .ranks = 3},
         {.name = "crowd_thread", .run = crowd, .ranks = 3, .env = "TMDEV_POLL=0"},

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tag matching: the SRQ's list of tagged buffers, the operations on it, messages that meet it, and rendezvous.
+/*
+ * Tag matching: the SRQ's list of tagged buffers, the operations on it, messages that meet it, and
+ * rendezvous.
  *
- * Two sides meet here, as in a real adapter. The device's side (under node->lock): the list, operations waiting to be
- * executed, and hw_count, which counts the messages delivered unexpected. An entry that is appended while the client has
- * not yet reported all of these (sw_count) is disabled, until an operation makes the counters equal. The library's side
- * (under tag_lock): handles, the operations queue's slots, and what is given back when completions are polled. A handle is
- * free again when all completions that are expected for it were polled; an unsignaled removal frees it at once, and then a
- * match that is on its way already finds it free, or serving another receive: only legal for clients who know that this
- * cannot be. */
+ * Two sides meet here, as in a real adapter. The device's side (under node->lock): the list,
+ * operations waiting to be executed, and hw_count, which counts the messages delivered unexpected.
+ * An entry that is appended while the client has not yet reported all of these (sw_count) is
+ * disabled, until an operation makes the counters equal. The library's side (under tag_lock):
+ * handles, the operations queue's slots, and what is given back when completions are polled. A
+ * handle is free again when all completions that are expected for it were polled; an unsignaled
+ * removal frees it at once, and then a match that is on its way already finds it free, or serving
+ * another receive: only legal for clients who know that this cannot be.
+ */
 #include "tmdev.h"
 
 #include <endian.h>
@@ -18,8 +22,10 @@
 /* Unexpected messages that may be unreported before the library asks for it. */
 #define SYNC_DIFFERENCE_MAX 0x3fffu
 
-/* ---- the device's list
- * ------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- the device's list
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 static void enable_all(tmdev_srq_t *srq)
 {
@@ -51,7 +57,9 @@ static void push_op_done(tmdev_srq_t *srq, const tmdev_op_t *op, bool is_ok)
         .handle = op->handle,
         .del_done = IBV_WR_TAG_DEL == op->opcode && is_ok,
         .phase = srq->hw_count,
-        .wc = {.wr_id = op->wr_id, .opcode = opcodes[op->opcode], .status = is_ok ? IBV_WC_SUCCESS : IBV_WC_TM_ERR},
+        .wc = {.wr_id = op->wr_id,
+               .opcode = opcodes[op->opcode],
+               .status = is_ok ? IBV_WC_SUCCESS : IBV_WC_TM_ERR},
     };
     tmdev_cq_push(srq->cq, &cqe);
 }
@@ -100,8 +108,10 @@ static void run_ops(void *object)
     }
 }
 
-/* ---- messages
- * -------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- messages
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
 static tmdev_tag_t *match(tmdev_srq_t *srq, uint64_t message_tag)
 {
@@ -146,24 +156,29 @@ static bool is_single_packet(const tmdev_qp_t *qp, const tmdev_frame_t *frame)
     return frame->total <= 128u << qp->attr.path_mtu;
 }
 
-/* An error that a client can only avoid, not handle: the buffer of a listed tag was too small. The completion has the wr_id
- * of some SRQ receive, as the library on top of real hardware takes it from there. */
+/*
+ * An error that a client can only avoid, not handle: the buffer of a listed tag was too small. The
+ * completion has the wr_id of some SRQ receive, as the library on top of real hardware takes it
+ * from there.
+ */
 static void fail_listed(tmdev_qp_t *qp, const tmdev_frame_t *frame, enum ibv_wc_status status)
 {
     tmdev_cqe_t cqe = tmdev_qp_cqe(qp);
     cqe.wc.status = status;
     cqe.wc.wr_id = qp->srq->rq.count > 0 ? qp->srq->rq.ring[qp->srq->rq.head].wr_id : 0;
     tmdev_cq_push(qp->srq->cq, &cqe);
-    tmdev_recv_nak(qp, frame, IBV_WC_LOC_LEN_ERR == status ? TMDEV_NAK_INVALID : TMDEV_NAK_OPERATION);
+    tmdev_recv_nak(qp, frame,
+                   IBV_WC_LOC_LEN_ERR == status ? TMDEV_NAK_INVALID : TMDEV_NAK_OPERATION);
     tmdev_qp_fatal(qp, IBV_EVENT_QP_FATAL);
 }
 
-static bool buffer_is_good(tmdev_qp_t *qp, const tmdev_tag_t *tag, const tmdev_frame_t *frame, uint64_t length)
+static bool buffer_is_good(tmdev_qp_t *qp, const tmdev_tag_t *tag, const tmdev_frame_t *frame,
+                           uint64_t length)
 {
     uint32_t qpn = qp->qp.qp_base.qp_num;
     if (length > tag->sge.length) {
-        tmdev_misuse(0, "QP 0x%x: a message of %llu bytes matched a listed tag whose buffer has %u", qpn,
-                     (unsigned long long) length, tag->sge.length);
+        tmdev_misuse(0, "QP 0x%x: a message of %llu bytes matched a listed tag whose buffer has %u",
+                     qpn, (unsigned long long) length, tag->sge.length);
         fail_listed(qp, frame, IBV_WC_LOC_LEN_ERR);
         return false;
     }
@@ -205,7 +220,8 @@ static tmdev_tm_verdict_t match_eager(tmdev_qp_t *qp, tmdev_tag_t *tag, const tm
 
 void tmdev_tm_complete(tmdev_qp_t *qp, const tmdev_frame_t *frame)
 {
-    tmdev_cqe_t cqe = tag_cqe(qp, qp->in.handle, (qp->in.is_matched ? 0u : IBV_WC_TM_MATCH) | IBV_WC_TM_DATA_VALID);
+    tmdev_cqe_t cqe = tag_cqe(qp, qp->in.handle,
+                              (qp->in.is_matched ? 0u : IBV_WC_TM_MATCH) | IBV_WC_TM_DATA_VALID);
     if (!qp->in.is_matched) {
         add_tag(&cqe, &qp->in.tmh);
     }
@@ -226,8 +242,10 @@ void tmdev_tm_cancelled(tmdev_qp_t *qp, int handle)
     tmdev_cq_push(qp->srq->cq, &cqe);
 }
 
-/* ---- rendezvous
- * ------------------------------------------------------------------------------------------------------------ */
+/*
+ * ---- rendezvous
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 /* Tell the sender that its data were read: a copy of its request. */
 static void send_fin(tmdev_qp_t *qp, const uint8_t *header)
@@ -262,7 +280,8 @@ void tmdev_tm_read_done(tmdev_qp_t *qp, tmdev_wqe_t *wqe)
     rndv_done(qp, wqe->handle, wqe->total, wqe->tm_header);
 }
 
-static bool start_read(tmdev_qp_t *qp, int handle, const tmdev_tag_t *tag, const struct ibv_rvh *rvh, const uint8_t *header)
+static bool start_read(tmdev_qp_t *qp, int handle, const tmdev_tag_t *tag,
+                       const struct ibv_rvh *rvh, const uint8_t *header)
 {
     tmdev_wqe_t *wqe = tmdev_wqe_alloc(0);
     if (NULL == wqe) {
@@ -284,8 +303,8 @@ static bool start_read(tmdev_qp_t *qp, int handle, const tmdev_tag_t *tag, const
 }
 
 /* The data do not fit: the request itself goes to the buffer, and software goes on. */
-static void match_too_long(tmdev_qp_t *qp, int handle, const tmdev_tag_t *tag, const tmdev_frame_t *frame,
-                           const uint8_t *payload)
+static void match_too_long(tmdev_qp_t *qp, int handle, const tmdev_tag_t *tag,
+                           const tmdev_frame_t *frame, const uint8_t *payload)
 {
     if (!buffer_is_good(qp, tag, frame, frame->total)) {
         return;
@@ -307,17 +326,23 @@ static bool rndv_is_possible(tmdev_qp_t *qp, const tmdev_frame_t *frame, uint64_
 {
     uint32_t qpn = qp->qp.qp_base.qp_num;
     if (!tmdev_settings()->has_tm_rndv) {
-        tmdev_misuse(0, "QP 0x%x: a rendezvous request matched, but the device has no IBV_TM_CAP_RC", qpn);
+        tmdev_misuse(
+            0, "QP 0x%x: a rendezvous request matched, but the device has no IBV_TM_CAP_RC", qpn);
     } else if (0 != qp->init.cap.max_send_wr) {
-        tmdev_misuse(0, "QP 0x%x: a rendezvous request matched, but the queue pair has a send queue", qpn);
+        tmdev_misuse(
+            0, "QP 0x%x: a rendezvous request matched, but the queue pair has a send queue", qpn);
     } else if (IBV_QPS_RTS != qp->state || 0 == qp->attr.max_rd_atomic) {
-        tmdev_misuse(0, "QP 0x%x: a rendezvous request matched, but the queue pair is not in RTS, or max_rd_atomic is 0",
+        tmdev_misuse(0,
+                     "QP 0x%x: a rendezvous request matched, but the queue pair is not in RTS, or "
+                     "max_rd_atomic is 0",
                      qpn);
-    } else if (frame->total > TMDEV_RNDV_HDR_MAX || frame->total < sizeof(struct ibv_tmh) + sizeof(struct ibv_rvh)) {
+    } else if (frame->total > TMDEV_RNDV_HDR_MAX ||
+               frame->total < sizeof(struct ibv_tmh) + sizeof(struct ibv_rvh)) {
         tmdev_misuse(0, "QP 0x%x: a rendezvous request of %llu bytes; 32 to %u are possible", qpn,
                      (unsigned long long) frame->total, TMDEV_RNDV_HDR_MAX);
     } else if (length > tmdev_settings()->max_msg) {
-        tmdev_misuse(0, "QP 0x%x: a rendezvous of %llu bytes is longer than max_msg_sz", qpn, (unsigned long long) length);
+        tmdev_misuse(0, "QP 0x%x: a rendezvous of %llu bytes is longer than max_msg_sz", qpn,
+                     (unsigned long long) length);
     } else {
         return true;
     }
@@ -325,7 +350,8 @@ static bool rndv_is_possible(tmdev_qp_t *qp, const tmdev_frame_t *frame, uint64_
     return false;
 }
 
-static void match_rndv(tmdev_qp_t *qp, tmdev_tag_t *tag, const tmdev_frame_t *frame, const uint8_t *payload)
+static void match_rndv(tmdev_qp_t *qp, tmdev_tag_t *tag, const tmdev_frame_t *frame,
+                       const uint8_t *payload)
 {
     struct ibv_tmh tmh;
     struct ibv_rvh rvh = {0};
@@ -363,8 +389,10 @@ static void match_rndv(tmdev_qp_t *qp, tmdev_tag_t *tag, const tmdev_frame_t *fr
     }
 }
 
-/* ---- arrival
- * --------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- arrival
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 /* No listed tag: the message takes a receive of the SRQ, header and all. */
 static tmdev_tm_verdict_t take_unexpected(tmdev_qp_t *qp, bool is_tagged)
@@ -383,7 +411,8 @@ static tmdev_tm_verdict_t take_unexpected(tmdev_qp_t *qp, bool is_tagged)
     return TMDEV_TM_GO_ON;
 }
 
-tmdev_tm_verdict_t tmdev_tm_arrive(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t *payload)
+tmdev_tm_verdict_t tmdev_tm_arrive(tmdev_qp_t *qp, const tmdev_frame_t *frame,
+                                   const uint8_t *payload)
 {
     tmdev_srq_t *srq = qp->srq;
     struct ibv_tmh tmh = {0};
@@ -408,8 +437,10 @@ tmdev_tm_verdict_t tmdev_tm_arrive(tmdev_qp_t *qp, const tmdev_frame_t *frame, c
     return match_eager(qp, tag, frame, &tmh);
 }
 
-/* ---- the library's side
- * ------------------------------------------------------------------------------------------------------ */
+/*
+ * ---- the library's side
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 /* One completion less to come. Under tag_lock. */
 static void tag_seen(tmdev_srq_t *srq, uint32_t handle)
@@ -426,7 +457,9 @@ static void consumption_polled(tmdev_srq_t *srq, tmdev_cqe_t *cqe)
     tmdev_tag_t *tag = &srq->tags[cqe->number];
     cqe->wc.wr_id = tag->recv_wr_id;
     if (0 == tag->expected) {
-        tmdev_misuse(0, "a match for tag handle %u, which an unsignaled IBV_WR_TAG_DEL has freed: it raced with a message",
+        tmdev_misuse(0,
+                     "a match for tag handle %u, which an unsignaled IBV_WR_TAG_DEL has freed: it "
+                     "raced with a message",
                      cqe->number);
         cqe->wc.status = IBV_WC_GENERAL_ERR;
     } else if (TMDEV_RETURNS_TAG == cqe->returns) {
@@ -472,15 +505,17 @@ void tmdev_tm_polled(tmdev_cqe_t *cqe)
 static int check_add(const tmdev_srq_t *srq, const struct ibv_ops_wr *wr)
 {
     if (1 != wr->tm.add.num_sge) {
-        return tmdev_misuse(EINVAL, "IBV_WR_TAG_ADD: %d scatter entries, one is possible", wr->tm.add.num_sge);
+        return tmdev_misuse(EINVAL, "IBV_WR_TAG_ADD: %d scatter entries, one is possible",
+                            wr->tm.add.num_sge);
     }
     if (0 == wr->tm.add.sg_list[0].length) {
-        return tmdev_misuse(
-            EINVAL, "IBV_WR_TAG_ADD: a buffer without length; drivers may then write to the buffer of an earlier tag");
+        return tmdev_misuse(EINVAL, "IBV_WR_TAG_ADD: a buffer without length; drivers may then "
+                                    "write to the buffer of an earlier tag");
     }
     if (0 != (wr->tm.add.tag & ~wr->tm.add.mask)) {
-        return tmdev_misuse(EINVAL, "IBV_WR_TAG_ADD: tag 0x%llx has bits outside mask 0x%llx and would never match",
-                            (unsigned long long) wr->tm.add.tag, (unsigned long long) wr->tm.add.mask);
+        return tmdev_misuse(
+            EINVAL, "IBV_WR_TAG_ADD: tag 0x%llx has bits outside mask 0x%llx and would never match",
+            (unsigned long long) wr->tm.add.tag, (unsigned long long) wr->tm.add.mask);
     }
     return 0 == srq->free_count ? ENOMEM : 0;
 }
@@ -488,7 +523,8 @@ static int check_add(const tmdev_srq_t *srq, const struct ibv_ops_wr *wr)
 static int check_del(const tmdev_srq_t *srq, const struct ibv_ops_wr *wr)
 {
     if (wr->tm.handle >= srq->max_tags) {
-        return tmdev_misuse(EINVAL, "IBV_WR_TAG_DEL: handle %u of %u", wr->tm.handle, srq->max_tags);
+        return tmdev_misuse(EINVAL, "IBV_WR_TAG_DEL: handle %u of %u", wr->tm.handle,
+                            srq->max_tags);
     }
     const tmdev_tag_t *tag = &srq->tags[wr->tm.handle];
     if (0 == tag->expected || tag->has_del) {
@@ -504,7 +540,8 @@ static int check_op(const tmdev_srq_t *srq, const struct ibv_ops_wr *wr)
     if (srq->ops_head - srq->ops_tail >= srq->max_ops) {
         if (atomic_load(&srq->cq->poller) == (unsigned long) pthread_self()) {
             return tmdev_misuse(EDEADLK,
-                                "ibv_post_srq_ops between ibv_start_poll and ibv_end_poll with a full operations queue: "
+                                "ibv_post_srq_ops between ibv_start_poll and ibv_end_poll with a "
+                                "full operations queue: "
                                 "drivers wait for the completion queue's lock here, for ever");
         }
         return ENOMEM;
@@ -539,7 +576,8 @@ static void prepare_add(tmdev_srq_t *srq, struct ibv_ops_wr *wr, tmdev_op_t *op)
     }
     tag->expected = op->is_signaled ? 2 : 1;
     tag->recv_wr_id = wr->tm.add.recv_wr_id;
-    tag->phase = srq->unexp_out; /* as the client passed it: compared with the device's 16 bits later */
+    /* as the client passed it: compared with the device's 16 bits later */
+    tag->phase = srq->unexp_out;
     op->handle = (int) handle;
     op->tag = wr->tm.add.tag;
     op->mask = wr->tm.add.mask;
@@ -622,20 +660,29 @@ int tmdev_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr, struct ibv_
     return rc;
 }
 
-/* ---- making and destroying
- * ------------------------------------------------------------------------------------------------- */
+/*
+ * ---- making and destroying
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static int check_caps(const tmdev_cq_t *cq, const struct ibv_tm_cap *cap)
 {
     const tmdev_settings_t *s = tmdev_settings();
     if (!cq->is_extended) {
-        return tmdev_misuse(EINVAL, "ibv_create_srq_ex: a TM-SRQ needs a completion queue made by ibv_create_cq_ex");
+        return tmdev_misuse(
+            EINVAL,
+            "ibv_create_srq_ex: a TM-SRQ needs a completion queue made by ibv_create_cq_ex");
     }
-    if (0 == cap->max_num_tags || cap->max_num_tags > s->tm_tags || 0 == cap->max_ops || cap->max_ops > s->tm_ops) {
-        return tmdev_misuse(EINVAL, "ibv_create_srq_ex: max_num_tags %u (1 to %u), max_ops %u (1 to %u)", cap->max_num_tags,
-                            s->tm_tags, cap->max_ops, s->tm_ops);
+    if (0 == cap->max_num_tags || cap->max_num_tags > s->tm_tags || 0 == cap->max_ops ||
+        cap->max_ops > s->tm_ops) {
+        return tmdev_misuse(EINVAL,
+                            "ibv_create_srq_ex: max_num_tags %u (1 to %u), max_ops %u (1 to %u)",
+                            cap->max_num_tags, s->tm_tags, cap->max_ops, s->tm_ops);
     }
-    return s->is_ethernet ? tmdev_misuse(EINVAL, "ibv_create_srq_ex: a TM-SRQ cannot be made on an Ethernet port") : 0;
+    return s->is_ethernet
+               ? tmdev_misuse(EINVAL,
+                              "ibv_create_srq_ex: a TM-SRQ cannot be made on an Ethernet port")
+               : 0;
 }
 
 int tmdev_tm_init(tmdev_srq_t *srq, tmdev_cq_t *cq, const struct ibv_tm_cap *cap)

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tmdev: a verbs device in software. Objects and functions that the files of the library share.
+/*
+ * tmdev: a verbs device in software. Objects and functions that the files of the library share.
  *
  * Locks, in the order in which they may be taken:
  *   node->lock       all objects of the process except what the next two guard. Held for the time of one verb or one batch
- * of frames. channel/context event locks, cq->ring_lock the entries of a completion queue; the device thread appends, a
- * poller removes. srq->tag_lock    the handles of a tag matching SRQ, which change when completions are polled. Above them:
- * node->progress_lock, for the device thread and those who do its work (node.c); and cq->poll_lock, which a client holds
- * from ibv_start_poll to ibv_end_poll and which nothing else in the library takes. */
+ * of frames. channel/context event locks, cq->ring_lock the entries of a completion queue; the
+ * device thread appends, a poller removes. srq->tag_lock    the handles of a tag matching SRQ,
+ * which change when completions are polled. Above them: node->progress_lock, for the device thread
+ * and those who do its work (node.c); and cq->poll_lock, which a client holds from ibv_start_poll
+ * to ibv_end_poll and which nothing else in the library takes.
+ */
 #ifndef TMDEV_H
 #define TMDEV_H
 
@@ -74,7 +77,7 @@ typedef struct tmdev_settings {
     uint32_t lid;
     uint32_t tm_tags, tm_ops;
     bool has_tm_rndv;
-    bool is_tm_silent; /* of receives that break off */
+    bool is_tm_silent;   /* of receives that break off */
     uint16_t tm_start;   /* first value of the counters of unexpected messages */
     uint64_t max_msg;    /* bytes */
     uint32_t max_inline; /* bytes */
@@ -89,7 +92,7 @@ typedef struct tmdev_settings {
     struct {
         uint32_t first, last;
     } fail[TMDEV_FAIL_KINDS]; /* calls that fail, counted from 1; first 0: none */
-    uint32_t devices, ports; /* ports of each device */
+    uint32_t devices, ports;  /* ports of each device */
     bool has_port_down, has_device_fatal;
     uint64_t port_down_us, device_fatal_us; /* after the first queue pair can send */
     uint64_t port_up_us;                    /* 0: never */
@@ -129,16 +132,18 @@ struct tmdev_node {
     uint32_t id;
     int epoll_fd, wake_fd, timer_fd, listen_fd;
     atomic_bool is_stopping;
-    pthread_mutex_t progress_lock; /* for whoever handles what epoll reports: reading, accepting and closing connections */
-    atomic_ulong polls;            /* by clients */
-    atomic_uint armed;             /* completion queues that will send an event */
+    /* for whoever handles what epoll reports: reading, accepting and closing connections */
+    pthread_mutex_t progress_lock;
+    atomic_ulong polls; /* by clients */
+    atomic_uint armed;  /* completion queues that will send an event */
     tmdev_qp_t *qps[TMDEV_QPS];
     uint32_t next_qp, qps_made;
     tmdev_conn_t *peers[TMDEV_NODES];             /* connections that this node opened, by peer */
     TAILQ_HEAD(, tmdev_conn) conns;               /* all */
     TAILQ_HEAD(tmdev_timers, tmdev_timer) timers; /* by due_us */
-    TAILQ_HEAD(tmdev_qps, tmdev_qp) ready;        /* have something to transmit, and no need to wait */
-    TAILQ_HEAD(, tmdev_qp) acks;                  /* owe an acknowledgement */
+    /* have something to transmit, and no need to wait */
+    TAILQ_HEAD(tmdev_qps, tmdev_qp) ready;
+    TAILQ_HEAD(, tmdev_qp) acks; /* owe an acknowledgement */
     TAILQ_HEAD(, tmdev_srq) tm_srqs;
     TAILQ_HEAD(, tmdev_ctx) contexts;
     tmdev_timer_t down_timer, up_timer, fatal_timer; /* fault.c */
@@ -183,12 +188,19 @@ struct tmdev_conn {
 
 int tmdev_listen(tmdev_node_t *node);
 void tmdev_unlisten(tmdev_node_t *node);
-/* The connection for requests to a node, opened if need be; NULL if nobody answers there (errno EAGAIN: not now). */
+/*
+ * The connection for requests to a node, opened if need be; NULL if nobody answers there (errno
+ * EAGAIN: not now).
+ */
 tmdev_conn_t *tmdev_conn_to(tmdev_node_t *node, uint32_t peer);
 void tmdev_conn_accept(tmdev_node_t *node);
 bool tmdev_conn_is_free(const tmdev_conn_t *conn);
-/* Send a frame with the payload of the iovecs, whose sum is frame->length. May mark the connection as broken. */
-void tmdev_conn_send(tmdev_conn_t *conn, tmdev_frame_t *frame, const struct iovec *payload, int count);
+/*
+ * Send a frame with the payload of the iovecs, whose sum is frame->length. May mark the connection
+ * as broken.
+ */
+void tmdev_conn_send(tmdev_conn_t *conn, tmdev_frame_t *frame, const struct iovec *payload,
+                     int count);
 /* node->is_cut has changed. */
 void tmdev_conns_watch(tmdev_node_t *node);
 /* Under progress_lock: */
@@ -200,7 +212,10 @@ void tmdev_conn_close(tmdev_conn_t *conn);
  * ------------------------------------------------------------------------------------- */
 
 void tmdev_faults_init(tmdev_node_t *node);
-/* A queue pair can send: count the time until the faults that the settings ask for from the first of them on. Under node->lock. */
+/*
+ * A queue pair can send: count the time until the faults that the settings ask for from the first
+ * of them on. Under node->lock.
+ */
 void tmdev_faults_start(tmdev_node_t *node);
 
 /* ---- contexts and asynchronous events (context.c)
@@ -226,15 +241,17 @@ void tmdev_event_raise(struct ibv_context *context, enum ibv_event_type type, vo
 void tmdev_event_raise_port(struct ibv_context *context, enum ibv_event_type type, int port);
 /* Before an object goes: forget events about it, and wait until those fetched are acknowledged. */
 void tmdev_event_forget(struct ibv_context *context, void *object);
-void tmdev_event_wait(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed, const atomic_uint *fetched,
-                      const char *what);
+void tmdev_event_wait(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed,
+                      const atomic_uint *fetched, const char *what);
 int tmdev_token_fd(void);
 void tmdev_token_put(int fd);
 void tmdev_token_drop(int fd);
 int tmdev_token_get(int fd);
 
-int tmdev_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);
-int tmdev_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+int tmdev_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+                     size_t size);
+int tmdev_query_device_ex(struct ibv_context *context,
+                          const struct ibv_query_device_ex_input *input,
                           struct ibv_device_attr_ex *attr, size_t size);
 /* What identifies the port that a queue pair's address vector leads to. 0: leads nowhere. */
 uint32_t tmdev_route(const struct ibv_ah_attr *ah);
@@ -259,20 +276,25 @@ static inline tmdev_pd_t *tmdev_pd(struct ibv_pd *pd)
     return (tmdev_pd_t *) pd;
 }
 
-/* Under node->lock: where the bytes of a key are, or NULL if the key, the bounds or the access (all bits needed) are wrong.
+/*
+ * Under node->lock: where the bytes of a key are, or NULL if the key, the bounds or the access (all
+ * bits needed) are wrong.
  */
-void *tmdev_mr_find(tmdev_node_t *node, const struct ibv_pd *pd, uint32_t key, uint64_t addr, uint64_t length,
-                    unsigned int access);
+void *tmdev_mr_find(tmdev_node_t *node, const struct ibv_pd *pd, uint32_t key, uint64_t addr,
+                    uint64_t length, unsigned int access);
 /* Are all of these right? */
-bool tmdev_sges_valid(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges, int count,
-                      unsigned int access);
+bool tmdev_sges_valid(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges,
+                      int count, unsigned int access);
 uint64_t tmdev_sges_length(const struct ibv_sge *sges, int count);
 /* Copy to what the list describes, from offset on. false: a key went wrong. */
-bool tmdev_sges_scatter(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges, int count, uint64_t offset,
-                        const void *data, uint64_t length);
-/* The iovecs (at most TMDEV_MAX_SGE) of length bytes from offset on; their number, or -1 if a key is wrong. */
-int tmdev_sges_gather(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges, int count, uint64_t offset,
-                      uint64_t length, struct iovec *iov);
+bool tmdev_sges_scatter(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges,
+                        int count, uint64_t offset, const void *data, uint64_t length);
+/*
+ * The iovecs (at most TMDEV_MAX_SGE) of length bytes from offset on; their number, or -1 if a key
+ * is wrong.
+ */
+int tmdev_sges_gather(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges,
+                      int count, uint64_t offset, uint64_t length, struct iovec *iov);
 
 /* ---- completion queues (cq.c) and channels (channel.c)
  * ----------------------------------------------------------------------- */
@@ -424,7 +446,10 @@ int tmdev_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_
 int tmdev_tm_init(tmdev_srq_t *srq, tmdev_cq_t *cq, const struct ibv_tm_cap *cap);
 void tmdev_tm_fini(tmdev_srq_t *srq);
 int tmdev_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad);
-/* A client polls this completion, under cq->ring_lock: give back what it returns, set what is only known now. */
+/*
+ * A client polls this completion, under cq->ring_lock: give back what it returns, set what is only
+ * known now.
+ */
 void tmdev_tm_polled(tmdev_cqe_t *cqe);
 
 /* ---- queue pairs (qp.c), requester (send.c), responder (recv.c, tm.c)
@@ -560,8 +585,9 @@ int tmdev_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_w
 int tmdev_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 /* All under node->lock. */
-void tmdev_qp_error(tmdev_qp_t *qp);                           /* to state ERR: flush */
-void tmdev_qp_fatal(tmdev_qp_t *qp, enum ibv_event_type type); /* the same by the device's decision, with an event */
+void tmdev_qp_error(tmdev_qp_t *qp); /* to state ERR: flush */
+/* the same by the device's decision, with an event */
+void tmdev_qp_fatal(tmdev_qp_t *qp, enum ibv_event_type type);
 void tmdev_qp_ready(tmdev_qp_t *qp);
 void tmdev_qp_unready(tmdev_qp_t *qp);
 bool tmdev_qp_counts_message(tmdev_qp_t *qp); /* false: TMDEV_QP_ERROR struck */
@@ -588,9 +614,12 @@ void tmdev_deliver(tmdev_conn_t *conn, const tmdev_frame_t *frame, const uint8_t
 /* The message is executed. */
 void tmdev_recv_done(tmdev_qp_t *qp);
 void tmdev_recv_nak(tmdev_qp_t *qp, const tmdev_frame_t *frame, tmdev_nak_t code);
-/* The message in qp->in, or the receive that it would have had, failed: report that, tell the peer, and end the queue pair.
+/*
+ * The message in qp->in, or the receive that it would have had, failed: report that, tell the peer,
+ * and end the queue pair.
  */
-void tmdev_recv_fail(tmdev_qp_t *qp, const tmdev_frame_t *frame, enum ibv_wc_status status, tmdev_nak_t code);
+void tmdev_recv_fail(tmdev_qp_t *qp, const tmdev_frame_t *frame, enum ibv_wc_status status,
+                     tmdev_nak_t code);
 
 typedef enum {
     TMDEV_TM_GO_ON,  /* qp->in is set */
@@ -598,7 +627,8 @@ typedef enum {
     TMDEV_TM_NO_RECV /* no receive, or the queue does not run: not ready */
 } tmdev_tm_verdict_t;
 /* The first frame of a SEND to a TM-SRQ. */
-tmdev_tm_verdict_t tmdev_tm_arrive(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t *payload);
+tmdev_tm_verdict_t tmdev_tm_arrive(tmdev_qp_t *qp, const tmdev_frame_t *frame,
+                                   const uint8_t *payload);
 /* All of a message to a listed tag is there. */
 void tmdev_tm_complete(tmdev_qp_t *qp, const tmdev_frame_t *frame);
 /* A matched message or rendezvous will never be complete. */

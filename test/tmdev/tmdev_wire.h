@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The bytes between the processes that use tmdev, and nothing else.
+/*
+ * The bytes between the processes that use tmdev, and nothing else.
  *
- * Each process ("node") listens on one unix stream socket. A node that has requests for another opens a connection to it;
- * all its requests to that node go out on it in order, and their answers come back on it. Requests in the other direction
- * have a connection of their own, so there is no simultaneous connect to resolve. The stream never loses anything; what is
- * sent again is what the receiver refused (receiver not ready, queue pair not ready), and then everything behind it, too,
+ * Each process ("node") listens on one unix stream socket. A node that has requests for another
+ * opens a connection to it; all its requests to that node go out on it in order, and their answers
+ * come back on it. Requests in the other direction have a connection of their own, so there is no
+ * simultaneous connect to resolve. The stream never loses anything; what is sent again is what the
+ * receiver refused (receiver not ready, queue pair not ready), and then everything behind it, too,
  * as on InfiniBand.
  *
- * A queue pair numbers its requests ("messages") from 0 when it reaches RTS, and the responder takes them in that order
- * only. Both ends are of one host and one byte order. */
+ * A queue pair numbers its requests ("messages") from 0 when it reaches RTS, and the responder
+ * takes them in that order only. Both ends are of one host and one byte order.
+ */
 #ifndef TMDEV_WIRE_H
 #define TMDEV_WIRE_H
 
@@ -41,11 +44,12 @@ enum {
 };
 
 typedef enum {
-    TMDEV_NAK_RNR = 1,   /* no receive buffer: again after offset microseconds */
-    TMDEV_NAK_NOT_READY, /* no such queue pair, or not ready to receive from this one: as if lost on the wire */
-    TMDEV_NAK_INVALID,   /* invalid request: too long for the receive, too many reads */
-    TMDEV_NAK_ACCESS,    /* remote access error */
-    TMDEV_NAK_OPERATION  /* the responder failed for a reason of its own */
+    TMDEV_NAK_RNR = 1, /* no receive buffer: again after offset microseconds */
+    /* no such queue pair, or not ready to receive from this one: as if lost on the wire */
+    TMDEV_NAK_NOT_READY,
+    TMDEV_NAK_INVALID,  /* invalid request: too long for the receive, too many reads */
+    TMDEV_NAK_ACCESS,   /* remote access error */
+    TMDEV_NAK_OPERATION /* the responder failed for a reason of its own */
 } tmdev_nak_t;
 
 typedef struct tmdev_frame {
@@ -53,7 +57,8 @@ typedef struct tmdev_frame {
     uint32_t length; /* of the payload that follows, bytes */
     uint8_t type;    /* tmdev_frame_type_t */
     uint8_t flags;
-    uint16_t attempt; /* counts the requester's retransmissions; a NAK repeats that of its request */
+    /* counts the requester's retransmissions; a NAK repeats that of its request */
+    uint16_t attempt;
     uint32_t dst_qpn;
     uint32_t src_qpn;
     uint32_t msn; /* number of the message among the requests of this direction */
@@ -68,6 +73,6 @@ typedef struct tmdev_frame {
     uint32_t code;  /* tmdev_nak_t */
 } tmdev_frame_t;
 
-_Static_assert(sizeof(tmdev_frame_t) == 72, "the frame header has no padding");
+_Static_assert(72 == sizeof(tmdev_frame_t), "the frame header has no padding");
 
 #endif

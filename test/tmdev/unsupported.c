@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Functions of libibverbs that a client may call and that this device declines, or for which it has nothing to do. What is
- * missing even here is made at build time (see test/lib/tmdev.sh) and ends the program with a message. */
+/*
+ * Functions of libibverbs that a client may call and that this device declines, or for which it has
+ * nothing to do. What is missing even here is made at build time (see test/lib/tmdev.sh) and ends
+ * the program with a message.
+ */
 #include "tmdev.h"
 
 #include <errno.h>
@@ -14,8 +17,10 @@ static void *decline(void)
     return NULL;
 }
 
-/* ---- fork: the parent's registrations stay its own, as with kernels that copy pinned pages on fork
- * --------------------------- */
+/*
+ * ---- fork: the parent's registrations stay its own, as with kernels that copy pinned pages on
+ * fork ---------------------------
+ */
 
 TMDEV_PUBLIC int ibv_fork_init(void)
 {
@@ -53,7 +58,8 @@ TMDEV_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr 
     return decline();
 }
 
-TMDEV_PUBLIC struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port)
+TMDEV_PUBLIC struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc,
+                                                  struct ibv_grh *grh, uint8_t port)
 {
     (void) pd;
     (void) wc;
@@ -62,8 +68,8 @@ TMDEV_PUBLIC struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_
     return decline();
 }
 
-TMDEV_PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh,
-                                     struct ibv_ah_attr *attr)
+TMDEV_PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc,
+                                     struct ibv_grh *grh, struct ibv_ah_attr *attr)
 {
     (void) context;
     (void) port;
@@ -96,8 +102,8 @@ TMDEV_PUBLIC int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, u
     return EOPNOTSUPP;
 }
 
-TMDEV_PUBLIC int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr, uint8_t mac[6],
-                                             uint16_t *vid)
+TMDEV_PUBLIC int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
+                                             uint8_t mac[6], uint16_t *vid)
 {
     (void) context;
     (void) attr;
@@ -109,7 +115,8 @@ TMDEV_PUBLIC int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct
 /* ---- memory of other kinds, objects of other processes
  * ----------------------------------------------------------------------- */
 
-TMDEV_PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+TMDEV_PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
+                              size_t length, int access)
 {
     (void) mr;
     (void) flags;
@@ -121,8 +128,8 @@ TMDEV_PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, v
     return IBV_REREG_MR_ERR_INPUT;
 }
 
-TMDEV_PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-                                              int access)
+TMDEV_PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
+                                              uint64_t iova, int fd, int access)
 {
     (void) pd;
     (void) offset;
@@ -175,8 +182,10 @@ TMDEV_PUBLIC void ibv_unimport_dm(struct ibv_dm *dm)
     (void) dm;
 }
 
-/* ---- queue pairs
- * ------------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- queue pairs
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
 TMDEV_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 {

@@ -16,10 +16,10 @@ static uint64_t posted_seq(const fab_match_link_t *link)
 
 static const fab_match_msg_t *link_msg(const fab_match_link_t *link)
 {
-    if (link->tag == ANY) {
+    if (ANY == link->tag) {
         return OWNER(link, fab_match_msg_t, by_source);
     }
-    if (link->source == ANY) {
+    if (ANY == link->source) {
         return OWNER(link, fab_match_msg_t, by_tag);
     }
     return OWNER(link, fab_match_msg_t, link);
@@ -69,8 +69,10 @@ static size_t check_index(const fab_match_index_t *index, uint64_t (*seq)(const 
 
     assert_true(index->nbuckets <= index->mask + 1 && index->nbuckets > index->mask / 2);
     for (uint32_t b = 0; b < index->nbuckets; b++) {
-        for (const fab_match_link_t *leader = bucket_first(index, b); leader != NULL; leader = leader->chain) {
-            for (const fab_match_link_t *other = leader->chain; other != NULL; other = other->chain) {
+        for (const fab_match_link_t *leader = bucket_first(index, b); NULL != leader;
+             leader = leader->chain) {
+            for (const fab_match_link_t *other = leader->chain; NULL != other;
+                 other = other->chain) {
                 assert_true(other->key != leader->key);
             }
             nkeys++;
@@ -89,14 +91,15 @@ static size_t check_posted_order(const fab_match_dom_t *dom)
 
     for (uint32_t i = 0; i < dom->nshort; i++) {
         assert_int_equal(dom->posted_short[i].recv->where, FAB_MATCH_IN_SHORT);
-        assert_true(i == 0 || dom->posted_short[i].recv->seq > dom->posted_short[i - 1].recv->seq);
+        assert_true(0 == i || dom->posted_short[i].recv->seq > dom->posted_short[i - 1].recv->seq);
     }
-    for (const fab_match_list_t *item = dom->posted_order.next; item != &dom->posted_order; item = item->next) {
+    for (const fab_match_list_t *item = dom->posted_order.next; item != &dom->posted_order;
+         item = item->next) {
         const fab_match_recv_t *recv = OWNER(item, fab_match_recv_t, order);
 
         assert_int_equal(recv->where, FAB_MATCH_IN_INDEX);
         assert_ptr_equal(item->next->prev, item);
-        assert_true((n == 0 && dom->nshort == 0) || recv->seq > last);
+        assert_true((0 == n && 0 == dom->nshort) || recv->seq > last);
         last = recv->seq;
         n++;
     }
@@ -113,14 +116,17 @@ static size_t check_msg_order(const fab_match_list_t *list, bool is_internal)
 
         assert_true((msg->tag < 0) == is_internal);
         assert_ptr_equal(item->next->prev, item);
-        assert_true(n == 0 || msg->seq > last);
+        assert_true(0 == n || msg->seq > last);
         last = msg->seq;
         n++;
     }
     return n;
 }
 
-/* The number of unfiled messages in a ring: the first ones, and older than the oldest filed one of either ring. */
+/*
+ * The number of unfiled messages in a ring: the first ones, and older than the oldest filed one of
+ * either ring.
+ */
 static size_t check_unfiled(const fab_match_list_t *list, uint64_t oldest_filed)
 {
     const fab_match_list_t *item = list->next;
@@ -160,7 +166,8 @@ void match_check_dom(const fab_match_dom_t *dom)
 
     assert_int_equal(indexed + dom->nshort, dom->posted_count);
     assert_int_equal(check_posted_order(dom), indexed);
-    assert_int_equal(dom->npattern[0] + dom->npattern[1] + dom->npattern[2] + dom->npattern[3], indexed);
+    assert_int_equal(dom->npattern[0] + dom->npattern[1] + dom->npattern[2] + dom->npattern[3],
+                     indexed);
     assert_int_equal(user_unfiled + internal_unfiled, dom->nunfiled);
     assert_true(dom->nunfiled <= FAB_MATCH_UNFILED_MAX);
     assert_int_equal(links + dom->nunfiled, dom->unexp_count);

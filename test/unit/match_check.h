@@ -5,7 +5,10 @@
 
 #include "match/match.h"
 
-/* Walk all of the domain; fail the running cmocka test where something is not as match_types.h and match.c say. */
+/*
+ * Walk all of the domain; fail the running cmocka test where something is not as match_types.h and
+ * match.c say.
+ */
 void match_check_dom(const fab_match_dom_t *dom);
 
 #endif /* TM_MATCH_CHECK_H */

@@ -10,7 +10,8 @@
 /* The rule. */
 static bool fits(int32_t msg_source, int32_t msg_tag, int32_t recv_source, int32_t recv_tag)
 {
-    return (recv_source == ANY || recv_source == msg_source) && (recv_tag == ANY ? msg_tag >= 0 : recv_tag == msg_tag);
+    return (ANY == recv_source || recv_source == msg_source) &&
+           (ANY == recv_tag ? msg_tag >= 0 : recv_tag == msg_tag);
 }
 
 static void list_add(match_ref_list_t *list, void *id, int32_t source, int32_t tag)
@@ -44,7 +45,8 @@ static size_t oldest_msg(const match_ref_t *ref, int32_t source, int32_t tag)
 {
     size_t i = 0;
 
-    while (i < ref->unexp.count && !fits(ref->unexp.entry[i].source, ref->unexp.entry[i].tag, source, tag)) {
+    while (i < ref->unexp.count &&
+           !fits(ref->unexp.entry[i].source, ref->unexp.entry[i].tag, source, tag)) {
         i++;
     }
     return i;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The MPI matching rule as a pair of linear lists, to hold the matcher against.  Plainly right, and slow.
+ * The MPI matching rule as a pair of linear lists, to hold the matcher against.  Plainly right, and
+ * slow.
  *
- * Receives and messages are known by the caller's pointers, which are only compared.  FAB_MATCH_ANY is the wildcard.
+ * Receives and messages are known by the caller's pointers, which are only compared.  FAB_MATCH_ANY
+ * is the wildcard.
  */
 #ifndef TM_MATCH_REF_H
 #define TM_MATCH_REF_H

@@ -6,12 +6,13 @@
 
 static void hw_error(hw_t *dev, const char *text)
 {
-    if (dev->error == NULL) {
+    if (NULL == dev->error) {
         dev->error = text;
     }
 }
 
-void hw_init(hw_t *dev, uint32_t slots, uint32_t max_ops, uint16_t modulus, uint32_t bufs, uint16_t first_count)
+void hw_init(hw_t *dev, uint32_t slots, uint32_t max_ops, uint16_t modulus, uint32_t bufs,
+             uint16_t first_count)
 {
     memset(dev, 0, sizeof(*dev));
     dev->slots = slots;
@@ -26,7 +27,7 @@ static uint32_t free_slot(const hw_t *dev)
 {
     uint32_t i = 0;
 
-    while (i < dev->slots && dev->slot[i].expect != 0) {
+    while (i < dev->slots && 0 != dev->slot[i].expect) {
         i++;
     }
     return i;
@@ -43,7 +44,7 @@ static int post_add(hw_t *dev, const fab_offload_cmd_t *cmd)
         dev->refusals--;
         return FAB_OFFLOAD_BUSY;
     }
-    if ((cmd->recv->tag & ~cmd->recv->mask) != 0) {
+    if (0 != (cmd->recv->tag & ~cmd->recv->mask)) {
         hw_error(dev, "ADD with an empty buffer or a tag outside its mask");
     }
     dev->slot[i].recv = cmd->recv;
@@ -58,7 +59,7 @@ static void post_del(hw_t *dev, const fab_offload_cmd_t *cmd)
 {
     hw_slot_t *slot = &dev->slot[cmd->handle];
 
-    if (cmd->handle >= dev->slots || slot->expect == 0) {
+    if (cmd->handle >= dev->slots || 0 == slot->expect) {
         hw_error(dev, "DEL of a handle that is free");
         return;
     }
@@ -76,21 +77,21 @@ int hw_post(void *device, const fab_offload_cmd_t *cmd)
     if (dev->is_dead) {
         return FAB_OFFLOAD_DEAD;
     }
-    if (dev->posted - dev->tail >= dev->max_ops || dev->ncmd == HW_QUEUE) {
+    if (dev->posted - dev->tail >= dev->max_ops || HW_QUEUE == dev->ncmd) {
         hw_error(dev, "no room in the command queue");
         return FAB_OFFLOAD_BUSY;
     }
-    if (cmd->op == FAB_OFFLOAD_ADD && post_add(dev, cmd) != FAB_OFFLOAD_POSTED) {
+    if (FAB_OFFLOAD_ADD == cmd->op && FAB_OFFLOAD_POSTED != post_add(dev, cmd)) {
         return FAB_OFFLOAD_BUSY;
     }
-    if (cmd->op == FAB_OFFLOAD_DEL) {
+    if (FAB_OFFLOAD_DEL == cmd->op) {
         post_del(dev, cmd);
     }
-    if (cmd->op == FAB_OFFLOAD_NOP || (cmd->op == FAB_OFFLOAD_ADD && cmd->is_signaled)) {
+    if (FAB_OFFLOAD_NOP == cmd->op || (FAB_OFFLOAD_ADD == cmd->op && cmd->is_signaled)) {
         hw_error(dev, "a command that must not be posted");
     }
     dev->cmd[dev->ncmd].cmd = *cmd;
-    if (cmd->op == FAB_OFFLOAD_ADD) {
+    if (FAB_OFFLOAD_ADD == cmd->op) {
         dev->cmd[dev->ncmd].cmd.handle = cmd->recv->handle;
     }
     dev->ncmd++;
@@ -100,7 +101,7 @@ int hw_post(void *device, const fab_offload_cmd_t *cmd)
 
 static void complete(hw_t *dev, hw_completion_t completion)
 {
-    if (dev->ncq == HW_QUEUE) {
+    if (HW_QUEUE == dev->ncq) {
         hw_error(dev, "completion queue overrun");
         return;
     }
@@ -109,7 +110,7 @@ static void complete(hw_t *dev, hw_completion_t completion)
 
 static bool counts_are_equal(const hw_t *dev)
 {
-    return ((dev->sw_rep ^ dev->hw) & (dev->modulus - 1)) == 0;
+    return 0 == ((dev->sw_rep ^ dev->hw) & (dev->modulus - 1));
 }
 
 static void enable_all(hw_t *dev)
@@ -132,7 +133,7 @@ void hw_execute(hw_t *dev)
     if ((uint16_t) (dev->hw - cmd.count) >= dev->modulus) {
         hw_error(dev, "a command carries a count so old that it means another");
     }
-    if (cmd.op == FAB_OFFLOAD_ADD) {
+    if (FAB_OFFLOAD_ADD == cmd.op) {
         if (slot->is_listed || slot->owes_data) {
             hw_error(dev, "ADD where a receive is listed");
         }
@@ -142,7 +143,7 @@ void hw_execute(hw_t *dev)
         slot->is_listed = true;
         slot->is_enabled = false;
         slot->age = dev->age++;
-    } else if (cmd.op == FAB_OFFLOAD_DEL) {
+    } else if (FAB_OFFLOAD_DEL == cmd.op) {
         is_success = slot->is_listed;
         slot->is_listed = false;
     }
@@ -153,7 +154,8 @@ void hw_execute(hw_t *dev)
     if (cmd.is_signaled) {
         complete(dev, (hw_completion_t){.kind = HW_OP,
                                         .is_success = is_success,
-                                        .handle = cmd.op == FAB_OFFLOAD_DEL ? (uint8_t) cmd.handle : HW_SLOTS,
+                                        .handle = FAB_OFFLOAD_DEL == cmd.op ? (uint8_t) cmd.handle
+                                                                            : HW_SLOTS,
                                         .op = number,
                                         .wr_id = cmd.wr_id});
     }
@@ -170,7 +172,7 @@ static uint32_t find_slot(const hw_t *dev, uint64_t tag)
         const hw_slot_t *slot = &dev->slot[i];
 
         if (slot->is_listed && slot->is_enabled && (tag & slot->mask) == slot->tag &&
-            (best == HW_SLOTS || (int32_t) (slot->age - dev->slot[best].age) < 0)) {
+            (HW_SLOTS == best || (int32_t) (slot->age - dev->slot[best].age) < 0)) {
             best = i;
         }
     }
@@ -192,10 +194,12 @@ bool hw_message(hw_t *dev, uint64_t tag, uint16_t msg, bool is_split)
         dev->slot[i].is_listed = false;
         dev->slot[i].owes_data = is_split;
         dev->slot[i].msg = msg;
-        complete(dev, (hw_completion_t){.kind = HW_MATCHED, .has_data = !is_split, .handle = (uint8_t) i, .msg = msg});
+        complete(dev,
+                 (hw_completion_t){
+                     .kind = HW_MATCHED, .has_data = !is_split, .handle = (uint8_t) i, .msg = msg});
         return true;
     }
-    if (dev->bufs == 0) {
+    if (0 == dev->bufs) {
         return false;
     }
     dev->bufs--;
@@ -207,7 +211,8 @@ bool hw_message(hw_t *dev, uint64_t tag, uint16_t msg, bool is_split)
 void hw_finish(hw_t *dev, uint32_t slot)
 {
     dev->slot[slot].owes_data = false;
-    complete(dev, (hw_completion_t){.kind = HW_DATA, .handle = (uint8_t) slot, .msg = dev->slot[slot].msg});
+    complete(dev, (hw_completion_t){
+                      .kind = HW_DATA, .handle = (uint8_t) slot, .msg = dev->slot[slot].msg});
 }
 
 /* What the provider does with the handle when a completion for it is polled. */
@@ -222,7 +227,7 @@ static void release(hw_t *dev, uint8_t handle, uint8_t n)
 
 bool hw_poll(hw_t *dev, hw_completion_t *completion)
 {
-    if (dev->ncq == 0) {
+    if (0 == dev->ncq) {
         return false;
     }
     *completion = dev->cq[0];
@@ -232,10 +237,10 @@ bool hw_poll(hw_t *dev, hw_completion_t *completion)
     case HW_MATCHED:
     case HW_DATA:
         completion->recv = dev->slot[completion->handle].recv;
-        if (dev->slot[completion->handle].expect == 0) {
+        if (0 == dev->slot[completion->handle].expect) {
             hw_error(dev, "match of a handle that is free");
         }
-        if (completion->kind == HW_DATA || completion->has_data) {
+        if (HW_DATA == completion->kind || completion->has_data) {
             release(dev, completion->handle, 1);
         }
         break;

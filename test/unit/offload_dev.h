@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A device with hardware tag matching as a state machine, for the tests of the offload engine: a list of tagged receives, a queue
- * of commands that it executes when told to, a queue of completions, buffers for unexpected messages.  As strict as hardware:
- *  - an entry added while the counts differ is listed but disabled; a command that makes them equal enables all;
- *  - an unsignaled DEL frees the handle when it is posted; a completion for a freed handle is an error, one for a handle in use
- *    again names the wrong receive;
+ * A device with hardware tag matching as a state machine, for the tests of the offload engine: a
+ * list of tagged receives, a queue of commands that it executes when told to, a queue of
+ * completions, buffers for unexpected messages.  As strict as hardware:
+ *  - an entry added while the counts differ is listed but disabled; a command that makes them equal
+ *    enables all;
+ *  - an unsignaled DEL frees the handle when it is posted; a completion for a freed handle is an
+ *    error, one for a handle in use again names the wrong receive;
  *  - commands make room for others when a signaled one behind them has been polled;
- *  - counts are compared modulo dev->modulus, and a command executed with a count that old is an error (*dev->error).
+ *  - counts are compared modulo dev->modulus, and a command executed with a count that old is an
+ *    error (*dev->error).
  *
  * All state is in the structure, without memory outside it, so that it can be copied.
  */
@@ -41,7 +44,10 @@ typedef struct hw_completion {
     fab_offload_recv_t *recv; /* filled when polled */
 } hw_completion_t;
 
-/* A handle, as the device's driver keeps it from ADD on, and what the device itself has under it from the ADD's execution on. */
+/*
+ * A handle, as the device's driver keeps it from ADD on, and what the device itself has under it
+ * from the ADD's execution on.
+ */
 typedef struct hw_slot {
     fab_offload_recv_t *recv; /* given out with completions */
     uint8_t expect;           /* completions to come; 0: the handle is free */
@@ -73,7 +79,8 @@ typedef struct hw {
     uint32_t tail;     /* commands whose room is free again */
     uint32_t refusals; /* ADDs to refuse for no reason */
     bool is_dead;      /* posting fails */
-    bool disables_all; /* while the counts differ nothing is matched, not even what was enabled before: nobody knows */
+    /* while the counts differ nothing is matched, not even what was enabled before: nobody knows */
+    bool disables_all;
     hw_slot_t slot[HW_SLOTS];
     hw_cmd_t cmd[HW_QUEUE];
     uint32_t ncmd;
@@ -82,7 +89,8 @@ typedef struct hw {
     const char *error; /* what was done wrong to it first, or NULL */
 } hw_t;
 
-void hw_init(hw_t *dev, uint32_t slots, uint32_t max_ops, uint16_t modulus, uint32_t bufs, uint16_t first_count);
+void hw_init(hw_t *dev, uint32_t slots, uint32_t max_ops, uint16_t modulus, uint32_t bufs,
+             uint16_t first_count);
 
 /* fab_offload_ops_t.post */
 int hw_post(void *device, const fab_offload_cmd_t *cmd);
@@ -93,7 +101,10 @@ void hw_execute(hw_t *dev);
 /* The receive that a message would be given, or NULL. */
 fab_offload_recv_t *hw_find(const hw_t *dev, uint64_t tag);
 
-/* A message.  False: it cannot be taken now (no buffer).  is_split: if it matches, its data is to come later. */
+/*
+ * A message.  False: it cannot be taken now (no buffer).  is_split: if it matches, its data is to
+ * come later.
+ */
 bool hw_message(hw_t *dev, uint64_t tag, uint16_t msg, bool is_split);
 
 /* The data of the message in this slot is in. */

@@ -10,24 +10,26 @@
 
 static void world_expect(world_t *w, bool ok, const char *text)
 {
-    if (!ok && w->error == NULL) {
+    if (!ok && NULL == w->error) {
         w->error = text;
     }
 }
 
-/* ---- the MPI rules ---- */
+/* ---- the MPI rules ------------------------------------------------------ */
 
 static bool fits(const ref_recv_t *r, const ref_msg_t *m)
 {
-    return r->scope == m->scope && (r->source == ANY || r->source == m->source) &&
-           (r->tag == ANY ? m->tag >= 0 : r->tag == m->tag);
+    return r->scope == m->scope && (ANY == r->source || r->source == m->source) &&
+           (ANY == r->tag ? m->tag >= 0 : r->tag == m->tag);
 }
 
 static bool overlap(const ref_recv_t *a, const ref_recv_t *b)
 {
-    const bool tags = a->tag == b->tag || (a->tag == ANY && b->tag >= 0) || (b->tag == ANY && a->tag >= 0);
+    const bool tags = a->tag == b->tag || (ANY == a->tag && b->tag >= 0) ||
+                      (ANY == b->tag && a->tag >= 0);
 
-    return a->scope == b->scope && tags && (a->source == ANY || b->source == ANY || a->source == b->source);
+    return a->scope == b->scope && tags &&
+           (ANY == a->source || ANY == b->source || a->source == b->source);
 }
 
 /* A receive is passed over: a message that fits it goes to a younger one. */
@@ -37,12 +39,14 @@ static void ref_skip(world_t *w, unsigned i)
     const fab_offload_scope_t *scope = &w->scope[r->scope];
     int8_t allowed = -1;
 
-    if (w->recv[i].state == FAB_OFFLOAD_UNLISTING && scope->parked.next != &scope->parked) {
+    if (FAB_OFFLOAD_UNLISTING == w->recv[i].state && scope->parked.next != &scope->parked) {
         allowed = (int8_t) (OWNER(scope->parked.next, fab_match_msg_t, order) - w->msg);
     } else {
-        world_expect(w, w->recv[i].state == FAB_OFFLOAD_CANCELLING, "I4: an older receive that fits was passed over");
+        world_expect(w, FAB_OFFLOAD_CANCELLING == w->recv[i].state,
+                     "I4: an older receive that fits was passed over");
     }
-    world_expect(w, !r->is_skipped || r->allowed == allowed, "I4: an older receive that fits was passed over, twice");
+    world_expect(w, !r->is_skipped || r->allowed == allowed,
+                 "I4: an older receive that fits was passed over, twice");
     r->is_skipped = true;
     r->allowed = allowed;
 }
@@ -53,21 +57,22 @@ static void ref_match(world_t *w, unsigned ri, unsigned mi)
     ref_msg_t *m = &w->rmsg[mi];
 
     world_expect(w, fits(r, m), "I1: the message does not fit the receive");
-    world_expect(w, r->state == REF_WAITING, "I2: the receive was used before");
-    world_expect(w, m->state == REF_WAITING, "I2: the message was used before");
-    world_expect(w, !r->is_skipped || r->allowed == (int8_t) mi, "I4: a receive that was passed over took another message");
+    world_expect(w, REF_WAITING == r->state, "I2: the receive was used before");
+    world_expect(w, REF_WAITING == m->state, "I2: the message was used before");
+    world_expect(w, !r->is_skipped || r->allowed == (int8_t) mi,
+                 "I4: a receive that was passed over took another message");
     for (unsigned i = 0; i < WORLD_MSGS; i++) {
         const ref_msg_t *other = &w->rmsg[i];
 
         world_expect(w,
-                     i == mi || other->state != REF_WAITING || other->source != m->source || other->order > m->order ||
-                         !fits(r, other),
+                     i == mi || REF_WAITING != other->state || other->source != m->source ||
+                         other->order > m->order || !fits(r, other),
                      "I3: an older message of that source was overtaken");
     }
     for (unsigned i = 0; i < WORLD_RECVS; i++) {
         const ref_recv_t *other = &w->rrecv[i];
 
-        if (i != ri && other->state == REF_WAITING && other->order < r->order && fits(other, m)) {
+        if (i != ri && REF_WAITING == other->state && other->order < r->order && fits(other, m)) {
             ref_skip(w, i);
         }
     }
@@ -76,7 +81,7 @@ static void ref_match(world_t *w, unsigned ri, unsigned mi)
     m->state = REF_MATCHED;
 }
 
-/* ---- what the engine says ---- */
+/* ---- what the engine says ----------------------------------------------- */
 
 static bool is_on_list(const fab_match_list_t *head, const fab_match_list_t *item)
 {
@@ -92,7 +97,8 @@ static bool is_in_matcher(const world_t *w, unsigned i)
 {
     const fab_match_dom_t *dom = &w->dom[w->rmsg[i].scope];
 
-    return is_on_list(&dom->unexp_user, &w->msg[i].order) || is_on_list(&dom->unexp_internal, &w->msg[i].order);
+    return is_on_list(&dom->unexp_user, &w->msg[i].order) ||
+           is_on_list(&dom->unexp_internal, &w->msg[i].order);
 }
 
 static unsigned recv_place(const world_t *w, const fab_offload_recv_t *recv)
@@ -106,12 +112,13 @@ static void give_back(world_t *w, unsigned i)
     ref_recv_t *r = &w->rrecv[i];
 
     world_expect(w, !r->is_mine, "I6: a receive was completed twice");
-    world_expect(w, w->recv[i].state == FAB_OFFLOAD_OUT, "a receive that was given back is not OUT");
+    world_expect(w, FAB_OFFLOAD_OUT == w->recv[i].state,
+                 "a receive that was given back is not OUT");
     r->is_mine = true;
-    if (r->state == REF_MATCHED) {
+    if (REF_MATCHED == r->state) {
         w->rmsg[r->msg].state = REF_FREE;
     }
-    if (w->error == NULL) {
+    if (NULL == w->error) {
         memset(&w->recv[i], 0x5a, sizeof(w->recv[i]));
         memset(r, 0, sizeof(*r));
     }
@@ -127,18 +134,18 @@ static void deliver(world_t *w, fab_offload_recv_t *recv, const fab_match_msg_t 
 
 static void handle_event(world_t *w, const fab_offload_event_t *event)
 {
-    const unsigned i = event->recv != NULL ? recv_place(w, event->recv) : 0;
+    const unsigned i = NULL != event->recv ? recv_place(w, event->recv) : 0;
     const ref_recv_t *r = &w->rrecv[i];
 
     switch (event->result) {
     case FAB_OFFLOAD_NOTHING:
         break;
     case FAB_OFFLOAD_COMPLETE:
-        world_expect(w, r->state == REF_MATCHED, "completed, and the device did not match it");
+        world_expect(w, REF_MATCHED == r->state, "completed, and the device did not match it");
         give_back(w, i);
         break;
     case FAB_OFFLOAD_CANCELLED:
-        world_expect(w, r->state == REF_WAITING && r->is_cancelled,
+        world_expect(w, REF_WAITING == r->state && r->is_cancelled,
                      "I6: cancelled, and it was matched, or not to be cancelled");
         give_back(w, i);
         break;
@@ -146,7 +153,7 @@ static void handle_event(world_t *w, const fab_offload_event_t *event)
         deliver(w, event->recv, event->msg);
         break;
     case FAB_OFFLOAD_LOST:
-        world_expect(w, r->state == REF_MATCHED && w->engine.is_failed, "lost without reason");
+        world_expect(w, REF_MATCHED == r->state && w->engine.is_failed, "lost without reason");
         give_back(w, i);
         break;
     case FAB_OFFLOAD_BROKEN:
@@ -163,14 +170,15 @@ static void forget_device(world_t *w)
     for (unsigned i = 0; i < WORLD_RECVS; i++) {
         ref_recv_t *r = &w->rrecv[i];
 
-        if (r->state == REF_MATCHED && w->recv[i].state != FAB_OFFLOAD_MATCHED && !w->recv[i].has_matched) {
+        if (REF_MATCHED == r->state && FAB_OFFLOAD_MATCHED != w->recv[i].state &&
+            !w->recv[i].has_matched) {
             r->state = REF_WAITING;
             w->rmsg[r->msg].state = REF_FREE;
         }
         r->is_skipped = false;
     }
     for (unsigned i = 0; i < WORLD_MSGS; i++) {
-        if (w->rmsg[i].by_device && w->rmsg[i].state == REF_WAITING && !is_in_matcher(w, i)) {
+        if (w->rmsg[i].by_device && REF_WAITING == w->rmsg[i].state && !is_in_matcher(w, i)) {
             w->rmsg[i].state = REF_FREE;
         }
     }
@@ -187,19 +195,22 @@ static void handle_events(world_t *w)
         w->is_forgotten = true;
         forget_device(w);
     }
-    while (w->error == NULL && fab_offload_next(&w->engine, &event)) {
+    while (NULL == w->error && fab_offload_next(&w->engine, &event)) {
         handle_event(w, &event);
     }
 }
 
-/* ---- invariants ---- */
+/* ---- invariants --------------------------------------------------------- */
 
 static bool is_unlisted(uint8_t state)
 {
-    return state == FAB_OFFLOAD_PLAIN || state == FAB_OFFLOAD_WAITING;
+    return FAB_OFFLOAD_PLAIN == state || FAB_OFFLOAD_WAITING == state;
 }
 
-/* Pairs of receives: the younger is not on the list before the older, if a message through the device could fit both. */
+/*
+ * Pairs of receives: the younger is not on the list before the older, if a message through the
+ * device could fit both.
+ */
 static void check_pairs(world_t *w)
 {
     for (unsigned a = 0; a < WORLD_RECVS; a++) {
@@ -207,10 +218,12 @@ static void check_pairs(world_t *w)
             const ref_recv_t *older = &w->rrecv[a];
             const ref_recv_t *younger = &w->rrecv[b];
 
-            if (older->state == REF_WAITING && younger->state == REF_WAITING && older->order < younger->order &&
-                is_unlisted(w->recv[a].state) &&
-                (w->recv[b].state == FAB_OFFLOAD_QUEUED || w->recv[b].state == FAB_OFFLOAD_LISTED)) {
-                world_expect(w, !overlap(older, younger), "a receive is listed, and an older one that overlaps is not");
+            if (REF_WAITING == older->state && REF_WAITING == younger->state &&
+                older->order < younger->order && is_unlisted(w->recv[a].state) &&
+                (FAB_OFFLOAD_QUEUED == w->recv[b].state ||
+                 FAB_OFFLOAD_LISTED == w->recv[b].state)) {
+                world_expect(w, !overlap(older, younger),
+                             "a receive is listed, and an older one that overlaps is not");
             }
         }
     }
@@ -230,11 +243,13 @@ static void check_recv(world_t *w, unsigned i, fab_offload_filter_t sum[WORLD_SC
         break;
     case FAB_OFFLOAD_WAITING:
         sum[r->scope][1].total[recv->match.tag < ANY]++;
-        world_expect(w, is_on_list(&scope->waiting, &recv->link), "a waiting receive is not in line");
+        world_expect(w, is_on_list(&scope->waiting, &recv->link),
+                     "a waiting receive is not in line");
         break;
     default:
         sum[0][0].bucket[0]++;
-        world_expect(w, is_on_list(&w->engine.listed_recvs, &recv->link), "a listed receive is not in listed_recvs");
+        world_expect(w, is_on_list(&w->engine.listed_recvs, &recv->link),
+                     "a listed receive is not in listed_recvs");
         break;
     }
 }
@@ -245,21 +260,23 @@ static void check_engine(world_t *w)
     uint32_t removing[WORLD_SCOPES] = {0};
 
     for (unsigned i = 0; i < WORLD_RECVS; i++) {
-        if (w->rrecv[i].state != REF_FREE) {
+        if (REF_FREE != w->rrecv[i].state) {
             check_recv(w, i, sum);
-            removing[w->rrecv[i].scope] +=
-                w->recv[i].state == FAB_OFFLOAD_CANCELLING || w->recv[i].state == FAB_OFFLOAD_UNLISTING;
+            removing[w->rrecv[i].scope] += FAB_OFFLOAD_CANCELLING == w->recv[i].state ||
+                                           FAB_OFFLOAD_UNLISTING == w->recv[i].state;
         }
     }
-    world_expect(w, sum[0][0].bucket[0] == w->engine.listed, "the number of listed receives is wrong");
+    world_expect(w, sum[0][0].bucket[0] == w->engine.listed,
+                 "the number of listed receives is wrong");
     for (unsigned s = 0; s < WORLD_SCOPES; s++) {
         const fab_offload_scope_t *scope = &w->scope[s];
 
         world_expect(w, removing[s] == scope->removing, "the number of DELs under way is wrong");
-        world_expect(w, scope->parked.next == &scope->parked || scope->removing != 0, "a message is parked for nothing");
+        world_expect(w, scope->parked.next == &scope->parked || 0 != scope->removing,
+                     "a message is parked for nothing");
         world_expect(w,
-                     memcmp(sum[s][0].total, scope->plain->total, sizeof(sum[s][0].total)) == 0 &&
-                         memcmp(sum[s][1].total, scope->held->total, sizeof(sum[s][1].total)) == 0,
+                     0 == memcmp(sum[s][0].total, scope->plain->total, sizeof(sum[s][0].total)) &&
+                         0 == memcmp(sum[s][1].total, scope->held->total, sizeof(sum[s][1].total)),
                      "a filter counts wrong");
     }
 }
@@ -268,14 +285,16 @@ static void check_engine(world_t *w)
 static void check_unmatched(world_t *w)
 {
     for (unsigned s = 0; s < WORLD_SCOPES; s++) {
-        for (const fab_match_list_t *at = w->dom[s].unexp_user.next; at != &w->dom[s].unexp_user; at = at->next) {
+        for (const fab_match_list_t *at = w->dom[s].unexp_user.next; at != &w->dom[s].unexp_user;
+             at = at->next) {
             const ref_msg_t *m = &w->rmsg[OWNER(at, fab_match_msg_t, order) - w->msg];
 
-            world_expect(w, m->state == REF_WAITING, "a message is in the matcher and was matched");
+            world_expect(w, REF_WAITING == m->state, "a message is in the matcher and was matched");
             for (unsigned i = 0; i < WORLD_RECVS; i++) {
-                world_expect(
-                    w, w->rrecv[i].state != REF_WAITING || w->recv[i].state > FAB_OFFLOAD_LISTED || !fits(&w->rrecv[i], m),
-                    "I5: a message and a receive that fit each other wait");
+                world_expect(w,
+                             REF_WAITING != w->rrecv[i].state ||
+                                 w->recv[i].state > FAB_OFFLOAD_LISTED || !fits(&w->rrecv[i], m),
+                             "I5: a message and a receive that fit each other wait");
             }
         }
     }
@@ -283,19 +302,22 @@ static void check_unmatched(world_t *w)
 
 void world_check(world_t *w)
 {
-    world_expect(w, w->dev.error == NULL, w->dev.error);
-    if (w->error == NULL && !w->is_black_box) {
+    world_expect(w, NULL == w->dev.error, w->dev.error);
+    if (NULL == w->error && !w->is_black_box) {
         check_engine(w);
         check_pairs(w);
     }
-    if (w->error == NULL) {
+    if (NULL == w->error) {
         check_unmatched(w);
     }
 }
 
-/* ---- steps ---- */
+/* ---- steps -------------------------------------------------------------- */
 
-/* Between the beginning and the end of polling nothing may be posted: the device's driver holds its locks. */
+/*
+ * Between the beginning and the end of polling nothing may be posted: the device's driver holds its
+ * locks.
+ */
 static int post(void *device, const fab_offload_cmd_t *cmd)
 {
     world_t *w = OWNER(device, world_t, dev);
@@ -303,7 +325,8 @@ static int post(void *device, const fab_offload_cmd_t *cmd)
     const int rc = hw_post(device, cmd);
 
     world_expect(w, !w->engine.is_polling, "a command was posted while polling");
-    world_expect(w, rc != FAB_OFFLOAD_BUSY || may_refuse, "a command was posted without room for it");
+    world_expect(w, FAB_OFFLOAD_BUSY != rc || may_refuse,
+                 "a command was posted without room for it");
     return rc;
 }
 
@@ -322,14 +345,16 @@ void world_init(world_t *w, const world_config_t *c)
 
     memset(w, 0, sizeof(*w));
     w->is_black_box = c->is_black_box;
-    hw_init(&w->dev, c->slots, c->max_ops, (uint16_t) (4 * c->report_every), c->bufs, c->first_count);
+    hw_init(&w->dev, c->slots, c->max_ops, (uint16_t) (4 * c->report_every), c->bufs,
+            c->first_count);
     world_expect(w, fab_offload_init(&w->engine, &config), "fab_offload_init failed");
     world_expect(w, w->engine.ring_mask < WORLD_RING, "WORLD_RING is too small");
     free(w->engine.ring);
     w->engine.ring = w->ring;
     for (unsigned s = 0; s < WORLD_SCOPES; s++) {
         fab_match_init(&w->dom[s]);
-        world_expect(w, fab_offload_scope_init(&w->scope[s], &w->engine, &w->dom[s]), "fab_offload_scope_init failed");
+        world_expect(w, fab_offload_scope_init(&w->scope[s], &w->engine, &w->dom[s]),
+                     "fab_offload_scope_init failed");
         free(w->scope[s].plain);
         w->scope[s].plain = &w->filter[s][0];
         w->scope[s].held = &w->filter[s][1];
@@ -350,10 +375,12 @@ static uint64_t wire_tag(unsigned scope, int32_t source, int32_t tag)
 
 static uint64_t wire_mask(int32_t source, int32_t tag)
 {
-    return 0xffffull << 48 | (source == ANY ? 0 : 0xffffull << 32) | (tag == ANY ? 0x80000000u : 0xffffffffu);
+    return 0xffffull << 48 | (ANY == source ? 0 : 0xffffull << 32) |
+           (ANY == tag ? 0x80000000u : 0xffffffffu);
 }
 
-void world_post(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t tag, fab_offload_reason_t reason)
+void world_post(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t tag,
+                fab_offload_reason_t reason)
 {
     fab_offload_recv_t *recv = &w->recv[i];
     fab_match_msg_t *msg;
@@ -366,9 +393,9 @@ void world_post(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t 
                                .tag = tag,
                                .order = w->order++};
     recv->mask = wire_mask(source, tag);
-    recv->tag = wire_tag(scope, source, tag == ANY ? 0 : tag) & recv->mask;
+    recv->tag = wire_tag(scope, source, ANY == tag ? 0 : tag) & recv->mask;
     msg = fab_match_post(&w->dom[scope], &recv->match, source, tag);
-    if (msg != NULL) {
+    if (NULL != msg) {
         deliver(w, recv, msg);
     } else {
         fab_offload_post(&w->scope[scope], recv, reason);
@@ -383,12 +410,15 @@ void world_cancel(world_t *w, unsigned i)
 
     switch (fab_offload_cancel(&w->scope[r->scope], &w->recv[i])) {
     case FAB_OFFLOAD_NOT_POSTED:
-        world_expect(w, r->state == REF_MATCHED || r->is_cancelled || w->recv[i].state == FAB_OFFLOAD_UNLISTING,
+        world_expect(w,
+                     REF_MATCHED == r->state || r->is_cancelled ||
+                         FAB_OFFLOAD_UNLISTING == w->recv[i].state,
                      "I6: cancel did not find a posted receive");
         break;
     case FAB_OFFLOAD_DONE:
         r->is_cancelled = true;
-        handle_event(w, &(fab_offload_event_t){.result = FAB_OFFLOAD_CANCELLED, .recv = &w->recv[i]});
+        handle_event(w,
+                     &(fab_offload_event_t){.result = FAB_OFFLOAD_CANCELLED, .recv = &w->recv[i]});
         break;
     case FAB_OFFLOAD_LATER:
         r->is_cancelled = true;
@@ -405,14 +435,15 @@ static void arrive(world_t *w, unsigned i)
     fab_offload_scope_t *scope = &w->scope[m->scope];
     fab_offload_recv_t *recv = fab_offload_arrive(scope, m->source, m->tag, m->by_device);
 
-    if (recv != NULL) {
+    if (NULL != recv) {
         deliver(w, recv, &w->msg[i]);
     } else {
         fab_offload_keep(scope, &w->msg[i], m->source, m->tag, m->by_device);
     }
 }
 
-static void new_msg(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t tag, bool by_device)
+static void new_msg(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t tag,
+                    bool by_device)
 {
     w->rmsg[i] = (ref_msg_t){.state = REF_WAITING,
                              .scope = (uint8_t) scope,
@@ -430,7 +461,8 @@ void world_other_path(world_t *w, unsigned i, unsigned scope, int32_t tag)
     world_check(w);
 }
 
-bool world_message(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t tag, bool is_split)
+bool world_message(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t tag,
+                   bool is_split)
 {
     const uint64_t wire = wire_tag(scope, source, tag);
     const fab_offload_recv_t *recv = hw_find(&w->dev, wire);
@@ -439,7 +471,7 @@ bool world_message(world_t *w, unsigned i, unsigned scope, int32_t source, int32
         return false;
     }
     new_msg(w, i, scope, source, tag, true);
-    if (recv != NULL) {
+    if (NULL != recv) {
         ref_match(w, recv_place(w, recv), i);
     }
     world_check(w);
@@ -460,13 +492,13 @@ void world_finish(world_t *w, uint32_t slot)
 
 static void handle_match(world_t *w, const hw_completion_t *c)
 {
-    const bool has_data = c->kind == HW_DATA || c->has_data;
+    const bool has_data = HW_DATA == c->kind || c->has_data;
     const unsigned i = recv_place(w, c->recv);
     fab_offload_event_t event = {.recv = c->recv};
 
-    world_expect(w, w->rrecv[i].state == REF_MATCHED && w->rrecv[i].msg == (int8_t) c->msg,
+    world_expect(w, REF_MATCHED == w->rrecv[i].state && w->rrecv[i].msg == (int8_t) c->msg,
                  "a completion names a receive that the device did not match");
-    if (w->error == NULL) {
+    if (NULL == w->error) {
         event.result = fab_offload_matched(c->recv, has_data);
         handle_event(w, &event);
     }
@@ -497,10 +529,10 @@ static void handle_completion(world_t *w, const hw_completion_t *c)
 void world_poll(world_t *w, unsigned n)
 {
     hw_completion_t completion;
-    const bool is_idle = w->dev.ncq == 0;
+    const bool is_idle = 0 == w->dev.ncq;
 
     fab_offload_poll_begin(&w->engine);
-    while (n > 0 && w->error == NULL && hw_poll(&w->dev, &completion)) {
+    while (n > 0 && NULL == w->error && hw_poll(&w->dev, &completion)) {
         handle_completion(w, &completion);
         n--;
     }
@@ -524,13 +556,17 @@ void world_fail(world_t *w)
     world_check(w);
 }
 
-/* ---- the end ---- */
+/* ---- the end ------------------------------------------------------------ */
 
-/* Is there a receive that this one may be waiting for?  A wildcard waits for any of its tag class, and keys may share a bucket. */
+/*
+ * Is there a receive that this one may be waiting for?  A wildcard waits for any of its tag class,
+ * and keys may share a bucket.
+ */
 static bool has_plain(const world_t *w, const fab_offload_recv_t *recv)
 {
     for (unsigned i = 0; i < WORLD_RECVS; i++) {
-        if (w->rrecv[i].state != REF_FREE && w->recv[i].state == FAB_OFFLOAD_PLAIN && w->recv[i].scope == recv->scope &&
+        if (REF_FREE != w->rrecv[i].state && FAB_OFFLOAD_PLAIN == w->recv[i].state &&
+            w->recv[i].scope == recv->scope &&
             (w->recv[i].match.tag < ANY) == (recv->match.tag < ANY)) {
             return true;
         }
@@ -542,9 +578,10 @@ static void check_scope_settled(world_t *w, const fab_offload_scope_t *scope)
 {
     const fab_offload_recv_t *first = OWNER(scope->waiting.next, fab_offload_recv_t, link);
 
-    world_expect(w, scope->removing == 0, "a DEL has no outcome");
+    world_expect(w, 0 == scope->removing, "a DEL has no outcome");
     world_expect(w, scope->parked.next == &scope->parked, "a message is parked for good");
-    if (scope->waiting.next != &scope->waiting && !w->engine.is_refused && w->engine.listed < w->engine.config.max_tags) {
+    if (scope->waiting.next != &scope->waiting && !w->engine.is_refused &&
+        w->engine.listed < w->engine.config.max_tags) {
         world_expect(w, has_plain(w, first), "a receive waits for nothing");
     }
 }
@@ -552,19 +589,23 @@ static void check_scope_settled(world_t *w, const fab_offload_scope_t *scope)
 static void check_settled(world_t *w)
 {
     for (unsigned i = 0; i < w->dev.slots; i++) {
-        world_expect(w, !w->dev.slot[i].is_listed || w->dev.slot[i].is_enabled, "a listed receive is not in use");
+        world_expect(w, !w->dev.slot[i].is_listed || w->dev.slot[i].is_enabled,
+                     "a listed receive is not in use");
     }
-    world_expect(w, (uint16_t) w->engine.handled == w->dev.hw, "unexpected messages are counted wrong");
-    world_expect(w, w->held_bufs == 0, "buffers are held back for good");
+    world_expect(w, (uint16_t) w->engine.handled == w->dev.hw,
+                 "unexpected messages are counted wrong");
+    world_expect(w, 0 == w->held_bufs, "buffers are held back for good");
     world_expect(w, w->engine.ring_head == w->engine.ring_tail, "a command is not handed over");
     for (unsigned i = 0; i < WORLD_RECVS; i++) {
-        world_expect(w, w->rrecv[i].state != REF_MATCHED, "a receive was matched and is not completed");
+        world_expect(w, REF_MATCHED != w->rrecv[i].state,
+                     "a receive was matched and is not completed");
     }
     for (unsigned s = 0; s < WORLD_SCOPES; s++) {
         check_scope_settled(w, &w->scope[s]);
     }
     for (unsigned i = 0; i < WORLD_MSGS; i++) {
-        world_expect(w, w->rmsg[i].state != REF_WAITING || is_in_matcher(w, i), "I5: a message is lost");
+        world_expect(w, REF_WAITING != w->rmsg[i].state || is_in_matcher(w, i),
+                     "I5: a message is lost");
     }
 }
 
@@ -572,8 +613,8 @@ void world_settle(world_t *w)
 {
     unsigned quiet = 0;
 
-    while (quiet < 3 && w->error == NULL) {
-        quiet = w->dev.ncmd == 0 && w->dev.ncq == 0 ? quiet + 1 : 0;
+    while (quiet < 3 && NULL == w->error) {
+        quiet = 0 == w->dev.ncmd && 0 == w->dev.ncq ? quiet + 1 : 0;
         for (uint32_t i = 0; i < w->dev.slots; i++) {
             if (w->dev.slot[i].owes_data) {
                 world_finish(w, i);
@@ -584,7 +625,7 @@ void world_settle(world_t *w)
         }
         world_poll(w, 1);
     }
-    if (w->error == NULL && !w->engine.is_failed) {
+    if (NULL == w->error && !w->engine.is_failed) {
         check_settled(w);
     }
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The offload engine between a matcher and a device (offload_dev.h), and beside them the MPI rules, plainly: who was posted and
- * who arrived when, and who may match whom.  The tests take steps, in whatever order; each step is followed by all checks.
+ * The offload engine between a matcher and a device (offload_dev.h), and beside them the MPI rules,
+ * plainly: who was posted and who arrived when, and who may match whom.  The tests take steps, in
+ * whatever order; each step is followed by all checks.
  *
  * Checked at every match, be it the device's or software's (numbers as in doc/offload.md):
  *  I1 the message fits the receive;
@@ -14,7 +15,8 @@
  *  I7, I8 the device has nothing to complain about (full queues, freed handles, old counts);
  *  the engine's own invariants (head of offload.c).
  *
- * The structure holds everything, without allocated memory, so that a test may copy it away and back.
+ * The structure holds everything, without allocated memory, so that a test may copy it away and
+ * back.
  */
 #ifndef TM_OFFLOAD_WORLD_H
 #define TM_OFFLOAD_WORLD_H
@@ -47,9 +49,10 @@ typedef struct ref_recv {
     uint8_t state;     /* ref_state_t */
     bool is_cancelled; /* MPI_Cancel was called, the answer is open */
     bool is_mine;      /* the engine has given it back */
-    bool is_skipped;   /* a younger receive took a message that fits this one, on condition that ... */
-    int8_t allowed;    /* ... this one gets this message, or (-1) none */
-    int8_t msg;        /* MATCHED */
+    /* a younger receive took a message that fits this one, on condition that ... */
+    bool is_skipped;
+    int8_t allowed; /* ... this one gets this message, or (-1) none */
+    int8_t msg;     /* MATCHED */
     uint8_t scope;
     uint8_t reason; /* it was posted with */
     int32_t source;
@@ -91,7 +94,8 @@ typedef struct world_config {
     uint32_t bufs;
     uint32_t report_every; /* the counters' modulus is four times this */
     uint16_t first_count;
-    bool is_black_box; /* hold the engine to the MPI rules and the device's, not to its own invariants */
+    /* hold the engine to the MPI rules and the device's, not to its own invariants */
+    bool is_black_box;
 } world_config_t;
 
 void world_init(world_t *w, const world_config_t *config);
@@ -100,12 +104,17 @@ void world_init(world_t *w, const world_config_t *config);
 void world_fini(world_t *w);
 
 /* Post receive i, which is free, on the domain; WORLD_SELF and FAB_MATCH_ANY are sources, too. */
-void world_post(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t tag, fab_offload_reason_t reason);
+void world_post(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t tag,
+                fab_offload_reason_t reason);
 void world_cancel(world_t *w, unsigned i);
 
-/* Message i, which is free, arrives: by another path, or at the device.  False: the device cannot take it. */
+/*
+ * Message i, which is free, arrives: by another path, or at the device.  False: the device cannot
+ * take it.
+ */
 void world_other_path(world_t *w, unsigned i, unsigned scope, int32_t tag);
-bool world_message(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t tag, bool is_split);
+bool world_message(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t tag,
+                   bool is_split);
 
 void world_execute(world_t *w);
 void world_finish(world_t *w, uint32_t slot);

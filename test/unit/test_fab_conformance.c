@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What every provider must do, for self (one process) and shm (two and more), with and without the lock; included by
- * test_verbs_conformance.c, for verbs.
+ * What every provider must do, for self (one process) and shm (two and more), with and without the
+ * lock; included by test_verbs_conformance.c, for verbs.
  *
- * Each test is symmetric: a process sends to its peer, which is itself on self, and expects the same from it.
+ * Each test is symmetric: a process sends to its peer, which is itself on self, and expects the
+ * same from it.
  *
  * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c variants=asan,tsan timeout=300 quick=no
  */
@@ -16,7 +17,7 @@ static fab_peer_t *partner(world_t *world)
     return world_peer(world, world->size > 1 ? world->rank ^ 1 : 0);
 }
 
-/* ---- order, and every way to send -------------------------------------------------------------------------------- */
+/* ---- order, and every way to send --------------------------------------- */
 
 enum { ORDER_MESSAGES = 20000 };
 
@@ -92,7 +93,8 @@ static void order_body(world_t *world)
     fab_peer_t *peer = partner(world);
     while (order.sent < ORDER_MESSAGES) {
         fab_lock(world->fab);
-        if (!order.is_queued && NULL == peer->pending && OPAL_ERR_RESOURCE_BUSY == order_send_next(&order, peer)) {
+        if (!order.is_queued && NULL == peer->pending &&
+            OPAL_ERR_RESOURCE_BUSY == order_send_next(&order, peer)) {
             order.is_queued = true;
             fab_queue(peer, &order.item);
         }
@@ -101,12 +103,12 @@ static void order_body(world_t *world)
             world_progress(world);
         }
     }
-    WORLD_UNTIL(order.got == ORDER_MESSAGES);
+    WORLD_UNTIL(ORDER_MESSAGES == order.got);
     world_barrier(world);
-    CHECK(order.got == ORDER_MESSAGES && 0 == world->failures);
+    CHECK(ORDER_MESSAGES == order.got && 0 == world->failures);
 }
 
-/* ---- fab_post never loses a message ------------------------------------------------------------------------------ */
+/* ---- fab_post never loses a message ------------------------------------- */
 
 enum { POSTS = 30000 };
 
@@ -137,7 +139,7 @@ static void post_body(world_t *world)
     world_barrier(world);
 }
 
-/* ---- items ------------------------------------------------------------------------------------------------------- */
+/* ---- items -------------------------------------------------------------- */
 
 typedef struct parts {
     fab_item_t item;
@@ -176,7 +178,9 @@ static int parts_run(fab_item_t *item, fab_peer_t *peer)
     return OPAL_ERR_IN_PROCESS;
 }
 
-/* Three items that send in parts take turns; a message that is sent after them comes after their first parts, not before.
+/*
+ * Three items that send in parts take turns; a message that is sent after them comes after their
+ * first parts, not before.
  */
 static void items_body(world_t *world)
 {
@@ -200,7 +204,7 @@ static void items_body(world_t *world)
     world_barrier(world);
 }
 
-/* ---- get and put ------------------------------------------------------------------------------------------------- */
+/* ---- get and put -------------------------------------------------------- */
 
 enum { RMA_MAX = 20 << 20, RMA_OPS = 24 };
 
@@ -219,14 +223,15 @@ typedef struct rma {
 
 static rma_t *rma_test; /* complete() has no context of its own */
 
-static void rma_address_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+static void rma_address_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                                size_t len)
 {
     rma_t *rma = ctx;
 
     (void) peer;
     if (AM_DONE == hdr.id) {
         rma->is_done = true;
-    } else if (len == sizeof(rma->remote)) {
+    } else if (sizeof(rma->remote) == len) {
         memcpy(&rma->remote, data, len);
         rma->has_remote = true;
     }
@@ -239,11 +244,11 @@ static void rma_complete(fab_rma_t *op, int status)
     rma_test->status = status;
 }
 
-static const size_t rma_sizes[] = {1,      0,      3,  40,     4095,  4096,   4097, 65537, 1 << 20, RMA_MAX - 64,
-                                   524288, 524289, 2,  12345,  99999, 262144, 5,    6,     7,       8,
-                                   9,      10,     11, 1000000};
+static const size_t rma_sizes[] = {
+    1, 0,     3,     40,     4095, 4096, 4097, 65537, 1 << 20, RMA_MAX - 64, 524288, 524289,
+    2, 12345, 99999, 262144, 5,    6,    7,    8,     9,       10,           11,     1000000};
 
-_Static_assert(sizeof(rma_sizes) / sizeof(rma_sizes[0]) == RMA_OPS, "one size per operation");
+_Static_assert(RMA_OPS == sizeof(rma_sizes) / sizeof(rma_sizes[0]), "one size per operation");
 
 /* Move one size at a time, unaligned on both sides; nothing beyond it is touched. */
 static void rma_one_by_one(world_t *world, rma_t *rma, unsigned char *local, bool is_put)
@@ -303,7 +308,8 @@ static void rma_together(world_t *world, rma_t *rma, unsigned char *local)
 }
 
 /* One atomic operation on the last but one 8 bytes; returns their old value. */
-static uint64_t rma_atomic(world_t *world, rma_t *rma, int (*start)(fab_rma_t *), uint64_t operand, uint64_t compare)
+static uint64_t rma_atomic(world_t *world, rma_t *rma, int (*start)(fab_rma_t *), uint64_t operand,
+                           uint64_t compare)
 {
     uint64_t old = 0;
     fab_rma_t op = {.peer = partner(world),
@@ -339,7 +345,8 @@ static void rma_atomics(world_t *world, rma_t *rma)
     for (uint64_t i = 0; i < 100; i++) {
         CHECK(first + 3 * i == rma_atomic(world, rma, fab_fetch_add, 3, 0));
     }
-    CHECK(first + 300 == rma_atomic(world, rma, fab_compare_swap, 5, first)); /* not what is there: stays */
+    /* not what is there: stays */
+    CHECK(first + 300 == rma_atomic(world, rma, fab_compare_swap, 5, first));
     CHECK(first + 300 == rma_atomic(world, rma, fab_compare_swap, 42, first + 300));
     CHECK(42 == rma_atomic(world, rma, fab_fetch_add, 0, 0));
 }
@@ -379,14 +386,15 @@ static void rma_body(world_t *world)
     free(local);
 }
 
-/* ---- a peer that this process did not open ----------------------------------------------------------------------- */
+/* ---- a peer that this process did not open ------------------------------ */
 
 typedef struct passive {
     fab_peer_t *from;
     int replies;
 } passive_t;
 
-static void passive_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+static void passive_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                            size_t len)
 {
     passive_t *passive = ctx;
     world_t *world = peer->fab->config.ctx;
@@ -423,7 +431,7 @@ static void passive_body(world_t *world)
     world_barrier(world);
 }
 
-/* ---- closing and opening again ----------------------------------------------------------------------------------- */
+/* ---- closing and opening again ------------------------------------------ */
 
 static void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
@@ -447,7 +455,8 @@ static void reopen_body(world_t *world)
             WORLD_UNTIL(NULL == partner(world)->pending);
             fab_peer_close(partner(world));
             world->peers[partner(world) == world->peers[1] ? 1 : 0] = NULL;
-            WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(1))); /* on shm at once, as it never sent */
+            /* on shm at once, as it never sent */
+            WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(1)));
         } else {
             WORLD_UNTIL(100 * (i + 1) == got); /* all that was sent before it was closed */
         }
@@ -456,7 +465,7 @@ static void reopen_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-/* ---- a message that nobody expects ------------------------------------------------------------------------------- */
+/* ---- a message that nobody expects -------------------------------------- */
 
 static void unknown_body(world_t *world)
 {
@@ -464,7 +473,8 @@ static void unknown_body(world_t *world)
 
     if (0 == world->rank) {
         CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_NONE, 0, 0), NULL, 0));
-        if (world->size > 1) { /* the other takes nothing any more, which is noticed when the ring is full */
+        /* the other takes nothing any more, which is noticed when the ring is full */
+        if (world->size > 1) {
             int rc;
             while (OPAL_ERR_UNREACH != (rc = fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0))) {
                 CHECK(OPAL_SUCCESS == rc || OPAL_ERR_RESOURCE_BUSY == rc);
@@ -486,7 +496,7 @@ static void unknown_body(world_t *world)
     world_barrier(world);
 }
 
-/* ---- nested messages to oneself ---------------------------------------------------------------------------------- */
+/* ---- nested messages to oneself ----------------------------------------- */
 
 static void nested_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
@@ -514,7 +524,7 @@ static void nested_body(world_t *world)
     CHECK(20 == deepest);
 }
 
-/* ---- several threads --------------------------------------------------------------------------------------------- */
+/* ---- several threads ---------------------------------------------------- */
 
 enum { THREADS = 3, THREAD_POSTS = 5000 };
 
@@ -525,12 +535,14 @@ typedef struct threads {
     _Atomic int total;
 } threads_t;
 
-static void threads_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+static void threads_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                            size_t len)
 {
     threads_t *threads = ctx;
     world_t *world = peer->fab->config.ctx;
 
-    CHECK(hdr.app_ctx < THREADS && hdr.tag == threads->got[hdr.app_ctx]); /* in order for each thread */
+    /* in order for each thread */
+    CHECK(hdr.app_ctx < THREADS && hdr.tag == threads->got[hdr.app_ctx]);
     CHECK(len == hdr.tag % 200 && world_is_filled(data, hdr.tag, len));
     threads->got[hdr.app_ctx]++;
     atomic_fetch_add(&threads->total, 1);
@@ -546,7 +558,8 @@ static void *threads_main(void *arg)
     for (uint64_t seq = 0; seq < THREAD_POSTS; seq++) {
         world_fill(buf, seq, seq % 200);
         fab_lock(world->fab);
-        int rc = fab_post(world->peers[world->rank ^ (world->size > 1)], fab_hdr(AM_DATA, seq, id), buf, seq % 200);
+        int rc = fab_post(world->peers[world->rank ^ (world->size > 1)], fab_hdr(AM_DATA, seq, id),
+                          buf, seq % 200);
         fab_unlock(world->fab);
         CHECK(OPAL_SUCCESS == rc);
         if (fab_trylock(world->fab)) {
@@ -575,7 +588,7 @@ static void threads_body(world_t *world)
     world_barrier(world);
 }
 
-/* ---- many -------------------------------------------------------------------------------------------------------- */
+/* ---- many --------------------------------------------------------------- */
 
 enum { MANY_MESSAGES = 50 };
 
@@ -605,7 +618,8 @@ static void many_body(world_t *world)
             world_fill(buf, (uint64_t) world->rank + seq, len);
             fab_peer_t *peer = world_peer(world, to);
             fab_lock(world->fab);
-            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, seq, (uint32_t) world->rank), buf, len));
+            CHECK(OPAL_SUCCESS ==
+                  fab_post(peer, fab_hdr(AM_DATA, seq, (uint32_t) world->rank), buf, len));
             fab_unlock(world->fab);
         }
         world_progress(world);
@@ -621,7 +635,7 @@ static void many_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-/* ---- the table: every test, every provider, both thread levels --------------------------------------------------- */
+/* ---- the table: every test, every provider, both thread levels ---------- */
 
 static void run_all(world_fn_t fn)
 {
@@ -631,11 +645,11 @@ static void run_all(world_fn_t fn)
     assert_int_equal(world_run(2, true, fn), 0);
 }
 
-#define TEST_ALL(name)                                                                                                     \
-    static void test_##name(void **state)                                                                                  \
-    {                                                                                                                      \
-        (void) state;                                                                                                      \
-        run_all(name##_body);                                                                                              \
+#define TEST_ALL(name)                                                                             \
+    static void test_##name(void **state)                                                          \
+    {                                                                                              \
+        (void) state;                                                                              \
+        run_all(name##_body);                                                                      \
     }
 
 TEST_ALL(order)
@@ -700,10 +714,12 @@ static void test_tight(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),   cmocka_unit_test(test_post),        cmocka_unit_test(test_items),
-        cmocka_unit_test(test_rma),     cmocka_unit_test(test_passive),     cmocka_unit_test(test_reopen),
-        cmocka_unit_test(test_unknown), cmocka_unit_test(test_nested),      cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_many),    cmocka_unit_test(test_tight),
+        cmocka_unit_test(test_order),   cmocka_unit_test(test_post),
+        cmocka_unit_test(test_items),   cmocka_unit_test(test_rma),
+        cmocka_unit_test(test_passive), cmocka_unit_test(test_reopen),
+        cmocka_unit_test(test_unknown), cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_many),
+        cmocka_unit_test(test_tight),
     };
 
 #ifdef WORLD_PROVIDERS

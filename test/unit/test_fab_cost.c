@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the fabric costs, counted in instructions by single-stepping a process (ptrace), so that the result does not depend
- * on the machine's load: a progress call costs the same with 200 idle connected peers as with one, and sending and
- * receiving a short message take few instructions.
+ * What the fabric costs, counted in instructions by single-stepping a process (ptrace), so that the
+ * result does not depend on the machine's load: a progress call costs the same with 200 idle
+ * connected peers as with one, and sending and receiving a short message take few instructions.
  *
  * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c variants=plain timeout=120
  */
@@ -27,11 +27,12 @@ static fab_shm_domain_t *shm_domain(world_t *world)
     return (fab_shm_domain_t *) fab_core(world->fab)->slots[1].dom;
 }
 
-/* ---- counting ---------------------------------------------------------------------------------------------------- */
+/* ---- counting ----------------------------------------------------------- */
 
 /*
- * Instructions of fn(), run in a copy of this process.  The copy has the same memory, shared segments included, so its
- * fabric works for what is not concerned with its pid.  Returns 0 if single-stepping is not possible here.
+ * Instructions of fn(), run in a copy of this process.  The copy has the same memory, shared
+ * segments included, so its fabric works for what is not concerned with its pid.  Returns 0 if
+ * single-stepping is not possible here.
  */
 static unsigned long count_instructions(void (*fn)(void *), void *arg)
 {
@@ -51,8 +52,8 @@ static unsigned long count_instructions(void (*fn)(void *), void *arg)
     if (waitpid(pid, &status, 0) < 0 || !WIFSTOPPED(status)) {
         return 0;
     }
-    while (0 == ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) && waitpid(pid, &status, 0) > 0 && WIFSTOPPED(status) &&
-           SIGSTOP != WSTOPSIG(status)) {
+    while (0 == ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) && waitpid(pid, &status, 0) > 0 &&
+           WIFSTOPPED(status) && SIGSTOP != WSTOPSIG(status)) {
         n++;
     }
     kill(pid, SIGKILL);
@@ -91,11 +92,13 @@ static void report(world_t *world, int slot, void (*fn)(void *), void *arg)
     atomic_store(&world->shared->scratch[slot], n > none ? n - none : 0);
 }
 
-/* ---- idle peers -------------------------------------------------------------------------------------------------- */
+/* ---- idle peers --------------------------------------------------------- */
 
 static double *idle_cost; /* shared: with one peer, with many */
 
-/* Rank 0 hears once from everybody, lets their rings go cold, and counts what progress costs then. */
+/*
+ * Rank 0 hears once from everybody, lets their rings go cold, and counts what progress costs then.
+ */
 static void idle_body(world_t *world)
 {
     uint64_t got = 0;
@@ -124,14 +127,16 @@ static void idle_body(world_t *world)
 static void test_idle_peers_cost_nothing(void **state)
 {
     (void) state;
-    idle_cost = mmap(NULL, 2 * sizeof(*idle_cost), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    idle_cost = mmap(NULL, 2 * sizeof(*idle_cost), PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_int_equal(world_run(2, false, idle_body), 0);
     assert_int_equal(world_run(MANY + 1, false, idle_body), 0);
-    print_message("progress with 1 idle peer: %.1f, with %d: %.1f instructions\n", idle_cost[0], MANY, idle_cost[1]);
+    print_message("progress with 1 idle peer: %.1f, with %d: %.1f instructions\n", idle_cost[0],
+                  MANY, idle_cost[1]);
     assert_true(idle_cost[0] > 20 && idle_cost[1] < idle_cost[0] + 5);
 }
 
-/* ---- short messages ---------------------------------------------------------------------------------------------- */
+/* ---- short messages ----------------------------------------------------- */
 
 static void receive_some(void *arg)
 {
@@ -149,7 +154,10 @@ static void wait_for_flag(world_t *world, int slot)
     }
 }
 
-/* Rank 1's copy sends; rank 0's copy receives that.  Afterwards neither original uses the ring: it does not know of it. */
+/*
+ * Rank 1's copy sends; rank 0's copy receives that.  Afterwards neither original uses the ring: it
+ * does not know of it.
+ */
 static void messages_body(world_t *world)
 {
     uint64_t got = 0;
@@ -173,7 +181,8 @@ static void messages_body(world_t *world)
     double receive = (double) atomic_load(&world->shared->scratch[1]) / MESSAGES;
     printf("short message: send %.1f, receive %.1f instructions\n", send, receive);
     fflush(stdout);
-    CHECK(send > 10 && send < 120 && receive > 10 && receive < 120); /* without optimisation as well? no: about 300 */
+    /* without optimisation as well? no: about 300 */
+    CHECK(send > 10 && send < 120 && receive > 10 && receive < 120);
 }
 
 static void test_short_messages(void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the fabric does when things go wrong: peers that die, memory that may not be read, rings that run out, addresses and
- * memory that are damaged, doorbells that are missed.
+ * What the fabric does when things go wrong: peers that die, memory that may not be read, rings
+ * that run out, addresses and memory that are damaged, doorbells that are missed.
  *
  * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c ldflags=-Wl,--wrap=fallocate variants=asan,tsan timeout=300
  */
@@ -24,7 +24,7 @@ static fab_shm_domain_t *shm_domain(world_t *world)
     return (fab_shm_domain_t *) fab_core(world->fab)->slots[1].dom;
 }
 
-/* ---- CMA is refused ---------------------------------------------------------------------------------------------- */
+/* ---- CMA is refused ----------------------------------------------------- */
 
 /* From now on these two system calls of this process fail with the error. */
 static void refuse_calls(world_t *world, unsigned call, unsigned other_call, unsigned error)
@@ -51,8 +51,11 @@ static void cma_refused_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     char memory[64], text[2048];
-    fab_rma_t op = {
-        .peer = peer, .local = memory, .remote = (uint64_t) (uintptr_t) memory, .len = 64, .complete = rma_complete};
+    fab_rma_t op = {.peer = peer,
+                    .local = memory,
+                    .remote = (uint64_t) (uintptr_t) memory,
+                    .len = 64,
+                    .complete = rma_complete};
 
     refuse_cma(world);
     CHECK((FAB_CAP_GET | FAB_CAP_PUT) == peer->caps);
@@ -76,14 +79,16 @@ static void rma_error_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     static char memory[8 << 20];
-    fab_rma_t op = {.peer = peer, .local = memory, .remote = 4096, .len = 4096, .complete = rma_complete};
+    fab_rma_t op = {
+        .peer = peer, .local = memory, .remote = 4096, .len = 4096, .complete = rma_complete};
 
     CHECK(OPAL_SUCCESS == fab_get(&op));
     WORLD_UNTIL(1 == completed);
     CHECK(OPAL_ERR_BAD_PARAM == complete_status && 0 == op.done);
     op.remote = (uint64_t) (uintptr_t) (memory + sizeof(memory)) - 8192;
     op.len = 1 << 30; /* partly there */
-    op.local = mmap(NULL, op.len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    op.local = mmap(NULL, op.len, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(OPAL_SUCCESS == fab_get(&op));
     WORLD_UNTIL(2 == completed);
     CHECK(OPAL_SUCCESS != complete_status && op.done < op.len);
@@ -126,7 +131,7 @@ static void test_single_copy_none(void **state)
     fab_params.shm_single_copy = NULL;
 }
 
-/* ---- a peer dies ------------------------------------------------------------------------------------------------- */
+/* ---- a peer dies -------------------------------------------------------- */
 
 static int items_run;
 static int items_unreach;
@@ -143,7 +148,10 @@ static int dead_item_run(fab_item_t *item, fab_peer_t *peer)
     return OPAL_SUCCESS;
 }
 
-/* Rank 2 sends 100 messages and kills itself; rank 0 has filled its ring and queued more; rank 1 talks to rank 0 on. */
+/*
+ * Rank 2 sends 100 messages and kills itself; rank 0 has filled its ring and queued more; rank 1
+ * talks to rank 0 on.
+ */
 static void killed_body(world_t *world)
 {
     fab_item_t items[10] = {{NULL, dead_item_run}};
@@ -201,7 +209,10 @@ static void test_killed_peer(void **state)
     assert_int_equal(world_run_some_die(3, false, killed_body, 1 << 2), 0);
 }
 
-/* RMA towards a process that died ends with an error, exactly once, and so does RMA that is asked for afterwards. */
+/*
+ * RMA towards a process that died ends with an error, exactly once, and so does RMA that is asked
+ * for afterwards.
+ */
 static void killed_rma_body(world_t *world)
 {
     static char memory[32 << 20];
@@ -222,7 +233,8 @@ static void killed_rma_body(world_t *world)
     CHECK(OPAL_SUCCESS == fab_get(&op));
     fab_progress(world->fab);
     atomic_store(&world->shared->scratch[0], 1);
-    while (!fab_shm_is_gone(shm_domain(world)->eps->addr.pid, shm_domain(world)->eps->addr.start_time)) {
+    while (!fab_shm_is_gone(shm_domain(world)->eps->addr.pid,
+                            shm_domain(world)->eps->addr.start_time)) {
     }
     CHECK(op.done < op.len && 0 == completed);
     WORLD_UNTIL(1 == world->failures && 1 == completed);
@@ -287,7 +299,7 @@ static void test_orderly_leave(void **state)
     assert_int_equal(world_run(4, false, orderly_body), 0);
 }
 
-/* ---- rings ------------------------------------------------------------------------------------------------------- */
+/* ---- rings -------------------------------------------------------------- */
 
 /* Rank 0 has two rings; the third sender is told so; when one leaves, its ring serves the next. */
 static void exhausted_body(world_t *world)
@@ -337,7 +349,10 @@ static void test_rings_exhausted(void **state)
     fab_params.shm_max_peers = 0;
 }
 
-/* No memory for a ring: the sender is told so, the receiver notices nothing, the next sender gets that ring. */
+/*
+ * No memory for a ring: the sender is told so, the receiver notices nothing, the next sender gets
+ * that ring.
+ */
 static void no_memory_body(world_t *world)
 {
     uint64_t got = 0;
@@ -447,7 +462,10 @@ static void wait_until_cold(world_t *world)
     }
 }
 
-/* A ring that went cold is woken by the doorbell in the next progress call; by the sweep, if the doorbell is missed. */
+/*
+ * A ring that went cold is woken by the doorbell in the next progress call; by the sweep, if the
+ * doorbell is missed.
+ */
 static void cold_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
@@ -502,7 +520,8 @@ static void nonsense_body(world_t *world)
     }
     if (1 == world->rank) {
         fab_shm_ep_t *ep = zero->ep;
-        fab_shm_tx_publish(&ep->tx, fab_shm_tx_slot(&ep->tx), fab_shm_word(UINT32_MAX, AM_DATA, 0, ep->tx.lap), 1);
+        fab_shm_tx_publish(&ep->tx, fab_shm_tx_slot(&ep->tx),
+                           fab_shm_word(UINT32_MAX, AM_DATA, 0, ep->tx.lap), 1);
     }
     if (0 == world->rank) {
         WORLD_UNTIL(1 == world->failures && 2 == got);
@@ -526,7 +545,7 @@ static void test_nonsense_in_ring(void **state)
     assert_int_equal(world_run(3, false, nonsense_body), 0);
 }
 
-/* ---- addresses --------------------------------------------------------------------------------------------------- */
+/* ---- addresses ---------------------------------------------------------- */
 
 /* Open the other under a damaged address; whatever comes of it, it must be an orderly answer. */
 static void try_address(world_t *world, const unsigned char *address, size_t len)
@@ -543,8 +562,10 @@ static void try_address(world_t *world, const unsigned char *address, size_t len
     rc = fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0);
     fab_progress(world->fab);
     if (OPAL_SUCCESS != rc) {
-        CHECK(OPAL_ERR_UNREACH == rc && before + 1 == world->failures && strlen(world->failed_why) > 10);
-    } else if (before != world->failures) { /* the look after the living came just then: no process began at that time */
+        CHECK(OPAL_ERR_UNREACH == rc && before + 1 == world->failures &&
+              strlen(world->failed_why) > 10);
+        /* the look after the living came just then: no process began at that time */
+    } else if (before != world->failures) {
         CHECK(before + 1 == world->failures && NULL != strstr(world->failed_why, "ended"));
     }
     fab_peer_close(peer);
@@ -560,7 +581,8 @@ static void damaged_body(world_t *world)
         damage_address(world, try_address);
     }
     world_barrier(world);
-    CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 1 - world->rank), fab_hdr(AM_DATA, 7, 0), NULL, 0));
+    CHECK(OPAL_SUCCESS ==
+          fab_post(world_peer(world, 1 - world->rank), fab_hdr(AM_DATA, 7, 0), NULL, 0));
     uint64_t now = got;
     WORLD_UNTIL(got > now || (1 == world->rank && got > 0));
     world_barrier(world);
@@ -574,9 +596,12 @@ static void test_damaged_address(void **state)
     fab_params.shm_max_peers = 0;
 }
 
-/* ---- many peers known -------------------------------------------------------------------------------------------- */
+/* ---- many peers known --------------------------------------------------- */
 
-/* A hundred thousand records, found, closed, found again; the address is this process's, under other names. */
+/*
+ * A hundred thousand records, found, closed, found again; the address is this process's, under
+ * other names.
+ */
 static void many_known_body(world_t *world)
 {
     unsigned char address[FAB_ADDRESS_MAX];
@@ -615,7 +640,7 @@ static void test_many_known(void **state)
     assert_int_equal(world_run(1, false, many_known_body), 0);
 }
 
-/* ---- parameters, leftovers --------------------------------------------------------------------------------------- */
+/* ---- parameters, leftovers ---------------------------------------------- */
 
 static void test_params(void **state)
 {
@@ -676,7 +701,10 @@ static bool maps_contain(const char *what)
     return is_there;
 }
 
-/* Nothing has a name in the file system; one file descriptor while open, none afterwards; no mapping either. */
+/*
+ * Nothing has a name in the file system; one file descriptor while open, none afterwards; no
+ * mapping either.
+ */
 static void test_nothing_left(void **state)
 {
     fab_config_t config = {.name = 1, .num_local = 1};
@@ -710,7 +738,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_nonsense_in_ring),
         cmocka_unit_test(test_rings_exhausted),
         cmocka_unit_test(test_damaged_address),
-        cmocka_unit_test(test_no_memory_for_ring), cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_no_memory_for_ring),
+        cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_part_of_ring),
         cmocka_unit_test(test_many_known),
         cmocka_unit_test(test_killed_peer),

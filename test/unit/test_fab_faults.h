@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tests of a provider's failures share: handlers, and addresses that are damaged in all ways. */
+/*
+ * What the tests of a provider's failures share: handlers, and addresses that are damaged in all
+ * ways.
+ */
 #ifndef TEST_FAB_FAULTS_H
 #define TEST_FAB_FAULTS_H
 
@@ -26,8 +29,13 @@ static void rma_complete(fab_rma_t *op, int status)
     complete_status = status;
 }
 
-/* Hand out rank 1's address with each byte changed, cut off after each, and with some of its bytes random. */
-static void damage_address(world_t *world, void (*try_address)(world_t *world, const unsigned char *address, size_t len))
+/*
+ * Hand out rank 1's address with each byte changed, cut off after each, and with some of its bytes
+ * random.
+ */
+static void damage_address(world_t *world,
+                           void (*try_address)(world_t *world, const unsigned char *address,
+                                               size_t len))
 {
     static const unsigned char flips[] = {0x01, 0x80, 0xff, 0x10};
     unsigned char address[FAB_ADDRESS_MAX];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A small job for tests of the fabric: some processes, made by fork(), each with an open fabric and the addresses of the
- * others. A process that finds something wrong says so and exits with 1, which fails the test.
+ * A small job for tests of the fabric: some processes, made by fork(), each with an open fabric and
+ * the addresses of the others. A process that finds something wrong says so and exits with 1, which
+ * fails the test.
  */
 #ifndef TEST_FAB_WORLD_H
 #define TEST_FAB_WORLD_H
@@ -55,12 +56,12 @@ typedef struct world {
 
 typedef void (*world_fn_t)(world_t *world);
 
-#define CHECK(cond)                                                                                                        \
-    do {                                                                                                                   \
-        if (!(cond)) {                                                                                                     \
-            fprintf(stderr, "rank %d: %s:%d: %s\n", world->rank, __FILE__, __LINE__, #cond);                               \
-            _exit(1);                                                                                                      \
-        }                                                                                                                  \
+#define CHECK(cond)                                                                                \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            fprintf(stderr, "rank %d: %s:%d: %s\n", world->rank, __FILE__, __LINE__, #cond);       \
+            _exit(1);                                                                              \
+        }                                                                                          \
     } while (0)
 
 static inline uint64_t world_name(int rank)
@@ -90,9 +91,9 @@ static inline int world_progress(world_t *world)
 }
 
 /* Progress until cond. */
-#define WORLD_UNTIL(cond)                                                                                                  \
-    while (!(cond)) {                                                                                                      \
-        world_progress(world);                                                                                             \
+#define WORLD_UNTIL(cond)                                                                          \
+    while (!(cond)) {                                                                              \
+        world_progress(world);                                                                     \
     }
 
 /* Wait for all; progress meanwhile. */
@@ -125,8 +126,8 @@ static inline fab_peer_t *world_peer(world_t *world, int rank)
 
     if (NULL == world->peers[rank]) {
         fab_lock(world->fab);
-        int rc = fab_peer_open(world->fab, world_name(rank), world->shared->address[rank], world->shared->len[rank],
-                               &world->peers[rank], &why);
+        int rc = fab_peer_open(world->fab, world_name(rank), world->shared->address[rank],
+                               world->shared->len[rank], &world->peers[rank], &why);
         fab_unlock(world->fab);
         if (OPAL_SUCCESS != rc) {
             fprintf(stderr, "rank %d: peer %d: %s\n", world->rank, rank, why);
@@ -153,11 +154,12 @@ static inline void world_open(world_t *world, bool is_threaded)
         fprintf(stderr, "rank %d: fab_open: %s\n", world->rank, why);
         _exit(1);
     }
-    world->shared->len[world->rank] =
-        fab_address(world->fab, world->shared->address[world->rank], sizeof(world->shared->address[world->rank]));
+    world->shared->len[world->rank] = fab_address(world->fab, world->shared->address[world->rank],
+                                                  sizeof(world->shared->address[world->rank]));
 }
 
-static inline void world_child(int rank, int size, bool is_threaded, world_shared_t *shared, world_fn_t fn)
+static inline void world_child(int rank, int size, bool is_threaded, world_shared_t *shared,
+                               world_fn_t fn)
 {
     static world_t world;
 
@@ -181,12 +183,13 @@ static inline void world_kill(const pid_t *pids, int size)
 }
 
 /*
- * Run fn in size processes.  Those in the mask killed are expected to end by SIGKILL.  Returns the number of processes that
- * did not end as they should.
+ * Run fn in size processes.  Those in the mask killed are expected to end by SIGKILL.  Returns the
+ * number of processes that did not end as they should.
  */
 static inline int world_run_some_die(int size, bool is_threaded, world_fn_t fn, uint64_t killed)
 {
-    world_shared_t *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    world_shared_t *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t pids[WORLD_MAX];
     double deadline = world_now() + WORLD_TIMEOUT_S;
     int wrong = 0;
@@ -206,7 +209,8 @@ static inline int world_run_some_die(int size, bool is_threaded, world_fn_t fn, 
         pid_t pid;
         while (0 == (pid = waitpid(pids[i], &status, WNOHANG))) {
             if (world_now() > deadline || wrong > 0) {
-                fprintf(stderr, "%s: rank %d is killed\n", wrong > 0 ? "another rank failed" : "timeout", i);
+                fprintf(stderr, "%s: rank %d is killed\n",
+                        wrong > 0 ? "another rank failed" : "timeout", i);
                 world_kill(pids + i, size - i);
                 waitpid(pids[i], &status, 0);
                 break;
@@ -225,7 +229,10 @@ static inline int world_run(int size, bool is_threaded, world_fn_t fn)
     return world_run_some_die(size, is_threaded, fn, 0);
 }
 
-/* Use these providers (as the parameter names them); ends the program as a skipped test, if they cannot be used here. */
+/*
+ * Use these providers (as the parameter names them); ends the program as a skipped test, if they
+ * cannot be used here.
+ */
 static inline void world_use_providers(const char *providers)
 {
     fab_config_t config = {.name = 1, .num_local = 2};
@@ -251,7 +258,8 @@ static inline void world_use_providers(const char *providers)
 /* Byte i of the payload of message or transfer seq. */
 static inline unsigned char world_byte(uint64_t seq, size_t i)
 {
-    return (unsigned char) (seq * 131 + i * 7 + (i >> 9) + (i >> 17) * 11); /* no power of two below 32 MiB is a period */
+    /* no power of two below 32 MiB is a period */
+    return (unsigned char) (seq * 131 + i * 7 + (i >> 9) + (i >> 17) * 11);
 }
 
 static inline void world_fill(void *buf, uint64_t seq, size_t len)

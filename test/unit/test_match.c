@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The matcher: each rule by name, random operations against the reference lists with the structure's invariants, and
- * failing allocation.
+ * The matcher: each rule by name, random operations against the reference lists with the
+ * structure's invariants, and failing allocation.
  *
- * TM_TEST_SEED runs the random tests from that one seed, TM_TEST_OPS sets the operations for each seed and key mix.
+ * TM_TEST_SEED runs the random tests from that one seed, TM_TEST_OPS sets the operations for each
+ * seed and key mix.
  *
  * TEST: sources=common/match/match.c,test/unit/match_check.c,test/unit/match_ref.c timeout=120 ldflags=-Wl,--wrap=malloc
  */
@@ -40,10 +41,10 @@ void *__wrap_malloc(size_t size)
 {
     alloc_state.is_wrapped = true;
     alloc_state.calls++;
-    return alloc_state.is_failing || __real_malloc == NULL ? NULL : __real_malloc(size);
+    return alloc_state.is_failing || NULL == __real_malloc ? NULL : __real_malloc(size);
 }
 
-/* ---- a domain beside its reference ---- */
+/* ---- a domain beside its reference -------------------------------------- */
 
 #define WORLD_NODES 400
 
@@ -67,8 +68,9 @@ typedef struct world {
 static void world_expect(world_t *w, const void *got, const void *want, const char *what)
 {
     if (got != want) {
-        fail_msg("%s: got %p, reference %p; mix \"%s\", TM_TEST_SEED=%" PRIu64 ", operation %" PRIu64, what, got, want,
-                 w->mix, w->seed, w->ops);
+        fail_msg("%s: got %p, reference %p; mix \"%s\", TM_TEST_SEED=%" PRIu64
+                 ", operation %" PRIu64,
+                 what, got, want, w->mix, w->seed, w->ops);
     }
 }
 
@@ -107,7 +109,7 @@ static void world_post(world_t *w, int32_t source, int32_t tag)
     world_expect(w, msg, match_ref_post(&w->ref, recv, source, tag), "post");
     assert_int_equal(recv->source, source);
     assert_int_equal(recv->tag, tag);
-    if (msg != NULL) {
+    if (NULL != msg) {
         world_give_recv(w, recv);
         world_give_msg(w, msg);
     }
@@ -118,7 +120,7 @@ static void world_arrive(world_t *w, int32_t source, int32_t tag)
     fab_match_recv_t *recv = fab_match_arrive(&w->dom, source, tag);
 
     world_expect(w, recv, match_ref_arrive(&w->ref, source, tag), "arrive");
-    if (recv != NULL) {
+    if (NULL != recv) {
         world_give_recv(w, recv);
     } else {
         fab_match_msg_t *msg = w->free_msg[--w->nfree_msg];
@@ -136,7 +138,7 @@ static void world_probe(world_t *w, int32_t source, int32_t tag, bool is_matched
     fab_match_msg_t *msg = fab_match_probe(&w->dom, source, tag);
 
     world_expect(w, msg, match_ref_probe(&w->ref, source, tag), "probe");
-    if (msg != NULL && is_matched) {
+    if (NULL != msg && is_matched) {
         fab_match_remove_msg(&w->dom, msg);
         match_ref_remove_msg(&w->ref, msg);
         world_give_msg(w, msg);
@@ -155,11 +157,11 @@ static void world_cancel(world_t *w, size_t i)
 
 static void world_drain(world_t *w)
 {
-    for (fab_match_recv_t *recv; (recv = fab_match_first_recv(&w->dom)) != NULL;) {
+    for (fab_match_recv_t *recv; NULL != (recv = fab_match_first_recv(&w->dom));) {
         world_cancel(w, 0);
         world_check_heads(w);
     }
-    for (fab_match_msg_t *msg; (msg = fab_match_first_msg(&w->dom)) != NULL;) {
+    for (fab_match_msg_t *msg; NULL != (msg = fab_match_first_msg(&w->dom));) {
         fab_match_remove_msg(&w->dom, msg);
         match_ref_remove_msg(&w->ref, msg);
         world_give_msg(w, msg);
@@ -213,7 +215,7 @@ static uint32_t world_random(world_t *w, uint32_t n)
     return (uint32_t) ((w->rng * 0x2545f4914f6cdd1dull >> 32) % n);
 }
 
-/* ---- random operations ---- */
+/* ---- random operations -------------------------------------------------- */
 
 typedef void (*key_fn_t)(world_t *w, int32_t *source, int32_t *tag);
 
@@ -267,7 +269,8 @@ static void key_negative(world_t *w, int32_t *source, int32_t *tag)
 
 static void key_extreme(world_t *w, int32_t *source, int32_t *tag)
 {
-    static const int32_t edge[] = {0, 1, INT32_MAX, INT32_MAX - 1, INT32_MIN, INT32_MIN + 1, -2, -3};
+    static const int32_t edge[] = {0,  1, INT32_MAX, INT32_MAX - 1, INT32_MIN, INT32_MIN + 1,
+                                   -2, -3};
 
     *source = edge[world_random(w, 4)];
     *tag = edge[world_random(w, ARRAY_LEN(edge))];
@@ -285,17 +288,18 @@ static const struct {
 /* The key of some entry, so that large key spaces match too; false if there is none. */
 static bool key_of_entry(world_t *w, const match_ref_list_t *list, int32_t *source, int32_t *tag)
 {
-    if (list->count == 0) {
+    if (0 == list->count) {
         return false;
     }
     const match_ref_entry_t *entry = &list->entry[world_random(w, (uint32_t) list->count)];
 
-    *source = entry->source != ANY ? entry->source : *source;
-    *tag = entry->tag != ANY ? entry->tag : *tag;
+    *source = ANY != entry->source ? entry->source : *source;
+    *tag = ANY != entry->tag ? entry->tag : *tag;
     return true;
 }
 
-static void random_receive_key(world_t *w, key_fn_t pick, uint32_t wild_percent, int32_t *source, int32_t *tag)
+static void random_receive_key(world_t *w, key_fn_t pick, uint32_t wild_percent, int32_t *source,
+                               int32_t *tag)
 {
     pick(w, source, tag);
     if (world_random(w, 2)) {
@@ -309,7 +313,9 @@ static void random_receive_key(world_t *w, key_fn_t pick, uint32_t wild_percent,
     }
 }
 
-/* Weights of the operations, which change from phase to phase so that both queues fill and drain. */
+/*
+ * Weights of the operations, which change from phase to phase so that both queues fill and drain.
+ */
 typedef struct phase {
     const char *name;
     uint32_t post;
@@ -321,16 +327,18 @@ typedef struct phase {
 } phase_t;
 
 static const phase_t phases[] = {
-    {"balance", 40, 40, 5, 5, 10, 30},  {"post", 85, 10, 1, 1, 3, 30},        {"arrive", 10, 85, 3, 1, 1, 30},
-    {"exact post", 80, 15, 0, 0, 5, 0}, {"exact arrive", 15, 80, 3, 2, 0, 0}, {"cancel", 25, 10, 0, 0, 65, 50},
-    {"mprobe", 5, 35, 10, 50, 0, 70},   {"few", 45, 45, 0, 5, 5, 10},
+    {"balance", 40, 40, 5, 5, 10, 30},    {"post", 85, 10, 1, 1, 3, 30},
+    {"arrive", 10, 85, 3, 1, 1, 30},      {"exact post", 80, 15, 0, 0, 5, 0},
+    {"exact arrive", 15, 80, 3, 2, 0, 0}, {"cancel", 25, 10, 0, 0, 65, 50},
+    {"mprobe", 5, 35, 10, 50, 0, 70},     {"few", 45, 45, 0, 5, 5, 10},
 };
 
 #define EXACT_ARRIVE 4 /* so that messages are there before the first wildcard */
 
 static void random_op(world_t *w, key_fn_t pick, const phase_t *phase)
 {
-    uint32_t dice = world_random(w, phase->post + phase->arrive + phase->probe + phase->mprobe + phase->cancel);
+    uint32_t dice = world_random(w, phase->post + phase->arrive + phase->probe + phase->mprobe +
+                                        phase->cancel);
     int32_t source;
     int32_t tag;
 
@@ -364,7 +372,7 @@ static uint64_t env_number(const char *name, uint64_t otherwise)
 {
     const char *value = getenv(name);
 
-    return value != NULL ? strtoull(value, NULL, 0) : otherwise;
+    return NULL != value ? strtoull(value, NULL, 0) : otherwise;
 }
 
 static void random_run(size_t mix, uint64_t seed, uint64_t ops)
@@ -373,16 +381,16 @@ static void random_run(size_t mix, uint64_t seed, uint64_t ops)
     const phase_t *phase = &phases[0];
 
     for (uint64_t i = 0; i < ops; i++) {
-        if (world_random(w, 300) == 0) {
+        if (0 == world_random(w, 300)) {
             phase = &phases[world_random(w, ARRAY_LEN(phases))];
         }
-        if (world_random(w, 5000) == 0) {
+        if (0 == world_random(w, 5000)) {
             world_renew(w);
             phase = &phases[EXACT_ARRIVE];
         }
         random_op(w, key_mix[mix].pick, phase);
         world_check_heads(w);
-        if (i % 512 == 0) {
+        if (0 == i % 512) {
             match_check_dom(&w->dom);
         }
     }
@@ -391,7 +399,7 @@ static void random_run(size_t mix, uint64_t seed, uint64_t ops)
 
 static void run_all_mixes(uint64_t ops)
 {
-    const bool has_seed = getenv("TM_TEST_SEED") != NULL;
+    const bool has_seed = NULL != getenv("TM_TEST_SEED");
     const uint64_t first = env_number("TM_TEST_SEED", 1);
     const uint64_t last = has_seed ? first : first + 3;
 
@@ -420,11 +428,11 @@ static void test_random_without_memory(void **state)
     }
 }
 
-/* ---- the rules, one by one ---- */
+/* ---- the rules, one by one ---------------------------------------------- */
 
 /*
- * A domain with its packed list of receives and its unfiled messages full (or not), so that each rule is seen there and
- * in the index.
+ * A domain with its packed list of receives and its unfiled messages full (or not), so that each
+ * rule is seen there and in the index.
  */
 typedef struct fixture {
     fab_match_dom_t dom;
@@ -452,7 +460,8 @@ static void fixture_init(fixture_t *f, size_t nfiller)
 /* Take the fillers' messages out. */
 static void fixture_clear(fixture_t *f)
 {
-    while (fab_match_first_msg(&f->dom) != NULL && fab_match_first_msg(&f->dom)->tag == FILLER_TAG) {
+    while (NULL != fab_match_first_msg(&f->dom) &&
+           FILLER_TAG == fab_match_first_msg(&f->dom)->tag) {
         fab_match_remove_msg(&f->dom, fab_match_first_msg(&f->dom));
     }
 }
@@ -485,7 +494,10 @@ static void test_empty_domain(void **state)
     fab_match_fini(&f.dom);
 }
 
-/* Four receives that all fit (1, 2), of any patterns in any order, some of them cancelled before the messages come. */
+/*
+ * Four receives that all fit (1, 2), of any patterns in any order, some of them cancelled before
+ * the messages come.
+ */
 static void test_oldest_posted_wins(void **state)
 {
     static const int32_t pattern[4][2] = {{1, 2}, {1, ANY}, {ANY, 2}, {ANY, ANY}};
@@ -554,12 +566,12 @@ static void test_equal_receives_keep_order(void **state)
         match_check_dom(&f.dom);
     }
     for (int i = 0; i < 20; i++) {
-        if (i % 3 != 0) {
+        if (0 != i % 3) {
             assert_ptr_equal(fab_match_first_recv(&f.dom), &f.recv[i]);
             assert_ptr_equal(fab_match_arrive(&f.dom, 4, 5), &f.recv[i]);
         }
         /* New ones stay behind the old while the index holds any. */
-        if (i == 12) {
+        if (12 == i) {
             fixture_post(&f, 20, ANY, ANY);
         }
     }
@@ -577,7 +589,8 @@ static void test_oldest_unexpected_wins(void **state)
         int second;
         int third;
     } step[] = {
-        {1, 2, 1, 4, -1}, {1, ANY, 1, 3, 4}, {ANY, 2, 1, 2, 4}, {ANY, ANY, 0, 1, 2}, {5, 2, 2, -1, -1}, {5, 5, -1, -1, -1},
+        {1, 2, 1, 4, -1},    {1, ANY, 1, 3, 4}, {ANY, 2, 1, 2, 4},
+        {ANY, ANY, 0, 1, 2}, {5, 2, 2, -1, -1}, {5, 5, -1, -1, -1},
     };
 
     (void) state;
@@ -599,7 +612,7 @@ static void test_oldest_unexpected_wins(void **state)
             assert_ptr_equal(fab_match_probe(&f.dom, step[s].source, step[s].tag), msg);
             assert_ptr_equal(fab_match_post(&f.dom, &f.recv[k], step[s].source, step[s].tag), msg);
             match_check_dom(&f.dom);
-            if (msg == NULL) {
+            if (NULL == msg) {
                 break;
             }
         }
@@ -708,7 +721,10 @@ static void test_probe_leaves_and_matched_probe_takes(void **state)
     }
 }
 
-/* The wildcard links are made for the messages that came before the first wildcard search, and for those after it. */
+/*
+ * The wildcard links are made for the messages that came before the first wildcard search, and for
+ * those after it.
+ */
 static void test_late_wildcards(void **state)
 {
     static const int by_source[] = {0, 3, 4};
@@ -804,7 +820,7 @@ static void test_memory_ends(void **state)
         fab_match_init(&dom);
         for (int round = 0; round < 2; round++) {
             for (int i = 0; i < depth; i++) {
-                alloc_state.is_failing = round == 0 && i > depth / 8;
+                alloc_state.is_failing = 0 == round && i > depth / 8;
                 assert_null(fab_match_post(&dom, &recv[i], 3, i * 64));
             }
             match_check_dom(&dom);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The matcher's costs at depth, counted in links visited and not timed: every pattern, keys that have hurt hash tables
- * before, deep queues of one key, draining forward, in reverse and scattered.
+ * The matcher's costs at depth, counted in links visited and not timed: every pattern, keys that
+ * have hurt hash tables before, deep queues of one key, draining forward, in reverse and scattered.
  *
  * TEST: sources=common/match/match.c,test/unit/match_check.c timeout=120
  */
@@ -20,8 +20,9 @@
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
 /*
- * No single call may visit more links than this at any depth.  A call does at most four searches (arrival) or a search
- * and three filings or removals (message); with one key per bucket the longest of 10^6 hash chains is about 10.
+ * No single call may visit more links than this at any depth.  A call does at most four searches
+ * (arrival) or a search and three filings or removals (message); with one key per bucket the
+ * longest of 10^6 hash chains is about 10.
  */
 #define MAX_STEPS 80
 
@@ -112,8 +113,9 @@ static void spread_reversed(uint32_t i, int32_t *source, int32_t *tag)
     *tag = (int32_t) bits;
 }
 
-static const spread_fn_t spreads[] = {spread_tags,      spread_sources, spread_diagonal, spread_threads,
-                                      spread_multiples, spread_powers,  spread_reversed};
+static const spread_fn_t spreads[] = {spread_tags,    spread_sources,   spread_diagonal,
+                                      spread_threads, spread_multiples, spread_powers,
+                                      spread_reversed};
 
 #define DEPTH 100000
 
@@ -130,7 +132,7 @@ static void deep_init(deep_t *d, uint32_t depth)
     d->depth = depth;
     d->recv = calloc(depth, sizeof(*d->recv));
     d->msg = calloc(depth, sizeof(*d->msg));
-    assert_true(d->recv != NULL && d->msg != NULL);
+    assert_true(NULL != d->recv && NULL != d->msg);
 }
 
 static void deep_fini(deep_t *d)
@@ -142,7 +144,10 @@ static void deep_fini(deep_t *d)
     free(d->msg);
 }
 
-/* The order in which a deep queue is emptied: 0 forward, 1 reverse, 2 scattered (a stride coprime to the depth). */
+/*
+ * The order in which a deep queue is emptied: 0 forward, 1 reverse, 2 scattered (a stride coprime
+ * to the depth).
+ */
 static uint32_t drain_place(const deep_t *d, int order, uint32_t i)
 {
     switch (order) {
@@ -177,7 +182,9 @@ static void deep_posted(deep_t *d, spread_fn_t spread, int order)
     meter_stop(&meter);
 }
 
-/* A search for each wildcard kind in the index, so that from here on the domain keeps their links. */
+/*
+ * A search for each wildcard kind in the index, so that from here on the domain keeps their links.
+ */
 static void deep_use_wildcards(deep_t *d)
 {
     assert_null(fab_match_probe(&d->dom, INT32_MAX, ANY));
@@ -185,7 +192,10 @@ static void deep_use_wildcards(deep_t *d)
     assert_true(d->dom.has_by_source && d->dom.has_by_tag);
 }
 
-/* Unexpected messages taken by exact or wildcard receives; those of one source or one tag leave oldest first. */
+/*
+ * Unexpected messages taken by exact or wildcard receives; those of one source or one tag leave
+ * oldest first.
+ */
 static void deep_unexpected(deep_t *d, spread_fn_t spread, int order)
 {
     meter_t meter;
@@ -199,7 +209,7 @@ static void deep_unexpected(deep_t *d, spread_fn_t spread, int order)
         assert_null(fab_match_arrive(&d->dom, source, tag));
         fab_match_add_msg(&d->dom, &d->msg[i], source, tag);
         meter_call(&meter);
-        if (i == FAB_MATCH_UNFILED_MAX) {
+        if (FAB_MATCH_UNFILED_MAX == i) {
             deep_use_wildcards(d);
         }
     }
@@ -230,7 +240,9 @@ static void test_cost_of_distinct_keys(void **state)
     deep_fini(&d);
 }
 
-/* All four patterns posted deep at once; the messages come so that each pattern is drained in turn. */
+/*
+ * All four patterns posted deep at once; the messages come so that each pattern is drained in turn.
+ */
 static void test_cost_of_patterns(void **state)
 {
     const uint32_t quarter = DEPTH / 4;
@@ -256,8 +268,10 @@ static void test_cost_of_patterns(void **state)
         const uint32_t back = quarter - 1 - i;
 
         assert_ptr_equal(fab_match_arrive(&d.dom, (int32_t) i, (int32_t) i), &d.recv[4 * i]);
-        assert_ptr_equal(fab_match_arrive(&d.dom, (int32_t) back + DEPTH, (int32_t) i), &d.recv[4 * back + 1]);
-        assert_ptr_equal(fab_match_arrive(&d.dom, (int32_t) i, (int32_t) back + DEPTH), &d.recv[4 * back + 2]);
+        assert_ptr_equal(fab_match_arrive(&d.dom, (int32_t) back + DEPTH, (int32_t) i),
+                         &d.recv[4 * back + 1]);
+        assert_ptr_equal(fab_match_arrive(&d.dom, (int32_t) i, (int32_t) back + DEPTH),
+                         &d.recv[4 * back + 2]);
         meter_call(&meter);
     }
     meter.calls *= 3; /* three calls each time, nearly */
@@ -269,7 +283,10 @@ static void test_cost_of_patterns(void **state)
     deep_fini(&d);
 }
 
-/* Deep queues of one key, taken from the front by arrivals and from the back and the middle by cancel. */
+/*
+ * Deep queues of one key, taken from the front by arrivals and from the back and the middle by
+ * cancel.
+ */
 static void test_cost_of_equal_keys(void **state)
 {
     static const int32_t pattern[4][2] = {{1, 2}, {1, ANY}, {ANY, 2}, {ANY, ANY}};
@@ -296,7 +313,7 @@ static void test_cost_of_equal_keys(void **state)
         for (uint32_t i = 0; i < DEPTH; i++) {
             assert_null(fab_match_arrive(&d.dom, 1, 2));
             fab_match_add_msg(&d.dom, &d.msg[i], 1, 2);
-            if (i == FAB_MATCH_UNFILED_MAX) {
+            if (FAB_MATCH_UNFILED_MAX == i) {
                 deep_use_wildcards(&d);
             }
             meter_call(&meter);
@@ -306,7 +323,8 @@ static void test_cost_of_equal_keys(void **state)
             meter_call(&meter);
         }
         for (uint32_t i = 0; i < DEPTH; i += 2) {
-            assert_ptr_equal(fab_match_post(&d.dom, &recv, pattern[p][0], pattern[p][1]), &d.msg[i]);
+            assert_ptr_equal(fab_match_post(&d.dom, &recv, pattern[p][0], pattern[p][1]),
+                             &d.msg[i]);
             meter_call(&meter);
         }
         meter_stop(&meter);

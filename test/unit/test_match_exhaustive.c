@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The matcher against the reference lists: every sequence of operations up to a length over a small alphabet.
+ * The matcher against the reference lists: every sequence of operations up to a length over a small
+ * alphabet.
  *
- * Operations that can do nothing (cancel where too few are posted, matched probe that finds nothing) are left out, since
- * the rest of the sequence is then a shorter one.  So are sequences that differ from another in the names of the two
- * sources or of the two tags only.  Each sequence runs with the few entries that a domain holds outside its index (packed
- * receives, unfiled messages) none, nearly full and full, so that the same operations happen there, across the limit, and
- * in the index; after it, everything left is asked for and drained.
+ * Operations that can do nothing (cancel where too few are posted, matched probe that finds
+ * nothing) are left out, since the rest of the sequence is then a shorter one.  So are sequences
+ * that differ from another in the names of the two sources or of the two tags only.  Each sequence
+ * runs with the few entries that a domain holds outside its index (packed receives, unfiled
+ * messages) none, nearly full and full, so that the same operations happen there, across the limit,
+ * and in the index; after it, everything left is asked for and drained.
  *
  * TM_TEST_DEPTH lengthens or shortens the sequences by that many operations (-1, 1, ...).
  *
@@ -51,13 +53,15 @@ static const int32_t sources[] = {0, 1, ANY};
 static const int32_t tags[] = {0, 1, NEG, ANY};
 
 static const op_t full_alphabet[] = {
-    {OP_POST, 0, 0},     {OP_POST, 0, 1},       {OP_POST, 0, NEG},     {OP_POST, 0, ANY},   {OP_POST, 1, 0},
-    {OP_POST, 1, 1},     {OP_POST, 1, NEG},     {OP_POST, 1, ANY},     {OP_POST, ANY, 0},   {OP_POST, ANY, 1},
-    {OP_POST, ANY, NEG}, {OP_POST, ANY, ANY},   {OP_ARRIVE, 0, 0},     {OP_ARRIVE, 0, 1},   {OP_ARRIVE, 0, NEG},
-    {OP_ARRIVE, 1, 0},   {OP_ARRIVE, 1, 1},     {OP_ARRIVE, 1, NEG},   {OP_CANCEL, 0, 0},   {OP_CANCEL, 1, 0},
-    {OP_CANCEL, 2, 0},   {OP_MPROBE, 0, 0},     {OP_MPROBE, 0, 1},     {OP_MPROBE, 0, NEG}, {OP_MPROBE, 0, ANY},
-    {OP_MPROBE, 1, 0},   {OP_MPROBE, 1, 1},     {OP_MPROBE, 1, NEG},   {OP_MPROBE, 1, ANY}, {OP_MPROBE, ANY, 0},
-    {OP_MPROBE, ANY, 1}, {OP_MPROBE, ANY, NEG}, {OP_MPROBE, ANY, ANY},
+    {OP_POST, 0, 0},       {OP_POST, 0, 1},     {OP_POST, 0, NEG},   {OP_POST, 0, ANY},
+    {OP_POST, 1, 0},       {OP_POST, 1, 1},     {OP_POST, 1, NEG},   {OP_POST, 1, ANY},
+    {OP_POST, ANY, 0},     {OP_POST, ANY, 1},   {OP_POST, ANY, NEG}, {OP_POST, ANY, ANY},
+    {OP_ARRIVE, 0, 0},     {OP_ARRIVE, 0, 1},   {OP_ARRIVE, 0, NEG}, {OP_ARRIVE, 1, 0},
+    {OP_ARRIVE, 1, 1},     {OP_ARRIVE, 1, NEG}, {OP_CANCEL, 0, 0},   {OP_CANCEL, 1, 0},
+    {OP_CANCEL, 2, 0},     {OP_MPROBE, 0, 0},   {OP_MPROBE, 0, 1},   {OP_MPROBE, 0, NEG},
+    {OP_MPROBE, 0, ANY},   {OP_MPROBE, 1, 0},   {OP_MPROBE, 1, 1},   {OP_MPROBE, 1, NEG},
+    {OP_MPROBE, 1, ANY},   {OP_MPROBE, ANY, 0}, {OP_MPROBE, ANY, 1}, {OP_MPROBE, ANY, NEG},
+    {OP_MPROBE, ANY, ANY},
 };
 
 /* Receives that all fit one message, and what takes them out elsewhere than in front. */
@@ -68,8 +72,9 @@ static const op_t posted_alphabet[] = {
 
 /* Messages of few keys, taken by every pattern. */
 static const op_t unexp_alphabet[] = {
-    {OP_ARRIVE, 0, 0},   {OP_ARRIVE, 0, 1},   {OP_ARRIVE, 1, 0},   {OP_ARRIVE, 0, NEG},   {OP_MPROBE, 0, 0},
-    {OP_MPROBE, 0, ANY}, {OP_MPROBE, ANY, 0}, {OP_POST, ANY, ANY}, {OP_MPROBE, ANY, NEG},
+    {OP_ARRIVE, 0, 0},   {OP_ARRIVE, 0, 1},   {OP_ARRIVE, 1, 0},
+    {OP_ARRIVE, 0, NEG}, {OP_MPROBE, 0, 0},   {OP_MPROBE, 0, ANY},
+    {OP_MPROBE, ANY, 0}, {OP_POST, ANY, ANY}, {OP_MPROBE, ANY, NEG},
 };
 
 /* One run: the domain, its reference (which knows nothing of the fillers), the nodes. */
@@ -89,11 +94,12 @@ typedef struct run {
 static void run_fail(const run_t *r, size_t at, const void *got, const void *want)
 {
     for (size_t i = 0; i < r->len; i++) {
-        print_error("  %2zu %s %d %d\n", i, op_name[r->op[i]->kind], r->op[i]->source, r->op[i]->tag);
+        print_error("  %2zu %s %d %d\n", i, op_name[r->op[i]->kind], r->op[i]->source,
+                    r->op[i]->tag);
     }
-    fail_msg(
-        "with %zu receives posted and %zu messages before, operation %zu (%zu: the final checks): got %p, reference %p",
-        r->nfiller, r->nmsg_filler, at, r->len, got, want);
+    fail_msg("with %zu receives posted and %zu messages before, operation %zu (%zu: the final "
+             "checks): got %p, reference %p",
+             r->nfiller, r->nmsg_filler, at, r->len, got, want);
 }
 
 static void run_expect(const run_t *r, size_t at, const void *got, const void *want)
@@ -129,7 +135,7 @@ static bool run_op(run_t *r, size_t at)
     case OP_ARRIVE:
         want = match_ref_arrive(&r->ref, op->source, op->tag);
         run_expect(r, at, fab_match_arrive(&r->dom, op->source, op->tag), want);
-        if (want == NULL) {
+        if (NULL == want) {
             match_ref_add_msg(&r->ref, &r->msg[at], op->source, op->tag);
             fab_match_add_msg(&r->dom, &r->msg[at], op->source, op->tag);
         } else if (fab_match_cancel(&r->dom, want)) {
@@ -148,7 +154,7 @@ static bool run_op(run_t *r, size_t at)
         return true;
     case OP_MPROBE:
         want = match_ref_probe(&r->ref, op->source, op->tag);
-        if (want == NULL) {
+        if (NULL == want) {
             return false;
         }
         run_expect(r, at, fab_match_probe(&r->dom, op->source, op->tag), want);
@@ -174,7 +180,7 @@ static void run_end(run_t *r)
         run_expect(r, r->len, fab_match_first_msg(&r->dom), &r->msg_filler[i]);
         fab_match_remove_msg(&r->dom, &r->msg_filler[i]);
     }
-    while ((msg = fab_match_first_msg(&r->dom)) != NULL) {
+    while (NULL != (msg = fab_match_first_msg(&r->dom))) {
         run_expect(r, r->len, msg, match_ref_first_msg(&r->ref));
         match_ref_remove_msg(&r->ref, msg);
         fab_match_remove_msg(&r->dom, msg);
@@ -186,10 +192,10 @@ static void run_end(run_t *r)
             do {
                 want = match_ref_arrive(&r->ref, sources[s], tags[t]);
                 run_expect(r, r->len, fab_match_arrive(&r->dom, sources[s], tags[t]), want);
-            } while (want != NULL);
+            } while (NULL != want);
         }
     }
-    if (r->dom.posted_count != r->nfiller || r->dom.unexp_count != 0 || r->ref.unexp.count != 0) {
+    if (r->dom.posted_count != r->nfiller || 0 != r->dom.unexp_count || 0 != r->ref.unexp.count) {
         run_fail(r, r->len, NULL, NULL);
     }
     run_expect(r, r->len, fab_match_first_recv(&r->dom), r->nfiller > 0 ? &r->filler[0] : NULL);
@@ -211,7 +217,10 @@ static size_t run_sequence(run_t *r)
     return at;
 }
 
-/* The place of the first operation that names source or tag 1 where none named 0 before, or len: 0 comes first. */
+/*
+ * The place of the first operation that names source or tag 1 where none named 0 before, or len: 0
+ * comes first.
+ */
 static size_t first_renamed(const run_t *r)
 {
     bool has_source = false;
@@ -220,14 +229,14 @@ static size_t first_renamed(const run_t *r)
     for (size_t i = 0; i < r->len; i++) {
         const op_t *op = r->op[i];
 
-        if (op->kind == OP_CANCEL) {
+        if (OP_CANCEL == op->kind) {
             continue;
         }
-        if ((op->source == 1 && !has_source) || (op->tag == 1 && !has_tag)) {
+        if ((1 == op->source && !has_source) || (1 == op->tag && !has_tag)) {
             return i;
         }
-        has_source = has_source || op->source == 0;
-        has_tag = has_tag || op->tag == 0;
+        has_source = has_source || 0 == op->source;
+        has_tag = has_tag || 0 == op->tag;
     }
     return r->len;
 }
@@ -250,12 +259,15 @@ static size_t run_all(run_t *r, const op_t *alphabet, size_t nletters, size_t le
             at = run_sequence(r);
             nruns += at == len;
         }
-        /* Count up at the operation that was of no use, so that everything which begins like this is passed over. */
+        /*
+         * Count up at the operation that was of no use, so that everything which begins like this
+         * is passed over.
+         */
         at = at == len ? len - 1 : at;
         memset(&digit[at + 1], 0, (MAX_LEN - at - 1) * sizeof(digit[0]));
         while (++digit[at] == nletters) {
             digit[at] = 0;
-            if (at-- == 0) {
+            if (0 == at--) {
                 return nruns;
             }
         }
@@ -270,7 +282,7 @@ static void run_lengths(const op_t *alphabet, size_t nletters, int max_len)
     static run_t r;
     size_t nruns = 0;
 
-    max_len += more != NULL ? atoi(more) : 0;
+    max_len += NULL != more ? atoi(more) : 0;
     max_len = max_len < 1 ? 1 : max_len > MAX_LEN ? MAX_LEN : max_len;
     for (size_t f = 0; f < ARRAY_LEN(nfiller); f++) {
         r.nfiller = nfiller[f];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The offload engine, each rule by name, looking at the commands that it gives.  What orders of events do to it is the matter of
- * test_offload_random and test_offload_exhaustive.
+ * The offload engine, each rule by name, looking at the commands that it gives.  What orders of
+ * events do to it is the matter of test_offload_random and test_offload_exhaustive.
  *
  * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c cflags="-DWORLD_RECVS=40 -DWORLD_MSGS=40 -DHW_SLOTS=8 -DWORLD_RING=128"
  */
@@ -35,7 +35,7 @@ static void start(uint32_t slots, uint32_t max_ops, uint32_t report_every)
 /* Nothing has gone wrong so far. */
 static void ok(void)
 {
-    if (w.error != NULL) {
+    if (NULL != w.error) {
         fail_msg("%s", w.error);
     }
 }
@@ -189,9 +189,13 @@ static void test_other_path_waits_for_the_device(void **state)
     world_other_path(&w, 2, 0, 7);
     expect_cmd(0, FAB_OFFLOAD_DEL, true, 65535);
     assert_int_equal(w.engine.counters.parked, 2);
-    assert_null(fab_match_probe(&w.dom[0], ANY, ANY)); /* probes do not see what is about to be matched */
+    /* probes do not see what is about to be matched */
+    assert_null(fab_match_probe(&w.dom[0], ANY, ANY));
     execute_all();
-    world_poll(&w, 2); /* MATCH, and the DEL that came too late: the first parked message wants the second receive now */
+    /*
+     * MATCH, and the DEL that came too late: the first parked message wants the second receive now
+     */
+    world_poll(&w, 2);
     ok();
     assert_int_equal(w.rrecv[0].state, REF_FREE);
     expect_state(1, FAB_OFFLOAD_UNLISTING);
@@ -250,7 +254,9 @@ static void test_a_full_list_fills_in_order(void **state)
     assert_int_equal(w.engine.listed, 2);
 }
 
-/* One ADD of four is refused: it and those behind it are tried again, in order, when there is hope. */
+/*
+ * One ADD of four is refused: it and those behind it are tried again, in order, when there is hope.
+ */
 static void test_refused(void **state)
 {
     (void) state;
@@ -291,7 +297,10 @@ static void test_a_device_without_list(void **state)
     assert_true(w.engine.counters.syncs <= 2);
 }
 
-/* Room in the command queue comes back with signaled completions only: there is one in every quarter. */
+/*
+ * Room in the command queue comes back with signaled completions only: there is one in every
+ * quarter.
+ */
 static void test_signaled_often_enough(void **state)
 {
     uint32_t run = 0;
@@ -305,7 +314,7 @@ static void test_signaled_often_enough(void **state)
     for (unsigned i = 0; i < w.dev.ncmd; i++) {
         run = w.dev.cmd[i].cmd.is_signaled ? 0 : run + 1;
         assert_true(run <= 4);
-        assert_false(w.dev.cmd[i].cmd.is_signaled && w.dev.cmd[i].cmd.op == FAB_OFFLOAD_ADD);
+        assert_false(w.dev.cmd[i].cmd.is_signaled && FAB_OFFLOAD_ADD == w.dev.cmd[i].cmd.op);
     }
 }
 
@@ -378,7 +387,8 @@ static void test_reasons_have_texts(void **state)
 /* 200000 unexpected messages: the 16 bits wrap three times, the list stays in use. */
 static void test_counter_wraps(void **state)
 {
-    const world_config_t config = {.slots = 2, .max_tags = 2, .max_ops = 16, .bufs = 64, .report_every = 1 << 13};
+    const world_config_t config = {
+        .slots = 2, .max_tags = 2, .max_ops = 16, .bufs = 64, .report_every = 1 << 13};
 
     (void) state;
     world_init(&w, &config);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The offload engine's code in every order of events: all interleavings of posting, cancelling, messages, polling, commands
- * executed and data coming in, for a few receives and messages, each state visited once.
+ * The offload engine's code in every order of events: all interleavings of posting, cancelling,
+ * messages, polling, commands executed and data coming in, for a few receives and messages, each
+ * state visited once.
  *
- * A state is what can still make a difference: counters are taken relative to the device's, what is done is left out.  From
- * every state in which nothing is under way, everything is brought to its end and looked at.
+ * A state is what can still make a difference: counters are taken relative to the device's, what is
+ * done is left out.  From every state in which nothing is under way, everything is brought to its
+ * end and looked at.
  *
- * TM_TEST_ONLY names one configuration, TM_TEST_DEPTH adds so many receives and messages (1: minutes), TM_TEST_BLACK_BOX leaves out
- * the checks of the engine's own invariants.
+ * TM_TEST_ONLY names one configuration, TM_TEST_DEPTH adds so many receives and messages (1:
+ * minutes), TM_TEST_BLACK_BOX leaves out the checks of the engine's own invariants.
  *
  * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c timeout=300 variants=plain quick=no cflags="-DWORLD_RECVS=5 -DWORLD_MSGS=6"
  */
@@ -92,7 +94,7 @@ typedef struct explore {
     unsigned depth;
 } explore_t;
 
-/* ---- states ---- */
+/* ---- states ------------------------------------------------------------- */
 
 typedef struct bytes {
     uint8_t at[1024];
@@ -106,17 +108,18 @@ static void put(bytes_t *b, uint64_t value)
 
 static unsigned recv_id(const world_t *w, const fab_offload_recv_t *recv)
 {
-    return recv != NULL ? (unsigned) (recv - w->recv) : 99;
+    return NULL != recv ? (unsigned) (recv - w->recv) : 99;
 }
 
 static void put_recv(bytes_t *b, const world_t *w, unsigned i)
 {
     const ref_recv_t *r = &w->rrecv[i];
     const fab_offload_recv_t *recv = &w->recv[i];
-    const bool has_del = recv->state == FAB_OFFLOAD_CANCELLING || recv->state == FAB_OFFLOAD_UNLISTING;
+    const bool has_del = FAB_OFFLOAD_CANCELLING == recv->state ||
+                         FAB_OFFLOAD_UNLISTING == recv->state;
 
     put(b, r->state);
-    if (r->state == REF_FREE) {
+    if (REF_FREE == r->state) {
         return;
     }
     put(b, (uint64_t) r->source);
@@ -124,13 +127,14 @@ static void put_recv(bytes_t *b, const world_t *w, unsigned i)
     put(b, r->reason);
     put(b, r->is_cancelled | r->is_skipped << 1);
     put(b, (uint64_t) (r->is_skipped ? r->allowed : 0));
-    put(b, (uint64_t) (r->state == REF_MATCHED ? r->msg : 0));
+    put(b, (uint64_t) (REF_MATCHED == r->state ? r->msg : 0));
     put(b, recv->state);
     put(b, recv->state > FAB_OFFLOAD_QUEUED ? recv->handle : 0);
     put(b, has_del ? recv->has_matched | recv->has_data << 1 | recv->is_del_queued << 2 : 0);
-    put(b, recv->state == FAB_OFFLOAD_QUEUED || (has_del && recv->is_del_queued) ? recv->at - w->engine.ring_head
-           : has_del                                                             ? w->engine.posted - recv->at
-                                                                                 : 0);
+    put(b, FAB_OFFLOAD_QUEUED == recv->state || (has_del && recv->is_del_queued)
+               ? recv->at - w->engine.ring_head
+           : has_del ? w->engine.posted - recv->at
+                     : 0);
 }
 
 static void put_msgs(bytes_t *b, const world_t *w, const fab_match_list_t *list)
@@ -145,9 +149,11 @@ static void put_cmd(bytes_t *b, const world_t *w, const fab_offload_cmd_t *cmd)
 {
     put(b, cmd->op);
     put(b, cmd->is_signaled);
-    put(b, cmd->op == FAB_OFFLOAD_NOP ? 0 : (uint64_t) (w->dev.hw - cmd->count));
-    put(b, cmd->op == FAB_OFFLOAD_DEL ? cmd->handle : 0);
-    put(b, cmd->op == FAB_OFFLOAD_ADD || (cmd->op == FAB_OFFLOAD_DEL && cmd->is_signaled) ? recv_id(w, cmd->recv) : 99);
+    put(b, FAB_OFFLOAD_NOP == cmd->op ? 0 : (uint64_t) (w->dev.hw - cmd->count));
+    put(b, FAB_OFFLOAD_DEL == cmd->op ? cmd->handle : 0);
+    put(b, FAB_OFFLOAD_ADD == cmd->op || (FAB_OFFLOAD_DEL == cmd->op && cmd->is_signaled)
+               ? recv_id(w, cmd->recv)
+               : 99);
 }
 
 static void put_engine(bytes_t *b, const world_t *w)
@@ -193,7 +199,7 @@ static void put_slot(bytes_t *b, const world_t *w, const hw_slot_t *slot)
     unsigned rank = 0;
 
     put(b, slot->expect);
-    put(b, slot->expect != 0 ? recv_id(w, slot->recv) : 99);
+    put(b, 0 != slot->expect ? recv_id(w, slot->recv) : 99);
     put(b, slot->owes_data);
     put(b, slot->owes_data ? slot->msg : 0);
     put(b, slot->is_listed);
@@ -239,8 +245,10 @@ static void put_dev(bytes_t *b, const world_t *w)
         put(b, c->kind | c->has_data << 2 | c->is_success << 3);
         put(b, c->handle);
         put(b, c->msg);
-        put(b, c->kind == HW_OP ? dev->posted - c->op : 0);
-        put(b, c->kind == HW_OP && c->handle < HW_SLOTS ? recv_id(w, (fab_offload_recv_t *) (uintptr_t) c->wr_id) : 0);
+        put(b, HW_OP == c->kind ? dev->posted - c->op : 0);
+        put(b, HW_OP == c->kind && c->handle < HW_SLOTS
+                   ? recv_id(w, (fab_offload_recv_t *) (uintptr_t) c->wr_id)
+                   : 0);
     }
 }
 
@@ -262,7 +270,7 @@ static uint64_t state_hash(const explore_t *x)
         const ref_msg_t *m = &x->w.rmsg[i];
 
         put(&b, m->state);
-        put(&b, m->state == REF_WAITING ? (uint64_t) (m->source << 4 | (m->tag & 15)) : 0);
+        put(&b, REF_WAITING == m->state ? (uint64_t) (m->source << 4 | (m->tag & 15)) : 0);
     }
     put_engine(&b, &x->w);
     put_scope(&b, &x->w);
@@ -275,7 +283,7 @@ static uint64_t state_hash(const explore_t *x)
         hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
         hash ^= hash >> 29;
     }
-    return hash != 0 ? hash : 1;
+    return 0 != hash ? hash : 1;
 }
 
 static void seen_init(explore_t *x, size_t size)
@@ -291,7 +299,7 @@ static bool seen_insert(explore_t *x, uint64_t hash)
 {
     size_t at = hash & x->mask;
 
-    while (x->seen[at] != 0) {
+    while (0 != x->seen[at]) {
         if (x->seen[at] == hash) {
             return false;
         }
@@ -309,7 +317,7 @@ static void seen_grow(explore_t *x)
 
     seen_init(x, 4 * size);
     for (size_t i = 0; i < size; i++) {
-        if (old[i] != 0) {
+        if (0 != old[i]) {
             seen_insert(x, old[i]);
         }
     }
@@ -324,19 +332,21 @@ static bool is_new(explore_t *x)
     return seen_insert(x, state_hash(x));
 }
 
-/* ---- actions ---- */
+/* ---- actions ------------------------------------------------------------ */
 
 static void explore_fail(const explore_t *x)
 {
     for (unsigned i = 0; i < x->depth; i++) {
         const action_t *a = &x->trace[i];
 
-        if (a->kind == ACT_POST) {
+        if (ACT_POST == a->kind) {
             const pattern_t *p = &x->setup->pattern[a->a];
 
-            print_error("  post %d %d, %s\n", p->source, p->tag, fab_offload_reason_text(p->reason));
+            print_error("  post %d %d, %s\n", p->source, p->tag,
+                        fab_offload_reason_text(p->reason));
         } else {
-            print_error("  %s %u %u%s\n", action_name[a->kind], a->a, a->b, a->is_split ? " split" : "");
+            print_error("  %s %u %u%s\n", action_name[a->kind], a->a, a->b,
+                        a->is_split ? " split" : "");
         }
     }
     fail_msg("%s: %s", x->setup->name, x->w.error);
@@ -400,7 +410,7 @@ static void try_action(explore_t *x, const explore_t *from, action_t action)
     x->trace[x->depth++] = action;
     assert_true(x->depth < MAX_DEPTH);
     if (do_action(x, &action)) {
-        if (x->w.error != NULL) {
+        if (NULL != x->w.error) {
             explore_fail(x);
         }
         if (is_new(x)) {
@@ -424,7 +434,7 @@ static void try_program(explore_t *x, const explore_t *from)
         try_action(x, from, (action_t){.kind = ACT_POST, .a = i});
     }
     for (unsigned i = 0; x->ncancelled < s->ncancel && i < x->nposted; i++) {
-        if (x->w.rrecv[i].state != REF_FREE && !x->w.rrecv[i].is_cancelled) {
+        if (REF_FREE != x->w.rrecv[i].state && !x->w.rrecv[i].is_cancelled) {
             try_action(x, from, (action_t){.kind = ACT_CANCEL, .a = i});
         }
     }
@@ -444,7 +454,10 @@ static void try_device(explore_t *x, const explore_t *from)
     for (unsigned i = 0; x->nsent < s->nmsg && i < s->nsource * s->ntags; i++) {
         try_action(x, from, (action_t){.kind = ACT_MESSAGE, .a = i / s->ntags, .b = i % s->ntags});
         if (s->has_split) {
-            try_action(x, from, (action_t){.kind = ACT_MESSAGE, .a = i / s->ntags, .b = i % s->ntags, .is_split = true});
+            try_action(
+                x, from,
+                (action_t){
+                    .kind = ACT_MESSAGE, .a = i / s->ntags, .b = i % s->ntags, .is_split = true});
         }
     }
     if (x->w.dev.ncmd > 0) {
@@ -455,7 +468,7 @@ static void try_device(explore_t *x, const explore_t *from)
             try_action(x, from, (action_t){.kind = ACT_FINISH, .a = i});
         }
     }
-    if (x->nrefused < s->nrefuse && x->w.dev.refusals == 0) {
+    if (x->nrefused < s->nrefuse && 0 == x->w.dev.refusals) {
         try_action(x, from, (action_t){.kind = ACT_REFUSE});
     }
     if (s->has_failure) {
@@ -467,7 +480,7 @@ static void try_device(explore_t *x, const explore_t *from)
 static void try_end(explore_t *x, const explore_t *from)
 {
     world_settle(&x->w);
-    if (x->w.error != NULL) {
+    if (NULL != x->w.error) {
         explore_fail(x);
     }
     x->w = from->w;
@@ -479,7 +492,7 @@ static void explore(explore_t *x)
 
     assert_non_null(from);
     *from = *x;
-    if (x->w.dev.ncq == 0 && x->w.dev.ncmd == 0) {
+    if (0 == x->w.dev.ncq && 0 == x->w.dev.ncmd) {
         try_end(x, from);
     }
     try_program(x, from);
@@ -498,11 +511,11 @@ static void explore_setup(const setup_t *given)
     const char *more = getenv("TM_TEST_DEPTH");
 
     longer = *given;
-    longer.nrecv += more != NULL ? (unsigned) atoi(more) : 0;
-    longer.nmsg += more != NULL ? (unsigned) atoi(more) : 0;
-    longer.world.is_black_box = getenv("TM_TEST_BLACK_BOX") != NULL;
+    longer.nrecv += NULL != more ? (unsigned) atoi(more) : 0;
+    longer.nmsg += NULL != more ? (unsigned) atoi(more) : 0;
+    longer.world.is_black_box = NULL != getenv("TM_TEST_BLACK_BOX");
 
-    if (only != NULL && strcmp(only, setup->name) != 0) {
+    if (NULL != only && 0 != strcmp(only, setup->name)) {
         return;
     }
     memset(&x, 0, sizeof(x));
@@ -514,7 +527,7 @@ static void explore_setup(const setup_t *given)
     free(x.seen);
 }
 
-/* ---- the explorations ---- */
+/* ---- the explorations --------------------------------------------------- */
 
 #define LISTABLE FAB_OFFLOAD_LISTABLE
 #define PLAIN    FAB_OFFLOAD_SHORT
@@ -525,21 +538,34 @@ static void explore_setup(const setup_t *given)
 /* One tag, two sources: everything overlaps through MPI_ANY_SOURCE. */
 static const pattern_t by_source[] = {{0, 0, LISTABLE}, {ANY, 0, LISTABLE}};
 static const pattern_t by_source_plain[] = {{0, 0, LISTABLE}, {ANY, 0, LISTABLE}, {0, 0, PLAIN}};
-static const pattern_t by_tag[] = {{0, 0, LISTABLE}, {0, 1, LISTABLE}, {0, ANY, LISTABLE}, {0, 0, PLAIN}};
+static const pattern_t by_tag[] = {
+    {0, 0, LISTABLE}, {0, 1, LISTABLE}, {0, ANY, LISTABLE}, {0, 0, PLAIN}};
 static const pattern_t one_key[] = {{0, 0, LISTABLE}};
 static const pattern_t one_key_plain[] = {{0, 0, LISTABLE}, {0, 0, PLAIN}};
 static const pattern_t with_self[] = {{0, 0, LISTABLE}, {ANY, 0, LISTABLE}, {SELF, 0, OTHER}};
 static const pattern_t two_keys[] = {{0, 0, LISTABLE}, {0, 1, LISTABLE}};
 
-#define WORLD(nslots, nops, every)                                                                                         \
-    {                                                                                                                      \
-        .slots = (nslots), .max_tags = (nslots), .max_ops = (nops), .bufs = 2 * (every), .report_every = (every),          \
-        .first_count = 65534                                                                                               \
+#define WORLD(nslots, nops, every)                                                                 \
+    {                                                                                              \
+        .slots = (nslots), .max_tags = (nslots), .max_ops = (nops), .bufs = 2 * (every),           \
+        .report_every = (every), .first_count = 65534                                              \
     }
 
 static const setup_t setups[] = {
-    {.name = "two sources", .world = WORLD(2, 16, 2), .nrecv = 4, .nmsg = 4, .nsource = 2, .ntags = 1, PATTERNS(by_source)},
-    {.name = "plain", .world = WORLD(2, 16, 2), .nrecv = 4, .nmsg = 4, .nsource = 1, .ntags = 1, PATTERNS(by_source_plain)},
+    {.name = "two sources",
+     .world = WORLD(2, 16, 2),
+     .nrecv = 4,
+     .nmsg = 4,
+     .nsource = 2,
+     .ntags = 1,
+     PATTERNS(by_source)},
+    {.name = "plain",
+     .world = WORLD(2, 16, 2),
+     .nrecv = 4,
+     .nmsg = 4,
+     .nsource = 1,
+     .ntags = 1,
+     PATTERNS(by_source_plain)},
     {.name = "two tags",
      .world = WORLD(2, 16, 2),
      .nrecv = 3,

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The offload engine, in long random runs against the MPI rules and a strict device (offload_world.h): two communicators, sources
- * behind the device and one that is not, wildcards, internal tags, receives that must not be listed, cancel, messages in one
- * piece or two, batches of completions, small lists and command queues, ADDs refused, counters that wrap, a device that dies.
+ * The offload engine, in long random runs against the MPI rules and a strict device
+ * (offload_world.h): two communicators, sources behind the device and one that is not, wildcards,
+ * internal tags, receives that must not be listed, cancel, messages in one piece or two, batches of
+ * completions, small lists and command queues, ADDs refused, counters that wrap, a device that
+ * dies.
  *
- * TM_TEST_SEED runs that one seed, TM_TEST_RUNS sets how many, TM_TEST_STEPS their length; TM_TEST_BLACK_BOX leaves out the checks
- * of the engine's own invariants.
+ * TM_TEST_SEED runs that one seed, TM_TEST_RUNS sets how many, TM_TEST_STEPS their length;
+ * TM_TEST_BLACK_BOX leaves out the checks of the engine's own invariants.
  *
  * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c timeout=120 cflags="-DWORLD_RECVS=12 -DWORLD_MSGS=14 -DWORLD_SCOPES=2 -DHW_SLOTS=8" variants=asan
  */
@@ -57,7 +59,7 @@ static unsigned free_recv(const run_t *r)
 {
     unsigned i = 0;
 
-    while (i < WORLD_RECVS && r->w.rrecv[i].state != REF_FREE) {
+    while (i < WORLD_RECVS && REF_FREE != r->w.rrecv[i].state) {
         i++;
     }
     return i;
@@ -67,25 +69,28 @@ static unsigned free_msg(const run_t *r)
 {
     unsigned i = 0;
 
-    while (i < WORLD_MSGS && r->w.rmsg[i].state != REF_FREE) {
+    while (i < WORLD_MSGS && REF_FREE != r->w.rmsg[i].state) {
         i++;
     }
     return i;
 }
 
-/* A waiting message (or receive) for which to post (send), or WORLD_MSGS (WORLD_RECVS): whatever comes. */
+/*
+ * A waiting message (or receive) for which to post (send), or WORLD_MSGS (WORLD_RECVS): whatever
+ * comes.
+ */
 static unsigned some_msg(run_t *r)
 {
     const unsigned i = draw(r, WORLD_MSGS);
 
-    return r->w.rmsg[i].state == REF_WAITING ? i : WORLD_MSGS;
+    return REF_WAITING == r->w.rmsg[i].state ? i : WORLD_MSGS;
 }
 
 static unsigned some_recv(run_t *r)
 {
     const unsigned i = draw(r, WORLD_RECVS);
 
-    return r->w.rrecv[i].state == REF_WAITING ? i : WORLD_RECVS;
+    return REF_WAITING == r->w.rrecv[i].state ? i : WORLD_RECVS;
 }
 
 static void step_post(run_t *r)
@@ -96,12 +101,14 @@ static void step_post(run_t *r)
     const unsigned scope = is_known ? r->w.rmsg[m].scope : draw(r, WORLD_SCOPES);
     const int32_t some_source = is_known ? r->w.rmsg[m].source : (int32_t) draw(r, WORLD_SELF + 1);
     const int32_t source = draw_of_64(r, r->wildcards) ? ANY : some_source;
-    const int32_t tag = draw_of_64(r, r->wildcards) ? ANY : is_known ? r->w.rmsg[m].tag : draw_tag(r);
+    const int32_t tag = draw_of_64(r, r->wildcards) ? ANY
+                        : is_known                  ? r->w.rmsg[m].tag
+                                                    : draw_tag(r);
     const bool is_plain = draw_of_64(r, r->plain);
 
     if (i < WORLD_RECVS) {
         world_post(&r->w, i, scope, source, tag,
-                   source == WORLD_SELF ? FAB_OFFLOAD_OTHER_PATH
+                   WORLD_SELF == source ? FAB_OFFLOAD_OTHER_PATH
                    : is_plain           ? FAB_OFFLOAD_SHORT
                                         : FAB_OFFLOAD_LISTABLE);
     }
@@ -111,7 +118,7 @@ static void step_cancel(run_t *r)
 {
     const unsigned i = draw(r, WORLD_RECVS);
 
-    if (r->w.rrecv[i].state != REF_FREE) {
+    if (REF_FREE != r->w.rrecv[i].state) {
         world_cancel(&r->w, i);
     }
 }
@@ -121,15 +128,16 @@ static void step_message(run_t *r, bool by_device)
     const unsigned i = free_msg(r);
     const unsigned to = some_recv(r);
     const ref_recv_t *recv = to < WORLD_RECVS ? &r->w.rrecv[to] : NULL;
-    const unsigned scope = recv != NULL ? recv->scope : draw(r, WORLD_SCOPES);
-    const int32_t tag = recv != NULL && recv->tag != ANY ? recv->tag : draw_tag(r);
-    const int32_t source = recv != NULL && recv->source != ANY ? recv->source : (int32_t) draw(r, WORLD_SELF);
+    const unsigned scope = NULL != recv ? recv->scope : draw(r, WORLD_SCOPES);
+    const int32_t tag = NULL != recv && ANY != recv->tag ? recv->tag : draw_tag(r);
+    const int32_t source = NULL != recv && ANY != recv->source ? recv->source
+                                                               : (int32_t) draw(r, WORLD_SELF);
 
-    if (i == WORLD_MSGS || r->w.is_forgotten) {
+    if (WORLD_MSGS == i || r->w.is_forgotten) {
         return;
     }
-    if (by_device && source != WORLD_SELF) {
-        world_message(&r->w, i, scope, source, tag, draw(r, 4) == 0);
+    if (by_device && WORLD_SELF != source) {
+        world_message(&r->w, i, scope, source, tag, 0 == draw(r, 4));
     } else {
         world_other_path(&r->w, i, scope, tag);
     }
@@ -165,14 +173,14 @@ static void step(run_t *r)
     } else {
         world_poll(&r->w, 1 + draw(r, 8));
     }
-    if (r->refusals != 0 && draw(r, 256) < r->refusals) {
+    if (0 != r->refusals && draw(r, 256) < r->refusals) {
         r->w.dev.refusals = 1 + draw(r, 3);
     }
 }
 
 static void run_expect(const run_t *r)
 {
-    if (r->w.error != NULL) {
+    if (NULL != r->w.error) {
         fail_msg("%s; TM_TEST_SEED=%" PRIu64 ", step %" PRIu64, r->w.error, r->seed, r->step);
     }
 }
@@ -181,7 +189,7 @@ static void run_start(run_t *r, uint64_t seed)
 {
     const uint32_t report_every = 1u << (seed % 4);
     const uint32_t slots = 1 + (uint32_t) (seed / 4 % HW_SLOTS);
-    const bool is_small = seed % 5 == 0; /* a list smaller than it was said to be */
+    const bool is_small = 0 == seed % 5; /* a list smaller than it was said to be */
     const world_config_t config = {
         .slots = slots,
         .max_tags = is_small ? slots + 2 : slots,
@@ -189,7 +197,7 @@ static void run_start(run_t *r, uint64_t seed)
         .bufs = 2 * report_every,
         .report_every = report_every,
         .first_count = (uint16_t) (65536 - seed % 40),
-        .is_black_box = getenv("TM_TEST_BLACK_BOX") != NULL,
+        .is_black_box = NULL != getenv("TM_TEST_BLACK_BOX"),
     };
 
     r->seed = seed;
@@ -197,9 +205,9 @@ static void run_start(run_t *r, uint64_t seed)
     r->cancels = (uint32_t) (seed / 2 % 3) * 4;
     r->plain = (uint32_t) (seed / 7 % 4) * 6;
     r->wildcards = (uint32_t) (seed / 11 % 4) * 8;
-    r->refusals = seed % 6 == 0 ? 4 : 0;
+    r->refusals = 0 == seed % 6 ? 4 : 0;
     world_init(&r->w, &config);
-    r->w.dev.disables_all = seed % 7 == 0;
+    r->w.dev.disables_all = 0 == seed % 7;
 }
 
 /* What the runs together have made happen. */
@@ -226,17 +234,17 @@ static void random_run(uint64_t seed, uint64_t steps)
     static run_t r;
 
     run_start(&r, seed);
-    for (r.step = 0; r.step < steps && r.w.error == NULL; r.step++) {
+    for (r.step = 0; r.step < steps && NULL == r.w.error; r.step++) {
         step(&r);
-        if (r.step % 512 == 511) {
+        if (511 == r.step % 512) {
             world_settle(&r.w);
         }
     }
-    if (seed % 3 == 0) {
+    if (0 == seed % 3) {
         r.w.dev.is_dead = true;
         step_post(&r);
         world_fail(&r.w);
-        for (unsigned i = 0; i < 200 && r.w.error == NULL; i++) {
+        for (unsigned i = 0; i < 200 && NULL == r.w.error; i++) {
             step(&r);
         }
     }
@@ -251,22 +259,28 @@ static void test_random(void **state)
     const char *seed = getenv("TM_TEST_SEED");
     const char *runs = getenv("TM_TEST_RUNS");
     const char *steps = getenv("TM_TEST_STEPS");
-    const uint64_t first = seed != NULL ? strtoull(seed, NULL, 10) : 1;
-    const uint64_t last = seed != NULL ? first : first + (runs != NULL ? strtoull(runs, NULL, 10) : 600) - 1;
+    const uint64_t first = NULL != seed ? strtoull(seed, NULL, 10) : 1;
+    const uint64_t last = NULL != seed
+                              ? first
+                              : first + (NULL != runs ? strtoull(runs, NULL, 10) : 600) - 1;
 
     (void) state;
     for (uint64_t i = first; i <= last; i++) {
-        random_run(i, steps != NULL ? strtoull(steps, NULL, 10) : 5000);
+        random_run(i, NULL != steps ? strtoull(steps, NULL, 10) : 5000);
     }
     for (unsigned i = 0; i < FAB_OFFLOAD_REASON_MAX; i++) {
-        print_message("%10llu  %s\n", seen.reason[i], fab_offload_reason_text((fab_offload_reason_t) i));
+        print_message("%10llu  %s\n", seen.reason[i],
+                      fab_offload_reason_text((fab_offload_reason_t) i));
     }
-    print_message("%10llu  listed late\n%10llu  matched by the device\n%10llu  taken\n%10llu  parked\n"
-                  "%10llu  races lost\n%10llu  refused\n%10llu  SYNC\n",
-                  seen.listed_late, seen.matched, seen.taken, seen.parked, seen.lost_races, seen.refused, seen.syncs);
-    if (seed == NULL) {
-        assert_true(seen.listed_late > 0 && seen.matched > 0 && seen.taken > 0 && seen.parked > 0 && seen.lost_races > 0 &&
-                    seen.refused > 0 && seen.syncs > 0 && seen.reason[FAB_OFFLOAD_BLOCKED] > 0 &&
+    print_message(
+        "%10llu  listed late\n%10llu  matched by the device\n%10llu  taken\n%10llu  parked\n"
+        "%10llu  races lost\n%10llu  refused\n%10llu  SYNC\n",
+        seen.listed_late, seen.matched, seen.taken, seen.parked, seen.lost_races, seen.refused,
+        seen.syncs);
+    if (NULL == seed) {
+        assert_true(seen.listed_late > 0 && seen.matched > 0 && seen.taken > 0 && seen.parked > 0 &&
+                    seen.lost_races > 0 && seen.refused > 0 && seen.syncs > 0 &&
+                    seen.reason[FAB_OFFLOAD_BLOCKED] > 0 &&
                     seen.reason[FAB_OFFLOAD_LIST_FULL] > 0 && seen.reason[FAB_OFFLOAD_FAILED] > 0);
     }
 }

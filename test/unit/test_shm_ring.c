@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ring of the shm provider alone: every size at every position, stale words, malformed words, two threads, and all
- * interleavings of short runs at the granularity of each access to shared memory.
+ * The ring of the shm provider alone: every size at every position, stale words, malformed words,
+ * two threads, and all interleavings of short runs at the granularity of each access to shared
+ * memory.
  *
- * For the interleavings the two sides are coroutines, and FAB_SHM_STEP() is where they may be switched.
+ * For the interleavings the two sides are coroutines, and FAB_SHM_STEP() is where they may be
+ * switched.
  *
  * TEST: variants=asan,tsan timeout=120 quick=no
  */
@@ -52,7 +54,8 @@ static ring_t *ring_new(uint32_t num_slots)
     memset(ring, 0, sizeof(*ring));
     ring->num_slots = num_slots;
     fab_shm_tx_init(&ring->tx, ring->slots, num_slots, ring->stale, &ring->ctl, &ring->doorbell, 5);
-    fab_shm_rx_init(&ring->rx, ring->slots, num_slots, fab_shm_ring_eager_max(num_slots * FAB_SHM_LINE), &ring->ctl);
+    fab_shm_rx_init(&ring->rx, ring->slots, num_slots,
+                    fab_shm_ring_eager_max(num_slots * FAB_SHM_LINE), &ring->ctl);
     return ring;
 }
 
@@ -88,7 +91,8 @@ static bool message_is(const fab_shm_msg_t *msg, uint64_t seq, size_t len)
 {
     const uint8_t *data = msg->data;
 
-    if (msg->hdr.tag != seq || msg->hdr.app_ctx != (uint32_t) ~seq || msg->hdr.id != seq % FAB_AM_MAX || msg->len != len) {
+    if (msg->hdr.tag != seq || msg->hdr.app_ctx != (uint32_t) ~seq ||
+        msg->hdr.id != seq % FAB_AM_MAX || msg->len != len) {
         return false;
     }
     step(STEP_data);
@@ -117,7 +121,7 @@ static void ring_expect_empty(ring_t *ring)
     assert_int_equal(fab_shm_rx_peek(&ring->rx, &msg), FAB_SHM_EMPTY);
 }
 
-/* ---- one thread -------------------------------------------------------------------------------------------------- */
+/* ---- one thread --------------------------------------------------------- */
 
 static void test_every_size_everywhere(void **state)
 {
@@ -189,8 +193,8 @@ static void test_full_and_drain(void **state)
 }
 
 /*
- * Payload that looks like a message of the lap at hand, of the next, and of all others in turn, in every word that a header
- * could be read from, through more than all 65535 laps.
+ * Payload that looks like a message of the lap at hand, of the next, and of all others in turn, in
+ * every word that a header could be read from, through more than all 65535 laps.
  */
 static void test_stale_words(void **state)
 {
@@ -219,15 +223,18 @@ static void test_stale_words(void **state)
         lap += ring->tx.lap != before;
         fab_shm_msg_t msg = {0};
         assert_int_equal(fab_shm_rx_peek(&ring->rx, &msg), FAB_SHM_MESSAGE);
-        assert_true(msg.hdr.tag == seq && msg.hdr.id == 7 && msg.len == used && msg.slots <= max_slots);
+        assert_true(msg.hdr.tag == seq && 7 == msg.hdr.id && msg.len == used &&
+                    msg.slots <= max_slots);
         fab_shm_rx_advance(&ring->rx, msg.slots);
         ring_expect_empty(ring);
     }
     free(ring);
 }
 
-/* A slot that is skipped by padding in every lap keeps a word of long ago: it must not become valid when the lap comes
- * again. */
+/*
+ * A slot that is skipped by padding in every lap keeps a word of long ago: it must not become valid
+ * when the lap comes again.
+ */
 static void test_skipped_slot_keeps_no_old_word(void **state)
 {
     ring_t *ring = ring_new(16);
@@ -240,7 +247,10 @@ static void test_skipped_slot_keeps_no_old_word(void **state)
     }
     assert_true(ring_send(ring, ++seq, 8, 8)); /* slot 15, lap 1 */
     ring_expect(ring, seq, 8);
-    /* From here on slot 15 is skipped: four messages of 3 slots, one of 2, then one that does not fit. */
+    /*
+     * From here on slot 15 is skipped: four messages of 3 slots, one of 2, then one that does not
+     * fit.
+     */
     for (uint32_t lap = 2; lap <= 65536; lap++) {
         for (int i = 0; i < 5; i++) {
             assert_true(ring_send(ring, ++seq, i < 4 ? 168 : 100, i < 4 ? 168 : 100));
@@ -255,7 +265,7 @@ static void test_skipped_slot_keeps_no_old_word(void **state)
     free(ring);
 }
 
-/* ---- malformed --------------------------------------------------------------------------------------------------- */
+/* ---- malformed ---------------------------------------------------------- */
 
 static fab_shm_look_t look_with(ring_t *ring, uint64_t word)
 {
@@ -288,7 +298,8 @@ static void test_malformed(void **state)
     assert_int_equal(look_with(ring, fab_shm_word(1, 0, FAB_SHM_FLAG_PAD, 1)), FAB_SHM_BAD);
     assert_int_equal(look_with(ring, fab_shm_word(0, 1, FAB_SHM_FLAG_PAD, 1)), FAB_SHM_BAD);
     atomic_store(&ring->slots[0].word, 0);
-    assert_int_equal(look_with(ring, fab_shm_word(0, 0, FAB_SHM_FLAG_PAD, 1)), FAB_SHM_EMPTY); /* skipped */
+    /* skipped */
+    assert_int_equal(look_with(ring, fab_shm_word(0, 0, FAB_SHM_FLAG_PAD, 1)), FAB_SHM_EMPTY);
     assert_ptr_equal(ring->rx.slot, ring->slots);
     assert_int_equal(ring->rx.lap, 2);
     free(ring);
@@ -308,7 +319,7 @@ static void test_bad_tail(void **state)
     free(ring);
 }
 
-/* ---- two threads ------------------------------------------------------------------------------------------------- */
+/* ---- two threads -------------------------------------------------------- */
 
 enum { THREAD_MESSAGES = TEST_TSAN ? 100000 : 1000000 };
 
@@ -346,7 +357,7 @@ static void test_two_threads(void **state)
         fab_shm_look_t look = fab_shm_rx_peek(&ring->rx, &msg);
         assert_int_not_equal(look, FAB_SHM_BAD);
         if (FAB_SHM_EMPTY == look) {
-            if (++sleeps % 64 == 0) {
+            if (0 == ++sleeps % 64) {
                 (void) fab_shm_rx_sleep(&ring->rx);
                 sched_yield();
                 fab_shm_rx_wake(&ring->rx);
@@ -362,12 +373,13 @@ static void test_two_threads(void **state)
     free(ring);
 }
 
-/* ---- all interleavings ------------------------------------------------------------------------------------------- */
+/* ---- all interleavings -------------------------------------------------- */
 
 /*
- * Two coroutines on one ring of 8 slots.  The sender sends the messages of a scenario, waiting when the ring is full; the
- * receiver takes them, and either polls or sleeps when the ring is empty.  A side that waits is not run until the other
- * made a step: looking again without that could not see anything new.
+ * Two coroutines on one ring of 8 slots.  The sender sends the messages of a scenario, waiting when
+ * the ring is full; the receiver takes them, and either polls or sleeps when the ring is empty.  A
+ * side that waits is not run until the other made a step: looking again without that could not see
+ * anything new.
  */
 enum { STACK = 256 * 1024, MAX_STEPS = 200, MAX_MESSAGES = 3 };
 
@@ -473,7 +485,10 @@ static void model_start(enum side side, void (*fn)(void))
     model.is_done[side] = model.is_waiting[side] = false;
 }
 
-/* One run: follow the schedule as far as it goes, then prefer the sender. False: wrong, or nobody can go on. */
+/*
+ * One run: follow the schedule as far as it goes, then prefer the sender. False: wrong, or nobody
+ * can go on.
+ */
 static bool model_run(int given, uint32_t start)
 {
     model.ring = ring_new(8);
@@ -496,10 +511,12 @@ static bool model_run(int given, uint32_t start)
     model.runs++;
     while (!(model.is_done[SENDER] && model.is_done[RECEIVER])) {
         bool can[2] = {model_can_run(SENDER), model_can_run(RECEIVER)};
-        if (model.is_wrong || model.steps == MAX_STEPS || (!can[SENDER] && !can[RECEIVER])) {
+        if (model.is_wrong || MAX_STEPS == model.steps || (!can[SENDER] && !can[RECEIVER])) {
             break;
         }
-        enum side side = model.steps < given ? model.choice[model.steps] : can[SENDER] ? SENDER : RECEIVER;
+        enum side side = model.steps < given ? model.choice[model.steps]
+                         : can[SENDER]       ? SENDER
+                                             : RECEIVER;
         model.choice[model.steps] = (uint8_t) side;
         model.is_open[model.steps] = can[SENDER] && can[RECEIVER];
         model.steps++;
@@ -512,22 +529,27 @@ static bool model_run(int given, uint32_t start)
     return !model.is_wrong && model.is_done[SENDER] && model.is_done[RECEIVER];
 }
 
-/* All schedules of the scenario: depth first, the last open choice of the sender changed to the receiver. */
+/*
+ * All schedules of the scenario: depth first, the last open choice of the sender changed to the
+ * receiver.
+ */
 static void model_explore(uint32_t start)
 {
     int given = 0;
 
     for (;;) {
         if (!model_run(given, start)) {
-            print_error("from slot %u, messages of %zu %zu %zu bytes, schedule:", start, model.len[0], model.len[1],
-                        model.len[2]);
+            print_error("from slot %u, messages of %zu %zu %zu bytes, schedule:", start,
+                        model.len[0], model.len[1], model.len[2]);
             for (int i = 0; i < model.steps; i++) {
                 print_error(" %c", SENDER == model.choice[i] ? 's' : 'r');
             }
             print_error("\n");
             fail();
         }
-        for (given = model.steps; given > 0 && !(model.is_open[given - 1] && SENDER == model.choice[given - 1]); given--) {
+        for (given = model.steps;
+             given > 0 && !(model.is_open[given - 1] && SENDER == model.choice[given - 1]);
+             given--) {
         }
         if (0 == given) {
             return;
@@ -606,20 +628,21 @@ static void test_all_interleavings_when_full(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_short_copy),
-        cmocka_unit_test(test_every_size_everywhere),
-        cmocka_unit_test(test_commit_less_than_reserved),
-        cmocka_unit_test(test_full_and_drain),
-        cmocka_unit_test(test_stale_words),
-        cmocka_unit_test(test_skipped_slot_keeps_no_old_word),
-        cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_bad_tail),
-        cmocka_unit_test(test_two_threads),
+    const struct CMUnitTest tests[] =
+    { cmocka_unit_test(test_short_copy),
+      cmocka_unit_test(test_every_size_everywhere),
+      cmocka_unit_test(test_commit_less_than_reserved),
+      cmocka_unit_test(test_full_and_drain),
+      cmocka_unit_test(test_stale_words),
+      cmocka_unit_test(test_skipped_slot_keeps_no_old_word),
+      cmocka_unit_test(test_malformed),
+      cmocka_unit_test(test_bad_tail),
+      cmocka_unit_test(test_two_threads),
 #if !TEST_TSAN
-        cmocka_unit_test_setup_teardown(test_all_interleavings_polling, model_setup, model_teardown),
-        cmocka_unit_test_setup_teardown(test_all_interleavings_sleeping, model_setup, model_teardown),
-        cmocka_unit_test_setup_teardown(test_all_interleavings_when_full, model_setup, model_teardown),
+      cmocka_unit_test_setup_teardown(test_all_interleavings_polling, model_setup, model_teardown),
+      cmocka_unit_test_setup_teardown(test_all_interleavings_sleeping, model_setup, model_teardown),
+      cmocka_unit_test_setup_teardown(test_all_interleavings_when_full, model_setup,
+                                      model_teardown),
 #endif
     };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The conformance test of the fabric with all processes talking by verbs. Skipped where there is no RDMA device.
+ * The conformance test of the fabric with all processes talking by verbs. Skipped where there is no
+ * RDMA device.
  *
  * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c,common/verbs/verbs_alive.c,common/verbs/verbs_conn.c,common/verbs/verbs_connect.c,common/verbs/verbs_device.c,common/verbs/verbs_domain.c,common/verbs/verbs_ep.c,common/verbs/verbs_oob.c,common/verbs/verbs_pool.c,common/verbs/verbs_progress.c,common/verbs/verbs_reg.c,common/verbs/verbs_rma.c,common/verbs/verbs_srq.c,common/verbs/verbs_tm.c variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev timeout=600 quick=no
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Several RDMA devices and ports, by the verbs device in software: which of them is chosen, traffic between processes that
- * have different ones, what the user's lists say; ports that go down, devices that fail; queues that are made late.
+ * Several RDMA devices and ports, by the verbs device in software: which of them is chosen, traffic
+ * between processes that have different ones, what the user's lists say; ports that go down,
+ * devices that fail; queues that are made late.
  *
  * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c,common/verbs/verbs_alive.c,common/verbs/verbs_conn.c,common/verbs/verbs_connect.c,common/verbs/verbs_device.c,common/verbs/verbs_domain.c,common/verbs/verbs_ep.c,common/verbs/verbs_near.c,common/verbs/verbs_oob.c,common/verbs/verbs_pool.c,common/verbs/verbs_progress.c,common/verbs/verbs_reg.c,common/verbs/verbs_rma.c,common/verbs/verbs_srq.c,common/verbs/verbs_tm.c variants=asan cflags=-DFAB_HAVE_VERBS=1 ldflags="-libverbs -lhwloc" device=tmdev timeout=240 quick=no
  */
@@ -27,36 +28,47 @@ static int run_with(int size, world_fn_t body, const char *name, const char *val
     return wrong;
 }
 
-/* ---- nearness ---------------------------------------------------------------------------------------------------- */
+/* ---- nearness ----------------------------------------------------------- */
 
 /* A machine of two packages with two cores and two devices each: tmdev0 and tmdev1 at the first. */
-#define SET(set) "cpuset=\"" set "\" complete_cpuset=\"" set "\""
+#define SET(set)   "cpuset=\"" set "\" complete_cpuset=\"" set "\""
 #define NODES(set) "nodeset=\"" set "\" complete_nodeset=\"" set "\""
-#define CORE(os, set, nodes, gp)                                                                                           \
-    "<object type=\"Core\" os_index=\"" os "\" " SET(set) " " NODES(nodes) " gp_index=\"" gp "1\">"                        \
-    "<object type=\"PU\" os_index=\"" os "\" " SET(set) " " NODES(nodes) " gp_index=\"" gp "2\"/></object>"
-#define DEVICE(name, bus, gp)                                                                                              \
-    "<object type=\"PCIDev\" gp_index=\"" gp "3\" pci_busid=\"0000:" bus ":00.0\" "                                       \
-    "pci_type=\"0207 [15b3:1017] [15b3:0001] 00\" pci_link_speed=\"0.000000\">"                                            \
+#define CORE(os, set, nodes, gp)                                                                   \
+    "<object type=\"Core\" os_index=\"" os                                                         \
+    "\" " SET(set) " " NODES(nodes) " gp_index=\"" gp "1\">"                                       \
+                                    "<object type=\"PU\" os_index=\"" os                           \
+                                    "\" " SET(set) " " NODES(nodes) " gp_index=\"" gp              \
+                                                                    "2\"/></object>"
+#define DEVICE(name, bus, gp)                                                                      \
+    "<object type=\"PCIDev\" gp_index=\"" gp "3\" pci_busid=\"0000:" bus ":00.0\" "                \
+    "pci_type=\"0207 [15b3:1017] [15b3:0001] 00\" pci_link_speed=\"0.000000\">"                    \
     "<object type=\"OSDev\" gp_index=\"" gp "4\" name=\"" name "\" osdev_type=\"3\"/></object>"
-#define BRIDGE(buses, gp, devices)                                                                                         \
-    "<object type=\"Bridge\" gp_index=\"" gp "5\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"0000:[" buses "]\">" devices "</object>"
-#define PACKAGE(os, set, nodes, gp, inside)                                                                                \
-    "<object type=\"Package\" os_index=\"" os "\" " SET(set) " " NODES(nodes) " gp_index=\"" gp "6\">"                     \
-    "<object type=\"NUMANode\" os_index=\"" os "\" " SET(set) " " NODES(nodes) " gp_index=\"" gp "7\" "                   \
-    "local_memory=\"1048576\"/>" inside "</object>"
+#define BRIDGE(buses, gp, devices)                                                                 \
+    "<object type=\"Bridge\" gp_index=\"" gp                                                       \
+    "5\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"0000:[" buses "]\">" devices "</object>"
+#define PACKAGE(os, set, nodes, gp, inside)                                                        \
+    "<object type=\"Package\" os_index=\"" os "\" " SET(set) " " NODES(                            \
+        nodes) " gp_index=\"" gp "6\">"                                                            \
+               "<object type=\"NUMANode\" os_index=\"" os                                          \
+               "\" " SET(set) " " NODES(nodes) " gp_index=\"" gp "7\" "                            \
+                                               "local_memory=\"1048576\"/>" inside "</object>"
 
 static const char machine[] =
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?><topology version=\"2.0\">"
-    "<object type=\"Machine\" os_index=\"0\" " SET("0x0000000f") " " NODES("0x00000003") " gp_index=\"8\" "
-    "allowed_cpuset=\"0x0000000f\" allowed_nodeset=\"0x00000003\">"
-    PACKAGE("0", "0x00000003", "0x00000001", "1",
-            CORE("0", "0x00000001", "0x00000001", "10") CORE("1", "0x00000002", "0x00000001", "11")
-            BRIDGE("00-0f", "12", DEVICE("tmdev0", "01", "13") DEVICE("tmdev1", "02", "14")))
-    PACKAGE("1", "0x0000000c", "0x00000002", "2",
-            CORE("2", "0x00000004", "0x00000002", "20") CORE("3", "0x00000008", "0x00000002", "21")
-            BRIDGE("80-8f", "22", DEVICE("tmdev2", "81", "23") DEVICE("tmdev3", "82", "24")))
-    "</object></topology>";
+    "<object type=\"Machine\" os_index=\"0\" " SET("0x0000000f") " " NODES(
+        "0x00000003") " gp_index=\"8\" "
+                      "allowed_cpuset=\"0x0000000f\" allowed_nodeset=\"0x00000003\">" PACKAGE(
+                          "0", "0x00000003", "0x00000001", "1",
+                          CORE("0", "0x00000001", "0x00000001", "10")
+                              CORE("1", "0x00000002", "0x00000001", "11")
+                                  BRIDGE("00-0f", "12",
+                                         DEVICE("tmdev0", "01", "13") DEVICE("tmdev1", "02", "14")))
+                          PACKAGE("1", "0x0000000c", "0x00000002", "2",
+                                  CORE("2", "0x00000004", "0x00000002", "20")
+                                      CORE("3", "0x00000008", "0x00000002", "21")
+                                          BRIDGE("80-8f", "22",
+                                                 DEVICE("tmdev2", "81", "23") DEVICE(
+                                                     "tmdev3", "82", "24"))) "</object></topology>";
 
 static hwloc_topology_t topology;
 static hwloc_bitmap_t cpus;
@@ -94,7 +106,8 @@ static void test_depth(void **state)
     (void) state;
     assert_true(package > 0);
     for (int i = 0; i < 2; i++) {
-        const char *cores[] = {"0", "2"}, *packages[] = {"0-1", "2-3"}, *two[] = {"tmdev0", "tmdev3"};
+        const char *cores[] = {"0", "2"}, *packages[] = {"0-1", "2-3"},
+                   *two[] = {"tmdev0", "tmdev3"};
         assert_int_equal(depth(cores[i], two[i]), package);
         assert_int_equal(depth(packages[i], two[i]), package);
         assert_int_equal(depth(cores[i], two[1 - i]), 0);
@@ -105,13 +118,13 @@ static void test_depth(void **state)
     assert_int_equal(depth("0", "tmdev4"), 0);
 }
 
-/* ---- which device ------------------------------------------------------------------------------------------------ */
+/* ---- which device ------------------------------------------------------- */
 
 typedef struct choice {
     const char *include, *exclude;
-    const char *cpus; /* "": not known how near devices are */
+    const char *cpus;      /* "": not known how near devices are */
     const char *wanted[4]; /* by local rank */
-    int asked;        /* devices of which it was asked how near they are */
+    int asked;             /* devices of which it was asked how near they are */
 } choice_t;
 
 static const choice_t choices[] = {
@@ -153,8 +166,8 @@ static void choose(const choice_t *choice, uint32_t rank)
     }
     const char *name = verbs_domain(fab)->name;
     if (0 != strcmp(name, choice->wanted[rank]) || near_calls != choice->asked) {
-        fprintf(stderr, "include %s, exclude %s, CPUs %s, rank %u: %s, %d asked\n", choice->include, choice->exclude, choice->cpus,
-                rank, name, near_calls);
+        fprintf(stderr, "include %s, exclude %s, CPUs %s, rank %u: %s, %d asked\n", choice->include,
+                choice->exclude, choice->cpus, rank, name, near_calls);
         _exit(1);
     }
     fab_close(fab);
@@ -192,7 +205,7 @@ static void test_choices(void **state)
     unsetenv("TMDEV_DEVICES");
 }
 
-/* ---- lists that are wrong ---------------------------------------------------------------------------------------- */
+/* ---- lists that are wrong ----------------------------------------------- */
 
 typedef struct wrong {
     const char *include, *exclude;
@@ -200,9 +213,13 @@ typedef struct wrong {
 } wrong_t;
 
 static const wrong_t wrongs[] = {
-    {"mlx5_9", NULL, "t_verbs_if_include names mlx5_9, which this host does not have; tmdev0: not wanted by t_verbs_if_include"},
-    {"tmdev0:7", NULL, "t_verbs_if_include names tmdev0:7, which this host does not have; tmdev0:1: not wanted"},
-    {NULL, "tmdev0,tmdev1", "can be used: tmdev0: not wanted by t_verbs_if_exclude; tmdev1: not wanted"},
+    {"mlx5_9", NULL,
+     "t_verbs_if_include names mlx5_9, which this host does not have; tmdev0: not wanted by "
+     "t_verbs_if_include"},
+    {"tmdev0:7", NULL,
+     "t_verbs_if_include names tmdev0:7, which this host does not have; tmdev0:1: not wanted"},
+    {NULL, "tmdev0,tmdev1",
+     "can be used: tmdev0: not wanted by t_verbs_if_exclude; tmdev1: not wanted"},
     {NULL, "tmdev0,tmdev1,mlx5_9", "t_verbs_if_exclude names mlx5_9, which"},
     {"tmdev0:x", NULL, "t_verbs_if_include is \"tmdev0:x\"; it must be"},
     {"tmdev0:0", NULL, "t_verbs_if_include is \"tmdev0:0\"; it must be"},
@@ -239,7 +256,7 @@ static void test_wrong_lists(void **state)
     unsetenv("TMDEV_DEVICES");
 }
 
-/* ---- traffic ----------------------------------------------------------------------------------------------------- */
+/* ---- traffic ------------------------------------------------------------ */
 
 enum { BIG = 3 << 20 };
 
@@ -250,7 +267,8 @@ static void on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data
 {
     world_t *world = ctx;
 
-    CHECK(hdr.tag == world_name(world->rank) && world_is_filled(data, peer->name + hdr.app_ctx, len));
+    CHECK(hdr.tag == world_name(world->rank) &&
+          world_is_filled(data, peer->name + hdr.app_ctx, len));
     got++;
 }
 
@@ -279,7 +297,9 @@ static void talk(world_t *world)
             fab_peer_t *peer = world_peer(world, i);
             size_t len = n * 71;
             world_fill(message, world_name(world->rank) + n, len);
-            while (i != world->rank && OPAL_SUCCESS != fab_send(peer, fab_hdr(AM_DATA, world_name(i), n), message, len)) {
+            while (i != world->rank &&
+                   OPAL_SUCCESS !=
+                       fab_send(peer, fab_hdr(AM_DATA, world_name(i), n), message, len)) {
                 CHECK(FAB_PEER_UP == peer->state);
                 world_progress(world);
             }
@@ -321,13 +341,14 @@ static void test_ports(void **state)
     run_ports("eth");
 }
 
-/* ---- late start -------------------------------------------------------------------------------------------------- */
+/* ---- late start --------------------------------------------------------- */
 
 static void late_body(world_t *world)
 {
     fab_verbs_domain_t *dom = verbs_domain(world->fab);
 
-    CHECK(dom->is_spare && !dom->is_started && NULL == dom->srq && NULL == dom->recv_cq && NULL == dom->tm);
+    CHECK(dom->is_spare && !dom->is_started && NULL == dom->srq && NULL == dom->recv_cq &&
+          NULL == dom->tm);
     CHECK(0 == dom->recv_pool.num && 0 == dom->send_pool.num);
     talk(world);
     CHECK(dom->is_started && dom->recv_pool.num > 0 && dom->send_pool.num > 0);
@@ -343,21 +364,27 @@ static void test_late_start(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* The queues cannot be made when they are needed: who is to be reached fails, with the reason; the next one is reached. */
+/*
+ * The queues cannot be made when they are needed: who is to be reached fails, with the reason; the
+ * next one is reached.
+ */
 static void late_fail_body(world_t *world)
 {
     fab_verbs_domain_t *dom = verbs_domain(world->fab);
 
     fab_set_handler(world->fab, AM_DATA, on_data, world);
     if (1 != world->rank) {
-        CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 1), fab_hdr(AM_DATA, world_name(1), 0), NULL, 0));
+        CHECK(OPAL_SUCCESS ==
+              fab_post(world_peer(world, 1), fab_hdr(AM_DATA, world_name(1), 0), NULL, 0));
         WORLD_UNTIL(1 == world->failures);
         CHECK(world->failed == world->peers[1] && NULL != strstr(world->failed_why, "ulimit -l"));
-        CHECK(!dom->is_started && NULL == dom->srq && NULL == dom->send_cq && 0 == dom->recv_pool.num);
+        CHECK(!dom->is_started && NULL == dom->srq && NULL == dom->send_cq &&
+              0 == dom->recv_pool.num);
     }
     world_barrier(world);
     if (0 == world->rank) {
-        CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 2), fab_hdr(AM_DATA, world_name(2), 0), NULL, 0));
+        CHECK(OPAL_SUCCESS ==
+              fab_post(world_peer(world, 2), fab_hdr(AM_DATA, world_name(2), 0), NULL, 0));
         WORLD_UNTIL(dom->is_started);
     }
     if (2 == world->rank) {
@@ -375,7 +402,10 @@ static void test_late_failure(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* A job of one host that shm reaches keeps the device in reserve; one that has processes elsewhere does not. */
+/*
+ * A job of one host that shm reaches keeps the device in reserve; one that has processes elsewhere
+ * does not.
+ */
 static void spare_body(world_t *world)
 {
     const fab_verbs_domain_t *dom = verbs_domain(world->fab);
@@ -383,9 +413,11 @@ static void spare_body(world_t *world)
 
     fab_set_handler(world->fab, AM_DATA, on_data, world);
     CHECK(dom->is_started == (2 != world_num_procs));
-    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, world_name(1 - world->rank), 0), NULL, 0));
+    CHECK(OPAL_SUCCESS ==
+          fab_post(peer, fab_hdr(AM_DATA, world_name(1 - world->rank), 0), NULL, 0));
     WORLD_UNTIL(1 == got);
-    CHECK(0 == strcmp(fab_peer_provider_name(peer), "shm") && dom->is_started == (2 != world_num_procs));
+    CHECK(0 == strcmp(fab_peer_provider_name(peer), "shm") &&
+          dom->is_started == (2 != world_num_procs));
     world_barrier(world);
 }
 
@@ -404,7 +436,7 @@ static void test_spare(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* ---- a port goes down, a device fails ---------------------------------------------------------------------------- */
+/* ---- a port goes down, a device fails ----------------------------------- */
 
 /* One message after the other until the time is over, or the peer fails. */
 static void chat(world_t *world, double seconds)
@@ -415,7 +447,9 @@ static void chat(world_t *world, double seconds)
 
     fab_set_handler(world->fab, AM_DATA, on_data, world);
     while (0 == world->failures && world_now() < until) {
-        if (sent <= got && OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, world_name(1 - world->rank), sent), NULL, 0)) {
+        if (sent <= got &&
+            OPAL_SUCCESS ==
+                fab_send(peer, fab_hdr(AM_DATA, world_name(1 - world->rank), sent), NULL, 0)) {
             sent++;
         }
         world_progress(world);
@@ -431,7 +465,7 @@ static void blink_body(world_t *world)
     world_barrier(world);
     CHECK(0 == world->failures);
     CHECK(got > 10);
-    CHECK(fab_counters.verbs_async_events == 2);
+    CHECK(2 == fab_counters.verbs_async_events);
     CHECK(0 == verbs_domain(world->fab)->port_down_since);
 }
 
@@ -489,16 +523,11 @@ static void test_device_fatal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_choices),
-        cmocka_unit_test(test_wrong_lists),
-        cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_late_start),
-        cmocka_unit_test(test_late_failure),
-        cmocka_unit_test(test_spare),
-        cmocka_unit_test(test_port_blinks),
-        cmocka_unit_test(test_port_stays_down),
-        cmocka_unit_test(test_device_fatal),
+        cmocka_unit_test(test_depth),           cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_wrong_lists),     cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_late_start),      cmocka_unit_test(test_late_failure),
+        cmocka_unit_test(test_spare),           cmocka_unit_test(test_port_blinks),
+        cmocka_unit_test(test_port_stays_down), cmocka_unit_test(test_device_fatal),
     };
 
     world_use_providers("^shm");

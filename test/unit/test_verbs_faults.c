@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the verbs provider does when things go wrong: peers that die or leave, crossed connection requests, strangers at the
- * listener, malformed messages and addresses, windows that are used up, memory that cannot be locked, wrong devices.
- * Skipped where there is no RDMA device.
+ * What the verbs provider does when things go wrong: peers that die or leave, crossed connection
+ * requests, strangers at the listener, malformed messages and addresses, windows that are used up,
+ * memory that cannot be locked, wrong devices. Skipped where there is no RDMA device.
  *
  * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c,common/verbs/verbs_alive.c,common/verbs/verbs_conn.c,common/verbs/verbs_connect.c,common/verbs/verbs_device.c,common/verbs/verbs_domain.c,common/verbs/verbs_ep.c,common/verbs/verbs_oob.c,common/verbs/verbs_pool.c,common/verbs/verbs_progress.c,common/verbs/verbs_reg.c,common/verbs/verbs_rma.c,common/verbs/verbs_srq.c,common/verbs/verbs_tm.c variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev timeout=300 quick=no
  */
@@ -37,7 +37,7 @@ static void connect_to(world_t *world, fab_peer_t *peer)
     WORLD_UNTIL(FAB_VERBS_UP == ep_of(peer)->state);
 }
 
-/* ---- a peer dies or leaves --------------------------------------------------------------------------------------- */
+/* ---- a peer dies or leaves ---------------------------------------------- */
 
 static int items_unreach;
 
@@ -49,7 +49,10 @@ static int dead_item_run(fab_item_t *item, fab_peer_t *peer)
     return OPAL_ERR_RESOURCE_BUSY == rc ? rc : OPAL_SUCCESS;
 }
 
-/* Rank 2 sends 30 messages and kills itself; rank 0 has used its window up and queued more; rank 1 talks to rank 0 on. */
+/*
+ * Rank 2 sends 30 messages and kills itself; rank 0 has used its window up and queued more; rank 1
+ * talks to rank 0 on.
+ */
 static void killed_body(world_t *world)
 {
     fab_item_t items[10] = {{NULL, dead_item_run}};
@@ -63,7 +66,8 @@ static void killed_body(world_t *world)
             CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
         }
         WORLD_UNTIL(NULL == zero->pending);
-        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0])); /* rank 0 has them in its queue, or behind */
+        /* rank 0 has them in its queue, or behind */
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
         atomic_store(&world->shared->scratch[1], 1);
         while (2 != atomic_load(&world->shared->scratch[0])) { /* without progress */
         }
@@ -128,7 +132,8 @@ static void killed_silent_body(world_t *world)
     atomic_store(&world->shared->scratch[0], 1);
     WORLD_UNTIL(1 == world->failures);
     CHECK(world_now() - start < 6 && OPAL_ERR_PROC_ABORTED == world->failed_rc);
-    CHECK(1 == fab_counters.verbs_peers_died && NULL != strstr(world->failed_why, "ended without leaving"));
+    CHECK(1 == fab_counters.verbs_peers_died &&
+          NULL != strstr(world->failed_why, "ended without leaving"));
 }
 
 static void test_killed_silent(void **state)
@@ -199,7 +204,10 @@ static void test_killed_early(void **state)
     assert_int_equal(world_run_some_die(2, false, killed_early_body, 1 << 1), 0);
 }
 
-/* A peer that leaves in an orderly way has not failed; what it sent last arrives; who sends to it then is told. */
+/*
+ * A peer that leaves in an orderly way has not failed; what it sent last arrives; who sends to it
+ * then is told.
+ */
 static void orderly_body(world_t *world)
 {
     uint64_t got = 0;
@@ -231,7 +239,7 @@ static void test_orderly_leave(void **state)
     assert_int_equal(world_run(4, false, orderly_body), 0);
 }
 
-/* ---- connecting -------------------------------------------------------------------------------------------------- */
+/* ---- connecting --------------------------------------------------------- */
 
 enum { CROSSINGS = 30 };
 
@@ -245,7 +253,8 @@ static void crossed_body(world_t *world)
         world_barrier(world);
         for (int i = 0; i < world->size; i++) {
             if (i != world->rank) {
-                CHECK(OPAL_SUCCESS == fab_post(world_peer(world, i), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+                CHECK(OPAL_SUCCESS ==
+                      fab_post(world_peer(world, i), fab_hdr(AM_DATA, 0, 0), NULL, 0));
             }
         }
         WORLD_UNTIL(got == round * (uint64_t) (world->size - 1));
@@ -318,8 +327,10 @@ static void strangers_body(world_t *world)
             unsigned char reply[sizeof(bad) + 1];
             size_t cut = i % 3 ? sizeof(bad) : (size_t) random() % sizeof(bad);
             size_t at = (size_t) random() % offsetof(fab_verbs_frame_t, qpn);
-            bool is_name = at >= offsetof(fab_verbs_frame_t, name) && at < offsetof(fab_verbs_frame_t, target);
-            ((unsigned char *) &bad)[is_name ? 0 : at] ^= (unsigned char) (1 + random() % 255); /* any name may call */
+            bool is_name = at >= offsetof(fab_verbs_frame_t, name) &&
+                           at < offsetof(fab_verbs_frame_t, target);
+            /* any name may call */
+            ((unsigned char *) &bad)[is_name ? 0 : at] ^= (unsigned char) (1 + random() % 255);
             int fd = call_rank0(world, &bad, cut);
             shutdown(fd, SHUT_WR);
             while (recv(fd, reply, sizeof(reply), 0) > 0) {
@@ -364,9 +375,11 @@ static void other_addresses_body(world_t *world)
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     dom->addr.host += (uint64_t) world->rank; /* not over loopback first */
     memmove(dom->addr.ips[1], dom->addr.ips[0], sizeof(dom->addr.ips[0]) * (FAB_VERBS_IPS - 1));
-    memcpy(dom->addr.ips[0], (uint8_t[16]){[10] = 0xff, 0xff, 127, 255, 255, 255}, 16); /* broadcast: refused */
+    /* broadcast: refused */
+    memcpy(dom->addr.ips[0], (uint8_t[16]){[10] = 0xff, 0xff, 127, 255, 255, 255}, 16);
     dom->addr.num_ips += dom->addr.num_ips < FAB_VERBS_IPS;
-    world->shared->len[world->rank] = fab_address(world->fab, world->shared->address[world->rank], FAB_ADDRESS_MAX);
+    world->shared->len[world->rank] = fab_address(world->fab, world->shared->address[world->rank],
+                                                  FAB_ADDRESS_MAX);
     world_barrier(world);
     connect_to(world, world_peer(world, 1 - world->rank));
     CHECK(!ep_of(world_peer(world, 1 - world->rank))->is_local);
@@ -380,7 +393,7 @@ static void test_other_addresses(void **state)
     assert_int_equal(world_run(2, false, other_addresses_body), 0);
 }
 
-/* ---- malformed messages ------------------------------------------------------------------------------------------ */
+/* ---- malformed messages ------------------------------------------------- */
 
 /* Past all of this provider's own checks. */
 static void post_raw(world_t *world, fab_peer_t *peer, const void *bytes, size_t len)
@@ -413,7 +426,8 @@ static void malformed_body(world_t *world)
         CHECK(3 == fab_counters.verbs_bad_messages && OPAL_ERR_COMM_FAILURE == world->failed_rc);
         CHECK(4 == got);
     } else if (world->rank < 4) {
-        fab_verbs_tmh_t tmh = {.id = 1 == world->rank ? 99 : AM_DATA, .credits = htobe16(2 == world->rank ? 30000 : 0)};
+        fab_verbs_tmh_t tmh = {.id = 1 == world->rank ? 99 : AM_DATA,
+                               .credits = htobe16(2 == world->rank ? 30000 : 0)};
         post_raw(world, zero, &tmh, 3 == world->rank ? 7 : sizeof(tmh));
     }
     world_barrier(world);
@@ -433,7 +447,7 @@ static void test_malformed(void **state)
     assert_int_equal(world_run(5, false, malformed_body), 0);
 }
 
-/* ---- addresses --------------------------------------------------------------------------------------------------- */
+/* ---- addresses ---------------------------------------------------------- */
 
 static void try_address(world_t *world, const unsigned char *address, size_t len)
 {
@@ -445,7 +459,8 @@ static void try_address(world_t *world, const unsigned char *address, size_t len
         CHECK(NULL == peer && NULL != why && strlen(why) > 10);
         return;
     }
-    CHECK(peer->eager_max >= FAB_VERBS_EAGER_MIN && peer->eager_max <= fab_params.verbs_eager_limit);
+    CHECK(peer->eager_max >= FAB_VERBS_EAGER_MIN &&
+          peer->eager_max <= fab_params.verbs_eager_limit);
     fab_peer_close(peer);
     CHECK(NULL == fab_peer_find(world->fab, world_name(1)));
 }
@@ -479,7 +494,8 @@ static void wrong_nonce_body(world_t *world)
         atomic_store(&world->shared->scratch[0], 1);
     } else {
         WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
-        CHECK(fab_counters.verbs_bad_frames > 0 && 0 == world->failures && 0 == verbs_domain(world)->num_conns);
+        CHECK(fab_counters.verbs_bad_frames > 0 && 0 == world->failures &&
+              0 == verbs_domain(world)->num_conns);
     }
     world_barrier(world);
 }
@@ -490,7 +506,7 @@ static void test_wrong_nonce(void **state)
     assert_int_equal(world_run(2, false, wrong_nonce_body), 0);
 }
 
-/* ---- windows ----------------------------------------------------------------------------------------------------- */
+/* ---- windows ------------------------------------------------------------ */
 
 /* A sender stops at the window of a receiver that does nothing, and goes on when that does. */
 static void window_body(world_t *world)
@@ -530,7 +546,7 @@ static void test_window(void **state)
     assert_int_equal(world_run(2, false, window_body), 0);
 }
 
-/* ---- queued messages are handed over together -------------------------------------------------------------------- */
+/* ---- queued messages are handed over together --------------------------- */
 
 enum { QUEUED = 100, LONG_MESSAGE = 1000 };
 
@@ -585,7 +601,8 @@ static int send_queued(fab_item_t *item, fab_peer_t *peer)
 {
     static const char text[LONG_MESSAGE];
     uint32_t number = ((queued_t *) item)->number;
-    int rc = fab_item_send(peer, fab_hdr(AM_DATA, 0, number), text, 0 == number % 3 ? LONG_MESSAGE : number % 50);
+    int rc = fab_item_send(peer, fab_hdr(AM_DATA, 0, number), text,
+                           0 == number % 3 ? LONG_MESSAGE : number % 50);
 
     items_unreach += OPAL_ERR_UNREACH == rc;
     return OPAL_ERR_RESOURCE_BUSY == rc ? rc : OPAL_SUCCESS;
@@ -602,12 +619,16 @@ static void check_order(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *
 
     (void) peer, (void) data;
     if (0 != hdr.app_ctx) { /* else it was to use the window up */
-        seen->is_wrong |= hdr.app_ctx != seen->next || len != (0 == seen->next % 3 ? LONG_MESSAGE : seen->next % 50);
+        seen->is_wrong |= hdr.app_ctx != seen->next ||
+                          len != (0 == seen->next % 3 ? LONG_MESSAGE : seen->next % 50);
         seen->next++;
     }
 }
 
-/* Both connect; then rank 0 uses the window up and queues more, and its posts are counted from here on. Returns the other's record. */
+/*
+ * Both connect; then rank 0 uses the window up and queues more, and its posts are counted from here
+ * on. Returns the other's record.
+ */
 static fab_peer_t *start_queue(world_t *world, ordered_t *seen)
 {
     static queued_t queued[QUEUED];
@@ -652,7 +673,10 @@ static void test_batch(void **state)
     assert_int_equal(world_run(2, false, batch_body), 0);
 }
 
-/* The device refuses the rest of a chain: the peer fails, and so do the messages that are still queued. */
+/*
+ * The device refuses the rest of a chain: the peer fails, and so do the messages that are still
+ * queued.
+ */
 static void refused_body(world_t *world)
 {
     ordered_t seen = {.next = 1};
@@ -677,7 +701,7 @@ static void test_refused(void **state)
     assert_int_equal(world_run(2, false, refused_body), 0);
 }
 
-/* ---- memory that cannot be registered ---------------------------------------------------------------------------- */
+/* ---- memory that cannot be registered ----------------------------------- */
 
 static int refused_with;
 
@@ -716,15 +740,19 @@ static void test_unregistrable(void **state)
 }
 
 /*
- * A key that is none: the operation ends in error, and the peer fails, for its QP is broken.  The peer's device sees that first,
- * and with tag matching the peer has another QP, over which it may say that it leaves before the error is known here.
+ * A key that is none: the operation ends in error, and the peer fails, for its QP is broken.  The
+ * peer's device sees that first, and with tag matching the peer has another QP, over which it may
+ * say that it leaves before the error is known here.
  */
 static void wrong_key_body(world_t *world)
 {
     static char memory[4096];
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    fab_rma_t op = {
-        .peer = peer, .local = memory, .remote = (uint64_t) (uintptr_t) memory, .len = 4096, .complete = rma_complete};
+    fab_rma_t op = {.peer = peer,
+                    .local = memory,
+                    .remote = (uint64_t) (uintptr_t) memory,
+                    .len = 4096,
+                    .complete = rma_complete};
 
     memset(&op.rkey, 0x5a, sizeof(op.rkey));
     world_barrier(world);
@@ -732,7 +760,8 @@ static void wrong_key_body(world_t *world)
         CHECK(OPAL_SUCCESS == fab_get(&op));
         WORLD_UNTIL(1 == completed && 1 == world->failures);
         CHECK(OPAL_SUCCESS != complete_status && 0 == op.done);
-        CHECK(NULL != strstr(world->failed_why, "broke (") || NULL != strstr(world->failed_why, "given this process up"));
+        CHECK(NULL != strstr(world->failed_why, "broke (") ||
+              NULL != strstr(world->failed_why, "given this process up"));
         atomic_store(&world->shared->scratch[0], 1);
     } else {
         WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
@@ -745,9 +774,12 @@ static void test_wrong_key(void **state)
     assert_int_equal(world_run(2, false, wrong_key_body), 0);
 }
 
-/* ---- devices, parameters, leftovers ------------------------------------------------------------------------------ */
+/* ---- devices, parameters, leftovers ------------------------------------- */
 
-/* Open with these lists in a child; returns 0: opened, 1: not; prints why not if it does not contain the words. */
+/*
+ * Open with these lists in a child; returns 0: opened, 1: not; prints why not if it does not
+ * contain the words.
+ */
 static int open_with(const char *include, const char *exclude, const char *words)
 {
     fab_config_t config = {.name = 1, .num_local = 2};
