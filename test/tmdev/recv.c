@@ -587,6 +587,9 @@ static void answer_read(tmdev_qp_t *qp, tmdev_read_t *read)
 void tmdev_recv_progress(tmdev_qp_t *qp)
 {
     tmdev_read_t *read;
+    if (tmdev_settings()->holds_reads) {
+        return;
+    }
     for (int turn = 0; NULL != (read = STAILQ_FIRST(&qp->reads)) && NULL == qp->reader_conn &&
                        NULL != qp->reply_conn;
          turn++) {

@@ -145,6 +145,7 @@ static void read_settings(void)
     settings.tm_ops = (uint32_t) number("TMDEV_TM_OPS", 8192, 1, 32768);
     settings.has_tm_rndv = 0 != number("TMDEV_TM_RNDV", 1, 0, 1);
     settings.is_tm_silent = 0 != number("TMDEV_TM_SILENT", 0, 0, 1);
+    settings.holds_reads = 0 != number("TMDEV_HOLD_READS", 0, 0, 1);
     settings.tm_start = (uint16_t) number("TMDEV_TM_START", 0, 0, 65535);
     settings.max_msg = number("TMDEV_MAX_MSG", 1u << 30, 4096, 1u << 31);
     settings.max_inline = (uint32_t) number("TMDEV_MAX_INLINE", 220, 0, 4096);

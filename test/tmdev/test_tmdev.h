@@ -60,6 +60,8 @@ void test_send_to(int rank, const void *data, size_t size);
 void test_receive_from(int rank, void *data, size_t size);
 void test_barrier(void);
 double test_now(void);
+/* Seconds that a case may take: for what must end with it. Only a hang meets this limit. */
+unsigned int test_time_limit(void);
 uint64_t test_random(uint64_t *state);
 
 /* A completion, as an extended completion queue shows it. */
@@ -126,7 +128,7 @@ int post_rdma(world_t *w, struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t
               size_t offset, size_t length, uint64_t far, uint32_t rkey);
 int post_recv(world_t *w, struct ibv_qp *qp, uint64_t wr_id, size_t offset, size_t length);
 int post_srq_recv(world_t *w, uint64_t wr_id, size_t offset, size_t length);
-/* Wait for one, at most 30 seconds. */
+/* Wait for one: no longer than the case may take. */
 completion_t get(world_t *w);
 bool try_get(world_t *w, completion_t *c);
 /* There is none, and none comes within a while. */

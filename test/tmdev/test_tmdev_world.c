@@ -67,6 +67,19 @@ static bool check_stderr(FILE *file, const char *announced)
     return is_good;
 }
 
+static void out_of_time(int number)
+{
+    static const char text[] = "    the time limit of the case is over\n";
+    (void) number;
+    _exit(0 < write(STDOUT_FILENO, text, sizeof(text) - 1) ? 1 : 2);
+}
+
+unsigned int test_time_limit(void)
+{
+    const char *scale = getenv("TM_TEST_TIMEOUT_SCALE");
+    return 120u * (NULL == scale || atoi(scale) < 1 ? 1u : (unsigned int) atoi(scale));
+}
+
 static void run_rank(const test_case_t *test, int rank, FILE *errors)
 {
     dup2(fileno(errors), STDERR_FILENO);
@@ -82,7 +95,8 @@ static void run_rank(const test_case_t *test, int rank, FILE *errors)
     if (NULL != test->env) {
         set_environment(test->env);
     }
-    alarm(120);
+    signal(SIGALRM, out_of_time);
+    alarm(test_time_limit());
     test->run();
     fflush(stdout);
     exit(0);
@@ -472,9 +486,7 @@ bool try_get(world_t *w, completion_t *c)
 completion_t get(world_t *w)
 {
     completion_t c;
-    double until = test_now() + 30;
     while (!try_get(w, &c)) {
-        CHECK(test_now() < until);
         sched_yield();
     }
     return c;
@@ -510,7 +522,7 @@ struct ibv_async_event get_event(world_t *w, enum ibv_event_type type)
 {
     struct pollfd fd = {.fd = w->context->async_fd, .events = POLLIN};
     struct ibv_async_event event;
-    CHECK_EQUAL(poll(&fd, 1, 30000), 1);
+    CHECK_EQUAL(poll(&fd, 1, -1), 1);
     CHECK_EQUAL(ibv_get_async_event(w->context, &event), 0);
     CHECK_EQUAL(event.event_type, type);
     ibv_ack_async_event(&event);

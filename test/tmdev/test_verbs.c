@@ -3,6 +3,7 @@
 #include "test_tmdev.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -230,15 +231,11 @@ static void alone(void)
     world_open(&w);
     struct ibv_qp *qp = connected_qp(&w, 1 - test_rank, NULL, &far);
     test_barrier();
-    if (0 == test_rank) {
-        sleep(1);
-    } else {
-        double start = test_now();
+    if (1 == test_rank) {
         CHECK_EQUAL(post_rdma(&w, qp, IBV_WR_RDMA_READ, 1, 0, 5 << 20, far.memory, far.rkey), 0);
         get_ok(&w, 1, IBV_WC_RDMA_READ);
-        CHECK(test_now() - start < 0.8);
     }
-    pair_close(&w, qp);
+    pair_close(&w, qp); /* where rank 0 waits meanwhile */
 }
 
 /* A queue pair connected to itself. */
@@ -490,7 +487,7 @@ static void no_answer(void)
         double start = test_now();
         CHECK_EQUAL(post_send(&w, qp, 1, 0, 8, 0), 0);
         get_failed(&w, 1, IBV_WC_RETRY_EXC_ERR);
-        CHECK(test_now() - start > 0.02 && test_now() - start < 5);
+        CHECK(test_now() - start > 0.02); /* it was tried again */
         o.timeout = 8;
         struct ibv_qp *lost = world_qp(&w, &o);
         far.qpn += 100;
@@ -500,6 +497,29 @@ static void no_answer(void)
         CHECK_EQUAL(ibv_destroy_qp(lost), 0);
     }
     pair_close(&w, qp);
+}
+
+/* All threads of a process have stopped: SIGSTOP takes its time. */
+static void wait_stopped(pid_t pid)
+{
+    char path[300], text[500];
+    for (bool is_stopped = false; !is_stopped; sched_yield()) {
+        snprintf(path, sizeof(path), "/proc/%d/task", (int) pid);
+        DIR *tasks = opendir(path);
+        struct dirent *task;
+        CHECK(NULL != tasks);
+        is_stopped = true;
+        while (NULL != (task = readdir(tasks))) {
+            snprintf(path, sizeof(path), "/proc/%d/task/%s/stat", (int) pid, task->d_name);
+            FILE *file = '.' == task->d_name[0] ? NULL : fopen(path, "r");
+            if (NULL != file) {
+                is_stopped = is_stopped && NULL != fgets(text, sizeof(text), file) &&
+                             NULL != strstr(text, ") T ");
+                fclose(file);
+            }
+        }
+        closedir(tasks);
+    }
 }
 
 static void death(void)
@@ -513,27 +533,28 @@ static void death(void)
         CHECK_EQUAL(post_recv(&w, qp, 1, 0, 64), 0);
         test_send_to(0, &self, sizeof(self));
         get_ok(&w, 1, IBV_WC_RECV);
-        if (0 == fork()) { /* a child must not keep the parent's connections */
-            sleep(3);
-            _exit(0);
+        pid_t child = fork();
+        if (0 == child) { /* must not keep the parent's connections */
+            alarm(test_time_limit());
+            pause();
         }
-        test_send_to(0, &self, sizeof(self));
+        test_send_to(0, &child, sizeof(child));
         pause();
     }
-    pid_t peer;
+    pid_t peer, child;
     test_receive_from(1, &peer, sizeof(peer));
     CHECK_EQUAL(post_send(&w, qp, 1, 0, 8, IBV_SEND_SIGNALED), 0);
     get_ok(&w, 1, IBV_WC_SEND);
-    test_receive_from(1, &peer, sizeof(peer));
+    test_receive_from(1, &child, sizeof(child));
     CHECK_EQUAL(kill(peer, SIGSTOP), 0);
+    wait_stopped(peer);
     CHECK_EQUAL(post_rdma(&w, qp, IBV_WR_RDMA_READ, 2, 0, 1 << 20, far.memory, far.rkey), 0);
     CHECK_EQUAL(post_send(&w, qp, 3, 0, 8, 0), 0);
     get_none(&w, 300); /* slow is not dead */
-    double start = test_now();
     CHECK_EQUAL(kill(peer, SIGKILL), 0);
     get_failed(&w, 2, IBV_WC_RETRY_EXC_ERR);
     get_failed(&w, 3, IBV_WC_WR_FLUSH_ERR);
-    CHECK(test_now() - start < 2);
+    CHECK_EQUAL(kill(child, SIGKILL), 0); /* it was there all the time */
     CHECK_EQUAL(ibv_destroy_qp(qp), 0);
     world_close(&w);
 }
@@ -709,7 +730,7 @@ static void channel(void)
         CHECK(!is_readable(channel->fd, 50)); /* not solicited */
         CHECK_EQUAL(ibv_poll_cq(w.cq, 1, &wc), 1);
         let_send();
-        CHECK(is_readable(channel->fd, 10000));
+        CHECK(is_readable(channel->fd, -1));
         CHECK_EQUAL(ibv_get_cq_event(channel, &cq, &context), 0);
         CHECK(cq == w.cq && context == &w);
         CHECK_EQUAL(ibv_poll_cq(w.cq, 1, &wc), 1);
@@ -725,7 +746,7 @@ static void channel(void)
         struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
         CHECK_EQUAL(post_recv(&w, qp, 9, 0, 8), 0);
         CHECK_EQUAL(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
-        CHECK(is_readable(channel->fd, 10000)); /* never fetched: goes with its queue */
+        CHECK(is_readable(channel->fd, -1)); /* never fetched: goes with its queue */
     } else {
         for (uint64_t i = 0; i < 4; i++) {
             test_barrier();
@@ -848,6 +869,45 @@ static void failing_queue_pair(void)
     pair_close(&w, qp);
 }
 
+enum { REORDERING_MESSAGES = 200 };
+
+static uint32_t reordering_receive(world_t *w, struct ibv_qp **qps)
+{
+    uint32_t next[2] = {0}, last = 0, overtaken = 0;
+    for (uint64_t i = 0; i < REORDERING_MESSAGES; i++) {
+        CHECK_EQUAL(post_recv(w, qps[i % 2], i % 2, i * 64, 64), 0);
+    }
+    test_barrier();
+    for (int i = 0; i < REORDERING_MESSAGES; i++) {
+        completion_t c = get(w);
+        CHECK_EQUAL(c.status, IBV_WC_SUCCESS);
+        CHECK_EQUAL(c.imm, next[c.wr_id] * 2 + c.wr_id);
+        next[c.wr_id]++;
+        overtaken += c.imm < last;
+        last = c.imm;
+    }
+    return overtaken;
+}
+
+static void reordering_send(world_t *w, struct ibv_qp **qps)
+{
+    struct ibv_sge s = sge(w, 0, 8);
+    test_barrier();
+    for (uint32_t i = 0; i < REORDERING_MESSAGES; i++) {
+        struct ibv_send_wr wr = {.wr_id = i,
+                                 .sg_list = &s,
+                                 .num_sge = 1,
+                                 .opcode = IBV_WR_SEND_WITH_IMM,
+                                 .imm_data = i,
+                                 .send_flags = IBV_SEND_SIGNALED},
+                           *bad;
+        CHECK_EQUAL(ibv_post_send(qps[i % 2], &wr, &bad), 0);
+    }
+    for (int i = 0; i < REORDERING_MESSAGES; i++) {
+        CHECK_EQUAL(get(w).status, IBV_WC_SUCCESS);
+    }
+}
+
 /* Two queue pairs: each in order, together not. */
 static void reordering(void)
 {
@@ -857,36 +917,14 @@ static void reordering(void)
     struct ibv_qp *qps[2];
     qps[0] = connected_qp(&w, 1 - test_rank, NULL, &far);
     qps[1] = connected_qp(&w, 1 - test_rank, NULL, &far);
-    if (0 == test_rank) {
-        for (uint64_t i = 0; i < 200; i++) {
-            CHECK_EQUAL(post_recv(&w, qps[i % 2], i % 2, i * 64, 64), 0);
-        }
-        test_barrier();
-        uint32_t next[2] = {0}, last = 0, overtaken = 0;
-        for (int i = 0; i < 200; i++) {
-            completion_t c = get(&w);
-            CHECK_EQUAL(c.status, IBV_WC_SUCCESS);
-            CHECK_EQUAL(c.imm, next[c.wr_id] * 2 + c.wr_id);
-            next[c.wr_id]++;
-            overtaken += c.imm < last;
-            last = c.imm;
-        }
-        CHECK(overtaken > 3);
-    } else {
-        test_barrier();
-        struct ibv_sge s = sge(&w, 0, 8);
-        for (uint32_t i = 0; i < 200; i++) {
-            struct ibv_send_wr wr = {.wr_id = i,
-                                     .sg_list = &s,
-                                     .num_sge = 1,
-                                     .opcode = IBV_WR_SEND_WITH_IMM,
-                                     .imm_data = i,
-                                     .send_flags = IBV_SEND_SIGNALED},
-                               *bad;
-            CHECK_EQUAL(ibv_post_send(qps[i % 2], &wr, &bad), 0);
-        }
-        for (int i = 0; i < 200; i++) {
-            CHECK_EQUAL(get(&w).status, IBV_WC_SUCCESS);
+    /* How many overtake in a round depends on the machine: until enough have. */
+    for (uint32_t overtaken = 0; overtaken <= 3;) {
+        if (0 == test_rank) {
+            overtaken += reordering_receive(&w, qps);
+            test_send_to(1, &overtaken, sizeof(overtaken));
+        } else {
+            reordering_send(&w, qps);
+            test_receive_from(0, &overtaken, sizeof(overtaken));
         }
     }
     test_barrier();

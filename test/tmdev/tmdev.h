@@ -78,6 +78,7 @@ typedef struct tmdev_settings {
     uint32_t tm_tags, tm_ops;
     bool has_tm_rndv;
     bool is_tm_silent;   /* of receives that break off */
+    bool holds_reads;    /* READs of this process' memory are never answered */
     uint16_t tm_start;   /* first value of the counters of unexpected messages */
     uint64_t max_msg;    /* bytes */
     uint32_t max_inline; /* bytes */

@@ -96,8 +96,8 @@ static inline int world_progress(world_t *world)
         world_progress(world);                                                                     \
     }
 
-/* Wait for all; progress meanwhile. */
-static inline void world_barrier(world_t *world)
+/* One more is here: the phase changes when all are. Returns the phase until then. */
+static inline unsigned world_arrive(world_t *world)
 {
     world_shared_t *shared = world->shared;
     unsigned phase = atomic_load(&shared->phase);
@@ -106,7 +106,25 @@ static inline void world_barrier(world_t *world)
         atomic_store(&shared->barrier[0], 0);
         atomic_store(&shared->phase, phase + 1);
     }
-    WORLD_UNTIL(atomic_load(&shared->phase) != phase);
+    return phase;
+}
+
+/* Wait for all; progress meanwhile. */
+static inline void world_barrier(world_t *world)
+{
+    unsigned phase = world_arrive(world);
+
+    WORLD_UNTIL(atomic_load(&world->shared->phase) != phase);
+}
+
+/* The same without progress: nothing that the others do afterwards is seen here before. */
+static inline void world_barrier_idle(world_t *world)
+{
+    unsigned phase = world_arrive(world);
+
+    while (atomic_load(&world->shared->phase) == phase) {
+        sched_yield();
+    }
 }
 
 static inline void world_on_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
@@ -182,6 +200,14 @@ static inline void world_kill(const pid_t *pids, int size)
     }
 }
 
+/* Seconds until processes hang: only for that, so the machine may be slow. */
+static inline double world_time_limit(void)
+{
+    const char *scale = getenv("TM_TEST_TIMEOUT_SCALE");
+
+    return WORLD_TIMEOUT_S * (NULL == scale || atoi(scale) < 1 ? 1.0 : (double) atoi(scale));
+}
+
 /*
  * Run fn in size processes.  Those in the mask killed are expected to end by SIGKILL.  Returns the
  * number of processes that did not end as they should.
@@ -191,7 +217,7 @@ static inline int world_run_some_die(int size, bool is_threaded, world_fn_t fn, 
     world_shared_t *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t pids[WORLD_MAX];
-    double deadline = world_now() + WORLD_TIMEOUT_S;
+    double deadline = world_now() + world_time_limit();
     int wrong = 0;
 
     if (MAP_FAILED == shared) {

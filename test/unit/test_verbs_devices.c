@@ -438,15 +438,28 @@ static void test_spare(void **state)
 
 /* ---- a port goes down, a device fails ----------------------------------- */
 
-/* One message after the other until the time is over, or the peer fails. */
-static void chat(world_t *world, double seconds)
+/*
+ * One message after the other until both have seen so many events of the device, and messages
+ * after that, or the peer fails.
+ */
+static void chat(world_t *world, uint64_t events)
 {
-    double until = world_now() + seconds;
+    enum { AFTERWARDS = 10, DONE = 2 };
+    _Atomic uint64_t *done = &world->shared->scratch[DONE];
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     uint32_t sent = 0;
+    uint64_t until = UINT64_MAX; /* messages */
+    bool is_done = false;
 
     fab_set_handler(world->fab, AM_DATA, on_data, world);
-    while (0 == world->failures && world_now() < until) {
+    while (0 == world->failures && 2 != atomic_load(done)) {
+        if (UINT64_MAX == until && fab_counters.verbs_async_events >= events) {
+            until = got + AFTERWARDS;
+        }
+        if (!is_done && got >= until) {
+            is_done = true;
+            atomic_fetch_add(done, 1);
+        }
         if (sent <= got &&
             OPAL_SUCCESS ==
                 fab_send(peer, fab_hdr(AM_DATA, world_name(1 - world->rank), sent), NULL, 0)) {
@@ -459,12 +472,11 @@ static void chat(world_t *world, double seconds)
 
 static void blink_body(world_t *world)
 {
-    chat(world, 3);
+    chat(world, 2);
     world_barrier(world);
     WORLD_UNTIL(got == atomic_load(&world->shared->scratch[1 - world->rank]));
     world_barrier(world);
     CHECK(0 == world->failures);
-    CHECK(got > 10);
     CHECK(2 == fab_counters.verbs_async_events);
     CHECK(0 == verbs_domain(world->fab)->port_down_since);
 }
@@ -479,9 +491,9 @@ static void down_body(world_t *world)
 {
     double start = world_now();
 
-    chat(world, 60);
+    chat(world, UINT64_MAX);
     CHECK(1 == world->failures && NULL != strstr(world->failed_why, "tmdev0:1 here is down"));
-    CHECK(world_now() - start > 9 && world_now() - start < 30);
+    CHECK(world_now() - start > 9);
     CHECK(FAB_PEER_FAILED == world->peers[1 - world->rank]->state);
 }
 
@@ -493,11 +505,8 @@ static void test_port_stays_down(void **state)
 
 static void fatal_body(world_t *world)
 {
-    double start = world_now();
-
-    chat(world, 60);
+    chat(world, UINT64_MAX);
     CHECK(1 == world->failures && NULL != strstr(world->failed_why, "tmdev0:1 here failed"));
-    CHECK(world_now() - start < 20);
     /* another one, with which there is no connection */
     fab_peer_t *third = world_peer(world, 2);
     CHECK(OPAL_SUCCESS == fab_post(third, fab_hdr(AM_DATA, 0, 0), NULL, 0));

