@@ -70,10 +70,14 @@ static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
     return MPI_SUCCESS;
 }
 
-/* Fill in the handle, allocated before the message was taken: so nothing can fail after. */
+/*
+ * Fill in the handle, allocated before the message was taken: so nothing can fail after.  It holds
+ * the communicator, which the user may free before the message is received.
+ */
 static int make_message(mca_pml_tm_msg_t *msg, ompi_communicator_t *comm, ompi_message_t *message,
                         ompi_message_t **out)
 {
+    OBJ_RETAIN(comm);
     message->comm = comm;
     message->req_ptr = msg;
     message->peer = mca_pml_tm_tag_source(msg->hdr.tag, mca_pml_tm.source_bits);

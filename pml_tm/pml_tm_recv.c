@@ -221,6 +221,7 @@ static int recv_message(void *buf, size_t count, ompi_datatype_t *datatype,
     if (NULL == req) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
+    OBJ_RELEASE((*message)->comm); /* the request holds it now */
     ompi_message_return(*message);
     *message = MPI_MESSAGE_NULL;
     fab_lock(mca_pml_tm.fab);

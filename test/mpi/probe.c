@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * MPI_Probe, MPI_Iprobe and the matched probes, with every pattern, from 0 bytes to rendezvous
- * sizes; the order in which they see messages; matched messages received late and out of order;
- * MPI_MESSAGE_NO_PROC.
+ * sizes; the order in which they see messages; matched messages received late, out of order, and
+ * when their communicator was freed; MPI_MESSAGE_NO_PROC.
  *
  * args: [largest size]
  */
@@ -249,6 +249,59 @@ static void keep_matched(size_t n)
 }
 
 /*
+ * A matched message outlives its communicator's handle: MPI_Comm_free lets pending communication
+ * complete (MPI 4.0, 7.4.3).  Truncated receives look at the freed communicator's error handler;
+ * another communicator, with another handler, is made in between.  The last ones are not truncated:
+ * Open MPI looks at the handler after it has freed the request, the last to hold the communicator.
+ */
+static void freed_before_received(size_t n)
+{
+    enum { COUNT = 4 };
+    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
+    MPI_Comm freed, other;
+    MPI_Message msg[COUNT];
+    MPI_Request sreq[COUNT], rreq;
+    MPI_Status st;
+
+    TM_MPI(MPI_Comm_dup(comm, &freed));
+    TM_MPI(MPI_Comm_set_errhandler(freed, MPI_ERRORS_RETURN));
+    tm_fill(out, n, tm_key(tm_rank, dst, 8, 6));
+    for (int i = 0; i < COUNT; i++) {
+        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, i, freed, &sreq[i]));
+    }
+    for (int i = 0; i < COUNT; i++) {
+        TM_MPI(MPI_Mprobe(src, i, freed, &msg[i], &st));
+    }
+    TM_MPI(MPI_Comm_free(&freed));
+    TM_MPI(MPI_Comm_dup(comm, &other));
+    TM_MPI(MPI_Comm_set_errhandler(other, MPI_ERRORS_ARE_FATAL));
+    for (int i = 0; i < COUNT; i++) {
+        size_t room = i < 2 ? n - 1 : n;
+        int rc, want = i < 2 ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
+
+        memset(in, 0xee, n);
+        tm_status_reset(&st);
+        if (0 == i % 2) {
+            rc = MPI_Mrecv(in, (int) room, MPI_BYTE, &msg[i], &st);
+        } else {
+            TM_MPI(MPI_Imrecv(in, (int) room, MPI_BYTE, &msg[i], &rreq));
+            rc = MPI_Wait(&rreq, &st);
+            if (MPI_REQUEST_NULL != rreq) { /* Open MPI keeps it after an error */
+                TM_MPI(MPI_Request_free(&rreq));
+            }
+        }
+        TM_CHECK(want == tm_class(rc), "a message of a freed communicator: error class %d, not %d",
+                 tm_class(rc), want);
+        tm_expect_data(in, room, tm_key(src, tm_rank, 8, 6), "message of a freed communicator");
+    }
+    TM_MPI(MPI_Waitall(COUNT, sreq, MPI_STATUSES_IGNORE));
+    TM_MPI(MPI_Comm_free(&other));
+    tm_free(out);
+    tm_free(in);
+    TM_MPI(MPI_Barrier(comm));
+}
+
+/*
  * Probe for anything from anybody while all send to all; the status must lead to exactly that
  * message.
  */
@@ -362,6 +415,9 @@ int main(int argc, char **argv)
     order(200000);
     keep_matched(10);
     keep_matched(300000);
+    freed_before_received(10);
+    freed_before_received(5000);
+    freed_before_received(max);
     from_anybody(100, 2000);
     from_anybody(50, 200000);
     no_proc();

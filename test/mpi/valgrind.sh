@@ -37,3 +37,4 @@ check cancel 2
 check waits 2
 check persistent 2
 check comms 2
+check probe 2 65537
