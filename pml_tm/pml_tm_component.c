@@ -19,6 +19,7 @@
 #include "pml_tm_msg.h"
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
+#include "tm_commit.h"
 
 static int tm_register(void);
 static int tm_open(void);
@@ -48,7 +49,8 @@ mca_pml_base_component_t mca_pml_tm_component = {
     .pmlm_finalize = tm_finalize,
 };
 
-static int output = -1; /* stream of --mca pml_tm_verbose */
+static const char *commit = TM_COMMIT; /* the sources' */
+static int output = -1;                /* stream of --mca pml_tm_verbose */
 
 /* ---- parameters --------------------------------------------------------- */
 
@@ -74,6 +76,11 @@ static void register_params(void)
         .free_list_max = -1,
         .free_list_inc = 64,
     };
+    (void) mca_base_component_var_register(
+        &mca_pml_tm_component.pmlm_version, "commit",
+        "Commit of the sources that this component was built from. Read only.",
+        MCA_BASE_VAR_TYPE_STRING, NULL, 0, MCA_BASE_VAR_FLAG_DEFAULT_ONLY, OPAL_INFO_LVL_2,
+        MCA_BASE_VAR_SCOPE_CONSTANT, &commit);
     register_var("priority", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_3, &params->priority,
                  "Priority of pml tm when no PML is named (0 to 100, default 10). The highest "
                  "wins: ob1 has 20, ucx 51 or 19. "

@@ -7,7 +7,7 @@
 . "$TM_SRC/test/lib/script.sh"
 
 pml=$(find "$TM_PREFIX" -name mca_pml_tm.so)
-common=$(find "$TM_PREFIX" -name libmca_common_tm.so)
+common=$(find "$TM_PREFIX" -name 'libmca_common_tm-*.so')
 [[ -n $pml && -n $common ]] || fail "not installed in $TM_PREFIX"
 
 # exported FILE: its own global symbols.
@@ -31,7 +31,7 @@ for file in "$pml" "$common"; do
     ! readelf -lW "$file" | grep -E 'GNU_STACK.*E' || fail "$file wants an executable stack"
 done
 readelf -dW "$pml" >dynamic
-require '[libmca_common_tm.so]' dynamic
+require "[$(basename "$common")]" dynamic
 # An Open MPI with libtool archives adds its own directory.
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"

@@ -8,7 +8,7 @@
 
 cp -R "$TM_PREFIX" moved
 pml=$(find moved -name mca_pml_tm.so)
-common=$(find moved -name libmca_common_tm.so)
+common=$(find moved -name 'libmca_common_tm-*.so')
 case $TM_OMPI_SERIES in
     4.1) other=5.0 ;;
     *) other=4.1 ;;

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from spack.package import *
+
+
+class PmlTm(AutotoolsPackage):
+    """Point-to-point messages for Open MPI with O(1) tag matching: mpirun --mca pml tm."""
+
+    license("BSD-3-Clause")
+
+    # From a checkout: spack develop -p . pml-tm@main
+    version("main")
+
+    variant("verbs", default=True, description="InfiniBand, RoCE and iWARP")
+
+    depends_on("c", type="build")
+    depends_on("autoconf", type="build")
+    depends_on("automake", type="build")
+    depends_on("libtool", type="build")
+    depends_on("m4", type="build")
+    depends_on("pkgconfig", type="build")
+    depends_on("openmpi@4.1:4.1,5.0:5.0")
+    depends_on("hwloc")
+    depends_on("pmix")
+    depends_on("rdma-core@35:", when="+verbs")
+
+    def autoreconf(self, spec, prefix):
+        Executable("./autogen.sh")()
+
+    def configure_args(self):
+        return [f"--with-ompi={self.spec['openmpi'].prefix}"] + self.with_or_without("verbs")
+
+    def setup_run_environment(self, env):
+        # What share/pml_tm/env.sh does.
+        env.set(
+            "OMPI_MCA_mca_base_component_path",
+            f"{self.prefix.lib.openmpi}:SYS_DEFAULT:USER_DEFAULT",
+        )

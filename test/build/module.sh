@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=60
+#
+# The environment module does what env.sh does, and unloading it leaves nothing.
+. "$TM_SRC/test/lib/script.sh"
+
+command -v modulecmd >/dev/null || [[ -x /usr/lib/x86_64-linux-gnu/modulecmd.tcl ]] || skip "environment-modules is not installed"
+# shellcheck source=/dev/null
+. /usr/share/modules/init/bash
+module use "$TM_PREFIX/share/pml_tm/modulefiles"
+wanted=$OMPI_MCA_mca_base_component_path
+unset OMPI_MCA_mca_base_component_path PMIX_MCA_mca_base_component_path
+module load pml_tm
+[[ $OMPI_MCA_mca_base_component_path == "$wanted" ]] ||
+    fail "the path is $OMPI_MCA_mca_base_component_path, env.sh makes it $wanted"
+ompi_info --param pml tm --level 9 | grep -q pml_tm_ || fail "ompi_info does not see the component"
+module unload pml_tm
+[[ -z ${OMPI_MCA_mca_base_component_path-} ]] || fail "unloaded, $OMPI_MCA_mca_base_component_path stays"
+
+# A path of the user's stays.
+export OMPI_MCA_mca_base_component_path=/of/the/user:SYS_DEFAULT
+module load pml_tm
+[[ $OMPI_MCA_mca_base_component_path == */openmpi:/of/the/user:SYS_DEFAULT ]] ||
+    fail "before a path of the user's: $OMPI_MCA_mca_base_component_path"
+module unload pml_tm
+[[ $OMPI_MCA_mca_base_component_path == /of/the/user:SYS_DEFAULT ]] ||
+    fail "of a path of the user's there is left: $OMPI_MCA_mca_base_component_path"
