@@ -13,7 +13,7 @@ tm_packages_quickstart=(gnuplot-nox netpipe-openmpi)
 # test/run, all of it.
 tm_packages_test=(
     binutils clang clang-format debootstrap gdb gnuplot-nox hpcc ibverbs-utils lammps libclang-rt-dev libcmocka-dev netpipe-openmpi
-    environment-modules patchelf procps python3-mpi4py python3-numpy python3-pyverbs rdma-core rsync shellcheck spin util-linux valgrind zsh
+    debhelper environment-modules patchelf procps python3-mpi4py python3-numpy python3-pyverbs rdma-core rpm rsync shellcheck spin util-linux valgrind zsh
 )
 
 # test/vm: emulated machines with a Soft-RoCE device.  Its tests are skipped without.
