@@ -55,14 +55,30 @@ typedef struct mca_pml_tm_params {
     int tag_source_bits;
     size_t unexpected_max;
     int progress_interval;
+    int fast_paths;
     int free_list_num;
     int free_list_max;
     int free_list_inc;
 } mca_pml_tm_params_t;
 
+/*
+ * Paths for the most common case, each ending in the general one where the case is another.
+ * params.fast_paths switches them off, for tests.
+ */
+enum {
+    /* a blocking call polls for messages alone, most times, and stops when it has what it waits for */
+    PML_TM_FAST_WAIT = 1 << 0,
+    PML_TM_FAST_ALL = (1 << 1) - 1,
+};
+
+/* Polls of a blocking call between two that look at everything there is in the fabric. */
+#define PML_TM_POLLS_PER_PROGRESS 16
+
 typedef struct mca_pml_tm {
     mca_pml_base_module_t super;
     fab_t *fab;
+    unsigned fast;               /* PML_TM_FAST_*: those in use */
+    int polls_left;              /* of blocking calls, until one of everything in Open MPI */
     mca_pml_tm_done_list_t done; /* requests that wait for mca_pml_tm_complete_done() */
     mca_pml_tm_idmap_t ids;
     mca_pml_tm_comm_t **comms;      /* by context id */
@@ -162,6 +178,22 @@ static inline int mca_pml_tm_complete_done(void)
 }
 
 /*
+ * The transport is finished with the request, status and error are set. Lock held; the request is
+ * not to be touched after.
+ */
+static inline void mca_pml_tm_done(mca_pml_tm_core_t *core)
+{
+    if (OPAL_LIKELY(core->is_private)) {
+        core->state = PML_TM_COMPLETING;
+        mca_pml_tm_request_set_error(core);
+        core->base->req_ompi.req_complete = REQUEST_COMPLETED;
+        mca_pml_tm.fab->must_return |= 0 != (mca_pml_tm.fast & PML_TM_FAST_WAIT);
+    } else {
+        mca_pml_tm_done_listed(core);
+    }
+}
+
+/*
  * Tell the user: a topic of help-mpi-pml-tm.txt, on this process's standard error.  Not by way of
  * opal_show_help(): the path from there to mpirun loses messages, in Open MPI 4.1.4 with PMIx 4.2
  * about half of them.
@@ -174,22 +206,33 @@ void mca_pml_tm_show_paths(void);
 /* A message from this peer makes no sense: the peer is failed, what says why. */
 void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what);
 
+/* One poll of a blocking call, without threads; polls_left has been counted down. */
+static inline void mca_pml_tm_poll(void)
+{
+    if (OPAL_UNLIKELY(0 == (mca_pml_tm.fast & PML_TM_FAST_WAIT) ||
+                      0 == mca_pml_tm.polls_left % PML_TM_POLLS_PER_PROGRESS)) {
+        mca_pml_tm_progress();
+    } else if (0 != fab_poll(mca_pml_tm.fab)) {
+        mca_pml_tm_complete_done();
+    }
+}
+
 /*
  * Progress until the request is complete, or cannot be for a process failed (then its status says
  * so); the lock not held.  Its own progress first, that of all of Open MPI every
- * params.progress_interval times.
+ * params.progress_interval polls, whether they found something or not.
  */
 static inline void mca_pml_tm_wait(ompi_request_t *request)
 {
-    int spins = 0;
-
     if (OPAL_UNLIKELY(mca_pml_tm.fab->is_threaded)) {
         ompi_request_wait_completion(request);
         return;
     }
     while (!REQUEST_COMPLETE(request)) {
-        if (0 == mca_pml_tm_progress() && ++spins >= mca_pml_tm.params.progress_interval) {
-            spins = 0;
+        if (OPAL_LIKELY(0 != --mca_pml_tm.polls_left)) {
+            mca_pml_tm_poll();
+        } else {
+            mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
             opal_progress();
             if (OPAL_UNLIKELY(mca_pml_tm_is_request_failed(request))) {
                 return;

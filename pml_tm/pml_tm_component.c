@@ -72,6 +72,7 @@ static void register_params(void)
         .tag_source_bits = 0,
         .unexpected_max = (size_t) 64 << 20,
         .progress_interval = 32,
+        .fast_paths = PML_TM_FAST_ALL,
         .free_list_num = 16,
         .free_list_max = -1,
         .free_list_inc = 64,
@@ -114,9 +115,14 @@ static void register_params(void)
                  "until half of it is free.");
     register_var("progress_interval", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_7,
                  &params->progress_interval,
-                 "In a blocking call, idle polls of pml tm before one of everything else in Open "
+                 "In a blocking call, polls of pml tm before one of everything else in Open "
                  "MPI (1 to 1000000, default "
                  "32). Lower values serve others sooner, higher ones lower the latency.");
+    register_var("fast_paths", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_9, &params->fast_paths,
+                 "Shorter ways for common cases that are used, as a sum (0 to 1, default 1: all). "
+                 "1: a blocking call polls for messages alone most times, and takes no more of "
+                 "them when it has what it waits for. For tests; none is used with "
+                 "MPI_THREAD_MULTIPLE.");
     register_var("free_list_num", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_8, &params->free_list_num,
                  "Requests of each kind allocated at start (0 to 1000000, default 16).");
     register_var("free_list_max", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_8, &params->free_list_max,
@@ -151,6 +157,7 @@ static bool check_params(char *why, size_t size)
            check_range("unexpected_max", (long long) params->unexpected_max, 65536, LLONG_MAX, why,
                        size) &&
            check_range("progress_interval", params->progress_interval, 1, 1000000, why, size) &&
+           check_range("fast_paths", params->fast_paths, 0, PML_TM_FAST_ALL, why, size) &&
            check_range("free_list_num", params->free_list_num, 0, 1000000, why, size) &&
            check_range("free_list_inc", params->free_list_inc, 1, 1000000, why, size) &&
            (-1 == params->free_list_max ||

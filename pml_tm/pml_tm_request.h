@@ -112,23 +112,8 @@ static inline void mca_pml_tm_request_set_error(mca_pml_tm_core_t *core)
     }
 }
 
-/* As mca_pml_tm_done(), for a request that others may know. */
+/* As mca_pml_tm_done() (pml_tm.h), for a request that others may know. */
 void mca_pml_tm_done_listed(mca_pml_tm_core_t *core);
-
-/*
- * The transport is finished with the request, status and error are set. Lock held; the request is
- * not to be touched after.
- */
-static inline void mca_pml_tm_done(mca_pml_tm_core_t *core)
-{
-    if (OPAL_LIKELY(core->is_private)) {
-        core->state = PML_TM_COMPLETING;
-        mca_pml_tm_request_set_error(core);
-        core->base->req_ompi.req_complete = REQUEST_COMPLETED;
-    } else {
-        mca_pml_tm_done_listed(core);
-    }
-}
 
 /* Complete what is done. Lock not held; runs callbacks. Returns how many. */
 int mca_pml_tm_complete_done_slow(void);

@@ -198,6 +198,8 @@ static void fab_core_free(fab_core_t *core)
     free(core);
 }
 
+static void fab_core_choose_poll(fab_core_t *core);
+
 static int fab_core_new(const fab_config_t *config, fab_core_t **out)
 {
     fab_core_t *core = calloc(1, sizeof(*core));
@@ -223,6 +225,7 @@ static int fab_core_new(const fab_config_t *config, fab_core_t **out)
         fab_core_free(core);
         return OPAL_ERR_NOT_AVAILABLE;
     }
+    fab_core_choose_poll(core);
     *out = core;
     return OPAL_SUCCESS;
 }
@@ -330,6 +333,7 @@ int fab_progress(fab_t *fab)
     fab_core_t *core = fab_core(fab);
     int events = 0;
 
+    fab->must_return = false;
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         if (NULL != core->slots[i].dom) {
             events += fab_providers[i]->progress(core->slots[i].dom);
@@ -339,6 +343,44 @@ int fab_progress(fab_t *fab)
         events += fab_core_run_queues(core);
     }
     return events;
+}
+
+static int fab_poll_all(void *fab)
+{
+    return fab_progress(fab);
+}
+
+/*
+ * fab_poll() calls a provider directly, if it is the only one that messages come by and nothing is
+ * queued or failed. Self needs no polling for messages.
+ */
+static void fab_core_choose_poll(fab_core_t *core)
+{
+    core->fab.poll = fab_poll_all;
+    core->fab.poll_arg = core;
+    if (core->has_work) {
+        return;
+    }
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        if (NULL == core->slots[i].dom || fab_providers[i] == &fab_self_provider) {
+            continue;
+        }
+        if (fab_poll_all != core->fab.poll || NULL == fab_providers[i]->poll) {
+            core->fab.poll = fab_poll_all;
+            core->fab.poll_arg = core;
+            return;
+        }
+        core->fab.poll = fab_providers[i]->poll;
+        core->fab.poll_arg = core->slots[i].dom;
+    }
+}
+
+void fab_core_set_work(fab_core_t *core, bool has_work)
+{
+    if (has_work != core->has_work) {
+        core->has_work = has_work;
+        fab_core_choose_poll(core);
+    }
 }
 
 /* ---- description -------------------------------------------------------- */

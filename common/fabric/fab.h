@@ -150,7 +150,15 @@ typedef struct fab_config {
 struct fab {
     struct fab_handler handlers[FAB_AM_MAX];
     pthread_mutex_t lock;
+    /* fab_poll(): of the one provider that has to be polled, or all that fab_progress() does */
+    int (*poll)(void *arg);
+    void *poll_arg;
     bool is_threaded;
+    /*
+     * Set by a handler: this fab_progress() or fab_poll() is to deliver no more.  A hint: a provider
+     * may finish a batch.
+     */
+    bool must_return;
     /* providers that are open reach all of the job: others serve processes that join it later */
     bool is_covered;
     fab_config_t config;
@@ -190,6 +198,16 @@ FAB_EXPORT size_t fab_address(const fab_t *fab, void *buf, size_t size);
  * nothing happened).
  */
 FAB_EXPORT int fab_progress(fab_t *fab);
+
+/*
+ * Poll for messages, for a caller that waits for one and calls often: what fab_progress() does, less
+ * what may wait for some polls.  Call fab_progress(), too, now and then: every sixteenth time.
+ */
+static inline int fab_poll(fab_t *fab)
+{
+    fab->must_return = false;
+    return fab->poll(fab->poll_arg);
+}
 
 /* ---- peers -------------------------------------------------------------- */
 

@@ -102,4 +102,7 @@ bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer);
 int fab_core_run_queues(fab_core_t *core);
 void fab_core_free_queues(fab_core_t *core);
 
+/* fab.c: has_work is to be this. */
+void fab_core_set_work(fab_core_t *core, bool has_work);
+
 #endif /* FAB_CORE_H */

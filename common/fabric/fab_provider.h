@@ -64,6 +64,12 @@ typedef struct fab_provider {
      */
     int (*progress)(fab_domain_t *dom);
 
+    /*
+     * The same for one who calls often (fab_poll()): what may wait for some calls is left out.  NULL:
+     * there is nothing to leave out.
+     */
+    int (*poll)(void *dom);
+
     /* fab_tm_use(); NULL: no hardware of this kind matches tags. */
     bool (*tm_use)(fab_domain_t *dom, const fab_tm_user_t *user, void *ctx,
                    fab_tm_device_t *device);

@@ -93,7 +93,7 @@ void fab_queue(fab_peer_t *peer, fab_item_t *item)
 
     if (NULL == peer->pending && core->running != peer) {
         fab_core_note_busy(core, peer);
-        core->has_work = true;
+        fab_core_set_work(core, true);
     }
     fab_peer_append(peer, item);
     fab_counters.items_queued++;
@@ -299,7 +299,8 @@ void fab_peer_fail(fab_peer_t *peer, int rc, const char *why)
     }
     peer->ops = &fab_failed_ops;
     peer->caps = 0;
-    core->has_work = true;
+    core->fab.must_return = true;
+    fab_core_set_work(core, true);
     fab_core_add_failure(core, peer, rc, why);
 }
 
@@ -367,8 +368,8 @@ int fab_core_run_queues(fab_core_t *core)
     int events = fab_core_report_failures(core);
 
     events += fab_core_run_items(core);
-    core->has_work = core->num_busy > 0 || core->is_busy_partial || NULL != core->failures ||
-                     core->is_failure_lost;
+    fab_core_set_work(core, core->num_busy > 0 || core->is_busy_partial || NULL != core->failures ||
+                                core->is_failure_lost);
     return events;
 }
 

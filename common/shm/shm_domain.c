@@ -212,5 +212,6 @@ const fab_provider_t fab_shm_provider = {
     .detach = fab_shm_detach,
     .drop = fab_shm_drop,
     .progress = fab_shm_progress,
+    .poll = fab_shm_poll,
     .describe = fab_shm_describe,
 };

@@ -12,13 +12,20 @@ static __attribute__((noinline)) void fab_shm_bad_message(fab_shm_in_t *in)
                   "It left a malformed message in shared memory.");
 }
 
-/* Deliver what is in the ring, up to a batch. Not inline: an empty poll needs few registers. */
+/*
+ * Deliver what is in the ring, up to a batch, or until a handler wants no more. Not inline: an empty poll needs few
+ * registers.
+ */
 static __attribute__((noinline)) int fab_shm_deliver(fab_shm_domain_t *dom, fab_shm_in_t *in)
 {
     fab_peer_t *peer = in->ep->peer;
     int events = 0;
 
-    while (events < FAB_SHM_BATCH && FAB_PEER_FAILED != peer->state) {
+    if (FAB_PEER_FAILED == peer->state) {
+        return 0;
+    }
+    /* a peer that fails ends it, too */
+    while (events < FAB_SHM_BATCH && !dom->fab->must_return) {
         fab_shm_msg_t msg;
         fab_shm_look_t look = fab_shm_rx_peek(&in->rx, &msg);
         if (FAB_SHM_EMPTY == look) {
@@ -96,8 +103,16 @@ static void fab_shm_sweep(fab_shm_domain_t *dom)
     }
 }
 
+static inline void fab_shm_look_at_doorbell(fab_shm_domain_t *dom)
+{
+    if (__builtin_expect(0 != atomic_load_explicit(&dom->seg->doorbell, memory_order_relaxed), 0)) {
+        fab_shm_answer_doorbell(dom);
+    }
+}
+
 static __attribute__((noinline)) int fab_shm_keep_house(fab_shm_domain_t *dom)
 {
+    fab_shm_look_at_doorbell(dom);
     fab_shm_sweep(dom);
     if (0 == dom->pass % FAB_SHM_AGE_PASSES) {
         fab_shm_age(dom);
@@ -105,20 +120,29 @@ static __attribute__((noinline)) int fab_shm_keep_house(fab_shm_domain_t *dom)
     return 0 == dom->pass % FAB_SHM_CLOCK_PASSES ? fab_shm_tick(dom) : 0;
 }
 
-int fab_shm_progress(fab_domain_t *domain)
+/*
+ * The hot rings in turn: who stops half-way, as each blocking receive does, goes on with the next
+ * ring.
+ */
+int fab_shm_poll(void *domain)
 {
-    fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
+    fab_shm_domain_t *dom = domain;
+    uint32_t at = dom->hot_at;
     int events = 0;
 
-    for (uint32_t i = 0; i < dom->num_hot; i++) {
-        fab_shm_in_t *in = dom->hot[i];
+    for (uint32_t n = dom->num_hot; n > 0; n--) {
+        fab_shm_in_t *in;
+
+        at = at + 1 < dom->num_hot ? at + 1 : 0;
+        in = dom->hot[at];
         if (fab_shm_rx_is_ready(&in->rx)) {
             events += fab_shm_deliver(dom, in);
+            if (dom->fab->must_return) {
+                break;
+            }
         }
     }
-    if (__builtin_expect(0 != atomic_load_explicit(&dom->seg->doorbell, memory_order_relaxed), 0)) {
-        fab_shm_answer_doorbell(dom);
-    }
+    dom->hot_at = at;
     if (__builtin_expect(NULL != dom->rma, 0)) {
         events += fab_shm_rma_progress(dom);
     }
@@ -126,4 +150,12 @@ int fab_shm_progress(fab_domain_t *domain)
         events += fab_shm_keep_house(dom);
     }
     return events;
+}
+
+int fab_shm_progress(fab_domain_t *domain)
+{
+    fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
+
+    fab_shm_look_at_doorbell(dom);
+    return fab_shm_poll(dom);
 }

@@ -19,10 +19,10 @@
 enum {
     /* messages of one ring per progress call: one peer cannot starve the others */
     FAB_SHM_BATCH = 32,
-    FAB_SHM_SWEEP_PASSES = 16, /* progress calls between looks at one cold ring */
-    /* progress calls between ageings of the hot rings; a multiple of the former */
+    FAB_SHM_SWEEP_PASSES = 16, /* polls between looks at one cold ring */
+    /* polls between ageings of the hot rings; a multiple of the former */
     FAB_SHM_AGE_PASSES = 512,
-    /* progress calls between looks at the clock; a multiple of the former */
+    /* polls between looks at the clock; a multiple of the former */
     FAB_SHM_CLOCK_PASSES = 1024,
     FAB_SHM_FEW_HOT = 8, /* up to so many hot rings polling is cheap: keep them long */
     /* ageings without message after which a ring goes cold, with few: 32768 polls, ~0.3 ms */
@@ -78,7 +78,8 @@ struct fab_shm_domain {
     /* polling */
     fab_shm_in_t **hot; /* polled in each progress call; room for all rings */
     uint32_t num_hot;
-    uint32_t pass;      /* progress calls */
+    uint32_t hot_at;    /* the one polled last */
+    uint32_t pass;      /* polls */
     uint32_t sweep_at;  /* ring that was swept last */
     uint32_t num_conns; /* connected endpoints */
     fab_rma_t *rma;     /* under way, oldest first */
@@ -203,5 +204,6 @@ void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer);
 /* ---- shm_progress.c ----------------------------------------------------- */
 
 int fab_shm_progress(fab_domain_t *dom);
+int fab_shm_poll(void *dom);
 
 #endif /* FAB_SHM_TYPES_H */

@@ -11,6 +11,11 @@
  *      pair-sync         rank 0 to rank 1 in batches, without messages: what the batches' semaphores cost
  *      pair-expected     receives of a batch posted, then all of it sent (MPI_Send); rank 1 is told, and calls MPI_Waitall
  *      pair-unexpected   a batch sent, rank 1 told; then it receives, the last message first: the others are unexpected
+ *      pair-present      a batch sent, rank 1 told; then it receives (MPI_Recv), in the order in which they were sent
+ *      window-sync       as pair-sync, for the batches of the following: of 64 messages
+ *      window            64 receives of one tag posted, then 64 messages sent (MPI_Isend, MPI_Waitall); rank 1 is told, and calls
+ *                        MPI_Waitall: what osu_bw and osu_mbw_mr do
+ *      poll              rank 1 waits for a message for some time (MPI_Recv): its polls are counted, and divided by
  *
  * The ranks tell each other by semaphores in shared memory, which sleep.  Usage: fastpath
  * [messages]
@@ -19,7 +24,9 @@
 
 enum {
     BATCH = 16,
+    WINDOW = 64,
     TAG = 1,
+    POLL_MICROSECONDS = 50000,
 };
 
 static void self_expected(int messages)
@@ -105,6 +112,73 @@ static void pair_unexpected(int messages)
     }
 }
 
+static void pair_present(int messages)
+{
+    int64_t in;
+
+    for (int i = 0; i < messages; i += BATCH) {
+        if (0 == rank) {
+            send_batch(BATCH);
+            continue;
+        }
+        sem_post(&shared->receiver_ready);
+        wait_for(&shared->sender_done);
+        for (int k = 0; k < BATCH; k++) {
+            MPI_Recv(&in, 1, MPI_INT64_T, 0, TAG + k, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+    }
+}
+
+static void window_sync(int messages)
+{
+    for (int i = 0; i < messages; i += WINDOW) {
+        if (0 == rank) {
+            send_batch(0);
+        } else {
+            sem_post(&shared->receiver_ready);
+            wait_for(&shared->sender_done);
+        }
+    }
+}
+
+static void window(int messages)
+{
+    static int64_t in[WINDOW], out;
+    MPI_Request req[WINDOW];
+
+    for (int i = 0; i < messages; i += WINDOW) {
+        if (0 == rank) {
+            wait_for(&shared->receiver_ready);
+            for (int k = 0; k < WINDOW; k++) {
+                MPI_Isend(&out, 1, MPI_INT64_T, 1, TAG, MPI_COMM_WORLD, &req[k]);
+            }
+            MPI_Waitall(WINDOW, req, MPI_STATUSES_IGNORE);
+            sem_post(&shared->sender_done);
+            continue;
+        }
+        for (int k = 0; k < WINDOW; k++) {
+            MPI_Irecv(&in[k], 1, MPI_INT64_T, 0, TAG, MPI_COMM_WORLD, &req[k]);
+        }
+        sem_post(&shared->receiver_ready);
+        wait_for(&shared->sender_done);
+        MPI_Waitall(WINDOW, req, MPI_STATUSES_IGNORE);
+    }
+}
+
+/* The number of messages means nothing here. */
+static void poll_empty(int messages)
+{
+    int64_t word = 0;
+
+    (void) messages;
+    if (0 == rank) {
+        usleep(POLL_MICROSECONDS);
+        MPI_Send(&word, 1, MPI_INT64_T, 1, TAG, MPI_COMM_WORLD);
+    } else {
+        MPI_Recv(&word, 1, MPI_INT64_T, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
 int main(int argc, char **argv)
 {
     int messages = argc > 1 ? atoi(argv[1]) : 1024;
@@ -118,6 +192,10 @@ int main(int argc, char **argv)
     section("pair-sync", pair_sync, messages);
     section("pair-expected", pair_expected, messages);
     section("pair-unexpected", pair_unexpected, messages);
+    section("pair-present", pair_present, messages);
+    section("window-sync", window_sync, messages);
+    section("window", window, messages);
+    section("poll", poll_empty, messages);
     MPI_Win_free(&win);
     MPI_Finalize();
     return 0;

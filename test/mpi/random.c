@@ -29,6 +29,7 @@
 /* TEST: np=2 args="8 8" env="OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=60 */
 /* TEST: np=3 args="9 8" env="OMPI_MCA_pml_tm_shm_single_copy=none OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
 /* TEST: np=2 args="10 8" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
+/* TEST: np=3 args="12 8" env="OMPI_MCA_pml_tm_fast_paths=0" timeout=60 */
 /* TEST: np=4 args="11 8" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_eager_limit=300" timeout=60 */
 #include "random_oracle.h"
 

@@ -635,6 +635,58 @@ static void many_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
+/* ---- who has what he waits for takes no more ---------------------------- */
+
+enum { ENOUGH_MESSAGES = 100 };
+
+typedef struct enough {
+    uint32_t got[3]; /* by sender */
+    uint32_t last;   /* its sender */
+} enough_t;
+
+static void enough_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    enough_t *enough = ctx;
+
+    (void) hdr, (void) data, (void) len;
+    enough->last = (uint32_t) peer->name;
+    enough->got[enough->last % 3]++;
+    peer->fab->must_return = true;
+}
+
+/* Ranks 1 and 2 send, rank 0 sleeps until all of it is there; then each poll gives it one message. */
+static void enough_body(world_t *world)
+{
+    enough_t enough = {.last = 0};
+    _Atomic uint64_t *sent = &world->shared->scratch[0];
+
+    fab_set_handler(world->fab, AM_DATA, enough_arrived, &enough);
+    world_barrier(world);
+    for (uint32_t i = 0; 0 != world->rank && i < ENOUGH_MESSAGES; i++) {
+        CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 0), fab_hdr(AM_DATA, i, 0), NULL, 0));
+        if (0 == i) {
+            atomic_fetch_add(sent, 1);
+            WORLD_UNTIL(atomic_load(sent) >= 3);
+        }
+    }
+    if (0 != world->rank) {
+        atomic_fetch_add(sent, 1);
+    } else {
+        WORLD_UNTIL(1 == enough.got[1] && 1 == enough.got[2]); /* both are polled */
+        atomic_fetch_add(sent, 1);
+        while (atomic_load(sent) < 5) {
+            usleep(1000);
+        }
+        for (uint32_t i = 2; i < 2 * ENOUGH_MESSAGES; i++) {
+            uint32_t last = enough.last;
+            CHECK(1 == (i % 2 ? fab_poll(world->fab) : fab_progress(world->fab)));
+            CHECK(last != enough.last);
+        }
+        CHECK(ENOUGH_MESSAGES == enough.got[1] && ENOUGH_MESSAGES == enough.got[2]);
+    }
+    world_barrier(world);
+}
+
 /* ---- the table: every test, every provider, both thread levels ---------- */
 
 static void run_all(world_fn_t fn)
@@ -696,6 +748,17 @@ static void test_many(void **state)
     assert_int_equal(world_run(32, false, many_body), 0);
 }
 
+/* Of shm: elsewhere it is a hint. */
+static void test_enough(void **state)
+{
+    char *providers = fab_params.providers;
+
+    (void) state;
+    fab_params.providers = "shm";
+    assert_int_equal(world_run(3, false, enough_body), 0);
+    fab_params.providers = providers;
+}
+
 /* The same with room for a few messages only, which is used up all the time. */
 static void test_tight(void **state)
 {
@@ -719,7 +782,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_passive), cmocka_unit_test(test_reopen),
         cmocka_unit_test(test_unknown), cmocka_unit_test(test_nested),
         cmocka_unit_test(test_threads), cmocka_unit_test(test_many),
-        cmocka_unit_test(test_tight),
+        cmocka_unit_test(test_tight),   cmocka_unit_test(test_enough),
     };
 
 #ifdef WORLD_PROVIDERS

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The fast halves of fab_match_post() and fab_match_arrive(), for callers to whom a call is too
+ * much: receives and messages that meet in the order in which the receives were posted.
+ */
+#ifndef FAB_MATCH_INL_H
+#define FAB_MATCH_INL_H
+
+#include "match.h"
+
+/* The bits of a key that hold the sign of the tag. */
+#define FAB_MATCH_TAG_SIGN 0x80000000ull
+
+static inline uint64_t fab_match_key(int32_t source, int32_t tag)
+{
+    return (uint64_t) (uint32_t) source << 32 | (uint32_t) tag;
+}
+
+/* A place in the short list that is i entries behind the oldest. */
+static inline uint32_t fab_match_short_place(const fab_match_dom_t *dom, uint32_t i)
+{
+    return (dom->short_at + i) % FAB_MATCH_SHORT_LEN;
+}
+
+/* The receive joins the short list.  False: nothing was done, it is full or must not be used. */
+static inline bool fab_match_short_append(fab_match_dom_t *dom, fab_match_recv_t *recv,
+                                          int32_t source, int32_t tag)
+{
+    fab_match_short_t *list = dom->posted_short;
+    const uint32_t count = dom->nshort;
+    const uint32_t at = fab_match_short_place(dom, count);
+
+    if (__builtin_expect(count >= dom->short_max, 0)) {
+        return false;
+    }
+    if (__builtin_expect(count >= dom->posted_max, 0)) {
+        dom->posted_max = count + 1;
+    }
+    dom->nshort = count + 1;
+    dom->posted_count = count + 1;
+    recv->link.key = list->key[at] = fab_match_key(source, tag);
+    list->mask[at] = ~0ull;
+    if (__builtin_expect(FAB_MATCH_ANY == source || FAB_MATCH_ANY == tag, 0)) {
+        fab_match_short_widen(list, at, source, tag);
+    }
+    list->recv[at] = recv;
+    recv->seq = dom->seq++;
+    recv->where = FAB_MATCH_IN_SHORT;
+    return true;
+}
+
+/* Post, if no message waits and the short list takes it.  False: fab_match_post() is to be called. */
+static inline bool fab_match_post_short(fab_match_dom_t *dom, fab_match_recv_t *recv,
+                                        int32_t source, int32_t tag)
+{
+    return __builtin_expect(0 == dom->unexp_count, 1) &&
+           __builtin_expect(fab_match_short_append(dom, recv, source, tag), 1);
+}
+
+/* Does the message fit the oldest receive of all?  Then it is taken out.  NULL: fab_match_arrive(). */
+static inline fab_match_recv_t *fab_match_arrive_first(fab_match_dom_t *dom, uint64_t key)
+{
+    const fab_match_short_t *list = dom->posted_short;
+    const uint32_t at = dom->short_at;
+    fab_match_recv_t *recv;
+
+    if (__builtin_expect(0 == dom->nshort || (key & list->mask[at]) != list->key[at], 0)) {
+        return NULL;
+    }
+    recv = list->recv[at];
+    dom->short_at = (at + 1) % FAB_MATCH_SHORT_LEN;
+    dom->nshort--;
+    dom->posted_count--;
+    recv->where = FAB_MATCH_IDLE;
+    return recv;
+}
+
+#endif /* FAB_MATCH_INL_H */
