@@ -16,7 +16,9 @@
     X(shm_msgs_received, "messages received through shared memory")                                \
     X(shm_ring_full, "sends that found no room in the receiver's ring")                            \
     X(shm_rings_claimed, "rings that peers have claimed in this process's segment")                \
-    X(shm_rings_exhausted, "connections refused because all rings of the receiver were in use")    \
+    X(shm_rings_exhausted, "peers that a message waited for, since all their rings were in use")   \
+    X(shm_connect_retries,                                                                         \
+      "attempts to connect that found no memory, file descriptor or ring, and come again")         \
     X(shm_cma_bytes, "bytes moved by process_vm_readv or process_vm_writev")                       \
     X(shm_cma_calls, "calls of process_vm_readv or process_vm_writev")                             \
     X(shm_cma_refused, "peers whose memory the kernel did not let this process read")              \

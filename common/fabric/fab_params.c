@@ -170,11 +170,19 @@ static int fab_params_register_all(const mca_base_component_t *owner)
         rc = fab_params_uint(
             owner, "shm_max_peers",
             "Processes of the same host that can send to this process through shared memory at the "
-            "same time: "
-            "1 to 65536. 0: the processes of the job on this host and 64 more, for those that join "
-            "later. "
+            "same time; others wait until one of them leaves: "
+            "1 to 65536. 0: the processes of the job on this host and 1024 more, for those that "
+            "join later. "
             "Costs address space, and memory only for those that do send. Default: 0.",
             OPAL_INFO_LVL_5, &p->shm_max_peers);
+    }
+    if (rc >= 0) {
+        rc = fab_params_uint(
+            owner, "shm_connect_timeout",
+            "Seconds for which the first message to a process of the same host waits if there is "
+            "no memory or file descriptor for a connection; then that peer has failed. 0 to 86400. "
+            "Default: 30.",
+            OPAL_INFO_LVL_6, &p->shm_connect_timeout);
     }
     if (rc >= 0) {
         rc = fab_params_uint(owner, "shm_eager_limit",

@@ -20,6 +20,8 @@ typedef struct fab_params {
     unsigned int shm_ring_size;
     /* rings in one process's segment; 0: by the number of local processes */
     unsigned int shm_max_peers;
+    /* seconds for which connecting is tried again while memory or file descriptors are used up */
+    unsigned int shm_connect_timeout;
     /* bytes; longest message copied through a ring in one piece, if a quarter ring holds it */
     unsigned int shm_eager_limit;
     /* bytes copied by CMA per progress call, and at most per operation in a row */

@@ -15,6 +15,7 @@ fab_params_t fab_params = {
     .providers = NULL,
     .shm_ring_size = 0,
     .shm_max_peers = 0,
+    .shm_connect_timeout = 30,
     .shm_eager_limit = 16384,
     .shm_copy_step = 524288,
     .shm_single_copy = NULL,
@@ -153,6 +154,10 @@ int fab_params_check(char *buf, size_t size)
     if (OPAL_SUCCESS == rc && 0 != p->shm_max_peers) {
         rc = fab_params_range("shm_max_peers", p->shm_max_peers, 1, FAB_SHM_RINGS_MAX,
                               ", and 0 (automatic)", buf, size);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_range("shm_connect_timeout", p->shm_connect_timeout, 0, 86400, "", buf,
+                              size);
     }
     if (OPAL_SUCCESS == rc) {
         rc = fab_params_range("shm_eager_limit", p->shm_eager_limit, FAB_SHM_EAGER_MIN,

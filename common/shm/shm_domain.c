@@ -17,23 +17,6 @@
 
 /* ---- open --------------------------------------------------------------- */
 
-static uint32_t fab_shm_choose_ring_size(uint32_t num_local)
-{
-    if (0 != fab_params.shm_ring_size) {
-        return fab_params.shm_ring_size;
-    }
-    return num_local <= 16 ? 65536 : num_local <= 64 ? 32768 : 16384;
-}
-
-static uint32_t fab_shm_choose_num_rings(uint32_t num_local)
-{
-    if (0 != fab_params.shm_max_peers) {
-        return fab_params.shm_max_peers;
-    }
-    return num_local < FAB_SHM_RINGS_MAX - FAB_SHM_SPARE_RINGS ? num_local + FAB_SHM_SPARE_RINGS
-                                                               : FAB_SHM_RINGS_MAX;
-}
-
 static int fab_shm_fill_address(fab_shm_domain_t *dom, const char **why)
 {
     fab_shm_addr_t *addr = &dom->addr;
@@ -43,6 +26,12 @@ static int fab_shm_fill_address(fab_shm_domain_t *dom, const char **why)
         return OPAL_ERR_NOT_AVAILABLE;
     }
     addr->version = FAB_SHM_VERSION;
+    addr->page = (uint32_t) sysconf(_SC_PAGESIZE);
+    if (addr->page < FAB_SHM_PAGE_MIN || addr->page > FAB_SHM_PAGE_MAX) {
+        *why = fab_sentence(dom->fab, "The kernel has pages of %u bytes; %d to %d can be used.",
+                            addr->page, FAB_SHM_PAGE_MIN, FAB_SHM_PAGE_MAX);
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
     addr->pid = (uint32_t) getpid();
     addr->uid = (uint32_t) geteuid();
     addr->host = fab_shm_host_identity();
@@ -75,10 +64,32 @@ static void fab_shm_domain_free(fab_shm_domain_t *dom)
     free(dom);
 }
 
+/* The segment, and what there is for each of its rings. */
+static int fab_shm_domain_fill(fab_shm_domain_t *dom, const char **why)
+{
+    int rc;
+
+    dom->nonce = malloc(FAB_SHM_NONCE);
+    if (NULL != dom->nonce) {
+        rc = fab_shm_fill_address(dom, why);
+        if (OPAL_SUCCESS == rc) {
+            rc = fab_shm_seg_create(dom, why);
+        }
+        if (OPAL_SUCCESS != rc) {
+            return rc;
+        }
+        dom->hot = calloc(dom->addr.num_rings, sizeof(*dom->hot));
+        dom->ins = calloc(dom->addr.num_rings, sizeof(*dom->ins));
+        if (NULL != dom->hot && NULL != dom->ins) {
+            return OPAL_SUCCESS;
+        }
+    }
+    *why = "There is not enough memory.";
+    return OPAL_ERR_OUT_OF_RESOURCE;
+}
+
 static int fab_shm_open(fab_t *fab, fab_domain_t **out, const char **why)
 {
-    uint32_t ring_size = fab_shm_choose_ring_size(fab->config.num_local);
-    uint32_t num_rings = fab_shm_choose_num_rings(fab->config.num_local);
     fab_shm_domain_t *dom;
     char text[256];
     int rc;
@@ -95,17 +106,7 @@ static int fab_shm_open(fab_t *fab, fab_domain_t **out, const char **why)
     dom->fab = fab;
     dom->fd = -1;
     dom->rma_tail = &dom->rma;
-    dom->hot = calloc(num_rings, sizeof(*dom->hot));
-    dom->ins = calloc(num_rings, sizeof(*dom->ins));
-    dom->nonce = malloc(FAB_SHM_NONCE);
-    *why = "There is not enough memory.";
-    rc = OPAL_ERR_OUT_OF_RESOURCE;
-    if (NULL != dom->hot && NULL != dom->ins && NULL != dom->nonce) {
-        rc = fab_shm_fill_address(dom, why);
-    }
-    if (OPAL_SUCCESS == rc) {
-        rc = fab_shm_seg_create(dom, ring_size, num_rings, why);
-    }
+    rc = fab_shm_domain_fill(dom, why);
     if (OPAL_SUCCESS != rc) {
         fab_shm_domain_free(dom);
         return rc;

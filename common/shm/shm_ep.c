@@ -16,6 +16,61 @@
 
 #include "fabric/fab_params.h"
 
+/* ---- connecting --------------------------------------------------------- */
+
+/*
+ * The attempt to connect failed for lack of something that may come back.  Wait, longer each time;
+ * for a ring without end, as its holder may use it rightly, for memory and file descriptors
+ * shm_connect_timeout.  False: the time is over.
+ */
+static bool fab_shm_wait_to_connect(fab_shm_ep_t *ep, int rc, uint64_t now)
+{
+    if (0 == ep->waits_since) {
+        ep->waits_since = now;
+        ep->retry_ms = 1;
+        fab_counters.shm_rings_exhausted += OPAL_ERR_RESOURCE_BUSY == rc;
+    }
+    if (OPAL_ERR_RESOURCE_BUSY != rc &&
+        now - ep->waits_since >= fab_params.shm_connect_timeout * UINT64_C(1000)) {
+        return false;
+    }
+    fab_counters.shm_connect_retries++;
+    ep->retry_at = now + ep->retry_ms;
+    ep->retry_ms = ep->retry_ms < FAB_SHM_RETRY_MAX_MS ? 2 * ep->retry_ms : FAB_SHM_RETRY_MAX_MS;
+    return true;
+}
+
+/* As fab_shm_make_room(). */
+static int fab_shm_try_to_connect(fab_shm_ep_t *ep)
+{
+    uint64_t now = fab_shm_now_ms();
+    const char *why;
+    char text[512];
+    int rc;
+
+    if (now < ep->retry_at) {
+        return OPAL_ERR_RESOURCE_BUSY;
+    }
+    rc = fab_shm_connect(ep, &why);
+    if (OPAL_SUCCESS == rc) {
+        ep->waits_since = 0;
+        return OPAL_SUCCESS;
+    }
+    if (OPAL_ERR_UNREACH != rc) {
+        if (0 == ep->waits_since) {
+            fab_log(ep->dom->fab, 1, "messages to process %u wait: %s", ep->addr.pid, why);
+        }
+        if (fab_shm_wait_to_connect(ep, rc, now)) {
+            return OPAL_ERR_RESOURCE_BUSY;
+        }
+        snprintf(text, sizeof(text), "%s This was tried for %u s (%sshm_connect_timeout).", why,
+                 fab_params.shm_connect_timeout, fab_params.prefix);
+        why = text;
+    }
+    fab_peer_fail(ep->peer, OPAL_ERR_UNREACH, why);
+    return OPAL_ERR_UNREACH;
+}
+
 /* ---- sending ------------------------------------------------------------ */
 
 /*
@@ -25,14 +80,8 @@
  */
 static __attribute__((noinline)) int fab_shm_make_room(fab_shm_ep_t *ep)
 {
-    const char *why;
-
     if (0 == ep->tx.limit) {
-        if (OPAL_SUCCESS == fab_shm_connect(ep, &why)) {
-            return OPAL_SUCCESS;
-        }
-        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH, why);
-        return OPAL_ERR_UNREACH;
+        return fab_shm_try_to_connect(ep);
     }
     uint64_t limit = ep->tx.limit;
     if (!fab_shm_tx_refresh(&ep->tx)) {
@@ -140,8 +189,9 @@ static bool fab_shm_addr_is_sound(const fab_shm_addr_t *addr)
 {
     uint32_t size = addr->ring_size;
 
-    return size >= FAB_SHM_RING_MIN && size <= FAB_SHM_RING_MAX && 0 == (size & (size - 1)) &&
-           addr->num_rings > 0 && addr->num_rings <= FAB_SHM_RINGS_MAX &&
+    return addr->page >= FAB_SHM_PAGE_MIN && size >= FAB_SHM_RING_MIN && size <= FAB_SHM_RING_MAX &&
+           0 == (size & (size - 1)) && addr->num_rings > 0 &&
+           addr->num_rings <= FAB_SHM_RINGS_MAX && addr->num_ahead <= addr->num_rings &&
            addr->eager_max >= FAB_SHM_EAGER_MIN &&
            addr->eager_max <= fab_shm_ring_eager_max(size) && addr->pid > 0 &&
            addr->pid <= INT32_MAX && addr->fd >= 0;
@@ -161,6 +211,11 @@ static int fab_shm_addr_check(fab_shm_domain_t *dom, const fab_shm_addr_t *addr,
     if (addr->uid != dom->addr.uid) {
         *why = fab_sentence(dom->fab, "it belongs to user %u, this process to user %u", addr->uid,
                             dom->addr.uid);
+        return OPAL_ERR_UNREACH;
+    }
+    if (addr->page != dom->addr.page) {
+        *why = fab_sentence(dom->fab, "its kernel has pages of %u bytes, this process's of %u",
+                            addr->page, dom->addr.page);
         return OPAL_ERR_UNREACH;
     }
     if (!fab_shm_addr_is_sound(addr)) {

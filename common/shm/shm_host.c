@@ -85,6 +85,11 @@ uint64_t fab_shm_start_time(uint32_t pid)
     return fab_shm_read_file(path, stat, sizeof(stat)) > 0 ? fab_shm_parse_stat(stat) : 0;
 }
 
+bool fab_shm_has_no_pid(uint32_t pid)
+{
+    return 0 != kill((pid_t) pid, 0) && ESRCH == errno;
+}
+
 bool fab_shm_is_gone(uint32_t pid, uint64_t start_time)
 {
     char path[64];
@@ -95,7 +100,7 @@ bool fab_shm_is_gone(uint32_t pid, uint64_t start_time)
         return fab_shm_parse_stat(stat) != start_time;
     }
     /* No such file: gone. Other errors (no file descriptor left) say nothing. */
-    return ENOENT == errno || ESRCH == errno || (0 != kill((pid_t) pid, 0) && ESRCH == errno);
+    return ENOENT == errno || ESRCH == errno || fab_shm_has_no_pid(pid);
 }
 
 int fab_shm_ptrace_scope(void)

@@ -115,8 +115,8 @@ static void fab_shm_adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
         free(in);
         return; /* no memory; a later tick tries again */
     }
-    fab_shm_rx_init(&in->rx, (fab_shm_slot_t *) (dom->rings + (size_t) index * dom->addr.ring_size),
-                    fab_shm_num_slots_of(&dom->addr), dom->addr.eager_max, &entry->ctl);
+    fab_shm_rx_init(&in->rx, fab_shm_ring(dom, index), fab_shm_num_slots_of(&dom->addr),
+                    dom->addr.eager_max, &entry->ctl);
     in->ep = ep;
     in->index = index;
     in->hot_at = FAB_SHM_COLD;

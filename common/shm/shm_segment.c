@@ -26,6 +26,19 @@ enum {
 
 /* ---- this process's segment --------------------------------------------- */
 
+static uint32_t fab_shm_min(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Entries that lie wholly in the first len bytes of the segment. */
+static uint32_t fab_shm_entries_within(const fab_shm_addr_t *addr, size_t len)
+{
+    size_t n = (len - sizeof(fab_shm_seg_t)) / sizeof(fab_shm_entry_t);
+
+    return n < addr->num_rings ? (uint32_t) n : addr->num_rings;
+}
+
 static void fab_shm_seg_fill(const fab_shm_domain_t *dom, fab_shm_seg_t *seg)
 {
     const fab_shm_addr_t *addr = &dom->addr;
@@ -35,9 +48,13 @@ static void fab_shm_seg_fill(const fab_shm_domain_t *dom, fab_shm_seg_t *seg)
     seg->ring_size = addr->ring_size;
     seg->num_rings = addr->num_rings;
     seg->eager_max = addr->eager_max;
-    seg->size = fab_shm_seg_size(addr->ring_size, addr->num_rings);
+    seg->page = addr->page;
+    seg->num_ahead = addr->num_ahead;
+    seg->size = fab_shm_seg_size(addr);
     seg->name = dom->fab->config.name;
     memcpy(seg->nonce, addr->nonce, sizeof(seg->nonce));
+    atomic_store_explicit(&seg->backed, fab_shm_entries_within(addr, addr->page),
+                          memory_order_relaxed);
 }
 
 static int fab_shm_seg_error(fab_shm_domain_t *dom, const char *call, size_t size, const char **why)
@@ -66,133 +83,163 @@ static bool fab_shm_back(int fd, off_t at, off_t len)
     return true;
 }
 
-int fab_shm_seg_create(fab_shm_domain_t *dom, uint32_t ring_size, uint32_t num_rings,
-                       const char **why)
+/* How rings lie in the segment, and how many of them a claimer maps at once. */
+static void fab_shm_choose_layout(fab_shm_addr_t *addr, uint32_t num_local)
 {
-    size_t size = fab_shm_seg_size(ring_size, num_rings);
-    uint32_t eager_max = fab_shm_ring_eager_max(ring_size);
+    uint32_t ring_size = num_local <= 16 ? 65536 : num_local <= 64 ? 32768 : 16384;
+    uint32_t num_rings = num_local < FAB_SHM_RINGS_MAX - FAB_SHM_SPARE_RINGS
+                             ? num_local + FAB_SHM_SPARE_RINGS
+                             : FAB_SHM_RINGS_MAX;
+
+    /* a smaller ring would leave the rest of its page unused */
+    ring_size = ring_size < addr->page ? addr->page : ring_size;
+    addr->ring_size = 0 != fab_params.shm_ring_size ? fab_params.shm_ring_size : ring_size;
+    addr->num_rings = 0 != fab_params.shm_max_peers ? fab_params.shm_max_peers : num_rings;
+    addr->num_ahead = fab_shm_min(fab_shm_min(num_local, addr->num_rings),
+                                  (uint32_t) (FAB_SHM_AHEAD_MAX / fab_shm_stride(addr)));
+    addr->eager_max = fab_shm_min(fab_shm_ring_eager_max(addr->ring_size),
+                                  fab_params.shm_eager_limit);
+}
+
+/* A memfd of that size, which it keeps, with memory for the first page. -1, and errno. */
+static int fab_shm_seg_file(const fab_shm_addr_t *addr, size_t size, struct stat *st)
+{
+    int fd = memfd_create("pml_tm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd >= 0 &&
+        (0 != ftruncate(fd, (off_t) size) || 0 != fcntl(fd, F_ADD_SEALS, FAB_SHM_SEALS) ||
+         !fab_shm_back(fd, 0, addr->page) || 0 != fstat(fd, st))) {
+        int error = errno;
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    return fd;
+}
+
+int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why)
+{
+    struct stat st;
+    size_t size;
     void *at;
     int rc;
 
-    dom->fd = memfd_create("pml_tm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    fab_shm_choose_layout(&dom->addr, dom->fab->config.num_local);
+    size = fab_shm_seg_size(&dom->addr);
+    dom->fd = fab_shm_seg_file(&dom->addr, size, &st);
     if (dom->fd < 0) {
-        return fab_shm_seg_error(dom, "memfd_create()", size, why);
-    }
-    if (0 != ftruncate(dom->fd, (off_t) size) || 0 != fcntl(dom->fd, F_ADD_SEALS, FAB_SHM_SEALS) ||
-        !fab_shm_back(dom->fd, 0, FAB_SHM_PAGE)) {
-        rc = fab_shm_seg_error(dom, "ftruncate(), fcntl(F_ADD_SEALS) or fallocate()", size, why);
-        goto err_close;
+        return fab_shm_seg_error(
+            dom, "memfd_create(), ftruncate(), fcntl(F_ADD_SEALS) or fallocate()", size, why);
     }
     at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, dom->fd, 0);
     if (MAP_FAILED == at) {
         rc = fab_shm_seg_error(dom, "mmap()", size, why);
-        goto err_close;
+        close(dom->fd);
+        dom->fd = -1;
+        return rc;
     }
     dom->seg = at;
     dom->entries = fab_shm_seg_entries(at);
-    dom->rings = (unsigned char *) at + fab_shm_rings_at(num_rings);
+    dom->fd_dev = (uint64_t) st.st_dev;
+    dom->fd_ino = (uint64_t) st.st_ino;
     dom->addr.fd = dom->fd;
-    dom->addr.ring_size = ring_size;
-    dom->addr.num_rings = num_rings;
-    dom->addr.eager_max = eager_max < fab_params.shm_eager_limit ? eager_max
-                                                                 : fab_params.shm_eager_limit;
     fab_shm_seg_fill(dom, at);
     return OPAL_SUCCESS;
+}
 
-err_close:
-    close(dom->fd);
-    dom->fd = -1;
-    return rc;
+/* A program that closed all its file descriptors may have opened another file under that number. */
+static bool fab_shm_seg_owns_fd(const fab_shm_domain_t *dom)
+{
+    struct stat st;
+
+    return 0 == fstat(dom->fd, &st) && dom->fd_dev == (uint64_t) st.st_dev &&
+           dom->fd_ino == (uint64_t) st.st_ino;
 }
 
 void fab_shm_seg_destroy(fab_shm_domain_t *dom)
 {
     if (NULL != dom->seg) {
-        munmap(dom->seg, fab_shm_seg_size(dom->addr.ring_size, dom->addr.num_rings));
-        close(dom->fd);
+        /* asked while the segment is mapped: no other file has its inode number */
+        if (fab_shm_seg_owns_fd(dom)) {
+            close(dom->fd);
+        }
+        munmap(dom->seg, fab_shm_seg_size(&dom->addr));
         dom->seg = NULL;
+    }
+}
+
+/* The entry, and its ring, are free; the next claimer begins there if it is a low one. */
+static void fab_shm_entry_release(fab_shm_seg_t *seg, uint32_t index)
+{
+    /* release: pairs with the CAS in fab_shm_claim_entry() */
+    atomic_store_explicit(&fab_shm_seg_entries(seg)[index].state, FAB_SHM_FREE,
+                          memory_order_release);
+    if (index < atomic_load_explicit(&seg->claim_hint, memory_order_relaxed)) {
+        atomic_store_explicit(&seg->claim_hint, index, memory_order_relaxed);
     }
 }
 
 void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
 {
     fab_shm_entry_t *entry = &dom->entries[index];
-    void *ring = dom->rings + (size_t) index * dom->addr.ring_size;
+    void *ring = fab_shm_ring(dom, index);
 
     /*
      * The next claimer must find zeros; giving the memory back does that as well.  By address, not
-     * by dom->fd: a program that closed all its file descriptors may have opened something else
-     * under that number.
+     * by dom->fd, which may be another file (fab_shm_seg_owns_fd()).
      */
-    if (0 != madvise(ring, dom->addr.ring_size, MADV_REMOVE)) {
+    if (0 != madvise(ring, fab_shm_stride(&dom->addr), MADV_REMOVE)) {
         memset(ring, 0, dom->addr.ring_size);
     }
     atomic_store_explicit(&entry->ctl.tail, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->ctl.idle, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->ctl.is_refused, 0, memory_order_relaxed);
-    /* release: pairs with the CAS in fab_shm_claim() */
-    atomic_store_explicit(&entry->state, FAB_SHM_FREE, memory_order_release);
-    atomic_store_explicit(&dom->seg->claim_hint, index, memory_order_relaxed);
+    fab_shm_entry_release(dom->seg, index);
 }
 
 /* ---- a peer's segment --------------------------------------------------- */
 
-static bool fab_shm_is_regular(const struct stat *st, size_t size)
-{
-    return S_ISREG(st->st_mode) && (off_t) size == st->st_size;
-}
-
 /*
- * Open what the path leads to if it has the size of the segment.  Otherwise -1, and errno, 0 if it
- * is another file.
+ * Running out of these ends: others give some back.  OPAL_ERR_OUT_OF_RESOURCE: try again later.
  */
-static int fab_shm_open_file(const char *path, size_t size)
+static int fab_shm_connect_error(int error)
 {
-    struct stat st;
-    int fd = -1;
-    int seals;
-
-    if (0 != stat(path, &st)) {
-        return -1;
+    switch (error) {
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+    case ENOSPC:
+    case EAGAIN:
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    default:
+        return OPAL_ERR_UNREACH;
     }
-    /* Asked before it is opened: opening something else could block or have effects. */
-    if (fab_shm_is_regular(&st, size)) {
-        fd = open(path, O_RDWR | O_CLOEXEC);
-        if (fd < 0) {
-            return -1;
-        }
-        seals = fcntl(fd, F_GET_SEALS);
-        if (0 == fstat(fd, &st) && fab_shm_is_regular(&st, size) && seals >= 0 &&
-            0 != (seals & F_SEAL_SHRINK)) {
-            return fd;
-        }
-        close(fd);
-    }
-    errno = 0;
-    return -1;
 }
 
-static int fab_shm_open_peer(fab_shm_ep_t *ep, const char **why)
+static int fab_shm_open_peer(fab_shm_ep_t *ep, int *out, const char **why)
 {
     const fab_shm_addr_t *addr = &ep->addr;
     const char *advice =
         "Both processes must have the same user and user namespace; share them between containers.";
     char path[64];
-    int fd;
+    int rc;
 
     snprintf(path, sizeof(path), "/proc/%u/fd/%d", addr->pid, addr->fd);
-    fd = fab_shm_open_file(path, fab_shm_seg_size(addr->ring_size, addr->num_rings));
-    if (fd < 0) {
-        int error = errno;
-        if (0 == error || ENOENT == error) {
-            advice = "The process has ended, or has left the job.";
-        }
-        *why = fab_sentence(
-            ep->dom->fab,
-            "The shared memory of process %u on this host cannot be opened (%s: %s). %s", addr->pid,
-            path, 0 == error ? "another file" : strerror(error), advice);
+    /* The pid may be another process's by now: a pipe or a terminal of it must not block. */
+    *out = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*out >= 0) {
+        return OPAL_SUCCESS;
     }
-    return fd;
+    rc = fab_shm_connect_error(errno);
+    if (ENOENT == errno) {
+        advice = "The process has ended, or has left the job.";
+    } else if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
+        advice = "Raise the limit on open files (ulimit -n), or close some.";
+    }
+    *why = fab_sentence(
+        ep->dom->fab, "The shared memory of process %u on this host cannot be opened (%s: %s). %s",
+        addr->pid, path, strerror(errno), advice);
+    return rc;
 }
 
 static bool fab_shm_seg_matches(const fab_shm_ep_t *ep, const fab_shm_seg_t *seg)
@@ -201,29 +248,42 @@ static bool fab_shm_seg_matches(const fab_shm_ep_t *ep, const fab_shm_seg_t *seg
 
     return FAB_SHM_MAGIC == seg->magic && FAB_SHM_VERSION == seg->version &&
            addr->ring_size == seg->ring_size && addr->num_rings == seg->num_rings &&
-           fab_shm_seg_size(addr->ring_size, addr->num_rings) == seg->size &&
-           ep->peer->name == seg->name && 0 == memcmp(seg->nonce, addr->nonce, sizeof(seg->nonce));
+           addr->page == seg->page && addr->num_ahead == seg->num_ahead &&
+           fab_shm_seg_size(addr) == seg->size && ep->peer->name == seg->name &&
+           0 == memcmp(seg->nonce, addr->nonce, sizeof(seg->nonce));
+}
+
+/*
+ * Is that file the peer's segment?  It is read, not mapped: whatever it is, that has no effect.
+ * With the nonce of the address in its head it is what that process made, and its size is sealed.
+ */
+static bool fab_shm_is_segment(const fab_shm_ep_t *ep, int fd)
+{
+    fab_shm_seg_t head;
+
+    return (ssize_t) sizeof(head) == pread(fd, &head, sizeof(head), 0) &&
+           fab_shm_seg_matches(ep, &head);
 }
 
 static int fab_shm_map_peer(fab_shm_ep_t *ep, int fd, const char **why)
 {
-    size_t len = fab_shm_rings_at(ep->addr.num_rings);
-    void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    size_t len = fab_shm_ring_at(&ep->addr, ep->addr.num_ahead);
+    void *at;
 
+    if (!fab_shm_is_segment(ep, fd)) {
+        *why = fab_sentence(ep->dom->fab,
+                            "The shared memory of process %u is another file: its head has other "
+                            "marks than its address. The process has ended.",
+                            ep->addr.pid);
+        return OPAL_ERR_UNREACH;
+    }
+    at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (MAP_FAILED == at) {
+        int rc = fab_shm_connect_error(errno);
         *why = fab_sentence(ep->dom->fab,
                             "mmap() of %zu bytes of the shared memory of process %u failed: %s.",
                             len, ep->addr.pid, strerror(errno));
-        return OPAL_ERR_OUT_OF_RESOURCE;
-    }
-    if (!fab_shm_seg_matches(ep, at)) {
-        *why = fab_sentence(
-            ep->dom->fab,
-            "The shared memory of process %u is another process's: its head has other marks than "
-            "its address. The process has ended.",
-            ep->addr.pid);
-        munmap(at, len);
-        return OPAL_ERR_UNREACH;
+        return rc;
     }
     ep->seg = at;
     ep->seg_len = len;
@@ -236,78 +296,120 @@ static void fab_shm_unmap_peer(fab_shm_ep_t *ep)
     ep->seg = NULL;
 }
 
-/* Memory for the page that holds the entry; entries lie across pages, so for both. */
-static bool fab_shm_back_entry(int fd, uint32_t index)
+static void fab_shm_raise(_Atomic uint32_t *word, uint32_t to)
 {
-    off_t at = (off_t) (sizeof(fab_shm_seg_t) + (size_t) index * sizeof(fab_shm_entry_t));
+    uint32_t is = atomic_load_explicit(word, memory_order_relaxed);
 
-    return fab_shm_back(fd, at, sizeof(fab_shm_entry_t));
-}
-
-/* Raise seg->high above index. */
-static void fab_shm_raise_high(fab_shm_seg_t *seg, uint32_t index)
-{
-    uint32_t high = atomic_load_explicit(&seg->high, memory_order_relaxed);
-
-    while (high <= index && !atomic_compare_exchange_weak(&seg->high, &high, index + 1)) {
+    while (is < to && !atomic_compare_exchange_weak(word, &is, to)) {
     }
 }
 
-/* Take a free entry. Returns its index; num_rings if there is none, and then *why. */
-static uint32_t fab_shm_claim(fab_shm_ep_t *ep, int fd, const char **why)
+/* Memory for the entries up to this one, whole pages of them. False, and errno, if there is none. */
+static bool fab_shm_back_entries(fab_shm_ep_t *ep, int fd, uint32_t index)
+{
+    size_t page = ep->addr.page;
+    uint32_t backed = atomic_load_explicit(&ep->seg->backed, memory_order_relaxed);
+    size_t from = fab_shm_entry_at(backed) & ~(page - 1);
+    size_t to = fab_shm_round_up(fab_shm_entry_at(index + 1), page);
+
+    if (index < backed) {
+        return true;
+    }
+    if (!fab_shm_back(fd, (off_t) from, (off_t) (to - from))) {
+        return false;
+    }
+    fab_shm_raise(&ep->seg->backed, fab_shm_entries_within(&ep->addr, to));
+    return true;
+}
+
+static bool fab_shm_claim_entry(fab_shm_ep_t *ep, uint32_t index)
+{
+    fab_shm_entry_t *entry = &fab_shm_seg_entries(ep->seg)[index];
+    uint64_t expected = FAB_SHM_FREE;
+
+    if (expected != atomic_load_explicit(&entry->state, memory_order_relaxed)) {
+        return false;
+    }
+    /* acquire: pairs with the release in fab_shm_ring_free() */
+    return atomic_compare_exchange_strong(&entry->state, &expected,
+                                          fab_shm_state(ep->dom->addr.pid, FAB_SHM_CLAIMED));
+}
+
+/*
+ * Take a free entry.  Each claimer begins at another one, so that many at once do not meet.  Errors:
+ * OPAL_ERR_RESOURCE_BUSY (all are in use), OPAL_ERR_OUT_OF_RESOURCE; with *why.
+ */
+static int fab_shm_claim(fab_shm_ep_t *ep, int fd, uint32_t *index, const char **why)
 {
     uint32_t num_rings = ep->addr.num_rings;
-    fab_shm_entry_t *entries = fab_shm_seg_entries(ep->seg);
-    uint64_t claimed = fab_shm_state(ep->dom->addr.pid, FAB_SHM_CLAIMED);
-    uint32_t hint = atomic_load_explicit(&ep->seg->claim_hint, memory_order_relaxed) % num_rings;
+    uint32_t hint = atomic_fetch_add_explicit(&ep->seg->claim_hint, 1, memory_order_relaxed);
 
     for (uint32_t i = 0; i < num_rings; i++) {
-        uint32_t index = (hint + i) % num_rings;
-        uint64_t expected = FAB_SHM_FREE;
-        if (!fab_shm_back_entry(fd, index)) {
+        *index = (hint % num_rings + i) % num_rings;
+        if (!fab_shm_back_entries(ep, fd, *index)) {
             *why = fab_sentence(ep->dom->fab,
                                 "There is no memory for a ring towards process %u: %s.",
                                 ep->addr.pid, strerror(errno));
-            return num_rings;
+            return fab_shm_connect_error(errno);
         }
-        /* acquire: pairs with the release in fab_shm_ring_free() */
-        if (atomic_compare_exchange_strong(&entries[index].state, &expected, claimed)) {
-            atomic_store_explicit(&ep->seg->claim_hint, index + 1, memory_order_relaxed);
-            fab_shm_raise_high(ep->seg, index);
-            return index;
+        if (fab_shm_claim_entry(ep, *index)) {
+            fab_shm_raise(&ep->seg->high, *index + 1);
+            return OPAL_SUCCESS;
         }
     }
-    fab_counters.shm_rings_exhausted++;
     *why = fab_sentence(
         ep->dom->fab,
         "All %u rings of process %u are in use by other processes. Raise "
         "%sshm_max_peers above the number of processes on this host that talk to one.",
         num_rings, ep->addr.pid, fab_params.prefix);
-    return num_rings;
+    return OPAL_ERR_RESOURCE_BUSY;
+}
+
+/* The ring's memory in this process; NULL, and errno. */
+static void *fab_shm_map_ring(fab_shm_ep_t *ep, int fd, uint32_t index)
+{
+    size_t size = ep->addr.ring_size;
+    size_t at = fab_shm_ring_at(&ep->addr, index);
+    void *ring;
+
+    if (!fab_shm_back(fd, (off_t) at, (off_t) size)) {
+        return NULL;
+    }
+    if (index < ep->addr.num_ahead) {
+        return (unsigned char *) ep->seg + at;
+    }
+    ring = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t) at);
+    ep->ring_len = MAP_FAILED != ring ? size : 0;
+    return MAP_FAILED != ring ? ring : NULL;
+}
+
+static void fab_shm_unmap_ring(fab_shm_ep_t *ep)
+{
+    if (0 != ep->ring_len) {
+        munmap(ep->tx.slots, ep->ring_len);
+        ep->ring_len = 0;
+    }
 }
 
 /* Map the claimed ring and prepare to send through it. */
 static int fab_shm_tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
 {
-    uint32_t size = ep->addr.ring_size;
-    uint32_t num_slots = size / FAB_SHM_LINE;
-    off_t at = (off_t) (fab_shm_rings_at(ep->addr.num_rings) + (size_t) index * size);
+    uint32_t num_slots = fab_shm_num_slots_of(&ep->addr);
     uint64_t *stale = calloc((num_slots + 63) / 64, sizeof(*stale));
-    void *slots = MAP_FAILED;
+    void *slots = NULL != stale ? fab_shm_map_ring(ep, fd, index) : NULL;
 
-    if (NULL != stale && fab_shm_back(fd, at, size)) {
-        slots = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, at);
-    }
-    if (MAP_FAILED == slots) {
+    if (NULL == slots) {
+        int rc = fab_shm_connect_error(errno);
         *why = fab_sentence(
             ep->dom->fab,
             "There is no memory for a ring of %u bytes towards process %u: %s. Lower "
             "%sshm_ring_size.",
-            size, ep->addr.pid, strerror(errno), fab_params.prefix);
+            ep->addr.ring_size, ep->addr.pid, strerror(errno), fab_params.prefix);
         /* what part of it was had */
-        (void) fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, size);
+        (void) fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                         (off_t) fab_shm_ring_at(&ep->addr, index), ep->addr.ring_size);
         free(stale);
-        return OPAL_ERR_OUT_OF_RESOURCE;
+        return rc;
     }
     ep->entry = &fab_shm_seg_entries(ep->seg)[index];
     fab_shm_tx_init(&ep->tx, slots, num_slots, stale, &ep->entry->ctl, &ep->seg->doorbell, index);
@@ -332,46 +434,50 @@ static void fab_shm_introduce(fab_shm_ep_t *ep)
     fab_shm_ring_doorbell(&ep->tx);
 }
 
-int fab_shm_connect(fab_shm_ep_t *ep, const char **why)
+/* Claim a ring in the peer's segment, which is mapped. */
+static int fab_shm_connect_ring(fab_shm_ep_t *ep, int fd, const char **why)
 {
-    int fd = fab_shm_open_peer(ep, why);
-    int rc = OPAL_ERR_UNREACH;
     uint32_t index;
+    int rc;
 
-    if (fd < 0) {
-        return rc;
-    }
-    if (OPAL_SUCCESS != fab_shm_map_peer(ep, fd, why)) {
-        goto err_close;
-    }
-    if (atomic_load_explicit(&ep->seg->is_finalized, memory_order_relaxed)) {
-        *why = fab_sentence(ep->dom->fab, "Process %u has left.", ep->addr.pid);
-        goto err_unmap;
-    }
     if (OPAL_SUCCESS != fab_shm_conn_add(ep)) {
         *why = fab_sentence(ep->dom->fab, "There is not enough memory to connect to process %u.",
                             ep->addr.pid);
-        goto err_unmap;
+        return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    index = fab_shm_claim(ep, fd, why);
-    if (index == ep->addr.num_rings) {
-        goto err_conn;
+    rc = fab_shm_claim(ep, fd, &index, why);
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_shm_tx_open(ep, fd, index, why);
+        if (OPAL_SUCCESS == rc) {
+            fab_shm_introduce(ep);
+            return OPAL_SUCCESS;
+        }
+        fab_shm_entry_release(ep->seg, index);
     }
-    if (OPAL_SUCCESS != fab_shm_tx_open(ep, fd, index, why)) {
-        goto err_claim;
-    }
-    fab_shm_introduce(ep);
-    close(fd);
-    return OPAL_SUCCESS;
-
-err_claim:
-    atomic_store_explicit(&fab_shm_seg_entries(ep->seg)[index].state, FAB_SHM_FREE,
-                          memory_order_release);
-err_conn:
     fab_shm_conn_remove(ep);
-err_unmap:
-    fab_shm_unmap_peer(ep);
-err_close:
+    return rc;
+}
+
+int fab_shm_connect(fab_shm_ep_t *ep, const char **why)
+{
+    int fd;
+    int rc = fab_shm_open_peer(ep, &fd, why);
+
+    if (OPAL_SUCCESS != rc) {
+        return rc;
+    }
+    rc = fab_shm_map_peer(ep, fd, why);
+    if (OPAL_SUCCESS == rc) {
+        if (0 != atomic_load_explicit(&ep->seg->is_finalized, memory_order_relaxed)) {
+            *why = fab_sentence(ep->dom->fab, "Process %u has left.", ep->addr.pid);
+            rc = OPAL_ERR_UNREACH;
+        } else {
+            rc = fab_shm_connect_ring(ep, fd, why);
+        }
+        if (OPAL_SUCCESS != rc) {
+            fab_shm_unmap_peer(ep);
+        }
+    }
     close(fd);
     return rc;
 }
@@ -385,7 +491,7 @@ void fab_shm_disconnect(fab_shm_ep_t *ep)
     atomic_store_explicit(&ep->entry->state, fab_shm_state(ep->dom->addr.pid, FAB_SHM_CLOSED),
                           memory_order_release);
     fab_shm_ring_doorbell(&ep->tx);
-    munmap(ep->tx.slots, ep->addr.ring_size);
+    fab_shm_unmap_ring(ep);
     free(ep->tx.stale);
     ep->tx = (fab_shm_tx_t){0};
     ep->entry = NULL;

@@ -30,8 +30,12 @@ enum {
     FAB_SHM_AGE_MANY = 2,        /* the same with many hot rings */
     FAB_SHM_TICK_MS = 250,       /* time between looks whether peers live */
     FAB_SHM_TICKS_PER_ROUND = 8, /* ticks in which every connected peer is looked at once: 2 s */
+    FAB_SHM_LOOKS_PER_TICK = 4,  /* of which so many in /proc: open, read, close */
     /* rings for processes that join the job later, if shm_max_peers is automatic */
-    FAB_SHM_SPARE_RINGS = 64,
+    FAB_SHM_SPARE_RINGS = 1024,
+    /* bytes of rings at most that a claimer maps with the head: address space in each sender */
+    FAB_SHM_AHEAD_MAX = 4 << 20,
+    FAB_SHM_RETRY_MAX_MS = 64, /* between attempts to connect; the first comes after 1 ms */
 };
 
 typedef struct fab_shm_domain fab_shm_domain_t;
@@ -64,10 +68,14 @@ struct fab_shm_ep {
     fab_shm_entry_t *entry; /* of tx in the peer's segment; NULL: not connected */
     uint32_t conn_at;       /* index in dom->conns, or FAB_SHM_COLD: neither tx nor in */
     fab_shm_cma_t cma;
-    bool is_died;       /* found dead; fails when its ring is empty */
-    fab_shm_seg_t *seg; /* the peer's segment: head and entries */
-    size_t seg_len;     /* bytes mapped of it */
-    fab_shm_ep_t *next; /* of all in the domain */
+    bool is_died;         /* found dead; fails when its ring is empty */
+    fab_shm_seg_t *seg;   /* the peer's segment: head, entries, rings that are mapped ahead */
+    size_t seg_len;       /* bytes mapped of it */
+    size_t ring_len;      /* bytes of tx's own mapping; 0: it lies in seg */
+    uint64_t waits_since; /* ms; the first attempt to connect that failed; 0: none */
+    uint64_t retry_at;    /* ms; no attempt before */
+    uint32_t retry_ms;    /* before the next but one */
+    fab_shm_ep_t *next;   /* of all in the domain */
     fab_shm_ep_t **prev;
     fab_shm_addr_t addr;
 };
@@ -88,9 +96,10 @@ struct fab_shm_domain {
     /* own segment */
     fab_shm_seg_t *seg;
     fab_shm_entry_t *entries;
-    unsigned char *rings;
     fab_shm_in_t **ins; /* by ring; NULL: not in use, or not seen yet */
     int fd;
+    uint64_t fd_dev; /* of the file that fd is, by fstat() */
+    uint64_t fd_ino;
     fab_shm_addr_t addr; /* of this process, as peers get it */
     uint8_t *nonce;      /* what addr.nonce_at points at */
 
@@ -98,7 +107,8 @@ struct fab_shm_domain {
     fab_shm_ep_t *eps;    /* all */
     fab_shm_ep_t **conns; /* connected: looked at whether they live */
     uint32_t max_conns;
-    uint32_t alive_at;  /* looked at last */
+    uint32_t alive_at;  /* asked last */
+    uint32_t looked_at; /* looked at in /proc last */
     uint64_t next_tick; /* ms */
 
     /* for the description */
@@ -110,6 +120,12 @@ struct fab_shm_domain {
 static inline uint32_t fab_shm_num_slots_of(const fab_shm_addr_t *addr)
 {
     return addr->ring_size / FAB_SHM_LINE;
+}
+
+/* A ring of this process's segment. */
+static inline void *fab_shm_ring(const fab_shm_domain_t *dom, uint32_t index)
+{
+    return (unsigned char *) dom->seg + fab_shm_ring_at(&dom->addr, index);
 }
 
 /* ---- shm_host.c: this host and the processes on it ---------------------- */
@@ -126,22 +142,25 @@ uint64_t fab_shm_start_time(uint32_t pid);
 /* Is that process gone for certain?  It is not, if it has the start time; in doubt it is not. */
 bool fab_shm_is_gone(uint32_t pid, uint64_t start_time);
 
+/* Has no process this pid?  One system call; a zombie has one. */
+bool fab_shm_has_no_pid(uint32_t pid);
+
 /* The value of yama's ptrace_scope, -1 if there is none. */
 int fab_shm_ptrace_scope(void);
 
 /* ---- shm_segment.c: segments -------------------------------------------- */
 
 /*
- * Make and map this process's segment; fills addr.fd, ring_size, num_rings, eager_max.  OPAL codes,
- * with *why.
+ * Make and map this process's segment; addr.page is set, fills the rest of addr that concerns the
+ * segment.  OPAL codes, with *why.
  */
-int fab_shm_seg_create(fab_shm_domain_t *dom, uint32_t ring_size, uint32_t num_rings,
-                       const char **why);
+int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why);
 void fab_shm_seg_destroy(fab_shm_domain_t *dom);
 
 /*
  * Map the peer's segment and claim a ring in it: afterwards ep->tx can send.  On an error nothing
- * is left behind. OPAL_ERR_UNREACH with *why.
+ * is left behind.  OPAL_ERR_RESOURCE_BUSY (all rings are in use) and OPAL_ERR_OUT_OF_RESOURCE (no
+ * memory, no file descriptor): later perhaps.  OPAL_ERR_UNREACH: never.  With *why.
  */
 int fab_shm_connect(fab_shm_ep_t *ep, const char **why);
 
@@ -180,6 +199,8 @@ void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_
 uint32_t fab_shm_high(const fab_shm_domain_t *dom);
 
 /* ---- shm_alive.c: do the peers live? ------------------------------------ */
+
+uint64_t fab_shm_now_ms(void);
 
 /* The clock's turn. Returns events. */
 int fab_shm_tick(fab_shm_domain_t *dom);

@@ -6,21 +6,25 @@
  * through /proc/<pid>/fd/<fd>, which its address tells.  The segment belongs to the receiver: it
  * holds one ring per process that sends to it.
  *
- *      0                 256            rings_at (page)                   rings_at + i * ring_size
+ *      0                 256            rings_at (page)                   rings_at + i * stride
  *      ┌─────────────────┬──────────────┬──────────────┬──────────────┬──────
  *      │ fab_shm_seg_t   │ entries[n]   │ ring 0       │ ring 1       │ ...
  *      └─────────────────┴──────────────┴──────────────┴──────────────┴──────
- * Pages get memory when a ring is claimed (fallocate by the claimer), so a segment for 1000 peers
- * of which 3 talk costs 3 rings; and a host without memory gives an error there, not a SIGBUS
- * later.  Everybody computes the layout from ring_size and num_rings, so no offset is ever read
- * from shared memory.
+ * stride is ring_size, or a page where that is larger: rings begin at pages of the kernel, which
+ * maps nothing else.  Pages get memory when a ring is claimed (fallocate by the claimer), so a
+ * segment for 1000 peers of which 3 talk costs 3 rings; and a host without memory gives an error
+ * there, not a SIGBUS later.  Everybody computes the layout from the owner's address (page,
+ * ring_size, num_rings), so no offset is ever read from shared memory.
+ *
+ * A claimer maps the segment up to ring num_ahead at once: the processes of the owner's job find
+ * their rings there.  A ring behind it, of a process that joined later, is mapped by itself.
  *
  * Who writes what.  "owner" is the process whose segment it is, "sender" the one that claimed the
  * ring.
  *
  *      fab_shm_seg_t    line 0  owner, before its address is known; constant then
  *                       line 1  owner: is_finalized, once
- *                       line 2  senders, when they claim a ring
+ *                       line 2  senders, when they claim a ring; owner, when it frees one
  *                       line 3  doorbell: senders set bits, owner clears them
  *      fab_shm_entry_t  line 0  owner: tail, idle, is_refused
  *                       line 1+ sender: identity; state by both, see below
@@ -41,12 +45,12 @@
 #include <stdint.h>
 
 #define FAB_SHM_MAGIC   UINT64_C(0x314d485342414650) /* "PFABSHM1", little endian */
-#define FAB_SHM_VERSION 1
+#define FAB_SHM_VERSION 2
 
 enum {
-    FAB_SHM_LINE = 64, /* bytes of a cache line and of a slot */
-    /* bytes; the granularity of the layout, whatever the machine's page is */
-    FAB_SHM_PAGE = 4096,
+    FAB_SHM_LINE = 64,       /* bytes of a cache line and of a slot */
+    FAB_SHM_PAGE_MIN = 4096, /* bytes of a page, whatever the kernel */
+    FAB_SHM_PAGE_MAX = 1 << 20,
     FAB_SHM_RING_MIN = 4096, /* bytes */
     FAB_SHM_RING_MAX = 1 << 24,
     FAB_SHM_RINGS_MAX = 65536, /* rings in a segment */
@@ -72,10 +76,12 @@ typedef struct fab_shm_addr {
     uint32_t ring_size; /* bytes of slots per ring */
     uint32_t num_rings;
     uint32_t eager_max; /* longest payload that it takes */
+    uint32_t page;      /* bytes of a page of its kernel */
+    uint32_t num_ahead; /* rings that a claimer maps with the head */
     uint32_t reserved;
 } fab_shm_addr_t;
 
-_Static_assert(72 == sizeof(fab_shm_addr_t), "fab_shm_addr_t is a wire format");
+_Static_assert(80 == sizeof(fab_shm_addr_t), "fab_shm_addr_t is a wire format");
 
 typedef struct fab_shm_seg {
     /* line 0 */
@@ -87,14 +93,16 @@ typedef struct fab_shm_seg {
     uint64_t size; /* bytes of the segment */
     uint64_t name;
     uint8_t nonce[FAB_SHM_NONCE];
-    uint8_t pad0[8];
+    uint32_t page;
+    uint32_t num_ahead;
     /* line 1 */
     _Atomic uint32_t is_finalized; /* the owner left in an orderly way */
     uint8_t pad1[60];
     /* line 2 */
-    _Atomic uint32_t claim_hint; /* where to look for a free entry first */
+    _Atomic uint32_t claim_hint; /* where to look for a free entry first: fetch-and-add */
     _Atomic uint32_t high;       /* entries below may be in use; none above is */
-    uint8_t pad2[56];
+    _Atomic uint32_t backed;     /* entries below have memory */
+    uint8_t pad2[52];
     /* line 3 */
     _Atomic uint64_t doorbell; /* bit i % 64: look at entry i */
     uint8_t pad3[56];
@@ -129,7 +137,7 @@ typedef struct fab_shm_entry {
     _Atomic uint64_t state; /* FAB_SHM_*, and the claimer's pid << 32 */
     uint64_t name;          /* of the sender, valid from READY on; likewise addr */
     fab_shm_addr_t addr;
-    uint8_t pad[40];
+    uint8_t pad[32];
 } fab_shm_entry_t;
 
 _Static_assert(192 == sizeof(fab_shm_entry_t), "fab_shm_entry_t is shared");
@@ -188,17 +196,33 @@ static inline uint32_t fab_shm_ring_eager_max(uint32_t ring_size)
     return ring_size / 4;
 }
 
-/* Where the rings begin: behind head and entries, at a page. */
-static inline size_t fab_shm_rings_at(uint32_t num_rings)
+static inline size_t fab_shm_round_up(size_t len, size_t unit)
 {
-    size_t end = sizeof(fab_shm_seg_t) + (size_t) num_rings * sizeof(fab_shm_entry_t);
-
-    return (end + FAB_SHM_PAGE - 1) & ~(size_t) (FAB_SHM_PAGE - 1);
+    return (len + unit - 1) & ~(unit - 1);
 }
 
-static inline size_t fab_shm_seg_size(uint32_t ring_size, uint32_t num_rings)
+/* Where entry i begins; of i entries, the end. */
+static inline size_t fab_shm_entry_at(uint32_t i)
 {
-    return fab_shm_rings_at(num_rings) + (size_t) num_rings * ring_size;
+    return sizeof(fab_shm_seg_t) + (size_t) i * sizeof(fab_shm_entry_t);
+}
+
+/* Bytes from one ring to the next. */
+static inline size_t fab_shm_stride(const fab_shm_addr_t *addr)
+{
+    return addr->ring_size < addr->page ? addr->page : addr->ring_size;
+}
+
+/* Where ring i begins; of num_rings rings, the end of the segment. */
+static inline size_t fab_shm_ring_at(const fab_shm_addr_t *addr, uint32_t i)
+{
+    return fab_shm_round_up(fab_shm_entry_at(addr->num_rings), addr->page) +
+           i * fab_shm_stride(addr);
+}
+
+static inline size_t fab_shm_seg_size(const fab_shm_addr_t *addr)
+{
+    return fab_shm_ring_at(addr, addr->num_rings);
 }
 
 static inline fab_shm_entry_t *fab_shm_seg_entries(fab_shm_seg_t *seg)

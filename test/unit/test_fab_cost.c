@@ -3,6 +3,8 @@
  * What the fabric costs, counted in instructions by single-stepping a process (ptrace), so that the
  * result does not depend on the machine's load: a progress call costs the same with 200 idle
  * connected peers as with one, and sending and receiving a short message take few instructions.
+ * System calls are counted in the same way: those of the first message to a peer, and those of
+ * looking after 200 peers.
  *
  * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c variants=plain timeout=120
  */
@@ -34,7 +36,7 @@ static fab_shm_domain_t *shm_domain(world_t *world)
  * segments included, so its fabric works for what is not concerned with its pid.  Returns 0 if
  * single-stepping is not possible here.
  */
-static unsigned long count_instructions(void (*fn)(void *), void *arg)
+static unsigned long count_stops(enum __ptrace_request request, void (*fn)(void *), void *arg)
 {
     unsigned long n = 0;
     int status;
@@ -52,7 +54,7 @@ static unsigned long count_instructions(void (*fn)(void *), void *arg)
     if (waitpid(pid, &status, 0) < 0 || !WIFSTOPPED(status)) {
         return 0;
     }
-    while (0 == ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) && waitpid(pid, &status, 0) > 0 &&
+    while (0 == ptrace(request, pid, NULL, NULL) && waitpid(pid, &status, 0) > 0 &&
            WIFSTOPPED(status) && SIGSTOP != WSTOPSIG(status)) {
         n++;
     }
@@ -61,9 +63,21 @@ static unsigned long count_instructions(void (*fn)(void *), void *arg)
     return n;
 }
 
+static unsigned long count_instructions(void (*fn)(void *), void *arg)
+{
+    return count_stops(PTRACE_SINGLESTEP, fn, arg);
+}
+
 static void do_nothing(void *arg)
 {
     (void) arg;
+}
+
+/* System calls of fn(): two stops each. */
+static unsigned long count_calls(void (*fn)(void *), void *arg)
+{
+    return (count_stops(PTRACE_SYSCALL, fn, arg) - count_stops(PTRACE_SYSCALL, do_nothing, arg)) /
+           2;
 }
 
 static void progress_some(void *arg)
@@ -94,7 +108,16 @@ static void report(world_t *world, int slot, void (*fn)(void *), void *arg)
 
 /* ---- idle peers --------------------------------------------------------- */
 
-static double *idle_cost; /* shared: with one peer, with many */
+static double *idle_cost;         /* shared: with one peer, with many */
+static unsigned long *tick_calls; /* shared */
+
+static void tick(void *arg)
+{
+    fab_shm_domain_t *dom = arg;
+
+    dom->next_tick = 0;
+    (void) fab_shm_tick(dom);
+}
 
 /*
  * Rank 0 hears once from everybody, lets their rings go cold, and counts what progress costs then.
@@ -114,6 +137,7 @@ static void idle_body(world_t *world)
             fab_progress(world->fab); /* the next clock is far */
         }
         report(world, 0, progress_some, world);
+        *tick_calls = count_calls(tick, shm_domain(world));
     }
     atomic_fetch_add(&world->shared->scratch[1], 1);
     while ((int) atomic_load(&world->shared->scratch[1]) < world->size) {
@@ -127,13 +151,15 @@ static void idle_body(world_t *world)
 static void test_idle_peers_cost_nothing(void **state)
 {
     (void) state;
-    idle_cost = mmap(NULL, 2 * sizeof(*idle_cost), PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    idle_cost = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    tick_calls = (unsigned long *) (idle_cost + 2);
     assert_int_equal(world_run(2, false, idle_body), 0);
     assert_int_equal(world_run(MANY + 1, false, idle_body), 0);
     print_message("progress with 1 idle peer: %.1f, with %d: %.1f instructions\n", idle_cost[0],
                   MANY, idle_cost[1]);
     assert_true(idle_cost[0] > 20 && idle_cost[1] < idle_cost[0] + 5);
+    print_message("looking after %d peers: %lu system calls per tick\n", MANY, *tick_calls);
+    assert_true(*tick_calls > 0 && *tick_calls <= 3 * 4 + MANY / 8 + 3);
 }
 
 /* ---- short messages ----------------------------------------------------- */
@@ -191,12 +217,41 @@ static void test_short_messages(void **state)
     assert_int_equal(world_run(2, false, messages_body), 0);
 }
 
+/* ---- the first message -------------------------------------------------- */
+
+static void send_one(void *arg)
+{
+    (void) fab_send(arg, fab_hdr(AM_DATA, 0, 0), NULL, 0);
+}
+
+/* Rank 1's copy sends; the segment is rank 0's, which does nothing. */
+static void first_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    world_barrier(world);
+    if (1 == world->rank) {
+        unsigned long calls = count_calls(send_one, peer);
+        printf("first message: %lu system calls\n", calls);
+        fflush(stdout);
+        CHECK(calls > 0 && calls <= 5);
+    }
+    world_barrier(world);
+}
+
+static void test_first_message(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, first_body), 0);
+}
+
 /* No sanitizer: its instructions would be counted too. */
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_idle_peers_cost_nothing),
         cmocka_unit_test(test_short_messages),
+        cmocka_unit_test(test_first_message),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -302,10 +302,17 @@ static void test_orderly_leave(void **state)
 
 /* ---- rings -------------------------------------------------------------- */
 
-/* Rank 0 has two rings; the third sender is told so; when one leaves, its ring serves the next. */
+static int waiting_item_run(fab_item_t *item, fab_peer_t *peer)
+{
+    (void) item;
+    return fab_item_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0);
+}
+
+/* Rank 0 has two rings; the third sender waits; when one leaves, its ring serves the next. */
 static void exhausted_body(world_t *world)
 {
     uint64_t got = 0;
+    fab_item_t item = {NULL, waiting_item_run};
     fab_peer_t *zero = world_peer(world, 0);
 
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
@@ -315,39 +322,34 @@ static void exhausted_body(world_t *world)
     }
     world_barrier(world);
     if (3 == world->rank) {
-        CHECK(OPAL_ERR_UNREACH == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-        fab_progress(world->fab);
-        CHECK(1 == world->failures && NULL != strstr(world->failed_why, "shm_max_peers"));
+        CHECK(OPAL_ERR_RESOURCE_BUSY == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        fab_queue(zero, &item);
+        WORLD_UNTIL(fab_counters.shm_connect_retries > 5);
         CHECK(1 == fab_counters.shm_rings_exhausted);
-        fab_peer_close(zero);
-        CHECK(NULL == fab_peer_find(world->fab, world_name(0)));
-        world->peers[0] = NULL;
+        CHECK(NULL != zero->pending && 0 == shm_domain(world)->num_conns);
     }
     world_barrier(world);
     if (1 == world->rank) {
         fab_peer_close(zero);
     }
-    world_barrier(world);
-    if (0 == world->rank) {
-        WORLD_UNTIL(1 == shm_domain(world)->num_conns); /* the ring is free again */
-    }
-    world_barrier(world);
-    if (3 == world->rank) {
-        zero = world_peer(world, 0);
-        CHECK(OPAL_SUCCESS == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-    }
     if (0 == world->rank) {
         WORLD_UNTIL(3 == got);
     }
+    if (3 == world->rank) {
+        WORLD_UNTIL(NULL == zero->pending);
+    }
     world_barrier(world);
+    CHECK(0 == world->failures);
 }
 
 static void test_rings_exhausted(void **state)
 {
     (void) state;
     fab_params.shm_max_peers = 2;
+    fab_params.shm_connect_timeout = 0; /* is not for rings */
     assert_int_equal(world_run(4, false, exhausted_body), 0);
     fab_params.shm_max_peers = 0;
+    fab_params.shm_connect_timeout = 30;
 }
 
 /*
@@ -366,6 +368,7 @@ static void no_memory_body(world_t *world)
         CHECK(OPAL_ERR_UNREACH == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
         fab_progress(world->fab);
         CHECK(1 == world->failures && NULL != strstr(world->failed_why, "no memory"));
+        CHECK(NULL != strstr(world->failed_why, "shm_connect_timeout"));
         CHECK(0 == shm_domain(world)->num_conns);
     }
     world_barrier(world);
@@ -383,7 +386,9 @@ static void no_memory_body(world_t *world)
 static void test_no_memory_for_ring(void **state)
 {
     (void) state;
+    fab_params.shm_connect_timeout = 0;
     assert_int_equal(world_run(3, false, no_memory_body), 0);
+    fab_params.shm_connect_timeout = 30;
 }
 
 static bool is_interrupting;            /* every other call */
@@ -416,7 +421,7 @@ static void interrupted_body(world_t *world)
     if (1 == world->rank) {
         is_interrupting = true;
         CHECK(OPAL_SUCCESS == fab_send(world_peer(world, 0), fab_hdr(AM_DATA, 0, 0), NULL, 0));
-        CHECK(num_calls >= 4 && 0 == world->failures); /* the entry, the ring */
+        CHECK(num_calls >= 2 && 0 == world->failures);
     } else {
         WORLD_UNTIL(1 == got);
     }
@@ -437,7 +442,7 @@ static void part_of_ring_body(world_t *world)
 
     world_barrier(world);
     if (1 == world->rank) {
-        last_step = num_steps + 3; /* the entry, two of the ring's */
+        last_step = num_steps + 2;
         CHECK(OPAL_ERR_UNREACH == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
         CHECK(num_steps == last_step + 1);
     }
@@ -452,8 +457,10 @@ static void test_part_of_ring(void **state)
 {
     (void) state;
     fab_params.shm_ring_size = 1 << 18;
+    fab_params.shm_connect_timeout = 0;
     assert_int_equal(world_run(2, false, part_of_ring_body), 0);
     fab_params.shm_ring_size = 0;
+    fab_params.shm_connect_timeout = 30;
 }
 
 static void wait_until_cold(world_t *world)
@@ -657,6 +664,9 @@ static void test_params(void **state)
     fab_params.shm_eager_limit = 10;
     assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
     assert_non_null(strstr(text, "304"));
+    fab_params = saved;
+    fab_params.shm_connect_timeout = 86401;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
     fab_params = saved;
     fab_params.shm_max_peers = 1 << 20;
     assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);

@@ -30,6 +30,9 @@
 /* fab_config_t.num_procs of the jobs. */
 static uint32_t world_num_procs;
 
+/* fab_config_t.num_local of the jobs; 0: all that there are. */
+static uint32_t world_num_local;
+
 enum { WORLD_MAX = 256, WORLD_SCRATCH = 4096, WORLD_TIMEOUT_S = 120 };
 
 /* What the processes of a job share. */
@@ -159,7 +162,7 @@ static inline void world_open(world_t *world, bool is_threaded)
 {
     fab_config_t config = {
         .name = world_name(world->rank),
-        .num_local = (uint32_t) world->size,
+        .num_local = 0 != world_num_local ? world_num_local : (uint32_t) world->size,
         .local_rank = (uint32_t) world->rank,
         .num_procs = world_num_procs,
         .is_threaded = is_threaded,

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Claiming a ring of a peer's segment: kernels with large pages, more processes than the job has,
+ * many claimers at once, and a lack of file descriptors or memory that passes.
+ *
+ * What the provider asks of the kernel goes through the functions below, which play another one.
+ *
+ * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c ldflags=-Wl,--wrap=fallocate,--wrap=mmap,--wrap=madvise,--wrap=sysconf,--wrap=open variants=asan,tsan timeout=200
+ */
+#include "test_fab_world.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "fabric/fab_core.h"
+#include "shm/shm_types.h"
+
+enum { AM_DATA = 9 };
+
+/* Handler: counts, in *(uint64_t *) ctx. */
+static void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    (void) peer, (void) hdr, (void) data, (void) len;
+    ++*(uint64_t *) ctx;
+}
+
+static fab_shm_domain_t *shm_domain(world_t *world)
+{
+    return (fab_shm_domain_t *) fab_core(world->fab)->slots[1].dom;
+}
+
+/* ---- the kernel that is played ------------------------------------------ */
+
+static long page_size = 4096;
+static _Atomic long num_fallocates;
+static pthread_barrier_t *meet; /* where each thread's first fallocate() waits for the others */
+static _Thread_local bool has_met;
+static int open_error;    /* of open() below /proc; 0: none */
+static int memory_errors; /* of the next calls of fallocate() */
+
+int __real_fallocate(int fd, int mode, off_t at, off_t len);
+int __wrap_fallocate(int fd, int mode, off_t at, off_t len);
+void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at);
+void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at);
+int __real_madvise(void *addr, size_t len, int advice);
+int __wrap_madvise(void *addr, size_t len, int advice);
+long __real_sysconf(int name);
+long __wrap_sysconf(int name);
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
+
+int __wrap_fallocate(int fd, int mode, off_t at, off_t len)
+{
+    atomic_fetch_add(&num_fallocates, 1);
+    if (NULL != meet && !has_met) {
+        has_met = true;
+        pthread_barrier_wait(meet);
+    }
+    if (memory_errors > 0 && 0 == mode) {
+        memory_errors--;
+        errno = ENOSPC;
+        return -1;
+    }
+    return __real_fallocate(fd, mode, at, len);
+}
+
+void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at)
+{
+    if (0 != at % page_size) {
+        errno = EINVAL;
+        return MAP_FAILED;
+    }
+    return __real_mmap(addr, len, prot, flags, fd, at);
+}
+
+int __wrap_madvise(void *addr, size_t len, int advice)
+{
+    if (MADV_REMOVE == advice && 0 != len % (size_t) page_size) {
+        errno = EINVAL;
+        return -1;
+    }
+    return __real_madvise(addr, len, advice);
+}
+
+long __wrap_sysconf(int name)
+{
+    return _SC_PAGESIZE == name ? page_size : __real_sysconf(name);
+}
+
+int __wrap_open(const char *path, int flags, ...)
+{
+    if (0 != open_error && 0 == strncmp(path, "/proc/", 6) && NULL != strstr(path, "/fd/")) {
+        errno = open_error;
+        return -1;
+    }
+    return __real_open(path, flags);
+}
+
+/* ---- large pages -------------------------------------------------------- */
+
+/* Messages both ways; the rings are given back and claimed again. */
+static void talk_body(world_t *world)
+{
+    fab_shm_domain_t *dom = shm_domain(world);
+    uint64_t got = 0;
+
+    CHECK(0 == fab_shm_ring_at(&dom->addr, 0) % (size_t) page_size);
+    CHECK(0 == fab_shm_stride(&dom->addr) % (size_t) page_size);
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    for (uint64_t round = 1; round <= 3; round++) {
+        fab_peer_t *peer = world_peer(world, 1 - world->rank);
+        char data[304] = "";
+        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), data, 256));
+        WORLD_UNTIL(round == got && NULL == peer->pending);
+        world_barrier(world);
+        fab_peer_close(peer);
+        world->peers[1 - world->rank] = NULL;
+        WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(1 - world->rank)));
+        world_barrier(world);
+        CHECK(0 == dom->num_conns && 0 == world->failures);
+    }
+}
+
+static void test_large_pages(void **state)
+{
+    static const unsigned ring_sizes[] = {0, 4096, 65536, 1 << 20, 1 << 23};
+
+    (void) state;
+    for (page_size = 4096; page_size <= 1 << 18; page_size *= 4) {
+        for (int i = 0; i < 5; i++) {
+            fab_params.shm_ring_size = ring_sizes[i]; /* the largest is mapped by itself */
+            assert_int_equal(world_run(2, false, talk_body), 0);
+        }
+    }
+    fab_params.shm_ring_size = 0;
+    page_size = 4096;
+}
+
+/* Processes that see pages of other sizes, as an emulator's may, do not talk. */
+static void other_pages_body(world_t *world)
+{
+    fab_peer_t *peer = NULL;
+    const char *why = "";
+
+    if (0 == world->rank) { /* as if it had been opened on another kernel */
+        shm_domain(world)->addr.page = 65536;
+        CHECK(OPAL_ERR_UNREACH == fab_peer_open(world->fab, world_name(1),
+                                                world->shared->address[1], world->shared->len[1],
+                                                &peer, &why));
+        CHECK(NULL != strstr(why, "pages of 4096 bytes, this process's of 65536"));
+        shm_domain(world)->addr.page = 4096;
+    }
+    world_barrier(world);
+}
+
+static void test_other_pages(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, other_pages_body), 0);
+}
+
+/* ---- many senders, all in this process ---------------------------------- */
+
+enum { CLAIMERS = 256, JOINERS = 1024 };
+
+/* A process of the job, with endpoints towards itself that are not known to its fabric. */
+typedef struct alone {
+    fab_t *fab;
+    fab_shm_domain_t *dom;
+    fab_peer_t peer;
+} alone_t;
+
+static void alone_open(alone_t *alone, uint32_t num_local)
+{
+    fab_config_t config = {.name = 7, .num_local = num_local};
+    const char *why = "";
+
+    assert_int_equal(fab_open(&config, &alone->fab, &why), OPAL_SUCCESS);
+    alone->dom = (fab_shm_domain_t *) fab_core(alone->fab)->slots[1].dom;
+    alone->peer = (fab_peer_t){.name = 7};
+}
+
+/* An endpoint of a domain of its own: what one more process would have. */
+static fab_shm_ep_t *alone_ep(alone_t *alone)
+{
+    fab_shm_domain_t *dom = calloc(1, sizeof(*dom));
+    fab_shm_ep_t *ep = aligned_alloc(64, (sizeof(*ep) + 63) & ~(size_t) 63);
+
+    dom->fab = alone->fab;
+    dom->addr = alone->dom->addr;
+    *ep = (fab_shm_ep_t){
+        .peer = &alone->peer, .dom = dom, .addr = alone->dom->addr, .conn_at = FAB_SHM_COLD};
+    return ep;
+}
+
+static void alone_ep_free(fab_shm_ep_t *ep)
+{
+    fab_shm_disconnect(ep);
+    free(ep->dom->conns);
+    free(ep->dom);
+    free(ep);
+}
+
+static long long bytes_of(const fab_shm_domain_t *dom)
+{
+    struct stat st;
+
+    assert_int_equal(fstat(dom->fd, &st), 0);
+    return (long long) st.st_blocks * 512;
+}
+
+static void *claim_main(void *arg)
+{
+    const char *why = "";
+
+    return OPAL_SUCCESS == fab_shm_connect(arg, &why) ? NULL : arg;
+}
+
+/* 256 senders that begin at the same moment find a ring each, and none tries all entries. */
+static void test_many_at_once(void **state)
+{
+    pthread_barrier_t barrier;
+    fab_shm_ep_t *eps[CLAIMERS];
+    pthread_t threads[CLAIMERS];
+    alone_t alone;
+
+    (void) state;
+    fab_params.shm_ring_size = 4096;
+    alone_open(&alone, CLAIMERS);
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, CLAIMERS), 0);
+    num_fallocates = 0;
+    meet = &barrier;
+    for (int i = 0; i < CLAIMERS; i++) {
+        eps[i] = alone_ep(&alone);
+        assert_int_equal(pthread_create(&threads[i], NULL, claim_main, eps[i]), 0);
+    }
+    for (int i = 0; i < CLAIMERS; i++) {
+        void *failed;
+        pthread_join(threads[i], &failed);
+        assert_null(failed);
+    }
+    meet = NULL;
+    for (int i = 0; i < CLAIMERS; i++) {
+        assert_int_equal(fab_shm_state_of(alone.dom->entries[i].state), FAB_SHM_READY);
+    }
+    print_message("%d senders at once: %ld calls of fallocate()\n", CLAIMERS, num_fallocates);
+    assert_true(num_fallocates <= 2 * CLAIMERS);
+    for (int i = 0; i < CLAIMERS; i++) {
+        alone_ep_free(eps[i]);
+    }
+    pthread_barrier_destroy(&barrier);
+    fab_close(alone.fab);
+    fab_params.shm_ring_size = 0;
+}
+
+/* By default a process alone in its job has rings for 1024 others; only those used have memory. */
+static void test_many_join(void **state)
+{
+    fab_shm_ep_t *eps[JOINERS];
+    const char *why = "";
+    alone_t alone;
+
+    (void) state;
+    alone_open(&alone, 1);
+    fab_close(alone.fab);
+    fab_params.shm_ring_size = 4096;
+    alone_open(&alone, 1);
+    assert_true(bytes_of(alone.dom) <= 4096);
+    for (int i = 0; i < JOINERS; i++) {
+        eps[i] = alone_ep(&alone);
+        assert_int_equal(fab_shm_connect(eps[i], &why), OPAL_SUCCESS);
+        if (9 == i) {
+            assert_true(bytes_of(alone.dom) <= 4096 + 10 * 4096);
+        }
+    }
+    for (int i = 0; i < JOINERS; i++) {
+        alone_ep_free(eps[i]);
+    }
+    fab_close(alone.fab);
+    fab_params.shm_ring_size = 0;
+}
+
+/* Eighty processes that the receiver's job did not count; those it did are two. */
+static void joined_body(world_t *world)
+{
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (world->rank > 0) {
+        CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 0), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        WORLD_UNTIL(NULL == world_peer(world, 0)->pending);
+    } else {
+        WORLD_UNTIL(got + 1 == (uint64_t) world->size);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures && 0 == fab_counters.shm_rings_exhausted);
+}
+
+static void test_joined(void **state)
+{
+    (void) state;
+    world_num_local = 2;
+    assert_int_equal(world_run(80, false, joined_body), 0);
+    world_num_local = 0;
+}
+
+/* ---- not now ------------------------------------------------------------ */
+
+/* No file descriptor, no memory: the message waits, and goes when there is some again. */
+static void not_now_body(world_t *world)
+{
+    static const int errors[] = {EMFILE, ENFILE, ENOMEM};
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    for (uint64_t i = 0; i < 4; i++) {
+        if (1 == world->rank) {
+            fab_peer_t *zero = world_peer(world, 0);
+            unsigned long long before = fab_counters.shm_connect_retries;
+            open_error = i < 3 ? errors[i] : 0;
+            memory_errors = 3 == i ? 5 : 0;
+            CHECK(OPAL_ERR_RESOURCE_BUSY == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            WORLD_UNTIL(fab_counters.shm_connect_retries >= before + 4);
+            open_error = 0;
+            WORLD_UNTIL(NULL == zero->pending);
+            CHECK(FAB_PEER_UP == zero->state);
+            fab_peer_close(zero);
+            world->peers[0] = NULL;
+        } else {
+            WORLD_UNTIL(i + 1 == got);
+        }
+        world_barrier(world);
+    }
+    CHECK(0 == world->failures);
+}
+
+static void test_not_now(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, not_now_body), 0);
+}
+
+/* The kernel's own limit; given back by the program. */
+static void no_fd_body(world_t *world)
+{
+    struct rlimit saved, limit;
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (1 == world->rank) {
+        fab_peer_t *zero = world_peer(world, 0);
+        CHECK(0 == getrlimit(RLIMIT_NOFILE, &saved));
+        limit = (struct rlimit){.rlim_cur = 3, .rlim_max = saved.rlim_max};
+        CHECK(0 == setrlimit(RLIMIT_NOFILE, &limit));
+        CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        WORLD_UNTIL(fab_counters.shm_connect_retries >= 3);
+        CHECK(NULL != zero->pending && FAB_PEER_UP == zero->state);
+        CHECK(0 == setrlimit(RLIMIT_NOFILE, &saved));
+        WORLD_UNTIL(NULL == zero->pending);
+    } else {
+        WORLD_UNTIL(1 == got);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_no_fd(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, no_fd_body), 0);
+}
+
+/* It does not come back: that peer fails, with the reason. */
+static void never_body(world_t *world)
+{
+    world_barrier(world);
+    if (1 == world->rank) {
+        open_error = EMFILE;
+        CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 0), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(fab_counters.shm_connect_retries > 0 && OPAL_ERR_UNREACH == world->failed_rc);
+        CHECK(NULL != strstr(world->failed_why, strerror(EMFILE)));
+        CHECK(NULL != strstr(world->failed_why, "shm_connect_timeout"));
+        open_error = 0;
+    }
+    world_barrier(world);
+}
+
+static void test_never(void **state)
+{
+    (void) state;
+    fab_params.shm_connect_timeout = 1;
+    assert_int_equal(world_run(2, false, never_body), 0);
+    fab_params.shm_connect_timeout = 30;
+}
+
+/* ---- the segment's file descriptor -------------------------------------- */
+
+/* A program closed all its files and opened others: they stay open. */
+static void test_fd_of_the_user(void **state)
+{
+    alone_t alone;
+    struct stat before, after;
+    int fd, user;
+
+    (void) state;
+    alone_open(&alone, 1);
+    fd = alone.dom->fd;
+    user = open("/dev/null", O_RDONLY);
+    assert_true(user >= 0 && fd == dup2(user, fd));
+    close(user);
+    assert_int_equal(fstat(fd, &before), 0);
+    fab_close(alone.fab);
+    assert_int_equal(fstat(fd, &after), 0);
+    assert_true(before.st_dev == after.st_dev && before.st_ino == after.st_ino);
+    close(fd);
+    alone_open(&alone, 1);
+    fd = alone.dom->fd;
+    fab_close(alone.fab);
+    assert_int_equal(fstat(fd, &after), -1); /* its own is closed */
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_large_pages),    cmocka_unit_test(test_other_pages),
+        cmocka_unit_test(test_many_at_once),   cmocka_unit_test(test_many_join),
+        cmocka_unit_test(test_joined),         cmocka_unit_test(test_not_now),
+        cmocka_unit_test(test_no_fd),          cmocka_unit_test(test_never),
+        cmocka_unit_test(test_fd_of_the_user),
+    };
+
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
