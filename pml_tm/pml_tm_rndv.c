@@ -117,7 +117,22 @@ void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
     }
 }
 
-/* Write up to max bytes from the request's position to room; returns how many. */
+/*
+ * The convertor packs whole elements of basic types only, and a receive may end within one: so it
+ * gets room for so many bytes more than are wanted. The longest is long double complex.
+ */
+enum { ELEMENT_MAX = 32 };
+
+/* Room to pack the next fragment in: bytes that are to come, or what a message can hold. */
+static size_t data_room(const mca_pml_tm_send_request_t *req)
+{
+    size_t more = NULL != req->data ? 0 : ELEMENT_MAX;
+    size_t max = req->wanted - req->offset + more;
+
+    return max < req->core.peer->eager_max ? max : req->core.peer->eager_max;
+}
+
+/* Write up to max bytes from the request's position to room; returns how many of them are wanted. */
 static size_t take_data(mca_pml_tm_send_request_t *req, void *room, size_t max)
 {
     struct iovec iov = {.iov_base = room, .iov_len = max};
@@ -128,19 +143,17 @@ static size_t take_data(mca_pml_tm_send_request_t *req, void *room, size_t max)
     } else {
         opal_convertor_pack(&req->req_send.req_base.req_convertor, &iov, &iov_count, &max);
     }
-    return max;
+    return max < req->wanted - req->offset ? max : req->wanted - req->offset;
 }
 
 /* One fragment; the item goes round until all is sent. */
 static int data_item(fab_item_t *item, fab_peer_t *peer)
 {
     mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
-    size_t max = req->wanted - req->offset;
+    size_t max = data_room(req);
+    void *room = fab_item_reserve(peer, max);
     size_t len;
-    void *room;
 
-    max = max < peer->eager_max ? max : peer->eager_max;
-    room = fab_item_reserve(peer, max);
     if (NULL == room) {
         /* of a peer that failed: the request stays open, see pml_tm_failure.h */
         return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OMPI_SUCCESS;

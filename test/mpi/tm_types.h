@@ -2,8 +2,9 @@
 /*
  * Derived datatypes that know their own layout: each constructor calls MPI's and computes beside
  * it, by the rules of MPI 3.1, 4.1, the list of pieces of memory in the order of the type map. What
- * a send or receive has to do with a buffer follows from that list alone. All types are made of
- * bytes, so that any two of the same total size may meet in a message.
+ * a send or receive has to do with a buffer follows from that list alone. The
+ * collection's types are all made of bytes, so that any two of the same total size may meet in a
+ * message.
  *
  * Elements of these types that follow each other never overlap, so that they can be received into.
  */
@@ -26,6 +27,7 @@ typedef struct tm_type {
     ptrdiff_t true_lb, true_ub; /* where the data begins and ends */
     /* by MPI_Type_create_resized, which then decides for all types made of this one */
     bool is_lb_set, is_ub_set;
+    bool is_basic; /* one of MPI's own */
     char name[96];
 } tm_type_t;
 
@@ -112,7 +114,7 @@ static inline tm_type_t *tm_type_done(tm_type_t *t, const char *name)
 
 static inline void tm_type_free(tm_type_t *t)
 {
-    if (MPI_BYTE != t->mpi) {
+    if (!t->is_basic) {
         TM_MPI(MPI_Type_free(&t->mpi));
     }
     free(t->piece);
@@ -121,15 +123,22 @@ static inline void tm_type_free(tm_type_t *t)
 
 /* ---------------------------------------------------------------------------------------------------- constructors ---- */
 
-static inline tm_type_t *tm_type_byte(void)
+/* A basic type of so many bytes. */
+static inline tm_type_t *tm_type_basic(MPI_Datatype mpi, size_t size, const char *name)
 {
     tm_type_t *t = tm_calloc(1, sizeof(*t));
 
-    t->mpi = MPI_BYTE;
-    tm_type_add_piece(t, 0, 1);
-    t->ub = t->true_ub = 1;
-    snprintf(t->name, sizeof(t->name), "byte");
+    t->mpi = mpi;
+    tm_type_add_piece(t, 0, size);
+    t->ub = t->true_ub = (ptrdiff_t) size;
+    t->is_basic = true;
+    snprintf(t->name, sizeof(t->name), "%s", name);
     return t;
+}
+
+static inline tm_type_t *tm_type_byte(void)
+{
+    return tm_type_basic(MPI_BYTE, 1, "byte");
 }
 
 static inline tm_type_t *tm_type_contiguous(int n, const tm_type_t *part, const char *name)

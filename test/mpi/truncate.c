@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Messages that are longer than the receive: MPI_ERR_TRUNCATE from every kind of receive, for all
- * protocols, posted before and after the arrival, contiguous and not. The memory beside the buffer
- * stays as it is, the sender sees no error, and the messages behind it arrive whole.
+ * protocols, posted before and after the arrival, contiguous and not, cut off between elements and
+ * within them. The memory beside the buffer stays as it is, the sender sees no error, and the
+ * messages behind it arrive whole.
  *
  * args: [largest size]
  */
@@ -224,6 +225,63 @@ static void many(size_t n, int how)
     TM_MPI(MPI_Barrier(ctl));
 }
 
+/*
+ * count elements of a type with gaps between them, received as room bytes in one piece, or one by
+ * one: the message may end within an element.
+ */
+static void truncate_elements(const tm_type_t *spread, size_t count, const tm_type_t *type,
+                              size_t room)
+{
+    int tag = next_tag++ % 30000, rc;
+    tm_layout_t out = tm_layout_alloc(spread, count), in = tm_layout_alloc(type, room);
+    MPI_Request req;
+    MPI_Status st;
+
+    memset(out.mem, 0, (size_t) (out.hi - out.lo));
+    memset(in.mem, 0xee, (size_t) (in.hi - in.lo));
+    tm_layout_fill(&out, out.mem, count * spread->size, tm_key(tm_rank, dst, tag, 0));
+    TM_MPI(MPI_Isend(tm_layout_buf(&out), (int) count, spread->mpi, dst, tag, comm, &req));
+    rc = MPI_Recv(tm_layout_buf(&in), (int) room, MPI_BYTE == type->mpi ? MPI_PACKED : type->mpi,
+                  src, tag, comm, &st);
+    TM_CHECK(MPI_ERR_TRUNCATE == tm_class(rc),
+             "%zu of type %s into %zu bytes: error class %d, expected MPI_ERR_TRUNCATE", count,
+             spread->name, room, tm_class(rc));
+    tm_expect_layout(&in, room, tm_key(src, tm_rank, tag, 0), 0xee, spread->name);
+    TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+    tm_layout_free(&out);
+    tm_layout_free(&in);
+}
+
+/* Cut off at every byte of an element: the first, one in the middle, and the last. */
+static void every_remainder(const tm_type_t *part, size_t bytes, const tm_type_t *type)
+{
+    tm_type_t *vector = tm_type_vector(3, 1, 2, part, part->name);
+    size_t count = bytes / vector->size, n = count * vector->size;
+
+    for (size_t i = 1; can_test(n, false) && i <= part->size; i++) {
+        truncate_elements(vector, count, type, i);
+        truncate_elements(vector, count, type, n / 2 + i);
+        truncate_elements(vector, count, type, n - i);
+    }
+    tm_type_free(vector);
+}
+
+static void elements(const tm_type_t *byte, const tm_type_t *byte_with_gaps)
+{
+    tm_type_t *part[] = {
+        tm_type_basic(MPI_INT, sizeof(int), "int"),
+        tm_type_basic(MPI_DOUBLE, sizeof(double), "double"),
+        tm_type_basic(MPI_C_LONG_DOUBLE_COMPLEX, 2 * sizeof(long double), "long double complex")};
+
+    for (int i = 0; i < 3; i++) {
+        for (size_t bytes = 96; bytes < 100000; bytes *= 16) {
+            every_remainder(part[i], bytes, byte);
+            every_remainder(part[i], bytes, byte_with_gaps);
+        }
+        tm_type_free(part[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     size_t sizes[TM_MAX_SIZES], max;
@@ -260,6 +318,7 @@ int main(int argc, char **argv)
             }
         }
     }
+    elements(types[0], types[8]);
     for (int how = 0; how < 3; how++) {
         many(20, how);
         many(5000, how);
