@@ -19,41 +19,67 @@ tm_packages_test=(
 # test/vm: emulated machines with a Soft-RoCE device.  Its tests are skipped without.
 tm_packages_vm=(busybox-static ibverbs-utils iproute2 qemu-system-x86 rdma-core xz-utils)
 
+# The same for RHEL, Fedora and their kin, where quickstart runs; NetPIPE is not among their packages.
+tm_packages_build_rpm=(
+    autoconf automake gcc hwloc-devel libtool make openmpi-devel openssh-clients pkgconf-pkg-config pmix-devel rdma-core-devel
+)
+tm_packages_quickstart_rpm=(gawk gnuplot)
+
+# tm_package_system: prints deb, rpm, or none: which kind of packages this system has.
+tm_package_system()
+{
+    if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
+        echo deb
+    elif command -v rpm >/dev/null && command -v dnf >/dev/null; then
+        echo rpm
+    else
+        echo none
+    fi
+}
+
 # tm_missing_packages PACKAGE...: prints those that are not installed.
 tm_missing_packages()
 {
     local package
     for package in "$@"; do
-        [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || echo "$package"
+        case $(tm_package_system) in
+            deb) [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || echo "$package" ;;
+            rpm) rpm -q --whatprovides "$package" >/dev/null 2>&1 || echo "$package" ;;
+        esac
     done
 }
 
-# tm_install_packages PACKAGE...: installs what is missing, and touches neither apt nor the network if nothing is.
+# tm_install_packages PACKAGE...: installs what is missing, and touches neither apt (dnf) nor the network if nothing is.
 tm_install_packages()
 {
+    local system command
     local -a missing as_root=()
-    if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-        echo "This is not Debian (no dpkg and apt-get). What these packages hold is needed: $*" >&2
+    system=$(tm_package_system)
+    if [[ $system == none ]]; then
+        echo "This system has neither apt-get nor dnf. What these packages hold is needed: $*" >&2
         return 1
     fi
     mapfile -t missing < <(tm_missing_packages "$@")
     if ((${#missing[@]} == 0)); then
         return 0
     fi
+    case $system in
+        deb) command="apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends" ;;
+        rpm) command="dnf install -q -y" ;;
+    esac
+    command+=" ${missing[*]}"
     if ((EUID != 0)); then
         if ! command -v sudo >/dev/null; then
             echo "These packages are needed: ${missing[*]}" >&2
             echo "Neither are you root nor is there sudo. Have an administrator run:" >&2
-            echo "  apt-get update && apt-get install --no-install-recommends ${missing[*]}" >&2
+            echo "  $command" >&2
             return 1
         fi
         as_root=(sudo)
     fi
     echo "Installing: ${missing[*]}"
-    if ! { "${as_root[@]}" apt-get update -q &&
-        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-            apt-get install -q -y --no-install-recommends "${missing[@]}"; } </dev/null; then
-        echo "apt-get could not install: ${missing[*]}" >&2
+    if ! "${as_root[@]}" sh -c "$command" </dev/null; then
+        echo "could not be installed: ${missing[*]}" >&2
         return 1
     fi
 }
