@@ -79,6 +79,9 @@ int mca_pml_tm_enable(bool enable)
         mca_pml_tm.fast = mca_pml_tm.fab->is_threaded ? 0 : (unsigned) mca_pml_tm.params.fast_paths;
         mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
         mca_pml_tm.is_enabled = true;
+        fab_lock(mca_pml_tm.fab);
+        fab_start(mca_pml_tm.fab, FAB_USER_PML);
+        fab_unlock(mca_pml_tm.fab);
     }
     return rc;
 }

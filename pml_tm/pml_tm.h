@@ -98,6 +98,7 @@ typedef struct mca_pml_tm {
     mca_pml_tm_peer_t *peers;                 /* records of peers that have one */
     unsigned sends_since_progress;            /* see send_progress() */
     unsigned num_throttled;                   /* of these, told to announce their messages */
+    unsigned num_gets;                        /* under way in the fabric */
     _Atomic(mca_pml_tm_failure_t *) failures; /* peers that failed, not handled yet */
     mca_pml_tm_params_t params;
     mca_pml_tm_counters_t counters;

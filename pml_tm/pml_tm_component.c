@@ -357,6 +357,7 @@ static void log_line(void *ctx, int level, const char *text)
 static int open_fabric(bool is_threaded)
 {
     fab_config_t config = {
+        .user = FAB_USER_PML,
         .name = mca_pml_tm_peer_name(OMPI_PROC_MY_NAME),
         .num_local = (uint32_t) mca_pml_tm_process.num_local_peers + 1,
         .local_rank = mca_pml_tm_process.my_local_rank,
@@ -408,13 +409,13 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
         return NULL;
     }
     if (!reaches_all_hosts()) {
-        fab_close(mca_pml_tm.fab);
+        fab_close(mca_pml_tm.fab, FAB_USER_PML);
         mca_pml_tm.fab = NULL;
         return NULL;
     }
     if (OMPI_SUCCESS != mca_pml_tm_peer_publish()) {
         refuse("no-fabric", "the address could not be published (PMIx)");
-        fab_close(mca_pml_tm.fab);
+        fab_close(mca_pml_tm.fab, FAB_USER_PML);
         mca_pml_tm.fab = NULL;
         return NULL;
     }
@@ -424,12 +425,23 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
     return &mca_pml_tm.super;
 }
 
+/* Nothing may complete once the requests are gone. Each ends, with success or its peer's failure. */
+static void finish_gets(void)
+{
+    fab_lock(mca_pml_tm.fab);
+    while (mca_pml_tm.num_gets > 0) {
+        (void) fab_progress(mca_pml_tm.fab);
+    }
+    fab_unlock(mca_pml_tm.fab);
+}
+
 static int tm_finalize(void)
 {
     if (NULL == mca_pml_tm.fab) {
         return OMPI_SUCCESS;
     }
     mca_pml_tm.is_enabled = false;
+    finish_gets();
     mca_pml_tm_offload_close();
     mca_pml_tm_comm_fini();
     mca_pml_tm_offload_free();
@@ -437,7 +449,7 @@ static int tm_finalize(void)
     mca_pml_tm_failure_fini();
     mca_pml_tm_peer_fini();
     mca_pml_tm_idmap_fini(&mca_pml_tm.ids);
-    fab_close(mca_pml_tm.fab);
+    fab_close(mca_pml_tm.fab, FAB_USER_PML);
     mca_pml_tm.fab = NULL;
     return OMPI_SUCCESS;
 }

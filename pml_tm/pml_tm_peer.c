@@ -53,8 +53,9 @@ static fab_peer_t *open_peer(const ompi_proc_t *proc, const modex_blob_t *blob, 
     *rc = check_address(blob, len, why);
     if (OMPI_SUCCESS == *rc) {
         fab_lock(mca_pml_tm.fab);
-        *rc = fab_peer_open(mca_pml_tm.fab, mca_pml_tm_peer_name(&proc->super.proc_name),
-                            blob->fabric, len - sizeof(blob->head), &peer, why);
+        *rc = fab_peer_open(mca_pml_tm.fab, FAB_USER_PML,
+                            mca_pml_tm_peer_name(&proc->super.proc_name), blob->fabric,
+                            len - sizeof(blob->head), &peer, why);
         fab_unlock(mca_pml_tm.fab);
     }
     return OMPI_SUCCESS == *rc ? peer : NULL;
@@ -120,7 +121,7 @@ int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
         fab_peer_t *peer = (fab_peer_t *) procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
         if (NULL != peer) {
             procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = NULL;
-            fab_peer_close(peer);
+            fab_peer_close(peer, FAB_USER_PML);
         }
     }
     fab_unlock(mca_pml_tm.fab);
@@ -129,16 +130,16 @@ int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
 
 mca_pml_tm_peer_t *mca_pml_tm_peer_record(fab_peer_t *peer)
 {
-    if (NULL == peer->user) {
+    if (NULL == peer->user[FAB_USER_PML]) {
         mca_pml_tm_peer_t *record = calloc(1, sizeof(*record));
         if (NULL != record) {
             record->peer = peer;
             record->next = mca_pml_tm.peers;
             mca_pml_tm.peers = record;
         }
-        peer->user = record;
+        peer->user[FAB_USER_PML] = record;
     }
-    return (mca_pml_tm_peer_t *) peer->user;
+    return (mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
 }
 
 void mca_pml_tm_peer_fini(void)
@@ -147,7 +148,7 @@ void mca_pml_tm_peer_fini(void)
 
     while (NULL != (record = mca_pml_tm.peers)) {
         mca_pml_tm.peers = record->next;
-        record->peer->user = NULL;
+        record->peer->user[FAB_USER_PML] = NULL;
         free(record);
     }
     mca_pml_tm.num_throttled = 0;

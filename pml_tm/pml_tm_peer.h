@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Processes.  The fabric's peer record hangs in the process's endpoint slot; what pml_tm itself
- * must remember of a peer (fab_peer_t.user) exists only for peers with which something unusual goes
+ * must remember of a peer (fab_peer_t.user[]) exists only for peers with which something unusual goes
  * on: memory for peers in trouble, none for the rest.
  */
 #ifndef PML_TM_PEER_H
@@ -47,10 +47,10 @@ static inline fab_peer_t *mca_pml_tm_peer_of_rank(ompi_communicator_t *comm, int
  */
 static inline uint32_t mca_pml_tm_peer_eager_limit(const fab_peer_t *peer)
 {
+    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
     uint32_t limit = mca_pml_tm.eager_limit;
 
-    if (OPAL_UNLIKELY(NULL != peer->user) && ((mca_pml_tm_peer_t *) peer->user)->must_announce &&
-        limit > sizeof(fab_rndv_t)) {
+    if (OPAL_UNLIKELY(NULL != record) && record->must_announce && limit > sizeof(fab_rndv_t)) {
         limit = sizeof(fab_rndv_t);
     }
     return limit < peer->eager_max ? limit : peer->eager_max;

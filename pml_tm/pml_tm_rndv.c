@@ -195,7 +195,7 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     core->remote_id = cts.recv_id;
     core->phase = PML_TM_SEND_DATA;
     req->wanted = hdr.tag;
-    req->item.fn = data_item;
+    req->item = (fab_item_t){.fn = data_item, .user = FAB_USER_PML};
     fab_queue(peer, &req->item);
 }
 
@@ -224,6 +224,7 @@ static void get_complete(fab_rma_t *rma, int status)
     mca_pml_tm_recv_request_t *req =
         (mca_pml_tm_recv_request_t *) ((char *) rma - offsetof(mca_pml_tm_recv_request_t, rma));
 
+    --mca_pml_tm.num_gets;
     if (OMPI_SUCCESS == status) {
         answer(req, FAB_AM_FIN, 0);
         mca_pml_tm_recv_finish(req, MPI_SUCCESS);
@@ -255,6 +256,7 @@ static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
         ++mca_pml_tm.counters.pipeline_no_get;
         return false;
     }
+    ++mca_pml_tm.num_gets;
     ++mca_pml_tm.counters.rndv_get;
     mca_pml_tm.counters.rndv_get_bytes += req->wanted;
     return true;

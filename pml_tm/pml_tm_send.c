@@ -203,7 +203,7 @@ void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
     if (NULL != peer->pending || OMPI_SUCCESS != send_first(req)) {
         ++mca_pml_tm.counters.queued_sends;
         req->core.phase = PML_TM_WAIT_ROOM;
-        req->item.fn = send_item;
+        req->item = (fab_item_t){.fn = send_item, .user = FAB_USER_PML};
         fab_queue(peer, &req->item);
     }
 }

@@ -3,8 +3,8 @@
  * The process's fabric: opening and closing its providers, handlers, address, progress,
  * description.
  *
- * There is one fabric per process, fab_the_core; references to it are counted under fab_open_lock.
- * All else is under the fabric's own lock.
+ * There is one fabric per process, fab_the_core; its users come and go under fab_open_lock. All
+ * else is under the fabric's own lock.
  */
 #include "fabric/fab.h"
 
@@ -45,16 +45,19 @@ const char *fab_sentence(fab_t *fab, const char *format, ...)
 
 void fab_log(fab_t *fab, int level, const char *format, ...)
 {
+    const fab_core_t *core = fab_core(fab);
     char text[FAB_SENTENCE_MAX];
     va_list args;
 
-    if (NULL == fab->config.log) {
-        return;
-    }
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    fab->config.log(fab->config.ctx, level, text);
+    for (int user = 0; user < FAB_NUM_USERS; user++) {
+        const fab_config_t *config = &core->users[user].config;
+        if (core->users[user].is_open && NULL != config->log) {
+            config->log(config->ctx, level, text);
+        }
+    }
 }
 
 /* ---- handlers ----------------------------------------------------------- */
@@ -70,12 +73,120 @@ static void fab_no_handler(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
     fab_peer_fail(peer, OPAL_ERR_COMM_FAILURE, why);
 }
 
+/* The user to whom messages with this id belong. */
+static fab_user_t fab_owner(uint8_t id)
+{
+    return id < FAB_AM_BTL ? FAB_USER_PML : FAB_USER_BTL;
+}
+
 void fab_set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx)
 {
-    if (id < FAB_AM_MAX) {
-        fab->handlers[id] = (struct fab_handler){.fn = NULL != fn ? fn : fab_no_handler,
-                                                 .ctx = ctx};
+    fab_core_t *core = fab_core(fab);
+
+    if (id >= FAB_AM_MAX) {
+        return;
     }
+    core->handlers[id] = (struct fab_handler){.fn = NULL != fn ? fn : fab_no_handler, .ctx = ctx};
+    if (core->users[fab_owner(id)].is_started) {
+        fab->handlers[id] = core->handlers[id];
+    }
+}
+
+/* All ids of a user get this handler; NULL: those that it has set. */
+static void fab_core_use_handlers(fab_core_t *core, fab_user_t user, fab_am_fn_t fn)
+{
+    for (uint8_t id = 0; id < FAB_AM_MAX; id++) {
+        if (fab_owner(id) == user) {
+            core->fab.handlers[id] = NULL != fn ? (struct fab_handler){.fn = fn}
+                                                : core->handlers[id];
+        }
+    }
+}
+
+/* ---- users that are not there yet, or not any more ---------------------- */
+
+/* The handler of a user that has left. */
+static void fab_drop(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    (void) ctx, (void) peer, (void) hdr, (void) data, (void) len;
+    fab_counters.late_messages++;
+}
+
+/* The handler of a user that has not started. */
+static void fab_keep(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    fab_user_state_t *user = &fab_core(peer->fab)->users[fab_owner(hdr.id)];
+    fab_kept_t *kept = NULL;
+
+    (void) ctx;
+    if (user->kept_bytes + sizeof(*kept) + len <= FAB_KEEP_MAX) {
+        kept = malloc(sizeof(*kept) + len);
+    }
+    if (NULL == kept) {
+        fab_peer_fail(
+            peer, OPAL_ERR_OUT_OF_RESOURCE,
+            "It sent more messages than can be kept for a component that is not in use in "
+            "this process, or not yet: do all processes have the same parameters?");
+        return;
+    }
+    *kept = (fab_kept_t){.peer = peer, .hdr = hdr, .len = len};
+    if (len > 0) {
+        memcpy(kept->data, data, len);
+    }
+    *user->kept_tail = kept;
+    user->kept_tail = &kept->next;
+    user->kept_bytes += sizeof(*kept) + len;
+    fab_counters.early_messages++;
+}
+
+static fab_kept_t *fab_take_kept(fab_user_state_t *user)
+{
+    fab_kept_t *kept = user->kept;
+
+    if (NULL != kept) {
+        user->kept = kept->next;
+        user->kept_bytes -= sizeof(*kept) + kept->len;
+    }
+    if (NULL == user->kept) {
+        user->kept_tail = &user->kept;
+    }
+    return kept;
+}
+
+bool fab_core_has_kept(const fab_core_t *core, const fab_peer_t *peer)
+{
+    for (int user = 0; user < FAB_NUM_USERS; user++) {
+        for (const fab_kept_t *kept = core->users[user].kept; NULL != kept; kept = kept->next) {
+            if (kept->peer == peer) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Hand on, or throw away, all that is kept for a user. A handler may send to this process. */
+static void fab_core_end_keeping(fab_core_t *core, fab_user_state_t *user, bool is_wanted)
+{
+    fab_kept_t *kept;
+
+    while (NULL != (kept = fab_take_kept(user))) {
+        const struct fab_handler *handler = &core->handlers[kept->hdr.id];
+        if (is_wanted && FAB_PEER_FAILED != kept->peer->state) {
+            handler->fn(handler->ctx, kept->peer, kept->hdr, kept->data, kept->len);
+        }
+        fab_core_try_release(kept->peer);
+        free(kept);
+    }
+}
+
+void fab_start(fab_t *fab, fab_user_t user)
+{
+    fab_core_t *core = fab_core(fab);
+
+    fab_core_end_keeping(core, &core->users[user], true);
+    core->users[user].is_started = true;
+    fab_core_use_handlers(core, user, NULL);
 }
 
 /* ---- open and close ----------------------------------------------------- */
@@ -187,6 +298,9 @@ static void fab_core_why_no_provider(const fab_core_t *core, char *buf, size_t s
 
 static void fab_core_free(fab_core_t *core)
 {
+    for (int user = 0; user < FAB_NUM_USERS; user++) {
+        fab_core_end_keeping(core, &core->users[user], false);
+    }
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         if (NULL != core->slots[i].dom) {
             fab_providers[i]->close(core->slots[i].dom);
@@ -200,6 +314,43 @@ static void fab_core_free(fab_core_t *core)
 
 static void fab_core_choose_poll(fab_core_t *core);
 
+static void fab_core_add_user(fab_core_t *core, const fab_config_t *config)
+{
+    fab_user_state_t *user = &core->users[config->user];
+
+    user->config = *config;
+    user->is_open = true;
+    core->fab.is_threaded = core->fab.is_threaded || config->is_threaded;
+    fab_core_use_handlers(core, config->user, fab_keep);
+}
+
+/* Others stay. */
+static void fab_core_remove_user(fab_core_t *core, fab_user_t user)
+{
+    fab_lock(&core->fab);
+    core->users[user].is_open = core->users[user].is_started = false;
+    fab_core_end_keeping(core, &core->users[user], false);
+    fab_core_use_handlers(core, user, fab_drop);
+    for (uint8_t id = 0; id < FAB_AM_MAX; id++) {
+        if (fab_owner(id) == user) {
+            fab_set_handler(&core->fab, id, NULL, NULL);
+        }
+    }
+    fab_core_forget_items(core, user);
+    fab_core_close_peers(core, user);
+    fab_unlock(&core->fab);
+}
+
+static bool fab_core_has_users(const fab_core_t *core)
+{
+    bool has_users = false;
+
+    for (int user = 0; user < FAB_NUM_USERS; user++) {
+        has_users = has_users || core->users[user].is_open;
+    }
+    return has_users;
+}
+
 static int fab_core_new(const fab_config_t *config, fab_core_t **out)
 {
     fab_core_t *core = calloc(1, sizeof(*core));
@@ -211,11 +362,15 @@ static int fab_core_new(const fab_config_t *config, fab_core_t **out)
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     core->fab.config = *config;
-    core->fab.is_threaded = config->is_threaded;
     core->free_record = FAB_NO_RECORD;
-    for (int id = 0; id < FAB_AM_MAX; id++) {
-        core->fab.handlers[id].fn = fab_no_handler;
+    for (uint8_t id = 0; id < FAB_AM_MAX; id++) {
+        core->handlers[id].fn = fab_no_handler;
     }
+    for (int user = 0; user < FAB_NUM_USERS; user++) {
+        core->users[user].kept_tail = &core->users[user].kept;
+        fab_core_use_handlers(core, (fab_user_t) user, fab_keep);
+    }
+    fab_core_add_user(core, config);
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         core->fab.is_covered = fab_core_covers_job(core);
         fab_core_open_provider(core, i);
@@ -241,21 +396,30 @@ int fab_open(const fab_config_t *config, fab_t **fab, const char **why)
         if (OPAL_SUCCESS == rc) {
             rc = fab_core_new(config, &fab_the_core);
         }
+    } else if (fab_the_core->users[config->user].is_open) {
+        snprintf(fab_open_why, sizeof(fab_open_why), "The fabric was opened twice.");
+        rc = OPAL_ERR_BAD_PARAM;
+    } else {
+        fab_lock(&fab_the_core->fab);
+        fab_core_add_user(fab_the_core, config);
+        fab_unlock(&fab_the_core->fab);
     }
     if (OPAL_SUCCESS == rc) {
-        fab_the_core->refs++;
         *fab = &fab_the_core->fab;
     }
     pthread_mutex_unlock(&fab_open_lock);
     return rc;
 }
 
-void fab_close(fab_t *fab)
+void fab_close(fab_t *fab, fab_user_t user)
 {
     fab_core_t *core = fab_core(fab);
 
     pthread_mutex_lock(&fab_open_lock);
-    if (0 == --core->refs) {
+    core->users[user].is_open = false;
+    if (fab_core_has_users(core)) {
+        fab_core_remove_user(core, user);
+    } else {
         fab_the_core = NULL;
         fab_core_free(core);
     }
@@ -288,6 +452,41 @@ const char *fab_why_one_host(const fab_t *fab)
         why = fab_providers[i]->reaches_hosts ? core->slots[i].why_not : why;
     }
     return why;
+}
+
+/* ---- memory for any peer ------------------------------------------------ */
+
+void fab_expose_any(fab_t *fab, const void *buf, size_t len, fab_region_t *region)
+{
+    const fab_core_t *core = fab_core(fab);
+
+    *region = (fab_region_t){.providers = 0};
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        const fab_provider_t *provider = fab_providers[i];
+        fab_domain_t *dom = core->slots[i].dom;
+        if (NULL != dom &&
+            (NULL == provider->expose_any || provider->expose_any(dom, buf, len, &region->rkey))) {
+            region->providers |= 1u << provider->id;
+        }
+    }
+}
+
+void fab_unexpose_any(fab_t *fab, fab_region_t *region)
+{
+    const fab_core_t *core = fab_core(fab);
+
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        const fab_provider_t *provider = fab_providers[i];
+        if (0 != (region->providers >> provider->id & 1) && NULL != provider->unexpose_any) {
+            provider->unexpose_any(core->slots[i].dom, &region->rkey);
+        }
+    }
+    region->providers = 0;
+}
+
+bool fab_region_is_reachable(const fab_region_t *region, const fab_peer_t *peer)
+{
+    return 0 != (region->providers >> fab_providers[peer->provider]->id & 1);
 }
 
 /* ---- address ------------------------------------------------------------ */

@@ -2,9 +2,9 @@
 /*
  * The fabric: how two processes of an MPI job exchange messages and memory.
  *
- * Above it stand pml_tm (MPI point-to-point) and, later, btl_fabric; below it one provider per way
- * to a peer: self, shm (same host), verbs (RDMA devices), later tcp.  A peer is reached by exactly
- * one provider for ordered traffic, chosen once, when the peer is opened.
+ * Above it stand its users, pml_tm (MPI point-to-point) and btl_fabric; below it one provider per
+ * way to a peer: self, shm (same host), verbs (RDMA devices), later tcp.  A peer is reached by
+ * exactly one provider for ordered traffic, chosen once, when the peer is opened.
  *
  *      pml_tm    btl_fabric                          upcalls: active message handlers, RMA completion,
  *         │           │                                       offloaded receive matched / data valid, peer failed
@@ -18,7 +18,13 @@
  * understands; the others are active messages, for which tag and app_ctx are 12 bytes of arguments.
  * Per peer, messages arrive once each, in the order in which they were sent.
  *
- * RMA (get, put) is not ordered with messages, nor among itself.
+ * RMA (get, put) is not ordered with messages, nor among itself.  A put that has completed has
+ * reached the peer's memory: a message sent after that finds it there.
+ *
+ * Users.  Each opens the fabric for itself, with its own callbacks, handlers (by range of ids) and
+ * pointer in the peer records; a peer is closed when all who opened it have closed it.  They come
+ * and go at any time: messages for one that has not started are kept, those for one that has closed
+ * the fabric are dropped.
  *
  * Hardware tag matching (verbs, TM-SRQ) adds fab_tm.h and changes nothing: receives are listed on
  * the device, and its matches come back as upcalls.  Whatever the device does not match arrives
@@ -54,6 +60,13 @@
 #include "opal/constants.h"
 
 #define FAB_EXPORT __attribute__((visibility("default")))
+
+/* Who uses the fabric in this process. */
+typedef enum fab_user {
+    FAB_USER_PML,  /* ids 0 to 15 */
+    FAB_USER_BTL,  /* ids 16 to 31 */
+    FAB_NUM_USERS, /* as a user: none of them */
+} fab_user_t;
 
 typedef struct fab fab_t;
 typedef struct fab_peer fab_peer_t;
@@ -116,10 +129,15 @@ typedef void (*fab_am_fn_t)(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
                             size_t len);
 
 /*
- * Set the handler of an id; before the first fab_progress().  A message with an id that has none
- * fails its sender.
+ * Set the handler of an id. It is used from the fab_start() of the user that the id belongs to.
  */
 FAB_EXPORT void fab_set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx);
+
+/*
+ * The user's handlers are set: hand it what was kept for it, from within this call, and all that
+ * comes from now on.  From now on a message with an id that has no handler fails its sender.
+ */
+FAB_EXPORT void fab_start(fab_t *fab, fab_user_t user);
 
 /* ---- the process's fabric ----------------------------------------------- */
 
@@ -129,7 +147,8 @@ struct fab_handler {
 };
 
 typedef struct fab_config {
-    uint64_t name; /* this process, unique among all it will ever meet: jobid << 32 | vpid */
+    fab_user_t user; /* who opens it */
+    uint64_t name;   /* this process, unique among all it will ever meet: jobid << 32 | vpid */
     /* processes of the job on this host, this one included: sizes the default of shm rings */
     uint32_t num_local;
     /* of this process among them: where there are several devices, they take turns */
@@ -138,8 +157,8 @@ typedef struct fab_config {
     bool is_threaded;   /* MPI_THREAD_MULTIPLE */
     void *ctx;          /* handed to the callbacks below */
     /*
-     * One peer failed; rc is an OPAL error, why a sentence for the user.  Called from
-     * fab_progress(), with the lock held.
+     * One peer failed that this user has not closed; rc is an OPAL error, why a sentence for the
+     * user.  Called from fab_progress(), with the lock held.
      */
     void (*peer_failed)(void *ctx, fab_peer_t *peer, int rc, const char *why);
     /* Something the user may want to know (verbose >= level); never an error.  NULL: silent. */
@@ -161,15 +180,16 @@ struct fab {
     bool must_return;
     /* providers that are open reach all of the job: others serve processes that join it later */
     bool is_covered;
-    fab_config_t config;
+    fab_config_t config; /* of the first user; for what all have the same of */
 };
 
 /*
- * Open the process's fabric, or take another reference to it (the config of the first caller
- * stands).  Opens every provider that works here; one that does not is left out, its reason kept
- * for fab_describe(). Errors: OPAL_ERR_NOT_AVAILABLE if no provider other than self can be opened
- * and the job has more than one process here, OPAL_ERR_OUT_OF_RESOURCE; then *why (a static or
- * fabric-owned sentence) says what failed.
+ * Open the process's fabric for a user.  The first one opens every provider that works here; one
+ * that does not is left out, its reason kept for fab_describe().  With it, or a later one, that is
+ * threaded, all use the lock.  Errors: OPAL_ERR_NOT_AVAILABLE if no provider other than self can be
+ * opened and the job has more than one process here, OPAL_ERR_OUT_OF_RESOURCE, OPAL_ERR_BAD_PARAM
+ * (also: the user has opened it already); then *why (a static or fabric-owned sentence) says what
+ * failed.
  */
 FAB_EXPORT int fab_open(const fab_config_t *config, fab_t **fab, const char **why);
 
@@ -180,11 +200,12 @@ FAB_EXPORT int fab_open(const fab_config_t *config, fab_t **fab, const char **wh
 FAB_EXPORT const char *fab_why_one_host(const fab_t *fab);
 
 /*
- * Give the reference back; the last one closes all providers without waiting (verbs: 0.3 s at most,
- * for what was sent): what is still queued is not sent, RMA still under way ends without
- * completion.  Without the lock.
+ * The user leaves: its items are not run any more, its peers are closed for it, messages for it are
+ * dropped.  If others remain, none of its RMA may be under way.  The last one closes all providers
+ * without waiting (verbs: 0.3 s at most, for what was sent): what is still queued is not sent, RMA
+ * still under way ends without completion.  Without the lock.
  */
-FAB_EXPORT void fab_close(fab_t *fab);
+FAB_EXPORT void fab_close(fab_t *fab, fab_user_t user);
 
 /*
  * This process's address for its peers (modex): position independent, self-describing, at most
@@ -230,8 +251,9 @@ enum {
 typedef struct fab_item fab_item_t;
 typedef int (*fab_item_fn_t)(fab_item_t *item, fab_peer_t *peer);
 struct fab_item {
-    fab_item_t *next;
+    fab_item_t *next; /* the fabric's */
     fab_item_fn_t fn;
+    fab_user_t user; /* whose it is: it is forgotten when that one closes the fabric */
 };
 
 /*
@@ -241,16 +263,19 @@ struct fab_item {
 struct fab_peer {
     const fab_ops_t *ops; /* of the provider that reaches it */
     void *ep;             /* the provider's state; NULL until first use where that costs anything */
-    /* queued items, oldest first; NULL: none, messages may be sent directly */
+    /*
+     * The queued item that came last, in a ring: its next is the oldest.  NULL: none, messages may
+     * be sent directly.
+     */
     fab_item_t *pending;
-    fab_item_t **pending_tail;
-    uint64_t name;      /* fab_config_t.name of that process */
-    void *user;         /* the upper layer's (pml_tm: per-peer state) */
-    uint32_t eager_max; /* longest payload of one message to this peer, bytes */
+    uint64_t name;             /* fab_config_t.name of that process */
+    void *user[FAB_NUM_USERS]; /* each user's own per-peer state */
+    uint32_t eager_max;        /* longest payload of one message to this peer, bytes */
     /*
      * FAB_CAP_* as far as known: FAB_CAP_GET is dropped when the peer's memory proves unreachable
      */
-    uint16_t caps;
+    uint8_t caps;
+    uint8_t users;    /* bit n: opened by user n; bit 4 + n: closed by it */
     uint8_t state;    /* FAB_PEER_* */
     uint8_t provider; /* index into the fabric's providers */
     struct fab *fab;
@@ -259,14 +284,14 @@ struct fab_peer {
 _Static_assert(sizeof(fab_peer_t) <= 64, "a peer record is one cache line");
 
 /*
- * The peer record for the process with this name; made, and the provider chosen, if it is new.
- * address is what that process's fab_address() returned.  Does not communicate: connections are
+ * The peer record for the process with this name, open for the user; made, and the provider chosen,
+ * if it is new. Opening it again has no effect: one fab_peer_close() closes it.  address is what that process's fab_address() returned.  Does not communicate: connections are
  * made at the first send. Errors: OPAL_ERR_UNREACH if no provider reaches it, OPAL_ERR_BAD_PARAM
  * for an address that is not one (version, length); *why then says for each provider why not (a
  * sentence; valid until the next call).
  */
-FAB_EXPORT int fab_peer_open(fab_t *fab, uint64_t name, const void *address, size_t len,
-                             fab_peer_t **peer, const char **why);
+FAB_EXPORT int fab_peer_open(fab_t *fab, fab_user_t user, uint64_t name, const void *address,
+                             size_t len, fab_peer_t **peer, const char **why);
 
 /* The record of a known peer, or NULL. */
 FAB_EXPORT fab_peer_t *fab_peer_find(fab_t *fab, uint64_t name);
@@ -275,10 +300,10 @@ FAB_EXPORT fab_peer_t *fab_peer_find(fab_t *fab, uint64_t name);
 FAB_EXPORT const char *fab_peer_provider_name(const fab_peer_t *peer);
 
 /*
- * This process sends no more to that peer and its record may go once the peer, too, has left: do
- * not use it any more, except in the handler of a message from it.
+ * The user sends no more to that peer.  When all who opened it have closed it, its record may go
+ * once the peer, too, has left: do not use it any more, except in the handler of a message from it.
  */
-FAB_EXPORT void fab_peer_close(fab_peer_t *peer);
+FAB_EXPORT void fab_peer_close(fab_peer_t *peer, fab_user_t user);
 
 /*
  * The peer failed, for the reason rc and why (a sentence): report it, once, and fail what is queued
@@ -381,6 +406,24 @@ static inline void fab_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
 {
     peer->ops->unexpose(peer, rkey);
 }
+
+/*
+ * Memory exposed for any peer, whichever provider reaches it; sent to the peers as it is.
+ */
+typedef struct fab_region {
+    fab_rkey_t rkey;
+    uint32_t providers; /* bit n: peers reached by the provider with id n (FAB_WIRE_*) can use it */
+    uint32_t reserved;
+} fab_region_t;
+
+_Static_assert(40 == sizeof(fab_region_t), "fab_region_t is a wire format");
+
+/* Make len bytes at buf readable and writable for all peers that region->providers allows. */
+FAB_EXPORT void fab_expose_any(fab_t *fab, const void *buf, size_t len, fab_region_t *region);
+FAB_EXPORT void fab_unexpose_any(fab_t *fab, fab_region_t *region);
+
+/* Can fab_get() and fab_put() reach this memory of the peer? The region is as that peer sent it. */
+FAB_EXPORT bool fab_region_is_reachable(const fab_region_t *region, const fab_peer_t *peer);
 
 typedef enum fab_rma_kind {
     FAB_GET,

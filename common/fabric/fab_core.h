@@ -21,7 +21,12 @@ enum {
     FAB_ITEMS_PER_PASS = 32, /* items of one peer run in one fab_progress(): bounds its time */
     /* peers whose items are looked at in one fab_progress(), for the same reason */
     FAB_PEERS_PER_PASS = 64,
-    FAB_POST_MAX = 256 /* bytes of payload of fab_post() */
+    FAB_POST_MAX = 256, /* bytes of payload of fab_post() */
+    /*
+     * bytes kept for a user that has not started: it does so soon after it is known to others, so
+     * they have no time to send much
+     */
+    FAB_KEEP_MAX = 16 << 20,
 };
 
 #define FAB_NO_RECORD UINT32_MAX /* no record number */
@@ -51,9 +56,29 @@ typedef struct fab_post {
     unsigned char data[FAB_POST_MAX];
 } fab_post_t;
 
+/* A message for a user that has not started. */
+typedef struct fab_kept {
+    struct fab_kept *next;
+    fab_peer_t *peer;
+    fab_hdr_t hdr;
+    size_t len;
+    uint64_t data[]; /* messages are 8-byte aligned */
+} fab_kept_t;
+
+typedef struct fab_user_state {
+    fab_config_t config;
+    bool is_open;
+    bool is_started;
+    fab_kept_t *kept; /* oldest first */
+    fab_kept_t **kept_tail;
+    size_t kept_bytes;
+} fab_user_state_t;
+
 typedef struct fab_core {
     fab_t fab; /* first: fab_t is what others see */
-    unsigned refs;
+    fab_user_state_t users[FAB_NUM_USERS];
+    /* what is in fab.handlers once the user has started */
+    struct fab_handler handlers[FAB_AM_MAX];
 
     fab_slot_t slots[FAB_NUM_PROVIDERS];
 
@@ -92,7 +117,22 @@ static inline fab_peer_t *fab_core_record(const fab_core_t *core, uint32_t numbe
     return &core->chunks[number / FAB_CHUNK_PEERS][number % FAB_CHUNK_PEERS];
 }
 
+/* fab.c */
+bool fab_core_has_kept(const fab_core_t *core, const fab_peer_t *peer);
+
+/* Bits of fab_peer_t.users. */
+static inline uint8_t fab_peer_open_bit(fab_user_t user)
+{
+    return (uint8_t) (1u << user);
+}
+
+static inline uint8_t fab_peer_closed_bit(fab_user_t user)
+{
+    return (uint8_t) (16u << user);
+}
+
 /* fab_peer.c */
+void fab_core_close_peers(fab_core_t *core, fab_user_t user);
 void fab_core_free_peers(fab_core_t *core);
 void fab_core_try_release(fab_peer_t *peer);
 
@@ -100,6 +140,7 @@ void fab_core_try_release(fab_peer_t *peer);
 extern const fab_ops_t fab_failed_ops;
 bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer);
 int fab_core_run_queues(fab_core_t *core);
+void fab_core_forget_items(fab_core_t *core, fab_user_t user);
 void fab_core_free_queues(fab_core_t *core);
 
 /* fab.c: has_work is to be this. */

@@ -54,6 +54,8 @@
       "receives that a device had begun when their connection broke, and said nothing more of")    \
     X(verbs_tm_failed, "devices whose tag matching could not be used, though they have it")        \
     X(verbs_async_events, "events that RDMA devices reported")                                     \
+    X(early_messages, "messages kept for a component that had not started here")                   \
+    X(late_messages, "messages dropped since the component that they were for had closed here")    \
     X(items_queued, "messages or operations queued for lack of room")                              \
     X(self_msgs, "messages to this process itself")
 

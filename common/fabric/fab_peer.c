@@ -274,29 +274,16 @@ static fab_peer_t *fab_core_enter(fab_core_t *core, uint32_t number)
     return peer;
 }
 
-int fab_peer_open(fab_t *fab, uint64_t name, const void *address, size_t len, fab_peer_t **peer,
-                  const char **why)
+/* A record for a name that is not known. */
+static int fab_peer_make(fab_core_t *core, uint64_t name, const void *address, fab_peer_t **peer,
+                         const char **why)
 {
-    fab_core_t *core = fab_core(fab);
-    fab_peer_t *known = fab_peer_find(fab, name);
     uint32_t number;
     int rc;
 
-    if (NULL != known && FAB_PEER_CLOSED != known->state) {
-        *peer = known;
-        return OPAL_SUCCESS;
-    }
-    rc = fab_address_check(core, name, address, len, why);
-    if (OPAL_SUCCESS != rc) {
-        return rc;
-    }
-    if (NULL != known) {
-        *why = fab_sentence(fab, "This process closed it and it has not left yet.");
-        return OPAL_ERR_UNREACH;
-    }
     number = fab_core_new_record(core, name);
     if (FAB_NO_RECORD == number) {
-        *why = fab_sentence(fab, "There is no memory for another peer; %u are known.",
+        *why = fab_sentence(&core->fab, "There is no memory for another peer; %u are known.",
                             core->num_peers);
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
@@ -308,6 +295,31 @@ int fab_peer_open(fab_t *fab, uint64_t name, const void *address, size_t len, fa
         return rc;
     }
     *peer = fab_core_enter(core, number);
+    return OPAL_SUCCESS;
+}
+
+int fab_peer_open(fab_t *fab, fab_user_t user, uint64_t name, const void *address, size_t len,
+                  fab_peer_t **peer, const char **why)
+{
+    fab_core_t *core = fab_core(fab);
+    fab_peer_t *known = fab_peer_find(fab, name);
+
+    if (NULL == known || FAB_PEER_CLOSED == known->state) {
+        int rc = fab_address_check(core, name, address, len, why);
+        if (OPAL_SUCCESS == rc && NULL != known) {
+            *why = fab_sentence(fab, "This process closed it and it has not left yet.");
+            rc = OPAL_ERR_UNREACH;
+        }
+        if (OPAL_SUCCESS == rc) {
+            rc = fab_peer_make(core, name, address, &known, why);
+        }
+        if (OPAL_SUCCESS != rc) {
+            return rc;
+        }
+    }
+    known->users |= fab_peer_open_bit(user);
+    known->users &= (uint8_t) ~fab_peer_closed_bit(user);
+    *peer = known;
     return OPAL_SUCCESS;
 }
 
@@ -353,7 +365,8 @@ void fab_core_try_release(fab_peer_t *peer)
     uint32_t at;
 
     if (FAB_PEER_CLOSED != peer->state || NULL != peer->ep || NULL != peer->pending ||
-        core->running == peer || fab_core_has_failure(core, peer)) {
+        core->running == peer || fab_core_has_failure(core, peer) ||
+        fab_core_has_kept(core, peer)) {
         return;
     }
     at = fab_table_find(core, peer->name);
@@ -368,14 +381,12 @@ void fab_peer_left(fab_peer_t *peer)
     fab_core_try_release(peer);
 }
 
-void fab_peer_close(fab_peer_t *peer)
+/* No user has it open any more. */
+static void fab_peer_end(fab_peer_t *peer)
 {
     fab_core_t *core = fab_core(peer->fab);
     int was = peer->state;
 
-    if (FAB_PEER_CLOSED == was) {
-        return;
-    }
     peer->state = FAB_PEER_CLOSED;
     peer->ops = &fab_failed_ops;
     peer->caps = 0;
@@ -383,6 +394,28 @@ void fab_peer_close(fab_peer_t *peer)
         fab_providers[peer->provider]->detach(core->slots[peer->provider].dom, peer);
     }
     fab_core_try_release(peer);
+}
+
+void fab_peer_close(fab_peer_t *peer, fab_user_t user)
+{
+    uint8_t is_open = peer->users & fab_peer_open_bit(user);
+
+    peer->users &= (uint8_t) ~fab_peer_open_bit(user);
+    peer->users |= fab_peer_closed_bit(user);
+    peer->user[user] = NULL;
+    if (0 != is_open && 0 == peer->users % 16 && FAB_PEER_CLOSED != peer->state) {
+        fab_peer_end(peer);
+    }
+}
+
+void fab_core_close_peers(fab_core_t *core, fab_user_t user)
+{
+    for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
+        fab_peer_t *peer = fab_core_record(core, i);
+        if (NULL != peer->fab) {
+            fab_peer_close(peer, user);
+        }
+    }
 }
 
 void fab_core_free_peers(fab_core_t *core)

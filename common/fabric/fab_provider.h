@@ -70,6 +70,13 @@ typedef struct fab_provider {
      */
     int (*poll)(void *dom);
 
+    /*
+     * fab_expose_any(): write this provider's part of the key.  False: its peers cannot reach this
+     * memory by RMA.  NULL: no key is needed.
+     */
+    bool (*expose_any)(fab_domain_t *dom, const void *buf, size_t len, fab_rkey_t *rkey);
+    void (*unexpose_any)(fab_domain_t *dom, const fab_rkey_t *rkey);
+
     /* fab_tm_use(); NULL: no hardware of this kind matches tags. */
     bool (*tm_use)(fab_domain_t *dom, const fab_tm_user_t *user, void *ctx,
                    fab_tm_device_t *device);

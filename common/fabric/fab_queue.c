@@ -77,14 +77,22 @@ static void fab_core_note_busy(fab_core_t *core, fab_peer_t *peer)
     core->busy[core->num_busy++] = peer;
 }
 
-static void fab_peer_append(fab_peer_t *peer, fab_item_t *item)
+/* Put an item at the head of the ring; it is the tail as well if it is alone. */
+static void fab_peer_put_back(fab_peer_t *peer, fab_item_t *item)
 {
     if (NULL == peer->pending) {
-        peer->pending_tail = &peer->pending;
+        item->next = item;
+        peer->pending = item;
+    } else {
+        item->next = peer->pending->next;
+        peer->pending->next = item;
     }
-    item->next = NULL;
-    *peer->pending_tail = item;
-    peer->pending_tail = &item->next;
+}
+
+static void fab_peer_append(fab_peer_t *peer, fab_item_t *item)
+{
+    fab_peer_put_back(peer, item);
+    peer->pending = item; /* of a ring, the head that is called the tail */
 }
 
 void fab_queue(fab_peer_t *peer, fab_item_t *item)
@@ -101,26 +109,22 @@ void fab_queue(fab_peer_t *peer, fab_item_t *item)
 
 static fab_item_t *fab_peer_take(fab_peer_t *peer)
 {
-    fab_item_t *item = peer->pending;
+    fab_item_t *item = peer->pending->next;
 
-    peer->pending = item->next;
-    return item;
-}
-
-static void fab_peer_put_back(fab_peer_t *peer, fab_item_t *item)
-{
-    item->next = peer->pending;
-    if (NULL == peer->pending) {
-        peer->pending_tail = &item->next;
+    if (item == peer->pending) {
+        peer->pending = NULL;
+    } else {
+        peer->pending->next = item->next;
     }
-    peer->pending = item;
+    return item;
 }
 
 /* Run items of one peer until one has no room. Returns how many went on. */
 static int fab_peer_run_items(fab_core_t *core, fab_peer_t *peer)
 {
     const fab_ops_t *ops = peer->ops; /* it may fail on the way */
-    bool is_batch = NULL != ops->batch && NULL != peer->pending && NULL != peer->pending->next;
+    bool is_batch = NULL != ops->batch && NULL != peer->pending &&
+                    peer->pending != peer->pending->next;
     int events = 0;
 
     core->running = peer;
@@ -146,10 +150,7 @@ static int fab_peer_run_items(fab_core_t *core, fab_peer_t *peer)
     return events;
 }
 
-/*
- * No memory once to note a peer in busy: find those that are missing. Rare, so the search may be
- * long.
- */
+/* Note in busy who has items and nobody else. Rare, so the search may be long. */
 static void fab_core_find_busy(fab_core_t *core)
 {
     core->is_busy_partial = false;
@@ -166,7 +167,7 @@ static int fab_core_run_items(fab_core_t *core)
 {
     int events = 0;
 
-    if (core->is_busy_partial) {
+    if (core->is_busy_partial) { /* there was no memory once to note a peer */
         fab_core_find_busy(core);
     }
     for (uint32_t n = core->num_busy < FAB_PEERS_PER_PASS ? core->num_busy : FAB_PEERS_PER_PASS;
@@ -227,7 +228,7 @@ int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
     if (NULL == post) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    post->item.fn = fab_post_run;
+    post->item = (fab_item_t){.fn = fab_post_run, .user = FAB_NUM_USERS};
     post->hdr = hdr;
     post->len = len;
     if (len > 0) {
@@ -259,8 +260,13 @@ bool fab_peer_is_gone(const fab_peer_t *peer)
 
 static void fab_core_tell_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
 {
-    if (FAB_PEER_CLOSED != peer->state && NULL != core->fab.config.peer_failed) {
-        core->fab.config.peer_failed(core->fab.config.ctx, peer, rc, why);
+    for (int n = 0; n < FAB_NUM_USERS; n++) {
+        const fab_user_state_t *user = &core->users[n];
+        bool is_closed = FAB_PEER_CLOSED == peer->state ||
+                         0 != (peer->users & fab_peer_closed_bit((fab_user_t) n));
+        if (user->is_open && !is_closed && NULL != user->config.peer_failed) {
+            user->config.peer_failed(user->config.ctx, peer, rc, why);
+        }
     }
 }
 
@@ -381,6 +387,24 @@ static void fab_core_free_pending(fab_peer_t *peer)
             free(item);
         }
     }
+}
+
+/* Items of the user are not run any more; their memory goes with it. */
+void fab_core_forget_items(fab_core_t *core, fab_user_t user)
+{
+    for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
+        fab_peer_t *peer = fab_core_record(core, i);
+        fab_item_t *last = peer->pending;
+        bool is_last = NULL == last;
+        while (!is_last) {
+            fab_item_t *item = fab_peer_take(peer);
+            is_last = item == last;
+            if (item->user != user) {
+                fab_peer_append(peer, item);
+            }
+        }
+    }
+    fab_core_find_busy(core);
 }
 
 void fab_core_free_queues(fab_core_t *core)

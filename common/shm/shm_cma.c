@@ -30,7 +30,7 @@ static int fab_shm_cma_refuse(fab_shm_ep_t *ep, int error)
     fab_shm_domain_t *dom = ep->dom;
 
     ep->cma = FAB_SHM_CMA_REFUSED;
-    ep->peer->caps &= (uint16_t) ~(FAB_CAP_GET | FAB_CAP_PUT);
+    ep->peer->caps &= (uint8_t) ~(FAB_CAP_GET | FAB_CAP_PUT);
     dom->cma_errno = error;
     dom->cma_peer = ep->peer->name;
     fab_counters.shm_cma_refused++;

@@ -169,6 +169,9 @@ static void fab_verbs_domain_free(fab_verbs_domain_t *dom)
     fab_verbs_oob_close(dom);
     fab_verbs_cm_close(dom);
     fab_verbs_stop(dom);
+    while (NULL != dom->exposed) {
+        fab_verbs_let_go(dom, dom->exposed);
+    }
     if (NULL != dom->regs) {
         fab_verbs_reg_ops->close(dom->regs);
     }
@@ -320,6 +323,8 @@ const fab_provider_t fab_verbs_provider = {
     .detach = fab_verbs_detach,
     .drop = fab_verbs_drop,
     .progress = fab_verbs_progress,
+    .expose_any = fab_verbs_expose_any,
+    .unexpose_any = fab_verbs_unexpose_any,
     .tm_use = fab_verbs_tm_use,
     .describe = fab_verbs_describe,
 };

@@ -329,6 +329,34 @@ void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
     fab_verbs_let_go(ep->dom, (fab_verbs_exposed_t *) (uintptr_t) key.exposed);
 }
 
+bool fab_verbs_expose_any(fab_domain_t *domain, const void *buf, size_t len, fab_rkey_t *rkey)
+{
+    fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
+    fab_verbs_exposed_t *exposed;
+    fab_verbs_rkey_t key;
+
+    if (!dom->is_started) {
+        return false; /* nobody of the job needs it */
+    }
+    exposed = fab_verbs_hold(dom, &dom->exposed, buf, len);
+    if (NULL == exposed) {
+        return false;
+    }
+    key = (fab_verbs_rkey_t){.rkey = len > 0 ? fab_verbs_reg_ops->mr(exposed->reg)->rkey : 0,
+                             .exposed = (uintptr_t) exposed};
+    memcpy(rkey->bytes, &key, sizeof(key));
+    return true;
+}
+
+void fab_verbs_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey)
+{
+    fab_verbs_rkey_t key;
+
+    memcpy(&key, rkey->bytes, sizeof(key));
+    fab_verbs_let_go((fab_verbs_domain_t *) domain,
+                     (fab_verbs_exposed_t *) (uintptr_t) key.exposed);
+}
+
 fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv)
 {
     fab_verbs_rkey_t key;

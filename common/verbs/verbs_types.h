@@ -316,6 +316,7 @@ struct fab_verbs_domain {
     uint32_t max_send_bufs;
     fab_verbs_regs_t *regs;
     fab_verbs_op_t *free_ops;
+    fab_verbs_exposed_t *exposed; /* memory that any peer may reach */
     fab_verbs_exposed_t *free_exposed;
     bool is_memlock_told;
 
@@ -471,6 +472,8 @@ int fab_verbs_rma(fab_rma_t *op);
 int fab_verbs_rma_progress(fab_verbs_domain_t *dom);
 int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey);
 void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey);
+bool fab_verbs_expose_any(fab_domain_t *dom, const void *buf, size_t len, fab_rkey_t *rkey);
+void fab_verbs_unexpose_any(fab_domain_t *dom, const fab_rkey_t *rkey);
 /* How a peer reaches what this process exposed, as matching hardware reads and writes it. */
 fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv);
 fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh);

@@ -154,7 +154,7 @@ static int dead_item_run(fab_item_t *item, fab_peer_t *peer)
  */
 static void killed_body(world_t *world)
 {
-    fab_item_t items[10] = {{NULL, dead_item_run}};
+    fab_item_t items[10] = {{.fn = dead_item_run}};
     uint64_t got = 0;
 
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
@@ -312,7 +312,7 @@ static int waiting_item_run(fab_item_t *item, fab_peer_t *peer)
 static void exhausted_body(world_t *world)
 {
     uint64_t got = 0;
-    fab_item_t item = {NULL, waiting_item_run};
+    fab_item_t item = {.fn = waiting_item_run};
     fab_peer_t *zero = world_peer(world, 0);
 
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
@@ -330,7 +330,7 @@ static void exhausted_body(world_t *world)
     }
     world_barrier(world);
     if (1 == world->rank) {
-        fab_peer_close(zero);
+        fab_peer_close(zero, FAB_USER_PML);
     }
     if (0 == world->rank) {
         WORLD_UNTIL(3 == got);
@@ -560,7 +560,7 @@ static void try_address(world_t *world, const unsigned char *address, size_t len
 {
     fab_peer_t *peer = NULL;
     const char *why = NULL;
-    int rc = fab_peer_open(world->fab, world_name(1), address, len, &peer, &why);
+    int rc = fab_peer_open(world->fab, FAB_USER_PML, world_name(1), address, len, &peer, &why);
 
     if (OPAL_SUCCESS != rc) {
         CHECK(NULL == peer && NULL != why && strlen(why) > 10);
@@ -576,7 +576,7 @@ static void try_address(world_t *world, const unsigned char *address, size_t len
     } else if (before != world->failures) {
         CHECK(before + 1 == world->failures && NULL != strstr(world->failed_why, "ended"));
     }
-    fab_peer_close(peer);
+    fab_peer_close(peer, FAB_USER_PML);
 }
 
 static void damaged_body(world_t *world)
@@ -621,9 +621,10 @@ static void many_known_body(world_t *world)
     for (uint64_t i = 0; i < 100000; i++) {
         uint64_t name = world_name(1000) + i * (i % 3 ? 1 : UINT64_C(1) << 32);
         memcpy(address + offsetof(fab_wire_head_t, name), &name, sizeof(name));
-        CHECK(OPAL_SUCCESS == fab_peer_open(world->fab, name, address, len, &peer, &why));
+        CHECK(OPAL_SUCCESS ==
+              fab_peer_open(world->fab, FAB_USER_PML, name, address, len, &peer, &why));
         CHECK(peer->name == name && 0 == ((uintptr_t) peer & 63));
-        peer->user = (void *) (uintptr_t) (i + 1);
+        peer->user[FAB_USER_PML] = (void *) (uintptr_t) (i + 1);
     }
     for (int pass = 0; pass < 2; pass++) {
         for (uint64_t i = 0; i < 100000; i++) {
@@ -633,9 +634,9 @@ static void many_known_body(world_t *world)
                 CHECK(NULL == peer);
                 continue;
             }
-            CHECK(NULL != peer && (uintptr_t) peer->user == i + 1);
+            CHECK(NULL != peer && (uintptr_t) peer->user[FAB_USER_PML] == i + 1);
             if (0 != i % 7) {
-                fab_peer_close(peer);
+                fab_peer_close(peer, FAB_USER_PML);
             }
         }
     }
@@ -693,7 +694,7 @@ static void test_providers(void **state)
     assert_non_null(strstr(text, "not used"));
     fab_describe(fab, text, 10);
     assert_true(strlen(text) < 10);
-    fab_close(fab);
+    fab_close(fab, FAB_USER_PML);
     config.num_local = 2;
     assert_int_equal(fab_open(&config, &fab, &why), OPAL_ERR_NOT_AVAILABLE);
     fab_params.providers = NULL;
@@ -725,13 +726,14 @@ static void test_nothing_left(void **state)
 
     (void) state;
     assert_int_equal(fab_open(&config, &fab, &why), OPAL_SUCCESS);
+    config.user = FAB_USER_BTL;
     assert_int_equal(fab_open(&config, &again, &why), OPAL_SUCCESS);
     assert_ptr_equal(fab, again);
-    fab_close(again);
+    fab_close(again, FAB_USER_BTL);
     assert_true(maps_contain("memfd:pml_tm"));
     assert_false(maps_contain("/dev/shm"));
     assert_int_equal(count_open_fds(), fds + 1);
-    fab_close(fab);
+    fab_close(fab, FAB_USER_PML);
     assert_false(maps_contain("memfd:pml_tm"));
     assert_int_equal(count_open_fds(), fds);
 }

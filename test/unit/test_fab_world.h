@@ -147,8 +147,9 @@ static inline fab_peer_t *world_peer(world_t *world, int rank)
 
     if (NULL == world->peers[rank]) {
         fab_lock(world->fab);
-        int rc = fab_peer_open(world->fab, world_name(rank), world->shared->address[rank],
-                               world->shared->len[rank], &world->peers[rank], &why);
+        int rc = fab_peer_open(world->fab, FAB_USER_PML, world_name(rank),
+                               world->shared->address[rank], world->shared->len[rank],
+                               &world->peers[rank], &why);
         fab_unlock(world->fab);
         if (OPAL_SUCCESS != rc) {
             fprintf(stderr, "rank %d: peer %d: %s\n", world->rank, rank, why);
@@ -175,6 +176,7 @@ static inline void world_open(world_t *world, bool is_threaded)
         fprintf(stderr, "rank %d: fab_open: %s\n", world->rank, why);
         _exit(1);
     }
+    fab_start(world->fab, FAB_USER_PML);
     world->shared->len[world->rank] = fab_address(world->fab, world->shared->address[world->rank],
                                                   sizeof(world->shared->address[world->rank]));
 }
@@ -192,7 +194,7 @@ static inline void world_child(int rank, int size, bool is_threaded, world_share
     world_open(&world, is_threaded);
     world_barrier(&world);
     fn(&world);
-    fab_close(world.fab);
+    fab_close(world.fab, FAB_USER_PML);
     exit(0);
 }
 
@@ -274,7 +276,7 @@ static inline void world_use_providers(const char *providers)
             printf("SKIPPED: %s\n", why);
             exit(77);
         }
-        fab_close(fab);
+        fab_close(fab, FAB_USER_PML);
         exit(0);
     }
     int status = 0;

@@ -116,7 +116,7 @@ static void talk_body(world_t *world)
         CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), data, 256));
         WORLD_UNTIL(round == got && NULL == peer->pending);
         world_barrier(world);
-        fab_peer_close(peer);
+        fab_peer_close(peer, FAB_USER_PML);
         world->peers[1 - world->rank] = NULL;
         WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(1 - world->rank)));
         world_barrier(world);
@@ -147,7 +147,7 @@ static void other_pages_body(world_t *world)
 
     if (0 == world->rank) { /* as if it had been opened on another kernel */
         shm_domain(world)->addr.page = 65536;
-        CHECK(OPAL_ERR_UNREACH == fab_peer_open(world->fab, world_name(1),
+        CHECK(OPAL_ERR_UNREACH == fab_peer_open(world->fab, FAB_USER_PML, world_name(1),
                                                 world->shared->address[1], world->shared->len[1],
                                                 &peer, &why));
         CHECK(NULL != strstr(why, "pages of 4096 bytes, this process's of 65536"));
@@ -252,7 +252,7 @@ static void test_many_at_once(void **state)
         alone_ep_free(eps[i]);
     }
     pthread_barrier_destroy(&barrier);
-    fab_close(alone.fab);
+    fab_close(alone.fab, FAB_USER_PML);
     fab_params.shm_ring_size = 0;
 }
 
@@ -265,7 +265,7 @@ static void test_many_join(void **state)
 
     (void) state;
     alone_open(&alone, 1);
-    fab_close(alone.fab);
+    fab_close(alone.fab, FAB_USER_PML);
     fab_params.shm_ring_size = 4096;
     alone_open(&alone, 1);
     assert_true(bytes_of(alone.dom) <= 4096);
@@ -279,7 +279,7 @@ static void test_many_join(void **state)
     for (int i = 0; i < JOINERS; i++) {
         alone_ep_free(eps[i]);
     }
-    fab_close(alone.fab);
+    fab_close(alone.fab, FAB_USER_PML);
     fab_params.shm_ring_size = 0;
 }
 
@@ -330,7 +330,7 @@ static void not_now_body(world_t *world)
             open_error = 0;
             WORLD_UNTIL(NULL == zero->pending);
             CHECK(FAB_PEER_UP == zero->state);
-            fab_peer_close(zero);
+            fab_peer_close(zero, FAB_USER_PML);
             world->peers[0] = NULL;
         } else {
             WORLD_UNTIL(i + 1 == got);
@@ -417,13 +417,13 @@ static void test_fd_of_the_user(void **state)
     assert_true(user >= 0 && fd == dup2(user, fd));
     close(user);
     assert_int_equal(fstat(fd, &before), 0);
-    fab_close(alone.fab);
+    fab_close(alone.fab, FAB_USER_PML);
     assert_int_equal(fstat(fd, &after), 0);
     assert_true(before.st_dev == after.st_dev && before.st_ino == after.st_ino);
     close(fd);
     alone_open(&alone, 1);
     fd = alone.dom->fd;
-    fab_close(alone.fab);
+    fab_close(alone.fab, FAB_USER_PML);
     assert_int_equal(fstat(fd, &after), -1); /* its own is closed */
 }
 

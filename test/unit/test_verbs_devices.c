@@ -170,7 +170,7 @@ static void choose(const choice_t *choice, uint32_t rank)
                 choice->exclude, choice->cpus, rank, name, near_calls);
         _exit(1);
     }
-    fab_close(fab);
+    fab_close(fab, FAB_USER_PML);
 }
 
 /* Run it in a process with these settings of the device; returns its exit status. */

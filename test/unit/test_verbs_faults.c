@@ -55,7 +55,7 @@ static int dead_item_run(fab_item_t *item, fab_peer_t *peer)
  */
 static void killed_body(world_t *world)
 {
-    fab_item_t items[10] = {{NULL, dead_item_run}};
+    fab_item_t items[10] = {{.fn = dead_item_run}};
     uint64_t got = 0;
     fab_peer_t *zero = world_peer(world, 0);
 
@@ -179,7 +179,7 @@ static void test_killed_during_rma(void **state)
 /* Died before it was ever talked to: connecting fails, and says so. */
 static void killed_early_body(world_t *world)
 {
-    fab_item_t item = {NULL, dead_item_run};
+    fab_item_t item = {.fn = dead_item_run};
 
     world_barrier(world);
     if (1 == world->rank) {
@@ -259,7 +259,7 @@ static void crossed_body(world_t *world)
         world_barrier(world);
         for (int i = 0; i < world->size; i++) {
             if (i != world->rank) {
-                fab_peer_close(world->peers[i]);
+                fab_peer_close(world->peers[i], FAB_USER_PML);
                 world->peers[i] = NULL;
             }
         }
@@ -451,7 +451,7 @@ static void try_address(world_t *world, const unsigned char *address, size_t len
 {
     fab_peer_t *peer = NULL;
     const char *why = NULL;
-    int rc = fab_peer_open(world->fab, world_name(1), address, len, &peer, &why);
+    int rc = fab_peer_open(world->fab, FAB_USER_PML, world_name(1), address, len, &peer, &why);
 
     if (OPAL_SUCCESS != rc) {
         CHECK(NULL == peer && NULL != why && strlen(why) > 10);
@@ -459,7 +459,7 @@ static void try_address(world_t *world, const unsigned char *address, size_t len
     }
     CHECK(peer->eager_max >= FAB_VERBS_EAGER_MIN &&
           peer->eager_max <= fab_params.verbs_eager_limit);
-    fab_peer_close(peer);
+    fab_peer_close(peer, FAB_USER_PML);
     CHECK(NULL == fab_peer_find(world->fab, world_name(1)));
 }
 
@@ -795,7 +795,7 @@ static int open_with(const char *include, const char *exclude, const char *words
             }
             _exit(1);
         }
-        fab_close(fab);
+        fab_close(fab, FAB_USER_PML);
         _exit(0);
     }
     wait(&status);
@@ -864,7 +864,7 @@ static void test_exclusive_list(void **state)
     fab_params.providers = (char *) (uintptr_t) "^verbs";
     assert_int_equal(fab_open(&config, &fab, &why), OPAL_SUCCESS);
     assert_non_null(strstr(fab_why_one_host(fab), "not wanted"));
-    fab_close(fab);
+    fab_close(fab, FAB_USER_PML);
     fab_params.providers = (char *) (uintptr_t) "verbs";
 }
 
