@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 quick=no
+# TEST: timeout=300 quick=no needs=hpcc short=turns
 #
 # HPC Challenge at a small size: HPL with every broadcast it has, PTRANS, RandomAccess, FFT, and its latency and bandwidth
 # part.  Each part checks its result; all of them must be there, and right.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=60 quick=yes
+# TEST: timeout=60 quick=yes needs=zsh
 #
 # env.sh in bash, dash and zsh: sourced once or twice, beside what the user set, after the installation was moved, in a path
 # with spaces; and where it cannot help, it says so and sets nothing.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=120
+# TEST: timeout=120 needs=shellcheck
 #
 # Every source file says its licence and is in a sources.mk, is as clang-format wants it, every header compiles alone, every
 # script passes shellcheck.

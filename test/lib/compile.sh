@@ -7,12 +7,27 @@
 #     # TEST: timeout=300 quick=no
 # of key=value pairs; a value with spaces stands in double quotes.  doc/contributing.md lists the keys.
 
-tm_known_keys=' args cflags device env ldflags np ompi pml quick sources stderr timeout upstream variants '
+tm_known_keys=' args cflags cores depends device env ldflags needs np ompi pml quick sources short stderr timeout upstream variants '
 
 # tm_directives FILE: print the text of each directive.
 tm_directives()
 {
     sed -nE 's@^[[:space:]]*(/\*|\*|//|#)[[:space:]]*TEST:[[:space:]]*(.*)$@\2@p' "$1" | sed -E 's@[[:space:]]*\*/[[:space:]]*$@@'
+}
+
+# tm_check_directives FILE: fail if a line looks like a directive and is none, or if one goes on in the next line.
+tm_check_directives()
+{
+    awk -v file="$1" '
+        function refuse(text) { print file ":" FNR ": " text > "/dev/stderr"; bad = 1 }
+        /^[[:space:]]*(\/\*|\*|\/\/|#)[[:space:]]*TEST([: =]|$)/ {
+            if ($0 !~ /^[[:space:]]*(\/\*|\*|\/\/|#)[[:space:]]*TEST:/) refuse("a TEST directive begins with \"TEST:\"")
+            follows = $0 !~ /\*\/[[:space:]]*$/
+            next
+        }
+        follows && /^[[:space:]]*(\*|\/\/|#)?[[:space:]]*[a-z]+=/ { refuse("a TEST directive stands on one line") }
+        { follows = 0 }
+        END { exit bad }' "$1"
 }
 
 # tm_parse TEXT FILE: set the associative array tm_key from a directive.
@@ -38,6 +53,7 @@ tm_parse()
 tm_parse_first()
 {
     local text
+    tm_check_directives "$1" || return 1
     text=$(tm_directives "$1" | head -n 1)
     tm_parse "$text" "$1"
 }

@@ -57,21 +57,70 @@ tm_shm_new()
     done
 }
 
+# tm_can_isolate: can commands have a /dev/shm of their own here?
+tm_can_isolate()
+{
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    ((EUID == 0)) && unshare --mount --propagation private sh -c 'mount -t tmpfs tmpfs /dev/shm' 2>/dev/null
+}
+
+# tm_limit SECONDS: returns after that time, in which a second counts less where more processes want to run than there are
+# processors: a busy machine must fail no test.
+tm_limit()
+{
+    local left=$(($1 * 1000)) cores running never
+    cores=$(nproc)
+    exec {never}<> <(:)
+    while ((left > 0)); do
+        read -rt 1 -u "$never" || true
+        read -r _ _ _ running _ </proc/loadavg
+        running=${running%/*}
+        left=$((left - 1000 * cores / (running > cores ? running : cores)))
+    done
+}
+
+# tm_job_start ID SHM COMMAND...: become the command, marked, with the file system SHM (if it names one) as /dev/shm.
+tm_job_start()
+{
+    local id=$1 shm=$2
+    shift 2
+    export TM_TEST_ID=$id
+    [[ -n $shm ]] || exec setsid "$@"
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    exec setsid unshare --mount --propagation private sh -c 'mount --bind "$0" /dev/shm && exec "$@"' "$shm" "$@"
+}
+
+# tm_left_in_shm SHM BEFORE: the files that a command whose /dev/shm this was has left, or without one, those not in the list BEFORE.
+tm_left_in_shm()
+{
+    if [[ -n $1 ]]; then
+        find "$1" -mindepth 1 ! -name 'sm_segment.*' ! -name 'vader_segment.*' -printf '/dev/shm/%P\n'
+    else
+        tm_shm_new "$2"
+    fi
+}
+
 # tm_job OUT ERR SECONDS COMMAND...
-# Run the command with its standard output and error in these files.  Sets tm_job_status to its exit status, or 124 when it
-# ran past the time limit (the stacks are then in ERR), and tm_job_left to what it left behind, empty if nothing.
+# Run the command with its standard output and error in these files, and with a /dev/shm of its own if tm_isolated is yes (then in
+# a mount namespace that the caller has made).  Sets tm_job_status to its exit status, or 124 when it ran past the time limit (the
+# stacks are then in ERR), and tm_job_left to what it left behind, empty if nothing.
 tm_job()
 {
-    local out=$1 err=$2 limit=$3 id shm pid alarm finished=0 i left
+    local out=$1 err=$2 limit=$3 id shm='' before='' pid alarm finished=0 i left
     shift 3
     id=$BASHPID-$RANDOM-$SECONDS-$RANDOM
-    shm=$(tm_shm_list)
+    if [[ ${tm_isolated-} == yes ]]; then
+        shm=$(mktemp -d "${TMPDIR:-/tmp}/tm-shm.XXXXXX")
+        mount -t tmpfs -o mode=1777 tmpfs "$shm"
+    else
+        before=$(tm_shm_list)
+    fi
     tm_job_status=0
     tm_job_left=
 
-    env TM_TEST_ID="$id" setsid "$@" </dev/null >"$out" 2>"$err" &
+    tm_job_start "$id" "$shm" "$@" </dev/null >"$out" 2>"$err" &
     pid=$!
-    sleep "$limit" &
+    tm_limit "$limit" &
     alarm=$!
     wait -n -p finished "$pid" "$alarm" || tm_job_status=$?
     if [[ $finished == "$alarm" ]]; then
@@ -107,11 +156,35 @@ tm_job()
         tm_kill_marked "$id"
     fi
     for ((i = 0; i < 10; i++)); do
-        left=$(tm_shm_new "$shm")
+        left=$(tm_left_in_shm "$shm" "$before")
         [[ -n $left ]] || break
         sleep 0.1
     done
     for i in $left; do
         tm_job_left+="file left behind: $i"$'\n'
     done
+    if [[ -n $shm ]]; then
+        umount --lazy "$shm"
+        rmdir "$shm"
+    fi
+}
+
+# tm_is_upstream REGEX ERR: do the stacks in ERR show the fault of Open MPI that REGEX names, and nothing of ours?  A process that is in
+# the component counts against it, unless it is in a call that waits for the runtime on behalf of others (a rank that waits in
+# MPI_Comm_spawn for the one that spawns).
+tm_is_upstream()
+{
+    awk -v upstream="$1" '
+        function end_process()
+        {
+            if (text ~ upstream)
+                seen = 1
+            else if (text ~ /(mca_pml_tm|fab)_[a-z_]+ \(|at [^ ]*(pml_tm|common)\/[a-z_\/]+\.[ch]:/ && text !~ calls)
+                inside = 1
+            text = ""
+        }
+        BEGIN { calls = "MPI_(Comm_(spawn|spawn_multiple|connect|accept|join|disconnect)|Init|Init_thread|Finalize) |ompi_mpi_(init|finalize) " }
+        /^--- process / { end_process(); next }
+        { text = text "\n" $0 }
+        END { end_process(); exit !(seen && !inside) }' <(sed -n '/^TIMEOUT: /,$p' "$2")
 }

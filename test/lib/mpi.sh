@@ -17,14 +17,33 @@ tm_mpi_environment()
 }
 
 # tm_mpirun_flags NP: sets the array of that name to the options that NP ranks need on this machine.  Ranks are not bound:
-# other work may go on here, and a container may forbid it.
+# other work may go on here, and a container may forbid it. Where they are not alone (TM_TEST_BESIDE=yes), they yield.
 tm_mpirun_flags()
 {
     tm_mpirun_flags=(-np "$1" --bind-to none)
-    if (($1 > 2 || $1 > $(nproc))); then
+    if (($1 > 2 || $1 > $(nproc))) || [[ ${TM_TEST_BESIDE-} == yes ]]; then
         tm_mpirun_flags+=(--oversubscribe --mca mpi_yield_when_idle 1)
     fi
 }
 
 # What Open MPI prints when something is wrong: an extended regular expression.
 tm_noise='WARNING|mca_base_component_repository_open|[Ss]orry!|^-{30,}$|PML .* cannot be selected|Open MPI has detected'
+
+# tm_seed N: a number for random traffic, of this run and of N.
+tm_seed()
+{
+    echo $((${TM_TEST_RANDOM:-0} * 1000 + $1))
+}
+
+# tm_seconds N: so many of random traffic, in a short run a quarter.
+tm_seconds()
+{
+    [[ ${TM_TEST_SHORT-} != yes ]] || set -- $((($1 + 3) / 4))
+    echo "$1"
+}
+
+# tm_is_required WHAT: does TM_REQUIRE forbid that this is missing?
+tm_is_required()
+{
+    [[ ,${TM_REQUIRE-}, == *",$1,"* ]]
+}

@@ -37,6 +37,32 @@ tm_package_system()
     fi
 }
 
+# The packages that have the programs and files which tests name in needs=, in pairs.
+tm_program_packages=(
+    clang:clang clang-format:clang-format cmocka.h:libcmocka-dev gdb:gdb gnuplot:gnuplot-nox hpcc:hpcc ibv_devinfo:ibverbs-utils
+    lmp:lammps NPopenmpi:netpipe-openmpi patchelf:patchelf qemu-system-x86_64:qemu-system-x86 readelf:binutils shellcheck:shellcheck
+    spin:spin valgrind:valgrind zsh:zsh
+)
+
+# tm_has_program NAME: is the program there, or the header?
+tm_has_program()
+{
+    case $1 in
+        *.h) printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <%s>\n' "$1" |
+            "${CC:-cc}" -fsyntax-only -x c - 2>/dev/null ;;
+        *) command -v "$1" >/dev/null ;;
+    esac
+}
+
+# tm_package_of NAME: the Debian package that has it.
+tm_package_of()
+{
+    local pair
+    for pair in "${tm_program_packages[@]}"; do
+        [[ ${pair%%:*} != "$1" ]] || echo "${pair#*:}"
+    done
+}
+
 # tm_missing_packages PACKAGE...: prints those that are not installed.
 tm_missing_packages()
 {

@@ -33,6 +33,13 @@ skip()
     exit 77
 }
 
+# skip_without WHAT TEXT...: end it as skipped, or failed if TM_REQUIRE forbids that this is missing.
+skip_without()
+{
+    ! tm_is_required "$1" || fail "$1 is required here (TM_REQUIRE): ${*:2}"
+    skip "${@:2}"
+}
+
 # tm_mpirun NP [MPIRUN-OPTION...] PROGRAM [ARGUMENT...]
 # Run it; its output is shown, and kept in $TM_WORK/out and $TM_WORK/err for require and forbid.  Returns mpirun's status.
 tm_mpirun()

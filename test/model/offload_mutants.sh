@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300
+# TEST: timeout=300 depends=common/offload,common/match,test/unit/offload_dev.c,test/unit/offload_dev.h,test/unit/offload_world.c,test/unit/offload_world.h,test/unit/match_ref.h,test/unit/test_offload_random.c,test/unit/test_offload_exhaustive.c
 #
 # Do the offload engine's tests see an engine that is wrong?  Each mutant below is common/offload/offload.c with one error in it,
 # made by sed; the random runs or the exhaustive ones must fail with it.  A mutant whose sed changes nothing fails the test.
@@ -95,7 +95,7 @@ is_seen()
     for test in "$@"; do
         rc=0
         "$TM_CC" -o "$test" "$test.d"/*.o engine.o -lcmocka
-        TM_TEST_RUNS=200 timeout 200 "./$test" >"$test.out" 2>&1 || rc=$?
+        TM_TEST_RANDOM=0 TM_TEST_RUNS=200 timeout 200 "./$test" >"$test.out" 2>&1 || rc=$?
         ((rc != 124)) || fail "$test did not end"
         if ((rc != 0)); then
             echo "    $test: $(grep -ahoE 'ERROR: .*' "$test.out" | head -n 1)"

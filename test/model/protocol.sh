@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600
+# TEST: timeout=600 needs=spin depends=test/model/tm.pml
 #
 # The protocol of split tag matching (doc/offload.md), checked by SPIN: model/tm.pml has no error in any order of events for the
 # sizes below, and each error seeded into it (BUG) is found.
 . "$TM_SRC/test/lib/script.sh"
-
-command -v spin >/dev/null || skip "spin is not installed"
 
 # check NAME DEFINITION...: print what SPIN says; succeed if it finds no error.
 check()

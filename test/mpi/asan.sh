@@ -21,7 +21,7 @@ if [[ $TM_OMPI_SERIES == 5.0 ]]; then
 fi
 check basic 2
 check basic 2 OMPI_MCA_pml_tm_shm_single_copy=none
-check random 3 : 11 8
+check random 3 : "$(tm_seed 11)" "$(tm_seconds 8)"
 check probe 2
 check cancel 2
 check persistent 2

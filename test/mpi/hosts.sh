@@ -47,11 +47,11 @@ over 1 counters verbs_msgs_sent verbs_tm_matched # not by shared memory
 over 1 overlap
 over 2 counters shm_msgs_sent not_listed_other_path not_listed_any_source # its two ranks are on the first host
 for tags in 4 1024; do
-    over 2 TMDEV_TM_TAGS=$tags random $((40 + tags)) 5
+    over 2 TMDEV_TM_TAGS=$tags random "$(tm_seed $((40 + tags)))" "$(tm_seconds 5)"
     over 2 TMDEV_TM_TAGS=$tags collectives 3000
 done
-over 2 TMDEV_TM_TAGS=4 TMDEV_SEED=7 TMDEV_HOLD_US=300 TMDEV_DELAY_US=200 random 46 5
-over 2 OMPI_MCA_pml_tm_verbs_tm=none random 47 5
+over 2 TMDEV_TM_TAGS=4 TMDEV_SEED=7 TMDEV_HOLD_US=300 TMDEV_DELAY_US=200 random "$(tm_seed 46)" "$(tm_seconds 5)"
+over 2 OMPI_MCA_pml_tm_verbs_tm=none random "$(tm_seed 47)" "$(tm_seconds 5)"
 over 2 ordering
 over 2 intercomm
 over 2 comms

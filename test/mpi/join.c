@@ -6,10 +6,7 @@
  *
  * args: multiple|join|child KIND
  */
-/*
- * TEST: np=1,2 args="multiple" env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1" ompi=4.1 timeout=60
- * upstream="PMIx_(Init|Connect|Disconnect|Fence)"
- */
+/* TEST: np=1,2 args="multiple" env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1" ompi=4.1 timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
 /* TEST: np=2 args="join" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
 #include <netdb.h>
 #include <netinet/in.h>

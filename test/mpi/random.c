@@ -18,19 +18,19 @@
  *   random_comms.h   communicators                random_run.h     an epoch of them, and why no rank waits for ever
  *   random_plan.h    which messages there are     random_oracle.h  what must have come of them
  */
-/* TEST: np=2 args="1 5" timeout=60 quick=yes */
-/* TEST: np=1 args="2 5" timeout=60 */
-/* TEST: np=2 args="3 20" timeout=90 */
-/* TEST: np=3 args="4 20" ompi=4.1 timeout=90 */
-/* TEST: np=4 args="5 20" timeout=90 */
-/* TEST: np=8 args="6 25" ompi=4.1 timeout=120 */
-/* TEST: np=4 args="0 110" ompi=4.1 timeout=200 */
-/* TEST: np=2 args="7 15 threads=3" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=90 */
-/* TEST: np=2 args="8 8" env="OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=60 */
-/* TEST: np=3 args="9 8" env="OMPI_MCA_pml_tm_shm_single_copy=none OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
-/* TEST: np=2 args="10 8" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
-/* TEST: np=3 args="12 8" env="OMPI_MCA_pml_tm_fast_paths=0" timeout=60 */
-/* TEST: np=4 args="11 8" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_eager_limit=300" timeout=60 */
+/* TEST: np=2 args="@1 ~5" timeout=60 quick=yes */
+/* TEST: np=1 args="@2 ~5" timeout=60 */
+/* TEST: np=2 args="@3 ~20" timeout=90 */
+/* TEST: np=3 args="@4 ~20" ompi=4.1 timeout=90 */
+/* TEST: np=4 args="@5 ~20" timeout=90 */
+/* TEST: np=8 args="@6 ~25" ompi=4.1 timeout=120 */
+/* TEST: np=4 args="@13 ~110" ompi=4.1 timeout=200 */
+/* TEST: np=2 args="@7 ~15 threads=3" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=90 */
+/* TEST: np=2 args="@8 ~8" env="OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=60 */
+/* TEST: np=3 args="@9 ~8" env="OMPI_MCA_pml_tm_shm_single_copy=none OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
+/* TEST: np=2 args="@10 ~8" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
+/* TEST: np=3 args="@12 ~8" env="OMPI_MCA_pml_tm_fast_paths=0" timeout=60 */
+/* TEST: np=4 args="@11 ~8" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_eager_limit=300" timeout=60 */
 #include "random_oracle.h"
 
 #include <pthread.h>

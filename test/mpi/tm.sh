@@ -26,7 +26,7 @@ for tags in "${lists[@]}"; do
         over 2 "TMDEV_TM_TAGS=$tags" "$program"
     done
     over 4 "TMDEV_TM_TAGS=$tags" collectives
-    over 3 "TMDEV_TM_TAGS=$tags" random 31 5
+    over 3 "TMDEV_TM_TAGS=$tags" random "$(tm_seed 31)" "$(tm_seconds 5)"
 done
 # Both at once: what is late comes apart, overtakes and is refused; commands are held back.
 for seed in "${seeds[@]}"; do
@@ -37,8 +37,8 @@ for seed in "${seeds[@]}"; do
         3) faults=(TMDEV_MTU=256 TMDEV_HOLD_US=100 OMPI_MCA_pml_tm_unexpected_max=65536) ;;
         4) faults=(TMDEV_RNR=100 TMDEV_DELAY_US=400 OMPI_MCA_pml_tm_eager_limit=300) ;;
     esac
-    over 3 TMDEV_TM_TAGS=$((seed % 2 ? 4 : 1024)) "TMDEV_SEED=$seed" "${faults[@]}" random $((40 + seed)) 3
+    over 3 TMDEV_TM_TAGS=$((seed % 2 ? 4 : 1024)) "TMDEV_SEED=$seed" "${faults[@]}" random "$(tm_seed $((40 + seed)))" "$(tm_seconds 3)"
 done
-over 2 OMPI_MCA_pml_tm_eager_limit=0 random 35 5
+over 2 OMPI_MCA_pml_tm_eager_limit=0 random "$(tm_seed 35)" "$(tm_seconds 5)"
 over 2 TMDEV_FAIL=srq_tm basic
-over 2 random 36 5 threads=2
+over 2 random "$(tm_seed 36)" "$(tm_seconds 5)" threads=2

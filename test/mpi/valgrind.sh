@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 ompi=4.1
+# TEST: timeout=600 ompi=4.1 needs=valgrind short=turns
 #
 # MPI programs under valgrind: no error and no lost memory with pml_tm in its stack. What others do is theirs. (Not truncate: after
 # an error MPI_Sendrecv keeps its request, with what belongs to it.)
 . "$TM_SRC/test/lib/script.sh"
-
-command -v valgrind >/dev/null || skip "valgrind is not installed"
 
 # ours FILE...: print the reports that name one of our source files.
 ours()
@@ -32,7 +30,7 @@ check()
 }
 
 check basic 2
-check random 2 3 10 epochs=6
+check random 2 "$(tm_seed 3)" 10 epochs=6
 check cancel 2
 check waits 2
 check persistent 2

@@ -10,15 +10,15 @@
 
 export OMPI_MCA_pml_tm_verbs_tm=none
 
-seconds=5 programs=() # of random traffic; beside what TM_TEST_DEVICE=tmdev test/run has
-[[ $TM_OMPI_SERIES == 4.1 ]] || seconds=2 programs=(ordering probe truncate cancel persistent comms datatypes intercomm)
+seconds=$(tm_seconds 5) programs=() # of random traffic; beside what TM_TEST_DEVICE=tmdev test/run has
+[[ $TM_OMPI_SERIES == 4.1 ]] || seconds=$(tm_seconds 2) programs=(ordering probe truncate cancel persistent comms datatypes intercomm)
 
 tm_mpirun 2 --mca pml_tm_verbose 10 "$(tm_mpi_program hello)" || fail "hello"
 require "tmdev0"
 for np in 2 4; do
     over "$np" hello
     over "$np" basic
-    over "$np" random 21 "$seconds"
+    over "$np" random "$(tm_seed 21)" "$seconds"
 done
 over 8 hello
 for program in "${programs[@]}"; do
@@ -26,9 +26,9 @@ for program in "${programs[@]}"; do
 done
 over 4 collectives
 over 2 threads all 3 10
-over 2 random 22 "$seconds" threads=2
-over 3 TMDEV_SEED=1 TMDEV_DELAY_US=200 random 23 "$seconds"
-over 3 TMDEV_SEED=2 TMDEV_RNR=100 random 24 "$seconds"
-over 2 TMDEV_MAX_INLINE=0 random 25 "$seconds"
-over 2 TMDEV_LINK=eth random 26 "$seconds"
-over 2 OMPI_MCA_pml_tm_eager_limit=0 random 27 "$seconds"
+over 2 random "$(tm_seed 22)" "$seconds" threads=2
+over 3 TMDEV_SEED=1 TMDEV_DELAY_US=200 random "$(tm_seed 23)" "$seconds"
+over 3 TMDEV_SEED=2 TMDEV_RNR=100 random "$(tm_seed 24)" "$seconds"
+over 2 TMDEV_MAX_INLINE=0 random "$(tm_seed 25)" "$seconds"
+over 2 TMDEV_LINK=eth random "$(tm_seed 26)" "$seconds"
+over 2 OMPI_MCA_pml_tm_eager_limit=0 random "$(tm_seed 27)" "$seconds"

@@ -36,7 +36,7 @@ tm_mpirun 4 --mca pml_tm_verbose 20 "$hello" || fail "hello"
 ranks_on tmdev0:1 2
 ranks_on tmdev1:1 2
 over 4 verbs_events 1
-over 4 random 41 5
+over 4 random "$(tm_seed 41)" "$(tm_seconds 5)"
 TMDEV_PORTS=2 tm_mpirun 4 --mca pml_tm_verbose 20 "$hello" || fail "hello with two ports"
 for port in tmdev0:1 tmdev0:2 tmdev1:1 tmdev1:2; do
     ranks_on "$port" 1

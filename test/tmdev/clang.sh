@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=120
+# TEST: timeout=120 needs=clang
 # The verbs device compiles without warnings with clang, too.
 . "$TM_SRC/test/tmdev/tmdev.bash"
 
-command -v clang >/dev/null || skip "clang is not installed"
 TM_CC=clang
 out=$(tm_build_tmdev tmdev-clang)
 tm_build_tmdev_test "$out" test_verbs

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=180 quick=yes
+# TEST: timeout=180 quick=yes needs=ibv_devinfo
 # Programs of others on the verbs device: rdma-core's tools, and its tag matching tests, by all ways of loading.
 . "$TM_SRC/test/tmdev/tmdev.bash"
 
@@ -37,7 +37,6 @@ pingpong()
     echo "$*: $(tail -n 1 client.out)"
 }
 
-command -v ibv_devinfo >/dev/null || skip "rdma-core's tools are not installed (Debian: ibverbs-utils)"
 for way in path preload; do
     on_device "$way" ibv_devinfo -v >devinfo
     for text in 'hca_id:[[:space:]]tmdev0' 'max_num_tags:[[:space:]]*127' IBV_TM_CAP_RC PORT_ACTIVE; do

@@ -7,6 +7,7 @@
 #include "tmdev.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,6 +164,7 @@ static void read_settings(void)
     settings.has_device_fatal = NULL != getenv("TMDEV_DEVICE_FATAL") &&
                                 '\0' != *getenv("TMDEV_DEVICE_FATAL");
     settings.dir = getenv("TMDEV_DIR");
+    settings.report = getenv("TMDEV_REPORT");
     settings.fabric = getenv("TMDEV_FABRIC");
     if (NULL == settings.fabric) {
         settings.fabric = "0";
@@ -235,6 +237,23 @@ int tmdev_misuse(int error, const char *format, ...)
         abort();
     }
     return error;
+}
+
+void tmdev_report(uint64_t matched)
+{
+    const char *name = tmdev_settings()->report;
+    char line[40];
+    if (NULL == name) {
+        return;
+    }
+    int length = snprintf(line, sizeof(line), "matched %llu\n", (unsigned long long) matched);
+    int fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd < 0 || length != write(fd, line, (size_t) length)) {
+        tmdev_misuse(errno, "TMDEV_REPORT=%s cannot be written: %s", name, strerror(errno));
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
 }
 
 uint64_t tmdev_now_us(void)

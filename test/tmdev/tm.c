@@ -430,6 +430,7 @@ tmdev_tm_verdict_t tmdev_tm_arrive(tmdev_qp_t *qp, const tmdev_frame_t *frame,
     if (NULL == tag) {
         return take_unexpected(qp, true);
     }
+    srq->matched++;
     if (is_rndv) {
         match_rndv(qp, tag, frame, payload);
         return TMDEV_TM_DONE;
@@ -732,6 +733,7 @@ void tmdev_tm_fini(tmdev_srq_t *srq)
     }
     tmdev_cq_clean(srq->cq, NULL, srq);
     tmdev_node_unlock(node);
+    tmdev_report(srq->matched);
     atomic_fetch_sub(&srq->cq->users, 1);
     atomic_fetch_sub(&srq->cq->tm_users, 1);
     pthread_mutex_destroy(&srq->tag_lock);

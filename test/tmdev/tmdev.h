@@ -97,7 +97,7 @@ typedef struct tmdev_settings {
     bool has_port_down, has_device_fatal;
     uint64_t port_down_us, device_fatal_us; /* after the first queue pair can send */
     uint64_t port_up_us;                    /* 0: never */
-    const char *dir, *fabric;
+    const char *dir, *fabric, *report;
 } tmdev_settings_t;
 
 const tmdev_settings_t *tmdev_settings(void);
@@ -111,6 +111,8 @@ bool tmdev_chance(uint64_t *state, uint32_t permille);
 uint64_t tmdev_seed_of(uint32_t object);
 
 /* One line about misuse on standard error. Returns error, for the caller to return. */
+/* Note for TMDEV_REPORT how many messages a TM-SRQ has matched. */
+void tmdev_report(uint64_t matched);
 int tmdev_misuse(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 uint64_t tmdev_now_us(void);
 enum ibv_mtu tmdev_mtu_enum(uint32_t bytes);
@@ -427,6 +429,7 @@ struct tmdev_srq {
     pthread_mutex_t tag_lock;
     uint32_t ops_tail; /* under tag_lock from here on: oldest operation whose slot is taken */
     uint32_t *free_tags, free_head, free_count;
+    uint64_t matched;             /* messages that found a listed tag */
     uint32_t unexp_in, unexp_out; /* as the client's library counts */
 };
 

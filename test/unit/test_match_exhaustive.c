@@ -12,7 +12,7 @@
  *
  * TM_TEST_DEPTH lengthens or shortens the sequences by that many operations (-1, 1, ...).
  *
- * TEST: sources=common/match/match.c,test/unit/match_ref.c timeout=120 quick=no
+ * TEST: sources=common/match/match.c,test/unit/match_ref.c timeout=120 quick=no depends=common/match,test/unit/match_ref.c,test/unit/match_ref.h
  */
 #include <setjmp.h>
 #include <stdarg.h>

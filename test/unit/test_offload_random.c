@@ -6,7 +6,7 @@
  * completions, small lists and command queues, ADDs refused, counters that wrap, a device that
  * dies.
  *
- * TM_TEST_SEED runs that one seed, TM_TEST_RUNS sets how many, TM_TEST_STEPS their length;
+ * The seeds begin with one from TM_TEST_RANDOM. TM_TEST_SEED runs that one seed, TM_TEST_RUNS sets how many, TM_TEST_STEPS their length;
  * TM_TEST_BLACK_BOX leaves out the checks of the engine's own invariants.
  *
  * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c timeout=120 cflags="-DWORLD_RECVS=12 -DWORLD_MSGS=14 -DWORLD_SCOPES=2 -DHW_SLOTS=8" variants=asan
@@ -257,9 +257,12 @@ static void random_run(uint64_t seed, uint64_t steps)
 static void test_random(void **state)
 {
     const char *seed = getenv("TM_TEST_SEED");
+    const char *base = getenv("TM_TEST_RANDOM");
     const char *runs = getenv("TM_TEST_RUNS");
     const char *steps = getenv("TM_TEST_STEPS");
-    const uint64_t first = NULL != seed ? strtoull(seed, NULL, 10) : 1;
+    const uint64_t first = NULL != seed   ? strtoull(seed, NULL, 10)
+                           : NULL != base ? 1 + 1000 * strtoull(base, NULL, 10)
+                                          : 1;
     const uint64_t last = NULL != seed
                               ? first
                               : first + (NULL != runs ? strtoull(runs, NULL, 10) : 600) - 1;

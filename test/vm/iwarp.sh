@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 quick=no
+# TEST: timeout=600 quick=no short=turns cores=2
 #
 # pml tm over Soft-iWARP: all processes of one machine by verbs, one of which accepts connections too late at first; and two machines.
 # shellcheck source-path=SCRIPTDIR source=vm.bash
@@ -24,7 +24,7 @@ require 'did not accept a connection in time'
 
 # shellcheck disable=SC2016
 vm_run rdma=siw hosts=2 '
-    tm_mpirun 4 --host vm0:2,vm1:2 "$(tm_binary mpi/random)" 31 1000 epochs=5,watch=200
+    tm_mpirun 4 --host vm0:2,vm1:2 "$(tm_binary mpi/random)" "$(tm_seed 31)" 1000 epochs=5,watch=200
 '
 require 'random: 5 epochs'
 require 'random: errors=0'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 quick=no
+# TEST: timeout=300 quick=no short=turns cores=1
 #
 # What test/vm/run says when all does not go well: the command's exit status, a command that does not end, a machine that crashes.
 # shellcheck source-path=SCRIPTDIR source=vm.bash
@@ -12,7 +12,7 @@ ends()
     local wanted=$1 status=0
     shift
     "$TM_SRC/test/vm/run" "$@" >out 2>err || status=$?
-    ((status != 77)) || skip "$(tail -n 1 err)"
+    ((status != 77)) || skip_without vm "$(tail -n 1 err)"
     cat out
     cat err >&2
     ((status == wanted)) || fail "exit status $status, not $wanted: test/vm/run $*"

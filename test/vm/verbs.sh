@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=900 quick=no
+# TEST: timeout=900 quick=no short=turns cores=2
 #
 # pml tm over Soft-RoCE: all processes of one machine by verbs, and two machines, where those of one talk by shared memory and the
 # others by verbs; and the benchmarks, whose times mean little here.  TM_TEST_DEVICE=rxe test/run has all MPI tests.
@@ -36,7 +36,7 @@ require_figures
 vm_run hosts=2 timeout=400 '
     tm_mpirun 2 --host vm0,vm1 "$(tm_binary mpi/hello)"
     tm_mpirun 4 --host vm0:2,vm1:2 "$(tm_binary mpi/basic)"
-    tm_mpirun 4 --host vm0:2,vm1:2 "$(tm_binary mpi/random)" 31 1000 epochs=5,watch=200
+    tm_mpirun 4 --host vm0:2,vm1:2 "$(tm_binary mpi/random)" "$(tm_seed 31)" 1000 epochs=5,watch=200
     for bench in pingpong bandwidth rate; do
         tm_mpirun 2 --host vm0,vm1 "$(tm_binary "bench/$bench")" -b 1 -t 10 -l 8,4096,65536
     done

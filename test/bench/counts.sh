@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=300 needs=valgrind
+#
+# The fast path costs no more instructions than counts.expected says, with 3 % to spare: a gate that does not depend on the machine's
+# speed or load. The counts depend on Open MPI and the compiler, so each pair of them has its own; where there are none, the test is
+# skipped. After a change that is meant to cost more, or costs less: TM_COUNTS_RENEW=yes test/run bench/counts
+. "$TM_SRC/test/lib/script.sh"
+
+expected=$TM_SRC/test/bench/counts.expected
+# shellcheck source=/dev/null
+. "$TM_BUILD/test/config.sh"
+key="Open MPI $(ompi_info --parsable | sed -n 's/^ompi:version:full://p'), $(basename "$TM_CC") $("$TM_CC" -dumpfullversion), $(uname -m)"
+"$TM_SRC/test/bench/instructions" --pml tm --prefix "$TM_PREFIX" --out counts >table 2>&1 || {
+    cat table
+    fail "test/bench/instructions"
+}
+cat table
+
+# The rows are a text and a number.
+sed -nE "s/^(.*[^ ]) {2,}(-?[0-9.]+)\$/\1\t\2/p" table | awk -F'\t' -v key="$key" '{ print key "\t" $1 "\t" $2 }' >now
+(($(wc -l <now) >= 6)) || fail "the table has not the rows that are expected"
+
+if [[ ${TM_COUNTS_RENEW-} == yes ]]; then
+    { grep -vF "$key"$'\t' "$expected" || true; cat now; } >new
+    cp new "$expected"
+    echo "written: $expected"
+fi
+grep -qF "$key"$'\t' "$expected" || skip "no counts for $key in test/bench/counts.expected"
+
+awk -F'\t' -v key="$key" '
+    NR == FNR { if ($1 == key) expected[$2] = $3; next }
+    !($2 in expected) { print "no number for this row: " $2; bad = 1; next }
+    {
+        spare = 0.03 * expected[$2]
+        if (spare < 1) spare = 1
+        if ($3 > expected[$2] + spare) { printf "%s: %s instructions, not %s\n", $2, $3, expected[$2]; bad = 1 }
+        if ($3 < expected[$2] - spare) printf "%s: %s instructions, no longer %s: renew counts.expected\n", $2, $3, expected[$2]
+        seen[$2] = 1
+    }
+    END {
+        for (row in expected) if (!(row in seen)) { print "this row is not counted any more: " row; bad = 1 }
+        exit bad
+    }' "$expected" now ||
+    fail "the fast path costs more than test/bench/counts.expected says; if it must, TM_COUNTS_RENEW=yes test/run bench/counts writes the new numbers"

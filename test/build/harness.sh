@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=120 quick=yes
+#
+# test/run itself, on a tree of small tests: what it must report, leave out, record and refuse.
+. "$TM_SRC/test/lib/script.sh"
+. "$TM_SRC/test/lib/job.sh"
+
+mkdir -p tree/test/mpi tree/test/unit build/test
+cp -R "$TM_SRC/test/lib" "$TM_SRC/test/run" tree/test/
+cp "$TM_BUILD/test/config.sh" build/test/
+echo 'void nothing(void);' >tree/depended.h
+
+# add NAME DIRECTIVE COMMAND: a test
+add()
+{
+    printf '#!/usr/bin/env bash\n# %s\n%s\n' "$2" "$3" >"tree/test/mpi/$1.sh"
+}
+
+# runs STATUS ARGUMENT...: test/run must end with this status; its output is in the file log.
+runs()
+{
+    local wanted=$1 rc=0
+    shift
+    TM_TEST_BUILD=$PWD/build tree/test/run --no-build "$@" >log 2>&1 || rc=$?
+    cat log
+    ((rc == wanted)) || fail "exit status $rc, not $wanted: test/run $*"
+}
+
+add good 'TEST: timeout=20' true
+add leaves_file 'TEST: timeout=20' 'touch /dev/shm/tm-harness'
+add leaves_process 'TEST: timeout=20' 'sleep 1000 >/dev/null 2>&1 &'
+add hangs 'TEST: timeout=1' 'sleep 1000'
+add needs 'TEST: needs=valgrind,no_such_program' true
+add same 'TEST: depends=depended.h' true
+add seldom 'TEST: short=no' true
+runs 1
+rm -f /dev/shm/tm-harness
+grep -qE '^PASS +mpi/good ' log || fail 'good did not pass'
+grep -qE '^FAIL +mpi/leaves_file .*file left behind: /dev/shm/tm-harness' log || fail 'the file was not seen'
+grep -qE '^FAIL +mpi/leaves_process .*process left behind: ' log || fail 'the process was not seen'
+grep -qE '^FAIL +mpi/hangs .*timeout' log || fail 'the time limit was not seen'
+grep -qE '^SKIP +mpi/needs .*no_such_program missing' log || fail 'a missing program is not said'
+grep -qE '^Missing here.*no_such_program' log || fail 'a missing program is not said at the start'
+require '3 passed, 3 failed, 1 skipped' log
+(($(wc -l <build/times.tsv) == 8)) || fail 'times.tsv has not all cases'
+grep -qE '<testsuite name="test" tests="7" failures="3" skipped="1"' build/junit.xml || fail 'junit.xml has not all cases'
+python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' build/junit.xml || fail 'junit.xml is not XML'
+
+TM_REQUIRE=programs runs 1 mpi/needs
+require '0 passed, 1 failed' log
+
+# What is deterministic runs again when what it depends on has changed.
+runs 0 --record mpi/same
+runs 0 --short mpi/same mpi/good mpi/seldom
+grep -qE '^SKIP +mpi/same .*as when it passed' log || fail 'what has not changed runs again'
+require 'left to other turns: mpi/seldom' log
+require '1 passed, 0 failed, 1 skipped' log
+echo 'void other(void);' >tree/depended.h
+runs 0 --short mpi/same
+require '1 passed, 0 failed' log
+
+# Directives that would be ignored.
+for text in $'TEST: timeout=20\n# quick=yes' 'TEST timeout=20' 'TEST: unknown=1' 'TEST: timeout 20'; do
+    add bad "$text" true
+    runs 2 --list
+done
+rm tree/test/mpi/bad.sh
+
+# A time-out is a fault of Open MPI only if nothing waits in the component.
+stacks()
+{
+    printf '%s\n' 'TIMEOUT: not done after 60 s; where it was:' '--- process 1: mpirun' '#0 poll ()' "$@" >stacks.txt
+}
+fence=('--- process 2: program' '#1  PMIx_Fence (procs=0x0) from libpmix.so' '#2  ompi_mpi_finalize () from libmpi.so')
+stacks "${fence[@]}"
+tm_is_upstream 'PMIx_Fence' stacks.txt || fail 'a time-out in Open MPI is not known'
+stacks "${fence[@]}" '--- process 3: program' '#1  mca_pml_tm_recv (addr=0x1) at pml_tm/pml_tm_recv.c:10' '#2  PMPI_Recv () from libmpi.so'
+! tm_is_upstream 'PMIx_Fence' stacks.txt || fail 'a receive that does not end is taken for a fault of Open MPI'
+stacks "${fence[@]}" '--- process 3: program' '#1  fab_progress (dom=0x1) at common/fabric/fab.c:10' '#2  PMPI_Wait () from libmpi.so'
+! tm_is_upstream 'PMIx_Fence' stacks.txt || fail 'a wait that does not end is taken for a fault of Open MPI'
+stacks "${fence[@]}" '--- process 3: program' '#1  mca_pml_tm_recv (addr=0x1) at pml_tm/pml_tm_recv.c:10' '#2  PMPI_Comm_spawn () from libmpi.so'
+tm_is_upstream 'PMIx_Fence' stacks.txt || fail 'a rank that waits for the one that spawns counts against Open MPI'

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash disable=SC2034,SC2154 # the arrays are test/run's, and so are its settings
+# Which cases there are, and which of them a run has. For test/run.
+
+declare -a cases=()
+declare -A case_kind case_file case_quick case_timeout case_variant case_np case_ompi case_args case_env case_pml case_stderr
+declare -A case_upstream case_device case_cores case_needs case_depends case_short case_is_plain
+
+# add_case NAME KIND FILE: the rest is taken from tm_key.
+add_case()
+{
+    local name=$1 quick_default=no
+    [[ $2 != unit ]] || quick_default=yes
+    cases+=("$name")
+    case_kind[$name]=$2
+    case_file[$name]=$3
+    case_quick[$name]=${tm_key[quick]:-$quick_default}
+    case_timeout[$name]=${tm_key[timeout]:-60}
+    case_args[$name]=${tm_key[args]-}
+    case_env[$name]=${tm_key[env]-}
+    case_pml[$name]=${TM_TEST_PML:-${tm_key[pml]:-tm}}
+    case_device[$name]=${tm_key[device]-}
+    case_ompi[$name]=${tm_key[ompi]-}
+    case_stderr[$name]=${tm_key[stderr]-}
+    case_upstream[$name]=${tm_key[upstream]-}
+    case_cores[$name]=${tm_key[cores]:-1}
+    case_needs[$name]=${tm_key[needs]-}
+    [[ $2 != unit ]] || case_needs[$name]+=,cmocka.h
+    case_depends[$name]=${tm_key[depends]-}
+    case_short[$name]=${tm_key[short]:-yes}
+    # as it is, without parameters of pml tm and without a device of its own
+    case_is_plain[$name]=yes
+    if [[ ${case_env[$name]} == *OMPI_MCA_pml_tm_* || -n ${case_device[$name]} ]]; then
+        case_is_plain[$name]=no
+    fi
+}
+
+find_unit_cases()
+{
+    local file name variant
+    for file in "$TM_SRC"/test/unit/test_*.c; do
+        tm_parse_first "$file" || die "bad directive"
+        name=unit/$(basename "$file" .c)
+        for variant in $(tr ',' ' ' <<<"${tm_key[variants]:-asan}"); do
+            add_case "$name/$variant" unit "$file"
+            case_variant[$name/$variant]=$variant
+        done
+    done
+}
+
+find_scripts()
+{
+    local file name
+    for file in "$TM_SRC"/test/{build,model,mpi,bench,apps,tmdev,vm}/*.sh; do
+        tm_parse_first "$file" || die "bad directive"
+        name=${file#"$TM_SRC/test/"}
+        add_case "${name%.sh}" script "$file"
+    done
+}
+
+# One case for each directive and number of ranks. A program without directive is a helper of a script.
+find_programs()
+{
+    local file name np line i
+    for file in "$TM_SRC"/test/mpi/*.c; do
+        name=mpi/$(basename "$file" .c)
+        i=0
+        tm_check_directives "$file" || die "bad directive"
+        while IFS= read -r line; do
+            i=$((i + 1))
+            tm_parse "$line" "$file" || die "bad directive"
+            for np in $(tr ',' ' ' <<<"${tm_key[np]:-2}"); do
+                add_case "$name/$i/np$np" mpi "$file"
+                case_np[$name/$i/np$np]=$np
+                # Ranks wait half of the time.
+                case_cores[$name/$i/np$np]=$(((np + 1) / 2))
+            done
+        done < <(tm_directives "$file")
+    done
+}
+
+find_cases()
+{
+    find_unit_cases
+    find_scripts
+    find_programs
+    if [[ -n ${TM_TEST_DEVICE-} ]]; then
+        use_device
+    fi
+}
+
+# has_no_part_in_device NAME: what is counted depends on the way; one rank, or settings of shared memory, show nothing of a device.
+has_no_part_in_device()
+{
+    local settings=" ${case_env[$1]} "
+    [[ ${case_kind[$1]} == mpi && $1 != mpi/counters/* ]] || return 0
+    [[ $TM_TEST_DEVICE != rxe2 ]] || return 1
+    ((case_np[$1] > 1)) || return 0
+    [[ $settings == *" OMPI_MCA_pml_tm_shm_"* && ! $settings =~ \ OMPI_MCA_pml_tm_[^s] ]]
+}
+
+# The MPI programs, and nothing else, over this device.
+use_device()
+{
+    local name selected=() settings="OMPI_MCA_mtl=^ofi OMPI_MCA_btl=^openib,ofi,uct"
+    settings+=" OMPI_MCA_pml_tm_verbs_tm=${TM_TEST_VERBS_TM:-auto}"
+    [[ $TM_TEST_DEVICE == rxe2 ]] || settings+=' OMPI_MCA_pml_tm_providers=^shm'
+    ! is_machine || settings+=" OMPI_MCA_plm_rsh_agent=$VM_AGENT"
+    for name in "${cases[@]}"; do
+        ! has_no_part_in_device "$name" || continue
+        # What Open MPI chooses for one-sided communication fails between hosts without RDMA of its own (doc/conformance.md).
+        [[ $TM_TEST_DEVICE != rxe2 || $name != mpi/onesided/1/* ]] || continue
+        selected+=("$name")
+        case_env[$name]="$settings ${case_env[$name]}"
+        if [[ $TM_TEST_DEVICE == tmdev ]]; then
+            case_device[$name]=tmdev
+            case_stderr[$name]="${case_stderr[$name]}${case_stderr[$name]:+|} ibv_create_qp: .* inline "
+        fi
+    done
+    cases=("${selected[@]}")
+}
+
+# is_wanted NAME: does one of the arguments of test/run name it?
+is_wanted()
+{
+    local pattern
+    if ((${#wanted[@]} == 0)); then
+        return 0
+    fi
+    for pattern in "${wanted[@]}"; do
+        # shellcheck disable=SC2053 # a pattern it is
+        if [[ $1 == $pattern || $1 == $pattern/* ]]; then
+            used[$pattern]=1
+            return 0
+        fi
+    done
+    return 1
+}
+
+select_cases()
+{
+    local name selected=() pattern
+    declare -gA used=()
+    for name in "${cases[@]}"; do
+        if is_wanted "$name" && [[ $quick == no || ${case_quick[$name]} == yes ]]; then
+            selected+=("$name")
+        fi
+    done
+    for pattern in ${wanted[@]+"${wanted[@]}"}; do
+        [[ -n ${used[$pattern]-} ]] || die "no such test: $pattern (test/run --list names them)"
+    done
+    cases=(${selected[@]+"${selected[@]}"})
+}
+
+# Leave out what is for another Open MPI than that of the build.
+select_series()
+{
+    local name selected=()
+    for name in ${cases[@]+"${cases[@]}"}; do
+        if [[ -z ${case_ompi[$name]} || ${case_ompi[$name]} == "$TM_OMPI_SERIES" ]]; then
+            selected+=("$name")
+        fi
+    done
+    cases=(${selected[@]+"${selected[@]}"})
+}
+
+# ---- the short run --------------------------------------------------------------------------------------------------------
+
+# tm_number TEXT: print a number made from it, the same one each time.
+tm_number()
+{
+    local sum
+    sum=$(cksum <<<"$1")
+    echo "${sum%% *}"
+}
+
+# The number that decides what a short run has: $TM_TEST_CHOICE, or one made from the commit.
+tm_choice()
+{
+    echo "${TM_TEST_CHOICE:-$(($(tm_number "$(git -C "$TM_SRC" rev-parse HEAD 2>/dev/null || true)") % 100000))}"
+}
+
+# Of an MPI program the plain case with 2 ranks, that with 4 (or, without both, the first plain one), and of all others one, by the
+# choice. What a program is asked for by a word (threads: all, probes, cancel) makes a program of its own. Sets short_cases.
+choose_of_program()
+{
+    local name np first='' others=() taken=' '
+    for np in 2 4; do
+        for name in "$@"; do
+            if [[ ${case_np[$name]} == "$np" && ${case_is_plain[$name]} == yes ]]; then
+                taken+="$name "
+                break
+            fi
+        done
+    done
+    for name in "$@"; do
+        if [[ -z $first && ${case_is_plain[$name]} == yes ]]; then
+            first=$name
+        fi
+    done
+    [[ $taken != ' ' ]] || taken+="$first "
+    for name in "$@"; do
+        [[ $taken == *" $name "* ]] || others+=("$name")
+    done
+    if ((${#others[@]} > 0)); then
+        taken+="${others[(choice + $(tm_number "$1")) % ${#others[@]}]} "
+    fi
+    for name in "$@"; do
+        [[ $taken != *" $name "* ]] || short_cases+=("$name")
+    done
+}
+
+# Of the MPI programs what is as it is, with 2 ranks, and of all what is for this series alone.
+select_plain()
+{
+    local name selected=()
+    for name in ${cases[@]+"${cases[@]}"}; do
+        if [[ $name != mpi/* || -n ${case_ompi[$name]} || ( ${case_np[$name]-} == 2 && ${case_is_plain[$name]} == yes ) ]]; then
+            selected+=("$name")
+        fi
+    done
+    cases=(${selected[@]+"${selected[@]}"})
+}
+
+# What takes long and seldom fails is in every fourth short run. Such cases are dealt out in turn.
+turns=4
+
+# Leave out what a short run has not; says what it leaves to others.
+select_short()
+{
+    local name word key turn=0 left=() keys=() of=()
+    local -A group=()
+    short_cases=()
+    for name in ${cases[@]+"${cases[@]}"}; do
+        if [[ ${case_kind[$name]} == mpi ]]; then
+            word=${case_args[$name]%% *}
+            [[ $word =~ ^[a-z] ]] || word=
+            key=${name%%/[0-9]*}:$word
+            [[ -n ${group[$key]-} ]] || keys+=("$key")
+            group[$key]+="$name "
+        elif [[ ${case_short[$name]} == no ]]; then
+            left+=("$name")
+        elif [[ ${case_short[$name]} == turns ]]; then
+            turn=$((turn + 1))
+            if (((turn + choice) % turns == 0)); then
+                short_cases+=("$name")
+            else
+                left+=("$name")
+            fi
+        else
+            short_cases+=("$name")
+        fi
+    done
+    for key in ${keys[@]+"${keys[@]}"}; do
+        read -ra of <<<"${group[$key]}"
+        choose_of_program "${of[@]}"
+    done
+    cases=(${short_cases[@]+"${short_cases[@]}"})
+    left_to_others=${left[*]-}
+}
+
+# ---- what has not changed -------------------------------------------------------------------------------------------------
+
+tm_recorded=$TM_SRC/test/recorded
+
+# case_hash NAME: print a hash of what this deterministic case depends on.
+case_hash()
+{
+    local file=${case_file[$1]} paths=()
+    IFS=, read -ra paths <<<"${case_depends[$1]}"
+    (
+        cd "$TM_SRC" || exit
+        echo "$1"
+        find "${file#"$TM_SRC/"}" "${paths[@]}" -type f | LC_ALL=C sort -u | xargs sha1sum
+    ) | sha1sum | cut -d ' ' -f 1
+}
+
+# is_recorded NAME: has it passed with what it depends on as it is now?
+is_recorded()
+{
+    [[ -n ${case_depends[$1]} ]] && grep -qsx "$1 $(case_hash "$1")" "$tm_recorded"
+}
+
+# record_case NAME: note that it has.
+record_case()
+{
+    local others
+    others=$(grep -sv "^$1 " "$tm_recorded" || true)
+    printf '%s\n' "$others" "$1 $(case_hash "$1")" | grep . | LC_ALL=C sort >"$tm_recorded.new"
+    mv "$tm_recorded.new" "$tm_recorded"
+}
+
+# ---- what is missing ------------------------------------------------------------------------------------------------------
+
+# missing_programs NAME: print those that this case needs and this machine has not.
+missing_programs()
+{
+    local program
+    for program in ${case_needs[$1]//,/ }; do
+        tm_has_program "$program" || echo "$program"
+    done
+}
+
+# All that the cases lack.
+all_missing()
+{
+    local name
+    for name in ${cases[@]+"${cases[@]}"}; do
+        missing_programs "$name"
+    done | sort -u
+}
+
+# The packages with it.
+missing_packages()
+{
+    local program
+    for program in $(all_missing); do
+        tm_package_of "$program"
+    done | sort -u
+}
+
+# What the cases lack, in one list, with the command that installs it.
+report_missing()
+{
+    local programs packages
+    mapfile -t programs < <(all_missing)
+    ((${#programs[@]} > 0)) || return 0
+    mapfile -t packages < <(missing_packages)
+    echo "Missing here, so that tests are skipped: ${programs[*]}"
+    echo "All of it: apt-get install --no-install-recommends ${packages[*]} (or test/run --install)"
+}
