@@ -63,6 +63,7 @@ common_ompi5_headers = \
 common_match_sources = \
 	common/match/match.c \
 	common/match/match.h \
+	common/match/match_inl.h \
 	common/match/match_list.h \
 	common/match/match_types.h
 
