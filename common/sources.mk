@@ -27,6 +27,22 @@ common_tm_sources = \
 	common/shm/shm_segment.c \
 	common/shm/shm_types.h \
 	common/shm/shm_wire.h \
+	common/sock/sha256.c \
+	common/sock/sha256.h \
+	common/sock/sock.c \
+	common/sock/sock.h \
+	common/sock/sock_ip.c \
+	common/sock/sock_ip.h \
+	common/sock/sock_proof.c \
+	common/sock/sock_proof.h \
+	common/sock/sock_wire.h \
+	common/tcp/tcp_connect.c \
+	common/tcp/tcp_domain.c \
+	common/tcp/tcp_ep.c \
+	common/tcp/tcp_progress.c \
+	common/tcp/tcp_stream.c \
+	common/tcp/tcp_types.h \
+	common/tcp/tcp_wire.h \
 	common/verbs/verbs_wire.h
 
 # The provider verbs, where there is libibverbs.

@@ -25,6 +25,7 @@ const fab_provider_t *const fab_providers[FAB_NUM_PROVIDERS] = {
 #if FAB_HAVE_VERBS
     &fab_verbs_provider,
 #endif
+    &fab_tcp_provider,
 };
 
 static pthread_mutex_t fab_open_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -235,10 +236,11 @@ static int fab_check_provider_names(void)
     while (NULL != list && '\0' != *list) {
         size_t len = strcspn(list, ",");
         if (len > 0 && NULL == fab_provider_named(list, len)) {
-            snprintf(fab_open_why, sizeof(fab_open_why),
-                     "%sproviders names \"%.*s\", which is no provider; there are: self, shm%s.",
-                     fab_params.prefix, (int) (len < 64 ? len : 64), list,
-                     FAB_HAVE_VERBS ? ", verbs" : " (verbs was not built)");
+            snprintf(
+                fab_open_why, sizeof(fab_open_why),
+                "%sproviders names \"%.*s\", which is no provider; there are: self, shm%s, tcp.",
+                fab_params.prefix, (int) (len < 64 ? len : 64), list,
+                FAB_HAVE_VERBS ? ", verbs" : " (verbs was not built)");
             return OPAL_ERR_BAD_PARAM;
         }
         list += len + ('\0' != list[len]);
@@ -561,7 +563,8 @@ static void fab_core_choose_poll(fab_core_t *core)
         return;
     }
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
-        if (NULL == core->slots[i].dom || fab_providers[i] == &fab_self_provider) {
+        if (NULL == core->slots[i].dom || fab_providers[i] == &fab_self_provider ||
+            (NULL != fab_providers[i]->is_idle && fab_providers[i]->is_idle(core->slots[i].dom))) {
             continue;
         }
         if (fab_poll_all != core->fab.poll || NULL == fab_providers[i]->poll) {
@@ -572,6 +575,11 @@ static void fab_core_choose_poll(fab_core_t *core)
         core->fab.poll = fab_providers[i]->poll;
         core->fab.poll_arg = core->slots[i].dom;
     }
+}
+
+void fab_idle_changed(fab_t *fab)
+{
+    fab_core_choose_poll(fab_core(fab));
 }
 
 void fab_core_set_work(fab_core_t *core, bool has_work)

@@ -3,7 +3,7 @@
  * The fabric: how two processes of an MPI job exchange messages and memory.
  *
  * Above it stand its users, pml_tm (MPI point-to-point) and btl_fabric; below it one provider per
- * way to a peer: self, shm (same host), verbs (RDMA devices), later tcp.  A peer is reached by
+ * way to a peer: self, shm (same host), verbs (RDMA devices), tcp.  A peer is reached by
  * exactly one provider for ordered traffic, chosen once, when the peer is opened.
  *
  *      pml_tm    btl_fabric                          upcalls: active message handlers, RMA completion,

@@ -56,6 +56,18 @@
     X(verbs_async_events, "events that RDMA devices reported")                                     \
     X(early_messages, "messages kept for a component that had not started here")                   \
     X(late_messages, "messages dropped since the component that they were for had closed here")    \
+    X(tcp_msgs_sent, "messages sent by TCP")                                                       \
+    X(tcp_msgs_received, "messages received by TCP")                                               \
+    X(tcp_writes, "system calls that wrote messages to TCP")                                       \
+    X(tcp_reads, "system calls that read messages from TCP")                                       \
+    X(tcp_blocked, "times that the kernel took no more for a TCP connection")                      \
+    X(tcp_queue_full, "sends that found the queue of a TCP connection full")                       \
+    X(tcp_connections, "TCP connections made")                                                     \
+    X(tcp_crossed, "connections by TCP that both sides asked for at once")                         \
+    X(tcp_refused, "connections by TCP refused to processes that asked for one")                   \
+    X(tcp_strangers, "connections to the TCP port that did not prove to belong to the job")        \
+    X(tcp_bad_messages, "messages by TCP that were malformed, each failing its sender")            \
+    X(tcp_peers_lost, "TCP connections that broke, each failing its peer")                         \
     X(items_queued, "messages or operations queued for lack of room")                              \
     X(self_msgs, "messages to this process itself")
 

@@ -142,6 +142,47 @@ static int fab_params_verbs(const mca_base_component_t *owner)
     return rc >= 0 ? fab_params_verbs_tm(owner) : rc;
 }
 
+static int fab_params_tcp(const mca_base_component_t *owner)
+{
+    fab_params_t *p = &fab_params;
+    int rc;
+
+    rc = fab_params_string(owner, "tcp_if_include",
+                           "Comma-separated list of network interfaces, or of networks as "
+                           "address/bits, whose IP addresses may be used by tcp, e.g. "
+                           "eth0,10.1.0.0/16. Connections to other addresses are refused. Empty: "
+                           "all. Default: empty.",
+                           OPAL_INFO_LVL_2, &p->tcp_if_include);
+    if (rc >= 0) {
+        rc = fab_params_string(owner, "tcp_if_exclude",
+                               "The same, of those that must not be used, though tcp_if_include "
+                               "may name them. Empty: none. Default: empty.",
+                               OPAL_INFO_LVL_2, &p->tcp_if_exclude);
+    }
+    if (rc >= 0) {
+        rc = fab_params_string(owner, "tcp_ports",
+                               "Range of TCP ports, as first-last, of which each process listens "
+                               "on one, for hosts behind firewalls: at least as many as processes "
+                               "on one host. 1 to 65535. Empty: any that is free. Default: empty.",
+                               OPAL_INFO_LVL_3, &p->tcp_ports);
+    }
+    if (rc >= 0) {
+        rc = fab_params_uint(owner, "tcp_eager_limit",
+                             "Bytes: longest message that tcp sends as it is, and longest fragment "
+                             "of longer ones, which are announced first. 304 to 122880. "
+                             "Default: 65536.",
+                             OPAL_INFO_LVL_4, &p->tcp_eager_limit);
+    }
+    if (rc >= 0) {
+        rc = fab_params_uint(owner, "tcp_timeout",
+                             "Seconds after which a host that does not answer by TCP has failed: 1 "
+                             "to 86400. What the network loses in less time is sent again. "
+                             "Default: 60.",
+                             OPAL_INFO_LVL_4, &p->tcp_timeout);
+    }
+    return rc;
+}
+
 /* mca_base_component_var_register() returns the variable's index, or an error. */
 static int fab_params_register_all(const mca_base_component_t *owner)
 {
@@ -150,9 +191,9 @@ static int fab_params_register_all(const mca_base_component_t *owner)
 
     rc = fab_params_string(owner, "providers",
                            "Comma-separated list of the ways to other processes that may be used: "
-                           "shm, verbs; or, after ^, of those that may not. "
+                           "shm, verbs, tcp; or, after ^, of those that may not. "
                            "Empty: all. A peer is reached by the first that can, in the order shm, "
-                           "verbs; a process always reaches itself (self). "
+                           "verbs, tcp; a process always reaches itself (self). "
                            "Default: empty.",
                            OPAL_INFO_LVL_2, &p->providers);
     if (rc >= 0) {
@@ -211,7 +252,10 @@ static int fab_params_register_all(const mca_base_component_t *owner)
                                "through the rings (two copies). Default: auto.",
                                OPAL_INFO_LVL_4, &p->shm_single_copy);
     }
-    return rc >= 0 ? fab_params_verbs(owner) : rc;
+    if (rc >= 0) {
+        rc = fab_params_verbs(owner);
+    }
+    return rc >= 0 ? fab_params_tcp(owner) : rc;
 }
 
 int fab_params_register(const struct mca_base_component_2_1_0_t *component)

@@ -33,15 +33,26 @@ typedef struct fab_params {
     int verbs_gid_index;    /* of RoCE; -1: chosen */
     /* bytes; longest message that is sent as it is, and size of a buffer */
     unsigned int verbs_eager_limit;
-    unsigned int verbs_window;  /* messages that one peer may have under way */
-    unsigned int verbs_buffers; /* receive buffers at most, and send buffers at most */
-    char *verbs_tm;             /* "auto" or "none"; NULL: auto */
-    unsigned int verbs_tm_tags; /* receives on the device's list at most */
-    unsigned int verbs_tm_min;  /* bytes; shorter receives are not listed */
-    unsigned int verbs_timeout; /* exponent of the device's time-out: 4.096 us * 2^n */
+    unsigned int verbs_window;    /* messages that one peer may have under way */
+    unsigned int verbs_buffers;   /* receive buffers at most, and send buffers at most */
+    char *verbs_tm;               /* "auto" or "none"; NULL: auto */
+    unsigned int verbs_tm_tags;   /* receives on the device's list at most */
+    unsigned int verbs_tm_min;    /* bytes; shorter receives are not listed */
+    unsigned int verbs_timeout;   /* exponent of the device's time-out: 4.096 us * 2^n */
+    char *tcp_if_include;         /* "interface,network/bits,..."; NULL or "": all */
+    char *tcp_if_exclude;         /* the same, those not to be used */
+    char *tcp_ports;              /* "first-last" to listen on; NULL or "": any */
+    unsigned int tcp_eager_limit; /* bytes; longest message, and longest fragment */
+    unsigned int tcp_timeout;     /* seconds until a host that does not answer has failed */
 } fab_params_t;
 
 FAB_EXPORT extern fab_params_t fab_params;
+
+/*
+ * The ports of a range "first-last", or of one port; both 0 for an empty one. False: it is none,
+ * nothing is written.
+ */
+FAB_EXPORT bool fab_params_ports(const char *range, uint16_t *first, uint16_t *last);
 
 /* Is this choice between "auto" and "none" none? */
 FAB_EXPORT bool fab_params_is_none(const char *choice);

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "shm/shm_wire.h"
+#include "sock/sock_ip.h"
+#include "tcp/tcp_wire.h"
 #include "verbs/verbs_wire.h"
 
 fab_params_t fab_params = {
@@ -27,6 +29,8 @@ fab_params_t fab_params = {
     .verbs_tm_tags = 1024,
     .verbs_tm_min = 0,
     .verbs_timeout = 17,
+    .tcp_eager_limit = 65536,
+    .tcp_timeout = 60,
 };
 
 static bool fab_is_power_of_two(unsigned int value)
@@ -136,6 +140,62 @@ static int fab_params_check_verbs(char *buf, size_t size)
     return rc;
 }
 
+bool fab_params_ports(const char *range, uint16_t *first, uint16_t *last)
+{
+    unsigned from = 0, to = 0;
+    int used = 0;
+
+    if (NULL != range && '\0' != *range) {
+        int n = sscanf(range, "%5u%n-%5u%n", &from, &used, &to, &used);
+        to = 1 == n ? from : to;
+        if (n < 1 || '\0' != range[used] || from < 1 || to < from || to > UINT16_MAX ||
+            strspn(range, "0123456789-") != strlen(range)) {
+            return false;
+        }
+    }
+    *first = (uint16_t) from;
+    *last = (uint16_t) to;
+    return true;
+}
+
+static int fab_params_check_interfaces(const char *name, const char *list, char *buf, size_t size)
+{
+    if (fab_sock_list_is_sound(list)) {
+        return OPAL_SUCCESS;
+    }
+    snprintf(buf, size,
+             "%s%s is \"%s\"; it must be interfaces, or networks as address/bits, with commas "
+             "between and no spaces, e.g. eth0,10.1.0.0/16.",
+             fab_params.prefix, name, list);
+    return OPAL_ERR_BAD_PARAM;
+}
+
+static int fab_params_check_tcp(char *buf, size_t size)
+{
+    const fab_params_t *p = &fab_params;
+    uint16_t first, last;
+    int rc = fab_params_range("tcp_eager_limit", p->tcp_eager_limit, FAB_TCP_EAGER_MIN,
+                              FAB_TCP_EAGER_MAX, "", buf, size);
+
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_range("tcp_timeout", p->tcp_timeout, 1, 86400, "", buf, size);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_check_interfaces("tcp_if_include", p->tcp_if_include, buf, size);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_check_interfaces("tcp_if_exclude", p->tcp_if_exclude, buf, size);
+    }
+    if (OPAL_SUCCESS == rc && !fab_params_ports(p->tcp_ports, &first, &last)) {
+        snprintf(buf, size,
+                 "%stcp_ports is \"%s\"; it must be a port, or a range of ports as first-last, "
+                 "from 1 to 65535.",
+                 p->prefix, p->tcp_ports);
+        rc = OPAL_ERR_BAD_PARAM;
+    }
+    return rc;
+}
+
 int fab_params_check(char *buf, size_t size)
 {
     const fab_params_t *p = &fab_params;
@@ -169,5 +229,8 @@ int fab_params_check(char *buf, size_t size)
     if (OPAL_SUCCESS == rc) {
         rc = fab_params_check_choice("shm_single_copy", p->shm_single_copy, buf, size);
     }
-    return OPAL_SUCCESS == rc ? fab_params_check_verbs(buf, size) : rc;
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_check_verbs(buf, size);
+    }
+    return OPAL_SUCCESS == rc ? fab_params_check_tcp(buf, size) : rc;
 }

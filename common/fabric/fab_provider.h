@@ -77,6 +77,12 @@ typedef struct fab_provider {
     bool (*expose_any)(fab_domain_t *dom, const void *buf, size_t len, fab_rkey_t *rkey);
     void (*unexpose_any)(fab_domain_t *dom, const fab_rkey_t *rkey);
 
+    /*
+     * Can no message come now, but by a connection that is still to be made?  Then fab_poll() leaves
+     * it out.  When that changes, call fab_idle_changed().  NULL: never.
+     */
+    bool (*is_idle)(const fab_domain_t *dom);
+
     /* fab_tm_use(); NULL: no hardware of this kind matches tags. */
     bool (*tm_use)(fab_domain_t *dom, const fab_tm_user_t *user, void *ctx,
                    fab_tm_device_t *device);
@@ -88,6 +94,7 @@ typedef struct fab_provider {
 extern const fab_provider_t fab_self_provider;
 extern const fab_provider_t fab_shm_provider;
 extern const fab_provider_t fab_verbs_provider; /* if FAB_HAVE_VERBS */
+extern const fab_provider_t fab_tcp_provider;
 
 /*
  * The peer record for a name that a message brought, made for this provider if it is new; NULL: no
@@ -113,6 +120,9 @@ static inline void fab_deliver(fab_t *fab, fab_peer_t *peer, fab_hdr_t hdr, cons
  * called from anywhere, again for the same peer without effect.
  */
 void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
+
+/* What is_idle() says of a provider has changed. */
+void fab_idle_changed(fab_t *fab);
 
 /* A peer that this process had closed (FAB_PEER_CLOSED) has left, ep is NULL: its record goes. */
 void fab_peer_left(fab_peer_t *peer);

@@ -22,7 +22,8 @@
 enum {
     FAB_WIRE_SELF = 1,
     FAB_WIRE_SHM = 2,
-    FAB_WIRE_VERBS = 4, /* 3 is kept for tcp */
+    FAB_WIRE_TCP = 3,
+    FAB_WIRE_VERBS = 4,
 };
 
 typedef struct fab_wire_head {

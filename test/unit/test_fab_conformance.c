@@ -8,7 +8,7 @@
  * Each test is symmetric: a process sends to its peer, which is itself on self, and expects the
  * same from it.
  *
- * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c variants=asan,tsan timeout=300 quick=no
+ * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c,common/sock/sha256.c,common/sock/sock.c,common/sock/sock_ip.c,common/sock/sock_proof.c,common/tcp/tcp_connect.c,common/tcp/tcp_domain.c,common/tcp/tcp_ep.c,common/tcp/tcp_progress.c,common/tcp/tcp_stream.c variants=asan,tsan timeout=300 quick=no
  */
 #include "test_fab_world.h"
 
@@ -353,6 +353,17 @@ static void rma_atomics(world_t *world, rma_t *rma)
     CHECK(42 == rma_atomic(world, rma, fab_fetch_add, 0, 0));
 }
 
+/* Where memory cannot be reached, that is said at once. */
+static void rma_is_refused(world_t *world)
+{
+    fab_rkey_t rkey;
+    fab_rma_t op = {.peer = partner(world), .local = world, .len = 1, .complete = rma_complete};
+
+    CHECK(OPAL_ERR_NOT_SUPPORTED == fab_expose(partner(world), world, 1, &rkey));
+    CHECK(OPAL_ERR_NOT_SUPPORTED == fab_get(&op) && OPAL_ERR_NOT_SUPPORTED == fab_put(&op));
+    CHECK(OPAL_ERR_NOT_SUPPORTED == fab_fetch_add(&op));
+}
+
 static void rma_body(world_t *world)
 {
     rma_t rma = {.status = 0};
@@ -360,11 +371,17 @@ static void rma_body(world_t *world)
     unsigned char *local = malloc(RMA_MAX + 64);
     remote_t mine = {.at = (uint64_t) (uintptr_t) exposed};
 
+    if (0 == (partner(world)->caps & FAB_CAP_GET)) {
+        CHECK(0 == strcmp(fab_peer_provider_name(partner(world)), "tcp"));
+        rma_is_refused(world);
+        free(exposed);
+        free(local);
+        return;
+    }
     rma_test = &rma;
     fab_set_handler(world->fab, AM_ADDR, rma_address_arrived, &rma);
     fab_set_handler(world->fab, AM_DONE, rma_address_arrived, &rma);
     world_fill(exposed, 77, RMA_MAX);
-    CHECK(partner(world)->caps & FAB_CAP_GET);
     world_barrier(world);
     (void) partner(world);
     fab_lock(world->fab);
@@ -763,7 +780,13 @@ static void region_body(world_t *world)
         &theirs,
         (void *) (uintptr_t) &world->shared->scratch[64 * (world->size > 1 ? world->rank ^ 1 : 0)],
         sizeof(theirs));
-    CHECK(fab_region_is_reachable(&theirs.region, partner(world)));
+    CHECK(fab_region_is_reachable(&theirs.region, partner(world)) ==
+          (0 != (partner(world)->caps & FAB_CAP_GET)));
+    if (0 == (partner(world)->caps & FAB_CAP_GET)) {
+        free(exposed);
+        free(local);
+        return;
+    }
     fab_rma_t op = {.peer = partner(world),
                     .local = local,
                     .remote = theirs.at,

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sockets of a provider: one that listens, and one for each connection that is being made, until
+ * the provider takes it over or has no more use for it.
+ *
+ * All sockets are nonblocking and stand in one epoll set.  A socket that asks tries the IP
+ * addresses of its peer one after the other until a process there proves to be the one meant: a
+ * private address (of a bridge, of a container) may lead to another host.  Then frames of fixed
+ * size go both ways; sock_wire.h has their form, and how the two processes prove that they belong
+ * to the job.
+ *
+ * Strangers.  A connection that was accepted and did not prove itself yet is a stranger: there are
+ * FAB_SOCK_STRANGERS at most, each for FAB_SOCK_STRANGER_US; the oldest goes for a new one.  A
+ * process whose connection went like that, while it was computing, connects again.
+ *
+ * Nothing here blocks.  There is no time limit while the peer's program may be computing: a peer
+ * that is gone shows in TCP.  All under the fabric's lock.
+ */
+#ifndef FAB_SOCK_H
+#define FAB_SOCK_H
+
+#include <sys/socket.h>
+
+#include "fabric/fab.h"
+#include "sock/sock_ip.h"
+#include "sock/sock_proof.h"
+
+enum {
+    FAB_SOCK_STRANGERS = 128,
+    FAB_SOCK_STRANGER_US = 10000000,
+};
+
+typedef struct fab_sock_set fab_sock_set_t;
+typedef struct fab_sock fab_sock_t;
+
+/* What a provider is to its sockets. */
+typedef struct fab_sock_user {
+    fab_t *fab;
+    void *dom;          /* the provider's own */
+    uint16_t protocol;  /* FAB_WIRE_* */
+    uint16_t frame_len; /* bytes of its frames, FAB_SOCK_FRAME_MAX at most */
+    const uint8_t *key; /* of this process, FAB_SOCK_KEY bytes: in its address */
+    uint16_t port_min;  /* it listens on one of these ports; 0: on any */
+    uint16_t port_max;
+    uint32_t timeout_s; /* until a host that does not answer is given up */
+    /* connections to other IP addresses are refused; NULL: to none */
+    bool (*is_allowed)(void *dom, const uint8_t *ip);
+    /* A frame came.  May release the socket. */
+    void (*on_frame)(fab_sock_t *sock, const void *frame);
+    /*
+     * All addresses failed, or the other side closed it; why is a sentence.  The provider releases
+     * the socket.
+     */
+    void (*on_broken)(fab_sock_t *sock, const char *why);
+    unsigned long long
+        *strangers; /* counter: connections that did not prove to belong to the job */
+} fab_sock_user_t;
+
+typedef enum fab_sock_state {
+    FAB_SOCK_CONNECTING, /* waits for TCP */
+    FAB_SOCK_GREETED,    /* asking: waits for the challenge */
+    FAB_SOCK_ACCEPTED,   /* answering: waits for the greeting */
+    FAB_SOCK_CHALLENGED, /* answering: waits for the first frame */
+    FAB_SOCK_OPEN,       /* both have proved to belong to the job, as far as this side must know */
+} fab_sock_state_t;
+
+struct fab_sock {
+    fab_sock_set_t *set;
+    void *owner; /* the provider's: whom it is for; NULL: accepted, not known yet */
+    int fd;      /* -1: waits for the next attempt */
+    fab_sock_state_t state;
+    bool is_asking;     /* made by fab_sock_connect() */
+    bool has_answer;    /* of an asking one: a frame came, no other address is tried */
+    bool is_closing;    /* goes when all is written */
+    bool is_dead;       /* to be freed */
+    bool is_deferred;   /* its frame is to be handed over again */
+    bool may_try_again; /* in this round of attempts not all were hopeless */
+    uint8_t num_drops;  /* closed before the challenge came */
+    uint8_t num_ips;
+    uint8_t ip_at;
+    fab_sock_ip_t ips[FAB_SOCK_IPS];
+    int error;         /* errno of the last attempt; 0: closed */
+    uint64_t deadline; /* us: of the attempt, or when the next one begins; of a stranger */
+    uint64_t give_up;  /* us: no more attempts */
+    fab_sock_greeting_t greeting;
+    fab_sock_session_t session;
+    uint8_t key[FAB_SOCK_KEY]; /* of the process that answers */
+    uint8_t nonce[FAB_SOCK_NONCE];
+    uint32_t num_in; /* frames */
+    uint32_t num_out;
+    size_t out_len;
+    size_t out_done;
+    size_t in_len;
+    union {
+        fab_sock_greeting_t greeting;
+        fab_sock_challenge_t challenge;
+        fab_sock_sealed_t sealed;
+    } out, in;
+    uint8_t frame[FAB_SOCK_FRAME_MAX]; /* asking: the first; answering: the one that came last */
+    fab_sock_t *next;
+    fab_sock_t **prev;
+};
+
+/* Listen.  Returns OPAL codes, with *why. */
+int fab_sock_set_open(const fab_sock_user_t *user, fab_sock_set_t **set, const char **why);
+void fab_sock_set_close(fab_sock_set_t *set);
+
+uint16_t fab_sock_set_port(const fab_sock_set_t *set);
+void *fab_sock_set_dom(const fab_sock_set_t *set);
+
+/* A descriptor that is readable when fab_sock_set_poll() has something to do (but time limits). */
+int fab_sock_set_fd(const fab_sock_set_t *set);
+
+/* Are there sockets?  Then time limits must be looked after by polling. */
+bool fab_sock_set_is_busy(const fab_sock_set_t *set);
+
+/* Returns the number of events. */
+int fab_sock_set_poll(fab_sock_set_t *set);
+
+/*
+ * Ask the process of this name, which has the key and listens at the num addresses, the best
+ * first: connect, and send it the frame.  NULL: no file descriptor or memory now.
+ */
+fab_sock_t *fab_sock_connect(fab_sock_set_t *set, void *owner, uint64_t name, const uint8_t *key,
+                             const fab_sock_ip_t *ips, int num, const void *frame);
+
+/* Send a frame; what was sent before on this socket has been answered. */
+void fab_sock_send(fab_sock_t *sock, const void *frame);
+
+/* Done with it; what is not written yet still is. */
+void fab_sock_release(fab_sock_t *sock);
+
+/*
+ * The connection is the caller's: returns its descriptor.  What is not written yet of the last
+ * frame is copied to left (sizeof(fab_sock_sealed_t) bytes), *left_len bytes.
+ */
+int fab_sock_take(fab_sock_t *sock, void *left, size_t *left_len);
+
+/* Does the other side still wait for an answer? */
+bool fab_sock_is_open(const fab_sock_t *sock);
+
+/* Hand the frame that came last over again, in the next poll. */
+void fab_sock_defer(fab_sock_t *sock);
+
+/* The answer was not what was asked for: it is broken. */
+void fab_sock_reject(fab_sock_t *sock);
+
+/* Microseconds of a clock that only goes forward. */
+uint64_t fab_sock_now_us(void);
+
+#endif /* FAB_SOCK_H */

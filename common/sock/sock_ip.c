@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "sock/sock_ip.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint8_t v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+bool fab_sock_ip_is_v4(const uint8_t *ip)
+{
+    return 0 == memcmp(ip, v4_prefix, sizeof(v4_prefix));
+}
+
+bool fab_sock_ip_of(const struct sockaddr *sa, uint8_t *ip)
+{
+    if (NULL != sa && AF_INET == sa->sa_family) {
+        memcpy(ip, v4_prefix, sizeof(v4_prefix));
+        memcpy(ip + 12, &((const struct sockaddr_in *) sa)->sin_addr, 4);
+        return true;
+    }
+    if (NULL != sa && AF_INET6 == sa->sa_family) {
+        memcpy(ip, &((const struct sockaddr_in6 *) sa)->sin6_addr, 16);
+        return true;
+    }
+    return false;
+}
+
+socklen_t fab_sock_ip_sockaddr(const fab_sock_ip_t *ip, struct sockaddr_storage *out)
+{
+    struct sockaddr_in *v4 = (struct sockaddr_in *) out;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *) out;
+
+    memset(out, 0, sizeof(*out));
+    if (fab_sock_ip_is_v4(ip->ip)) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(ip->port);
+        memcpy(&v4->sin_addr, ip->ip + 12, 4);
+        return sizeof(*v4);
+    }
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(ip->port);
+    memcpy(&v6->sin6_addr, ip->ip, 16);
+    return sizeof(*v6);
+}
+
+const char *fab_sock_ip_text(const fab_sock_ip_t *ip, char *buf, size_t size)
+{
+    bool is_v4 = fab_sock_ip_is_v4(ip->ip);
+    char text[INET6_ADDRSTRLEN] = "?";
+
+    (void) inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? ip->ip + 12 : ip->ip, text, sizeof(text));
+    snprintf(buf, size, is_v4 ? "%s:%u" : "[%s]:%u", text, ip->port);
+    return buf;
+}
+
+/* ---- lists -------------------------------------------------------------- */
+
+static bool is_in_net(const uint8_t *ip, const uint8_t *net, unsigned prefix)
+{
+    unsigned bytes = prefix / 8, bits = prefix % 8;
+
+    return 0 == memcmp(ip, net, bytes) &&
+           (0 == bits || 0 == (ip[bytes] ^ net[bytes]) >> (8 - bits));
+}
+
+/* "10.1.0.0/16", or an address alone. False: it is none. */
+static bool parse_net(const char *text, size_t len, uint8_t *ip, unsigned *prefix)
+{
+    char copy[INET6_ADDRSTRLEN + 8];
+    char *slash, *end;
+    bool is_v4;
+
+    if (len >= sizeof(copy)) {
+        return false;
+    }
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    slash = strchr(copy, '/');
+    if (NULL != slash) {
+        *slash = '\0';
+    }
+    is_v4 = 1 == inet_pton(AF_INET, copy, ip + 12);
+    if (is_v4) {
+        memcpy(ip, v4_prefix, sizeof(v4_prefix));
+    } else if (1 != inet_pton(AF_INET6, copy, ip)) {
+        return false;
+    }
+    *prefix = 128;
+    if (NULL != slash) {
+        unsigned long value = strtoul(slash + 1, &end, 10);
+        if ('\0' == slash[1] || '\0' != *end || '-' == slash[1] || value > (is_v4 ? 32 : 128)) {
+            return false;
+        }
+        *prefix = (unsigned) value + (is_v4 ? 96 : 0);
+    }
+    return true;
+}
+
+/* What could be the name of an interface. */
+static bool is_name(const char *text, size_t len)
+{
+    return 0 < len && len < IF_NAMESIZE && strcspn(text, "/ ,") >= len;
+}
+
+bool fab_sock_list_is_sound(const char *list)
+{
+    uint8_t ip[16];
+    unsigned prefix;
+
+    while (NULL != list && '\0' != *list) {
+        size_t len = strcspn(list, ",");
+        if (!is_name(list, len) && !parse_net(list, len, ip, &prefix)) {
+            return false;
+        }
+        list += len + (',' == list[len]);
+    }
+    return true;
+}
+
+bool fab_sock_list_has(const char *list, const char *interface, const uint8_t *ip)
+{
+    uint8_t net[16];
+    unsigned prefix;
+
+    while (NULL != list && '\0' != *list) {
+        size_t len = strcspn(list, ",");
+        if (strlen(interface) == len && 0 == strncmp(interface, list, len)) {
+            return true;
+        }
+        if (parse_net(list, len, net, &prefix) && is_in_net(ip, net, prefix)) {
+            return true;
+        }
+        list += len + (',' == list[len]);
+    }
+    return false;
+}
+
+/* ---- this host ---------------------------------------------------------- */
+
+static unsigned prefix_of(const struct sockaddr *mask)
+{
+    uint8_t ip[16];
+    unsigned prefix = 0;
+
+    if (NULL == mask || !fab_sock_ip_of(mask, ip)) {
+        return 128;
+    }
+    memset(ip, 0xff, AF_INET == mask->sa_family ? 12 : 0);
+    while (prefix < 128 && 0 != (ip[prefix / 8] & (0x80 >> prefix % 8))) {
+        prefix++;
+    }
+    return prefix;
+}
+
+static bool is_bridge(const char *name)
+{
+    return 0 == strncmp(name, "docker", 6) || 0 == strncmp(name, "virbr", 5) ||
+           0 == strncmp(name, "br-", 3) || 0 == strncmp(name, "cni", 3) ||
+           0 == strncmp(name, "podman", 6) || 0 == strncmp(name, "lxcbr", 5);
+}
+
+static bool is_link_local(const uint8_t *ip)
+{
+    return fab_sock_ip_is_v4(ip) ? 169 == ip[12] && 254 == ip[13]
+                                 : 0xfe == ip[0] && 0x80 == (ip[1] & 0xc0);
+}
+
+/*
+ * Its place among the others, smaller is better; -1: not to be used.  An IPv6 link-local address
+ * means nothing without its interface, so it is never used.
+ */
+static int rank_of(const struct ifaddrs *at, const char *include, const char *exclude, uint8_t *ip)
+{
+    bool has_include = NULL != include && '\0' != *include;
+    int net = 0 != (at->ifa_flags & IFF_LOOPBACK) ? FAB_SOCK_NET_LOOPBACK
+              : is_bridge(at->ifa_name)           ? FAB_SOCK_NET_BRIDGE
+                                                  : FAB_SOCK_NET_PLAIN;
+
+    if (0 == (at->ifa_flags & IFF_UP) || !fab_sock_ip_of(at->ifa_addr, ip) ||
+        (has_include && !fab_sock_list_has(include, at->ifa_name, ip)) ||
+        fab_sock_list_has(exclude, at->ifa_name, ip) ||
+        (is_link_local(ip) && !fab_sock_ip_is_v4(ip))) {
+        return -1;
+    }
+    return 4 * net + 2 * is_link_local(ip) + !fab_sock_ip_is_v4(ip);
+}
+
+int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *out, int max)
+{
+    struct ifaddrs *all = NULL;
+    uint8_t ip[16];
+    int num = 0;
+
+    (void) getifaddrs(&all);
+    for (int rank = 0; rank < 4 * 3; rank++) {
+        for (struct ifaddrs *at = all; NULL != at && num < max; at = at->ifa_next) {
+            if (rank == rank_of(at, include, exclude, ip)) {
+                out[num] = (fab_sock_ip_t){.prefix = (uint8_t) prefix_of(at->ifa_netmask),
+                                           .net = (uint8_t) (rank / 4)};
+                memcpy(out[num++].ip, ip, sizeof(ip));
+            }
+        }
+    }
+    freeifaddrs(all);
+    return num;
+}
+
+/* ---- a peer ------------------------------------------------------------- */
+
+/* The order in which a peer's address is tried, smaller first; -1: not at all. */
+static int choice_of(const fab_sock_ip_t *own, int num_own, bool is_same_host,
+                     const fab_sock_ip_t *ip)
+{
+    bool is_near = false, has_family = false;
+
+    for (int i = 0; i < num_own; i++) {
+        if (!is_same_host && 0 == memcmp(own[i].ip, ip->ip, sizeof(ip->ip))) {
+            return -1;
+        }
+        bool is_family = fab_sock_ip_is_v4(own[i].ip) == fab_sock_ip_is_v4(ip->ip);
+        bool is_loopback = FAB_SOCK_NET_LOOPBACK == own[i].net;
+        has_family = has_family || (is_family && (is_same_host || !is_loopback));
+        is_near = is_near || (is_family && own[i].prefix == ip->prefix &&
+                              is_in_net(ip->ip, own[i].ip, ip->prefix));
+    }
+    if (!has_family || (!is_same_host && FAB_SOCK_NET_LOOPBACK == ip->net)) {
+        return -1;
+    }
+    return 2 * ip->net + !is_near;
+}
+
+int fab_sock_sort_ips(const fab_sock_ip_t *own, int num_own, bool is_same_host, fab_sock_ip_t *ips,
+                      int num)
+{
+    fab_sock_ip_t sorted[FAB_SOCK_IPS];
+    int left = 0;
+
+    for (int choice = 0; choice < 2 * 3; choice++) {
+        for (int i = 0; i < num; i++) {
+            if (choice == choice_of(own, num_own, is_same_host, &ips[i])) {
+                sorted[left++] = ips[i];
+            }
+        }
+    }
+    memcpy(ips, sorted, (size_t) left * sizeof(*ips));
+    return left;
+}

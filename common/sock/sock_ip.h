@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * IP addresses: those of this host, which of them are used, and which of a peer's to try first.
+ */
+#ifndef FAB_SOCK_IP_H
+#define FAB_SOCK_IP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum { FAB_SOCK_IPS = 8 }; /* addresses of a process at most */
+
+typedef enum fab_sock_net {
+    FAB_SOCK_NET_PLAIN = 0,
+    FAB_SOCK_NET_BRIDGE = 1, /* of containers and virtual machines: often the same on all hosts */
+    FAB_SOCK_NET_LOOPBACK = 2,
+} fab_sock_net_t;
+
+/* Where a process listens.  It is a wire format. */
+typedef struct fab_sock_ip {
+    uint8_t ip[16]; /* IPv4 as ::ffff:a.b.c.d */
+    uint16_t port;
+    uint8_t prefix; /* bits of its network: 0 to 128, with IPv4 96 more than the user sees */
+    uint8_t net;    /* fab_sock_net_t */
+} fab_sock_ip_t;
+
+_Static_assert(20 == sizeof(fab_sock_ip_t), "fab_sock_ip_t is a wire format");
+
+bool fab_sock_ip_is_v4(const uint8_t *ip);
+
+/* From a socket address.  False: of another family. */
+bool fab_sock_ip_of(const struct sockaddr *sa, uint8_t *ip);
+
+/* To one; returns its length. */
+socklen_t fab_sock_ip_sockaddr(const fab_sock_ip_t *ip, struct sockaddr_storage *out);
+
+/* As text, "[::1]:4000" or "10.0.0.1:4000"; returns buf. */
+const char *fab_sock_ip_text(const fab_sock_ip_t *ip, char *buf, size_t size);
+
+/*
+ * A list "eth0,10.1.0.0/16,fd00::/8": is it well formed?  An interface that no host has is no
+ * error, as hosts differ.
+ */
+bool fab_sock_list_is_sound(const char *list);
+
+/* Does the list name this interface, or a network that the address is in? */
+bool fab_sock_list_has(const char *list, const char *interface, const uint8_t *ip);
+
+/*
+ * The addresses of this host, the best first, max at most: of interfaces that are up, in include
+ * (if that is not empty) and not in exclude, IPv4 before IPv6, bridges after others, loopback last;
+ * link-local ones only if there are no others.  Their port is 0.  Returns how many.
+ */
+int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *out, int max);
+
+/*
+ * Put the addresses of a peer into the order in which they are tried, and leave those out that
+ * cannot lead to it: own are this process's.  On the same host any will do; to another, loopback
+ * and addresses that this host has itself do not lead, and those in a network of this host come
+ * first.  Returns how many are left.
+ */
+int fab_sock_sort_ips(const fab_sock_ip_t *own, int num_own, bool is_same_host, fab_sock_ip_t *ips,
+                      int num);
+
+#endif /* FAB_SOCK_IP_H */

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a TCP connection between two processes begins, for every provider that makes one.
+ *
+ *      asking side                              answering side, which listens
+ *      GREETING {name, target, nonce}   ->      is it for this process?
+ *                                       <-      CHALLENGE {nonce, proof}
+ *      sealed frame                     ->      the seal proves the asking side
+ *                                       <-      sealed frames, both ways, as the provider wants
+ *
+ * The secret is the key in the answering process's address: 128 random bits that only who got the
+ * address from the job (by PMIx) knows; processes that were spawned or connected later do as well.
+ * Both sides derive a session key from it:
+ *
+ *      session = HMAC(key, "session", greeting, nonce of the answering side)
+ *      proof   = HMAC(session, "answer")
+ *      mask    = HMAC(session, "mask", direction, number of the frame, index of the 32 bytes)
+ *      seal    = HMAC(session, "seal", direction, number of the frame, masked frame)
+ *
+ * A frame goes as seal, then the frame exclusive-or its mask: a frame has its sender's address, and
+ * that has its key, which must not be read on the way.  Nothing of a frame is looked at before its
+ * seal was compared.  What a provider sends after its frames is its own, and not protected.
+ *
+ * HMAC is that of SHA-256; byte order is the host's.
+ */
+#ifndef FAB_SOCK_WIRE_H
+#define FAB_SOCK_WIRE_H
+
+#include <stdint.h>
+
+#include "sock/sha256.h"
+
+#define FAB_SOCK_MAGIC   0x4b434f53u /* "SOCK", little endian */
+#define FAB_SOCK_VERSION 1
+
+enum {
+    FAB_SOCK_KEY = 16,        /* bytes */
+    FAB_SOCK_NONCE = 16,      /* bytes */
+    FAB_SOCK_FRAME_MAX = 320, /* bytes of a provider's frame */
+};
+
+typedef struct fab_sock_greeting {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t protocol; /* FAB_WIRE_* of the provider */
+    uint64_t name;     /* of the asking process */
+    uint64_t target;   /* of the process that is meant */
+    uint8_t nonce[FAB_SOCK_NONCE];
+} fab_sock_greeting_t;
+
+typedef struct fab_sock_challenge {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t protocol;
+    uint8_t nonce[FAB_SOCK_NONCE];
+    uint8_t proof[FAB_SHA256_LEN];
+} fab_sock_challenge_t;
+
+typedef struct fab_sock_sealed {
+    uint8_t seal[FAB_SHA256_LEN];
+    uint8_t frame[FAB_SOCK_FRAME_MAX]; /* as many as the provider's frames have */
+} fab_sock_sealed_t;
+
+_Static_assert(40 == sizeof(fab_sock_greeting_t), "fab_sock_greeting_t is a wire format");
+_Static_assert(56 == sizeof(fab_sock_challenge_t), "fab_sock_challenge_t is a wire format");
+
+#endif /* FAB_SOCK_WIRE_H */

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Connection set-up: who asks, who answers, and what happens when both ask at once.
+ *
+ *      IDLE ──first send──> ASKING ──WELCOME──> UP
+ *        └──HELLO of the peer──┴────────────────^
+ *
+ * Both ask: the one with the smaller name has precedence.  It puts the other's HELLO aside; the
+ * other, when it gets this HELLO, answers it and forgets its own question.  Should the former's
+ * question come to nothing (the peer cannot be reached from here, but this process from there), it
+ * answers the one put aside.
+ *
+ * A HELLO that comes while there is a connection is of a peer that has ended it: it is put aside
+ * until that end has come here, too.  One that crossed the question by which the connection was
+ * made is void, which its serial says.
+ */
+#include "tcp/tcp_types.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* ---- asking ------------------------------------------------------------- */
+
+static fab_tcp_frame_t frame_of(const fab_tcp_ep_t *ep, fab_tcp_kind_t kind)
+{
+    return (fab_tcp_frame_t){.kind = kind, .serial = ep->serial, .addr = ep->dom->addr};
+}
+
+static fab_sock_t *ask(fab_tcp_ep_t *ep)
+{
+    fab_tcp_domain_t *dom = ep->dom;
+    fab_sock_ip_t ips[FAB_SOCK_IPS];
+    fab_tcp_frame_t hello;
+    int num;
+
+    ep->serial = ++dom->serial;
+    hello = frame_of(ep, FAB_TCP_HELLO);
+    memcpy(ips, ep->addr.ips, sizeof(ips));
+    num = fab_sock_sort_ips(dom->addr.ips, dom->addr.num_ips, ep->is_local, ips, ep->addr.num_ips);
+    return fab_sock_connect(dom->socks, ep, ep->peer->name, ep->addr.key, ips, num, &hello);
+}
+
+/* As many descriptors as the administrator allows. False: they are allowed already. */
+static bool raise_limit(unsigned long *limit)
+{
+    struct rlimit files;
+
+    if (0 != getrlimit(RLIMIT_NOFILE, &files)) {
+        return false;
+    }
+    *limit = files.rlim_max;
+    if (files.rlim_cur == files.rlim_max) {
+        return false;
+    }
+    files.rlim_cur = files.rlim_max;
+    return 0 == setrlimit(RLIMIT_NOFILE, &files);
+}
+
+void fab_tcp_connect(fab_tcp_ep_t *ep)
+{
+    unsigned long limit = 0;
+    char why[256];
+
+    ep->sock = ask(ep);
+    if (NULL == ep->sock && raise_limit(&limit)) {
+        ep->sock = ask(ep);
+    }
+    if (NULL == ep->sock) {
+        snprintf(why, sizeof(why),
+                 "No socket for a connection to it can be opened: this process may have %lu files "
+                 "open (ulimit -n), and memory may be short.",
+                 limit);
+        fab_peer_fail(ep->peer, OPAL_ERR_OUT_OF_RESOURCE, why);
+        return;
+    }
+    ep->state = FAB_TCP_ASKING;
+    fab_tcp_expect(ep->dom);
+}
+
+static void cancel_question(fab_tcp_ep_t *ep)
+{
+    if (NULL != ep->sock) {
+        fab_sock_release(ep->sock);
+        ep->sock = NULL;
+    }
+    if (FAB_TCP_ASKING == ep->state) {
+        ep->state = FAB_TCP_IDLE;
+    }
+}
+
+static void cancel_parked(fab_tcp_ep_t *ep)
+{
+    if (NULL != ep->parked) {
+        fab_sock_release(ep->parked);
+        ep->parked = NULL;
+    }
+}
+
+void fab_tcp_connect_cancel(fab_tcp_ep_t *ep)
+{
+    cancel_question(ep);
+    cancel_parked(ep);
+}
+
+/* The socket is the connection. */
+static void connected(fab_tcp_ep_t *ep, fab_sock_t *sock)
+{
+    fab_sock_sealed_t left;
+    size_t left_len;
+    int fd = fab_sock_take(sock, &left, &left_len);
+
+    fab_tcp_stream_open(ep, fd, &left, left_len);
+    if (FAB_PEER_CLOSED == ep->peer->state) {
+        fab_tcp_stream_end(ep, FAB_TCP_ID_CLOSE);
+    }
+}
+
+/* ---- answering ---------------------------------------------------------- */
+
+static void refuse(fab_sock_t *sock)
+{
+    fab_tcp_domain_t *dom = fab_sock_set_dom(sock->set);
+    fab_tcp_frame_t frame = {.kind = FAB_TCP_REFUSE, .addr = dom->addr};
+
+    fab_counters.tcp_refused++;
+    fab_sock_send(sock, &frame);
+    fab_sock_release(sock);
+}
+
+static void answer(fab_tcp_ep_t *ep, fab_sock_t *sock)
+{
+    const fab_tcp_frame_t *hello = (const fab_tcp_frame_t *) sock->frame;
+    fab_tcp_frame_t welcome;
+
+    cancel_question(ep);
+    ep->peer_void = hello->serial;
+    welcome = frame_of(ep, FAB_TCP_WELCOME);
+    fab_sock_send(sock, &welcome);
+    connected(ep, sock);
+}
+
+static void park(fab_tcp_ep_t *ep, fab_sock_t *sock)
+{
+    cancel_parked(ep);
+    ep->parked = sock;
+    sock->owner = ep;
+}
+
+void fab_tcp_connect_again(fab_tcp_ep_t *ep)
+{
+    fab_sock_t *parked = ep->parked;
+
+    ep->parked = NULL;
+    if (NULL != parked) {
+        answer(ep, parked);
+    } else if (FAB_PEER_CLOSED == ep->peer->state) {
+        fab_tcp_ep_finish(ep);
+    }
+}
+
+/* The endpoint of who asks.  NULL: it is refused. */
+static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
+                           const fab_tcp_frame_t *hello)
+{
+    uint64_t name = sock->greeting.name;
+    fab_peer_t *peer = NULL;
+    fab_tcp_ep_t *ep;
+
+    if (name != dom->fab->config.name) {
+        peer = fab_peer_from_wire(dom->fab, &fab_tcp_provider, name, &hello->addr,
+                                  sizeof(hello->addr));
+    }
+    if (NULL == peer || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
+        &fab_tcp_provider != fab_peer_provider(peer)) {
+        return NULL;
+    }
+    ep = peer->ep;
+    return 0 == memcmp(&ep->addr, &hello->addr, sizeof(ep->addr)) && !ep->has_left ? ep : NULL;
+}
+
+static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
+{
+    fab_tcp_domain_t *dom = fab_sock_set_dom(sock->set);
+    fab_tcp_ep_t *ep;
+
+    if (!fab_sock_is_open(sock)) {
+        fab_counters.tcp_crossed++; /* it has an answer by now, or wants none any more */
+        fab_sock_release(sock);
+        return;
+    }
+    ep = asker(dom, sock, hello);
+    if (NULL == ep) {
+        refuse(sock);
+    } else if (hello->serial <= ep->peer_void) {
+        fab_counters.tcp_crossed++;
+        fab_sock_release(sock);
+    } else if (FAB_TCP_UP == ep->state) {
+        park(ep, sock);
+    } else if (FAB_TCP_ASKING == ep->state && ep->peer->name > dom->fab->config.name) {
+        fab_counters.tcp_crossed++;
+        park(ep, sock);
+    } else {
+        answer(ep, sock);
+    }
+}
+
+/* ---- answers ------------------------------------------------------------ */
+
+static void on_welcome(fab_tcp_ep_t *ep, const fab_tcp_frame_t *welcome)
+{
+    fab_sock_t *sock = ep->sock;
+
+    ep->sock = NULL;
+    ep->peer_void = welcome->serial;
+    cancel_parked(ep);
+    connected(ep, sock);
+}
+
+/* The question came to nothing. */
+static void not_connected(fab_tcp_ep_t *ep, const char *why)
+{
+    cancel_question(ep);
+    if (NULL != ep->parked || FAB_PEER_CLOSED == ep->peer->state) {
+        fab_tcp_connect_again(ep);
+    } else {
+        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH, why);
+    }
+}
+
+void fab_tcp_on_frame(fab_sock_t *sock, const void *bytes)
+{
+    fab_tcp_ep_t *ep = sock->owner;
+    fab_tcp_frame_t frame;
+
+    memcpy(&frame, bytes, sizeof(frame));
+    bool is_answer = NULL != ep && ep->sock == sock &&
+                     0 == memcmp(&frame.addr, &ep->addr, sizeof(ep->addr));
+    if (NULL == ep && !sock->is_asking && FAB_TCP_HELLO == frame.kind) {
+        on_hello(sock, &frame);
+    } else if (is_answer && FAB_TCP_WELCOME == frame.kind) {
+        on_welcome(ep, &frame);
+    } else if (is_answer && FAB_TCP_REFUSE == frame.kind) {
+        not_connected(ep, "It refused the connection: this process has failed for it, or it "
+                          "reaches this process in another way.");
+    } else {
+        fab_counters.tcp_bad_messages++;
+        fab_sock_reject(sock);
+    }
+}
+
+void fab_tcp_on_broken(fab_sock_t *sock, const char *why)
+{
+    fab_tcp_ep_t *ep = sock->owner;
+
+    if (NULL != ep && ep->sock == sock) {
+        not_connected(ep, why); /* releases it */
+        return;
+    }
+    if (NULL != ep && ep->parked == sock) {
+        ep->parked = NULL;
+    }
+    fab_sock_release(sock);
+}

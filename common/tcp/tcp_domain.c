@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Provider tcp: opening and closing it in this process, its address, its description, its table.
+ */
+#include "tcp/tcp_types.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "fabric/fab_params.h"
+#include "fabric/fab_wire.h"
+#include "shm/shm_types.h" /* fab_shm_host_identity() */
+
+enum { FAB_TCP_CLOSE_US = 300000 }; /* at the end, until what was sent has been written */
+
+/* ---- buffers ------------------------------------------------------------ */
+
+fab_tcp_buf_t *fab_tcp_buf_get(fab_tcp_domain_t *dom)
+{
+    fab_tcp_buf_t *buf = dom->free_bufs;
+
+    if (NULL != buf) {
+        dom->free_bufs = buf->next;
+        dom->num_free--;
+    } else {
+        buf = malloc(sizeof(*buf));
+    }
+    if (NULL != buf) {
+        buf->next = NULL;
+        buf->start = buf->end = 0;
+    }
+    return buf;
+}
+
+void fab_tcp_buf_put(fab_tcp_domain_t *dom, fab_tcp_buf_t *buf)
+{
+    if (dom->num_free >= FAB_TCP_FREE_BUFS) {
+        free(buf);
+        return;
+    }
+    buf->next = dom->free_bufs;
+    dom->free_bufs = buf;
+    dom->num_free++;
+}
+
+/* ---- open --------------------------------------------------------------- */
+
+static bool is_own_ip(void *domain, const uint8_t *ip)
+{
+    const fab_tcp_domain_t *dom = domain;
+
+    for (int i = 0; i < dom->addr.num_ips; i++) {
+        if (0 == memcmp(dom->addr.ips[i].ip, ip, sizeof(dom->addr.ips[i].ip))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_set(const char *list)
+{
+    return NULL != list && '\0' != *list;
+}
+
+static int fill_address(fab_tcp_domain_t *dom, const char **why)
+{
+    fab_tcp_addr_t *addr = &dom->addr;
+    const fab_params_t *p = &fab_params;
+
+    addr->version = FAB_TCP_VERSION;
+    addr->eager_max = p->tcp_eager_limit;
+    addr->host = fab_shm_host_identity();
+    addr->num_ips = (uint16_t) fab_sock_own_ips(p->tcp_if_include, p->tcp_if_exclude, addr->ips,
+                                                FAB_SOCK_IPS);
+    if ((ssize_t) sizeof(addr->key) != getrandom(addr->key, sizeof(addr->key), 0)) {
+        *why = fab_sentence(dom->fab, "getrandom() failed: %s.", strerror(errno));
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    if (0 == addr->num_ips) {
+        *why = is_set(p->tcp_if_include) || is_set(p->tcp_if_exclude)
+                   ? fab_sentence(dom->fab,
+                                  "No IP address of this host is left by %stcp_if_include and "
+                                  "%stcp_if_exclude.",
+                                  p->prefix, p->prefix)
+                   : "This host has no IP address.";
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    return OPAL_SUCCESS;
+}
+
+static int open_sockets(fab_tcp_domain_t *dom, const char **why)
+{
+    const fab_params_t *p = &fab_params;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    fab_sock_user_t user = {
+        .fab = dom->fab,
+        .dom = dom,
+        .protocol = FAB_WIRE_TCP,
+        .frame_len = sizeof(fab_tcp_frame_t),
+        .key = dom->addr.key,
+        .timeout_s = p->tcp_timeout,
+        .is_allowed = is_set(p->tcp_if_include) || is_set(p->tcp_if_exclude) ? is_own_ip : NULL,
+        .on_frame = fab_tcp_on_frame,
+        .on_broken = fab_tcp_on_broken,
+        .strangers = &fab_counters.tcp_strangers,
+    };
+
+    (void) fab_params_ports(p->tcp_ports, &user.port_min, &user.port_max);
+    int rc = fab_sock_set_open(&user, &dom->socks, why);
+    if (OPAL_SUCCESS != rc) {
+        return rc;
+    }
+    dom->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (dom->epoll < 0 ||
+        0 != epoll_ctl(dom->epoll, EPOLL_CTL_ADD, fab_sock_set_fd(dom->socks), &event)) {
+        *why = fab_sentence(dom->fab, "epoll cannot be used: %s.", strerror(errno));
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    for (int i = 0; i < dom->addr.num_ips; i++) {
+        dom->addr.ips[i].port = fab_sock_set_port(dom->socks);
+    }
+    return OPAL_SUCCESS;
+}
+
+static void domain_free(fab_tcp_domain_t *dom)
+{
+    if (NULL != dom->socks) {
+        fab_sock_set_close(dom->socks);
+    }
+    if (dom->epoll >= 0) {
+        close(dom->epoll);
+    }
+    while (NULL != dom->free_bufs) {
+        fab_tcp_buf_t *buf = dom->free_bufs;
+        dom->free_bufs = buf->next;
+        free(buf);
+    }
+    free(dom);
+}
+
+static int tcp_open(fab_t *fab, fab_domain_t **out, const char **why)
+{
+    fab_tcp_domain_t *dom;
+    char text[256];
+    int rc;
+
+    if (OPAL_SUCCESS != fab_params_check(text, sizeof(text))) {
+        *why = fab_sentence(fab, "%s", text);
+        return OPAL_ERR_BAD_PARAM;
+    }
+    dom = calloc(1, sizeof(*dom));
+    if (NULL == dom) {
+        *why = "There is not enough memory.";
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    dom->fab = fab;
+    dom->epoll = -1;
+    dom->pid = (uint32_t) getpid();
+    dom->period = FAB_TCP_EPOLL_PERIOD;
+    rc = fill_address(dom, why);
+    if (OPAL_SUCCESS == rc) {
+        rc = open_sockets(dom, why);
+    }
+    if (OPAL_SUCCESS != rc) {
+        domain_free(dom);
+        return rc;
+    }
+    *out = (fab_domain_t *) dom;
+    return OPAL_SUCCESS;
+}
+
+/* ---- close -------------------------------------------------------------- */
+
+/* Write what is left and read away what comes, so that the kernel has no reason for a reset. */
+static bool leave(fab_tcp_ep_t *ep)
+{
+    fab_tcp_buf_t *buf = ep->in;
+
+    if (!ep->is_end_sent) {
+        fab_tcp_stream_end(ep, FAB_TCP_ID_LEAVE);
+    }
+    fab_tcp_stream_flush(ep);
+    ssize_t n = recv(ep->fd, buf->data, sizeof(buf->data), MSG_DONTWAIT);
+    return 0 == n || (n < 0 && EAGAIN != errno && EINTR != errno);
+}
+
+/* Say to all that this process leaves, and wait a moment until they have heard. */
+static void say_goodbye(fab_tcp_domain_t *dom)
+{
+    uint64_t end = fab_sock_now_us() + FAB_TCP_CLOSE_US;
+    bool is_waiting = true;
+
+    while (is_waiting && fab_sock_now_us() < end) {
+        is_waiting = false;
+        for (fab_tcp_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
+            ep->in = NULL != ep->in || FAB_TCP_UP != ep->state ? ep->in : fab_tcp_buf_get(dom);
+            if (FAB_TCP_UP == ep->state && (NULL == ep->in || leave(ep))) {
+                fab_tcp_stream_close(ep);
+            }
+            is_waiting = is_waiting || FAB_TCP_UP == ep->state;
+        }
+        if (is_waiting) {
+            (void) poll(NULL, 0, 1);
+        }
+    }
+}
+
+static void tcp_close(fab_domain_t *domain)
+{
+    fab_tcp_domain_t *dom = (fab_tcp_domain_t *) domain;
+
+    if ((uint32_t) getpid() != dom->pid) {
+        return; /* a child made by fork(): the connections are its parent's */
+    }
+    say_goodbye(dom);
+    while (NULL != dom->eps) {
+        dom->eps->peer->ep = NULL;
+        fab_tcp_ep_free(dom->eps);
+    }
+    domain_free(dom);
+}
+
+/* ---- the rest ----------------------------------------------------------- */
+
+static size_t tcp_address(fab_domain_t *domain, void *buf, size_t size)
+{
+    fab_tcp_domain_t *dom = (fab_tcp_domain_t *) domain;
+
+    if (size < sizeof(dom->addr)) {
+        return 0;
+    }
+    memcpy(buf, &dom->addr, sizeof(dom->addr));
+    return sizeof(dom->addr);
+}
+
+static int tcp_describe(fab_domain_t *domain, char *buf, size_t size)
+{
+    const fab_tcp_domain_t *dom = (const fab_tcp_domain_t *) domain;
+    char text[64];
+    int len = snprintf(buf, size,
+                       "any host       tcp    0 to %-10u  eager\n"
+                       "                      longer           rendezvous, in fragments\n"
+                       "                                       listens at",
+                       dom->addr.eager_max);
+
+    for (int i = 0; i < dom->addr.num_ips && len < (int) size; i++) {
+        len += snprintf(buf + len, size - (size_t) len, " %s",
+                        fab_sock_ip_text(&dom->addr.ips[i], text, sizeof(text)));
+    }
+    return len < (int) size ? len + snprintf(buf + len, size - (size_t) len, "\n") : len;
+}
+
+static bool tcp_expose_any(fab_domain_t *domain, const void *buf, size_t len, fab_rkey_t *rkey)
+{
+    (void) domain, (void) buf, (void) len, (void) rkey;
+    return false; /* there is no RMA over a stream */
+}
+
+static bool tcp_is_idle(const fab_domain_t *domain)
+{
+    return 0 == ((const fab_tcp_domain_t *) domain)->num_up;
+}
+
+const fab_provider_t fab_tcp_provider = {
+    .name = "tcp",
+    .id = FAB_WIRE_TCP,
+    .reaches_hosts = true,
+    .ops = &fab_tcp_ops,
+    .open = tcp_open,
+    .close = tcp_close,
+    .address = tcp_address,
+    .attach = fab_tcp_attach,
+    .detach = fab_tcp_detach,
+    .drop = fab_tcp_drop,
+    .progress = fab_tcp_progress,
+    .expose_any = tcp_expose_any,
+    .is_idle = tcp_is_idle,
+    .describe = tcp_describe,
+};

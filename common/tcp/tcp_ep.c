@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Endpoints: what the tcp provider does for one peer.
+ *
+ *      attach ──> IDLE ──first send──> ASKING ──> UP          (tcp_connect.c)
+ *      detach ──> CLOSE sent ──CLOSE and end of the peer──> gone
+ *      CLOSE of the peer ──> CLOSE sent ──end──> IDLE
+ *      drop   ──> REFUSE sent, if that can be done, gone
+ */
+#include "tcp/tcp_types.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fabric/fab_params.h"
+#include "shm/shm_types.h" /* fab_shm_host_identity() */
+
+/* ---- sending ------------------------------------------------------------ */
+
+/* No message can go to the peer now: connect if that was not done. */
+static __attribute__((noinline)) int cannot_send(fab_tcp_ep_t *ep)
+{
+    if (ep->has_left) {
+        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH,
+                      "It takes no more messages: it has left, or refused this process.");
+        return OPAL_ERR_UNREACH;
+    }
+    if (FAB_TCP_IDLE == ep->state) {
+        fab_tcp_connect(ep);
+    }
+    return FAB_PEER_UP == ep->peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
+}
+
+static bool can_send(const fab_tcp_ep_t *ep)
+{
+    return FAB_TCP_UP == ep->state && !ep->is_end_sent && 0 == ep->error;
+}
+
+static int tcp_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
+{
+    fab_tcp_ep_t *ep = peer->ep;
+
+    if (__builtin_expect(!can_send(ep), 0)) {
+        return cannot_send(ep);
+    }
+    if (len > peer->eager_max) {
+        return OPAL_ERR_BAD_PARAM;
+    }
+    fab_tcp_expect(ep->dom);
+    return fab_tcp_stream_send(ep, hdr, buf, len);
+}
+
+static void *tcp_reserve(fab_peer_t *peer, size_t max_len)
+{
+    fab_tcp_ep_t *ep = peer->ep;
+
+    if (__builtin_expect(!can_send(ep), 0)) {
+        (void) cannot_send(ep);
+        return NULL;
+    }
+    return fab_tcp_stream_reserve(ep, max_len);
+}
+
+static void tcp_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    fab_tcp_ep_t *ep = peer->ep;
+
+    fab_tcp_expect(ep->dom);
+    fab_tcp_stream_commit(ep, hdr, len);
+}
+
+static void tcp_batch(fab_peer_t *peer, bool is_begin)
+{
+    fab_tcp_ep_t *ep = peer->ep;
+
+    ep->is_batch = is_begin;
+    if (!is_begin && FAB_TCP_UP == ep->state) {
+        fab_tcp_stream_flush(ep);
+    }
+}
+
+/* ---- memory: none over a stream ----------------------------------------- */
+
+static int tcp_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
+{
+    (void) peer, (void) buf, (void) len, (void) rkey;
+    return OPAL_ERR_NOT_SUPPORTED;
+}
+
+static void tcp_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
+{
+    (void) peer, (void) rkey;
+}
+
+static int tcp_rma(fab_rma_t *op)
+{
+    (void) op;
+    return OPAL_ERR_NOT_SUPPORTED;
+}
+
+const fab_ops_t fab_tcp_ops = {
+    .send = tcp_send,
+    .reserve = tcp_reserve,
+    .commit = tcp_commit,
+    .expose = tcp_expose,
+    .unexpose = tcp_unexpose,
+    .rma = tcp_rma,
+    .batch = tcp_batch,
+};
+
+/* ---- attach and detach -------------------------------------------------- */
+
+static int addr_check(const fab_tcp_domain_t *dom, const fab_tcp_addr_t *addr, const char **why)
+{
+    if (FAB_TCP_VERSION != addr->version) {
+        *why = fab_sentence(dom->fab, "its tcp has version %u, this process knows %d",
+                            addr->version, FAB_TCP_VERSION);
+        return OPAL_ERR_UNREACH;
+    }
+    if (0 == addr->num_ips || addr->num_ips > FAB_SOCK_IPS || addr->eager_max < FAB_TCP_EAGER_MIN ||
+        addr->eager_max > FAB_TCP_EAGER_MAX) {
+        *why = "its address for tcp is damaged";
+        return OPAL_ERR_UNREACH;
+    }
+    return OPAL_SUCCESS;
+}
+
+static fab_tcp_ep_t *ep_new(fab_tcp_domain_t *dom, fab_peer_t *peer, const fab_tcp_addr_t *addr)
+{
+    fab_tcp_ep_t *ep = malloc(sizeof(*ep));
+
+    if (NULL == ep) {
+        return NULL;
+    }
+    *ep = (fab_tcp_ep_t){.peer = peer,
+                         .dom = dom,
+                         .fd = -1,
+                         .is_local = addr->host == dom->addr.host,
+                         .addr = *addr,
+                         .next = dom->eps,
+                         .prev = &dom->eps};
+    if (NULL != dom->eps) {
+        dom->eps->prev = &ep->next;
+    }
+    dom->eps = ep;
+    return ep;
+}
+
+int fab_tcp_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, size_t len,
+                   const char **why)
+{
+    fab_tcp_domain_t *dom = (fab_tcp_domain_t *) domain;
+    fab_tcp_addr_t addr;
+    int rc;
+
+    if (sizeof(addr) != len) {
+        *why = fab_sentence(dom->fab, "its address for tcp has %zu bytes, expected %zu", len,
+                            sizeof(addr));
+        return OPAL_ERR_UNREACH;
+    }
+    memcpy(&addr, address, sizeof(addr));
+    rc = addr_check(dom, &addr, why);
+    if (OPAL_SUCCESS != rc) {
+        return rc;
+    }
+    peer->ep = ep_new(dom, peer, &addr);
+    if (NULL == peer->ep) {
+        *why = "there is not enough memory";
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    peer->eager_max = addr.eager_max < fab_params.tcp_eager_limit ? addr.eager_max
+                                                                  : fab_params.tcp_eager_limit;
+    peer->caps = 0;
+    return OPAL_SUCCESS;
+}
+
+void fab_tcp_ep_free(fab_tcp_ep_t *ep)
+{
+    fab_tcp_connect_cancel(ep);
+    if (FAB_TCP_UP == ep->state) {
+        fab_tcp_stream_close(ep);
+    }
+    *ep->prev = ep->next;
+    if (NULL != ep->next) {
+        ep->next->prev = ep->prev;
+    }
+    free(ep);
+}
+
+void fab_tcp_ep_finish(fab_tcp_ep_t *ep)
+{
+    fab_peer_t *peer = ep->peer;
+
+    peer->ep = NULL;
+    fab_tcp_ep_free(ep);
+    fab_peer_left(peer);
+}
+
+void fab_tcp_detach(fab_domain_t *domain, fab_peer_t *peer)
+{
+    fab_tcp_ep_t *ep = peer->ep;
+
+    (void) domain;
+    if (FAB_TCP_UP == ep->state) {
+        fab_tcp_stream_end(ep, FAB_TCP_ID_CLOSE);
+    } else if (FAB_TCP_IDLE == ep->state) {
+        peer->ep = NULL;
+        fab_tcp_ep_free(ep);
+    } /* else the peer may have agreed, and sent something, by now */
+}
+
+bool fab_tcp_drop(fab_domain_t *domain, fab_peer_t *peer)
+{
+    fab_tcp_ep_t *ep = peer->ep;
+
+    (void) domain;
+    if (FAB_TCP_UP == ep->state) {
+        fab_tcp_stream_end(ep, FAB_TCP_ID_REFUSE);
+    }
+    peer->ep = NULL;
+    fab_tcp_ep_free(ep);
+    return true;
+}

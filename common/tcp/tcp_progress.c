@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One progress call of the tcp provider: write what was queued, and look what came.
+ *
+ * An empty look costs a system call.  So the connection by which a message came last is read by
+ * itself, and every FAB_TCP_EPOLL_PERIOD-th look is one at all; more often, while others are in
+ * use, too.  Many empty looks in a row make looks rarer, any message sent or received makes them
+ * frequent again.
+ */
+#include "tcp/tcp_types.h"
+
+#include <sys/epoll.h>
+
+static void flush_dirty(fab_tcp_domain_t *dom)
+{
+    while (NULL != dom->dirty) {
+        fab_tcp_ep_t *ep = dom->dirty;
+        dom->dirty = ep->dirty_next;
+        ep->is_dirty = false;
+        fab_tcp_stream_flush(ep);
+        fab_tcp_stream_end_if_done(ep);
+    }
+}
+
+static int on_event(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep, uint32_t events)
+{
+    int n = 0;
+
+    if (0 != (events & EPOLLOUT)) {
+        fab_tcp_stream_unblock(ep);
+        n++;
+    }
+    if (0 != (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) && !ep->is_eof) {
+        if (ep != dom->hot) {
+            dom->hot = ep;
+            dom->period = 0; /* doubled below */
+        }
+        return n + fab_tcp_stream_read(ep);
+    }
+    fab_tcp_stream_end_if_done(ep);
+    return n;
+}
+
+static int poll_all(fab_tcp_domain_t *dom)
+{
+    struct epoll_event events[FAB_TCP_EVENTS];
+    int n = epoll_wait(dom->epoll, events, FAB_TCP_EVENTS, 0);
+    int sum = 0;
+
+    dom->polls = 0;
+    dom->period = dom->period < FAB_TCP_EPOLL_PERIOD / 2 ? 2 * dom->period + 1
+                                                         : FAB_TCP_EPOLL_PERIOD;
+    for (int i = 0; i < n; i++) {
+        if (NULL != events[i].data.ptr) {
+            sum += on_event(dom, events[i].data.ptr, events[i].events);
+        }
+    }
+    if (n > 0 || fab_sock_set_is_busy(dom->socks)) {
+        sum += fab_sock_set_poll(dom->socks);
+    }
+    return sum;
+}
+
+/* When to look again. */
+static void plan(fab_tcp_domain_t *dom, int events)
+{
+    uint32_t max = dom->num_up > 0 || fab_sock_set_is_busy(dom->socks) ? FAB_TCP_IDLE_PERIOD
+                                                                       : FAB_TCP_ALONE_PERIOD;
+    uint32_t period;
+
+    dom->empty_polls = events > 0 ? 0 : dom->empty_polls + 1;
+    period = 1 + dom->empty_polls / FAB_TCP_IDLE_POLLS;
+    dom->next_poll = dom->pass + (period < max ? period : max);
+}
+
+int fab_tcp_progress(fab_domain_t *domain)
+{
+    fab_tcp_domain_t *dom = (fab_tcp_domain_t *) domain;
+    int events = 0;
+
+    dom->pass++;
+    if (NULL != dom->dirty) {
+        flush_dirty(dom);
+    }
+    if (__builtin_expect((int32_t) (dom->pass - dom->next_poll) < 0, 1)) {
+        return 0;
+    }
+    if (NULL != dom->hot) {
+        events = fab_tcp_stream_read(dom->hot);
+    }
+    if (++dom->polls >= dom->period || NULL == dom->hot) {
+        events += poll_all(dom);
+    }
+    plan(dom, events);
+    return events;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The tcp provider's structures, for the files of common/tcp/ and its tests.
+ *
+ * Ownership.  The domain owns the listening sockets, the buffers and all endpoints.  An endpoint
+ * belongs to one peer record (fab_peer_t.ep) and owns its connection; it has buffers only while a
+ * message is waiting to be written, or has come in part.
+ *
+ * All under the fabric's lock.
+ */
+#ifndef FAB_TCP_TYPES_H
+#define FAB_TCP_TYPES_H
+
+#include "fabric/fab_provider.h"
+#include "sock/sock.h"
+#include "tcp/tcp_wire.h"
+
+enum {
+    FAB_TCP_BUF = 131072,    /* bytes of a buffer */
+    FAB_TCP_QUEUE = 4,       /* buffers of messages that wait to be written, of one peer */
+    FAB_TCP_FREE_BUFS = 8,   /* that are kept */
+    FAB_TCP_EVENTS = 64,     /* of one epoll_wait() */
+    FAB_TCP_READS = 4,       /* from one peer in a row, each of a buffer */
+    FAB_TCP_DIRECT = 2,      /* messages to one peer per progress call, each by a call of its own */
+    FAB_TCP_TOGETHER = 4096, /* bytes that wait at most to be written together */
+    FAB_TCP_EPOLL_PERIOD = 8,  /* polls of the hot connection for one of all */
+    FAB_TCP_IDLE_POLLS = 64,   /* empty polls, after which polls become rarer by one pass */
+    FAB_TCP_IDLE_PERIOD = 32,  /* progress calls for one poll, at the rarest */
+    FAB_TCP_ALONE_PERIOD = 128 /* the same without any connection */
+};
+
+typedef struct fab_tcp_domain fab_tcp_domain_t;
+typedef struct fab_tcp_ep fab_tcp_ep_t;
+typedef struct fab_tcp_buf fab_tcp_buf_t;
+
+/* Bytes start to end are used. */
+struct fab_tcp_buf {
+    fab_tcp_buf_t *next;
+    uint32_t start;
+    uint32_t end;
+    uint64_t data[FAB_TCP_BUF / 8];
+};
+
+typedef enum fab_tcp_state {
+    FAB_TCP_IDLE,   /* no connection */
+    FAB_TCP_ASKING, /* sock asks the peer for one */
+    FAB_TCP_UP,     /* fd */
+} fab_tcp_state_t;
+
+/* What the provider knows of a peer. */
+struct fab_tcp_ep {
+    fab_peer_t *peer;
+    fab_tcp_domain_t *dom;
+
+    /* the connection */
+    fab_tcp_state_t state;
+    int fd;             /* -1 unless UP */
+    int error;          /* errno of a write that failed; nothing more is written */
+    bool is_blocked;    /* the kernel takes no more now: epoll tells when */
+    bool is_dirty;      /* in dom->dirty: something is to be written at the next progress call */
+    bool is_batch;      /* between the calls of batch(): all is written at its end */
+    bool is_used;       /* a message was sent or came on this connection */
+    bool is_end_sent;   /* CLOSE, LEAVE or REFUSE is queued or written: nothing follows */
+    bool is_shut;       /* nothing more can be written, and the kernel was told */
+    bool is_end_come;   /* CLOSE, LEAVE or REFUSE of the peer came */
+    bool is_eof;        /* nothing more can be read */
+    bool is_local;      /* it is on this host */
+    bool has_left;      /* LEAVE or REFUSE came: the peer can be sent nothing any more */
+    uint8_t num_direct; /* messages written one by one in progress call direct_pass */
+    uint8_t num_out;    /* buffers in out */
+    uint32_t direct_pass;
+    fab_tcp_buf_t *out; /* to be written, oldest first */
+    fab_tcp_buf_t *out_last;
+    fab_tcp_buf_t *in; /* a part of a message came */
+    fab_tcp_ep_t *dirty_next;
+
+    /* its set-up (tcp_connect.c) */
+    fab_sock_t *sock;    /* of this process's question */
+    fab_sock_t *parked;  /* the peer's question, put aside */
+    uint64_t serial;     /* of the last question to the peer */
+    uint64_t peer_void;  /* the peer's questions up to this serial are void */
+    fab_tcp_addr_t addr; /* of the peer */
+
+    fab_tcp_ep_t *next; /* of all in the domain */
+    fab_tcp_ep_t **prev;
+};
+
+struct fab_tcp_domain {
+    fab_t *fab;
+    fab_sock_set_t *socks;
+    int epoll;
+    uint32_t pid;
+    fab_tcp_addr_t addr; /* of this process, as peers get it */
+    uint64_t serial;     /* of this process's last question */
+
+    /* polling */
+    uint32_t pass;        /* progress calls */
+    uint32_t next_poll;   /* pass of the next poll */
+    uint32_t empty_polls; /* in a row */
+    uint32_t polls;       /* since all connections were looked at */
+    uint32_t period;      /* of looking at all, in polls */
+    uint32_t num_up;      /* connections */
+    fab_tcp_ep_t *hot;    /* the connection that is polled by itself; NULL: none */
+    fab_tcp_ep_t *dirty;
+
+    fab_tcp_buf_t *free_bufs;
+    uint32_t num_free;
+    fab_tcp_ep_t *eps; /* all */
+};
+
+/* ---- tcp_domain.c ------------------------------------------------------- */
+
+extern const fab_provider_t fab_tcp_provider;
+
+/* NULL: no memory. */
+fab_tcp_buf_t *fab_tcp_buf_get(fab_tcp_domain_t *dom);
+void fab_tcp_buf_put(fab_tcp_domain_t *dom, fab_tcp_buf_t *buf);
+
+/* ---- tcp_ep.c: endpoints ------------------------------------------------ */
+
+extern const fab_ops_t fab_tcp_ops;
+
+int fab_tcp_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len,
+                   const char **why);
+void fab_tcp_detach(fab_domain_t *dom, fab_peer_t *peer);
+bool fab_tcp_drop(fab_domain_t *dom, fab_peer_t *peer);
+void fab_tcp_ep_free(fab_tcp_ep_t *ep);
+
+/* The peer was closed by this process, and its connection has ended: the record goes. */
+void fab_tcp_ep_finish(fab_tcp_ep_t *ep);
+
+/* ---- tcp_stream.c: bytes of a connection -------------------------------- */
+
+/* The connection is up: fd is the endpoint's; left_len bytes of left are to be written first. */
+void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left_len);
+
+/* Close the socket, forget what is queued. */
+void fab_tcp_stream_close(fab_tcp_ep_t *ep);
+
+/*
+ * Room for a message of len bytes, behind what is queued; the header comes before.  NULL: none now.
+ */
+void *fab_tcp_stream_reserve(fab_tcp_ep_t *ep, size_t len);
+
+/* Queue the message whose payload was written there. */
+void fab_tcp_stream_commit(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len);
+
+/* The same, without a copy where it can be written at once.  OPAL codes as fab_send(). */
+int fab_tcp_stream_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len);
+
+/* Write what is queued, as far as the kernel takes it. */
+void fab_tcp_stream_flush(fab_tcp_ep_t *ep);
+
+/* The kernel takes more again. */
+void fab_tcp_stream_unblock(fab_tcp_ep_t *ep);
+
+/* Both directions have ended: close, and ep may be gone. */
+void fab_tcp_stream_end_if_done(fab_tcp_ep_t *ep);
+
+/* Queue one of the provider's own messages, after which nothing is sent on this connection. */
+void fab_tcp_stream_end(fab_tcp_ep_t *ep, uint8_t id);
+
+/* Take what came.  Returns the number of messages, and of other events. */
+int fab_tcp_stream_read(fab_tcp_ep_t *ep);
+
+/* ---- tcp_connect.c: connection set-up ----------------------------------- */
+
+/* Ask the peer for a connection, unless that is under way. */
+void fab_tcp_connect(fab_tcp_ep_t *ep);
+
+/* Nothing comes of it any more. */
+void fab_tcp_connect_cancel(fab_tcp_ep_t *ep);
+
+/* The connection has ended: the peer may have asked for another one. */
+void fab_tcp_connect_again(fab_tcp_ep_t *ep);
+
+/* Upcalls of the sockets. */
+void fab_tcp_on_frame(fab_sock_t *sock, const void *frame);
+void fab_tcp_on_broken(fab_sock_t *sock, const char *why);
+
+/* ---- tcp_progress.c ----------------------------------------------------- */
+
+int fab_tcp_progress(fab_domain_t *dom);
+
+/* Something was sent or is asked for: poll often. */
+static inline void fab_tcp_expect(fab_tcp_domain_t *dom)
+{
+    dom->empty_polls = 0;
+    dom->next_poll = dom->pass;
+}
+
+#endif /* FAB_TCP_TYPES_H */

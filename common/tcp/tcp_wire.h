@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tcp provider: every byte that leaves the process.
+ *
+ * Connection set-up.  As sock_wire.h describes, with these frames:
+ *
+ *      asking side                                  answering side
+ *      HELLO {address, serial}              ->
+ *                                           <-      WELCOME {address, serial}, or REFUSE {reason}
+ *      messages                             <->     messages
+ *
+ * Each process counts its questions; serial is the number of the last one that it put to this peer
+ * when the frame was made.  So WELCOME says which HELLOs of its sender are void.
+ *
+ * Messages.  A header, then the payload, then zeros up to a multiple of 8 bytes:
+ *
+ *       0 id  1 payload bytes (24 bits)  4 app_ctx  8 tag  16 payload ...
+ *
+ * All integers are in the byte order of the host, which the fabric's address has checked.
+ */
+#ifndef FAB_TCP_WIRE_H
+#define FAB_TCP_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sock/sock_ip.h"
+#include "sock/sock_wire.h"
+
+#define FAB_TCP_VERSION 1
+
+enum {
+    FAB_TCP_EAGER_MIN = 304,    /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */
+    FAB_TCP_EAGER_MAX = 122880, /* bytes: a receive buffer holds one such message */
+};
+
+/* Ids of the provider's own messages, without payload; those below FAB_AM_MAX are the fabric's. */
+enum {
+    /* the sender sends no more on this connection: its process closed the peer, or agrees */
+    FAB_TCP_ID_CLOSE = 128,
+    FAB_TCP_ID_LEAVE = 129,  /* the same, and its process takes no more at all: it leaves the job */
+    FAB_TCP_ID_REFUSE = 130, /* the same, since it found something wrong with its peer */
+};
+
+typedef struct fab_tcp_hdr {
+    uint32_t id_len; /* id | payload bytes << 8 */
+    uint32_t app_ctx;
+    uint64_t tag;
+} fab_tcp_hdr_t;
+
+_Static_assert(16 == sizeof(fab_tcp_hdr_t), "fab_tcp_hdr_t is a wire format");
+
+/* Section of a process's address. */
+typedef struct fab_tcp_addr {
+    uint16_t version;
+    uint16_t num_ips;   /* of ips that are used */
+    uint32_t eager_max; /* longest payload that it takes, bytes */
+    uint64_t host;      /* fab_shm_host_identity() */
+    uint8_t key[FAB_SOCK_KEY];
+    fab_sock_ip_t ips[FAB_SOCK_IPS]; /* where it listens, the best first */
+} fab_tcp_addr_t;
+
+_Static_assert(192 == sizeof(fab_tcp_addr_t), "fab_tcp_addr_t is a wire format");
+
+typedef enum fab_tcp_kind {
+    FAB_TCP_HELLO = 1,
+    FAB_TCP_WELCOME = 2,
+    FAB_TCP_REFUSE = 3,
+} fab_tcp_kind_t;
+
+typedef struct fab_tcp_frame {
+    uint32_t kind; /* fab_tcp_kind_t */
+    uint32_t reserved;
+    uint64_t serial;
+    fab_tcp_addr_t addr; /* of the sender */
+} fab_tcp_frame_t;
+
+_Static_assert(208 == sizeof(fab_tcp_frame_t), "fab_tcp_frame_t is a wire format");
+_Static_assert(sizeof(fab_tcp_frame_t) <= FAB_SOCK_FRAME_MAX, "it fits");
+
+#endif /* FAB_TCP_WIRE_H */

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What tells a job's connections from others (SHA-256, HMAC, seals), and lists and choice of IP
+ * addresses.
+ *
+ * TEST: sources=common/sock/sha256.c,common/sock/sock_ip.c,common/sock/sock_proof.c
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sock/sock_ip.h"
+#include "sock/sock_proof.h"
+
+/* ---- SHA-256 ------------------------------------------------------------ */
+
+static void assert_hex(const uint8_t *bytes, const char *hex)
+{
+    char text[2 * FAB_SHA256_LEN + 1];
+
+    for (int i = 0; i < FAB_SHA256_LEN; i++) {
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    }
+    assert_string_equal(text, hex);
+}
+
+static void assert_sha256(const char *text, int times, const char *hex)
+{
+    uint8_t out[FAB_SHA256_LEN];
+    fab_sha256_t sha;
+
+    fab_sha256_init(&sha);
+    for (int i = 0; i < times; i++) {
+        fab_sha256_add(&sha, text, strlen(text));
+    }
+    fab_sha256_end(&sha, out);
+    assert_hex(out, hex);
+}
+
+/* The examples of FIPS 180-2, appendix B, and the empty message. */
+static void test_sha256(void **state)
+{
+    (void) state;
+    assert_sha256("", 1, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    assert_sha256("abc", 1, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    assert_sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 1,
+                  "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    assert_sha256("aaaaaaaaaa", 100000,
+                  "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+/* Test cases 1, 2 and 3 of RFC 4231. */
+static void test_hmac(void **state)
+{
+    uint8_t out[FAB_SHA256_LEN], key[20], data[50];
+
+    (void) state;
+    memset(key, 0x0b, sizeof(key));
+    fab_hmac(key, sizeof(key), "Hi There", 8, out);
+    assert_hex(out, "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+    fab_hmac((const uint8_t *) "Jefe", 4, "what do ya want for nothing?", 28, out);
+    assert_hex(out, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    memset(key, 0xaa, sizeof(key));
+    memset(data, 0xdd, sizeof(data));
+    fab_hmac(key, sizeof(key), data, sizeof(data), out);
+    assert_hex(out, "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
+}
+
+/* ---- seals -------------------------------------------------------------- */
+
+static fab_sock_session_t session_of(uint8_t key_byte, uint8_t nonce_byte)
+{
+    uint8_t key[FAB_SOCK_KEY], nonce[FAB_SOCK_NONCE];
+    fab_sock_greeting_t greeting = {.magic = FAB_SOCK_MAGIC, .name = 3, .target = 4};
+    fab_sock_session_t session;
+
+    memset(key, key_byte, sizeof(key));
+    memset(nonce, nonce_byte, sizeof(nonce));
+    fab_sock_session(key, &greeting, nonce, &session);
+    return session;
+}
+
+static void test_seal(void **state)
+{
+    fab_sock_session_t session = session_of(1, 2), other = session_of(1, 3),
+                       wrong = session_of(2, 2);
+    uint8_t frame[208], out[208];
+    fab_sock_sealed_t sealed;
+
+    (void) state;
+    for (size_t i = 0; i < sizeof(frame); i++) {
+        frame[i] = (uint8_t) (i * 7);
+    }
+    fab_sock_seal(&session, FAB_SOCK_ASKING, 5, frame, sizeof(frame), &sealed);
+    assert_memory_not_equal(sealed.frame, frame, 32);
+    assert_true(fab_sock_unseal(&session, FAB_SOCK_ASKING, 5, &sealed, sizeof(frame), out));
+    assert_memory_equal(out, frame, sizeof(frame));
+    /* of another side, place, connection or key */
+    assert_false(fab_sock_unseal(&session, FAB_SOCK_ANSWERING, 5, &sealed, sizeof(frame), out));
+    assert_false(fab_sock_unseal(&session, FAB_SOCK_ASKING, 6, &sealed, sizeof(frame), out));
+    assert_false(fab_sock_unseal(&other, FAB_SOCK_ASKING, 5, &sealed, sizeof(frame), out));
+    assert_false(fab_sock_unseal(&wrong, FAB_SOCK_ASKING, 5, &sealed, sizeof(frame), out));
+    for (size_t bit = 0; bit < 8 * (FAB_SHA256_LEN + sizeof(frame)); bit++) {
+        ((uint8_t *) &sealed)[bit / 8] ^= (uint8_t) (1 << bit % 8);
+        assert_false(fab_sock_unseal(&session, FAB_SOCK_ASKING, 5, &sealed, sizeof(frame), out));
+        ((uint8_t *) &sealed)[bit / 8] ^= (uint8_t) (1 << bit % 8);
+    }
+}
+
+/* ---- addresses ---------------------------------------------------------- */
+
+static fab_sock_ip_t v4(int a, int b, int c, int d, int bits)
+{
+    return (fab_sock_ip_t){
+        .ip = {[10] = 0xff, 0xff, (uint8_t) a, (uint8_t) b, (uint8_t) c, (uint8_t) d},
+        .prefix = (uint8_t) (96 + bits),
+        .port = 4000};
+}
+
+static void test_lists(void **state)
+{
+    fab_sock_ip_t ip = v4(10, 1, 2, 3, 16), v6 = {.ip = {0xfd, [15] = 7}};
+
+    (void) state;
+    assert_true(fab_sock_list_is_sound(NULL) && fab_sock_list_is_sound(""));
+    assert_true(fab_sock_list_is_sound("eth0") &&
+                fab_sock_list_is_sound("eth0,10.1.0.0/16,fd00::/8"));
+    assert_true(fab_sock_list_is_sound("10.0.0.1") && fab_sock_list_is_sound("enp0s31f6.100"));
+    assert_false(fab_sock_list_is_sound("10.1.0.0/33") || fab_sock_list_is_sound("10.1.0.0/"));
+    assert_false(fab_sock_list_is_sound("fd00::/129") || fab_sock_list_is_sound("eth0,,eth1"));
+    assert_false(fab_sock_list_is_sound("10.1.0.0/-1") || fab_sock_list_is_sound("eth0 eth1"));
+    assert_false(fab_sock_list_is_sound("an-interface-with-a-name-like-none"));
+    assert_true(fab_sock_list_has("lo,eth0", "eth0", ip.ip));
+    assert_false(fab_sock_list_has("lo,eth01", "eth0", ip.ip) ||
+                 fab_sock_list_has("", "eth0", ip.ip));
+    assert_true(fab_sock_list_has("10.1.0.0/16", "x", ip.ip));
+    assert_true(fab_sock_list_has("10.1.2.3", "x", ip.ip) &&
+                fab_sock_list_has("0.0.0.0/0", "x", ip.ip));
+    assert_true(fab_sock_list_has("10.1.2.2/31", "x", ip.ip));
+    assert_false(fab_sock_list_has("10.1.2.2", "x", ip.ip) ||
+                 fab_sock_list_has("10.2.0.0/16", "x", ip.ip));
+    assert_true(fab_sock_list_has("fd00::/8", "x", v6.ip) &&
+                fab_sock_list_has("fc00::/7", "x", v6.ip));
+    assert_false(fab_sock_list_has("fd00::/8", "x", ip.ip) ||
+                 fab_sock_list_has("0.0.0.0/0", "x", v6.ip));
+}
+
+static void test_text(void **state)
+{
+    fab_sock_ip_t ip = v4(10, 1, 2, 3, 16), v6 = {.ip = {0xfd, [15] = 7}, .port = 80};
+    struct sockaddr_storage sa;
+    uint8_t back[16];
+    char text[64];
+
+    (void) state;
+    assert_string_equal(fab_sock_ip_text(&ip, text, sizeof(text)), "10.1.2.3:4000");
+    assert_string_equal(fab_sock_ip_text(&v6, text, sizeof(text)), "[fd00::7]:80");
+    (void) fab_sock_ip_sockaddr(&ip, &sa);
+    assert_true(fab_sock_ip_of((struct sockaddr *) &sa, back));
+    assert_memory_equal(back, ip.ip, sizeof(back));
+    (void) fab_sock_ip_sockaddr(&v6, &sa);
+    assert_true(fab_sock_ip_of((struct sockaddr *) &sa, back));
+    assert_memory_equal(back, v6.ip, sizeof(back));
+}
+
+static void test_sort(void **state)
+{
+    fab_sock_ip_t own[3] = {v4(10, 0, 0, 1, 24), v4(172, 17, 0, 1, 16), v4(127, 0, 0, 1, 8)};
+    fab_sock_ip_t theirs[5] = {v4(172, 17, 0, 1, 16),
+                               v4(192, 168, 0, 2, 24),
+                               v4(127, 0, 0, 1, 8),
+                               {.ip = {0xfd, [15] = 2}},
+                               v4(10, 0, 0, 2, 24)};
+    fab_sock_ip_t ips[5];
+
+    (void) state;
+    own[1].net = theirs[0].net = FAB_SOCK_NET_BRIDGE;
+    own[2].net = theirs[2].net = FAB_SOCK_NET_LOOPBACK;
+    memcpy(ips, theirs, sizeof(ips));
+    /* a shared network first; not: the same bridge, loopback, a family that is not here */
+    assert_int_equal(fab_sock_sort_ips(own, 3, false, ips, 5), 2);
+    assert_memory_equal(&ips[0], &theirs[4], sizeof(ips[0]));
+    assert_memory_equal(&ips[1], &theirs[1], sizeof(ips[0]));
+    memcpy(ips, theirs, sizeof(ips));
+    assert_int_equal(fab_sock_sort_ips(own, 3, true, ips, 5), 4);
+    assert_memory_equal(&ips[3], &theirs[2], sizeof(ips[0])); /* loopback last */
+    memcpy(ips, &theirs[2], sizeof(ips[0]));
+    assert_int_equal(fab_sock_sort_ips(own, 3, false, ips, 1), 0);
+}
+
+static void test_own(void **state)
+{
+    fab_sock_ip_t ips[FAB_SOCK_IPS];
+    int all = fab_sock_own_ips(NULL, NULL, ips, FAB_SOCK_IPS);
+
+    (void) state;
+    for (int i = 1; i < all; i++) {
+        assert_true(ips[i - 1].net <= ips[i].net);
+    }
+    int lo = fab_sock_own_ips("lo", NULL, ips, FAB_SOCK_IPS);
+    for (int i = 0; i < lo; i++) {
+        assert_int_equal(ips[i].net, FAB_SOCK_NET_LOOPBACK);
+    }
+    assert_int_equal(fab_sock_own_ips("lo", "127.0.0.0/8,::1", ips, FAB_SOCK_IPS), 0);
+    assert_int_equal(fab_sock_own_ips("no-such-if", NULL, ips, FAB_SOCK_IPS), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sha256), cmocka_unit_test(test_hmac), cmocka_unit_test(test_seal),
+        cmocka_unit_test(test_lists),  cmocka_unit_test(test_text), cmocka_unit_test(test_sort),
+        cmocka_unit_test(test_own),
+    };
+
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
