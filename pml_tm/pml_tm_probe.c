@@ -51,21 +51,37 @@ static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
     return find(src, tag, comm, taken, status);
 }
 
+/*
+ * Is it the turn of all of Open MPI?  As in mca_pml_tm_wait(), every poll counts, in all calls
+ * together; threads do not share the count.
+ */
+static bool is_others_turn(void)
+{
+    if (!mca_pml_tm.fab->is_threaded) {
+        if (0 != --mca_pml_tm.polls_left) {
+            return false;
+        }
+        mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
+    }
+    return true;
+}
+
 /* MPI_SUCCESS, or why waiting is in vain: a process failed or the communicator was revoked. */
 static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken,
                      ompi_status_public_t *status)
 {
-    int spins = 0;
+    int rc;
 
     while (!find(src, tag, comm, taken, status)) {
-        if (0 == mca_pml_tm_progress() && ++spins >= mca_pml_tm.params.progress_interval) {
-            int rc = mca_pml_tm_check_source(comm, src);
-            if (OPAL_UNLIKELY(MPI_SUCCESS != rc)) {
-                return rc;
-            }
-            spins = 0;
-            opal_progress();
+        if (!is_others_turn()) {
+            mca_pml_tm_progress();
+            continue;
         }
+        rc = mca_pml_tm_check_source(comm, src);
+        if (OPAL_UNLIKELY(MPI_SUCCESS != rc)) {
+            return rc;
+        }
+        opal_progress();
     }
     return MPI_SUCCESS;
 }
