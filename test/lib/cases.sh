@@ -281,12 +281,12 @@ is_recorded()
     [[ -n ${case_depends[$1]} ]] && grep -qsx "$1 $(case_hash "$1")" "$tm_recorded"
 }
 
-# record_case NAME: note that it has.
+# record_case NAME HASH: note that it has, with this hash of what it depends on.
 record_case()
 {
     local others
     others=$(grep -sv "^$1 " "$tm_recorded" || true)
-    printf '%s\n' "$others" "$1 $(case_hash "$1")" | grep . | LC_ALL=C sort >"$tm_recorded.new"
+    printf '%s\n' "$others" "$1 $2" | grep . | LC_ALL=C sort >"$tm_recorded.new"
     mv "$tm_recorded.new" "$tm_recorded"
 }
 

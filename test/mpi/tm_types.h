@@ -270,7 +270,9 @@ static inline tm_type_t *tm_type_random(tm_rng_t *rng, int depth, const char *na
         int b = 1 + (int) tm_below(rng, 4);
         ptrdiff_t stride = b * tm_type_extent(part) + (ptrdiff_t) tm_below(rng, 30);
 
-        t = tm_type_hvector(n, b, 0 == tm_below(rng, 3) ? -stride : stride, part, name);
+        /* Open MPI takes a stride of -1 byte for none given. */
+        t = tm_type_hvector(n, b, 0 == tm_below(rng, 3) && 1 != stride ? -stride : stride, part,
+                            name);
         break;
     }
     case 2:
