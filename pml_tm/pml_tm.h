@@ -74,6 +74,8 @@ enum {
 /* Polls of a blocking call between two that look at everything there is in the fabric. */
 #define PML_TM_POLLS_PER_PROGRESS 16
 
+enum { PML_TM_MEMORY_BUCKETS = 256 };
+
 typedef struct mca_pml_tm {
     mca_pml_base_module_t super;
     fab_t *fab;
@@ -88,6 +90,8 @@ typedef struct mca_pml_tm {
     fab_offload_t *engine;          /* of the device that matches tags; NULL: there is none */
     fab_offload_t offload;          /* what engine points to */
     fab_tm_device_t device;
+    /* open receives that the device may put a message into the memory of, by its address */
+    mca_pml_tm_recv_request_t *memory[PML_TM_MEMORY_BUCKETS];
     unsigned source_bits;    /* of the fabric tag */
     uint32_t eager_limit;    /* bytes; params.eager_limit as it is compared */
     mca_pml_tm_msg_t *early; /* messages for communicators not added yet, oldest first */

@@ -27,6 +27,9 @@
     X(pipeline_no_get,                                                                             \
       "rendezvous receives in fragments because the sender's memory cannot be read")               \
     X(truncated, "messages longer than their receive")                                             \
+    X(same_memory,                                                                                 \
+      "receives into memory that an open receive has already, which a device that matches tags "   \
+      "does not get a second time; give each receive memory of its own")                           \
     X(cancelled, "receives cancelled")                                                             \
     X(throttled, "times a sender was told to announce its messages instead of sending them")       \
     X(bad_messages, "malformed messages, each failing its sender")

@@ -86,6 +86,37 @@ static void set_tag(const mca_pml_tm_comm_t *tmc, fab_offload_recv_t *recv, int3
                                is_any_tag ? 0 : tag, mca_pml_tm.source_bits);
 }
 
+void mca_pml_tm_offload_enter(mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_tm_recv_request_t **bucket;
+
+    req->is_memory_shared = false;
+    if (NULL == req->data || req->capacity < mca_pml_tm.device.own_len) {
+        return;
+    }
+    bucket = &mca_pml_tm.memory[((uintptr_t) req->data >> 6) % PML_TM_MEMORY_BUCKETS];
+    for (const mca_pml_tm_recv_request_t *other = *bucket; NULL != other;
+         other = other->memory_next) {
+        req->is_memory_shared |= other->data == req->data;
+    }
+    mca_pml_tm.counters.same_memory += req->is_memory_shared;
+    req->memory_next = *bucket;
+    req->memory_prev = bucket;
+    if (NULL != *bucket) {
+        (*bucket)->memory_prev = &req->memory_next;
+    }
+    *bucket = req;
+}
+
+void mca_pml_tm_offload_leave(mca_pml_tm_recv_request_t *req)
+{
+    *req->memory_prev = req->memory_next;
+    if (NULL != req->memory_next) {
+        req->memory_next->memory_prev = req->memory_prev;
+    }
+    req->memory_prev = NULL;
+}
+
 void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *req)
 {
     const mca_pml_base_request_t *base = &req->req_recv.req_base;
@@ -96,7 +127,7 @@ void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *
         reason = FAB_OFFLOAD_SHORT;
     }
     if (FAB_OFFLOAD_LISTABLE == reason) {
-        recv->data = req->data;
+        recv->data = req->is_memory_shared ? NULL : req->data;
         recv->len = req->capacity;
         set_tag(tmc, recv, base->req_peer, base->req_tag);
         req->tm_match.is_first = false;
@@ -128,15 +159,21 @@ static void receive_data(mca_pml_tm_recv_request_t *req, fab_peer_t *peer,
     }
 }
 
-fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req)
+static fab_peer_t *sender_by_rank(const mca_pml_tm_recv_request_t *req, int32_t source)
 {
     const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_recv.req_base.req_comm);
-    const fab_tm_match_t *match = &req->tm_match;
-    /* if it broke off at once, no header was seen */
-    int32_t source = match->is_first ? mca_pml_tm_tag_source(match->hdr.tag, mca_pml_tm.source_bits)
-                                     : req->req_recv.req_base.req_peer;
 
     return 0 <= source && source < tmc->num_sources ? peer_of_source(tmc, source) : NULL;
+}
+
+fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req)
+{
+    const fab_tm_match_t *match = &req->tm_match;
+
+    /* if it broke off at once, no header was seen */
+    return sender_by_rank(req, match->is_first
+                                   ? mca_pml_tm_tag_source(match->hdr.tag, mca_pml_tm.source_bits)
+                                   : req->req_recv.req_base.req_peer);
 }
 
 /*
@@ -184,7 +221,7 @@ static void cancelled(mca_pml_tm_recv_request_t *req)
     mca_pml_tm_offload_release(req);
     ++mca_pml_tm.counters.cancelled;
     req->req_recv.req_base.req_ompi.req_status._cancelled = true;
-    mca_pml_tm_done(&req->core);
+    mca_pml_tm_recv_done(req);
 }
 
 /* False: the engine and the device do not agree. */
@@ -252,6 +289,13 @@ static bool must_hold(void *ctx)
     return fab_offload_must_hold(ctx);
 }
 
+static fab_peer_t *sender(void *ctx, const fab_offload_recv_t *recv, uint64_t tag)
+{
+    (void) ctx;
+    return sender_by_rank(mca_pml_tm_recv_of((fab_offload_recv_t *) (uintptr_t) recv),
+                          mca_pml_tm_tag_source(tag, mca_pml_tm.source_bits));
+}
+
 static bool matched(void *ctx, fab_offload_recv_t *recv, const fab_tm_match_t *match)
 {
     mca_pml_tm_recv_request_t *req = mca_pml_tm_recv_of(recv);
@@ -285,6 +329,7 @@ static const fab_tm_user_t user = {
     .poll_end = poll_end,
     .handled = handled,
     .must_hold = must_hold,
+    .sender = sender,
     .matched = matched,
     .done = done,
     .failed = failed,

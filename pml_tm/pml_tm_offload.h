@@ -38,6 +38,23 @@ static inline void mca_pml_tm_offload_release(mca_pml_tm_recv_request_t *req)
 }
 
 /*
+ * A receive in a communicator with an engine starts, and is complete.  While two receives have the
+ * same memory, the device gets it for the first one alone: it may put an announcement there, which
+ * a message to the other would overwrite.  (Such a program is wrong, and benchmarks do it.)
+ */
+void mca_pml_tm_offload_enter(mca_pml_tm_recv_request_t *req);
+void mca_pml_tm_offload_leave(mca_pml_tm_recv_request_t *req);
+
+/* As mca_pml_tm_done(). */
+static inline void mca_pml_tm_recv_done(mca_pml_tm_recv_request_t *req)
+{
+    if (OPAL_UNLIKELY(NULL != req->memory_prev)) {
+        mca_pml_tm_offload_leave(req);
+    }
+    mca_pml_tm_done(&req->core);
+}
+
+/*
  * Who sends what the device matched for this receive, or is to send it; NULL: that is not known.
  * Lock held.
  */

@@ -41,6 +41,9 @@ static void recv_start(mca_pml_tm_recv_request_t *req)
     req->core.phase = PML_TM_WAIT_MATCH;
     req->core.peer = NULL;
     req->core.id = 0;
+    if (OPAL_UNLIKELY(NULL != mca_pml_tm_comm(req->req_recv.req_base.req_comm)->scope.engine)) {
+        mca_pml_tm_offload_enter(req);
+    }
 }
 
 void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req)
@@ -121,7 +124,7 @@ void mca_pml_tm_recv_placed(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fa
     acknowledge(peer, hdr);
     mca_pml_tm_recv_matched(req, peer, hdr, len);
     req->received = req->wanted;
-    mca_pml_tm_done(&req->core);
+    mca_pml_tm_recv_done(req);
 }
 
 void mca_pml_tm_recv_eager(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
@@ -132,7 +135,7 @@ void mca_pml_tm_recv_eager(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab
     if (0 != req->wanted) {
         mca_pml_tm_recv_put(req, data, req->wanted);
     }
-    mca_pml_tm_done(&req->core);
+    mca_pml_tm_recv_done(req);
 }
 
 int mca_pml_tm_irecv_init(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
@@ -289,7 +292,7 @@ int mca_pml_tm_cancel(ompi_request_t *request, int flag)
         mca_pml_tm_offload_release(req);
         ++mca_pml_tm.counters.cancelled;
         request->req_status._cancelled = true;
-        mca_pml_tm_done(&req->core);
+        mca_pml_tm_recv_done(req);
     } else if (FAB_OFFLOAD_NOT_POSTED == outcome && mca_pml_tm_offload_has(req)) {
         mca_pml_tm_check_peer(mca_pml_tm_offload_sender(req)); /* the device is to give it back */
     } else if (FAB_OFFLOAD_NOT_POSTED == outcome && mca_pml_tm_is_orphan(&req->core)) {

@@ -28,6 +28,7 @@ static void recv_request_construct(mca_pml_tm_recv_request_t *req)
     req->req_recv.req_base.req_ompi.req_cancel = mca_pml_tm_cancel;
     memset(&req->core, 0, sizeof(req->core));
     memset(&req->offload, 0, sizeof(req->offload));
+    req->memory_prev = NULL;
     req->core.base = &req->req_recv.req_base;
 }
 

@@ -87,7 +87,8 @@ typedef struct mca_pml_tm_send_request {
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_send_request_t);
 
-typedef struct mca_pml_tm_recv_request {
+typedef struct mca_pml_tm_recv_request mca_pml_tm_recv_request_t;
+struct mca_pml_tm_recv_request {
     mca_pml_base_recv_request_t req_recv;
     mca_pml_tm_core_t core;
     fab_offload_recv_t offload; /* its first member is what the matcher knows */
@@ -97,7 +98,10 @@ typedef struct mca_pml_tm_recv_request {
     size_t received;         /* of these, bytes that are there */
     fab_rma_t rma;           /* fetching */
     fab_tm_match_t tm_match; /* what the device matched, while not all of it is there */
-} mca_pml_tm_recv_request_t;
+    mca_pml_tm_recv_request_t *memory_next;  /* in mca_pml_tm.memory, see pml_tm_offload.c */
+    mca_pml_tm_recv_request_t **memory_prev; /* NULL: it is not there */
+    bool is_memory_shared; /* another receive had the same memory when this one started */
+};
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_recv_request_t);
 

@@ -16,6 +16,7 @@
  * phase that waits for it.
  */
 #include "pml_tm_excid.h"
+#include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
 #include "pml_tm_send.h"
@@ -210,7 +211,7 @@ void mca_pml_tm_recv_finish(mca_pml_tm_recv_request_t *req, int error)
     if (MPI_SUCCESS != error) {
         req->core.error = error;
     }
-    mca_pml_tm_done(&req->core);
+    mca_pml_tm_recv_done(req);
 }
 
 /* A peer that failed needs no answer: fab_post() may return so. */

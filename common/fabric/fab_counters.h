@@ -48,6 +48,8 @@
     X(verbs_tm_listed_user, "of these, receives into the user's own buffer")                       \
     X(verbs_tm_matched, "messages matched by a device")                                            \
     X(verbs_tm_requests, "rendezvous left to the receiver's device, if that matches them")         \
+    X(verbs_tm_unasked,                                                                            \
+      "rendezvous not left to the receiver's device, since too many answers may be under way")     \
     X(verbs_tm_rndv, "rendezvous that the device did by itself, without this process")             \
     X(verbs_tm_rndv_bytes, "bytes moved by these")                                                 \
     X(verbs_tm_lost,                                                                               \

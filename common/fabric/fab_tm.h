@@ -45,6 +45,8 @@ typedef struct fab_tm_user {
     void (*handled)(void *ctx);
     /* May no buffers be given back to the device now? */
     bool (*must_hold)(void *ctx);
+    /* Who sends messages with this tag that fit the receive; NULL: that is not known. */
+    fab_peer_t *(*sender)(void *ctx, const fab_offload_recv_t *recv, uint64_t tag);
     /* False, of these two: the completion cannot be; the device is not to be trusted and ends. */
     bool (*matched)(void *ctx, fab_offload_recv_t *recv, const fab_tm_match_t *match);
     bool (*done)(void *ctx, uint64_t wr_id, bool is_success);
@@ -58,6 +60,7 @@ typedef struct fab_tm_device {
     uint32_t max_tags;
     uint32_t max_ops;
     size_t min_len; /* bytes; shorter receives are not to be listed, the user wants */
+    size_t own_len; /* bytes; receives of this length are listed with memory of their own */
     /*
      * The receive is off the list for good, or what was matched has been taken: give up what was
      * held for it (its place).

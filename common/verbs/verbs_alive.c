@@ -23,6 +23,13 @@ void fab_verbs_doom_all(fab_verbs_domain_t *dom, const char *what)
     }
 }
 
+void fab_verbs_give_up(fab_verbs_domain_t *dom, const char *what, const char *why)
+{
+    fab_log(dom->fab, 1, "%s %s: %s", dom->name, what, why);
+    dom->is_dead = true;
+    fab_verbs_doom_all(dom, what);
+}
+
 /* ---- events of the device ----------------------------------------------- */
 
 static void fab_verbs_qp_event(fab_verbs_domain_t *dom, const struct ibv_async_event *event)

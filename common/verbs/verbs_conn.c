@@ -680,17 +680,16 @@ static void fab_verbs_conn_stop(fab_verbs_conn_t *conn)
 
 void fab_verbs_conn_ended(fab_verbs_conn_t *conn)
 {
-    if (NULL != conn->dom->tm) {
-        conn->num_ended++;
-        conn->drained_at = fab_verbs_tm_empty_polls(conn->dom);
-    }
+    conn->num_ended++;
+    conn->drained_at = conn->dom->empty_polls;
 }
 
 bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now)
 {
     fab_verbs_domain_t *dom = conn->dom;
 
-    if (NULL == dom->tm || dom->is_dead || 0 == conn->peer_qpn ||
+    /* iWARP: rdma_cm ends the connection */
+    if (NULL != dom->cm || dom->is_dead || 0 == conn->peer_qpn ||
         (0 != conn->drain_until && now > conn->drain_until)) {
         return true;
     }
@@ -700,7 +699,7 @@ bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now)
     }
     fab_verbs_async(dom);
     return conn->num_ended >= 1 + (NULL != conn->tm_qp) && conn->head == conn->tail &&
-           fab_verbs_tm_empty_polls(dom) != conn->drained_at;
+           dom->empty_polls != conn->drained_at;
 }
 
 void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)

@@ -158,8 +158,16 @@ static int fab_verbs_send_buffered(fab_verbs_conn_t *conn, fab_hdr_t hdr, fab_ve
 static inline bool fab_verbs_is_for_device(const fab_verbs_conn_t *conn, const fab_rndv_t *rndv,
                                            size_t len)
 {
-    return NULL != conn->tm_qp && sizeof(*rndv) == len && 0 != rndv->addr &&
-           rndv->len <= conn->dom->max_tm_rndv;
+    if (NULL == conn->tm_qp || sizeof(*rndv) != len || 0 == rndv->addr ||
+        rndv->len > conn->dom->port.max_msg_sz ||
+        rndv->len > UINT64_C(1) << conn->ep->addr.max_read) {
+        return false;
+    }
+    if (conn->dom->num_requested >= conn->dom->max_requested) {
+        fab_counters.verbs_tm_unasked++; /* its answer might find no buffer */
+        return false;
+    }
+    return true;
 }
 
 /* A request that the receiver's device may fulfil. */
@@ -189,6 +197,7 @@ static int fab_verbs_send_request(fab_verbs_conn_t *conn, fab_hdr_t hdr, const f
         conn->sent++;
         fab_counters.verbs_msgs_sent++;
         fab_counters.verbs_tm_requests++;
+        fab_verbs_requested(conn->dom, rndv);
     } else if (NULL != buf) {
         fab_verbs_pool_put(&conn->dom->send_pool, buf);
     }
@@ -289,7 +298,7 @@ static bool fab_verbs_addr_is_sound(const fab_verbs_addr_t *addr)
            addr->num_ips > 0 && addr->num_ips <= FAB_VERBS_IPS && addr->port > 0 &&
            addr->mtu >= IBV_MTU_256 && addr->mtu <= IBV_MTU_4096 &&
            (0 == (addr->flags & FAB_VERBS_ADDR_CM) || addr->cm_port > 0) && addr->pid > 0 &&
-           addr->pid <= INT32_MAX &&
+           addr->pid <= INT32_MAX && addr->max_read < 32 &&
            (IBV_LINK_LAYER_ETHERNET == addr->link_layer ||
             IBV_LINK_LAYER_INFINIBAND == addr->link_layer);
 }
@@ -410,7 +419,7 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep)
 static void fab_verbs_ep_let_go(fab_verbs_ep_t *ep)
 {
     if (NULL != ep->conn &&
-        (ep->conn->is_ready || 0 != ep->conn->to_send || ep->conn->head != ep->conn->tail)) {
+        (0 != ep->conn->peer_qpn || 0 != ep->conn->to_send || ep->conn->head != ep->conn->tail)) {
         fab_verbs_conn_linger(ep->conn);
     } else if (NULL != ep->conn) {
         fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);

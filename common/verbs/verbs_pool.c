@@ -75,6 +75,18 @@ int fab_verbs_pool_grow(fab_verbs_pool_t *pool, uint32_t num)
     return OPAL_SUCCESS;
 }
 
+fab_verbs_buf_t *fab_verbs_pool_find(const fab_verbs_pool_t *pool, uint64_t address)
+{
+    for (fab_verbs_chunk_t *chunk = pool->chunks; NULL != chunk; chunk = chunk->next) {
+        uint64_t offset = address - (uintptr_t) chunk->bufs;
+        uint64_t at = offset / sizeof(chunk->bufs[0]);
+        if (at < chunk->size / pool->buf_size && 0 == offset % sizeof(chunk->bufs[0])) {
+            return &chunk->bufs[at];
+        }
+    }
+    return NULL;
+}
+
 void fab_verbs_pool_fini(fab_verbs_pool_t *pool)
 {
     while (NULL != pool->chunks) {

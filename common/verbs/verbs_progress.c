@@ -138,6 +138,10 @@ void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc)
     fab_verbs_buf_t *buf = (fab_verbs_buf_t *) (uintptr_t) wc->wr_id;
     fab_verbs_conn_t *conn = dom->last_conn;
 
+    if (__builtin_expect(!fab_verbs_collect(dom, buf), 0)) {
+        fab_verbs_give_up(dom, "reported a message twice", "a buffer that it did not have");
+        return;
+    }
     if (NULL == conn || fab_verbs_conn_recv_qpn(conn) != wc->qp_num) {
         conn = fab_verbs_conn_by_qpn(dom, wc->qp_num);
     }
@@ -154,8 +158,6 @@ void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc)
                               ibv_wc_status_str(wc->status));
         }
     }
-    buf->next = dom->to_post;
-    dom->to_post = buf;
 }
 
 void fab_verbs_took_matched(fab_verbs_conn_t *conn)
@@ -175,19 +177,29 @@ void fab_verbs_take_credits(fab_verbs_conn_t *conn, uint16_t taken)
     }
 }
 
+static __attribute__((noinline)) void fab_verbs_cannot_poll(fab_verbs_domain_t *dom)
+{
+    fab_verbs_give_up(dom, "cannot be polled", "ibv_poll_cq() failed");
+}
+
 /* Returns the number of messages, at most a batch. */
 static int fab_verbs_poll_recv(fab_verbs_domain_t *dom)
 {
     struct ibv_wc wcs[FAB_VERBS_BATCH];
     int n = ibv_poll_cq(dom->recv_cq, FAB_VERBS_BATCH, wcs);
 
-    for (int i = 0; i < n; i++) {
+    if (__builtin_expect(n < 0, 0)) {
+        fab_verbs_cannot_poll(dom);
+        return 0;
+    }
+    dom->empty_polls += 0 == n;
+    for (int i = 0; i < n && !dom->is_dead; i++) {
         fab_verbs_take(dom, &wcs[i]);
     }
     if (NULL != dom->to_post) {
         fab_verbs_srq_repost(dom);
     }
-    return n > 0 ? n : 0;
+    return n;
 }
 
 /* ---- the rest ----------------------------------------------------------- */
@@ -197,13 +209,17 @@ int fab_verbs_poll_send(fab_verbs_domain_t *dom)
     struct ibv_wc wcs[FAB_VERBS_BATCH];
     int n = ibv_poll_cq(dom->send_cq, FAB_VERBS_BATCH, wcs);
 
+    if (__builtin_expect(n < 0, 0)) {
+        fab_verbs_cannot_poll(dom);
+        return 0;
+    }
     for (int i = 0; i < n; i++) {
         fab_verbs_conn_t *conn = fab_verbs_conn_of(dom, wcs[i].wr_id);
         if (NULL != conn) {
             fab_verbs_conn_complete(conn, &wcs[i]);
         }
     }
-    return n > 0 ? n : 0;
+    return n;
 }
 
 static __attribute__((noinline)) int fab_verbs_keep_house(fab_verbs_domain_t *dom)

@@ -66,6 +66,7 @@ fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_t
         dom->free_exposed = exposed;
         return NULL;
     }
+    exposed->is_requested = false;
     exposed->next = *list;
     exposed->prev = list;
     if (NULL != exposed->next) {
@@ -84,8 +85,20 @@ void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed)
     if (NULL != exposed->reg) {
         fab_verbs_reg_ops->put(dom->regs, exposed->reg);
     }
+    dom->num_requested -= exposed->is_requested;
     exposed->next = dom->free_exposed;
     dom->free_exposed = exposed;
+}
+
+void fab_verbs_requested(fab_verbs_domain_t *dom, const fab_rndv_t *rndv)
+{
+    fab_verbs_exposed_t *exposed;
+    fab_verbs_rkey_t key;
+
+    memcpy(&key, rndv->rkey.bytes, sizeof(key));
+    exposed = (fab_verbs_exposed_t *) (uintptr_t) key.exposed;
+    dom->num_requested += !exposed->is_requested;
+    exposed->is_requested = true;
 }
 
 /* ---- operations --------------------------------------------------------- */

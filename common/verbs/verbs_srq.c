@@ -24,6 +24,9 @@ enum {
 
 void fab_verbs_srq_repost(fab_verbs_domain_t *dom)
 {
+    if (NULL != dom->tm && fab_verbs_tm_must_hold(dom)) {
+        return;
+    }
     while (NULL != dom->to_post) {
         struct ibv_recv_wr wrs[FAB_VERBS_BATCH], *bad = NULL;
         struct ibv_sge sges[FAB_VERBS_BATCH];
@@ -40,6 +43,7 @@ void fab_verbs_srq_repost(fab_verbs_domain_t *dom)
         int rc = ibv_post_srq_recv(dom->srq, wrs, &bad);
         int posted = 0 == rc ? n : (int) (bad - wrs);
         for (int i = 0; i < posted; i++) {
+            dom->to_post->is_posted = true;
             dom->to_post = dom->to_post->next;
         }
         if (0 != rc) {
@@ -98,12 +102,14 @@ int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why)
     }
     fab_verbs_pool_init(&dom->recv_pool, dom->pd, fab_params.verbs_eager_limit);
     if (OPAL_SUCCESS !=
-        fab_verbs_srq_add(dom, fab_verbs_min(FAB_VERBS_SLACK_BUFS, dom->max_recv_bufs))) {
+        fab_verbs_srq_add(
+            dom, fab_verbs_min(FAB_VERBS_SLACK_BUFS + dom->max_requested, dom->max_recv_bufs))) {
         *why = fab_sentence(dom->fab,
                             "%s: %zu bytes for messages cannot be registered: %s. Is the limit on "
                             "locked memory (ulimit -l) "
                             "too low?",
-                            dom->name, FAB_VERBS_SLACK_BUFS * dom->recv_pool.buf_size,
+                            dom->name,
+                            (FAB_VERBS_SLACK_BUFS + dom->max_requested) * dom->recv_pool.buf_size,
                             strerror(errno));
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
@@ -145,7 +151,7 @@ uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom)
     if (NULL != dom->cm) {
         return fab_verbs_srq_grant_all(dom);
     }
-    if (dom->recv_pool.num >= FAB_VERBS_SLACK_BUFS + dom->num_conns * window) {
+    if (dom->recv_pool.num >= FAB_VERBS_SLACK_BUFS + dom->max_requested + dom->num_conns * window) {
         return (uint16_t) window; /* an earlier connection left its buffers */
     }
     if (more > 0 && OPAL_SUCCESS != fab_verbs_srq_add(dom, more)) {

@@ -43,7 +43,6 @@ struct fab_verbs_tm {
     struct fab_verbs_place *free_places;
     const fab_tm_user_t *user; /* NULL: nobody lists receives */
     void *ctx;
-    uint32_t empty_polls; /* modulo 2^32 */
     bool is_failure_told;
     bool has_rndv; /* the device reads and answers by itself */
 };
@@ -52,12 +51,14 @@ struct fab_verbs_tm {
 typedef struct fab_verbs_place {
     struct fab_verbs_place *next; /* free */
     fab_offload_recv_t *recv;     /* matched, its data is to come */
-    fab_verbs_conn_t *conn;       /* from there; NULL: it is not matched, or all is there */
-    fab_verbs_exposed_t *held;    /* the user's memory; NULL: buf */
+    /* from there; NULL: it is not matched, all is there, or the sender is not known */
+    fab_verbs_conn_t *conn;
+    fab_verbs_exposed_t *held; /* the user's memory; NULL: buf */
     fab_verbs_buf_t *buf;
     void *data;
     uint32_t len;
     uint32_t lkey;
+    bool is_left; /* the device matched a rendezvous and left it to software */
     unsigned char
         /* of the user's memory: an announcement may be longer than what it announces */
         covered[sizeof(fab_rndv_t)];
@@ -76,12 +77,9 @@ typedef struct fab_verbs_tm_wc {
     enum ibv_wc_opcode opcode;
 } fab_verbs_tm_wc_t;
 
-/* The device cannot be trusted any more: messages may be lost in it, so its peers fail. */
 static void fab_verbs_tm_broke(fab_verbs_domain_t *dom, const char *why)
 {
-    fab_log(dom->fab, 1, "tag matching of %s broke: %s", dom->name, why);
-    dom->is_dead = true;
-    fab_verbs_doom_all(dom, "broke in matching tags");
+    fab_verbs_give_up(dom, "broke in matching tags", why);
 }
 
 /* ---- open --------------------------------------------------------------- */
@@ -146,6 +144,12 @@ static const char *fab_verbs_tm_make(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm
         return strerror(errno);
     }
     dom->srq = fab_verbs_tm_srq(dom, tm, num_bufs);
+    /* a list operation may take more of the queue than the device's limit counts for it: mlx5, 4 */
+    while (NULL == dom->srq && (EINVAL == errno || ENOMEM == errno) &&
+           tm->max_ops / 2 >= FAB_VERBS_TM_MIN_OPS) {
+        tm->max_ops /= 2;
+        dom->srq = fab_verbs_tm_srq(dom, tm, num_bufs);
+    }
     if (NULL == dom->srq) {
         int error = errno;
         (void) ibv_destroy_cq(ibv_cq_ex_to_cq(tm->cq));
@@ -165,6 +169,12 @@ static bool fab_verbs_tm_make_places(fab_verbs_tm_t *tm)
         tm->free_places = &tm->places[i];
     }
     return NULL != tm->places;
+}
+
+/* The largest power of two that is not above n. */
+static uint8_t fab_verbs_log2(uint32_t n)
+{
+    return (uint8_t) (0 == n ? 0 : 31 - __builtin_clz(n));
 }
 
 bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
@@ -189,12 +199,17 @@ bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
         free(tm);
         return false;
     }
+    fab_log(dom->fab, 10, "%s: a list of %u receives, a queue of %u operations on it", dom->name,
+            tm->max_tags, tm->max_ops);
     fab_verbs_pool_init(&tm->pool, dom->pd, fab_params.verbs_eager_limit);
     tm->max_bufs = tm->max_tags + FAB_VERBS_TM_SPARE;
     dom->tm = tm;
     dom->recv_cq = ibv_cq_ex_to_cq(tm->cq);
     dom->addr.flags |= FAB_VERBS_ADDR_TM | (tm->has_rndv ? FAB_VERBS_ADDR_TM_RNDV : 0);
-    dom->max_tm_rndv = dom->port.max_msg_sz;
+    dom->addr.max_read = fab_verbs_log2(dom->port.max_msg_sz);
+    dom->max_requested = tm->has_rndv && dom->max_recv_bufs > 4 * FAB_VERBS_FIN_BUFS
+                             ? FAB_VERBS_FIN_BUFS
+                             : 0;
     return true;
 }
 
@@ -270,6 +285,7 @@ static fab_verbs_place_t *fab_verbs_tm_get_place(fab_verbs_domain_t *dom,
     }
     place->buf = NULL;
     place->held = NULL;
+    place->is_left = false;
     if (!fab_verbs_tm_hold(dom, place, recv) && !fab_verbs_tm_get_buf(tm, place)) {
         return NULL;
     }
@@ -372,6 +388,7 @@ bool fab_verbs_tm_use(fab_domain_t *domain, const fab_tm_user_t *user, void *ctx
             .max_tags = dom->tm->max_tags,
             .max_ops = dom->tm->max_ops,
             .min_len = fab_params.verbs_tm_min,
+            .own_len = fab_params.verbs_eager_limit,
             .release = fab_verbs_tm_release,
         };
     }
@@ -380,15 +397,20 @@ bool fab_verbs_tm_use(fab_domain_t *domain, const fab_tm_user_t *user, void *ctx
 
 /* ---- completions -------------------------------------------------------- */
 
+/* After any other status neither wr_id nor the queue pair's number need mean anything. */
+static inline bool fab_verbs_tm_is_meant(enum ibv_wc_status status)
+{
+    return IBV_WC_SUCCESS == status || IBV_WC_TM_ERR == status ||
+           IBV_WC_TM_RNDV_INCOMPLETE == status;
+}
+
 static void fab_verbs_tm_copy(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wc)
 {
     struct ibv_wc_tm_info info = {0};
 
     *wc = (fab_verbs_tm_wc_t){
         .wr_id = cq->wr_id, .status = cq->status, .qp_num = ibv_wc_read_qp_num(cq)};
-    if (IBV_WC_SUCCESS != cq->status && IBV_WC_TM_ERR != cq->status &&
-        IBV_WC_TM_RNDV_INCOMPLETE != cq->status) {
-        wc->opcode = IBV_WC_RECV; /* nothing else of it is defined */
+    if (!fab_verbs_tm_is_meant(cq->status)) {
         return;
     }
     wc->opcode = ibv_wc_read_opcode(cq);
@@ -407,18 +429,20 @@ static void fab_verbs_tm_copy(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wc)
     }
 }
 
-/* Returns how many. */
-static int fab_verbs_tm_collect(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wcs)
+/* Returns how many; *rc: ENOENT, or what went wrong. */
+static int fab_verbs_tm_collect(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wcs, int *rc)
 {
     struct ibv_poll_cq_attr attr = {0};
     int n = 0;
 
-    if (0 != ibv_start_poll(cq, &attr)) {
+    *rc = ibv_start_poll(cq, &attr);
+    if (0 != *rc) {
         return 0;
     }
-    do {
+    while (0 == *rc) {
         fab_verbs_tm_copy(cq, &wcs[n++]);
-    } while (n < FAB_VERBS_BATCH && 0 == ibv_next_poll(cq));
+        *rc = n < FAB_VERBS_BATCH ? ibv_next_poll(cq) : ENOENT;
+    }
     ibv_end_poll(cq);
     return n;
 }
@@ -428,15 +452,13 @@ static int fab_verbs_tm_collect(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wcs)
  * buffer: then that has the request. A rendezvous that began and broke off has the same status; no
  * device says which it was in a way that all do. False: it broke off.
  */
-static bool fab_verbs_tm_is_left(const fab_offload_recv_t *recv, const fab_verbs_tm_wc_t *wc,
-                                 fab_tm_match_t *match)
+static bool fab_verbs_tm_is_left(const fab_offload_recv_t *recv, fab_tm_match_t *match)
 {
     const fab_verbs_place_t *place = recv->place;
     fab_verbs_tmh_t tmh;
     fab_verbs_rvh_t rvh;
 
-    if (IBV_WC_TM_RNDV_INCOMPLETE != wc->status || IBV_WC_TM_RECV != wc->opcode ||
-        !match->is_first) {
+    if (!place->is_left) {
         return false;
     }
     memcpy(&tmh, place->data, sizeof(tmh));
@@ -460,8 +482,8 @@ static fab_tm_kind_t fab_verbs_tm_kind(const fab_offload_recv_t *recv, const fab
     const fab_verbs_place_t *place = recv->place;
 
     match->data = NULL != place->held ? NULL : place->data;
-    if (IBV_WC_SUCCESS != wc->status) {
-        return fab_verbs_tm_is_left(recv, wc, match) ? FAB_TM_RNDV : FAB_TM_LOST;
+    if (IBV_WC_SUCCESS != wc->status || place->is_left) {
+        return fab_verbs_tm_is_left(recv, match) ? FAB_TM_RNDV : FAB_TM_LOST;
     }
     if (0 == (wc->flags & IBV_WC_WITH_IMM)) {
         fab_counters.verbs_tm_rndv++;
@@ -494,23 +516,47 @@ static void fab_verbs_tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn
     }
 }
 
+/*
+ * The connection of the sender.  At the first completion the tag says who that is: the number of the
+ * queue pair may be another's.  At the second it is known.  NULL: unknown, or gone.
+ */
+static fab_verbs_conn_t *fab_verbs_tm_conn(const fab_verbs_tm_t *tm, const fab_offload_recv_t *recv,
+                                           const fab_verbs_tm_wc_t *wc)
+{
+    const fab_verbs_place_t *place = recv->place;
+    const fab_peer_t *peer;
+
+    if (0 == (wc->flags & IBV_WC_TM_MATCH) || IBV_WC_TM_RECV != wc->opcode || NULL == tm->user) {
+        return place->conn;
+    }
+    peer = tm->user->sender(tm->ctx, recv, wc->tag);
+    return NULL != peer && 0 != (peer->caps & FAB_CAP_TM) && NULL != peer->ep
+               ? ((const fab_verbs_ep_t *) peer->ep)->conn
+               : NULL;
+}
+
 /* The device matched a listed receive. */
 static bool fab_verbs_tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
 {
     fab_verbs_tm_t *tm = dom->tm;
     fab_offload_recv_t *recv = (fab_offload_recv_t *) (uintptr_t) (wc->wr_id &
                                                                    ~(uint64_t) FAB_VERBS_LISTED);
-    fab_verbs_conn_t *conn = fab_verbs_conn_by_qpn(dom, wc->qp_num);
+    fab_verbs_conn_t *conn = fab_verbs_tm_conn(tm, recv, wc);
     fab_verbs_place_t *place = recv->place;
     bool has_peer = NULL != conn && NULL != conn->ep && FAB_PEER_FAILED != conn->ep->peer->state;
     fab_tm_match_t match = {
         .is_first = 0 != (wc->flags & IBV_WC_TM_MATCH),
-        .is_last = IBV_WC_SUCCESS != wc->status || 0 != (wc->flags & IBV_WC_TM_DATA_VALID),
+        .is_last = 0 != (wc->flags & IBV_WC_TM_DATA_VALID),
         .len = wc->len,
         .hdr = fab_hdr(FAB_AM_EAGER, wc->tag, wc->priv),
         .peer = NULL != conn && NULL != conn->ep ? conn->ep->peer : NULL,
     };
 
+    if (0 == (wc->flags & (IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID))) {
+        return false;
+    }
+    place->is_left |= IBV_WC_TM_RNDV_INCOMPLETE == wc->status && IBV_WC_TM_RECV == wc->opcode &&
+                      match.is_first;
     if (match.is_last) {
         match.kind = fab_verbs_tm_kind(recv, wc, &match);
         /* what broke off need not say what it was */
@@ -531,13 +577,32 @@ static void fab_verbs_tm_unexpected(fab_verbs_domain_t *dom, const fab_verbs_tm_
     const fab_verbs_buf_t *buf = (const fab_verbs_buf_t *) (uintptr_t) wc->wr_id;
     struct ibv_wc plain = {
         .wr_id = wc->wr_id, .status = wc->status, .byte_len = wc->len, .qp_num = wc->qp_num};
-    uint8_t opcode = IBV_WC_SUCCESS == wc->status && IBV_WC_TM_NO_TAG != wc->opcode ? buf->data[0]
-                                                                                    : FAB_AM_NO_TAG;
+    uint8_t opcode = IBV_WC_TM_NO_TAG != wc->opcode ? buf->data[0] : FAB_AM_NO_TAG;
 
     fab_verbs_take(dom, &plain);
     if ((FAB_AM_EAGER == opcode || FAB_AM_RNDV == opcode) && NULL != dom->tm->user) {
         dom->tm->user->handled(dom->tm->ctx);
     }
+}
+
+/*
+ * What a connection that ends had begun to receive is flushed.  Everything else is trouble of the
+ * device, not of a peer: false.
+ */
+static __attribute__((noinline)) bool fab_verbs_tm_flushed(fab_verbs_domain_t *dom,
+                                                           const fab_verbs_tm_wc_t *wc)
+{
+    fab_verbs_buf_t *buf = fab_verbs_pool_find(&dom->recv_pool, wc->wr_id);
+
+    if (IBV_WC_WR_FLUSH_ERR != wc->status || NULL == fab_verbs_conn_by_qpn(dom, wc->qp_num)) {
+        fab_log(dom->fab, 1, "%s: a completion in error (%s) for queue pair %u", dom->name,
+                ibv_wc_status_str(wc->status), wc->qp_num);
+        return false;
+    }
+    if (NULL != buf) {
+        (void) fab_verbs_collect(dom, buf);
+    }
+    return true;
 }
 
 static bool fab_verbs_tm_take(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
@@ -546,6 +611,9 @@ static bool fab_verbs_tm_take(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *
     bool is_op = IBV_WC_TM_ADD == wc->opcode || IBV_WC_TM_DEL == wc->opcode ||
                  IBV_WC_TM_SYNC == wc->opcode;
 
+    if (__builtin_expect(!fab_verbs_tm_is_meant(wc->status), 0)) {
+        return fab_verbs_tm_flushed(dom, wc);
+    }
     if (is_op) {
         return NULL == tm->user || tm->user->done(tm->ctx, wc->wr_id, IBV_WC_SUCCESS == wc->status);
     }
@@ -556,9 +624,11 @@ static bool fab_verbs_tm_take(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *
     return true;
 }
 
-uint32_t fab_verbs_tm_empty_polls(const fab_verbs_domain_t *dom)
+bool fab_verbs_tm_must_hold(const fab_verbs_domain_t *dom)
 {
-    return dom->tm->empty_polls;
+    const fab_verbs_tm_t *tm = dom->tm;
+
+    return NULL != tm->user && tm->user->must_hold(tm->ctx);
 }
 
 void fab_verbs_tm_conn_gone(fab_verbs_conn_t *conn)
@@ -590,7 +660,7 @@ int fab_verbs_tm_poll(fab_verbs_domain_t *dom)
 {
     fab_verbs_tm_wc_t wcs[FAB_VERBS_BATCH];
     fab_verbs_tm_t *tm = dom->tm;
-    int n = 0;
+    int n, rc;
 
     if (dom->is_dead) {
         fab_verbs_tm_tell_failure(tm);
@@ -599,17 +669,20 @@ int fab_verbs_tm_poll(fab_verbs_domain_t *dom)
     if (NULL != tm->user) {
         tm->user->poll_begin(tm->ctx);
     }
-    n = fab_verbs_tm_collect(tm->cq, wcs);
-    tm->empty_polls += 0 == n;
+    n = fab_verbs_tm_collect(tm->cq, wcs, &rc);
+    dom->empty_polls += 0 == n;
     for (int i = 0; i < n && !dom->is_dead; i++) {
         if (!fab_verbs_tm_take(dom, &wcs[i])) {
             fab_verbs_tm_broke(dom, "it reported what cannot be");
         }
     }
+    if (__builtin_expect(ENOENT != rc, 0)) {
+        fab_verbs_tm_broke(dom, "it cannot be polled");
+    }
     if (NULL != tm->user) {
         tm->user->poll_end(tm->ctx, 0 == n);
     }
-    if (NULL != dom->to_post && (NULL == tm->user || !tm->user->must_hold(tm->ctx))) {
+    if (NULL != dom->to_post) {
         fab_verbs_srq_repost(dom);
     }
     return n;

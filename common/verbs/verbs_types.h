@@ -46,6 +46,8 @@ enum {
     FAB_VERBS_CHUNK_BUFS = 64,    /* send buffers made at a time */
     /* receive buffers beyond the windows: credits, and what waits to be posted again */
     FAB_VERBS_SLACK_BUFS = 64,
+    /* ... and for what devices answer to requests (FIN), which no window limits */
+    FAB_VERBS_FIN_BUFS = 128,
     /* bytes of one READ or WRITE: others on the same QP wait that long, 0.1 ms at 100 Gbit/s */
     FAB_VERBS_STEP = 1 << 20,
     /* READs or WRITEs under way on one QP, if the devices can: enough to fill the line */
@@ -82,6 +84,7 @@ typedef struct fab_verbs_buf {
     struct fab_verbs_buf *next;
     unsigned char *data; /* TMH, then payload; 64-byte aligned */
     uint32_t lkey;
+    bool is_posted; /* the device has it, to receive into */
 } fab_verbs_buf_t;
 
 typedef struct fab_verbs_pool {
@@ -97,6 +100,8 @@ void fab_verbs_pool_init(fab_verbs_pool_t *pool, struct ibv_pd *pd, size_t paylo
 /* Add num buffers. OPAL_ERR_OUT_OF_RESOURCE: no memory, or it cannot be locked (errno). */
 int fab_verbs_pool_grow(fab_verbs_pool_t *pool, uint32_t num);
 void fab_verbs_pool_fini(fab_verbs_pool_t *pool);
+/* The buffer that lies at this address; NULL: none does. Slow: for what cannot be trusted. */
+fab_verbs_buf_t *fab_verbs_pool_find(const fab_verbs_pool_t *pool, uint64_t address);
 
 static inline void fab_verbs_pool_put(fab_verbs_pool_t *pool, fab_verbs_buf_t *buf)
 {
@@ -135,6 +140,7 @@ typedef struct fab_verbs_exposed {
     struct fab_verbs_exposed *next;
     struct fab_verbs_exposed **prev;
     fab_verbs_reg_t *reg;
+    bool is_requested; /* in a request that the receiver's device may answer */
 } fab_verbs_exposed_t;
 
 /* ---- connections (verbs_conn.c) ----------------------------------------- */
@@ -187,7 +193,7 @@ struct fab_verbs_conn {
     uint32_t peer_psn;
     uint64_t linger_until; /* us */
     uint64_t drain_until;  /* us; 0: not draining */
-    uint32_t drained_at;   /* dom->tm's number of empty polls when the last QP had ended */
+    uint32_t drained_at;   /* dom->empty_polls when the last QP had ended */
 
     /* send queue: work requests tail..head-1 are posted and not known to be complete */
     uint32_t head;
@@ -293,8 +299,10 @@ struct fab_verbs_domain {
     struct ibv_context *ctx;
     struct ibv_pd *pd;
     struct ibv_srq *srq;
-    fab_verbs_tm_t *tm;   /* NULL: srq is a plain one */
-    uint32_t max_tm_rndv; /* bytes that a device reads by itself at most */
+    fab_verbs_tm_t *tm;     /* NULL: srq is a plain one */
+    uint32_t num_requested; /* requests that devices may answer, and have not */
+    uint32_t max_requested; /* receive buffers for the answers */
+    uint32_t empty_polls;   /* of recv_cq, modulo 2^32 */
     struct ibv_device_attr device;
     struct ibv_port_attr port;
     uint32_t step; /* bytes of one READ or WRITE at most */
@@ -366,7 +374,7 @@ int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why);
  * peer; 0: none is left, which only iWARP has to know.
  */
 uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom);
-/* Give the collected buffers back to the SRQ. */
+/* Give the collected buffers back to the SRQ, if it may have them now. */
 void fab_verbs_srq_repost(fab_verbs_domain_t *dom);
 
 /* ---- verbs_conn.c ------------------------------------------------------- */
@@ -380,9 +388,10 @@ int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *fram
 int fab_verbs_conn_renew(fab_verbs_conn_t *conn);
 uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom);
 /*
- * Matching hardware may have begun to receive a message: stop the QPs, and wait until all that they
- * complete has been seen, for destroying a QP would take its completions away. Called again and
- * again; true: it can be destroyed.
+ * The device may have begun to receive a message, or have received one that was not polled: stop the
+ * QPs, and wait until all that they complete has been seen. Destroying a QP would take its
+ * completions away, and the receive buffers with them. Called again and again; true: it can be
+ * destroyed.
  */
 bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now);
 /* A QP has ended. */
@@ -481,6 +490,8 @@ fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh);
 fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_t **list,
                                     const void *buf, size_t len);
 void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed);
+/* The receiver's device may answer this request, at most once, until the memory is let go. */
+void fab_verbs_requested(fab_verbs_domain_t *dom, const fab_rndv_t *rndv);
 /* A READ or WRITE of len bytes ended. */
 void fab_verbs_op_landed(fab_verbs_op_t *op, uint32_t len, int status);
 /* End all operations that are not posted, and release what the peer may reach. */
@@ -492,6 +503,11 @@ void fab_verbs_async(fab_verbs_domain_t *dom);
 void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now);
 /* All peers fail; what: "here ..." says why. */
 void fab_verbs_doom_all(fab_verbs_domain_t *dom, const char *what);
+/*
+ * The device cannot be trusted any more: messages may be lost in it.  It is not used again and all
+ * peers fail; what: as above; why: for the log.
+ */
+void fab_verbs_give_up(fab_verbs_domain_t *dom, const char *what, const char *why);
 
 /* ---- verbs_tm.c: matching hardware -------------------------------------- */
 
@@ -504,8 +520,8 @@ bool fab_verbs_tm_open(fab_verbs_domain_t *dom);
 void fab_verbs_tm_close(fab_verbs_domain_t *dom);
 bool fab_verbs_tm_use(fab_domain_t *dom, const fab_tm_user_t *user, void *ctx,
                       fab_tm_device_t *device);
-/* How often there was nothing to poll, modulo 2^32. */
-uint32_t fab_verbs_tm_empty_polls(const fab_verbs_domain_t *dom);
+/* May no buffers be given to the device now? */
+bool fab_verbs_tm_must_hold(const fab_verbs_domain_t *dom);
 /*
  * The QPs of the connection are gone: what the device began to receive on them and did not complete
  * is lost.
@@ -519,6 +535,17 @@ int fab_verbs_tm_poll(fab_verbs_domain_t *dom);
 int fab_verbs_progress(fab_domain_t *dom);
 /* A message came into a receive buffer: deliver it, collect the buffer. */
 void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc);
+/* The device is done with a receive buffer, to be posted again. False: it did not have it. */
+static inline bool fab_verbs_collect(fab_verbs_domain_t *dom, fab_verbs_buf_t *buf)
+{
+    if (__builtin_expect(!buf->is_posted, 0)) {
+        return false;
+    }
+    buf->is_posted = false;
+    buf->next = dom->to_post;
+    dom->to_post = buf;
+    return true;
+}
 /* The device matched a message of this connection: at the first completion of one or two. */
 void fab_verbs_took_matched(fab_verbs_conn_t *conn);
 /* A count of credits came outside of a header. */

@@ -42,7 +42,7 @@
 #include <stdint.h>
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 3
+#define FAB_VERBS_VERSION 4
 
 enum {
     FAB_VERBS_NONCE = 16,          /* bytes */
@@ -111,7 +111,8 @@ typedef struct fab_verbs_addr {
     uint16_t port;                  /* TCP */
     uint16_t flags;                 /* FAB_VERBS_ADDR_* */
     uint16_t cm_port;               /* iWARP: rdma_cm's */
-    uint16_t reserved;
+    uint8_t max_read; /* its device reads 2^max_read bytes at most by itself; TM_RNDV */
+    uint8_t reserved;
 } fab_verbs_addr_t;
 
 _Static_assert(136 == sizeof(fab_verbs_addr_t), "fab_verbs_addr_t is a wire format");

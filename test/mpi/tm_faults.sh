@@ -70,3 +70,12 @@ for which in 2 0; do # 2: the one that takes the messages of the first peer
         grep -aqE 'The connection to it broke|A message from it was lost' "$TM_WORK/err" || fail "no reason"
     done
 done
+
+# what the device reports cannot be, or it cannot be polled: it is given up, and with it the job
+for fault in TMDEV_TM_ERROR=general:100 TMDEV_TM_ERROR=command:100 TMDEV_POLL_ERROR=start:200 TMDEV_POLL_ERROR=next:50; do
+    ends 3 "$fault" tm_faults traffic
+    require "lost a process"
+    require "broke in matching tags"
+done
+ends 3 OMPI_MCA_pml_tm_verbs_tm=none TMDEV_POLL_ERROR=poll:300 verbs_events 1000
+require "cannot be polled"

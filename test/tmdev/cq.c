@@ -140,7 +140,9 @@ static bool load(tmdev_cq_t *cq, tmdev_cqe_t *cqe)
     pthread_mutex_lock(&cq->ring_lock);
     bool has_one = 0 != atomic_load(&cq->count);
     if (has_one) {
+        uint64_t previous = cqe->wc.wr_id;
         *cqe = cq->ring[cq->head];
+        cqe->wc.wr_id = cqe->is_repeated ? previous : cqe->wc.wr_id;
         cq->head = (cq->head + 1) % cq->size;
         atomic_fetch_sub(&cq->count, 1);
         cqe_polled(cqe);
@@ -149,10 +151,20 @@ static bool load(tmdev_cq_t *cq, tmdev_cqe_t *cqe)
     return has_one;
 }
 
+/* Does this successful poll fail by TMDEV_POLL_ERROR? The completion is lost. */
+static bool poll_fails(atomic_uint *polls, uint32_t first)
+{
+    return 0 != first && atomic_fetch_add(polls, 1) + 1 == first;
+}
+
+/* What mlx5 returns for a completion of an object that it does not know. */
+#define POLL_ERROR (-2)
+
 int tmdev_poll_cq(struct ibv_cq *ibcq, int count, struct ibv_wc *wc)
 {
+    static atomic_uint polls;
     tmdev_cq_t *cq = tmdev_cq(ibcq);
-    tmdev_cqe_t cqe;
+    tmdev_cqe_t cqe = {0};
     int n = 0;
     if (0 != atomic_load_explicit(&cq->tm_users, memory_order_relaxed)) {
         return tmdev_misuse(-1, "ibv_poll_cq on the completion queue of a TM-SRQ: only "
@@ -162,7 +174,7 @@ int tmdev_poll_cq(struct ibv_cq *ibcq, int count, struct ibv_wc *wc)
         wc[n++] = cqe.wc;
     }
     tmdev_node_polled(tmdev_ctx(ibcq->context)->node, 0 == n);
-    return n;
+    return n > 0 && poll_fails(&polls, tmdev_settings()->poll_error) ? POLL_ERROR : n;
 }
 
 static int show_next(tmdev_cq_t *cq)
@@ -184,8 +196,12 @@ static int start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
     if (atomic_load(&cq->poller) == (unsigned long) pthread_self()) {
         return tmdev_misuse(EDEADLK, "ibv_start_poll between ibv_start_poll and ibv_end_poll");
     }
+    static atomic_uint polls;
     pthread_mutex_lock(&cq->poll_lock);
     int rc = show_next(cq);
+    if (0 == rc && poll_fails(&polls, tmdev_settings()->start_error)) {
+        rc = POLL_ERROR;
+    }
     if (0 != rc) {
         pthread_mutex_unlock(&cq->poll_lock);
     }
@@ -208,8 +224,10 @@ static bool is_polling(tmdev_cq_t *cq, const char *function)
 
 static int next_poll(struct ibv_cq_ex *ibcq)
 {
+    static atomic_uint polls;
     tmdev_cq_t *cq = (tmdev_cq_t *) ibcq;
-    return is_polling(cq, "ibv_next_poll") ? show_next(cq) : EINVAL;
+    int rc = is_polling(cq, "ibv_next_poll") ? show_next(cq) : EINVAL;
+    return 0 == rc && poll_fails(&polls, tmdev_settings()->next_error) ? POLL_ERROR : rc;
 }
 
 static void end_poll(struct ibv_cq_ex *ibcq)

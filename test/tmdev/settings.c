@@ -118,6 +118,38 @@ static void parse_port_down(void)
     settings.port_up_us = last * 1000;
 }
 
+/* One item of a list kind[:first],...: first for this kind, 1 without it, 0: it is not there. */
+static uint32_t first_of(const char *name, const char *kind)
+{
+    const char *at = getenv(name);
+    size_t length = strlen(kind);
+    for (; NULL != at; at = strchr(at, ',')) {
+        at += ',' == *at;
+        if (0 == strncmp(at, kind, length) && NULL != strchr(":,", at[length])) {
+            return ':' == at[length] ? (uint32_t) strtoul(at + length + 1, NULL, 10) : 1;
+        }
+    }
+    return 0;
+}
+
+static void parse_firsts(void)
+{
+    settings.general_error = first_of("TMDEV_TM_ERROR", "general");
+    settings.command_error = first_of("TMDEV_TM_ERROR", "command");
+    settings.start_error = first_of("TMDEV_POLL_ERROR", "start");
+    settings.next_error = first_of("TMDEV_POLL_ERROR", "next");
+    settings.poll_error = first_of("TMDEV_POLL_ERROR", "poll");
+    if (NULL != getenv("TMDEV_TM_ERROR") && 0 == settings.general_error + settings.command_error) {
+        settings_refuse("TMDEV_TM_ERROR", getenv("TMDEV_TM_ERROR"),
+                        "general[:first] or command[:first] is wanted");
+    }
+    if (NULL != getenv("TMDEV_POLL_ERROR") &&
+        0 == settings.start_error + settings.next_error + settings.poll_error) {
+        settings_refuse("TMDEV_POLL_ERROR", getenv("TMDEV_POLL_ERROR"),
+                        "start[:first], next[:first] or poll[:first] is wanted");
+    }
+}
+
 static void parse_mtu(void)
 {
     settings.mtu = (uint32_t) number("TMDEV_MTU", 4096, 256, 4096);
@@ -147,6 +179,10 @@ static void read_settings(void)
     settings.has_tm_rndv = 0 != number("TMDEV_TM_RNDV", 1, 0, 1);
     settings.is_tm_silent = 0 != number("TMDEV_TM_SILENT", 0, 0, 1);
     settings.holds_reads = 0 != number("TMDEV_HOLD_READS", 0, 0, 1);
+    settings.has_wrong_qpn = 0 != number("TMDEV_TM_QPN", 0, 0, 1);
+    settings.is_rnr_misuse = 0 != number("TMDEV_RNR_IS_MISUSE", 0, 0, 1);
+    settings.tm_left = (uint32_t) number("TMDEV_TM_LEFT", 1, 1, 2);
+    settings.tm_blocks = (uint32_t) number("TMDEV_TM_BLOCKS", 1, 1, 64);
     settings.tm_start = (uint16_t) number("TMDEV_TM_START", 0, 0, 65535);
     settings.max_msg = number("TMDEV_MAX_MSG", 1u << 30, 4096, 1u << 31);
     settings.max_inline = (uint32_t) number("TMDEV_MAX_INLINE", 220, 0, 4096);
@@ -171,6 +207,7 @@ static void read_settings(void)
     }
     parse_mtu();
     parse_link();
+    parse_firsts();
     parse_fail();
     parse_port_down();
 }

@@ -67,6 +67,9 @@ bool tmdev_rq_take(tmdev_rq_t *rq, tmdev_recv_t *recv)
 bool tmdev_srq_take(tmdev_srq_t *srq, tmdev_recv_t *recv)
 {
     if (!tmdev_rq_take(&srq->rq, recv)) {
+        if (tmdev_settings()->is_rnr_misuse) {
+            tmdev_misuse(0, "a message finds no receive in the SRQ");
+        }
         return false;
     }
     if (srq->rq.count < srq->limit) {

@@ -728,11 +728,15 @@ static void rendezvous_incomplete(void)
     if (0 == test_rank) {
         add_ok(&t, 1, 0xff, 0, 100);
         test_barrier();
+        bool is_twice = NULL != getenv("TMDEV_TM_LEFT");
         completion_t c = get(&t.w);
         CHECK_EQUAL(c.status, IBV_WC_TM_RNDV_INCOMPLETE);
         CHECK_EQUAL(c.wr_id, 0);
-        CHECK_EQUAL(c.flags, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID);
+        CHECK_EQUAL(c.flags, IBV_WC_TM_MATCH | (is_twice ? 0u : IBV_WC_TM_DATA_VALID));
         CHECK_EQUAL(c.tm.tag, 1);
+        if (is_twice) {
+            c = get_match(&t, 0, IBV_WC_TM_DATA_VALID);
+        }
         CHECK_EQUAL(c.byte_len, 36);
         struct ibv_rvh rvh;
         memcpy(&rvh, t.w.memory + TMH, sizeof(rvh));
@@ -824,6 +828,99 @@ static void rendezvous_send_queue(void)
         send_rts(&t, 1, 4096, 10, w.mr->rkey);
         get_failed(&t.w, 1, IBV_WC_REM_OP_ERR);
     }
+    tm_close(&t);
+}
+
+/*
+ * ---- what drivers make of it
+ * -------------------------------------------------------------------------------------------------
+ */
+
+static void foreign_errors(void)
+{
+    side_t t;
+    tm_open(&t, 4, 8);
+    if (0 == test_rank) {
+        test_barrier();
+        get_ok(&t.w, 0, IBV_WC_TM_RECV);
+        get_failed(&t.w, 0, IBV_WC_GENERAL_ERR); /* the first one's wr_id */
+        get_ok(&t.w, 1, IBV_WC_TM_RECV);
+        completion_t c = get(&t.w);
+        CHECK(IBV_WC_WR_FLUSH_ERR == c.status && c.wr_id > UINT32_MAX && 0 == c.qp_num);
+        get_ok(&t.w, 2, IBV_WC_TM_RECV);
+    } else {
+        test_barrier();
+        for (uint64_t i = 0; i < 3; i++) {
+            send_ok(&t, IBV_TMH_EAGER, i, 8);
+        }
+    }
+    tm_close(&t);
+}
+
+static void poll_errors(void)
+{
+    side_t t;
+    tm_open(&t, 4, 8);
+    if (0 == test_rank) {
+        struct ibv_poll_cq_attr attr = {0};
+        test_barrier();
+        test_barrier(); /* four messages are there */
+        CHECK_EQUAL(ibv_start_poll(t.w.cq_ex, &attr), 0);
+        CHECK_EQUAL(ibv_next_poll(t.w.cq_ex), -2);
+        ibv_end_poll(t.w.cq_ex);
+        CHECK_EQUAL(ibv_start_poll(t.w.cq_ex, &attr), -2);
+        get_ok(&t.w, 3, IBV_WC_TM_RECV);
+    } else {
+        struct ibv_tmh tmh = {.opcode = IBV_TMH_EAGER};
+        memcpy(t.w.memory, &tmh, sizeof(tmh));
+        test_barrier();
+        for (uint64_t i = 0; i < 4; i++) {
+            CHECK_EQUAL(post_send(&t.w, t.qp, i, 0, 64, 3 == i ? IBV_SEND_SIGNALED : 0), 0);
+        }
+        get_ok(&t.w, 3, IBV_WC_SEND);
+        test_barrier();
+    }
+    tm_close(&t);
+}
+
+static void blocks(void)
+{
+    world_t w;
+    world_open(&w);
+    struct ibv_srq_init_attr_ex attr = {.attr = {.max_wr = 64, .max_sge = 1},
+                                        .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+                                                     IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
+                                        .srq_type = IBV_SRQT_TM,
+                                        .pd = w.pd,
+                                        .cq = w.cq,
+                                        .tm_cap = {.max_num_tags = 4, .max_ops = 17}};
+    CHECK(NULL == ibv_create_srq_ex(w.context, &attr) && EINVAL == errno);
+    attr.tm_cap.max_ops = 16;
+    w.srq = ibv_create_srq_ex(w.context, &attr);
+    CHECK(NULL != w.srq);
+    world_close(&w);
+}
+
+static void wrong_qpn(void)
+{
+    world_t w;
+    far_end_t far;
+    side_t t;
+    tm_open(&t, 16, 16);
+    qp_options_t o = {.srq = t.w.srq, .is_without_sq = 0 == test_rank};
+    w = t.w;
+    struct ibv_qp *other = connected_qp(&w, 1 - test_rank, &o, &far);
+    if (0 == test_rank) {
+        add_ok(&t, 1, (uint64_t) FULL_MASK, 0, 65536);
+        test_barrier();
+        CHECK_EQUAL(get_match(&t, 0, IBV_WC_TM_MATCH).qp_num, other->qp_num);
+        CHECK_EQUAL(get_match(&t, 0, IBV_WC_TM_DATA_VALID).qp_num, t.qp->qp_num);
+    } else {
+        test_barrier();
+        send_ok(&t, IBV_TMH_EAGER, 1, 5000);
+    }
+    test_barrier();
+    CHECK_EQUAL(ibv_destroy_qp(other), 0);
     tm_close(&t);
 }
 
@@ -1223,6 +1320,20 @@ int main(int argc, char **argv)
          .env = "TMDEV_MTU=4096 TMDEV_DELAY_US=100 TMDEV_RNR=300"},
         {.name = "rendezvous_many", .run = rendezvous_many, .ranks = 2},
         {.name = "rendezvous_incomplete", .run = rendezvous_incomplete, .ranks = 2},
+        {.name = "rendezvous_incomplete_twice",
+         .run = rendezvous_incomplete,
+         .ranks = 2,
+         .env = "TMDEV_TM_LEFT=2"},
+        {.name = "foreign_errors",
+         .run = foreign_errors,
+         .ranks = 2,
+         .env = "TMDEV_TM_ERROR=general:2,command:3"},
+        {.name = "poll_errors",
+         .run = poll_errors,
+         .ranks = 2,
+         .env = "TMDEV_POLL_ERROR=start:2,next"},
+        {.name = "blocks", .run = blocks, .ranks = 1, .env = "TMDEV_TM_BLOCKS=4 TMDEV_TM_OPS=64"},
+        {.name = "wrong_qpn", .run = wrong_qpn, .ranks = 2, .env = "TMDEV_MTU=256 TMDEV_TM_QPN=1"},
         {.name = "rendezvous_bad_key",
          .run = rendezvous_bad_key,
          .ranks = 2,

@@ -125,6 +125,18 @@ static tmdev_tag_t *match(tmdev_srq_t *srq, uint64_t message_tag)
     return NULL;
 }
 
+/* The number of a queue pair of this process, of another one if there is. */
+static uint32_t another_qpn(const tmdev_qp_t *qp)
+{
+    for (uint32_t i = 1; i < TMDEV_QPS; i++) {
+        const tmdev_qp_t *other = qp->node->qps[(qp->index + i) % TMDEV_QPS];
+        if (NULL != other) {
+            return other->qp.qp_base.qp_num;
+        }
+    }
+    return qp->qp.qp_base.qp_num;
+}
+
 /* A completion about a listed tag; its wr_id is looked up when it is polled. */
 static tmdev_cqe_t tag_cqe(tmdev_qp_t *qp, int handle, unsigned int flags)
 {
@@ -133,6 +145,9 @@ static tmdev_cqe_t tag_cqe(tmdev_qp_t *qp, int handle, unsigned int flags)
     cqe.number = (uint32_t) handle;
     cqe.wc.opcode = IBV_WC_TM_RECV;
     cqe.wc.wc_flags = flags;
+    if (IBV_WC_TM_MATCH == flags && tmdev_settings()->has_wrong_qpn) {
+        cqe.wc.qp_num = another_qpn(qp);
+    }
     return cqe;
 }
 
@@ -310,14 +325,20 @@ static void match_too_long(tmdev_qp_t *qp, int handle, const tmdev_tag_t *tag,
         return;
     }
     (void) tmdev_sges_scatter(qp->node, tmdev_qp_pd(qp), &tag->sge, 1, 0, payload, frame->total);
-    tmdev_cqe_t cqe = tag_cqe(qp, handle, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID);
+    bool is_twice = 2 == tmdev_settings()->tm_left;
+    tmdev_cqe_t cqe = tag_cqe(qp, handle, IBV_WC_TM_MATCH | (is_twice ? 0u : IBV_WC_TM_DATA_VALID));
     struct ibv_tmh tmh;
     memcpy(&tmh, payload, sizeof(tmh));
     cqe.wc.status = IBV_WC_TM_RNDV_INCOMPLETE;
-    cqe.wc.byte_len = (uint32_t) frame->total;
+    cqe.wc.byte_len = is_twice ? 0 : (uint32_t) frame->total;
     add_tag(&cqe, &tmh);
     add_immediate(&cqe, frame);
     tmdev_cq_push(qp->srq->cq, &cqe);
+    if (is_twice) {
+        cqe = tag_cqe(qp, handle, IBV_WC_TM_DATA_VALID);
+        cqe.wc.byte_len = (uint32_t) frame->total;
+        tmdev_cq_push(qp->srq->cq, &cqe);
+    }
     tmdev_recv_done(qp);
 }
 
@@ -411,6 +432,36 @@ static tmdev_tm_verdict_t take_unexpected(tmdev_qp_t *qp, bool is_tagged)
     return TMDEV_TM_GO_ON;
 }
 
+/*
+ * Error completions that drivers of real devices give: of a match that they have lost count of, with
+ * the wr_id of whatever was polled before; and of the queue pair that carries list operations, whose
+ * wr_id nobody has set.
+ */
+static void push_error(tmdev_qp_t *qp, enum ibv_wc_status status)
+{
+    tmdev_cqe_t cqe = tmdev_qp_cqe(qp);
+    cqe.wc.status = status;
+    cqe.wc.opcode = IBV_WC_TM_RECV;
+    cqe.is_repeated = IBV_WC_GENERAL_ERR == status;
+    if (!cqe.is_repeated) {
+        cqe.wc.qp_num = 0;
+        cqe.wc.wr_id = UINT64_C(0xa5a5a5a5a5a5a5a7);
+    }
+    tmdev_cq_push(qp->srq->cq, &cqe);
+}
+
+static void count_arrival(tmdev_qp_t *qp)
+{
+    const tmdev_settings_t *s = tmdev_settings();
+    uint32_t number = ++qp->srq->arrived;
+    if (number == s->general_error) {
+        push_error(qp, IBV_WC_GENERAL_ERR);
+    }
+    if (number == s->command_error) {
+        push_error(qp, IBV_WC_WR_FLUSH_ERR);
+    }
+}
+
 tmdev_tm_verdict_t tmdev_tm_arrive(tmdev_qp_t *qp, const tmdev_frame_t *frame,
                                    const uint8_t *payload)
 {
@@ -422,6 +473,7 @@ tmdev_tm_verdict_t tmdev_tm_arrive(tmdev_qp_t *qp, const tmdev_frame_t *frame,
     if (frame->length >= sizeof(tmh)) {
         memcpy(&tmh, payload, sizeof(tmh));
     }
+    count_arrival(qp);
     bool is_rndv = IBV_TMH_RNDV == tmh.opcode;
     if (!is_rndv && IBV_TMH_EAGER != tmh.opcode) {
         return take_unexpected(qp, false);
@@ -679,6 +731,9 @@ static int check_caps(const tmdev_cq_t *cq, const struct ibv_tm_cap *cap)
         return tmdev_misuse(EINVAL,
                             "ibv_create_srq_ex: max_num_tags %u (1 to %u), max_ops %u (1 to %u)",
                             cap->max_num_tags, s->tm_tags, cap->max_ops, s->tm_ops);
+    }
+    if (cap->max_ops > s->tm_ops / s->tm_blocks) {
+        return EINVAL; /* drivers say no more */
     }
     return s->is_ethernet
                ? tmdev_misuse(EINVAL,

@@ -77,8 +77,15 @@ typedef struct tmdev_settings {
     uint32_t lid;
     uint32_t tm_tags, tm_ops;
     bool has_tm_rndv;
-    bool is_tm_silent;   /* of receives that break off */
-    bool holds_reads;    /* READs of this process' memory are never answered */
+    bool is_tm_silent; /* of receives that break off */
+    bool holds_reads;  /* READs of this process' memory are never answered */
+    /* the first of two completions of a match names another queue pair */
+    bool has_wrong_qpn;
+    bool is_rnr_misuse; /* a message that finds no receive is reported */
+    uint32_t tm_left;   /* completions of a rendezvous that is left to software: 1 or 2 */
+    uint32_t tm_blocks; /* places in the operations queue that each one takes */
+    uint32_t general_error, command_error;        /* after so many messages to a TM-SRQ; 0: never */
+    uint32_t start_error, next_error, poll_error; /* at so many successful polls; 0: never */
     uint16_t tm_start;   /* first value of the counters of unexpected messages */
     uint64_t max_msg;    /* bytes */
     uint32_t max_inline; /* bytes */
@@ -326,6 +333,7 @@ typedef struct tmdev_cqe {
     bool del_done;      /* RETURNS_OP: a removal that succeeded */
     uint16_t phase;     /* the device's counter of unexpected messages */
     bool is_unexpected; /* counts */
+    bool is_repeated;   /* wr_id is that of the completion before it */
 } tmdev_cqe_t;
 
 struct tmdev_cq {
@@ -413,6 +421,7 @@ struct tmdev_srq {
     tmdev_rq_t rq;
     uint32_t limit; /* 0: no event is wanted */
     uint64_t posted;
+    uint32_t arrived; /* messages to a TM-SRQ, for TMDEV_TM_ERROR */
     atomic_uint users;
     atomic_uint events_fetched;
     /* tag matching */
