@@ -220,6 +220,29 @@ static void answer(const mca_pml_tm_recv_request_t *req, uint8_t id, uint64_t ar
     (void) fab_post(req->core.peer, fab_hdr(id, arg, req->core.remote_id), NULL, 0);
 }
 
+/* Ask for the data as messages. */
+static void start_pipeline(mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_tm_cts_t cts = {.reserved = 0};
+    int rc;
+
+    req->core.id = mca_pml_tm_idmap_add(&mca_pml_tm.ids, &req->core);
+    if (0 == req->core.id) {
+        answer(req, PML_TM_AM_NACK, MPI_ERR_NO_MEM);
+        mca_pml_tm_recv_finish(req, MPI_ERR_NO_MEM);
+        return;
+    }
+    ++mca_pml_tm.counters.rndv_pipeline;
+    mca_pml_tm.counters.rndv_pipeline_bytes += req->wanted;
+    req->core.phase = PML_TM_WAIT_DATA;
+    cts.recv_id = req->core.id;
+    rc = fab_post(req->core.peer, fab_hdr(PML_TM_AM_CTS, req->wanted, req->core.remote_id), &cts,
+                  sizeof(cts));
+    if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
+        mca_pml_tm_recv_finish(req, MPI_ERR_NO_MEM);
+    }
+}
+
 static void get_complete(fab_rma_t *rma, int status)
 {
     mca_pml_tm_recv_request_t *req =
@@ -229,6 +252,10 @@ static void get_complete(fab_rma_t *rma, int status)
     if (OMPI_SUCCESS == status) {
         answer(req, FAB_AM_FIN, 0);
         mca_pml_tm_recv_finish(req, MPI_SUCCESS);
+    } else if (OPAL_ERR_NOT_SUPPORTED == status) {
+        /* from the start: what was read is read once more, by the way that works */
+        ++mca_pml_tm.counters.pipeline_no_get;
+        start_pipeline(req);
     } else if (OPAL_ERR_UNREACH != status) {
         answer(req, PML_TM_AM_NACK, MPI_ERR_OTHER);
         mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
@@ -261,29 +288,6 @@ static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
     ++mca_pml_tm.counters.rndv_get;
     mca_pml_tm.counters.rndv_get_bytes += req->wanted;
     return true;
-}
-
-/* Ask for the data as messages. */
-static void start_pipeline(mca_pml_tm_recv_request_t *req)
-{
-    mca_pml_tm_cts_t cts = {.reserved = 0};
-    int rc;
-
-    req->core.id = mca_pml_tm_idmap_add(&mca_pml_tm.ids, &req->core);
-    if (0 == req->core.id) {
-        answer(req, PML_TM_AM_NACK, MPI_ERR_NO_MEM);
-        mca_pml_tm_recv_finish(req, MPI_ERR_NO_MEM);
-        return;
-    }
-    ++mca_pml_tm.counters.rndv_pipeline;
-    mca_pml_tm.counters.rndv_pipeline_bytes += req->wanted;
-    req->core.phase = PML_TM_WAIT_DATA;
-    cts.recv_id = req->core.id;
-    rc = fab_post(req->core.peer, fab_hdr(PML_TM_AM_CTS, req->wanted, req->core.remote_id), &cts,
-                  sizeof(cts));
-    if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
-        mca_pml_tm_recv_finish(req, MPI_ERR_NO_MEM);
-    }
 }
 
 void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,

@@ -445,8 +445,8 @@ struct fab_rma {
     size_t len;      /* bytes */
     fab_rkey_t rkey; /* as the peer's fab_expose() made it */
     /*
-     * status: OPAL_SUCCESS, or why the data is not (all) there.  Called from fab_progress(), never
-     * from fab_get().
+     * status: OPAL_SUCCESS, or why the data is not (all) there.  OPAL_ERR_NOT_SUPPORTED: this memory
+     * cannot be reached so, use messages for it.  Called from fab_progress(), never from fab_get().
      */
     void (*complete)(fab_rma_t *op, int status);
     size_t done;      /* bytes moved so far */

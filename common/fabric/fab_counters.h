@@ -22,6 +22,8 @@
     X(shm_cma_bytes, "bytes moved by process_vm_readv or process_vm_writev")                       \
     X(shm_cma_calls, "calls of process_vm_readv or process_vm_writev")                             \
     X(shm_cma_refused, "peers whose memory the kernel did not let this process read")              \
+    X(shm_cma_faults, "transfers that process_vm_readv or process_vm_writev could not do: memory " \
+                      "not to be pinned")                                                          \
     X(shm_bad_messages, "messages in shared memory that were malformed, each failing its sender")  \
     X(shm_peers_died, "peers in shared memory found dead")                                         \
     X(verbs_msgs_sent, "messages sent by verbs")                                                   \

@@ -8,7 +8,17 @@
  * small ones are not kept behind them, and messages wait for one step at most.
  *
  * Whether the kernel allows it is found out by trying, once per peer: reading the nonce at the
- * address that the peer's address tells.  This also proves that the pid is still that process.
+ * address that the peer's address tells.
+ *
+ * A pid may be another process's at any time, with other memory at the same addresses.  So the call
+ * that reads the last bytes of a get reads the nonce as well: the kernel looks the pid up once per
+ * call, and a process that is there now was there before.  Nothing can be read by the call that
+ * writes; a put reads the nonce by a call of its own, right before.  (Between the two the process
+ * would have to end, be waited for, and its pid be given out again: the kernel goes through all
+ * others first.)
+ *
+ * Some memory cannot be copied so: the kernel does not pin it (memfd_secret, devices).  Then the
+ * operation ends with OPAL_ERR_NOT_SUPPORTED, and what is to be moved goes by messages.
  */
 #include "shm/shm_types.h"
 
@@ -39,6 +49,89 @@ static int fab_shm_cma_refuse(fab_shm_ep_t *ep, int error)
             "copied twice",
             ep->addr.pid, strerror(error));
     return OPAL_ERR_NOT_SUPPORTED;
+}
+
+/* What an errno of a copy means for the operation. */
+static int fab_shm_cma_error(fab_shm_ep_t *ep, int error)
+{
+    switch (error) {
+    case EINTR:
+    case EAGAIN:
+        return OPAL_ERR_IN_PROCESS;
+    case ESRCH:
+        fab_shm_ep_died(ep);
+        return OPAL_ERR_UNREACH;
+    case EPERM:
+        return fab_shm_cma_refuse(ep, error);
+    default: /* EFAULT: it cannot be pinned, here or there; ENOMEM: not enough to do it */
+        fab_counters.shm_cma_faults++;
+        return OPAL_ERR_NOT_SUPPORTED;
+    }
+}
+
+/*
+ * Read up to len bytes of the peer's memory, and, by the same call, its nonce.  OPAL_SUCCESS: they
+ * are that process's, *moved says how many; otherwise as fab_shm_cma_error().
+ */
+static int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len,
+                                   size_t *moved)
+{
+    uint8_t nonce[FAB_SHM_NONCE];
+    struct iovec local[] = {{nonce, sizeof(nonce)}, {to, len}};
+    struct iovec remote[] = {{(void *) (uintptr_t) ep->addr.nonce_at, sizeof(nonce)},
+                             {(void *) (uintptr_t) from, len}};
+    ssize_t got = process_vm_readv((pid_t) ep->addr.pid, local, 2, remote, 2, 0);
+
+    fab_counters.shm_cma_calls++;
+    if (got < 0 && EFAULT != errno) {
+        return fab_shm_cma_error(ep, errno);
+    }
+    /* The nonce comes first: what cannot be read of the data makes the count short. */
+    if (got < (ssize_t) sizeof(nonce) || 0 != memcmp(nonce, ep->addr.nonce, sizeof(nonce))) {
+        fab_shm_ep_died(ep); /* its pid is another process's */
+        return OPAL_ERR_UNREACH;
+    }
+    if (sizeof(nonce) == (size_t) got && len > 0) {
+        return fab_shm_cma_error(ep, EFAULT);
+    }
+    *moved = (size_t) got - sizeof(nonce);
+    return OPAL_SUCCESS;
+}
+
+/* Read up to len bytes, of whatever process has the pid now. */
+static int fab_shm_cma_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
+{
+    struct iovec local = {to, len};
+    struct iovec remote = {(void *) (uintptr_t) from, len};
+    ssize_t got = process_vm_readv((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
+
+    fab_counters.shm_cma_calls++;
+    if (got < 0) {
+        return fab_shm_cma_error(ep, errno);
+    }
+    *moved = (size_t) got;
+    return OPAL_SUCCESS;
+}
+
+/* Write up to len bytes to the peer's memory. */
+static int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len,
+                             size_t *moved)
+{
+    struct iovec local = {(void *) (uintptr_t) from, len};
+    struct iovec remote = {(void *) (uintptr_t) to, len};
+    int rc = fab_shm_cma_read_proven(ep, NULL, 0, 0, moved);
+    ssize_t put;
+
+    if (OPAL_SUCCESS != rc) {
+        return rc;
+    }
+    put = process_vm_writev((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
+    fab_counters.shm_cma_calls++;
+    if (put < 0) {
+        return fab_shm_cma_error(ep, errno);
+    }
+    *moved = (size_t) put;
+    return OPAL_SUCCESS;
 }
 
 static int fab_shm_cma_try(fab_shm_ep_t *ep)
@@ -130,26 +223,6 @@ void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer)
 
 /* ---- copying ------------------------------------------------------------ */
 
-/* What an errno of the copy means for the operation. */
-static int fab_shm_cma_error(fab_shm_ep_t *ep, int error)
-{
-    switch (error) {
-    case EINTR:
-    case EAGAIN:
-        return OPAL_ERR_IN_PROCESS;
-    case ESRCH:
-        fab_shm_ep_died(ep);
-        return OPAL_ERR_UNREACH;
-    case EPERM:
-        (void) fab_shm_cma_refuse(ep, error);
-        return OPAL_ERR_PERM;
-    case ENOMEM:
-        return OPAL_ERR_OUT_OF_RESOURCE;
-    default:
-        return OPAL_ERR_BAD_PARAM; /* EFAULT: an address that is none, here or there */
-    }
-}
-
 /*
  * Copy up to max bytes. OPAL_SUCCESS: all is there. OPAL_ERR_IN_PROCESS: go on later. Others: it
  * ends with that error.
@@ -159,21 +232,21 @@ static int fab_shm_rma_step(fab_rma_t *op, size_t max)
     fab_shm_ep_t *ep = op->peer->ep;
     size_t left = op->len - op->done;
     size_t len = left < max ? left : max;
-    struct iovec local = {(char *) op->local + op->done, len};
-    struct iovec remote = {(void *) (uintptr_t) (op->remote + op->done), len};
-    pid_t pid = (pid_t) ep->addr.pid;
-    ssize_t moved = 0;
+    char *local = (char *) op->local + op->done;
+    uint64_t remote = op->remote + op->done;
+    size_t moved = 0;
+    int rc = OPAL_SUCCESS;
 
     if (len > 0) {
-        moved = FAB_PUT == op->kind ? process_vm_writev(pid, &local, 1, &remote, 1, 0)
-                                    : process_vm_readv(pid, &local, 1, &remote, 1, 0);
-        fab_counters.shm_cma_calls++;
+        rc = FAB_PUT == op->kind ? fab_shm_cma_write(ep, local, remote, len, &moved)
+             : len == left       ? fab_shm_cma_read_proven(ep, local, remote, len, &moved)
+                                 : fab_shm_cma_read(ep, local, remote, len, &moved);
     }
-    if (moved < 0) {
-        return fab_shm_cma_error(ep, errno);
+    if (OPAL_SUCCESS != rc) {
+        return rc;
     }
-    op->done += (size_t) moved;
-    fab_counters.shm_cma_bytes += (size_t) moved;
+    op->done += moved;
+    fab_counters.shm_cma_bytes += moved;
     return op->done == op->len ? OPAL_SUCCESS : OPAL_ERR_IN_PROCESS;
 }
 
