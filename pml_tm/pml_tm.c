@@ -4,6 +4,7 @@
  */
 #include "pml_tm.h"
 
+#include "pml_tm_cancel.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_failure.h"
 #include "pml_tm_msg.h"
@@ -58,6 +59,8 @@ static void set_handlers(fab_t *fab)
     fab_set_handler(fab, PML_TM_AM_DATA, mca_pml_tm_rndv_data, NULL);
     fab_set_handler(fab, PML_TM_AM_NACK, mca_pml_tm_rndv_nack, NULL);
     fab_set_handler(fab, PML_TM_AM_ANNOUNCE, mca_pml_tm_peer_announce, NULL);
+    fab_set_handler(fab, PML_TM_AM_CANCEL, mca_pml_tm_cancel_asked, NULL);
+    fab_set_handler(fab, PML_TM_AM_WITHDRAWN, mca_pml_tm_cancel_withdrawn, NULL);
 }
 
 int mca_pml_tm_enable(bool enable)

@@ -9,7 +9,8 @@
  *   pml_tm_excid.c      communicators whose context ids differ between processes (MPI sessions)
  *   pml_tm_failure.c    peers that fail; revoked communicators
  *   pml_tm_send.c       all sends
- *   pml_tm_recv.c       all receives, cancel
+ *   pml_tm_recv.c       all receives, cancel of these
+ *   pml_tm_cancel.c     cancel of sends, both sides
  *   pml_tm_msg.c        messages from the wire: into a receive or among the unexpected
  *   pml_tm_offload.c    receives on a device that matches tags
  *   pml_tm_rndv.c       rendezvous, both sides

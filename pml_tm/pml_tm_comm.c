@@ -9,6 +9,7 @@
  */
 #include "pml_tm_comm.h"
 
+#include "pml_tm_cancel.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_msg.h"
 
@@ -96,16 +97,23 @@ int mca_pml_tm_add_comm(ompi_communicator_t *comm)
 
 /*
  * Messages nobody received are dropped with their communicator: the program that left them is
- * erroneous.
+ * erroneous, unless their sender cancels them.
  */
-static void comm_free(mca_pml_tm_comm_t *tmc)
+static void drop_messages(mca_pml_tm_comm_t *tmc, bool is_told)
 {
     fab_match_msg_t *msg;
 
     while (NULL != (msg = fab_match_first_msg(&tmc->match))) {
         fab_match_remove_msg(&tmc->match, msg);
+        if (is_told) {
+            mca_pml_tm_cancel_answer(mca_pml_tm_msg_of(msg));
+        }
         mca_pml_tm_msg_release(mca_pml_tm_msg_of(msg));
     }
+}
+
+static void comm_free(mca_pml_tm_comm_t *tmc)
+{
     fab_offload_scope_fini(&tmc->scope);
     fab_match_fini(&tmc->match);
     mca_pml_tm_excid_remove(tmc);
@@ -120,6 +128,7 @@ int mca_pml_tm_del_comm(ompi_communicator_t *comm)
     if (NULL != tmc) {
         fab_lock(mca_pml_tm.fab);
         comm->c_pml_comm = NULL;
+        drop_messages(tmc, true);
         comm_free(tmc);
         fab_unlock(mca_pml_tm.fab);
     }
@@ -131,6 +140,7 @@ void mca_pml_tm_comm_fini(void)
     for (uint32_t i = 0; i < mca_pml_tm.num_comms; ++i) {
         if (NULL != mca_pml_tm.comms[i]) {
             mca_pml_tm.comms[i]->comm->c_pml_comm = NULL;
+            drop_messages(mca_pml_tm.comms[i], false);
             comm_free(mca_pml_tm.comms[i]);
         }
     }

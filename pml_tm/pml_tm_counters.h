@@ -31,6 +31,7 @@
       "receives into memory that an open receive has already, which a device that matches tags "   \
       "does not get a second time; give each receive memory of its own")                           \
     X(cancelled, "receives cancelled")                                                             \
+    X(cancelled_sends, "sends cancelled")                                                          \
     X(throttled, "times a sender was told to announce its messages instead of sending them")       \
     X(bad_messages, "malformed messages, each failing its sender")
 

@@ -45,7 +45,7 @@ void mca_pml_tm_excid_remove(mca_pml_tm_comm_t *tmc)
     tmc->excid = NULL;
 }
 
-static mca_pml_tm_comm_t *comm_find(const uint64_t id[2])
+mca_pml_tm_comm_t *mca_pml_tm_excid_comm(const uint64_t id[2])
 {
     mca_pml_tm_comm_t *tmc = mca_pml_tm.excid_comms;
 
@@ -116,6 +116,19 @@ void mca_pml_tm_excid_deliver(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_
     }
 }
 
+bool mca_pml_tm_excid_read(uint64_t tag, const void *data, size_t len,
+                           mca_pml_tm_untagged_t *prefix)
+{
+    if (len < sizeof(*prefix)) {
+        return false;
+    }
+    memcpy(prefix, data, sizeof(*prefix));
+    return (FAB_AM_EAGER == prefix->id || FAB_AM_RNDV == prefix->id) &&
+           prefix->context < mca_pml_tm.max_context &&
+           0 == (prefix->reserved[0] | prefix->reserved[1] | prefix->reserved[2]) &&
+           0 == mca_pml_tm_tag_context(tag, mca_pml_tm.source_bits);
+}
+
 void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                                size_t len)
 {
@@ -123,20 +136,12 @@ void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const
     mca_pml_tm_comm_t *tmc;
 
     (void) ctx;
-    if (len < sizeof(prefix)) {
-        mca_pml_tm_bad_message(peer, "untagged: length");
-        return;
-    }
-    memcpy(&prefix, data, sizeof(prefix));
-    if ((FAB_AM_EAGER != prefix.id && FAB_AM_RNDV != prefix.id) ||
-        prefix.context >= mca_pml_tm.max_context ||
-        0 != (prefix.reserved[0] | prefix.reserved[1] | prefix.reserved[2]) ||
-        0 != mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits)) {
-        mca_pml_tm_bad_message(peer, "untagged: kind or context id");
+    if (!mca_pml_tm_excid_read(hdr.tag, data, len, &prefix)) {
+        mca_pml_tm_bad_message(peer, "untagged: length, kind or context id");
         return;
     }
     ++mca_pml_tm.counters.untagged;
-    tmc = comm_find(prefix.excid);
+    tmc = mca_pml_tm_excid_comm(prefix.excid);
     if (NULL != tmc) {
         mca_pml_tm_excid_deliver(tmc, peer, hdr, data, len);
     } else {
@@ -157,7 +162,7 @@ void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const 
         return;
     }
     memcpy(&context, data, sizeof(context));
-    tmc = comm_find(context.excid);
+    tmc = mca_pml_tm_excid_comm(context.excid);
     if (NULL == tmc) {
         return; /* freed since this process asked */
     }

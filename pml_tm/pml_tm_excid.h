@@ -38,6 +38,9 @@ int mca_pml_tm_excid_add(mca_pml_tm_comm_t *tmc);
 /* The communicator goes. */
 void mca_pml_tm_excid_remove(mca_pml_tm_comm_t *tmc);
 
+/* The communicator with this extended id, or NULL if it is not (or no longer) here. */
+mca_pml_tm_comm_t *mca_pml_tm_excid_comm(const uint64_t id[2]);
+
 /*
  * The fabric tag of a message with this MPI tag to this rank, in *out. False: it must go untagged,
  * *out lacks the context id.
@@ -54,6 +57,10 @@ static inline bool mca_pml_tm_excid_tag(const mca_pml_tm_comm_t *tmc, int rank, 
 
 /* What stands in front of an untagged message's payload; id is what it would be with a tag. */
 mca_pml_tm_untagged_t mca_pml_tm_excid_prefix(const mca_pml_tm_comm_t *tmc, uint8_t id);
+
+/* Read it from data, of a message with this fabric tag. False: it makes no sense. */
+bool mca_pml_tm_excid_read(uint64_t tag, const void *data, size_t len,
+                           mca_pml_tm_untagged_t *prefix);
 
 /* Handlers of FAB_AM_NO_TAG and PML_TM_AM_CONTEXT. */
 void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,

@@ -8,7 +8,6 @@
 
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
-#include "pml_tm_send.h"
 
 /* Seconds that mpirun, which usually knows first, is given to end the job before pml tm does. */
 #define FAILURE_GRACE 3.0
@@ -124,20 +123,6 @@ bool mca_pml_tm_is_orphan(const mca_pml_tm_core_t *core)
     }
     mca_pml_tm_check_peer(core->peer);
     return fab_peer_is_gone(core->peer);
-}
-
-int mca_pml_tm_cancel_send(ompi_request_t *request, int flag)
-{
-    mca_pml_tm_send_request_t *req = (mca_pml_tm_send_request_t *) request;
-
-    (void) flag;
-    fab_lock(mca_pml_tm.fab);
-    if (mca_pml_tm_is_orphan(&req->core)) {
-        mca_pml_tm_send_finish(req, request->req_status.MPI_ERROR);
-    }
-    fab_unlock(mca_pml_tm.fab);
-    mca_pml_tm_complete_done();
-    return OMPI_SUCCESS;
 }
 
 /* ---- revoked communicators ---------------------------------------------- */

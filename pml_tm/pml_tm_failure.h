@@ -39,9 +39,6 @@ void mca_pml_tm_check_peer(fab_peer_t *peer);
  */
 bool mca_pml_tm_is_orphan(const mca_pml_tm_core_t *core);
 
-/* req_cancel of sends: nothing but to complete an orphan. */
-int mca_pml_tm_cancel_send(ompi_request_t *request, int flag);
-
 /* pml_revoke_comm. coll_only: only what belongs to collectives. */
 int mca_pml_tm_revoke_comm(ompi_communicator_t *comm, bool coll_only);
 

@@ -160,6 +160,23 @@ void mca_pml_tm_msg_join(mca_pml_tm_comm_t *tmc)
     mca_pml_tm.early_tail = link;
 }
 
+mca_pml_tm_msg_t *mca_pml_tm_msg_take_early(const fab_peer_t *peer, uint32_t id)
+{
+    mca_pml_tm_msg_t **link = &mca_pml_tm.early;
+    mca_pml_tm_msg_t *msg;
+
+    while (NULL != (msg = *link) && (msg->peer != peer || msg->hdr.app_ctx != id)) {
+        link = &msg->next;
+    }
+    if (NULL != msg) {
+        *link = msg->next;
+        if (NULL == msg->next) {
+            mca_pml_tm.early_tail = link;
+        }
+    }
+    return msg;
+}
+
 void mca_pml_tm_msg_fini(void)
 {
     mca_pml_tm_msg_t *msg;

@@ -47,6 +47,9 @@ void mca_pml_tm_msg_release(mca_pml_tm_msg_t *msg);
 /* Move the early messages of a communicator that has come into its domain. Lock held. */
 void mca_pml_tm_msg_join(mca_pml_tm_comm_t *tmc);
 
+/* Take the early message that the peer sent under this id off its list; NULL: there is none. */
+mca_pml_tm_msg_t *mca_pml_tm_msg_take_early(const fab_peer_t *peer, uint32_t id);
+
 /* Free what is left when the component closes. */
 void mca_pml_tm_msg_fini(void);
 

@@ -5,6 +5,7 @@
  */
 #include "pml_tm_offload.h"
 
+#include "pml_tm_cancel.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 
@@ -241,6 +242,10 @@ static bool handle(const fab_offload_event_t *event)
     case FAB_OFFLOAD_DELIVER:
         mca_pml_tm_offload_release(req);
         mca_pml_tm_msg_receive(mca_pml_tm_msg_of(event->msg), req);
+        break;
+    case FAB_OFFLOAD_WITHDRAWN:
+        mca_pml_tm_cancel_answer(mca_pml_tm_msg_of(event->msg));
+        mca_pml_tm_msg_release(mca_pml_tm_msg_of(event->msg));
         break;
     case FAB_OFFLOAD_LOST:
         mca_pml_tm_offload_release(req);

@@ -3,7 +3,7 @@
  * Completing and freeing requests; the only file that knows what may race here (see
  * pml_tm_request.h).
  */
-#include "pml_tm_failure.h"
+#include "pml_tm_cancel.h"
 
 #include <sched.h>
 

@@ -70,6 +70,13 @@ typedef struct mca_pml_tm_done_list {
     atomic_uint count;
 } mca_pml_tm_done_list_t;
 
+/* What is known of a message that was sent and that no receive is known to have. */
+typedef enum {
+    PML_TM_CANCEL_NONE,    /* nothing */
+    PML_TM_CANCEL_ASKED,   /* the receiver was asked to withdraw it (pml_tm_cancel.h) */
+    PML_TM_CANCEL_DROPPED, /* the receiver has freed its communicator: nothing will match it */
+} mca_pml_tm_cancel_t;
+
 typedef struct mca_pml_tm_send_request {
     mca_pml_base_send_request_t req_send;
     mca_pml_tm_core_t core;
@@ -83,6 +90,7 @@ typedef struct mca_pml_tm_send_request {
     bool is_exposed;
     bool is_rndv;     /* announced, not sent with its data */
     bool is_untagged; /* the receiver's context id is not known */
+    uint8_t cancel;   /* mca_pml_tm_cancel_t */
 } mca_pml_tm_send_request_t;
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_send_request_t);

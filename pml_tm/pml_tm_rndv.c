@@ -101,19 +101,27 @@ void mca_pml_tm_rndv_ack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     }
 }
 
-void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+mca_pml_tm_send_request_t *mca_pml_tm_send_find_unanswered(fab_peer_t *peer, uint32_t id,
+                                                           const char *what)
 {
-    mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) mca_pml_tm_idmap_find(&mca_pml_tm.ids,
-                                                                          hdr.app_ctx);
+    mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) mca_pml_tm_idmap_find(&mca_pml_tm.ids, id);
     mca_pml_tm_phase_t phase = NULL != core && PML_TM_WAIT_ACK == core->phase ? PML_TM_WAIT_ACK
                                                                               : PML_TM_WAIT_FIN;
+
+    core = find_core(peer, id, phase, what);
+    return NULL != core ? mca_pml_tm_send_of_core(core) : NULL;
+}
+
+void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_send_request_t *req = mca_pml_tm_send_find_unanswered(
+        peer, hdr.app_ctx, "refusal of a send that there is not");
 
     (void) ctx;
     (void) data;
     (void) len;
-    core = find_core(peer, hdr.app_ctx, phase, "refusal of a send that there is not");
-    if (NULL != core) {
-        mca_pml_tm_send_finish(mca_pml_tm_send_of_core(core),
+    if (NULL != req) {
+        mca_pml_tm_send_finish(req,
                                PML_TM_ERR_REVOKED == hdr.tag ? PML_TM_ERR_REVOKED : MPI_ERR_OTHER);
     }
 }

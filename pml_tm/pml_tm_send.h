@@ -31,6 +31,13 @@ void mca_pml_tm_bsend_start(mca_pml_tm_send_request_t *req);
 /* The transport is finished with the request; error: MPI error class for its status. Lock held. */
 void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error);
 
+/*
+ * The send that the peer names, of which nothing was heard since it left (pml_tm_rndv.c); NULL, and
+ * the peer failed for what, if there is none. Lock held.
+ */
+mca_pml_tm_send_request_t *mca_pml_tm_send_find_unanswered(fab_peer_t *peer, uint32_t id,
+                                                           const char *what);
+
 /* Announce the message (pml_tm_rndv.c). OPAL_ERR_RESOURCE_BUSY: no room now. Lock held. */
 int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req);
 

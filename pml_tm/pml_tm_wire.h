@@ -36,6 +36,13 @@ enum {
     PML_TM_AM_ANNOUNCE = FAB_AM_PML + 4,
     /* answer to an untagged message. payload: mca_pml_tm_context_t */
     PML_TM_AM_CONTEXT = FAB_AM_PML + 5,
+    /*
+     * the sender wants a message back. app_ctx: the send's id, tag: the message's; payload: none, or
+     * mca_pml_tm_untagged_t as in front of the message
+     */
+    PML_TM_AM_CANCEL = FAB_AM_PML + 6,
+    /* a message was taken out unmatched. app_ctx: the send's id */
+    PML_TM_AM_WITHDRAWN = FAB_AM_PML + 7,
 };
 
 /* Payload of PML_TM_AM_CTS. */
@@ -79,7 +86,7 @@ typedef struct mca_pml_tm_address {
 _Static_assert(8 == sizeof(mca_pml_tm_address_t), "wire format");
 
 #define PML_TM_ADDRESS_MAGIC 0x6d747470u /* "ptm" and the byte order */
-#define PML_TM_WIRE_VERSION  1
+#define PML_TM_WIRE_VERSION  2
 
 #define PML_TM_TAG_BITS        32
 #define PML_TM_SOURCE_BITS_MIN 8

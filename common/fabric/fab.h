@@ -374,6 +374,13 @@ static inline void fab_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
  */
 FAB_EXPORT void fab_queue(fab_peer_t *peer, fab_item_t *item);
 
+/*
+ * Take back items that the peer has queued: those for which is_it() says so, linked by next in
+ * their order.  Returns the first, or NULL.
+ */
+typedef bool (*fab_item_is_fn_t)(const fab_item_t *item, const void *ctx);
+FAB_EXPORT fab_item_t *fab_unqueue(fab_peer_t *peer, fab_item_is_fn_t is_it, const void *ctx);
+
 static inline int fab_item_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
 {
     return peer->ops->send(peer, hdr, buf, len);

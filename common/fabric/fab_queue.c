@@ -119,6 +119,40 @@ static fab_item_t *fab_peer_take(fab_peer_t *peer)
     return item;
 }
 
+/* The peer's queue has become empty outside of fab_core_run_items(). */
+static void fab_core_forget_busy(fab_core_t *core, const fab_peer_t *peer)
+{
+    for (uint32_t i = 0; i < core->num_busy; i++) {
+        if (core->busy[i] == peer) {
+            core->busy[i] = core->busy[--core->num_busy];
+            return;
+        }
+    }
+}
+
+fab_item_t *fab_unqueue(fab_peer_t *peer, fab_item_is_fn_t is_it, const void *ctx)
+{
+    fab_core_t *core = fab_core(peer->fab);
+    fab_item_t *last = peer->pending, *taken = NULL, **taken_tail = &taken;
+    bool is_last = NULL == last;
+
+    while (!is_last) {
+        fab_item_t *item = fab_peer_take(peer);
+        is_last = item == last;
+        if (!is_it(item, ctx)) {
+            fab_peer_append(peer, item);
+            continue;
+        }
+        item->next = NULL;
+        *taken_tail = item;
+        taken_tail = &item->next;
+    }
+    if (NULL != taken && NULL == peer->pending && core->running != peer) {
+        fab_core_forget_busy(core, peer);
+    }
+    return taken;
+}
+
 /* Run items of one peer until one has no room. Returns how many went on. */
 static int fab_peer_run_items(fab_core_t *core, fab_peer_t *peer)
 {

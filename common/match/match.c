@@ -538,6 +538,34 @@ fab_match_msg_t *fab_match_probe(fab_match_dom_t *dom, int32_t source, int32_t t
     return dom->unexp_count > 0 ? unexp_find(dom, source, tag) : NULL;
 }
 
+/* The next in the ring of its key; the leader, which alone is not chained to itself, is the end. */
+static fab_match_msg_t *unexp_next_filed(const fab_match_msg_t *msg)
+{
+    fab_match_link_t *next = container_of(msg->link.queue.next, fab_match_link_t, queue);
+
+    return next->chain == next ? container_of(next, fab_match_msg_t, link) : NULL;
+}
+
+fab_match_msg_t *fab_match_next_msg(fab_match_dom_t *dom, const fab_match_msg_t *msg)
+{
+    const fab_match_list_t *list = unexp_list(dom, msg->tag);
+
+    if (msg->is_filed) {
+        return unexp_next_filed(msg);
+    }
+    for (fab_match_list_t *item = msg->order.next; item != list; item = item->next) {
+        fab_match_msg_t *next = container_of(item, fab_match_msg_t, order);
+
+        if (next->is_filed) {
+            break;
+        }
+        if (next->link.key == msg->link.key) {
+            return next;
+        }
+    }
+    return unexp_find_filed(dom, msg->source, msg->tag);
+}
+
 fab_match_msg_t *fab_match_first_msg(const fab_match_dom_t *dom)
 {
     fab_match_msg_t *user = list_first_msg(&dom->unexp_user);

@@ -69,6 +69,12 @@ void fab_match_add_msg(fab_match_dom_t *dom, fab_match_msg_t *msg, int32_t sourc
 /* The oldest unexpected message that fits (source, tag), left where it is, or NULL. */
 fab_match_msg_t *fab_match_probe(fab_match_dom_t *dom, int32_t source, int32_t tag);
 
+/*
+ * The unexpected message that came next after msg with the same source and tag, or NULL.  With
+ * fab_match_probe() of an exact source and tag it visits all of them, oldest first.
+ */
+fab_match_msg_t *fab_match_next_msg(fab_match_dom_t *dom, const fab_match_msg_t *msg);
+
 /* Take an unexpected message, as fab_match_probe() found it, out of the domain (matched probe). */
 void fab_match_remove_msg(fab_match_dom_t *dom, fab_match_msg_t *msg);
 

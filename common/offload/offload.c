@@ -421,12 +421,54 @@ static fab_match_msg_t *first_parked(const fab_offload_scope_t *scope)
     return container_of(scope->parked.next, fab_match_msg_t, order);
 }
 
-/* Match the first parked message.  True: with a receive that software has. */
+/* Take a message out of the parked ones; the one for which the device is asked stays for now. */
+static fab_match_msg_t *withdraw_parked(fab_offload_scope_t *scope, int32_t source, int32_t tag,
+                                        fab_offload_is_fn_t is_it, const void *ctx)
+{
+    for (fab_match_list_t *item = scope->parked.next; item != &scope->parked; item = item->next) {
+        fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
+
+        if (source != msg->source || tag != msg->tag || !is_it(msg, ctx)) {
+            continue;
+        }
+        if (NULL != scope->unlisting && first_parked(scope) == msg) {
+            scope->withdrawn = msg;
+            return NULL;
+        }
+        list_unlink(item);
+        return msg;
+    }
+    return NULL;
+}
+
+fab_match_msg_t *fab_offload_withdraw(fab_offload_scope_t *scope, int32_t source, int32_t tag,
+                                      fab_offload_is_fn_t is_it, const void *ctx)
+{
+    fab_match_msg_t *msg = fab_match_probe(scope->dom, source, tag);
+
+    while (NULL != msg && !is_it(msg, ctx)) {
+        msg = fab_match_next_msg(scope->dom, msg);
+    }
+    if (NULL != msg) {
+        fab_match_remove_msg(scope->dom, msg);
+        return msg;
+    }
+    return NULL != scope->engine ? withdraw_parked(scope, source, tag, is_it, ctx) : NULL;
+}
+
+/* Match the first parked message.  True: it is the event's, with a receive unless withdrawn. */
 static bool match_parked(fab_offload_scope_t *scope, fab_offload_event_t *event)
 {
     fab_match_msg_t *msg = first_parked(scope);
-    fab_offload_recv_t *recv = match_msg(scope, msg->source, msg->tag, false);
+    fab_offload_recv_t *recv;
 
+    if (msg == scope->withdrawn) {
+        scope->withdrawn = NULL;
+        list_unlink(&msg->order);
+        *event = (fab_offload_event_t){.result = FAB_OFFLOAD_WITHDRAWN, .msg = msg};
+        return true;
+    }
+    recv = match_msg(scope, msg->source, msg->tag, false);
     if (NULL == recv && NULL != scope->unlisting) {
         return false;
     }
@@ -481,6 +523,7 @@ static fab_offload_event_t settle(fab_offload_t *engine, fab_offload_recv_t *rec
         event.result = FAB_OFFLOAD_DELIVER;
         event.msg = first_parked(scope);
         list_unlink(&event.msg->order);
+        scope->withdrawn = NULL; /* the message has a receive: too late */
     }
     return event;
 }

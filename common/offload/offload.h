@@ -104,6 +104,15 @@ static inline void fab_offload_keep(fab_offload_scope_t *scope, fab_match_msg_t 
     }
 }
 
+/*
+ * A sender wants a message back that no receive has: the oldest with this source and tag for which
+ * is_it() says so.  Returns it, out of the domain; or NULL: it is not there, or the device is asked
+ * for a receive on its behalf, and an event will deliver it or give it back.
+ */
+typedef bool (*fab_offload_is_fn_t)(const fab_match_msg_t *msg, const void *ctx);
+fab_match_msg_t *fab_offload_withdraw(fab_offload_scope_t *scope, int32_t source, int32_t tag,
+                                      fab_offload_is_fn_t is_it, const void *ctx);
+
 /* MPI_Cancel.  Of any receive, posted or not. */
 fab_offload_cancel_t fab_offload_cancel(fab_offload_scope_t *scope, fab_offload_recv_t *recv);
 

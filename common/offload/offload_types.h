@@ -152,6 +152,8 @@ struct fab_offload_scope {
     fab_match_list_t unpark; /* in engine->unpark while the first of parked may be matched */
     /* the receive that the first of parked is for, once its DEL succeeds; or NULL */
     fab_offload_recv_t *unlisting;
+    /* the first of parked, if its sender wants it back unless `unlisting` takes it; or NULL */
+    fab_match_msg_t *withdrawn;
     uint32_t removing; /* signaled DELs under way: CANCELLING and UNLISTING receives */
 };
 
@@ -234,6 +236,7 @@ typedef enum fab_offload_result {
     FAB_OFFLOAD_COMPLETE,  /* the device's message is in recv's buffer, recv is the caller's */
     FAB_OFFLOAD_CANCELLED, /* recv is cancelled and the caller's */
     FAB_OFFLOAD_DELIVER,   /* recv takes msg, which was parked; both are the caller's */
+    FAB_OFFLOAD_WITHDRAWN, /* msg, which was parked, is the caller's: its sender wants it back */
     FAB_OFFLOAD_LOST,      /* the device failed after it had matched recv: complete it in error */
     FAB_OFFLOAD_BROKEN     /* the device did what it must not: fail it */
 } fab_offload_result_t;
@@ -241,7 +244,7 @@ typedef enum fab_offload_result {
 typedef struct fab_offload_event {
     fab_offload_result_t result;
     fab_offload_recv_t *recv;
-    fab_match_msg_t *msg; /* DELIVER */
+    fab_match_msg_t *msg; /* DELIVER, WITHDRAWN */
 } fab_offload_event_t;
 
 /* What became of MPI_Cancel. */

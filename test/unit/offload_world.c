@@ -132,6 +132,15 @@ static void deliver(world_t *w, fab_offload_recv_t *recv, const fab_match_msg_t 
     give_back(w, i);
 }
 
+static void withdrawn(world_t *w, const fab_match_msg_t *msg, bool is_by_event)
+{
+    ref_msg_t *m = &w->rmsg[msg - w->msg];
+
+    world_expect(w, REF_WAITING == m->state, "a message was given back that a receive has");
+    m->state = REF_FREE;
+    ++w->withdrawn[is_by_event];
+}
+
 static void handle_event(world_t *w, const fab_offload_event_t *event)
 {
     const unsigned i = NULL != event->recv ? recv_place(w, event->recv) : 0;
@@ -151,6 +160,9 @@ static void handle_event(world_t *w, const fab_offload_event_t *event)
         break;
     case FAB_OFFLOAD_DELIVER:
         deliver(w, event->recv, event->msg);
+        break;
+    case FAB_OFFLOAD_WITHDRAWN:
+        withdrawn(w, event->msg, true);
         break;
     case FAB_OFFLOAD_LOST:
         world_expect(w, REF_MATCHED == r->state && w->engine.is_failed, "lost without reason");
@@ -423,6 +435,25 @@ void world_cancel(world_t *w, unsigned i)
     case FAB_OFFLOAD_LATER:
         r->is_cancelled = true;
         break;
+    }
+    handle_events(w);
+    world_check(w);
+}
+
+static bool is_same(const fab_match_msg_t *msg, const void *ctx)
+{
+    return msg == ctx;
+}
+
+void world_withdraw(world_t *w, unsigned i)
+{
+    const ref_msg_t *m = &w->rmsg[i];
+    const fab_match_msg_t *msg = fab_offload_withdraw(&w->scope[m->scope], m->source, m->tag,
+                                                      is_same, &w->msg[i]);
+
+    if (NULL != msg) {
+        world_expect(w, msg == &w->msg[i], "another message was given back");
+        withdrawn(w, msg, false);
     }
     handle_events(w);
     world_check(w);

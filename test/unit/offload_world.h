@@ -81,8 +81,9 @@ typedef struct world {
     uint32_t held_bufs; /* buffers that the engine wants held back */
     uint64_t order;
     bool is_black_box;
-    bool is_forgotten; /* the device, after a failure */
-    const char *error; /* what went wrong first, or NULL */
+    bool is_forgotten;          /* the device, after a failure */
+    unsigned long withdrawn[2]; /* messages: at once, by an event */
+    const char *error;          /* what went wrong first, or NULL */
     fab_offload_cmd_t ring[WORLD_RING];
     fab_offload_filter_t filter[WORLD_SCOPES][2];
 } world_t;
@@ -107,6 +108,9 @@ void world_fini(world_t *w);
 void world_post(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t tag,
                 fab_offload_reason_t reason);
 void world_cancel(world_t *w, unsigned i);
+
+/* The sender wants message i back, which may be anywhere. */
+void world_withdraw(world_t *w, unsigned i);
 
 /*
  * Message i, which is free, arrives: by another path, or at the device.  False: the device cannot

@@ -132,12 +132,29 @@ static void world_arrive(world_t *w, int32_t source, int32_t tag)
     }
 }
 
+/* All with this source and tag are visited, in order of arrival, from this one on. */
+static void world_visit(world_t *w, int32_t source, int32_t tag, fab_match_msg_t *msg)
+{
+    for (size_t i = 0; i < w->ref.unexp.count; i++) {
+        const match_ref_entry_t *entry = &w->ref.unexp.entry[i];
+
+        if (source == entry->source && tag == entry->tag) {
+            world_expect(w, msg, entry->id, "visit");
+            msg = fab_match_next_msg(&w->dom, msg);
+        }
+    }
+    world_expect(w, msg, NULL, "end of visit");
+}
+
 /* Probe; take the message out if asked to. */
 static void world_probe(world_t *w, int32_t source, int32_t tag, bool is_matched)
 {
     fab_match_msg_t *msg = fab_match_probe(&w->dom, source, tag);
 
     world_expect(w, msg, match_ref_probe(&w->ref, source, tag), "probe");
+    if (ANY != source && ANY != tag) {
+        world_visit(w, source, tag, msg);
+    }
     if (NULL != msg && is_matched) {
         fab_match_remove_msg(&w->dom, msg);
         match_ref_remove_msg(&w->ref, msg);

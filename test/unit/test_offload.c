@@ -207,6 +207,46 @@ static void test_other_path_waits_for_the_device(void **state)
     assert_non_null(fab_match_probe(&w.dom[0], ANY, ANY)); /* the second is unexpected */
 }
 
+/* Two messages by another path want the only receive; the device is asked for the first. */
+static void start_parked(void)
+{
+    start(4, 64, 16);
+    world_post(&w, 0, 0, ANY, 7, LISTABLE);
+    execute_all();
+    world_other_path(&w, 1, 0, 7);
+    world_other_path(&w, 2, 0, 7);
+    expect_state(0, FAB_OFFLOAD_UNLISTING);
+}
+
+static void test_withdrawn(void **state)
+{
+    (void) state;
+    /* the second goes at once; the first has a receive by the time the device answers */
+    start_parked();
+    world_withdraw(&w, 2);
+    assert_int_equal(w.rmsg[2].state, REF_FREE);
+    world_withdraw(&w, 1);
+    assert_int_equal(w.rmsg[1].state, REF_WAITING);
+    execute_all();
+    world_poll(&w, 1);
+    ok();
+    assert_int_equal(w.rrecv[0].state, REF_FREE);
+    assert_int_equal(w.withdrawn[1], 0);
+    /* the device was quicker: the first goes then, the second is unexpected, and can go, too */
+    start_parked();
+    world_withdraw(&w, 1);
+    assert_true(world_message(&w, 0, 0, 1, 7, false));
+    execute_all();
+    world_poll(&w, 2);
+    ok();
+    assert_int_equal(w.rmsg[1].state, REF_FREE);
+    assert_int_equal(w.withdrawn[1], 1);
+    assert_ptr_equal(fab_match_probe(&w.dom[0], ANY, ANY), &w.msg[2]);
+    world_withdraw(&w, 2);
+    ok();
+    assert_null(fab_match_probe(&w.dom[0], ANY, ANY));
+}
+
 static void test_a_receive_in_software_blocks(void **state)
 {
     (void) state;
@@ -417,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_unexpected_takes_a_listed_receive),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_other_path_waits_for_the_device),
+        cmocka_unit_test(test_withdrawn),
         cmocka_unit_test(test_a_receive_in_software_blocks),
         cmocka_unit_test(test_a_full_list_fills_in_order),
         cmocka_unit_test(test_refused),

@@ -33,6 +33,7 @@ typedef struct run {
     uint32_t plain;
     uint32_t wildcards;
     uint32_t refusals;
+    bool is_withdrawing; /* messages, now and then */
 } run_t;
 
 static uint32_t draw(run_t *r, uint32_t n)
@@ -123,6 +124,15 @@ static void step_cancel(run_t *r)
     }
 }
 
+static void step_withdraw(run_t *r)
+{
+    const unsigned i = some_msg(r);
+
+    if (i < WORLD_MSGS) {
+        world_withdraw(&r->w, i);
+    }
+}
+
 static void step_message(run_t *r, bool by_device)
 {
     const unsigned i = free_msg(r);
@@ -173,6 +183,9 @@ static void step(run_t *r)
     } else {
         world_poll(&r->w, 1 + draw(r, 8));
     }
+    if (r->is_withdrawing && 0 == draw(r, 8)) {
+        step_withdraw(r);
+    }
     if (0 != r->refusals && draw(r, 256) < r->refusals) {
         r->w.dev.refusals = 1 + draw(r, 3);
     }
@@ -206,12 +219,14 @@ static void run_start(run_t *r, uint64_t seed)
     r->plain = (uint32_t) (seed / 7 % 4) * 6;
     r->wildcards = (uint32_t) (seed / 11 % 4) * 8;
     r->refusals = 0 == seed % 6 ? 4 : 0;
+    r->is_withdrawing = 4 == seed % 8;
     world_init(&r->w, &config);
     r->w.dev.disables_all = 0 == seed % 7;
 }
 
 /* What the runs together have made happen. */
 static fab_offload_counters_t seen;
+static unsigned long seen_withdrawn[2];
 
 static void run_count(const run_t *r)
 {
@@ -227,6 +242,8 @@ static void run_count(const run_t *r)
     seen.lost_races += c->lost_races;
     seen.refused += c->refused;
     seen.syncs += c->syncs;
+    seen_withdrawn[0] += r->w.withdrawn[0];
+    seen_withdrawn[1] += r->w.withdrawn[1];
 }
 
 static void random_run(uint64_t seed, uint64_t steps)
@@ -277,12 +294,14 @@ static void test_random(void **state)
     }
     print_message(
         "%10llu  listed late\n%10llu  matched by the device\n%10llu  taken\n%10llu  parked\n"
-        "%10llu  races lost\n%10llu  refused\n%10llu  SYNC\n",
+        "%10llu  races lost\n%10llu  refused\n%10llu  SYNC\n%10lu  withdrawn\n"
+        "%10lu  withdrawn later\n",
         seen.listed_late, seen.matched, seen.taken, seen.parked, seen.lost_races, seen.refused,
-        seen.syncs);
+        seen.syncs, seen_withdrawn[0], seen_withdrawn[1]);
     if (NULL == seed) {
         assert_true(seen.listed_late > 0 && seen.matched > 0 && seen.taken > 0 && seen.parked > 0 &&
                     seen.lost_races > 0 && seen.refused > 0 && seen.syncs > 0 &&
+                    seen_withdrawn[0] > 0 && seen_withdrawn[1] > 0 &&
                     seen.reason[FAB_OFFLOAD_BLOCKED] > 0 &&
                     seen.reason[FAB_OFFLOAD_LIST_FULL] > 0 && seen.reason[FAB_OFFLOAD_FAILED] > 0);
     }

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * MPI_Cancel of sends, both sides.  The protocol: pml_tm_cancel.h.
+ */
+#include "pml_tm_cancel.h"
+
+#include "pml_tm_excid.h"
+#include "pml_tm_failure.h"
+#include "pml_tm_msg.h"
+#include "pml_tm_send.h"
+
+/* ---- sender ------------------------------------------------------------- */
+
+static void finish_cancelled(mca_pml_tm_send_request_t *req)
+{
+    ompi_status_public_t *status = &req->core.base->req_ompi.req_status;
+
+    ++mca_pml_tm.counters.cancelled_sends;
+    status->_cancelled = true;
+    /* with fault tolerance Open MPI may have put the reason there */
+    mca_pml_tm_send_finish(req, status->MPI_ERROR);
+}
+
+static bool is_item(const fab_item_t *item, const void *ctx)
+{
+    return item == ctx;
+}
+
+/* Ask the receiver for the message. OMPI_ERR_OUT_OF_RESOURCE: no memory to do so. */
+static int ask(mca_pml_tm_send_request_t *req)
+{
+    fab_hdr_t hdr = fab_hdr(PML_TM_AM_CANCEL, req->tag, req->core.id);
+    mca_pml_tm_untagged_t prefix;
+    size_t len = 0;
+    int rc;
+
+    if (req->is_untagged) {
+        prefix = mca_pml_tm_excid_prefix(mca_pml_tm_comm(req->core.base->req_comm),
+                                         req->is_rndv ? FAB_AM_RNDV : FAB_AM_EAGER);
+        len = sizeof(prefix);
+    }
+    /* before it is out: on the self provider the answer comes within the call */
+    req->cancel = PML_TM_CANCEL_ASKED;
+    rc = fab_post(req->core.peer, hdr, &prefix, len);
+    if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
+        req->cancel = PML_TM_CANCEL_NONE;
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    return OMPI_SUCCESS; /* of a peer that failed: the request stays open, see pml_tm_failure.h */
+}
+
+/* Lock held. */
+static int cancel_active(mca_pml_tm_send_request_t *req)
+{
+    bool is_sent = PML_TM_WAIT_ACK == req->core.phase || PML_TM_WAIT_FIN == req->core.phase;
+
+    if (PML_TM_WAIT_ROOM == req->core.phase &&
+        NULL != fab_unqueue(req->core.peer, is_item, &req->item)) {
+        finish_cancelled(req);
+    } else if (is_sent && PML_TM_CANCEL_DROPPED == req->cancel) {
+        finish_cancelled(req);
+    } else if (is_sent && PML_TM_CANCEL_NONE == req->cancel) {
+        return ask(req);
+    }
+    return OMPI_SUCCESS;
+}
+
+int mca_pml_tm_cancel_send(ompi_request_t *request, int flag)
+{
+    mca_pml_tm_send_request_t *req = (mca_pml_tm_send_request_t *) request;
+    int rc = OMPI_SUCCESS;
+
+    (void) flag;
+    fab_lock(mca_pml_tm.fab);
+    if (mca_pml_tm_is_orphan(&req->core)) {
+        mca_pml_tm_send_finish(req, request->req_status.MPI_ERROR);
+    } else if (PML_TM_ACTIVE == req->core.state) {
+        rc = cancel_active(req);
+    }
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    return rc;
+}
+
+void mca_pml_tm_cancel_withdrawn(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                                 size_t len)
+{
+    const char *what = "return of a message that was not sent";
+    mca_pml_tm_send_request_t *req;
+
+    (void) ctx;
+    (void) data;
+    if (0 != len || 0 != hdr.tag) {
+        mca_pml_tm_bad_message(peer, what);
+        return;
+    }
+    req = mca_pml_tm_send_find_unanswered(peer, hdr.app_ctx, what);
+    if (NULL != req && PML_TM_CANCEL_ASKED == req->cancel) {
+        finish_cancelled(req);
+    } else if (NULL != req) {
+        req->cancel = PML_TM_CANCEL_DROPPED;
+    }
+}
+
+/* ---- receiver ----------------------------------------------------------- */
+
+void mca_pml_tm_cancel_answer(const mca_pml_tm_msg_t *msg)
+{
+    if (0 != msg->hdr.app_ctx) { /* a peer that failed has no use for it */
+        (void) fab_post(msg->peer, fab_hdr(PML_TM_AM_WITHDRAWN, 0, msg->hdr.app_ctx), NULL, 0);
+    }
+}
+
+/* Which message a sender wants back. */
+typedef struct wanted {
+    const fab_peer_t *peer;
+    uint32_t id;
+} wanted_t;
+
+static bool is_wanted(const fab_match_msg_t *match, const void *ctx)
+{
+    const mca_pml_tm_msg_t *msg = (const mca_pml_tm_msg_t *) match;
+    const wanted_t *wanted = ctx;
+
+    return msg->peer == wanted->peer && msg->hdr.app_ctx == wanted->id;
+}
+
+_Static_assert(0 == offsetof(mca_pml_tm_msg_t, match), "is_wanted() relies on it");
+
+/*
+ * The communicator of a message that a sender wants back, *tag its tag here.  NULL: it is not here;
+ * false in *is_valid: the request makes no sense.
+ */
+static mca_pml_tm_comm_t *find_comm(uint64_t *tag, const void *data, size_t len, bool *is_valid)
+{
+    int32_t source = mca_pml_tm_tag_source(*tag, mca_pml_tm.source_bits);
+    mca_pml_tm_untagged_t prefix;
+    mca_pml_tm_comm_t *tmc;
+
+    *is_valid = true;
+    if (0 == len) {
+        tmc = mca_pml_tm_comm_find(mca_pml_tm_tag_context(*tag, mca_pml_tm.source_bits));
+    } else {
+        *is_valid = mca_pml_tm_excid_read(*tag, data, len, &prefix);
+        tmc = *is_valid ? mca_pml_tm_excid_comm(prefix.excid) : NULL;
+    }
+    if (NULL != tmc) {
+        *is_valid = source < tmc->num_sources && OMPI_ANY_TAG != mca_pml_tm_tag_tag(*tag);
+        *tag = mca_pml_tm_tag(tmc->context, (uint32_t) source, mca_pml_tm_tag_tag(*tag),
+                              mca_pml_tm.source_bits);
+    }
+    return tmc;
+}
+
+void mca_pml_tm_cancel_asked(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                             size_t len)
+{
+    const wanted_t wanted = {.peer = peer, .id = hdr.app_ctx};
+    fab_match_msg_t *match;
+    mca_pml_tm_msg_t *msg = NULL;
+    bool is_valid;
+    mca_pml_tm_comm_t *tmc = find_comm(&hdr.tag, data, len, &is_valid);
+
+    (void) ctx;
+    if (!is_valid || 0 == hdr.app_ctx) {
+        mca_pml_tm_bad_message(peer, "cancel: no such rank, tag, id or length");
+        return;
+    }
+    if (NULL != tmc) {
+        match = fab_offload_withdraw(&tmc->scope,
+                                     mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits),
+                                     mca_pml_tm_tag_tag(hdr.tag), is_wanted, &wanted);
+        msg = NULL != match ? mca_pml_tm_msg_of(match) : NULL;
+    } else {
+        msg = mca_pml_tm_msg_take_early(peer, hdr.app_ctx);
+    }
+    if (NULL != msg) {
+        mca_pml_tm_cancel_answer(msg);
+        mca_pml_tm_msg_release(msg);
+    }
+}
