@@ -136,6 +136,7 @@ static void expect_nothing(const lane_t *lane)
     TM_MPI(MPI_Barrier(lane->ctl));
     TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, lane->comm, &flag, MPI_STATUS_IGNORE));
     TM_CHECK(!flag, "a message is left");
+    TM_MPI(MPI_Barrier(lane->ctl)); /* nobody sends the next one before all have looked */
 }
 
 /* No receive is posted. What waits for one must be cancelled, the rest is complete. */
