@@ -333,6 +333,7 @@ static void send(size_t n)
         } else {
             tm_wait_recv(&rreq, in, src, 8, n, tm_key(src, tm_rank, 8, i));
         }
+        TM_MPI(MPI_Barrier(ctl)); /* the next message is not for a receive to be cancelled */
     }
     tm_free(out);
     tm_free(in);
