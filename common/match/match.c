@@ -2,20 +2,20 @@
 /*
  * The matcher.  Structures and their picture: match_types.h; semantics: match.h.
  *
- * From below: the index (queues per key), posted receives (packed list, then index), unexpected
+ * From below: the index (queues per key), posted receives (short list, then index), unexpected
  * messages.
  *
  * Invariants:
  *  - every ring of a key is ordered by seq from its leader on, since entries are only ever
  *    appended;
- *  - the packed list is ordered by age, and all of it is older than all receives in the index;
+ *  - the short list is ordered by age, and all of it is older than all receives in the index;
  *  - an unexpected message is in one order ring; the unfiled ones are older than all filed ones;
  *  - a filed message is in the index under its own key; under (source, ANY) if has_by_source and
  *    its tag is not negative; under (ANY, tag) if has_by_tag.
  *
- * Memory is allocated in index_add_segment() only.
+ * Memory is allocated in index_add_segment() and short_make() only.
  */
-#include "match.h"
+#include "match_inl.h"
 #include "match_list.h"
 
 #include <assert.h>
@@ -28,15 +28,8 @@
  */
 static const uint64_t pattern_named[4] = {~0ull, 0xffffffffull << 32, 0xffffffffull, 0};
 
-#define TAG_SIGN 0x80000000ull
-
 /* Keeps the rare half of a function from costing the common half saved registers. */
 #define NOINLINE __attribute__((noinline))
-
-static inline uint64_t match_key(int32_t source, int32_t tag)
-{
-    return (uint64_t) (uint32_t) source << 32 | (uint32_t) tag;
-}
 
 /* Bit 0: any tag; bit 1: any source. */
 static inline unsigned match_pattern(int32_t source, int32_t tag)
@@ -234,57 +227,94 @@ static void index_unlink(fab_match_index_t *index, fab_match_link_t *link)
 
 /* ---- posted receives ---------------------------------------------------- */
 
-static inline void short_append(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source,
-                                int32_t tag)
+void fab_match_short_widen(fab_match_short_t *list, uint32_t at, int32_t source, int32_t tag)
 {
-    fab_match_short_t *entry = &dom->posted_short[dom->nshort++];
     const uint64_t named = pattern_named[match_pattern(source, tag)];
-    const uint64_t key = match_key(source, tag);
 
-    entry->key = key & named;
-    entry->mask = named | TAG_SIGN;
-    entry->recv = recv;
-    recv->where = FAB_MATCH_IN_SHORT;
-    recv->link.key = key;
+    list->key[at] &= named;
+    list->mask[at] = named | FAB_MATCH_TAG_SIGN;
 }
 
-/* Take out entry i; the younger ones close up. */
+/* Without memory all receives go into the index. */
+static NOINLINE void short_make(fab_match_dom_t *dom)
+{
+    dom->posted_short = malloc(sizeof(*dom->posted_short));
+    dom->short_max = NULL != dom->posted_short ? FAB_MATCH_SHORT_LEN : 0;
+}
+
+static inline void short_copy(fab_match_dom_t *dom, uint32_t to, uint32_t from)
+{
+    fab_match_short_t *list = dom->posted_short;
+
+    to = fab_match_short_place(dom, to);
+    from = fab_match_short_place(dom, from);
+    list->key[to] = list->key[from];
+    list->mask[to] = list->mask[from];
+    list->recv[to] = list->recv[from];
+}
+
+/* Take out the i-th oldest; the older or the younger ones close up, whichever are fewer. */
 static fab_match_recv_t *short_take(fab_match_dom_t *dom, uint32_t i)
 {
-    fab_match_recv_t *recv = dom->posted_short[i].recv;
+    fab_match_recv_t *recv = dom->posted_short->recv[fab_match_short_place(dom, i)];
 
     dom->nshort--;
     dom->posted_count--;
-    for (; i < dom->nshort; i++) {
-        dom->posted_short[i] = dom->posted_short[i + 1];
+    if (i < dom->nshort / 2) {
+        for (; i > 0; i--) {
+            short_copy(dom, i, i - 1);
+        }
+        dom->short_at = fab_match_short_place(dom, 1);
+    } else {
+        for (; i < dom->nshort; i++) {
+            short_copy(dom, i, i + 1);
+        }
     }
     recv->where = FAB_MATCH_IDLE;
     return recv;
+}
+
+/* The oldest of the short list that a message fits, taken out, or NULL. */
+static fab_match_recv_t *short_search(fab_match_dom_t *dom, uint64_t key)
+{
+    const fab_match_short_t *list = dom->posted_short;
+
+    for (uint32_t i = 0; i < dom->nshort; i++) {
+        const uint32_t at = fab_match_short_place(dom, i);
+
+        if ((key & list->mask[at]) == list->key[at]) {
+            return short_take(dom, i);
+        }
+    }
+    return NULL;
 }
 
 static NOINLINE void posted_append(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source,
                                    int32_t tag)
 {
     dom->npattern[match_pattern(source, tag)]++;
+    dom->short_max = 0;
     list_insert(&dom->posted_order, &recv->order);
     recv->where = FAB_MATCH_IN_INDEX;
-    index_append(&dom->posted_index, &recv->link, match_key(source, tag));
+    index_append(&dom->posted_index, &recv->link, fab_match_key(source, tag));
 }
 
-static inline void posted_add(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source,
-                              int32_t tag)
+static void posted_add(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
 {
-    const uint32_t count = dom->posted_count++;
+    uint32_t count;
 
+    if (NULL == dom->posted_short && 0 == dom->posted_count) {
+        short_make(dom);
+    }
+    if (fab_match_short_append(dom, recv, source, tag)) {
+        return;
+    }
+    count = dom->posted_count++;
     if (count >= dom->posted_max) {
         dom->posted_max = count + 1;
     }
     recv->seq = dom->seq++;
-    if (count == dom->nshort && count < FAB_MATCH_SHORT_LEN) {
-        short_append(dom, recv, source, tag);
-    } else {
-        posted_append(dom, recv, source, tag);
-    }
+    posted_append(dom, recv, source, tag);
 }
 
 /* The receive is out of the index: the rest of its farewell. */
@@ -292,6 +322,9 @@ static void posted_forget(fab_match_dom_t *dom, fab_match_recv_t *recv)
 {
     dom->npattern[match_pattern(recv->source, recv->tag)]--;
     dom->posted_count--;
+    if (dom->posted_count == dom->nshort && NULL != dom->posted_short) {
+        dom->short_max = FAB_MATCH_SHORT_LEN;
+    }
     list_unlink(&recv->order);
     recv->where = FAB_MATCH_IDLE;
 }
@@ -309,7 +342,8 @@ static NOINLINE fab_match_recv_t *posted_take(fab_match_dom_t *dom, uint64_t key
         fab_match_link_t **at;
         fab_match_recv_t *recv;
 
-        if (0 == dom->npattern[pattern] || (0 != (pattern & 1) && 0 != (key & TAG_SIGN))) {
+        if (0 == dom->npattern[pattern] ||
+            (0 != (pattern & 1) && 0 != (key & FAB_MATCH_TAG_SIGN))) {
             continue;
         }
         at = index_find(&dom->posted_index, key | ~pattern_named[pattern]);
@@ -328,15 +362,18 @@ static NOINLINE fab_match_recv_t *posted_take(fab_match_dom_t *dom, uint64_t key
 
 fab_match_recv_t *fab_match_arrive(fab_match_dom_t *dom, int32_t source, int32_t tag)
 {
-    const uint64_t key = match_key(source, tag);
+    const uint64_t key = fab_match_key(source, tag);
+    fab_match_recv_t *recv;
 
     assert(FAB_MATCH_ANY != source && FAB_MATCH_ANY != tag);
-    for (uint32_t i = 0; i < dom->nshort; i++) {
-        if ((key & dom->posted_short[i].mask) == dom->posted_short[i].key) {
-            return short_take(dom, i);
-        }
+    recv = fab_match_arrive_first(dom, key);
+    if (NULL == recv && dom->nshort > 0) {
+        recv = short_search(dom, key);
     }
-    return dom->posted_count != dom->nshort ? posted_take(dom, key) : NULL;
+    if (NULL == recv && dom->posted_count != dom->nshort) {
+        recv = posted_take(dom, key);
+    }
+    return recv;
 }
 
 bool fab_match_cancel(fab_match_dom_t *dom, fab_match_recv_t *recv)
@@ -345,7 +382,7 @@ bool fab_match_cancel(fab_match_dom_t *dom, fab_match_recv_t *recv)
 
     switch (recv->where) {
     case FAB_MATCH_IN_SHORT:
-        while (dom->posted_short[i].recv != recv) {
+        while (dom->posted_short->recv[fab_match_short_place(dom, i)] != recv) {
             i++;
         }
         short_take(dom, i);
@@ -363,7 +400,7 @@ bool fab_match_cancel(fab_match_dom_t *dom, fab_match_recv_t *recv)
 fab_match_recv_t *fab_match_first_recv(const fab_match_dom_t *dom)
 {
     if (dom->nshort > 0) {
-        return dom->posted_short[0].recv;
+        return dom->posted_short->recv[dom->short_at];
     }
     return list_is_empty(&dom->posted_order)
                ? NULL
@@ -380,12 +417,12 @@ static inline fab_match_list_t *unexp_list(fab_match_dom_t *dom, int32_t tag)
 
 static void msg_file_by_source(fab_match_dom_t *dom, fab_match_msg_t *msg)
 {
-    index_append(&dom->unexp_index, &msg->by_source, match_key(msg->source, FAB_MATCH_ANY));
+    index_append(&dom->unexp_index, &msg->by_source, fab_match_key(msg->source, FAB_MATCH_ANY));
 }
 
 static void msg_file_by_tag(fab_match_dom_t *dom, fab_match_msg_t *msg)
 {
-    index_append(&dom->unexp_index, &msg->by_tag, match_key(FAB_MATCH_ANY, msg->tag));
+    index_append(&dom->unexp_index, &msg->by_tag, fab_match_key(FAB_MATCH_ANY, msg->tag));
 }
 
 /*
@@ -459,9 +496,9 @@ void fab_match_add_msg(fab_match_dom_t *dom, fab_match_msg_t *msg, int32_t sourc
     list_insert(unexp_list(dom, tag), &msg->order);
     msg->is_filed = count != dom->nunfiled || count >= FAB_MATCH_UNFILED_MAX;
     if (msg->is_filed) {
-        msg_file(dom, msg, match_key(source, tag));
+        msg_file(dom, msg, fab_match_key(source, tag));
     } else {
-        msg->link.key = match_key(source, tag);
+        msg->link.key = fab_match_key(source, tag);
         dom->nunfiled++;
     }
 }
@@ -500,7 +537,7 @@ static NOINLINE fab_match_msg_t *unexp_find_filed(fab_match_dom_t *dom, int32_t 
     if (2 == pattern && !dom->has_by_tag) {
         unexp_build_by_tag(dom);
     }
-    link = *index_find(&dom->unexp_index, match_key(source, tag));
+    link = *index_find(&dom->unexp_index, fab_match_key(source, tag));
     if (NULL == link) {
         return NULL;
     }
@@ -590,7 +627,7 @@ static NOINLINE fab_match_msg_t *post_search(fab_match_dom_t *dom, fab_match_rec
         return NULL;
     }
     fab_match_remove_msg(dom, msg);
-    recv->link.key = match_key(source, tag);
+    recv->link.key = fab_match_key(source, tag);
     recv->where = FAB_MATCH_IDLE;
     return msg;
 }
@@ -619,5 +656,6 @@ void fab_match_fini(fab_match_dom_t *dom)
 {
     index_fini(&dom->posted_index);
     index_fini(&dom->unexp_index);
+    free(dom->posted_short);
     fab_match_init(dom);
 }

@@ -50,10 +50,12 @@
 #include <stdint.h>
 
 /*
- * Receives that a domain holds in its packed list before it uses the index: most codes have fewer
- * than ten posted. Eight entries are three cache lines.
+ * Receives that a domain holds in its short list before it uses the index: the windows of most codes
+ * and benchmarks fit. A power of two; tests take a smaller one.
  */
-#define FAB_MATCH_SHORT_LEN 8
+#ifndef FAB_MATCH_SHORT_LEN
+#define FAB_MATCH_SHORT_LEN 64
+#endif
 
 /*
  * Unexpected messages that a domain leaves in their order ring alone before it files more in the
@@ -110,7 +112,7 @@ typedef struct fab_match_index {
 /* Where a posted receive is; zeroed memory is a receive that is not posted. */
 typedef enum fab_match_where {
     FAB_MATCH_IDLE = 0, /* not posted: never was, or matched, or cancelled */
-    FAB_MATCH_IN_SHORT, /* in the domain's packed list */
+    FAB_MATCH_IN_SHORT, /* in the domain's short list */
     FAB_MATCH_IN_INDEX  /* in the domain's index and order ring */
 } fab_match_where_t;
 
@@ -165,13 +167,18 @@ _Static_assert(offsetof(fab_match_msg_t, source) == offsetof(fab_match_msg_t, li
 _Static_assert(offsetof(fab_match_msg_t, tag) == offsetof(fab_match_msg_t, link.tag),
                "one key, two names");
 
-/* An entry of the packed list: a message's key fits when (key & mask) is the entry's key. */
+/*
+ * The short list, a circular array: a message's key fits an entry when (key & mask) is the entry's
+ * key.  The parts of an entry lie apart, so that a search reads keys and masks only.
+ */
 typedef struct fab_match_short {
-    uint64_t key;
+    uint64_t key[FAB_MATCH_SHORT_LEN];
     /* the bits that the pattern names; for any tag the tag's sign too, which must then be clear */
-    uint64_t mask;
-    fab_match_recv_t *recv;
+    uint64_t mask[FAB_MATCH_SHORT_LEN];
+    fab_match_recv_t *recv[FAB_MATCH_SHORT_LEN];
 } fab_match_short_t;
+
+_Static_assert(0 == (FAB_MATCH_SHORT_LEN & (FAB_MATCH_SHORT_LEN - 1)), "places are taken modulo");
 
 /*
  * A matching domain.  It holds pointers to itself and so does not move between fab_match_init() and
@@ -180,7 +187,7 @@ typedef struct fab_match_short {
  * The index is for the deep queues; a few entries are found faster without it.  Both sides have the
  * same rule: new entries join the few while there is room and the index is empty, so all of the few
  * are older than all in the index, and are searched first.
- *   posted receives: the few are packed in posted_short[0..nshort), oldest first;
+ *   posted receives: the few are the nshort entries of posted_short from short_at on, oldest first;
  *   unexpected messages: the few are the nunfiled oldest of the two order rings, is_filed being false.
  */
 typedef struct fab_match_dom {
@@ -189,15 +196,18 @@ typedef struct fab_match_dom {
     uint32_t posted_max;   /* highest posted_count */
     uint32_t unexp_count;  /* unexpected messages held now */
     uint32_t unexp_max;    /* highest unexp_count */
-    uint16_t nshort;       /* posted receives in posted_short */
+    uint32_t nshort;       /* posted receives in posted_short */
+    uint32_t short_at;     /* place of the oldest */
+    uint32_t short_max;    /* receives may join while nshort is below: 0, if any is in the index */
     uint16_t nunfiled;     /* unexpected messages that are not in unexp_index */
+    bool has_by_source;    /* unexpected messages are linked for (source, ANY) */
+    bool has_by_tag;       /* unexpected messages are linked for (ANY, tag) */
+    /* made for the first receive; NULL: none was posted, or there was no memory */
+    fab_match_short_t *posted_short;
     /* posted receives in posted_index by pattern; see match_pattern() */
     uint32_t npattern[4];
-    bool has_by_source;            /* unexpected messages are linked for (source, ANY) */
-    bool has_by_tag;               /* unexpected messages are linked for (ANY, tag) */
-    fab_match_list_t posted_order; /* receives in posted_index, oldest first */
 
-    fab_match_short_t posted_short[FAB_MATCH_SHORT_LEN];
+    fab_match_list_t posted_order; /* receives in posted_index, oldest first */
     fab_match_index_t posted_index;
 
     fab_match_list_t unexp_user;     /* messages with tag >= 0, oldest first */
@@ -207,7 +217,7 @@ typedef struct fab_match_dom {
 } fab_match_dom_t;
 
 _Static_assert(sizeof(fab_match_dom_t) <= 512, "an empty communicator stays small");
-_Static_assert(64 == offsetof(fab_match_dom_t, posted_short),
-               "counters of the fast path share a line");
+_Static_assert(64 == offsetof(fab_match_dom_t, posted_order),
+               "what the fast path needs of a domain shares a line");
 
 #endif /* FAB_MATCH_TYPES_H */

@@ -86,13 +86,20 @@ static size_t check_index(const fab_match_index_t *index, uint64_t (*seq)(const 
 
 static size_t check_posted_order(const fab_match_dom_t *dom)
 {
-    uint64_t last = dom->nshort > 0 ? dom->posted_short[dom->nshort - 1].recv->seq : 0;
+    uint64_t last = 0;
     size_t n = 0;
 
     for (uint32_t i = 0; i < dom->nshort; i++) {
-        assert_int_equal(dom->posted_short[i].recv->where, FAB_MATCH_IN_SHORT);
-        assert_true(0 == i || dom->posted_short[i].recv->seq > dom->posted_short[i - 1].recv->seq);
+        const fab_match_recv_t *recv = dom->posted_short->recv[fab_match_short_place(dom, i)];
+
+        assert_int_equal(recv->where, FAB_MATCH_IN_SHORT);
+        assert_true(0 == i || recv->seq > last);
+        last = recv->seq;
     }
+    assert_true(dom->nshort <= FAB_MATCH_SHORT_LEN && dom->short_at < FAB_MATCH_SHORT_LEN);
+    assert_int_equal(dom->short_max, NULL != dom->posted_short && dom->posted_count == dom->nshort
+                                         ? FAB_MATCH_SHORT_LEN
+                                         : 0);
     for (const fab_match_list_t *item = dom->posted_order.next; item != &dom->posted_order;
          item = item->next) {
         const fab_match_recv_t *recv = OWNER(item, fab_match_recv_t, order);

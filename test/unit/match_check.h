@@ -3,7 +3,7 @@
 #ifndef TM_MATCH_CHECK_H
 #define TM_MATCH_CHECK_H
 
-#include "match/match.h"
+#include "match/match_inl.h"
 
 /*
  * Walk all of the domain; fail the running cmocka test where something is not as match_types.h and

@@ -73,6 +73,7 @@ typedef struct world {
     fab_offload_t engine;
     fab_offload_scope_t scope[WORLD_SCOPES];
     fab_match_dom_t dom[WORLD_SCOPES];
+    fab_match_short_t posted_short[WORLD_SCOPES]; /* of dom: a world is copied as it is */
     hw_t dev;
     fab_offload_recv_t recv[WORLD_RECVS];
     fab_match_msg_t msg[WORLD_MSGS];

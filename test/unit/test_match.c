@@ -448,7 +448,7 @@ static void test_random_without_memory(void **state)
 /* ---- the rules, one by one ---------------------------------------------- */
 
 /*
- * A domain with its packed list of receives and its unfiled messages full (or not), so that each
+ * A domain with its short list of receives and its unfiled messages full (or not), so that each
  * rule is seen there and in the index.
  */
 typedef struct fixture {

@@ -354,9 +354,10 @@ static void test_buckets_are_released(void **state)
     deep_posted(&d, spread_tags, 0);
     deep_unexpected(&d, spread_tags, 0);
     assert_true(d.dom.posted_index.nbuckets > DEPTH / 2 && d.dom.unexp_index.nbuckets > DEPTH);
-    d.depth = 12;
     for (int i = 0; i < 10; i++) {
+        d.depth = FAB_MATCH_SHORT_LEN + 4; /* a few in the index */
         deep_posted(&d, spread_tags, i % 3);
+        d.depth = 12;
         deep_unexpected(&d, spread_tags, i % 3);
         match_check_dom(&d.dom);
     }

@@ -6,13 +6,13 @@
  * Operations that can do nothing (cancel where too few are posted, matched probe that finds
  * nothing) are left out, since the rest of the sequence is then a shorter one.  So are sequences
  * that differ from another in the names of the two sources or of the two tags only.  Each sequence
- * runs with the few entries that a domain holds outside its index (packed receives, unfiled
+ * runs with the few entries that a domain holds outside its index (the short list of receives, unfiled
  * messages) none, nearly full and full, so that the same operations happen there, across the limit,
  * and in the index; after it, everything left is asked for and drained.
  *
  * TM_TEST_DEPTH lengthens or shortens the sequences by that many operations (-1, 1, ...).
  *
- * TEST: sources=common/match/match.c,test/unit/match_ref.c timeout=120 quick=no depends=common/match,test/unit/match_ref.c,test/unit/match_ref.h
+ * TEST: sources=common/match/match.c,test/unit/match_ref.c cflags=-DFAB_MATCH_SHORT_LEN=8 timeout=120 quick=no depends=common/match,test/unit/match_ref.c,test/unit/match_ref.h
  */
 #include <setjmp.h>
 #include <stdarg.h>

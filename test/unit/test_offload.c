@@ -3,7 +3,7 @@
  * The offload engine, each rule by name, looking at the commands that it gives.  What orders of
  * events do to it is the matter of test_offload_random and test_offload_exhaustive.
  *
- * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c cflags="-DWORLD_RECVS=40 -DWORLD_MSGS=40 -DHW_SLOTS=8 -DWORLD_RING=128"
+ * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c cflags="-DFAB_MATCH_SHORT_LEN=8 -DWORLD_RECVS=40 -DWORLD_MSGS=40 -DHW_SLOTS=8 -DWORLD_RING=128"
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -11,7 +11,7 @@
  * TM_TEST_ONLY names one configuration, TM_TEST_DEPTH adds so many receives and messages (1:
  * minutes), TM_TEST_BLACK_BOX leaves out the checks of the engine's own invariants.
  *
- * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c timeout=300 variants=plain quick=no depends=common/match,common/offload,test/unit/offload_dev.c,test/unit/offload_dev.h,test/unit/offload_world.c,test/unit/offload_world.h,test/unit/match_ref.h cflags="-DWORLD_RECVS=5 -DWORLD_MSGS=6"
+ * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c timeout=300 variants=plain quick=no depends=common/match,common/offload,test/unit/offload_dev.c,test/unit/offload_dev.h,test/unit/offload_world.c,test/unit/offload_world.h,test/unit/match_ref.h cflags="-DFAB_MATCH_SHORT_LEN=8 -DWORLD_RECVS=5 -DWORLD_MSGS=6"
  */
 #include <inttypes.h>
 #include <setjmp.h>
