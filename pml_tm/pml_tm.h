@@ -212,11 +212,15 @@ void mca_pml_tm_show_paths(void);
 /* A message from this peer makes no sense: the peer is failed, what says why. */
 void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what);
 
-/* One poll of a blocking call, without threads; polls_left has been counted down. */
+/*
+ * One poll of a blocking call that began without threads; polls_left has been counted down.  There
+ * may be threads by now: of an MPI session that was opened meanwhile.
+ */
 static inline void mca_pml_tm_poll(void)
 {
     if (OPAL_UNLIKELY(0 == (mca_pml_tm.fast & PML_TM_FAST_WAIT) ||
-                      0 == mca_pml_tm.polls_left % PML_TM_POLLS_PER_PROGRESS)) {
+                      0 == mca_pml_tm.polls_left % PML_TM_POLLS_PER_PROGRESS ||
+                      fab_is_threaded(mca_pml_tm.fab))) {
         mca_pml_tm_progress();
     } else if (0 != fab_poll(mca_pml_tm.fab)) {
         mca_pml_tm_complete_done();
@@ -226,11 +230,12 @@ static inline void mca_pml_tm_poll(void)
 /*
  * Progress until the request is complete, or cannot be for a process failed (then its status says
  * so); the lock not held.  Its own progress first, that of all of Open MPI every
- * params.progress_interval polls, whether they found something or not.
+ * params.progress_interval polls, whether they found something or not.  A private request has no
+ * other to wake.
  */
-static inline void mca_pml_tm_wait(ompi_request_t *request)
+static inline void mca_pml_tm_wait(ompi_request_t *request, bool is_private)
 {
-    if (OPAL_UNLIKELY(mca_pml_tm.fab->is_threaded)) {
+    if (OPAL_UNLIKELY(!is_private && fab_is_threaded(mca_pml_tm.fab))) {
         ompi_request_wait_completion(request);
         return;
     }

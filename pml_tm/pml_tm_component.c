@@ -354,7 +354,7 @@ static void log_line(void *ctx, int level, const char *text)
     opal_output_verbose(level, output, "%s", text);
 }
 
-static int open_fabric(bool is_threaded)
+static int open_fabric(void)
 {
     fab_config_t config = {
         .user = FAB_USER_PML,
@@ -362,7 +362,7 @@ static int open_fabric(bool is_threaded)
         .num_local = (uint32_t) mca_pml_tm_process.num_local_peers + 1,
         .local_rank = mca_pml_tm_process.my_local_rank,
         .num_procs = mca_pml_tm_process.num_procs,
-        .is_threaded = is_threaded,
+        .is_threaded = &opal_uses_threads,
         .peer_failed = mca_pml_tm_peer_failed,
         .log = log_line,
     };
@@ -405,7 +405,7 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
         return NULL;
     }
     init_state();
-    if (OPAL_SUCCESS != open_fabric(enable_mpi_threads)) {
+    if (OPAL_SUCCESS != open_fabric()) {
         return NULL;
     }
     if (!reaches_all_hosts()) {

@@ -57,7 +57,7 @@ static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
  */
 static bool is_others_turn(void)
 {
-    if (!mca_pml_tm.fab->is_threaded) {
+    if (!fab_is_threaded(mca_pml_tm.fab)) {
         if (0 != --mca_pml_tm.polls_left) {
             return false;
         }

@@ -160,7 +160,7 @@ static inline int recv_new(void *buf, size_t count, ompi_datatype_t *datatype, i
     if (OPAL_UNLIKELY(NULL == req)) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    req->core.is_private = is_blocking && !mca_pml_tm.fab->is_threaded;
+    req->core.is_private = is_blocking && !fab_is_threaded(mca_pml_tm.fab);
     fab_lock(mca_pml_tm.fab);
     mca_pml_tm_recv_post(req);
     fab_unlock(mca_pml_tm.fab);
@@ -186,7 +186,7 @@ static int recv_wait(mca_pml_tm_recv_request_t *req, ompi_status_public_t *statu
 {
     int rc;
 
-    mca_pml_tm_wait(&req->req_recv.req_base.req_ompi);
+    mca_pml_tm_wait(&req->req_recv.req_base.req_ompi, req->core.is_private);
     if (MPI_STATUS_IGNORE != status) {
         OMPI_COPY_STATUS(status, req->req_recv.req_base.req_ompi.req_status, false);
     }

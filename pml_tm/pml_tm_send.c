@@ -367,7 +367,7 @@ static int send_new(const void *buf, size_t count, ompi_datatype_t *datatype, in
     if (NULL == req) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    req->core.is_private = is_blocking && !mca_pml_tm.fab->is_threaded;
+    req->core.is_private = is_blocking && !fab_is_threaded(mca_pml_tm.fab);
     fab_lock(mca_pml_tm.fab);
     mca_pml_tm_send_start(req);
     fab_unlock(mca_pml_tm.fab);
@@ -442,7 +442,7 @@ int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, in
     }
     rc = send_new(buf, count, datatype, dst, tag, mode, comm, peer, true, &req);
     if (OMPI_SUCCESS == rc) {
-        mca_pml_tm_wait(&req->req_send.req_base.req_ompi);
+        mca_pml_tm_wait(&req->req_send.req_base.req_ompi, req->core.is_private);
         rc = req->req_send.req_base.req_ompi.req_status.MPI_ERROR;
         mca_pml_tm_request_release(&req->req_send.req_base);
     }

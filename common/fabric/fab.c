@@ -322,7 +322,9 @@ static void fab_core_add_user(fab_core_t *core, const fab_config_t *config)
 
     user->config = *config;
     user->is_open = true;
-    core->fab.is_threaded = core->fab.is_threaded || config->is_threaded;
+    if (NULL != config->is_threaded) {
+        core->fab.is_threaded = config->is_threaded;
+    }
     fab_core_use_handlers(core, config->user, fab_keep);
 }
 
@@ -353,17 +355,36 @@ static bool fab_core_has_users(const fab_core_t *core)
     return has_users;
 }
 
+/*
+ * Who finds that threads have come gives the lock back that it did not take: this kind of mutex
+ * refuses that.
+ */
+static bool init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attr;
+    bool is_done = 0 == pthread_mutexattr_init(&attr);
+
+    if (is_done) {
+        pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
+        is_done = 0 == pthread_mutex_init(lock, &attr);
+        pthread_mutexattr_destroy(&attr);
+    }
+    return is_done;
+}
+
 static int fab_core_new(const fab_config_t *config, fab_core_t **out)
 {
+    static const bool never;
     fab_core_t *core = calloc(1, sizeof(*core));
 
-    if (NULL == core || 0 != pthread_mutex_init(&core->fab.lock, NULL)) {
+    if (NULL == core || !init_lock(&core->fab.lock)) {
         snprintf(fab_open_why, sizeof(fab_open_why),
                  "There is not enough memory to open the fabric.");
         free(core);
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     core->fab.config = *config;
+    core->fab.is_threaded = &never;
     core->free_record = FAB_NO_RECORD;
     for (uint8_t id = 0; id < FAB_AM_MAX; id++) {
         core->handlers[id].fn = fab_no_handler;

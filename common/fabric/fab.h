@@ -33,7 +33,7 @@
  *
  * Threads.  One lock, the fabric's, covers all that belongs to it: peers, providers and the state
  * that its users reach from their handlers.  fab_lock() takes it; every function below wants it
- * held, except where it says otherwise.  It costs nothing unless fab_config_t.is_threaded.
+ * held, except where it says otherwise.  It costs nothing unless *fab_config_t.is_threaded.
  * Handlers and completions run with it held, from fab_progress() or, on the self provider, from
  * within fab_send() and fab_commit(); they may send, queue and start RMA, and must not block, call
  * fab_progress() or run user code.
@@ -154,8 +154,12 @@ typedef struct fab_config {
     /* of this process among them: where there are several devices, they take turns */
     uint32_t local_rank;
     uint32_t num_procs; /* processes of the job on all hosts; 0: not known */
-    bool is_threaded;   /* MPI_THREAD_MULTIPLE */
-    void *ctx;          /* handed to the callbacks below */
+    /*
+     * Several threads may call (opal_uses_threads); the same for all users.  It may become true
+     * later: another MPI session wants it.  NULL: never.
+     */
+    const bool *is_threaded;
+    void *ctx; /* handed to the callbacks below */
     /*
      * One peer failed that this user has not closed; rc is an OPAL error, why a sentence for the
      * user.  Called from fab_progress(), with the lock held.
@@ -172,7 +176,7 @@ struct fab {
     /* fab_poll(): of the one provider that has to be polled, or all that fab_progress() does */
     int (*poll)(void *arg);
     void *poll_arg;
-    bool is_threaded;
+    const bool *is_threaded;
     /*
      * Set by a handler: this fab_progress() or fab_poll() is to deliver no more.  A hint: a provider
      * may finish a batch.
@@ -509,9 +513,14 @@ static inline int fab_compare_swap(fab_rma_t *op)
 
 /* ---- the lock ----------------------------------------------------------- */
 
+static inline bool fab_is_threaded(const fab_t *fab)
+{
+    return *fab->is_threaded;
+}
+
 static inline void fab_lock(fab_t *fab)
 {
-    if (fab->is_threaded) {
+    if (fab_is_threaded(fab)) {
         pthread_mutex_lock(&fab->lock);
     }
 }
@@ -519,12 +528,12 @@ static inline void fab_lock(fab_t *fab)
 /* True: taken.  For progress: who finds it taken leaves the work to its holder. */
 static inline bool fab_trylock(fab_t *fab)
 {
-    return !fab->is_threaded || 0 == pthread_mutex_trylock(&fab->lock);
+    return !fab_is_threaded(fab) || 0 == pthread_mutex_trylock(&fab->lock);
 }
 
 static inline void fab_unlock(fab_t *fab)
 {
-    if (fab->is_threaded) {
+    if (fab_is_threaded(fab)) {
         pthread_mutex_unlock(&fab->lock);
     }
 }

@@ -3,7 +3,7 @@
  * MPI_THREAD_MULTIPLE: several threads of each rank send, receive, probe, cancel, free requests,
  * create communicators and call collectives at the same time.
  *
- * args: [part, or "all"] [threads] [percentage of the rounds]
+ * args: [part, or "all"] [threads] [percentage of the rounds] [how MPI begins, see begin()]
  */
 /* TEST: np=1,2 args="all 4 50" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 quick=yes */
 /* TEST: np=4 args="all 3 50" timeout=60 */
@@ -13,6 +13,9 @@
 /* TEST: np=2 args="probes 8" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 /* TEST: np=2 args="cancel 8" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 /* TEST: np=2 args="handoff 8" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
+/* TEST: np=2 args="all 4 50 session" ompi=5.0 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 stderr="Unable to find reachable pairing" */
+/* TEST: np=2 args="all 4 50 late" ompi=5.0 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 stderr="Unable to find reachable pairing" */
+/* TEST: np=2 args="all 4 50 world" ompi=5.0 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 stderr="Unable to find reachable pairing" */
 #include "tm_test.h"
 
 #include <pthread.h>
@@ -21,7 +24,7 @@ enum { MAX_THREADS = 16, BATCH = 8 };
 
 enum { SYNCHRONOUS, STANDARD, IMMEDIATE, NMODES };
 
-static MPI_Comm comm, ctl, parents[MAX_THREADS];
+static MPI_Comm base, comm, ctl, parents[MAX_THREADS];
 static int dst, src, nthreads;
 static pthread_barrier_t barrier;
 static atomic_int num_cancelled;
@@ -600,12 +603,99 @@ static void part(const char *wanted, const char *name, void (*fn)(int id, int ro
     }
 }
 
+#if OMPI_MAJOR_VERSION >= 5
+
+static MPI_Session session;
+static bool has_session, has_world;
+
+static void session_begin(const char *level)
+{
+    MPI_Info info;
+
+    TM_MPI(MPI_Info_create(&info));
+    TM_MPI(MPI_Info_set(info, "thread_level", level));
+    TM_MPI(MPI_Session_init(info, MPI_ERRORS_ARE_FATAL, &session));
+    TM_MPI(MPI_Info_free(&info));
+    has_session = true;
+}
+
+static void comm_of_session(void)
+{
+    MPI_Group group;
+
+    TM_MPI(MPI_Group_from_session_pset(session, "mpi://WORLD", &group));
+    TM_MPI(
+        MPI_Comm_create_from_group(group, "threads", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &base));
+    TM_MPI(MPI_Group_free(&group));
+    TM_MPI(MPI_Comm_rank(base, &tm_rank));
+    TM_MPI(MPI_Comm_size(base, &tm_size));
+}
+
+/*
+ * Who asks for threads: MPI_Init_thread; a session alone ("session"); MPI_Init_thread after a
+ * session that does not ("late"); a session after MPI_Init ("world").
+ */
+static void begin(int argc, char **argv)
+{
+    const char *how = argc > 4 ? argv[4] : "";
+
+    base = MPI_COMM_WORLD;
+    has_world = 0 != strcmp(how, "session");
+    if (0 == strcmp(how, "late")) {
+        session_begin("MPI_THREAD_SINGLE");
+    }
+    if (has_world) {
+        tm_init_thread(&argc, &argv, "threads",
+                       0 == strcmp(how, "world") ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE);
+    }
+    if (0 == strcmp(how, "session") || 0 == strcmp(how, "world")) {
+        tm_name = "threads";
+        session_begin("MPI_THREAD_MULTIPLE");
+        comm_of_session();
+    }
+}
+
+static int end(void)
+{
+    int errors = tm_sum_errors(base);
+
+    if (0 == tm_rank) {
+        printf("threads: errors=%d\n", errors);
+        fflush(stdout);
+    }
+    if (MPI_COMM_WORLD != base) {
+        TM_MPI(MPI_Comm_free(&base));
+    }
+    if (has_session) {
+        TM_MPI(MPI_Session_finalize(&session));
+    }
+    if (has_world) {
+        MPI_Finalize();
+    }
+    return 0 != errors;
+}
+
+#else
+
+static void begin(int argc, char **argv)
+{
+    base = MPI_COMM_WORLD;
+    tm_init_thread(&argc, &argv, "threads", MPI_THREAD_MULTIPLE);
+}
+
+static int end(void)
+{
+    return tm_finish();
+}
+
+#endif
+
 int main(int argc, char **argv)
 {
     const char *wanted;
     int percent;
 
-    tm_init_thread(&argc, &argv, "threads", MPI_THREAD_MULTIPLE);
+    begin(argc, argv);
     wanted = argc > 1 ? argv[1] : "all";
     nthreads = (int) tm_arg(argc, argv, 2, 4);
     percent = (int) tm_arg(argc, argv, 3, 100);
@@ -615,10 +705,10 @@ int main(int argc, char **argv)
     dst = (tm_rank + 1) % tm_size;
     src = (tm_rank + tm_size - 1) % tm_size;
     pthread_barrier_init(&barrier, NULL, (unsigned) nthreads);
-    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));
+    TM_MPI(MPI_Comm_dup(base, &comm));
+    TM_MPI(MPI_Comm_dup(base, &ctl));
     for (int i = 0; i < nthreads; i++) {
-        TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &parents[i]));
+        TM_MPI(MPI_Comm_dup(base, &parents[i]));
     }
     part(wanted, "pairs", pairs, 4 * percent);
     part(wanted, "handoff", handoff, percent);
@@ -634,5 +724,5 @@ int main(int argc, char **argv)
     TM_MPI(MPI_Comm_free(&comm));
     TM_MPI(MPI_Comm_free(&ctl));
     pthread_barrier_destroy(&barrier);
-    return tm_finish();
+    return end();
 }

@@ -47,6 +47,7 @@ typedef struct world_shared {
 typedef struct world {
     int rank;
     int size;
+    bool is_threaded;
     fab_t *fab;
     world_shared_t *shared;
     fab_peer_t *peers[WORLD_MAX];
@@ -161,12 +162,13 @@ static inline fab_peer_t *world_peer(world_t *world, int rank)
 
 static inline void world_open(world_t *world, bool is_threaded)
 {
+    world->is_threaded = is_threaded;
     fab_config_t config = {
         .name = world_name(world->rank),
         .num_local = 0 != world_num_local ? world_num_local : (uint32_t) world->size,
         .local_rank = (uint32_t) world->rank,
         .num_procs = world_num_procs,
-        .is_threaded = is_threaded,
+        .is_threaded = &world->is_threaded,
         .ctx = world,
         .peer_failed = world_on_failed,
     };
