@@ -7,6 +7,8 @@ common_tm_sources = \
 	common/fabric/fab.h \
 	common/fabric/fab_core.h \
 	common/fabric/fab_counters.h \
+	common/fabric/fab_help.c \
+	common/fabric/fab_help.h \
 	common/fabric/fab_params.c \
 	common/fabric/fab_params.h \
 	common/fabric/fab_params_check.c \
@@ -88,3 +90,8 @@ common_offload_sources = \
 	common/offload/offload.c \
 	common/offload/offload.h \
 	common/offload/offload_types.h
+
+# Ids of pending operations, likewise in each component that has some.
+common_idmap_sources = \
+	common/idmap/idmap.c \
+	common/idmap/idmap.h

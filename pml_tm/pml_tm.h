@@ -17,7 +17,6 @@
  *   pml_tm_probe.c      probe and matched probe
  *   pml_tm_start.c      persistent requests
  *   pml_tm_request.c    completing and freeing requests
- *   pml_tm_idmap.c      ids under which a peer names a pending operation
  *   pml_tm_wire.h       the bytes that leave the process
  *
  * Lock.  There is one, the fabric's (fab_lock()): it covers the fabric, the matching domains, the
@@ -38,7 +37,7 @@
 #include "offload/offload.h"
 
 #include "pml_tm_counters.h"
-#include "pml_tm_idmap.h"
+#include "idmap/idmap.h"
 #include "pml_tm_request.h"
 #include "pml_tm_wire.h"
 
@@ -83,7 +82,7 @@ typedef struct mca_pml_tm {
     unsigned fast;               /* PML_TM_FAST_*: those in use */
     int polls_left;              /* of blocking calls, until one of everything in Open MPI */
     mca_pml_tm_done_list_t done; /* requests that wait for mca_pml_tm_complete_done() */
-    mca_pml_tm_idmap_t ids;
+    fab_idmap_t ids;
     mca_pml_tm_comm_t **comms;      /* by context id */
     uint32_t num_comms;             /* length of comms */
     uint32_t max_context;           /* context ids are below */
@@ -200,9 +199,7 @@ static inline void mca_pml_tm_done(mca_pml_tm_core_t *core)
 }
 
 /*
- * Tell the user: a topic of help-mpi-pml-tm.txt, on this process's standard error.  Not by way of
- * opal_show_help(): the path from there to mpirun loses messages, in Open MPI 4.1.4 with PMIx 4.2
- * about half of them.
+ * Tell the user: a topic of help-mpi-pml-tm.txt, on this process's standard error (fab_help.h).
  */
 void mca_pml_tm_show_help(const char *topic, ...);
 

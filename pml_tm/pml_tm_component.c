@@ -5,7 +5,6 @@
  */
 #include "pml_tm.h"
 
-#include <dlfcn.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "fabric/fab_counters.h"
+#include "fabric/fab_help.h"
 
 #include "pml_tm_comm.h"
 #include "pml_tm_failure.h"
@@ -233,28 +233,6 @@ static void register_counters(void)
 
 /* ---- component functions ------------------------------------------------ */
 
-/*
- * The help file is where it was installed, or, if the installation was moved, in <dir of this
- * DSO>/../../share/openmpi.
- */
-static void add_help_dir(void)
-{
-    char path[PATH_MAX];
-    Dl_info info;
-    char *slash;
-
-    opal_show_help_add_dir(PML_TM_HELP_DIR);
-    if (0 == dladdr(&mca_pml_tm_component, &info) || strlen(info.dli_fname) >= sizeof(path) - 32) {
-        return;
-    }
-    strcpy(path, info.dli_fname);
-    slash = strrchr(path, '/');
-    if (NULL != slash) {
-        strcpy(slash, "/../../share/openmpi");
-        opal_show_help_add_dir(path);
-    }
-}
-
 static int tm_register(void)
 {
     register_params();
@@ -264,7 +242,7 @@ static int tm_register(void)
 
 static int tm_open(void)
 {
-    add_help_dir();
+    fab_help_add_dir(PML_TM_HELP_DIR, &mca_pml_tm_component);
     output = opal_output_open(NULL);
     opal_output_set_verbosity(output, mca_pml_tm.params.verbose);
     /* without a PML named, selection looks at a fixed list only: join it */
@@ -381,7 +359,7 @@ static void init_state(void)
     mca_pml_tm.done.tail = &mca_pml_tm.done.head;
     mca_pml_tm.early = NULL;
     mca_pml_tm.early_tail = &mca_pml_tm.early;
-    mca_pml_tm_idmap_init(&mca_pml_tm.ids);
+    fab_idmap_init(&mca_pml_tm.ids);
     mca_pml_tm.eager_limit = (uint32_t) mca_pml_tm.params.eager_limit;
     mca_pml_tm.source_bits = choose_source_bits(mca_pml_tm_process.num_procs);
     mca_pml_tm.max_context = 1u << (32 - mca_pml_tm.source_bits);
@@ -448,7 +426,7 @@ static int tm_finalize(void)
     mca_pml_tm_msg_fini();
     mca_pml_tm_failure_fini();
     mca_pml_tm_peer_fini();
-    mca_pml_tm_idmap_fini(&mca_pml_tm.ids);
+    fab_idmap_fini(&mca_pml_tm.ids);
     fab_close(mca_pml_tm.fab, FAB_USER_PML);
     mca_pml_tm.fab = NULL;
     return OMPI_SUCCESS;
@@ -459,16 +437,10 @@ static int tm_finalize(void)
 void mca_pml_tm_show_help(const char *topic, ...)
 {
     va_list args;
-    char *text;
 
     va_start(args, topic);
-    text = opal_show_help_vstring("help-mpi-pml-tm.txt", topic, true, args);
+    fab_help_show("help-mpi-pml-tm.txt", topic, args);
     va_end(args);
-    if (NULL != text) {
-        fputs(text, stderr);
-        fflush(stderr);
-        free(text);
-    }
 }
 
 void mca_pml_tm_show_paths(void)

@@ -59,7 +59,7 @@ static inline uint32_t mca_pml_tm_peer_eager_limit(const fab_peer_t *peer)
 /* Name this process has in the fabric. */
 static inline uint64_t mca_pml_tm_peer_name(const opal_process_name_t *name)
 {
-    return (uint64_t) name->jobid << 32 | name->vpid;
+    return fab_name(name->jobid, name->vpid);
 }
 
 /* Put this process's address into the modex. */

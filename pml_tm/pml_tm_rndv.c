@@ -65,7 +65,7 @@ int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
 static mca_pml_tm_core_t *find_core(fab_peer_t *peer, uint32_t id, mca_pml_tm_phase_t phase,
                                     const char *what)
 {
-    mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) mca_pml_tm_idmap_find(&mca_pml_tm.ids, id);
+    mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) fab_idmap_find(&mca_pml_tm.ids, id);
 
     if (OPAL_LIKELY(NULL != core && peer == core->peer && PML_TM_ACTIVE == core->state &&
                     phase == core->phase)) {
@@ -104,7 +104,7 @@ void mca_pml_tm_rndv_ack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
 mca_pml_tm_send_request_t *mca_pml_tm_send_find_unanswered(fab_peer_t *peer, uint32_t id,
                                                            const char *what)
 {
-    mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) mca_pml_tm_idmap_find(&mca_pml_tm.ids, id);
+    mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) fab_idmap_find(&mca_pml_tm.ids, id);
     mca_pml_tm_phase_t phase = NULL != core && PML_TM_WAIT_ACK == core->phase ? PML_TM_WAIT_ACK
                                                                               : PML_TM_WAIT_FIN;
 
@@ -213,7 +213,7 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
 void mca_pml_tm_recv_finish(mca_pml_tm_recv_request_t *req, int error)
 {
     if (0 != req->core.id) {
-        mca_pml_tm_idmap_remove(&mca_pml_tm.ids, req->core.id);
+        fab_idmap_remove(&mca_pml_tm.ids, req->core.id);
         req->core.id = 0;
     }
     if (MPI_SUCCESS != error) {
@@ -234,7 +234,7 @@ static void start_pipeline(mca_pml_tm_recv_request_t *req)
     mca_pml_tm_cts_t cts = {.reserved = 0};
     int rc;
 
-    req->core.id = mca_pml_tm_idmap_add(&mca_pml_tm.ids, &req->core);
+    req->core.id = fab_idmap_add(&mca_pml_tm.ids, &req->core);
     if (0 == req->core.id) {
         answer(req, PML_TM_AM_NACK, MPI_ERR_NO_MEM);
         mca_pml_tm_recv_finish(req, MPI_ERR_NO_MEM);

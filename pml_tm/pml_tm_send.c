@@ -96,7 +96,7 @@ static int request_put_eager(mca_pml_tm_send_request_t *req)
 void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error)
 {
     if (0 != req->core.id) {
-        mca_pml_tm_idmap_remove(&mca_pml_tm.ids, req->core.id);
+        fab_idmap_remove(&mca_pml_tm.ids, req->core.id);
         req->core.id = 0;
     }
     if (req->is_exposed) {
@@ -120,7 +120,7 @@ static bool send_choose(mca_pml_tm_send_request_t *req)
                     len + sizeof(mca_pml_tm_untagged_t) > req->core.peer->eager_max);
     if (0 == req->core.id &&
         (req->is_rndv || MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode)) {
-        req->core.id = mca_pml_tm_idmap_add(&mca_pml_tm.ids, &req->core);
+        req->core.id = fab_idmap_add(&mca_pml_tm.ids, &req->core);
         return 0 != req->core.id;
     }
     return true;

@@ -14,8 +14,6 @@ pml_tm_sources = \
 	pml_tm/pml_tm_excid.h \
 	pml_tm/pml_tm_failure.c \
 	pml_tm/pml_tm_failure.h \
-	pml_tm/pml_tm_idmap.c \
-	pml_tm/pml_tm_idmap.h \
 	pml_tm/pml_tm_msg.c \
 	pml_tm/pml_tm_msg.h \
 	pml_tm/pml_tm_offload.c \

@@ -146,9 +146,15 @@ struct fab_handler {
     void *ctx;
 };
 
+/* The name of a process in the fabric, from that which Open MPI gives it. */
+static inline uint64_t fab_name(uint32_t job, uint32_t rank)
+{
+    return (uint64_t) job << 32 | rank;
+}
+
 typedef struct fab_config {
     fab_user_t user; /* who opens it */
-    uint64_t name;   /* this process, unique among all it will ever meet: jobid << 32 | vpid */
+    uint64_t name;   /* this process, unique among all it will ever meet: fab_name() */
     /* processes of the job on this host, this one included: sizes the default of shm rings */
     uint32_t num_local;
     /* of this process among them: where there are several devices, they take turns */

@@ -19,11 +19,29 @@
 #include "verbs/verbs_reg.h"
 #endif
 
+/*
+ * One variable, of the name opal_common_tm_NAME, which lives as long as the process; each component
+ * has it under its own name.
+ */
+static int fab_params_var(const mca_base_component_t *owner, const char *name, const char *help,
+                          mca_base_var_type_t type, mca_base_var_info_lvl_t level, void *storage)
+{
+    int index = mca_base_var_find("opal", "opal_common", "tm", name);
+
+    if (index < 0) {
+        index = mca_base_var_register("opal", "opal_common", "tm", name, help, type, NULL, 0, 0,
+                                      level, MCA_BASE_VAR_SCOPE_READONLY, storage);
+    }
+    return index < 0
+               ? index
+               : mca_base_var_register_synonym(index, owner->mca_project_name, owner->mca_type_name,
+                                               owner->mca_component_name, name, 0);
+}
+
 static int fab_params_string(const mca_base_component_t *owner, const char *name, const char *help,
                              mca_base_var_info_lvl_t level, char **storage)
 {
-    return mca_base_component_var_register(owner, name, help, MCA_BASE_VAR_TYPE_STRING, NULL, 0, 0,
-                                           level, MCA_BASE_VAR_SCOPE_READONLY, storage);
+    return fab_params_var(owner, name, help, MCA_BASE_VAR_TYPE_STRING, level, storage);
 }
 
 /*
@@ -35,15 +53,16 @@ static int fab_params_choice(const mca_base_component_t *owner, const char *name
 {
     static char fab_params_auto[] = "auto";
 
-    *storage = fab_params_auto;
+    if (NULL == *storage) {
+        *storage = fab_params_auto;
+    }
     return fab_params_string(owner, name, help, level, storage);
 }
 
 static int fab_params_uint(const mca_base_component_t *owner, const char *name, const char *help,
                            mca_base_var_info_lvl_t level, unsigned int *storage)
 {
-    return mca_base_component_var_register(owner, name, help, MCA_BASE_VAR_TYPE_UNSIGNED_INT, NULL,
-                                           0, 0, level, MCA_BASE_VAR_SCOPE_READONLY, storage);
+    return fab_params_var(owner, name, help, MCA_BASE_VAR_TYPE_UNSIGNED_INT, level, storage);
 }
 
 static int fab_params_verbs_tm(const mca_base_component_t *owner)
@@ -95,13 +114,12 @@ static int fab_params_verbs(const mca_base_component_t *owner)
                                OPAL_INFO_LVL_2, &p->verbs_if_exclude);
     }
     if (rc >= 0) {
-        rc = mca_base_component_var_register(
+        rc = fab_params_var(
             owner, "verbs_gid_index",
             "Index in the GID table of the port to be used with RoCE, 0 to 255. -1: RoCE v2 before "
             "v1, IPv4 before IPv6, "
             "addresses that are routed before link-local ones. Default: -1.",
-            MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_4, MCA_BASE_VAR_SCOPE_READONLY,
-            &p->verbs_gid_index);
+            MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_4, &p->verbs_gid_index);
     }
     if (rc >= 0) {
         rc = fab_params_uint(owner, "verbs_eager_limit",
@@ -183,7 +201,7 @@ static int fab_params_tcp(const mca_base_component_t *owner)
     return rc;
 }
 
-/* mca_base_component_var_register() returns the variable's index, or an error. */
+/* fab_params_var() returns the variable's index, or an error. */
 static int fab_params_register_all(const mca_base_component_t *owner)
 {
     fab_params_t *p = &fab_params;

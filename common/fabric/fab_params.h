@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Parameters of the fabric.  fab_params holds the defaults until fab_params_register() hands them
- * to the MCA variable system under the name of the component that calls it (pml_tm_shm_ring_size,
- * ...).
+ * to the MCA variable system.  Each component that calls it has them under its own name
+ * (pml_tm_shm_ring_size, btl_fabric_shm_ring_size): whichever is set, holds for all.
  */
 #ifndef FAB_PARAMS_H
 #define FAB_PARAMS_H

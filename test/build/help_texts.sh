@@ -5,29 +5,40 @@
 # Every parameter says what it does; every help message that the code asks for exists, and none that exists goes unused.
 . "$TM_SRC/test/lib/script.sh"
 
-ompi_info --param pml tm --level 9 --parsable >info
-params=$(sed -nE 's/^mca:pml:tm:param:"?([a-z0-9_]+)"?:value:.*/\1/p' info | sort -u)
-[[ -n $params ]] || fail "ompi_info lists no parameter of pml tm"
-echo "parameters: $(wc -l <<<"$params")"
-for param in $params; do
-    help=$(sed -nE "s/^mca:pml:tm:param:\"?$param\"?:help://p" info)
-    ((${#help} >= 20)) || fail "parameter $param has no help text worth the name: \"$help\""
-done
+# check_params TYPE NAME: the parameters of that component.
+check_params()
+{
+    local params param help
+    ompi_info --param "$1" "$2" --level 9 --parsable >info
+    params=$(sed -nE "s/^mca:$1:$2:param:\"?([a-z0-9_]+)\"?:value:.*/\1/p" info | sort -u)
+    [[ -n $params ]] || fail "ompi_info lists no parameter of $1 $2"
+    echo "parameters of $1 $2: $(wc -l <<<"$params")"
+    for param in $params; do
+        help=$(sed -nE "s/^mca:$1:$2:param:\"?$param\"?:help://p" info)
+        ((${#help} >= 20)) || fail "parameter $param has no help text worth the name: \"$help\""
+    done
+}
 
-mapfile -t sources < <(find "$TM_SRC/common" "$TM_SRC/pml_tm" -name '*.[ch]')
-mapfile -t helps < <(find "$TM_SRC/common" "$TM_SRC/pml_tm" -name 'help-*.txt')
+check_params pml tm
+check_params btl fabric
+[[ $(grep -c 'param:"\?btl_fabric_shm_ring_size"\?:help:' info) == 1 ]] || fail "btl fabric does not have the fabric's parameters"
+
+mapfile -t sources < <(find "$TM_SRC/common" "$TM_SRC/pml_tm" "$TM_SRC/btl_fabric" -name '*.[ch]')
+mapfile -t helps < <(find "$TM_SRC/common" "$TM_SRC/pml_tm" "$TM_SRC/btl_fabric" -name 'help-*.txt')
 [[ -n ${helps[*]} ]] || fail "no help file"
 topics=$(sed -nE 's/^\[(.+)\]$/\1/p' "${helps[@]}")
 [[ -z $(sort <<<"$topics" | uniq -d) ]] || fail "a topic is there twice: $(sort <<<"$topics" | uniq -d)"
 
-# Literal topics of mca_pml_tm_show_help() exist, and the file is installed.
-cat "${sources[@]}" | tr '\n' ' ' | grep -aoP 'mca_pml_tm_show_help\(\s*"[^"]+"' | sed -E 's/.*\("([^"]+)"$/\1/' | sort -u >used ||
+# Literal topics of mca_pml_tm_show_help(), and of btl_fabric's show_help(), exist, and the files are installed.
+cat "${sources[@]}" | tr '\n' ' ' | grep -aoP 'show_help\(\s*"[^"]+"' | sed -E 's/.*\("([^"]+)"$/\1/' | sort -u >used ||
     fail "no help message is used"
 while read -r topic; do
     echo "used: [$topic]"
     grep -qxF "[$topic]" <<<"$(sed -nE 's/^(\[.+\])$/\1/p' "${helps[@]}")" || fail "no help file has a topic [$topic]"
 done <used
-[[ -r $TM_PREFIX/share/openmpi/help-mpi-pml-tm.txt ]] || fail "the help file is not installed"
+for file in "${helps[@]}"; do
+    [[ -r $TM_PREFIX/share/openmpi/$(basename "$file") ]] || fail "the help file $(basename "$file") is not installed"
+done
 
 # And every topic stands in the sources as a string: used directly, or handed to a function that shows it.
 for topic in $topics; do

@@ -7,7 +7,7 @@
 . "$TM_SRC/test/lib/script.sh"
 
 cd "$TM_SRC"
-mapfile -t files < <(find autogen.sh configure.ac configure.m4 Makefile.am env.sh.in quickstart .ci common pml_tm test -type f \
+mapfile -t files < <(find autogen.sh configure.ac configure.m4 Makefile.am env.sh.in quickstart .ci common pml_tm btl_fabric test -type f \
     \( -name '*.[ch]' -o -name '*.sh' -o -name '*.bash' -o -name '*.mk' -o -name '*.am' -o -name '*.ac' -o -name '*.m4' -o -name '*.in' \
     -o -name '*.py' -o -name '*.awk' -o -name 'help-*.txt' -o -name run -o -name all -o -name release -o -name quickstart \))
 ((${#files[@]} > 20)) || fail "found only ${#files[@]} files"
@@ -16,10 +16,10 @@ for file in "${files[@]}"; do
 done
 echo "licence: ${#files[@]} files"
 
-listed=$(cat common/sources.mk pml_tm/sources.mk)
-mapfile -t files < <(find common pml_tm -name '*.[ch]' -o -name 'help-*.txt')
+listed=$(cat common/sources.mk pml_tm/sources.mk btl_fabric/sources.mk)
+mapfile -t files < <(find common pml_tm btl_fabric -name '*.[ch]' -o -name 'help-*.txt')
 for file in "${files[@]}"; do
-    grep -qw -- "$file" <<<"$listed" || fail "$file is not in common/sources.mk or pml_tm/sources.mk"
+    grep -qw -- "$file" <<<"$listed" || fail "$file is in no sources.mk"
 done
 echo "listed: ${#files[@]} files"
 
@@ -28,7 +28,7 @@ grep -qF "m4_define([TM_VERSION_STRING], [$version])" configure.m4 || fail "conf
 
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
-mapfile -t files < <(find common pml_tm -name '*.h')
+mapfile -t files < <(find common pml_tm btl_fabric -name '*.h')
 for file in "${files[@]}"; do
     echo "#include \"$PWD/$file\"" >"$TM_WORK/alone.c"
     # shellcheck disable=SC2086 # lists of flags
@@ -43,7 +43,7 @@ echo "shellcheck: ${#files[@]} scripts"
 
 # Releases of clang-format disagree on details: one decides.
 if [[ $(clang-format --version) == *' version 14.'* ]]; then
-    mapfile -t files < <(find common pml_tm test -name '*.[ch]' ! -path '*/ompi5_headers/*')
+    mapfile -t files < <(find common pml_tm btl_fabric test -name '*.[ch]' ! -path '*/ompi5_headers/*')
     clang-format --dry-run -Werror "${files[@]}" || fail "not formatted: run clang-format -i (version 14)"
     echo "clang-format: ${#files[@]} files"
 else

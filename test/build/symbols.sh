@@ -8,7 +8,8 @@
 
 pml=$(find "$TM_PREFIX" -name mca_pml_tm.so)
 common=$(find "$TM_PREFIX" -name 'libmca_common_tm-*.so')
-[[ -n $pml && -n $common ]] || fail "not installed in $TM_PREFIX"
+btl=$(find "$TM_PREFIX" -name mca_btl_fabric.so)
+[[ -n $pml && -n $btl && -n $common ]] || fail "not installed in $TM_PREFIX"
 
 # exported FILE: its own global symbols.
 exported()
@@ -17,6 +18,7 @@ exported()
 }
 
 [[ $(exported "$pml") == mca_pml_tm_component ]] || fail "mca_pml_tm.so exports: $(exported "$pml" | tr '\n' ' ')"
+[[ $(exported "$btl") == mca_btl_fabric_component ]] || fail "mca_btl_fabric.so exports: $(exported "$btl" | tr '\n' ' ')"
 
 # Declarations are FAB_EXPORT ... name( or name; on one line.
 cat "$TM_SRC"/common/*/*.h | grep -E '^FAB_EXPORT' | sed -E 's/^[^(;]*[ *]([a-z_0-9]+)[(;].*/\1/' | LC_ALL=C sort -u >declared
@@ -24,18 +26,20 @@ exported "$common" >defined
 diff declared defined || fail "libmca_common_tm.so does not export what the headers declare FAB_EXPORT (<), but (>)"
 forbid '^(|fab_.*[^a-z0-9_].*|([^f]|f[^a]|fa[^b]).*)$' defined
 
-for file in "$pml" "$common"; do
+for file in "$pml" "$btl" "$common"; do
     readelf -dW "$file" >dynamic
     require "[$(tm_libopen_pal "$TM_OMPI_SERIES")]" dynamic
     forbid 'TEXTREL' dynamic
     ! readelf -lW "$file" | grep -E 'GNU_STACK.*E' || fail "$file wants an executable stack"
 done
-readelf -dW "$pml" >dynamic
-require "[$(basename "$common")]" dynamic
-# An Open MPI with libtool archives adds its own directory.
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
-sed "s@\[$TM_OMPI_LIBDIR:@[@" dynamic >runpath
-# shellcheck disable=SC2016 # for the loader to expand
-grep -E 'RUNPATH.*\[\$ORIGIN/\.\.' runpath || fail "mca_pml_tm.so does not look for its library beside itself first"
+for file in "$pml" "$btl"; do
+    readelf -dW "$file" >dynamic
+    require "[$(basename "$common")]" dynamic
+    # An Open MPI with libtool archives adds its own directory.
+    sed "s@\[$TM_OMPI_LIBDIR:@[@" dynamic >runpath
+    # shellcheck disable=SC2016 # for the loader to expand
+    grep -E 'RUNPATH.*\[\$ORIGIN/\.\.' runpath || fail "$file does not look for its library beside itself first"
+done
 readelf -dW "$common" | grep 'NODELETE' || fail "libmca_common_tm.so may be unmapped while its MCA variables are in use"

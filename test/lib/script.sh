@@ -48,6 +48,7 @@ tm_mpirun()
     if [[ $TM_TEST_PML != none ]]; then
         choice=(--mca pml "$TM_TEST_PML")
     fi
+    [[ -z ${TM_TEST_BTL-} ]] || choice+=(--mca btl "$TM_TEST_BTL")
     tm_mpirun_flags "$1"
     shift
     mpirun "${tm_mpirun_flags[@]}" "${choice[@]}" "$@" >"$TM_WORK/out" 2>"$TM_WORK/err" </dev/null || rc=$?

@@ -14,6 +14,10 @@
 /* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_eager_limit=0" ompi=4.1 timeout=60 */
 /* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_shm_ring_size=16384" ompi=4.1 timeout=60 */
 /* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_shm_single_copy=none" ompi=4.1 timeout=60 */
+/* osc/rdma over btl fabric, messages by pml tm or ob1 */
+/* TEST: np=1,2,4 args="20" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
+/* TEST: np=2 args="20" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_btl_fabric_shm_single_copy=none" timeout=60 */
+/* TEST: np=4 args="20" pml=ob1 env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric,self OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 #include "tm_test.h"
 
 enum { MAX_WORDS = 20000 };

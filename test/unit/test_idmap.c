@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TEST: sources=pml_tm/pml_tm_idmap.c */
+/* TEST: sources=common/idmap/idmap.c */
 /*
  * Ids of pending operations: unique while alive, dead after removal, whatever comes from the wire.
  */
@@ -11,77 +11,77 @@
 
 #include <cmocka.h>
 
-#include "pml_tm/pml_tm_idmap.h"
+#include "idmap/idmap.h"
 
 static void finds_what_was_added(void **state)
 {
-    mca_pml_tm_idmap_t map;
+    fab_idmap_t map;
     int object[1000];
     uint32_t id[1000];
 
     (void) state;
-    mca_pml_tm_idmap_init(&map);
+    fab_idmap_init(&map);
     for (int i = 0; i < 1000; ++i) {
-        id[i] = mca_pml_tm_idmap_add(&map, &object[i]);
+        id[i] = fab_idmap_add(&map, &object[i]);
         assert_int_not_equal(0, id[i]);
     }
     for (int i = 0; i < 1000; ++i) {
-        assert_ptr_equal(&object[i], mca_pml_tm_idmap_find(&map, id[i]));
+        assert_ptr_equal(&object[i], fab_idmap_find(&map, id[i]));
     }
-    mca_pml_tm_idmap_fini(&map);
+    fab_idmap_fini(&map);
 }
 
 static void unknown_ids_are_not_found(void **state)
 {
-    mca_pml_tm_idmap_t map;
+    fab_idmap_t map;
     int object;
     uint32_t id;
 
     (void) state;
-    mca_pml_tm_idmap_init(&map);
-    assert_null(mca_pml_tm_idmap_find(&map, 0));
-    assert_null(mca_pml_tm_idmap_find(&map, UINT32_MAX));
-    id = mca_pml_tm_idmap_add(&map, &object);
-    assert_null(mca_pml_tm_idmap_find(&map, 0));
-    assert_null(mca_pml_tm_idmap_find(&map, id + 1));
-    assert_null(mca_pml_tm_idmap_find(&map, id + PML_TM_ID_MAX));
-    assert_null(mca_pml_tm_idmap_find(&map, id ^ 0x80000000u));
-    mca_pml_tm_idmap_fini(&map);
+    fab_idmap_init(&map);
+    assert_null(fab_idmap_find(&map, 0));
+    assert_null(fab_idmap_find(&map, UINT32_MAX));
+    id = fab_idmap_add(&map, &object);
+    assert_null(fab_idmap_find(&map, 0));
+    assert_null(fab_idmap_find(&map, id + 1));
+    assert_null(fab_idmap_find(&map, id + FAB_ID_MAX));
+    assert_null(fab_idmap_find(&map, id ^ 0x80000000u));
+    fab_idmap_fini(&map);
 }
 
 static void a_removed_id_stays_dead_while_its_slot_lives_on(void **state)
 {
-    mca_pml_tm_idmap_t map;
+    fab_idmap_t map;
     int object;
     uint32_t old;
 
     (void) state;
-    mca_pml_tm_idmap_init(&map);
-    old = mca_pml_tm_idmap_add(&map, &object);
-    mca_pml_tm_idmap_remove(&map, old);
+    fab_idmap_init(&map);
+    old = fab_idmap_add(&map, &object);
+    fab_idmap_remove(&map, old);
     for (int generation = 0; generation < 200; ++generation) {
-        uint32_t id = mca_pml_tm_idmap_add(&map, &object);
-        assert_int_equal(old & (PML_TM_ID_MAX - 1), id & (PML_TM_ID_MAX - 1));
-        assert_null(mca_pml_tm_idmap_find(&map, old));
-        mca_pml_tm_idmap_remove(&map, id);
-        assert_null(mca_pml_tm_idmap_find(&map, id));
+        uint32_t id = fab_idmap_add(&map, &object);
+        assert_int_equal(old & (FAB_ID_MAX - 1), id & (FAB_ID_MAX - 1));
+        assert_null(fab_idmap_find(&map, old));
+        fab_idmap_remove(&map, id);
+        assert_null(fab_idmap_find(&map, id));
     }
-    mca_pml_tm_idmap_fini(&map);
+    fab_idmap_fini(&map);
 }
 
 static void zero_is_never_an_id(void **state)
 {
-    mca_pml_tm_idmap_t map;
+    fab_idmap_t map;
     int object;
 
     (void) state;
-    mca_pml_tm_idmap_init(&map);
+    fab_idmap_init(&map);
     for (int generation = 0; generation < 1000; ++generation) {
-        uint32_t id = mca_pml_tm_idmap_add(&map, &object);
+        uint32_t id = fab_idmap_add(&map, &object);
         assert_int_not_equal(0, id);
-        mca_pml_tm_idmap_remove(&map, id);
+        fab_idmap_remove(&map, id);
     }
-    mca_pml_tm_idmap_fini(&map);
+    fab_idmap_fini(&map);
 }
 
 static void random_adds_and_removes(void **state)
@@ -89,22 +89,22 @@ static void random_adds_and_removes(void **state)
     enum { MAX = 5000 };
     static uint32_t id[MAX];
     static int object[MAX];
-    mca_pml_tm_idmap_t map;
+    fab_idmap_t map;
     unsigned seed = 1;
 
     (void) state;
-    mca_pml_tm_idmap_init(&map);
+    fab_idmap_init(&map);
     for (int step = 0; step < 500000; ++step) {
         int i = rand_r(&seed) % MAX;
         if (0 == id[i]) {
-            id[i] = mca_pml_tm_idmap_add(&map, &object[i]);
+            id[i] = fab_idmap_add(&map, &object[i]);
         } else {
-            assert_ptr_equal(&object[i], mca_pml_tm_idmap_find(&map, id[i]));
-            mca_pml_tm_idmap_remove(&map, id[i]);
+            assert_ptr_equal(&object[i], fab_idmap_find(&map, id[i]));
+            fab_idmap_remove(&map, id[i]);
             id[i] = 0;
         }
     }
-    mca_pml_tm_idmap_fini(&map);
+    fab_idmap_fini(&map);
 }
 
 int main(void)

@@ -2,31 +2,31 @@
 /*
  * Ids of pending operations: a growing array of slots with a free list through it.
  */
-#include "pml_tm_idmap.h"
+#include "idmap/idmap.h"
 
 #include <stdlib.h>
 
 #define ID_INITIAL_SIZE 64u
 
-void mca_pml_tm_idmap_init(mca_pml_tm_idmap_t *map)
+void fab_idmap_init(fab_idmap_t *map)
 {
     map->slots = NULL;
     map->size = 0;
     map->free = 0;
 }
 
-void mca_pml_tm_idmap_fini(mca_pml_tm_idmap_t *map)
+void fab_idmap_fini(fab_idmap_t *map)
 {
     free(map->slots);
-    mca_pml_tm_idmap_init(map);
+    fab_idmap_init(map);
 }
 
-static int idmap_grow(mca_pml_tm_idmap_t *map)
+static int idmap_grow(fab_idmap_t *map)
 {
     uint32_t size = 0 == map->size ? ID_INITIAL_SIZE : 2 * map->size;
-    mca_pml_tm_id_slot_t *slots;
+    fab_id_slot_t *slots;
 
-    if (size > PML_TM_ID_MAX) {
+    if (size > FAB_ID_MAX) {
         return -1;
     }
     slots = realloc(map->slots, size * sizeof(*slots));
@@ -35,7 +35,7 @@ static int idmap_grow(mca_pml_tm_idmap_t *map)
     }
     for (uint32_t i = map->size; i < size; ++i) {
         /* the first id of a slot is generation 1: 0 is no id */
-        slots[i] = (mca_pml_tm_id_slot_t){.object = NULL, .id = i, .next = i + 1};
+        slots[i] = (fab_id_slot_t){.object = NULL, .id = i, .next = i + 1};
     }
     map->slots = slots;
     map->free = map->size;
@@ -43,9 +43,9 @@ static int idmap_grow(mca_pml_tm_idmap_t *map)
     return 0;
 }
 
-uint32_t mca_pml_tm_idmap_add(mca_pml_tm_idmap_t *map, void *object)
+uint32_t fab_idmap_add(fab_idmap_t *map, void *object)
 {
-    mca_pml_tm_id_slot_t *slot;
+    fab_id_slot_t *slot;
 
     if (map->free == map->size && 0 != idmap_grow(map)) {
         return 0;
@@ -53,16 +53,16 @@ uint32_t mca_pml_tm_idmap_add(mca_pml_tm_idmap_t *map, void *object)
     slot = &map->slots[map->free];
     map->free = slot->next;
     slot->object = object;
-    slot->id += PML_TM_ID_MAX;
+    slot->id += FAB_ID_MAX;
     if (0 == slot->id) {
-        slot->id = PML_TM_ID_MAX; /* slot 0, generation wrapped: 0 is no id */
+        slot->id = FAB_ID_MAX; /* slot 0, generation wrapped: 0 is no id */
     }
     return slot->id;
 }
 
-void mca_pml_tm_idmap_remove(mca_pml_tm_idmap_t *map, uint32_t id)
+void fab_idmap_remove(fab_idmap_t *map, uint32_t id)
 {
-    uint32_t index = id & (PML_TM_ID_MAX - 1);
+    uint32_t index = id & (FAB_ID_MAX - 1);
 
     map->slots[index].object = NULL;
     map->slots[index].next = map->free;

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The module: its table; processes, from opal_proc_t to endpoint; peers that fail.
+ */
+#include "btl_fabric.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * What the flags and limits say is true of every provider: what one cannot do itself, the target's
+ * CPU does.  Atomic operations are always the target's CPU's, by instructions that are atomic for
+ * it as well (GLOB), on integers of 4 and 8 bytes.  MIN and MAX are not there: the operation does
+ * not say whether the operands are signed.  doc/btl.md has the reasons of the numbers.
+ */
+mca_btl_fabric_t mca_btl_fabric = {
+    .super = {.btl_component = &mca_btl_fabric_component,
+              .btl_eager_limit = 8192,
+              .btl_rndv_eager_limit = 8192,
+              .btl_max_send_size = 32768,
+              .btl_rdma_pipeline_send_length = 32768,
+              .btl_rdma_pipeline_frag_size = 4 << 20,
+              .btl_min_rdma_pipeline_size = 65536,
+              .btl_exclusivity = MCA_BTL_EXCLUSIVITY_LOW + 50,
+              .btl_latency = 10,
+              .btl_bandwidth = 10000,
+              .btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_SEND_INPLACE | MCA_BTL_FLAGS_RDMA |
+                           MCA_BTL_FLAGS_ATOMIC_OPS | MCA_BTL_FLAGS_ATOMIC_FOPS |
+                           MCA_BTL_FLAGS_RDMA_FLUSH | BTL_FABRIC_FLAGS_EXTRA,
+              .btl_atomic_flags = MCA_BTL_ATOMIC_SUPPORTS_ADD | MCA_BTL_ATOMIC_SUPPORTS_AND |
+                                  MCA_BTL_ATOMIC_SUPPORTS_OR | MCA_BTL_ATOMIC_SUPPORTS_XOR |
+                                  MCA_BTL_ATOMIC_SUPPORTS_SWAP | MCA_BTL_ATOMIC_SUPPORTS_CSWAP |
+                                  MCA_BTL_ATOMIC_SUPPORTS_32BIT | MCA_BTL_ATOMIC_SUPPORTS_GLOB,
+              .btl_registration_handle_size = sizeof(struct mca_btl_base_registration_handle_t),
+              .btl_get_limit = SIZE_MAX,
+              .btl_get_alignment = 1,
+              .btl_put_limit = SIZE_MAX,
+              .btl_put_alignment = 1,
+              /* the fabric registers what it needs, by the same cache */
+              .btl_get_local_registration_threshold = SIZE_MAX,
+              .btl_put_local_registration_threshold = SIZE_MAX,
+              .btl_add_procs = mca_btl_fabric_add_procs,
+              .btl_del_procs = mca_btl_fabric_del_procs,
+              .btl_finalize = mca_btl_fabric_finalize,
+              .btl_alloc = mca_btl_fabric_alloc,
+              .btl_free = mca_btl_fabric_free,
+              .btl_prepare_src = mca_btl_fabric_prepare_src,
+              .btl_send = mca_btl_fabric_send,
+              .btl_sendi = mca_btl_fabric_sendi,
+              .btl_put = mca_btl_fabric_put,
+              .btl_get = mca_btl_fabric_get,
+              .btl_dump = mca_btl_fabric_dump,
+              .btl_atomic_op = mca_btl_fabric_atomic_op,
+              .btl_atomic_fop = mca_btl_fabric_atomic_fop,
+              .btl_atomic_cswap = mca_btl_fabric_atomic_cswap,
+              .btl_register_mem = mca_btl_fabric_register_mem,
+              .btl_deregister_mem = mca_btl_fabric_deregister_mem,
+              .btl_register_error = mca_btl_fabric_register_error,
+              .btl_flush = mca_btl_fabric_flush},
+    .output = -1,
+};
+
+/* ---- endpoints ---------------------------------------------------------- */
+
+mca_btl_fabric_ep_t *mca_btl_fabric_ep_of(fab_peer_t *peer)
+{
+    mca_btl_fabric_ep_t *ep = peer->user[FAB_USER_BTL];
+
+    if (OPAL_UNLIKELY(NULL == ep)) {
+        ep = calloc(1, sizeof(*ep));
+        if (NULL != ep) {
+            ep->peer = peer;
+            ep->next = mca_btl_fabric.eps;
+            mca_btl_fabric.eps = ep;
+            peer->user[FAB_USER_BTL] = ep;
+        }
+    }
+    return ep;
+}
+
+/* ---- processes ---------------------------------------------------------- */
+
+typedef struct modex_blob {
+    btl_fabric_address_t head;
+    uint8_t fabric[FAB_ADDRESS_MAX];
+} modex_blob_t;
+
+int mca_btl_fabric_publish(void)
+{
+    modex_blob_t blob = {
+        .head = {.magic = BTL_FABRIC_ADDRESS_MAGIC, .version = BTL_FABRIC_WIRE_VERSION},
+    };
+    size_t len = fab_address(mca_btl_fabric.fab, blob.fabric, sizeof(blob.fabric));
+    int rc;
+
+    OPAL_MODEX_SEND(rc, BTL_FABRIC_MODEX_SCOPE, &mca_btl_fabric_component.btl_version, &blob,
+                    sizeof(blob.head) + len);
+    return rc;
+}
+
+static mca_btl_fabric_ep_t *open_peer(opal_proc_t *proc, const modex_blob_t *blob, size_t len,
+                                      const char **why)
+{
+    mca_btl_fabric_ep_t *ep = NULL;
+    fab_peer_t *peer = NULL;
+
+    if (len < sizeof(blob->head) || BTL_FABRIC_ADDRESS_MAGIC != blob->head.magic ||
+        BTL_FABRIC_WIRE_VERSION != blob->head.version) {
+        *why = "it runs another version of btl fabric";
+        return NULL;
+    }
+    fab_lock(mca_btl_fabric.fab);
+    if (OPAL_SUCCESS == fab_peer_open(mca_btl_fabric.fab, FAB_USER_BTL,
+                                      fab_name(proc->proc_name.jobid, proc->proc_name.vpid),
+                                      blob->fabric, len - sizeof(blob->head), &peer, why)) {
+        ep = mca_btl_fabric_ep_of(peer);
+        *why = "there is no memory for it";
+    }
+    if (NULL != ep && NULL == ep->proc) {
+        OBJ_RETAIN(proc);
+        ep->proc = proc;
+    }
+    fab_unlock(mca_btl_fabric.fab);
+    return ep;
+}
+
+/* The endpoint of a process; NULL: it cannot be reached this way. May block on the modex. */
+static mca_btl_fabric_ep_t *add_proc(opal_proc_t *proc)
+{
+    const char *why = "it does not use btl fabric, or has another version of it";
+    mca_btl_fabric_ep_t *ep = NULL;
+    modex_blob_t *blob = NULL;
+    size_t len = 0;
+    int rc;
+
+    OPAL_MODEX_RECV(rc, &mca_btl_fabric_component.btl_version, &proc->proc_name, (void **) &blob,
+                    &len);
+    if (OPAL_SUCCESS == rc && NULL != blob) {
+        ep = open_peer(proc, blob, len, &why);
+    }
+    free(blob);
+    if (NULL == ep) {
+        opal_output_verbose(1, mca_btl_fabric.output, "btl fabric does not reach process %s: %s",
+                            OPAL_NAME_PRINT(proc->proc_name), why);
+    }
+    return ep;
+}
+
+/* Print the table of ways to the peers, once, if verbose asks for it. */
+static void show_paths(void)
+{
+    static bool is_shown;
+    char text[4096];
+
+    if (is_shown || mca_btl_fabric.verbose < (0 == OPAL_PROC_MY_NAME.vpid ? 10 : 20)) {
+        return;
+    }
+    is_shown = true;
+    fab_lock(mca_btl_fabric.fab);
+    fab_describe(mca_btl_fabric.fab, text, sizeof(text));
+    fab_unlock(mca_btl_fabric.fab);
+    opal_output(mca_btl_fabric.output, "btl fabric: process %s on %s\n%s",
+                OPAL_NAME_PRINT(OPAL_PROC_MY_NAME), mca_btl_fabric_process.nodename, text);
+}
+
+int mca_btl_fabric_add_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
+                             struct opal_proc_t **procs, mca_btl_fabric_ep_t **eps,
+                             opal_bitmap_t *reachable)
+{
+    (void) btl;
+    for (size_t i = 0; i < nprocs; ++i) {
+        bool is_alike = procs[i]->proc_arch == opal_proc_local_get()->proc_arch;
+        eps[i] = is_alike ? add_proc(procs[i]) : NULL;
+        if (NULL != eps[i] && NULL != reachable) {
+            (void) opal_bitmap_set_bit(reachable, (int) i);
+        }
+    }
+    show_paths();
+    return OPAL_SUCCESS;
+}
+
+/* Without the lock: releasing a process may run code of others. */
+static void forget_proc(mca_btl_fabric_ep_t *ep)
+{
+    opal_proc_t *proc = ep->proc;
+
+    ep->proc = NULL;
+    if (NULL != proc) {
+        OBJ_RELEASE(proc);
+    }
+}
+
+int mca_btl_fabric_del_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
+                             struct opal_proc_t **procs, mca_btl_fabric_ep_t **eps)
+{
+    (void) btl, (void) procs;
+    for (size_t i = 0; i < nprocs; ++i) {
+        if (NULL == eps[i] || NULL == eps[i]->proc) {
+            continue;
+        }
+        fab_lock(mca_btl_fabric.fab);
+        fab_peer_close(eps[i]->peer, FAB_USER_BTL);
+        fab_unlock(mca_btl_fabric.fab);
+        forget_proc(eps[i]);
+    }
+    return OPAL_SUCCESS;
+}
+
+/* ---- failure ------------------------------------------------------------ */
+
+/* A peer that failed, to be told to the layer above. */
+typedef struct failure {
+    mca_btl_fabric_up_t up;
+    mca_btl_fabric_ep_t *ep;
+    char why[256];
+} failure_t;
+
+static void tell_failure(mca_btl_fabric_up_t *up)
+{
+    failure_t *failure = (failure_t *) up;
+    opal_proc_t *proc = failure->ep->proc;
+    mca_btl_base_module_error_cb_fn_t error_cb = mca_btl_fabric.error_cb;
+
+    /* with no one to tell, the PML has its own ways to know */
+    if (NULL != error_cb && NULL != proc) {
+        opal_output_verbose(1, mca_btl_fabric.output, "process %s failed: %s",
+                            OPAL_NAME_PRINT(proc->proc_name), failure->why);
+        error_cb(&mca_btl_fabric.super, MCA_BTL_ERROR_FLAGS_FATAL, proc, failure->why);
+    }
+    free(failure);
+}
+
+void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
+{
+    mca_btl_fabric_ep_t *ep = peer->user[FAB_USER_BTL];
+    failure_t *failure;
+
+    (void) ctx, (void) rc;
+    if (NULL == ep) {
+        return;
+    }
+    ep->is_failed = true;
+    mca_btl_fabric_ops_fail(ep);
+    failure = malloc(sizeof(*failure));
+    if (NULL != failure) { /* else mpirun's word on it must do */
+        failure->ep = ep;
+        snprintf(failure->why, sizeof(failure->why), "%s", why);
+        mca_btl_fabric_up(&failure->up, tell_failure);
+    }
+}
+
+void mca_btl_fabric_bad_message(fab_peer_t *peer, const char *what)
+{
+    char why[200];
+
+    mca_btl_fabric.counters.bad_messages++;
+    snprintf(why, sizeof(why), "It sent a message that makes no sense (%s).", what);
+    fab_peer_fail(peer, OPAL_ERR_BAD_PARAM, why);
+}
+
+void mca_btl_fabric_no_memory(fab_peer_t *peer)
+{
+    fab_peer_fail(peer, OPAL_ERR_OUT_OF_RESOURCE,
+                  "There was no memory in this process for what it sent.");
+}
+
+int mca_btl_fabric_register_error(struct mca_btl_base_module_t *btl,
+                                  mca_btl_base_module_error_cb_fn_t cbfunc)
+{
+    (void) btl;
+    mca_btl_fabric.error_cb = cbfunc;
+    return OPAL_SUCCESS;
+}
+
+/* ---- the rest ----------------------------------------------------------- */
+
+static void dump_ep(const mca_btl_fabric_ep_t *ep)
+{
+    opal_output(0, "btl fabric: process %u.%u by %s, %s: %zu operations under way%s",
+                (unsigned) (ep->peer->name >> 32), (unsigned) ep->peer->name,
+                fab_peer_provider_name(ep->peer), ep->is_failed ? "failed" : "up", ep->outstanding,
+                NULL != ep->peer->pending ? ", messages queued" : "");
+}
+
+void mca_btl_fabric_dump(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, int verbose)
+{
+    (void) btl, (void) verbose;
+    fab_lock(mca_btl_fabric.fab);
+    if (NULL != ep && NULL != ep->proc) {
+        dump_ep(ep);
+    }
+    for (const mca_btl_fabric_ep_t *at = NULL == ep ? mca_btl_fabric.eps : NULL; NULL != at;
+         at = at->next) {
+        if (NULL != at->proc) {
+            dump_ep(at);
+        }
+    }
+    fab_unlock(mca_btl_fabric.fab);
+}
+
+/* None of the fabric's operations may end once their memory is gone. */
+static void finish_rma(void)
+{
+    fab_lock(mca_btl_fabric.fab);
+    while (mca_btl_fabric.num_rma > 0) {
+        (void) fab_progress(mca_btl_fabric.fab);
+    }
+    fab_unlock(mca_btl_fabric.fab);
+}
+
+static void free_eps(void)
+{
+    mca_btl_fabric_ep_t *ep;
+
+    while (NULL != (ep = mca_btl_fabric.eps)) {
+        mca_btl_fabric.eps = ep->next;
+        forget_proc(ep);
+        if (NULL != ep->part) {
+            mca_btl_fabric_msg_free(ep->part);
+        }
+        free(ep);
+    }
+}
+
+int mca_btl_fabric_finalize(struct mca_btl_base_module_t *btl)
+{
+    fab_t *fab = mca_btl_fabric.fab;
+
+    (void) btl;
+    if (NULL == fab) {
+        return OPAL_SUCCESS;
+    }
+    opal_progress_unregister(mca_btl_fabric_progress);
+    finish_rma();
+    fab_close(fab, FAB_USER_BTL);
+    mca_btl_fabric.fab = NULL;
+    mca_btl_fabric.error_cb = NULL;
+    mca_btl_fabric_ops_fini();
+    free_eps();
+    mca_btl_fabric_mems_fini();
+    mca_btl_fabric_frags_fini();
+    return OPAL_SUCCESS;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * btl_fabric: the fabric as a BTL, for ob1 and one-sided MPI (osc/rdma).
+ *
+ *   btl_fabric_component.c  parameters, counters, opening and closing the fabric, progress
+ *   btl_fabric.c            the module's table; processes, endpoints, failures
+ *   btl_fabric_send.c       messages: descriptors, send, what arrives
+ *   btl_fabric_mem.c        registered memory
+ *   btl_fabric_rma.c        put, get and atomic operations: their start and their end
+ *   btl_fabric_target.c     what other processes do in this one's memory
+ *   btl_fabric_wire.h       the bytes that leave the process
+ *
+ * Lock.  The fabric's (fab_lock()) covers all that is here.  Nothing above is called with it held,
+ * and nothing from within a function that the layer above has called: what it is to be told, a
+ * message, a completion, a failure, goes to a list of upcalls, which the component's progress
+ * function works off.
+ *
+ * One module reaches all peers, whatever provider of the fabric does; its limits and flags are the
+ * same in all processes of a job.
+ */
+#ifndef BTL_FABRIC_H
+#define BTL_FABRIC_H
+
+#include "btl_fabric_compat.h"
+
+#include <stdatomic.h>
+
+#include "btl_fabric_counters.h"
+#include "btl_fabric_wire.h"
+#include "fabric/fab.h"
+#include "fabric/fab_params.h"
+#include "idmap/idmap.h"
+
+typedef struct mca_btl_fabric_up mca_btl_fabric_up_t;
+typedef struct mca_btl_fabric_op mca_btl_fabric_op_t;
+typedef struct mca_btl_fabric_msg mca_btl_fabric_msg_t;
+typedef struct mca_btl_base_endpoint_t mca_btl_fabric_ep_t;
+
+/* Something the layer above is to be told, embedded in what it is about. */
+struct mca_btl_fabric_up {
+    mca_btl_fabric_up_t *next;
+    /* Called without the lock; owns what it is embedded in. */
+    void (*run)(mca_btl_fabric_up_t *up);
+};
+
+/* A process. Lives until the module is finalized: upcalls and operations refer to it. */
+struct mca_btl_base_endpoint_t {
+    mca_btl_fabric_ep_t *next; /* of all */
+    fab_peer_t *peer;
+    opal_proc_t *proc;          /* NULL: it has sent, but was not added here, or was deleted */
+    mca_btl_fabric_msg_t *part; /* the message that comes in parts; NULL: none */
+    mca_btl_fabric_op_t *ops;   /* that wait for an answer of the peer */
+    size_t outstanding;         /* operations whose callback was not called */
+    bool is_failed;
+};
+
+/* A message that arrived. */
+struct mca_btl_fabric_msg {
+    mca_btl_fabric_up_t up;
+    mca_btl_fabric_ep_t *ep;
+    mca_btl_base_tag_t tag;
+    bool is_short; /* of mca_btl_fabric.free_msgs */
+    uint32_t len;  /* bytes */
+    uint32_t got;  /* of these, so far */
+    uint64_t data[];
+};
+
+/* A descriptor: its first segment is in its own memory, the second, if any, is the user's. */
+typedef struct mca_btl_fabric_frag {
+    mca_btl_base_descriptor_t super;
+    mca_btl_base_segment_t segments[2];
+    opal_free_list_t *list; /* where it goes back to */
+    mca_btl_fabric_up_t up;
+    fab_item_t item; /* while there is no room for it */
+    mca_btl_fabric_ep_t *ep;
+    size_t sent; /* bytes */
+    int status;
+    mca_btl_base_tag_t tag;
+} mca_btl_fabric_frag_t;
+
+OBJ_CLASS_DECLARATION(mca_btl_fabric_frag_t);
+
+/* Registered memory. What peers get is a copy of it, of which they use key and region. */
+struct mca_btl_base_registration_handle_t {
+    uint64_t base;
+    uint64_t len;
+    uint32_t key; /* in mca_btl_fabric.mems */
+    uint32_t reserved;
+    fab_region_t region;
+};
+
+_Static_assert(64 == sizeof(struct mca_btl_base_registration_handle_t),
+               "mca_btl_base_registration_handle_t is a wire format");
+
+/* A put, get or atomic operation. */
+struct mca_btl_fabric_op {
+    mca_btl_fabric_up_t up;
+    fab_item_t item; /* while there is no room for its message */
+    fab_rma_t rma;   /* where the fabric does it */
+    mca_btl_fabric_ep_t *ep;
+    mca_btl_fabric_op_t *next; /* of those in ep->ops, or of the free ones */
+    mca_btl_fabric_op_t **prev;
+    void *local;
+    uint64_t remote;
+    size_t len;
+    size_t done; /* bytes sent of a put, or received of a get */
+    struct mca_btl_base_registration_handle_t *local_handle;
+    mca_btl_base_rdma_completion_fn_t cbfunc; /* NULL: nobody wants to know */
+    void *context;
+    void *cbdata;
+    btl_fabric_atomic_t atomic;
+    uint32_t id;  /* in mca_btl_fabric.ids; 0: none */
+    uint32_t key; /* of the peer's memory */
+    int status;
+    uint8_t am; /* BTL_FABRIC_AM_PUT, GET or ATOMIC */
+    bool is_queued;
+    bool is_waiting; /* in ep->ops */
+};
+
+typedef struct mca_btl_fabric {
+    mca_btl_base_module_t super;
+    fab_t *fab;
+    mca_btl_base_module_error_cb_fn_t error_cb;
+    mca_btl_fabric_ep_t *eps;          /* all */
+    _Atomic(mca_btl_fabric_up_t *) up; /* upcalls, oldest first */
+    mca_btl_fabric_up_t **up_tail;
+    unsigned num_ups;
+    mca_btl_fabric_msg_t *free_msgs; /* short ones */
+    mca_btl_fabric_op_t *free_ops;
+    size_t outstanding; /* of all endpoints */
+    size_t num_rma;     /* operations in the fabric's hands */
+    fab_idmap_t ids;    /* mca_btl_fabric_op_t */
+    fab_idmap_t mems;   /* mca_btl_base_registration_handle_t */
+    opal_free_list_t frags_eager;
+    opal_free_list_t frags_max;
+    mca_btl_fabric_counters_t counters;
+    int verbose;
+    int output; /* stream of btl_fabric_verbose */
+    int free_list_num;
+    int free_list_max;
+    int free_list_inc;
+} mca_btl_fabric_t;
+
+extern mca_btl_fabric_t mca_btl_fabric;
+OPAL_DECLSPEC extern mca_btl_base_component_t mca_btl_fabric_component;
+
+/* ---- btl_fabric_component.c --------------------------------------------- */
+
+/* Tell the layer above, soon. Lock held. */
+void mca_btl_fabric_up(mca_btl_fabric_up_t *up, void (*run)(mca_btl_fabric_up_t *));
+
+int mca_btl_fabric_progress(void);
+
+/* ---- btl_fabric.c ------------------------------------------------------- */
+
+/* The endpoint of a peer, made if it is new; NULL: no memory. Lock held. */
+mca_btl_fabric_ep_t *mca_btl_fabric_ep_of(fab_peer_t *peer);
+
+void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why);
+
+/* A message of the peer makes no sense: the peer is failed, what says why. Lock held. */
+void mca_btl_fabric_bad_message(fab_peer_t *peer, const char *what);
+
+/* There is no memory to serve the peer: it is failed. Lock held. */
+void mca_btl_fabric_no_memory(fab_peer_t *peer);
+
+int mca_btl_fabric_add_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
+                             struct opal_proc_t **procs, mca_btl_fabric_ep_t **eps,
+                             opal_bitmap_t *reachable);
+int mca_btl_fabric_del_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
+                             struct opal_proc_t **procs, mca_btl_fabric_ep_t **eps);
+int mca_btl_fabric_publish(void);
+int mca_btl_fabric_register_error(struct mca_btl_base_module_t *btl,
+                                  mca_btl_base_module_error_cb_fn_t cbfunc);
+void mca_btl_fabric_dump(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, int verbose);
+int mca_btl_fabric_finalize(struct mca_btl_base_module_t *btl);
+
+/* ---- btl_fabric_send.c -------------------------------------------------- */
+
+mca_btl_base_descriptor_t *mca_btl_fabric_alloc(struct mca_btl_base_module_t *btl,
+                                                mca_btl_fabric_ep_t *ep, uint8_t order, size_t size,
+                                                uint32_t flags);
+int mca_btl_fabric_free(struct mca_btl_base_module_t *btl, mca_btl_base_descriptor_t *des);
+mca_btl_base_descriptor_t *mca_btl_fabric_prepare_src(struct mca_btl_base_module_t *btl,
+                                                      mca_btl_fabric_ep_t *ep,
+                                                      opal_convertor_t *convertor, uint8_t order,
+                                                      size_t reserve, size_t *size, uint32_t flags);
+int mca_btl_fabric_send(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
+                        mca_btl_base_descriptor_t *des, mca_btl_base_tag_t tag);
+int mca_btl_fabric_sendi(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
+                         opal_convertor_t *convertor, void *header, size_t header_size,
+                         size_t payload_size, uint8_t order, uint32_t flags, mca_btl_base_tag_t tag,
+                         mca_btl_base_descriptor_t **des);
+int mca_btl_fabric_frags_init(void);
+void mca_btl_fabric_frags_fini(void);
+void mca_btl_fabric_msg_free(mca_btl_fabric_msg_t *msg);
+
+/* Handlers of BTL_FABRIC_AM_SEND and PART. */
+void mca_btl_fabric_on_send(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                            size_t len);
+void mca_btl_fabric_on_part(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                            size_t len);
+
+/* ---- btl_fabric_mem.c --------------------------------------------------- */
+
+struct mca_btl_base_registration_handle_t *
+mca_btl_fabric_register_mem(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *base,
+                            size_t size, uint32_t flags);
+int mca_btl_fabric_deregister_mem(struct mca_btl_base_module_t *btl,
+                                  struct mca_btl_base_registration_handle_t *handle);
+void mca_btl_fabric_mems_fini(void);
+
+/* Do len bytes at this address lie in the memory with this key?  Lock held. */
+bool mca_btl_fabric_mem_holds(uint32_t key, uint64_t address, uint64_t len);
+
+/* ---- btl_fabric_rma.c --------------------------------------------------- */
+
+int mca_btl_fabric_put(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
+                       uint64_t remote, struct mca_btl_base_registration_handle_t *local_handle,
+                       struct mca_btl_base_registration_handle_t *remote_handle, size_t size,
+                       int flags, int order, mca_btl_base_rdma_completion_fn_t cbfunc,
+                       void *context, void *cbdata);
+int mca_btl_fabric_get(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
+                       uint64_t remote, struct mca_btl_base_registration_handle_t *local_handle,
+                       struct mca_btl_base_registration_handle_t *remote_handle, size_t size,
+                       int flags, int order, mca_btl_base_rdma_completion_fn_t cbfunc,
+                       void *context, void *cbdata);
+int mca_btl_fabric_atomic_op(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
+                             uint64_t remote,
+                             struct mca_btl_base_registration_handle_t *remote_handle,
+                             mca_btl_base_atomic_op_t op, uint64_t operand, int flags, int order,
+                             mca_btl_base_rdma_completion_fn_t cbfunc, void *context, void *cbdata);
+int mca_btl_fabric_atomic_fop(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
+                              void *local, uint64_t remote,
+                              struct mca_btl_base_registration_handle_t *local_handle,
+                              struct mca_btl_base_registration_handle_t *remote_handle,
+                              mca_btl_base_atomic_op_t op, uint64_t operand, int flags, int order,
+                              mca_btl_base_rdma_completion_fn_t cbfunc, void *context,
+                              void *cbdata);
+int mca_btl_fabric_atomic_cswap(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
+                                void *local, uint64_t remote,
+                                struct mca_btl_base_registration_handle_t *local_handle,
+                                struct mca_btl_base_registration_handle_t *remote_handle,
+                                uint64_t compare, uint64_t value, int flags, int order,
+                                mca_btl_base_rdma_completion_fn_t cbfunc, void *context,
+                                void *cbdata);
+int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep);
+
+/* The peer failed: operations that wait for its answer end. Lock held. */
+void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep);
+void mca_btl_fabric_ops_fini(void);
+
+/* Handlers of BTL_FABRIC_AM_DATA and DONE. */
+void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                            size_t len);
+void mca_btl_fabric_on_done(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                            size_t len);
+
+/* ---- btl_fabric_target.c: handlers of BTL_FABRIC_AM_PUT, GET and ATOMIC -- */
+
+void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                           size_t len);
+void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                           size_t len);
+void mca_btl_fabric_on_atomic(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                              size_t len);
+
+#endif /* BTL_FABRIC_H */

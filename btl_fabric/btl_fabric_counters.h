@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Counters of btl_fabric, MPI_T performance variables btl_fabric_NAME.  Written under the fabric's
+ * lock; read at any time.
+ */
+#ifndef BTL_FABRIC_COUNTERS_H
+#define BTL_FABRIC_COUNTERS_H
+
+/* X(name, help) */
+#define BTL_FABRIC_COUNTERS(X)                                                                     \
+    X(sends, "messages sent at once")                                                              \
+    X(queued_sends, "messages queued for lack of room")                                            \
+    X(split_sends, "messages sent in parts, since the provider's messages are shorter")            \
+    X(received, "messages received")                                                               \
+    X(puts, "puts that the fabric did without the target's help (RDMA, CMA)")                      \
+    X(gets, "gets that the fabric did without the target's help (RDMA, CMA)")                      \
+    X(am_puts, "puts by messages that the target's CPU copied")                                    \
+    X(am_gets, "gets by messages that the target's CPU answered")                                  \
+    X(atomics, "atomic operations started")                                                        \
+    X(no_rma, "of the puts and gets by messages, those whose peer's provider cannot do otherwise") \
+    X(not_exposed,                                                                                 \
+      "of the puts and gets by messages, those whose memory the target could not register")        \
+    X(rma_failed, "puts and gets that the fabric gave up and that went on by messages")            \
+    X(registered, "regions of memory registered")                                                  \
+    X(bad_messages, "messages that make no sense, each failing its sender")
+
+typedef struct mca_btl_fabric_counters {
+#define BTL_FABRIC_COUNTER_FIELD(name, help) unsigned long long name;
+    BTL_FABRIC_COUNTERS(BTL_FABRIC_COUNTER_FIELD)
+#undef BTL_FABRIC_COUNTER_FIELD
+} mca_btl_fabric_counters_t;
+
+#endif /* BTL_FABRIC_COUNTERS_H */

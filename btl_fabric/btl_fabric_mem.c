@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Registered memory.  It is exposed for any peer, whatever provider reaches that; and it has a key,
+ * by which messages that read and write it name it, so that none reaches beyond.
+ */
+#include "btl_fabric.h"
+
+#include <stdlib.h>
+
+struct mca_btl_base_registration_handle_t *
+mca_btl_fabric_register_mem(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *base,
+                            size_t size, uint32_t flags)
+{
+    struct mca_btl_base_registration_handle_t *handle = calloc(1, sizeof(*handle));
+
+    (void) btl, (void) ep, (void) flags; /* the endpoint may be MCA_BTL_ENDPOINT_ANY */
+    if (NULL == handle) {
+        return NULL;
+    }
+    handle->base = (uint64_t) (uintptr_t) base;
+    handle->len = size;
+    fab_lock(mca_btl_fabric.fab);
+    handle->key = fab_idmap_add(&mca_btl_fabric.mems, handle);
+    if (0 != handle->key) {
+        fab_expose_any(mca_btl_fabric.fab, base, size, &handle->region);
+        mca_btl_fabric.counters.registered++;
+    }
+    fab_unlock(mca_btl_fabric.fab);
+    if (0 == handle->key) {
+        free(handle);
+        return NULL;
+    }
+    return handle;
+}
+
+int mca_btl_fabric_deregister_mem(struct mca_btl_base_module_t *btl,
+                                  struct mca_btl_base_registration_handle_t *handle)
+{
+    (void) btl;
+    if (NULL == mca_btl_fabric.fab) {
+        return OPAL_SUCCESS; /* mems_fini() freed it */
+    }
+    fab_lock(mca_btl_fabric.fab);
+    fab_unexpose_any(mca_btl_fabric.fab, &handle->region);
+    fab_idmap_remove(&mca_btl_fabric.mems, handle->key);
+    fab_unlock(mca_btl_fabric.fab);
+    free(handle);
+    return OPAL_SUCCESS;
+}
+
+/* The fabric is closed: what it held for them is gone. */
+void mca_btl_fabric_mems_fini(void)
+{
+    for (uint32_t i = 0; i < mca_btl_fabric.mems.size; ++i) {
+        free(mca_btl_fabric.mems.slots[i].object);
+    }
+    fab_idmap_fini(&mca_btl_fabric.mems);
+}
+
+bool mca_btl_fabric_mem_holds(uint32_t key, uint64_t address, uint64_t len)
+{
+    const struct mca_btl_base_registration_handle_t *handle = fab_idmap_find(&mca_btl_fabric.mems,
+                                                                             key);
+
+    return NULL != handle && address >= handle->base && len <= handle->len &&
+           address - handle->base <= handle->len - len;
+}

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Put, get and atomic operations, from their start to their callback.
+ *
+ *      start ──fab_put, fab_get──> the fabric's ──────────────────────────────> done ──upcall──> callback
+ *        └──────────message──────> queued, if there is no room ──> waits for DONE or DATA ──^
+ *
+ * Put and get are the fabric's where it can reach the peer's memory; else, and if it gives up on the
+ * way, they go by messages.  Atomic operations always do.  A put is done when its data is in the
+ * target's memory.  An operation is accepted whenever there is memory for it: the layer above may
+ * start them from within callbacks, where it cannot wait for room.
+ */
+#include "btl_fabric.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int start_by_messages(mca_btl_fabric_op_t *op);
+
+/* ---- operations --------------------------------------------------------- */
+
+static mca_btl_fabric_op_t *op_alloc(void)
+{
+    mca_btl_fabric_op_t *op = mca_btl_fabric.free_ops;
+
+    if (NULL == op) {
+        return malloc(sizeof(*op));
+    }
+    mca_btl_fabric.free_ops = op->next;
+    return op;
+}
+
+static void op_free(mca_btl_fabric_op_t *op)
+{
+    op->next = mca_btl_fabric.free_ops;
+    mca_btl_fabric.free_ops = op;
+}
+
+void mca_btl_fabric_ops_fini(void)
+{
+    while (NULL != mca_btl_fabric.free_ops) {
+        mca_btl_fabric_op_t *op = mca_btl_fabric.free_ops;
+        mca_btl_fabric.free_ops = op->next;
+        free(op);
+    }
+    fab_idmap_fini(&mca_btl_fabric.ids);
+}
+
+static void call_back(mca_btl_fabric_up_t *up)
+{
+    mca_btl_fabric_op_t *op = (mca_btl_fabric_op_t *) up;
+    mca_btl_fabric_op_t was;
+
+    fab_lock(mca_btl_fabric.fab);
+    was = *op;
+    op->ep->outstanding--; /* first: the callback may flush */
+    mca_btl_fabric.outstanding--;
+    op_free(op);
+    fab_unlock(mca_btl_fabric.fab);
+    if (NULL != was.cbfunc) {
+        was.cbfunc(&mca_btl_fabric.super, was.ep, was.local, was.local_handle, was.context,
+                   was.cbdata, was.status);
+    }
+}
+
+static void op_done(mca_btl_fabric_op_t *op, int status)
+{
+    if (0 != op->id) {
+        fab_idmap_remove(&mca_btl_fabric.ids, op->id);
+        op->id = 0;
+    }
+    if (op->is_waiting) {
+        op->is_waiting = false;
+        *op->prev = op->next;
+        if (NULL != op->next) {
+            op->next->prev = op->prev;
+        }
+    }
+    op->status = status;
+    mca_btl_fabric_up(&op->up, call_back);
+}
+
+/* It waits for the peer's answer from now on. */
+static void op_wait(mca_btl_fabric_op_t *op)
+{
+    mca_btl_fabric_ep_t *ep = op->ep;
+
+    op->is_waiting = true;
+    op->next = ep->ops;
+    op->prev = &ep->ops;
+    if (NULL != op->next) {
+        op->next->prev = &op->next;
+    }
+    ep->ops = op;
+}
+
+void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep)
+{
+    mca_btl_fabric_op_t *next;
+
+    for (mca_btl_fabric_op_t *op = ep->ops; NULL != op; op = next) {
+        next = op->next;
+        if (!op->is_queued) { /* those see it when they are run */
+            op_done(op, OPAL_ERR_UNREACH);
+        }
+    }
+}
+
+/* ---- by messages -------------------------------------------------------- */
+
+/* Send the next part of a put. OPAL_ERR_IN_PROCESS: there is more. */
+static int send_put(mca_btl_fabric_op_t *op)
+{
+    fab_peer_t *peer = op->ep->peer;
+    btl_fabric_put_t put = {.key = op->key};
+    size_t left = op->len - op->done;
+    size_t max = peer->eager_max - sizeof(put);
+    size_t len = left < max ? left : max;
+    char *room = fab_item_reserve(peer, sizeof(put) + len);
+    bool is_last = len == left;
+    uint64_t at = op->remote + op->done;
+
+    if (NULL == room) {
+        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
+    }
+    memcpy(room, &put, sizeof(put));
+    memcpy(room + sizeof(put), (const char *) op->local + op->done, len);
+    op->done += len;
+    /* on the self provider the answer comes from within: op may be done afterwards */
+    fab_commit(peer, fab_hdr(BTL_FABRIC_AM_PUT, at, is_last ? op->id : 0), sizeof(put) + len);
+    return is_last ? OPAL_SUCCESS : OPAL_ERR_IN_PROCESS;
+}
+
+/* Send what there is to send. As send_put(). */
+static int send_op(mca_btl_fabric_op_t *op)
+{
+    btl_fabric_get_t get = {.key = op->key, .len = op->len};
+
+    switch (op->am) {
+    case BTL_FABRIC_AM_PUT:
+        return send_put(op);
+    case BTL_FABRIC_AM_GET:
+        return fab_item_send(op->ep->peer, fab_hdr(BTL_FABRIC_AM_GET, op->remote, op->id), &get,
+                             sizeof(get));
+    default:
+        return fab_item_send(op->ep->peer, fab_hdr(BTL_FABRIC_AM_ATOMIC, op->remote, op->id),
+                             &op->atomic, sizeof(op->atomic));
+    }
+}
+
+static int run_op(fab_item_t *item, fab_peer_t *peer)
+{
+    mca_btl_fabric_op_t *op = (mca_btl_fabric_op_t *) ((char *) item -
+                                                       offsetof(mca_btl_fabric_op_t, item));
+    int rc;
+
+    (void) peer;
+    op->is_queued = false;
+    rc = send_op(op);
+    if (OPAL_ERR_RESOURCE_BUSY == rc || OPAL_ERR_IN_PROCESS == rc) {
+        op->is_queued = true;
+        return rc;
+    }
+    if (OPAL_SUCCESS != rc) {
+        op_done(op, rc);
+    }
+    return OPAL_SUCCESS;
+}
+
+static int start_by_messages(mca_btl_fabric_op_t *op)
+{
+    fab_peer_t *peer = op->ep->peer;
+    int rc = OPAL_ERR_RESOURCE_BUSY;
+
+    op->id = fab_idmap_add(&mca_btl_fabric.ids, op);
+    if (0 == op->id) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    op_wait(op);
+    if (NULL == peer->pending) {
+        rc = send_op(op);
+    }
+    if (OPAL_ERR_RESOURCE_BUSY == rc || OPAL_ERR_IN_PROCESS == rc) {
+        op->is_queued = true;
+        op->item = (fab_item_t){.fn = run_op, .user = FAB_USER_BTL};
+        fab_queue(peer, &op->item);
+    } else if (OPAL_SUCCESS != rc) {
+        op_done(op, rc); /* a failed peer: the callback says so */
+    }
+    return OPAL_SUCCESS;
+}
+
+/* The operation of this peer that has the id and is such a one; NULL: the peer was failed. */
+static mca_btl_fabric_op_t *find_op(fab_peer_t *peer, uint32_t id, bool is_get)
+{
+    mca_btl_fabric_op_t *op = fab_idmap_find(&mca_btl_fabric.ids, id);
+
+    if (NULL == op || op->ep->peer != peer || is_get != (BTL_FABRIC_AM_GET == op->am) ||
+        op->is_queued) {
+        mca_btl_fabric_bad_message(peer, "an answer to no operation");
+        return NULL;
+    }
+    return op;
+}
+
+void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                            size_t len)
+{
+    mca_btl_fabric_op_t *op = find_op(peer, hdr.app_ctx, true);
+
+    (void) ctx;
+    if (NULL == op) {
+        return;
+    }
+    if (hdr.tag != op->done || len > op->len - op->done || (0 == len && 0 != op->len)) {
+        mca_btl_fabric_bad_message(peer, "data that is not what was asked for");
+        return;
+    }
+    if (len > 0) {
+        memcpy((char *) op->local + op->done, data, len);
+    }
+    op->done += len;
+    if (op->done == op->len) {
+        op_done(op, OPAL_SUCCESS);
+    }
+}
+
+void mca_btl_fabric_on_done(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                            size_t len)
+{
+    mca_btl_fabric_op_t *op = find_op(peer, hdr.app_ctx, false);
+    uint32_t value = (uint32_t) hdr.tag;
+
+    (void) ctx, (void) data, (void) len;
+    if (NULL == op) {
+        return;
+    }
+    if (BTL_FABRIC_AM_ATOMIC == op->am && NULL != op->local) {
+        memcpy(op->local, 8 == op->len ? (const void *) &hdr.tag : (const void *) &value, op->len);
+    }
+    op_done(op, OPAL_SUCCESS);
+}
+
+/* ---- by the fabric ------------------------------------------------------ */
+
+static void rma_complete(fab_rma_t *rma, int status)
+{
+    mca_btl_fabric_op_t *op = (mca_btl_fabric_op_t *) ((char *) rma -
+                                                       offsetof(mca_btl_fabric_op_t, rma));
+
+    mca_btl_fabric.num_rma--;
+    if (OPAL_SUCCESS != status && OPAL_ERR_UNREACH != status) {
+        mca_btl_fabric.counters.rma_failed++;
+        status = start_by_messages(op);
+        if (OPAL_SUCCESS == status) {
+            return;
+        }
+    }
+    op_done(op, status);
+}
+
+/* False: the fabric cannot reach that memory. */
+static bool start_by_fabric(mca_btl_fabric_op_t *op, const fab_region_t *region)
+{
+    fab_peer_t *peer = op->ep->peer;
+    bool is_put = BTL_FABRIC_AM_PUT == op->am;
+
+    if (0 == (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET))) {
+        mca_btl_fabric.counters.no_rma++;
+        return false;
+    }
+    if (!fab_region_is_reachable(region, peer)) {
+        mca_btl_fabric.counters.not_exposed++;
+        return false;
+    }
+    op->rma = (fab_rma_t){.peer = peer,
+                          .local = op->local,
+                          .remote = op->remote,
+                          .len = op->len,
+                          .rkey = region->rkey,
+                          .complete = rma_complete};
+    if (OPAL_SUCCESS != (is_put ? fab_put(&op->rma) : fab_get(&op->rma))) {
+        mca_btl_fabric.counters.no_rma++;
+        return false;
+    }
+    mca_btl_fabric.num_rma++;
+    return true;
+}
+
+/* ---- the module's functions --------------------------------------------- */
+
+/* A new operation of ep, from what all have in common. Lock held. NULL: there is no memory. */
+static mca_btl_fabric_op_t *new_op(mca_btl_fabric_ep_t *ep, const mca_btl_fabric_op_t *what)
+{
+    mca_btl_fabric_op_t *op = op_alloc();
+
+    if (NULL != op) {
+        *op = *what;
+        op->ep = ep;
+        ep->outstanding++;
+        mca_btl_fabric.outstanding++;
+    }
+    return op;
+}
+
+/* The result of starting it: what was not accepted is not there any more. */
+static int started(mca_btl_fabric_op_t *op, int rc)
+{
+    if (OPAL_SUCCESS != rc) {
+        op->ep->outstanding--;
+        mca_btl_fabric.outstanding--;
+        op_free(op);
+    }
+    return rc;
+}
+
+static int start(mca_btl_fabric_ep_t *ep, mca_btl_fabric_op_t *what,
+                 const struct mca_btl_base_registration_handle_t *remote_handle)
+{
+    struct mca_btl_base_registration_handle_t handle;
+    mca_btl_fabric_op_t *op;
+    int rc = OPAL_ERR_OUT_OF_RESOURCE;
+
+    /* osc/rdma of Open MPI 4.1 tries MPI_Compare_and_swap here on memory that it reaches itself */
+    if (OPAL_UNLIKELY(NULL == ep || NULL == remote_handle)) {
+        return OPAL_ERR_NOT_SUPPORTED;
+    }
+    memcpy(&handle, remote_handle, sizeof(handle)); /* it may be unaligned */
+    what->key = what->atomic.key = handle.key;
+    fab_lock(mca_btl_fabric.fab);
+    op = new_op(ep, what);
+    if (NULL == op) {
+        fab_unlock(mca_btl_fabric.fab);
+        return rc;
+    }
+    if (BTL_FABRIC_AM_ATOMIC == op->am) {
+        mca_btl_fabric.counters.atomics++;
+        rc = started(op, start_by_messages(op));
+    } else if (start_by_fabric(op, &handle.region)) {
+        mca_btl_fabric.counters.puts += BTL_FABRIC_AM_PUT == what->am;
+        mca_btl_fabric.counters.gets += BTL_FABRIC_AM_GET == what->am;
+        rc = OPAL_SUCCESS;
+    } else {
+        mca_btl_fabric.counters.am_puts += BTL_FABRIC_AM_PUT == what->am;
+        mca_btl_fabric.counters.am_gets += BTL_FABRIC_AM_GET == what->am;
+        rc = started(op, start_by_messages(op));
+    }
+    fab_unlock(mca_btl_fabric.fab);
+    return rc;
+}
+
+int mca_btl_fabric_put(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
+                       uint64_t remote, struct mca_btl_base_registration_handle_t *local_handle,
+                       struct mca_btl_base_registration_handle_t *remote_handle, size_t size,
+                       int flags, int order, mca_btl_base_rdma_completion_fn_t cbfunc,
+                       void *context, void *cbdata)
+{
+    mca_btl_fabric_op_t what = {.am = BTL_FABRIC_AM_PUT,
+                                .local = local,
+                                .remote = remote,
+                                .len = size,
+                                .local_handle = local_handle,
+                                .cbfunc = cbfunc,
+                                .context = context,
+                                .cbdata = cbdata};
+
+    (void) btl, (void) flags, (void) order;
+    return start(ep, &what, remote_handle);
+}
+
+int mca_btl_fabric_get(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
+                       uint64_t remote, struct mca_btl_base_registration_handle_t *local_handle,
+                       struct mca_btl_base_registration_handle_t *remote_handle, size_t size,
+                       int flags, int order, mca_btl_base_rdma_completion_fn_t cbfunc,
+                       void *context, void *cbdata)
+{
+    mca_btl_fabric_op_t what = {.am = BTL_FABRIC_AM_GET,
+                                .local = local,
+                                .remote = remote,
+                                .len = size,
+                                .local_handle = local_handle,
+                                .cbfunc = cbfunc,
+                                .context = context,
+                                .cbdata = cbdata};
+
+    (void) btl, (void) flags, (void) order;
+    return start(ep, &what, remote_handle);
+}
+
+/* What the flags of the module promise, and no more. */
+static bool is_supported(int op, uint64_t remote, int flags)
+{
+    uint64_t len = 0 != (flags & MCA_BTL_ATOMIC_FLAG_32BIT) ? 4 : 8;
+
+    return 0 == (flags & MCA_BTL_ATOMIC_FLAG_FLOAT) && 0 == remote % len &&
+           (MCA_BTL_ATOMIC_ADD == op || MCA_BTL_ATOMIC_AND == op || MCA_BTL_ATOMIC_OR == op ||
+            MCA_BTL_ATOMIC_XOR == op || MCA_BTL_ATOMIC_SWAP == op || BTL_FABRIC_CSWAP == op);
+}
+
+/* what: local, callback. */
+static int start_atomic(mca_btl_fabric_ep_t *ep, mca_btl_fabric_op_t *what, uint64_t remote,
+                        const struct mca_btl_base_registration_handle_t *remote_handle,
+                        btl_fabric_atomic_t atomic, int flags)
+{
+    if (!is_supported(atomic.op, remote, flags)) {
+        return OPAL_ERR_NOT_SUPPORTED;
+    }
+    what->am = BTL_FABRIC_AM_ATOMIC;
+    what->remote = remote;
+    what->len = 0 != (flags & MCA_BTL_ATOMIC_FLAG_32BIT) ? 4 : 8;
+    what->atomic = atomic;
+    what->atomic.len = (uint16_t) what->len;
+    return start(ep, what, remote_handle);
+}
+
+int mca_btl_fabric_atomic_op(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
+                             uint64_t remote,
+                             struct mca_btl_base_registration_handle_t *remote_handle,
+                             mca_btl_base_atomic_op_t op, uint64_t operand, int flags, int order,
+                             mca_btl_base_rdma_completion_fn_t cbfunc, void *context, void *cbdata)
+{
+    mca_btl_fabric_op_t what = {.cbfunc = cbfunc, .context = context, .cbdata = cbdata};
+
+    (void) btl, (void) order;
+    return start_atomic(ep, &what, remote, remote_handle,
+                        (btl_fabric_atomic_t){.op = (uint16_t) op, .operand = operand}, flags);
+}
+
+int mca_btl_fabric_atomic_fop(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
+                              void *local, uint64_t remote,
+                              struct mca_btl_base_registration_handle_t *local_handle,
+                              struct mca_btl_base_registration_handle_t *remote_handle,
+                              mca_btl_base_atomic_op_t op, uint64_t operand, int flags, int order,
+                              mca_btl_base_rdma_completion_fn_t cbfunc, void *context, void *cbdata)
+{
+    mca_btl_fabric_op_t what = {.local = local,
+                                .local_handle = local_handle,
+                                .cbfunc = cbfunc,
+                                .context = context,
+                                .cbdata = cbdata};
+
+    (void) btl, (void) order;
+    return start_atomic(ep, &what, remote, remote_handle,
+                        (btl_fabric_atomic_t){.op = (uint16_t) op, .operand = operand}, flags);
+}
+
+int mca_btl_fabric_atomic_cswap(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
+                                void *local, uint64_t remote,
+                                struct mca_btl_base_registration_handle_t *local_handle,
+                                struct mca_btl_base_registration_handle_t *remote_handle,
+                                uint64_t compare, uint64_t value, int flags, int order,
+                                mca_btl_base_rdma_completion_fn_t cbfunc, void *context,
+                                void *cbdata)
+{
+    mca_btl_fabric_op_t what = {.local = local,
+                                .local_handle = local_handle,
+                                .cbfunc = cbfunc,
+                                .context = context,
+                                .cbdata = cbdata};
+
+    (void) btl, (void) order;
+    return start_atomic(
+        ep, &what, remote, remote_handle,
+        (btl_fabric_atomic_t){.op = BTL_FABRIC_CSWAP, .operand = value, .compare = compare}, flags);
+}
+
+/* ep may be NULL: all. */
+static size_t num_outstanding(const mca_btl_fabric_ep_t *ep)
+{
+    size_t n;
+
+    fab_lock(mca_btl_fabric.fab);
+    n = NULL == ep || MCA_BTL_ENDPOINT_ANY == ep ? mca_btl_fabric.outstanding : ep->outstanding;
+    fab_unlock(mca_btl_fabric.fab);
+    return n;
+}
+
+int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep)
+{
+    (void) btl;
+    while (num_outstanding(ep) > 0) {
+        (void) mca_btl_fabric_progress();
+    }
+    return OPAL_SUCCESS;
+}

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages: descriptors, sending them, and what arrives.
+ *
+ * A message that fits one of the provider's goes at once if there is room.  A longer one goes in
+ * parts, which nothing else to that peer comes between.  What has no room waits in the fabric's
+ * queue.
+ *
+ * A message that arrived is copied: the layer above may send, wait and call progress from within
+ * its callback, which a handler of the fabric may not.
+ */
+#include "btl_fabric.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of messages whose memory is kept for the next. */
+enum { SHORT_MSG = 512 };
+
+static void frag_construct(mca_btl_fabric_frag_t *frag)
+{
+    frag->segments[0].seg_addr.pval = frag->super.super.ptr;
+    frag->super.des_segments = frag->segments;
+}
+
+OBJ_CLASS_INSTANCE(mca_btl_fabric_frag_t, mca_btl_base_descriptor_t, frag_construct, NULL);
+
+/* ---- descriptors -------------------------------------------------------- */
+
+static int init_list(opal_free_list_t *list, size_t size)
+{
+    OBJ_CONSTRUCT(list, opal_free_list_t);
+    return opal_free_list_init(list, sizeof(mca_btl_fabric_frag_t), opal_cache_line_size,
+                               OBJ_CLASS(mca_btl_fabric_frag_t), size, opal_cache_line_size,
+                               mca_btl_fabric.free_list_num, mca_btl_fabric.free_list_max,
+                               mca_btl_fabric.free_list_inc, NULL, 0, NULL, NULL, NULL);
+}
+
+int mca_btl_fabric_frags_init(void)
+{
+    int rc = init_list(&mca_btl_fabric.frags_eager, mca_btl_fabric.super.btl_eager_limit);
+    int rc_max = init_list(&mca_btl_fabric.frags_max, mca_btl_fabric.super.btl_max_send_size);
+
+    return OPAL_SUCCESS == rc ? rc_max : rc;
+}
+
+void mca_btl_fabric_frags_fini(void)
+{
+    OBJ_DESTRUCT(&mca_btl_fabric.frags_eager);
+    OBJ_DESTRUCT(&mca_btl_fabric.frags_max);
+    while (NULL != mca_btl_fabric.free_msgs) {
+        mca_btl_fabric_msg_t *msg = mca_btl_fabric.free_msgs;
+        mca_btl_fabric.free_msgs = (mca_btl_fabric_msg_t *) msg->up.next;
+        free(msg);
+    }
+}
+
+/* A descriptor with room for size bytes; NULL: there is none so large, or none left. */
+static mca_btl_fabric_frag_t *alloc_frag(size_t size, uint32_t flags)
+{
+    opal_free_list_t *list = &mca_btl_fabric.frags_eager;
+    mca_btl_fabric_frag_t *frag;
+
+    if (size > mca_btl_fabric.super.btl_eager_limit) {
+        list = &mca_btl_fabric.frags_max;
+    }
+    if (size > mca_btl_fabric.super.btl_max_send_size) {
+        return NULL;
+    }
+    frag = (mca_btl_fabric_frag_t *) opal_free_list_get(list);
+    if (NULL != frag) {
+        frag->list = list;
+        frag->segments[0].seg_addr.pval = frag->super.super.ptr;
+        frag->segments[0].seg_len = size;
+        frag->super.des_segments = frag->segments;
+        frag->super.des_segment_count = 1;
+        frag->super.des_flags = flags;
+        frag->super.order = MCA_BTL_NO_ORDER;
+        frag->super.des_cbfunc = NULL;
+    }
+    return frag;
+}
+
+mca_btl_base_descriptor_t *mca_btl_fabric_alloc(struct mca_btl_base_module_t *btl,
+                                                mca_btl_fabric_ep_t *ep, uint8_t order, size_t size,
+                                                uint32_t flags)
+{
+    (void) btl, (void) ep, (void) order;
+    return (mca_btl_base_descriptor_t *) alloc_frag(size, flags);
+}
+
+int mca_btl_fabric_free(struct mca_btl_base_module_t *btl, mca_btl_base_descriptor_t *des)
+{
+    (void) btl;
+    opal_free_list_return(((mca_btl_fabric_frag_t *) des)->list, &des->super);
+    return OPAL_SUCCESS;
+}
+
+mca_btl_base_descriptor_t *mca_btl_fabric_prepare_src(struct mca_btl_base_module_t *btl,
+                                                      mca_btl_fabric_ep_t *ep,
+                                                      opal_convertor_t *convertor, uint8_t order,
+                                                      size_t reserve, size_t *size, uint32_t flags)
+{
+    size_t max = mca_btl_fabric.super.btl_max_send_size;
+    bool is_in_place = !opal_convertor_need_buffers(convertor);
+    struct iovec iov = {.iov_base = NULL};
+    mca_btl_fabric_frag_t *frag;
+    uint32_t count = 1;
+
+    (void) ep, (void) order;
+    *size = *size < max - reserve ? *size : max - reserve;
+    frag = alloc_frag(is_in_place ? reserve : reserve + *size, flags);
+    if (NULL == frag) {
+        return NULL;
+    }
+    if (!is_in_place) {
+        iov.iov_base = (char *) frag->segments[0].seg_addr.pval + reserve;
+    }
+    iov.iov_len = *size;
+    if (*size > 0 && (opal_convertor_pack(convertor, &iov, &count, size) < 0 || 0 == *size)) {
+        (void) mca_btl_fabric_free(btl, &frag->super);
+        return NULL;
+    }
+    frag->segments[0].seg_len = is_in_place ? reserve : reserve + *size;
+    if (is_in_place && *size > 0) {
+        frag->segments[1].seg_addr.pval = iov.iov_base;
+        frag->segments[1].seg_len = *size;
+        frag->super.des_segment_count = 2;
+    }
+    return &frag->super;
+}
+
+/* ---- sending ------------------------------------------------------------ */
+
+static size_t frag_len(const mca_btl_fabric_frag_t *frag)
+{
+    return frag->segments[0].seg_len +
+           (frag->super.des_segment_count > 1 ? frag->segments[1].seg_len : 0);
+}
+
+/* Copy len bytes of the message from this offset on. */
+static void copy_out(const mca_btl_fabric_frag_t *frag, size_t at, char *to, size_t len)
+{
+    for (size_t i = 0; len > 0 && i < frag->super.des_segment_count; ++i) {
+        const mca_btl_base_segment_t *segment = &frag->segments[i];
+        if (at < segment->seg_len) {
+            size_t n = segment->seg_len - at < len ? segment->seg_len - at : len;
+            memcpy(to, (const char *) segment->seg_addr.pval + at, n);
+            to += n;
+            len -= n;
+            at = 0;
+        } else {
+            at -= segment->seg_len;
+        }
+    }
+}
+
+/* Send what is left of it. OPAL_ERR_RESOURCE_BUSY: not all found room. OPAL_ERR_UNREACH. */
+static int send_frag(mca_btl_fabric_frag_t *frag)
+{
+    fab_peer_t *peer = frag->ep->peer;
+    size_t total = frag_len(frag);
+    bool is_whole = total <= peer->eager_max;
+
+    do {
+        size_t left = total - frag->sent;
+        size_t len = left < peer->eager_max ? left : peer->eager_max;
+        void *room = fab_item_reserve(peer, len);
+        if (NULL == room) {
+            return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
+        }
+        copy_out(frag, frag->sent, room, len);
+        fab_commit(
+            peer,
+            is_whole ? fab_hdr(BTL_FABRIC_AM_SEND, 0, frag->tag)
+                     : fab_hdr(BTL_FABRIC_AM_PART, (uint64_t) frag->sent << 32 | total, frag->tag),
+            len);
+        frag->sent += len;
+    } while (frag->sent < total);
+    mca_btl_fabric.counters.split_sends += !is_whole;
+    return OPAL_SUCCESS;
+}
+
+static void frag_done(mca_btl_fabric_up_t *up)
+{
+    mca_btl_fabric_frag_t *frag = (mca_btl_fabric_frag_t *) ((char *) up -
+                                                             offsetof(mca_btl_fabric_frag_t, up));
+    bool is_ours = 0 != (frag->super.des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP);
+
+    if (NULL != frag->super.des_cbfunc) {
+        frag->super.des_cbfunc(&mca_btl_fabric.super, frag->ep, &frag->super, frag->status);
+    }
+    if (is_ours) {
+        (void) mca_btl_fabric_free(&mca_btl_fabric.super, &frag->super);
+    }
+}
+
+static int run_frag(fab_item_t *item, fab_peer_t *peer)
+{
+    mca_btl_fabric_frag_t *frag = (mca_btl_fabric_frag_t *) ((char *) item -
+                                                             offsetof(mca_btl_fabric_frag_t, item));
+    int rc = send_frag(frag);
+
+    (void) peer;
+    if (OPAL_ERR_RESOURCE_BUSY == rc) {
+        return rc;
+    }
+    frag->status = rc;
+    mca_btl_fabric_up(&frag->up, frag_done);
+    return OPAL_SUCCESS;
+}
+
+/* Send it now, or as soon as there is room. The result is that of btl_send. Lock held. */
+static int send_or_queue(mca_btl_fabric_frag_t *frag)
+{
+    fab_peer_t *peer = frag->ep->peer;
+    int rc = NULL == peer->pending ? send_frag(frag) : OPAL_ERR_RESOURCE_BUSY;
+
+    if (OPAL_ERR_RESOURCE_BUSY == rc) {
+        mca_btl_fabric.counters.queued_sends++;
+        frag->item = (fab_item_t){.fn = run_frag, .user = FAB_USER_BTL};
+        fab_queue(peer, &frag->item);
+        return 0;
+    }
+    if (OPAL_SUCCESS != rc) {
+        return rc;
+    }
+    mca_btl_fabric.counters.sends++;
+    if (0 != (frag->super.des_flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK)) {
+        frag->status = OPAL_SUCCESS;
+        mca_btl_fabric_up(&frag->up, frag_done);
+        return 0;
+    }
+    return 1;
+}
+
+int mca_btl_fabric_send(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
+                        mca_btl_base_descriptor_t *des, mca_btl_base_tag_t tag)
+{
+    mca_btl_fabric_frag_t *frag = (mca_btl_fabric_frag_t *) des;
+    int rc;
+
+    frag->ep = ep;
+    frag->tag = tag;
+    frag->sent = 0;
+    fab_lock(mca_btl_fabric.fab);
+    rc = send_or_queue(frag);
+    fab_unlock(mca_btl_fabric.fab);
+    if (1 == rc && 0 != (des->des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)) {
+        (void) mca_btl_fabric_free(btl, des);
+    }
+    return rc;
+}
+
+int mca_btl_fabric_sendi(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
+                         opal_convertor_t *convertor, void *header, size_t header_size,
+                         size_t payload_size, uint8_t order, uint32_t flags, mca_btl_base_tag_t tag,
+                         mca_btl_base_descriptor_t **des)
+{
+    size_t len = header_size + payload_size;
+    struct iovec iov = {.iov_len = payload_size};
+    uint32_t count = 1;
+    char *room = NULL;
+
+    fab_lock(mca_btl_fabric.fab);
+    if (len <= mca_btl_fabric.super.btl_eager_limit && len <= ep->peer->eager_max) {
+        room = fab_reserve(ep->peer, len);
+    }
+    if (NULL != room) {
+        memcpy(room, header, header_size);
+        iov.iov_base = room + header_size;
+        if (payload_size > 0) {
+            (void) opal_convertor_pack(convertor, &iov, &count, &payload_size);
+        }
+        fab_commit(ep->peer, fab_hdr(BTL_FABRIC_AM_SEND, 0, tag), len);
+        mca_btl_fabric.counters.sends++;
+    }
+    fab_unlock(mca_btl_fabric.fab);
+    if (NULL != room) {
+        return OPAL_SUCCESS;
+    }
+    if (NULL != des) {
+        *des = mca_btl_fabric_alloc(btl, ep, order, len, flags);
+    }
+    return OPAL_ERR_RESOURCE_BUSY;
+}
+
+/* ---- what arrives ------------------------------------------------------- */
+
+void mca_btl_fabric_msg_free(mca_btl_fabric_msg_t *msg)
+{
+    if (msg->is_short) {
+        msg->up.next = (mca_btl_fabric_up_t *) mca_btl_fabric.free_msgs;
+        mca_btl_fabric.free_msgs = msg;
+    } else {
+        free(msg);
+    }
+}
+
+/* Memory for a message; NULL: there is none, and the peer was failed. */
+static mca_btl_fabric_msg_t *new_msg(fab_peer_t *peer, fab_hdr_t hdr, uint32_t len)
+{
+    mca_btl_fabric_ep_t *ep = mca_btl_fabric_ep_of(peer);
+    mca_btl_fabric_msg_t *msg = NULL;
+    bool is_short = len <= SHORT_MSG;
+
+    if (NULL != ep && is_short && NULL != mca_btl_fabric.free_msgs) {
+        msg = mca_btl_fabric.free_msgs;
+        mca_btl_fabric.free_msgs = (mca_btl_fabric_msg_t *) msg->up.next;
+    } else if (NULL != ep) {
+        msg = malloc(sizeof(*msg) + (is_short ? (uint32_t) SHORT_MSG : len));
+    }
+    if (NULL == msg) {
+        mca_btl_fabric_no_memory(peer);
+        return NULL;
+    }
+    msg->ep = ep;
+    msg->tag = (mca_btl_base_tag_t) hdr.app_ctx;
+    msg->is_short = is_short;
+    msg->len = len;
+    msg->got = 0;
+    return msg;
+}
+
+static void give_msg(mca_btl_fabric_up_t *up)
+{
+    mca_btl_fabric_msg_t *msg = (mca_btl_fabric_msg_t *) up;
+    bool is_taken = mca_btl_fabric_hand_up(&mca_btl_fabric.super, msg->ep, msg->tag, msg->data,
+                                           msg->len);
+
+    fab_lock(mca_btl_fabric.fab);
+    if (is_taken) {
+        mca_btl_fabric_msg_free(msg);
+    } else {
+        mca_btl_fabric_up(up, give_msg); /* its receiver is not there yet */
+    }
+    fab_unlock(mca_btl_fabric.fab);
+}
+
+static void msg_complete(mca_btl_fabric_msg_t *msg)
+{
+    mca_btl_fabric.counters.received++;
+    mca_btl_fabric_up(&msg->up, give_msg);
+}
+
+void mca_btl_fabric_on_send(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                            size_t len)
+{
+    mca_btl_fabric_msg_t *msg;
+
+    (void) ctx;
+    if (hdr.app_ctx >= MCA_BTL_TAG_MAX || 0 != hdr.tag) {
+        mca_btl_fabric_bad_message(peer, "a tag that is none");
+        return;
+    }
+    msg = new_msg(peer, hdr, (uint32_t) len);
+    if (NULL != msg) {
+        memcpy(msg->data, data, len);
+        msg_complete(msg);
+    }
+}
+
+/* Is this the part that comes next? */
+static bool is_next_part(const mca_btl_fabric_msg_t *msg, fab_hdr_t hdr, size_t len)
+{
+    uint32_t at = (uint32_t) (hdr.tag >> 32);
+    uint32_t total = (uint32_t) hdr.tag;
+
+    if (hdr.app_ctx >= MCA_BTL_TAG_MAX || 0 == len || total > BTL_FABRIC_SEND_MAX) {
+        return false;
+    }
+    if (NULL == msg) {
+        return 0 == at && len < total;
+    }
+    return msg->tag == hdr.app_ctx && msg->len == total && msg->got == at && len <= total - at;
+}
+
+void mca_btl_fabric_on_part(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                            size_t len)
+{
+    mca_btl_fabric_ep_t *ep = mca_btl_fabric_ep_of(peer);
+    mca_btl_fabric_msg_t *msg;
+
+    (void) ctx;
+    if (NULL == ep) {
+        mca_btl_fabric_no_memory(peer);
+        return;
+    }
+    if (!is_next_part(ep->part, hdr, len)) {
+        mca_btl_fabric_bad_message(peer, "a part of a message that is not the next");
+        return;
+    }
+    msg = NULL != ep->part ? ep->part : new_msg(peer, hdr, (uint32_t) hdr.tag);
+    ep->part = msg;
+    if (NULL == msg) {
+        return;
+    }
+    memcpy((char *) msg->data + msg->got, data, len);
+    msg->got += (uint32_t) len;
+    if (msg->got == msg->len) {
+        ep->part = NULL;
+        msg_complete(msg);
+    }
+}

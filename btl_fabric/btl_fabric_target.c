@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What other processes do in this one's memory by messages: put, get and atomic operations.  Each
+ * address is checked against the memory that was registered for it.
+ */
+#include "btl_fabric.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The answer; a peer that failed needs none. */
+static void answer(fab_peer_t *peer, uint64_t value, uint32_t id)
+{
+    if (OPAL_ERR_OUT_OF_RESOURCE ==
+        fab_post(peer, fab_hdr(BTL_FABRIC_AM_DONE, value, id), NULL, 0)) {
+        mca_btl_fabric_no_memory(peer);
+    }
+}
+
+/* ---- put ---------------------------------------------------------------- */
+
+void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    btl_fabric_put_t put;
+
+    (void) ctx;
+    if (len < sizeof(put)) {
+        mca_btl_fabric_bad_message(peer, "a put without key");
+        return;
+    }
+    memcpy(&put, data, sizeof(put));
+    len -= sizeof(put);
+    if (!mca_btl_fabric_mem_holds(put.key, hdr.tag, len)) {
+        mca_btl_fabric_bad_message(peer, "a put to memory that is not registered");
+        return;
+    }
+    memcpy((void *) (uintptr_t) hdr.tag, (const char *) data + sizeof(put), len);
+    if (0 != hdr.app_ctx) {
+        answer(peer, 0, hdr.app_ctx);
+    }
+}
+
+/* ---- get ---------------------------------------------------------------- */
+
+/* Data on its way to a peer that wants it. */
+typedef struct reply {
+    fab_item_t item;
+    const char *data;
+    uint64_t len;
+    uint64_t sent;
+    uint32_t id;
+} reply_t;
+
+/* Send the next part of it. */
+static int run_reply(fab_item_t *item, fab_peer_t *peer)
+{
+    reply_t *reply = (reply_t *) item;
+    uint64_t left = reply->len - reply->sent;
+    size_t len = left < peer->eager_max ? (size_t) left : peer->eager_max;
+    int rc = fab_item_send(peer, fab_hdr(BTL_FABRIC_AM_DATA, reply->sent, reply->id),
+                           reply->data + reply->sent, len);
+
+    if (OPAL_ERR_RESOURCE_BUSY == rc) {
+        return rc;
+    }
+    reply->sent += len;
+    if (OPAL_SUCCESS == rc && reply->sent < reply->len) {
+        return OPAL_ERR_IN_PROCESS;
+    }
+    free(reply);
+    return OPAL_SUCCESS;
+}
+
+void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    btl_fabric_get_t get;
+    const char *from = (const char *) (uintptr_t) hdr.tag;
+    reply_t *reply;
+
+    (void) ctx;
+    if (sizeof(get) != len) {
+        mca_btl_fabric_bad_message(peer, "a get of a wrong length");
+        return;
+    }
+    memcpy(&get, data, sizeof(get));
+    if (!mca_btl_fabric_mem_holds(get.key, hdr.tag, get.len)) {
+        mca_btl_fabric_bad_message(peer, "a get of memory that is not registered");
+        return;
+    }
+    if (get.len <= peer->eager_max &&
+        OPAL_ERR_RESOURCE_BUSY !=
+            fab_send(peer, fab_hdr(BTL_FABRIC_AM_DATA, 0, hdr.app_ctx), from, get.len)) {
+        return;
+    }
+    reply = malloc(sizeof(*reply));
+    if (NULL == reply) {
+        mca_btl_fabric_no_memory(peer);
+        return;
+    }
+    *reply = (reply_t){.item = {.fn = run_reply, .user = FAB_USER_BTL},
+                       .data = from,
+                       .len = get.len,
+                       .id = hdr.app_ctx};
+    fab_queue(peer, &reply->item);
+}
+
+/* ---- atomic operations -------------------------------------------------- */
+
+/*
+ * The instructions are atomic for the CPU as well: processes of this host that have the memory
+ * mapped may use their own on it.
+ */
+#define APPLY(type)                                                                                \
+    static uint64_t apply_##type(type *at, const btl_fabric_atomic_t *atomic)                      \
+    {                                                                                              \
+        type operand = (type) atomic->operand;                                                     \
+        type old = (type) atomic->compare;                                                         \
+        switch (atomic->op) {                                                                      \
+        case MCA_BTL_ATOMIC_ADD:                                                                   \
+            return __atomic_fetch_add(at, operand, __ATOMIC_SEQ_CST);                              \
+        case MCA_BTL_ATOMIC_AND:                                                                   \
+            return __atomic_fetch_and(at, operand, __ATOMIC_SEQ_CST);                              \
+        case MCA_BTL_ATOMIC_OR:                                                                    \
+            return __atomic_fetch_or(at, operand, __ATOMIC_SEQ_CST);                               \
+        case MCA_BTL_ATOMIC_XOR:                                                                   \
+            return __atomic_fetch_xor(at, operand, __ATOMIC_SEQ_CST);                              \
+        case MCA_BTL_ATOMIC_SWAP:                                                                  \
+            return __atomic_exchange_n(at, operand, __ATOMIC_SEQ_CST);                             \
+        default: /* BTL_FABRIC_CSWAP: old gets what is there, if that is not it */                 \
+            (void) __atomic_compare_exchange_n(at, &old, operand, false, __ATOMIC_SEQ_CST,         \
+                                               __ATOMIC_SEQ_CST);                                  \
+            return old;                                                                            \
+        }                                                                                          \
+    }
+
+APPLY(uint32_t)
+APPLY(uint64_t)
+
+static bool is_operation(uint16_t op)
+{
+    return MCA_BTL_ATOMIC_ADD == op || MCA_BTL_ATOMIC_AND == op || MCA_BTL_ATOMIC_OR == op ||
+           MCA_BTL_ATOMIC_XOR == op || MCA_BTL_ATOMIC_SWAP == op || BTL_FABRIC_CSWAP == op;
+}
+
+void mca_btl_fabric_on_atomic(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                              size_t len)
+{
+    btl_fabric_atomic_t atomic;
+    uint64_t old;
+
+    (void) ctx;
+    if (sizeof(atomic) != len) {
+        mca_btl_fabric_bad_message(peer, "an atomic operation of a wrong length");
+        return;
+    }
+    memcpy(&atomic, data, sizeof(atomic));
+    if ((4 != atomic.len && 8 != atomic.len) || 0 != hdr.tag % atomic.len ||
+        !is_operation(atomic.op)) {
+        mca_btl_fabric_bad_message(peer, "an atomic operation that is none");
+        return;
+    }
+    if (!mca_btl_fabric_mem_holds(atomic.key, hdr.tag, atomic.len)) {
+        mca_btl_fabric_bad_message(peer, "an atomic operation on memory that is not registered");
+        return;
+    }
+    old = 8 == atomic.len ? apply_uint64_t((uint64_t *) (uintptr_t) hdr.tag, &atomic)
+                          : apply_uint32_t((uint32_t *) (uintptr_t) hdr.tag, &atomic);
+    answer(peer, old, hdr.app_ctx);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The bytes that btl_fabric sends: its address in the modex, and its active messages.
+ *
+ *   id      tag                       app_ctx      payload
+ *   SEND    0                         BTL tag      the message
+ *   PART    offset << 32 | length     BTL tag      a part of a message longer than the peer's
+ *                                                  eager_max, in order
+ *   PUT     remote address            id or 0      key, then data; id: the last part, wants DONE
+ *   GET     remote address            id           btl_fabric_get_t, wants DATA
+ *   DATA    offset                    id           data; as many as the get wants
+ *   ATOMIC  remote address            id           btl_fabric_atomic_t, wants DONE
+ *   DONE    old value of an atomic    id           none
+ *
+ * An id names a pending operation of the process that sent it and comes back with the answer; a key
+ * names registered memory of the process that it is sent to, which checks each address against it.
+ */
+#ifndef BTL_FABRIC_WIRE_H
+#define BTL_FABRIC_WIRE_H
+
+#include <stdint.h>
+
+#include "fabric/fab.h"
+
+enum {
+    BTL_FABRIC_AM_SEND = FAB_AM_BTL,
+    BTL_FABRIC_AM_PART,
+    BTL_FABRIC_AM_PUT,
+    BTL_FABRIC_AM_GET,
+    BTL_FABRIC_AM_DATA,
+    BTL_FABRIC_AM_ATOMIC,
+    BTL_FABRIC_AM_DONE,
+};
+
+#define BTL_FABRIC_ADDRESS_MAGIC 0x42464242u /* "BBFB", little endian */
+#define BTL_FABRIC_WIRE_VERSION  1
+
+/* Head of what is in the modex; fab_address() follows. */
+typedef struct btl_fabric_address {
+    uint32_t magic;
+    uint32_t version;
+} btl_fabric_address_t;
+
+/* Key of registered memory, before the data of PUT. */
+typedef struct btl_fabric_put {
+    uint32_t key;
+    uint32_t reserved;
+} btl_fabric_put_t;
+
+typedef struct btl_fabric_get {
+    uint32_t key;
+    uint32_t reserved;
+    uint64_t len; /* bytes */
+} btl_fabric_get_t;
+
+typedef struct btl_fabric_atomic {
+    uint32_t key;
+    uint16_t op;  /* mca_btl_base_atomic_op_t, or BTL_FABRIC_CSWAP */
+    uint16_t len; /* bytes: 4 or 8 */
+    uint64_t operand;
+    uint64_t compare; /* of BTL_FABRIC_CSWAP: operand is stored if this is there */
+} btl_fabric_atomic_t;
+
+#define BTL_FABRIC_CSWAP 0x100
+
+/* Bytes of a message: the shortest limit that holds the headers of all above, and the longest. */
+#define BTL_FABRIC_EAGER_MIN 256
+#define BTL_FABRIC_SEND_MAX  (16u << 20)
+
+_Static_assert(8 == sizeof(btl_fabric_address_t), "btl_fabric_address_t is a wire format");
+_Static_assert(8 == sizeof(btl_fabric_put_t), "btl_fabric_put_t is a wire format");
+_Static_assert(16 == sizeof(btl_fabric_get_t), "btl_fabric_get_t is a wire format");
+_Static_assert(24 == sizeof(btl_fabric_atomic_t), "btl_fabric_atomic_t is a wire format");
+
+#endif /* BTL_FABRIC_WIRE_H */

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The files of mca_btl_fabric. One line for each: the build and the archive follow.
+btl_fabric_sources = \
+	btl_fabric/btl_fabric.c \
+	btl_fabric/btl_fabric.h \
+	btl_fabric/btl_fabric_compat.h \
+	btl_fabric/btl_fabric_component.c \
+	btl_fabric/btl_fabric_counters.h \
+	btl_fabric/btl_fabric_mem.c \
+	btl_fabric/btl_fabric_rma.c \
+	btl_fabric/btl_fabric_send.c \
+	btl_fabric/btl_fabric_target.c \
+	btl_fabric/btl_fabric_wire.h
+
+# Installed in DATADIR/openmpi.
+btl_fabric_help = \
+	btl_fabric/help-mpi-btl-fabric.txt
