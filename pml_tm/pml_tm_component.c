@@ -303,7 +303,9 @@ static bool reaches_all_hosts(void)
     if (num_procs <= num_local || NULL == why) {
         return true;
     }
-    if (is_requested() && is_speaker()) {
+    if (is_requested()) {
+        /* others than the speaker may have a reason of their own: they say it if the job lives on */
+        (void) is_speaker();
         mca_pml_tm_show_help("several-hosts", mca_pml_tm_process.nodename, num_procs, num_local,
                              why);
     } else {

@@ -97,7 +97,7 @@ hosts_run()
 (
     np=$1
     shift
-    names=()
+    names=(${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH})
     while [[ $1 == *=* ]]; do
         export "${1?}"
         names+=(-x "${1%%=*}")
@@ -105,8 +105,8 @@ hosts_run()
     done
     program=$1
     shift
-    echo "== $hosts_num hosts, $np ranks on each: ${names[*]} $program $*"
-    tm_mpirun $((np * hosts_num)) --host "$(hosts_list "$np")" --map-by slot -x LD_LIBRARY_PATH "${names[@]}" \
+    echo "== $hosts_num hosts, $np ranks on each: ${names[*]-} $program $*"
+    tm_mpirun $((np * hosts_num)) --host "$(hosts_list "$np")" --map-by slot "${names[@]}" \
         "$(tm_mpi_program "$program")" "$@"
 )
 

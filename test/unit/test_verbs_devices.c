@@ -539,7 +539,7 @@ int main(void)
         cmocka_unit_test(test_port_stays_down), cmocka_unit_test(test_device_fatal),
     };
 
-    world_use_providers("^shm");
+    world_use_providers("verbs");
     topology_open();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     hwloc_bitmap_free(cpus);

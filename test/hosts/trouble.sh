@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=240
+#
+# Networks that give trouble: addresses that lead nowhere, ranges of ports, sockets that do little at a time, a link that is down for
+# a while, garbage at the ports, a host that dies.
+. "$TM_SRC/test/lib/script.sh"
+. "$TM_SRC/test/hosts/hosts.bash"
+
+hosts_enter "$@"
+hosts_up 2
+# One-sided MPI is not what is tested, and its ports do not like garbage.
+export OMPI_MCA_btl=self,vader OMPI_MCA_osc=pt2pt
+[[ $TM_OMPI_SERIES == 4.1 ]] || OMPI_MCA_btl=self,sm
+
+# refused TEXT NP NAME=VALUE... PROGRAM: the job ends before long, and says so.
+refused()
+{
+    local text=$1
+    shift
+    if hosts_run "$@"; then
+        fail "it should not run: $*"
+    fi
+    require "$text"
+}
+
+# ---- addresses ----
+
+for i in 1 2; do # as a container runtime makes it: the same on each host
+    hosts_in "$i" ip link add docker0 type bridge
+    hosts_in "$i" ip addr add 172.17.0.1/16 dev docker0
+    hosts_in "$i" ip link set docker0 up
+done
+hosts_check 1 hello
+hosts_check 1 OMPI_MCA_pml_tm_tcp_if_include=eth0 hello
+hosts_check 1 OMPI_MCA_pml_tm_tcp_if_include=10.88.0.0/16 hello
+hosts_check 1 OMPI_MCA_pml_tm_tcp_if_exclude=10.88.0.0/24,lo hello # by IPv6
+hosts_check 1 OMPI_MCA_pml_tm_tcp_if_include=fd88::/16 hello
+refused 'None of its IP addresses can be reached' 1 OMPI_MCA_pml_tm_tcp_if_include=docker0 hello
+refused 'No IP address of this host is left' 1 OMPI_MCA_pml_tm_tcp_if_include=nosuch0 hello
+refused 'it must be interfaces, or networks' 1 OMPI_MCA_pml_tm_tcp_if_include=10.1.0.0/99 hello
+
+hosts_in 1 ip route add unreachable 10.88.0.2/32 # the next address, by IPv6, is not
+hosts_check 1 hello
+hosts_in 1 ip route del unreachable 10.88.0.2/32
+
+hosts_check 2 OMPI_MCA_pml_tm_tcp_ports=20000-20001 hello
+refused 'The range must have a port for each process' 2 OMPI_MCA_pml_tm_tcp_ports=20000 hello
+
+# ---- sockets that do little at a time ----
+
+"${TM_CC:-cc}" -shared -fPIC -O2 -Wall -Wextra -Werror -o shim.so "$TM_SRC/test/hosts/shim.c" -ldl
+for providers in tcp ''; do
+    hosts_check 2 "LD_PRELOAD=$PWD/shim.so" "SHIM_SEED=$RANDOM" "OMPI_MCA_pml_tm_providers=$providers" random "$RANDOM" 5
+done
+
+# ---- a link that is down for a while ----
+
+{
+    sleep 4
+    ip link set to2 down
+    sleep 2
+    ip link set to2 up
+} &
+hosts_check 2 OMPI_MCA_pml_tm_providers=tcp random "$RANDOM" 10
+wait $!
+
+# ---- garbage ----
+
+# The ports that the ranks on a host listen at.
+ports()
+{
+    hosts_in "$1" ss -Hltnp | grep '"random"' | awk '{ sub(/.*:/, "", $4); print $4 }' | sort -u
+}
+
+throw()
+{
+    local i port
+    for i in 1 2; do
+        for port in $(ports "$i"); do
+            head -c $((RANDOM % 500)) /dev/urandom >"/dev/tcp/10.88.0.$i/$port" || true
+        done
+    done
+} 2>/dev/null
+
+{
+    sleep 3
+    while [[ ! -e enough ]]; do
+        throw
+    done
+} &
+hosts_check 2 "OMPI_MCA_pml_tm_verbose=1" random "$RANDOM" 8
+touch enough
+wait $!

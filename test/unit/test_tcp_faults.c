@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The tcp provider among strangers and with damaged bytes: connections that do not belong to the
+ * job, questions that cross, peers that die, leave or send what they must not.
+ *
+ * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c,common/sock/sha256.c,common/sock/sock.c,common/sock/sock_ip.c,common/sock/sock_proof.c,common/tcp/tcp_connect.c,common/tcp/tcp_domain.c,common/tcp/tcp_ep.c,common/tcp/tcp_progress.c,common/tcp/tcp_stream.c variants=asan,tsan timeout=300
+ */
+#include "test_fab_world.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "fabric/fab_core.h"
+#include "tcp/tcp_types.h"
+
+enum { AM_DATA = 9 };
+
+static fab_tcp_domain_t *tcp_domain(world_t *world)
+{
+    const fab_core_t *core = fab_core(world->fab);
+
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        if (&fab_tcp_provider == fab_providers[i]) {
+            return (fab_tcp_domain_t *) core->slots[i].dom;
+        }
+    }
+    return NULL;
+}
+
+static fab_tcp_ep_t *ep_of(const fab_peer_t *peer)
+{
+    return peer->ep;
+}
+
+static void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    (void) peer, (void) hdr, (void) data, (void) len;
+    ++*(uint64_t *) ctx;
+}
+
+static void post(world_t *world, fab_peer_t *peer)
+{
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+}
+
+/* ---- strangers ---------------------------------------------------------- */
+
+/* A client at rank 0's listener. */
+static int call_rank0(world_t *world)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    to.sin_port = htons((uint16_t) atomic_load(&world->shared->scratch[1]));
+    CHECK(fd >= 0 && 0 == connect(fd, (struct sockaddr *) &to, sizeof(to)));
+    return fd;
+}
+
+/* Bytes that come back until the other side closes. */
+static size_t read_all(int fd)
+{
+    unsigned char buf[4096];
+    size_t sum = 0;
+    ssize_t n;
+
+    while ((n = recv(fd, buf, sizeof(buf), 0)) > 0) {
+        sum += (size_t) n;
+    }
+    return sum;
+}
+
+static fab_sock_greeting_t greeting_of_rank1(void)
+{
+    return (fab_sock_greeting_t){.magic = FAB_SOCK_MAGIC,
+                                 .version = FAB_SOCK_VERSION,
+                                 .protocol = 3,
+                                 .name = world_name(1),
+                                 .target = world_name(0)};
+}
+
+/* Random bytes, of random length. */
+static void say_garbage(world_t *world)
+{
+    unsigned char garbage[600];
+    size_t len = (size_t) random() % sizeof(garbage);
+    int fd = call_rank0(world);
+
+    for (size_t i = 0; i < len; i++) {
+        garbage[i] = (unsigned char) random();
+    }
+    (void) send(fd, garbage, len, MSG_NOSIGNAL);
+    shutdown(fd, SHUT_WR);
+    CHECK(0 == read_all(fd));
+    close(fd);
+}
+
+/* A greeting that is right, but for one byte or none; then no proof, or that of another key. */
+static void say_hello(world_t *world, int i, const fab_tcp_frame_t *hello)
+{
+    fab_sock_greeting_t greeting = greeting_of_rank1();
+    fab_sock_challenge_t challenge;
+    fab_sock_session_t session;
+    fab_sock_sealed_t sealed;
+    uint8_t key[FAB_SOCK_KEY];
+    int fd = call_rank0(world);
+    size_t at = (size_t) random() % offsetof(fab_sock_greeting_t, nonce);
+    bool is_name = at >= 8 && at < 16; /* any name may call */
+
+    if (i % 2 && !is_name) {
+        ((unsigned char *) &greeting)[at] ^= (unsigned char) (1 + random() % 255);
+        CHECK((ssize_t) sizeof(greeting) == send(fd, &greeting, sizeof(greeting), MSG_NOSIGNAL));
+        CHECK(0 == read_all(fd));
+        close(fd);
+        return;
+    }
+    CHECK((ssize_t) sizeof(greeting) == send(fd, &greeting, sizeof(greeting), MSG_NOSIGNAL));
+    CHECK((ssize_t) sizeof(challenge) == recv(fd, &challenge, sizeof(challenge), MSG_WAITALL));
+    memcpy(key, ep_of(world_peer(world, 0))->addr.key, sizeof(key));
+    key[i % FAB_SOCK_KEY] ^= (uint8_t) (1 << i / 2 % 8);
+    fab_sock_session(key, &greeting, challenge.nonce, &session);
+    fab_sock_seal(&session, FAB_SOCK_ASKING, 0, hello, sizeof(*hello), &sealed);
+    (void) send(fd, &sealed, offsetof(fab_sock_sealed_t, frame) + sizeof(*hello), MSG_NOSIGNAL);
+    CHECK(0 == read_all(fd));
+    close(fd);
+}
+
+/* With the right key: what it says after that is of the job, and still has to make sense. */
+static void say_nonsense(world_t *world, const fab_tcp_frame_t *hello)
+{
+    fab_sock_greeting_t greeting = greeting_of_rank1();
+    fab_sock_challenge_t challenge;
+    fab_sock_session_t session;
+    fab_sock_sealed_t sealed;
+    int fd = call_rank0(world);
+
+    CHECK((ssize_t) sizeof(greeting) == send(fd, &greeting, sizeof(greeting), MSG_NOSIGNAL));
+    CHECK((ssize_t) sizeof(challenge) == recv(fd, &challenge, sizeof(challenge), MSG_WAITALL));
+    fab_sock_session(ep_of(world_peer(world, 0))->addr.key, &greeting, challenge.nonce, &session);
+    fab_sock_seal(&session, FAB_SOCK_ASKING, 0, hello, sizeof(*hello), &sealed);
+    (void) send(fd, &sealed, offsetof(fab_sock_sealed_t, frame) + sizeof(*hello), MSG_NOSIGNAL);
+    (void) read_all(fd); /* REFUSE, or nothing */
+    close(fd);
+}
+
+static void stranger_calls(world_t *world)
+{
+    fab_tcp_domain_t *dom = tcp_domain(world);
+    fab_tcp_frame_t hello = {.kind = FAB_TCP_HELLO, .serial = 1, .addr = dom->addr};
+    int idle[2 * FAB_SOCK_STRANGERS];
+
+    for (int i = 0; i < 2 * FAB_SOCK_STRANGERS; i++) {
+        idle[i] = call_rank0(world); /* and never says a word */
+    }
+    for (int i = 0; i < 300; i++) {
+        say_garbage(world);
+        say_hello(world, i, &hello);
+    }
+    hello.kind = FAB_TCP_WELCOME;
+    say_nonsense(world, &hello);
+    hello.kind = FAB_TCP_HELLO;
+    hello.addr.num_ips = 77;
+    say_nonsense(world, &hello);
+    hello.addr = ep_of(world_peer(world, 0))->addr; /* it says that it is rank 0 itself */
+    say_nonsense(world, &hello);
+    for (int i = 0; i < 2 * FAB_SOCK_STRANGERS; i++) {
+        close(idle[i]);
+    }
+}
+
+static void strangers_body(world_t *world)
+{
+    fab_tcp_domain_t *dom = tcp_domain(world);
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    if (0 == world->rank) {
+        atomic_store(&world->shared->scratch[1], dom->addr.ips[0].port);
+    }
+    world_barrier(world);
+    if (1 == world->rank) {
+        srandom(1);
+        stranger_calls(world);
+        atomic_store(&world->shared->scratch[0], 1);
+    } else {
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        WORLD_UNTIL(!fab_sock_set_is_busy(dom->socks));
+        CHECK(fab_counters.tcp_strangers > 600 && 0 == dom->num_up && 0 == world->failures);
+        CHECK(fab_counters.tcp_bad_messages + fab_counters.tcp_refused > 1);
+    }
+    world_barrier(world);
+    post(world, peer);
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+}
+
+static void test_strangers(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, strangers_body), 0);
+}
+
+/* Where the key that a process has of its peer is wrong, it finds nobody that is meant. */
+static void wrong_key_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    world_barrier(world);
+    if (0 == world->rank) {
+        ep_of(peer)->addr.key[3] ^= 1;
+        post(world, peer);
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(NULL != strstr(world->failed_why, "not the process meant"));
+        atomic_store(&world->shared->scratch[0], 1);
+    } else {
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        CHECK(0 == world->failures && 0 == tcp_domain(world)->num_up);
+    }
+    world_barrier(world);
+}
+
+static void test_wrong_key(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, wrong_key_body), 0);
+}
+
+/* ---- connections -------------------------------------------------------- */
+
+enum { CROSSINGS = 100 };
+
+/* Both send at once, close, and begin anew. */
+static void crossed_body(world_t *world)
+{
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    for (int i = 1; i <= CROSSINGS; i++) {
+        world_barrier(world);
+        for (int rank = 0; rank < world->size; rank++) {
+            if (rank != world->rank) {
+                post(world, world_peer(world, rank));
+            }
+        }
+        WORLD_UNTIL((uint64_t) (i * (world->size - 1)) == got);
+        world_barrier(world);
+        for (int rank = 0; rank < world->size; rank++) {
+            if (rank != world->rank) {
+                fab_peer_close(world->peers[rank], FAB_USER_PML);
+                world->peers[rank] = NULL;
+                WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(rank)));
+            }
+        }
+    }
+    atomic_fetch_add(&world->shared->scratch[0], fab_counters.tcp_crossed);
+    world_barrier(world);
+    CHECK(0 == world->failures && 0 == tcp_domain(world)->num_up);
+    CHECK(atomic_load(&world->shared->scratch[0]) > 0); /* it did happen */
+    CHECK(CROSSINGS * (unsigned) (world->size - 1) == fab_counters.tcp_connections);
+    world_barrier(world);
+}
+
+static void test_crossed(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(4, false, crossed_body), 0);
+}
+
+/* The first of a process's addresses leads nowhere: the next is tried. */
+static void other_addresses_body(world_t *world)
+{
+    fab_tcp_addr_t *addr = &tcp_domain(world)->addr;
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    memmove(addr->ips + 1, addr->ips, sizeof(addr->ips[0]) * (FAB_SOCK_IPS - 1));
+    addr->num_ips += addr->num_ips < FAB_SOCK_IPS;
+    /* one of its own address that refuses: nobody listens on port 1 */
+    addr->ips[0].port = 1;
+    addr->ips[0].net = FAB_SOCK_NET_PLAIN;
+    world->shared->len[world->rank] = fab_address(world->fab, world->shared->address[world->rank],
+                                                  FAB_ADDRESS_MAX);
+    world_barrier(world);
+    post(world, world_peer(world, 1 - world->rank));
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+}
+
+static void test_other_addresses(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, other_addresses_body), 0);
+}
+
+/* A process that dies fails at its peer, after all that it sent. */
+static void death_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (1 == world->rank) {
+        for (int i = 0; i < 1000; i++) {
+            post(world, peer);
+        }
+        WORLD_UNTIL(NULL == peer->pending && NULL == ep_of(peer)->out);
+        raise(SIGKILL);
+    }
+    WORLD_UNTIL(1 == world->failures);
+    CHECK(1000 == got && world->failed == peer && OPAL_ERR_PROC_ABORTED == world->failed_rc);
+    CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+}
+
+static void test_death(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run_some_die(2, false, death_body, 1 << 1), 0);
+}
+
+/* A process that leaves has not failed, and can be sent nothing. */
+static void leave_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (1 == world->rank) {
+        for (int i = 0; i < 1000; i++) {
+            post(world, peer);
+        }
+        WORLD_UNTIL(NULL == peer->pending);
+        return;
+    }
+    WORLD_UNTIL(1000 == got && 0 == tcp_domain(world)->num_up);
+    CHECK(0 == world->failures);
+    CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    WORLD_UNTIL(1 == world->failures);
+    CHECK(NULL != strstr(world->failed_why, "left"));
+}
+
+static void test_leave(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, leave_body), 0);
+}
+
+/* A receiver that does nothing: its sender's memory is bounded, and it goes on later. */
+static void flood_body(world_t *world)
+{
+    static unsigned char buf[32768];
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0, sent = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (1 == world->rank) {
+        post(world, peer);
+        double until = world_now() + 0.5;
+        bool is_stopped = false;
+        while (world_now() < until) {
+            int rc = fab_send(peer, fab_hdr(AM_DATA, 0, 0), buf, sizeof(buf));
+            sent += OPAL_SUCCESS == rc;
+            is_stopped = is_stopped || OPAL_ERR_RESOURCE_BUSY == rc;
+            world_progress(world);
+            CHECK(ep_of(peer)->num_out <= FAB_TCP_QUEUE);
+        }
+        CHECK(is_stopped && fab_counters.tcp_queue_full > 0 && fab_counters.tcp_blocked > 0);
+        atomic_store(&world->shared->scratch[0], sent + 1);
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[1]));
+    } else {
+        WORLD_UNTIL(got > 0);
+        while (0 == atomic_load(&world->shared->scratch[0])) {
+            usleep(1000);
+        }
+        WORLD_UNTIL(atomic_load(&world->shared->scratch[0]) == got);
+        atomic_store(&world->shared->scratch[1], 1);
+    }
+    CHECK(0 == world->failures);
+    world_barrier(world);
+}
+
+static void test_flood(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, flood_body), 0);
+}
+
+/* ---- bytes of a peer that has gone mad ----------------------------------- */
+
+enum { MAD_ROUNDS = 3000 };
+
+/* A peer of that name, with a connection whose other end is *fd. */
+static fab_peer_t *mad_peer(world_t *world, uint64_t name, int *fd)
+{
+    unsigned char address[FAB_ADDRESS_MAX];
+    fab_peer_t *peer;
+    const char *why = "";
+    int ends[2];
+
+    memcpy(address, world->shared->address[0], sizeof(address));
+    memcpy(address + 8, &name, sizeof(name));
+    int rc = fab_peer_open(world->fab, FAB_USER_PML, name, address, world->shared->len[0], &peer,
+                           &why);
+    if (OPAL_SUCCESS != rc) {
+        fprintf(stderr, "%s\n", why);
+    }
+    CHECK(OPAL_SUCCESS == rc);
+    CHECK(0 == socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends));
+    fab_tcp_stream_open(ep_of(peer), ends[0], NULL, 0);
+    *fd = ends[1];
+    return peer;
+}
+
+/* Messages, whole ones at first, then with a byte changed, cut off, or nothing but noise. */
+static size_t mad_bytes(unsigned char *buf, size_t size, bool *is_good)
+{
+    size_t len = 0;
+    int num = (int) (random() % 8);
+
+    *is_good = 0 == random() % 4;
+    for (int i = 0; i < num; i++) {
+        uint32_t payload = (uint32_t) (random() % 100);
+        fab_tcp_hdr_t hdr = {.id_len = AM_DATA | payload << 8};
+        memset(buf + len, 0, sizeof(hdr) + 104);
+        memcpy(buf + len, &hdr, sizeof(hdr));
+        len += sizeof(hdr) + ((payload + 7) & ~7u);
+    }
+    if (*is_good) {
+        return len;
+    }
+    if (0 == random() % 3) {
+        for (len = 0; len < size && 0 != random() % 200; len++) {
+            buf[len] = (unsigned char) random();
+        }
+    } else if (len > 0) {
+        buf[(size_t) random() % len] ^= (unsigned char) (1 + random() % 255);
+        len -= (size_t) random() % 2 ? 0 : (size_t) random() % len;
+    }
+    return len;
+}
+
+/* Written in pieces of any size: whatever it is, nothing is read beyond it, and it ends. */
+static void mad_body(world_t *world)
+{
+    static unsigned char buf[4096];
+    uint64_t got = 0;
+    bool is_good;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    srandom((unsigned) atomic_load(&world->shared->scratch[7]) + 1);
+    for (unsigned round = 0; round < MAD_ROUNDS; round++) {
+        int fd;
+        fab_peer_t *peer = mad_peer(world, (UINT64_C(9) << 32) + round, &fd);
+        size_t len = mad_bytes(buf, sizeof(buf), &is_good);
+        int failures = world->failures;
+        for (size_t at = 0; at < len;) {
+            size_t n = 1 + (size_t) random() % (0 == random() % 2 ? 9 : 300);
+            ssize_t done = send(fd, buf + at, n < len - at ? n : len - at, MSG_NOSIGNAL);
+            at = done > 0 ? at + (size_t) done : len; /* it may have been cut off by now */
+            fab_tcp_expect(tcp_domain(world));
+            world_progress(world);
+        }
+        CHECK(!is_good || failures == world->failures);
+        close(fd);
+        while (FAB_PEER_UP == peer->state && 0 < tcp_domain(world)->num_up) {
+            fab_tcp_expect(tcp_domain(world));
+            world_progress(world); /* the end has come without CLOSE */
+        }
+        WORLD_UNTIL(NULL == peer->ep || FAB_TCP_UP != ep_of(peer)->state);
+        fab_peer_close(peer, FAB_USER_PML);
+    }
+    CHECK(got > 1000 && fab_counters.tcp_bad_messages > 100 && fab_counters.tcp_peers_lost > 100);
+}
+
+static void test_mad(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(1, false, mad_body), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_strangers), cmocka_unit_test(test_wrong_key),
+        cmocka_unit_test(test_crossed),   cmocka_unit_test(test_other_addresses),
+        cmocka_unit_test(test_death),     cmocka_unit_test(test_leave),
+        cmocka_unit_test(test_flood),     cmocka_unit_test(test_mad),
+    };
+
+    world_use_providers("tcp");
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
