@@ -182,10 +182,11 @@ static void sock_broken(fab_sock_t *sock)
         snprintf(why, sizeof(why), "None of its IP addresses can be reached from this host.");
     } else {
         snprintf(why, sizeof(why),
-                 "No connection to it could be made over TCP (last tried: %s: %s).",
+                 "No connection to it could be made over TCP (last tried: %s: %s)%s",
                  fab_sock_ip_text(&sock->ips[sock->ip_at], text, sizeof(text)),
                  0 != sock->error ? strerror(sock->error)
-                                  : "closed by what listens there, or not the process meant");
+                                  : "closed by what listens there, or not the process meant",
+                 ECONNREFUSED == sock->error ? ": has its process ended?" : ".");
     }
     sock->set->user.on_broken(sock, why);
 }
@@ -408,6 +409,7 @@ static void on_sealed(fab_sock_t *sock)
     }
     sock->num_in++;
     sock->has_answer = true;
+    sock->deadline = 0;
     sock_set_state(sock, FAB_SOCK_OPEN);
     user->on_frame(sock, sock->frame);
 }

@@ -79,9 +79,10 @@ struct fab_sock {
     uint8_t num_ips;
     uint8_t ip_at;
     fab_sock_ip_t ips[FAB_SOCK_IPS];
-    int error;         /* errno of the last attempt; 0: closed */
-    uint64_t deadline; /* us: of the attempt, or when the next one begins; of a stranger */
-    uint64_t give_up;  /* us: no more attempts */
+    int error; /* errno of the last attempt; 0: closed */
+    /* us: of the attempt, or when the next begins; of a stranger; then 0, the provider's */
+    uint64_t deadline;
+    uint64_t give_up; /* us: no more attempts */
     fab_sock_greeting_t greeting;
     fab_sock_session_t session;
     uint8_t key[FAB_SOCK_KEY]; /* of the process that answers */

@@ -45,6 +45,21 @@ struct fab_verbs_cm {
     uint64_t again_at; /* us: when to try again what failed; 0: nothing did */
 };
 
+/* An IPv6 address that means nothing without its interface. */
+static bool fab_verbs_is_link_local(const uint8_t *ip)
+{
+    return 0xfe == ip[0] && 0x80 == (ip[1] & 0xc0);
+}
+
+static socklen_t fab_verbs_cm_sockaddr(const uint8_t *gid, uint16_t port,
+                                       struct sockaddr_storage *out)
+{
+    fab_sock_ip_t ip = {.port = port};
+
+    memcpy(ip.ip, gid, sizeof(ip.ip));
+    return fab_sock_ip_sockaddr(&ip, out);
+}
+
 /* ---- finding the interface ---------------------------------------------- */
 
 /* Does rdma_cm use this port for that IP address? */
@@ -79,7 +94,7 @@ const char *fab_verbs_cm_find_ip(struct ibv_context *ctx, uint8_t port, uint8_t 
             bool is_up = IFF_UP == (at->ifa_flags & (IFF_UP | IFF_LOOPBACK));
             is_found = is_up && NULL != at->ifa_addr &&
                        (0 == pass ? AF_INET : AF_INET6) == at->ifa_addr->sa_family &&
-                       fab_verbs_ip_of(at->ifa_addr, ip) &&
+                       fab_sock_ip_of(at->ifa_addr, ip) && !fab_verbs_is_link_local(ip) &&
                        fab_verbs_cm_binds(channel, ibv_get_device_name(ctx->device), port,
                                           at->ifa_addr);
         }
@@ -116,7 +131,7 @@ static __attribute__((format(printf, 2, 3))) void fab_verbs_cm_give_up(fab_verbs
     char what[192], text[INET6_ADDRSTRLEN] = "its address";
     struct sockaddr_storage to;
     bool is_v4 = sizeof(struct sockaddr_in) ==
-                 fab_verbs_sockaddr(ep->addr.gid, ep->addr.cm_port, &to);
+                 fab_verbs_cm_sockaddr(ep->addr.gid, ep->addr.cm_port, &to);
     va_list args;
 
     va_start(args, format);
@@ -134,8 +149,8 @@ void fab_verbs_cm_connect(fab_verbs_ep_t *ep)
     struct sockaddr_storage from, to;
 
     conn->is_cm_begun = true;
-    (void) fab_verbs_sockaddr(ep->dom->addr.gid, 0, &from);
-    (void) fab_verbs_sockaddr(ep->addr.gid, ep->addr.cm_port, &to);
+    (void) fab_verbs_cm_sockaddr(ep->dom->addr.gid, 0, &from);
+    (void) fab_verbs_cm_sockaddr(ep->addr.gid, ep->addr.cm_port, &to);
     if (0 != rdma_create_id(ep->dom->cm->channel, &conn->cm_id, conn, RDMA_PS_TCP)) {
         conn->cm_id = NULL;
         fab_verbs_cm_give_up(ep, "no id: %s", strerror(errno));
@@ -152,6 +167,24 @@ static void fab_verbs_cm_addr_resolved(fab_verbs_ep_t *ep)
     }
 }
 
+/* Only who has the key of the answering process can know the proof, and it is for this attempt. */
+static void fab_verbs_cm_prove(const uint8_t *key, fab_verbs_cm_hello_t *hello)
+{
+    uint8_t proof[FAB_SHA256_LEN];
+
+    memset(hello->proof, 0, sizeof(hello->proof));
+    fab_hmac(key, FAB_SOCK_KEY, hello, sizeof(*hello), proof);
+    memcpy(hello->proof, proof, sizeof(hello->proof));
+}
+
+static bool fab_verbs_cm_is_proved(const uint8_t *key, const fab_verbs_cm_hello_t *hello)
+{
+    fab_verbs_cm_hello_t proved = *hello;
+
+    fab_verbs_cm_prove(key, &proved);
+    return fab_bytes_are_equal(proved.proof, hello->proof, sizeof(hello->proof));
+}
+
 static void fab_verbs_cm_route_resolved(fab_verbs_ep_t *ep)
 {
     fab_verbs_conn_t *conn = ep->conn;
@@ -165,7 +198,7 @@ static void fab_verbs_cm_route_resolved(fab_verbs_ep_t *ep)
     };
     struct rdma_conn_param param = fab_verbs_cm_param(conn);
 
-    memcpy(hello.nonce, ep->addr.nonce, sizeof(hello.nonce));
+    fab_verbs_cm_prove(ep->addr.key, &hello);
     param.private_data = &hello;
     param.private_data_len = sizeof(hello);
     if (0 != rdma_connect(conn->cm_id, &param)) {
@@ -215,7 +248,7 @@ static fab_verbs_conn_t *fab_verbs_cm_meant(const fab_verbs_domain_t *dom,
     fab_verbs_ep_t *ep = dom->eps;
 
     if (FAB_VERBS_MAGIC != hello->magic || FAB_VERBS_VERSION != hello->version ||
-        0 != memcmp(hello->nonce, dom->addr.nonce, sizeof(hello->nonce))) {
+        !fab_verbs_cm_is_proved(dom->addr.key, hello)) {
         return NULL;
     }
     while (NULL != ep && ep->peer->name != hello->name) {
@@ -378,7 +411,7 @@ static int fab_verbs_cm_listen(fab_verbs_domain_t *dom)
     struct sockaddr_storage at;
     int error = 0;
 
-    (void) fab_verbs_sockaddr(dom->addr.gid, 0, &at);
+    (void) fab_verbs_cm_sockaddr(dom->addr.gid, 0, &at);
     for (int i = 0; i < FAB_VERBS_CM_BINDS && (0 == i || EADDRINUSE == error); i++) {
         struct rdma_cm_id *id;
         if (0 != rdma_create_id(dom->cm->channel, &id, NULL, RDMA_PS_TCP)) {

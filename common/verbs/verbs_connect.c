@@ -42,7 +42,6 @@ static fab_verbs_frame_t fab_verbs_frame(const fab_verbs_ep_t *ep, fab_verbs_kin
         .addr = dom->addr,
     };
 
-    memcpy(frame.nonce, ep->addr.nonce, sizeof(frame.nonce));
     if (NULL != ep->conn) {
         frame.qpn = ep->conn->qp->qp_num;
         frame.psn = ep->conn->psn;
@@ -65,7 +64,6 @@ static bool fab_verbs_frame_is_sound(const fab_verbs_domain_t *dom, const fab_ve
     bool has_qp = FAB_VERBS_HELLO == frame->kind || FAB_VERBS_REPLY == frame->kind;
 
     if (FAB_VERBS_MAGIC != frame->magic || FAB_VERBS_VERSION != frame->version ||
-        0 != memcmp(frame->nonce, dom->addr.nonce, sizeof(frame->nonce)) ||
         frame->target != dom->fab->config.name || frame->name == dom->fab->config.name) {
         return false;
     }
@@ -76,23 +74,23 @@ static bool fab_verbs_frame_is_sound(const fab_verbs_domain_t *dom, const fab_ve
 }
 
 /* Not a peer that has a record: answer with what the frame itself says. */
-static void fab_verbs_refuse(fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello,
+static void fab_verbs_refuse(fab_sock_t *sock, const fab_verbs_frame_t *hello,
                              fab_verbs_refusal_t reason)
 {
+    const fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
     fab_verbs_frame_t frame = {
         .magic = FAB_VERBS_MAGIC,
         .version = FAB_VERBS_VERSION,
         .kind = FAB_VERBS_REFUSE,
-        .name = sock->dom->fab->config.name,
+        .name = dom->fab->config.name,
         .target = hello->name,
         .qpn = reason,
-        .addr = sock->dom->addr,
+        .addr = dom->addr,
     };
 
-    memcpy(frame.nonce, hello->addr.nonce, sizeof(frame.nonce));
     fab_counters.verbs_refused++;
-    fab_verbs_oob_send(sock, &frame);
-    fab_verbs_oob_release(sock);
+    fab_sock_send(sock, &frame);
+    fab_sock_release(sock);
 }
 
 /* ---- asking ------------------------------------------------------------- */
@@ -178,11 +176,11 @@ void fab_verbs_connect_cancel(fab_verbs_ep_t *ep)
         fab_verbs_stop_waiting(ep);
     }
     if (NULL != ep->sock) {
-        fab_verbs_oob_release(ep->sock);
+        fab_sock_release(ep->sock);
         ep->sock = NULL;
     }
     if (NULL != ep->parked) {
-        fab_verbs_oob_release(ep->parked);
+        fab_sock_release(ep->parked);
         ep->parked = NULL;
     }
     fab_verbs_set_state(ep, FAB_VERBS_IDLE);
@@ -201,8 +199,7 @@ void fab_verbs_connect_done(fab_verbs_ep_t *ep)
 /* ---- answering ---------------------------------------------------------- */
 
 /* Connect to who asks through sock, with the QP that there is or a new one. */
-static void fab_verbs_answer(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
-                             const fab_verbs_frame_t *hello)
+static void fab_verbs_answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
 {
     const char *why = "";
     fab_verbs_frame_t reply;
@@ -220,23 +217,20 @@ static void fab_verbs_answer(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
         return;
     }
     ep->sock = sock;
-    sock->ep = ep;
-    sock->is_asking = false;
+    sock->owner = ep;
     fab_verbs_set_state(ep, FAB_VERBS_ANSWERED);
     reply = fab_verbs_frame(ep, FAB_VERBS_REPLY);
-    fab_verbs_oob_send(sock, &reply);
+    fab_sock_send(sock, &reply);
 }
 
 /* Put it aside: this process has asked, and its name has precedence. */
-static void fab_verbs_park(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
-                           const fab_verbs_frame_t *hello)
+static void fab_verbs_park(fab_verbs_ep_t *ep, fab_sock_t *sock)
 {
     if (NULL != ep->parked) {
-        fab_verbs_oob_release(ep->parked);
+        fab_sock_release(ep->parked);
     }
     ep->parked = sock;
-    sock->ep = ep;
-    sock->in = *hello;
+    sock->owner = ep;
     fab_counters.verbs_crossed++;
 }
 
@@ -245,12 +239,12 @@ static void fab_verbs_park(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
  * that very QP: it is overtaken. With another QP the peer begins anew, as it has failed or left
  * this process before.
  */
-static void fab_verbs_asked_again(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
+static void fab_verbs_asked_again(fab_verbs_ep_t *ep, fab_sock_t *sock,
                                   const fab_verbs_frame_t *hello)
 {
     if (hello->qpn == ep->conn->peer_qpn && hello->psn == ep->conn->peer_psn) {
         fab_counters.verbs_crossed++;
-        fab_verbs_oob_release(sock);
+        fab_sock_release(sock);
         return;
     }
     if (ep->has_left || ep->conn->is_broken || 0 == ep->conn->sent) {
@@ -264,8 +258,7 @@ static void fab_verbs_asked_again(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
                       "It gave the connection up and asked for another one.");
 }
 
-static void fab_verbs_asked(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
-                            const fab_verbs_frame_t *hello)
+static void fab_verbs_asked(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
 {
     switch (ep->state) {
     case FAB_VERBS_IDLE:
@@ -276,7 +269,7 @@ static void fab_verbs_asked(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
         if (hello->name < ep->dom->fab->config.name) {
             fab_verbs_answer(ep, sock, hello);
         } else {
-            fab_verbs_park(ep, sock, hello);
+            fab_verbs_park(ep, sock);
         }
         break;
     default:
@@ -289,10 +282,10 @@ static void fab_verbs_asked(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
  * The endpoint of who asks.  NULL: refuse it, or, with *is_later, ask again: this process closed
  * the peer, and what it sent before it let go is not delivered yet.
  */
-static fab_verbs_ep_t *fab_verbs_asker(fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello,
+static fab_verbs_ep_t *fab_verbs_asker(fab_sock_t *sock, const fab_verbs_frame_t *hello,
                                        bool *is_later)
 {
-    fab_verbs_domain_t *dom = sock->dom;
+    fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
     fab_peer_t *peer = fab_peer_from_wire(dom->fab, &fab_verbs_provider, hello->name, &hello->addr,
                                           sizeof(hello->addr));
     fab_verbs_ep_t *ep;
@@ -317,24 +310,23 @@ static fab_verbs_ep_t *fab_verbs_asker(fab_verbs_sock_t *sock, const fab_verbs_f
     return ep->is_doomed ? NULL : ep;
 }
 
-static void fab_verbs_on_hello(fab_verbs_sock_t *sock, const fab_verbs_frame_t *hello)
+static void fab_verbs_on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
 {
     bool is_later = false;
     fab_verbs_ep_t *ep;
 
-    if (!fab_verbs_oob_is_open(sock)) {
+    if (!fab_sock_is_open(sock)) {
         /*
          * it was answered by this process's own question, long ago maybe: that connection may be
          * closed again by now
          */
         fab_counters.verbs_crossed++;
-        fab_verbs_oob_release(sock);
+        fab_sock_release(sock);
         return;
     }
     ep = fab_verbs_asker(sock, hello, &is_later);
     if (is_later) {
-        sock->in = *hello;
-        sock->is_deferred = true;
+        fab_sock_defer(sock);
     } else if (NULL == ep) {
         fab_verbs_refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
     } else {
@@ -352,7 +344,7 @@ void fab_verbs_connected(fab_verbs_ep_t *ep)
         /* the peer's QP may send when something came */
         fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_CREDIT);
     }
-    fab_verbs_oob_send(ep->sock, &ready);
+    fab_sock_send(ep->sock, &ready);
     fab_verbs_connect_done(ep);
 }
 
@@ -363,15 +355,14 @@ static void fab_verbs_on_ready(fab_verbs_ep_t *ep)
         fab_verbs_connect_done(ep);
         return;
     }
-    fab_verbs_oob_release(ep->sock);
+    fab_sock_release(ep->sock);
     ep->sock = NULL;
     if (NULL == ep->conn->cm_id) {
         fab_verbs_cm_lost(ep->conn); /* it was connected already, and nothing is left of that */
     }
 }
 
-static void fab_verbs_on_reply(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
-                               const fab_verbs_frame_t *reply)
+static void fab_verbs_on_reply(fab_verbs_ep_t *ep, const fab_verbs_frame_t *reply)
 {
     const char *why = "";
 
@@ -380,7 +371,6 @@ static void fab_verbs_on_reply(fab_verbs_ep_t *ep, fab_verbs_sock_t *sock,
         fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "%s", why);
         return;
     }
-    sock->is_asking = false;
     if (NULL != ep->dom->cm) {
         fab_verbs_cm_connect(ep);
     } else {
@@ -398,10 +388,12 @@ static void fab_verbs_on_refuse(fab_verbs_ep_t *ep, uint32_t reason)
             : "this process has failed for it, or it reaches this process in another way");
 }
 
-void fab_verbs_on_frame(fab_verbs_sock_t *sock, const fab_verbs_frame_t *frame)
+void fab_verbs_on_frame(fab_sock_t *sock, const void *bytes)
 {
-    fab_verbs_ep_t *ep = sock->ep;
-    bool is_sound = fab_verbs_frame_is_sound(sock->dom, frame);
+    const fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
+    const fab_verbs_frame_t *frame = bytes;
+    fab_verbs_ep_t *ep = sock->owner;
+    bool is_sound = fab_verbs_frame_is_sound(dom, frame);
     bool is_from_peer = NULL != ep && is_sound && frame->name == ep->peer->name &&
                         ep->sock == sock && 0 == memcmp(&frame->addr, &ep->addr, sizeof(ep->addr));
 
@@ -409,14 +401,14 @@ void fab_verbs_on_frame(fab_verbs_sock_t *sock, const fab_verbs_frame_t *frame)
         fab_verbs_on_hello(sock, frame);
     } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REPLY == frame->kind &&
                !ep->conn->is_cm_begun) {
-        fab_verbs_on_reply(ep, sock, frame);
+        fab_verbs_on_reply(ep, frame);
     } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REFUSE == frame->kind) {
         fab_verbs_on_refuse(ep, frame->qpn);
     } else if (is_from_peer && FAB_VERBS_ANSWERED == ep->state && FAB_VERBS_READY == frame->kind) {
         fab_verbs_on_ready(ep);
     } else {
         fab_counters.verbs_bad_frames++;
-        fab_verbs_oob_try_next(sock); /* another process listens there */
+        fab_sock_reject(sock);
     }
 }
 
@@ -424,22 +416,22 @@ void fab_verbs_on_frame(fab_verbs_sock_t *sock, const fab_verbs_frame_t *frame)
 
 void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why)
 {
-    fab_verbs_sock_t *parked = ep->parked;
+    fab_sock_t *parked = ep->parked;
 
     if (NULL != parked) {
         ep->parked = NULL;
-        fab_verbs_answer(ep, parked, &parked->in);
+        fab_verbs_answer(ep, parked, (const fab_verbs_frame_t *) parked->frame);
         return;
     }
     fab_verbs_connect_cancel(ep);
     fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "%s", why);
 }
 
-void fab_verbs_on_broken(fab_verbs_sock_t *sock, const char *why)
+void fab_verbs_on_broken(fab_sock_t *sock, const char *why)
 {
-    fab_verbs_ep_t *ep = sock->ep;
+    fab_verbs_ep_t *ep = sock->owner;
 
-    fab_verbs_oob_release(sock);
+    fab_sock_release(sock);
     if (NULL == ep) {
         return;
     }

@@ -43,7 +43,7 @@ static int fab_verbs_fill_address(fab_verbs_domain_t *dom, const char **why)
     addr->pid = (uint32_t) getpid();
     addr->host = fab_shm_host_identity();
     addr->start_time = fab_shm_start_time(addr->pid);
-    if ((ssize_t) sizeof(addr->nonce) != getrandom(addr->nonce, sizeof(addr->nonce), 0)) {
+    if ((ssize_t) sizeof(addr->key) != getrandom(addr->key, sizeof(addr->key), 0)) {
         *why = fab_sentence(dom->fab, "getrandom() failed: %s.", strerror(errno));
         return OPAL_ERR_NOT_AVAILABLE;
     }

@@ -295,8 +295,8 @@ static const char *fab_verbs_layer(uint8_t link_layer)
 static bool fab_verbs_addr_is_sound(const fab_verbs_addr_t *addr)
 {
     return addr->eager_max >= FAB_VERBS_EAGER_MIN && addr->eager_max <= FAB_VERBS_EAGER_MAX &&
-           addr->num_ips > 0 && addr->num_ips <= FAB_VERBS_IPS && addr->port > 0 &&
-           addr->mtu >= IBV_MTU_256 && addr->mtu <= IBV_MTU_4096 &&
+           addr->num_ips > 0 && addr->num_ips <= FAB_VERBS_IPS && addr->mtu >= IBV_MTU_256 &&
+           addr->mtu <= IBV_MTU_4096 &&
            (0 == (addr->flags & FAB_VERBS_ADDR_CM) || addr->cm_port > 0) && addr->pid > 0 &&
            addr->pid <= INT32_MAX && addr->max_read < 32 &&
            (IBV_LINK_LAYER_ETHERNET == addr->link_layer ||

@@ -227,7 +227,7 @@ static __attribute__((noinline)) int fab_verbs_keep_house(fab_verbs_domain_t *do
     uint64_t now = fab_verbs_now_us();
     int events = 0;
 
-    if (dom->num_sockets > 0 || now >= dom->next_oob) {
+    if (fab_sock_set_is_busy(dom->socks) || now >= dom->next_oob) {
         dom->next_oob = now + FAB_VERBS_OOB_US;
         events = fab_verbs_oob_poll(dom);
     }

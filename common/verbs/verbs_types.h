@@ -26,6 +26,7 @@
 
 #include "fabric/fab_provider.h"
 #include "fabric/fab_tm.h"
+#include "sock/sock.h"
 #include "verbs/verbs_reg.h"
 #include "verbs/verbs_wire.h"
 
@@ -73,7 +74,6 @@ enum {
 typedef struct fab_verbs_domain fab_verbs_domain_t;
 typedef struct fab_verbs_ep fab_verbs_ep_t;
 typedef struct fab_verbs_conn fab_verbs_conn_t;
-typedef struct fab_verbs_sock fab_verbs_sock_t;
 typedef struct fab_verbs_oob fab_verbs_oob_t;
 typedef struct fab_verbs_tm fab_verbs_tm_t;
 typedef struct fab_verbs_cm fab_verbs_cm_t;
@@ -243,8 +243,8 @@ struct fab_verbs_ep {
     fab_peer_t *peer;
     fab_verbs_domain_t *dom;
     fab_verbs_conn_t *conn;    /* from ASKING or ANSWERED on */
-    fab_verbs_sock_t *sock;    /* ASKING, ANSWERED */
-    fab_verbs_sock_t *parked;  /* the peer asked while this process asks and has precedence */
+    fab_sock_t *sock;          /* ASKING, ANSWERED */
+    fab_sock_t *parked;        /* the peer asked while this process asks and has precedence */
     fab_verbs_buf_t *reserved; /* by fab_reserve(); NULL: none */
     fab_verbs_op_t *ops;       /* not yet posted in full */
     fab_verbs_op_t **ops_tail;
@@ -330,8 +330,8 @@ struct fab_verbs_domain {
 
     /* connecting */
     fab_verbs_oob_t *oob;
-    fab_verbs_cm_t *cm;   /* NULL: the port is not iWARP */
-    uint32_t num_sockets; /* something is expected on */
+    fab_sock_set_t *socks; /* for connection set-up */
+    fab_verbs_cm_t *cm;    /* NULL: the port is not iWARP */
     uint32_t num_asking;
     fab_verbs_ep_t *waiting;
     fab_verbs_ep_t **waiting_tail;

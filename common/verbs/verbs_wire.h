@@ -22,16 +22,13 @@
  * rendezvous on no others), and gets on it the other device's FINs, which are not counted in the
  * credits.
  *
- * Connection set-up.  Three frames over a byte stream (verbs_oob.h), all of the same size:
+ * Connection set-up.  Three frames over a connection as sock_wire.h describes, all of the same size:
  *
  *      asking side                                       answering side
  *      HELLO {name, address, qpn, psn, window} ->        makes its QP(s), ready to receive and to send
  *                                              <- REPLY  {the same of its own}, or REFUSE {status}
  *      QP ready to receive and to send
  *      READY                                   ->        may send now; the stream is closed
- *
- * Each frame carries the nonce of its receiver, which only who got its address through the job's
- * modex can know.
  *
  * Address and frames are in the byte order of the host, which the fabric's address has checked.
  */
@@ -41,11 +38,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sock/sock_ip.h"
+#include "sock/sock_wire.h"
+
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 4
+#define FAB_VERBS_VERSION 5
 
 enum {
-    FAB_VERBS_NONCE = 16,          /* bytes */
     FAB_VERBS_IPS = 4,             /* IP addresses in a process's address */
     FAB_VERBS_EAGER_MIN = 304,     /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */
     FAB_VERBS_EAGER_MAX = 1 << 20, /* bytes */
@@ -106,16 +105,16 @@ typedef struct fab_verbs_addr {
     uint32_t pid;
     uint64_t host; /* fab_shm_host_identity(): pid means something only there */
     uint64_t start_time;
-    uint8_t nonce[FAB_VERBS_NONCE];
-    uint8_t ips[FAB_VERBS_IPS][16]; /* where it listens, IPv4 as ::ffff:a.b.c.d, the best first */
-    uint16_t port;                  /* TCP */
-    uint16_t flags;                 /* FAB_VERBS_ADDR_* */
-    uint16_t cm_port;               /* iWARP: rdma_cm's */
-    uint8_t max_read; /* its device reads 2^max_read bytes at most by itself; TM_RNDV */
-    uint8_t reserved;
+    uint8_t key[FAB_SOCK_KEY];        /* of connection set-up */
+    fab_sock_ip_t ips[FAB_VERBS_IPS]; /* where it listens, the best first */
+    uint16_t flags;                   /* FAB_VERBS_ADDR_* */
+    uint16_t cm_port;                 /* iWARP: rdma_cm's */
+    /* its device reads 2^max_read bytes at most by itself; TM_RNDV */
+    uint8_t max_read;
+    uint8_t reserved[3];
 } fab_verbs_addr_t;
 
-_Static_assert(136 == sizeof(fab_verbs_addr_t), "fab_verbs_addr_t is a wire format");
+_Static_assert(152 == sizeof(fab_verbs_addr_t), "fab_verbs_addr_t is a wire format");
 
 typedef enum fab_verbs_kind {
     FAB_VERBS_HELLO = 1,
@@ -133,10 +132,9 @@ typedef enum fab_verbs_refusal {
 typedef struct fab_verbs_frame {
     uint32_t magic;
     uint16_t version;
-    uint16_t kind;                  /* fab_verbs_kind_t */
-    uint8_t nonce[FAB_VERBS_NONCE]; /* of the receiver */
-    uint64_t name;                  /* of the sender */
-    uint64_t target;                /* of the receiver */
+    uint16_t kind;   /* fab_verbs_kind_t */
+    uint64_t name;   /* of the sender */
+    uint64_t target; /* of the receiver */
     uint32_t qpn;
     uint32_t psn;    /* of the sender's first packet; iWARP: a random number */
     uint32_t window; /* messages that the receiver may have under way to the sender */
@@ -148,6 +146,7 @@ typedef struct fab_verbs_frame {
 } fab_verbs_frame_t;
 
 _Static_assert(200 == sizeof(fab_verbs_frame_t), "fab_verbs_frame_t is a wire format");
+_Static_assert(sizeof(fab_verbs_frame_t) <= FAB_SOCK_FRAME_MAX, "it fits");
 
 /*
  * iWARP: private data of the asking side's rdma_connect(), by which the answering side knows which
@@ -157,8 +156,8 @@ typedef struct fab_verbs_cm_hello {
     uint32_t magic;
     uint16_t version;
     uint16_t reserved;
-    uint8_t nonce[FAB_VERBS_NONCE]; /* of the receiver */
-    uint64_t name;                  /* of the sender */
+    uint8_t proof[FAB_SOCK_KEY]; /* fab_verbs_cm_proof() */
+    uint64_t name;               /* of the sender */
     /* of the sender's QP: another one than HELLO named, if that failed to connect */
     uint32_t qpn;
     uint32_t psn;        /* of HELLO */
