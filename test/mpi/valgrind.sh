@@ -2,32 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 ompi=4.1 needs=valgrind short=turns
 #
-# MPI programs under valgrind: no error and no lost memory with pml_tm in its stack. What others do is theirs. (Not truncate: after
-# an error MPI_Sendrecv keeps its request, with what belongs to it.)
-. "$TM_SRC/test/lib/script.sh"
-
-# ours FILE...: print the reports that name one of our source files.
-ours()
-{
-    sed -E 's/^==[0-9]+== ?//' "$@" | awk -v RS= '/\((pml_tm[a-z_]*|fab[a-z_]*|shm_[a-z_]*|self_domain|match)\.[ch]:[0-9]+\)/ { print $0 "\n" }'
-}
-
-# check PROGRAM NP [ARGUMENT...]
-check()
-{
-    local program=$1 np=$2 compiled
-    shift 2
-    echo "== $program, $np ranks, $*"
-    compiled=$(tm_mpi_program "$program")
-    rm -f log.*
-    tm_mpirun "$np" valgrind -q --leak-check=full --show-leak-kinds=definite --log-file="$TM_WORK/log.%p" "$compiled" "$@" ||
-        fail "$program: exit status $?"
-    require "errors=0" out
-    [[ -z $(ours log.*) ]] || {
-        ours log.* | head -n 60
-        fail "valgrind reports errors of pml_tm in $program"
-    }
-}
+# MPI programs under valgrind. (Not truncate: after an error MPI_Sendrecv keeps its request, with what belongs to it.)
+# shellcheck source-path=SCRIPTDIR source=valgrind.bash
+. "$TM_SRC/test/mpi/valgrind.bash"
 
 check basic 2
 check random 2 "$(tm_seed 3)" 10 epochs=6
