@@ -5,10 +5,12 @@
 common_tm_sources = \
 	common/fabric/fab.c \
 	common/fabric/fab.h \
+	common/fabric/fab_copy.h \
 	common/fabric/fab_core.h \
 	common/fabric/fab_counters.h \
 	common/fabric/fab_help.c \
 	common/fabric/fab_help.h \
+	common/fabric/fab_inl.h \
 	common/fabric/fab_params.c \
 	common/fabric/fab_params.h \
 	common/fabric/fab_params_check.c \

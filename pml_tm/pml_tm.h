@@ -17,6 +17,7 @@
  *   pml_tm_probe.c      probe and matched probe
  *   pml_tm_start.c      persistent requests
  *   pml_tm_request.c    completing and freeing requests
+ *   pml_tm_wait.c       MPI_Waitall
  *   pml_tm_wire.h       the bytes that leave the process
  *
  * Lock.  There is one, the fabric's (fab_lock()): it covers the fabric, the matching domains, the
@@ -68,7 +69,15 @@ typedef struct mca_pml_tm_params {
 enum {
     /* a blocking call polls for messages alone, most times, and stops when it has what it waits for */
     PML_TM_FAST_WAIT = 1 << 0,
-    PML_TM_FAST_ALL = (1 << 1) - 1,
+    /* a receive is posted at the end of the short list; a short message takes the oldest receive */
+    PML_TM_FAST_RECV = 1 << 1,
+    /* a short message goes straight into the ring of a peer on this host */
+    PML_TM_FAST_SEND = 1 << 2,
+    /* a request that nobody gave a callback or freed is completed at once, not by way of a list */
+    PML_TM_FAST_COMPLETE = 1 << 3,
+    /* MPI_Waitall of this PML's requests by its own function (pml_tm_wait.c) */
+    PML_TM_FAST_WAIT_ALL = 1 << 4,
+    PML_TM_FAST_ALL = (1 << 5) - 1,
 };
 
 /* Polls of a blocking call between two that look at everything there is in the fabric. */
@@ -92,8 +101,10 @@ typedef struct mca_pml_tm {
     fab_tm_device_t device;
     /* open receives that the device may put a message into the memory of, by its address */
     mca_pml_tm_recv_request_t *memory[PML_TM_MEMORY_BUCKETS];
-    unsigned source_bits;    /* of the fabric tag */
-    uint32_t eager_limit;    /* bytes; params.eager_limit as it is compared */
+    unsigned source_bits; /* of the fabric tag */
+    uint64_t match_mask;  /* its bits that are source and MPI tag: fab_match_key() of a message */
+    uint32_t short_max;   /* bytes that a send may put straight into a ring */
+    uint32_t eager_limit; /* bytes; params.eager_limit as it is compared */
     mca_pml_tm_msg_t *early; /* messages for communicators not added yet, oldest first */
     mca_pml_tm_msg_t **early_tail;
     mca_pml_tm_msg_t *msg_cache;              /* free short ones */
@@ -106,6 +117,8 @@ typedef struct mca_pml_tm {
     _Atomic(mca_pml_tm_failure_t *) failures; /* peers that failed, not handled yet */
     mca_pml_tm_params_t params;
     mca_pml_tm_counters_t counters;
+    mca_pml_tm_recv_request_t
+        *blocking; /* kept for the next blocking receive; NULL: in use, none */
     bool is_enabled;
 } mca_pml_tm_t;
 
@@ -183,6 +196,36 @@ static inline int mca_pml_tm_complete_done(void)
 }
 
 /*
+ * Of this datatype: is the data where the buffer is, without gaps, and need the type not be
+ * retained?
+ */
+static inline bool mca_pml_tm_is_plain(const ompi_datatype_t *datatype)
+{
+    const unsigned plain = OMPI_DATATYPE_FLAG_PREDEFINED | OPAL_DATATYPE_FLAG_NO_GAPS;
+
+    return OPAL_LIKELY(plain == (datatype->super.flags & plain));
+}
+
+/*
+ * Complete a request that others may know, without threads; there is no callback to run and it was
+ * not freed.
+ */
+static inline void mca_pml_tm_complete(mca_pml_tm_core_t *core)
+{
+    ompi_request_t *request = &core->base->req_ompi;
+    void *sync = (void *) (uintptr_t) request->req_complete;
+
+    core->state = PML_TM_COMPLETING;
+    core->has_callback = false;
+    core->base->req_pml_complete = true;
+    mca_pml_tm_request_set_error(core);
+    request->req_complete = REQUEST_COMPLETED;
+    if (OPAL_UNLIKELY(REQUEST_PENDING != sync)) {
+        wait_sync_update((ompi_wait_sync_t *) sync, 1, request->req_status.MPI_ERROR);
+    }
+}
+
+/*
  * The transport is finished with the request, status and error are set. Lock held; the request is
  * not to be touched after.
  */
@@ -193,10 +236,18 @@ static inline void mca_pml_tm_done(mca_pml_tm_core_t *core)
         mca_pml_tm_request_set_error(core);
         core->base->req_ompi.req_complete = REQUEST_COMPLETED;
         mca_pml_tm.fab->must_return |= 0 != (mca_pml_tm.fast & PML_TM_FAST_WAIT);
+    } else if (OPAL_LIKELY(0 != (mca_pml_tm.fast & PML_TM_FAST_COMPLETE) &&
+                           NULL == core->base->req_ompi.req_complete_cb &&
+                           !core->base->req_free_called && !opal_using_threads())) {
+        mca_pml_tm_complete(core);
     } else {
         mca_pml_tm_done_listed(core);
     }
 }
+
+/* Take MPI_Waitall's place in Open MPI, and give it back (pml_tm_wait.c). */
+void mca_pml_tm_wait_open(void);
+void mca_pml_tm_wait_close(void);
 
 /*
  * Tell the user: a topic of help-mpi-pml-tm.txt, on this process's standard error (fab_help.h).

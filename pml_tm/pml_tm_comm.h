@@ -14,6 +14,8 @@ struct mca_pml_tm_comm {
     int32_t num_sources; /* ranks a message can come from: the remote group's size */
     uint32_t my_rank;    /* as source of what this process sends */
     uint32_t context;
+    unsigned fast;     /* PML_TM_FAST_* that may be used in it */
+    uint64_t tag_base; /* of the fabric tags of what this process sends; see pml_tm_wire.h */
     /* ranks from 0 on that are known to send through the device that matches tags */
     int32_t num_behind_device;
     bool is_coll_revoked;      /* messages of collectives are refused */

@@ -13,12 +13,14 @@
 
 #include "fabric/fab_counters.h"
 #include "fabric/fab_help.h"
+#include "fabric/fab_inl.h"
 
 #include "pml_tm_comm.h"
 #include "pml_tm_failure.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
+#include "pml_tm_recv.h"
 #include "tm_commit.h"
 
 static int tm_register(void);
@@ -118,11 +120,14 @@ static void register_params(void)
                  "In a blocking call, polls of pml tm before one of everything else in Open "
                  "MPI (1 to 1000000, default "
                  "32). Lower values serve others sooner, higher ones lower the latency.");
-    register_var("fast_paths", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_9, &params->fast_paths,
-                 "Shorter ways for common cases that are used, as a sum (0 to 1, default 1: all). "
-                 "1: a blocking call polls for messages alone most times, and takes no more of "
-                 "them when it has what it waits for. For tests; none is used with "
-                 "MPI_THREAD_MULTIPLE.");
+    register_var(
+        "fast_paths", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_9, &params->fast_paths,
+        "Shorter ways for common cases that are used, as a sum (0 to 31, default 31: all). "
+        "1: a blocking call polls for messages alone most times, and takes no more of "
+        "them when it has what it waits for. 2: receives and short messages that meet "
+        "in order. 4: short messages straight into the ring of a peer on this host. 8: "
+        "requests without callback are completed at once. 16: an MPI_Waitall of its own. "
+        "For tests; none is used with MPI_THREAD_MULTIPLE.");
     register_var("free_list_num", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_8, &params->free_list_num,
                  "Requests of each kind allocated at start (0 to 1000000, default 16).");
     register_var("free_list_max", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_8, &params->free_list_max,
@@ -363,7 +368,10 @@ static void init_state(void)
     mca_pml_tm.early_tail = &mca_pml_tm.early;
     fab_idmap_init(&mca_pml_tm.ids);
     mca_pml_tm.eager_limit = (uint32_t) mca_pml_tm.params.eager_limit;
+    mca_pml_tm.short_max = mca_pml_tm.eager_limit < FAB_SHORT_MAX ? mca_pml_tm.eager_limit
+                                                                  : FAB_SHORT_MAX;
     mca_pml_tm.source_bits = choose_source_bits(mca_pml_tm_process.num_procs);
+    mca_pml_tm.match_mask = (UINT64_C(1) << (PML_TM_TAG_BITS + mca_pml_tm.source_bits)) - 1;
     mca_pml_tm.max_context = 1u << (32 - mca_pml_tm.source_bits);
     mca_pml_tm.super.pml_max_contextid = mca_pml_tm.max_context;
 }
@@ -421,11 +429,13 @@ static int tm_finalize(void)
         return OMPI_SUCCESS;
     }
     mca_pml_tm.is_enabled = false;
+    mca_pml_tm_wait_close();
     finish_gets();
     mca_pml_tm_offload_close();
     mca_pml_tm_comm_fini();
     mca_pml_tm_offload_free();
     mca_pml_tm_msg_fini();
+    mca_pml_tm_recv_fini();
     mca_pml_tm_failure_fini();
     mca_pml_tm_peer_fini();
     fab_idmap_fini(&mca_pml_tm.ids);

@@ -9,6 +9,9 @@
  */
 #include "pml_tm_msg.h"
 
+#include "fabric/fab_copy.h"
+#include "match/match_inl.h"
+
 #include "pml_tm_excid.h"
 #include "pml_tm_failure.h"
 #include "pml_tm_offload.h"
@@ -237,18 +240,60 @@ static void msg_store(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr, c
     }
 }
 
-void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+static __attribute__((noinline)) void msg_eager_any(fab_peer_t *peer, fab_hdr_t hdr,
+                                                    const void *data, size_t len)
 {
     mca_pml_tm_comm_t *tmc;
     bool is_bad;
     mca_pml_tm_recv_request_t *req = msg_match(peer, hdr, &tmc, &is_bad);
 
-    (void) ctx;
     if (OPAL_LIKELY(NULL != req)) {
         mca_pml_tm_recv_eager(req, peer, hdr, data, len);
     } else if (!is_bad) {
         msg_store(tmc, peer, hdr, data, len, len);
     }
+}
+
+/*
+ * The receive that a short message takes, if it is the oldest one that is posted; NULL: look for
+ * it.  A source or tag that cannot be fits no receive that names it, so only the source, which may
+ * be any, is looked at.
+ */
+static inline mca_pml_tm_recv_request_t *match_short(fab_hdr_t hdr, size_t len)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm_find(
+        mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits));
+    uint64_t key = hdr.tag & mca_pml_tm.match_mask;
+
+    if (OPAL_LIKELY(NULL != tmc && 0 != (tmc->fast & PML_TM_FAST_RECV) && 0 == hdr.app_ctx &&
+                    len <= FAB_COPY_SHORT_MAX && (int32_t) (key >> 32) < tmc->num_sources)) {
+        fab_match_recv_t *recv = fab_match_arrive_first(&tmc->match, key);
+        return OPAL_LIKELY(NULL != recv) ? mca_pml_tm_recv_of((fab_offload_recv_t *) recv) : NULL;
+    }
+    return NULL;
+}
+
+void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_recv_request_t *req = match_short(hdr, len);
+    ompi_status_public_t *status;
+
+    (void) ctx;
+    if (OPAL_UNLIKELY(NULL == req)) {
+        msg_eager_any(peer, hdr, data, len);
+        return;
+    }
+    ++mca_pml_tm.counters.expected;
+    if (OPAL_UNLIKELY(NULL == req->data || len > req->capacity)) {
+        mca_pml_tm_recv_eager(req, peer, hdr, data, len);
+        return;
+    }
+    status = &req->req_recv.req_base.req_ompi.req_status;
+    status->MPI_SOURCE = (int32_t) ((hdr.tag & mca_pml_tm.match_mask) >> 32);
+    status->MPI_TAG = mca_pml_tm_tag_tag(hdr.tag);
+    status->_ucount = len;
+    fab_copy_short(req->data, data, len);
+    mca_pml_tm_done(&req->core);
 }
 
 void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)

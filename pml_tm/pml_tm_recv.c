@@ -4,18 +4,35 @@
  */
 #include "pml_tm_recv.h"
 
+#include "match/match_inl.h"
+
 #include "pml_tm_failure.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
+
+/* The rare half of a function, so that it does not cost the common half saved registers. */
+#define NOINLINE __attribute__((noinline))
+
+/* A request off the free list; NULL: no memory, or all that may exist are in use. */
+static NOINLINE mca_pml_tm_recv_request_t *recv_get(void)
+{
+    mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) opal_free_list_get(
+        &mca_pml_base_recv_requests);
+
+    if (OPAL_UNLIKELY(NULL == req)) {
+        req = mca_pml_tm.blocking;
+        mca_pml_tm.blocking = NULL;
+    }
+    return req;
+}
 
 /* A request, initialised, inactive; NULL: no memory. */
 static mca_pml_tm_recv_request_t *recv_alloc(void *buf, size_t count, ompi_datatype_t *datatype,
                                              int src, int tag, ompi_communicator_t *comm,
                                              bool is_persistent)
 {
-    mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) opal_free_list_get(
-        &mca_pml_base_recv_requests);
+    mca_pml_tm_recv_request_t *req = recv_get();
     char *data;
 
     if (OPAL_UNLIKELY(NULL == req)) {
@@ -26,12 +43,6 @@ static mca_pml_tm_recv_request_t *recv_alloc(void *buf, size_t count, ompi_datat
     req->data = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &req->capacity) ? data : NULL;
     req->core.is_private = false;
     return req;
-}
-
-/* Does the buffer have a layout of its own? */
-static inline bool is_packed(const mca_pml_tm_recv_request_t *req)
-{
-    return NULL == req->data && 0 != req->capacity;
 }
 
 static void recv_start(mca_pml_tm_recv_request_t *req)
@@ -46,19 +57,25 @@ static void recv_start(mca_pml_tm_recv_request_t *req)
     }
 }
 
-void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req)
+/* Post a request that is active. */
+static void recv_match(mca_pml_tm_recv_request_t *req)
 {
     mca_pml_base_request_t *base = &req->req_recv.req_base;
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(base->req_comm);
     fab_match_msg_t *msg;
 
-    recv_start(req);
     msg = fab_match_post(&tmc->match, &req->offload.match, base->req_peer, base->req_tag);
     if (NULL != msg) {
         mca_pml_tm_msg_receive(mca_pml_tm_msg_of(msg), req);
     } else if (OPAL_UNLIKELY(NULL != tmc->scope.engine)) {
         mca_pml_tm_offload_post(tmc, req);
     }
+}
+
+void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req)
+{
+    recv_start(req);
+    recv_match(req);
 }
 
 /*
@@ -91,7 +108,7 @@ void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, f
         req->core.error = MPI_ERR_TRUNCATE;
         req->wanted = req->capacity;
     }
-    if (OPAL_UNLIKELY(is_packed(req))) {
+    if (OPAL_UNLIKELY(mca_pml_tm_recv_is_packed(req))) {
         prepare_convertor(req);
     }
 }
@@ -169,8 +186,66 @@ static inline int recv_new(void *buf, size_t count, ompi_datatype_t *datatype, i
     return OMPI_SUCCESS;
 }
 
-int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
-                     ompi_communicator_t *comm, ompi_request_t **request)
+/* ---- the short way ------------------------------------------------------ */
+
+static inline bool is_short_way(const ompi_communicator_t *comm, const ompi_datatype_t *datatype)
+{
+    return OPAL_LIKELY(0 != (mca_pml_tm_comm(comm)->fast & PML_TM_FAST_RECV)) &&
+           mca_pml_tm_is_plain(datatype) && !opal_using_threads();
+}
+
+/* recv_alloc() and recv_start() in one, of a request that is not persistent, of a plain type. */
+static inline void recv_begin(mca_pml_tm_recv_request_t *req, void *buf, size_t count,
+                              ompi_datatype_t *datatype, int src, int tag,
+                              ompi_communicator_t *comm)
+{
+    mca_pml_base_request_t *base = &req->req_recv.req_base;
+    ompi_request_t *request = &base->req_ompi;
+
+    request->req_status.MPI_SOURCE = OMPI_ANY_SOURCE;
+    request->req_status.MPI_TAG = OMPI_ANY_TAG;
+    request->req_status.MPI_ERROR = MPI_SUCCESS;
+    request->req_status._cancelled = 0;
+    request->req_complete = REQUEST_PENDING;
+    request->req_state = OMPI_REQUEST_ACTIVE;
+    request->req_persistent = false;
+    request->req_complete_cb = NULL;
+    request->req_mpi_object.comm = comm;
+    base->req_pml_complete = false;
+    base->req_free_called = false;
+    base->req_comm = comm;
+    base->req_datatype = datatype;
+    base->req_addr = buf;
+    base->req_count = count;
+    base->req_peer = src;
+    base->req_tag = tag;
+    req->core.peer = NULL;
+    req->core.id = 0;
+    req->core.state = PML_TM_ACTIVE;
+    req->core.phase = PML_TM_WAIT_MATCH;
+    req->core.error = MPI_SUCCESS;
+    req->data = (char *) buf + datatype->super.true_lb;
+    req->capacity = count * datatype->super.size;
+}
+
+static NOINLINE void recv_match_any(mca_pml_tm_recv_request_t *req)
+{
+    recv_match(req);
+    mca_pml_tm_complete_done();
+}
+
+/* At the end of the short list, or as any other. */
+static inline void recv_post_short(mca_pml_tm_recv_request_t *req, int src, int tag,
+                                   ompi_communicator_t *comm)
+{
+    if (OPAL_UNLIKELY(
+            !fab_match_post_short(&mca_pml_tm_comm(comm)->match, &req->offload.match, src, tag))) {
+        recv_match_any(req);
+    }
+}
+
+static NOINLINE int irecv_any(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                              ompi_communicator_t *comm, ompi_request_t **request)
 {
     mca_pml_tm_recv_request_t *req;
     int rc = recv_new(buf, count, datatype, src, tag, comm, false, &req);
@@ -181,8 +256,42 @@ int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src
     return rc;
 }
 
-/* Wait for a request of a blocking call, hand out its status, free it. */
-static int recv_wait(mca_pml_tm_recv_request_t *req, ompi_status_public_t *status)
+int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                     ompi_communicator_t *comm, ompi_request_t **request)
+{
+    mca_pml_tm_recv_request_t *req;
+
+    if (OPAL_UNLIKELY(!is_short_way(comm, datatype))) {
+        return irecv_any(buf, count, datatype, src, tag, comm, request);
+    }
+    req = (mca_pml_tm_recv_request_t *) opal_lifo_pop_st(&mca_pml_base_recv_requests.super);
+    if (OPAL_UNLIKELY(NULL == req)) {
+        return irecv_any(buf, count, datatype, src, tag, comm, request);
+    }
+    OBJ_RETAIN(comm);
+    recv_begin(req, buf, count, datatype, src, tag, comm);
+    req->core.is_private = false;
+    recv_post_short(req, src, tag, comm);
+    *request = &req->req_recv.req_base.req_ompi;
+    return OMPI_SUCCESS;
+}
+
+/*
+ * The request of a blocking call is one from any source, of which one failed: a call that blocks
+ * cannot wait on.
+ */
+static NOINLINE int recv_give_up(mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_tm_cancel(&req->req_recv.req_base.req_ompi, true);
+    while (!REQUEST_COMPLETE(&req->req_recv.req_base.req_ompi)) {
+        mca_pml_tm_progress(); /* a device may have to give the receive back first */
+    }
+    return PML_TM_ERR_PROC_FAILED;
+}
+
+/* Wait for a request of a blocking call, hand out its status. */
+static inline __attribute__((always_inline)) int recv_wait(mca_pml_tm_recv_request_t *req,
+                                                           ompi_status_public_t *status)
 {
     int rc;
 
@@ -192,24 +301,78 @@ static int recv_wait(mca_pml_tm_recv_request_t *req, ompi_status_public_t *statu
     }
     rc = req->req_recv.req_base.req_ompi.req_status.MPI_ERROR;
     if (OPAL_UNLIKELY(!REQUEST_COMPLETE(&req->req_recv.req_base.req_ompi))) {
-        /* from any source, one of which failed: a call that blocks cannot wait on */
-        mca_pml_tm_cancel(&req->req_recv.req_base.req_ompi, true);
-        while (!REQUEST_COMPLETE(&req->req_recv.req_base.req_ompi)) {
-            mca_pml_tm_progress(); /* a device may have to give the receive back first */
-        }
-        rc = PML_TM_ERR_PROC_FAILED;
+        rc = recv_give_up(req);
     }
+    return rc;
+}
+
+/* The same, and free it. */
+static int recv_wait_and_free(mca_pml_tm_recv_request_t *req, ompi_status_public_t *status)
+{
+    int rc = recv_wait(req, status);
+
     mca_pml_tm_request_release(&req->req_recv.req_base);
     return rc;
+}
+
+/*
+ * A blocking receive keeps its request for the next one.  It need not hold the communicator, which
+ * outlives the call.
+ */
+static inline int recv_short(mca_pml_tm_recv_request_t *req, void *buf, size_t count,
+                             ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
+                             ompi_status_public_t *status)
+{
+    int rc;
+
+    recv_begin(req, buf, count, datatype, src, tag, comm);
+    req->core.is_private = true;
+    recv_post_short(req, src, tag, comm);
+    rc = recv_wait(req, status);
+    req->core.state = PML_TM_INACTIVE;
+    req->req_recv.req_base.req_ompi.req_state = OMPI_REQUEST_INVALID;
+    if (OPAL_LIKELY(NULL == mca_pml_tm.blocking)) {
+        mca_pml_tm.blocking = req;
+    } else {
+        opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
+    }
+    return rc;
+}
+
+static NOINLINE int recv_any(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                             ompi_communicator_t *comm, ompi_status_public_t *status)
+{
+    mca_pml_tm_recv_request_t *req;
+    int rc = recv_new(buf, count, datatype, src, tag, comm, true, &req);
+
+    return OPAL_LIKELY(OMPI_SUCCESS == rc) ? recv_wait_and_free(req, status) : rc;
 }
 
 int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
                     ompi_communicator_t *comm, ompi_status_public_t *status)
 {
-    mca_pml_tm_recv_request_t *req;
-    int rc = recv_new(buf, count, datatype, src, tag, comm, true, &req);
+    mca_pml_tm_recv_request_t *req = mca_pml_tm.blocking;
 
-    return OPAL_LIKELY(OMPI_SUCCESS == rc) ? recv_wait(req, status) : rc;
+    if (OPAL_UNLIKELY(!is_short_way(comm, datatype))) {
+        return recv_any(buf, count, datatype, src, tag, comm, status);
+    }
+    mca_pml_tm.blocking = NULL; /* a callback may receive, too */
+    if (OPAL_UNLIKELY(NULL == req)) {
+        req = recv_get();
+        if (NULL == req) {
+            return OMPI_ERR_OUT_OF_RESOURCE;
+        }
+    }
+    return recv_short(req, buf, count, datatype, src, tag, comm, status);
+}
+
+void mca_pml_tm_recv_fini(void)
+{
+    if (NULL != mca_pml_tm.blocking) {
+        opal_free_list_return(&mca_pml_base_recv_requests,
+                              (opal_free_list_item_t *) mca_pml_tm.blocking);
+        mca_pml_tm.blocking = NULL;
+    }
 }
 
 /* A started receive of the message that a matched probe has taken. */
@@ -254,7 +417,7 @@ int mca_pml_tm_mrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_me
     mca_pml_tm_recv_request_t *req;
     int rc = recv_message(buf, count, datatype, message, &req);
 
-    return OMPI_SUCCESS == rc ? recv_wait(req, status) : rc;
+    return OMPI_SUCCESS == rc ? recv_wait_and_free(req, status) : rc;
 }
 
 /*

@@ -13,6 +13,12 @@ static inline mca_pml_tm_recv_request_t *mca_pml_tm_recv_of(fab_offload_recv_t *
                                           offsetof(mca_pml_tm_recv_request_t, offload));
 }
 
+/* Does the buffer have a layout of its own, for which the convertor is used? */
+static inline bool mca_pml_tm_recv_is_packed(const mca_pml_tm_recv_request_t *req)
+{
+    return NULL == req->data && 0 != req->capacity;
+}
+
 /* A message of len bytes matched the receive: set its status and what it will take. Lock held. */
 void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
                              size_t len);
@@ -42,5 +48,26 @@ void mca_pml_tm_recv_put(mca_pml_tm_recv_request_t *req, const void *data, size_
 
 /* Post a started request: match what is here or wait in the domain. Lock held. */
 void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req);
+
+/*
+ * Give a request back to its free list, as mca_pml_tm_request_release(), which calls it.  What has
+ * used the convertor cleans it up.
+ */
+static inline void mca_pml_tm_recv_release(mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_base_request_t *base = &req->req_recv.req_base;
+
+    req->core.state = PML_TM_INACTIVE;
+    OMPI_REQUEST_FINI(&base->req_ompi);
+    OBJ_RELEASE(base->req_comm);
+    OMPI_DATATYPE_RELEASE(base->req_datatype);
+    if (OPAL_UNLIKELY(mca_pml_tm_recv_is_packed(req))) {
+        opal_convertor_cleanup(&base->req_convertor);
+    }
+    opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
+}
+
+/* When the component closes: the request that is kept for blocking receives goes back. */
+void mca_pml_tm_recv_fini(void);
 
 #endif /* PML_TM_RECV_H */

@@ -4,6 +4,8 @@
  * pml_tm_request.h).
  */
 #include "pml_tm_cancel.h"
+#include "pml_tm_failure.h"
+#include "pml_tm_recv.h"
 
 #include <sched.h>
 
@@ -43,8 +45,8 @@ static inline mca_pml_tm_core_t *request_core(mca_pml_base_request_t *base)
 
 void mca_pml_tm_request_release(mca_pml_base_request_t *base)
 {
-    request_core(base)->state = PML_TM_INACTIVE;
     if (MCA_PML_REQUEST_SEND == base->req_type) {
+        request_core(base)->state = PML_TM_INACTIVE;
         mca_pml_base_send_request_t *req = (mca_pml_base_send_request_t *) base;
         void *buffer = ((mca_pml_tm_send_request_t *) req)->buffer;
         if (NULL != buffer) {
@@ -53,9 +55,7 @@ void mca_pml_tm_request_release(mca_pml_base_request_t *base)
         MCA_PML_BASE_SEND_REQUEST_FINI(req);
         opal_free_list_return(&mca_pml_base_send_requests, (opal_free_list_item_t *) req);
     } else {
-        mca_pml_base_recv_request_t *req = (mca_pml_base_recv_request_t *) base;
-        MCA_PML_BASE_RECV_REQUEST_FINI(req);
-        opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
+        mca_pml_tm_recv_release((mca_pml_tm_recv_request_t *) base);
     }
 }
 

@@ -99,9 +99,10 @@ typedef struct mca_pml_tm_recv_request mca_pml_tm_recv_request_t;
 struct mca_pml_tm_recv_request {
     mca_pml_base_recv_request_t req_recv;
     mca_pml_tm_core_t core;
-    fab_offload_recv_t offload; /* its first member is what the matcher knows */
     char *data;                 /* contiguous buffer, or NULL: unpacked by the convertor */
     size_t capacity;            /* bytes the receive can take */
+    fab_offload_recv_t offload; /* its first member is what the matcher knows */
+    /* a short message touches nothing below */
     size_t wanted;           /* bytes of this message that are taken: min(its length, capacity) */
     size_t received;         /* of these, bytes that are there */
     fab_rma_t rma;           /* fetching */

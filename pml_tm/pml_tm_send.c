@@ -9,6 +9,8 @@
  */
 #include "pml_tm_send.h"
 
+#include "fabric/fab_inl.h"
+
 #include "pml_tm_excid.h"
 #include "pml_tm_peer.h"
 
@@ -356,6 +358,36 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
     return rc;
 }
 
+/*
+ * The common case of send_inline(), straight into the peer's ring: a few bytes of a plain type.
+ * False: nothing was done.
+ */
+static inline bool send_short(const void *buf, size_t count, const ompi_datatype_t *datatype,
+                              int dst, int tag, mca_pml_base_send_mode_t mode,
+                              ompi_communicator_t *comm)
+{
+    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+    const size_t len = count * datatype->super.size;
+    fab_peer_t *peer;
+
+    if (OPAL_UNLIKELY(0 == (tmc->fast & PML_TM_FAST_SEND) || len > mca_pml_tm.short_max ||
+                      !mca_pml_tm_is_plain(datatype) || MCA_PML_BASE_SEND_STANDARD != mode ||
+                      opal_using_threads())) {
+        return false;
+    }
+    peer = ompi_comm_peer_lookup(comm, dst)->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
+    if (OPAL_UNLIKELY(NULL == peer || ++mca_pml_tm.sends_since_progress >= SENDS_PER_PROGRESS)) {
+        return false;
+    }
+    if (OPAL_UNLIKELY(!fab_send_short(peer,
+                                      fab_hdr(FAB_AM_EAGER, tmc->tag_base | (uint32_t) tag, 0),
+                                      (const char *) buf + datatype->super.true_lb, len))) {
+        return false;
+    }
+    ++mca_pml_tm.counters.eager_sent;
+    return true;
+}
+
 /* A started send with a request. */
 static int send_new(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
                     mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, fab_peer_t *peer,
@@ -400,9 +432,14 @@ int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, i
                      ompi_request_t **request)
 {
     mca_pml_tm_send_request_t *req;
+    fab_peer_t *peer;
     int rc = OMPI_SUCCESS;
-    fab_peer_t *peer = mca_pml_tm_peer_of_rank(comm, dst, &rc);
 
+    if (OPAL_LIKELY(send_short(buf, count, datatype, dst, tag, mode, comm))) {
+        *request = &ompi_request_empty;
+        return OMPI_SUCCESS;
+    }
+    peer = mca_pml_tm_peer_of_rank(comm, dst, &rc);
     if (OPAL_UNLIKELY(NULL == peer)) {
         return rc;
     }
@@ -427,9 +464,13 @@ int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, in
                     mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
 {
     mca_pml_tm_send_request_t *req;
+    fab_peer_t *peer;
     int rc = OMPI_SUCCESS;
-    fab_peer_t *peer = mca_pml_tm_peer_of_rank(comm, dst, &rc);
 
+    if (OPAL_LIKELY(send_short(buf, count, datatype, dst, tag, mode, comm))) {
+        return OMPI_SUCCESS;
+    }
+    peer = mca_pml_tm_peer_of_rank(comm, dst, &rc);
     if (OPAL_UNLIKELY(NULL == peer)) {
         return rc;
     }

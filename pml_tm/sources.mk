@@ -29,6 +29,7 @@ pml_tm_sources = \
 	pml_tm/pml_tm_send.c \
 	pml_tm/pml_tm_send.h \
 	pml_tm/pml_tm_start.c \
+	pml_tm/pml_tm_wait.c \
 	pml_tm/pml_tm_wire.h
 
 # Installed in DATADIR/openmpi.

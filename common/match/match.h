@@ -63,7 +63,7 @@ fab_match_msg_t *fab_match_post(fab_match_dom_t *dom, fab_match_recv_t *recv, in
  */
 fab_match_recv_t *fab_match_arrive(fab_match_dom_t *dom, int32_t source, int32_t tag);
 
-/* For match_inl.h: the entry at this place of the short list is one with a wildcard. */
+/* For match_inl.h: the entry at this place of the short list may be one with a wildcard. */
 void fab_match_short_widen(fab_match_short_t *list, uint32_t at, int32_t source, int32_t tag);
 
 /* Queue a message for which fab_match_arrive() found no receive, with no post in between. */

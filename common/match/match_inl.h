@@ -40,7 +40,7 @@ static inline bool fab_match_short_append(fab_match_dom_t *dom, fab_match_recv_t
     dom->posted_count = count + 1;
     recv->link.key = list->key[at] = fab_match_key(source, tag);
     list->mask[at] = ~0ull;
-    if (__builtin_expect(FAB_MATCH_ANY == source || FAB_MATCH_ANY == tag, 0)) {
+    if (__builtin_expect((source | tag) < 0, 0)) { /* a wildcard, or an internal tag */
         fab_match_short_widen(list, at, source, tag);
     }
     list->recv[at] = recv;

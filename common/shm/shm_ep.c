@@ -130,7 +130,7 @@ static int fab_shm_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t
 {
     fab_shm_ep_t *ep = peer->ep;
 
-    if (__builtin_expect(len <= sizeof(((fab_shm_slot_t *) 0)->payload), 1) &&
+    if (__builtin_expect(len <= FAB_SHM_SHORT_MAX, 1) &&
         __builtin_expect(fab_shm_tx_send_short(&ep->tx, hdr, buf, len), 1)) {
         fab_counters.shm_msgs_sent++;
         return OPAL_SUCCESS;
@@ -274,6 +274,7 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
     } else {
         peer->caps = FAB_CAP_GET | FAB_CAP_PUT;
     }
+    peer->caps |= FAB_CAP_RING;
     peer->eager_max = addr.eager_max < fab_params.shm_eager_limit ? addr.eager_max
                                                                   : fab_params.shm_eager_limit;
     peer->ep = ep;

@@ -54,6 +54,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "fabric/fab_copy.h"
 #include "shm/shm_wire.h"
 
 #ifndef FAB_SHM_STEP
@@ -219,30 +220,6 @@ static inline fab_shm_slot_t *fab_shm_tx_reserve(fab_shm_tx_t *tx, uint32_t n)
     return &tx->slots[at];
 }
 
-/* Copy up to 40 bytes without a call. */
-static inline void fab_shm_copy_short(uint8_t *to, const void *buf, size_t len)
-{
-    const uint8_t *from = buf;
-
-    if (len >= 16) {
-        memcpy(to, from, 16);
-        if (len > 32) {
-            memcpy(to + 16, from + 16, 16);
-        }
-        memcpy(to + len - 16, from + len - 16, 16);
-    } else if (len >= 8) {
-        memcpy(to, from, 8);
-        memcpy(to + len - 8, from + len - 8, 8);
-    } else if (len >= 4) {
-        memcpy(to, from, 4);
-        memcpy(to + len - 4, from + len - 4, 4);
-    } else if (len > 0) {
-        to[0] = from[0];
-        to[len / 2] = from[len / 2];
-        to[len - 1] = from[len - 1];
-    }
-}
-
 static inline void fab_shm_tx_commit(fab_shm_tx_t *tx, fab_shm_slot_t *slot, fab_hdr_t hdr,
                                      size_t len, uint32_t n)
 {
@@ -251,6 +228,11 @@ static inline void fab_shm_tx_commit(fab_shm_tx_t *tx, fab_shm_slot_t *slot, fab
     fab_shm_tx_publish(tx, slot, fab_shm_word((uint32_t) len, hdr.id, 0, tx->lap), n);
     fab_shm_tx_kick(tx);
 }
+
+/* bytes of payload that a slot has room for */
+#define FAB_SHM_SHORT_MAX sizeof(((fab_shm_slot_t *) 0)->payload)
+
+_Static_assert(FAB_SHM_SHORT_MAX <= FAB_COPY_SHORT_MAX, "fab_copy_short() copies it");
 
 /* Send a message of one slot, if there is room. */
 static inline bool fab_shm_tx_send_short(fab_shm_tx_t *tx, fab_hdr_t hdr, const void *buf,
@@ -266,7 +248,7 @@ static inline bool fab_shm_tx_send_short(fab_shm_tx_t *tx, fab_hdr_t hdr, const 
     FAB_SHM_STEP(data);
     slot->tag = hdr.tag;
     slot->app_ctx = hdr.app_ctx;
-    fab_shm_copy_short(fab_shm_payload(slot), buf, len);
+    fab_copy_short(fab_shm_payload(slot), buf, len);
     fab_shm_tx_publish(tx, slot, word, 1);
     fab_shm_tx_kick(tx);
     return true;
@@ -381,6 +363,18 @@ static inline bool fab_shm_rx_describe(const fab_shm_rx_t *rx, uint64_t word, fa
     msg->slots = fab_shm_num_slots(len);
     return at + msg->slots <= rx->mask + 1;
 }
+
+/*
+ * Is the word that of a message in one slot, of this lap?  Then this says all about it: no flags, an
+ * id there is, and a payload that ends within the slot.
+ */
+static inline bool fab_shm_rx_is_short(const fab_shm_rx_t *rx, uint64_t word)
+{
+    return (uint64_t) rx->lap << 48 == (word & ~((uint64_t) (FAB_AM_MAX - 1) << 32 | UINT32_MAX)) &&
+           (uint32_t) word <= FAB_SHM_SHORT_MAX;
+}
+
+_Static_assert(0 == (FAB_AM_MAX & (FAB_AM_MAX - 1)), "ids are a field of bits");
 
 /* Skip the rest of the ring. A PAD in slot 0 would skip all of it: none writes that. */
 static inline bool fab_shm_rx_skip(fab_shm_rx_t *rx, uint64_t word)

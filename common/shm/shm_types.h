@@ -80,6 +80,9 @@ struct fab_shm_ep {
     fab_shm_addr_t addr;
 };
 
+_Static_assert(0 == offsetof(fab_shm_ep_t, tx), "FAB_CAP_RING promises it");
+_Static_assert(FAB_SHM_EAGER_MIN >= FAB_SHM_SHORT_MAX, "a short message may always be sent");
+
 struct fab_shm_domain {
     fab_t *fab;
 

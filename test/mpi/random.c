@@ -30,6 +30,8 @@
 /* TEST: np=3 args="@9 ~8" env="OMPI_MCA_pml_tm_shm_single_copy=none OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
 /* TEST: np=2 args="@10 ~8" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 /* TEST: np=3 args="@12 ~8" env="OMPI_MCA_pml_tm_fast_paths=0" timeout=60 */
+/* TEST: np=3 args="@14 ~6" env="OMPI_MCA_pml_tm_fast_paths=7" timeout=60 */
+/* TEST: np=3 args="@15 ~6" env="OMPI_MCA_pml_tm_fast_paths=25" timeout=60 */
 /* TEST: np=4 args="@11 ~8" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_eager_limit=300" timeout=60 */
 #include "random_oracle.h"
 

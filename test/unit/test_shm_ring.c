@@ -157,15 +157,15 @@ static void test_commit_less_than_reserved(void **state)
 
 static void test_short_copy(void **state)
 {
-    uint8_t from[40], to[48];
+    uint8_t from[FAB_COPY_SHORT_MAX], to[FAB_COPY_SHORT_MAX + 8];
 
     (void) state;
-    for (size_t len = 0; len <= 40; len++) {
+    for (size_t len = 0; len <= sizeof(from); len++) {
         for (size_t i = 0; i < sizeof(from); i++) {
             from[i] = (uint8_t) (i + 1);
         }
         memset(to, 0, sizeof(to));
-        fab_shm_copy_short(to, from, len);
+        fab_copy_short(to, from, len);
         for (size_t i = 0; i < sizeof(to); i++) {
             assert_int_equal(to[i], i < len ? i + 1 : 0);
         }
