@@ -53,7 +53,7 @@ typedef struct fab_post {
     fab_item_t item;
     fab_hdr_t hdr;
     size_t len;
-    unsigned char data[FAB_POST_MAX];
+    unsigned char data[];
 } fab_post_t;
 
 /* A message for a user that has not started. */
@@ -99,7 +99,6 @@ typedef struct fab_core {
     uint32_t next_busy;   /* whose turn it is */
     fab_peer_t *running;  /* its items are being run: it is in busy, whatever its pending says */
     bool is_busy_partial; /* no memory to note a peer in busy: look at all */
-    fab_item_t *free_posts;
     fab_failure_t *failures; /* not reported yet, or their provider is not done with them */
     bool is_failure_lost;    /* no memory to keep one: look for it */
 

@@ -224,27 +224,14 @@ static int fab_core_run_items(fab_core_t *core)
 
 static int fab_post_run(fab_item_t *item, fab_peer_t *peer)
 {
-    fab_core_t *core = fab_core(peer->fab);
     fab_post_t *post = (fab_post_t *) item;
     int rc = fab_item_send(peer, post->hdr, post->data, post->len);
 
     if (OPAL_ERR_RESOURCE_BUSY == rc) {
         return rc;
     }
-    item->next = core->free_posts;
-    core->free_posts = item;
+    free(post);
     return OPAL_SUCCESS;
-}
-
-static fab_post_t *fab_post_alloc(fab_core_t *core)
-{
-    fab_item_t *item = core->free_posts;
-
-    if (NULL == item) {
-        return malloc(sizeof(fab_post_t));
-    }
-    core->free_posts = item->next;
-    return (fab_post_t *) item;
 }
 
 int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
@@ -258,7 +245,7 @@ int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
     if (len > FAB_POST_MAX) {
         return OPAL_ERR_BAD_PARAM;
     }
-    post = fab_post_alloc(fab_core(peer->fab));
+    post = malloc(sizeof(*post) + len);
     if (NULL == post) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
@@ -445,11 +432,6 @@ void fab_core_free_queues(fab_core_t *core)
 {
     for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
         fab_core_free_pending(fab_core_record(core, i));
-    }
-    while (NULL != core->free_posts) {
-        fab_item_t *item = core->free_posts;
-        core->free_posts = item->next;
-        free(item);
     }
     while (NULL != core->failures) {
         fab_failure_t *failure = core->failures;
