@@ -7,6 +7,7 @@
 #include "pml_tm_cancel.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_failure.h"
+#include "pml_tm_flow.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
@@ -58,7 +59,7 @@ static void set_handlers(fab_t *fab)
     fab_set_handler(fab, PML_TM_AM_CTS, mca_pml_tm_rndv_cts, NULL);
     fab_set_handler(fab, PML_TM_AM_DATA, mca_pml_tm_rndv_data, NULL);
     fab_set_handler(fab, PML_TM_AM_NACK, mca_pml_tm_rndv_nack, NULL);
-    fab_set_handler(fab, PML_TM_AM_ANNOUNCE, mca_pml_tm_peer_announce, NULL);
+    fab_set_handler(fab, PML_TM_AM_FLOW, mca_pml_tm_flow_told, NULL);
     fab_set_handler(fab, PML_TM_AM_CANCEL, mca_pml_tm_cancel_asked, NULL);
     fab_set_handler(fab, PML_TM_AM_WITHDRAWN, mca_pml_tm_cancel_withdrawn, NULL);
 }
@@ -108,6 +109,9 @@ int mca_pml_tm_progress(void)
     }
     if (OPAL_LIKELY(fab_trylock(mca_pml_tm.fab))) {
         events = fab_progress(mca_pml_tm.fab);
+        if (OPAL_UNLIKELY(0 != mca_pml_tm.num_throttled)) {
+            mca_pml_tm_flow_feed();
+        }
         fab_unlock(mca_pml_tm.fab);
     }
     events += mca_pml_tm_complete_done();

@@ -5,6 +5,7 @@
  *   pml_tm_component.c  parameters, counters, selection, opening the fabric
  *   pml_tm.c            the module: peers' and communicators' coming and going, progress
  *   pml_tm_peer.c       processes: from ompi_proc_t to fabric peer; what is held for each
+ *   pml_tm_flow.c       flow control of unexpected messages
  *   pml_tm_comm.c       communicators: context id to matching domain; messages that come too early
  *   pml_tm_excid.c      communicators whose context ids differ between processes (MPI sessions)
  *   pml_tm_failure.c    peers that fail; revoked communicators
@@ -112,7 +113,7 @@ typedef struct mca_pml_tm {
     size_t unexpected_bytes;                  /* held in unexpected and early messages */
     mca_pml_tm_peer_t *peers;                 /* records of peers that have one */
     unsigned sends_since_progress;            /* see send_progress() */
-    unsigned num_throttled;                   /* of these, told to announce their messages */
+    unsigned num_throttled;                   /* of these, told to hold their messages back */
     unsigned num_gets;                        /* under way in the fabric */
     _Atomic(mca_pml_tm_failure_t *) failures; /* peers that failed, not handled yet */
     mca_pml_tm_params_t params;

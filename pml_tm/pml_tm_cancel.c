@@ -6,6 +6,7 @@
 
 #include "pml_tm_excid.h"
 #include "pml_tm_failure.h"
+#include "pml_tm_flow.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_send.h"
 
@@ -19,11 +20,6 @@ static void finish_cancelled(mca_pml_tm_send_request_t *req)
     status->_cancelled = true;
     /* with fault tolerance Open MPI may have put the reason there */
     mca_pml_tm_send_finish(req, status->MPI_ERROR);
-}
-
-static bool is_item(const fab_item_t *item, const void *ctx)
-{
-    return item == ctx;
 }
 
 /* Ask the receiver for the message. OMPI_ERR_OUT_OF_RESOURCE: no memory to do so. */
@@ -55,7 +51,10 @@ static int cancel_active(mca_pml_tm_send_request_t *req)
     bool is_sent = PML_TM_WAIT_ACK == req->core.phase || PML_TM_WAIT_FIN == req->core.phase;
 
     if (PML_TM_WAIT_ROOM == req->core.phase &&
-        NULL != fab_unqueue(req->core.peer, is_item, &req->item)) {
+        NULL != fab_unqueue(req->core.peer, fab_item_is, &req->item)) {
+        finish_cancelled(req);
+    } else if (PML_TM_HELD == req->core.phase) {
+        mca_pml_tm_flow_unhold(req);
         finish_cancelled(req);
     } else if (is_sent && PML_TM_CANCEL_DROPPED == req->cancel) {
         finish_cancelled(req);
@@ -72,7 +71,7 @@ int mca_pml_tm_cancel_send(ompi_request_t *request, int flag)
 
     (void) flag;
     fab_lock(mca_pml_tm.fab);
-    if (mca_pml_tm_is_orphan(&req->core)) {
+    if (mca_pml_tm_is_orphan(&req->core) && PML_TM_HELD != req->core.phase) {
         mca_pml_tm_send_finish(req, request->req_status.MPI_ERROR);
     } else if (PML_TM_ACTIVE == req->core.state) {
         rc = cancel_active(req);

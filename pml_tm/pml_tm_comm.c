@@ -12,6 +12,14 @@
 #include "pml_tm_cancel.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_msg.h"
+#include "pml_tm_peer.h"
+
+fab_peer_t *mca_pml_tm_comm_peer_by_name(ompi_group_t *group, int32_t source)
+{
+    opal_process_name_t name = ompi_group_get_proc_name(group, source);
+
+    return fab_peer_find(mca_pml_tm.fab, mca_pml_tm_peer_name(&name));
+}
 
 /* Make room for the context id in the table. */
 static int comms_reserve(uint32_t context)

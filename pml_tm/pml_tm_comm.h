@@ -34,6 +34,23 @@ static inline mca_pml_tm_comm_t *mca_pml_tm_comm_find(uint32_t context)
     return context < mca_pml_tm.num_comms ? mca_pml_tm.comms[context] : NULL;
 }
 
+/*
+ * As mca_pml_tm_comm_peer(), by name, where Open MPI has not met the process: making one of the name
+ * may call into the runtime. Lock held.
+ */
+fab_peer_t *mca_pml_tm_comm_peer_by_name(ompi_group_t *group, int32_t source);
+
+/* The peer behind a source of the communicator; NULL: this process has not met it yet. Lock held. */
+static inline fab_peer_t *mca_pml_tm_comm_peer(const mca_pml_tm_comm_t *tmc, int32_t source)
+{
+    ompi_group_t *group = tmc->comm->c_remote_group;
+    const ompi_proc_t *proc = ompi_group_peer_lookup_existing(group, source);
+    fab_peer_t *peer = OPAL_LIKELY(NULL != proc) ? proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML]
+                                                 : NULL;
+
+    return OPAL_LIKELY(NULL != peer) ? peer : mca_pml_tm_comm_peer_by_name(group, source);
+}
+
 /* Free what is left when the component closes. */
 void mca_pml_tm_comm_fini(void);
 

@@ -113,8 +113,8 @@ static void register_params(void)
                  &params->unexpected_max,
                  "Bytes of memory for messages that arrived before their receive was posted (at "
                  "least 65536, default 64 MiB). "
-                 "Past this, senders are told to announce their messages instead of sending them, "
-                 "until half of it is free.");
+                 "Past this, senders hold their messages back until half of it is free; where a "
+                 "receive waits for one of them they go on. The shortest message takes 240 bytes.");
     register_var("progress_interval", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_7,
                  &params->progress_interval,
                  "In a blocking call, polls of pml tm before one of everything else in Open "

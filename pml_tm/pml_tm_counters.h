@@ -32,7 +32,11 @@
       "does not get a second time; give each receive memory of its own")                           \
     X(cancelled, "receives cancelled")                                                             \
     X(cancelled_sends, "sends cancelled")                                                          \
-    X(throttled, "times a sender was told to announce its messages instead of sending them")       \
+    X(throttled, "times a sender was told to hold its messages back")                              \
+    X(throttle_opened, "times such a sender was asked to go on in a communicator, for a receive "  \
+                       "waits there")                                                              \
+    X(held_sends, "sends that were held back because the receiver is short of memory for "         \
+                  "unexpected messages")                                                           \
     X(bad_messages, "malformed messages, each failing its sender")
 
 typedef struct mca_pml_tm_counters {

@@ -3,9 +3,9 @@
  * Messages from the wire: checked, matched, and handed to their receive or kept.
  *
  * Memory for what is kept is bounded: past params.unexpected_max bytes the sender of each further
- * message is told to announce (rendezvous) instead of sending data; when half of it is free again
- * all are released.  What was on its way by then is kept beyond the bound: at most a ring's content
- * and some sixty messages a sender (mca_pml_tm_send_progress()).
+ * message is told to hold its messages back (pml_tm_flow.h); when half of it is free again all go
+ * on.  What was on its way by then is kept beyond the bound: at most a ring's content and some sixty
+ * messages a sender (send_progress()).
  */
 #include "pml_tm_msg.h"
 
@@ -14,6 +14,7 @@
 
 #include "pml_tm_excid.h"
 #include "pml_tm_failure.h"
+#include "pml_tm_flow.h"
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
@@ -76,7 +77,7 @@ static mca_pml_tm_msg_t *msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const void *d
     }
     mca_pml_tm.unexpected_bytes += msg_bytes(msg);
     if (OPAL_UNLIKELY(mca_pml_tm.unexpected_bytes > mca_pml_tm.params.unexpected_max)) {
-        mca_pml_tm_peer_throttle(peer);
+        mca_pml_tm_flow_stop(peer, hdr);
     }
     return msg;
 }
@@ -87,7 +88,7 @@ void mca_pml_tm_msg_release(mca_pml_tm_msg_t *msg)
     msg_free(msg);
     if (OPAL_UNLIKELY(0 != mca_pml_tm.num_throttled) &&
         mca_pml_tm.unexpected_bytes <= mca_pml_tm.params.unexpected_max / 2) {
-        mca_pml_tm_peer_unthrottle_all();
+        mca_pml_tm_flow_release();
     }
 }
 

@@ -16,25 +16,6 @@ enum { REPORT_EVERY = 1 << 14 }; /* unexpected messages: doc/offload.md, R11 */
 
 /* ---- listing ------------------------------------------------------------ */
 
-/* By name where Open MPI has not met it: making a process of the name may call into the runtime. */
-static __attribute__((noinline)) fab_peer_t *peer_by_name(ompi_group_t *group, int32_t source)
-{
-    opal_process_name_t name = ompi_group_get_proc_name(group, source);
-
-    return fab_peer_find(mca_pml_tm.fab, mca_pml_tm_peer_name(&name));
-}
-
-/* NULL: this process has not met it yet. */
-static inline fab_peer_t *peer_of_source(const mca_pml_tm_comm_t *tmc, int32_t source)
-{
-    ompi_group_t *group = tmc->comm->c_remote_group;
-    const ompi_proc_t *proc = ompi_group_peer_lookup_existing(group, source);
-    fab_peer_t *peer = OPAL_LIKELY(NULL != proc) ? proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML]
-                                                 : NULL;
-
-    return OPAL_LIKELY(NULL != peer) ? peer : peer_by_name(group, source);
-}
-
 /*
  * Does all that others send in the communicator come through the device?  Those who are known to
  * are not asked again.
@@ -45,7 +26,7 @@ static bool is_all_behind_device(mca_pml_tm_comm_t *tmc)
 
     while (tmc->num_behind_device < tmc->num_sources) {
         int32_t source = tmc->num_behind_device;
-        const fab_peer_t *peer = peer_of_source(tmc, source);
+        const fab_peer_t *peer = mca_pml_tm_comm_peer(tmc, source);
         bool is_self = is_intra && (uint32_t) source == tmc->my_rank;
         if (!is_self && (NULL == peer || 0 == (peer->caps & FAB_CAP_TM))) {
             return false;
@@ -62,7 +43,7 @@ static fab_offload_reason_t find_reason(mca_pml_tm_comm_t *tmc, int32_t source)
     if (OMPI_ANY_SOURCE == source) {
         return is_all_behind_device(tmc) ? FAB_OFFLOAD_LISTABLE : FAB_OFFLOAD_ANY_SOURCE;
     }
-    peer = peer_of_source(tmc, source);
+    peer = mca_pml_tm_comm_peer(tmc, source);
     if (NULL == peer) {
         return FAB_OFFLOAD_UNKNOWN;
     }
@@ -164,7 +145,7 @@ static fab_peer_t *sender_by_rank(const mca_pml_tm_recv_request_t *req, int32_t 
 {
     const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_recv.req_base.req_comm);
 
-    return 0 <= source && source < tmc->num_sources ? peer_of_source(tmc, source) : NULL;
+    return 0 <= source && source < tmc->num_sources ? mca_pml_tm_comm_peer(tmc, source) : NULL;
 }
 
 fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req)

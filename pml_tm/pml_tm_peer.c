@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From ompi_proc_t to fab_peer_t: the address exchange, endpoints at first use, and the flow
- * control of unexpected messages.
+ * From ompi_proc_t to fab_peer_t: the address exchange, endpoints at first use; records of peers.
  */
 #include "pml_tm_peer.h"
 
@@ -146,48 +145,15 @@ void mca_pml_tm_peer_fini(void)
 {
     mca_pml_tm_peer_t *record;
 
+    fab_lock(mca_pml_tm.fab);
     while (NULL != (record = mca_pml_tm.peers)) {
         mca_pml_tm.peers = record->next;
+        if (record->is_queued) {
+            (void) fab_unqueue(record->peer, fab_item_is, &record->item);
+        }
         record->peer->user[FAB_USER_PML] = NULL;
         free(record);
     }
     mca_pml_tm.num_throttled = 0;
-}
-
-void mca_pml_tm_peer_throttle(fab_peer_t *peer)
-{
-    mca_pml_tm_peer_t *record = mca_pml_tm_peer_record(peer);
-
-    if (NULL == record || record->is_throttled) {
-        return;
-    }
-    record->is_throttled = OMPI_SUCCESS ==
-                           fab_post(peer, fab_hdr(PML_TM_AM_ANNOUNCE, 0, 1), NULL, 0);
-    mca_pml_tm.num_throttled += record->is_throttled;
-    ++mca_pml_tm.counters.throttled;
-}
-
-void mca_pml_tm_peer_unthrottle_all(void)
-{
-    for (mca_pml_tm_peer_t *record = mca_pml_tm.peers; NULL != record; record = record->next) {
-        if (record->is_throttled) {
-            (void) fab_post(record->peer, fab_hdr(PML_TM_AM_ANNOUNCE, 0, 0), NULL, 0);
-            record->is_throttled = false;
-        }
-    }
-    mca_pml_tm.num_throttled = 0;
-}
-
-void mca_pml_tm_peer_announce(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                              size_t len)
-{
-    mca_pml_tm_peer_t *record = mca_pml_tm_peer_record(peer);
-
-    (void) ctx;
-    (void) data;
-    if (0 != len || hdr.app_ctx > 1) {
-        mca_pml_tm_bad_message(peer, "announce: unknown request");
-    } else if (NULL != record) {
-        record->must_announce = 1 == hdr.app_ctx;
-    }
+    fab_unlock(mca_pml_tm.fab);
 }

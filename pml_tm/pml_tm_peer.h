@@ -9,12 +9,25 @@
 
 #include "pml_tm.h"
 
-/* Flow control of unexpected messages, per peer; lock: the fabric's. */
+typedef struct mca_pml_tm_contexts {
+    uint32_t count;
+    uint32_t context[PML_TM_FLOW_CONTEXTS];
+} mca_pml_tm_contexts_t;
+
+/* Flow control of unexpected messages (pml_tm_flow.h), per peer; lock: the fabric's. */
 struct mca_pml_tm_peer {
     mca_pml_tm_peer_t *next; /* all records */
     fab_peer_t *peer;
-    bool is_throttled;  /* it was told to announce its messages to us */
-    bool must_announce; /* it told us so */
+    /* as the receiver */
+    bool is_throttled;            /* it was told to hold its messages back ... */
+    mca_pml_tm_contexts_t wanted; /* ... except in these communicators */
+    /* as the sender */
+    bool must_hold;             /* it told us so ... */
+    mca_pml_tm_contexts_t open; /* ... except in these communicators, by its context ids */
+    bool is_queued;             /* item is: some of what is held may go */
+    fab_item_t item;
+    fab_item_t *held; /* items of requests that are held back, oldest first */
+    fab_item_t **held_tail;
 };
 
 /* The peer's record, made if need be; NULL: no memory. Lock held. */
@@ -42,15 +55,15 @@ static inline fab_peer_t *mca_pml_tm_peer_of_rank(ompi_communicator_t *comm, int
 }
 
 /*
- * Longest message to this peer that may go with its data, bytes.  A peer short of memory is sent
- * what takes no more of it than an announcement does.
+ * Longest message to this peer that may go with its data, bytes.  A peer short of memory is sent,
+ * if anything, what takes no more of it than an announcement does.
  */
 static inline uint32_t mca_pml_tm_peer_eager_limit(const fab_peer_t *peer)
 {
     const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
     uint32_t limit = mca_pml_tm.eager_limit;
 
-    if (OPAL_UNLIKELY(NULL != record) && record->must_announce && limit > sizeof(fab_rndv_t)) {
+    if (OPAL_UNLIKELY(NULL != record) && record->must_hold && limit > sizeof(fab_rndv_t)) {
         limit = sizeof(fab_rndv_t);
     }
     return limit < peer->eager_max ? limit : peer->eager_max;
@@ -65,15 +78,7 @@ static inline uint64_t mca_pml_tm_peer_name(const opal_process_name_t *name)
 /* Put this process's address into the modex. */
 int mca_pml_tm_peer_publish(void);
 
-/* Stop one peer from sending unexpected data; let all go on when there is room again. Lock held. */
-void mca_pml_tm_peer_throttle(fab_peer_t *peer);
-void mca_pml_tm_peer_unthrottle_all(void);
-
 /* Free the records when the component closes. */
 void mca_pml_tm_peer_fini(void);
-
-/* Handler of PML_TM_AM_ANNOUNCE. */
-void mca_pml_tm_peer_announce(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                              size_t len);
 
 #endif /* PML_TM_PEER_H */

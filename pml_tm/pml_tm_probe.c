@@ -2,6 +2,7 @@
 /*
  * Probe and matched probe: lookups in the unexpected messages.
  */
+#include "pml_tm_flow.h"
 #include "pml_tm_msg.h"
 
 static void set_status(ompi_status_public_t *status, const mca_pml_tm_msg_t *msg)
@@ -35,6 +36,9 @@ static bool find(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t *
             fab_match_remove_msg(&tmc->match, match);
             *taken = mca_pml_tm_msg_of(match);
         }
+    }
+    if (OPAL_UNLIKELY(NULL == match && 0 != mca_pml_tm.num_throttled)) {
+        mca_pml_tm_flow_probe(tmc, src, tag);
     }
     fab_unlock(mca_pml_tm.fab);
     return NULL != match;

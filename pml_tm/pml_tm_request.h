@@ -38,6 +38,7 @@ typedef enum {
 /* What an ACTIVE request waits for; what may arrive under its id is checked against it. */
 typedef enum {
     PML_TM_WAIT_ROOM,  /* send: queued for room towards the peer */
+    PML_TM_HELD,       /* send: held back, for the receiver is short of memory */
     PML_TM_WAIT_ACK,   /* send: synchronous, until the receiver matched it */
     PML_TM_WAIT_FIN,   /* send: announced, until the receiver fetched the data or asks for it */
     PML_TM_SEND_DATA,  /* send: sending the data as messages */

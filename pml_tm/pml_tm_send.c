@@ -12,6 +12,7 @@
 #include "fabric/fab_inl.h"
 
 #include "pml_tm_excid.h"
+#include "pml_tm_flow.h"
 #include "pml_tm_peer.h"
 
 /*
@@ -177,7 +178,7 @@ static int send_first(mca_pml_tm_send_request_t *req)
  * The protocol is chosen anew: while the request waited its receiver may have asked for
  * announcements.
  */
-static int send_item(fab_item_t *item, fab_peer_t *peer)
+int mca_pml_tm_send_item(fab_item_t *item, fab_peer_t *peer)
 {
     mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
 
@@ -203,10 +204,13 @@ void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
         mca_pml_tm_send_finish(req, MPI_ERR_NO_MEM);
         return;
     }
+    if (OPAL_UNLIKELY(NULL != peer->user[FAB_USER_PML]) && mca_pml_tm_flow_hold(req)) {
+        return;
+    }
     if (NULL != peer->pending || OMPI_SUCCESS != send_first(req)) {
         ++mca_pml_tm.counters.queued_sends;
         req->core.phase = PML_TM_WAIT_ROOM;
-        req->item = (fab_item_t){.fn = send_item, .user = FAB_USER_PML};
+        req->item = (fab_item_t){.fn = mca_pml_tm_send_item, .user = FAB_USER_PML};
         fab_queue(peer, &req->item);
     }
 }
@@ -325,6 +329,15 @@ static inline void send_progress(void)
     }
 }
 
+/* Is the message short enough, and none held back? */
+static inline bool may_send_inline(const fab_peer_t *peer, size_t len)
+{
+    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
+
+    return len <= mca_pml_tm.eager_limit && len <= peer->eager_max &&
+           (OPAL_LIKELY(NULL == record) || !mca_pml_tm_flow_is_slow(record));
+}
+
 /*
  * A standard or ready send without a request, if it is short and there is room.
  * OPAL_ERR_RESOURCE_BUSY: it needs a request.
@@ -343,7 +356,7 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
         return rc;
     }
     fab_lock(mca_pml_tm.fab);
-    if (OPAL_LIKELY(NULL == peer->pending && len <= mca_pml_tm_peer_eager_limit(peer) &&
+    if (OPAL_LIKELY(NULL == peer->pending && may_send_inline(peer, len) &&
                     mca_pml_tm_excid_tag(mca_pml_tm_comm(comm), dst, tag, &fab_tag))) {
         rc = put_eager(peer, fab_hdr(FAB_AM_EAGER, fab_tag, 0), is_contiguous ? data : NULL, len,
                        buf, count, datatype);

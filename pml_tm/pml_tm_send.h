@@ -38,6 +38,11 @@ void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error);
 mca_pml_tm_send_request_t *mca_pml_tm_send_find_unanswered(fab_peer_t *peer, uint32_t id,
                                                            const char *what);
 
+/*
+ * A queued send's turn, with the protocol chosen anew. Lock held; OPAL_ERR_RESOURCE_BUSY: no room.
+ */
+int mca_pml_tm_send_item(fab_item_t *item, fab_peer_t *peer);
+
 /* Announce the message (pml_tm_rndv.c). OPAL_ERR_RESOURCE_BUSY: no room now. Lock held. */
 int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req);
 

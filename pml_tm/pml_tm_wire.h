@@ -32,8 +32,8 @@ enum {
     PML_TM_AM_DATA = FAB_AM_PML + 2,
     /* the data will not be fetched. app_ctx: the send's id, tag: MPI error class */
     PML_TM_AM_NACK = FAB_AM_PML + 3,
-    /* app_ctx 1: announce messages (rendezvous) from now on; 0: eager is welcome again */
-    PML_TM_AM_ANNOUNCE = FAB_AM_PML + 4,
+    /* flow control. app_ctx: mca_pml_tm_flow_t; tag: a context id, where it is about one */
+    PML_TM_AM_FLOW = FAB_AM_PML + 4,
     /* answer to an untagged message. payload: mca_pml_tm_context_t */
     PML_TM_AM_CONTEXT = FAB_AM_PML + 5,
     /*
@@ -44,6 +44,16 @@ enum {
     /* a message was taken out unmatched. app_ctx: the send's id */
     PML_TM_AM_WITHDRAWN = FAB_AM_PML + 7,
 };
+
+/* What a receiver short of memory tells a sender of user messages (pml_tm_flow.h). */
+typedef enum {
+    PML_TM_FLOW_ALL = 0, /* send all again */
+    PML_TM_FLOW_HOLD,    /* start no more */
+    PML_TM_FLOW_OPEN,    /* but in this communicator, of which the receiver wants some */
+    PML_TM_FLOW_CLOSE,   /* no more in this one either */
+} mca_pml_tm_flow_t;
+
+enum { PML_TM_FLOW_CONTEXTS = 16 }; /* communicators that are open at once, at most */
 
 /* Payload of PML_TM_AM_CTS. */
 typedef struct mca_pml_tm_cts {

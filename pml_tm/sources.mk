@@ -14,6 +14,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_excid.h \
 	pml_tm/pml_tm_failure.c \
 	pml_tm/pml_tm_failure.h \
+	pml_tm/pml_tm_flow.c \
+	pml_tm/pml_tm_flow.h \
 	pml_tm/pml_tm_msg.c \
 	pml_tm/pml_tm_msg.h \
 	pml_tm/pml_tm_offload.c \

@@ -392,6 +392,12 @@ FAB_EXPORT void fab_queue(fab_peer_t *peer, fab_item_t *item);
 typedef bool (*fab_item_is_fn_t)(const fab_item_t *item, const void *ctx);
 FAB_EXPORT fab_item_t *fab_unqueue(fab_peer_t *peer, fab_item_is_fn_t is_it, const void *ctx);
 
+/* For fab_unqueue(): the item that ctx is. */
+static inline bool fab_item_is(const fab_item_t *item, const void *ctx)
+{
+    return item == ctx;
+}
+
 static inline int fab_item_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
 {
     return peer->ops->send(peer, hdr, buf, len);

@@ -397,6 +397,25 @@ bool fab_match_cancel(fab_match_dom_t *dom, fab_match_recv_t *recv)
     return false;
 }
 
+unsigned fab_match_wanted(const fab_match_dom_t *dom, int32_t sources[FAB_MATCH_SHORT_LEN])
+{
+    unsigned count = 0;
+
+    if (dom->posted_count != dom->nshort) {
+        sources[0] = FAB_MATCH_ANY;
+        return 1;
+    }
+    for (uint32_t i = 0; i < dom->nshort; i++) {
+        const fab_match_recv_t *recv = dom->posted_short->recv[fab_match_short_place(dom, i)];
+
+        if ((recv->tag >= 0 || FAB_MATCH_ANY == recv->tag) &&
+            (0 == count || recv->source != sources[count - 1])) {
+            sources[count++] = recv->source;
+        }
+    }
+    return count;
+}
+
 fab_match_recv_t *fab_match_first_recv(const fab_match_dom_t *dom)
 {
     if (dom->nshort > 0) {

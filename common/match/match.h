@@ -88,6 +88,13 @@ void fab_match_remove_msg(fab_match_dom_t *dom, fab_match_msg_t *msg);
 bool fab_match_cancel(fab_match_dom_t *dom, fab_match_recv_t *recv);
 
 /*
+ * The sources from which posted receives want messages with tags that are not internal, in the order
+ * of posting, never the same twice in a row; returns how many.  O(1): where the domain has not all
+ * of them in its short list, the one entry FAB_MATCH_ANY stands for all.
+ */
+unsigned fab_match_wanted(const fab_match_dom_t *dom, int32_t sources[FAB_MATCH_SHORT_LEN]);
+
+/*
  * The oldest unexpected message or posted receive, or NULL.  For draining a domain and for
  * message-queue dumps.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* TEST: np=2 args="eager_sent eager_sync_sent rndv_sent buffered_sent expected unexpected rndv_get" quick=yes */
 /* TEST: np=2 args="rndv_pipeline pipeline_no_get" env="OMPI_MCA_pml_tm_shm_single_copy=none" quick=yes */
-/* TEST: np=2 args="pipeline_not_contiguous truncated cancelled shm_msgs_sent shm_msgs_received self_msgs" quick=yes */
+/* TEST: np=2 args="pipeline_not_contiguous truncated cancelled cancelled_sends shm_msgs_sent shm_msgs_received self_msgs" quick=yes */
 /* TEST: np=2 args="posted_max unexpected_max_count shm_rings_claimed" quick=yes */
-/* TEST: np=2 args="throttled announced_sends" env="OMPI_MCA_pml_tm_unexpected_max=65536" quick=yes */
+/* TEST: np=2 args="throttled throttle_opened held_sends announced_sends" env="OMPI_MCA_pml_tm_unexpected_max=65536" quick=yes */
 /* TEST: np=2 args="queued_sends shm_ring_full items_queued" env="OMPI_MCA_pml_tm_shm_ring_size=4096" quick=yes */
 /* TEST: np=2 device=tmdev args="listed listed_late listed_matched listed_taken listed_parked listed_raced listed_syncs" env="OMPI_MCA_pml_tm_providers=^shm TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" */
 /* TEST: np=2 device=tmdev args="not_listed_other_path not_listed_blocked not_listed_full" env="OMPI_MCA_pml_tm_providers=^shm TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" */
@@ -96,7 +96,7 @@ static void buffered(char *buf)
 
 /*
  * A receive that is posted when its message comes, one that is not, one that is too short, one that
- * is cancelled.
+ * is cancelled; a send that is cancelled.
  */
 static void receives(char *buf)
 {
@@ -113,12 +113,17 @@ static void receives(char *buf)
         MPI_Irecv(buf, SHORT, MPI_BYTE, 0, 6, pair, &request);
         MPI_Cancel(&request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Barrier(pair);
     } else {
         MPI_Barrier(pair);
         MPI_Send(buf, SHORT, MPI_BYTE, 1, 3, pair);
         MPI_Send(buf, SHORT, MPI_BYTE, 1, 4, pair);
         MPI_Barrier(pair);
         MPI_Send(buf, SHORT, MPI_BYTE, 1, 5, pair);
+        MPI_Barrier(pair);
+        MPI_Issend(buf, SHORT, MPI_BYTE, 1, 6, pair, &request);
+        MPI_Cancel(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
 }
 

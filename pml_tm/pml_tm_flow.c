@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Flow control of unexpected messages, both sides.  See pml_tm_flow.h.
+ */
+#include "pml_tm_flow.h"
+
+#include "pml_tm_offload.h"
+#include "pml_tm_send.h"
+
+/* Held messages that go on in one turn of the sender's queue, before others get theirs. */
+#define SENDS_PER_TURN 256
+
+static bool contexts_have(const mca_pml_tm_contexts_t *contexts, uint32_t context)
+{
+    for (uint32_t i = 0; i < contexts->count; ++i) {
+        if (contexts->context[i] == context) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void contexts_remove(mca_pml_tm_contexts_t *contexts, uint32_t context)
+{
+    for (uint32_t i = 0; i < contexts->count; ++i) {
+        if (contexts->context[i] == context) {
+            contexts->context[i] = contexts->context[--contexts->count];
+            return;
+        }
+    }
+}
+
+/* ---- receiver ----------------------------------------------------------- */
+
+/* False: it could not be told, for lack of memory; it will be the next time. */
+static bool tell(fab_peer_t *peer, mca_pml_tm_flow_t what, uint32_t context)
+{
+    return OPAL_ERR_OUT_OF_RESOURCE !=
+           fab_post(peer, fab_hdr(PML_TM_AM_FLOW, context, (uint32_t) what), NULL, 0);
+}
+
+static void stop(mca_pml_tm_peer_t *record)
+{
+    if (tell(record->peer, PML_TM_FLOW_HOLD, 0)) {
+        record->is_throttled = true;
+        record->wanted.count = 0;
+        ++mca_pml_tm.num_throttled;
+        ++mca_pml_tm.counters.throttled;
+    }
+}
+
+static void release(mca_pml_tm_peer_t *record)
+{
+    if (record->is_throttled && tell(record->peer, PML_TM_FLOW_ALL, 0)) {
+        record->is_throttled = false;
+        --mca_pml_tm.num_throttled;
+    }
+}
+
+static void want(mca_pml_tm_peer_t *record, uint32_t context)
+{
+    if (!record->is_throttled || contexts_have(&record->wanted, context)) {
+        return;
+    }
+    if (PML_TM_FLOW_CONTEXTS == record->wanted.count) {
+        release(record); /* so many that there is nothing to gain by holding it back */
+    } else if (tell(record->peer, PML_TM_FLOW_OPEN, context)) {
+        record->wanted.context[record->wanted.count++] = context;
+        ++mca_pml_tm.counters.throttle_opened;
+    }
+}
+
+static void unwant(mca_pml_tm_peer_t *record, uint32_t context)
+{
+    if (tell(record->peer, PML_TM_FLOW_CLOSE, context)) {
+        contexts_remove(&record->wanted, context);
+    }
+}
+
+/* Does a receive of the communicator wait for user messages from this source? */
+static bool is_wanted(const mca_pml_tm_comm_t *tmc, int32_t source)
+{
+    int32_t sources[FAB_MATCH_SHORT_LEN];
+    unsigned count = NULL != tmc ? fab_match_wanted(&tmc->match, sources) : 0;
+
+    while (count > 0 && source != sources[count - 1] && FAB_MATCH_ANY != sources[count - 1]) {
+        --count;
+    }
+    return count > 0;
+}
+
+void mca_pml_tm_flow_stop(fab_peer_t *peer, fab_hdr_t hdr)
+{
+    mca_pml_tm_peer_t *record = mca_pml_tm_peer_record(peer);
+    uint32_t context = mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits);
+
+    if (NULL == record) {
+        return; /* without memory it is not held back */
+    }
+    if (!record->is_throttled) {
+        stop(record);
+    } else if (contexts_have(&record->wanted, context) && mca_pml_tm_tag_tag(hdr.tag) >= 0 &&
+               !is_wanted(mca_pml_tm_comm_find(context),
+                          mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits))) {
+        unwant(record, context);
+    }
+}
+
+void mca_pml_tm_flow_release(void)
+{
+    for (mca_pml_tm_peer_t *record = mca_pml_tm.peers; NULL != record; record = record->next) {
+        release(record);
+    }
+}
+
+/* Messages from this source, or all, are wanted in the communicator. */
+static void want_source(mca_pml_tm_comm_t *tmc, int32_t source)
+{
+    fab_peer_t *peer;
+
+    if (FAB_MATCH_ANY == source) {
+        for (mca_pml_tm_peer_t *record = mca_pml_tm.peers; NULL != record; record = record->next) {
+            want(record, tmc->context);
+        }
+    } else {
+        peer = mca_pml_tm_comm_peer(tmc, source);
+        if (NULL != peer && NULL != peer->user[FAB_USER_PML]) {
+            want(peer->user[FAB_USER_PML], tmc->context);
+        }
+    }
+}
+
+void mca_pml_tm_flow_feed(void)
+{
+    int32_t sources[FAB_MATCH_SHORT_LEN];
+
+    for (uint32_t i = 0; i < mca_pml_tm.num_comms && 0 != mca_pml_tm.num_throttled; ++i) {
+        mca_pml_tm_comm_t *tmc = mca_pml_tm.comms[i];
+        unsigned count = NULL != tmc ? fab_match_wanted(&tmc->match, sources) : 0;
+
+        while (count > 0) {
+            want_source(tmc, sources[--count]);
+        }
+    }
+}
+
+void mca_pml_tm_flow_probe(mca_pml_tm_comm_t *tmc, int32_t source, int32_t tag)
+{
+    if (tag >= 0 || FAB_MATCH_ANY == tag) {
+        want_source(tmc, source);
+    }
+}
+
+/* ---- sender ------------------------------------------------------------- */
+
+/* Are messages with this fabric tag held back? */
+static inline bool must_hold(const mca_pml_tm_peer_t *record, uint64_t tag)
+{
+    return record->must_hold &&
+           !contexts_have(&record->open, mca_pml_tm_tag_context(tag, mca_pml_tm.source_bits));
+}
+
+static inline bool is_exempt(const mca_pml_tm_send_request_t *req)
+{
+    return req->is_untagged || mca_pml_tm_tag_tag(req->tag) < 0 ||
+           mca_pml_tm.fab->config.name == req->core.peer->name;
+}
+
+/* Is this a queued item of a send that must be held back? */
+static bool is_to_hold(const fab_item_t *item, const void *ctx)
+{
+    const mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item((fab_item_t *) item);
+
+    return mca_pml_tm_send_item == item->fn && !is_exempt(req) && must_hold(ctx, req->tag);
+}
+
+/* Those that are queued for room are older than what is held: they go in front of it. */
+static void hold_queued(mca_pml_tm_peer_t *record)
+{
+    fab_item_t *first = fab_unqueue(record->peer, is_to_hold, record);
+    fab_item_t **tail = &first;
+
+    while (NULL != *tail) {
+        mca_pml_tm_send_of_item(*tail)->core.phase = PML_TM_HELD;
+        ++mca_pml_tm.counters.held_sends;
+        tail = &(*tail)->next;
+    }
+    if (NULL != first) {
+        *tail = record->held;
+        if (NULL == record->held) {
+            record->held_tail = tail;
+        }
+        record->held = first;
+    }
+}
+
+static void unlink_held(mca_pml_tm_peer_t *record, fab_item_t **link)
+{
+    *link = (*link)->next;
+    if (NULL == *link) {
+        record->held_tail = link;
+    }
+}
+
+static void link_held(mca_pml_tm_peer_t *record, fab_item_t **link, fab_item_t *item)
+{
+    item->next = *link;
+    *link = item;
+    if (NULL == item->next) {
+        record->held_tail = &item->next;
+    }
+}
+
+/* Send held messages that may go, in order, as long as there is room. */
+static int held_item(fab_item_t *item, fab_peer_t *peer)
+{
+    mca_pml_tm_peer_t *record = peer->user[FAB_USER_PML];
+    fab_item_t **link = &record->held, *first;
+
+    (void) item;
+    for (int count = 0; NULL != *link;) {
+        first = *link;
+        if (must_hold(record, mca_pml_tm_send_of_item(first)->tag)) {
+            link = &first->next;
+            continue;
+        }
+        if (SENDS_PER_TURN == count++) {
+            return OPAL_ERR_IN_PROCESS;
+        }
+        unlink_held(record, link);
+        if (OPAL_ERR_RESOURCE_BUSY == mca_pml_tm_send_item(first, peer)) {
+            mca_pml_tm_send_of_item(first)->core.phase = PML_TM_HELD;
+            link_held(record, link, first);
+            return OPAL_ERR_RESOURCE_BUSY;
+        }
+    }
+    record->is_queued = false;
+    return OMPI_SUCCESS;
+}
+
+static void queue_held(mca_pml_tm_peer_t *record)
+{
+    if (!record->is_queued && NULL != record->held) {
+        record->is_queued = true;
+        record->item = (fab_item_t){.fn = held_item, .user = FAB_USER_PML};
+        fab_queue(record->peer, &record->item);
+    }
+}
+
+bool mca_pml_tm_flow_hold(mca_pml_tm_send_request_t *req)
+{
+    mca_pml_tm_peer_t *record = req->core.peer->user[FAB_USER_PML];
+
+    if (is_exempt(req) || (NULL == record->held && !must_hold(record, req->tag))) {
+        return false;
+    }
+    ++mca_pml_tm.counters.held_sends;
+    req->core.phase = PML_TM_HELD;
+    link_held(record, NULL != record->held ? record->held_tail : &record->held, &req->item);
+    if (!must_hold(record, req->tag)) {
+        queue_held(record);
+    }
+    return true;
+}
+
+void mca_pml_tm_flow_unhold(mca_pml_tm_send_request_t *req)
+{
+    mca_pml_tm_peer_t *record = req->core.peer->user[FAB_USER_PML];
+    fab_item_t **link = &record->held;
+
+    while (*link != &req->item) {
+        link = &(*link)->next;
+    }
+    unlink_held(record, link);
+}
+
+void mca_pml_tm_flow_told(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_peer_t *record = mca_pml_tm_peer_record(peer);
+    bool has_context = PML_TM_FLOW_OPEN == hdr.app_ctx || PML_TM_FLOW_CLOSE == hdr.app_ctx;
+
+    (void) ctx;
+    (void) data;
+    if (0 != len || hdr.app_ctx > PML_TM_FLOW_CLOSE ||
+        hdr.tag >= (has_context ? mca_pml_tm.max_context : 1)) {
+        mca_pml_tm_bad_message(peer, "flow control: unknown request");
+        return;
+    }
+    if (NULL == record) {
+        return; /* without memory nothing is held back */
+    }
+    if (!has_context) {
+        record->must_hold = PML_TM_FLOW_HOLD == hdr.app_ctx;
+        record->open.count = 0;
+    } else if (PML_TM_FLOW_CLOSE == hdr.app_ctx) {
+        contexts_remove(&record->open, (uint32_t) hdr.tag);
+    } else if (record->open.count < PML_TM_FLOW_CONTEXTS) {
+        record->open.context[record->open.count++] = (uint32_t) hdr.tag;
+    } else {
+        mca_pml_tm_bad_message(peer, "flow control: too many communicators");
+        return;
+    }
+    hold_queued(record);
+    queue_held(record);
+}

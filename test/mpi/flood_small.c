@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Floods of messages of 8 bytes that nobody receives for a while: what the receiver keeps of them is
+ * bounded by pml_tm_unexpected_max, whether their sends block or not. All are received in the end:
+ * in order, in reverse, in random order, by probes, in two communicators, by everybody from
+ * everybody.
+ *
+ * args: [messages in all] [bytes that may be kept; 0: any number]
+ */
+/* TEST: np=1,2,4 args="100000 1048576" env="OMPI_MCA_pml_tm_unexpected_max=1048576" timeout=120 quick=yes */
+/* TEST: np=2,4 args="30000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536" timeout=120 */
+/* TEST: np=2 args="30000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=120 */
+/* TEST: np=2 args="30000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_eager_limit=0" timeout=120 */
+/* TEST: np=2,4 args="30000 0" timeout=120 */
+/* TEST: np=2,4 device=tmdev args="20000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_providers=^shm TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" timeout=120 */
+#include "tm_test.h"
+
+enum {
+    MESSAGE_COST = 240, /* bytes that keeping one short message costs, at least */
+    /* messages of one sender that may be on their way when it is told to stop */
+    UNDER_WAY = 5000,
+    MARGIN_KIB = 16384, /* of memory that other things need */
+    TAGS = 1000,
+    POLLS = 20000,
+};
+
+static MPI_Comm comm, other, ctl;
+static int first, per_sender;
+static long max_bytes;
+
+/* Highest number of messages that this process has kept at once in one communicator. */
+static long kept_at_once(void)
+{
+    static MPI_T_pvar_session session = MPI_T_PVAR_SESSION_NULL;
+    static MPI_T_pvar_handle handle;
+    unsigned long long value = 0;
+    int index, count, provided;
+
+    if (MPI_T_PVAR_SESSION_NULL == session) {
+        TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+        TM_MPI(MPI_T_pvar_get_index("pml_tm_unexpected_max_count", MPI_T_PVAR_CLASS_HIGHWATERMARK,
+                                    &index));
+        TM_MPI(MPI_T_pvar_session_create(&session));
+        TM_MPI(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count));
+    }
+    TM_MPI(MPI_T_pvar_read(session, handle, &value));
+    return (long) value;
+}
+
+static long resident_kib(void)
+{
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[128];
+    long kib = 0;
+
+    while (NULL != f && NULL != fgets(line, sizeof(line), f)) {
+        if (1 == sscanf(line, "VmRSS: %ld", &kib)) {
+            break;
+        }
+    }
+    if (NULL != f) {
+        fclose(f);
+    }
+    return kib;
+}
+
+/* Messages that may be kept at once. */
+static long most(void)
+{
+    return max_bytes / MESSAGE_COST + (long) UNDER_WAY * (tm_size - first);
+}
+
+static bool is_bounded(void)
+{
+    return 0 != max_bytes && 0 != first && tm_is_pml_tm(); /* not of a process to itself */
+}
+
+static void expect_bounded(const char *what, long before)
+{
+    long kept, kib = resident_kib() - before;
+
+    if (!is_bounded()) {
+        return;
+    }
+    kept = kept_at_once();
+    TM_CHECK(kept <= most(), "%s: %ld messages were kept at once, at most %ld may be", what, kept,
+             most());
+    TM_CHECK(kib <= max_bytes / 1024 + MARGIN_KIB, "%s: memory grew by %ld KiB", what, kib);
+}
+
+/* Let messages come that nobody wants. */
+static void poll(void)
+{
+    for (int i = 0, flag; i < POLLS && (!is_bounded() || kept_at_once() <= most()); i++) {
+        TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, 1, ctl, &flag, MPI_STATUS_IGNORE));
+    }
+}
+
+static uint64_t value_of(int sender, int i)
+{
+    return tm_mix((uint64_t) sender << 32 | (uint64_t) i);
+}
+
+static void take(MPI_Comm from, int source, int sender, int i)
+{
+    uint64_t value = 0;
+    MPI_Status st;
+
+    tm_status_reset(&st);
+    TM_MPI(MPI_Recv(&value, 8, MPI_BYTE, source, i % TAGS, from, &st));
+    tm_expect_single(&st, sender, i % TAGS, 8);
+    TM_CHECK(value_of(sender, i) == value, "message %d of %d is another one", i, sender);
+}
+
+typedef struct flood {
+    uint64_t *value;
+    MPI_Request *req;
+} flood_t;
+
+static flood_t start(MPI_Comm to, int rank, int count)
+{
+    flood_t f = {tm_calloc((size_t) count, sizeof(uint64_t)),
+                 tm_calloc((size_t) count, sizeof(MPI_Request))};
+
+    for (int i = 0; i < count; i++) {
+        f.value[i] = value_of(tm_rank, i);
+        TM_MPI(MPI_Isend(&f.value[i], 8, MPI_BYTE, rank, i % TAGS, to, &f.req[i]));
+    }
+    return f;
+}
+
+static void finish(flood_t *f, int count)
+{
+    TM_MPI(MPI_Waitall(count, f->req, MPI_STATUSES_IGNORE));
+    free(f->value);
+    free(f->req);
+}
+
+/* To rank 0, which receives in order: the bound holds all the time. */
+static void in_order(bool is_blocking)
+{
+    long before = resident_kib();
+    flood_t f = {NULL, NULL};
+
+    if (tm_rank >= first && is_blocking) {
+        for (int i = 0; i < per_sender; i++) {
+            uint64_t value = value_of(tm_rank, i);
+
+            TM_MPI(MPI_Send(&value, 8, MPI_BYTE, 0, i % TAGS, comm));
+        }
+    } else if (tm_rank >= first) {
+        f = start(comm, 0, per_sender);
+    }
+    if (0 == tm_rank) {
+        poll();
+        expect_bounded(is_blocking ? "blocking sends" : "sends", before);
+        for (int i = 0; i < per_sender; i++) {
+            for (int sender = first; sender < tm_size; sender++) {
+                take(comm, sender, sender, i);
+            }
+        }
+        expect_bounded(is_blocking ? "blocking sends received" : "sends received", before);
+    }
+    if (NULL != f.req) {
+        finish(&f, per_sender);
+    }
+    TM_MPI(MPI_Barrier(ctl));
+}
+
+/* Wildcards and probes: each finds the oldest of somebody. */
+static void by_probe(void)
+{
+    int *next = tm_calloc((size_t) tm_size, sizeof(int));
+    flood_t f = {NULL, NULL};
+
+    if (tm_rank >= first) {
+        f = start(comm, 0, per_sender);
+    }
+    for (int k = 0; 0 == tm_rank && k < per_sender * (tm_size - first); k++) {
+        MPI_Status st;
+        int flag = 1;
+
+        if (0 == k % 2) {
+            TM_MPI(MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
+        } else {
+            do {
+                TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &st));
+            } while (!flag);
+        }
+        take(comm, st.MPI_SOURCE, st.MPI_SOURCE, next[st.MPI_SOURCE]++);
+    }
+    if (NULL != f.req) {
+        finish(&f, per_sender);
+    }
+    free(next);
+    TM_MPI(MPI_Barrier(ctl));
+}
+
+/* Everybody to everybody, in two communicators, received the last tag first. */
+static void all_to_all(int count)
+{
+    flood_t *f = tm_calloc((size_t) tm_size, 2 * sizeof(*f));
+
+    for (int i = 0; i < tm_size; i++) {
+        f[2 * i] = start(comm, i, count);
+        f[2 * i + 1] = start(other, i, count);
+    }
+    TM_MPI(MPI_Barrier(ctl));
+    for (int tag = TAGS - 1; tag >= 0; tag--) {
+        for (int i = tag; i < count; i += TAGS) {
+            for (int sender = 0; sender < tm_size; sender++) {
+                take(other, sender, sender, i);
+                take(comm, sender, sender, i);
+            }
+        }
+    }
+    for (int i = 0; i < 2 * tm_size; i++) {
+        finish(&f[i], count);
+    }
+    free(f);
+    TM_MPI(MPI_Barrier(ctl));
+}
+
+/* A buffered and a freed send are delivered, though held back, when they are received. */
+static void left_behind(void)
+{
+    static uint64_t value;
+    int size = 100 * (8 + MPI_BSEND_OVERHEAD);
+    void *buffer = tm_calloc(1, (size_t) size);
+    flood_t f = start(comm, 0, per_sender / tm_size);
+
+    TM_MPI(MPI_Buffer_attach(buffer, size));
+    value = value_of(tm_rank, 7);
+    for (int i = 0; i < 50; i++) {
+        MPI_Request req;
+
+        TM_MPI(MPI_Bsend(&value, 8, MPI_BYTE, 0, 7, other));
+        TM_MPI(MPI_Isend(&value, 8, MPI_BYTE, 0, 7, other, &req));
+        TM_MPI(MPI_Request_free(&req));
+    }
+    TM_MPI(MPI_Barrier(ctl));
+    for (int i = 0; 0 == tm_rank && i < 100 * tm_size; i++) {
+        take(other, i % tm_size, i % tm_size, 7);
+    }
+    for (int i = 0; 0 == tm_rank && i < per_sender / tm_size * tm_size; i++) {
+        take(comm, i % tm_size, i % tm_size, i / tm_size);
+    }
+    TM_MPI(MPI_Buffer_detach(&buffer, &size));
+    free(buffer);
+    finish(&f, per_sender / tm_size);
+    TM_MPI(MPI_Barrier(ctl));
+}
+
+int main(int argc, char **argv)
+{
+    int total;
+
+    tm_init(&argc, &argv, "flood_small");
+    first = tm_size > 1;
+    total = (int) tm_arg(argc, argv, 1, 100000);
+    per_sender = total / (tm_size - first);
+    max_bytes = tm_arg(argc, argv, 2, 0);
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &other));
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));
+    if (tm_size > 1) {
+        in_order(true); /* a process that sends to itself would wait for itself */
+    }
+    in_order(false);
+    by_probe();
+    left_behind();
+    all_to_all(total / 10 / tm_size / tm_size + TAGS);
+    TM_MPI(MPI_Comm_free(&comm));
+    TM_MPI(MPI_Comm_free(&other));
+    TM_MPI(MPI_Comm_free(&ctl));
+    return tm_finish();
+}
