@@ -24,6 +24,8 @@ check basic 2 OMPI_MCA_pml_tm_shm_single_copy=none
 check random 3 : "$(tm_seed 11)" "$(tm_seconds 8)"
 check probe 2
 check cancel 2
+check cancel_send 2 : 20
+check flood_small 2 OMPI_MCA_pml_tm_unexpected_max=65536 : 10000 0
 check persistent 2
 check buffered 2
 check truncate 2

@@ -11,7 +11,7 @@
 
 lists=(4 1024) seeds=(1 2 3 4 5 6 7 8 9 10) programs=(basic)
 if [[ $TM_OMPI_SERIES != 4.1 ]]; then # the same code under another Open MPI
-    lists=(4) seeds=(1 2) programs=(basic ordering probe truncate cancel persistent comms datatypes intercomm)
+    lists=(4) seeds=(1 2) programs=(basic ordering probe truncate cancel cancel_send persistent comms datatypes intercomm)
 fi
 
 # Does the device match, or is it left out?

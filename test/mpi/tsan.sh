@@ -28,5 +28,6 @@ reports='WARNING: ThreadSanitizer'
 launcher=(setarch -R)
 
 check threads 2 : all 4 20
+check cancel_send 2 : 10 3
 check threads 2 OMPI_MCA_pml_tm_shm_single_copy=none : all 4 10
 check threads 2 OMPI_MCA_pml_tm_eager_limit=0 : all 4 10

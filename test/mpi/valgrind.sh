@@ -9,6 +9,7 @@
 check basic 2
 check random 2 "$(tm_seed 3)" 10 epochs=6
 check cancel 2
+check cancel_send 2 5
 check waits 2
 check persistent 2
 check comms 2
