@@ -166,6 +166,25 @@ static void persistent(MPI_Comm comm)
     MPI_Request_free(&requests[1]);
 }
 
+/* The first messages of all, untagged, and maybe before their communicator, are taken back. */
+static void cancelled(MPI_Comm comm, MPI_Comm kept)
+{
+    static unsigned char out[100000];
+    int lengths[] = {8, 100000}, flag;
+
+    for (int i = 0; i < 2; i++) {
+        MPI_Request request;
+        MPI_Status status;
+
+        MPI_Issend(out, lengths[i], MPI_BYTE, (rank + 1) % size, 3, comm, &request);
+        MPI_Cancel(&request);
+        MPI_Wait(&request, &status);
+        MPI_Test_cancelled(&status, &flag);
+        TM_CHECK(flag, "an untagged send of %d bytes was not cancelled", lengths[i]);
+    }
+    MPI_Barrier(kept); /* nobody receives before */
+}
+
 static void rounds(MPI_Session session, int count)
 {
     MPI_Comm self[8], kept = comm_from_group(session, "mpi://WORLD", "kept");
@@ -192,6 +211,9 @@ static void rounds(MPI_Session session, int count)
         MPI_Comm comm = comm_from_group(session, "mpi://WORLD", tag);
         if (0 == round % 2) {
             persistent(comm);
+        }
+        if (1 == round % 4) {
+            cancelled(comm, kept);
         }
         ring(comm, round);
         burst(comm);
