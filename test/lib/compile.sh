@@ -64,27 +64,47 @@ tm_binary()
     echo "$TM_BIN/$1${2:+.$2}"
 }
 
-# tm_cc OUTPUT SOURCE... -- COMMAND...: run the compiler unless the output is that of the same command and the same
-# preprocessed sources.
+# tm_object SOURCE COMMAND...: compile it, unless the same command has compiled the same preprocessed source before, for whichever
+# test; prints the object's name.
+tm_object()
+{
+    local source=$1 key object
+    shift
+    key=$({
+        echo "$*"
+        "$@" -E "$source"
+    } | sha1sum) || return 1
+    object=$TM_BIN/objects/${key%% *}.o
+    mkdir -p "$TM_BIN/objects"
+    (
+        flock 9
+        # Under another name first: it must not be taken for complete when this is interrupted.
+        [[ -e $object ]] || { "$@" -c -o "$object.new" "$source" >&2 && mv -f "$object.new" "$object"; }
+    ) 9>"$object.lock" || return 1
+    echo "$object"
+}
+
+# tm_cc OUTPUT SOURCE... -- COMMAND...: make a program, unless it is there, of the same objects.
 tm_cc()
 {
-    local output=$1 sources=() key
+    local output=$1 sources=() objects=() source object key
     shift
     while [[ $1 != -- ]]; do
         sources+=("$1")
         shift
     done
     shift
+    for source in "${sources[@]}"; do
+        object=$(tm_object "$source" "$@") || return 1
+        objects+=("$object")
+    done
     mkdir -p "$(dirname "$output")"
-    key=$({
-        echo "$*"
-        "$@" -E "${sources[@]}"
-    } | sha1sum) || return 1
+    key="$* ${objects[*]} ${tm_libs[*]-}"
     if [[ -x $output && $(cat "$output.key" 2>/dev/null) == "$key" ]]; then
         return 0
     fi
     # Under another name first: a run of this script beside this one may be using the old program.
-    "$@" -o "$output.$$" "${sources[@]}" ${tm_libs[@]+"${tm_libs[@]}"} || return 1
+    "$@" -o "$output.$$" "${objects[@]}" ${tm_libs[@]+"${tm_libs[@]}"} || return 1
     mv -f "$output.$$" "$output"
     echo "$key" >"$output.key"
 }
