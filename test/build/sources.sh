@@ -9,7 +9,7 @@
 cd "$TM_SRC"
 mapfile -t files < <(find autogen.sh configure.ac configure.m4 Makefile.am env.sh.in quickstart .ci common pml_tm btl_fabric test -type f \
     \( -name '*.[ch]' -o -name '*.sh' -o -name '*.bash' -o -name '*.mk' -o -name '*.am' -o -name '*.ac' -o -name '*.m4' -o -name '*.in' \
-    -o -name '*.py' -o -name '*.awk' -o -name 'help-*.txt' -o -name run -o -name all -o -name release -o -name quickstart \))
+    -o -name '*.py' -o -name '*.awk' -o -name 'help-*.txt' -o -name run -o -name all -o -name coverage -o -name release -o -name quickstart \))
 ((${#files[@]} > 20)) || fail "found only ${#files[@]} files"
 for file in "${files[@]}"; do
     head -n 3 "$file" | grep -q 'SPDX-License-Identifier: BSD-3-Clause' || fail "$file does not say its licence"

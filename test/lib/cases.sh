@@ -51,7 +51,7 @@ find_unit_cases()
 find_scripts()
 {
     local file name
-    for file in "$TM_SRC"/test/{build,model,mpi,bench,apps,tmdev,vm,hosts}/*.sh; do
+    for file in "$TM_SRC"/test/{build,model,mpi,bench,apps,tmdev,fuzz,vm,hosts}/*.sh; do
         tm_parse_first "$file" || die "bad directive"
         name=${file#"$TM_SRC/test/"}
         add_case "${name%.sh}" script "$file"
