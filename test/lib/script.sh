@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2153 # TM_TEST_PML is that of test/run
 # For test scripts (test/*/*.sh), which source it first:
 #
 #     #!/usr/bin/env bash

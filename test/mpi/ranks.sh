@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=900 short=turns cores=64
+# TEST: timeout=900 short=no cores=64
 #
 # Many ranks on one host: 16 and 64, for which rings have other sizes, in programs where all talk to all; and the start and end of
 # 128.

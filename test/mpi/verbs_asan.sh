@@ -14,6 +14,7 @@ export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 UBSAN_OPTIONS
 reports='ERROR: AddressSanitizer|runtime error:'
 
 for how in TMDEV_TM_TAGS=4 TMDEV_TM_TAGS=1024 OMPI_MCA_pml_tm_verbs_tm=none; do
+    # shellcheck disable=SC2031 # over() has one of its own
     export TMDEV_FABRIC=$$.$RANDOM
     check basic 2 "$how"
     check random 3 "$how" : 61 5

@@ -8,6 +8,7 @@
 # shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
 . "$TM_SRC/test/lib/verbs.sh"
 
+# shellcheck disable=SC2031 # over() has one of its own
 export TMDEV_FABRIC=$$.$RANDOM
 for how in TMDEV_TM_TAGS=4 OMPI_MCA_pml_tm_verbs_tm=none; do
     export "${how?}"
