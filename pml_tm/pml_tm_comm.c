@@ -62,7 +62,7 @@ static int check_limits(const ompi_communicator_t *comm)
     return OMPI_ERR_OUT_OF_RESOURCE;
 }
 
-int mca_pml_tm_add_comm(ompi_communicator_t *comm)
+static int add_comm(ompi_communicator_t *comm)
 {
     mca_pml_tm_comm_t *tmc;
     int rc = check_limits(comm);
@@ -103,6 +103,19 @@ int mca_pml_tm_add_comm(ompi_communicator_t *comm)
         free(tmc);
     }
     fab_unlock(mca_pml_tm.fab);
+    return rc;
+}
+
+/* MPI_Init of Open MPI 4.1 does not look at what comes of its communicators: they end it here. */
+int mca_pml_tm_add_comm(ompi_communicator_t *comm)
+{
+    int rc = add_comm(comm);
+
+    if (OMPI_ERR_OUT_OF_RESOURCE == rc &&
+        (comm == &ompi_mpi_comm_world.comm || comm == &ompi_mpi_comm_self.comm)) {
+        mca_pml_tm_show_help("no-communicator", mca_pml_tm_process.nodename);
+        ompi_rte_abort(rc, NULL);
+    }
     return rc;
 }
 

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Helper of no_memory.sh, loaded with LD_PRELOAD: of the calls of malloc, calloc and realloc that come
+ * from pml_tm's two libraries in the rank TM_FAIL_RANK, the one of number TM_FAIL_CALL (from 1) fails,
+ * and with TM_FAIL_ALL=1 all after it. Their number is written to the file TM_FAIL_COUNT at the end.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t n, size_t size);
+extern void *__libc_realloc(void *old, size_t size);
+
+static atomic_long calls;
+static long fail_at, fails_all;
+static bool is_on;
+
+/* Is this address in one of the two libraries? */
+static bool is_ours(const void *address)
+{
+    Dl_info info;
+
+    return 0 != dladdr(address, &info) && NULL != info.dli_fname &&
+           (NULL != strstr(info.dli_fname, "mca_pml_tm") ||
+            NULL != strstr(info.dli_fname, "libmca_common_tm"));
+}
+
+static bool fails(const void *caller)
+{
+    long call;
+
+    if (!is_on || !is_ours(caller)) {
+        return false;
+    }
+    call = atomic_fetch_add(&calls, 1) + 1;
+    if (call != fail_at && !(fails_all && call > fail_at)) {
+        return false;
+    }
+    errno = ENOMEM;
+    return true;
+}
+
+void *malloc(size_t size)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_malloc(size);
+}
+
+void *calloc(size_t n, size_t size)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_calloc(n, size);
+}
+
+void *realloc(void *old, size_t size)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_realloc(old, size);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *call = getenv("TM_FAIL_CALL"), *rank = getenv("TM_FAIL_RANK");
+    const char *me = getenv("OMPI_COMM_WORLD_RANK"), *all = getenv("TM_FAIL_ALL");
+
+    is_on = NULL != call && NULL != rank && NULL != me && 0 == strcmp(rank, me);
+    fail_at = NULL != call ? atol(call) : 0;
+    fails_all = NULL != all && '1' == *all;
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    const char *name = getenv("TM_FAIL_COUNT");
+    FILE *file = is_on && NULL != name ? fopen(name, "w") : NULL;
+
+    if (NULL != file) {
+        fprintf(file, "%ld\n", atomic_load(&calls));
+        fclose(file);
+    }
+}

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=1800 ompi=4.1
+#
+# The n-th allocation of pml_tm in a whole job fails, for each n, or in a short run for some: the program is right all the same, or
+# ends with a message. No crash, no hang, nothing left behind.
+. "$TM_SRC/test/lib/script.sh"
+
+library=$TM_WORK/fail_malloc.so
+gcc -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o "$library" "$TM_SRC/test/mpi/fail_malloc.c" -ldl ||
+    fail 'fail_malloc.c does not compile'
+limit=$((60 * ${TM_TEST_TIMEOUT_SCALE:-1}))
+
+# watch PID: until this mpirun ends, or hangs although its ranks have ended: returns 1 then, and 2 if the ranks hang.
+watch()
+{
+    local i ended=0 states
+    for ((i = 0; i < 5 * limit; i++)); do
+        kill -0 "$1" 2>/dev/null || return 0
+        states=$(ps -o stat= --ppid "$1" || true)
+        if [[ -n $states ]] && ! grep -qv '^Z' <<<"$states"; then
+            ended=$((ended + 1))
+        fi
+        ((ended < 50)) || return 1
+        sleep 0.2
+    done
+    return 2
+}
+
+# job CALL RANK PROGRAM [ARGUMENT...]: returns its status, 125 if mpirun did not notice that the ranks had ended, 124 if they hang; the
+# output is in out and err.
+job()
+{
+    local call=$1 rank=$2 program pid rc=0 seen=0
+    program=$(tm_mpi_program "$3")
+    shift 3
+    tm_mpirun_flags 2
+    mpirun "${tm_mpirun_flags[@]}" --mca pml "$TM_TEST_PML" \
+        env LD_PRELOAD="$library" TM_FAIL_CALL="$call" TM_FAIL_RANK="$rank" TM_FAIL_COUNT="$TM_WORK/count" "$program" "$@" \
+        >out 2>err </dev/null &
+    pid=$!
+    watch "$pid" || seen=$?
+    ((seen == 0)) || pkill -KILL -P "$pid" || true
+    ((seen == 0)) || kill -KILL "$pid" || true
+    wait "$pid" || rc=$?
+    case $seen in
+        0) return "$rc" ;;
+        1) return 125 ;;
+        2) return 124 ;;
+    esac
+}
+
+# orderly WHAT STATUS NAME: what came of it is right, or an error that says why. After a job that failed, mpirun itself hangs or
+# crashes now and then, in PMIx_server_finalize().
+orderly()
+{
+    local crash='Segmentation|Signal: |Assertion|AddressSanitizer|errors=[1-9]'
+    ! grep -qaF 'PMIx_server_finalize+0x' out err || crash='Assertion|AddressSanitizer|errors=[1-9]'
+    if (($2 == 0)) && grep -q "$3: errors=0" out; then
+        return
+    fi
+    if (($2 != 124)) && ! grep -qaE "$crash" out err &&
+        grep -qaiE 'memory|OUT_OF_RESOURCE|resource|PML .* cannot be selected|MPI_ERR_[A-Z]+: ' out err; then
+        stopped=$((stopped + 1))
+        return
+    fi
+    cat out err
+    fail "$1: exit status $2, and neither the right result nor a message that memory is short"
+}
+
+# all_calls PROGRAM [ARGUMENT...]
+all_calls()
+{
+    local calls call rank rc step=1 stopped=0 begin=1
+    job 0 1 "$@" || fail "$1 fails without a failure: $(cat out err)"
+    calls=$(<count)
+    ((calls > 0)) || fail "pml_tm allocates nothing in $1"
+    if [[ ${TM_TEST_SHORT-} == yes ]]; then
+        step=$((calls / 12 + 1))
+        begin=$((1 + TM_TEST_RANDOM % step))
+    fi
+    for ((call = begin; call <= calls; call += step)); do
+        rank=$((call % 2))
+        rc=0
+        job "$call" "$rank" "$@" || rc=$?
+        orderly "$1, allocation $call of rank $rank" "$rc" "$1"
+    done
+    echo "$1: $calls allocations, every ${step}. failed from the ${begin}. on; $stopped jobs ended with a message"
+}
+
+all_calls hello
+all_calls probe 70000
+all_calls comms 20 5
