@@ -58,6 +58,7 @@ static void set_handlers(fab_t *fab)
     fab_set_handler(fab, PML_TM_AM_ACK, mca_pml_tm_rndv_ack, NULL);
     fab_set_handler(fab, PML_TM_AM_CTS, mca_pml_tm_rndv_cts, NULL);
     fab_set_handler(fab, PML_TM_AM_DATA, mca_pml_tm_rndv_data, NULL);
+    fab_set_place(fab, PML_TM_AM_DATA, mca_pml_tm_rndv_place, NULL);
     fab_set_handler(fab, PML_TM_AM_NACK, mca_pml_tm_rndv_nack, NULL);
     fab_set_handler(fab, PML_TM_AM_FLOW, mca_pml_tm_flow_told, NULL);
     fab_set_handler(fab, PML_TM_AM_CANCEL, mca_pml_tm_cancel_asked, NULL);

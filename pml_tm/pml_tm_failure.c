@@ -58,12 +58,18 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
 
 static void end_job(const mca_pml_tm_failure_t *failure)
 {
+    ompi_proc_t *proc;
+    char *hostname;
+
     if (now() - failure->at < FAILURE_GRACE) {
         return;
     }
+    proc = (ompi_proc_t *) ompi_proc_for_name(failure->name);
+    hostname = NULL != proc ? mca_pml_tm_hostname(proc) : NULL;
     mca_pml_tm_show_help("peer-failed", mca_pml_tm_process.nodename,
                          OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), OMPI_NAME_PRINT(&failure->name),
-                         failure->why);
+                         NULL != hostname ? hostname : "unknown", failure->why);
+    free(hostname);
     ompi_rte_abort(1, NULL);
 }
 

@@ -81,13 +81,15 @@ typedef enum {
 typedef struct mca_pml_tm_send_request {
     mca_pml_base_send_request_t req_send;
     mca_pml_tm_core_t core;
-    fab_item_t item; /* while queued for room towards the peer */
-    uint64_t tag;    /* the message's */
-    char *data;      /* contiguous data, or NULL: packed by the convertor */
-    void *buffer;    /* of a buffered send, from the attached buffer; NULL otherwise */
-    size_t offset;   /* bytes sent as PML_TM_AM_DATA */
-    size_t wanted;   /* bytes the receiver asked for */
-    fab_rkey_t rkey; /* while is_exposed */
+    fab_item_t item;   /* while queued for room towards the peer */
+    uint64_t tag;      /* the message's */
+    char *data;        /* contiguous data, or NULL: packed by the convertor */
+    void *buffer;      /* of a buffered send, from the attached buffer; NULL otherwise */
+    size_t offset;     /* bytes sent as PML_TM_AM_DATA */
+    size_t wanted;     /* bytes the receiver asked for */
+    fab_out_t out;     /* a fragment that is sent from the user's memory */
+    uint32_t fragment; /* longest such, bytes; 0: data is copied */
+    fab_rkey_t rkey;   /* while is_exposed */
     bool is_exposed;
     bool is_rndv;     /* announced, not sent with its data */
     bool is_untagged; /* the receiver's context id is not known */

@@ -155,6 +155,38 @@ static size_t take_data(mca_pml_tm_send_request_t *req, void *room, size_t max)
     return max < req->wanted - req->offset ? max : req->wanted - req->offset;
 }
 
+/* A fragment is out. */
+static void out_complete(fab_out_t *out, int status)
+{
+    mca_pml_tm_send_request_t *req =
+        (mca_pml_tm_send_request_t *) ((char *) out - offsetof(mca_pml_tm_send_request_t, out));
+
+    if (OPAL_SUCCESS != status) {
+        return; /* the peer is gone: the request stays open, see pml_tm_failure.h */
+    }
+    req->offset += out->len;
+    if (req->offset == req->wanted) {
+        mca_pml_tm_send_finish(req, MPI_SUCCESS);
+    } else {
+        fab_queue(req->core.peer, &req->item);
+    }
+}
+
+/* One fragment, from the user's memory; the item comes back when it is out. */
+static int data_from_item(fab_item_t *item, fab_peer_t *peer)
+{
+    mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
+    size_t len = req->wanted - req->offset;
+    int rc;
+
+    req->out.buf = req->data + req->offset;
+    req->out.len = len < req->fragment ? len : req->fragment;
+    req->out.complete = out_complete;
+    rc = fab_item_send_from(peer, fab_hdr(PML_TM_AM_DATA, req->offset, req->core.remote_id),
+                            &req->out);
+    return OPAL_ERR_RESOURCE_BUSY == rc ? rc : OMPI_SUCCESS;
+}
+
 /* One fragment; the item goes round until all is sent. */
 static int data_item(fab_item_t *item, fab_peer_t *peer)
 {
@@ -204,7 +236,10 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     core->remote_id = cts.recv_id;
     core->phase = PML_TM_SEND_DATA;
     req->wanted = hdr.tag;
-    req->item = (fab_item_t){.fn = data_item, .user = FAB_USER_PML};
+    req->fragment = cts.fragment < FAB_FRAGMENT_MAX ? cts.fragment : FAB_FRAGMENT_MAX;
+    bool is_from_memory = 0 != req->fragment && NULL != req->data && fab_peer_has_places(peer);
+    req->item = (fab_item_t){.fn = is_from_memory ? data_from_item : data_item,
+                             .user = FAB_USER_PML};
     fab_queue(peer, &req->item);
 }
 
@@ -231,7 +266,7 @@ static void answer(const mca_pml_tm_recv_request_t *req, uint8_t id, uint64_t ar
 /* Ask for the data as messages. */
 static void start_pipeline(mca_pml_tm_recv_request_t *req)
 {
-    mca_pml_tm_cts_t cts = {.reserved = 0};
+    mca_pml_tm_cts_t cts = {.fragment = 0};
     int rc;
 
     req->core.id = fab_idmap_add(&mca_pml_tm.ids, &req->core);
@@ -244,6 +279,9 @@ static void start_pipeline(mca_pml_tm_recv_request_t *req)
     mca_pml_tm.counters.rndv_pipeline_bytes += req->wanted;
     req->core.phase = PML_TM_WAIT_DATA;
     cts.recv_id = req->core.id;
+    if (NULL != req->data && fab_peer_has_places(req->core.peer)) {
+        cts.fragment = FAB_FRAGMENT_MAX;
+    }
     rc = fab_post(req->core.peer, fab_hdr(PML_TM_AM_CTS, req->wanted, req->core.remote_id), &cts,
                   sizeof(cts));
     if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
@@ -311,6 +349,23 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
     }
 }
 
+void *mca_pml_tm_rndv_place(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) fab_idmap_find(&mca_pml_tm.ids, hdr.app_ctx);
+    mca_pml_tm_recv_request_t *req;
+
+    (void) ctx;
+    if (NULL == core || peer != core->peer || PML_TM_ACTIVE != core->state ||
+        PML_TM_WAIT_DATA != core->phase) {
+        return NULL; /* mca_pml_tm_rndv_data() has more to say */
+    }
+    req = (mca_pml_tm_recv_request_t *) ((char *) core - offsetof(mca_pml_tm_recv_request_t, core));
+    if (NULL == req->data || hdr.tag != req->received || len > req->wanted - req->received) {
+        return NULL;
+    }
+    return req->data + req->received;
+}
+
 void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_DATA,
@@ -326,7 +381,11 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
         mca_pml_tm_bad_message(peer, "data out of order or more than asked for");
         return;
     }
-    mca_pml_tm_recv_put(req, data, len);
+    if ((const char *) data == req->data + req->received) {
+        req->received += len; /* it was read to its place */
+    } else {
+        mca_pml_tm_recv_put(req, data, len);
+    }
     if (req->received == req->wanted) {
         mca_pml_tm_recv_finish(req, MPI_SUCCESS);
     }

@@ -53,6 +53,8 @@ int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req);
 void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 void mca_pml_tm_rndv_ack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+/* Where a fragment is to go; NULL: anywhere. */
+void *mca_pml_tm_rndv_place(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len);
 void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 

@@ -58,7 +58,7 @@ enum { PML_TM_FLOW_CONTEXTS = 16 }; /* communicators that are open at once, at m
 /* Payload of PML_TM_AM_CTS. */
 typedef struct mca_pml_tm_cts {
     uint32_t recv_id;
-    uint32_t reserved; /* 0 */
+    uint32_t fragment; /* longest that the receiver takes, bytes; 0: as an eager message */
 } mca_pml_tm_cts_t;
 
 _Static_assert(8 == sizeof(mca_pml_tm_cts_t), "wire format");

@@ -80,6 +80,13 @@ static fab_user_t fab_owner(uint8_t id)
     return id < FAB_AM_BTL ? FAB_USER_PML : FAB_USER_BTL;
 }
 
+void fab_set_place(fab_t *fab, uint8_t id, fab_place_fn_t fn, void *ctx)
+{
+    if (id < FAB_AM_MAX) {
+        fab->placers[id] = (struct fab_placer){.fn = fn, .ctx = ctx};
+    }
+}
+
 void fab_set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx)
 {
     fab_core_t *core = fab_core(fab);
@@ -338,6 +345,7 @@ static void fab_core_remove_user(fab_core_t *core, fab_user_t user)
     for (uint8_t id = 0; id < FAB_AM_MAX; id++) {
         if (fab_owner(id) == user) {
             fab_set_handler(&core->fab, id, NULL, NULL);
+            fab_set_place(&core->fab, id, NULL, NULL);
         }
     }
     fab_core_forget_items(core, user);

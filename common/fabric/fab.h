@@ -139,6 +139,16 @@ FAB_EXPORT void fab_set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ct
  */
 FAB_EXPORT void fab_start(fab_t *fab, fab_user_t user);
 
+/*
+ * Where is the payload of a message to go that has begun to arrive, len bytes?  NULL: anywhere.  The
+ * memory is the provider's until the handler is called, with data in that place, or the peer is gone
+ * (fab_peer_is_gone()).  Only a question: the message may still arrive elsewhere.
+ */
+typedef void *(*fab_place_fn_t)(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len);
+
+/* Set whom to ask for messages with this id. */
+FAB_EXPORT void fab_set_place(fab_t *fab, uint8_t id, fab_place_fn_t fn, void *ctx);
+
 /* ---- the process's fabric ----------------------------------------------- */
 
 struct fab_handler {
@@ -151,6 +161,11 @@ static inline uint64_t fab_name(uint32_t job, uint32_t rank)
 {
     return (uint64_t) job << 32 | rank;
 }
+
+struct fab_placer {
+    fab_place_fn_t fn; /* NULL: anywhere */
+    void *ctx;
+};
 
 typedef struct fab_config {
     fab_user_t user; /* who opens it */
@@ -178,6 +193,7 @@ typedef struct fab_config {
 /* What users and providers see of the fabric; it is the head of the fabric's own structure. */
 struct fab {
     struct fab_handler handlers[FAB_AM_MAX];
+    struct fab_placer placers[FAB_AM_MAX];
     pthread_mutex_t lock;
     /* fab_poll(): of the one provider that has to be polled, or all that fab_progress() does */
     int (*poll)(void *arg);
@@ -328,6 +344,25 @@ FAB_EXPORT void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
  */
 FAB_EXPORT bool fab_peer_is_gone(const fab_peer_t *peer);
 
+/*
+ * A send from the caller's memory: buf..buf+len stays as it is until complete(), which is called
+ * once, from fab_progress(), with OPAL_SUCCESS, or OPAL_ERR_UNREACH if the peer failed.
+ */
+typedef struct fab_out fab_out_t;
+struct fab_out {
+    const void *buf;
+    size_t len; /* at most FAB_FRAGMENT_MAX */
+    void (*complete)(fab_out_t *out, int status);
+    int status; /* from here on the provider's */
+    uint64_t provider[4];
+};
+
+/*
+ * Longest payload of a send from memory, bytes.  What is longer than eager_max must have a place at
+ * the receiver (fab_set_place()), and be sent only where it has.
+ */
+#define FAB_FRAGMENT_MAX 262144
+
 /* The table behind every peer: one per provider, see fab_provider.h for who implements what. */
 struct fab_ops {
     int (*send)(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len);
@@ -341,6 +376,13 @@ struct fab_ops {
      * nothing to gain. For fab_progress(), around queued items, of which none closes the peer.
      */
     void (*batch)(fab_peer_t *peer, bool is_begin);
+    /* fab_item_send_from(); NULL: all that is sent is copied, and all that comes is placed anywhere */
+    int (*send_from)(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out);
+    /*
+     * The caller may not call the fabric for long: what send() keeps, to write it with what follows,
+     * is written now.  NULL: it keeps nothing.
+     */
+    void (*flush)(fab_peer_t *peer);
 };
 
 /*
@@ -406,6 +448,29 @@ static inline int fab_item_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf
 static inline void *fab_item_reserve(fab_peer_t *peer, size_t max_len)
 {
     return peer->ops->reserve(peer, max_len);
+}
+
+/* Can the peer be sent to from memory, and place what comes? */
+static inline bool fab_peer_has_places(const fab_peer_t *peer)
+{
+    return NULL != peer->ops->send_from;
+}
+
+/*
+ * Send header and payload without a copy.  OPAL_SUCCESS: complete() will be called.  As
+ * fab_item_send() otherwise.
+ */
+static inline int fab_item_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
+{
+    return peer->ops->send_from(peer, hdr, out);
+}
+
+/* What was sent to the peer is not to wait for more. */
+static inline void fab_flush(fab_peer_t *peer)
+{
+    if (__builtin_expect(NULL != peer->ops->flush, 0)) {
+        peer->ops->flush(peer);
+    }
 }
 
 /*

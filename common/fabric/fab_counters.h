@@ -64,6 +64,8 @@
     X(tcp_msgs_received, "messages received by TCP")                                               \
     X(tcp_writes, "system calls that wrote messages to TCP")                                       \
     X(tcp_reads, "system calls that read messages from TCP")                                       \
+    X(tcp_sends_from_memory, "messages written to TCP straight from the user's memory")            \
+    X(tcp_placed, "messages read from TCP straight to the user's memory")                          \
     X(tcp_blocked, "times that the kernel took no more for a TCP connection")                      \
     X(tcp_queue_full, "sends that found the queue of a TCP connection full")                       \
     X(tcp_connections, "TCP connections made")                                                     \

@@ -114,6 +114,14 @@ static inline void fab_deliver(fab_t *fab, fab_peer_t *peer, fab_hdr_t hdr, cons
     handler->fn(handler->ctx, peer, hdr, data, len);
 }
 
+/* Where the message's payload is to go; NULL: anywhere. */
+static inline void *fab_place(fab_t *fab, fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    const struct fab_placer *placer = &fab->placers[hdr.id & (FAB_AM_MAX - 1)];
+
+    return NULL != placer->fn ? placer->fn(placer->ctx, peer, hdr, len) : NULL;
+}
+
 /*
  * The peer failed, for the reason rc, why (copied).  At once its operations return
  * OPAL_ERR_UNREACH; fab_progress() does the rest: peer_failed(), drop(), queued items.  May be

@@ -51,6 +51,12 @@ static int fab_failed_rma(fab_rma_t *op)
     return OPAL_ERR_UNREACH;
 }
 
+static int fab_failed_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
+{
+    (void) peer, (void) hdr, (void) out;
+    return OPAL_ERR_UNREACH;
+}
+
 const fab_ops_t fab_failed_ops = {
     .send = fab_failed_send,
     .reserve = fab_failed_reserve,
@@ -58,6 +64,7 @@ const fab_ops_t fab_failed_ops = {
     .expose = fab_failed_expose,
     .unexpose = fab_failed_unexpose,
     .rma = fab_failed_rma,
+    .send_from = fab_failed_send_from,
 };
 
 /* ---- items -------------------------------------------------------------- */

@@ -23,17 +23,16 @@ enum { FAB_TCP_CLOSE_US = 300000 }; /* at the end, until what was sent has been 
 
 fab_tcp_buf_t *fab_tcp_buf_get(fab_tcp_domain_t *dom)
 {
-    fab_tcp_buf_t *buf = dom->free_bufs;
+    fab_tcp_buf_t *buf = (fab_tcp_buf_t *) dom->free_bufs;
 
     if (NULL != buf) {
-        dom->free_bufs = buf->next;
+        dom->free_bufs = buf->node.next;
         dom->num_free--;
     } else {
         buf = malloc(sizeof(*buf));
     }
     if (NULL != buf) {
-        buf->next = NULL;
-        buf->start = buf->end = 0;
+        buf->node = (fab_tcp_node_t){.bytes = (char *) buf->data};
     }
     return buf;
 }
@@ -44,8 +43,8 @@ void fab_tcp_buf_put(fab_tcp_domain_t *dom, fab_tcp_buf_t *buf)
         free(buf);
         return;
     }
-    buf->next = dom->free_bufs;
-    dom->free_bufs = buf;
+    buf->node.next = dom->free_bufs;
+    dom->free_bufs = &buf->node;
     dom->num_free++;
 }
 
@@ -137,9 +136,9 @@ static void domain_free(fab_tcp_domain_t *dom)
         close(dom->epoll);
     }
     while (NULL != dom->free_bufs) {
-        fab_tcp_buf_t *buf = dom->free_bufs;
-        dom->free_bufs = buf->next;
-        free(buf);
+        fab_tcp_node_t *node = dom->free_bufs;
+        dom->free_bufs = node->next;
+        free(node); /* it is the first of a buffer */
     }
     free(dom);
 }

@@ -61,6 +61,26 @@ static void *tcp_reserve(fab_peer_t *peer, size_t max_len)
     return fab_tcp_stream_reserve(ep, max_len);
 }
 
+static int tcp_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
+{
+    fab_tcp_ep_t *ep = peer->ep;
+
+    if (__builtin_expect(!can_send(ep), 0)) {
+        return cannot_send(ep);
+    }
+    fab_tcp_expect(ep->dom);
+    return fab_tcp_stream_send_from(ep, hdr, out);
+}
+
+static void tcp_flush(fab_peer_t *peer)
+{
+    fab_tcp_ep_t *ep = peer->ep;
+
+    if (ep->is_dirty) {
+        fab_tcp_stream_flush(ep);
+    }
+}
+
 static void tcp_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 {
     fab_tcp_ep_t *ep = peer->ep;
@@ -106,6 +126,8 @@ const fab_ops_t fab_tcp_ops = {
     .unexpose = tcp_unexpose,
     .rma = tcp_rma,
     .batch = tcp_batch,
+    .send_from = tcp_send_from,
+    .flush = tcp_flush,
 };
 
 /* ---- attach and detach -------------------------------------------------- */
@@ -213,11 +235,11 @@ bool fab_tcp_drop(fab_domain_t *domain, fab_peer_t *peer)
 {
     fab_tcp_ep_t *ep = peer->ep;
 
-    (void) domain;
     if (FAB_TCP_UP == ep->state) {
         fab_tcp_stream_end(ep, FAB_TCP_ID_REFUSE);
     }
     peer->ep = NULL;
     fab_tcp_ep_free(ep);
+    (void) fab_tcp_complete((fab_tcp_domain_t *) domain);
     return true;
 }

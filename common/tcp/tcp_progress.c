@@ -82,14 +82,20 @@ int fab_tcp_progress(fab_domain_t *domain)
     if (NULL != dom->dirty) {
         flush_dirty(dom);
     }
+    if (NULL != dom->done) {
+        events = fab_tcp_complete(dom);
+    }
     if (__builtin_expect((int32_t) (dom->pass - dom->next_poll) < 0, 1)) {
-        return 0;
+        return events;
     }
     if (NULL != dom->hot) {
-        events = fab_tcp_stream_read(dom->hot);
+        events += fab_tcp_stream_read(dom->hot);
     }
     if (++dom->polls >= dom->period || NULL == dom->hot) {
         events += poll_all(dom);
+    }
+    if (NULL != dom->done) {
+        events += fab_tcp_complete(dom);
     }
     plan(dom, events);
     return events;

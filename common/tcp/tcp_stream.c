@@ -2,14 +2,16 @@
 /*
  * The bytes of a connection, both ways.
  *
- * Writing.  The first messages after a progress call go out at once, each by a call of its own and
+ * Writing.  The first message after a progress call goes out at once, by a call of its own and
  * without a copy.  Those that follow before the next progress call, and all while the kernel takes
  * no more, are queued and leave together: by one call from the next progress, or when they are
- * FAB_TCP_TOGETHER bytes.
+ * FAB_TCP_TOGETHER bytes.  A send from memory stands in the queue as a reference, and is completed
+ * from progress when the kernel has all of it.
  *
  * Reading.  As much as there is, into a buffer in which messages are parsed in place; the buffer is
  * the connection's only while it holds a part of a message.  All in it is a multiple of 8 bytes, so
- * payload is aligned.
+ * payload is aligned.  Of a long message that has begun, the rest is read straight to its place, if
+ * it has one; a little more comes by the same call, so that the next header is there.
  *
  * The end.  Each side's last message is CLOSE, LEAVE or REFUSE, after which it shuts its direction
  * down; the socket is closed when both are.  Any other end is a failure of the peer.
@@ -33,11 +35,6 @@ enum { FAB_TCP_NOTSENT = 131072 }; /* bytes that the kernel keeps unsent: what f
 static size_t padded(size_t len)
 {
     return (len + 7) & ~(size_t) 7;
-}
-
-static char *bytes_of(fab_tcp_buf_t *buf)
-{
-    return (char *) buf->data;
 }
 
 /* ---- open and close ----------------------------------------------------- */
@@ -68,6 +65,22 @@ static void set_options(int fd)
     set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
+/* Its address, for messages: when the connection is lost the kernel may not know it any more. */
+static void name_peer(fab_tcp_ep_t *ep)
+{
+    struct sockaddr_storage sa;
+    socklen_t len = sizeof(sa);
+    fab_sock_ip_t ip = {.port = 0};
+
+    snprintf(ep->to, sizeof(ep->to), "address unknown");
+    if (0 == getpeername(ep->fd, (struct sockaddr *) &sa, &len) &&
+        fab_sock_ip_of((struct sockaddr *) &sa, ip.ip)) {
+        ip.port = ntohs(AF_INET6 == sa.ss_family ? ((struct sockaddr_in6 *) &sa)->sin6_port
+                                                 : ((struct sockaddr_in *) &sa)->sin_port);
+        (void) fab_sock_ip_text(&ip, ep->to, sizeof(ep->to));
+    }
+}
+
 /* Queue bytes that need not be a multiple of 8 at the head of an empty queue; buf is empty. */
 static void put_first(fab_tcp_ep_t *ep, fab_tcp_buf_t *buf, const struct iovec *iov, int num,
                       size_t skip)
@@ -77,16 +90,17 @@ static void put_first(fab_tcp_ep_t *ep, fab_tcp_buf_t *buf, const struct iovec *
     for (int i = 0; i < num; i++) {
         len += iov[i].iov_len;
     }
-    buf->start = buf->end = (uint32_t) (padded(len - skip) - (len - skip));
+    buf->node.start = buf->node.end = (uint32_t) (padded(len - skip) - (len - skip));
     for (int i = 0; i < num; i++) {
         size_t cut = skip < iov[i].iov_len ? skip : iov[i].iov_len;
         skip -= cut;
         if (iov[i].iov_len > cut) {
-            memcpy(bytes_of(buf) + buf->end, (char *) iov[i].iov_base + cut, iov[i].iov_len - cut);
-            buf->end += (uint32_t) (iov[i].iov_len - cut);
+            memcpy(buf->node.bytes + buf->node.end, (char *) iov[i].iov_base + cut,
+                   iov[i].iov_len - cut);
+            buf->node.end += (uint32_t) (iov[i].iov_len - cut);
         }
     }
-    ep->out = ep->out_last = buf;
+    ep->out = ep->out_last = &buf->node;
     ep->num_out = 1;
 }
 
@@ -101,6 +115,7 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
         fab_idle_changed(ep->dom->fab);
     }
     fab_counters.tcp_connections++;
+    name_peer(ep);
     set_options(fd);
     watch(ep, EPOLL_CTL_ADD);
     fab_tcp_expect(ep->dom);
@@ -112,15 +127,41 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
     }
 }
 
+/* Done with what was in the queue. */
+static void release(fab_tcp_ep_t *ep, fab_tcp_node_t *node, int status)
+{
+    if (NULL == node->out) {
+        ep->num_out--;
+        fab_tcp_buf_put(ep->dom, (fab_tcp_buf_t *) node);
+        return;
+    }
+    ep->num_outs--;
+    node->out->status = status;
+    node->next = ep->dom->done;
+    ep->dom->done = node;
+}
+
 static void free_queue(fab_tcp_ep_t *ep)
 {
     while (NULL != ep->out) {
-        fab_tcp_buf_t *buf = ep->out;
-        ep->out = buf->next;
-        fab_tcp_buf_put(ep->dom, buf);
+        fab_tcp_node_t *node = ep->out;
+        ep->out = node->next;
+        release(ep, node, OPAL_ERR_UNREACH);
     }
     ep->out_last = NULL;
-    ep->num_out = 0;
+}
+
+int fab_tcp_complete(fab_tcp_domain_t *dom)
+{
+    int events = 0;
+
+    while (NULL != dom->done) {
+        fab_out_t *out = dom->done->out;
+        dom->done = dom->done->next;
+        out->complete(out, out->status);
+        events++;
+    }
+    return events;
 }
 
 static void make_clean(fab_tcp_ep_t *ep)
@@ -153,6 +194,8 @@ void fab_tcp_stream_close(fab_tcp_ep_t *ep)
     ep->error = 0;
     ep->is_blocked = ep->is_end_sent = ep->is_shut = ep->is_end_come = ep->is_eof = false;
     ep->is_used = false;
+    ep->placing.at = NULL;
+    ep->skip = 0;
     ep->state = FAB_TCP_IDLE;
     if (0 == --ep->dom->num_up) {
         fab_idle_changed(ep->dom->fab);
@@ -192,16 +235,15 @@ static void write_failed(fab_tcp_ep_t *ep, int error)
 static void consume(fab_tcp_ep_t *ep, size_t n)
 {
     while (n > 0) {
-        fab_tcp_buf_t *buf = ep->out;
-        size_t used = buf->end - buf->start;
+        fab_tcp_node_t *node = ep->out;
+        size_t used = node->end - node->start;
         if (n < used) {
-            buf->start += (uint32_t) n;
+            node->start += (uint32_t) n;
             return;
         }
         n -= used;
-        ep->out = buf->next;
-        ep->num_out--;
-        fab_tcp_buf_put(ep->dom, buf);
+        ep->out = node->next;
+        release(ep, node, OPAL_SUCCESS);
     }
     if (NULL == ep->out) {
         ep->out_last = NULL;
@@ -227,13 +269,14 @@ static ssize_t write_some(fab_tcp_ep_t *ep, struct iovec *iov, int num)
 
 void fab_tcp_stream_flush(fab_tcp_ep_t *ep)
 {
-    struct iovec iov[FAB_TCP_QUEUE + 1];
+    struct iovec iov[FAB_TCP_IOVS];
 
     while (NULL != ep->out && !ep->is_blocked) {
         int num = 0;
-        for (fab_tcp_buf_t *buf = ep->out; NULL != buf; buf = buf->next) {
-            iov[num++] = (struct iovec){.iov_base = bytes_of(buf) + buf->start,
-                                        .iov_len = buf->end - buf->start};
+        for (fab_tcp_node_t *node = ep->out; NULL != node && num < FAB_TCP_IOVS;
+             node = node->next) {
+            iov[num++] = (struct iovec){.iov_base = node->bytes + node->start,
+                                        .iov_len = node->end - node->start};
         }
         ssize_t n = write_some(ep, iov, num);
         if (n < 0 && 0 != errno) {
@@ -268,34 +311,40 @@ static bool may_go_alone(fab_tcp_ep_t *ep)
     return true;
 }
 
-/* Room for size bytes in the last of at most max buffers.  NULL: none now. */
-static fab_tcp_buf_t *last_buf(fab_tcp_ep_t *ep, size_t size, unsigned max)
+static void append(fab_tcp_ep_t *ep, fab_tcp_node_t *node)
 {
-    fab_tcp_buf_t *buf = ep->out_last;
+    if (NULL == ep->out) {
+        ep->out = node;
+    } else {
+        ep->out_last->next = node;
+    }
+    ep->out_last = node;
+}
 
-    if (NULL != buf && sizeof(buf->data) - buf->end >= size) {
-        return buf;
+/* The last of at most max buffers, with room for size bytes.  NULL: none now. */
+static fab_tcp_node_t *last_buf(fab_tcp_ep_t *ep, size_t size, unsigned max)
+{
+    fab_tcp_node_t *last = ep->out_last;
+    fab_tcp_buf_t *buf;
+
+    if (NULL != last && NULL == last->out && FAB_TCP_BUF - last->end >= size) {
+        return last;
     }
     buf = ep->num_out < max ? fab_tcp_buf_get(ep->dom) : NULL;
     if (NULL == buf) {
         fab_counters.tcp_queue_full++;
         return NULL;
     }
-    if (NULL == ep->out) {
-        ep->out = buf;
-    } else {
-        ep->out_last->next = buf;
-    }
-    ep->out_last = buf;
+    append(ep, &buf->node);
     ep->num_out++;
-    return buf;
+    return &buf->node;
 }
 
 void *fab_tcp_stream_reserve(fab_tcp_ep_t *ep, size_t len)
 {
-    fab_tcp_buf_t *buf = last_buf(ep, sizeof(fab_tcp_hdr_t) + padded(len), FAB_TCP_QUEUE);
+    fab_tcp_node_t *buf = last_buf(ep, sizeof(fab_tcp_hdr_t) + padded(len), FAB_TCP_QUEUE);
 
-    return NULL != buf ? bytes_of(buf) + buf->end + sizeof(fab_tcp_hdr_t) : NULL;
+    return NULL != buf ? buf->bytes + buf->end + sizeof(fab_tcp_hdr_t) : NULL;
 }
 
 static fab_tcp_hdr_t wire_hdr(fab_hdr_t hdr, size_t len)
@@ -306,8 +355,8 @@ static fab_tcp_hdr_t wire_hdr(fab_hdr_t hdr, size_t len)
 
 void fab_tcp_stream_commit(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
 {
-    fab_tcp_buf_t *buf = ep->out_last;
-    char *at = bytes_of(buf) + buf->end;
+    fab_tcp_node_t *buf = ep->out_last;
+    char *at = buf->bytes + buf->end;
     fab_tcp_hdr_t wire = wire_hdr(hdr, len);
 
     memcpy(at, &wire, sizeof(wire));
@@ -318,7 +367,7 @@ void fab_tcp_stream_commit(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     if (ep->is_batch || ep->is_blocked) {
         return;
     }
-    if (ep->num_out > 1 || buf->end - buf->start >= FAB_TCP_TOGETHER || may_go_alone(ep)) {
+    if (ep->out != buf || buf->end - buf->start >= FAB_TCP_TOGETHER || may_go_alone(ep)) {
         fab_tcp_stream_flush(ep);
     } else {
         make_dirty(ep);
@@ -375,6 +424,45 @@ int fab_tcp_stream_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t
     return OPAL_SUCCESS;
 }
 
+int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out)
+{
+    fab_tcp_hdr_t wire = wire_hdr(hdr, out->len);
+    fab_tcp_node_t *node = (fab_tcp_node_t *) (void *) out->provider;
+    size_t pad = padded(out->len) - out->len;
+    fab_tcp_buf_t *tail = NULL; /* of what follows: the padding before it */
+    fab_tcp_node_t *buf = NULL;
+
+    if (ep->num_outs < FAB_TCP_OUTS && (0 == pad || NULL != (tail = fab_tcp_buf_get(ep->dom)))) {
+        buf = last_buf(ep, sizeof(wire), FAB_TCP_QUEUE - 1);
+    }
+    if (NULL == buf) {
+        if (NULL != tail) {
+            fab_tcp_buf_put(ep->dom, tail);
+        }
+        return OPAL_ERR_RESOURCE_BUSY;
+    }
+    memcpy(buf->bytes + buf->end, &wire, sizeof(wire));
+    buf->end += (uint32_t) sizeof(wire);
+    *node = (fab_tcp_node_t){
+        .bytes = (char *) (uintptr_t) out->buf, .end = (uint32_t) out->len, .out = out};
+    append(ep, node);
+    ep->num_outs++;
+    if (NULL != tail) {
+        memset(tail->data, 0, sizeof(tail->data[0]));
+        tail->node.start = (uint32_t) (sizeof(tail->data[0]) - pad);
+        tail->node.end = sizeof(tail->data[0]);
+        append(ep, &tail->node);
+        ep->num_out++;
+    }
+    ep->is_used = true;
+    fab_counters.tcp_msgs_sent++;
+    fab_counters.tcp_sends_from_memory++;
+    if (!ep->is_batch) {
+        fab_tcp_stream_flush(ep);
+    }
+    return OPAL_SUCCESS;
+}
+
 void fab_tcp_stream_end(fab_tcp_ep_t *ep, uint8_t id)
 {
     if (ep->is_end_sent || 0 != ep->error) {
@@ -417,46 +505,114 @@ static void own_message(fab_tcp_ep_t *ep, unsigned id, size_t len)
     fab_tcp_stream_end(ep, FAB_TCP_ID_CLOSE);
 }
 
+/* Does a buffer hold a message of so many bytes? */
+static bool fits(size_t len)
+{
+    return sizeof(fab_tcp_hdr_t) + padded(len) <= FAB_TCP_BUF;
+}
+
+/* May messages with this id have a place of their own? */
+static bool has_places(const fab_tcp_domain_t *dom, uint8_t id)
+{
+    return id < FAB_AM_MAX && NULL != dom->fab->placers[id].fn;
+}
+
+/*
+ * A message that has come in part: ask where the rest is to go, and take what is there.  False: it
+ * has no place, or is short.
+ */
+static bool place(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
+{
+    fab_tcp_node_t *in = &ep->in->node;
+    size_t have = in->end - in->start - sizeof(fab_tcp_hdr_t);
+    char *at;
+
+    if (len < have + FAB_TCP_PLACE_MIN && fits(len)) {
+        return false;
+    }
+    at = fab_place(ep->dom->fab, ep->peer, hdr, len);
+    if (NULL == at) {
+        return false;
+    }
+    memcpy(at, in->bytes + in->start + sizeof(fab_tcp_hdr_t), have);
+    in->start = in->end = 0;
+    ep->placing = (fab_tcp_placing_t){.at = at + have, .left = len - have, .hdr = hdr, .len = len};
+    return true;
+}
+
+/* The message at the front of ep->in: deliver it, if it is whole.  False: no more of them. */
+static bool deliver_one(fab_tcp_ep_t *ep)
+{
+    fab_tcp_domain_t *dom = ep->dom;
+    fab_tcp_node_t *in = &ep->in->node;
+    fab_tcp_hdr_t wire;
+
+    memcpy(&wire, in->bytes + in->start, sizeof(wire));
+    uint8_t id = wire.id_len & 0xff;
+    size_t len = wire.id_len >> 8;
+    fab_hdr_t hdr = fab_hdr(id, wire.tag, wire.app_ctx);
+    if (len > (has_places(dom, id) ? FAB_FRAGMENT_MAX : dom->addr.eager_max) || ep->is_end_come) {
+        bad_message(ep, id, len);
+        return false;
+    }
+    if (in->end - in->start < sizeof(wire) + padded(len)) {
+        if (!(has_places(dom, id) && place(ep, hdr, len)) && !fits(len)) {
+            bad_message(ep, id, len); /* nobody here has asked for so much */
+        }
+        return false;
+    }
+    char *data = in->bytes + in->start + sizeof(wire);
+    in->start += (uint32_t) (sizeof(wire) + padded(len));
+    fab_counters.tcp_msgs_received++;
+    if (id < FAB_AM_MAX) {
+        fab_deliver(dom->fab, ep->peer, hdr, data, len);
+    } else {
+        own_message(ep, id, len);
+    }
+    return true;
+}
+
 /* Deliver the whole messages in ep->in. Returns how many. */
 static int deliver(fab_tcp_ep_t *ep)
 {
-    fab_tcp_domain_t *dom = ep->dom;
-    fab_tcp_buf_t *buf = ep->in;
-    fab_peer_t *peer = ep->peer;
+    fab_tcp_node_t *in = &ep->in->node;
     int events = 0;
 
-    while (buf->end - buf->start >= sizeof(fab_tcp_hdr_t) && FAB_PEER_FAILED != peer->state) {
-        fab_tcp_hdr_t wire;
-        memcpy(&wire, bytes_of(buf) + buf->start, sizeof(wire));
-        uint8_t id = wire.id_len & 0xff;
-        size_t len = wire.id_len >> 8;
-        if (len > dom->addr.eager_max || ep->is_end_come) {
-            bad_message(ep, id, len);
-            break;
-        }
-        if (buf->end - buf->start < sizeof(wire) + padded(len)) {
-            break;
-        }
-        char *data = bytes_of(buf) + buf->start + sizeof(wire);
-        buf->start += (uint32_t) (sizeof(wire) + padded(len));
+    while (in->end - in->start >= sizeof(fab_tcp_hdr_t) && FAB_PEER_FAILED != ep->peer->state &&
+           deliver_one(ep)) {
         events++;
-        if (id < FAB_AM_MAX) {
-            fab_deliver(dom->fab, peer, fab_hdr(id, wire.tag, wire.app_ctx), data, len);
-        } else {
-            own_message(ep, id, len);
-        }
     }
-    fab_counters.tcp_msgs_received += (unsigned) events;
     return events;
 }
 
-/* Make room behind a message of which the beginning came. */
-static void move_to_front(fab_tcp_buf_t *buf)
+/* n bytes came, of which those that ep->placing waits for are in their place. */
+static int placed(fab_tcp_ep_t *ep, size_t n)
 {
-    if (0 != buf->start) {
-        memmove(buf->data, bytes_of(buf) + buf->start, buf->end - buf->start);
-        buf->end -= buf->start;
-        buf->start = 0;
+    fab_tcp_placing_t *placing = &ep->placing;
+    size_t mine = n < placing->left ? n : placing->left;
+    char *data = placing->at - (placing->len - placing->left);
+
+    placing->at += mine;
+    placing->left -= mine;
+    ep->in->node.end += (uint32_t) (n - mine);
+    if (0 != placing->left) {
+        return 0;
+    }
+    placing->at = NULL;
+    ep->skip = (uint8_t) (padded(placing->len) - placing->len);
+    fab_counters.tcp_msgs_received++;
+    fab_counters.tcp_placed++;
+    fab_deliver(ep->dom->fab, ep->peer, placing->hdr, data, placing->len);
+    return 1;
+}
+
+/* Make room behind a message of which the beginning came. */
+static void move_to_front(fab_tcp_node_t *in)
+{
+    if (0 != in->start) {
+        memmove(in->bytes, in->bytes + in->start, in->end - in->start);
+        in->end -= in->start;
+        in->start = 0;
     }
 }
 
@@ -497,9 +653,61 @@ static void on_eof(fab_tcp_ep_t *ep, int error)
     watch(ep, EPOLL_CTL_MOD);
     fab_counters.tcp_peers_lost++;
     error = 0 != ep->error ? ep->error : error;
-    snprintf(why, sizeof(why), "The connection to it by TCP was lost: %s.",
+    snprintf(why, sizeof(why), "The TCP connection to it (%s) was lost: %s.", ep->to,
              0 != error ? strerror(error) : "closed by its host; its process has probably ended");
     fab_peer_fail(ep->peer, 0 != error ? OPAL_ERR_UNREACH : OPAL_ERR_PROC_ABORTED, why);
+}
+
+/* One call.  As recv(); *room is what it could have brought. */
+static ssize_t read_some(fab_tcp_ep_t *ep, size_t *room)
+{
+    fab_tcp_node_t *in = &ep->in->node;
+    fab_tcp_placing_t *placing = &ep->placing;
+    struct iovec iov[2];
+
+    if (NULL == placing->at) {
+        *room = FAB_TCP_BUF - in->end;
+        return recv(ep->fd, in->bytes + in->end, *room, MSG_DONTWAIT);
+    }
+    /* the padding comes first, and the header after it is to be aligned */
+    in->start = in->end = (uint32_t) ((8 - (padded(placing->len) - placing->len)) % 8);
+    iov[0] = (struct iovec){.iov_base = placing->at, .iov_len = placing->left};
+    iov[1] = (struct iovec){.iov_base = in->bytes + in->end, .iov_len = FAB_TCP_AHEAD};
+    *room = placing->left + FAB_TCP_AHEAD;
+    return readv(ep->fd, iov, 2);
+}
+
+/* n bytes came. Returns the number of messages. */
+static int take(fab_tcp_ep_t *ep, size_t n)
+{
+    fab_tcp_node_t *in = &ep->in->node;
+    int events = 0;
+
+    ep->is_used = true;
+    fab_counters.tcp_reads++;
+    if (NULL != ep->placing.at) {
+        events = placed(ep, n);
+    } else {
+        in->end += (uint32_t) n;
+    }
+    while (ep->skip > 0 && in->start < in->end) {
+        in->start++;
+        ep->skip--;
+    }
+    return NULL == ep->placing.at ? events + deliver(ep) : events;
+}
+
+/* Keep the buffer only if it holds something. */
+static void tidy(fab_tcp_ep_t *ep)
+{
+    fab_tcp_node_t *in = &ep->in->node;
+
+    if (in->start == in->end && 0 == ep->skip) {
+        fab_tcp_buf_put(ep->dom, ep->in);
+        ep->in = NULL;
+    } else if (in->start != in->end) {
+        move_to_front(in);
+    }
 }
 
 int fab_tcp_stream_read(fab_tcp_ep_t *ep)
@@ -507,26 +715,15 @@ int fab_tcp_stream_read(fab_tcp_ep_t *ep)
     int events = 0;
 
     for (int i = 0; i < FAB_TCP_READS && FAB_PEER_FAILED != ep->peer->state && !ep->is_eof; i++) {
+        size_t room;
         ep->in = NULL != ep->in ? ep->in : fab_tcp_buf_get(ep->dom);
-        fab_tcp_buf_t *buf = ep->in;
-        if (NULL == buf) {
+        if (NULL == ep->in) {
             return events; /* no memory; it stays in the kernel */
         }
-        size_t room = sizeof(buf->data) - buf->end;
-        ssize_t n = recv(ep->fd, bytes_of(buf) + buf->end, room, MSG_DONTWAIT);
+        ssize_t n = read_some(ep, &room);
         int error = n < 0 ? errno : 0;
-        fab_counters.tcp_reads += n > 0;
-        if (n > 0) {
-            ep->is_used = true;
-            buf->end += (uint32_t) n;
-            events += deliver(ep);
-        }
-        if (buf->start == buf->end) {
-            fab_tcp_buf_put(ep->dom, buf);
-            ep->in = NULL;
-        } else {
-            move_to_front(buf);
-        }
+        events += n > 0 ? take(ep, (size_t) n) : 0;
+        tidy(ep);
         if (0 == n || (n < 0 && EAGAIN != error && EINTR != error)) {
             on_eof(ep, error);
             return events + 1;

@@ -16,13 +16,18 @@
 #include "tcp/tcp_wire.h"
 
 enum {
-    FAB_TCP_BUF = 131072,    /* bytes of a buffer */
-    FAB_TCP_QUEUE = 4,       /* buffers of messages that wait to be written, of one peer */
-    FAB_TCP_FREE_BUFS = 8,   /* that are kept */
-    FAB_TCP_EVENTS = 64,     /* of one epoll_wait() */
-    FAB_TCP_READS = 4,       /* from one peer in a row, each of a buffer */
-    FAB_TCP_DIRECT = 2,      /* messages to one peer per progress call, each by a call of its own */
-    FAB_TCP_TOGETHER = 4096, /* bytes that wait at most to be written together */
+    FAB_TCP_BUF = 131072, /* bytes of a buffer */
+    FAB_TCP_QUEUE = 4,    /* buffers of messages that wait to be written, of one peer */
+    FAB_TCP_OUTS = 2,     /* sends from memory that wait likewise */
+    FAB_TCP_IOVS = 16,    /* of one write */
+    FAB_TCP_PLACE_MIN =
+        8192,              /* bytes of payload that are still to come, to be read to their place */
+    FAB_TCP_AHEAD = 4096,  /* bytes read beyond them by the same call */
+    FAB_TCP_FREE_BUFS = 8, /* that are kept */
+    FAB_TCP_EVENTS = 64,   /* of one epoll_wait() */
+    FAB_TCP_READS = 4,     /* from one peer in a row, each of a buffer */
+    FAB_TCP_DIRECT = 1,    /* messages to one peer per progress call, each by a call of its own */
+    FAB_TCP_TOGETHER = 4096,   /* bytes that wait at most to be written together */
     FAB_TCP_EPOLL_PERIOD = 8,  /* polls of the hot connection for one of all */
     FAB_TCP_IDLE_POLLS = 64,   /* empty polls, after which polls become rarer by one pass */
     FAB_TCP_IDLE_PERIOD = 32,  /* progress calls for one poll, at the rarest */
@@ -33,13 +38,30 @@ typedef struct fab_tcp_domain fab_tcp_domain_t;
 typedef struct fab_tcp_ep fab_tcp_ep_t;
 typedef struct fab_tcp_buf fab_tcp_buf_t;
 
-/* Bytes start to end are used. */
-struct fab_tcp_buf {
-    fab_tcp_buf_t *next;
+/* Bytes that wait to be written: start to end of them. */
+typedef struct fab_tcp_node fab_tcp_node_t;
+struct fab_tcp_node {
+    fab_tcp_node_t *next;
+    char *bytes;
     uint32_t start;
     uint32_t end;
+    fab_out_t *out; /* they are the caller's, of this send; NULL: of a buffer */
+};
+
+_Static_assert(sizeof(fab_tcp_node_t) <= sizeof(((fab_out_t *) 0)->provider), "it lies there");
+
+struct fab_tcp_buf {
+    fab_tcp_node_t node; /* first */
     uint64_t data[FAB_TCP_BUF / 8];
 };
+
+/* A message whose payload is read straight to its place. */
+typedef struct fab_tcp_placing {
+    char *at;    /* where the rest goes; NULL: there is none such */
+    size_t left; /* bytes */
+    fab_hdr_t hdr;
+    size_t len;
+} fab_tcp_placing_t;
 
 typedef enum fab_tcp_state {
     FAB_TCP_IDLE,   /* no connection */
@@ -68,10 +90,14 @@ struct fab_tcp_ep {
     bool has_left;      /* LEAVE or REFUSE came: the peer can be sent nothing any more */
     uint8_t num_direct; /* messages written one by one in progress call direct_pass */
     uint8_t num_out;    /* buffers in out */
+    uint8_t num_outs;   /* sends from memory in out */
+    uint8_t skip;       /* bytes of padding to come, after what was placed */
     uint32_t direct_pass;
-    fab_tcp_buf_t *out; /* to be written, oldest first */
-    fab_tcp_buf_t *out_last;
+    fab_tcp_node_t *out; /* to be written, oldest first */
+    fab_tcp_node_t *out_last;
     fab_tcp_buf_t *in; /* a part of a message came */
+    fab_tcp_placing_t placing;
+    char to[56]; /* the other end, for messages */
     fab_tcp_ep_t *dirty_next;
 
     /* its set-up (tcp_connect.c) */
@@ -103,7 +129,9 @@ struct fab_tcp_domain {
     fab_tcp_ep_t *hot;    /* the connection that is polled by itself; NULL: none */
     fab_tcp_ep_t *dirty;
 
-    fab_tcp_buf_t *free_bufs;
+    fab_tcp_node_t *done; /* sends from memory that are to be completed, the last first */
+
+    fab_tcp_node_t *free_bufs;
     uint32_t num_free;
     fab_tcp_ep_t *eps; /* all */
 };
@@ -147,6 +175,12 @@ void fab_tcp_stream_commit(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len);
 
 /* The same, without a copy where it can be written at once.  OPAL codes as fab_send(). */
 int fab_tcp_stream_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len);
+
+/* The same, from the caller's memory. */
+int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out);
+
+/* Complete the sends from memory that are done.  Returns how many. */
+int fab_tcp_complete(fab_tcp_domain_t *dom);
 
 /* Write what is queued, as far as the kernel takes it. */
 void fab_tcp_stream_flush(fab_tcp_ep_t *ep);

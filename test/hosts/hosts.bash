@@ -14,7 +14,6 @@ hosts_enter()
     local flags=(--net --uts --mount --pid --fork --kill-child --mount-proc)
     if [[ -z ${HOSTS_INSIDE-} ]]; then
         ((EUID == 0)) || flags+=(--user --map-root-user)
-        command -v ip >/dev/null || skip "there is no ip (package iproute2)"
         unshare "${flags[@]}" ip link add hosts0 type bridge 2>/dev/null || skip "no network namespace can be made here"
         HOSTS_INSIDE=1 exec unshare "${flags[@]}" bash "$0" "$@"
     fi

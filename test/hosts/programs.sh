@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=180
+# TEST: timeout=180 needs=ip cores=2
 #
 # MPI programs on several hosts: over TCP alone, and with shared memory inside each host.
 . "$TM_SRC/test/lib/script.sh"
@@ -17,3 +17,4 @@ hosts_check 2 "$tcp" random "$RANDOM" 5
 hosts_check 2 random "$RANDOM" 5
 hosts_check 2 collectives 3000
 hosts_check 1 ordering
+hosts_check 1 tcp_calls

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=240
+# TEST: timeout=240 needs=ip,ss cores=2
 #
 # Networks that give trouble: addresses that lead nowhere, ranges of ports, sockets that do little at a time, a link that is down for
 # a while, garbage at the ports, a host that dies.

@@ -104,7 +104,11 @@ use_device()
 {
     local name selected=() settings="OMPI_MCA_mtl=^ofi OMPI_MCA_btl=^openib,ofi,uct"
     settings+=" OMPI_MCA_pml_tm_verbs_tm=${TM_TEST_VERBS_TM:-auto}"
-    [[ $TM_TEST_DEVICE == rxe2 ]] || settings+=' OMPI_MCA_pml_tm_providers=^shm'
+    case $TM_TEST_DEVICE in
+        rxe2) ;;
+        tcp) settings+=' OMPI_MCA_pml_tm_providers=tcp' ;;
+        *) settings+=' OMPI_MCA_pml_tm_providers=^shm,tcp' ;;
+    esac
     ! is_machine || settings+=" OMPI_MCA_plm_rsh_agent=$VM_AGENT"
     for name in "${cases[@]}"; do
         ! has_no_part_in_device "$name" || continue

@@ -12,7 +12,7 @@ tm_packages_quickstart=(gnuplot-nox netpipe-openmpi)
 
 # test/run, all of it.
 tm_packages_test=(
-    binutils clang clang-format debootstrap gcc-aarch64-linux-gnu gdb gnuplot-nox hpcc ibverbs-utils lammps libclang-rt-dev libcmocka-dev netpipe-openmpi
+    binutils clang clang-format debootstrap gcc-aarch64-linux-gnu gdb gnuplot-nox hpcc ibverbs-utils iproute2 lammps libclang-rt-dev libcmocka-dev netpipe-openmpi
     debhelper environment-modules patchelf procps python3-mpi4py python3-numpy python3-pyverbs qemu-user rdma-core rpm rsync shellcheck spin util-linux valgrind zsh
 )
 
@@ -40,9 +40,9 @@ tm_package_system()
 # The packages that have the programs and files which tests name in needs=, in pairs.
 tm_program_packages=(
     aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64:qemu-user
-    clang:clang clang-format:clang-format cmocka.h:libcmocka-dev gdb:gdb gnuplot:gnuplot-nox hpcc:hpcc ibv_devinfo:ibverbs-utils
-    lmp:lammps NPopenmpi:netpipe-openmpi patchelf:patchelf qemu-system-x86_64:qemu-system-x86 readelf:binutils shellcheck:shellcheck
-    spin:spin valgrind:valgrind zsh:zsh
+    clang:clang clang-format:clang-format cmocka.h:libcmocka-dev gdb:gdb gnuplot:gnuplot-nox hpcc:hpcc ibv_devinfo:ibverbs-utils ip:iproute2
+    lmp:lammps NPopenmpi:netpipe-openmpi patchelf:patchelf pgrep:procps qemu-system-x86_64:qemu-system-x86 readelf:binutils shellcheck:shellcheck
+    spin:spin ss:iproute2 valgrind:valgrind zsh:zsh
 )
 
 # tm_has_program NAME: is the program there, or the header?

@@ -814,6 +814,115 @@ static void region_body(world_t *world)
     free(local);
 }
 
+/* ---- from memory to its place -------------------------------------------- */
+
+enum { OUTS = 400 };
+
+typedef struct outs {
+    world_t *world;
+    unsigned char *from; /* FAB_FRAGMENT_MAX + 64 bytes each */
+    unsigned char *to;
+    uint64_t sent; /* handed over */
+    uint64_t out;  /* completed */
+    uint64_t got;  /* fragments and short messages, in order */
+    int places;    /* given */
+    bool is_busy;
+    fab_out_t send;
+    fab_item_t item;
+} outs_t;
+
+/* Every third is short, and goes by the usual way; others have all lengths up to the longest. */
+static size_t outs_len(uint64_t seq)
+{
+    uint64_t x = seq * UINT64_C(0x9e3779b97f4a7c15) >> 40;
+
+    return 2 == seq % 3   ? x % 100
+           : 1 == seq % 9 ? FAB_FRAGMENT_MAX - x % 9
+                          : 1 + x % FAB_FRAGMENT_MAX;
+}
+
+static void *outs_place(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    outs_t *outs = ctx;
+    world_t *world = outs->world;
+
+    CHECK(peer == partner(world) && hdr.tag == outs->got && len == outs_len(hdr.tag));
+    outs->places++;
+    return outs->to + hdr.tag % 8;
+}
+
+static void outs_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    outs_t *outs = ctx;
+    world_t *world = outs->world;
+
+    (void) peer;
+    CHECK(hdr.tag == outs->got && len == outs_len(hdr.tag));
+    CHECK(world_is_filled(data, hdr.tag, len));
+    CHECK(data == outs->to + hdr.tag % 8 || 0 == ((uintptr_t) data & 7));
+    outs->got++;
+}
+
+static void outs_complete(fab_out_t *out, int status)
+{
+    outs_t *outs = (outs_t *) ((char *) out - offsetof(outs_t, send));
+    world_t *world = outs->world;
+
+    CHECK(OPAL_SUCCESS == status && outs->is_busy);
+    memset(outs->from, 0xee, FAB_FRAGMENT_MAX + 64); /* it is this process's again */
+    outs->is_busy = false;
+    outs->out++;
+}
+
+static int outs_item(fab_item_t *item, fab_peer_t *peer)
+{
+    outs_t *outs = (outs_t *) ((char *) item - offsetof(outs_t, item));
+    fab_hdr_t hdr = fab_hdr(AM_DATA, outs->sent, 0);
+    size_t len = outs_len(outs->sent);
+    unsigned char buf[100];
+    int rc;
+
+    if (2 == outs->sent % 3) {
+        world_fill(buf, outs->sent, len);
+        rc = fab_item_send(peer, hdr, buf, len);
+    } else {
+        if (!outs->is_busy) {
+            outs->send.buf = outs->from + outs->sent % 5;
+            outs->send.len = len;
+            outs->send.complete = outs_complete;
+            world_fill(outs->from + outs->sent % 5, outs->sent, len);
+        }
+        rc = outs->is_busy ? OPAL_ERR_RESOURCE_BUSY : fab_item_send_from(peer, hdr, &outs->send);
+        outs->is_busy = outs->is_busy || OPAL_SUCCESS == rc;
+    }
+    outs->sent += OPAL_SUCCESS == rc;
+    return OPAL_SUCCESS == rc && outs->sent < OUTS ? OPAL_ERR_IN_PROCESS : rc;
+}
+
+static void outs_body(world_t *world)
+{
+    outs_t outs = {.world = world, .item = {.fn = outs_item, .user = FAB_USER_PML}};
+
+    if (!fab_peer_has_places(partner(world))) {
+        CHECK(0 != strcmp(fab_peer_provider_name(partner(world)), "tcp"));
+        return;
+    }
+    outs.from = malloc(FAB_FRAGMENT_MAX + 64);
+    outs.to = malloc(FAB_FRAGMENT_MAX + 64);
+    fab_set_handler(world->fab, AM_DATA, outs_arrived, &outs);
+    fab_set_place(world->fab, AM_DATA, outs_place, &outs);
+    world_barrier(world);
+    fab_lock(world->fab);
+    fab_queue(partner(world), &outs.item);
+    fab_unlock(world->fab);
+    WORLD_UNTIL(OUTS == outs.got && OUTS == outs.sent && !outs.is_busy);
+    CHECK(OUTS - OUTS / 3 == outs.out && outs.places > OUTS / 4);
+    world_barrier(world);
+    CHECK(0 == world->failures);
+    free(outs.from);
+    free(outs.to);
+}
+
 /* ---- nested messages to oneself ----------------------------------------- */
 
 static void nested_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
@@ -1026,6 +1135,7 @@ TEST_ALL(order)
 TEST_ALL(post)
 TEST_ALL(items)
 TEST_ALL(rma)
+TEST_ALL(outs)
 TEST_ALL(users)
 TEST_ALL(users_close)
 TEST_ALL(users_items)
@@ -1113,15 +1223,16 @@ static void test_tight(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),        cmocka_unit_test(test_post),
-        cmocka_unit_test(test_items),        cmocka_unit_test(test_rma),
-        cmocka_unit_test(test_passive),      cmocka_unit_test(test_reopen),
-        cmocka_unit_test(test_unknown),      cmocka_unit_test(test_nested),
-        cmocka_unit_test(test_threads),      cmocka_unit_test(test_many),
-        cmocka_unit_test(test_tight),        cmocka_unit_test(test_users),
-        cmocka_unit_test(test_users_close),  cmocka_unit_test(test_users_items),
-        cmocka_unit_test(test_users_failed), cmocka_unit_test(test_users_flood),
-        cmocka_unit_test(test_region),       cmocka_unit_test(test_enough),
+        cmocka_unit_test(test_order),       cmocka_unit_test(test_post),
+        cmocka_unit_test(test_items),       cmocka_unit_test(test_rma),
+        cmocka_unit_test(test_passive),     cmocka_unit_test(test_reopen),
+        cmocka_unit_test(test_unknown),     cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_threads),     cmocka_unit_test(test_many),
+        cmocka_unit_test(test_outs),        cmocka_unit_test(test_tight),
+        cmocka_unit_test(test_users),       cmocka_unit_test(test_users_close),
+        cmocka_unit_test(test_users_items), cmocka_unit_test(test_users_failed),
+        cmocka_unit_test(test_users_flood), cmocka_unit_test(test_region),
+        cmocka_unit_test(test_enough),
     };
 
 #ifdef WORLD_PROVIDERS

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * System calls that messages by TCP cost, between two ranks: counted, not timed.  A helper of
+ * hosts/programs.
+ *
+ *   ping-pong         one write and one read a message
+ *   window of 64      an eighth of one a message, on each side
+ *   long messages     straight from and to the user's memory
+ */
+#include "tm_test.h"
+
+enum { ROUNDS = 500, WINDOW = 64, SIZE = 8, LONG = 4 << 20, LONGS = 10 };
+
+static MPI_T_pvar_session session;
+
+typedef struct {
+    MPI_T_pvar_handle handle;
+    unsigned long long before;
+} counter_t;
+
+static unsigned long long read_counter(const counter_t *counter)
+{
+    unsigned long long value = 0;
+
+    MPI_T_pvar_read(session, counter->handle, &value);
+    return value - counter->before;
+}
+
+static counter_t open_counter(const char *name)
+{
+    counter_t counter = {.before = 0};
+    int index, count;
+
+    if (MPI_SUCCESS != MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index) ||
+        MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &counter.handle, &count)) {
+        TM_ERROR("there is no performance variable %s", name);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    counter.before = read_counter(&counter);
+    return counter;
+}
+
+static void ping_pong(void)
+{
+    counter_t writes = open_counter("pml_tm_tcp_writes"), reads = open_counter("pml_tm_tcp_reads");
+    char buf[SIZE];
+
+    for (int i = 0; i < ROUNDS; i++) {
+        if (0 == tm_rank) {
+            MPI_Send(buf, SIZE, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+            MPI_Recv(buf, SIZE, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Recv(buf, SIZE, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(buf, SIZE, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+        }
+    }
+    TM_CHECK(read_counter(&writes) <= ROUNDS + 2, "%llu writes for %d messages",
+             read_counter(&writes), ROUNDS);
+    TM_CHECK(read_counter(&reads) <= ROUNDS + 2, "%llu reads for %d messages", read_counter(&reads),
+             ROUNDS);
+}
+
+static void windows(void)
+{
+    counter_t writes = open_counter("pml_tm_tcp_writes"), reads = open_counter("pml_tm_tcp_reads");
+    MPI_Request requests[WINDOW];
+    char buf[WINDOW][SIZE];
+
+    for (int i = 0; i < ROUNDS; i++) {
+        for (int k = 0; k < WINDOW; k++) {
+            if (0 == tm_rank) {
+                MPI_Isend(buf[k], SIZE, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &requests[k]);
+            } else {
+                MPI_Irecv(buf[k], SIZE, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &requests[k]);
+            }
+        }
+        MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+        MPI_Sendrecv(buf, 0, MPI_BYTE, !tm_rank, 2, buf, 0, MPI_BYTE, !tm_rank, 2, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+    }
+    if (0 == tm_rank) {
+        TM_CHECK(8 * read_counter(&writes) <= ROUNDS * WINDOW, "%llu writes for %d messages",
+                 read_counter(&writes), ROUNDS * WINDOW);
+    } else {
+        TM_CHECK(8 * read_counter(&reads) <= ROUNDS * WINDOW, "%llu reads for %d messages",
+                 read_counter(&reads), ROUNDS * WINDOW);
+    }
+}
+
+static void long_messages(void)
+{
+    counter_t out = open_counter("pml_tm_tcp_sends_from_memory"),
+              in = open_counter("pml_tm_tcp_placed");
+    char *buf = tm_calloc(1, LONG);
+
+    for (int i = 0; i < LONGS; i++) {
+        if (0 == tm_rank) {
+            memset(buf, i + 1, LONG);
+            MPI_Send(buf, LONG - i, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+        } else {
+            MPI_Recv(buf, LONG, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            TM_CHECK(i + 1 == buf[0] && i + 1 == buf[LONG - i - 1], "message %d is wrong", i);
+        }
+    }
+    TM_CHECK(read_counter(0 == tm_rank ? &out : &in) >= LONGS * 15, "%llu fragments",
+             read_counter(0 == tm_rank ? &out : &in));
+    free(buf);
+}
+
+int main(int argc, char **argv)
+{
+    int provided;
+
+    tm_init(&argc, &argv, "tcp_calls");
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    MPI_T_pvar_session_create(&session);
+    MPI_Barrier(MPI_COMM_WORLD);
+    ping_pong();
+    MPI_Barrier(MPI_COMM_WORLD);
+    windows();
+    MPI_Barrier(MPI_COMM_WORLD);
+    long_messages();
+    MPI_Barrier(MPI_COMM_WORLD);
+    return tm_finish();
+}
