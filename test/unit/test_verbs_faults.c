@@ -584,6 +584,136 @@ static void test_window(void **state)
     assert_int_equal(world_run(2, false, window_body), 0);
 }
 
+/* ---- a device that must have no buffers now ----------------------------- */
+
+static bool is_holding;
+
+static void no_poll(void *ctx)
+{
+    (void) ctx;
+}
+
+static void no_poll_end(void *ctx, bool is_idle)
+{
+    (void) ctx, (void) is_idle;
+}
+
+static bool holds(void *ctx)
+{
+    (void) ctx;
+    return is_holding;
+}
+
+static const fab_tm_user_t holding_user = {
+    .poll_begin = no_poll, .poll_end = no_poll_end, .handled = no_poll, .must_hold = holds};
+
+static uint32_t buffers_to_post(const world_t *world)
+{
+    uint32_t n = 0;
+
+    for (const fab_verbs_buf_t *buf = verbs_domain(world)->to_post; NULL != buf; buf = buf->next) {
+        CHECK(!buf->is_posted);
+        n++;
+    }
+    return n;
+}
+
+/*
+ * While too many messages are unreported the device gets no buffers: neither used ones nor those of
+ * a new connection.
+ */
+static void hold_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    CHECK(fab_tm_use(world->fab, &holding_user, NULL, NULL));
+    is_holding = 0 == world->rank;
+    world_barrier(world);
+    if (1 == world->rank) {
+        connect_to(world, peer);
+    } else {
+        WORLD_UNTIL(1 == got);
+        CHECK(buffers_to_post(world) > fab_params.verbs_window);
+        is_holding = false;
+        WORLD_UNTIL(0 == buffers_to_post(world));
+    }
+    world_barrier(world);
+    CHECK(fab_tm_use(world->fab, NULL, NULL, NULL));
+}
+
+static void test_hold(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, hold_body), 0);
+}
+
+/* ---- a connection ends with messages that nobody has looked at ---------- */
+
+/* The device has them all: it says so by not being below this limit. */
+static void check_all_posted(const world_t *world)
+{
+    const fab_verbs_domain_t *dom = verbs_domain(world);
+    struct ibv_srq_attr attr = {.srq_limit = dom->recv_pool.num};
+
+    CHECK(0 == ibv_modify_srq(dom->srq, &attr, IBV_SRQ_LIMIT));
+    CHECK(0 == ibv_query_srq(dom->srq, &attr));
+    CHECK(dom->recv_pool.num == attr.srq_limit);
+    attr.srq_limit = 0;
+    CHECK(0 == ibv_modify_srq(dom->srq, &attr, IBV_SRQ_LIMIT));
+}
+
+/*
+ * More than a batch of messages is in the completion queue when the connection is found broken: the
+ * buffers they are in come back.
+ */
+static void undrained_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    connect_to(world, peer);
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+    if (1 == world->rank) {
+        while (OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0)) {
+        }
+        fab_verbs_conn_t *conn = ep_of(peer)->conn;
+        fab_verbs_conn_tell(conn, FAB_VERBS_ID_CREDIT);
+        fab_verbs_conn_tell(conn, FAB_VERBS_ID_LEAVE); /* asks for its completion */
+        while (conn->head != conn->tail) {
+            (void) fab_verbs_poll_send(verbs_domain(world));
+        }
+        atomic_store(&world->shared->scratch[0], 1);
+        WORLD_UNTIL(2 == atomic_load(&world->shared->scratch[0]));
+    } else {
+        while (1 != atomic_load(&world->shared->scratch[0])) { /* without progress */
+            sched_yield();
+        }
+        ep_of(peer)->conn->is_broken = true;
+        fab_peer_fail(peer, OPAL_ERR_COMM_FAILURE, "It is made to fail.");
+        WORLD_UNTIL(0 == verbs_domain(world)->num_conns);
+        WORLD_UNTIL(NULL == verbs_domain(world)->to_post);
+        check_all_posted(world);
+        atomic_store(&world->shared->scratch[0], 2);
+    }
+}
+
+static void test_undrained(void **state)
+{
+    char *saved = fab_params.verbs_tm;
+    int wrong = world_run(2, false, undrained_body);
+
+    (void) state;
+    fab_params.verbs_tm = "none";
+    wrong += world_run(2, false, undrained_body);
+    fab_params.verbs_tm = saved;
+    assert_int_equal(wrong, 0);
+}
+
 /* ---- queued messages are handed over together --------------------------- */
 
 enum { QUEUED = 100, LONG_MESSAGE = 1000 };
@@ -933,16 +1063,28 @@ static void test_nothing_left(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_params),          cmocka_unit_test(test_exclusive_list),
-        cmocka_unit_test(test_devices),         cmocka_unit_test(test_nothing_left),
-        cmocka_unit_test(test_crossed),         cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_other_addresses), cmocka_unit_test(test_other_key),
-        cmocka_unit_test(test_damaged_address), cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_window),          cmocka_unit_test(test_unregistrable),
-        cmocka_unit_test(test_batch),           cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_wrong_key),       cmocka_unit_test(test_killed_peer),
-        cmocka_unit_test(test_killed_silent),   cmocka_unit_test(test_killed_during_rma),
-        cmocka_unit_test(test_killed_early),    cmocka_unit_test(test_orderly_leave),
+        cmocka_unit_test(test_params),
+        cmocka_unit_test(test_exclusive_list),
+        cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_nothing_left),
+        cmocka_unit_test(test_crossed),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_other_addresses),
+        cmocka_unit_test(test_other_key),
+        cmocka_unit_test(test_damaged_address),
+        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_window),
+        cmocka_unit_test(test_unregistrable),
+        cmocka_unit_test(test_hold),
+        cmocka_unit_test(test_undrained),
+        cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_wrong_key),
+        cmocka_unit_test(test_killed_peer),
+        cmocka_unit_test(test_killed_silent),
+        cmocka_unit_test(test_killed_during_rma),
+        cmocka_unit_test(test_killed_early),
+        cmocka_unit_test(test_orderly_leave),
     };
 
     world_use_providers("verbs");
