@@ -150,6 +150,10 @@ int mca_pml_tm_del_comm(ompi_communicator_t *comm)
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
 
     if (NULL != tmc) {
+        if (0 != tmc->num_waiting) {
+            /* MPI_Finalize takes it away from requests that were freed, which hold it */
+            mca_pml_tm_peer_flush();
+        }
         fab_lock(mca_pml_tm.fab);
         comm->c_pml_comm = NULL;
         drop_messages(tmc, true);

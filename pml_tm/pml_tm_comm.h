@@ -18,6 +18,7 @@ struct mca_pml_tm_comm {
     uint64_t tag_base; /* of the fabric tags of what this process sends; see pml_tm_wire.h */
     /* ranks from 0 on that are known to send through the device that matches tags */
     int32_t num_behind_device;
+    unsigned num_waiting;      /* sends that wait for room */
     bool is_coll_revoked;      /* messages of collectives are refused */
     bool is_revoked;           /* all are */
     mca_pml_tm_excid_t *excid; /* NULL: the context id is the same in all processes */

@@ -428,9 +428,10 @@ static int tm_finalize(void)
     if (NULL == mca_pml_tm.fab) {
         return OMPI_SUCCESS;
     }
+    finish_gets();
+    mca_pml_tm_peer_flush();
     mca_pml_tm.is_enabled = false;
     mca_pml_tm_wait_close();
-    finish_gets();
     mca_pml_tm_offload_close();
     mca_pml_tm_comm_fini();
     mca_pml_tm_offload_free();

@@ -4,6 +4,9 @@
  */
 #include "pml_tm_peer.h"
 
+#include <sched.h>
+#include <time.h>
+
 typedef struct modex_blob {
     mca_pml_tm_address_t head;
     uint8_t fabric[FAB_ADDRESS_MAX];
@@ -113,8 +116,64 @@ const char *mca_pml_tm_transport_of(ompi_communicator_t *comm, int rank)
     return NULL != peer ? fab_peer_provider_name(peer) : NULL;
 }
 
+/*
+ * Seconds that this process waits at its end for peers that do not take what is queued for them:
+ * answers to their messages, sends that were freed before they were complete.  They may compute for
+ * long between two calls of MPI.
+ */
+enum { FLUSH_SECONDS = 60 };
+
+static time_t now_seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
+/* Are sends held back for a peer that is up? */
+static bool has_held(void)
+{
+    const mca_pml_tm_peer_t *record = mca_pml_tm.peers;
+
+    while (NULL != record && (NULL == record->held || FAB_PEER_UP != record->peer->state)) {
+        record = record->next;
+    }
+    return NULL != record;
+}
+
+/* What is left to send; it is sent if it can be. */
+static bool flush_some(void)
+{
+    bool has_more;
+
+    fab_lock(mca_pml_tm.fab);
+    has_more = fab_has_queued(mca_pml_tm.fab) || has_held();
+    if (has_more) {
+        (void) fab_progress(mca_pml_tm.fab);
+    }
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    return has_more;
+}
+
+void mca_pml_tm_peer_flush(void)
+{
+    time_t end = now_seconds() + FLUSH_SECONDS;
+
+    while (flush_some()) {
+        if (now_seconds() >= end) {
+            mca_pml_tm_show_help("not-sent", mca_pml_tm_process.nodename,
+                                 OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), (int) FLUSH_SECONDS);
+            return;
+        }
+        sched_yield(); /* on a full host the peer may need this processor */
+    }
+}
+
 int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
 {
+    mca_pml_tm_peer_flush();
     fab_lock(mca_pml_tm.fab);
     for (size_t i = 0; i < nprocs; ++i) {
         fab_peer_t *peer = (fab_peer_t *) procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];

@@ -75,6 +75,12 @@ static inline uint64_t mca_pml_tm_peer_name(const opal_process_name_t *name)
     return fab_name(name->jobid, name->vpid);
 }
 
+/*
+ * Before peers are closed: send what is queued for them, as far as they take it within a time that
+ * is bounded. Lock not held.
+ */
+void mca_pml_tm_peer_flush(void);
+
 /* Put this process's address into the modex. */
 int mca_pml_tm_peer_publish(void);
 

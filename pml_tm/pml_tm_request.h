@@ -93,6 +93,7 @@ typedef struct mca_pml_tm_send_request {
     bool is_exposed;
     bool is_rndv;     /* announced, not sent with its data */
     bool is_untagged; /* the receiver's context id is not known */
+    bool is_waiting;  /* for room, or held back */
     uint8_t cancel;   /* mca_pml_tm_cancel_t */
 } mca_pml_tm_send_request_t;
 

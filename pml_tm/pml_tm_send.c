@@ -96,8 +96,22 @@ static int request_put_eager(mca_pml_tm_send_request_t *req)
                      base->req_base.req_datatype);
 }
 
+/* Count it in its communicator, which waits for it in MPI_Finalize. */
+static void set_waiting(mca_pml_tm_send_request_t *req, bool is_waiting)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_send.req_base.req_comm);
+
+    if (NULL != tmc && is_waiting != req->is_waiting) {
+        tmc->num_waiting += is_waiting ? 1 : -1;
+    }
+    req->is_waiting = is_waiting;
+}
+
 void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error)
 {
+    if (OPAL_UNLIKELY(req->is_waiting)) {
+        set_waiting(req, false); /* cancelled */
+    }
     if (0 != req->core.id) {
         fab_idmap_remove(&mca_pml_tm.ids, req->core.id);
         req->core.id = 0;
@@ -178,16 +192,31 @@ static int send_first(mca_pml_tm_send_request_t *req)
  * The protocol is chosen anew: while the request waited its receiver may have asked for
  * announcements.
  */
-int mca_pml_tm_send_item(fab_item_t *item, fab_peer_t *peer)
+static int send_again(mca_pml_tm_send_request_t *req)
 {
-    mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
-
-    (void) peer;
     if (!req->is_exposed && !send_choose(req)) {
         mca_pml_tm_send_finish(req, MPI_ERR_NO_MEM);
         return OMPI_SUCCESS;
     }
     return send_first(req);
+}
+
+int mca_pml_tm_send_item(fab_item_t *item, fab_peer_t *peer)
+{
+    mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
+    int rc;
+
+    (void) peer;
+    if (OPAL_UNLIKELY(NULL == mca_pml_tm_comm(req->req_send.req_base.req_comm))) {
+        mca_pml_tm_send_finish(req, MPI_ERR_OTHER); /* MPI_Finalize did not wait any longer */
+        return OMPI_SUCCESS;
+    }
+    set_waiting(req, false);
+    rc = send_again(req);
+    if (OPAL_ERR_RESOURCE_BUSY == rc) {
+        set_waiting(req, true);
+    }
+    return rc;
 }
 
 void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
@@ -205,10 +234,12 @@ void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
         return;
     }
     if (OPAL_UNLIKELY(NULL != peer->user[FAB_USER_PML]) && mca_pml_tm_flow_hold(req)) {
+        set_waiting(req, true);
         return;
     }
     if (NULL != peer->pending || OMPI_SUCCESS != send_first(req)) {
         ++mca_pml_tm.counters.queued_sends;
+        set_waiting(req, true);
         req->core.phase = PML_TM_WAIT_ROOM;
         req->item = (fab_item_t){.fn = mca_pml_tm_send_item, .user = FAB_USER_PML};
         fab_queue(peer, &req->item);
@@ -257,6 +288,7 @@ static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count,
     base->req_ompi.req_status = (ompi_status_public_t){
         .MPI_SOURCE = comm->c_my_rank, .MPI_TAG = tag, .MPI_ERROR = MPI_SUCCESS, ._ucount = len};
     req->core.peer = peer;
+    req->is_waiting = false;
     req->core.id = 0;
     req->core.is_private = false;
     req->buffer = NULL;

@@ -274,6 +274,9 @@ enum {
     FAB_PEER_CLOSED = 2,
 };
 
+/* Does anything wait for room towards a peer? */
+FAB_EXPORT bool fab_has_queued(const fab_t *fab);
+
 /* Run by the fabric when the peer may take messages again. See fab_queue(). */
 typedef struct fab_item fab_item_t;
 typedef int (*fab_item_fn_t)(fab_item_t *item, fab_peer_t *peer);

@@ -227,6 +227,13 @@ static int fab_core_run_items(fab_core_t *core)
     return events;
 }
 
+bool fab_has_queued(const fab_t *fab)
+{
+    const fab_core_t *core = (const fab_core_t *) fab;
+
+    return core->num_busy > 0 || core->is_busy_partial;
+}
+
 /* ---- posted messages ---------------------------------------------------- */
 
 static int fab_post_run(fab_item_t *item, fab_peer_t *peer)

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A process that ends owes nothing: a child sends more than a ring holds, with requests that it
+ * frees, takes a long and a synchronous message of its parent's, so that its answers stand behind
+ * what is queued, and finalizes.  No barrier holds it: the parent calls nothing of MPI until the
+ * child has left MPI, or has had seconds to do so.  All messages arrive, and the parent's sends
+ * complete.
+ */
+/* TEST: np=1 env="OMPI_MCA_rmaps_base_oversubscribe=1" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
+/* TEST: np=1 env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
+/* TEST: np=1 env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
+#include "tm_test.h"
+
+#include <signal.h>
+
+enum { MANY = 5000, BYTES = 300000, LEAVE_MS = 3000 };
+
+enum { NUMBER = 1, LONG, SYNCHRONOUS };
+
+static int child(MPI_Comm parent)
+{
+    unsigned char *buf = tm_alloc(BYTES);
+    int numbers[MANY], pid = (int) getpid(), word = -1;
+    MPI_Request req;
+
+    TM_MPI(MPI_Send(&pid, 1, MPI_INT, 0, NUMBER, parent));
+    TM_MPI(MPI_Recv(&word, 1, MPI_INT, 0, NUMBER, parent, MPI_STATUS_IGNORE));
+    for (int i = 0; i < MANY; i++) {
+        numbers[i] = i;
+        TM_MPI(MPI_Isend(&numbers[i], 1, MPI_INT, 0, NUMBER, parent, &req));
+        TM_MPI(MPI_Request_free(&req));
+    }
+    TM_MPI(MPI_Recv(buf, BYTES, MPI_BYTE, 0, LONG, parent, MPI_STATUS_IGNORE));
+    tm_expect_data(buf, BYTES, tm_key(0, 1, LONG, 0), "message of the parent");
+    TM_MPI(MPI_Recv(&word, 1, MPI_INT, 0, SYNCHRONOUS, parent, MPI_STATUS_IGNORE));
+    tm_free(buf);
+    MPI_Finalize();
+    return 0 != atomic_load(&tm_errors);
+}
+
+/* Without MPI, until the process has ended. One that cannot leave before we look is not waited for. */
+static void wait_for_end(int pid)
+{
+    for (int ms = 0; ms < LEAVE_MS && 0 == kill(pid, 0); ms += 10) {
+        usleep(10000);
+    }
+}
+
+static void parent(const char *program)
+{
+    unsigned char *buf = tm_alloc(BYTES);
+    MPI_Request req[2];
+    MPI_Comm inter;
+    int pid = 0, word = 0, got;
+
+    TM_MPI(MPI_Comm_spawn(program, MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter,
+                          MPI_ERRCODES_IGNORE));
+    TM_MPI(MPI_Recv(&pid, 1, MPI_INT, 0, NUMBER, inter, MPI_STATUS_IGNORE));
+    tm_fill(buf, BYTES, tm_key(0, 1, LONG, 0));
+    TM_MPI(MPI_Isend(buf, BYTES, MPI_BYTE, 0, LONG, inter, &req[0]));
+    TM_MPI(MPI_Issend(&word, 1, MPI_INT, 0, SYNCHRONOUS, inter, &req[1]));
+    TM_MPI(MPI_Send(&word, 1, MPI_INT, 0, NUMBER, inter));
+    wait_for_end(pid);
+    for (int i = 0; i < MANY; i++) {
+        TM_MPI(MPI_Recv(&got, 1, MPI_INT, 0, NUMBER, inter, MPI_STATUS_IGNORE));
+        TM_CHECK(i == got, "number %d instead of %d", got, i);
+    }
+    TM_MPI(MPI_Waitall(2, req, MPI_STATUSES_IGNORE));
+    TM_MPI(MPI_Comm_free(&inter));
+    tm_free(buf);
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Comm comm;
+
+    tm_init(&argc, &argv, "leave");
+    TM_MPI(MPI_Comm_get_parent(&comm));
+    if (MPI_COMM_NULL != comm) {
+        tm_name = "leave (child)";
+        return child(comm);
+    }
+    parent(argv[0]);
+    return tm_finish();
+}
