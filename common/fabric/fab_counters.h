@@ -24,6 +24,9 @@
     X(shm_cma_refused, "peers whose memory the kernel did not let this process read")              \
     X(shm_cma_faults, "transfers that process_vm_readv or process_vm_writev could not do: memory " \
                       "not to be pinned")                                                          \
+    X(shm_coop_offered, "large receives offered to the sender, to copy a part")                    \
+    X(shm_coop_helped, "of these, those of which the sender copied a part")                        \
+    X(shm_coop_given, "bytes that this process copied for receivers of its messages")              \
     X(shm_bad_messages, "messages in shared memory that were malformed, each failing its sender")  \
     X(shm_peers_died, "peers in shared memory found dead")                                         \
     X(verbs_msgs_sent, "messages sent by verbs")                                                   \

@@ -271,6 +271,14 @@ static int fab_params_register_all(const mca_base_component_t *owner)
                                OPAL_INFO_LVL_4, &p->shm_single_copy);
     }
     if (rc >= 0) {
+        rc = fab_params_choice(
+            owner, "shm_cooperative",
+            "Whether a sender that waits inside MPI copies a part of a large message, while the "
+            "receiver copies the other. auto: where this host has a core for each process of the "
+            "job; none: never; always: also where it has not. Default: auto.",
+            OPAL_INFO_LVL_5, &p->shm_cooperative);
+    }
+    if (rc >= 0) {
         rc = fab_params_verbs(owner);
     }
     return rc >= 0 ? fab_params_tcp(owner) : rc;

@@ -28,6 +28,8 @@ typedef struct fab_params {
     unsigned int shm_copy_step;
     /* "auto" (CMA where the kernel allows it, found out by trying) or "none"; NULL: auto */
     char *shm_single_copy;
+    /* "auto" (both sides copy if there is a core for each process), "none", "always"; NULL: auto */
+    char *shm_cooperative;
     char *verbs_if_include; /* "device[:port],..."; NULL or "": all */
     char *verbs_if_exclude; /* the same, those not to be used; only one of the two */
     int verbs_gid_index;    /* of RoCE; -1: chosen */

@@ -21,6 +21,7 @@ fab_params_t fab_params = {
     .shm_eager_limit = 16384,
     .shm_copy_step = 524288,
     .shm_single_copy = NULL,
+    .shm_cooperative = NULL,
     .verbs_gid_index = -1,
     .verbs_eager_limit = 8192,
     .verbs_window = 64,
@@ -52,6 +53,19 @@ static int fab_params_range(const char *name, unsigned int value, unsigned int m
 bool fab_params_is_none(const char *choice)
 {
     return NULL != choice && 0 == strcmp(choice, "none");
+}
+
+static int fab_params_check_cooperative(char *buf, size_t size)
+{
+    const char *choice = fab_params.shm_cooperative;
+
+    if (NULL == choice || 0 == strcmp(choice, "auto") || 0 == strcmp(choice, "none") ||
+        0 == strcmp(choice, "always")) {
+        return OPAL_SUCCESS;
+    }
+    snprintf(buf, size, "%sshm_cooperative is \"%s\"; allowed are auto, none and always.",
+             fab_params.prefix, choice);
+    return OPAL_ERR_BAD_PARAM;
 }
 
 static int fab_params_check_choice(const char *name, const char *choice, char *buf, size_t size)
@@ -228,6 +242,9 @@ int fab_params_check(char *buf, size_t size)
     }
     if (OPAL_SUCCESS == rc) {
         rc = fab_params_check_choice("shm_single_copy", p->shm_single_copy, buf, size);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fab_params_check_cooperative(buf, size);
     }
     if (OPAL_SUCCESS == rc) {
         rc = fab_params_check_verbs(buf, size);

@@ -17,6 +17,8 @@
  * would have to end, be waited for, and its pid be given out again: the kernel goes through all
  * others first.)
  *
+ * Of large gets the peer may copy a part (shm_coop.c).
+ *
  * Some memory cannot be copied so: the kernel does not pin it (memfd_secret, devices).  Then the
  * operation ends with OPAL_ERR_NOT_SUPPORTED, and what is to be moved goes by messages.
  */
@@ -73,8 +75,7 @@ static int fab_shm_cma_error(fab_shm_ep_t *ep, int error)
  * Read up to len bytes of the peer's memory, and, by the same call, its nonce.  OPAL_SUCCESS: they
  * are that process's, *moved says how many; otherwise as fab_shm_cma_error().
  */
-static int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len,
-                                   size_t *moved)
+int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
 {
     uint8_t nonce[FAB_SHM_NONCE];
     struct iovec local[] = {{nonce, sizeof(nonce)}, {to, len}};
@@ -114,8 +115,7 @@ static int fab_shm_cma_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t le
 }
 
 /* Write up to len bytes to the peer's memory. */
-static int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len,
-                             size_t *moved)
+int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len, size_t *moved)
 {
     struct iovec local = {(void *) (uintptr_t) from, len};
     struct iovec remote = {(void *) (uintptr_t) to, len};
@@ -151,6 +151,12 @@ static int fab_shm_cma_try(fab_shm_ep_t *ep)
     }
     ep->cma = FAB_SHM_CMA_WORKS;
     return OPAL_SUCCESS;
+}
+
+bool fab_shm_cma_works(fab_shm_ep_t *ep)
+{
+    return FAB_SHM_CMA_WORKS == ep->cma ||
+           (FAB_SHM_CMA_UNTRIED == ep->cma && OPAL_SUCCESS == fab_shm_cma_try(ep));
 }
 
 void fab_shm_cma_try_one(fab_shm_domain_t *dom)
@@ -224,12 +230,13 @@ void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer)
 /* ---- copying ------------------------------------------------------------ */
 
 /*
- * Copy up to max bytes. OPAL_SUCCESS: all is there. OPAL_ERR_IN_PROCESS: go on later. Others: it
- * ends with that error.
+ * Copy up to max bytes. OPAL_SUCCESS: all is there. OPAL_ERR_IN_PROCESS: go on later.
+ * OPAL_ERR_RESOURCE_BUSY: the peer copies the rest. Others: it ends with that error.
  */
 static int fab_shm_rma_step(fab_rma_t *op, size_t max)
 {
     fab_shm_ep_t *ep = op->peer->ep;
+    fab_shm_fetch_t *fetch = fab_shm_fetch_of(ep, op);
     size_t left = op->len - op->done;
     size_t len = left < max ? left : max;
     char *local = (char *) op->local + op->done;
@@ -237,6 +244,12 @@ static int fab_shm_rma_step(fab_rma_t *op, size_t max)
     size_t moved = 0;
     int rc = OPAL_SUCCESS;
 
+    if (NULL != fetch) {
+        return fab_shm_fetch_step(ep, fetch, max);
+    }
+    if (FAB_PEER_FAILED == op->peer->state) {
+        return OPAL_ERR_UNREACH;
+    }
     if (len > 0) {
         rc = FAB_PUT == op->kind ? fab_shm_cma_write(ep, local, remote, len, &moved)
              : len == left       ? fab_shm_cma_read_proven(ep, local, remote, len, &moved)
@@ -253,12 +266,19 @@ static int fab_shm_rma_step(fab_rma_t *op, size_t max)
 int fab_shm_rma_progress(fab_shm_domain_t *dom)
 {
     size_t budget = fab_params.shm_copy_step;
+    const fab_rma_t *waiting = NULL; /* the first that waits, since anything moved */
     int events = 0;
 
-    while (NULL != dom->rma && budget > 0) {
+    while (NULL != dom->rma && waiting != dom->rma && budget > 0) {
         fab_rma_t *op = fab_shm_rma_take(dom);
         size_t before = op->done;
         int rc = fab_shm_rma_step(op, budget);
+        if (OPAL_ERR_RESOURCE_BUSY == rc) {
+            fab_shm_rma_append(dom, op);
+            waiting = NULL != waiting ? waiting : op;
+            continue;
+        }
+        waiting = NULL;
         size_t cost = op->done - before + FAB_SHM_CMA_CALL_COST;
         budget = cost < budget ? budget - cost : 0;
         if (OPAL_ERR_IN_PROCESS == rc) {

@@ -57,6 +57,7 @@ static void fab_shm_permit_cma(fab_shm_domain_t *dom)
 static void fab_shm_domain_free(fab_shm_domain_t *dom)
 {
     fab_shm_seg_destroy(dom);
+    free(dom->exposures);
     free(dom->conns);
     free(dom->hot);
     free(dom->ins);
@@ -112,6 +113,7 @@ static int fab_shm_open(fab_t *fab, fab_domain_t **out, const char **why)
         return rc;
     }
     fab_shm_permit_cma(dom);
+    fab_shm_coop_configure(dom);
     *out = (fab_domain_t *) dom;
     return OPAL_SUCCESS;
 }
@@ -142,6 +144,7 @@ static void fab_shm_close(fab_domain_t *domain)
         free(ep->in);
         ep->in = NULL;
         ep->peer->ep = NULL;
+        fab_shm_fetch_wait(ep);
         fab_shm_disconnect(ep);
         fab_shm_conn_remove(ep);
         fab_shm_ep_free(ep);
@@ -181,8 +184,8 @@ static void fab_shm_describe_copy(const fab_shm_domain_t *dom, char *buf, size_t
                  "refused (%s; %s)",
                  strerror(dom->cma_errno), yama);
     } else {
-        snprintf(buf, size, "rendezvous, read by the receiver: one copy (CMA, steps of %u bytes)",
-                 fab_params.shm_copy_step);
+        snprintf(buf, size, "rendezvous, read by the receiver%s: one copy (CMA, steps of %u bytes)",
+                 dom->is_coop ? ", written by a sender that waits" : "", fab_params.shm_copy_step);
     }
 }
 

@@ -160,18 +160,26 @@ static void fab_shm_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     fab_counters.shm_msgs_sent++;
 }
 
-/* ---- memory: CMA needs no key ------------------------------------------- */
+/* ---- memory: CMA needs no key, a peer that is to help does -------------- */
 
 static int fab_shm_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
 {
-    (void) peer, (void) buf, (void) len;
+    fab_shm_ep_t *ep = peer->ep;
+    fab_shm_rkey_t key = {.magic = FAB_SHM_MAGIC,
+                          .key = fab_shm_coop_expose(ep->dom, peer, buf, len)};
+
     *rkey = (fab_rkey_t){{0}};
+    memcpy(rkey->bytes, &key, sizeof(key));
     return OPAL_SUCCESS;
 }
 
 static void fab_shm_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
 {
-    (void) peer, (void) rkey;
+    fab_shm_ep_t *ep = peer->ep;
+    fab_shm_rkey_t key;
+
+    memcpy(&key, rkey->bytes, sizeof(key));
+    fab_shm_coop_unexpose(ep->dom, key.key);
 }
 
 const fab_ops_t fab_shm_ops = {
@@ -295,6 +303,8 @@ void fab_shm_detach(fab_domain_t *domain, fab_peer_t *peer)
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
     fab_shm_ep_t *ep = peer->ep;
 
+    fab_shm_fetch_wait(ep);
+    fab_shm_coop_forget(dom, peer);
     fab_shm_disconnect(ep);
     fab_shm_rma_drop(dom, peer);
     if (NULL == ep->in) {
@@ -308,6 +318,10 @@ bool fab_shm_drop(fab_domain_t *domain, fab_peer_t *peer)
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
     fab_shm_ep_t *ep = peer->ep;
 
+    fab_shm_coop_forget(dom, peer);
+    if (!fab_shm_fetch_end(ep)) {
+        return false;
+    }
     fab_shm_disconnect(ep);
     if (NULL != ep->in) {
         fab_shm_in_release(dom, ep->in, ep->is_died);

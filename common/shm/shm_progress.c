@@ -165,6 +165,10 @@ int fab_shm_poll(void *domain)
     if (__builtin_expect(NULL != dom->rma, 0)) {
         events += fab_shm_rma_progress(dom);
     }
+    /* who has something to fetch does that first */
+    if (__builtin_expect(0 != dom->num_exposed, 0) && NULL == dom->rma) {
+        events += fab_shm_coop_help(dom);
+    }
     if (__builtin_expect(0 == ++dom->pass % FAB_SHM_SWEEP_PASSES, 0)) {
         events += fab_shm_keep_house(dom);
     }

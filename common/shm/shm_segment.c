@@ -194,6 +194,9 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
     atomic_store_explicit(&entry->ctl.tail, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->ctl.idle, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->ctl.is_refused, 0, memory_order_relaxed);
+    for (int k = 0; k < FAB_SHM_COOPS; k++) {
+        atomic_store_explicit(&entry->coops[k].done, 0, memory_order_relaxed);
+    }
     fab_shm_entry_release(dom->seg, index);
 }
 
@@ -412,6 +415,10 @@ static int fab_shm_tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char 
         return rc;
     }
     ep->entry = &fab_shm_seg_entries(ep->seg)[index];
+    for (int k = 0; k < FAB_SHM_COOPS; k++) {
+        ep->fetches[k] = (fab_shm_fetch_t){.op = NULL};
+        fab_shm_coop_idle(&ep->entry->coops[k], 0);
+    }
     fab_shm_tx_init(&ep->tx, slots, num_slots, stale, &ep->entry->ctl, &ep->seg->doorbell, index);
     return OPAL_SUCCESS;
 }

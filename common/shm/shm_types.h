@@ -13,6 +13,7 @@
 #define FAB_SHM_TYPES_H
 
 #include "fabric/fab_provider.h"
+#include "shm/shm_coop_inl.h"
 #include "shm/shm_ring_inl.h"
 #include "shm/shm_wire.h"
 
@@ -49,6 +50,8 @@ typedef struct fab_shm_in {
     uint32_t hot_at; /* index in domain->hot, or FAB_SHM_COLD */
     uint32_t age;    /* ageings since the last message */
     bool is_closing; /* the sender left: release when empty */
+    uint32_t
+        unable[FAB_SHM_COOPS]; /* numbers of gets with which this process cannot help; 0: none */
 } fab_shm_in_t;
 
 #define FAB_SHM_COLD UINT32_MAX
@@ -58,6 +61,28 @@ typedef enum fab_shm_cma {
     FAB_SHM_CMA_WORKS = 1,
     FAB_SHM_CMA_REFUSED = 2, /* by the kernel, or by the user's parameter */
 } fab_shm_cma_t;
+
+/* A get that the peer may help with (shm_coop.c). */
+typedef struct fab_shm_fetch {
+    fab_rma_t *op; /* NULL: none */
+    fab_shm_offer_t offer;
+    uint32_t front; /* chunks claimed by this process */
+    uint32_t back;  /* by the peer, as last seen */
+    uint64_t at;    /* bytes at..end-1 are claimed by this process and not read yet */
+    uint64_t end;
+    int status;     /* why it ends; OPAL_SUCCESS: it goes on */
+    bool is_redone; /* what the peer could not copy is claimed */
+    bool is_spoilt; /* the shared words make no sense: they are left alone */
+} fab_shm_fetch_t;
+
+/* Memory that a peer may read, for large gets. */
+typedef struct fab_shm_exposure {
+    uint64_t at;
+    uint64_t len;
+    const fab_peer_t *peer; /* NULL: free */
+    uint32_t generation;
+    uint32_t next; /* of the free ones: number + 1; 0: none */
+} fab_shm_exposure_t;
 
 /* What the provider knows of a peer. */
 struct fab_shm_ep {
@@ -75,7 +100,10 @@ struct fab_shm_ep {
     uint64_t waits_since; /* ms; the first attempt to connect that failed; 0: none */
     uint64_t retry_at;    /* ms; no attempt before */
     uint32_t retry_ms;    /* before the next but one */
-    fab_shm_ep_t *next;   /* of all in the domain */
+    fab_shm_fetch_t fetches[FAB_SHM_COOPS];
+    uint32_t unhelped;  /* cooperative gets in a row that the peer did not help with */
+    uint32_t skipped;   /* gets not offered for that reason */
+    fab_shm_ep_t *next; /* of all in the domain */
     fab_shm_ep_t **prev;
     fab_shm_addr_t addr;
 };
@@ -95,6 +123,15 @@ struct fab_shm_domain {
     uint32_t num_conns; /* connected endpoints */
     fab_rma_t *rma;     /* under way, oldest first */
     fab_rma_t **rma_tail;
+
+    /* cooperative copy */
+    fab_shm_exposure_t *exposures;
+    uint32_t max_exposures;
+    uint32_t free_exposure; /* number + 1; 0: none */
+    uint32_t num_exposed;
+    bool is_coop;        /* gets are offered, and peers helped */
+    bool is_coop_forced; /* also where it did not pay so far */
+    uint64_t help;       /* bits taken from seg->help, not worked off */
 
     /* own segment */
     fab_shm_seg_t *seg;
@@ -213,6 +250,18 @@ void fab_shm_ep_died(fab_shm_ep_t *ep);
 
 /* ---- shm_cma.c: get and put --------------------------------------------- */
 
+/*
+ * Read or write up to len bytes of the peer's memory.  OPAL_SUCCESS: *moved says how many.
+ * OPAL_ERR_IN_PROCESS: try again.  OPAL_ERR_NOT_SUPPORTED: it cannot be reached so.
+ * OPAL_ERR_UNREACH: the process is gone.  Proven: these are that process's bytes, not those of a
+ * later one with its pid.
+ */
+int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved);
+int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len, size_t *moved);
+
+/* Can the peer's memory be reached?  Tried if it was not. */
+bool fab_shm_cma_works(fab_shm_ep_t *ep);
+
 int fab_shm_rma(fab_rma_t *op);
 int fab_shm_rma_progress(fab_shm_domain_t *dom);
 
@@ -224,6 +273,36 @@ void fab_shm_cma_try_one(fab_shm_domain_t *dom);
 
 /* Complete all RMA with this peer: it failed. */
 void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer);
+
+/* ---- shm_coop.c: large gets that both sides copy ------------------------ */
+
+/* Whether, by the parameter and the number of cores. */
+void fab_shm_coop_configure(fab_shm_domain_t *dom);
+
+/* Returns the key for unexpose; 0: this process does not help with it. */
+uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, fab_peer_t *peer, const void *buf, size_t len);
+void fab_shm_coop_unexpose(fab_shm_domain_t *dom, uint64_t key);
+
+/* The peer is gone: nothing is exposed to it any more. */
+void fab_shm_coop_forget(fab_shm_domain_t *dom, const fab_peer_t *peer);
+
+/* Copy a chunk for a peer, if one wants it.  Returns events. */
+int fab_shm_coop_help(fab_shm_domain_t *dom);
+
+/* The operation as a cooperative one, offered now if it is worth while; NULL: it is none. */
+fab_shm_fetch_t *fab_shm_fetch_of(fab_shm_ep_t *ep, fab_rma_t *op);
+
+/*
+ * Copy up to about max bytes.  OPAL_ERR_IN_PROCESS: go on later.  OPAL_ERR_RESOURCE_BUSY: the same,
+ * and until then there is nothing to do but to wait for the peer.  Others: it has ended so.
+ */
+int fab_shm_fetch_step(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max);
+
+/* End all with the peer, without completing them.  True: the peer writes nothing any more. */
+bool fab_shm_fetch_end(fab_shm_ep_t *ep);
+
+/* The same, wait for it: for as long as a chunk takes, or until the peer is found dead. */
+void fab_shm_fetch_wait(fab_shm_ep_t *ep);
 
 /* ---- shm_progress.c ----------------------------------------------------- */
 

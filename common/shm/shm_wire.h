@@ -25,9 +25,10 @@
  *      fab_shm_seg_t    line 0  owner, before its address is known; constant then
  *                       line 1  owner: is_finalized, once
  *                       line 2  senders, when they claim a ring; owner, when it frees one
- *                       line 3  doorbell: senders set bits, owner clears them
+ *                       line 3  doorbell, help: senders set bits, owner clears them
  *      fab_shm_entry_t  line 0  owner: tail, idle, is_refused
  *                       line 1+ sender: identity; state by both, see below
+ *                       line 3+ cooperative copies, see fab_shm_coop_t
  *      ring             slots   sender
  *
  * State of an entry; the pid of the claimer stands in the same word, so that an entry whose claimer
@@ -45,7 +46,7 @@
 #include <stdint.h>
 
 #define FAB_SHM_MAGIC   UINT64_C(0x314d485342414650) /* "PFABSHM1", little endian */
-#define FAB_SHM_VERSION 2
+#define FAB_SHM_VERSION 3
 
 enum {
     FAB_SHM_LINE = 64,       /* bytes of a cache line and of a slot */
@@ -105,7 +106,8 @@ typedef struct fab_shm_seg {
     uint8_t pad2[52];
     /* line 3 */
     _Atomic uint64_t doorbell; /* bit i % 64: look at entry i */
-    uint8_t pad3[56];
+    _Atomic uint64_t help;     /* bit i % 64: the claimer of entry i offers a cooperative copy */
+    uint8_t pad3[48];
 } fab_shm_seg_t;
 
 _Static_assert(256 == sizeof(fab_shm_seg_t), "fab_shm_seg_t is shared");
@@ -125,6 +127,40 @@ typedef struct fab_shm_ctl {
 
 _Static_assert(FAB_SHM_LINE == sizeof(fab_shm_ctl_t), "a line of its own");
 
+/*
+ * A get that the owner's process may help with: shm_coop_inl.h.  The fetcher is the process that
+ * claimed the ring.
+ */
+typedef struct fab_shm_coop {
+    /* line 0: fetcher, while claim says that there is none */
+    _Atomic uint64_t to;    /* in the fetcher's memory */
+    _Atomic uint64_t from;  /* in the owner's */
+    _Atomic uint64_t len;   /* bytes */
+    _Atomic uint64_t key;   /* of the owner's exposure: fab_shm_rkey_t */
+    _Atomic uint32_t chunk; /* bytes; the last one may be shorter */
+    uint8_t pad0[28];
+    /* line 1: both, by compare-and-swap; number of the get << 32 | front << 16 | back */
+    _Atomic uint64_t claim;
+    uint8_t pad1[56];
+    /* line 2: owner; number of the get << 32 | failed << 16 | chunks done */
+    _Atomic uint64_t done;
+    uint8_t pad2[56];
+} fab_shm_coop_t;
+
+_Static_assert(192 == sizeof(fab_shm_coop_t), "fab_shm_coop_t is shared");
+_Static_assert(64 == offsetof(fab_shm_coop_t, claim), "the claim word's line");
+_Static_assert(128 == offsetof(fab_shm_coop_t, done), "the owner's line");
+
+/* Start of fab_rkey_t. */
+typedef struct fab_shm_rkey {
+    uint64_t magic; /* FAB_SHM_MAGIC; other keys (fab_expose_any()) are other providers' */
+    uint64_t key;   /* generation << 32 | number in the owner's table + 1; 0: it does not help */
+} fab_shm_rkey_t;
+
+enum {
+    FAB_SHM_COOPS = 2, /* gets of one peer that are shared at a time */
+};
+
 enum {
     FAB_SHM_FREE = 0,
     FAB_SHM_CLAIMED = 1, /* a sender writes its identity */
@@ -138,9 +174,11 @@ typedef struct fab_shm_entry {
     uint64_t name;          /* of the sender, valid from READY on; likewise addr */
     fab_shm_addr_t addr;
     uint8_t pad[32];
+    fab_shm_coop_t coops[FAB_SHM_COOPS];
 } fab_shm_entry_t;
 
-_Static_assert(192 == sizeof(fab_shm_entry_t), "fab_shm_entry_t is shared");
+_Static_assert(576 == sizeof(fab_shm_entry_t), "fab_shm_entry_t is shared");
+_Static_assert(192 == offsetof(fab_shm_entry_t, coops), "lines of their own");
 _Static_assert(64 == offsetof(fab_shm_entry_t, state),
                "what the two sides write stands in different lines");
 

@@ -35,9 +35,10 @@ for name in $numbers; do
         pml_tm_free_list_max | pml_tm_priority | pml_tm_verbose | pml_tm_eager_limit | pml_tm_free_list_num | pml_tm_fast_paths) refused "$name" -7 ;;
         pml_tm_unexpected_max) refused "$name" 1 ;;
         pml_tm_tag_source_bits) refused "$name" 3 && refused "$name" 25 ;;
+        pml_tm_shm_connect_timeout) refused "$name" 86401 ;;
         pml_tm_shm_max_peers) refused "$name" 1000000 ;;
         pml_tm_shm_ring_size) refused "$name" 5000 && refused "$name" 64 ;;
-        pml_tm_shm_single_copy) ;; # names, below
+        pml_tm_shm_single_copy | pml_tm_shm_cooperative) ;; # names, below
         pml_tm_verbs_tm_min) ;; # any number
         pml_tm_verbs_gid_index) refused "$name" 256 && refused "$name" -2 ;;
         *) refused "$name" 0 ;;
@@ -48,6 +49,7 @@ refused pml_tm_shm_eager_limit 1000000000
 refused pml_tm_providers nosuch
 refused pml_tm_providers ^nosuch
 refused pml_tm_shm_single_copy nosuch
+refused pml_tm_shm_cooperative nosuch
 refused pml_tm_verbs_tm nosuch
 
 accepted pml_tm_eager_limit 0
@@ -60,3 +62,4 @@ accepted pml_tm_shm_max_peers 2
 accepted pml_tm_unexpected_max 65536
 accepted pml_tm_free_list_max 64
 accepted pml_tm_shm_copy_step 4096
+accepted pml_tm_shm_cooperative always

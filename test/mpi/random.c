@@ -28,6 +28,9 @@
 /* TEST: np=2 args="@7 ~15 threads=3" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=90 */
 /* TEST: np=2 args="@8 ~8" env="OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=60 */
 /* TEST: np=3 args="@9 ~8" env="OMPI_MCA_pml_tm_shm_single_copy=none OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
+/* TEST: np=4 args="@14 ~8" env="OMPI_MCA_pml_tm_shm_cooperative=always" timeout=60 */
+/* TEST: np=4 args="@15 ~8" env="OMPI_MCA_pml_tm_shm_cooperative=none" timeout=60 */
+/* TEST: np=2 args="@16 ~8 threads=3" env="OMPI_MCA_pml_tm_shm_cooperative=always OMPI_MCA_mpi_yield_when_idle=1" timeout=90 */
 /* TEST: np=2 args="@10 ~8" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 /* TEST: np=3 args="@12 ~8" env="OMPI_MCA_pml_tm_fast_paths=0" timeout=60 */
 /* TEST: np=3 args="@14 ~6" env="OMPI_MCA_pml_tm_fast_paths=7" timeout=60 */

@@ -3,7 +3,7 @@
  * What the fabric does when things go wrong: peers that die, memory that may not be read, rings
  * that run out, addresses and memory that are damaged, doorbells that are missed.
  *
- * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c,common/sock/sha256.c,common/sock/sock.c,common/sock/sock_ip.c,common/sock/sock_proof.c,common/tcp/tcp_connect.c,common/tcp/tcp_domain.c,common/tcp/tcp_ep.c,common/tcp/tcp_progress.c,common/tcp/tcp_stream.c ldflags=-Wl,--wrap=fallocate variants=asan,tsan timeout=300
+ * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_coop.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c,common/sock/sha256.c,common/sock/sock.c,common/sock/sock_ip.c,common/sock/sock_proof.c,common/tcp/tcp_connect.c,common/tcp/tcp_domain.c,common/tcp/tcp_ep.c,common/tcp/tcp_progress.c,common/tcp/tcp_stream.c ldflags=-Wl,--wrap=fallocate variants=asan,tsan timeout=300
  */
 #include "test_fab_faults.h"
 
@@ -18,6 +18,8 @@
 #include "fabric/fab_core.h"
 #include "fabric/fab_wire.h"
 #include "shm/shm_types.h"
+
+enum { CAPS_RMA = FAB_CAP_GET | FAB_CAP_PUT };
 
 static fab_shm_domain_t *shm_domain(world_t *world)
 {
@@ -58,9 +60,9 @@ static void cma_refused_body(world_t *world)
                     .complete = rma_complete};
 
     refuse_cma(world);
-    CHECK((FAB_CAP_GET | FAB_CAP_PUT) == peer->caps);
+    CHECK(CAPS_RMA == (peer->caps & CAPS_RMA));
     CHECK(OPAL_ERR_NOT_SUPPORTED == fab_get(&op));
-    CHECK(0 == peer->caps && 1 == fab_counters.shm_cma_refused);
+    CHECK(0 == (peer->caps & CAPS_RMA) && 1 == fab_counters.shm_cma_refused);
     CHECK(OPAL_ERR_NOT_SUPPORTED == fab_put(&op));
     CHECK(1 == fab_counters.shm_cma_refused && 0 == completed);
     fab_describe(world->fab, text, sizeof(text));
@@ -101,7 +103,7 @@ static void rma_error_body(world_t *world)
     CHECK(op.done > 0 && op.done < op.len);
     refuse_cma(world);
     WORLD_UNTIL(3 == completed);
-    CHECK(OPAL_ERR_NOT_SUPPORTED == complete_status && 0 == peer->caps);
+    CHECK(OPAL_ERR_NOT_SUPPORTED == complete_status && 0 == (peer->caps & CAPS_RMA));
     CHECK(OPAL_ERR_NOT_SUPPORTED == fab_get(&op));
     CHECK(0 == world->failures);
     world_barrier(world);
@@ -118,7 +120,7 @@ static void single_copy_none_body(world_t *world)
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     fab_rma_t op = {.peer = peer, .complete = rma_complete};
 
-    CHECK(0 == peer->caps);
+    CHECK(0 == (peer->caps & CAPS_RMA));
     CHECK(OPAL_ERR_NOT_SUPPORTED == fab_get(&op));
     CHECK(0 == fab_counters.shm_cma_calls && 0 == fab_counters.shm_cma_refused);
     world_barrier(world);
@@ -601,7 +603,9 @@ static void test_damaged_address(void **state)
 {
     (void) state;
     fab_params.shm_max_peers = 4096; /* refused rings come back at a tick only */
+    fab_params.providers = (char *) "shm";
     assert_int_equal(world_run(2, false, damaged_body), 0);
+    fab_params.providers = NULL;
     fab_params.shm_max_peers = 0;
 }
 
@@ -715,7 +719,7 @@ static bool maps_contain(const char *what)
 }
 
 /*
- * Nothing has a name in the file system; one file descriptor while open, none afterwards; no
+ * Nothing of shm has a name in the file system; one file descriptor while open, none afterwards; no
  * mapping either.
  */
 static void test_nothing_left(void **state)
@@ -726,6 +730,7 @@ static void test_nothing_left(void **state)
     fab_t *fab, *again;
 
     (void) state;
+    fab_params.providers = (char *) "shm";
     assert_int_equal(fab_open(&config, &fab, &why), OPAL_SUCCESS);
     config.user = FAB_USER_BTL;
     assert_int_equal(fab_open(&config, &again, &why), OPAL_SUCCESS);
@@ -737,6 +742,7 @@ static void test_nothing_left(void **state)
     fab_close(fab, FAB_USER_PML);
     assert_false(maps_contain("memfd:pml_tm"));
     assert_int_equal(count_open_fds(), fds);
+    fab_params.providers = NULL;
 }
 
 int main(int argc, char **argv)

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The cooperative copy: how two processes share the work of one large get.  The fetcher reads chunks
+ * from the front, the helper, whose memory is read, writes chunks from the back, until they meet.
+ * Here is the claiming alone, without the copies; shm_coop.c has the rest.
+ *
+ *      chunk     0     1     2     3     4     5     6     7
+ *              ┌─────┬─────┬─────┬─────┬─────┬─────┬─────┬─────┐
+ *              │  f  │  f  │  f  │     │     │     │  h  │  h  │      front 3, back 2
+ *              └─────┴─────┴─────┴─────┴─────┴─────┴─────┴─────┘
+ *                 fetcher, process_vm_readv ──>   <── helper, process_vm_writev
+ *
+ * The descriptor, fab_shm_coop_t, lies in the helper's segment, in the entry of the fetcher's ring.
+ *
+ *      IDLE ──fetcher: fields, claim──> OPEN ──both: claim──> CLOSED ──fetcher, when done──> IDLE
+ *           front: FAB_SHM_COOP_IDLE         front + back < n         front + back == n,
+ *                                                                     done == back: all is there
+ *
+ * Who may write where.  The fetcher writes the fields while the claim word says IDLE.  Both claim by
+ * compare-and-swap on the claim word, which has the number of the get in it, so that a helper that
+ * looked at an earlier one claims nothing.  Each field is stored with release and loaded with
+ * acquire: a helper that saw a field of the next get sees IDLE, or later, when it claims.
+ *
+ * The helper says what it has done in a word of its own, after the copy.  A chunk that it could not
+ * copy counts as done, too: it says so (failed), claims no more, and the fetcher copies that chunk,
+ * the last one claimed.  So when the helper's count is back nothing of it is under way, and the
+ * buffers are their owners' again.
+ *
+ * Trust.  Each shared word is read once and checked: what the other side writes there can spoil the
+ * data of this get, not more.
+ */
+#ifndef FAB_SHM_COOP_INL_H
+#define FAB_SHM_COOP_INL_H
+
+#include <stdbool.h>
+
+#include "shm/shm_wire.h"
+
+#ifndef FAB_SHM_STEP
+#define FAB_SHM_STEP(what) ((void) 0)
+#endif
+
+enum {
+    FAB_SHM_COOP_CHUNKS = 0x7fff, /* of a get, at most */
+    FAB_SHM_COOP_IDLE = 0xffff,   /* front: nothing to claim */
+};
+
+/* What the fetcher offers. */
+typedef struct fab_shm_offer {
+    uint64_t to;    /* in the fetcher's memory */
+    uint64_t from;  /* in the helper's */
+    uint64_t len;   /* bytes */
+    uint64_t key;   /* of the helper's exposure */
+    uint32_t chunk; /* bytes */
+    uint32_t n;     /* chunks */
+    uint32_t seq;   /* number of the get */
+} fab_shm_offer_t;
+
+static inline uint64_t fab_shm_claim_word(uint32_t seq, uint32_t front, uint32_t back)
+{
+    return (uint64_t) seq << 32 | front << 16 | back;
+}
+
+static inline uint32_t fab_shm_claim_seq(uint64_t claim)
+{
+    return (uint32_t) (claim >> 32);
+}
+
+static inline uint32_t fab_shm_claim_front(uint64_t claim)
+{
+    return (uint32_t) claim >> 16;
+}
+
+static inline uint32_t fab_shm_claim_back(uint64_t claim)
+{
+    return (uint32_t) claim & 0xffff;
+}
+
+/* Chunks of so many bytes; 0 if that is no offer. */
+static inline uint32_t fab_shm_coop_count(uint64_t len, uint32_t chunk)
+{
+    uint64_t n = 0 != chunk ? len / chunk + (0 != len % chunk) : 0;
+
+    return n <= FAB_SHM_COOP_CHUNKS ? (uint32_t) n : 0;
+}
+
+/* Bytes of chunk i. */
+static inline uint64_t fab_shm_coop_len(const fab_shm_offer_t *offer, uint32_t i)
+{
+    uint64_t at = (uint64_t) i * offer->chunk;
+
+    return offer->len - at < offer->chunk ? offer->len - at : offer->chunk;
+}
+
+/* ---- fetcher ------------------------------------------------------------ */
+
+/* Offer it; the one before is done. */
+static inline void fab_shm_coop_open(fab_shm_coop_t *coop, const fab_shm_offer_t *offer)
+{
+    FAB_SHM_STEP(fields);
+    atomic_store_explicit(&coop->to, offer->to, memory_order_release);
+    FAB_SHM_STEP(fields);
+    atomic_store_explicit(&coop->from, offer->from, memory_order_release);
+    atomic_store_explicit(&coop->len, offer->len, memory_order_release);
+    FAB_SHM_STEP(fields);
+    atomic_store_explicit(&coop->key, offer->key, memory_order_release);
+    atomic_store_explicit(&coop->chunk, offer->chunk, memory_order_release);
+    FAB_SHM_STEP(claim);
+    /* release: pairs with the acquire in fab_shm_coop_look() */
+    atomic_store_explicit(&coop->claim, fab_shm_claim_word(offer->seq, 0, 0), memory_order_release);
+}
+
+/* All is done: nothing is to be claimed, the fields may change. */
+static inline void fab_shm_coop_idle(fab_shm_coop_t *coop, uint32_t seq)
+{
+    FAB_SHM_STEP(claim);
+    atomic_store_explicit(&coop->claim, fab_shm_claim_word(seq, FAB_SHM_COOP_IDLE, 0),
+                          memory_order_release);
+}
+
+/*
+ * Claim up to max > 0 chunks behind the first front, which are the fetcher's.  Returns how many; *back says
+ * how many the helper has claimed.  Negative: the word is not what it can be.
+ */
+static inline int fab_shm_coop_take_front(fab_shm_coop_t *coop, const fab_shm_offer_t *offer,
+                                          uint32_t front, uint32_t max, uint32_t *back)
+{
+    FAB_SHM_STEP(claim);
+    uint64_t claim = atomic_load_explicit(&coop->claim, memory_order_relaxed);
+    uint32_t n;
+
+    do {
+        *back = fab_shm_claim_back(claim);
+        if (fab_shm_claim_seq(claim) != offer->seq || fab_shm_claim_front(claim) != front ||
+            *back > offer->n - front) {
+            return -1;
+        }
+        n = offer->n - front - *back;
+        n = n < max ? n : max;
+        FAB_SHM_STEP(claim);
+    } while (n > 0 && !atomic_compare_exchange_strong(
+                          &coop->claim, &claim, fab_shm_claim_word(offer->seq, front + n, *back)));
+    return (int) n;
+}
+
+/* Of `back` chunks that the helper claimed, those done; failed: the last one is not copied. */
+static inline int fab_shm_coop_done(fab_shm_coop_t *coop, const fab_shm_offer_t *offer,
+                                    uint32_t back, bool *is_failed)
+{
+    FAB_SHM_STEP(done);
+    /* acquire: pairs with the release in fab_shm_coop_report(): the copies are there */
+    uint64_t done = atomic_load_explicit(&coop->done, memory_order_acquire);
+    uint32_t count = fab_shm_claim_back(done);
+
+    *is_failed = false;
+    if (fab_shm_claim_seq(done) != offer->seq) {
+        return 0;
+    }
+    *is_failed = 0 != fab_shm_claim_front(done);
+    return count <= back ? (int) count : -1;
+}
+
+/* ---- helper ------------------------------------------------------------- */
+
+/* What is offered; false: nothing that could be claimed. */
+static inline bool fab_shm_coop_look(fab_shm_coop_t *coop, fab_shm_offer_t *offer)
+{
+    FAB_SHM_STEP(claim);
+    /* acquire: pairs with the release in fab_shm_coop_open() */
+    uint64_t claim = atomic_load_explicit(&coop->claim, memory_order_acquire);
+
+    FAB_SHM_STEP(fields);
+    offer->to = atomic_load_explicit(&coop->to, memory_order_acquire);
+    FAB_SHM_STEP(fields);
+    offer->from = atomic_load_explicit(&coop->from, memory_order_acquire);
+    offer->len = atomic_load_explicit(&coop->len, memory_order_acquire);
+    FAB_SHM_STEP(fields);
+    offer->key = atomic_load_explicit(&coop->key, memory_order_acquire);
+    offer->chunk = atomic_load_explicit(&coop->chunk, memory_order_acquire);
+    offer->seq = fab_shm_claim_seq(claim);
+    offer->n = fab_shm_coop_count(offer->len, offer->chunk);
+    return fab_shm_claim_front(claim) + fab_shm_claim_back(claim) < offer->n;
+}
+
+/* Claim one chunk from the back: its number in *i.  False: there is none left of this get. */
+static inline bool fab_shm_coop_take_back(fab_shm_coop_t *coop, const fab_shm_offer_t *offer,
+                                          uint32_t *i)
+{
+    FAB_SHM_STEP(claim);
+    uint64_t claim = atomic_load_explicit(&coop->claim, memory_order_relaxed);
+
+    do {
+        uint32_t back = fab_shm_claim_back(claim);
+        if (fab_shm_claim_seq(claim) != offer->seq ||
+            fab_shm_claim_front(claim) + back >= offer->n) {
+            return false;
+        }
+        *i = offer->n - 1 - back;
+        FAB_SHM_STEP(claim);
+    } while (!atomic_compare_exchange_strong(&coop->claim, &claim, claim + 1));
+    return true;
+}
+
+/* Chunk i is done, or could not be copied. */
+static inline void fab_shm_coop_report(fab_shm_coop_t *coop, const fab_shm_offer_t *offer,
+                                       uint32_t i, bool is_failed)
+{
+    FAB_SHM_STEP(done);
+    atomic_store_explicit(&coop->done, fab_shm_claim_word(offer->seq, is_failed, offer->n - i),
+                          memory_order_release);
+}
+
+#endif /* FAB_SHM_COOP_INL_H */
