@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600
+# TEST: timeout=600 short=turns
 #
 # The Debian package, built from debian/, installed, used without env.sh, and purged: what stays behind fails.  All of it happens
 # in an overlay over this system, which the test throws away.
