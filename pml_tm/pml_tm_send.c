@@ -376,7 +376,7 @@ static inline bool may_send_inline(const fab_peer_t *peer, size_t len)
  */
 static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
                               int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
-                              fab_peer_t *peer, bool is_blocking)
+                              fab_peer_t *peer)
 {
     uint64_t fab_tag;
     char *data;
@@ -393,9 +393,6 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
         rc = put_eager(peer, fab_hdr(FAB_AM_EAGER, fab_tag, 0), is_contiguous ? data : NULL, len,
                        buf, count, datatype);
         mca_pml_tm.counters.eager_sent += OMPI_SUCCESS == rc;
-        if (is_blocking) {
-            fab_flush(peer);
-        }
         send_progress();
     }
     if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
@@ -496,7 +493,7 @@ int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, i
         *request = &ompi_request_empty;
         return rc;
     }
-    rc = send_inline(buf, count, datatype, dst, tag, mode, comm, peer, false);
+    rc = send_inline(buf, count, datatype, dst, tag, mode, comm, peer);
     if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
         *request = &ompi_request_empty;
         return rc;
@@ -525,7 +522,7 @@ int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, in
     if (MCA_PML_BASE_SEND_BUFFERED == mode) {
         return bsend(buf, count, datatype, dst, tag, comm, peer);
     }
-    rc = send_inline(buf, count, datatype, dst, tag, mode, comm, peer, true);
+    rc = send_inline(buf, count, datatype, dst, tag, mode, comm, peer);
     if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
         return rc;
     }

@@ -381,11 +381,6 @@ struct fab_ops {
     void (*batch)(fab_peer_t *peer, bool is_begin);
     /* fab_item_send_from(); NULL: all that is sent is copied, and all that comes is placed anywhere */
     int (*send_from)(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out);
-    /*
-     * The caller may not call the fabric for long: what send() keeps, to write it with what follows,
-     * is written now.  NULL: it keeps nothing.
-     */
-    void (*flush)(fab_peer_t *peer);
 };
 
 /*
@@ -466,14 +461,6 @@ static inline bool fab_peer_has_places(const fab_peer_t *peer)
 static inline int fab_item_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
 {
     return peer->ops->send_from(peer, hdr, out);
-}
-
-/* What was sent to the peer is not to wait for more. */
-static inline void fab_flush(fab_peer_t *peer)
-{
-    if (__builtin_expect(NULL != peer->ops->flush, 0)) {
-        peer->ops->flush(peer);
-    }
 }
 
 /*

@@ -47,7 +47,8 @@ static int tcp_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len
         return OPAL_ERR_BAD_PARAM;
     }
     fab_tcp_expect(ep->dom);
-    return fab_tcp_stream_send(ep, hdr, buf, len);
+    return fab_tcp_stream_is_ready(ep, len) ? fab_tcp_stream_send(ep, hdr, buf, len)
+                                            : OPAL_ERR_RESOURCE_BUSY;
 }
 
 static void *tcp_reserve(fab_peer_t *peer, size_t max_len)
@@ -58,7 +59,7 @@ static void *tcp_reserve(fab_peer_t *peer, size_t max_len)
         (void) cannot_send(ep);
         return NULL;
     }
-    return fab_tcp_stream_reserve(ep, max_len);
+    return fab_tcp_stream_is_ready(ep, max_len) ? fab_tcp_stream_reserve(ep, max_len) : NULL;
 }
 
 static int tcp_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
@@ -69,16 +70,8 @@ static int tcp_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
         return cannot_send(ep);
     }
     fab_tcp_expect(ep->dom);
-    return fab_tcp_stream_send_from(ep, hdr, out);
-}
-
-static void tcp_flush(fab_peer_t *peer)
-{
-    fab_tcp_ep_t *ep = peer->ep;
-
-    if (ep->is_dirty) {
-        fab_tcp_stream_flush(ep);
-    }
+    return fab_tcp_stream_is_ready(ep, FAB_TCP_TOGETHER) ? fab_tcp_stream_send_from(ep, hdr, out)
+                                                         : OPAL_ERR_RESOURCE_BUSY;
 }
 
 static void tcp_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
@@ -127,7 +120,6 @@ const fab_ops_t fab_tcp_ops = {
     .rma = tcp_rma,
     .batch = tcp_batch,
     .send_from = tcp_send_from,
-    .flush = tcp_flush,
 };
 
 /* ---- attach and detach -------------------------------------------------- */

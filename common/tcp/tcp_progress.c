@@ -11,17 +11,6 @@
 
 #include <sys/epoll.h>
 
-static void flush_dirty(fab_tcp_domain_t *dom)
-{
-    while (NULL != dom->dirty) {
-        fab_tcp_ep_t *ep = dom->dirty;
-        dom->dirty = ep->dirty_next;
-        ep->is_dirty = false;
-        fab_tcp_stream_flush(ep);
-        fab_tcp_stream_end_if_done(ep);
-    }
-}
-
 static int on_event(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep, uint32_t events)
 {
     int n = 0;
@@ -79,9 +68,6 @@ int fab_tcp_progress(fab_domain_t *domain)
     int events = 0;
 
     dom->pass++;
-    if (NULL != dom->dirty) {
-        flush_dirty(dom);
-    }
     if (NULL != dom->done) {
         events = fab_tcp_complete(dom);
     }
@@ -91,7 +77,7 @@ int fab_tcp_progress(fab_domain_t *domain)
     if (NULL != dom->hot) {
         events += fab_tcp_stream_read(dom->hot);
     }
-    if (++dom->polls >= dom->period || NULL == dom->hot) {
+    if (++dom->polls >= dom->period || NULL == dom->hot || dom->num_blocked > 0) {
         events += poll_all(dom);
     }
     if (NULL != dom->done) {

@@ -3,10 +3,10 @@
  * The bytes of a connection, both ways.
  *
  * Writing.  The first message after a progress call goes out at once, by a call of its own and
- * without a copy.  Those that follow before the next progress call, and all while the kernel takes
- * no more, are queued and leave together: by one call from the next progress, or when they are
- * FAB_TCP_TOGETHER bytes.  A send from memory stands in the queue as a reference, and is completed
- * from progress when the kernel has all of it.
+ * without a copy.  Others wait in the fabric's queue, where their requests stay open, until the next
+ * progress call: then as many as a batch has leave by one call.  What the kernel did not take of a
+ * write is kept here, and nothing follows before it is gone.  A send from memory stands in the queue
+ * as a reference, and is completed from progress when the kernel has all of it.
  *
  * Reading.  As much as there is, into a buffer in which messages are parsed in place; the buffer is
  * the connection's only while it holds a part of a message.  All in it is a multiple of 8 bytes, so
@@ -164,24 +164,9 @@ int fab_tcp_complete(fab_tcp_domain_t *dom)
     return events;
 }
 
-static void make_clean(fab_tcp_ep_t *ep)
-{
-    fab_tcp_ep_t **at = &ep->dom->dirty;
-
-    if (!ep->is_dirty) {
-        return;
-    }
-    while (*at != ep) {
-        at = &(*at)->dirty_next;
-    }
-    *at = ep->dirty_next;
-    ep->is_dirty = false;
-}
-
 void fab_tcp_stream_close(fab_tcp_ep_t *ep)
 {
     free_queue(ep);
-    make_clean(ep);
     if (NULL != ep->in) {
         fab_tcp_buf_put(ep->dom, ep->in);
         ep->in = NULL;
@@ -189,6 +174,7 @@ void fab_tcp_stream_close(fab_tcp_ep_t *ep)
     if (ep->dom->hot == ep) {
         ep->dom->hot = NULL;
     }
+    ep->dom->num_blocked -= ep->is_blocked;
     close(ep->fd); /* and out of the epoll set */
     ep->fd = -1;
     ep->error = 0;
@@ -204,20 +190,12 @@ void fab_tcp_stream_close(fab_tcp_ep_t *ep)
 
 /* ---- writing ------------------------------------------------------------ */
 
-static void make_dirty(fab_tcp_ep_t *ep)
-{
-    if (!ep->is_dirty) {
-        ep->is_dirty = true;
-        ep->dirty_next = ep->dom->dirty;
-        ep->dom->dirty = ep;
-    }
-}
-
 static void block(fab_tcp_ep_t *ep, bool is_blocked)
 {
     if (is_blocked != ep->is_blocked) {
         ep->is_blocked = is_blocked;
         watch(ep, EPOLL_CTL_MOD);
+        ep->dom->num_blocked += is_blocked ? 1 : -1;
         fab_counters.tcp_blocked += is_blocked;
     }
 }
@@ -297,18 +275,17 @@ void fab_tcp_stream_unblock(fab_tcp_ep_t *ep)
     fab_tcp_stream_flush(ep);
 }
 
-/* May a message leave by a call of its own?  The first few after a progress call. */
-static bool may_go_alone(fab_tcp_ep_t *ep)
+bool fab_tcp_stream_is_ready(fab_tcp_ep_t *ep, size_t len)
 {
-    if (ep->direct_pass != ep->dom->pass) {
-        ep->direct_pass = ep->dom->pass;
-        ep->num_direct = 0;
-    }
-    if (ep->num_direct >= FAB_TCP_DIRECT) {
+    if (ep->is_blocked || (NULL != ep->out && !ep->is_batch)) {
         return false;
     }
-    ep->num_direct++;
-    return true;
+    if (ep->is_batch || len >= FAB_TCP_TOGETHER) {
+        return true;
+    }
+    bool is_first = ep->alone_pass != ep->dom->pass;
+    ep->alone_pass = ep->dom->pass;
+    return is_first;
 }
 
 static void append(fab_tcp_ep_t *ep, fab_tcp_node_t *node)
@@ -364,17 +341,12 @@ void fab_tcp_stream_commit(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     buf->end += (uint32_t) (sizeof(wire) + padded(len));
     ep->is_used = true;
     fab_counters.tcp_msgs_sent++;
-    if (ep->is_batch || ep->is_blocked) {
-        return;
-    }
-    if (ep->out != buf || buf->end - buf->start >= FAB_TCP_TOGETHER || may_go_alone(ep)) {
+    if (!ep->is_batch) {
         fab_tcp_stream_flush(ep);
-    } else {
-        make_dirty(ep);
     }
 }
 
-/* Nothing is queued: write it at once; what the kernel does not take is queued. */
+/* Write it at once; what the kernel does not take is queued. */
 static int send_alone(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len)
 {
     static const char zeros[8];
@@ -409,8 +381,7 @@ int fab_tcp_stream_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t
 {
     void *room;
 
-    if (NULL == ep->out && !ep->is_batch && !ep->is_blocked &&
-        (len >= FAB_TCP_TOGETHER || may_go_alone(ep))) {
+    if (!ep->is_batch) {
         return send_alone(ep, hdr, buf, len);
     }
     room = fab_tcp_stream_reserve(ep, len);

@@ -26,8 +26,7 @@ enum {
     FAB_TCP_FREE_BUFS = 8, /* that are kept */
     FAB_TCP_EVENTS = 64,   /* of one epoll_wait() */
     FAB_TCP_READS = 4,     /* from one peer in a row, each of a buffer */
-    FAB_TCP_DIRECT = 1,    /* messages to one peer per progress call, each by a call of its own */
-    FAB_TCP_TOGETHER = 4096,   /* bytes that wait at most to be written together */
+    FAB_TCP_TOGETHER = 4096,   /* bytes: longer messages do not wait for others */
     FAB_TCP_EPOLL_PERIOD = 8,  /* polls of the hot connection for one of all */
     FAB_TCP_IDLE_POLLS = 64,   /* empty polls, after which polls become rarer by one pass */
     FAB_TCP_IDLE_PERIOD = 32,  /* progress calls for one poll, at the rarest */
@@ -76,29 +75,26 @@ struct fab_tcp_ep {
 
     /* the connection */
     fab_tcp_state_t state;
-    int fd;             /* -1 unless UP */
-    int error;          /* errno of a write that failed; nothing more is written */
-    bool is_blocked;    /* the kernel takes no more now: epoll tells when */
-    bool is_dirty;      /* in dom->dirty: something is to be written at the next progress call */
-    bool is_batch;      /* between the calls of batch(): all is written at its end */
-    bool is_used;       /* a message was sent or came on this connection */
-    bool is_end_sent;   /* CLOSE, LEAVE or REFUSE is queued or written: nothing follows */
-    bool is_shut;       /* nothing more can be written, and the kernel was told */
-    bool is_end_come;   /* CLOSE, LEAVE or REFUSE of the peer came */
-    bool is_eof;        /* nothing more can be read */
-    bool is_local;      /* it is on this host */
-    bool has_left;      /* LEAVE or REFUSE came: the peer can be sent nothing any more */
-    uint8_t num_direct; /* messages written one by one in progress call direct_pass */
-    uint8_t num_out;    /* buffers in out */
-    uint8_t num_outs;   /* sends from memory in out */
-    uint8_t skip;       /* bytes of padding to come, after what was placed */
-    uint32_t direct_pass;
+    int fd;              /* -1 unless UP */
+    int error;           /* errno of a write that failed; nothing more is written */
+    bool is_blocked;     /* the kernel takes no more now: epoll tells when */
+    bool is_batch;       /* between the calls of batch(): all is written at its end */
+    bool is_used;        /* a message was sent or came on this connection */
+    bool is_end_sent;    /* CLOSE, LEAVE or REFUSE is queued or written: nothing follows */
+    bool is_shut;        /* nothing more can be written, and the kernel was told */
+    bool is_end_come;    /* CLOSE, LEAVE or REFUSE of the peer came */
+    bool is_eof;         /* nothing more can be read */
+    bool is_local;       /* it is on this host */
+    bool has_left;       /* LEAVE or REFUSE came: the peer can be sent nothing any more */
+    uint8_t num_out;     /* buffers in out */
+    uint8_t num_outs;    /* sends from memory in out */
+    uint8_t skip;        /* bytes of padding to come, after what was placed */
+    uint32_t alone_pass; /* progress call after which a short message was written by itself */
     fab_tcp_node_t *out; /* to be written, oldest first */
     fab_tcp_node_t *out_last;
     fab_tcp_buf_t *in; /* a part of a message came */
     fab_tcp_placing_t placing;
     char to[56]; /* the other end, for messages */
-    fab_tcp_ep_t *dirty_next;
 
     /* its set-up (tcp_connect.c) */
     fab_sock_t *sock;    /* of this process's question */
@@ -126,8 +122,8 @@ struct fab_tcp_domain {
     uint32_t polls;       /* since all connections were looked at */
     uint32_t period;      /* of looking at all, in polls */
     uint32_t num_up;      /* connections */
+    int num_blocked;      /* of these, that epoll is to tell of when more can be written */
     fab_tcp_ep_t *hot;    /* the connection that is polled by itself; NULL: none */
-    fab_tcp_ep_t *dirty;
 
     fab_tcp_node_t *done; /* sends from memory that are to be completed, the last first */
 
@@ -164,6 +160,12 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
 
 /* Close the socket, forget what is queued. */
 void fab_tcp_stream_close(fab_tcp_ep_t *ep);
+
+/*
+ * May a message of len bytes be sent now?  Short ones only in a batch, or first after a progress
+ * call: others wait, to be written together.
+ */
+bool fab_tcp_stream_is_ready(fab_tcp_ep_t *ep, size_t len);
 
 /*
  * Room for a message of len bytes, behind what is queued; the header comes before.  NULL: none now.
