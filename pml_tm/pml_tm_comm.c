@@ -62,6 +62,22 @@ static int check_limits(const ompi_communicator_t *comm)
     return OMPI_ERR_OUT_OF_RESOURCE;
 }
 
+bool mca_pml_tm_comm_find_sender(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer, int32_t rank)
+{
+    opal_process_name_t name;
+
+    if (rank >= tmc->num_sources) {
+        return false;
+    }
+    name = ompi_group_get_proc_name(tmc->comm->c_remote_group, rank);
+    if (mca_pml_tm_peer_name(&name) != peer->name) {
+        return false;
+    }
+    tmc->sender = peer;
+    tmc->sender_rank = rank;
+    return true;
+}
+
 static int add_comm(ompi_communicator_t *comm)
 {
     mca_pml_tm_comm_t *tmc;

@@ -18,6 +18,9 @@ struct mca_pml_tm_comm {
     uint64_t tag_base; /* of the fabric tags of what this process sends; see pml_tm_wire.h */
     /* ranks from 0 on that are known to send through the device that matches tags */
     int32_t num_behind_device;
+    /* who was found to be the sender of messages with this source, last */
+    const fab_peer_t *sender;
+    int32_t sender_rank;
     unsigned num_waiting;      /* sends that wait for room */
     bool is_coll_revoked;      /* messages of collectives are refused */
     bool is_revoked;           /* all are */
@@ -50,6 +53,17 @@ static inline fab_peer_t *mca_pml_tm_comm_peer(const mca_pml_tm_comm_t *tmc, int
                                                  : NULL;
 
     return OPAL_LIKELY(NULL != peer) ? peer : mca_pml_tm_comm_peer_by_name(group, source);
+}
+
+/* Has the peer this rank?  As below, where it is not the one that was asked for last. */
+bool mca_pml_tm_comm_find_sender(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer, int32_t rank);
+
+/* Is the peer the process with this rank, of those a message can come from?  Lock held. */
+static inline bool mca_pml_tm_comm_is_sender(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer,
+                                             int32_t rank)
+{
+    return OPAL_LIKELY(peer == tmc->sender && rank == tmc->sender_rank) ||
+           mca_pml_tm_comm_find_sender(tmc, peer, rank);
 }
 
 /* Free what is left when the component closes. */

@@ -196,6 +196,11 @@ static int read_high_water(const mca_base_pvar_t *pvar, void *value, void *obj)
     unsigned long long max = 0;
 
     (void) obj;
+    if (NULL == mca_pml_tm.fab) {
+        *(unsigned long long *) value = 0;
+        return OMPI_SUCCESS;
+    }
+    fab_lock(mca_pml_tm.fab); /* another thread may make or free a communicator */
     for (uint32_t i = 0; i < mca_pml_tm.num_comms; ++i) {
         const mca_pml_tm_comm_t *tmc = mca_pml_tm.comms[i];
         if (NULL != tmc) {
@@ -203,6 +208,7 @@ static int read_high_water(const mca_base_pvar_t *pvar, void *value, void *obj)
             max = mark > max ? mark : max;
         }
     }
+    fab_unlock(mca_pml_tm.fab);
     *(unsigned long long *) value = max;
     return OMPI_SUCCESS;
 }

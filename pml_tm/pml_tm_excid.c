@@ -90,29 +90,25 @@ bool mca_pml_tm_excid_is_for(const mca_pml_tm_comm_t *tmc, const void *data)
 }
 
 void mca_pml_tm_excid_deliver(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
-                              const void *data, size_t len)
+                              const mca_pml_tm_untagged_t *prefix, const void *data, size_t len)
 {
     int32_t source = mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits);
-    mca_pml_tm_untagged_t prefix;
 
-    memcpy(&prefix, data, sizeof(prefix));
-    if (source >= tmc->num_sources) {
-        mca_pml_tm_bad_message(peer, "no such rank in its communicator");
+    if (!mca_pml_tm_comm_is_sender(tmc, peer, source)) {
+        mca_pml_tm_bad_message(peer, "untagged: not its rank in its communicator");
         return;
     }
     if (PML_TM_CONTEXT_UNKNOWN == tmc->excid->contexts[source]) {
-        tmc->excid->contexts[source] = prefix.context;
+        tmc->excid->contexts[source] = prefix->context;
         tell_context(tmc, peer);
     }
-    hdr.id = prefix.id;
+    hdr.id = prefix->id;
     hdr.tag = mca_pml_tm_tag(tmc->context, (uint32_t) source, mca_pml_tm_tag_tag(hdr.tag),
                              mca_pml_tm.source_bits);
     if (FAB_AM_EAGER == hdr.id) {
-        mca_pml_tm_msg_eager(NULL, peer, hdr, (const char *) data + sizeof(prefix),
-                             len - sizeof(prefix));
+        mca_pml_tm_msg_eager(NULL, peer, hdr, data, len);
     } else {
-        mca_pml_tm_msg_rndv(NULL, peer, hdr, (const char *) data + sizeof(prefix),
-                            len - sizeof(prefix));
+        mca_pml_tm_msg_rndv(NULL, peer, hdr, data, len);
     }
 }
 
@@ -143,7 +139,8 @@ void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const
     ++mca_pml_tm.counters.untagged;
     tmc = mca_pml_tm_excid_comm(prefix.excid);
     if (NULL != tmc) {
-        mca_pml_tm_excid_deliver(tmc, peer, hdr, data, len);
+        mca_pml_tm_excid_deliver(tmc, peer, hdr, &prefix, (const char *) data + sizeof(prefix),
+                                 len - sizeof(prefix));
     } else {
         mca_pml_tm_msg_early(peer, hdr, data, len, len);
     }
@@ -166,8 +163,10 @@ void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const 
     if (NULL == tmc) {
         return; /* freed since this process asked */
     }
-    if (context.rank >= (uint32_t) tmc->num_sources || context.context >= mca_pml_tm.max_context) {
-        mca_pml_tm_bad_message(peer, "context id: no such rank or context id");
+    if (context.rank >= (uint32_t) tmc->num_sources ||
+        !mca_pml_tm_comm_is_sender(tmc, peer, (int32_t) context.rank) ||
+        context.context >= mca_pml_tm.max_context) {
+        mca_pml_tm_bad_message(peer, "context id: not its rank, or no such context id");
         return;
     }
     tmc->excid->contexts[context.rank] = context.context;

@@ -71,8 +71,11 @@ void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const 
 /* Is the early message, untagged, for this communicator? */
 bool mca_pml_tm_excid_is_for(const mca_pml_tm_comm_t *tmc, const void *data);
 
-/* An untagged message that was checked, for a communicator that is here. */
+/*
+ * An untagged message, whose prefix was read and checked, for a communicator that is here; data is
+ * what follows the prefix.
+ */
 void mca_pml_tm_excid_deliver(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
-                              const void *data, size_t len);
+                              const mca_pml_tm_untagged_t *prefix, const void *data, size_t len);
 
 #endif /* PML_TM_EXCID_H */

@@ -97,10 +97,11 @@ static inline int32_t msg_source(fab_hdr_t hdr)
     return mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits);
 }
 
-/* Is the source a rank that can send here, the tag one that can be sent? */
-static inline bool is_valid(const mca_pml_tm_comm_t *tmc, fab_hdr_t hdr)
+/* Is the source the sender's rank here, the tag one that can be sent? */
+static inline bool is_valid(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer, fab_hdr_t hdr)
 {
-    return msg_source(hdr) < tmc->num_sources && OMPI_ANY_TAG != mca_pml_tm_tag_tag(hdr.tag);
+    return mca_pml_tm_comm_is_sender(tmc, peer, msg_source(hdr)) &&
+           OMPI_ANY_TAG != mca_pml_tm_tag_tag(hdr.tag);
 }
 
 /* Is this one of the messages that the device which matches tags counts? */
@@ -134,16 +135,29 @@ static bool is_for(const mca_pml_tm_comm_t *tmc, const mca_pml_tm_msg_t *msg)
                : mca_pml_tm_tag_context(msg->hdr.tag, mca_pml_tm.source_bits) == tmc->context;
 }
 
+/* It is read anew: what was checked when it came was still the sender's to change. */
+static void join_untagged(mca_pml_tm_comm_t *tmc, const mca_pml_tm_msg_t *msg)
+{
+    mca_pml_tm_untagged_t prefix;
+
+    if (mca_pml_tm_excid_read(msg->hdr.tag, msg->data, msg->data_len, &prefix)) {
+        mca_pml_tm_excid_deliver(tmc, msg->peer, msg->hdr, &prefix, msg->data + sizeof(prefix),
+                                 msg->data_len - sizeof(prefix));
+    } else {
+        mca_pml_tm_bad_message(msg->peer, "untagged: it changed while it was kept");
+    }
+}
+
 /* An early message whose communicator has come, off its list: into the domain. */
 static void msg_join(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg)
 {
     if (FAB_AM_NO_TAG == msg->hdr.id) {
-        mca_pml_tm_excid_deliver(tmc, msg->peer, msg->hdr, msg->data, msg->data_len);
+        join_untagged(tmc, msg);
         mca_pml_tm_msg_release(msg);
-    } else if (is_valid(tmc, msg->hdr)) {
+    } else if (is_valid(tmc, msg->peer, msg->hdr)) {
         msg_unexpected(tmc, msg);
     } else {
-        mca_pml_tm_bad_message(msg->peer, "no such rank or tag in its communicator");
+        mca_pml_tm_bad_message(msg->peer, "not its rank, or no tag, in its communicator");
         mca_pml_tm_msg_release(msg);
     }
 }
@@ -195,6 +209,7 @@ void mca_pml_tm_msg_fini(void)
         free(msg);
     }
     mca_pml_tm.msg_cached = 0;
+    mca_pml_tm.unexpected_bytes = 0;
 }
 
 /*
@@ -212,9 +227,9 @@ static inline mca_pml_tm_recv_request_t *msg_match(fab_peer_t *peer, fab_hdr_t h
     if (OPAL_UNLIKELY(NULL == *tmc)) {
         return NULL;
     }
-    if (OPAL_UNLIKELY(!is_valid(*tmc, hdr))) {
+    if (OPAL_UNLIKELY(!is_valid(*tmc, peer, hdr))) {
         *is_bad = true;
-        mca_pml_tm_bad_message(peer, "no such rank or tag in its communicator");
+        mca_pml_tm_bad_message(peer, "not its rank, or no tag, in its communicator");
         return NULL;
     }
     recv = fab_offload_arrive(&(*tmc)->scope, msg_source(hdr), mca_pml_tm_tag_tag(hdr.tag),
@@ -257,17 +272,18 @@ static __attribute__((noinline)) void msg_eager_any(fab_peer_t *peer, fab_hdr_t 
 
 /*
  * The receive that a short message takes, if it is the oldest one that is posted; NULL: look for
- * it.  A source or tag that cannot be fits no receive that names it, so only the source, which may
- * be any, is looked at.
+ * it.  A tag that cannot be fits no receive that names it, so only the source is looked at.
  */
-static inline mca_pml_tm_recv_request_t *match_short(fab_hdr_t hdr, size_t len)
+static inline mca_pml_tm_recv_request_t *match_short(const fab_peer_t *peer, fab_hdr_t hdr,
+                                                     size_t len)
 {
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm_find(
         mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits));
     uint64_t key = hdr.tag & mca_pml_tm.match_mask;
 
     if (OPAL_LIKELY(NULL != tmc && 0 != (tmc->fast & PML_TM_FAST_RECV) && 0 == hdr.app_ctx &&
-                    len <= FAB_COPY_SHORT_MAX && (int32_t) (key >> 32) < tmc->num_sources)) {
+                    len <= FAB_COPY_SHORT_MAX &&
+                    mca_pml_tm_comm_is_sender(tmc, peer, (int32_t) (key >> 32)))) {
         fab_match_recv_t *recv = fab_match_arrive_first(&tmc->match, key);
         return OPAL_LIKELY(NULL != recv) ? mca_pml_tm_recv_of((fab_offload_recv_t *) recv) : NULL;
     }
@@ -276,7 +292,7 @@ static inline mca_pml_tm_recv_request_t *match_short(fab_hdr_t hdr, size_t len)
 
 void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    mca_pml_tm_recv_request_t *req = match_short(hdr, len);
+    mca_pml_tm_recv_request_t *req = match_short(peer, hdr, len);
     ompi_status_public_t *status;
 
     (void) ctx;

@@ -164,7 +164,7 @@ fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req)
  */
 static void receive_matched(mca_pml_tm_recv_request_t *req)
 {
-    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_recv.req_base.req_comm);
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_recv.req_base.req_comm);
     const fab_tm_match_t *match = &req->tm_match;
     /* who failed since may still have a record; without it nothing can be answered or fetched */
     fab_peer_t *peer = NULL != match->peer ? match->peer : mca_pml_tm_offload_sender(req);
@@ -174,8 +174,9 @@ static void receive_matched(mca_pml_tm_recv_request_t *req)
         mca_pml_tm_recv_finish(req, PML_TM_ERR_PROC_FAILED);
     } else if (FAB_TM_LOST == match->kind) {
         return;
-    } else if (mca_pml_tm_tag_source(match->hdr.tag, mca_pml_tm.source_bits) >= tmc->num_sources) {
-        mca_pml_tm_bad_message(peer, "no such rank in its communicator");
+    } else if (!mca_pml_tm_comm_is_sender(
+                   tmc, peer, mca_pml_tm_tag_source(match->hdr.tag, mca_pml_tm.source_bits))) {
+        mca_pml_tm_bad_message(peer, "not its rank in its communicator");
     } else {
         ++mca_pml_tm.counters.expected;
         if (FAB_TM_RNDV == match->kind) {

@@ -116,6 +116,31 @@ const char *mca_pml_tm_transport_of(ompi_communicator_t *comm, int rank)
     return NULL != peer ? fab_peer_provider_name(peer) : NULL;
 }
 
+static void record_free(mca_pml_tm_peer_t *record)
+{
+    mca_pml_tm.num_throttled -= record->is_throttled;
+    if (record->is_queued) {
+        (void) fab_unqueue(record->peer, fab_item_is, &record->item);
+    }
+    record->peer->user[FAB_USER_PML] = NULL;
+    free(record);
+}
+
+/* Its record goes before the peer does. */
+static void forget(fab_peer_t *peer)
+{
+    mca_pml_tm_peer_t **link = &mca_pml_tm.peers;
+
+    while (NULL != *link && (*link)->peer != peer) {
+        link = &(*link)->next;
+    }
+    if (NULL != *link) {
+        mca_pml_tm_peer_t *record = *link;
+        *link = record->next;
+        record_free(record);
+    }
+}
+
 /*
  * Seconds that this process waits at its end for peers that do not take what is queued for them:
  * answers to their messages, sends that were freed before they were complete.  They may compute for
@@ -179,6 +204,7 @@ int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
         fab_peer_t *peer = (fab_peer_t *) procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
         if (NULL != peer) {
             procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = NULL;
+            forget(peer);
             fab_peer_close(peer, FAB_USER_PML);
         }
     }
@@ -188,7 +214,7 @@ int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
 
 mca_pml_tm_peer_t *mca_pml_tm_peer_record(fab_peer_t *peer)
 {
-    if (NULL == peer->user[FAB_USER_PML]) {
+    if (NULL == peer->user[FAB_USER_PML] && FAB_PEER_CLOSED != peer->state) {
         mca_pml_tm_peer_t *record = calloc(1, sizeof(*record));
         if (NULL != record) {
             record->peer = peer;
@@ -207,12 +233,7 @@ void mca_pml_tm_peer_fini(void)
     fab_lock(mca_pml_tm.fab);
     while (NULL != (record = mca_pml_tm.peers)) {
         mca_pml_tm.peers = record->next;
-        if (record->is_queued) {
-            (void) fab_unqueue(record->peer, fab_item_is, &record->item);
-        }
-        record->peer->user[FAB_USER_PML] = NULL;
-        free(record);
+        record_free(record);
     }
-    mca_pml_tm.num_throttled = 0;
     fab_unlock(mca_pml_tm.fab);
 }

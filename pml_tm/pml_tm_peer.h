@@ -30,7 +30,7 @@ struct mca_pml_tm_peer {
     fab_item_t **held_tail;
 };
 
-/* The peer's record, made if need be; NULL: no memory. Lock held. */
+/* The peer's record, made if need be; NULL: no memory, or the peer is closed. Lock held. */
 mca_pml_tm_peer_t *mca_pml_tm_peer_record(fab_peer_t *peer);
 
 /*

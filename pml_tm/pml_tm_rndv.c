@@ -267,7 +267,6 @@ static void answer(const mca_pml_tm_recv_request_t *req, uint8_t id, uint64_t ar
 static void start_pipeline(mca_pml_tm_recv_request_t *req)
 {
     mca_pml_tm_cts_t cts = {.fragment = 0};
-    int rc;
 
     req->core.id = fab_idmap_add(&mca_pml_tm.ids, &req->core);
     if (0 == req->core.id) {
@@ -282,11 +281,8 @@ static void start_pipeline(mca_pml_tm_recv_request_t *req)
     if (NULL != req->data && fab_peer_has_places(req->core.peer)) {
         cts.fragment = FAB_FRAGMENT_MAX;
     }
-    rc = fab_post(req->core.peer, fab_hdr(PML_TM_AM_CTS, req->wanted, req->core.remote_id), &cts,
-                  sizeof(cts));
-    if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
-        mca_pml_tm_recv_finish(req, MPI_ERR_NO_MEM);
-    }
+    (void) fab_post(req->core.peer, fab_hdr(PML_TM_AM_CTS, req->wanted, req->core.remote_id), &cts,
+                    sizeof(cts));
 }
 
 static void get_complete(fab_rma_t *rma, int status)

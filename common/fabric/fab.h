@@ -465,8 +465,8 @@ static inline int fab_item_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t 
 
 /*
  * Send a small message (len <= 256), or keep a copy and send it as soon as possible, in order.  For
- * control messages out of handlers.  Errors: OPAL_ERR_OUT_OF_RESOURCE (no memory),
- * OPAL_ERR_UNREACH.
+ * control messages out of handlers.  Errors: OPAL_ERR_UNREACH; also where there is no memory for the
+ * copy: the peer would wait for it in vain, so it is failed.
  */
 FAB_EXPORT int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len);
 
