@@ -101,7 +101,7 @@ void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what)
     fab_peer_fail(peer, OMPI_ERR_BAD_PARAM, why);
 }
 
-int mca_pml_tm_progress(void)
+int mca_pml_tm_poll_all(void)
 {
     int events = 0;
 
@@ -117,5 +117,15 @@ int mca_pml_tm_progress(void)
     }
     events += mca_pml_tm_complete_done();
     mca_pml_tm_handle_failures();
+    return events;
+}
+
+int mca_pml_tm_progress(void)
+{
+    int events = mca_pml_tm_poll_all();
+
+    if (OPAL_UNLIKELY(PML_TM_SPIN != mca_pml_tm.idle) && 0 == events) {
+        mca_pml_tm_yield();
+    }
     return events;
 }

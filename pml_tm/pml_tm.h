@@ -18,7 +18,7 @@
  *   pml_tm_probe.c      probe and matched probe
  *   pml_tm_start.c      persistent requests
  *   pml_tm_request.c    completing and freeing requests
- *   pml_tm_wait.c       MPI_Waitall
+ *   pml_tm_wait.c       what those do who wait; MPI_Waitall
  *   pml_tm_wire.h       the bytes that leave the process
  *
  * Lock.  There is one, the fabric's (fab_lock()): it covers the fabric, the matching domains, the
@@ -51,6 +51,7 @@ typedef struct mca_pml_tm_peer mca_pml_tm_peer_t;
 
 /* Parameters, as registered in pml_tm_component.c, where each is explained. */
 typedef struct mca_pml_tm_params {
+    char *wait;
     int priority;
     int verbose;
     int eager_limit;
@@ -81,6 +82,13 @@ enum {
     PML_TM_FAST_ALL = (1 << 5) - 1,
 };
 
+/* What a call does that waits and finds nothing: params.wait. */
+typedef enum mca_pml_tm_idle {
+    PML_TM_SPIN,  /* poll on */
+    PML_TM_YIELD, /* let others run who want the processor */
+    PML_TM_SLEEP, /* the same, and sleep when it takes long */
+} mca_pml_tm_idle_t;
+
 /* Polls of a blocking call between two that look at everything there is in the fabric. */
 #define PML_TM_POLLS_PER_PROGRESS 16
 
@@ -89,8 +97,11 @@ enum { PML_TM_MEMORY_BUCKETS = 256 };
 typedef struct mca_pml_tm {
     mca_pml_base_module_t super;
     fab_t *fab;
-    unsigned fast;               /* PML_TM_FAST_*: those in use */
-    int polls_left;              /* of blocking calls, until one of everything in Open MPI */
+    unsigned fast; /* PML_TM_FAST_*: those in use */
+    mca_pml_tm_idle_t idle;
+    double cpus;         /* that the job's processes on this host share, if params.wait is auto */
+    unsigned idle_polls; /* of blocking calls, since one found something */
+    unsigned polls_left; /* of blocking calls, until one of everything in Open MPI */
     mca_pml_tm_done_list_t done; /* requests that wait for mca_pml_tm_complete_done() */
     fab_idmap_t ids;
     mca_pml_tm_comm_t **comms;      /* by context id */
@@ -261,18 +272,40 @@ void mca_pml_tm_show_paths(void);
 /* A message from this peer makes no sense: the peer is failed, what says why. */
 void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what);
 
+/* Sets mca_pml_tm.idle.  False: params.wait is no word that there is. */
+bool mca_pml_tm_choose_idle(void);
+
+/* A poll found nothing, and idle is not SPIN: for blocking calls, and for others who call again. */
+void mca_pml_tm_pause(void);
+void mca_pml_tm_yield(void);
+
+/* As mca_pml_tm_progress(), without yielding. */
+int mca_pml_tm_poll_all(void);
+
 /*
  * One poll of a blocking call that began without threads; polls_left has been counted down.  There
  * may be threads by now: of an MPI session that was opened meanwhile.
  */
 static inline void mca_pml_tm_poll(void)
 {
+    int events;
+
     if (OPAL_UNLIKELY(0 == (mca_pml_tm.fast & PML_TM_FAST_WAIT) ||
                       0 == mca_pml_tm.polls_left % PML_TM_POLLS_PER_PROGRESS ||
                       fab_is_threaded(mca_pml_tm.fab))) {
-        mca_pml_tm_progress();
-    } else if (0 != fab_poll(mca_pml_tm.fab)) {
-        mca_pml_tm_complete_done();
+        events = mca_pml_tm_poll_all();
+    } else {
+        events = fab_poll(mca_pml_tm.fab);
+        if (0 != events) {
+            mca_pml_tm_complete_done();
+        }
+    }
+    if (OPAL_UNLIKELY(PML_TM_SPIN != mca_pml_tm.idle)) {
+        if (0 == events) {
+            mca_pml_tm_pause();
+        } else {
+            mca_pml_tm.idle_polls = 0;
+        }
     }
 }
 

@@ -74,6 +74,7 @@ static void register_params(void)
         .tag_source_bits = 0,
         .unexpected_max = (size_t) 64 << 20,
         .progress_interval = 32,
+        .wait = "auto",
         .fast_paths = PML_TM_FAST_ALL,
         .free_list_num = 16,
         .free_list_max = -1,
@@ -94,6 +95,12 @@ static void register_params(void)
                  "peers: provider, protocol by message size, single-copy mechanism or why there is "
                  "none. From 20 on, every "
                  "process does.");
+    register_var(
+        "wait", MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_4, &params->wait,
+        "What a call does that waits and finds nothing: spin: polls on; yield: lets others "
+        "have the processor; sleep: yields, and sleeps up to 1 ms when it takes long; auto "
+        "(the default): sleep if the job has more processes on this host than "
+        "processors, by affinity and control group, else spin.");
     register_var("eager_limit", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_4, &params->eager_limit,
                  "Longest message, in bytes, that is sent with its data before its receive is "
                  "known (eager protocol); longer "
@@ -149,6 +156,16 @@ static bool check_range(const char *name, long long value, long long min, long l
     return false;
 }
 
+static bool check_wait(char *why, size_t size)
+{
+    if (mca_pml_tm_choose_idle()) {
+        return true;
+    }
+    snprintf(why, size, "pml_tm_wait is \"%.64s\"; it must be spin, yield, sleep or auto",
+             mca_pml_tm.params.wait);
+    return false;
+}
+
 static bool check_params(char *why, size_t size)
 {
     const mca_pml_tm_params_t *params = &mca_pml_tm.params;
@@ -162,6 +179,7 @@ static bool check_params(char *why, size_t size)
            check_range("unexpected_max", (long long) params->unexpected_max, 65536, LLONG_MAX, why,
                        size) &&
            check_range("progress_interval", params->progress_interval, 1, 1000000, why, size) &&
+           check_wait(why, size) &&
            check_range("fast_paths", params->fast_paths, 0, PML_TM_FAST_ALL, why, size) &&
            check_range("free_list_num", params->free_list_num, 0, 1000000, why, size) &&
            check_range("free_list_inc", params->free_list_inc, 1, 1000000, why, size) &&
@@ -462,9 +480,24 @@ void mca_pml_tm_show_help(const char *topic, ...)
     va_end(args);
 }
 
+/* A line for the table of paths. */
+static void describe_waits(char *buf, size_t size)
+{
+    static const char *const what[] = {
+        [PML_TM_SPIN] = "poll", [PML_TM_YIELD] = "yield", [PML_TM_SLEEP] = "yield, then sleep"};
+    unsigned num_local = (unsigned) mca_pml_tm_process.num_local_peers + 1;
+
+    if (mca_pml_tm.cpus > 0) {
+        snprintf(buf, size, "who waits      %s: %u processes share %.4g processors\n",
+                 what[mca_pml_tm.idle], num_local, mca_pml_tm.cpus);
+    } else {
+        snprintf(buf, size, "who waits      %s, by pml_tm_wait\n", what[mca_pml_tm.idle]);
+    }
+}
+
 void mca_pml_tm_show_paths(void)
 {
-    char text[4096];
+    char text[4096], waits[128];
     bool is_first = 0 == OMPI_PROC_MY_NAME->vpid;
 
     if (mca_pml_tm.params.verbose < (is_first ? 10 : 20)) {
@@ -473,9 +506,11 @@ void mca_pml_tm_show_paths(void)
     fab_lock(mca_pml_tm.fab);
     fab_describe(mca_pml_tm.fab, text, sizeof(text));
     fab_unlock(mca_pml_tm.fab);
+    describe_waits(waits, sizeof(waits));
     opal_output(output,
                 "pml tm: process %s on %s; eager up to %u bytes if the provider can; ranks below "
-                "%u, communicators below %u\n%s",
+                "%u, communicators below %u\n%s%s",
                 OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm_process.nodename,
-                mca_pml_tm.eager_limit, 1u << mca_pml_tm.source_bits, mca_pml_tm.max_context, text);
+                mca_pml_tm.eager_limit, 1u << mca_pml_tm.source_bits, mca_pml_tm.max_context, text,
+                waits);
 }

@@ -37,6 +37,9 @@
                        "waits there")                                                              \
     X(held_sends, "sends that were held back because the receiver is short of memory for "         \
                   "unexpected messages")                                                           \
+    X(wait_yields, "times a call that waits gave its processor to others, of whom there are more " \
+                   "than processors")                                                              \
+    X(wait_sleeps, "times a call that had waited for long slept")                                  \
     X(bad_messages, "malformed messages, each failing its sender")
 
 typedef struct mca_pml_tm_counters {

@@ -78,7 +78,7 @@ static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
 
     while (!find(src, tag, comm, taken, status)) {
         if (!is_others_turn()) {
-            mca_pml_tm_progress();
+            mca_pml_tm_poll();
             continue;
         }
         rc = mca_pml_tm_check_source(comm, src);

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
+ * Waiting: what a call does that finds nothing, and MPI_Waitall.
+ *
+ * Where there are more processes than processors, one that polls keeps the one from running that it
+ * waits for, for a time slice each time.  So those who find nothing yield, in blocking calls and in
+ * the progress function, which Open MPI calls when it waits; and in blocking calls of this PML they
+ * sleep when it takes long.
+ *
  * MPI_Waitall by this PML: one pass over requests that are its own, most of them complete already,
  * each freed without a call.  What is anything else, or has an error, goes to Open MPI's function
  * with all that follow.
@@ -9,6 +16,69 @@
  * which has its own rules for requests that fail.
  */
 #include "pml_tm_recv.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include "fabric/fab_cpus.h"
+
+enum {
+    YIELDS_BEFORE_SLEEP = 1000, /* in a row: half a millisecond alone, a time slice of each other */
+    SLEEP_STEP_US = 10,         /* by which sleeps grow */
+    SLEEP_MAX_US = 1000,
+};
+
+/* ---- waiting ------------------------------------------------------------ */
+
+/* auto: sleep if the job has more processes here than processors. */
+static mca_pml_tm_idle_t choose_by_cpus(void)
+{
+    mca_pml_tm.cpus = fab_cpus("");
+    return mca_pml_tm_process.num_local_peers + 1 > mca_pml_tm.cpus ? PML_TM_SLEEP : PML_TM_SPIN;
+}
+
+bool mca_pml_tm_choose_idle(void)
+{
+    const char *wait = NULL != mca_pml_tm.params.wait ? mca_pml_tm.params.wait : "auto";
+
+    if (0 == strcmp(wait, "auto")) {
+        mca_pml_tm.idle = choose_by_cpus();
+    } else if (0 == strcmp(wait, "spin")) {
+        mca_pml_tm.idle = PML_TM_SPIN;
+    } else if (0 == strcmp(wait, "yield")) {
+        mca_pml_tm.idle = PML_TM_YIELD;
+    } else if (0 == strcmp(wait, "sleep")) {
+        mca_pml_tm.idle = PML_TM_SLEEP;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+void mca_pml_tm_yield(void)
+{
+    /* without the lock */
+    __atomic_fetch_add(&mca_pml_tm.counters.wait_yields, 1, __ATOMIC_RELAXED);
+    sched_yield();
+}
+
+void mca_pml_tm_pause(void)
+{
+    long us = ((long) ++mca_pml_tm.idle_polls - YIELDS_BEFORE_SLEEP) * SLEEP_STEP_US;
+    struct timespec time = {.tv_nsec = 1000 * (us < SLEEP_MAX_US ? us : SLEEP_MAX_US)};
+
+    if (us <= 0 || PML_TM_SLEEP != mca_pml_tm.idle) {
+        mca_pml_tm_yield();
+        return;
+    }
+    if (us >= SLEEP_MAX_US) {
+        --mca_pml_tm.idle_polls;
+    }
+    ++mca_pml_tm.counters.wait_sleeps;
+    (void) nanosleep(&time, NULL);
+}
+
+/* ---- MPI_Waitall -------------------------------------------------------- */
 
 static ompi_request_wait_all_fn_t next_wait_all; /* whose place this one took; NULL: not in place */
 

@@ -50,6 +50,7 @@ refused pml_tm_providers nosuch
 refused pml_tm_providers ^nosuch
 refused pml_tm_shm_single_copy nosuch
 refused pml_tm_shm_cooperative nosuch
+refused pml_tm_wait nosuch
 refused pml_tm_verbs_tm nosuch
 
 accepted pml_tm_eager_limit 0

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=120 quick=no
+#
+# More ranks than processors: those who wait find out by themselves, yield, and sleep when it takes long (crowd.c).  All ranks, and
+# mpirun, which they take the number of processors from, are put on one processor.
+. "$TM_SRC/test/lib/script.sh"
+program=$(tm_mpi_program crowd)
+cpu=$(sed -nE 's/^Cpus_allowed_list:\s*([0-9]+).*/\1/p' /proc/self/status)
+
+# on RANKS OPTION...: the program there.
+on()
+{
+    local ranks=$1
+    shift
+    tm_mpirun "$ranks" --bind-to none --mca pml_tm_verbose 10 "$@" || fail "exit status $?: $*"
+    require 'crowd: errors=0'
+}
+
+taskset -p -c "$cpu" $$ >/dev/null || skip 'taskset does not work here'
+on 6 "$program" wait_yields wait_sleeps
+require 'who waits      yield, then sleep: 6 processes share '
+on 4 --mca pml_tm_wait yield "$program" wait_yields
+require 'who waits      yield, by pml_tm_wait'
+on 1 --mca pml_tm_wait spin "$program"
+require 'who waits      poll, by pml_tm_wait'
