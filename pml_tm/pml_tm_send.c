@@ -424,6 +424,9 @@ static inline bool send_short(const void *buf, size_t count, const ompi_datatype
     if (OPAL_UNLIKELY(NULL == peer || ++mca_pml_tm.sends_since_progress >= SENDS_PER_PROGRESS)) {
         return false;
     }
+    if (OPAL_UNLIKELY(NULL != peer->user[FAB_USER_PML])) {
+        return false; /* messages may be held back */
+    }
     if (OPAL_UNLIKELY(!fab_send_short(peer,
                                       fab_hdr(FAB_AM_EAGER, tmc->tag_base | (uint32_t) tag, 0),
                                       (const char *) buf + datatype->super.true_lb, len))) {
