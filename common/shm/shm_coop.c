@@ -37,12 +37,14 @@ enum {
 void fab_shm_coop_configure(fab_shm_domain_t *dom)
 {
     const char *choice = fab_params.shm_cooperative;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
+    if (0 == dom->num_cores) {
+        dom->num_cores = sysconf(_SC_NPROCESSORS_ONLN);
+    }
     dom->is_coop_forced = NULL != choice && 0 == strcmp(choice, "always");
     /* with more processes than cores a claimed chunk could wait for a time slice */
-    dom->is_coop = dom->is_coop_forced ||
-                   (!fab_params_is_none(choice) && (long) dom->fab->config.num_local <= cores);
+    dom->is_coop = dom->is_coop_forced || (!fab_params_is_none(choice) &&
+                                           (long) dom->fab->config.num_local <= dom->num_cores);
 }
 
 /* ---- what is exposed ---------------------------------------------------- */

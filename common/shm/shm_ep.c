@@ -272,6 +272,7 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
     if (OPAL_SUCCESS != rc) {
         return rc;
     }
+    fab_shm_coop_configure(dom);
     ep = fab_shm_ep_new(dom, peer, &addr);
     if (NULL == ep) {
         *why = "there is not enough memory";

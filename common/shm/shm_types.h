@@ -129,6 +129,7 @@ struct fab_shm_domain {
     uint32_t max_exposures;
     uint32_t free_exposure; /* number + 1; 0: none */
     uint32_t num_exposed;
+    long num_cores;      /* of this host; 0: not asked */
     bool is_coop;        /* gets are offered, and peers helped */
     bool is_coop_forced; /* also where it did not pay so far */
     uint64_t help;       /* bits taken from seg->help, not worked off */
@@ -276,7 +277,10 @@ void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer);
 
 /* ---- shm_coop.c: large gets that both sides copy ------------------------ */
 
-/* Whether, by the parameter and the number of cores. */
+/*
+ * Whether, by the parameter and the number of cores.  With each peer again: another user may have
+ * opened the fabric before the one whose parameters hold was registered.
+ */
 void fab_shm_coop_configure(fab_shm_domain_t *dom);
 
 /* Returns the key for unexpose; 0: this process does not help with it. */
