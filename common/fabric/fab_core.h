@@ -96,9 +96,9 @@ typedef struct fab_core {
     fab_peer_t **busy; /* peers with items, in the order in which they are looked at */
     uint32_t num_busy;
     uint32_t max_busy;
-    uint32_t next_busy;   /* whose turn it is */
-    fab_peer_t *running;  /* its items are being run: it is in busy, whatever its pending says */
-    bool is_busy_partial; /* no memory to note a peer in busy: look at all */
+    uint32_t next_busy;      /* whose turn it is */
+    fab_peer_t *running;     /* its items are being run: it is in busy, whatever its pending says */
+    bool is_busy_partial;    /* no memory to note a peer in busy: look at all */
     fab_failure_t *failures; /* not reported yet, or their provider is not done with them */
     bool is_failure_lost;    /* no memory to keep one: look for it */
 

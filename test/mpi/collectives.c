@@ -13,6 +13,7 @@
 /* TEST: np=4 args="30000" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=90 */
 /* TEST: np=4 args="30000" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=90 */
 /* TEST: np=4 args="30000" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=90 */
+/* TEST: np=2,3 pml=ob1 env="OMPI_MCA_btl=fabric OMPI_MCA_mpi_yield_when_idle=1" timeout=120 */
 #include "tm_test.h"
 
 enum {

@@ -19,6 +19,7 @@
 /* TEST: np=2,3 args="8 300 300000" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
 /* TEST: np=2,3 args="8 300 300000" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 /* TEST: np=2,3 args="8 300 300000" env="OMPI_MCA_pml_tm_eager_limit=1024" timeout=60 */
+/* TEST: np=2,3 pml=ob1 env="OMPI_MCA_btl=fabric OMPI_MCA_mpi_yield_when_idle=1" timeout=120 */
 #include "tm_test.h"
 
 enum { TAG_LAST = 20000 };
