@@ -54,12 +54,12 @@ unit()
 {
     local name=$1 file=$TM_SRC/test/unit/$1.c more cflags ldflags
     tm_parse_first "$file"
-    IFS=, read -ra more <<<"${tm_key[sources]-}"
+    mapfile -t more < <(tm_sources "${tm_key[sources]-}")
     read -ra cflags <<<"${tm_key[cflags]-}"
     # shellcheck disable=SC2031 # it is this function's
     read -ra ldflags <<<"${tm_key[ldflags]-}"
     echo "== $name"
-    "$triplet-gcc" "${flags[@]}" "${cflags[@]}" "${includes[@]}" -o "$name" "$file" "${more[@]/#/$TM_SRC/}" "${ldflags[@]}" -L"$lib" \
+    "$triplet-gcc" "${flags[@]}" "${cflags[@]}" "${includes[@]}" -o "$name" "$file" "${more[@]}" "${ldflags[@]}" -L"$lib" \
         -L"$lib/openmpi/lib" -Wl,-rpath-link,"$lib:$lib/openmpi/lib" -Wl,--as-needed -lopen-pal -lcmocka -lm ||
         fail "$name does not compile for aarch64"
     timeout $((300 * ${TM_TEST_TIMEOUT_SCALE:-1})) qemu-aarch64 -L "/usr/$triplet" -E "LD_LIBRARY_PATH=$lib:$lib/openmpi/lib" \

@@ -37,6 +37,6 @@ fuzz()
 
 # The fabric as the unit test of its failures has it.
 tm_parse_first "$TM_SRC/test/unit/test_fab_faults.c"
-IFS=, read -ra fabric <<<"${tm_key[sources]}"
+mapfile -t fabric < <(tm_sources "${tm_key[sources]}")
 fuzz ring 2000000
 fuzz address 20000 "${fabric[@]}"

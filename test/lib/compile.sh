@@ -109,6 +109,27 @@ tm_cc()
     echo "$key" >"$output.key"
 }
 
+# tm_sources LIST: the files of a comma separated list, one a line. @fabric and @verbs are those of common/sources.mk that use no
+# help texts, variables and rcache of Open MPI, no librdmacm and no hwloc.
+tm_sources()
+{
+    local name names
+    IFS=, read -ra names <<<"$1"
+    for name in ${names[@]+"${names[@]}"}; do
+        case $name in
+            @fabric) tm_listed common_tm_sources 'fab_(help|params).c' ;;
+            @verbs) tm_listed common_verbs_sources 'verbs_(cm|near|reg_rcache).c' ;;
+            *) echo "$TM_SRC/$name" ;;
+        esac
+    done
+}
+
+# tm_listed VARIABLE REGEX: the C files in this variable of common/sources.mk, but those whose name matches.
+tm_listed()
+{
+    sed -n "/^$1 = /,/[^\\\\]\$/p" "$TM_SRC/common/sources.mk" | grep -oE '[^[:space:]]+\.c' | grep -vE "/$2\$" | sed "s@^@$TM_SRC/@"
+}
+
 # tm_compile_unit FILE VARIANT: the unit test test/unit/NAME.c, with the sources that it names.
 tm_compile_unit()
 (
@@ -128,10 +149,10 @@ tm_compile_unit()
             exit 1
             ;;
     esac
-    IFS=, read -ra more <<<"${tm_key[sources]-}"
+    mapfile -t more < <(tm_sources "${tm_key[sources]-}")
     name=$(basename "$1" .c)
     tm_libs=("${ldflags[@]}" "${libs[@]}")
-    tm_cc "$(tm_binary "unit/$name" "$2")" "$1" "${more[@]/#/$TM_SRC/}" -- "${TM_CC:-cc}" -g "${flags[@]}"
+    tm_cc "$(tm_binary "unit/$name" "$2")" "$1" "${more[@]}" -- "${TM_CC:-cc}" -g "${flags[@]}"
 )
 
 # tm_compile_mpi FILE: the MPI program test/mpi/NAME.c (or of another directory below test/).
@@ -143,7 +164,7 @@ tm_compile_mpi()
     tm_parse_first "$1" || exit 1
     read -ra flags <<<"-std=gnu11 -D_GNU_SOURCE -g -O2 -pthread -Wall -Wextra -Werror -I$TM_SRC/test/mpi -I$TM_SRC/common -I$TM_SRC ${tm_key[cflags]-}"
     read -ra tm_libs <<<"${tm_key[ldflags]-} -lm"
-    IFS=, read -ra more <<<"${tm_key[sources]-}"
+    mapfile -t more < <(tm_sources "${tm_key[sources]-}")
     name=${1#"$TM_SRC/test/"}
-    OMPI_CC=${TM_CC:-cc} tm_cc "$(tm_binary "${name%.c}")" "$1" "${more[@]/#/$TM_SRC/}" -- mpicc "${flags[@]}"
+    OMPI_CC=${TM_CC:-cc} tm_cc "$(tm_binary "${name%.c}")" "$1" "${more[@]}" -- mpicc "${flags[@]}"
 )

@@ -7,7 +7,7 @@
  * processes: gets with a helper that helps, never does, cannot, dies at each step, and words that
  * are overwritten.
  *
- * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_coop.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c,common/sock/sha256.c,common/sock/sock.c,common/sock/sock_ip.c,common/sock/sock_proof.c,common/tcp/tcp_connect.c,common/tcp/tcp_domain.c,common/tcp/tcp_ep.c,common/tcp/tcp_progress.c,common/tcp/tcp_stream.c ldflags=-Wl,--wrap=process_vm_readv,--wrap=process_vm_writev variants=asan,tsan timeout=300
+ * TEST: sources=@fabric ldflags=-Wl,--wrap=process_vm_readv,--wrap=process_vm_writev variants=asan,tsan timeout=300
  */
 static void step(void);
 #define FAB_SHM_STEP(what) step()

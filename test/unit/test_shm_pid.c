@@ -5,7 +5,7 @@
  *
  * In a pid namespace of its own, where the test chooses pids; needs the right to make one.
  *
- * TEST: sources=common/fabric/fab.c,common/fabric/fab_params_check.c,common/fabric/fab_peer.c,common/fabric/fab_queue.c,common/self/self_domain.c,common/shm/shm_alive.c,common/shm/shm_cma.c,common/shm/shm_coop.c,common/shm/shm_domain.c,common/shm/shm_ep.c,common/shm/shm_host.c,common/shm/shm_in.c,common/shm/shm_progress.c,common/shm/shm_segment.c,common/sock/sha256.c,common/sock/sock.c,common/sock/sock_ip.c,common/sock/sock_proof.c,common/tcp/tcp_connect.c,common/tcp/tcp_domain.c,common/tcp/tcp_ep.c,common/tcp/tcp_progress.c,common/tcp/tcp_stream.c variants=asan timeout=100
+ * TEST: sources=@fabric variants=asan timeout=100
  */
 #include "test_fab_world.h"
 
