@@ -120,11 +120,30 @@ int mca_pml_tm_poll_all(void)
     return events;
 }
 
+/*
+ * Is a thread that polled in vain to give way?  To one that wants the lock, and now and then to one
+ * that may want the processor: threads may share it, whatever the processes have.
+ */
+static bool is_thread_in_the_way(void)
+{
+    unsigned polls;
+
+    if (fab_is_wanted(mca_pml_tm.fab)) {
+        return true;
+    }
+    /* relaxed, load and store: a count that is not exact will do */
+    polls = atomic_load_explicit(&mca_pml_tm.thread_polls, memory_order_relaxed) + 1;
+    atomic_store_explicit(&mca_pml_tm.thread_polls, polls, memory_order_relaxed);
+    return 0 == polls % PML_TM_POLLS_PER_PROGRESS;
+}
+
 int mca_pml_tm_progress(void)
 {
     int events = mca_pml_tm_poll_all();
 
-    if (OPAL_UNLIKELY(PML_TM_SPIN != mca_pml_tm.idle) && 0 == events) {
+    if (0 == events && mca_pml_tm.is_enabled &&
+        (OPAL_UNLIKELY(PML_TM_SPIN != mca_pml_tm.idle) ||
+         (OPAL_UNLIKELY(fab_is_threaded(mca_pml_tm.fab)) && is_thread_in_the_way()))) {
         mca_pml_tm_yield();
     }
     return events;

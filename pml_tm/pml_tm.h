@@ -99,9 +99,10 @@ typedef struct mca_pml_tm {
     fab_t *fab;
     unsigned fast; /* PML_TM_FAST_*: those in use */
     mca_pml_tm_idle_t idle;
-    double cpus;         /* that the job's processes on this host share, if params.wait is auto */
-    unsigned idle_polls; /* of blocking calls, since one found something */
-    unsigned polls_left; /* of blocking calls, until one of everything in Open MPI */
+    double cpus; /* that the job's processes on this host share, if params.wait is auto */
+    atomic_uint thread_polls;    /* of threads, in vain */
+    unsigned idle_polls;         /* of blocking calls, since one found something */
+    unsigned polls_left;         /* of blocking calls, until one of everything in Open MPI */
     mca_pml_tm_done_list_t done; /* requests that wait for mca_pml_tm_complete_done() */
     fab_idmap_t ids;
     mca_pml_tm_comm_t **comms;      /* by context id */

@@ -53,6 +53,7 @@
 #include "opal_config.h" /* first: it defines _GNU_SOURCE */
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -195,6 +196,7 @@ struct fab {
     struct fab_handler handlers[FAB_AM_MAX];
     struct fab_placer placers[FAB_AM_MAX];
     pthread_mutex_t lock;
+    _Atomic unsigned waiting; /* threads in fab_lock() that found it taken */
     /* fab_poll(): of the one provider that has to be polled, or all that fab_progress() does */
     int (*poll)(void *arg);
     void *poll_arg;
@@ -589,14 +591,29 @@ static inline bool fab_is_threaded(const fab_t *fab)
 static inline void fab_lock(fab_t *fab)
 {
     if (fab_is_threaded(fab)) {
-        pthread_mutex_lock(&fab->lock);
+        if (__builtin_expect(0 != pthread_mutex_trylock(&fab->lock), 0)) {
+            /* relaxed: a hint for those who poll */
+            atomic_fetch_add_explicit(&fab->waiting, 1, memory_order_relaxed);
+            pthread_mutex_lock(&fab->lock);
+            atomic_fetch_sub_explicit(&fab->waiting, 1, memory_order_relaxed);
+        }
     }
 }
 
-/* True: taken.  For progress: who finds it taken leaves the work to its holder. */
+/* Does another thread wait for the lock?  Then who polls is to let it in, and had better yield. */
+static inline bool fab_is_wanted(const fab_t *fab)
+{
+    return 0 != atomic_load_explicit(&fab->waiting, memory_order_relaxed);
+}
+
+/*
+ * True: taken.  For progress: who finds it taken leaves the work to its holder, and who finds it
+ * wanted, to those who have something to do.  A thread that polls would else take it again before
+ * the one that it has woken runs.
+ */
 static inline bool fab_trylock(fab_t *fab)
 {
-    return !fab_is_threaded(fab) || 0 == pthread_mutex_trylock(&fab->lock);
+    return !fab_is_threaded(fab) || (!fab_is_wanted(fab) && 0 == pthread_mutex_trylock(&fab->lock));
 }
 
 static inline void fab_unlock(fab_t *fab)
