@@ -19,12 +19,20 @@
 #include "verbs/verbs_reg.h"
 #endif
 
+/* The components that may open the fabric. */
+static const struct {
+    const char *project;
+    const char *type;
+    const char *name;
+} fab_params_owners[] = {{"ompi", "pml", "tm"}, {"opal", "btl", "fabric"}};
+
 /*
  * One variable, of the name opal_common_tm_NAME, which lives as long as the process; each component
- * has it under its own name.
+ * has it under its own name.  Whichever comes first opens the fabric, so all names are registered
+ * then: a value takes effect only when the name under which the user gave it is known.
  */
-static int fab_params_var(const mca_base_component_t *owner, const char *name, const char *help,
-                          mca_base_var_type_t type, mca_base_var_info_lvl_t level, void *storage)
+static int fab_params_var(const char *name, const char *help, mca_base_var_type_t type,
+                          mca_base_var_info_lvl_t level, void *storage)
 {
     int index = mca_base_var_find("opal", "opal_common", "tm", name);
 
@@ -32,50 +40,56 @@ static int fab_params_var(const mca_base_component_t *owner, const char *name, c
         index = mca_base_var_register("opal", "opal_common", "tm", name, help, type, NULL, 0, 0,
                                       level, MCA_BASE_VAR_SCOPE_READONLY, storage);
     }
-    return index < 0
-               ? index
-               : mca_base_var_register_synonym(index, owner->mca_project_name, owner->mca_type_name,
-                                               owner->mca_component_name, name, 0);
+    for (size_t i = 0; i < sizeof(fab_params_owners) / sizeof(fab_params_owners[0]); i++) {
+        int rc = index < 0 ? index
+                           : mca_base_var_register_synonym(index, fab_params_owners[i].project,
+                                                           fab_params_owners[i].type,
+                                                           fab_params_owners[i].name, name, 0);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return index;
 }
 
-static int fab_params_string(const mca_base_component_t *owner, const char *name, const char *help,
-                             mca_base_var_info_lvl_t level, char **storage)
+static int fab_params_string(const char *name, const char *help, mca_base_var_info_lvl_t level,
+                             char **storage)
 {
-    return fab_params_var(owner, name, help, MCA_BASE_VAR_TYPE_STRING, level, storage);
+    return fab_params_var(name, help, MCA_BASE_VAR_TYPE_STRING, level, storage);
 }
 
 /*
  * "auto" or "none": text, since the message of an MCA enumerator about another value may not reach
  * the user (pml_tm's own do).
  */
-static int fab_params_choice(const mca_base_component_t *owner, const char *name, const char *help,
-                             mca_base_var_info_lvl_t level, char **storage)
+static int fab_params_choice(const char *name, const char *help, mca_base_var_info_lvl_t level,
+                             char **storage)
 {
     static char fab_params_auto[] = "auto";
 
     if (NULL == *storage) {
         *storage = fab_params_auto;
     }
-    return fab_params_string(owner, name, help, level, storage);
+    return fab_params_string(name, help, level, storage);
 }
 
-static int fab_params_uint(const mca_base_component_t *owner, const char *name, const char *help,
-                           mca_base_var_info_lvl_t level, unsigned int *storage)
+static int fab_params_uint(const char *name, const char *help, mca_base_var_info_lvl_t level,
+                           unsigned int *storage)
 {
-    return fab_params_var(owner, name, help, MCA_BASE_VAR_TYPE_UNSIGNED_INT, level, storage);
+    return fab_params_var(name, help, MCA_BASE_VAR_TYPE_UNSIGNED_INT, level, storage);
 }
 
-static int fab_params_verbs_tm(const mca_base_component_t *owner)
+static int fab_params_verbs_tm(void)
 {
     int rc = fab_params_choice(
-        owner, "verbs_tm",
+        "verbs_tm",
         "Whether posted receives are listed on RDMA devices that match tags (ConnectX-5 and later, "
         "InfiniBand). auto: where the device can; none: messages are always matched by the CPU. "
         "Default: auto.",
         OPAL_INFO_LVL_4, &fab_params.verbs_tm);
 
     if (rc >= 0) {
-        rc = fab_params_uint(owner, "verbs_tm_tags",
+        rc = fab_params_uint("verbs_tm_tags",
                              "With verbs_tm, receives on the device's list at most, if it can hold "
                              "as many; up to as many "
                              "buffers of verbs_eager_limit bytes are locked in memory for them: 1 "
@@ -83,7 +97,7 @@ static int fab_params_verbs_tm(const mca_base_component_t *owner)
                              OPAL_INFO_LVL_5, &fab_params.verbs_tm_tags);
     }
     if (rc >= 0) {
-        rc = fab_params_uint(owner, "verbs_tm_min",
+        rc = fab_params_uint("verbs_tm_min",
                              "With verbs_tm, bytes: receives with a shorter buffer are matched by "
                              "the CPU, which costs less than to "
                              "list them where a program seldom computes while it waits. They keep "
@@ -94,12 +108,12 @@ static int fab_params_verbs_tm(const mca_base_component_t *owner)
     return rc;
 }
 
-static int fab_params_verbs(const mca_base_component_t *owner)
+static int fab_params_verbs(void)
 {
     fab_params_t *p = &fab_params;
     int rc;
 
-    rc = fab_params_string(owner, "verbs_if_include",
+    rc = fab_params_string("verbs_if_include",
                            "Comma-separated list of RDMA devices, or of their ports as "
                            "device:port, that may be used, e.g. "
                            "mlx5_0,mlx5_1:1. Of these the nearest to the process is. Not together "
@@ -107,7 +121,7 @@ static int fab_params_verbs(const mca_base_component_t *owner)
                            "Empty: all. Default: empty.",
                            OPAL_INFO_LVL_2, &p->verbs_if_include);
     if (rc >= 0) {
-        rc = fab_params_string(owner, "verbs_if_exclude",
+        rc = fab_params_string("verbs_if_exclude",
                                "Comma-separated list of RDMA devices, or of their ports as "
                                "device:port, that must not be used. "
                                "Not together with verbs_if_include. Empty: none. Default: empty.",
@@ -115,14 +129,14 @@ static int fab_params_verbs(const mca_base_component_t *owner)
     }
     if (rc >= 0) {
         rc = fab_params_var(
-            owner, "verbs_gid_index",
+            "verbs_gid_index",
             "Index in the GID table of the port to be used with RoCE, 0 to 255. -1: RoCE v2 before "
             "v1, IPv4 before IPv6, "
             "addresses that are routed before link-local ones. Default: -1.",
             MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_4, &p->verbs_gid_index);
     }
     if (rc >= 0) {
-        rc = fab_params_uint(owner, "verbs_eager_limit",
+        rc = fab_params_uint("verbs_eager_limit",
                              "Bytes: longest message that verbs sends as it is; longer ones are "
                              "announced and read by the "
                              "receiver. Also the size of every send and receive buffer. 304 to "
@@ -130,7 +144,7 @@ static int fab_params_verbs(const mca_base_component_t *owner)
                              OPAL_INFO_LVL_4, &p->verbs_eager_limit);
     }
     if (rc >= 0) {
-        rc = fab_params_uint(owner, "verbs_window",
+        rc = fab_params_uint("verbs_window",
                              "Messages that one peer may have under way to this process by verbs, "
                              "before it waits for credits: "
                              "4 to 16384. With each connection come as many receive buffers, as "
@@ -140,7 +154,7 @@ static int fab_params_verbs(const mca_base_component_t *owner)
     }
     if (rc >= 0) {
         rc = fab_params_uint(
-            owner, "verbs_buffers",
+            "verbs_buffers",
             "Receive buffers of verbs in this process at most, and send buffers at most, each of "
             "verbs_eager_limit bytes and locked in memory; they are made as connections and "
             "messages need them: "
@@ -149,7 +163,7 @@ static int fab_params_verbs(const mca_base_component_t *owner)
     }
     if (rc >= 0) {
         rc = fab_params_uint(
-            owner, "verbs_timeout",
+            "verbs_timeout",
             "Time after which an RDMA device sends again what was not acknowledged, as the "
             "exponent n of "
             "4.096 us * 2^n, 8 to 31; after 7 times the peer has failed. Larger on networks that "
@@ -157,42 +171,42 @@ static int fab_params_verbs(const mca_base_component_t *owner)
             "reroute slowly. Default: 17 (0.5 s; a lost peer is noticed after 4 to 16 s).",
             OPAL_INFO_LVL_6, &p->verbs_timeout);
     }
-    return rc >= 0 ? fab_params_verbs_tm(owner) : rc;
+    return rc >= 0 ? fab_params_verbs_tm() : rc;
 }
 
-static int fab_params_tcp(const mca_base_component_t *owner)
+static int fab_params_tcp(void)
 {
     fab_params_t *p = &fab_params;
     int rc;
 
-    rc = fab_params_string(owner, "tcp_if_include",
+    rc = fab_params_string("tcp_if_include",
                            "Comma-separated list of network interfaces, or of networks as "
                            "address/bits, whose IP addresses may be used by tcp, e.g. "
                            "eth0,10.1.0.0/16. Connections to other addresses are refused. Empty: "
                            "all. Default: empty.",
                            OPAL_INFO_LVL_2, &p->tcp_if_include);
     if (rc >= 0) {
-        rc = fab_params_string(owner, "tcp_if_exclude",
+        rc = fab_params_string("tcp_if_exclude",
                                "The same, of those that must not be used, though tcp_if_include "
                                "may name them. Empty: none. Default: empty.",
                                OPAL_INFO_LVL_2, &p->tcp_if_exclude);
     }
     if (rc >= 0) {
-        rc = fab_params_string(owner, "tcp_ports",
+        rc = fab_params_string("tcp_ports",
                                "Range of TCP ports, as first-last, of which each process listens "
                                "on one, for hosts behind firewalls: at least as many as processes "
                                "on one host. 1 to 65535. Empty: any that is free. Default: empty.",
                                OPAL_INFO_LVL_3, &p->tcp_ports);
     }
     if (rc >= 0) {
-        rc = fab_params_uint(owner, "tcp_eager_limit",
+        rc = fab_params_uint("tcp_eager_limit",
                              "Bytes: longest message that tcp sends as it is, and longest fragment "
                              "of longer ones, which are announced first. 304 to 122880. "
                              "Default: 65536.",
                              OPAL_INFO_LVL_4, &p->tcp_eager_limit);
     }
     if (rc >= 0) {
-        rc = fab_params_uint(owner, "tcp_timeout",
+        rc = fab_params_uint("tcp_timeout",
                              "Seconds after which a host that does not answer by TCP has failed: 1 "
                              "to 86400. What the network loses in less time is sent again. "
                              "Default: 60.",
@@ -202,12 +216,12 @@ static int fab_params_tcp(const mca_base_component_t *owner)
 }
 
 /* fab_params_var() returns the variable's index, or an error. */
-static int fab_params_register_all(const mca_base_component_t *owner)
+static int fab_params_register_all(void)
 {
     fab_params_t *p = &fab_params;
     int rc;
 
-    rc = fab_params_string(owner, "providers",
+    rc = fab_params_string("providers",
                            "Comma-separated list of the ways to other processes that may be used: "
                            "shm, verbs, tcp; or, after ^, of those that may not. "
                            "Empty: all. A peer is reached by the first that can, in the order shm, "
@@ -215,7 +229,7 @@ static int fab_params_register_all(const mca_base_component_t *owner)
                            "Default: empty.",
                            OPAL_INFO_LVL_2, &p->providers);
     if (rc >= 0) {
-        rc = fab_params_uint(owner, "shm_ring_size",
+        rc = fab_params_uint("shm_ring_size",
                              "Bytes of the shared-memory ring that a sender uses towards one "
                              "receiver: a power of two, 4096 to "
                              "16777216. 0: 64 KiB up to 16 processes per host, 32 KiB up to 64, 16 "
@@ -227,7 +241,7 @@ static int fab_params_register_all(const mca_base_component_t *owner)
     }
     if (rc >= 0) {
         rc = fab_params_uint(
-            owner, "shm_max_peers",
+            "shm_max_peers",
             "Processes of the same host that can send to this process through shared memory at the "
             "same time; others wait until one of them leaves: "
             "1 to 65536. 0: the processes of the job on this host and 1024 more, for those that "
@@ -237,14 +251,14 @@ static int fab_params_register_all(const mca_base_component_t *owner)
     }
     if (rc >= 0) {
         rc = fab_params_uint(
-            owner, "shm_connect_timeout",
+            "shm_connect_timeout",
             "Seconds for which the first message to a process of the same host waits if there is "
             "no memory or file descriptor for a connection; then that peer has failed. 0 to 86400. "
             "Default: 30.",
             OPAL_INFO_LVL_6, &p->shm_connect_timeout);
     }
     if (rc >= 0) {
-        rc = fab_params_uint(owner, "shm_eager_limit",
+        rc = fab_params_uint("shm_eager_limit",
                              "Bytes: longest message that is copied through the shared-memory ring "
                              "as it is; longer ones are "
                              "announced and fetched by the receiver. 304 to 4194304, and not above "
@@ -253,7 +267,7 @@ static int fab_params_register_all(const mca_base_component_t *owner)
                              OPAL_INFO_LVL_4, &p->shm_eager_limit);
     }
     if (rc >= 0) {
-        rc = fab_params_uint(owner, "shm_copy_step",
+        rc = fab_params_uint("shm_copy_step",
                              "Bytes that one progress call copies with CMA (process_vm_readv) "
                              "before it looks after other "
                              "messages: 4096 to 1073741824. Larger: fewer system calls; smaller: "
@@ -262,7 +276,7 @@ static int fab_params_register_all(const mca_base_component_t *owner)
                              OPAL_INFO_LVL_5, &p->shm_copy_step);
     }
     if (rc >= 0) {
-        rc = fab_params_choice(owner, "shm_single_copy",
+        rc = fab_params_choice("shm_single_copy",
                                "How large messages between processes of one host are copied once. "
                                "auto: by the kernel (CMA, "
                                "process_vm_readv), where a test call on the peer succeeds, else "
@@ -272,22 +286,22 @@ static int fab_params_register_all(const mca_base_component_t *owner)
     }
     if (rc >= 0) {
         rc = fab_params_choice(
-            owner, "shm_cooperative",
+            "shm_cooperative",
             "Whether a sender that waits inside MPI copies a part of a large message, while the "
             "receiver copies the other. auto: where this host has a core for each process of the "
             "job; none: never; always: also where it has not. Default: auto.",
             OPAL_INFO_LVL_5, &p->shm_cooperative);
     }
     if (rc >= 0) {
-        rc = fab_params_verbs(owner);
+        rc = fab_params_verbs();
     }
-    return rc >= 0 ? fab_params_tcp(owner) : rc;
+    return rc >= 0 ? fab_params_tcp() : rc;
 }
 
 int fab_params_register(const struct mca_base_component_2_1_0_t *component)
 {
     const mca_base_component_t *owner = (const mca_base_component_t *) component;
-    int rc = fab_params_register_all(owner);
+    int rc = fab_params_register_all();
 
 #if FAB_HAVE_VERBS
     fab_verbs_reg_use_rcache();
