@@ -102,7 +102,7 @@ has_no_part_in_device()
 # The MPI programs, and nothing else, over this device.
 use_device()
 {
-    local name selected=() settings="OMPI_MCA_mtl=^ofi OMPI_MCA_btl=^openib,ofi,uct"
+    local name selected=() settings="OMPI_MCA_mtl=^ofi OMPI_MCA_btl=^openib,ofi,uct,fabric"
     settings+=" OMPI_MCA_pml_tm_verbs_tm=${TM_TEST_VERBS_TM:-auto}"
     case $TM_TEST_DEVICE in
         rxe2) ;;
