@@ -99,8 +99,7 @@ static bool check_params(char *why, size_t size)
            check_range("max_send_size", btl->btl_max_send_size, btl->btl_eager_limit,
                        BTL_FABRIC_SEND_MAX, why, size) &&
            check_range("rndv_eager_limit", btl->btl_rndv_eager_limit, BTL_FABRIC_EAGER_MIN,
-                       btl->btl_max_send_size, why, size) &&
-           OPAL_SUCCESS == fab_params_check(why, size);
+                       btl->btl_max_send_size, why, size);
 }
 
 static void register_counter(const char *name, const char *help, unsigned long long *counter)
@@ -233,6 +232,11 @@ static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_t
     *num_btls = 0;
     if (!check_params(why, sizeof(why))) {
         show_help("bad-value", mca_btl_fabric_process.nodename, why);
+        return NULL;
+    }
+    if (OPAL_SUCCESS != fab_params_check(why, sizeof(why))) {
+        /* pml tm, which has the same parameters, says so itself */
+        opal_output_verbose(1, mca_btl_fabric.output, "btl fabric is not used: %s", why);
         return NULL;
     }
     modules = malloc(sizeof(*modules)); /* the framework frees it */
