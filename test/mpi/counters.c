@@ -6,8 +6,8 @@
 /* TEST: np=2 args="shm_coop_offered" env="OMPI_MCA_pml_tm_shm_cooperative=always" quick=yes */
 /* TEST: np=2 args="throttled throttle_opened held_sends announced_sends" env="OMPI_MCA_pml_tm_unexpected_max=65536" quick=yes */
 /* TEST: np=2 args="queued_sends shm_ring_full items_queued" env="OMPI_MCA_pml_tm_shm_ring_size=4096" quick=yes */
-/* TEST: np=2 device=tmdev args="listed listed_late listed_matched listed_taken listed_parked listed_raced listed_syncs" env="OMPI_MCA_pml_tm_providers=^shm TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" */
-/* TEST: np=2 device=tmdev args="not_listed_other_path not_listed_blocked not_listed_full" env="OMPI_MCA_pml_tm_providers=^shm TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" */
+/* TEST: np=2 device=tmdev args="listed listed_late listed_matched listed_taken listed_parked listed_raced listed_syncs" env="OMPI_MCA_pml_tm_providers=^shm,tcp TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" */
+/* TEST: np=2 device=tmdev args="not_listed_other_path not_listed_blocked not_listed_full" env="OMPI_MCA_pml_tm_providers=^shm,tcp TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" */
 /*
  * Does every counter count?  Two ranks do one of everything (others do nothing); each counter named
  * as an argument must have grown on one rank at least.  This is for pml tm only.

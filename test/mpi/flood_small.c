@@ -12,7 +12,7 @@
 /* TEST: np=2 args="30000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=120 */
 /* TEST: np=2 args="30000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_eager_limit=0" timeout=120 */
 /* TEST: np=2,4 args="30000 0" timeout=120 */
-/* TEST: np=2,4 device=tmdev args="20000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_providers=^shm TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" timeout=120 */
+/* TEST: np=2,4 device=tmdev args="20000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_providers=^shm,tcp TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" timeout=120 */
 #include "tm_test.h"
 
 enum {

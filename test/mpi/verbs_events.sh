@@ -6,7 +6,7 @@
 # with a sentence that says so. With and without receives on the device's list.
 . "$TM_SRC/test/lib/script.sh"
 
-export OMPI_MCA_pml_tm_providers=^shm OMPI_MCA_mpi_yield_when_idle=1
+export OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mpi_yield_when_idle=1
 # What else in Open MPI would use an RDMA device is not what is tested.
 export OMPI_MCA_btl=self,vader OMPI_MCA_mtl=^ofi
 [[ $TM_OMPI_SERIES == 4.1 ]] || OMPI_MCA_btl=self,sm

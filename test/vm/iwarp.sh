@@ -8,7 +8,7 @@
 for program in basic moments random; do
     tm_mpi_program "$program" >/dev/null
 done
-export OMPI_MCA_btl=self,vader OMPI_MCA_mtl=^ofi OMPI_MCA_pml_tm_providers=^shm
+export OMPI_MCA_btl=self,vader OMPI_MCA_mtl=^ofi OMPI_MCA_pml_tm_providers=^shm,tcp
 
 # The device gives up a connection that is not accepted within five seconds; rank 0 looks at
 # sockets in every sixteenth progress call.

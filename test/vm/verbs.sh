@@ -23,9 +23,9 @@ require_figures()
 
 # shellcheck disable=SC2016 # expanded in the machine
 vm_run '
-    tm_mpirun 2 --mca pml_tm_providers ^shm --mca pml_tm_verbose 10 "$(tm_binary mpi/basic)"
+    tm_mpirun 2 --mca pml_tm_providers ^shm,tcp --mca pml_tm_verbose 10 "$(tm_binary mpi/basic)"
     for bench in pingpong bandwidth rate; do
-        tm_mpirun 2 --mca pml_tm_providers ^shm "$(tm_binary "bench/$bench")" -b 1 -t 10 -l 8,4096,65536
+        tm_mpirun 2 --mca pml_tm_providers ^shm,tcp "$(tm_binary "bench/$bench")" -b 1 -t 10 -l 8,4096,65536
     done
 '
 require 'basic: errors=0'
