@@ -17,7 +17,7 @@ fuzz()
     local name=$1 runs=${TM_FUZZ_RUNS:-$2} sources=("${@:3}") seed rc=0
     seed=$(tm_seed 1)
     clang -std=gnu11 -D_GNU_SOURCE -g -O1 -pthread -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all "${includes[@]}" \
-        -o "$name" "$TM_SRC/test/fuzz/$name.c" "${sources[@]/#/$TM_SRC/}" "${libs[@]}" >"$name.log" 2>&1 || {
+        -o "$name" "$TM_SRC/test/fuzz/$name.c" "${sources[@]}" "${libs[@]}" >"$name.log" 2>&1 || {
         cat "$name.log"
         fail "$name does not compile"
     }
