@@ -3,7 +3,7 @@
 # TEST: timeout=300 needs=valgrind
 #
 # The fast path costs no more instructions than counts.expected says, with 3 % to spare: a gate that does not depend on the machine's
-# speed or load. The counts depend on Open MPI and the compiler, so each pair of them has its own; where there are none, the test is
+# speed or load; two rows with 30 %, since what Open MPI and the providers do now and then by the clock is in them. The counts depend on Open MPI and the compiler, so each pair of them has its own; where there are none, the test is
 # skipped. After a change that is meant to cost more, or costs less: TM_COUNTS_RENEW=yes test/run bench/counts
 . "$TM_SRC/test/lib/script.sh"
 
@@ -32,7 +32,7 @@ awk -F'\t' -v key="$key" '
     NR == FNR { if ($1 == key) expected[$2] = $3; next }
     !($2 in expected) { print "no number for this row: " $2; bad = 1; next }
     {
-        spare = 0.03 * expected[$2]
+        spare = ($2 ~ /^(self-expected|poll)/ ? 0.3 : 0.03) * expected[$2]
         if (spare < 1) spare = 1
         if ($3 > expected[$2] + spare) { printf "%s: %s instructions, not %s\n", $2, $3, expected[$2]; bad = 1 }
         if ($3 < expected[$2] - spare) printf "%s: %s instructions, no longer %s: renew counts.expected\n", $2, $3, expected[$2]
