@@ -94,6 +94,8 @@ has_no_part_in_device()
 {
     local settings=" ${case_env[$1]} "
     [[ ${case_kind[$1]} == mpi && $1 != mpi/counters/* ]] || return 0
+    # The case chooses the way itself.
+    [[ ${case_env[$1]} != *_providers=* ]] || return 0
     [[ $TM_TEST_DEVICE != rxe2 ]] || return 1
     ((case_np[$1] > 1)) || return 0
     [[ $settings == *" OMPI_MCA_pml_tm_shm_"* && ! $settings =~ \ OMPI_MCA_pml_tm_[^s] ]]
