@@ -344,7 +344,7 @@ FAB_EXPORT void fab_peer_close(fab_peer_t *peer, fab_user_t user);
 FAB_EXPORT void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
 
 /*
- * Has the failure of the peer been reported, and is nothing of what was under way with it left?
+ * True once the failure of the peer was reported and no operation on it is outstanding.
  * The lock is held.
  */
 FAB_EXPORT bool fab_peer_is_gone(const fab_peer_t *peer);

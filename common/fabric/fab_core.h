@@ -44,7 +44,7 @@ typedef struct fab_failure {
     struct fab_failure *next;
     fab_peer_t *peer;
     int rc;
-    bool is_told; /* by peer_failed(); the provider is not done with the peer */
+    bool is_reported; /* by peer_failed(); the provider is not done with the peer */
     char why[FAB_SENTENCE_MAX];
 } fab_failure_t;
 

@@ -116,7 +116,7 @@ static int fab_params_verbs(void)
     rc = fab_params_string("verbs_if_include",
                            "Comma-separated list of RDMA devices, or of their ports as "
                            "device:port, that may be used, e.g. "
-                           "mlx5_0,mlx5_1:1. Of these the nearest to the process is. Not together "
+                           "mlx5_0,mlx5_1:1. The one nearest the process is used. Not together "
                            "with verbs_if_exclude. "
                            "Empty: all. Default: empty.",
                            OPAL_INFO_LVL_2, &p->verbs_if_include);

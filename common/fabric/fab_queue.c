@@ -325,7 +325,7 @@ static void fab_core_add_failure(fab_core_t *core, fab_peer_t *peer, int rc, con
     }
     failure->peer = peer;
     failure->rc = rc;
-    failure->is_told = false;
+    failure->is_reported = false;
     snprintf(failure->why, sizeof(failure->why), "%s", why);
     failure->next = core->failures;
     core->failures = failure;
@@ -390,8 +390,8 @@ static int fab_core_report_failures(fab_core_t *core)
         fab_core_find_failures(core);
     }
     for (fab_failure_t *failure = core->failures; NULL != failure; failure = next) {
-        bool is_new = !failure->is_told;
-        failure->is_told = true;
+        bool is_new = !failure->is_reported;
+        failure->is_reported = true;
         if (is_new) {
             events++;
             fab_core_tell_failure(core, failure->peer, failure->rc, failure->why);

@@ -61,7 +61,7 @@
 #define FAB_SHM_STEP(what) ((void) 0)
 #endif
 
-/* Of a lap that is over, the next. */
+/* The lap after `lap`. */
 static inline uint16_t fab_shm_next_lap(uint16_t lap)
 {
     return 0xffff == lap ? 1 : (uint16_t) (lap + 1);

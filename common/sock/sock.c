@@ -622,7 +622,7 @@ static void look_after(fab_sock_t *sock, uint64_t now)
     }
 }
 
-static void set_bury(fab_sock_set_t *set)
+static void set_reap(fab_sock_set_t *set)
 {
     fab_sock_t *next;
 
@@ -656,7 +656,7 @@ int fab_sock_set_poll(fab_sock_set_t *set)
         }
     }
     if (set->has_dead) {
-        set_bury(set);
+        set_reap(set);
     }
     return n > 0 ? n : 0;
 }

@@ -12,13 +12,13 @@
 
 #include "shm/shm_types.h" /* fab_shm_is_gone() */
 
-void fab_verbs_doom_all(fab_verbs_domain_t *dom, const char *what)
+void fab_verbs_fail_all(fab_verbs_domain_t *dom, const char *what)
 {
     for (fab_verbs_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
         if (NULL != ep->conn && !ep->has_left) {
-            fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE,
-                              "%s here %s (ibv_devinfo, and the system's log, may say why).",
-                              dom->name, what);
+            fab_verbs_ep_defer_failure(
+                ep, OPAL_ERR_COMM_FAILURE,
+                "%s here %s (ibv_devinfo, and the system's log, may say why).", dom->name, what);
         }
     }
 }
@@ -27,7 +27,7 @@ void fab_verbs_give_up(fab_verbs_domain_t *dom, const char *what, const char *wh
 {
     fab_log(dom->fab, 1, "%s %s: %s", dom->name, what, why);
     dom->is_dead = true;
-    fab_verbs_doom_all(dom, what);
+    fab_verbs_fail_all(dom, what);
 }
 
 /* ---- events of the device ----------------------------------------------- */
@@ -37,8 +37,9 @@ static void fab_verbs_qp_event(fab_verbs_domain_t *dom, const struct ibv_async_e
     fab_verbs_conn_t *conn = fab_verbs_conn_by_qpn(dom, event->element.qp->qp_num);
 
     if (NULL != conn && NULL != conn->ep && !conn->ep->has_left) {
-        fab_verbs_ep_doom(conn->ep, OPAL_ERR_COMM_FAILURE, "The connection to it broke (%s: %s).",
-                          dom->name, ibv_event_type_str(event->event_type));
+        fab_verbs_ep_defer_failure(conn->ep, OPAL_ERR_COMM_FAILURE,
+                                   "The connection to it broke (%s: %s).", dom->name,
+                                   ibv_event_type_str(event->event_type));
     }
 }
 
@@ -77,11 +78,11 @@ static void fab_verbs_event(fab_verbs_domain_t *dom, const struct ibv_async_even
     case IBV_EVENT_SRQ_ERR:
         /* what is listed can be matched no more, and nobody says so */
         dom->is_dead = NULL != dom->tm;
-        fab_verbs_doom_all(dom, "lost a queue");
+        fab_verbs_fail_all(dom, "lost a queue");
         break;
     case IBV_EVENT_DEVICE_FATAL:
         dom->is_dead = true;
-        fab_verbs_doom_all(dom, "failed");
+        fab_verbs_fail_all(dom, "failed");
         break;
     default: /* of the subnet's management, or of no importance */
         break;
@@ -105,14 +106,14 @@ static void fab_verbs_look_after(fab_verbs_conn_t *conn)
 {
     fab_verbs_ep_t *ep = NULL != conn ? conn->ep : NULL;
 
-    if (NULL == ep || !ep->is_local || ep->has_left || ep->is_doomed ||
+    if (NULL == ep || !ep->is_local || ep->has_left || ep->is_failing ||
         !fab_shm_is_gone(ep->addr.pid, ep->addr.start_time)) {
         return;
     }
     fab_counters.verbs_peers_died++;
-    fab_verbs_ep_doom(ep, OPAL_ERR_PROC_ABORTED,
-                      "Its process (pid %u on this host) has ended without leaving the job.",
-                      ep->addr.pid);
+    fab_verbs_ep_defer_failure(
+        ep, OPAL_ERR_PROC_ABORTED,
+        "Its process (pid %u on this host) has ended without leaving the job.", ep->addr.pid);
 }
 
 /* Unless the event that it is back was lost. */
@@ -122,7 +123,7 @@ static void fab_verbs_port_lost(fab_verbs_domain_t *dom)
 
     memset(&port, 0, sizeof(port));
     if (0 != ibv_query_port(dom->ctx, dom->port_num, &port) || IBV_PORT_ACTIVE != port.state) {
-        fab_verbs_doom_all(dom, "is down");
+        fab_verbs_fail_all(dom, "is down");
     }
 }
 

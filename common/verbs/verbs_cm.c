@@ -267,9 +267,9 @@ static bool fab_verbs_cm_start_over(fab_verbs_conn_t *conn)
     if (OPAL_SUCCESS == fab_verbs_conn_renew(conn)) {
         return true;
     }
-    fab_verbs_ep_doom(conn->ep, OPAL_ERR_UNREACH,
-                      "%s cannot make a queue pair for another attempt: %s.", conn->dom->name,
-                      strerror(errno));
+    fab_verbs_ep_defer_failure(conn->ep, OPAL_ERR_UNREACH,
+                               "%s cannot make a queue pair for another attempt: %s.",
+                               conn->dom->name, strerror(errno));
     return false;
 }
 
@@ -325,9 +325,9 @@ static void fab_verbs_cm_failed(fab_verbs_conn_t *conn, const struct rdma_cm_eve
 void fab_verbs_cm_lost(fab_verbs_conn_t *conn)
 {
     if (NULL != conn->ep && !conn->ep->has_left) {
-        fab_verbs_ep_doom(conn->ep, OPAL_ERR_PROC_ABORTED,
-                          "It ended the connection (%s): its process has ended, or failed.",
-                          conn->dom->name);
+        fab_verbs_ep_defer_failure(
+            conn->ep, OPAL_ERR_PROC_ABORTED,
+            "It ended the connection (%s): its process has ended, or failed.", conn->dom->name);
     }
 }
 

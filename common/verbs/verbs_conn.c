@@ -106,7 +106,7 @@ static void fab_verbs_conn_leave(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn
     }
 }
 
-static void fab_verbs_conn_forgive(fab_verbs_conn_t *conn)
+static void fab_verbs_conn_unschedule_credits(fab_verbs_conn_t *conn)
 {
     fab_verbs_conn_t **at = &conn->dom->owing;
 
@@ -388,8 +388,8 @@ int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *fram
     conn->peer_psn = frame->psn;
     conn->window = (uint16_t) frame->window;
     conn->reads = reads;
-    conn->max_flying = reads < FAB_VERBS_STEPS ? reads : FAB_VERBS_STEPS;
-    conn->max_flying += 0 == conn->max_flying; /* WRITEs need none */
+    conn->max_in_flight = reads < FAB_VERBS_STEPS ? reads : FAB_VERBS_STEPS;
+    conn->max_in_flight += 0 == conn->max_in_flight; /* WRITEs need none */
     return OPAL_SUCCESS;
 }
 
@@ -407,8 +407,8 @@ static bool fab_verbs_wants_signal(const fab_verbs_conn_t *conn, const fab_verbs
 static __attribute__((noinline)) void fab_verbs_conn_refused(fab_verbs_conn_t *conn, int error)
 {
     if (NULL != conn->ep) {
-        fab_verbs_ep_doom(conn->ep, OPAL_ERR_UNREACH, "%s refused to send to it: %s.",
-                          conn->dom->name, strerror(error));
+        fab_verbs_ep_defer_failure(conn->ep, OPAL_ERR_UNREACH, "%s refused to send to it: %s.",
+                                   conn->dom->name, strerror(error));
     }
 }
 
@@ -521,7 +521,7 @@ static void fab_verbs_conn_retire(fab_verbs_conn_t *conn, int status)
         fab_verbs_pool_put(&conn->dom->send_pool, wqe.buf);
     }
     if (NULL != wqe.op) {
-        conn->flying--;
+        conn->in_flight--;
         fab_verbs_op_landed(wqe.op, wqe.len, status);
     }
 }
@@ -546,14 +546,14 @@ static void fab_verbs_conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc
     if (NULL != conn->dom->cm && IBV_WC_WR_FLUSH_ERR == wc->status) {
         fab_verbs_cm_lost(conn);
     } else if (IBV_WC_RETRY_EXC_ERR == wc->status) {
-        fab_verbs_ep_doom(
+        fab_verbs_ep_defer_failure(
             ep, OPAL_ERR_UNREACH,
             "It does not answer any more (%s: %s): its process has ended, or the network is down.",
             conn->dom->name, ibv_wc_status_str(wc->status));
     } else {
-        fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE,
-                          "The connection to it broke (%s: %s, vendor's code 0x%x).",
-                          conn->dom->name, ibv_wc_status_str(wc->status), wc->vendor_err);
+        fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
+                                   "The connection to it broke (%s: %s, vendor's code 0x%x).",
+                                   conn->dom->name, ibv_wc_status_str(wc->status), wc->vendor_err);
     }
 }
 
@@ -600,14 +600,14 @@ static int fab_verbs_conn_send_id(fab_verbs_conn_t *conn, uint8_t id)
     }
     rc = fab_verbs_conn_post(conn, &wr, buf, NULL);
     if (OPAL_SUCCESS == rc) {
-        conn->told = conn->consumed;
+        conn->advertised = conn->consumed;
     } else if (NULL != buf) {
         fab_verbs_pool_put(&conn->dom->send_pool, buf);
     }
     return rc;
 }
 
-void fab_verbs_conn_owe(fab_verbs_conn_t *conn)
+void fab_verbs_conn_schedule_credits(fab_verbs_conn_t *conn)
 {
     if (!conn->is_owing) {
         conn->is_owing = true;
@@ -620,7 +620,7 @@ void fab_verbs_conn_tell(fab_verbs_conn_t *conn, uint8_t id)
 {
     if (OPAL_ERR_RESOURCE_BUSY == fab_verbs_conn_send_id(conn, id)) {
         conn->to_send = id;
-        fab_verbs_conn_owe(conn);
+        fab_verbs_conn_schedule_credits(conn);
     }
 }
 
@@ -628,9 +628,9 @@ void fab_verbs_conn_tell(fab_verbs_conn_t *conn, uint8_t id)
  * What a connection owes its peer: credits, if enough came together and no message carried them;
  * CLOSE, LEAVE. False: later.
  */
-static bool fab_verbs_conn_pay(fab_verbs_conn_t *conn)
+static bool fab_verbs_conn_return_credits(fab_verbs_conn_t *conn)
 {
-    uint16_t untold = (uint16_t) (conn->consumed - conn->told);
+    uint16_t unadvertised = (uint16_t) (conn->consumed - conn->advertised);
     int rc = OPAL_SUCCESS;
 
     if (conn->is_broken || (NULL != conn->ep && conn->ep->has_left)) {
@@ -642,7 +642,7 @@ static bool fab_verbs_conn_pay(fab_verbs_conn_t *conn)
     if (0 != conn->to_send) {
         rc = fab_verbs_conn_send_id(conn, conn->to_send);
         conn->to_send = OPAL_ERR_RESOURCE_BUSY == rc ? conn->to_send : 0;
-    } else if (untold >= (conn->granted + 1) / 2) {
+    } else if (unadvertised >= (conn->granted + 1) / 2) {
         rc = fab_verbs_conn_send_id(conn, FAB_VERBS_ID_CREDIT);
         fab_counters.verbs_credit_messages += OPAL_SUCCESS == rc;
     }
@@ -658,8 +658,8 @@ void fab_verbs_conn_tell_owing(fab_verbs_domain_t *dom)
         fab_verbs_conn_t *conn = all;
         all = conn->owing_next;
         conn->is_owing = false;
-        if (!fab_verbs_conn_pay(conn)) {
-            fab_verbs_conn_owe(conn);
+        if (!fab_verbs_conn_return_credits(conn)) {
+            fab_verbs_conn_schedule_credits(conn);
         }
     }
 }
@@ -706,7 +706,7 @@ void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)
 {
     fab_verbs_domain_t *dom = conn->dom;
 
-    fab_verbs_conn_forgive(conn);
+    fab_verbs_conn_unschedule_credits(conn);
     fab_verbs_conn_leave(dom, conn);
     if (NULL != conn->ep) {
         conn->ep->conn = NULL;

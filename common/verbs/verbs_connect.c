@@ -138,7 +138,7 @@ static bool fab_verbs_ask(fab_verbs_ep_t *ep)
     }
     if (NULL == ep->conn) {
         fab_verbs_set_state(ep, FAB_VERBS_IDLE);
-        fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "%s", why);
+        fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
         return true;
     }
     hello = fab_verbs_frame(ep, FAB_VERBS_HELLO);
@@ -164,7 +164,7 @@ void fab_verbs_connect_waiting(fab_verbs_domain_t *dom)
 
 void fab_verbs_connect(fab_verbs_ep_t *ep)
 {
-    if (FAB_VERBS_IDLE == ep->state && !ep->is_doomed && !ep->has_left) {
+    if (FAB_VERBS_IDLE == ep->state && !ep->is_failing && !ep->has_left) {
         fab_verbs_wait(ep);
         fab_verbs_connect_waiting(ep->dom);
     }
@@ -213,7 +213,7 @@ static void fab_verbs_answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_ver
     }
     if (NULL == ep->conn || OPAL_SUCCESS != fab_verbs_conn_connect(ep->conn, hello, &why)) {
         fab_verbs_refuse(sock, hello, FAB_VERBS_REFUSED_RESOURCES);
-        fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "%s", why);
+        fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
         return;
     }
     ep->sock = sock;
@@ -254,8 +254,8 @@ static void fab_verbs_asked_again(fab_verbs_ep_t *ep, fab_sock_t *sock,
         return;
     }
     fab_verbs_refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
-    fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE,
-                      "It gave the connection up and asked for another one.");
+    fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
+                               "It gave the connection up and asked for another one.");
 }
 
 static void fab_verbs_asked(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
@@ -307,7 +307,7 @@ static fab_verbs_ep_t *fab_verbs_asker(fab_sock_t *sock, const fab_verbs_frame_t
         }
         return NULL;
     }
-    return ep->is_doomed ? NULL : ep;
+    return ep->is_failing ? NULL : ep;
 }
 
 static void fab_verbs_on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
@@ -368,7 +368,7 @@ static void fab_verbs_on_reply(fab_verbs_ep_t *ep, const fab_verbs_frame_t *repl
 
     if (OPAL_SUCCESS != fab_verbs_conn_connect(ep->conn, reply, &why)) {
         fab_verbs_connect_cancel(ep);
-        fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "%s", why);
+        fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
         return;
     }
     if (NULL != ep->dom->cm) {
@@ -381,7 +381,7 @@ static void fab_verbs_on_reply(fab_verbs_ep_t *ep, const fab_verbs_frame_t *repl
 static void fab_verbs_on_refuse(fab_verbs_ep_t *ep, uint32_t reason)
 {
     fab_verbs_connect_cancel(ep);
-    fab_verbs_ep_doom(
+    fab_verbs_ep_defer_failure(
         ep, OPAL_ERR_UNREACH, "It refused the connection: %s.",
         FAB_VERBS_REFUSED_RESOURCES == reason
             ? "it could not make a queue pair"
@@ -424,7 +424,7 @@ void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why)
         return;
     }
     fab_verbs_connect_cancel(ep);
-    fab_verbs_ep_doom(ep, OPAL_ERR_UNREACH, "%s", why);
+    fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
 }
 
 void fab_verbs_on_broken(fab_sock_t *sock, const char *why)

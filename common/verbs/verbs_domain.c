@@ -57,7 +57,7 @@ static int fab_verbs_cq_open(fab_verbs_domain_t *dom, const char **why)
     dom->sq_used_max = max / 2 < FAB_VERBS_SQ_USED_MAX ? (uint32_t) max / 2 : FAB_VERBS_SQ_USED_MAX;
     dom->send_cq = ibv_create_cq(dom->ctx, (int) (2 * dom->sq_used_max), NULL, NULL, 0);
     /* whoever would list receives asked at the start, when there was nothing to list them on */
-    if (dom->is_spare || !fab_verbs_tm_open(dom)) {
+    if (dom->is_standby || !fab_verbs_tm_open(dom)) {
         int num = (int) fab_params.verbs_buffers < max ? (int) fab_params.verbs_buffers : max;
         dom->recv_cq = ibv_create_cq(dom->ctx, num, NULL, NULL, 0);
     }
@@ -151,7 +151,7 @@ static int fab_verbs_open_steps(fab_verbs_domain_t *dom, const char **why)
         *why = "The cache of registered memory cannot be opened.";
         return OPAL_ERR_NOT_AVAILABLE;
     }
-    if (!dom->is_spare) {
+    if (!dom->is_standby) {
         rc = fab_verbs_start(dom, why);
     }
     if (OPAL_SUCCESS == rc) {
@@ -211,7 +211,7 @@ static int fab_verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     dom->fab = fab;
-    dom->is_spare = fab->is_covered;
+    dom->is_standby = fab->is_covered;
     dom->rma_tail = &dom->rma;
     dom->waiting_tail = &dom->waiting;
     rc = fab_verbs_open_steps(dom, why);

@@ -25,7 +25,7 @@
 /* No message can go to the peer now: connect if that was not done. */
 static __attribute__((noinline)) int fab_verbs_cannot_send(fab_verbs_ep_t *ep)
 {
-    if (ep->is_doomed) {
+    if (ep->is_failing) {
         return OPAL_ERR_RESOURCE_BUSY; /* until it fails, in fab_progress() */
     }
     if (ep->has_left) {
@@ -106,7 +106,7 @@ static inline void fab_verbs_sent(fab_verbs_conn_t *conn, fab_hdr_t hdr)
 {
     conn->sent++;
     if (FAB_AM_FIN != hdr.id) { /* the receiver reads no credits there: fab_verbs_credit() */
-        conn->told = conn->consumed;
+        conn->advertised = conn->consumed;
     }
     fab_counters.verbs_msgs_sent++;
 }
@@ -259,8 +259,8 @@ static void fab_verbs_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
         rc = fab_verbs_send_buffered(ep->conn, hdr, buf, len);
     }
     if (OPAL_ERR_RESOURCE_BUSY == rc) { /* there was room when it was reserved */
-        fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE, "%s has lost count of its send queue.",
-                          ep->dom->name);
+        fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
+                                   "%s has lost count of its send queue.", ep->dom->name);
     }
 }
 
@@ -383,19 +383,19 @@ int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address
 
 /* ---- the end ------------------------------------------------------------ */
 
-static void fab_verbs_forget_doom(fab_verbs_ep_t *ep)
+static void fab_verbs_forget_deferred(fab_verbs_ep_t *ep)
 {
-    fab_verbs_doom_t **at = &ep->dom->dooms;
+    fab_verbs_deferred_t **at = &ep->dom->deferred;
 
     while (NULL != *at && (*at)->peer != ep->peer) {
         at = &(*at)->next;
     }
     if (NULL != *at) {
-        fab_verbs_doom_t *doom = *at;
-        *at = doom->next;
-        free(doom);
+        fab_verbs_deferred_t *deferred = *at;
+        *at = deferred->next;
+        free(deferred);
     }
-    ep->is_doomed = false;
+    ep->is_failing = false;
 }
 
 void fab_verbs_ep_free(fab_verbs_ep_t *ep)
@@ -404,7 +404,7 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep)
 
     fab_verbs_connect_cancel(ep);
     fab_verbs_rma_drop(ep);
-    fab_verbs_forget_doom(ep);
+    fab_verbs_forget_deferred(ep);
     if (NULL != ep->reserved) {
         fab_verbs_pool_put(&dom->send_pool, ep->reserved);
     }
@@ -461,13 +461,13 @@ bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
 
     (void) domain;
     fab_verbs_rma_drop(ep);
-    if (NULL != conn && (conn->is_broken || conn->flying > 0 || FAB_VERBS_UP != ep->state)) {
+    if (NULL != conn && (conn->is_broken || conn->in_flight > 0 || FAB_VERBS_UP != ep->state)) {
         if (!fab_verbs_conn_drain(conn, fab_verbs_now_us())) {
             return false;
         }
         fab_verbs_conn_destroy(conn, OPAL_ERR_UNREACH);
     } else if (NULL != conn) {
-        conn->is_ready = true; /* a doomed endpoint's was not, to keep messages back */
+        conn->is_ready = true; /* a failing endpoint's was not, to keep messages back */
         fab_verbs_conn_tell(conn, FAB_VERBS_ID_LEAVE);
         fab_verbs_conn_linger(conn);
     }
@@ -478,46 +478,46 @@ bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
 
 /* ---- failing ------------------------------------------------------------ */
 
-void fab_verbs_ep_doom(fab_verbs_ep_t *ep, int rc, const char *format, ...)
+void fab_verbs_ep_defer_failure(fab_verbs_ep_t *ep, int rc, const char *format, ...)
 {
-    fab_verbs_doom_t *doom;
+    fab_verbs_deferred_t *deferred;
     va_list args;
 
-    if (ep->is_doomed) {
+    if (ep->is_failing) {
         return;
     }
-    doom = malloc(sizeof(*doom));
-    if (NULL == doom) {
+    deferred = malloc(sizeof(*deferred));
+    if (NULL == deferred) {
         fab_peer_fail(ep->peer, rc, "It failed; there was no memory to keep the reason.");
         return;
     }
     va_start(args, format);
-    vsnprintf(doom->why, sizeof(doom->why), format, args);
+    vsnprintf(deferred->why, sizeof(deferred->why), format, args);
     va_end(args);
-    doom->peer = ep->peer;
-    doom->rc = rc;
-    doom->next = ep->dom->dooms;
-    ep->dom->dooms = doom;
-    ep->is_doomed = true;
+    deferred->peer = ep->peer;
+    deferred->rc = rc;
+    deferred->next = ep->dom->deferred;
+    ep->dom->deferred = deferred;
+    ep->is_failing = true;
     if (NULL != ep->conn) {
         ep->conn->is_ready = false;
     }
 }
 
-int fab_verbs_ep_fail_doomed(fab_verbs_domain_t *dom)
+int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom)
 {
     int events = 0;
 
-    while (NULL != dom->dooms) {
-        fab_verbs_doom_t *doom = dom->dooms;
-        fab_verbs_ep_t *ep = doom->peer->ep;
-        dom->dooms = doom->next;
-        ep->is_doomed = false;
+    while (NULL != dom->deferred) {
+        fab_verbs_deferred_t *deferred = dom->deferred;
+        fab_verbs_ep_t *ep = deferred->peer->ep;
+        dom->deferred = deferred->next;
+        ep->is_failing = false;
         /* its farewell came after it had gone */
-        if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == doom->rc)) {
-            fab_peer_fail(doom->peer, doom->rc, doom->why);
+        if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == deferred->rc)) {
+            fab_peer_fail(deferred->peer, deferred->rc, deferred->why);
         }
-        free(doom);
+        free(deferred);
         events++;
     }
     return events;
@@ -543,14 +543,14 @@ static void fab_verbs_ep_left(fab_verbs_ep_t *ep)
     ep->conn->is_ready = false;
     if (ep->is_closing) {
         fab_verbs_ep_finish(ep);
-    } else if (NULL != ep->ops || ep->conn->flying > 0) {
-        fab_verbs_ep_doom(
+    } else if (NULL != ep->ops || ep->conn->in_flight > 0) {
+        fab_verbs_ep_defer_failure(
             ep, OPAL_ERR_UNREACH,
             "It has left, or given this process up, while its memory was read or written.");
     }
 }
 
-void fab_verbs_ep_told(fab_verbs_ep_t *ep, uint8_t id)
+void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id)
 {
     switch (id) {
     case FAB_VERBS_ID_CREDIT:
@@ -565,8 +565,8 @@ void fab_verbs_ep_told(fab_verbs_ep_t *ep, uint8_t id)
         if (ep->is_closing) {
             fab_verbs_ep_finish(ep);
         } else {
-            fab_verbs_ep_doom(ep, OPAL_ERR_COMM_FAILURE,
-                              "It agreed to close a connection that nobody had closed.");
+            fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
+                                       "It agreed to close a connection that nobody had closed.");
         }
         break;
     }

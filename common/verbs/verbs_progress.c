@@ -46,10 +46,10 @@ static bool fab_verbs_credit(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh)
     return FAB_AM_FIN == tmh->opcode || fab_verbs_credit_count(conn, be16toh(tmh->credits));
 }
 
-static inline void fab_verbs_owe_credits(fab_verbs_conn_t *conn)
+static inline void fab_verbs_credit_return(fab_verbs_conn_t *conn)
 {
-    if ((uint16_t) (conn->consumed - conn->told) >= (conn->granted + 1) / 2) {
-        fab_verbs_conn_owe(conn);
+    if ((uint16_t) (conn->consumed - conn->advertised) >= (conn->granted + 1) / 2) {
+        fab_verbs_conn_schedule_credits(conn);
     }
 }
 
@@ -81,7 +81,7 @@ static void fab_verbs_deliver(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh
     }
     fab_deliver(dom->fab, conn->ep->peer,
                 fab_hdr(fab_verbs_id(tmh), be64toh(tmh->tag), be32toh(tmh->app_ctx)), data, len);
-    fab_verbs_owe_credits(conn);
+    fab_verbs_credit_return(conn);
 }
 
 /*
@@ -127,7 +127,7 @@ static void fab_verbs_arrived(fab_verbs_conn_t *conn, const unsigned char *data,
     } else if (!fab_verbs_credit(conn, &tmh)) {
         fab_verbs_bad_message(ep, "it takes credit for more than was sent");
     } else if (FAB_AM_NO_TAG == tmh.opcode && tmh.id >= FAB_VERBS_ID_CREDIT) {
-        fab_verbs_ep_told(ep, tmh.id);
+        fab_verbs_ep_on_control(ep, tmh.id);
     } else {
         fab_verbs_deliver(conn, &tmh, data + sizeof(tmh), len - sizeof(tmh));
     }
@@ -153,9 +153,9 @@ void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc)
         } else if (__builtin_expect(IBV_WC_SUCCESS == wc->status, 1)) {
             fab_verbs_arrived(conn, buf->data, wc->byte_len);
         } else if (IBV_WC_WR_FLUSH_ERR != wc->status) {
-            fab_verbs_ep_doom(conn->ep, OPAL_ERR_COMM_FAILURE,
-                              "A message from it could not be received (%s: %s).", dom->name,
-                              ibv_wc_status_str(wc->status));
+            fab_verbs_ep_defer_failure(conn->ep, OPAL_ERR_COMM_FAILURE,
+                                       "A message from it could not be received (%s: %s).",
+                                       dom->name, ibv_wc_status_str(wc->status));
         }
     }
 }
@@ -167,7 +167,7 @@ void fab_verbs_took_matched(fab_verbs_conn_t *conn)
     }
     conn->consumed++;
     fab_counters.verbs_msgs_received++;
-    fab_verbs_owe_credits(conn);
+    fab_verbs_credit_return(conn);
 }
 
 void fab_verbs_take_credits(fab_verbs_conn_t *conn, uint16_t taken)
@@ -222,7 +222,7 @@ int fab_verbs_poll_send(fab_verbs_domain_t *dom)
     return n;
 }
 
-static __attribute__((noinline)) int fab_verbs_keep_house(fab_verbs_domain_t *dom)
+static __attribute__((noinline)) int fab_verbs_housekeeping(fab_verbs_domain_t *dom)
 {
     uint64_t now = fab_verbs_now_us();
     int events = 0;
@@ -263,14 +263,14 @@ int fab_verbs_progress(fab_domain_t *domain)
             fab_verbs_conn_tell_owing(dom);
         }
     }
-    if (__builtin_expect(NULL != dom->dooms, 0) && events < FAB_VERBS_BATCH) {
-        events += fab_verbs_ep_fail_doomed(dom); /* all that came before was delivered */
+    if (__builtin_expect(NULL != dom->deferred, 0) && events < FAB_VERBS_BATCH) {
+        events += fab_verbs_ep_fail_deferred(dom); /* all that came before was delivered */
     }
     if (NULL != dom->rma) {
         events += fab_verbs_rma_progress(dom);
     }
     if (is_house_time) {
-        events += fab_verbs_keep_house(dom);
+        events += fab_verbs_housekeeping(dom);
     }
     return events;
 }

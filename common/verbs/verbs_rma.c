@@ -36,8 +36,8 @@ static fab_verbs_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *
         return NULL;
     }
     fab_counters.verbs_locked_memory++;
-    if (!dom->is_memlock_told) {
-        dom->is_memlock_told = true;
+    if (!dom->is_memlock_logged) {
+        dom->is_memlock_logged = true;
         fab_log(dom->fab, 1,
                 "%s: memory cannot be locked (%s): large messages are copied. Raise RLIMIT_MEMLOCK "
                 "(ulimit -l unlimited, "
@@ -132,14 +132,14 @@ static void fab_verbs_op_end(fab_verbs_op_t *op)
 
 void fab_verbs_op_landed(fab_verbs_op_t *op, uint32_t len, int status)
 {
-    op->flying--;
+    op->in_flight--;
     if (OPAL_SUCCESS != status) {
         op->status = status;
     } else {
         op->rma->done += len;
         fab_counters.verbs_rma_bytes += len;
     }
-    if (0 == op->flying && !op->is_queued) {
+    if (0 == op->in_flight && !op->is_queued) {
         fab_verbs_op_end(op);
     }
 }
@@ -176,8 +176,8 @@ static int fab_verbs_op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
     rc = fab_verbs_conn_post(conn, &wr, NULL, op);
     if (OPAL_SUCCESS == rc) {
         op->posted += len;
-        op->flying++;
-        conn->flying++;
+        op->in_flight++;
+        conn->in_flight++;
     }
     return rc;
 }
@@ -208,8 +208,9 @@ static bool fab_verbs_can_fly(const fab_verbs_ep_t *ep)
 {
     const fab_verbs_conn_t *conn = ep->conn;
 
-    return NULL != ep->ops && NULL != conn && conn->is_ready && conn->flying < conn->max_flying &&
-           fab_verbs_sq_room(conn) > FAB_VERBS_SQ_SPARE && ep->dom->sq_used < ep->dom->sq_used_max;
+    return NULL != ep->ops && NULL != conn && conn->is_ready &&
+           conn->in_flight < conn->max_in_flight && fab_verbs_sq_room(conn) > FAB_VERBS_SQ_SPARE &&
+           ep->dom->sq_used < ep->dom->sq_used_max;
 }
 
 /*
@@ -400,7 +401,7 @@ void fab_verbs_rma_drop(fab_verbs_ep_t *ep)
     while (NULL != ep->ops) {
         fab_verbs_op_t *op = fab_verbs_op_take(ep);
         op->status = OPAL_ERR_UNREACH;
-        if (0 == op->flying) {
+        if (0 == op->in_flight) {
             fab_verbs_op_end(op);
         }
     }

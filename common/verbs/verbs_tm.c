@@ -43,7 +43,7 @@ struct fab_verbs_tm {
     struct fab_verbs_place *free_places;
     const fab_tm_user_t *user; /* NULL: nobody lists receives */
     void *ctx;
-    bool is_failure_told;
+    bool is_failure_reported;
     bool has_rndv; /* the device reads and answers by itself */
 };
 
@@ -511,8 +511,8 @@ static void fab_verbs_tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn
         fab_verbs_take_credits(conn, (uint16_t) (wc->imm & FAB_VERBS_IMM_CREDITS));
     }
     if (match->is_last && FAB_TM_LOST == match->kind) {
-        fab_verbs_ep_doom(conn->ep, OPAL_ERR_COMM_FAILURE, "A message from it was lost (%s).",
-                          dom->name);
+        fab_verbs_ep_defer_failure(conn->ep, OPAL_ERR_COMM_FAILURE,
+                                   "A message from it was lost (%s).", dom->name);
     }
 }
 
@@ -650,8 +650,8 @@ void fab_verbs_tm_conn_gone(fab_verbs_conn_t *conn)
 
 static void fab_verbs_tm_tell_failure(fab_verbs_tm_t *tm)
 {
-    if (!tm->is_failure_told && NULL != tm->user) {
-        tm->is_failure_told = true;
+    if (!tm->is_failure_reported && NULL != tm->user) {
+        tm->is_failure_reported = true;
         tm->user->failed(tm->ctx);
     }
 }

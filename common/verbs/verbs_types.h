@@ -130,7 +130,7 @@ typedef struct fab_verbs_op {
     fab_rma_t *rma;
     fab_verbs_reg_t *reg; /* of the local memory */
     size_t posted;        /* bytes asked for so far */
-    uint32_t flying;      /* work requests under way */
+    uint32_t in_flight;   /* work requests under way */
     int status;
     bool is_queued; /* in ep->ops: there is more to post */
 } fab_verbs_op_t;
@@ -203,16 +203,16 @@ struct fab_verbs_conn {
     uint32_t max_inline;
 
     /* flow control, all counts modulo 2^16 */
-    uint16_t sent;     /* messages */
-    uint16_t taken;    /* of these, what the peer says it took */
-    uint16_t window;   /* that the peer grants */
-    uint16_t consumed; /* messages from the peer */
-    uint16_t told;     /* of these, what the peer was told */
-    uint16_t granted;  /* to the peer */
+    uint16_t sent;       /* messages */
+    uint16_t taken;      /* of these, what the peer says it took */
+    uint16_t window;     /* that the peer grants */
+    uint16_t consumed;   /* messages from the peer */
+    uint16_t advertised; /* of these, what the peer was told */
+    uint16_t granted;    /* to the peer */
 
-    uint8_t reads;      /* READs that the peer serves at a time */
-    uint8_t max_flying; /* READs and WRITEs */
-    uint8_t flying;
+    uint8_t reads;         /* READs that the peer serves at a time */
+    uint8_t max_in_flight; /* READs and WRITEs */
+    uint8_t in_flight;
     uint8_t num_ended; /* QPs that take no more receives: LAST_WQE_REACHED */
     bool is_to_tm;     /* the peer's device matches tags */
     bool is_ready;     /* the peer's QP receives */
@@ -257,18 +257,18 @@ struct fab_verbs_ep {
     bool is_in_rma;  /* stands in dom->rma */
     bool is_closing; /* this process closed the peer */
     bool has_left;   /* the peer takes nothing any more */
-    bool is_doomed;  /* will fail when all that it sent is delivered */
+    bool is_failing; /* will fail when all that it sent is delivered */
     bool is_local;   /* on this host: its pid means something */
     fab_verbs_addr_t addr;
 };
 
 /* A peer about to fail: first, what it sent is delivered. */
-typedef struct fab_verbs_doom {
-    struct fab_verbs_doom *next;
+typedef struct fab_verbs_deferred {
+    struct fab_verbs_deferred *next;
     fab_peer_t *peer;
     int rc;
     char why[384];
-} fab_verbs_doom_t;
+} fab_verbs_deferred_t;
 
 struct fab_verbs_domain {
     fab_t *fab;
@@ -293,7 +293,7 @@ struct fab_verbs_domain {
     fab_verbs_ep_t *rma; /* with operations to post */
     fab_verbs_ep_t **rma_tail;
     uint32_t num_rma;
-    fab_verbs_doom_t *dooms;
+    fab_verbs_deferred_t *deferred;
 
     /* device */
     struct ibv_context *ctx;
@@ -312,7 +312,7 @@ struct fab_verbs_domain {
     bool is_dead;      /* the device failed */
     bool is_closed;    /* by fab_close(): operations end without completion */
     /* all of the job is reached in other ways: started when a process joins that is not */
-    bool is_spare;
+    bool is_standby;
     bool is_started;          /* queues and buffers are made */
     uint64_t port_down_since; /* us; 0: it is up */
 
@@ -326,7 +326,7 @@ struct fab_verbs_domain {
     fab_verbs_op_t *free_ops;
     fab_verbs_exposed_t *exposed; /* memory that any peer may reach */
     fab_verbs_exposed_t *free_exposed;
-    bool is_memlock_told;
+    bool is_memlock_logged;
 
     /* connecting */
     fab_verbs_oob_t *oob;
@@ -430,7 +430,7 @@ void fab_verbs_chain_end(fab_verbs_domain_t *dom);
 /* Send one of the provider's own messages, now or when there is room. */
 void fab_verbs_conn_tell(fab_verbs_conn_t *conn, uint8_t id);
 void fab_verbs_conn_tell_owing(fab_verbs_domain_t *dom);
-void fab_verbs_conn_owe(fab_verbs_conn_t *conn);
+void fab_verbs_conn_schedule_credits(fab_verbs_conn_t *conn);
 
 /* A work request is complete, and with it all before it. */
 void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc);
@@ -456,11 +456,11 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep);
  */
 void fab_verbs_ep_finish(fab_verbs_ep_t *ep);
 /* It fails as soon as what it sent before is delivered. */
-void fab_verbs_ep_doom(fab_verbs_ep_t *ep, int rc, const char *format, ...)
+void fab_verbs_ep_defer_failure(fab_verbs_ep_t *ep, int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-int fab_verbs_ep_fail_doomed(fab_verbs_domain_t *dom);
+int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom);
 /* One of the provider's own messages came. */
-void fab_verbs_ep_told(fab_verbs_ep_t *ep, uint8_t id);
+void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id);
 
 /* ---- verbs_connect.c ---------------------------------------------------- */
 
@@ -502,7 +502,7 @@ void fab_verbs_rma_drop(fab_verbs_ep_t *ep);
 void fab_verbs_async(fab_verbs_domain_t *dom);
 void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now);
 /* All peers fail; what: "here ..." says why. */
-void fab_verbs_doom_all(fab_verbs_domain_t *dom, const char *what);
+void fab_verbs_fail_all(fab_verbs_domain_t *dom, const char *what);
 /*
  * The device cannot be trusted any more: messages may be lost in it.  It is not used again and all
  * peers fail; what: as above; why: for the log.

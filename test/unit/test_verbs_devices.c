@@ -347,7 +347,7 @@ static void late_body(world_t *world)
 {
     fab_verbs_domain_t *dom = verbs_domain(world->fab);
 
-    CHECK(dom->is_spare && !dom->is_started && NULL == dom->srq && NULL == dom->recv_cq &&
+    CHECK(dom->is_standby && !dom->is_started && NULL == dom->srq && NULL == dom->recv_cq &&
           NULL == dom->tm);
     CHECK(0 == dom->recv_pool.num && 0 == dom->send_pool.num);
     talk(world);
