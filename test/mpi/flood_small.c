@@ -3,7 +3,7 @@
  * Floods of messages of 8 bytes that nobody receives for a while: what the receiver keeps of them is
  * bounded by pml_tm_unexpected_max, whether their sends block or not. All are received in the end:
  * in order, in reverse, in random order, by probes, in two communicators, by everybody from
- * everybody.
+ * everybody.  A send that needs no request does not pass those that are held back.
  *
  * args: [messages in all] [bytes that may be kept; 0: any number]
  */
@@ -22,6 +22,8 @@ enum {
     MARGIN_KIB = 16384, /* of memory that other things need */
     TAGS = 1000,
     POLLS = 20000,
+    PAIRS = 50,
+    WORDS = 16, /* of a message that is too long for the shortest way into a ring */
 };
 
 static MPI_Comm comm, other, ctl;
@@ -167,6 +169,59 @@ static void in_order(bool is_blocking)
     TM_MPI(MPI_Barrier(ctl));
 }
 
+static void take_turn(MPI_Comm from, int i)
+{
+    uint64_t value[WORDS] = {0};
+
+    TM_MPI(MPI_Recv(value, sizeof(value), MPI_BYTE, 1, 0, from, MPI_STATUS_IGNORE));
+    TM_CHECK(value_of(1, i) == value[0], "in turns: message %d is another one", i);
+}
+
+/*
+ * Of one tag, after a flood that has made rank 0 hold rank 1 back: a request, then a short send that
+ * needs none.  The collective between them, which is not held back, lets rank 0 begin to receive only
+ * when the request is there.  Short sends look for what comes only now and then: so the flood has none.
+ */
+static void in_turns(void)
+{
+    uint64_t value[2 * PAIRS][WORDS] = {{0}};
+    MPI_Request req[PAIRS], barrier;
+    int count = (int) (max_bytes / MESSAGE_COST) + 1000; /* more than may be kept */
+    MPI_Request *flood = tm_calloc((size_t) count, sizeof(*flood));
+
+    for (int i = 0; i < 2 * PAIRS; i++) {
+        value[i][0] = value_of(1, i);
+    }
+    for (int i = 0; 1 == tm_rank && i < count; i++) {
+        TM_MPI(MPI_Isend(value[0], sizeof(value[0]), MPI_BYTE, 0, 0, other, &flood[i]));
+    }
+    TM_MPI(MPI_Barrier(ctl)); /* it stands behind the flood */
+    TM_MPI(MPI_Barrier(ctl)); /* and this one behind the word that rank 1 is to hold */
+    for (int i = 0; i < PAIRS; i++) {
+        if (1 == tm_rank) {
+            TM_MPI(MPI_Isend(value[2 * i], sizeof(value[0]), MPI_BYTE, 0, 0, comm, &req[i]));
+        }
+        TM_MPI(MPI_Ibarrier(ctl, &barrier));
+        if (1 == tm_rank) {
+            TM_MPI(MPI_Send(value[2 * i + 1], 8, MPI_BYTE, 0, 0, comm));
+        }
+        TM_MPI(MPI_Wait(&barrier, MPI_STATUS_IGNORE));
+        if (0 == tm_rank) {
+            take_turn(comm, 2 * i);
+            take_turn(comm, 2 * i + 1);
+        }
+    }
+    for (int i = 0; 0 == tm_rank && i < count; i++) {
+        take_turn(other, 0);
+    }
+    if (1 == tm_rank) {
+        TM_MPI(MPI_Waitall(PAIRS, req, MPI_STATUSES_IGNORE));
+        TM_MPI(MPI_Waitall(count, flood, MPI_STATUSES_IGNORE));
+    }
+    free(flood);
+    TM_MPI(MPI_Barrier(ctl));
+}
+
 /* Wildcards and probes: each finds the oldest of somebody. */
 static void by_probe(void)
 {
@@ -264,6 +319,7 @@ int main(int argc, char **argv)
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &other));
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));
     if (tm_size > 1) {
+        in_turns();
         in_order(true); /* a process that sends to itself would wait for itself */
     }
     in_order(false);
