@@ -3,6 +3,7 @@
  * Helper of no_memory.sh, loaded with LD_PRELOAD: of the calls of malloc, calloc and realloc that come
  * from pml_tm's two libraries in the rank TM_FAIL_RANK, the one of number TM_FAIL_CALL (from 1) fails,
  * and with TM_FAIL_ALL=1 all after it. Their number is written to the file TM_FAIL_COUNT at the end.
+ * With TM_FAIL_IN only those count that come from this function, which must be exported.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,15 +22,17 @@ extern void *__libc_realloc(void *old, size_t size);
 static atomic_long calls;
 static long fail_at, fails_all;
 static bool is_on;
+static const char *function;
 
-/* Is this address in one of the two libraries? */
+/* Is this address in one of the two libraries, and in the function that is asked for? */
 static bool is_ours(const void *address)
 {
     Dl_info info;
 
     return 0 != dladdr(address, &info) && NULL != info.dli_fname &&
            (NULL != strstr(info.dli_fname, "mca_pml_tm") ||
-            NULL != strstr(info.dli_fname, "libmca_common_tm"));
+            NULL != strstr(info.dli_fname, "libmca_common_tm")) &&
+           (NULL == function || (NULL != info.dli_sname && 0 == strcmp(info.dli_sname, function)));
 }
 
 static bool fails(const void *caller)
@@ -69,6 +72,7 @@ __attribute__((constructor)) static void begin(void)
 
     is_on = NULL != call && NULL != rank && NULL != me && 0 == strcmp(rank, me);
     fail_at = NULL != call ? atol(call) : 0;
+    function = getenv("TM_FAIL_IN");
     fails_all = NULL != all && '1' == *all;
 }
 

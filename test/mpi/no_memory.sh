@@ -88,6 +88,23 @@ all_calls()
     echo "$1: $calls allocations, every ${step}. failed from the ${begin}. on; $stopped jobs ended with a message"
 }
 
+# all_posts: an answer for which there is no memory, for each, ends the job with a message of its own.
+all_posts()
+{
+    local call posts
+    export TM_FAIL_IN=fab_post OMPI_MCA_pml_tm_shm_ring_size=4096
+    job 0 1 owing || fail "owing fails without a failure: $(cat out err)"
+    posts=$(<count)
+    ((posts > 0)) || fail 'no answer of owing waits for room'
+    for ((call = 1; call <= posts; call++)); do
+        ! job "$call" 1 owing || fail "owing, answer $call: the job goes on"
+        require 'has no memory for a message to it' out err
+    done
+    echo "owing: each of $posts answers failed"
+    unset TM_FAIL_IN OMPI_MCA_pml_tm_shm_ring_size
+}
+
+all_posts
 all_calls hello
 all_calls probe 70000
 all_calls comms 20 5
