@@ -57,6 +57,7 @@ typedef struct mca_pml_tm_params {
     int eager_limit;
     int tag_source_bits;
     size_t unexpected_max;
+    int close_timeout; /* seconds */
     int progress_interval;
     int fast_paths;
     int free_list_num;

@@ -74,6 +74,7 @@ static void register_params(void)
         .tag_source_bits = 0,
         .unexpected_max = (size_t) 64 << 20,
         .progress_interval = 32,
+        .close_timeout = 60,
         .wait = "auto",
         .fast_paths = PML_TM_FAST_ALL,
         .free_list_num = 16,
@@ -128,6 +129,12 @@ static void register_params(void)
                  "MPI (1 to 1000000, default "
                  "32). Lower values serve others sooner, higher ones lower the latency.");
     register_var(
+        "close_timeout", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_5, &params->close_timeout,
+        "Seconds that a process which ends, or disconnects, waits for peers that do not take "
+        "what is queued for them: answers to their messages, sends that the program freed "
+        "(0 to 86400, default 60). Raise it where processes compute for longer between two "
+        "calls of MPI.");
+    register_var(
         "fast_paths", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_9, &params->fast_paths,
         "Shorter ways for common cases that are used, as a sum (0 to 31, default 31: all). "
         "1: a blocking call polls for messages alone most times, and takes no more of "
@@ -179,6 +186,7 @@ static bool check_params(char *why, size_t size)
            check_range("unexpected_max", (long long) params->unexpected_max, 65536, LLONG_MAX, why,
                        size) &&
            check_range("progress_interval", params->progress_interval, 1, 1000000, why, size) &&
+           check_range("close_timeout", params->close_timeout, 0, 86400, why, size) &&
            check_wait(why, size) &&
            check_range("fast_paths", params->fast_paths, 0, PML_TM_FAST_ALL, why, size) &&
            check_range("free_list_num", params->free_list_num, 0, 1000000, why, size) &&
@@ -373,6 +381,7 @@ static int open_fabric(void)
         .num_procs = mca_pml_tm_process.num_procs,
         .is_threaded = &opal_uses_threads,
         .peer_failed = mca_pml_tm_peer_failed,
+        .peer_left = mca_pml_tm_peer_left,
         .log = log_line,
     };
     const char *why = "unknown";

@@ -8,6 +8,7 @@
 
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
+#include "pml_tm_send.h"
 
 /* Seconds that mpirun, which usually knows first, is given to end the job before pml tm does. */
 #define FAILURE_GRACE 3.0
@@ -54,6 +55,35 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
     failure->next = first;
     /* release: pairs with the acquire in mca_pml_tm_handle_failures() */
     atomic_store_explicit(&mca_pml_tm.failures, failure, memory_order_release);
+}
+
+/* Does a request that has an id wait for something of the peer? */
+static bool waits_for(mca_pml_tm_core_t *core, const fab_peer_t *peer)
+{
+    if (peer != core->peer || PML_TM_ACTIVE != core->state) {
+        return false;
+    }
+    return MCA_PML_REQUEST_SEND != core->base->req_type ||
+           PML_TM_CANCEL_DROPPED != mca_pml_tm_send_of_core(core)->cancel;
+}
+
+bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer)
+{
+    mca_pml_tm_peer_t *record = (mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
+    mca_pml_tm_core_t *core;
+    uint32_t index = 0;
+
+    (void) ctx;
+    if (NULL != record) {
+        if (NULL != record->held) {
+            return true;
+        }
+        record->must_hold = false; /* nobody would let go on what is held from now on */
+    }
+    do {
+        core = (mca_pml_tm_core_t *) fab_idmap_next(&mca_pml_tm.ids, &index);
+    } while (NULL != core && !waits_for(core, peer));
+    return NULL != core;
 }
 
 static void end_job(const mca_pml_tm_failure_t *failure)

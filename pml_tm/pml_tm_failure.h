@@ -6,6 +6,11 @@
  * mpirun's if it died as mpirun's child, ours if not.  Requests that need the peer stay open until
  * then.  An error now would have MPI's error handler end the job, with a message that says nothing.
  *
+ * A peer that left the job in order is lost, too, if something is open that waits for it: an answer
+ * that it did not give, data that it did not fetch or send.  A receive that nothing has matched is no
+ * reason, nor is a send of which the peer has said that nothing there will match it: the program may
+ * cancel both.
+ *
  * With it (Open MPI 5.0, mpirun --with-ft ulfm) Open MPI is told, and decides, request by request,
  * which cannot complete: it sets an error in their status and cancels them.  Such a request
  * completes when nothing of it is under way any more. MPIX_Comm_revoke refuses what came for the
@@ -18,6 +23,9 @@
 
 /* Callback of the fabric, under its lock: a peer failed. */
 void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why);
+
+/* Callback of the fabric, under its lock: a peer has left.  Is it needed still? */
+bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer);
 
 /* Do what there is to do about failed peers; lock not held. */
 void mca_pml_tm_handle_failures_slow(void);

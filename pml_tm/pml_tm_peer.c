@@ -141,13 +141,6 @@ static void forget(fab_peer_t *peer)
     }
 }
 
-/*
- * Seconds that this process waits at its end for peers that do not take what is queued for them:
- * answers to their messages, sends that were freed before they were complete.  They may compute for
- * long between two calls of MPI.
- */
-enum { FLUSH_SECONDS = 60 };
-
 static time_t now_seconds(void)
 {
     struct timespec now;
@@ -184,12 +177,13 @@ static bool flush_some(void)
 
 void mca_pml_tm_peer_flush(void)
 {
-    time_t end = now_seconds() + FLUSH_SECONDS;
+    time_t end = now_seconds() + mca_pml_tm.params.close_timeout;
 
     while (flush_some()) {
         if (now_seconds() >= end) {
             mca_pml_tm_show_help("not-sent", mca_pml_tm_process.nodename,
-                                 OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), (int) FLUSH_SECONDS);
+                                 OMPI_NAME_PRINT(OMPI_PROC_MY_NAME),
+                                 mca_pml_tm.params.close_timeout);
             return;
         }
         sched_yield(); /* on a full host the peer may need this processor */

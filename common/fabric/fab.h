@@ -187,6 +187,12 @@ typedef struct fab_config {
      * user.  Called from fab_progress(), with the lock held.
      */
     void (*peer_failed)(void *ctx, fab_peer_t *peer, int rc, const char *why);
+    /*
+     * A peer has left the job, as it should, and what it sent was delivered.  True: this user has
+     * something open that needs it, so the peer is failed.  May be asked again.  As above.  NULL:
+     * never.
+     */
+    bool (*peer_left)(void *ctx, fab_peer_t *peer);
     /* Something the user may want to know (verbose >= level); never an error.  NULL: silent. */
     void (*log)(void *ctx, int level, const char *text);
 } fab_config_t;

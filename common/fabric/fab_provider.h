@@ -129,6 +129,12 @@ static inline void *fab_place(fab_t *fab, fab_peer_t *peer, fab_hdr_t hdr, size_
  */
 void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
 
+/*
+ * The peer has left the job and what it sent was delivered: it is failed if a user still needs it
+ * (fab_config_t.peer_left).  May be called again: something may be sent to it yet.
+ */
+void fab_peer_has_left(fab_peer_t *peer);
+
 /* What is_idle() says of a provider has changed. */
 void fab_idle_changed(fab_t *fab);
 

@@ -60,6 +60,16 @@ uint32_t fab_idmap_add(fab_idmap_t *map, void *object)
     return slot->id;
 }
 
+void *fab_idmap_next(const fab_idmap_t *map, uint32_t *index)
+{
+    void *object = NULL;
+
+    while (NULL == object && *index < map->size) {
+        object = map->slots[(*index)++].object;
+    }
+    return object;
+}
+
 void fab_idmap_remove(fab_idmap_t *map, uint32_t id)
 {
     uint32_t index = id & (FAB_ID_MAX - 1);

@@ -40,6 +40,11 @@ static inline void *fab_idmap_find(const fab_idmap_t *map, uint32_t id)
     return index < map->size && map->slots[index].id == id ? map->slots[index].object : NULL;
 }
 
+/*
+ * The next object at or after *index, which is set behind it; NULL: there are no more.  Begin with 0.
+ */
+void *fab_idmap_next(const fab_idmap_t *map, uint32_t *index);
+
 /* The id must be alive. */
 void fab_idmap_remove(fab_idmap_t *map, uint32_t id);
 

@@ -7,7 +7,8 @@
  * of them in two seconds, with 256 in sixteen.
  *
  * A peer that left in an orderly way (it said so in its segment, or closed its ring here) has not
- * failed.  One that died has, but only when what it sent before was delivered.
+ * failed, unless a user needs it still.  One that died has.  Both only when what it sent before was
+ * delivered.
  *
  * The same tick looks through the entries for claims by processes that died.
  */
@@ -24,9 +25,17 @@ uint64_t fab_shm_now_ms(void)
     return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
 }
 
+/* Has its process said that it leaves the job? */
+static bool is_finalized(const fab_shm_ep_t *ep)
+{
+    /* acquire: pairs with the release in fab_shm_say_goodbye(): what it sent can be seen */
+    return NULL != ep->seg &&
+           0 != atomic_load_explicit(&ep->seg->is_finalized, memory_order_acquire);
+}
+
 static bool fab_shm_ep_has_left(const fab_shm_ep_t *ep)
 {
-    if (NULL != ep->seg && atomic_load_explicit(&ep->seg->is_finalized, memory_order_relaxed)) {
+    if (is_finalized(ep)) {
         return true;
     }
     return NULL == ep->entry && NULL != ep->in && ep->in->is_closing;
@@ -50,6 +59,20 @@ void fab_shm_ep_died(fab_shm_ep_t *ep)
     }
 }
 
+/*
+ * It has left the job: look whether it is needed, once its ring is empty.  If it has claimed one that
+ * was not seen here yet, this tick still finds that; so the next round decides.
+ */
+static void look_after_left(fab_shm_ep_t *ep)
+{
+    if (NULL != ep->in && fab_shm_rx_is_ready(&ep->in->rx)) {
+        fab_shm_in_heat(ep->dom, ep->in);
+    } else if (ep->is_left) {
+        fab_peer_has_left(ep->peer);
+    }
+    ep->is_left = true;
+}
+
 static void fab_shm_look_after(fab_shm_ep_t *ep, bool is_close)
 {
     const fab_shm_addr_t *addr = &ep->addr;
@@ -60,6 +83,8 @@ static void fab_shm_look_after(fab_shm_ep_t *ep, bool is_close)
     if (!fab_shm_ep_has_left(ep) &&
         (is_close ? fab_shm_is_gone(addr->pid, addr->start_time) : fab_shm_has_no_pid(addr->pid))) {
         fab_shm_ep_died(ep);
+    } else if (!is_close && is_finalized(ep)) { /* once a tick at most */
+        look_after_left(ep);
     }
 }
 

@@ -125,7 +125,8 @@ static void fab_shm_say_goodbye(fab_shm_domain_t *dom)
 {
     uint32_t high = fab_shm_high(dom);
 
-    atomic_store_explicit(&dom->seg->is_finalized, 1, memory_order_relaxed);
+    /* release: pairs with the acquire in is_finalized(): after what was sent */
+    atomic_store_explicit(&dom->seg->is_finalized, 1, memory_order_release);
     for (uint32_t index = 0; index < high; index++) {
         atomic_store_explicit(&dom->entries[index].ctl.is_refused, 1, memory_order_relaxed);
     }

@@ -94,6 +94,7 @@ struct fab_shm_ep {
     uint32_t conn_at;       /* index in dom->conns, or FAB_SHM_COLD: neither tx nor in */
     fab_shm_cma_t cma;
     bool is_died;         /* found dead; fails when its ring is empty */
+    bool is_left;         /* a tick has found that it left the job */
     fab_shm_seg_t *seg;   /* the peer's segment: head, entries, rings that are mapped ahead */
     size_t seg_len;       /* bytes mapped of it */
     size_t ring_len;      /* bytes of tx's own mapping; 0: it lies in seg */

@@ -474,6 +474,9 @@ static void own_message(fab_tcp_ep_t *ep, unsigned id, size_t len)
         return;
     }
     fab_tcp_stream_end(ep, FAB_TCP_ID_CLOSE);
+    if (FAB_TCP_ID_LEAVE == id) {
+        fab_peer_has_left(ep->peer); /* what is sent to it after this fails it as well */
+    }
 }
 
 /* Does a buffer hold a message of so many bytes? */

@@ -5,6 +5,9 @@
  * what is queued, and finalizes.  No barrier holds it: the parent calls nothing of MPI until the
  * child has left MPI, or has had seconds to do so.  All messages arrive, and the parent's sends
  * complete.
+ *
+ * args: owes, for leave_owing.sh: the child ends long before the parent calls MPI, by a short
+ * pml_tm_close_timeout, and drops its answers; the parent's sends must not complete.
  */
 /* TEST: np=1 env="OMPI_MCA_rmaps_base_oversubscribe=1" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
 /* TEST: np=1 env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
@@ -13,7 +16,7 @@
 
 #include <signal.h>
 
-enum { MANY = 5000, BYTES = 300000, LEAVE_MS = 3000 };
+enum { MANY = 5000, BYTES = 300000, LEAVE_MS = 3000, OWES_MS = 30000 };
 
 enum { NUMBER = 1, LONG, SYNCHRONOUS };
 
@@ -39,14 +42,14 @@ static int child(MPI_Comm parent)
 }
 
 /* Without MPI, until the process has ended. One that cannot leave before we look is not waited for. */
-static void wait_for_end(int pid)
+static void wait_for_end(int pid, int max_ms)
 {
-    for (int ms = 0; ms < LEAVE_MS && 0 == kill(pid, 0); ms += 10) {
+    for (int ms = 0; ms < max_ms && 0 == kill(pid, 0); ms += 10) {
         usleep(10000);
     }
 }
 
-static void parent(const char *program)
+static void parent(const char *program, bool is_owed)
 {
     unsigned char *buf = tm_alloc(BYTES);
     MPI_Request req[2];
@@ -60,8 +63,8 @@ static void parent(const char *program)
     TM_MPI(MPI_Isend(buf, BYTES, MPI_BYTE, 0, LONG, inter, &req[0]));
     TM_MPI(MPI_Issend(&word, 1, MPI_INT, 0, SYNCHRONOUS, inter, &req[1]));
     TM_MPI(MPI_Send(&word, 1, MPI_INT, 0, NUMBER, inter));
-    wait_for_end(pid);
-    for (int i = 0; i < MANY; i++) {
+    wait_for_end(pid, is_owed ? OWES_MS : LEAVE_MS);
+    for (int i = 0; i < MANY && !is_owed; i++) {
         TM_MPI(MPI_Recv(&got, 1, MPI_INT, 0, NUMBER, inter, MPI_STATUS_IGNORE));
         TM_CHECK(i == got, "number %d instead of %d", got, i);
     }
@@ -80,6 +83,6 @@ int main(int argc, char **argv)
         tm_name = "leave (child)";
         return child(comm);
     }
-    parent(argv[0]);
+    parent(argv[0], argc > 1 && 0 == strcmp(argv[1], "owes"));
     return tm_finish();
 }

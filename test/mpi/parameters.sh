@@ -32,7 +32,7 @@ numbers=$(ompi_info --param pml tm --level 9 --parsable | sed -nE 's/^mca:pml:tm
 
 for name in $numbers; do
     case $name in
-        pml_tm_free_list_max | pml_tm_priority | pml_tm_verbose | pml_tm_eager_limit | pml_tm_free_list_num | pml_tm_fast_paths) refused "$name" -7 ;;
+        pml_tm_free_list_max | pml_tm_priority | pml_tm_verbose | pml_tm_eager_limit | pml_tm_free_list_num | pml_tm_fast_paths | pml_tm_close_timeout) refused "$name" -7 ;;
         pml_tm_unexpected_max) refused "$name" 1 ;;
         pml_tm_tag_source_bits) refused "$name" 3 && refused "$name" 25 ;;
         pml_tm_shm_connect_timeout) refused "$name" 86401 ;;

@@ -55,6 +55,8 @@ typedef struct world {
     fab_peer_t *failed;
     int failed_rc;
     char failed_why[512];
+    bool needs_left; /* peers that leave: what they are told to be */
+    int left;        /* times that this was asked */
     void *user;
 } world_t;
 
@@ -141,6 +143,15 @@ static inline void world_on_failed(void *ctx, fab_peer_t *peer, int rc, const ch
     snprintf(world->failed_why, sizeof(world->failed_why), "%s", why);
 }
 
+static inline bool world_on_left(void *ctx, fab_peer_t *peer)
+{
+    world_t *world = ctx;
+
+    (void) peer;
+    world->left++;
+    return world->needs_left;
+}
+
 /* The peer with this rank, opened if it was not. */
 static inline fab_peer_t *world_peer(world_t *world, int rank)
 {
@@ -171,6 +182,7 @@ static inline void world_open(world_t *world, bool is_threaded)
         .is_threaded = &world->is_threaded,
         .ctx = world,
         .peer_failed = world_on_failed,
+        .peer_left = world_on_left,
     };
     const char *why = "";
 

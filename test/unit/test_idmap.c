@@ -31,6 +31,28 @@ static void finds_what_was_added(void **state)
     fab_idmap_fini(&map);
 }
 
+static void next_finds_all_that_are_alive(void **state)
+{
+    fab_idmap_t map;
+    int object[1000];
+    uint32_t id[1000], index = 0, found = 0;
+
+    (void) state;
+    fab_idmap_init(&map);
+    assert_null(fab_idmap_next(&map, &index));
+    for (int i = 0; i < 1000; ++i) {
+        id[i] = fab_idmap_add(&map, &object[i]);
+    }
+    for (int i = 0; i < 1000; i += 2) {
+        fab_idmap_remove(&map, id[i]);
+    }
+    for (const int *next; NULL != (next = fab_idmap_next(&map, &index)); ++found) {
+        assert_int_equal(1, (next - object) % 2);
+    }
+    assert_int_equal(500, found);
+    fab_idmap_fini(&map);
+}
+
 static void unknown_ids_are_not_found(void **state)
 {
     fab_idmap_t map;
@@ -111,6 +133,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_what_was_added),
+        cmocka_unit_test(next_finds_all_that_are_alive),
         cmocka_unit_test(unknown_ids_are_not_found),
         cmocka_unit_test(a_removed_id_stays_dead_while_its_slot_lives_on),
         cmocka_unit_test(zero_is_never_an_id),

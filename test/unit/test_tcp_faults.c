@@ -336,7 +336,7 @@ static void leave_body(world_t *world)
         return;
     }
     WORLD_UNTIL(1000 == got && 0 == tcp_domain(world)->num_up);
-    CHECK(0 == world->failures);
+    CHECK(0 == world->failures && 1 == world->left);
     CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
     WORLD_UNTIL(1 == world->failures);
     CHECK(NULL != strstr(world->failed_why, "left"));
@@ -346,6 +346,36 @@ static void test_leave(void **state)
 {
     (void) state;
     assert_int_equal(world_run(2, false, leave_body), 0);
+}
+
+/* One that leaves, and is needed, has failed: when all that it sent was delivered. */
+static void leave_needed_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world->needs_left = true;
+    world_barrier(world);
+    post(world, peer);
+    WORLD_UNTIL(got > 0);
+    if (1 == world->rank) {
+        for (int i = 0; i < 1000; i++) {
+            post(world, peer);
+        }
+        WORLD_UNTIL(NULL == peer->pending);
+        return;
+    }
+    WORLD_UNTIL(1 == world->failures);
+    CHECK(1001 == got && 1 == world->left && OPAL_ERR_UNREACH == world->failed_rc);
+    CHECK(NULL != strstr(world->failed_why, "are not complete"));
+    CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+}
+
+static void test_leave_needed(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, leave_needed_body), 0);
 }
 
 /* A receiver that does nothing: its sender's memory is bounded, and it goes on later. */
@@ -518,11 +548,11 @@ static void test_mad(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strangers), cmocka_unit_test(test_wrong_key),
-        cmocka_unit_test(test_crossed),   cmocka_unit_test(test_other_addresses),
-        cmocka_unit_test(test_death),     cmocka_unit_test(test_leave),
-        cmocka_unit_test(test_flood),     cmocka_unit_test(test_together),
-        cmocka_unit_test(test_mad),
+        cmocka_unit_test(test_strangers),    cmocka_unit_test(test_wrong_key),
+        cmocka_unit_test(test_crossed),      cmocka_unit_test(test_other_addresses),
+        cmocka_unit_test(test_death),        cmocka_unit_test(test_leave),
+        cmocka_unit_test(test_leave_needed), cmocka_unit_test(test_flood),
+        cmocka_unit_test(test_together),     cmocka_unit_test(test_mad),
     };
 
     world_use_providers("tcp");

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=120
+#
+# A child that leaves the job in order, but owes its parent answers for which there was no room within pml_tm_close_timeout: both say so,
+# and the parent ends instead of waiting for ever.
+. "$TM_SRC/test/lib/script.sh"
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_pml_tm_shm_ring_size=4096 OMPI_MCA_pml_tm_close_timeout=1
+
+program=$(tm_mpi_program leave)
+if tm_mpirun 1 "$program" owes; then
+    fail 'the parent goes on'
+fi
+require 'A process ends with messages of the PML "tm" that a peer did not take'
+require 'It has left the job, and messages between it and this process are not complete.'
+forbid 'leave: errors'
