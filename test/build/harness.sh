@@ -27,7 +27,7 @@ runs()
     ((rc == wanted)) || fail "exit status $rc, not $wanted: test/run $*"
 }
 
-unset TM_REQUIRE # of the run that this test belongs to
+unset TM_REQUIRE TM_TEST_PART TM_TEST_CHOICE TM_TEST_RANDOM # of the run that this test belongs to
 add good 'TEST: timeout=20' true
 add leaves_file 'TEST: timeout=20' 'touch /dev/shm/tm-harness'
 add leaves_process 'TEST: timeout=20' 'sleep 1000 >/dev/null 2>&1 &'
