@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=1800 ompi=4.1
 #
-# The n-th allocation of pml_tm in a whole job fails, for each n, or in a short run for some: the program is right all the same, or
-# ends with a message. No crash, no hang, nothing left behind.
+# The n-th allocation of pml_tm in a whole job fails, for each n, or in a short run for some of one program: the program is right all
+# the same, or ends with a message. No crash, no hang, nothing left behind.
 . "$TM_SRC/test/lib/script.sh"
 
 library=$TM_WORK/fail_malloc.so
@@ -51,16 +51,17 @@ job()
 }
 
 # orderly WHAT STATUS NAME: what came of it is right, or an error that says why. After a job that failed, mpirun itself hangs or
-# crashes now and then, in PMIx_server_finalize().
+# crashes now and then, in PMIx_server_finalize(); it loses messages of Open MPI's own, too, and says so.
 orderly()
 {
+    local lost='Data unpack would read past end of buffer in file .*show_help'
     local crash='Segmentation|Signal: |Assertion|AddressSanitizer|errors=[1-9]'
     ! grep -qaF 'PMIx_server_finalize+0x' out err || crash='Assertion|AddressSanitizer|errors=[1-9]'
     if (($2 == 0)) && grep -q "$3: errors=0" out; then
         return
     fi
     if (($2 != 124)) && ! grep -qaE "$crash" out err &&
-        grep -qaiE 'memory|OUT_OF_RESOURCE|resource|PML .* cannot be selected|MPI_ERR_[A-Z]+: ' out err; then
+        grep -qaiE "memory|OUT_OF_RESOURCE|resource|PML .* cannot be selected|MPI_ERR_[A-Z]+: |$lost" out err; then
         stopped=$((stopped + 1))
         return
     fi
@@ -106,5 +107,7 @@ all_posts()
 
 all_posts
 all_calls hello
-all_calls probe 70000
-all_calls comms 20 5
+if [[ ${TM_TEST_SHORT-} != yes ]]; then
+    all_calls probe 70000
+    all_calls comms 20 5
+fi
