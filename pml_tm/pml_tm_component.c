@@ -28,7 +28,7 @@ static int tm_open(void);
 static int tm_close(void);
 static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_threads,
                                       bool enable_mpi_threads);
-static int tm_finalize(void);
+static int finalize(void);
 
 mca_pml_base_component_t mca_pml_tm_component = {
     .pmlm_version =
@@ -48,7 +48,7 @@ mca_pml_base_component_t mca_pml_tm_component = {
             .param_field = MCA_BASE_METADATA_PARAM_NONE,
         },
     .pmlm_init = tm_init,
-    .pmlm_finalize = tm_finalize,
+    .pmlm_finalize = finalize,
 };
 
 static const char *commit = TM_COMMIT; /* the sources' */
@@ -456,7 +456,7 @@ static void finish_gets(void)
     fab_unlock(mca_pml_tm.fab);
 }
 
-static int tm_finalize(void)
+static int finalize(void)
 {
     if (NULL == mca_pml_tm.fab) {
         return OMPI_SUCCESS;

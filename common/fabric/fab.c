@@ -63,7 +63,7 @@ void fab_log(fab_t *fab, int level, const char *format, ...)
 
 /* ---- handlers ----------------------------------------------------------- */
 
-static void fab_no_handler(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+static void no_handler(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     char why[128];
 
@@ -75,7 +75,7 @@ static void fab_no_handler(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
 }
 
 /* The user to whom messages with this id belong. */
-static fab_user_t fab_owner(uint8_t id)
+static fab_user_t owner(uint8_t id)
 {
     return id < FAB_AM_BTL ? FAB_USER_PML : FAB_USER_BTL;
 }
@@ -94,17 +94,17 @@ void fab_set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx)
     if (id >= FAB_AM_MAX) {
         return;
     }
-    core->handlers[id] = (struct fab_handler){.fn = NULL != fn ? fn : fab_no_handler, .ctx = ctx};
-    if (core->users[fab_owner(id)].is_started) {
+    core->handlers[id] = (struct fab_handler){.fn = NULL != fn ? fn : no_handler, .ctx = ctx};
+    if (core->users[owner(id)].is_started) {
         fab->handlers[id] = core->handlers[id];
     }
 }
 
 /* All ids of a user get this handler; NULL: those that it has set. */
-static void fab_core_use_handlers(fab_core_t *core, fab_user_t user, fab_am_fn_t fn)
+static void core_use_handlers(fab_core_t *core, fab_user_t user, fab_am_fn_t fn)
 {
     for (uint8_t id = 0; id < FAB_AM_MAX; id++) {
-        if (fab_owner(id) == user) {
+        if (owner(id) == user) {
             core->fab.handlers[id] = NULL != fn ? (struct fab_handler){.fn = fn}
                                                 : core->handlers[id];
         }
@@ -114,16 +114,16 @@ static void fab_core_use_handlers(fab_core_t *core, fab_user_t user, fab_am_fn_t
 /* ---- users that are not there yet, or not any more ---------------------- */
 
 /* The handler of a user that has left. */
-static void fab_drop(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+static void drop(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     (void) ctx, (void) peer, (void) hdr, (void) data, (void) len;
     fab_counters.late_messages++;
 }
 
 /* The handler of a user that has not started. */
-static void fab_keep(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+static void keep(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    fab_user_state_t *user = &fab_core(peer->fab)->users[fab_owner(hdr.id)];
+    fab_user_state_t *user = &fab_core(peer->fab)->users[owner(hdr.id)];
     fab_kept_t *kept = NULL;
 
     (void) ctx;
@@ -147,7 +147,7 @@ static void fab_keep(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *dat
     fab_counters.early_messages++;
 }
 
-static fab_kept_t *fab_take_kept(fab_user_state_t *user)
+static fab_kept_t *take_kept(fab_user_state_t *user)
 {
     fab_kept_t *kept = user->kept;
 
@@ -174,11 +174,11 @@ bool fab_core_has_kept(const fab_core_t *core, const fab_peer_t *peer)
 }
 
 /* Hand on, or throw away, all that is kept for a user. A handler may send to this process. */
-static void fab_core_end_keeping(fab_core_t *core, fab_user_state_t *user, bool is_wanted)
+static void core_end_keeping(fab_core_t *core, fab_user_state_t *user, bool is_wanted)
 {
     fab_kept_t *kept;
 
-    while (NULL != (kept = fab_take_kept(user))) {
+    while (NULL != (kept = take_kept(user))) {
         const struct fab_handler *handler = &core->handlers[kept->hdr.id];
         if (is_wanted && FAB_PEER_FAILED != kept->peer->state) {
             handler->fn(handler->ctx, kept->peer, kept->hdr, kept->data, kept->len);
@@ -192,14 +192,14 @@ void fab_start(fab_t *fab, fab_user_t user)
 {
     fab_core_t *core = fab_core(fab);
 
-    fab_core_end_keeping(core, &core->users[user], true);
+    core_end_keeping(core, &core->users[user], true);
     core->users[user].is_started = true;
-    fab_core_use_handlers(core, user, NULL);
+    core_use_handlers(core, user, NULL);
 }
 
 /* ---- open and close ----------------------------------------------------- */
 
-static const fab_provider_t *fab_provider_named(const char *name, size_t len)
+static const fab_provider_t *provider_named(const char *name, size_t len)
 {
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         if (strlen(fab_providers[i]->name) == len &&
@@ -214,7 +214,7 @@ static const fab_provider_t *fab_provider_named(const char *name, size_t len)
  * Is this provider in the user's list, or, if that begins with ^, not in it?  An empty list holds
  * all; self is always used.
  */
-static bool fab_provider_wanted(const fab_provider_t *provider)
+static bool provider_wanted(const fab_provider_t *provider)
 {
     const char *list = fab_params.providers;
     bool is_exclusive = NULL != list && '^' == *list;
@@ -225,7 +225,7 @@ static bool fab_provider_wanted(const fab_provider_t *provider)
     list += is_exclusive;
     while ('\0' != *list) {
         size_t len = strcspn(list, ",");
-        if (fab_provider_named(list, len) == provider) {
+        if (provider_named(list, len) == provider) {
             return !is_exclusive;
         }
         list += len + ('\0' != list[len]);
@@ -233,7 +233,7 @@ static bool fab_provider_wanted(const fab_provider_t *provider)
     return is_exclusive;
 }
 
-static int fab_check_provider_names(void)
+static int check_provider_names(void)
 {
     const char *list = fab_params.providers;
 
@@ -242,7 +242,7 @@ static int fab_check_provider_names(void)
     }
     while (NULL != list && '\0' != *list) {
         size_t len = strcspn(list, ",");
-        if (len > 0 && NULL == fab_provider_named(list, len)) {
+        if (len > 0 && NULL == provider_named(list, len)) {
             snprintf(
                 fab_open_why, sizeof(fab_open_why),
                 "%sproviders names \"%.*s\", which is no provider; there are: self, shm%s, tcp.",
@@ -255,7 +255,7 @@ static int fab_check_provider_names(void)
     return OPAL_SUCCESS;
 }
 
-static bool fab_core_reaches_others(const fab_core_t *core)
+static bool core_reaches_others(const fab_core_t *core)
 {
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         if (fab_providers[i] != &fab_self_provider && NULL != core->slots[i].dom) {
@@ -266,21 +266,21 @@ static bool fab_core_reaches_others(const fab_core_t *core)
 }
 
 /* Do the providers that are open reach all processes of the job? */
-static bool fab_core_covers_job(const fab_core_t *core)
+static bool core_covers_job(const fab_core_t *core)
 {
     const fab_config_t *config = &core->fab.config;
 
     return 1 == config->num_procs ||
-           (config->num_procs == config->num_local && fab_core_reaches_others(core));
+           (config->num_procs == config->num_local && core_reaches_others(core));
 }
 
 /* Open provider i, or keep the reason why not. */
-static void fab_core_open_provider(fab_core_t *core, int i)
+static void core_open_provider(fab_core_t *core, int i)
 {
     const char *why = "no reason given";
     fab_slot_t *slot = &core->slots[i];
 
-    if (!fab_provider_wanted(fab_providers[i])) {
+    if (!provider_wanted(fab_providers[i])) {
         snprintf(slot->why_not, sizeof(slot->why_not), "not wanted by %sproviders (%s)",
                  fab_params.prefix, fab_params.providers);
         return;
@@ -293,7 +293,7 @@ static void fab_core_open_provider(fab_core_t *core, int i)
 }
 
 /* Say for every provider that is not open why. */
-static void fab_core_why_no_provider(const fab_core_t *core, char *buf, size_t size)
+static void core_why_no_provider(const fab_core_t *core, char *buf, size_t size)
 {
     size_t len = (size_t) snprintf(buf, size, "No way to other processes can be used.");
 
@@ -305,10 +305,10 @@ static void fab_core_why_no_provider(const fab_core_t *core, char *buf, size_t s
     }
 }
 
-static void fab_core_free(fab_core_t *core)
+static void core_free(fab_core_t *core)
 {
     for (int user = 0; user < FAB_NUM_USERS; user++) {
-        fab_core_end_keeping(core, &core->users[user], false);
+        core_end_keeping(core, &core->users[user], false);
     }
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         if (NULL != core->slots[i].dom) {
@@ -321,9 +321,9 @@ static void fab_core_free(fab_core_t *core)
     free(core);
 }
 
-static void fab_core_choose_poll(fab_core_t *core);
+static void core_choose_poll(fab_core_t *core);
 
-static void fab_core_add_user(fab_core_t *core, const fab_config_t *config)
+static void core_add_user(fab_core_t *core, const fab_config_t *config)
 {
     fab_user_state_t *user = &core->users[config->user];
 
@@ -332,18 +332,18 @@ static void fab_core_add_user(fab_core_t *core, const fab_config_t *config)
     if (NULL != config->is_threaded) {
         core->fab.is_threaded = config->is_threaded;
     }
-    fab_core_use_handlers(core, config->user, fab_keep);
+    core_use_handlers(core, config->user, keep);
 }
 
 /* Others stay. */
-static void fab_core_remove_user(fab_core_t *core, fab_user_t user)
+static void core_remove_user(fab_core_t *core, fab_user_t user)
 {
     fab_lock(&core->fab);
     core->users[user].is_open = core->users[user].is_started = false;
-    fab_core_end_keeping(core, &core->users[user], false);
-    fab_core_use_handlers(core, user, fab_drop);
+    core_end_keeping(core, &core->users[user], false);
+    core_use_handlers(core, user, drop);
     for (uint8_t id = 0; id < FAB_AM_MAX; id++) {
-        if (fab_owner(id) == user) {
+        if (owner(id) == user) {
             fab_set_handler(&core->fab, id, NULL, NULL);
             fab_set_place(&core->fab, id, NULL, NULL);
         }
@@ -353,7 +353,7 @@ static void fab_core_remove_user(fab_core_t *core, fab_user_t user)
     fab_unlock(&core->fab);
 }
 
-static bool fab_core_has_users(const fab_core_t *core)
+static bool core_has_users(const fab_core_t *core)
 {
     bool has_users = false;
 
@@ -380,7 +380,7 @@ static bool init_lock(pthread_mutex_t *lock)
     return is_done;
 }
 
-static int fab_core_new(const fab_config_t *config, fab_core_t **out)
+static int core_new(const fab_config_t *config, fab_core_t **out)
 {
     static const bool never;
     fab_core_t *core = calloc(1, sizeof(*core));
@@ -395,23 +395,23 @@ static int fab_core_new(const fab_config_t *config, fab_core_t **out)
     core->fab.is_threaded = &never;
     core->free_record = FAB_NO_RECORD;
     for (uint8_t id = 0; id < FAB_AM_MAX; id++) {
-        core->handlers[id].fn = fab_no_handler;
+        core->handlers[id].fn = no_handler;
     }
     for (int user = 0; user < FAB_NUM_USERS; user++) {
         core->users[user].kept_tail = &core->users[user].kept;
-        fab_core_use_handlers(core, (fab_user_t) user, fab_keep);
+        core_use_handlers(core, (fab_user_t) user, keep);
     }
-    fab_core_add_user(core, config);
+    core_add_user(core, config);
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
-        core->fab.is_covered = fab_core_covers_job(core);
-        fab_core_open_provider(core, i);
+        core->fab.is_covered = core_covers_job(core);
+        core_open_provider(core, i);
     }
-    if (NULL == core->slots[0].dom || (config->num_local > 1 && !fab_core_reaches_others(core))) {
-        fab_core_why_no_provider(core, fab_open_why, sizeof(fab_open_why));
-        fab_core_free(core);
+    if (NULL == core->slots[0].dom || (config->num_local > 1 && !core_reaches_others(core))) {
+        core_why_no_provider(core, fab_open_why, sizeof(fab_open_why));
+        core_free(core);
         return OPAL_ERR_NOT_AVAILABLE;
     }
-    fab_core_choose_poll(core);
+    core_choose_poll(core);
     *out = core;
     return OPAL_SUCCESS;
 }
@@ -423,16 +423,16 @@ int fab_open(const fab_config_t *config, fab_t **fab, const char **why)
     pthread_mutex_lock(&fab_open_lock);
     *why = fab_open_why;
     if (NULL == fab_the_core) {
-        rc = fab_check_provider_names();
+        rc = check_provider_names();
         if (OPAL_SUCCESS == rc) {
-            rc = fab_core_new(config, &fab_the_core);
+            rc = core_new(config, &fab_the_core);
         }
     } else if (fab_the_core->users[config->user].is_open) {
         snprintf(fab_open_why, sizeof(fab_open_why), "The fabric was opened twice.");
         rc = OPAL_ERR_BAD_PARAM;
     } else {
         fab_lock(&fab_the_core->fab);
-        fab_core_add_user(fab_the_core, config);
+        core_add_user(fab_the_core, config);
         fab_unlock(&fab_the_core->fab);
     }
     if (OPAL_SUCCESS == rc) {
@@ -448,11 +448,11 @@ void fab_close(fab_t *fab, fab_user_t user)
 
     pthread_mutex_lock(&fab_open_lock);
     core->users[user].is_open = false;
-    if (fab_core_has_users(core)) {
-        fab_core_remove_user(core, user);
+    if (core_has_users(core)) {
+        core_remove_user(core, user);
     } else {
         fab_the_core = NULL;
-        fab_core_free(core);
+        core_free(core);
     }
     pthread_mutex_unlock(&fab_open_lock);
 }
@@ -575,7 +575,7 @@ int fab_progress(fab_t *fab)
     return events;
 }
 
-static int fab_poll_all(void *fab)
+static int poll_all(void *fab)
 {
     return fab_progress(fab);
 }
@@ -584,9 +584,9 @@ static int fab_poll_all(void *fab)
  * fab_poll() calls a provider directly, if it is the only one that messages come by and nothing is
  * queued or failed. Self needs no polling for messages.
  */
-static void fab_core_choose_poll(fab_core_t *core)
+static void core_choose_poll(fab_core_t *core)
 {
-    core->fab.poll = fab_poll_all;
+    core->fab.poll = poll_all;
     core->fab.poll_arg = core;
     if (core->has_work) {
         return;
@@ -596,8 +596,8 @@ static void fab_core_choose_poll(fab_core_t *core)
             (NULL != fab_providers[i]->is_idle && fab_providers[i]->is_idle(core->slots[i].dom))) {
             continue;
         }
-        if (fab_poll_all != core->fab.poll || NULL == fab_providers[i]->poll) {
-            core->fab.poll = fab_poll_all;
+        if (poll_all != core->fab.poll || NULL == fab_providers[i]->poll) {
+            core->fab.poll = poll_all;
             core->fab.poll_arg = core;
             return;
         }
@@ -608,14 +608,14 @@ static void fab_core_choose_poll(fab_core_t *core)
 
 void fab_idle_changed(fab_t *fab)
 {
-    fab_core_choose_poll(fab_core(fab));
+    core_choose_poll(fab_core(fab));
 }
 
 void fab_core_set_work(fab_core_t *core, bool has_work)
 {
     if (has_work != core->has_work) {
         core->has_work = has_work;
-        fab_core_choose_poll(core);
+        core_choose_poll(core);
     }
 }
 

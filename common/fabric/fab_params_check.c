@@ -34,13 +34,13 @@ fab_params_t fab_params = {
     .tcp_timeout = 60,
 };
 
-static bool fab_is_power_of_two(unsigned int value)
+static bool is_power_of_two(unsigned int value)
 {
     return 0 != value && 0 == (value & (value - 1));
 }
 
-static int fab_params_range(const char *name, unsigned int value, unsigned int min,
-                            unsigned int max, const char *extra, char *buf, size_t size)
+static int params_range(const char *name, unsigned int value, unsigned int min, unsigned int max,
+                        const char *extra, char *buf, size_t size)
 {
     if (value >= min && value <= max) {
         return OPAL_SUCCESS;
@@ -55,7 +55,7 @@ bool fab_params_is_none(const char *choice)
     return NULL != choice && 0 == strcmp(choice, "none");
 }
 
-static int fab_params_check_cooperative(char *buf, size_t size)
+static int params_check_cooperative(char *buf, size_t size)
 {
     const char *choice = fab_params.shm_cooperative;
 
@@ -68,7 +68,7 @@ static int fab_params_check_cooperative(char *buf, size_t size)
     return OPAL_ERR_BAD_PARAM;
 }
 
-static int fab_params_check_choice(const char *name, const char *choice, char *buf, size_t size)
+static int params_check_choice(const char *name, const char *choice, char *buf, size_t size)
 {
     if (NULL == choice || 0 == strcmp(choice, "auto") || 0 == strcmp(choice, "none")) {
         return OPAL_SUCCESS;
@@ -82,7 +82,7 @@ static int fab_params_check_choice(const char *name, const char *choice, char *b
  * "device,device:port,...": a name nobody has is no error, as hosts differ; what no device could
  * have is.
  */
-static bool fab_params_is_ports(const char *list)
+static bool params_is_ports(const char *list)
 {
     while (NULL != list && '\0' != *list) {
         size_t name = strcspn(list, ":, ");
@@ -98,9 +98,9 @@ static bool fab_params_is_ports(const char *list)
     return true;
 }
 
-static int fab_params_check_ports(const char *name, const char *list, char *buf, size_t size)
+static int params_check_ports(const char *name, const char *list, char *buf, size_t size)
 {
-    if (fab_params_is_ports(list)) {
+    if (params_is_ports(list)) {
         return OPAL_SUCCESS;
     }
     snprintf(buf, size,
@@ -110,33 +110,32 @@ static int fab_params_check_ports(const char *name, const char *list, char *buf,
     return OPAL_ERR_BAD_PARAM;
 }
 
-static int fab_params_check_verbs(char *buf, size_t size)
+static int params_check_verbs(char *buf, size_t size)
 {
     const fab_params_t *p = &fab_params;
-    int rc = fab_params_range("verbs_eager_limit", p->verbs_eager_limit, FAB_VERBS_EAGER_MIN,
-                              FAB_VERBS_EAGER_MAX, "", buf, size);
+    int rc = params_range("verbs_eager_limit", p->verbs_eager_limit, FAB_VERBS_EAGER_MIN,
+                          FAB_VERBS_EAGER_MAX, "", buf, size);
 
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_range("verbs_window", p->verbs_window, 4, FAB_VERBS_WINDOW_MAX, "", buf,
-                              size);
+        rc = params_range("verbs_window", p->verbs_window, 4, FAB_VERBS_WINDOW_MAX, "", buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_range("verbs_buffers", p->verbs_buffers, 128, 1u << 20, "", buf, size);
+        rc = params_range("verbs_buffers", p->verbs_buffers, 128, 1u << 20, "", buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_range("verbs_tm_tags", p->verbs_tm_tags, 1, 65536, "", buf, size);
+        rc = params_range("verbs_tm_tags", p->verbs_tm_tags, 1, 65536, "", buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_check_choice("verbs_tm", p->verbs_tm, buf, size);
+        rc = params_check_choice("verbs_tm", p->verbs_tm, buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_range("verbs_timeout", p->verbs_timeout, 8, 31, "", buf, size);
+        rc = params_range("verbs_timeout", p->verbs_timeout, 8, 31, "", buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_check_ports("verbs_if_include", p->verbs_if_include, buf, size);
+        rc = params_check_ports("verbs_if_include", p->verbs_if_include, buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_check_ports("verbs_if_exclude", p->verbs_if_exclude, buf, size);
+        rc = params_check_ports("verbs_if_exclude", p->verbs_if_exclude, buf, size);
     }
     if (OPAL_SUCCESS == rc && (p->verbs_gid_index < -1 || p->verbs_gid_index > 255)) {
         snprintf(buf, size, "%sverbs_gid_index is %d; allowed are -1 (automatic) to 255.",
@@ -172,7 +171,7 @@ bool fab_params_ports(const char *range, uint16_t *first, uint16_t *last)
     return true;
 }
 
-static int fab_params_check_interfaces(const char *name, const char *list, char *buf, size_t size)
+static int params_check_interfaces(const char *name, const char *list, char *buf, size_t size)
 {
     if (fab_sock_list_is_sound(list)) {
         return OPAL_SUCCESS;
@@ -184,21 +183,21 @@ static int fab_params_check_interfaces(const char *name, const char *list, char 
     return OPAL_ERR_BAD_PARAM;
 }
 
-static int fab_params_check_tcp(char *buf, size_t size)
+static int params_check_tcp(char *buf, size_t size)
 {
     const fab_params_t *p = &fab_params;
     uint16_t first, last;
-    int rc = fab_params_range("tcp_eager_limit", p->tcp_eager_limit, FAB_TCP_EAGER_MIN,
-                              FAB_TCP_EAGER_MAX, "", buf, size);
+    int rc = params_range("tcp_eager_limit", p->tcp_eager_limit, FAB_TCP_EAGER_MIN,
+                          FAB_TCP_EAGER_MAX, "", buf, size);
 
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_range("tcp_timeout", p->tcp_timeout, 1, 86400, "", buf, size);
+        rc = params_range("tcp_timeout", p->tcp_timeout, 1, 86400, "", buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_check_interfaces("tcp_if_include", p->tcp_if_include, buf, size);
+        rc = params_check_interfaces("tcp_if_include", p->tcp_if_include, buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_check_interfaces("tcp_if_exclude", p->tcp_if_exclude, buf, size);
+        rc = params_check_interfaces("tcp_if_exclude", p->tcp_if_exclude, buf, size);
     }
     if (OPAL_SUCCESS == rc && !fab_params_ports(p->tcp_ports, &first, &last)) {
         snprintf(buf, size,
@@ -216,9 +215,9 @@ int fab_params_check(char *buf, size_t size)
     int rc = OPAL_SUCCESS;
 
     if (0 != p->shm_ring_size) {
-        rc = fab_params_range("shm_ring_size", p->shm_ring_size, FAB_SHM_RING_MIN, FAB_SHM_RING_MAX,
-                              ", powers of two, and 0 (automatic)", buf, size);
-        if (OPAL_SUCCESS == rc && !fab_is_power_of_two(p->shm_ring_size)) {
+        rc = params_range("shm_ring_size", p->shm_ring_size, FAB_SHM_RING_MIN, FAB_SHM_RING_MAX,
+                          ", powers of two, and 0 (automatic)", buf, size);
+        if (OPAL_SUCCESS == rc && !is_power_of_two(p->shm_ring_size)) {
             snprintf(buf, size,
                      "%sshm_ring_size is %u; it must be a power of two, or 0 (automatic).",
                      p->prefix, p->shm_ring_size);
@@ -226,28 +225,27 @@ int fab_params_check(char *buf, size_t size)
         }
     }
     if (OPAL_SUCCESS == rc && 0 != p->shm_max_peers) {
-        rc = fab_params_range("shm_max_peers", p->shm_max_peers, 1, FAB_SHM_RINGS_MAX,
-                              ", and 0 (automatic)", buf, size);
+        rc = params_range("shm_max_peers", p->shm_max_peers, 1, FAB_SHM_RINGS_MAX,
+                          ", and 0 (automatic)", buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_range("shm_connect_timeout", p->shm_connect_timeout, 0, 86400, "", buf,
-                              size);
+        rc = params_range("shm_connect_timeout", p->shm_connect_timeout, 0, 86400, "", buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_range("shm_eager_limit", p->shm_eager_limit, FAB_SHM_EAGER_MIN,
-                              FAB_SHM_RING_MAX / 4, "", buf, size);
+        rc = params_range("shm_eager_limit", p->shm_eager_limit, FAB_SHM_EAGER_MIN,
+                          FAB_SHM_RING_MAX / 4, "", buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_range("shm_copy_step", p->shm_copy_step, 4096, 1u << 30, "", buf, size);
+        rc = params_range("shm_copy_step", p->shm_copy_step, 4096, 1u << 30, "", buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_check_choice("shm_single_copy", p->shm_single_copy, buf, size);
+        rc = params_check_choice("shm_single_copy", p->shm_single_copy, buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_check_cooperative(buf, size);
+        rc = params_check_cooperative(buf, size);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_params_check_verbs(buf, size);
+        rc = params_check_verbs(buf, size);
     }
-    return OPAL_SUCCESS == rc ? fab_params_check_tcp(buf, size) : rc;
+    return OPAL_SUCCESS == rc ? params_check_tcp(buf, size) : rc;
 }

@@ -18,7 +18,7 @@
 
 /* ---- records ------------------------------------------------------------ */
 
-static int fab_core_add_chunk(fab_core_t *core)
+static int core_add_chunk(fab_core_t *core)
 {
     fab_peer_t *chunk;
     uint32_t first = core->num_chunks * FAB_CHUNK_PEERS;
@@ -45,11 +45,11 @@ static int fab_core_add_chunk(fab_core_t *core)
     return OPAL_SUCCESS;
 }
 
-static uint32_t fab_core_alloc_record(fab_core_t *core)
+static uint32_t core_alloc_record(fab_core_t *core)
 {
     uint32_t number;
 
-    if (FAB_NO_RECORD == core->free_record && OPAL_SUCCESS != fab_core_add_chunk(core)) {
+    if (FAB_NO_RECORD == core->free_record && OPAL_SUCCESS != core_add_chunk(core)) {
         return FAB_NO_RECORD;
     }
     number = core->free_record;
@@ -57,7 +57,7 @@ static uint32_t fab_core_alloc_record(fab_core_t *core)
     return number;
 }
 
-static void fab_core_release_record(fab_core_t *core, uint32_t number)
+static void core_release_record(fab_core_t *core, uint32_t number)
 {
     *fab_core_record(core, number) = (fab_peer_t){.name = core->free_record};
     core->free_record = number;
@@ -65,7 +65,7 @@ static void fab_core_release_record(fab_core_t *core, uint32_t number)
 
 /* ---- the table: open addressing, linear probing, no tombstones ---------- */
 
-static uint32_t fab_table_mask(const fab_core_t *core)
+static uint32_t table_mask(const fab_core_t *core)
 {
     return (uint32_t) ((UINT64_C(1) << (64 - core->table_shift)) - 1);
 }
@@ -74,16 +74,16 @@ static uint32_t fab_table_mask(const fab_core_t *core)
  * Where a name would be if nothing were in its way. Multiplicative hashing: names differ in few
  * bits.
  */
-static uint32_t fab_table_home(const fab_core_t *core, uint64_t name)
+static uint32_t table_home(const fab_core_t *core, uint64_t name)
 {
     return (uint32_t) ((name * UINT64_C(0x9e3779b97f4a7c15)) >> core->table_shift);
 }
 
 /* The position that holds the name, or the empty one where it belongs. */
-static uint32_t fab_table_find(const fab_core_t *core, uint64_t name)
+static uint32_t table_find(const fab_core_t *core, uint64_t name)
 {
-    uint32_t mask = fab_table_mask(core);
-    uint32_t at = fab_table_home(core, name);
+    uint32_t mask = table_mask(core);
+    uint32_t at = table_home(core, name);
 
     while (0 != core->table[at] && fab_core_record(core, core->table[at] - 1)->name != name) {
         at = (at + 1) & mask;
@@ -91,10 +91,10 @@ static uint32_t fab_table_find(const fab_core_t *core, uint64_t name)
     return at;
 }
 
-static int fab_table_grow(fab_core_t *core)
+static int table_grow(fab_core_t *core)
 {
     uint32_t *old = core->table;
-    size_t old_size = NULL != old ? (size_t) fab_table_mask(core) + 1 : 0;
+    size_t old_size = NULL != old ? (size_t) table_mask(core) + 1 : 0;
     size_t size = old_size > 0 ? 2 * old_size : 64;
     uint32_t *table = calloc(size, sizeof(*table));
 
@@ -105,31 +105,31 @@ static int fab_table_grow(fab_core_t *core)
     core->table_shift = old_size > 0 ? core->table_shift - 1 : 64 - 6;
     for (size_t i = 0; i < old_size; i++) {
         if (0 != old[i]) {
-            table[fab_table_find(core, fab_core_record(core, old[i] - 1)->name)] = old[i];
+            table[table_find(core, fab_core_record(core, old[i] - 1)->name)] = old[i];
         }
     }
     free(old);
     return OPAL_SUCCESS;
 }
 
-static int fab_table_reserve(fab_core_t *core)
+static int table_reserve(fab_core_t *core)
 {
     if (NULL != core->table &&
-        (uint64_t) core->num_peers + 1 <= ((uint64_t) fab_table_mask(core) + 1) / 4 * 3) {
+        (uint64_t) core->num_peers + 1 <= ((uint64_t) table_mask(core) + 1) / 4 * 3) {
         return OPAL_SUCCESS;
     }
-    return fab_table_grow(core);
+    return table_grow(core);
 }
 
 /* Empty a position and move up those behind it that would not be found any more. */
-static void fab_table_remove(fab_core_t *core, uint32_t at)
+static void table_remove(fab_core_t *core, uint32_t at)
 {
-    uint32_t mask = fab_table_mask(core);
+    uint32_t mask = table_mask(core);
     uint32_t hole = at;
 
     core->table[hole] = 0;
     for (uint32_t i = (hole + 1) & mask; 0 != core->table[i]; i = (i + 1) & mask) {
-        uint32_t home = fab_table_home(core, fab_core_record(core, core->table[i] - 1)->name);
+        uint32_t home = table_home(core, fab_core_record(core, core->table[i] - 1)->name);
         if (((i - home) & mask) >= ((i - hole) & mask)) {
             core->table[hole] = core->table[i];
             core->table[i] = 0;
@@ -148,13 +148,13 @@ fab_peer_t *fab_peer_find(fab_t *fab, uint64_t name)
     if (NULL == core->table) {
         return NULL;
     }
-    at = fab_table_find(core, name);
+    at = table_find(core, name);
     return 0 != core->table[at] ? fab_core_record(core, core->table[at] - 1) : NULL;
 }
 
 /* Let provider i take the peer. */
-static int fab_peer_attach(fab_core_t *core, fab_peer_t *peer, int i, const void *address,
-                           size_t len, const char **why)
+static int peer_attach(fab_core_t *core, fab_peer_t *peer, int i, const void *address, size_t len,
+                       const char **why)
 {
     int rc;
 
@@ -166,7 +166,7 @@ static int fab_peer_attach(fab_core_t *core, fab_peer_t *peer, int i, const void
 }
 
 /* A section of an address: what provider has to say about its process. NULL: nothing. */
-static const void *fab_address_section(const void *address, uint16_t provider, size_t *section_len)
+static const void *address_section(const void *address, uint16_t provider, size_t *section_len)
 {
     const unsigned char *bytes = address;
     fab_wire_head_t head;
@@ -186,8 +186,8 @@ static const void *fab_address_section(const void *address, uint16_t provider, s
 }
 
 /* Is it an address, and of the process with this name?  Afterwards every section lies within it. */
-static int fab_address_check(fab_core_t *core, uint64_t name, const void *address, size_t len,
-                             const char **why)
+static int address_check(fab_core_t *core, uint64_t name, const void *address, size_t len,
+                         const char **why)
 {
     const unsigned char *bytes = address;
     fab_wire_head_t head;
@@ -226,8 +226,8 @@ static int fab_address_check(fab_core_t *core, uint64_t name, const void *addres
 }
 
 /* Offer the peer to the providers in order; why collects their answers. */
-static int fab_peer_choose(fab_core_t *core, fab_peer_t *peer, const void *address, char *why,
-                           size_t size)
+static int peer_choose(fab_core_t *core, fab_peer_t *peer, const void *address, char *why,
+                       size_t size)
 {
     size_t used = 0;
 
@@ -235,11 +235,11 @@ static int fab_peer_choose(fab_core_t *core, fab_peer_t *peer, const void *addre
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         const char *answer = core->slots[i].why_not;
         size_t len = 0;
-        const void *section = fab_address_section(address, fab_providers[i]->id, &len);
+        const void *section = address_section(address, fab_providers[i]->id, &len);
         if (NULL != core->slots[i].dom) {
             answer = "the other process does not use it";
             if (NULL != section &&
-                OPAL_SUCCESS == fab_peer_attach(core, peer, i, section, len, &answer)) {
+                OPAL_SUCCESS == peer_attach(core, peer, i, section, len, &answer)) {
                 return OPAL_SUCCESS;
             }
         }
@@ -252,12 +252,12 @@ static int fab_peer_choose(fab_core_t *core, fab_peer_t *peer, const void *addre
 }
 
 /* A record with the name, not in the table yet. */
-static uint32_t fab_core_new_record(fab_core_t *core, uint64_t name)
+static uint32_t core_new_record(fab_core_t *core, uint64_t name)
 {
     uint32_t number = FAB_NO_RECORD;
 
-    if (OPAL_SUCCESS == fab_table_reserve(core)) {
-        number = fab_core_alloc_record(core);
+    if (OPAL_SUCCESS == table_reserve(core)) {
+        number = core_alloc_record(core);
     }
     if (FAB_NO_RECORD != number) {
         *fab_core_record(core, number) = (fab_peer_t){.name = name, .fab = &core->fab};
@@ -265,36 +265,36 @@ static uint32_t fab_core_new_record(fab_core_t *core, uint64_t name)
     return number;
 }
 
-static fab_peer_t *fab_core_enter(fab_core_t *core, uint32_t number)
+static fab_peer_t *core_enter(fab_core_t *core, uint32_t number)
 {
     fab_peer_t *peer = fab_core_record(core, number);
 
-    core->table[fab_table_find(core, peer->name)] = number + 1;
+    core->table[table_find(core, peer->name)] = number + 1;
     core->num_peers++;
     return peer;
 }
 
 /* A record for a name that is not known. */
-static int fab_peer_make(fab_core_t *core, uint64_t name, const void *address, fab_peer_t **peer,
-                         const char **why)
+static int peer_make(fab_core_t *core, uint64_t name, const void *address, fab_peer_t **peer,
+                     const char **why)
 {
     uint32_t number;
     int rc;
 
-    number = fab_core_new_record(core, name);
+    number = core_new_record(core, name);
     if (FAB_NO_RECORD == number) {
         *why = fab_sentence(&core->fab, "There is no memory for another peer; %u are known.",
                             core->num_peers);
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    rc = fab_peer_choose(core, fab_core_record(core, number), address, core->open_sentence,
-                         sizeof(core->open_sentence));
+    rc = peer_choose(core, fab_core_record(core, number), address, core->open_sentence,
+                     sizeof(core->open_sentence));
     if (OPAL_SUCCESS != rc) {
-        fab_core_release_record(core, number);
+        core_release_record(core, number);
         *why = core->open_sentence;
         return rc;
     }
-    *peer = fab_core_enter(core, number);
+    *peer = core_enter(core, number);
     return OPAL_SUCCESS;
 }
 
@@ -305,13 +305,13 @@ int fab_peer_open(fab_t *fab, fab_user_t user, uint64_t name, const void *addres
     fab_peer_t *known = fab_peer_find(fab, name);
 
     if (NULL == known || FAB_PEER_CLOSED == known->state) {
-        int rc = fab_address_check(core, name, address, len, why);
+        int rc = address_check(core, name, address, len, why);
         if (OPAL_SUCCESS == rc && NULL != known) {
             *why = fab_sentence(fab, "This process closed it and it has not left yet.");
             rc = OPAL_ERR_UNREACH;
         }
         if (OPAL_SUCCESS == rc) {
-            rc = fab_peer_make(core, name, address, &known, why);
+            rc = peer_make(core, name, address, &known, why);
         }
         if (OPAL_SUCCESS != rc) {
             return rc;
@@ -338,18 +338,17 @@ fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint6
     while (fab_providers[i] != provider) {
         i++;
     }
-    number = fab_core_new_record(core, name);
+    number = core_new_record(core, name);
     if (FAB_NO_RECORD == number) {
         return NULL;
     }
-    if (OPAL_SUCCESS !=
-        fab_peer_attach(core, fab_core_record(core, number), i, address, len, &why)) {
+    if (OPAL_SUCCESS != peer_attach(core, fab_core_record(core, number), i, address, len, &why)) {
         fab_log(fab, 1, "a process that calls itself 0x%llx was refused by provider %s: %s",
                 (unsigned long long) name, provider->name, why);
-        fab_core_release_record(core, number);
+        core_release_record(core, number);
         return NULL;
     }
-    return fab_core_enter(core, number);
+    return core_enter(core, number);
 }
 
 const fab_provider_t *fab_peer_provider(const fab_peer_t *peer)
@@ -369,11 +368,11 @@ void fab_core_try_release(fab_peer_t *peer)
         fab_core_has_kept(core, peer)) {
         return;
     }
-    at = fab_table_find(core, peer->name);
+    at = table_find(core, peer->name);
     uint32_t number = core->table[at] - 1;
-    fab_table_remove(core, at);
+    table_remove(core, at);
     core->num_peers--;
-    fab_core_release_record(core, number);
+    core_release_record(core, number);
 }
 
 void fab_peer_left(fab_peer_t *peer)
@@ -382,7 +381,7 @@ void fab_peer_left(fab_peer_t *peer)
 }
 
 /* No user has it open any more. */
-static void fab_peer_end(fab_peer_t *peer)
+static void peer_end(fab_peer_t *peer)
 {
     fab_core_t *core = fab_core(peer->fab);
     int was = peer->state;
@@ -404,7 +403,7 @@ void fab_peer_close(fab_peer_t *peer, fab_user_t user)
     peer->users |= fab_peer_closed_bit(user);
     peer->user[user] = NULL;
     if (0 != is_open && 0 == peer->users % 16 && FAB_PEER_CLOSED != peer->state) {
-        fab_peer_end(peer);
+        peer_end(peer);
     }
 }
 

@@ -17,59 +17,59 @@
 
 /* ---- operations on a failed or closed peer ------------------------------ */
 
-static int fab_failed_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
+static int failed_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
 {
     (void) peer, (void) hdr, (void) buf, (void) len;
     return OPAL_ERR_UNREACH;
 }
 
-static void *fab_failed_reserve(fab_peer_t *peer, size_t max_len)
+static void *failed_reserve(fab_peer_t *peer, size_t max_len)
 {
     (void) peer, (void) max_len;
     return NULL;
 }
 
-static void fab_failed_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+static void failed_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 {
     (void) peer, (void) hdr, (void) len;
 }
 
-static int fab_failed_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
+static int failed_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
 {
     (void) peer, (void) buf, (void) len, (void) rkey;
     return OPAL_ERR_UNREACH;
 }
 
-static void fab_failed_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
+static void failed_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
 {
     (void) peer, (void) rkey;
 }
 
-static int fab_failed_rma(fab_rma_t *op)
+static int failed_rma(fab_rma_t *op)
 {
     (void) op;
     return OPAL_ERR_UNREACH;
 }
 
-static int fab_failed_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
+static int failed_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
 {
     (void) peer, (void) hdr, (void) out;
     return OPAL_ERR_UNREACH;
 }
 
 const fab_ops_t fab_failed_ops = {
-    .send = fab_failed_send,
-    .reserve = fab_failed_reserve,
-    .commit = fab_failed_commit,
-    .expose = fab_failed_expose,
-    .unexpose = fab_failed_unexpose,
-    .rma = fab_failed_rma,
-    .send_from = fab_failed_send_from,
+    .send = failed_send,
+    .reserve = failed_reserve,
+    .commit = failed_commit,
+    .expose = failed_expose,
+    .unexpose = failed_unexpose,
+    .rma = failed_rma,
+    .send_from = failed_send_from,
 };
 
 /* ---- items -------------------------------------------------------------- */
 
-static void fab_core_note_busy(fab_core_t *core, fab_peer_t *peer)
+static void core_note_busy(fab_core_t *core, fab_peer_t *peer)
 {
     if (core->num_busy == core->max_busy) {
         uint32_t max = core->max_busy > 0 ? 2 * core->max_busy : 64;
@@ -85,7 +85,7 @@ static void fab_core_note_busy(fab_core_t *core, fab_peer_t *peer)
 }
 
 /* Put an item at the head of the ring; it is the tail as well if it is alone. */
-static void fab_peer_put_back(fab_peer_t *peer, fab_item_t *item)
+static void peer_put_back(fab_peer_t *peer, fab_item_t *item)
 {
     if (NULL == peer->pending) {
         item->next = item;
@@ -96,9 +96,9 @@ static void fab_peer_put_back(fab_peer_t *peer, fab_item_t *item)
     }
 }
 
-static void fab_peer_append(fab_peer_t *peer, fab_item_t *item)
+static void peer_append(fab_peer_t *peer, fab_item_t *item)
 {
-    fab_peer_put_back(peer, item);
+    peer_put_back(peer, item);
     peer->pending = item; /* of a ring, the head that is called the tail */
 }
 
@@ -107,14 +107,14 @@ void fab_queue(fab_peer_t *peer, fab_item_t *item)
     fab_core_t *core = fab_core(peer->fab);
 
     if (NULL == peer->pending && core->running != peer) {
-        fab_core_note_busy(core, peer);
+        core_note_busy(core, peer);
         fab_core_set_work(core, true);
     }
-    fab_peer_append(peer, item);
+    peer_append(peer, item);
     fab_counters.items_queued++;
 }
 
-static fab_item_t *fab_peer_take(fab_peer_t *peer)
+static fab_item_t *peer_take(fab_peer_t *peer)
 {
     fab_item_t *item = peer->pending->next;
 
@@ -126,8 +126,8 @@ static fab_item_t *fab_peer_take(fab_peer_t *peer)
     return item;
 }
 
-/* The peer's queue has become empty outside of fab_core_run_items(). */
-static void fab_core_forget_busy(fab_core_t *core, const fab_peer_t *peer)
+/* The peer's queue has become empty outside of core_run_items(). */
+static void core_forget_busy(fab_core_t *core, const fab_peer_t *peer)
 {
     for (uint32_t i = 0; i < core->num_busy; i++) {
         if (core->busy[i] == peer) {
@@ -144,10 +144,10 @@ fab_item_t *fab_unqueue(fab_peer_t *peer, fab_item_is_fn_t is_it, const void *ct
     bool is_last = NULL == last;
 
     while (!is_last) {
-        fab_item_t *item = fab_peer_take(peer);
+        fab_item_t *item = peer_take(peer);
         is_last = item == last;
         if (!is_it(item, ctx)) {
-            fab_peer_append(peer, item);
+            peer_append(peer, item);
             continue;
         }
         item->next = NULL;
@@ -155,13 +155,13 @@ fab_item_t *fab_unqueue(fab_peer_t *peer, fab_item_is_fn_t is_it, const void *ct
         taken_tail = &item->next;
     }
     if (NULL != taken && NULL == peer->pending && core->running != peer) {
-        fab_core_forget_busy(core, peer);
+        core_forget_busy(core, peer);
     }
     return taken;
 }
 
 /* Run items of one peer until one has no room. Returns how many went on. */
-static int fab_peer_run_items(fab_core_t *core, fab_peer_t *peer)
+static int peer_run_items(fab_core_t *core, fab_peer_t *peer)
 {
     const fab_ops_t *ops = peer->ops; /* it may fail on the way */
     bool is_batch = NULL != ops->batch && NULL != peer->pending &&
@@ -173,14 +173,14 @@ static int fab_peer_run_items(fab_core_t *core, fab_peer_t *peer)
         ops->batch(peer, true);
     }
     for (int n = 0; n < FAB_ITEMS_PER_PASS && NULL != peer->pending; n++) {
-        fab_item_t *item = fab_peer_take(peer);
+        fab_item_t *item = peer_take(peer);
         int rc = item->fn(item, peer);
         if (OPAL_ERR_RESOURCE_BUSY == rc) {
-            fab_peer_put_back(peer, item);
+            peer_put_back(peer, item);
             break;
         }
         if (OPAL_ERR_IN_PROCESS == rc) {
-            fab_peer_append(peer, item);
+            peer_append(peer, item);
         }
         events++;
     }
@@ -192,30 +192,30 @@ static int fab_peer_run_items(fab_core_t *core, fab_peer_t *peer)
 }
 
 /* Note in busy who has items and nobody else. Rare, so the search may be long. */
-static void fab_core_find_busy(fab_core_t *core)
+static void core_find_busy(fab_core_t *core)
 {
     core->is_busy_partial = false;
     core->num_busy = 0;
     for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
         fab_peer_t *peer = fab_core_record(core, i);
         if (NULL != peer->pending) {
-            fab_core_note_busy(core, peer);
+            core_note_busy(core, peer);
         }
     }
 }
 
-static int fab_core_run_items(fab_core_t *core)
+static int core_run_items(fab_core_t *core)
 {
     int events = 0;
 
     if (core->is_busy_partial) { /* there was no memory once to note a peer */
-        fab_core_find_busy(core);
+        core_find_busy(core);
     }
     for (uint32_t n = core->num_busy < FAB_PEERS_PER_PASS ? core->num_busy : FAB_PEERS_PER_PASS;
          n > 0; n--) {
         uint32_t at = core->next_busy < core->num_busy ? core->next_busy : 0;
         fab_peer_t *peer = core->busy[at];
-        events += fab_peer_run_items(core, peer);
+        events += peer_run_items(core, peer);
         if (NULL == peer->pending) {
             core->busy[at] = core->busy[--core->num_busy];
             fab_core_try_release(peer);
@@ -236,7 +236,7 @@ bool fab_has_queued(const fab_t *fab)
 
 /* ---- posted messages ---------------------------------------------------- */
 
-static int fab_post_run(fab_item_t *item, fab_peer_t *peer)
+static int post_run(fab_item_t *item, fab_peer_t *peer)
 {
     fab_post_t *post = (fab_post_t *) item;
     int rc = fab_item_send(peer, post->hdr, post->data, post->len);
@@ -266,7 +266,7 @@ int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
                       "for ever.");
         return OPAL_ERR_UNREACH;
     }
-    post->item = (fab_item_t){.fn = fab_post_run, .user = FAB_NUM_USERS};
+    post->item = (fab_item_t){.fn = post_run, .user = FAB_NUM_USERS};
     post->hdr = hdr;
     post->len = len;
     if (len > 0) {
@@ -296,7 +296,7 @@ bool fab_peer_is_gone(const fab_peer_t *peer)
            !core->is_failure_lost && !fab_core_has_failure(core, peer);
 }
 
-static void fab_core_tell_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
+static void core_tell_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
 {
     for (int n = 0; n < FAB_NUM_USERS; n++) {
         const fab_user_state_t *user = &core->users[n];
@@ -309,13 +309,13 @@ static void fab_core_tell_failure(fab_core_t *core, fab_peer_t *peer, int rc, co
 }
 
 /* Release what the provider holds. False: later. */
-static bool fab_core_drop(fab_core_t *core, fab_peer_t *peer)
+static bool core_drop(fab_core_t *core, fab_peer_t *peer)
 {
     return NULL == peer->ep ||
            fab_providers[peer->provider]->drop(core->slots[peer->provider].dom, peer);
 }
 
-static void fab_core_add_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
+static void core_add_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
 {
     fab_failure_t *failure = malloc(sizeof(*failure));
 
@@ -345,7 +345,7 @@ void fab_peer_fail(fab_peer_t *peer, int rc, const char *why)
     peer->caps = 0;
     core->fab.must_return = true;
     fab_core_set_work(core, true);
-    fab_core_add_failure(core, peer, rc, why);
+    core_add_failure(core, peer, rc, why);
 }
 
 static bool needs(const fab_core_t *core, int n, fab_peer_t *peer)
@@ -374,20 +374,20 @@ void fab_peer_has_left(fab_peer_t *peer)
  * No memory once to keep a failure: those that failed and still have their provider's state were
  * not reported.
  */
-static void fab_core_find_failures(fab_core_t *core)
+static void core_find_failures(fab_core_t *core)
 {
     core->is_failure_lost = false;
     for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
         fab_peer_t *peer = fab_core_record(core, i);
         if (&fab_failed_ops == peer->ops && NULL != peer->ep && FAB_PEER_FAILED == peer->state &&
             !fab_core_has_failure(core, peer)) {
-            fab_core_add_failure(core, peer, OPAL_ERR_UNREACH,
-                                 "It failed; there was no memory to keep the reason.");
+            core_add_failure(core, peer, OPAL_ERR_UNREACH,
+                             "It failed; there was no memory to keep the reason.");
         }
     }
 }
 
-static void fab_core_end_failure(fab_core_t *core, fab_failure_t *failure)
+static void core_end_failure(fab_core_t *core, fab_failure_t *failure)
 {
     fab_failure_t **at = &core->failures;
 
@@ -403,25 +403,25 @@ static void fab_core_end_failure(fab_core_t *core, fab_failure_t *failure)
  * Report each once; it stays in the list until the provider has released what it holds.  Callbacks
  * may add others.
  */
-static int fab_core_report_failures(fab_core_t *core)
+static int core_report_failures(fab_core_t *core)
 {
     fab_failure_t *next;
     int events = 0;
 
     if (core->is_failure_lost) {
-        fab_core_find_failures(core);
+        core_find_failures(core);
     }
     for (fab_failure_t *failure = core->failures; NULL != failure; failure = next) {
         bool is_new = !failure->is_reported;
         failure->is_reported = true;
         if (is_new) {
             events++;
-            fab_core_tell_failure(core, failure->peer, failure->rc, failure->why);
+            core_tell_failure(core, failure->peer, failure->rc, failure->why);
         }
-        bool is_done = fab_core_drop(core, failure->peer);
+        bool is_done = core_drop(core, failure->peer);
         next = failure->next;
         if (is_done) {
-            fab_core_end_failure(core, failure);
+            core_end_failure(core, failure);
         }
     }
     return events;
@@ -431,19 +431,19 @@ static int fab_core_report_failures(fab_core_t *core)
 
 int fab_core_run_queues(fab_core_t *core)
 {
-    int events = fab_core_report_failures(core);
+    int events = core_report_failures(core);
 
-    events += fab_core_run_items(core);
+    events += core_run_items(core);
     fab_core_set_work(core, core->num_busy > 0 || core->is_busy_partial || NULL != core->failures ||
                                 core->is_failure_lost);
     return events;
 }
 
-static void fab_core_free_pending(fab_peer_t *peer)
+static void core_free_pending(fab_peer_t *peer)
 {
     while (NULL != peer->pending) {
-        fab_item_t *item = fab_peer_take(peer);
-        if (fab_post_run == item->fn) {
+        fab_item_t *item = peer_take(peer);
+        if (post_run == item->fn) {
             free(item);
         }
     }
@@ -457,20 +457,20 @@ void fab_core_forget_items(fab_core_t *core, fab_user_t user)
         fab_item_t *last = peer->pending;
         bool is_last = NULL == last;
         while (!is_last) {
-            fab_item_t *item = fab_peer_take(peer);
+            fab_item_t *item = peer_take(peer);
             is_last = item == last;
             if (item->user != user) {
-                fab_peer_append(peer, item);
+                peer_append(peer, item);
             }
         }
     }
-    fab_core_find_busy(core);
+    core_find_busy(core);
 }
 
 void fab_core_free_queues(fab_core_t *core)
 {
     for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
-        fab_core_free_pending(fab_core_record(core, i));
+        core_free_pending(fab_core_record(core, i));
     }
     while (NULL != core->failures) {
         fab_failure_t *failure = core->failures;

@@ -38,7 +38,7 @@ typedef struct fab_self_domain {
 
 /* ---- messages ----------------------------------------------------------- */
 
-static fab_self_buf_t *fab_self_buf_alloc(fab_self_domain_t *self)
+static fab_self_buf_t *buf_alloc(fab_self_domain_t *self)
 {
     fab_self_buf_t *buf = self->free_bufs;
 
@@ -49,22 +49,22 @@ static fab_self_buf_t *fab_self_buf_alloc(fab_self_domain_t *self)
     return buf;
 }
 
-static void fab_self_buf_release(fab_self_domain_t *self, fab_self_buf_t *buf)
+static void buf_release(fab_self_domain_t *self, fab_self_buf_t *buf)
 {
     buf->next = self->free_bufs;
     self->free_bufs = buf;
 }
 
-static void *fab_self_reserve(fab_peer_t *peer, size_t max_len)
+static void *self_reserve(fab_peer_t *peer, size_t max_len)
 {
     fab_self_domain_t *self = peer->ep;
 
     (void) max_len;
-    self->reserved = fab_self_buf_alloc(self);
+    self->reserved = buf_alloc(self);
     return NULL != self->reserved ? self->reserved->data : NULL;
 }
 
-static void fab_self_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+static void self_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 {
     fab_self_domain_t *self = peer->ep;
     fab_self_buf_t *buf = self->reserved;
@@ -72,10 +72,10 @@ static void fab_self_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     self->reserved = NULL;
     fab_counters.self_msgs++;
     fab_deliver(self->fab, peer, hdr, buf->data, len);
-    fab_self_buf_release(self, buf);
+    buf_release(self, buf);
 }
 
-static int fab_self_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
+static int self_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
 {
     fab_self_domain_t *self = peer->ep;
 
@@ -84,37 +84,37 @@ static int fab_self_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_
         fab_deliver(self->fab, peer, hdr, buf, len);
         return OPAL_SUCCESS;
     }
-    void *room = fab_self_reserve(peer, len);
+    void *room = self_reserve(peer, len);
     if (NULL == room) {
         return OPAL_ERR_RESOURCE_BUSY;
     }
     memcpy(room, buf, len);
-    fab_self_commit(peer, hdr, len);
+    self_commit(peer, hdr, len);
     return OPAL_SUCCESS;
 }
 
 /* ---- memory ------------------------------------------------------------- */
 
-static int fab_self_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
+static int self_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
 {
     (void) peer, (void) buf, (void) len;
     *rkey = (fab_rkey_t){{0}};
     return OPAL_SUCCESS;
 }
 
-static void fab_self_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
+static void self_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
 {
     (void) peer, (void) rkey;
 }
 
-static void fab_self_rma_append(fab_self_domain_t *self, fab_rma_t *op)
+static void rma_append(fab_self_domain_t *self, fab_rma_t *op)
 {
     op->next = NULL;
     *self->rma_tail = op;
     self->rma_tail = &op->next;
 }
 
-static fab_rma_t *fab_self_rma_take(fab_self_domain_t *self)
+static fab_rma_t *rma_take(fab_self_domain_t *self)
 {
     fab_rma_t *op = self->rma;
 
@@ -125,13 +125,13 @@ static fab_rma_t *fab_self_rma_take(fab_self_domain_t *self)
     return op;
 }
 
-static int fab_self_rma(fab_rma_t *op)
+static int self_rma(fab_rma_t *op)
 {
-    fab_self_rma_append(op->peer->ep, op);
+    rma_append(op->peer->ep, op);
     return OPAL_SUCCESS;
 }
 
-static void fab_self_rma_copy(fab_rma_t *op, size_t len)
+static void rma_copy(fab_rma_t *op, size_t len)
 {
     char *local = (char *) op->local + op->done;
     char *remote = (char *) (uintptr_t) op->remote + op->done;
@@ -150,7 +150,7 @@ static void fab_self_rma_copy(fab_rma_t *op, size_t len)
     op->done += len;
 }
 
-static int fab_self_progress(fab_domain_t *dom)
+static int self_progress(fab_domain_t *dom)
 {
     fab_self_domain_t *self = (fab_self_domain_t *) dom;
     fab_rma_t *op;
@@ -159,20 +159,20 @@ static int fab_self_progress(fab_domain_t *dom)
     if (__builtin_expect(NULL == self->rma, 1)) {
         return 0;
     }
-    op = fab_self_rma_take(self);
+    op = rma_take(self);
     left = op->len - op->done;
-    fab_self_rma_copy(op, left < FAB_SELF_COPY_STEP ? left : FAB_SELF_COPY_STEP);
+    rma_copy(op, left < FAB_SELF_COPY_STEP ? left : FAB_SELF_COPY_STEP);
     if (op->done == op->len) {
         op->complete(op, OPAL_SUCCESS);
     } else {
-        fab_self_rma_append(self, op);
+        rma_append(self, op);
     }
     return 1;
 }
 
 /* ---- control ------------------------------------------------------------ */
 
-static int fab_self_open(fab_t *fab, fab_domain_t **dom, const char **why)
+static int self_open(fab_t *fab, fab_domain_t **dom, const char **why)
 {
     fab_self_domain_t *self = calloc(1, sizeof(*self));
 
@@ -186,7 +186,7 @@ static int fab_self_open(fab_t *fab, fab_domain_t **dom, const char **why)
     return OPAL_SUCCESS;
 }
 
-static void fab_self_close(fab_domain_t *dom)
+static void self_close(fab_domain_t *dom)
 {
     fab_self_domain_t *self = (fab_self_domain_t *) dom;
 
@@ -198,14 +198,14 @@ static void fab_self_close(fab_domain_t *dom)
     free(self);
 }
 
-static size_t fab_self_address(fab_domain_t *dom, void *buf, size_t size)
+static size_t self_address(fab_domain_t *dom, void *buf, size_t size)
 {
     (void) dom, (void) buf, (void) size;
     return 0; /* the name says all */
 }
 
-static int fab_self_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len,
-                           const char **why)
+static int self_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len,
+                       const char **why)
 {
     fab_self_domain_t *self = (fab_self_domain_t *) dom;
 
@@ -220,26 +220,26 @@ static int fab_self_attach(fab_domain_t *dom, fab_peer_t *peer, const void *addr
     return OPAL_SUCCESS;
 }
 
-static void fab_self_detach(fab_domain_t *dom, fab_peer_t *peer)
+static void self_detach(fab_domain_t *dom, fab_peer_t *peer)
 {
     (void) dom;
     peer->ep = NULL;
 }
 
 /* All RMA is this peer's. */
-static bool fab_self_drop(fab_domain_t *dom, fab_peer_t *peer)
+static bool self_drop(fab_domain_t *dom, fab_peer_t *peer)
 {
     fab_self_domain_t *self = (fab_self_domain_t *) dom;
 
     peer->ep = NULL;
     while (NULL != self->rma) {
-        fab_rma_t *op = fab_self_rma_take(self);
+        fab_rma_t *op = rma_take(self);
         op->complete(op, OPAL_ERR_UNREACH);
     }
     return true;
 }
 
-static int fab_self_describe(fab_domain_t *dom, char *buf, size_t size)
+static int self_describe(fab_domain_t *dom, char *buf, size_t size)
 {
     (void) dom;
     return snprintf(buf, size,
@@ -249,24 +249,24 @@ static int fab_self_describe(fab_domain_t *dom, char *buf, size_t size)
 }
 
 static const fab_ops_t fab_self_ops = {
-    .send = fab_self_send,
-    .reserve = fab_self_reserve,
-    .commit = fab_self_commit,
-    .expose = fab_self_expose,
-    .unexpose = fab_self_unexpose,
-    .rma = fab_self_rma,
+    .send = self_send,
+    .reserve = self_reserve,
+    .commit = self_commit,
+    .expose = self_expose,
+    .unexpose = self_unexpose,
+    .rma = self_rma,
 };
 
 const fab_provider_t fab_self_provider = {
     .name = "self",
     .id = FAB_WIRE_SELF,
     .ops = &fab_self_ops,
-    .open = fab_self_open,
-    .close = fab_self_close,
-    .address = fab_self_address,
-    .attach = fab_self_attach,
-    .detach = fab_self_detach,
-    .drop = fab_self_drop,
-    .progress = fab_self_progress,
-    .describe = fab_self_describe,
+    .open = self_open,
+    .close = self_close,
+    .address = self_address,
+    .attach = self_attach,
+    .detach = self_detach,
+    .drop = self_drop,
+    .progress = self_progress,
+    .describe = self_describe,
 };

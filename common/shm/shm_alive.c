@@ -28,12 +28,12 @@ uint64_t fab_shm_now_ms(void)
 /* Has its process said that it leaves the job? */
 static bool is_finalized(const fab_shm_ep_t *ep)
 {
-    /* acquire: pairs with the release in fab_shm_say_goodbye(): what it sent can be seen */
+    /* acquire: pairs with the release in say_goodbye(): what it sent can be seen */
     return NULL != ep->seg &&
            0 != atomic_load_explicit(&ep->seg->is_finalized, memory_order_acquire);
 }
 
-static bool fab_shm_ep_has_left(const fab_shm_ep_t *ep)
+static bool ep_has_left(const fab_shm_ep_t *ep)
 {
     if (is_finalized(ep)) {
         return true;
@@ -73,14 +73,14 @@ static void look_after_left(fab_shm_ep_t *ep)
     ep->is_left = true;
 }
 
-static void fab_shm_look_after(fab_shm_ep_t *ep, bool is_close)
+static void look_after(fab_shm_ep_t *ep, bool is_close)
 {
     const fab_shm_addr_t *addr = &ep->addr;
 
     if (NULL != ep->in) {
         fab_shm_look_at(ep->dom, ep->in->index); /* it may have closed its ring */
     }
-    if (!fab_shm_ep_has_left(ep) &&
+    if (!ep_has_left(ep) &&
         (is_close ? fab_shm_is_gone(addr->pid, addr->start_time) : fab_shm_has_no_pid(addr->pid))) {
         fab_shm_ep_died(ep);
     } else if (!is_close && is_finalized(ep)) { /* once a tick at most */
@@ -88,33 +88,33 @@ static void fab_shm_look_after(fab_shm_ep_t *ep, bool is_close)
     }
 }
 
-static fab_shm_ep_t *fab_shm_next_conn(const fab_shm_domain_t *dom, uint32_t *at)
+static fab_shm_ep_t *next_conn(const fab_shm_domain_t *dom, uint32_t *at)
 {
     *at = *at + 1 < dom->num_conns ? *at + 1 : 0;
     return dom->conns[*at];
 }
 
 /* A share of the connected peers, in turn. */
-static void fab_shm_look_after_some(fab_shm_domain_t *dom)
+static void look_after_some(fab_shm_domain_t *dom)
 {
     uint32_t n = (dom->num_conns + FAB_SHM_TICKS_PER_ROUND - 1) / FAB_SHM_TICKS_PER_ROUND;
 
     for (uint32_t i = 0; i < n; i++) {
-        fab_shm_look_after(fab_shm_next_conn(dom, &dom->alive_at), false);
+        look_after(next_conn(dom, &dom->alive_at), false);
     }
     for (uint32_t i = 0; i < n && i < FAB_SHM_LOOKS_PER_TICK; i++) {
-        fab_shm_look_after(fab_shm_next_conn(dom, &dom->looked_at), true);
+        look_after(next_conn(dom, &dom->looked_at), true);
     }
 }
 
 /* A claimer tells its start time only when it is READY; before, that its pid is in use must do. */
-static bool fab_shm_has_no_process(uint32_t pid)
+static bool has_no_process(uint32_t pid)
 {
     return 0 == fab_shm_start_time(pid) && fab_shm_is_gone(pid, 0);
 }
 
 /* Entries that are claimed but not used: of senders not seen yet, refused, or dead. */
-static void fab_shm_look_after_entries(fab_shm_domain_t *dom)
+static void look_after_entries(fab_shm_domain_t *dom)
 {
     uint32_t high = fab_shm_high(dom);
 
@@ -124,7 +124,7 @@ static void fab_shm_look_after_entries(fab_shm_domain_t *dom)
             continue;
         }
         fab_shm_look_at(dom, index);
-        if (NULL == dom->ins[index] && fab_shm_has_no_process(fab_shm_pid_of(state)) &&
+        if (NULL == dom->ins[index] && has_no_process(fab_shm_pid_of(state)) &&
             atomic_load_explicit(&dom->entries[index].state, memory_order_relaxed) == state) {
             fab_shm_ring_free(dom, index);
         }
@@ -137,8 +137,8 @@ int fab_shm_tick(fab_shm_domain_t *dom)
 
     if (now >= dom->next_tick) {
         dom->next_tick = now + FAB_SHM_TICK_MS;
-        fab_shm_look_after_some(dom);
-        fab_shm_look_after_entries(dom);
+        look_after_some(dom);
+        look_after_entries(dom);
     }
     return 0;
 }

@@ -37,7 +37,7 @@ enum {
 
 /* ---- the first time ----------------------------------------------------- */
 
-static int fab_shm_cma_refuse(fab_shm_ep_t *ep, int error)
+static int cma_refuse(fab_shm_ep_t *ep, int error)
 {
     fab_shm_domain_t *dom = ep->dom;
 
@@ -54,7 +54,7 @@ static int fab_shm_cma_refuse(fab_shm_ep_t *ep, int error)
 }
 
 /* What an errno of a copy means for the operation. */
-static int fab_shm_cma_error(fab_shm_ep_t *ep, int error)
+static int cma_error(fab_shm_ep_t *ep, int error)
 {
     switch (error) {
     case EINTR:
@@ -64,7 +64,7 @@ static int fab_shm_cma_error(fab_shm_ep_t *ep, int error)
         fab_shm_ep_died(ep);
         return OPAL_ERR_UNREACH;
     case EPERM:
-        return fab_shm_cma_refuse(ep, error);
+        return cma_refuse(ep, error);
     default: /* EFAULT: it cannot be pinned, here or there; ENOMEM: not enough to do it */
         fab_counters.shm_cma_faults++;
         return OPAL_ERR_NOT_SUPPORTED;
@@ -73,7 +73,7 @@ static int fab_shm_cma_error(fab_shm_ep_t *ep, int error)
 
 /*
  * Read up to len bytes of the peer's memory, and, by the same call, its nonce.  OPAL_SUCCESS: they
- * are that process's, *moved says how many; otherwise as fab_shm_cma_error().
+ * are that process's, *moved says how many; otherwise as cma_error().
  */
 int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
 {
@@ -85,7 +85,7 @@ int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t le
 
     fab_counters.shm_cma_calls++;
     if (got < 0 && EFAULT != errno) {
-        return fab_shm_cma_error(ep, errno);
+        return cma_error(ep, errno);
     }
     /* The nonce comes first: what cannot be read of the data makes the count short. */
     if (got < (ssize_t) sizeof(nonce) || 0 != memcmp(nonce, ep->addr.nonce, sizeof(nonce))) {
@@ -93,14 +93,14 @@ int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t le
         return OPAL_ERR_UNREACH;
     }
     if (sizeof(nonce) == (size_t) got && len > 0) {
-        return fab_shm_cma_error(ep, EFAULT);
+        return cma_error(ep, EFAULT);
     }
     *moved = (size_t) got - sizeof(nonce);
     return OPAL_SUCCESS;
 }
 
 /* Read up to len bytes, of whatever process has the pid now. */
-static int fab_shm_cma_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
+static int cma_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
 {
     struct iovec local = {to, len};
     struct iovec remote = {(void *) (uintptr_t) from, len};
@@ -108,7 +108,7 @@ static int fab_shm_cma_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t le
 
     fab_counters.shm_cma_calls++;
     if (got < 0) {
-        return fab_shm_cma_error(ep, errno);
+        return cma_error(ep, errno);
     }
     *moved = (size_t) got;
     return OPAL_SUCCESS;
@@ -128,13 +128,13 @@ int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t le
     put = process_vm_writev((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
     fab_counters.shm_cma_calls++;
     if (put < 0) {
-        return fab_shm_cma_error(ep, errno);
+        return cma_error(ep, errno);
     }
     *moved = (size_t) put;
     return OPAL_SUCCESS;
 }
 
-static int fab_shm_cma_try(fab_shm_ep_t *ep)
+static int cma_try(fab_shm_ep_t *ep)
 {
     uint8_t nonce[FAB_SHM_NONCE];
     struct iovec local = {nonce, sizeof(nonce)};
@@ -147,7 +147,7 @@ static int fab_shm_cma_try(fab_shm_ep_t *ep)
         return OPAL_ERR_UNREACH;
     }
     if ((ssize_t) sizeof(nonce) != len || 0 != memcmp(nonce, ep->addr.nonce, sizeof(nonce))) {
-        return fab_shm_cma_refuse(ep, len < 0 ? errno : EFAULT);
+        return cma_refuse(ep, len < 0 ? errno : EFAULT);
     }
     ep->cma = FAB_SHM_CMA_WORKS;
     return OPAL_SUCCESS;
@@ -156,14 +156,14 @@ static int fab_shm_cma_try(fab_shm_ep_t *ep)
 bool fab_shm_cma_works(fab_shm_ep_t *ep)
 {
     return FAB_SHM_CMA_WORKS == ep->cma ||
-           (FAB_SHM_CMA_UNTRIED == ep->cma && OPAL_SUCCESS == fab_shm_cma_try(ep));
+           (FAB_SHM_CMA_UNTRIED == ep->cma && OPAL_SUCCESS == cma_try(ep));
 }
 
 void fab_shm_cma_try_one(fab_shm_domain_t *dom)
 {
     for (fab_shm_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
         if (FAB_SHM_CMA_UNTRIED == ep->cma && FAB_PEER_UP == ep->peer->state) {
-            (void) fab_shm_cma_try(ep);
+            (void) cma_try(ep);
             return;
         }
     }
@@ -171,14 +171,14 @@ void fab_shm_cma_try_one(fab_shm_domain_t *dom)
 
 /* ---- the queue ---------------------------------------------------------- */
 
-static void fab_shm_rma_append(fab_shm_domain_t *dom, fab_rma_t *op)
+static void rma_append(fab_shm_domain_t *dom, fab_rma_t *op)
 {
     op->next = NULL;
     *dom->rma_tail = op;
     dom->rma_tail = &op->next;
 }
 
-static fab_rma_t *fab_shm_rma_take(fab_shm_domain_t *dom)
+static fab_rma_t *rma_take(fab_shm_domain_t *dom)
 {
     fab_rma_t *op = dom->rma;
 
@@ -194,12 +194,12 @@ int fab_shm_rma(fab_rma_t *op)
     fab_shm_ep_t *ep = op->peer->ep;
 
     if (__builtin_expect(FAB_SHM_CMA_WORKS != ep->cma, 0)) {
-        int rc = FAB_SHM_CMA_REFUSED == ep->cma ? OPAL_ERR_NOT_SUPPORTED : fab_shm_cma_try(ep);
+        int rc = FAB_SHM_CMA_REFUSED == ep->cma ? OPAL_ERR_NOT_SUPPORTED : cma_try(ep);
         if (OPAL_SUCCESS != rc) {
             return rc;
         }
     }
-    fab_shm_rma_append(ep->dom, op);
+    rma_append(ep->dom, op);
     return OPAL_SUCCESS;
 }
 
@@ -217,7 +217,7 @@ void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer)
             op->next = dropped;
             dropped = op;
         } else {
-            fab_shm_rma_append(dom, op);
+            rma_append(dom, op);
         }
     }
     while (NULL != dropped) {
@@ -233,7 +233,7 @@ void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer)
  * Copy up to max bytes. OPAL_SUCCESS: all is there. OPAL_ERR_IN_PROCESS: go on later.
  * OPAL_ERR_RESOURCE_BUSY: the peer copies the rest. Others: it ends with that error.
  */
-static int fab_shm_rma_step(fab_rma_t *op, size_t max)
+static int rma_step(fab_rma_t *op, size_t max)
 {
     fab_shm_ep_t *ep = op->peer->ep;
     fab_shm_fetch_t *fetch = fab_shm_fetch_of(ep, op);
@@ -253,7 +253,7 @@ static int fab_shm_rma_step(fab_rma_t *op, size_t max)
     if (len > 0) {
         rc = FAB_PUT == op->kind ? fab_shm_cma_write(ep, local, remote, len, &moved)
              : len == left       ? fab_shm_cma_read_proven(ep, local, remote, len, &moved)
-                                 : fab_shm_cma_read(ep, local, remote, len, &moved);
+                                 : cma_read(ep, local, remote, len, &moved);
     }
     if (OPAL_SUCCESS != rc) {
         return rc;
@@ -270,11 +270,11 @@ int fab_shm_rma_progress(fab_shm_domain_t *dom)
     int events = 0;
 
     while (NULL != dom->rma && waiting != dom->rma && budget > 0) {
-        fab_rma_t *op = fab_shm_rma_take(dom);
+        fab_rma_t *op = rma_take(dom);
         size_t before = op->done;
-        int rc = fab_shm_rma_step(op, budget);
+        int rc = rma_step(op, budget);
         if (OPAL_ERR_RESOURCE_BUSY == rc) {
-            fab_shm_rma_append(dom, op);
+            rma_append(dom, op);
             waiting = NULL != waiting ? waiting : op;
             continue;
         }
@@ -282,7 +282,7 @@ int fab_shm_rma_progress(fab_shm_domain_t *dom)
         size_t cost = op->done - before + FAB_SHM_CMA_CALL_COST;
         budget = cost < budget ? budget - cost : 0;
         if (OPAL_ERR_IN_PROCESS == rc) {
-            fab_shm_rma_append(dom, op);
+            rma_append(dom, op);
         } else {
             op->complete(op, rc);
         }

@@ -17,7 +17,7 @@
 
 /* ---- open --------------------------------------------------------------- */
 
-static int fab_shm_fill_address(fab_shm_domain_t *dom, const char **why)
+static int fill_address(fab_shm_domain_t *dom, const char **why)
 {
     fab_shm_addr_t *addr = &dom->addr;
 
@@ -46,7 +46,7 @@ static int fab_shm_fill_address(fab_shm_domain_t *dom, const char **why)
 }
 
 /* Yama's scope 1 lets a process be read by its descendants only, unless it says otherwise. */
-static void fab_shm_permit_cma(fab_shm_domain_t *dom)
+static void permit_cma(fab_shm_domain_t *dom)
 {
     dom->ptrace_scope = fab_shm_ptrace_scope();
     if (1 == dom->ptrace_scope && !fab_params_is_none(fab_params.shm_single_copy)) {
@@ -54,7 +54,7 @@ static void fab_shm_permit_cma(fab_shm_domain_t *dom)
     }
 }
 
-static void fab_shm_domain_free(fab_shm_domain_t *dom)
+static void domain_free(fab_shm_domain_t *dom)
 {
     fab_shm_seg_destroy(dom);
     free(dom->exposures);
@@ -66,13 +66,13 @@ static void fab_shm_domain_free(fab_shm_domain_t *dom)
 }
 
 /* The segment, and what there is for each of its rings. */
-static int fab_shm_domain_fill(fab_shm_domain_t *dom, const char **why)
+static int domain_fill(fab_shm_domain_t *dom, const char **why)
 {
     int rc;
 
     dom->nonce = malloc(FAB_SHM_NONCE);
     if (NULL != dom->nonce) {
-        rc = fab_shm_fill_address(dom, why);
+        rc = fill_address(dom, why);
         if (OPAL_SUCCESS == rc) {
             rc = fab_shm_seg_create(dom, why);
         }
@@ -89,7 +89,7 @@ static int fab_shm_domain_fill(fab_shm_domain_t *dom, const char **why)
     return OPAL_ERR_OUT_OF_RESOURCE;
 }
 
-static int fab_shm_open(fab_t *fab, fab_domain_t **out, const char **why)
+static int shm_domain_open(fab_t *fab, fab_domain_t **out, const char **why)
 {
     fab_shm_domain_t *dom;
     char text[256];
@@ -107,12 +107,12 @@ static int fab_shm_open(fab_t *fab, fab_domain_t **out, const char **why)
     dom->fab = fab;
     dom->fd = -1;
     dom->rma_tail = &dom->rma;
-    rc = fab_shm_domain_fill(dom, why);
+    rc = domain_fill(dom, why);
     if (OPAL_SUCCESS != rc) {
-        fab_shm_domain_free(dom);
+        domain_free(dom);
         return rc;
     }
-    fab_shm_permit_cma(dom);
+    permit_cma(dom);
     fab_shm_coop_configure(dom);
     *out = (fab_domain_t *) dom;
     return OPAL_SUCCESS;
@@ -121,7 +121,7 @@ static int fab_shm_open(fab_t *fab, fab_domain_t **out, const char **why)
 /* ---- close -------------------------------------------------------------- */
 
 /* Tell all that this process has left; what it sent stays in its peers' rings. */
-static void fab_shm_say_goodbye(fab_shm_domain_t *dom)
+static void say_goodbye(fab_shm_domain_t *dom)
 {
     uint32_t high = fab_shm_high(dom);
 
@@ -132,14 +132,14 @@ static void fab_shm_say_goodbye(fab_shm_domain_t *dom)
     }
 }
 
-static void fab_shm_close(fab_domain_t *domain)
+static void shm_domain_close(fab_domain_t *domain)
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
 
     if ((uint32_t) getpid() != dom->addr.pid) {
         return; /* a child made by fork(): the segments are its parent's */
     }
-    fab_shm_say_goodbye(dom);
+    say_goodbye(dom);
     while (NULL != dom->eps) {
         fab_shm_ep_t *ep = dom->eps;
         free(ep->in);
@@ -150,12 +150,12 @@ static void fab_shm_close(fab_domain_t *domain)
         fab_shm_conn_remove(ep);
         fab_shm_ep_free(ep);
     }
-    fab_shm_domain_free(dom);
+    domain_free(dom);
 }
 
 /* ---- the rest ----------------------------------------------------------- */
 
-static size_t fab_shm_address(fab_domain_t *domain, void *buf, size_t size)
+static size_t shm_address(fab_domain_t *domain, void *buf, size_t size)
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
 
@@ -167,7 +167,7 @@ static size_t fab_shm_address(fab_domain_t *domain, void *buf, size_t size)
 }
 
 /* The last column for messages that do not fit the ring: how they are copied, and if twice, why. */
-static void fab_shm_describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
+static void describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
 {
     char yama[32] = "no ptrace_scope";
 
@@ -190,13 +190,13 @@ static void fab_shm_describe_copy(const fab_shm_domain_t *dom, char *buf, size_t
     }
 }
 
-static int fab_shm_describe(fab_domain_t *domain, char *buf, size_t size)
+static int shm_describe(fab_domain_t *domain, char *buf, size_t size)
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
     char copy[256];
 
     fab_shm_cma_try_one(dom);
-    fab_shm_describe_copy(dom, copy, sizeof(copy));
+    describe_copy(dom, copy, sizeof(copy));
     return snprintf(
         buf, size,
         "this host      shm    0 to %-10u  eager, through a ring of %u bytes: two copies\n"
@@ -210,13 +210,13 @@ const fab_provider_t fab_shm_provider = {
     .name = "shm",
     .id = FAB_WIRE_SHM,
     .ops = &fab_shm_ops,
-    .open = fab_shm_open,
-    .close = fab_shm_close,
-    .address = fab_shm_address,
+    .open = shm_domain_open,
+    .close = shm_domain_close,
+    .address = shm_address,
     .attach = fab_shm_attach,
     .detach = fab_shm_detach,
     .drop = fab_shm_drop,
     .progress = fab_shm_progress,
     .poll = fab_shm_poll,
-    .describe = fab_shm_describe,
+    .describe = shm_describe,
 };

@@ -23,7 +23,7 @@
  * for a ring without end, as its holder may use it rightly, for memory and file descriptors
  * shm_connect_timeout.  False: the time is over.
  */
-static bool fab_shm_wait_to_connect(fab_shm_ep_t *ep, int rc, uint64_t now)
+static bool wait_to_connect(fab_shm_ep_t *ep, int rc, uint64_t now)
 {
     if (0 == ep->waits_since) {
         ep->waits_since = now;
@@ -40,8 +40,8 @@ static bool fab_shm_wait_to_connect(fab_shm_ep_t *ep, int rc, uint64_t now)
     return true;
 }
 
-/* As fab_shm_make_room(). */
-static int fab_shm_try_to_connect(fab_shm_ep_t *ep)
+/* As make_room(). */
+static int try_to_connect(fab_shm_ep_t *ep)
 {
     uint64_t now = fab_shm_now_ms();
     const char *why;
@@ -60,7 +60,7 @@ static int fab_shm_try_to_connect(fab_shm_ep_t *ep)
         if (0 == ep->waits_since) {
             fab_log(ep->dom->fab, 1, "messages to process %u wait: %s", ep->addr.pid, why);
         }
-        if (fab_shm_wait_to_connect(ep, rc, now)) {
+        if (wait_to_connect(ep, rc, now)) {
             return OPAL_ERR_RESOURCE_BUSY;
         }
         snprintf(text, sizeof(text), "%s This was tried for %u s (%sshm_connect_timeout).", why,
@@ -78,10 +78,10 @@ static int fab_shm_try_to_connect(fab_shm_ep_t *ep)
  * the receiver gave back. OPAL_SUCCESS: try again. OPAL_ERR_RESOURCE_BUSY, OPAL_ERR_UNREACH (the
  * peer failed).
  */
-static __attribute__((noinline)) int fab_shm_make_room(fab_shm_ep_t *ep)
+static __attribute__((noinline)) int make_room(fab_shm_ep_t *ep)
 {
     if (0 == ep->tx.limit) {
-        return fab_shm_try_to_connect(ep);
+        return try_to_connect(ep);
     }
     uint64_t limit = ep->tx.limit;
     if (!fab_shm_tx_refresh(&ep->tx)) {
@@ -102,8 +102,8 @@ static __attribute__((noinline)) int fab_shm_make_room(fab_shm_ep_t *ep)
 }
 
 /* Not inline: a short message needs few registers. */
-static __attribute__((noinline)) int fab_shm_send_long(fab_shm_ep_t *ep, fab_hdr_t hdr,
-                                                       const void *buf, size_t len)
+static __attribute__((noinline)) int send_long(fab_shm_ep_t *ep, fab_hdr_t hdr, const void *buf,
+                                               size_t len)
 {
     uint32_t n = fab_shm_num_slots(len);
     fab_shm_slot_t *slot;
@@ -113,7 +113,7 @@ static __attribute__((noinline)) int fab_shm_send_long(fab_shm_ep_t *ep, fab_hdr
         return OPAL_ERR_BAD_PARAM;
     }
     while (NULL == (slot = fab_shm_tx_reserve(&ep->tx, n))) {
-        rc = fab_shm_make_room(ep);
+        rc = make_room(ep);
         if (OPAL_SUCCESS != rc) {
             return rc;
         }
@@ -126,7 +126,7 @@ static __attribute__((noinline)) int fab_shm_send_long(fab_shm_ep_t *ep, fab_hdr
     return OPAL_SUCCESS;
 }
 
-static int fab_shm_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
+static int shm_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
 {
     fab_shm_ep_t *ep = peer->ep;
 
@@ -135,24 +135,24 @@ static int fab_shm_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t
         fab_counters.shm_msgs_sent++;
         return OPAL_SUCCESS;
     }
-    return fab_shm_send_long(ep, hdr, buf, len);
+    return send_long(ep, hdr, buf, len);
 }
 
-static void *fab_shm_reserve(fab_peer_t *peer, size_t max_len)
+static void *shm_reserve(fab_peer_t *peer, size_t max_len)
 {
     fab_shm_ep_t *ep = peer->ep;
     uint32_t n = fab_shm_num_slots(max_len);
     fab_shm_slot_t *slot;
 
     while (NULL == (slot = fab_shm_tx_reserve(&ep->tx, n))) {
-        if (OPAL_SUCCESS != fab_shm_make_room(ep)) {
+        if (OPAL_SUCCESS != make_room(ep)) {
             return NULL;
         }
     }
     return fab_shm_payload(slot);
 }
 
-static void fab_shm_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+static void shm_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 {
     fab_shm_ep_t *ep = peer->ep;
 
@@ -162,7 +162,7 @@ static void fab_shm_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 
 /* ---- memory: CMA needs no key, a peer that is to help does -------------- */
 
-static int fab_shm_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
+static int shm_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
 {
     fab_shm_ep_t *ep = peer->ep;
     fab_shm_rkey_t key = {.magic = FAB_SHM_MAGIC,
@@ -173,7 +173,7 @@ static int fab_shm_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rke
     return OPAL_SUCCESS;
 }
 
-static void fab_shm_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
+static void shm_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
 {
     fab_shm_ep_t *ep = peer->ep;
     fab_shm_rkey_t key;
@@ -183,17 +183,17 @@ static void fab_shm_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
 }
 
 const fab_ops_t fab_shm_ops = {
-    .send = fab_shm_send,
-    .reserve = fab_shm_reserve,
-    .commit = fab_shm_commit,
-    .expose = fab_shm_expose,
-    .unexpose = fab_shm_unexpose,
+    .send = shm_send,
+    .reserve = shm_reserve,
+    .commit = shm_commit,
+    .expose = shm_expose,
+    .unexpose = shm_unexpose,
     .rma = fab_shm_rma,
 };
 
 /* ---- attach and detach -------------------------------------------------- */
 
-static bool fab_shm_addr_is_sound(const fab_shm_addr_t *addr)
+static bool addr_is_sound(const fab_shm_addr_t *addr)
 {
     uint32_t size = addr->ring_size;
 
@@ -205,7 +205,7 @@ static bool fab_shm_addr_is_sound(const fab_shm_addr_t *addr)
            addr->pid <= INT32_MAX && addr->fd >= 0;
 }
 
-static int fab_shm_addr_check(fab_shm_domain_t *dom, const fab_shm_addr_t *addr, const char **why)
+static int addr_check(fab_shm_domain_t *dom, const fab_shm_addr_t *addr, const char **why)
 {
     if (FAB_SHM_VERSION != addr->version) {
         *why = fab_sentence(dom->fab, "its shared memory has version %u, this process knows %d",
@@ -226,15 +226,14 @@ static int fab_shm_addr_check(fab_shm_domain_t *dom, const fab_shm_addr_t *addr,
                             addr->page, dom->addr.page);
         return OPAL_ERR_UNREACH;
     }
-    if (!fab_shm_addr_is_sound(addr)) {
+    if (!addr_is_sound(addr)) {
         *why = "its address for shared memory is damaged";
         return OPAL_ERR_UNREACH;
     }
     return OPAL_SUCCESS;
 }
 
-static fab_shm_ep_t *fab_shm_ep_new(fab_shm_domain_t *dom, fab_peer_t *peer,
-                                    const fab_shm_addr_t *addr)
+static fab_shm_ep_t *ep_new(fab_shm_domain_t *dom, fab_peer_t *peer, const fab_shm_addr_t *addr)
 {
     fab_shm_ep_t *ep = aligned_alloc(64, (sizeof(*ep) + 63) & ~(size_t) 63);
 
@@ -268,12 +267,12 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
         return OPAL_ERR_UNREACH;
     }
     memcpy(&addr, address, sizeof(addr));
-    rc = fab_shm_addr_check(dom, &addr, why);
+    rc = addr_check(dom, &addr, why);
     if (OPAL_SUCCESS != rc) {
         return rc;
     }
     fab_shm_coop_configure(dom);
-    ep = fab_shm_ep_new(dom, peer, &addr);
+    ep = ep_new(dom, peer, &addr);
     if (NULL == ep) {
         *why = "there is not enough memory";
         return OPAL_ERR_OUT_OF_RESOURCE;

@@ -15,7 +15,7 @@
 #include <sys/utsname.h>
 
 /* FNV-1a, 64 bits: distinguishes hosts, is no protection. */
-static uint64_t fab_shm_hash(uint64_t hash, const void *buf, size_t len)
+static uint64_t fnv1a(uint64_t hash, const void *buf, size_t len)
 {
     const uint8_t *bytes = buf;
 
@@ -26,7 +26,7 @@ static uint64_t fab_shm_hash(uint64_t hash, const void *buf, size_t len)
 }
 
 /* The start of a file as a string. Returns its length; 0 and errno if it cannot be had. */
-static size_t fab_shm_read_file(const char *path, char *buf, size_t size)
+static size_t read_file(const char *path, char *buf, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t len;
@@ -49,21 +49,21 @@ uint64_t fab_shm_host_identity(void)
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     struct utsname uts;
     char buf[128];
-    ssize_t len = (ssize_t) fab_shm_read_file("/proc/sys/kernel/random/boot_id", buf, sizeof(buf));
+    ssize_t len = (ssize_t) read_file("/proc/sys/kernel/random/boot_id", buf, sizeof(buf));
 
-    hash = fab_shm_hash(hash, buf, (size_t) len);
+    hash = fnv1a(hash, buf, (size_t) len);
     if (0 == uname(&uts)) {
-        hash = fab_shm_hash(hash, uts.nodename, strlen(uts.nodename));
+        hash = fnv1a(hash, uts.nodename, strlen(uts.nodename));
     }
     len = readlink("/proc/self/ns/pid", buf, sizeof(buf));
-    return fab_shm_hash(hash, buf, len > 0 ? (size_t) len : 0);
+    return fnv1a(hash, buf, len > 0 ? (size_t) len : 0);
 }
 
 /*
  * The start time in a process's stat line; 0 for a zombie.  proc(5): pid (comm) state ppid ...
  * starttime is field 22; comm may contain anything, also blanks and parentheses.
  */
-static uint64_t fab_shm_parse_stat(const char *stat)
+static uint64_t parse_stat(const char *stat)
 {
     const char *at = strrchr(stat, ')');
 
@@ -82,7 +82,7 @@ uint64_t fab_shm_start_time(uint32_t pid)
     char stat[1024];
 
     snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    return fab_shm_read_file(path, stat, sizeof(stat)) > 0 ? fab_shm_parse_stat(stat) : 0;
+    return read_file(path, stat, sizeof(stat)) > 0 ? parse_stat(stat) : 0;
 }
 
 bool fab_shm_has_no_pid(uint32_t pid)
@@ -96,8 +96,8 @@ bool fab_shm_is_gone(uint32_t pid, uint64_t start_time)
     char stat[1024];
 
     snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    if (fab_shm_read_file(path, stat, sizeof(stat)) > 0) {
-        return fab_shm_parse_stat(stat) != start_time;
+    if (read_file(path, stat, sizeof(stat)) > 0) {
+        return parse_stat(stat) != start_time;
     }
     /* No such file: gone. Other errors (no file descriptor left) say nothing. */
     return ENOENT == errno || ESRCH == errno || fab_shm_has_no_pid(pid);
@@ -107,6 +107,5 @@ int fab_shm_ptrace_scope(void)
 {
     char buf[16];
 
-    return fab_shm_read_file("/proc/sys/kernel/yama/ptrace_scope", buf, sizeof(buf)) > 0 ? atoi(buf)
-                                                                                         : -1;
+    return read_file("/proc/sys/kernel/yama/ptrace_scope", buf, sizeof(buf)) > 0 ? atoi(buf) : -1;
 }

@@ -33,7 +33,7 @@ void fab_shm_in_heat(fab_shm_domain_t *dom, fab_shm_in_t *in)
     dom->hot[dom->num_hot++] = in;
 }
 
-static void fab_shm_in_unlist(fab_shm_domain_t *dom, fab_shm_in_t *in)
+static void in_unlist(fab_shm_domain_t *dom, fab_shm_in_t *in)
 {
     fab_shm_in_t *last;
 
@@ -53,7 +53,7 @@ void fab_shm_in_cool(fab_shm_domain_t *dom, fab_shm_in_t *in)
         in->age = 0;
         return;
     }
-    fab_shm_in_unlist(dom, in);
+    in_unlist(dom, in);
 }
 
 /* ---- a sender comes ----------------------------------------------------- */
@@ -62,7 +62,7 @@ void fab_shm_in_cool(fab_shm_domain_t *dom, fab_shm_in_t *in)
  * Take nothing from this ring. The entry stays in use until its claimer is gone: it may write there
  * at any time.
  */
-static void fab_shm_refuse(fab_shm_domain_t *dom, uint32_t index)
+static void refuse(fab_shm_domain_t *dom, uint32_t index)
 {
     atomic_store_explicit(&dom->entries[index].ctl.is_refused, 1, memory_order_relaxed);
     fab_counters.shm_bad_messages++;
@@ -72,8 +72,7 @@ static void fab_shm_refuse(fab_shm_domain_t *dom, uint32_t index)
  * The endpoint of the peer that claims to be a ring's sender: of shm, in use, with that very
  * address. NULL: refuse it.
  */
-static fab_shm_ep_t *fab_shm_sender(fab_shm_domain_t *dom, uint64_t name,
-                                    const fab_shm_addr_t *addr)
+static fab_shm_ep_t *sender(fab_shm_domain_t *dom, uint64_t name, const fab_shm_addr_t *addr)
 {
     fab_peer_t *peer = fab_peer_from_wire(dom->fab, &fab_shm_provider, name, addr, sizeof(*addr));
     fab_shm_ep_t *ep = dom->eps;
@@ -88,26 +87,25 @@ static fab_shm_ep_t *fab_shm_sender(fab_shm_domain_t *dom, uint64_t name,
     return ep;
 }
 
-static bool fab_shm_in_has_left(const fab_shm_domain_t *dom, const fab_shm_in_t *in)
+static bool in_has_left(const fab_shm_domain_t *dom, const fab_shm_in_t *in)
 {
     return FAB_SHM_CLOSED == fab_shm_state_of(atomic_load_explicit(&dom->entries[in->index].state,
                                                                    memory_order_acquire));
 }
 
 /* A ring that is new here: find its sender and poll it. */
-static void fab_shm_adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
+static void adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
 {
     fab_shm_entry_t *entry = &dom->entries[index];
     fab_shm_addr_t addr = entry->addr; /* copied once: it is another process's to change */
-    fab_shm_ep_t *ep = addr.pid == fab_shm_pid_of(state) ? fab_shm_sender(dom, entry->name, &addr)
-                                                         : NULL;
+    fab_shm_ep_t *ep = addr.pid == fab_shm_pid_of(state) ? sender(dom, entry->name, &addr) : NULL;
     fab_shm_in_t *in;
 
-    if (NULL != ep && NULL != ep->in && fab_shm_in_has_left(dom, ep->in)) {
+    if (NULL != ep && NULL != ep->in && in_has_left(dom, ep->in)) {
         return; /* it left and came again: the old ring first; a later tick finds this one */
     }
     if (NULL == ep || NULL != ep->in) {
-        fab_shm_refuse(dom, index);
+        refuse(dom, index);
         return;
     }
     in = calloc(1, sizeof(*in));
@@ -131,7 +129,7 @@ void fab_shm_look_at(fab_shm_domain_t *dom, uint32_t index)
 {
     fab_shm_entry_t *entry = &dom->entries[index];
     fab_shm_in_t *in = dom->ins[index];
-    /* acquire: pairs with the releases in fab_shm_introduce() and fab_shm_disconnect() */
+    /* acquire: pairs with the releases in introduce() and fab_shm_disconnect() */
     uint64_t state = atomic_load_explicit(&entry->state, memory_order_acquire);
 
     if (NULL != in) {
@@ -150,7 +148,7 @@ void fab_shm_look_at(fab_shm_domain_t *dom, uint32_t index)
         return;
     }
     if (FAB_SHM_READY == fab_shm_state_of(state) || FAB_SHM_CLOSED == fab_shm_state_of(state)) {
-        fab_shm_adopt(dom, index, state);
+        adopt(dom, index, state);
     }
 }
 
@@ -160,7 +158,7 @@ void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_
 {
     fab_shm_ep_t *ep = in->ep;
 
-    fab_shm_in_unlist(dom, in);
+    in_unlist(dom, in);
     dom->ins[in->index] = NULL;
     ep->in = NULL;
     fab_shm_conn_remove(ep);

@@ -5,7 +5,7 @@
  */
 #include "shm/shm_types.h"
 
-static __attribute__((noinline)) void fab_shm_bad_message(fab_shm_in_t *in)
+static __attribute__((noinline)) void bad_message(fab_shm_in_t *in)
 {
     fab_counters.shm_bad_messages++;
     fab_peer_fail(in->ep->peer, OPAL_ERR_COMM_FAILURE,
@@ -13,7 +13,7 @@ static __attribute__((noinline)) void fab_shm_bad_message(fab_shm_in_t *in)
 }
 
 /* Any message, or none. False: it was none. Not inline: most take one slot. */
-static __attribute__((noinline)) bool fab_shm_deliver_any(fab_t *fab, fab_shm_in_t *in)
+static __attribute__((noinline)) bool deliver_any(fab_t *fab, fab_shm_in_t *in)
 {
     fab_shm_msg_t msg;
 
@@ -21,7 +21,7 @@ static __attribute__((noinline)) bool fab_shm_deliver_any(fab_t *fab, fab_shm_in
     case FAB_SHM_EMPTY:
         return false;
     case FAB_SHM_BAD:
-        fab_shm_bad_message(in);
+        bad_message(in);
         return false;
     case FAB_SHM_MESSAGE:
         break;
@@ -35,7 +35,7 @@ static __attribute__((noinline)) bool fab_shm_deliver_any(fab_t *fab, fab_shm_in
  * Deliver what is in the ring, up to a batch, or until a handler wants no more. Not inline: an empty
  * poll needs few registers.
  */
-static __attribute__((noinline)) int fab_shm_deliver(fab_shm_domain_t *dom, fab_shm_in_t *in)
+static __attribute__((noinline)) int deliver(fab_shm_domain_t *dom, fab_shm_in_t *in)
 {
     fab_t *fab = dom->fab;
     fab_peer_t *peer = in->ep->peer;
@@ -53,7 +53,7 @@ static __attribute__((noinline)) int fab_shm_deliver(fab_shm_domain_t *dom, fab_
                         fab_hdr_of((word >> 32 & 0xff) | (uint64_t) slot->app_ctx << 32, slot->tag),
                         slot->payload, (uint32_t) word);
             fab_shm_rx_advance(rx, 1);
-        } else if (!fab_shm_deliver_any(fab, in)) {
+        } else if (!deliver_any(fab, in)) {
             break;
         }
         events++;
@@ -64,7 +64,7 @@ static __attribute__((noinline)) int fab_shm_deliver(fab_shm_domain_t *dom, fab_
 }
 
 /* Somebody rang: look at all entries whose bit is set. */
-static __attribute__((noinline)) void fab_shm_answer_doorbell(fab_shm_domain_t *dom)
+static __attribute__((noinline)) void answer_doorbell(fab_shm_domain_t *dom)
 {
     /* acquire: pairs with the fetch_or of the senders: what they rang for is there */
     uint64_t bits = atomic_exchange_explicit(&dom->seg->doorbell, 0, memory_order_acq_rel);
@@ -80,7 +80,7 @@ static __attribute__((noinline)) void fab_shm_answer_doorbell(fab_shm_domain_t *
 }
 
 /* The sender left and all is delivered. */
-static void fab_shm_finish(fab_shm_domain_t *dom, fab_shm_in_t *in)
+static void finish(fab_shm_domain_t *dom, fab_shm_in_t *in)
 {
     fab_shm_ep_t *ep = in->ep;
     fab_peer_t *peer = ep->peer;
@@ -94,14 +94,14 @@ static void fab_shm_finish(fab_shm_domain_t *dom, fab_shm_in_t *in)
 }
 
 /* Rings without message for long go cold; those whose sender left go. */
-static void fab_shm_age(fab_shm_domain_t *dom)
+static void cool_idle_rings(fab_shm_domain_t *dom)
 {
     uint32_t max_age = dom->num_hot <= FAB_SHM_FEW_HOT ? FAB_SHM_AGE_FEW : FAB_SHM_AGE_MANY;
 
     for (uint32_t i = dom->num_hot; i-- > 0;) {
         fab_shm_in_t *in = dom->hot[i];
         if (in->is_closing && !fab_shm_rx_is_ready(&in->rx)) {
-            fab_shm_finish(dom, in);
+            finish(dom, in);
         } else if (++in->age > max_age) {
             fab_shm_in_cool(dom, in);
         }
@@ -109,7 +109,7 @@ static void fab_shm_age(fab_shm_domain_t *dom)
 }
 
 /* Look at one cold ring: a doorbell that was missed (shm_ring_inl.h, "Idle"). */
-static void fab_shm_sweep(fab_shm_domain_t *dom)
+static void sweep(fab_shm_domain_t *dom)
 {
     fab_shm_in_t *in;
 
@@ -125,16 +125,16 @@ static void fab_shm_sweep(fab_shm_domain_t *dom)
 static inline void fab_shm_look_at_doorbell(fab_shm_domain_t *dom)
 {
     if (__builtin_expect(0 != atomic_load_explicit(&dom->seg->doorbell, memory_order_relaxed), 0)) {
-        fab_shm_answer_doorbell(dom);
+        answer_doorbell(dom);
     }
 }
 
-static __attribute__((noinline)) int fab_shm_keep_house(fab_shm_domain_t *dom)
+static __attribute__((noinline)) int keep_house(fab_shm_domain_t *dom)
 {
     fab_shm_look_at_doorbell(dom);
-    fab_shm_sweep(dom);
+    sweep(dom);
     if (0 == dom->pass % FAB_SHM_AGE_PASSES) {
-        fab_shm_age(dom);
+        cool_idle_rings(dom);
     }
     return 0 == dom->pass % FAB_SHM_CLOCK_PASSES ? fab_shm_tick(dom) : 0;
 }
@@ -155,7 +155,7 @@ int fab_shm_poll(void *domain)
         at = at + 1 < dom->num_hot ? at + 1 : 0;
         in = dom->hot[at];
         if (fab_shm_rx_is_ready(&in->rx)) {
-            events += fab_shm_deliver(dom, in);
+            events += deliver(dom, in);
             if (dom->fab->must_return) {
                 break;
             }
@@ -170,7 +170,7 @@ int fab_shm_poll(void *domain)
         events += fab_shm_coop_help(dom);
     }
     if (__builtin_expect(0 == ++dom->pass % FAB_SHM_SWEEP_PASSES, 0)) {
-        events += fab_shm_keep_house(dom);
+        events += keep_house(dom);
     }
     return events;
 }

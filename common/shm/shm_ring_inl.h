@@ -34,7 +34,7 @@
  * sender that sees idle odd after it published, rings the doorbell, once per idle time.  The sender
  * has no fence between its word and reading idle, so the two sides may miss each other: the
  * receiver's last look comes before the word, the sender's look at idle before the store to it.
- * Nothing is lost: the receiver looks at a cold ring now and then anyhow (fab_shm_sweep), only
+ * Nothing is lost: the receiver looks at a cold ring now and then anyhow (sweep), only
  * later.
  *
  * Trust.  The other side may write anything at any time.  Each shared field is read once; a word is

@@ -26,20 +26,20 @@ enum {
 
 /* ---- this process's segment --------------------------------------------- */
 
-static uint32_t fab_shm_min(uint32_t a, uint32_t b)
+static uint32_t min(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
 /* Entries that lie wholly in the first len bytes of the segment. */
-static uint32_t fab_shm_entries_within(const fab_shm_addr_t *addr, size_t len)
+static uint32_t entries_within(const fab_shm_addr_t *addr, size_t len)
 {
     size_t n = (len - sizeof(fab_shm_seg_t)) / sizeof(fab_shm_entry_t);
 
     return n < addr->num_rings ? (uint32_t) n : addr->num_rings;
 }
 
-static void fab_shm_seg_fill(const fab_shm_domain_t *dom, fab_shm_seg_t *seg)
+static void seg_fill(const fab_shm_domain_t *dom, fab_shm_seg_t *seg)
 {
     const fab_shm_addr_t *addr = &dom->addr;
 
@@ -53,11 +53,10 @@ static void fab_shm_seg_fill(const fab_shm_domain_t *dom, fab_shm_seg_t *seg)
     seg->size = fab_shm_seg_size(addr);
     seg->name = dom->fab->config.name;
     memcpy(seg->nonce, addr->nonce, sizeof(seg->nonce));
-    atomic_store_explicit(&seg->backed, fab_shm_entries_within(addr, addr->page),
-                          memory_order_relaxed);
+    atomic_store_explicit(&seg->backed, entries_within(addr, addr->page), memory_order_relaxed);
 }
 
-static int fab_shm_seg_error(fab_shm_domain_t *dom, const char *call, size_t size, const char **why)
+static int seg_error(fab_shm_domain_t *dom, const char *call, size_t size, const char **why)
 {
     *why = fab_sentence(dom->fab, "%s of the segment for shared memory (%zu bytes) failed: %s.",
                         call, size, strerror(errno));
@@ -69,7 +68,7 @@ static int fab_shm_seg_error(fab_shm_domain_t *dom, const char *call, size_t siz
  * fallocate() and undoes what that call did, so it is tried again, and in steps that are over
  * before the next tick of a profiler's timer.
  */
-static bool fab_shm_back(int fd, off_t at, off_t len)
+static bool back(int fd, off_t at, off_t len)
 {
     while (len > 0) {
         off_t step = len < FAB_SHM_BACK_STEP ? len : FAB_SHM_BACK_STEP;
@@ -84,7 +83,7 @@ static bool fab_shm_back(int fd, off_t at, off_t len)
 }
 
 /* How rings lie in the segment, and how many of them a claimer maps at once. */
-static void fab_shm_choose_layout(fab_shm_addr_t *addr, uint32_t num_local)
+static void choose_layout(fab_shm_addr_t *addr, uint32_t num_local)
 {
     uint32_t ring_size = num_local <= 16 ? 65536 : num_local <= 64 ? 32768 : 16384;
     uint32_t num_rings = num_local < FAB_SHM_RINGS_MAX - FAB_SHM_SPARE_RINGS
@@ -95,20 +94,19 @@ static void fab_shm_choose_layout(fab_shm_addr_t *addr, uint32_t num_local)
     ring_size = ring_size < addr->page ? addr->page : ring_size;
     addr->ring_size = 0 != fab_params.shm_ring_size ? fab_params.shm_ring_size : ring_size;
     addr->num_rings = 0 != fab_params.shm_max_peers ? fab_params.shm_max_peers : num_rings;
-    addr->num_ahead = fab_shm_min(fab_shm_min(num_local, addr->num_rings),
-                                  (uint32_t) (FAB_SHM_AHEAD_MAX / fab_shm_stride(addr)));
-    addr->eager_max = fab_shm_min(fab_shm_ring_eager_max(addr->ring_size),
-                                  fab_params.shm_eager_limit);
+    addr->num_ahead = min(min(num_local, addr->num_rings),
+                          (uint32_t) (FAB_SHM_AHEAD_MAX / fab_shm_stride(addr)));
+    addr->eager_max = min(fab_shm_ring_eager_max(addr->ring_size), fab_params.shm_eager_limit);
 }
 
 /* A memfd of that size, which it keeps, with memory for the first page. -1, and errno. */
-static int fab_shm_seg_file(const fab_shm_addr_t *addr, size_t size, struct stat *st)
+static int seg_file(const fab_shm_addr_t *addr, size_t size, struct stat *st)
 {
     int fd = memfd_create("pml_tm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     if (fd >= 0 &&
         (0 != ftruncate(fd, (off_t) size) || 0 != fcntl(fd, F_ADD_SEALS, FAB_SHM_SEALS) ||
-         !fab_shm_back(fd, 0, addr->page) || 0 != fstat(fd, st))) {
+         !back(fd, 0, addr->page) || 0 != fstat(fd, st))) {
         int error = errno;
         close(fd);
         errno = error;
@@ -124,16 +122,16 @@ int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why)
     void *at;
     int rc;
 
-    fab_shm_choose_layout(&dom->addr, dom->fab->config.num_local);
+    choose_layout(&dom->addr, dom->fab->config.num_local);
     size = fab_shm_seg_size(&dom->addr);
-    dom->fd = fab_shm_seg_file(&dom->addr, size, &st);
+    dom->fd = seg_file(&dom->addr, size, &st);
     if (dom->fd < 0) {
-        return fab_shm_seg_error(
-            dom, "memfd_create(), ftruncate(), fcntl(F_ADD_SEALS) or fallocate()", size, why);
+        return seg_error(dom, "memfd_create(), ftruncate(), fcntl(F_ADD_SEALS) or fallocate()",
+                         size, why);
     }
     at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, dom->fd, 0);
     if (MAP_FAILED == at) {
-        rc = fab_shm_seg_error(dom, "mmap()", size, why);
+        rc = seg_error(dom, "mmap()", size, why);
         close(dom->fd);
         dom->fd = -1;
         return rc;
@@ -143,12 +141,12 @@ int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why)
     dom->fd_dev = (uint64_t) st.st_dev;
     dom->fd_ino = (uint64_t) st.st_ino;
     dom->addr.fd = dom->fd;
-    fab_shm_seg_fill(dom, at);
+    seg_fill(dom, at);
     return OPAL_SUCCESS;
 }
 
 /* A program that closed all its file descriptors may have opened another file under that number. */
-static bool fab_shm_seg_owns_fd(const fab_shm_domain_t *dom)
+static bool seg_owns_fd(const fab_shm_domain_t *dom)
 {
     struct stat st;
 
@@ -160,7 +158,7 @@ void fab_shm_seg_destroy(fab_shm_domain_t *dom)
 {
     if (NULL != dom->seg) {
         /* asked while the segment is mapped: no other file has its inode number */
-        if (fab_shm_seg_owns_fd(dom)) {
+        if (seg_owns_fd(dom)) {
             close(dom->fd);
         }
         munmap(dom->seg, fab_shm_seg_size(&dom->addr));
@@ -169,9 +167,9 @@ void fab_shm_seg_destroy(fab_shm_domain_t *dom)
 }
 
 /* The entry, and its ring, are free; the next claimer begins there if it is a low one. */
-static void fab_shm_entry_release(fab_shm_seg_t *seg, uint32_t index)
+static void entry_release(fab_shm_seg_t *seg, uint32_t index)
 {
-    /* release: pairs with the CAS in fab_shm_claim_entry() */
+    /* release: pairs with the CAS in claim_entry() */
     atomic_store_explicit(&fab_shm_seg_entries(seg)[index].state, FAB_SHM_FREE,
                           memory_order_release);
     if (index < atomic_load_explicit(&seg->claim_hint, memory_order_relaxed)) {
@@ -186,7 +184,7 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
 
     /*
      * The next claimer must find zeros; giving the memory back does that as well.  By address, not
-     * by dom->fd, which may be another file (fab_shm_seg_owns_fd()).
+     * by dom->fd, which may be another file (seg_owns_fd()).
      */
     if (0 != madvise(ring, fab_shm_stride(&dom->addr), MADV_REMOVE)) {
         memset(ring, 0, dom->addr.ring_size);
@@ -197,7 +195,7 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
     for (int k = 0; k < FAB_SHM_COOPS; k++) {
         atomic_store_explicit(&entry->coops[k].done, 0, memory_order_relaxed);
     }
-    fab_shm_entry_release(dom->seg, index);
+    entry_release(dom->seg, index);
 }
 
 /* ---- a peer's segment --------------------------------------------------- */
@@ -205,7 +203,7 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
 /*
  * Running out of these ends: others give some back.  OPAL_ERR_OUT_OF_RESOURCE: try again later.
  */
-static int fab_shm_connect_error(int error)
+static int connect_error(int error)
 {
     switch (error) {
     case EMFILE:
@@ -219,7 +217,7 @@ static int fab_shm_connect_error(int error)
     }
 }
 
-static int fab_shm_open_peer(fab_shm_ep_t *ep, int *out, const char **why)
+static int open_peer(fab_shm_ep_t *ep, int *out, const char **why)
 {
     const fab_shm_addr_t *addr = &ep->addr;
     const char *advice =
@@ -233,7 +231,7 @@ static int fab_shm_open_peer(fab_shm_ep_t *ep, int *out, const char **why)
     if (*out >= 0) {
         return OPAL_SUCCESS;
     }
-    rc = fab_shm_connect_error(errno);
+    rc = connect_error(errno);
     if (ENOENT == errno) {
         advice = "The process has ended, or has left the job.";
     } else if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
@@ -245,7 +243,7 @@ static int fab_shm_open_peer(fab_shm_ep_t *ep, int *out, const char **why)
     return rc;
 }
 
-static bool fab_shm_seg_matches(const fab_shm_ep_t *ep, const fab_shm_seg_t *seg)
+static bool seg_matches(const fab_shm_ep_t *ep, const fab_shm_seg_t *seg)
 {
     const fab_shm_addr_t *addr = &ep->addr;
 
@@ -260,20 +258,19 @@ static bool fab_shm_seg_matches(const fab_shm_ep_t *ep, const fab_shm_seg_t *seg
  * Is that file the peer's segment?  It is read, not mapped: whatever it is, that has no effect.
  * With the nonce of the address in its head it is what that process made, and its size is sealed.
  */
-static bool fab_shm_is_segment(const fab_shm_ep_t *ep, int fd)
+static bool is_segment(const fab_shm_ep_t *ep, int fd)
 {
     fab_shm_seg_t head;
 
-    return (ssize_t) sizeof(head) == pread(fd, &head, sizeof(head), 0) &&
-           fab_shm_seg_matches(ep, &head);
+    return (ssize_t) sizeof(head) == pread(fd, &head, sizeof(head), 0) && seg_matches(ep, &head);
 }
 
-static int fab_shm_map_peer(fab_shm_ep_t *ep, int fd, const char **why)
+static int map_peer(fab_shm_ep_t *ep, int fd, const char **why)
 {
     size_t len = fab_shm_ring_at(&ep->addr, ep->addr.num_ahead);
     void *at;
 
-    if (!fab_shm_is_segment(ep, fd)) {
+    if (!is_segment(ep, fd)) {
         *why = fab_sentence(ep->dom->fab,
                             "The shared memory of process %u is another file: its head has other "
                             "marks than its address. The process has ended.",
@@ -282,7 +279,7 @@ static int fab_shm_map_peer(fab_shm_ep_t *ep, int fd, const char **why)
     }
     at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (MAP_FAILED == at) {
-        int rc = fab_shm_connect_error(errno);
+        int rc = connect_error(errno);
         *why = fab_sentence(ep->dom->fab,
                             "mmap() of %zu bytes of the shared memory of process %u failed: %s.",
                             len, ep->addr.pid, strerror(errno));
@@ -293,13 +290,13 @@ static int fab_shm_map_peer(fab_shm_ep_t *ep, int fd, const char **why)
     return OPAL_SUCCESS;
 }
 
-static void fab_shm_unmap_peer(fab_shm_ep_t *ep)
+static void unmap_peer(fab_shm_ep_t *ep)
 {
     munmap(ep->seg, ep->seg_len);
     ep->seg = NULL;
 }
 
-static void fab_shm_raise(_Atomic uint32_t *word, uint32_t to)
+static void shm_raise(_Atomic uint32_t *word, uint32_t to)
 {
     uint32_t is = atomic_load_explicit(word, memory_order_relaxed);
 
@@ -308,7 +305,7 @@ static void fab_shm_raise(_Atomic uint32_t *word, uint32_t to)
 }
 
 /* Memory for the entries up to this one, whole pages of them. False, and errno, if there is none. */
-static bool fab_shm_back_entries(fab_shm_ep_t *ep, int fd, uint32_t index)
+static bool back_entries(fab_shm_ep_t *ep, int fd, uint32_t index)
 {
     size_t page = ep->addr.page;
     uint32_t backed = atomic_load_explicit(&ep->seg->backed, memory_order_relaxed);
@@ -318,14 +315,14 @@ static bool fab_shm_back_entries(fab_shm_ep_t *ep, int fd, uint32_t index)
     if (index < backed) {
         return true;
     }
-    if (!fab_shm_back(fd, (off_t) from, (off_t) (to - from))) {
+    if (!back(fd, (off_t) from, (off_t) (to - from))) {
         return false;
     }
-    fab_shm_raise(&ep->seg->backed, fab_shm_entries_within(&ep->addr, to));
+    shm_raise(&ep->seg->backed, entries_within(&ep->addr, to));
     return true;
 }
 
-static bool fab_shm_claim_entry(fab_shm_ep_t *ep, uint32_t index)
+static bool claim_entry(fab_shm_ep_t *ep, uint32_t index)
 {
     fab_shm_entry_t *entry = &fab_shm_seg_entries(ep->seg)[index];
     uint64_t expected = FAB_SHM_FREE;
@@ -342,21 +339,21 @@ static bool fab_shm_claim_entry(fab_shm_ep_t *ep, uint32_t index)
  * Take a free entry.  Each claimer begins at another one, so that many at once do not meet.  Errors:
  * OPAL_ERR_RESOURCE_BUSY (all are in use), OPAL_ERR_OUT_OF_RESOURCE; with *why.
  */
-static int fab_shm_claim(fab_shm_ep_t *ep, int fd, uint32_t *index, const char **why)
+static int claim(fab_shm_ep_t *ep, int fd, uint32_t *index, const char **why)
 {
     uint32_t num_rings = ep->addr.num_rings;
     uint32_t hint = atomic_fetch_add_explicit(&ep->seg->claim_hint, 1, memory_order_relaxed);
 
     for (uint32_t i = 0; i < num_rings; i++) {
         *index = (hint % num_rings + i) % num_rings;
-        if (!fab_shm_back_entries(ep, fd, *index)) {
+        if (!back_entries(ep, fd, *index)) {
             *why = fab_sentence(ep->dom->fab,
                                 "There is no memory for a ring towards process %u: %s.",
                                 ep->addr.pid, strerror(errno));
-            return fab_shm_connect_error(errno);
+            return connect_error(errno);
         }
-        if (fab_shm_claim_entry(ep, *index)) {
-            fab_shm_raise(&ep->seg->high, *index + 1);
+        if (claim_entry(ep, *index)) {
+            shm_raise(&ep->seg->high, *index + 1);
             return OPAL_SUCCESS;
         }
     }
@@ -369,13 +366,13 @@ static int fab_shm_claim(fab_shm_ep_t *ep, int fd, uint32_t *index, const char *
 }
 
 /* The ring's memory in this process; NULL, and errno. */
-static void *fab_shm_map_ring(fab_shm_ep_t *ep, int fd, uint32_t index)
+static void *map_ring(fab_shm_ep_t *ep, int fd, uint32_t index)
 {
     size_t size = ep->addr.ring_size;
     size_t at = fab_shm_ring_at(&ep->addr, index);
     void *ring;
 
-    if (!fab_shm_back(fd, (off_t) at, (off_t) size)) {
+    if (!back(fd, (off_t) at, (off_t) size)) {
         return NULL;
     }
     if (index < ep->addr.num_ahead) {
@@ -386,7 +383,7 @@ static void *fab_shm_map_ring(fab_shm_ep_t *ep, int fd, uint32_t index)
     return MAP_FAILED != ring ? ring : NULL;
 }
 
-static void fab_shm_unmap_ring(fab_shm_ep_t *ep)
+static void unmap_ring(fab_shm_ep_t *ep)
 {
     if (0 != ep->ring_len) {
         munmap(ep->tx.slots, ep->ring_len);
@@ -395,14 +392,14 @@ static void fab_shm_unmap_ring(fab_shm_ep_t *ep)
 }
 
 /* Map the claimed ring and prepare to send through it. */
-static int fab_shm_tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
+static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
 {
     uint32_t num_slots = fab_shm_num_slots_of(&ep->addr);
     uint64_t *stale = calloc((num_slots + 63) / 64, sizeof(*stale));
-    void *slots = NULL != stale ? fab_shm_map_ring(ep, fd, index) : NULL;
+    void *slots = NULL != stale ? map_ring(ep, fd, index) : NULL;
 
     if (NULL == slots) {
-        int rc = fab_shm_connect_error(errno);
+        int rc = connect_error(errno);
         *why = fab_sentence(
             ep->dom->fab,
             "There is no memory for a ring of %u bytes towards process %u: %s. Lower "
@@ -423,13 +420,13 @@ static int fab_shm_tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char 
     return OPAL_SUCCESS;
 }
 
-static void fab_shm_ring_doorbell(fab_shm_tx_t *tx)
+static void ring_doorbell(fab_shm_tx_t *tx)
 {
     atomic_fetch_or_explicit(tx->doorbell, UINT64_C(1) << tx->doorbell_bit, memory_order_acq_rel);
 }
 
 /* Tell the owner who sends here. */
-static void fab_shm_introduce(fab_shm_ep_t *ep)
+static void introduce(fab_shm_ep_t *ep)
 {
     const fab_shm_domain_t *dom = ep->dom;
 
@@ -438,11 +435,11 @@ static void fab_shm_introduce(fab_shm_ep_t *ep)
     /* release: pairs with the acquire in fab_shm_look_at() */
     atomic_store_explicit(&ep->entry->state, fab_shm_state(dom->addr.pid, FAB_SHM_READY),
                           memory_order_release);
-    fab_shm_ring_doorbell(&ep->tx);
+    ring_doorbell(&ep->tx);
 }
 
 /* Claim a ring in the peer's segment, which is mapped. */
-static int fab_shm_connect_ring(fab_shm_ep_t *ep, int fd, const char **why)
+static int connect_ring(fab_shm_ep_t *ep, int fd, const char **why)
 {
     uint32_t index;
     int rc;
@@ -452,14 +449,14 @@ static int fab_shm_connect_ring(fab_shm_ep_t *ep, int fd, const char **why)
                             ep->addr.pid);
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    rc = fab_shm_claim(ep, fd, &index, why);
+    rc = claim(ep, fd, &index, why);
     if (OPAL_SUCCESS == rc) {
-        rc = fab_shm_tx_open(ep, fd, index, why);
+        rc = tx_open(ep, fd, index, why);
         if (OPAL_SUCCESS == rc) {
-            fab_shm_introduce(ep);
+            introduce(ep);
             return OPAL_SUCCESS;
         }
-        fab_shm_entry_release(ep->seg, index);
+        entry_release(ep->seg, index);
     }
     fab_shm_conn_remove(ep);
     return rc;
@@ -468,21 +465,21 @@ static int fab_shm_connect_ring(fab_shm_ep_t *ep, int fd, const char **why)
 int fab_shm_connect(fab_shm_ep_t *ep, const char **why)
 {
     int fd;
-    int rc = fab_shm_open_peer(ep, &fd, why);
+    int rc = open_peer(ep, &fd, why);
 
     if (OPAL_SUCCESS != rc) {
         return rc;
     }
-    rc = fab_shm_map_peer(ep, fd, why);
+    rc = map_peer(ep, fd, why);
     if (OPAL_SUCCESS == rc) {
         if (0 != atomic_load_explicit(&ep->seg->is_finalized, memory_order_relaxed)) {
             *why = fab_sentence(ep->dom->fab, "Process %u has left.", ep->addr.pid);
             rc = OPAL_ERR_UNREACH;
         } else {
-            rc = fab_shm_connect_ring(ep, fd, why);
+            rc = connect_ring(ep, fd, why);
         }
         if (OPAL_SUCCESS != rc) {
-            fab_shm_unmap_peer(ep);
+            unmap_peer(ep);
         }
     }
     close(fd);
@@ -497,11 +494,11 @@ void fab_shm_disconnect(fab_shm_ep_t *ep)
     /* release: pairs with the acquire in fab_shm_look_at(): all messages are there before it */
     atomic_store_explicit(&ep->entry->state, fab_shm_state(ep->dom->addr.pid, FAB_SHM_CLOSED),
                           memory_order_release);
-    fab_shm_ring_doorbell(&ep->tx);
-    fab_shm_unmap_ring(ep);
+    ring_doorbell(&ep->tx);
+    unmap_ring(ep);
     free(ep->tx.stale);
     ep->tx = (fab_shm_tx_t){0};
     ep->entry = NULL;
-    fab_shm_unmap_peer(ep);
+    unmap_peer(ep);
     fab_shm_conn_remove(ep);
 }

@@ -32,7 +32,7 @@ void fab_verbs_give_up(fab_verbs_domain_t *dom, const char *what, const char *wh
 
 /* ---- events of the device ----------------------------------------------- */
 
-static void fab_verbs_qp_event(fab_verbs_domain_t *dom, const struct ibv_async_event *event)
+static void qp_event(fab_verbs_domain_t *dom, const struct ibv_async_event *event)
 {
     fab_verbs_conn_t *conn = fab_verbs_conn_by_qpn(dom, event->element.qp->qp_num);
 
@@ -43,7 +43,7 @@ static void fab_verbs_qp_event(fab_verbs_domain_t *dom, const struct ibv_async_e
     }
 }
 
-static void fab_verbs_qp_ended(fab_verbs_domain_t *dom, const struct ibv_async_event *event)
+static void qp_ended(fab_verbs_domain_t *dom, const struct ibv_async_event *event)
 {
     fab_verbs_conn_t *conn = fab_verbs_conn_by_qpn(dom, event->element.qp->qp_num);
 
@@ -52,16 +52,16 @@ static void fab_verbs_qp_ended(fab_verbs_domain_t *dom, const struct ibv_async_e
     }
 }
 
-static void fab_verbs_event(fab_verbs_domain_t *dom, const struct ibv_async_event *event)
+static void handle_event(fab_verbs_domain_t *dom, const struct ibv_async_event *event)
 {
     switch (event->event_type) {
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-        fab_verbs_qp_event(dom, event);
+        qp_event(dom, event);
         break;
     case IBV_EVENT_QP_LAST_WQE_REACHED:
-        fab_verbs_qp_ended(dom, event);
+        qp_ended(dom, event);
         break;
     case IBV_EVENT_PORT_ERR:
         if (event->element.port_num == dom->port_num) {
@@ -95,14 +95,14 @@ void fab_verbs_async(fab_verbs_domain_t *dom)
 
     while (0 == ibv_get_async_event(dom->ctx, &event)) {
         fab_counters.verbs_async_events++;
-        fab_verbs_event(dom, &event);
+        handle_event(dom, &event);
         ibv_ack_async_event(&event);
     }
 }
 
 /* ---- processes of this host --------------------------------------------- */
 
-static void fab_verbs_look_after(fab_verbs_conn_t *conn)
+static void look_after(fab_verbs_conn_t *conn)
 {
     fab_verbs_ep_t *ep = NULL != conn ? conn->ep : NULL;
 
@@ -117,7 +117,7 @@ static void fab_verbs_look_after(fab_verbs_conn_t *conn)
 }
 
 /* Unless the event that it is back was lost. */
-static void fab_verbs_port_lost(fab_verbs_domain_t *dom)
+static void port_lost(fab_verbs_domain_t *dom)
 {
     struct ibv_port_attr port;
 
@@ -133,10 +133,10 @@ void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now)
 
     for (; n > 0; n--) {
         dom->alive_at = dom->alive_at + 1 < dom->max_conns ? dom->alive_at + 1 : 0;
-        fab_verbs_look_after(dom->conns[dom->alive_at]);
+        look_after(dom->conns[dom->alive_at]);
     }
     if (0 != dom->port_down_since && now > dom->port_down_since + FAB_VERBS_PORT_GRACE_US) {
         dom->port_down_since = 0;
-        fab_verbs_port_lost(dom);
+        port_lost(dom);
     }
 }

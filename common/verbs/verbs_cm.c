@@ -46,13 +46,12 @@ struct fab_verbs_cm {
 };
 
 /* An IPv6 address that means nothing without its interface. */
-static bool fab_verbs_is_link_local(const uint8_t *ip)
+static bool is_link_local(const uint8_t *ip)
 {
     return 0xfe == ip[0] && 0x80 == (ip[1] & 0xc0);
 }
 
-static socklen_t fab_verbs_cm_sockaddr(const uint8_t *gid, uint16_t port,
-                                       struct sockaddr_storage *out)
+static socklen_t cm_sockaddr(const uint8_t *gid, uint16_t port, struct sockaddr_storage *out)
 {
     fab_sock_ip_t ip = {.port = port};
 
@@ -63,8 +62,8 @@ static socklen_t fab_verbs_cm_sockaddr(const uint8_t *gid, uint16_t port,
 /* ---- finding the interface ---------------------------------------------- */
 
 /* Does rdma_cm use this port for that IP address? */
-static bool fab_verbs_cm_binds(struct rdma_event_channel *channel, const char *device, uint8_t port,
-                               struct sockaddr *sa)
+static bool cm_binds(struct rdma_event_channel *channel, const char *device, uint8_t port,
+                     struct sockaddr *sa)
 {
     struct rdma_cm_id *id;
     bool is_it;
@@ -94,9 +93,8 @@ const char *fab_verbs_cm_find_ip(struct ibv_context *ctx, uint8_t port, uint8_t 
             bool is_up = IFF_UP == (at->ifa_flags & (IFF_UP | IFF_LOOPBACK));
             is_found = is_up && NULL != at->ifa_addr &&
                        (0 == pass ? AF_INET : AF_INET6) == at->ifa_addr->sa_family &&
-                       fab_sock_ip_of(at->ifa_addr, ip) && !fab_verbs_is_link_local(ip) &&
-                       fab_verbs_cm_binds(channel, ibv_get_device_name(ctx->device), port,
-                                          at->ifa_addr);
+                       fab_sock_ip_of(at->ifa_addr, ip) && !is_link_local(ip) &&
+                       cm_binds(channel, ibv_get_device_name(ctx->device), port, at->ifa_addr);
         }
     }
     freeifaddrs(all);
@@ -106,7 +104,7 @@ const char *fab_verbs_cm_find_ip(struct ibv_context *ctx, uint8_t port, uint8_t 
 
 /* ---- one attempt -------------------------------------------------------- */
 
-static struct rdma_conn_param fab_verbs_cm_param(const fab_verbs_conn_t *conn)
+static struct rdma_conn_param cm_param(const fab_verbs_conn_t *conn)
 {
     return (struct rdma_conn_param){
         .responder_resources = fab_verbs_reads_served(conn->dom),
@@ -125,13 +123,12 @@ void fab_verbs_cm_forget(fab_verbs_conn_t *conn)
     conn->is_cm_up = false;
 }
 
-static __attribute__((format(printf, 2, 3))) void fab_verbs_cm_give_up(fab_verbs_ep_t *ep,
-                                                                       const char *format, ...)
+static __attribute__((format(printf, 2, 3))) void cm_give_up(fab_verbs_ep_t *ep, const char *format,
+                                                             ...)
 {
     char what[192], text[INET6_ADDRSTRLEN] = "its address";
     struct sockaddr_storage to;
-    bool is_v4 = sizeof(struct sockaddr_in) ==
-                 fab_verbs_cm_sockaddr(ep->addr.gid, ep->addr.cm_port, &to);
+    bool is_v4 = sizeof(struct sockaddr_in) == cm_sockaddr(ep->addr.gid, ep->addr.cm_port, &to);
     va_list args;
 
     va_start(args, format);
@@ -149,26 +146,26 @@ void fab_verbs_cm_connect(fab_verbs_ep_t *ep)
     struct sockaddr_storage from, to;
 
     conn->is_cm_begun = true;
-    (void) fab_verbs_cm_sockaddr(ep->dom->addr.gid, 0, &from);
-    (void) fab_verbs_cm_sockaddr(ep->addr.gid, ep->addr.cm_port, &to);
+    (void) cm_sockaddr(ep->dom->addr.gid, 0, &from);
+    (void) cm_sockaddr(ep->addr.gid, ep->addr.cm_port, &to);
     if (0 != rdma_create_id(ep->dom->cm->channel, &conn->cm_id, conn, RDMA_PS_TCP)) {
         conn->cm_id = NULL;
-        fab_verbs_cm_give_up(ep, "no id: %s", strerror(errno));
+        cm_give_up(ep, "no id: %s", strerror(errno));
     } else if (0 != rdma_resolve_addr(conn->cm_id, (struct sockaddr *) &from,
                                       (struct sockaddr *) &to, FAB_VERBS_CM_RESOLVE_MS)) {
-        fab_verbs_cm_give_up(ep, "%s", strerror(errno));
+        cm_give_up(ep, "%s", strerror(errno));
     }
 }
 
-static void fab_verbs_cm_addr_resolved(fab_verbs_ep_t *ep)
+static void cm_addr_resolved(fab_verbs_ep_t *ep)
 {
     if (0 != rdma_resolve_route(ep->conn->cm_id, FAB_VERBS_CM_RESOLVE_MS)) {
-        fab_verbs_cm_give_up(ep, "no route: %s", strerror(errno));
+        cm_give_up(ep, "no route: %s", strerror(errno));
     }
 }
 
 /* Only who has the key of the answering process can know the proof, and it is for this attempt. */
-static void fab_verbs_cm_prove(const uint8_t *key, fab_verbs_cm_hello_t *hello)
+static void cm_prove(const uint8_t *key, fab_verbs_cm_hello_t *hello)
 {
     uint8_t proof[FAB_SHA256_LEN];
 
@@ -177,15 +174,15 @@ static void fab_verbs_cm_prove(const uint8_t *key, fab_verbs_cm_hello_t *hello)
     memcpy(hello->proof, proof, sizeof(hello->proof));
 }
 
-static bool fab_verbs_cm_is_proved(const uint8_t *key, const fab_verbs_cm_hello_t *hello)
+static bool cm_is_proved(const uint8_t *key, const fab_verbs_cm_hello_t *hello)
 {
     fab_verbs_cm_hello_t proved = *hello;
 
-    fab_verbs_cm_prove(key, &proved);
+    cm_prove(key, &proved);
     return fab_bytes_are_equal(proved.proof, hello->proof, sizeof(hello->proof));
 }
 
-static void fab_verbs_cm_route_resolved(fab_verbs_ep_t *ep)
+static void cm_route_resolved(fab_verbs_ep_t *ep)
 {
     fab_verbs_conn_t *conn = ep->conn;
     fab_verbs_cm_hello_t hello = {
@@ -196,18 +193,18 @@ static void fab_verbs_cm_route_resolved(fab_verbs_ep_t *ep)
         .psn = conn->psn,
         .target_psn = conn->peer_psn,
     };
-    struct rdma_conn_param param = fab_verbs_cm_param(conn);
+    struct rdma_conn_param param = cm_param(conn);
 
-    fab_verbs_cm_prove(ep->addr.key, &hello);
+    cm_prove(ep->addr.key, &hello);
     param.private_data = &hello;
     param.private_data_len = sizeof(hello);
     if (0 != rdma_connect(conn->cm_id, &param)) {
-        fab_verbs_cm_give_up(ep, "%s", strerror(errno));
+        cm_give_up(ep, "%s", strerror(errno));
     }
 }
 
 /* The peer computes, or its queue of requests is full. */
-static void fab_verbs_cm_try_later(fab_verbs_ep_t *ep, int error)
+static void cm_try_later(fab_verbs_ep_t *ep, int error)
 {
     fab_verbs_domain_t *dom = ep->dom;
 
@@ -220,7 +217,7 @@ static void fab_verbs_cm_try_later(fab_verbs_ep_t *ep, int error)
             dom->name, strerror(error));
 }
 
-static void fab_verbs_cm_try_again(fab_verbs_domain_t *dom)
+static void cm_try_again(fab_verbs_domain_t *dom)
 {
     fab_verbs_ep_t *next;
 
@@ -234,7 +231,7 @@ static void fab_verbs_cm_try_again(fab_verbs_domain_t *dom)
         if (OPAL_SUCCESS == fab_verbs_conn_renew(ep->conn)) {
             fab_verbs_cm_connect(ep);
         } else {
-            fab_verbs_cm_give_up(ep, "no queue pair for another attempt: %s", strerror(errno));
+            cm_give_up(ep, "no queue pair for another attempt: %s", strerror(errno));
         }
     }
 }
@@ -242,13 +239,12 @@ static void fab_verbs_cm_try_again(fab_verbs_domain_t *dom)
 /* ---- answering ---------------------------------------------------------- */
 
 /* The connection that the request is for.  NULL: there is none, or no longer. */
-static fab_verbs_conn_t *fab_verbs_cm_meant(const fab_verbs_domain_t *dom,
-                                            const fab_verbs_cm_hello_t *hello)
+static fab_verbs_conn_t *cm_meant(const fab_verbs_domain_t *dom, const fab_verbs_cm_hello_t *hello)
 {
     fab_verbs_ep_t *ep = dom->eps;
 
     if (FAB_VERBS_MAGIC != hello->magic || FAB_VERBS_VERSION != hello->version ||
-        !fab_verbs_cm_is_proved(dom->addr.key, hello)) {
+        !cm_is_proved(dom->addr.key, hello)) {
         return NULL;
     }
     while (NULL != ep && ep->peer->name != hello->name) {
@@ -262,7 +258,7 @@ static fab_verbs_conn_t *fab_verbs_cm_meant(const fab_verbs_domain_t *dom,
 }
 
 /* The peer's attempt failed: be ready for its next one.  False: that cannot be. */
-static bool fab_verbs_cm_start_over(fab_verbs_conn_t *conn)
+static bool cm_start_over(fab_verbs_conn_t *conn)
 {
     if (OPAL_SUCCESS == fab_verbs_conn_renew(conn)) {
         return true;
@@ -273,13 +269,13 @@ static bool fab_verbs_cm_start_over(fab_verbs_conn_t *conn)
     return false;
 }
 
-static void fab_verbs_cm_requested(fab_verbs_domain_t *dom, struct rdma_cm_id *id,
-                                   const fab_verbs_cm_hello_t *hello)
+static void cm_requested(fab_verbs_domain_t *dom, struct rdma_cm_id *id,
+                         const fab_verbs_cm_hello_t *hello)
 {
-    fab_verbs_conn_t *conn = fab_verbs_cm_meant(dom, hello);
+    fab_verbs_conn_t *conn = cm_meant(dom, hello);
     struct rdma_conn_param param;
 
-    if (NULL == conn || (NULL != conn->cm_id && !fab_verbs_cm_start_over(conn))) {
+    if (NULL == conn || (NULL != conn->cm_id && !cm_start_over(conn))) {
         (void) rdma_reject(id, NULL, 0);
         (void) rdma_destroy_id(id);
         return;
@@ -287,15 +283,15 @@ static void fab_verbs_cm_requested(fab_verbs_domain_t *dom, struct rdma_cm_id *i
     id->context = conn;
     conn->cm_id = id;
     conn->peer_qpn = hello->qpn;
-    param = fab_verbs_cm_param(conn);
+    param = cm_param(conn);
     if (0 != rdma_accept(id, &param)) { /* it came too late: the peer does not wait any more */
-        (void) fab_verbs_cm_start_over(conn);
+        (void) cm_start_over(conn);
     }
 }
 
 /* ---- events ------------------------------------------------------------- */
 
-static void fab_verbs_cm_established(fab_verbs_conn_t *conn)
+static void cm_established(fab_verbs_conn_t *conn)
 {
     conn->is_cm_up = true;
     if (NULL != conn->ep && FAB_VERBS_ASKING == conn->ep->state) {
@@ -303,21 +299,21 @@ static void fab_verbs_cm_established(fab_verbs_conn_t *conn)
     }
 }
 
-static void fab_verbs_cm_failed(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
+static void cm_failed(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
 {
     int error = event->status < 0 ? -event->status : ECONNREFUSED;
     fab_verbs_ep_t *ep = conn->ep;
 
     if (NULL != ep && FAB_VERBS_ANSWERED == ep->state) {
-        (void) fab_verbs_cm_start_over(conn);
+        (void) cm_start_over(conn);
     } else if (NULL != ep && FAB_VERBS_ASKING == ep->state) {
         bool is_late = ETIMEDOUT == error || ECONNRESET == error ||
                        RDMA_CM_EVENT_REJECTED == event->event;
         if (is_late && RDMA_CM_EVENT_ADDR_ERROR != event->event &&
             RDMA_CM_EVENT_ROUTE_ERROR != event->event) {
-            fab_verbs_cm_try_later(ep, error);
+            cm_try_later(ep, error);
         } else {
-            fab_verbs_cm_give_up(ep, "%s: %s", rdma_event_str(event->event), strerror(error));
+            cm_give_up(ep, "%s: %s", rdma_event_str(event->event), strerror(error));
         }
     }
 }
@@ -331,12 +327,12 @@ void fab_verbs_cm_lost(fab_verbs_conn_t *conn)
     }
 }
 
-static void fab_verbs_cm_disconnected(fab_verbs_conn_t *conn)
+static void cm_disconnected(fab_verbs_conn_t *conn)
 {
     fab_verbs_ep_t *ep = conn->ep;
 
     if (NULL != ep && FAB_VERBS_ANSWERED == ep->state && NULL != ep->sock) {
-        (void) fab_verbs_cm_start_over(
+        (void) cm_start_over(
             conn); /* it was accepted when the peer had just ceased to wait: READY has not come */
     } else {
         conn->is_broken = true;
@@ -344,33 +340,33 @@ static void fab_verbs_cm_disconnected(fab_verbs_conn_t *conn)
     }
 }
 
-static void fab_verbs_cm_event(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
+static void cm_event(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
 {
     bool is_asking = NULL != conn->ep && FAB_VERBS_ASKING == conn->ep->state;
 
     switch (event->event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
         if (is_asking) {
-            fab_verbs_cm_addr_resolved(conn->ep);
+            cm_addr_resolved(conn->ep);
         }
         break;
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
         if (is_asking) {
-            fab_verbs_cm_route_resolved(conn->ep);
+            cm_route_resolved(conn->ep);
         }
         break;
     case RDMA_CM_EVENT_ESTABLISHED:
-        fab_verbs_cm_established(conn);
+        cm_established(conn);
         break;
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
     case RDMA_CM_EVENT_CONNECT_ERROR:
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_REJECTED:
-        fab_verbs_cm_failed(conn, event);
+        cm_failed(conn, event);
         break;
     case RDMA_CM_EVENT_DISCONNECTED:
-        fab_verbs_cm_disconnected(conn);
+        cm_disconnected(conn);
         break;
     default: /* of no importance; of a device that is removed, verbs_alive.c hears */
         break;
@@ -391,14 +387,14 @@ int fab_verbs_cm_poll(fab_verbs_domain_t *dom)
         }
         (void) rdma_ack_cm_event(next); /* first: destroying the id waits for it */
         if (RDMA_CM_EVENT_CONNECT_REQUEST == event.event) {
-            fab_verbs_cm_requested(dom, event.id, &hello);
+            cm_requested(dom, event.id, &hello);
         } else if (event.id != dom->cm->listener) {
-            fab_verbs_cm_event(event.id->context, &event);
+            cm_event(event.id->context, &event);
         }
         events++;
     }
     if (0 != dom->cm->again_at && fab_verbs_now_us() >= dom->cm->again_at) {
-        fab_verbs_cm_try_again(dom);
+        cm_try_again(dom);
     }
     return events;
 }
@@ -406,12 +402,12 @@ int fab_verbs_cm_poll(fab_verbs_domain_t *dom)
 /* ---- open and close ----------------------------------------------------- */
 
 /* 0, or -1: errno. */
-static int fab_verbs_cm_listen(fab_verbs_domain_t *dom)
+static int cm_listen(fab_verbs_domain_t *dom)
 {
     struct sockaddr_storage at;
     int error = 0;
 
-    (void) fab_verbs_cm_sockaddr(dom->addr.gid, 0, &at);
+    (void) cm_sockaddr(dom->addr.gid, 0, &at);
     for (int i = 0; i < FAB_VERBS_CM_BINDS && (0 == i || EADDRINUSE == error); i++) {
         struct rdma_cm_id *id;
         if (0 != rdma_create_id(dom->cm->channel, &id, NULL, RDMA_PS_TCP)) {
@@ -442,7 +438,7 @@ int fab_verbs_cm_open(fab_verbs_domain_t *dom, const char **why)
     }
     dom->cm->channel = rdma_create_event_channel();
     if (NULL == dom->cm->channel || 0 != fcntl(dom->cm->channel->fd, F_SETFL, O_NONBLOCK) ||
-        0 != fab_verbs_cm_listen(dom)) {
+        0 != cm_listen(dom)) {
         *why = fab_sentence(dom->fab,
                             "%s: rdma_cm, which iWARP needs, cannot listen for connections: %s.",
                             dom->name, strerror(errno));

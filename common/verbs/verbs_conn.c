@@ -48,8 +48,7 @@ fab_verbs_conn_t *fab_verbs_conn_by_qpn(fab_verbs_domain_t *dom, uint32_t qpn)
     return NULL != at ? at->conn : NULL;
 }
 
-static void fab_verbs_qpn_enter(fab_verbs_conn_t *conn, fab_verbs_qpn_t *entry,
-                                const struct ibv_qp *qp)
+static void qpn_enter(fab_verbs_conn_t *conn, fab_verbs_qpn_t *entry, const struct ibv_qp *qp)
 {
     fab_verbs_qpn_t **bucket = &conn->dom->by_qpn[qp->qp_num % FAB_VERBS_HASH];
 
@@ -57,7 +56,7 @@ static void fab_verbs_qpn_enter(fab_verbs_conn_t *conn, fab_verbs_qpn_t *entry,
     *bucket = entry;
 }
 
-static void fab_verbs_qpn_leave(fab_verbs_domain_t *dom, fab_verbs_qpn_t *entry)
+static void qpn_leave(fab_verbs_domain_t *dom, fab_verbs_qpn_t *entry)
 {
     fab_verbs_qpn_t **at = &dom->by_qpn[entry->qpn % FAB_VERBS_HASH];
 
@@ -67,7 +66,7 @@ static void fab_verbs_qpn_leave(fab_verbs_domain_t *dom, fab_verbs_qpn_t *entry)
     *at = entry->next;
 }
 
-static int fab_verbs_conn_enter(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
+static int conn_enter(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
 {
     while (dom->free_conn < dom->max_conns && NULL != dom->conns[dom->free_conn]) {
         dom->free_conn++;
@@ -84,19 +83,19 @@ static int fab_verbs_conn_enter(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
     }
     conn->id = dom->free_conn << 8 | dom->generation++;
     dom->conns[dom->free_conn] = conn;
-    fab_verbs_qpn_enter(conn, &conn->qpns[0], conn->qp);
+    qpn_enter(conn, &conn->qpns[0], conn->qp);
     if (NULL != conn->tm_qp) {
-        fab_verbs_qpn_enter(conn, &conn->qpns[1], conn->tm_qp);
+        qpn_enter(conn, &conn->qpns[1], conn->tm_qp);
     }
     dom->num_conns++;
     return OPAL_SUCCESS;
 }
 
-static void fab_verbs_conn_leave(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
+static void conn_leave(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
 {
-    fab_verbs_qpn_leave(dom, &conn->qpns[0]);
+    qpn_leave(dom, &conn->qpns[0]);
     if (NULL != conn->tm_qp) {
-        fab_verbs_qpn_leave(dom, &conn->qpns[1]);
+        qpn_leave(dom, &conn->qpns[1]);
     }
     dom->conns[conn->id >> 8] = NULL;
     dom->free_conn = conn->id >> 8 < dom->free_conn ? conn->id >> 8 : dom->free_conn;
@@ -106,7 +105,7 @@ static void fab_verbs_conn_leave(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn
     }
 }
 
-static void fab_verbs_conn_unschedule_credits(fab_verbs_conn_t *conn)
+static void conn_unschedule_credits(fab_verbs_conn_t *conn)
 {
     fab_verbs_conn_t **at = &conn->dom->owing;
 
@@ -125,7 +124,7 @@ static void fab_verbs_conn_unschedule_credits(fab_verbs_conn_t *conn)
  * A QP for what the peer sends and its device reads by itself: only one without send queue does the
  * latter.
  */
-static struct ibv_qp *fab_verbs_tm_qp_create(fab_verbs_domain_t *dom)
+static struct ibv_qp *tm_qp_create(fab_verbs_domain_t *dom)
 {
     struct ibv_qp_init_attr init = {
         .send_cq = dom->send_cq,
@@ -138,7 +137,7 @@ static struct ibv_qp *fab_verbs_tm_qp_create(fab_verbs_domain_t *dom)
 }
 
 /* A QP with as much room for inline data as the device gives. */
-static struct ibv_qp *fab_verbs_qp_create(fab_verbs_domain_t *dom, uint32_t *max_inline)
+static struct ibv_qp *qp_create(fab_verbs_domain_t *dom, uint32_t *max_inline)
 {
     static const uint32_t sizes[] = {FAB_VERBS_INLINE, 128, 64, 0};
     struct ibv_qp *qp = NULL;
@@ -163,7 +162,7 @@ static struct ibv_qp *fab_verbs_qp_create(fab_verbs_domain_t *dom, uint32_t *max
     return qp;
 }
 
-static int fab_verbs_qp_init(fab_verbs_domain_t *dom, struct ibv_qp *qp)
+static int qp_init(fab_verbs_domain_t *dom, struct ibv_qp *qp)
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_INIT,
@@ -178,7 +177,7 @@ static int fab_verbs_qp_init(fab_verbs_domain_t *dom, struct ibv_qp *qp)
                              (NULL == dom->cm ? IBV_QP_PKEY_INDEX | IBV_QP_PORT : 0));
 }
 
-static uint32_t fab_verbs_random_psn(void)
+static uint32_t random_psn(void)
 {
     uint32_t psn = 0;
 
@@ -187,7 +186,7 @@ static uint32_t fab_verbs_random_psn(void)
 }
 
 /* Those of its QPs that there are. */
-static void fab_verbs_conn_destroy_qps(const fab_verbs_conn_t *conn)
+static void conn_destroy_qps(const fab_verbs_conn_t *conn)
 {
     if (NULL != conn->tm_qp) {
         (void) ibv_destroy_qp(conn->tm_qp);
@@ -198,21 +197,21 @@ static void fab_verbs_conn_destroy_qps(const fab_verbs_conn_t *conn)
 }
 
 /* NULL, or what went wrong. */
-static const char *fab_verbs_conn_make_qps(fab_verbs_conn_t *conn)
+static const char *conn_make_qps(fab_verbs_conn_t *conn)
 {
     fab_verbs_domain_t *dom = conn->dom;
     bool has_tm = 0 != (dom->addr.flags & conn->ep->addr.flags & FAB_VERBS_ADDR_TM_RNDV);
     int error;
 
-    conn->qp = fab_verbs_qp_create(dom, &conn->max_inline);
-    conn->tm_qp = NULL != conn->qp && has_tm ? fab_verbs_tm_qp_create(dom) : NULL;
+    conn->qp = qp_create(dom, &conn->max_inline);
+    conn->tm_qp = NULL != conn->qp && has_tm ? tm_qp_create(dom) : NULL;
     if (NULL == conn->qp || (has_tm && NULL == conn->tm_qp)) {
         return fab_sentence(dom->fab, "%s cannot make a queue pair: %s; there are %u connections.",
                             dom->name, strerror(errno), dom->num_conns);
     }
-    error = fab_verbs_qp_init(dom, conn->qp);
+    error = qp_init(dom, conn->qp);
     if (0 == error && has_tm) {
-        error = fab_verbs_qp_init(dom, conn->tm_qp);
+        error = qp_init(dom, conn->tm_qp);
     }
     return 0 == error ? NULL
                       : fab_sentence(dom->fab, "%s cannot initialize a queue pair: %s.", dom->name,
@@ -233,28 +232,28 @@ fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
         conn->ep = ep;
         conn->dom = dom;
         conn->is_to_tm = 0 != (ep->addr.flags & FAB_VERBS_ADDR_TM);
-        problem = fab_verbs_conn_make_qps(conn);
+        problem = conn_make_qps(conn);
     }
-    if (NULL == problem && OPAL_SUCCESS != fab_verbs_conn_enter(dom, conn)) {
+    if (NULL == problem && OPAL_SUCCESS != conn_enter(dom, conn)) {
         problem = "There is no memory for a connection.";
     }
     if (NULL != problem) {
         *why = problem;
         if (NULL != conn) {
-            fab_verbs_conn_destroy_qps(conn);
+            conn_destroy_qps(conn);
         }
         free(conn);
         return NULL;
     }
-    conn->psn = fab_verbs_random_psn();
-    conn->tm_psn = fab_verbs_random_psn();
+    conn->psn = random_psn();
+    conn->tm_psn = random_psn();
     conn->granted = fab_verbs_srq_grant(dom);
     if (0 == conn->granted) {
         *why = fab_sentence(
             dom->fab, "%s has no receive buffers for another connection: raise %sverbs_buffers.",
             dom->name, fab_params.prefix);
-        fab_verbs_conn_leave(dom, conn);
-        fab_verbs_conn_destroy_qps(conn);
+        conn_leave(dom, conn);
+        conn_destroy_qps(conn);
         free(conn);
         return NULL;
     }
@@ -264,8 +263,8 @@ fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
 
 int fab_verbs_conn_renew(fab_verbs_conn_t *conn)
 {
-    struct ibv_qp *qp = fab_verbs_qp_create(conn->dom, &conn->max_inline);
-    int error = NULL != qp ? fab_verbs_qp_init(conn->dom, qp) : errno;
+    struct ibv_qp *qp = qp_create(conn->dom, &conn->max_inline);
+    int error = NULL != qp ? qp_init(conn->dom, qp) : errno;
 
     if (0 != error) {
         if (NULL != qp) {
@@ -274,11 +273,11 @@ int fab_verbs_conn_renew(fab_verbs_conn_t *conn)
         errno = error;
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    fab_verbs_conn_leave(conn->dom, conn);
+    conn_leave(conn->dom, conn);
     (void) ibv_destroy_qp(conn->qp);
     fab_verbs_cm_forget(conn);
     conn->qp = qp;
-    return fab_verbs_conn_enter(conn->dom, conn); /* there is a place, which it has just left */
+    return conn_enter(conn->dom, conn); /* there is a place, which it has just left */
 }
 
 /* ---- connecting --------------------------------------------------------- */
@@ -290,8 +289,7 @@ uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom)
     return (uint8_t) (max < FAB_VERBS_READS ? max : FAB_VERBS_READS);
 }
 
-static struct ibv_ah_attr fab_verbs_path(const fab_verbs_domain_t *dom,
-                                         const fab_verbs_addr_t *addr)
+static struct ibv_ah_attr path_to(const fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr)
 {
     struct ibv_ah_attr path = {.dlid = addr->lid, .port_num = dom->port_num};
 
@@ -304,9 +302,8 @@ static struct ibv_ah_attr fab_verbs_path(const fab_verbs_domain_t *dom,
     return path;
 }
 
-static int fab_verbs_qp_to_receive(const fab_verbs_domain_t *dom, struct ibv_qp *qp,
-                                   const fab_verbs_frame_t *frame, uint32_t peer_qpn,
-                                   uint32_t peer_psn)
+static int qp_to_receive(const fab_verbs_domain_t *dom, struct ibv_qp *qp,
+                         const fab_verbs_frame_t *frame, uint32_t peer_qpn, uint32_t peer_psn)
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
@@ -315,7 +312,7 @@ static int fab_verbs_qp_to_receive(const fab_verbs_domain_t *dom, struct ibv_qp 
         .rq_psn = peer_psn,
         .max_dest_rd_atomic = fab_verbs_reads_served(dom),
         .min_rnr_timer = FAB_VERBS_MIN_RNR_TIMER,
-        .ah_attr = fab_verbs_path(dom, &frame->addr),
+        .ah_attr = path_to(dom, &frame->addr),
     };
 
     return ibv_modify_qp(qp, &attr,
@@ -323,7 +320,7 @@ static int fab_verbs_qp_to_receive(const fab_verbs_domain_t *dom, struct ibv_qp 
                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-static int fab_verbs_qp_to_send(struct ibv_qp *qp, uint32_t psn, uint8_t reads)
+static int qp_to_send(struct ibv_qp *qp, uint32_t psn, uint8_t reads)
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTS,
@@ -343,24 +340,24 @@ static int fab_verbs_qp_to_send(struct ibv_qp *qp, uint32_t psn, uint8_t reads)
  * Each side's QP that sends goes with the other's that receives. Returns an errno, and the step
  * that failed.
  */
-static int fab_verbs_conn_bring_up(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame,
-                                   uint8_t reads, const char **step)
+static int conn_bring_up(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, uint8_t reads,
+                         const char **step)
 {
     fab_verbs_domain_t *dom = conn->dom;
     bool has_tm = NULL != conn->tm_qp;
-    int error = fab_verbs_qp_to_receive(dom, conn->qp, frame, has_tm ? frame->tm_qpn : frame->qpn,
-                                        has_tm ? frame->tm_psn : frame->psn);
+    int error = qp_to_receive(dom, conn->qp, frame, has_tm ? frame->tm_qpn : frame->qpn,
+                              has_tm ? frame->tm_psn : frame->psn);
 
     *step = "receive";
     if (0 == error && has_tm) {
-        error = fab_verbs_qp_to_receive(dom, conn->tm_qp, frame, frame->qpn, frame->psn);
+        error = qp_to_receive(dom, conn->tm_qp, frame, frame->qpn, frame->psn);
     }
     if (0 != error) {
         return error;
     }
     *step = "send";
-    error = fab_verbs_qp_to_send(conn->qp, conn->psn, reads);
-    return 0 == error && has_tm ? fab_verbs_qp_to_send(conn->tm_qp, conn->tm_psn, reads) : error;
+    error = qp_to_send(conn->qp, conn->psn, reads);
+    return 0 == error && has_tm ? qp_to_send(conn->tm_qp, conn->tm_psn, reads) : error;
 }
 
 int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, const char **why)
@@ -377,7 +374,7 @@ int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *fram
         return OPAL_ERR_UNREACH;
     }
     if (NULL == dom->cm) { /* else verbs_cm.c does it */
-        error = fab_verbs_conn_bring_up(conn, frame, reads, &step);
+        error = conn_bring_up(conn, frame, reads, &step);
     }
     if (0 != error) {
         *why = fab_sentence(dom->fab, "%s cannot make a queue pair ready to %s: %s.", dom->name,
@@ -395,8 +392,8 @@ int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *fram
 
 /* ---- posting ------------------------------------------------------------ */
 
-static bool fab_verbs_wants_signal(const fab_verbs_conn_t *conn, const fab_verbs_buf_t *buf,
-                                   const fab_verbs_op_t *op)
+static bool wants_signal(const fab_verbs_conn_t *conn, const fab_verbs_buf_t *buf,
+                         const fab_verbs_op_t *op)
 {
     return NULL != op || conn->unsignaled + 1 >= FAB_VERBS_SIGNAL_WQES ||
            (NULL != buf && conn->unsignaled_bufs + 1 >= FAB_VERBS_SIGNAL_BUFS) ||
@@ -404,7 +401,7 @@ static bool fab_verbs_wants_signal(const fab_verbs_conn_t *conn, const fab_verbs
            conn->dom->sq_used > conn->dom->sq_used_max / 2;
 }
 
-static __attribute__((noinline)) void fab_verbs_conn_refused(fab_verbs_conn_t *conn, int error)
+static __attribute__((noinline)) void conn_refused(fab_verbs_conn_t *conn, int error)
 {
     if (NULL != conn->ep) {
         fab_verbs_ep_defer_failure(conn->ep, OPAL_ERR_UNREACH, "%s refused to send to it: %s.",
@@ -416,7 +413,7 @@ static __attribute__((noinline)) void fab_verbs_conn_refused(fab_verbs_conn_t *c
  * What the device then does not take is gone: the connection ends.  It has room, which was made
  * sure of one by one.
  */
-static void fab_verbs_chain_post(fab_verbs_domain_t *dom)
+static void chain_post(fab_verbs_domain_t *dom)
 {
     fab_verbs_chain_t *chain = &dom->chain;
     struct ibv_send_wr *bad = NULL;
@@ -430,11 +427,11 @@ static void fab_verbs_chain_post(fab_verbs_domain_t *dom)
     chain->bytes = 0;
     error = ibv_post_send(dom->chained->qp, &chain->links[0].wr, &bad);
     if (__builtin_expect(0 != error, 0)) {
-        fab_verbs_conn_refused(dom->chained, error);
+        conn_refused(dom->chained, error);
     }
 }
 
-static void fab_verbs_chain_add(fab_verbs_domain_t *dom, const struct ibv_send_wr *wr)
+static void chain_add(fab_verbs_domain_t *dom, const struct ibv_send_wr *wr)
 {
     fab_verbs_chain_t *chain = &dom->chain;
     uint32_t at = chain->num++;
@@ -451,7 +448,7 @@ static void fab_verbs_chain_add(fab_verbs_domain_t *dom, const struct ibv_send_w
         chain->links[at - 1].wr.next = &chain->links[at].wr;
     }
     if (FAB_VERBS_CHAIN == chain->num || chain->bytes >= FAB_VERBS_CHAIN_BYTES) {
-        fab_verbs_chain_post(dom);
+        chain_post(dom);
     }
 }
 
@@ -463,7 +460,7 @@ void fab_verbs_chain_begin(fab_verbs_conn_t *conn)
 void fab_verbs_chain_end(fab_verbs_domain_t *dom)
 {
     if (NULL != dom->chained) {
-        fab_verbs_chain_post(dom);
+        chain_post(dom);
         dom->chained = NULL;
     }
 }
@@ -474,7 +471,7 @@ static inline int fab_verbs_conn_hand_over(fab_verbs_conn_t *conn, struct ibv_se
     struct ibv_send_wr *bad = NULL;
 
     if (__builtin_expect(conn->dom->chained == conn, 0)) {
-        fab_verbs_chain_add(conn->dom, wr);
+        chain_add(conn->dom, wr);
         return 0;
     }
     return ibv_post_send(conn->qp, wr, &bad);
@@ -484,8 +481,7 @@ int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verb
                         fab_verbs_op_t *op)
 {
     fab_verbs_domain_t *dom = conn->dom;
-    bool is_signaled = 0 != (wr->send_flags & IBV_SEND_SIGNALED) ||
-                       fab_verbs_wants_signal(conn, buf, op);
+    bool is_signaled = 0 != (wr->send_flags & IBV_SEND_SIGNALED) || wants_signal(conn, buf, op);
 
     wr->wr_id = (uint64_t) conn->id << 32 | conn->head;
     wr->num_sge = 1;
@@ -495,7 +491,7 @@ int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verb
         if (ENOMEM == error) {
             return OPAL_ERR_RESOURCE_BUSY;
         }
-        fab_verbs_conn_refused(conn, error);
+        conn_refused(conn, error);
         return OPAL_ERR_UNREACH;
     }
     conn->sq[conn->head % FAB_VERBS_SQ_DEPTH] = (fab_verbs_wqe_t){
@@ -510,7 +506,7 @@ int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verb
 
 /* ---- completions -------------------------------------------------------- */
 
-static void fab_verbs_conn_retire(fab_verbs_conn_t *conn, int status)
+static void conn_retire(fab_verbs_conn_t *conn, int status)
 {
     fab_verbs_wqe_t wqe = conn->sq[conn->tail % FAB_VERBS_SQ_DEPTH];
 
@@ -527,7 +523,7 @@ static void fab_verbs_conn_retire(fab_verbs_conn_t *conn, int status)
 }
 
 /* What went wrong, once per connection; the flushed requests behind it say nothing new. */
-static void fab_verbs_conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
+static void conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
 {
     fab_verbs_ep_t *ep = conn->ep;
     bool is_rma = NULL != conn->sq[conn->tail % FAB_VERBS_SQ_DEPTH].op;
@@ -565,17 +561,17 @@ void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
         return; /* complete already */
     }
     while (conn->tail != at) {
-        fab_verbs_conn_retire(conn, OPAL_SUCCESS);
+        conn_retire(conn, OPAL_SUCCESS);
     }
     if (IBV_WC_SUCCESS != wc->status) {
-        fab_verbs_conn_broke(conn, wc);
+        conn_broke(conn, wc);
     }
-    fab_verbs_conn_retire(conn, IBV_WC_SUCCESS == wc->status ? OPAL_SUCCESS : OPAL_ERR_UNREACH);
+    conn_retire(conn, IBV_WC_SUCCESS == wc->status ? OPAL_SUCCESS : OPAL_ERR_UNREACH);
 }
 
 /* ---- the provider's own messages ---------------------------------------- */
 
-static int fab_verbs_conn_send_id(fab_verbs_conn_t *conn, uint8_t id)
+static int conn_send_id(fab_verbs_conn_t *conn, uint8_t id)
 {
     fab_verbs_tmh_t tmh = {.id = id, .credits = htobe16(conn->consumed)};
     struct ibv_sge sge = {(uintptr_t) &tmh, sizeof(tmh), 0};
@@ -618,7 +614,7 @@ void fab_verbs_conn_schedule_credits(fab_verbs_conn_t *conn)
 
 void fab_verbs_conn_tell(fab_verbs_conn_t *conn, uint8_t id)
 {
-    if (OPAL_ERR_RESOURCE_BUSY == fab_verbs_conn_send_id(conn, id)) {
+    if (OPAL_ERR_RESOURCE_BUSY == conn_send_id(conn, id)) {
         conn->to_send = id;
         fab_verbs_conn_schedule_credits(conn);
     }
@@ -628,7 +624,7 @@ void fab_verbs_conn_tell(fab_verbs_conn_t *conn, uint8_t id)
  * What a connection owes its peer: credits, if enough came together and no message carried them;
  * CLOSE, LEAVE. False: later.
  */
-static bool fab_verbs_conn_return_credits(fab_verbs_conn_t *conn)
+static bool conn_return_credits(fab_verbs_conn_t *conn)
 {
     uint16_t unadvertised = (uint16_t) (conn->consumed - conn->advertised);
     int rc = OPAL_SUCCESS;
@@ -640,10 +636,10 @@ static bool fab_verbs_conn_return_credits(fab_verbs_conn_t *conn)
         return false;
     }
     if (0 != conn->to_send) {
-        rc = fab_verbs_conn_send_id(conn, conn->to_send);
+        rc = conn_send_id(conn, conn->to_send);
         conn->to_send = OPAL_ERR_RESOURCE_BUSY == rc ? conn->to_send : 0;
     } else if (unadvertised >= (conn->granted + 1) / 2) {
-        rc = fab_verbs_conn_send_id(conn, FAB_VERBS_ID_CREDIT);
+        rc = conn_send_id(conn, FAB_VERBS_ID_CREDIT);
         fab_counters.verbs_credit_messages += OPAL_SUCCESS == rc;
     }
     return OPAL_ERR_RESOURCE_BUSY != rc;
@@ -658,7 +654,7 @@ void fab_verbs_conn_tell_owing(fab_verbs_domain_t *dom)
         fab_verbs_conn_t *conn = all;
         all = conn->owing_next;
         conn->is_owing = false;
-        if (!fab_verbs_conn_return_credits(conn)) {
+        if (!conn_return_credits(conn)) {
             fab_verbs_conn_schedule_credits(conn);
         }
     }
@@ -666,7 +662,7 @@ void fab_verbs_conn_tell_owing(fab_verbs_domain_t *dom)
 
 /* ---- ending ------------------------------------------------------------- */
 
-static void fab_verbs_conn_stop(fab_verbs_conn_t *conn)
+static void conn_stop(fab_verbs_conn_t *conn)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
@@ -695,7 +691,7 @@ bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now)
     }
     if (0 == conn->drain_until) {
         conn->drain_until = now + FAB_VERBS_DRAIN_US;
-        fab_verbs_conn_stop(conn);
+        conn_stop(conn);
     }
     fab_verbs_async(dom);
     return conn->num_ended >= 1 + (NULL != conn->tm_qp) && conn->head == conn->tail &&
@@ -706,18 +702,18 @@ void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)
 {
     fab_verbs_domain_t *dom = conn->dom;
 
-    fab_verbs_conn_unschedule_credits(conn);
-    fab_verbs_conn_leave(dom, conn);
+    conn_unschedule_credits(conn);
+    conn_leave(dom, conn);
     if (NULL != conn->ep) {
         conn->ep->conn = NULL;
     }
-    fab_verbs_conn_destroy_qps(conn); /* first: afterwards the device touches no memory for it */
+    conn_destroy_qps(conn); /* first: afterwards the device touches no memory for it */
     if (NULL != dom->tm) {
         fab_verbs_tm_conn_gone(conn);
     }
     fab_verbs_cm_forget(conn);
     while (conn->tail != conn->head) {
-        fab_verbs_conn_retire(conn, status);
+        conn_retire(conn, status);
     }
     free(conn);
 }

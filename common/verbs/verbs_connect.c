@@ -30,7 +30,7 @@ extern const fab_provider_t fab_verbs_provider;
 
 /* ---- frames ------------------------------------------------------------- */
 
-static fab_verbs_frame_t fab_verbs_frame(const fab_verbs_ep_t *ep, fab_verbs_kind_t kind)
+static fab_verbs_frame_t make_frame(const fab_verbs_ep_t *ep, fab_verbs_kind_t kind)
 {
     const fab_verbs_domain_t *dom = ep->dom;
     fab_verbs_frame_t frame = {
@@ -59,7 +59,7 @@ static fab_verbs_frame_t fab_verbs_frame(const fab_verbs_ep_t *ep, fab_verbs_kin
  * Is this a frame for this process, from one that got its address from the job, with values that a
  * QP can have?
  */
-static bool fab_verbs_frame_is_sound(const fab_verbs_domain_t *dom, const fab_verbs_frame_t *frame)
+static bool frame_is_sound(const fab_verbs_domain_t *dom, const fab_verbs_frame_t *frame)
 {
     bool has_qp = FAB_VERBS_HELLO == frame->kind || FAB_VERBS_REPLY == frame->kind;
 
@@ -74,8 +74,7 @@ static bool fab_verbs_frame_is_sound(const fab_verbs_domain_t *dom, const fab_ve
 }
 
 /* Not a peer that has a record: answer with what the frame itself says. */
-static void fab_verbs_refuse(fab_sock_t *sock, const fab_verbs_frame_t *hello,
-                             fab_verbs_refusal_t reason)
+static void refuse(fab_sock_t *sock, const fab_verbs_frame_t *hello, fab_verbs_refusal_t reason)
 {
     const fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
     fab_verbs_frame_t frame = {
@@ -95,24 +94,24 @@ static void fab_verbs_refuse(fab_sock_t *sock, const fab_verbs_frame_t *hello,
 
 /* ---- asking ------------------------------------------------------------- */
 
-static void fab_verbs_set_state(fab_verbs_ep_t *ep, fab_verbs_state_t state)
+static void set_state(fab_verbs_ep_t *ep, fab_verbs_state_t state)
 {
     ep->dom->num_asking -= FAB_VERBS_ASKING == ep->state;
     ep->dom->num_asking += FAB_VERBS_ASKING == state;
     ep->state = state;
 }
 
-static void fab_verbs_wait(fab_verbs_ep_t *ep)
+static void verbs_wait(fab_verbs_ep_t *ep)
 {
     fab_verbs_domain_t *dom = ep->dom;
 
     ep->waiting_next = NULL;
     *dom->waiting_tail = ep;
     dom->waiting_tail = &ep->waiting_next;
-    fab_verbs_set_state(ep, FAB_VERBS_WAITING);
+    set_state(ep, FAB_VERBS_WAITING);
 }
 
-static void fab_verbs_stop_waiting(fab_verbs_ep_t *ep)
+static void stop_waiting(fab_verbs_ep_t *ep)
 {
     fab_verbs_domain_t *dom = ep->dom;
     fab_verbs_ep_t **at = &dom->waiting;
@@ -124,11 +123,11 @@ static void fab_verbs_stop_waiting(fab_verbs_ep_t *ep)
     if (NULL == *at) {
         dom->waiting_tail = at;
     }
-    fab_verbs_set_state(ep, FAB_VERBS_IDLE);
+    set_state(ep, FAB_VERBS_IDLE);
 }
 
 /* False: no socket now. */
-static bool fab_verbs_ask(fab_verbs_ep_t *ep)
+static bool ask(fab_verbs_ep_t *ep)
 {
     const char *why = "";
     fab_verbs_frame_t hello;
@@ -137,16 +136,16 @@ static bool fab_verbs_ask(fab_verbs_ep_t *ep)
         ep->conn = fab_verbs_conn_open(ep, &why);
     }
     if (NULL == ep->conn) {
-        fab_verbs_set_state(ep, FAB_VERBS_IDLE);
+        set_state(ep, FAB_VERBS_IDLE);
         fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
         return true;
     }
-    hello = fab_verbs_frame(ep, FAB_VERBS_HELLO);
+    hello = make_frame(ep, FAB_VERBS_HELLO);
     ep->sock = fab_verbs_oob_connect(ep, &hello);
     if (NULL == ep->sock) {
         return false;
     }
-    fab_verbs_set_state(ep, FAB_VERBS_ASKING);
+    set_state(ep, FAB_VERBS_ASKING);
     return true;
 }
 
@@ -154,9 +153,9 @@ void fab_verbs_connect_waiting(fab_verbs_domain_t *dom)
 {
     while (NULL != dom->waiting && dom->num_asking < FAB_VERBS_MAX_ASKING) {
         fab_verbs_ep_t *ep = dom->waiting;
-        fab_verbs_stop_waiting(ep);
-        if (!fab_verbs_ask(ep)) {
-            fab_verbs_wait(ep);
+        stop_waiting(ep);
+        if (!ask(ep)) {
+            verbs_wait(ep);
             return;
         }
     }
@@ -165,7 +164,7 @@ void fab_verbs_connect_waiting(fab_verbs_domain_t *dom)
 void fab_verbs_connect(fab_verbs_ep_t *ep)
 {
     if (FAB_VERBS_IDLE == ep->state && !ep->is_failing && !ep->has_left) {
-        fab_verbs_wait(ep);
+        verbs_wait(ep);
         fab_verbs_connect_waiting(ep->dom);
     }
 }
@@ -173,7 +172,7 @@ void fab_verbs_connect(fab_verbs_ep_t *ep)
 void fab_verbs_connect_cancel(fab_verbs_ep_t *ep)
 {
     if (FAB_VERBS_WAITING == ep->state) {
-        fab_verbs_stop_waiting(ep);
+        stop_waiting(ep);
     }
     if (NULL != ep->sock) {
         fab_sock_release(ep->sock);
@@ -183,13 +182,13 @@ void fab_verbs_connect_cancel(fab_verbs_ep_t *ep)
         fab_sock_release(ep->parked);
         ep->parked = NULL;
     }
-    fab_verbs_set_state(ep, FAB_VERBS_IDLE);
+    set_state(ep, FAB_VERBS_IDLE);
 }
 
 void fab_verbs_connect_done(fab_verbs_ep_t *ep)
 {
     fab_verbs_connect_cancel(ep);
-    fab_verbs_set_state(ep, FAB_VERBS_UP);
+    set_state(ep, FAB_VERBS_UP);
     ep->conn->is_ready = true;
     if (ep->is_closing) {
         fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_CLOSE);
@@ -199,7 +198,7 @@ void fab_verbs_connect_done(fab_verbs_ep_t *ep)
 /* ---- answering ---------------------------------------------------------- */
 
 /* Connect to who asks through sock, with the QP that there is or a new one. */
-static void fab_verbs_answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
+static void answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
 {
     const char *why = "";
     fab_verbs_frame_t reply;
@@ -212,19 +211,19 @@ static void fab_verbs_answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_ver
         ep->conn = fab_verbs_conn_open(ep, &why);
     }
     if (NULL == ep->conn || OPAL_SUCCESS != fab_verbs_conn_connect(ep->conn, hello, &why)) {
-        fab_verbs_refuse(sock, hello, FAB_VERBS_REFUSED_RESOURCES);
+        refuse(sock, hello, FAB_VERBS_REFUSED_RESOURCES);
         fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
         return;
     }
     ep->sock = sock;
     sock->owner = ep;
-    fab_verbs_set_state(ep, FAB_VERBS_ANSWERED);
-    reply = fab_verbs_frame(ep, FAB_VERBS_REPLY);
+    set_state(ep, FAB_VERBS_ANSWERED);
+    reply = make_frame(ep, FAB_VERBS_REPLY);
     fab_sock_send(sock, &reply);
 }
 
 /* Put it aside: this process has asked, and its name has precedence. */
-static void fab_verbs_park(fab_verbs_ep_t *ep, fab_sock_t *sock)
+static void park(fab_verbs_ep_t *ep, fab_sock_t *sock)
 {
     if (NULL != ep->parked) {
         fab_sock_release(ep->parked);
@@ -239,8 +238,7 @@ static void fab_verbs_park(fab_verbs_ep_t *ep, fab_sock_t *sock)
  * that very QP: it is overtaken. With another QP the peer begins anew, as it has failed or left
  * this process before.
  */
-static void fab_verbs_asked_again(fab_verbs_ep_t *ep, fab_sock_t *sock,
-                                  const fab_verbs_frame_t *hello)
+static void asked_again(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
 {
     if (hello->qpn == ep->conn->peer_qpn && hello->psn == ep->conn->peer_psn) {
         fab_counters.verbs_crossed++;
@@ -250,30 +248,30 @@ static void fab_verbs_asked_again(fab_verbs_ep_t *ep, fab_sock_t *sock,
     if (ep->has_left || ep->conn->is_broken || 0 == ep->conn->sent) {
         fab_verbs_conn_linger(ep->conn);
         ep->has_left = false;
-        fab_verbs_answer(ep, sock, hello);
+        answer(ep, sock, hello);
         return;
     }
-    fab_verbs_refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
+    refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
     fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
                                "It gave the connection up and asked for another one.");
 }
 
-static void fab_verbs_asked(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
+static void handle_hello(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
 {
     switch (ep->state) {
     case FAB_VERBS_IDLE:
     case FAB_VERBS_WAITING:
-        fab_verbs_answer(ep, sock, hello);
+        answer(ep, sock, hello);
         break;
     case FAB_VERBS_ASKING:
         if (hello->name < ep->dom->fab->config.name) {
-            fab_verbs_answer(ep, sock, hello);
+            answer(ep, sock, hello);
         } else {
-            fab_verbs_park(ep, sock);
+            park(ep, sock);
         }
         break;
     default:
-        fab_verbs_asked_again(ep, sock, hello);
+        asked_again(ep, sock, hello);
         break;
     }
 }
@@ -282,8 +280,7 @@ static void fab_verbs_asked(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verb
  * The endpoint of who asks.  NULL: refuse it, or, with *is_later, ask again: this process closed
  * the peer, and what it sent before it let go is not delivered yet.
  */
-static fab_verbs_ep_t *fab_verbs_asker(fab_sock_t *sock, const fab_verbs_frame_t *hello,
-                                       bool *is_later)
+static fab_verbs_ep_t *asker(fab_sock_t *sock, const fab_verbs_frame_t *hello, bool *is_later)
 {
     fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
     fab_peer_t *peer = fab_peer_from_wire(dom->fab, &fab_verbs_provider, hello->name, &hello->addr,
@@ -310,7 +307,7 @@ static fab_verbs_ep_t *fab_verbs_asker(fab_sock_t *sock, const fab_verbs_frame_t
     return ep->is_failing ? NULL : ep;
 }
 
-static void fab_verbs_on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
+static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
 {
     bool is_later = false;
     fab_verbs_ep_t *ep;
@@ -324,13 +321,13 @@ static void fab_verbs_on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
         fab_sock_release(sock);
         return;
     }
-    ep = fab_verbs_asker(sock, hello, &is_later);
+    ep = asker(sock, hello, &is_later);
     if (is_later) {
         fab_sock_defer(sock);
     } else if (NULL == ep) {
-        fab_verbs_refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
+        refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
     } else {
-        fab_verbs_asked(ep, sock, hello);
+        handle_hello(ep, sock, hello);
     }
 }
 
@@ -338,7 +335,7 @@ static void fab_verbs_on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
 
 void fab_verbs_connected(fab_verbs_ep_t *ep)
 {
-    fab_verbs_frame_t ready = fab_verbs_frame(ep, FAB_VERBS_READY);
+    fab_verbs_frame_t ready = make_frame(ep, FAB_VERBS_READY);
 
     if (NULL != ep->dom->cm) {
         /* the peer's QP may send when something came */
@@ -349,7 +346,7 @@ void fab_verbs_connected(fab_verbs_ep_t *ep)
 }
 
 /* iWARP: the first message says that the peer is ready; its socket is not needed until then. */
-static void fab_verbs_on_ready(fab_verbs_ep_t *ep)
+static void on_ready(fab_verbs_ep_t *ep)
 {
     if (NULL == ep->dom->cm) {
         fab_verbs_connect_done(ep);
@@ -362,7 +359,7 @@ static void fab_verbs_on_ready(fab_verbs_ep_t *ep)
     }
 }
 
-static void fab_verbs_on_reply(fab_verbs_ep_t *ep, const fab_verbs_frame_t *reply)
+static void on_reply(fab_verbs_ep_t *ep, const fab_verbs_frame_t *reply)
 {
     const char *why = "";
 
@@ -378,7 +375,7 @@ static void fab_verbs_on_reply(fab_verbs_ep_t *ep, const fab_verbs_frame_t *repl
     }
 }
 
-static void fab_verbs_on_refuse(fab_verbs_ep_t *ep, uint32_t reason)
+static void on_refuse(fab_verbs_ep_t *ep, uint32_t reason)
 {
     fab_verbs_connect_cancel(ep);
     fab_verbs_ep_defer_failure(
@@ -393,19 +390,19 @@ void fab_verbs_on_frame(fab_sock_t *sock, const void *bytes)
     const fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
     const fab_verbs_frame_t *frame = bytes;
     fab_verbs_ep_t *ep = sock->owner;
-    bool is_sound = fab_verbs_frame_is_sound(dom, frame);
+    bool is_sound = frame_is_sound(dom, frame);
     bool is_from_peer = NULL != ep && is_sound && frame->name == ep->peer->name &&
                         ep->sock == sock && 0 == memcmp(&frame->addr, &ep->addr, sizeof(ep->addr));
 
     if (is_sound && NULL == ep && FAB_VERBS_HELLO == frame->kind) {
-        fab_verbs_on_hello(sock, frame);
+        on_hello(sock, frame);
     } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REPLY == frame->kind &&
                !ep->conn->is_cm_begun) {
-        fab_verbs_on_reply(ep, frame);
+        on_reply(ep, frame);
     } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REFUSE == frame->kind) {
-        fab_verbs_on_refuse(ep, frame->qpn);
+        on_refuse(ep, frame->qpn);
     } else if (is_from_peer && FAB_VERBS_ANSWERED == ep->state && FAB_VERBS_READY == frame->kind) {
-        fab_verbs_on_ready(ep);
+        on_ready(ep);
     } else {
         fab_counters.verbs_bad_frames++;
         fab_sock_reject(sock);
@@ -420,7 +417,7 @@ void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why)
 
     if (NULL != parked) {
         ep->parked = NULL;
-        fab_verbs_answer(ep, parked, (const fab_verbs_frame_t *) parked->frame);
+        answer(ep, parked, (const fab_verbs_frame_t *) parked->frame);
         return;
     }
     fab_verbs_connect_cancel(ep);

@@ -42,15 +42,15 @@ typedef struct fab_verbs_search {
 
 /* ---- the user's lists --------------------------------------------------- */
 
-static bool fab_verbs_is_set(const char *list)
+static bool is_set(const char *list)
 {
     return NULL != list && '\0' != *list;
 }
 
 /* The list that is set, of which there is one at most; NULL or empty: none. */
-static const char *fab_verbs_list(const char **param)
+static const char *user_list(const char **param)
 {
-    bool is_include = fab_verbs_is_set(fab_params.verbs_if_include);
+    bool is_include = is_set(fab_params.verbs_if_include);
 
     *param = is_include ? "verbs_if_include" : "verbs_if_exclude";
     return is_include ? fab_params.verbs_if_include : fab_params.verbs_if_exclude;
@@ -60,7 +60,7 @@ static const char *fab_verbs_list(const char **param)
  * Does an item of len bytes, "device" or "device:port", name the port?  port 0: the whole device;
  * -1: any port of it.
  */
-static bool fab_verbs_item_names(const char *item, size_t len, const char *device, int port)
+static bool item_names(const char *item, size_t len, const char *device, int port)
 {
     size_t name_len = strlen(device);
 
@@ -72,25 +72,25 @@ static bool fab_verbs_item_names(const char *item, size_t len, const char *devic
 }
 
 /* The list's items that name the port, as bits. */
-static uint64_t fab_verbs_items(const char *list, const char *device, int port)
+static uint64_t items_naming(const char *list, const char *device, int port)
 {
     uint64_t items = 0;
 
     for (int i = 0; NULL != list && '\0' != *list; i++) {
         size_t len = strcspn(list, ",");
-        items |= (uint64_t) fab_verbs_item_names(list, len, device, port) << (i < 63 ? i : 63);
+        items |= (uint64_t) item_names(list, len, device, port) << (i < 63 ? i : 63);
         list += len + ('\0' != list[len]);
     }
     return items;
 }
 
 /* Is the port to be used; with port 0: may one of the device's be? */
-static bool fab_verbs_is_wanted(const char *device, int port)
+static bool is_wanted(const char *device, int port)
 {
-    if (fab_verbs_is_set(fab_params.verbs_if_include)) {
-        return 0 != fab_verbs_items(fab_params.verbs_if_include, device, 0 == port ? -1 : port);
+    if (is_set(fab_params.verbs_if_include)) {
+        return 0 != items_naming(fab_params.verbs_if_include, device, 0 == port ? -1 : port);
     }
-    return 0 == fab_verbs_items(fab_params.verbs_if_exclude, device, port);
+    return 0 == items_naming(fab_params.verbs_if_exclude, device, port);
 }
 
 /* ---- GIDs --------------------------------------------------------------- */
@@ -99,7 +99,7 @@ static bool fab_verbs_is_wanted(const char *device, int port)
  * The lower the better: RoCE v2 before v1, there IPv4 before IPv6, and addresses that are routed
  * before those that are not.
  */
-static int fab_verbs_gid_rank(const struct ibv_gid_entry *entry)
+static int gid_rank(const struct ibv_gid_entry *entry)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     const uint8_t *gid = entry->gid.raw;
@@ -115,14 +115,14 @@ static int fab_verbs_gid_rank(const struct ibv_gid_entry *entry)
 }
 
 /* Choose among the port's GIDs, or take the user's. False: there is none. */
-static bool fab_verbs_choose_gid(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t port)
+static bool choose_gid(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t port)
 {
     struct ibv_gid_entry *entries = calloc(FAB_VERBS_GIDS_MAX, sizeof(*entries));
     ssize_t num = NULL != entries ? ibv_query_gid_table(ctx, entries, FAB_VERBS_GIDS_MAX, 0) : 0;
     int best = FAB_VERBS_GID_UNFIT;
 
     for (ssize_t i = 0; i < num; i++) {
-        int rank = fab_verbs_gid_rank(&entries[i]);
+        int rank = gid_rank(&entries[i]);
         bool is_asked_for = (int) entries[i].gid_index == fab_params.verbs_gid_index;
         if (entries[i].port_num == port && rank < best &&
             (fab_params.verbs_gid_index < 0 || is_asked_for)) {
@@ -138,8 +138,8 @@ static bool fab_verbs_choose_gid(fab_verbs_domain_t *dom, struct ibv_context *ct
 
 /* ---- ports -------------------------------------------------------------- */
 
-static void fab_verbs_why_not(fab_verbs_search_t *search, const char *device, int port,
-                              const char *reason)
+static void note_why_not(fab_verbs_search_t *search, const char *device, int port,
+                         const char *reason)
 {
     size_t len = strlen(search->why_not);
     char where[IBV_SYSFS_NAME_MAX + 16];
@@ -150,18 +150,18 @@ static void fab_verbs_why_not(fab_verbs_search_t *search, const char *device, in
 }
 
 /* The reason why a port is not used that the user does not want. */
-static const char *fab_verbs_unwanted(char *buf, size_t size)
+static const char *unwanted_flaw(char *buf, size_t size)
 {
     const char *param;
 
-    (void) fab_verbs_list(&param);
+    (void) user_list(&param);
     snprintf(buf, size, "not wanted by %s%s", fab_params.prefix, param);
     return buf;
 }
 
 /* NULL: the port can be used. */
-static const char *fab_verbs_port_flaw(fab_verbs_domain_t *dom, struct ibv_context *ctx,
-                                       uint8_t num, const struct ibv_port_attr *port)
+static const char *port_flaw(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t num,
+                             const struct ibv_port_attr *port)
 {
     if (IBV_PORT_ACTIVE != port->state) {
         return "the port is not active";
@@ -170,14 +170,13 @@ static const char *fab_verbs_port_flaw(fab_verbs_domain_t *dom, struct ibv_conte
         return fab_verbs_cm_find_ip(ctx, num, dom->addr.gid);
     }
     if (IBV_LINK_LAYER_ETHERNET == port->link_layer) {
-        return fab_verbs_choose_gid(dom, ctx, num) ? NULL
-                                                   : "the port has no GID that RoCE could use";
+        return choose_gid(dom, ctx, num) ? NULL : "the port has no GID that RoCE could use";
     }
     return 0 != port->lid ? NULL : "the port has no LID: does a subnet manager run?";
 }
 
-static void fab_verbs_look_at_port(fab_verbs_search_t *search, struct ibv_device *device,
-                                   struct ibv_context *ctx, uint8_t num)
+static void look_at_port(fab_verbs_search_t *search, struct ibv_device *device,
+                         struct ibv_context *ctx, uint8_t num)
 {
     struct ibv_port_attr port;
     const char *name = ibv_get_device_name(device), *param;
@@ -185,14 +184,14 @@ static void fab_verbs_look_at_port(fab_verbs_search_t *search, struct ibv_device
     char unwanted[FAB_VERBS_UNWANTED_MAX];
 
     memset(&port, 0, sizeof(port));
-    search->seen |= fab_verbs_items(fab_verbs_list(&param), name, num);
-    if (!fab_verbs_is_wanted(name, num)) {
-        flaw = fab_verbs_unwanted(unwanted, sizeof(unwanted));
+    search->seen |= items_naming(user_list(&param), name, num);
+    if (!is_wanted(name, num)) {
+        flaw = unwanted_flaw(unwanted, sizeof(unwanted));
     } else if (0 == ibv_query_port(ctx, num, &port)) {
-        flaw = fab_verbs_port_flaw(search->dom, ctx, num, &port);
+        flaw = port_flaw(search->dom, ctx, num, &port);
     }
     if (NULL != flaw) {
-        fab_verbs_why_not(search, name, num, flaw);
+        note_why_not(search, name, num, flaw);
     } else if (search->num_ports < FAB_VERBS_PORTS_MAX) {
         search->ports[search->num_ports++] = (fab_verbs_port_t){
             .device = device, .num = num, .parts = 1};
@@ -200,46 +199,46 @@ static void fab_verbs_look_at_port(fab_verbs_search_t *search, struct ibv_device
 }
 
 /* Nothing is known of its ports: all that the user's list says of them may be true. */
-static void fab_verbs_skip_device(fab_verbs_search_t *search, const char *name, const char *reason)
+static void skip_device(fab_verbs_search_t *search, const char *name, const char *reason)
 {
     const char *param;
 
-    search->seen |= fab_verbs_items(fab_verbs_list(&param), name, -1);
-    fab_verbs_why_not(search, name, 0, reason);
+    search->seen |= items_naming(user_list(&param), name, -1);
+    note_why_not(search, name, 0, reason);
 }
 
-static void fab_verbs_look_at_ports(fab_verbs_search_t *search, struct ibv_device *device)
+static void look_at_ports(fab_verbs_search_t *search, struct ibv_device *device)
 {
     struct ibv_device_attr attr;
     const char *name = ibv_get_device_name(device);
     struct ibv_context *ctx = ibv_open_device(device);
 
     if (NULL == ctx) {
-        fab_verbs_skip_device(search, name, strerror(errno));
+        skip_device(search, name, strerror(errno));
         return;
     }
     if (0 != ibv_query_device(ctx, &attr)) {
-        fab_verbs_skip_device(search, name, "it cannot be queried");
+        skip_device(search, name, "it cannot be queried");
         attr.phys_port_cnt = 0;
     }
     for (int num = 1; num <= attr.phys_port_cnt; num++) {
-        fab_verbs_look_at_port(search, device, ctx, (uint8_t) num);
+        look_at_port(search, device, ctx, (uint8_t) num);
     }
     (void) ibv_close_device(ctx);
 }
 
-static void fab_verbs_look_at_device(fab_verbs_search_t *search, struct ibv_device *device)
+static void look_at_device(fab_verbs_search_t *search, struct ibv_device *device)
 {
     const char *name = ibv_get_device_name(device);
     char unwanted[FAB_VERBS_UNWANTED_MAX];
 
-    if (!fab_verbs_is_wanted(name, 0)) {
-        fab_verbs_skip_device(search, name, fab_verbs_unwanted(unwanted, sizeof(unwanted)));
+    if (!is_wanted(name, 0)) {
+        skip_device(search, name, unwanted_flaw(unwanted, sizeof(unwanted)));
     } else if (IBV_TRANSPORT_IB != device->transport_type &&
                IBV_TRANSPORT_IWARP != device->transport_type) {
-        fab_verbs_skip_device(search, name, "not InfiniBand, RoCE, or iWARP");
+        skip_device(search, name, "not InfiniBand, RoCE, or iWARP");
     } else {
-        fab_verbs_look_at_ports(search, device);
+        look_at_ports(search, device);
     }
 }
 
@@ -247,10 +246,10 @@ static void fab_verbs_look_at_device(fab_verbs_search_t *search, struct ibv_devi
  * Tell of the first item of the user's list that is not here, in a sentence that search->unknown
  * keeps.
  */
-static void fab_verbs_tell_unknown(fab_verbs_search_t *search)
+static void tell_unknown(fab_verbs_search_t *search)
 {
     const char *param;
-    const char *list = fab_verbs_list(&param);
+    const char *list = user_list(&param);
 
     for (int i = 0; i < 63 && NULL != list && '\0' != *list; i++) {
         int len = (int) strcspn(list, ",");
@@ -266,7 +265,7 @@ static void fab_verbs_tell_unknown(fab_verbs_search_t *search)
     }
 }
 
-static int fab_verbs_order(const void *a, const void *b)
+static int order(const void *a, const void *b)
 {
     const fab_verbs_port_t *x = a;
     const fab_verbs_port_t *y = b;
@@ -275,9 +274,9 @@ static int fab_verbs_order(const void *a, const void *b)
     return x->depth != y->depth ? y->depth - x->depth : 0 != names ? names : x->num - y->num;
 }
 
-static uint32_t fab_verbs_gcd(uint32_t a, uint32_t b)
+static uint32_t gcd(uint32_t a, uint32_t b)
 {
-    return 0 == b ? a : fab_verbs_gcd(b, a % b);
+    return 0 == b ? a : gcd(b, a % b);
 }
 
 /*
@@ -286,12 +285,12 @@ static uint32_t fab_verbs_gcd(uint32_t a, uint32_t b)
  * ranks of each part are to use all of its devices: of two packages with two each, not ranks 0, 2,
  * 4 always the first.
  */
-static uint32_t fab_verbs_turn(uint32_t rank, uint32_t parts, uint32_t num)
+static uint32_t turn(uint32_t rank, uint32_t parts, uint32_t num)
 {
-    return (1 == fab_verbs_gcd(parts, num) ? rank : rank + rank / parts) % num;
+    return (1 == gcd(parts, num) ? rank : rank + rank / parts) % num;
 }
 
-static const fab_verbs_port_t *fab_verbs_nearest(fab_verbs_search_t *search)
+static const fab_verbs_port_t *nearest(fab_verbs_search_t *search)
 {
     int near = 0;
 
@@ -299,18 +298,17 @@ static const fab_verbs_port_t *fab_verbs_nearest(fab_verbs_search_t *search)
         fab_verbs_port_t *port = &search->ports[i];
         port->depth = fab_verbs_near(ibv_get_device_name(port->device), &port->parts);
     }
-    qsort(search->ports, (size_t) search->num_ports, sizeof(search->ports[0]), fab_verbs_order);
+    qsort(search->ports, (size_t) search->num_ports, sizeof(search->ports[0]), order);
     while (near < search->num_ports && search->ports[near].depth == search->ports[0].depth) {
         near++;
     }
-    return &search->ports[fab_verbs_turn(search->dom->fab->config.local_rank,
-                                         search->ports[0].parts, (uint32_t) near)];
+    return &search->ports[turn(search->dom->fab->config.local_rank, search->ports[0].parts,
+                               (uint32_t) near)];
 }
 
 /* ---- opening ------------------------------------------------------------ */
 
-static int fab_verbs_device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *port,
-                                const char **why)
+static int device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *port, const char **why)
 {
     union ibv_gid gid;
 
@@ -330,7 +328,7 @@ static int fab_verbs_device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t 
         dom->addr.flags |= FAB_VERBS_ADDR_CM;
         (void) fab_verbs_cm_find_ip(dom->ctx, port->num, dom->addr.gid);
     } else if (IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer) {
-        (void) fab_verbs_choose_gid(dom, dom->ctx, port->num);
+        (void) choose_gid(dom, dom->ctx, port->num);
     } else {
         memcpy(dom->addr.gid, &gid, sizeof(gid));
     }
@@ -355,11 +353,11 @@ int fab_verbs_device_open(fab_verbs_domain_t *dom, const char **why)
     } else if (NULL != search) {
         search->dom = dom;
         for (int i = 0; i < num; i++) {
-            fab_verbs_look_at_device(search, devices[i]);
+            look_at_device(search, devices[i]);
         }
-        fab_verbs_tell_unknown(search);
+        tell_unknown(search);
         if (search->num_ports > 0) {
-            rc = fab_verbs_device_use(dom, fab_verbs_nearest(search), why);
+            rc = device_use(dom, nearest(search), why);
         } else {
             *why = fab_sentence(dom->fab, "No RDMA device can be used: %s%s.", search->unknown,
                                 search->why_not);

@@ -23,7 +23,7 @@
  * Before the first registration.  Kernels since 5.12 need nothing: they copy pinned pages when a
  * process forks.
  */
-static void fab_verbs_survive_fork(fab_verbs_domain_t *dom)
+static void survive_fork(fab_verbs_domain_t *dom)
 {
     int error = IBV_FORK_DISABLED == ibv_is_fork_initialized() ? ibv_fork_init() : 0;
 
@@ -33,7 +33,7 @@ static void fab_verbs_survive_fork(fab_verbs_domain_t *dom)
     }
 }
 
-static int fab_verbs_fill_address(fab_verbs_domain_t *dom, const char **why)
+static int fill_address(fab_verbs_domain_t *dom, const char **why)
 {
     fab_verbs_addr_t *addr = &dom->addr;
 
@@ -50,7 +50,7 @@ static int fab_verbs_fill_address(fab_verbs_domain_t *dom, const char **why)
     return OPAL_SUCCESS;
 }
 
-static int fab_verbs_cq_open(fab_verbs_domain_t *dom, const char **why)
+static int cq_open(fab_verbs_domain_t *dom, const char **why)
 {
     int max = dom->device.max_cqe;
 
@@ -69,7 +69,7 @@ static int fab_verbs_cq_open(fab_verbs_domain_t *dom, const char **why)
     return OPAL_SUCCESS;
 }
 
-static int fab_verbs_send_bufs_open(fab_verbs_domain_t *dom, const char **why)
+static int send_bufs_open(fab_verbs_domain_t *dom, const char **why)
 {
     fab_verbs_pool_init(&dom->send_pool, dom->pd, fab_params.verbs_eager_limit);
     dom->max_send_bufs = fab_params.verbs_buffers;
@@ -86,7 +86,7 @@ static int fab_verbs_send_bufs_open(fab_verbs_domain_t *dom, const char **why)
 }
 
 /* What fab_verbs_start() makes, in the reverse order; what was not made is NULL. */
-static void fab_verbs_stop(fab_verbs_domain_t *dom)
+static void stop(fab_verbs_domain_t *dom)
 {
     if (NULL != dom->srq) {
         (void) ibv_destroy_srq(dom->srq);
@@ -116,21 +116,21 @@ int fab_verbs_start(fab_verbs_domain_t *dom, const char **why)
     if (dom->is_started) {
         return OPAL_SUCCESS;
     }
-    rc = fab_verbs_cq_open(dom, why);
+    rc = cq_open(dom, why);
     if (OPAL_SUCCESS == rc) {
         rc = fab_verbs_srq_open(dom, why);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_verbs_send_bufs_open(dom, why);
+        rc = send_bufs_open(dom, why);
     }
     dom->is_started = OPAL_SUCCESS == rc;
     if (!dom->is_started) {
-        fab_verbs_stop(dom);
+        stop(dom);
     }
     return rc;
 }
 
-static int fab_verbs_open_steps(fab_verbs_domain_t *dom, const char **why)
+static int open_steps(fab_verbs_domain_t *dom, const char **why)
 {
     int rc = fab_verbs_device_open(dom, why);
 
@@ -138,7 +138,7 @@ static int fab_verbs_open_steps(fab_verbs_domain_t *dom, const char **why)
         return rc;
     }
     (void) fcntl(dom->ctx->async_fd, F_SETFL, fcntl(dom->ctx->async_fd, F_GETFL) | O_NONBLOCK);
-    fab_verbs_survive_fork(dom);
+    survive_fork(dom);
     dom->pd = ibv_alloc_pd(dom->ctx);
     if (NULL == dom->pd) {
         *why = fab_sentence(dom->fab, "%s gives no protection domain: %s.", dom->name,
@@ -155,7 +155,7 @@ static int fab_verbs_open_steps(fab_verbs_domain_t *dom, const char **why)
         rc = fab_verbs_start(dom, why);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_verbs_fill_address(dom, why);
+        rc = fill_address(dom, why);
     }
     if (OPAL_SUCCESS == rc) {
         rc = fab_verbs_cm_open(dom, why);
@@ -164,11 +164,11 @@ static int fab_verbs_open_steps(fab_verbs_domain_t *dom, const char **why)
 }
 
 /* In the reverse order; what was not made is NULL. */
-static void fab_verbs_domain_free(fab_verbs_domain_t *dom)
+static void domain_free(fab_verbs_domain_t *dom)
 {
     fab_verbs_oob_close(dom);
     fab_verbs_cm_close(dom);
-    fab_verbs_stop(dom);
+    stop(dom);
     while (NULL != dom->exposed) {
         fab_verbs_let_go(dom, dom->exposed);
     }
@@ -195,7 +195,7 @@ static void fab_verbs_domain_free(fab_verbs_domain_t *dom)
     free(dom);
 }
 
-static int fab_verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
+static int verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
 {
     char text[256];
     fab_verbs_domain_t *dom;
@@ -214,9 +214,9 @@ static int fab_verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
     dom->is_standby = fab->is_covered;
     dom->rma_tail = &dom->rma;
     dom->waiting_tail = &dom->waiting;
-    rc = fab_verbs_open_steps(dom, why);
+    rc = open_steps(dom, why);
     if (OPAL_SUCCESS != rc) {
-        fab_verbs_domain_free(dom);
+        domain_free(dom);
         return rc;
     }
     *out = (fab_domain_t *) dom;
@@ -225,7 +225,7 @@ static int fab_verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
 
 /* ---- close -------------------------------------------------------------- */
 
-static bool fab_verbs_is_drained(const fab_verbs_domain_t *dom)
+static bool is_drained(const fab_verbs_domain_t *dom)
 {
     for (uint32_t i = 0; i < dom->max_conns; i++) {
         const fab_verbs_conn_t *conn = dom->conns[i];
@@ -241,7 +241,7 @@ static bool fab_verbs_is_drained(const fab_verbs_domain_t *dom)
  * Tell all that this process leaves, and see to it, for a moment, that what was sent is delivered:
  * unlike shared memory, a queue pair takes with it what it has not sent yet.
  */
-static void fab_verbs_say_goodbye(fab_verbs_domain_t *dom)
+static void say_goodbye(fab_verbs_domain_t *dom)
 {
     uint64_t until = fab_verbs_now_us() + FAB_VERBS_LEAVE_US;
 
@@ -250,13 +250,13 @@ static void fab_verbs_say_goodbye(fab_verbs_domain_t *dom)
             fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_LEAVE);
         }
     }
-    while (!dom->is_dead && !fab_verbs_is_drained(dom) && fab_verbs_now_us() < until) {
+    while (!dom->is_dead && !is_drained(dom) && fab_verbs_now_us() < until) {
         (void) fab_verbs_poll_send(dom);
         fab_verbs_conn_tell_owing(dom);
     }
 }
 
-static void fab_verbs_close(fab_domain_t *domain)
+static void verbs_close(fab_domain_t *domain)
 {
     fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
 
@@ -264,7 +264,7 @@ static void fab_verbs_close(fab_domain_t *domain)
         return; /* a child made by fork(): all is its parent's */
     }
     dom->is_closed = true;
-    fab_verbs_say_goodbye(dom);
+    say_goodbye(dom);
     for (uint32_t i = 0; i < dom->max_conns; i++) {
         if (NULL != dom->conns[i]) {
             fab_verbs_conn_destroy(dom->conns[i], OPAL_ERR_UNREACH);
@@ -274,12 +274,12 @@ static void fab_verbs_close(fab_domain_t *domain)
         dom->eps->peer->ep = NULL;
         fab_verbs_ep_free(dom->eps);
     }
-    fab_verbs_domain_free(dom);
+    domain_free(dom);
 }
 
 /* ---- the rest ----------------------------------------------------------- */
 
-static size_t fab_verbs_address(fab_domain_t *domain, void *buf, size_t size)
+static size_t verbs_address(fab_domain_t *domain, void *buf, size_t size)
 {
     fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
 
@@ -290,7 +290,7 @@ static size_t fab_verbs_address(fab_domain_t *domain, void *buf, size_t size)
     return sizeof(dom->addr);
 }
 
-static int fab_verbs_describe(fab_domain_t *domain, char *buf, size_t size)
+static int verbs_describe(fab_domain_t *domain, char *buf, size_t size)
 {
     const fab_verbs_domain_t *dom = (const fab_verbs_domain_t *) domain;
     bool is_roce = IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer;
@@ -316,9 +316,9 @@ const fab_provider_t fab_verbs_provider = {
     .id = FAB_WIRE_VERBS,
     .reaches_hosts = true,
     .ops = &fab_verbs_ops,
-    .open = fab_verbs_open,
-    .close = fab_verbs_close,
-    .address = fab_verbs_address,
+    .open = verbs_open,
+    .close = verbs_close,
+    .address = verbs_address,
     .attach = fab_verbs_attach,
     .detach = fab_verbs_detach,
     .drop = fab_verbs_drop,
@@ -326,5 +326,5 @@ const fab_provider_t fab_verbs_provider = {
     .expose_any = fab_verbs_expose_any,
     .unexpose_any = fab_verbs_unexpose_any,
     .tm_use = fab_verbs_tm_use,
-    .describe = fab_verbs_describe,
+    .describe = verbs_describe,
 };

@@ -23,7 +23,7 @@
 /* ---- sending ------------------------------------------------------------ */
 
 /* No message can go to the peer now: connect if that was not done. */
-static __attribute__((noinline)) int fab_verbs_cannot_send(fab_verbs_ep_t *ep)
+static __attribute__((noinline)) int cannot_send(fab_verbs_ep_t *ep)
 {
     if (ep->is_failing) {
         return OPAL_ERR_RESOURCE_BUSY; /* until it fails, in fab_progress() */
@@ -53,7 +53,7 @@ static inline bool fab_verbs_can_send(const fab_verbs_ep_t *ep)
 }
 
 /* A send buffer; more of them, if all are in use and that is allowed. */
-static fab_verbs_buf_t *fab_verbs_send_buf(fab_verbs_domain_t *dom)
+static fab_verbs_buf_t *send_buf(fab_verbs_domain_t *dom)
 {
     fab_verbs_buf_t *buf = fab_verbs_pool_get(&dom->send_pool);
 
@@ -105,14 +105,14 @@ static inline fab_verbs_tmh_t fab_verbs_tmh(const fab_verbs_conn_t *conn, fab_hd
 static inline void fab_verbs_sent(fab_verbs_conn_t *conn, fab_hdr_t hdr)
 {
     conn->sent++;
-    if (FAB_AM_FIN != hdr.id) { /* the receiver reads no credits there: fab_verbs_credit() */
+    if (FAB_AM_FIN != hdr.id) { /* the receiver reads no credits there: take_credit() */
         conn->advertised = conn->consumed;
     }
     fab_counters.verbs_msgs_sent++;
 }
 
 /* Short enough to go into the work request. */
-static int fab_verbs_send_inline(fab_verbs_conn_t *conn, fab_hdr_t hdr, const void *buf, size_t len)
+static int send_inline(fab_verbs_conn_t *conn, fab_hdr_t hdr, const void *buf, size_t len)
 {
     struct {
         fab_verbs_tmh_t tmh;
@@ -135,8 +135,7 @@ static int fab_verbs_send_inline(fab_verbs_conn_t *conn, fab_hdr_t hdr, const vo
 }
 
 /* The payload is in the buffer already.  It is given back, now if an error is returned. */
-static int fab_verbs_send_buffered(fab_verbs_conn_t *conn, fab_hdr_t hdr, fab_verbs_buf_t *buf,
-                                   size_t len)
+static int send_buffered(fab_verbs_conn_t *conn, fab_hdr_t hdr, fab_verbs_buf_t *buf, size_t len)
 {
     fab_verbs_tmh_t tmh = fab_verbs_tmh(conn, hdr);
     struct ibv_sge sge = {(uintptr_t) buf->data, (uint32_t) (sizeof(tmh) + len), buf->lkey};
@@ -171,7 +170,7 @@ static inline bool fab_verbs_is_for_device(const fab_verbs_conn_t *conn, const f
 }
 
 /* A request that the receiver's device may fulfil. */
-static int fab_verbs_send_request(fab_verbs_conn_t *conn, fab_hdr_t hdr, const fab_rndv_t *rndv)
+static int send_request(fab_verbs_conn_t *conn, fab_hdr_t hdr, const fab_rndv_t *rndv)
 {
     struct {
         fab_verbs_tmh_t tmh;
@@ -184,7 +183,7 @@ static int fab_verbs_send_request(fab_verbs_conn_t *conn, fab_hdr_t hdr, const f
 
     msg.tmh.opcode = FAB_AM_RNDV;
     if (conn->max_inline < sizeof(msg)) {
-        buf = fab_verbs_send_buf(conn->dom);
+        buf = send_buf(conn->dom);
         if (NULL == buf) {
             return OPAL_ERR_RESOURCE_BUSY;
         }
@@ -204,48 +203,48 @@ static int fab_verbs_send_request(fab_verbs_conn_t *conn, fab_hdr_t hdr, const f
     return rc;
 }
 
-static int fab_verbs_send(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+static int verbs_send(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     fab_verbs_ep_t *ep = peer->ep;
     fab_verbs_buf_t *buf;
 
     if (__builtin_expect(!fab_verbs_can_send(ep), 0)) {
-        return fab_verbs_cannot_send(ep);
+        return cannot_send(ep);
     }
     if (__builtin_expect(FAB_AM_RNDV == hdr.id, 0) &&
         fab_verbs_is_for_device(ep->conn, data, len)) {
-        return fab_verbs_send_request(ep->conn, hdr, data);
+        return send_request(ep->conn, hdr, data);
     }
     if (len + sizeof(fab_verbs_tmh_t) <= ep->conn->max_inline) {
-        return fab_verbs_send_inline(ep->conn, hdr, data, len);
+        return send_inline(ep->conn, hdr, data, len);
     }
     if (len > peer->eager_max) {
         return OPAL_ERR_BAD_PARAM;
     }
-    buf = fab_verbs_send_buf(ep->dom);
+    buf = send_buf(ep->dom);
     if (NULL == buf) {
         return OPAL_ERR_RESOURCE_BUSY;
     }
     if (len > 0) {
         memcpy(buf->data + sizeof(fab_verbs_tmh_t), data, len);
     }
-    return fab_verbs_send_buffered(ep->conn, hdr, buf, len);
+    return send_buffered(ep->conn, hdr, buf, len);
 }
 
-static void *fab_verbs_reserve(fab_peer_t *peer, size_t max_len)
+static void *verbs_reserve(fab_peer_t *peer, size_t max_len)
 {
     fab_verbs_ep_t *ep = peer->ep;
 
     (void) max_len;
     if (__builtin_expect(!fab_verbs_can_send(ep), 0)) {
-        (void) fab_verbs_cannot_send(ep);
+        (void) cannot_send(ep);
         return NULL;
     }
-    ep->reserved = fab_verbs_send_buf(ep->dom);
+    ep->reserved = send_buf(ep->dom);
     return NULL != ep->reserved ? ep->reserved->data + sizeof(fab_verbs_tmh_t) : NULL;
 }
 
-static void fab_verbs_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+static void verbs_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 {
     fab_verbs_ep_t *ep = peer->ep;
     fab_verbs_buf_t *buf = ep->reserved;
@@ -253,10 +252,10 @@ static void fab_verbs_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 
     ep->reserved = NULL;
     if (len + sizeof(fab_verbs_tmh_t) <= ep->conn->max_inline) {
-        rc = fab_verbs_send_inline(ep->conn, hdr, buf->data + sizeof(fab_verbs_tmh_t), len);
+        rc = send_inline(ep->conn, hdr, buf->data + sizeof(fab_verbs_tmh_t), len);
         fab_verbs_pool_put(&ep->dom->send_pool, buf);
     } else {
-        rc = fab_verbs_send_buffered(ep->conn, hdr, buf, len);
+        rc = send_buffered(ep->conn, hdr, buf, len);
     }
     if (OPAL_ERR_RESOURCE_BUSY == rc) { /* there was room when it was reserved */
         fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
@@ -264,7 +263,7 @@ static void fab_verbs_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     }
 }
 
-static void fab_verbs_batch(fab_peer_t *peer, bool is_begin)
+static void verbs_batch(fab_peer_t *peer, bool is_begin)
 {
     fab_verbs_ep_t *ep = peer->ep;
 
@@ -276,23 +275,23 @@ static void fab_verbs_batch(fab_peer_t *peer, bool is_begin)
 }
 
 const fab_ops_t fab_verbs_ops = {
-    .send = fab_verbs_send,
-    .reserve = fab_verbs_reserve,
-    .commit = fab_verbs_commit,
+    .send = verbs_send,
+    .reserve = verbs_reserve,
+    .commit = verbs_commit,
     .expose = fab_verbs_expose,
     .unexpose = fab_verbs_unexpose,
     .rma = fab_verbs_rma,
-    .batch = fab_verbs_batch,
+    .batch = verbs_batch,
 };
 
 /* ---- attach ------------------------------------------------------------- */
 
-static const char *fab_verbs_layer(uint8_t link_layer)
+static const char *layer(uint8_t link_layer)
 {
     return IBV_LINK_LAYER_ETHERNET == link_layer ? "Ethernet" : "InfiniBand";
 }
 
-static bool fab_verbs_addr_is_sound(const fab_verbs_addr_t *addr)
+static bool addr_is_sound(const fab_verbs_addr_t *addr)
 {
     return addr->eager_max >= FAB_VERBS_EAGER_MIN && addr->eager_max <= FAB_VERBS_EAGER_MAX &&
            addr->num_ips > 0 && addr->num_ips <= FAB_VERBS_IPS && addr->mtu >= IBV_MTU_256 &&
@@ -303,22 +302,20 @@ static bool fab_verbs_addr_is_sound(const fab_verbs_addr_t *addr)
             IBV_LINK_LAYER_INFINIBAND == addr->link_layer);
 }
 
-static int fab_verbs_addr_check(fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr,
-                                const char **why)
+static int addr_check(fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr, const char **why)
 {
     if (FAB_VERBS_VERSION != addr->version) {
         *why = fab_sentence(dom->fab, "its verbs address has version %u, this process knows %d",
                             addr->version, FAB_VERBS_VERSION);
         return OPAL_ERR_UNREACH;
     }
-    if (!fab_verbs_addr_is_sound(addr)) {
+    if (!addr_is_sound(addr)) {
         *why = "its verbs address is damaged";
         return OPAL_ERR_UNREACH;
     }
     if (addr->link_layer != dom->addr.link_layer) {
-        *why = fab_sentence(dom->fab, "its port is %s, %s here is %s",
-                            fab_verbs_layer(addr->link_layer), dom->name,
-                            fab_verbs_layer(dom->addr.link_layer));
+        *why = fab_sentence(dom->fab, "its port is %s, %s here is %s", layer(addr->link_layer),
+                            dom->name, layer(dom->addr.link_layer));
         return OPAL_ERR_UNREACH;
     }
     if (0 != ((addr->flags ^ dom->addr.flags) & FAB_VERBS_ADDR_CM)) {
@@ -353,7 +350,7 @@ int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address
         return OPAL_ERR_UNREACH;
     }
     memcpy(&addr, address, sizeof(addr));
-    rc = fab_verbs_addr_check(dom, &addr, why);
+    rc = addr_check(dom, &addr, why);
     if (OPAL_SUCCESS != rc) {
         return rc;
     }
@@ -383,7 +380,7 @@ int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address
 
 /* ---- the end ------------------------------------------------------------ */
 
-static void fab_verbs_forget_deferred(fab_verbs_ep_t *ep)
+static void forget_deferred(fab_verbs_ep_t *ep)
 {
     fab_verbs_deferred_t **at = &ep->dom->deferred;
 
@@ -404,7 +401,7 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep)
 
     fab_verbs_connect_cancel(ep);
     fab_verbs_rma_drop(ep);
-    fab_verbs_forget_deferred(ep);
+    forget_deferred(ep);
     if (NULL != ep->reserved) {
         fab_verbs_pool_put(&dom->send_pool, ep->reserved);
     }
@@ -416,7 +413,7 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep)
 }
 
 /* The connection goes on its own; what has never been used goes at once. */
-static void fab_verbs_ep_let_go(fab_verbs_ep_t *ep)
+static void ep_let_go(fab_verbs_ep_t *ep)
 {
     if (NULL != ep->conn &&
         (0 != ep->conn->peer_qpn || 0 != ep->conn->to_send || ep->conn->head != ep->conn->tail)) {
@@ -430,7 +427,7 @@ void fab_verbs_ep_finish(fab_verbs_ep_t *ep)
 {
     fab_peer_t *peer = ep->peer;
 
-    fab_verbs_ep_let_go(ep);
+    ep_let_go(ep);
     peer->ep = NULL;
     fab_verbs_ep_free(ep);
     if (FAB_PEER_CLOSED == peer->state) {
@@ -446,7 +443,7 @@ void fab_verbs_detach(fab_domain_t *domain, fab_peer_t *peer)
     ep->is_closing = true;
     fab_verbs_rma_drop(ep);
     if (FAB_VERBS_IDLE == ep->state || FAB_VERBS_WAITING == ep->state || ep->has_left) {
-        fab_verbs_ep_let_go(ep);
+        ep_let_go(ep);
         peer->ep = NULL;
         fab_verbs_ep_free(ep);
     } else if (FAB_VERBS_UP == ep->state) {
@@ -526,7 +523,7 @@ int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom)
 /* ---- the peer's own messages -------------------------------------------- */
 
 /* The peer wants no more: this was its last message here; let go. */
-static void fab_verbs_ep_closed_by_peer(fab_verbs_ep_t *ep)
+static void ep_closed_by_peer(fab_verbs_ep_t *ep)
 {
     if (ep->is_closing) { /* and so does this process */
         fab_verbs_ep_finish(ep);
@@ -537,7 +534,7 @@ static void fab_verbs_ep_closed_by_peer(fab_verbs_ep_t *ep)
     fab_verbs_connect_cancel(ep);
 }
 
-static void fab_verbs_ep_left(fab_verbs_ep_t *ep)
+static void ep_left(fab_verbs_ep_t *ep)
 {
     ep->has_left = true;
     ep->conn->is_ready = false;
@@ -556,10 +553,10 @@ void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id)
     case FAB_VERBS_ID_CREDIT:
         break;
     case FAB_VERBS_ID_CLOSE:
-        fab_verbs_ep_closed_by_peer(ep);
+        ep_closed_by_peer(ep);
         break;
     case FAB_VERBS_ID_LEAVE:
-        fab_verbs_ep_left(ep);
+        ep_left(ep);
         break;
     default: /* FAB_VERBS_ID_CLOSED */
         if (ep->is_closing) {

@@ -11,7 +11,7 @@
 
 #include "verbs/verbs_types.h"
 
-static hwloc_obj_t fab_verbs_near_find(hwloc_topology_t topology, const char *device)
+static hwloc_obj_t near_find(hwloc_topology_t topology, const char *device)
 {
     hwloc_obj_t obj = NULL;
 
@@ -24,7 +24,7 @@ static hwloc_obj_t fab_verbs_near_find(hwloc_topology_t topology, const char *de
 
 int fab_verbs_near_depth(hwloc_topology_t topology, hwloc_const_cpuset_t cpus, const char *device)
 {
-    hwloc_obj_t obj = fab_verbs_near_find(topology, device);
+    hwloc_obj_t obj = near_find(topology, device);
 
     if (NULL == obj || !hwloc_bitmap_intersects(cpus, hwloc_get_root_obj(topology)->cpuset)) {
         return 0;
@@ -42,7 +42,7 @@ uint32_t fab_verbs_near_parts(hwloc_topology_t topology, int depth)
 }
 
 /* Not hwloc_get_cpubind(): of a topology that came as XML it may say what that one's host had. */
-static hwloc_cpuset_t fab_verbs_near_cpus(void)
+static hwloc_cpuset_t near_cpus(void)
 {
     hwloc_cpuset_t set = hwloc_bitmap_alloc();
     cpu_set_t cpus;
@@ -57,10 +57,9 @@ static hwloc_cpuset_t fab_verbs_near_cpus(void)
     return set;
 }
 
-static int fab_verbs_near_here(const char *device, uint32_t *parts)
+static int near_here(const char *device, uint32_t *parts)
 {
-    hwloc_cpuset_t cpus = OPAL_SUCCESS == opal_hwloc_base_get_topology() ? fab_verbs_near_cpus()
-                                                                         : NULL;
+    hwloc_cpuset_t cpus = OPAL_SUCCESS == opal_hwloc_base_get_topology() ? near_cpus() : NULL;
     int depth = NULL != cpus ? fab_verbs_near_depth(opal_hwloc_topology, cpus, device) : 0;
 
     *parts = NULL != cpus ? fab_verbs_near_parts(opal_hwloc_topology, depth) : 1;
@@ -70,5 +69,5 @@ static int fab_verbs_near_here(const char *device, uint32_t *parts)
 
 void fab_verbs_near_use_hwloc(void)
 {
-    fab_verbs_near = fab_verbs_near_here;
+    fab_verbs_near = near_here;
 }

@@ -55,7 +55,7 @@ int fab_verbs_oob_poll(fab_verbs_domain_t *dom)
  * Where this process can be reached, the best first: the GID of a RoCE port, if it is an IP
  * address, then those of its interfaces.
  */
-static void fab_verbs_oob_own_ips(fab_verbs_domain_t *dom)
+static void oob_own_ips(fab_verbs_domain_t *dom)
 {
     fab_verbs_addr_t *addr = &dom->addr;
     fab_sock_ip_t all[FAB_SOCK_IPS];
@@ -76,7 +76,7 @@ static void fab_verbs_oob_own_ips(fab_verbs_domain_t *dom)
     }
 }
 
-static int fab_verbs_oob_watch(fab_verbs_domain_t *dom, int fd, void *what)
+static int oob_watch(fab_verbs_domain_t *dom, int fd, void *what)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
 
@@ -107,12 +107,12 @@ int fab_verbs_oob_open(fab_verbs_domain_t *dom, const char **why)
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     dom->oob->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (dom->oob->epoll < 0 || 0 != fab_verbs_oob_watch(dom, fab_sock_set_fd(dom->socks), NULL) ||
-        0 != fab_verbs_oob_watch(dom, dom->ctx->async_fd, dom)) {
+    if (dom->oob->epoll < 0 || 0 != oob_watch(dom, fab_sock_set_fd(dom->socks), NULL) ||
+        0 != oob_watch(dom, dom->ctx->async_fd, dom)) {
         *why = fab_sentence(dom->fab, "epoll cannot be used: %s.", strerror(errno));
         return OPAL_ERR_NOT_AVAILABLE;
     }
-    fab_verbs_oob_own_ips(dom);
+    oob_own_ips(dom);
     if (0 == dom->addr.num_ips) {
         *why = "This host has no IP address, over which connections could be set up.";
         return OPAL_ERR_NOT_AVAILABLE;

@@ -32,7 +32,7 @@ void fab_verbs_pool_init(fab_verbs_pool_t *pool, struct ibv_pd *pd, size_t paylo
 /*
  * Pages of its own: with fork support, what is registered may vanish from children, page by page.
  */
-static int fab_verbs_chunk_map(fab_verbs_pool_t *pool, fab_verbs_chunk_t *chunk, size_t size)
+static int chunk_map(fab_verbs_pool_t *pool, fab_verbs_chunk_t *chunk, size_t size)
 {
     int error;
 
@@ -59,7 +59,7 @@ int fab_verbs_pool_grow(fab_verbs_pool_t *pool, uint32_t num)
         errno = ENOMEM;
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    if (OPAL_SUCCESS != fab_verbs_chunk_map(pool, chunk, num * pool->buf_size)) {
+    if (OPAL_SUCCESS != chunk_map(pool, chunk, num * pool->buf_size)) {
         free(chunk);
         return OPAL_ERR_OUT_OF_RESOURCE;
     }

@@ -21,7 +21,7 @@ uint64_t fab_verbs_now_us(void)
 
 /* ---- receiving ---------------------------------------------------------- */
 
-static __attribute__((noinline)) void fab_verbs_bad_message(fab_verbs_ep_t *ep, const char *what)
+static __attribute__((noinline)) void bad_message(fab_verbs_ep_t *ep, const char *what)
 {
     char why[128];
 
@@ -31,7 +31,7 @@ static __attribute__((noinline)) void fab_verbs_bad_message(fab_verbs_ep_t *ep, 
 }
 
 /* The sender has taken this many of our messages. False: more than were sent. */
-static bool fab_verbs_credit_count(fab_verbs_conn_t *conn, uint16_t taken)
+static bool credit_count(fab_verbs_conn_t *conn, uint16_t taken)
 {
     if ((uint16_t) (taken - conn->taken) > (uint16_t) (conn->sent - conn->taken)) {
         return false;
@@ -40,10 +40,10 @@ static bool fab_verbs_credit_count(fab_verbs_conn_t *conn, uint16_t taken)
     return true;
 }
 
-static bool fab_verbs_credit(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh)
+static bool take_credit(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh)
 {
     /* a FIN that hardware made is a copy of our own request's header */
-    return FAB_AM_FIN == tmh->opcode || fab_verbs_credit_count(conn, be16toh(tmh->credits));
+    return FAB_AM_FIN == tmh->opcode || credit_count(conn, be16toh(tmh->credits));
 }
 
 static inline void fab_verbs_credit_return(fab_verbs_conn_t *conn)
@@ -62,8 +62,8 @@ static inline uint8_t fab_verbs_id(const fab_verbs_tmh_t *tmh)
 }
 
 /* A message of the fabric's. */
-static void fab_verbs_deliver(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh, const void *data,
-                              size_t len)
+static void deliver(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh, const void *data,
+                    size_t len)
 {
     fab_verbs_domain_t *dom = conn->dom;
     fab_rndv_t rndv;
@@ -72,7 +72,7 @@ static void fab_verbs_deliver(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh
     fab_counters.verbs_msgs_received++;
     if (FAB_AM_RNDV == tmh->opcode && NULL != conn->tm_qp) {
         if (sizeof(fab_verbs_rvh_t) != len) {
-            fab_verbs_bad_message(conn->ep, "rendezvous: length of the request");
+            bad_message(conn->ep, "rendezvous: length of the request");
             return;
         }
         rndv = fab_verbs_rndv(data);
@@ -87,7 +87,7 @@ static void fab_verbs_deliver(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh
 /*
  * The peer's device has done a rendezvous, or so it says. Not one of the messages that are counted.
  */
-static void fab_verbs_device_answered(fab_verbs_conn_t *conn, const unsigned char *data, size_t len)
+static void device_answered(fab_verbs_conn_t *conn, const unsigned char *data, size_t len)
 {
     fab_verbs_tmh_t tmh = {.opcode = FAB_AM_NO_TAG};
 
@@ -96,11 +96,11 @@ static void fab_verbs_device_answered(fab_verbs_conn_t *conn, const unsigned cha
         fab_deliver(conn->dom->fab, conn->ep->peer,
                     fab_hdr(FAB_AM_FIN, be64toh(tmh.tag), be32toh(tmh.app_ctx)), NULL, 0);
     } else {
-        fab_verbs_bad_message(conn->ep, "it came where only the device answers");
+        bad_message(conn->ep, "it came where only the device answers");
     }
 }
 
-static bool fab_verbs_id_is_known(const fab_verbs_tmh_t *tmh)
+static bool id_is_known(const fab_verbs_tmh_t *tmh)
 {
     if (FAB_AM_NO_TAG != tmh->opcode) {
         return tmh->opcode <= FAB_AM_EAGER;
@@ -109,27 +109,27 @@ static bool fab_verbs_id_is_known(const fab_verbs_tmh_t *tmh)
            (tmh->id >= FAB_VERBS_ID_CREDIT && tmh->id <= FAB_VERBS_ID_LEAVE);
 }
 
-static void fab_verbs_arrived(fab_verbs_conn_t *conn, const unsigned char *data, size_t len)
+static void arrived(fab_verbs_conn_t *conn, const unsigned char *data, size_t len)
 {
     fab_verbs_ep_t *ep = conn->ep;
     fab_verbs_tmh_t tmh;
 
     if (len < sizeof(tmh)) {
-        fab_verbs_bad_message(ep, "it is shorter than a header");
+        bad_message(ep, "it is shorter than a header");
         return;
     }
     memcpy(&tmh, data, sizeof(tmh));
     if (__builtin_expect(FAB_VERBS_ANSWERED == ep->state, 0)) {
         fab_verbs_connect_done(ep); /* who sends is ready */
     }
-    if (!fab_verbs_id_is_known(&tmh)) {
-        fab_verbs_bad_message(ep, "there is no such id");
-    } else if (!fab_verbs_credit(conn, &tmh)) {
-        fab_verbs_bad_message(ep, "it takes credit for more than was sent");
+    if (!id_is_known(&tmh)) {
+        bad_message(ep, "there is no such id");
+    } else if (!take_credit(conn, &tmh)) {
+        bad_message(ep, "it takes credit for more than was sent");
     } else if (FAB_AM_NO_TAG == tmh.opcode && tmh.id >= FAB_VERBS_ID_CREDIT) {
         fab_verbs_ep_on_control(ep, tmh.id);
     } else {
-        fab_verbs_deliver(conn, &tmh, data + sizeof(tmh), len - sizeof(tmh));
+        deliver(conn, &tmh, data + sizeof(tmh), len - sizeof(tmh));
     }
 }
 
@@ -149,9 +149,9 @@ void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc)
         dom->last_conn = conn;
         if (__builtin_expect(
                 wc->qp_num != fab_verbs_conn_recv_qpn(conn) && IBV_WC_SUCCESS == wc->status, 0)) {
-            fab_verbs_device_answered(conn, buf->data, wc->byte_len);
+            device_answered(conn, buf->data, wc->byte_len);
         } else if (__builtin_expect(IBV_WC_SUCCESS == wc->status, 1)) {
-            fab_verbs_arrived(conn, buf->data, wc->byte_len);
+            arrived(conn, buf->data, wc->byte_len);
         } else if (IBV_WC_WR_FLUSH_ERR != wc->status) {
             fab_verbs_ep_defer_failure(conn->ep, OPAL_ERR_COMM_FAILURE,
                                        "A message from it could not be received (%s: %s).",
@@ -172,24 +172,24 @@ void fab_verbs_took_matched(fab_verbs_conn_t *conn)
 
 void fab_verbs_take_credits(fab_verbs_conn_t *conn, uint16_t taken)
 {
-    if (!fab_verbs_credit_count(conn, taken)) {
-        fab_verbs_bad_message(conn->ep, "it takes credit for more than was sent");
+    if (!credit_count(conn, taken)) {
+        bad_message(conn->ep, "it takes credit for more than was sent");
     }
 }
 
-static __attribute__((noinline)) void fab_verbs_cannot_poll(fab_verbs_domain_t *dom)
+static __attribute__((noinline)) void cannot_poll(fab_verbs_domain_t *dom)
 {
     fab_verbs_give_up(dom, "cannot be polled", "ibv_poll_cq() failed");
 }
 
 /* Returns the number of messages, at most a batch. */
-static int fab_verbs_poll_recv(fab_verbs_domain_t *dom)
+static int poll_recv(fab_verbs_domain_t *dom)
 {
     struct ibv_wc wcs[FAB_VERBS_BATCH];
     int n = ibv_poll_cq(dom->recv_cq, FAB_VERBS_BATCH, wcs);
 
     if (__builtin_expect(n < 0, 0)) {
-        fab_verbs_cannot_poll(dom);
+        cannot_poll(dom);
         return 0;
     }
     dom->empty_polls += 0 == n;
@@ -210,7 +210,7 @@ int fab_verbs_poll_send(fab_verbs_domain_t *dom)
     int n = ibv_poll_cq(dom->send_cq, FAB_VERBS_BATCH, wcs);
 
     if (__builtin_expect(n < 0, 0)) {
-        fab_verbs_cannot_poll(dom);
+        cannot_poll(dom);
         return 0;
     }
     for (int i = 0; i < n; i++) {
@@ -222,7 +222,7 @@ int fab_verbs_poll_send(fab_verbs_domain_t *dom)
     return n;
 }
 
-static __attribute__((noinline)) int fab_verbs_housekeeping(fab_verbs_domain_t *dom)
+static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom)
 {
     uint64_t now = fab_verbs_now_us();
     int events = 0;
@@ -254,7 +254,7 @@ int fab_verbs_progress(fab_domain_t *domain)
         events = fab_verbs_tm_poll(dom);
     }
     if (dom->num_conns > 0 && !dom->is_dead) {
-        events += NULL == dom->tm ? fab_verbs_poll_recv(dom) : 0;
+        events += NULL == dom->tm ? poll_recv(dom) : 0;
         /* unsignaled requests complete only in error */
         if (dom->num_signaled > 0 || (is_house_time && dom->sq_used > 0)) {
             events += fab_verbs_poll_send(dom);
@@ -270,7 +270,7 @@ int fab_verbs_progress(fab_domain_t *domain)
         events += fab_verbs_rma_progress(dom);
     }
     if (is_house_time) {
-        events += fab_verbs_housekeeping(dom);
+        events += housekeeping(dom);
     }
     return events;
 }

@@ -25,36 +25,36 @@ struct ibv_mr *fab_verbs_reg_mr(struct ibv_pd *pd, void *buf, size_t len)
 }
 
 /* The cache is the PD, a registration the MR itself. */
-static fab_verbs_regs_t *fab_verbs_plain_open(struct ibv_pd *pd)
+static fab_verbs_regs_t *plain_open(struct ibv_pd *pd)
 {
     return (fab_verbs_regs_t *) pd;
 }
 
-static void fab_verbs_plain_close(fab_verbs_regs_t *regs)
+static void plain_close(fab_verbs_regs_t *regs)
 {
     (void) regs;
 }
 
-static fab_verbs_reg_t *fab_verbs_plain_get(fab_verbs_regs_t *regs, void *buf, size_t len)
+static fab_verbs_reg_t *plain_get(fab_verbs_regs_t *regs, void *buf, size_t len)
 {
     return (fab_verbs_reg_t *) fab_verbs_reg_mr((struct ibv_pd *) regs, buf, len);
 }
 
-static void fab_verbs_plain_put(fab_verbs_regs_t *regs, fab_verbs_reg_t *reg)
+static void plain_put(fab_verbs_regs_t *regs, fab_verbs_reg_t *reg)
 {
     (void) regs;
     (void) ibv_dereg_mr((struct ibv_mr *) reg);
 }
 
-static struct ibv_mr *fab_verbs_plain_mr(const fab_verbs_reg_t *reg)
+static struct ibv_mr *plain_mr(const fab_verbs_reg_t *reg)
 {
     return (struct ibv_mr *) (uintptr_t) reg;
 }
 
 const fab_verbs_reg_ops_t fab_verbs_reg_plain = {
-    .open = fab_verbs_plain_open,
-    .close = fab_verbs_plain_close,
-    .get = fab_verbs_plain_get,
-    .put = fab_verbs_plain_put,
-    .mr = fab_verbs_plain_mr,
+    .open = plain_open,
+    .close = plain_close,
+    .get = plain_get,
+    .put = plain_put,
+    .mr = plain_mr,
 };

@@ -32,8 +32,8 @@ struct fab_verbs_regs {
  * Called by the cache, never from within a memory hook. OUT_OF_RESOURCE: drop something and call
  * again.
  */
-static int fab_verbs_rcache_register(void *data, void *base, size_t size,
-                                     mca_rcache_base_registration_t *reg)
+static int rcache_register_memory(void *data, void *base, size_t size,
+                                  mca_rcache_base_registration_t *reg)
 {
     struct ibv_mr *mr = fab_verbs_reg_mr(data, base, size);
 
@@ -44,21 +44,21 @@ static int fab_verbs_rcache_register(void *data, void *base, size_t size,
     return ENOMEM == errno || EAGAIN == errno ? OPAL_ERR_OUT_OF_RESOURCE : OPAL_ERR_NOT_SUPPORTED;
 }
 
-static int fab_verbs_rcache_deregister(void *data, mca_rcache_base_registration_t *reg)
+static int rcache_deregister_memory(void *data, mca_rcache_base_registration_t *reg)
 {
     (void) data;
     return 0 == ibv_dereg_mr(((fab_verbs_rcache_reg_t *) reg)->mr) ? OPAL_SUCCESS : OPAL_ERROR;
 }
 
-static fab_verbs_regs_t *fab_verbs_rcache_open(struct ibv_pd *pd)
+static fab_verbs_regs_t *rcache_open(struct ibv_pd *pd)
 {
     fab_verbs_regs_t *regs = malloc(sizeof(*regs));
     mca_rcache_base_resources_t resources = {
         .cache_name = "pml_tm_verbs",
         .reg_data = pd,
         .sizeof_reg = sizeof(fab_verbs_rcache_reg_t),
-        .register_mem = fab_verbs_rcache_register,
-        .deregister_mem = fab_verbs_rcache_deregister,
+        .register_mem = rcache_register_memory,
+        .deregister_mem = rcache_deregister_memory,
     };
 
     if (NULL == regs) {
@@ -73,13 +73,13 @@ static fab_verbs_regs_t *fab_verbs_rcache_open(struct ibv_pd *pd)
     return regs;
 }
 
-static void fab_verbs_rcache_close(fab_verbs_regs_t *regs)
+static void rcache_close(fab_verbs_regs_t *regs)
 {
     (void) mca_rcache_base_module_destroy(regs->rcache);
     free(regs);
 }
 
-static fab_verbs_reg_t *fab_verbs_rcache_get(fab_verbs_regs_t *regs, void *buf, size_t len)
+static fab_verbs_reg_t *rcache_get(fab_verbs_regs_t *regs, void *buf, size_t len)
 {
     mca_rcache_base_registration_t *reg = NULL;
     int rc = regs->rcache->rcache_register(regs->rcache, buf, len, 0, MCA_RCACHE_ACCESS_ANY, &reg);
@@ -91,22 +91,22 @@ static fab_verbs_reg_t *fab_verbs_rcache_get(fab_verbs_regs_t *regs, void *buf, 
     return (fab_verbs_reg_t *) reg;
 }
 
-static void fab_verbs_rcache_put(fab_verbs_regs_t *regs, fab_verbs_reg_t *reg)
+static void rcache_put(fab_verbs_regs_t *regs, fab_verbs_reg_t *reg)
 {
     (void) regs->rcache->rcache_deregister(regs->rcache, (mca_rcache_base_registration_t *) reg);
 }
 
-static struct ibv_mr *fab_verbs_rcache_mr(const fab_verbs_reg_t *reg)
+static struct ibv_mr *rcache_mr(const fab_verbs_reg_t *reg)
 {
     return ((const fab_verbs_rcache_reg_t *) reg)->mr;
 }
 
 static const fab_verbs_reg_ops_t fab_verbs_reg_rcache = {
-    .open = fab_verbs_rcache_open,
-    .close = fab_verbs_rcache_close,
-    .get = fab_verbs_rcache_get,
-    .put = fab_verbs_rcache_put,
-    .mr = fab_verbs_rcache_mr,
+    .open = rcache_open,
+    .close = rcache_close,
+    .get = rcache_get,
+    .put = rcache_put,
+    .mr = rcache_mr,
 };
 
 void fab_verbs_reg_use_rcache(void)

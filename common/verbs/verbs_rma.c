@@ -23,7 +23,7 @@ _Static_assert(sizeof(fab_verbs_rkey_t) <= sizeof(fab_rkey_t), "it must fit");
 
 /* ---- registering -------------------------------------------------------- */
 
-static fab_verbs_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len)
+static fab_verbs_reg_t *verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len)
 {
     fab_verbs_reg_t *reg = fab_verbs_reg_ops->get(dom->regs, (void *) (uintptr_t) buf, len);
     int error = errno;
@@ -60,7 +60,7 @@ fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_t
     if (NULL == exposed) {
         return NULL;
     }
-    exposed->reg = len > 0 ? fab_verbs_register(dom, buf, len) : NULL;
+    exposed->reg = len > 0 ? verbs_register(dom, buf, len) : NULL;
     if (NULL == exposed->reg && len > 0) {
         exposed->next = dom->free_exposed;
         dom->free_exposed = exposed;
@@ -103,7 +103,7 @@ void fab_verbs_requested(fab_verbs_domain_t *dom, const fab_rndv_t *rndv)
 
 /* ---- operations --------------------------------------------------------- */
 
-static fab_verbs_op_t *fab_verbs_op_alloc(fab_verbs_domain_t *dom)
+static fab_verbs_op_t *op_alloc(fab_verbs_domain_t *dom)
 {
     fab_verbs_op_t *op = dom->free_ops;
 
@@ -114,7 +114,7 @@ static fab_verbs_op_t *fab_verbs_op_alloc(fab_verbs_domain_t *dom)
     return op;
 }
 
-static void fab_verbs_op_end(fab_verbs_op_t *op)
+static void op_end(fab_verbs_op_t *op)
 {
     fab_verbs_domain_t *dom = op->dom;
     fab_rma_t *rma = op->rma;
@@ -140,7 +140,7 @@ void fab_verbs_op_landed(fab_verbs_op_t *op, uint32_t len, int status)
         fab_counters.verbs_rma_bytes += len;
     }
     if (0 == op->in_flight && !op->is_queued) {
-        fab_verbs_op_end(op);
+        op_end(op);
     }
 }
 
@@ -152,7 +152,7 @@ static const enum ibv_wr_opcode fab_verbs_opcodes[] = {
 };
 
 /* Post the next step. OPAL_ERR_RESOURCE_BUSY, OPAL_ERR_UNREACH: as fab_verbs_conn_post(). */
-static int fab_verbs_op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
+static int op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
 {
     fab_rma_t *rma = op->rma;
     size_t left = rma->len - op->posted;
@@ -184,7 +184,7 @@ static int fab_verbs_op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
 
 /* ---- an endpoint's operations ------------------------------------------- */
 
-static void fab_verbs_op_append(fab_verbs_ep_t *ep, fab_verbs_op_t *op)
+static void op_append(fab_verbs_ep_t *ep, fab_verbs_op_t *op)
 {
     op->next = NULL;
     op->is_queued = true;
@@ -192,7 +192,7 @@ static void fab_verbs_op_append(fab_verbs_ep_t *ep, fab_verbs_op_t *op)
     ep->ops_tail = &op->next;
 }
 
-static fab_verbs_op_t *fab_verbs_op_take(fab_verbs_ep_t *ep)
+static fab_verbs_op_t *op_take(fab_verbs_ep_t *ep)
 {
     fab_verbs_op_t *op = ep->ops;
 
@@ -204,7 +204,7 @@ static fab_verbs_op_t *fab_verbs_op_take(fab_verbs_ep_t *ep)
     return op;
 }
 
-static bool fab_verbs_can_fly(const fab_verbs_ep_t *ep)
+static bool can_fly(const fab_verbs_ep_t *ep)
 {
     const fab_verbs_conn_t *conn = ep->conn;
 
@@ -216,25 +216,25 @@ static bool fab_verbs_can_fly(const fab_verbs_ep_t *ep)
 /*
  * Post steps while there is room, each of the operation whose turn it is. Nothing completes here.
  */
-static int fab_verbs_ep_fly(fab_verbs_ep_t *ep)
+static int ep_fly(fab_verbs_ep_t *ep)
 {
     int events = 0;
 
-    while (fab_verbs_can_fly(ep) && ep->ops->rma->len > 0) {
+    while (can_fly(ep) && ep->ops->rma->len > 0) {
         fab_verbs_op_t *op = ep->ops;
-        if (OPAL_SUCCESS != fab_verbs_op_step(ep->conn, op)) {
+        if (OPAL_SUCCESS != op_step(ep->conn, op)) {
             break;
         }
-        (void) fab_verbs_op_take(ep);
+        (void) op_take(ep);
         if (op->posted < op->rma->len) {
-            fab_verbs_op_append(ep, op);
+            op_append(ep, op);
         }
         events++;
     }
     return events;
 }
 
-static void fab_verbs_ep_list(fab_verbs_ep_t *ep)
+static void ep_list(fab_verbs_ep_t *ep)
 {
     if (!ep->is_in_rma) {
         ep->is_in_rma = true;
@@ -245,7 +245,7 @@ static void fab_verbs_ep_list(fab_verbs_ep_t *ep)
     }
 }
 
-static void fab_verbs_ep_unlist(fab_verbs_ep_t *ep)
+static void ep_unlist(fab_verbs_ep_t *ep)
 {
     fab_verbs_domain_t *dom = ep->dom;
     fab_verbs_ep_t **at = &dom->rma;
@@ -267,18 +267,18 @@ int fab_verbs_rma_progress(fab_verbs_domain_t *dom)
 
     for (uint32_t n = dom->num_rma; n > 0 && NULL != dom->rma; n--) {
         fab_verbs_ep_t *ep = dom->rma;
-        fab_verbs_ep_unlist(ep);
-        events += fab_verbs_ep_fly(ep);
+        ep_unlist(ep);
+        events += ep_fly(ep);
         if (NULL == ep->ops) {
             continue;
         }
-        fab_verbs_ep_list(ep);
+        ep_list(ep);
         if (FAB_VERBS_IDLE == ep->state) {
             fab_verbs_connect(ep);
         }
         if (0 == ep->ops->rma->len) {
             /* may close the peer: ep is not used any more */
-            fab_verbs_op_end(fab_verbs_op_take(ep));
+            op_end(op_take(ep));
             events++;
         }
     }
@@ -298,12 +298,12 @@ int fab_verbs_rma(fab_rma_t *rma)
         return OPAL_ERR_UNREACH;
     }
     if (rma->len > 0) {
-        reg = fab_verbs_register(ep->dom, rma->local, rma->len);
+        reg = verbs_register(ep->dom, rma->local, rma->len);
         if (NULL == reg) {
             return OPAL_ERR_NOT_SUPPORTED;
         }
     }
-    op = fab_verbs_op_alloc(ep->dom);
+    op = op_alloc(ep->dom);
     if (NULL == op) {
         if (NULL != reg) {
             fab_verbs_reg_ops->put(ep->dom->regs, reg);
@@ -311,10 +311,10 @@ int fab_verbs_rma(fab_rma_t *rma)
         return OPAL_ERR_NOT_SUPPORTED;
     }
     *op = (fab_verbs_op_t){.dom = ep->dom, .rma = rma, .reg = reg};
-    fab_verbs_op_append(ep, op);
-    fab_verbs_ep_fly(ep);
+    op_append(ep, op);
+    ep_fly(ep);
     if (NULL != ep->ops) {
-        fab_verbs_ep_list(ep);
+        ep_list(ep);
     }
     return OPAL_SUCCESS;
 }
@@ -393,16 +393,16 @@ fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh)
 void fab_verbs_rma_drop(fab_verbs_ep_t *ep)
 {
     if (ep->is_in_rma) {
-        fab_verbs_ep_unlist(ep);
+        ep_unlist(ep);
     }
     while (NULL != ep->exposed) {
         fab_verbs_let_go(ep->dom, ep->exposed);
     }
     while (NULL != ep->ops) {
-        fab_verbs_op_t *op = fab_verbs_op_take(ep);
+        fab_verbs_op_t *op = op_take(ep);
         op->status = OPAL_ERR_UNREACH;
         if (0 == op->in_flight) {
-            fab_verbs_op_end(op);
+            op_end(op);
         }
     }
 }

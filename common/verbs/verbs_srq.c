@@ -53,7 +53,7 @@ void fab_verbs_srq_repost(fab_verbs_domain_t *dom)
 }
 
 /* Make num more receive buffers, and post them. */
-static int fab_verbs_srq_add(fab_verbs_domain_t *dom, uint32_t num)
+static int srq_add(fab_verbs_domain_t *dom, uint32_t num)
 {
     fab_verbs_pool_t *pool = &dom->recv_pool;
     int rc = fab_verbs_pool_grow(pool, num);
@@ -69,18 +69,18 @@ static int fab_verbs_srq_add(fab_verbs_domain_t *dom, uint32_t num)
     return OPAL_SUCCESS;
 }
 
-static uint32_t fab_verbs_min(uint32_t a, uint32_t b)
+static uint32_t min(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
-static int fab_verbs_srq_create(fab_verbs_domain_t *dom, const char **why)
+static int srq_create(fab_verbs_domain_t *dom, const char **why)
 {
     uint32_t want = fab_params.verbs_buffers;
     struct ibv_srq_init_attr init = {.attr = {.max_sge = 1}};
 
-    want = fab_verbs_min(want, (uint32_t) dom->device.max_srq_wr);
-    want = fab_verbs_min(want, (uint32_t) dom->device.max_cqe);
+    want = min(want, (uint32_t) dom->device.max_srq_wr);
+    want = min(want, (uint32_t) dom->device.max_cqe);
     init.attr.max_wr = want;
     dom->srq = dom->device.max_srq > 0 ? ibv_create_srq(dom->pd, &init) : NULL;
     if (NULL == dom->srq) {
@@ -95,15 +95,14 @@ static int fab_verbs_srq_create(fab_verbs_domain_t *dom, const char **why)
 
 int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why)
 {
-    int rc = NULL != dom->tm ? OPAL_SUCCESS : fab_verbs_srq_create(dom, why);
+    int rc = NULL != dom->tm ? OPAL_SUCCESS : srq_create(dom, why);
 
     if (OPAL_SUCCESS != rc) {
         return rc;
     }
     fab_verbs_pool_init(&dom->recv_pool, dom->pd, fab_params.verbs_eager_limit);
     if (OPAL_SUCCESS !=
-        fab_verbs_srq_add(
-            dom, fab_verbs_min(FAB_VERBS_SLACK_BUFS + dom->max_requested, dom->max_recv_bufs))) {
+        srq_add(dom, min(FAB_VERBS_SLACK_BUFS + dom->max_requested, dom->max_recv_bufs))) {
         *why = fab_sentence(dom->fab,
                             "%s: %zu bytes for messages cannot be registered: %s. Is the limit on "
                             "locked memory (ulimit -l) "
@@ -120,7 +119,7 @@ int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why)
  * iWARP has no RNR: a message that finds no buffer ends the connection.  So every window has its
  * buffers, windows get smaller as buffers get rare, and none are given when they are used up.
  */
-static uint16_t fab_verbs_srq_grant_all(fab_verbs_domain_t *dom)
+static uint16_t srq_grant_all(fab_verbs_domain_t *dom)
 {
     uint32_t need = FAB_VERBS_SLACK_BUFS, window;
 
@@ -129,12 +128,11 @@ static uint16_t fab_verbs_srq_grant_all(fab_verbs_domain_t *dom)
         need += granted > 0 ? granted + FAB_VERBS_OWN_MSGS : 0;
     }
     window = need < dom->max_recv_bufs ? (dom->max_recv_bufs - need) / FAB_VERBS_CM_SHARES : 0;
-    window = fab_verbs_min(window > FAB_VERBS_WINDOW_MIN ? window : FAB_VERBS_WINDOW_MIN,
-                           fab_params.verbs_window);
+    window = min(window > FAB_VERBS_WINDOW_MIN ? window : FAB_VERBS_WINDOW_MIN,
+                 fab_params.verbs_window);
     need += window + FAB_VERBS_OWN_MSGS;
     if (need > dom->max_recv_bufs ||
-        (need > dom->recv_pool.num &&
-         OPAL_SUCCESS != fab_verbs_srq_add(dom, need - dom->recv_pool.num))) {
+        (need > dom->recv_pool.num && OPAL_SUCCESS != srq_add(dom, need - dom->recv_pool.num))) {
         return 0;
     }
     fab_counters.verbs_small_windows += window < fab_params.verbs_window;
@@ -145,16 +143,16 @@ uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom)
 {
     uint32_t window = fab_params.verbs_window;
     uint32_t left = dom->max_recv_bufs - dom->recv_pool.num;
-    uint32_t more = fab_verbs_min(window, left);
+    uint32_t more = min(window, left);
     uint32_t share = dom->max_recv_bufs / (dom->num_conns > 0 ? dom->num_conns : 1);
 
     if (NULL != dom->cm) {
-        return fab_verbs_srq_grant_all(dom);
+        return srq_grant_all(dom);
     }
     if (dom->recv_pool.num >= FAB_VERBS_SLACK_BUFS + dom->max_requested + dom->num_conns * window) {
         return (uint16_t) window; /* an earlier connection left its buffers */
     }
-    if (more > 0 && OPAL_SUCCESS != fab_verbs_srq_add(dom, more)) {
+    if (more > 0 && OPAL_SUCCESS != srq_add(dom, more)) {
         fab_counters.verbs_locked_memory++;
         more = 0;
     }
@@ -162,6 +160,6 @@ uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom)
         return (uint16_t) window;
     }
     fab_counters.verbs_small_windows++;
-    share = fab_verbs_min(share, window);
+    share = min(share, window);
     return (uint16_t) (share > FAB_VERBS_WINDOW_MIN ? share : FAB_VERBS_WINDOW_MIN);
 }

@@ -77,20 +77,20 @@ typedef struct fab_verbs_tm_wc {
     enum ibv_wc_opcode opcode;
 } fab_verbs_tm_wc_t;
 
-static void fab_verbs_tm_broke(fab_verbs_domain_t *dom, const char *why)
+static void tm_broke(fab_verbs_domain_t *dom, const char *why)
 {
     fab_verbs_give_up(dom, "broke in matching tags", why);
 }
 
 /* ---- open --------------------------------------------------------------- */
 
-static uint32_t fab_verbs_tm_min(uint32_t a, uint32_t b)
+static uint32_t tm_min(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
 /* NULL: the device has tag matching, its limits are in tm. */
-static const char *fab_verbs_tm_query(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
+static const char *tm_query(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
 {
     struct ibv_device_attr_ex attr;
 
@@ -99,16 +99,15 @@ static const char *fab_verbs_tm_query(fab_verbs_domain_t *dom, fab_verbs_tm_t *t
         0 == attr.tm_caps.max_sge) {
         return "it has no tag matching";
     }
-    tm->max_tags = fab_verbs_tm_min(attr.tm_caps.max_num_tags, fab_params.verbs_tm_tags);
-    tm->max_ops = fab_verbs_tm_min(attr.tm_caps.max_ops, 2 * tm->max_tags + FAB_VERBS_TM_MIN_OPS);
+    tm->max_tags = tm_min(attr.tm_caps.max_num_tags, fab_params.verbs_tm_tags);
+    tm->max_ops = tm_min(attr.tm_caps.max_ops, 2 * tm->max_tags + FAB_VERBS_TM_MIN_OPS);
     tm->has_rndv = 0 != (attr.tm_caps.flags & IBV_TM_CAP_RC) &&
                    attr.tm_caps.max_rndv_hdr_size >=
                        sizeof(fab_verbs_tmh_t) + sizeof(fab_verbs_rvh_t);
     return tm->max_ops >= FAB_VERBS_TM_MIN_OPS ? NULL : "its queue of list operations is too short";
 }
 
-static struct ibv_srq *fab_verbs_tm_srq(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm,
-                                        uint32_t num_bufs)
+static struct ibv_srq *tm_srq(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm, uint32_t num_bufs)
 {
     struct ibv_srq_init_attr_ex init = {
         .attr = {.max_wr = num_bufs, .max_sge = 1},
@@ -124,16 +123,15 @@ static struct ibv_srq *fab_verbs_tm_srq(fab_verbs_domain_t *dom, fab_verbs_tm_t 
 }
 
 /* NULL, or what cannot be made. */
-static const char *fab_verbs_tm_make(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
+static const char *tm_make(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
 {
-    uint32_t num_bufs = fab_verbs_tm_min(fab_params.verbs_buffers,
-                                         (uint32_t) dom->device.max_srq_wr);
+    uint32_t num_bufs = tm_min(fab_params.verbs_buffers, (uint32_t) dom->device.max_srq_wr);
     struct ibv_cq_init_attr_ex init = {
         .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM |
                     IBV_WC_EX_WITH_TM_INFO,
     };
 
-    num_bufs = fab_verbs_tm_min(num_bufs, FAB_VERBS_TM_MAX_BUFS);
+    num_bufs = tm_min(num_bufs, FAB_VERBS_TM_MAX_BUFS);
     /* each message, both completions of each match, each operation */
     init.cqe = num_bufs + 2 * tm->max_tags + tm->max_ops;
     if (num_bufs < FAB_VERBS_TM_MIN_BUFS || init.cqe > (uint32_t) dom->device.max_cqe) {
@@ -143,12 +141,12 @@ static const char *fab_verbs_tm_make(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm
     if (NULL == tm->cq) {
         return strerror(errno);
     }
-    dom->srq = fab_verbs_tm_srq(dom, tm, num_bufs);
+    dom->srq = tm_srq(dom, tm, num_bufs);
     /* a list operation may take more of the queue than the device's limit counts for it: mlx5, 4 */
     while (NULL == dom->srq && (EINVAL == errno || ENOMEM == errno) &&
            tm->max_ops / 2 >= FAB_VERBS_TM_MIN_OPS) {
         tm->max_ops /= 2;
-        dom->srq = fab_verbs_tm_srq(dom, tm, num_bufs);
+        dom->srq = tm_srq(dom, tm, num_bufs);
     }
     if (NULL == dom->srq) {
         int error = errno;
@@ -159,7 +157,7 @@ static const char *fab_verbs_tm_make(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm
     return NULL;
 }
 
-static bool fab_verbs_tm_make_places(fab_verbs_tm_t *tm)
+static bool tm_make_places(fab_verbs_tm_t *tm)
 {
     uint32_t num = tm->max_tags + FAB_VERBS_TM_SPARE;
 
@@ -172,7 +170,7 @@ static bool fab_verbs_tm_make_places(fab_verbs_tm_t *tm)
 }
 
 /* The largest power of two that is not above n. */
-static uint8_t fab_verbs_log2(uint32_t n)
+static uint8_t verbs_log2(uint32_t n)
 {
     return (uint8_t) (0 == n ? 0 : 31 - __builtin_clz(n));
 }
@@ -185,12 +183,12 @@ bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
     if (NULL == tm) {
         return false;
     }
-    why = fab_verbs_tm_query(dom, tm);
-    if (NULL == why && !fab_verbs_tm_make_places(tm)) {
+    why = tm_query(dom, tm);
+    if (NULL == why && !tm_make_places(tm)) {
         why = "there is no memory";
     }
     if (NULL == why) {
-        why = fab_verbs_tm_make(dom, tm);
+        why = tm_make(dom, tm);
         fab_counters.verbs_tm_failed += NULL != why;
     }
     if (NULL != why) {
@@ -206,7 +204,7 @@ bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
     dom->tm = tm;
     dom->recv_cq = ibv_cq_ex_to_cq(tm->cq);
     dom->addr.flags |= FAB_VERBS_ADDR_TM | (tm->has_rndv ? FAB_VERBS_ADDR_TM_RNDV : 0);
-    dom->addr.max_read = fab_verbs_log2(dom->port.max_msg_sz);
+    dom->addr.max_read = verbs_log2(dom->port.max_msg_sz);
     dom->max_requested = tm->has_rndv && dom->max_recv_bufs > 4 * FAB_VERBS_FIN_BUFS
                              ? FAB_VERBS_FIN_BUFS
                              : 0;
@@ -233,8 +231,8 @@ void fab_verbs_tm_close(fab_verbs_domain_t *dom)
  * must hold the longest; and what is longer than the device can read is listed as far as it can: a
  * longer message is announced.
  */
-static bool fab_verbs_tm_hold(fab_verbs_domain_t *dom, fab_verbs_place_t *place,
-                              const fab_offload_recv_t *recv)
+static bool tm_hold(fab_verbs_domain_t *dom, fab_verbs_place_t *place,
+                    const fab_offload_recv_t *recv)
 {
     if (NULL == recv->data || recv->len < fab_params.verbs_eager_limit) {
         return false;
@@ -252,7 +250,7 @@ static bool fab_verbs_tm_hold(fab_verbs_domain_t *dom, fab_verbs_place_t *place,
 }
 
 /* A buffer of this process's own. */
-static bool fab_verbs_tm_get_buf(fab_verbs_tm_t *tm, fab_verbs_place_t *place)
+static bool tm_get_buf(fab_verbs_tm_t *tm, fab_verbs_place_t *place)
 {
     fab_verbs_buf_t *buf = fab_verbs_pool_get(&tm->pool);
 
@@ -274,8 +272,7 @@ static bool fab_verbs_tm_get_buf(fab_verbs_tm_t *tm, fab_verbs_place_t *place)
 }
 
 /* Where a message for this receive goes; NULL: there is no room now. */
-static fab_verbs_place_t *fab_verbs_tm_get_place(fab_verbs_domain_t *dom,
-                                                 const fab_offload_recv_t *recv)
+static fab_verbs_place_t *tm_get_place(fab_verbs_domain_t *dom, const fab_offload_recv_t *recv)
 {
     fab_verbs_tm_t *tm = dom->tm;
     fab_verbs_place_t *place = tm->free_places;
@@ -286,14 +283,14 @@ static fab_verbs_place_t *fab_verbs_tm_get_place(fab_verbs_domain_t *dom,
     place->buf = NULL;
     place->held = NULL;
     place->is_left = false;
-    if (!fab_verbs_tm_hold(dom, place, recv) && !fab_verbs_tm_get_buf(tm, place)) {
+    if (!tm_hold(dom, place, recv) && !tm_get_buf(tm, place)) {
         return NULL;
     }
     tm->free_places = place->next;
     return place;
 }
 
-static void fab_verbs_tm_release(void *device, void *released)
+static void tm_release(void *device, void *released)
 {
     fab_verbs_domain_t *dom = device;
     fab_verbs_place_t *place = released;
@@ -308,8 +305,8 @@ static void fab_verbs_tm_release(void *device, void *released)
     dom->tm->free_places = place;
 }
 
-static void fab_verbs_tm_fill(struct ibv_ops_wr *wr, struct ibv_sge *sge,
-                              const fab_offload_cmd_t *cmd, const fab_verbs_place_t *place)
+static void tm_fill(struct ibv_ops_wr *wr, struct ibv_sge *sge, const fab_offload_cmd_t *cmd,
+                    const fab_verbs_place_t *place)
 {
     const fab_offload_recv_t *recv = cmd->recv;
 
@@ -336,29 +333,28 @@ static void fab_verbs_tm_fill(struct ibv_ops_wr *wr, struct ibv_sge *sge,
     }
 }
 
-static int fab_verbs_tm_post(void *device, const fab_offload_cmd_t *cmd)
+static int tm_post(void *device, const fab_offload_cmd_t *cmd)
 {
     fab_verbs_domain_t *dom = device;
     bool is_add = FAB_OFFLOAD_ADD == cmd->op;
-    fab_verbs_place_t *place = is_add && !dom->is_dead ? fab_verbs_tm_get_place(dom, cmd->recv)
-                                                       : NULL;
+    fab_verbs_place_t *place = is_add && !dom->is_dead ? tm_get_place(dom, cmd->recv) : NULL;
     struct ibv_ops_wr wr, *bad = NULL;
     struct ibv_sge sge;
     int error = dom->is_dead ? EIO : is_add && NULL == place ? ENOMEM : 0;
 
     if (0 == error) {
         memset(&wr, 0, sizeof(wr));
-        fab_verbs_tm_fill(&wr, &sge, cmd, place);
+        tm_fill(&wr, &sge, cmd, place);
         error = ibv_post_srq_ops(dom->srq, &wr, &bad);
     }
     if (0 != error && NULL != place) {
-        fab_verbs_tm_release(dom, place);
+        tm_release(dom, place);
     }
     if (ENOMEM == error) {
         return FAB_OFFLOAD_BUSY;
     }
     if (0 != error) {
-        fab_verbs_tm_broke(dom, strerror(error));
+        tm_broke(dom, strerror(error));
         return FAB_OFFLOAD_DEAD;
     }
     if (is_add) {
@@ -369,7 +365,7 @@ static int fab_verbs_tm_post(void *device, const fab_offload_cmd_t *cmd)
     return FAB_OFFLOAD_POSTED;
 }
 
-static const fab_offload_ops_t fab_verbs_tm_ops = {.post = fab_verbs_tm_post};
+static const fab_offload_ops_t fab_verbs_tm_ops = {.post = tm_post};
 
 bool fab_verbs_tm_use(fab_domain_t *domain, const fab_tm_user_t *user, void *ctx,
                       fab_tm_device_t *device)
@@ -389,7 +385,7 @@ bool fab_verbs_tm_use(fab_domain_t *domain, const fab_tm_user_t *user, void *ctx
             .max_ops = dom->tm->max_ops,
             .min_len = fab_params.verbs_tm_min,
             .own_len = fab_params.verbs_eager_limit,
-            .release = fab_verbs_tm_release,
+            .release = tm_release,
         };
     }
     return true;
@@ -404,7 +400,7 @@ static inline bool fab_verbs_tm_is_meant(enum ibv_wc_status status)
            IBV_WC_TM_RNDV_INCOMPLETE == status;
 }
 
-static void fab_verbs_tm_copy(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wc)
+static void tm_copy(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wc)
 {
     struct ibv_wc_tm_info info = {0};
 
@@ -430,7 +426,7 @@ static void fab_verbs_tm_copy(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wc)
 }
 
 /* Returns how many; *rc: ENOENT, or what went wrong. */
-static int fab_verbs_tm_collect(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wcs, int *rc)
+static int tm_collect(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wcs, int *rc)
 {
     struct ibv_poll_cq_attr attr = {0};
     int n = 0;
@@ -440,7 +436,7 @@ static int fab_verbs_tm_collect(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wcs, in
         return 0;
     }
     while (0 == *rc) {
-        fab_verbs_tm_copy(cq, &wcs[n++]);
+        tm_copy(cq, &wcs[n++]);
         *rc = n < FAB_VERBS_BATCH ? ibv_next_poll(cq) : ENOENT;
     }
     ibv_end_poll(cq);
@@ -452,7 +448,7 @@ static int fab_verbs_tm_collect(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wcs, in
  * buffer: then that has the request. A rendezvous that began and broke off has the same status; no
  * device says which it was in a way that all do. False: it broke off.
  */
-static bool fab_verbs_tm_is_left(const fab_offload_recv_t *recv, fab_tm_match_t *match)
+static bool tm_is_left(const fab_offload_recv_t *recv, fab_tm_match_t *match)
 {
     const fab_verbs_place_t *place = recv->place;
     fab_verbs_tmh_t tmh;
@@ -476,14 +472,14 @@ static bool fab_verbs_tm_is_left(const fab_offload_recv_t *recv, fab_tm_match_t 
  * All is there that will be: what is it? What a device read has no immediate data; eager messages
  * and announcements have.
  */
-static fab_tm_kind_t fab_verbs_tm_kind(const fab_offload_recv_t *recv, const fab_verbs_tm_wc_t *wc,
-                                       fab_tm_match_t *match)
+static fab_tm_kind_t tm_kind(const fab_offload_recv_t *recv, const fab_verbs_tm_wc_t *wc,
+                             fab_tm_match_t *match)
 {
     const fab_verbs_place_t *place = recv->place;
 
     match->data = NULL != place->held ? NULL : place->data;
     if (IBV_WC_SUCCESS != wc->status || place->is_left) {
-        return fab_verbs_tm_is_left(recv, match) ? FAB_TM_RNDV : FAB_TM_LOST;
+        return tm_is_left(recv, match) ? FAB_TM_RNDV : FAB_TM_LOST;
     }
     if (0 == (wc->flags & IBV_WC_WITH_IMM)) {
         fab_counters.verbs_tm_rndv++;
@@ -501,8 +497,8 @@ static fab_tm_kind_t fab_verbs_tm_kind(const fab_offload_recv_t *recv, const fab
 }
 
 /* For the connection it came on, if its peer is still there. */
-static void fab_verbs_tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn,
-                                 const fab_tm_match_t *match, const fab_verbs_tm_wc_t *wc)
+static void tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn, const fab_tm_match_t *match,
+                       const fab_verbs_tm_wc_t *wc)
 {
     if (match->is_first) {
         fab_verbs_took_matched(conn);
@@ -520,8 +516,8 @@ static void fab_verbs_tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn
  * The connection of the sender.  At the first completion the tag says who that is: the number of the
  * queue pair may be another's.  At the second it is known.  NULL: unknown, or gone.
  */
-static fab_verbs_conn_t *fab_verbs_tm_conn(const fab_verbs_tm_t *tm, const fab_offload_recv_t *recv,
-                                           const fab_verbs_tm_wc_t *wc)
+static fab_verbs_conn_t *tm_conn(const fab_verbs_tm_t *tm, const fab_offload_recv_t *recv,
+                                 const fab_verbs_tm_wc_t *wc)
 {
     const fab_verbs_place_t *place = recv->place;
     const fab_peer_t *peer;
@@ -536,12 +532,12 @@ static fab_verbs_conn_t *fab_verbs_tm_conn(const fab_verbs_tm_t *tm, const fab_o
 }
 
 /* The device matched a listed receive. */
-static bool fab_verbs_tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
+static bool tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
 {
     fab_verbs_tm_t *tm = dom->tm;
     fab_offload_recv_t *recv = (fab_offload_recv_t *) (uintptr_t) (wc->wr_id &
                                                                    ~(uint64_t) FAB_VERBS_LISTED);
-    fab_verbs_conn_t *conn = fab_verbs_tm_conn(tm, recv, wc);
+    fab_verbs_conn_t *conn = tm_conn(tm, recv, wc);
     fab_verbs_place_t *place = recv->place;
     bool has_peer = NULL != conn && NULL != conn->ep && FAB_PEER_FAILED != conn->ep->peer->state;
     fab_tm_match_t match = {
@@ -558,13 +554,13 @@ static bool fab_verbs_tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_
     place->is_left |= IBV_WC_TM_RNDV_INCOMPLETE == wc->status && IBV_WC_TM_RECV == wc->opcode &&
                       match.is_first;
     if (match.is_last) {
-        match.kind = fab_verbs_tm_kind(recv, wc, &match);
+        match.kind = tm_kind(recv, wc, &match);
         /* what broke off need not say what it was */
         match.is_first = match.is_first && FAB_TM_LOST != match.kind;
         fab_counters.verbs_tm_matched++;
     }
     if (has_peer) {
-        fab_verbs_tm_account(dom, conn, &match, wc);
+        tm_account(dom, conn, &match, wc);
     }
     place->recv = recv;
     place->conn = match.is_last ? NULL : conn;
@@ -572,7 +568,7 @@ static bool fab_verbs_tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_
 }
 
 /* The device counts messages of these ids that it did not match. */
-static void fab_verbs_tm_unexpected(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
+static void tm_unexpected(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
 {
     const fab_verbs_buf_t *buf = (const fab_verbs_buf_t *) (uintptr_t) wc->wr_id;
     struct ibv_wc plain = {
@@ -589,8 +585,8 @@ static void fab_verbs_tm_unexpected(fab_verbs_domain_t *dom, const fab_verbs_tm_
  * What a connection that ends had begun to receive is flushed.  Everything else is trouble of the
  * device, not of a peer: false.
  */
-static __attribute__((noinline)) bool fab_verbs_tm_flushed(fab_verbs_domain_t *dom,
-                                                           const fab_verbs_tm_wc_t *wc)
+static __attribute__((noinline)) bool tm_flushed(fab_verbs_domain_t *dom,
+                                                 const fab_verbs_tm_wc_t *wc)
 {
     fab_verbs_buf_t *buf = fab_verbs_pool_find(&dom->recv_pool, wc->wr_id);
 
@@ -605,22 +601,22 @@ static __attribute__((noinline)) bool fab_verbs_tm_flushed(fab_verbs_domain_t *d
     return true;
 }
 
-static bool fab_verbs_tm_take(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
+static bool tm_take(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
 {
     fab_verbs_tm_t *tm = dom->tm;
     bool is_op = IBV_WC_TM_ADD == wc->opcode || IBV_WC_TM_DEL == wc->opcode ||
                  IBV_WC_TM_SYNC == wc->opcode;
 
     if (__builtin_expect(!fab_verbs_tm_is_meant(wc->status), 0)) {
-        return fab_verbs_tm_flushed(dom, wc);
+        return tm_flushed(dom, wc);
     }
     if (is_op) {
         return NULL == tm->user || tm->user->done(tm->ctx, wc->wr_id, IBV_WC_SUCCESS == wc->status);
     }
     if (0 != (wc->wr_id & FAB_VERBS_LISTED)) {
-        return fab_verbs_tm_matched(dom, wc);
+        return tm_matched(dom, wc);
     }
-    fab_verbs_tm_unexpected(dom, wc);
+    tm_unexpected(dom, wc);
     return true;
 }
 
@@ -648,7 +644,7 @@ void fab_verbs_tm_conn_gone(fab_verbs_conn_t *conn)
     }
 }
 
-static void fab_verbs_tm_tell_failure(fab_verbs_tm_t *tm)
+static void tm_tell_failure(fab_verbs_tm_t *tm)
 {
     if (!tm->is_failure_reported && NULL != tm->user) {
         tm->is_failure_reported = true;
@@ -663,21 +659,21 @@ int fab_verbs_tm_poll(fab_verbs_domain_t *dom)
     int n, rc;
 
     if (dom->is_dead) {
-        fab_verbs_tm_tell_failure(tm);
+        tm_tell_failure(tm);
         return 0;
     }
     if (NULL != tm->user) {
         tm->user->poll_begin(tm->ctx);
     }
-    n = fab_verbs_tm_collect(tm->cq, wcs, &rc);
+    n = tm_collect(tm->cq, wcs, &rc);
     dom->empty_polls += 0 == n;
     for (int i = 0; i < n && !dom->is_dead; i++) {
-        if (!fab_verbs_tm_take(dom, &wcs[i])) {
-            fab_verbs_tm_broke(dom, "it reported what cannot be");
+        if (!tm_take(dom, &wcs[i])) {
+            tm_broke(dom, "it reported what cannot be");
         }
     }
     if (__builtin_expect(ENOENT != rc, 0)) {
-        fab_verbs_tm_broke(dom, "it cannot be polled");
+        tm_broke(dom, "it cannot be polled");
     }
     if (NULL != tm->user) {
         tm->user->poll_end(tm->ctx, 0 == n);
