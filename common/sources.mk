@@ -12,6 +12,8 @@ common_tm_sources = \
 	common/fabric/fab_cpus.h \
 	common/fabric/fab_help.c \
 	common/fabric/fab_help.h \
+	common/fabric/fab_host.c \
+	common/fabric/fab_host.h \
 	common/fabric/fab_inl.h \
 	common/fabric/fab_params.c \
 	common/fabric/fab_params.h \
@@ -28,7 +30,6 @@ common_tm_sources = \
 	common/shm/shm_coop_inl.h \
 	common/shm/shm_domain.c \
 	common/shm/shm_ep.c \
-	common/shm/shm_host.c \
 	common/shm/shm_in.c \
 	common/shm/shm_progress.c \
 	common/shm/shm_ring_inl.h \

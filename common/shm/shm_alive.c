@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "fabric/fab_host.h"
+
 uint64_t fab_shm_now_ms(void)
 {
     struct timespec now;
@@ -80,8 +82,8 @@ static void look_after(fab_shm_ep_t *ep, bool is_close)
     if (NULL != ep->in) {
         fab_shm_look_at(ep->dom, ep->in->index); /* it may have closed its ring */
     }
-    if (!ep_has_left(ep) &&
-        (is_close ? fab_shm_is_gone(addr->pid, addr->start_time) : fab_shm_has_no_pid(addr->pid))) {
+    if (!ep_has_left(ep) && (is_close ? fab_proc_is_gone(addr->pid, addr->start_time)
+                                      : fab_proc_has_no_pid(addr->pid))) {
         fab_shm_ep_died(ep);
     } else if (!is_close && is_finalized(ep)) { /* once a tick at most */
         look_after_left(ep);
@@ -110,7 +112,7 @@ static void look_after_some(fab_shm_domain_t *dom)
 /* A claimer tells its start time only when it is READY; before, that its pid is in use must do. */
 static bool has_no_process(uint32_t pid)
 {
-    return 0 == fab_shm_start_time(pid) && fab_shm_is_gone(pid, 0);
+    return 0 == fab_proc_start_time(pid) && fab_proc_is_gone(pid, 0);
 }
 
 /* Entries that are claimed but not used: of senders not seen yet, refused, or dead. */

@@ -24,6 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
 
 enum {
@@ -415,7 +416,7 @@ bool fab_shm_fetch_end(fab_shm_ep_t *ep)
         fetch->status = OPAL_SUCCESS == fetch->status ? OPAL_ERR_UNREACH : fetch->status;
         fetch->at = fetch->end;
         if (OPAL_ERR_RESOURCE_BUSY == fab_shm_fetch_step(ep, fetch, 0)) {
-            ep->is_died = ep->is_died || fab_shm_is_gone(ep->addr.pid, ep->addr.start_time);
+            ep->is_died = ep->is_died || fab_proc_is_gone(ep->addr.pid, ep->addr.start_time);
             is_ended = false;
         }
     }

@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 
+#include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
 
@@ -34,8 +35,8 @@ static int fill_address(fab_shm_domain_t *dom, const char **why)
     }
     addr->pid = (uint32_t) getpid();
     addr->uid = (uint32_t) geteuid();
-    addr->host = fab_shm_host_identity();
-    addr->start_time = fab_shm_start_time(addr->pid);
+    addr->host = fab_host_identity();
+    addr->start_time = fab_proc_start_time(addr->pid);
     if (0 == addr->start_time) {
         *why = fab_sentence(dom->fab, "/proc/%u/stat cannot be read; is /proc mounted?", addr->pid);
         return OPAL_ERR_NOT_AVAILABLE;
@@ -48,7 +49,7 @@ static int fill_address(fab_shm_domain_t *dom, const char **why)
 /* Yama's scope 1 lets a process be read by its descendants only, unless it says otherwise. */
 static void permit_cma(fab_shm_domain_t *dom)
 {
-    dom->ptrace_scope = fab_shm_ptrace_scope();
+    dom->ptrace_scope = fab_host_ptrace_scope();
     if (1 == dom->ptrace_scope && !fab_params_is_none(fab_params.shm_single_copy)) {
         (void) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     }

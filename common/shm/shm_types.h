@@ -170,26 +170,6 @@ static inline void *fab_shm_ring(const fab_shm_domain_t *dom, uint32_t index)
     return (unsigned char *) dom->seg + fab_shm_ring_at(&dom->addr, index);
 }
 
-/* ---- shm_host.c: this host and the processes on it ---------------------- */
-
-/* Identity of host, boot, host name and pid namespace. */
-uint64_t fab_shm_host_identity(void);
-
-/*
- * Start time of a process in clock ticks since boot; 0: it is gone, a zombie, or cannot be seen
- * now.
- */
-uint64_t fab_shm_start_time(uint32_t pid);
-
-/* Is that process gone for certain?  It is not, if it has the start time; in doubt it is not. */
-bool fab_shm_is_gone(uint32_t pid, uint64_t start_time);
-
-/* Has no process this pid?  One system call; a zombie has one. */
-bool fab_shm_has_no_pid(uint32_t pid);
-
-/* The value of yama's ptrace_scope, -1 if there is none. */
-int fab_shm_ptrace_scope(void);
-
 /* ---- shm_segment.c: segments -------------------------------------------- */
 
 /*

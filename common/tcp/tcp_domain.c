@@ -13,9 +13,9 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
-#include "shm/shm_types.h" /* fab_shm_host_identity() */
 
 enum { FAB_TCP_CLOSE_US = 300000 }; /* at the end, until what was sent has been written */
 
@@ -74,7 +74,7 @@ static int fill_address(fab_tcp_domain_t *dom, const char **why)
 
     addr->version = FAB_TCP_VERSION;
     addr->eager_max = p->tcp_eager_limit;
-    addr->host = fab_shm_host_identity();
+    addr->host = fab_host_identity();
     addr->num_ips = (uint16_t) fab_sock_own_ips(p->tcp_if_include, p->tcp_if_exclude, addr->ips,
                                                 FAB_SOCK_IPS);
     if ((ssize_t) sizeof(addr->key) != getrandom(addr->key, sizeof(addr->key), 0)) {

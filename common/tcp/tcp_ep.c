@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "fabric/fab_params.h"
-#include "shm/shm_types.h" /* fab_shm_host_identity() */
 
 /* ---- sending ------------------------------------------------------------ */
 

@@ -55,7 +55,7 @@ typedef struct fab_tcp_addr {
     uint16_t version;
     uint16_t num_ips;   /* of ips that are used */
     uint32_t eager_max; /* longest payload that it takes, bytes */
-    uint64_t host;      /* fab_shm_host_identity() */
+    uint64_t host;      /* fab_host_identity() */
     uint8_t key[FAB_SOCK_KEY];
     fab_sock_ip_t ips[FAB_SOCK_IPS]; /* where it listens, the best first */
 } fab_tcp_addr_t;

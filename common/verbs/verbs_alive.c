@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "shm/shm_types.h" /* fab_shm_is_gone() */
+#include "fabric/fab_host.h"
 
 void fab_verbs_fail_all(fab_verbs_domain_t *dom, const char *what)
 {
@@ -107,7 +107,7 @@ static void look_after(fab_verbs_conn_t *conn)
     fab_verbs_ep_t *ep = NULL != conn ? conn->ep : NULL;
 
     if (NULL == ep || !ep->is_local || ep->has_left || ep->is_failing ||
-        !fab_shm_is_gone(ep->addr.pid, ep->addr.start_time)) {
+        !fab_proc_is_gone(ep->addr.pid, ep->addr.start_time)) {
         return;
     }
     fab_counters.verbs_peers_died++;

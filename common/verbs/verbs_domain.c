@@ -13,9 +13,9 @@
 #include <unistd.h>
 #include <sys/random.h>
 
+#include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
-#include "shm/shm_types.h" /* fab_shm_host_identity(), fab_shm_start_time() */
 
 /* ---- open --------------------------------------------------------------- */
 
@@ -41,8 +41,8 @@ static int fill_address(fab_verbs_domain_t *dom, const char **why)
     addr->eager_max = fab_params.verbs_eager_limit;
     addr->flags |= 0 != fab_verbs_reg_access ? FAB_VERBS_ADDR_ATOMIC : 0;
     addr->pid = (uint32_t) getpid();
-    addr->host = fab_shm_host_identity();
-    addr->start_time = fab_shm_start_time(addr->pid);
+    addr->host = fab_host_identity();
+    addr->start_time = fab_proc_start_time(addr->pid);
     if ((ssize_t) sizeof(addr->key) != getrandom(addr->key, sizeof(addr->key), 0)) {
         *why = fab_sentence(dom->fab, "getrandom() failed: %s.", strerror(errno));
         return OPAL_ERR_NOT_AVAILABLE;

@@ -103,7 +103,7 @@ typedef struct fab_verbs_addr {
     uint8_t num_ips;    /* of ips that are used */
     uint32_t eager_max; /* longest payload that it takes, bytes */
     uint32_t pid;
-    uint64_t host; /* fab_shm_host_identity(): pid means something only there */
+    uint64_t host; /* fab_host_identity(): pid means something only there */
     uint64_t start_time;
     uint8_t key[FAB_SOCK_KEY];        /* of connection set-up */
     fab_sock_ip_t ips[FAB_VERBS_IPS]; /* where it listens, the best first */

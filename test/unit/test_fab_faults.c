@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 
 #include "fabric/fab_core.h"
+#include "fabric/fab_host.h"
 #include "fabric/fab_wire.h"
 #include "shm/shm_types.h"
 
@@ -237,8 +238,8 @@ static void killed_rma_body(world_t *world)
     CHECK(OPAL_SUCCESS == fab_get(&op));
     fab_progress(world->fab);
     atomic_store(&world->shared->scratch[0], 1);
-    while (!fab_shm_is_gone(shm_domain(world)->eps->addr.pid,
-                            shm_domain(world)->eps->addr.start_time)) {
+    while (!fab_proc_is_gone(shm_domain(world)->eps->addr.pid,
+                             shm_domain(world)->eps->addr.start_time)) {
     }
     CHECK(op.done < op.len && 0 == completed);
     WORLD_UNTIL(1 == world->failures && 1 == completed);
@@ -262,7 +263,7 @@ static void killed_early_body(world_t *world)
     }
     fab_peer_t *peer = world_peer(world, 1);
     fab_shm_ep_t *ep = peer->ep;
-    while (!fab_shm_is_gone(ep->addr.pid, ep->addr.start_time)) {
+    while (!fab_proc_is_gone(ep->addr.pid, ep->addr.start_time)) {
     }
     CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
     CHECK(FAB_PEER_FAILED == peer->state && 0 == world->failures);

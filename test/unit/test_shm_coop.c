@@ -20,6 +20,7 @@ static void step(void);
 #include <ucontext.h>
 
 #include "fabric/fab_core.h"
+#include "fabric/fab_host.h"
 #include "shm/shm_types.h"
 
 /* ---- all interleavings -------------------------------------------------- */
@@ -637,7 +638,7 @@ static void helper_dies_body(world_t *world)
     CHECK(OPAL_SUCCESS == fab_get(&op));
     fab_shm_fetch_t *fetch = fab_shm_fetch_of(ep_of(world, 1), &op);
     CHECK(NULL != fetch);
-    while (!fab_shm_is_gone(ep_of(world, 1)->addr.pid, ep_of(world, 1)->addr.start_time)) {
+    while (!fab_proc_is_gone(ep_of(world, 1)->addr.pid, ep_of(world, 1)->addr.start_time)) {
         usleep(1000);
     }
     WORLD_UNTIL(1 == world->failures && 1 == completed);

@@ -16,8 +16,8 @@
 #include <sys/socket.h>
 
 #include "fabric/fab_core.h"
+#include "fabric/fab_host.h"
 #include "fabric/fab_wire.h"
-#include "shm/shm_types.h"
 #include "verbs/verbs_oob.h"
 
 static fab_verbs_domain_t *verbs_domain(const world_t *world)
@@ -159,7 +159,7 @@ static void killed_rma_body(world_t *world)
     CHECK(OPAL_SUCCESS == fab_get(&op)); /* not connected yet: it waits */
     WORLD_UNTIL(FAB_VERBS_UP == ep_of(peer)->state);
     atomic_store(&world->shared->scratch[0], 1);
-    while (!fab_shm_is_gone(ep_of(peer)->addr.pid, ep_of(peer)->addr.start_time)) {
+    while (!fab_proc_is_gone(ep_of(peer)->addr.pid, ep_of(peer)->addr.start_time)) {
     }
     WORLD_UNTIL(1 == world->failures || 1 == completed);
     if (1 == completed && OPAL_SUCCESS == complete_status) {
@@ -186,7 +186,7 @@ static void killed_early_body(world_t *world)
         raise(SIGKILL);
     }
     fab_peer_t *peer = world_peer(world, 1);
-    while (!fab_shm_is_gone(ep_of(peer)->addr.pid, ep_of(peer)->addr.start_time)) {
+    while (!fab_proc_is_gone(ep_of(peer)->addr.pid, ep_of(peer)->addr.start_time)) {
     }
     CHECK(OPAL_ERR_RESOURCE_BUSY == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
     fab_queue(peer, &item);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the shm provider wants to know of the host and of other processes, from /proc.  No state.
+ * The host and other processes, from /proc.
  */
-#include "shm/shm_types.h"
+#include "fabric/fab_host.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +43,7 @@ static size_t read_file(const char *path, char *buf, size_t size)
     return len > 0 ? (size_t) len : 0;
 }
 
-uint64_t fab_shm_host_identity(void)
+uint64_t fab_host_identity(void)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     struct utsname uts;
@@ -76,7 +75,7 @@ static uint64_t parse_stat(const char *stat)
     return NULL != at ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-uint64_t fab_shm_start_time(uint32_t pid)
+uint64_t fab_proc_start_time(uint32_t pid)
 {
     char path[64];
     char stat[1024];
@@ -85,12 +84,12 @@ uint64_t fab_shm_start_time(uint32_t pid)
     return read_file(path, stat, sizeof(stat)) > 0 ? parse_stat(stat) : 0;
 }
 
-bool fab_shm_has_no_pid(uint32_t pid)
+bool fab_proc_has_no_pid(uint32_t pid)
 {
     return 0 != kill((pid_t) pid, 0) && ESRCH == errno;
 }
 
-bool fab_shm_is_gone(uint32_t pid, uint64_t start_time)
+bool fab_proc_is_gone(uint32_t pid, uint64_t start_time)
 {
     char path[64];
     char stat[1024];
@@ -100,10 +99,10 @@ bool fab_shm_is_gone(uint32_t pid, uint64_t start_time)
         return parse_stat(stat) != start_time;
     }
     /* No such file: gone. Other errors (no file descriptor left) say nothing. */
-    return ENOENT == errno || ESRCH == errno || fab_shm_has_no_pid(pid);
+    return ENOENT == errno || ESRCH == errno || fab_proc_has_no_pid(pid);
 }
 
-int fab_shm_ptrace_scope(void)
+int fab_host_ptrace_scope(void)
 {
     char buf[16];
 
