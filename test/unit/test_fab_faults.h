@@ -13,7 +13,8 @@
 enum { AM_DATA = 9, AM_ADDR = 11 };
 
 /* Handler: counts, in *(uint64_t *) ctx. */
-static void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+static inline void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                                 size_t len)
 {
     (void) peer, (void) hdr, (void) data, (void) len;
     ++*(uint64_t *) ctx;
@@ -22,7 +23,7 @@ static void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
 static int completed;
 static int complete_status;
 
-static void rma_complete(fab_rma_t *op, int status)
+static inline void rma_complete(fab_rma_t *op, int status)
 {
     (void) op;
     completed++;
@@ -33,9 +34,9 @@ static void rma_complete(fab_rma_t *op, int status)
  * Hand out rank 1's address with each byte changed, cut off after each, and with some of its bytes
  * random.
  */
-static void damage_address(world_t *world,
-                           void (*try_address)(world_t *world, const unsigned char *address,
-                                               size_t len))
+static inline void damage_address(world_t *world,
+                                  void (*try_address)(world_t *world, const unsigned char *address,
+                                                      size_t len))
 {
     static const unsigned char flips[] = {0x01, 0x80, 0xff, 0x10};
     unsigned char address[FAB_ADDRESS_MAX];
@@ -60,7 +61,7 @@ static void damage_address(world_t *world,
     }
 }
 
-static int count_open_fds(void)
+static inline int count_open_fds(void)
 {
     DIR *dir = opendir("/proc/self/fd");
     int n = 0;

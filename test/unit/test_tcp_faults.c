@@ -5,17 +5,15 @@
  *
  * TEST: sources=@fabric variants=asan,tsan timeout=300
  */
-#include "test_fab_world.h"
+#include "test_fab_faults.h"
+#include "test_strangers.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include "fabric/fab_core.h"
+#include "fabric/fab_wire.h"
 #include "tcp/tcp_types.h"
-
-enum { AM_DATA = 9 };
 
 static fab_tcp_domain_t *tcp_domain(world_t *world)
 {
@@ -34,12 +32,6 @@ static fab_tcp_ep_t *ep_of(const fab_peer_t *peer)
     return peer->ep;
 }
 
-static void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
-{
-    (void) peer, (void) hdr, (void) data, (void) len;
-    ++*(uint64_t *) ctx;
-}
-
 static void post(world_t *world, fab_peer_t *peer)
 {
     CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
@@ -47,101 +39,35 @@ static void post(world_t *world, fab_peer_t *peer)
 
 /* ---- strangers ---------------------------------------------------------- */
 
-/* A client at rank 0's listener. */
-static int call_rank0(world_t *world)
+/* A greeting that is right, but for one byte that is not of its name: any name may call. */
+static void say_damaged_greeting(world_t *world)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fab_sock_greeting_t greeting = stranger_greeting(FAB_WIRE_TCP);
+    size_t at = (size_t) random() % (offsetof(fab_sock_greeting_t, nonce) - sizeof(greeting.name));
+    int fd = stranger_call(world);
 
-    to.sin_port = htons((uint16_t) atomic_load(&world->shared->scratch[1]));
-    CHECK(fd >= 0 && 0 == connect(fd, (struct sockaddr *) &to, sizeof(to)));
-    return fd;
-}
-
-/* Bytes that come back until the other side closes. */
-static size_t read_all(int fd)
-{
-    unsigned char buf[4096];
-    size_t sum = 0;
-    ssize_t n;
-
-    while ((n = recv(fd, buf, sizeof(buf), 0)) > 0) {
-        sum += (size_t) n;
-    }
-    return sum;
-}
-
-static fab_sock_greeting_t greeting_of_rank1(void)
-{
-    return (fab_sock_greeting_t){.magic = FAB_SOCK_MAGIC,
-                                 .version = FAB_SOCK_VERSION,
-                                 .protocol = 3,
-                                 .name = world_name(1),
-                                 .target = world_name(0)};
-}
-
-/* Random bytes, of random length. */
-static void say_garbage(world_t *world)
-{
-    unsigned char garbage[600];
-    size_t len = (size_t) random() % sizeof(garbage);
-    int fd = call_rank0(world);
-
-    for (size_t i = 0; i < len; i++) {
-        garbage[i] = (unsigned char) random();
-    }
-    (void) send(fd, garbage, len, MSG_NOSIGNAL);
-    shutdown(fd, SHUT_WR);
-    CHECK(0 == read_all(fd));
-    close(fd);
-}
-
-/* A greeting that is right, but for one byte or none; then no proof, or that of another key. */
-static void say_hello(world_t *world, int i, const fab_tcp_frame_t *hello)
-{
-    fab_sock_greeting_t greeting = greeting_of_rank1();
-    fab_sock_challenge_t challenge;
-    fab_sock_session_t session;
-    fab_sock_sealed_t sealed;
-    uint8_t key[FAB_SOCK_KEY];
-    int fd = call_rank0(world);
-    size_t at = (size_t) random() % offsetof(fab_sock_greeting_t, nonce);
-    bool is_name = at >= 8 && at < 16; /* any name may call */
-
-    if (i % 2 && !is_name) {
-        ((unsigned char *) &greeting)[at] ^= (unsigned char) (1 + random() % 255);
-        CHECK((ssize_t) sizeof(greeting) == send(fd, &greeting, sizeof(greeting), MSG_NOSIGNAL));
-        CHECK(0 == read_all(fd));
-        close(fd);
-        return;
-    }
+    at += at < offsetof(fab_sock_greeting_t, name) ? 0 : sizeof(greeting.name);
+    ((unsigned char *) &greeting)[at] ^= (unsigned char) (1 + random() % 255);
     CHECK((ssize_t) sizeof(greeting) == send(fd, &greeting, sizeof(greeting), MSG_NOSIGNAL));
-    CHECK((ssize_t) sizeof(challenge) == recv(fd, &challenge, sizeof(challenge), MSG_WAITALL));
+    CHECK(0 == stranger_end(fd));
+}
+
+/* A question that would be right, with the proof of another key. */
+static void ask_with_wrong_key(world_t *world, int i, const fab_tcp_frame_t *hello)
+{
+    uint8_t key[FAB_SOCK_KEY];
+
     memcpy(key, ep_of(world_peer(world, 0))->addr.key, sizeof(key));
     key[i % FAB_SOCK_KEY] ^= (uint8_t) (1 << i / 2 % 8);
-    fab_sock_session(key, &greeting, challenge.nonce, &session);
-    fab_sock_seal(&session, FAB_SOCK_ASKING, 0, hello, sizeof(*hello), &sealed);
-    (void) send(fd, &sealed, offsetof(fab_sock_sealed_t, frame) + sizeof(*hello), MSG_NOSIGNAL);
-    CHECK(0 == read_all(fd));
-    close(fd);
+    CHECK(0 == stranger_asks(world, FAB_WIRE_TCP, key, hello, sizeof(*hello)));
 }
 
 /* With the right key: what it says after that is of the job, and still has to make sense. */
 static void say_nonsense(world_t *world, const fab_tcp_frame_t *hello)
 {
-    fab_sock_greeting_t greeting = greeting_of_rank1();
-    fab_sock_challenge_t challenge;
-    fab_sock_session_t session;
-    fab_sock_sealed_t sealed;
-    int fd = call_rank0(world);
-
-    CHECK((ssize_t) sizeof(greeting) == send(fd, &greeting, sizeof(greeting), MSG_NOSIGNAL));
-    CHECK((ssize_t) sizeof(challenge) == recv(fd, &challenge, sizeof(challenge), MSG_WAITALL));
-    fab_sock_session(ep_of(world_peer(world, 0))->addr.key, &greeting, challenge.nonce, &session);
-    fab_sock_seal(&session, FAB_SOCK_ASKING, 0, hello, sizeof(*hello), &sealed);
-    (void) send(fd, &sealed, offsetof(fab_sock_sealed_t, frame) + sizeof(*hello), MSG_NOSIGNAL);
-    (void) read_all(fd); /* REFUSE, or nothing */
-    close(fd);
+    /* REFUSE comes back, or nothing */
+    (void) stranger_asks(world, FAB_WIRE_TCP, ep_of(world_peer(world, 0))->addr.key, hello,
+                         sizeof(*hello));
 }
 
 static void stranger_calls(world_t *world)
@@ -151,11 +77,15 @@ static void stranger_calls(world_t *world)
     int idle[2 * FAB_SOCK_STRANGERS];
 
     for (int i = 0; i < 2 * FAB_SOCK_STRANGERS; i++) {
-        idle[i] = call_rank0(world); /* and never says a word */
+        idle[i] = stranger_call(world); /* and never says a word */
     }
     for (int i = 0; i < 300; i++) {
-        say_garbage(world);
-        say_hello(world, i, &hello);
+        stranger_says_garbage(world);
+        if (i % 2) {
+            say_damaged_greeting(world);
+        } else {
+            ask_with_wrong_key(world, i, &hello);
+        }
     }
     hello.kind = FAB_TCP_WELCOME;
     say_nonsense(world, &hello);
@@ -177,7 +107,7 @@ static void strangers_body(world_t *world)
 
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     if (0 == world->rank) {
-        atomic_store(&world->shared->scratch[1], dom->addr.ips[0].port);
+        atomic_store(&world->shared->scratch[STRANGER_PORT], dom->addr.ips[0].port);
     }
     world_barrier(world);
     if (1 == world->rank) {

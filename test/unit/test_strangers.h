@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Strangers at the listener of rank 0: connections that do not come from the job. Rank 0 puts its
+ * port into scratch[STRANGER_PORT] before they call.
+ */
+#ifndef TEST_STRANGERS_H
+#define TEST_STRANGERS_H
+
+#include "test_fab_world.h"
+
+#include <netinet/in.h>
+#include <stddef.h>
+#include <sys/socket.h>
+
+#include "sock/sock.h"
+
+enum { STRANGER_PORT = 1 };
+
+/* A connection to rank 0's listener. */
+static inline int stranger_call(world_t *world)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    to.sin_port = htons((uint16_t) atomic_load(&world->shared->scratch[STRANGER_PORT]));
+    CHECK(fd >= 0 && 0 == connect(fd, (struct sockaddr *) &to, sizeof(to)));
+    return fd;
+}
+
+/* Wait until the other side closes, then close. Returns the bytes that came. */
+static inline size_t stranger_end(int fd)
+{
+    unsigned char buf[4096];
+    size_t sum = 0;
+    ssize_t n;
+
+    while ((n = recv(fd, buf, sizeof(buf), 0)) > 0) {
+        sum += (size_t) n;
+    }
+    close(fd);
+    return sum;
+}
+
+/* Random bytes, of random length: rank 0 answers nothing. */
+static inline void stranger_says_garbage(world_t *world)
+{
+    unsigned char garbage[600];
+    size_t len = (size_t) random() % sizeof(garbage);
+    int fd = stranger_call(world);
+
+    for (size_t i = 0; i < len; i++) {
+        garbage[i] = (unsigned char) random();
+    }
+    (void) send(fd, garbage, len, MSG_NOSIGNAL);
+    shutdown(fd, SHUT_WR);
+    CHECK(0 == stranger_end(fd));
+}
+
+/* What rank 1 would say first. */
+static inline fab_sock_greeting_t stranger_greeting(uint16_t protocol)
+{
+    return (fab_sock_greeting_t){.magic = FAB_SOCK_MAGIC,
+                                 .version = FAB_SOCK_VERSION,
+                                 .protocol = protocol,
+                                 .name = world_name(1),
+                                 .target = world_name(0)};
+}
+
+/*
+ * Call as rank 1, prove it with this key, and ask with this frame. Returns the bytes of the answer.
+ */
+static inline size_t stranger_asks(world_t *world, uint16_t protocol, const uint8_t *key,
+                                   const void *frame, size_t len)
+{
+    fab_sock_greeting_t greeting = stranger_greeting(protocol);
+    fab_sock_challenge_t challenge;
+    fab_sock_session_t session;
+    fab_sock_sealed_t sealed;
+    int fd = stranger_call(world);
+
+    CHECK((ssize_t) sizeof(greeting) == send(fd, &greeting, sizeof(greeting), MSG_NOSIGNAL));
+    CHECK((ssize_t) sizeof(challenge) == recv(fd, &challenge, sizeof(challenge), MSG_WAITALL));
+    fab_sock_session(key, &greeting, challenge.nonce, &session);
+    fab_sock_seal(&session, FAB_SOCK_ASKING, 0, frame, len, &sealed);
+    (void) send(fd, &sealed, offsetof(fab_sock_sealed_t, frame) + len, MSG_NOSIGNAL);
+    return stranger_end(fd);
+}
+
+#endif /* TEST_STRANGERS_H */

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How the verbs provider finds and connects to its peers: the user's lists of devices, crossed
+ * requests, damaged addresses, strangers at the listener. Skipped where there is no RDMA device.
+ *
+ * TEST: sources=@fabric,@verbs variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev timeout=300 quick=no
+ */
+#include "test_verbs_world.h"
+
+#include "test_strangers.h"
+
+#include "fabric/fab_wire.h"
+#include "verbs/verbs_oob.h"
+
+/* ---- connecting --------------------------------------------------------- */
+
+enum { CROSSINGS = 30 };
+
+/* All ask all others at the same moment, close, and begin again. */
+static void crossed_body(world_t *world)
+{
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    for (uint64_t round = 1; round <= CROSSINGS; round++) {
+        world_barrier(world);
+        world_barrier_idle(world); /* nobody asks before all have come here: all ask */
+        for (int i = 0; i < world->size; i++) {
+            if (i != world->rank) {
+                CHECK(OPAL_SUCCESS ==
+                      fab_post(world_peer(world, i), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            }
+        }
+        WORLD_UNTIL(got == round * (uint64_t) (world->size - 1));
+        world_barrier(world);
+        for (int i = 0; i < world->size; i++) {
+            if (i != world->rank) {
+                fab_peer_close(world->peers[i], FAB_USER_PML);
+                world->peers[i] = NULL;
+            }
+        }
+        for (int i = 0; i < world->size; i++) {
+            WORLD_UNTIL(i == world->rank || NULL == fab_peer_find(world->fab, world_name(i)));
+        }
+    }
+    atomic_fetch_add(&world->shared->scratch[0], fab_counters.verbs_crossed);
+    world_barrier(world);
+    CHECK(0 == world->failures);
+    CHECK(atomic_load(&world->shared->scratch[0]) > 0); /* it did happen */
+    WORLD_UNTIL(0 == verbs_domain(world)->num_conns);   /* none is left behind */
+    CHECK(0 == verbs_domain(world)->sq_used && 0 == verbs_domain(world)->num_signaled);
+    CHECK(0 == verbs_domain(world)->send_pool.used);
+    /* one queue pair for each connection, whoever asked: no request came to nothing */
+    CHECK(CROSSINGS * (unsigned) (world->size - 1) == fab_counters.verbs_connections);
+}
+
+static void test_crossed(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(4, false, crossed_body), 0);
+}
+
+/* With another key, nothing is looked at; with the right one, it has to be what a QP can have. */
+static void stranger_calls(world_t *world, const fab_verbs_frame_t *good, const uint8_t *key)
+{
+    uint8_t wrong[FAB_SOCK_KEY];
+
+    srandom(1);
+    for (int i = 0; i < 150; i++) {
+        stranger_says_garbage(world);
+        memcpy(wrong, key, sizeof(wrong));
+        wrong[i % FAB_SOCK_KEY] ^= (uint8_t) (1 << random() % 8);
+        CHECK(0 == stranger_asks(world, FAB_WIRE_VERBS, wrong, good, sizeof(*good)));
+    }
+    for (int i = 0; i < 7; i++) {
+        fab_verbs_frame_t bad = *good;
+        bad.qpn = 0 == i ? 0 : 1 == i ? 1 << 24 : 17;
+        bad.psn = 2 == i ? 1 << 24 : 0;
+        bad.window = 3 == i ? 0 : 8;
+        bad.target += 4 == i;
+        bad.version += 5 == i;
+        bad.name = 6 == i ? bad.target : bad.name;
+        CHECK(0 == stranger_asks(world, FAB_WIRE_VERBS, key, &bad, sizeof(bad)));
+    }
+}
+
+/* Strangers: nothing they say does harm, and none of them is kept. */
+static void strangers_body(world_t *world)
+{
+    fab_verbs_domain_t *dom = verbs_domain(world);
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    if (0 == world->rank) {
+        atomic_store(&world->shared->scratch[STRANGER_PORT], dom->addr.ips[0].port);
+    }
+    world_barrier(world);
+    if (1 == world->rank) {
+        fab_verbs_frame_t good = {.magic = FAB_VERBS_MAGIC,
+                                  .version = FAB_VERBS_VERSION,
+                                  .kind = FAB_VERBS_HELLO,
+                                  .name = world_name(1),
+                                  .target = world_name(0),
+                                  .qpn = 17,
+                                  .window = 8,
+                                  .reads = 1,
+                                  .addr = dom->addr};
+        stranger_calls(world, &good, ep_of(peer)->addr.key);
+        atomic_store(&world->shared->scratch[0], 1);
+    } else {
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        WORLD_UNTIL(!fab_sock_set_is_busy(dom->socks));
+        CHECK(fab_counters.verbs_bad_frames > 300 && 0 == dom->num_conns && 0 == world->failures);
+    }
+    world_barrier(world);
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+}
+
+static void test_strangers(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, strangers_body), 0);
+}
+
+/* The first of a process's addresses leads nowhere: the next is tried. */
+static void other_addresses_body(world_t *world)
+{
+    fab_verbs_domain_t *dom = verbs_domain(world);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    dom->addr.host += (uint64_t) world->rank; /* not over loopback first */
+    memmove(&dom->addr.ips[1], &dom->addr.ips[0], sizeof(dom->addr.ips[0]) * (FAB_VERBS_IPS - 1));
+    /* broadcast: refused */
+    memcpy(dom->addr.ips[0].ip, (uint8_t[16]){[10] = 0xff, 0xff, 127, 255, 255, 255}, 16);
+    dom->addr.num_ips += dom->addr.num_ips < FAB_VERBS_IPS;
+    world->shared->len[world->rank] = fab_address(world->fab, world->shared->address[world->rank],
+                                                  FAB_ADDRESS_MAX);
+    world_barrier(world);
+    connect_to(world, world_peer(world, 1 - world->rank));
+    CHECK(!ep_of(world_peer(world, 1 - world->rank))->is_local);
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+}
+
+static void test_other_addresses(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, other_addresses_body), 0);
+}
+
+/* ---- addresses ---------------------------------------------------------- */
+
+static void try_address(world_t *world, const unsigned char *address, size_t len)
+{
+    fab_peer_t *peer = NULL;
+    const char *why = NULL;
+    int rc = fab_peer_open(world->fab, FAB_USER_PML, world_name(1), address, len, &peer, &why);
+
+    if (OPAL_SUCCESS != rc) {
+        CHECK(NULL == peer && NULL != why && strlen(why) > 10);
+        return;
+    }
+    CHECK(peer->eager_max >= FAB_VERBS_EAGER_MIN &&
+          peer->eager_max <= fab_params.verbs_eager_limit);
+    fab_peer_close(peer, FAB_USER_PML);
+    CHECK(NULL == fab_peer_find(world->fab, world_name(1)));
+}
+
+static void damaged_body(world_t *world)
+{
+    world_barrier(world);
+    if (0 == world->rank) {
+        damage_address(world, try_address);
+    }
+    world_barrier(world);
+}
+
+static void test_damaged_address(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, damaged_body), 0);
+}
+
+/* Where the peer's key is wrong nobody answers that is meant: connecting fails, with a sentence. */
+static void other_key_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    world_barrier(world);
+    if (0 == world->rank) {
+        ep_of(peer)->addr.key[3] ^= 1;
+        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(NULL != strstr(world->failed_why, "not the process meant"));
+        atomic_store(&world->shared->scratch[0], 1);
+    } else {
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        CHECK(fab_counters.verbs_bad_frames > 0 && 0 == world->failures &&
+              0 == verbs_domain(world)->num_conns);
+    }
+    world_barrier(world);
+}
+
+static void test_other_key(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, other_key_body), 0);
+}
+
+/* ---- devices, parameters, leftovers ------------------------------------- */
+
+/*
+ * Open with these lists in a child; returns 0: opened, 1: not; prints why not if it does not
+ * contain the words.
+ */
+static int open_with(const char *include, const char *exclude, const char *words)
+{
+    fab_config_t config = {.name = 1, .num_local = 2};
+    const char *why = "";
+    fab_t *fab;
+    int status = 0;
+
+    if (0 == fork()) {
+        fab_params.verbs_if_include = (char *) (uintptr_t) include;
+        fab_params.verbs_if_exclude = (char *) (uintptr_t) exclude;
+        if (OPAL_SUCCESS != fab_open(&config, &fab, &why)) {
+            if (NULL == strstr(why, words)) {
+                fprintf(stderr, "unexpected: %s\n", why);
+                _exit(2);
+            }
+            _exit(1);
+        }
+        fab_close(fab, FAB_USER_PML);
+        _exit(0);
+    }
+    wait(&status);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void test_devices(void **state)
+{
+    int num = 0;
+    struct ibv_device **devices = ibv_get_device_list(&num);
+    char name[80], port1[96], port9[96];
+
+    (void) state;
+    assert_true(num > 0);
+    snprintf(name, sizeof(name), "%s", ibv_get_device_name(devices[0]));
+    snprintf(port1, sizeof(port1), "nosuch,%s:1", name);
+    snprintf(port9, sizeof(port9), "%s:9", name);
+    ibv_free_device_list(devices);
+    assert_int_equal(open_with(name, NULL, ""), 0);
+    assert_int_equal(open_with(port1, "", ""), 0);
+    assert_int_equal(open_with("nosuch", NULL, "not wanted"), 1);
+    assert_int_equal(open_with(port9, NULL, "not wanted"), 1);
+    assert_int_equal(open_with(NULL, port9, ""), 0);
+    assert_int_equal(open_with(NULL, "nosuch", ""), 0);
+    assert_int_equal(open_with(name, name, "both set"), 1);
+    if (1 == num) {
+        assert_int_equal(open_with(NULL, name, "not wanted"), 1);
+    }
+}
+
+static void test_params(void **state)
+{
+    fab_params_t saved = fab_params;
+    char text[256];
+
+    (void) state;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_SUCCESS);
+    fab_params.verbs_eager_limit = 100;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
+    assert_non_null(strstr(text, "verbs_eager_limit is 100"));
+    fab_params = saved;
+    fab_params.verbs_window = 40000;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
+    fab_params = saved;
+    fab_params.verbs_buffers = 1;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
+    fab_params = saved;
+    fab_params.verbs_timeout = 32;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
+    fab_params = saved;
+    fab_params.verbs_gid_index = 256;
+    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
+    fab_params = saved;
+}
+
+static void test_exclusive_list(void **state)
+{
+    const char *why = "";
+    fab_config_t config = {.name = 1, .num_local = 1};
+    fab_t *fab;
+
+    (void) state;
+    fab_params.providers = (char *) (uintptr_t) "^shm,nosuch";
+    assert_int_equal(fab_open(&config, &fab, &why), OPAL_ERR_BAD_PARAM);
+    assert_non_null(strstr(why, "nosuch"));
+    fab_params.providers = (char *) (uintptr_t) "^verbs,tcp";
+    assert_int_equal(fab_open(&config, &fab, &why), OPAL_SUCCESS);
+    assert_non_null(strstr(fab_why_one_host(fab), "not wanted"));
+    fab_close(fab, FAB_USER_PML);
+    fab_params.providers = (char *) (uintptr_t) "verbs";
+}
+
+/* No file descriptor is left of connections once they are made, and none at all afterwards. */
+static void nothing_left_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    int fds = count_open_fds();
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    CHECK(NULL == fab_why_one_host(world->fab));
+    world_barrier(world);
+    connect_to(world, peer);
+    WORLD_UNTIL(1 == got && !fab_sock_set_is_busy(verbs_domain(world)->socks));
+    CHECK(count_open_fds() <= fds + 2); /* a software device may need one or two for a connection */
+    world_barrier(world);
+}
+
+static void test_nothing_left(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, nothing_left_body), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_params),          cmocka_unit_test(test_exclusive_list),
+        cmocka_unit_test(test_devices),         cmocka_unit_test(test_nothing_left),
+        cmocka_unit_test(test_crossed),         cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_other_addresses), cmocka_unit_test(test_other_key),
+        cmocka_unit_test(test_damaged_address),
+    };
+
+    world_use_providers("verbs");
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

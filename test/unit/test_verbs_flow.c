@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Windows, buffers and queued messages of the verbs provider: a sender stops at its window, a
+ * device gets its buffers back, what is queued is handed over in chains. Skipped where there is no
+ * RDMA device.
+ *
+ * TEST: sources=@fabric,@verbs variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev timeout=300 quick=no
+ */
+#include "test_verbs_world.h"
+
+#include <errno.h>
+
+/* ---- windows ------------------------------------------------------------ */
+
+/* A sender stops at the window of a receiver that does nothing, and goes on when that does. */
+static void window_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    connect_to(world, peer);
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+    if (0 == world->rank) {
+        uint64_t sent = 1;
+        while (OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0)) {
+            sent++;
+        }
+        CHECK(sent <= fab_params.verbs_window + 1 && sent >= fab_params.verbs_window / 2);
+        atomic_store(&world->shared->scratch[0], sent);
+        WORLD_UNTIL(OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        atomic_store(&world->shared->scratch[1], 1);
+        CHECK(fab_counters.verbs_no_credit > 0);
+    } else {
+        uint64_t sent;
+        while (0 == (sent = atomic_load(&world->shared->scratch[0]))) {
+        }
+        WORLD_UNTIL(got > sent && 1 == atomic_load(&world->shared->scratch[1]));
+        CHECK(fab_counters.verbs_credit_messages > 0);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_window(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, window_body), 0);
+}
+
+/* ---- a device that must have no buffers now ----------------------------- */
+
+static bool is_holding;
+
+static void no_poll(void *ctx)
+{
+    (void) ctx;
+}
+
+static void no_poll_end(void *ctx, bool is_idle)
+{
+    (void) ctx, (void) is_idle;
+}
+
+static bool holds(void *ctx)
+{
+    (void) ctx;
+    return is_holding;
+}
+
+static const fab_tm_user_t holding_user = {
+    .poll_begin = no_poll, .poll_end = no_poll_end, .handled = no_poll, .must_hold = holds};
+
+static uint32_t buffers_to_post(const world_t *world)
+{
+    uint32_t n = 0;
+
+    for (const fab_verbs_buf_t *buf = verbs_domain(world)->to_post; NULL != buf; buf = buf->next) {
+        CHECK(!buf->is_posted);
+        n++;
+    }
+    return n;
+}
+
+/*
+ * While too many messages are unreported the device gets no buffers: neither used ones nor those of
+ * a new connection.
+ */
+static void hold_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    CHECK(fab_tm_use(world->fab, &holding_user, NULL, NULL));
+    is_holding = 0 == world->rank;
+    world_barrier(world);
+    if (1 == world->rank) {
+        connect_to(world, peer);
+    } else {
+        WORLD_UNTIL(1 == got);
+        CHECK(buffers_to_post(world) > fab_params.verbs_window);
+        is_holding = false;
+        WORLD_UNTIL(0 == buffers_to_post(world));
+    }
+    world_barrier(world);
+    CHECK(fab_tm_use(world->fab, NULL, NULL, NULL));
+}
+
+static void test_hold(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, hold_body), 0);
+}
+
+/* ---- a connection ends with messages that nobody has looked at ---------- */
+
+/* The device has them all: it says so by not being below this limit. */
+static void check_all_posted(const world_t *world)
+{
+    const fab_verbs_domain_t *dom = verbs_domain(world);
+    struct ibv_srq_attr attr = {.srq_limit = dom->recv_pool.num};
+
+    CHECK(0 == ibv_modify_srq(dom->srq, &attr, IBV_SRQ_LIMIT));
+    CHECK(0 == ibv_query_srq(dom->srq, &attr));
+    CHECK(dom->recv_pool.num == attr.srq_limit);
+    attr.srq_limit = 0;
+    CHECK(0 == ibv_modify_srq(dom->srq, &attr, IBV_SRQ_LIMIT));
+}
+
+/*
+ * More than a batch of messages is in the completion queue when the connection is found broken: the
+ * buffers they are in come back.
+ */
+static void undrained_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    connect_to(world, peer);
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+    if (1 == world->rank) {
+        while (OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0)) {
+        }
+        fab_verbs_conn_t *conn = ep_of(peer)->conn;
+        fab_verbs_conn_tell(conn, FAB_VERBS_ID_CREDIT);
+        fab_verbs_conn_tell(conn, FAB_VERBS_ID_LEAVE); /* asks for its completion */
+        while (conn->head != conn->tail) {
+            (void) fab_verbs_poll_send(verbs_domain(world));
+        }
+        atomic_store(&world->shared->scratch[0], 1);
+        WORLD_UNTIL(2 == atomic_load(&world->shared->scratch[0]));
+    } else {
+        while (1 != atomic_load(&world->shared->scratch[0])) { /* without progress */
+            sched_yield();
+        }
+        ep_of(peer)->conn->is_broken = true;
+        fab_peer_fail(peer, OPAL_ERR_COMM_FAILURE, "It is made to fail.");
+        WORLD_UNTIL(0 == verbs_domain(world)->num_conns);
+        WORLD_UNTIL(NULL == verbs_domain(world)->to_post);
+        check_all_posted(world);
+        atomic_store(&world->shared->scratch[0], 2);
+    }
+}
+
+static void test_undrained(void **state)
+{
+    char *saved = fab_params.verbs_tm;
+    int wrong = world_run(2, false, undrained_body);
+
+    (void) state;
+    fab_params.verbs_tm = "none";
+    wrong += world_run(2, false, undrained_body);
+    fab_params.verbs_tm = saved;
+    assert_int_equal(wrong, 0);
+}
+
+/* ---- queued messages are handed over together --------------------------- */
+
+enum { QUEUED = 100, LONG_MESSAGE = 1000 };
+
+typedef struct queued {
+    fab_item_t item;
+    uint32_t number;
+} queued_t;
+
+/* In the place of the device's own: counts, and refuses what comes after so many. */
+static int (*device_post_send)(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+static int items_unreach;
+static uint64_t posts;
+static uint32_t longest_chain;
+static uint32_t taken_before_refusal = UINT32_MAX;
+
+static int counting_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    struct ibv_send_wr *last = NULL;
+    struct ibv_send_wr *refused = wr;
+    uint32_t length = 0;
+    int rc = 0;
+
+    for (; NULL != refused && length < taken_before_refusal; refused = refused->next) {
+        last = refused;
+        length++;
+    }
+    posts++;
+    longest_chain = length > longest_chain ? length : longest_chain;
+    taken_before_refusal -= length;
+    if (NULL != refused && NULL != last) {
+        last->next = NULL;
+    }
+    if (NULL != last) {
+        rc = device_post_send(qp, wr, bad);
+    }
+    if (0 == rc && NULL != refused) {
+        *bad = refused;
+        rc = EIO;
+    }
+    return rc;
+}
+
+static void count_posts(fab_peer_t *peer)
+{
+    struct ibv_context_ops *ops = &ep_of(peer)->conn->qp->context->ops;
+
+    device_post_send = ops->post_send;
+    ops->post_send = counting_post_send;
+}
+
+/* Every third is long, so not inline. */
+static int send_queued(fab_item_t *item, fab_peer_t *peer)
+{
+    static const char text[LONG_MESSAGE];
+    uint32_t number = ((queued_t *) item)->number;
+    int rc = fab_item_send(peer, fab_hdr(AM_DATA, 0, number), text,
+                           0 == number % 3 ? LONG_MESSAGE : number % 50);
+
+    items_unreach += OPAL_ERR_UNREACH == rc;
+    return OPAL_ERR_RESOURCE_BUSY == rc ? rc : OPAL_SUCCESS;
+}
+
+typedef struct ordered {
+    uint32_t next;
+    bool is_wrong;
+} ordered_t;
+
+static void check_order(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    ordered_t *seen = ctx;
+
+    (void) peer, (void) data;
+    if (0 != hdr.app_ctx) { /* else it was to use the window up */
+        seen->is_wrong |= hdr.app_ctx != seen->next ||
+                          len != (0 == seen->next % 3 ? LONG_MESSAGE : seen->next % 50);
+        seen->next++;
+    }
+}
+
+/*
+ * Both connect; then rank 0 uses the window up and queues more, and its posts are counted from here
+ * on. Returns the other's record.
+ */
+static fab_peer_t *start_queue(world_t *world, ordered_t *seen)
+{
+    static queued_t queued[QUEUED];
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    fab_set_handler(world->fab, AM_DATA, check_order, seen);
+    world_barrier(world);
+    if (0 == world->rank) {
+        connect_to(world, peer);
+        count_posts(peer);
+        while (OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0)) {
+        }
+        for (uint32_t i = 0; i < QUEUED; i++) {
+            queued[i] = (queued_t){.item = {.fn = send_queued}, .number = i + 1};
+            fab_queue(peer, &queued[i].item);
+        }
+        posts = 0;
+    }
+    return peer;
+}
+
+static void batch_body(world_t *world)
+{
+    ordered_t seen = {.next = 1};
+    fab_peer_t *peer = start_queue(world, &seen);
+
+    if (0 == world->rank) {
+        WORLD_UNTIL(NULL == peer->pending);
+        CHECK(posts + fab_counters.verbs_chained >= QUEUED && posts < QUEUED / 2);
+        CHECK(longest_chain > 1 && longest_chain <= FAB_VERBS_CHAIN);
+    } else {
+        WORLD_UNTIL(QUEUED + 1 == seen.next);
+        CHECK(!seen.is_wrong);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_batch(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, batch_body), 0);
+}
+
+/*
+ * The device refuses the rest of a chain: the peer fails, and so do the messages that are still
+ * queued.
+ */
+static void refused_body(world_t *world)
+{
+    ordered_t seen = {.next = 1};
+    fab_peer_t *peer = start_queue(world, &seen);
+
+    if (0 == world->rank) {
+        taken_before_refusal = 20;
+        WORLD_UNTIL(1 == world->failures && NULL == peer->pending);
+        CHECK(NULL != strstr(world->failed_why, "refused to send"));
+        CHECK(items_unreach > 0 && items_unreach <= QUEUED - 20);
+        taken_before_refusal = UINT32_MAX;
+        atomic_store(&world->shared->scratch[0], 1);
+    } else {
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        CHECK(seen.next <= 21 && !seen.is_wrong);
+    }
+}
+
+static void test_refused(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, refused_body), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_window),    cmocka_unit_test(test_hold),
+        cmocka_unit_test(test_undrained), cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_refused),
+    };
+
+    world_use_providers("verbs");
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
