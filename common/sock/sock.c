@@ -32,7 +32,7 @@ enum {
     FAB_SOCK_PAUSE_US = 20000,     /* between rounds of attempts: this to eight times as much */
     /* until a host that went down is noticed: this, and three probes of 10 s */
     FAB_SOCK_KEEPALIVE_S = 30,
-    FAB_SOCK_DROPS = 16, /* connections closed before the challenge, after which time counts */
+    FAB_SOCK_DROPS = 16, /* connections closed before the first answer, after which time counts */
 };
 
 struct fab_sock_set {
@@ -43,6 +43,7 @@ struct fab_sock_set {
     fab_sock_t *socks;
     unsigned num_socks;
     unsigned num_strangers;
+    unsigned num_silent; /* of them */
     bool has_dead;
 };
 
@@ -93,16 +94,28 @@ static void sock_free(fab_sock_t *sock)
     free(sock);
 }
 
+static void sock_set_silent(fab_sock_t *sock, bool is_silent)
+{
+    sock->set->num_silent -= sock->is_silent;
+    sock->is_silent = is_silent;
+    sock->set->num_silent += is_silent;
+}
+
 static void sock_set_state(fab_sock_t *sock, fab_sock_state_t state)
 {
+    sock_set_silent(sock, false);
     sock->set->num_strangers -= is_stranger(sock);
     sock->state = state;
     sock->set->num_strangers += is_stranger(sock);
+    if (is_stranger(sock)) {
+        sock->deadline = fab_sock_now_us() + FAB_SOCK_STRANGER_US;
+    }
 }
 
 static void sock_kill(fab_sock_t *sock)
 {
     if (!sock->is_dead) {
+        sock_set_silent(sock, false);
         sock->set->num_strangers -= is_stranger(sock);
         sock->is_dead = true;
         sock->set->has_dead = true;
@@ -254,12 +267,14 @@ static void sock_foreign(fab_sock_t *sock)
 }
 
 /*
- * errno of the connection, or 0 if the other side closed it.  Whoever listens may have taken this
- * process for a stranger, as it was computing: the time begins anew, but not for ever.
+ * errno of the connection, or 0 if the other side closed it.  Whoever listens may have dropped this
+ * process as a silent stranger: the time begins anew, but not for ever.
  */
 static void sock_failed(fab_sock_t *sock, int error)
 {
-    if (FAB_SOCK_GREETED == sock->state && sock->num_drops < FAB_SOCK_DROPS) {
+    bool is_drop = sock->is_asking && !sock->has_answer && FAB_SOCK_CONNECTING != sock->state;
+
+    if (is_drop && sock->num_drops < FAB_SOCK_DROPS) {
         sock->num_drops++;
         sock->give_up = fab_sock_now_us() + (uint64_t) sock->set->user.timeout_s * 1000000;
     }
@@ -526,18 +541,18 @@ int fab_sock_set_fd(const fab_sock_set_t *set)
 
 bool fab_sock_set_is_busy(const fab_sock_set_t *set)
 {
-    return set->num_socks > 0;
+    return set->num_socks > set->num_silent;
 }
 
 /* ---- polling ------------------------------------------------------------ */
 
 /* Make room for one stranger more: those that came later stand in front. */
-static void drop_oldest_stranger(fab_sock_set_t *set)
+static void drop_silent_stranger(fab_sock_set_t *set)
 {
     fab_sock_t *oldest = NULL;
 
     for (fab_sock_t *sock = set->socks; NULL != sock; sock = sock->next) {
-        oldest = !sock->is_dead && is_stranger(sock) ? sock : oldest;
+        oldest = sock->is_silent ? sock : oldest;
     }
     if (NULL != oldest) {
         sock_foreign(oldest);
@@ -559,19 +574,22 @@ static bool is_allowed(const fab_sock_set_t *set, int fd)
             set->user.is_allowed(set->user.dom, ip));
 }
 
-static void set_accept(fab_sock_set_t *set)
+/* Returns how many came. */
+static int set_accept(fab_sock_set_t *set)
 {
-    for (;;) {
+    int num = 0;
+
+    while (set->num_strangers < FAB_SOCK_STRANGERS || set->num_silent > 0) {
         int fd = accept4(set->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         fab_sock_t *sock;
         if (fd < 0 && (EINTR == errno || ECONNABORTED == errno)) {
             continue;
         }
         if (fd < 0) {
-            return; /* none, or no file descriptor now: it stays in the backlog */
+            break; /* none, or no file descriptor now: it stays in the backlog */
         }
-        if (set->num_strangers >= FAB_SOCK_STRANGERS) {
-            drop_oldest_stranger(set);
+        if (FAB_SOCK_STRANGERS == set->num_strangers) {
+            drop_silent_stranger(set);
         }
         sock = is_allowed(set, fd) ? sock_new(set) : NULL;
         if (NULL == sock) {
@@ -582,9 +600,11 @@ static void set_accept(fab_sock_set_t *set)
         sock_options(fd);
         sock->fd = fd;
         sock_set_state(sock, FAB_SOCK_ACCEPTED);
-        sock->deadline = fab_sock_now_us() + FAB_SOCK_STRANGER_US;
         sock_watch(sock, EPOLL_CTL_ADD);
+        sock_read(sock); /* the greeting is often there */
+        num++;
     }
+    return num;
 }
 
 static void sock_event(fab_sock_t *sock, uint32_t events)
@@ -610,8 +630,8 @@ static void look_after(fab_sock_t *sock, uint64_t now)
     if (sock->is_deferred) {
         sock->is_deferred = false;
         sock->set->user.on_frame(sock, sock->frame);
-    } else if (is_stranger(sock) && now > sock->deadline) {
-        sock_foreign(sock);
+    } else if (is_stranger(sock)) {
+        sock_set_silent(sock, now > sock->deadline);
     } else if (sock->is_asking && !sock->is_closing && now > sock->deadline &&
                (sock->fd < 0 || FAB_SOCK_CONNECTING == sock->state)) {
         if (sock->fd >= 0) {
@@ -635,18 +655,28 @@ static void set_reap(fab_sock_set_t *set)
     }
 }
 
+/*
+ * All that came is read before it is asked who is silent, and that before one more is let in: this
+ * process may have been computing for longer than any limit.
+ */
 int fab_sock_set_poll(fab_sock_set_t *set)
 {
     struct epoll_event events[FAB_SOCK_EVENTS];
-    int n = epoll_wait(set->epoll, events, FAB_SOCK_EVENTS, 0);
+    unsigned rounds = set->num_socks / FAB_SOCK_EVENTS + 1;
+    bool has_caller = false;
+    int n, sum = 0;
 
-    for (int i = 0; i < n; i++) {
-        if (NULL == events[i].data.ptr) {
-            set_accept(set);
-        } else {
-            sock_event(events[i].data.ptr, events[i].events);
+    do {
+        n = epoll_wait(set->epoll, events, FAB_SOCK_EVENTS, 0);
+        for (int i = 0; i < n; i++) {
+            if (NULL == events[i].data.ptr) {
+                has_caller = true;
+            } else {
+                sock_event(events[i].data.ptr, events[i].events);
+                sum++;
+            }
         }
-    }
+    } while (FAB_SOCK_EVENTS == n && --rounds > 0);
     if (set->num_socks > 0) {
         uint64_t now = fab_sock_now_us();
         for (fab_sock_t *sock = set->socks; NULL != sock; sock = sock->next) {
@@ -655,10 +685,13 @@ int fab_sock_set_poll(fab_sock_set_t *set)
             }
         }
     }
+    if (has_caller) {
+        sum += set_accept(set);
+    }
     if (set->has_dead) {
         set_reap(set);
     }
-    return n > 0 ? n : 0;
+    return sum;
 }
 
 /* ---- open and close ----------------------------------------------------- */

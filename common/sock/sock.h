@@ -10,8 +10,10 @@
  * to the job.
  *
  * Strangers.  A connection that was accepted and did not prove itself yet is a stranger: there are
- * FAB_SOCK_STRANGERS at most, each for FAB_SOCK_STRANGER_US; the oldest goes for a new one.  A
- * process whose connection went like that, while it was computing, connects again.
+ * FAB_SOCK_STRANGERS at most.  Its time alone ends none, since the asking process may be computing,
+ * or this one: only where one more waits, the oldest goes, if it has been silent for
+ * FAB_SOCK_STRANGER_US.  Otherwise the new one waits in the listener's backlog.  A process whose
+ * connection went like that connects again.
  *
  * Nothing here blocks.  There is no time limit while the peer's program may be computing: a peer
  * that is gone shows in TCP.  All under the fabric's lock.
@@ -27,7 +29,7 @@
 
 enum {
     FAB_SOCK_STRANGERS = 128,
-    FAB_SOCK_STRANGER_US = 10000000,
+    FAB_SOCK_STRANGER_US = 3000000, /* a process of the job that is in MPI answers at once */
 };
 
 typedef struct fab_sock_set fab_sock_set_t;
@@ -74,13 +76,14 @@ struct fab_sock {
     bool is_closing;    /* goes when all is written */
     bool is_dead;       /* to be freed */
     bool is_deferred;   /* its frame is to be handed over again */
+    bool is_silent;     /* a stranger that has said nothing for FAB_SOCK_STRANGER_US */
     bool may_try_again; /* in this round of attempts not all were hopeless */
-    uint8_t num_drops;  /* closed before the challenge came */
+    uint8_t num_drops;  /* closed before the first answer came */
     uint8_t num_ips;
     uint8_t ip_at;
     fab_sock_ip_t ips[FAB_SOCK_IPS];
     int error; /* errno of the last attempt; 0: closed */
-    /* us: of the attempt, or when the next begins; of a stranger; then 0, the provider's */
+    /* us: of the attempt, or when the next begins; when a stranger is silent; then 0, the provider's */
     uint64_t deadline;
     uint64_t give_up; /* us: no more attempts */
     fab_sock_greeting_t greeting;
@@ -112,7 +115,7 @@ void *fab_sock_set_dom(const fab_sock_set_t *set);
 /* A descriptor that is readable when fab_sock_set_poll() has something to do (but time limits). */
 int fab_sock_set_fd(const fab_sock_set_t *set);
 
-/* Are there sockets?  Then time limits must be looked after by polling. */
+/* Are there sockets whose time limits must be looked after by polling? */
 bool fab_sock_set_is_busy(const fab_sock_set_t *set);
 
 /* Returns the number of events. */

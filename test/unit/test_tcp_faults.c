@@ -70,16 +70,18 @@ static void say_nonsense(world_t *world, const fab_tcp_frame_t *hello)
                          sizeof(*hello));
 }
 
+enum { IDLE = FAB_SOCK_STRANGERS + 8, STRANGERS = 300 };
+
 static void stranger_calls(world_t *world)
 {
     fab_tcp_domain_t *dom = tcp_domain(world);
     fab_tcp_frame_t hello = {.kind = FAB_TCP_HELLO, .serial = 1, .addr = dom->addr};
-    int idle[2 * FAB_SOCK_STRANGERS];
+    int idle[IDLE];
 
-    for (int i = 0; i < 2 * FAB_SOCK_STRANGERS; i++) {
+    for (int i = 0; i < IDLE; i++) {
         idle[i] = stranger_call(world); /* and never says a word */
     }
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < STRANGERS; i++) {
         stranger_says_garbage(world);
         if (i % 2) {
             say_damaged_greeting(world);
@@ -94,7 +96,7 @@ static void stranger_calls(world_t *world)
     say_nonsense(world, &hello);
     hello.addr = ep_of(world_peer(world, 0))->addr; /* it says that it is rank 0 itself */
     say_nonsense(world, &hello);
-    for (int i = 0; i < 2 * FAB_SOCK_STRANGERS; i++) {
+    for (int i = 0; i < IDLE; i++) {
         close(idle[i]);
     }
 }
@@ -117,7 +119,8 @@ static void strangers_body(world_t *world)
     } else {
         WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
         WORLD_UNTIL(!fab_sock_set_is_busy(dom->socks));
-        CHECK(fab_counters.tcp_strangers > 600 && 0 == dom->num_up && 0 == world->failures);
+        CHECK(IDLE + 2 * STRANGERS == fab_counters.tcp_strangers && 0 == dom->num_up &&
+              0 == world->failures);
         CHECK(fab_counters.tcp_bad_messages + fab_counters.tcp_refused > 1);
     }
     world_barrier(world);
