@@ -2,8 +2,11 @@
 /*
  * The conformance test of the fabric with all processes talking by TCP.
  *
- * TEST: sources=@fabric variants=asan,tsan timeout=600 quick=no
+ * TEST: sources=@fabric,test/unit/conform.c,test/unit/conform_messages.c,test/unit/conform_peers.c,test/unit/conform_rma.c,test/unit/conform_users.c variants=asan,tsan timeout=600 quick=no
  */
-#define WORLD_PROVIDERS "tcp"
+#include "conform.h"
 
-#include "test_fab_conformance.c"
+int main(int argc, char **argv)
+{
+    return conform_main(argc, argv, "tcp");
+}
