@@ -89,12 +89,13 @@ tm_build_tmdev()
     echo "$out"
 )
 
-# tm_build_tmdev_test DIRECTORY NAME [FLAG...]: build test/tmdev/NAME.c, with a library that tm_build_tmdev made with the same flags,
-# as DIRECTORY/NAME.
+# tm_build_tmdev_test DIRECTORY NAME [FLAG...]: build test/tmdev/NAME.c, with a library that tm_build_tmdev made with the same
+# flags, as DIRECTORY/NAME. Wants compile.sh.
+# shellcheck disable=SC2034 # tm_libs is for tm_cc
 tm_build_tmdev_test()
 {
-    local out=$1 name=$2
+    local out=$1 name=$2 tm_libs=("-L$1" "-Wl,-rpath,$1" -libverbs)
     shift 2
-    "${TM_CC:-cc}" -std=gnu11 -D_GNU_SOURCE -g -Wall -Wextra -Werror "$@" -pthread -o "$out/$name" "$TM_SRC/test/tmdev/$name.c" \
-        "$TM_SRC/test/tmdev/test_tmdev_world.c" -L"$out" -Wl,-rpath,"$out" -libverbs
+    tm_cc "$out/$name" "$TM_SRC"/test/tmdev/{"$name",test_tm_side,test_tmdev_world}.c -- \
+        "${TM_CC:-cc}" -std=gnu11 -D_GNU_SOURCE -g -Wall -Wextra -Werror "$@" -pthread
 }

@@ -6,6 +6,8 @@
 
 TM_CC=clang
 out=$(tm_build_tmdev tmdev-clang)
-tm_build_tmdev_test "$out" test_verbs
-tm_build_tmdev_test "$out" test_tm
-"$out/test_tm" eager rendezvous || fail "built by clang"
+for test in "${tmdev_tests[@]}"; do
+    tm_build_tmdev_test "$out" "$test"
+done
+"$out/test_tm" eager || fail "built by clang"
+"$out/test_tm_rendezvous" rendezvous || fail "built by clang"

@@ -22,10 +22,7 @@
 /* Bytes that are read at a time; at least one frame of full size. */
 #define CONN_IN_SIZE (4u * TMDEV_FRAME_MAX)
 
-/*
- * ---- names
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* ---- names --------------------------------------------------------------- */
 
 static socklen_t node_name(uint32_t id, struct sockaddr_un *name)
 {
@@ -117,10 +114,7 @@ void tmdev_unlisten(tmdev_node_t *node)
     }
 }
 
-/*
- * ---- opening and closing
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- opening and closing ------------------------------------------------- */
 
 static tmdev_conn_t *conn_new(tmdev_node_t *node, int fd, bool is_outgoing)
 {
@@ -229,10 +223,7 @@ static void conn_break(tmdev_conn_t *conn)
     }
 }
 
-/*
- * ---- sending
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- sending ------------------------------------------------------------- */
 
 static void want_room(tmdev_conn_t *conn, bool is_wanted)
 {
@@ -347,10 +338,7 @@ void tmdev_conn_flush(tmdev_conn_t *conn)
     }
 }
 
-/*
- * ---- receiving
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- receiving ----------------------------------------------------------- */
 
 static bool take_hello(tmdev_conn_t *conn, const tmdev_frame_t *frame)
 {

@@ -101,10 +101,7 @@ TMDEV_PUBLIC int ibv_close_device(struct ibv_context *context)
     return 0;
 }
 
-/*
- * ---- asynchronous events
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- asynchronous events ------------------------------------------------- */
 
 static void event_raise(struct ibv_context *context, const struct ibv_async_event *what)
 {

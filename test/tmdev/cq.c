@@ -20,10 +20,7 @@ static uint64_t now_ns(clockid_t clock)
     return (uint64_t) now.tv_sec * 1000000000u + (uint64_t) now.tv_nsec;
 }
 
-/*
- * ---- the device's end
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- the device's end ---------------------------------------------------- */
 
 /* A completion was lost: nothing on this queue can be relied on any more. Under ring_lock. */
 static void cq_overrun(tmdev_cq_t *cq)
@@ -98,10 +95,7 @@ void tmdev_cq_clean(tmdev_cq_t *cq, const tmdev_qp_t *qp, const tmdev_srq_t *srq
     pthread_mutex_unlock(&cq->ring_lock);
 }
 
-/*
- * ---- polling
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- polling ------------------------------------------------------------- */
 
 /*
  * Give back what a completion returns. Under ring_lock, so that tmdev_cq_clean() does not free the
@@ -338,10 +332,7 @@ static void set_readers(struct ibv_cq_ex *cq, uint64_t flags)
     cq->read_tm_info = 0 != (flags & IBV_WC_EX_WITH_TM_INFO) ? read_tm_info : NULL;
 }
 
-/*
- * ---- making and destroying
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- making and destroying ----------------------------------------------- */
 
 static tmdev_cq_t *cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context,
                           struct ibv_comp_channel *channel, uint32_t vector)

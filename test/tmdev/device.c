@@ -76,10 +76,7 @@ TMDEV_PUBLIC __be64 ibv_get_device_guid(struct ibv_device *device)
     return htobe64(node_guid(device));
 }
 
-/*
- * ---- attributes
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- attributes ---------------------------------------------------------- */
 
 static void device_attr(const struct ibv_device *device, struct ibv_device_attr *attr)
 {
@@ -186,10 +183,7 @@ TMDEV_PUBLIC int ibv_query_port(struct ibv_context *context, uint8_t port,
                             offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
-/*
- * ---- GIDs and partition keys
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- GIDs and partition keys --------------------------------------------- */
 
 static void gid_of(uint32_t lid, int index, union ibv_gid *gid)
 {
@@ -292,10 +286,7 @@ TMDEV_PUBLIC int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, _
     return is_port(port) && htobe16(0xffff) == pkey ? 0 : -1;
 }
 
-/*
- * ---- routing
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- routing ------------------------------------------------------------- */
 
 uint32_t tmdev_own_route(const tmdev_qp_t *qp)
 {

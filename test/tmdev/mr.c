@@ -49,10 +49,7 @@ TMDEV_PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibpd)
     return 0;
 }
 
-/*
- * ---- keys
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- keys ---------------------------------------------------------------- */
 
 /* Twice as many slots. */
 static int mr_grow(tmdev_node_t *node)
@@ -165,10 +162,7 @@ int tmdev_sges_gather(tmdev_node_t *node, const struct ibv_pd *pd, const struct 
     return n;
 }
 
-/*
- * ---- registration
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- registration -------------------------------------------------------- */
 
 /* Without madvise(MADV_POPULATE): at least all pages must be mapped. */
 static int pages_mapped(uintptr_t first, size_t length, size_t page)

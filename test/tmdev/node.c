@@ -30,10 +30,7 @@ static tmdev_node_t *the_node;
 static uint32_t node_users;
 static pthread_mutex_t node_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/*
- * ---- timers
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- timers -------------------------------------------------------------- */
 
 void tmdev_timer_init(tmdev_timer_t *timer, void (*fire)(void *), void *object)
 {
@@ -93,10 +90,7 @@ static void run_timers(tmdev_node_t *node)
     set_timer_fd(node);
 }
 
-/*
- * ---- the device thread
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- the device thread --------------------------------------------------- */
 
 void tmdev_node_wake(tmdev_node_t *node)
 {
@@ -246,10 +240,7 @@ static int start_thread(tmdev_node_t *node)
     return rc;
 }
 
-/*
- * ---- the node
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- the node ------------------------------------------------------------ */
 
 static void watch(tmdev_node_t *node, int *fd)
 {

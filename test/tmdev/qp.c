@@ -28,10 +28,7 @@ tmdev_cqe_t tmdev_qp_cqe(const tmdev_qp_t *qp)
     };
 }
 
-/*
- * ---- states
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- states -------------------------------------------------------------- */
 
 void tmdev_qp_ready(tmdev_qp_t *qp)
 {
@@ -253,10 +250,7 @@ TMDEV_PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcod
     return 0;
 }
 
-/*
- * ---- making and destroying
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- making and destroying ----------------------------------------------- */
 
 static int check_caps(const struct ibv_qp_init_attr *init)
 {
@@ -415,10 +409,7 @@ TMDEV_PUBLIC int ibv_destroy_qp(struct ibv_qp *ibqp)
     return 0;
 }
 
-/*
- * ---- posting
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- posting ------------------------------------------------------------- */
 
 int tmdev_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {

@@ -17,10 +17,7 @@
 /* Frames before which a queue pair pauses, with TMDEV_DELAY_US. */
 #define HOLD_PERMILLE 250
 
-/*
- * ---- answers
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- answers ------------------------------------------------------------- */
 
 static tmdev_frame_t answer(const tmdev_qp_t *qp, tmdev_frame_type_t type)
 {
@@ -95,10 +92,7 @@ void tmdev_recv_nak(tmdev_qp_t *qp, const tmdev_frame_t *frame, tmdev_nak_t code
     }
 }
 
-/*
- * ---- completions
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- completions --------------------------------------------------------- */
 
 /* Report the receive in qp->in. */
 static void report(tmdev_qp_t *qp, const tmdev_frame_t *frame, enum ibv_wc_status status)
@@ -158,10 +152,7 @@ void tmdev_recv_fail(tmdev_qp_t *qp, const tmdev_frame_t *frame, enum ibv_wc_sta
     tmdev_qp_fatal(qp, TMDEV_NAK_ACCESS == code ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR);
 }
 
-/*
- * ---- requests: memory
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- requests: memory ---------------------------------------------------- */
 
 static void *remote_memory(tmdev_qp_t *qp, const tmdev_frame_t *frame, uint64_t va, uint64_t length,
                            unsigned int access)
@@ -290,10 +281,7 @@ static void take_atomic(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_
     }
 }
 
-/*
- * ---- requests: messages
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- requests: messages -------------------------------------------------- */
 
 /* The first frame: where does the message go? false: nowhere now. */
 static bool begin_send(tmdev_qp_t *qp, const tmdev_frame_t *frame)
@@ -393,10 +381,7 @@ static void take_send(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t 
     tmdev_recv_done(qp);
 }
 
-/*
- * ---- frames
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- frames -------------------------------------------------------------- */
 
 /* Can this queue pair take requests from there? */
 static bool is_connected(tmdev_qp_t *qp, const tmdev_frame_t *frame)
@@ -527,10 +512,7 @@ void tmdev_deliver(tmdev_conn_t *conn, const tmdev_frame_t *frame, const uint8_t
     }
 }
 
-/*
- * ---- READs
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* ---- READs --------------------------------------------------------------- */
 
 static void drop_read(tmdev_qp_t *qp, tmdev_read_t *read)
 {
@@ -606,10 +588,7 @@ void tmdev_recv_progress(tmdev_qp_t *qp)
     }
 }
 
-/*
- * ---- ends
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- ends ---------------------------------------------------------------- */
 
 static void stop_reading(tmdev_qp_t *qp)
 {

@@ -51,10 +51,7 @@ void tmdev_send_append(tmdev_qp_t *qp, tmdev_wqe_t *wqe)
     }
 }
 
-/*
- * ---- completing
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- completing ---------------------------------------------------------- */
 
 static enum ibv_wc_opcode wc_opcode(enum ibv_wr_opcode opcode)
 {
@@ -164,10 +161,7 @@ void tmdev_send_reset(tmdev_qp_t *qp)
     qp->is_backing_off = false;
 }
 
-/*
- * ---- going back
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- going back ---------------------------------------------------------- */
 
 /* Transmit again from this request on. */
 static void rewind_to(tmdev_qp_t *qp, tmdev_wqe_t *first)
@@ -258,10 +252,7 @@ void tmdev_send_conn_lost(tmdev_qp_t *qp)
     }
 }
 
-/*
- * ---- answers
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- answers ------------------------------------------------------------- */
 
 static void has_progress(tmdev_qp_t *qp)
 {
@@ -360,10 +351,7 @@ void tmdev_send_answer(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_t
     tmdev_send_progress(qp);
 }
 
-/*
- * ---- transmitting
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- transmitting -------------------------------------------------------- */
 
 /* Must the request wait for others to be answered? */
 static bool must_wait(const tmdev_qp_t *qp, const tmdev_wqe_t *wqe)

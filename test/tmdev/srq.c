@@ -6,10 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * ---- a queue of receives
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- a queue of receives ------------------------------------------------- */
 
 int tmdev_rq_init(tmdev_rq_t *rq, uint32_t max_wr, uint32_t max_sge)
 {
@@ -59,10 +56,7 @@ bool tmdev_rq_take(tmdev_rq_t *rq, tmdev_recv_t *recv)
     return true;
 }
 
-/*
- * ---- shared receive queues
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- shared receive queues ----------------------------------------------- */
 
 bool tmdev_srq_take(tmdev_srq_t *srq, tmdev_recv_t *recv)
 {

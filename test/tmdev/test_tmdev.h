@@ -51,10 +51,7 @@ typedef struct test_case {
 /* Run the cases (those named by the arguments, if any) and return the exit status. */
 int test_main(int argc, char **argv, const test_case_t *cases, size_t count);
 
-/*
- * ---- in a case
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- in a case ----------------------------------------------------------- */
 
 void test_send_to(int rank, const void *data, size_t size);
 void test_receive_from(int rank, void *data, size_t size);
@@ -110,6 +107,10 @@ typedef struct qp_options {
 
 void world_open(world_t *w);
 void world_close(world_t *w);
+/* Wait for the others, then close all. */
+void pair_close(world_t *w, struct ibv_qp *qp);
+/* See test_tmdev_world.c. */
+void see_memory(struct ibv_qp *qp);
 struct ibv_srq *world_srq(world_t *w, int receives);
 struct ibv_srq *world_tm_srq(world_t *w, int receives, uint32_t tags, uint32_t ops);
 struct ibv_qp *world_qp(world_t *w, const qp_options_t *o);

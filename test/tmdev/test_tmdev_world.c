@@ -15,10 +15,7 @@
 int test_rank, test_ranks;
 static int lines[MAX_RANKS][MAX_RANKS]; /* [i][j]: rank i's end of the line to j */
 
-/*
- * ---- cases
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- cases --------------------------------------------------------------- */
 
 static void set_environment(const char *text)
 {
@@ -185,10 +182,7 @@ int test_main(int argc, char **argv, const test_case_t *cases, size_t count)
     return 0 == failed && ran > 0 ? 0 : 1;
 }
 
-/*
- * ---- talking beside the device
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- talking beside the device ------------------------------------------- */
 
 void test_send_to(int rank, const void *data, size_t size)
 {
@@ -230,10 +224,7 @@ uint64_t test_random(uint64_t *state)
     return *state;
 }
 
-/*
- * ---- worlds
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- worlds -------------------------------------------------------------- */
 
 void world_open(world_t *w)
 {
@@ -401,10 +392,7 @@ struct ibv_qp *connected_qp(world_t *w, int rank, const qp_options_t *o, far_end
     return qp;
 }
 
-/*
- * ---- posting
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* ---- posting ------------------------------------------------------------- */
 
 struct ibv_sge sge(const world_t *w, size_t offset, size_t length)
 {
@@ -457,10 +445,7 @@ int post_srq_recv(world_t *w, uint64_t wr_id, size_t offset, size_t length)
     return ibv_post_srq_recv(w->srq, &wr, &bad);
 }
 
-/*
- * ---- completions
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- completions --------------------------------------------------------- */
 
 bool try_get(world_t *w, completion_t *c)
 {
@@ -544,4 +529,23 @@ bool is_filled(const uint8_t *memory, size_t length, uint32_t seed)
         }
     }
     return true;
+}
+
+/*
+ * What other processes did to this one's memory, or will read there, is ordered with this one's
+ * accesses by the device, and that by its lock: for the thread sanitizer, which sees no other
+ * process.
+ */
+void see_memory(struct ibv_qp *qp)
+{
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    CHECK_EQUAL(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init), 0);
+}
+
+void pair_close(world_t *w, struct ibv_qp *qp)
+{
+    test_barrier();
+    CHECK_EQUAL(ibv_destroy_qp(qp), 0);
+    world_close(w);
 }

@@ -22,10 +22,7 @@
 /* Unexpected messages that may be unreported before the library asks for it. */
 #define SYNC_DIFFERENCE_MAX 0x3fffu
 
-/*
- * ---- the device's list
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- the device's list --------------------------------------------------- */
 
 static void enable_all(tmdev_srq_t *srq)
 {
@@ -108,10 +105,7 @@ static void run_ops(void *object)
     }
 }
 
-/*
- * ---- messages
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- messages ------------------------------------------------------------ */
 
 static tmdev_tag_t *match(tmdev_srq_t *srq, uint64_t message_tag)
 {
@@ -257,10 +251,7 @@ void tmdev_tm_cancelled(tmdev_qp_t *qp, int handle)
     tmdev_cq_push(qp->srq->cq, &cqe);
 }
 
-/*
- * ---- rendezvous
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- rendezvous ---------------------------------------------------------- */
 
 /* Tell the sender that its data were read: a copy of its request. */
 static void send_fin(tmdev_qp_t *qp, const uint8_t *header)
@@ -410,10 +401,7 @@ static void match_rndv(tmdev_qp_t *qp, tmdev_tag_t *tag, const tmdev_frame_t *fr
     }
 }
 
-/*
- * ---- arrival
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- arrival ------------------------------------------------------------- */
 
 /* No listed tag: the message takes a receive of the SRQ, header and all. */
 static tmdev_tm_verdict_t take_unexpected(tmdev_qp_t *qp, bool is_tagged)
@@ -490,10 +478,7 @@ tmdev_tm_verdict_t tmdev_tm_arrive(tmdev_qp_t *qp, const tmdev_frame_t *frame,
     return match_eager(qp, tag, frame, &tmh);
 }
 
-/*
- * ---- the library's side
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- the library's side -------------------------------------------------- */
 
 /* One completion less to come. Under tag_lock. */
 static void tag_seen(tmdev_srq_t *srq, uint32_t handle)
@@ -713,10 +698,7 @@ int tmdev_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr, struct ibv_
     return rc;
 }
 
-/*
- * ---- making and destroying
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- making and destroying ----------------------------------------------- */
 
 static int check_caps(const tmdev_cq_t *cq, const struct ibv_tm_cap *cap)
 {

@@ -7,6 +7,8 @@
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
 
+tmdev_tests=(test_verbs test_objects test_tm test_tm_rendezvous test_tm_protocol)
+
 # run_tests NAME [FLAG...]
 run_tests()
 {
@@ -18,7 +20,7 @@ run_tests()
         run=(setarch -R)
     fi
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 UBSAN_OPTIONS=print_stacktrace=1
-    for test in test_verbs test_tm; do
+    for test in "${tmdev_tests[@]}"; do
         tm_build_tmdev_test "$out" "$test" "$@"
         ${run[@]+"${run[@]}"} "$out/$test" || fail "$test, built with $*"
     done

@@ -18,8 +18,7 @@ static void *decline(void)
 }
 
 /*
- * ---- fork: the parent's registrations stay its own, as with kernels that copy pinned pages on
- * fork ---------------------------
+ * fork(): the parent's registrations stay its own, as with kernels that copy pinned pages on fork.
  */
 
 TMDEV_PUBLIC int ibv_fork_init(void)
@@ -182,10 +181,7 @@ TMDEV_PUBLIC void ibv_unimport_dm(struct ibv_dm *dm)
     (void) dm;
 }
 
-/*
- * ---- queue pairs
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- queue pairs --------------------------------------------------------- */
 
 TMDEV_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 {
