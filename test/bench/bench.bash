@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2034 # the variables are for the caller
-# What run, instructions and offload_share share: the build, the environment of the component, and how a PML is selected.  Sourced, with
-# set -euo pipefail in force.
+# What the scripts here share: the build, the environment of the component, and how a PML, or another MPI, is selected. Sourced,
+# with set -euo pipefail in force.
+#
+# A peer is the name of a PML, or one of
+#   ofi     pml cm over libfabric, BENCH_OFI_PROVIDER (default tcp)
+#   mpich   MPICH, by mpicc.mpich and mpiexec.mpich (or MPICH_CC and MPICH_EXEC)
 
 bench_source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bench_root=$(cd "$bench_source/../.." && pwd)
@@ -22,23 +26,34 @@ bench_make_temporary()
     bench_temporary+=("$bench_directory")
 }
 
-# bench_build PROGRAM...: compiles what is out of date into build/bench, or elsewhere where the tree cannot be written; sets
-# bench_bin to the place.
+# bench_compile DIRECTORY COMPILER PROGRAM...: compiles what is out of date into DIRECTORY; NAME.so is made a library.
+bench_compile()
+{
+    local directory=$1 compiler=$2 program flags
+    shift 2
+    mkdir -p "$directory"
+    for program in "$@"; do
+        if [[ ! -x $directory/$program ||
+            -n $(find "$bench_source" -name '*.[ch]' -newer "$directory/$program" -print -quit) ]]; then
+            flags=()
+            [[ $program != *.so ]] || flags=(-shared -fPIC -fno-builtin)
+            "$compiler" -O2 -g -Wall -Wextra -Wno-stringop-overflow -pthread "${flags[@]}" -o "$directory/$program.$$" \
+                "$bench_source/${program%.so}.c"
+            mv -f "$directory/$program.$$" "$directory/$program"
+        fi
+    done
+}
+
+# bench_build PROGRAM...: compiles them into build/bench, or elsewhere where the tree cannot be written; sets bench_bin to the
+# place.
 bench_build()
 {
-    local program
     bench_bin=$bench_root/build/bench
     if ! mkdir -p "$bench_bin" 2>/dev/null || [[ ! -w $bench_bin ]]; then
         bench_make_temporary
         bench_bin=$bench_directory
     fi
-    for program in "$@"; do
-        if [[ ! -x $bench_bin/$program ||
-            -n $(find "$bench_source" -name '*.[ch]' -newer "$bench_bin/$program" -print -quit) ]]; then
-            "${MPICC:-mpicc}" -O2 -g -Wall -Wextra -o "$bench_bin/$program.$$" "$bench_source/$program.c"
-            mv -f "$bench_bin/$program.$$" "$bench_bin/$program"
-        fi
-    done
+    bench_compile "$bench_bin" "${MPICC:-mpicc}" "$@"
 }
 
 bench_source_env()
@@ -75,26 +90,35 @@ bench_device()
     export OMPI_MCA_mtl=^ofi OMPI_MCA_btl=^openib,ofi
 }
 
-# bench_select PML: sets the array bench_selection to the options of mpirun that select it.
+# bench_select PEER: sets the array bench_selection to the options of mpirun that select it.
 bench_select()
 {
-    bench_selection=(--mca pml "$1")
-    if [[ $1 == ucx ]]; then
-        bench_selection+=(--mca pml_ucx_tls any --mca pml_ucx_devices any -x "UCX_TLS=posix,cma,self")
-    fi
+    case $1 in
+        ofi) bench_selection=(--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include "${BENCH_OFI_PROVIDER:-tcp}") ;;
+        ucx)
+            bench_selection=(--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any -x UCX_TLS=posix,cma,self)
+            ;;
+        *) bench_selection=(--mca pml "$1") ;;
+    esac
 }
 
-# bench_mpirun SECONDS RANKS PML COMMAND...: one job, a core for each rank while there are enough.
+# bench_mpirun SECONDS RANKS PEER COMMAND...: one job, a core for each rank while there are enough; with bench_binding=none
+# they are not bound. bench_options: further options of Open MPI's mpirun.
+bench_binding=core bench_options=()
 bench_mpirun()
 {
-    local seconds=$1 ranks=$2 pml=$3 placement=(--bind-to core)
+    local seconds=$1 ranks=$2 peer=$3 placement=(--bind-to "$bench_binding")
     shift 3
-    if ((ranks > $(nproc))); then
-        placement=(--bind-to none --oversubscribe --mca mpi_yield_when_idle 1)
-    fi
-    bench_select "$pml"
+    ((ranks <= $(nproc))) || placement=(--bind-to none --oversubscribe)
     # In the foreground, so that what ends this script ends the job, too.
-    timeout --foreground "$seconds" mpirun -np "$ranks" "${placement[@]}" "${bench_selection[@]}" "$@" </dev/null
+    if [[ $peer == mpich ]]; then
+        timeout --foreground "$seconds" "${MPICH_EXEC:-mpiexec.mpich}" -bind-to "${placement[1]}" -np "$ranks" "$@" \
+            </dev/null
+        return
+    fi
+    bench_select "$peer"
+    timeout --foreground "$seconds" mpirun -np "$ranks" "${placement[@]}" "${bench_options[@]}" "${bench_selection[@]}" "$@" \
+        </dev/null
 }
 
 # bench_first_error [FILE...]: the line of mpirun's output that says best why it failed.

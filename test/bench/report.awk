@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# From raw.csv: the table (default), or with -v metric=M -v variant=V -v pml=P the lines "x median" that a plot needs.
+# From raw.csv: the tables as text (default) or with -v format=html, or with -v metric=M -v variant=V -v pml=P the lines
+# "x median" that a plot needs.
 #
 #   awk -v pmls="tm ob1 ucx" -v subject=tm [-v statistic=best] -f report.awk raw.csv
 #
-# A value is the median over the repetitions of their medians, or with statistic=best the best over the repetitions of their
-# best batches (memory: always the median).  The ratio is the subject's value to the best of the other PMLs' values.
+# A value is the median over the rounds of their medians, or with statistic=best the best over the rounds of their best batches
+# (memory: always the median). After it stands half the difference between the largest and the smallest round, in percent of the
+# median. The ratio is the subject's value to the best of the other peers' values.
 
 BEGIN {
     FS = ","
@@ -17,7 +19,24 @@ BEGIN {
     describe("drain_us", "Draining N receives or messages, last first if possible, us per message", "N", "less")
     describe("overlap_pct", "Overlap of a transfer with computation on one side, percent", "bytes", "none")
     describe("memory_kib", "Memory: growth per process from before MPI_Init, KiB, mean over the ranks", "ranks", "less")
+    describe("threads_mmps", "Threads: pairs of threads, windows of 64, 10^6 messages/s in sum", "threads", "more")
+    describe("calls", "System calls per message", "bytes", "less")
+    describe("copies", "Copies of each byte, by memcpy() or the kernel", "bytes", "less")
     describe("init_ms", "Start and end: MPI_Init and MPI_Finalize, ms", "ranks", "less")
+}
+
+# Metrics of OSU and IMB are described when they are met.
+function describe_other(name,    title)
+{
+    title = name
+    sub(/^imb:/, "IMB ", title)
+    if (name ~ /^osu_(bw|bibw|put_bw|get_bw|put_bibw|bw_)/) {
+        describe(name, title ", 10^6 bytes/s", "bytes", "more")
+    } else if (name ~ /^osu_mbw_mr/) {
+        describe(name, title ", 10^6 messages/s", "bytes", "more")
+    } else {
+        describe(name, title (name ~ /^osu_(init|hello)/ ? ", ms" : ", us"), "bytes", "less")
+    }
 }
 
 function describe(name, title, x, better)
@@ -29,6 +48,9 @@ function describe(name, title, x, better)
 }
 
 NR > 1 {
+    if (!($3 in metric_title)) {
+        describe_other($3)
+    }
     key = $3 SUBSEP $4 SUBSEP $5
     cell = key SUBSEP $2
     if (!(($3, $4) in variant_seen)) {
@@ -42,7 +64,7 @@ NR > 1 {
     value[cell, ++value_total[cell]] = statistic == "best" && $3 != "memory_kib" ? $7 : $6
 }
 
-# Median or best of a cell's values, of which there is one for each repetition.
+# Median or best of a cell's values, of which there is one for each round. Sets spread_of[cell].
 function summary(cell,    n, i, j, t, sorted, part)
 {
     n = value_total[cell]
@@ -57,7 +79,11 @@ function summary(cell,    n, i, j, t, sorted, part)
     if (statistic == "best") {
         return sorted[metric_better[part[1]] == "less" ? 1 : n]
     }
-    return (sorted[int((n + 1) / 2)] + sorted[int(n / 2) + 1]) / 2
+    t = (sorted[int((n + 1) / 2)] + sorted[int(n / 2) + 1]) / 2
+    if (n > 1 && t > 0) {
+        spread_of[cell] = sprintf(" ±%.0f%%", 50 * (sorted[n] - sorted[1]) / t)
+    }
+    return t
 }
 
 # Four significant digits, without an exponent.
@@ -96,38 +122,64 @@ function growth(m, variant, key,    first)
     return sprintf("%.2f", value_of[key, subject] / value_of[first, subject])
 }
 
-function print_head(m,    i, best, line)
+# A row of the table being written: cell by cell, then its end.
+function put(text, width, is_head,    pad, i)
 {
-    best = metric_better[m]
-    printf "\n%s%s\n", metric_title[m], best == "none" ? "" : " (" best " is better)"
-    line = sprintf("%-26s %8s", "", metric_x[m])
-    for (i = 1; i <= pml_count; i++) {
-        line = line sprintf(" %10s", pml_name[i])
+    if (format == "html") {
+        row = row (is_head ? "<th>" : "<td>") text (is_head ? "</th>" : "</td>")
+        return
     }
-    if (pml_count > 1 && has_subject && best != "none") {
-        line = line sprintf(" %12s", subject "/best")
+    # an awk may count bytes, and ± has two
+    pad = text
+    gsub(/±/, "+", pad)
+    for (i = length(pad); i < (width < 0 ? -width : width); i++) {
+        text = width < 0 ? text " " : " " text
     }
-    if (m == "depth_us" && has_subject) {
-        line = line sprintf(" %10s", subject "/N=0")
-    }
-    print line
+    row = row (row == "" ? "" : " ") text
 }
 
-function print_row(m, variant, x, is_first,    i, key, line)
+function end_row()
 {
-    key = m SUBSEP variant SUBSEP x
-    line = sprintf("%-26s %8s", is_first ? variant : "", x)
+    sub(/ +$/, "", row)
+    print format == "html" ? "<tr>" row "</tr>" : row
+    row = ""
+}
+
+function print_head(m,    i, best)
+{
+    best = metric_better[m]
+    printf format == "html" ? "<h2>%s%s</h2><table>\n" : "\n%s%s\n", metric_title[m],
+        best == "none" ? "" : " (" best " is better)"
+    put("", -26, 1)
+    put(metric_x[m], 8, 1)
     for (i = 1; i <= pml_count; i++) {
-        line = line sprintf(" %10s", (key, pml_name[i]) in value_of ? number(value_of[key, pml_name[i]]) : "-")
+        put(pml_name[i], has_spread ? 15 : 10, 1)
     }
-    if (pml_count > 1 && has_subject && metric_better[m] != "none") {
-        line = line sprintf(" %12s", ratio(m, key))
+    if (pml_count > 1 && has_subject && best != "none") {
+        put(subject "/best", 12, 1)
     }
     if (m == "depth_us" && has_subject) {
-        line = line sprintf(" %10s", growth(m, variant, key))
+        put(subject "/N=0", 10, 1)
     }
-    sub(/ +$/, "", line)
-    print line
+    end_row()
+}
+
+function print_row(m, variant, x, is_first,    i, key)
+{
+    key = m SUBSEP variant SUBSEP x
+    put(is_first ? variant : "", -26)
+    put(x, 8)
+    for (i = 1; i <= pml_count; i++) {
+        put((key, pml_name[i]) in value_of ? number(value_of[key, pml_name[i]]) spread_of[key, pml_name[i]] : "-",
+            has_spread ? 15 : 10)
+    }
+    if (pml_count > 1 && has_subject && metric_better[m] != "none") {
+        put(ratio(m, key), 12)
+    }
+    if (m == "depth_us" && has_subject) {
+        put(growth(m, variant, key), 10)
+    }
+    end_row()
 }
 
 function print_metric(m,    v, x)
@@ -141,11 +193,15 @@ function print_metric(m,    v, x)
             print_row(m, variant_list[m, v], x_list[m, variant_list[m, v], x], x == 1)
         }
     }
+    if (format == "html") {
+        print "</table>"
+    }
 }
 
 END {
     for (cell in value_total) {
         value_of[cell] = summary(cell)
+        has_spread = has_spread || cell in spread_of
     }
     if (metric != "") {
         for (x = 1; x <= x_total[metric, variant]; x++) {

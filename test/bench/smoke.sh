@@ -20,28 +20,68 @@ repetition,pml,metric,variant,x,median,best
 1,a,bandwidth_mbs,window,64,300,300
 1,b,bandwidth_mbs,window,64,100,100
 1,c,bandwidth_mbs,window,64,200,200
+1,a,osu_bibw,np2,64,30,30
+1,b,osu_bibw,np2,64,20,20
 END
-awk -v pmls='a b c' -v subject=a -f "$TM_SRC/test/bench/report.awk" known.csv >known.txt
-cat known.txt
-grep -qE '^half +8 +2\.000 +5\.000 +9\.000 +0\.40$' known.txt || fail 'the table has not the medians, or not the ratio'
+report()
+{
+    awk -v pmls='a b c' -v subject=a "$@" -f "$TM_SRC/test/bench/report.awk" known.csv | tee known.txt
+}
+report
+grep -qE '^half +8 +2\.000 ±50% +5\.000 ±20% +9\.000 +0\.40$' known.txt ||
+    fail 'the table has not the medians, not the spread, or not the ratio'
 grep -qE '^window +64 +300\.0 +100\.0 +200\.0 +1\.50$' known.txt || fail 'the best peer of a rate is not the largest'
-awk -v pmls='a b c' -v subject=a -v statistic=best -f "$TM_SRC/test/bench/report.awk" known.csv >known.txt
+grep -qE '^np2 +64 +30\.00 +20\.00 +- +1\.50$' known.txt || fail 'of a bandwidth of OSU the best is not the largest'
+report -v statistic=best
 grep -qE '^half +8 +1\.000 +3\.000 +3\.000 +0\.33$' known.txt || fail 'the table has not the best'
+report -v format=html
+grep -q '^<tr><td>window</td><td>64</td><td>300.0</td>' known.txt || fail 'no row in HTML'
+
+# ---- programs of OSU and IMB, played by scripts
+mkdir -p osu imb
+cat >osu/osu_latency <<'END'
+#!/bin/sh
+[ "${OMPI_COMM_WORLD_RANK:-0}" = 0 ] || exit 0
+printf '# OSU MPI Latency Test v7\n# Size          Latency (us)\n8                       0.25\n64                      0.50\n'
+END
+cat >imb/IMB-MPI1 <<'END'
+#!/bin/sh
+[ "${OMPI_COMM_WORLD_RANK:-0}" = 0 ] || exit 0
+cat <<'OUT'
+# Benchmarking Exchange
+       #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]   Mbytes/sec
+            8         1000         1.00         3.00         2.00         9.00
+# All processes entering MPI_Finalize
+OUT
+END
+chmod +x osu/osu_latency imb/IMB-MPI1
 
 # ---- the benchmarks
-run=("$TM_SRC/test/bench/run" --smoke --out "$TM_WORK/bench")
-"${run[@]}" --pml "$TM_TEST_PML,ob1,no_such_pml" || fail 'test/bench/run'
+compare=("$TM_SRC/test/bench/compare" --smoke --out "$TM_WORK/bench")
+"${compare[@]}" --peers "$TM_TEST_PML,ob1,no_such_pml" || fail 'test/bench/compare'
 grep -q '^no_such_pml: not available: ' bench/table.txt || fail 'a PML that does not exist is not reported'
+"${compare[@]}" --add --peers "$TM_TEST_PML,ob1" --osu osu --imb imb/IMB-MPI1 osu_latency imb:Exchange counts ||
+    fail 'test/bench/compare --osu'
+grep -q "^1,$TM_TEST_PML,osu_latency,np2,64,0.50,0.50$" bench/raw.csv || fail 'the result of OSU is not taken'
+grep -q '^1,ob1,imb:Exchange,np2,8,2.00,2.00$' bench/raw.csv || fail 'the result of IMB is not taken'
 
+metrics=(latency_us bandwidth_mbs rate_mmps depth_us drain_us overlap_pct memory_kib init_ms threads_mmps copies)
+! command -v strace >/dev/null || metrics+=(calls)
 for pml in "$TM_TEST_PML" ob1; do
-    for metric in latency_us bandwidth_mbs rate_mmps depth_us drain_us overlap_pct memory_kib init_ms; do
+    for metric in "${metrics[@]}"; do
         grep -q "^1,$pml,$metric," bench/raw.csv || fail "no $metric of $pml"
     done
 done
-awk -F, 'NR > 1 && (NF != 7 || $5 !~ /^[0-9]+$/ || $6 !~ /^-?[0-9.]+(e[-+]?[0-9]+)?$/ || $3 != "overlap_pct" && $6 <= 0) {
-    print; bad = 1 } END { exit bad }' bench/raw.csv || fail 'raw.csv has values that are none'
+awk -F, 'NR > 1 && (NF != 7 || $5 !~ /^[0-9]+$/ || $6 !~ /^-?[0-9.]+(e[-+]?[0-9]+)?$/ ||
+    $3 !~ /^(overlap_pct|calls|threads_mmps)$/ && $6 <= 0) { print; bad = 1 } END { exit bad }' bench/raw.csv ||
+    fail 'raw.csv has values that are none'
+# 4 KiB: into the ring, out of it
+awk -F, -v pml="$TM_TEST_PML" '$2 == pml && $3 == "copies" { seen = 1; if ($6 < 0.9 || $6 > 4) { print; bad = 1 } }
+    END { exit bad || !seen }' bench/raw.csv || fail 'the copies are not counted'
 [[ -s bench/table.txt ]] || fail 'no table'
-for plot in latency bandwidth rate depth; do
+for plot in latency bandwidth rate depth threads; do
     [[ $(head -c 4 "bench/$plot.png" | tail -c 3) == PNG ]] || fail "$plot.png is no PNG"
     (($(stat -c %s "bench/$plot.png") > 5000)) || fail "$plot.png is empty"
 done
+(($(grep -c 'src="data:image/png;base64,' bench/index.html) == 5)) || fail 'index.html has not the five plots'
+! grep -E 'src="[^d]|href=' bench/index.html || fail 'index.html needs other files'
