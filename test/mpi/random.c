@@ -14,11 +14,11 @@
  * The same seed gives the same plan: messages, communicators and calls, up to what depends on
  * timing (the result of a probe).
  *
- *   random_lane.h    the state                    random_ops.h     single calls
- *   random_comms.h   communicators                random_run.h     an epoch of them, and why no rank waits for ever
- *   random_plan.h    which messages there are     random_oracle.h  what must have come of them
+ *   random.h         the state                    random_ops.c     single calls
+ *   random_comms.c   communicators                random_run.c     an epoch of them, and why no rank waits for ever
+ *   random_plan.c    which messages there are     random_oracle.c  what must have come of them
  */
-/* TEST: np=2 args="@1 ~5" timeout=60 quick=yes */
+/* TEST: np=2 args="@1 ~5" timeout=60 quick=yes sources=test/mpi/random_comms.c,test/mpi/random_ops.c,test/mpi/random_plan.c,test/mpi/random_run.c,test/mpi/random_oracle.c */
 /* TEST: np=1 args="@2 ~5" timeout=60 */
 /* TEST: np=2 args="@3 ~20" timeout=90 */
 /* TEST: np=3 args="@4 ~20" ompi=4.1 timeout=90 */
@@ -36,9 +36,15 @@
 /* TEST: np=3 args="@14 ~6" env="OMPI_MCA_pml_tm_fast_paths=7" timeout=60 */
 /* TEST: np=3 args="@15 ~6" env="OMPI_MCA_pml_tm_fast_paths=25" timeout=60 */
 /* TEST: np=4 args="@11 ~8" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_eager_limit=300" timeout=60 */
-#include "random_oracle.h"
+#include "random.h"
 
 #include <pthread.h>
+#include <signal.h>
+
+tm_type_t *rnd_type[MAX_TYPES];
+int rnd_ntypes;
+int rnd_tag_ub;
+size_t rnd_max = 3000000;
 
 static rnd_lane_t lanes[MAX_LANES];
 static int nlanes = 1;
@@ -61,22 +67,22 @@ static bool decide(rnd_lane_t *lane)
 /* The communicators change in any case. */
 static void one_epoch(rnd_lane_t *lane)
 {
-    int now = plan_epoch(lane), made = lane->comm_made >= 0 ? lane->comm_made : now;
+    int now = rnd_plan_epoch(lane), made = lane->comm_made >= 0 ? lane->comm_made : now;
 
     if (made >= 0) {
-        comm_plan(lane, made, rnd_rng(lane, 3));
+        rnd_comm_plan(lane, made, rnd_rng(lane, 3));
     }
     if (made >= 0 && (now >= 0 || lane->epoch < first_epoch)) {
-        comm_begin(lane, made);
-        comm_end(lane, made);
+        rnd_comm_begin(lane, made);
+        rnd_comm_end(lane, made);
     }
     if (lane->epoch >= first_epoch) {
-        plan_messages(lane);
-        run_epoch(lane);
-        check_epoch(lane);
+        rnd_plan_messages(lane);
+        rnd_run_epoch(lane);
+        rnd_check_epoch(lane);
         lane->nepochs++;
     } else if (lane->comm_freed >= 0) {
-        comm_release(&lane->slot[lane->comm_freed]);
+        rnd_comm_release(&lane->slot[lane->comm_freed]);
     }
 }
 
@@ -114,7 +120,7 @@ static void watch_report(const rnd_lane_t *lane)
     int nopen = 0;
 
     for (int i = 0; i < lane->nops; i++) {
-        nopen += op_is_open(lane->op[i]);
+        nopen += rnd_op_is_open(lane->op[i]);
     }
     TM_ERROR("no progress for %ld s: lane %d, epoch %ld style %d profile %d, in: %s; %d "
              "operations, %d of them open",
@@ -221,13 +227,13 @@ static void open_all(void)
     TM_MPI(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &ub, &flag));
     rnd_tag_ub = *ub;
     (void) tm_is_strict();
-    find_edges();
+    rnd_find_edges();
     make_types();
     for (int i = 0; i < nlanes; i++) {
         lanes[i].id = i;
         lanes[i].nlanes = nlanes;
         atomic_store(&lanes[i].doing, "starts");
-        comm_open_first(&lanes[i]);
+        rnd_comm_open_first(&lanes[i]);
         for (int d = 0; d < MAX_DEFS; d++) {
             lanes[i].sdef[d].req = lanes[i].rdef[d].req = MPI_REQUEST_NULL;
         }
@@ -242,7 +248,7 @@ static void close_all(void)
     long sum[6] = {0};
 
     if (nlanes > 1) {
-        buffer_detach();
+        rnd_buffer_detach();
     }
     for (int i = 0; i < nlanes; i++) {
         rnd_lane_t *lane = &lanes[i];
@@ -252,7 +258,7 @@ static void close_all(void)
         for (int k = 0; k < 6; k++) {
             sum[k] += n[k];
         }
-        comm_close_all(lane);
+        rnd_comm_close_all(lane);
         free(lane->in);
         free(lane->out);
         free(lane->op);
@@ -294,8 +300,8 @@ int main(int argc, char **argv)
         printf("random: seed %" PRIu64 ", %d ranks, %d threads\n", tm_seed, tm_size, nlanes);
         fflush(stdout);
     }
-    sigaction(SIGALRM, &(struct sigaction){.sa_handler = stop_for_a_moment, .sa_flags = SA_RESTART},
-              NULL);
+    sigaction(SIGALRM,
+              &(struct sigaction){.sa_handler = rnd_comm_interrupt, .sa_flags = SA_RESTART}, NULL);
     open_all();
     watch_start();
     run_lanes();

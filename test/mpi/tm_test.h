@@ -31,11 +31,14 @@
 #define TM_NO_ERROR 0x7e57e44
 #define TM_SKIP     77 /* exit status of a test that cannot run here */
 
-static const char *tm_name = "?";
-static int tm_rank = -1;
-static int tm_size;
-static uint64_t tm_seed;
-static atomic_int tm_errors;
+/* Weak: each file of a program that includes this defines them, and all mean the same. */
+#define TM_SHARED __attribute__((weak))
+
+TM_SHARED const char *tm_name = "?";
+TM_SHARED int tm_rank = -1;
+TM_SHARED int tm_size;
+TM_SHARED uint64_t tm_seed;
+TM_SHARED atomic_int tm_errors;
 
 /* ------------------------------------------------------------------------------------------------------- errors ---- */
 

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "random.h"
+
 /*
  * Single operations of the random test: sends in all modes, receives, probes, and the calls that
  * complete several at once. Each leaves in its rnd_op_t what the oracle needs to know.
  */
-#ifndef RANDOM_OPS_H
-#define RANDOM_OPS_H
-
-#include "random_lane.h"
 
 /* ---- operations --------------------------------------------------------- */
 
-static inline void rnd_doing(rnd_lane_t *lane, const char *what)
+static void rnd_doing(rnd_lane_t *lane, const char *what)
 {
     atomic_store_explicit(&lane->doing, what, memory_order_relaxed);
 }
 
-static inline rnd_op_t *op_new(rnd_lane_t *lane, rnd_kind_t kind, int slot, int src, int tag,
-                               const char *what)
+rnd_op_t *rnd_op_new(rnd_lane_t *lane, rnd_kind_t kind, int slot, int src, int tag,
+                     const char *what)
 {
     rnd_op_t *op = tm_calloc(1, sizeof(*op));
 
@@ -33,18 +31,18 @@ static inline rnd_op_t *op_new(rnd_lane_t *lane, rnd_kind_t kind, int slot, int 
     return op;
 }
 
-static inline MPI_Request *op_req(rnd_op_t *op)
+MPI_Request *rnd_op_req(rnd_op_t *op)
 {
     return NULL != op->def ? &op->def->req : &op->req;
 }
 
 /* Has a request that is to be completed. */
-static inline bool op_is_open(const rnd_op_t *op)
+bool rnd_op_is_open(const rnd_op_t *op)
 {
     return op->is_started && !op->is_done;
 }
 
-static inline bool op_was_cancelled(const rnd_op_t *op)
+bool rnd_op_was_cancelled(const rnd_op_t *op)
 {
     int flag = -1;
 
@@ -53,7 +51,7 @@ static inline bool op_was_cancelled(const rnd_op_t *op)
 }
 
 /* Its persistent request is at rest again; what it received is kept. */
-static inline void op_leave_def(rnd_op_t *op)
+static void op_leave_def(rnd_op_t *op)
 {
     rnd_def_t *def = op->def;
 
@@ -70,7 +68,7 @@ static inline void op_leave_def(rnd_op_t *op)
     }
 }
 
-static inline void op_complete(rnd_lane_t *lane, rnd_op_t *op, const MPI_Status *st, int rc)
+static void op_complete(rnd_lane_t *lane, rnd_op_t *op, const MPI_Status *st, int rc)
 {
     op->st = *st;
     op->rc = rc;
@@ -85,14 +83,14 @@ static inline void op_complete(rnd_lane_t *lane, rnd_op_t *op, const MPI_Status 
     if (OP_SEND == op->kind) {
         RND_CHECK(lane, MPI_SUCCESS == rc, "send %d to %d: error class %d", op->msg->index,
                   op->msg->dst, tm_class(rc));
-    } else if (!op->is_reserved && !op_was_cancelled(op)) {
+    } else if (!op->is_reserved && !rnd_op_was_cancelled(op)) {
         lane->slot[op->slot].num_received++;
     }
 }
 
 /* A call that completes one operation leaves MPI_ERROR alone. */
-static inline void op_complete_single(rnd_lane_t *lane, rnd_op_t *op, const MPI_Status *st, int rc,
-                                      const char *what)
+static void op_complete_single(rnd_lane_t *lane, rnd_op_t *op, const MPI_Status *st, int rc,
+                               const char *what)
 {
     RND_CHECK(lane, MPI_SUCCESS != rc || TM_NO_ERROR == st->MPI_ERROR, "%s set MPI_ERROR to %d",
               what, st->MPI_ERROR);
@@ -100,18 +98,6 @@ static inline void op_complete_single(rnd_lane_t *lane, rnd_op_t *op, const MPI_
 }
 
 /* ---- completion of several ---------------------------------------------- */
-
-typedef enum rnd_how {
-    TEST,
-    TESTANY,
-    TESTSOME,
-    TESTALL,
-    WAIT,
-    WAITANY,
-    WAITSOME,
-    WAITALL,
-    NHOWS
-} rnd_how_t;
 
 typedef struct rnd_set {
     int n;
@@ -122,26 +108,24 @@ typedef struct rnd_set {
     int *index;
 } rnd_set_t;
 
-typedef bool (*rnd_want_fn_t)(const rnd_op_t *op);
-
-static inline bool want_all(const rnd_op_t *op)
+bool rnd_want_all(const rnd_op_t *op)
 {
-    return op_is_open(op);
+    return rnd_op_is_open(op);
 }
 
-static inline bool want_recvs(const rnd_op_t *op)
+bool rnd_want_recvs(const rnd_op_t *op)
 {
-    return op_is_open(op) && OP_RECV == op->kind;
+    return rnd_op_is_open(op) && OP_RECV == op->kind;
 }
 
-static inline bool want_sends(const rnd_op_t *op)
+bool rnd_want_sends(const rnd_op_t *op)
 {
-    return op_is_open(op) && OP_SEND == op->kind;
+    return rnd_op_is_open(op) && OP_SEND == op->kind;
 }
 
-static inline bool want_reserved(const rnd_op_t *op)
+bool rnd_want_reserved(const rnd_op_t *op)
 {
-    return op_is_open(op) && op->is_reserved;
+    return rnd_op_is_open(op) && op->is_reserved;
 }
 
 /*
@@ -149,7 +133,7 @@ static inline bool want_reserved(const rnd_op_t *op)
  * do so at once, MPI_Testany and others of Open MPI 4.1 and 5.0 free them all, and what became of
  * those not reported yet cannot be learned.
  */
-static inline rnd_set_t set_take(rnd_lane_t *lane, rnd_want_fn_t want, int max)
+static rnd_set_t set_take(rnd_lane_t *lane, rnd_want_fn_t want, int max)
 {
     size_t cap = (size_t) (lane->nops - lane->first_open) + 1;
     rnd_set_t set = {.op = tm_calloc(cap, sizeof(*set.op)),
@@ -163,7 +147,7 @@ static inline rnd_set_t set_take(rnd_lane_t *lane, rnd_want_fn_t want, int max)
     }
     for (int i = lane->first_open; i < lane->nops; i++) {
         if (want(lane->op[i])) {
-            int j = below(&lane->mine, n + 1);
+            int j = rnd_below(&lane->mine, n + 1);
 
             set.op[n++] = set.op[j];
             set.op[j] = lane->op[i];
@@ -176,13 +160,13 @@ static inline rnd_set_t set_take(rnd_lane_t *lane, rnd_want_fn_t want, int max)
         }
     }
     for (int i = 0; i < set.n; i++) {
-        set.req[i] = *op_req(set.op[i]);
+        set.req[i] = *rnd_op_req(set.op[i]);
         tm_status_reset(&set.st[i]);
     }
     return set;
 }
 
-static inline void set_drop(rnd_set_t *set)
+static void set_drop(rnd_set_t *set)
 {
     free(set->op);
     free(set->req);
@@ -191,9 +175,9 @@ static inline void set_drop(rnd_set_t *set)
 }
 
 /* Number i of the set is complete. */
-static inline void set_done(rnd_lane_t *lane, rnd_set_t *set, int i, const MPI_Status *st, int rc)
+static void set_done(rnd_lane_t *lane, rnd_set_t *set, int i, const MPI_Status *st, int rc)
 {
-    *op_req(set->op[i]) = set->req[i];
+    *rnd_op_req(set->op[i]) = set->req[i];
     op_complete_single(lane, set->op[i], st, rc, "a single completion");
 }
 
@@ -201,20 +185,19 @@ static inline void set_done(rnd_lane_t *lane, rnd_set_t *set, int i, const MPI_S
  * What the call returns does not tell of errors: MPI_Testall of Open MPI returns MPI_SUCCESS where
  * a persistent request has one.
  */
-static inline void set_done_multiple(rnd_lane_t *lane, rnd_set_t *set, int i, const MPI_Status *st,
-                                     int rc)
+static void set_done_multiple(rnd_lane_t *lane, rnd_set_t *set, int i, const MPI_Status *st, int rc)
 {
-    *op_req(set->op[i]) = set->req[i];
+    *rnd_op_req(set->op[i]) = set->req[i];
     op_complete(lane, set->op[i], st, TM_NO_ERROR == st->MPI_ERROR ? rc : st->MPI_ERROR);
 }
 
 /* Looks first now and then; what it then says must hold. */
-static inline void set_one(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
+static void set_one(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
 {
     MPI_Status seen;
     int flag = 1, was_complete = 0, rc;
 
-    if (chance(&lane->mine, 20)) {
+    if (rnd_chance(&lane->mine, 20)) {
         TM_MPI(MPI_Request_get_status(set->req[0], &was_complete, &seen));
     }
     rc = is_wait ? MPI_Wait(&set->req[0], &set->st[0]) : MPI_Test(&set->req[0], &flag, &set->st[0]);
@@ -229,7 +212,7 @@ static inline void set_one(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
     }
 }
 
-static inline void set_any(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
+static void set_any(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
 {
     int i = MPI_UNDEFINED, flag = 1, rc;
 
@@ -240,7 +223,7 @@ static inline void set_any(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
     }
 }
 
-static inline void set_some(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
+static void set_some(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
 {
     int n = -1, rc;
 
@@ -254,7 +237,7 @@ static inline void set_some(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
     }
 }
 
-static inline void set_all(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
+static void set_all(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
 {
     int flag = 1, rc;
 
@@ -266,7 +249,7 @@ static inline void set_all(rnd_lane_t *lane, rnd_set_t *set, bool is_wait)
 }
 
 /* One call for some of those wanted. False: there are none. */
-static inline bool complete(rnd_lane_t *lane, rnd_want_fn_t want, int max, rnd_how_t how)
+bool rnd_complete(rnd_lane_t *lane, rnd_want_fn_t want, int max, rnd_how_t how)
 {
     static void (*const fn[])(rnd_lane_t *, rnd_set_t *, bool) = {set_one, set_any, set_some,
                                                                   set_all};
@@ -289,24 +272,24 @@ static inline bool complete(rnd_lane_t *lane, rnd_want_fn_t want, int max, rnd_h
     return n > 0;
 }
 
-static inline rnd_how_t test_how(rnd_lane_t *lane)
+rnd_how_t rnd_test_how(rnd_lane_t *lane)
 {
-    return (rnd_how_t) below(&lane->mine, WAIT);
+    return (rnd_how_t) rnd_below(&lane->mine, WAIT);
 }
 
-static inline rnd_how_t wait_how(rnd_lane_t *lane)
+rnd_how_t rnd_wait_how(rnd_lane_t *lane)
 {
-    return (rnd_how_t) (WAIT + below(&lane->mine, NHOWS - WAIT));
+    return (rnd_how_t) (WAIT + rnd_below(&lane->mine, NHOWS - WAIT));
 }
 
-static inline void complete_op(rnd_lane_t *lane, rnd_op_t *op, bool is_wait)
+void rnd_complete_op(rnd_lane_t *lane, rnd_op_t *op, bool is_wait)
 {
     MPI_Status st;
     int flag = 1, rc;
 
     tm_status_reset(&st);
     rnd_doing(lane, is_wait ? "MPI_Wait for one" : "MPI_Test of one");
-    rc = is_wait ? MPI_Wait(op_req(op), &st) : MPI_Test(op_req(op), &flag, &st);
+    rc = is_wait ? MPI_Wait(rnd_op_req(op), &st) : MPI_Test(rnd_op_req(op), &flag, &st);
     if (flag) {
         op_complete_single(lane, op, &st, rc, "MPI_Wait or MPI_Test");
     }
@@ -317,14 +300,14 @@ static inline void complete_op(rnd_lane_t *lane, rnd_op_t *op, bool is_wait)
 typedef int (*send_fn_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 typedef int (*isend_fn_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 
-static inline void send_fill(const tm_layout_t *l, const rnd_msg_t *m)
+static void send_fill(const tm_layout_t *l, const rnd_msg_t *m)
 {
     memset(l->mem, GAP, (size_t) (l->hi - l->lo));
     tm_layout_fill(l, l->mem, m->n, m->key);
 }
 
 /* By the persistent request. False: it is in use. */
-static inline bool send_persistent(rnd_lane_t *lane, rnd_op_t *op)
+static bool send_persistent(rnd_lane_t *lane, rnd_op_t *op)
 {
     static const isend_fn_t fn[] = {MPI_Send_init, MPI_Ssend_init, MPI_Rsend_init, MPI_Bsend_init};
     const rnd_msg_t *m = op->msg;
@@ -332,7 +315,7 @@ static inline bool send_persistent(rnd_lane_t *lane, rnd_op_t *op)
     const rnd_slot_t *slot = &lane->slot[m->slot];
 
     if (NULL != def->active) {
-        complete_op(lane, def->active, false);
+        rnd_complete_op(lane, def->active, false);
     }
     if (NULL != def->active) {
         return false;
@@ -350,7 +333,7 @@ static inline bool send_persistent(rnd_lane_t *lane, rnd_op_t *op)
     return true;
 }
 
-static inline void send_now(rnd_lane_t *lane, rnd_op_t *op, rnd_mode_t mode)
+static void send_now(rnd_lane_t *lane, rnd_op_t *op, rnd_mode_t mode)
 {
     static const send_fn_t fn[] = {MPI_Send, MPI_Ssend, MPI_Rsend, MPI_Bsend};
     static const isend_fn_t ifn[] = {MPI_Isend, MPI_Issend, MPI_Irsend, MPI_Ibsend};
@@ -377,7 +360,7 @@ static inline void send_now(rnd_lane_t *lane, rnd_op_t *op, rnd_mode_t mode)
     }
 }
 
-static inline void send_next(rnd_lane_t *lane, const rnd_msg_t *m)
+void rnd_send_next(rnd_lane_t *lane, const rnd_msg_t *m)
 {
     static const char *const name[NMODES] = {"MPI_Send",
                                              "MPI_Ssend",
@@ -391,7 +374,7 @@ static inline void send_next(rnd_lane_t *lane, const rnd_msg_t *m)
                                              "MPI_Start of MPI_Ssend_init",
                                              "MPI_Start of MPI_Rsend_init",
                                              "MPI_Start of MPI_Bsend_init"};
-    rnd_op_t *op = op_new(lane, OP_SEND, m->slot, m->src, m->tag, name[m->mode]);
+    rnd_op_t *op = rnd_op_new(lane, OP_SEND, m->slot, m->src, m->tag, name[m->mode]);
 
     op->msg = m;
     op->is_reserved = m->is_reserved;
@@ -405,13 +388,13 @@ static inline void send_next(rnd_lane_t *lane, const rnd_msg_t *m)
 
 /* ---- receives ----------------------------------------------------------- */
 
-static inline int local_rank(const rnd_slot_t *slot, int world)
+static int local_rank(const rnd_slot_t *slot, int world)
 {
     return MPI_ANY_SOURCE == world ? MPI_ANY_SOURCE : slot->local[world];
 }
 
 /* The longest message that may come. */
-static inline size_t longest(const rnd_lane_t *lane, int slot, int src, int tag)
+size_t rnd_longest(const rnd_lane_t *lane, int slot, int src, int tag)
 {
     size_t n = 0;
 
@@ -427,18 +410,19 @@ static inline size_t longest(const rnd_lane_t *lane, int slot, int src, int tag)
  * Room for n bytes, or for too few now and then. pml/ob1 of 4.1.4 writes behind the buffer when a
  * rendezvous message is truncated.
  */
-static inline void recv_room(rnd_lane_t *lane, tm_layout_t *l, size_t *room, size_t n,
-                             bool may_truncate, bool *may_fail)
+static void recv_room(rnd_lane_t *lane, tm_layout_t *l, size_t *room, size_t n, bool may_truncate,
+                      bool *may_fail)
 {
     const tm_type_t *type;
     size_t count;
 
     do {
-        type = rnd_type[chance(&lane->mine, 55) ? 0 : tm_below(&lane->mine, (uint64_t) rnd_ntypes)];
+        type = rnd_type[rnd_chance(&lane->mine, 55) ? 0
+                                                    : tm_below(&lane->mine, (uint64_t) rnd_ntypes)];
     } while (0 == type->size);
     count = (n + type->size - 1) / type->size +
-            (chance(&lane->mine, 20) ? tm_below(&lane->mine, 3) : 0);
-    if (may_truncate && n > 0 && chance(&lane->mine, 4) && tm_is_strict()) {
+            (rnd_chance(&lane->mine, 20) ? tm_below(&lane->mine, 3) : 0);
+    if (may_truncate && n > 0 && rnd_chance(&lane->mine, 4) && tm_is_strict()) {
         count = tm_below(&lane->mine, n) / type->size;
     }
     *l = tm_layout_alloc(type, count);
@@ -448,11 +432,11 @@ static inline void recv_room(rnd_lane_t *lane, tm_layout_t *l, size_t *room, siz
 }
 
 /* Never a request that lacks a message: is_reserved. */
-static inline void recv_post(rnd_lane_t *lane, rnd_op_t *op)
+void rnd_recv_post(rnd_lane_t *lane, rnd_op_t *op)
 {
     const rnd_slot_t *slot = &lane->slot[op->slot];
 
-    recv_room(lane, &op->l, &op->room, longest(lane, op->slot, op->src, op->tag), !op->is_freed,
+    recv_room(lane, &op->l, &op->room, rnd_longest(lane, op->slot, op->src, op->tag), !op->is_freed,
               &op->may_fail);
     TM_MPI(MPI_Irecv(tm_layout_buf(&op->l), tm_int(op->l.count), op->l.type->mpi,
                      local_rank(slot, op->src), op->tag, slot->comm, &op->req));
@@ -464,20 +448,20 @@ static inline void recv_post(rnd_lane_t *lane, rnd_op_t *op)
 }
 
 /* A persistent request for what op wants; not started. */
-static inline void def_open(rnd_lane_t *lane, rnd_def_t *def, const rnd_op_t *op)
+static void def_open(rnd_lane_t *lane, rnd_def_t *def, const rnd_op_t *op)
 {
     const rnd_slot_t *slot = &lane->slot[op->slot];
 
     def->slot = op->slot;
     def->src = op->src;
     def->tag = op->tag;
-    recv_room(lane, &def->l, &def->room, longest(lane, op->slot, op->src, op->tag), true,
+    recv_room(lane, &def->l, &def->room, rnd_longest(lane, op->slot, op->src, op->tag), true,
               &def->may_fail);
     TM_MPI(MPI_Recv_init(tm_layout_buf(&def->l), tm_int(def->l.count), def->l.type->mpi,
                          local_rank(slot, op->src), op->tag, slot->comm, &def->req));
 }
 
-static inline void def_use(rnd_def_t *def, rnd_op_t *op)
+void rnd_def_use(rnd_def_t *def, rnd_op_t *op)
 {
     memset(def->l.mem, UNTOUCHED, (size_t) (def->l.hi - def->l.lo));
     op->slot = def->slot;
@@ -490,9 +474,9 @@ static inline void def_use(rnd_def_t *def, rnd_op_t *op)
 }
 
 /* By a persistent request, whose pattern it then gets. False: it is in use. */
-static inline bool recv_persistent(rnd_lane_t *lane, rnd_op_t *op)
+bool rnd_recv_persistent(rnd_lane_t *lane, rnd_op_t *op)
 {
-    rnd_def_t *def = &lane->rdef[below(&lane->mine, MAX_DEFS)];
+    rnd_def_t *def = &lane->rdef[rnd_below(&lane->mine, MAX_DEFS)];
 
     if (NULL != def->active) {
         return false;
@@ -500,14 +484,14 @@ static inline bool recv_persistent(rnd_lane_t *lane, rnd_op_t *op)
     if (MPI_REQUEST_NULL == def->req) {
         def_open(lane, def, op);
     }
-    def_use(def, op);
+    rnd_def_use(def, op);
     TM_MPI(MPI_Start(&def->req));
     op->is_started = true;
     return true;
 }
 
 /* Blocking; room for at most n bytes may be wanted. */
-static inline void recv_block(rnd_lane_t *lane, rnd_op_t *op, size_t n)
+void rnd_recv_block(rnd_lane_t *lane, rnd_op_t *op, size_t n)
 {
     const rnd_slot_t *slot = &lane->slot[op->slot];
     MPI_Status st;
@@ -521,7 +505,7 @@ static inline void recv_block(rnd_lane_t *lane, rnd_op_t *op, size_t n)
 }
 
 /* The message that a matched probe took. */
-static inline void recv_held(rnd_lane_t *lane, rnd_op_t *op)
+static void recv_held(rnd_lane_t *lane, rnd_op_t *op)
 {
     void *buf;
     MPI_Status st;
@@ -529,7 +513,7 @@ static inline void recv_held(rnd_lane_t *lane, rnd_op_t *op)
 
     recv_room(lane, &op->l, &op->room, op->probed, true, &op->may_fail);
     buf = tm_layout_buf(&op->l);
-    if (chance(&lane->mine, 50)) {
+    if (rnd_chance(&lane->mine, 50)) {
         rnd_step(lane, "MPI_Imrecv");
         TM_MPI(MPI_Imrecv(buf, tm_int(op->l.count), op->l.type->mpi, &op->held, &op->req));
         op->is_started = true;
@@ -543,13 +527,13 @@ static inline void recv_held(rnd_lane_t *lane, rnd_op_t *op)
 }
 
 /* Some that are held; all if percent is 100. True if any are left. */
-static inline bool recv_all_held(rnd_lane_t *lane, unsigned percent)
+bool rnd_recv_all_held(rnd_lane_t *lane, unsigned percent)
 {
     bool are_left = false;
 
     for (int i = lane->first_open; i < lane->nops; i++) {
         if (MPI_MESSAGE_NULL != lane->op[i]->held) {
-            if (chance(&lane->mine, percent)) {
+            if (rnd_chance(&lane->mine, percent)) {
                 recv_held(lane, lane->op[i]);
             } else {
                 are_left = true;
@@ -561,7 +545,7 @@ static inline bool recv_all_held(rnd_lane_t *lane, unsigned percent)
 
 /* ---- probes ------------------------------------------------------------- */
 
-static inline size_t probed_size(const MPI_Status *st)
+static size_t probed_size(const MPI_Status *st)
 {
     MPI_Count n = 0;
 
@@ -569,7 +553,7 @@ static inline size_t probed_size(const MPI_Status *st)
     return (size_t) n;
 }
 
-static inline int world_rank(rnd_lane_t *lane, int s, int local)
+static int world_rank(rnd_lane_t *lane, int s, int local)
 {
     const rnd_slot_t *slot = &lane->slot[s];
 
@@ -580,7 +564,7 @@ static inline int world_rank(rnd_lane_t *lane, int s, int local)
 }
 
 /* Takes the message. False: there is none. */
-static inline bool probe_matched(rnd_lane_t *lane, int s, int src, int tag, bool is_blocking)
+static bool probe_matched(rnd_lane_t *lane, int s, int src, int tag, bool is_blocking)
 {
     const rnd_slot_t *slot = &lane->slot[s];
     MPI_Message message = MPI_MESSAGE_NULL;
@@ -598,19 +582,19 @@ static inline bool probe_matched(rnd_lane_t *lane, int s, int src, int tag, bool
     if (!flag) {
         return false;
     }
-    op = op_new(lane, OP_RECV, s, src, tag, "matched probe");
+    op = rnd_op_new(lane, OP_RECV, s, src, tag, "matched probe");
     op->held = message;
     op->probed = probed_size(&st);
     op->st = st;
     lane->nprobed++;
-    if (chance(&lane->mine, 70)) {
+    if (rnd_chance(&lane->mine, 70)) {
         recv_held(lane, op);
     }
     return true;
 }
 
 /* Then receives it, by what the probe said or by the same pattern. False: there is none. */
-static inline bool probe_plain(rnd_lane_t *lane, int s, int src, int tag, bool is_blocking)
+static bool probe_plain(rnd_lane_t *lane, int s, int src, int tag, bool is_blocking)
 {
     const rnd_slot_t *slot = &lane->slot[s];
     MPI_Status st;
@@ -627,29 +611,27 @@ static inline bool probe_plain(rnd_lane_t *lane, int s, int src, int tag, bool i
     if (!flag) {
         return false;
     }
-    op = op_new(lane, OP_PROBE, s, src, tag, "probe");
+    op = rnd_op_new(lane, OP_PROBE, s, src, tag, "probe");
     op->st = st;
     op->is_done = true;
     op->done = op->posted;
     op->probed = probed_size(&st);
     lane->nprobed++;
-    if (chance(&lane->mine, 70)) {
+    if (rnd_chance(&lane->mine, 70)) {
         size_t n = op->probed;
 
         src = world_rank(lane, s, st.MPI_SOURCE);
-        op = op_new(lane, OP_RECV, s, src, st.MPI_TAG, "MPI_Recv of a probed message");
-        recv_block(lane, op, n);
+        op = rnd_op_new(lane, OP_RECV, s, src, st.MPI_TAG, "MPI_Recv of a probed message");
+        rnd_recv_block(lane, op, n);
     } else {
-        recv_block(lane, op_new(lane, OP_RECV, s, src, tag, "MPI_Recv after a probe"),
-                   longest(lane, s, src, tag));
+        rnd_recv_block(lane, rnd_op_new(lane, OP_RECV, s, src, tag, "MPI_Recv after a probe"),
+                       rnd_longest(lane, s, src, tag));
     }
     return true;
 }
 
-static inline bool probe(rnd_lane_t *lane, int s, int src, int tag, bool is_blocking)
+bool rnd_probe(rnd_lane_t *lane, int s, int src, int tag, bool is_blocking)
 {
-    return chance(&lane->mine, 50) ? probe_matched(lane, s, src, tag, is_blocking)
-                                   : probe_plain(lane, s, src, tag, is_blocking);
+    return rnd_chance(&lane->mine, 50) ? probe_matched(lane, s, src, tag, is_blocking)
+                                       : probe_plain(lane, s, src, tag, is_blocking);
 }
-
-#endif /* RANDOM_OPS_H */

@@ -7,8 +7,8 @@
  * communicator) is drawn from tm_rng(seed, lane, epoch), so that each rank can work it out for all
  * others.
  */
-#ifndef RANDOM_LANE_H
-#define RANDOM_LANE_H
+#ifndef RANDOM_H
+#define RANDOM_H
 
 #include "tm_test.h"
 #include "tm_types.h"
@@ -32,7 +32,7 @@ enum {
     GAP = 0x11,       /* what is between the data of send buffers */
 };
 
-/* How ranks may block in an epoch; see random_run.h. */
+/* How ranks may block in an epoch; see random_run.c. */
 typedef enum rnd_style {
     /* nobody blocks but in reserved sends, so that all may meet: Sendrecv, new communicators */
     STYLE_FREE,
@@ -165,10 +165,11 @@ typedef struct rnd_lane {
     long nmessages, nepochs, ncancelled, ntruncated, nprobed, nblocking;
 } rnd_lane_t;
 
-static tm_type_t *rnd_type[MAX_TYPES];
-static int rnd_ntypes;
-static int rnd_tag_ub;
-static size_t rnd_max = 3000000;
+/* random.c; written before the lanes start */
+extern tm_type_t *rnd_type[MAX_TYPES];
+extern int rnd_ntypes;
+extern int rnd_tag_ub;
+extern size_t rnd_max; /* bytes of the longest message */
 
 #define RND_CHECK(lane, cond, ...) rnd_check(lane, cond, __FILE__, __LINE__, __VA_ARGS__)
 
@@ -189,12 +190,12 @@ rnd_check(const rnd_lane_t *lane, bool cond, const char *file, int line, const c
     return cond;
 }
 
-static inline bool chance(tm_rng_t *rng, unsigned percent)
+static inline bool rnd_chance(tm_rng_t *rng, unsigned percent)
 {
     return tm_below(rng, 100) < percent;
 }
 
-static inline int below(tm_rng_t *rng, int n)
+static inline int rnd_below(tm_rng_t *rng, int n)
 {
     return (int) tm_below(rng, (uint64_t) n);
 }
@@ -236,4 +237,69 @@ static inline bool rnd_fits(int slot, int src, int tag, const rnd_msg_t *m)
            (MPI_ANY_TAG == tag || tag == m->tag);
 }
 
-#endif /* RANDOM_LANE_H */
+/* ---- random_comms.c ------------------------------------------------------ */
+
+void rnd_comm_plan(rnd_lane_t *lane, int s, tm_rng_t rng);
+void rnd_comm_interrupt(int sig);
+void rnd_comm_begin(rnd_lane_t *lane, int s);
+void rnd_comm_end(rnd_lane_t *lane, int s);
+void rnd_comm_release(rnd_slot_t *slot);
+void rnd_comm_open_first(rnd_lane_t *lane);
+void rnd_comm_close_all(rnd_lane_t *lane);
+
+/* ---- random_ops.c -------------------------------------------------------- */
+
+typedef enum rnd_how {
+    TEST,
+    TESTANY,
+    TESTSOME,
+    TESTALL,
+    WAIT,
+    WAITANY,
+    WAITSOME,
+    WAITALL,
+    NHOWS
+} rnd_how_t;
+
+typedef bool (*rnd_want_fn_t)(const rnd_op_t *op);
+
+rnd_op_t *rnd_op_new(rnd_lane_t *lane, rnd_kind_t kind, int slot, int src, int tag,
+                     const char *what);
+MPI_Request *rnd_op_req(rnd_op_t *op);
+bool rnd_op_is_open(const rnd_op_t *op);
+bool rnd_op_was_cancelled(const rnd_op_t *op);
+bool rnd_want_all(const rnd_op_t *op);
+bool rnd_want_recvs(const rnd_op_t *op);
+bool rnd_want_sends(const rnd_op_t *op);
+bool rnd_want_reserved(const rnd_op_t *op);
+bool rnd_complete(rnd_lane_t *lane, rnd_want_fn_t want, int max, rnd_how_t how);
+rnd_how_t rnd_test_how(rnd_lane_t *lane);
+rnd_how_t rnd_wait_how(rnd_lane_t *lane);
+void rnd_complete_op(rnd_lane_t *lane, rnd_op_t *op, bool is_wait);
+void rnd_send_next(rnd_lane_t *lane, const rnd_msg_t *m);
+size_t rnd_longest(const rnd_lane_t *lane, int slot, int src, int tag);
+void rnd_recv_post(rnd_lane_t *lane, rnd_op_t *op);
+void rnd_def_use(rnd_def_t *def, rnd_op_t *op);
+bool rnd_recv_persistent(rnd_lane_t *lane, rnd_op_t *op);
+void rnd_recv_block(rnd_lane_t *lane, rnd_op_t *op, size_t n);
+bool rnd_recv_all_held(rnd_lane_t *lane, unsigned percent);
+bool rnd_probe(rnd_lane_t *lane, int s, int src, int tag, bool is_blocking);
+
+/* ---- random_plan.c ------------------------------------------------------- */
+
+void rnd_find_edges(void);
+size_t rnd_plan_size(const rnd_lane_t *lane, tm_rng_t *rng);
+int rnd_plain_tag(const rnd_lane_t *lane, const rnd_slot_t *slot, int i);
+int rnd_plan_epoch(rnd_lane_t *lane);
+void rnd_plan_messages(rnd_lane_t *lane);
+
+/* ---- random_run.c -------------------------------------------------------- */
+
+void rnd_buffer_detach(void);
+void rnd_run_epoch(rnd_lane_t *lane);
+
+/* ---- random_oracle.c ----------------------------------------------------- */
+
+void rnd_check_epoch(rnd_lane_t *lane);
+
+#endif /* RANDOM_H */

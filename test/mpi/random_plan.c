@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "random.h"
+
 /*
  * The plan of an epoch: its style, its communicators, and all its messages, the same on all ranks.
  *
@@ -7,10 +9,6 @@
  * MPI_ANY_SOURCE. So each finds a receive whatever the timing, and may be sent in any mode, ready
  * and blocking ones included.
  */
-#ifndef RANDOM_PLAN_H
-#define RANDOM_PLAN_H
-
-#include "random_lane.h"
 
 enum { SMALL, EDGES, LARGE, BURST, NPROFILES };
 
@@ -19,7 +17,7 @@ static int rnd_nedges;
 
 /* ---- sizes -------------------------------------------------------------- */
 
-static inline void add_edge(size_t n)
+static void add_edge(size_t n)
 {
     for (int d = -1; d <= 1 && rnd_nedges < 128; d++) {
         rnd_edge[rnd_nedges++] = n + (size_t) d;
@@ -27,7 +25,7 @@ static inline void add_edge(size_t n)
 }
 
 /* The value of an MCA variable of a number; 0: there is none. */
-static inline size_t read_cvar(const char *name)
+static size_t read_cvar(const char *name)
 {
     union {
         int i;
@@ -58,7 +56,7 @@ static inline size_t read_cvar(const char *name)
 }
 
 /* Sizes where a protocol may change: usual ones, and what the parameters of this run say. */
-static inline void find_edges(void)
+void rnd_find_edges(void)
 {
     static const size_t usual[] = {1,   8,    24,   40,   48,    56,    64,
                                    256, 1024, 4096, 8192, 16384, 32768, 65536};
@@ -82,13 +80,13 @@ static inline void find_edges(void)
     MPI_T_finalize();
 }
 
-static inline size_t plan_size(const rnd_lane_t *lane, tm_rng_t *rng)
+size_t rnd_plan_size(const rnd_lane_t *lane, tm_rng_t *rng)
 {
     size_t n;
 
     switch (lane->profile) {
     case SMALL:
-        n = chance(rng, 30) ? rnd_edge[below(rng, 24)] : tm_below(rng, 300);
+        n = rnd_chance(rng, 30) ? rnd_edge[rnd_below(rng, 24)] : tm_below(rng, 300);
         break;
     case BURST:
         n = tm_below(rng, 65);
@@ -97,16 +95,16 @@ static inline size_t plan_size(const rnd_lane_t *lane, tm_rng_t *rng)
         n = tm_rand_size(rng, rnd_max);
         break;
     default:
-        n = chance(rng, 80) ? rnd_edge[below(rng, rnd_nedges)] : tm_below(rng, 70000);
+        n = rnd_chance(rng, 80) ? rnd_edge[rnd_below(rng, rnd_nedges)] : tm_below(rng, 70000);
     }
     return n <= rnd_max ? n : rnd_max;
 }
 
-static inline void plan_content(const rnd_lane_t *lane, rnd_msg_t *m, tm_rng_t *rng)
+static void plan_content(const rnd_lane_t *lane, rnd_msg_t *m, tm_rng_t *rng)
 {
-    size_t n = plan_size(lane, rng);
+    size_t n = rnd_plan_size(lane, rng);
 
-    m->type = rnd_type[chance(rng, 55) ? 0 : tm_below(rng, (uint64_t) rnd_ntypes)];
+    m->type = rnd_type[rnd_chance(rng, 55) ? 0 : tm_below(rng, (uint64_t) rnd_ntypes)];
     m->count = m->type->size > 0 ? n / m->type->size : n % 4;
     m->n = m->count * m->type->size;
 }
@@ -114,22 +112,23 @@ static inline void plan_content(const rnd_lane_t *lane, rnd_msg_t *m, tm_rng_t *
 /* ---- one message -------------------------------------------------------- */
 
 /* A communicator and a receiver for a message of src; false: drawn in vain. */
-static inline bool plan_peer(const rnd_lane_t *lane, rnd_msg_t *m, int not_slot, tm_rng_t *rng)
+static bool plan_peer(const rnd_lane_t *lane, rnd_msg_t *m, int not_slot, tm_rng_t *rng)
 {
     const rnd_slot_t *slot;
 
-    m->slot = lane->comm_made >= 0 && chance(rng, 20) ? lane->comm_made : below(rng, NSLOTS);
-    m->dst = lane->hot >= 0 && chance(rng, 50) ? lane->hot : below(rng, tm_size);
+    m->slot = lane->comm_made >= 0 && rnd_chance(rng, 20) ? lane->comm_made
+                                                          : rnd_below(rng, NSLOTS);
+    m->dst = lane->hot >= 0 && rnd_chance(rng, 50) ? lane->hot : rnd_below(rng, tm_size);
     slot = &lane->slot[m->slot];
     return m->slot != not_slot && rnd_is_linked(slot, m->src, m->dst);
 }
 
-static inline int reserved_tag(const rnd_lane_t *lane, int group)
+static int reserved_tag(const rnd_lane_t *lane, int group)
 {
     return RESERVED_TAG + lane->id * LANE_TAGS + group;
 }
 
-static inline int plain_tag(const rnd_lane_t *lane, const rnd_slot_t *slot, int i)
+int rnd_plain_tag(const rnd_lane_t *lane, const rnd_slot_t *slot, int i)
 {
     int n = lane->id * LANE_TAGS + i;
 
@@ -140,18 +139,18 @@ static inline int plain_tag(const rnd_lane_t *lane, const rnd_slot_t *slot, int 
  * Small ones only where lanes share the attached buffer, which then cannot be emptied between
  * epochs.
  */
-static inline bool may_buffer(const rnd_lane_t *lane, const rnd_msg_t *m)
+static bool may_buffer(const rnd_lane_t *lane, const rnd_msg_t *m)
 {
     return 1 == lane->nlanes || m->n <= 300;
 }
 
-static inline bool may_block(const rnd_lane_t *lane, const rnd_msg_t *m)
+static bool may_block(const rnd_lane_t *lane, const rnd_msg_t *m)
 {
     return m->is_reserved ||
            (STYLE_SENDS == lane->style && lane->order[m->src] < lane->order[m->dst]);
 }
 
-static inline bool is_mode_legal(const rnd_lane_t *lane, const rnd_msg_t *m, rnd_mode_t mode)
+static bool is_mode_legal(const rnd_lane_t *lane, const rnd_msg_t *m, rnd_mode_t mode)
 {
     switch (mode) {
     case MODE_SEND:
@@ -172,34 +171,34 @@ static inline bool is_mode_legal(const rnd_lane_t *lane, const rnd_msg_t *m, rnd
     }
 }
 
-static inline void plan_mode(const rnd_lane_t *lane, rnd_msg_t *m, tm_rng_t *rng)
+static void plan_mode(const rnd_lane_t *lane, rnd_msg_t *m, tm_rng_t *rng)
 {
     int first = m->def >= 0 ? MODE_INIT : 0, n = m->def >= 0 ? NMODES - MODE_INIT : MODE_INIT;
 
     m->mode = m->def >= 0 ? MODE_INIT : MODE_ISEND;
-    if (m->def < 0 && chance(rng, 30)) {
+    if (m->def < 0 && rnd_chance(rng, 30)) {
         m->mode = may_block(lane, m) ? MODE_SEND : MODE_ISEND;
     } else {
-        rnd_mode_t mode = (rnd_mode_t) (first + below(rng, n));
+        rnd_mode_t mode = (rnd_mode_t) (first + rnd_below(rng, n));
 
         m->mode = is_mode_legal(lane, m, mode) ? mode : m->mode;
     }
     m->is_freed = (MODE_ISEND == m->mode || MODE_ISSEND == m->mode || MODE_IRSEND == m->mode) &&
-                  chance(rng, 5) && !lane->slot[m->slot].is_inter; /* see release_planned() */
+                  rnd_chance(rng, 5) && !lane->slot[m->slot].is_inter; /* see release_planned() */
 }
 
 /* All but its content's key. False: nobody to send it to. */
-static inline bool plan_message(const rnd_lane_t *lane, rnd_msg_t *m, int src, int def,
-                                int not_slot, tm_rng_t *rng)
+static bool plan_message(const rnd_lane_t *lane, rnd_msg_t *m, int src, int def, int not_slot,
+                         tm_rng_t *rng)
 {
     *m = (rnd_msg_t){.src = src, .def = def};
     if (!plan_peer(lane, m, not_slot, rng)) {
         return false;
     }
-    m->is_reserved = lane->has_reserved && m->slot != lane->comm_made && chance(rng, 20);
-    m->tag = m->is_reserved
-                 ? reserved_tag(lane, below(rng, NGROUPS))
-                 : plain_tag(lane, &lane->slot[m->slot], below(rng, lane->slot[m->slot].ntags));
+    m->is_reserved = lane->has_reserved && m->slot != lane->comm_made && rnd_chance(rng, 20);
+    m->tag = m->is_reserved ? reserved_tag(lane, rnd_below(rng, NGROUPS))
+                            : rnd_plain_tag(lane, &lane->slot[m->slot],
+                                            rnd_below(rng, lane->slot[m->slot].ntags));
     plan_content(lane, m, rng);
     plan_mode(lane, m, rng);
     return true;
@@ -207,7 +206,7 @@ static inline bool plan_message(const rnd_lane_t *lane, rnd_msg_t *m, int src, i
 
 /* ---- all messages ------------------------------------------------------- */
 
-static inline void plan_keep(rnd_lane_t *lane, const rnd_msg_t *m)
+static void plan_keep(rnd_lane_t *lane, const rnd_msg_t *m)
 {
     if (m->src == tm_rank) {
         lane->out = rnd_grow(lane->out, lane->nout, &lane->cap_out, sizeof(*m));
@@ -220,15 +219,15 @@ static inline void plan_keep(rnd_lane_t *lane, const rnd_msg_t *m)
     }
 }
 
-static inline int plan_number(const rnd_lane_t *lane, tm_rng_t *rng)
+static int plan_number(const rnd_lane_t *lane, tm_rng_t *rng)
 {
     static const int max[NPROFILES] = {[SMALL] = 200, [EDGES] = 50, [LARGE] = 6, [BURST] = 1200};
 
-    return below(rng, max[lane->profile] + 1);
+    return rnd_below(rng, max[lane->profile] + 1);
 }
 
 /* What one rank sends. The slot made in the middle of the epoch is used in its second half. */
-static inline void plan_rank(rnd_lane_t *lane, int src)
+static void plan_rank(rnd_lane_t *lane, int src)
 {
     tm_rng_t rng = rnd_rng(lane, 100 + src);
     rnd_msg_t def[MAX_DEFS], m;
@@ -238,8 +237,8 @@ static inline void plan_rank(rnd_lane_t *lane, int src)
         ndefs++;
     }
     for (int i = 0; i < n; i++) {
-        if (ndefs > 0 && chance(&rng, 12)) {
-            m = def[below(&rng, ndefs)];
+        if (ndefs > 0 && rnd_chance(&rng, 12)) {
+            m = def[rnd_below(&rng, ndefs)];
         } else if (!plan_message(lane, &m, src, -1, i < n / 2 ? lane->comm_made : -1, &rng)) {
             continue;
         }
@@ -252,41 +251,41 @@ static inline void plan_rank(rnd_lane_t *lane, int src)
 
 /* ---- the epoch ---------------------------------------------------------- */
 
-static inline void plan_order(rnd_lane_t *lane, tm_rng_t *rng)
+static void plan_order(rnd_lane_t *lane, tm_rng_t *rng)
 {
     for (int i = 0; i < tm_size; i++) {
-        int j = below(rng, i + 1);
+        int j = rnd_below(rng, i + 1);
 
         lane->order[i] = lane->order[j];
         lane->order[j] = i;
     }
 }
 
-static inline void plan_tags(rnd_lane_t *lane, tm_rng_t *rng)
+static void plan_tags(rnd_lane_t *lane, tm_rng_t *rng)
 {
     static const int base[] = {0, 0, 0, 1, 10000, 20000, -1};
 
     for (int s = 0; s < NSLOTS; s++) {
         rnd_slot_t *slot = &lane->slot[s];
 
-        slot->tag_base = base[below(rng, (int) (sizeof(base) / sizeof(base[0])))];
-        slot->ntags = 1 + below(rng, 4);
+        slot->tag_base = base[rnd_below(rng, (int) (sizeof(base) / sizeof(base[0])))];
+        slot->ntags = 1 + rnd_below(rng, 4);
         slot->num_expected = slot->num_received = 0;
     }
 }
 
 /* One communicator comes or goes. */
-static inline void plan_comms(rnd_lane_t *lane, tm_rng_t *rng, int *make_now)
+static void plan_comms(rnd_lane_t *lane, tm_rng_t *rng, int *make_now)
 {
-    int s = FIRST_DYNAMIC + below(rng, NSLOTS - FIRST_DYNAMIC);
+    int s = FIRST_DYNAMIC + rnd_below(rng, NSLOTS - FIRST_DYNAMIC);
 
     lane->comm_made = lane->comm_freed = *make_now = -1;
-    if (chance(rng, 20)) {
+    if (rnd_chance(rng, 20)) {
         return;
     }
     if (lane->slot[s].is_live) {
-        lane->comm_freed = chance(rng, 80) ? s : -1;
-    } else if (STYLE_FREE == lane->style && chance(rng, 80)) {
+        lane->comm_freed = rnd_chance(rng, 80) ? s : -1;
+    } else if (STYLE_FREE == lane->style && rnd_chance(rng, 80)) {
         lane->comm_made = s;
     } else {
         *make_now = s;
@@ -294,18 +293,19 @@ static inline void plan_comms(rnd_lane_t *lane, tm_rng_t *rng, int *make_now)
 }
 
 /* What kind of epoch it is; the value is the communicator to make first, or -1. */
-static inline int plan_epoch(rnd_lane_t *lane)
+int rnd_plan_epoch(rnd_lane_t *lane)
 {
     static const int profiles[] = {SMALL, SMALL, SMALL, SMALL, EDGES, EDGES,
                                    EDGES, EDGES, EDGES, LARGE, BURST};
     tm_rng_t rng = rnd_rng(lane, 1);
-    int make_now, style = below(&rng, 10);
+    int make_now, style = rnd_below(&rng, 10);
 
     lane->style = style < 6 ? STYLE_FREE : style < 8 ? STYLE_SENDS : STYLE_RECVS;
-    lane->profile = profiles[below(&rng, (int) (sizeof(profiles) / sizeof(profiles[0])))];
-    lane->hot = chance(&rng, 25) ? below(&rng, tm_size) : -1;
-    lane->nexchanges = STYLE_FREE == lane->style && chance(&rng, 25) ? 1 + below(&rng, 3) : 0;
-    lane->has_reserved = chance(&rng, 60);
+    lane->profile = profiles[rnd_below(&rng, (int) (sizeof(profiles) / sizeof(profiles[0])))];
+    lane->hot = rnd_chance(&rng, 25) ? rnd_below(&rng, tm_size) : -1;
+    lane->nexchanges = STYLE_FREE == lane->style && rnd_chance(&rng, 25) ? 1 + rnd_below(&rng, 3)
+                                                                         : 0;
+    lane->has_reserved = rnd_chance(&rng, 60);
     plan_order(lane, &rng);
     plan_comms(lane, &rng, &make_now);
     lane->mine = rnd_rng(lane, 1000 + tm_rank);
@@ -313,7 +313,7 @@ static inline int plan_epoch(rnd_lane_t *lane)
 }
 
 /* The messages; the members of the communicator made in the middle must be known by now. */
-static inline void plan_messages(rnd_lane_t *lane)
+void rnd_plan_messages(rnd_lane_t *lane)
 {
     tm_rng_t rng = rnd_rng(lane, 2);
 
@@ -323,5 +323,3 @@ static inline void plan_messages(rnd_lane_t *lane)
         plan_rank(lane, src);
     }
 }
-
-#endif /* RANDOM_PLAN_H */

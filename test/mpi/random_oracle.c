@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "random.h"
+
 /*
  * What an epoch's receives and probes must have got.
  *
@@ -13,13 +15,9 @@
  * A cancelled receive has nothing, and no message that fits it may have gone past it: to a later
  * receive that was complete, or to a probe that saw it, before the cancel.
  */
-#ifndef RANDOM_ORACLE_H
-#define RANDOM_ORACLE_H
-
-#include "random_run.h"
 
 /* The first message of that source that is left; NULL: there is none. */
-static inline rnd_msg_t *oracle_first(rnd_lane_t *lane, int slot, int src, int tag)
+static rnd_msg_t *oracle_first(rnd_lane_t *lane, int slot, int src, int tag)
 {
     for (int i = 0; i < lane->nin; i++) {
         if (!lane->in[i].is_taken && rnd_fits(slot, src, tag, &lane->in[i])) {
@@ -29,7 +27,7 @@ static inline rnd_msg_t *oracle_first(rnd_lane_t *lane, int slot, int src, int t
     return NULL;
 }
 
-static inline bool layout_is(const tm_layout_t *l, size_t bytes, uint64_t key, int rest)
+static bool layout_is(const tm_layout_t *l, size_t bytes, uint64_t key, int rest)
 {
     size_t n = (size_t) (l->hi - l->lo);
     unsigned char *want = tm_calloc(1, n);
@@ -43,7 +41,7 @@ static inline bool layout_is(const tm_layout_t *l, size_t bytes, uint64_t key, i
 }
 
 /* Which message is it then? */
-static inline void oracle_identify(rnd_lane_t *lane, const rnd_op_t *op, const rnd_msg_t *expected)
+static void oracle_identify(rnd_lane_t *lane, const rnd_op_t *op, const rnd_msg_t *expected)
 {
     for (int i = 0; i < lane->nin; i++) {
         const rnd_msg_t *m = &lane->in[i];
@@ -57,7 +55,7 @@ static inline void oracle_identify(rnd_lane_t *lane, const rnd_op_t *op, const r
     }
 }
 
-static inline void oracle_data(rnd_lane_t *lane, const rnd_op_t *op, int i, const rnd_msg_t *m)
+static void oracle_data(rnd_lane_t *lane, const rnd_op_t *op, int i, const rnd_msg_t *m)
 {
     char what[200];
 
@@ -72,13 +70,13 @@ static inline void oracle_data(rnd_lane_t *lane, const rnd_op_t *op, int i, cons
 }
 
 /* MPI_Testany of Open MPI returns MPI_SUCCESS where a persistent request has an error. */
-static inline bool is_error_lost(const rnd_op_t *op)
+static bool is_error_lost(const rnd_op_t *op)
 {
     return NULL != op->def && 0 == strcmp(op->by, "MPI_Testany");
 }
 
 /* Source, tag and length; a truncated one says so. */
-static inline void oracle_status(rnd_lane_t *lane, const rnd_op_t *op, int i, const rnd_msg_t *m)
+static void oracle_status(rnd_lane_t *lane, const rnd_op_t *op, int i, const rnd_msg_t *m)
 {
     int src = lane->slot[op->slot].local[m->src];
 
@@ -101,7 +99,7 @@ static inline void oracle_status(rnd_lane_t *lane, const rnd_op_t *op, int i, co
     }
 }
 
-static inline void oracle_probe(rnd_lane_t *lane, const rnd_op_t *op, int i, const rnd_msg_t *m)
+static void oracle_probe(rnd_lane_t *lane, const rnd_op_t *op, int i, const rnd_msg_t *m)
 {
     int src = lane->slot[op->slot].local[m->src];
 
@@ -113,7 +111,7 @@ static inline void oracle_probe(rnd_lane_t *lane, const rnd_op_t *op, int i, con
 }
 
 /* Sources are as in MPI_COMM_WORLD; a receive that was freed has no status. */
-static inline int oracle_source(rnd_lane_t *lane, const rnd_op_t *op)
+static int oracle_source(rnd_lane_t *lane, const rnd_op_t *op)
 {
     const rnd_slot_t *slot = &lane->slot[op->slot];
     int src = op->st.MPI_SOURCE;
@@ -124,7 +122,7 @@ static inline int oracle_source(rnd_lane_t *lane, const rnd_op_t *op)
     return src >= 0 && src < slot->nlocal ? slot->world[src] : -1;
 }
 
-static inline void oracle_got(rnd_lane_t *lane, rnd_op_t *op, int i)
+static void oracle_got(rnd_lane_t *lane, rnd_op_t *op, int i)
 {
     int src = oracle_source(lane, op);
     rnd_msg_t *m = src >= 0 ? oracle_first(lane, op->slot, src, op->tag) : NULL;
@@ -151,14 +149,14 @@ static inline void oracle_got(rnd_lane_t *lane, rnd_op_t *op, int i)
 }
 
 /* No message that fits went past a receive before it was cancelled. */
-static inline void oracle_cancelled(rnd_lane_t *lane, const rnd_op_t *op, int i)
+static void oracle_cancelled(rnd_lane_t *lane, const rnd_op_t *op, int i)
 {
     RND_CHECK(lane, MPI_SUCCESS == op->rc, "op %d, cancelled: error class %d", i, tm_class(op->rc));
     tm_expect_layout(&op->l, 0, 0, UNTOUCHED, "buffer of a cancelled receive");
     for (int k = i + 1; k < lane->nops; k++) {
         const rnd_op_t *late = lane->op[k];
         bool is_past = OP_PROBE == late->kind ||
-                       (OP_RECV == late->kind && late->is_done && !op_was_cancelled(late));
+                       (OP_RECV == late->kind && late->is_done && !rnd_op_was_cancelled(late));
 
         RND_CHECK(lane,
                   !is_past || NULL == late->msg || late->is_freed || late->done >= op->cancelled ||
@@ -169,12 +167,12 @@ static inline void oracle_cancelled(rnd_lane_t *lane, const rnd_op_t *op, int i)
     }
 }
 
-static inline bool is_cancelled(const rnd_op_t *op)
+static bool is_cancelled(const rnd_op_t *op)
 {
-    return OP_RECV == op->kind && !op->is_freed && op_was_cancelled(op);
+    return OP_RECV == op->kind && !op->is_freed && rnd_op_was_cancelled(op);
 }
 
-static inline void oracle(rnd_lane_t *lane)
+static void oracle(rnd_lane_t *lane)
 {
     for (int i = 0; i < lane->nops; i++) {
         rnd_op_t *op = lane->op[i];
@@ -205,7 +203,7 @@ static inline void oracle(rnd_lane_t *lane)
 /* ---- beside the receives ------------------------------------------------ */
 
 /* Receives whose request was freed: their data comes all the same. */
-static inline void await_freed(rnd_lane_t *lane)
+static void await_freed(rnd_lane_t *lane)
 {
     double end = tm_now() + 10;
     int flag;
@@ -222,7 +220,7 @@ static inline void await_freed(rnd_lane_t *lane)
 }
 
 /* All ranks have received all messages. */
-static inline void check_nothing_left(rnd_lane_t *lane)
+static void check_nothing_left(rnd_lane_t *lane)
 {
     for (int s = 0; s < NSLOTS; s++) {
         const rnd_slot_t *slot = &lane->slot[s];
@@ -231,15 +229,15 @@ static inline void check_nothing_left(rnd_lane_t *lane)
 
         for (int i = 0; MPI_COMM_NULL != slot->comm && i < slot->ntags && !flag; i++) {
             TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE,
-                              slot->is_common ? plain_tag(lane, slot, i) : MPI_ANY_TAG, slot->comm,
-                              &flag, &st));
+                              slot->is_common ? rnd_plain_tag(lane, slot, i) : MPI_ANY_TAG,
+                              slot->comm, &flag, &st));
         }
         RND_CHECK(lane, !flag, "slot %d: a message of %d, tag %d, is left over", s, st.MPI_SOURCE,
                   st.MPI_TAG);
     }
 }
 
-static inline void check_sends(rnd_lane_t *lane)
+static void check_sends(rnd_lane_t *lane)
 {
     for (int i = 0; i < lane->nops; i++) {
         const rnd_op_t *op = lane->op[i];
@@ -250,7 +248,7 @@ static inline void check_sends(rnd_lane_t *lane)
     }
 }
 
-static inline void ops_free(rnd_lane_t *lane)
+static void ops_free(rnd_lane_t *lane)
 {
     for (int i = 0; i < lane->nops; i++) {
         if (NULL != lane->op[i]->l.mem) {
@@ -262,7 +260,7 @@ static inline void ops_free(rnd_lane_t *lane)
 }
 
 /* All that is to be checked of an epoch. Messages of the next one must not come before its end. */
-static inline void check_epoch(rnd_lane_t *lane)
+void rnd_check_epoch(rnd_lane_t *lane)
 {
     await_freed(lane);
     rnd_step(lane, "MPI_Barrier at the end of an epoch");
@@ -273,5 +271,3 @@ static inline void check_epoch(rnd_lane_t *lane)
     check_sends(lane);
     ops_free(lane);
 }
-
-#endif /* RANDOM_ORACLE_H */

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "random.h"
+
 /*
  * Communicators of a lane: duplicated, split, merged, created, freed; groups in any order of ranks,
- * and intercommunicators. comm_plan() keeps the book of who is in which, also of those that this
- * rank is not in itself; comm_begin() and comm_end() make them.
+ * and intercommunicators. rnd_comm_plan() keeps the book of who is in which, also of those that this
+ * rank is not in itself; rnd_comm_begin() and rnd_comm_end() make them.
  */
-#ifndef RANDOM_COMMS_H
-#define RANDOM_COMMS_H
-
-#include "random_lane.h"
 
 #include <signal.h>
 #include <sys/time.h>
 
-static inline void comm_reset(rnd_slot_t *slot)
+static void comm_reset(rnd_slot_t *slot)
 {
     memset(slot, 0, sizeof(*slot));
     slot->comm = MPI_COMM_NULL;
@@ -23,7 +21,7 @@ static inline void comm_reset(rnd_slot_t *slot)
 /* ---- who will be in it -------------------------------------------------- */
 
 /* Number the groups from 0 again, so that splits of splits have small colors. */
-static inline void comm_compress(rnd_slot_t *slot)
+static void comm_compress(rnd_slot_t *slot)
 {
     int seen[MAX_RANKS], n = 0;
 
@@ -41,12 +39,12 @@ static inline void comm_compress(rnd_slot_t *slot)
 }
 
 /* Some ranks are left out now and then. */
-static inline void comm_plan_split(rnd_slot_t *slot, const rnd_slot_t *from, tm_rng_t *rng)
+static void comm_plan_split(rnd_slot_t *slot, const rnd_slot_t *from, tm_rng_t *rng)
 {
-    int ncolors = 1 + below(rng, 3);
+    int ncolors = 1 + rnd_below(rng, 3);
 
     for (int i = 0; i < tm_size; i++) {
-        int color = chance(rng, 10) ? -1 : below(rng, ncolors), key = below(rng, 5);
+        int color = rnd_chance(rng, 10) ? -1 : rnd_below(rng, ncolors), key = rnd_below(rng, 5);
 
         slot->color[i] = color < 0 || from->color[i] < 0 ? -1 : from->color[i] * 3 + color;
         slot->key = i == tm_rank ? key : slot->key;
@@ -55,19 +53,19 @@ static inline void comm_plan_split(rnd_slot_t *slot, const rnd_slot_t *from, tm_
 }
 
 /* Two sides, at least one rank in each. */
-static inline void comm_plan_inter(rnd_slot_t *slot, tm_rng_t *rng)
+static void comm_plan_inter(rnd_slot_t *slot, tm_rng_t *rng)
 {
-    int turn = below(rng, tm_size);
+    int turn = rnd_below(rng, tm_size);
 
     slot->is_inter = true;
     for (int i = 0; i < tm_size; i++) {
-        slot->color[(i + turn) % tm_size] = i < 2 ? i : below(rng, 2);
+        slot->color[(i + turn) % tm_size] = i < 2 ? i : rnd_below(rng, 2);
     }
 }
 
-static inline void comm_plan_merge(rnd_slot_t *slot, const rnd_slot_t *from, tm_rng_t *rng)
+static void comm_plan_merge(rnd_slot_t *slot, const rnd_slot_t *from, tm_rng_t *rng)
 {
-    int low = below(rng, 2);
+    int low = rnd_below(rng, 2);
 
     slot->key = from->color[tm_rank] == low;
     for (int i = 0; i < tm_size; i++) {
@@ -75,32 +73,32 @@ static inline void comm_plan_merge(rnd_slot_t *slot, const rnd_slot_t *from, tm_
     }
 }
 
-static inline void comm_plan_group(rnd_slot_t *slot, tm_rng_t *rng)
+static void comm_plan_group(rnd_slot_t *slot, tm_rng_t *rng)
 {
     for (int i = 0; i < tm_size; i++) {
-        slot->color[i] = chance(rng, 70) ? 0 : -1;
+        slot->color[i] = rnd_chance(rng, 70) ? 0 : -1;
     }
 }
 
 /* What can be made of that one? */
-static inline rnd_make_t comm_choose(const rnd_slot_t *from, tm_rng_t *rng)
+static rnd_make_t comm_choose(const rnd_slot_t *from, tm_rng_t *rng)
 {
-    rnd_make_t make = (rnd_make_t) below(rng, NMAKES);
+    rnd_make_t make = (rnd_make_t) rnd_below(rng, NMAKES);
 
-    if (!from->is_inter && chance(rng, 30)) {
+    if (!from->is_inter && rnd_chance(rng, 30)) {
         return MAKE_IDUP;
     }
     if ((MAKE_MERGE == make) != from->is_inter || (MAKE_INTER == make && tm_size < 2)) {
-        make = from->is_inter && chance(rng, 50) ? MAKE_MERGE : MAKE_DUP;
+        make = from->is_inter && rnd_chance(rng, 50) ? MAKE_MERGE : MAKE_DUP;
     }
     return make;
 }
 
 /* Communicator number s anew, from another one. */
-static inline void comm_plan(rnd_lane_t *lane, int s, tm_rng_t rng)
+void rnd_comm_plan(rnd_lane_t *lane, int s, tm_rng_t rng)
 {
     rnd_slot_t *slot = &lane->slot[s];
-    const rnd_slot_t *from = &lane->slot[below(&rng, NSLOTS)];
+    const rnd_slot_t *from = &lane->slot[rnd_below(&rng, NSLOTS)];
 
     comm_reset(slot);
     if (from == slot || !from->is_live || from->is_common) {
@@ -130,7 +128,7 @@ static inline void comm_plan(rnd_lane_t *lane, int s, tm_rng_t rng)
 /* ---- making it ---------------------------------------------------------- */
 
 /* Its ranks and those of MPI_COMM_WORLD. */
-static inline void comm_map(rnd_slot_t *slot)
+static void comm_map(rnd_slot_t *slot)
 {
     MPI_Group world, group;
     int all[MAX_RANKS];
@@ -155,7 +153,7 @@ static inline void comm_map(rnd_slot_t *slot)
     }
 }
 
-static inline void comm_build_inter(rnd_slot_t *slot, MPI_Comm parent)
+static void comm_build_inter(rnd_slot_t *slot, MPI_Comm parent)
 {
     int leader = 0;
     MPI_Comm side;
@@ -169,7 +167,7 @@ static inline void comm_build_inter(rnd_slot_t *slot, MPI_Comm parent)
 }
 
 /* Only its members call. */
-static inline void comm_build_group(rnd_slot_t *slot, MPI_Comm parent)
+static void comm_build_group(rnd_slot_t *slot, MPI_Comm parent)
 {
     int members[MAX_RANKS], n = 0;
     MPI_Group world, group;
@@ -188,7 +186,7 @@ static inline void comm_build_group(rnd_slot_t *slot, MPI_Comm parent)
     }
 }
 
-static inline void comm_build_from(rnd_slot_t *slot, MPI_Comm from)
+static void comm_build_from(rnd_slot_t *slot, MPI_Comm from)
 {
     int color = slot->color[tm_rank] < 0 ? MPI_UNDEFINED : slot->color[tm_rank];
 
@@ -207,7 +205,7 @@ static inline void comm_build_from(rnd_slot_t *slot, MPI_Comm from)
     }
 }
 
-static inline void stop_for_a_moment(int sig)
+void rnd_comm_interrupt(int sig)
 {
     struct timespec pause = {0, 1500000};
 
@@ -219,7 +217,7 @@ static inline void stop_for_a_moment(int sig)
  * A timer signal stops this rank for 1.5 ms at a time, every usec microseconds; 0: no more. So that
  * the others may be done with a new communicator, and send there, before this rank is.
  */
-static inline void comm_slow(long usec)
+static void comm_slow(long usec)
 {
     struct itimerval timer = {{0, usec}, {0, usec}};
 
@@ -227,25 +225,25 @@ static inline void comm_slow(long usec)
 }
 
 /* Makes progress once or twice, so that the others can finish, and then none for a while. */
-static inline void look_away(rnd_lane_t *lane)
+static void look_away(rnd_lane_t *lane)
 {
     int flag;
 
-    for (int i = below(&lane->mine, 4); i > 0; i--) {
+    for (int i = rnd_below(&lane->mine, 4); i > 0; i--) {
         TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, lane->ctl, &flag, MPI_STATUS_IGNORE));
         usleep(1000);
     }
 }
 
-/* All ranks of the lane call. MPI_Comm_idup is only begun; comm_end() ends it. */
-static inline void comm_begin(rnd_lane_t *lane, int s)
+/* All ranks of the lane call. MPI_Comm_idup is only begun; rnd_comm_end() ends it. */
+void rnd_comm_begin(rnd_lane_t *lane, int s)
 {
     rnd_slot_t *slot = &lane->slot[s];
     MPI_Comm from = lane->slot[slot->from].comm;
-    bool is_slow = chance(&lane->mine, 30);
+    bool is_slow = rnd_chance(&lane->mine, 30);
 
     rnd_step(lane, "makes a communicator");
-    comm_slow(is_slow ? 500 + below(&lane->mine, 1500) : 0);
+    comm_slow(is_slow ? 500 + rnd_below(&lane->mine, 1500) : 0);
     if (MAKE_INTER == slot->make) {
         comm_build_inter(slot, lane->ctl);
     } else if (MAKE_GROUP == slot->make) {
@@ -260,7 +258,7 @@ static inline void comm_begin(rnd_lane_t *lane, int s)
     }
 }
 
-static inline void comm_end(rnd_lane_t *lane, int s)
+void rnd_comm_end(rnd_lane_t *lane, int s)
 {
     rnd_slot_t *slot = &lane->slot[s];
 
@@ -272,7 +270,7 @@ static inline void comm_end(rnd_lane_t *lane, int s)
     }
 }
 
-static inline void comm_release(rnd_slot_t *slot)
+void rnd_comm_release(rnd_slot_t *slot)
 {
     if (MPI_COMM_NULL != slot->comm) {
         TM_MPI(MPI_Comm_free(&slot->comm));
@@ -280,7 +278,7 @@ static inline void comm_release(rnd_slot_t *slot)
     slot->is_live = false;
 }
 
-static inline void comm_open_first(rnd_lane_t *lane)
+void rnd_comm_open_first(rnd_lane_t *lane)
 {
     rnd_slot_t *base = &lane->slot[SLOT_BASE], *common = &lane->slot[SLOT_COMMON];
 
@@ -297,14 +295,12 @@ static inline void comm_open_first(rnd_lane_t *lane)
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &lane->ctl));
 }
 
-static inline void comm_close_all(rnd_lane_t *lane)
+void rnd_comm_close_all(rnd_lane_t *lane)
 {
     for (int s = 0; s < NSLOTS; s++) {
         if (SLOT_COMMON != s && lane->slot[s].is_live) {
-            comm_release(&lane->slot[s]);
+            rnd_comm_release(&lane->slot[s]);
         }
     }
     TM_MPI(MPI_Comm_free(&lane->ctl));
 }
-
-#endif /* RANDOM_COMMS_H */

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "random.h"
+
 /*
  * The calls of an epoch: reserved receives, the program (sends in their planned order, receives,
  * probes, tests and cancels in between, by random numbers of the rank's own), and the drain, which
@@ -16,37 +18,31 @@
  *  - collective calls and Sendrecv (STYLE_FREE) come in the same order on all ranks, which are not
  *    kept from them.
  */
-#ifndef RANDOM_RUN_H
-#define RANDOM_RUN_H
-
-#include "random_comms.h"
-#include "random_ops.h"
-#include "random_plan.h"
 
 #include <sched.h>
 
 /* ---- receives of the program -------------------------------------------- */
 
 /* A communicator, one where messages come more likely, and a pattern that may be in vain. */
-static inline bool draw_pattern(rnd_lane_t *lane, int *s, int *src, int *tag)
+static bool draw_pattern(rnd_lane_t *lane, int *s, int *src, int *tag)
 {
     const rnd_slot_t *slot;
-    int peer = below(&lane->mine, tm_size);
+    int peer = rnd_below(&lane->mine, tm_size);
 
-    *s = below(&lane->mine, NSLOTS);
+    *s = rnd_below(&lane->mine, NSLOTS);
     slot = &lane->slot[*s];
-    if (MPI_COMM_NULL == slot->comm || (0 == slot->num_expected && chance(&lane->mine, 90))) {
+    if (MPI_COMM_NULL == slot->comm || (0 == slot->num_expected && rnd_chance(&lane->mine, 90))) {
         return false;
     }
     *src = MPI_ANY_SOURCE;
-    if (chance(&lane->mine, 60)) {
+    if (rnd_chance(&lane->mine, 60)) {
         *src = rnd_is_linked(slot, tm_rank, peer) ? peer : MPI_ANY_SOURCE;
     }
-    *tag = plain_tag(lane, slot, below(&lane->mine, slot->ntags));
-    if (!slot->is_common && chance(&lane->mine, 35)) {
+    *tag = rnd_plain_tag(lane, slot, rnd_below(&lane->mine, slot->ntags));
+    if (!slot->is_common && rnd_chance(&lane->mine, 35)) {
         *tag = MPI_ANY_TAG;
-    } else if (chance(&lane->mine, 3)) {
-        *tag = plain_tag(lane, slot, LANE_TAGS - 2); /* nobody sends that */
+    } else if (rnd_chance(&lane->mine, 3)) {
+        *tag = rnd_plain_tag(lane, slot, LANE_TAGS - 2); /* nobody sends that */
     }
     return true;
 }
@@ -54,7 +50,7 @@ static inline bool draw_pattern(rnd_lane_t *lane, int *s, int *src, int *tag)
 /*
  * A message will surely come for this pattern from a rank that comes earlier in the epoch's order.
  */
-static inline bool is_sure(const rnd_lane_t *lane, int s, int src, int tag)
+static bool is_sure(const rnd_lane_t *lane, int s, int src, int tag)
 {
     int n = 0;
 
@@ -74,27 +70,27 @@ static inline bool is_sure(const rnd_lane_t *lane, int s, int src, int tag)
     return n > 0;
 }
 
-static inline void recv_next(rnd_lane_t *lane)
+static void recv_next(rnd_lane_t *lane)
 {
-    int s, src, tag, kind = below(&lane->mine, 100);
+    int s, src, tag, kind = rnd_below(&lane->mine, 100);
     bool is_blocking;
 
     if (!draw_pattern(lane, &s, &src, &tag)) {
         return;
     }
-    is_blocking = STYLE_RECVS == lane->style && chance(&lane->mine, 50) &&
+    is_blocking = STYLE_RECVS == lane->style && rnd_chance(&lane->mine, 50) &&
                   is_sure(lane, s, src, tag);
     lane->nblocking += is_blocking;
     if (is_blocking && kind < 40) {
-        recv_block(lane, op_new(lane, OP_RECV, s, src, tag, "MPI_Recv"),
-                   longest(lane, s, src, tag));
+        rnd_recv_block(lane, rnd_op_new(lane, OP_RECV, s, src, tag, "MPI_Recv"),
+                       rnd_longest(lane, s, src, tag));
     } else if (is_blocking || kind < 15) {
-        probe(lane, s, src, tag, is_blocking);
+        rnd_probe(lane, s, src, tag, is_blocking);
     } else {
-        rnd_op_t *op = op_new(lane, OP_RECV, s, src, tag, "MPI_Irecv or MPI_Start");
+        rnd_op_t *op = rnd_op_new(lane, OP_RECV, s, src, tag, "MPI_Irecv or MPI_Start");
 
-        if (kind > 35 || !recv_persistent(lane, op)) {
-            recv_post(lane, op);
+        if (kind > 35 || !rnd_recv_persistent(lane, op)) {
+            rnd_recv_post(lane, op);
         }
     }
 }
@@ -102,37 +98,37 @@ static inline void recv_next(rnd_lane_t *lane)
 /* ---- reserved receives -------------------------------------------------- */
 
 /* How the receives of a reserved tag name their sources. */
-static inline int reserved_kind(const rnd_lane_t *lane, const rnd_msg_t *m)
+static int reserved_kind(const rnd_lane_t *lane, const rnd_msg_t *m)
 {
     tm_rng_t rng = rnd_rng(lane, 5000 + m->slot * 100 + m->tag % LANE_TAGS + m->dst * 10000);
 
-    return below(&rng, 3);
+    return rnd_below(&rng, 3);
 }
 
-static inline bool is_source_named(const rnd_lane_t *lane, const rnd_msg_t *m)
+static bool is_source_named(const rnd_lane_t *lane, const rnd_msg_t *m)
 {
     int kind = reserved_kind(lane, m);
 
     return 0 == kind || (2 == kind && 0 == m->index % 2);
 }
 
-static inline void reserve_one(rnd_lane_t *lane, const rnd_msg_t *m, bool is_named)
+static void reserve_one(rnd_lane_t *lane, const rnd_msg_t *m, bool is_named)
 {
-    rnd_op_t *op = op_new(lane, OP_RECV, m->slot, is_named ? m->src : MPI_ANY_SOURCE, m->tag,
-                          "reserved receive");
+    rnd_op_t *op = rnd_op_new(lane, OP_RECV, m->slot, is_named ? m->src : MPI_ANY_SOURCE, m->tag,
+                              "reserved receive");
 
     op->is_reserved = true;
     /*
      * with kind 0 the receive gets this very message, so that one can see without a request when it
      * is there
      */
-    op->is_freed = 0 == reserved_kind(lane, m) && m->n > 0 && chance(&lane->mine, 5) &&
+    op->is_freed = 0 == reserved_kind(lane, m) && m->n > 0 && rnd_chance(&lane->mine, 5) &&
                    !lane->slot[m->slot].is_inter;
     op->msg = op->is_freed ? m : NULL;
-    recv_post(lane, op);
+    rnd_recv_post(lane, op);
 }
 
-static inline void post_reserved(rnd_lane_t *lane)
+static void post_reserved(rnd_lane_t *lane)
 {
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < lane->nin; i++) {
@@ -151,7 +147,7 @@ static inline void post_reserved(rnd_lane_t *lane)
  * Several persistent receives at once, in communicators of their own each: MPI_Startall has no
  * order.
  */
-static inline void start_together(rnd_lane_t *lane)
+static void start_together(rnd_lane_t *lane)
 {
     MPI_Request req[MAX_DEFS];
     rnd_op_t *op[MAX_DEFS];
@@ -165,8 +161,8 @@ static inline void start_together(rnd_lane_t *lane)
             is_alone = is_alone && op[i]->slot != def->slot;
         }
         if (is_alone) {
-            op[n] = op_new(lane, OP_RECV, def->slot, def->src, def->tag, "MPI_Startall");
-            def_use(def, op[n]);
+            op[n] = rnd_op_new(lane, OP_RECV, def->slot, def->src, def->tag, "MPI_Startall");
+            rnd_def_use(def, op[n]);
             req[n++] = def->req;
         }
     }
@@ -181,24 +177,24 @@ static inline void start_together(rnd_lane_t *lane)
 
 /* ---- cancel ------------------------------------------------------------- */
 
-static inline void cancel_op(rnd_lane_t *lane, rnd_op_t *op)
+static void cancel_op(rnd_lane_t *lane, rnd_op_t *op)
 {
     op->cancelled = rnd_step(lane, "MPI_Cancel");
-    TM_MPI(MPI_Cancel(op_req(op)));
+    TM_MPI(MPI_Cancel(rnd_op_req(op)));
     lane->ncancelled++;
 }
 
 /* One of the last receives; it may have a message already, and then gets it. */
-static inline void cancel_one(rnd_lane_t *lane)
+static void cancel_one(rnd_lane_t *lane)
 {
     for (int i = lane->nops - 1; i >= lane->first_open; i--) {
         rnd_op_t *op = lane->op[i];
 
-        if (want_recvs(op) && !op->is_reserved && 0 == op->cancelled &&
-            MPI_MESSAGE_NULL == op->held && chance(&lane->mine, 30)) {
+        if (rnd_want_recvs(op) && !op->is_reserved && 0 == op->cancelled &&
+            MPI_MESSAGE_NULL == op->held && rnd_chance(&lane->mine, 30)) {
             cancel_op(lane, op);
-            if (chance(&lane->mine, 50)) {
-                complete_op(lane, op, true);
+            if (rnd_chance(&lane->mine, 50)) {
+                rnd_complete_op(lane, op, true);
             }
             return;
         }
@@ -206,19 +202,19 @@ static inline void cancel_one(rnd_lane_t *lane)
 }
 
 /* What is left when all messages are received must be cancelled. */
-static inline void cancel_rest(rnd_lane_t *lane)
+static void cancel_rest(rnd_lane_t *lane)
 {
     for (int i = lane->first_open; i < lane->nops; i++) {
         rnd_op_t *op = lane->op[i];
 
-        if (!want_recvs(op)) {
+        if (!rnd_want_recvs(op)) {
             continue;
         }
         if (0 == op->cancelled) {
             cancel_op(lane, op);
         }
-        complete_op(lane, op, true);
-        RND_CHECK(lane, op_was_cancelled(op),
+        rnd_complete_op(lane, op, true);
+        RND_CHECK(lane, rnd_op_was_cancelled(op),
                   "receive (slot %d source %d tag %d) got more than all messages", op->slot,
                   op->src, op->tag);
     }
@@ -226,25 +222,25 @@ static inline void cancel_rest(rnd_lane_t *lane)
 
 /* ---- Sendrecv, and what synchronous means ------------------------------- */
 
-static inline size_t exchange_size(const rnd_lane_t *lane, int round, int src, bool is_replace)
+static size_t exchange_size(const rnd_lane_t *lane, int round, int src, bool is_replace)
 {
     tm_rng_t rng = rnd_rng(lane, 60 + round);
     size_t n = 0;
 
     for (int i = 0; i <= (is_replace ? 0 : src); i++) {
-        n = plan_size(lane, &rng);
+        n = rnd_plan_size(lane, &rng);
     }
     return n;
 }
 
 /* A synchronous send is not complete while nobody may have posted a receive for it. */
-static inline void exchange_synchronous(rnd_lane_t *lane, int round, int dst, int src)
+static void exchange_synchronous(rnd_lane_t *lane, int round, int dst, int src)
 {
     size_t nout = exchange_size(lane, round, tm_rank, false),
            nin = exchange_size(lane, round, src, false);
     unsigned char *out = tm_alloc(nout), *in = tm_alloc(nin);
     int tag = 100 + round, flag = 0;
-    bool is_persistent = chance(&lane->mine, 30);
+    bool is_persistent = rnd_chance(&lane->mine, 30);
     MPI_Request req;
     MPI_Status st;
 
@@ -274,12 +270,12 @@ static inline void exchange_synchronous(rnd_lane_t *lane, int round, int dst, in
     tm_free(out);
 }
 
-static inline void exchange_sendrecv(rnd_lane_t *lane, int round, int dst, int src, bool is_replace)
+static void exchange_sendrecv(rnd_lane_t *lane, int round, int dst, int src, bool is_replace)
 {
     size_t nout = exchange_size(lane, round, tm_rank, is_replace),
            nin = exchange_size(lane, round, src, is_replace);
     unsigned char *out = tm_alloc(nout), *in = tm_alloc(nin);
-    int tag = 100 + round, from = chance(&lane->mine, 50) ? MPI_ANY_SOURCE : src;
+    int tag = 100 + round, from = rnd_chance(&lane->mine, 50) ? MPI_ANY_SOURCE : src;
     MPI_Status st;
 
     rnd_step(lane, is_replace ? "MPI_Sendrecv_replace" : "MPI_Sendrecv");
@@ -300,42 +296,42 @@ static inline void exchange_sendrecv(rnd_lane_t *lane, int round, int dst, int s
 }
 
 /* A shift around the ring. */
-static inline void exchange(rnd_lane_t *lane, int round)
+static void exchange(rnd_lane_t *lane, int round)
 {
     tm_rng_t rng = rnd_rng(lane, 50 + round);
-    int shift = below(&rng, tm_size), dst = (tm_rank + shift) % tm_size,
+    int shift = rnd_below(&rng, tm_size), dst = (tm_rank + shift) % tm_size,
         src = (tm_rank + tm_size - shift) % tm_size;
 
-    if (chance(&rng, 40)) {
+    if (rnd_chance(&rng, 40)) {
         exchange_synchronous(lane, round, dst, src);
     } else {
-        exchange_sendrecv(lane, round, dst, src, chance(&rng, 40));
+        exchange_sendrecv(lane, round, dst, src, rnd_chance(&rng, 40));
     }
 }
 
 /* ---- the program -------------------------------------------------------- */
 
-static inline void between(rnd_lane_t *lane)
+static void between(rnd_lane_t *lane)
 {
-    int x = below(&lane->mine, 100);
+    int x = rnd_below(&lane->mine, 100);
 
     if (x < 15) {
-        complete(lane, want_all, 1 + below(&lane->mine, 20), test_how(lane));
+        rnd_complete(lane, rnd_want_all, 1 + rnd_below(&lane->mine, 20), rnd_test_how(lane));
     } else if (x < 19) {
         cancel_one(lane);
     } else if (x < 23) {
-        recv_all_held(lane, 50);
+        rnd_recv_all_held(lane, 50);
     } else if (x < 24) {
-        tm_spin_us(below(&lane->mine, 200));
-    } else if (x < 25 && chance(&lane->mine, 10)) {
-        usleep((unsigned) below(&lane->mine, 2000));
+        tm_spin_us(rnd_below(&lane->mine, 200));
+    } else if (x < 25 && rnd_chance(&lane->mine, 10)) {
+        usleep((unsigned) rnd_below(&lane->mine, 2000));
     } else if (x < 26) {
         start_together(lane);
     }
 }
 
 /* How many receives the program posts. */
-static inline int draw_receives(rnd_lane_t *lane)
+static int draw_receives(rnd_lane_t *lane)
 {
     static const int percent[] = {0, 50, 100, 100, 150};
     int n = 0;
@@ -343,14 +339,14 @@ static inline int draw_receives(rnd_lane_t *lane)
     for (int s = 0; s < NSLOTS; s++) {
         n += lane->slot[s].num_expected;
     }
-    return n * percent[below(&lane->mine, 5)] / 100 + below(&lane->mine, 5);
+    return n * percent[rnd_below(&lane->mine, 5)] / 100 + rnd_below(&lane->mine, 5);
 }
 
 /*
  * The epoch's new communicator: begun when it is time, ended when it is wanted. True: that is what
  * was to be done now.
  */
-static inline bool make_comm(rnd_lane_t *lane, const rnd_msg_t *next, bool is_time, bool is_over)
+static bool make_comm(rnd_lane_t *lane, const rnd_msg_t *next, bool is_time, bool is_over)
 {
     int s = lane->comm_made;
     bool is_wanted = is_over || (NULL != next && next->slot == s);
@@ -360,13 +356,13 @@ static inline bool make_comm(rnd_lane_t *lane, const rnd_msg_t *next, bool is_ti
     }
     if (!lane->is_comm_begun) {
         if (is_time || is_wanted) {
-            comm_begin(lane, s);
+            rnd_comm_begin(lane, s);
             lane->is_comm_begun = true;
         }
         return lane->is_comm_begun;
     }
-    if (MPI_REQUEST_NULL != lane->slot[s].req && (is_wanted || chance(&lane->mine, 3))) {
-        comm_end(lane, s);
+    if (MPI_REQUEST_NULL != lane->slot[s].req && (is_wanted || rnd_chance(&lane->mine, 3))) {
+        rnd_comm_end(lane, s);
         return true;
     }
     return false;
@@ -376,12 +372,12 @@ static inline bool make_comm(rnd_lane_t *lane, const rnd_msg_t *next, bool is_ti
  * Where in the order of its sends a rank meets the others: often right before it wants the new
  * communicator.
  */
-static inline int draw_meeting(rnd_lane_t *lane)
+static int draw_meeting(rnd_lane_t *lane)
 {
     int i = 0;
 
-    if (lane->comm_made < 0 || chance(&lane->mine, 20)) {
-        return below(&lane->mine, lane->nout + 1);
+    if (lane->comm_made < 0 || rnd_chance(&lane->mine, 20)) {
+        return rnd_below(&lane->mine, lane->nout + 1);
     }
     while (i < lane->nout && lane->out[i].slot != lane->comm_made) {
         i++;
@@ -389,11 +385,11 @@ static inline int draw_meeting(rnd_lane_t *lane)
     return i;
 }
 
-static inline void program(rnd_lane_t *lane)
+static void program(rnd_lane_t *lane)
 {
     int sent = 0, nrecvs = draw_receives(lane), nexchanges = lane->nexchanges,
         meet = draw_meeting(lane);
-    unsigned bias = 10 + 20 * (unsigned) below(&lane->mine, 5);
+    unsigned bias = 10 + 20 * (unsigned) rnd_below(&lane->mine, 5);
     bool is_over = false, is_made = false;
 
     lane->is_comm_begun = lane->comm_made < 0;
@@ -407,8 +403,8 @@ static inline void program(rnd_lane_t *lane)
         }
         if (nexchanges > 0 && lane->is_comm_begun && (is_over || sent >= meet)) {
             exchange(lane, nexchanges--);
-        } else if (NULL != next && (0 == nrecvs || chance(&lane->mine, bias))) {
-            send_next(lane, next);
+        } else if (NULL != next && (0 == nrecvs || rnd_chance(&lane->mine, bias))) {
+            rnd_send_next(lane, next);
             sent++;
         } else if (nrecvs > 0) {
             recv_next(lane);
@@ -420,21 +416,21 @@ static inline void program(rnd_lane_t *lane)
 
 /* ---- the drain ---------------------------------------------------------- */
 
-static inline void drain_slot(rnd_lane_t *lane, int s)
+static void drain_slot(rnd_lane_t *lane, int s)
 {
     const rnd_slot_t *slot = &lane->slot[s];
 
     if (!slot->is_common) {
-        probe(lane, s, MPI_ANY_SOURCE, MPI_ANY_TAG, false);
+        rnd_probe(lane, s, MPI_ANY_SOURCE, MPI_ANY_TAG, false);
         return;
     }
     for (int i = 0; i < slot->ntags; i++) {
-        probe(lane, s, MPI_ANY_SOURCE, plain_tag(lane, slot, i), false);
+        rnd_probe(lane, s, MPI_ANY_SOURCE, rnd_plain_tag(lane, slot, i), false);
     }
 }
 
 /* One look at each communicator that lacks messages. True if any does. */
-static inline bool drain_all(rnd_lane_t *lane)
+static bool drain_all(rnd_lane_t *lane)
 {
     bool is_lacking = false;
 
@@ -453,17 +449,17 @@ static inline bool drain_all(rnd_lane_t *lane)
     return is_lacking;
 }
 
-static inline bool is_reserved_open(rnd_lane_t *lane)
+static bool is_reserved_open(rnd_lane_t *lane)
 {
     for (int i = lane->first_open; i < lane->nops; i++) {
-        if (want_reserved(lane->op[i]) && OP_RECV == lane->op[i]->kind) {
+        if (rnd_want_reserved(lane->op[i]) && OP_RECV == lane->op[i]->kind) {
             return true;
         }
     }
     return false;
 }
 
-static inline void drain(rnd_lane_t *lane)
+static void drain(rnd_lane_t *lane)
 {
     bool is_more = true;
 
@@ -471,9 +467,9 @@ static inline void drain(rnd_lane_t *lane)
         long steps = atomic_load(&lane->steps);
 
         is_more = drain_all(lane);
-        is_more = recv_all_held(lane, 60) || is_more;
+        is_more = rnd_recv_all_held(lane, 60) || is_more;
         is_more = is_reserved_open(lane) || is_more;
-        complete(lane, want_recvs, 1 << 30, test_how(lane));
+        rnd_complete(lane, rnd_want_recvs, 1 << 30, rnd_test_how(lane));
         if (steps == atomic_load(&lane->steps)) {
             sched_yield();
         }
@@ -482,7 +478,7 @@ static inline void drain(rnd_lane_t *lane)
 
 /* ---- a whole epoch ------------------------------------------------------ */
 
-static inline void defs_close(rnd_def_t *def)
+static void defs_close(rnd_def_t *def)
 {
     for (int i = 0; i < MAX_DEFS; i++) {
         if (MPI_REQUEST_NULL != def[i].req) {
@@ -494,7 +490,7 @@ static inline void defs_close(rnd_def_t *def)
 }
 
 /* A buffer for all of an epoch's buffered sends. */
-static inline void *buffer_attach(const rnd_lane_t *lane)
+static void *buffer_attach(const rnd_lane_t *lane)
 {
     size_t size = MPI_BSEND_OVERHEAD;
     void *buf;
@@ -510,7 +506,7 @@ static inline void *buffer_attach(const rnd_lane_t *lane)
     return buf;
 }
 
-static inline void buffer_detach(void)
+void rnd_buffer_detach(void)
 {
     void *buf;
     int size;
@@ -526,14 +522,14 @@ static inline void buffer_detach(void)
  * Nor are its requests freed by MPI_Request_free(), after which nobody would know when they are
  * done.
  */
-static inline void release_planned(rnd_lane_t *lane, bool has_requests)
+static void release_planned(rnd_lane_t *lane, bool has_requests)
 {
     if (lane->comm_freed >= 0 && has_requests != lane->slot[lane->comm_freed].is_inter) {
-        comm_release(&lane->slot[lane->comm_freed]);
+        rnd_comm_release(&lane->slot[lane->comm_freed]);
     }
 }
 
-static inline void run_epoch(rnd_lane_t *lane)
+void rnd_run_epoch(rnd_lane_t *lane)
 {
     lane->first_open = 0;
     if (1 == lane->nlanes) {
@@ -541,21 +537,19 @@ static inline void run_epoch(rnd_lane_t *lane)
     }
     post_reserved(lane);
     program(lane);
-    while (STYLE_SENDS != lane->style && lane->has_reserved && chance(&lane->mine, 50) &&
-           complete(lane, want_reserved, 1 << 30, wait_how(lane))) {
+    while (STYLE_SENDS != lane->style && lane->has_reserved && rnd_chance(&lane->mine, 50) &&
+           rnd_complete(lane, rnd_want_reserved, 1 << 30, rnd_wait_how(lane))) {
     }
     drain(lane);
     cancel_rest(lane);
     release_planned(lane, true);
-    while (complete(lane, want_sends, 1 << 30, wait_how(lane))) {
+    while (rnd_complete(lane, rnd_want_sends, 1 << 30, rnd_wait_how(lane))) {
     }
     if (1 == lane->nlanes) {
         rnd_step(lane, "MPI_Buffer_detach");
-        buffer_detach();
+        rnd_buffer_detach();
     }
     defs_close(lane->sdef);
     defs_close(lane->rdef);
     release_planned(lane, false);
 }
-
-#endif /* RANDOM_RUN_H */
