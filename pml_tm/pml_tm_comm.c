@@ -73,7 +73,7 @@ bool mca_pml_tm_comm_find_sender(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer,
     if (mca_pml_tm_peer_name(&name) != peer->name) {
         return false;
     }
-    tmc->sender = peer;
+    tmc->sender_name = peer->name;
     tmc->sender_rank = rank;
     return true;
 }
@@ -95,6 +95,7 @@ static int add_comm(ompi_communicator_t *comm)
     tmc->num_sources = OMPI_COMM_IS_INTER(comm) ? ompi_comm_remote_size(comm)
                                                 : ompi_comm_size(comm);
     tmc->my_rank = (uint32_t) comm->c_my_rank;
+    tmc->sender_rank = -1;
     tmc->context = mca_pml_tm_comm_index(comm);
 
     fab_lock(mca_pml_tm.fab);

@@ -18,9 +18,12 @@ struct mca_pml_tm_comm {
     uint64_t tag_base; /* of the fabric tags of what this process sends; see pml_tm_wire.h */
     /* ranks from 0 on that are known to send through the device that matches tags */
     int32_t num_behind_device;
-    /* who was found to be the sender of messages with this source, last */
-    const fab_peer_t *sender;
+    /*
+     * The rank whose process was asked for last, and that process's name: not its record, which may
+     * be another process's by now.  -1: none yet.
+     */
     int32_t sender_rank;
+    uint64_t sender_name;
     unsigned num_waiting;      /* sends that wait for room */
     bool is_coll_revoked;      /* messages of collectives are refused */
     bool is_revoked;           /* all are */
@@ -62,7 +65,7 @@ bool mca_pml_tm_comm_find_sender(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer,
 static inline bool mca_pml_tm_comm_is_sender(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer,
                                              int32_t rank)
 {
-    return OPAL_LIKELY(peer == tmc->sender && rank == tmc->sender_rank) ||
+    return OPAL_LIKELY(peer->name == tmc->sender_name && rank == tmc->sender_rank) ||
            mca_pml_tm_comm_find_sender(tmc, peer, rank);
 }
 
