@@ -22,13 +22,12 @@ static void finish_cancelled(mca_pml_tm_send_request_t *req)
     mca_pml_tm_send_finish(req, status->MPI_ERROR);
 }
 
-/* Ask the receiver for the message. OMPI_ERR_OUT_OF_RESOURCE: no memory to do so. */
-static int ask(mca_pml_tm_send_request_t *req)
+/* Ask the receiver for the message; one that failed leaves the request open (pml_tm_failure.h). */
+static void ask(mca_pml_tm_send_request_t *req)
 {
     fab_hdr_t hdr = fab_hdr(PML_TM_AM_CANCEL, req->tag, req->core.id);
     mca_pml_tm_untagged_t prefix;
     size_t len = 0;
-    int rc;
 
     if (req->is_untagged) {
         prefix = mca_pml_tm_excid_prefix(mca_pml_tm_comm(req->core.base->req_comm),
@@ -37,16 +36,11 @@ static int ask(mca_pml_tm_send_request_t *req)
     }
     /* before it is out: on the self provider the answer comes within the call */
     req->cancel = PML_TM_CANCEL_ASKED;
-    rc = fab_post(req->core.peer, hdr, &prefix, len);
-    if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
-        req->cancel = PML_TM_CANCEL_NONE;
-        return OMPI_ERR_OUT_OF_RESOURCE;
-    }
-    return OMPI_SUCCESS; /* of a peer that failed: the request stays open, see pml_tm_failure.h */
+    (void) fab_post(req->core.peer, hdr, &prefix, len);
 }
 
 /* Lock held. */
-static int cancel_active(mca_pml_tm_send_request_t *req)
+static void cancel_active(mca_pml_tm_send_request_t *req)
 {
     bool is_sent = PML_TM_WAIT_ACK == req->core.phase || PML_TM_WAIT_FIN == req->core.phase;
 
@@ -59,26 +53,24 @@ static int cancel_active(mca_pml_tm_send_request_t *req)
     } else if (is_sent && PML_TM_CANCEL_DROPPED == req->cancel) {
         finish_cancelled(req);
     } else if (is_sent && PML_TM_CANCEL_NONE == req->cancel) {
-        return ask(req);
+        ask(req);
     }
-    return OMPI_SUCCESS;
 }
 
 int mca_pml_tm_cancel_send(ompi_request_t *request, int flag)
 {
     mca_pml_tm_send_request_t *req = (mca_pml_tm_send_request_t *) request;
-    int rc = OMPI_SUCCESS;
 
     (void) flag;
     fab_lock(mca_pml_tm.fab);
     if (mca_pml_tm_is_orphan(&req->core) && PML_TM_HELD != req->core.phase) {
         mca_pml_tm_send_finish(req, request->req_status.MPI_ERROR);
     } else if (PML_TM_ACTIVE == req->core.state) {
-        rc = cancel_active(req);
+        cancel_active(req);
     }
     fab_unlock(mca_pml_tm.fab);
     mca_pml_tm_complete_done();
-    return rc;
+    return OMPI_SUCCESS;
 }
 
 void mca_pml_tm_cancel_withdrawn(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,

@@ -32,26 +32,24 @@ static void contexts_remove(mca_pml_tm_contexts_t *contexts, uint32_t context)
 
 /* ---- receiver ----------------------------------------------------------- */
 
-/* False: it could not be told, for lack of memory; it will be the next time. */
-static bool tell(fab_peer_t *peer, mca_pml_tm_flow_t what, uint32_t context)
+static void tell(fab_peer_t *peer, mca_pml_tm_flow_t what, uint32_t context)
 {
-    return OPAL_ERR_OUT_OF_RESOURCE !=
-           fab_post(peer, fab_hdr(PML_TM_AM_FLOW, context, (uint32_t) what), NULL, 0);
+    (void) fab_post(peer, fab_hdr(PML_TM_AM_FLOW, context, (uint32_t) what), NULL, 0);
 }
 
 static void stop(mca_pml_tm_peer_t *record)
 {
-    if (tell(record->peer, PML_TM_FLOW_HOLD, 0)) {
-        record->is_throttled = true;
-        record->wanted.count = 0;
-        ++mca_pml_tm.num_throttled;
-        ++mca_pml_tm.counters.throttled;
-    }
+    tell(record->peer, PML_TM_FLOW_HOLD, 0);
+    record->is_throttled = true;
+    record->wanted.count = 0;
+    ++mca_pml_tm.num_throttled;
+    ++mca_pml_tm.counters.throttled;
 }
 
 static void release(mca_pml_tm_peer_t *record)
 {
-    if (record->is_throttled && tell(record->peer, PML_TM_FLOW_ALL, 0)) {
+    if (record->is_throttled) {
+        tell(record->peer, PML_TM_FLOW_ALL, 0);
         record->is_throttled = false;
         --mca_pml_tm.num_throttled;
     }
@@ -64,7 +62,8 @@ static void want(mca_pml_tm_peer_t *record, uint32_t context)
     }
     if (PML_TM_FLOW_CONTEXTS == record->wanted.count) {
         release(record); /* so many that there is nothing to gain by holding it back */
-    } else if (tell(record->peer, PML_TM_FLOW_OPEN, context)) {
+    } else {
+        tell(record->peer, PML_TM_FLOW_OPEN, context);
         record->wanted.context[record->wanted.count++] = context;
         ++mca_pml_tm.counters.throttle_opened;
     }
@@ -72,9 +71,8 @@ static void want(mca_pml_tm_peer_t *record, uint32_t context)
 
 static void unwant(mca_pml_tm_peer_t *record, uint32_t context)
 {
-    if (tell(record->peer, PML_TM_FLOW_CLOSE, context)) {
-        contexts_remove(&record->wanted, context);
-    }
+    tell(record->peer, PML_TM_FLOW_CLOSE, context);
+    contexts_remove(&record->wanted, context);
 }
 
 /* Does a receive of the communicator wait for user messages from this source? */
