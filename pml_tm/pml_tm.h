@@ -125,6 +125,7 @@ typedef struct mca_pml_tm {
     unsigned msg_cached;                      /* how many */
     size_t unexpected_bytes;                  /* held in unexpected and early messages */
     mca_pml_tm_peer_t *peers;                 /* records of peers that have one */
+    bool is_flush_in_vain;                    /* see mca_pml_tm_peer_flush() */
     unsigned sends_since_progress;            /* see send_progress() */
     unsigned num_throttled;                   /* of these, told to hold their messages back */
     unsigned num_gets;                        /* under way in the fabric */

@@ -177,16 +177,17 @@ static bool flush_some(void)
 
 void mca_pml_tm_peer_flush(void)
 {
-    time_t end = now_seconds() + mca_pml_tm.params.close_timeout;
+    bool was_in_vain = mca_pml_tm.is_flush_in_vain;
+    time_t end = now_seconds() + (was_in_vain ? 0 : mca_pml_tm.params.close_timeout);
 
-    while (flush_some()) {
-        if (now_seconds() >= end) {
-            mca_pml_tm_show_help("not-sent", mca_pml_tm_process.nodename,
-                                 OMPI_NAME_PRINT(OMPI_PROC_MY_NAME),
-                                 mca_pml_tm.params.close_timeout);
-            return;
-        }
+    mca_pml_tm.is_flush_in_vain = false;
+    while (!mca_pml_tm.is_flush_in_vain && flush_some()) {
+        mca_pml_tm.is_flush_in_vain = now_seconds() >= end;
         sched_yield(); /* on a full host the peer may need this processor */
+    }
+    if (mca_pml_tm.is_flush_in_vain && !was_in_vain) {
+        mca_pml_tm_show_help("not-sent", mca_pml_tm_process.nodename,
+                             OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm.params.close_timeout);
     }
 }
 

@@ -77,7 +77,7 @@ static inline uint64_t mca_pml_tm_peer_name(const opal_process_name_t *name)
 
 /*
  * Before peers are closed: send what is queued for them, as far as they take it within a time that
- * is bounded. Lock not held.
+ * is bounded. What it waited for in vain once is not waited for again. Lock not held.
  */
 void mca_pml_tm_peer_flush(void);
 
