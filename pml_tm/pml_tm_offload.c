@@ -54,8 +54,7 @@ static fab_offload_reason_t find_reason(mca_pml_tm_comm_t *tmc, int32_t source)
  * What the device compares.  A wildcard is zero in both; the class bit keeps a wildcard tag away
  * from internal messages.
  */
-static void set_tag(const mca_pml_tm_comm_t *tmc, fab_offload_recv_t *recv, int32_t source,
-                    int32_t tag)
+static void set_tag(const mca_pml_tm_comm_t *tmc, fab_tm_recv_t *recv, int32_t source, int32_t tag)
 {
     uint64_t sources = ((UINT64_C(1) << mca_pml_tm.source_bits) - 1) << PML_TM_TAG_BITS;
     bool is_any_source = OMPI_ANY_SOURCE == source;
@@ -109,9 +108,9 @@ void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *
         reason = FAB_OFFLOAD_SHORT;
     }
     if (FAB_OFFLOAD_LISTABLE == reason) {
-        recv->data = req->is_memory_shared ? NULL : req->data;
-        recv->len = req->capacity;
-        set_tag(tmc, recv, base->req_peer, base->req_tag);
+        recv->tm.data = req->is_memory_shared ? NULL : req->data;
+        recv->tm.len = req->capacity;
+        set_tag(tmc, &recv->tm, base->req_peer, base->req_tag);
         req->tm_match.is_first = false;
     }
     fab_offload_post(&tmc->scope, recv, reason);
@@ -119,8 +118,8 @@ void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *
 
 void mca_pml_tm_offload_release_slow(mca_pml_tm_recv_request_t *req)
 {
-    mca_pml_tm.device.release(mca_pml_tm.device.device, req->offload.place);
-    req->offload.place = NULL;
+    mca_pml_tm.device.release(mca_pml_tm.device.device, req->offload.tm.place);
+    req->offload.tm.place = NULL;
 }
 
 /* ---- what the device matched -------------------------------------------- */
@@ -192,9 +191,9 @@ static void receive_matched(mca_pml_tm_recv_request_t *req)
  */
 static void complete(mca_pml_tm_recv_request_t *req)
 {
-    void *place = req->offload.place;
+    void *place = req->offload.tm.place;
 
-    req->offload.place = NULL;
+    req->offload.tm.place = NULL;
     receive_matched(req);
     mca_pml_tm.device.release(mca_pml_tm.device.device, place);
 }
@@ -276,15 +275,16 @@ static bool must_hold(void *ctx)
     return fab_offload_must_hold(ctx);
 }
 
-static fab_peer_t *sender(void *ctx, const fab_offload_recv_t *recv, uint64_t tag)
+static fab_peer_t *sender(void *ctx, const fab_tm_recv_t *recv, uint64_t tag)
 {
     (void) ctx;
-    return sender_by_rank(mca_pml_tm_recv_of((fab_offload_recv_t *) (uintptr_t) recv),
+    return sender_by_rank(mca_pml_tm_recv_of(fab_offload_recv_of(recv)),
                           mca_pml_tm_tag_source(tag, mca_pml_tm.source_bits));
 }
 
-static bool matched(void *ctx, fab_offload_recv_t *recv, const fab_tm_match_t *match)
+static bool matched(void *ctx, fab_tm_recv_t *tm_recv, const fab_tm_match_t *match)
 {
+    fab_offload_recv_t *recv = fab_offload_recv_of(tm_recv);
     mca_pml_tm_recv_request_t *req = mca_pml_tm_recv_of(recv);
     fab_hdr_t hdr = match->is_first ? match->hdr : req->tm_match.hdr;
     bool has_hdr = match->is_first || req->tm_match.is_first;

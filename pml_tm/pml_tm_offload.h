@@ -32,7 +32,7 @@ void mca_pml_tm_offload_release_slow(mca_pml_tm_recv_request_t *req);
 
 static inline void mca_pml_tm_offload_release(mca_pml_tm_recv_request_t *req)
 {
-    if (OPAL_UNLIKELY(NULL != req->offload.place)) {
+    if (OPAL_UNLIKELY(NULL != req->offload.tm.place)) {
         mca_pml_tm_offload_release_slow(req);
     }
 }

@@ -16,7 +16,50 @@
 #define FAB_TM_H
 
 #include "fabric/fab.h"
-#include "offload/offload_types.h"
+
+/* ---- the device's list -------------------------------------------------- */
+
+/* A receive as the device knows it, part of the user's. */
+typedef struct fab_tm_recv {
+    /* The user's, unchanged while the receive is listed. */
+    uint64_t tag;  /* the device matches (message's tag & mask) == tag */
+    uint64_t mask; /* tag has no bit outside it */
+    /* memory that a message may be put into as it is; NULL: it has a layout of its own */
+    void *data;
+    size_t len; /* bytes */
+    /* The provider's, written when it takes the ADD. */
+    void *place; /* what it holds for the receive, until the user gives it back; NULL: nothing */
+    uint32_t handle;
+} fab_tm_recv_t;
+
+typedef enum fab_tm_op {
+    FAB_TM_NOP = 0, /* never handed over: an ADD that was taken back */
+    FAB_TM_ADD,
+    FAB_TM_DEL,
+    FAB_TM_SYNC
+} fab_tm_op_t;
+
+/* One command to the device.  All carry a count (IBV_OPS_TM_SYNC). */
+typedef struct fab_tm_cmd {
+    uint8_t op;          /* fab_tm_op_t */
+    bool is_signaled;    /* never an ADD */
+    uint16_t count;      /* unexpected_cnt */
+    uint32_t handle;     /* DEL: which */
+    uint64_t wr_id;      /* signaled: what fab_tm_user_t.done() wants back */
+    fab_tm_recv_t *recv; /* ADD; its address is the recv_wr_id */
+} fab_tm_cmd_t;
+
+typedef struct fab_tm_ops {
+    /*
+     * Hand a command to the device, now: FAB_TM_POSTED, FAB_TM_BUSY (ENOMEM: list or command queue
+     * full), or FAB_TM_DEAD.  Calls nothing of the user.
+     */
+    int (*post)(void *device, const fab_tm_cmd_t *cmd);
+} fab_tm_ops_t;
+
+enum { FAB_TM_POSTED = 0, FAB_TM_BUSY, FAB_TM_DEAD };
+
+/* ---- completions -------------------------------------------------------- */
 
 typedef enum fab_tm_kind {
     FAB_TM_EAGER, /* the message is there */
@@ -46,17 +89,19 @@ typedef struct fab_tm_user {
     /* May no buffers be given back to the device now? */
     bool (*must_hold)(void *ctx);
     /* Who sends messages with this tag that fit the receive; NULL: that is not known. */
-    fab_peer_t *(*sender)(void *ctx, const fab_offload_recv_t *recv, uint64_t tag);
+    fab_peer_t *(*sender)(void *ctx, const fab_tm_recv_t *recv, uint64_t tag);
     /* False, of these two: the completion cannot be; the device is not to be trusted and ends. */
-    bool (*matched)(void *ctx, fab_offload_recv_t *recv, const fab_tm_match_t *match);
+    bool (*matched)(void *ctx, fab_tm_recv_t *recv, const fab_tm_match_t *match);
     bool (*done)(void *ctx, uint64_t wr_id, bool is_success);
     /* The device has failed: nothing comes through it any more. */
     void (*failed)(void *ctx);
 } fab_tm_user_t;
 
+/* ---- taking the device -------------------------------------------------- */
+
 typedef struct fab_tm_device {
     void *device; /* for the following */
-    const fab_offload_ops_t *ops;
+    const fab_tm_ops_t *ops;
     uint32_t max_tags;
     uint32_t max_ops;
     size_t min_len; /* bytes; shorter receives are not to be listed, the user wants */

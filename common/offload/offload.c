@@ -110,9 +110,9 @@ static inline uint32_t ring_room(const fab_offload_t *engine)
  * Build a command.  Its count is what the matcher has seen by now: so an unsignaled DEL goes in
  * before the message for which it is made is counted.
  */
-static inline fab_offload_cmd_t *ring_push(fab_offload_t *engine, fab_offload_op_t op)
+static inline fab_tm_cmd_t *ring_push(fab_offload_t *engine, fab_tm_op_t op)
 {
-    fab_offload_cmd_t *cmd = &engine->ring[engine->ring_tail++ & engine->ring_mask];
+    fab_tm_cmd_t *cmd = &engine->ring[engine->ring_tail++ & engine->ring_mask];
 
     cmd->op = (uint8_t) op;
     cmd->is_signaled = false;
@@ -122,12 +122,12 @@ static inline fab_offload_cmd_t *ring_push(fab_offload_t *engine, fab_offload_op
 
 static void push_del(fab_offload_t *engine, fab_offload_recv_t *recv, bool is_signaled)
 {
-    fab_offload_cmd_t *cmd = ring_push(engine, FAB_OFFLOAD_DEL);
+    fab_tm_cmd_t *cmd = ring_push(engine, FAB_TM_DEL);
 
     cmd->is_signaled = is_signaled;
-    cmd->handle = recv->handle;
+    cmd->handle = recv->tm.handle;
     cmd->wr_id = (uintptr_t) recv;
-    cmd->recv = recv;
+    cmd->recv = &recv->tm;
     if (is_signaled) {
         recv->at = engine->ring_tail - 1;
         recv->is_del_queued = true;
@@ -163,7 +163,7 @@ static inline void link_recv(fab_offload_t *engine, fab_offload_recv_t *recv,
 static void list_recv(fab_offload_t *engine, fab_offload_recv_t *recv)
 {
     recv->at = engine->ring_tail;
-    ring_push(engine, FAB_OFFLOAD_ADD)->recv = recv;
+    ring_push(engine, FAB_TM_ADD)->recv = &recv->tm;
     link_recv(engine, recv, FAB_OFFLOAD_QUEUED);
 }
 
@@ -240,13 +240,13 @@ static inline fab_offload_reason_t obstacle(const fab_offload_scope_t *scope,
 /* The usual case, without the ring: true if it is, and the receive is on the list. */
 static inline bool list_at_once(fab_offload_t *engine, fab_offload_recv_t *recv)
 {
-    const fab_offload_cmd_t cmd = {
-        .op = FAB_OFFLOAD_ADD, .count = (uint16_t) engine->handled, .recv = recv};
+    const fab_tm_cmd_t cmd = {
+        .op = FAB_TM_ADD, .count = (uint16_t) engine->handled, .recv = &recv->tm};
 
     if (engine->is_polling || engine->ring_head != engine->ring_tail ||
         engine->run >= engine->run_max ||
         engine->posted - engine->completed >= engine->config.max_ops ||
-        FAB_OFFLOAD_POSTED != engine->config.ops->post(engine->config.device, &cmd)) {
+        FAB_TM_POSTED != engine->config.ops->post(engine->config.device, &cmd)) {
         return false;
     }
     engine->posted++;
@@ -318,7 +318,7 @@ static bool reclaim(fab_offload_scope_t *scope, fab_offload_recv_t *recv, bool i
         unwait_recv(scope, recv);
         return true;
     case FAB_OFFLOAD_QUEUED:
-        engine->ring[recv->at & engine->ring_mask].op = FAB_OFFLOAD_NOP;
+        engine->ring[recv->at & engine->ring_mask].op = FAB_TM_NOP;
         unlist_recv(engine, recv);
         return true;
     case FAB_OFFLOAD_LISTED:
@@ -546,7 +546,7 @@ static fab_offload_result_t matched_ahead(fab_offload_recv_t *recv, bool has_dat
         return FAB_OFFLOAD_NOTHING;
     }
     recv->is_del_queued = false;
-    engine->ring[recv->at & engine->ring_mask].op = FAB_OFFLOAD_NOP;
+    engine->ring[recv->at & engine->ring_mask].op = FAB_TM_NOP;
     engine->counters.lost_races++;
     return settle(engine, recv).result;
 }
@@ -626,14 +626,15 @@ void fab_offload_poll_end(fab_offload_t *engine)
 static void take_back(fab_offload_t *engine)
 {
     for (uint32_t at = engine->ring_tail; at != engine->ring_head; at--) {
-        fab_offload_cmd_t *cmd = &engine->ring[(at - 1) & engine->ring_mask];
+        fab_tm_cmd_t *cmd = &engine->ring[(at - 1) & engine->ring_mask];
 
-        if (FAB_OFFLOAD_ADD == cmd->op) {
-            fab_offload_scope_t *scope = cmd->recv->scope;
+        if (FAB_TM_ADD == cmd->op) {
+            fab_offload_recv_t *recv = fab_offload_recv_of(cmd->recv);
+            fab_offload_scope_t *scope = recv->scope;
 
-            cmd->op = FAB_OFFLOAD_NOP;
-            unlist_recv(engine, cmd->recv);
-            wait_recv(scope, cmd->recv, scope->waiting.next);
+            cmd->op = FAB_TM_NOP;
+            unlist_recv(engine, recv);
+            wait_recv(scope, recv, scope->waiting.next);
             scope_retry(scope);
         }
     }
@@ -645,7 +646,7 @@ static void take_back(fab_offload_t *engine)
 }
 
 /* Note what was handed over. */
-static void account(fab_offload_t *engine, const fab_offload_cmd_t *cmd)
+static void account(fab_offload_t *engine, const fab_tm_cmd_t *cmd)
 {
     const uint32_t number = engine->posted++;
 
@@ -663,11 +664,11 @@ static void account(fab_offload_t *engine, const fab_offload_cmd_t *cmd)
     }
 }
 
-static int submit(fab_offload_t *engine, const fab_offload_cmd_t *cmd)
+static int submit(fab_offload_t *engine, const fab_tm_cmd_t *cmd)
 {
     const int rc = engine->config.ops->post(engine->config.device, cmd);
 
-    if (FAB_OFFLOAD_POSTED == rc) {
+    if (FAB_TM_POSTED == rc) {
         account(engine, cmd);
     }
     return rc;
@@ -675,8 +676,8 @@ static int submit(fab_offload_t *engine, const fab_offload_cmd_t *cmd)
 
 static int submit_sync(fab_offload_t *engine, uint32_t count, bool is_signaled)
 {
-    const fab_offload_cmd_t cmd = {
-        .op = FAB_OFFLOAD_SYNC,
+    const fab_tm_cmd_t cmd = {
+        .op = FAB_TM_SYNC,
         .is_signaled = is_signaled,
         .count = (uint16_t) count,
         .wr_id = (uint64_t) engine->posted << 1 | 1,
@@ -690,31 +691,30 @@ static int submit_sync(fab_offload_t *engine, uint32_t count, bool is_signaled)
  * Hand over the first command of the ring; before it, if one is due, a signaled SYNC that brings
  * nothing but its completion.
  */
-static int submit_first(fab_offload_t *engine, fab_offload_cmd_t *cmd)
+static int submit_first(fab_offload_t *engine, fab_tm_cmd_t *cmd)
 {
-    fab_offload_recv_t *recv = cmd->recv;
+    fab_offload_recv_t *recv = fab_offload_recv_of(cmd->recv);
     int rc;
 
-    if (FAB_OFFLOAD_NOP == cmd->op) {
-        return FAB_OFFLOAD_POSTED;
+    if (FAB_TM_NOP == cmd->op) {
+        return FAB_TM_POSTED;
     }
     if (engine->posted - engine->completed >= engine->config.max_ops) {
-        return FAB_OFFLOAD_BUSY;
+        return FAB_TM_BUSY;
     }
     if (engine->run >= engine->run_max && !cmd->is_signaled) {
         rc = submit_sync(engine, engine->reported, true);
-        if (FAB_OFFLOAD_POSTED != rc ||
-            engine->posted - engine->completed >= engine->config.max_ops) {
-            return FAB_OFFLOAD_POSTED == rc ? FAB_OFFLOAD_BUSY : rc;
+        if (FAB_TM_POSTED != rc || engine->posted - engine->completed >= engine->config.max_ops) {
+            return FAB_TM_POSTED == rc ? FAB_TM_BUSY : rc;
         }
     }
     rc = submit(engine, cmd);
-    if (FAB_OFFLOAD_POSTED == rc && FAB_OFFLOAD_ADD == cmd->op) {
+    if (FAB_TM_POSTED == rc && FAB_TM_ADD == cmd->op) {
         recv->state = FAB_OFFLOAD_LISTED;
-    } else if (FAB_OFFLOAD_POSTED == rc && cmd->is_signaled) {
+    } else if (FAB_TM_POSTED == rc && cmd->is_signaled) {
         recv->at = engine->posted - 1;
         recv->is_del_queued = false;
-    } else if (FAB_OFFLOAD_BUSY == rc && FAB_OFFLOAD_ADD == cmd->op) {
+    } else if (FAB_TM_BUSY == rc && FAB_TM_ADD == cmd->op) {
         take_back(engine);
     }
     return rc;
@@ -723,13 +723,13 @@ static int submit_first(fab_offload_t *engine, fab_offload_cmd_t *cmd)
 /* False: the device has failed. */
 static bool drain_ring(fab_offload_t *engine)
 {
-    int rc = FAB_OFFLOAD_POSTED;
+    int rc = FAB_TM_POSTED;
 
-    while (engine->ring_head != engine->ring_tail && FAB_OFFLOAD_POSTED == rc) {
+    while (engine->ring_head != engine->ring_tail && FAB_TM_POSTED == rc) {
         rc = submit_first(engine, &engine->ring[engine->ring_head & engine->ring_mask]);
-        engine->ring_head += FAB_OFFLOAD_POSTED == rc;
+        engine->ring_head += FAB_TM_POSTED == rc;
     }
-    return FAB_OFFLOAD_DEAD != rc;
+    return FAB_TM_DEAD != rc;
 }
 
 /*
@@ -751,7 +751,7 @@ static bool report(fab_offload_t *engine, bool is_idle)
     if (engine->posted - engine->completed >= engine->config.max_ops) {
         return true;
     }
-    return FAB_OFFLOAD_DEAD !=
+    return FAB_TM_DEAD !=
            submit_sync(engine, engine->handled, wants_ack || engine->run >= engine->run_max);
 }
 

@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fabric/fab_tm.h"
 #include "match/match_types.h"
 
 typedef struct fab_offload fab_offload_t;
@@ -73,53 +74,27 @@ typedef enum fab_offload_state {
 /* A receive, embedded in the caller's request.  Zeroed memory is one that is OUT. */
 struct fab_offload_recv {
     fab_match_recv_t match;
-    /*
-     * Set by the caller before fab_offload_post() of a listable receive, unchanged while it is
-     * posted.
-     */
-    uint64_t tag;  /* the device matches (message's tag & mask) == tag */
-    uint64_t mask; /* tag has no bit outside it */
-    /* memory that a message may be put into as it is; NULL: it has a layout of its own */
-    void *data;
-    size_t len; /* bytes */
-    /* The provider's: written when it takes the ADD. */
-    void *place; /* what it holds for the receive, until the caller gives it back; NULL: nothing */
-    uint32_t handle;
+    /* tag, mask, data and len: set by the caller before fab_offload_post() of a listable receive */
+    fab_tm_recv_t tm;
     /* The engine's. */
-    uint32_t
-        /*
-         * place in the ring of the ADD (QUEUED) or signaled DEL (is_del_queued); of a DEL handed
-         * over its number
-         */
-        at;
     fab_offload_scope_t *scope;
     /* WAITING: in scope->waiting; QUEUED and below: in engine->listed_recvs */
     fab_match_list_t link;
+    /*
+     * place in the ring of the ADD (QUEUED) or signaled DEL (is_del_queued); of a DEL handed over
+     * its number
+     */
+    uint32_t at;
     uint8_t state;      /* fab_offload_state_t */
     bool has_matched;   /* CANCELLING, UNLISTING: the device's match was ahead of the DEL */
     bool has_data;      /* likewise: all data is in */
     bool is_del_queued; /* likewise: the DEL is built and not yet handed over */
 };
 
-/* ---- commands ----------------------------------------------------------- */
-
-typedef enum fab_offload_op {
-    FAB_OFFLOAD_NOP = 0, /* in the ring only: an ADD that was taken back */
-    FAB_OFFLOAD_ADD,
-    FAB_OFFLOAD_DEL,
-    FAB_OFFLOAD_SYNC
-} fab_offload_op_t;
-
-/* One command to the device.  All carry a count (IBV_OPS_TM_SYNC). */
-typedef struct fab_offload_cmd {
-    uint8_t op;       /* fab_offload_op_t */
-    bool is_signaled; /* never an ADD */
-    uint16_t count;   /* unexpected_cnt */
-    uint32_t handle;  /* DEL: which */
-    uint64_t wr_id;   /* signaled: what fab_offload_done() wants back */
-    /* ADD: tag, mask, memory, and where handle and place go; its address is the recv_wr_id */
-    fab_offload_recv_t *recv;
-} fab_offload_cmd_t;
+static inline fab_offload_recv_t *fab_offload_recv_of(const fab_tm_recv_t *recv)
+{
+    return (fab_offload_recv_t *) ((char *) (uintptr_t) recv - offsetof(fab_offload_recv_t, tm));
+}
 
 /* ---- scope -------------------------------------------------------------- */
 
@@ -159,18 +134,8 @@ struct fab_offload_scope {
 
 /* ---- engine ------------------------------------------------------------- */
 
-typedef struct fab_offload_ops {
-    /*
-     * Hand a command to the device, now: FAB_OFFLOAD_POSTED, FAB_OFFLOAD_BUSY (ENOMEM: list or
-     * command queue full), or FAB_OFFLOAD_DEAD.  Calls nothing of the engine.
-     */
-    int (*post)(void *device, const fab_offload_cmd_t *cmd);
-} fab_offload_ops_t;
-
-enum { FAB_OFFLOAD_POSTED = 0, FAB_OFFLOAD_BUSY, FAB_OFFLOAD_DEAD };
-
 typedef struct fab_offload_config {
-    const fab_offload_ops_t *ops;
+    const fab_tm_ops_t *ops;
     void *device;      /* for ops */
     uint32_t max_tags; /* receives on the list at a time */
     uint32_t max_ops;  /* commands between signaled completions that the device has room for */
@@ -218,7 +183,7 @@ struct fab_offload {
      * Commands built and not handed over: ADD and DEL only.  There is always room for one DEL per
      * listed receive.
      */
-    fab_offload_cmd_t *ring;
+    fab_tm_cmd_t *ring;
     uint32_t ring_mask;
     uint32_t ring_head;
     uint32_t ring_tail;

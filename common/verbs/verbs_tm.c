@@ -6,7 +6,7 @@
  * Completions are copied out first, a batch at a time, and looked at when polling has ended:
  * between ibv_start_poll and ibv_end_poll the device's library holds locks that other calls want.
  *
- * wr_id: of receive buffers the fab_verbs_buf_t; of listed receives the fab_offload_recv_t, with
+ * wr_id: of receive buffers the fab_verbs_buf_t; of listed receives the fab_tm_recv_t, with
  * FAB_VERBS_LISTED; of signaled list operations what the engine gave.
  */
 #include "verbs/verbs_types.h"
@@ -28,7 +28,7 @@ enum {
     FAB_VERBS_LISTED = 2, /* in a wr_id: a listed receive, not a buffer */
 };
 
-_Static_assert(_Alignof(fab_offload_recv_t) > FAB_VERBS_LISTED &&
+_Static_assert(_Alignof(fab_tm_recv_t) > FAB_VERBS_LISTED &&
                    _Alignof(fab_verbs_buf_t) > FAB_VERBS_LISTED,
                "addresses have room for the bit");
 
@@ -50,7 +50,7 @@ struct fab_verbs_tm {
 /* Where the device puts the message of a listed receive. */
 typedef struct fab_verbs_place {
     struct fab_verbs_place *next; /* free */
-    fab_offload_recv_t *recv;     /* matched, its data is to come */
+    fab_tm_recv_t *recv;          /* matched, its data is to come */
     /* from there; NULL: it is not matched, all is there, or the sender is not known */
     fab_verbs_conn_t *conn;
     fab_verbs_exposed_t *held; /* the user's memory; NULL: buf */
@@ -231,8 +231,7 @@ void fab_verbs_tm_close(fab_verbs_domain_t *dom)
  * must hold the longest; and what is longer than the device can read is listed as far as it can: a
  * longer message is announced.
  */
-static bool tm_hold(fab_verbs_domain_t *dom, fab_verbs_place_t *place,
-                    const fab_offload_recv_t *recv)
+static bool tm_hold(fab_verbs_domain_t *dom, fab_verbs_place_t *place, const fab_tm_recv_t *recv)
 {
     if (NULL == recv->data || recv->len < fab_params.verbs_eager_limit) {
         return false;
@@ -272,7 +271,7 @@ static bool tm_get_buf(fab_verbs_tm_t *tm, fab_verbs_place_t *place)
 }
 
 /* Where a message for this receive goes; NULL: there is no room now. */
-static fab_verbs_place_t *tm_get_place(fab_verbs_domain_t *dom, const fab_offload_recv_t *recv)
+static fab_verbs_place_t *tm_get_place(fab_verbs_domain_t *dom, const fab_tm_recv_t *recv)
 {
     fab_verbs_tm_t *tm = dom->tm;
     fab_verbs_place_t *place = tm->free_places;
@@ -305,16 +304,16 @@ static void tm_release(void *device, void *released)
     dom->tm->free_places = place;
 }
 
-static void tm_fill(struct ibv_ops_wr *wr, struct ibv_sge *sge, const fab_offload_cmd_t *cmd,
+static void tm_fill(struct ibv_ops_wr *wr, struct ibv_sge *sge, const fab_tm_cmd_t *cmd,
                     const fab_verbs_place_t *place)
 {
-    const fab_offload_recv_t *recv = cmd->recv;
+    const fab_tm_recv_t *recv = cmd->recv;
 
     wr->wr_id = cmd->wr_id;
     wr->flags = IBV_OPS_TM_SYNC | (cmd->is_signaled ? IBV_OPS_SIGNALED : 0);
     wr->tm.unexpected_cnt = cmd->count;
-    switch ((fab_offload_op_t) cmd->op) {
-    case FAB_OFFLOAD_ADD:
+    switch ((fab_tm_op_t) cmd->op) {
+    case FAB_TM_ADD:
         *sge = (struct ibv_sge){(uintptr_t) place->data, place->len, place->lkey};
         wr->opcode = IBV_WR_TAG_ADD;
         wr->tm.add.recv_wr_id = (uintptr_t) recv | FAB_VERBS_LISTED;
@@ -323,7 +322,7 @@ static void tm_fill(struct ibv_ops_wr *wr, struct ibv_sge *sge, const fab_offloa
         wr->tm.add.tag = recv->tag;
         wr->tm.add.mask = recv->mask;
         break;
-    case FAB_OFFLOAD_DEL:
+    case FAB_TM_DEL:
         wr->opcode = IBV_WR_TAG_DEL;
         wr->tm.handle = cmd->handle;
         break;
@@ -333,10 +332,10 @@ static void tm_fill(struct ibv_ops_wr *wr, struct ibv_sge *sge, const fab_offloa
     }
 }
 
-static int tm_post(void *device, const fab_offload_cmd_t *cmd)
+static int tm_post(void *device, const fab_tm_cmd_t *cmd)
 {
     fab_verbs_domain_t *dom = device;
-    bool is_add = FAB_OFFLOAD_ADD == cmd->op;
+    bool is_add = FAB_TM_ADD == cmd->op;
     fab_verbs_place_t *place = is_add && !dom->is_dead ? tm_get_place(dom, cmd->recv) : NULL;
     struct ibv_ops_wr wr, *bad = NULL;
     struct ibv_sge sge;
@@ -351,21 +350,21 @@ static int tm_post(void *device, const fab_offload_cmd_t *cmd)
         tm_release(dom, place);
     }
     if (ENOMEM == error) {
-        return FAB_OFFLOAD_BUSY;
+        return FAB_TM_BUSY;
     }
     if (0 != error) {
         tm_broke(dom, strerror(error));
-        return FAB_OFFLOAD_DEAD;
+        return FAB_TM_DEAD;
     }
     if (is_add) {
         cmd->recv->handle = wr.tm.handle;
         cmd->recv->place = place;
         fab_counters.verbs_tm_listed++;
     }
-    return FAB_OFFLOAD_POSTED;
+    return FAB_TM_POSTED;
 }
 
-static const fab_offload_ops_t fab_verbs_tm_ops = {.post = tm_post};
+static const fab_tm_ops_t fab_verbs_tm_ops = {.post = tm_post};
 
 bool fab_verbs_tm_use(fab_domain_t *domain, const fab_tm_user_t *user, void *ctx,
                       fab_tm_device_t *device)
@@ -448,7 +447,7 @@ static int tm_collect(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wcs, int *rc)
  * buffer: then that has the request. A rendezvous that began and broke off has the same status; no
  * device says which it was in a way that all do. False: it broke off.
  */
-static bool tm_is_left(const fab_offload_recv_t *recv, fab_tm_match_t *match)
+static bool tm_is_left(const fab_tm_recv_t *recv, fab_tm_match_t *match)
 {
     const fab_verbs_place_t *place = recv->place;
     fab_verbs_tmh_t tmh;
@@ -472,7 +471,7 @@ static bool tm_is_left(const fab_offload_recv_t *recv, fab_tm_match_t *match)
  * All is there that will be: what is it? What a device read has no immediate data; eager messages
  * and announcements have.
  */
-static fab_tm_kind_t tm_kind(const fab_offload_recv_t *recv, const fab_verbs_tm_wc_t *wc,
+static fab_tm_kind_t tm_kind(const fab_tm_recv_t *recv, const fab_verbs_tm_wc_t *wc,
                              fab_tm_match_t *match)
 {
     const fab_verbs_place_t *place = recv->place;
@@ -516,7 +515,7 @@ static void tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn, const fa
  * The connection of the sender.  At the first completion the tag says who that is: the number of the
  * queue pair may be another's.  At the second it is known.  NULL: unknown, or gone.
  */
-static fab_verbs_conn_t *tm_conn(const fab_verbs_tm_t *tm, const fab_offload_recv_t *recv,
+static fab_verbs_conn_t *tm_conn(const fab_verbs_tm_t *tm, const fab_tm_recv_t *recv,
                                  const fab_verbs_tm_wc_t *wc)
 {
     const fab_verbs_place_t *place = recv->place;
@@ -535,8 +534,7 @@ static fab_verbs_conn_t *tm_conn(const fab_verbs_tm_t *tm, const fab_offload_rec
 static bool tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
 {
     fab_verbs_tm_t *tm = dom->tm;
-    fab_offload_recv_t *recv = (fab_offload_recv_t *) (uintptr_t) (wc->wr_id &
-                                                                   ~(uint64_t) FAB_VERBS_LISTED);
+    fab_tm_recv_t *recv = (fab_tm_recv_t *) (uintptr_t) (wc->wr_id & ~(uint64_t) FAB_VERBS_LISTED);
     fab_verbs_conn_t *conn = tm_conn(tm, recv, wc);
     fab_verbs_place_t *place = recv->place;
     bool has_peer = NULL != conn && NULL != conn->ep && FAB_PEER_FAILED != conn->ep->peer->state;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 depends=common/offload,common/match,test/unit/offload_dev.c,test/unit/offload_dev.h,test/unit/offload_world.c,test/unit/offload_world.h,test/unit/match_ref.h,test/unit/test_offload_random.c,test/unit/test_offload_exhaustive.c
+# TEST: timeout=300 depends=common/fabric/fab.h,common/fabric/fab_tm.h,common/offload,common/match,test/unit/offload_dev.c,test/unit/offload_dev.h,test/unit/offload_world.c,test/unit/offload_world.h,test/unit/match_ref.h,test/unit/test_offload_random.c,test/unit/test_offload_exhaustive.c
 #
 # Do the offload engine's tests see an engine that is wrong?  Each mutant below is common/offload/offload.c with one error in it,
 # made by sed; the random runs or the exhaustive ones must fail with it.  A mutant whose sed changes nothing fails the test.
@@ -10,7 +10,7 @@
 mutants=(
     # The errors of the protocol that the model knows as BUG2 to BUG6.
     "a message through the device is counted while it is parked, not visible" 's/!by_device \&\& must_park/must_park/; s/by_device || !must_park/!must_park/'
-    "the count is taken when a command is handed over, ahead of DELs behind it" '/const int rc = engine->config.ops->post(engine->config.device, cmd)/s/.*/    fab_offload_cmd_t late = *cmd; late.count = (uint16_t) engine->handled; const int rc = engine->config.ops->post(engine->config.device, \&late); cmd = \&late;/'
+    "the count is taken when a command is handed over, ahead of DELs behind it" '/const int rc = engine->config.ops->post(engine->config.device, cmd)/s/.*/    fab_tm_cmd_t late = *cmd; late.count = (uint16_t) engine->handled; const int rc = engine->config.ops->post(engine->config.device, \&late); cmd = \&late;/'
     "the count is one ahead" 's/engine->handled = config->first_count;/engine->handled = config->first_count + 1;/'
     "listed although an older plain receive overlaps" 's/if (filter_overlaps(scope->plain, &recv->match) || /if (/'
     "listed although an older waiting receive overlaps" 's/ || filter_overlaps(scope->held, &recv->match)) {/) {/'
@@ -29,7 +29,7 @@ mutants=(
 
     # Waiting receives.
     "the youngest waiting receive is listed first" 's/wait_recv(scope, recv, &scope->waiting);/wait_recv(scope, recv, scope->waiting.next);/'
-    "a refused receive goes to the end of the line" 's/wait_recv(scope, cmd->recv, scope->waiting.next)/wait_recv(scope, cmd->recv, \&scope->waiting)/'
+    "a refused receive goes to the end of the line" 's/wait_recv(scope, recv, scope->waiting.next)/wait_recv(scope, recv, \&scope->waiting)/'
     "receives behind a refused one are listed" 's/for (uint32_t at = engine->ring_tail; at != /for (uint32_t at = engine->ring_head + 1; at != /'
     "a waiting receive is listed past a plain one" 's/list_is_empty(&scope->waiting) || filter_overlaps(scope->plain, &recv->match)/list_is_empty(\&scope->waiting)/'
     "nobody looks when a plain receive has gone" '/^static void unplain_recv/,/^}/s/^    scope_retry(scope);//'
@@ -43,7 +43,7 @@ mutants=(
 
     # Slots, commands, counts.
     "a listed receive that is taken stays on the list" 's/^        push_del(engine, recv, !is_stale);/        if (!is_stale) { push_del(engine, recv, true); }/'
-    "an ADD not yet handed over is not taken back" 's/^        engine->ring\[recv->at & engine->ring_mask\].op = FAB_OFFLOAD_NOP;//'
+    "an ADD not yet handed over is not taken back" 's/^        engine->ring\[recv->at & engine->ring_mask\].op = FAB_TM_NOP;//'
     "a DEL not yet handed over is not taken back" 's/if (!recv->is_del_queued) {/if (true) {/'
     "a matched receive stays in the matcher" 's/^        fab_match_cancel(scope->dom, &recv->match);//'
     "a slot is taken for free at the first of two completions" '/^    case FAB_OFFLOAD_LISTED:$/,/break;/s/recv->state = FAB_OFFLOAD_MATCHED;/&engine->listed--;/; /^fab_offload_result_t fab_offload_matched/,/^}/s/^    unlist_recv(engine, recv);/    engine->listed++; unlist_recv(engine, recv);/'
@@ -66,7 +66,7 @@ mutants=(
 . "$TM_BUILD/test/config.sh"
 random_flags=(-DWORLD_RECVS=12 -DWORLD_MSGS=14 -DWORLD_SCOPES=2 -DHW_SLOTS=8)
 exhaustive_flags=(-DWORLD_RECVS=5 -DWORLD_MSGS=6)
-includes=("-I$TM_SRC/common" "-I$TM_SRC/common/offload" "-I$TM_SRC/test/unit")
+read -ra includes <<<"-I$TM_SRC/common -I$TM_SRC/common/offload -I$TM_SRC/test/unit $TM_OMPI_CPPFLAGS"
 
 # compile OUTPUT SOURCE... -- [FLAG...]: an object file for each source, linked to OUTPUT.o
 compile()

@@ -33,29 +33,29 @@ static uint32_t free_slot(const hw_t *dev)
     return i;
 }
 
-static int post_add(hw_t *dev, const fab_offload_cmd_t *cmd)
+static int post_add(hw_t *dev, const fab_tm_cmd_t *cmd)
 {
     const uint32_t i = free_slot(dev);
 
     if (i == dev->slots) {
-        return FAB_OFFLOAD_BUSY;
+        return FAB_TM_BUSY;
     }
     if (dev->refusals > 0) {
         dev->refusals--;
-        return FAB_OFFLOAD_BUSY;
+        return FAB_TM_BUSY;
     }
     if (0 != (cmd->recv->tag & ~cmd->recv->mask)) {
         hw_error(dev, "ADD with an empty buffer or a tag outside its mask");
     }
-    dev->slot[i].recv = cmd->recv;
+    dev->slot[i].recv = fab_offload_recv_of(cmd->recv);
     dev->slot[i].expect = 1;
     cmd->recv->handle = i;
     dev->cmd[dev->ncmd].tag = cmd->recv->tag;
     dev->cmd[dev->ncmd].mask = cmd->recv->mask;
-    return FAB_OFFLOAD_POSTED;
+    return FAB_TM_POSTED;
 }
 
-static void post_del(hw_t *dev, const fab_offload_cmd_t *cmd)
+static void post_del(hw_t *dev, const fab_tm_cmd_t *cmd)
 {
     hw_slot_t *slot = &dev->slot[cmd->handle];
 
@@ -70,33 +70,33 @@ static void post_del(hw_t *dev, const fab_offload_cmd_t *cmd)
     }
 }
 
-int hw_post(void *device, const fab_offload_cmd_t *cmd)
+int hw_post(void *device, const fab_tm_cmd_t *cmd)
 {
     hw_t *dev = device;
 
     if (dev->is_dead) {
-        return FAB_OFFLOAD_DEAD;
+        return FAB_TM_DEAD;
     }
     if (dev->posted - dev->tail >= dev->max_ops || HW_QUEUE == dev->ncmd) {
         hw_error(dev, "no room in the command queue");
-        return FAB_OFFLOAD_BUSY;
+        return FAB_TM_BUSY;
     }
-    if (FAB_OFFLOAD_ADD == cmd->op && FAB_OFFLOAD_POSTED != post_add(dev, cmd)) {
-        return FAB_OFFLOAD_BUSY;
+    if (FAB_TM_ADD == cmd->op && FAB_TM_POSTED != post_add(dev, cmd)) {
+        return FAB_TM_BUSY;
     }
-    if (FAB_OFFLOAD_DEL == cmd->op) {
+    if (FAB_TM_DEL == cmd->op) {
         post_del(dev, cmd);
     }
-    if (FAB_OFFLOAD_NOP == cmd->op || (FAB_OFFLOAD_ADD == cmd->op && cmd->is_signaled)) {
+    if (FAB_TM_NOP == cmd->op || (FAB_TM_ADD == cmd->op && cmd->is_signaled)) {
         hw_error(dev, "a command that must not be posted");
     }
     dev->cmd[dev->ncmd].cmd = *cmd;
-    if (FAB_OFFLOAD_ADD == cmd->op) {
+    if (FAB_TM_ADD == cmd->op) {
         dev->cmd[dev->ncmd].cmd.handle = cmd->recv->handle;
     }
     dev->ncmd++;
     dev->posted++;
-    return FAB_OFFLOAD_POSTED;
+    return FAB_TM_POSTED;
 }
 
 static void complete(hw_t *dev, hw_completion_t completion)
@@ -123,7 +123,7 @@ static void enable_all(hw_t *dev)
 void hw_execute(hw_t *dev)
 {
     const hw_cmd_t first = dev->cmd[0];
-    const fab_offload_cmd_t cmd = first.cmd;
+    const fab_tm_cmd_t cmd = first.cmd;
     hw_slot_t *slot = &dev->slot[cmd.handle];
     const uint32_t number = dev->posted - dev->ncmd;
     bool is_success = true;
@@ -133,17 +133,17 @@ void hw_execute(hw_t *dev)
     if ((uint16_t) (dev->hw - cmd.count) >= dev->modulus) {
         hw_error(dev, "a command carries a count so old that it means another");
     }
-    if (FAB_OFFLOAD_ADD == cmd.op) {
+    if (FAB_TM_ADD == cmd.op) {
         if (slot->is_listed || slot->owes_data) {
             hw_error(dev, "ADD where a receive is listed");
         }
-        slot->hw_recv = cmd.recv;
+        slot->hw_recv = fab_offload_recv_of(cmd.recv);
         slot->tag = first.tag;
         slot->mask = first.mask;
         slot->is_listed = true;
         slot->is_enabled = false;
         slot->age = dev->age++;
-    } else if (FAB_OFFLOAD_DEL == cmd.op) {
+    } else if (FAB_TM_DEL == cmd.op) {
         is_success = slot->is_listed;
         slot->is_listed = false;
     }
@@ -152,12 +152,12 @@ void hw_execute(hw_t *dev)
         enable_all(dev);
     }
     if (cmd.is_signaled) {
-        complete(dev, (hw_completion_t){.kind = HW_OP,
-                                        .is_success = is_success,
-                                        .handle = FAB_OFFLOAD_DEL == cmd.op ? (uint8_t) cmd.handle
-                                                                            : HW_SLOTS,
-                                        .op = number,
-                                        .wr_id = cmd.wr_id});
+        complete(dev,
+                 (hw_completion_t){.kind = HW_OP,
+                                   .is_success = is_success,
+                                   .handle = FAB_TM_DEL == cmd.op ? (uint8_t) cmd.handle : HW_SLOTS,
+                                   .op = number,
+                                   .wr_id = cmd.wr_id});
     }
 }
 

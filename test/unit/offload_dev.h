@@ -62,7 +62,7 @@ typedef struct hw_slot {
 } hw_slot_t;
 
 typedef struct hw_cmd {
-    fab_offload_cmd_t cmd;
+    fab_tm_cmd_t cmd;
     uint64_t tag;
     uint64_t mask;
 } hw_cmd_t;
@@ -92,8 +92,8 @@ typedef struct hw {
 void hw_init(hw_t *dev, uint32_t slots, uint32_t max_ops, uint16_t modulus, uint32_t bufs,
              uint16_t first_count);
 
-/* fab_offload_ops_t.post */
-int hw_post(void *device, const fab_offload_cmd_t *cmd);
+/* fab_tm_ops_t.post */
+int hw_post(void *device, const fab_tm_cmd_t *cmd);
 
 /* Execute the oldest command. */
 void hw_execute(hw_t *dev);

@@ -330,19 +330,18 @@ void world_check(world_t *w)
  * Between the beginning and the end of polling nothing may be posted: the device's driver holds its
  * locks.
  */
-static int post(void *device, const fab_offload_cmd_t *cmd)
+static int post(void *device, const fab_tm_cmd_t *cmd)
 {
     world_t *w = OWNER(device, world_t, dev);
     const bool may_refuse = w->dev.refusals > 0 || w->dev.slots < w->engine.config.max_tags;
     const int rc = hw_post(device, cmd);
 
     world_expect(w, !w->engine.is_polling, "a command was posted while polling");
-    world_expect(w, FAB_OFFLOAD_BUSY != rc || may_refuse,
-                 "a command was posted without room for it");
+    world_expect(w, FAB_TM_BUSY != rc || may_refuse, "a command was posted without room for it");
     return rc;
 }
 
-static const fab_offload_ops_t ops = {.post = post};
+static const fab_tm_ops_t ops = {.post = post};
 
 void world_init(world_t *w, const world_config_t *c)
 {
@@ -407,8 +406,8 @@ void world_post(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t 
                                .source = source,
                                .tag = tag,
                                .order = w->order++};
-    recv->mask = wire_mask(source, tag);
-    recv->tag = wire_tag(scope, source, ANY == tag ? 0 : tag) & recv->mask;
+    recv->tm.mask = wire_mask(source, tag);
+    recv->tm.tag = wire_tag(scope, source, ANY == tag ? 0 : tag) & recv->tm.mask;
     msg = fab_match_post(&w->dom[scope], &recv->match, source, tag);
     if (NULL != msg) {
         deliver(w, recv, msg);

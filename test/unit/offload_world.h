@@ -85,7 +85,7 @@ typedef struct world {
     bool is_forgotten;          /* the device, after a failure */
     unsigned long withdrawn[2]; /* messages: at once, by an event */
     const char *error;          /* what went wrong first, or NULL */
-    fab_offload_cmd_t ring[WORLD_RING];
+    fab_tm_cmd_t ring[WORLD_RING];
     fab_offload_filter_t filter[WORLD_SCOPES][2];
 } world_t;
 

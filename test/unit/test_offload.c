@@ -41,7 +41,7 @@ static void ok(void)
 }
 
 /* The i-th command that waits in the device. */
-static void expect_cmd(uint32_t i, fab_offload_op_t op, bool is_signaled, uint16_t count)
+static void expect_cmd(uint32_t i, fab_tm_op_t op, bool is_signaled, uint16_t count)
 {
     ok();
     assert_true(i < w.dev.ncmd);
@@ -111,7 +111,7 @@ static void test_listed_and_matched(void **state)
     (void) state;
     start(4, 64, 16);
     world_post(&w, 0, 0, 1, 7, LISTABLE);
-    expect_cmd(0, FAB_OFFLOAD_ADD, false, 65535);
+    expect_cmd(0, FAB_TM_ADD, false, 65535);
     expect_state(0, FAB_OFFLOAD_LISTED);
     execute_all();
     assert_true(world_message(&w, 0, 0, 1, 7, true));
@@ -138,13 +138,13 @@ static void test_unexpected_takes_a_listed_receive(void **state)
     execute_all();
     assert_false(w.dev.slot[0].is_enabled);
     world_poll(&w, 1);
-    expect_cmd(0, FAB_OFFLOAD_DEL, false, 65535); /* the count does not include the message */
+    expect_cmd(0, FAB_TM_DEL, false, 65535); /* the count does not include the message */
     assert_int_equal(w.dev.ncmd, 1);
     assert_int_equal(w.rrecv[0].state, REF_FREE);
     execute_all();
     assert_false(w.dev.slot[1].is_enabled);
     world_poll(&w, 1); /* nothing to poll: time to bring the list back into use */
-    expect_cmd(0, FAB_OFFLOAD_SYNC, false, 0);
+    expect_cmd(0, FAB_TM_SYNC, false, 0);
     execute_all();
     assert_true(w.dev.slot[1].is_enabled);
 }
@@ -160,7 +160,7 @@ static void test_cancel(void **state)
     world_cancel(&w, 2);
     assert_int_equal(w.rrecv[2].state, REF_FREE);
     world_cancel(&w, 0);
-    expect_cmd(0, FAB_OFFLOAD_DEL, true, 65535);
+    expect_cmd(0, FAB_TM_DEL, true, 65535);
     expect_state(0, FAB_OFFLOAD_CANCELLING);
     assert_true(world_message(&w, 0, 0, 1, 8, false)); /* the device is quicker */
     world_cancel(&w, 1);
@@ -187,7 +187,7 @@ static void test_other_path_waits_for_the_device(void **state)
     assert_true(world_message(&w, 0, 0, 1, 7, false));
     world_other_path(&w, 1, 0, 7);
     world_other_path(&w, 2, 0, 7);
-    expect_cmd(0, FAB_OFFLOAD_DEL, true, 65535);
+    expect_cmd(0, FAB_TM_DEL, true, 65535);
     assert_int_equal(w.engine.counters.parked, 2);
     /* probes do not see what is about to be matched */
     assert_null(fab_match_probe(&w.dom[0], ANY, ANY));
@@ -270,9 +270,9 @@ static void test_a_receive_in_software_blocks(void **state)
     expect_state(1, FAB_OFFLOAD_LISTED);
     expect_state(2, FAB_OFFLOAD_LISTED);
     expect_state(4, FAB_OFFLOAD_LISTED);
-    assert_ptr_equal(w.dev.cmd[0].cmd.recv, &w.recv[1]);
-    assert_ptr_equal(w.dev.cmd[1].cmd.recv, &w.recv[2]);
-    assert_ptr_equal(w.dev.cmd[2].cmd.recv, &w.recv[4]);
+    assert_ptr_equal(w.dev.cmd[0].cmd.recv, &w.recv[1].tm);
+    assert_ptr_equal(w.dev.cmd[1].cmd.recv, &w.recv[2].tm);
+    assert_ptr_equal(w.dev.cmd[2].cmd.recv, &w.recv[4].tm);
     assert_int_equal(w.engine.counters.reason[FAB_OFFLOAD_BLOCKED], 3);
     assert_int_equal(w.engine.counters.listed_late, 3);
 }
@@ -316,8 +316,8 @@ static void test_refused(void **state)
     expect_state(1, FAB_OFFLOAD_LISTED);
     expect_state(2, FAB_OFFLOAD_LISTED);
     expect_state(3, FAB_OFFLOAD_LISTED);
-    assert_ptr_equal(w.dev.cmd[0].cmd.recv, &w.recv[1]);
-    assert_ptr_equal(w.dev.cmd[1].cmd.recv, &w.recv[2]);
+    assert_ptr_equal(w.dev.cmd[0].cmd.recv, &w.recv[1].tm);
+    assert_ptr_equal(w.dev.cmd[1].cmd.recv, &w.recv[2].tm);
 }
 
 /* A device that refuses everything is left alone after two attempts. */
@@ -354,7 +354,7 @@ static void test_signaled_often_enough(void **state)
     for (unsigned i = 0; i < w.dev.ncmd; i++) {
         run = w.dev.cmd[i].cmd.is_signaled ? 0 : run + 1;
         assert_true(run <= 4);
-        assert_false(w.dev.cmd[i].cmd.is_signaled && FAB_OFFLOAD_ADD == w.dev.cmd[i].cmd.op);
+        assert_false(w.dev.cmd[i].cmd.is_signaled && FAB_TM_ADD == w.dev.cmd[i].cmd.op);
     }
 }
 
@@ -371,7 +371,7 @@ static void test_reports_and_holds(void **state)
     }
     assert_true(world_message(&w, 3, 0, 1, 0, false));
     world_poll(&w, 1);
-    expect_cmd(0, FAB_OFFLOAD_SYNC, true, 3); /* signaled: so its age is known */
+    expect_cmd(0, FAB_TM_SYNC, true, 3); /* signaled: so its age is known */
     for (unsigned i = 4; i < 8; i++) {
         assert_false(fab_offload_must_hold(&w.engine));
         assert_true(world_message(&w, i, 0, 1, 0, false));

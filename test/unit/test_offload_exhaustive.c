@@ -11,7 +11,7 @@
  * TM_TEST_ONLY names one configuration, TM_TEST_DEPTH adds so many receives and messages (1:
  * minutes), TM_TEST_BLACK_BOX leaves out the checks of the engine's own invariants.
  *
- * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c timeout=300 variants=plain quick=no depends=common/match,common/offload,test/unit/offload_dev.c,test/unit/offload_dev.h,test/unit/offload_world.c,test/unit/offload_world.h,test/unit/match_ref.h cflags="-DFAB_MATCH_SHORT_LEN=8 -DWORLD_RECVS=5 -DWORLD_MSGS=6"
+ * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c timeout=300 variants=plain quick=no depends=common/fabric/fab.h,common/fabric/fab_tm.h,common/match,common/offload,test/unit/offload_dev.c,test/unit/offload_dev.h,test/unit/offload_world.c,test/unit/offload_world.h,test/unit/match_ref.h cflags="-DFAB_MATCH_SHORT_LEN=8 -DWORLD_RECVS=5 -DWORLD_MSGS=6"
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -129,7 +129,7 @@ static void put_recv(bytes_t *b, const world_t *w, unsigned i)
     put(b, (uint64_t) (r->is_skipped ? r->allowed : 0));
     put(b, (uint64_t) (REF_MATCHED == r->state ? r->msg : 0));
     put(b, recv->state);
-    put(b, recv->state > FAB_OFFLOAD_QUEUED ? recv->handle : 0);
+    put(b, recv->state > FAB_OFFLOAD_QUEUED ? recv->tm.handle : 0);
     put(b, has_del ? recv->has_matched | recv->has_data << 1 | recv->is_del_queued << 2 : 0);
     put(b, FAB_OFFLOAD_QUEUED == recv->state || (has_del && recv->is_del_queued)
                ? recv->at - w->engine.ring_head
@@ -145,14 +145,14 @@ static void put_msgs(bytes_t *b, const world_t *w, const fab_match_list_t *list)
     put(b, 99);
 }
 
-static void put_cmd(bytes_t *b, const world_t *w, const fab_offload_cmd_t *cmd)
+static void put_cmd(bytes_t *b, const world_t *w, const fab_tm_cmd_t *cmd)
 {
     put(b, cmd->op);
     put(b, cmd->is_signaled);
-    put(b, FAB_OFFLOAD_NOP == cmd->op ? 0 : (uint64_t) (w->dev.hw - cmd->count));
-    put(b, FAB_OFFLOAD_DEL == cmd->op ? cmd->handle : 0);
-    put(b, FAB_OFFLOAD_ADD == cmd->op || (FAB_OFFLOAD_DEL == cmd->op && cmd->is_signaled)
-               ? recv_id(w, cmd->recv)
+    put(b, FAB_TM_NOP == cmd->op ? 0 : (uint64_t) (w->dev.hw - cmd->count));
+    put(b, FAB_TM_DEL == cmd->op ? cmd->handle : 0);
+    put(b, FAB_TM_ADD == cmd->op || (FAB_TM_DEL == cmd->op && cmd->is_signaled)
+               ? recv_id(w, fab_offload_recv_of(cmd->recv))
                : 99);
 }
 
