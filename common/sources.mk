@@ -57,25 +57,36 @@ common_tm_sources = \
 # The provider verbs, where there is libibverbs.
 common_verbs_sources = \
 	common/verbs/verbs_alive.c \
+	common/verbs/verbs_alive.h \
 	common/verbs/verbs_cm.c \
 	common/verbs/verbs_cm.h \
 	common/verbs/verbs_conn.c \
+	common/verbs/verbs_conn.h \
 	common/verbs/verbs_connect.c \
+	common/verbs/verbs_connect.h \
 	common/verbs/verbs_device.c \
+	common/verbs/verbs_device.h \
 	common/verbs/verbs_domain.c \
+	common/verbs/verbs_domain.h \
 	common/verbs/verbs_ep.c \
+	common/verbs/verbs_ep.h \
 	common/verbs/verbs_near.c \
 	common/verbs/verbs_near.h \
 	common/verbs/verbs_oob.c \
 	common/verbs/verbs_oob.h \
 	common/verbs/verbs_pool.c \
+	common/verbs/verbs_pool.h \
 	common/verbs/verbs_progress.c \
+	common/verbs/verbs_progress.h \
 	common/verbs/verbs_reg.c \
 	common/verbs/verbs_reg.h \
 	common/verbs/verbs_reg_rcache.c \
 	common/verbs/verbs_rma.c \
+	common/verbs/verbs_rma.h \
 	common/verbs/verbs_srq.c \
+	common/verbs/verbs_srq.h \
 	common/verbs/verbs_tm.c \
+	common/verbs/verbs_tm.h \
 	common/verbs/verbs_types.h
 
 # Headers that an installed Open MPI 5.0 lacks (configure.m4, TM_CHECK_OMPI_HEADERS).

@@ -6,11 +6,20 @@
  * (verbs_conn.c).  On this host every connected peer is looked at in /proc within two seconds, so
  * that one that is only waited for is missed, too.
  */
-#include "verbs/verbs_types.h"
+#include "verbs/verbs_alive.h"
 
 #include <string.h>
 
 #include "fabric/fab_host.h"
+#include "verbs/verbs_conn.h"
+#include "verbs/verbs_domain.h"
+#include "verbs/verbs_ep.h"
+
+enum {
+    /* ticks in which every connected peer of this host is looked at once: 2 s */
+    FAB_VERBS_TICKS_PER_ROUND = 8,
+    FAB_VERBS_PORT_GRACE_US = 10000000, /* time for a port to come back */
+};
 
 void fab_verbs_fail_all(fab_verbs_domain_t *dom, const char *what)
 {

@@ -29,7 +29,10 @@
 #include <string.h>
 #include <rdma/rdma_cma.h>
 
-#include "verbs/verbs_oob.h"
+#include "verbs/verbs_conn.h"
+#include "verbs/verbs_connect.h"
+#include "verbs/verbs_domain.h"
+#include "verbs/verbs_ep.h"
 
 enum {
     FAB_VERBS_CM_BACKLOG = 1024, /* requests that the kernel keeps while this process computes */

@@ -11,7 +11,7 @@
  * wr_id is index << 40 | generation << 32 | position in the send queue: completions of a connection that is gone, which
  * some devices still deliver, are recognized.
  */
-#include "verbs/verbs_cm.h"
+#include "verbs/verbs_conn.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -20,6 +20,14 @@
 #include <sys/random.h>
 
 #include "fabric/fab_params.h"
+#include "verbs/verbs_alive.h"
+#include "verbs/verbs_cm.h"
+#include "verbs/verbs_domain.h"
+#include "verbs/verbs_ep.h"
+#include "verbs/verbs_progress.h"
+#include "verbs/verbs_rma.h"
+#include "verbs/verbs_srq.h"
+#include "verbs/verbs_tm.h"
 
 enum {
     FAB_VERBS_MIN_RNR_TIMER = 12, /* 0.64 ms until a sender that found no buffer tries again */

@@ -16,13 +16,17 @@
  *
  * No time limit anywhere where a peer's program may be computing: a peer that is gone shows in TCP.
  */
-#include "verbs/verbs_cm.h"
-#include "verbs/verbs_oob.h"
+#include "verbs/verbs_connect.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "fabric/fab_params.h"
+#include "verbs/verbs_cm.h"
+#include "verbs/verbs_conn.h"
+#include "verbs/verbs_domain.h"
+#include "verbs/verbs_ep.h"
+#include "verbs/verbs_oob.h"
 
 enum { FAB_VERBS_DEFER_US = 3000000 }; /* longer than a connection lingers */
 

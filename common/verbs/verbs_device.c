@@ -4,7 +4,7 @@
  * of these the nearest to the CPUs that this process may run on; of equally near ones, the
  * processes of the host take turns.
  */
-#include "verbs/verbs_cm.h"
+#include "verbs/verbs_device.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,6 +12,9 @@
 #include <string.h>
 
 #include "fabric/fab_params.h"
+#include "verbs/verbs_cm.h"
+#include "verbs/verbs_domain.h"
+#include "verbs/verbs_rma.h"
 
 enum {
     FAB_VERBS_PORTS_MAX = 64,      /* ports that are compared */

@@ -2,8 +2,7 @@
 /*
  * Provider verbs: opening and closing it in this process, its address, its description, its table.
  */
-#include "verbs/verbs_cm.h"
-#include "verbs/verbs_oob.h"
+#include "verbs/verbs_domain.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +15,19 @@
 #include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
+#include "verbs/verbs_cm.h"
+#include "verbs/verbs_conn.h"
+#include "verbs/verbs_device.h"
+#include "verbs/verbs_ep.h"
+#include "verbs/verbs_oob.h"
+#include "verbs/verbs_progress.h"
+#include "verbs/verbs_rma.h"
+#include "verbs/verbs_srq.h"
+#include "verbs/verbs_tm.h"
+
+enum {
+    FAB_VERBS_LEAVE_US = 300000
+}; /* for what was sent to be delivered when the process leaves */
 
 /* ---- open --------------------------------------------------------------- */
 

@@ -10,7 +10,7 @@
  * A pair has one connection, on which both send; so who wants no more of it asks the other to let
  * go (CLOSE), which answers CLOSED as its last message on it and would connect anew to send again.
  */
-#include "verbs/verbs_types.h"
+#include "verbs/verbs_ep.h"
 
 #include <endian.h>
 #include <stdarg.h>
@@ -19,6 +19,19 @@
 #include <string.h>
 
 #include "fabric/fab_params.h"
+#include "verbs/verbs_conn.h"
+#include "verbs/verbs_connect.h"
+#include "verbs/verbs_domain.h"
+#include "verbs/verbs_pool.h"
+#include "verbs/verbs_rma.h"
+
+/* A peer about to fail: first, what it sent is delivered. */
+struct fab_verbs_deferred {
+    struct fab_verbs_deferred *next;
+    fab_peer_t *peer;
+    int rc;
+    char why[384];
+};
 
 /* ---- sending ------------------------------------------------------------ */
 

@@ -9,7 +9,11 @@
 #include <unistd.h>
 
 #include "fabric/fab_wire.h"
+#include "verbs/verbs_alive.h"
 #include "verbs/verbs_cm.h"
+#include "verbs/verbs_connect.h"
+#include "verbs/verbs_domain.h"
+#include "verbs/verbs_ep.h"
 
 enum { FAB_VERBS_TIMEOUT_S = 60 }; /* until a host that does not answer over TCP is given up */
 

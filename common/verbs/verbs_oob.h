@@ -6,9 +6,9 @@
 #ifndef FAB_VERBS_OOB_H
 #define FAB_VERBS_OOB_H
 
-#include <sys/socket.h>
-
+#include "sock/sock.h"
 #include "verbs/verbs_types.h"
+#include "verbs/verbs_wire.h"
 
 /* Listen; fills ips and num_ips of dom->addr. Also watches the device's events. */
 int fab_verbs_oob_open(fab_verbs_domain_t *dom, const char **why);
@@ -20,9 +20,5 @@ void fab_verbs_oob_close(fab_verbs_domain_t *dom);
 fab_sock_t *fab_verbs_oob_connect(fab_verbs_ep_t *ep, const fab_verbs_frame_t *frame);
 
 int fab_verbs_oob_poll(fab_verbs_domain_t *dom);
-
-/* Upcalls, in verbs_connect.c. */
-void fab_verbs_on_frame(fab_sock_t *sock, const void *frame);
-void fab_verbs_on_broken(fab_sock_t *sock, const char *why);
 
 #endif /* FAB_VERBS_OOB_H */

@@ -3,12 +3,15 @@
  * Pools of registered buffers of one size, made in chunks of one registration each, given back when
  * the domain closes.
  */
-#include "verbs/verbs_types.h"
+#include "verbs/verbs_pool.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "opal/constants.h"
+#include "verbs/verbs_wire.h"
 
 enum { FAB_VERBS_BUF_ALIGN = 64 };
 

@@ -4,12 +4,29 @@
  * credits, move RMA on, and now and then look at the clock, and by it at sockets and peers.
  * Without a connection it costs a few loads, and 25 ns every 16 calls.
  */
-#include "verbs/verbs_oob.h"
+#include "verbs/verbs_progress.h"
 
 #include <endian.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+#include "verbs/verbs_alive.h"
+#include "verbs/verbs_conn.h"
+#include "verbs/verbs_connect.h"
+#include "verbs/verbs_domain.h"
+#include "verbs/verbs_ep.h"
+#include "verbs/verbs_oob.h"
+#include "verbs/verbs_rma.h"
+#include "verbs/verbs_srq.h"
+#include "verbs/verbs_tm.h"
+
+enum {
+    FAB_VERBS_HOUSE_PASSES = 16, /* progress calls between looks at the clock (25 ns) */
+    /* time between looks at the sockets (0.5 us) when nothing is expected */
+    FAB_VERBS_OOB_US = 1000,
+    FAB_VERBS_TICK_US = 250000, /* time between looks whether peers live */
+};
 
 uint64_t fab_verbs_now_us(void)
 {

@@ -5,12 +5,17 @@
  *
  * What cannot be registered is refused (OPAL_ERR_NOT_SUPPORTED): the caller sends messages instead.
  */
-#include "verbs/verbs_types.h"
+#include "verbs/verbs_rma.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "verbs/verbs_conn.h"
+#include "verbs/verbs_connect.h"
+#include "verbs/verbs_domain.h"
+#include "verbs/verbs_ep.h"
 
 /* What this provider writes into fab_rkey_t. */
 typedef struct fab_verbs_rkey {

@@ -7,12 +7,16 @@
  * keeps to its window finds a buffer, in general. If not (the limit is reached, memory cannot be
  * locked), the device makes it wait (RNR) and tries again, without end.
  */
-#include "verbs/verbs_types.h"
+#include "verbs/verbs_srq.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "fabric/fab_params.h"
+#include "verbs/verbs_conn.h"
+#include "verbs/verbs_domain.h"
+#include "verbs/verbs_progress.h"
+#include "verbs/verbs_tm.h"
 
 enum {
     FAB_VERBS_WINDOW_MIN = 4,

@@ -9,7 +9,7 @@
  * wr_id: of receive buffers the fab_verbs_buf_t; of listed receives the fab_tm_recv_t, with
  * FAB_VERBS_LISTED; of signaled list operations what the engine gave.
  */
-#include "verbs/verbs_types.h"
+#include "verbs/verbs_tm.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -17,6 +17,14 @@
 #include <string.h>
 
 #include "fabric/fab_params.h"
+#include "verbs/verbs_alive.h"
+#include "verbs/verbs_conn.h"
+#include "verbs/verbs_domain.h"
+#include "verbs/verbs_ep.h"
+#include "verbs/verbs_pool.h"
+#include "verbs/verbs_progress.h"
+#include "verbs/verbs_rma.h"
+#include "verbs/verbs_srq.h"
 
 enum {
     FAB_VERBS_TM_MIN_BUFS = 33,            /* posted before mlx5's TM-SRQ does anything */

@@ -10,7 +10,8 @@
 
 #include "fabric/fab_core.h"
 #include "verbs/verbs_near.h"
-#include "verbs/verbs_types.h"
+#include "verbs/verbs_device.h"
+#include "verbs/verbs_domain.h"
 
 enum { AM_DATA = 9 };
 

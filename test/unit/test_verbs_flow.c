@@ -10,6 +10,8 @@
 
 #include <errno.h>
 
+#include "verbs/verbs_progress.h"
+
 /* ---- windows ------------------------------------------------------------ */
 
 /* A sender stops at the window of a receiver that does nothing, and goes on when that does. */

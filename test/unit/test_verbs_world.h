@@ -8,7 +8,9 @@
 #include "test_fab_faults.h"
 
 #include "fabric/fab_core.h"
-#include "verbs/verbs_types.h"
+#include "verbs/verbs_conn.h"
+#include "verbs/verbs_domain.h"
+#include "verbs/verbs_ep.h"
 
 static inline fab_verbs_domain_t *verbs_domain(const world_t *world)
 {

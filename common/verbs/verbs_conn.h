@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Connections: the queue pairs of a pair of processes, what is under way on them, and credits.
+ */
+#ifndef FAB_VERBS_CONN_H
+#define FAB_VERBS_CONN_H
+
+#include "verbs/verbs_pool.h"
+#include "verbs/verbs_types.h"
+#include "verbs/verbs_wire.h"
+
+enum {
+    FAB_VERBS_SQ_DEPTH = 128, /* work requests on one QP, a power of two */
+    FAB_VERBS_SQ_SPARE = 8,   /* of these only for the provider's own messages */
+    /* work requests handed over with one doorbell at most: the first waits for the last */
+    FAB_VERBS_CHAIN = 16,
+    /* with so many bytes the line has something to do, while the next are packed */
+    FAB_VERBS_CHAIN_BYTES = 4096,
+    /* unsignaled work requests in a row on one QP: a quarter of its depth */
+    FAB_VERBS_SIGNAL_WQES = 32,
+    FAB_VERBS_SIGNAL_BUFS = 4, /* unsignaled send buffers: what an idle connection may keep */
+    FAB_VERBS_INLINE = 220,    /* bytes asked for; the device may give less */
+    FAB_VERBS_READS = 16,      /* READs that a QP serves at a time, if the device can */
+    /* time for a connection that is done with to deliver what was sent */
+    FAB_VERBS_LINGER_US = 2000000,
+    /* time for a device to complete what it has begun to receive */
+    FAB_VERBS_DRAIN_US = 1000000,
+};
+
+/* One work request on the send queue. */
+typedef struct fab_verbs_wqe {
+    fab_verbs_buf_t *buf; /* NULL: inline, or a READ or WRITE */
+    fab_verbs_op_t *op;   /* NULL: a message */
+    uint32_t len;         /* of a READ or WRITE */
+    bool is_signaled;
+} fab_verbs_wqe_t;
+
+/*
+ * Work requests that are held back, to be handed over with one doorbell; what is inline lies here.
+ */
+typedef struct fab_verbs_chain {
+    uint32_t num;
+    uint32_t bytes;
+    struct {
+        struct ibv_send_wr wr;
+        struct ibv_sge sge;
+        unsigned char data[FAB_VERBS_INLINE];
+    } links[FAB_VERBS_CHAIN];
+} fab_verbs_chain_t;
+
+/* Entry of the table from QP number to connection. */
+typedef struct fab_verbs_qpn {
+    struct fab_verbs_qpn *next;
+    fab_verbs_conn_t *conn;
+    uint32_t qpn;
+} fab_verbs_qpn_t;
+
+struct fab_verbs_conn {
+    struct ibv_qp *qp; /* sends, and receives unless there is a tm_qp */
+    struct ibv_qp
+        /*
+         * no send queue: receives, and the device reads and answers rendezvous; NULL: not both
+         * devices can
+         */
+        *tm_qp;
+    fab_verbs_ep_t *ep; /* NULL: lingers */
+    fab_verbs_domain_t *dom;
+    fab_verbs_qpn_t qpns[2];          /* of qp and tm_qp */
+    fab_verbs_conn_t *owing_next;     /* in dom->owing */
+    fab_verbs_conn_t *lingering_next; /* in dom->lingering */
+    uint32_t id;                      /* upper half of wr_id; see fab_verbs_conn_of() */
+    uint32_t psn;
+    uint32_t tm_psn;
+    uint32_t peer_qpn; /* once connected */
+    uint32_t peer_psn;
+    uint64_t linger_until; /* us */
+    uint64_t drain_until;  /* us; 0: not draining */
+    uint32_t drained_at;   /* dom->empty_polls when the last QP had ended */
+
+    /* send queue: work requests tail..head-1 are posted and not known to be complete */
+    uint32_t head;
+    uint32_t tail;
+    uint32_t unsignaled;
+    uint32_t unsignaled_bufs;
+    uint32_t max_inline;
+
+    /* flow control, all counts modulo 2^16 */
+    uint16_t sent;       /* messages */
+    uint16_t taken;      /* of these, what the peer says it took */
+    uint16_t window;     /* that the peer grants */
+    uint16_t consumed;   /* messages from the peer */
+    uint16_t advertised; /* of these, what the peer was told */
+    uint16_t granted;    /* to the peer */
+
+    uint8_t reads;         /* READs that the peer serves at a time */
+    uint8_t max_in_flight; /* READs and WRITEs */
+    uint8_t in_flight;
+    uint8_t num_ended; /* QPs that take no more receives: LAST_WQE_REACHED */
+    bool is_to_tm;     /* the peer's device matches tags */
+    bool is_ready;     /* the peer's QP receives */
+    bool is_broken;    /* a work request failed */
+    bool is_owing;     /* in dom->owing */
+    uint8_t to_send;   /* FAB_VERBS_ID_* other than CREDIT that found no room; 0: none */
+
+    /* iWARP (verbs_cm.c) */
+    struct rdma_cm_id *cm_id; /* NULL: no attempt to connect is under way, and none succeeded */
+    bool is_cm_begun;         /* this side has tried to connect the QP */
+    bool is_cm_waiting;       /* that failed, and will be tried again */
+    bool is_cm_up;            /* it is connected */
+
+    fab_verbs_wqe_t sq[FAB_VERBS_SQ_DEPTH];
+};
+
+/* A QP that can be told to its peer. NULL: *why. */
+fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why);
+/* To the peer's QP, up to ready to receive and to send. */
+int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame,
+                           const char **why);
+/* iWARP: another QP in place of one that failed to connect.  Else errno. */
+int fab_verbs_conn_renew(fab_verbs_conn_t *conn);
+uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom);
+/*
+ * The device may have begun to receive a message, or have received one that was not polled: stop the
+ * QPs, and wait until all that they complete has been seen. Destroying a QP would take its
+ * completions away, and the receive buffers with them. Called again and again; true: it can be
+ * destroyed.
+ */
+bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now);
+/* A QP has ended. */
+void fab_verbs_conn_ended(fab_verbs_conn_t *conn);
+/* At once: what is under way is lost, its operations end with the status. */
+void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status);
+/* Take it from its endpoint; it ends when what was sent on it is delivered. */
+void fab_verbs_conn_linger(fab_verbs_conn_t *conn);
+void fab_verbs_conn_end_lingering(fab_verbs_domain_t *dom, uint64_t now);
+
+fab_verbs_conn_t *fab_verbs_conn_of(fab_verbs_domain_t *dom, uint64_t wr_id);
+fab_verbs_conn_t *fab_verbs_conn_by_qpn(fab_verbs_domain_t *dom, uint32_t qpn);
+
+/* The number of the QP that the peer's messages come to. */
+static inline uint32_t fab_verbs_conn_recv_qpn(const fab_verbs_conn_t *conn)
+{
+    return conn->qpns[NULL != conn->tm_qp].qpn;
+}
+
+static inline uint32_t fab_verbs_sq_room(const fab_verbs_conn_t *conn)
+{
+    return FAB_VERBS_SQ_DEPTH - (conn->head - conn->tail);
+}
+
+/*
+ * Post wr, whose sg_list and opcode are set.  buf: given back when it is complete.  op: gets the
+ * completion. OPAL_ERR_RESOURCE_BUSY: the device has no room now. OPAL_ERR_UNREACH: the peer is
+ * about to fail.
+ */
+int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verbs_buf_t *buf,
+                        fab_verbs_op_t *op);
+/* What is posted from now on may be held back, until the end. */
+void fab_verbs_chain_begin(fab_verbs_conn_t *conn);
+void fab_verbs_chain_end(fab_verbs_domain_t *dom);
+
+/* Send one of the provider's own messages, now or when there is room. */
+void fab_verbs_conn_tell(fab_verbs_conn_t *conn, uint8_t id);
+void fab_verbs_conn_tell_owing(fab_verbs_domain_t *dom);
+void fab_verbs_conn_schedule_credits(fab_verbs_conn_t *conn);
+
+/* A work request is complete, and with it all before it. */
+void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc);
+
+static inline bool fab_verbs_has_credit(const fab_verbs_conn_t *conn)
+{
+    return (uint16_t) (conn->sent - conn->taken) < conn->window;
+}
+
+#endif /* FAB_VERBS_CONN_H */

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The domain: one port of one device, with all that is open on it.
+ */
+#ifndef FAB_VERBS_DOMAIN_H
+#define FAB_VERBS_DOMAIN_H
+
+#include "fabric/fab_provider.h"
+#include "sock/sock.h"
+#include "verbs/verbs_conn.h"
+#include "verbs/verbs_pool.h"
+#include "verbs/verbs_reg.h"
+#include "verbs/verbs_types.h"
+#include "verbs/verbs_wire.h"
+
+enum {
+    FAB_VERBS_SQ_USED_MAX = 8192, /* work requests on all QPs, if the send CQ can be that large */
+    FAB_VERBS_HASH = 4096,        /* buckets of the table from QP number to connection */
+};
+
+struct fab_verbs_domain {
+    fab_t *fab;
+
+    /* polling */
+    struct ibv_cq *recv_cq;
+    struct ibv_cq *send_cq;
+    uint32_t num_conns;    /* those with a QP, lingering ones too */
+    uint32_t num_signaled; /* work requests that will complete */
+    uint32_t sq_used;      /* work requests posted and not known to be complete */
+    uint32_t sq_used_max;
+    uint32_t pass;               /* progress calls */
+    fab_verbs_conn_t *last_conn; /* the last message came on */
+    fab_verbs_conn_t *chained;   /* its work requests go to chain first; NULL: none's */
+    fab_verbs_conn_t **conns;    /* by index */
+    uint32_t max_conns;
+    uint32_t free_conn; /* where to look for a free index */
+    uint8_t generation; /* of the next connection */
+    fab_verbs_qpn_t *by_qpn[FAB_VERBS_HASH];
+    fab_verbs_conn_t *owing;
+    fab_verbs_conn_t *lingering;
+    fab_verbs_ep_t *rma; /* with operations to post */
+    fab_verbs_ep_t **rma_tail;
+    uint32_t num_rma;
+    fab_verbs_deferred_t *deferred;
+
+    /* device */
+    struct ibv_context *ctx;
+    struct ibv_pd *pd;
+    struct ibv_srq *srq;
+    fab_verbs_tm_t *tm;     /* NULL: srq is a plain one */
+    uint32_t num_requested; /* requests that devices may answer, and have not */
+    uint32_t max_requested; /* receive buffers for the answers */
+    uint32_t empty_polls;   /* of recv_cq, modulo 2^32 */
+    struct ibv_device_attr device;
+    struct ibv_port_attr port;
+    uint32_t step; /* bytes of one READ or WRITE at most */
+    uint8_t port_num;
+    uint8_t gid_index;
+    char name[64 + 8]; /* "mlx5_0:1" */
+    bool is_dead;      /* the device failed */
+    bool is_closed;    /* by fab_close(): operations end without completion */
+    /* all of the job is reached in other ways: started when a process joins that is not */
+    bool is_standby;
+    bool is_started;          /* queues and buffers are made */
+    uint64_t port_down_since; /* us; 0: it is up */
+
+    /* memory */
+    fab_verbs_pool_t send_pool;
+    fab_verbs_pool_t recv_pool;
+    fab_verbs_buf_t *to_post; /* receive buffers to be posted again */
+    uint32_t max_recv_bufs;
+    uint32_t max_send_bufs;
+    fab_verbs_regs_t *regs;
+    fab_verbs_op_t *free_ops;
+    fab_verbs_exposed_t *exposed; /* memory that any peer may reach */
+    fab_verbs_exposed_t *free_exposed;
+    bool is_memlock_logged;
+
+    /* connecting */
+    fab_verbs_oob_t *oob;
+    fab_sock_set_t *socks; /* for connection set-up */
+    fab_verbs_cm_t *cm;    /* NULL: the port is not iWARP */
+    uint32_t num_asking;
+    fab_verbs_ep_t *waiting;
+    fab_verbs_ep_t **waiting_tail;
+    uint64_t next_oob;  /* us */
+    uint64_t next_tick; /* us */
+
+    fab_verbs_ep_t *eps;   /* all */
+    uint32_t alive_at;     /* index in conns: looked at last */
+    fab_verbs_addr_t addr; /* of this process */
+    fab_verbs_chain_t chain;
+};
+
+/* Queues and buffers are needed: make them, if that was not done. */
+int fab_verbs_start(fab_verbs_domain_t *dom, const char **why);
+
+#endif /* FAB_VERBS_DOMAIN_H */

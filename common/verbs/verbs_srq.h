@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The shared receive queue.
+ */
+#ifndef FAB_VERBS_SRQ_H
+#define FAB_VERBS_SRQ_H
+
+#include "verbs/verbs_domain.h"
+#include "verbs/verbs_pool.h"
+
+enum {
+    /* receive buffers beyond the windows: credits, and what waits to be posted again */
+    FAB_VERBS_SLACK_BUFS = 64,
+    /* ... and for what devices answer to requests (FIN), which no window limits */
+    FAB_VERBS_FIN_BUFS = 128,
+};
+
+int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why);
+/*
+ * There is one more connection: more receive buffers, up to the limit. Returns the window for its
+ * peer; 0: none is left, which only iWARP has to know.
+ */
+uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom);
+/* Give the collected buffers back to the SRQ, if it may have them now. */
+void fab_verbs_srq_repost(fab_verbs_domain_t *dom);
+
+/* The device is done with a receive buffer, to be posted again. False: it did not have it. */
+static inline bool fab_verbs_collect(fab_verbs_domain_t *dom, fab_verbs_buf_t *buf)
+{
+    if (__builtin_expect(!buf->is_posted, 0)) {
+        return false;
+    }
+    buf->is_posted = false;
+    buf->next = dom->to_post;
+    dom->to_post = buf;
+    return true;
+}
+
+#endif /* FAB_VERBS_SRQ_H */
