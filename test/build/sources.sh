@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=120 needs=shellcheck
 #
-# Every source file says its licence and is in a sources.mk, is as clang-format wants it, every header compiles alone, every
-# script passes shellcheck.
+# Every source file says its licence and is in a sources.mk, is as clang-format wants it, every header compiles alone, directories
+# include each other as doc/design.md says, every script passes shellcheck.
 . "$TM_SRC/test/lib/script.sh"
 
 cd "$TM_SRC"
@@ -36,6 +36,28 @@ for file in "${files[@]}"; do
         fail "$file does not compile alone"
 done
 echo "alone: ${#files[@]} headers"
+
+# included DIRECTORY: "FILE HEADER" for each header in quotes that its files include; of its own directory "NAME.h", else "NAME/NAME.h".
+included()
+{
+    local dir=$1
+    find "$dir" -maxdepth 1 -name '*.[ch]' -exec grep -HoE '^#include "[^"]+"' {} + |
+        sed -E "s@^$dir/@@; s@:#include \"@ @; s@\"\$@@; s@ (\./)?${dir##*/}/@ @"
+}
+
+# design.md has a table of who includes what.
+mapfile -t dirs < <(find common pml_tm btl_fabric -name '*.[ch]' -printf '%h\n' | grep -v ompi5_headers | sort -u)
+for dir in "${dirs[@]}"; do
+    row=$(grep -E "^\| .${dir##*/}. \|" doc/design.md) || fail "doc/design.md does not say what $dir includes"
+    included "$dir" >"$TM_WORK/included"
+    while read -r file header; do
+        [[ $header != */* || ${row#*|*|} == *"\`${header%%/*}\`"* || ${row#*|*|} == *"\`$header\`"* ]] ||
+            fail "$dir/$file includes $header, which is not in the table of doc/design.md"
+    done <"$TM_WORK/included"
+    grep -E '\.h [^/]*$' "$TM_WORK/included" >"$TM_WORK/headers" || true
+    tsort "$TM_WORK/headers" >"$TM_WORK/sorted" || fail "headers of $dir include each other in a circle"
+done
+echo "includes: ${#dirs[@]} directories"
 
 mapfile -t files < <(find autogen.sh quickstart .ci test -type f -exec grep -lE '^#!.*sh$|^# shellcheck shell=' {} +)
 shellcheck -x "${files[@]}" || fail "shellcheck"
