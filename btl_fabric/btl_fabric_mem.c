@@ -7,13 +7,20 @@
 
 #include <stdlib.h>
 
+/* Atomic operations are done by this process's CPU. */
+static unsigned access_of(uint32_t flags)
+{
+    return (0 != (flags & MCA_BTL_REG_FLAG_REMOTE_READ) ? FAB_ACCESS_READ : 0) |
+           (0 != (flags & MCA_BTL_REG_FLAG_REMOTE_WRITE) ? FAB_ACCESS_WRITE : 0);
+}
+
 struct mca_btl_base_registration_handle_t *
 mca_btl_fabric_register_mem(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *base,
                             size_t size, uint32_t flags)
 {
     struct mca_btl_base_registration_handle_t *handle = calloc(1, sizeof(*handle));
 
-    (void) btl, (void) ep, (void) flags; /* the endpoint may be MCA_BTL_ENDPOINT_ANY */
+    (void) btl, (void) ep; /* the endpoint may be MCA_BTL_ENDPOINT_ANY */
     if (NULL == handle) {
         return NULL;
     }
@@ -22,7 +29,7 @@ mca_btl_fabric_register_mem(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep
     fab_lock(mca_btl_fabric.fab);
     handle->key = fab_idmap_add(&mca_btl_fabric.mems, handle);
     if (0 != handle->key) {
-        fab_expose_any(mca_btl_fabric.fab, base, size, &handle->region);
+        fab_expose_any(mca_btl_fabric.fab, base, size, access_of(flags), &handle->region);
         mca_btl_fabric.counters.registered++;
     }
     fab_unlock(mca_btl_fabric.fab);

@@ -46,7 +46,8 @@ int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
 
     /* whether it can be read is the receiver's to find out */
     if (NULL != req->data && !req->is_exposed) {
-        req->is_exposed = OMPI_SUCCESS == fab_expose(peer, req->data, rndv.len, &req->rkey);
+        req->is_exposed = OMPI_SUCCESS ==
+                          fab_expose(peer, req->data, rndv.len, FAB_ACCESS_READ, &req->rkey);
     }
     if (req->is_exposed) {
         rndv.addr = (uintptr_t) req->data;

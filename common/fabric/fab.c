@@ -487,7 +487,7 @@ const char *fab_why_one_host(const fab_t *fab)
 
 /* ---- memory for any peer ------------------------------------------------ */
 
-void fab_expose_any(fab_t *fab, const void *buf, size_t len, fab_region_t *region)
+void fab_expose_any(fab_t *fab, const void *buf, size_t len, unsigned access, fab_region_t *region)
 {
     const fab_core_t *core = fab_core(fab);
 
@@ -495,8 +495,8 @@ void fab_expose_any(fab_t *fab, const void *buf, size_t len, fab_region_t *regio
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         const fab_provider_t *provider = fab_providers[i];
         fab_domain_t *dom = core->slots[i].dom;
-        if (NULL != dom &&
-            (NULL == provider->expose_any || provider->expose_any(dom, buf, len, &region->rkey))) {
+        if (NULL != dom && (NULL == provider->expose_any ||
+                            provider->expose_any(dom, buf, len, access, &region->rkey))) {
             region->providers |= 1u << provider->id;
         }
     }

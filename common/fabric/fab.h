@@ -379,7 +379,7 @@ struct fab_ops {
     int (*send)(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len);
     void *(*reserve)(fab_peer_t *peer, size_t max_len);
     void (*commit)(fab_peer_t *peer, fab_hdr_t hdr, size_t len);
-    int (*expose)(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey);
+    int (*expose)(fab_peer_t *peer, const void *buf, size_t len, unsigned access, fab_rkey_t *rkey);
     void (*unexpose)(fab_peer_t *peer, fab_rkey_t *rkey);
     int (*rma)(fab_rma_t *op);
     /*
@@ -481,12 +481,23 @@ FAB_EXPORT int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t
 /* ---- remote memory ------------------------------------------------------ */
 
 /*
- * Make len bytes at buf readable (and writable) for the peer until fab_unexpose() with the same
- * key. Errors: OPAL_ERR_OUT_OF_RESOURCE, OPAL_ERR_NOT_SUPPORTED (no RMA to this peer).
+ * What a peer may do with exposed memory.  A device enforces it; processes of one host that may
+ * read each other's memory at all may do anything.
  */
-static inline int fab_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
+enum {
+    FAB_ACCESS_READ = 1u << 0,   /* fab_get() */
+    FAB_ACCESS_WRITE = 1u << 1,  /* fab_put() */
+    FAB_ACCESS_ATOMIC = 1u << 2, /* fab_fetch_add(), fab_compare_swap() */
+};
+
+/*
+ * Let the peer reach len bytes at buf, as access (FAB_ACCESS_*) says, until fab_unexpose() with the
+ * same key. Errors: OPAL_ERR_OUT_OF_RESOURCE, OPAL_ERR_NOT_SUPPORTED (no RMA to this peer).
+ */
+static inline int fab_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
+                             fab_rkey_t *rkey)
 {
-    return peer->ops->expose(peer, buf, len, rkey);
+    return peer->ops->expose(peer, buf, len, access, rkey);
 }
 
 static inline void fab_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
@@ -505,8 +516,9 @@ typedef struct fab_region {
 
 _Static_assert(40 == sizeof(fab_region_t), "fab_region_t is a wire format");
 
-/* Make len bytes at buf readable and writable for all peers that region->providers allows. */
-FAB_EXPORT void fab_expose_any(fab_t *fab, const void *buf, size_t len, fab_region_t *region);
+/* Let all peers that region->providers allows reach len bytes at buf, as access says. */
+FAB_EXPORT void fab_expose_any(fab_t *fab, const void *buf, size_t len, unsigned access,
+                               fab_region_t *region);
 FAB_EXPORT void fab_unexpose_any(fab_t *fab, fab_region_t *region);
 
 /* Can fab_get() and fab_put() reach this memory of the peer? The region is as that peer sent it. */

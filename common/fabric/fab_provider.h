@@ -74,7 +74,8 @@ typedef struct fab_provider {
      * fab_expose_any(): write this provider's part of the key.  False: its peers cannot reach this
      * memory by RMA.  NULL: no key is needed.
      */
-    bool (*expose_any)(fab_domain_t *dom, const void *buf, size_t len, fab_rkey_t *rkey);
+    bool (*expose_any)(fab_domain_t *dom, const void *buf, size_t len, unsigned access,
+                       fab_rkey_t *rkey);
     void (*unexpose_any)(fab_domain_t *dom, const fab_rkey_t *rkey);
 
     /*

@@ -34,9 +34,10 @@ static void failed_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     (void) peer, (void) hdr, (void) len;
 }
 
-static int failed_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
+static int failed_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
+                         fab_rkey_t *rkey)
 {
-    (void) peer, (void) buf, (void) len, (void) rkey;
+    (void) peer, (void) buf, (void) len, (void) access, (void) rkey;
     return OPAL_ERR_UNREACH;
 }
 

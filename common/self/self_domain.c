@@ -95,9 +95,10 @@ static int self_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t le
 
 /* ---- memory ------------------------------------------------------------- */
 
-static int self_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
+static int self_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
+                       fab_rkey_t *rkey)
 {
-    (void) peer, (void) buf, (void) len;
+    (void) peer, (void) buf, (void) len, (void) access;
     *rkey = (fab_rkey_t){{0}};
     return OPAL_SUCCESS;
 }

@@ -162,12 +162,14 @@ static void shm_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 
 /* ---- memory: CMA needs no key, a peer that is to help does -------------- */
 
-static int shm_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
+static int shm_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
+                      fab_rkey_t *rkey)
 {
     fab_shm_ep_t *ep = peer->ep;
     fab_shm_rkey_t key = {.magic = FAB_SHM_MAGIC,
                           .key = fab_shm_coop_expose(ep->dom, peer, buf, len)};
 
+    (void) access;
     *rkey = (fab_rkey_t){{0}};
     memcpy(rkey->bytes, &key, sizeof(key));
     return OPAL_SUCCESS;

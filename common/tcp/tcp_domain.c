@@ -255,9 +255,10 @@ static int tcp_describe(fab_domain_t *domain, char *buf, size_t size)
     return len < (int) size ? len + snprintf(buf + len, size - (size_t) len, "\n") : len;
 }
 
-static bool tcp_expose_any(fab_domain_t *domain, const void *buf, size_t len, fab_rkey_t *rkey)
+static bool tcp_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
+                           fab_rkey_t *rkey)
 {
-    (void) domain, (void) buf, (void) len, (void) rkey;
+    (void) domain, (void) buf, (void) len, (void) access, (void) rkey;
     return false; /* there is no RMA over a stream */
 }
 

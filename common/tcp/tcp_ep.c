@@ -93,9 +93,10 @@ static void tcp_batch(fab_peer_t *peer, bool is_begin)
 
 /* ---- memory: none over a stream ----------------------------------------- */
 
-static int tcp_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
+static int tcp_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
+                      fab_rkey_t *rkey)
 {
-    (void) peer, (void) buf, (void) len, (void) rkey;
+    (void) peer, (void) buf, (void) len, (void) access, (void) rkey;
     return OPAL_ERR_NOT_SUPPORTED;
 }
 

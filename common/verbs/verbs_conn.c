@@ -176,8 +176,7 @@ static int qp_init(fab_verbs_domain_t *dom, struct ibv_qp *qp)
         .qp_state = IBV_QPS_INIT,
         .pkey_index = 0,
         .port_num = dom->port_num,
-        .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-                           IBV_ACCESS_REMOTE_WRITE | (unsigned int) fab_verbs_reg_access,
+        .qp_access_flags = (unsigned int) dom->access,
     };
 
     return ibv_modify_qp(qp, &attr,
@@ -328,7 +327,7 @@ static int qp_to_receive(const fab_verbs_domain_t *dom, struct ibv_qp *qp,
                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-static int qp_to_send(struct ibv_qp *qp, uint32_t psn, uint8_t reads)
+static int qp_to_send(const fab_verbs_domain_t *dom, struct ibv_qp *qp, uint32_t psn, uint8_t reads)
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTS,
@@ -337,11 +336,12 @@ static int qp_to_send(struct ibv_qp *qp, uint32_t psn, uint8_t reads)
         .rnr_retry = FAB_VERBS_FOREVER,
         .sq_psn = psn,
         .max_rd_atomic = reads,
+        .qp_access_flags = (unsigned int) dom->access,
     };
 
     return ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                             IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+                             IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_ACCESS_FLAGS);
 }
 
 /*
@@ -364,8 +364,8 @@ static int conn_bring_up(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame,
         return error;
     }
     *step = "send";
-    error = qp_to_send(conn->qp, conn->psn, reads);
-    return 0 == error && has_tm ? qp_to_send(conn->tm_qp, conn->tm_psn, reads) : error;
+    error = qp_to_send(dom, conn->qp, conn->psn, reads);
+    return 0 == error && has_tm ? qp_to_send(dom, conn->tm_qp, conn->tm_psn, reads) : error;
 }
 
 int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, const char **why)
@@ -396,6 +396,40 @@ int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *fram
     conn->max_in_flight = reads < FAB_VERBS_STEPS ? reads : FAB_VERBS_STEPS;
     conn->max_in_flight += 0 == conn->max_in_flight; /* WRITEs need none */
     return OPAL_SUCCESS;
+}
+
+/* A QP that is not connected yet gets what is allowed when it is, unless rdma_cm connects it. */
+static int conn_allow(const fab_verbs_conn_t *conn)
+{
+    struct ibv_qp_attr attr = {.qp_access_flags = (unsigned int) conn->dom->access};
+    int error = 0;
+
+    if ((0 != conn->peer_qpn || NULL != conn->dom->cm) && !conn->is_broken) {
+        error = ibv_modify_qp(conn->qp, &attr, IBV_QP_ACCESS_FLAGS);
+        if (0 == error && NULL != conn->tm_qp) {
+            error = ibv_modify_qp(conn->tm_qp, &attr, IBV_QP_ACCESS_FLAGS);
+        }
+    }
+    return error;
+}
+
+bool fab_verbs_conns_allow(fab_verbs_domain_t *dom, int access)
+{
+    int error = 0;
+
+    if (__builtin_expect(0 == (access & ~dom->access), 1)) {
+        return true;
+    }
+    dom->access |= access;
+    for (uint32_t i = 0; i < dom->max_conns && 0 == error; i++) {
+        error = NULL != dom->conns[i] ? conn_allow(dom->conns[i]) : 0;
+    }
+    if (0 != error) {
+        dom->access &= ~access;
+        fab_log(dom->fab, 1, "%s: peers may not be allowed to write: %s", dom->name,
+                strerror(error));
+    }
+    return 0 == error;
 }
 
 /* ---- posting ------------------------------------------------------------ */

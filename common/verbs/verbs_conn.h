@@ -134,6 +134,12 @@ void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status);
 void fab_verbs_conn_linger(fab_verbs_conn_t *conn);
 void fab_verbs_conn_end_lingering(fab_verbs_domain_t *dom, uint64_t now);
 
+/*
+ * Peers may do this (IBV_ACCESS_REMOTE_*) from now on, with memory that is registered for it.
+ * False: the device does not allow it.
+ */
+bool fab_verbs_conns_allow(fab_verbs_domain_t *dom, int access);
+
 fab_verbs_conn_t *fab_verbs_conn_of(fab_verbs_domain_t *dom, uint64_t wr_id);
 fab_verbs_conn_t *fab_verbs_conn_by_qpn(fab_verbs_domain_t *dom, uint32_t qpn);
 

@@ -51,7 +51,7 @@ static int fill_address(fab_verbs_domain_t *dom, const char **why)
 
     addr->version = FAB_VERBS_VERSION;
     addr->eager_max = fab_params.verbs_eager_limit;
-    addr->flags |= 0 != fab_verbs_reg_access ? FAB_VERBS_ADDR_ATOMIC : 0;
+    addr->flags |= IBV_ATOMIC_NONE != dom->device.atomic_cap ? FAB_VERBS_ADDR_ATOMIC : 0;
     addr->pid = (uint32_t) getpid();
     addr->host = fab_host_identity();
     addr->start_time = fab_proc_start_time(addr->pid);
@@ -157,7 +157,6 @@ static int open_steps(fab_verbs_domain_t *dom, const char **why)
                             strerror(errno));
         return OPAL_ERR_NOT_AVAILABLE;
     }
-    fab_verbs_reg_access = IBV_ATOMIC_NONE != dom->device.atomic_cap ? IBV_ACCESS_REMOTE_ATOMIC : 0;
     dom->regs = fab_verbs_reg_ops->open(dom->pd);
     if (NULL == dom->regs) {
         *why = "The cache of registered memory cannot be opened.";
@@ -224,6 +223,7 @@ static int verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
     }
     dom->fab = fab;
     dom->is_standby = fab->is_covered;
+    dom->access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
     dom->rma_tail = &dom->rma;
     dom->waiting_tail = &dom->waiting;
     rc = open_steps(dom, why);

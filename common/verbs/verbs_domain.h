@@ -54,6 +54,7 @@ struct fab_verbs_domain {
     struct ibv_device_attr device;
     struct ibv_port_attr port;
     uint32_t step; /* bytes of one READ or WRITE at most */
+    int access;    /* IBV_ACCESS_*: what the QPs allow peers */
     uint8_t port_num;
     uint8_t gid_index;
     char name[64 + 8]; /* "mlx5_0:1" */

@@ -9,16 +9,12 @@
 
 const fab_verbs_reg_ops_t *fab_verbs_reg_ops = &fab_verbs_reg_plain;
 
-int fab_verbs_reg_access = 0;
-
-struct ibv_mr *fab_verbs_reg_mr(struct ibv_pd *pd, void *buf, size_t len)
+struct ibv_mr *fab_verbs_reg_mr(struct ibv_pd *pd, void *buf, size_t len, int access)
 {
     struct ibv_mr *mr = ibv_reg_mr(pd, buf, len,
-                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-                                       IBV_ACCESS_REMOTE_WRITE | fab_verbs_reg_access);
+                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | access);
 
-    /* constants of the program, or mapped read only */
-    if (NULL == mr && ENOMEM != errno && EAGAIN != errno) {
+    if (NULL == mr && 0 == access && ENOMEM != errno && EAGAIN != errno) {
         mr = ibv_reg_mr(pd, buf, len, IBV_ACCESS_REMOTE_READ);
     }
     return mr;
@@ -35,9 +31,9 @@ static void plain_close(fab_verbs_regs_t *regs)
     (void) regs;
 }
 
-static fab_verbs_reg_t *plain_get(fab_verbs_regs_t *regs, void *buf, size_t len)
+static fab_verbs_reg_t *plain_get(fab_verbs_regs_t *regs, void *buf, size_t len, int access)
 {
-    return (fab_verbs_reg_t *) fab_verbs_reg_mr((struct ibv_pd *) regs, buf, len);
+    return (fab_verbs_reg_t *) fab_verbs_reg_mr((struct ibv_pd *) regs, buf, len, access);
 }
 
 static void plain_put(fab_verbs_regs_t *regs, fab_verbs_reg_t *reg)

@@ -26,11 +26,11 @@ typedef struct fab_verbs_reg_ops {
     /* All registrations have been put back. */
     void (*close)(fab_verbs_regs_t *regs);
     /*
-     * Register len > 0 bytes at buf for local and remote access; for remote reading only, if the
-     * memory cannot be written. NULL: errno says why: ENOMEM, EAGAIN: it cannot be locked; others:
-     * it cannot be registered.
+     * Register len > 0 bytes at buf for local access, remote reading, and what access says
+     * (IBV_ACCESS_REMOTE_*). NULL: errno says why: ENOMEM, EAGAIN: it cannot be locked; others: it
+     * cannot be registered.
      */
-    fab_verbs_reg_t *(*get)(fab_verbs_regs_t *regs, void *buf, size_t len);
+    fab_verbs_reg_t *(*get)(fab_verbs_regs_t *regs, void *buf, size_t len, int access);
     void (*put)(fab_verbs_regs_t *regs, fab_verbs_reg_t *reg);
     struct ibv_mr *(*mr)(const fab_verbs_reg_t *reg);
 } fab_verbs_reg_ops_t;
@@ -43,12 +43,9 @@ extern const fab_verbs_reg_ops_t *fab_verbs_reg_ops;
 void fab_verbs_reg_use_rcache(void);
 
 /*
- * What registered memory allows besides reading and writing: IBV_ACCESS_REMOTE_ATOMIC, if the
- * device can; set when it is opened.
+ * ibv_reg_mr() as get() describes it. Memory that peers only read need not be writable: constants of
+ * the program, or what is mapped read only.
  */
-extern int fab_verbs_reg_access;
-
-/* ibv_reg_mr() as get() describes it. */
-struct ibv_mr *fab_verbs_reg_mr(struct ibv_pd *pd, void *buf, size_t len);
+struct ibv_mr *fab_verbs_reg_mr(struct ibv_pd *pd, void *buf, size_t len, int access);
 
 #endif /* FAB_VERBS_REG_H */

@@ -35,7 +35,11 @@ struct fab_verbs_regs {
 static int rcache_register_memory(void *data, void *base, size_t size,
                                   mca_rcache_base_registration_t *reg)
 {
-    struct ibv_mr *mr = fab_verbs_reg_mr(data, base, size);
+    bool is_write = 0 != (reg->access_flags & MCA_RCACHE_ACCESS_REMOTE_WRITE);
+    bool is_atomic = 0 != (reg->access_flags & MCA_RCACHE_ACCESS_REMOTE_ATOMIC);
+    struct ibv_mr *mr = fab_verbs_reg_mr(data, base, size,
+                                         (is_write ? IBV_ACCESS_REMOTE_WRITE : 0) |
+                                             (is_atomic ? IBV_ACCESS_REMOTE_ATOMIC : 0));
 
     ((fab_verbs_rcache_reg_t *) reg)->mr = mr;
     if (NULL != mr) {
@@ -79,10 +83,16 @@ static void rcache_close(fab_verbs_regs_t *regs)
     free(regs);
 }
 
-static fab_verbs_reg_t *rcache_get(fab_verbs_regs_t *regs, void *buf, size_t len)
+/* What all have alike is not asked for: memory that is sent and received is registered once. */
+static fab_verbs_reg_t *rcache_get(fab_verbs_regs_t *regs, void *buf, size_t len, int access)
 {
     mca_rcache_base_registration_t *reg = NULL;
-    int rc = regs->rcache->rcache_register(regs->rcache, buf, len, 0, MCA_RCACHE_ACCESS_ANY, &reg);
+    bool is_write = 0 != (access & IBV_ACCESS_REMOTE_WRITE);
+    bool is_atomic = 0 != (access & IBV_ACCESS_REMOTE_ATOMIC);
+    int flags = MCA_RCACHE_ACCESS_LOCAL_WRITE | MCA_RCACHE_ACCESS_REMOTE_READ |
+                (is_write ? MCA_RCACHE_ACCESS_REMOTE_WRITE : 0) |
+                (is_atomic ? MCA_RCACHE_ACCESS_REMOTE_ATOMIC : 0);
+    int rc = regs->rcache->rcache_register(regs->rcache, buf, len, 0, flags, &reg);
 
     if (OPAL_SUCCESS != rc) {
         errno = OPAL_ERR_OUT_OF_RESOURCE == rc ? ENOMEM : EFAULT;

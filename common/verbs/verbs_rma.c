@@ -28,9 +28,11 @@ _Static_assert(sizeof(fab_verbs_rkey_t) <= sizeof(fab_rkey_t), "it must fit");
 
 /* ---- registering -------------------------------------------------------- */
 
-static fab_verbs_reg_t *verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len)
+/* access: IBV_ACCESS_REMOTE_*, besides reading. */
+static fab_verbs_reg_t *verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len,
+                                       int access)
 {
-    fab_verbs_reg_t *reg = fab_verbs_reg_ops->get(dom->regs, (void *) (uintptr_t) buf, len);
+    fab_verbs_reg_t *reg = fab_verbs_reg_ops->get(dom->regs, (void *) (uintptr_t) buf, len, access);
     int error = errno;
 
     if (NULL != reg) {
@@ -52,11 +54,25 @@ static fab_verbs_reg_t *verbs_register(fab_verbs_domain_t *dom, const void *buf,
     return NULL;
 }
 
+/* What access asks of a device, besides reading. */
+static int device_access(const fab_verbs_domain_t *dom, unsigned access)
+{
+    bool is_atomic = 0 != (access & FAB_ACCESS_ATOMIC) &&
+                     0 != (dom->addr.flags & FAB_VERBS_ADDR_ATOMIC);
+
+    return (0 != (access & FAB_ACCESS_WRITE) ? IBV_ACCESS_REMOTE_WRITE : 0) |
+           (is_atomic ? IBV_ACCESS_REMOTE_ATOMIC : 0);
+}
+
 fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_t **list,
-                                    const void *buf, size_t len)
+                                    const void *buf, size_t len, unsigned access)
 {
     fab_verbs_exposed_t *exposed = dom->free_exposed;
+    int wanted = device_access(dom, access);
 
+    if (!fab_verbs_conns_allow(dom, wanted)) {
+        return NULL;
+    }
     if (NULL != exposed) {
         dom->free_exposed = exposed->next;
     } else {
@@ -65,7 +81,7 @@ fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_t
     if (NULL == exposed) {
         return NULL;
     }
-    exposed->reg = len > 0 ? verbs_register(dom, buf, len) : NULL;
+    exposed->reg = len > 0 ? verbs_register(dom, buf, len, wanted) : NULL;
     if (NULL == exposed->reg && len > 0) {
         exposed->next = dom->free_exposed;
         dom->free_exposed = exposed;
@@ -290,6 +306,12 @@ int fab_verbs_rma_progress(fab_verbs_domain_t *dom)
     return events;
 }
 
+/* iWARP: what answers a READ is written as if by a peer. */
+static int local_access(const fab_verbs_domain_t *dom, const fab_rma_t *rma)
+{
+    return NULL != dom->cm && FAB_PUT != rma->kind ? IBV_ACCESS_REMOTE_WRITE : 0;
+}
+
 /* ---- the table's functions ---------------------------------------------- */
 
 int fab_verbs_rma(fab_rma_t *rma)
@@ -303,7 +325,7 @@ int fab_verbs_rma(fab_rma_t *rma)
         return OPAL_ERR_UNREACH;
     }
     if (rma->len > 0) {
-        reg = verbs_register(ep->dom, rma->local, rma->len);
+        reg = verbs_register(ep->dom, rma->local, rma->len, local_access(ep->dom, rma));
         if (NULL == reg) {
             return OPAL_ERR_NOT_SUPPORTED;
         }
@@ -324,10 +346,11 @@ int fab_verbs_rma(fab_rma_t *rma)
     return OPAL_SUCCESS;
 }
 
-int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey)
+int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
+                     fab_rkey_t *rkey)
 {
     fab_verbs_ep_t *ep = peer->ep;
-    fab_verbs_exposed_t *exposed = fab_verbs_hold(ep->dom, &ep->exposed, buf, len);
+    fab_verbs_exposed_t *exposed = fab_verbs_hold(ep->dom, &ep->exposed, buf, len, access);
     fab_verbs_rkey_t key = {.exposed = (uintptr_t) exposed};
 
     if (NULL == exposed) {
@@ -348,7 +371,8 @@ void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
     fab_verbs_let_go(ep->dom, (fab_verbs_exposed_t *) (uintptr_t) key.exposed);
 }
 
-bool fab_verbs_expose_any(fab_domain_t *domain, const void *buf, size_t len, fab_rkey_t *rkey)
+bool fab_verbs_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
+                          fab_rkey_t *rkey)
 {
     fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
     fab_verbs_exposed_t *exposed;
@@ -357,7 +381,7 @@ bool fab_verbs_expose_any(fab_domain_t *domain, const void *buf, size_t len, fab
     if (!dom->is_started) {
         return false; /* nobody of the job needs it */
     }
-    exposed = fab_verbs_hold(dom, &dom->exposed, buf, len);
+    exposed = fab_verbs_hold(dom, &dom->exposed, buf, len, access);
     if (NULL == exposed) {
         return false;
     }

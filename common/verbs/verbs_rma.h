@@ -37,16 +37,21 @@ struct fab_verbs_exposed {
 
 int fab_verbs_rma(fab_rma_t *op);
 int fab_verbs_rma_progress(fab_verbs_domain_t *dom);
-int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, fab_rkey_t *rkey);
+int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
+                     fab_rkey_t *rkey);
 void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey);
-bool fab_verbs_expose_any(fab_domain_t *dom, const void *buf, size_t len, fab_rkey_t *rkey);
+bool fab_verbs_expose_any(fab_domain_t *dom, const void *buf, size_t len, unsigned access,
+                          fab_rkey_t *rkey);
 void fab_verbs_unexpose_any(fab_domain_t *dom, const fab_rkey_t *rkey);
 /* How a peer reaches what this process exposed, as matching hardware reads and writes it. */
 fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv);
 fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh);
-/* Register memory until it is put back; *list: where to keep it. NULL: it cannot be. */
+/*
+ * Register memory until it is let go; peers that know its key may read it, and do what access
+ * (FAB_ACCESS_*) says.  *list: where to keep it. NULL: it cannot be.
+ */
 fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_t **list,
-                                    const void *buf, size_t len);
+                                    const void *buf, size_t len, unsigned access);
 void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed);
 /* The receiver's device may answer this request, at most once, until the memory is let go. */
 void fab_verbs_requested(fab_verbs_domain_t *dom, const fab_rndv_t *rndv);

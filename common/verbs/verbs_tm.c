@@ -245,7 +245,7 @@ static bool tm_hold(fab_verbs_domain_t *dom, fab_verbs_place_t *place, const fab
         return false;
     }
     place->len = recv->len < dom->port.max_msg_sz ? (uint32_t) recv->len : dom->port.max_msg_sz;
-    place->held = fab_verbs_hold(dom, &dom->tm->held, recv->data, place->len);
+    place->held = fab_verbs_hold(dom, &dom->tm->held, recv->data, place->len, 0);
     if (NULL == place->held) {
         return false;
     }

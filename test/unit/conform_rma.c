@@ -158,7 +158,8 @@ static void rma_is_refused(world_t *world)
     fab_rma_t op = {
         .peer = conform_partner(world), .local = world, .len = 1, .complete = rma_complete};
 
-    CHECK(OPAL_ERR_NOT_SUPPORTED == fab_expose(conform_partner(world), world, 1, &rkey));
+    CHECK(OPAL_ERR_NOT_SUPPORTED ==
+          fab_expose(conform_partner(world), world, 1, FAB_ACCESS_READ, &rkey));
     CHECK(OPAL_ERR_NOT_SUPPORTED == fab_get(&op) && OPAL_ERR_NOT_SUPPORTED == fab_put(&op));
     CHECK(OPAL_ERR_NOT_SUPPORTED == fab_fetch_add(&op));
 }
@@ -184,7 +185,9 @@ void conform_rma(world_t *world)
     world_barrier(world);
     (void) conform_partner(world);
     fab_lock(world->fab);
-    CHECK(OPAL_SUCCESS == fab_expose(conform_partner(world), exposed, RMA_MAX, &mine.rkey));
+    CHECK(OPAL_SUCCESS == fab_expose(conform_partner(world), exposed, RMA_MAX,
+                                     FAB_ACCESS_READ | FAB_ACCESS_WRITE | FAB_ACCESS_ATOMIC,
+                                     &mine.rkey));
     CHECK(OPAL_SUCCESS ==
           fab_post(conform_partner(world), fab_hdr(AM_ADDR, 0, 0), &mine, sizeof(mine)));
     fab_unlock(world->fab);
@@ -221,7 +224,7 @@ void conform_region(world_t *world)
     rma_test = &rma;
     world_fill(exposed, 5, LEN);
     fab_lock(world->fab);
-    fab_expose_any(world->fab, exposed, LEN, &mine.region);
+    fab_expose_any(world->fab, exposed, LEN, FAB_ACCESS_READ | FAB_ACCESS_WRITE, &mine.region);
     fab_unlock(world->fab);
     memcpy((void *) (uintptr_t) &world->shared->scratch[64 * world->rank], &mine, sizeof(mine));
     world_barrier(world);

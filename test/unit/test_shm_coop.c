@@ -476,7 +476,7 @@ static void introduce(world_t *world, fab_rkey_t *rkey)
     fab_set_handler(world->fab, AM_ADDR, address_arrived, NULL);
     world_fill(memory, (uint64_t) world->rank, LEN);
     world_barrier(world);
-    CHECK(OPAL_SUCCESS == fab_expose(peer, memory, LEN, &mine.rkey));
+    CHECK(OPAL_SUCCESS == fab_expose(peer, memory, LEN, FAB_ACCESS_READ, &mine.rkey));
     CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_ADDR, 0, 0), &mine, sizeof(mine)));
     *rkey = mine.rkey;
     WORLD_UNTIL(remote.is_there);
@@ -569,7 +569,7 @@ static void alone_body(world_t *world)
         }
     } else {
         fab_unexpose(world_peer(world, 0), &rkey);
-        CHECK(OPAL_SUCCESS == fab_expose(world_peer(world, 0), local, LEN, &rkey));
+        CHECK(OPAL_SUCCESS == fab_expose(world_peer(world, 0), local, LEN, FAB_ACCESS_READ, &rkey));
         atomic_store(&world->shared->scratch[GO_ON], 1);
     }
     world_barrier(world);

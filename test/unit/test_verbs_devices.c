@@ -290,7 +290,7 @@ static void talk(world_t *world)
 
     fab_set_handler(world->fab, AM_DATA, on_data, world);
     world_fill(big[0], (uint64_t) world->rank, BIG);
-    CHECK(OPAL_SUCCESS == fab_expose(previous, big[0], BIG, &key));
+    CHECK(OPAL_SUCCESS == fab_expose(previous, big[0], BIG, FAB_ACCESS_READ, &key));
     memcpy((void *) &world->shared->scratch[8 * world->rank], &key, sizeof(key));
     world_barrier(world);
     for (uint32_t n = 0; n < 50; n++) {

@@ -123,7 +123,8 @@ static void killed_rma_body(world_t *world)
 
     world_barrier(world);
     if (1 == world->rank) {
-        CHECK(OPAL_SUCCESS == fab_expose(peer, memory, sizeof(memory), shared_key));
+        CHECK(OPAL_SUCCESS ==
+              fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, shared_key));
         atomic_store(&world->shared->scratch[1], (uint64_t) (uintptr_t) memory);
         WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
         raise(SIGKILL);
@@ -269,9 +270,9 @@ static void test_malformed(void **state)
 
 static int refused_with;
 
-static fab_verbs_reg_t *refuse_get(fab_verbs_regs_t *regs, void *buf, size_t len)
+static fab_verbs_reg_t *refuse_get(fab_verbs_regs_t *regs, void *buf, size_t len, int access)
 {
-    (void) regs, (void) buf, (void) len;
+    (void) regs, (void) buf, (void) len, (void) access;
     errno = refused_with;
     return NULL;
 }
@@ -287,7 +288,8 @@ static void unregistrable_body(world_t *world)
     ops.get = refuse_get;
     fab_verbs_reg_ops = &ops;
     refused_with = ENOMEM;
-    CHECK(OPAL_ERR_NOT_SUPPORTED == fab_expose(peer, memory, sizeof(memory), &key));
+    CHECK(OPAL_ERR_NOT_SUPPORTED ==
+          fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, &key));
     CHECK(OPAL_ERR_NOT_SUPPORTED == fab_get(&op));
     CHECK(2 == fab_counters.verbs_locked_memory && 0 == fab_counters.verbs_unregistrable);
     refused_with = EFAULT;
@@ -338,11 +340,89 @@ static void test_wrong_key(void **state)
     assert_int_equal(world_run(2, false, wrong_key_body), 0);
 }
 
+/*
+ * Memory that peers may only read, and queue pairs that let them do nothing else: a put is refused
+ * by the device, in the memory nothing changes, and the peer has failed.
+ */
+static void put_to_readable_body(world_t *world)
+{
+    static char memory[64] = "as it was", local[64] = "overwritten";
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    fab_rkey_t *shared_key = (fab_rkey_t *) &world->shared->scratch[8];
+    fab_rma_t op = {.peer = peer, .local = local, .len = sizeof(local), .complete = rma_complete};
+
+    world_barrier(world);
+    if (1 == world->rank) {
+        CHECK(OPAL_SUCCESS ==
+              fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, shared_key));
+        atomic_store(&world->shared->scratch[1], (uint64_t) (uintptr_t) memory);
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        CHECK(0 == strcmp(memory, "as it was"));
+        CHECK(0 == (verbs_domain(world)->access & IBV_ACCESS_REMOTE_WRITE));
+        return;
+    }
+    WORLD_UNTIL(0 != atomic_load(&world->shared->scratch[1]));
+    op.remote = atomic_load(&world->shared->scratch[1]);
+    op.rkey = *shared_key;
+    CHECK(OPAL_SUCCESS == fab_put(&op));
+    WORLD_UNTIL(1 == completed && 1 == world->failures);
+    CHECK(OPAL_SUCCESS != complete_status && 0 == op.done);
+    atomic_store(&world->shared->scratch[0], 1);
+}
+
+static void test_put_to_readable(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, put_to_readable_body), 0);
+}
+
+/* What is registered for writing after the pair has connected: their queue pairs allow it then. */
+static void put_later_body(world_t *world)
+{
+    static char memory[64], local[64] = "written";
+    uint64_t got = 0;
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    fab_rkey_t *shared_key = (fab_rkey_t *) &world->shared->scratch[8];
+    fab_rma_t op = {.peer = peer, .local = local, .len = sizeof(local), .complete = rma_complete};
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (0 == world->rank) {
+        connect_to(world, peer);
+    } else {
+        WORLD_UNTIL(1 == got);
+    }
+    CHECK(FAB_VERBS_UP == ep_of(peer)->state);
+    if (1 == world->rank) {
+        CHECK(0 == (verbs_domain(world)->access & IBV_ACCESS_REMOTE_WRITE));
+        CHECK(OPAL_SUCCESS ==
+              fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_WRITE, shared_key));
+        atomic_store(&world->shared->scratch[1], (uint64_t) (uintptr_t) memory);
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        CHECK(0 == strcmp(memory, "written"));
+        return;
+    }
+    WORLD_UNTIL(0 != atomic_load(&world->shared->scratch[1]));
+    op.remote = atomic_load(&world->shared->scratch[1]);
+    op.rkey = *shared_key;
+    CHECK(OPAL_SUCCESS == fab_put(&op));
+    WORLD_UNTIL(1 == completed);
+    CHECK(OPAL_SUCCESS == complete_status && 0 == world->failures);
+    atomic_store(&world->shared->scratch[0], 1);
+}
+
+static void test_put_later(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, put_later_body), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_malformed),     cmocka_unit_test(test_unregistrable),
-        cmocka_unit_test(test_wrong_key),     cmocka_unit_test(test_killed_peer),
+        cmocka_unit_test(test_wrong_key),     cmocka_unit_test(test_put_to_readable),
+        cmocka_unit_test(test_put_later),     cmocka_unit_test(test_killed_peer),
         cmocka_unit_test(test_killed_silent), cmocka_unit_test(test_killed_during_rma),
         cmocka_unit_test(test_killed_early),  cmocka_unit_test(test_orderly_leave),
     };
