@@ -19,7 +19,7 @@ static void finish_cancelled(mca_pml_tm_send_request_t *req)
     ++mca_pml_tm.counters.cancelled_sends;
     status->_cancelled = true;
     /* with fault tolerance Open MPI may have put the reason there */
-    mca_pml_tm_send_finish(req, status->MPI_ERROR);
+    mca_pml_tm_send_answered(req, status->MPI_ERROR);
 }
 
 /* Ask the receiver for the message; one that failed leaves the request open (pml_tm_failure.h). */

@@ -321,23 +321,30 @@ void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     bool is_bad;
 
     (void) ctx;
-    if (sizeof(rndv) != len) {
+    if (len < sizeof(rndv)) {
         mca_pml_tm_bad_message(peer, "rendezvous: length of the request");
         return;
     }
     memcpy(&rndv, data, sizeof(rndv));
+    if (len - sizeof(rndv) > rndv.len) {
+        mca_pml_tm_bad_message(peer, "rendezvous: more data than the message has");
+        return;
+    }
     req = msg_match(peer, hdr, &tmc, &is_bad);
     if (NULL != req) {
-        mca_pml_tm_recv_rndv(req, peer, hdr, &rndv);
+        mca_pml_tm_recv_rndv(req, peer, hdr, &rndv, (const char *) data + sizeof(rndv),
+                             len - sizeof(rndv));
     } else if (!is_bad) {
-        msg_store(tmc, peer, hdr, &rndv, sizeof(rndv), rndv.len);
+        /* read anew: mca_pml_tm_recv_rndv() takes no more than the receive has room for */
+        msg_store(tmc, peer, hdr, data, len, rndv.len);
     }
 }
 
 void mca_pml_tm_msg_receive(mca_pml_tm_msg_t *msg, mca_pml_tm_recv_request_t *req)
 {
     if (FAB_AM_RNDV == msg->hdr.id) {
-        mca_pml_tm_recv_rndv(req, msg->peer, msg->hdr, (const fab_rndv_t *) msg->data);
+        mca_pml_tm_recv_rndv(req, msg->peer, msg->hdr, (const fab_rndv_t *) msg->data,
+                             msg->data + sizeof(fab_rndv_t), msg->data_len - sizeof(fab_rndv_t));
     } else {
         mca_pml_tm_recv_eager(req, msg->peer, msg->hdr, msg->data, msg->data_len);
     }

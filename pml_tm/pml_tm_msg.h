@@ -19,7 +19,7 @@ struct mca_pml_tm_msg {
     fab_hdr_t hdr;
     size_t len;                              /* bytes of the whole message */
     size_t data_len;                         /* bytes in data */
-    char data[] __attribute__((aligned(8))); /* eager: the message; rendezvous: fab_rndv_t */
+    char data[] __attribute__((aligned(8))); /* eager: the message; rendezvous: fab_rndv_t, data */
 };
 
 static inline mca_pml_tm_msg_t *mca_pml_tm_msg_of(fab_match_msg_t *match)

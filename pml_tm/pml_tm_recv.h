@@ -31,9 +31,11 @@ void mca_pml_tm_recv_eager(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab
 void mca_pml_tm_recv_placed(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
                             size_t len);
 
-/* The message is announced: get it (pml_tm_rndv.c). Lock held. */
+/*
+ * The message is announced, its first len bytes are here: get the rest (pml_tm_rndv.c).  Lock held.
+ */
 void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
-                          const fab_rndv_t *rndv);
+                          const fab_rndv_t *rndv, const void *part, size_t len);
 
 /*
  * The receive of a rendezvous has its data, or will not have it: error is an MPI error class. A

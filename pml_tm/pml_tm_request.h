@@ -85,15 +85,18 @@ typedef struct mca_pml_tm_send_request {
     uint64_t tag;      /* the message's */
     char *data;        /* contiguous data, or NULL: packed by the convertor */
     void *buffer;      /* of a buffered send, from the attached buffer; NULL otherwise */
-    size_t offset;     /* bytes sent as PML_TM_AM_DATA */
+    size_t offset;     /* bytes sent, with the announcement and as PML_TM_AM_DATA */
     size_t wanted;     /* bytes the receiver asked for */
-    fab_out_t out;     /* a fragment that is sent from the user's memory */
+    fab_out_t out;     /* a part that is sent from the user's memory */
+    int result;        /* how the request ends, if is_over */
     uint32_t fragment; /* longest such, bytes; 0: data is copied */
     fab_rkey_t rkey;   /* while is_exposed */
     bool is_exposed;
     bool is_rndv;     /* announced, not sent with its data */
     bool is_untagged; /* the receiver's context id is not known */
     bool is_waiting;  /* for room, or held back */
+    bool is_out;      /* out is under way: the request stays until it is not */
+    bool is_over;     /* it has ended otherwise */
     uint8_t cancel;   /* mca_pml_tm_cancel_t */
 } mca_pml_tm_send_request_t;
 

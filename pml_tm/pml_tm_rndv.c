@@ -4,6 +4,9 @@
  *
  *   sender                                   receiver
  *   RNDV {addr, len, rkey}, app_ctx: id  ->  matched (pml_tm_msg.c)
+ *     and, from the user's memory, as much
+ *     data as an eager message may have:
+ *     the rest can follow when CTS comes
  *                                            get: reads the sender's memory, contiguous on both sides
  *                                        <-  FIN, app_ctx: the send's id
  *                                            or, where it cannot be read or is not contiguous:
@@ -39,10 +42,77 @@ static int send_rts_untagged(mca_pml_tm_send_request_t *req, const fab_rndv_t *r
                          sizeof(message));
 }
 
+void mca_pml_tm_send_answered(mca_pml_tm_send_request_t *req, int error)
+{
+    if (req->is_out) {
+        req->is_over = true;
+        req->result = error;
+    } else {
+        mca_pml_tm_send_finish(req, error);
+    }
+}
+
+/* A part is out. */
+static void out_complete(fab_out_t *out, int status)
+{
+    mca_pml_tm_send_request_t *req =
+        (mca_pml_tm_send_request_t *) ((char *) out - offsetof(mca_pml_tm_send_request_t, out));
+
+    req->is_out = false;
+    if (OPAL_SUCCESS != status) {
+        return; /* the peer is gone: the request stays open, see pml_tm_failure.h */
+    }
+    if (req->is_over) {
+        mca_pml_tm_send_finish(req, req->result);
+    } else if (PML_TM_SEND_DATA != req->core.phase) {
+        return; /* the announcement: the receiver's answer is awaited */
+    } else if (req->offset == req->wanted) {
+        mca_pml_tm_send_finish(req, MPI_SUCCESS);
+    } else {
+        fab_queue(req->core.peer, &req->item);
+    }
+}
+
+/* Send len bytes of the data from where they are, behind head. As fab_item_send_from(). */
+static int send_part(mca_pml_tm_send_request_t *req, fab_hdr_t hdr, const void *head,
+                     size_t head_len, size_t len)
+{
+    int rc;
+
+    req->out.head = head;
+    req->out.head_len = head_len;
+    req->out.buf = req->data + req->offset;
+    req->out.len = len;
+    req->out.complete = out_complete;
+    rc = fab_item_send_from(req->core.peer, hdr, &req->out);
+    if (OPAL_SUCCESS == rc) {
+        req->is_out = true;
+        req->offset += len;
+    }
+    return rc;
+}
+
+/* Bytes of the data that go with the announcement: whole cache lines. */
+static size_t first_part(const mca_pml_tm_send_request_t *req)
+{
+    size_t limit = mca_pml_tm_peer_eager_limit(req->core.peer);
+    size_t len = req->req_send.req_bytes_packed;
+    size_t part;
+
+    if (NULL == req->data || req->is_exposed || !fab_peer_has_places(req->core.peer) ||
+        limit <= sizeof(fab_rndv_t)) {
+        return 0;
+    }
+    part = (limit - sizeof(fab_rndv_t)) & ~(size_t) 63;
+    return part < len ? part : len;
+}
+
 int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
 {
     fab_peer_t *peer = req->core.peer;
     fab_rndv_t rndv = {.addr = 0, .len = req->req_send.req_bytes_packed};
+    size_t part;
+    int rc;
 
     /* whether it can be read is the receiver's to find out */
     if (NULL != req->data && !req->is_exposed) {
@@ -55,6 +125,13 @@ int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
     }
     if (OPAL_UNLIKELY(req->is_untagged)) {
         return send_rts_untagged(req, &rndv);
+    }
+    part = first_part(req);
+    if (part > 0) {
+        rc = send_part(req, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), &rndv, sizeof(rndv),
+                       part);
+        mca_pml_tm.counters.rndv_with_data += OPAL_SUCCESS == rc;
+        return rc;
     }
     return fab_item_send(peer, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), &rndv, sizeof(rndv));
 }
@@ -85,7 +162,7 @@ void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     (void) data;
     (void) len;
     if (NULL != core) {
-        mca_pml_tm_send_finish(mca_pml_tm_send_of_core(core), MPI_SUCCESS);
+        mca_pml_tm_send_answered(mca_pml_tm_send_of_core(core), MPI_SUCCESS);
     }
 }
 
@@ -122,8 +199,8 @@ void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
     (void) data;
     (void) len;
     if (NULL != req) {
-        mca_pml_tm_send_finish(req,
-                               PML_TM_ERR_REVOKED == hdr.tag ? PML_TM_ERR_REVOKED : MPI_ERR_OTHER);
+        mca_pml_tm_send_answered(req, PML_TM_ERR_REVOKED == hdr.tag ? PML_TM_ERR_REVOKED
+                                                                    : MPI_ERR_OTHER);
     }
 }
 
@@ -156,23 +233,6 @@ static size_t take_data(mca_pml_tm_send_request_t *req, void *room, size_t max)
     return max < req->wanted - req->offset ? max : req->wanted - req->offset;
 }
 
-/* A fragment is out. */
-static void out_complete(fab_out_t *out, int status)
-{
-    mca_pml_tm_send_request_t *req =
-        (mca_pml_tm_send_request_t *) ((char *) out - offsetof(mca_pml_tm_send_request_t, out));
-
-    if (OPAL_SUCCESS != status) {
-        return; /* the peer is gone: the request stays open, see pml_tm_failure.h */
-    }
-    req->offset += out->len;
-    if (req->offset == req->wanted) {
-        mca_pml_tm_send_finish(req, MPI_SUCCESS);
-    } else {
-        fab_queue(req->core.peer, &req->item);
-    }
-}
-
 /* One fragment, from the user's memory; the item comes back when it is out. */
 static int data_from_item(fab_item_t *item, fab_peer_t *peer)
 {
@@ -180,11 +240,9 @@ static int data_from_item(fab_item_t *item, fab_peer_t *peer)
     size_t len = req->wanted - req->offset;
     int rc;
 
-    req->out.buf = req->data + req->offset;
-    req->out.len = len < req->fragment ? len : req->fragment;
-    req->out.complete = out_complete;
-    rc = fab_item_send_from(peer, fab_hdr(PML_TM_AM_DATA, req->offset, req->core.remote_id),
-                            &req->out);
+    (void) peer;
+    rc = send_part(req, fab_hdr(PML_TM_AM_DATA, req->offset, req->core.remote_id), NULL, 0,
+                   len < req->fragment ? len : req->fragment);
     return OPAL_ERR_RESOURCE_BUSY == rc ? rc : OMPI_SUCCESS;
 }
 
@@ -223,8 +281,8 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
         return;
     }
     req = mca_pml_tm_send_of_core(core);
-    if (sizeof(cts) != len || 0 == hdr.tag || hdr.tag > req->req_send.req_bytes_packed) {
-        mca_pml_tm_bad_message(peer, "wants more data than there is");
+    if (sizeof(cts) != len || hdr.tag <= req->offset || hdr.tag > req->req_send.req_bytes_packed) {
+        mca_pml_tm_bad_message(peer, "wants data that it has, or more than there is");
         return;
     }
     memcpy(&cts, data, sizeof(cts));
@@ -241,7 +299,9 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     bool is_from_memory = 0 != req->fragment && NULL != req->data && fab_peer_has_places(peer);
     req->item = (fab_item_t){.fn = is_from_memory ? data_from_item : data_item,
                              .user = FAB_USER_PML};
-    fab_queue(peer, &req->item);
+    if (!req->is_out) {
+        fab_queue(peer, &req->item);
+    }
 }
 
 /* ---- receiver ----------------------------------------------------------- */
@@ -334,11 +394,14 @@ static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
 }
 
 void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
-                          const fab_rndv_t *rndv)
+                          const fab_rndv_t *rndv, const void *part, size_t len)
 {
     mca_pml_tm_recv_matched(req, peer, hdr, rndv->len);
     req->core.remote_id = hdr.app_ctx;
-    if (0 == req->wanted) {
+    if (len > 0 && req->wanted > 0) {
+        mca_pml_tm_recv_put(req, part, len < req->wanted ? len : req->wanted);
+    }
+    if (req->received == req->wanted) {
         answer(req, FAB_AM_FIN, 0);
         mca_pml_tm_recv_finish(req, MPI_SUCCESS);
     } else if (!start_get(req, rndv)) {

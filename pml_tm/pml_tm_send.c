@@ -228,6 +228,7 @@ void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
     req->offset = 0;
     req->core.id = 0;
     req->is_exposed = false;
+    req->is_out = req->is_over = false;
     req->cancel = PML_TM_CANCEL_NONE;
     if (!send_choose(req)) {
         mca_pml_tm_send_finish(req, MPI_ERR_NO_MEM);

@@ -357,12 +357,15 @@ FAB_EXPORT bool fab_peer_is_gone(const fab_peer_t *peer);
 
 /*
  * A send from the caller's memory: buf..buf+len stays as it is until complete(), which is called
- * once, from fab_progress(), with OPAL_SUCCESS, or OPAL_ERR_UNREACH if the peer failed.
+ * once, from fab_progress(), with OPAL_SUCCESS, or OPAL_ERR_UNREACH if the peer failed.  The payload
+ * is head, which is copied at once, and then buf.
  */
 typedef struct fab_out fab_out_t;
 struct fab_out {
+    const void *head;
+    size_t head_len; /* at most FAB_OUT_HEAD_MAX */
     const void *buf;
-    size_t len; /* at most FAB_FRAGMENT_MAX */
+    size_t len; /* with head_len at most FAB_FRAGMENT_MAX */
     void (*complete)(fab_out_t *out, int status);
     int status; /* from here on the provider's */
     uint64_t provider[4];
@@ -373,6 +376,7 @@ struct fab_out {
  * the receiver (fab_set_place()), and be sent only where it has.
  */
 #define FAB_FRAGMENT_MAX 262144
+#define FAB_OUT_HEAD_MAX 64 /* bytes */
 
 /* The table behind every peer: one per provider, see fab_provider.h for who implements what. */
 struct fab_ops {

@@ -11,7 +11,8 @@
  * Reading.  As much as there is, into a buffer in which messages are parsed in place; the buffer is
  * the connection's only while it holds a part of a message.  All in it is a multiple of 8 bytes, so
  * payload is aligned.  Of a long message that has begun, the rest is read straight to its place, if
- * it has one; a little more comes by the same call, so that the next header is there.
+ * it has one; a little more comes by the same call, so that the next header is there.  Where more
+ * of a long message is expected, only a little is read at first, to have the rest in its place.
  *
  * The end.  Each side's last message is CLOSE, LEAVE or REFUSE, after which it shuts its direction
  * down; the socket is closed when both are.  Any other end is a failure of the peer.
@@ -179,7 +180,7 @@ void fab_tcp_stream_close(fab_tcp_ep_t *ep)
     ep->fd = -1;
     ep->error = 0;
     ep->is_blocked = ep->is_end_sent = ep->is_shut = ep->is_end_come = ep->is_eof = false;
-    ep->is_used = false;
+    ep->is_used = ep->is_bulk = false;
     ep->placing.at = NULL;
     ep->skip = 0;
     ep->state = FAB_TCP_IDLE;
@@ -231,11 +232,13 @@ static void consume(fab_tcp_ep_t *ep, size_t n)
 /* One call. Bytes written; -1: errno, 0 for no more now. */
 static ssize_t write_some(fab_tcp_ep_t *ep, struct iovec *iov, int num)
 {
+    const int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t) num};
     ssize_t n;
 
     do {
-        n = sendmsg(ep->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+        n = 1 == num ? send(ep->fd, iov->iov_base, iov->iov_len, flags)
+                     : sendmsg(ep->fd, &msg, flags);
     } while (n < 0 && EINTR == errno);
     fab_counters.tcp_writes++;
     if (n < 0 && (EAGAIN == errno || ENOBUFS == errno || ENOMEM == errno)) {
@@ -346,7 +349,48 @@ void fab_tcp_stream_commit(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     }
 }
 
-/* Write it at once; what the kernel does not take is queued. */
+/* Write these size bytes at once; what the kernel does not take is queued. */
+static int write_alone(fab_tcp_ep_t *ep, struct iovec *iov, int num, size_t size)
+{
+    fab_tcp_buf_t *spare = fab_tcp_buf_get(ep->dom);
+    ssize_t n;
+
+    if (NULL == spare) {
+        return OPAL_ERR_RESOURCE_BUSY;
+    }
+    n = write_some(ep, iov, num);
+    ep->is_used = true;
+    fab_counters.tcp_msgs_sent++;
+    if (size == (size_t) n || (n < 0 && 0 != errno)) {
+        fab_tcp_buf_put(ep->dom, spare);
+    }
+    if (n < 0 && 0 != errno) {
+        write_failed(ep, errno);
+    } else if (size != (size_t) n) {
+        put_first(ep, spare, iov, num, n > 0 ? (size_t) n : 0);
+        fab_tcp_stream_flush(ep);
+    }
+    return OPAL_SUCCESS;
+}
+
+/* A short message: one piece costs the kernel less than three. */
+static int send_copy(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len)
+{
+    struct {
+        fab_tcp_hdr_t wire;
+        char data[FAB_TCP_COPY];
+    } message;
+    const size_t size = sizeof(message.wire) + padded(len);
+    struct iovec iov = {.iov_base = &message, .iov_len = size};
+
+    message.wire = wire_hdr(hdr, len);
+    if (len > 0) {
+        memset(message.data + padded(len) - 8, 0, 8);
+        memcpy(message.data, buf, len);
+    }
+    return write_alone(ep, &iov, 1, size);
+}
+
 static int send_alone(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len)
 {
     static const char zeros[8];
@@ -356,25 +400,11 @@ static int send_alone(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t l
         {.iov_base = (void *) (uintptr_t) buf, .iov_len = len},
         {.iov_base = (void *) (uintptr_t) zeros, .iov_len = padded(len) - len},
     };
-    fab_tcp_buf_t *spare = fab_tcp_buf_get(ep->dom);
-    ssize_t n;
 
-    if (NULL == spare) {
-        return OPAL_ERR_RESOURCE_BUSY;
+    if (len <= FAB_TCP_COPY) {
+        return send_copy(ep, hdr, buf, len);
     }
-    n = write_some(ep, iov, 0 == len ? 1 : 3);
-    ep->is_used = true;
-    fab_counters.tcp_msgs_sent++;
-    if (sizeof(wire) + padded(len) == (size_t) n || (n < 0 && 0 != errno)) {
-        fab_tcp_buf_put(ep->dom, spare);
-    }
-    if (n < 0 && 0 != errno) {
-        write_failed(ep, errno);
-    } else if (sizeof(wire) + padded(len) != (size_t) n) {
-        put_first(ep, spare, iov, 3, n > 0 ? (size_t) n : 0);
-        fab_tcp_stream_flush(ep);
-    }
-    return OPAL_SUCCESS;
+    return write_alone(ep, iov, 3, sizeof(wire) + padded(len));
 }
 
 int fab_tcp_stream_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len)
@@ -397,14 +427,15 @@ int fab_tcp_stream_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t
 
 int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out)
 {
-    fab_tcp_hdr_t wire = wire_hdr(hdr, out->len);
+    const size_t len = out->head_len + out->len;
+    fab_tcp_hdr_t wire = wire_hdr(hdr, len);
     fab_tcp_node_t *node = (fab_tcp_node_t *) (void *) out->provider;
-    size_t pad = padded(out->len) - out->len;
+    size_t pad = padded(len) - len;
     fab_tcp_buf_t *tail = NULL; /* of what follows: the padding before it */
     fab_tcp_node_t *buf = NULL;
 
     if (ep->num_outs < FAB_TCP_OUTS && (0 == pad || NULL != (tail = fab_tcp_buf_get(ep->dom)))) {
-        buf = last_buf(ep, sizeof(wire), FAB_TCP_QUEUE - 1);
+        buf = last_buf(ep, sizeof(wire) + out->head_len, FAB_TCP_QUEUE - 1);
     }
     if (NULL == buf) {
         if (NULL != tail) {
@@ -413,7 +444,10 @@ int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out)
         return OPAL_ERR_RESOURCE_BUSY;
     }
     memcpy(buf->bytes + buf->end, &wire, sizeof(wire));
-    buf->end += (uint32_t) sizeof(wire);
+    if (out->head_len > 0) {
+        memcpy(buf->bytes + buf->end + sizeof(wire), out->head, out->head_len);
+    }
+    buf->end += (uint32_t) (sizeof(wire) + out->head_len);
     *node = (fab_tcp_node_t){
         .bytes = (char *) (uintptr_t) out->buf, .end = (uint32_t) out->len, .out = out};
     append(ep, node);
@@ -537,6 +571,7 @@ static bool deliver_one(fab_tcp_ep_t *ep)
     }
     char *data = in->bytes + in->start + sizeof(wire);
     in->start += (uint32_t) (sizeof(wire) + padded(len));
+    ep->is_bulk = FAB_AM_RNDV == id && len > sizeof(fab_rndv_t);
     fab_counters.tcp_msgs_received++;
     if (id < FAB_AM_MAX) {
         fab_deliver(dom->fab, ep->peer, hdr, data, len);
@@ -573,6 +608,7 @@ static int placed(fab_tcp_ep_t *ep, size_t n)
         return 0;
     }
     placing->at = NULL;
+    ep->is_bulk = true;
     ep->skip = (uint8_t) (padded(placing->len) - placing->len);
     fab_counters.tcp_msgs_received++;
     fab_counters.tcp_placed++;
@@ -640,7 +676,7 @@ static ssize_t read_some(fab_tcp_ep_t *ep, size_t *room)
     struct iovec iov[2];
 
     if (NULL == placing->at) {
-        *room = FAB_TCP_BUF - in->end;
+        *room = ep->is_bulk && in->start == in->end ? FAB_TCP_AHEAD : FAB_TCP_BUF - in->end;
         return recv(ep->fd, in->bytes + in->end, *room, MSG_DONTWAIT);
     }
     /* the padding comes first, and the header after it is to be aligned */

@@ -22,10 +22,11 @@ enum {
     FAB_TCP_IOVS = 16,    /* of one write */
     FAB_TCP_PLACE_MIN =
         8192,              /* bytes of payload that are still to come, to be read to their place */
-    FAB_TCP_AHEAD = 4096,  /* bytes read beyond them by the same call */
+    FAB_TCP_AHEAD = 4096,  /* bytes read beyond them by the same call, or to find out what comes */
     FAB_TCP_FREE_BUFS = 8, /* that are kept */
     FAB_TCP_EVENTS = 64,   /* of one epoll_wait() */
     FAB_TCP_READS = 4,     /* from one peer in a row, each of a buffer */
+    FAB_TCP_COPY = 1024,   /* bytes of a message that is copied behind its header */
     FAB_TCP_TOGETHER = 4096,   /* bytes: longer messages do not wait for others */
     FAB_TCP_EPOLL_PERIOD = 8,  /* polls of the hot connection for one of all */
     FAB_TCP_IDLE_POLLS = 64,   /* empty polls, after which polls become rarer by one pass */
@@ -85,6 +86,7 @@ struct fab_tcp_ep {
     bool is_end_come;    /* CLOSE, LEAVE or REFUSE of the peer came */
     bool is_eof;         /* nothing more can be read */
     bool is_local;       /* it is on this host */
+    bool is_bulk;        /* more of a long message is likely to come next */
     bool has_left;       /* LEAVE or REFUSE came: the peer can be sent nothing any more */
     uint8_t num_out;     /* buffers in out */
     uint8_t num_outs;    /* sends from memory in out */

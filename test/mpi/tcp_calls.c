@@ -5,7 +5,7 @@
  *
  *   ping-pong         one write and one read a message
  *   window of 64      an eighth of one a message, on each side
- *   long messages     straight from and to the user's memory
+ *   long messages     straight from and to the user's memory, and their first part at once
  */
 #include "tm_test.h"
 
@@ -90,7 +90,7 @@ static void windows(void)
 static void long_messages(void)
 {
     counter_t out = open_counter("pml_tm_tcp_sends_from_memory"),
-              in = open_counter("pml_tm_tcp_placed");
+              in = open_counter("pml_tm_tcp_placed"), first = open_counter("pml_tm_rndv_with_data");
     char *buf = tm_calloc(1, LONG);
 
     for (int i = 0; i < LONGS; i++) {
@@ -104,6 +104,8 @@ static void long_messages(void)
     }
     TM_CHECK(read_counter(0 == tm_rank ? &out : &in) >= LONGS * 15, "%llu fragments",
              read_counter(0 == tm_rank ? &out : &in));
+    TM_CHECK(1 == tm_rank || read_counter(&first) >= LONGS, "%llu announcements with data",
+             read_counter(&first));
     free(buf);
 }
 

@@ -264,10 +264,16 @@ static int outs_item(fab_item_t *item, fab_peer_t *peer)
         rc = fab_item_send(peer, hdr, buf, len);
     } else {
         if (!outs->is_busy) {
-            outs->send.buf = outs->from + outs->sent % 5;
-            outs->send.len = len;
+            unsigned char *from = outs->from + outs->sent % 5;
+            size_t head_len = outs->sent % 4 * FAB_OUT_HEAD_MAX / 3;
+            world_fill(from, outs->sent, len);
+            outs->send.head_len = head_len < len ? head_len : 0;
+            outs->send.head = buf;
+            outs->send.buf = from + outs->send.head_len;
+            outs->send.len = len - outs->send.head_len;
             outs->send.complete = outs_complete;
-            world_fill(outs->from + outs->sent % 5, outs->sent, len);
+            memcpy(buf, from, outs->send.head_len); /* of this call only */
+            memset(from, 0xee, outs->send.head_len);
         }
         rc = outs->is_busy ? OPAL_ERR_RESOURCE_BUSY : fab_item_send_from(peer, hdr, &outs->send);
         outs->is_busy = outs->is_busy || OPAL_SUCCESS == rc;
