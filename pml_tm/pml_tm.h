@@ -103,6 +103,7 @@ typedef struct mca_pml_tm {
     double cpus; /* that the job's processes on this host share, if params.wait is auto */
     atomic_uint thread_polls;    /* of threads, in vain */
     unsigned idle_polls;         /* of blocking calls, since one found something */
+    bool was_woken;              /* the last sleep was ended by something */
     unsigned polls_left;         /* of blocking calls, until one of everything in Open MPI */
     mca_pml_tm_done_list_t done; /* requests that wait for mca_pml_tm_complete_done() */
     fab_idmap_t ids;

@@ -41,6 +41,7 @@
     X(wait_yields, "times a call that waits gave its processor to others, of whom there are more " \
                    "than processors")                                                              \
     X(wait_sleeps, "times a call that had waited for long slept")                                  \
+    X(wait_wakes, "of these, times that something that came by TCP ended the sleep")               \
     X(bad_messages, "malformed messages, each failing its sender")
 
 typedef struct mca_pml_tm_counters {

@@ -5,7 +5,7 @@
  * Where there are more processes than processors, one that polls keeps the one from running that it
  * waits for, for a time slice each time.  So those who find nothing yield, in blocking calls and in
  * the progress function, which Open MPI calls when it waits; and in blocking calls of this PML they
- * sleep when it takes long.
+ * sleep when it takes long, a millisecond at a time, or until a message comes by TCP.
  *
  * MPI_Waitall by this PML: one pass over requests that are its own, most of them complete already,
  * each freed without a call.  What is anything else, or has an error, goes to Open MPI's function
@@ -62,20 +62,37 @@ void mca_pml_tm_yield(void)
     sched_yield();
 }
 
+/*
+ * If what ended a sleep was nothing that a poll found, the next one is not ended by it: it may stay,
+ * such as a connection that strangers keep from being accepted.
+ */
+static void sleep_for(unsigned us)
+{
+    const struct timespec time = {.tv_nsec = 1000 * (long) us};
+
+    ++mca_pml_tm.counters.wait_sleeps;
+    if (mca_pml_tm.was_woken) {
+        mca_pml_tm.was_woken = false;
+        (void) nanosleep(&time, NULL);
+    } else if (fab_sleep(mca_pml_tm.fab, us)) {
+        mca_pml_tm.was_woken = true;
+        ++mca_pml_tm.counters.wait_wakes;
+    }
+}
+
 void mca_pml_tm_pause(void)
 {
     long us = ((long) ++mca_pml_tm.idle_polls - YIELDS_BEFORE_SLEEP) * SLEEP_STEP_US;
-    struct timespec time = {.tv_nsec = 1000 * (us < SLEEP_MAX_US ? us : SLEEP_MAX_US)};
 
     if (us <= 0 || PML_TM_SLEEP != mca_pml_tm.idle) {
+        mca_pml_tm.was_woken = false;
         mca_pml_tm_yield();
         return;
     }
     if (us >= SLEEP_MAX_US) {
         --mca_pml_tm.idle_polls;
     }
-    ++mca_pml_tm.counters.wait_sleeps;
-    (void) nanosleep(&time, NULL);
+    sleep_for((unsigned) (us < SLEEP_MAX_US ? us : SLEEP_MAX_US));
 }
 
 /* ---- MPI_Waitall -------------------------------------------------------- */

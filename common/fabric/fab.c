@@ -8,10 +8,12 @@
  */
 #include "fabric/fab.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "fabric/fab_core.h"
 #include "fabric/fab_params.h"
@@ -617,6 +619,36 @@ void fab_core_set_work(fab_core_t *core, bool has_work)
         core->has_work = has_work;
         core_choose_poll(core);
     }
+}
+
+/* ---- sleep -------------------------------------------------------------- */
+
+bool fab_sleep(fab_t *fab, unsigned us)
+{
+    const fab_core_t *core = fab_core(fab);
+    struct timespec time = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+    struct pollfd fds[FAB_NUM_PROVIDERS];
+    int slots[FAB_NUM_PROVIDERS];
+    nfds_t num = 0;
+
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        if (NULL != core->slots[i].dom && NULL != fab_providers[i]->wake_fd) {
+            slots[num] = i;
+            fds[num++] = (struct pollfd){.fd = fab_providers[i]->wake_fd(core->slots[i].dom),
+                                         .events = POLLIN};
+        }
+    }
+    if (ppoll(fds, num, &time, NULL) <= 0) {
+        return false;
+    }
+    fab_lock(fab);
+    for (nfds_t i = 0; i < num; i++) {
+        if (0 != fds[i].revents) {
+            fab_providers[slots[i]]->is_awake(core->slots[slots[i]].dom);
+        }
+    }
+    fab_unlock(fab);
+    return true;
 }
 
 /* ---- description -------------------------------------------------------- */

@@ -264,6 +264,13 @@ static inline int fab_poll(fab_t *fab)
     return fab->poll(fab->poll_arg);
 }
 
+/*
+ * Sleep for so many microseconds at most, for a caller that has polled for long; less if something
+ * comes from a peer whose provider has a descriptor to wait for (tcp).  Returns true then: poll.
+ * The lock is not held.
+ */
+FAB_EXPORT bool fab_sleep(fab_t *fab, unsigned us);
+
 /* ---- peers -------------------------------------------------------------- */
 
 enum {

@@ -84,6 +84,14 @@ typedef struct fab_provider {
      */
     bool (*is_idle)(const fab_domain_t *dom);
 
+    /*
+     * For fab_sleep(): a descriptor that is readable when there is something to do here, the same as
+     * long as the provider is open (the lock is not held).  After is_awake() the next progress() looks
+     * what.  NULL: there is none.
+     */
+    int (*wake_fd)(const fab_domain_t *dom);
+    void (*is_awake)(fab_domain_t *dom);
+
     /* fab_tm_use(); NULL: no hardware of this kind matches tags. */
     bool (*tm_use)(fab_domain_t *dom, const fab_tm_user_t *user, void *ctx,
                    fab_tm_device_t *device);

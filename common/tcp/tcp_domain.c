@@ -267,6 +267,19 @@ static bool tcp_is_idle(const fab_domain_t *domain)
     return 0 == ((const fab_tcp_domain_t *) domain)->num_up;
 }
 
+static int tcp_wake_fd(const fab_domain_t *domain)
+{
+    return ((const fab_tcp_domain_t *) domain)->epoll;
+}
+
+static void tcp_is_awake(fab_domain_t *domain)
+{
+    fab_tcp_domain_t *dom = (fab_tcp_domain_t *) domain;
+
+    fab_tcp_expect(dom);
+    dom->polls = dom->period; /* look at all */
+}
+
 const fab_provider_t fab_tcp_provider = {
     .name = "tcp",
     .id = FAB_WIRE_TCP,
@@ -281,5 +294,7 @@ const fab_provider_t fab_tcp_provider = {
     .progress = fab_tcp_progress,
     .expose_any = tcp_expose_any,
     .is_idle = tcp_is_idle,
+    .wake_fd = tcp_wake_fd,
+    .is_awake = tcp_is_awake,
     .describe = tcp_describe,
 };
