@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What many peers cost the tcp provider: memory of a million that are known, of one that is connected
+ * and idle, and that each is found again.
+ *
+ * TEST: sources=@fabric variants=plain timeout=120 quick=no
+ */
+#include "test_fab_world.h"
+
+#include <malloc.h>
+
+#include "fabric/fab_core.h"
+#include "fabric/fab_wire.h"
+#include "tcp/tcp_types.h"
+
+enum {
+    KNOWN = 1000000,
+    KNOWN_BYTES = 640,      /* of memory for one that is known */
+    CONNECTED_BYTES = 4096, /* for one that is connected */
+    AM_DATA = 9,
+    MANY = 24,
+};
+
+static size_t memory(void)
+{
+    struct mallinfo2 info = mallinfo2();
+
+    return info.uordblks + info.hblkhd;
+}
+
+/* ---- known peers -------------------------------------------------------- */
+
+/* The address of rank 0, with this name. */
+static size_t address_of(const world_t *world, uint64_t name, unsigned char *address)
+{
+    fab_wire_head_t head;
+
+    memcpy(address, world->shared->address[0], world->shared->len[0]);
+    memcpy(&head, address, sizeof(head));
+    head.name = name;
+    memcpy(address, &head, sizeof(head));
+    return world->shared->len[0];
+}
+
+/* Names of processes of one job follow each other. */
+static uint64_t known_name(int i)
+{
+    return UINT64_C(9) << 32 | (unsigned) i;
+}
+
+static void known_body(world_t *world)
+{
+    unsigned char address[FAB_ADDRESS_MAX];
+    fab_peer_t **peer = malloc(KNOWN * sizeof(fab_peer_t *));
+    size_t before = memory();
+    double start = world_now(), opened;
+    const char *why = "";
+
+    for (int i = 0; i < KNOWN; i++) {
+        size_t len = address_of(world, known_name(i), address);
+        CHECK(OPAL_SUCCESS ==
+              fab_peer_open(world->fab, FAB_USER_PML, known_name(i), address, len, &peer[i], &why));
+    }
+    double bytes = (double) (memory() - before) / KNOWN;
+    opened = world_now();
+    for (int i = 0; i < KNOWN; i++) {
+        CHECK(peer[i] == fab_peer_find(world->fab, known_name(i)));
+    }
+    printf("%d known peers: %.0f bytes each; %.2f us to open one, %.3f us to find one\n", KNOWN,
+           bytes, 1e6 * (opened - start) / KNOWN, 1e6 * (world_now() - opened) / KNOWN);
+    fflush(stdout);
+    CHECK(bytes > 64 && bytes < KNOWN_BYTES);
+    free(peer);
+}
+
+static void test_known(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(1, false, known_body), 0);
+}
+
+/* ---- connected peers ---------------------------------------------------- */
+
+static void arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    (void) peer, (void) hdr, (void) data, (void) len;
+    ++*(int *) ctx;
+}
+
+/* All send to rank 0, which answers each: no connection has a buffer when all is quiet. */
+static void connected_body(world_t *world)
+{
+    int got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, arrived, &got);
+    world_barrier(world);
+    size_t before = memory();
+    for (int i = 0; i < world->size; i++) {
+        if (i != world->rank && (0 == i || 0 == world->rank)) {
+            CHECK(OPAL_SUCCESS == fab_post(world_peer(world, i), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        }
+    }
+    WORLD_UNTIL(got == (0 == world->rank ? world->size - 1 : 1));
+    world_barrier(world);
+    if (0 == world->rank) {
+        size_t kept = FAB_TCP_FREE_BUFS * sizeof(fab_tcp_buf_t) +
+                      FAB_CHUNK_PEERS * sizeof(fab_peer_t); /* of all peers together */
+        size_t grown = memory() - before;
+        printf("%d connected peers: %zu bytes for all, %zu for each\n", world->size - 1,
+               grown < kept ? grown : kept, sizeof(fab_tcp_ep_t));
+        fflush(stdout);
+        CHECK(grown < kept + (size_t) (world->size - 1) * CONNECTED_BYTES);
+    }
+    world_barrier(world);
+}
+
+static void test_connected(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(MANY + 1, false, connected_body), 0);
+}
+
+/* No sanitizer: its memory would be counted too. */
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_known),
+        cmocka_unit_test(test_connected),
+    };
+
+    world_use_providers("tcp");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
