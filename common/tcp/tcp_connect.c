@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connection set-up: who asks, who answers, and what happens when both ask at once.
+ * Connection set-up: which side connects, which accepts, and what happens when both connect at once.
  *
  *      IDLE ──first send──> ASKING ──WELCOME──> UP
  *        └──HELLO of the peer──┴────────────────^
  *
- * Both ask: the one with the smaller name has precedence.  It puts the other's HELLO aside; the
- * other, when it gets this HELLO, answers it and forgets its own question.  Should the former's
- * question come to nothing (the peer cannot be reached from here, but this process from there), it
- * answers the one put aside.
+ * If both connect at once, the process with the smaller name has precedence.  It parks the other's
+ * HELLO.  The other answers the HELLO that it gets and gives up its own attempt.  If the attempt of
+ * the process with precedence fails (the peer cannot be reached from here, but this process from
+ * there), it answers the parked HELLO.
  *
- * A HELLO that comes while there is a connection is of a peer that has ended it: it is put aside
- * until that end has come here, too.  One that crossed the question by which the connection was
- * made is void, which its serial says.
+ * A HELLO that arrives while there is a connection is from a peer that has ended that connection: it
+ * is parked until the end has arrived here as well.  A HELLO that crossed the attempt by which the
+ * connection was made is void, as its serial tells.
  */
 #include "tcp/tcp_types.h"
 
@@ -20,7 +20,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* ---- asking ------------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------- */
 
 static fab_tcp_frame_t frame_of(const fab_tcp_ep_t *ep, fab_tcp_kind_t kind)
 {
@@ -78,7 +78,7 @@ void fab_tcp_connect(fab_tcp_ep_t *ep)
     fab_tcp_expect(ep->dom);
 }
 
-static void cancel_question(fab_tcp_ep_t *ep)
+static void cancel_attempt(fab_tcp_ep_t *ep)
 {
     if (NULL != ep->sock) {
         fab_sock_release(ep->sock);
@@ -99,7 +99,7 @@ static void cancel_parked(fab_tcp_ep_t *ep)
 
 void fab_tcp_connect_cancel(fab_tcp_ep_t *ep)
 {
-    cancel_question(ep);
+    cancel_attempt(ep);
     cancel_parked(ep);
 }
 
@@ -116,7 +116,7 @@ static void connected(fab_tcp_ep_t *ep, fab_sock_t *sock)
     }
 }
 
-/* ---- answering ---------------------------------------------------------- */
+/* ---- accepting ----------------------------------------------------------- */
 
 static void refuse(fab_sock_t *sock)
 {
@@ -133,7 +133,7 @@ static void answer(fab_tcp_ep_t *ep, fab_sock_t *sock)
     const fab_tcp_frame_t *hello = (const fab_tcp_frame_t *) sock->frame;
     fab_tcp_frame_t welcome;
 
-    cancel_question(ep);
+    cancel_attempt(ep);
     ep->peer_void = hello->serial;
     welcome = frame_of(ep, FAB_TCP_WELCOME);
     fab_sock_send(sock, &welcome);
@@ -159,7 +159,7 @@ void fab_tcp_connect_again(fab_tcp_ep_t *ep)
     }
 }
 
-/* The endpoint of who asks.  NULL: it is refused. */
+/* The endpoint of the process that connects.  NULL: it is refused. */
 static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
                            const fab_tcp_frame_t *hello)
 {
@@ -217,10 +217,10 @@ static void on_welcome(fab_tcp_ep_t *ep, const fab_tcp_frame_t *welcome)
     connected(ep, sock);
 }
 
-/* The question came to nothing. */
+/* The attempt has failed. */
 static void not_connected(fab_tcp_ep_t *ep, const char *why)
 {
-    cancel_question(ep);
+    cancel_attempt(ep);
     if (NULL != ep->parked || FAB_PEER_CLOSED == ep->peer->state) {
         fab_tcp_connect_again(ep);
     } else {

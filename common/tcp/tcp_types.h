@@ -65,7 +65,7 @@ typedef struct fab_tcp_placing {
 
 typedef enum fab_tcp_state {
     FAB_TCP_IDLE,   /* no connection */
-    FAB_TCP_ASKING, /* sock asks the peer for one */
+    FAB_TCP_ASKING, /* sock connects to the peer */
     FAB_TCP_UP,     /* fd */
 } fab_tcp_state_t;
 
@@ -99,10 +99,10 @@ struct fab_tcp_ep {
     char to[56]; /* the other end, for messages */
 
     /* its set-up (tcp_connect.c) */
-    fab_sock_t *sock;    /* of this process's question */
-    fab_sock_t *parked;  /* the peer's question, put aside */
-    uint64_t serial;     /* of the last question to the peer */
-    uint64_t peer_void;  /* the peer's questions up to this serial are void */
+    fab_sock_t *sock;    /* of this process's attempt to connect */
+    fab_sock_t *parked;  /* the peer's HELLO, which waits for its turn */
+    uint64_t serial;     /* of the last HELLO to the peer */
+    uint64_t peer_void;  /* the peer's HELLOs up to this serial are void */
     fab_tcp_addr_t addr; /* of the peer */
 
     fab_tcp_ep_t *next; /* of all in the domain */
@@ -115,7 +115,7 @@ struct fab_tcp_domain {
     int epoll;
     uint32_t pid;
     fab_tcp_addr_t addr; /* of this process, as peers get it */
-    uint64_t serial;     /* of this process's last question */
+    uint64_t serial;     /* of this process's last HELLO */
 
     /* polling */
     uint32_t pass;        /* progress calls */
@@ -203,13 +203,13 @@ int fab_tcp_stream_read(fab_tcp_ep_t *ep);
 
 /* ---- tcp_connect.c: connection set-up ----------------------------------- */
 
-/* Ask the peer for a connection, unless that is under way. */
+/* Connect to the peer. */
 void fab_tcp_connect(fab_tcp_ep_t *ep);
 
-/* Nothing comes of it any more. */
+/* Give up the attempt, and what the peer has parked here. */
 void fab_tcp_connect_cancel(fab_tcp_ep_t *ep);
 
-/* The connection has ended: the peer may have asked for another one. */
+/* The connection has ended: answer the parked HELLO, if there is one. */
 void fab_tcp_connect_again(fab_tcp_ep_t *ep);
 
 /* Upcalls of the sockets. */

@@ -4,12 +4,12 @@
  *
  * Connection set-up.  As sock_wire.h describes, with these frames:
  *
- *      asking side                                  answering side
+ *      connecting side                              accepting side
  *      HELLO {address, serial}              ->
  *                                           <-      WELCOME {address, serial}, or REFUSE {reason}
  *      messages                             <->     messages
  *
- * Each process counts its questions; serial is the number of the last one that it put to this peer
+ * Each process numbers its HELLOs; serial is the number of the last one to this peer
  * when the frame was made.  So WELCOME says which HELLOs of its sender are void.
  *
  * Messages.  A header, then the payload, then zeros up to a multiple of 8 bytes:
