@@ -12,6 +12,7 @@
 # Modules are named as the kernel source names them; those that they depend on come along.
 vm_modules=(
     virtio_pci 9pnet_virtio 9p overlay virtio_console virtio_net crc32_generic crc32c_generic libcrc32c rdma_rxe ib_uverbs rdma_ucm
+    sch_netem
 )
 
 # vm_missing: print what a machine needs and this host does not have, with the Debian packages.
