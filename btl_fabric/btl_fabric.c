@@ -153,7 +153,7 @@ static void show_paths(void)
     static bool is_shown;
     char text[4096];
 
-    if (is_shown || mca_btl_fabric.verbose < (0 == OPAL_PROC_MY_NAME.vpid ? 10 : 20)) {
+    if (is_shown || mca_btl_fabric.params.verbose < (0 == OPAL_PROC_MY_NAME.vpid ? 10 : 20)) {
         return;
     }
     is_shown = true;

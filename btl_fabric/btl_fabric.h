@@ -26,6 +26,7 @@
 #include <stdatomic.h>
 
 #include "btl_fabric_counters.h"
+#include "btl_fabric_params.h"
 #include "btl_fabric_wire.h"
 #include "fabric/fab.h"
 #include "fabric/fab_params.h"
@@ -134,11 +135,8 @@ typedef struct mca_btl_fabric {
     opal_free_list_t frags_eager;
     opal_free_list_t frags_max;
     mca_btl_fabric_counters_t counters;
-    int verbose;
+    mca_btl_fabric_params_t params;
     int output; /* stream of btl_fabric_verbose */
-    int free_list_num;
-    int free_list_max;
-    int free_list_inc;
 } mca_btl_fabric_t;
 
 extern mca_btl_fabric_t mca_btl_fabric;

@@ -4,7 +4,6 @@
  */
 #include "btl_fabric.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -43,63 +42,54 @@ mca_btl_base_component_t mca_btl_fabric_component = {
 
 /* ---- parameters and counters -------------------------------------------- */
 
-static void register_int(const char *name, mca_base_var_info_lvl_t level, int *storage,
-                         const char *help)
-{
-    (void) mca_base_component_var_register(&mca_btl_fabric_component.btl_version, name, help,
-                                           MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, level,
-                                           MCA_BASE_VAR_SCOPE_LOCAL, storage);
-}
+/* Those that Open MPI registers for every BTL: for the check alone. */
+static const fab_param_t size_rows[] = {
+    {
+        .name = "eager_limit",
+        .type = FAB_PARAM_SIZE,
+        .offset = offsetof(mca_btl_base_module_t, btl_eager_limit),
+        .min = BTL_FABRIC_EAGER_MIN,
+        .max = BTL_FABRIC_SEND_MAX,
+        .unit = "bytes",
+    },
+    {
+        .name = "max_send_size",
+        .type = FAB_PARAM_SIZE,
+        .offset = offsetof(mca_btl_base_module_t, btl_max_send_size),
+        .min = BTL_FABRIC_EAGER_MIN,
+        .max = BTL_FABRIC_SEND_MAX,
+        .unit = "bytes",
+    },
+    {
+        .name = "rndv_eager_limit",
+        .type = FAB_PARAM_SIZE,
+        .offset = offsetof(mca_btl_base_module_t, btl_rndv_eager_limit),
+        .min = BTL_FABRIC_EAGER_MIN,
+        .max = BTL_FABRIC_SEND_MAX,
+        .unit = "bytes",
+    },
+};
 
-static void register_params(void)
-{
-    mca_btl_fabric.verbose = 0;
-    mca_btl_fabric.free_list_num = 8;
-    mca_btl_fabric.free_list_max = -1;
-    mca_btl_fabric.free_list_inc = 32;
-    register_int("verbose", OPAL_INFO_LVL_2, &mca_btl_fabric.verbose,
-                 "How much to say (0 to 100, default 0). From 1 on, why a provider or a process "
-                 "cannot be used. From 10 on, the first process prints a table of the ways to its "
-                 "peers; from 20 on, every process does.");
-    register_int("free_list_num", OPAL_INFO_LVL_8, &mca_btl_fabric.free_list_num,
-                 "Descriptors of each size allocated at start (0 to 1000000, default 8).");
-    register_int("free_list_max", OPAL_INFO_LVL_8, &mca_btl_fabric.free_list_max,
-                 "Most descriptors of each size that can exist (-1: no limit, the default; else at "
-                 "least free_list_num). When they are used up the layer above waits for one.");
-    register_int("free_list_inc", OPAL_INFO_LVL_8, &mca_btl_fabric.free_list_inc,
-                 "Descriptors allocated at once when they run out (1 to 1000000, default 32).");
-}
+static const fab_param_table_t size_table = FAB_PARAM_TABLE(size_rows);
 
-/* One parameter's value against its range; false: why says what is wrong. */
-static bool check_range(const char *name, unsigned long long value, unsigned long long min,
-                        unsigned long long max, char *why, size_t size)
-{
-    if (min <= value && value <= max) {
-        return true;
-    }
-    snprintf(why, size, "btl_fabric_%s is %lld; it must be from %llu to %llu", name,
-             (long long) value, min, max);
-    return false;
-}
-
-static bool check_params(char *why, size_t size)
+static bool check_sizes(char *why, size_t size)
 {
     const mca_btl_base_module_t *btl = &mca_btl_fabric.super;
-    int num = mca_btl_fabric.free_list_num;
 
-    return check_range("verbose", (unsigned long long) mca_btl_fabric.verbose, 0, 100, why, size) &&
-           check_range("free_list_num", (unsigned long long) num, 0, 1000000, why, size) &&
-           check_range("free_list_inc", (unsigned long long) mca_btl_fabric.free_list_inc, 1,
-                       1000000, why, size) &&
-           (-1 == mca_btl_fabric.free_list_max ||
-            check_range("free_list_max", (unsigned long long) mca_btl_fabric.free_list_max,
-                        (unsigned long long) (num > 1 ? num : 1), INT_MAX, why, size)) &&
-           check_range("eager_limit", btl->btl_eager_limit, BTL_FABRIC_EAGER_MIN,
-                       BTL_FABRIC_SEND_MAX, why, size) &&
-           check_range("max_send_size", btl->btl_max_send_size, btl->btl_eager_limit,
-                       BTL_FABRIC_SEND_MAX, why, size) &&
-           check_range("rndv_eager_limit", btl->btl_rndv_eager_limit, BTL_FABRIC_EAGER_MIN,
-                       btl->btl_max_send_size, why, size);
+    if (OPAL_SUCCESS != fab_param_check(&size_table, btl, "btl_fabric_", why, size)) {
+        return false;
+    }
+    for (size_t i = 0; i < size_table.num; i++) {
+        size_t value = *(const size_t *) ((const char *) btl + size_rows[i].offset);
+        if (value > btl->btl_max_send_size) {
+            snprintf(why, size,
+                     "btl_fabric_%s is %zu; it must not be above btl_fabric_max_send_size, which "
+                     "is %zu.",
+                     size_rows[i].name, value, btl->btl_max_send_size);
+            return false;
+        }
+    }
+    return true;
 }
 
 static void register_counter(const char *name, const char *help, unsigned long long *counter)
@@ -113,7 +103,9 @@ static void register_counter(const char *name, const char *help, unsigned long l
 
 static int fabric_register(void)
 {
-    register_params();
+    int rc = fab_param_register(&mca_btl_fabric_param_table, &mca_btl_fabric.params,
+                                &mca_btl_fabric_component.btl_version);
+
 #define REGISTER_COUNTER(name, help) register_counter(#name, help, &mca_btl_fabric.counters.name);
     BTL_FABRIC_COUNTERS(REGISTER_COUNTER)
 #undef REGISTER_COUNTER
@@ -121,7 +113,7 @@ static int fabric_register(void)
     FAB_COUNTERS(REGISTER_COUNTER)
 #undef REGISTER_COUNTER
     mca_btl_base_param_register(&mca_btl_fabric_component.btl_version, &mca_btl_fabric.super);
-    return fab_params_register(&mca_btl_fabric_component.btl_version);
+    return OPAL_SUCCESS == rc ? fab_params_register(&mca_btl_fabric_component.btl_version) : rc;
 }
 
 /* ---- opening and closing ------------------------------------------------ */
@@ -130,7 +122,7 @@ static int fabric_open(void)
 {
     fab_help_add_dir(PML_TM_HELP_DIR, &mca_btl_fabric_component);
     mca_btl_fabric.output = opal_output_open(NULL);
-    opal_output_set_verbosity(mca_btl_fabric.output, mca_btl_fabric.verbose);
+    opal_output_set_verbosity(mca_btl_fabric.output, mca_btl_fabric.params.verbose);
     return OPAL_SUCCESS;
 }
 
@@ -226,11 +218,12 @@ static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_t
                                            bool enable_mpi_threads)
 {
     mca_btl_base_module_t **modules;
-    char why[256];
+    char why[512];
 
     (void) enable_progress_threads, (void) enable_mpi_threads;
     *num_btls = 0;
-    if (!check_params(why, sizeof(why))) {
+    if (OPAL_SUCCESS != mca_btl_fabric_params_check(&mca_btl_fabric.params, why, sizeof(why)) ||
+        !check_sizes(why, sizeof(why))) {
         show_help("bad-value", mca_btl_fabric_process.nodename, why);
         return NULL;
     }

@@ -32,8 +32,9 @@ static int init_list(opal_free_list_t *list, size_t size)
     OBJ_CONSTRUCT(list, opal_free_list_t);
     return opal_free_list_init(list, sizeof(mca_btl_fabric_frag_t), opal_cache_line_size,
                                OBJ_CLASS(mca_btl_fabric_frag_t), size, opal_cache_line_size,
-                               mca_btl_fabric.free_list_num, mca_btl_fabric.free_list_max,
-                               mca_btl_fabric.free_list_inc, NULL, 0, NULL, NULL, NULL);
+                               mca_btl_fabric.params.free_list_num,
+                               mca_btl_fabric.params.free_list_max,
+                               mca_btl_fabric.params.free_list_inc, NULL, 0, NULL, NULL, NULL);
 }
 
 int mca_btl_fabric_frags_init(void)

@@ -15,9 +15,11 @@ common_tm_sources = \
 	common/fabric/fab_host.c \
 	common/fabric/fab_host.h \
 	common/fabric/fab_inl.h \
+	common/fabric/fab_param.c \
+	common/fabric/fab_param.h \
+	common/fabric/fab_param_mca.c \
 	common/fabric/fab_params.c \
 	common/fabric/fab_params.h \
-	common/fabric/fab_params_check.c \
 	common/fabric/fab_peer.c \
 	common/fabric/fab_provider.h \
 	common/fabric/fab_queue.c \
@@ -31,6 +33,7 @@ common_tm_sources = \
 	common/shm/shm_domain.c \
 	common/shm/shm_ep.c \
 	common/shm/shm_in.c \
+	common/shm/shm_params.c \
 	common/shm/shm_progress.c \
 	common/shm/shm_ring_inl.h \
 	common/shm/shm_segment.c \
@@ -48,10 +51,12 @@ common_tm_sources = \
 	common/tcp/tcp_connect.c \
 	common/tcp/tcp_domain.c \
 	common/tcp/tcp_ep.c \
+	common/tcp/tcp_params.c \
 	common/tcp/tcp_progress.c \
 	common/tcp/tcp_stream.c \
 	common/tcp/tcp_types.h \
 	common/tcp/tcp_wire.h \
+	common/verbs/verbs_params.c \
 	common/verbs/verbs_wire.h
 
 # The provider verbs, where there is libibverbs.

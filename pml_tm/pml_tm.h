@@ -2,7 +2,7 @@
 /*
  * pml_tm: MPI point-to-point messages over the fabric.
  *
- *   pml_tm_component.c  parameters, counters, selection, opening the fabric
+ *   pml_tm_component.c  counters, selection, opening the fabric
  *   pml_tm.c            the module: peers' and communicators' coming and going, progress
  *   pml_tm_peer.c       processes: from ompi_proc_t to fabric peer; what is held for each
  *   pml_tm_flow.c       flow control of unexpected messages
@@ -19,6 +19,7 @@
  *   pml_tm_start.c      persistent requests
  *   pml_tm_request.c    completing and freeing requests
  *   pml_tm_wait.c       what those do who wait; MPI_Waitall
+ *   pml_tm_params.c     the table of the parameters
  *   pml_tm_wire.h       the bytes that leave the process
  *
  * Lock.  There is one, the fabric's (fab_lock()): it covers the fabric, the matching domains, the
@@ -40,6 +41,7 @@
 
 #include "pml_tm_counters.h"
 #include "idmap/idmap.h"
+#include "pml_tm_params.h"
 #include "pml_tm_request.h"
 #include "pml_tm_wire.h"
 
@@ -48,40 +50,6 @@ typedef struct mca_pml_tm_excid mca_pml_tm_excid_t;
 typedef struct mca_pml_tm_failure mca_pml_tm_failure_t;
 typedef struct mca_pml_tm_msg mca_pml_tm_msg_t;
 typedef struct mca_pml_tm_peer mca_pml_tm_peer_t;
-
-/* Parameters, as registered in pml_tm_component.c, where each is explained. */
-typedef struct mca_pml_tm_params {
-    char *wait;
-    int priority;
-    int verbose;
-    int eager_limit;
-    int tag_source_bits;
-    size_t unexpected_max;
-    int close_timeout; /* seconds */
-    int progress_interval;
-    int fast_paths;
-    int free_list_num;
-    int free_list_max;
-    int free_list_inc;
-} mca_pml_tm_params_t;
-
-/*
- * Paths for the most common case, each ending in the general one where the case is another.
- * params.fast_paths switches them off, for tests.
- */
-enum {
-    /* a blocking call polls for messages alone, most times, and stops when it has what it waits for */
-    PML_TM_FAST_WAIT = 1 << 0,
-    /* a receive is posted at the end of the short list; a short message takes the oldest receive */
-    PML_TM_FAST_RECV = 1 << 1,
-    /* a short message goes straight into the ring of a peer on this host */
-    PML_TM_FAST_SEND = 1 << 2,
-    /* a request that nobody gave a callback or freed is completed at once, not by way of a list */
-    PML_TM_FAST_COMPLETE = 1 << 3,
-    /* MPI_Waitall of this PML's requests by its own function (pml_tm_wait.c) */
-    PML_TM_FAST_WAIT_ALL = 1 << 4,
-    PML_TM_FAST_ALL = (1 << 5) - 1,
-};
 
 /* What a call does that waits and finds nothing: params.wait. */
 typedef enum mca_pml_tm_idle {
@@ -276,8 +244,8 @@ void mca_pml_tm_show_paths(void);
 /* A message from this peer makes no sense: the peer is failed, what says why. */
 void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what);
 
-/* Sets mca_pml_tm.idle.  False: params.wait is no word that there is. */
-bool mca_pml_tm_choose_idle(void);
+/* Set mca_pml_tm.idle, by params.wait. */
+void mca_pml_tm_choose_idle(void);
 
 /* A poll found nothing, and idle is not SPIN: for blocking calls, and for others who call again. */
 void mca_pml_tm_pause(void);

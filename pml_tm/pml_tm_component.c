@@ -5,7 +5,6 @@
  */
 #include "pml_tm.h"
 
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,145 +55,20 @@ static int output = -1;                /* stream of --mca pml_tm_verbose */
 
 /* ---- parameters --------------------------------------------------------- */
 
-static void register_var(const char *name, mca_base_var_type_t type, mca_base_var_info_lvl_t level,
-                         void *storage, const char *help)
+static int register_params(void)
 {
-    (void) mca_base_component_var_register(&mca_pml_tm_component.pmlm_version, name, help, type,
-                                           NULL, 0, 0, level, MCA_BASE_VAR_SCOPE_LOCAL, storage);
-}
-
-static void register_params(void)
-{
-    mca_pml_tm_params_t *params = &mca_pml_tm.params;
-
-    *params = (mca_pml_tm_params_t){
-        .priority = 10,
-        .verbose = 0,
-        .eager_limit = 16384,
-        .tag_source_bits = 0,
-        .unexpected_max = (size_t) 64 << 20,
-        .progress_interval = 32,
-        .close_timeout = 60,
-        .wait = "auto",
-        .fast_paths = PML_TM_FAST_ALL,
-        .free_list_num = 16,
-        .free_list_max = -1,
-        .free_list_inc = 64,
-    };
     (void) mca_base_component_var_register(
         &mca_pml_tm_component.pmlm_version, "commit",
         "Commit of the sources that this component was built from. Read only.",
         MCA_BASE_VAR_TYPE_STRING, NULL, 0, MCA_BASE_VAR_FLAG_DEFAULT_ONLY, OPAL_INFO_LVL_2,
         MCA_BASE_VAR_SCOPE_CONSTANT, &commit);
-    register_var("priority", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_3, &params->priority,
-                 "Priority of pml tm when no PML is named (0 to 100, default 10). The highest "
-                 "wins: ob1 has 20, ucx 51 or 19. "
-                 "\"--mca pml tm\" selects it whatever its priority.");
-    register_var("verbose", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_2, &params->verbose,
-                 "How much to say (0 to 100, default 0). From 10 on, the first process prints a "
-                 "table of the ways to its "
-                 "peers: provider, protocol by message size, single-copy mechanism or why there is "
-                 "none. From 20 on, every "
-                 "process does.");
-    register_var(
-        "wait", MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_4, &params->wait,
-        "What a call does that waits and finds nothing: spin: polls on; yield: lets others "
-        "have the processor; sleep: yields, and sleeps up to 1 ms when it takes long; auto "
-        "(the default): sleep if the job has more processes on this host than "
-        "processors, by affinity and control group, else spin.");
-    register_var("eager_limit", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_4, &params->eager_limit,
-                 "Longest message, in bytes, that is sent with its data before its receive is "
-                 "known (eager protocol); longer "
-                 "ones are announced and then fetched (rendezvous). 0 to 2147483647, default "
-                 "16384; a provider may set a "
-                 "lower limit, shown by pml_tm_verbose. Higher values favour latency of messages "
-                 "that are expected, lower "
-                 "values the memory of receivers that are late.");
-    register_var("tag_source_bits", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_6,
-                 &params->tag_source_bits,
-                 "Bits of the 64-bit fabric tag that hold the source rank (8 to 24, or 0 for "
-                 "enough for this job and at least "
-                 "16, the default). Of 32 bits the rest holds the communicator: with 16 there can "
-                 "be 65536 of them. Must be "
-                 "the same in all jobs that communicate.");
-    register_var("unexpected_max", MCA_BASE_VAR_TYPE_SIZE_T, OPAL_INFO_LVL_4,
-                 &params->unexpected_max,
-                 "Bytes of memory for messages that arrived before their receive was posted (at "
-                 "least 65536, default 64 MiB). "
-                 "Past this, senders hold their messages back until half of it is free; where a "
-                 "receive waits for one of them they go on. The shortest message takes 240 bytes.");
-    register_var("progress_interval", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_7,
-                 &params->progress_interval,
-                 "In a blocking call, polls of pml tm before one of everything else in Open "
-                 "MPI (1 to 1000000, default "
-                 "32). Lower values serve others sooner, higher ones lower the latency.");
-    register_var(
-        "close_timeout", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_5, &params->close_timeout,
-        "Seconds that a process which ends, or disconnects, waits for peers that do not take "
-        "what is queued for them: answers to their messages, sends that the program freed "
-        "(0 to 86400, default 60). Raise it where processes compute for longer between two "
-        "calls of MPI.");
-    register_var(
-        "fast_paths", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_9, &params->fast_paths,
-        "Shorter ways for common cases that are used, as a sum (0 to 31, default 31: all). "
-        "1: a blocking call polls for messages alone most times, and takes no more of "
-        "them when it has what it waits for. 2: receives and short messages that meet "
-        "in order. 4: short messages straight into the ring of a peer on this host. 8: "
-        "requests without callback are completed at once. 16: an MPI_Waitall of its own. "
-        "For tests; none is used with MPI_THREAD_MULTIPLE.");
-    register_var("free_list_num", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_8, &params->free_list_num,
-                 "Requests of each kind allocated at start (0 to 1000000, default 16).");
-    register_var("free_list_max", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_8, &params->free_list_max,
-                 "Most requests of each kind that can exist (-1: no limit, the default; else at "
-                 "least free_list_num). A call "
-                 "that needs one more fails with MPI_ERR_NO_MEM or its like.");
-    register_var("free_list_inc", MCA_BASE_VAR_TYPE_INT, OPAL_INFO_LVL_8, &params->free_list_inc,
-                 "Requests allocated at once when they run out (1 to 1000000, default 64).");
-}
-
-/* One parameter's value against its range; false: *why says what is wrong. */
-static bool check_range(const char *name, long long value, long long min, long long max, char *why,
-                        size_t size)
-{
-    if (min <= value && value <= max) {
-        return true;
-    }
-    snprintf(why, size, "pml_tm_%s is %lld; it must be from %lld to %lld", name, value, min, max);
-    return false;
-}
-
-static bool check_wait(char *why, size_t size)
-{
-    if (mca_pml_tm_choose_idle()) {
-        return true;
-    }
-    snprintf(why, size, "pml_tm_wait is \"%.64s\"; it must be spin, yield, sleep or auto",
-             mca_pml_tm.params.wait);
-    return false;
+    return fab_param_register(&mca_pml_tm_param_table, &mca_pml_tm.params,
+                              &mca_pml_tm_component.pmlm_version);
 }
 
 static bool check_params(char *why, size_t size)
 {
-    const mca_pml_tm_params_t *params = &mca_pml_tm.params;
-    long long bits = params->tag_source_bits;
-
-    return check_range("priority", params->priority, 0, 100, why, size) &&
-           check_range("verbose", params->verbose, 0, 100, why, size) &&
-           check_range("eager_limit", params->eager_limit, 0, INT_MAX, why, size) &&
-           (0 == bits || check_range("tag_source_bits", bits, PML_TM_SOURCE_BITS_MIN,
-                                     PML_TM_SOURCE_BITS_MAX, why, size)) &&
-           check_range("unexpected_max", (long long) params->unexpected_max, 65536, LLONG_MAX, why,
-                       size) &&
-           check_range("progress_interval", params->progress_interval, 1, 1000000, why, size) &&
-           check_range("close_timeout", params->close_timeout, 0, 86400, why, size) &&
-           check_wait(why, size) &&
-           check_range("fast_paths", params->fast_paths, 0, PML_TM_FAST_ALL, why, size) &&
-           check_range("free_list_num", params->free_list_num, 0, 1000000, why, size) &&
-           check_range("free_list_inc", params->free_list_inc, 1, 1000000, why, size) &&
-           (-1 == params->free_list_max ||
-            check_range("free_list_max", params->free_list_max,
-                        params->free_list_num > 1 ? params->free_list_num : 1, INT_MAX, why,
-                        size)) &&
+    return OPAL_SUCCESS == mca_pml_tm_params_check(&mca_pml_tm.params, why, size) &&
            OPAL_SUCCESS == fab_params_check(why, size);
 }
 
@@ -272,9 +146,10 @@ static void register_counters(void)
 
 static int tm_register(void)
 {
-    register_params();
+    int rc = register_params();
+
     register_counters();
-    return fab_params_register(&mca_pml_tm_component.pmlm_version);
+    return OPAL_SUCCESS == rc ? fab_params_register(&mca_pml_tm_component.pmlm_version) : rc;
 }
 
 static int tm_open(void)
@@ -395,6 +270,7 @@ static int open_fabric(void)
 
 static void init_state(void)
 {
+    mca_pml_tm_choose_idle();
     mca_pml_tm.done.head = NULL;
     mca_pml_tm.done.tail = &mca_pml_tm.done.head;
     mca_pml_tm.early = NULL;
@@ -412,7 +288,7 @@ static void init_state(void)
 static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_threads,
                                       bool enable_mpi_threads)
 {
-    char why[256];
+    char why[512];
     int best = *priority;
 
     *priority = mca_pml_tm.params.priority;

@@ -37,22 +37,19 @@ static mca_pml_tm_idle_t choose_by_cpus(void)
     return mca_pml_tm_process.num_local_peers + 1 > mca_pml_tm.cpus ? PML_TM_SLEEP : PML_TM_SPIN;
 }
 
-bool mca_pml_tm_choose_idle(void)
+void mca_pml_tm_choose_idle(void)
 {
-    const char *wait = NULL != mca_pml_tm.params.wait ? mca_pml_tm.params.wait : "auto";
+    const char *wait = mca_pml_tm.params.wait;
 
-    if (0 == strcmp(wait, "auto")) {
-        mca_pml_tm.idle = choose_by_cpus();
-    } else if (0 == strcmp(wait, "spin")) {
+    if (0 == strcmp(wait, "spin")) {
         mca_pml_tm.idle = PML_TM_SPIN;
     } else if (0 == strcmp(wait, "yield")) {
         mca_pml_tm.idle = PML_TM_YIELD;
     } else if (0 == strcmp(wait, "sleep")) {
         mca_pml_tm.idle = PML_TM_SLEEP;
     } else {
-        return false;
+        mca_pml_tm.idle = choose_by_cpus();
     }
-    return true;
 }
 
 void mca_pml_tm_yield(void)

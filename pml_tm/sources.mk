@@ -20,6 +20,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_msg.h \
 	pml_tm/pml_tm_offload.c \
 	pml_tm/pml_tm_offload.h \
+	pml_tm/pml_tm_params.c \
+	pml_tm/pml_tm_params.h \
 	pml_tm/pml_tm_peer.c \
 	pml_tm/pml_tm_peer.h \
 	pml_tm/pml_tm_probe.c \

@@ -235,26 +235,17 @@ static bool provider_wanted(const fab_provider_t *provider)
     return is_exclusive;
 }
 
-static int check_provider_names(void)
+bool fab_provider_is_list(const char *list)
 {
-    const char *list = fab_params.providers;
-
-    if (NULL != list && '^' == *list) {
-        list++;
-    }
-    while (NULL != list && '\0' != *list) {
+    list += '^' == *list;
+    while ('\0' != *list) {
         size_t len = strcspn(list, ",");
         if (len > 0 && NULL == provider_named(list, len)) {
-            snprintf(
-                fab_open_why, sizeof(fab_open_why),
-                "%sproviders names \"%.*s\", which is no provider; there are: self, shm%s, tcp.",
-                fab_params.prefix, (int) (len < 64 ? len : 64), list,
-                FAB_HAVE_VERBS ? ", verbs" : " (verbs was not built)");
-            return OPAL_ERR_BAD_PARAM;
+            return false;
         }
         list += len + ('\0' != list[len]);
     }
-    return OPAL_SUCCESS;
+    return true;
 }
 
 static bool core_reaches_others(const fab_core_t *core)
@@ -425,7 +416,7 @@ int fab_open(const fab_config_t *config, fab_t **fab, const char **why)
     pthread_mutex_lock(&fab_open_lock);
     *why = fab_open_why;
     if (NULL == fab_the_core) {
-        rc = check_provider_names();
+        rc = fab_params_check(fab_open_why, sizeof(fab_open_why));
         if (OPAL_SUCCESS == rc) {
             rc = core_new(config, &fab_the_core);
         }

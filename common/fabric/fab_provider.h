@@ -105,6 +105,9 @@ extern const fab_provider_t fab_shm_provider;
 extern const fab_provider_t fab_verbs_provider; /* if FAB_HAVE_VERBS */
 extern const fab_provider_t fab_tcp_provider;
 
+/* Are all names in this list, which ^ may begin, those of providers that were built? */
+bool fab_provider_is_list(const char *list);
+
 /*
  * The peer record for a name that a message brought, made for this provider if it is new; NULL: no
  * memory.

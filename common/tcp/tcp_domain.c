@@ -146,13 +146,8 @@ static void domain_free(fab_tcp_domain_t *dom)
 static int tcp_open(fab_t *fab, fab_domain_t **out, const char **why)
 {
     fab_tcp_domain_t *dom;
-    char text[256];
     int rc;
 
-    if (OPAL_SUCCESS != fab_params_check(text, sizeof(text))) {
-        *why = fab_sentence(fab, "%s", text);
-        return OPAL_ERR_BAD_PARAM;
-    }
     dom = calloc(1, sizeof(*dom));
     if (NULL == dom) {
         *why = "There is not enough memory.";

@@ -208,14 +208,9 @@ static void domain_free(fab_verbs_domain_t *dom)
 
 static int verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
 {
-    char text[256];
     fab_verbs_domain_t *dom;
     int rc;
 
-    if (OPAL_SUCCESS != fab_params_check(text, sizeof(text))) {
-        *why = fab_sentence(fab, "%s", text);
-        return OPAL_ERR_BAD_PARAM;
-    }
     dom = calloc(1, sizeof(*dom));
     if (NULL == dom) {
         *why = "There is not enough memory.";

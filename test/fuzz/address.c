@@ -77,6 +77,7 @@ static void live(void)
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void) argc, (void) argv;
+    fab_params_reset();
     fab_params.shm_max_peers = 4096; /* refused rings come back at a tick only */
     other = mmap(NULL, sizeof(*other), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (0 == fork()) {

@@ -132,7 +132,7 @@ static void test_single_copy_none(void **state)
     (void) state;
     fab_params.shm_single_copy = "none";
     assert_int_equal(world_run(2, false, single_copy_none_body), 0);
-    fab_params.shm_single_copy = NULL;
+    fab_params.shm_single_copy = "auto";
 }
 
 /* ---- a peer dies -------------------------------------------------------- */
@@ -687,32 +687,6 @@ static void test_many_known(void **state)
 
 /* ---- parameters, leftovers ---------------------------------------------- */
 
-static void test_params(void **state)
-{
-    fab_params_t saved = fab_params;
-    char text[256];
-
-    (void) state;
-    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_SUCCESS);
-    fab_params.shm_ring_size = 5000;
-    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
-    assert_non_null(strstr(text, "shm_ring_size is 5000"));
-    fab_params = saved;
-    fab_params.shm_eager_limit = 10;
-    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
-    assert_non_null(strstr(text, "304"));
-    fab_params = saved;
-    fab_params.shm_connect_timeout = 86401;
-    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
-    fab_params = saved;
-    fab_params.shm_max_peers = 1 << 20;
-    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
-    fab_params = saved;
-    fab_params.shm_single_copy = "nosuch";
-    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
-    fab_params = saved;
-}
-
 static void test_providers(void **state)
 {
     fab_config_t config = {.name = 1, .num_local = 1};
@@ -779,25 +753,15 @@ static void test_nothing_left(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_params),
-        cmocka_unit_test(test_providers),
-        cmocka_unit_test(test_nothing_left),
-        cmocka_unit_test(test_cma_refused),
-        cmocka_unit_test(test_rma_errors),
-        cmocka_unit_test(test_single_copy_none),
-        cmocka_unit_test(test_cold_rings),
-        cmocka_unit_test(test_nonsense_in_ring),
-        cmocka_unit_test(test_rings_exhausted),
-        cmocka_unit_test(test_damaged_address),
-        cmocka_unit_test(test_no_memory_for_ring),
-        cmocka_unit_test(test_interrupted),
-        cmocka_unit_test(test_part_of_ring),
-        cmocka_unit_test(test_many_known),
-        cmocka_unit_test(test_killed_peer),
-        cmocka_unit_test(test_killed_during_rma),
-        cmocka_unit_test(test_killed_early),
-        cmocka_unit_test(test_orderly_leave),
-        cmocka_unit_test(test_needed_leave),
+        cmocka_unit_test(test_providers),         cmocka_unit_test(test_nothing_left),
+        cmocka_unit_test(test_cma_refused),       cmocka_unit_test(test_rma_errors),
+        cmocka_unit_test(test_single_copy_none),  cmocka_unit_test(test_cold_rings),
+        cmocka_unit_test(test_nonsense_in_ring),  cmocka_unit_test(test_rings_exhausted),
+        cmocka_unit_test(test_damaged_address),   cmocka_unit_test(test_no_memory_for_ring),
+        cmocka_unit_test(test_interrupted),       cmocka_unit_test(test_part_of_ring),
+        cmocka_unit_test(test_many_known),        cmocka_unit_test(test_killed_peer),
+        cmocka_unit_test(test_killed_during_rma), cmocka_unit_test(test_killed_early),
+        cmocka_unit_test(test_orderly_leave),     cmocka_unit_test(test_needed_leave),
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

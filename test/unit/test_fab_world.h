@@ -27,6 +27,12 @@
 #include "fabric/fab_counters.h"
 #include "fabric/fab_params.h"
 
+/* Parameters have their defaults before main(), since nothing registers them here. */
+__attribute__((constructor)) static void world_reset_params(void)
+{
+    fab_params_reset();
+}
+
 /* fab_config_t.num_procs of the jobs. */
 static uint32_t world_num_procs;
 

@@ -265,31 +265,6 @@ static void test_devices(void **state)
     }
 }
 
-static void test_params(void **state)
-{
-    fab_params_t saved = fab_params;
-    char text[256];
-
-    (void) state;
-    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_SUCCESS);
-    fab_params.verbs_eager_limit = 100;
-    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
-    assert_non_null(strstr(text, "verbs_eager_limit is 100"));
-    fab_params = saved;
-    fab_params.verbs_window = 40000;
-    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
-    fab_params = saved;
-    fab_params.verbs_buffers = 1;
-    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
-    fab_params = saved;
-    fab_params.verbs_timeout = 32;
-    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
-    fab_params = saved;
-    fab_params.verbs_gid_index = 256;
-    assert_int_equal(fab_params_check(text, sizeof(text)), OPAL_ERR_BAD_PARAM);
-    fab_params = saved;
-}
-
 static void test_exclusive_list(void **state)
 {
     const char *why = "";
@@ -332,11 +307,10 @@ static void test_nothing_left(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_params),          cmocka_unit_test(test_exclusive_list),
-        cmocka_unit_test(test_devices),         cmocka_unit_test(test_nothing_left),
-        cmocka_unit_test(test_crossed),         cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_other_addresses), cmocka_unit_test(test_other_key),
-        cmocka_unit_test(test_damaged_address),
+        cmocka_unit_test(test_exclusive_list), cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_nothing_left),   cmocka_unit_test(test_crossed),
+        cmocka_unit_test(test_strangers),      cmocka_unit_test(test_other_addresses),
+        cmocka_unit_test(test_other_key),      cmocka_unit_test(test_damaged_address),
     };
 
     world_use_providers("verbs");

@@ -222,12 +222,12 @@ static const wrong_t wrongs[] = {
     {NULL, "tmdev0,tmdev1",
      "can be used: tmdev0: not wanted by t_verbs_if_exclude; tmdev1: not wanted"},
     {NULL, "tmdev0,tmdev1,mlx5_9", "t_verbs_if_exclude names mlx5_9, which"},
-    {"tmdev0:x", NULL, "t_verbs_if_include is \"tmdev0:x\"; it must be"},
-    {"tmdev0:0", NULL, "t_verbs_if_include is \"tmdev0:0\"; it must be"},
-    {"tmdev0, tmdev1", NULL, "t_verbs_if_include is \"tmdev0, tmdev1\"; it must be"},
-    {NULL, ":1", "t_verbs_if_exclude is \":1\"; it must be"},
-    {NULL, "tmdev0:1:1", "t_verbs_if_exclude is \"tmdev0:1:1\"; it must be"},
-    {NULL, "tmdev0,,tmdev1", "t_verbs_if_exclude is \"tmdev0,,tmdev1\"; it must be"},
+    {"tmdev0:x", NULL, "t_verbs_if_include is \"tmdev0:x\"; allowed: "},
+    {"tmdev0:0", NULL, "t_verbs_if_include is \"tmdev0:0\"; allowed: "},
+    {"tmdev0, tmdev1", NULL, "t_verbs_if_include is \"tmdev0, tmdev1\"; allowed: "},
+    {NULL, ":1", "t_verbs_if_exclude is \":1\"; allowed: "},
+    {NULL, "tmdev0:1:1", "t_verbs_if_exclude is \"tmdev0:1:1\"; allowed: "},
+    {NULL, "tmdev0,,tmdev1", "t_verbs_if_exclude is \"tmdev0,,tmdev1\"; allowed: "},
     {"tmdev0", "tmdev1", "are both set"},
 };
 

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The table of the parameters of btl fabric.
+ */
+#include "btl_fabric_params.h"
+
+#include <limits.h>
+#include <stdio.h>
+
+static const fab_param_t rows[] = {
+    {
+        .name = "verbose",
+        .type = FAB_PARAM_INT,
+        .level = 2,
+        .offset = offsetof(mca_btl_fabric_params_t, verbose),
+        .number = 0,
+        .min = 0,
+        .max = 100,
+        .help =
+            "From 10 on, the first process prints a table of the ways to its peers; from 20 on, "
+            "every process does. From 1 on, why a provider or a process cannot be used.",
+    },
+    {
+        .name = "free_list_num",
+        .type = FAB_PARAM_INT,
+        .level = 8,
+        .offset = offsetof(mca_btl_fabric_params_t, free_list_num),
+        .number = 8,
+        .min = 0,
+        .max = 1000000,
+        .unit = "descriptors",
+        .help = "Descriptors of each size allocated at start.",
+    },
+    {
+        .name = "free_list_max",
+        .type = FAB_PARAM_INT,
+        .level = 8,
+        .offset = offsetof(mca_btl_fabric_params_t, free_list_max),
+        .number = -1,
+        .min = 1,
+        .max = INT_MAX,
+        .unit = "descriptors",
+        .special = -1,
+        .special_means = "no limit",
+        .help = "Most descriptors of each size that can exist, at least free_list_num. When they "
+                "are used up the layer above waits for one.",
+    },
+    {
+        .name = "free_list_inc",
+        .type = FAB_PARAM_INT,
+        .level = 8,
+        .offset = offsetof(mca_btl_fabric_params_t, free_list_inc),
+        .number = 32,
+        .min = 1,
+        .max = 1000000,
+        .unit = "descriptors",
+        .help = "Descriptors allocated at once when they run out.",
+    },
+};
+
+const fab_param_table_t mca_btl_fabric_param_table = FAB_PARAM_TABLE(rows);
+
+int mca_btl_fabric_params_check(const mca_btl_fabric_params_t *params, char *buf, size_t size)
+{
+    int rc = fab_param_check(&mca_btl_fabric_param_table, params, "btl_fabric_", buf, size);
+
+    if (OPAL_SUCCESS == rc && -1 != params->free_list_max &&
+        params->free_list_max < params->free_list_num) {
+        snprintf(buf, size,
+                 "btl_fabric_free_list_max is %d; it must be -1, or at least "
+                 "btl_fabric_free_list_num, which is %d.",
+                 params->free_list_max, params->free_list_num);
+        rc = OPAL_ERR_BAD_PARAM;
+    }
+    return rc;
+}

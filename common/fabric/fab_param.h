@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tables of parameters.  A row holds all that is to be known about a parameter: registration, range
+ * check, help text and the lists in the documentation come from it.  The values are in a struct of
+ * the table's owner; a row has the offset of its own.
+ *
+ *   fabric         fab_params.c, and <provider>_params.c for each provider
+ *   pml tm         pml_tm_params.c
+ *   btl fabric     btl_fabric_params.c
+ *
+ * fab_param.c needs nothing of Open MPI's libraries; fab_param_mca.c hands tables to MCA.
+ */
+#ifndef FAB_PARAM_H
+#define FAB_PARAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "fabric/fab.h"
+
+/* Of the value in the owner's struct. */
+typedef enum fab_param_type {
+    FAB_PARAM_INT,    /* int */
+    FAB_PARAM_UINT,   /* unsigned int */
+    FAB_PARAM_SIZE,   /* size_t */
+    FAB_PARAM_STRING, /* char *; NULL and "" are the same */
+} fab_param_type_t;
+
+enum { FAB_PARAM_WORDS_MAX = 4 };
+
+typedef struct fab_param {
+    const char *name; /* without the component's prefix */
+    fab_param_type_t type;
+    int level;     /* of MCA, 1 to 9 */
+    size_t offset; /* of the value in the owner's struct */
+
+    /* of numbers */
+    long long number; /* the default */
+    long long min;
+    long long max;
+    const char *unit;          /* "bytes"; NULL: none */
+    bool is_power_of_two;      /* no other number in the range is allowed */
+    const char *special_means; /* one more value is allowed, which means this; NULL: none is */
+    long long special;
+
+    /* of strings: one of words, or, if there are none, what is_valid() takes */
+    const char *string; /* the default; NULL: empty */
+    const char *words[FAB_PARAM_WORDS_MAX + 1];
+    bool (*is_valid)(const char *value); /* not called for an empty string */
+    const char *form;                    /* what is_valid() takes, for the user */
+    const char *empty_means;
+
+    /* What it does, in sentences.  The allowed values and the default are added to it. */
+    const char *help;
+} fab_param_t;
+
+typedef struct fab_param_table {
+    const fab_param_t *rows;
+    size_t num;
+} fab_param_table_t;
+
+#define FAB_PARAM_TABLE(rows)                                                                      \
+    {                                                                                              \
+        (rows), sizeof(rows) / sizeof((rows)[0])                                                   \
+    }
+
+/* Set all values to their defaults.  Strings are those of the table, not copies. */
+FAB_EXPORT void fab_param_reset(const fab_param_table_t *table, void *values);
+
+/*
+ * Check the values, in the table's order.  OPAL_SUCCESS, or OPAL_ERR_BAD_PARAM with a sentence in
+ * buf that names the parameter (by prefix and name), its value and what is allowed.
+ */
+FAB_EXPORT int fab_param_check(const fab_param_table_t *table, const void *values,
+                               const char *prefix, char *buf, size_t size);
+
+/* The help text: the row's, the allowed values and the default.  Returns its length, as snprintf. */
+FAB_EXPORT int fab_param_help(const fab_param_t *row, char *buf, size_t size);
+
+struct mca_base_component_2_1_0_t;
+
+/*
+ * Register the parameters of a component, which end with it, and set them: to what the user gave, or
+ * their defaults.  OPAL error codes.
+ */
+FAB_EXPORT int fab_param_register(const fab_param_table_t *table, void *values,
+                                  const struct mca_base_component_2_1_0_t *component);
+
+#endif /* FAB_PARAM_H */

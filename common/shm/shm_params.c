@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The parameters of shared memory.
+ */
+#include "fabric/fab_params.h"
+
+#include "shm/shm_wire.h"
+
+static const fab_param_t shm_rows[] = {
+    {
+        .name = "shm_ring_size",
+        .type = FAB_PARAM_UINT,
+        .level = 5,
+        .offset = offsetof(fab_params_t, shm_ring_size),
+        .number = 0,
+        .min = FAB_SHM_RING_MIN,
+        .max = FAB_SHM_RING_MAX,
+        .unit = "bytes",
+        .is_power_of_two = true,
+        .special_means = "64 KiB up to 16 processes per host, 32 KiB up to 64, 16 KiB beyond",
+        .help = "Size of the shared-memory ring that a sender uses towards one receiver. A larger "
+                "ring holds more messages before a sender must wait; memory is used per pair that "
+                "communicates.",
+    },
+    {
+        .name = "shm_max_peers",
+        .type = FAB_PARAM_UINT,
+        .level = 5,
+        .offset = offsetof(fab_params_t, shm_max_peers),
+        .number = 0,
+        .min = 1,
+        .max = FAB_SHM_RINGS_MAX,
+        .unit = "processes",
+        .special_means = "those of the job on this host and 1024 more, for those that join later",
+        .help = "Processes of the same host that can send to this process through shared memory at "
+                "the same time; others wait until one of them leaves. Costs address space, and "
+                "memory only for those that do send.",
+    },
+    {
+        .name = "shm_connect_timeout",
+        .type = FAB_PARAM_UINT,
+        .level = 6,
+        .offset = offsetof(fab_params_t, shm_connect_timeout),
+        .number = 30,
+        .min = 0,
+        .max = 86400,
+        .unit = "seconds",
+        .help = "How long the first message to a process of the same host waits if there is no "
+                "memory or file descriptor for a connection; then that peer has failed.",
+    },
+    {
+        .name = "shm_eager_limit",
+        .type = FAB_PARAM_UINT,
+        .level = 4,
+        .offset = offsetof(fab_params_t, shm_eager_limit),
+        .number = 16384,
+        .min = FAB_SHM_EAGER_MIN,
+        .max = FAB_SHM_RING_MAX / 4,
+        .unit = "bytes",
+        .help = "Longest message that is copied through the shared-memory ring as it is; longer "
+                "ones are announced and fetched by the receiver. A quarter of the ring bounds it "
+                "silently.",
+    },
+    {
+        .name = "shm_copy_step",
+        .type = FAB_PARAM_UINT,
+        .level = 5,
+        .offset = offsetof(fab_params_t, shm_copy_step),
+        .number = 524288,
+        .min = 4096,
+        .max = 1 << 30,
+        .unit = "bytes",
+        .help = "How much one progress call copies with CMA (process_vm_readv) before it looks "
+                "after other messages. Larger: fewer system calls; smaller: other messages wait "
+                "less (512 KiB take about 60 us).",
+    },
+    {
+        .name = "shm_single_copy",
+        .type = FAB_PARAM_STRING,
+        .level = 4,
+        .offset = offsetof(fab_params_t, shm_single_copy),
+        .string = "auto",
+        .words = {"auto", "none"},
+        .help = "How large messages between processes of one host are copied once. auto: by the "
+                "kernel (CMA, process_vm_readv), where a test call on the peer succeeds, else "
+                "through the rings; none: always through the rings (two copies).",
+    },
+    {
+        .name = "shm_cooperative",
+        .type = FAB_PARAM_STRING,
+        .level = 5,
+        .offset = offsetof(fab_params_t, shm_cooperative),
+        .string = "auto",
+        .words = {"auto", "none", "always"},
+        .help = "Whether a sender that waits inside MPI copies a part of a large message, while "
+                "the receiver copies the other. auto: where this host has a core for each process "
+                "of the job; none: never; always: also where it has not.",
+    },
+};
+
+const fab_param_table_t fab_shm_params = FAB_PARAM_TABLE(shm_rows);

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The parameters of tcp.
+ */
+#include "fabric/fab_params.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "sock/sock_ip.h"
+#include "tcp/tcp_wire.h"
+
+bool fab_params_ports(const char *range, uint16_t *first, uint16_t *last)
+{
+    unsigned from = 0, to = 0;
+    int used = 0;
+
+    if (NULL != range && '\0' != *range) {
+        int n = sscanf(range, "%5u%n-%5u%n", &from, &used, &to, &used);
+        to = 1 == n ? from : to;
+        if (n < 1 || '\0' != range[used] || from < 1 || to < from || to > UINT16_MAX ||
+            strspn(range, "0123456789-") != strlen(range)) {
+            return false;
+        }
+    }
+    *first = (uint16_t) from;
+    *last = (uint16_t) to;
+    return true;
+}
+
+static bool tcp_is_port_range(const char *range)
+{
+    uint16_t first, last;
+
+    return fab_params_ports(range, &first, &last);
+}
+
+static const char tcp_interface_list[] =
+    "interfaces, or networks as address/bits, with commas between and no spaces, e.g. "
+    "eth0,10.1.0.0/16";
+
+static const fab_param_t tcp_rows[] = {
+    {
+        .name = "tcp_if_include",
+        .type = FAB_PARAM_STRING,
+        .level = 2,
+        .offset = offsetof(fab_params_t, tcp_if_include),
+        .is_valid = fab_sock_list_is_sound,
+        .form = tcp_interface_list,
+        .empty_means = "all",
+        .help = "Network interfaces, or networks, whose IP addresses may be used by tcp. "
+                "Connections to other addresses are refused.",
+    },
+    {
+        .name = "tcp_if_exclude",
+        .type = FAB_PARAM_STRING,
+        .level = 2,
+        .offset = offsetof(fab_params_t, tcp_if_exclude),
+        .is_valid = fab_sock_list_is_sound,
+        .form = tcp_interface_list,
+        .empty_means = "none",
+        .help = "Network interfaces, or networks, that must not be used by tcp, though "
+                "tcp_if_include may name them.",
+    },
+    {
+        .name = "tcp_ports",
+        .type = FAB_PARAM_STRING,
+        .level = 3,
+        .offset = offsetof(fab_params_t, tcp_ports),
+        .is_valid = tcp_is_port_range,
+        .form = "a port, or a range of ports as first-last, from 1 to 65535",
+        .empty_means = "any that is free",
+        .help = "TCP ports of which each process listens on one, for hosts behind firewalls: at "
+                "least as many as processes on one host.",
+    },
+    {
+        .name = "tcp_eager_limit",
+        .type = FAB_PARAM_UINT,
+        .level = 4,
+        .offset = offsetof(fab_params_t, tcp_eager_limit),
+        .number = 65536,
+        .min = FAB_TCP_EAGER_MIN,
+        .max = FAB_TCP_EAGER_MAX,
+        .unit = "bytes",
+        .help = "Longest message that tcp sends as it is, and longest fragment of longer ones, "
+                "which are announced first.",
+    },
+    {
+        .name = "tcp_timeout",
+        .type = FAB_PARAM_UINT,
+        .level = 4,
+        .offset = offsetof(fab_params_t, tcp_timeout),
+        .number = 60,
+        .min = 1,
+        .max = 86400,
+        .unit = "seconds",
+        .help = "Time after which a host that does not answer by TCP has failed. What the network "
+                "loses in less time is sent again.",
+    },
+};
+
+const fab_param_table_t fab_tcp_params = FAB_PARAM_TABLE(tcp_rows);

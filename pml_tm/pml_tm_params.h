@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Parameters of pml tm, besides those of the fabric (fab_params.h).  What each does, and its range,
+ * is in the table.
+ */
+#ifndef PML_TM_PARAMS_H
+#define PML_TM_PARAMS_H
+
+#include "fabric/fab_param.h"
+
+/*
+ * Paths for the most common case, each ending in the general one where the case is another.
+ * fast_paths switches them off, for tests.
+ */
+enum {
+    /* a blocking call polls for messages alone, most times, and stops when it has what it waits for */
+    PML_TM_FAST_WAIT = 1 << 0,
+    /* a receive is posted at the end of the short list; a short message takes the oldest receive */
+    PML_TM_FAST_RECV = 1 << 1,
+    /* a short message goes straight into the ring of a peer on this host */
+    PML_TM_FAST_SEND = 1 << 2,
+    /* a request that nobody gave a callback or freed is completed at once, not by way of a list */
+    PML_TM_FAST_COMPLETE = 1 << 3,
+    /* MPI_Waitall of this PML's requests by its own function (pml_tm_wait.c) */
+    PML_TM_FAST_WAIT_ALL = 1 << 4,
+    PML_TM_FAST_ALL = (1 << 5) - 1,
+};
+
+typedef struct mca_pml_tm_params {
+    char *wait;
+    int priority;
+    int verbose;
+    int eager_limit; /* bytes */
+    int tag_source_bits;
+    size_t unexpected_max; /* bytes */
+    int close_timeout;     /* seconds */
+    int progress_interval; /* polls */
+    int fast_paths;        /* PML_TM_FAST_* */
+    int free_list_num;     /* requests of each kind */
+    int free_list_max;
+    int free_list_inc;
+} mca_pml_tm_params_t;
+
+extern const fab_param_table_t mca_pml_tm_param_table;
+
+/*
+ * Check the values against their ranges and against each other; as fab_params_check(), which is not
+ * called.
+ */
+int mca_pml_tm_params_check(const mca_pml_tm_params_t *params, char *buf, size_t size);
+
+#endif /* PML_TM_PARAMS_H */

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=60 quick=yes
+#
+# The lists of parameters in doc/tuning.md and README are what ompi_info says: all in the former, those up to level 4 in the
+# latter.  TM_PARAMETERS_RENEW=yes test/run build/parameters writes them.
+. "$TM_SRC/test/lib/script.sh"
+
+# rows TYPE COMPONENT: a line "parameter|level|default|allowed|help" for each parameter of the component that its own table has.
+rows()
+{
+    # A build without verbs says so where it lists the providers.
+    ompi_info --param "$1" "$2" --level 9 --parsable | sed -E 's/ \(not in this build\)//' | awk -v prefix="mca:$1:$2:param:" '
+        index($0, prefix) != 1 { next }
+        {
+            line = substr($0, length(prefix) + 1)
+            if (line ~ /^"/) {
+                sub(/^"/, "", line)
+                sub(/":/, ":", line)
+            }
+            name = substr(line, 1, index(line, ":") - 1)
+            line = substr(line, length(name) + 2)
+        }
+        line ~ /^level:/ { level[name] = substr(line, 7) }
+        line ~ /^synonym_of:/ { is_synonym[name] = 1 }
+        line ~ /^help:.* Allowed: .* Default: .*\.$/ {
+            line = substr(line, 6)
+            at = match(line, / Allowed: /)
+            help[name] = substr(line, 1, at - 1)
+            line = substr(line, at + RLENGTH)
+            at = match(line, /\. Default: /)
+            allowed[name] = substr(line, 1, at - 1)
+            standard[name] = substr(line, at + RLENGTH)
+            sub(/\.$/, "", standard[name])
+            names[++num] = name
+        }
+        END {
+            for (i = 1; i <= num; i++) {
+                name = names[i]
+                if (prefix == "mca:pml:tm:param:" || !is_synonym[name]) {
+                    print name "|" level[name] "|" standard[name] "|" allowed[name] "|" help[name]
+                }
+            }
+        }' | LC_ALL=C sort
+}
+
+# table TYPE COMPONENT: the same, for doc/tuning.md.
+table()
+{
+    printf '%s\n' '| parameter | level | default | allowed | |' '|---|---|---|---|---|'
+    # shellcheck disable=SC2016 # `: the table's
+    rows "$1" "$2" | sed -E 's/\|/ | /g; s/^([^ ]+)/| `\1`/; s/$/ |/'
+}
+
+# list: for README, the default with its unit, the first sentence of each help text, and the words that are allowed.
+list()
+{
+    rows pml tm | awk -F '|' '
+        $2 <= 4 {
+            text = $5
+            sub(/\. .*/, ".", text)
+            if ($4 ~ /^[a-z]+(, [a-z]+)+$/) {
+                sub(/\.$/, " (" $4 ").", text)
+            }
+            if (match($4, /^(at least |[0-9]+ to )[0-9]+ [a-z]+/)) {
+                split(substr($4, RSTART, RLENGTH), words, / [0-9]+ /)
+                $3 = $3 " " words[2]
+            }
+            line = sprintf("    %-25s%-16s", $1, $3)
+            num = split(text, words, " ")
+            for (i = 1; i <= num; i++) {
+                if (length(line " " words[i]) > 100) {
+                    print line
+                    line = sprintf("    %-25s%-16s", "", "")
+                }
+                line = line " " words[i]
+            }
+            print line
+        }'
+}
+
+# compare FILE FIRST LAST NEW: the lines of FILE between the two lines that match are those in NEW, or become so.
+compare()
+{
+    local file=$TM_SRC/$1
+    awk -v first="$2" -v last="$3" 'in_list && $0 ~ last { exit } in_list { print } $0 ~ first { in_list = 1 }' "$file" >have
+    if [[ ${TM_PARAMETERS_RENEW-} == yes ]]; then
+        awk -v first="$2" -v last="$3" -v new="$4" '
+            in_list && $0 ~ last { in_list = 0 }
+            !in_list { print }
+            $0 ~ first { in_list = 1; while ((getline line <new) > 0) print line }' "$file" >renewed
+        cat renewed >"$file"
+    elif ! diff have "$4"; then
+        fail "$1 does not have what ompi_info says: TM_PARAMETERS_RENEW=yes test/run build/parameters writes it"
+    fi
+}
+
+table pml tm >table.pml
+table btl fabric >table.btl
+(($(wc -l <table.pml) > 30 && $(wc -l <table.btl) > 4)) || fail "ompi_info lists fewer parameters than there are"
+compare doc/tuning.md '^<!-- pml tm' '^<!-- end' table.pml
+compare doc/tuning.md '^<!-- btl fabric' '^<!-- end' table.btl
+
+{ echo && list && echo && echo; } >readme
+compare README '^doc/tuning.md has all' '^Troubleshooting' readme
