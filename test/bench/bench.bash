@@ -96,7 +96,7 @@ bench_select()
     case $1 in
         ofi) bench_selection=(--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include "${BENCH_OFI_PROVIDER:-tcp}") ;;
         ucx)
-            bench_selection=(--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any -x UCX_TLS=posix,cma,self)
+            bench_selection=(--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any -x "UCX_TLS=posix,cma,self")
             ;;
         *) bench_selection=(--mca pml "$1") ;;
     esac
