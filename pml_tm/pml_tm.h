@@ -18,7 +18,7 @@
  *   pml_tm_probe.c      probe and matched probe
  *   pml_tm_start.c      persistent requests
  *   pml_tm_request.c    completing and freeing requests
- *   pml_tm_wait.c       what those do who wait; MPI_Waitall
+ *   pml_tm_wait.c       how blocking calls wait; MPI_Waitall
  *   pml_tm_params.c     the table of the parameters
  *   pml_tm_wire.h       the bytes that leave the process
  *
@@ -162,7 +162,7 @@ static inline bool mca_pml_tm_is_contiguous(const void *buf, size_t count,
 {
     *len = count * datatype->super.size;
     *data = (char *) buf + datatype->super.true_lb;
-    /* the count of this function is 32 bit; more than one is all it asks about */
+    /* that function takes 32 bits, and asks only whether the count is more than one */
     return 0 == *len ||
            opal_datatype_is_contiguous_memory_layout(&datatype->super, count > 1 ? 2 : 1);
 }
@@ -171,8 +171,7 @@ static inline bool mca_pml_tm_is_contiguous(const void *buf, size_t count,
 static inline int mca_pml_tm_complete_done(void)
 {
     /*
-     * relaxed: who put something there and gave the lock back sees it himself; others will in their
-     * next call
+     * relaxed: the thread that put something there sees it; others see it in their next call
      */
     return OPAL_LIKELY(0 == atomic_load_explicit(&mca_pml_tm.done.count, memory_order_relaxed))
                ? 0
@@ -191,7 +190,7 @@ static inline bool mca_pml_tm_is_plain(const ompi_datatype_t *datatype)
 }
 
 /*
- * Complete a request that others may know, without threads; there is no callback to run and it was
+ * Complete a request that the user may know.  There are no threads, it has no callback, and it was
  * not freed.
  */
 static inline void mca_pml_tm_complete(mca_pml_tm_core_t *core)
@@ -247,7 +246,10 @@ void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what);
 /* Set mca_pml_tm.idle, by params.wait. */
 void mca_pml_tm_choose_idle(void);
 
-/* A poll found nothing, and idle is not SPIN: for blocking calls, and for others who call again. */
+/*
+ * For a poll that found nothing, if idle is not SPIN: yield or sleep in a blocking call; yield in
+ * progress, which is called again.
+ */
 void mca_pml_tm_pause(void);
 void mca_pml_tm_yield(void);
 
@@ -282,10 +284,10 @@ static inline void mca_pml_tm_poll(void)
 }
 
 /*
- * Progress until the request is complete, or cannot be for a process failed (then its status says
- * so); the lock not held.  Its own progress first, that of all of Open MPI every
- * params.progress_interval polls, whether they found something or not.  A private request has no
- * other to wake.
+ * Progress until the request is complete, or until it cannot complete since a process failed, which
+ * its status then says.  The lock is not held.  Polls pml tm alone, and all of Open MPI every
+ * params.progress_interval polls, whether they found something or not.  Nobody else waits for a
+ * private request.
  */
 static inline void mca_pml_tm_wait(ompi_request_t *request, bool is_private)
 {

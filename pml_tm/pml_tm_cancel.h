@@ -2,8 +2,8 @@
 /*
  * MPI_Cancel of sends.
  *
- * A send that has not left is taken back here.  One that has, and of which nothing was heard since,
- * is the receiver's to decide about: either the message is matched first, or it is withdrawn.
+ * A send that has not left is taken back here.  If it has left and was not answered, the receiver
+ * decides: either the message is matched first, or it is withdrawn.
  *
  *   sender                                      receiver
  *   CANCEL, app_ctx: the send's id, tag: its ->  not matched: takes the message out
@@ -13,8 +13,8 @@
  * So a send gets exactly one answer that completes it: ACK, FIN, CTS or NACK if it was matched,
  * WITHDRAWN if not.  CANCEL needs no more state at the receiver than the message itself.
  *
- * WITHDRAWN also comes unasked when the receiver has freed the communicator with the message
- * unmatched: MPI_Cancel, which is what can still be done about that send, then asks nobody.
+ * The receiver also sends WITHDRAWN, without a CANCEL, when it frees the communicator with the message
+ * unmatched.  If the program then cancels that send, nobody needs to be asked.
  *
  * Lock: the fabric's.
  */

@@ -42,8 +42,8 @@ static inline mca_pml_tm_comm_t *mca_pml_tm_comm_find(uint32_t context)
 }
 
 /*
- * As mca_pml_tm_comm_peer(), by name, where Open MPI has not met the process: making one of the name
- * may call into the runtime. Lock held.
+ * As mca_pml_tm_comm_peer(), by name, if there is no ompi_proc_t for the process yet: making one may
+ * call into the runtime.  Lock held.
  */
 fab_peer_t *mca_pml_tm_comm_peer_by_name(ompi_group_t *group, int32_t source);
 
@@ -58,7 +58,7 @@ static inline fab_peer_t *mca_pml_tm_comm_peer(const mca_pml_tm_comm_t *tmc, int
     return OPAL_LIKELY(NULL != peer) ? peer : mca_pml_tm_comm_peer_by_name(group, source);
 }
 
-/* Has the peer this rank?  As below, where it is not the one that was asked for last. */
+/* As mca_pml_tm_comm_is_sender(), for others than the one that was asked for last. */
 bool mca_pml_tm_comm_find_sender(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer, int32_t rank);
 
 /* Is the peer the process with this rank, of those a message can come from?  Lock held. */

@@ -55,7 +55,7 @@ static inline bool mca_pml_tm_excid_tag(const mca_pml_tm_comm_t *tmc, int rank, 
     return is_known;
 }
 
-/* What stands in front of an untagged message's payload; id is what it would be with a tag. */
+/* What precedes an untagged message's payload; id is the one that it would have with a tag. */
 mca_pml_tm_untagged_t mca_pml_tm_excid_prefix(const mca_pml_tm_comm_t *tmc, uint8_t id);
 
 /* Read it from data, of a message with this fabric tag. False: it makes no sense. */

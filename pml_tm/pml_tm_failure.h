@@ -4,7 +4,7 @@
  *
  * Without fault tolerance a failed peer ends the job, with one message that says which and why:
  * mpirun's if it died as mpirun's child, ours if not.  Requests that need the peer stay open until
- * then.  An error now would have MPI's error handler end the job, with a message that says nothing.
+ * then: with an error, MPI's error handler would end the job at once, with a message that says nothing.
  *
  * A peer that left the job in order is lost, too, if something is open that waits for it: an answer
  * that it did not give, data that it did not fetch or send.  A receive that nothing has matched is no
@@ -24,10 +24,10 @@
 /* Callback of the fabric, under its lock: a peer failed. */
 void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why);
 
-/* Callback of the fabric, under its lock: a peer has left.  Is it needed still? */
+/* Callback of the fabric, under its lock: a peer has left.  True: something open still needs it. */
 bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer);
 
-/* Do what there is to do about failed peers; lock not held. */
+/* End the job, or tell Open MPI, for peers that have failed.  Lock not held. */
 void mca_pml_tm_handle_failures_slow(void);
 
 static inline void mca_pml_tm_handle_failures(void)

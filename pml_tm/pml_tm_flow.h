@@ -7,22 +7,21 @@
  * memory is free again.  A blocking send waits meanwhile; a non-blocking one stays an open request
  * of its sender, which costs the receiver nothing.
  *
- * MPI lets a receive wait for any message that was sent, however many that nobody wants are ahead of
- * it.  So a sender is let go on in those communicators in which a receive waits for it, or a probe
- * looks in vain: OPEN, until a message comes that no receive waits behind: CLOSE.
+ * MPI lets a receive wait for any message that was sent, however many unwanted ones are ahead of it.
+ * So a sender may go on (OPEN) in those communicators in which a receive waits for it, or a probe
+ * found nothing, until a message arrives and no receive waits for another (CLOSE).
  *
  *   receiver                                   sender
  *   HOLD                                   ->  user messages are held back, in order
- *   OPEN, tag: a communicator              ->  those in this communicator go on, in order; of what is
- *                                              longer than an announcement only that (rendezvous)
+ *   OPEN, tag: a communicator              ->  those in this communicator go on, in order; one longer
+ *                                              than an announcement is announced (rendezvous)
  *   CLOSE, tag: a communicator             ->  they are held back again
  *   ALL                                    ->  all go on, and nothing is held back any more
  *
  * Messages with internal tags (collectives) are never held back: no user message can match their
  * receives, and collectives must not wait for receives of the user.  Untagged ones (pml_tm_excid.h)
- * are not either: there is one round trip's worth of them.  Nor is what a process sends to itself:
- * its request would take more memory than the message; of what is longer than an announcement only
- * that is sent.
+ * are not either: they come for one round trip only.  Nor is what a process sends to itself: its
+ * request would take more memory than the message.  One longer than an announcement is announced.
  *
  * Order: of one communicator's messages those that are queued for room in the fabric are older than
  * those that are held, and no message passes a held one of its communicator.
@@ -46,12 +45,12 @@ void mca_pml_tm_flow_release(void);
 /* Senders that are held back and for which a receive waits go on. Lock held. */
 void mca_pml_tm_flow_feed(void);
 
-/* A probe has found nothing: those go on that may send what it looks for. Lock held. */
+/* A probe has found nothing: senders that may have what it looks for go on.  Lock held. */
 void mca_pml_tm_flow_probe(mca_pml_tm_comm_t *tmc, int32_t source, int32_t tag);
 
 /* ---- sender ------------------------------------------------------------- */
 
-/* Must a send to this peer, whose record this is, become a request, which may have to be held? */
+/* Must a send to the peer with this record become a request, since it may have to be held? */
 static inline bool mca_pml_tm_flow_is_slow(const mca_pml_tm_peer_t *record)
 {
     return record->must_hold || NULL != record->held;

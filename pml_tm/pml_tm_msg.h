@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages: what arrives from the fabric, and what is kept of it until a receive wants it.
+ * Messages: what arrives from the fabric, and what is kept until a receive matches it.
  */
 #ifndef PML_TM_MSG_H
 #define PML_TM_MSG_H
@@ -32,8 +32,8 @@ void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
 void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 
 /*
- * Keep a message for a communicator that is not here yet, with len bytes in all, of which data_len
- * came along. Lock held.
+ * Keep a message for a communicator that is not here yet.  It has len bytes, of which data_len came
+ * with it.  Lock held.
  */
 void mca_pml_tm_msg_early(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len,
                           size_t len);

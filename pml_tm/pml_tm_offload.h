@@ -38,9 +38,10 @@ static inline void mca_pml_tm_offload_release(mca_pml_tm_recv_request_t *req)
 }
 
 /*
- * A receive in a communicator with an engine starts, and is complete.  While two receives have the
- * same memory, the device gets it for the first one alone: it may put an announcement there, which
- * a message to the other would overwrite.  (Such a program is wrong, and benchmarks do it.)
+ * For each receive of a communicator with an engine: enter when it starts, leave when it is complete.
+ * While two receives have the same memory, the device gets it for the first one alone: it may put an
+ * announcement there, which a message to the other would overwrite.  (Such a program is wrong, but
+ * benchmarks do it.)
  */
 void mca_pml_tm_offload_enter(mca_pml_tm_recv_request_t *req);
 void mca_pml_tm_offload_leave(mca_pml_tm_recv_request_t *req);
@@ -55,7 +56,7 @@ static inline void mca_pml_tm_recv_done(mca_pml_tm_recv_request_t *req)
 }
 
 /*
- * Who sends what the device matched for this receive, or is to send it; NULL: that is not known.
+ * The sender of what the device matched for this receive, or will match; NULL: not known.
  * Lock held.
  */
 fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req);

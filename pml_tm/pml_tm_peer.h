@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processes.  The fabric's peer record hangs in the process's endpoint slot; what pml_tm itself
- * must remember of a peer (fab_peer_t.user[]) exists only for peers with which something unusual goes
- * on: memory for peers in trouble, none for the rest.
+ * Processes.  The fabric's peer record is in the process's endpoint slot.  What pml_tm itself must
+ * remember of a peer (fab_peer_t.user[]) is flow control: it exists only for peers that hold messages
+ * back or were told to, and costs no memory for the rest.
  */
 #ifndef PML_TM_PEER_H
 #define PML_TM_PEER_H
@@ -55,8 +55,8 @@ static inline fab_peer_t *mca_pml_tm_peer_of_rank(ompi_communicator_t *comm, int
 }
 
 /*
- * Longest message to this peer that may go with its data, bytes.  A peer short of memory is sent,
- * if anything, what takes no more of it than an announcement does.
+ * Longest message to this peer that may go with its data, bytes.  A peer that is short of memory gets
+ * nothing that takes more memory than an announcement.
  */
 static inline uint32_t mca_pml_tm_peer_eager_limit(const fab_peer_t *peer)
 {
@@ -76,8 +76,8 @@ static inline uint64_t mca_pml_tm_peer_name(const opal_process_name_t *name)
 }
 
 /*
- * Before peers are closed: send what is queued for them, as far as they take it within a time that
- * is bounded. What it waited for in vain once is not waited for again. Lock not held.
+ * Before peers are closed: send what is queued for them, as far as they take it within
+ * params.close_timeout.  It does not wait a second time for what it waited for in vain.  Lock not held.
  */
 void mca_pml_tm_peer_flush(void);
 

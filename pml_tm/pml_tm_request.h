@@ -7,7 +7,8 @@
  *
  *   state        set by                                    may become
  *   INACTIVE     on the free list; persistent, at rest     ACTIVE
- *   ACTIVE       start                                     DONE
+ *   ACTIVE       start                                     DONE; COMPLETING (mca_pml_tm_done(): a
+ *                                                          request that can be completed in place)
  *   DONE         the transport is finished with it; it is  COMPLETING; INACTIVE (freed meanwhile)
  *                on the list of requests to complete
  *   COMPLETING   taken off the list: ompi_request_         INACTIVE (freed), ACTIVE (started again)

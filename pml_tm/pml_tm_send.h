@@ -32,15 +32,14 @@ void mca_pml_tm_bsend_start(mca_pml_tm_send_request_t *req);
 void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error);
 
 /*
- * The receiver's answer ends the request: now, or as soon as no part of the data is under way any
- * more (pml_tm_rndv.c): the answer to what was written may come before the word that it was.  Lock
- * held.
+ * The receiver's answer ends the request: now, or when no part of the data is in flight any more
+ * (pml_tm_rndv.c), since the answer may come before the completion of the write.  Lock held.
  */
 void mca_pml_tm_send_answered(mca_pml_tm_send_request_t *req, int error);
 
 /*
- * The send that the peer names, of which nothing was heard since it left (pml_tm_rndv.c); NULL, and
- * the peer failed for what, if there is none. Lock held.
+ * The send that the peer names, which was not answered since it left (pml_tm_rndv.c).  NULL if there
+ * is none; the peer is then failed, what says why.  Lock held.
  */
 mca_pml_tm_send_request_t *mca_pml_tm_send_find_unanswered(fab_peer_t *peer, uint32_t id,
                                                            const char *what);

@@ -130,7 +130,7 @@ typedef void (*fab_am_fn_t)(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
                             size_t len);
 
 /*
- * Set the handler of an id. It is used from the fab_start() of the user that the id belongs to.
+ * Set the handler of an id.  It is called once the user that the id belongs to has called fab_start().
  */
 FAB_EXPORT void fab_set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx);
 
@@ -147,7 +147,7 @@ FAB_EXPORT void fab_start(fab_t *fab, fab_user_t user);
  */
 typedef void *(*fab_place_fn_t)(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len);
 
-/* Set whom to ask for messages with this id. */
+/* Set the function that is asked for the place of messages with this id. */
 FAB_EXPORT void fab_set_place(fab_t *fab, uint8_t id, fab_place_fn_t fn, void *ctx);
 
 /* ---- the process's fabric ----------------------------------------------- */
@@ -178,7 +178,7 @@ typedef struct fab_config {
     uint32_t num_procs; /* processes of the job on all hosts; 0: not known */
     /*
      * Several threads may call (opal_uses_threads); the same for all users.  It may become true
-     * later: another MPI session wants it.  NULL: never.
+     * later, when an MPI session asks for threads.  NULL: never.
      */
     const bool *is_threaded;
     void *ctx; /* handed to the callbacks below */
@@ -214,7 +214,7 @@ struct fab {
     bool must_return;
     /* providers that are open reach all of the job: others serve processes that join it later */
     bool is_covered;
-    fab_config_t config; /* of the first user; for what all have the same of */
+    fab_config_t config; /* of the first user: for what is the same for all */
 };
 
 /*
@@ -329,11 +329,12 @@ struct fab_peer {
 _Static_assert(sizeof(fab_peer_t) <= 64, "a peer record is one cache line");
 
 /*
- * The peer record for the process with this name, open for the user; made, and the provider chosen,
- * if it is new. Opening it again has no effect: one fab_peer_close() closes it.  address is what that process's fab_address() returned.  Does not communicate: connections are
- * made at the first send. Errors: OPAL_ERR_UNREACH if no provider reaches it, OPAL_ERR_BAD_PARAM
- * for an address that is not one (version, length); *why then says for each provider why not (a
- * sentence; valid until the next call).
+ * The peer record for the process with this name, open for the user.  If it is new it is made, and
+ * its provider chosen.  Opening it again has no effect: one fab_peer_close() closes it.  address is
+ * what that process's fab_address() returned.  Does not communicate: connections are made at the
+ * first send.  Errors: OPAL_ERR_UNREACH if no provider reaches it, OPAL_ERR_BAD_PARAM for an address
+ * that is malformed (version, length).  *why then says for each provider why not (a sentence; valid
+ * until the next call).
  */
 FAB_EXPORT int fab_peer_open(fab_t *fab, fab_user_t user, uint64_t name, const void *address,
                              size_t len, fab_peer_t **peer, const char **why);
@@ -394,8 +395,9 @@ struct fab_ops {
     void (*unexpose)(fab_peer_t *peer, fab_rkey_t *rkey);
     int (*rma)(fab_rma_t *op);
     /*
-     * What is sent to the peer until the end may be handed to its device together.  NULL: there is
-     * nothing to gain. For fab_progress(), around queued items, of which none closes the peer.
+     * Begin or end a batch: what is sent to the peer in between may be handed to its device together.
+     * fab_progress() calls it around queued items, none of which closes the peer.  NULL: there is
+     * nothing to gain.
      */
     void (*batch)(fab_peer_t *peer, bool is_begin);
     /* fab_item_send_from(); NULL: all that is sent is copied, and all that comes is placed anywhere */
@@ -585,8 +587,8 @@ static inline int fab_put(fab_rma_t *op)
 }
 
 /*
- * Atomic operations on 8 bytes at remote, aligned to 8, which local (8 bytes, aligned) gets the old
- * value of; len is 8.  Atomic with respect to each other among all processes that reach the memory
+ * Atomic operations on the 8 bytes at remote, which is aligned to 8.  local (8 bytes, aligned) gets
+ * the old value; len is 8.  Atomic with respect to each other among all processes that reach the memory
  * by the same provider, not with respect to the CPU there (verbs: IBV_ATOMIC_HCA).  As fab_get();
  * OPAL_ERR_NOT_SUPPORTED without FAB_CAP_ATOMIC.
  */
@@ -629,16 +631,16 @@ static inline void fab_lock(fab_t *fab)
     }
 }
 
-/* Does another thread wait for the lock?  Then who polls is to let it in, and had better yield. */
+/* Does another thread wait for the lock?  A thread that only polls then lets it in, and yields. */
 static inline bool fab_is_wanted(const fab_t *fab)
 {
     return 0 != atomic_load_explicit(&fab->waiting, memory_order_relaxed);
 }
 
 /*
- * True: taken.  For progress: who finds it taken leaves the work to its holder, and who finds it
- * wanted, to those who have something to do.  A thread that polls would else take it again before
- * the one that it has woken runs.
+ * Take the lock if it is free and no thread waits for it; true: taken.  For progress, which leaves
+ * the work to the holder otherwise, or to the thread that waits: a thread that polls could take the
+ * lock again before the thread that it has woken runs.
  */
 static inline bool fab_trylock(fab_t *fab)
 {

@@ -65,8 +65,8 @@ typedef struct fab_provider {
     int (*progress)(fab_domain_t *dom);
 
     /*
-     * The same for one who calls often (fab_poll()): what may wait for some calls is left out.  NULL:
-     * there is nothing to leave out.
+     * The same for a caller that polls often (fab_poll()), without what may wait for some calls.
+     * NULL: there is nothing to leave out.
      */
     int (*poll)(void *dom);
 
@@ -79,8 +79,8 @@ typedef struct fab_provider {
     void (*unexpose_any)(fab_domain_t *dom, const fab_rkey_t *rkey);
 
     /*
-     * Can no message come now, but by a connection that is still to be made?  Then fab_poll() leaves
-     * it out.  When that changes, call fab_idle_changed().  NULL: never.
+     * True while messages can come only by connections that are still to be made: fab_poll() then
+     * leaves the provider out.  Call fab_idle_changed() when this changes.  NULL: never.
      */
     bool (*is_idle)(const fab_domain_t *dom);
 
@@ -147,7 +147,7 @@ void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
  */
 void fab_peer_has_left(fab_peer_t *peer);
 
-/* What is_idle() says of a provider has changed. */
+/* A provider's is_idle() has changed. */
 void fab_idle_changed(fab_t *fab);
 
 /* A peer that this process had closed (FAB_PEER_CLOSED) has left, ep is NULL: its record goes. */

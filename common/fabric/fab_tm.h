@@ -90,7 +90,7 @@ typedef struct fab_tm_user {
     bool (*must_hold)(void *ctx);
     /* Who sends messages with this tag that fit the receive; NULL: that is not known. */
     fab_peer_t *(*sender)(void *ctx, const fab_tm_recv_t *recv, uint64_t tag);
-    /* False, of these two: the completion cannot be; the device is not to be trusted and ends. */
+    /* These two return false for a completion that is impossible: the device is then given up. */
     bool (*matched)(void *ctx, fab_tm_recv_t *recv, const fab_tm_match_t *match);
     bool (*done)(void *ctx, uint64_t wr_id, bool is_success);
     /* The device has failed: nothing comes through it any more. */
@@ -104,7 +104,7 @@ typedef struct fab_tm_device {
     const fab_tm_ops_t *ops;
     uint32_t max_tags;
     uint32_t max_ops;
-    size_t min_len; /* bytes; shorter receives are not to be listed, the user wants */
+    size_t min_len; /* bytes; the parameter below which receives are not to be listed */
     size_t own_len; /* bytes; receives of this length are listed with memory of their own */
     /*
      * The receive is off the list for good, or what was matched has been taken: give up what was
