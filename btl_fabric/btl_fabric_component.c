@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "fabric/fab_abi.h"
 #include "fabric/fab_counters.h"
 #include "fabric/fab_help.h"
 

@@ -5,16 +5,20 @@
 common_tm_sources = \
 	common/fabric/fab.c \
 	common/fabric/fab.h \
+	common/fabric/fab_abi.h \
 	common/fabric/fab_copy.h \
 	common/fabric/fab_core.h \
 	common/fabric/fab_counters.h \
 	common/fabric/fab_cpus.c \
 	common/fabric/fab_cpus.h \
+	common/fabric/fab_export.h \
 	common/fabric/fab_help.c \
 	common/fabric/fab_help.h \
 	common/fabric/fab_host.c \
 	common/fabric/fab_host.h \
 	common/fabric/fab_inl.h \
+	common/fabric/fab_load.c \
+	common/fabric/fab_load.h \
 	common/fabric/fab_param.c \
 	common/fabric/fab_param.h \
 	common/fabric/fab_param_mca.c \
@@ -59,7 +63,7 @@ common_tm_sources = \
 	common/verbs/verbs_params.c \
 	common/verbs/verbs_wire.h
 
-# The provider verbs, where there is libibverbs.
+# libmca_common_tm_verbs: the provider verbs, where there is libibverbs.
 common_verbs_sources = \
 	common/verbs/verbs_alive.c \
 	common/verbs/verbs_alive.h \
@@ -77,6 +81,7 @@ common_verbs_sources = \
 	common/verbs/verbs_ep.h \
 	common/verbs/verbs_near.c \
 	common/verbs/verbs_near.h \
+	common/verbs/verbs_object.c \
 	common/verbs/verbs_oob.c \
 	common/verbs/verbs_oob.h \
 	common/verbs/verbs_pool.c \

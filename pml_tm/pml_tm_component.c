@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fabric/fab_abi.h"
 #include "fabric/fab_counters.h"
 #include "fabric/fab_help.h"
 #include "fabric/fab_inl.h"

@@ -15,17 +15,29 @@
 #include <string.h>
 #include <time.h>
 
+#include "fabric/fab_abi.h"
 #include "fabric/fab_core.h"
+#include "fabric/fab_load.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
 
 fab_counters_t fab_counters;
 
-const fab_provider_t *const fab_providers[FAB_NUM_PROVIDERS] = {
+#if FAB_HAVE_VERBS
+/* What is known of it before it is loaded. */
+static const fab_provider_t verbs_not_loaded = {
+    .name = "verbs",
+    .id = FAB_WIRE_VERBS,
+    .reaches_hosts = true,
+    .load = fab_load_verbs,
+};
+#endif
+
+const fab_provider_t *fab_providers[FAB_NUM_PROVIDERS] = {
     &fab_self_provider,
     &fab_shm_provider,
 #if FAB_HAVE_VERBS
-    &fab_verbs_provider,
+    &verbs_not_loaded,
 #endif
     &fab_tcp_provider,
 };
@@ -278,7 +290,12 @@ static void core_open_provider(fab_core_t *core, int i)
                  fab_params.prefix, fab_params.providers);
         return;
     }
-    if (OPAL_SUCCESS != fab_providers[i]->open(&core->fab, &slot->dom, &why)) {
+    if (NULL != fab_providers[i]->load) {
+        const fab_provider_t *loaded = fab_providers[i]->load(&core->fab, &why);
+        fab_providers[i] = NULL != loaded ? loaded : fab_providers[i];
+    }
+    if (NULL != fab_providers[i]->load ||
+        OPAL_SUCCESS != fab_providers[i]->open(&core->fab, &slot->dom, &why)) {
         slot->dom = NULL;
         snprintf(slot->why_not, sizeof(slot->why_not), "%s", why);
         fab_log(&core->fab, 1, "provider %s is not used: %s", fab_providers[i]->name, why);
@@ -409,10 +426,16 @@ static int core_new(const fab_config_t *config, fab_core_t **out)
     return OPAL_SUCCESS;
 }
 
-int fab_open(const fab_config_t *config, fab_t **fab, const char **why)
+int fab_open_abi(uint64_t abi, const fab_config_t *config, fab_t **fab, const char **why)
 {
     int rc = OPAL_SUCCESS;
 
+    if (FAB_ABI != abi) { /* config may be anything */
+        *why =
+            "libmca_common_tm is of another build than the component that opens it: install both "
+            "from the same one.";
+        return OPAL_ERR_BAD_PARAM;
+    }
     pthread_mutex_lock(&fab_open_lock);
     *why = fab_open_why;
     if (NULL == fab_the_core) {

@@ -60,7 +60,7 @@
 
 #include "opal/constants.h"
 
-#define FAB_EXPORT __attribute__((visibility("default")))
+#include "fabric/fab_export.h"
 
 /* Who uses the fabric in this process. */
 typedef enum fab_user {
@@ -218,14 +218,15 @@ struct fab {
 };
 
 /*
- * Open the process's fabric for a user.  The first one opens every provider that works here; one
+ * Open the process's fabric for a user; called as fab_open() (fab_abi.h).  The first one opens every provider that works here; one
  * that does not is left out, its reason kept for fab_describe().  With it, or a later one, that is
  * threaded, all use the lock.  Errors: OPAL_ERR_NOT_AVAILABLE if no provider other than self can be
  * opened and the job has more than one process here, OPAL_ERR_OUT_OF_RESOURCE, OPAL_ERR_BAD_PARAM
- * (also: the user has opened it already); then *why (a static or fabric-owned sentence) says what
+ * (also: the user has opened it already, or was compiled for another library); then *why (a static or fabric-owned sentence) says what
  * failed.
  */
-FAB_EXPORT int fab_open(const fab_config_t *config, fab_t **fab, const char **why);
+FAB_EXPORT int fab_open_abi(uint64_t abi, const fab_config_t *config, fab_t **fab,
+                            const char **why);
 
 /*
  * NULL if processes on other hosts can be reached; else a sentence why not.  The lock is not

@@ -31,8 +31,8 @@ enum {
 
 #define FAB_NO_RECORD UINT32_MAX /* no record number */
 
-/* Providers in order of preference. */
-extern const fab_provider_t *const fab_providers[FAB_NUM_PROVIDERS];
+/* Providers in order of preference; one changes when it is loaded, at the first fab_open(). */
+extern const fab_provider_t *fab_providers[FAB_NUM_PROVIDERS];
 
 typedef struct fab_slot {
     fab_domain_t *dom; /* NULL: not open */

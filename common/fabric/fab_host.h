@@ -9,11 +9,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fabric/fab_export.h"
+
 /*
  * Identity of host, boot, host name and pid namespace: a pid means the same to all processes that
  * have the same one.
  */
-uint64_t fab_host_identity(void);
+FAB_EXPORT uint64_t fab_host_identity(void);
 
 /* The value of yama's ptrace_scope, -1 if there is none. */
 int fab_host_ptrace_scope(void);
@@ -22,10 +24,10 @@ int fab_host_ptrace_scope(void);
  * Start time of a process in clock ticks since boot; 0: it is gone, a zombie, or cannot be seen
  * now.
  */
-uint64_t fab_proc_start_time(uint32_t pid);
+FAB_EXPORT uint64_t fab_proc_start_time(uint32_t pid);
 
 /* Is that process gone for certain?  It is not, if it has the start time; in doubt it is not. */
-bool fab_proc_is_gone(uint32_t pid, uint64_t start_time);
+FAB_EXPORT bool fab_proc_is_gone(uint32_t pid, uint64_t start_time);
 
 /* Has no process this pid?  One system call; a zombie has one. */
 bool fab_proc_has_no_pid(uint32_t pid);

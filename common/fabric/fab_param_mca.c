@@ -11,11 +11,6 @@
 #include "opal/mca/base/mca_base_var.h"
 
 #include "fabric/fab_params.h"
-#include "fabric/fab_provider.h"
-#if FAB_HAVE_VERBS
-#include "verbs/verbs_near.h"
-#include "verbs/verbs_reg.h"
-#endif
 
 static const mca_base_var_type_t mca_types[] = {
     [FAB_PARAM_INT] = MCA_BASE_VAR_TYPE_INT,
@@ -96,10 +91,6 @@ int fab_params_register(const struct mca_base_component_2_1_0_t *component)
     const mca_base_component_t *user = (const mca_base_component_t *) component;
     int rc = OPAL_SUCCESS;
 
-#if FAB_HAVE_VERBS
-    fab_verbs_reg_use_rcache();
-    fab_verbs_near_use_hwloc();
-#endif
     snprintf(fab_params.prefix, sizeof(fab_params.prefix), "%s_%s_", user->mca_type_name,
              user->mca_component_name);
     for (size_t t = 0; OPAL_SUCCESS == rc && t < fab_params_num_tables; t++) {

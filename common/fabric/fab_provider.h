@@ -27,6 +27,12 @@ typedef struct fab_provider {
     const fab_ops_t *ops;
 
     /*
+     * Not all of it is loaded yet: load it, before anything else is called, and use the table
+     * returned.  NULL: *why.  NULL as a pointer: it is here.
+     */
+    const struct fab_provider *(*load)(fab_t *fab, const char **why);
+
+    /*
      * Make the provider usable in this process.  Errors: OPAL_ERR_*; then *why says what failed,
      * where, and what to do (fab_sentence()).
      */
@@ -102,7 +108,6 @@ typedef struct fab_provider {
 
 extern const fab_provider_t fab_self_provider;
 extern const fab_provider_t fab_shm_provider;
-extern const fab_provider_t fab_verbs_provider; /* if FAB_HAVE_VERBS */
 extern const fab_provider_t fab_tcp_provider;
 
 /* Are all names in this list, which ^ may begin, those of providers that were built? */
@@ -112,11 +117,11 @@ bool fab_provider_is_list(const char *list);
  * The peer record for a name that a message brought, made for this provider if it is new; NULL: no
  * memory.
  */
-fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name,
-                               const void *address, size_t len);
+FAB_EXPORT fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name,
+                                          const void *address, size_t len);
 
 /* The provider that reaches the peer, failed or closed ones too. */
-const fab_provider_t *fab_peer_provider(const fab_peer_t *peer);
+FAB_EXPORT const fab_provider_t *fab_peer_provider(const fab_peer_t *peer);
 
 /* A message is complete: hand it to its handler. */
 static inline void fab_deliver(fab_t *fab, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
@@ -139,24 +144,26 @@ static inline void *fab_place(fab_t *fab, fab_peer_t *peer, fab_hdr_t hdr, size_
  * OPAL_ERR_UNREACH; fab_progress() does the rest: peer_failed(), drop(), queued items.  May be
  * called from anywhere, again for the same peer without effect.
  */
-void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
+FAB_EXPORT void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
 
 /*
  * The peer has left the job and what it sent was delivered: it is failed if a user still needs it
  * (fab_config_t.peer_left).  May be called again: something may be sent to it yet.
  */
-void fab_peer_has_left(fab_peer_t *peer);
+FAB_EXPORT void fab_peer_has_left(fab_peer_t *peer);
 
 /* A provider's is_idle() has changed. */
-void fab_idle_changed(fab_t *fab);
+FAB_EXPORT void fab_idle_changed(fab_t *fab);
 
 /* A peer that this process had closed (FAB_PEER_CLOSED) has left, ep is NULL: its record goes. */
-void fab_peer_left(fab_peer_t *peer);
+FAB_EXPORT void fab_peer_left(fab_peer_t *peer);
 
 /* Format a sentence for *why; valid until the next call. Returns it. */
-const char *fab_sentence(fab_t *fab, const char *format, ...) __attribute__((format(printf, 2, 3)));
+FAB_EXPORT const char *fab_sentence(fab_t *fab, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Tell the user something (fab_config_t.log). */
-void fab_log(fab_t *fab, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+FAB_EXPORT void fab_log(fab_t *fab, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif /* FAB_PROVIDER_H */

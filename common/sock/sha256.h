@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fabric/fab_export.h"
+
 enum { FAB_SHA256_LEN = 32 };
 
 typedef struct fab_sha256 {
@@ -24,10 +26,10 @@ void fab_sha256_add(fab_sha256_t *sha, const void *data, size_t len);
 void fab_sha256_end(fab_sha256_t *sha, uint8_t out[FAB_SHA256_LEN]);
 
 /* key_len is 64 at most: no key here is longer than a block. */
-void fab_hmac(const uint8_t *key, size_t key_len, const void *data, size_t len,
-              uint8_t out[FAB_SHA256_LEN]);
+FAB_EXPORT void fab_hmac(const uint8_t *key, size_t key_len, const void *data, size_t len,
+                         uint8_t out[FAB_SHA256_LEN]);
 
 /* In a time that does not depend on where they differ. */
-bool fab_bytes_are_equal(const uint8_t *a, const uint8_t *b, size_t len);
+FAB_EXPORT bool fab_bytes_are_equal(const uint8_t *a, const uint8_t *b, size_t len);
 
 #endif /* FAB_SHA256_H */

@@ -106,33 +106,35 @@ struct fab_sock {
 };
 
 /* Listen.  Returns OPAL codes, with *why. */
-int fab_sock_set_open(const fab_sock_user_t *user, fab_sock_set_t **set, const char **why);
-void fab_sock_set_close(fab_sock_set_t *set);
+FAB_EXPORT int fab_sock_set_open(const fab_sock_user_t *user, fab_sock_set_t **set,
+                                 const char **why);
+FAB_EXPORT void fab_sock_set_close(fab_sock_set_t *set);
 
-uint16_t fab_sock_set_port(const fab_sock_set_t *set);
-void *fab_sock_set_dom(const fab_sock_set_t *set);
+FAB_EXPORT uint16_t fab_sock_set_port(const fab_sock_set_t *set);
+FAB_EXPORT void *fab_sock_set_dom(const fab_sock_set_t *set);
 
 /* A descriptor that is readable when fab_sock_set_poll() has something to do (but time limits). */
-int fab_sock_set_fd(const fab_sock_set_t *set);
+FAB_EXPORT int fab_sock_set_fd(const fab_sock_set_t *set);
 
 /* Are there sockets whose time limits must be looked after by polling? */
-bool fab_sock_set_is_busy(const fab_sock_set_t *set);
+FAB_EXPORT bool fab_sock_set_is_busy(const fab_sock_set_t *set);
 
 /* Returns the number of events. */
-int fab_sock_set_poll(fab_sock_set_t *set);
+FAB_EXPORT int fab_sock_set_poll(fab_sock_set_t *set);
 
 /*
  * Ask the process of this name, which has the key and listens at the num addresses, the best
  * first: connect, and send it the frame.  NULL: no file descriptor or memory now.
  */
-fab_sock_t *fab_sock_connect(fab_sock_set_t *set, void *owner, uint64_t name, const uint8_t *key,
-                             const fab_sock_ip_t *ips, int num, const void *frame);
+FAB_EXPORT fab_sock_t *fab_sock_connect(fab_sock_set_t *set, void *owner, uint64_t name,
+                                        const uint8_t *key, const fab_sock_ip_t *ips, int num,
+                                        const void *frame);
 
 /* Send a frame; what was sent before on this socket has been answered. */
-void fab_sock_send(fab_sock_t *sock, const void *frame);
+FAB_EXPORT void fab_sock_send(fab_sock_t *sock, const void *frame);
 
 /* Done with it; what is not written yet still is. */
-void fab_sock_release(fab_sock_t *sock);
+FAB_EXPORT void fab_sock_release(fab_sock_t *sock);
 
 /*
  * The connection is the caller's: returns its descriptor.  What is not written yet of the last
@@ -141,13 +143,13 @@ void fab_sock_release(fab_sock_t *sock);
 int fab_sock_take(fab_sock_t *sock, void *left, size_t *left_len);
 
 /* Does the other side still wait for an answer? */
-bool fab_sock_is_open(const fab_sock_t *sock);
+FAB_EXPORT bool fab_sock_is_open(const fab_sock_t *sock);
 
 /* Hand the frame that came last over again, in the next poll. */
-void fab_sock_defer(fab_sock_t *sock);
+FAB_EXPORT void fab_sock_defer(fab_sock_t *sock);
 
 /* The answer was not what was asked for: it is broken. */
-void fab_sock_reject(fab_sock_t *sock);
+FAB_EXPORT void fab_sock_reject(fab_sock_t *sock);
 
 /* Microseconds of a clock that only goes forward. */
 uint64_t fab_sock_now_us(void);

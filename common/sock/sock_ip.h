@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "fabric/fab_export.h"
+
 enum { FAB_SOCK_IPS = 8 }; /* addresses of a process at most */
 
 typedef enum fab_sock_net {
@@ -28,13 +30,13 @@ typedef struct fab_sock_ip {
 
 _Static_assert(20 == sizeof(fab_sock_ip_t), "fab_sock_ip_t is a wire format");
 
-bool fab_sock_ip_is_v4(const uint8_t *ip);
+FAB_EXPORT bool fab_sock_ip_is_v4(const uint8_t *ip);
 
 /* From a socket address.  False: of another family. */
-bool fab_sock_ip_of(const struct sockaddr *sa, uint8_t *ip);
+FAB_EXPORT bool fab_sock_ip_of(const struct sockaddr *sa, uint8_t *ip);
 
 /* To one; returns its length. */
-socklen_t fab_sock_ip_sockaddr(const fab_sock_ip_t *ip, struct sockaddr_storage *out);
+FAB_EXPORT socklen_t fab_sock_ip_sockaddr(const fab_sock_ip_t *ip, struct sockaddr_storage *out);
 
 /* As text, "[::1]:4000" or "10.0.0.1:4000"; returns buf. */
 const char *fab_sock_ip_text(const fab_sock_ip_t *ip, char *buf, size_t size);
@@ -53,7 +55,8 @@ bool fab_sock_list_has(const char *list, const char *interface, const uint8_t *i
  * (if that is not empty) and not in exclude, IPv4 before IPv6, bridges after others, loopback last;
  * link-local ones only if there are no others.  Their port is 0.  Returns how many.
  */
-int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *out, int max);
+FAB_EXPORT int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *out,
+                                int max);
 
 /*
  * Put the addresses of a peer into the order in which they are tried, and leave those out that

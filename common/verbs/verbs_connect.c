@@ -30,8 +30,6 @@
 
 enum { FAB_VERBS_DEFER_US = 3000000 }; /* longer than a connection lingers */
 
-extern const fab_provider_t fab_verbs_provider;
-
 /* ---- frames ------------------------------------------------------------- */
 
 static fab_verbs_frame_t make_frame(const fab_verbs_ep_t *ep, fab_verbs_kind_t kind)

@@ -93,6 +93,8 @@ struct fab_verbs_domain {
     fab_verbs_chain_t chain;
 };
 
+extern const fab_provider_t fab_verbs_provider;
+
 /* Queues and buffers are needed: make them, if that was not done. */
 int fab_verbs_start(fab_verbs_domain_t *dom, const char **why);
 

@@ -85,7 +85,7 @@ bench_device()
     # shellcheck source-path=SCRIPTDIR source=../lib/tmdev.sh
     . "$bench_root/test/lib/tmdev.sh"
     bench_tmdev=$(TM_SRC=$bench_root TM_BUILD=$bench_bin tm_build_tmdev)
-    export LD_LIBRARY_PATH=$bench_tmdev${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH=$bench_tmdev${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} SYSFS_PATH=$bench_tmdev/sys
     # what else in Open MPI would use an RDMA device is not what is measured
     export OMPI_MCA_mtl=^ofi OMPI_MCA_btl=^openib,ofi
 }

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=60 quick=yes
 #
-# Open MPI loads components with RTLD_GLOBAL: what they export, all others see.  Both libraries export what is meant to be
-# exported, name what guards and finds them, and nothing more.
+# Open MPI loads components with RTLD_GLOBAL: what they export, all others see.  The libraries export what is meant to be
+# exported, name what guards and finds them, and nothing more.  libibverbs comes with the provider verbs alone.
 . "$TM_SRC/test/lib/script.sh"
 
 pml=$(find "$TM_PREFIX" -name mca_pml_tm.so)
@@ -17,6 +17,7 @@ exported()
     nm -D --defined-only "$1" | awk '{ print $3 }' | LC_ALL=C sort
 }
 
+verbs=$(find "$TM_PREFIX" -name 'libmca_common_tm_verbs-*.so')
 [[ $(exported "$pml") == mca_pml_tm_component ]] || fail "mca_pml_tm.so exports: $(exported "$pml" | tr '\n' ' ')"
 [[ $(exported "$btl") == mca_btl_fabric_component ]] || fail "mca_btl_fabric.so exports: $(exported "$btl" | tr '\n' ' ')"
 
@@ -26,7 +27,7 @@ exported "$common" >defined
 diff declared defined || fail "libmca_common_tm.so does not export what the headers declare FAB_EXPORT (<), but (>)"
 forbid '^(|fab_.*[^a-z0-9_].*|([^f]|f[^a]|fa[^b]).*)$' defined
 
-for file in "$pml" "$btl" "$common"; do
+for file in "$pml" "$btl" "$common" $verbs; do
     readelf -dW "$file" >dynamic
     require "[$(tm_libopen_pal "$TM_OMPI_SERIES")]" dynamic
     forbid 'TEXTREL' dynamic
@@ -43,3 +44,14 @@ for file in "$pml" "$btl"; do
     grep -E 'RUNPATH.*\[\$ORIGIN/\.\.' runpath || fail "$file does not look for its library beside itself first"
 done
 readelf -dW "$common" | grep 'NODELETE' || fail "libmca_common_tm.so may be unmapped while its MCA variables are in use"
+if [[ -n $verbs ]]; then
+    [[ $(exported "$verbs") == fab_verbs_object ]] || fail "$verbs exports: $(exported "$verbs" | tr '\n' ' ')"
+    readelf -dW "$verbs" >dynamic
+    require '[libibverbs.so' dynamic
+    require "[$(basename "$common")]" dynamic
+    # shellcheck disable=SC2016 # for the loader to expand
+    sed "s@\[$TM_OMPI_LIBDIR:@[@" dynamic | grep -E 'RUNPATH.*\[\$ORIGIN' || fail "$verbs does not look for its library beside itself first"
+fi
+for file in "$pml" "$btl" "$common"; do
+    ! readelf -dW "$file" | grep -E 'NEEDED.*(ibverbs|rdmacm|hwloc)' || fail "$file needs what the provider verbs alone should need"
+done

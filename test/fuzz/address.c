@@ -8,6 +8,7 @@
  * address.
  */
 #include "fabric/fab.h"
+#include "fabric/fab_abi.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
 

@@ -96,7 +96,7 @@ hosts_run()
 (
     np=$1
     shift
-    names=(${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH})
+    names=(${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH} ${SYSFS_PATH:+-x SYSFS_PATH})
     while [[ $1 == *=* ]]; do
         export "${1?}"
         names+=(-x "${1%%=*}")

@@ -117,8 +117,11 @@ tm_sources()
     IFS=, read -ra names <<<"$1"
     for name in ${names[@]+"${names[@]}"}; do
         case $name in
-            @fabric) tm_listed common_tm_sources 'fab_(help|param_mca).c' ;;
-            @verbs) tm_listed common_verbs_sources 'verbs_(cm|near|reg_rcache).c' ;;
+            @fabric) tm_listed common_tm_sources 'fab_(help|load|param_mca).c' ;;
+            @verbs)
+                tm_listed common_verbs_sources 'verbs_(cm|near|object|reg_rcache).c'
+                echo "$TM_SRC/test/unit/verbs_linked.c"
+                ;;
             *) echo "$TM_SRC/$name" ;;
         esac
     done

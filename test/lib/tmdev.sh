@@ -49,7 +49,7 @@ tm_tmdev_generate()
 }
 
 # tm_build_tmdev [NAME [FLAG...]]: build $TM_BUILD/NAME/libibverbs.so.1 (NAME: tmdev) unless it is up to date, and print its
-# directory. The flags are the compiler's, in place of -O2.
+# directory, which has a directory sys: for SYSFS_PATH, so that pml_tm finds that the host has a device. The flags are the compiler's, in place of -O2.
 tm_build_tmdev()
 (
     set -euo pipefail
@@ -64,7 +64,7 @@ tm_build_tmdev()
         echo "tmdev: libibverbs is not installed (Debian: libibverbs-dev)" >&2
         exit 1
     }
-    mkdir -p "$out"
+    mkdir -p "$out/sys/class/infiniband_verbs/uverbs0"
     exec 9>"$out/.lock"
     flock 9
     key=$(cat "$TM_SRC"/test/tmdev/[!t]*.[ch] "$TM_SRC"/test/tmdev/t[!e]*.[ch] "$TM_SRC/test/lib/tmdev.sh" "$library" | sha1sum)" $cc $*"

@@ -6,6 +6,7 @@
  * args: one of eager, synchronous, unexpected, announced, early
  */
 #include "fabric/fab.h"
+#include "fabric/fab_abi.h"
 #include "pml_tm/pml_tm_wire.h"
 
 #include "tm_test.h"

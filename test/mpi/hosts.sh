@@ -36,7 +36,7 @@ over()
         name=$1
         shift
         echo "== $np ranks on each host: $name $*"
-        tm_mpirun "$((2 * np))" --host "$(hostname):$np,tmhost2:$np" --map-by slot -x LD_LIBRARY_PATH -x TMDEV_FABRIC \
+        tm_mpirun "$((2 * np))" --host "$(hostname):$np,tmhost2:$np" --map-by slot -x LD_LIBRARY_PATH -x SYSFS_PATH -x TMDEV_FABRIC \
             "$(tm_mpi_program "$name")" "$@" || fail "$name"
         require "$name: errors=0"
     )

@@ -710,6 +710,18 @@ static void test_providers(void **state)
     fab_params.providers = NULL;
 }
 
+/* A component of another build of the same release. */
+static void test_other_build(void **state)
+{
+    const char *why = NULL;
+    fab_t *fab = NULL;
+
+    (void) state;
+    assert_int_equal(fab_open_abi(FAB_ABI + 1, NULL, &fab, &why), OPAL_ERR_BAD_PARAM);
+    assert_non_null(strstr(why, "another build"));
+    assert_null(fab);
+}
+
 static bool maps_contain(const char *what)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -753,15 +765,16 @@ static void test_nothing_left(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_providers),         cmocka_unit_test(test_nothing_left),
-        cmocka_unit_test(test_cma_refused),       cmocka_unit_test(test_rma_errors),
-        cmocka_unit_test(test_single_copy_none),  cmocka_unit_test(test_cold_rings),
-        cmocka_unit_test(test_nonsense_in_ring),  cmocka_unit_test(test_rings_exhausted),
-        cmocka_unit_test(test_damaged_address),   cmocka_unit_test(test_no_memory_for_ring),
-        cmocka_unit_test(test_interrupted),       cmocka_unit_test(test_part_of_ring),
-        cmocka_unit_test(test_many_known),        cmocka_unit_test(test_killed_peer),
-        cmocka_unit_test(test_killed_during_rma), cmocka_unit_test(test_killed_early),
-        cmocka_unit_test(test_orderly_leave),     cmocka_unit_test(test_needed_leave),
+        cmocka_unit_test(test_providers),          cmocka_unit_test(test_other_build),
+        cmocka_unit_test(test_nothing_left),       cmocka_unit_test(test_cma_refused),
+        cmocka_unit_test(test_rma_errors),         cmocka_unit_test(test_single_copy_none),
+        cmocka_unit_test(test_cold_rings),         cmocka_unit_test(test_nonsense_in_ring),
+        cmocka_unit_test(test_rings_exhausted),    cmocka_unit_test(test_damaged_address),
+        cmocka_unit_test(test_no_memory_for_ring), cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_part_of_ring),       cmocka_unit_test(test_many_known),
+        cmocka_unit_test(test_killed_peer),        cmocka_unit_test(test_killed_during_rma),
+        cmocka_unit_test(test_killed_early),       cmocka_unit_test(test_orderly_leave),
+        cmocka_unit_test(test_needed_leave),
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

@@ -8,6 +8,7 @@
 #define TEST_FAB_WORLD_H
 
 #include "fabric/fab.h"
+#include "fabric/fab_abi.h"
 
 #include <sched.h>
 #include <setjmp.h>

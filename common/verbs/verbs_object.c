@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The provider as an object of its own (fab_load.h): the one name that it exports.
+ */
+#include "fabric/fab_abi.h"
+#include "verbs/verbs_domain.h"
+#include "verbs/verbs_near.h"
+#include "verbs/verbs_reg.h"
+
+static void use_ompi(void)
+{
+    fab_verbs_reg_use_rcache();
+    fab_verbs_near_use_hwloc();
+}
+
+FAB_EXPORT extern const fab_object_t fab_verbs_object;
+
+const fab_object_t fab_verbs_object = {
+    .abi = FAB_ABI,
+    .use_ompi = use_ompi,
+    .provider = &fab_verbs_provider,
+};
