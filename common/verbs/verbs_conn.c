@@ -546,6 +546,61 @@ int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verb
     return OPAL_SUCCESS;
 }
 
+fab_verbs_buf_t *fab_verbs_send_buf(fab_verbs_domain_t *dom)
+{
+    fab_verbs_buf_t *buf = fab_verbs_pool_get(&dom->send_pool);
+
+    if (__builtin_expect(NULL != buf, 1)) {
+        return buf;
+    }
+    if (dom->send_pool.num < dom->max_send_bufs) {
+        if (OPAL_SUCCESS == fab_verbs_pool_grow(&dom->send_pool, FAB_VERBS_CHUNK_BUFS)) {
+            return fab_verbs_pool_get(&dom->send_pool);
+        }
+        dom->max_send_bufs = dom->send_pool.num;
+        fab_counters.verbs_locked_memory++;
+    }
+    fab_counters.verbs_queue_full++;
+    return NULL;
+}
+
+/* Payload and header are put into one piece: the work request, if that takes as much, or a buffer. */
+int fab_verbs_conn_send(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, const fab_verbs_tmh_t *tmh,
+                        const void *data, size_t len, fab_verbs_buf_t *buf)
+{
+    unsigned char msg[FAB_VERBS_INLINE];
+    bool is_inline = sizeof(*tmh) + len <= conn->max_inline;
+    struct ibv_sge sge = {.length = (uint32_t) (sizeof(*tmh) + len)};
+    unsigned char *to = msg;
+    int rc;
+
+    if (!is_inline && NULL == buf) {
+        buf = fab_verbs_send_buf(conn->dom);
+        if (NULL == buf) {
+            return OPAL_ERR_RESOURCE_BUSY;
+        }
+    } else if (NULL == data && NULL != buf) {
+        data = buf->data + sizeof(*tmh);
+    }
+    if (!is_inline) {
+        to = buf->data;
+        sge.lkey = buf->lkey;
+    } else {
+        wr->send_flags |= IBV_SEND_INLINE;
+    }
+    memcpy(to, tmh, sizeof(*tmh));
+    if (len > 0 && data != to + sizeof(*tmh)) {
+        memcpy(to + sizeof(*tmh), data, len);
+    }
+    sge.addr = (uintptr_t) to;
+    wr->sg_list = &sge;
+    rc = fab_verbs_conn_post(conn, wr, is_inline ? NULL : buf, NULL);
+    if (NULL != buf && (is_inline || OPAL_SUCCESS != rc)) {
+        fab_verbs_pool_put(&conn->dom->send_pool, buf);
+    }
+    return rc;
+}
+
 /* ---- completions -------------------------------------------------------- */
 
 static void conn_retire(fab_verbs_conn_t *conn, int status)
@@ -616,31 +671,18 @@ void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
 static int conn_send_id(fab_verbs_conn_t *conn, uint8_t id)
 {
     fab_verbs_tmh_t tmh = {.id = id, .credits = htobe16(conn->consumed)};
-    struct ibv_sge sge = {(uintptr_t) &tmh, sizeof(tmh), 0};
-    struct ibv_send_wr wr = {.sg_list = &sge, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE};
-    fab_verbs_buf_t *buf = NULL;
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
     int rc;
 
     if (0 == fab_verbs_sq_room(conn)) {
         return OPAL_ERR_RESOURCE_BUSY;
     }
-    if (conn->max_inline < sizeof(tmh)) {
-        buf = fab_verbs_pool_get(&conn->dom->send_pool);
-        if (NULL == buf) {
-            return OPAL_ERR_RESOURCE_BUSY;
-        }
-        memcpy(buf->data, &tmh, sizeof(tmh));
-        sge = (struct ibv_sge){(uintptr_t) buf->data, sizeof(tmh), buf->lkey};
-        wr.send_flags = 0;
-    }
     if (FAB_VERBS_ID_CREDIT != id) {
-        wr.send_flags |= IBV_SEND_SIGNALED;
+        wr.send_flags = IBV_SEND_SIGNALED;
     }
-    rc = fab_verbs_conn_post(conn, &wr, buf, NULL);
+    rc = fab_verbs_conn_send(conn, &wr, &tmh, NULL, 0, NULL);
     if (OPAL_SUCCESS == rc) {
         conn->advertised = conn->consumed;
-    } else if (NULL != buf) {
-        fab_verbs_pool_put(&conn->dom->send_pool, buf);
     }
     return rc;
 }

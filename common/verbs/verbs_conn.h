@@ -161,6 +161,14 @@ static inline uint32_t fab_verbs_sq_room(const fab_verbs_conn_t *conn)
  */
 int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verbs_buf_t *buf,
                         fab_verbs_op_t *op);
+/* A send buffer; more of them, if all are in use and that is allowed.  NULL: none now. */
+fab_verbs_buf_t *fab_verbs_send_buf(fab_verbs_domain_t *dom);
+/*
+ * Post a message: tmh, then len bytes of data.  buf: a send buffer of the caller's, which is given
+ * back; it has the payload, behind room for tmh, if data is NULL.  NULL: data is copied.
+ */
+int fab_verbs_conn_send(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, const fab_verbs_tmh_t *tmh,
+                        const void *data, size_t len, fab_verbs_buf_t *buf);
 /* What is posted from now on may be held back, until the end. */
 void fab_verbs_chain_begin(fab_verbs_conn_t *conn);
 void fab_verbs_chain_end(fab_verbs_domain_t *dom);

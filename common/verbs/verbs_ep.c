@@ -65,25 +65,6 @@ static inline bool fab_verbs_can_send(const fab_verbs_ep_t *ep)
            conn->dom->sq_used < conn->dom->sq_used_max;
 }
 
-/* A send buffer; more of them, if all are in use and that is allowed. */
-static fab_verbs_buf_t *send_buf(fab_verbs_domain_t *dom)
-{
-    fab_verbs_buf_t *buf = fab_verbs_pool_get(&dom->send_pool);
-
-    if (__builtin_expect(NULL != buf, 1)) {
-        return buf;
-    }
-    if (dom->send_pool.num < dom->max_send_bufs) {
-        if (OPAL_SUCCESS == fab_verbs_pool_grow(&dom->send_pool, FAB_VERBS_CHUNK_BUFS)) {
-            return fab_verbs_pool_get(&dom->send_pool);
-        }
-        dom->max_send_bufs = dom->send_pool.num;
-        fab_counters.verbs_locked_memory++;
-    }
-    fab_counters.verbs_queue_full++;
-    return NULL;
-}
-
 /* To matching hardware, a request is a message like others. */
 static inline uint8_t fab_verbs_opcode(const fab_verbs_conn_t *conn, uint8_t id)
 {
@@ -124,44 +105,18 @@ static inline void fab_verbs_sent(fab_verbs_conn_t *conn, fab_hdr_t hdr)
     fab_counters.verbs_msgs_sent++;
 }
 
-/* Short enough to go into the work request. */
-static int send_inline(fab_verbs_conn_t *conn, fab_hdr_t hdr, const void *buf, size_t len)
-{
-    struct {
-        fab_verbs_tmh_t tmh;
-        unsigned char payload[FAB_VERBS_INLINE];
-    } msg;
-    struct ibv_sge sge = {(uintptr_t) &msg, (uint32_t) (sizeof(msg.tmh) + len), 0};
-    struct ibv_send_wr wr = {.sg_list = &sge, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE};
-    int rc;
-
-    msg.tmh = fab_verbs_tmh(conn, hdr);
-    if (len > 0) {
-        memcpy(msg.payload, buf, len);
-    }
-    fab_verbs_add_imm(conn, &wr, hdr.id);
-    rc = fab_verbs_conn_post(conn, &wr, NULL, NULL);
-    if (__builtin_expect(OPAL_SUCCESS == rc, 1)) {
-        fab_verbs_sent(conn, hdr);
-    }
-    return rc;
-}
-
-/* The payload is in the buffer already.  It is given back, now if an error is returned. */
-static int send_buffered(fab_verbs_conn_t *conn, fab_hdr_t hdr, fab_verbs_buf_t *buf, size_t len)
+/* A message of the fabric's.  buf: as fab_verbs_conn_send() has it. */
+static inline int fab_verbs_send_msg(fab_verbs_conn_t *conn, fab_hdr_t hdr, const void *data,
+                                     size_t len, fab_verbs_buf_t *buf)
 {
     fab_verbs_tmh_t tmh = fab_verbs_tmh(conn, hdr);
-    struct ibv_sge sge = {(uintptr_t) buf->data, (uint32_t) (sizeof(tmh) + len), buf->lkey};
-    struct ibv_send_wr wr = {.sg_list = &sge, .opcode = IBV_WR_SEND};
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
     int rc;
 
-    memcpy(buf->data, &tmh, sizeof(tmh));
     fab_verbs_add_imm(conn, &wr, hdr.id);
-    rc = fab_verbs_conn_post(conn, &wr, buf, NULL);
+    rc = fab_verbs_conn_send(conn, &wr, &tmh, data, len, buf);
     if (__builtin_expect(OPAL_SUCCESS == rc, 1)) {
         fab_verbs_sent(conn, hdr);
-    } else {
-        fab_verbs_pool_put(&conn->dom->send_pool, buf);
     }
     return rc;
 }
@@ -185,33 +140,18 @@ static inline bool fab_verbs_is_for_device(const fab_verbs_conn_t *conn, const f
 /* A request that the receiver's device may fulfil. */
 static int send_request(fab_verbs_conn_t *conn, fab_hdr_t hdr, const fab_rndv_t *rndv)
 {
-    struct {
-        fab_verbs_tmh_t tmh;
-        fab_verbs_rvh_t rvh;
-    } msg = {.tmh = fab_verbs_tmh(conn, hdr), .rvh = fab_verbs_rvh(rndv)};
-    struct ibv_sge sge = {(uintptr_t) &msg, sizeof(msg), 0};
-    struct ibv_send_wr wr = {.sg_list = &sge, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE};
-    fab_verbs_buf_t *buf = NULL;
+    fab_verbs_tmh_t tmh = fab_verbs_tmh(conn, hdr);
+    fab_verbs_rvh_t rvh = fab_verbs_rvh(rndv);
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
     int rc;
 
-    msg.tmh.opcode = FAB_AM_RNDV;
-    if (conn->max_inline < sizeof(msg)) {
-        buf = send_buf(conn->dom);
-        if (NULL == buf) {
-            return OPAL_ERR_RESOURCE_BUSY;
-        }
-        memcpy(buf->data, &msg, sizeof(msg));
-        sge = (struct ibv_sge){(uintptr_t) buf->data, sizeof(msg), buf->lkey};
-        wr.send_flags = 0;
-    }
-    rc = fab_verbs_conn_post(conn, &wr, buf, NULL);
+    tmh.opcode = FAB_AM_RNDV;
+    rc = fab_verbs_conn_send(conn, &wr, &tmh, &rvh, sizeof(rvh), NULL);
     if (OPAL_SUCCESS == rc) {
-        conn->sent++;
+        conn->sent++; /* its credits go to the device, which does not pass them on */
         fab_counters.verbs_msgs_sent++;
         fab_counters.verbs_tm_requests++;
         fab_verbs_requested(conn->dom, rndv);
-    } else if (NULL != buf) {
-        fab_verbs_pool_put(&conn->dom->send_pool, buf);
     }
     return rc;
 }
@@ -219,7 +159,6 @@ static int send_request(fab_verbs_conn_t *conn, fab_hdr_t hdr, const fab_rndv_t 
 static int verbs_send(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     fab_verbs_ep_t *ep = peer->ep;
-    fab_verbs_buf_t *buf;
 
     if (__builtin_expect(!fab_verbs_can_send(ep), 0)) {
         return cannot_send(ep);
@@ -228,20 +167,8 @@ static int verbs_send(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t 
         fab_verbs_is_for_device(ep->conn, data, len)) {
         return send_request(ep->conn, hdr, data);
     }
-    if (len + sizeof(fab_verbs_tmh_t) <= ep->conn->max_inline) {
-        return send_inline(ep->conn, hdr, data, len);
-    }
-    if (len > peer->eager_max) {
-        return OPAL_ERR_BAD_PARAM;
-    }
-    buf = send_buf(ep->dom);
-    if (NULL == buf) {
-        return OPAL_ERR_RESOURCE_BUSY;
-    }
-    if (len > 0) {
-        memcpy(buf->data + sizeof(fab_verbs_tmh_t), data, len);
-    }
-    return send_buffered(ep->conn, hdr, buf, len);
+    return len <= peer->eager_max ? fab_verbs_send_msg(ep->conn, hdr, data, len, NULL)
+                                  : OPAL_ERR_BAD_PARAM;
 }
 
 static void *verbs_reserve(fab_peer_t *peer, size_t max_len)
@@ -253,7 +180,7 @@ static void *verbs_reserve(fab_peer_t *peer, size_t max_len)
         (void) cannot_send(ep);
         return NULL;
     }
-    ep->reserved = send_buf(ep->dom);
+    ep->reserved = fab_verbs_send_buf(ep->dom);
     return NULL != ep->reserved ? ep->reserved->data + sizeof(fab_verbs_tmh_t) : NULL;
 }
 
@@ -261,16 +188,10 @@ static void verbs_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 {
     fab_verbs_ep_t *ep = peer->ep;
     fab_verbs_buf_t *buf = ep->reserved;
-    int rc;
 
     ep->reserved = NULL;
-    if (len + sizeof(fab_verbs_tmh_t) <= ep->conn->max_inline) {
-        rc = send_inline(ep->conn, hdr, buf->data + sizeof(fab_verbs_tmh_t), len);
-        fab_verbs_pool_put(&ep->dom->send_pool, buf);
-    } else {
-        rc = send_buffered(ep->conn, hdr, buf, len);
-    }
-    if (OPAL_ERR_RESOURCE_BUSY == rc) { /* there was room when it was reserved */
+    if (OPAL_ERR_RESOURCE_BUSY == fab_verbs_send_msg(ep->conn, hdr, NULL, len, buf)) {
+        /* there was room when it was reserved */
         fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
                                    "%s has lost count of its send queue.", ep->dom->name);
     }
