@@ -67,8 +67,9 @@ common_tm_sources = \
 common_verbs_sources = \
 	common/verbs/verbs_alive.c \
 	common/verbs/verbs_alive.h \
-	common/verbs/verbs_cm.c \
 	common/verbs/verbs_cm.h \
+	common/verbs/verbs_cm_frames.c \
+	common/verbs/verbs_cm_rdma.c \
 	common/verbs/verbs_conn.c \
 	common/verbs/verbs_conn.h \
 	common/verbs/verbs_connect.c \

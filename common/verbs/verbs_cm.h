@@ -1,90 +1,60 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connections of iWARP, which only rdma_cm can make: its kernel part gives the QP a TCP stream of
- * its own and moves it from INIT to ready in one step.  A domain uses it if its port is iWARP: then
- * dom->cm is set.
+ * How the queue pairs of two processes are connected, once frames over TCP (verbs_connect.h) have
+ * told each of the other's.  There are two ways; the domain's device decides:
  *
- * Who asks and who answers is settled as for other devices (verbs_connect.c).  What differs is the
- * step between REPLY and READY:
+ * frames (verbs_cm_frames.c): InfiniBand and RoCE. What the frames tell is enough: each side brings
+ *     its queue pairs to ready by itself.
+ *
+ * rdma_cm (verbs_cm_rdma.c): iWARP, whose kernel part gives the queue pair a TCP stream of its own
+ *     and moves it from INIT to ready in one step. Between REPLY and READY:
  *
  *      asking side                                answering side
  *      REPLY came, QP in INIT                     REPLY sent, QP in INIT; listens since it was opened
  *      rdma_connect(fab_verbs_cm_hello_t)  ──>    finds the connection that is meant, rdma_accept()
  *      established: CREDIT, READY                 established: may send when the first message came
  *
- * The asking side sends first, for iWARP does not let the other one.
- *
- * Built without librdmacm, there is none of this, and iWARP ports are refused.
+ *     The asking side sends first, for iWARP does not let the other one.
  */
 #ifndef FAB_VERBS_CM_H
 #define FAB_VERBS_CM_H
 
 #include "verbs/verbs_types.h"
+#include "verbs/verbs_wire.h"
 
-#ifdef FAB_HAVE_RDMACM
+typedef struct fab_verbs_cm_ops {
+    /*
+     * iWARP.  Then there is no RNR: a message that finds no buffer ends the connection; what answers
+     * a READ is written as if by a peer; and rdma_cm ends the QPs.
+     */
+    bool is_iwarp;
+    int init_mask; /* IBV_QP_*: what a QP is told when it is initialized, besides its access */
 
-/* The address of the port's network interface, IPv4 as ::ffff:a.b.c.d; NULL, or what is missing. */
-const char *fab_verbs_cm_find_ip(struct ibv_context *ctx, uint8_t port, uint8_t *ip);
+    /* Of a port: its IP address, IPv4 as ::ffff:a.b.c.d.  NULL, or why it cannot be used. */
+    const char *(*find_ip)(struct ibv_context *ctx, uint8_t port, uint8_t *ip);
+    int (*open)(fab_verbs_domain_t *dom, const char **why);
+    void (*close)(fab_verbs_domain_t *dom);
+    /* Deal with what happened.  Returns the number of events. */
+    int (*poll)(fab_verbs_domain_t *dom);
 
-/* Listen at the IP address in dom->addr.gid.  Fills dom->cm and the port in dom->addr. */
-int fab_verbs_cm_open(fab_verbs_domain_t *dom, const char **why);
-void fab_verbs_cm_close(fab_verbs_domain_t *dom);
+    /*
+     * The peer's QPs are known: bring this side's as far as that can be done now.  Returns an errno,
+     * and the step that failed: "ready to STEP".
+     */
+    int (*bring_up)(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, uint8_t reads,
+                    const char **step);
+    /* Asking side, REPLY came.  Ends in fab_verbs_connected() or fab_verbs_connect_failed(). */
+    void (*connect)(fab_verbs_ep_t *ep);
+    /* Answering side, READY came. */
+    void (*ready)(fab_verbs_ep_t *ep);
+    /* The QP is gone. */
+    void (*forget)(fab_verbs_conn_t *conn);
+    /* Its work requests were flushed.  True: the reason is told. */
+    bool (*lost)(fab_verbs_conn_t *conn);
+} fab_verbs_cm_ops_t;
 
-/*
- * Connect the QP to that of the peer, which has answered.  Ends in fab_verbs_connected() or
- * fab_verbs_connect_failed().
- */
-void fab_verbs_cm_connect(fab_verbs_ep_t *ep);
-/* The connection ends, its QP is gone. */
-void fab_verbs_cm_forget(fab_verbs_conn_t *conn);
-/* Deal with what happened.  Returns the number of events. */
-int fab_verbs_cm_poll(fab_verbs_domain_t *dom);
-/* The peer, or the network, has ended the connection. */
-void fab_verbs_cm_lost(fab_verbs_conn_t *conn);
-
-#else
-
-static inline const char *fab_verbs_cm_find_ip(struct ibv_context *ctx, uint8_t port, uint8_t *ip)
-{
-    (void) ctx;
-    (void) port;
-    (void) ip;
-    return "iWARP needs librdmacm, without which this was built (package librdmacm-dev)";
-}
-
-static inline int fab_verbs_cm_open(fab_verbs_domain_t *dom, const char **why)
-{
-    (void) dom;
-    (void) why;
-    return OPAL_SUCCESS;
-}
-
-static inline void fab_verbs_cm_close(fab_verbs_domain_t *dom)
-{
-    (void) dom;
-}
-
-static inline void fab_verbs_cm_connect(fab_verbs_ep_t *ep)
-{
-    (void) ep;
-}
-
-static inline void fab_verbs_cm_forget(fab_verbs_conn_t *conn)
-{
-    (void) conn;
-}
-
-static inline int fab_verbs_cm_poll(fab_verbs_domain_t *dom)
-{
-    (void) dom;
-    return 0;
-}
-
-static inline void fab_verbs_cm_lost(fab_verbs_conn_t *conn)
-{
-    (void) conn;
-}
-
-#endif
+extern const fab_verbs_cm_ops_t fab_verbs_cm_frames;
+/* NULL: built without librdmacm. */
+extern const fab_verbs_cm_ops_t *const fab_verbs_cm_rdma;
 
 #endif /* FAB_VERBS_CM_H */

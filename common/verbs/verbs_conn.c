@@ -29,12 +29,7 @@
 #include "verbs/verbs_srq.h"
 #include "verbs/verbs_tm.h"
 
-enum {
-    FAB_VERBS_MIN_RNR_TIMER = 12, /* 0.64 ms until a sender that found no buffer tries again */
-    FAB_VERBS_FOREVER = 7,        /* rnr_retry */
-    FAB_VERBS_HOPS = 64,          /* routers that a RoCE packet may pass */
-    FAB_VERBS_PSN_MASK = 0xffffff,
-};
+enum { FAB_VERBS_PSN_MASK = 0xffffff };
 
 /* ---- finding ------------------------------------------------------------ */
 
@@ -179,9 +174,7 @@ static int qp_init(fab_verbs_domain_t *dom, struct ibv_qp *qp)
         .qp_access_flags = (unsigned int) dom->access,
     };
 
-    return ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_ACCESS_FLAGS |
-                             (NULL == dom->cm ? IBV_QP_PKEY_INDEX | IBV_QP_PORT : 0));
+    return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | dom->cm_ops->init_mask);
 }
 
 static uint32_t random_psn(void)
@@ -282,7 +275,7 @@ int fab_verbs_conn_renew(fab_verbs_conn_t *conn)
     }
     conn_leave(conn->dom, conn);
     (void) ibv_destroy_qp(conn->qp);
-    fab_verbs_cm_forget(conn);
+    conn->dom->cm_ops->forget(conn);
     conn->qp = qp;
     return conn_enter(conn->dom, conn); /* there is a place, which it has just left */
 }
@@ -296,78 +289,6 @@ uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom)
     return (uint8_t) (max < FAB_VERBS_READS ? max : FAB_VERBS_READS);
 }
 
-static struct ibv_ah_attr path_to(const fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr)
-{
-    struct ibv_ah_attr path = {.dlid = addr->lid, .port_num = dom->port_num};
-
-    if (IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer) {
-        path.is_global = 1;
-        path.grh.sgid_index = dom->gid_index;
-        path.grh.hop_limit = FAB_VERBS_HOPS;
-        memcpy(&path.grh.dgid, addr->gid, sizeof(addr->gid));
-    }
-    return path;
-}
-
-static int qp_to_receive(const fab_verbs_domain_t *dom, struct ibv_qp *qp,
-                         const fab_verbs_frame_t *frame, uint32_t peer_qpn, uint32_t peer_psn)
-{
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_RTR,
-        .path_mtu = frame->addr.mtu < dom->addr.mtu ? frame->addr.mtu : dom->addr.mtu,
-        .dest_qp_num = peer_qpn,
-        .rq_psn = peer_psn,
-        .max_dest_rd_atomic = fab_verbs_reads_served(dom),
-        .min_rnr_timer = FAB_VERBS_MIN_RNR_TIMER,
-        .ah_attr = path_to(dom, &frame->addr),
-    };
-
-    return ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                             IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-}
-
-static int qp_to_send(const fab_verbs_domain_t *dom, struct ibv_qp *qp, uint32_t psn, uint8_t reads)
-{
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_RTS,
-        .timeout = (uint8_t) fab_params.verbs_timeout,
-        .retry_cnt = 7,
-        .rnr_retry = FAB_VERBS_FOREVER,
-        .sq_psn = psn,
-        .max_rd_atomic = reads,
-        .qp_access_flags = (unsigned int) dom->access,
-    };
-
-    return ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                             IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_ACCESS_FLAGS);
-}
-
-/*
- * Each side's QP that sends goes with the other's that receives. Returns an errno, and the step
- * that failed.
- */
-static int conn_bring_up(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, uint8_t reads,
-                         const char **step)
-{
-    fab_verbs_domain_t *dom = conn->dom;
-    bool has_tm = NULL != conn->tm_qp;
-    int error = qp_to_receive(dom, conn->qp, frame, has_tm ? frame->tm_qpn : frame->qpn,
-                              has_tm ? frame->tm_psn : frame->psn);
-
-    *step = "receive";
-    if (0 == error && has_tm) {
-        error = qp_to_receive(dom, conn->tm_qp, frame, frame->qpn, frame->psn);
-    }
-    if (0 != error) {
-        return error;
-    }
-    *step = "send";
-    error = qp_to_send(dom, conn->qp, conn->psn, reads);
-    return 0 == error && has_tm ? qp_to_send(dom, conn->tm_qp, conn->tm_psn, reads) : error;
-}
-
 int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, const char **why)
 {
     fab_verbs_domain_t *dom = conn->dom;
@@ -375,15 +296,13 @@ int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *fram
     uint8_t reads = (uint8_t) (frame->reads < (uint32_t) max_reads ? frame->reads
                                                                    : (uint32_t) max_reads);
     const char *step = "";
-    int error = 0;
+    int error;
 
     if ((NULL != conn->tm_qp) != (0 != frame->tm_qpn)) {
         *why = "It does not have the queue pairs that its address promises.";
         return OPAL_ERR_UNREACH;
     }
-    if (NULL == dom->cm) { /* else verbs_cm.c does it */
-        error = conn_bring_up(conn, frame, reads, &step);
-    }
+    error = dom->cm_ops->bring_up(conn, frame, reads, &step);
     if (0 != error) {
         *why = fab_sentence(dom->fab, "%s cannot make a queue pair ready to %s: %s.", dom->name,
                             step, strerror(error));
@@ -404,7 +323,7 @@ static int conn_allow(const fab_verbs_conn_t *conn)
     struct ibv_qp_attr attr = {.qp_access_flags = (unsigned int) conn->dom->access};
     int error = 0;
 
-    if ((0 != conn->peer_qpn || NULL != conn->dom->cm) && !conn->is_broken) {
+    if ((0 != conn->peer_qpn || conn->dom->cm_ops->is_iwarp) && !conn->is_broken) {
         error = ibv_modify_qp(conn->qp, &attr, IBV_QP_ACCESS_FLAGS);
         if (0 == error && NULL != conn->tm_qp) {
             error = ibv_modify_qp(conn->tm_qp, &attr, IBV_QP_ACCESS_FLAGS);
@@ -636,9 +555,10 @@ static void conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
     if (IBV_WC_WR_FLUSH_ERR == wc->status) {
         fab_verbs_async(conn->dom); /* the queue pair failed as a whole: its event says why */
     }
-    if (NULL != conn->dom->cm && IBV_WC_WR_FLUSH_ERR == wc->status) {
-        fab_verbs_cm_lost(conn);
-    } else if (IBV_WC_RETRY_EXC_ERR == wc->status) {
+    if (IBV_WC_WR_FLUSH_ERR == wc->status && conn->dom->cm_ops->lost(conn)) {
+        return;
+    }
+    if (IBV_WC_RETRY_EXC_ERR == wc->status) {
         fab_verbs_ep_defer_failure(
             ep, OPAL_ERR_UNREACH,
             "It does not answer any more (%s: %s): its process has ended, or the network is down.",
@@ -768,8 +688,7 @@ bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now)
 {
     fab_verbs_domain_t *dom = conn->dom;
 
-    /* iWARP: rdma_cm ends the connection */
-    if (NULL != dom->cm || dom->is_dead || 0 == conn->peer_qpn ||
+    if (dom->cm_ops->is_iwarp || dom->is_dead || 0 == conn->peer_qpn ||
         (0 != conn->drain_until && now > conn->drain_until)) {
         return true;
     }
@@ -795,7 +714,7 @@ void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)
     if (NULL != dom->tm) {
         fab_verbs_tm_conn_gone(conn);
     }
-    fab_verbs_cm_forget(conn);
+    conn->dom->cm_ops->forget(conn);
     while (conn->tail != conn->head) {
         conn_retire(conn, status);
     }

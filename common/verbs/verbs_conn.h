@@ -102,7 +102,7 @@ struct fab_verbs_conn {
     bool is_owing;     /* in dom->owing */
     uint8_t to_send;   /* FAB_VERBS_ID_* other than CREDIT that found no room; 0: none */
 
-    /* iWARP (verbs_cm.c) */
+    /* iWARP (verbs_cm_rdma.c) */
     struct rdma_cm_id *cm_id; /* NULL: no attempt to connect is under way, and none succeeded */
     bool is_cm_begun;         /* this side has tried to connect the QP */
     bool is_cm_waiting;       /* that failed, and will be tried again */

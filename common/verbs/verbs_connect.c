@@ -11,8 +11,8 @@
  * question.  Should the former's question come to nothing (the peer cannot be reached over TCP from
  * here, but this process from there), it answers the one put aside.
  *
- * iWARP: between REPLY and UP verbs_cm.c connects the queue pairs, and from ANSWERED only the first
- * message leads to UP.
+ * iWARP: between REPLY and UP verbs_cm_rdma.c connects the queue pairs, and from ANSWERED only the
+ * first message leads to UP.
  *
  * No time limit anywhere where a peer's program may be computing: a peer that is gone shows in TCP.
  */
@@ -22,7 +22,6 @@
 #include <string.h>
 
 #include "fabric/fab_params.h"
-#include "verbs/verbs_cm.h"
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_domain.h"
 #include "verbs/verbs_ep.h"
@@ -339,26 +338,12 @@ void fab_verbs_connected(fab_verbs_ep_t *ep)
 {
     fab_verbs_frame_t ready = make_frame(ep, FAB_VERBS_READY);
 
-    if (NULL != ep->dom->cm) {
+    if (ep->dom->cm_ops->is_iwarp) {
         /* the peer's QP may send when something came */
         fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_CREDIT);
     }
     fab_sock_send(ep->sock, &ready);
     fab_verbs_connect_done(ep);
-}
-
-/* iWARP: the first message says that the peer is ready; its socket is not needed until then. */
-static void on_ready(fab_verbs_ep_t *ep)
-{
-    if (NULL == ep->dom->cm) {
-        fab_verbs_connect_done(ep);
-        return;
-    }
-    fab_sock_release(ep->sock);
-    ep->sock = NULL;
-    if (NULL == ep->conn->cm_id) {
-        fab_verbs_cm_lost(ep->conn); /* it was connected already, and nothing is left of that */
-    }
 }
 
 static void on_reply(fab_verbs_ep_t *ep, const fab_verbs_frame_t *reply)
@@ -370,11 +355,7 @@ static void on_reply(fab_verbs_ep_t *ep, const fab_verbs_frame_t *reply)
         fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
         return;
     }
-    if (NULL != ep->dom->cm) {
-        fab_verbs_cm_connect(ep);
-    } else {
-        fab_verbs_connected(ep);
-    }
+    ep->dom->cm_ops->connect(ep);
 }
 
 static void on_refuse(fab_verbs_ep_t *ep, uint32_t reason)
@@ -404,7 +385,7 @@ void fab_verbs_on_frame(fab_sock_t *sock, const void *bytes)
     } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REFUSE == frame->kind) {
         on_refuse(ep, frame->qpn);
     } else if (is_from_peer && FAB_VERBS_ANSWERED == ep->state && FAB_VERBS_READY == frame->kind) {
-        on_ready(ep);
+        ep->dom->cm_ops->ready(ep);
     } else {
         fab_counters.verbs_bad_frames++;
         fab_sock_reject(sock);

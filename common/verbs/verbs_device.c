@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "fabric/fab_params.h"
-#include "verbs/verbs_cm.h"
 #include "verbs/verbs_domain.h"
 #include "verbs/verbs_rma.h"
 
@@ -170,7 +169,9 @@ static const char *port_flaw(fab_verbs_domain_t *dom, struct ibv_context *ctx, u
         return "the port is not active";
     }
     if (IBV_TRANSPORT_IWARP == ctx->device->transport_type) {
-        return fab_verbs_cm_find_ip(ctx, num, dom->addr.gid);
+        return NULL != fab_verbs_cm_rdma
+                   ? fab_verbs_cm_rdma->find_ip(ctx, num, dom->addr.gid)
+                   : "iWARP needs librdmacm, without which this was built (package librdmacm-dev)";
     }
     if (IBV_LINK_LAYER_ETHERNET == port->link_layer) {
         return choose_gid(dom, ctx, num) ? NULL : "the port has no GID that RoCE could use";
@@ -329,7 +330,8 @@ static int device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *port, con
                                : IBV_LINK_LAYER_INFINIBAND;
     if (IBV_TRANSPORT_IWARP == port->device->transport_type) {
         dom->addr.flags |= FAB_VERBS_ADDR_CM;
-        (void) fab_verbs_cm_find_ip(dom->ctx, port->num, dom->addr.gid);
+        dom->cm_ops = fab_verbs_cm_rdma;
+        (void) dom->cm_ops->find_ip(dom->ctx, port->num, dom->addr.gid);
     } else if (IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer) {
         (void) choose_gid(dom, dom->ctx, port->num);
     } else {

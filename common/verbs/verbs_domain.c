@@ -15,7 +15,6 @@
 #include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
-#include "verbs/verbs_cm.h"
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_device.h"
 #include "verbs/verbs_ep.h"
@@ -169,7 +168,7 @@ static int open_steps(fab_verbs_domain_t *dom, const char **why)
         rc = fill_address(dom, why);
     }
     if (OPAL_SUCCESS == rc) {
-        rc = fab_verbs_cm_open(dom, why);
+        rc = dom->cm_ops->open(dom, why);
     }
     return OPAL_SUCCESS == rc ? fab_verbs_oob_open(dom, why) : rc;
 }
@@ -178,7 +177,7 @@ static int open_steps(fab_verbs_domain_t *dom, const char **why)
 static void domain_free(fab_verbs_domain_t *dom)
 {
     fab_verbs_oob_close(dom);
-    fab_verbs_cm_close(dom);
+    dom->cm_ops->close(dom);
     stop(dom);
     while (NULL != dom->exposed) {
         fab_verbs_let_go(dom, dom->exposed);
@@ -218,6 +217,7 @@ static int verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
     }
     dom->fab = fab;
     dom->is_standby = fab->is_covered;
+    dom->cm_ops = &fab_verbs_cm_frames; /* until the device is known */
     dom->access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
     dom->rma_tail = &dom->rma;
     dom->waiting_tail = &dom->waiting;
@@ -311,7 +311,7 @@ static int verbs_describe(fab_domain_t *domain, char *buf, size_t size)
         "                      derived types    rendezvous, fragments by SEND: two copies\n",
         fab_params.verbs_eager_limit, dom->name,
         !is_roce                                     ? "InfiniBand"
-        : NULL != dom->cm                            ? "iWARP"
+        : dom->cm_ops->is_iwarp                      ? "iWARP"
         : IBV_GID_TYPE_ROCE_V2 == dom->addr.gid_type ? "RoCE v2"
                                                      : "RoCE v1",
         NULL != dom->tm ? ", matches tags" : "", dom->is_started ? "" : ", not in use",

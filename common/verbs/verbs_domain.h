@@ -7,6 +7,7 @@
 
 #include "fabric/fab_provider.h"
 #include "sock/sock.h"
+#include "verbs/verbs_cm.h"
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_pool.h"
 #include "verbs/verbs_reg.h"
@@ -80,7 +81,8 @@ struct fab_verbs_domain {
     /* connecting */
     fab_verbs_oob_t *oob;
     fab_sock_set_t *socks; /* for connection set-up */
-    fab_verbs_cm_t *cm;    /* NULL: the port is not iWARP */
+    const fab_verbs_cm_ops_t *cm_ops;
+    fab_verbs_cm_t *cm; /* of rdma_cm */
     uint32_t num_asking;
     fab_verbs_ep_t *waiting;
     fab_verbs_ep_t **waiting_tail;

@@ -254,8 +254,8 @@ static int addr_check(fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr, con
     }
     if (0 != ((addr->flags ^ dom->addr.flags) & FAB_VERBS_ADDR_CM)) {
         *why = fab_sentence(dom->fab, "its port is %siWARP, %s here is %siWARP",
-                            NULL != dom->cm ? "not " : "", dom->name,
-                            NULL != dom->cm ? "" : "not ");
+                            dom->cm_ops->is_iwarp ? "not " : "", dom->name,
+                            dom->cm_ops->is_iwarp ? "" : "not ");
         return OPAL_ERR_UNREACH;
     }
     if (IBV_LINK_LAYER_ETHERNET == addr->link_layer && addr->gid_type != dom->addr.gid_type) {

@@ -10,7 +10,6 @@
 
 #include "fabric/fab_wire.h"
 #include "verbs/verbs_alive.h"
-#include "verbs/verbs_cm.h"
 #include "verbs/verbs_connect.h"
 #include "verbs/verbs_domain.h"
 #include "verbs/verbs_ep.h"
@@ -50,7 +49,7 @@ int fab_verbs_oob_poll(fab_verbs_domain_t *dom)
     if (n > 0 || fab_sock_set_is_busy(dom->socks)) {
         n += fab_sock_set_poll(dom->socks);
     }
-    return NULL != dom->cm ? n + fab_verbs_cm_poll(dom) : n;
+    return n + dom->cm_ops->poll(dom);
 }
 
 /* ---- open and close ----------------------------------------------------- */

@@ -309,7 +309,7 @@ int fab_verbs_rma_progress(fab_verbs_domain_t *dom)
 /* iWARP: what answers a READ is written as if by a peer. */
 static int local_access(const fab_verbs_domain_t *dom, const fab_rma_t *rma)
 {
-    return NULL != dom->cm && FAB_PUT != rma->kind ? IBV_ACCESS_REMOTE_WRITE : 0;
+    return dom->cm_ops->is_iwarp && FAB_PUT != rma->kind ? IBV_ACCESS_REMOTE_WRITE : 0;
 }
 
 /* ---- the table's functions ---------------------------------------------- */

@@ -150,7 +150,7 @@ uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom)
     uint32_t more = min(window, left);
     uint32_t share = dom->max_recv_bufs / (dom->num_conns > 0 ? dom->num_conns : 1);
 
-    if (NULL != dom->cm) {
+    if (dom->cm_ops->is_iwarp) {
         return srq_grant_all(dom);
     }
     if (dom->recv_pool.num >= FAB_VERBS_SLACK_BUFS + dom->max_requested + dom->num_conns * window) {

@@ -119,7 +119,7 @@ tm_sources()
         case $name in
             @fabric) tm_listed common_tm_sources 'fab_(help|load|param_mca).c' ;;
             @verbs)
-                tm_listed common_verbs_sources 'verbs_(cm|near|object|reg_rcache).c'
+                tm_listed common_verbs_sources 'verbs_(cm_rdma|near|object|reg_rcache).c'
                 echo "$TM_SRC/test/unit/verbs_linked.c"
                 ;;
             *) echo "$TM_SRC/$name" ;;

@@ -80,7 +80,7 @@ static bool cm_binds(struct rdma_event_channel *channel, const char *device, uin
     return is_it;
 }
 
-const char *fab_verbs_cm_find_ip(struct ibv_context *ctx, uint8_t port, uint8_t *ip)
+static const char *cm_find_ip(struct ibv_context *ctx, uint8_t port, uint8_t *ip)
 {
     struct rdma_event_channel *channel = rdma_create_event_channel();
     struct ifaddrs *all = NULL;
@@ -117,7 +117,7 @@ static struct rdma_conn_param cm_param(const fab_verbs_conn_t *conn)
     };
 }
 
-void fab_verbs_cm_forget(fab_verbs_conn_t *conn)
+static void cm_forget(fab_verbs_conn_t *conn)
 {
     if (NULL != conn->cm_id) {
         (void) rdma_destroy_id(conn->cm_id);
@@ -143,7 +143,7 @@ static __attribute__((format(printf, 2, 3))) void cm_give_up(fab_verbs_ep_t *ep,
                          ep->dom->name, text, ep->addr.cm_port, what));
 }
 
-void fab_verbs_cm_connect(fab_verbs_ep_t *ep)
+static void cm_connect(fab_verbs_ep_t *ep)
 {
     fab_verbs_conn_t *conn = ep->conn;
     struct sockaddr_storage from, to;
@@ -211,7 +211,7 @@ static void cm_try_later(fab_verbs_ep_t *ep, int error)
 {
     fab_verbs_domain_t *dom = ep->dom;
 
-    fab_verbs_cm_forget(ep->conn);
+    cm_forget(ep->conn);
     ep->conn->is_cm_waiting = true;
     if (0 == dom->cm->again_at) {
         dom->cm->again_at = fab_verbs_now_us() + FAB_VERBS_CM_PAUSE_US;
@@ -232,7 +232,7 @@ static void cm_try_again(fab_verbs_domain_t *dom)
         }
         ep->conn->is_cm_waiting = false;
         if (OPAL_SUCCESS == fab_verbs_conn_renew(ep->conn)) {
-            fab_verbs_cm_connect(ep);
+            cm_connect(ep);
         } else {
             cm_give_up(ep, "no queue pair for another attempt: %s", strerror(errno));
         }
@@ -321,13 +321,14 @@ static void cm_failed(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
     }
 }
 
-void fab_verbs_cm_lost(fab_verbs_conn_t *conn)
+static bool cm_lost(fab_verbs_conn_t *conn)
 {
     if (NULL != conn->ep && !conn->ep->has_left) {
         fab_verbs_ep_defer_failure(
             conn->ep, OPAL_ERR_PROC_ABORTED,
             "It ended the connection (%s): its process has ended, or failed.", conn->dom->name);
     }
+    return true;
 }
 
 static void cm_disconnected(fab_verbs_conn_t *conn)
@@ -339,7 +340,7 @@ static void cm_disconnected(fab_verbs_conn_t *conn)
             conn); /* it was accepted when the peer had just ceased to wait: READY has not come */
     } else {
         conn->is_broken = true;
-        fab_verbs_cm_lost(conn);
+        (void) cm_lost(conn);
     }
 }
 
@@ -376,7 +377,7 @@ static void cm_event(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
     }
 }
 
-int fab_verbs_cm_poll(fab_verbs_domain_t *dom)
+static int cm_poll(fab_verbs_domain_t *dom)
 {
     struct rdma_cm_event *next;
     int events = 0;
@@ -429,29 +430,7 @@ static int cm_listen(fab_verbs_domain_t *dom)
     return -1;
 }
 
-int fab_verbs_cm_open(fab_verbs_domain_t *dom, const char **why)
-{
-    if (0 == (dom->addr.flags & FAB_VERBS_ADDR_CM)) {
-        return OPAL_SUCCESS;
-    }
-    dom->cm = calloc(1, sizeof(*dom->cm));
-    if (NULL == dom->cm) {
-        *why = "There is not enough memory.";
-        return OPAL_ERR_OUT_OF_RESOURCE;
-    }
-    dom->cm->channel = rdma_create_event_channel();
-    if (NULL == dom->cm->channel || 0 != fcntl(dom->cm->channel->fd, F_SETFL, O_NONBLOCK) ||
-        0 != cm_listen(dom)) {
-        *why = fab_sentence(dom->fab,
-                            "%s: rdma_cm, which iWARP needs, cannot listen for connections: %s.",
-                            dom->name, strerror(errno));
-        fab_verbs_cm_close(dom);
-        return OPAL_ERR_NOT_AVAILABLE;
-    }
-    return OPAL_SUCCESS;
-}
-
-void fab_verbs_cm_close(fab_verbs_domain_t *dom)
+static void cm_close(fab_verbs_domain_t *dom)
 {
     if (NULL == dom->cm) {
         return;
@@ -465,5 +444,59 @@ void fab_verbs_cm_close(fab_verbs_domain_t *dom)
     free(dom->cm);
     dom->cm = NULL;
 }
+
+static int cm_open(fab_verbs_domain_t *dom, const char **why)
+{
+    dom->cm = calloc(1, sizeof(*dom->cm));
+    if (NULL == dom->cm) {
+        *why = "There is not enough memory.";
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    dom->cm->channel = rdma_create_event_channel();
+    if (NULL == dom->cm->channel || 0 != fcntl(dom->cm->channel->fd, F_SETFL, O_NONBLOCK) ||
+        0 != cm_listen(dom)) {
+        *why = fab_sentence(dom->fab,
+                            "%s: rdma_cm, which iWARP needs, cannot listen for connections: %s.",
+                            dom->name, strerror(errno));
+        cm_close(dom);
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    return OPAL_SUCCESS;
+}
+
+/* ---- the table ---------------------------------------------------------- */
+
+/* The first message says that the peer is ready; its socket is not needed until then. */
+static void cm_ready(fab_verbs_ep_t *ep)
+{
+    fab_sock_release(ep->sock);
+    ep->sock = NULL;
+    if (NULL == ep->conn->cm_id) {
+        (void) cm_lost(ep->conn); /* it was connected already, and nothing is left of that */
+    }
+}
+
+/* What rdma_cm connects it brings up itself. */
+static int cm_bring_up(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, uint8_t reads,
+                       const char **step)
+{
+    (void) conn, (void) frame, (void) reads, (void) step;
+    return 0;
+}
+
+static const fab_verbs_cm_ops_t cm_ops = {
+    .is_iwarp = true,
+    .find_ip = cm_find_ip,
+    .open = cm_open,
+    .close = cm_close,
+    .poll = cm_poll,
+    .bring_up = cm_bring_up,
+    .connect = cm_connect,
+    .ready = cm_ready,
+    .forget = cm_forget,
+    .lost = cm_lost,
+};
+
+const fab_verbs_cm_ops_t *const fab_verbs_cm_rdma = &cm_ops;
 
 #endif
