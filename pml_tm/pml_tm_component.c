@@ -180,17 +180,18 @@ static bool is_requested(void)
            NULL != value && NULL != value[0] && 0 == strncmp(value[0], "tm", 2);
 }
 
-/*
- * One process of a host speaks for all, where all have the same to say.  The others give it time
- * before they, too, end: the first to end ends the job.
- */
+/* One process of a host shows what all have the same reason to show. */
 static bool is_speaker(void)
 {
-    if (0 == mca_pml_tm_process.my_local_rank) {
-        return true;
+    return 0 == mca_pml_tm_process.my_local_rank;
+}
+
+/* The first process to end ends the job: the others give the one that shows the message time. */
+static void wait_for_speaker(void)
+{
+    if (!is_speaker()) {
+        usleep(2000000);
     }
-    usleep(2000000);
-    return false;
 }
 
 /* tm cannot be used in this process. */
@@ -217,8 +218,8 @@ static bool reaches_all_hosts(void)
         return true;
     }
     if (is_requested()) {
-        /* others than the speaker may have a reason of their own: they say it if the job lives on */
-        (void) is_speaker();
+        /* the others may have a reason of their own: they show it if the job lives on */
+        wait_for_speaker();
         mca_pml_tm_show_help("several-hosts", mca_pml_tm_process.nodename, num_procs, num_local,
                              why);
     } else {
@@ -294,6 +295,9 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
 
     *priority = mca_pml_tm.params.priority;
     if (!check_params(why, sizeof(why))) {
+        if (is_requested()) {
+            wait_for_speaker();
+        }
         if (!is_requested() || is_speaker()) {
             refuse("bad-parameter", why);
         }

@@ -437,24 +437,13 @@ static inline bool send_short(const void *buf, size_t count, const ompi_datatype
     return true;
 }
 
-/* A started send with a request. */
-static int send_new(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
-                    mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, fab_peer_t *peer,
-                    bool is_blocking, mca_pml_tm_send_request_t **request)
+/* Start a request that was allocated. */
+static void send_begin(mca_pml_tm_send_request_t *req)
 {
-    mca_pml_tm_send_request_t *req = send_alloc(buf, count, datatype, dst, tag, mode, comm, peer,
-                                                false);
-
-    if (NULL == req) {
-        return OMPI_ERR_OUT_OF_RESOURCE;
-    }
-    req->core.is_private = is_blocking && !fab_is_threaded(mca_pml_tm.fab);
     fab_lock(mca_pml_tm.fab);
     mca_pml_tm_send_start(req);
     fab_unlock(mca_pml_tm.fab);
     mca_pml_tm_complete_done();
-    *request = req;
-    return OMPI_SUCCESS;
 }
 
 int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
@@ -502,11 +491,13 @@ int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, i
         *request = &ompi_request_empty;
         return rc;
     }
-    rc = send_new(buf, count, datatype, dst, tag, mode, comm, peer, false, &req);
-    if (OMPI_SUCCESS == rc) {
-        *request = &req->req_send.req_base.req_ompi;
+    req = send_alloc(buf, count, datatype, dst, tag, mode, comm, peer, false);
+    if (NULL == req) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    return rc;
+    send_begin(req);
+    *request = &req->req_send.req_base.req_ompi;
+    return OMPI_SUCCESS;
 }
 
 int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
@@ -530,11 +521,14 @@ int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, in
     if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
         return rc;
     }
-    rc = send_new(buf, count, datatype, dst, tag, mode, comm, peer, true, &req);
-    if (OMPI_SUCCESS == rc) {
-        mca_pml_tm_wait(&req->req_send.req_base.req_ompi, req->core.is_private);
-        rc = req->req_send.req_base.req_ompi.req_status.MPI_ERROR;
-        mca_pml_tm_request_release(&req->req_send.req_base);
+    req = send_alloc(buf, count, datatype, dst, tag, mode, comm, peer, false);
+    if (NULL == req) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
     }
+    req->core.is_private = !fab_is_threaded(mca_pml_tm.fab);
+    send_begin(req);
+    mca_pml_tm_wait(&req->req_send.req_base.req_ompi, req->core.is_private);
+    rc = req->req_send.req_base.req_ompi.req_status.MPI_ERROR;
+    mca_pml_tm_request_release(&req->req_send.req_base);
     return rc;
 }

@@ -353,8 +353,9 @@ FAB_EXPORT const char *fab_peer_provider_name(const fab_peer_t *peer);
 FAB_EXPORT void fab_peer_close(fab_peer_t *peer, fab_user_t user);
 
 /*
- * The peer failed, for the reason rc and why (a sentence): report it, once, and fail what is queued
- * for it.
+ * The peer failed, for the reason rc and why (a sentence, copied).  At once its operations return
+ * OPAL_ERR_UNREACH; fab_progress() does the rest: peer_failed(), the end of its RMA, queued items.
+ * May be called from anywhere, again for the same peer without effect.
  */
 FAB_EXPORT void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
 

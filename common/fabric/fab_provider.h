@@ -140,13 +140,6 @@ static inline void *fab_place(fab_t *fab, fab_peer_t *peer, fab_hdr_t hdr, size_
 }
 
 /*
- * The peer failed, for the reason rc, why (copied).  At once its operations return
- * OPAL_ERR_UNREACH; fab_progress() does the rest: peer_failed(), drop(), queued items.  May be
- * called from anywhere, again for the same peer without effect.
- */
-FAB_EXPORT void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
-
-/*
  * The peer has left the job and what it sent was delivered: it is failed if a user still needs it
  * (fab_config_t.peer_left).  May be called again: something may be sent to it yet.
  */
