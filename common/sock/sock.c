@@ -546,7 +546,7 @@ bool fab_sock_set_is_busy(const fab_sock_set_t *set)
 
 /* ---- polling ------------------------------------------------------------ */
 
-/* Make room for one stranger more: those that came later stand in front. */
+/* Make room for one more stranger; the list has the latest first. */
 static void drop_silent_stranger(fab_sock_set_t *set)
 {
     fab_sock_t *oldest = NULL;
@@ -624,7 +624,7 @@ static void sock_event(fab_sock_t *sock, uint32_t events)
     sock_read(sock);
 }
 
-/* Attempts and strangers that take too long, and frames that could not be dealt with before. */
+/* Time limits of attempts and strangers, and frames that were deferred. */
 static void look_after(fab_sock_t *sock, uint64_t now)
 {
     if (sock->is_deferred) {
@@ -656,8 +656,8 @@ static void set_reap(fab_sock_set_t *set)
 }
 
 /*
- * All that came is read before it is asked who is silent, and that before one more is let in: this
- * process may have been computing for longer than any limit.
+ * All that came is read before silent strangers are looked for, and that is done before one more is
+ * accepted: this process may have been computing for longer than any limit.
  */
 int fab_sock_set_poll(fab_sock_set_t *set)
 {

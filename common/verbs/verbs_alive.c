@@ -111,7 +111,7 @@ void fab_verbs_async(fab_verbs_domain_t *dom)
 
 /* ---- processes of this host --------------------------------------------- */
 
-static void look_after(fab_verbs_conn_t *conn)
+static void check_alive(fab_verbs_conn_t *conn)
 {
     fab_verbs_ep_t *ep = NULL != conn ? conn->ep : NULL;
 
@@ -142,7 +142,7 @@ void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now)
 
     for (; n > 0; n--) {
         dom->alive_at = dom->alive_at + 1 < dom->max_conns ? dom->alive_at + 1 : 0;
-        look_after(dom->conns[dom->alive_at]);
+        check_alive(dom->conns[dom->alive_at]);
     }
     if (0 != dom->port_down_since && now > dom->port_down_since + FAB_VERBS_PORT_GRACE_US) {
         dom->port_down_since = 0;

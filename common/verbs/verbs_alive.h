@@ -9,7 +9,7 @@
 
 void fab_verbs_async(fab_verbs_domain_t *dom);
 void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now);
-/* All peers fail; what: "here ..." says why. */
+/* All peers fail; what completes the sentence "mlx5_0:1 here ...". */
 void fab_verbs_fail_all(fab_verbs_domain_t *dom, const char *what);
 /*
  * The device cannot be trusted any more: messages may be lost in it.  It is not used again and all

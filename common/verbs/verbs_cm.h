@@ -28,7 +28,7 @@ typedef struct fab_verbs_cm_ops {
      * a READ is written as if by a peer; and rdma_cm ends the QPs.
      */
     bool is_iwarp;
-    int init_mask; /* IBV_QP_*: what a QP is told when it is initialized, besides its access */
+    int init_mask; /* IBV_QP_*: attributes set in the transition to INIT, besides access */
 
     /* Of a port: its IP address, IPv4 as ::ffff:a.b.c.d.  NULL, or why it cannot be used. */
     const char *(*find_ip)(struct ibv_context *ctx, uint8_t port, uint8_t *ip);
@@ -47,9 +47,9 @@ typedef struct fab_verbs_cm_ops {
     void (*connect)(fab_verbs_ep_t *ep);
     /* Answering side, READY came. */
     void (*ready)(fab_verbs_ep_t *ep);
-    /* The QP is gone. */
+    /* The QP is destroyed: so is what connected it. */
     void (*forget)(fab_verbs_conn_t *conn);
-    /* Its work requests were flushed.  True: the reason is told. */
+    /* Its work requests were flushed.  True: the peer fails, with the reason. */
     bool (*lost)(fab_verbs_conn_t *conn);
 } fab_verbs_cm_ops_t;
 

@@ -8,8 +8,8 @@
  * at most wait unsignaled, so an idle connection keeps little; and nothing does once half of what
  * all connections together may use is in use, so idle ones never hold up busy ones.
  *
- * wr_id is index << 40 | generation << 32 | position in the send queue: completions of a connection that is gone, which
- * some devices still deliver, are recognized.
+ * wr_id is index << 40 | generation << 32 | position in the send queue: completions of a connection
+ * that was destroyed, which some devices still deliver, are recognized.
  */
 #include "verbs/verbs_conn.h"
 
@@ -110,15 +110,15 @@ static void conn_leave(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
 
 static void conn_unschedule_credits(fab_verbs_conn_t *conn)
 {
-    fab_verbs_conn_t **at = &conn->dom->owing;
+    fab_verbs_conn_t **at = &conn->dom->due;
 
     while (NULL != *at && *at != conn) {
-        at = &(*at)->owing_next;
+        at = &(*at)->due_next;
     }
     if (NULL != *at) {
-        *at = conn->owing_next;
+        *at = conn->due_next;
     }
-    conn->is_owing = false;
+    conn->is_due = false;
 }
 
 /* ---- making ------------------------------------------------------------- */
@@ -371,8 +371,8 @@ static __attribute__((noinline)) void conn_refused(fab_verbs_conn_t *conn, int e
 }
 
 /*
- * What the device then does not take is gone: the connection ends.  It has room, which was made
- * sure of one by one.
+ * There is room, as each work request was counted when it was added; so if the device refuses any,
+ * messages are lost and the connection ends.
  */
 static void chain_post(fab_verbs_domain_t *dom)
 {
@@ -483,7 +483,7 @@ fab_verbs_buf_t *fab_verbs_send_buf(fab_verbs_domain_t *dom)
     return NULL;
 }
 
-/* Payload and header are put into one piece: the work request, if that takes as much, or a buffer. */
+/* Header and payload go into the work request if they fit, else into a buffer. */
 int fab_verbs_conn_send(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, const fab_verbs_tmh_t *tmh,
                         const void *data, size_t len, fab_verbs_buf_t *buf)
 {
@@ -549,7 +549,7 @@ static void conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
     }
     conn->is_broken = true;
     if (NULL == ep || (ep->has_left && !is_rma)) {
-        return; /* it left; what it did not take is its business */
+        return; /* it left: what it did not receive does not matter */
     }
     fab_counters.verbs_qp_errors++;
     if (IBV_WC_WR_FLUSH_ERR == wc->status) {
@@ -609,14 +609,14 @@ static int conn_send_id(fab_verbs_conn_t *conn, uint8_t id)
 
 void fab_verbs_conn_schedule_credits(fab_verbs_conn_t *conn)
 {
-    if (!conn->is_owing) {
-        conn->is_owing = true;
-        conn->owing_next = conn->dom->owing;
-        conn->dom->owing = conn;
+    if (!conn->is_due) {
+        conn->is_due = true;
+        conn->due_next = conn->dom->due;
+        conn->dom->due = conn;
     }
 }
 
-void fab_verbs_conn_tell(fab_verbs_conn_t *conn, uint8_t id)
+void fab_verbs_conn_send_control(fab_verbs_conn_t *conn, uint8_t id)
 {
     if (OPAL_ERR_RESOURCE_BUSY == conn_send_id(conn, id)) {
         conn->to_send = id;
@@ -625,8 +625,8 @@ void fab_verbs_conn_tell(fab_verbs_conn_t *conn, uint8_t id)
 }
 
 /*
- * What a connection owes its peer: credits, if enough came together and no message carried them;
- * CLOSE, LEAVE. False: later.
+ * Send what is due to the peer: CLOSE or LEAVE that found no room; credits, if enough have come
+ * together and no message carried them. False: later.
  */
 static bool conn_return_credits(fab_verbs_conn_t *conn)
 {
@@ -649,15 +649,15 @@ static bool conn_return_credits(fab_verbs_conn_t *conn)
     return OPAL_ERR_RESOURCE_BUSY != rc;
 }
 
-void fab_verbs_conn_tell_owing(fab_verbs_domain_t *dom)
+void fab_verbs_conn_send_due(fab_verbs_domain_t *dom)
 {
-    fab_verbs_conn_t *all = dom->owing;
+    fab_verbs_conn_t *all = dom->due;
 
-    dom->owing = NULL;
+    dom->due = NULL;
     while (NULL != all) {
         fab_verbs_conn_t *conn = all;
-        all = conn->owing_next;
-        conn->is_owing = false;
+        all = conn->due_next;
+        conn->is_due = false;
         if (!conn_return_credits(conn)) {
             fab_verbs_conn_schedule_credits(conn);
         }
@@ -670,7 +670,7 @@ static void conn_stop(fab_verbs_conn_t *conn)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
-    conn->is_broken = true; /* from now on work requests fail, which is no news */
+    conn->is_broken = true; /* from now on work requests fail, which need not be reported */
     conn->is_ready = false;
     (void) ibv_modify_qp(conn->qp, &attr, IBV_QP_STATE);
     if (NULL != conn->tm_qp) {

@@ -10,8 +10,8 @@
 #include "verbs/verbs_wire.h"
 
 enum {
-    FAB_VERBS_SQ_DEPTH = 128, /* work requests on one QP, a power of two */
-    FAB_VERBS_SQ_SPARE = 8,   /* of these only for the provider's own messages */
+    FAB_VERBS_SQ_DEPTH = 128,  /* work requests on one QP, a power of two */
+    FAB_VERBS_SQ_RESERVED = 8, /* of these only for the provider's own messages */
     /* work requests handed over with one doorbell at most: the first waits for the last */
     FAB_VERBS_CHAIN = 16,
     /* with so many bytes the line has something to do, while the next are packed */
@@ -66,7 +66,7 @@ struct fab_verbs_conn {
     fab_verbs_ep_t *ep; /* NULL: lingers */
     fab_verbs_domain_t *dom;
     fab_verbs_qpn_t qpns[2];          /* of qp and tm_qp */
-    fab_verbs_conn_t *owing_next;     /* in dom->owing */
+    fab_verbs_conn_t *due_next;       /* in dom->due */
     fab_verbs_conn_t *lingering_next; /* in dom->lingering */
     uint32_t id;                      /* upper half of wr_id; see fab_verbs_conn_of() */
     uint32_t psn;
@@ -86,10 +86,10 @@ struct fab_verbs_conn {
 
     /* flow control, all counts modulo 2^16 */
     uint16_t sent;       /* messages */
-    uint16_t taken;      /* of these, what the peer says it took */
+    uint16_t taken;      /* of these, how many the peer has received, by its last credits */
     uint16_t window;     /* that the peer grants */
     uint16_t consumed;   /* messages from the peer */
-    uint16_t advertised; /* of these, what the peer was told */
+    uint16_t advertised; /* of these, how many the credits sent so far cover */
     uint16_t granted;    /* to the peer */
 
     uint8_t reads;         /* READs that the peer serves at a time */
@@ -99,7 +99,7 @@ struct fab_verbs_conn {
     bool is_to_tm;     /* the peer's device matches tags */
     bool is_ready;     /* the peer's QP receives */
     bool is_broken;    /* a work request failed */
-    bool is_owing;     /* in dom->owing */
+    bool is_due;       /* in dom->due */
     uint8_t to_send;   /* FAB_VERBS_ID_* other than CREDIT that found no room; 0: none */
 
     /* iWARP (verbs_cm_rdma.c) */
@@ -111,7 +111,7 @@ struct fab_verbs_conn {
     fab_verbs_wqe_t sq[FAB_VERBS_SQ_DEPTH];
 };
 
-/* A QP that can be told to its peer. NULL: *why. */
+/* Make the QPs, in state INIT: their numbers go to the peer. NULL: *why. */
 fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why);
 /* To the peer's QP, up to ready to receive and to send. */
 int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame,
@@ -128,7 +128,7 @@ uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom);
 bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now);
 /* A QP has ended. */
 void fab_verbs_conn_ended(fab_verbs_conn_t *conn);
-/* At once: what is under way is lost, its operations end with the status. */
+/* Destroy it at once: its operations end with the status. */
 void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status);
 /* Take it from its endpoint; it ends when what was sent on it is delivered. */
 void fab_verbs_conn_linger(fab_verbs_conn_t *conn);
@@ -173,9 +173,9 @@ int fab_verbs_conn_send(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, const fa
 void fab_verbs_chain_begin(fab_verbs_conn_t *conn);
 void fab_verbs_chain_end(fab_verbs_domain_t *dom);
 
-/* Send one of the provider's own messages, now or when there is room. */
-void fab_verbs_conn_tell(fab_verbs_conn_t *conn, uint8_t id);
-void fab_verbs_conn_tell_owing(fab_verbs_domain_t *dom);
+/* Send a message of the provider's own (FAB_VERBS_ID_*), now or when there is room. */
+void fab_verbs_conn_send_control(fab_verbs_conn_t *conn, uint8_t id);
+void fab_verbs_conn_send_due(fab_verbs_domain_t *dom);
 void fab_verbs_conn_schedule_credits(fab_verbs_conn_t *conn);
 
 /* A work request is complete, and with it all before it. */

@@ -74,7 +74,7 @@ static bool frame_is_sound(const fab_verbs_domain_t *dom, const fab_verbs_frame_
             frame->reads <= UINT8_MAX && frame->tm_qpn <= 0xffffff && frame->tm_psn <= 0xffffff);
 }
 
-/* Not a peer that has a record: answer with what the frame itself says. */
+/* The peer may have no record here: the answer is addressed by what the frame says. */
 static void refuse(fab_sock_t *sock, const fab_verbs_frame_t *hello, fab_verbs_refusal_t reason)
 {
     const fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
@@ -192,13 +192,13 @@ void fab_verbs_connect_done(fab_verbs_ep_t *ep)
     set_state(ep, FAB_VERBS_UP);
     ep->conn->is_ready = true;
     if (ep->is_closing) {
-        fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_CLOSE);
+        fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSE);
     }
 }
 
 /* ---- answering ---------------------------------------------------------- */
 
-/* Connect to who asks through sock, with the QP that there is or a new one. */
+/* Answer the HELLO that came through sock, with the existing QP or a new one. */
 static void answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
 {
     const char *why = "";
@@ -239,7 +239,8 @@ static void park(fab_verbs_ep_t *ep, fab_sock_t *sock)
  * that very QP: it is overtaken. With another QP the peer begins anew, as it has failed or left
  * this process before.
  */
-static void asked_again(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
+static void hello_while_connected(fab_verbs_ep_t *ep, fab_sock_t *sock,
+                                  const fab_verbs_frame_t *hello)
 {
     if (hello->qpn == ep->conn->peer_qpn && hello->psn == ep->conn->peer_psn) {
         fab_counters.verbs_crossed++;
@@ -272,14 +273,15 @@ static void handle_hello(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_f
         }
         break;
     default:
-        asked_again(ep, sock, hello);
+        hello_while_connected(ep, sock, hello);
         break;
     }
 }
 
 /*
- * The endpoint of who asks.  NULL: refuse it, or, with *is_later, ask again: this process closed
- * the peer, and what it sent before it let go is not delivered yet.
+ * The endpoint of the process that sent HELLO.  NULL: refuse it, or, with *is_later, look at the
+ * HELLO again later: this process closed the peer, and what the peer sent before it released the
+ * connection is not delivered yet.
  */
 static fab_verbs_ep_t *asker(fab_sock_t *sock, const fab_verbs_frame_t *hello, bool *is_later)
 {
@@ -340,7 +342,7 @@ void fab_verbs_connected(fab_verbs_ep_t *ep)
 
     if (ep->dom->cm_ops->is_iwarp) {
         /* the peer's QP may send when something came */
-        fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_CREDIT);
+        fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CREDIT);
     }
     fab_sock_send(ep->sock, &ready);
     fab_verbs_connect_done(ep);
@@ -425,8 +427,8 @@ void fab_verbs_on_broken(fab_sock_t *sock, const char *why)
         return;
     }
     /*
-     * It asked, and left before it was ready: nothing was sent. Whoever wants to send to it finds
-     * out.
+     * The peer sent HELLO and left before READY: nothing was sent. A later send to it connects
+     * again, and fails then.
      */
     fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
     fab_verbs_connect_cancel(ep);

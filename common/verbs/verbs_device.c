@@ -246,11 +246,8 @@ static void look_at_device(fab_verbs_search_t *search, struct ibv_device *device
     }
 }
 
-/*
- * Tell of the first item of the user's list that is not here, in a sentence that search->unknown
- * keeps.
- */
-static void tell_unknown(fab_verbs_search_t *search)
+/* Log the first item of the user's list that names nothing here; the sentence is kept. */
+static void log_unknown(fab_verbs_search_t *search)
 {
     const char *param;
     const char *list = user_list(&param);
@@ -284,10 +281,10 @@ static uint32_t gcd(uint32_t a, uint32_t b)
 }
 
 /*
- * Which of num devices that are near to one of so many parts of the machine.  Ranks are dealt out
- * to the parts in turn, or fill one after the other; which of it is not known here.  Either way the
- * ranks of each part are to use all of its devices: of two packages with two each, not ranks 0, 2,
- * 4 always the first.
+ * Which of the num devices nearest the process its rank uses.  The machine has so many equal parts
+ * (packages, say), and mpirun has placed ranks on them in turn, or filled one after the other: that
+ * is not known here. Either way the ranks of each part are to use all of its devices: of two
+ * packages with two devices each, ranks 0, 2 and 4 must not all use the first.
  */
 static uint32_t turn(uint32_t rank, uint32_t parts, uint32_t num)
 {
@@ -360,7 +357,7 @@ int fab_verbs_device_open(fab_verbs_domain_t *dom, const char **why)
         for (int i = 0; i < num; i++) {
             look_at_device(search, devices[i]);
         }
-        tell_unknown(search);
+        log_unknown(search);
         if (search->num_ports > 0) {
             rc = device_use(dom, nearest(search), why);
         } else {

@@ -67,7 +67,7 @@ static int cq_open(fab_verbs_domain_t *dom, const char **why)
 
     dom->sq_used_max = max / 2 < FAB_VERBS_SQ_USED_MAX ? (uint32_t) max / 2 : FAB_VERBS_SQ_USED_MAX;
     dom->send_cq = ibv_create_cq(dom->ctx, (int) (2 * dom->sq_used_max), NULL, NULL, 0);
-    /* whoever would list receives asked at the start, when there was nothing to list them on */
+    /* of a domain on standby the list would not be used: its user looked for it at the start */
     if (dom->is_standby || !fab_verbs_tm_open(dom)) {
         int num = (int) fab_params.verbs_buffers < max ? (int) fab_params.verbs_buffers : max;
         dom->recv_cq = ibv_create_cq(dom->ctx, num, NULL, NULL, 0);
@@ -245,21 +245,21 @@ static bool is_drained(const fab_verbs_domain_t *dom)
 }
 
 /*
- * Tell all that this process leaves, and see to it, for a moment, that what was sent is delivered:
- * unlike shared memory, a queue pair takes with it what it has not sent yet.
+ * Send LEAVE to all peers and wait, FAB_VERBS_LEAVE_US at most, until what was sent is delivered:
+ * unlike shared memory, a queue pair that is destroyed loses what it has not sent yet.
  */
-static void say_goodbye(fab_verbs_domain_t *dom)
+static void announce_leave(fab_verbs_domain_t *dom)
 {
     uint64_t until = fab_verbs_now_us() + FAB_VERBS_LEAVE_US;
 
     for (fab_verbs_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
         if (NULL != ep->conn && ep->conn->is_ready) {
-            fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_LEAVE);
+            fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_LEAVE);
         }
     }
     while (!dom->is_dead && !is_drained(dom) && fab_verbs_now_us() < until) {
         (void) fab_verbs_poll_send(dom);
-        fab_verbs_conn_tell_owing(dom);
+        fab_verbs_conn_send_due(dom);
     }
 }
 
@@ -271,7 +271,7 @@ static void verbs_close(fab_domain_t *domain)
         return; /* a child made by fork(): all is its parent's */
     }
     dom->is_closed = true;
-    say_goodbye(dom);
+    announce_leave(dom);
     for (uint32_t i = 0; i < dom->max_conns; i++) {
         if (NULL != dom->conns[i]) {
             fab_verbs_conn_destroy(dom->conns[i], OPAL_ERR_UNREACH);

@@ -37,7 +37,7 @@ struct fab_verbs_domain {
     uint32_t free_conn; /* where to look for a free index */
     uint8_t generation; /* of the next connection */
     fab_verbs_qpn_t *by_qpn[FAB_VERBS_HASH];
-    fab_verbs_conn_t *owing;
+    fab_verbs_conn_t *due;
     fab_verbs_conn_t *lingering;
     fab_verbs_ep_t *rma; /* with operations to post */
     fab_verbs_ep_t **rma_tail;

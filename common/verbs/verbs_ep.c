@@ -7,8 +7,9 @@
  *      CLOSE of the peer ──> CLOSED sent, connection lingers, IDLE again
  *      drop   ──> LEAVE sent, if that can be done, connection lingers, gone
  *
- * A pair has one connection, on which both send; so who wants no more of it asks the other to let
- * go (CLOSE), which answers CLOSED as its last message on it and would connect anew to send again.
+ * A pair has one connection, on which both send. A process that closes the peer requests the end of
+ * the connection (CLOSE); the other answers CLOSED, its last message on it, and makes a new one if
+ * it has more to send.
  */
 #include "verbs/verbs_ep.h"
 
@@ -35,7 +36,7 @@ struct fab_verbs_deferred {
 
 /* ---- sending ------------------------------------------------------------ */
 
-/* No message can go to the peer now: connect if that was not done. */
+/* No message can be sent to the peer now: connect, if that is the reason. */
 static __attribute__((noinline)) int cannot_send(fab_verbs_ep_t *ep)
 {
     if (ep->is_failing) {
@@ -61,7 +62,7 @@ static inline bool fab_verbs_can_send(const fab_verbs_ep_t *ep)
     const fab_verbs_conn_t *conn = ep->conn;
 
     return NULL != conn && conn->is_ready && fab_verbs_has_credit(conn) &&
-           fab_verbs_sq_room(conn) > FAB_VERBS_SQ_SPARE &&
+           fab_verbs_sq_room(conn) > FAB_VERBS_SQ_RESERVED &&
            conn->dom->sq_used < conn->dom->sq_used_max;
 }
 
@@ -346,8 +347,8 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep)
     free(ep);
 }
 
-/* The connection goes on its own; what has never been used goes at once. */
-static void ep_let_go(fab_verbs_ep_t *ep)
+/* A connection that was used lingers; one that was not is destroyed at once. */
+static void ep_release_conn(fab_verbs_ep_t *ep)
 {
     if (NULL != ep->conn &&
         (0 != ep->conn->peer_qpn || 0 != ep->conn->to_send || ep->conn->head != ep->conn->tail)) {
@@ -361,7 +362,7 @@ void fab_verbs_ep_finish(fab_verbs_ep_t *ep)
 {
     fab_peer_t *peer = ep->peer;
 
-    ep_let_go(ep);
+    ep_release_conn(ep);
     peer->ep = NULL;
     fab_verbs_ep_free(ep);
     if (FAB_PEER_CLOSED == peer->state) {
@@ -377,11 +378,11 @@ void fab_verbs_detach(fab_domain_t *domain, fab_peer_t *peer)
     ep->is_closing = true;
     fab_verbs_rma_drop(ep);
     if (FAB_VERBS_IDLE == ep->state || FAB_VERBS_WAITING == ep->state || ep->has_left) {
-        ep_let_go(ep);
+        ep_release_conn(ep);
         peer->ep = NULL;
         fab_verbs_ep_free(ep);
     } else if (FAB_VERBS_UP == ep->state) {
-        fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_CLOSE);
+        fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSE);
     } /* else when it is connected: the peer may be about to send */
 }
 
@@ -399,7 +400,7 @@ bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
         fab_verbs_conn_destroy(conn, OPAL_ERR_UNREACH);
     } else if (NULL != conn) {
         conn->is_ready = true; /* a failing endpoint's was not, to keep messages back */
-        fab_verbs_conn_tell(conn, FAB_VERBS_ID_LEAVE);
+        fab_verbs_conn_send_control(conn, FAB_VERBS_ID_LEAVE);
         fab_verbs_conn_linger(conn);
     }
     peer->ep = NULL;
@@ -444,7 +445,7 @@ int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom)
         fab_verbs_ep_t *ep = deferred->peer->ep;
         dom->deferred = deferred->next;
         ep->is_failing = false;
-        /* its farewell came after it had gone */
+        /* its LEAVE came after its process was found dead: it left in order */
         if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == deferred->rc)) {
             fab_peer_fail(deferred->peer, deferred->rc, deferred->why);
         }
@@ -456,14 +457,14 @@ int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom)
 
 /* ---- the peer's own messages -------------------------------------------- */
 
-/* The peer wants no more: this was its last message here; let go. */
+/* The peer requests the end of the connection: CLOSE was its last message on it. */
 static void ep_closed_by_peer(fab_verbs_ep_t *ep)
 {
     if (ep->is_closing) { /* and so does this process */
         fab_verbs_ep_finish(ep);
         return;
     }
-    fab_verbs_conn_tell(ep->conn, FAB_VERBS_ID_CLOSED);
+    fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSED);
     fab_verbs_conn_linger(ep->conn);
     fab_verbs_connect_cancel(ep);
 }

@@ -33,7 +33,7 @@ void fab_verbs_pool_init(fab_verbs_pool_t *pool, struct ibv_pd *pd, size_t paylo
 /* Add num buffers. OPAL_ERR_OUT_OF_RESOURCE: no memory, or it cannot be locked (errno). */
 int fab_verbs_pool_grow(fab_verbs_pool_t *pool, uint32_t num);
 void fab_verbs_pool_fini(fab_verbs_pool_t *pool);
-/* The buffer that lies at this address; NULL: none does. Slow: for what cannot be trusted. */
+/* The buffer at this address, which need not be valid; NULL: there is none. Slow. */
 fab_verbs_buf_t *fab_verbs_pool_find(const fab_verbs_pool_t *pool, uint64_t address);
 
 static inline void fab_verbs_pool_put(fab_verbs_pool_t *pool, fab_verbs_buf_t *buf)

@@ -22,7 +22,7 @@
 #include "verbs/verbs_tm.h"
 
 enum {
-    FAB_VERBS_HOUSE_PASSES = 16, /* progress calls between looks at the clock (25 ns) */
+    FAB_VERBS_CLOCK_PASSES = 16, /* progress calls between looks at the clock (25 ns) */
     /* time between looks at the sockets (0.5 us) when nothing is expected */
     FAB_VERBS_OOB_US = 1000,
     FAB_VERBS_TICK_US = 250000, /* time between looks whether peers live */
@@ -150,7 +150,7 @@ static void arrived(fab_verbs_conn_t *conn, const unsigned char *data, size_t le
     }
 }
 
-void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc)
+void fab_verbs_on_recv(fab_verbs_domain_t *dom, const struct ibv_wc *wc)
 {
     fab_verbs_buf_t *buf = (fab_verbs_buf_t *) (uintptr_t) wc->wr_id;
     fab_verbs_conn_t *conn = dom->last_conn;
@@ -177,7 +177,7 @@ void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc)
     }
 }
 
-void fab_verbs_took_matched(fab_verbs_conn_t *conn)
+void fab_verbs_on_matched(fab_verbs_conn_t *conn)
 {
     if (FAB_VERBS_ANSWERED == conn->ep->state) {
         fab_verbs_connect_done(conn->ep);
@@ -211,7 +211,7 @@ static int poll_recv(fab_verbs_domain_t *dom)
     }
     dom->empty_polls += 0 == n;
     for (int i = 0; i < n && !dom->is_dead; i++) {
-        fab_verbs_take(dom, &wcs[i]);
+        fab_verbs_on_recv(dom, &wcs[i]);
     }
     if (NULL != dom->to_post) {
         fab_verbs_srq_repost(dom);
@@ -264,7 +264,7 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom)
 int fab_verbs_progress(fab_domain_t *domain)
 {
     fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
-    bool is_house_time = 0 == ++dom->pass % FAB_VERBS_HOUSE_PASSES;
+    bool is_clock_time = 0 == ++dom->pass % FAB_VERBS_CLOCK_PASSES;
     int events = 0;
 
     if (NULL != dom->tm) {
@@ -273,11 +273,11 @@ int fab_verbs_progress(fab_domain_t *domain)
     if (dom->num_conns > 0 && !dom->is_dead) {
         events += NULL == dom->tm ? poll_recv(dom) : 0;
         /* unsignaled requests complete only in error */
-        if (dom->num_signaled > 0 || (is_house_time && dom->sq_used > 0)) {
+        if (dom->num_signaled > 0 || (is_clock_time && dom->sq_used > 0)) {
             events += fab_verbs_poll_send(dom);
         }
-        if (NULL != dom->owing) {
-            fab_verbs_conn_tell_owing(dom);
+        if (NULL != dom->due) {
+            fab_verbs_conn_send_due(dom);
         }
     }
     if (__builtin_expect(NULL != dom->deferred, 0) && events < FAB_VERBS_BATCH) {
@@ -286,7 +286,7 @@ int fab_verbs_progress(fab_domain_t *domain)
     if (NULL != dom->rma) {
         events += fab_verbs_rma_progress(dom);
     }
-    if (is_house_time) {
+    if (is_clock_time) {
         events += housekeeping(dom);
     }
     return events;

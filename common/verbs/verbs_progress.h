@@ -14,9 +14,9 @@ enum {
 
 int fab_verbs_progress(fab_domain_t *dom);
 /* A message came into a receive buffer: deliver it, collect the buffer. */
-void fab_verbs_take(fab_verbs_domain_t *dom, const struct ibv_wc *wc);
+void fab_verbs_on_recv(fab_verbs_domain_t *dom, const struct ibv_wc *wc);
 /* The device matched a message of this connection: at the first completion of one or two. */
-void fab_verbs_took_matched(fab_verbs_conn_t *conn);
+void fab_verbs_on_matched(fab_verbs_conn_t *conn);
 /* A count of credits came outside of a header. */
 void fab_verbs_take_credits(fab_verbs_conn_t *conn, uint16_t taken);
 int fab_verbs_poll_send(fab_verbs_domain_t *dom);

@@ -3,9 +3,9 @@
  * Registrations in OPAL's cache "grdma"; with verbs_near.c the only file of the provider that needs
  * libopen-pal.
  *
- * The cache registers whole pages and keeps registrations that nobody uses, oldest dropped first
- * when the device or the limit on locked memory wants it.  OPAL's memory hooks tell it of memory
- * that goes; it then deregisters at the next get.
+ * The cache registers whole pages and keeps registrations that nobody uses; it drops the oldest when
+ * the device or the limit on locked memory refuses another.  OPAL's memory hooks report memory that
+ * is unmapped, which the cache deregisters at the next get.
  */
 #include "verbs/verbs_reg.h"
 
@@ -83,7 +83,7 @@ static void rcache_close(fab_verbs_regs_t *regs)
     free(regs);
 }
 
-/* What all have alike is not asked for: memory that is sent and received is registered once. */
+/* Peers may read all of it, so memory that is both sent and received is registered once. */
 static fab_verbs_reg_t *rcache_get(fab_verbs_regs_t *regs, void *buf, size_t len, int access)
 {
     mca_rcache_base_registration_t *reg = NULL;

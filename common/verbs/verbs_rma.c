@@ -54,7 +54,7 @@ static fab_verbs_reg_t *verbs_register(fab_verbs_domain_t *dom, const void *buf,
     return NULL;
 }
 
-/* What access asks of a device, besides reading. */
+/* Access in terms of the device, besides reading. */
 static int device_access(const fab_verbs_domain_t *dom, unsigned access)
 {
     bool is_atomic = 0 != (access & FAB_ACCESS_ATOMIC) &&
@@ -225,23 +225,24 @@ static fab_verbs_op_t *op_take(fab_verbs_ep_t *ep)
     return op;
 }
 
-static bool can_fly(const fab_verbs_ep_t *ep)
+static bool can_post(const fab_verbs_ep_t *ep)
 {
     const fab_verbs_conn_t *conn = ep->conn;
 
     return NULL != ep->ops && NULL != conn && conn->is_ready &&
-           conn->in_flight < conn->max_in_flight && fab_verbs_sq_room(conn) > FAB_VERBS_SQ_SPARE &&
+           conn->in_flight < conn->max_in_flight &&
+           fab_verbs_sq_room(conn) > FAB_VERBS_SQ_RESERVED &&
            ep->dom->sq_used < ep->dom->sq_used_max;
 }
 
 /*
  * Post steps while there is room, each of the operation whose turn it is. Nothing completes here.
  */
-static int ep_fly(fab_verbs_ep_t *ep)
+static int ep_post(fab_verbs_ep_t *ep)
 {
     int events = 0;
 
-    while (can_fly(ep) && ep->ops->rma->len > 0) {
+    while (can_post(ep) && ep->ops->rma->len > 0) {
         fab_verbs_op_t *op = ep->ops;
         if (OPAL_SUCCESS != op_step(ep->conn, op)) {
             break;
@@ -289,7 +290,7 @@ int fab_verbs_rma_progress(fab_verbs_domain_t *dom)
     for (uint32_t n = dom->num_rma; n > 0 && NULL != dom->rma; n--) {
         fab_verbs_ep_t *ep = dom->rma;
         ep_unlist(ep);
-        events += ep_fly(ep);
+        events += ep_post(ep);
         if (NULL == ep->ops) {
             continue;
         }
@@ -339,7 +340,7 @@ int fab_verbs_rma(fab_rma_t *rma)
     }
     *op = (fab_verbs_op_t){.dom = ep->dom, .rma = rma, .reg = reg};
     op_append(ep, op);
-    ep_fly(ep);
+    ep_post(ep);
     if (NULL != ep->ops) {
         ep_list(ep);
     }

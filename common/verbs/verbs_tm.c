@@ -508,7 +508,7 @@ static void tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn, const fa
                        const fab_verbs_tm_wc_t *wc)
 {
     if (match->is_first) {
-        fab_verbs_took_matched(conn);
+        fab_verbs_on_matched(conn);
     }
     if (0 != (wc->flags & IBV_WC_WITH_IMM)) {
         fab_verbs_take_credits(conn, (uint16_t) (wc->imm & FAB_VERBS_IMM_CREDITS));
@@ -581,7 +581,7 @@ static void tm_unexpected(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
         .wr_id = wc->wr_id, .status = wc->status, .byte_len = wc->len, .qp_num = wc->qp_num};
     uint8_t opcode = IBV_WC_TM_NO_TAG != wc->opcode ? buf->data[0] : FAB_AM_NO_TAG;
 
-    fab_verbs_take(dom, &plain);
+    fab_verbs_on_recv(dom, &plain);
     if ((FAB_AM_EAGER == opcode || FAB_AM_RNDV == opcode) && NULL != dom->tm->user) {
         dom->tm->user->handled(dom->tm->ctx);
     }
@@ -650,7 +650,7 @@ void fab_verbs_tm_conn_gone(fab_verbs_conn_t *conn)
     }
 }
 
-static void tm_tell_failure(fab_verbs_tm_t *tm)
+static void tm_report_failure(fab_verbs_tm_t *tm)
 {
     if (!tm->is_failure_reported && NULL != tm->user) {
         tm->is_failure_reported = true;
@@ -665,7 +665,7 @@ int fab_verbs_tm_poll(fab_verbs_domain_t *dom)
     int n, rc;
 
     if (dom->is_dead) {
-        tm_tell_failure(tm);
+        tm_report_failure(tm);
         return 0;
     }
     if (NULL != tm->user) {

@@ -150,8 +150,8 @@ static void undrained_body(world_t *world)
         while (OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0)) {
         }
         fab_verbs_conn_t *conn = ep_of(peer)->conn;
-        fab_verbs_conn_tell(conn, FAB_VERBS_ID_CREDIT);
-        fab_verbs_conn_tell(conn, FAB_VERBS_ID_LEAVE); /* asks for its completion */
+        fab_verbs_conn_send_control(conn, FAB_VERBS_ID_CREDIT);
+        fab_verbs_conn_send_control(conn, FAB_VERBS_ID_LEAVE); /* asks for its completion */
         while (conn->head != conn->tail) {
             (void) fab_verbs_poll_send(verbs_domain(world));
         }
