@@ -28,6 +28,7 @@
 #include "ompi/datatype/ompi_datatype.h"
 #include "ompi/errhandler/errhandler.h"
 #include "ompi/group/group.h"
+#include "ompi/mca/bml/base/base.h"
 #include "ompi/mca/pml/base/base.h"
 #include "ompi/mca/pml/base/pml_base_bsend.h"
 #include "ompi/mca/pml/base/pml_base_recvreq.h"
@@ -54,7 +55,6 @@
 
 #if OMPI_MAJOR_VERSION >= 5
 
-#include "ompi/mca/bml/base/base.h"
 #include "opal/mca/pmix/pmix-internal.h"
 #include "opal/mca/threads/wait_sync.h"
 #include "opal/util/proc.h"

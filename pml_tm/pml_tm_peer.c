@@ -194,6 +194,10 @@ void mca_pml_tm_peer_flush(void)
 int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
 {
     mca_pml_tm_peer_flush();
+    /* one-sided MPI has told the BTLs of them; nobody else tells them of the end */
+    if (NULL != mca_bml.bml_del_procs) {
+        (void) mca_bml.bml_del_procs(nprocs, procs);
+    }
     fab_lock(mca_pml_tm.fab);
     for (size_t i = 0; i < nprocs; ++i) {
         fab_peer_t *peer = (fab_peer_t *) procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
