@@ -209,7 +209,7 @@ int mca_btl_fabric_del_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
 
 /* ---- failure ------------------------------------------------------------ */
 
-/* A peer that failed, to be told to the layer above. */
+/* The failure of a peer, to be told to the layer above. */
 typedef struct failure {
     mca_btl_fabric_up_t up;
     mca_btl_fabric_ep_t *ep;
@@ -224,12 +224,25 @@ static void tell_failure(mca_btl_fabric_up_t *up)
 
     /* with no one to tell, the PML has its own ways to know */
     if (NULL != error_cb && NULL != proc) {
-        opal_output_verbose(1, mca_btl_fabric.output, "process %s failed: %s",
-                            OPAL_NAME_PRINT(proc->proc_name), failure->why);
-        error_cb(&mca_btl_fabric.super, MCA_BTL_ERROR_FLAGS_FATAL, proc, failure->why);
+        char text[320];
+
+        snprintf(text, sizeof(text), "btl fabric lost process %s: %s",
+                 OPAL_NAME_PRINT(proc->proc_name), failure->why);
+        for (char *at = text; NULL != (at = strchr(at, '%'));) {
+            *at = ' '; /* ob1 of Open MPI 4.1 takes the text for a format */
+        }
+        opal_output_verbose(1, mca_btl_fabric.output, "%s", text);
+        error_cb(&mca_btl_fabric.super, MCA_BTL_ERROR_FLAGS_FATAL, proc, text);
     }
     free(failure);
 }
+
+static void drop_failure(mca_btl_fabric_up_t *up)
+{
+    free(up);
+}
+
+static const mca_btl_fabric_up_ops_t failure_ops = {.run = tell_failure, .drop = drop_failure};
 
 void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
 {
@@ -246,7 +259,7 @@ void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char 
     if (NULL != failure) { /* else mpirun's word on it must do */
         failure->ep = ep;
         snprintf(failure->why, sizeof(failure->why), "%s", why);
-        mca_btl_fabric_up(&failure->up, tell_failure);
+        mca_btl_fabric_up(&failure->up, &failure_ops);
     }
 }
 
@@ -333,6 +346,7 @@ int mca_btl_fabric_finalize(struct mca_btl_base_module_t *btl)
     }
     opal_progress_unregister(mca_btl_fabric_progress);
     finish_rma();
+    mca_btl_fabric_ups_fini();
     fab_close(fab, FAB_USER_BTL);
     mca_btl_fabric.fab = NULL;
     mca_btl_fabric.error_cb = NULL;

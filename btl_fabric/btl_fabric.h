@@ -37,11 +37,16 @@ typedef struct mca_btl_fabric_op mca_btl_fabric_op_t;
 typedef struct mca_btl_fabric_msg mca_btl_fabric_msg_t;
 typedef struct mca_btl_base_endpoint_t mca_btl_fabric_ep_t;
 
+/* What is done with an upcall, once; it owns what it is embedded in. */
+typedef struct mca_btl_fabric_up_ops {
+    void (*run)(mca_btl_fabric_up_t *up);  /* tell the layer above; without the lock */
+    void (*drop)(mca_btl_fabric_up_t *up); /* the module is finalized: free it */
+} mca_btl_fabric_up_ops_t;
+
 /* Something the layer above is to be told, embedded in what it is about. */
 struct mca_btl_fabric_up {
     mca_btl_fabric_up_t *next;
-    /* Called without the lock; owns what it is embedded in. */
-    void (*run)(mca_btl_fabric_up_t *up);
+    const mca_btl_fabric_up_ops_t *ops;
 };
 
 /* A process. Lives until the module is finalized: upcalls and operations refer to it. */
@@ -125,7 +130,7 @@ typedef struct mca_btl_fabric {
     mca_btl_fabric_ep_t *eps;          /* all */
     _Atomic(mca_btl_fabric_up_t *) up; /* upcalls, oldest first */
     mca_btl_fabric_up_t **up_tail;
-    unsigned num_ups;
+    _Atomic unsigned num_ups;
     mca_btl_fabric_msg_t *free_msgs; /* short ones */
     mca_btl_fabric_op_t *free_ops;
     size_t outstanding; /* of all endpoints */
@@ -145,7 +150,10 @@ OPAL_DECLSPEC extern mca_btl_base_component_t mca_btl_fabric_component;
 /* ---- btl_fabric_component.c --------------------------------------------- */
 
 /* Tell the layer above, soon. Lock held. */
-void mca_btl_fabric_up(mca_btl_fabric_up_t *up, void (*run)(mca_btl_fabric_up_t *));
+void mca_btl_fabric_up(mca_btl_fabric_up_t *up, const mca_btl_fabric_up_ops_t *ops);
+
+/* Free the upcalls that nobody will hear any more. */
+void mca_btl_fabric_ups_fini(void);
 
 int mca_btl_fabric_progress(void);
 
@@ -246,6 +254,8 @@ int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t 
 
 /* The peer failed: operations that wait for its answer end. Lock held. */
 void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep);
+
+/* Free all operations, those that wait for an answer as well. */
 void mca_btl_fabric_ops_fini(void);
 
 /* Handlers of BTL_FABRIC_AM_DATA and DONE. */

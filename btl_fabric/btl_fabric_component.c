@@ -224,13 +224,8 @@ static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_t
     (void) enable_progress_threads, (void) enable_mpi_threads;
     *num_btls = 0;
     if (OPAL_SUCCESS != mca_btl_fabric_params_check(&mca_btl_fabric.params, why, sizeof(why)) ||
-        !check_sizes(why, sizeof(why))) {
+        !check_sizes(why, sizeof(why)) || OPAL_SUCCESS != fab_params_check(why, sizeof(why))) {
         show_help("bad-value", mca_btl_fabric_process.nodename, why);
-        return NULL;
-    }
-    if (OPAL_SUCCESS != fab_params_check(why, sizeof(why))) {
-        /* pml tm, which has the same parameters, says so itself */
-        opal_output_verbose(1, mca_btl_fabric.output, "btl fabric is not used: %s", why);
         return NULL;
     }
     modules = malloc(sizeof(*modules)); /* the framework frees it */
@@ -245,11 +240,23 @@ static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_t
 
 /* ---- progress ----------------------------------------------------------- */
 
-void mca_btl_fabric_up(mca_btl_fabric_up_t *up, void (*run)(mca_btl_fabric_up_t *))
+/* Relaxed: written under the lock, read without as a hint. */
+static unsigned num_ups(void)
 {
-    up->run = run;
+    return atomic_load_explicit(&mca_btl_fabric.num_ups, memory_order_relaxed);
+}
+
+static void count_ups(int change)
+{
+    atomic_store_explicit(&mca_btl_fabric.num_ups, num_ups() + (unsigned) change,
+                          memory_order_relaxed);
+}
+
+void mca_btl_fabric_up(mca_btl_fabric_up_t *up, const mca_btl_fabric_up_ops_t *ops)
+{
+    up->ops = ops;
     up->next = NULL;
-    mca_btl_fabric.num_ups++;
+    count_ups(1);
     if (NULL == mca_btl_fabric.up_tail) {
         /* release: pairs with the acquire in run_upcalls(), which looks without the lock */
         atomic_store_explicit(&mca_btl_fabric.up, up, memory_order_release);
@@ -267,7 +274,7 @@ static mca_btl_fabric_up_t *take_up(void)
     up = atomic_load_explicit(&mca_btl_fabric.up, memory_order_relaxed);
     if (NULL != up) {
         atomic_store_explicit(&mca_btl_fabric.up, up->next, memory_order_relaxed);
-        mca_btl_fabric.num_ups--;
+        count_ups(-1);
         if (NULL == up->next) {
             mca_btl_fabric.up_tail = NULL;
         }
@@ -276,11 +283,34 @@ static mca_btl_fabric_up_t *take_up(void)
     return up;
 }
 
+/*
+ * The one thread that runs upcalls: two would give the layer above parts of a message in another
+ * order than that in which they came.
+ */
+static pthread_mutex_t upcalls_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local bool runs_upcalls;
+
+static bool enter_upcalls(void)
+{
+    if (!runs_upcalls) {
+        runs_upcalls = 0 == pthread_mutex_trylock(&upcalls_lock);
+        return runs_upcalls;
+    }
+    return false;
+}
+
+static void leave_upcalls(void)
+{
+    runs_upcalls = false;
+    pthread_mutex_unlock(&upcalls_lock);
+}
+
 /* Those that are there now; an upcall may call progress again, which then goes on with the next. */
 static int run_upcalls(void)
 {
+    bool has_entered = enter_upcalls();
+    unsigned max = runs_upcalls ? num_ups() : 0;
     mca_btl_fabric_up_t *up;
-    unsigned max = mca_btl_fabric.num_ups;
     int events = 0;
 
     for (max = max < MAX_UPCALLS ? max : MAX_UPCALLS; max > 0; max--) {
@@ -288,10 +318,22 @@ static int run_upcalls(void)
         if (NULL == up) {
             break;
         }
-        up->run(up);
+        up->ops->run(up);
         events++;
     }
+    if (has_entered) {
+        leave_upcalls();
+    }
     return events;
+}
+
+void mca_btl_fabric_ups_fini(void)
+{
+    mca_btl_fabric_up_t *up;
+
+    while (NULL != (up = take_up())) {
+        up->ops->drop(up);
+    }
 }
 
 int mca_btl_fabric_progress(void)

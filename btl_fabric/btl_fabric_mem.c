@@ -7,6 +7,12 @@
 
 #include <stdlib.h>
 
+/*
+ * Bytes.  The first and the last word of the memory are registered whole: for elements shorter than
+ * a word osc/rdma gets, and compares and swaps, the word that they are in.
+ */
+enum { WORD = 8 };
+
 /* Atomic operations are done by this process's CPU. */
 static unsigned access_of(uint32_t flags)
 {
@@ -24,12 +30,13 @@ mca_btl_fabric_register_mem(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep
     if (NULL == handle) {
         return NULL;
     }
-    handle->base = (uint64_t) (uintptr_t) base;
-    handle->len = size;
+    handle->base = (uintptr_t) base & ~(uint64_t) (WORD - 1);
+    handle->len = (((uintptr_t) base + size + WORD - 1) & ~(uint64_t) (WORD - 1)) - handle->base;
     fab_lock(mca_btl_fabric.fab);
     handle->key = fab_idmap_add(&mca_btl_fabric.mems, handle);
     if (0 != handle->key) {
-        fab_expose_any(mca_btl_fabric.fab, base, size, access_of(flags), &handle->region);
+        fab_expose_any(mca_btl_fabric.fab, (void *) (uintptr_t) handle->base, handle->len,
+                       access_of(flags), &handle->region);
         mca_btl_fabric.counters.registered++;
     }
     fab_unlock(mca_btl_fabric.fab);

@@ -38,6 +38,12 @@ static void op_free(mca_btl_fabric_op_t *op)
 
 void mca_btl_fabric_ops_fini(void)
 {
+    mca_btl_fabric_op_t *waiting;
+
+    for (uint32_t i = 0; NULL != (waiting = fab_idmap_next(&mca_btl_fabric.ids, &i));) {
+        free(waiting);
+    }
+    mca_btl_fabric.outstanding = 0;
     while (NULL != mca_btl_fabric.free_ops) {
         mca_btl_fabric_op_t *op = mca_btl_fabric.free_ops;
         mca_btl_fabric.free_ops = op->next;
@@ -63,6 +69,14 @@ static void call_back(mca_btl_fabric_up_t *up)
     }
 }
 
+/* The fabric is still open: others may have operations under way. */
+static void drop_op(mca_btl_fabric_up_t *up)
+{
+    op_free((mca_btl_fabric_op_t *) up);
+}
+
+static const mca_btl_fabric_up_ops_t op_ops = {.run = call_back, .drop = drop_op};
+
 static void op_done(mca_btl_fabric_op_t *op, int status)
 {
     if (0 != op->id) {
@@ -77,7 +91,7 @@ static void op_done(mca_btl_fabric_op_t *op, int status)
         }
     }
     op->status = status;
-    mca_btl_fabric_up(&op->up, call_back);
+    mca_btl_fabric_up(&op->up, &op_ops);
 }
 
 /* It waits for the peer's answer from now on. */

@@ -196,6 +196,14 @@ static void frag_done(mca_btl_fabric_up_t *up)
     }
 }
 
+/* Its list frees it. */
+static void frag_drop(mca_btl_fabric_up_t *up)
+{
+    (void) up;
+}
+
+static const mca_btl_fabric_up_ops_t frag_ops = {.run = frag_done, .drop = frag_drop};
+
 static int run_frag(fab_item_t *item, fab_peer_t *peer)
 {
     mca_btl_fabric_frag_t *frag = (mca_btl_fabric_frag_t *) ((char *) item -
@@ -207,7 +215,7 @@ static int run_frag(fab_item_t *item, fab_peer_t *peer)
         return rc;
     }
     frag->status = rc;
-    mca_btl_fabric_up(&frag->up, frag_done);
+    mca_btl_fabric_up(&frag->up, &frag_ops);
     return OPAL_SUCCESS;
 }
 
@@ -229,7 +237,7 @@ static int send_or_queue(mca_btl_fabric_frag_t *frag)
     mca_btl_fabric.counters.sends++;
     if (0 != (frag->super.des_flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK)) {
         frag->status = OPAL_SUCCESS;
-        mca_btl_fabric_up(&frag->up, frag_done);
+        mca_btl_fabric_up(&frag->up, &frag_ops);
         return 0;
     }
     return 1;
@@ -323,6 +331,15 @@ static mca_btl_fabric_msg_t *new_msg(fab_peer_t *peer, fab_hdr_t hdr, uint32_t l
     return msg;
 }
 
+static void give_msg(mca_btl_fabric_up_t *up);
+
+static void drop_msg(mca_btl_fabric_up_t *up)
+{
+    mca_btl_fabric_msg_free((mca_btl_fabric_msg_t *) up);
+}
+
+static const mca_btl_fabric_up_ops_t msg_ops = {.run = give_msg, .drop = drop_msg};
+
 static void give_msg(mca_btl_fabric_up_t *up)
 {
     mca_btl_fabric_msg_t *msg = (mca_btl_fabric_msg_t *) up;
@@ -333,7 +350,7 @@ static void give_msg(mca_btl_fabric_up_t *up)
     if (is_taken) {
         mca_btl_fabric_msg_free(msg);
     } else {
-        mca_btl_fabric_up(up, give_msg); /* its receiver is not there yet */
+        mca_btl_fabric_up(up, &msg_ops); /* its receiver is not there yet */
     }
     fab_unlock(mca_btl_fabric.fab);
 }
@@ -341,7 +358,7 @@ static void give_msg(mca_btl_fabric_up_t *up)
 static void msg_complete(mca_btl_fabric_msg_t *msg)
 {
     mca_btl_fabric.counters.received++;
-    mca_btl_fabric_up(&msg->up, give_msg);
+    mca_btl_fabric_up(&msg->up, &msg_ops);
 }
 
 void mca_btl_fabric_on_send(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
