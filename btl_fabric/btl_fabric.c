@@ -222,7 +222,7 @@ static void tell_failure(mca_btl_fabric_up_t *up)
     opal_proc_t *proc = failure->ep->proc;
     mca_btl_base_module_error_cb_fn_t error_cb = mca_btl_fabric.error_cb;
 
-    /* with no one to tell, the PML has its own ways to know */
+    /* without a callback the PML finds out by itself */
     if (NULL != error_cb && NULL != proc) {
         char text[320];
 
@@ -256,7 +256,7 @@ void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char 
     ep->is_failed = true;
     mca_btl_fabric_ops_fail(ep);
     failure = malloc(sizeof(*failure));
-    if (NULL != failure) { /* else mpirun's word on it must do */
+    if (NULL != failure) { /* else nobody is told here: mpirun ends the job */
         failure->ep = ep;
         snprintf(failure->why, sizeof(failure->why), "%s", why);
         mca_btl_fabric_up(&failure->up, &failure_ops);
@@ -312,7 +312,7 @@ void mca_btl_fabric_dump(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t 
     fab_unlock(mca_btl_fabric.fab);
 }
 
-/* None of the fabric's operations may end once their memory is gone. */
+/* Wait for the fabric's operations: they write to memory that is about to be freed. */
 static void finish_rma(void)
 {
     fab_lock(mca_btl_fabric.fab);

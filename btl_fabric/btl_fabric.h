@@ -10,10 +10,9 @@
  *   btl_fabric_target.c     what other processes do in this one's memory
  *   btl_fabric_wire.h       the bytes that leave the process
  *
- * Lock.  The fabric's (fab_lock()) covers all that is here.  Nothing above is called with it held,
- * and nothing from within a function that the layer above has called: what it is to be told, a
- * message, a completion, a failure, goes to a list of upcalls, which the component's progress
- * function works off.
+ * Lock.  The fabric's (fab_lock()) covers all that is here.  The layer above is never called with it
+ * held, nor from within a function that it has called: messages, completions and failures for it go
+ * to a list of upcalls, which the component's progress function runs.
  *
  * One module reaches all peers, whatever provider of the fabric does; its limits and flags are the
  * same in all processes of a job.
@@ -90,8 +89,8 @@ OBJ_CLASS_DECLARATION(mca_btl_fabric_frag_t);
 struct mca_btl_base_registration_handle_t {
     uint64_t base;
     uint64_t len;
-    uint32_t key; /* in mca_btl_fabric.mems */
-    uint32_t reserved;
+    uint32_t key;   /* in mca_btl_fabric.mems */
+    uint32_t flags; /* MCA_BTL_REG_FLAG_*: what peers may do */
     fab_region_t region;
 };
 
@@ -216,8 +215,11 @@ int mca_btl_fabric_deregister_mem(struct mca_btl_base_module_t *btl,
                                   struct mca_btl_base_registration_handle_t *handle);
 void mca_btl_fabric_mems_fini(void);
 
-/* Do len bytes at this address lie in the memory with this key?  Lock held. */
-bool mca_btl_fabric_mem_holds(uint32_t key, uint64_t address, uint64_t len);
+/*
+ * Do len bytes at this address lie in the memory with this key, and may peers do this with it
+ * (MCA_BTL_REG_FLAG_REMOTE_*)?  Lock held.
+ */
+bool mca_btl_fabric_mem_allows(uint32_t key, uint64_t address, uint64_t len, uint32_t flag);
 
 /* ---- btl_fabric_rma.c --------------------------------------------------- */
 

@@ -30,6 +30,7 @@ mca_btl_fabric_register_mem(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep
     if (NULL == handle) {
         return NULL;
     }
+    handle->flags = flags;
     handle->base = (uintptr_t) base & ~(uint64_t) (WORD - 1);
     handle->len = (((uintptr_t) base + size + WORD - 1) & ~(uint64_t) (WORD - 1)) - handle->base;
     fab_lock(mca_btl_fabric.fab);
@@ -71,11 +72,11 @@ void mca_btl_fabric_mems_fini(void)
     fab_idmap_fini(&mca_btl_fabric.mems);
 }
 
-bool mca_btl_fabric_mem_holds(uint32_t key, uint64_t address, uint64_t len)
+bool mca_btl_fabric_mem_allows(uint32_t key, uint64_t address, uint64_t len, uint32_t flag)
 {
     const struct mca_btl_base_registration_handle_t *handle = fab_idmap_find(&mca_btl_fabric.mems,
                                                                              key);
 
-    return NULL != handle && address >= handle->base && len <= handle->len &&
-           address - handle->base <= handle->len - len;
+    return NULL != handle && 0 != (handle->flags & flag) && address >= handle->base &&
+           len <= handle->len && address - handle->base <= handle->len - len;
 }

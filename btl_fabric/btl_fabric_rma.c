@@ -5,10 +5,10 @@
  *      start ──fab_put, fab_get──> the fabric's ──────────────────────────────> done ──upcall──> callback
  *        └──────────message──────> queued, if there is no room ──> waits for DONE or DATA ──^
  *
- * Put and get are the fabric's where it can reach the peer's memory; else, and if it gives up on the
- * way, they go by messages.  Atomic operations always do.  A put is done when its data is in the
- * target's memory.  An operation is accepted whenever there is memory for it: the layer above may
- * start them from within callbacks, where it cannot wait for room.
+ * The fabric does puts and gets where it can reach the peer's memory.  Where it cannot, and where it
+ * fails half-way, they go by messages, as atomic operations always do.  A put is complete when its
+ * data is in the target's memory.  An operation is accepted whenever there is memory for it: the
+ * layer above may start one from within a callback, where it cannot wait for room.
  */
 #include "btl_fabric.h"
 
@@ -94,7 +94,7 @@ static void op_done(mca_btl_fabric_op_t *op, int status)
     mca_btl_fabric_up(&op->up, &op_ops);
 }
 
-/* It waits for the peer's answer from now on. */
+/* Enter it in the list of those that wait for the peer's answer. */
 static void op_wait(mca_btl_fabric_op_t *op)
 {
     mca_btl_fabric_ep_t *ep = op->ep;
@@ -114,7 +114,7 @@ void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep)
 
     for (mca_btl_fabric_op_t *op = ep->ops; NULL != op; op = next) {
         next = op->next;
-        if (!op->is_queued) { /* those see it when they are run */
+        if (!op->is_queued) { /* queued ones fail when they are run */
             op_done(op, OPAL_ERR_UNREACH);
         }
     }
@@ -317,7 +317,7 @@ static mca_btl_fabric_op_t *new_op(mca_btl_fabric_ep_t *ep, const mca_btl_fabric
     return op;
 }
 
-/* The result of starting it: what was not accepted is not there any more. */
+/* Free an operation that could not be started; the result is rc. */
 static int started(mca_btl_fabric_op_t *op, int rc)
 {
     if (OPAL_SUCCESS != rc) {

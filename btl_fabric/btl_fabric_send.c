@@ -2,9 +2,9 @@
 /*
  * Messages: descriptors, sending them, and what arrives.
  *
- * A message that fits one of the provider's goes at once if there is room.  A longer one goes in
- * parts, which nothing else to that peer comes between.  What has no room waits in the fabric's
- * queue.
+ * A message that fits into one of the provider's is sent at once if there is room.  A longer one is
+ * sent in parts, with no other message to that peer between them.  What finds no room waits in the
+ * fabric's queue.
  *
  * A message that arrived is copied: the layer above may send, wait and call progress from within
  * its callback, which a handler of the fabric may not.
@@ -350,7 +350,7 @@ static void give_msg(mca_btl_fabric_up_t *up)
     if (is_taken) {
         mca_btl_fabric_msg_free(msg);
     } else {
-        mca_btl_fabric_up(up, &msg_ops); /* its receiver is not there yet */
+        mca_btl_fabric_up(up, &msg_ops); /* nobody has registered for its tag yet */
     }
     fab_unlock(mca_btl_fabric.fab);
 }
@@ -368,7 +368,7 @@ void mca_btl_fabric_on_send(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
 
     (void) ctx;
     if (hdr.app_ctx >= MCA_BTL_TAG_MAX || 0 != hdr.tag) {
-        mca_btl_fabric_bad_message(peer, "a tag that is none");
+        mca_btl_fabric_bad_message(peer, "an invalid tag");
         return;
     }
     msg = new_msg(peer, hdr, (uint32_t) len);

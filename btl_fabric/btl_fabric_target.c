@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The answer; a peer that failed needs none. */
+/* Send the answer; one to a peer that failed is dropped. */
 static void answer(fab_peer_t *peer, uint64_t value, uint32_t id)
 {
     if (OPAL_ERR_OUT_OF_RESOURCE ==
@@ -30,8 +30,8 @@ void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
     }
     memcpy(&put, data, sizeof(put));
     len -= sizeof(put);
-    if (!mca_btl_fabric_mem_holds(put.key, hdr.tag, len)) {
-        mca_btl_fabric_bad_message(peer, "a put to memory that is not registered");
+    if (!mca_btl_fabric_mem_allows(put.key, hdr.tag, len, MCA_BTL_REG_FLAG_REMOTE_WRITE)) {
+        mca_btl_fabric_bad_message(peer, "a put to memory that is not registered for it");
         return;
     }
     memcpy((void *) (uintptr_t) hdr.tag, (const char *) data + sizeof(put), len);
@@ -83,8 +83,8 @@ void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
         return;
     }
     memcpy(&get, data, sizeof(get));
-    if (!mca_btl_fabric_mem_holds(get.key, hdr.tag, get.len)) {
-        mca_btl_fabric_bad_message(peer, "a get of memory that is not registered");
+    if (!mca_btl_fabric_mem_allows(get.key, hdr.tag, get.len, MCA_BTL_REG_FLAG_REMOTE_READ)) {
+        mca_btl_fabric_bad_message(peer, "a get of memory that is not registered for it");
         return;
     }
     if (get.len <= peer->eager_max &&
@@ -156,11 +156,13 @@ void mca_btl_fabric_on_atomic(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const 
     memcpy(&atomic, data, sizeof(atomic));
     if ((4 != atomic.len && 8 != atomic.len) || 0 != hdr.tag % atomic.len ||
         !is_operation(atomic.op)) {
-        mca_btl_fabric_bad_message(peer, "an atomic operation that is none");
+        mca_btl_fabric_bad_message(peer, "an unknown atomic operation");
         return;
     }
-    if (!mca_btl_fabric_mem_holds(atomic.key, hdr.tag, atomic.len)) {
-        mca_btl_fabric_bad_message(peer, "an atomic operation on memory that is not registered");
+    if (!mca_btl_fabric_mem_allows(atomic.key, hdr.tag, atomic.len,
+                                   MCA_BTL_REG_FLAG_REMOTE_ATOMIC)) {
+        mca_btl_fabric_bad_message(peer,
+                                   "an atomic operation on memory that is not registered for it");
         return;
     }
     old = 8 == atomic.len ? apply_uint64_t((uint64_t *) (uintptr_t) hdr.tag, &atomic)
