@@ -15,6 +15,7 @@
  *   pml_tm_msg.c        messages from the wire: into a receive or among the unexpected
  *   pml_tm_offload.c    receives on a device that matches tags
  *   pml_tm_rndv.c       rendezvous, both sides
+ *   pml_tm_stream.c     messages in fragments, without being asked for
  *   pml_tm_probe.c      probe and matched probe
  *   pml_tm_start.c      persistent requests
  *   pml_tm_request.c    completing and freeing requests
@@ -50,6 +51,7 @@ typedef struct mca_pml_tm_excid mca_pml_tm_excid_t;
 typedef struct mca_pml_tm_failure mca_pml_tm_failure_t;
 typedef struct mca_pml_tm_msg mca_pml_tm_msg_t;
 typedef struct mca_pml_tm_peer mca_pml_tm_peer_t;
+typedef struct mca_pml_tm_stream mca_pml_tm_stream_t;
 
 /* What a call does that waits and finds nothing: params.wait. */
 typedef enum mca_pml_tm_idle {
@@ -90,8 +92,10 @@ typedef struct mca_pml_tm {
     uint32_t eager_limit; /* bytes; params.eager_limit as it is compared */
     mca_pml_tm_msg_t *early; /* messages for communicators not added yet, oldest first */
     mca_pml_tm_msg_t **early_tail;
-    mca_pml_tm_msg_t *msg_cache;              /* free short ones */
-    unsigned msg_cached;                      /* how many */
+    mca_pml_tm_msg_t *msg_cache;  /* free short ones */
+    unsigned msg_cached;          /* how many */
+    mca_pml_tm_stream_t *streams; /* messages of which the first part is arriving */
+    mca_pml_tm_stream_t *free_streams;
     size_t unexpected_bytes;                  /* held in unexpected and early messages */
     mca_pml_tm_peer_t *peers;                 /* records of peers that have one */
     bool is_flush_in_vain;                    /* see mca_pml_tm_peer_flush() */

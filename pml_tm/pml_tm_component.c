@@ -21,6 +21,7 @@
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
+#include "pml_tm_stream.h"
 #include "tm_commit.h"
 
 static int tm_register(void);
@@ -349,6 +350,7 @@ static int finalize(void)
     mca_pml_tm_offload_close();
     mca_pml_tm_comm_fini();
     mca_pml_tm_offload_free();
+    mca_pml_tm_stream_fini();
     mca_pml_tm_msg_fini();
     mca_pml_tm_recv_fini();
     mca_pml_tm_failure_fini();
@@ -397,10 +399,11 @@ void mca_pml_tm_show_paths(void)
     fab_describe(mca_pml_tm.fab, text, sizeof(text));
     fab_unlock(mca_pml_tm.fab);
     describe_waits(waits, sizeof(waits));
-    opal_output(output,
-                "pml tm: process %s on %s; eager up to %u bytes if the provider can; ranks below "
-                "%u, communicators below %u\n%s%s",
-                OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm_process.nodename,
-                mca_pml_tm.eager_limit, 1u << mca_pml_tm.source_bits, mca_pml_tm.max_context, text,
-                waits);
+    opal_output(
+        output,
+        "pml tm: process %s on %s; eager up to %u bytes if the provider can, inside a host in "
+        "fragments up to %d; ranks below %u, communicators below %u\n%s%s",
+        OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm_process.nodename, mca_pml_tm.eager_limit,
+        mca_pml_tm.params.stream_limit, 1u << mca_pml_tm.source_bits, mca_pml_tm.max_context, text,
+        waits);
 }

@@ -11,6 +11,8 @@
     X(eager_sync_sent, "synchronous messages sent with their data")                                \
     X(rndv_sent, "messages announced by a request to send (rendezvous protocol)")                  \
     X(rndv_with_data, "of these, announced together with the first part of their data")            \
+    X(streamed, "messages sent in fragments, so that both sides copy at a time; of long ones the " \
+                "first part")                                                                      \
     X(buffered_sent, "buffered sends (MPI_Bsend and its kin)")                                     \
     X(queued_sends, "sends that had to wait for room towards the receiver")                        \
     X(announced_sends, "sends that used rendezvous because the receiver is short of memory for "   \

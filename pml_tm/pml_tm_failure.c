@@ -9,6 +9,7 @@
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_send.h"
+#include "pml_tm_stream.h"
 
 /* Seconds that mpirun, which usually knows first, is given to end the job before pml tm does. */
 #define FAILURE_GRACE 3.0
@@ -42,6 +43,7 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
 
     (void) ctx;
     (void) rc;
+    mca_pml_tm_stream_drop(peer);
     if (NULL != first && !mca_pml_tm_is_fault_tolerant()) {
         return; /* the first one ends the job */
     }

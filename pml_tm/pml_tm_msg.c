@@ -18,6 +18,7 @@
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
+#include "pml_tm_stream.h"
 
 /*
  * Short messages come from a cache of free ones, which holds so many at most: malloc and free cost
@@ -56,24 +57,28 @@ static size_t msg_bytes(const mca_pml_tm_msg_t *msg)
     return sizeof(*msg) + (msg->data_len > SHORT_DATA ? msg->data_len : SHORT_DATA);
 }
 
-/* Keep a copy of the message. Running out of memory here would lose it: the job cannot go on. */
-static mca_pml_tm_msg_t *msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                                  size_t data_len, size_t len)
+void mca_pml_tm_msg_no_memory(size_t bytes)
+{
+    mca_pml_tm_show_help("no-memory", mca_pml_tm_process.nodename, bytes,
+                         mca_pml_tm.unexpected_bytes);
+    ompi_rte_abort(OMPI_ERR_OUT_OF_RESOURCE, NULL);
+}
+
+mca_pml_tm_msg_t *mca_pml_tm_msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                                      size_t here, size_t data_len, size_t len)
 {
     mca_pml_tm_msg_t *msg = msg_alloc(data_len);
 
     if (NULL == msg) {
-        mca_pml_tm_show_help("no-memory", mca_pml_tm_process.nodename, sizeof(*msg) + data_len,
-                             mca_pml_tm.unexpected_bytes);
-        ompi_rte_abort(OMPI_ERR_OUT_OF_RESOURCE, NULL);
+        mca_pml_tm_msg_no_memory(sizeof(*msg) + data_len);
     }
     msg->next = NULL;
     msg->peer = peer;
     msg->hdr = hdr;
     msg->len = len;
     msg->data_len = data_len;
-    if (0 != data_len) {
-        memcpy(msg->data, data, data_len);
+    if (0 != here) {
+        memcpy(msg->data, data, here);
     }
     mca_pml_tm.unexpected_bytes += msg_bytes(msg);
     if (OPAL_UNLIKELY(mca_pml_tm.unexpected_bytes > mca_pml_tm.params.unexpected_max)) {
@@ -117,14 +122,17 @@ static void msg_unexpected(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg)
                      mca_pml_tm_tag_tag(msg->hdr.tag), is_by_device(msg->peer));
 }
 
-void mca_pml_tm_msg_early(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len,
-                          size_t len)
+static void msg_early(mca_pml_tm_msg_t *msg)
 {
-    mca_pml_tm_msg_t *msg = msg_keep(peer, hdr, data, data_len, len);
-
     ++mca_pml_tm.counters.early;
     *mca_pml_tm.early_tail = msg;
     mca_pml_tm.early_tail = &msg->next;
+}
+
+void mca_pml_tm_msg_early(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len,
+                          size_t len)
+{
+    msg_early(mca_pml_tm_msg_keep(peer, hdr, data, data_len, data_len, len));
 }
 
 /* Is the early message for this communicator? */
@@ -250,7 +258,7 @@ static void msg_store(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr, c
         return;
     }
     if (NULL != tmc) {
-        msg_unexpected(tmc, msg_keep(peer, hdr, data, data_len, len));
+        msg_unexpected(tmc, mca_pml_tm_msg_keep(peer, hdr, data, data_len, data_len, len));
     } else {
         mca_pml_tm_msg_early(peer, hdr, data, data_len, len);
     }
@@ -321,6 +329,10 @@ void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     bool is_bad;
 
     (void) ctx;
+    if (sizeof(rndv) != len && 0 != (peer->caps & FAB_CAP_RING)) {
+        mca_pml_tm_stream_begin(peer, hdr, data, len);
+        return;
+    }
     if (len < sizeof(rndv)) {
         mca_pml_tm_bad_message(peer, "rendezvous: length of the request");
         return;
@@ -337,6 +349,36 @@ void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     } else if (!is_bad) {
         /* read anew: mca_pml_tm_recv_rndv() takes no more than the receive has room for */
         msg_store(tmc, peer, hdr, data, len, rndv.len);
+    }
+}
+
+bool mca_pml_tm_msg_find(fab_peer_t *peer, fab_hdr_t hdr, mca_pml_tm_recv_request_t **req)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm_find(
+        mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits));
+    bool is_bad = false;
+
+    *req = NULL;
+    if (OPAL_LIKELY(NULL != tmc && NULL == tmc->scope.engine)) {
+        *req = msg_match(peer, hdr, &tmc, &is_bad);
+    }
+    return !is_bad;
+}
+
+void mca_pml_tm_msg_arrive(mca_pml_tm_msg_t *msg)
+{
+    mca_pml_tm_comm_t *tmc;
+    bool is_bad;
+    mca_pml_tm_recv_request_t *req = msg_match(msg->peer, msg->hdr, &tmc, &is_bad);
+
+    if (NULL != req) {
+        mca_pml_tm_msg_receive(msg, req);
+    } else if (!is_bad && NULL == tmc) {
+        msg_early(msg);
+    } else if (!is_bad && !mca_pml_tm_refuse_revoked(tmc, msg->peer, msg->hdr)) {
+        msg_unexpected(tmc, msg);
+    } else {
+        mca_pml_tm_msg_release(msg);
     }
 }
 

@@ -38,6 +38,25 @@ void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
 void mca_pml_tm_msg_early(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len,
                           size_t len);
 
+/*
+ * A message with room for data_len bytes of data, of which `here` are copied; len bytes in all.  It
+ * counts as kept.  Running out of memory here would lose it: the job cannot go on.  Lock held.
+ */
+mca_pml_tm_msg_t *mca_pml_tm_msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                                      size_t here, size_t data_len, size_t len);
+
+/* There is no memory for what has arrived: ends the job. */
+void mca_pml_tm_msg_no_memory(size_t bytes);
+
+/*
+ * Take the receive that a message fits, before all of it is here: *req, NULL if there is none, or if
+ * a device has a say.  False: the peer failed for it.  Lock held.
+ */
+bool mca_pml_tm_msg_find(fab_peer_t *peer, fab_hdr_t hdr, mca_pml_tm_recv_request_t **req);
+
+/* A message that was gathered in memory is complete: match it or keep it.  Lock held. */
+void mca_pml_tm_msg_arrive(mca_pml_tm_msg_t *msg);
+
 /* Give the message to the receive that it matched and release it. Lock held. */
 void mca_pml_tm_msg_receive(mca_pml_tm_msg_t *msg, mca_pml_tm_recv_request_t *req);
 

@@ -60,6 +60,21 @@ static const fab_param_t rows[] = {
                 "messages that are expected, lower values the memory of receivers that are late.",
     },
     {
+        .name = "stream_limit",
+        .type = FAB_PARAM_INT,
+        .level = 5,
+        .offset = offsetof(mca_pml_tm_params_t, stream_limit),
+        .number = 65536,
+        .min = 0,
+        .max = INT_MAX,
+        .unit = "bytes",
+        .help = "Longest message that goes through shared memory in fragments of 4 KiB, so "
+                "that the receiver copies one out while the sender copies the next in; 0: "
+                "none. Longer ones are read from the sender's memory by the receiver. Of a "
+                "message above eager_limit the first eager_limit bytes go at once, the rest "
+                "when the receiver asks for it.",
+    },
+    {
         .name = "tag_source_bits",
         .type = FAB_PARAM_INT,
         .level = 6,

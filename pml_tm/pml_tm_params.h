@@ -30,7 +30,8 @@ typedef struct mca_pml_tm_params {
     char *wait;
     int priority;
     int verbose;
-    int eager_limit; /* bytes */
+    int eager_limit;  /* bytes */
+    int stream_limit; /* bytes */
     int tag_source_bits;
     size_t unexpected_max; /* bytes */
     int close_timeout;     /* seconds */

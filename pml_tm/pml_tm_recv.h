@@ -38,6 +38,15 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
                           const fab_rndv_t *rndv, const void *part, size_t len);
 
 /*
+ * Ask the sender of an announced message for what has not come, as messages.  False: it cannot be,
+ * the receive has ended. Lock held.
+ */
+bool mca_pml_tm_recv_pipeline(mca_pml_tm_recv_request_t *req);
+
+/* All of an announced message is here that the receive takes: tell the sender, done. Lock held. */
+void mca_pml_tm_recv_fetched(mca_pml_tm_recv_request_t *req);
+
+/*
  * The receive of a rendezvous has its data, or will not have it: error is an MPI error class. A
  * truncation reported before stands. Lock held.
  */

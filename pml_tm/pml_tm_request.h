@@ -29,6 +29,16 @@
 #include "fabric/fab_tm.h"
 #include "offload/offload_types.h"
 
+/*
+ * The convertor packs whole elements of basic types only: so many bytes may be left of the room that
+ * it gets.  The longest is long double complex.
+ */
+#define PML_TM_ELEMENT_MAX 32
+
+/* Bytes of a fragment through a ring, header included 64 cache lines; what is no longer is sent whole. */
+#define PML_TM_STREAM_FRAGMENT 4072
+#define PML_TM_STREAM_MIN      4096
+
 typedef enum {
     PML_TM_INACTIVE = 0,
     PML_TM_ACTIVE,

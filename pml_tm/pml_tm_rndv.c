@@ -23,6 +23,7 @@
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
 #include "pml_tm_send.h"
+#include "pml_tm_stream.h"
 
 /* ---- sender ------------------------------------------------------------- */
 
@@ -126,6 +127,9 @@ int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
     if (OPAL_UNLIKELY(req->is_untagged)) {
         return send_rts_untagged(req, &rndv);
     }
+    if (mca_pml_tm_stream_announce(req, &rndv)) {
+        return OMPI_SUCCESS;
+    }
     part = first_part(req);
     if (part > 0) {
         rc = send_part(req, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), &rndv, sizeof(rndv),
@@ -205,18 +209,18 @@ void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
 }
 
 /*
- * The convertor packs whole elements of basic types only, and a receive may end within one: so it
- * gets room for so many bytes more than are wanted. The longest is long double complex.
+ * Room to pack the next fragment in: bytes that are to come, or what a message can hold, or is to
+ * hold.  A receive may end within an element.
  */
-enum { ELEMENT_MAX = 32 };
-
-/* Room to pack the next fragment in: bytes that are to come, or what a message can hold. */
 static size_t data_room(const mca_pml_tm_send_request_t *req)
 {
-    size_t more = NULL != req->data ? 0 : ELEMENT_MAX;
+    const fab_peer_t *peer = req->core.peer;
+    size_t more = NULL != req->data ? 0 : PML_TM_ELEMENT_MAX;
     size_t max = req->wanted - req->offset + more;
+    size_t fragment = mca_pml_tm_stream_works(peer) ? mca_pml_tm_stream_fragment(peer)
+                                                    : peer->eager_max;
 
-    return max < req->core.peer->eager_max ? max : req->core.peer->eager_max;
+    return max < fragment ? max : fragment;
 }
 
 /* Write up to max bytes from the request's position to room; returns how many of them are wanted. */
@@ -324,8 +328,7 @@ static void answer(const mca_pml_tm_recv_request_t *req, uint8_t id, uint64_t ar
     (void) fab_post(req->core.peer, fab_hdr(id, arg, req->core.remote_id), NULL, 0);
 }
 
-/* Ask for the data as messages. */
-static void start_pipeline(mca_pml_tm_recv_request_t *req)
+bool mca_pml_tm_recv_pipeline(mca_pml_tm_recv_request_t *req)
 {
     mca_pml_tm_cts_t cts = {.fragment = 0};
 
@@ -333,7 +336,7 @@ static void start_pipeline(mca_pml_tm_recv_request_t *req)
     if (0 == req->core.id) {
         answer(req, PML_TM_AM_NACK, MPI_ERR_NO_MEM);
         mca_pml_tm_recv_finish(req, MPI_ERR_NO_MEM);
-        return;
+        return false;
     }
     ++mca_pml_tm.counters.rndv_pipeline;
     mca_pml_tm.counters.rndv_pipeline_bytes += req->wanted;
@@ -344,6 +347,13 @@ static void start_pipeline(mca_pml_tm_recv_request_t *req)
     }
     (void) fab_post(req->core.peer, fab_hdr(PML_TM_AM_CTS, req->wanted, req->core.remote_id), &cts,
                     sizeof(cts));
+    return true;
+}
+
+void mca_pml_tm_recv_fetched(mca_pml_tm_recv_request_t *req)
+{
+    answer(req, FAB_AM_FIN, 0);
+    mca_pml_tm_recv_finish(req, MPI_SUCCESS);
 }
 
 static void get_complete(fab_rma_t *rma, int status)
@@ -353,19 +363,18 @@ static void get_complete(fab_rma_t *rma, int status)
 
     --mca_pml_tm.num_gets;
     if (OMPI_SUCCESS == status) {
-        answer(req, FAB_AM_FIN, 0);
-        mca_pml_tm_recv_finish(req, MPI_SUCCESS);
+        mca_pml_tm_recv_fetched(req);
     } else if (OPAL_ERR_NOT_SUPPORTED == status) {
         /* from the start: what was read is read once more, by the way that works */
         ++mca_pml_tm.counters.pipeline_no_get;
-        start_pipeline(req);
+        (void) mca_pml_tm_recv_pipeline(req);
     } else if (OPAL_ERR_UNREACH != status) {
         answer(req, PML_TM_AM_NACK, MPI_ERR_OTHER);
         mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
     } /* else the peer is gone: the request stays open, see pml_tm_failure.h */
 }
 
-/* Start to read the sender's memory. False: that cannot be done. */
+/* Start to read from the sender's memory what has not come. False: that cannot be done. */
 static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
 {
     if (0 == rndv->addr || NULL == req->data) {
@@ -377,9 +386,9 @@ static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
         return false;
     }
     req->rma.peer = req->core.peer;
-    req->rma.local = req->data;
-    req->rma.remote = rndv->addr;
-    req->rma.len = req->wanted;
+    req->rma.local = req->data + req->received;
+    req->rma.remote = rndv->addr + req->received;
+    req->rma.len = req->wanted - req->received;
     req->rma.rkey = rndv->rkey;
     req->rma.complete = get_complete;
     req->core.phase = PML_TM_FETCH;
@@ -402,10 +411,9 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
         mca_pml_tm_recv_put(req, part, len < req->wanted ? len : req->wanted);
     }
     if (req->received == req->wanted) {
-        answer(req, FAB_AM_FIN, 0);
-        mca_pml_tm_recv_finish(req, MPI_SUCCESS);
+        mca_pml_tm_recv_fetched(req);
     } else if (!start_get(req, rndv)) {
-        start_pipeline(req);
+        (void) mca_pml_tm_recv_pipeline(req);
     }
 }
 
@@ -428,11 +436,15 @@ void *mca_pml_tm_rndv_place(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t l
 
 void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_DATA,
-                                        "data for a receive that there is not");
     mca_pml_tm_recv_request_t *req;
+    mca_pml_tm_core_t *core;
 
     (void) ctx;
+    if (0 == hdr.app_ctx) {
+        mca_pml_tm_stream_data(peer, hdr, data, len);
+        return;
+    }
+    core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_DATA, "data for a receive that there is not");
     if (NULL == core) {
         return;
     }

@@ -14,6 +14,7 @@
 #include "pml_tm_excid.h"
 #include "pml_tm_flow.h"
 #include "pml_tm_peer.h"
+#include "pml_tm_stream.h"
 
 /*
  * Sends without a look at what arrived, before one is taken: so that a sender learns that it floods
@@ -45,6 +46,10 @@ static inline int put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, s
 {
     void *room;
 
+    if (mca_pml_tm_stream_is_for(peer, len) && 0 == hdr.app_ctx &&
+        mca_pml_tm_stream_send(peer, hdr.tag, data, len, buf, count, datatype)) {
+        return OMPI_SUCCESS;
+    }
     if (OPAL_LIKELY(NULL != data || 0 == len)) {
         return fab_item_send(peer, hdr, data, len);
     }

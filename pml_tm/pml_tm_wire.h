@@ -28,7 +28,10 @@ enum {
     PML_TM_AM_ACK = FAB_AM_PML,
     /* send the data as messages. app_ctx: the send's id, tag: bytes wanted, payload: cts */
     PML_TM_AM_CTS = FAB_AM_PML + 1,
-    /* some of the data. app_ctx: the receive's id, tag: offset in bytes */
+    /*
+     * some of the data. app_ctx: the receive's id, or 0: of the message that the sender began last
+     * (pml_tm_stream.h); tag: offset in bytes
+     */
     PML_TM_AM_DATA = FAB_AM_PML + 2,
     /* the data will not be fetched. app_ctx: the send's id, tag: MPI error class */
     PML_TM_AM_NACK = FAB_AM_PML + 3,
@@ -64,6 +67,20 @@ typedef struct mca_pml_tm_cts {
 _Static_assert(8 == sizeof(mca_pml_tm_cts_t), "wire format");
 
 /*
+ * Payload of FAB_AM_RNDV behind the fab_rndv_t, where the sender sends the first part of the message
+ * without being asked; that part begins behind it (pml_tm_stream.h).
+ */
+typedef struct mca_pml_tm_stream_head {
+    uint32_t now; /* bytes of that part: here, and in messages PML_TM_AM_DATA behind this one */
+    uint32_t reserved; /* 0 */
+} mca_pml_tm_stream_head_t;
+
+_Static_assert(8 == sizeof(mca_pml_tm_stream_head_t), "wire format");
+
+/* The longest first part, bytes. */
+#define PML_TM_STREAM_NOW_MAX (4 << 20)
+
+/*
  * In front of the payload of FAB_AM_NO_TAG: a message of a communicator whose index at the receiver
  * is not known yet. The context id in the tag is 0.
  */
@@ -96,7 +113,7 @@ typedef struct mca_pml_tm_address {
 _Static_assert(8 == sizeof(mca_pml_tm_address_t), "wire format");
 
 #define PML_TM_ADDRESS_MAGIC 0x6d747470u /* "ptm" and the byte order */
-#define PML_TM_WIRE_VERSION  3
+#define PML_TM_WIRE_VERSION  4
 
 #define PML_TM_TAG_BITS        32
 #define PML_TM_SOURCE_BITS_MIN 8

@@ -33,6 +33,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_send.c \
 	pml_tm/pml_tm_send.h \
 	pml_tm/pml_tm_start.c \
+	pml_tm/pml_tm_stream.c \
+	pml_tm/pml_tm_stream.h \
 	pml_tm/pml_tm_wait.c \
 	pml_tm/pml_tm_wire.h
 

@@ -25,4 +25,19 @@ static inline bool fab_send_short(fab_peer_t *peer, fab_hdr_t hdr, const void *b
     return true;
 }
 
+/*
+ * Is there room for so many messages of len bytes each to a peer with FAB_CAP_RING?  Then as many
+ * fab_item_reserve() succeed.  No sooner than the first message to it has gone.
+ */
+static inline bool fab_has_room(fab_peer_t *peer, uint32_t count, size_t len)
+{
+    fab_shm_tx_t *tx = (fab_shm_tx_t *) peer->ep;
+    /* one more for the end of the ring, where a message may not fit */
+    const uint32_t slots = (count + 1) * fab_shm_num_slots(len);
+
+    return FAB_PEER_UP == peer->state && 0 != tx->limit && slots <= tx->mask + 1 &&
+           (fab_shm_tx_has_room(tx, slots) ||
+            (fab_shm_tx_refresh(tx) && fab_shm_tx_has_room(tx, slots)));
+}
+
 #endif /* FAB_INL_H */

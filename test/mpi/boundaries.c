@@ -15,6 +15,8 @@
 /* TEST: np=2 args="70000" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=120 */
 /* TEST: np=2 args="70000" env="OMPI_MCA_pml_tm_eager_limit=1024" timeout=120 */
 /* TEST: np=2 args="300000" env="OMPI_MCA_pml_tm_shm_copy_step=8192" timeout=120 */
+/* TEST: np=2 args="300000" env="OMPI_MCA_pml_tm_stream_limit=0" timeout=120 */
+/* TEST: np=2 args="300000" env="OMPI_MCA_pml_tm_stream_limit=200000 OMPI_MCA_pml_tm_eager_limit=7000" timeout=120 */
 #include "tm_test.h"
 #include "tm_types.h"
 
@@ -169,10 +171,10 @@ static size_t parameter(const char *name)
  */
 static int boundaries(size_t max, size_t *out)
 {
-    static const char *const names[] = {"pml_tm_eager_limit",   "pml_tm_shm_copy_step",
-                                        "pml_tm_shm_ring_size", "btl_vader_eager_limit",
-                                        "btl_sm_eager_limit",   "btl_vader_max_send_size",
-                                        "btl_self_eager_limit"};
+    static const char *const names[] = {"pml_tm_eager_limit",      "pml_tm_stream_limit",
+                                        "pml_tm_shm_copy_step",    "pml_tm_shm_ring_size",
+                                        "btl_vader_eager_limit",   "btl_sm_eager_limit",
+                                        "btl_vader_max_send_size", "btl_self_eager_limit"};
     size_t at[MAX_BOUNDARIES];
     int n = 0, count = 0, provided;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TEST: np=2 args="eager_sent eager_sync_sent rndv_sent buffered_sent expected unexpected rndv_get" quick=yes */
+/* TEST: np=2 args="eager_sent eager_sync_sent rndv_sent streamed buffered_sent expected unexpected rndv_get" quick=yes */
 /* TEST: np=2 args="rndv_pipeline pipeline_no_get" env="OMPI_MCA_pml_tm_shm_single_copy=none" quick=yes */
 /* TEST: np=2 args="pipeline_not_contiguous truncated cancelled cancelled_sends shm_msgs_sent shm_msgs_received self_msgs" quick=yes */
 /* TEST: np=2 args="posted_max unexpected_max_count shm_rings_claimed" quick=yes */
@@ -17,7 +17,14 @@
  */
 #include "tm_test.h"
 
-enum { LARGE = 1 << 20, SHORT = 1000, FLOOD = 2000, SLEEP = 20000 /* us */, MAX_COUNTERS = 32 };
+enum {
+    LARGE = 1 << 20,
+    SHORT = 1000,
+    MEDIUM = 10000,
+    FLOOD = 2000,
+    SLEEP = 20000 /* us */,
+    MAX_COUNTERS = 32
+};
 
 static MPI_T_pvar_session session;
 static MPI_Comm pair; /* ranks 0 and 1 */
@@ -238,6 +245,7 @@ static void one_of_everything(char *buf)
     MPI_Type_commit(&vector);
     exchange(buf, SHORT, MPI_BYTE, false);
     exchange(buf, SHORT, MPI_BYTE, true);
+    exchange(buf, MEDIUM, MPI_BYTE, false);
     exchange(buf, LARGE, MPI_BYTE, false);
     exchange(buf, 1, vector, false);
     buffered(buf);

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Streams, both sides; the protocol: pml_tm_stream.h.
+ */
+#include "pml_tm_stream.h"
+
+#include "fabric/fab_inl.h"
+
+#include "pml_tm_msg.h"
+#include "pml_tm_offload.h"
+#include "pml_tm_peer.h"
+#include "pml_tm_recv.h"
+#include "pml_tm_send.h"
+
+/* In front of the user's bytes in the first fragment. */
+typedef struct first {
+    fab_rndv_t rndv;
+    mca_pml_tm_stream_head_t head;
+} first_t;
+
+/* A message of which the first part is arriving.  One of req and msg is set, unless req has ended. */
+struct mca_pml_tm_stream {
+    mca_pml_tm_stream_t *next;
+    const fab_peer_t *peer; /* the sender */
+    mca_pml_tm_recv_request_t *req;
+    mca_pml_tm_msg_t *msg; /* it is gathered */
+    char *to;              /* where the next byte goes in msg */
+    size_t offset;         /* bytes that have come */
+    size_t now;            /* that are to come so */
+    bool is_whole;         /* the message has no more, and its sender waits for no answer */
+};
+
+/* ---- sender ------------------------------------------------------------- */
+
+uint32_t mca_pml_tm_stream_fragment(const fab_peer_t *peer)
+{
+    return PML_TM_STREAM_FRAGMENT < peer->eager_max ? PML_TM_STREAM_FRAGMENT : peer->eager_max;
+}
+
+/* Where the bytes come from: the user's memory, or the convertor. */
+typedef struct source {
+    const char *data; /* NULL: convertor */
+    opal_convertor_t convertor;
+} source_t;
+
+static size_t source_take(source_t *source, size_t offset, void *room, size_t max)
+{
+    struct iovec iov = {.iov_base = room, .iov_len = max};
+    uint32_t iov_count = 1;
+
+    if (OPAL_LIKELY(NULL != source->data)) {
+        memcpy(room, source->data + offset, max);
+    } else {
+        opal_convertor_pack(&source->convertor, &iov, &iov_count, &max);
+    }
+    return max;
+}
+
+/* Is there room for all fragments?  A convertor leaves some of each empty: it packs whole elements. */
+static bool has_room(fab_peer_t *peer, const source_t *source, size_t bytes)
+{
+    uint32_t fragment = mca_pml_tm_stream_fragment(peer);
+    uint32_t least = fragment - (NULL != source->data ? 0 : PML_TM_ELEMENT_MAX);
+
+    return fragment > 2 * sizeof(first_t) &&
+           fab_has_room(peer, (uint32_t) ((bytes + least - 1) / least), fragment);
+}
+
+/* All fragments; there is room for them. */
+static void send_all(fab_peer_t *peer, fab_hdr_t hdr, const first_t *first, source_t *source)
+{
+    size_t fragment = mca_pml_tm_stream_fragment(peer);
+    size_t more = NULL != source->data ? 0 : PML_TM_ELEMENT_MAX;
+    size_t now = first->head.now;
+    size_t offset = 0;
+    size_t front = sizeof(*first);
+
+    while (offset < now) {
+        size_t max = now - offset + more < fragment - front ? now - offset + more
+                                                            : fragment - front;
+        char *room = fab_item_reserve(peer, front + max);
+        size_t len;
+        if (0 == offset) {
+            memcpy(room, first, sizeof(*first));
+        }
+        len = source_take(source, offset, room + front, max);
+        fab_commit(peer, hdr, front + len);
+        offset += len;
+        hdr = fab_hdr(PML_TM_AM_DATA, offset, 0);
+        front = 0;
+    }
+    ++mca_pml_tm.counters.streamed;
+}
+
+bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, size_t len,
+                            const void *buf, size_t count, ompi_datatype_t *datatype)
+{
+    const first_t first = {.rndv = {.len = len}, .head = {.now = (uint32_t) len}};
+    source_t source = {.data = data};
+
+    if (!has_room(peer, &source, sizeof(first) + len)) {
+        return false;
+    }
+    if (OPAL_UNLIKELY(NULL == data)) {
+        OBJ_CONSTRUCT(&source.convertor, opal_convertor_t);
+        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &datatype->super, count,
+                                                 buf, 0, &source.convertor);
+    }
+    send_all(peer, fab_hdr(FAB_AM_RNDV, tag, 0), &first, &source);
+    if (OPAL_UNLIKELY(NULL == data)) {
+        OBJ_DESTRUCT(&source.convertor);
+    }
+    return true;
+}
+
+bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv)
+{
+    fab_peer_t *peer = req->core.peer;
+    const first_t first = {.rndv = *rndv, .head = {.now = mca_pml_tm_peer_eager_limit(peer)}};
+    source_t source = {.data = req->data};
+
+    if (NULL == req->data || req->is_untagged || !mca_pml_tm_stream_is_for(peer, first.head.now) ||
+        first.head.now >= rndv->len || rndv->len > (size_t) mca_pml_tm.params.stream_limit ||
+        !has_room(peer, &source, sizeof(first) + first.head.now)) {
+        return false;
+    }
+    req->offset = first.head.now;
+    send_all(peer, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), &first, &source);
+    return true;
+}
+
+/* ---- receiver ----------------------------------------------------------- */
+
+/* Where the stream of a sender hangs; NULL: it has none. */
+static mca_pml_tm_stream_t **stream_find(const fab_peer_t *peer)
+{
+    mca_pml_tm_stream_t **link = &mca_pml_tm.streams;
+
+    while (NULL != *link && peer != (*link)->peer) {
+        link = &(*link)->next;
+    }
+    return NULL != *link ? link : NULL;
+}
+
+/* Records are kept: there are no more than senders that were in the middle of one at a time. */
+static mca_pml_tm_stream_t *stream_open(const fab_peer_t *peer)
+{
+    mca_pml_tm_stream_t *stream = mca_pml_tm.free_streams;
+
+    if (OPAL_LIKELY(NULL != stream)) {
+        mca_pml_tm.free_streams = stream->next;
+    } else {
+        stream = malloc(sizeof(*stream));
+        if (NULL == stream) {
+            mca_pml_tm_msg_no_memory(sizeof(*stream));
+        }
+    }
+    *stream = (mca_pml_tm_stream_t){.next = mca_pml_tm.streams, .peer = peer};
+    mca_pml_tm.streams = stream;
+    return stream;
+}
+
+static void stream_close(mca_pml_tm_stream_t **link)
+{
+    mca_pml_tm_stream_t *stream = *link;
+
+    *link = stream->next;
+    stream->next = mca_pml_tm.free_streams;
+    mca_pml_tm.free_streams = stream;
+}
+
+/* All of the first part is there. */
+static void stream_end(mca_pml_tm_stream_t **link)
+{
+    mca_pml_tm_recv_request_t *req = (*link)->req;
+    mca_pml_tm_msg_t *msg = (*link)->msg;
+    bool is_whole = (*link)->is_whole;
+
+    stream_close(link);
+    if (NULL != msg) {
+        mca_pml_tm_msg_arrive(msg);
+    } else if (NULL != req && is_whole) {
+        mca_pml_tm_recv_done(req);
+    } else if (NULL != req && req->received == req->wanted) {
+        mca_pml_tm_recv_fetched(req);
+    }
+}
+
+/* The next len bytes of it. */
+static void stream_put(mca_pml_tm_stream_t **link, const void *data, size_t len)
+{
+    mca_pml_tm_stream_t *stream = *link;
+    mca_pml_tm_recv_request_t *req = stream->req;
+
+    stream->offset += len;
+    if (OPAL_LIKELY(NULL != req)) {
+        size_t left = req->wanted - req->received;
+        if (0 != left) {
+            mca_pml_tm_recv_put(req, data, len < left ? len : left);
+        }
+    } else if (NULL != stream->msg) {
+        memcpy(stream->to, data, len);
+        stream->to += len;
+    }
+    if (stream->offset == stream->now) {
+        stream_end(link);
+    }
+}
+
+/* The message is for a receive that is posted. */
+static void stream_match(mca_pml_tm_stream_t *stream, mca_pml_tm_recv_request_t *req,
+                         fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    mca_pml_tm_recv_matched(req, peer, hdr, len);
+    req->core.remote_id = hdr.app_ctx;
+    req->core.phase = PML_TM_WAIT_DATA;
+    stream->req = req;
+    if (!stream->is_whole && req->wanted > stream->now && !mca_pml_tm_recv_pipeline(req)) {
+        stream->req = NULL;
+    }
+}
+
+/* There is none. */
+static void stream_gather(mca_pml_tm_stream_t *stream, fab_peer_t *peer, fab_hdr_t hdr,
+                          const fab_rndv_t *rndv)
+{
+    mca_pml_tm_msg_t *msg;
+
+    if (stream->is_whole) {
+        hdr.id = FAB_AM_EAGER;
+        msg = mca_pml_tm_msg_keep(peer, hdr, NULL, 0, stream->now, rndv->len);
+    } else {
+        msg = mca_pml_tm_msg_keep(peer, hdr, rndv, sizeof(*rndv), sizeof(*rndv) + stream->now,
+                                  rndv->len);
+    }
+    stream->msg = msg;
+    stream->to = msg->data + msg->data_len - stream->now;
+}
+
+static bool is_sound(fab_hdr_t hdr, const first_t *first, size_t bytes)
+{
+    return 0 != bytes && bytes <= first->head.now && first->head.now <= first->rndv.len &&
+           first->head.now <= PML_TM_STREAM_NOW_MAX && 0 == first->head.reserved &&
+           (0 == hdr.app_ctx) == (first->head.now == first->rndv.len);
+}
+
+void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_recv_request_t *req;
+    mca_pml_tm_stream_t *stream;
+    first_t first;
+
+    if (len <= sizeof(first)) {
+        mca_pml_tm_bad_message(peer, "rendezvous: length of the request");
+        return;
+    }
+    memcpy(&first, data, sizeof(first));
+    len -= sizeof(first);
+    if (!is_sound(hdr, &first, len) || NULL != stream_find(peer)) {
+        mca_pml_tm_bad_message(peer, "stream: lengths, or begun within another");
+        return;
+    }
+    if (!mca_pml_tm_msg_find(peer, hdr, &req)) {
+        return;
+    }
+    stream = stream_open(peer);
+    stream->now = first.head.now;
+    stream->is_whole = 0 == hdr.app_ctx;
+    if (NULL != req) {
+        stream_match(stream, req, peer, hdr, first.rndv.len);
+    } else {
+        stream_gather(stream, peer, hdr, &first.rndv);
+    }
+    stream_put(&mca_pml_tm.streams, (const char *) data + sizeof(first), len);
+}
+
+void mca_pml_tm_stream_data(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_stream_t **link = stream_find(peer);
+
+    if (NULL == link || (*link)->offset != hdr.tag || 0 == len ||
+        len > (*link)->now - (*link)->offset) {
+        mca_pml_tm_bad_message(peer, "data of a stream that there is not, or out of order");
+        return;
+    }
+    stream_put(link, data, len);
+}
+
+void mca_pml_tm_stream_drop(const fab_peer_t *peer)
+{
+    mca_pml_tm_stream_t **link = stream_find(peer);
+
+    if (NULL != link) {
+        if (NULL != (*link)->msg) {
+            mca_pml_tm_msg_release((*link)->msg);
+        }
+        stream_close(link);
+    }
+}
+
+void mca_pml_tm_stream_fini(void)
+{
+    mca_pml_tm_stream_t *stream;
+
+    while (NULL != mca_pml_tm.streams) {
+        free(mca_pml_tm.streams->msg);
+        stream_close(&mca_pml_tm.streams);
+    }
+    while (NULL != (stream = mca_pml_tm.free_streams)) {
+        mca_pml_tm.free_streams = stream->next;
+        free(stream);
+    }
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Streams: messages between processes of a host that go through the ring in fragments, so that the
+ * receiver copies one out while the sender copies the next in.
+ *
+ *   sender                                               receiver
+ *   RNDV {rndv, now, bytes}, app_ctx: the send's id  ->  matched, or gathered
+ *   DATA {bytes}, app_ctx: 0, tag: offset            ->  into the user's buffer, or gathered
+ *   ... until `now` bytes of the message are out
+ *
+ * The fragments of the first `now` bytes are sent in one go, when there is room for all of them:
+ * nothing of the same sender comes in between, so a receiver has at most one stream open for each
+ * sender, and a fragment need not name it.
+ *
+ * A message up to the eager limit is streamed whole: now is its length, and app_ctx 0, since nothing
+ * is to be answered.  Of a longer one, up to params.stream_limit, only the first part comes so.  A
+ * receiver that finds the receive posted asks for the rest at once (CTS), and the rest follows as in
+ * any rendezvous; the CTS travels while the first part does.
+ *
+ * A message whose receive is not posted when its first fragment comes is gathered in memory, and
+ * arrives when all of `now` is there: then it is matched as any other.
+ */
+#ifndef PML_TM_STREAM_H
+#define PML_TM_STREAM_H
+
+#include "pml_tm_comm.h"
+
+/* Could messages to this peer be streamed? */
+static inline bool mca_pml_tm_stream_works(const fab_peer_t *peer)
+{
+    return 0 != (peer->caps & FAB_CAP_RING) && 0 != mca_pml_tm.params.stream_limit;
+}
+
+/* Bytes of a fragment to the peer, with all that stands in front of the user's. */
+uint32_t mca_pml_tm_stream_fragment(const fab_peer_t *peer);
+
+/*
+ * Is a message of this length, which is sent with its data, to be streamed, if there is room?  One
+ * that is not longer than a fragment has nothing to overlap.
+ */
+static inline bool mca_pml_tm_stream_is_for(const fab_peer_t *peer, size_t len)
+{
+    return OPAL_UNLIKELY(len > PML_TM_STREAM_MIN) && mca_pml_tm_stream_works(peer) &&
+           len <= (size_t) mca_pml_tm.params.stream_limit;
+}
+
+/*
+ * The whole of a message without an id.  False: there is no room for it now, nothing was done.  data
+ * NULL: it is packed.  Lock held, nothing queued before it.
+ */
+bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, size_t len,
+                            const void *buf, size_t count, ompi_datatype_t *datatype);
+
+/*
+ * Announce a request's message, its data contiguous, with the first part of it: req->offset says how
+ * long that is.  False: there is no room for it now, or it is not to be streamed.
+ */
+bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv);
+
+/* A message of id FAB_AM_RNDV with more than a fab_rndv_t in it.  Lock held. */
+void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+
+/* A message of id PML_TM_AM_DATA that names no receive.  Lock held. */
+void mca_pml_tm_stream_data(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+
+/* The peer failed: nothing more comes of it.  Lock held. */
+void mca_pml_tm_stream_drop(const fab_peer_t *peer);
+
+/* Free what is left when the component closes. */
+void mca_pml_tm_stream_fini(void);
+
+#endif /* PML_TM_STREAM_H */
