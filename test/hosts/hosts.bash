@@ -9,15 +9,19 @@
 #     hosts_run NP-ON-EACH [NAME=VALUE...] PROGRAM [ARGUMENT...]
 #     hosts_in I COMMAND... on tmhostI
 
+# In a chroot nothing is mounted at /, which unshare would make private; the caller has done that.
+hosts_propagation=()
+mountpoint -q / || hosts_propagation=(--propagation unchanged)
+
 hosts_enter()
 {
-    local flags=(--net --uts --mount --pid --fork --kill-child --mount-proc)
+    local flags=(--net --uts --mount "${hosts_propagation[@]}" --pid --fork --kill-child --mount-proc)
     if [[ -z ${HOSTS_INSIDE-} ]]; then
         ((EUID == 0)) || flags+=(--user --map-root-user)
         unshare "${flags[@]}" ip link add hosts0 type bridge 2>/dev/null || skip "no network namespace can be made here"
         HOSTS_INSIDE=1 exec unshare "${flags[@]}" bash "$0" "$@"
     fi
-    mount --make-rprivate /
+    ! mountpoint -q / || mount --make-rprivate /
     hostname tmlogin
     ip link set lo up
     ip link add hosts0 type bridge
@@ -29,7 +33,7 @@ hosts_enter()
 # HOST COMMAND...: what ssh is asked to do
 host=$1
 shift
-exec nsenter -t "$(cat "${0%/agent}/$host.pid")" -n -u -m -p sh -c "cd '$PWD' && $*"
+exec nsenter -t "$(cat "${0%/agent}/$host.pid")" -n -u -m -p -r sh -c "cd '$PWD' && $*"
 END
     chmod +x agent
     export OMPI_MCA_plm_rsh_agent=$PWD/agent PRTE_MCA_plm_ssh_agent=$PWD/agent
@@ -43,14 +47,14 @@ hosts_in()
     local pid
     pid=$(cat "$TM_WORK/tmhost$1.pid")
     shift
-    nsenter -t "$pid" -n -u -m -p "$@"
+    nsenter -t "$pid" -n -u -m -p -r "$@"
 }
 
 # A host of its own: its first process only sleeps, and takes all others with it when it is killed.
 hosts_up_one()
 {
     local i=$1 pid=
-    unshare --net --uts --mount --pid --fork --kill-child --mount-proc sh -c \
+    unshare --net --uts --mount "${hosts_propagation[@]}" --pid --fork --kill-child --mount-proc sh -c \
         "hostname tmhost$i; mount -t tmpfs tmpfs /dev/shm; ip link set lo up; exec sleep infinity" &
     while [[ -z $pid || $(cat "/proc/$pid/comm" 2>/dev/null) != sleep ]]; do
         read -r pid _ <"/proc/$!/task/$!/children" || true

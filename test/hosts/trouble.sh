@@ -10,8 +10,8 @@
 hosts_enter "$@"
 hosts_up 2
 # One-sided MPI is not what is tested, and its ports do not like garbage.
-export OMPI_MCA_btl=self,vader OMPI_MCA_osc=pt2pt
-[[ $TM_OMPI_SERIES == 4.1 ]] || OMPI_MCA_btl=self,sm
+export OMPI_MCA_btl=self,sm
+[[ $TM_OMPI_SERIES != 4.1 ]] || export OMPI_MCA_btl=self,vader OMPI_MCA_osc=pt2pt
 
 # refused TEXT NP NAME=VALUE... PROGRAM: the job ends before long, and says so.
 refused()
