@@ -59,6 +59,14 @@ for dir in "${dirs[@]}"; do
 done
 echo "includes: ${#dirs[@]} directories"
 
+# Prose is wrapped; tables and code are as long as they must be.
+mapfile -t files < <(ls README SECURITY CONTRIBUTING CHANGELOG packaging/README doc/*.md)
+for file in "${files[@]}"; do
+    long=$(awk '/^```/ { in_code = !in_code } !in_code && !/^\|/ && length > 100 { print FILENAME ":" FNR }' "$file")
+    [[ -z $long ]] || fail "lines of more than 100 columns: $long"
+done
+echo "wrapped: ${#files[@]} documents"
+
 mapfile -t files < <(find autogen.sh quickstart .ci test -type f -exec grep -lE '^#!.*sh$|^# shellcheck shell=' {} +)
 shellcheck -x "${files[@]}" || fail "shellcheck"
 echo "shellcheck: ${#files[@]} scripts"
