@@ -38,7 +38,7 @@ hosts_check 1 OMPI_MCA_pml_tm_tcp_if_exclude=10.88.0.0/24,lo hello # by IPv6
 hosts_check 1 OMPI_MCA_pml_tm_tcp_if_include=fd88::/16 hello
 refused 'None of its IP addresses can be reached' 1 OMPI_MCA_pml_tm_tcp_if_include=docker0 hello
 refused 'No IP address of this host is left' 1 OMPI_MCA_pml_tm_tcp_if_include=nosuch0 hello
-refused 'it must be interfaces, or networks' 1 OMPI_MCA_pml_tm_tcp_if_include=10.1.0.0/99 hello
+refused 'allowed: interfaces, or networks' 1 OMPI_MCA_pml_tm_tcp_if_include=10.1.0.0/99 hello
 
 hosts_in 1 ip route add unreachable 10.88.0.2/32 # the next address, by IPv6, is not
 hosts_check 1 hello
