@@ -13,7 +13,7 @@ tm_packages_quickstart=(gnuplot-nox netpipe-openmpi)
 # test/run, all of it.
 tm_packages_test=(
     binutils clang clang-format debootstrap gcc-aarch64-linux-gnu gdb gnuplot-nox hpcc ibverbs-utils iproute2 lammps libclang-rt-dev libcmocka-dev netpipe-openmpi
-    debhelper environment-modules patchelf procps python3-mpi4py python3-numpy python3-pyverbs qemu-user rdma-core rpm rsync shellcheck spin util-linux valgrind zsh
+    debhelper environment-modules patchelf procps python3 python3-mpi4py python3-numpy python3-pyverbs qemu-user rdma-core rpm rsync shellcheck spin util-linux valgrind zsh
 )
 
 # test/vm: emulated machines with a Soft-RoCE device.  Its tests are skipped without.
@@ -41,8 +41,8 @@ tm_package_system()
 tm_program_packages=(
     aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64:qemu-user
     clang:clang clang-format:clang-format cmocka.h:libcmocka-dev gdb:gdb gnuplot:gnuplot-nox hpcc:hpcc ibv_devinfo:ibverbs-utils ip:iproute2
-    lmp:lammps NPopenmpi:netpipe-openmpi patchelf:patchelf pgrep:procps qemu-system-x86_64:qemu-system-x86 readelf:binutils shellcheck:shellcheck
-    spin:spin ss:iproute2 valgrind:valgrind zsh:zsh
+    lmp:lammps NPopenmpi:netpipe-openmpi patchelf:patchelf pgrep:procps python3:python3 qemu-system-x86_64:qemu-system-x86 readelf:binutils shellcheck:shellcheck
+    debootstrap:debootstrap spin:spin ss:iproute2 valgrind:valgrind zsh:zsh
 )
 
 # tm_has_program NAME: is the program there, or the header?

@@ -28,7 +28,7 @@ pingpong()
         sleep 0.1
         ! grep -qi ":$(printf %04x "$port") " /proc/net/tcp /proc/net/tcp6 || break
     done
-    on_device path "$@" -p "$port" localhost >client.out 2>&1 || {
+    on_device path "$@" -p "$port" 127.0.0.1 >client.out 2>&1 || {
         cat client.out server.out
         fail "$* (client)"
     }
