@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 quick=no needs=hpcc short=turns
 #
-# HPC Challenge at a small size: HPL with every broadcast it has, PTRANS, RandomAccess, FFT, and its latency and bandwidth
-# part.  Each part checks its result; all of them must be there, and right.
+# HPC Challenge at a small size: HPL with every broadcast it has, PTRANS, RandomAccess, FFT, and its
+# latency and bandwidth part.  Each part checks its result; all of them must be there, and right.
 : "${TM_SRC:=$(cd "$(dirname "$0")/../.." && pwd)}"
 # shellcheck source-path=SCRIPTDIR source=app.bash
 . "$TM_SRC/test/apps/app.bash"

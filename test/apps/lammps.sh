@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 quick=no needs=lmp short=turns
 #
-# LAMMPS: a Lennard-Jones melt of 4000 atoms, 100 steps.  For a given number of ranks the computation is deterministic:
-# every line of thermodynamic output, and the positions at the end, must be those over ob1.
+# LAMMPS: a Lennard-Jones melt of 4000 atoms, 100 steps.  For a given number of ranks the
+# computation is deterministic: every line of thermodynamic output, and the positions at the end,
+# must be those over ob1.
 : "${TM_SRC:=$(cd "$(dirname "$0")/../.." && pwd)}"
 # shellcheck source-path=SCRIPTDIR source=app.bash
 . "$TM_SRC/test/apps/app.bash"

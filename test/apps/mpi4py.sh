@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 quick=no short=turns
 #
-# mpi4py: its own benchmarks and futures, and a script of pickled objects, numpy arrays and collectives (mpi4py_objects.py).
+# mpi4py: its own benchmarks and futures, and a script of pickled objects, numpy arrays and
+# collectives (mpi4py_objects.py).
 : "${TM_SRC:=$(cd "$(dirname "$0")/../.." && pwd)}"
 # shellcheck source-path=SCRIPTDIR source=app.bash
 . "$TM_SRC/test/apps/app.bash"

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=1200 quick=no short=turns
 #
-# mpi4py's own tests, from the source of the version that is installed, on 1, 2 and 4 ranks over this PML. Where one fails, they are run
-# over ob1, too: whatever passes there must pass. The source is that of $TM_MPI4PY_SOURCE (a directory with test/runtests.py), or apt's, which needs no
-# more than a mirror that has sources.
+# mpi4py's own tests, from the source of the version that is installed, on 1, 2 and 4 ranks over
+# this PML. Where one fails, they are run over ob1, too: whatever passes there must pass. The source
+# is that of $TM_MPI4PY_SOURCE (a directory with test/runtests.py), or apt's, which needs no more
+# than a mirror that has sources.
 : "${TM_SRC:=$(cd "$(dirname "$0")/../.." && pwd)}"
 # shellcheck source-path=SCRIPTDIR source=app.bash
 . "$TM_SRC/test/apps/app.bash"

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 quick=no needs=NPopenmpi short=turns
 #
-# NetPIPE: its integrity check in every way it can exchange messages, and its measurement.  The check is of all sizes around
-# the powers of two; over ob1 the same options must lead to the same sizes.
+# NetPIPE: its integrity check in every way it can exchange messages, and its measurement.  The
+# check is of all sizes around the powers of two; over ob1 the same options must lead to the same
+# sizes.
 : "${TM_SRC:=$(cd "$(dirname "$0")/../.." && pwd)}"
 # shellcheck source-path=SCRIPTDIR source=app.bash
 . "$TM_SRC/test/apps/app.bash"

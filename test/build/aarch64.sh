@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=900 ompi=4.1 needs=aarch64-linux-gnu-gcc,qemu-aarch64 short=turns
 #
-# Another processor, whose memory order is weaker: all sources compile for aarch64 without warnings, and unit tests run under
-# qemu's user emulation. The headers and libraries are those of Debian's packages for it, unpacked below build/aarch64. (The
-# emulation orders memory as this host does: what only a real one shows is not seen.)
+# Another processor, whose memory order is weaker: all sources compile for aarch64 without warnings,
+# and unit tests run under qemu's user emulation. The headers and libraries are those of Debian's
+# packages for it, unpacked below build/aarch64. (The emulation orders memory as this host does:
+# what only a real one shows is not seen.)
 . "$TM_SRC/test/lib/script.sh"
 
 root=$TM_SRC/build/aarch64
@@ -14,7 +15,8 @@ packages=(
     libnl-3-200 libnl-route-3-200 libopenmpi-dev libopenmpi3 libpmix-dev libpmix2 librdmacm-dev librdmacm1 libudev1 zlib1g
 )
 
-# fetch: make sure that the packages are there. With lists of apt's own, for this host knows of no such architecture.
+# fetch: make sure that the packages are there. With lists of apt's own, for this host knows of no
+# such architecture.
 fetch()
 {
     local apt deb

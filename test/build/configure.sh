@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300
 #
-# configure names what is missing and who has it; it refuses other series of Open MPI; it installs where it is told.
+# configure names what is missing and who has it; it refuses other series of Open MPI; it installs
+# where it is told.
 . "$TM_SRC/test/lib/script.sh"
 
 # refused OPTION...: configure must fail; its output is then in the file log.
@@ -37,7 +38,8 @@ require "memfd_create not found" log
 require "ompi_config.h not found" log
 cd ..
 
-# Where things go. LIBDIR/openmpi by default, as Open MPI has it; elsewhere, the component still finds its library.
+# Where things go. LIBDIR/openmpi by default, as Open MPI has it; elsewhere, the component still
+# finds its library.
 mkdir own
 cd own
 "$TM_SRC/configure" --prefix=/opt/tm --with-componentdir >log 2>&1 || fail "configure --with-componentdir"

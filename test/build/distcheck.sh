@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600
 #
-# The archive holds everything that is needed, builds from a source directory that cannot be written to, where make check
-# works, installs below DESTDIR, and uninstalls and cleans without a trace.
+# The archive holds everything that is needed, builds from a source directory that cannot be written
+# to, where make check works, installs below DESTDIR, and uninstalls and cleans without a trace.
 . "$TM_SRC/test/lib/script.sh"
 
 "$TM_SRC/configure" >configure.log 2>&1 || fail "configure: $(tail -n 5 configure.log)"
@@ -14,7 +14,8 @@ make -j"$(nproc)" distcheck TM_CHECK="unit/test_idmap unit/test_match" >distchec
 require "archives ready for distribution" distcheck.log
 grep -E '^[0-9]+ passed' distcheck.log || fail "make check ran no tests"
 
-# What a checkout has and quickstart, the tests and the build inside Open MPI need is in the archive, too.
+# What a checkout has and quickstart, the tests and the build inside Open MPI need is in the
+# archive, too.
 tar tzf pml_tm-*.tar.gz | sed 's@^[^/]*/@@' | LC_ALL=C sort >archive
 (cd "$TM_SRC" && find common pml_tm test doc -type f ! -name '*.pyc') | LC_ALL=C sort >tree
 missing=$(LC_ALL=C comm -13 archive tree)

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=60 quick=yes needs=zsh
 #
-# env.sh in bash, dash and zsh: sourced once or twice, beside what the user set, after the installation was moved, in a path
-# with spaces; and where it cannot help, it says so and sets nothing.
+# env.sh in bash, dash and zsh: sourced once or twice, beside what the user set, after the
+# installation was moved, in a path with spaces; and where it cannot help, it says so and sets
+# nothing.
 . "$TM_SRC/test/lib/script.sh"
 
 unset OMPI_MCA_mca_base_component_path PML_TM_PREFIX
@@ -13,7 +14,8 @@ cp -R "$TM_PREFIX" "with:colon"
 env_sh=share/pml_tm/env.sh
 moved="$PWD/with space/moved"
 
-# value SHELL COMMANDS: the component path after the commands; everything else that they print shows, too.
+# value SHELL COMMANDS: the component path after the commands; everything else that they print
+# shows, too.
 value()
 {
     # shellcheck disable=SC2016 # for that shell to expand

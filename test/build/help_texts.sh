@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=60 quick=yes
 #
-# Every parameter says what it does; every help message that the code asks for exists, and none that exists goes unused.
+# Every parameter says what it does; every help message that the code asks for exists, and none that
+# exists goes unused.
 . "$TM_SRC/test/lib/script.sh"
 
 # check_params TYPE NAME: the parameters of that component.
@@ -29,7 +30,8 @@ mapfile -t helps < <(find "$TM_SRC/common" "$TM_SRC/pml_tm" "$TM_SRC/btl_fabric"
 topics=$(sed -nE 's/^\[(.+)\]$/\1/p' "${helps[@]}")
 [[ -z $(sort <<<"$topics" | uniq -d) ]] || fail "a topic is there twice: $(sort <<<"$topics" | uniq -d)"
 
-# Literal topics of mca_pml_tm_show_help(), and of btl_fabric's show_help(), exist, and the files are installed.
+# Literal topics of mca_pml_tm_show_help(), and of btl_fabric's show_help(), exist, and the files
+# are installed.
 cat "${sources[@]}" | tr '\n' ' ' | grep -aoP 'show_help\(\s*"[^"]+"' | sed -E 's/.*\("([^"]+)"$/\1/' | sort -u >used ||
     fail "no help message is used"
 while read -r topic; do
@@ -40,7 +42,8 @@ for file in "${helps[@]}"; do
     [[ -r $TM_PREFIX/share/openmpi/$(basename "$file") ]] || fail "the help file $(basename "$file") is not installed"
 done
 
-# And every topic stands in the sources as a string: used directly, or handed to a function that shows it.
+# And every topic stands in the sources as a string: used directly, or handed to a function that
+# shows it.
 for topic in $topics; do
     grep -qF "\"$topic\"" "${sources[@]}" || fail "topic [$topic] is not used"
 done

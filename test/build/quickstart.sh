@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 needs=gnuplot,NPopenmpi short=turns
 #
-# ./quickstart in a fresh copy of the sources does what README says it does: tables and plots. Its packages are there already.
+# ./quickstart in a fresh copy of the sources does what README says it does: tables and plots. Its
+# packages are there already.
 . "$TM_SRC/test/lib/script.sh"
 
 mkdir copy

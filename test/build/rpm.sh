@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 short=turns
 #
-# The RPM, built by rpmbuild from an archive that make dist made, unpacked into an overlay over this system and used without
-# env.sh.  Dependencies are not looked at: on Debian rpm knows of no packages.
+# The RPM, built by rpmbuild from an archive that make dist made, unpacked into an overlay over this
+# system and used without env.sh.  Dependencies are not looked at: on Debian rpm knows of no
+# packages.
 . "$TM_SRC/test/lib/overlay.sh"
 
 command -v rpmbuild >/dev/null || skip "rpmbuild is not installed (package rpm)"

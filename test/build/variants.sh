@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 short=turns
 #
-# Builds with less: without the verbs provider, and with it but without librdmacm. Both build without warnings and run MPI programs.
+# Builds with less: without the verbs provider, and with it but without librdmacm. Both build
+# without warnings and run MPI programs.
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/lib/build.sh"
 

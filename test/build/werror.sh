@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 needs=clang
 #
-# No warnings, from gcc nor from clang: the latter sees other things, and gcc sees more the more it optimizes.
+# No warnings, from gcc nor from clang: the latter sees other things, and gcc sees more the more it
+# optimizes.
 . "$TM_SRC/test/lib/script.sh"
 
 for cc in gcc clang; do

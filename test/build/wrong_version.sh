@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=60
 #
-# A build for another series of Open MPI is refused with a message that names the library it misses, and does no harm.  The
-# guard is the SONAME of libopen-pal: Open MPI itself compares no versions.
+# A build for another series of Open MPI is refused with a message that names the library it misses,
+# and does no harm.  The guard is the SONAME of libopen-pal: Open MPI itself compares no versions.
 . "$TM_SRC/test/lib/script.sh"
 
 cp -R "$TM_PREFIX" moved

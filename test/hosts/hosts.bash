@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# Several hosts on this one, for test/hosts/*.sh, which source it after script.sh: network namespaces, joined by veth pairs and a
-# bridge, each with a host name, process ids and a /dev/shm of its own.  All is in a sandbox that goes with the test.  mpirun runs
-# on a further host, tmlogin, where no rank does; a launch agent takes the place of ssh.
+# Several hosts on this one, for test/hosts/*.sh, which source it after script.sh: network
+# namespaces, joined by veth pairs and a bridge, each with a host name, process ids and a /dev/shm
+# of its own.  All is in a sandbox that goes with the test.  mpirun runs on a further host, tmlogin,
+# where no rank does; a launch agent takes the place of ssh.
 #
 #     hosts_enter "$@"      first: the script starts anew inside the sandbox
 #     hosts_up N            tmhost1 to tmhostN; 10.88.0.I and fd88::I on their eth0

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=240 needs=ip,ss cores=2
 #
-# Networks that give trouble: addresses that lead nowhere, ranges of ports, sockets that do little at a time, a link that is down for
-# a while, garbage at the ports, a host that dies.
+# Networks that give trouble: addresses that lead nowhere, ranges of ports, sockets that do little
+# at a time, a link that is down for a while, garbage at the ports, a host that dies.
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/hosts/hosts.bash"
 

@@ -30,6 +30,7 @@ tm_build()
     fi
     touch "$build/.built"
     make -C "$build" -j"$(nproc)" 9>&-
-    # Installed over a library in use, the old file must go, not be written into: install(1) removes it first.
+    # Installed over a library in use, the old file must go, not be written into: install(1) removes
+    # it first.
     make -C "$build" install 9>&-
 )

@@ -58,7 +58,8 @@ find_scripts()
     done
 }
 
-# One case for each directive and number of ranks. A program without directive is a helper of a script.
+# One case for each directive and number of ranks. A program without directive is a helper of a
+# script.
 find_programs()
 {
     local file name np line i
@@ -89,7 +90,8 @@ find_cases()
     fi
 }
 
-# has_no_part_in_device NAME: what is counted depends on the way; one rank, or settings of shared memory, show nothing of a device.
+# has_no_part_in_device NAME: what is counted depends on the way; one rank, or settings of shared
+# memory, show nothing of a device.
 has_no_part_in_device()
 {
     local settings=" ${case_env[$1]} "
@@ -114,7 +116,8 @@ use_device()
     ! is_machine || settings+=" OMPI_MCA_plm_rsh_agent=$VM_AGENT"
     for name in "${cases[@]}"; do
         ! has_no_part_in_device "$name" || continue
-        # What Open MPI chooses for one-sided communication fails between hosts without RDMA of its own (doc/conformance.md).
+        # What Open MPI chooses for one-sided communication fails between hosts without RDMA of its
+        # own (doc/conformance.md).
         [[ $TM_TEST_DEVICE != rxe2 || $name != mpi/onesided/1/* ]] || continue
         selected+=("$name")
         case_env[$name]="$settings ${case_env[$name]}"
@@ -186,8 +189,9 @@ tm_choice()
     echo "${TM_TEST_CHOICE:-$(($(tm_number "$(git -C "$TM_SRC" rev-parse HEAD 2>/dev/null || true)") % 100000))}"
 }
 
-# Of an MPI program the plain case with 2 ranks, that with 4 (or, without both, the first plain one), and of all others one, by the
-# choice. What a program is asked for by a word (threads: all, probes, cancel) makes a program of its own. Sets short_cases.
+# Of an MPI program the plain case with 2 ranks, that with 4 (or, without both, the first plain
+# one), and of all others one, by the choice. What a program is asked for by a word (threads: all,
+# probes, cancel) makes a program of its own. Sets short_cases.
 choose_of_program()
 {
     local name np first='' others=() taken=' '

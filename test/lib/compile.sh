@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2030,SC2031 # subshells keep their settings to themselves
-# The TEST directive, and compiling what it describes.  Wants TM_SRC, TM_BUILD and TM_BIN (where binaries go).
+# The TEST directive, and compiling what it describes.  Wants TM_SRC, TM_BUILD and TM_BIN (where
+# binaries go).
 #
 # A directive is a comment line of its own, in C or shell:
 #     /* TEST: sources=common/match/match.c variants=asan,tsan timeout=60 */
 #     # TEST: timeout=300 quick=no
-# of key=value pairs; a value with spaces stands in double quotes.  doc/contributing.md lists the keys.
+# of key=value pairs; a value with spaces stands in double quotes.  doc/contributing.md lists the
+# keys.
 
 tm_known_keys=' args cflags cores depends device env ldflags needs np ompi pml quick sources short stderr timeout upstream variants '
 
@@ -15,7 +17,8 @@ tm_directives()
     sed -nE 's@^[[:space:]]*(/\*|\*|//|#)[[:space:]]*TEST:[[:space:]]*(.*)$@\2@p' "$1" | sed -E 's@[[:space:]]*\*/[[:space:]]*$@@'
 }
 
-# tm_check_directives FILE: fail if a line looks like a directive and is none, or if one goes on in the next line.
+# tm_check_directives FILE: fail if a line looks like a directive and is none, or if one goes on in
+# the next line.
 tm_check_directives()
 {
     awk -v file="$1" '
@@ -64,8 +67,8 @@ tm_binary()
     echo "$TM_BIN/$1${2:+.$2}"
 }
 
-# tm_object SOURCE COMMAND...: compile it, unless the same command has compiled the same preprocessed source before, for whichever
-# test; prints the object's name.
+# tm_object SOURCE COMMAND...: compile it, unless the same command has compiled the same
+# preprocessed source before, for whichever test; prints the object's name.
 tm_object()
 {
     local source=$1 key object
@@ -109,8 +112,9 @@ tm_cc()
     echo "$key" >"$output.key"
 }
 
-# tm_sources LIST: the files of a comma separated list, one a line. @fabric and @verbs are those of common/sources.mk that use no
-# help texts, variables and rcache of Open MPI, no librdmacm and no hwloc.
+# tm_sources LIST: the files of a comma separated list, one a line. @fabric and @verbs are those of
+# common/sources.mk that use no help texts, variables and rcache of Open MPI, no librdmacm and no
+# hwloc.
 tm_sources()
 {
     local name names
@@ -127,7 +131,8 @@ tm_sources()
     done
 }
 
-# tm_listed VARIABLE REGEX: the C files in this variable of common/sources.mk, but those whose name matches.
+# tm_listed VARIABLE REGEX: the C files in this variable of common/sources.mk, but those whose name
+# matches.
 tm_listed()
 {
     sed -n "/^$1 = /,/[^\\\\]\$/p" "$TM_SRC/common/sources.mk" | grep -oE '[^[:space:]]+\.c' | grep -vE "/$2\$" | sed "s@^@$TM_SRC/@"

@@ -2,9 +2,9 @@
 # shellcheck shell=bash
 # For scripts that run test/mpi/ft.c; sourced after script.sh.
 
-# ft_run COMMAND...: in the files out and err; done when it ends, 3 seconds after it has said its result, or after 40.  What
-# comes after that is not judged: with a process killed, the runtime's fence in MPI_Finalize does not end now and then, over
-# every PML.
+# ft_run COMMAND...: in the files out and err; done when it ends, 3 seconds after it has said its
+# result, or after 40.  What comes after that is not judged: with a process killed, the runtime's
+# fence in MPI_Finalize does not end now and then, over every PML.
 ft_run()
 {
     local i left=400 pid

@@ -2,7 +2,8 @@
 # shellcheck shell=bash disable=SC2034 # tm_job_* are for the caller
 # Run one command under watch: with a time limit, and looking at what it leaves behind.
 
-# tm_marked ID: print the ids of the live processes that were started, however indirectly, under this id.
+# tm_marked ID: print the ids of the live processes that were started, however indirectly, under
+# this id.
 tm_marked()
 {
     local file
@@ -39,10 +40,11 @@ tm_shm_list()
     find /dev/shm -mindepth 1 2>/dev/null | LC_ALL=C sort
 }
 
-# tm_shm_new BEFORE: print the files in /dev/shm that are not in the list BEFORE, unless a live process has them in use (it
-# is not of this test, whose processes are gone by now: someone else runs MPI programs here).  Those of Open MPI's own BTL for
-# shared memory (5.0: sm, 4.1: vader) it removes: they are left by whoever is killed, as mpirun does with the other processes of a
-# job when one has failed to start.
+# tm_shm_new BEFORE: print the files in /dev/shm that are not in the list BEFORE, unless a live
+# process has them in use (it is not of this test, whose processes are gone by now: someone else
+# runs MPI programs here).  Those of Open MPI's own BTL for shared memory (5.0: sm, 4.1: vader) it
+# removes: they are left by whoever is killed, as mpirun does with the other processes of a job when
+# one has failed to start.
 tm_shm_new()
 {
     local file
@@ -64,8 +66,8 @@ tm_can_isolate()
     ((EUID == 0)) && unshare --mount --propagation private sh -c 'mount -t tmpfs tmpfs /dev/shm' 2>/dev/null
 }
 
-# tm_limit SECONDS: returns after that time, in which a second counts less where more processes want to run than there are
-# processors: a busy machine must fail no test.
+# tm_limit SECONDS: returns after that time, in which a second counts less where more processes want
+# to run than there are processors: a busy machine must fail no test.
 tm_limit()
 {
     local left=$(($1 * 1000)) cores running never
@@ -79,7 +81,8 @@ tm_limit()
     done
 }
 
-# tm_job_start ID SHM COMMAND...: become the command, marked, with the file system SHM (if it names one) as /dev/shm.
+# tm_job_start ID SHM COMMAND...: become the command, marked, with the file system SHM (if it names
+# one) as /dev/shm.
 tm_job_start()
 {
     local id=$1 shm=$2
@@ -90,7 +93,8 @@ tm_job_start()
     exec setsid unshare --mount --propagation private sh -c 'mount --bind "$0" /dev/shm && exec "$@"' "$shm" "$@"
 }
 
-# tm_left_in_shm SHM BEFORE: the files that a command whose /dev/shm this was has left, or without one, those not in the list BEFORE.
+# tm_left_in_shm SHM BEFORE: the files that a command whose /dev/shm this was has left, or without
+# one, those not in the list BEFORE.
 tm_left_in_shm()
 {
     if [[ -n $1 ]]; then
@@ -101,9 +105,10 @@ tm_left_in_shm()
 }
 
 # tm_job OUT ERR SECONDS COMMAND...
-# Run the command with its standard output and error in these files, and with a /dev/shm of its own if tm_isolated is yes (then in
-# a mount namespace that the caller has made).  Sets tm_job_status to its exit status, or 124 when it ran past the time limit (the
-# stacks are then in ERR), and tm_job_left to what it left behind, empty if nothing.
+# Run the command with its standard output and error in these files, and with a /dev/shm of its own
+# if tm_isolated is yes (then in a mount namespace that the caller has made).  Sets tm_job_status to
+# its exit status, or 124 when it ran past the time limit (the stacks are then in ERR), and
+# tm_job_left to what it left behind, empty if nothing.
 tm_job()
 {
     local out=$1 err=$2 limit=$3 id shm='' before='' pid alarm finished=0 i left
@@ -169,9 +174,10 @@ tm_job()
     fi
 }
 
-# tm_is_upstream REGEX ERR: do the stacks in ERR show the fault of Open MPI that REGEX names, and nothing of ours?  A process that is in
-# the component counts against it, unless it is in a call that waits for the runtime on behalf of others (a rank that waits in
-# MPI_Comm_spawn for the one that spawns).
+# tm_is_upstream REGEX ERR: do the stacks in ERR show the fault of Open MPI that REGEX names, and
+# nothing of ours?  A process that is in the component counts against it, unless it is in a call
+# that waits for the runtime on behalf of others (a rank that waits in MPI_Comm_spawn for the one
+# that spawns).
 tm_is_upstream()
 {
     awk -v upstream="$1" '

@@ -2,7 +2,8 @@
 # shellcheck shell=bash disable=SC2034 # the variables are for the caller
 # How MPI programs are started here.  For test/run, its scripts and quickstart.
 
-# tm_mpi_environment: an environment in which only what the caller sets decides, also as root and in a container.
+# tm_mpi_environment: an environment in which only what the caller sets decides, also as root and in
+# a container.
 tm_mpi_environment()
 {
     local name
@@ -16,8 +17,9 @@ tm_mpi_environment()
     export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 }
 
-# tm_mpirun_flags NP: sets the array of that name to the options that NP ranks need on this machine.  Ranks are not bound:
-# other work may go on here, and a container may forbid it. Where they are not alone (TM_TEST_BESIDE=yes), they yield.
+# tm_mpirun_flags NP: sets the array of that name to the options that NP ranks need on this machine.
+# Ranks are not bound: other work may go on here, and a container may forbid it. Where they are not
+# alone (TM_TEST_BESIDE=yes), they yield.
 tm_mpirun_flags()
 {
     tm_mpirun_flags=(-np "$1" --bind-to none)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# For tests that install something into the system: they do it in an overlay over it, which goes when the test ends.
+# For tests that install something into the system: they do it in an overlay over it, which goes
+# when the test ends.
 . "$TM_SRC/test/lib/script.sh"
 
-# in_overlay SCRIPT ARGUMENT...: bash runs it with the system as it is, but for what it changes there; $TM_WORK is kept, and so
-# is what env.sh sets taken away.  Skips the test where there may be no overlay.
+# in_overlay SCRIPT ARGUMENT...: bash runs it with the system as it is, but for what it changes
+# there; $TM_WORK is kept, and so is what env.sh sets taken away.  Skips the test where there may be
+# no overlay.
 in_overlay()
 {
     ((EUID == 0)) || skip "only root can mount an overlay"

@@ -19,7 +19,8 @@ tm_packages_test=(
 # test/vm: emulated machines with a Soft-RoCE device.  Its tests are skipped without.
 tm_packages_vm=(busybox-static ibverbs-utils iproute2 qemu-system-x86 rdma-core xz-utils)
 
-# The same for RHEL, Fedora and their kin, where quickstart runs; NetPIPE is not among their packages.
+# The same for RHEL, Fedora and their kin, where quickstart runs; NetPIPE is not among their
+# packages.
 tm_packages_build_rpm=(
     autoconf automake gcc hwloc-devel libtool make openmpi-devel openssh-clients pkgconf-pkg-config pmix-devel rdma-core-devel
 )
@@ -76,7 +77,8 @@ tm_missing_packages()
     done
 }
 
-# tm_install_packages PACKAGE...: installs what is missing, and touches neither apt (dnf) nor the network if nothing is.
+# tm_install_packages PACKAGE...: installs what is missing, and touches neither apt (dnf) nor the
+# network if nothing is.
 tm_install_packages()
 {
     local system command

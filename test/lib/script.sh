@@ -7,13 +7,14 @@
 #     # TEST: timeout=60 quick=no
 #     . "$TM_SRC/test/lib/script.sh"
 #
-# They are started by test/run, in a scratch directory of their own ($TM_WORK, which is also the working directory), with
+# They are started by test/run, in a scratch directory of their own ($TM_WORK, which is also the
+# working directory), with
 #     TM_SRC        the source tree
 #     TM_BUILD      the build directory of the build under test
 #     TM_PREFIX     where that build is installed; env.sh has been sourced, so mpirun and ompi_info find the component
 #     TM_TEST_PML   the pml that tm_mpirun chooses: tm, unless the user of test/run wants another
-# and under set -euo pipefail.  Exit status 0 is a pass, 77 a skip, everything else a failure.  Files left in /dev/shm and
-# processes left behind fail the test, too.
+# and under set -euo pipefail.  Exit status 0 is a pass, 77 a skip, everything else a failure.
+# Files left in /dev/shm and processes left behind fail the test, too.
 
 set -euo pipefail
 . "$TM_SRC/test/lib/mpi.sh"
@@ -33,7 +34,8 @@ skip()
     exit 77
 }
 
-# skip_without WHAT TEXT...: end it as skipped, or failed if TM_REQUIRE forbids that this is missing.
+# skip_without WHAT TEXT...: end it as skipped, or failed if TM_REQUIRE forbids that this is
+# missing.
 skip_without()
 {
     ! tm_is_required "$1" || fail "$1 is required here (TM_REQUIRE): ${*:2}"
@@ -41,7 +43,8 @@ skip_without()
 }
 
 # tm_mpirun NP [MPIRUN-OPTION...] PROGRAM [ARGUMENT...]
-# Run it; its output is shown, and kept in $TM_WORK/out and $TM_WORK/err for require and forbid.  Returns mpirun's status.
+# Run it; its output is shown, and kept in $TM_WORK/out and $TM_WORK/err for require and forbid.
+# Returns mpirun's status.
 tm_mpirun()
 {
     local rc=0 choice=()
@@ -59,8 +62,9 @@ tm_mpirun()
     return "$rc"
 }
 
-# tm_by_rank FILE COMMAND-OF-RANK-0 COMMAND-OF-RANK-1...: make FILE a program that runs as each rank another command (a shell
-# word list).  The way of mpirun, program : program, crashes in Open MPI 5.0.7's.
+# tm_by_rank FILE COMMAND-OF-RANK-0 COMMAND-OF-RANK-1...: make FILE a program that runs as each rank
+# another command (a shell word list).  The way of mpirun, program : program, crashes in Open MPI
+# 5.0.7's.
 tm_by_rank()
 {
     local file=$1 rank=0
@@ -76,7 +80,8 @@ tm_by_rank()
     chmod +x "$file"
 }
 
-# require TEXT [FILE...]: fail unless a line of the last tm_mpirun's output (or of the files) has this text, a fixed string.
+# require TEXT [FILE...]: fail unless a line of the last tm_mpirun's output (or of the files) has
+# this text, a fixed string.
 require()
 {
     local text=$1
@@ -106,7 +111,8 @@ require_quiet()
     forbid "$tm_noise"
 }
 
-# tm_libopen_pal SERIES: prints the SONAME of that Open MPI's libopen-pal, which tells the series apart.
+# tm_libopen_pal SERIES: prints the SONAME of that Open MPI's libopen-pal, which tells the series
+# apart.
 tm_libopen_pal()
 {
     case $1 in

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# For scripts with device=tmdev that run MPI programs over it; sourced after script.sh. All processes talk by verbs, and nothing else
-# of Open MPI uses an RDMA device.
+# For scripts with device=tmdev that run MPI programs over it; sourced after script.sh. All
+# processes talk by verbs, and nothing else of Open MPI uses an RDMA device.
 
 export OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_btl=self,vader OMPI_MCA_mtl=^ofi
 [[ $TM_OMPI_SERIES == 4.1 ]] || OMPI_MCA_btl=self,sm
 
-# settings WORD...: the words NAME=VALUE ahead go to the array environment, the others to the array words, both the caller's.
+# settings WORD...: the words NAME=VALUE ahead go to the array environment, the others to the array
+# words, both the caller's.
 settings()
 {
     environment=()

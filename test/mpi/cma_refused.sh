@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=180 quick=no
 #
-# The kernel refuses process_vm_readv, as in many containers: large messages go in fragments, every byte right; the table says
-# why, the counter counts. Refused on both sides, and on the receiver's only.
+# The kernel refuses process_vm_readv, as in many containers: large messages go in fragments, every
+# byte right; the table says why, the counter counts. Refused on both sides, and on the receiver's
+# only.
 . "$TM_SRC/test/lib/script.sh"
 
 nocma=$(tm_mpi_program nocma)

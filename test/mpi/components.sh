@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 quick=no
 #
-# What is built on the PML gives right results with each of Open MPI's components: collectives (tuned, basic, libnbc, sync, sm, han,
-# adapt, inter, where present), one-sided communication (pt2pt, rdma, sm) and MPI-IO (ompio, romio).
+# What is built on the PML gives right results with each of Open MPI's components: collectives
+# (tuned, basic, libnbc, sync, sm, han, adapt, inter, where present), one-sided communication
+# (pt2pt, rdma, sm) and MPI-IO (ompio, romio).
 #
 # Left out is what Open MPI 4.1.4 does wrong over every PML:
 #   coll/tuned    allreduce algorithms 4 and 5 (rings) with an operation that is not commutative

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=120 quick=no
 #
-# More ranks than processors: those who wait find out by themselves, yield, and sleep when it takes long (crowd.c).  All ranks, and
-# mpirun, which they take the number of processors from, are put on one processor.
+# More ranks than processors: those who wait find out by themselves, yield, and sleep when it takes
+# long (crowd.c).  All ranks, and mpirun, which they take the number of processors from, are put on
+# one processor.
 . "$TM_SRC/test/lib/script.sh"
 program=$(tm_mpi_program crowd)
 cpu=$(sed -nE 's/^Cpus_allowed_list:\s*([0-9]+).*/\1/p' /proc/self/status)

@@ -9,8 +9,8 @@ basic=$(tm_mpi_program basic)
 
 unshare -m true 2>/dev/null || skip "no mount namespaces here"
 
-# in_shm OPTIONS COMMAND: run the command where /dev/shm is a tmpfs with these options.  Open MPI's own segments (vader,
-# loaded beside the PML) live elsewhere then.
+# in_shm OPTIONS COMMAND: run the command where /dev/shm is a tmpfs with these options.  Open MPI's
+# own segments (vader, loaded beside the PML) live elsewhere then.
 in_shm()
 {
     local options=$1

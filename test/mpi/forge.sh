@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=120
 #
-# A message must come from the process that its source rank names: one that names another ends the job, with a message that says
-# which process sent it, whether a receive is posted for it or not, and is given to nobody.
+# A message must come from the process that its source rank names: one that names another ends the
+# job, with a message that says which process sent it, whether a receive is posted for it or not,
+# and is given to nobody.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"

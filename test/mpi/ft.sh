@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: ompi=5.0 timeout=300
 #
-# Fault tolerance (mpirun --with-ft ulfm): a rank is killed while the others wait for it in every way; the survivors hear of it,
-# revoke, shrink, agree and go on.
+# Fault tolerance (mpirun --with-ft ulfm): a rank is killed while the others wait for it in every
+# way; the survivors hear of it, revoke, shrink, agree and go on.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source-path=SCRIPTDIR source=../lib/ft.sh
 . "$TM_SRC/test/lib/ft.sh"

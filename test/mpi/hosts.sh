@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 device=tmdev
 #
-# Jobs on two hosts: shared memory inside each, the verbs device in software (test/tmdev) between them. The second host is this one
-# under another name, in a UTS namespace, where mpirun's daemon is started by a script in the place of ssh.
+# Jobs on two hosts: shared memory inside each, the verbs device in software (test/tmdev) between
+# them. The second host is this one under another name, in a UTS namespace, where mpirun's daemon is
+# started by a script in the place of ssh.
 . "$TM_SRC/test/lib/script.sh"
 
 unshare --uts true 2>/dev/null || skip "no UTS namespace can be made here"

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 quick=no
 #
-# A process that is killed in the middle of anything ends the job: soon, with one message that names it, and with nothing
-# left behind. So does the death of mpirun. TM_SEED repeats a run's choice of ranks and moments.
+# A process that is killed in the middle of anything ends the job: soon, with one message that names
+# it, and with nothing left behind. So does the death of mpirun. TM_SEED repeats a run's choice of
+# ranks and moments.
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/lib/job.sh"
 
@@ -80,7 +81,8 @@ one()
     ((rc != 124 && SECONDS - begin < limit)) || wrong "$what: not over after $limit s"
     ((rc != 0)) || wrong "$what: mpirun's status is 0"
     wait_gone 2 || wrong "$what: processes left behind"
-    # Open MPI 5.0 breaks the line, and has been seen to name no signal for a process that had just started.
+    # Open MPI 5.0 breaks the line, and has been seen to name no signal for a process that had just
+    # started.
     if [[ $kind != init || $TM_OMPI_SERIES == 4.1 ]]; then
         (($(tr -s '\0\n' '  ' <err | grep -ao 'exited on signal 9' | wc -l) == 1)) || wrong "$what: not one message of mpirun about signal 9"
         grep -qaF "process rank $victim " err || wrong "$what: the rank is not named"

@@ -5,7 +5,8 @@
 # pml_monitoring on top of the PML: it counts right, and everything below it works as without.
 . "$TM_SRC/test/lib/script.sh"
 
-# It has to be among the components that are opened. The programs do not take such a list for pml tm by themselves.
+# It has to be among the components that are opened. The programs do not take such a list for pml tm
+# by themselves.
 if [[ $TM_TEST_PML == tm ]]; then
     export TM_STRICT=1
 fi
@@ -22,7 +23,8 @@ clean()
     require 'errors=0'
 }
 
-# counted NP MPIRUN-OPTION...: what the program says that it sent is what pml_monitoring writes at the end.
+# counted NP MPIRUN-OPTION...: what the program says that it sent is what pml_monitoring writes at
+# the end.
 counted()
 {
     local np=$1 rank

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=60 quick=no
 #
-# Debuggers see pending receives and sends: Open MPI's library for message queues lists those of each rank (msgq.c).
+# Debuggers see pending receives and sends: Open MPI's library for message queues lists those of
+# each rank (msgq.c).
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=1800 ompi=4.1
 #
-# The n-th allocation of pml_tm in a whole job fails, for each n, or in a short run for some of one program: the program is right all
-# the same, or ends with a message. No crash, no hang, nothing left behind.
+# The n-th allocation of pml_tm in a whole job fails, for each n, or in a short run for some of one
+# program: the program is right all the same, or ends with a message. No crash, no hang, nothing
+# left behind.
 . "$TM_SRC/test/lib/script.sh"
 
 library=$TM_WORK/fail_malloc.so
@@ -11,7 +12,8 @@ gcc -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o "$library" "$TM_
     fail 'fail_malloc.c does not compile'
 limit=$((60 * ${TM_TEST_TIMEOUT_SCALE:-1}))
 
-# watch PID: until this mpirun ends, or hangs although its ranks have ended: returns 1 then, and 2 if the ranks hang.
+# watch PID: until this mpirun ends, or hangs although its ranks have ended: returns 1 then, and 2
+# if the ranks hang.
 watch()
 {
     local i ended=0 states
@@ -27,8 +29,8 @@ watch()
     return 2
 }
 
-# job CALL RANK PROGRAM [ARGUMENT...]: returns its status, 125 if mpirun did not notice that the ranks had ended, 124 if they hang; the
-# output is in out and err.
+# job CALL RANK PROGRAM [ARGUMENT...]: returns its status, 125 if mpirun did not notice that the
+# ranks had ended, 124 if they hang; the output is in out and err.
 job()
 {
     local call=$1 rank=$2 program pid rc=0 seen=0
@@ -50,8 +52,9 @@ job()
     esac
 }
 
-# orderly WHAT STATUS NAME: what came of it is right, or an error that says why. After a job that failed, mpirun itself hangs or
-# crashes now and then, in PMIx_server_finalize(); it loses messages of Open MPI's own, too, and says so.
+# orderly WHAT STATUS NAME: what came of it is right, or an error that says why. After a job that
+# failed, mpirun itself hangs or crashes now and then, in PMIx_server_finalize(); it loses messages
+# of Open MPI's own, too, and says so.
 orderly()
 {
     local lost='Data unpack would read past end of buffer in file .*show_help'
@@ -89,7 +92,8 @@ all_calls()
     echo "$1: $calls allocations, every ${step}. failed from the ${begin}. on; $stopped jobs ended with a message"
 }
 
-# all_posts: an answer for which there is no memory, for each, ends the job with a message of its own.
+# all_posts: an answer for which there is no memory, for each, ends the job with a message of its
+# own.
 all_posts()
 {
     local call posts

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# For the tests that build pml_tm with a sanitizer and run MPI programs over it. Open MPI is not built with it, so the runtime is
-# loaded into the programs, not into mpirun.
+# For the tests that build pml_tm with a sanitizer and run MPI programs over it. Open MPI is not
+# built with it, so the runtime is loaded into the programs, not into mpirun.
 # shellcheck source-path=SCRIPTDIR source=../lib/script.sh
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/lib/build.sh"
 
 launcher=()
 
-# sanitizer_build SANITIZERS [HEADER]: build and install that, and have mpirun find it. HEADER is included before all else.
+# sanitizer_build SANITIZERS [HEADER]: build and install that, and have mpirun find it. HEADER is
+# included before all else.
 sanitizer_build()
 {
     sanitizer="-fsanitize=$1"
@@ -32,7 +33,8 @@ sanitizer_build()
     mkdir -p "$TM_BIN"
 }
 
-# check PROGRAM NP [NAME=VALUE...] [: ARGUMENT...]: no report of the sanitizer, and the program's own success.
+# check PROGRAM NP [NAME=VALUE...] [: ARGUMENT...]: no report of the sanitizer, and the program's
+# own success.
 check()
 {
     local program=$1 np=$2 environment=() rc=0 compiled
@@ -51,7 +53,8 @@ check()
     forbid "$reports"
 }
 
-# sanitizer_program NAME: as tm_mpi_program, built with the sanitizer, where its reports would be of use.
+# sanitizer_program NAME: as tm_mpi_program, built with the sanitizer, where its reports would be of
+# use.
 sanitizer_program()
 {
     if [[ $sanitizer == *thread* ]]; then

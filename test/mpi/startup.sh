@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=120 quick=no
 #
-# How jobs begin and end: without mpirun, at once, by MPI_Abort, without MPI_Finalize, with processes that selected
-# different PMLs; and when pml tm is selected without being named.
+# How jobs begin and end: without mpirun, at once, by MPI_Abort, without MPI_Finalize, with
+# processes that selected different PMLs; and when pml tm is selected without being named.
 . "$TM_SRC/test/lib/script.sh"
 
 startup=$(tm_mpi_program startup)

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 device=tmdev
 #
-# MPI programs over the verbs device in software (test/tmdev) with receives on its list: random traffic with lists that are long and
-# too short, and with the faults that bring device and software to match at the same time. TM_TEST_DEVICE=tmdev test/run has the other
-# programs, which are here a few for an Open MPI that it is not run with.
+# MPI programs over the verbs device in software (test/tmdev) with receives on its list: random
+# traffic with lists that are long and too short, and with the faults that bring device and software
+# to match at the same time. TM_TEST_DEVICE=tmdev test/run has the other programs, which are here a
+# few for an Open MPI that it is not run with.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
 . "$TM_SRC/test/lib/verbs.sh"

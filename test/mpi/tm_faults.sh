@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 device=tmdev ompi=4.1
 #
-# What fails while receives are on the list of a device that matches tags: a rank that is killed, in the middle of anything, and a
-# queue pair. The job ends, with a message that says why; test/run sees to it that nothing is left.
+# What fails while receives are on the list of a device that matches tags: a rank that is killed, in
+# the middle of anything, and a queue pair. The job ends, with a message that says why; test/run
+# sees to it that nothing is left.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
 . "$TM_SRC/test/lib/verbs.sh"
@@ -11,8 +12,8 @@
 export OMPI_MCA_btl=self # others leave files in /dev/shm when they are killed
 limit=$((25 * ${TM_TEST_TIMEOUT_SCALE:-1})) # seconds for a job to end
 
-# ends NP [NAME=VALUE...] PROGRAM ARGUMENT...: the job is over within the limit, in failure. With recovery=yes mpirun leaves it to
-# pml tm to notice, and says nothing by its status.
+# ends NP [NAME=VALUE...] PROGRAM ARGUMENT...: the job is over within the limit, in failure. With
+# recovery=yes mpirun leaves it to pml tm to notice, and says nothing by its status.
 recovery=no
 ends()
 {
@@ -71,8 +72,8 @@ for which in 2 0; do # 2: the one that takes the messages of the first peer
     done
 done
 
-# What the device reports cannot be, or it cannot be polled: it is given up, and with it the job.  Another process may be the first
-# to end it, since the one with the device took no more messages.
+# What the device reports cannot be, or it cannot be polled: it is given up, and with it the job.
+# Another process may be the first to end it, since the one with the device took no more messages.
 named=0
 for fault in TMDEV_TM_ERROR=general:100 TMDEV_TM_ERROR=command:100 TMDEV_POLL_ERROR=start:200 TMDEV_POLL_ERROR=next:50; do
     ends 3 "$fault" tm_faults traffic

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: ompi=5.0 timeout=300 device=tmdev
 #
-# Fault tolerance as in ft.sh, with receives on the list of a device that matches tags; and one that says nothing of what it had begun
-# to receive when a connection breaks.
+# Fault tolerance as in ft.sh, with receives on the list of a device that matches tags; and one that
+# says nothing of what it had begun to receive when a connection breaks.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
 . "$TM_SRC/test/lib/verbs.sh"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 device=tmdev
 #
-# What adapters that match tags do, and their drivers, besides what the interface says (test/tmdev/README.md), and what programs do to
-# them. tm_faults.sh has what ends a job.
+# What adapters that match tags do, and their drivers, besides what the interface says
+# (test/tmdev/README.md), and what programs do to them. tm_faults.sh has what ends a job.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
 . "$TM_SRC/test/lib/verbs.sh"

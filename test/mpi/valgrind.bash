@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# For the tests that run MPI programs under valgrind: no error and no lost memory with pml_tm in its stack. What others do is theirs.
+# For the tests that run MPI programs under valgrind: no error and no lost memory with pml_tm in its
+# stack. What others do is theirs.
 # shellcheck source-path=SCRIPTDIR source=../lib/script.sh
 . "$TM_SRC/test/lib/script.sh"
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 ompi=4.1 needs=valgrind short=turns
 #
-# MPI programs under valgrind. (Not truncate: after an error MPI_Sendrecv keeps its request, with what belongs to it.)
+# MPI programs under valgrind. (Not truncate: after an error MPI_Sendrecv keeps its request, with
+# what belongs to it.)
 # shellcheck source-path=SCRIPTDIR source=valgrind.bash
 . "$TM_SRC/test/mpi/valgrind.bash"
 

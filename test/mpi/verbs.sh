@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 device=tmdev
 #
-# MPI programs with all processes of the host talking by verbs, over the verbs device in software (test/tmdev): as it is, with its
-# faults, and with limits that each bring another path. Then a rank is killed.
+# MPI programs with all processes of the host talking by verbs, over the verbs device in software
+# (test/tmdev): as it is, with its faults, and with limits that each bring another path. Then a rank
+# is killed.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
 . "$TM_SRC/test/lib/verbs.sh"

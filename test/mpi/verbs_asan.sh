@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 device=tmdev ompi=4.1 short=turns
 #
-# As asan.sh, with all processes talking by verbs, over the device in software: matched by it and by the CPU, and with its faults.
+# As asan.sh, with all processes talking by verbs, over the device in software: matched by it and by
+# the CPU, and with its faults.
 # shellcheck source-path=SCRIPTDIR source=sanitizer.bash
 . "$TM_SRC/test/mpi/sanitizer.bash"
 # shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=240 device=tmdev
 #
-# Hosts with several RDMA devices and ports: which ones the ranks take, in turn and as the user wants it, traffic between ranks
-# with different ones, and lists that name what is not there.
+# Hosts with several RDMA devices and ports: which ones the ranks take, in turn and as the user
+# wants it, traffic between ranks with different ones, and lists that name what is not there.
 . "$TM_SRC/test/lib/script.sh"
 
 export OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mpi_yield_when_idle=1 TMDEV_DEVICES=2
@@ -83,7 +83,8 @@ echo "== in reserve"
 unset OMPI_MCA_pml_tm_providers
 tm_mpirun 2 --mca pml_tm_verbose 20 "$hello" || fail "with shm"
 (($(cat "$TM_WORK/out" "$TM_WORK/err" | grep -ac 'by SEND on .*, not in use') == 2)) || fail "the device is not kept in reserve"
-# Ranks 2 and 3 do without shm, as if they were elsewhere: the others fetch the device from the reserve.
+# Ranks 2 and 3 do without shm, as if they were elsewhere: the others fetch the device from the
+# reserve.
 far="env OMPI_MCA_pml_tm_providers=^shm,tcp $events"
 tm_by_rank by_rank "$events" "$events" "$far" "$far"
 tm_mpirun 4 --mca pml_tm_verbose 20 "$PWD/by_rank" || fail "from the reserve"

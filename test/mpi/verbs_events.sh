@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=240 device=tmdev
 #
-# A port of an RDMA device that goes down and comes back costs nothing; one that stays down, and a device that fails, end the job
-# with a sentence that says so. With and without receives on the device's list.
+# A port of an RDMA device that goes down and comes back costs nothing; one that stays down, and a
+# device that fails, end the job with a sentence that says so. With and without receives on the
+# device's list.
 . "$TM_SRC/test/lib/script.sh"
 
 export OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mpi_yield_when_idle=1
@@ -13,7 +14,8 @@ export OMPI_MCA_btl=self,vader OMPI_MCA_mtl=^ofi
 
 events=$(tm_mpi_program verbs_events)
 
-# job SECONDS NAME=VALUE: three ranks talk for so many seconds; the device of rank 1 has this setting.
+# job SECONDS NAME=VALUE: three ranks talk for so many seconds; the device of rank 1 has this
+# setting.
 job()
 {
     local plain="$events $1"
@@ -23,7 +25,8 @@ job()
     tm_mpirun 3 --mca pml_tm_verbose 1 "$TM_WORK/job"
 }
 
-# ends_with SENTENCE LIMIT NAME=VALUE: such a job is over within LIMIT seconds, with the sentence, once.
+# ends_with SENTENCE LIMIT NAME=VALUE: such a job is over within LIMIT seconds, with the sentence,
+# once.
 ends_with()
 {
     local begin=$SECONDS

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=180 quick=yes needs=ibv_devinfo
-# Programs of others on the verbs device: rdma-core's tools, and its tag matching tests, by all ways of loading.
+# Programs of others on the verbs device: rdma-core's tools, and its tag matching tests, by all ways
+# of loading.
 . "$TM_SRC/test/tmdev/tmdev.bash"
 
 out=$(tm_build_tmdev)
@@ -55,7 +56,8 @@ pingpong ibv_rc_pingpong -n 100 -s 3000000
 pingpong ibv_srq_pingpong -n 1000 -q 4
 pingpong ibv_srq_pingpong -n 1000 -q 4 -e
 
-# rdma-core's tests, as Debian packs them. Without a device they are "OK (skipped=4)", so what ran is counted.
+# rdma-core's tests, as Debian packs them. Without a device they are "OK (skipped=4)", so what ran
+# is counted.
 tests=/usr/share/doc/rdma-core/tests
 if [[ ! -e $tests/test_tag_matching.py.gz ]] || ! /usr/bin/python3 -c 'import pyverbs' 2>/dev/null; then
     skip "rdma-core's Python tests are not installed (Debian: rdma-core, python3-pyverbs); all else passed"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2054,SC2154 # qemu likes commas; the variables are test/vm/run's
-# Start the machines, wait for the command's end, and clear everything away.  Wants the vm_* variables of test/vm/run.
+# Start the machines, wait for the command's end, and clear everything away.  Wants the vm_*
+# variables of test/vm/run.
 
 # vm_run_command COMMAND [ARGUMENT...]: run it in the machines; exits with its status.
 vm_run_command()
@@ -124,7 +125,8 @@ vm_show_consoles()
     done >&2
 }
 
-# vm_complaints: say so when the kernel met a fault of its own, which the command need not have noticed.
+# vm_complaints: say so when the kernel met a fault of its own, which the command need not have
+# noticed.
 vm_complaints()
 {
     local i

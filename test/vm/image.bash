@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154 # the variables are test/vm/run's
-# What a machine boots: Debian's kernel and a small initramfs, made below $vm_cache on first use and kept there.
+# What a machine boots: Debian's kernel and a small initramfs, made below $vm_cache on first use and
+# kept there.
 #
 #     vmlinux       the kernel, unpacked here once: under emulation it would take longer to unpack itself than to boot
 #     initramfs     busybox, the modules that vm_modules needs in the order in which they load, and guest/init.sh as /init
 #     kernel        its release and the version of its package, for siw.bash
 #     made-from     what they were made from; another value means that they are made again
 #
-# Nothing is installed: the package is unpacked below $vm_cache, and all but these files is removed again.
+# Nothing is installed: the package is unpacked below $vm_cache, and all but these files is removed
+# again.
 
 # Modules are named as the kernel source names them; those that they depend on come along.
 vm_modules=(
@@ -29,7 +31,8 @@ vm_missing()
     fi
 }
 
-# vm_image: make sure that the kernel and the initramfs are there.  Returns 1 and says why if they cannot be had.
+# vm_image: make sure that the kernel and the initramfs are there.  Returns 1 and says why if they
+# cannot be had.
 vm_image()
 {
     mkdir -p "$vm_cache"
@@ -54,8 +57,9 @@ vm_made_from()
     cat "$vm_dir/image.bash" "$vm_dir/guest/init.sh" "$(command -v busybox)" | sha256sum
 }
 
-# vm_download: fetch the package of the kernel that linux-image-amd64 stands for, and unpack it into ./root.  The host's lists of
-# packages may be missing or name one that is gone from the archive; then fresh ones are fetched, for here alone.
+# vm_download: fetch the package of the kernel that linux-image-amd64 stands for, and unpack it into
+# ./root.  The host's lists of packages may be missing or name one that is gone from the archive;
+# then fresh ones are fetched, for here alone.
 vm_download()
 {
     local short=(-o Acquire::Retries=0 -o Acquire::http::Timeout=20)
@@ -81,8 +85,9 @@ vm_download_with()
     [[ -n $package ]] && apt-get "$@" download "$package-unsigned"
 }
 
-# vm_unpack_kernel: make ./vmlinux, an ELF file that qemu starts by its PVH entry, from what the bzImage holds.
-# (Linux, Documentation/x86/boot.rst: setup_sects, payload_offset and payload_length.)
+# vm_unpack_kernel: make ./vmlinux, an ELF file that qemu starts by its PVH entry, from what the
+# bzImage holds. (Linux, Documentation/x86/boot.rst: setup_sects, payload_offset and
+# payload_length.)
 vm_unpack_kernel()
 {
     local image sectors offset length
@@ -121,7 +126,8 @@ vm_initramfs()
     (cd tree && find . | busybox cpio -o -H newc) >initramfs 2>/dev/null
 }
 
-# vm_load_order FILE MODULE...: print the files of these modules, each after those that it depends on.
+# vm_load_order FILE MODULE...: print the files of these modules, each after those that it depends
+# on.
 vm_load_order()
 {
     awk '

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 quick=no short=turns cores=2
 #
-# pml tm over Soft-iWARP: all processes of one machine by verbs, one of which accepts connections too late at first; and two machines.
+# pml tm over Soft-iWARP: all processes of one machine by verbs, one of which accepts connections
+# too late at first; and two machines.
 # shellcheck source-path=SCRIPTDIR source=vm.bash
 . "$TM_SRC/test/vm/vm.bash"
 for program in basic moments random; do

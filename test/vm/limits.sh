@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 quick=no short=turns cores=1
 #
-# What test/vm/run says when all does not go well: the command's exit status, a command that does not end, a machine that crashes.
+# What test/vm/run says when all does not go well: the command's exit status, a command that does
+# not end, a machine that crashes.
 # shellcheck source-path=SCRIPTDIR source=vm.bash
 . "$TM_SRC/test/vm/vm.bash"
 

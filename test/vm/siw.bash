@@ -7,7 +7,8 @@
 #
 # Nothing is installed: the packages are unpacked below $vm_cache, and removed again.
 
-# vm_siw: make sure that siw.ko is there, after vm_image.  Returns 1 and says why if it cannot be had.
+# vm_siw: make sure that siw.ko is there, after vm_image.  Returns 1 and says why if it cannot be
+# had.
 vm_siw()
 {
     (

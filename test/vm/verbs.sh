@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=900 quick=no short=turns cores=2
 #
-# pml tm over Soft-RoCE: all processes of one machine by verbs, and two machines, where those of one talk by shared memory and the
-# others by verbs; and the benchmarks, whose times mean little here.  TM_TEST_DEVICE=rxe test/run has all MPI tests.
+# pml tm over Soft-RoCE: all processes of one machine by verbs, and two machines, where those of one
+# talk by shared memory and the others by verbs; and the benchmarks, whose times mean little here.
+# TM_TEST_DEVICE=rxe test/run has all MPI tests.
 # shellcheck source-path=SCRIPTDIR source=vm.bash
 . "$TM_SRC/test/vm/vm.bash"
 for program in hello basic random; do

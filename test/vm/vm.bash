@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2030,SC2031 # a subshell keeps its settings to itself
-# For test scripts that run in machines with an RDMA device in software.  They source it first, with a limit that leaves room for the boot:
+# For test scripts that run in machines with an RDMA device in software.  They source it first, with
+# a limit that leaves room for the boot:
 #
 #     # TEST: timeout=300 quick=no
 #     . "$TM_SRC/test/vm/vm.bash"
@@ -13,10 +14,11 @@
 . "$TM_SRC/test/lib/script.sh"
 
 # vm_run [hosts=N] [rdma=siw] [timeout=S] [cpus=N] [memory=MIB] [mtu=BYTES] COMMANDS
-# Boot machines and run the commands, a bash script, on the first one, with what test/lib/script.sh and guest/lib.bash offer, in the
-# directory $TM_WORK/vm, which all machines may write to and which stays.  The first command that fails ends it.  Shows the output
-# and keeps it in $TM_WORK/out and $TM_WORK/err, for require and forbid.  Skips the test where there can be no machine, fails it if the
-# commands fail.
+# Boot machines and run the commands, a bash script, on the first one, with what test/lib/script.sh
+# and guest/lib.bash offer, in the directory $TM_WORK/vm, which all machines may write to and which
+# stays.  The first command that fails ends it.  Shows the output and keeps it in $TM_WORK/out and
+# $TM_WORK/err, for require and forbid.  Skips the test where there can be no machine, fails it if
+# the commands fail.
 vm_run()
 {
     local options=(--timeout $((200 * ${TM_TEST_TIMEOUT_SCALE:-1}))) status=0

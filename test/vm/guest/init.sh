@@ -1,7 +1,8 @@
 #!/busybox sh
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=dash
-# The first process of a machine, in its initramfs: load the modules, lay a tmpfs over the host's root, go on there with main.bash.
+# The first process of a machine, in its initramfs: load the modules, lay a tmpfs over the host's
+# root, go on there with main.bash.
 #
 # The kernel's command line says
 #     vm.host=N           which of the machines this is

@@ -2,13 +2,15 @@
 # shellcheck shell=bash
 # For commands that run in a machine.
 
-# on HOST COMMAND...: run it on that machine, as ssh would, with this one's environment at the start of test/vm/run.
+# on HOST COMMAND...: run it on that machine, as ssh would, with this one's environment at the start
+# of test/vm/run.
 on()
 {
     "$VM_AGENT" "$@"
 }
 
-# listens HOST PORT: wait until a TCP server is there, without connecting to it.  Returns 1 if it is not after a while.
+# listens HOST PORT: wait until a TCP server is there, without connecting to it.  Returns 1 if it is
+# not after a while.
 listens()
 {
     local line
@@ -17,7 +19,8 @@ listens()
     on "$1" "for ((i = 0; i < 300; i++)); do grep -q '$line' /proc/net/tcp /proc/net/tcp6 && exit 0; sleep 0.1; done; exit 1"
 }
 
-# ibv_pingpong_with HOST [OPTION...]: ibv_rc_pingpong between this machine and that one, which may be this one, too.
+# ibv_pingpong_with HOST [OPTION...]: ibv_rc_pingpong between this machine and that one, which may
+# be this one, too.
 ibv_pingpong_with()
 {
     local host=$1 server status=0

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# In a machine, on the host's root with a tmpfs above it: set it up, run the command if it is the first one, switch off.
+# In a machine, on the host's root with a tmpfs above it: set it up, run the command if it is the
+# first one, switch off.
 #
 #     bash main HOST DIR
 #
-# HOST is the machine's number.  DIR is test/vm/run's scratch directory, as the host has it, read only:
+# HOST is the machine's number.  DIR is test/vm/run's scratch directory, as the host has it, read
+# only:
 #     main            this file
 #     settings        shell assignments: hosts, rdma (rxe or siw), siw (a module), mtu, share (a directory, or empty), agent (the path of guest/agent)
 #     environment     shell commands: the environment and the working directory of test/vm/run
 #     command         shell commands: what to run
-# Standard output and error are the console.  The first machine has the virtio ports out, err and status, the ways to
-# test/vm/run's standard output and error, and for the exit status.
+# Standard output and error are the console.  The first machine has the virtio ports out, err and
+# status, the ways to test/vm/run's standard output and error, and for the exit status.
 
 set -u
 host=$1 dir=$2
