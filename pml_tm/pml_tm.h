@@ -216,7 +216,7 @@ static inline void mca_pml_tm_complete(mca_pml_tm_core_t *core)
  * The transport is finished with the request, status and error are set. Lock held; the request is
  * not to be touched after.
  */
-static inline void mca_pml_tm_done(mca_pml_tm_core_t *core)
+static inline __attribute__((always_inline)) void mca_pml_tm_done(mca_pml_tm_core_t *core)
 {
     if (OPAL_LIKELY(core->is_private)) {
         core->state = PML_TM_COMPLETING;

@@ -26,6 +26,11 @@
  */
 enum { SHORT_DATA = 64, CACHE_MAX = 256 };
 
+_Static_assert(FAB_COPY_SHORT_MAX <= SHORT_DATA, "a short message fits one of these");
+
+/* The rare half of a function, so that it does not cost the common half saved registers. */
+#define NOINLINE __attribute__((noinline))
+
 static mca_pml_tm_msg_t *msg_alloc(size_t data_len)
 {
     mca_pml_tm_msg_t *msg = mca_pml_tm.msg_cache;
@@ -57,6 +62,15 @@ static size_t msg_bytes(const mca_pml_tm_msg_t *msg)
     return sizeof(*msg) + (msg->data_len > SHORT_DATA ? msg->data_len : SHORT_DATA);
 }
 
+/* It takes memory from now on. */
+static inline void count_kept(const mca_pml_tm_msg_t *msg)
+{
+    mca_pml_tm.unexpected_bytes += msg_bytes(msg);
+    if (OPAL_UNLIKELY(mca_pml_tm.unexpected_bytes > mca_pml_tm.params.unexpected_max)) {
+        mca_pml_tm_flow_stop(msg->peer, msg->hdr);
+    }
+}
+
 void mca_pml_tm_msg_no_memory(size_t bytes)
 {
     mca_pml_tm_show_help("no-memory", mca_pml_tm_process.nodename, bytes,
@@ -80,10 +94,7 @@ mca_pml_tm_msg_t *mca_pml_tm_msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const voi
     if (0 != here) {
         memcpy(msg->data, data, here);
     }
-    mca_pml_tm.unexpected_bytes += msg_bytes(msg);
-    if (OPAL_UNLIKELY(mca_pml_tm.unexpected_bytes > mca_pml_tm.params.unexpected_max)) {
-        mca_pml_tm_flow_stop(peer, hdr);
-    }
+    count_kept(msg);
     return msg;
 }
 
@@ -264,8 +275,7 @@ static void msg_store(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr, c
     }
 }
 
-static __attribute__((noinline)) void msg_eager_any(fab_peer_t *peer, fab_hdr_t hdr,
-                                                    const void *data, size_t len)
+static NOINLINE void msg_eager_any(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     mca_pml_tm_comm_t *tmc;
     bool is_bad;
@@ -278,47 +288,106 @@ static __attribute__((noinline)) void msg_eager_any(fab_peer_t *peer, fab_hdr_t 
     }
 }
 
-/*
- * The receive that a short message takes, if it is the oldest one that is posted; NULL: look for
- * it.  A tag that cannot be fits no receive that names it, so only the source is looked at.
- */
-static inline mca_pml_tm_recv_request_t *match_short(const fab_peer_t *peer, fab_hdr_t hdr,
-                                                     size_t len)
+/* Does a short message go the short way?  Its communicator has no device that matches. */
+static inline bool is_short_way(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer, fab_hdr_t hdr,
+                                size_t len, int32_t source)
 {
-    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm_find(
-        mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits));
-    uint64_t key = hdr.tag & mca_pml_tm.match_mask;
-
-    if (OPAL_LIKELY(NULL != tmc && 0 != (tmc->fast & PML_TM_FAST_RECV) && 0 == hdr.app_ctx &&
-                    len <= FAB_COPY_SHORT_MAX &&
-                    mca_pml_tm_comm_is_sender(tmc, peer, (int32_t) (key >> 32)))) {
-        fab_match_recv_t *recv = fab_match_arrive_first(&tmc->match, key);
-        return OPAL_LIKELY(NULL != recv) ? mca_pml_tm_recv_of((fab_offload_recv_t *) recv) : NULL;
-    }
-    return NULL;
+    return OPAL_LIKELY(NULL != tmc && 0 != (tmc->fast & PML_TM_FAST_RECV) && 0 == hdr.app_ctx &&
+                       len <= FAB_COPY_SHORT_MAX && mca_pml_tm_comm_is_sender(tmc, peer, source));
 }
 
-void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+/* A short message has found its receive. */
+static inline __attribute__((always_inline)) void receive_short(mca_pml_tm_recv_request_t *req,
+                                                                fab_peer_t *peer, fab_hdr_t hdr,
+                                                                const void *data, size_t len)
 {
-    mca_pml_tm_recv_request_t *req = match_short(peer, hdr, len);
-    ompi_status_public_t *status;
+    ompi_status_public_t *status = &req->req_recv.req_base.req_ompi.req_status;
 
-    (void) ctx;
-    if (OPAL_UNLIKELY(NULL == req)) {
-        msg_eager_any(peer, hdr, data, len);
-        return;
-    }
-    ++mca_pml_tm.counters.expected;
     if (OPAL_UNLIKELY(NULL == req->data || len > req->capacity)) {
         mca_pml_tm_recv_eager(req, peer, hdr, data, len);
         return;
     }
-    status = &req->req_recv.req_base.req_ompi.req_status;
     status->MPI_SOURCE = (int32_t) ((hdr.tag & mca_pml_tm.match_mask) >> 32);
     status->MPI_TAG = mca_pml_tm_tag_tag(hdr.tag);
     status->_ucount = len;
     fab_copy_short(req->data, data, len);
     mca_pml_tm_done(&req->core);
+}
+
+/* The same out of line, for what is not the commonest. */
+static NOINLINE void receive_short_late(mca_pml_tm_recv_request_t *req, fab_peer_t *peer,
+                                        fab_hdr_t hdr, const void *data, size_t len)
+{
+    receive_short(req, peer, hdr, data, len);
+}
+
+/* Keep a short message for which there is no receive: msg_store() in one. */
+static inline void keep_short(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
+                              const void *data, size_t len, uint64_t key)
+{
+    mca_pml_tm_msg_t *msg = mca_pml_tm.msg_cache;
+
+    if (OPAL_UNLIKELY(NULL == msg || tmc->is_coll_revoked)) {
+        msg_store(tmc, peer, hdr, data, len, len);
+        return;
+    }
+    mca_pml_tm.msg_cache = msg->next;
+    --mca_pml_tm.msg_cached;
+    msg->peer = peer;
+    msg->hdr = hdr;
+    msg->len = len;
+    msg->data_len = len;
+    fab_copy_short(msg->data, data, len);
+    ++mca_pml_tm.counters.unexpected;
+    fab_match_add_msg(&tmc->match, &msg->match, (int32_t) (key >> 32), (int32_t) (uint32_t) key);
+    count_kept(msg);
+}
+
+/* A short message that does not fit the oldest receive. */
+static NOINLINE void msg_short_any(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
+                                   const void *data, size_t len)
+{
+    uint64_t key = hdr.tag & mca_pml_tm.match_mask;
+    fab_match_recv_t *recv;
+
+    if (OPAL_UNLIKELY(OMPI_ANY_TAG == mca_pml_tm_tag_tag(hdr.tag))) {
+        msg_eager_any(peer, hdr, data, len); /* says what is wrong */
+        return;
+    }
+    recv = fab_match_has_others(&tmc->match)
+               ? fab_match_arrive(&tmc->match, (int32_t) (key >> 32), (int32_t) (uint32_t) key)
+               : NULL;
+    if (OPAL_LIKELY(NULL == recv)) {
+        keep_short(tmc, peer, hdr, data, len, key);
+        return;
+    }
+    ++mca_pml_tm.counters.expected;
+    receive_short_late(mca_pml_tm_recv_of((fab_offload_recv_t *) recv), peer, hdr, data, len);
+}
+
+/*
+ * The common case inline: a short message for the oldest receive that is posted.  A tag that cannot
+ * be fits no receive that names it, so only the source is looked at.
+ */
+void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm_find(
+        mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits));
+    uint64_t key = hdr.tag & mca_pml_tm.match_mask;
+    fab_match_recv_t *recv;
+
+    (void) ctx;
+    if (OPAL_UNLIKELY(!is_short_way(tmc, peer, hdr, len, (int32_t) (key >> 32)))) {
+        msg_eager_any(peer, hdr, data, len);
+        return;
+    }
+    recv = fab_match_arrive_first(&tmc->match, key);
+    if (OPAL_UNLIKELY(NULL == recv)) {
+        msg_short_any(tmc, peer, hdr, data, len);
+        return;
+    }
+    ++mca_pml_tm.counters.expected;
+    receive_short(mca_pml_tm_recv_of((fab_offload_recv_t *) recv), peer, hdr, data, len);
 }
 
 void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
@@ -384,7 +453,11 @@ void mca_pml_tm_msg_arrive(mca_pml_tm_msg_t *msg)
 
 void mca_pml_tm_msg_receive(mca_pml_tm_msg_t *msg, mca_pml_tm_recv_request_t *req)
 {
-    if (FAB_AM_RNDV == msg->hdr.id) {
+    if (OPAL_LIKELY(FAB_AM_EAGER == msg->hdr.id && 0 == msg->hdr.app_ctx &&
+                    msg->data_len <= FAB_COPY_SHORT_MAX && NULL == mca_pml_tm.engine &&
+                    0 != (mca_pml_tm.fast & PML_TM_FAST_RECV))) {
+        receive_short_late(req, msg->peer, msg->hdr, msg->data, msg->data_len);
+    } else if (FAB_AM_RNDV == msg->hdr.id) {
         mca_pml_tm_recv_rndv(req, msg->peer, msg->hdr, (const fab_rndv_t *) msg->data,
                              msg->data + sizeof(fab_rndv_t), msg->data_len - sizeof(fab_rndv_t));
     } else {

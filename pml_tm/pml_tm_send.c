@@ -16,10 +16,7 @@
 #include "pml_tm_peer.h"
 #include "pml_tm_stream.h"
 
-/*
- * Sends without a look at what arrived, before one is taken: so that a sender learns that it floods
- * its receiver.
- */
+/* Poll after this many sends, so that a sender that floods its receiver notices throttling. */
 #define SENDS_PER_PROGRESS 64
 
 /* Pack the whole of a message that is not contiguous into dst. */
@@ -38,8 +35,8 @@ static void pack_all(const void *buf, size_t count, ompi_datatype_t *datatype, v
 }
 
 /*
- * The message with its data, now; data NULL: it must be packed. Lock held, nothing queued before
- * it.
+ * Send the message with its data, now.  data NULL: it must be packed.  The lock is held, and nothing is
+ * queued for the peer.
  */
 static inline int put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, size_t len,
                             const void *buf, size_t count, ompi_datatype_t *datatype)
@@ -358,7 +355,7 @@ void mca_pml_tm_bsend_start(mca_pml_tm_send_request_t *req)
     fab_unlock(mca_pml_tm.fab);
 }
 
-/* A look at what arrived, now and then, for processes that only send. Lock held. */
+/* Poll now and then, for processes that only send. Lock held. */
 static inline void send_progress(void)
 {
     if (OPAL_UNLIKELY(++mca_pml_tm.sends_since_progress >= SENDS_PER_PROGRESS)) {
@@ -377,8 +374,8 @@ static inline bool may_send_inline(const fab_peer_t *peer, size_t len)
 }
 
 /*
- * A standard or ready send without a request, if it is short and there is room.
- * OPAL_ERR_RESOURCE_BUSY: it needs a request.
+ * Send without a request: standard or ready mode, up to the eager limit, room in the peer's ring.
+ * OPAL_ERR_RESOURCE_BUSY: that cannot be done, it needs a request.
  */
 static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
                               int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,

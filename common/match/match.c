@@ -635,17 +635,73 @@ fab_match_msg_t *fab_match_first_msg(const fab_match_dom_t *dom)
 
 /* ---- the domain --------------------------------------------------------- */
 
+/* The oldest message of a key, filed under no other, is taken out.  NULL: there is none. */
+static NOINLINE fab_match_msg_t *take_exact(fab_match_dom_t *dom, uint64_t key)
+{
+    fab_match_link_t **at = index_find(&dom->unexp_index, key);
+    fab_match_msg_t *msg;
+
+    if (NULL == *at) {
+        return NULL;
+    }
+    msg = container_of(*at, fab_match_msg_t, link);
+    index_unlink_leader(&dom->unexp_index, at);
+    list_unlink(&msg->order);
+    dom->unexp_count--;
+    return msg;
+}
+
+/* The same of the few that are not filed. */
+static inline fab_match_msg_t *take_exact_few(fab_match_dom_t *dom, fab_match_list_t *list,
+                                              uint64_t key)
+{
+    unsigned left = dom->nunfiled;
+
+    for (fab_match_list_t *item = list->next; left > 0 && item != list; item = item->next) {
+        fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
+
+        if (key == msg->link.key) {
+            if (msg->is_filed) {
+                return NULL;
+            }
+            list_unlink(&msg->order);
+            dom->nunfiled--;
+            dom->unexp_count--;
+            return msg;
+        }
+        left--;
+    }
+    return NULL;
+}
+
+/* As unexp_find(); the message is taken out. */
+static inline fab_match_msg_t *unexp_take(fab_match_dom_t *dom, int32_t source, int32_t tag)
+{
+    fab_match_msg_t *msg;
+
+    if (0 == match_pattern(source, tag) && !dom->has_by_source && !dom->has_by_tag) {
+        const uint64_t key = fab_match_key(source, tag);
+
+        msg = take_exact_few(dom, unexp_list(dom, tag), key);
+        return NULL == msg && dom->unexp_count != dom->nunfiled ? take_exact(dom, key) : msg;
+    }
+    msg = unexp_find(dom, source, tag);
+    if (NULL != msg) {
+        fab_match_remove_msg(dom, msg);
+    }
+    return msg;
+}
+
 /* Post where there are messages to search first. */
 static NOINLINE fab_match_msg_t *post_search(fab_match_dom_t *dom, fab_match_recv_t *recv,
                                              int32_t source, int32_t tag)
 {
-    fab_match_msg_t *msg = unexp_find(dom, source, tag);
+    fab_match_msg_t *msg = unexp_take(dom, source, tag);
 
     if (NULL == msg) {
         posted_add(dom, recv, source, tag);
         return NULL;
     }
-    fab_match_remove_msg(dom, msg);
     recv->link.key = fab_match_key(source, tag);
     recv->where = FAB_MATCH_IDLE;
     return msg;

@@ -75,4 +75,10 @@ static inline fab_match_recv_t *fab_match_arrive_first(fab_match_dom_t *dom, uin
     return recv;
 }
 
+/* Are receives posted beside that which fab_match_arrive_first() has compared? */
+static inline bool fab_match_has_others(const fab_match_dom_t *dom)
+{
+    return dom->posted_count > 1 || dom->posted_count != dom->nshort;
+}
+
 #endif /* FAB_MATCH_INL_H */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One progress call of the shm provider: poll the hot rings, look at the doorbell, move RMA on,
- * and, now and then, keep house. Its cost depends on the number of hot rings, not of peers.
+ * and do what is due now and then (cold rings, the clock).  Its cost depends on the number of hot
+ * rings, not on that of peers.
  */
 #include "shm/shm_types.h"
 
@@ -129,7 +130,7 @@ static inline void fab_shm_look_at_doorbell(fab_shm_domain_t *dom)
     }
 }
 
-static __attribute__((noinline)) int keep_house(fab_shm_domain_t *dom)
+static __attribute__((noinline)) int do_periodic(fab_shm_domain_t *dom)
 {
     fab_shm_look_at_doorbell(dom);
     sweep(dom);
@@ -170,7 +171,7 @@ int fab_shm_poll(void *domain)
         events += fab_shm_coop_help(dom);
     }
     if (__builtin_expect(0 == ++dom->pass % FAB_SHM_SWEEP_PASSES, 0)) {
-        events += keep_house(dom);
+        events += do_periodic(dom);
     }
     return events;
 }

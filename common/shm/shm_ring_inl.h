@@ -254,10 +254,7 @@ static inline bool fab_shm_tx_send_short(fab_shm_tx_t *tx, fab_hdr_t hdr, const 
     return true;
 }
 
-/*
- * A header from its two words; made of bytes, it would pass through memory in pieces, for which the
- * processor waits.
- */
+/* Build a header from two words: byte stores would stall store forwarding. */
 static inline fab_hdr_t fab_hdr_of(uint64_t id_and_ctx, uint64_t tag)
 {
     uint64_t words[2] = {id_and_ctx, tag};
