@@ -180,6 +180,8 @@ static void receive_matched(mca_pml_tm_recv_request_t *req)
         ++mca_pml_tm.counters.expected;
         if (FAB_TM_RNDV == match->kind) {
             mca_pml_tm_recv_rndv(req, peer, match->hdr, &match->rndv, NULL, 0);
+        } else if (FAB_TM_AGAIN == match->kind) {
+            mca_pml_tm_recv_again(req, peer, match->hdr);
         } else {
             receive_data(req, peer, match);
         }

@@ -47,6 +47,12 @@ bool mca_pml_tm_recv_pipeline(mca_pml_tm_recv_request_t *req);
 void mca_pml_tm_recv_fetched(mca_pml_tm_recv_request_t *req);
 
 /*
+ * The message was announced, but what it said is lost: ask its sender once more (pml_tm_rndv.c). Lock
+ * held.
+ */
+void mca_pml_tm_recv_again(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr);
+
+/*
  * The receive of a rendezvous has its data, or will not have it: error is an MPI error class. A
  * truncation reported before stands. Lock held.
  */

@@ -12,6 +12,9 @@
  *                                            or, where it cannot be read or is not contiguous:
  *                                        <-  CTS, app_ctx: the send's id, tag: bytes wanted, {the receive's id}
  *   DATA ..., app_ctx: the receive's id  ->  one message per fragment, in order, tag: offset
+ *                                            or, when the announcement was overwritten (FAB_TM_AGAIN):
+ *                                        <-  CTS of 0 bytes
+ *   DATA {addr, len, rkey}               ->  as after RNDV
  *                                            or, when reading failed half way:
  *                                        <-  NACK, tag: error
  *
@@ -115,22 +118,31 @@ static size_t first_part(const mca_pml_tm_send_request_t *req)
     return part < len ? part : len;
 }
 
+static fab_rndv_t make_rndv(const mca_pml_tm_send_request_t *req)
+{
+    fab_rndv_t rndv = {.addr = 0, .len = req->req_send.req_bytes_packed};
+
+    if (req->is_exposed) {
+        rndv.addr = (uintptr_t) req->data;
+        rndv.rkey = req->rkey;
+    }
+    return rndv;
+}
+
 int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
 {
     fab_peer_t *peer = req->core.peer;
-    fab_rndv_t rndv = {.addr = 0, .len = req->req_send.req_bytes_packed};
+    fab_rndv_t rndv;
     size_t part;
     int rc;
 
     /* whether it can be read is the receiver's to find out */
     if (NULL != req->data && !req->is_exposed) {
-        req->is_exposed = OMPI_SUCCESS ==
-                          fab_expose(peer, req->data, rndv.len, FAB_ACCESS_READ, &req->rkey);
+        req->is_exposed = OMPI_SUCCESS == fab_expose(peer, req->data,
+                                                     req->req_send.req_bytes_packed,
+                                                     FAB_ACCESS_READ, &req->rkey);
     }
-    if (req->is_exposed) {
-        rndv.addr = (uintptr_t) req->data;
-        rndv.rkey = req->rkey;
-    }
+    rndv = make_rndv(req);
     if (OPAL_UNLIKELY(req->is_untagged)) {
         return send_rts_untagged(req, &rndv);
     }
@@ -292,11 +304,18 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
         return;
     }
     req = mca_pml_tm_send_of_core(core);
-    if (sizeof(cts) != len || hdr.tag <= req->offset || hdr.tag > req->req_send.req_bytes_packed) {
+    bool is_again = 0 == hdr.tag && 0 == req->offset;
+    if (sizeof(cts) != len || (!is_again && hdr.tag <= req->offset) ||
+        hdr.tag > req->req_send.req_bytes_packed) {
         mca_pml_tm_bad_message(peer, "wants data that it has, or more than there is");
         return;
     }
     memcpy(&cts, data, sizeof(cts));
+    if (is_again) {
+        fab_rndv_t rndv = make_rndv(req);
+        (void) fab_post(peer, fab_hdr(PML_TM_AM_DATA, 0, cts.recv_id), &rndv, sizeof(rndv));
+        return;
+    }
     base = core->base;
     if (NULL == req->data) {
         opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor,
@@ -424,6 +443,38 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
     }
 }
 
+void mca_pml_tm_recv_again(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr)
+{
+    mca_pml_tm_cts_t cts = {.fragment = 0};
+
+    req->core.peer = peer;
+    req->core.remote_id = hdr.app_ctx;
+    req->core.id = fab_idmap_add(&mca_pml_tm.ids, &req->core);
+    if (0 == req->core.id) {
+        answer(req, PML_TM_AM_NACK, MPI_ERR_NO_MEM);
+        mca_pml_tm_recv_finish(req, MPI_ERR_NO_MEM);
+        return;
+    }
+    req->core.phase = PML_TM_WAIT_AGAIN;
+    cts.recv_id = req->core.id;
+    (void) fab_post(peer, fab_hdr(PML_TM_AM_CTS, 0, hdr.app_ctx), &cts, sizeof(cts));
+}
+
+/* The message is announced once more. */
+static void again(fab_peer_t *peer, mca_pml_tm_recv_request_t *req, const void *data, size_t len)
+{
+    fab_rndv_t rndv;
+
+    if (sizeof(rndv) != len) {
+        mca_pml_tm_bad_message(peer, "announcement of another length");
+        return;
+    }
+    memcpy(&rndv, data, sizeof(rndv));
+    fab_idmap_remove(&mca_pml_tm.ids, req->core.id);
+    req->core.id = 0;
+    mca_pml_tm_recv_rndv(req, peer, req->tm_match.hdr, &rndv, NULL, 0);
+}
+
 void *mca_pml_tm_rndv_place(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 {
     mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) fab_idmap_find(&mca_pml_tm.ids, hdr.app_ctx);
@@ -443,19 +494,25 @@ void *mca_pml_tm_rndv_place(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t l
 
 void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
+    mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) fab_idmap_find(&mca_pml_tm.ids, hdr.app_ctx);
+    bool is_again = NULL != core && PML_TM_WAIT_AGAIN == core->phase;
     mca_pml_tm_recv_request_t *req;
-    mca_pml_tm_core_t *core;
 
     (void) ctx;
     if (0 == hdr.app_ctx) {
         mca_pml_tm_stream_data(peer, hdr, data, len);
         return;
     }
-    core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_DATA, "data for a receive that there is not");
+    core = find_core(peer, hdr.app_ctx, is_again ? PML_TM_WAIT_AGAIN : PML_TM_WAIT_DATA,
+                     "data for a receive that there is not");
     if (NULL == core) {
         return;
     }
     req = (mca_pml_tm_recv_request_t *) ((char *) core - offsetof(mca_pml_tm_recv_request_t, core));
+    if (is_again) {
+        again(peer, req, data, len);
+        return;
+    }
     if (hdr.tag != req->received || 0 == len || len > req->wanted - req->received) {
         mca_pml_tm_bad_message(peer, "data out of order or more than asked for");
         return;

@@ -26,7 +26,10 @@
 enum {
     /* a synchronous eager message was matched. app_ctx: the send's id */
     PML_TM_AM_ACK = FAB_AM_PML,
-    /* send the data as messages. app_ctx: the send's id, tag: bytes wanted, payload: cts */
+    /*
+     * send the data as messages. app_ctx: the send's id, tag: bytes wanted, payload: cts.  0 bytes:
+     * announce it once more, by a DATA message with the fab_rndv_t
+     */
     PML_TM_AM_CTS = FAB_AM_PML + 1,
     /*
      * some of the data. app_ctx: the receive's id, or 0: of the message that the sender began last

@@ -57,6 +57,8 @@
       "rendezvous not left to the receiver's device, since too many answers may be under way")     \
     X(verbs_tm_rndv, "rendezvous that the device did by itself, without this process")             \
     X(verbs_tm_rndv_bytes, "bytes moved by these")                                                 \
+    X(verbs_tm_overwritten,                                                                        \
+      "announcements in the memory of a listed receive that the program wrote over")               \
     X(verbs_tm_lost,                                                                               \
       "receives that a device had begun when their connection broke, and said nothing more of")    \
     X(verbs_tm_failed, "devices whose tag matching could not be used, though they have it")        \

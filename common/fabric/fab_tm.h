@@ -66,6 +66,8 @@ typedef enum fab_tm_kind {
     /* likewise: the device has read it from the sender's memory, and told the sender */
     FAB_TM_READ,
     FAB_TM_RNDV, /* the message is announced: rndv */
+    /* likewise, but the program has written over that: the sender is to be asked again */
+    FAB_TM_AGAIN,
     FAB_TM_LOST, /* nothing is there: the connection broke */
 } fab_tm_kind_t;
 

@@ -77,12 +77,16 @@ static inline uint8_t fab_verbs_opcode(const fab_verbs_conn_t *conn, uint8_t id)
 
 /* What matching hardware could match has immediate data: see verbs_wire.h. */
 static inline void fab_verbs_add_imm(const fab_verbs_conn_t *conn, struct ibv_send_wr *wr,
-                                     uint8_t id)
+                                     uint8_t id, const void *payload, size_t len)
 {
+    uint32_t imm = conn->consumed;
+
     if (__builtin_expect(conn->is_to_tm, 0) && (FAB_AM_RNDV == id || FAB_AM_EAGER == id)) {
+        if (FAB_AM_RNDV == id) {
+            imm |= FAB_VERBS_IMM_RNDV | fab_verbs_imm_check(payload, len) << FAB_VERBS_IMM_CHECK_AT;
+        }
         wr->opcode = IBV_WR_SEND_WITH_IMM;
-        wr->imm_data = htobe32(conn->consumed |
-                               (FAB_AM_RNDV == id ? (uint32_t) FAB_VERBS_IMM_RNDV : 0));
+        wr->imm_data = htobe32(imm);
     }
 }
 
@@ -111,10 +115,11 @@ static inline int fab_verbs_send_msg(fab_verbs_conn_t *conn, fab_hdr_t hdr, cons
                                      size_t len, fab_verbs_buf_t *buf)
 {
     fab_verbs_tmh_t tmh = fab_verbs_tmh(conn, hdr);
+    const void *payload = NULL == data && NULL != buf ? buf->data + sizeof(tmh) : data;
     struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
     int rc;
 
-    fab_verbs_add_imm(conn, &wr, hdr.id);
+    fab_verbs_add_imm(conn, &wr, hdr.id, payload, len);
     rc = fab_verbs_conn_send(conn, &wr, &tmh, data, len, buf);
     if (__builtin_expect(OPAL_SUCCESS == rc, 1)) {
         fab_verbs_sent(conn, hdr);

@@ -453,7 +453,8 @@ static int tm_collect(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wcs, int *rc)
 /*
  * The device matched a rendezvous and left it at that, for the message is longer than the listed
  * buffer: then that has the request. A rendezvous that began and broke off has the same status; no
- * device says which it was in a way that all do. False: it broke off.
+ * device says which it was in a way that all do. False: it broke off, or something has written over
+ * the request.
  */
 static bool tm_is_left(const fab_tm_recv_t *recv, fab_tm_match_t *match)
 {
@@ -475,6 +476,13 @@ static bool tm_is_left(const fab_tm_recv_t *recv, fab_tm_match_t *match)
     return true;
 }
 
+/* Another receive has the same memory, which is an error of the program, and its message came. */
+static fab_tm_kind_t tm_again(void)
+{
+    fab_counters.verbs_tm_overwritten++;
+    return FAB_TM_AGAIN;
+}
+
 /*
  * All is there that will be: what is it? What a device read has no immediate data; eager messages
  * and announcements have.
@@ -486,7 +494,11 @@ static fab_tm_kind_t tm_kind(const fab_tm_recv_t *recv, const fab_verbs_tm_wc_t 
 
     match->data = NULL != place->held ? NULL : place->data;
     if (IBV_WC_SUCCESS != wc->status || place->is_left) {
-        return tm_is_left(recv, match) ? FAB_TM_RNDV : FAB_TM_LOST;
+        if (tm_is_left(recv, match)) {
+            return FAB_TM_RNDV;
+        }
+        /* if it broke off, so has the connection, and nobody answers */
+        return place->is_left && NULL != place->held ? tm_again() : FAB_TM_LOST;
     }
     if (0 == (wc->flags & IBV_WC_WITH_IMM)) {
         fab_counters.verbs_tm_rndv++;
@@ -497,10 +509,17 @@ static fab_tm_kind_t tm_kind(const fab_tm_recv_t *recv, const fab_verbs_tm_wc_t 
         return FAB_TM_EAGER;
     }
     memcpy(&match->rndv, place->data, sizeof(match->rndv));
+    if (sizeof(match->rndv) != wc->len) {
+        return FAB_TM_LOST;
+    }
+    if (fab_verbs_imm_check(&match->rndv, sizeof(match->rndv)) !=
+        wc->imm >> FAB_VERBS_IMM_CHECK_AT) {
+        return tm_again();
+    }
     if (NULL != place->held) {
         memcpy(place->data, place->covered, sizeof(place->covered));
     }
-    return sizeof(match->rndv) == wc->len ? FAB_TM_RNDV : FAB_TM_LOST;
+    return FAB_TM_RNDV;
 }
 
 /* For the connection it came on, if its peer is still there. */

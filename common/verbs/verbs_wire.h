@@ -37,12 +37,13 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "sock/sock_ip.h"
 #include "sock/sock_wire.h"
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 5
+#define FAB_VERBS_VERSION 6
 
 enum {
     FAB_VERBS_IPS = 4,             /* IP addresses in a process's address */
@@ -89,8 +90,24 @@ enum {
     FAB_VERBS_ADDR_CM = 8,      /* the port is iWARP, which rdma_cm connects (verbs_cm.h) */
 };
 
-/* Immediate data: credits, as in the header, and this: the id is RNDV. */
-enum { FAB_VERBS_IMM_RNDV = 1 << 16, FAB_VERBS_IMM_CREDITS = 0xffff };
+/*
+ * Immediate data: credits, as in the header; that the id is RNDV, and then above it the check of the
+ * announcement, since the program may write to the memory in which the device puts that.
+ */
+enum { FAB_VERBS_IMM_RNDV = 1 << 16, FAB_VERBS_IMM_CREDITS = 0xffff, FAB_VERBS_IMM_CHECK_AT = 17 };
+
+/* The 15 bits of the check of len bytes; an announcement has a multiple of 8. */
+static inline uint32_t fab_verbs_imm_check(const void *payload, size_t len)
+{
+    uint64_t sum = len, word;
+
+    for (size_t at = 0; at + sizeof(word) <= len; at += sizeof(word)) {
+        memcpy(&word, (const char *) payload + at, sizeof(word));
+        sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        sum ^= sum >> 29;
+    }
+    return (uint32_t) (sum >> 49);
+}
 
 /* Section of a process's address. */
 typedef struct fab_verbs_addr {

@@ -2,7 +2,8 @@
 /*
  * Helper of tm_mlx5.sh: windows of messages into one buffer, as bandwidth benchmarks send them.
  * MPI does not allow it, so what matters is that all complete, with the last message's bytes, which are
- * those of all.
+ * those of all.  And two receives with one buffer and different tags, the later one's message first:
+ * what announces the other message is overwritten before this process looks at it.
  *
  * args: rounds
  */
@@ -48,6 +49,95 @@ static void receive_window(char *in, int size, bool is_early)
     TM_MPI(MPI_Send(NULL, 0, MPI_BYTE, 0, 8, MPI_COMM_WORLD));
 }
 
+enum { TAG_LATE = 9, TAG_FIRST = 10, TAG_GO = 11, FIRST = 4000, LATE = 100000 };
+
+static void send_two(char **out, MPI_Datatype halves)
+{
+    TM_MPI(MPI_Send(out[0], FIRST, MPI_BYTE, 1, TAG_FIRST, MPI_COMM_WORLD));
+    if (MPI_DATATYPE_NULL == halves) {
+        TM_MPI(MPI_Send(out[1], LATE, MPI_BYTE, 1, TAG_LATE, MPI_COMM_WORLD));
+    } else {
+        TM_MPI(MPI_Send(out[1], 1, halves, 1, TAG_LATE, MPI_COMM_WORLD));
+    }
+}
+
+/* Where the messages do not overlap is the longer one's data. */
+static void receive_two(char *in, int capacity)
+{
+    int size = capacity < LATE ? capacity : LATE, go_on = 1, rc[2];
+    const struct timespec moment = {0, 5000000};
+    unsigned char *want = tm_alloc(LATE);
+    MPI_Request req[2];
+
+    memset(in, 0, LATE);
+    TM_MPI(MPI_Irecv(in, capacity, MPI_BYTE, 0, TAG_LATE, MPI_COMM_WORLD, &req[0]));
+    TM_MPI(MPI_Irecv(in, LATE, MPI_BYTE, 0, TAG_FIRST, MPI_COMM_WORLD, &req[1]));
+    TM_MPI(MPI_Send(&go_on, 1, MPI_INT, 0, TAG_GO, MPI_COMM_WORLD));
+    nanosleep(&moment, NULL); /* outside of MPI: both messages come meanwhile, mostly */
+    for (int i = 1; i >= 0; i--) {
+        rc[i] = MPI_Wait(&req[i], MPI_STATUS_IGNORE);
+    }
+    TM_CHECK(MPI_SUCCESS == rc[1] && (capacity < LATE) == (MPI_ERR_TRUNCATE == rc[0]), "%d and %d",
+             rc[0], rc[1]);
+    tm_fill(want, (size_t) size, tm_key(0, 1, TAG_LATE, LATE));
+    TM_CHECK(0 == memcmp(in + FIRST, want + FIRST, (size_t) (size - FIRST)), "wrong data");
+    tm_free(want);
+}
+
+/* How many announcements were written over in this process so far; 1 where nobody counts. */
+static unsigned long long num_overwritten(void)
+{
+    static MPI_T_pvar_handle handle;
+    static MPI_T_pvar_session session;
+    unsigned long long value = 1;
+    int provided, index, count;
+
+    if (NULL == session) {
+        TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+        TM_MPI(MPI_T_pvar_session_create(&session));
+        if (MPI_SUCCESS ==
+            MPI_T_pvar_get_index("pml_tm_verbs_tm_overwritten", MPI_T_PVAR_CLASS_COUNTER, &index)) {
+            TM_MPI(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count));
+        }
+    }
+    if (NULL != handle) {
+        TM_MPI(MPI_T_pvar_read(session, handle, &value));
+    }
+    return value;
+}
+
+enum { ROUNDS_MIN = 30, ROUNDS_MAX = 3000 };
+
+/* Contiguous messages, others, and ones that are longer than the receive: until it has happened. */
+static void overwrite(char **out, char *in)
+{
+    int lens[2] = {LATE / 2, LATE / 2}, at[2] = {0, LATE}, go_on = 1;
+    MPI_Datatype halves;
+
+    TM_MPI(MPI_Type_indexed(2, lens, at, MPI_BYTE, &halves));
+    TM_MPI(MPI_Type_commit(&halves));
+    TM_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    for (int i = 0; go_on; i++) {
+        if (0 == tm_rank) {
+            TM_MPI(MPI_Recv(&go_on, 1, MPI_INT, 1, TAG_GO, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        } else if (i >= ROUNDS_MIN && (num_overwritten() > 0 || ROUNDS_MAX == i)) {
+            go_on = 0;
+            TM_MPI(MPI_Send(&go_on, 1, MPI_INT, 0, TAG_GO, MPI_COMM_WORLD));
+        }
+        if (go_on && 0 == tm_rank) {
+            tm_fill((unsigned char *) out[1], LATE, tm_key(0, 1, TAG_LATE, LATE));
+            if (1 == i % 3) { /* its second half is apart */
+                memmove(out[1] + LATE, out[1] + LATE / 2, LATE / 2);
+            }
+            send_two(out, 1 == i % 3 ? halves : MPI_DATATYPE_NULL);
+        } else if (go_on) {
+            receive_two(in, 2 == i % 3 ? LATE / 2 : LATE);
+        }
+    }
+    TM_CHECK(0 == tm_rank || num_overwritten() > 0, "no announcement was written over");
+    TM_MPI(MPI_Type_free(&halves));
+}
+
 int main(int argc, char **argv)
 {
     char *out[2], *in;
@@ -70,6 +160,7 @@ int main(int argc, char **argv)
             }
         }
     }
+    overwrite(out, in);
     free(out[0]);
     free(out[1]);
     free(in);
