@@ -25,6 +25,8 @@ enum {
     FAB_VERBS_LINGER_US = 2000000,
     /* time for a device to complete what it has begun to receive */
     FAB_VERBS_DRAIN_US = 1000000,
+    /* time for a device's answers to come after its process has closed the connection */
+    FAB_VERBS_ANSWER_US = 5000000,
 };
 
 /* One work request on the send queue. */
@@ -99,6 +101,7 @@ struct fab_verbs_conn {
     bool is_to_tm;     /* the peer's device matches tags */
     bool is_ready;     /* the peer's QP receives */
     bool is_broken;    /* a work request failed */
+    bool has_answered; /* the device has read data for a listed receive, and told the sender */
     bool is_due;       /* in dom->due */
     uint8_t to_send;   /* FAB_VERBS_ID_* other than CREDIT that found no room; 0: none */
 

@@ -244,14 +244,30 @@ static bool is_drained(const fab_verbs_domain_t *dom)
     return true;
 }
 
+/* Is the device to answer a peer still?  Only the peer can tell: by CLOSED, or CLOSE, it has all. */
+static bool is_answering(const fab_verbs_domain_t *dom)
+{
+    const fab_verbs_ep_t *ep = dom->eps;
+
+    while (NULL != ep && (!ep->is_closing || NULL == ep->conn || !ep->conn->has_answered ||
+                          ep->conn->is_broken)) {
+        ep = ep->next;
+    }
+    return NULL != ep;
+}
+
 /*
  * Send LEAVE to all peers and wait, FAB_VERBS_LEAVE_US at most, until what was sent is delivered:
  * unlike shared memory, a queue pair that is destroyed loses what it has not sent yet.
  */
 static void announce_leave(fab_verbs_domain_t *dom)
 {
-    uint64_t until = fab_verbs_now_us() + FAB_VERBS_LEAVE_US;
+    uint64_t until = fab_verbs_now_us() + FAB_VERBS_LINGER_US;
 
+    while (!dom->is_dead && is_answering(dom) && fab_verbs_now_us() < until) {
+        (void) fab_verbs_progress((fab_domain_t *) dom);
+    }
+    until = fab_verbs_now_us() + FAB_VERBS_LEAVE_US;
     for (fab_verbs_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
         if (NULL != ep->conn && ep->conn->is_ready) {
             fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_LEAVE);

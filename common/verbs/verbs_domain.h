@@ -84,6 +84,7 @@ struct fab_verbs_domain {
     const fab_verbs_cm_ops_t *cm_ops;
     fab_verbs_cm_t *cm; /* of rdma_cm */
     uint32_t num_asking;
+    uint32_t num_ending; /* endpoints with an end_by */
     fab_verbs_ep_t *waiting;
     fab_verbs_ep_t **waiting_tail;
     uint64_t next_oob;  /* us */

@@ -342,6 +342,7 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep)
     fab_verbs_connect_cancel(ep);
     fab_verbs_rma_drop(ep);
     forget_deferred(ep);
+    dom->num_ending -= 0 != ep->end_by;
     if (NULL != ep->reserved) {
         fab_verbs_pool_put(&dom->send_pool, ep->reserved);
     }
@@ -388,6 +389,11 @@ void fab_verbs_detach(fab_domain_t *domain, fab_peer_t *peer)
         fab_verbs_ep_free(ep);
     } else if (FAB_VERBS_UP == ep->state) {
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSE);
+        if (0 != ep->end_by) { /* the peer has closed it, too */
+            ep_release_conn(ep);
+            peer->ep = NULL;
+            fab_verbs_ep_free(ep);
+        }
     } /* else when it is connected: the peer may be about to send */
 }
 
@@ -462,16 +468,62 @@ int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom)
 
 /* ---- the peer's own messages -------------------------------------------- */
 
-/* The peer requests the end of the connection: CLOSE was its last message on it. */
+/* May the peer's device answer a request of this process's still?  It does so on another QP. */
+static bool ep_is_answer_due(const fab_verbs_ep_t *ep)
+{
+    const fab_verbs_exposed_t *exposed = ep->exposed;
+
+    while (NULL != exposed && !exposed->is_requested) {
+        exposed = exposed->next;
+    }
+    return NULL != exposed && NULL != ep->conn && !ep->conn->is_broken;
+}
+
+/*
+ * The peer closed the connection or left.  As soon as its device has said what it had to say, or
+ * will not: let go.  Who needs the peer still has lost it.
+ */
+static void ep_end(fab_verbs_ep_t *ep, uint64_t now)
+{
+    if (ep_is_answer_due(ep) && now < ep->end_by) {
+        return;
+    }
+    ep->end_by = 0;
+    ep->dom->num_ending--;
+    if (!ep->has_left && NULL != ep->conn) {
+        fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSED);
+        fab_verbs_conn_linger(ep->conn);
+        fab_verbs_connect_cancel(ep);
+    }
+    fab_peer_has_left(ep->peer);
+}
+
+static void ep_begin_end(fab_verbs_ep_t *ep)
+{
+    uint64_t now = fab_verbs_now_us();
+
+    ep->dom->num_ending += 0 == ep->end_by;
+    ep->end_by = now + FAB_VERBS_ANSWER_US;
+    ep_end(ep, now);
+}
+
+void fab_verbs_ep_end_ending(fab_verbs_domain_t *dom, uint64_t now)
+{
+    for (fab_verbs_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
+        if (0 != ep->end_by) {
+            ep_end(ep, now);
+        }
+    }
+}
+
+/* The peer wants no more: this was its last message here. */
 static void ep_closed_by_peer(fab_verbs_ep_t *ep)
 {
     if (ep->is_closing) { /* and so does this process */
         fab_verbs_ep_finish(ep);
-        return;
+    } else {
+        ep_begin_end(ep);
     }
-    fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSED);
-    fab_verbs_conn_linger(ep->conn);
-    fab_verbs_connect_cancel(ep);
 }
 
 static void ep_left(fab_verbs_ep_t *ep)
@@ -484,6 +536,8 @@ static void ep_left(fab_verbs_ep_t *ep)
         fab_verbs_ep_defer_failure(
             ep, OPAL_ERR_UNREACH,
             "It has left, or given this process up, while its memory was read or written.");
+    } else {
+        ep_begin_end(ep);
     }
 }
 

@@ -36,6 +36,8 @@ struct fab_verbs_ep {
     bool is_in_rma;  /* stands in dom->rma */
     bool is_closing; /* this process closed the peer */
     bool has_left;   /* the peer takes nothing any more */
+    /* us: the peer closed the connection, or left: its device may have answers under way until then */
+    uint64_t end_by; /* 0: it did not */
     bool is_failing; /* will fail when all that it sent is delivered */
     bool is_local;   /* on this host: its pid means something */
     fab_verbs_addr_t addr;
@@ -58,6 +60,8 @@ void fab_verbs_ep_finish(fab_verbs_ep_t *ep);
 void fab_verbs_ep_defer_failure(fab_verbs_ep_t *ep, int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom);
+/* Of peers that closed the connection, or left: let go of those that owe nothing any more. */
+void fab_verbs_ep_end_ending(fab_verbs_domain_t *dom, uint64_t now);
 /* One of the provider's own messages came. */
 void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id);
 

@@ -254,6 +254,9 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom)
     if (NULL != dom->lingering) {
         fab_verbs_conn_end_lingering(dom, now);
     }
+    if (dom->num_ending > 0) {
+        fab_verbs_ep_end_ending(dom, now);
+    }
     if (now >= dom->next_tick) {
         dom->next_tick = now + FAB_VERBS_TICK_US;
         fab_verbs_tick(dom, now);

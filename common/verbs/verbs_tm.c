@@ -587,6 +587,9 @@ static bool tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
     if (has_peer) {
         tm_account(dom, conn, &match, wc);
     }
+    if (NULL != conn && match.is_last && FAB_TM_READ == match.kind) {
+        conn->has_answered = true;
+    }
     place->recv = recv;
     place->conn = match.is_last ? NULL : conn;
     return NULL == tm->user || tm->user->matched(tm->ctx, recv, &match);

@@ -8,6 +8,9 @@
  *
  * args: owes, for leave_owing.sh: the child ends long before the parent calls MPI, by a short
  * pml_tm_close_timeout, and drops its answers; the parent's sends must not complete.
+ *
+ * taken, for leave_owing.sh: the child finalizes as soon as it has a long message, which a device may
+ * have read and not answered yet.
  */
 /* TEST: np=1 env="OMPI_MCA_rmaps_base_oversubscribe=1" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
 /* TEST: np=1 env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
@@ -41,6 +44,28 @@ static int child(MPI_Comm parent)
     return 0 != atomic_load(&tm_errors);
 }
 
+/* Both sides of "taken". */
+static int take(MPI_Comm other, bool is_parent)
+{
+    unsigned char *buf = tm_alloc(BYTES);
+    MPI_Request req;
+
+    if (is_parent) {
+        tm_fill(buf, BYTES, tm_key(0, 1, LONG, 0));
+        TM_MPI(MPI_Recv(NULL, 0, MPI_BYTE, 0, NUMBER, other, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Send(buf, BYTES, MPI_BYTE, 0, LONG, other));
+        TM_MPI(MPI_Comm_free(&other));
+    } else {
+        TM_MPI(MPI_Irecv(buf, BYTES, MPI_BYTE, 0, LONG, other, &req));
+        TM_MPI(MPI_Send(NULL, 0, MPI_BYTE, 0, NUMBER, other));
+        TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+        tm_expect_data(buf, BYTES, tm_key(0, 1, LONG, 0), "message of the parent");
+        MPI_Finalize();
+    }
+    tm_free(buf);
+    return 0 != atomic_load(&tm_errors);
+}
+
 /* Without MPI, until the process has ended. One that cannot leave before we look is not waited for. */
 static void wait_for_end(int pid, int max_ms)
 {
@@ -49,15 +74,12 @@ static void wait_for_end(int pid, int max_ms)
     }
 }
 
-static void parent(const char *program, bool is_owed)
+static void parent(MPI_Comm inter, bool is_owed)
 {
     unsigned char *buf = tm_alloc(BYTES);
     MPI_Request req[2];
-    MPI_Comm inter;
     int pid = 0, word = 0, got;
 
-    TM_MPI(MPI_Comm_spawn(program, MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter,
-                          MPI_ERRCODES_IGNORE));
     TM_MPI(MPI_Recv(&pid, 1, MPI_INT, 0, NUMBER, inter, MPI_STATUS_IGNORE));
     tm_fill(buf, BYTES, tm_key(0, 1, LONG, 0));
     TM_MPI(MPI_Isend(buf, BYTES, MPI_BYTE, 0, LONG, inter, &req[0]));
@@ -78,11 +100,18 @@ int main(int argc, char **argv)
     MPI_Comm comm;
 
     tm_init(&argc, &argv, "leave");
+    bool is_taken = argc > 1 && 0 == strcmp(argv[1], "taken");
     TM_MPI(MPI_Comm_get_parent(&comm));
     if (MPI_COMM_NULL != comm) {
         tm_name = "leave (child)";
-        return child(comm);
+        return is_taken ? take(comm, false) : child(comm);
     }
-    parent(argv[0], argc > 1 && 0 == strcmp(argv[1], "owes"));
+    TM_MPI(MPI_Comm_spawn(argv[0], is_taken ? argv + 1 : MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0,
+                          MPI_COMM_SELF, &comm, MPI_ERRCODES_IGNORE));
+    if (is_taken) {
+        (void) take(comm, true);
+    } else {
+        parent(comm, argc > 1 && 0 == strcmp(argv[1], "owes"));
+    }
     return tm_finish();
 }

@@ -299,8 +299,10 @@ static int qp_init(tmdev_qp_t *qp, struct ibv_pd *pd, struct ibv_qp_init_attr *i
     TAILQ_INIT(&qp->sq);
     STAILQ_INIT(&qp->reads);
     STAILQ_INIT(&qp->held);
+    TAILQ_INIT(&qp->fins);
     tmdev_timer_init(&qp->retry_timer, tmdev_send_retry, qp);
     tmdev_timer_init(&qp->held_timer, tmdev_recv_held, qp);
+    tmdev_timer_init(&qp->fin_timer, tmdev_tm_send_fins, qp);
     struct ibv_qp *ibqp = &qp->qp.qp_base;
     ibqp->context = pd->context;
     ibqp->qp_context = init->qp_context;

@@ -109,6 +109,11 @@ void tmdev_send_flush(tmdev_qp_t *qp)
     tmdev_wqe_t *wqe;
     tmdev_timer_cancel(qp->node, &qp->retry_timer);
     qp->is_backing_off = false;
+    tmdev_timer_cancel(qp->node, &qp->fin_timer);
+    while (NULL != (wqe = TAILQ_FIRST(&qp->fins))) {
+        TAILQ_REMOVE(&qp->fins, wqe, link);
+        free(wqe);
+    }
     while (NULL != (wqe = TAILQ_FIRST(&qp->sq))) {
         if (IBV_WC_SUCCESS == wqe->status) {
             wqe->status = IBV_WC_WR_FLUSH_ERR;

@@ -269,7 +269,26 @@ static void send_fin(tmdev_qp_t *qp, const uint8_t *header)
     wqe->kind = TMDEV_WQE_FIN;
     wqe->opcode = IBV_WR_SEND;
     wqe->total = 32;
+    if (0 != tmdev_settings()->fin_us) {
+        if (TAILQ_EMPTY(&qp->fins)) {
+            tmdev_timer_arm(qp->node, &qp->fin_timer, tmdev_settings()->fin_us);
+        }
+        TAILQ_INSERT_TAIL(&qp->fins, wqe, link);
+        return;
+    }
     tmdev_send_append(qp, wqe);
+    tmdev_qp_ready(qp);
+}
+
+void tmdev_tm_send_fins(void *object)
+{
+    tmdev_qp_t *qp = object;
+    tmdev_wqe_t *wqe;
+
+    while (NULL != (wqe = TAILQ_FIRST(&qp->fins))) {
+        TAILQ_REMOVE(&qp->fins, wqe, link);
+        tmdev_send_append(qp, wqe);
+    }
     tmdev_qp_ready(qp);
 }
 

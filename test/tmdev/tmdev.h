@@ -92,6 +92,7 @@ typedef struct tmdev_settings {
     uint64_t max_mr;     /* bytes that may be registered at a time */
     bool has_poll_progress;
     uint32_t delay_us; /* longest delay of a frame */
+    uint32_t fin_us;   /* delay of the answers to rendezvous */
     uint32_t hold_us;  /* longest delay of a list operation */
     uint32_t hold_permille;
     uint32_t rnr_permille;
@@ -581,6 +582,8 @@ struct tmdev_qp {
     STAILQ_HEAD(, tmdev_held) held;
     tmdev_timer_t held_timer;
     uint64_t held_until_us;
+    TAILQ_HEAD(, tmdev_wqe) fins; /* answers to rendezvous that are held back (tm.c) */
+    tmdev_timer_t fin_timer;
 };
 
 static inline tmdev_qp_t *tmdev_qp(struct ibv_qp *qp)
@@ -608,6 +611,7 @@ tmdev_cqe_t tmdev_qp_cqe(const tmdev_qp_t *qp);
 
 void tmdev_send_reset(tmdev_qp_t *qp);
 void tmdev_send_flush(tmdev_qp_t *qp);
+void tmdev_tm_send_fins(void *qp); /* those that are held back */
 void tmdev_send_append(tmdev_qp_t *qp, tmdev_wqe_t *wqe);
 tmdev_wqe_t *tmdev_wqe_alloc(size_t inline_length);
 void tmdev_send_progress(tmdev_qp_t *qp);
