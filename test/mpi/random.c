@@ -248,17 +248,17 @@ static void open_all(void)
 
 static void close_all(void)
 {
-    long sum[6] = {0};
+    long sum[7] = {0};
 
     if (nlanes > 1) {
         rnd_buffer_detach();
     }
     for (int i = 0; i < nlanes; i++) {
         rnd_lane_t *lane = &lanes[i];
-        const long n[6] = {lane->nepochs,    lane->nmessages,  lane->nprobed,
-                           lane->ncancelled, lane->ntruncated, lane->nblocking};
+        const long n[7] = {lane->nepochs,    lane->nmessages, lane->nprobed, lane->ncancelled,
+                           lane->ntruncated, lane->nblocking, lane->nunsent};
 
-        for (int k = 0; k < 6; k++) {
+        for (int k = 0; k < 7; k++) {
             sum[k] += n[k];
         }
         rnd_comm_close_all(lane);
@@ -269,11 +269,11 @@ static void close_all(void)
     for (int i = 0; i < rnd_ntypes; i++) {
         tm_type_free(rnd_type[i]);
     }
-    TM_MPI(MPI_Allreduce(MPI_IN_PLACE, sum, 6, MPI_LONG, MPI_SUM, MPI_COMM_WORLD));
+    TM_MPI(MPI_Allreduce(MPI_IN_PLACE, sum, 7, MPI_LONG, MPI_SUM, MPI_COMM_WORLD));
     if (0 == tm_rank) {
         printf("random: %ld epochs, %ld messages, %ld probed, %ld cancels, %ld truncated, %ld "
-               "blocking calls\n",
-               sum[0] / tm_size, sum[1], sum[2], sum[3], sum[4], sum[5]);
+               "blocking calls, %ld sends cancelled in time\n",
+               sum[0] / tm_size, sum[1], sum[2], sum[3], sum[4], sum[5], sum[6]);
     }
 }
 

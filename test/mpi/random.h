@@ -94,6 +94,7 @@ typedef struct rnd_msg {
     rnd_mode_t mode;
     bool is_reserved; /* its receive is posted before the epoch's first send */
     bool is_freed;    /* MPI_Request_free after the start */
+    bool may_cancel;  /* by its sender; whether it was is told before the drain */
     int def;          /* of a persistent request; -1: none */
     int index;        /* in its sender's order */
     const tm_type_t *type;
@@ -151,6 +152,7 @@ typedef struct rnd_lane {
     int comm_freed;       /* slot freed at its end; -1: none */
     int nexchanges;       /* rounds of exchange()*/
     bool has_reserved;
+    bool has_cancels;    /* of sends: then no message that a probe saw is sure to be there later */
     tm_rng_t mine;       /* of this rank alone */
     rnd_msg_t *in, *out; /* messages to and from this rank; each sender's in its order */
     int nin, nout, cap_in, cap_out;
@@ -162,7 +164,7 @@ typedef struct rnd_lane {
     /* for the watchdog */
     atomic_long steps;
     const char *_Atomic doing;
-    long nmessages, nepochs, ncancelled, ntruncated, nprobed, nblocking;
+    long nmessages, nepochs, ncancelled, nunsent, ntruncated, nprobed, nblocking;
 } rnd_lane_t;
 
 /* random.c; written before the lanes start */

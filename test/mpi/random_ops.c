@@ -632,6 +632,7 @@ static bool probe_plain(rnd_lane_t *lane, int s, int src, int tag, bool is_block
 
 bool rnd_probe(rnd_lane_t *lane, int s, int src, int tag, bool is_blocking)
 {
-    return rnd_chance(&lane->mine, 50) ? probe_matched(lane, s, src, tag, is_blocking)
-                                       : probe_plain(lane, s, src, tag, is_blocking);
+    return lane->has_cancels || rnd_chance(&lane->mine, 50)
+               ? probe_matched(lane, s, src, tag, is_blocking)
+               : probe_plain(lane, s, src, tag, is_blocking);
 }

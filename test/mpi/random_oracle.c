@@ -12,7 +12,8 @@
  * message been left, the receive would have got that.) Each byte and each status follows. At the
  * end no message is left over.
  *
- * A cancelled receive has nothing, and no message that fits it may have gone past it: to a later
+ * A message whose send was cancelled in time is none: no receive and no matched probe had it.  A
+ * cancelled receive has nothing, and no message that fits it may have gone past it: to a later
  * receive that was complete, or to a probe that saw it, before the cancel.
  */
 

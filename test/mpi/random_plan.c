@@ -183,7 +183,10 @@ static void plan_mode(const rnd_lane_t *lane, rnd_msg_t *m, tm_rng_t *rng)
 
         m->mode = is_mode_legal(lane, m, mode) ? mode : m->mode;
     }
-    m->is_freed = (MODE_ISEND == m->mode || MODE_ISSEND == m->mode || MODE_IRSEND == m->mode) &&
+    m->may_cancel = lane->has_cancels && !m->is_reserved &&
+                    (MODE_ISEND == m->mode || MODE_ISSEND == m->mode) && rnd_chance(rng, 20);
+    m->is_freed = !m->may_cancel &&
+                  (MODE_ISEND == m->mode || MODE_ISSEND == m->mode || MODE_IRSEND == m->mode) &&
                   rnd_chance(rng, 5) && !lane->slot[m->slot].is_inter; /* see release_planned() */
 }
 
@@ -306,6 +309,7 @@ int rnd_plan_epoch(rnd_lane_t *lane)
     lane->nexchanges = STYLE_FREE == lane->style && rnd_chance(&rng, 25) ? 1 + rnd_below(&rng, 3)
                                                                          : 0;
     lane->has_reserved = rnd_chance(&rng, 60);
+    lane->has_cancels = STYLE_FREE == lane->style && rnd_chance(&rng, 40);
     plan_order(lane, &rng);
     plan_comms(lane, &rng, &make_now);
     lane->mine = rnd_rng(lane, 1000 + tm_rank);

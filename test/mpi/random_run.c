@@ -15,6 +15,9 @@
  *  - blocking receives and probes (STYLE_RECVS) want messages of ranks that come earlier, and there
  *    are more of those that fit than receives that could have taken them: the first rank comes to
  *    its drain without, and so on;
+ *  - sends are cancelled in STYLE_FREE only, where nobody waits for a certain message, and a message
+ *    that a probe saw is the prober's (MPI_Improbe). Before the drain all are told which ones were;
+ *    what a probe took is received before, so that a send that it matched completes;
  *  - collective calls and Sendrecv (STYLE_FREE) come in the same order on all ranks, which are not
  *    kept from them.
  */
@@ -201,6 +204,97 @@ static void cancel_one(rnd_lane_t *lane)
     }
 }
 
+static bool is_cancellable(const rnd_op_t *op)
+{
+    return OP_SEND == op->kind && op->msg->may_cancel;
+}
+
+/* One of the sends of which the plan says so; its message may have a receive already. */
+static void cancel_send(rnd_lane_t *lane)
+{
+    for (int i = lane->nops - 1; i >= lane->first_open; i--) {
+        rnd_op_t *op = lane->op[i];
+
+        if (is_cancellable(op) && rnd_op_is_open(op) && 0 == op->cancelled &&
+            rnd_chance(&lane->mine, 50)) {
+            cancel_op(lane, op);
+            return;
+        }
+    }
+}
+
+/* Cancel more of them, and wait for all that were: with or without success. */
+static void finish_cancelled_sends(rnd_lane_t *lane)
+{
+    rnd_recv_all_held(lane, 100);
+    for (int i = lane->first_open; i < lane->nops; i++) {
+        rnd_op_t *op = lane->op[i];
+
+        if (!is_cancellable(op) || !rnd_op_is_open(op)) {
+            continue;
+        }
+        if (0 == op->cancelled && rnd_chance(&lane->mine, 60)) {
+            cancel_op(lane, op);
+        }
+        if (0 != op->cancelled) {
+            rnd_complete_op(lane, op, true);
+        }
+    }
+}
+
+/* The message, of that sender, will not come. */
+static void forget_message(rnd_lane_t *lane, int src, int index)
+{
+    for (int i = 0; i < lane->nin; i++) {
+        rnd_msg_t *m = &lane->in[i];
+
+        if (src == m->src && index == m->index &&
+            RND_CHECK(lane, m->may_cancel, "never cancelled")) {
+            m->is_taken = true;
+            lane->slot[m->slot].num_expected--;
+        }
+    }
+}
+
+/* Tell the receivers which messages were cancelled. */
+static void settle_cancels(rnd_lane_t *lane)
+{
+    int nout[MAX_RANKS] = {0}, nin[MAX_RANKS], out_at[MAX_RANKS] = {0}, in_at[MAX_RANKS] = {0};
+    int *out = tm_calloc((size_t) lane->nops + 1, sizeof(*out)), *in, n = 0;
+
+    finish_cancelled_sends(lane);
+    for (int dst = 0; dst < tm_size; dst++) {
+        out_at[dst] = n;
+        for (int i = 0; i < lane->nops; i++) {
+            const rnd_op_t *op = lane->op[i];
+
+            if (is_cancellable(op) && dst == op->msg->dst && op->is_done &&
+                rnd_op_was_cancelled(op)) {
+                RND_CHECK(lane, 0 != op->cancelled, "cancelled, but MPI_Cancel was not called");
+                out[n++] = op->msg->index;
+            }
+        }
+        nout[dst] = n - out_at[dst];
+    }
+    rnd_step(lane, "MPI_Alltoallv of cancelled sends");
+    TM_MPI(MPI_Alltoall(nout, 1, MPI_INT, nin, 1, MPI_INT, lane->ctl));
+    n = 0;
+    for (int src = 0; src < tm_size; src++) {
+        in_at[src] = n;
+        n += nin[src];
+    }
+    in = tm_calloc((size_t) n + 1, sizeof(*in));
+    TM_MPI(MPI_Alltoallv(out, nout, out_at, MPI_INT, in, nin, in_at, MPI_INT, lane->ctl));
+    for (int src = 0; src < tm_size; src++) {
+        for (int i = 0; i < nin[src]; i++) {
+            forget_message(lane, src, in[in_at[src] + i]);
+        }
+    }
+    lane->nunsent += out_at[tm_size - 1] + nout[tm_size - 1];
+    free(in);
+    free(out);
+}
+
 /* What is left when all messages are received must be cancelled. */
 static void cancel_rest(rnd_lane_t *lane)
 {
@@ -327,6 +421,8 @@ static void between(rnd_lane_t *lane)
         usleep((unsigned) rnd_below(&lane->mine, 2000));
     } else if (x < 26) {
         start_together(lane);
+    } else if (x < 40 && lane->has_cancels) {
+        cancel_send(lane);
     }
 }
 
@@ -537,6 +633,9 @@ void rnd_run_epoch(rnd_lane_t *lane)
     }
     post_reserved(lane);
     program(lane);
+    if (lane->has_cancels) {
+        settle_cancels(lane);
+    }
     while (STYLE_SENDS != lane->style && lane->has_reserved && rnd_chance(&lane->mine, 50) &&
            rnd_complete(lane, rnd_want_reserved, 1 << 30, rnd_wait_how(lane))) {
     }
