@@ -142,7 +142,7 @@ void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const
         mca_pml_tm_excid_deliver(tmc, peer, hdr, &prefix, (const char *) data + sizeof(prefix),
                                  len - sizeof(prefix));
     } else {
-        mca_pml_tm_msg_early(peer, hdr, data, len, len);
+        mca_pml_tm_msg_early_untagged(peer, hdr, &prefix, data, len);
     }
 }
 

@@ -140,10 +140,15 @@ static void msg_early(mca_pml_tm_msg_t *msg)
     mca_pml_tm.early_tail = &msg->next;
 }
 
-void mca_pml_tm_msg_early(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len,
-                          size_t len)
+void mca_pml_tm_msg_early_untagged(fab_peer_t *peer, fab_hdr_t hdr,
+                                   const mca_pml_tm_untagged_t *prefix, const void *data,
+                                   size_t len)
 {
-    msg_early(mca_pml_tm_msg_keep(peer, hdr, data, data_len, data_len, len));
+    mca_pml_tm_msg_t *msg = mca_pml_tm_msg_keep(peer, hdr, data, len, len, len);
+
+    /* what was checked: data is the sender's to change */
+    memcpy(msg->data, prefix, sizeof(*prefix));
+    msg_early(msg);
 }
 
 /* Is the early message for this communicator? */
@@ -154,17 +159,13 @@ static bool is_for(const mca_pml_tm_comm_t *tmc, const mca_pml_tm_msg_t *msg)
                : mca_pml_tm_tag_context(msg->hdr.tag, mca_pml_tm.source_bits) == tmc->context;
 }
 
-/* It is read anew: what was checked when it came was still the sender's to change. */
 static void join_untagged(mca_pml_tm_comm_t *tmc, const mca_pml_tm_msg_t *msg)
 {
     mca_pml_tm_untagged_t prefix;
 
-    if (mca_pml_tm_excid_read(msg->hdr.tag, msg->data, msg->data_len, &prefix)) {
-        mca_pml_tm_excid_deliver(tmc, msg->peer, msg->hdr, &prefix, msg->data + sizeof(prefix),
-                                 msg->data_len - sizeof(prefix));
-    } else {
-        mca_pml_tm_bad_message(msg->peer, "untagged: it changed while it was kept");
-    }
+    memcpy(&prefix, msg->data, sizeof(prefix));
+    mca_pml_tm_excid_deliver(tmc, msg->peer, msg->hdr, &prefix, msg->data + sizeof(prefix),
+                             msg->data_len - sizeof(prefix));
 }
 
 /* An early message whose communicator has come, off its list: into the domain. */
@@ -271,7 +272,7 @@ static void msg_store(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr, c
     if (NULL != tmc) {
         msg_unexpected(tmc, mca_pml_tm_msg_keep(peer, hdr, data, data_len, data_len, len));
     } else {
-        mca_pml_tm_msg_early(peer, hdr, data, data_len, len);
+        msg_early(mca_pml_tm_msg_keep(peer, hdr, data, data_len, data_len, len));
     }
 }
 

@@ -32,11 +32,12 @@ void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
 void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 
 /*
- * Keep a message for a communicator that is not here yet.  It has len bytes, of which data_len came
- * with it.  Lock held.
+ * Keep an untagged message for a communicator that is not here yet: data has len bytes, and begins
+ * with the prefix, which was checked. Lock held.
  */
-void mca_pml_tm_msg_early(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t data_len,
-                          size_t len);
+void mca_pml_tm_msg_early_untagged(fab_peer_t *peer, fab_hdr_t hdr,
+                                   const mca_pml_tm_untagged_t *prefix, const void *data,
+                                   size_t len);
 
 /*
  * A message with room for data_len bytes of data, of which `here` are copied; len bytes in all.  It

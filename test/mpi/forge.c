@@ -3,10 +3,12 @@
  * Helper of forge.sh: rank 2 uses the fabric beside pml_tm and sends rank 0 a message whose source
  * is rank 1. The job ends before anybody has it.
  *
- * args: one of eager, synchronous, unexpected, announced, early
+ * args: one of eager, synchronous, unexpected, announced, early; untagged, context: a message that
+ * is malformed; untagged_rank, context_rank (Open MPI 5.0): one of a communicator with an extended id
  */
 #include "fabric/fab.h"
 #include "fabric/fab_abi.h"
+#include "pml_tm/pml_tm_compat.h"
 #include "pml_tm/pml_tm_wire.h"
 
 #include "tm_test.h"
@@ -31,7 +33,34 @@ static fab_t *open_fabric(void)
     return fab;
 }
 
-static void forge(const char *kind)
+/* What the receiver reads of it is checked: here is one field wrong. */
+static int send_special(fab_peer_t *peer, const char *kind, MPI_Comm comm)
+{
+    uint64_t excid[2] = {5, 6}, tag = mca_pml_tm_tag(0, 1, TAG, BITS);
+    struct {
+        mca_pml_tm_untagged_t prefix;
+        uint64_t value;
+    } untagged = {.prefix = {.context = NEXT, .id = FAB_AM_EAGER}};
+    mca_pml_tm_context_t context = {.context = NEXT, .rank = 1};
+
+    (void) mca_pml_tm_comm_extended_id(comm, excid);
+    memcpy(untagged.prefix.excid, excid, sizeof(excid));
+    memcpy(context.excid, excid, sizeof(excid));
+    if (0 == strcmp(kind, "untagged")) {
+        untagged.prefix.id = FAB_AM_FIN;
+    }
+    return 'u' == kind[0]
+               ? fab_send(peer, fab_hdr(FAB_AM_NO_TAG, tag, 0), &untagged, sizeof(untagged))
+               : fab_send(peer, fab_hdr(PML_TM_AM_CONTEXT, 0, 0), &context,
+                          0 == strcmp(kind, "context") ? 7 : sizeof(context));
+}
+
+static bool is_special(const char *kind)
+{
+    return 0 == strncmp(kind, "untagged", 8) || 0 == strncmp(kind, "context", 7);
+}
+
+static void forge(const char *kind, MPI_Comm comm)
 {
     fab_t *fab = open_fabric();
     fab_peer_t *peer = fab_peer_find(fab, fab->config.name & ~(uint64_t) UINT32_MAX);
@@ -45,8 +74,9 @@ static void forge(const char *kind)
     int rc;
 
     fab_lock(fab);
-    rc = is_announced ? fab_send(peer, hdr, &rndv, sizeof(rndv))
-                      : fab_send(peer, hdr, &value, sizeof(value));
+    rc = is_special(kind) ? send_special(peer, kind, comm)
+         : is_announced   ? fab_send(peer, hdr, &rndv, sizeof(rndv))
+                          : fab_send(peer, hdr, &value, sizeof(value));
     fab_unlock(fab);
     TM_CHECK(OPAL_SUCCESS == rc, "the forged message is not sent: %d", rc);
 }
@@ -63,12 +93,19 @@ static void take_forged(MPI_Comm comm)
 static void run(const char *kind)
 {
     char byte = 0;
-    MPI_Comm comm = MPI_COMM_WORLD;
+    MPI_Comm comm = MPI_COMM_WORLD, extended = MPI_COMM_WORLD;
 
+#if OMPI_MAJOR_VERSION >= 5
+    MPI_Group group;
+    MPI_Comm_group(MPI_COMM_WORLD, &group);
+    if (NULL != strstr(kind, "_rank")) {
+        MPI_Comm_create_from_group(group, "forge", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &extended);
+    }
+#endif
     /* rank 2 waits until rank 0 has posted its receive, or is to wait for something else */
     if (2 == tm_rank) {
         MPI_Recv(&byte, 1, MPI_BYTE, 0, GO_ON, comm, MPI_STATUS_IGNORE);
-        forge(kind);
+        forge(kind, extended);
         MPI_Send(&byte, 1, MPI_BYTE, 0, GO_ON, comm);
     } else if (0 == tm_rank) {
         MPI_Send(&byte, 1, MPI_BYTE, 2, GO_ON, comm);
