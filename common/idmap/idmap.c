@@ -55,7 +55,7 @@ uint32_t fab_idmap_add(fab_idmap_t *map, void *object)
     slot->object = object;
     slot->id += FAB_ID_MAX;
     if (0 == slot->id) {
-        slot->id = FAB_ID_MAX; /* slot 0, generation wrapped: 0 is no id */
+        slot->id = FAB_ID_MAX; /* index 0, and the generation wrapped to 0: that is no id */
     }
     return slot->id;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Names for pending operations that may travel: 32-bit ids which a peer sends back.
+ * 32-bit ids of pending operations: they go to a peer, which sends them back.
  *
- * An id is {generation:8, index:24}; the generation changes each time an index is reused, so that
- * an id which comes twice, late or forged is told from a live one.  0 is never an id.  Not thread
- * safe: under the fabric's lock.
+ * An id is {generation:8, index:24}.  The generation changes each time an index is reused, so an id
+ * that comes twice, late or forged is not taken for a live one.  0 is never an id.  Not thread safe:
+ * under the fabric's lock.
  */
 #ifndef FAB_IDMAP_H
 #define FAB_IDMAP_H

@@ -317,7 +317,7 @@ static void posted_add(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t sou
     posted_append(dom, recv, source, tag);
 }
 
-/* The receive is out of the index: the rest of its farewell. */
+/* The receive is out of the index: take it out of the order ring and the counts, too. */
 static void posted_forget(fab_match_dom_t *dom, fab_match_recv_t *recv)
 {
     dom->npattern[match_pattern(recv->source, recv->tag)]--;

@@ -51,8 +51,8 @@ void fab_match_fini(fab_match_dom_t *dom);
 /*
  * Post a receive.  Returns the oldest unexpected message that fits, unlinked from the domain (recv
  * is then not posted), or NULL: recv is linked and stays so until fab_match_arrive() returns it or
- * fab_match_cancel() takes it back. recv is not posted at present; its content is of no matter
- * otherwise.
+ * fab_match_cancel() takes it back. recv must not be posted at the time; what it holds does not
+ * matter.
  */
 fab_match_msg_t *fab_match_post(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source,
                                 int32_t tag);

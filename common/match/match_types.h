@@ -3,10 +3,9 @@
  * The matcher's structures: the two nodes that callers embed, the index that finds them, and the
  * domain.
  *
- * One idea carries the whole file.  (source, tag) is one 64-bit key, and since FAB_MATCH_ANY is -1
- * and no message has -1 as source or tag, a pattern is a key as well: (3, ANY), (ANY, 7) and (ANY,
- * ANY) are three more keys, all distinct from every message's own.  So one index of queues per key
- * serves all four patterns:
+ * (source, tag) is one 64-bit key.  FAB_MATCH_ANY is -1, and no message has -1 as source or tag, so a
+ * pattern is a key as well: (3, ANY), (ANY, 7) and (ANY, ANY) are three more keys, all distinct from
+ * every message's own.  One index of queues per key therefore serves all four patterns:
  *
  *   a posted receive     is filed once, under the key that its pattern is;
  *   an arriving message  looks at the heads of the (at most) four keys that it fits and takes the oldest;
@@ -27,8 +26,8 @@
  *      +-----+                 v
  *                   leader, key B (same bucket; alone, its ring is itself; chain = NULL ends the chain)
  *
- * The buckets grow by linear hashing (Litwin 1980): a new key beyond one per bucket splits one
- * bucket in two, the next in turn.  The longest step of an insertion is thus one short chain, a
+ * The buckets grow by linear hashing (Litwin 1980): each new key beyond one per bucket splits the
+ * bucket whose turn it is in two.  The longest step of an insertion is thus one short chain, a
  * search looks in one place only, nothing is ever copied, and where memory for more buckets cannot
  * be had the present ones serve on.  Buckets lie in segments, each segment a multiple of all before
  * it, so an old one never moves:

@@ -4,8 +4,8 @@
  * never give one receive two messages, or messages out of order.
  *
  * One fab_offload_t per device (TM-SRQ), one fab_offload_scope_t per communicator beside its
- * matching domain, one fab_offload_recv_t in every receive request.  A state machine without input
- * and output: it knows no MPI object, no verbs, no memory registration.  The matcher holds every
+ * matching domain, one fab_offload_recv_t in every receive request.  A state machine that does no
+ * input or output: it knows no MPI object, no verbs, no memory registration.  The matcher holds every
  * posted receive; the engine lists some of them besides.
  *
  * Three sides call it:
