@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=240 device=tmdev
 #
-# A child that leaves the job in order, but owes its parent answers for which there was no room within pml_tm_close_timeout: both say so,
-# and the parent ends instead of waiting for ever.  MPI_Finalize asks three times for what is queued to be sent: it waits, and says so, once.
+# A child that leaves the job in order, but owes its parent answers for which there was no room
+# within pml_tm_close_timeout: both say so, and the parent ends instead of waiting for ever.
+# MPI_Finalize asks three times for what is queued to be sent: it waits, and says so, once.
 . "$TM_SRC/test/lib/script.sh"
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_pml_tm_shm_ring_size=4096 OMPI_MCA_pml_tm_close_timeout=1 OMPI_MCA_orte_base_help_aggregate=0
 
@@ -26,8 +27,8 @@ owing 'shared memory'
 . "$TM_SRC/test/lib/verbs.sh"
 TMDEV_FABRIC=$$.$RANDOM owing 'verbs'
 
-# A device that has read a message for its process answers the sender on a queue pair of its own: what closes the connection may
-# overtake that.
+# A device that has read a message for its process answers the sender on a queue pair of its own:
+# what closes the connection may overtake that.
 echo '== the answer of the device comes late'
 TMDEV_FABRIC=$$.$RANDOM OMPI_MCA_pml_tm_close_timeout=60 TMDEV_FIN_US=200000 tm_mpirun 1 "$program" taken || fail 'the answer of the device is lost'
 require 'leave: errors=0'
