@@ -10,6 +10,7 @@
 # Times that the queue of a listener on a host was full, or that it dropped a connection.
 overflows()
 {
+    # shellcheck disable=SC2016 # awk's, not the shell's
     hosts_in "$1" awk '$1 == "TcpExt:" && !n { n = split($0, name); next }
         $1 == "TcpExt:" { for (i = 1; i <= n; i++) if (name[i] ~ /^Listen(Overflows|Drops)$/) sum += $i }
         END { print sum + 0 }' /proc/net/netstat
