@@ -327,7 +327,6 @@ static void core_free(fab_core_t *core)
     }
     fab_core_free_queues(core);
     fab_core_free_peers(core);
-    pthread_mutex_destroy(&core->fab.lock);
     free(core);
 }
 
@@ -373,34 +372,17 @@ static bool core_has_users(const fab_core_t *core)
     return has_users;
 }
 
-/*
- * Who finds that threads have come gives the lock back that it did not take: this kind of mutex
- * refuses that.
- */
-static bool init_lock(pthread_mutex_t *lock)
-{
-    pthread_mutexattr_t attr;
-    bool is_done = 0 == pthread_mutexattr_init(&attr);
-
-    if (is_done) {
-        pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
-        is_done = 0 == pthread_mutex_init(lock, &attr);
-        pthread_mutexattr_destroy(&attr);
-    }
-    return is_done;
-}
-
 static int core_new(const fab_config_t *config, fab_core_t **out)
 {
     static const bool never;
     fab_core_t *core = calloc(1, sizeof(*core));
 
-    if (NULL == core || !init_lock(&core->fab.lock)) {
+    if (NULL == core) {
         snprintf(fab_open_why, sizeof(fab_open_why),
                  "There is not enough memory to open the fabric.");
-        free(core);
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
+    fab_mutex_init(&core->fab.lock);
     core->fab.config = *config;
     core->fab.is_threaded = &never;
     core->free_record = FAB_NO_RECORD;

@@ -52,8 +52,6 @@
 
 #include "opal_config.h" /* first: it defines _GNU_SOURCE */
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,6 +59,7 @@
 #include "opal/constants.h"
 
 #include "fabric/fab_export.h"
+#include "fabric/fab_lock.h"
 
 /* Who uses the fabric in this process. */
 typedef enum fab_user {
@@ -201,8 +200,7 @@ typedef struct fab_config {
 struct fab {
     struct fab_handler handlers[FAB_AM_MAX];
     struct fab_placer placers[FAB_AM_MAX];
-    pthread_mutex_t lock;
-    _Atomic unsigned waiting; /* threads in fab_lock() that found it taken */
+    fab_mutex_t lock;
     /* fab_poll(): of the one provider that has to be polled, or all that fab_progress() does */
     int (*poll)(void *arg);
     void *poll_arg;
@@ -624,19 +622,14 @@ static inline bool fab_is_threaded(const fab_t *fab)
 static inline void fab_lock(fab_t *fab)
 {
     if (fab_is_threaded(fab)) {
-        if (__builtin_expect(0 != pthread_mutex_trylock(&fab->lock), 0)) {
-            /* relaxed: a hint for those who poll */
-            atomic_fetch_add_explicit(&fab->waiting, 1, memory_order_relaxed);
-            pthread_mutex_lock(&fab->lock);
-            atomic_fetch_sub_explicit(&fab->waiting, 1, memory_order_relaxed);
-        }
+        fab_mutex_lock(&fab->lock);
     }
 }
 
-/* Does another thread wait for the lock?  A thread that only polls then lets it in, and yields. */
+/* Does another thread wait for the lock?  A thread that only polls then lets it in. */
 static inline bool fab_is_wanted(const fab_t *fab)
 {
-    return 0 != atomic_load_explicit(&fab->waiting, memory_order_relaxed);
+    return fab_mutex_is_wanted(&fab->lock);
 }
 
 /*
@@ -646,13 +639,14 @@ static inline bool fab_is_wanted(const fab_t *fab)
  */
 static inline bool fab_trylock(fab_t *fab)
 {
-    return !fab_is_threaded(fab) || (!fab_is_wanted(fab) && 0 == pthread_mutex_trylock(&fab->lock));
+    return !fab_is_threaded(fab) || (!fab_is_wanted(fab) && fab_mutex_trylock(&fab->lock));
 }
 
+/* Who finds that threads have come gives a lock back that it did not take: that has no effect. */
 static inline void fab_unlock(fab_t *fab)
 {
     if (fab_is_threaded(fab)) {
-        pthread_mutex_unlock(&fab->lock);
+        fab_mutex_unlock(&fab->lock);
     }
 }
 

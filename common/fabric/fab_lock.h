@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A lock for short critical sections: who finds it taken spins for about a microsecond, then sleeps.
+ *
+ * A mutex of pthread sleeps at once, and to sleep and be woken costs more than ten sections of the
+ * fabric's lock, which threads on processors of their own leave within a fraction of a microsecond.
+ *
+ * Threads that want it are counted, so that one that holds it only to poll can let them in
+ * (fab_mutex_is_wanted()). It has no order of arrival. It is not recursive.
+ *
+ * fab_mutex_unlock() by a thread that does not hold it has no effect: MPI may become threaded
+ * between the two (see fab_lock()).
+ */
+#ifndef FAB_LOCK_H
+#define FAB_LOCK_H
+
+#include "opal_config.h" /* first: it defines _GNU_SOURCE */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fabric/fab_export.h"
+
+typedef struct fab_mutex {
+    _Atomic uint32_t state; /* FAB_MUTEX_*; the futex */
+    /* threads in fab_mutex_lock() that found it taken, spinning or asleep */
+    _Atomic uint32_t waiting;
+    _Atomic uintptr_t
+        owner; /* pthread_self() of the holder; 0: free. Written by the holder alone. */
+} fab_mutex_t;
+
+enum {
+    FAB_MUTEX_FREE = 0,
+    FAB_MUTEX_TAKEN = 1,
+    FAB_MUTEX_SLEPT_ON = 2, /* taken, and others may sleep: who unlocks wakes one */
+};
+
+/* The rest of fab_mutex_lock() and fab_mutex_unlock(), when somebody waits. */
+FAB_EXPORT void fab_mutex_lock_slow(fab_mutex_t *mutex);
+FAB_EXPORT void fab_mutex_wake(fab_mutex_t *mutex);
+
+static inline void fab_mutex_init(fab_mutex_t *mutex)
+{
+    atomic_init(&mutex->state, FAB_MUTEX_FREE);
+    atomic_init(&mutex->waiting, 0);
+    atomic_init(&mutex->owner, 0);
+}
+
+/* True: taken. */
+static inline bool fab_mutex_trylock(fab_mutex_t *mutex)
+{
+    uint32_t state = FAB_MUTEX_FREE;
+
+    /* acquire: pairs with the release in fab_mutex_unlock() */
+    if (!atomic_compare_exchange_strong_explicit(&mutex->state, &state, FAB_MUTEX_TAKEN,
+                                                 memory_order_acquire, memory_order_relaxed)) {
+        return false;
+    }
+    atomic_store_explicit(&mutex->owner, (uintptr_t) pthread_self(), memory_order_relaxed);
+    return true;
+}
+
+static inline void fab_mutex_lock(fab_mutex_t *mutex)
+{
+    if (__builtin_expect(!fab_mutex_trylock(mutex), 0)) {
+        fab_mutex_lock_slow(mutex);
+    }
+}
+
+static inline void fab_mutex_unlock(fab_mutex_t *mutex)
+{
+    /* relaxed: only this thread writes its own id there */
+    if (__builtin_expect((uintptr_t) pthread_self() !=
+                             atomic_load_explicit(&mutex->owner, memory_order_relaxed),
+                         0)) {
+        return;
+    }
+    atomic_store_explicit(&mutex->owner, 0, memory_order_relaxed);
+    /* release: pairs with the acquire of the next holder */
+    if (__builtin_expect(FAB_MUTEX_SLEPT_ON == atomic_exchange_explicit(&mutex->state,
+                                                                        FAB_MUTEX_FREE,
+                                                                        memory_order_release),
+                         0)) {
+        fab_mutex_wake(mutex);
+    }
+}
+
+/* Does another thread wait for it? A hint: relaxed. */
+static inline bool fab_mutex_is_wanted(const fab_mutex_t *mutex)
+{
+    return 0 != atomic_load_explicit(&mutex->waiting, memory_order_relaxed);
+}
+
+#endif /* FAB_LOCK_H */
