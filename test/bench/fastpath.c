@@ -18,7 +18,7 @@
  *      poll              rank 1 waits for a message for some time (MPI_Recv): its polls are counted, and divided by
  *
  * The ranks tell each other by semaphores in shared memory, which sleep.  Usage: fastpath
- * [messages]
+ * [messages [threads]], the latter for MPI_THREAD_MULTIPLE
  */
 #include "counted.h"
 
@@ -181,10 +181,12 @@ static void poll_empty(int messages)
 
 int main(int argc, char **argv)
 {
-    int messages = argc > 1 ? atoi(argv[1]) : 1024;
+    int messages = argc > 1 ? atoi(argv[1]) : 1024, provided;
+    int level = argc > 2 && 0 == strcmp("threads", argv[2]) ? MPI_THREAD_MULTIPLE
+                                                            : MPI_THREAD_SINGLE;
     MPI_Win win;
 
-    MPI_Init(&argc, &argv);
+    MPI_Init_thread(&argc, &argv, level, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     share(&win);
     section("self-expected", self_expected, messages);
