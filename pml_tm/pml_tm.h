@@ -71,7 +71,10 @@ typedef struct mca_pml_tm {
     unsigned fast; /* PML_TM_FAST_*: those in use */
     mca_pml_tm_idle_t idle;
     double cpus; /* that the job's processes on this host share, if params.wait is auto */
-    atomic_uint thread_polls;    /* of threads, in vain */
+    atomic_uint thread_polls;    /* of Open MPI's progress with threads, in vain */
+    atomic_uint thread_waits;    /* threads in mca_pml_tm_wait_threads() */
+    unsigned max_thread_waits;   /* with more than these, threads share processors */
+    unsigned locked_polls;       /* with threads, by those who wait; lock: the fabric's */
     unsigned idle_polls;         /* of blocking calls, since one found something */
     bool was_woken;              /* the last sleep was ended by something */
     unsigned polls_left;         /* of blocking calls, until one of everything in Open MPI */
@@ -193,22 +196,37 @@ static inline bool mca_pml_tm_is_plain(const ompi_datatype_t *datatype)
     return OPAL_LIKELY(plain == (datatype->super.flags & plain));
 }
 
+/* Is it complete? Then all that was written before it was completed can be seen. */
+static inline bool mca_pml_tm_is_complete(const ompi_request_t *request)
+{
+    /* acquire: pairs with the release in mca_pml_tm_done() and mca_pml_tm_complete() */
+    return REQUEST_COMPLETED == __atomic_load_n(&request->req_complete, __ATOMIC_ACQUIRE);
+}
+
 /*
- * Complete a request that the user may know.  There are no threads, it has no callback, and it was
- * not freed.
+ * Complete a request that the user may know.  It has no callback, and it was not freed.  Another
+ * thread may wait for it in Open MPI, and have put its ompi_wait_sync_t in the place of
+ * REQUEST_PENDING.  The lock is held.
  */
 static inline void mca_pml_tm_complete(mca_pml_tm_core_t *core)
 {
     ompi_request_t *request = &core->base->req_ompi;
     void *sync = (void *) (uintptr_t) request->req_complete;
+    int error;
 
     core->state = PML_TM_COMPLETING;
     core->has_callback = false;
     core->base->req_pml_complete = true;
     mca_pml_tm_request_set_error(core);
-    request->req_complete = REQUEST_COMPLETED;
+    error = request->req_status.MPI_ERROR;
+    if (OPAL_UNLIKELY(opal_using_threads())) {
+        sync = __atomic_exchange_n((void **) (uintptr_t) &request->req_complete, REQUEST_COMPLETED,
+                                   __ATOMIC_ACQ_REL);
+    } else {
+        request->req_complete = REQUEST_COMPLETED;
+    }
     if (OPAL_UNLIKELY(REQUEST_PENDING != sync)) {
-        wait_sync_update((ompi_wait_sync_t *) sync, 1, request->req_status.MPI_ERROR);
+        wait_sync_update((ompi_wait_sync_t *) sync, 1, error);
     }
 }
 
@@ -221,18 +239,18 @@ static inline __attribute__((always_inline)) void mca_pml_tm_done(mca_pml_tm_cor
     if (OPAL_LIKELY(core->is_private)) {
         core->state = PML_TM_COMPLETING;
         mca_pml_tm_request_set_error(core);
-        core->base->req_ompi.req_complete = REQUEST_COMPLETED;
+        __atomic_store_n(&core->base->req_ompi.req_complete, REQUEST_COMPLETED, __ATOMIC_RELEASE);
         mca_pml_tm.fab->must_return |= 0 != (mca_pml_tm.fast & PML_TM_FAST_WAIT);
     } else if (OPAL_LIKELY(0 != (mca_pml_tm.fast & PML_TM_FAST_COMPLETE) &&
                            NULL == core->base->req_ompi.req_complete_cb &&
-                           !core->base->req_free_called && !opal_using_threads())) {
+                           !core->base->req_free_called)) {
         mca_pml_tm_complete(core);
     } else {
         mca_pml_tm_done_listed(core);
     }
 }
 
-/* Take MPI_Waitall's place in Open MPI, and give it back (pml_tm_wait.c). */
+/* Take the place of MPI_Wait and MPI_Waitall in Open MPI, and give it back (pml_tm_wait.c). */
 void mca_pml_tm_wait_open(void);
 void mca_pml_tm_wait_close(void);
 
@@ -288,15 +306,30 @@ static inline void mca_pml_tm_poll(void)
 }
 
 /*
+ * May the request of a blocking call be private, so that only mca_pml_tm_wait() waits for it?  With
+ * threads and fault tolerance, or without the short way of waiting, Open MPI's function waits.
+ */
+static inline bool mca_pml_tm_may_be_private(void)
+{
+    return !fab_is_threaded(mca_pml_tm.fab) ||
+           (0 != (mca_pml_tm.fast & PML_TM_FAST_WAIT) && !mca_pml_tm_is_fault_tolerant());
+}
+
+/* mca_pml_tm_wait(), where there are threads. */
+void mca_pml_tm_wait_threads(ompi_request_t *request);
+
+/* Poll for a microsecond with the lock held, unless another thread wants it. Is it complete? */
+bool mca_pml_tm_wait_locked(const ompi_request_t *request);
+
+/*
  * Progress until the request is complete, or until it cannot complete since a process failed, which
  * its status then says.  The lock is not held.  Polls pml tm alone, and all of Open MPI every
- * params.progress_interval polls, whether they found something or not.  Nobody else waits for a
- * private request.
+ * params.progress_interval polls, whether they found something or not.
  */
-static inline void mca_pml_tm_wait(ompi_request_t *request, bool is_private)
+static inline void mca_pml_tm_wait(ompi_request_t *request)
 {
-    if (OPAL_UNLIKELY(!is_private && fab_is_threaded(mca_pml_tm.fab))) {
-        ompi_request_wait_completion(request);
+    if (OPAL_UNLIKELY(fab_is_threaded(mca_pml_tm.fab))) {
+        mca_pml_tm_wait_threads(request);
         return;
     }
     while (!REQUEST_COMPLETE(request)) {

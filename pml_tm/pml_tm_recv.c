@@ -14,15 +14,17 @@
 /* The rare half of a function, so that it does not cost the common half saved registers. */
 #define NOINLINE __attribute__((noinline))
 
-/* A request off the free list; NULL: no memory, or all that may exist are in use. */
+/* A request off the free list; NULL: no memory, or all that may exist are in use. Lock not held. */
 static NOINLINE mca_pml_tm_recv_request_t *recv_get(void)
 {
     mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) opal_free_list_get(
         &mca_pml_base_recv_requests);
 
     if (OPAL_UNLIKELY(NULL == req)) {
+        fab_lock(mca_pml_tm.fab);
         req = mca_pml_tm.blocking;
         mca_pml_tm.blocking = NULL;
+        fab_unlock(mca_pml_tm.fab);
     }
     return req;
 }
@@ -177,7 +179,7 @@ static inline int recv_new(void *buf, size_t count, ompi_datatype_t *datatype, i
     if (OPAL_UNLIKELY(NULL == req)) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    req->core.is_private = is_blocking && !fab_is_threaded(mca_pml_tm.fab);
+    req->core.is_private = is_blocking && mca_pml_tm_may_be_private();
     fab_lock(mca_pml_tm.fab);
     mca_pml_tm_recv_post(req);
     fab_unlock(mca_pml_tm.fab);
@@ -191,7 +193,7 @@ static inline int recv_new(void *buf, size_t count, ompi_datatype_t *datatype, i
 static inline bool is_short_way(const ompi_communicator_t *comm, const ompi_datatype_t *datatype)
 {
     return OPAL_LIKELY(0 != (mca_pml_tm_comm(comm)->fast & PML_TM_FAST_RECV)) &&
-           mca_pml_tm_is_plain(datatype) && !opal_using_threads();
+           mca_pml_tm_is_plain(datatype);
 }
 
 /* recv_alloc() and recv_start() in one, of a request that is not persistent, of a plain type. */
@@ -256,6 +258,30 @@ static NOINLINE int irecv_any(void *buf, size_t count, ompi_datatype_t *datatype
     return rc;
 }
 
+/* mca_pml_tm_irecv() by the short way, with threads. */
+static NOINLINE int irecv_locked(void *buf, size_t count, ompi_datatype_t *datatype, int src,
+                                 int tag, ompi_communicator_t *comm, ompi_request_t **request)
+{
+    mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) opal_free_list_get(
+        &mca_pml_base_recv_requests);
+
+    if (OPAL_UNLIKELY(NULL == req)) {
+        return irecv_any(buf, count, datatype, src, tag, comm, request);
+    }
+    OBJ_RETAIN(comm);
+    recv_begin(req, buf, count, datatype, src, tag, comm);
+    req->core.is_private = false;
+    fab_lock(mca_pml_tm.fab);
+    if (OPAL_UNLIKELY(
+            !fab_match_post_short(&mca_pml_tm_comm(comm)->match, &req->offload.match, src, tag))) {
+        recv_match(req);
+    }
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    *request = &req->req_recv.req_base.req_ompi;
+    return OMPI_SUCCESS;
+}
+
 int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
                      ompi_communicator_t *comm, ompi_request_t **request)
 {
@@ -263,6 +289,9 @@ int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src
 
     if (OPAL_UNLIKELY(!is_short_way(comm, datatype))) {
         return irecv_any(buf, count, datatype, src, tag, comm, request);
+    }
+    if (OPAL_UNLIKELY(opal_using_threads())) {
+        return irecv_locked(buf, count, datatype, src, tag, comm, request);
     }
     req = (mca_pml_tm_recv_request_t *) opal_lifo_pop_st(&mca_pml_base_recv_requests.super);
     if (OPAL_UNLIKELY(NULL == req)) {
@@ -295,7 +324,7 @@ static inline __attribute__((always_inline)) int recv_wait(mca_pml_tm_recv_reque
 {
     int rc;
 
-    mca_pml_tm_wait(&req->req_recv.req_base.req_ompi, req->core.is_private);
+    mca_pml_tm_wait(&req->req_recv.req_base.req_ompi);
     if (MPI_STATUS_IGNORE != status) {
         OMPI_COPY_STATUS(status, req->req_recv.req_base.req_ompi.req_status, false);
     }
@@ -348,14 +377,79 @@ static NOINLINE int recv_any(void *buf, size_t count, ompi_datatype_t *datatype,
     return OPAL_LIKELY(OMPI_SUCCESS == rc) ? recv_wait_and_free(req, status) : rc;
 }
 
+/*
+ * mca_pml_tm_recv() by the short way, with threads.  The lock is taken once, if the message is there
+ * or comes soon.
+ */
+static NOINLINE int recv_locked(void *buf, size_t count, ompi_datatype_t *datatype, int src,
+                                int tag, ompi_communicator_t *comm, ompi_status_public_t *status)
+{
+    mca_pml_tm_recv_request_t *req;
+    ompi_request_t *request;
+    int rc;
+
+    fab_lock(mca_pml_tm.fab);
+    req = mca_pml_tm.blocking;
+    mca_pml_tm.blocking = NULL;
+    if (OPAL_UNLIKELY(NULL == req)) { /* another thread is in a blocking receive */
+        fab_unlock(mca_pml_tm.fab);
+        req = recv_get();
+        if (NULL == req) {
+            return OMPI_ERR_OUT_OF_RESOURCE;
+        }
+        fab_lock(mca_pml_tm.fab);
+    }
+    request = &req->req_recv.req_base.req_ompi;
+    recv_begin(req, buf, count, datatype, src, tag, comm);
+    req->core.is_private = true;
+    if (OPAL_UNLIKELY(
+            !fab_match_post_short(&mca_pml_tm_comm(comm)->match, &req->offload.match, src, tag))) {
+        recv_match(req);
+    }
+    if (!mca_pml_tm_wait_locked(request)) {
+        fab_unlock(mca_pml_tm.fab);
+        mca_pml_tm_complete_done();
+        mca_pml_tm_wait_threads(request);
+        fab_lock(mca_pml_tm.fab);
+    }
+    if (MPI_STATUS_IGNORE != status) {
+        OMPI_COPY_STATUS(status, request->req_status, false);
+    }
+    rc = request->req_status.MPI_ERROR;
+    req->core.state = PML_TM_INACTIVE;
+    request->req_state = OMPI_REQUEST_INVALID;
+    if (OPAL_LIKELY(NULL == mca_pml_tm.blocking)) {
+        mca_pml_tm.blocking = req;
+        req = NULL;
+    }
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    if (OPAL_UNLIKELY(NULL != req)) {
+        opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
+    }
+    return rc;
+}
+
+static NOINLINE int recv_threads(void *buf, size_t count, ompi_datatype_t *datatype, int src,
+                                 int tag, ompi_communicator_t *comm, ompi_status_public_t *status)
+{
+    return OPAL_LIKELY(mca_pml_tm_may_be_private())
+               ? recv_locked(buf, count, datatype, src, tag, comm, status)
+               : recv_any(buf, count, datatype, src, tag, comm, status);
+}
+
 int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
                     ompi_communicator_t *comm, ompi_status_public_t *status)
 {
-    mca_pml_tm_recv_request_t *req = mca_pml_tm.blocking;
+    mca_pml_tm_recv_request_t *req;
 
     if (OPAL_UNLIKELY(!is_short_way(comm, datatype))) {
         return recv_any(buf, count, datatype, src, tag, comm, status);
     }
+    if (OPAL_UNLIKELY(opal_using_threads())) {
+        return recv_threads(buf, count, datatype, src, tag, comm, status);
+    }
+    req = mca_pml_tm.blocking;
     mca_pml_tm.blocking = NULL; /* a callback may receive, too */
     if (OPAL_UNLIKELY(NULL == req)) {
         req = recv_get();

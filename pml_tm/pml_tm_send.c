@@ -410,17 +410,16 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
  * The common case of send_inline(), straight into the peer's ring: a few bytes of a plain type.
  * False: nothing was done.
  */
-static inline bool send_short(const void *buf, size_t count, const ompi_datatype_t *datatype,
-                              int dst, int tag, mca_pml_base_send_mode_t mode,
-                              ompi_communicator_t *comm)
+static inline __attribute__((always_inline)) bool
+put_short(const void *buf, size_t count, const ompi_datatype_t *datatype, int dst, int tag,
+          mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
 {
     const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
     const size_t len = count * datatype->super.size;
     fab_peer_t *peer;
 
     if (OPAL_UNLIKELY(0 == (tmc->fast & PML_TM_FAST_SEND) || len > mca_pml_tm.short_max ||
-                      !mca_pml_tm_is_plain(datatype) || MCA_PML_BASE_SEND_STANDARD != mode ||
-                      opal_using_threads())) {
+                      !mca_pml_tm_is_plain(datatype) || MCA_PML_BASE_SEND_STANDARD != mode)) {
         return false;
     }
     peer = ompi_comm_peer_lookup(comm, dst)->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
@@ -437,6 +436,29 @@ static inline bool send_short(const void *buf, size_t count, const ompi_datatype
     }
     ++mca_pml_tm.counters.eager_sent;
     return true;
+}
+
+static __attribute__((noinline)) bool put_short_locked(const void *buf, size_t count,
+                                                       const ompi_datatype_t *datatype, int dst,
+                                                       int tag, mca_pml_base_send_mode_t mode,
+                                                       ompi_communicator_t *comm)
+{
+    bool is_done;
+
+    fab_lock(mca_pml_tm.fab);
+    is_done = put_short(buf, count, datatype, dst, tag, mode, comm);
+    fab_unlock(mca_pml_tm.fab);
+    return is_done;
+}
+
+static inline __attribute__((always_inline)) bool
+send_short(const void *buf, size_t count, const ompi_datatype_t *datatype, int dst, int tag,
+           mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
+{
+    if (OPAL_UNLIKELY(opal_using_threads())) {
+        return put_short_locked(buf, count, datatype, dst, tag, mode, comm);
+    }
+    return put_short(buf, count, datatype, dst, tag, mode, comm);
 }
 
 /* Start a request that was allocated. */
@@ -527,9 +549,9 @@ int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, in
     if (NULL == req) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    req->core.is_private = !fab_is_threaded(mca_pml_tm.fab);
+    req->core.is_private = mca_pml_tm_may_be_private();
     send_begin(req);
-    mca_pml_tm_wait(&req->req_send.req_base.req_ompi, req->core.is_private);
+    mca_pml_tm_wait(&req->req_send.req_base.req_ompi);
     rc = req->req_send.req_base.req_ompi.req_status.MPI_ERROR;
     mca_pml_tm_request_release(&req->req_send.req_base);
     return rc;

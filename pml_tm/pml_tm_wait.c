@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waiting: what a call does that finds nothing, and MPI_Waitall.
+ * Waiting: what a call does that finds nothing, MPI_Wait and MPI_Waitall.
  *
- * Where there are more processes than processors, one that polls keeps the one from running that it
- * waits for, for a time slice each time.  So those who find nothing yield, in blocking calls and in
- * the progress function, which Open MPI calls when it waits; and in blocking calls of this PML they
- * sleep when it takes long, a millisecond at a time, or until a message comes by TCP.
+ * Where there are more processes or threads than processors, one that polls keeps the one from
+ * running that it waits for, for a time slice each time.  So those who find nothing yield, in
+ * blocking calls and in the progress function, which Open MPI calls when it waits; and in blocking
+ * calls of this PML they sleep when it takes long, a millisecond at a time, or (without threads)
+ * until a message comes by TCP.
+ *
+ * With threads, each that waits polls, if it gets the lock; it gives the lock back as soon as another
+ * thread wants it.  Open MPI's own wait lets one thread poll and puts the others to sleep on
+ * condition variables: where threads share a processor, the one that polls keeps the processor from
+ * those that have something to send.
  *
  * MPI_Waitall by this PML: one pass over requests that are its own, most of them complete already,
  * each freed without a call.  What is anything else, or has an error, goes to Open MPI's function
- * with all that follow.
+ * with all that follow.  MPI_Wait only waits here, and goes on in Open MPI's function.
  *
- * Open MPI reaches it through ompi_request_functions, a table that is there to be filled by others.
- * Not used with threads, where waiting is Open MPI's (wait_sync), and not with fault tolerance,
- * which has its own rules for requests that fail.
+ * Open MPI reaches both through ompi_request_functions, a table that is there to be filled by others.
+ * They are not used with fault tolerance, which has its own rules for requests that fail.
  */
+#include "pml_tm_flow.h"
 #include "pml_tm_recv.h"
 
 #include <sched.h>
@@ -26,21 +32,38 @@ enum {
     YIELDS_BEFORE_SLEEP = 1000, /* in a row: half a millisecond alone, a time slice of each other */
     SLEEP_STEP_US = 10,         /* by which sleeps grow */
     SLEEP_MAX_US = 1000,
+    POLLS_PER_LOCK = 16,    /* with threads, while the lock is held: 0.3 us */
+    POLLS_AT_FIRST = 64,    /* the same, of a blocking receive that has just been posted */
+    LOCKS_BEFORE_YIELD = 4, /* with threads that have a processor each */
 };
 
 /* ---- waiting ------------------------------------------------------------ */
 
 /* auto: sleep if the job has more processes here than processors. */
-static mca_pml_tm_idle_t choose_by_cpus(void)
+static mca_pml_tm_idle_t choose_by_cpus(double cpus)
 {
-    mca_pml_tm.cpus = fab_cpus("");
-    return mca_pml_tm_process.num_local_peers + 1 > mca_pml_tm.cpus ? PML_TM_SLEEP : PML_TM_SPIN;
+    mca_pml_tm.cpus = cpus;
+    return mca_pml_tm_process.num_local_peers + 1 > cpus ? PML_TM_SLEEP : PML_TM_SPIN;
+}
+
+/* How many threads of this process may wait at a time, so that each has a processor: at least 1. */
+static unsigned choose_max_thread_waits(double cpus)
+{
+    double share = cpus / (mca_pml_tm_process.num_local_peers + 1);
+    cpu_set_t mine;
+
+    if (0 == sched_getaffinity(0, sizeof(mine), &mine) && CPU_COUNT(&mine) < share) {
+        share = CPU_COUNT(&mine);
+    }
+    return share < 1 ? 1 : (unsigned) share;
 }
 
 void mca_pml_tm_choose_idle(void)
 {
     const char *wait = mca_pml_tm.params.wait;
+    double cpus = fab_cpus("");
 
+    mca_pml_tm.max_thread_waits = choose_max_thread_waits(cpus);
     if (0 == strcmp(wait, "spin")) {
         mca_pml_tm.idle = PML_TM_SPIN;
     } else if (0 == strcmp(wait, "yield")) {
@@ -48,7 +71,7 @@ void mca_pml_tm_choose_idle(void)
     } else if (0 == strcmp(wait, "sleep")) {
         mca_pml_tm.idle = PML_TM_SLEEP;
     } else {
-        mca_pml_tm.idle = choose_by_cpus();
+        mca_pml_tm.idle = choose_by_cpus(cpus);
     }
 }
 
@@ -57,6 +80,17 @@ void mca_pml_tm_yield(void)
     /* without the lock */
     __atomic_fetch_add(&mca_pml_tm.counters.wait_yields, 1, __ATOMIC_RELAXED);
     sched_yield();
+}
+
+/* Microseconds to sleep after so many polls in a row that found nothing; 0: only yield. */
+static inline unsigned sleep_time(unsigned polls)
+{
+    long us = ((long) polls - YIELDS_BEFORE_SLEEP) * SLEEP_STEP_US;
+
+    if (us <= 0 || PML_TM_SLEEP != mca_pml_tm.idle) {
+        return 0;
+    }
+    return (unsigned) (us < SLEEP_MAX_US ? us : SLEEP_MAX_US);
 }
 
 /*
@@ -79,9 +113,9 @@ static void sleep_for(unsigned us)
 
 void mca_pml_tm_pause(void)
 {
-    long us = ((long) ++mca_pml_tm.idle_polls - YIELDS_BEFORE_SLEEP) * SLEEP_STEP_US;
+    unsigned us = sleep_time(++mca_pml_tm.idle_polls);
 
-    if (us <= 0 || PML_TM_SLEEP != mca_pml_tm.idle) {
+    if (0 == us) {
         mca_pml_tm.was_woken = false;
         mca_pml_tm_yield();
         return;
@@ -89,16 +123,119 @@ void mca_pml_tm_pause(void)
     if (us >= SLEEP_MAX_US) {
         --mca_pml_tm.idle_polls;
     }
-    sleep_for((unsigned) (us < SLEEP_MAX_US ? us : SLEEP_MAX_US));
+    sleep_for(us);
 }
 
-/* ---- MPI_Waitall -------------------------------------------------------- */
+/* mca_pml_tm_pause() with threads, each of which counts its own polls. */
+static void pause_thread(unsigned *polls)
+{
+    unsigned us = sleep_time(++*polls);
+    const struct timespec time = {.tv_nsec = 1000 * (long) us};
 
-static ompi_request_wait_all_fn_t next_wait_all; /* whose place this one took; NULL: not in place */
+    if (0 == us) {
+        mca_pml_tm_yield();
+        return;
+    }
+    if (us >= SLEEP_MAX_US) {
+        --*polls;
+    }
+    __atomic_fetch_add(&mca_pml_tm.counters.wait_sleeps, 1, __ATOMIC_RELAXED);
+    (void) nanosleep(&time, NULL);
+}
+
+/* ---- waiting with threads ----------------------------------------------- */
+
+/* Do threads that wait share processors? others: those that wait besides the caller. */
+static inline bool is_crowded(unsigned others)
+{
+    return others >= mca_pml_tm.max_thread_waits;
+}
+
+static inline unsigned num_thread_waits(void)
+{
+    return atomic_load_explicit(&mca_pml_tm.thread_waits, memory_order_relaxed);
+}
+
+/* Is it the turn of all of Open MPI, after so many polls? Lock held. */
+static inline bool is_due(void)
+{
+    return mca_pml_tm.locked_polls >= (unsigned) mca_pml_tm.params.progress_interval;
+}
+
+/* Poll until something happens, at most so many times. Lock held. */
+static int poll_locked(const ompi_request_t *request, int polls)
+{
+    fab_t *fab = mca_pml_tm.fab;
+    int events;
+
+    do {
+        if (0 != ++mca_pml_tm.locked_polls % PML_TM_POLLS_PER_PROGRESS) {
+            events = fab_poll(fab);
+        } else {
+            events = fab_progress(fab);
+            if (OPAL_UNLIKELY(0 != mca_pml_tm.num_throttled)) {
+                mca_pml_tm_flow_feed();
+            }
+        }
+    } while (0 == events && 0 != --polls && !is_due() && !fab_is_wanted(fab) &&
+             !mca_pml_tm_is_complete(request));
+    return events;
+}
+
+bool mca_pml_tm_wait_locked(const ompi_request_t *request)
+{
+    if (!mca_pml_tm_is_complete(request) && !is_due() && !fab_is_wanted(mca_pml_tm.fab)) {
+        (void) poll_locked(request, is_crowded(num_thread_waits()) ? 1 : POLLS_AT_FIRST);
+    }
+    return mca_pml_tm_is_complete(request);
+}
+
+void mca_pml_tm_wait_threads(ompi_request_t *request)
+{
+    unsigned idle = 0;
+
+    if (OPAL_UNLIKELY(!mca_pml_tm_may_be_private())) {
+        ompi_request_wait_completion(request);
+        return;
+    }
+    if (mca_pml_tm_is_complete(request)) {
+        return;
+    }
+    atomic_fetch_add_explicit(&mca_pml_tm.thread_waits, 1, memory_order_relaxed);
+    while (!mca_pml_tm_is_complete(request)) {
+        bool is_alone = !is_crowded(num_thread_waits() - 1), is_turn = false;
+        int events = 0;
+
+        if (fab_trylock(mca_pml_tm.fab)) {
+            events = poll_locked(request, is_alone ? POLLS_PER_LOCK : 1);
+            is_turn = is_due();
+            mca_pml_tm.locked_polls = is_turn ? 0 : mca_pml_tm.locked_polls;
+            fab_unlock(mca_pml_tm.fab);
+        }
+        events += mca_pml_tm_complete_done();
+        if (is_turn) {
+            opal_progress(); /* which handles failures, too */
+        }
+        if (0 != events) {
+            idle = 0;
+        } else if (!mca_pml_tm_is_complete(request) && (!is_alone || idle >= LOCKS_BEFORE_YIELD)) {
+            pause_thread(&idle);
+        } else {
+            ++idle;
+        }
+    }
+    atomic_fetch_sub_explicit(&mca_pml_tm.thread_waits, 1, memory_order_relaxed);
+}
+
+/* ---- MPI_Wait and MPI_Waitall ------------------------------------------- */
+
+/* whose place these took; NULL: not in place */
+static ompi_request_wait_all_fn_t next_wait_all;
+static ompi_request_wait_fn_t next_wait;
 
 /*
- * Wait for one request and free it; *status, if it is not ignored, is its status.  False: nothing
- * was done but waiting, the request is a matter for Open MPI.
+ * Wait for one request and free it; *status, if it is not NULL, is its status.  False: nothing was
+ * done but waiting, the request is a matter for Open MPI.
  */
 static inline bool finish(ompi_request_t *request, ompi_status_public_t *status)
 {
@@ -113,8 +250,8 @@ static inline bool finish(ompi_request_t *request, ompi_status_public_t *status)
     if (OPAL_UNLIKELY(mca_pml_tm_request_free != request->req_free || request->req_persistent)) {
         return false;
     }
-    if (OPAL_UNLIKELY(!REQUEST_COMPLETE(request))) {
-        mca_pml_tm_wait(request, false);
+    if (OPAL_UNLIKELY(!mca_pml_tm_is_complete(request))) {
+        mca_pml_tm_wait(request);
     }
     if (OPAL_UNLIKELY(MPI_SUCCESS != request->req_status.MPI_ERROR)) {
         return false;
@@ -134,9 +271,6 @@ static int wait_all(size_t count, ompi_request_t **requests, ompi_status_public_
 {
     bool has_status = MPI_STATUSES_IGNORE != statuses;
 
-    if (OPAL_UNLIKELY(opal_using_threads())) {
-        return next_wait_all(count, requests, statuses);
-    }
     for (size_t i = 0; i < count; ++i) {
         if (OPAL_UNLIKELY(!finish(requests[i], has_status ? &statuses[i] : NULL))) {
             return next_wait_all(count - i, &requests[i], has_status ? &statuses[i] : statuses);
@@ -146,11 +280,22 @@ static int wait_all(size_t count, ompi_request_t **requests, ompi_status_public_
     return OMPI_SUCCESS;
 }
 
+/* Wait here, and leave the rest to Open MPI. */
+static int wait_one(ompi_request_t **request, ompi_status_public_t *status)
+{
+    if (mca_pml_tm_request_free == (*request)->req_free && !REQUEST_COMPLETE(*request)) {
+        mca_pml_tm_wait(*request);
+    }
+    return next_wait(request, status);
+}
+
 void mca_pml_tm_wait_open(void)
 {
     if (0 != (mca_pml_tm.fast & PML_TM_FAST_WAIT_ALL) && !mca_pml_tm_is_fault_tolerant()) {
         next_wait_all = ompi_request_functions.req_wait_all;
         ompi_request_functions.req_wait_all = wait_all;
+        next_wait = ompi_request_functions.req_wait;
+        ompi_request_functions.req_wait = wait_one;
     }
 }
 
@@ -160,5 +305,9 @@ void mca_pml_tm_wait_close(void)
     if (NULL != next_wait_all && wait_all == ompi_request_functions.req_wait_all) {
         ompi_request_functions.req_wait_all = next_wait_all;
         next_wait_all = NULL;
+    }
+    if (NULL != next_wait && wait_one == ompi_request_functions.req_wait) {
+        ompi_request_functions.req_wait = next_wait;
+        next_wait = NULL;
     }
 }
