@@ -79,6 +79,15 @@ awk -F, 'NR > 1 && (NF != 7 || $5 !~ /^[0-9]+$/ || $6 !~ /^-?[0-9.]+(e[-+]?[0-9]
 awk -F, -v pml="$TM_TEST_PML" '$2 == pml && $3 == "copies" { seen = 1; if ($6 < 0.9 || $6 > 4) { print; bad = 1 } }
     END { exit bad || !seen }' bench/raw.csv || fail 'the copies are not counted'
 [[ -s bench/table.txt ]] || fail 'no table'
+
+# ---- the thresholds: a file that Open MPI takes
+"$TM_SRC/test/bench/tune" --smoke --out tuned.conf || fail 'test/bench/tune'
+for parameter in pml_tm_eager_limit pml_tm_shm_cooperative pml_tm_shm_copy_step pml_tm_wait; do
+    grep -qE "^# $parameter: time against the default .*: 1\.00, .*: [0-9]+\.[0-9]+$" tuned.conf || fail "no costs of $parameter"
+done
+echo 'pml_tm_eager_limit = 4096' >>tuned.conf
+OMPI_MCA_mca_base_param_files=$PWD/tuned.conf ompi_info --parsable --param pml tm --level 9 |
+    grep -q 'pml_tm_eager_limit:value:"\?4096' || fail 'Open MPI does not take the file'
 for plot in latency bandwidth rate depth threads; do
     [[ $(head -c 4 "bench/$plot.png" | tail -c 3) == PNG ]] || fail "$plot.png is no PNG"
     (($(stat -c %s "bench/$plot.png") > 5000)) || fail "$plot.png is empty"
