@@ -82,7 +82,7 @@ awk -F, -v pml="$TM_TEST_PML" '$2 == pml && $3 == "copies" { seen = 1; if ($6 < 
 
 # ---- the thresholds: a file that Open MPI takes
 "$TM_SRC/test/bench/tune" --smoke --out tuned.conf || fail 'test/bench/tune'
-for parameter in pml_tm_eager_limit pml_tm_shm_cooperative pml_tm_shm_copy_step pml_tm_wait; do
+for parameter in pml_tm_eager_limit pml_tm_stream_limit pml_tm_shm_cooperative pml_tm_shm_copy_step pml_tm_wait; do
     grep -qE "^# $parameter: time against the default .*: 1\.00, .*: [0-9]+\.[0-9]+$" tuned.conf || fail "no costs of $parameter"
 done
 echo 'pml_tm_eager_limit = 4096' >>tuned.conf
