@@ -7,6 +7,7 @@
  */
 #include "btl_fabric/btl_fabric_wire.h"
 #include "fabric/fab.h"
+#include "fabric/fab_abi.h"
 
 #include "tm_test.h"
 
