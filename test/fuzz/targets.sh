@@ -1,42 +1,51 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 needs=clang
+# TEST: timeout=900 needs=clang
 #
-# libFuzzer over what comes from other processes, with the sanitizers: so many inputs, from a new seed each time, beginning with those
-# in corpus/. An input that fails is shown; put it into corpus/. TM_FUZZ_RUNS=10000000 test/run fuzz/targets goes on for longer.
+# libFuzzer over what comes from other processes, with the sanitizers, from a new seed each time, beginning with the inputs in corpus/:
+# in a short run so many inputs, in a deep one a minute of each target. An input that fails is shown; put it into corpus/.
+# TM_FUZZ_SECONDS=3600 test/run fuzz/targets goes on for longer.
 . "$TM_SRC/test/lib/script.sh"
+. "$TM_SRC/test/lib/tmdev.sh"
 
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
-read -ra includes <<<"-I$TM_SRC/common -I$TM_SRC $TM_OMPI_CPPFLAGS"
-read -ra libs <<<"$TM_OMPI_LDFLAGS -Wl,--as-needed $TM_PAL_LIBS"
+read -ra flags <<<"-I$TM_SRC/common -I$TM_SRC $TM_OMPI_CPPFLAGS -DFAB_HAVE_VERBS=1"
+# shellcheck disable=SC2054 # the sanitizers stand between commas
+flags+=(-std=gnu11 -D_GNU_SOURCE -g -O1 -pthread -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
+# shellcheck disable=SC2034 # for tm_cc
+read -ra tm_libs <<<"$TM_OMPI_LDFLAGS -Wl,--as-needed $TM_PAL_LIBS -libverbs"
+mapfile -t fabric < <(tm_sources @fabric,@verbs)
+device=$(tm_build_tmdev)
+export LD_LIBRARY_PATH=$device${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} ASAN_OPTIONS=detect_leaks=0
+seed=$(($(tm_seed 1) % 2147483647))
 
 # fuzz NAME RUNS SOURCE...
 fuzz()
 {
-    local name=$1 runs=${TM_FUZZ_RUNS:-$2} sources=("${@:3}") seed rc=0
-    seed=$(tm_seed 1)
-    clang -std=gnu11 -D_GNU_SOURCE -g -O1 -pthread -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all "${includes[@]}" \
-        -o "$name" "$TM_SRC/test/fuzz/$name.c" "${sources[@]}" "${libs[@]}" >"$name.log" 2>&1 || {
+    local name=$1 limit=("-runs=$2") sources=("${@:3}") rc=0 done="Done $2 runs"
+    if [[ -n ${TM_FUZZ_SECONDS-} || ${TM_TEST_SHORT:-yes} != yes ]]; then
+        limit=("-max_total_time=${TM_FUZZ_SECONDS:-60}") done='Done [0-9]+ runs'
+    fi
+    tm_cc "$TM_BIN/fuzz/$name" "$TM_SRC/test/fuzz/$name.c" "${sources[@]}" -- clang "${flags[@]}" >"$name.log" 2>&1 || {
         cat "$name.log"
         fail "$name does not compile"
     }
     mkdir -p "found.$name"
-    ASAN_OPTIONS=detect_leaks=0 "./$name" -seed=$((seed % 2147483647)) "-runs=$runs" -max_len=4200 -timeout=$((60 * ${TM_TEST_TIMEOUT_SCALE:-1})) \
-        "found.$name" "$TM_SRC/test/fuzz/corpus/$name" >"$name.log" 2>&1 || rc=$?
+    TMDEV_FABRIC=$$.$RANDOM "$TM_BIN/fuzz/$name" "-seed=$seed" "${limit[@]}" -max_len=4200 \
+        "-timeout=$((60 * ${TM_TEST_TIMEOUT_SCALE:-1}))" "found.$name" "$TM_SRC/test/fuzz/corpus/$name" >"$name.log" 2>&1 || rc=$?
     tail -n 3 "$name.log"
     ((rc == 0)) || {
         tail -n 40 "$name.log"
         for file in crash-* timeout-* oom-*; do
             [[ ! -e $file ]] || { echo "$file:"; od -An -tx1 "$file"; }
         done
-        fail "$name, seed $((seed % 2147483647))"
+        fail "$name, seed $seed"
     }
-    grep -q "Done $runs runs" "$name.log" || fail "$name has not done its $runs runs"
+    grep -qE "$done" "$name.log" || fail "$name has not done its runs"
 }
 
-# The fabric as the unit test of its failures has it.
-tm_parse_first "$TM_SRC/test/unit/test_fab_faults.c"
-mapfile -t fabric < <(tm_sources "${tm_key[sources]}")
 fuzz ring 2000000
-fuzz address 20000 "${fabric[@]}"
+fuzz address 10000 "${fabric[@]}"
+fuzz stream 20000 "${fabric[@]}"
+fuzz frame 2000 "${fabric[@]}"

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * libFuzzer: the bytes of a TCP connection (tcp_wire.h). Whatever a peer writes, in pieces of any
+ * length, nothing is read or written outside the buffers, and the connection comes to an end.
+ *
+ * Input: a byte that says how long the pieces are, then the stream; 'L' at its end adds a long
+ * message to a place.
+ */
+#include "fuzz.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "fabric/fab_core.h"
+#include "tcp/tcp_types.h"
+
+enum { AM_PLACED = 9, PLACE_LEN = 100000 };
+
+static fab_t *fab;
+static fab_tcp_domain_t *dom;
+static unsigned char address[FAB_ADDRESS_MAX];
+static size_t address_len;
+static uint64_t num_peers;
+
+static void *place(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    static unsigned char *at;
+
+    (void) ctx, (void) peer, (void) hdr;
+    if (len > PLACE_LEN) {
+        return NULL;
+    }
+    free(at); /* of its length to the byte: what is written beyond it shows */
+    at = malloc(len);
+    return at;
+}
+
+static void take(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    (void) ctx, (void) peer, (void) hdr;
+    fuzz_read(data, len);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void) argc, (void) argv;
+    fab_params.providers = "tcp";
+    fab = fuzz_open_fabric(0);
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        if (&fab_tcp_provider == fab_providers[i]) {
+            dom = (fab_tcp_domain_t *) fab_core(fab)->slots[i].dom;
+        }
+    }
+    for (uint8_t id = 0; id < FAB_AM_MAX; id++) {
+        fab_set_handler(fab, id, take, NULL);
+    }
+    fab_set_place(fab, AM_PLACED, place, NULL);
+    address_len = fab_address(fab, address, sizeof(address));
+    return 0;
+}
+
+/* A new peer, with a connection whose other end is *fd. */
+static fab_peer_t *open_peer(int *fd)
+{
+    uint64_t name = (UINT64_C(9) << 32) + num_peers++;
+    fab_peer_t *peer = NULL;
+    const char *why = "";
+    int ends[2];
+
+    memcpy(address + offsetof(fab_wire_head_t, name), &name, sizeof(name));
+    if (OPAL_SUCCESS != fab_peer_open(fab, FAB_USER_PML, name, address, address_len, &peer, &why) ||
+        0 != socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends)) {
+        fuzz_fail(why);
+    }
+    fab_tcp_stream_open(peer->ep, ends[0], NULL, 0);
+    *fd = ends[1];
+    return peer;
+}
+
+static void progress(void)
+{
+    fab_tcp_expect(dom);
+    fab_progress(fab);
+}
+
+/* Write it in pieces, as far as the other side listens. */
+static void write_all(int fd, const uint8_t *bytes, size_t len, size_t piece)
+{
+    for (size_t at = 0; at < len;) {
+        size_t n = piece < len - at ? piece : len - at;
+        ssize_t done = send(fd, bytes + at, n, MSG_NOSIGNAL);
+        if (done < 0 && EAGAIN != errno) {
+            return;
+        }
+        at += done > 0 ? (size_t) done : 0;
+        progress();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
+{
+    static const uint8_t long_payload[PLACE_LEN];
+    fab_tcp_hdr_t hdr = {.id_len = AM_PLACED | (PLACE_LEN - 3) << 8};
+    fab_peer_t *peer;
+    int fd;
+
+    if (size < 2) {
+        return 0;
+    }
+    peer = open_peer(&fd);
+    write_all(fd, input + 1, size - 1, 1 + input[0]);
+    if ('L' == input[size - 1]) {
+        write_all(fd, (uint8_t *) &hdr, sizeof(hdr), sizeof(hdr));
+        write_all(fd, long_payload, PLACE_LEN, 20000);
+    }
+    close(fd);
+    while (FAB_PEER_UP == peer->state && 0 < dom->num_up) {
+        progress();
+    }
+    while (NULL != peer->ep && FAB_TCP_UP == ((fab_tcp_ep_t *) peer->ep)->state) {
+        progress();
+    }
+    fab_peer_close(peer, FAB_USER_PML);
+    fab_progress(fab);
+    return 0;
+}
