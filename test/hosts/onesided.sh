@@ -3,15 +3,20 @@
 # TEST: timeout=120 needs=ip cores=2 short=turns
 #
 # One-sided MPI on several hosts, with pml tm and no other parameter.
+#
+# The first twelve epochs of the random test are without dynamic windows.  Of these osc/rdma of Open
+# MPI 4.1.4 hangs on several hosts: it waits for a lock that it holds (4.1.5 does not).
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/hosts/hosts.bash"
 
 hosts_enter "$@"
 unset OMPI_MCA_btl
 hosts_up 2
+epochs=20
+[[ $TM_OMPI_SERIES != 4.1 ]] || epochs=12
 
 hosts_check 1 onesided 5
-hosts_check 1 onesided_random 20 "$RANDOM"
+hosts_check 1 onesided_random "$epochs" "$RANDOM"
 hosts_check 2 onesided 5
-hosts_check 2 onesided_random 20 "$RANDOM"
+hosts_check 2 onesided_random "$epochs" "$RANDOM"
 hosts_check 1 onesided_threads 2 10
