@@ -283,7 +283,7 @@ static int wait_all(size_t count, ompi_request_t **requests, ompi_status_public_
 /* Wait here, and leave the rest to Open MPI. */
 static int wait_one(ompi_request_t **request, ompi_status_public_t *status)
 {
-    if (mca_pml_tm_request_free == (*request)->req_free && !REQUEST_COMPLETE(*request)) {
+    if (mca_pml_tm_request_free == (*request)->req_free && !mca_pml_tm_is_complete(*request)) {
         mca_pml_tm_wait(*request);
     }
     return next_wait(request, status);

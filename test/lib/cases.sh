@@ -95,7 +95,7 @@ find_cases()
 has_no_part_in_device()
 {
     local settings=" ${case_env[$1]} "
-    [[ ${case_kind[$1]} == mpi && $1 != mpi/counters/* ]] || return 0
+    [[ ${case_kind[$1]} == mpi && $1 != mpi/counters/* && $1 != mpi/btl_choice/* ]] || return 0
     # The case chooses the way itself.
     [[ ${case_env[$1]} != *_providers=* ]] || return 0
     [[ $TM_TEST_DEVICE != rxe2 ]] || return 1

@@ -76,8 +76,8 @@ echo "== lists that leave nothing"
 refused pml_tm_verbs_if_include=mlx5_9 "pml_tm_verbs_if_include names mlx5_9, which this host does not have"
 refused pml_tm_verbs_if_include=tmdev1:2 "pml_tm_verbs_if_include names tmdev1:2, which this host does not have"
 refused pml_tm_verbs_if_exclude=tmdev0,tmdev1:1 "not wanted by pml_tm_verbs_if_exclude"
-refused pml_tm_verbs_if_include=tmdev0:x 'pml_tm_verbs_if_include is "tmdev0:x"; it must be'
-refused "pml_tm_verbs_if_exclude=tmdev0, tmdev1" 'pml_tm_verbs_if_exclude is "tmdev0, tmdev1"; it must be'
+refused pml_tm_verbs_if_include=tmdev0:x 'pml_tm_verbs_if_include is "tmdev0:x"; allowed:'
+refused "pml_tm_verbs_if_exclude=tmdev0, tmdev1" 'pml_tm_verbs_if_exclude is "tmdev0, tmdev1"; allowed:'
 
 echo "== in reserve"
 unset OMPI_MCA_pml_tm_providers
