@@ -417,8 +417,8 @@ void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
         mca_pml_tm_recv_rndv(req, peer, hdr, &rndv, (const char *) data + sizeof(rndv),
                              len - sizeof(rndv));
     } else if (!is_bad) {
-        /* read anew: mca_pml_tm_recv_rndv() takes no more than the receive has room for */
-        msg_store(tmc, peer, hdr, data, len, rndv.len);
+        /* in a ring the sender could still change it: what was read is kept; others sent it whole */
+        msg_store(tmc, peer, hdr, sizeof(rndv) == len ? (const void *) &rndv : data, len, rndv.len);
     }
 }
 

@@ -5,10 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum {
-    SPINS =
-        40, /* looks at the lock before sleeping; with the pauses between, about a microsecond */
-};
+/* Looks at the lock before sleeping; with the pauses between, about a microsecond. */
+enum { SPINS = 40 };
 
 static inline void cpu_pause(void)
 {

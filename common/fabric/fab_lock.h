@@ -27,8 +27,8 @@ typedef struct fab_mutex {
     _Atomic uint32_t state; /* FAB_MUTEX_*; the futex */
     /* threads in fab_mutex_lock() that found it taken, spinning or asleep */
     _Atomic uint32_t waiting;
-    _Atomic uintptr_t
-        owner; /* pthread_self() of the holder; 0: free. Written by the holder alone. */
+    /* pthread_self() of the holder, which alone writes it; 0: free */
+    _Atomic uintptr_t owner;
 } fab_mutex_t;
 
 enum {
