@@ -335,4 +335,20 @@ static inline char *mca_pml_tm_hostname(const ompi_proc_t *proc)
 #endif
 }
 
+/*
+ * Open MPI's own wait for a request.  It puts the address of a variable of its own into the request
+ * until the request is complete, and gcc 12 warns on some processors that it stays there.
+ */
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdangling-pointer"
+#endif
+static inline void mca_pml_tm_ompi_wait(ompi_request_t *request)
+{
+    ompi_request_wait_completion(request);
+}
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+#pragma GCC diagnostic pop
+#endif
+
 #endif /* PML_TM_COMPAT_H */

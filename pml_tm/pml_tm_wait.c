@@ -195,7 +195,7 @@ void mca_pml_tm_wait_threads(ompi_request_t *request)
     unsigned idle = 0;
 
     if (OPAL_UNLIKELY(!mca_pml_tm_may_be_private())) {
-        ompi_request_wait_completion(request);
+        mca_pml_tm_ompi_wait(request);
         return;
     }
     if (mca_pml_tm_is_complete(request)) {

@@ -13,7 +13,7 @@ tm_packages_quickstart=(gnuplot-nox netpipe-openmpi)
 # test/run, all of it.
 tm_packages_test=(
     binutils clang clang-format debootstrap gcc-aarch64-linux-gnu gdb gnuplot-nox hpcc ibverbs-utils iproute2 lammps libclang-rt-dev libcmocka-dev netpipe-openmpi
-    debhelper environment-modules patchelf procps python3 python3-mpi4py python3-numpy python3-pyverbs qemu-user rdma-core rpm rsync shellcheck spin util-linux valgrind zsh
+    debhelper environment-modules libc6-dev-arm64-cross patchelf procps python3 python3-mpi4py python3-numpy python3-pyverbs qemu-user rdma-core rpm rsync shellcheck spin util-linux valgrind zsh
 )
 
 # test/vm: emulated machines with a Soft-RoCE device.  Its tests are skipped without.
