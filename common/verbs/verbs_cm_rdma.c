@@ -40,6 +40,7 @@ enum {
     FAB_VERBS_CM_BINDS = 16,
     FAB_VERBS_CM_RESOLVE_MS = 5000, /* for the kernel to find the peer's host */
     FAB_VERBS_CM_PAUSE_US = 100000, /* before the next attempt */
+    FAB_VERBS_CM_PORTS = 16,        /* attempts that found their own port in use */
 };
 
 struct fab_verbs_cm {
@@ -143,6 +144,34 @@ static __attribute__((format(printf, 2, 3))) void cm_give_up(fab_verbs_ep_t *ep,
                          ep->dom->name, text, ep->addr.cm_port, what));
 }
 
+static void cm_try_later(fab_verbs_ep_t *ep, const char *what, int error)
+{
+    fab_verbs_domain_t *dom = ep->dom;
+
+    cm_forget(ep->conn);
+    ep->conn->is_cm_waiting = true;
+    if (0 == dom->cm->again_at) {
+        dom->cm->again_at = fab_verbs_now_us() + FAB_VERBS_CM_PAUSE_US;
+    }
+    fab_log(dom->fab, 1, "%s: %s (%s); trying again", dom->name, what, strerror(error));
+}
+
+/*
+ * An attempt failed within the call.  An earlier connection to the same peer may still have the port
+ * that the kernel chose for this one; the next attempt gets another port.
+ */
+static void cm_call_failed(fab_verbs_ep_t *ep, int error)
+{
+    bool is_port = EADDRNOTAVAIL == error || EADDRINUSE == error;
+
+    if (is_port && ep->conn->num_cm_ports < FAB_VERBS_CM_PORTS) {
+        ep->conn->num_cm_ports++;
+        cm_try_later(ep, "the port of a connection is in use", error);
+    } else {
+        cm_give_up(ep, "%s", strerror(error));
+    }
+}
+
 static void cm_connect(fab_verbs_ep_t *ep)
 {
     fab_verbs_conn_t *conn = ep->conn;
@@ -156,7 +185,7 @@ static void cm_connect(fab_verbs_ep_t *ep)
         cm_give_up(ep, "no id: %s", strerror(errno));
     } else if (0 != rdma_resolve_addr(conn->cm_id, (struct sockaddr *) &from,
                                       (struct sockaddr *) &to, FAB_VERBS_CM_RESOLVE_MS)) {
-        cm_give_up(ep, "%s", strerror(errno));
+        cm_call_failed(ep, errno);
     }
 }
 
@@ -202,22 +231,8 @@ static void cm_route_resolved(fab_verbs_ep_t *ep)
     param.private_data = &hello;
     param.private_data_len = sizeof(hello);
     if (0 != rdma_connect(conn->cm_id, &param)) {
-        cm_give_up(ep, "%s", strerror(errno));
+        cm_call_failed(ep, errno);
     }
-}
-
-/* The peer computes, or its queue of requests is full. */
-static void cm_try_later(fab_verbs_ep_t *ep, int error)
-{
-    fab_verbs_domain_t *dom = ep->dom;
-
-    cm_forget(ep->conn);
-    ep->conn->is_cm_waiting = true;
-    if (0 == dom->cm->again_at) {
-        dom->cm->again_at = fab_verbs_now_us() + FAB_VERBS_CM_PAUSE_US;
-    }
-    fab_log(dom->fab, 1, "%s: a peer did not accept a connection in time (%s); trying again",
-            dom->name, strerror(error));
 }
 
 static void cm_try_again(fab_verbs_domain_t *dom)
@@ -314,7 +329,8 @@ static void cm_failed(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
                        RDMA_CM_EVENT_REJECTED == event->event;
         if (is_late && RDMA_CM_EVENT_ADDR_ERROR != event->event &&
             RDMA_CM_EVENT_ROUTE_ERROR != event->event) {
-            cm_try_later(ep, error);
+            /* the peer computes, or its queue of requests is full */
+            cm_try_later(ep, "a peer did not accept a connection in time", error);
         } else {
             cm_give_up(ep, "%s: %s", rdma_event_str(event->event), strerror(error));
         }

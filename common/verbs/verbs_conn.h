@@ -110,6 +110,7 @@ struct fab_verbs_conn {
     bool is_cm_begun;         /* this side has tried to connect the QP */
     bool is_cm_waiting;       /* that failed, and will be tried again */
     bool is_cm_up;            /* it is connected */
+    uint8_t num_cm_ports;     /* attempts of this side that found their own port in use */
 
     fab_verbs_wqe_t sq[FAB_VERBS_SQ_DEPTH];
 };
