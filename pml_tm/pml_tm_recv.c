@@ -271,29 +271,24 @@ static NOINLINE int irecv_locked(void *buf, size_t count, ompi_datatype_t *datat
     OBJ_RETAIN(comm);
     recv_begin(req, buf, count, datatype, src, tag, comm);
     req->core.is_private = false;
-    fab_lock(mca_pml_tm.fab);
+    fab_mutex_lock(&mca_pml_tm.fab->lock);
     if (OPAL_UNLIKELY(
             !fab_match_post_short(&mca_pml_tm_comm(comm)->match, &req->offload.match, src, tag))) {
         recv_match(req);
     }
-    fab_unlock(mca_pml_tm.fab);
+    fab_mutex_unlock(&mca_pml_tm.fab->lock);
     mca_pml_tm_complete_done();
     *request = &req->req_recv.req_base.req_ompi;
     return OMPI_SUCCESS;
 }
 
-int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
-                     ompi_communicator_t *comm, ompi_request_t **request)
+/* The same without threads. */
+static NOINLINE int irecv_alone(void *buf, size_t count, ompi_datatype_t *datatype, int src,
+                                int tag, ompi_communicator_t *comm, ompi_request_t **request)
 {
-    mca_pml_tm_recv_request_t *req;
+    mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) opal_lifo_pop_st(
+        &mca_pml_base_recv_requests.super);
 
-    if (OPAL_UNLIKELY(!is_short_way(comm, datatype))) {
-        return irecv_any(buf, count, datatype, src, tag, comm, request);
-    }
-    if (OPAL_UNLIKELY(opal_using_threads())) {
-        return irecv_locked(buf, count, datatype, src, tag, comm, request);
-    }
-    req = (mca_pml_tm_recv_request_t *) opal_lifo_pop_st(&mca_pml_base_recv_requests.super);
     if (OPAL_UNLIKELY(NULL == req)) {
         return irecv_any(buf, count, datatype, src, tag, comm, request);
     }
@@ -303,6 +298,18 @@ int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src
     recv_post_short(req, src, tag, comm);
     *request = &req->req_recv.req_base.req_ompi;
     return OMPI_SUCCESS;
+}
+
+/* Two functions, so that neither pays for the registers that the other needs. */
+int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                     ompi_communicator_t *comm, ompi_request_t **request)
+{
+    if (OPAL_UNLIKELY(!is_short_way(comm, datatype))) {
+        return irecv_any(buf, count, datatype, src, tag, comm, request);
+    }
+    return OPAL_UNLIKELY(opal_using_threads())
+               ? irecv_locked(buf, count, datatype, src, tag, comm, request)
+               : irecv_alone(buf, count, datatype, src, tag, comm, request);
 }
 
 /*
@@ -388,16 +395,16 @@ static NOINLINE int recv_locked(void *buf, size_t count, ompi_datatype_t *dataty
     ompi_request_t *request;
     int rc;
 
-    fab_lock(mca_pml_tm.fab);
+    fab_mutex_lock(&mca_pml_tm.fab->lock);
     req = mca_pml_tm.blocking;
     mca_pml_tm.blocking = NULL;
     if (OPAL_UNLIKELY(NULL == req)) { /* another thread is in a blocking receive */
-        fab_unlock(mca_pml_tm.fab);
+        fab_mutex_unlock(&mca_pml_tm.fab->lock);
         req = recv_get();
         if (NULL == req) {
             return OMPI_ERR_OUT_OF_RESOURCE;
         }
-        fab_lock(mca_pml_tm.fab);
+        fab_mutex_lock(&mca_pml_tm.fab->lock);
     }
     request = &req->req_recv.req_base.req_ompi;
     recv_begin(req, buf, count, datatype, src, tag, comm);
@@ -407,10 +414,10 @@ static NOINLINE int recv_locked(void *buf, size_t count, ompi_datatype_t *dataty
         recv_match(req);
     }
     if (!mca_pml_tm_wait_locked(request)) {
-        fab_unlock(mca_pml_tm.fab);
+        fab_mutex_unlock(&mca_pml_tm.fab->lock);
         mca_pml_tm_complete_done();
         mca_pml_tm_wait_threads(request);
-        fab_lock(mca_pml_tm.fab);
+        fab_mutex_lock(&mca_pml_tm.fab->lock);
     }
     if (MPI_STATUS_IGNORE != status) {
         OMPI_COPY_STATUS(status, request->req_status, false);
@@ -422,7 +429,7 @@ static NOINLINE int recv_locked(void *buf, size_t count, ompi_datatype_t *dataty
         mca_pml_tm.blocking = req;
         req = NULL;
     }
-    fab_unlock(mca_pml_tm.fab);
+    fab_mutex_unlock(&mca_pml_tm.fab->lock);
     mca_pml_tm_complete_done();
     if (OPAL_UNLIKELY(NULL != req)) {
         opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
@@ -430,26 +437,12 @@ static NOINLINE int recv_locked(void *buf, size_t count, ompi_datatype_t *dataty
     return rc;
 }
 
-static NOINLINE int recv_threads(void *buf, size_t count, ompi_datatype_t *datatype, int src,
-                                 int tag, ompi_communicator_t *comm, ompi_status_public_t *status)
+/* mca_pml_tm_recv() by the short way, without threads. */
+static NOINLINE int recv_alone(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                               ompi_communicator_t *comm, ompi_status_public_t *status)
 {
-    return OPAL_LIKELY(mca_pml_tm_may_be_private())
-               ? recv_locked(buf, count, datatype, src, tag, comm, status)
-               : recv_any(buf, count, datatype, src, tag, comm, status);
-}
+    mca_pml_tm_recv_request_t *req = mca_pml_tm.blocking;
 
-int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
-                    ompi_communicator_t *comm, ompi_status_public_t *status)
-{
-    mca_pml_tm_recv_request_t *req;
-
-    if (OPAL_UNLIKELY(!is_short_way(comm, datatype))) {
-        return recv_any(buf, count, datatype, src, tag, comm, status);
-    }
-    if (OPAL_UNLIKELY(opal_using_threads())) {
-        return recv_threads(buf, count, datatype, src, tag, comm, status);
-    }
-    req = mca_pml_tm.blocking;
     mca_pml_tm.blocking = NULL; /* a callback may receive, too */
     if (OPAL_UNLIKELY(NULL == req)) {
         req = recv_get();
@@ -458,6 +451,20 @@ int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src,
         }
     }
     return recv_short(req, buf, count, datatype, src, tag, comm, status);
+}
+
+int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                    ompi_communicator_t *comm, ompi_status_public_t *status)
+{
+    if (OPAL_LIKELY(is_short_way(comm, datatype))) {
+        if (OPAL_LIKELY(!opal_using_threads())) {
+            return recv_alone(buf, count, datatype, src, tag, comm, status);
+        }
+        if (OPAL_LIKELY(mca_pml_tm_may_be_private())) {
+            return recv_locked(buf, count, datatype, src, tag, comm, status);
+        }
+    }
+    return recv_any(buf, count, datatype, src, tag, comm, status);
 }
 
 void mca_pml_tm_recv_fini(void)

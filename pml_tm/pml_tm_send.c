@@ -16,6 +16,9 @@
 #include "pml_tm_peer.h"
 #include "pml_tm_stream.h"
 
+/* What is not the commonest, out of line, so that it does not cost that saved registers. */
+#define NOINLINE __attribute__((noinline))
+
 /* Poll after this many sends, so that a sender that floods its receiver notices throttling. */
 #define SENDS_PER_PROGRESS 64
 
@@ -412,17 +415,22 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
  */
 static inline __attribute__((always_inline)) bool
 put_short(const void *buf, size_t count, const ompi_datatype_t *datatype, int dst, int tag,
-          mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
+          mca_pml_base_send_mode_t mode, const ompi_communicator_t *comm)
 {
     const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
     const size_t len = count * datatype->super.size;
+    const ompi_proc_t *proc;
     fab_peer_t *peer;
 
     if (OPAL_UNLIKELY(0 == (tmc->fast & PML_TM_FAST_SEND) || len > mca_pml_tm.short_max ||
                       !mca_pml_tm_is_plain(datatype) || MCA_PML_BASE_SEND_STANDARD != mode)) {
         return false;
     }
-    peer = ompi_comm_peer_lookup(comm, dst)->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
+    proc = ompi_group_peer_lookup_existing(comm->c_remote_group, dst);
+    if (OPAL_UNLIKELY(NULL == proc)) {
+        return false;
+    }
+    peer = proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
     if (OPAL_UNLIKELY(NULL == peer || ++mca_pml_tm.sends_since_progress >= SENDS_PER_PROGRESS)) {
         return false;
     }
@@ -438,27 +446,17 @@ put_short(const void *buf, size_t count, const ompi_datatype_t *datatype, int ds
     return true;
 }
 
-static __attribute__((noinline)) bool put_short_locked(const void *buf, size_t count,
-                                                       const ompi_datatype_t *datatype, int dst,
-                                                       int tag, mca_pml_base_send_mode_t mode,
-                                                       ompi_communicator_t *comm)
+/* The same with threads. */
+static inline __attribute__((always_inline)) bool
+put_short_locked(const void *buf, size_t count, const ompi_datatype_t *datatype, int dst, int tag,
+                 mca_pml_base_send_mode_t mode, const ompi_communicator_t *comm)
 {
     bool is_done;
 
-    fab_lock(mca_pml_tm.fab);
+    fab_mutex_lock(&mca_pml_tm.fab->lock);
     is_done = put_short(buf, count, datatype, dst, tag, mode, comm);
-    fab_unlock(mca_pml_tm.fab);
+    fab_mutex_unlock(&mca_pml_tm.fab->lock);
     return is_done;
-}
-
-static inline __attribute__((always_inline)) bool
-send_short(const void *buf, size_t count, const ompi_datatype_t *datatype, int dst, int tag,
-           mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
-{
-    if (OPAL_UNLIKELY(opal_using_threads())) {
-        return put_short_locked(buf, count, datatype, dst, tag, mode, comm);
-    }
-    return put_short(buf, count, datatype, dst, tag, mode, comm);
 }
 
 /* Start a request that was allocated. */
@@ -489,18 +487,14 @@ int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *dataty
     return OMPI_SUCCESS;
 }
 
-int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
-                     mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
-                     ompi_request_t **request)
+static NOINLINE int isend_any(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                              int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                              ompi_request_t **request)
 {
     mca_pml_tm_send_request_t *req;
     fab_peer_t *peer;
     int rc = OMPI_SUCCESS;
 
-    if (OPAL_LIKELY(send_short(buf, count, datatype, dst, tag, mode, comm))) {
-        *request = &ompi_request_empty;
-        return OMPI_SUCCESS;
-    }
     peer = mca_pml_tm_peer_of_rank(comm, dst, &rc);
     if (OPAL_UNLIKELY(NULL == peer)) {
         return rc;
@@ -524,16 +518,44 @@ int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, i
     return OMPI_SUCCESS;
 }
 
-int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
-                    mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
+static NOINLINE int isend_locked(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                                 int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                                 ompi_request_t **request)
+{
+    if (OPAL_UNLIKELY(!put_short_locked(buf, count, datatype, dst, tag, mode, comm))) {
+        return isend_any(buf, count, datatype, dst, tag, mode, comm, request);
+    }
+    *request = &ompi_request_empty;
+    return OMPI_SUCCESS;
+}
+
+static NOINLINE int isend_alone(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                                int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                                ompi_request_t **request)
+{
+    if (OPAL_UNLIKELY(!put_short(buf, count, datatype, dst, tag, mode, comm))) {
+        return isend_any(buf, count, datatype, dst, tag, mode, comm, request);
+    }
+    *request = &ompi_request_empty;
+    return OMPI_SUCCESS;
+}
+
+int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                     mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                     ompi_request_t **request)
+{
+    return OPAL_UNLIKELY(opal_using_threads())
+               ? isend_locked(buf, count, datatype, dst, tag, mode, comm, request)
+               : isend_alone(buf, count, datatype, dst, tag, mode, comm, request);
+}
+
+static NOINLINE int send_any(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                             int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
 {
     mca_pml_tm_send_request_t *req;
     fab_peer_t *peer;
     int rc = OMPI_SUCCESS;
 
-    if (OPAL_LIKELY(send_short(buf, count, datatype, dst, tag, mode, comm))) {
-        return OMPI_SUCCESS;
-    }
     peer = mca_pml_tm_peer_of_rank(comm, dst, &rc);
     if (OPAL_UNLIKELY(NULL == peer)) {
         return rc;
@@ -555,4 +577,29 @@ int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, in
     rc = req->req_send.req_base.req_ompi.req_status.MPI_ERROR;
     mca_pml_tm_request_release(&req->req_send.req_base);
     return rc;
+}
+
+static NOINLINE int send_locked(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                                int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
+{
+    return OPAL_LIKELY(put_short_locked(buf, count, datatype, dst, tag, mode, comm))
+               ? OMPI_SUCCESS
+               : send_any(buf, count, datatype, dst, tag, mode, comm);
+}
+
+static NOINLINE int send_alone(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                               int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
+{
+    return OPAL_LIKELY(put_short(buf, count, datatype, dst, tag, mode, comm))
+               ? OMPI_SUCCESS
+               : send_any(buf, count, datatype, dst, tag, mode, comm);
+}
+
+/* Two functions, so that neither pays for the registers that the other needs. */
+int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                    mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
+{
+    return OPAL_UNLIKELY(opal_using_threads())
+               ? send_locked(buf, count, datatype, dst, tag, mode, comm)
+               : send_alone(buf, count, datatype, dst, tag, mode, comm);
 }

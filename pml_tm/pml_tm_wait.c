@@ -207,14 +207,18 @@ void mca_pml_tm_wait_threads(ompi_request_t *request)
         int events = 0;
 
         if (fab_trylock(mca_pml_tm.fab)) {
-            events = poll_locked(request, is_alone ? POLLS_PER_LOCK : 1);
             is_turn = is_due();
-            mca_pml_tm.locked_polls = is_turn ? 0 : mca_pml_tm.locked_polls;
+            if (is_turn) {
+                mca_pml_tm.locked_polls = 0;
+            } else {
+                events = poll_locked(request, is_alone ? POLLS_PER_LOCK : 1);
+            }
             fab_unlock(mca_pml_tm.fab);
         }
         events += mca_pml_tm_complete_done();
         if (is_turn) {
-            opal_progress(); /* which handles failures, too */
+            /* handles failures, too; ends with what is waited for, so that no more is unexpected */
+            opal_progress();
         }
         if (0 != events) {
             idle = 0;

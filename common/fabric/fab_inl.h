@@ -15,7 +15,8 @@
  */
 #define FAB_SHORT_MAX FAB_SHM_SHORT_MAX
 
-static inline bool fab_send_short(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
+static inline __attribute__((always_inline)) bool fab_send_short(fab_peer_t *peer, fab_hdr_t hdr,
+                                                                 const void *buf, size_t len)
 {
     if (__builtin_expect(0 == (peer->caps & FAB_CAP_RING) || NULL != peer->pending, 0) ||
         __builtin_expect(!fab_shm_tx_send_short((fab_shm_tx_t *) peer->ep, hdr, buf, len), 0)) {

@@ -48,7 +48,7 @@ void fab_mutex_lock_slow(fab_mutex_t *mutex)
                atomic_exchange_explicit(&mutex->state, FAB_MUTEX_SLEPT_ON, memory_order_acquire)) {
             (void) futex(mutex, FUTEX_WAIT_PRIVATE, FAB_MUTEX_SLEPT_ON);
         }
-        atomic_store_explicit(&mutex->owner, (uintptr_t) pthread_self(), memory_order_relaxed);
+        atomic_store_explicit(&mutex->owner, fab_mutex_self(), memory_order_relaxed);
     }
     atomic_fetch_sub_explicit(&mutex->waiting, 1, memory_order_relaxed);
 }

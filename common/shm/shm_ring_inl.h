@@ -235,8 +235,8 @@ static inline void fab_shm_tx_commit(fab_shm_tx_t *tx, fab_shm_slot_t *slot, fab
 _Static_assert(FAB_SHM_SHORT_MAX <= FAB_COPY_SHORT_MAX, "fab_copy_short() copies it");
 
 /* Send a message of one slot, if there is room. */
-static inline bool fab_shm_tx_send_short(fab_shm_tx_t *tx, fab_hdr_t hdr, const void *buf,
-                                         size_t len)
+static inline __attribute__((always_inline)) bool
+fab_shm_tx_send_short(fab_shm_tx_t *tx, fab_hdr_t hdr, const void *buf, size_t len)
 {
     uint64_t word = fab_shm_word((uint32_t) len, hdr.id, 0, tx->lap);
     fab_shm_slot_t *slot;
