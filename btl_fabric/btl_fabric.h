@@ -11,8 +11,9 @@
  *   btl_fabric_wire.h       the bytes that leave the process
  *
  * Lock.  The fabric's (fab_lock()) covers all that is here.  The layer above is never called with it
- * held, nor from within a function that it has called: messages, completions and failures for it go
- * to a list of upcalls, which the component's progress function runs.
+ * held: messages, completions and failures for it go to a list of upcalls, which the component's
+ * progress function runs.  Only the callback of a put or get that was done at once (do_now()) is run
+ * from within the function that was called.
  *
  * One module reaches all peers, whatever provider of the fabric does; its limits and flags are the
  * same in all processes of a job.

@@ -5,10 +5,12 @@
  *      start ──fab_put, fab_get──> the fabric's ──────────────────────────────> done ──upcall──> callback
  *        └──────────message──────> queued, if there is no room ──> waits for DONE or DATA ──^
  *
- * The fabric does puts and gets where it can reach the peer's memory.  Where it cannot, and where it
- * fails half-way, they go by messages, as atomic operations always do.  A put is complete when its
- * data is in the target's memory.  An operation is accepted whenever there is memory for it: the
- * layer above may start one from within a callback, where it cannot wait for room.
+ * The fabric does puts and gets where it can reach the peer's memory; short ones at once if it
+ * copies the bytes itself: the callback is then called before the function returns.  Where it
+ * cannot, and where it fails half-way, they go by messages, as atomic operations always do.  A put
+ * is complete when its data is in the target's memory.  An operation is accepted whenever there is
+ * memory for it: the layer above may start one from within a callback, where it cannot wait for
+ * room.
  */
 #include "btl_fabric.h"
 
@@ -363,23 +365,62 @@ static int start(mca_btl_fabric_ep_t *ep, mca_btl_fabric_op_t *what,
     return rc;
 }
 
+/*
+ * A short put or get, where the fabric does it at once: without a record, nor an upcall.  False: it
+ * does not.
+ */
+static bool do_now(mca_btl_fabric_ep_t *ep, fab_rma_kind_t kind, void *local, uint64_t remote,
+                   const struct mca_btl_base_registration_handle_t *remote_handle, size_t size)
+{
+    fab_rma_t rma = {.local = local, .remote = remote, .len = size};
+    fab_region_t region;
+    bool is_done = false;
+
+    if (size > FAB_RMA_NOW_MAX || NULL == ep || NULL == remote_handle) {
+        return false;
+    }
+    /* it may be unaligned */
+    memcpy(&region,
+           (const char *) remote_handle +
+               offsetof(struct mca_btl_base_registration_handle_t, region),
+           sizeof(region));
+    rma.peer = ep->peer;
+    rma.rkey = region.rkey;
+    fab_lock(mca_btl_fabric.fab);
+    if (fab_region_is_reachable(&region, ep->peer)) {
+        is_done = FAB_PUT == kind ? fab_put_now(&rma) : fab_get_now(&rma);
+    }
+    if (is_done) {
+        mca_btl_fabric.counters.puts += FAB_PUT == kind;
+        mca_btl_fabric.counters.gets += FAB_GET == kind;
+    }
+    fab_unlock(mca_btl_fabric.fab);
+    return is_done;
+}
+
 int mca_btl_fabric_put(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
                        uint64_t remote, struct mca_btl_base_registration_handle_t *local_handle,
                        struct mca_btl_base_registration_handle_t *remote_handle, size_t size,
                        int flags, int order, mca_btl_base_rdma_completion_fn_t cbfunc,
                        void *context, void *cbdata)
 {
-    mca_btl_fabric_op_t what = {.am = BTL_FABRIC_AM_PUT,
-                                .local = local,
-                                .remote = remote,
-                                .len = size,
-                                .local_handle = local_handle,
-                                .cbfunc = cbfunc,
-                                .context = context,
-                                .cbdata = cbdata};
-
-    (void) btl, (void) flags, (void) order;
-    return start(ep, &what, remote_handle);
+    (void) flags, (void) order;
+    if (do_now(ep, FAB_PUT, local, remote, remote_handle, size)) {
+        if (NULL != cbfunc) {
+            cbfunc(btl, ep, local, local_handle, context, cbdata, OPAL_SUCCESS);
+        }
+        return OPAL_SUCCESS;
+    }
+    return start(ep,
+                 &(mca_btl_fabric_op_t){.am = BTL_FABRIC_AM_PUT,
+                                        .local = local,
+                                        .remote = remote,
+                                        .len = size,
+                                        .local_handle = local_handle,
+                                        .cbfunc = cbfunc,
+                                        .context = context,
+                                        .cbdata = cbdata},
+                 remote_handle);
 }
 
 int mca_btl_fabric_get(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
@@ -388,17 +429,23 @@ int mca_btl_fabric_get(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *e
                        int flags, int order, mca_btl_base_rdma_completion_fn_t cbfunc,
                        void *context, void *cbdata)
 {
-    mca_btl_fabric_op_t what = {.am = BTL_FABRIC_AM_GET,
-                                .local = local,
-                                .remote = remote,
-                                .len = size,
-                                .local_handle = local_handle,
-                                .cbfunc = cbfunc,
-                                .context = context,
-                                .cbdata = cbdata};
-
-    (void) btl, (void) flags, (void) order;
-    return start(ep, &what, remote_handle);
+    (void) flags, (void) order;
+    if (do_now(ep, FAB_GET, local, remote, remote_handle, size)) {
+        if (NULL != cbfunc) {
+            cbfunc(btl, ep, local, local_handle, context, cbdata, OPAL_SUCCESS);
+        }
+        return OPAL_SUCCESS;
+    }
+    return start(ep,
+                 &(mca_btl_fabric_op_t){.am = BTL_FABRIC_AM_GET,
+                                        .local = local,
+                                        .remote = remote,
+                                        .len = size,
+                                        .local_handle = local_handle,
+                                        .cbfunc = cbfunc,
+                                        .context = context,
+                                        .cbdata = cbdata},
+                 remote_handle);
 }
 
 /* What the flags of the module promise, and no more. */

@@ -394,6 +394,8 @@ struct fab_ops {
     int (*expose)(fab_peer_t *peer, const void *buf, size_t len, unsigned access, fab_rkey_t *rkey);
     void (*unexpose)(fab_peer_t *peer, fab_rkey_t *rkey);
     int (*rma)(fab_rma_t *op);
+    /* fab_get_now(), fab_put_now(); NULL: never */
+    bool (*rma_now)(fab_rma_t *op);
     /*
      * Begin or end a batch: what is sent to the peer in between may be handed to its device together.
      * fab_progress() calls it around queued items, none of which closes the peer.  NULL: there is
@@ -584,6 +586,32 @@ static inline int fab_put(fab_rma_t *op)
     op->kind = FAB_PUT;
     op->done = 0;
     return op->peer->ops->rma(op);
+}
+
+/*
+ * A short get or put, done before the call returns where this process copies the bytes itself (shm,
+ * self).  True: it is done, and complete(), which may be NULL, is not called.  False: it was not, or
+ * not all of it; fab_get() or fab_put() of the same does it, or says why not.
+ */
+#define FAB_RMA_NOW_MAX 16384 /* bytes; some 3 us, with the lock held */
+
+static inline bool fab_rma_now(fab_rma_t *op)
+{
+    op->done = 0;
+    return op->len <= FAB_RMA_NOW_MAX && NULL != op->peer->ops->rma_now &&
+           op->peer->ops->rma_now(op);
+}
+
+static inline bool fab_get_now(fab_rma_t *op)
+{
+    op->kind = FAB_GET;
+    return fab_rma_now(op);
+}
+
+static inline bool fab_put_now(fab_rma_t *op)
+{
+    op->kind = FAB_PUT;
+    return fab_rma_now(op);
 }
 
 /*

@@ -151,6 +151,12 @@ static void rma_copy(fab_rma_t *op, size_t len)
     op->done += len;
 }
 
+static bool self_rma_now(fab_rma_t *op)
+{
+    rma_copy(op, op->len);
+    return true;
+}
+
 static int self_progress(fab_domain_t *dom)
 {
     fab_self_domain_t *self = (fab_self_domain_t *) dom;
@@ -256,6 +262,7 @@ static const fab_ops_t fab_self_ops = {
     .expose = self_expose,
     .unexpose = self_unexpose,
     .rma = self_rma,
+    .rma_now = self_rma_now,
 };
 
 const fab_provider_t fab_self_provider = {

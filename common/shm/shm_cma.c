@@ -13,11 +13,12 @@
  * A pid may be another process's at any time, with other memory at the same addresses.  So the call
  * that reads the last bytes of a get reads the nonce as well: the kernel looks the pid up once per
  * call, and a process that is there now was there before.  Nothing can be read by the call that
- * writes; a put reads the nonce by a call of its own, right before.  (Between the two the process
- * would have to end, be waited for, and its pid be given out again: the kernel goes through all
- * others first.)
+ * writes; a put reads the nonce by a call of its own, right before, unless one has done so within
+ * the last 100 us.  (In that time the process would have to end, be waited for, and its pid be given
+ * out again: the kernel goes through all others first.)
  *
- * Of large gets the peer may copy a part (shm_coop.c).
+ * Of large gets the peer may copy a part (shm_coop.c).  Short ones may be done at once, before
+ * whatever is in the queue (fab_rma_now()).
  *
  * Some memory cannot be copied so: the kernel does not pin it (memfd_secret, devices).  Then the
  * operation ends with OPAL_ERR_NOT_SUPPORTED, and what is to be moved goes by messages.
@@ -27,13 +28,24 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <time.h>
 
 #include "fabric/fab_params.h"
 
 enum {
     /* bytes that could be copied in the time that a call takes at least (about 0.4 us) */
     FAB_SHM_CMA_CALL_COST = 4096,
+    /* nanoseconds: for this long a process is what its nonce has proven it to be */
+    FAB_SHM_CMA_PROOF_NS = 100000,
 };
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t) now.tv_sec * 1000000000 + (uint64_t) now.tv_nsec;
+}
 
 /* ---- the first time ----------------------------------------------------- */
 
@@ -114,12 +126,29 @@ static int cma_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_
     return OPAL_SUCCESS;
 }
 
+/* Is it still the process that it was? By its nonce, or since that was read a moment ago. */
+static int cma_prove(fab_shm_ep_t *ep)
+{
+    uint64_t now = now_ns();
+    size_t moved;
+    int rc;
+
+    if (now - ep->proven_at < FAB_SHM_CMA_PROOF_NS) {
+        return OPAL_SUCCESS;
+    }
+    rc = fab_shm_cma_read_proven(ep, NULL, 0, 0, &moved);
+    if (OPAL_SUCCESS == rc) {
+        ep->proven_at = now;
+    }
+    return rc;
+}
+
 /* Write up to len bytes to the peer's memory. */
 int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len, size_t *moved)
 {
     struct iovec local = {(void *) (uintptr_t) from, len};
     struct iovec remote = {(void *) (uintptr_t) to, len};
-    int rc = fab_shm_cma_read_proven(ep, NULL, 0, 0, moved);
+    int rc = cma_prove(ep);
     ssize_t put;
 
     if (OPAL_SUCCESS != rc) {
@@ -201,6 +230,23 @@ int fab_shm_rma(fab_rma_t *op)
     }
     rma_append(ep->dom, op);
     return OPAL_SUCCESS;
+}
+
+bool fab_shm_rma_now(fab_rma_t *op)
+{
+    fab_shm_ep_t *ep = op->peer->ep;
+    int rc = OPAL_SUCCESS;
+
+    if (!fab_shm_cma_works(ep)) {
+        return false;
+    }
+    if (op->len > 0) {
+        rc = FAB_PUT == op->kind
+                 ? fab_shm_cma_write(ep, op->local, op->remote, op->len, &op->done)
+                 : fab_shm_cma_read_proven(ep, op->local, op->remote, op->len, &op->done);
+    }
+    fab_counters.shm_cma_bytes += OPAL_SUCCESS == rc ? op->done : 0;
+    return OPAL_SUCCESS == rc && op->done == op->len;
 }
 
 void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer)

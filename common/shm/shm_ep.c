@@ -191,6 +191,7 @@ const fab_ops_t fab_shm_ops = {
     .expose = shm_expose,
     .unexpose = shm_unexpose,
     .rma = fab_shm_rma,
+    .rma_now = fab_shm_rma_now,
 };
 
 /* ---- attach and detach -------------------------------------------------- */

@@ -93,6 +93,7 @@ struct fab_shm_ep {
     fab_shm_entry_t *entry; /* of tx in the peer's segment; NULL: not connected */
     uint32_t conn_at;       /* index in dom->conns, or FAB_SHM_COLD: neither tx nor in */
     fab_shm_cma_t cma;
+    uint64_t proven_at;   /* ns; the clock before the nonce was last read for a put; 0: never */
     bool is_died;         /* found dead; fails when its ring is empty */
     bool is_left;         /* a tick has found that it left the job */
     fab_shm_seg_t *seg;   /* the peer's segment: head, entries, rings that are mapped ahead */
@@ -245,6 +246,7 @@ int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t le
 bool fab_shm_cma_works(fab_shm_ep_t *ep);
 
 int fab_shm_rma(fab_rma_t *op);
+bool fab_shm_rma_now(fab_rma_t *op);
 int fab_shm_rma_progress(fab_shm_domain_t *dom);
 
 /*

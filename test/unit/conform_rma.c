@@ -83,6 +83,47 @@ static void rma_one_by_one(world_t *world, rma_t *rma, unsigned char *local, boo
     }
 }
 
+/* Short ones at once: where the process copies the bytes itself all of them, elsewhere none. */
+static void rma_now(world_t *world, rma_t *rma, unsigned char *local, bool is_put)
+{
+    const char *provider = fab_peer_provider_name(conform_partner(world));
+    bool is_copied = 0 == strcmp(provider, "shm") || 0 == strcmp(provider, "self");
+
+    for (int i = 0; i < RMA_OPS; i++) {
+        size_t len = rma_sizes[i];
+        fab_rma_t op = {.peer = conform_partner(world),
+                        .local = local + i % 7,
+                        .remote = rma->remote.at + (uint64_t) (i % 5),
+                        .len = len,
+                        .rkey = rma->remote.rkey};
+        if (len > 8 * FAB_RMA_NOW_MAX) {
+            continue;
+        }
+        memset(local, 0xee, len + 64);
+        if (is_put) {
+            world_fill(local + i % 7, (uint64_t) i, len);
+        }
+        fab_lock(world->fab);
+        bool is_done = is_put ? fab_put_now(&op) : fab_get_now(&op);
+        fab_unlock(world->fab);
+        CHECK(is_done == (is_copied && len <= FAB_RMA_NOW_MAX));
+        for (size_t k = 0; !is_put && k < len; k++) {
+            CHECK(local[i % 7 + k] == (is_done ? world_byte(77, k + (size_t) (i % 5)) : 0xee));
+        }
+        CHECK(0xee == local[i % 7 + len] && (0 == i % 7 || 0xee == local[i % 7 - 1]));
+    }
+    /* what was put is there */
+    fab_rma_t op = {.peer = conform_partner(world),
+                    .local = local,
+                    .remote = rma->remote.at + 22 % 5,
+                    .len = rma_sizes[22],
+                    .rkey = rma->remote.rkey};
+    fab_lock(world->fab);
+    CHECK(is_copied == fab_get_now(&op));
+    fab_unlock(world->fab);
+    CHECK(!is_put || !is_copied || world_is_filled(local, 22, rma_sizes[22]));
+}
+
 /* All at once, into disjoint places. */
 static void rma_together(world_t *world, rma_t *rma, unsigned char *local)
 {
@@ -194,7 +235,9 @@ void conform_rma(world_t *world)
     WORLD_UNTIL(rma.has_remote);
     rma_one_by_one(world, &rma, local, false);
     rma_together(world, &rma, local);
+    rma_now(world, &rma, local, false);
     world_barrier(world);
+    rma_now(world, &rma, local, true);
     rma_one_by_one(world, &rma, local, true);
     rma_atomics(world, &rma);
     fab_lock(world->fab);
