@@ -18,6 +18,7 @@
     X(announced_sends, "sends that used rendezvous because the receiver is short of memory for "   \
                        "unexpected messages")                                                      \
     X(expected, "messages that found their receive posted")                                        \
+    X(taken, "messages that MPI_Recv took without a request")                                      \
     X(unexpected, "messages that arrived before their receive")                                    \
     X(early, "messages that arrived before their communicator existed here")                       \
     X(untagged, "messages of a communicator whose index here their sender did not know yet")       \

@@ -466,3 +466,22 @@ void mca_pml_tm_msg_receive(mca_pml_tm_msg_t *msg, mca_pml_tm_recv_request_t *re
     }
     mca_pml_tm_msg_release(msg);
 }
+
+bool mca_pml_tm_msg_give(mca_pml_tm_msg_t *msg, void *buf, size_t size,
+                         ompi_status_public_t *status)
+{
+    const size_t len = msg->data_len;
+
+    if (FAB_AM_EAGER != msg->hdr.id || 0 != msg->hdr.app_ctx || len > size) {
+        return false;
+    }
+    if (OPAL_LIKELY(len <= FAB_COPY_SHORT_MAX)) {
+        fab_copy_short(buf, msg->data, len);
+    } else {
+        memcpy(buf, msg->data, len);
+    }
+    ++mca_pml_tm.counters.taken;
+    mca_pml_tm_set_status(status, msg_source(msg->hdr), mca_pml_tm_tag_tag(msg->hdr.tag), len);
+    mca_pml_tm_msg_release(msg);
+    return true;
+}

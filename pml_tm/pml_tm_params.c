@@ -138,7 +138,8 @@ static const fab_param_t rows[] = {
                 "for messages alone most times, and takes no more of them when it has what it "
                 "waits for. 2: receives and short messages that meet in order. 4: short messages "
                 "straight into the ring of a peer on this host. 8: requests without callback are "
-                "completed at once. 16: an MPI_Waitall of its own. For tests.",
+                "completed at once. 16: an MPI_Waitall of its own. 32: MPI_Recv without a "
+                "request, of a message that is there. For tests.",
     },
     {
         .name = "free_list_num",

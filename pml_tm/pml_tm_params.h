@@ -23,7 +23,12 @@ enum {
     PML_TM_FAST_COMPLETE = 1 << 3,
     /* MPI_Waitall of this PML's requests by its own function (pml_tm_wait.c) */
     PML_TM_FAST_WAIT_ALL = 1 << 4,
-    PML_TM_FAST_ALL = (1 << 5) - 1,
+    /*
+     * MPI_Recv takes a short message out of the ring, and any that is here whole out of the unexpected
+     * ones, without a request
+     */
+    PML_TM_FAST_TAKE = 1 << 5,
+    PML_TM_FAST_ALL = (1 << 6) - 1,
 };
 
 typedef struct mca_pml_tm_params {

@@ -4,6 +4,7 @@
  */
 #include "pml_tm_recv.h"
 
+#include "fabric/fab_inl.h"
 #include "match/match_inl.h"
 
 #include "pml_tm_failure.h"
@@ -351,19 +352,141 @@ static int recv_wait_and_free(mca_pml_tm_recv_request_t *req, ompi_status_public
     return rc;
 }
 
+/* ---- the short way of a blocking receive -------------------------------- */
+
+/*
+ * Looks at the sender's ring before the receive is posted and all else polled, six instructions each:
+ * what comes in that time is taken without a request, too.
+ */
+enum { LOOKS = 100 };
+
+/* What a blocking receive is about. */
+typedef struct wanted {
+    void *buf; /* of the call, not yet at the type's lower bound */
+    size_t count;
+    ompi_datatype_t *datatype;
+    int src;
+    int tag;
+    ompi_communicator_t *comm;
+} wanted_t;
+
+/*
+ * If the sender's next message is the one, in its ring: without a request.  No other receive may be
+ * posted: it could be older and fit as well.  Lock held.
+ */
+static inline __attribute__((always_inline)) bool
+take_from_ring(const wanted_t *wanted, unsigned looks, ompi_status_public_t *status)
+{
+    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(wanted->comm);
+    const bool is_any_tag = OMPI_ANY_TAG == wanted->tag;
+    /* any tag fits no internal one: the sign must be clear */
+    const uint64_t mask = is_any_tag ? ~(uint64_t) INT32_MAX : ~(uint64_t) 0;
+    const ompi_proc_t *proc;
+    fab_peer_t *peer;
+    uint64_t tag;
+    size_t len = wanted->count * wanted->datatype->super.size;
+
+    if (OPAL_UNLIKELY(0 != tmc->match.posted_count || wanted->src < 0)) {
+        return false;
+    }
+    proc = ompi_group_peer_lookup_existing(wanted->comm->c_remote_group, wanted->src);
+    if (OPAL_UNLIKELY(NULL == proc)) {
+        return false;
+    }
+    peer = proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
+    if (OPAL_UNLIKELY(
+            NULL == peer ||
+            !fab_recv_short(peer, looks,
+                            mca_pml_tm_tag(tmc->context, (uint32_t) wanted->src,
+                                           is_any_tag ? 0 : wanted->tag, mca_pml_tm.source_bits),
+                            mask, (char *) wanted->buf + wanted->datatype->super.true_lb, &len,
+                            &tag))) {
+        return false;
+    }
+    ++mca_pml_tm.counters.expected;
+    ++mca_pml_tm.counters.taken;
+    mca_pml_tm_set_status(status, wanted->src, mca_pml_tm_tag_tag(tag), len);
+    return true;
+}
+
+/*
+ * The oldest unexpected message that fits: given to the receive, which needs no request then: true.
+ * *msg: it needs one, for this message; or NULL.  Lock held.
+ */
+static NOINLINE bool take_unexpected(const wanted_t *wanted, mca_pml_tm_msg_t **msg,
+                                     ompi_status_public_t *status)
+{
+    fab_match_msg_t *match = fab_match_take(&mca_pml_tm_comm(wanted->comm)->match, wanted->src,
+                                            wanted->tag);
+
+    if (NULL == match) {
+        return false;
+    }
+    *msg = mca_pml_tm_msg_of(match);
+    return mca_pml_tm_msg_give(*msg, (char *) wanted->buf + wanted->datatype->super.true_lb,
+                               wanted->count * wanted->datatype->super.size, status);
+}
+
+/* Without a request, if that can be.  False: *msg, if it is not NULL, is what it gets.  Lock held. */
+static inline __attribute__((always_inline)) bool recv_take(const wanted_t *wanted, unsigned looks,
+                                                            mca_pml_tm_msg_t **msg,
+                                                            ompi_status_public_t *status)
+{
+    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(wanted->comm);
+
+    *msg = NULL;
+    if (OPAL_UNLIKELY(0 == (tmc->fast & PML_TM_FAST_TAKE))) {
+        return false;
+    }
+    if (OPAL_UNLIKELY(0 != tmc->match.unexp_count)) {
+        if (take_unexpected(wanted, msg, status)) {
+            return true;
+        }
+        if (NULL != *msg) {
+            return false;
+        }
+    }
+    return 0 != looks && take_from_ring(wanted, looks, status);
+}
+
+/* A request that was begun gets msg, or if that is NULL is posted.  Lock held. */
+static inline void recv_give(mca_pml_tm_recv_request_t *req, const wanted_t *wanted,
+                             mca_pml_tm_msg_t *msg)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(wanted->comm);
+
+    if (OPAL_UNLIKELY(NULL != msg)) {
+        mca_pml_tm_msg_receive(msg, req);
+    } else if (OPAL_UNLIKELY(0 == (tmc->fast & PML_TM_FAST_TAKE))) {
+        recv_match(req);
+    } else if (OPAL_UNLIKELY(!fab_match_short_append(&tmc->match, &req->offload.match, wanted->src,
+                                                     wanted->tag))) {
+        fab_match_post_new(&tmc->match, &req->offload.match, wanted->src, wanted->tag);
+    }
+}
+
 /*
  * A blocking receive keeps its request for the next one.  It need not hold the communicator, which
  * outlives the call.
  */
-static inline int recv_short(mca_pml_tm_recv_request_t *req, void *buf, size_t count,
-                             ompi_datatype_t *datatype, int src, int tag, ompi_communicator_t *comm,
-                             ompi_status_public_t *status)
+static NOINLINE int recv_with_request(const wanted_t *wanted, mca_pml_tm_msg_t *msg,
+                                      ompi_status_public_t *status)
 {
+    mca_pml_tm_recv_request_t *req = mca_pml_tm.blocking;
     int rc;
 
-    recv_begin(req, buf, count, datatype, src, tag, comm);
+    mca_pml_tm.blocking = NULL; /* a callback may receive, too */
+    if (OPAL_UNLIKELY(NULL == req)) {
+        req = recv_get();
+        if (NULL == req) {
+            return OMPI_ERR_OUT_OF_RESOURCE;
+        }
+    }
+    recv_begin(req, wanted->buf, wanted->count, wanted->datatype, wanted->src, wanted->tag,
+               wanted->comm);
     req->core.is_private = true;
-    recv_post_short(req, src, tag, comm);
+    recv_give(req, wanted, msg);
+    mca_pml_tm_complete_done();
     rc = recv_wait(req, status);
     req->core.state = PML_TM_INACTIVE;
     req->req_recv.req_base.req_ompi.req_state = OMPI_REQUEST_INVALID;
@@ -384,35 +507,27 @@ static NOINLINE int recv_any(void *buf, size_t count, ompi_datatype_t *datatype,
     return OPAL_LIKELY(OMPI_SUCCESS == rc) ? recv_wait_and_free(req, status) : rc;
 }
 
-/*
- * mca_pml_tm_recv() by the short way, with threads.  The lock is taken once, if the message is there
- * or comes soon.
- */
-static NOINLINE int recv_locked(void *buf, size_t count, ompi_datatype_t *datatype, int src,
-                                int tag, ompi_communicator_t *comm, ompi_status_public_t *status)
+/* The same with threads.  The lock is held, and given back. */
+static NOINLINE int recv_with_request_locked(const wanted_t *wanted, mca_pml_tm_msg_t *msg,
+                                             ompi_status_public_t *status)
 {
-    mca_pml_tm_recv_request_t *req;
+    mca_pml_tm_recv_request_t *req = mca_pml_tm.blocking;
     ompi_request_t *request;
     int rc;
 
-    fab_mutex_lock(&mca_pml_tm.fab->lock);
-    req = mca_pml_tm.blocking;
     mca_pml_tm.blocking = NULL;
     if (OPAL_UNLIKELY(NULL == req)) { /* another thread is in a blocking receive */
+        req = (mca_pml_tm_recv_request_t *) opal_free_list_get(&mca_pml_base_recv_requests);
+    }
+    if (OPAL_UNLIKELY(NULL == req)) {
         fab_mutex_unlock(&mca_pml_tm.fab->lock);
-        req = recv_get();
-        if (NULL == req) {
-            return OMPI_ERR_OUT_OF_RESOURCE;
-        }
-        fab_mutex_lock(&mca_pml_tm.fab->lock);
+        return OMPI_ERR_OUT_OF_RESOURCE;
     }
     request = &req->req_recv.req_base.req_ompi;
-    recv_begin(req, buf, count, datatype, src, tag, comm);
+    recv_begin(req, wanted->buf, wanted->count, wanted->datatype, wanted->src, wanted->tag,
+               wanted->comm);
     req->core.is_private = true;
-    if (OPAL_UNLIKELY(
-            !fab_match_post_short(&mca_pml_tm_comm(comm)->match, &req->offload.match, src, tag))) {
-        recv_match(req);
-    }
+    recv_give(req, wanted, msg);
     if (!mca_pml_tm_wait_locked(request)) {
         fab_mutex_unlock(&mca_pml_tm.fab->lock);
         mca_pml_tm_complete_done();
@@ -437,20 +552,43 @@ static NOINLINE int recv_locked(void *buf, size_t count, ompi_datatype_t *dataty
     return rc;
 }
 
-/* mca_pml_tm_recv() by the short way, without threads. */
+/*
+ * mca_pml_tm_recv() by the short way, without threads.  Now and then it is not looked for in the ring
+ * first, so that all else is polled, too.
+ */
 static NOINLINE int recv_alone(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
                                ompi_communicator_t *comm, ompi_status_public_t *status)
 {
-    mca_pml_tm_recv_request_t *req = mca_pml_tm.blocking;
+    const wanted_t wanted = {buf, count, datatype, src, tag, comm};
+    const bool is_turn = 1 == mca_pml_tm.polls_left % PML_TM_POLLS_PER_PROGRESS;
+    unsigned looks = OPAL_LIKELY(PML_TM_SPIN == mca_pml_tm.idle) ? LOOKS : 1;
+    mca_pml_tm_msg_t *msg;
 
-    mca_pml_tm.blocking = NULL; /* a callback may receive, too */
-    if (OPAL_UNLIKELY(NULL == req)) {
-        req = recv_get();
-        if (NULL == req) {
-            return OMPI_ERR_OUT_OF_RESOURCE;
-        }
+    if (OPAL_LIKELY(recv_take(&wanted, is_turn ? 0 : looks, &msg, status))) {
+        mca_pml_tm.polls_left -= !is_turn;
+        return MPI_SUCCESS;
     }
-    return recv_short(req, buf, count, datatype, src, tag, comm, status);
+    return recv_with_request(&wanted, msg, status);
+}
+
+/*
+ * The same with threads.  The lock is taken once, if the message is there or comes soon.
+ */
+static NOINLINE int recv_locked(void *buf, size_t count, ompi_datatype_t *datatype, int src,
+                                int tag, ompi_communicator_t *comm, ompi_status_public_t *status)
+{
+    const wanted_t wanted = {buf, count, datatype, src, tag, comm};
+    mca_pml_tm_msg_t *msg;
+    bool is_turn;
+
+    fab_mutex_lock(&mca_pml_tm.fab->lock);
+    is_turn = 0 == (mca_pml_tm.locked_polls + 1) % PML_TM_POLLS_PER_PROGRESS;
+    if (OPAL_LIKELY(recv_take(&wanted, is_turn ? 0 : 1, &msg, status))) {
+        mca_pml_tm.locked_polls += !is_turn;
+        fab_mutex_unlock(&mca_pml_tm.fab->lock);
+        return MPI_SUCCESS;
+    }
+    return recv_with_request_locked(&wanted, msg, status);
 }
 
 int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,

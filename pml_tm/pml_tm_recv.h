@@ -19,6 +19,18 @@ static inline bool mca_pml_tm_recv_is_packed(const mca_pml_tm_recv_request_t *re
     return NULL == req->data && 0 != req->capacity;
 }
 
+/* The status of a blocking receive that had no request; status may be MPI_STATUS_IGNORE. */
+static inline void mca_pml_tm_set_status(ompi_status_public_t *status, int source, int tag,
+                                         size_t len)
+{
+    if (MPI_STATUS_IGNORE != status) {
+        status->MPI_SOURCE = source;
+        status->MPI_TAG = tag;
+        status->_cancelled = 0;
+        status->_ucount = len;
+    }
+}
+
 /* A message of len bytes matched the receive: set its status and what it will take. Lock held. */
 void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
                              size_t len);

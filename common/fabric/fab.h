@@ -278,7 +278,7 @@ enum {
     /* its tagged messages come through this process's matching device (fab_tm.h) */
     FAB_CAP_TM = 1u << 2,
     FAB_CAP_ATOMIC = 1u << 3, /* fab_fetch_add and fab_compare_swap work */
-    FAB_CAP_RING = 1u << 4, /* ep begins with a fab_shm_tx_t: fab_send_short() (fab_inl.h) works */
+    FAB_CAP_RING = 1u << 4,   /* ep begins with a fab_shm_pair_t: for fab_inl.h */
 };
 
 enum {

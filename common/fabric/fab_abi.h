@@ -13,7 +13,7 @@
 #include "fabric/fab_tm.h"
 
 /* To be raised when the meaning of something shared changes, but no size. */
-enum { FAB_ABI_NUMBER = 1 };
+enum { FAB_ABI_NUMBER = 2 };
 
 /* The sizes of what is shared, mixed. */
 #define FAB_ABI_SIZES                                                                              \

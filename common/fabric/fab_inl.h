@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sending a short message without a call, where the provider offers that in its header: shm.
+ * Sending and receiving a short message without a call, where the provider offers that in its
+ * header: shm.
  */
 #ifndef FAB_INL_H
 #define FAB_INL_H
@@ -23,6 +24,38 @@ static inline __attribute__((always_inline)) bool fab_send_short(fab_peer_t *pee
         return false;
     }
     fab_counters.shm_msgs_sent++;
+    return true;
+}
+
+/*
+ * Take the next message of the peer, past its handler: if it is there, or comes while it is looked
+ * for so many times, is FAB_AM_EAGER with no app_ctx, has at most *len bytes and no more than
+ * FAB_SHORT_MAX, and a tag of which the bits of mask are those of want.  Then *len bytes of it are at
+ * buf.  False: nothing was done.
+ */
+static inline __attribute__((always_inline)) bool fab_recv_short(fab_peer_t *peer, unsigned looks,
+                                                                 uint64_t want, uint64_t mask,
+                                                                 void *buf, size_t *len,
+                                                                 uint64_t *tag)
+{
+    fab_shm_rx_t *rx;
+
+    if (__builtin_expect(0 == (peer->caps & FAB_CAP_RING) || FAB_PEER_UP != peer->state, 0)) {
+        return false;
+    }
+    rx = ((const fab_shm_pair_t *) peer->ep)->rx;
+    if (__builtin_expect(NULL == rx, 0)) {
+        return false;
+    }
+    while (!fab_shm_rx_is_ready(rx)) {
+        if (0 == --looks) {
+            return false;
+        }
+    }
+    if (!fab_shm_rx_take_short(rx, FAB_AM_EAGER, want, mask, buf, len, tag)) {
+        return false;
+    }
+    fab_counters.shm_msgs_received++;
     return true;
 }
 

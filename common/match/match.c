@@ -692,6 +692,16 @@ static inline fab_match_msg_t *unexp_take(fab_match_dom_t *dom, int32_t source, 
     return msg;
 }
 
+fab_match_msg_t *fab_match_take(fab_match_dom_t *dom, int32_t source, int32_t tag)
+{
+    return dom->unexp_count > 0 ? unexp_take(dom, source, tag) : NULL;
+}
+
+void fab_match_post_new(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
+{
+    posted_add(dom, recv, source, tag);
+}
+
 /* Post where there are messages to search first. */
 static NOINLINE fab_match_msg_t *post_search(fab_match_dom_t *dom, fab_match_recv_t *recv,
                                              int32_t source, int32_t tag)

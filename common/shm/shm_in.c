@@ -29,6 +29,7 @@ void fab_shm_in_heat(fab_shm_domain_t *dom, fab_shm_in_t *in)
     if (in->rx.idle & 1) {
         fab_shm_rx_wake(&in->rx);
     }
+    in->ep->rx = &in->rx;
     in->hot_at = dom->num_hot;
     dom->hot[dom->num_hot++] = in;
 }
@@ -40,6 +41,7 @@ static void in_unlist(fab_shm_domain_t *dom, fab_shm_in_t *in)
     if (FAB_SHM_COLD == in->hot_at) {
         return;
     }
+    in->ep->rx = NULL;
     last = dom->hot[--dom->num_hot];
     dom->hot[in->hot_at] = last;
     last->hot_at = in->hot_at;

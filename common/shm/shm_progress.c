@@ -59,7 +59,6 @@ static __attribute__((noinline)) int deliver(fab_shm_domain_t *dom, fab_shm_in_t
         }
         events++;
     } while (events < FAB_SHM_BATCH && !fab->must_return);
-    in->age = 0;
     fab_counters.shm_msgs_received += (unsigned) events;
     return events;
 }
@@ -101,6 +100,10 @@ static void cool_idle_rings(fab_shm_domain_t *dom)
 
     for (uint32_t i = dom->num_hot; i-- > 0;) {
         fab_shm_in_t *in = dom->hot[i];
+        if (in->rx.pos != in->aged_at) {
+            in->aged_at = in->rx.pos;
+            in->age = 0;
+        }
         if (in->is_closing && !fab_shm_rx_is_ready(&in->rx)) {
             finish(dom, in);
         } else if (++in->age > max_age) {

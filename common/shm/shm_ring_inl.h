@@ -373,6 +373,37 @@ static inline bool fab_shm_rx_is_short(const fab_shm_rx_t *rx, uint64_t word)
 
 _Static_assert(0 == (FAB_AM_MAX & (FAB_AM_MAX - 1)), "ids are a field of bits");
 
+/*
+ * Take the next message out, if it is one of a slot, with this id, no app_ctx, at most *len bytes,
+ * and a tag of which the bits of mask are those of want.  Then *len bytes of it are at buf.  False:
+ * nothing was done.
+ */
+static inline __attribute__((always_inline)) bool fab_shm_rx_take_short(fab_shm_rx_t *rx,
+                                                                        uint8_t id, uint64_t want,
+                                                                        uint64_t mask, void *buf,
+                                                                        size_t *len, uint64_t *tag)
+{
+    const fab_shm_slot_t *slot = rx->slot;
+    const uint64_t word = fab_shm_rx_word(rx);
+    const size_t bytes = (uint32_t) word;
+    uint64_t found;
+
+    if (fab_shm_word(0, id, 0, rx->lap) != (word & ~(uint64_t) UINT32_MAX) ||
+        bytes > FAB_SHM_SHORT_MAX || bytes > *len) {
+        return false;
+    }
+    FAB_SHM_STEP(data);
+    found = slot->tag;
+    if (want != (found & mask) || 0 != slot->app_ctx) {
+        return false;
+    }
+    fab_copy_short(buf, slot->payload, bytes);
+    fab_shm_rx_advance(rx, 1);
+    *len = bytes;
+    *tag = found;
+    return true;
+}
+
 /* Skip the rest of the ring. A PAD in slot 0 would skip all of it: none writes that. */
 static inline bool fab_shm_rx_skip(fab_shm_rx_t *rx, uint64_t word)
 {
@@ -424,5 +455,13 @@ static inline void fab_shm_rx_wake(fab_shm_rx_t *rx)
     /* pairs with nothing: late is harmless */
     atomic_store_explicit(&rx->ctl->idle, ++rx->idle, memory_order_relaxed);
 }
+
+/* ---- both --------------------------------------------------------------- */
+
+/* What an endpoint begins with. */
+typedef struct fab_shm_pair {
+    fab_shm_tx_t tx;  /* to the peer */
+    fab_shm_rx_t *rx; /* from the peer, while it is polled; else NULL */
+} fab_shm_pair_t;
 
 #endif /* FAB_SHM_RING_INL_H */

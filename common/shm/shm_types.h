@@ -46,10 +46,11 @@ typedef struct fab_shm_ep fab_shm_ep_t;
 typedef struct fab_shm_in {
     fab_shm_rx_t rx; /* polled */
     fab_shm_ep_t *ep;
-    uint32_t index;  /* of the ring */
-    uint32_t hot_at; /* index in domain->hot, or FAB_SHM_COLD */
-    uint32_t age;    /* ageings since the last message */
-    bool is_closing; /* the sender left: release when empty */
+    uint32_t index;   /* of the ring */
+    uint32_t hot_at;  /* index in domain->hot, or FAB_SHM_COLD */
+    uint32_t age;     /* ageings since the last message ... */
+    uint64_t aged_at; /* ... which had come by this position */
+    bool is_closing;  /* the sender left: release when empty */
     uint32_t
         unable[FAB_SHM_COOPS]; /* numbers of gets with which this process cannot help; 0: none */
 } fab_shm_in_t;
@@ -86,7 +87,8 @@ typedef struct fab_shm_exposure {
 
 /* What the provider knows of a peer. */
 struct fab_shm_ep {
-    fab_shm_tx_t tx; /* towards the peer; tx.limit == 0 until connected */
+    fab_shm_tx_t tx;  /* towards the peer; tx.limit == 0 until connected */
+    fab_shm_rx_t *rx; /* of in, while that is hot; NULL: it is not, or there is none */
     fab_peer_t *peer;
     fab_shm_domain_t *dom;
     fab_shm_in_t *in;       /* from the peer; NULL: it did not send yet */
@@ -110,7 +112,9 @@ struct fab_shm_ep {
     fab_shm_addr_t addr;
 };
 
-_Static_assert(0 == offsetof(fab_shm_ep_t, tx), "FAB_CAP_RING promises it");
+_Static_assert(offsetof(fab_shm_pair_t, tx) == offsetof(fab_shm_ep_t, tx) &&
+                   offsetof(fab_shm_pair_t, rx) == offsetof(fab_shm_ep_t, rx),
+               "FAB_CAP_RING promises a fab_shm_pair_t");
 _Static_assert(FAB_SHM_EAGER_MIN >= FAB_SHM_SHORT_MAX, "a short message may always be sent");
 
 struct fab_shm_domain {

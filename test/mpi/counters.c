@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TEST: np=2 args="eager_sent eager_sync_sent rndv_sent streamed buffered_sent expected unexpected rndv_get" quick=yes */
+/* TEST: np=2 args="eager_sent eager_sync_sent rndv_sent streamed buffered_sent expected unexpected taken rndv_get" quick=yes */
 /* TEST: np=2 args="rndv_pipeline pipeline_no_get" env="OMPI_MCA_pml_tm_shm_single_copy=none" quick=yes */
 /* TEST: np=2 args="pipeline_not_contiguous truncated cancelled cancelled_sends shm_msgs_sent shm_msgs_received self_msgs" quick=yes */
 /* TEST: np=2 args="posted_max unexpected_max_count shm_rings_claimed" quick=yes */

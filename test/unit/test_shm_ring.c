@@ -64,10 +64,16 @@ static uint8_t pattern(uint64_t seq, size_t i)
     return (uint8_t) (seq * 31 + i * 7 + (i >> 8));
 }
 
+/* Half of the messages have one: those are not taken by fab_shm_rx_take_short(). */
+static uint32_t ctx_of(uint64_t seq)
+{
+    return 0 != seq % 2 ? (uint32_t) ~seq : 0;
+}
+
 /* Send message seq with len bytes, room for max_len reserved; false: no room. */
 static bool ring_send(ring_t *ring, uint64_t seq, size_t len, size_t max_len)
 {
-    fab_hdr_t hdr = fab_hdr((uint8_t) (seq % FAB_AM_MAX), seq, (uint32_t) ~seq);
+    fab_hdr_t hdr = fab_hdr((uint8_t) (seq % FAB_AM_MAX), seq, ctx_of(seq));
     fab_shm_slot_t *slot = fab_shm_tx_reserve(&ring->tx, fab_shm_num_slots(max_len));
 
     if (NULL == slot) {
@@ -91,8 +97,8 @@ static bool message_is(const fab_shm_msg_t *msg, uint64_t seq, size_t len)
 {
     const uint8_t *data = msg->data;
 
-    if (msg->hdr.tag != seq || msg->hdr.app_ctx != (uint32_t) ~seq ||
-        msg->hdr.id != seq % FAB_AM_MAX || msg->len != len) {
+    if (msg->hdr.tag != seq || msg->hdr.app_ctx != ctx_of(seq) || msg->hdr.id != seq % FAB_AM_MAX ||
+        msg->len != len) {
         return false;
     }
     step(STEP_data);
@@ -100,6 +106,27 @@ static bool message_is(const fab_shm_msg_t *msg, uint64_t seq, size_t len)
         if (data[i] != pattern(seq, i)) {
             return false;
         }
+    }
+    return true;
+}
+
+/*
+ * Take message seq as a short one.  False: it is not here, or none; *is_wrong: it was taken and is
+ * another.
+ */
+static bool ring_take(ring_t *ring, uint64_t seq, size_t len, bool *is_wrong)
+{
+    uint8_t buf[FAB_SHM_SHORT_MAX];
+    size_t size = sizeof(buf);
+    uint64_t tag = 0;
+
+    if (!fab_shm_rx_take_short(&ring->rx, (uint8_t) (seq % FAB_AM_MAX), seq, UINT64_MAX, buf, &size,
+                               &tag)) {
+        return false;
+    }
+    *is_wrong = *is_wrong || size != len || tag != seq || 0 != ctx_of(seq);
+    for (size_t i = 0; i < len && !*is_wrong; i++) {
+        *is_wrong = buf[i] != pattern(seq, i);
     }
     return true;
 }
@@ -265,6 +292,60 @@ static void test_skipped_slot_keeps_no_old_word(void **state)
     free(ring);
 }
 
+/* Only what is wanted is taken: each thing that differs leaves the message where it is. */
+static void test_take_short(void **state)
+{
+    const uint64_t mask = ~(uint64_t) 0xff;
+    ring_t *ring = ring_new(16);
+    uint8_t buf[FAB_SHM_SHORT_MAX + 8];
+    uint64_t tag;
+    size_t len;
+
+    (void) state;
+    for (uint64_t seq = 32 + 3; seq < 32 * 66; seq += 32) { /* by all positions; the id is 3 */
+        const uint32_t size = (uint32_t) (seq / 32 % (FAB_SHM_SHORT_MAX + 2));
+        const uint32_t ctx = seq / 32 % 5 == 0 ? 1 : 0;
+        const bool can = size <= FAB_SHM_SHORT_MAX && 0 == ctx;
+        fab_shm_msg_t msg = {0};
+        fab_shm_slot_t *slot;
+
+        len = sizeof(buf);
+        assert_false(fab_shm_rx_take_short(&ring->rx, 3, seq, UINT64_MAX, buf, &len, &tag));
+        while (NULL == (slot = fab_shm_tx_reserve(&ring->tx, fab_shm_num_slots(size)))) {
+            assert_true(fab_shm_tx_refresh(&ring->tx));
+        }
+        memset(fab_shm_payload(slot), (int) (seq & 0xff), size);
+        fab_shm_tx_commit(&ring->tx, slot, fab_hdr(3, seq, ctx), size, fab_shm_num_slots(size));
+        if (fab_shm_rx_word(&ring->rx) >> 40 & FAB_SHM_FLAG_PAD) {
+            assert_false(fab_shm_rx_take_short(&ring->rx, 3, seq, UINT64_MAX, buf, &len, &tag));
+            assert_int_equal(fab_shm_rx_peek(&ring->rx, &msg), FAB_SHM_MESSAGE);
+        }
+        assert_false(fab_shm_rx_take_short(&ring->rx, 4, seq, UINT64_MAX, buf, &len, &tag));
+        assert_false(fab_shm_rx_take_short(&ring->rx, 3, seq + 1, UINT64_MAX, buf, &len, &tag));
+        assert_false(
+            fab_shm_rx_take_short(&ring->rx, 3, (seq & mask) + 256, mask, buf, &len, &tag));
+        len = size - 1; /* of 0: room enough */
+        assert_true(0 == size ||
+                    !fab_shm_rx_take_short(&ring->rx, 3, seq, UINT64_MAX, buf, &len, &tag));
+        len = sizeof(buf);
+        memset(buf, 0, sizeof(buf));
+        assert_int_equal(fab_shm_rx_take_short(&ring->rx, 3, seq & mask, mask, buf, &len, &tag),
+                         can);
+        if (can) {
+            assert_true(len == size && tag == seq);
+            for (size_t i = 0; i < sizeof(buf); i++) {
+                assert_int_equal(buf[i], i < size ? (uint8_t) seq : 0);
+            }
+        } else {
+            assert_int_equal(fab_shm_rx_peek(&ring->rx, &msg), FAB_SHM_MESSAGE);
+            assert_true(msg.hdr.tag == seq && msg.len == size);
+            fab_shm_rx_advance(&ring->rx, msg.slots);
+        }
+        ring_expect_empty(ring);
+    }
+    free(ring);
+}
+
 /* ---- malformed ---------------------------------------------------------- */
 
 static fab_shm_look_t look_with(ring_t *ring, uint64_t word)
@@ -354,7 +435,15 @@ static void test_two_threads(void **state)
     assert_int_equal(pthread_create(&sender, NULL, thread_send, ring), 0);
     for (uint64_t seq = 1; seq <= THREAD_MESSAGES;) {
         fab_shm_msg_t msg = {0};
-        fab_shm_look_t look = fab_shm_rx_peek(&ring->rx, &msg);
+        fab_shm_look_t look;
+        bool is_wrong = false;
+
+        if (ring_take(ring, seq, thread_len(seq), &is_wrong)) {
+            assert_false(is_wrong);
+            seq++;
+            continue;
+        }
+        look = fab_shm_rx_peek(&ring->rx, &msg);
         assert_int_not_equal(look, FAB_SHM_BAD);
         if (FAB_SHM_EMPTY == look) {
             if (0 == ++sleeps % 64) {
@@ -399,6 +488,7 @@ static struct model {
     int num_messages;
     size_t len[MAX_MESSAGES];
     bool sleeps;
+    bool takes;     /* short messages, by fab_shm_rx_take_short() */
     unsigned kinds; /* of steps at which sides are switched: those that matter for the scenario */
     /* the schedule: at each step which side ran, and whether the other could have */
     uint8_t choice[MAX_STEPS];
@@ -439,6 +529,9 @@ static void model_receive_one(int i)
     fab_shm_msg_t msg = {0};
     fab_shm_look_t look;
 
+    if (model.takes && ring_take(ring, (uint64_t) i + 100, model.len[i], &model.is_wrong)) {
+        return;
+    }
     while (FAB_SHM_EMPTY == (look = fab_shm_rx_peek(&ring->rx, &msg))) {
         if (!model.sleeps) {
             model_wait();
@@ -599,6 +692,17 @@ static void test_all_interleavings_polling(void **state)
     model_pairs(1);
 }
 
+static void test_all_interleavings_taking(void **state)
+{
+    (void) state;
+    model.runs = 0;
+    model.sleeps = false;
+    model.takes = true;
+    model.kinds = STEP_word | STEP_data;
+    model_pairs(4);
+    model.takes = false;
+}
+
 /* No message may be left behind when the receiver sleeps until the doorbell rings. */
 static void test_all_interleavings_sleeping(void **state)
 {
@@ -635,11 +739,13 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_full_and_drain),
       cmocka_unit_test(test_stale_words),
       cmocka_unit_test(test_skipped_slot_keeps_no_old_word),
+      cmocka_unit_test(test_take_short),
       cmocka_unit_test(test_malformed),
       cmocka_unit_test(test_bad_tail),
       cmocka_unit_test(test_two_threads),
 #if !TEST_TSAN
       cmocka_unit_test_setup_teardown(test_all_interleavings_polling, model_setup, model_teardown),
+      cmocka_unit_test_setup_teardown(test_all_interleavings_taking, model_setup, model_teardown),
       cmocka_unit_test_setup_teardown(test_all_interleavings_sleeping, model_setup, model_teardown),
       cmocka_unit_test_setup_teardown(test_all_interleavings_when_full, model_setup,
                                       model_teardown),

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * MPI_Recv of a message that is there: by exact source and tag or wildcards, from among others, where
+ * an older receive fits as well, too long for its buffer, synchronous, of another communicator. Each
+ * round by rank 1, from rank 0, once with the messages there before the receives (the barrier has seen
+ * them, or not), once without.
+ *
+ * args: [threads]: with MPI_THREAD_MULTIPLE; [counted]: most of the plain ones need no request.
+ */
+/* TEST: np=2,3 args=counted quick=yes */
+/* TEST: np=2 args="threads counted" */
+/* TEST: np=2 env="OMPI_MCA_pml_tm_fast_paths=31" */
+/* TEST: np=2 args=threads env="OMPI_MCA_pml_tm_fast_paths=31" */
+/* TEST: np=2 args=counted env="OMPI_MCA_pml_tm_wait=yield" */
+#include "tm_test.h"
+
+enum { PLAIN = 400, LONGEST = 64, ROUNDS = 20 };
+
+static MPI_Comm other;
+static bool is_early; /* the messages are there before the receives */
+
+/* What rank 0 has sent is on its way, or is still to be sent. */
+static void between(void)
+{
+    if (is_early) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+static void send_word(int64_t value, int tag, MPI_Comm comm)
+{
+    TM_MPI(MPI_Send(&value, 1, MPI_INT64_T, 1, tag, comm));
+}
+
+static void expect_word(int64_t value, int source, int tag, int want_tag, MPI_Comm comm)
+{
+    MPI_Status status = {.MPI_ERROR = TM_NO_ERROR};
+    int64_t in = -1;
+    int count = -1;
+
+    TM_MPI(MPI_Recv(&in, 1, MPI_INT64_T, source, tag, comm, &status));
+    MPI_Get_count(&status, MPI_INT64_T, &count);
+    TM_CHECK(value == in && 0 == status.MPI_SOURCE && want_tag == status.MPI_TAG && 1 == count &&
+                 TM_NO_ERROR == status.MPI_ERROR,
+             "%" PRId64 " of rank %d, tag %d, count %d, error %d: not %" PRId64 ", tag %d", in,
+             status.MPI_SOURCE, status.MPI_TAG, count, status.MPI_ERROR, value, want_tag);
+}
+
+/* All lengths around what a slot holds, with what the buffer had behind it. */
+static void lengths(void)
+{
+    unsigned char buf[LONGEST + 8];
+    MPI_Status status;
+
+    for (int len = 0; 0 == tm_rank && len <= LONGEST; len++) {
+        tm_fill(buf, (size_t) len, tm_key(0, 1, len, len));
+        TM_MPI(MPI_Send(buf, len, MPI_BYTE, 1, len, MPI_COMM_WORLD));
+    }
+    between();
+    for (int len = 0; 1 == tm_rank && len <= LONGEST; len++) {
+        int count;
+
+        memset(buf, 0x77, sizeof(buf));
+        TM_MPI(MPI_Recv(buf, LONGEST, MPI_BYTE, 0, len, MPI_COMM_WORLD, &status));
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        TM_CHECK(count == len, "%d bytes, not %d", count, len);
+        tm_expect_data(buf, (size_t) len, tm_key(0, 1, len, len), "length");
+        TM_CHECK(0x77 == buf[len], "%d bytes: one behind was written", len);
+    }
+}
+
+static void wildcards(void)
+{
+    if (0 == tm_rank) {
+        for (int i = 1; i <= 4; i++) {
+            send_word(i, 10 + i, MPI_COMM_WORLD);
+        }
+    }
+    between();
+    if (1 == tm_rank) {
+        expect_word(1, 0, MPI_ANY_TAG, 11, MPI_COMM_WORLD);
+        expect_word(2, MPI_ANY_SOURCE, 12, 12, MPI_COMM_WORLD);
+        expect_word(4, 0, 14, 14, MPI_COMM_WORLD); /* from behind another */
+        expect_word(3, MPI_ANY_SOURCE, MPI_ANY_TAG, 13, MPI_COMM_WORLD);
+    }
+}
+
+/* Messages of one tag go to receives in the order in which these were posted. */
+static void older_receive(int source, int tag)
+{
+    int64_t in = -1;
+    MPI_Request req = MPI_REQUEST_NULL;
+
+    if (1 == tm_rank) {
+        TM_MPI(MPI_Irecv(&in, 1, MPI_INT64_T, source, tag, MPI_COMM_WORLD, &req));
+    } else if (0 == tm_rank) {
+        send_word(1, 5, MPI_COMM_WORLD);
+        send_word(2, 5, MPI_COMM_WORLD);
+    }
+    between();
+    if (1 == tm_rank) {
+        expect_word(2, 0, 5, 5, MPI_COMM_WORLD);
+        TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+        TM_CHECK(1 == in, "%" PRId64 " went to the older receive", in);
+    }
+}
+
+static void too_long(void)
+{
+    int64_t out[2] = {1, 2}, in[2] = {0, 77};
+    int rc;
+
+    if (0 == tm_rank) {
+        TM_MPI(MPI_Send(out, 2, MPI_INT64_T, 1, 6, MPI_COMM_WORLD));
+        send_word(3, 6, MPI_COMM_WORLD);
+    }
+    between();
+    if (1 == tm_rank) {
+        rc = MPI_Recv(in, 1, MPI_INT64_T, 0, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        TM_CHECK(MPI_ERR_TRUNCATE == tm_class(rc) && 77 == in[1], "class %d, %" PRId64 " behind",
+                 tm_class(rc), in[1]);
+        expect_word(3, 0, 6, 6, MPI_COMM_WORLD);
+    }
+}
+
+/* A synchronous send is complete when it is received, no sooner. */
+static void synchronous(void)
+{
+    int64_t out = 1;
+    MPI_Request req;
+    int is_done = 0;
+
+    if (0 == tm_rank) {
+        TM_MPI(MPI_Issend(&out, 1, MPI_INT64_T, 1, 7, MPI_COMM_WORLD, &req));
+    }
+    between();
+    if (0 == tm_rank) {
+        TM_MPI(MPI_Test(&req, &is_done, MPI_STATUS_IGNORE));
+        TM_CHECK(!is_done, "complete before it was received");
+        send_word(2, 8, MPI_COMM_WORLD);
+        TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+    } else if (1 == tm_rank) {
+        expect_word(2, 0, 8, 8, MPI_COMM_WORLD);
+        expect_word(1, 0, 7, 7, MPI_COMM_WORLD);
+    }
+}
+
+/* Any tag fits no message of a collective; nor does a message of another communicator fit. */
+static void others_in_front(void)
+{
+    MPI_Request req;
+
+    if (0 == tm_rank) {
+        TM_MPI(MPI_Ibarrier(MPI_COMM_WORLD, &req));
+        send_word(1, 9, other);
+        send_word(2, 9, MPI_COMM_WORLD);
+    }
+    if (1 == tm_rank) {
+        expect_word(2, 0, MPI_ANY_TAG, 9, MPI_COMM_WORLD);
+        expect_word(1, 0, MPI_ANY_TAG, 9, other);
+    }
+    if (0 != tm_rank) {
+        TM_MPI(MPI_Ibarrier(MPI_COMM_WORLD, &req));
+    }
+    TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+}
+
+static MPI_T_pvar_session session;
+static MPI_T_pvar_handle handle;
+
+static void open_taken(void)
+{
+    int index = -1, count;
+
+    if (MPI_SUCCESS != MPI_T_pvar_get_index("pml_tm_taken", MPI_T_PVAR_CLASS_COUNTER, &index)) {
+        TM_FATAL("there is no performance variable pml_tm_taken");
+    }
+    MPI_T_pvar_session_create(&session);
+    MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count);
+}
+
+static void close_taken(void)
+{
+    MPI_T_pvar_handle_free(session, &handle);
+    MPI_T_pvar_session_free(&session);
+}
+
+static unsigned long long num_taken(void)
+{
+    unsigned long long value = 0;
+
+    MPI_T_pvar_read(session, handle, &value);
+    return value;
+}
+
+/* Those that are there before their receive, in order and in reverse: most need no request. */
+static void plain(bool is_counted)
+{
+    unsigned long long before = is_counted ? num_taken() : 0, taken;
+
+    for (int i = 0; 0 == tm_rank && i < PLAIN; i++) {
+        send_word(i, i, MPI_COMM_WORLD);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; 1 == tm_rank && i < PLAIN; i++) {
+        int tag = i < PLAIN / 2 ? i : PLAIN + PLAIN / 2 - 1 - i;
+
+        expect_word(tag, 0, tag, tag, MPI_COMM_WORLD);
+    }
+    if (is_counted && 1 == tm_rank) {
+        taken = num_taken() - before;
+        TM_CHECK(taken >= PLAIN / 2, "%llu of %d were received without a request", taken, PLAIN);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    bool is_threaded = false, is_counted = false;
+    int provided;
+
+    for (int i = 1; i < argc; i++) {
+        is_threaded = is_threaded || 0 == strcmp("threads", argv[i]);
+        is_counted = is_counted || 0 == strcmp("counted", argv[i]);
+    }
+    tm_init_thread(&argc, &argv, "take", is_threaded ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &other));
+    if (is_counted) {
+        open_taken();
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        is_early = 0 != round % 2;
+        lengths();
+        wildcards();
+        older_receive(0, 5);
+        older_receive(MPI_ANY_SOURCE, MPI_ANY_TAG);
+        too_long();
+        synchronous();
+        others_in_front();
+        plain(is_counted);
+    }
+    if (is_counted) {
+        close_taken();
+    }
+    MPI_Comm_free(&other);
+    MPI_T_finalize(); /* before MPI_Finalize: 4.1.4 crashes otherwise */
+    return tm_finish();
+}
