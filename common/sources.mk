@@ -21,6 +21,7 @@ common_tm_sources = \
 	common/fabric/fab_load.h \
 	common/fabric/fab_lock.c \
 	common/fabric/fab_lock.h \
+	common/fabric/fab_move.c \
 	common/fabric/fab_param.c \
 	common/fabric/fab_param.h \
 	common/fabric/fab_param_mca.c \

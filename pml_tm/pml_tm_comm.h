@@ -18,6 +18,7 @@ struct mca_pml_tm_comm {
     uint64_t tag_base; /* of the fabric tags of what this process sends; see pml_tm_wire.h */
     /* ranks from 0 on that are known to send through the device that matches tags */
     int32_t num_behind_device;
+    uint32_t num_moved; /* fab_t.num_moved when that was found */
     /*
      * The rank whose process was asked for last, and that process's name: not its record, which may
      * be another process's by now.  -1: none yet.

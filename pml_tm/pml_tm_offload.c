@@ -24,6 +24,10 @@ static bool is_all_behind_device(mca_pml_tm_comm_t *tmc)
 {
     bool is_intra = !OMPI_COMM_IS_INTER(tmc->comm);
 
+    if (OPAL_UNLIKELY(tmc->num_moved != mca_pml_tm.fab->num_moved)) {
+        tmc->num_moved = mca_pml_tm.fab->num_moved;
+        tmc->num_behind_device = 0;
+    }
     while (tmc->num_behind_device < tmc->num_sources) {
         int32_t source = tmc->num_behind_device;
         const fab_peer_t *peer = mca_pml_tm_comm_peer(tmc, source);

@@ -657,6 +657,11 @@ void fab_describe(fab_t *fab, char *buf, size_t size)
         const fab_slot_t *slot = &core->slots[i];
         if (NULL != slot->dom) {
             len += (size_t) fab_providers[i]->describe(slot->dom, buf + len, size - len);
+            if (slot->num_moved > 0 && len < size) {
+                len += (size_t) snprintf(buf + len, size - len,
+                                         "                      but %u by another provider: %s\n",
+                                         slot->num_moved, slot->why_moved);
+            }
         } else {
             len += (size_t) snprintf(buf + len, size - len, "-              %-5s  not used: %s\n",
                                      fab_providers[i]->name, slot->why_not);

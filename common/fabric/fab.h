@@ -4,7 +4,9 @@
  *
  * Above it stand its users, pml_tm (MPI point-to-point) and btl_fabric; below it one provider per
  * way to a peer: self, shm (same host), verbs (RDMA devices), tcp.  A peer is reached by
- * exactly one provider for ordered traffic, chosen once, when the peer is opened.
+ * exactly one provider for ordered traffic, chosen when the peer is opened.  It may change once
+ * before anything was sent, if that one cannot connect: eager_max and caps change with it, and keys
+ * made by fab_expose() before are of no use any more.
  *
  *      pml_tm    btl_fabric                          upcalls: active message handlers, RMA completion,
  *         │           │                                       offloaded receive matched / data valid, peer failed
@@ -210,6 +212,8 @@ struct fab {
      * may finish a batch.
      */
     bool must_return;
+    /* peers that were given to another provider, so far: their caps are others than they were */
+    uint32_t num_moved;
     /* providers that are open reach all of the job: others serve processes that join it later */
     bool is_covered;
     fab_config_t config; /* of the first user: for what is the same for all */

@@ -37,7 +37,11 @@ extern const fab_provider_t *fab_providers[FAB_NUM_PROVIDERS];
 typedef struct fab_slot {
     fab_domain_t *dom; /* NULL: not open */
     char why_not[FAB_SENTENCE_MAX];
+    unsigned num_moved; /* peers that it could not connect to and that another one reaches */
+    char why_moved[FAB_SENTENCE_MAX]; /* the last of them */
 } fab_slot_t;
+
+typedef struct fab_move fab_move_t;
 
 /* A failed peer that was not reported yet. */
 typedef struct fab_failure {
@@ -101,6 +105,7 @@ typedef struct fab_core {
     bool is_busy_partial;    /* no memory to note a peer in busy: look at all */
     fab_failure_t *failures; /* not reported yet, or their provider is not done with them */
     bool is_failure_lost;    /* no memory to keep one: look for it */
+    fab_move_t *moves;       /* peers that are to move to another provider (fab_move.c) */
 
     char sentence[FAB_SENTENCE_MAX];      /* fab_sentence() */
     char open_sentence[FAB_SENTENCE_MAX]; /* *why of fab_peer_open() */
@@ -134,10 +139,27 @@ static inline uint8_t fab_peer_closed_bit(fab_user_t user)
 void fab_core_close_peers(fab_core_t *core, fab_user_t user);
 void fab_core_free_peers(fab_core_t *core);
 void fab_core_try_release(fab_peer_t *peer);
+/* What provider (FAB_WIRE_*) has to say in a checked address; NULL: nothing. */
+const void *fab_core_section(const void *address, uint16_t provider, size_t *section_len);
+/* Offer the peer to the providers from the first on, in order; why collects their answers. */
+int fab_core_choose(fab_core_t *core, fab_peer_t *peer, const void *address, int first, char *why,
+                    size_t size);
+
+/* fab_move.c */
+/* The peer was opened with this address: keep what it takes to move to another provider. */
+void fab_core_keep_spare(fab_core_t *core, fab_peer_t *peer, const void *address);
+bool fab_core_has_move(const fab_core_t *core, const fab_peer_t *peer);
+/* The peer asks for a connection by another provider than its own. */
+void fab_core_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const void *section,
+                       size_t len);
+int fab_core_run_moves(fab_core_t *core);
+void fab_core_free_moves(fab_core_t *core);
 
 /* fab_queue.c */
 extern const fab_ops_t fab_failed_ops;
 bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer);
+/* Release what the provider holds. False: later. */
+bool fab_core_drop(fab_core_t *core, fab_peer_t *peer);
 int fab_core_run_queues(fab_core_t *core);
 void fab_core_forget_items(fab_core_t *core, fab_user_t user);
 void fab_core_free_queues(fab_core_t *core);

@@ -165,8 +165,7 @@ static int peer_attach(fab_core_t *core, fab_peer_t *peer, int i, const void *ad
     return rc;
 }
 
-/* A section of an address: what provider has to say about its process. NULL: nothing. */
-static const void *address_section(const void *address, uint16_t provider, size_t *section_len)
+const void *fab_core_section(const void *address, uint16_t provider, size_t *section_len)
 {
     const unsigned char *bytes = address;
     fab_wire_head_t head;
@@ -225,17 +224,16 @@ static int address_check(fab_core_t *core, uint64_t name, const void *address, s
     return OPAL_SUCCESS;
 }
 
-/* Offer the peer to the providers in order; why collects their answers. */
-static int peer_choose(fab_core_t *core, fab_peer_t *peer, const void *address, char *why,
-                       size_t size)
+int fab_core_choose(fab_core_t *core, fab_peer_t *peer, const void *address, int first, char *why,
+                    size_t size)
 {
     size_t used = 0;
 
     why[0] = '\0';
-    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+    for (int i = first; i < FAB_NUM_PROVIDERS; i++) {
         const char *answer = core->slots[i].why_not;
         size_t len = 0;
-        const void *section = address_section(address, fab_providers[i]->id, &len);
+        const void *section = fab_core_section(address, fab_providers[i]->id, &len);
         if (NULL != core->slots[i].dom) {
             answer = "the other process does not use it";
             if (NULL != section &&
@@ -287,8 +285,8 @@ static int peer_make(fab_core_t *core, uint64_t name, const void *address, fab_p
                             core->num_peers);
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    rc = peer_choose(core, fab_core_record(core, number), address, core->open_sentence,
-                     sizeof(core->open_sentence));
+    rc = fab_core_choose(core, fab_core_record(core, number), address, 0, core->open_sentence,
+                         sizeof(core->open_sentence));
     if (OPAL_SUCCESS != rc) {
         core_release_record(core, number);
         *why = core->open_sentence;
@@ -316,6 +314,9 @@ int fab_peer_open(fab_t *fab, fab_user_t user, uint64_t name, const void *addres
         if (OPAL_SUCCESS != rc) {
             return rc;
         }
+        fab_core_keep_spare(core, known, address);
+    } else if (OPAL_SUCCESS == address_check(core, name, address, len, why)) {
+        fab_core_keep_spare(core, known, address); /* it was known from what it sent */
     }
     known->users |= fab_peer_open_bit(user);
     known->users &= (uint8_t) ~fab_peer_closed_bit(user);
@@ -332,11 +333,12 @@ fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint6
     const char *why;
     int i = 0;
 
-    if (NULL != known) {
-        return known;
-    }
     while (fab_providers[i] != provider) {
         i++;
+    }
+    if (NULL != known) {
+        fab_core_asked_by(core, known, i, address, len);
+        return known;
     }
     number = core_new_record(core, name);
     if (FAB_NO_RECORD == number) {
@@ -365,7 +367,7 @@ void fab_core_try_release(fab_peer_t *peer)
 
     if (FAB_PEER_CLOSED != peer->state || NULL != peer->ep || NULL != peer->pending ||
         core->running == peer || fab_core_has_failure(core, peer) ||
-        fab_core_has_kept(core, peer)) {
+        fab_core_has_move(core, peer) || fab_core_has_kept(core, peer)) {
         return;
     }
     at = table_find(core, peer->name);

@@ -61,8 +61,17 @@ typedef struct fab_provider {
      * The peer failed: release all, complete its RMA with OPAL_ERR_UNREACH, ep = NULL, and return
      * true.  False: a device is not done with it; it is called again in each fab_progress() until
      * it is.  Never called from within another function of the provider.
+     * Also if the peer moves to another provider (it is UP then): its RMA ends with
+     * OPAL_ERR_NOT_SUPPORTED.
      */
     bool (*drop)(fab_domain_t *dom, fab_peer_t *peer);
+
+    /*
+     * Where the fabric keeps what it needs to give the peer to another provider (malloc(), or NULL),
+     * from attach() until a connection is up for the first time: the provider frees it then, or with
+     * ep.  NULL: a connection was up, so the peer stays.  NULL as a pointer: peers always stay.
+     */
+    void **(*spare)(const fab_peer_t *peer);
 
     /*
      * Poll once: deliver what arrived with fab_deliver(), move RMA on.  Returns the number of
@@ -115,10 +124,23 @@ bool fab_provider_is_list(const char *list);
 
 /*
  * The peer record for a name that a message brought, made for this provider if it is new; NULL: no
- * memory.
+ * memory.  If another provider was to reach it, and had no connection yet, it moves to this one
+ * (fab_peer_is_moving()): ask again after the next fab_progress().
  */
 FAB_EXPORT fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name,
                                           const void *address, size_t len);
+
+/*
+ * No connection to the peer can be made, and none was up before.  It moves to the next provider that
+ * reaches it, with all that is queued; if there is none, it fails, as by fab_peer_fail().
+ */
+FAB_EXPORT void fab_peer_cannot_connect(fab_peer_t *peer, int rc, const char *why);
+
+/*
+ * Its provider is about to drop it, and another one to take it, or a new record: refuse connections
+ * by the former, and look again later at those by others.
+ */
+FAB_EXPORT bool fab_peer_is_moving(const fab_peer_t *peer);
 
 /* The provider that reaches the peer, failed or closed ones too. */
 FAB_EXPORT const fab_provider_t *fab_peer_provider(const fab_peer_t *peer);

@@ -309,8 +309,7 @@ static void core_tell_failure(fab_core_t *core, fab_peer_t *peer, int rc, const 
     }
 }
 
-/* Release what the provider holds. False: later. */
-static bool core_drop(fab_core_t *core, fab_peer_t *peer)
+bool fab_core_drop(fab_core_t *core, fab_peer_t *peer)
 {
     return NULL == peer->ep ||
            fab_providers[peer->provider]->drop(core->slots[peer->provider].dom, peer);
@@ -419,7 +418,7 @@ static int core_report_failures(fab_core_t *core)
             events++;
             core_tell_failure(core, failure->peer, failure->rc, failure->why);
         }
-        bool is_done = core_drop(core, failure->peer);
+        bool is_done = fab_core_drop(core, failure->peer);
         next = failure->next;
         if (is_done) {
             core_end_failure(core, failure);
@@ -432,11 +431,12 @@ static int core_report_failures(fab_core_t *core)
 
 int fab_core_run_queues(fab_core_t *core)
 {
-    int events = core_report_failures(core);
+    int events = fab_core_run_moves(core);
 
+    events += core_report_failures(core);
     events += core_run_items(core);
     fab_core_set_work(core, core->num_busy > 0 || core->is_busy_partial || NULL != core->failures ||
-                                core->is_failure_lost);
+                                core->is_failure_lost || NULL != core->moves);
     return events;
 }
 
@@ -478,5 +478,6 @@ void fab_core_free_queues(fab_core_t *core)
         core->failures = failure->next;
         free(failure);
     }
+    fab_core_free_moves(core);
     free(core->busy);
 }

@@ -161,7 +161,7 @@ void fab_tcp_connect_again(fab_tcp_ep_t *ep)
 
 /* The endpoint of the process that connects.  NULL: it is refused. */
 static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
-                           const fab_tcp_frame_t *hello)
+                           const fab_tcp_frame_t *hello, bool *is_later)
 {
     uint64_t name = sock->greeting.name;
     fab_peer_t *peer = NULL;
@@ -171,7 +171,8 @@ static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
         peer = fab_peer_from_wire(dom->fab, &fab_tcp_provider, name, &hello->addr,
                                   sizeof(hello->addr));
     }
-    if (NULL == peer || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
+    *is_later = NULL != peer && fab_peer_is_moving(peer);
+    if (NULL == peer || *is_later || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
         &fab_tcp_provider != fab_peer_provider(peer)) {
         return NULL;
     }
@@ -182,6 +183,7 @@ static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
 static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
 {
     fab_tcp_domain_t *dom = fab_sock_set_dom(sock->set);
+    bool is_later;
     fab_tcp_ep_t *ep;
 
     if (!fab_sock_is_open(sock)) {
@@ -189,8 +191,10 @@ static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
         fab_sock_release(sock);
         return;
     }
-    ep = asker(dom, sock, hello);
-    if (NULL == ep) {
+    ep = asker(dom, sock, hello, &is_later);
+    if (is_later) {
+        fab_sock_defer(sock);
+    } else if (NULL == ep) {
         refuse(sock);
     } else if (hello->serial <= ep->peer_void) {
         fab_counters.tcp_crossed++;

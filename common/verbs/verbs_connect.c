@@ -190,6 +190,9 @@ void fab_verbs_connect_done(fab_verbs_ep_t *ep)
 {
     fab_verbs_connect_cancel(ep);
     set_state(ep, FAB_VERBS_UP);
+    ep->was_up = true;
+    free(ep->spare);
+    ep->spare = NULL;
     ep->conn->is_ready = true;
     if (ep->is_closing) {
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSE);
@@ -309,7 +312,7 @@ static fab_verbs_ep_t *asker(fab_sock_t *sock, const fab_verbs_frame_t *hello, b
         }
         return NULL;
     }
-    return ep->is_failing ? NULL : ep;
+    return ep->is_failing || fab_peer_is_moving(peer) ? NULL : ep;
 }
 
 static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)

@@ -345,6 +345,7 @@ const fab_provider_t fab_verbs_provider = {
     .attach = fab_verbs_attach,
     .detach = fab_verbs_detach,
     .drop = fab_verbs_drop,
+    .spare = fab_verbs_spare,
     .progress = fab_verbs_progress,
     .expose_any = fab_verbs_expose_any,
     .unexpose_any = fab_verbs_unexpose_any,

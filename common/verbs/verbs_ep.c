@@ -350,7 +350,15 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep)
     if (NULL != ep->next) {
         ep->next->prev = ep->prev;
     }
+    free(ep->spare);
     free(ep);
+}
+
+void **fab_verbs_spare(const fab_peer_t *peer)
+{
+    fab_verbs_ep_t *ep = peer->ep;
+
+    return ep->was_up ? NULL : &ep->spare;
 }
 
 /* A connection that was used lingers; one that was not is destroyed at once. */
@@ -456,8 +464,10 @@ int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom)
         fab_verbs_ep_t *ep = deferred->peer->ep;
         dom->deferred = deferred->next;
         ep->is_failing = false;
-        /* its LEAVE came after its process was found dead: it left in order */
-        if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == deferred->rc)) {
+        if (!ep->was_up && OPAL_ERR_PROC_ABORTED != deferred->rc) {
+            fab_peer_cannot_connect(deferred->peer, deferred->rc, deferred->why);
+        } else if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == deferred->rc)) {
+            /* else its LEAVE came after its process was found dead: it left in order */
             fab_peer_fail(deferred->peer, deferred->rc, deferred->why);
         }
         free(deferred);

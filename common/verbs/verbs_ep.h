@@ -33,6 +33,8 @@ struct fab_verbs_ep {
     fab_verbs_ep_t *next;         /* of all in the domain */
     fab_verbs_ep_t **prev;
     fab_verbs_state_t state;
+    bool was_up;     /* a connection was: the peer stays with this provider */
+    void *spare;     /* the fabric's, until then: fab_provider_t.spare */
     bool is_in_rma;  /* stands in dom->rma */
     bool is_closing; /* this process closed the peer */
     bool has_left;   /* the peer takes nothing any more */
@@ -49,6 +51,7 @@ int fab_verbs_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, s
                      const char **why);
 void fab_verbs_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_verbs_drop(fab_domain_t *dom, fab_peer_t *peer);
+void **fab_verbs_spare(const fab_peer_t *peer);
 /* Free it and all that it owns but its connection, which is gone already. */
 void fab_verbs_ep_free(fab_verbs_ep_t *ep);
 /*

@@ -430,7 +430,7 @@ void fab_verbs_rma_drop(fab_verbs_ep_t *ep)
     }
     while (NULL != ep->ops) {
         fab_verbs_op_t *op = op_take(ep);
-        op->status = OPAL_ERR_UNREACH;
+        op->status = FAB_PEER_UP == ep->peer->state ? OPAL_ERR_NOT_SUPPORTED : OPAL_ERR_UNREACH;
         if (0 == op->in_flight) {
             op_end(op);
         }

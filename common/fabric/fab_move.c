@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A peer moves to the next provider that reaches it, if its own cannot make a connection.
+ *
+ * Only before the first connection was up: then neither process has sent anything by the provider,
+ * so nothing can be lost, doubled or overtaken.  What waits for the peer stays in its queue.
+ *
+ *      this process   fab_peer_cannot_connect(): its own attempt has failed, or was refused
+ *      the other      fab_peer_from_wire() by a later provider: the peer's attempt has failed, and
+ *                     it asks for a connection by the next one
+ *
+ *      UP ──noted: ops say busy──> old provider drops it ──> next provider takes it ──> UP
+ *                                                       └──> there is none: FAILED
+ *
+ * Whoever asks for a connection is up before who answers may send.  So a process whose attempt failed
+ * knows that the other has sent nothing, and the other, which finds its connection not up, knows the
+ * same of the first.  Both can come to it at the same time, each by itself; providers are tried in
+ * the same order everywhere, and never one before the present one, so they meet.
+ *
+ * Of a peer's address the sections of later providers are kept, until a connection is up.
+ */
+#include "fabric/fab_core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fabric/fab_wire.h"
+
+/* A peer that is to move. */
+struct fab_move {
+    fab_move_t *next;
+    fab_peer_t *peer;
+    void *address; /* as spare_address() made it, or with the section that the peer has sent */
+    int rc;
+    char why[FAB_SENTENCE_MAX];
+};
+
+/* ---- operations on a peer that moves: later -------------------------------- */
+
+static int moving_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
+{
+    (void) peer, (void) hdr, (void) buf, (void) len;
+    return OPAL_ERR_RESOURCE_BUSY;
+}
+
+static void *moving_reserve(fab_peer_t *peer, size_t max_len)
+{
+    (void) peer, (void) max_len;
+    return NULL;
+}
+
+static void moving_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    (void) peer, (void) hdr, (void) len;
+}
+
+static int moving_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
+                         fab_rkey_t *rkey)
+{
+    (void) peer, (void) buf, (void) len, (void) access, (void) rkey;
+    return OPAL_ERR_NOT_SUPPORTED;
+}
+
+/* The old provider lets go of all when it drops the peer. */
+static void moving_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
+{
+    (void) peer, (void) rkey;
+}
+
+static int moving_rma(fab_rma_t *op)
+{
+    (void) op;
+    return OPAL_ERR_NOT_SUPPORTED;
+}
+
+static const fab_ops_t moving_ops = {
+    .send = moving_send,
+    .reserve = moving_reserve,
+    .commit = moving_commit,
+    .expose = moving_expose,
+    .unexpose = moving_unexpose,
+    .rma = moving_rma,
+};
+
+/* ---- the address, as long as it may be needed ------------------------------ */
+
+/* Where the provider keeps it; NULL: the peer cannot move, as there was a connection. */
+static void **spare_of(const fab_peer_t *peer)
+{
+    const fab_provider_t *provider = fab_providers[peer->provider];
+
+    return NULL != provider->spare && NULL != peer->ep ? provider->spare(peer) : NULL;
+}
+
+/* Append a section to an address, which has room for it. */
+static void add_section(fab_wire_head_t *to, uint16_t provider, const void *section, size_t len)
+{
+    fab_wire_section_t head = {.provider = provider, .len = (uint16_t) len};
+    unsigned char *at = (unsigned char *) to + to->len;
+
+    memcpy(at, &head, sizeof(head));
+    memcpy(at + sizeof(head), section, len);
+    to->len += (uint32_t) (sizeof(head) + ((len + 7) & ~(size_t) 7));
+    to->sections++;
+}
+
+/* Of a checked address the sections of open providers from this one on.  NULL: none, or no memory. */
+static void *spare_address(const fab_core_t *core, const void *address, int first)
+{
+    union {
+        fab_wire_head_t head;
+        unsigned char bytes[FAB_ADDRESS_MAX];
+    } some = {.head = {.len = sizeof(some.head)}};
+    void *spare;
+
+    for (int i = first; i < FAB_NUM_PROVIDERS; i++) {
+        size_t len = 0;
+        const void *section = fab_core_section(address, fab_providers[i]->id, &len);
+        if (NULL != core->slots[i].dom && NULL != section) {
+            add_section(&some.head, fab_providers[i]->id, section, len);
+        }
+    }
+    spare = some.head.sections > 0 ? malloc(some.head.len) : NULL;
+    if (NULL != spare) {
+        memcpy(spare, &some, some.head.len);
+    }
+    return spare;
+}
+
+void fab_core_keep_spare(fab_core_t *core, fab_peer_t *peer, const void *address)
+{
+    void **spare = FAB_PEER_UP == peer->state && !fab_peer_is_moving(peer) ? spare_of(peer) : NULL;
+
+    if (NULL != spare && NULL == *spare) {
+        *spare = spare_address(core, address, peer->provider + 1);
+    }
+}
+
+/* ---- noting a move --------------------------------------------------------- */
+
+bool fab_peer_is_moving(const fab_peer_t *peer)
+{
+    return &moving_ops == peer->ops ||
+           (FAB_PEER_CLOSED == peer->state && fab_core_has_failure(fab_core(peer->fab), peer));
+}
+
+bool fab_core_has_move(const fab_core_t *core, const fab_peer_t *peer)
+{
+    const fab_move_t *move = core->moves;
+
+    while (NULL != move && move->peer != peer) {
+        move = move->next;
+    }
+    return NULL != move;
+}
+
+/* The address is the move's from now on.  False: there is no memory. */
+static bool note(fab_core_t *core, fab_peer_t *peer, void *address, int rc, const char *why)
+{
+    fab_move_t *move = malloc(sizeof(*move));
+
+    if (NULL == move) {
+        return false;
+    }
+    *move = (fab_move_t){.next = core->moves, .peer = peer, .address = address, .rc = rc};
+    snprintf(move->why, sizeof(move->why), "%s", why);
+    core->moves = move;
+    peer->ops = &moving_ops;
+    peer->caps = 0;
+    core->fab.must_return = true;
+    fab_core_set_work(core, true);
+    return true;
+}
+
+void fab_peer_cannot_connect(fab_peer_t *peer, int rc, const char *why)
+{
+    fab_core_t *core = fab_core(peer->fab);
+    void **spare;
+
+    if (FAB_PEER_UP != peer->state || fab_peer_is_moving(peer)) {
+        return;
+    }
+    spare = spare_of(peer);
+    if (NULL != spare && NULL != *spare && note(core, peer, *spare, rc, why)) {
+        *spare = NULL;
+        return;
+    }
+    if (NULL != spare && 0 == peer->users && NULL == peer->pending) {
+        peer->state = FAB_PEER_CLOSED; /* it asked, and will by its next provider: nobody fails */
+    }
+    fab_peer_fail(peer, rc, why);
+}
+
+void fab_core_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const void *section,
+                       size_t len)
+{
+    const char *why = "The other process could not connect.";
+    fab_wire_head_t *address;
+
+    if (provider <= peer->provider || NULL == spare_of(peer) || fab_peer_is_moving(peer)) {
+        return;
+    }
+    if (FAB_PEER_CLOSED == peer->state) {
+        fab_peer_fail(peer, OPAL_ERR_UNREACH, why); /* the record goes; the next one is new */
+        return;
+    }
+    address = FAB_PEER_UP == peer->state && len <= FAB_ADDRESS_MAX
+                  ? calloc(1, sizeof(*address) + sizeof(fab_wire_section_t) + len + 8)
+                  : NULL;
+    if (NULL == address) {
+        return;
+    }
+    address->len = sizeof(*address);
+    add_section(address, fab_providers[provider]->id, section, len);
+    if (!note(core, peer, address, OPAL_ERR_UNREACH, why)) {
+        free(address);
+    }
+}
+
+/* ---- moving ---------------------------------------------------------------- */
+
+/* Its old provider has let go of it. */
+static void attach_to_next(fab_core_t *core, fab_move_t *move)
+{
+    fab_peer_t *peer = move->peer;
+    int from = peer->provider;
+    char why[2 * FAB_SENTENCE_MAX];
+    int len = snprintf(why, sizeof(why), "%s: %s ", fab_providers[from]->name, move->why);
+
+    if (OPAL_SUCCESS != fab_core_choose(core, peer, move->address, from + 1, why + len,
+                                        sizeof(why) - (size_t) len)) {
+        peer->provider = (uint8_t) from;
+        fab_peer_fail(peer, move->rc, why);
+        return;
+    }
+    fab_counters.peers_moved++;
+    core->fab.num_moved++;
+    core->slots[from].num_moved++;
+    snprintf(core->slots[from].why_moved, sizeof(core->slots[from].why_moved), "%s", move->why);
+    fab_log(&core->fab, 1, "process 0x%llx is reached by %s, not by %s: %s",
+            (unsigned long long) peer->name, fab_peer_provider_name(peer),
+            fab_providers[from]->name, move->why);
+}
+
+static void end(fab_core_t *core, fab_move_t *move)
+{
+    fab_move_t **at = &core->moves;
+
+    while (*at != move) {
+        at = &(*at)->next;
+    }
+    *at = move->next;
+    fab_core_try_release(move->peer);
+    free(move->address);
+    free(move);
+}
+
+int fab_core_run_moves(fab_core_t *core)
+{
+    fab_move_t *next;
+    int events = 0;
+
+    for (fab_move_t *move = core->moves; NULL != move; move = next) {
+        bool is_over = FAB_PEER_UP != move->peer->state; /* it has failed, or was closed */
+        if (!is_over && fab_core_drop(core, move->peer)) {
+            attach_to_next(core, move);
+            is_over = true;
+        }
+        next = move->next;
+        if (is_over) {
+            end(core, move);
+            events++;
+        }
+    }
+    return events;
+}
+
+void fab_core_free_moves(fab_core_t *core)
+{
+    while (NULL != core->moves) {
+        fab_move_t *move = core->moves;
+        core->moves = move->next;
+        free(move->address);
+        free(move);
+    }
+}

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=600 device=tmdev short=turns
+#
+# Processes between which verbs cannot connect talk by TCP instead: MPI programs over the verbs device
+# in software (test/tmdev), which makes no queue pair in some of them, while it matches tags in all.
+. "$TM_SRC/test/lib/script.sh"
+# shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
+. "$TM_SRC/test/lib/verbs.sh"
+
+export OMPI_MCA_pml_tm_providers=^shm
+
+# moved NP RANKS [NAME=VALUE...] PROGRAM [ARGUMENT...]: with a device that makes no queue pair in
+# these ranks (a pattern).
+moved()
+{
+    local ranks=$2 environment words name
+    settings "${@:3}"
+    name=${words[0]}
+    cat >by_rank <<END
+#!/bin/bash
+case \$OMPI_COMM_WORLD_RANK in
+    $ranks) export TMDEV_FAIL=qp:1-100000 ;;
+esac
+exec "\$@"
+END
+    chmod +x by_rank
+    echo "== $1 ranks, of which $ranks have no queue pairs, ${environment[*]} ${words[*]}"
+    (
+        # shellcheck disable=SC2031 # verbs.sh has a subshell of its own
+        export TMDEV_FABRIC=$$.$RANDOM ${environment[@]+"${environment[@]}"}
+        tm_mpirun "$1" --mca pml_tm_verbose 1 ./by_rank "$(tm_mpi_program "$name")" "${words[@]:1}"
+    ) || fail "$name"
+    require "$name: errors=0"
+    require "is reached by tcp, not by verbs"
+}
+
+moved 2 1 hello
+require "cannot make a queue pair"       # where it was found out
+require "The other process could not connect" # or that it refused, whichever was first
+for ranks in 0 1 '*'; do
+    moved 2 "$ranks" counters peers_moved tcp_msgs_sent
+    moved 2 "$ranks" basic
+    moved 2 "$ranks" ordering
+    moved 3 "$ranks" TMDEV_TM_TAGS=4 random "$(tm_seed 71)" "$(tm_seconds 3)"
+    moved 4 "$ranks" collectives
+done
+moved 3 1 TMDEV_TM_TAGS=1024 TMDEV_HOLD_US=300 random "$(tm_seed 72)" "$(tm_seconds 3)"
+moved 3 1 OMPI_MCA_pml_tm_verbs_tm=none random "$(tm_seed 73)" "$(tm_seconds 3)"
+moved 3 1 OMPI_MCA_pml_tm_tcp_eager_limit=304 random "$(tm_seed 74)" "$(tm_seconds 3)"
+moved 2 1 random "$(tm_seed 75)" "$(tm_seconds 2)" threads=2
+moved 2 1 OMPI_MCA_btl=self,fabric onesided

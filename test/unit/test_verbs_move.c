@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Peers that verbs cannot connect to move to tcp, before anything was sent: nothing is lost, doubled
+ * or overtaken, whichever side finds out, and if both do. Skipped where there is no RDMA device.
+ *
+ * TEST: sources=@fabric,@verbs variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags="-libverbs -Wl,--wrap=ibv_create_qp -Wl,--wrap=ibv_modify_qp" device=tmdev timeout=300 quick=no
+ */
+#include "test_verbs_world.h"
+
+#include <errno.h>
+
+/* ---- a device that refuses ---------------------------------------------- */
+
+enum { NO_QP = 1, NO_PATH = 2 }; /* it makes no queue pair, or cannot reach the peer's */
+
+static int refusal; /* of this process */
+
+struct ibv_qp *__real_ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init);
+int __real_ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+struct ibv_qp *__wrap_ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init);
+int __wrap_ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+
+struct ibv_qp *__wrap_ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+    if (NO_QP == refusal) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return __real_ibv_create_qp(pd, init);
+}
+
+int __wrap_ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+    bool is_to_receive = 0 != (mask & IBV_QP_STATE) && IBV_QPS_RTR == attr->qp_state;
+
+    return NO_PATH == refusal && is_to_receive ? ENETUNREACH : __real_ibv_modify_qp(qp, attr, mask);
+}
+
+/* ---- numbered messages -------------------------------------------------- */
+
+enum { MESSAGES = 40, SIZES = 5 };
+
+typedef struct traffic {
+    uint64_t next[4]; /* from each rank */
+    uint64_t wrong;
+} traffic_t;
+
+static size_t size_of(uint64_t number)
+{
+    static const size_t sizes[SIZES] = {0, 8, 200, 256, 1};
+
+    return sizes[number % SIZES];
+}
+
+static void on_number(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    traffic_t *traffic = ctx;
+    uint64_t *next = &traffic->next[peer->name & 3];
+
+    traffic->wrong += hdr.tag != *next || len != size_of(*next) ||
+                      !world_is_filled(data, *next, len);
+    ++*next;
+}
+
+static void send_numbers(world_t *world, fab_peer_t *peer, uint64_t first)
+{
+    unsigned char data[256];
+
+    for (uint64_t number = first; number < first + MESSAGES; number++) {
+        world_fill(data, number, size_of(number));
+        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, number, 0), data, size_of(number)));
+        if (3 == number % 7) {
+            world_progress(world);
+        }
+    }
+}
+
+static bool is_by(const fab_peer_t *peer, const char *provider)
+{
+    return 0 == strcmp(provider, fab_peer_provider_name(peer));
+}
+
+/* ---- two processes, every combination ----------------------------------- */
+
+typedef struct combination {
+    int refusals[2];
+    bool sends[2];
+} combination_t;
+
+static combination_t combination;
+
+static void pair_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    bool is_refused = 0 != combination.refusals[0] || 0 != combination.refusals[1];
+    traffic_t traffic = {.wrong = 0};
+
+    refusal = combination.refusals[world->rank];
+    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    CHECK(is_by(peer, "verbs"));
+    world_barrier_idle(world);
+    if (combination.sends[world->rank]) {
+        send_numbers(world, peer, 0);
+    }
+    WORLD_UNTIL(!combination.sends[1 - world->rank] || MESSAGES == traffic.next[1 - world->rank]);
+    world_barrier(world);
+    CHECK(is_by(peer, is_refused ? "tcp" : "verbs"));
+    CHECK(is_refused == fab_counters.peers_moved && is_refused == world->fab->num_moved);
+    /* whoever was silent before answers by the same provider */
+    send_numbers(world, peer, combination.sends[world->rank] ? MESSAGES : 0);
+    WORLD_UNTIL((combination.sends[1 - world->rank] ? 2 : 1) * MESSAGES ==
+                traffic.next[1 - world->rank]);
+    world_barrier(world);
+    CHECK(0 == traffic.wrong && 0 == world->failures && 1 >= fab_counters.peers_moved);
+    CHECK(!is_refused || 0 == verbs_domain(world)->num_conns);
+}
+
+static void test_pairs(void **state)
+{
+    (void) state;
+    for (int i = 0; i < 27; i++) {
+        combination = (combination_t){.refusals = {i % 3, i / 3 % 3},
+                                      .sends = {0 != i / 9, 1 != i / 9}};
+        assert_int_equal(world_run(2, false, pair_body), 0);
+    }
+}
+
+/* ---- several, again and again ------------------------------------------- */
+
+enum { ROUNDS = 30 };
+
+static void crowd_body(world_t *world)
+{
+    traffic_t traffic = {.wrong = 0};
+
+    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    srandom((unsigned) world->rank + 1);
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        refusal = (int) (random() % 4); /* or none */
+        world_barrier(world);
+        world_barrier_idle(world);
+        for (int i = 0; i < world->size; i++) {
+            if (i != world->rank) {
+                send_numbers(world, world_peer(world, i), round * MESSAGES);
+            }
+        }
+        for (int i = 0; i < world->size; i++) {
+            WORLD_UNTIL(i == world->rank || (round + 1) * MESSAGES == traffic.next[i]);
+        }
+        world_barrier(world);
+        for (int i = 0; i < world->size; i++) {
+            if (i != world->rank) {
+                fab_peer_close(world->peers[i], FAB_USER_PML);
+                world->peers[i] = NULL;
+            }
+        }
+        for (int i = 0; i < world->size; i++) {
+            WORLD_UNTIL(i == world->rank || NULL == fab_peer_find(world->fab, world_name(i)));
+        }
+    }
+    CHECK(0 == traffic.wrong && 0 == world->failures && fab_counters.peers_moved > 0);
+    CHECK(NULL == fab_core(world->fab)->moves);
+    world_barrier(world);
+}
+
+static void test_crowd(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(4, false, crowd_body), 0);
+}
+
+/* ---- what else is under way --------------------------------------------- */
+
+/* Get and put end so that the caller takes messages; keys mean nothing any more. */
+static void memory_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    char memory[64];
+    fab_rkey_t key;
+    fab_rma_t op = {.peer = peer,
+                    .local = memory,
+                    .remote = (uintptr_t) memory,
+                    .len = sizeof(memory),
+                    .complete = rma_complete};
+    traffic_t traffic = {.wrong = 0};
+
+    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    if (0 == world->rank) {
+        char text[4096];
+        refusal = NO_QP;
+        CHECK(OPAL_SUCCESS == fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, &key));
+        CHECK(OPAL_SUCCESS == fab_put(&op));
+        WORLD_UNTIL(1 == completed);
+        CHECK(OPAL_ERR_NOT_SUPPORTED == complete_status && is_by(peer, "tcp") && 0 == peer->caps);
+        fab_unexpose(peer, &key);
+        CHECK(OPAL_ERR_NOT_SUPPORTED == fab_get(&op));
+        fab_describe(world->fab, text, sizeof(text));
+        CHECK(NULL != strstr(text, "but 1 by another provider: tmdev0:1 cannot make a queue pair"));
+        send_numbers(world, peer, 0);
+    } else {
+        WORLD_UNTIL(MESSAGES == traffic.next[0]);
+    }
+    world_barrier(world);
+    CHECK(0 == traffic.wrong && 0 == world->failures);
+}
+
+static void test_memory(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, memory_body), 0);
+}
+
+/* The peer is closed, or fails, between the refusal and the move. */
+static void ends_body(world_t *world)
+{
+    fab_peer_t *peer;
+
+    refusal = NO_QP;
+    for (int i = 0; 0 == world->rank && i < 2; i++) {
+        peer = world_peer(world, 1);
+        CHECK(is_by(peer, "verbs"));
+        CHECK(OPAL_ERR_RESOURCE_BUSY == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        (void) fab_providers[2]->progress(fab_core(world->fab)->slots[2].dom);
+        CHECK(fab_peer_is_moving(peer));
+        if (1 == i) {
+            fab_peer_fail(peer, OPAL_ERR_UNREACH, "This is a test.");
+            WORLD_UNTIL(1 == world->failures);
+            CHECK(fab_peer_is_gone(peer));
+        }
+        fab_peer_close(peer, FAB_USER_PML);
+        WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(1)));
+        CHECK(i == world->failures && NULL == fab_core(world->fab)->moves);
+        world->peers[1] = NULL;
+    }
+    world_barrier(world);
+    CHECK(0 == fab_counters.peers_moved);
+}
+
+static void test_ends(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, ends_body), 0);
+}
+
+/* ---- who stays ---------------------------------------------------------- */
+
+/* Where there was a connection the peer fails; so it does where no other provider reaches it. */
+static void stays_body(world_t *world)
+{
+    bool is_alone = NULL != strstr(fab_params.providers, "verbs,self");
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (0 == world->rank && is_alone) {
+        refusal = NO_QP;
+        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(NULL != strstr(world->failed_why, "cannot make a queue pair"));
+    } else if (0 == world->rank) {
+        connect_to(world, peer);
+        fab_peer_cannot_connect(peer, OPAL_ERR_UNREACH, "This is a test.");
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(0 == strcmp("This is a test.", world->failed_why));
+    }
+    CHECK(0 == fab_counters.peers_moved);
+    world_barrier(world);
+}
+
+static void test_stays(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, stays_body), 0);
+    fab_params.providers = (char *) (uintptr_t) "verbs,self";
+    assert_int_equal(world_run(2, false, stays_body), 0);
+    fab_params.providers = (char *) (uintptr_t) "verbs,tcp";
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pairs), cmocka_unit_test(test_crowd), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_ends),  cmocka_unit_test(test_stays),
+    };
+
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    world_use_providers("verbs,tcp");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
