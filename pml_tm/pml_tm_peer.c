@@ -30,6 +30,10 @@ int mca_pml_tm_peer_publish(void)
 /* Is this an address of a process we can talk to?  If not, *why says why not. */
 static int check_address(const modex_blob_t *blob, size_t len, const char **why)
 {
+    if (len >= sizeof(blob->head) && __builtin_bswap32(PML_TM_ADDRESS_MAGIC) == blob->head.magic) {
+        *why = "its machine has another byte order: run all processes on one kind of machine";
+        return OMPI_ERR_UNREACH;
+    }
     if (len < sizeof(blob->head) || PML_TM_ADDRESS_MAGIC != blob->head.magic) {
         *why = "its address is not one of pml tm";
         return OMPI_ERR_UNREACH;

@@ -200,12 +200,15 @@ static int address_check(fab_core_t *core, uint64_t name, const void *address, s
         return OPAL_ERR_BAD_PARAM;
     }
     memcpy(&head, address, sizeof(head));
+    if (__builtin_bswap32(FAB_WIRE_MAGIC) == head.magic) {
+        *why = "Its machine has another byte order: run all processes on one kind of machine.";
+        return OPAL_ERR_BAD_PARAM;
+    }
     if (FAB_WIRE_MAGIC != head.magic || FAB_WIRE_VERSION != head.version) {
-        *why = fab_sentence(
-            &core->fab,
-            "Its address has magic 0x%x, version %u; this process knows 0x%x, %u. Do all processes "
-            "run the same release on the same kind of machine?",
-            head.magic, head.version, FAB_WIRE_MAGIC, FAB_WIRE_VERSION);
+        *why = fab_sentence(&core->fab,
+                            "Its address has magic 0x%x, version %u; this process knows 0x%x, %u: "
+                            "install the same release on all hosts.",
+                            head.magic, head.version, FAB_WIRE_MAGIC, FAB_WIRE_VERSION);
         return OPAL_ERR_BAD_PARAM;
     }
     for (left = head.sections; left > 0 && at + sizeof(section) <= len; left--) {

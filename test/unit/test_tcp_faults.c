@@ -478,14 +478,84 @@ static void test_mad(void **state)
     assert_int_equal(world_run(1, false, mad_body), 0);
 }
 
+/* ---- another kind of process -------------------------------------------- */
+
+/* The address with this byte of it changed is refused; the sentence has the text. */
+static void refuse_address(world_t *world, const unsigned char *address, const char *text)
+{
+    fab_peer_t *peer;
+    const char *why = "";
+
+    CHECK(OPAL_ERR_BAD_PARAM == fab_peer_open(world->fab, FAB_USER_PML, world_name(0), address,
+                                              world->shared->len[0], &peer, &why));
+    CHECK(NULL != strstr(why, text));
+}
+
+/* As a machine of the other byte order, or another release, would write it. */
+static void other_kind_body(world_t *world)
+{
+    unsigned char address[FAB_ADDRESS_MAX];
+    fab_wire_head_t head;
+    fab_tcp_domain_t *dom = tcp_domain(world);
+    fab_peer_t *peer;
+
+    if (0 == world->rank) {
+        atomic_store(&world->shared->scratch[STRANGER_PORT], dom->addr.ips[0].port);
+    }
+    world_barrier(world);
+    if (1 == world->rank) {
+        memcpy(address, world->shared->address[0], sizeof(address));
+        memcpy(&head, address, sizeof(head));
+        head.magic = __builtin_bswap32(head.magic);
+        head.version = __builtin_bswap16(head.version);
+        memcpy(address, &head, sizeof(head));
+        refuse_address(world, address, "another byte order");
+        memcpy(&head, world->shared->address[0], sizeof(head));
+        head.version++;
+        memcpy(address, &head, sizeof(head));
+        refuse_address(world, address, "install the same release");
+        /* and a greeting of such a process at the port is nobody's of the job */
+        fab_sock_greeting_t greeting = stranger_greeting(FAB_WIRE_TCP);
+        for (int i = 0; i < 2; i++) {
+            int fd;
+            greeting.version = FAB_SOCK_VERSION + (1 == i);
+            greeting.magic = 0 == i ? __builtin_bswap32(FAB_SOCK_MAGIC) : FAB_SOCK_MAGIC;
+            fd = stranger_call(world);
+            CHECK((ssize_t) sizeof(greeting) ==
+                  send(fd, &greeting, sizeof(greeting), MSG_NOSIGNAL));
+            CHECK(0 == stranger_end(fd));
+        }
+        atomic_store(&world->shared->scratch[0], 1);
+    } else {
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        WORLD_UNTIL(!fab_sock_set_is_busy(dom->socks));
+        CHECK(2 == fab_counters.tcp_strangers && 0 == dom->num_up && 0 == world->failures);
+    }
+    world_barrier(world);
+    peer = world_peer(world, 1 - world->rank); /* and as it is, it is accepted */
+    CHECK(0 == strcmp("tcp", fab_peer_provider_name(peer)));
+}
+
+static void test_other_kind(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, other_kind_body), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strangers),    cmocka_unit_test(test_wrong_key),
-        cmocka_unit_test(test_crossed),      cmocka_unit_test(test_other_addresses),
-        cmocka_unit_test(test_death),        cmocka_unit_test(test_leave),
-        cmocka_unit_test(test_leave_needed), cmocka_unit_test(test_flood),
-        cmocka_unit_test(test_together),     cmocka_unit_test(test_mad),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_other_kind),
+        cmocka_unit_test(test_wrong_key),
+        cmocka_unit_test(test_crossed),
+        cmocka_unit_test(test_other_addresses),
+        cmocka_unit_test(test_death),
+        cmocka_unit_test(test_leave),
+        cmocka_unit_test(test_leave_needed),
+        cmocka_unit_test(test_flood),
+        cmocka_unit_test(test_together),
+        cmocka_unit_test(test_mad),
     };
 
     world_use_providers("tcp");
