@@ -85,6 +85,7 @@ int mca_pml_tm_enable(bool enable)
         mca_pml_tm_wait_open();
         mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
         mca_pml_tm.is_enabled = true;
+        mca_pml_tm.fab->is_yielding = PML_TM_SPIN != mca_pml_tm.idle;
         fab_lock(mca_pml_tm.fab);
         fab_start(mca_pml_tm.fab, FAB_USER_PML);
         fab_unlock(mca_pml_tm.fab);

@@ -567,6 +567,7 @@ int fab_progress(fab_t *fab)
             events += fab_providers[i]->progress(core->slots[i].dom);
         }
     }
+    fab->events += (uint32_t) events;
     if (__builtin_expect(core->has_work, 0)) {
         events += fab_core_run_queues(core);
     }

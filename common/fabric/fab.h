@@ -212,6 +212,12 @@ struct fab {
      * may finish a batch.
      */
     bool must_return;
+    uint32_t events; /* of all providers in calls of fab_progress(), so far */
+    /*
+     * Set by a user: who polls in vain lets other processes have the processor, so each poll is to
+     * look at all.
+     */
+    bool is_yielding;
     /* peers that were given to another provider, so far: their caps are others than they were */
     uint32_t num_moved;
     /* providers that are open reach all of the job: others serve processes that join it later */

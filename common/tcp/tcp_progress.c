@@ -5,7 +5,11 @@
  * An empty look costs a system call.  So the connection by which a message came last is read by
  * itself, and every FAB_TCP_EPOLL_PERIOD-th look is one at all; more often, while others are in
  * use, too.  Many empty looks in a row make looks rarer, any message sent or received makes them
- * frequent again.
+ * frequent again; so does a long time without anything by other providers, which looks then keep
+ * from nothing.
+ *
+ * Where who finds nothing yields the processor, polls are few and dear already: none is left out, and
+ * after an empty one each looks at all connections by epoll, by one call.
  */
 #include "tcp/tcp_types.h"
 
@@ -50,6 +54,20 @@ static int poll_all(fab_tcp_domain_t *dom)
     return sum;
 }
 
+/* Has nothing come by other providers for many looks? */
+static bool others_are_idle(fab_tcp_domain_t *dom)
+{
+    uint32_t others = dom->fab->events - dom->events;
+
+    if (others != dom->others) {
+        dom->others = others;
+        dom->alone_polls = 0;
+    } else if (dom->alone_polls < FAB_TCP_ALONE_POLLS) {
+        dom->alone_polls++;
+    }
+    return FAB_TCP_ALONE_POLLS == dom->alone_polls;
+}
+
 /* When to look again. */
 static void plan(fab_tcp_domain_t *dom, int events)
 {
@@ -57,9 +75,30 @@ static void plan(fab_tcp_domain_t *dom, int events)
                                                                        : FAB_TCP_ALONE_PERIOD;
     uint32_t period;
 
+    if (others_are_idle(dom) || dom->fab->is_yielding) {
+        max = dom->num_up > 0 ? 1 : max;
+    }
     dom->empty_polls = events > 0 ? 0 : dom->empty_polls + 1;
     period = 1 + dom->empty_polls / FAB_TCP_IDLE_POLLS;
     dom->next_poll = dom->pass + (period < max ? period : max);
+}
+
+/* Look, and plan the next look. */
+static int look(fab_tcp_domain_t *dom, int events)
+{
+    bool is_for_all = dom->fab->is_yielding && dom->empty_polls > 0;
+
+    if (NULL != dom->hot && !is_for_all) {
+        events += fab_tcp_stream_read(dom->hot);
+    }
+    if (++dom->polls >= dom->period || NULL == dom->hot || dom->num_blocked > 0 || is_for_all) {
+        events += poll_all(dom);
+    }
+    if (NULL != dom->done) {
+        events += fab_tcp_complete(dom);
+    }
+    plan(dom, events);
+    return events;
 }
 
 int fab_tcp_progress(fab_domain_t *domain)
@@ -71,18 +110,9 @@ int fab_tcp_progress(fab_domain_t *domain)
     if (NULL != dom->done) {
         events = fab_tcp_complete(dom);
     }
-    if (__builtin_expect((int32_t) (dom->pass - dom->next_poll) < 0, 1)) {
-        return events;
+    if (__builtin_expect((int32_t) (dom->pass - dom->next_poll) >= 0, 0)) {
+        events = look(dom, events);
     }
-    if (NULL != dom->hot) {
-        events += fab_tcp_stream_read(dom->hot);
-    }
-    if (++dom->polls >= dom->period || NULL == dom->hot || dom->num_blocked > 0) {
-        events += poll_all(dom);
-    }
-    if (NULL != dom->done) {
-        events += fab_tcp_complete(dom);
-    }
-    plan(dom, events);
+    dom->events += (uint32_t) events;
     return events;
 }

@@ -27,11 +27,13 @@ enum {
     FAB_TCP_EVENTS = 64,   /* of one epoll_wait() */
     FAB_TCP_READS = 4,     /* from one peer in a row, each of a buffer */
     FAB_TCP_COPY = 1024,   /* bytes of a message that is copied behind its header */
-    FAB_TCP_TOGETHER = 4096,   /* bytes: longer messages do not wait for others */
-    FAB_TCP_EPOLL_PERIOD = 8,  /* polls of the hot connection for one of all */
-    FAB_TCP_IDLE_POLLS = 64,   /* empty polls, after which polls become rarer by one pass */
-    FAB_TCP_IDLE_PERIOD = 32,  /* progress calls for one poll, at the rarest */
-    FAB_TCP_ALONE_PERIOD = 128 /* the same without any connection */
+    FAB_TCP_TOGETHER = 4096,    /* bytes: longer messages do not wait for others */
+    FAB_TCP_EPOLL_PERIOD = 8,   /* polls of the hot connection for one of all */
+    FAB_TCP_IDLE_POLLS = 64,    /* empty polls, after which polls become rarer by one pass */
+    FAB_TCP_IDLE_PERIOD = 32,   /* progress calls for one poll, at the rarest */
+    FAB_TCP_ALONE_PERIOD = 128, /* the same without any connection */
+    /* looks in which nothing came by other providers: then every progress call has one */
+    FAB_TCP_ALONE_POLLS = 1024,
 };
 
 typedef struct fab_tcp_domain fab_tcp_domain_t;
@@ -121,6 +123,9 @@ struct fab_tcp_domain {
     uint32_t pass;        /* progress calls */
     uint32_t next_poll;   /* pass of the next poll */
     uint32_t empty_polls; /* in a row */
+    uint32_t events;      /* that progress has found */
+    uint32_t others;      /* that of other providers had, at the last look */
+    uint32_t alone_polls; /* looks since that changed */
     uint32_t polls;       /* since all connections were looked at */
     uint32_t period;      /* of looking at all, in polls */
     uint32_t num_up;      /* connections */
