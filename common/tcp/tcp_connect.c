@@ -176,8 +176,10 @@ static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
         &fab_tcp_provider != fab_peer_provider(peer)) {
         return NULL;
     }
-    ep = peer->ep;
-    return 0 == memcmp(&ep->addr, &hello->addr, sizeof(ep->addr)) && !ep->has_left ? ep : NULL;
+    ep = fab_tcp_ep_of(peer);
+    return NULL != ep && 0 == memcmp(&ep->addr, &hello->addr, sizeof(ep->addr)) && !ep->has_left
+               ? ep
+               : NULL;
 }
 
 static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)

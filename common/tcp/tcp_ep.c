@@ -2,7 +2,7 @@
 /*
  * Endpoints: what the tcp provider does for one peer.
  *
- *      attach ──> IDLE ──first send──> ASKING ──> UP          (tcp_connect.c)
+ *      attach ──> known ──first send, or HELLO──> IDLE ──> ASKING ──> UP   (tcp_known.c, tcp_connect.c)
  *      detach ──> CLOSE sent ──CLOSE and end of the peer──> gone
  *      CLOSE of the peer ──> CLOSE sent ──end──> IDLE
  *      drop   ──> REFUSE sent, if that can be done, gone
@@ -93,19 +93,18 @@ static void tcp_batch(fab_peer_t *peer, bool is_begin)
 
 /* ---- memory: none over a stream ----------------------------------------- */
 
-static int tcp_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
-                      fab_rkey_t *rkey)
+int fab_tcp_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access, fab_rkey_t *rkey)
 {
     (void) peer, (void) buf, (void) len, (void) access, (void) rkey;
     return OPAL_ERR_NOT_SUPPORTED;
 }
 
-static void tcp_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
+void fab_tcp_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
 {
     (void) peer, (void) rkey;
 }
 
-static int tcp_rma(fab_rma_t *op)
+int fab_tcp_rma(fab_rma_t *op)
 {
     (void) op;
     return OPAL_ERR_NOT_SUPPORTED;
@@ -115,9 +114,9 @@ const fab_ops_t fab_tcp_ops = {
     .send = tcp_send,
     .reserve = tcp_reserve,
     .commit = tcp_commit,
-    .expose = tcp_expose,
-    .unexpose = tcp_unexpose,
-    .rma = tcp_rma,
+    .expose = fab_tcp_expose,
+    .unexpose = fab_tcp_unexpose,
+    .rma = fab_tcp_rma,
     .batch = tcp_batch,
     .send_from = tcp_send_from,
 };
@@ -139,7 +138,7 @@ static int addr_check(const fab_tcp_domain_t *dom, const fab_tcp_addr_t *addr, c
     return OPAL_SUCCESS;
 }
 
-static fab_tcp_ep_t *ep_new(fab_tcp_domain_t *dom, fab_peer_t *peer, const fab_tcp_addr_t *addr)
+fab_tcp_ep_t *fab_tcp_ep_new(fab_tcp_domain_t *dom, fab_peer_t *peer, const fab_tcp_addr_t *addr)
 {
     fab_tcp_ep_t *ep = malloc(sizeof(*ep));
 
@@ -177,7 +176,12 @@ int fab_tcp_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
     if (OPAL_SUCCESS != rc) {
         return rc;
     }
-    peer->ep = ep_new(dom, peer, &addr);
+    peer->ops = &fab_tcp_known_ops;
+    peer->ep = fab_tcp_know(dom, &addr);
+    if (NULL == peer->ep) {
+        peer->ops = &fab_tcp_ops;
+        peer->ep = fab_tcp_ep_new(dom, peer, &addr);
+    }
     if (NULL == peer->ep) {
         *why = "there is not enough memory";
         return OPAL_ERR_OUT_OF_RESOURCE;
@@ -215,7 +219,9 @@ void fab_tcp_detach(fab_domain_t *domain, fab_peer_t *peer)
     fab_tcp_ep_t *ep = peer->ep;
 
     (void) domain;
-    if (FAB_TCP_UP == ep->state) {
+    if (fab_tcp_is_known(peer)) {
+        fab_tcp_forget(peer);
+    } else if (FAB_TCP_UP == ep->state) {
         fab_tcp_stream_end(ep, FAB_TCP_ID_CLOSE);
     } else if (FAB_TCP_IDLE == ep->state) {
         peer->ep = NULL;
@@ -227,6 +233,10 @@ bool fab_tcp_drop(fab_domain_t *domain, fab_peer_t *peer)
 {
     fab_tcp_ep_t *ep = peer->ep;
 
+    if (fab_tcp_is_known(peer)) {
+        fab_tcp_forget(peer);
+        return true;
+    }
     if (FAB_TCP_UP == ep->state) {
         fab_tcp_stream_end(ep, FAB_TCP_ID_REFUSE);
     }

@@ -24,6 +24,7 @@ enum {
         8192,              /* bytes of payload that are still to come, to be read to their place */
     FAB_TCP_AHEAD = 4096,  /* bytes read beyond them by the same call, or to find out what comes */
     FAB_TCP_FREE_BUFS = 8, /* that are kept */
+    FAB_TCP_HOSTS = 1024,  /* buckets for known hosts, a power of two */
     FAB_TCP_EVENTS = 64,   /* of one epoll_wait() */
     FAB_TCP_READS = 4,     /* from one peer in a row, each of a buffer */
     FAB_TCP_COPY = 1024,   /* bytes of a message that is copied behind its header */
@@ -39,6 +40,9 @@ enum {
 typedef struct fab_tcp_domain fab_tcp_domain_t;
 typedef struct fab_tcp_ep fab_tcp_ep_t;
 typedef struct fab_tcp_buf fab_tcp_buf_t;
+typedef struct fab_tcp_host fab_tcp_host_t;   /* tcp_known.c */
+typedef struct fab_tcp_known fab_tcp_known_t; /* likewise */
+typedef struct fab_tcp_slab fab_tcp_slab_t;   /* likewise */
 
 /* Bytes that wait to be written: start to end of them. */
 typedef struct fab_tcp_node fab_tcp_node_t;
@@ -71,9 +75,9 @@ typedef enum fab_tcp_state {
     FAB_TCP_UP,     /* fd */
 } fab_tcp_state_t;
 
-/* What the provider knows of a peer. */
+/* What the provider has for a peer that was sent to, or asked. */
 struct fab_tcp_ep {
-    fab_peer_t *peer;
+    fab_peer_t *peer; /* first */
     fab_tcp_domain_t *dom;
 
     /* the connection */
@@ -137,6 +141,11 @@ struct fab_tcp_domain {
     fab_tcp_node_t *free_bufs;
     uint32_t num_free;
     fab_tcp_ep_t *eps; /* all */
+
+    /* processes that are known only (tcp_known.c) */
+    fab_tcp_slab_t *slabs;
+    fab_tcp_known_t *free_known;
+    fab_tcp_host_t *hosts[FAB_TCP_HOSTS];
 };
 
 /* ---- tcp_domain.c ------------------------------------------------------- */
@@ -155,7 +164,31 @@ int fab_tcp_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, siz
                    const char **why);
 void fab_tcp_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_tcp_drop(fab_domain_t *dom, fab_peer_t *peer);
+/* NULL: no memory. */
+fab_tcp_ep_t *fab_tcp_ep_new(fab_tcp_domain_t *dom, fab_peer_t *peer, const fab_tcp_addr_t *addr);
 void fab_tcp_ep_free(fab_tcp_ep_t *ep);
+
+int fab_tcp_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
+                   fab_rkey_t *rkey);
+void fab_tcp_unexpose(fab_peer_t *peer, fab_rkey_t *rkey);
+int fab_tcp_rma(fab_rma_t *op);
+
+/* ---- tcp_known.c: processes that were not sent to ----------------------- */
+
+extern const fab_ops_t fab_tcp_known_ops;
+
+/* For fab_peer_t.ep of a process with this address.  NULL: no memory, or the address has several ports. */
+fab_tcp_known_t *fab_tcp_know(fab_tcp_domain_t *dom, const fab_tcp_addr_t *addr);
+
+/* Is the peer's ep such? */
+bool fab_tcp_is_known(const fab_peer_t *peer);
+
+/* Release it; ep is NULL then. */
+void fab_tcp_forget(fab_peer_t *peer);
+void fab_tcp_forget_all(fab_tcp_domain_t *dom);
+
+/* The peer's endpoint, made if there is none yet.  NULL: no memory. */
+fab_tcp_ep_t *fab_tcp_ep_of(fab_peer_t *peer);
 
 /* The peer was closed by this process, and its connection has ended: the record goes. */
 void fab_tcp_ep_finish(fab_tcp_ep_t *ep);

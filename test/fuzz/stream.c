@@ -72,7 +72,7 @@ static fab_peer_t *open_peer(int *fd)
         0 != socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends)) {
         fuzz_fail(why);
     }
-    fab_tcp_stream_open(peer->ep, ends[0], NULL, 0);
+    fab_tcp_stream_open(fab_tcp_ep_of(peer), ends[0], NULL, 0);
     *fd = ends[1];
     return peer;
 }

@@ -27,9 +27,9 @@ static fab_tcp_domain_t *tcp_domain(world_t *world)
     return NULL;
 }
 
-static fab_tcp_ep_t *ep_of(const fab_peer_t *peer)
+static fab_tcp_ep_t *ep_of(fab_peer_t *peer)
 {
-    return peer->ep;
+    return fab_tcp_ep_of(peer);
 }
 
 static void post(world_t *world, fab_peer_t *peer)

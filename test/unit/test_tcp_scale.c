@@ -15,7 +15,8 @@
 
 enum {
     KNOWN = 1000000,
-    KNOWN_BYTES = 640,      /* of memory for one that is known */
+    KNOWN_BYTES = 128,      /* of memory for one that is known: 64 of them its record */
+    RANKS = 64,             /* of a host */
     CONNECTED_BYTES = 4096, /* for one that is connected */
     AM_DATA = 9,
     MANY = 24,
@@ -30,15 +31,28 @@ static size_t memory(void)
 
 /* ---- known peers -------------------------------------------------------- */
 
-/* The address of rank 0, with this name. */
+/* The address of rank 0, with this name, as that of another process and, by turns, host. */
 static size_t address_of(const world_t *world, uint64_t name, unsigned char *address)
 {
+    const uint32_t rank = (uint32_t) name, host = rank / RANKS;
     fab_wire_head_t head;
+    size_t len;
 
     memcpy(address, world->shared->address[0], world->shared->len[0]);
     memcpy(&head, address, sizeof(head));
     head.name = name;
     memcpy(address, &head, sizeof(head));
+    unsigned char *tcp = (unsigned char *) (uintptr_t) fab_core_section(address, FAB_WIRE_TCP,
+                                                                        &len);
+    fab_tcp_addr_t addr;
+    memcpy(&addr, tcp, sizeof(addr));
+    addr.host += host;
+    memcpy(addr.key, &rank, sizeof(rank));
+    for (int i = 0; i < addr.num_ips; i++) {
+        memcpy(addr.ips[i].ip + 12, &host, sizeof(host));
+        addr.ips[i].port = (uint16_t) (1024 + rank % RANKS);
+    }
+    memcpy(tcp, &addr, sizeof(addr));
     return world->shared->len[0];
 }
 
