@@ -5,18 +5,25 @@
  * round by rank 1, from rank 0, once with the messages there before the receives (the barrier has seen
  * them, or not), once without.
  *
- * args: [threads]: with MPI_THREAD_MULTIPLE; [counted]: most of the plain ones need no request.
+ * args: [threads]: with MPI_THREAD_MULTIPLE; [counted]: most of the plain ones need no request,
+ * where no device matches.
  */
-/* TEST: np=2,3 args=counted quick=yes */
-/* TEST: np=2 args="threads counted" */
+/* TEST: np=2,3 args=counted env="OMPI_MCA_pml_tm_providers=shm" quick=yes */
+/* TEST: np=2 */
+/* TEST: np=2 args=threads */
+/* TEST: np=2 args="threads counted" env="OMPI_MCA_pml_tm_providers=shm" */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_fast_paths=31" */
 /* TEST: np=2 args=threads env="OMPI_MCA_pml_tm_fast_paths=31" */
-/* TEST: np=2 args=counted env="OMPI_MCA_pml_tm_wait=yield" */
+/* TEST: np=2 args=counted env="OMPI_MCA_pml_tm_wait=yield OMPI_MCA_pml_tm_providers=shm" */
 #include "tm_test.h"
+
+#include <sched.h>
 
 enum { PLAIN = 400, LONGEST = 64, ROUNDS = 20 };
 
 static MPI_Comm other;
+static atomic_int *told; /* rounds of which rank 0 has sent all; NULL: the ranks share no memory */
+static MPI_Win win;
 static bool is_early; /* the messages are there before the receives */
 
 /* What rank 0 has sent is on its way, or is still to be sent. */
@@ -24,6 +31,40 @@ static void between(void)
 {
     if (is_early) {
         MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+static void share(void)
+{
+    MPI_Comm host;
+    MPI_Aint bytes;
+    int size, unit;
+
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+    MPI_Comm_size(host, &size);
+    if (size == tm_size) {
+        TM_MPI(MPI_Win_allocate_shared(0 == tm_rank ? sizeof(*told) : 0, 1, MPI_INFO_NULL, host,
+                                       &told, &win));
+        MPI_Win_shared_query(win, 0, &bytes, &unit, &told);
+        if (0 == tm_rank) {
+            atomic_store(told, 0);
+        }
+        MPI_Barrier(host);
+    }
+    MPI_Comm_free(&host);
+}
+
+/* Rank 0 has sent: rank 1 goes on, and has looked at nothing that came meanwhile. */
+static void tell(void)
+{
+    static int times;
+
+    times++;
+    if (NULL != told && 0 == tm_rank) {
+        atomic_store(told, times);
+    }
+    while (NULL != told && 1 == tm_rank && atomic_load(told) < times) {
+        sched_yield();
     }
 }
 
@@ -139,8 +180,15 @@ static void synchronous(void)
         TM_CHECK(!is_done, "complete before it was received");
         send_word(2, 8, MPI_COMM_WORLD);
         TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Issend(&out, 1, MPI_INT64_T, 1, 7, MPI_COMM_WORLD, &req));
     } else if (1 == tm_rank) {
         expect_word(2, 0, 8, 8, MPI_COMM_WORLD);
+        expect_word(1, 0, 7, 7, MPI_COMM_WORLD);
+    }
+    tell(); /* the next one is the first in the ring */
+    if (0 == tm_rank) {
+        TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+    } else if (1 == tm_rank) {
         expect_word(1, 0, 7, 7, MPI_COMM_WORLD);
     }
 }
@@ -155,6 +203,7 @@ static void others_in_front(void)
         send_word(1, 9, other);
         send_word(2, 9, MPI_COMM_WORLD);
     }
+    tell();
     if (1 == tm_rank) {
         expect_word(2, 0, MPI_ANY_TAG, 9, MPI_COMM_WORLD);
         expect_word(1, 0, MPI_ANY_TAG, 9, other);
@@ -229,6 +278,7 @@ int main(int argc, char **argv)
     if (is_counted) {
         open_taken();
     }
+    share();
     for (int round = 0; round < ROUNDS; round++) {
         is_early = 0 != round % 2;
         lengths();
@@ -242,6 +292,9 @@ int main(int argc, char **argv)
     }
     if (is_counted) {
         close_taken();
+    }
+    if (NULL != told) {
+        MPI_Win_free(&win);
     }
     MPI_Comm_free(&other);
     MPI_T_finalize(); /* before MPI_Finalize: 4.1.4 crashes otherwise */
