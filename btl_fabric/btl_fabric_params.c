@@ -16,9 +16,9 @@ static const fab_param_t rows[] = {
         .number = 0,
         .min = 0,
         .max = 100,
-        .help =
-            "From 10 on, the first process prints a table of the ways to its peers; from 20 on, "
-            "every process does. From 1 on, why a provider or a process cannot be used.",
+        .help = "From 10 on, the first process prints a table of the paths to its peers. From 20 "
+                "on, every process does. From 1 on, messages say why a provider or a process "
+                "cannot be used.",
     },
     {
         .name = "free_list_num",
@@ -42,8 +42,8 @@ static const fab_param_t rows[] = {
         .unit = "descriptors",
         .special = -1,
         .special_means = "no limit",
-        .help = "Most descriptors of each size that can exist, at least free_list_num. When they "
-                "are used up the layer above waits for one.",
+        .help = "Limit for the number of descriptors of each size; at least free_list_num. When "
+                "they are used up, the layer above waits for one.",
     },
     {
         .name = "free_list_inc",

@@ -213,7 +213,7 @@ static mca_btl_fabric_op_t *find_op(fab_peer_t *peer, uint32_t id, bool is_get)
 
     if (NULL == op || op->ep->peer != peer || is_get != (BTL_FABRIC_AM_GET == op->am) ||
         op->is_queued) {
-        mca_btl_fabric_bad_message(peer, "an answer to no operation");
+        mca_btl_fabric_bad_message(peer, "an answer to an unknown operation");
         return NULL;
     }
     return op;
@@ -229,7 +229,7 @@ void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
         return;
     }
     if (hdr.tag != op->done || len > op->len - op->done || (0 == len && 0 != op->len)) {
-        mca_btl_fabric_bad_message(peer, "data that is not what was asked for");
+        mca_btl_fabric_bad_message(peer, "data that was not requested");
         return;
     }
     if (len > 0) {

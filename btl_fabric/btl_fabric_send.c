@@ -405,7 +405,7 @@ void mca_btl_fabric_on_part(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
         return;
     }
     if (!is_next_part(ep->part, hdr, len)) {
-        mca_btl_fabric_bad_message(peer, "a part of a message that is not the next");
+        mca_btl_fabric_bad_message(peer, "a part of a message out of order");
         return;
     }
     msg = NULL != ep->part ? ep->part : new_msg(peer, hdr, (uint32_t) hdr.tag);

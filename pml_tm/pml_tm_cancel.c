@@ -76,7 +76,7 @@ int mca_pml_tm_cancel_send(ompi_request_t *request, int flag)
 void mca_pml_tm_cancel_withdrawn(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                                  size_t len)
 {
-    const char *what = "return of a message that was not sent";
+    const char *what = "withdrawal of a message that was not cancelled";
     mca_pml_tm_send_request_t *req;
 
     (void) ctx;

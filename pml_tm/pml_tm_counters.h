@@ -10,10 +10,10 @@
     X(eager_sent, "messages sent with their data (eager protocol)")                                \
     X(eager_sync_sent, "synchronous messages sent with their data")                                \
     X(rndv_sent, "messages announced by a request to send (rendezvous protocol)")                  \
-    X(rndv_with_data, "of these, announced together with the first part of their data")            \
-    X(streamed, "messages sent in fragments, so that both sides copy at a time; of long ones the " \
-                "first part")                                                                      \
-    X(buffered_sent, "buffered sends (MPI_Bsend and its kin)")                                     \
+    X(rndv_with_data, "announced messages that carried the first part of their data")              \
+    X(streamed, "messages sent in fragments that both sides copy concurrently; of long messages "  \
+                "the first part")                                                                  \
+    X(buffered_sent, "buffered sends (MPI_Bsend and its variants)")                                \
     X(queued_sends, "sends that had to wait for room towards the receiver")                        \
     X(announced_sends, "sends that used rendezvous because the receiver is short of memory for "   \
                        "unexpected messages")                                                      \
@@ -21,30 +21,30 @@
     X(taken, "messages that MPI_Recv took without a request")                                      \
     X(unexpected, "messages that arrived before their receive")                                    \
     X(early, "messages that arrived before their communicator existed here")                       \
-    X(untagged, "messages of a communicator whose index here their sender did not know yet")       \
+    X(untagged, "messages whose sender did not yet know the communicator's index in this process") \
     X(rndv_get, "rendezvous receives fetched from the sender's memory in one copy")                \
-    X(rndv_get_bytes, "bytes of such receives")                                                    \
-    X(rndv_pipeline, "rendezvous receives sent in fragments")                                      \
-    X(rndv_pipeline_bytes, "bytes of such receives")                                               \
+    X(rndv_get_bytes, "bytes of rendezvous receives fetched in one copy")                          \
+    X(rndv_pipeline, "rendezvous receives whose data came in fragments")                           \
+    X(rndv_pipeline_bytes, "bytes of rendezvous receives whose data came in fragments")            \
     X(pipeline_not_contiguous,                                                                     \
       "rendezvous receives in fragments because the data is not contiguous on one side")           \
     X(pipeline_no_get,                                                                             \
       "rendezvous receives in fragments because the sender's memory cannot be read")               \
     X(truncated, "messages longer than their receive")                                             \
     X(same_memory,                                                                                 \
-      "receives into memory that an open receive has already, which a device that matches tags "   \
-      "does not get a second time; give each receive memory of its own")                           \
+      "receives into memory that a pending receive uses already, which is not listed on a "        \
+      "tag-matching device a second time; give each receive its own memory")                       \
     X(cancelled, "receives cancelled")                                                             \
     X(cancelled_sends, "sends cancelled")                                                          \
-    X(throttled, "times a sender was told to hold its messages back")                              \
-    X(throttle_opened, "times such a sender was asked to go on in a communicator, for a receive "  \
-                       "waits there")                                                              \
-    X(held_sends, "sends that were held back because the receiver is short of memory for "         \
-                  "unexpected messages")                                                           \
-    X(wait_yields, "times a call that waits gave its processor to others, of whom there are more " \
-                   "than processors")                                                              \
-    X(wait_sleeps, "times a call that had waited for long slept")                                  \
-    X(wait_wakes, "of these, times that something that came by TCP ended the sleep")               \
+    X(throttled, "times that a sender was told to hold its messages back")                         \
+    X(throttle_opened,                                                                             \
+      "times that a throttled sender was asked to go on in a communicator where a receive waits")  \
+    X(held_sends,                                                                                  \
+      "sends held back because the receiver is short of memory for unexpected messages")           \
+    X(wait_yields, "times that a waiting call yielded its processor because processes or threads " \
+                   "outnumber processors")                                                         \
+    X(wait_sleeps, "times that a call slept after a long wait")                                    \
+    X(wait_wakes, "sleeps that ended because data arrived by TCP")                                 \
     X(bad_messages, "malformed messages, each failing its sender")
 
 typedef struct mca_pml_tm_counters {
@@ -62,39 +62,35 @@ typedef struct mca_pml_tm_counters {
     X(listed, reason[FAB_OFFLOAD_LISTABLE],                                                        \
       "receives on the device's list as soon as they were posted")                                 \
     X(listed_late, listed_late,                                                                    \
-      "receives that were put on the device's list later: what had kept them off it was gone")     \
+      "receives that were listed later, when the reason against it was gone")                      \
     X(listed_matched, matched, "listed receives whose message the device matched")                 \
     X(listed_taken, taken,                                                                         \
-      "listed receives whose message had come before them, seen too late; post receives earlier")  \
+      "listed receives whose message had arrived before they were listed; post receives earlier")  \
     X(listed_parked, parked,                                                                       \
-      "messages by shared memory, or to this process itself, that had to wait for the device to "  \
-      "give a receive back; "                                                                      \
-      "name the source in receives of such messages")                                              \
+      "messages by shared memory, or from this process itself, that waited until the device "      \
+      "released a receive; name the source in receives of such messages")                          \
     X(listed_raced, lost_races,                                                                    \
-      "listed receives that the device had matched when they were to be taken off, to cancel "     \
-      "them or for a message by "                                                                  \
-      "another path")                                                                              \
+      "listed receives that the device had already matched when they were to be unlisted, "        \
+      "because of a cancel or a message by another path")                                          \
     X(listed_refused, refused,                                                                     \
-      "times the device refused a receive though its list had room; they are tried again")         \
-    X(listed_syncs, syncs,                                                                         \
-      "commands for nothing but to report messages that the device did not match")                 \
+      "times that the device refused a receive although its list had room; it is tried again")     \
+    X(listed_syncs, syncs, "commands that only report unexpected messages to the device")          \
     X(not_listed_other_path, reason[FAB_OFFLOAD_OTHER_PATH],                                       \
       "receives not listed: messages from their source do not come through the device (shared "    \
-      "memory, this process "                                                                      \
-      "itself); nothing is to be done")                                                            \
+      "memory, this process itself); nothing to do")                                               \
     X(not_listed_any_source, reason[FAB_OFFLOAD_ANY_SOURCE],                                       \
       "receives not listed: MPI_ANY_SOURCE, and some ranks of the communicator do not send "       \
       "through the device, or are "                                                                \
       "not known yet; name the source, or use a communicator without them")                        \
     X(not_listed_unknown, reason[FAB_OFFLOAD_UNKNOWN],                                             \
-      "receives not listed: their source is not known yet; it is from the first message on, in "   \
-      "either direction")                                                                          \
+      "receives not listed: their source is not known yet; it becomes known with the first "       \
+      "message in either direction")                                                               \
     X(not_listed_short, reason[FAB_OFFLOAD_SHORT],                                                 \
       "receives not listed: their buffer is shorter than pml_tm_verbs_tm_min")                     \
     X(not_listed_blocked, reason[FAB_OFFLOAD_BLOCKED],                                             \
-      "receives not listed at once: an earlier one that may match the same messages is not; the "  \
-      "other counters say why "                                                                    \
-      "that one is not; give receives with wildcards a communicator of their own")                 \
+      "receives not listed at once: an earlier receive that may match the same messages is not "   \
+      "listed, for a reason that other counters show; use a separate communicator for receives "   \
+      "with wildcards")                                                                            \
     X(not_listed_full, reason[FAB_OFFLOAD_LIST_FULL],                                              \
       "receives not listed at once: the list was full; raise pml_tm_verbs_tm_tags, or post fewer " \
       "at a time")                                                                                 \

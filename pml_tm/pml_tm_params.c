@@ -29,9 +29,9 @@ static const fab_param_t rows[] = {
         .number = 0,
         .min = 0,
         .max = 100,
-        .help = "From 10 on, the first process prints a table of the ways to its peers: provider, "
-                "protocol by message size, single-copy mechanism or why there is none; from 20 on, "
-                "every process does. From 1 on, why a provider cannot be used.",
+        .help = "From 10 on, the first process prints a table of the paths to its peers: provider, "
+                "protocol by message size, and single-copy mechanism, or why there is none. From "
+                "20 on, every process does. From 1 on, messages say why a provider cannot be used.",
     },
     {
         .name = "wait",
@@ -40,10 +40,10 @@ static const fab_param_t rows[] = {
         .offset = offsetof(mca_pml_tm_params_t, wait),
         .string = "auto",
         .words = {"auto", "spin", "yield", "sleep"},
-        .help = "What a call does that waits and finds nothing. spin: polls on; yield: lets others "
-                "have the processor; sleep: yields, and sleeps up to 1 ms when it takes long; "
-                "auto: sleep if the job has more processes on this host than processors, by "
-                "affinity and control group, else spin.",
+        .help = "What a waiting call does after a poll that found nothing. spin: polls again; "
+                "yield: yields the processor; sleep: yields, and after many such polls sleeps up "
+                "to 1 ms; auto: sleep if the job has more processes on this host than processors "
+                "(by affinity and control group), else spin.",
     },
     {
         .name = "eager_limit",
@@ -56,8 +56,8 @@ static const fab_param_t rows[] = {
         .unit = "bytes",
         .help = "Longest message that is sent with its data before its receive is known (eager "
                 "protocol); longer ones are announced and then fetched (rendezvous). A provider "
-                "may set a lower limit, shown by pml_tm_verbose. Higher values favour latency of "
-                "messages that are expected, lower values the memory of receivers that are late.",
+                "may set a lower limit, shown by pml_tm_verbose. Higher values reduce the latency "
+                "of expected messages, lower values the memory that late receivers need.",
     },
     {
         .name = "stream_limit",
@@ -68,11 +68,11 @@ static const fab_param_t rows[] = {
         .min = 0,
         .max = INT_MAX,
         .unit = "bytes",
-        .help = "Longest message that goes through shared memory in fragments of 4 KiB, so "
-                "that the receiver copies one out while the sender copies the next in; 0: "
-                "none. Longer ones are read from the sender's memory by the receiver. Of a "
-                "message above eager_limit the first eager_limit bytes go at once, the rest "
-                "when the receiver asks for it.",
+        .help = "Longest message that goes through shared memory in fragments of 4 KiB, so that "
+                "the receiver copies one fragment out while the sender copies the next one in; 0: "
+                "no message. For longer ones the receiver reads the sender's memory. Of a message "
+                "above eager_limit the first eager_limit bytes are sent at once, the rest when the "
+                "receiver asks for it.",
     },
     {
         .name = "tag_source_bits",
@@ -83,10 +83,10 @@ static const fab_param_t rows[] = {
         .min = PML_TM_SOURCE_BITS_MIN,
         .max = PML_TM_SOURCE_BITS_MAX,
         .unit = "bits",
-        .special_means = "enough for this job, and at least 16",
-        .help = "Part of the 64-bit fabric tag that holds the source rank. Of 32 bits the rest "
-                "holds the communicator: with 16 there can be 65536 of them. Must be the same in "
-                "all jobs that communicate.",
+        .special_means = "enough for this job, but at least 16",
+        .help = "Bits of the fabric tag for the source rank. The rest of 32 bits is for the "
+                "communicator: with 16, a process can have 65536 communicators. Must be the same "
+                "in all jobs that communicate.",
     },
     {
         .name = "unexpected_max",
@@ -97,9 +97,9 @@ static const fab_param_t rows[] = {
         .min = 65536,
         .max = LLONG_MAX,
         .unit = "bytes",
-        .help = "Memory for messages that arrived before their receive was posted. Past this, "
-                "senders hold their messages back until half of it is free; where a receive waits "
-                "for one of them they go on. The shortest message takes 240 bytes.",
+        .help = "Memory for messages that arrive before their receive is posted. Past this limit, "
+                "senders hold their messages back until half of the memory is free, except "
+                "messages for which a receive waits. The shortest message takes 240 bytes.",
     },
     {
         .name = "progress_interval",
@@ -110,8 +110,9 @@ static const fab_param_t rows[] = {
         .min = 1,
         .max = 1000000,
         .unit = "polls",
-        .help = "In a blocking call, polls of pml tm before one of everything else in Open MPI. "
-                "Lower values serve others sooner, higher ones lower the latency.",
+        .help =
+            "Number of polls of pml tm in a blocking call before Open MPI's other components are "
+            "polled once. Lower values serve these sooner, higher values reduce the latency.",
     },
     {
         .name = "close_timeout",
@@ -122,9 +123,9 @@ static const fab_param_t rows[] = {
         .min = 0,
         .max = 86400,
         .unit = "seconds",
-        .help = "How long a process which ends, or disconnects, waits for peers that do not take "
-                "what is queued for them: answers to their messages, sends that the program freed. "
-                "Raise it where processes compute for longer between two calls of MPI.",
+        .help = "How long a process that ends, or disconnects, waits for peers to take queued "
+                "messages: answers to their messages, and sends that the program freed. Raise it "
+                "if processes compute for longer between two MPI calls.",
     },
     {
         .name = "fast_paths",
@@ -134,12 +135,13 @@ static const fab_param_t rows[] = {
         .number = PML_TM_FAST_ALL,
         .min = 0,
         .max = PML_TM_FAST_ALL,
-        .help = "Shorter ways for common cases that are used, as a sum. 1: a blocking call polls "
-                "for messages alone most times, and takes no more of them when it has what it "
-                "waits for. 2: receives and short messages that meet in order. 4: short messages "
-                "straight into the ring of a peer on this host. 8: requests without callback are "
-                "completed at once. 16: an MPI_Waitall of its own. 32: MPI_Recv without a "
-                "request, of a message that is there. For tests.",
+        .help =
+            "Fast paths for common cases, as a sum. 1: a blocking call mostly polls only for "
+            "messages, and takes no more of them once it has what it waits for. 2: receives and "
+            "short messages that match in order. 4: short messages are written straight into the "
+            "ring of a peer on this host. 8: requests without callback are completed at once. 16: "
+            "MPI_Waitall of pml tm itself. 32: MPI_Recv of a message that has arrived, without a "
+            "request. For tests.",
     },
     {
         .name = "free_list_num",
@@ -163,8 +165,8 @@ static const fab_param_t rows[] = {
         .unit = "requests",
         .special = -1,
         .special_means = "no limit",
-        .help = "Most requests of each kind that can exist, at least free_list_num. A call that "
-                "needs one more fails with MPI_ERR_NO_MEM or its like.",
+        .help = "Limit for the number of requests of each kind; at least free_list_num. A call "
+                "that needs one more fails with MPI_ERR_NO_MEM or a similar error.",
     },
     {
         .name = "free_list_inc",

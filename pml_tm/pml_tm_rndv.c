@@ -179,7 +179,7 @@ static mca_pml_tm_core_t *find_core(fab_peer_t *peer, uint32_t id, mca_pml_tm_ph
 void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN,
-                                        "end of a rendezvous that there is not");
+                                        "FIN for an unknown send");
 
     (void) ctx;
     (void) data;
@@ -192,7 +192,7 @@ void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
 void mca_pml_tm_rndv_ack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_ACK,
-                                        "match of a synchronous send that there is not");
+                                        "ACK for an unknown synchronous send");
 
     (void) ctx;
     (void) data;
@@ -215,8 +215,8 @@ mca_pml_tm_send_request_t *mca_pml_tm_send_find_unanswered(fab_peer_t *peer, uin
 
 void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    mca_pml_tm_send_request_t *req = mca_pml_tm_send_find_unanswered(
-        peer, hdr.app_ctx, "refusal of a send that there is not");
+    mca_pml_tm_send_request_t *req = mca_pml_tm_send_find_unanswered(peer, hdr.app_ctx,
+                                                                     "NACK for an unknown send");
 
     (void) ctx;
     (void) data;
@@ -294,7 +294,7 @@ static int data_item(fab_item_t *item, fab_peer_t *peer)
 void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN,
-                                        "wants data of a rendezvous that there is not");
+                                        "CTS for an unknown rendezvous");
     mca_pml_tm_send_request_t *req;
     mca_pml_base_request_t *base;
     mca_pml_tm_cts_t cts;
@@ -307,7 +307,7 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     bool is_again = 0 == hdr.tag && 0 == req->offset;
     if (sizeof(cts) != len || (!is_again && hdr.tag <= req->offset) ||
         hdr.tag > req->req_send.req_bytes_packed) {
-        mca_pml_tm_bad_message(peer, "wants data that it has, or more than there is");
+        mca_pml_tm_bad_message(peer, "CTS for data that it has, or for more than the message has");
         return;
     }
     memcpy(&cts, data, sizeof(cts));
@@ -466,7 +466,7 @@ static void again(fab_peer_t *peer, mca_pml_tm_recv_request_t *req, const void *
     fab_rndv_t rndv;
 
     if (sizeof(rndv) != len) {
-        mca_pml_tm_bad_message(peer, "announcement of another length");
+        mca_pml_tm_bad_message(peer, "second announcement with another length");
         return;
     }
     memcpy(&rndv, data, sizeof(rndv));
@@ -504,7 +504,7 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
         return;
     }
     core = find_core(peer, hdr.app_ctx, is_again ? PML_TM_WAIT_AGAIN : PML_TM_WAIT_DATA,
-                     "data for a receive that there is not");
+                     "data for an unknown receive");
     if (NULL == core) {
         return;
     }
@@ -514,7 +514,7 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
         return;
     }
     if (hdr.tag != req->received || 0 == len || len > req->wanted - req->received) {
-        mca_pml_tm_bad_message(peer, "data out of order or more than asked for");
+        mca_pml_tm_bad_message(peer, "data out of order, or more than requested");
         return;
     }
     if ((const char *) data == req->data + req->received) {

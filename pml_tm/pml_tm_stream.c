@@ -257,7 +257,7 @@ void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, 
     memcpy(&first, data, sizeof(first));
     len -= sizeof(first);
     if (!is_sound(hdr, &first, len) || NULL != stream_find(peer)) {
-        mca_pml_tm_bad_message(peer, "stream: lengths, or begun within another");
+        mca_pml_tm_bad_message(peer, "stream: wrong lengths, or it begins inside another");
         return;
     }
     if (!mca_pml_tm_msg_find(peer, hdr, &req)) {
@@ -280,7 +280,7 @@ void mca_pml_tm_stream_data(fab_peer_t *peer, fab_hdr_t hdr, const void *data, s
 
     if (NULL == link || (*link)->offset != hdr.tag || 0 == len ||
         len > (*link)->now - (*link)->offset) {
-        mca_pml_tm_bad_message(peer, "data of a stream that there is not, or out of order");
+        mca_pml_tm_bad_message(peer, "data of an unknown stream, or out of order");
         return;
     }
     stream_put(link, data, len);

@@ -84,7 +84,8 @@ static void no_handler(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *d
     (void) ctx;
     (void) data;
     snprintf(why, sizeof(why),
-             "It sent a message of %zu bytes with id %u, which nothing here handles.", len, hdr.id);
+             "It sent a message of %zu bytes with id %u, for which this process has no handler.",
+             len, hdr.id);
     fab_peer_fail(peer, OPAL_ERR_COMM_FAILURE, why);
 }
 
@@ -305,7 +306,7 @@ static void core_open_provider(fab_core_t *core, int i)
 /* Say for every provider that is not open why. */
 static void core_why_no_provider(const fab_core_t *core, char *buf, size_t size)
 {
-    size_t len = (size_t) snprintf(buf, size, "No way to other processes can be used.");
+    size_t len = (size_t) snprintf(buf, size, "No provider can be used.");
 
     for (int i = 0; i < FAB_NUM_PROVIDERS && len < size; i++) {
         if (NULL == core->slots[i].dom) {

@@ -16,67 +16,68 @@
     X(shm_msgs_received, "messages received through shared memory")                                \
     X(shm_ring_full, "sends that found no room in the receiver's ring")                            \
     X(shm_rings_claimed, "rings that peers have claimed in this process's segment")                \
-    X(shm_rings_exhausted, "peers that a message waited for, since all their rings were in use")   \
+    X(shm_rings_exhausted,                                                                         \
+      "peers for which a message had to wait, since all their rings were in use")                  \
     X(shm_connect_retries,                                                                         \
-      "attempts to connect that found no memory, file descriptor or ring, and come again")         \
+      "attempts to connect that found no memory, file descriptor or ring, and are repeated")       \
     X(shm_cma_bytes, "bytes moved by process_vm_readv or process_vm_writev")                       \
     X(shm_cma_calls, "calls of process_vm_readv or process_vm_writev")                             \
     X(shm_cma_refused, "peers whose memory the kernel did not let this process read")              \
-    X(shm_cma_faults, "transfers that process_vm_readv or process_vm_writev could not do: memory " \
-                      "not to be pinned")                                                          \
-    X(shm_coop_offered, "large receives offered to the sender, to copy a part")                    \
-    X(shm_coop_helped, "of these, those of which the sender copied a part")                        \
+    X(shm_cma_faults, "transfers that process_vm_readv or process_vm_writev could not do, "        \
+                      "because the memory cannot be pinned")                                       \
+    X(shm_coop_offered, "large receives of which the sender was offered a part to copy")           \
+    X(shm_coop_helped, "large receives of which the sender copied a part")                         \
     X(shm_coop_given, "bytes that this process copied for receivers of its messages")              \
     X(shm_bad_messages, "messages in shared memory that were malformed, each failing its sender")  \
     X(shm_peers_died, "peers in shared memory found dead")                                         \
     X(verbs_msgs_sent, "messages sent by verbs")                                                   \
-    X(verbs_chained,                                                                               \
-      "messages handed to a device together with the one before, by the same doorbell")            \
+    X(verbs_chained, "messages handed to a device with the same doorbell as the one before")       \
     X(verbs_msgs_received, "messages received by verbs")                                           \
-    X(verbs_credit_messages, "messages sent by verbs for nothing but credits")                     \
+    X(verbs_credit_messages, "messages sent by verbs only to return credits")                      \
     X(verbs_no_credit, "sends that found the receiver's window used up")                           \
     X(verbs_queue_full, "sends that found no room in the send queue, or no send buffer")           \
     X(verbs_connections, "queue pairs made")                                                       \
-    X(verbs_crossed, "connections that both sides asked for at once")                              \
-    X(verbs_refused, "connections refused to processes that asked for one")                        \
+    X(verbs_crossed, "connections that both sides began at the same time")                         \
+    X(verbs_refused, "connection requests refused")                                                \
     X(verbs_bad_frames,                                                                            \
       "connection requests or answers that were malformed, or not for this process")               \
     X(verbs_small_windows,                                                                         \
-      "connections with a smaller window, since verbs_buffers or locked memory was used up")       \
+      "connections with a smaller window, because verbs_buffers or locked memory was used up")     \
     X(verbs_rma_bytes, "bytes moved by RDMA READ or WRITE")                                        \
-    X(verbs_locked_memory, "registrations refused for lack of locked memory (RLIMIT_MEMLOCK)")     \
+    X(verbs_locked_memory,                                                                         \
+      "registrations refused because locked memory was used up (RLIMIT_MEMLOCK)")                  \
     X(verbs_unregistrable, "registrations refused for other reasons")                              \
     X(verbs_qp_errors, "connections that broke")                                                   \
     X(verbs_bad_messages, "messages by verbs that were malformed, each failing its sender")        \
     X(verbs_peers_died, "peers reached by verbs found dead on this host")                          \
     X(verbs_tm_listed, "receives listed on a device that matches tags")                            \
-    X(verbs_tm_listed_user, "of these, receives into the user's own buffer")                       \
+    X(verbs_tm_listed_user, "receives into the user's own buffer listed on a device")              \
     X(verbs_tm_matched, "messages matched by a device")                                            \
-    X(verbs_tm_requests, "rendezvous left to the receiver's device, if that matches them")         \
-    X(verbs_tm_unasked,                                                                            \
-      "rendezvous not left to the receiver's device, since too many answers may be under way")     \
+    X(verbs_tm_requests, "rendezvous that the receiver's device may do, if it matches them")       \
+    X(verbs_tm_unasked, "rendezvous that the receiver's device may not do, because too many "      \
+                        "answers may be under way")                                                \
     X(verbs_tm_rndv, "rendezvous that the device did by itself, without this process")             \
-    X(verbs_tm_rndv_bytes, "bytes moved by these")                                                 \
+    X(verbs_tm_rndv_bytes, "bytes moved by rendezvous that the device did by itself")              \
     X(verbs_tm_overwritten,                                                                        \
-      "announcements in the memory of a listed receive that the program wrote over")               \
+      "announcements in the memory of a listed receive that the program overwrote")                \
     X(verbs_tm_lost,                                                                               \
-      "receives that a device had begun when their connection broke, and said nothing more of")    \
+      "receives that a device had begun when their connection broke, and never completed")         \
     X(verbs_tm_failed, "devices whose tag matching could not be used, though they have it")        \
     X(verbs_async_events, "events that RDMA devices reported")                                     \
     X(early_messages, "messages kept for a component that had not started here")                   \
-    X(late_messages, "messages dropped since the component that they were for had closed here")    \
+    X(late_messages, "messages dropped because the component that they were for had closed here")  \
     X(tcp_msgs_sent, "messages sent by TCP")                                                       \
     X(tcp_msgs_received, "messages received by TCP")                                               \
     X(tcp_writes, "system calls that wrote messages to TCP")                                       \
     X(tcp_reads, "system calls that read messages from TCP")                                       \
     X(tcp_sends_from_memory, "messages written to TCP straight from the user's memory")            \
     X(tcp_placed, "messages read from TCP straight to the user's memory")                          \
-    X(tcp_blocked, "times that the kernel took no more for a TCP connection")                      \
+    X(tcp_blocked, "times that the kernel accepted no more data for a TCP connection")             \
     X(tcp_queue_full, "sends that found the queue of a TCP connection full")                       \
     X(tcp_connections, "TCP connections made")                                                     \
-    X(tcp_crossed, "connections by TCP that both sides asked for at once")                         \
-    X(tcp_refused, "connections by TCP refused to processes that asked for one")                   \
-    X(tcp_strangers, "connections to the TCP port that did not prove to belong to the job")        \
+    X(tcp_crossed, "TCP connections that both sides began at the same time")                       \
+    X(tcp_refused, "TCP connection requests refused")                                              \
+    X(tcp_strangers, "connections to the TCP port without proof of belonging to the job")          \
     X(tcp_bad_messages, "messages by TCP that were malformed, each failing its sender")            \
     X(tcp_peers_lost, "TCP connections that broke, each failing its peer")                         \
     X(peers_moved,                                                                                 \

@@ -66,7 +66,7 @@ const fab_provider_t *fab_load_verbs(fab_t *fab, const char **why)
         return NULL;
     }
     if (!object_path(path, sizeof(path))) {
-        *why = "The library that the provider should be beside of cannot be found.";
+        *why = "The directory of libmca_common_tm, where the provider should be, cannot be found.";
         return NULL;
     }
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

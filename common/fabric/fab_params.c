@@ -26,9 +26,9 @@ static const fab_param_t fab_rows[] = {
         .is_valid = fab_provider_is_list,
         .form = "a list of self, shm, verbs" VERBS_NOTE ", tcp with commas between",
         .empty_means = "all",
-        .help = "Ways to other processes that may be used; or, after ^, those that may not. A peer "
-                "is reached by the first that can, in the order shm, verbs, tcp; a process always "
-                "reaches itself (self).",
+        .help =
+            "Providers that may be used, or, after ^, those that may not. The first that reaches a "
+            "peer is used, in the order shm, verbs, tcp. A process always reaches itself (self).",
     },
 };
 

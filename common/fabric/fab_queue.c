@@ -262,9 +262,9 @@ int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
     }
     post = malloc(sizeof(*post) + len);
     if (NULL == post) {
-        fab_peer_fail(peer, OPAL_ERR_OUT_OF_RESOURCE,
-                      "This process has no memory for a message to it, without which it would wait "
-                      "for ever.");
+        fab_peer_fail(
+            peer, OPAL_ERR_OUT_OF_RESOURCE,
+            "This process has no memory for a message without which the peer would wait for ever.");
         return OPAL_ERR_UNREACH;
     }
     post->item = (fab_item_t){.fn = post_run, .user = FAB_NUM_USERS};

@@ -19,8 +19,8 @@ static const fab_param_t shm_rows[] = {
         .is_power_of_two = true,
         .special_means = "64 KiB up to 16 processes per host, 32 KiB up to 64, 16 KiB beyond",
         .help = "Size of the shared-memory ring that a sender uses towards one receiver. A larger "
-                "ring holds more messages before a sender must wait; memory is used per pair that "
-                "communicates.",
+                "ring holds more messages before a sender must wait. Each pair of processes that "
+                "communicate takes this memory.",
     },
     {
         .name = "shm_max_peers",
@@ -31,10 +31,10 @@ static const fab_param_t shm_rows[] = {
         .min = 1,
         .max = FAB_SHM_RINGS_MAX,
         .unit = "processes",
-        .special_means = "those of the job on this host and 1024 more, for those that join later",
+        .special_means = "the processes of the job on this host, and 1024 more that may join later",
         .help = "Processes of the same host that can send to this process through shared memory at "
-                "the same time; others wait until one of them leaves. Costs address space, and "
-                "memory only for those that do send.",
+                "the same time; others wait until one of them leaves. A high value costs address "
+                "space; only processes that do send take memory.",
     },
     {
         .name = "shm_connect_timeout",
@@ -46,7 +46,7 @@ static const fab_param_t shm_rows[] = {
         .max = 86400,
         .unit = "seconds",
         .help = "How long the first message to a process of the same host waits if there is no "
-                "memory or file descriptor for a connection; then that peer has failed.",
+                "memory or file descriptor for a connection. After that the peer counts as failed.",
     },
     {
         .name = "shm_eager_limit",
@@ -57,9 +57,9 @@ static const fab_param_t shm_rows[] = {
         .min = FAB_SHM_EAGER_MIN,
         .max = FAB_SHM_RING_MAX / 4,
         .unit = "bytes",
-        .help = "Longest message that is copied through the shared-memory ring as it is; longer "
-                "ones are announced and fetched by the receiver. A quarter of the ring bounds it "
-                "silently.",
+        .help =
+            "Longest message that is copied through the shared-memory ring at once; longer ones "
+            "are announced, and the receiver fetches them. At most a quarter of the ring is used.",
     },
     {
         .name = "shm_copy_step",
@@ -70,9 +70,9 @@ static const fab_param_t shm_rows[] = {
         .min = 4096,
         .max = 1 << 30,
         .unit = "bytes",
-        .help = "How much one progress call copies with CMA (process_vm_readv) before it looks "
-                "after other messages. Larger: fewer system calls; smaller: other messages wait "
-                "less (512 KiB take about 60 us).",
+        .help = "How much one progress call copies with CMA (process_vm_readv) before it serves "
+                "other messages. A larger step saves system calls; with a smaller one other "
+                "messages wait less (512 KiB take about 60 us).",
     },
     {
         .name = "shm_single_copy",
@@ -81,9 +81,9 @@ static const fab_param_t shm_rows[] = {
         .offset = offsetof(fab_params_t, shm_single_copy),
         .string = "auto",
         .words = {"auto", "none"},
-        .help = "How large messages between processes of one host are copied once. auto: by the "
-                "kernel (CMA, process_vm_readv), where a test call on the peer succeeds, else "
-                "through the rings; none: always through the rings (two copies).",
+        .help = "Mechanism that copies large messages between processes of one host only once. "
+                "auto: the kernel (CMA, process_vm_readv) if a test call on the peer succeeds, "
+                "else the rings (two copies); none: always the rings.",
     },
     {
         .name = "shm_cooperative",
@@ -93,8 +93,8 @@ static const fab_param_t shm_rows[] = {
         .string = "auto",
         .words = {"auto", "none", "always"},
         .help = "Whether a sender that waits inside MPI copies a part of a large message, while "
-                "the receiver copies the other. auto: where this host has a core for each process "
-                "of the job; none: never; always: also where it has not.",
+                "the receiver copies the rest. auto: if this host has a core for each process of "
+                "the job; none: never; always: with fewer cores, too.",
     },
 };
 

@@ -272,8 +272,8 @@ static int map_peer(fab_shm_ep_t *ep, int fd, const char **why)
 
     if (!is_segment(ep, fd)) {
         *why = fab_sentence(ep->dom->fab,
-                            "The shared memory of process %u is another file: its head has other "
-                            "marks than its address. The process has ended.",
+                            "The shared memory of process %u is another file: its head does not "
+                            "match the process's address. The process has ended.",
                             ep->addr.pid);
         return OPAL_ERR_UNREACH;
     }

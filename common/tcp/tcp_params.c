@@ -48,8 +48,8 @@ static const fab_param_t tcp_rows[] = {
         .is_valid = fab_sock_list_is_sound,
         .form = tcp_interface_list,
         .empty_means = "all",
-        .help = "Network interfaces, or networks, whose IP addresses may be used by tcp. "
-                "Connections to other addresses are refused.",
+        .help = "Network interfaces, or networks, whose IP addresses tcp may use. Connections to "
+                "other addresses are refused.",
     },
     {
         .name = "tcp_if_exclude",
@@ -59,8 +59,8 @@ static const fab_param_t tcp_rows[] = {
         .is_valid = fab_sock_list_is_sound,
         .form = tcp_interface_list,
         .empty_means = "none",
-        .help = "Network interfaces, or networks, that must not be used by tcp, though "
-                "tcp_if_include may name them.",
+        .help = "Network interfaces, or networks, that tcp must not use, even if tcp_if_include "
+                "names them.",
     },
     {
         .name = "tcp_ports",
@@ -69,9 +69,9 @@ static const fab_param_t tcp_rows[] = {
         .offset = offsetof(fab_params_t, tcp_ports),
         .is_valid = tcp_is_port_range,
         .form = "a port, or a range of ports as first-last, from 1 to 65535",
-        .empty_means = "any that is free",
-        .help = "TCP ports of which each process listens on one, for hosts behind firewalls: at "
-                "least as many as processes on one host.",
+        .empty_means = "any free port",
+        .help = "TCP ports for listening, for hosts behind firewalls. Each process takes one, so "
+                "give at least as many as there are processes on one host.",
     },
     {
         .name = "tcp_eager_limit",
@@ -82,8 +82,8 @@ static const fab_param_t tcp_rows[] = {
         .min = FAB_TCP_EAGER_MIN,
         .max = FAB_TCP_EAGER_MAX,
         .unit = "bytes",
-        .help = "Longest message that tcp sends as it is, and longest fragment of longer ones, "
-                "which are announced first.",
+        .help = "Longest message that tcp sends at once. Longer ones are announced; if they are "
+                "not contiguous, this is also the longest fragment.",
     },
     {
         .name = "tcp_timeout",
@@ -94,8 +94,8 @@ static const fab_param_t tcp_rows[] = {
         .min = 1,
         .max = 86400,
         .unit = "seconds",
-        .help = "Time after which a host that does not answer by TCP has failed. What the network "
-                "loses in less time is sent again.",
+        .help = "Time after which a host that does not answer over TCP counts as failed. Shorter "
+                "losses of the network are repaired.",
     },
 };
 

@@ -345,8 +345,7 @@ bool fab_verbs_conns_allow(fab_verbs_domain_t *dom, int access)
     }
     if (0 != error) {
         dom->access &= ~access;
-        fab_log(dom->fab, 1, "%s: peers may not be allowed to write: %s", dom->name,
-                strerror(error));
+        fab_log(dom->fab, 1, "%s: remote writes cannot be enabled: %s", dom->name, strerror(error));
     }
     return 0 == error;
 }

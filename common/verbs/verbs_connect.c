@@ -260,7 +260,7 @@ static void hello_while_connected(fab_verbs_ep_t *ep, fab_sock_t *sock,
     }
     refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
     fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
-                               "It gave the connection up and asked for another one.");
+                               "It gave up the connection and requested another one.");
 }
 
 static void handle_hello(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)

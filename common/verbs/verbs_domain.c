@@ -39,7 +39,7 @@ static void survive_fork(fab_verbs_domain_t *dom)
     int error = IBV_FORK_DISABLED == ibv_is_fork_initialized() ? ibv_fork_init() : 0;
 
     if (0 != error) {
-        fab_log(dom->fab, 1, "children made by fork() may damage messages: ibv_fork_init(): %s",
+        fab_log(dom->fab, 1, "fork() may damage messages, since ibv_fork_init() failed: %s",
                 strerror(error));
     }
 }
@@ -152,7 +152,7 @@ static int open_steps(fab_verbs_domain_t *dom, const char **why)
     survive_fork(dom);
     dom->pd = ibv_alloc_pd(dom->ctx);
     if (NULL == dom->pd) {
-        *why = fab_sentence(dom->fab, "%s gives no protection domain: %s.", dom->name,
+        *why = fab_sentence(dom->fab, "%s cannot allocate a protection domain: %s.", dom->name,
                             strerror(errno));
         return OPAL_ERR_NOT_AVAILABLE;
     }

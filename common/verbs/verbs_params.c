@@ -42,8 +42,8 @@ static const fab_param_t verbs_rows[] = {
         .is_valid = verbs_is_port_list,
         .form = verbs_port_list,
         .empty_means = "all",
-        .help = "RDMA devices, or ports of them, that may be used. The one nearest the process is "
-                "used. Not together with verbs_if_exclude.",
+        .help = "RDMA devices, or ports of them, that may be used. A process uses the one nearest "
+                "to it. Not together with verbs_if_exclude.",
     },
     {
         .name = "verbs_if_exclude",
@@ -65,9 +65,9 @@ static const fab_param_t verbs_rows[] = {
         .min = 0,
         .max = 255,
         .special = -1,
-        .special_means = "RoCE v2 before v1, IPv4 before IPv6, addresses that are routed before "
-                         "link-local ones",
-        .help = "Index in the GID table of the port to be used with RoCE.",
+        .special_means =
+            "RoCE v2 before v1, IPv4 before IPv6, routed addresses before link-local ones",
+        .help = "With RoCE, index of the GID to use in the port's GID table.",
     },
     {
         .name = "verbs_eager_limit",
@@ -78,8 +78,8 @@ static const fab_param_t verbs_rows[] = {
         .min = FAB_VERBS_EAGER_MIN,
         .max = FAB_VERBS_EAGER_MAX,
         .unit = "bytes",
-        .help = "Longest message that verbs sends as it is; longer ones are announced and read by "
-                "the receiver. Also the size of every send and receive buffer.",
+        .help = "Longest message that verbs sends at once; longer ones are announced, and the "
+                "receiver reads them. Also the size of every send and receive buffer.",
     },
     {
         .name = "verbs_window",
@@ -90,8 +90,8 @@ static const fab_param_t verbs_rows[] = {
         .min = 4,
         .max = FAB_VERBS_WINDOW_MAX,
         .unit = "messages",
-        .help = "How many messages one peer may have under way to this process by verbs, before it "
-                "waits for credits. With each connection come as many receive buffers, as far as "
+        .help = "How many messages one peer may have in flight to this process over verbs before "
+                "it waits for credits. Each connection adds as many receive buffers, as far as "
                 "verbs_buffers allows.",
     },
     {
@@ -102,9 +102,9 @@ static const fab_param_t verbs_rows[] = {
         .number = 4096,
         .min = 128,
         .max = 1 << 20,
-        .help = "Receive buffers of verbs in this process at most, and send buffers at most, each "
-                "of verbs_eager_limit bytes and locked in memory; they are made as connections and "
-                "messages need them.",
+        .help = "Limit for the receive buffers of verbs in this process, and for its send buffers. "
+                "Each has verbs_eager_limit bytes and is locked in memory. They are allocated as "
+                "connections and messages need them.",
     },
     {
         .name = "verbs_timeout",
@@ -114,10 +114,10 @@ static const fab_param_t verbs_rows[] = {
         .number = 17,
         .min = 8,
         .max = 31,
-        .help = "Time after which an RDMA device sends again what was not acknowledged, as the "
-                "exponent n of 4.096 us * 2^n; after 7 times the peer has failed. Larger on "
-                "networks that lose much or reroute slowly. With 17 it is 0.5 s, and a lost peer "
-                "is noticed after 4 to 16 s.",
+        .help = "Time after which an RDMA device retransmits unacknowledged messages, as the "
+                "exponent n of 4.096 us * 2^n. After 7 retries the peer has failed. Raise it on "
+                "networks that lose many packets or reroute slowly. 17 means 0.5 s, and a lost "
+                "peer is noticed after 4 to 16 s.",
     },
     {
         .name = "verbs_tm",
@@ -127,8 +127,7 @@ static const fab_param_t verbs_rows[] = {
         .string = "auto",
         .words = {"auto", "none"},
         .help = "Whether posted receives are listed on RDMA devices that match tags (ConnectX-5 "
-                "and later, InfiniBand). auto: where the device can; none: messages are always "
-                "matched by the CPU.",
+                "and later, InfiniBand). auto: if the device can; none: the CPU always matches.",
     },
     {
         .name = "verbs_tm_tags",
@@ -139,8 +138,9 @@ static const fab_param_t verbs_rows[] = {
         .min = 1,
         .max = 65536,
         .unit = "receives",
-        .help = "With verbs_tm, length of the device's list at most, if it can hold as many. Up to "
-                "as many buffers of verbs_eager_limit bytes are locked in memory for them.",
+        .help = "With verbs_tm, limit for the length of the device's list; the device may allow "
+                "less. Up to this many buffers of verbs_eager_limit bytes are locked in memory for "
+                "the receives.",
     },
     {
         .name = "verbs_tm_min",
@@ -151,9 +151,9 @@ static const fab_param_t verbs_rows[] = {
         .min = 0,
         .max = UINT_MAX,
         .unit = "bytes",
-        .help = "With verbs_tm, receives with a shorter buffer are matched by the CPU, which costs "
-                "less than to list them where a program seldom computes while it waits. They keep "
-                "later receives that fit the same messages off the list, too.",
+        .help = "With verbs_tm, the CPU matches receives with a shorter buffer. That costs less "
+                "than listing them if the program seldom computes while it waits. They also keep "
+                "later receives that can match the same messages off the list.",
     },
 };
 

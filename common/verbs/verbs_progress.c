@@ -113,7 +113,7 @@ static void device_answered(fab_verbs_conn_t *conn, const unsigned char *data, s
         fab_deliver(conn->dom->fab, conn->ep->peer,
                     fab_hdr(FAB_AM_FIN, be64toh(tmh.tag), be32toh(tmh.app_ctx)), NULL, 0);
     } else {
-        bad_message(conn->ep, "it came where only the device answers");
+        bad_message(conn->ep, "it came on a queue pair where only the device may answer");
     }
 }
 

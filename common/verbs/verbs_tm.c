@@ -697,7 +697,7 @@ int fab_verbs_tm_poll(fab_verbs_domain_t *dom)
     dom->empty_polls += 0 == n;
     for (int i = 0; i < n && !dom->is_dead; i++) {
         if (!tm_take(dom, &wcs[i])) {
-            tm_broke(dom, "it reported what cannot be");
+            tm_broke(dom, "it reported an impossible event");
         }
     }
     if (__builtin_expect(ENOENT != rc, 0)) {
