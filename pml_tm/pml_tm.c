@@ -122,8 +122,8 @@ int mca_pml_tm_poll_all(void)
 }
 
 /*
- * Is a thread that polled in vain to give way?  To one that wants the lock, and now and then to one
- * that may want the processor: threads may share it, whatever the processes have.
+ * Should a thread yield after an empty poll? Yes if another thread wants the lock, and now and then
+ * to one that may want the processor: threads may share processors even where processes do not.
  */
 static bool is_thread_in_the_way(void)
 {
@@ -132,7 +132,7 @@ static bool is_thread_in_the_way(void)
     if (fab_is_wanted(mca_pml_tm.fab)) {
         return true;
     }
-    /* relaxed, load and store: a count that is not exact will do */
+    /* relaxed load and store: the count need not be exact */
     polls = atomic_load_explicit(&mca_pml_tm.thread_polls, memory_order_relaxed) + 1;
     atomic_store_explicit(&mca_pml_tm.thread_polls, polls, memory_order_relaxed);
     return 0 == polls % PML_TM_POLLS_PER_PROGRESS;

@@ -3,10 +3,10 @@
  * pml_tm: MPI point-to-point messages over the fabric.
  *
  *   pml_tm_component.c  counters, selection, opening the fabric
- *   pml_tm.c            the module: peers' and communicators' coming and going, progress
- *   pml_tm_peer.c       processes: from ompi_proc_t to fabric peer; what is held for each
+ *   pml_tm.c            the module: adding and removing peers and communicators, progress
+ *   pml_tm_peer.c       processes: from ompi_proc_t to fabric peer; records of peers
  *   pml_tm_flow.c       flow control of unexpected messages
- *   pml_tm_comm.c       communicators: context id to matching domain; messages that come too early
+ *   pml_tm_comm.c       communicators: context id to matching domain; early messages
  *   pml_tm_excid.c      communicators whose context ids differ between processes (MPI sessions)
  *   pml_tm_failure.c    peers that fail; revoked communicators
  *   pml_tm_send.c       all sends
@@ -15,7 +15,7 @@
  *   pml_tm_msg.c        messages from the wire: into a receive or among the unexpected
  *   pml_tm_offload.c    receives on a device that matches tags
  *   pml_tm_rndv.c       rendezvous, both sides
- *   pml_tm_stream.c     messages in fragments, without being asked for
+ *   pml_tm_stream.c     messages streamed in fragments
  *   pml_tm_probe.c      probe and matched probe
  *   pml_tm_start.c      persistent requests
  *   pml_tm_request.c    completing and freeing requests
@@ -25,9 +25,9 @@
  *
  * Lock.  There is one, the fabric's (fab_lock()): it covers the fabric, the matching domains, the
  * id map, the communicator table and the state of every request from its start until it is done.
- * No user code and no callback of Open MPI runs under it: a request that is done goes to a list,
- * and mca_pml_tm_complete_done(), called after the lock was given back, completes what is there.
- * Without MPI_THREAD_MULTIPLE taking it costs one predicted branch.
+ * No user code and no callback of Open MPI runs under it: finished requests go to a list, and
+ * mca_pml_tm_complete_done(), called after the lock was released, completes them.  Without
+ * MPI_THREAD_MULTIPLE taking the lock costs one predicted branch.
  */
 #ifndef PML_TM_H
 #define PML_TM_H
@@ -53,14 +53,14 @@ typedef struct mca_pml_tm_msg mca_pml_tm_msg_t;
 typedef struct mca_pml_tm_peer mca_pml_tm_peer_t;
 typedef struct mca_pml_tm_stream mca_pml_tm_stream_t;
 
-/* What a call does that waits and finds nothing: params.wait. */
+/* What a waiting call does after a poll that found nothing: params.wait. */
 typedef enum mca_pml_tm_idle {
     PML_TM_SPIN,  /* poll on */
-    PML_TM_YIELD, /* let others run who want the processor */
-    PML_TM_SLEEP, /* the same, and sleep when it takes long */
+    PML_TM_YIELD, /* yield the processor */
+    PML_TM_SLEEP, /* yield, and sleep after many such polls */
 } mca_pml_tm_idle_t;
 
-/* Polls of a blocking call between two that look at everything there is in the fabric. */
+/* Of this many polls of a blocking call, one polls everything in the fabric. */
 #define PML_TM_POLLS_PER_PROGRESS 16
 
 enum { PML_TM_MEMORY_BUCKETS = 256 };
@@ -70,46 +70,50 @@ typedef struct mca_pml_tm {
     fab_t *fab;
     unsigned fast; /* PML_TM_FAST_*: those in use */
     mca_pml_tm_idle_t idle;
-    double cpus; /* that the job's processes on this host share, if params.wait is auto */
-    atomic_uint thread_polls;    /* of Open MPI's progress with threads, in vain */
+    /* processors that the job's processes on this host share, if params.wait is auto */
+    double cpus;
+    atomic_uint thread_polls;    /* empty polls of Open MPI's progress, with threads */
     atomic_uint thread_waits;    /* threads in mca_pml_tm_wait_threads() */
     unsigned max_thread_waits;   /* with more than these, threads share processors */
-    unsigned locked_polls;       /* with threads, by those who wait; lock: the fabric's */
-    unsigned idle_polls;         /* of blocking calls, since one found something */
-    bool was_woken;              /* the last sleep was ended by something */
-    unsigned polls_left;         /* of blocking calls, until one of everything in Open MPI */
+    unsigned locked_polls;       /* polls of waiting threads; lock: the fabric's */
+    unsigned idle_polls;         /* polls of blocking calls since one found something */
+    bool was_woken;              /* an event ended the last sleep */
+    unsigned polls_left;         /* polls of blocking calls until one polls all of Open MPI */
     mca_pml_tm_done_list_t done; /* requests that wait for mca_pml_tm_complete_done() */
     fab_idmap_t ids;
     mca_pml_tm_comm_t **comms;      /* by context id */
     uint32_t num_comms;             /* length of comms */
     uint32_t max_context;           /* context ids are below */
     mca_pml_tm_comm_t *excid_comms; /* those that have an extended id */
-    fab_offload_t *engine;          /* of the device that matches tags; NULL: there is none */
-    fab_offload_t offload;          /* what engine points to */
+    /* engine of the device that matches tags; NULL: no such device */
+    fab_offload_t *engine;
+    fab_offload_t offload; /* what engine points to */
     fab_tm_device_t device;
-    /* open receives that the device may put a message into the memory of, by its address */
+    /*
+     * Pending receives into whose memory the device may store a message; hashed by memory address.
+     */
     mca_pml_tm_recv_request_t *memory[PML_TM_MEMORY_BUCKETS];
     unsigned source_bits; /* of the fabric tag */
-    uint64_t match_mask;  /* its bits that are source and MPI tag: fab_match_key() of a message */
-    uint32_t short_max;   /* bytes that a send may put straight into a ring */
+    uint64_t match_mask;  /* the tag's bits for source and MPI tag: fab_match_key() of a message */
+    uint32_t short_max;   /* bytes; longest send that goes straight into a ring */
     uint32_t eager_limit; /* bytes; params.eager_limit as it is compared */
     mca_pml_tm_msg_t *early; /* messages for communicators not added yet, oldest first */
     mca_pml_tm_msg_t **early_tail;
     mca_pml_tm_msg_t *msg_cache;  /* free short ones */
     unsigned msg_cached;          /* how many */
-    mca_pml_tm_stream_t *streams; /* messages of which the first part is arriving */
+    mca_pml_tm_stream_t *streams; /* messages whose first part is arriving */
     mca_pml_tm_stream_t *free_streams;
     size_t unexpected_bytes;                  /* held in unexpected and early messages */
     mca_pml_tm_peer_t *peers;                 /* records of peers that have one */
     bool is_flush_in_vain;                    /* see mca_pml_tm_peer_flush() */
     unsigned sends_since_progress;            /* see send_progress() */
-    unsigned num_throttled;                   /* of these, told to hold their messages back */
+    unsigned num_throttled;                   /* number of peers that are throttled */
     unsigned num_gets;                        /* under way in the fabric */
     _Atomic(mca_pml_tm_failure_t *) failures; /* peers that failed, not handled yet */
     mca_pml_tm_params_t params;
     mca_pml_tm_counters_t counters;
     mca_pml_tm_recv_request_t
-        *blocking; /* kept for the next blocking receive; NULL: in use, none */
+        *blocking; /* request kept for the next blocking receive; NULL: in use, or none */
     bool is_enabled;
 } mca_pml_tm_t;
 
@@ -160,8 +164,8 @@ int mca_pml_tm_start(size_t count, ompi_request_t **requests);
 /* ---- shared by several files -------------------------------------------- */
 
 /*
- * Can the data be used where it lies?  Then *data is its first byte.  *len: bytes of the data,
- * contiguous or not.
+ * Can the data be used in place?  If so, *data is its first byte. *len is the length of the data in
+ * bytes, contiguous or not.
  */
 static inline bool mca_pml_tm_is_contiguous(const void *buf, size_t count,
                                             const ompi_datatype_t *datatype, char **data,
@@ -169,16 +173,16 @@ static inline bool mca_pml_tm_is_contiguous(const void *buf, size_t count,
 {
     *len = count * datatype->super.size;
     *data = (char *) buf + datatype->super.true_lb;
-    /* that function takes 32 bits, and asks only whether the count is more than one */
+    /* that function takes a 32-bit count, and only tests whether it is more than one */
     return 0 == *len ||
            opal_datatype_is_contiguous_memory_layout(&datatype->super, count > 1 ? 2 : 1);
 }
 
-/* Complete what is done; every entry point calls it when it has given the lock back. */
+/* Complete finished requests; every entry point calls it after it has released the lock. */
 static inline int mca_pml_tm_complete_done(void)
 {
     /*
-     * relaxed: the thread that put something there sees it; others see it in their next call
+     * relaxed: a thread sees its own additions; others see them in their next call
      */
     return OPAL_LIKELY(0 == atomic_load_explicit(&mca_pml_tm.done.count, memory_order_relaxed))
                ? 0
@@ -186,8 +190,8 @@ static inline int mca_pml_tm_complete_done(void)
 }
 
 /*
- * Of this datatype: is the data where the buffer is, without gaps, and need the type not be
- * retained?
+ * Is data of this datatype contiguous and at the buffer's address, and is it unnecessary to retain
+ * the type?
  */
 static inline bool mca_pml_tm_is_plain(const ompi_datatype_t *datatype)
 {
@@ -196,7 +200,7 @@ static inline bool mca_pml_tm_is_plain(const ompi_datatype_t *datatype)
     return OPAL_LIKELY(plain == (datatype->super.flags & plain));
 }
 
-/* Is it complete? Then all that was written before it was completed can be seen. */
+/* Is it complete? If so, all writes before its completion are visible. */
 static inline bool mca_pml_tm_is_complete(const ompi_request_t *request)
 {
     /* acquire: pairs with the release in mca_pml_tm_done() and mca_pml_tm_complete() */
@@ -204,9 +208,9 @@ static inline bool mca_pml_tm_is_complete(const ompi_request_t *request)
 }
 
 /*
- * Complete a request that the user may know.  It has no callback, and it was not freed.  Another
- * thread may wait for it in Open MPI, and have put its ompi_wait_sync_t in the place of
- * REQUEST_PENDING.  The lock is held.
+ * Complete a request that the user may know, that has no callback, and that was not freed.  Another
+ * thread may wait for it in Open MPI and have replaced REQUEST_PENDING by its ompi_wait_sync_t.
+ * Lock held.
  */
 static inline void mca_pml_tm_complete(mca_pml_tm_core_t *core)
 {
@@ -231,8 +235,8 @@ static inline void mca_pml_tm_complete(mca_pml_tm_core_t *core)
 }
 
 /*
- * The transport is finished with the request, status and error are set. Lock held; the request is
- * not to be touched after.
+ * The transport is finished with the request; status and error are set.  Lock held.  The caller
+ * must not access the request afterwards.
  */
 static inline __attribute__((always_inline)) void mca_pml_tm_done(mca_pml_tm_core_t *core)
 {
@@ -250,27 +254,27 @@ static inline __attribute__((always_inline)) void mca_pml_tm_done(mca_pml_tm_cor
     }
 }
 
-/* Take the place of MPI_Wait and MPI_Waitall in Open MPI, and give it back (pml_tm_wait.c). */
+/* Replace Open MPI's functions for MPI_Wait and MPI_Waitall, and restore them (pml_tm_wait.c). */
 void mca_pml_tm_wait_open(void);
 void mca_pml_tm_wait_close(void);
 
 /*
- * Tell the user: a topic of help-mpi-pml-tm.txt, on this process's standard error (fab_help.h).
+ * Print a topic of help-mpi-pml-tm.txt on this process's standard error (fab_help.h).
  */
 void mca_pml_tm_show_help(const char *topic, ...);
 
-/* Print the table of ways to the peers, if params.verbose asks for it. */
+/* Print the table of paths to the peers if params.verbose asks for it. */
 void mca_pml_tm_show_paths(void);
 
-/* A message from this peer makes no sense: the peer is failed, what says why. */
+/* Fail the peer because of a malformed message; `what` names the fault. */
 void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what);
 
 /* Set mca_pml_tm.idle, by params.wait. */
 void mca_pml_tm_choose_idle(void);
 
 /*
- * For a poll that found nothing, if idle is not SPIN: yield or sleep in a blocking call; yield in
- * progress, which is called again.
+ * Called after a poll that found nothing, if idle is not SPIN. pause: yield or sleep in a blocking
+ * call. yield: for the progress function, which will be called again.
  */
 void mca_pml_tm_pause(void);
 void mca_pml_tm_yield(void);
@@ -279,8 +283,8 @@ void mca_pml_tm_yield(void);
 int mca_pml_tm_poll_all(void);
 
 /*
- * One poll of a blocking call that began without threads; polls_left has been counted down.  There
- * may be threads by now: of an MPI session that was opened meanwhile.
+ * One poll of a blocking call that began without threads; polls_left has been counted down.  An MPI
+ * session that was opened meanwhile may have brought threads.
  */
 static inline void mca_pml_tm_poll(void)
 {
@@ -307,7 +311,7 @@ static inline void mca_pml_tm_poll(void)
 
 /*
  * May the request of a blocking call be private, so that only mca_pml_tm_wait() waits for it?  With
- * threads and fault tolerance, or without the short way of waiting, Open MPI's function waits.
+ * threads and fault tolerance, or without PML_TM_FAST_WAIT, Open MPI's function waits.
  */
 static inline bool mca_pml_tm_may_be_private(void)
 {
@@ -315,16 +319,19 @@ static inline bool mca_pml_tm_may_be_private(void)
            (0 != (mca_pml_tm.fast & PML_TM_FAST_WAIT) && !mca_pml_tm_is_fault_tolerant());
 }
 
-/* mca_pml_tm_wait(), where there are threads. */
+/* mca_pml_tm_wait() with threads. */
 void mca_pml_tm_wait_threads(ompi_request_t *request);
 
-/* Poll for a microsecond with the lock held, unless another thread wants it. Is it complete? */
+/*
+ * Poll for a microsecond with the lock held, unless another thread wants the lock.  True: the
+ * request is complete.
+ */
 bool mca_pml_tm_wait_locked(const ompi_request_t *request);
 
 /*
- * Progress until the request is complete, or until it cannot complete since a process failed, which
- * its status then says.  The lock is not held.  Polls pml tm alone, and all of Open MPI every
- * params.progress_interval polls, whether they found something or not.
+ * Progress until the request is complete, or until it cannot complete because a process failed; its
+ * status then says so.  Lock not held.  Polls only pml tm, and all of Open MPI once every
+ * params.progress_interval polls, whether these found something or not.
  */
 static inline void mca_pml_tm_wait(ompi_request_t *request)
 {

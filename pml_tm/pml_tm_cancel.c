@@ -22,7 +22,10 @@ static void finish_cancelled(mca_pml_tm_send_request_t *req)
     mca_pml_tm_send_answered(req, status->MPI_ERROR);
 }
 
-/* Ask the receiver for the message; one that failed leaves the request open (pml_tm_failure.h). */
+/*
+ * Ask the receiver to withdraw the message.  If the receiver failed, the request stays open
+ * (pml_tm_failure.h).
+ */
 static void ask(mca_pml_tm_send_request_t *req)
 {
     fab_hdr_t hdr = fab_hdr(PML_TM_AM_CANCEL, req->tag, req->core.id);
@@ -34,7 +37,7 @@ static void ask(mca_pml_tm_send_request_t *req)
                                          req->is_rndv ? FAB_AM_RNDV : FAB_AM_EAGER);
         len = sizeof(prefix);
     }
-    /* before it is out: on the self provider the answer comes within the call */
+    /* set before the message leaves: on the self provider the answer comes within the call */
     req->cancel = PML_TM_CANCEL_ASKED;
     (void) fab_post(req->core.peer, hdr, &prefix, len);
 }
@@ -97,12 +100,12 @@ void mca_pml_tm_cancel_withdrawn(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, con
 
 void mca_pml_tm_cancel_answer(const mca_pml_tm_msg_t *msg)
 {
-    if (0 != msg->hdr.app_ctx) { /* a peer that failed has no use for it */
+    if (0 != msg->hdr.app_ctx) { /* a failed peer needs no answer */
         (void) fab_post(msg->peer, fab_hdr(PML_TM_AM_WITHDRAWN, 0, msg->hdr.app_ctx), NULL, 0);
     }
 }
 
-/* Which message a sender wants back. */
+/* Names the message that a sender wants to withdraw. */
 typedef struct wanted {
     const fab_peer_t *peer;
     uint32_t id;
@@ -119,8 +122,8 @@ static bool is_wanted(const fab_match_msg_t *match, const void *ctx)
 _Static_assert(0 == offsetof(mca_pml_tm_msg_t, match), "is_wanted() relies on it");
 
 /*
- * The communicator of a message that a sender wants back, *tag its tag here.  NULL: it is not here;
- * false in *is_valid: the request makes no sense.
+ * The communicator of a message that a sender wants to withdraw; *tag is its tag here.  NULL: the
+ * communicator does not exist here. *is_valid is false if the request is malformed.
  */
 static mca_pml_tm_comm_t *find_comm(uint64_t *tag, const void *data, size_t len, bool *is_valid)
 {

@@ -2,19 +2,19 @@
 /*
  * MPI_Cancel of sends.
  *
- * A send that has not left is taken back here.  If it has left and was not answered, the receiver
- * decides: either the message is matched first, or it is withdrawn.
+ * A send that has not left is cancelled locally.  If it has left and was not answered, the receiver
+ * decides: either the message was matched first, or the receiver withdraws it.
  *
  *   sender                                      receiver
- *   CANCEL, app_ctx: the send's id, tag: its ->  not matched: takes the message out
+ *   CANCEL, app_ctx: the send's id, tag: its ->  not matched: removes the message
  *                                            <-  WITHDRAWN, app_ctx: the send's id
- *                                                matched: nothing, since that was answered or will be
+ *                                                matched: nothing, since the match is answered anyway
  *
  * So a send gets exactly one answer that completes it: ACK, FIN, CTS or NACK if it was matched,
  * WITHDRAWN if not.  CANCEL needs no more state at the receiver than the message itself.
  *
- * The receiver also sends WITHDRAWN, without a CANCEL, when it frees the communicator with the message
- * unmatched.  If the program then cancels that send, nobody needs to be asked.
+ * The receiver also sends WITHDRAWN, without a CANCEL, when it frees the communicator with the
+ * message unmatched.  If the program then cancels that send, no CANCEL is needed.
  *
  * Lock: the fabric's.
  */
@@ -26,7 +26,7 @@
 /* req_cancel of sends: MPI_Cancel, and Open MPI giving up on a request whose peer failed. */
 int mca_pml_tm_cancel_send(ompi_request_t *request, int flag);
 
-/* A message that no receive will match: its sender is told. Lock held. */
+/* Tell the sender that no receive will match the message. Lock held. */
 void mca_pml_tm_cancel_answer(const mca_pml_tm_msg_t *msg);
 
 /* Handlers of PML_TM_AM_CANCEL and PML_TM_AM_WITHDRAWN. */

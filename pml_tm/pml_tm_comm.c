@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators.  Open MPI's own table cannot be used to find one by context id: while ids are
- * being agreed upon its slots hold placeholders.  So the module keeps its own, filled in add_comm.
+ * Communicators.  Open MPI's own table cannot be used to find a communicator by context id: while
+ * members agree on an id, its slot holds a placeholder.  So the module keeps its own table, filled
+ * in add_comm.
  *
- * A message may be here before its communicator is: a peer that left the creation's last step first
- * may send at once.  Such messages wait in mca_pml_tm.early and join the domain, in order, in
- * add_comm.
+ * A message may arrive before its communicator exists here: a peer that finished creating it
+ * earlier may send at once.  Such messages wait in mca_pml_tm.early and join the domain, in order,
+ * in add_comm.
  */
 #include "pml_tm_comm.h"
 
@@ -105,8 +106,8 @@ static int add_comm(ompi_communicator_t *comm)
     }
     if (OMPI_SUCCESS == rc) {
         /*
-         * untagged messages pass the device by: a communicator that has them is matched in
-         * software. Without memory, too.
+         * Untagged messages bypass the device, so a communicator that has them is matched in
+         * software.  So is a communicator for whose scope there is no memory.
          */
         (void) fab_offload_scope_init(&tmc->scope, NULL == tmc->excid ? mca_pml_tm.engine : NULL,
                                       &tmc->match);
@@ -123,7 +124,7 @@ static int add_comm(ompi_communicator_t *comm)
     return rc;
 }
 
-/* MPI_Init of Open MPI 4.1 does not look at what comes of its communicators: they end it here. */
+/* MPI_Init of Open MPI 4.1 ignores errors for its own communicators, so the job ends here. */
 int mca_pml_tm_add_comm(ompi_communicator_t *comm)
 {
     int rc = add_comm(comm);
@@ -137,8 +138,8 @@ int mca_pml_tm_add_comm(ompi_communicator_t *comm)
 }
 
 /*
- * Messages nobody received are dropped with their communicator: the program that left them is
- * erroneous, unless their sender cancels them.
+ * Messages that were not received are dropped with their communicator.  A program that leaves such
+ * messages is erroneous, unless their sender cancels them.
  */
 static void drop_messages(mca_pml_tm_comm_t *tmc, bool is_told)
 {
@@ -168,7 +169,7 @@ int mca_pml_tm_del_comm(ompi_communicator_t *comm)
 
     if (NULL != tmc) {
         if (0 != tmc->num_waiting) {
-            /* MPI_Finalize takes it away from requests that were freed, which hold it */
+            /* MPI_Finalize frees it although freed requests still hold it */
             mca_pml_tm_peer_flush();
         }
         fab_lock(mca_pml_tm.fab);

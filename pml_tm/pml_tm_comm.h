@@ -12,16 +12,16 @@ struct mca_pml_tm_comm {
     fab_offload_scope_t scope; /* of match */
     ompi_communicator_t *comm;
     int32_t num_sources; /* ranks a message can come from: the remote group's size */
-    uint32_t my_rank;    /* as source of what this process sends */
+    uint32_t my_rank;    /* this process's source rank in its messages */
     uint32_t context;
     unsigned fast;     /* PML_TM_FAST_* that may be used in it */
-    uint64_t tag_base; /* of the fabric tags of what this process sends; see pml_tm_wire.h */
-    /* ranks from 0 on that are known to send through the device that matches tags */
+    uint64_t tag_base; /* base of the fabric tags of this process's messages; see pml_tm_wire.h */
+    /* Ranks 0 to num_behind_device - 1 are known to send through the device that matches tags. */
     int32_t num_behind_device;
     uint32_t num_moved; /* fab_t.num_moved when that was found */
     /*
-     * The rank whose process was asked for last, and that process's name: not its record, which may
-     * be another process's by now.  -1: none yet.
+     * Cache: the rank that was looked up last, and its process's name. (A record could belong to
+     * another process by now.) -1: none yet.
      */
     int32_t sender_rank;
     uint64_t sender_name;
@@ -43,12 +43,12 @@ static inline mca_pml_tm_comm_t *mca_pml_tm_comm_find(uint32_t context)
 }
 
 /*
- * As mca_pml_tm_comm_peer(), by name, if there is no ompi_proc_t for the process yet: making one may
- * call into the runtime.  Lock held.
+ * As mca_pml_tm_comm_peer(), but looks the process up by name. For processes without ompi_proc_t:
+ * creating one may call into the runtime. Lock held.
  */
 fab_peer_t *mca_pml_tm_comm_peer_by_name(ompi_group_t *group, int32_t source);
 
-/* The peer behind a source of the communicator; NULL: this process has not met it yet. Lock held. */
+/* The peer of a source rank of the communicator; NULL: not known yet. Lock held. */
 static inline fab_peer_t *mca_pml_tm_comm_peer(const mca_pml_tm_comm_t *tmc, int32_t source)
 {
     ompi_group_t *group = tmc->comm->c_remote_group;
@@ -59,10 +59,10 @@ static inline fab_peer_t *mca_pml_tm_comm_peer(const mca_pml_tm_comm_t *tmc, int
     return OPAL_LIKELY(NULL != peer) ? peer : mca_pml_tm_comm_peer_by_name(group, source);
 }
 
-/* As mca_pml_tm_comm_is_sender(), for others than the one that was asked for last. */
+/* As mca_pml_tm_comm_is_sender(), when the rank is not the cached one. */
 bool mca_pml_tm_comm_find_sender(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer, int32_t rank);
 
-/* Is the peer the process with this rank, of those a message can come from?  Lock held. */
+/* Is the peer the process with this source rank? Lock held. */
 static inline bool mca_pml_tm_comm_is_sender(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer,
                                              int32_t rank)
 {

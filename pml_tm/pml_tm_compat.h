@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The one header that absorbs what differs between Open MPI 4.1 and 5.0.  Included first by every
- * file of pml_tm.
+ * The only header that depends on the version of Open MPI (4.1 or 5.0).  Every file of pml_tm
+ * includes it first.
  */
 #ifndef PML_TM_COMPAT_H
 #define PML_TM_COMPAT_H
@@ -66,8 +66,8 @@
 #define PML_TM_MODEX_SCOPE PMIX_GLOBAL
 
 /*
- * What this process knows of itself and its job; the members that are used have the same names in
- * both.
+ * Open MPI's record of this process and its job; the members that pml_tm uses have the same names
+ * in both versions.
  */
 #define mca_pml_tm_process opal_process_info
 
@@ -78,15 +78,15 @@
 #define PML_TM_ERR_PROC_FAILED MPI_ERR_PROC_FAILED
 #define PML_TM_ERR_REVOKED     MPI_ERR_REVOKED
 
-/* Did mpirun ask for it? */
+/* Did mpirun request fault tolerance? */
 static inline bool mca_pml_tm_is_fault_tolerant(void)
 {
     return ompi_ftmpi_enabled;
 }
 
 /*
- * Tell Open MPI of a process that failed, and threads that wait to look at their requests again.
- * Lock not held.
+ * Report a failed process to Open MPI, and make waiting threads check their requests again.  Lock
+ * not held.
  */
 static inline void mca_pml_tm_tell_failed(const opal_process_name_t *name)
 {
@@ -107,15 +107,14 @@ static inline bool mca_pml_tm_is_failed(const opal_process_name_t *name)
 }
 
 /*
- * Is the request one that cannot complete?  Then its status says why, and it may have been
- * completed.
+ * True if the request cannot complete.  Then its status says why, and it may have been completed.
  */
 static inline bool mca_pml_tm_is_request_failed(ompi_request_t *request)
 {
     return ompi_request_is_failed(request);
 }
 
-/* MPI_SUCCESS, or why nothing can come from this source (MPI_ANY_SOURCE). */
+/* MPI_SUCCESS, or the MPI error why no message can come from this source (or MPI_ANY_SOURCE). */
 static inline int mca_pml_tm_check_source(ompi_communicator_t *comm, int source)
 {
     int error = MPI_SUCCESS;
@@ -148,7 +147,10 @@ static inline bool mca_pml_tm_tag_is_collective(int32_t tag)
     return ompi_request_tag_is_collective(tag);
 }
 
-/* Failures and revocations are told over the BTLs, which must know all processes for it. */
+/*
+ * Open MPI propagates failures and revocations over the BTLs, which must know all processes for
+ * this.
+ */
 static inline int mca_pml_tm_add_btl_procs(ompi_proc_t **procs, size_t nprocs)
 {
     opal_bitmap_t reachable;
@@ -196,9 +198,8 @@ static inline mca_pml_transports_t *mca_pml_tm_get_transports(ompi_communicator_
 }
 
 /*
- * Open the BTLs, with which one-sided MPI (osc/rdma) moves data whatever the PML is.  In 5.0 that
- * is the PML's to do, and beside one that does not MPI_Win_create fails; in 4.1 Open MPI has done
- * it.
+ * Open the BTLs, which one-sided MPI (osc/rdma) uses with any PML.  In 5.0 the PML must do this, or
+ * MPI_Win_create fails; in 4.1 Open MPI has done it already.
  */
 static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable_mpi_threads)
 {
@@ -209,7 +210,7 @@ static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable
 /* Entry points that only one of the series has; they close the module's table. */
 #define PML_TM_MODULE_EXTRA PML_TM_MODULE_REVOKE.pml_get_transports = mca_pml_tm_get_transports,
 
-/* Communicators made without a parent have an id of their own: the module can send to them. */
+/* The module supports communicators made without a parent, which have an extended id. */
 #define PML_TM_FLAGS MCA_PML_BASE_FLAG_SUPPORTS_EXT_CID
 
 #else
@@ -306,8 +307,8 @@ static inline uint32_t mca_pml_tm_comm_index(const ompi_communicator_t *comm)
 }
 
 /*
- * Does each member of the communicator know it by another index?  Then *id is what all know it by
- * (Open MPI 5.0: made without a parent communicator).
+ * True if the members of the communicator use different indexes for it (Open MPI 5.0: made without
+ * a parent communicator). *id is then its extended id, the same in all members.
  */
 static inline bool mca_pml_tm_comm_extended_id(const ompi_communicator_t *comm, uint64_t id[2])
 {
@@ -336,8 +337,8 @@ static inline char *mca_pml_tm_hostname(const ompi_proc_t *proc)
 }
 
 /*
- * Open MPI's own wait for a request.  It puts the address of a variable of its own into the request
- * until the request is complete, and gcc 12 warns on some processors that it stays there.
+ * Open MPI's own wait for a request.  It stores the address of a local variable in the request
+ * until the request is complete; on some processors gcc 12 warns that the address stays there.
  */
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
 #pragma GCC diagnostic push

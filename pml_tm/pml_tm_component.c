@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The component: its parameters and counters, whether it can be used here, and opening and closing
- * the fabric.
+ * The component: parameters and counters, selection, opening and closing the fabric.
  */
 #include "pml_tm.h"
 
@@ -159,7 +158,7 @@ static int tm_open(void)
     fab_help_add_dir(PML_TM_HELP_DIR, &mca_pml_tm_component);
     output = opal_output_open(NULL);
     opal_output_set_verbosity(output, mca_pml_tm.params.verbose);
-    /* without a PML named, selection looks at a fixed list only: join it */
+    /* if no PML is named, selection considers only a fixed list: join it */
     opal_pointer_array_add(&mca_pml_base_pml, strdup("tm"));
     return OMPI_SUCCESS;
 }
@@ -171,7 +170,7 @@ static int tm_close(void)
     return OMPI_SUCCESS;
 }
 
-/* Did the user name tm?  Then a reason not to use it is told as an error. */
+/* Did the user name tm? If so, a reason not to use it is reported as an error. */
 static bool is_requested(void)
 {
     const char *const *value = NULL;
@@ -181,13 +180,16 @@ static bool is_requested(void)
            NULL != value && NULL != value[0] && 0 == strncmp(value[0], "tm", 2);
 }
 
-/* One process of a host shows what all have the same reason to show. */
+/* One process per host shows a message for which all have the same reason. */
 static bool is_speaker(void)
 {
     return 0 == mca_pml_tm_process.my_local_rank;
 }
 
-/* The first process to end ends the job: the others give the one that shows the message time. */
+/*
+ * The first process to exit ends the job, so the others give the process that shows the message
+ * some time.
+ */
 static void wait_for_speaker(void)
 {
     if (!is_speaker()) {
@@ -206,8 +208,8 @@ static void refuse(const char *topic, const char *why)
 }
 
 /*
- * A job on several hosts with no way between them is refused before it starts, not at its first
- * message.
+ * A job on several hosts without a provider between them is refused before it starts, not at its
+ * first message.
  */
 static bool reaches_all_hosts(void)
 {
@@ -219,7 +221,7 @@ static bool reaches_all_hosts(void)
         return true;
     }
     if (is_requested()) {
-        /* the others may have a reason of their own: they show it if the job lives on */
+        /* other processes may have another reason: they show it if the job still runs */
         wait_for_speaker();
         mca_pml_tm_show_help("several-hosts", mca_pml_tm_process.nodename, num_procs, num_local,
                              why);
@@ -328,7 +330,10 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
     return &mca_pml_tm.super;
 }
 
-/* Nothing may complete once the requests are gone. Each ends, with success or its peer's failure. */
+/*
+ * No operation may complete after the requests are gone, so each is waited for, until success or
+ * the failure of its peer.
+ */
 static void finish_gets(void)
 {
     fab_lock(mca_pml_tm.fab);

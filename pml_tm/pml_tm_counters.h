@@ -54,9 +54,9 @@ typedef struct mca_pml_tm_counters {
 } mca_pml_tm_counters_t;
 
 /*
- * Receives on the list of a device that matches tags, as the offload engine counts them.  Each
- * receive that finds no message when it is posted counts once: in `listed`, or in the
- * not_listed_... for the first reason that held. X(name, field of fab_offload_counters_t, help)
+ * Counters of the offload engine for receives and the device's tag list. Each receive that finds no
+ * message when it is posted counts once: in `listed`, or in the not_listed_... counter of the first
+ * reason that applied. X(name, field of fab_offload_counters_t, help)
  */
 #define PML_TM_OFFLOAD_COUNTERS(X)                                                                 \
     X(listed, reason[FAB_OFFLOAD_LISTABLE],                                                        \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Extended context ids: who knows whose index, and untagged messages until then.  The protocol:
+ * Extended context ids: exchange of indexes, and untagged messages until then.  The protocol:
  * pml_tm_excid.h.
  */
 #include "pml_tm_excid.h"
@@ -65,7 +65,7 @@ mca_pml_tm_untagged_t mca_pml_tm_excid_prefix(const mca_pml_tm_comm_t *tmc, uint
 }
 
 /*
- * Answer a member's first message with this process's index.  A peer that failed has no use for it.
+ * Answer a member's first message with this process's index.  A failed peer needs no answer.
  */
 static void tell_context(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer)
 {
@@ -161,7 +161,7 @@ void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const 
     memcpy(&context, data, sizeof(context));
     tmc = mca_pml_tm_excid_comm(context.excid);
     if (NULL == tmc) {
-        return; /* freed since this process asked */
+        return; /* the communicator was freed meanwhile */
     }
     if (context.rank >= (uint32_t) tmc->num_sources ||
         !mca_pml_tm_comm_is_sender(tmc, peer, (int32_t) context.rank) ||

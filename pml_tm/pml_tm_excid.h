@@ -2,11 +2,12 @@
 /*
  * Communicators whose context id differs between their members.
  *
- * MPI_Comm_create_from_group and MPI_Intercomm_create_from_groups (MPI sessions, Open MPI 5.0)
- * agree on no index: such a communicator has a 128-bit extended id, the same everywhere, and an
- * index of its own in each process.  A message needs its receiver's.  Until a member knows it, it
- * sends untagged (FAB_AM_NO_TAG: matching hardware leaves it alone) with the extended id and its
- * own index in front of the payload; the receiver notes that index and answers, once, with its own.
+ * MPI_Comm_create_from_group and MPI_Intercomm_create_from_groups (MPI sessions, Open MPI 5.0) do
+ * not agree on an index: such a communicator has a 128-bit extended id, the same everywhere, and a
+ * different index in each process. A tag must have the receiver's index. Until a sender knows it,
+ * it sends untagged messages (FAB_AM_NO_TAG, which matching hardware leaves to software) with the
+ * extended id and its own index in front of the payload. The receiver notes that index and answers
+ * once, with its own.
  *
  *   rank 0                                                      rank 1
  *   NO_TAG {excid, EAGER or RNDV, my index is 5}, payload   ->  notes 0: 5; delivers as a tagged message to its index 7
@@ -22,7 +23,7 @@
 
 #define PML_TM_CONTEXT_UNKNOWN UINT32_MAX
 
-/* Of a communicator with an extended id. */
+/* Extra state of a communicator with an extended id. */
 struct mca_pml_tm_excid {
     mca_pml_tm_comm_t *next; /* all such communicators */
     uint64_t id[2];
@@ -30,20 +31,20 @@ struct mca_pml_tm_excid {
 };
 
 /*
- * Give the communicator what its extended id needs, if it has one. OMPI_SUCCESS,
+ * Allocate this state if the communicator has an extended id. OMPI_SUCCESS,
  * OMPI_ERR_OUT_OF_RESOURCE.
  */
 int mca_pml_tm_excid_add(mca_pml_tm_comm_t *tmc);
 
-/* The communicator goes. */
+/* The communicator is about to be freed. */
 void mca_pml_tm_excid_remove(mca_pml_tm_comm_t *tmc);
 
 /* The communicator with this extended id, or NULL if it is not (or no longer) here. */
 mca_pml_tm_comm_t *mca_pml_tm_excid_comm(const uint64_t id[2]);
 
 /*
- * The fabric tag of a message with this MPI tag to this rank, in *out. False: it must go untagged,
- * *out lacks the context id.
+ * The fabric tag of a message with this MPI tag to this rank, in *out. False: the message must go
+ * untagged, and *out lacks the context id.
  */
 static inline bool mca_pml_tm_excid_tag(const mca_pml_tm_comm_t *tmc, int rank, int32_t tag,
                                         uint64_t *out)
@@ -55,10 +56,12 @@ static inline bool mca_pml_tm_excid_tag(const mca_pml_tm_comm_t *tmc, int rank, 
     return is_known;
 }
 
-/* What precedes an untagged message's payload; id is the one that it would have with a tag. */
+/*
+ * The prefix of an untagged message's payload; id is the message id that it would have with a tag.
+ */
 mca_pml_tm_untagged_t mca_pml_tm_excid_prefix(const mca_pml_tm_comm_t *tmc, uint8_t id);
 
-/* Read it from data, of a message with this fabric tag. False: it makes no sense. */
+/* Read the prefix from the data of a message with this fabric tag. False: it is malformed. */
 bool mca_pml_tm_excid_read(uint64_t tag, const void *data, size_t len,
                            mca_pml_tm_untagged_t *prefix);
 
@@ -72,8 +75,8 @@ void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const 
 bool mca_pml_tm_excid_is_for(const mca_pml_tm_comm_t *tmc, const void *data);
 
 /*
- * An untagged message, whose prefix was read and checked, for a communicator that is here; data is
- * what follows the prefix.
+ * Deliver an untagged message whose prefix was read and checked, to a communicator that exists
+ * here; data points behind the prefix.
  */
 void mca_pml_tm_excid_deliver(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
                               const mca_pml_tm_untagged_t *prefix, const void *data, size_t len);

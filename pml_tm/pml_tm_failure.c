@@ -11,7 +11,7 @@
 #include "pml_tm_send.h"
 #include "pml_tm_stream.h"
 
-/* Seconds that mpirun, which usually knows first, is given to end the job before pml tm does. */
+/* Seconds that mpirun, which usually knows first, has to end the job before pml tm does. */
 #define FAILURE_GRACE 3.0
 
 /* A peer that failed, not handled yet. */
@@ -49,7 +49,7 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
     }
     failure = calloc(1, sizeof(*failure));
     if (NULL == failure) {
-        return; /* with no memory left mpirun's word on it must do */
+        return; /* without memory, mpirun's message must suffice */
     }
     failure->name = name_of(peer);
     failure->at = now();
@@ -59,7 +59,7 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
     atomic_store_explicit(&mca_pml_tm.failures, failure, memory_order_release);
 }
 
-/* Does a request that has an id wait for something of the peer? */
+/* Does a request with an id wait for an answer or data of the peer? */
 static bool waits_for(mca_pml_tm_core_t *core, const fab_peer_t *peer)
 {
     if (peer != core->peer || PML_TM_ACTIVE != core->state) {
@@ -80,7 +80,8 @@ bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer)
         if (NULL != record->held) {
             return true;
         }
-        record->must_hold = false; /* nobody would let go on what is held from now on */
+        /* the peer would never release messages that are held from now on */
+        record->must_hold = false;
     }
     do {
         core = (mca_pml_tm_core_t *) fab_idmap_next(&mca_pml_tm.ids, &index);
@@ -177,13 +178,13 @@ bool mca_pml_tm_refuse_revoked(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer, f
     if (OPAL_LIKELY(!tmc->is_coll_revoked) || !is_revoked(tmc, mca_pml_tm_tag_tag(hdr.tag))) {
         return false;
     }
-    if (0 != hdr.app_ctx) { /* the sender waits for an answer; one that failed does not */
+    if (0 != hdr.app_ctx) { /* the sender waits for an answer, unless it failed */
         (void) fab_post(peer, fab_hdr(PML_TM_AM_NACK, PML_TM_ERR_REVOKED, hdr.app_ctx), NULL, 0);
     }
     return true;
 }
 
-/* All out of the domain, oldest first, and those that are not refused in again. */
+/* Take all messages out of the domain, oldest first, and put those back that are not refused. */
 static void refuse_unexpected(mca_pml_tm_comm_t *tmc)
 {
     mca_pml_tm_msg_t *msg, *first = NULL, **tail = &first;

@@ -7,7 +7,7 @@
 #include "pml_tm_offload.h"
 #include "pml_tm_send.h"
 
-/* Held messages that go on in one turn of the sender's queue, before others get theirs. */
+/* Held messages that one turn of the sender's queue releases, before other items get their turn. */
 #define SENDS_PER_TURN 256
 
 static bool contexts_have(const mca_pml_tm_contexts_t *contexts, uint32_t context)
@@ -61,7 +61,7 @@ static void want(mca_pml_tm_peer_t *record, uint32_t context)
         return;
     }
     if (PML_TM_FLOW_CONTEXTS == record->wanted.count) {
-        release(record); /* so many that there is nothing to gain by holding it back */
+        release(record); /* so many communicators that holding messages back gains nothing */
     } else {
         tell(record->peer, PML_TM_FLOW_OPEN, context);
         record->wanted.context[record->wanted.count++] = context;
@@ -93,7 +93,7 @@ void mca_pml_tm_flow_stop(fab_peer_t *peer, fab_hdr_t hdr)
     uint32_t context = mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits);
 
     if (NULL == record) {
-        return; /* without memory it is not held back */
+        return; /* without memory the sender is not throttled */
     }
     if (!record->is_throttled) {
         stop(record);
@@ -111,7 +111,7 @@ void mca_pml_tm_flow_release(void)
     }
 }
 
-/* Messages from this source, or all, are wanted in the communicator. */
+/* A receive in the communicator waits for messages from this source, or from all. */
 static void want_source(mca_pml_tm_comm_t *tmc, int32_t source)
 {
     fab_peer_t *peer;
@@ -164,7 +164,7 @@ static inline bool is_exempt(const mca_pml_tm_send_request_t *req)
            mca_pml_tm.fab->config.name == req->core.peer->name;
 }
 
-/* Is this a queued item of a send that must be held back? */
+/* Is this the queued item of a send that must be held? */
 static bool is_to_hold(const fab_item_t *item, const void *ctx)
 {
     const mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item((fab_item_t *) item);
@@ -172,7 +172,7 @@ static bool is_to_hold(const fab_item_t *item, const void *ctx)
     return mca_pml_tm_send_item == item->fn && !is_exempt(req) && must_hold(ctx, req->tag);
 }
 
-/* Those that are queued for room are older than what is held: they go in front of it. */
+/* Sends that are queued for room are older than held ones and go in front of them. */
 static void hold_queued(mca_pml_tm_peer_t *record)
 {
     fab_item_t *first = fab_unqueue(record->peer, is_to_hold, record);

@@ -2,14 +2,15 @@
 /*
  * Flow control of unexpected messages.
  *
- * A receiver that keeps more than params.unexpected_max bytes of them tells the sender of each
- * further one to hold: it then starts no more user messages, of any length, until half of that
- * memory is free again.  A blocking send waits meanwhile; a non-blocking one stays an open request
- * of its sender, which costs the receiver nothing.
+ * When unexpected messages take more than params.unexpected_max bytes, the receiver sends HOLD to
+ * the sender of each further one.  That sender then starts no more user messages, of any length,
+ * until half of the memory is free again.  A blocking send waits meanwhile.  A non-blocking one
+ * stays an open request of its sender and costs the receiver nothing.
  *
- * MPI lets a receive wait for any message that was sent, however many unwanted ones are ahead of it.
- * So a sender may go on (OPEN) in those communicators in which a receive waits for it, or a probe
- * found nothing, until a message arrives and no receive waits for another (CLOSE).
+ * MPI allows a receive to wait for any message that was sent, however many unmatched ones are ahead
+ * of it.  So the receiver lets a sender go on (OPEN) in communicators where a receive waits for
+ * that sender, or a probe found nothing.  When a message arrives and no receive waits for another
+ * one, the receiver stops the sender again (CLOSE).
  *
  *   receiver                                   sender
  *   HOLD                                   ->  user messages are held back, in order
@@ -19,12 +20,13 @@
  *   ALL                                    ->  all go on, and nothing is held back any more
  *
  * Messages with internal tags (collectives) are never held back: no user message can match their
- * receives, and collectives must not wait for receives of the user.  Untagged ones (pml_tm_excid.h)
- * are not either: they come for one round trip only.  Nor is what a process sends to itself: its
- * request would take more memory than the message.  One longer than an announcement is announced.
+ * receives, and collectives must not wait for receives of the user.  Nor are untagged messages
+ * (pml_tm_excid.h), which are sent for one round trip only, and messages of a process to itself,
+ * whose requests would take more memory than the messages.  A message to itself that is longer than
+ * an announcement is announced.
  *
- * Order: of one communicator's messages those that are queued for room in the fabric are older than
- * those that are held, and no message passes a held one of its communicator.
+ * Order: within a communicator, messages that are queued for room in the fabric are older than held
+ * ones, and no message overtakes a held message.
  *
  * Lock: the fabric's.
  */
@@ -36,21 +38,21 @@
 
 /* ---- receiver ----------------------------------------------------------- */
 
-/* One more message is kept although unexpected_max is reached. Lock held. */
+/* A message was kept although unexpected_max is reached: throttle its sender. Lock held. */
 void mca_pml_tm_flow_stop(fab_peer_t *peer, fab_hdr_t hdr);
 
-/* There is room again: all go on. Lock held. */
+/* There is memory again: release all senders. Lock held. */
 void mca_pml_tm_flow_release(void);
 
-/* Senders that are held back and for which a receive waits go on. Lock held. */
+/* Let throttled senders for which a receive waits go on. Lock held. */
 void mca_pml_tm_flow_feed(void);
 
-/* A probe has found nothing: senders that may have what it looks for go on.  Lock held. */
+/* A probe has found nothing: let senders that may have a matching message go on. Lock held. */
 void mca_pml_tm_flow_probe(mca_pml_tm_comm_t *tmc, int32_t source, int32_t tag);
 
 /* ---- sender ------------------------------------------------------------- */
 
-/* Must a send to the peer with this record become a request, since it may have to be held? */
+/* Must a send to this peer have a request, because it may have to be held? */
 static inline bool mca_pml_tm_flow_is_slow(const mca_pml_tm_peer_t *record)
 {
     return record->must_hold || NULL != record->held;

@@ -2,10 +2,10 @@
 /*
  * Messages from the wire: checked, matched, and handed to their receive or kept.
  *
- * Memory for what is kept is bounded: past params.unexpected_max bytes the sender of each further
- * message is told to hold its messages back (pml_tm_flow.h); when half of it is free again all go
- * on.  What was on its way by then is kept beyond the bound: at most a ring's content and some sixty
- * messages a sender (send_progress()).
+ * Memory for unexpected messages is bounded: past params.unexpected_max bytes the sender of each
+ * further message is throttled (pml_tm_flow.h); when half of the memory is free again, all go on.
+ * Messages in flight at that time are kept beyond the bound: at most a ring's content and some
+ * sixty messages per sender (send_progress()).
  */
 #include "pml_tm_msg.h"
 
@@ -21,14 +21,14 @@
 #include "pml_tm_stream.h"
 
 /*
- * Short messages come from a cache of free ones, which holds so many at most: malloc and free cost
- * more than all the rest.
+ * Limit of the cache of free records for short messages: malloc and free would cost more than all
+ * other work.
  */
 enum { SHORT_DATA = 64, CACHE_MAX = 256 };
 
 _Static_assert(FAB_COPY_SHORT_MAX <= SHORT_DATA, "a short message fits one of these");
 
-/* The rare half of a function, so that it does not cost the common half saved registers. */
+/* Out of line, so that the common path need not save registers. */
 #define NOINLINE __attribute__((noinline))
 
 static mca_pml_tm_msg_t *msg_alloc(size_t data_len)
@@ -113,14 +113,14 @@ static inline int32_t msg_source(fab_hdr_t hdr)
     return mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits);
 }
 
-/* Is the source the sender's rank here, the tag one that can be sent? */
+/* Is the source the sender's rank in this communicator, and is the tag legal for a send? */
 static inline bool is_valid(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer, fab_hdr_t hdr)
 {
     return mca_pml_tm_comm_is_sender(tmc, peer, msg_source(hdr)) &&
            OMPI_ANY_TAG != mca_pml_tm_tag_tag(hdr.tag);
 }
 
-/* Is this one of the messages that the device which matches tags counts? */
+/* Does the tag-matching device count this message? */
 static inline bool is_by_device(const fab_peer_t *peer)
 {
     return 0 != (peer->caps & FAB_CAP_TM);
@@ -146,7 +146,7 @@ void mca_pml_tm_msg_early_untagged(fab_peer_t *peer, fab_hdr_t hdr,
 {
     mca_pml_tm_msg_t *msg = mca_pml_tm_msg_keep(peer, hdr, data, len, len, len);
 
-    /* what was checked: data is the sender's to change */
+    /* copy what was checked: the sender can still change data */
     memcpy(msg->data, prefix, sizeof(*prefix));
     msg_early(msg);
 }
@@ -168,7 +168,7 @@ static void join_untagged(mca_pml_tm_comm_t *tmc, const mca_pml_tm_msg_t *msg)
                              msg->data_len - sizeof(prefix));
 }
 
-/* An early message whose communicator has come, off its list: into the domain. */
+/* Put an early message, which is off its list, into the domain of its new communicator. */
 static void msg_join(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg)
 {
     if (FAB_AM_NO_TAG == msg->hdr.id) {
@@ -233,8 +233,8 @@ void mca_pml_tm_msg_fini(void)
 }
 
 /*
- * Find the receive for a message.  NULL: there is none; then *tmc is its domain, or NULL if it is
- * early, and the message is to be kept, unless *is_bad.
+ * Find the receive for a message.  NULL: there is none.  Then the message must be kept, unless
+ * *is_bad; *tmc is its communicator, or NULL if the message is early.
  */
 static inline mca_pml_tm_recv_request_t *msg_match(fab_peer_t *peer, fab_hdr_t hdr,
                                                    mca_pml_tm_comm_t **tmc, bool *is_bad)
@@ -289,7 +289,7 @@ static NOINLINE void msg_eager_any(fab_peer_t *peer, fab_hdr_t hdr, const void *
     }
 }
 
-/* Does a short message go the short way?  Its communicator has no device that matches. */
+/* May a short message use the fast path? Its communicator must have no device that matches. */
 static inline bool is_short_way(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer, fab_hdr_t hdr,
                                 size_t len, int32_t source)
 {
@@ -315,14 +315,14 @@ static inline __attribute__((always_inline)) void receive_short(mca_pml_tm_recv_
     mca_pml_tm_done(&req->core);
 }
 
-/* The same out of line, for what is not the commonest. */
+/* The same out of line, for less common cases. */
 static NOINLINE void receive_short_late(mca_pml_tm_recv_request_t *req, fab_peer_t *peer,
                                         fab_hdr_t hdr, const void *data, size_t len)
 {
     receive_short(req, peer, hdr, data, len);
 }
 
-/* Keep a short message for which there is no receive: msg_store() in one. */
+/* Keep a short message for which there is no receive: an inlined msg_store(). */
 static inline void keep_short(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
                               const void *data, size_t len, uint64_t key)
 {
@@ -352,7 +352,7 @@ static NOINLINE void msg_short_any(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab
     fab_match_recv_t *recv;
 
     if (OPAL_UNLIKELY(OMPI_ANY_TAG == mca_pml_tm_tag_tag(hdr.tag))) {
-        msg_eager_any(peer, hdr, data, len); /* says what is wrong */
+        msg_eager_any(peer, hdr, data, len); /* reports what is wrong */
         return;
     }
     recv = fab_match_has_others(&tmc->match)
@@ -367,8 +367,8 @@ static NOINLINE void msg_short_any(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab
 }
 
 /*
- * The common case inline: a short message for the oldest receive that is posted.  A tag that cannot
- * be fits no receive that names it, so only the source is looked at.
+ * The common case inline: a short message for the oldest posted receive.  An illegal tag matches no
+ * receive that names a tag, so only the source is checked.
  */
 void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
@@ -417,7 +417,10 @@ void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
         mca_pml_tm_recv_rndv(req, peer, hdr, &rndv, (const char *) data + sizeof(rndv),
                              len - sizeof(rndv));
     } else if (!is_bad) {
-        /* in a ring the sender could still change it: what was read is kept; others sent it whole */
+        /*
+         * In a ring the sender could still change the data, so the values that were checked are
+         * stored.  Other providers deliver the message as a whole.
+         */
         msg_store(tmc, peer, hdr, sizeof(rndv) == len ? (const void *) &rndv : data, len, rndv.len);
     }
 }

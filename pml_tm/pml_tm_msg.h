@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages: what arrives from the fabric, and what is kept until a receive matches it.
+ * Messages: arrival from the fabric, and storage until a receive matches them.
  */
 #ifndef PML_TM_MSG_H
 #define PML_TM_MSG_H
@@ -8,9 +8,9 @@
 #include "pml_tm_comm.h"
 
 /*
- * An unexpected message (in its communicator's domain), an early one (its communicator is not here
- * yet), or one that a matched probe has taken out.  Owner: the domain, the early list, or the
- * ompi_message_t.
+ * An unexpected message (in its communicator's domain), an early message (its communicator does not
+ * exist here yet), or a message that a matched probe has taken.  Owner: the domain, the early list,
+ * or the ompi_message_t.
  */
 struct mca_pml_tm_msg {
     fab_match_msg_t match;
@@ -32,26 +32,28 @@ void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
 void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 
 /*
- * Keep an untagged message for a communicator that is not here yet: data has len bytes, and begins
- * with the prefix, which was checked. Lock held.
+ * Keep an untagged message for a communicator that does not exist here yet. data has len bytes and
+ * begins with the prefix, which was checked.  Lock held.
  */
 void mca_pml_tm_msg_early_untagged(fab_peer_t *peer, fab_hdr_t hdr,
                                    const mca_pml_tm_untagged_t *prefix, const void *data,
                                    size_t len);
 
 /*
- * A message with room for data_len bytes of data, of which `here` are copied; len bytes in all.  It
- * counts as kept.  Running out of memory here would lose it: the job cannot go on.  Lock held.
+ * Store a message of len bytes, with room for data_len bytes of data, `here` of which are copied
+ * now.  Its memory counts as used.  If memory runs out the message would be lost, so the job ends.
+ * Lock held.
  */
 mca_pml_tm_msg_t *mca_pml_tm_msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                                       size_t here, size_t data_len, size_t len);
 
-/* There is no memory for what has arrived: ends the job. */
+/* There is no memory for an arrived message: end the job. */
 void mca_pml_tm_msg_no_memory(size_t bytes);
 
 /*
- * Take the receive that a message fits, before all of it is here: *req, NULL if there is none, or if
- * a device has a say.  False: the peer failed for it.  Lock held.
+ * Match a message before all of it has arrived. *req is its receive, or NULL if there is none, or
+ * if a device takes part in matching.  False: the message was malformed and the peer has failed.
+ * Lock held.
  */
 bool mca_pml_tm_msg_find(fab_peer_t *peer, fab_hdr_t hdr, mca_pml_tm_recv_request_t **req);
 
@@ -71,7 +73,7 @@ bool mca_pml_tm_msg_give(mca_pml_tm_msg_t *msg, void *buf, size_t size,
 /* Free it. Lock held. */
 void mca_pml_tm_msg_release(mca_pml_tm_msg_t *msg);
 
-/* Move the early messages of a communicator that has come into its domain. Lock held. */
+/* Move the early messages of a new communicator into its domain. Lock held. */
 void mca_pml_tm_msg_join(mca_pml_tm_comm_t *tmc);
 
 /* Take the early message that the peer sent under this id off its list; NULL: there is none. */

@@ -17,8 +17,8 @@ enum { REPORT_EVERY = 1 << 14 }; /* unexpected messages: doc/offload.md, R11 */
 /* ---- listing ------------------------------------------------------------ */
 
 /*
- * Does all that others send in the communicator come through the device?  Those who are known to
- * are not asked again.
+ * Do the messages of all other ranks of the communicator come through the device?  Ranks that are
+ * known to use it are not checked again.
  */
 static bool is_all_behind_device(mca_pml_tm_comm_t *tmc)
 {
@@ -55,8 +55,8 @@ static fab_offload_reason_t find_reason(mca_pml_tm_comm_t *tmc, int32_t source)
 }
 
 /*
- * What the device compares.  A wildcard is zero in both; the class bit keeps a wildcard tag away
- * from internal messages.
+ * Tag and mask for the device.  A wildcard is zero in both; the class bit keeps a wildcard tag from
+ * matching internal messages.
  */
 static void set_tag(const mca_pml_tm_comm_t *tmc, fab_tm_recv_t *recv, int32_t source, int32_t tag)
 {
@@ -128,14 +128,14 @@ void mca_pml_tm_offload_release_slow(mca_pml_tm_recv_request_t *req)
 
 /* ---- what the device matched -------------------------------------------- */
 
-/* The message is here. */
+/* The message has arrived. */
 static void receive_data(mca_pml_tm_recv_request_t *req, fab_peer_t *peer,
                          const fab_tm_match_t *match)
 {
     fab_hdr_t hdr = match->hdr;
 
     if (FAB_TM_READ == match->kind) {
-        hdr.app_ctx = 0; /* the sender knows */
+        hdr.app_ctx = 0; /* the sender needs no FIN */
     }
     if (NULL == match->data) {
         mca_pml_tm_recv_placed(req, peer, hdr, match->len);
@@ -155,21 +155,24 @@ fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req)
 {
     const fab_tm_match_t *match = &req->tm_match;
 
-    /* if it broke off at once, no header was seen */
+    /* if the transfer broke off at once, no header was seen */
     return sender_by_rank(req, match->is_first
                                    ? mca_pml_tm_tag_source(match->hdr.tag, mca_pml_tm.source_bits)
                                    : req->req_recv.req_base.req_peer);
 }
 
 /*
- * All is there, or will never be.  In the latter case the sender failed and the request stays open,
- * as for any sender that fails half way.
+ * All data has arrived, or never will.  In the latter case the sender failed and the request stays
+ * open, as for any sender that fails midway.
  */
 static void receive_matched(mca_pml_tm_recv_request_t *req)
 {
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_recv.req_base.req_comm);
     const fab_tm_match_t *match = &req->tm_match;
-    /* who failed since may still have a record; without it nothing can be answered or fetched */
+    /*
+     * a peer that failed since may still have a record; without it nothing can be answered or
+     * fetched
+     */
     fab_peer_t *peer = NULL != match->peer ? match->peer : mca_pml_tm_offload_sender(req);
 
     req->core.peer = peer;
@@ -237,7 +240,7 @@ static bool handle(const fab_offload_event_t *event)
     case FAB_OFFLOAD_LOST:
         mca_pml_tm_offload_release(req);
         req->tm_match.kind = FAB_TM_LOST;
-        req->tm_match.peer = NULL; /* as it was when the match came */
+        req->tm_match.peer = NULL; /* the peer as it was when the match came */
         receive_matched(req);
         break;
     default:

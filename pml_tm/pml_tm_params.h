@@ -9,19 +9,19 @@
 #include "fabric/fab_param.h"
 
 /*
- * Paths for the most common case, each ending in the general one where the case is another.
+ * Fast paths for the most common cases; each falls back to the general path in all other cases.
  * fast_paths switches them off, for tests.
  */
 enum {
-    /* a blocking call polls for messages alone, most times, and stops when it has what it waits for */
+    /* a blocking call mostly polls only for messages, and stops when it has what it waits for */
     PML_TM_FAST_WAIT = 1 << 0,
     /* a receive is posted at the end of the short list; a short message takes the oldest receive */
     PML_TM_FAST_RECV = 1 << 1,
     /* a short message goes straight into the ring of a peer on this host */
     PML_TM_FAST_SEND = 1 << 2,
-    /* a request that nobody gave a callback or freed is completed at once, not by way of a list */
+    /* a request that has no callback and was not freed is completed at once, not through a list */
     PML_TM_FAST_COMPLETE = 1 << 3,
-    /* MPI_Waitall of this PML's requests by its own function (pml_tm_wait.c) */
+    /* MPI_Waitall of pml_tm itself, for its own requests (pml_tm_wait.c) */
     PML_TM_FAST_WAIT_ALL = 1 << 4,
     /*
      * MPI_Recv takes a short message out of the ring, and any that is here whole out of the unexpected

@@ -27,7 +27,7 @@ int mca_pml_tm_peer_publish(void)
     return rc;
 }
 
-/* Is this an address of a process we can talk to?  If not, *why says why not. */
+/* Does the address belong to a process that can be reached? If not, *why is the reason. */
 static int check_address(const modex_blob_t *blob, size_t len, const char **why)
 {
     if (len >= sizeof(blob->head) && __builtin_bswap32(PML_TM_ADDRESS_MAGIC) == blob->head.magic) {
@@ -50,7 +50,7 @@ static int check_address(const modex_blob_t *blob, size_t len, const char **why)
     return OMPI_SUCCESS;
 }
 
-/* Open the peer in the fabric with what it put into the modex. */
+/* Open the peer in the fabric with its address from the modex. */
 static fab_peer_t *open_peer(const ompi_proc_t *proc, const modex_blob_t *blob, size_t len, int *rc,
                              const char **why)
 {
@@ -90,7 +90,7 @@ fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc)
         free(hostname);
         return NULL;
     }
-    /* the record before the pointer to it: other threads use the slot without the lock */
+    /* write the record before the pointer to it: other threads read the slot without the lock */
     opal_atomic_wmb();
     proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = peer;
     return peer;
@@ -130,7 +130,7 @@ static void record_free(mca_pml_tm_peer_t *record)
     free(record);
 }
 
-/* Its record goes before the peer does. */
+/* Free its record before the peer. */
 static void forget(fab_peer_t *peer)
 {
     mca_pml_tm_peer_t **link = &mca_pml_tm.peers;
@@ -153,7 +153,7 @@ static time_t now_seconds(void)
     return now.tv_sec;
 }
 
-/* Are sends held back for a peer that is up? */
+/* Are sends held back for a live peer? */
 static bool has_held(void)
 {
     const mca_pml_tm_peer_t *record = mca_pml_tm.peers;
@@ -164,7 +164,7 @@ static bool has_held(void)
     return NULL != record;
 }
 
-/* What is left to send; it is sent if it can be. */
+/* Try to send queued messages; returns what is left. */
 static bool flush_some(void)
 {
     bool has_more;
@@ -198,7 +198,7 @@ void mca_pml_tm_peer_flush(void)
 int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
 {
     mca_pml_tm_peer_flush();
-    /* one-sided MPI has told the BTLs of them; nobody else tells them of the end */
+    /* one-sided MPI has added them to the BTLs; only the PML tells the BTLs of their end */
     if (NULL != mca_bml.bml_del_procs) {
         (void) mca_bml.bml_del_procs(nprocs, procs);
     }

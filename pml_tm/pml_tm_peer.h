@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processes.  The fabric's peer record is in the process's endpoint slot.  What pml_tm itself must
- * remember of a peer (fab_peer_t.user[]) is flow control: it exists only for peers that hold messages
- * back or were told to, and costs no memory for the rest.
+ * Processes.  The fabric's peer record is in the process's endpoint slot. pml_tm's own record of a
+ * peer (fab_peer_t.user[]) is for flow control.  It exists only for peers that throttle this
+ * process or are throttled by it; other peers cost no memory.
  */
 #ifndef PML_TM_PEER_H
 #define PML_TM_PEER_H
@@ -22,9 +22,9 @@ struct mca_pml_tm_peer {
     bool is_throttled;            /* it was told to hold its messages back ... */
     mca_pml_tm_contexts_t wanted; /* ... except in these communicators */
     /* as the sender */
-    bool must_hold;             /* it told us so ... */
+    bool must_hold;             /* the peer told this process to hold messages ... ... */
     mca_pml_tm_contexts_t open; /* ... except in these communicators, by its context ids */
-    bool is_queued;             /* item is: some of what is held may go */
+    bool is_queued;             /* item item is queued: some held messages may go */
     fab_item_t item;
     fab_item_t *held; /* items of requests that are held back, oldest first */
     fab_item_t **held_tail;
@@ -35,7 +35,7 @@ mca_pml_tm_peer_t *mca_pml_tm_peer_record(fab_peer_t *peer);
 
 /*
  * Open the endpoint of a process at its first use.  Lock not held; may block on the modex.  On
- * failure NULL, and *rc says why; the user has been told.
+ * failure returns NULL, with the reason in *rc; the user has been told.
  */
 fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc);
 
@@ -76,8 +76,9 @@ static inline uint64_t mca_pml_tm_peer_name(const opal_process_name_t *name)
 }
 
 /*
- * Before peers are closed: send what is queued for them, as far as they take it within
- * params.close_timeout.  It does not wait a second time for what it waited for in vain.  Lock not held.
+ * Before peers are closed: send their queued messages, as far as they take them within
+ * params.close_timeout.  After one wait in vain it does not wait again for the same messages.  Lock
+ * not held.
  */
 void mca_pml_tm_peer_flush(void);
 

@@ -19,8 +19,8 @@ static void set_status(ompi_status_public_t *status, const mca_pml_tm_msg_t *msg
 }
 
 /*
- * The oldest message that fits, its status set; taken out of the domain if the caller wants the
- * message.
+ * Find the oldest matching message and set its status; take it out of the domain if the caller
+ * wants the message.
  */
 static bool find(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken,
                  ompi_status_public_t *status)
@@ -56,8 +56,8 @@ static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
 }
 
 /*
- * Is it the turn of all of Open MPI?  As in mca_pml_tm_wait(), every poll counts, in all calls
- * together; threads do not share the count.
+ * Should this poll cover all of Open MPI?  As in mca_pml_tm_wait(), polls of all calls count
+ * together; each thread has its own count.
  */
 static bool is_others_turn(void)
 {
@@ -70,7 +70,10 @@ static bool is_others_turn(void)
     return true;
 }
 
-/* MPI_SUCCESS, or why waiting is in vain: a process failed or the communicator was revoked. */
+/*
+ * MPI_SUCCESS, or the error why waiting is pointless: a process failed, or the communicator was
+ * revoked.
+ */
 static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken,
                      ompi_status_public_t *status)
 {
@@ -91,8 +94,8 @@ static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
 }
 
 /*
- * Fill in the handle, allocated before the message was taken: so nothing can fail after.  It holds
- * the communicator, which the user may free before the message is received.
+ * Fill in the handle.  It was allocated before the message was taken, so nothing can fail now.  It
+ * retains the communicator, which the user may free before the message is received.
  */
 static int make_message(mca_pml_tm_msg_t *msg, ompi_communicator_t *comm, ompi_message_t *message,
                         ompi_message_t **out)

@@ -12,7 +12,7 @@
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
 
-/* The rare half of a function, so that it does not cost the common half saved registers. */
+/* Out of line, so that the common path need not save registers. */
 #define NOINLINE __attribute__((noinline))
 
 /* A request off the free list; NULL: no memory, or all that may exist are in use. Lock not held. */
@@ -130,7 +130,7 @@ void mca_pml_tm_recv_put(mca_pml_tm_recv_request_t *req, const void *data, size_
     req->received += len;
 }
 
-/* A synchronous send waits for this. A peer that failed has no use for it. */
+/* Acknowledge a synchronous send. A failed peer needs no answer. */
 static inline void acknowledge(fab_peer_t *peer, fab_hdr_t hdr)
 {
     if (OPAL_UNLIKELY(0 != hdr.app_ctx)) {
@@ -170,7 +170,7 @@ int mca_pml_tm_irecv_init(void *buf, size_t count, ompi_datatype_t *datatype, in
     return OMPI_SUCCESS;
 }
 
-/* A started receive; the lock is taken and given back, what it completed is completed. */
+/* Start a receive: takes and releases the lock, and completes finished requests. */
 static inline int recv_new(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
                            ompi_communicator_t *comm, bool is_blocking,
                            mca_pml_tm_recv_request_t **request)
@@ -197,7 +197,7 @@ static inline bool is_short_way(const ompi_communicator_t *comm, const ompi_data
            mca_pml_tm_is_plain(datatype);
 }
 
-/* recv_alloc() and recv_start() in one, of a request that is not persistent, of a plain type. */
+/* recv_alloc() and recv_start() in one, for a request that is not persistent, with a plain type. */
 static inline void recv_begin(mca_pml_tm_recv_request_t *req, void *buf, size_t count,
                               ompi_datatype_t *datatype, int src, int tag,
                               ompi_communicator_t *comm)
@@ -259,7 +259,7 @@ static NOINLINE int irecv_any(void *buf, size_t count, ompi_datatype_t *datatype
     return rc;
 }
 
-/* mca_pml_tm_irecv() by the short way, with threads. */
+/* Fast path of mca_pml_tm_irecv() with threads. */
 static NOINLINE int irecv_locked(void *buf, size_t count, ompi_datatype_t *datatype, int src,
                                  int tag, ompi_communicator_t *comm, ompi_request_t **request)
 {
@@ -314,14 +314,13 @@ int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src
 }
 
 /*
- * The request of a blocking call is one from any source, of which one failed: a call that blocks
- * cannot wait on.
+ * A blocking receive from MPI_ANY_SOURCE cannot go on waiting after one of its sources failed.
  */
 static NOINLINE int recv_give_up(mca_pml_tm_recv_request_t *req)
 {
     mca_pml_tm_cancel(&req->req_recv.req_base.req_ompi, true);
     while (!REQUEST_COMPLETE(&req->req_recv.req_base.req_ompi)) {
-        mca_pml_tm_progress(); /* a device may have to give the receive back first */
+        mca_pml_tm_progress(); /* a device may have to release the receive first */
     }
     return PML_TM_ERR_PROC_FAILED;
 }
@@ -466,7 +465,7 @@ static inline void recv_give(mca_pml_tm_recv_request_t *req, const wanted_t *wan
 }
 
 /*
- * A blocking receive keeps its request for the next one.  It need not hold the communicator, which
+ * A blocking receive keeps its request for the next one. It need not retain the communicator, which
  * outlives the call.
  */
 static NOINLINE int recv_with_request(const wanted_t *wanted, mca_pml_tm_msg_t *msg,
@@ -614,7 +613,7 @@ void mca_pml_tm_recv_fini(void)
     }
 }
 
-/* A started receive of the message that a matched probe has taken. */
+/* Start a receive of the message that a matched probe has taken. */
 static int recv_message(void *buf, size_t count, ompi_datatype_t *datatype,
                         ompi_message_t **message, mca_pml_tm_recv_request_t **request)
 {
@@ -626,7 +625,7 @@ static int recv_message(void *buf, size_t count, ompi_datatype_t *datatype,
     if (NULL == req) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    OBJ_RELEASE((*message)->comm); /* the request holds it now */
+    OBJ_RELEASE((*message)->comm); /* the request retains it now */
     ompi_message_return(*message);
     *message = MPI_MESSAGE_NULL;
     fab_lock(mca_pml_tm.fab);
@@ -676,8 +675,8 @@ static void wait_for_device(const mca_pml_tm_recv_request_t *req)
 }
 
 /*
- * MPI_Cancel: only a receive that is still posted can be; and what Open MPI gives up on, for the
- * sender failed.
+ * MPI_Cancel, which can cancel only a receive that is still posted; also called by Open MPI for a
+ * request whose sender failed.
  */
 int mca_pml_tm_cancel(ompi_request_t *request, int flag)
 {
@@ -696,7 +695,8 @@ int mca_pml_tm_cancel(ompi_request_t *request, int flag)
         request->req_status._cancelled = true;
         mca_pml_tm_recv_done(req);
     } else if (FAB_OFFLOAD_NOT_POSTED == outcome && mca_pml_tm_offload_has(req)) {
-        mca_pml_tm_check_peer(mca_pml_tm_offload_sender(req)); /* the device is to give it back */
+        /* the device must release it first */
+        mca_pml_tm_check_peer(mca_pml_tm_offload_sender(req));
     } else if (FAB_OFFLOAD_NOT_POSTED == outcome && mca_pml_tm_is_orphan(&req->core)) {
         mca_pml_tm_recv_finish(req, request->req_status.MPI_ERROR);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Receives: what the files of the receiving side call of each other.
+ * Receives: functions that the files of the receiving side share.
  */
 #ifndef PML_TM_RECV_H
 #define PML_TM_RECV_H
@@ -13,7 +13,7 @@ static inline mca_pml_tm_recv_request_t *mca_pml_tm_recv_of(fab_offload_recv_t *
                                           offsetof(mca_pml_tm_recv_request_t, offload));
 }
 
-/* Does the buffer have a layout of its own, for which the convertor is used? */
+/* Is the buffer not contiguous, so that the convertor is needed? */
 static inline bool mca_pml_tm_recv_is_packed(const mca_pml_tm_recv_request_t *req)
 {
     return NULL == req->data && 0 != req->capacity;
@@ -31,7 +31,10 @@ static inline void mca_pml_tm_set_status(ompi_status_public_t *status, int sourc
     }
 }
 
-/* A message of len bytes matched the receive: set its status and what it will take. Lock held. */
+/*
+ * A message of len bytes matched the receive: set its status and the number of bytes to receive.
+ * Lock held.
+ */
 void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
                              size_t len);
 
@@ -50,17 +53,20 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
                           const fab_rndv_t *rndv, const void *part, size_t len);
 
 /*
- * Ask the sender of an announced message for what has not come, as messages.  False: it cannot be,
- * the receive has ended. Lock held.
+ * Ask the sender of an announced message to send the missing data as messages. False: this is
+ * impossible, and the receive has ended. Lock held.
  */
 bool mca_pml_tm_recv_pipeline(mca_pml_tm_recv_request_t *req);
 
-/* All of an announced message is here that the receive takes: tell the sender, done. Lock held. */
+/*
+ * All data that the receive takes of an announced message has arrived: tell the sender, and finish.
+ * Lock held.
+ */
 void mca_pml_tm_recv_fetched(mca_pml_tm_recv_request_t *req);
 
 /*
- * The message was announced, but what it said is lost: ask its sender once more (pml_tm_rndv.c). Lock
- * held.
+ * The announcement of the message was overwritten: ask its sender to announce it again
+ * (pml_tm_rndv.c). Lock held.
  */
 void mca_pml_tm_recv_again(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr);
 
@@ -75,12 +81,12 @@ void mca_pml_tm_recv_finish(mca_pml_tm_recv_request_t *req, int error);
  */
 void mca_pml_tm_recv_put(mca_pml_tm_recv_request_t *req, const void *data, size_t len);
 
-/* Post a started request: match what is here or wait in the domain. Lock held. */
+/* Post a started request: match an unexpected message, or wait in the domain. Lock held. */
 void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req);
 
 /*
- * Give a request back to its free list, as mca_pml_tm_request_release(), which calls it.  What has
- * used the convertor cleans it up.
+ * Return a request to its free list; called by mca_pml_tm_request_release(). Code that has used the
+ * convertor must have cleaned it up.
  */
 static inline void mca_pml_tm_recv_release(mca_pml_tm_recv_request_t *req)
 {
@@ -96,7 +102,7 @@ static inline void mca_pml_tm_recv_release(mca_pml_tm_recv_request_t *req)
     opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
 }
 
-/* When the component closes: the request that is kept for blocking receives goes back. */
+/* When the component closes: release the request that is kept for blocking receives. */
 void mca_pml_tm_recv_fini(void);
 
 #endif /* PML_TM_RECV_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Completing and freeing requests; the only file that knows what may race here (see
- * pml_tm_request.h).
+ * Completing and freeing requests; only this file handles their races (see pml_tm_request.h).
  */
 #include "pml_tm_cancel.h"
 #include "pml_tm_failure.h"
@@ -59,7 +58,7 @@ void mca_pml_tm_request_release(mca_pml_base_request_t *base)
     }
 }
 
-/* Under the lock, so that load and store do as well as one operation. */
+/* Under the lock, so a load and a store suffice instead of one atomic operation. */
 static inline void count_done(int by)
 {
     unsigned count = atomic_load_explicit(&mca_pml_tm.done.count, memory_order_relaxed);
@@ -76,7 +75,10 @@ void mca_pml_tm_done_listed(mca_pml_tm_core_t *core)
     count_done(1);
 }
 
-/* Take the oldest off the list. *is_freed: its user has freed it, it is only to be given back. */
+/*
+ * Take the oldest request off the list. *is_freed: its user has freed it, so it only has to be
+ * released.
+ */
 static mca_pml_tm_core_t *take_done(bool *is_freed)
 {
     mca_pml_tm_core_t *core;
@@ -108,8 +110,8 @@ int mca_pml_tm_complete_done_slow(void)
     while (NULL != (core = take_done(&is_freed))) {
         if (is_freed) {
             /*
-             * without the lock: it may be the last to hold its communicator, whose end comes back
-             * to this PML
+             * without the lock: the request may hold the last reference to its communicator, and
+             * freeing that calls this PML again
              */
             mca_pml_tm_request_release(core->base);
         } else {
@@ -122,8 +124,8 @@ int mca_pml_tm_complete_done_slow(void)
 }
 
 /*
- * Is another thread inside ompi_request_complete() with this request?  Not if it is complete, and
- * not if it has a callback: then this is that callback.
+ * Is another thread inside ompi_request_complete() with this request? No if the request is
+ * complete, and no if it has a callback: then this call comes from that callback.
  */
 static inline bool is_being_completed(const mca_pml_tm_core_t *core)
 {

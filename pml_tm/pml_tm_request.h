@@ -14,9 +14,9 @@
  *   COMPLETING   taken off the list: ompi_request_         INACTIVE (freed), ACTIVE (started again)
  *                complete() runs or has run
  *
- * A user may free a request at any time (MPI_Request_free).  ACTIVE and DONE ones are given back
- * when they would be completed; COMPLETING ones at once, except that a thread which frees a request
- * while another is inside ompi_request_complete() waits for those few instructions to pass.
+ * A user may free a request at any time (MPI_Request_free). An ACTIVE or DONE request is released
+ * when it would be completed, a COMPLETING request at once. If another thread is still inside
+ * ompi_request_complete() with it, the freeing thread waits for those few instructions.
  */
 #ifndef PML_TM_REQUEST_H
 #define PML_TM_REQUEST_H
@@ -30,12 +30,14 @@
 #include "offload/offload_types.h"
 
 /*
- * The convertor packs whole elements of basic types only: so many bytes may be left of the room that
- * it gets.  The longest is long double complex.
+ * The convertor packs only whole elements of basic types, so it may leave this many bytes of its
+ * room unused. The longest element is long double complex.
  */
 #define PML_TM_ELEMENT_MAX 32
 
-/* Bytes of a fragment through a ring, header included 64 cache lines; what is no longer is sent whole. */
+/*
+ * Bytes of a stream fragment: 64 cache lines with its header. Messages up to STREAM_MIN go whole.
+ */
 #define PML_TM_STREAM_FRAGMENT 4072
 #define PML_TM_STREAM_MIN      4096
 
@@ -46,16 +48,16 @@ typedef enum {
     PML_TM_COMPLETING,
 } mca_pml_tm_state_t;
 
-/* What an ACTIVE request waits for; what may arrive under its id is checked against it. */
+/* What an ACTIVE request waits for. A message that names the request's id must fit the phase. */
 typedef enum {
     PML_TM_WAIT_ROOM,  /* send: queued for room towards the peer */
-    PML_TM_HELD,       /* send: held back, for the receiver is short of memory */
+    PML_TM_HELD,       /* send: held back because the receiver is short of memory */
     PML_TM_WAIT_ACK,   /* send: synchronous, until the receiver matched it */
     PML_TM_WAIT_FIN,   /* send: announced, until the receiver fetched the data or asks for it */
     PML_TM_SEND_DATA,  /* send: sending the data as messages */
     PML_TM_WAIT_MATCH, /* receive: posted, or in the hands of the matcher */
     PML_TM_FETCH,      /* receive: fetching the data from the sender's memory */
-    PML_TM_WAIT_AGAIN, /* receive: the message is to be announced once more */
+    PML_TM_WAIT_AGAIN, /* receive: the message must be announced again */
     PML_TM_WAIT_DATA,  /* receive: the data comes as messages */
 } mca_pml_tm_phase_t;
 
@@ -70,7 +72,7 @@ struct mca_pml_tm_core {
     uint8_t state;                /* mca_pml_tm_state_t */
     uint8_t phase;                /* mca_pml_tm_phase_t, while ACTIVE */
     bool has_callback;            /* had a completion callback when it became COMPLETING */
-    /* of a blocking call without threads: nobody else knows it, complete it in place */
+    /* of a blocking call; no other code knows it, so it is completed in place */
     bool is_private;
     /* MPI error class; put into the status when it is complete, see below */
     int error;
@@ -79,11 +81,11 @@ struct mca_pml_tm_core {
 typedef struct mca_pml_tm_done_list {
     mca_pml_tm_core_t *head;
     mca_pml_tm_core_t **tail;
-    /* written under the lock; read without, to see whether taking it is worth while */
+    /* written under the lock; read without it, to see whether taking the lock is worthwhile */
     atomic_uint count;
 } mca_pml_tm_done_list_t;
 
-/* What is known of a message that was sent and that no receive is known to have. */
+/* State of MPI_Cancel for a message that was sent and is not known to be matched. */
 typedef enum {
     PML_TM_CANCEL_NONE,    /* nothing */
     PML_TM_CANCEL_ASKED,   /* the receiver was asked to withdraw it (pml_tm_cancel.h) */
@@ -100,7 +102,7 @@ typedef struct mca_pml_tm_send_request {
     size_t offset;     /* bytes sent, with the announcement and as PML_TM_AM_DATA */
     size_t wanted;     /* bytes the receiver asked for */
     fab_out_t out;     /* a part that is sent from the user's memory */
-    int result;        /* how the request ends, if is_over */
+    int result;        /* the request's result, if is_over */
     uint32_t fragment; /* longest such, bytes; 0: data is copied */
     fab_rkey_t rkey;   /* while is_exposed */
     bool is_exposed;
@@ -122,10 +124,10 @@ struct mca_pml_tm_recv_request {
     size_t capacity;            /* bytes the receive can take */
     fab_offload_recv_t offload; /* its first member is what the matcher knows */
     /* a short message touches nothing below */
-    size_t wanted;           /* bytes of this message that are taken: min(its length, capacity) */
-    size_t received;         /* of these, bytes that are there */
+    size_t wanted;           /* bytes of this message to receive: min(its length, capacity) */
+    size_t received;         /* bytes of these that have arrived */
     fab_rma_t rma;           /* fetching */
-    fab_tm_match_t tm_match; /* what the device matched, while not all of it is there */
+    fab_tm_match_t tm_match; /* what the device matched, until all data has arrived */
     mca_pml_tm_recv_request_t *memory_next;  /* in mca_pml_tm.memory, see pml_tm_offload.c */
     mca_pml_tm_recv_request_t **memory_prev; /* NULL: it is not there */
     bool is_memory_shared; /* another receive had the same memory when this one started */
@@ -144,10 +146,10 @@ static inline void mca_pml_tm_request_set_error(mca_pml_tm_core_t *core)
     }
 }
 
-/* As mca_pml_tm_done() (pml_tm.h), for a request that others may know. */
+/* As mca_pml_tm_done() (pml_tm.h), through the list. */
 void mca_pml_tm_done_listed(mca_pml_tm_core_t *core);
 
-/* Complete what is done. Lock not held; runs callbacks. Returns how many. */
+/* Complete finished requests; returns their number. Lock not held; runs callbacks. */
 int mca_pml_tm_complete_done_slow(void);
 
 /* req_free of both kinds. */
@@ -156,7 +158,7 @@ int mca_pml_tm_request_free(ompi_request_t **request);
 /* Give it back to its free list. Lock not held: it may be the last to hold its communicator. */
 void mca_pml_tm_request_release(mca_pml_base_request_t *base);
 
-/* ACTIVE from now on; before anything can complete it. */
+/* Make the request ACTIVE; called before anything can complete it. */
 static inline void mca_pml_tm_request_activate(mca_pml_tm_core_t *core)
 {
     core->state = PML_TM_ACTIVE;

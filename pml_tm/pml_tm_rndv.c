@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rendezvous, both sides, and the answers that come under a send's id.
+ * Rendezvous, both sides, and the answers that name a send's id.
  *
  *   sender                                   receiver
  *   RNDV {addr, len, rkey}, app_ctx: id  ->  matched (pml_tm_msg.c)
@@ -18,8 +18,8 @@
  *                                            or, when reading failed half way:
  *                                        <-  NACK, tag: error
  *
- * Whatever names an id is checked: alive, of the right kind, from the peer it belongs to, in a
- * phase that waits for it.
+ * Each message that names an id is checked: the id must be alive, of the right kind, belong to this
+ * peer, and be in a phase that waits for the message.
  */
 #include "pml_tm_excid.h"
 #include "pml_tm_offload.h"
@@ -30,7 +30,7 @@
 
 /* ---- sender ------------------------------------------------------------- */
 
-/* The announcement, to a receiver whose context id is not known. */
+/* Send the announcement to a receiver whose context id is not known. */
 static int send_rts_untagged(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv)
 {
     struct {
@@ -56,7 +56,7 @@ void mca_pml_tm_send_answered(mca_pml_tm_send_request_t *req, int error)
     }
 }
 
-/* A part is out. */
+/* A part of the data has left. */
 static void out_complete(fab_out_t *out, int status)
 {
     mca_pml_tm_send_request_t *req =
@@ -69,7 +69,7 @@ static void out_complete(fab_out_t *out, int status)
     if (req->is_over) {
         mca_pml_tm_send_finish(req, req->result);
     } else if (PML_TM_SEND_DATA != req->core.phase) {
-        return; /* the announcement: the receiver's answer is awaited */
+        return; /* it was the announcement: wait for the receiver's answer */
     } else if (req->offset == req->wanted) {
         mca_pml_tm_send_finish(req, MPI_SUCCESS);
     } else {
@@ -77,7 +77,7 @@ static void out_complete(fab_out_t *out, int status)
     }
 }
 
-/* Send len bytes of the data from where they are, behind head. As fab_item_send_from(). */
+/* Send head and then len bytes of the data, without copying. As fab_item_send_from(). */
 static int send_part(mca_pml_tm_send_request_t *req, fab_hdr_t hdr, const void *head,
                      size_t head_len, size_t len)
 {
@@ -97,9 +97,9 @@ static int send_part(mca_pml_tm_send_request_t *req, fab_hdr_t hdr, const void *
 }
 
 /*
- * Bytes of a message: of shorter ones no data goes with the announcement.  Copying it once more costs
- * as much there as the round trip: by TCP 64 KiB took as long with it as without, and 10 to 15 % of
- * the bandwidth were lost; 256 KiB took 70 us, without it 78 to 101.
+ * Shortest message, in bytes, that sends data with its announcement. Below, the extra copy costs as
+ * much as the round trip: over TCP 64 KiB took as long with data as without, and lost 10 to 15 % of
+ * the bandwidth; 256 KiB took 70 us with data, 78 to 101 us without.
  */
 enum { FIRST_PART_MIN = 131072 };
 
@@ -136,7 +136,7 @@ int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
     size_t part;
     int rc;
 
-    /* whether it can be read is the receiver's to find out */
+    /* the receiver finds out whether it can be read */
     if (NULL != req->data && !req->is_exposed) {
         req->is_exposed = OMPI_SUCCESS == fab_expose(peer, req->data,
                                                      req->req_send.req_bytes_packed,
@@ -228,8 +228,8 @@ void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
 }
 
 /*
- * Room to pack the next fragment in: bytes that are to come, or what a message can hold, or is to
- * hold.  A receive may end within an element.
+ * Room to pack the next fragment: the remaining bytes, limited by the length of a fragment. A
+ * receive may end within an element.
  */
 static size_t data_room(const mca_pml_tm_send_request_t *req)
 {
@@ -242,7 +242,10 @@ static size_t data_room(const mca_pml_tm_send_request_t *req)
     return max < fragment ? max : fragment;
 }
 
-/* Write up to max bytes from the request's position to room; returns how many of them are wanted. */
+/*
+ * Write up to max bytes from the request's position to room; returns how many of them the receiver
+ * wants.
+ */
 static size_t take_data(mca_pml_tm_send_request_t *req, void *room, size_t max)
 {
     struct iovec iov = {.iov_base = room, .iov_len = max};
@@ -256,7 +259,7 @@ static size_t take_data(mca_pml_tm_send_request_t *req, void *room, size_t max)
     return max < req->wanted - req->offset ? max : req->wanted - req->offset;
 }
 
-/* One fragment, from the user's memory; the item comes back when it is out. */
+/* Send one fragment from the user's memory; the item is queued again when the fragment has left. */
 static int data_from_item(fab_item_t *item, fab_peer_t *peer)
 {
     mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
@@ -269,7 +272,7 @@ static int data_from_item(fab_item_t *item, fab_peer_t *peer)
     return OPAL_ERR_RESOURCE_BUSY == rc ? rc : OMPI_SUCCESS;
 }
 
-/* One fragment; the item goes round until all is sent. */
+/* Send one fragment; the item is run again until all is sent. */
 static int data_item(fab_item_t *item, fab_peer_t *peer)
 {
     mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
@@ -278,7 +281,7 @@ static int data_item(fab_item_t *item, fab_peer_t *peer)
     size_t len;
 
     if (NULL == room) {
-        /* of a peer that failed: the request stays open, see pml_tm_failure.h */
+        /* if the peer failed, the request stays open: see pml_tm_failure.h */
         return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OMPI_SUCCESS;
     }
     len = take_data(req, room, max);
@@ -348,7 +351,7 @@ void mca_pml_tm_recv_finish(mca_pml_tm_recv_request_t *req, int error)
     mca_pml_tm_recv_done(req);
 }
 
-/* A peer that failed needs no answer: fab_post() may return so. */
+/* A failed peer needs no answer, so the error of fab_post() can be ignored. */
 static void answer(const mca_pml_tm_recv_request_t *req, uint8_t id, uint64_t arg)
 {
     (void) fab_post(req->core.peer, fab_hdr(id, arg, req->core.remote_id), NULL, 0);
@@ -391,16 +394,16 @@ static void get_complete(fab_rma_t *rma, int status)
     if (OMPI_SUCCESS == status) {
         mca_pml_tm_recv_fetched(req);
     } else if (OPAL_ERR_NOT_SUPPORTED == status) {
-        /* from the start: what was read is read once more, by the way that works */
+        /* from the start: data that was read comes again, as messages */
         ++mca_pml_tm.counters.pipeline_no_get;
         (void) mca_pml_tm_recv_pipeline(req);
     } else if (OPAL_ERR_UNREACH != status) {
         answer(req, PML_TM_AM_NACK, MPI_ERR_OTHER);
         mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
-    } /* else the peer is gone: the request stays open, see pml_tm_failure.h */
+    } /* otherwise the peer is gone, and the request stays open: see pml_tm_failure.h */
 }
 
-/* Start to read from the sender's memory what has not come. False: that cannot be done. */
+/* Start to read the missing data from the sender's memory. False: this is impossible. */
 static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
 {
     if (0 == rndv->addr || NULL == req->data) {
@@ -460,7 +463,7 @@ void mca_pml_tm_recv_again(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab
     (void) fab_post(peer, fab_hdr(PML_TM_AM_CTS, 0, hdr.app_ctx), &cts, sizeof(cts));
 }
 
-/* The message is announced once more. */
+/* The message is announced again. */
 static void again(fab_peer_t *peer, mca_pml_tm_recv_request_t *req, const void *data, size_t len)
 {
     fab_rndv_t rndv;
@@ -483,7 +486,7 @@ void *mca_pml_tm_rndv_place(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t l
     (void) ctx;
     if (NULL == core || peer != core->peer || PML_TM_ACTIVE != core->state ||
         PML_TM_WAIT_DATA != core->phase) {
-        return NULL; /* mca_pml_tm_rndv_data() has more to say */
+        return NULL; /* mca_pml_tm_rndv_data() reports the fault */
     }
     req = (mca_pml_tm_recv_request_t *) ((char *) core - offsetof(mca_pml_tm_recv_request_t, core));
     if (NULL == req->data || hdr.tag != req->received || len > req->wanted - req->received) {
@@ -518,7 +521,7 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
         return;
     }
     if ((const char *) data == req->data + req->received) {
-        req->received += len; /* it was read to its place */
+        req->received += len; /* the data was read to its destination */
     } else {
         mca_pml_tm_recv_put(req, data, len);
     }

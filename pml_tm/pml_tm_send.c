@@ -2,10 +2,10 @@
 /*
  * Sends.  A short standard send that finds room goes out without a request; all others get one.
  *
- *   eager        at most the peer's eager limit: the data goes with the message; done when it is in the fabric's hands
+ *   eager        at most the peer's eager limit: the data goes with the message; done when the fabric has accepted it
  *   eager sync   MPI_Ssend of such: carries an id, done when the receiver's ACK names it
  *   rendezvous   longer: pml_tm_rndv.c
- *   buffered     packed into the attached buffer, from where a request of our own sends it; done at once for the user
+ *   buffered     packed into the attached buffer; an internal request sends it from there; done at once for the user
  */
 #include "pml_tm_send.h"
 
@@ -38,8 +38,8 @@ static void pack_all(const void *buf, size_t count, ompi_datatype_t *datatype, v
 }
 
 /*
- * Send the message with its data, now.  data NULL: it must be packed.  The lock is held, and nothing is
- * queued for the peer.
+ * Send the message with its data, now. data NULL: it must be packed. Lock held; nothing is queued
+ * for the peer.
  */
 static inline int put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, size_t len,
                             const void *buf, size_t count, ompi_datatype_t *datatype)
@@ -63,8 +63,8 @@ static inline int put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, s
 }
 
 /*
- * The message of a request whose receiver's context id is not known: with the extended id before
- * the data.
+ * Send the message of a request whose receiver's context id is not known, with the extended id
+ * before the data.
  */
 static int request_put_untagged(mca_pml_tm_send_request_t *req)
 {
@@ -88,7 +88,7 @@ static int request_put_untagged(mca_pml_tm_send_request_t *req)
     return OMPI_SUCCESS;
 }
 
-/* The message of a request. */
+/* Send the message of a request. */
 static int request_put_eager(mca_pml_tm_send_request_t *req)
 {
     mca_pml_base_send_request_t *base = &req->req_send;
@@ -129,7 +129,7 @@ void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error)
     mca_pml_tm_done(&req->core);
 }
 
-/* Protocol, tag and id of a request; false: no id to be had. */
+/* Choose protocol, tag and id of a request. False: no id is free. */
 static bool send_choose(mca_pml_tm_send_request_t *req)
 {
     const mca_pml_base_request_t *base = &req->req_send.req_base;
@@ -167,15 +167,15 @@ static void send_count(const mca_pml_tm_send_request_t *req, int by)
 }
 
 /*
- * One attempt to get the request's first message out. OPAL_ERR_RESOURCE_BUSY: later; else there is
- * no more to do here.
+ * Try to send the request's first message. OPAL_ERR_RESOURCE_BUSY: try again later; otherwise
+ * nothing is left to do here.
  */
 static int send_first(mca_pml_tm_send_request_t *req)
 {
     bool is_complete = !req->is_rndv && 0 == req->core.id; /* when its first message is out */
     int rc;
 
-    /* before the message is out: on the self provider the answer comes within the call */
+    /* set before the message leaves: on the self provider the answer comes within the call */
     req->core.phase = req->is_rndv ? PML_TM_WAIT_FIN : PML_TM_WAIT_ACK;
     send_count(req, 1);
     rc = req->is_rndv ? mca_pml_tm_send_rts(req) : request_put_eager(req);
@@ -213,7 +213,7 @@ int mca_pml_tm_send_item(fab_item_t *item, fab_peer_t *peer)
 
     (void) peer;
     if (OPAL_UNLIKELY(NULL == mca_pml_tm_comm(req->req_send.req_base.req_comm))) {
-        mca_pml_tm_send_finish(req, MPI_ERR_OTHER); /* MPI_Finalize did not wait any longer */
+        mca_pml_tm_send_finish(req, MPI_ERR_OTHER); /* MPI_Finalize stopped waiting */
         return OMPI_SUCCESS;
     }
     set_waiting(req, false);
@@ -302,8 +302,8 @@ static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count,
 }
 
 /*
- * Buffered: the data into the attached buffer, and a request that nobody waits for to send it from
- * there.  Lock not held.
+ * Buffered send: copy the data to the attached buffer and start an internal request that sends it
+ * from there. Lock not held.
  */
 static int bsend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
                  ompi_communicator_t *comm, fab_peer_t *peer)
@@ -378,7 +378,7 @@ static inline bool may_send_inline(const fab_peer_t *peer, size_t len)
 
 /*
  * Send without a request: standard or ready mode, up to the eager limit, room in the peer's ring.
- * OPAL_ERR_RESOURCE_BUSY: that cannot be done, it needs a request.
+ * OPAL_ERR_RESOURCE_BUSY: the send needs a request.
  */
 static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
                               int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
@@ -402,7 +402,7 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
         send_progress();
     }
     if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
-        rc = OPAL_ERR_RESOURCE_BUSY; /* a request it is, also where the peer failed */
+        rc = OPAL_ERR_RESOURCE_BUSY; /* a request is needed, also if the peer failed */
     }
     fab_unlock(mca_pml_tm.fab);
     mca_pml_tm_complete_done();

@@ -18,16 +18,17 @@ typedef struct first {
     mca_pml_tm_stream_head_t head;
 } first_t;
 
-/* A message of which the first part is arriving.  One of req and msg is set, unless req has ended. */
+/* A message whose first part is arriving. One of req and msg is set, unless req has ended. */
 struct mca_pml_tm_stream {
     mca_pml_tm_stream_t *next;
     const fab_peer_t *peer; /* the sender */
     mca_pml_tm_recv_request_t *req;
-    mca_pml_tm_msg_t *msg; /* it is gathered */
+    mca_pml_tm_msg_t *msg; /* set if the message is gathered in memory */
     char *to;              /* where the next byte goes in msg */
     size_t offset;         /* bytes that have come */
-    size_t now;            /* that are to come so */
-    bool is_whole;         /* the message has no more, and its sender waits for no answer */
+    size_t now;            /* bytes of the first part */
+    /* the first part is the whole message, and its sender waits for no answer */
+    bool is_whole;
 };
 
 /* ---- sender ------------------------------------------------------------- */
@@ -56,7 +57,10 @@ static size_t source_take(source_t *source, size_t offset, void *room, size_t ma
     return max;
 }
 
-/* Is there room for all fragments?  A convertor leaves some of each empty: it packs whole elements. */
+/*
+ * Is there room for all fragments? A convertor packs whole elements and may leave the end of each
+ * fragment empty.
+ */
 static bool has_room(fab_peer_t *peer, const source_t *source, size_t bytes)
 {
     uint32_t fragment = mca_pml_tm_stream_fragment(peer);
@@ -66,7 +70,7 @@ static bool has_room(fab_peer_t *peer, const source_t *source, size_t bytes)
            fab_has_room(peer, (uint32_t) ((bytes + least - 1) / least), fragment);
 }
 
-/* All fragments; there is room for them. */
+/* Send all fragments; there is room for them. */
 static void send_all(fab_peer_t *peer, fab_hdr_t hdr, const first_t *first, source_t *source)
 {
     size_t fragment = mca_pml_tm_stream_fragment(peer);
@@ -131,7 +135,7 @@ bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t
 
 /* ---- receiver ----------------------------------------------------------- */
 
-/* Where the stream of a sender hangs; NULL: it has none. */
+/* The link to a sender's stream; NULL: it has none. */
 static mca_pml_tm_stream_t **stream_find(const fab_peer_t *peer)
 {
     mca_pml_tm_stream_t **link = &mca_pml_tm.streams;
@@ -142,7 +146,7 @@ static mca_pml_tm_stream_t **stream_find(const fab_peer_t *peer)
     return NULL != *link ? link : NULL;
 }
 
-/* Records are kept: there are no more than senders that were in the middle of one at a time. */
+/* Records are kept for reuse: there are never more than there were concurrent streams. */
 static mca_pml_tm_stream_t *stream_open(const fab_peer_t *peer)
 {
     mca_pml_tm_stream_t *stream = mca_pml_tm.free_streams;
@@ -169,7 +173,7 @@ static void stream_close(mca_pml_tm_stream_t **link)
     mca_pml_tm.free_streams = stream;
 }
 
-/* All of the first part is there. */
+/* All of the first part has arrived. */
 static void stream_end(mca_pml_tm_stream_t **link)
 {
     mca_pml_tm_recv_request_t *req = (*link)->req;
@@ -186,7 +190,7 @@ static void stream_end(mca_pml_tm_stream_t **link)
     }
 }
 
-/* The next len bytes of it. */
+/* Store the next len bytes. */
 static void stream_put(mca_pml_tm_stream_t **link, const void *data, size_t len)
 {
     mca_pml_tm_stream_t *stream = *link;
@@ -220,7 +224,7 @@ static void stream_match(mca_pml_tm_stream_t *stream, mca_pml_tm_recv_request_t 
     }
 }
 
-/* There is none. */
+/* No receive is posted for the message. */
 static void stream_gather(mca_pml_tm_stream_t *stream, fab_peer_t *peer, fab_hdr_t hdr,
                           const fab_rndv_t *rndv)
 {

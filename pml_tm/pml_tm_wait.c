@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waiting: what a call does that finds nothing, MPI_Wait and MPI_Waitall.
+ * Waiting: what a call does after a poll that found nothing; MPI_Wait and MPI_Waitall.
  *
- * Where there are more processes or threads than processors, one that polls keeps the one from
- * running that it waits for, for a time slice each time.  So those who find nothing yield, in
- * blocking calls and in the progress function, which Open MPI calls when it waits; and in blocking
- * calls of this PML they sleep when it takes long, a millisecond at a time, or (without threads)
- * until a message comes by TCP.
+ * If processes or threads outnumber the processors, one that polls keeps the one that it waits for
+ * from running, for a whole time slice.  So a process or thread yields after an empty poll, in
+ * blocking calls and in the progress function, which Open MPI calls when it waits.  In blocking
+ * calls of this PML it also sleeps after many such polls, up to a millisecond at a time, or
+ * (without threads) until a message comes by TCP.
  *
- * With threads, each that waits polls, if it gets the lock; it gives the lock back as soon as another
- * thread wants it.  Open MPI's own wait lets one thread poll and puts the others to sleep on
- * condition variables: where threads share a processor, the one that polls keeps the processor from
- * those that have something to send.
+ * With threads, each waiting thread polls if it gets the lock, and releases the lock as soon as
+ * another thread wants it.  Open MPI's own wait lets one thread poll and puts the others to sleep
+ * on condition variables: where threads share a processor, the one that polls keeps the processor
+ * from those that have something to send.
  *
  * MPI_Waitall by this PML: one pass over requests that are its own, most of them complete already,
- * each freed without a call.  What is anything else, or has an error, goes to Open MPI's function
- * with all that follow.  MPI_Wait only waits here, and goes on in Open MPI's function.
+ * each freed without a call.  At the first request of another kind, or with an error, Open MPI's
+ * function takes over for this and all following requests.  MPI_Wait only waits here, and then
+ * continues in Open MPI's function.
  *
- * Open MPI reaches both through ompi_request_functions, a table that is there to be filled by others.
- * They are not used with fault tolerance, which has its own rules for requests that fail.
+ * Open MPI calls both through ompi_request_functions, a table that components may change.  They are
+ * not used with fault tolerance, which has its own rules for failed requests.
  */
 #include "pml_tm_flow.h"
 #include "pml_tm_recv.h"
@@ -46,7 +47,10 @@ static mca_pml_tm_idle_t choose_by_cpus(double cpus)
     return mca_pml_tm_process.num_local_peers + 1 > cpus ? PML_TM_SLEEP : PML_TM_SPIN;
 }
 
-/* How many threads of this process may wait at a time, so that each has a processor: at least 1. */
+/*
+ * How many threads of this process may wait at a time so that each has its own processor; at least
+ * 1.
+ */
 static unsigned choose_max_thread_waits(double cpus)
 {
     double share = cpus / (mca_pml_tm_process.num_local_peers + 1);
@@ -82,7 +86,7 @@ void mca_pml_tm_yield(void)
     sched_yield();
 }
 
-/* Microseconds to sleep after so many polls in a row that found nothing; 0: only yield. */
+/* Microseconds to sleep after this many empty polls in a row; 0: only yield. */
 static inline unsigned sleep_time(unsigned polls)
 {
     long us = ((long) polls - YIELDS_BEFORE_SLEEP) * SLEEP_STEP_US;
@@ -94,8 +98,9 @@ static inline unsigned sleep_time(unsigned polls)
 }
 
 /*
- * If what ended a sleep was nothing that a poll found, the next one is not ended by it: it may stay,
- * such as a connection that strangers keep from being accepted.
+ * If an event ended a sleep and the next poll found nothing, events do not end the next sleep: such
+ * an event may persist, for example a connection that cannot be accepted because unproven ones take
+ * all places.
  */
 static void sleep_for(unsigned us)
 {
@@ -145,7 +150,7 @@ static void pause_thread(unsigned *polls)
 
 /* ---- waiting with threads ----------------------------------------------- */
 
-/* Do threads that wait share processors? others: those that wait besides the caller. */
+/* Do waiting threads share processors? others: waiting threads besides the caller. */
 static inline bool is_crowded(unsigned others)
 {
     return others >= mca_pml_tm.max_thread_waits;
@@ -156,13 +161,13 @@ static inline unsigned num_thread_waits(void)
     return atomic_load_explicit(&mca_pml_tm.thread_waits, memory_order_relaxed);
 }
 
-/* Is it the turn of all of Open MPI, after so many polls? Lock held. */
+/* Should all of Open MPI be polled, after this many polls? Lock held. */
 static inline bool is_due(void)
 {
     return mca_pml_tm.locked_polls >= (unsigned) mca_pml_tm.params.progress_interval;
 }
 
-/* Poll until something happens, at most so many times. Lock held. */
+/* Poll until something happens, at most this many times. Lock held. */
 static int poll_locked(const ompi_request_t *request, int polls)
 {
     fab_t *fab = mca_pml_tm.fab;
@@ -233,13 +238,13 @@ void mca_pml_tm_wait_threads(ompi_request_t *request)
 
 /* ---- MPI_Wait and MPI_Waitall ------------------------------------------- */
 
-/* whose place these took; NULL: not in place */
+/* the functions that were replaced; NULL: not replaced */
 static ompi_request_wait_all_fn_t next_wait_all;
 static ompi_request_wait_fn_t next_wait;
 
 /*
- * Wait for one request and free it; *status, if it is not NULL, is its status.  False: nothing was
- * done but waiting, the request is a matter for Open MPI.
+ * Wait for one request and free it; *status, if it is not NULL, is its status.  False: the function
+ * only waited; Open MPI must handle the request.
  */
 static inline bool finish(ompi_request_t *request, ompi_status_public_t *status)
 {
@@ -305,7 +310,10 @@ void mca_pml_tm_wait_open(void)
 
 void mca_pml_tm_wait_close(void)
 {
-    /* who took this one's place since calls it on: it stays in memory as long as the component */
+    /*
+     * a function that replaced this one since may still call it: it stays in memory as long as the
+     * component
+     */
     if (NULL != next_wait_all && wait_all == ompi_request_functions.req_wait_all) {
         ompi_request_functions.req_wait_all = next_wait_all;
         next_wait_all = NULL;

@@ -18,36 +18,36 @@
  * an id (the TMH opcode), a 32-bit app_ctx and a 64-bit tag, and up to fab_peer_t.eager_max bytes
  * of payload.  Ids below FAB_AM_FIRST_USER are those of the TMH, which matching hardware
  * understands; the others are active messages, for which tag and app_ctx are 12 bytes of arguments.
- * Per peer, messages arrive once each, in the order in which they were sent.
+ * Messages of a peer arrive exactly once, in the order in which they were sent.
  *
- * RMA (get, put) is not ordered with messages, nor among itself.  A put that has completed has
- * reached the peer's memory: a message sent after that finds it there.
+ * RMA operations (get, put) are not ordered with messages or with each other.  A completed put has
+ * reached the peer's memory: the receiver of a later message sees its data.
  *
- * Users.  Each opens the fabric for itself, with its own callbacks, handlers (by range of ids) and
- * pointer in the peer records; a peer is closed when all who opened it have closed it.  They come
- * and go at any time: messages for one that has not started are kept, those for one that has closed
- * the fabric are dropped.
+ * Users.  Each user opens the fabric separately, with its own callbacks, handlers (by range of ids)
+ * and pointer in the peer records.  A peer is closed when all users that opened it have closed it.
+ * Users may open and close the fabric at any time: messages for a user that has not started are
+ * kept, those for a user that has closed the fabric are dropped.
  *
- * Hardware tag matching (verbs, TM-SRQ) adds fab_tm.h and changes nothing: receives are listed on
- * the device, and its matches come back as upcalls.  Whatever the device does not match arrives
- * through the handlers of ids 0 to 3 as on any provider, which is why tagged messages have TMH
- * fields everywhere.
+ * Hardware tag matching (verbs, TM-SRQ) adds fab_tm.h and changes nothing else: receives are listed
+ * on the device, and its matches come back as upcalls.  Messages that the device does not match
+ * arrive through the handlers of ids 0 to 3, as on any provider.  This is why tagged messages have
+ * TMH fields on every provider.
  *
- * Threads.  One lock, the fabric's, covers all that belongs to it: peers, providers and the state
- * that its users reach from their handlers.  fab_lock() takes it; every function below wants it
- * held, except where it says otherwise.  It costs nothing unless *fab_config_t.is_threaded.
- * Handlers and completions run with it held, from fab_progress() or, on the self provider, from
- * within fab_send() and fab_commit(); they may send, queue and start RMA, and must not block, call
+ * Threads.  One lock, the fabric's, covers peers, providers and the state that users access in
+ * their handlers. fab_lock() takes it.  Callers of every function below must hold it, unless the
+ * comment says otherwise.  It costs nothing unless *fab_config_t.is_threaded.  Handlers and
+ * completions run with it held, from fab_progress() or, on the self provider, from within
+ * fab_send() and fab_commit(); they may send, queue and start RMA, and must not block, call
  * fab_progress() or run user code.
  *
- * Errors.  OPAL error codes.  OPAL_ERR_RESOURCE_BUSY is no error: a bounded resource is used up for
- * the moment, nothing was done, fab_queue() an item or try again after fab_progress().  From the
- * moment a peer fails every operation on it returns OPAL_ERR_UNREACH; the next fab_progress()
- * reports it, once (fab_config_t.peer_failed), ends its RMA with an error, and runs its queued
- * items so that they see it.
+ * Errors.  OPAL error codes.  OPAL_ERR_RESOURCE_BUSY is no error: a bounded resource is used up at
+ * the moment and nothing was done; fab_queue() an item, or try again after fab_progress().  As soon
+ * as a peer has failed, every operation on it returns OPAL_ERR_UNREACH.  The next fab_progress()
+ * reports the failure once (fab_config_t.peer_failed), ends the peer's RMA with an error, and runs
+ * its queued items so that they see the error.
  *
- * Bytes from other processes are checked by the provider as far as the fabric understands them
- * (lengths, ids, states); the meaning of tag, app_ctx and payload is the handler's to check.
+ * The provider checks bytes from other processes as far as the fabric understands them (lengths,
+ * ids, states); handlers must check tag, app_ctx and payload.
  */
 #ifndef FAB_H
 #define FAB_H
@@ -63,11 +63,11 @@
 #include "fabric/fab_export.h"
 #include "fabric/fab_lock.h"
 
-/* Who uses the fabric in this process. */
+/* The users of the fabric in this process. */
 typedef enum fab_user {
     FAB_USER_PML,  /* ids 0 to 15 */
     FAB_USER_BTL,  /* ids 16 to 31 */
-    FAB_NUM_USERS, /* as a user: none of them */
+    FAB_NUM_USERS, /* also: no user */
 } fab_user_t;
 
 typedef struct fab fab_t;
@@ -105,15 +105,16 @@ static inline fab_hdr_t fab_hdr(uint8_t id, uint64_t tag, uint32_t app_ctx)
     return (fab_hdr_t){.id = id, .app_ctx = app_ctx, .tag = tag};
 }
 
-/* What a provider needs to reach exposed memory of a peer; opaque to all others, sent as it is. */
+/* A provider's key for exposed memory of a peer; opaque to all others, and sent unchanged. */
 typedef struct fab_rkey {
     uint8_t bytes[32];
 } fab_rkey_t;
 
-/* Start of the payload of FAB_AM_RNDV: what RVH holds, without its 4 GiB limit. */
+/* Start of the payload of FAB_AM_RNDV: the contents of an RVH, without its 4 GiB limit. */
 typedef struct fab_rndv {
     /*
-     * of the data in the sender's memory, for fab_get(); 0: data can only be sent (not contiguous)
+     * address of the data in the sender's memory, for fab_get(); 0: data can only be sent (not
+     * contiguous)
      */
     uint64_t addr;
     uint64_t len; /* bytes */
@@ -131,24 +132,26 @@ typedef void (*fab_am_fn_t)(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
                             size_t len);
 
 /*
- * Set the handler of an id.  It is called once the user that the id belongs to has called fab_start().
+ * Set the handler of an id.  It runs only after the id's user has called fab_start().
  */
 FAB_EXPORT void fab_set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx);
 
 /*
- * The user's handlers are set: hand it what was kept for it, from within this call, and all that
- * comes from now on.  From now on a message with an id that has no handler fails its sender.
+ * The user has set its handlers: within this call, deliver the messages that were kept for it.
+ * From now on its messages are delivered as they arrive, and a message whose id has no handler
+ * fails its sender.
  */
 FAB_EXPORT void fab_start(fab_t *fab, fab_user_t user);
 
 /*
- * Where is the payload of a message to go that has begun to arrive, len bytes?  NULL: anywhere.  The
- * memory is the provider's until the handler is called, with data in that place, or the peer is gone
- * (fab_peer_is_gone()).  Only a question: the message may still arrive elsewhere.
+ * A message has begun to arrive: returns the destination for its payload of len bytes, or NULL for
+ * anywhere.  The provider owns that memory until it calls the handler, with data at the
+ * destination, or until the peer is gone (fab_peer_is_gone()).  The call has no other effect: the
+ * message may still arrive elsewhere.
  */
 typedef void *(*fab_place_fn_t)(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len);
 
-/* Set the function that is asked for the place of messages with this id. */
+/* Set the function that gives the destination of messages with this id. */
 FAB_EXPORT void fab_set_place(fab_t *fab, uint8_t id, fab_place_fn_t fn, void *ctx);
 
 /* ---- the process's fabric ----------------------------------------------- */
@@ -158,7 +161,7 @@ struct fab_handler {
     void *ctx;
 };
 
-/* The name of a process in the fabric, from that which Open MPI gives it. */
+/* A process's name in the fabric, derived from its Open MPI name. */
 static inline uint64_t fab_name(uint32_t job, uint32_t rank)
 {
     return (uint64_t) job << 32 | rank;
@@ -170,11 +173,12 @@ struct fab_placer {
 };
 
 typedef struct fab_config {
-    fab_user_t user; /* who opens it */
-    uint64_t name;   /* this process, unique among all it will ever meet: fab_name() */
+    fab_user_t user; /* the user that opens the fabric */
+    /* this process's name, unique among all processes that it will ever meet: fab_name() */
+    uint64_t name;
     /* processes of the job on this host, this one included: sizes the default of shm rings */
     uint32_t num_local;
-    /* of this process among them: where there are several devices, they take turns */
+    /* rank of this process among them: with several devices, processes take them in turn */
     uint32_t local_rank;
     uint32_t num_procs; /* processes of the job on all hosts; 0: not known */
     /*
@@ -184,32 +188,35 @@ typedef struct fab_config {
     const bool *is_threaded;
     void *ctx; /* handed to the callbacks below */
     /*
-     * One peer failed that this user has not closed; rc is an OPAL error, why a sentence for the
+     * A peer that this user has not closed has failed; rc is an OPAL error, why a sentence for the
      * user.  Called from fab_progress(), with the lock held.
      */
     void (*peer_failed)(void *ctx, fab_peer_t *peer, int rc, const char *why);
     /*
-     * A peer has left the job, as it should, and what it sent was delivered.  True: this user has
-     * something open that needs it, so the peer is failed.  May be asked again.  As above.  NULL:
-     * never.
+     * A peer has left the job normally, and all that it sent was delivered.  Return true if a
+     * pending operation of this user needs the peer, which then counts as failed.  May be called
+     * again for the same peer.  Called as peer_failed().  NULL: never.
      */
     bool (*peer_left)(void *ctx, fab_peer_t *peer);
     /* Something the user may want to know (verbose >= level); never an error.  NULL: silent. */
     void (*log)(void *ctx, int level, const char *text);
 } fab_config_t;
 
-/* What users and providers see of the fabric; it is the head of the fabric's own structure. */
+/* The part of the fabric that users and providers see; the head of the fabric's own structure. */
 struct fab {
     struct fab_handler handlers[FAB_AM_MAX];
     struct fab_placer placers[FAB_AM_MAX];
     fab_mutex_t lock;
-    /* fab_poll(): of the one provider that has to be polled, or all that fab_progress() does */
+    /*
+     * what fab_poll() calls: the poll function of the only provider to poll, or all of
+     * fab_progress()
+     */
     int (*poll)(void *arg);
     void *poll_arg;
     const bool *is_threaded;
     /*
-     * Set by a handler: this fab_progress() or fab_poll() is to deliver no more.  A hint: a provider
-     * may finish a batch.
+     * A handler sets it to stop further deliveries of this fab_progress() or fab_poll().  A hint: a
+     * provider may finish its batch.
      */
     bool must_return;
     uint32_t events; /* of all providers in calls of fab_progress(), so far */
@@ -222,31 +229,31 @@ struct fab {
     uint32_t num_moved;
     /* providers that are open reach all of the job: others serve processes that join it later */
     bool is_covered;
-    fab_config_t config; /* of the first user: for what is the same for all */
+    fab_config_t config; /* that of the first user, for members that are the same for all users */
 };
 
 /*
- * Open the process's fabric for a user; called as fab_open() (fab_abi.h).  The first one opens every provider that works here; one
- * that does not is left out, its reason kept for fab_describe().  With it, or a later one, that is
- * threaded, all use the lock.  Errors: OPAL_ERR_NOT_AVAILABLE if no provider other than self can be
- * opened and the job has more than one process here, OPAL_ERR_OUT_OF_RESOURCE, OPAL_ERR_BAD_PARAM
- * (also: the user has opened it already, or was compiled for another library); then *why (a static or fabric-owned sentence) says what
- * failed.
+ * Open the process's fabric for a user; called as fab_open() (fab_abi.h).  The first call opens
+ * every provider that works here; for others it keeps the reason for fab_describe().  Once any user
+ * is threaded, all use the lock.  Errors: OPAL_ERR_NOT_AVAILABLE if no provider other than self can
+ * be opened and the job has more than one process here, OPAL_ERR_OUT_OF_RESOURCE,
+ * OPAL_ERR_BAD_PARAM (also: the user has opened it already, or was compiled for another library);
+ * then *why (a static or fabric-owned sentence) says what failed.
  */
 FAB_EXPORT int fab_open_abi(uint64_t abi, const fab_config_t *config, fab_t **fab,
                             const char **why);
 
 /*
- * NULL if processes on other hosts can be reached; else a sentence why not.  The lock is not
+ * NULL if some open provider reaches other hosts; otherwise a sentence why not.  The lock is not
  * needed.
  */
 FAB_EXPORT const char *fab_why_one_host(const fab_t *fab);
 
 /*
- * The user leaves: its items are not run any more, its peers are closed for it, messages for it are
- * dropped.  If others remain, none of its RMA may be under way.  The last one closes all providers
- * without waiting (verbs: 0.3 s at most, for what was sent): what is still queued is not sent, RMA
- * still under way ends without completion.  Without the lock.
+ * Close the fabric for a user: its items are no longer run, its peers are closed for it, and
+ * messages for it are dropped.  If other users remain, none of its RMA may be under way.  The last
+ * user closes all providers without waiting (verbs waits 0.3 s at most for messages in flight):
+ * queued messages are not sent, and RMA under way ends without completion.  Lock not held.
  */
 FAB_EXPORT void fab_close(fab_t *fab, fab_user_t user);
 
@@ -258,14 +265,15 @@ FAB_EXPORT void fab_close(fab_t *fab, fab_user_t user);
 FAB_EXPORT size_t fab_address(const fab_t *fab, void *buf, size_t size);
 
 /*
- * Poll all providers once and run queued items that can go on.  Returns the number of events (0:
+ * Poll all providers once and run queued items that have room.  Returns the number of events (0:
  * nothing happened).
  */
 FAB_EXPORT int fab_progress(fab_t *fab);
 
 /*
- * Poll for messages, for a caller that waits for one and calls often: what fab_progress() does, less
- * what may wait for some polls.  Call fab_progress(), too, now and then: every sixteenth time.
+ * Poll for messages, for a caller that waits for one and calls often: fab_progress() without the
+ * work that may wait for some polls.  The caller must also call fab_progress() now and then: every
+ * sixteenth time.
  */
 static inline int fab_poll(fab_t *fab)
 {
@@ -274,9 +282,9 @@ static inline int fab_poll(fab_t *fab)
 }
 
 /*
- * Sleep for so many microseconds at most, for a caller that has polled for long; less if something
- * comes from a peer whose provider has a descriptor to wait for (tcp).  Returns true then: poll.
- * The lock is not held.
+ * Sleep for at most this many microseconds, for a caller that has polled for long.  Data from a
+ * peer whose provider has a file descriptor to wait for (tcp) ends the sleep; then it returns true,
+ * and the caller should poll.  Lock not held.
  */
 FAB_EXPORT bool fab_sleep(fab_t *fab, unsigned us);
 
@@ -293,12 +301,12 @@ enum {
 
 enum {
     FAB_PEER_UP = 0,     /* may be sent to */
-    FAB_PEER_FAILED = 1, /* it died, cannot be reached, or sent what it must not */
+    FAB_PEER_FAILED = 1, /* it died, cannot be reached, or sent something illegal */
     /* this process closed it; the record goes when the peer has left as well */
     FAB_PEER_CLOSED = 2,
 };
 
-/* Does anything wait for room towards a peer? */
+/* Does any item wait for room towards a peer? */
 FAB_EXPORT bool fab_has_queued(const fab_t *fab);
 
 /* Run by the fabric when the peer may take messages again. See fab_queue(). */
@@ -307,19 +315,19 @@ typedef int (*fab_item_fn_t)(fab_item_t *item, fab_peer_t *peer);
 struct fab_item {
     fab_item_t *next; /* the fabric's */
     fab_item_fn_t fn;
-    fab_user_t user; /* whose it is: it is forgotten when that one closes the fabric */
+    fab_user_t user; /* its owner: the item is dropped when this user closes the fabric */
 };
 
 /*
- * One process that this one talks to.  One cache line: a job may know a million of them.
- * Written by the fabric and the provider only, except user.
+ * A process that this one communicates with.  One cache line: a job may know a million peers.  Only
+ * the fabric and the provider write it, except user.
  */
 struct fab_peer {
-    const fab_ops_t *ops; /* of the provider that reaches it */
+    const fab_ops_t *ops; /* operations of the peer's provider */
     void *ep;             /* the provider's state; NULL until first use where that costs anything */
     /*
-     * The queued item that came last, in a ring: its next is the oldest.  NULL: none, messages may
-     * be sent directly.
+     * The newest queued item, in a ring: its next is the oldest.  NULL: none, so messages may be
+     * sent directly.
      */
     fab_item_t *pending;
     uint64_t name;             /* fab_config_t.name of that process */
@@ -338,12 +346,12 @@ struct fab_peer {
 _Static_assert(sizeof(fab_peer_t) <= 64, "a peer record is one cache line");
 
 /*
- * The peer record for the process with this name, open for the user.  If it is new it is made, and
- * its provider chosen.  Opening it again has no effect: one fab_peer_close() closes it.  address is
- * what that process's fab_address() returned.  Does not communicate: connections are made at the
- * first send.  Errors: OPAL_ERR_UNREACH if no provider reaches it, OPAL_ERR_BAD_PARAM for an address
- * that is malformed (version, length).  *why then says for each provider why not (a sentence; valid
- * until the next call).
+ * Open the process with this name for the user, and return its peer record.  A new record is
+ * created, and its provider chosen.  Opening it again has no effect: one fab_peer_close() closes
+ * it. address is what that process's fab_address() returned.  Does not communicate: connections are
+ * made at the first send.  Errors: OPAL_ERR_UNREACH if no provider reaches it, OPAL_ERR_BAD_PARAM
+ * for an address that is malformed (version, length). *why then says for each provider why not (a
+ * sentence; valid until the next call).
  */
 FAB_EXPORT int fab_peer_open(fab_t *fab, fab_user_t user, uint64_t name, const void *address,
                              size_t len, fab_peer_t **peer, const char **why);
@@ -355,15 +363,17 @@ FAB_EXPORT fab_peer_t *fab_peer_find(fab_t *fab, uint64_t name);
 FAB_EXPORT const char *fab_peer_provider_name(const fab_peer_t *peer);
 
 /*
- * The user sends no more to that peer.  When all who opened it have closed it, its record may go
- * once the peer, too, has left: do not use it any more, except in the handler of a message from it.
+ * The user sends no more to that peer.  When all users that opened the peer have closed it and the
+ * peer has left, its record may be released.  After this call use the record only in the handler of
+ * a message from the peer.
  */
 FAB_EXPORT void fab_peer_close(fab_peer_t *peer, fab_user_t user);
 
 /*
- * The peer failed, for the reason rc and why (a sentence, copied).  At once its operations return
- * OPAL_ERR_UNREACH; fab_progress() does the rest: peer_failed(), the end of its RMA, queued items.
- * May be called from anywhere, again for the same peer without effect.
+ * Mark the peer as failed, for the reason rc and why (a sentence, copied).  From now on its
+ * operations return OPAL_ERR_UNREACH; fab_progress() does the rest: peer_failed(), the end of its
+ * RMA, queued items.  May be called from anywhere.  Calling it again for the same peer has no
+ * effect.
  */
 FAB_EXPORT void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
 
@@ -374,9 +384,9 @@ FAB_EXPORT void fab_peer_fail(fab_peer_t *peer, int rc, const char *why);
 FAB_EXPORT bool fab_peer_is_gone(const fab_peer_t *peer);
 
 /*
- * A send from the caller's memory: buf..buf+len stays as it is until complete(), which is called
- * once, from fab_progress(), with OPAL_SUCCESS, or OPAL_ERR_UNREACH if the peer failed.  The payload
- * is head, which is copied at once, and then buf.
+ * A send from the caller's memory: buf..buf+len must not change until complete(), which is called
+ * once, from fab_progress(), with OPAL_SUCCESS, or OPAL_ERR_UNREACH if the peer failed.  The
+ * payload is head, which is copied at once, followed by buf.
  */
 typedef struct fab_out fab_out_t;
 struct fab_out {
@@ -385,18 +395,18 @@ struct fab_out {
     const void *buf;
     size_t len; /* with head_len at most FAB_FRAGMENT_MAX */
     void (*complete)(fab_out_t *out, int status);
-    int status; /* from here on the provider's */
+    int status; /* the provider owns this and the following members */
     uint64_t provider[4];
 };
 
 /*
- * Longest payload of a send from memory, bytes.  What is longer than eager_max must have a place at
- * the receiver (fab_set_place()), and be sent only where it has.
+ * Longest payload of a send from memory, bytes.  A payload longer than eager_max may be sent only
+ * if the receiver has a destination for it (fab_set_place()).
  */
 #define FAB_FRAGMENT_MAX 262144
 #define FAB_OUT_HEAD_MAX 64 /* bytes */
 
-/* The table behind every peer: one per provider, see fab_provider.h for who implements what. */
+/* The operations of a peer: one table per provider; see fab_provider.h. */
 struct fab_ops {
     int (*send)(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len);
     void *(*reserve)(fab_peer_t *peer, size_t max_len);
@@ -407,18 +417,18 @@ struct fab_ops {
     /* fab_get_now(), fab_put_now(); NULL: never */
     bool (*rma_now)(fab_rma_t *op);
     /*
-     * Begin or end a batch: what is sent to the peer in between may be handed to its device together.
-     * fab_progress() calls it around queued items, none of which closes the peer.  NULL: there is
-     * nothing to gain.
+     * Begin or end a batch: messages to the peer in between may be handed to the device together.
+     * fab_progress() calls it around queued items, none of which closes the peer.  NULL: batches
+     * gain nothing.
      */
     void (*batch)(fab_peer_t *peer, bool is_begin);
-    /* fab_item_send_from(); NULL: all that is sent is copied, and all that comes is placed anywhere */
+    /* fab_item_send_from(); NULL: sends are copied, and fab_set_place() has no effect */
     int (*send_from)(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out);
 };
 
 /*
- * Send header and len <= eager_max bytes; both are copied before it returns. Errors:
- * OPAL_ERR_RESOURCE_BUSY (no room now, or items are queued that must go first), OPAL_ERR_UNREACH.
+ * Send header and len <= eager_max bytes; both are copied before it returns.  Errors:
+ * OPAL_ERR_RESOURCE_BUSY (no room now, or queued items must go first), OPAL_ERR_UNREACH.
  */
 static inline int fab_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
 {
@@ -429,10 +439,10 @@ static inline int fab_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, siz
 }
 
 /*
- * The same in two steps, for data that is packed: reserve room for up to max_len <= eager_max
- * bytes, write them, commit the len <= max_len that were written.  Nothing else may be done with
- * the peer in between; a reservation must be committed. Returns NULL if there is no room now, items
- * are queued, or the peer failed (state tells).
+ * The same in two steps, for data to pack: reserve room for up to max_len <= eager_max bytes, write
+ * them, and commit the len <= max_len bytes that were written.  The caller must do nothing else
+ * with the peer in between, and must commit every reservation.  Returns NULL if there is no room
+ * now, items are queued, or the peer failed (state tells).
  */
 static inline void *fab_reserve(fab_peer_t *peer, size_t max_len)
 {
@@ -448,24 +458,24 @@ static inline void fab_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 }
 
 /*
- * Queue an item behind what is queued for the peer.  When there may be room, fn runs (lock held)
- * and sends with fab_item_send()/fab_item_reserve(); it returns
- *   OPAL_SUCCESS            done, the item is the caller's again (fn may have freed it);
+ * Queue an item at the end of the peer's queue.  When there may be room, fn runs (lock held), sends
+ * with fab_item_send() or fab_item_reserve(), and returns
+ *   OPAL_SUCCESS            done; the caller owns the item again (fn may have freed it);
  *   OPAL_ERR_RESOURCE_BUSY  no room: stay at the head;
  *   OPAL_ERR_IN_PROCESS     sent a part: go to the tail, so that others get their turn.
- * When the peer fails, fn is run too; its send then returns OPAL_ERR_UNREACH, upon which it must
- * return OPAL_SUCCESS. The caller owns the item and keeps it valid until then.
+ * When the peer fails, fn runs, too: its send returns OPAL_ERR_UNREACH, and fn must then return
+ * OPAL_SUCCESS.  The caller owns the item and must keep it valid until then.
  */
 FAB_EXPORT void fab_queue(fab_peer_t *peer, fab_item_t *item);
 
 /*
- * Take back items that the peer has queued: those for which is_it() says so, linked by next in
- * their order.  Returns the first, or NULL.
+ * Remove from the peer's queue all items for which is_it() returns true.  Returns the first of
+ * them, or NULL; next links them in their order.
  */
 typedef bool (*fab_item_is_fn_t)(const fab_item_t *item, const void *ctx);
 FAB_EXPORT fab_item_t *fab_unqueue(fab_peer_t *peer, fab_item_is_fn_t is_it, const void *ctx);
 
-/* For fab_unqueue(): the item that ctx is. */
+/* For fab_unqueue(): selects the item ctx. */
 static inline bool fab_item_is(const fab_item_t *item, const void *ctx)
 {
     return item == ctx;
@@ -498,16 +508,16 @@ static inline int fab_item_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t 
 
 /*
  * Send a small message (len <= 256), or keep a copy and send it as soon as possible, in order.  For
- * control messages out of handlers.  Errors: OPAL_ERR_UNREACH; also where there is no memory for the
- * copy: the peer would wait for it in vain, so it is failed.
+ * control messages from handlers.  Errors: OPAL_ERR_UNREACH.  Without memory for the copy the peer
+ * would wait in vain, so it is failed.
  */
 FAB_EXPORT int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len);
 
 /* ---- remote memory ------------------------------------------------------ */
 
 /*
- * What a peer may do with exposed memory.  A device enforces it; processes of one host that may
- * read each other's memory at all may do anything.
+ * Access of a peer to exposed memory.  A device enforces it; processes of one host that may read
+ * each other's memory at all have full access.
  */
 enum {
     FAB_ACCESS_READ = 1u << 0,   /* fab_get() */
@@ -516,8 +526,8 @@ enum {
 };
 
 /*
- * Let the peer reach len bytes at buf, as access (FAB_ACCESS_*) says, until fab_unexpose() with the
- * same key. Errors: OPAL_ERR_OUT_OF_RESOURCE, OPAL_ERR_NOT_SUPPORTED (no RMA to this peer).
+ * Give the peer access (FAB_ACCESS_*) to len bytes at buf, until fab_unexpose() with the same key.
+ * Errors: OPAL_ERR_OUT_OF_RESOURCE, OPAL_ERR_NOT_SUPPORTED (no RMA to this peer).
  */
 static inline int fab_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
                              fab_rkey_t *rkey)
@@ -531,7 +541,7 @@ static inline void fab_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
 }
 
 /*
- * Memory exposed for any peer, whichever provider reaches it; sent to the peers as it is.
+ * Memory exposed to any peer, over any provider; sent to the peers unchanged.
  */
 typedef struct fab_region {
     fab_rkey_t rkey;
@@ -541,7 +551,7 @@ typedef struct fab_region {
 
 _Static_assert(40 == sizeof(fab_region_t), "fab_region_t is a wire format");
 
-/* Let all peers that region->providers allows reach len bytes at buf, as access says. */
+/* Give all peers of region->providers this access to len bytes at buf. */
 FAB_EXPORT void fab_expose_any(fab_t *fab, const void *buf, size_t len, unsigned access,
                                fab_region_t *region);
 FAB_EXPORT void fab_unexpose_any(fab_t *fab, fab_region_t *region);
@@ -557,8 +567,8 @@ typedef enum fab_rma_kind {
 } fab_rma_kind_t;
 
 /*
- * One get, put or atomic operation, in the caller's memory from the call to complete().  done is
- * written by the provider. Large transfers go in bounded steps, one per fab_progress() and
+ * A get, put or atomic operation.  The caller provides the memory from the call until complete();
+ * the provider writes done.  Large transfers go in bounded steps, one per fab_progress() and
  * operation.
  */
 struct fab_rma {
@@ -567,15 +577,15 @@ struct fab_rma {
     void *local;
     uint64_t remote; /* address in the peer */
     size_t len;      /* bytes */
-    fab_rkey_t rkey; /* as the peer's fab_expose() made it */
+    fab_rkey_t rkey; /* from the peer's fab_expose() */
     /*
-     * status: OPAL_SUCCESS, or why the data is not (all) there.  OPAL_ERR_NOT_SUPPORTED: this memory
-     * cannot be reached so, use messages for it.  Called from fab_progress(), never from fab_get().
+     * status: OPAL_SUCCESS, or why (some of) the data is missing.  OPAL_ERR_NOT_SUPPORTED: RMA
+     * cannot reach this memory; use messages.  Called from fab_progress(), never from fab_get().
      */
     void (*complete)(fab_rma_t *op, int status);
     size_t done;      /* bytes moved so far */
-    uint64_t operand; /* of atomic operations: what is added, or the new value */
-    uint64_t compare; /* FAB_COMPARE_SWAP: the old value for which it is stored */
+    uint64_t operand; /* of atomic operations: the addend, or the new value */
+    uint64_t compare; /* FAB_COMPARE_SWAP: the new value is stored if the old value equals this */
     uint8_t kind;     /* fab_rma_kind_t, set by the functions below */
 };
 
@@ -625,10 +635,10 @@ static inline bool fab_put_now(fab_rma_t *op)
 }
 
 /*
- * Atomic operations on the 8 bytes at remote, which is aligned to 8.  local (8 bytes, aligned) gets
- * the old value; len is 8.  Atomic with respect to each other among all processes that reach the memory
- * by the same provider, not with respect to the CPU there (verbs: IBV_ATOMIC_HCA).  As fab_get();
- * OPAL_ERR_NOT_SUPPORTED without FAB_CAP_ATOMIC.
+ * Atomic operations on the 8 bytes at remote, which is aligned to 8. local (8 bytes, aligned) gets
+ * the old value; len is 8.  They are atomic with respect to each other, if all processes use the
+ * same provider for the memory, but not with respect to the CPU there (verbs: IBV_ATOMIC_HCA).  As
+ * fab_get(); OPAL_ERR_NOT_SUPPORTED without FAB_CAP_ATOMIC.
  */
 static inline int fab_fetch_add(fab_rma_t *op)
 {
@@ -664,23 +674,26 @@ static inline void fab_lock(fab_t *fab)
     }
 }
 
-/* Does another thread wait for the lock?  A thread that only polls then lets it in. */
+/* Does another thread wait for the lock? If so, a thread that only polls releases it. */
 static inline bool fab_is_wanted(const fab_t *fab)
 {
     return fab_mutex_is_wanted(&fab->lock);
 }
 
 /*
- * Take the lock if it is free and no thread waits for it; true: taken.  For progress, which leaves
- * the work to the holder otherwise, or to the thread that waits: a thread that polls could take the
- * lock again before the thread that it has woken runs.
+ * Take the lock if it is free and no thread waits for it; true: taken.  For progress, which
+ * otherwise leaves the work to the holder, or to the waiting thread: a polling thread could take
+ * the lock again before the thread that it has woken runs.
  */
 static inline bool fab_trylock(fab_t *fab)
 {
     return !fab_is_threaded(fab) || (!fab_is_wanted(fab) && fab_mutex_trylock(&fab->lock));
 }
 
-/* Who finds that threads have come gives a lock back that it did not take: that has no effect. */
+/*
+ * If the process became threaded after fab_lock(), this unlocks a lock that was not taken: that has
+ * no effect.
+ */
 static inline void fab_unlock(fab_t *fab)
 {
     if (fab_is_threaded(fab)) {

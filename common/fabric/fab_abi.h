@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Were two of the objects that share the fabric compiled from the same headers?  The name of the
- * library has the release, so only builds of one release can be mixed up.
+ * The ABI number tells whether two objects that share the fabric were compiled from the same
+ * headers. The library's name contains the release, so only builds of one release can be mixed up.
  */
 #ifndef FAB_ABI_H
 #define FAB_ABI_H
@@ -12,10 +12,10 @@
 #include "fabric/fab_provider.h"
 #include "fabric/fab_tm.h"
 
-/* To be raised when the meaning of something shared changes, but no size. */
+/* Raise it when the meaning of something shared changes, but no size. */
 enum { FAB_ABI_NUMBER = 2 };
 
-/* The sizes of what is shared, mixed. */
+/* A hash of the sizes of all shared structures. */
 #define FAB_ABI_SIZES                                                                              \
     (3 * sizeof(fab_t) + 5 * sizeof(fab_config_t) + 7 * sizeof(fab_peer_t) +                       \
      11 * sizeof(fab_ops_t) + 13 * sizeof(fab_rma_t) + 17 * sizeof(fab_item_t) +                   \
@@ -33,7 +33,7 @@ static inline int fab_open(const fab_config_t *config, fab_t **fab, const char *
 /* What an object of its own exports: a provider. */
 typedef struct fab_object {
     uint64_t abi; /* first, and always of this size */
-    /* What the provider uses of Open MPI from now on. */
+    /* The part of Open MPI that the provider uses. */
     void (*use_ompi)(void);
     const fab_provider_t *provider;
 } fab_object_t;

@@ -19,12 +19,12 @@ enum {
     FAB_CHUNK_PEERS = 256,   /* peer records per chunk: 16 KiB */
     FAB_SENTENCE_MAX = 512,  /* bytes of a sentence for the user */
     FAB_ITEMS_PER_PASS = 32, /* items of one peer run in one fab_progress(): bounds its time */
-    /* peers whose items are looked at in one fab_progress(), for the same reason */
+    /* peers whose items one fab_progress() considers, for the same reason */
     FAB_PEERS_PER_PASS = 64,
     FAB_POST_MAX = 256, /* bytes of payload of fab_post() */
     /*
-     * bytes kept for a user that has not started: it does so soon after it is known to others, so
-     * they have no time to send much
+     * Bytes kept for a user that has not started. It starts soon after others know its address, so
+     * they have no time to send much.
      */
     FAB_KEEP_MAX = 16 << 20,
 };
@@ -48,7 +48,7 @@ typedef struct fab_failure {
     struct fab_failure *next;
     fab_peer_t *peer;
     int rc;
-    bool is_reported; /* by peer_failed(); the provider is not done with the peer */
+    bool is_reported; /* by peer_failed(); the provider may still use the peer */
     char why[FAB_SENTENCE_MAX];
 } fab_failure_t;
 
@@ -79,9 +79,9 @@ typedef struct fab_user_state {
 } fab_user_state_t;
 
 typedef struct fab_core {
-    fab_t fab; /* first: fab_t is what others see */
+    fab_t fab; /* first member: others see only fab_t */
     fab_user_state_t users[FAB_NUM_USERS];
-    /* what is in fab.handlers once the user has started */
+    /* copied to fab.handlers once the user has started */
     struct fab_handler handlers[FAB_AM_MAX];
 
     fab_slot_t slots[FAB_NUM_PROVIDERS];
@@ -96,8 +96,8 @@ typedef struct fab_core {
     uint32_t table_shift; /* 64 - log2 of its size */
 
     /* Items and failures (fab_queue.c). */
-    bool has_work;     /* any of the following: fab_progress() must look at them */
-    fab_peer_t **busy; /* peers with items, in the order in which they are looked at */
+    bool has_work;     /* some of the following is not empty: fab_progress() must process them */
+    fab_peer_t **busy; /* peers with items, in the order in which they are served */
     uint32_t num_busy;
     uint32_t max_busy;
     uint32_t next_busy;      /* whose turn it is */
@@ -164,7 +164,7 @@ int fab_core_run_queues(fab_core_t *core);
 void fab_core_forget_items(fab_core_t *core, fab_user_t user);
 void fab_core_free_queues(fab_core_t *core);
 
-/* fab.c: has_work is to be this. */
+/* fab.c: set has_work. */
 void fab_core_set_work(fab_core_t *core, bool has_work);
 
 #endif /* FAB_CORE_H */

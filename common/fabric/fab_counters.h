@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Counters of the fabric, exported as MPI_T performance variables by who opens it.  Written under
- * the fabric's lock, plainly; read at any time.  Each fallback has one that says why it was taken.
+ * Counters of the fabric, which its users export as MPI_T performance variables.  Written under the
+ * fabric's lock, without atomics; read at any time.  Each fallback has a counter that says why it
+ * was taken.
  */
 #ifndef FAB_COUNTERS_H
 #define FAB_COUNTERS_H

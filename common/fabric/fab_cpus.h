@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How many processors the processes of this job on this host share, so that those who wait know
- * whether others want theirs.
+ * How many processors the job's processes on this host share, so that a waiting process knows
+ * whether others need its processor.
  */
 #ifndef FAB_CPUS_H
 #define FAB_CPUS_H
@@ -9,9 +9,9 @@
 #include "fabric/fab.h"
 
 /*
- * The processors that this process and its parent (mpirun's daemon, which no binding of a rank
- * narrows) may run on, and no more than the quota of any control group that this process is in.  At
- * least 0; a quota may be a fraction.
+ * The number of processors that this process or its parent (mpirun's daemon, which is not bound as
+ * a rank is) may run on, limited by the quota of every control group of this process.  At least 0;
+ * a quota may be a fraction.
  *
  * root: "", or a directory with proc/self/cgroup and sys/fs/cgroup in it, for tests.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What others than libmca_common_tm may use: the components, and the provider verbs, which is an
- * object of its own.
+ * Marks what libmca_common_tm exports, to the components and to the provider verbs, which is a
+ * separate DSO.
  */
 #ifndef FAB_EXPORT_H
 #define FAB_EXPORT_H

@@ -16,8 +16,8 @@
 FAB_EXPORT void fab_help_add_dir(const char *dir, const void *symbol);
 
 /*
- * Print a topic of a help file on this process's standard error.  Not by way of opal_show_help():
- * the path from there to mpirun loses messages, in Open MPI 4.1.4 with PMIx 4.2 about half of them.
+ * Print a topic of a help file on this process's standard error. opal_show_help() is not used: its
+ * path to mpirun loses messages, about half of them in Open MPI 4.1.4 with PMIx 4.2.
  */
 FAB_EXPORT void fab_help_show(const char *file, const char *topic, va_list args);
 

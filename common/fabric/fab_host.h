@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * This host and the processes on it, as the kernel tells: what providers need to know whether a
- * peer is on the same host, and whether it lives.  No state.
+ * Information from the kernel about this host and its processes: whether a peer is on the same
+ * host, and whether it is alive.  No state.
  */
 #ifndef FAB_HOST_H
 #define FAB_HOST_H
@@ -12,8 +12,8 @@
 #include "fabric/fab_export.h"
 
 /*
- * Identity of host, boot, host name and pid namespace: a pid means the same to all processes that
- * have the same one.
+ * Identity of host, boot, host name and pid namespace.  A pid means the same to all processes with
+ * the same identity.
  */
 FAB_EXPORT uint64_t fab_host_identity(void);
 
@@ -21,15 +21,17 @@ FAB_EXPORT uint64_t fab_host_identity(void);
 int fab_host_ptrace_scope(void);
 
 /*
- * Start time of a process in clock ticks since boot; 0: it is gone, a zombie, or cannot be seen
- * now.
+ * Start time of a process in clock ticks since boot; 0: the process is gone, a zombie, or not
+ * visible now.
  */
 FAB_EXPORT uint64_t fab_proc_start_time(uint32_t pid);
 
-/* Is that process gone for certain?  It is not, if it has the start time; in doubt it is not. */
+/*
+ * True only if that process is certainly gone.  A process with this pid and start time is not gone.
+ */
 FAB_EXPORT bool fab_proc_is_gone(uint32_t pid, uint64_t start_time);
 
-/* Has no process this pid?  One system call; a zombie has one. */
+/* True if no process has this pid. One system call; a zombie still has its pid. */
 bool fab_proc_has_no_pid(uint32_t pid);
 
 #endif /* FAB_HOST_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sending and receiving a short message without a call, where the provider offers that in its
- * header: shm.
+ * Sends and receives a short message inline, where the provider offers that in a header: shm.
  */
 #ifndef FAB_INL_H
 #define FAB_INL_H
@@ -11,8 +10,8 @@
 #include "shm/shm_ring_inl.h"
 
 /*
- * As fab_send(), of at most FAB_SHORT_MAX bytes. False: nothing was done, fab_send() says why or
- * does it.
+ * As fab_send(), for at most FAB_SHORT_MAX bytes. False: nothing was done; fab_send() sends the
+ * message or says why it cannot.
  */
 #define FAB_SHORT_MAX FAB_SHM_SHORT_MAX
 
@@ -60,8 +59,8 @@ static inline __attribute__((always_inline)) bool fab_recv_short(fab_peer_t *pee
 }
 
 /*
- * Is there room for so many messages of len bytes each to a peer with FAB_CAP_RING?  Then as many
- * fab_item_reserve() succeed.  No sooner than the first message to it has gone.
+ * Is there room for this many messages of len bytes each to a peer with FAB_CAP_RING? If so, as
+ * many fab_item_reserve() succeed. False before the first message to the peer has gone.
  */
 static inline bool fab_has_room(fab_peer_t *peer, uint32_t count, size_t len)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The provider verbs is an object of its own beside the library, which is loaded where the host has
- * an RDMA device: without one, a start costs neither libibverbs nor what that loads.
+ * The provider verbs is a separate DSO beside the library, loaded if the host has an RDMA device.
+ * Without a device, start-up loads neither libibverbs nor its dependencies.
  */
 #ifndef FAB_LOAD_H
 #define FAB_LOAD_H

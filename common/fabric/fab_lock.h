@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A lock for short critical sections: who finds it taken spins for about a microsecond, then sleeps.
+ * A lock for short critical sections: a thread that finds it taken spins for about a microsecond,
+ * then sleeps.
  *
- * A mutex of pthread sleeps at once, and to sleep and be woken costs more than ten sections of the
- * fabric's lock, which threads on processors of their own leave within a fraction of a microsecond.
+ * A pthread mutex sleeps at once, and sleeping and waking costs more than ten critical sections of
+ * the fabric's lock, which a thread with its own processor leaves within a fraction of a
+ * microsecond.
  *
- * Threads that want it are counted, so that one that holds it only to poll can let them in
- * (fab_mutex_is_wanted()). It has no order of arrival. It is not recursive.
+ * Waiting threads are counted, so that a holder that only polls can let them in
+ * (fab_mutex_is_wanted()). The lock is neither fair nor recursive.
  *
  * fab_mutex_unlock() by a thread that does not hold it has no effect: MPI may become threaded
  * between the two (see fab_lock()).
@@ -34,7 +36,7 @@ typedef struct fab_mutex {
 enum {
     FAB_MUTEX_FREE = 0,
     FAB_MUTEX_TAKEN = 1,
-    FAB_MUTEX_SLEPT_ON = 2, /* taken, and others may sleep: who unlocks wakes one */
+    FAB_MUTEX_SLEPT_ON = 2, /* taken, and others may sleep: unlock wakes one */
 };
 
 /* What tells the calling thread from others; never 0. Where the compiler knows it, without a call. */
@@ -47,7 +49,7 @@ static inline uintptr_t fab_mutex_self(void)
 #endif
 }
 
-/* The rest of fab_mutex_lock() and fab_mutex_unlock(), when somebody waits. */
+/* Slow paths of fab_mutex_lock() and fab_mutex_unlock(), when a thread waits. */
 FAB_EXPORT void fab_mutex_lock_slow(fab_mutex_t *mutex);
 FAB_EXPORT void fab_mutex_wake(fab_mutex_t *mutex);
 

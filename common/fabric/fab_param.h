@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tables of parameters.  A row holds all that is to be known about a parameter: registration, range
- * check, help text and the lists in the documentation come from it.  The values are in a struct of
- * the table's owner; a row has the offset of its own.
+ * Tables of parameters.  A row has everything about a parameter: registration, range check, help
+ * text and the lists in the documentation come from it.  The values are in a struct of the table's
+ * owner; a row has the offset of its value.
  *
  *   fabric         fab_params.c, and <provider>_params.c for each provider
  *   pml tm         pml_tm_params.c
  *   btl fabric     btl_fabric_params.c
  *
- * fab_param.c needs nothing of Open MPI's libraries; fab_param_mca.c hands tables to MCA.
+ * fab_param.c does not need Open MPI's libraries; fab_param_mca.c registers tables with MCA.
  */
 #ifndef FAB_PARAM_H
 #define FAB_PARAM_H
@@ -18,7 +18,7 @@
 
 #include "fabric/fab.h"
 
-/* Of the value in the owner's struct. */
+/* Type of the value in the owner's struct. */
 typedef enum fab_param_type {
     FAB_PARAM_INT,    /* int */
     FAB_PARAM_UINT,   /* unsigned int */
@@ -38,19 +38,20 @@ typedef struct fab_param {
     long long number; /* the default */
     long long min;
     long long max;
-    const char *unit;          /* "bytes"; NULL: none */
-    bool is_power_of_two;      /* no other number in the range is allowed */
-    const char *special_means; /* one more value is allowed, which means this; NULL: none is */
+    const char *unit;     /* "bytes"; NULL: none */
+    bool is_power_of_two; /* no other number in the range is allowed */
+    /* meaning of the one special value that is also allowed; NULL: there is none */
+    const char *special_means;
     long long special;
 
-    /* of strings: one of words, or, if there are none, what is_valid() takes */
+    /* of strings: the allowed words; if there are none, is_valid() decides */
     const char *string; /* the default; NULL: empty */
     const char *words[FAB_PARAM_WORDS_MAX + 1];
     bool (*is_valid)(const char *value); /* not called for an empty string */
-    const char *form;                    /* what is_valid() takes, for the user */
+    const char *form;                    /* description of valid values, for the user */
     const char *empty_means;
 
-    /* What it does, in sentences.  The allowed values and the default are added to it. */
+    /* The effect, in full sentences. Allowed values and default are appended to it. */
     const char *help;
 } fab_param_t;
 
@@ -80,8 +81,8 @@ FAB_EXPORT int fab_param_help(const fab_param_t *row, char *buf, size_t size);
 struct mca_base_component_2_1_0_t;
 
 /*
- * Register the parameters of a component, which end with it, and set them: to what the user gave, or
- * their defaults.  OPAL error codes.
+ * Register the parameters of a component, which live as long as it does, and set them to the user's
+ * values or their defaults.  OPAL error codes.
  */
 FAB_EXPORT int fab_param_register(const fab_param_table_t *table, void *values,
                                   const struct mca_base_component_2_1_0_t *component);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Parameters of the fabric and of its providers.  Each component that registers them has them under
- * its own name (pml_tm_shm_ring_size, btl_fabric_shm_ring_size): whichever is set, holds for all.
+ * Parameters of the fabric and of its providers.  Each component registers them under its own name
+ * (pml_tm_shm_ring_size, btl_fabric_shm_ring_size); a value set under either name holds for all.
  * What each does, and its range, is in the tables: fab_params.c, and <provider>_params.c.
  */
 #ifndef FAB_PARAMS_H
@@ -12,8 +12,7 @@
 
 /* Strings may be NULL, which is the same as empty. */
 typedef struct fab_params {
-    char
-        prefix[160]; /* of their names, as the user knows them: "pml_tm_"; empty until registered */
+    char prefix[160]; /* prefix of their names for the user: "pml_tm_"; empty until registered */
 
     char *providers;
 
@@ -54,9 +53,9 @@ extern const fab_param_table_t fab_verbs_params;
 extern const fab_param_table_t fab_tcp_params;
 
 /*
- * Register all for a component, in its register function; again after it was closed.  The storage
- * is fab_params, in the common library: that stays loaded (-z nodelete), as long as the variables.
- * OPAL error codes.
+ * Register all for a component, in its register function, and again after it was closed.  The
+ * storage is fab_params in the common library, which stays loaded (-z nodelete) as long as the
+ * variables exist.  OPAL error codes.
  */
 FAB_EXPORT int fab_params_register(const struct mca_base_component_2_1_0_t *component);
 
@@ -69,12 +68,12 @@ void fab_params_reset(void);
  */
 FAB_EXPORT int fab_params_check(char *buf, size_t size);
 
-/* Is this value of a parameter with the words "auto" and "none" the latter? */
+/* Is this value, of a parameter with the words "auto" and "none", "none"? */
 FAB_EXPORT bool fab_params_is_none(const char *choice);
 
 /*
- * The ports of a range "first-last", or of one port; both 0 for an empty one. False: it is none,
- * nothing is written.
+ * Parse a range of ports "first-last", or one port; both results are 0 for an empty string.  False:
+ * it is malformed, and nothing is written.
  */
 FAB_EXPORT bool fab_params_ports(const char *range, uint16_t *first, uint16_t *last);
 

@@ -102,4 +102,4 @@ compare doc/tuning.md '^<!-- pml tm' '^<!-- end' table.pml
 compare doc/tuning.md '^<!-- btl fabric' '^<!-- end' table.btl
 
 { echo && list && echo && echo; } >readme
-compare README '^them and says when to change them' '^Troubleshooting' readme
+compare README '^doc/tuning.md lists all' '^Troubleshooting' readme
