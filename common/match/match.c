@@ -28,7 +28,7 @@
  */
 static const uint64_t pattern_named[4] = {~0ull, 0xffffffffull << 32, 0xffffffffull, 0};
 
-/* Keeps the rare half of a function from costing the common half saved registers. */
+/* Out of line, so that the common path need not save registers. */
 #define NOINLINE __attribute__((noinline))
 
 /* Bit 0: any tag; bit 1: any source. */
@@ -79,7 +79,10 @@ static inline fab_match_link_t **index_bucket(fab_match_index_t *index, uint32_t
     return &index->seg[bucket_segment(bucket)][bucket];
 }
 
-/* A bucket at or past nbuckets is not split off yet: its keys are in the one half-way below. */
+/*
+ * A bucket at or past nbuckets is not split off yet: its keys are still in the bucket without its
+ * highest bit.
+ */
 static inline uint32_t key_bucket(const fab_match_index_t *index, uint64_t key)
 {
     const uint32_t bucket = (uint32_t) key_hash(key) & index->mask;
@@ -102,8 +105,8 @@ static inline fab_match_link_t **index_find(fab_match_index_t *index, uint64_t k
 }
 
 /*
- * Make room for the bucket numbered nbuckets.  False: there is no memory for it, or there are
- * buckets enough.
+ * Make room for bucket number nbuckets.  False: there is no memory for it, or the maximum is
+ * reached.
  */
 static bool index_add_segment(fab_match_index_t *index)
 {
@@ -153,10 +156,10 @@ static void index_split(fab_match_index_t *index)
 }
 
 /*
- * The index is empty.  Release its last segment if the use made of it since it was last empty would
- * have left that segment nearly unused.  One segment at a time, so that a program which fills and
- * drains keeps what it needs.  A domain that never uses its index again keeps the segments until
- * its end: eight bytes for each key of the fullest moment.
+ * The index is empty.  Release its last segment if that was nearly unused since the index was last
+ * empty.  Only one segment at a time is released, so that a program that fills and drains the index
+ * keeps what it needs.  A domain that never uses its index again keeps the segments until its end:
+ * eight bytes for each key at the fullest moment.
  */
 static void index_trim(fab_match_index_t *index)
 {
@@ -172,7 +175,7 @@ static void index_trim(fab_match_index_t *index)
     index->peak_keys = 0;
 }
 
-/* File an entry last in the queue of a key. */
+/* Append an entry to the queue of a key. */
 static void index_append(fab_match_index_t *index, fab_match_link_t *link, uint64_t key)
 {
     fab_match_link_t **at = index_find(index, key);
@@ -196,7 +199,8 @@ static void index_append(fab_match_index_t *index, fab_match_link_t *link, uint6
 }
 
 /*
- * Take out the leader that index_find() has found; the next of its key, if any, becomes the leader.
+ * Remove the leader that index_find() has found; the next entry of its key, if any, becomes the
+ * leader.
  */
 static inline void index_unlink_leader(fab_match_index_t *index, fab_match_link_t **at)
 {
@@ -253,7 +257,7 @@ static inline void short_copy(fab_match_dom_t *dom, uint32_t to, uint32_t from)
     list->recv[to] = list->recv[from];
 }
 
-/* Take out the i-th oldest; the older or the younger ones close up, whichever are fewer. */
+/* Remove the i-th oldest; the older or the younger entries move up, whichever are fewer. */
 static fab_match_recv_t *short_take(fab_match_dom_t *dom, uint32_t i)
 {
     fab_match_recv_t *recv = dom->posted_short->recv[fab_match_short_place(dom, i)];
@@ -274,7 +278,7 @@ static fab_match_recv_t *short_take(fab_match_dom_t *dom, uint32_t i)
     return recv;
 }
 
-/* The oldest of the short list that a message fits, taken out, or NULL. */
+/* Remove and return the oldest receive in the short list that a message fits, or NULL. */
 static fab_match_recv_t *short_search(fab_match_dom_t *dom, uint64_t key)
 {
     const fab_match_short_t *list = dom->posted_short;
@@ -317,7 +321,7 @@ static void posted_add(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t sou
     posted_append(dom, recv, source, tag);
 }
 
-/* The receive is out of the index: take it out of the order ring and the counts, too. */
+/* The receive has left the index: remove it from the order ring and the counts, too. */
 static void posted_forget(fab_match_dom_t *dom, fab_match_recv_t *recv)
 {
     dom->npattern[match_pattern(recv->source, recv->tag)]--;
@@ -330,8 +334,8 @@ static void posted_forget(fab_match_dom_t *dom, fab_match_recv_t *recv)
 }
 
 /*
- * The oldest receive in the index that a message fits, taken out, or NULL: at most four heads to
- * compare.
+ * Remove and return the oldest receive in the index that a message fits, or NULL.  Compares at most
+ * four heads.
  */
 static NOINLINE fab_match_recv_t *posted_take(fab_match_dom_t *dom, uint64_t key)
 {
@@ -428,7 +432,7 @@ fab_match_recv_t *fab_match_first_recv(const fab_match_dom_t *dom)
 
 /* ---- unexpected messages ------------------------------------------------ */
 
-/* The ring where a tag's messages are, and those that any tag fits. */
+/* The order ring for messages with this tag, or, for any tag, for user messages. */
 static inline fab_match_list_t *unexp_list(fab_match_dom_t *dom, int32_t tag)
 {
     return tag >= 0 || FAB_MATCH_ANY == tag ? &dom->unexp_user : &dom->unexp_internal;
@@ -445,8 +449,8 @@ static void msg_file_by_tag(fab_match_dom_t *dom, fab_match_msg_t *msg)
 }
 
 /*
- * The first (source, ANY) search in the index: one walk, and from then on each message is filed
- * when it comes.
+ * The first (source, ANY) search in the index: file all messages in one walk; later messages are
+ * filed when they arrive.
  */
 static void unexp_build_by_source(fab_match_dom_t *dom)
 {
@@ -462,8 +466,8 @@ static void unexp_build_by_source(fab_match_dom_t *dom)
 }
 
 /*
- * The same for (ANY, tag).  A tag's messages are all in one of the two rings, so one ring after the
- * other keeps order.
+ * The same for (ANY, tag).  All messages of a tag are in one of the two rings, so walking one ring
+ * after the other keeps their order.
  */
 static void unexp_build_by_tag(fab_match_dom_t *dom)
 {
@@ -539,8 +543,8 @@ static fab_match_msg_t *list_first_msg(const fab_match_list_t *list)
 }
 
 /*
- * The oldest message in the index that fits.  (ANY, ANY): the ring's first, since no unfiled one
- * has fitted.
+ * The oldest message in the index that fits.  For (ANY, ANY) it is the first of the ring, since no
+ * unfiled message has fitted.
  */
 static NOINLINE fab_match_msg_t *unexp_find_filed(fab_match_dom_t *dom, int32_t source, int32_t tag)
 {
@@ -570,7 +574,9 @@ static NOINLINE fab_match_msg_t *unexp_find_filed(fab_match_dom_t *dom, int32_t 
     }
 }
 
-/* The oldest message that fits, in a domain that has some: the few unfiled ones are the oldest. */
+/*
+ * The oldest message that fits, in a domain that has messages: the few unfiled ones are the oldest.
+ */
 static inline fab_match_msg_t *unexp_find(fab_match_dom_t *dom, int32_t source, int32_t tag)
 {
     const fab_match_list_t *list = unexp_list(dom, tag);
@@ -594,7 +600,10 @@ fab_match_msg_t *fab_match_probe(fab_match_dom_t *dom, int32_t source, int32_t t
     return dom->unexp_count > 0 ? unexp_find(dom, source, tag) : NULL;
 }
 
-/* The next in the ring of its key; the leader, which alone is not chained to itself, is the end. */
+/*
+ * The next entry in the ring of its key.  The leader, the only entry that is not chained to itself,
+ * marks the end.
+ */
 static fab_match_msg_t *unexp_next_filed(const fab_match_msg_t *msg)
 {
     fab_match_link_t *next = container_of(msg->link.queue.next, fab_match_link_t, queue);
@@ -635,7 +644,10 @@ fab_match_msg_t *fab_match_first_msg(const fab_match_dom_t *dom)
 
 /* ---- the domain --------------------------------------------------------- */
 
-/* The oldest message of a key, filed under no other, is taken out.  NULL: there is none. */
+/*
+ * Remove and return the oldest message of a key, when messages are filed under no other key.  NULL:
+ * there is none.
+ */
 static NOINLINE fab_match_msg_t *take_exact(fab_match_dom_t *dom, uint64_t key)
 {
     fab_match_link_t **at = index_find(&dom->unexp_index, key);
@@ -651,7 +663,7 @@ static NOINLINE fab_match_msg_t *take_exact(fab_match_dom_t *dom, uint64_t key)
     return msg;
 }
 
-/* The same of the few that are not filed. */
+/* The same for the unfiled messages. */
 static inline fab_match_msg_t *take_exact_few(fab_match_dom_t *dom, fab_match_list_t *list,
                                               uint64_t key)
 {
@@ -674,7 +686,7 @@ static inline fab_match_msg_t *take_exact_few(fab_match_dom_t *dom, fab_match_li
     return NULL;
 }
 
-/* As unexp_find(); the message is taken out. */
+/* As unexp_find(), but removes the message. */
 static inline fab_match_msg_t *unexp_take(fab_match_dom_t *dom, int32_t source, int32_t tag)
 {
     fab_match_msg_t *msg;

@@ -3,9 +3,8 @@
  * MPI message matching: posted receives on one side, unexpected messages on the other.
  *
  * One fab_match_dom_t is one matching domain (one communicator).  The matcher knows no transport,
- * no MPI object and no allocator of its caller: a posted receive and an unexpected message are
- * nodes embedded in the caller's structures, and the caller owns them from first to last.  The
- * domain links them, nothing more.
+ * no MPI object and no allocator.  Posted receives and unexpected messages are nodes embedded in
+ * the caller's structures; the caller always owns them, and the domain only links them.
  *
  * Semantics (MPI 4.0, 3.5 and 3.8):
  *  - a message (source, tag) fits a receive whose source is equal or FAB_MATCH_ANY and whose tag is
@@ -17,10 +16,10 @@
  *    in order of arrival.
  *
  * Costs: every call is O(1), whatever the number of posted receives and unexpected messages,
- * wildcards included.  The one exception happens twice in a domain's life at most: the first search
- * for (source, ANY) that finds more than FAB_MATCH_UNFILED_MAX messages waiting, and the first for
- * (ANY, tag), link them all for that pattern in one walk. No call fails: when memory for a larger
- * index cannot be had, the present one is kept, at the price of longer chains.
+ * wildcards included.  The one exception occurs at most twice in a domain's life: the first search
+ * for (source, ANY), and the first for (ANY, tag), that finds more than FAB_MATCH_UNFILED_MAX
+ * messages waiting files them all under that pattern in one walk.  No call fails: without memory
+ * for a larger index the present one is kept, at the price of longer chains.
  *
  * Threads: none inside.  The caller serialises all calls on one domain.
  */
@@ -37,22 +36,21 @@
 #define FAB_MATCH_ANY (-1)
 
 /*
- * Prepare an empty domain in the caller's memory, where it stays: it points to itself.  Allocates
- * nothing.
+ * Initialise an empty domain in the caller's memory.  It points to itself and must not move.
+ * Allocates nothing.
  */
 void fab_match_init(fab_match_dom_t *dom);
 
 /*
- * Release the domain's indexes.  Nodes still linked are forgotten, not freed: drain them before
- * with fab_match_first_msg() and fab_match_first_recv() where they must be returned.
+ * Release the domain's indexes.  Nodes that are still linked are not freed: if they must be
+ * released, drain them first with fab_match_first_msg() and fab_match_first_recv().
  */
 void fab_match_fini(fab_match_dom_t *dom);
 
 /*
  * Post a receive.  Returns the oldest unexpected message that fits, unlinked from the domain (recv
- * is then not posted), or NULL: recv is linked and stays so until fab_match_arrive() returns it or
- * fab_match_cancel() takes it back. recv must not be posted at the time; what it holds does not
- * matter.
+ * is then not posted), or NULL: recv is linked until fab_match_arrive() returns it or
+ * fab_match_cancel() removes it. recv must not be posted already; its content does not matter.
  */
 fab_match_msg_t *fab_match_post(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source,
                                 int32_t tag);
@@ -70,34 +68,34 @@ void fab_match_post_new(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t so
  */
 fab_match_recv_t *fab_match_arrive(fab_match_dom_t *dom, int32_t source, int32_t tag);
 
-/* For match_inl.h: the entry at this place of the short list may be one with a wildcard. */
+/* For match_inl.h: as below, when the entry at this place of the short list may have a wildcard. */
 void fab_match_short_widen(fab_match_short_t *list, uint32_t at, int32_t source, int32_t tag);
 
 /* Queue a message for which fab_match_arrive() found no receive, with no post in between. */
 void fab_match_add_msg(fab_match_dom_t *dom, fab_match_msg_t *msg, int32_t source, int32_t tag);
 
-/* The oldest unexpected message that fits (source, tag), left where it is, or NULL. */
+/* The oldest unexpected message that fits (source, tag), or NULL. It stays in the domain. */
 fab_match_msg_t *fab_match_probe(fab_match_dom_t *dom, int32_t source, int32_t tag);
 
 /*
- * The unexpected message that came next after msg with the same source and tag, or NULL.  With
+ * The next younger unexpected message with the same source and tag as msg, or NULL.  After
  * fab_match_probe() of an exact source and tag it visits all of them, oldest first.
  */
 fab_match_msg_t *fab_match_next_msg(fab_match_dom_t *dom, const fab_match_msg_t *msg);
 
-/* Take an unexpected message, as fab_match_probe() found it, out of the domain (matched probe). */
+/* Remove from the domain an unexpected message that fab_match_probe() found (matched probe). */
 void fab_match_remove_msg(fab_match_dom_t *dom, fab_match_msg_t *msg);
 
 /*
- * Take a posted receive back.  True: it was posted and is unlinked.  False: it is not posted, since
- * it was matched or cancelled before, or is zeroed memory.
+ * Remove a posted receive.  True: it was posted and is now unlinked.  False: it is not posted: it
+ * was matched or cancelled before, or is zeroed memory.
  */
 bool fab_match_cancel(fab_match_dom_t *dom, fab_match_recv_t *recv);
 
 /*
- * The sources from which posted receives want messages with tags that are not internal, in the order
- * of posting, never the same twice in a row; returns how many.  O(1): where the domain has not all
- * of them in its short list, the one entry FAB_MATCH_ANY stands for all.
+ * List the sources of posted receives that can match user tags, in the order of posting, without
+ * repeating the same source in a row; returns their number.  O(1): if not all receives are in the
+ * short list, the result is the one entry FAB_MATCH_ANY.
  */
 unsigned fab_match_wanted(const fab_match_dom_t *dom, int32_t sources[FAB_MATCH_SHORT_LEN]);
 

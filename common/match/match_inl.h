@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fast halves of fab_match_post() and fab_match_arrive(), for callers to whom a call is too
- * much: receives and messages that meet in the order in which the receives were posted.
+ * Inline fast paths of fab_match_post() and fab_match_arrive(), for callers that cannot afford a
+ * call: messages arrive in the order in which their receives were posted.
  */
 #ifndef FAB_MATCH_INL_H
 #define FAB_MATCH_INL_H
@@ -16,13 +16,16 @@ static inline uint64_t fab_match_key(int32_t source, int32_t tag)
     return (uint64_t) (uint32_t) source << 32 | (uint32_t) tag;
 }
 
-/* A place in the short list that is i entries behind the oldest. */
+/* The place in the short list of the i-th entry after the oldest. */
 static inline uint32_t fab_match_short_place(const fab_match_dom_t *dom, uint32_t i)
 {
     return (dom->short_at + i) % FAB_MATCH_SHORT_LEN;
 }
 
-/* The receive joins the short list.  False: nothing was done, it is full or must not be used. */
+/*
+ * Append the receive to the short list.  False: nothing was done; the list is full or must not be
+ * used.
+ */
 static inline bool fab_match_short_append(fab_match_dom_t *dom, fab_match_recv_t *recv,
                                           int32_t source, int32_t tag)
 {
@@ -49,7 +52,9 @@ static inline bool fab_match_short_append(fab_match_dom_t *dom, fab_match_recv_t
     return true;
 }
 
-/* Post, if no message waits and the short list takes it.  False: fab_match_post() is to be called. */
+/*
+ * Post the receive if no message waits and the short list has room.  False: call fab_match_post().
+ */
 static inline bool fab_match_post_short(fab_match_dom_t *dom, fab_match_recv_t *recv,
                                         int32_t source, int32_t tag)
 {
@@ -57,7 +62,10 @@ static inline bool fab_match_post_short(fab_match_dom_t *dom, fab_match_recv_t *
            __builtin_expect(fab_match_short_append(dom, recv, source, tag), 1);
 }
 
-/* Does the message fit the oldest receive of all?  Then it is taken out.  NULL: fab_match_arrive(). */
+/*
+ * If the message fits the oldest receive of all, remove and return that.  NULL: call
+ * fab_match_arrive().
+ */
 static inline fab_match_recv_t *fab_match_arrive_first(fab_match_dom_t *dom, uint64_t key)
 {
     const fab_match_short_t *list = dom->posted_short;
@@ -75,7 +83,7 @@ static inline fab_match_recv_t *fab_match_arrive_first(fab_match_dom_t *dom, uin
     return recv;
 }
 
-/* Are receives posted beside that which fab_match_arrive_first() has compared? */
+/* Are other receives posted than the one that fab_match_arrive_first() has compared? */
 static inline bool fab_match_has_others(const fab_match_dom_t *dom)
 {
     return dom->posted_count > 1 || dom->posted_count != dom->nshort;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rings of the structures that the matcher and the offload engine share: a head that is no entry,
- * and entries of which each has a fab_match_list_t in it.
+ * Rings for the matcher and the offload engine: a head, which is not an entry, and entries that
+ * each embed a fab_match_list_t.
  */
 #ifndef FAB_MATCH_LIST_H
 #define FAB_MATCH_LIST_H
@@ -21,7 +21,7 @@ static inline bool list_is_empty(const fab_match_list_t *list)
     return list->next == list;
 }
 
-/* Ahead of an entry; of the head: at the end. */
+/* Insert before an entry; before the head means at the end. */
 static inline void list_insert(fab_match_list_t *before, fab_match_list_t *item)
 {
     item->next = before;

@@ -3,9 +3,9 @@
  * The matcher's structures: the two nodes that callers embed, the index that finds them, and the
  * domain.
  *
- * (source, tag) is one 64-bit key.  FAB_MATCH_ANY is -1, and no message has -1 as source or tag, so a
- * pattern is a key as well: (3, ANY), (ANY, 7) and (ANY, ANY) are three more keys, all distinct from
- * every message's own.  One index of queues per key therefore serves all four patterns:
+ * (source, tag) is one 64-bit key.  FAB_MATCH_ANY is -1, and no message has -1 as source or tag, so
+ * a pattern is a key as well: (3, ANY), (ANY, 7) and (ANY, ANY) are three more keys, distinct from
+ * the key of every message.  One index of queues by key therefore serves all four patterns:
  *
  *   a posted receive     is filed once, under the key that its pattern is;
  *   an arriving message  looks at the heads of the (at most) four keys that it fits and takes the oldest;
@@ -14,7 +14,8 @@
  *
  * The index: buckets chain the *leaders*, the oldest entry of each key; the later entries of a key
  * hang in a ring behind its leader, oldest first.  When a leader leaves, the next of its ring takes
- * its place in the chain.  A key needs no object of its own, hence no allocation that could fail.
+ * its place in the chain.  A key needs no object of its own, so filing needs no allocation that
+ * could fail.
  *
  *      bucket[]
  *      +-----+      leader, key A           follower, key A          follower, key A (newest)
@@ -27,10 +28,10 @@
  *                   leader, key B (same bucket; alone, its ring is itself; chain = NULL ends the chain)
  *
  * The buckets grow by linear hashing (Litwin 1980): each new key beyond one per bucket splits the
- * bucket whose turn it is in two.  The longest step of an insertion is thus one short chain, a
- * search looks in one place only, nothing is ever copied, and where memory for more buckets cannot
- * be had the present ones serve on.  Buckets lie in segments, each segment a multiple of all before
- * it, so an old one never moves:
+ * next bucket in two.  So the longest step of an insertion is one short chain, a search checks one
+ * bucket only, and nothing is ever copied.  Without memory for more buckets the present ones stay
+ * in use.  Buckets are in segments, each a multiple of all segments before it, so that buckets
+ * never move:
  *
  *      seg[0] -> first[4], in the domain      buckets 0..3
  *      seg[1] -> malloc                       buckets 4..63          (indexed by the bucket's own number: the first
@@ -49,17 +50,17 @@
 #include <stdint.h>
 
 /*
- * Receives that a domain holds in its short list before it uses the index: the windows of most codes
- * and benchmarks fit. A power of two; tests take a smaller one.
+ * Length of the short list of receives, which a domain fills before it uses the index: the windows
+ * of most codes and benchmarks fit.  A power of two; tests take a smaller one.
  */
 #ifndef FAB_MATCH_SHORT_LEN
 #define FAB_MATCH_SHORT_LEN 64
 #endif
 
 /*
- * Unexpected messages that a domain leaves in their order ring alone before it files more in the
- * index.  A ring is walked from node to node, a cache line each, so fewer than above.  Measured
- * (add + post, alone): 6 ns unfiled, 16-40 ns filed.
+ * Number of unexpected messages that a domain keeps only in their order ring, before it files
+ * further ones in the index.  Walking a ring costs a cache line per node, so this is less than the
+ * length above.  Measured (add + post, alone): 6 ns unfiled, 16-40 ns filed.
  */
 #define FAB_MATCH_UNFILED_MAX 4
 
@@ -100,9 +101,9 @@ typedef struct fab_match_index {
     uint32_t nbuckets;
     uint32_t mask; /* 2^k - 1, the least that covers nbuckets - 1 */
     uint32_t nkeys;
-    /* highest nkeys since the index was last empty: decides what may be released */
+    /* highest nkeys since the index was last empty: decides whether a segment may be released */
     uint32_t peak_keys;
-    /* links visited by searches and splits, ever: a search of a good hash visits one or two */
+    /* total of links visited by searches and splits; with a good hash a search visits one or two */
     uint64_t steps;
     fab_match_link_t **seg[FAB_MATCH_SEG_MAX];
     fab_match_link_t *first[FAB_MATCH_FIRST_BUCKETS];
@@ -168,7 +169,7 @@ _Static_assert(offsetof(fab_match_msg_t, tag) == offsetof(fab_match_msg_t, link.
 
 /*
  * The short list, a circular array: a message's key fits an entry when (key & mask) is the entry's
- * key.  The parts of an entry lie apart, so that a search reads keys and masks only.
+ * key.  The parts of an entry are in separate arrays, so that a search reads only keys and masks.
  */
 typedef struct fab_match_short {
     uint64_t key[FAB_MATCH_SHORT_LEN];
@@ -183,11 +184,11 @@ _Static_assert(0 == (FAB_MATCH_SHORT_LEN & (FAB_MATCH_SHORT_LEN - 1)), "places a
  * A matching domain.  It holds pointers to itself and so does not move between fab_match_init() and
  * fab_match_fini(). The four counters may be read by the caller at any time.
  *
- * The index is for the deep queues; a few entries are found faster without it.  Both sides have the
- * same rule: new entries join the few while there is room and the index is empty, so all of the few
- * are older than all in the index, and are searched first.
- *   posted receives: the few are the nshort entries of posted_short from short_at on, oldest first;
- *   unexpected messages: the few are the nunfiled oldest of the two order rings, is_filed being false.
+ * The index is for deep queues; a few entries are found faster without it. Both sides have the same
+ * rule: new entries go to the short list, or stay unfiled, while there is room and the index is
+ * empty. So these entries are older than all in the index, and are searched first.
+ *   posted receives: the nshort entries of posted_short from short_at on, oldest first;
+ *   unexpected messages: the nunfiled oldest of the two order rings, whose is_filed is false.
  */
 typedef struct fab_match_dom {
     uint64_t seq;          /* the next receive's or message's */
@@ -201,7 +202,7 @@ typedef struct fab_match_dom {
     uint16_t nunfiled;     /* unexpected messages that are not in unexp_index */
     bool has_by_source;    /* unexpected messages are linked for (source, ANY) */
     bool has_by_tag;       /* unexpected messages are linked for (ANY, tag) */
-    /* made for the first receive; NULL: none was posted, or there was no memory */
+    /* allocated for the first receive; NULL: none was posted yet, or there was no memory */
     fab_match_short_t *posted_short;
     /* posted receives in posted_index by pattern; see match_pattern() */
     uint32_t npattern[4];

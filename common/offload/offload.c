@@ -9,8 +9,8 @@
  * Invariants (outside of calls):
  *  - a receive is in the matcher in the states PLAIN to LISTED, and OUT while posted; not in
  *    MATCHED and below;
- *  - of two receives that overlap, the later one is not QUEUED or LISTED unless the earlier one is
- *    no longer PLAIN or WAITING;
+ *  - if two receives overlap, the later one is QUEUED or LISTED only if the earlier one is no
+ *    longer PLAIN or WAITING;
  *  - counts in the ring never decrease from head to tail, and none is below `reported` or above
  *    `handled`;
  *  - the ring has room for a DEL of each receive in listed_recvs;
@@ -49,7 +49,7 @@ static inline unsigned recv_pattern(const fab_match_recv_t *match)
     return (unsigned) (ANY == match->source) << 1 | (unsigned) (ANY == match->tag);
 }
 
-/* Tags below zero are internal; a wildcard sees the others only. */
+/* Negative tags are internal; a wildcard matches only the others. */
 static inline bool is_internal(const fab_match_recv_t *match)
 {
     return match->tag < 0 && ANY != match->tag;
@@ -79,8 +79,8 @@ static inline void filter_remove(fab_offload_filter_t *filter, const fab_match_r
 }
 
 /*
- * May a message match both this receive and one that the filter counts?  For a wildcard, any of its
- * tag class will do.
+ * Can a message match both this receive and one that the filter counts?  For a wildcard, every
+ * receive of its tag class counts.
  */
 static inline bool filter_overlaps(const fab_offload_filter_t *filter,
                                    const fab_match_recv_t *match)
@@ -107,8 +107,8 @@ static inline uint32_t ring_room(const fab_offload_t *engine)
 }
 
 /*
- * Build a command.  Its count is what the matcher has seen by now: so an unsignaled DEL goes in
- * before the message for which it is made is counted.
+ * Build a command.  Its count is the number of messages that the matcher has seen so far, so an
+ * unsignaled DEL must be built before the message that causes it is counted.
  */
 static inline fab_tm_cmd_t *ring_push(fab_offload_t *engine, fab_tm_op_t op)
 {
@@ -136,7 +136,7 @@ static void push_del(fab_offload_t *engine, fab_offload_recv_t *recv, bool is_si
 
 /* ---- listing ------------------------------------------------------------ */
 
-/* Why there is no room for one more receive, or LISTABLE. */
+/* LISTABLE, or why there is no room for one more receive. */
 static inline fab_offload_reason_t room(const fab_offload_t *engine)
 {
     if (engine->is_failed) {
@@ -145,7 +145,7 @@ static inline fab_offload_reason_t room(const fab_offload_t *engine)
     if (engine->listed >= engine->config.max_tags || engine->is_refused) {
         return FAB_OFFLOAD_LIST_FULL;
     }
-    /* its ADD, and the DELs of all */
+    /* room for its ADD, and for the DELs of all listed receives */
     return ring_room(engine) >= engine->listed + 2 ? FAB_OFFLOAD_LISTABLE : FAB_OFFLOAD_OPS_FULL;
 }
 
@@ -167,7 +167,7 @@ static void list_recv(fab_offload_t *engine, fab_offload_recv_t *recv)
     link_recv(engine, recv, FAB_OFFLOAD_QUEUED);
 }
 
-/* The receive's slot is free, or will be before the next ADD gets to the device. */
+/* The receive's slot is free, or will be free before the next ADD reaches the device. */
 static void unlist_recv(fab_offload_t *engine, fab_offload_recv_t *recv)
 {
     recv->state = FAB_OFFLOAD_OUT;
@@ -184,7 +184,7 @@ static void wait_recv(fab_offload_scope_t *scope, fab_offload_recv_t *recv,
     filter_add(scope->held, &recv->match);
 }
 
-/* The first of waiting has changed, or a receive that may block it has gone. */
+/* The first of waiting has changed, or a receive that may block it is gone. */
 static inline void scope_retry(fab_offload_scope_t *scope)
 {
     if (!list_is_empty(&scope->waiting)) {
@@ -208,8 +208,8 @@ static void unplain_recv(fab_offload_scope_t *scope, fab_offload_recv_t *recv)
 }
 
 /*
- * List waiting receives.  The first of a scope overlaps none that waits and is older, so only plain
- * ones can block it; the filter counts younger ones as well, which delays it and does no harm.
+ * List waiting receives.  No older waiting receive precedes the first of a scope, so only PLAIN
+ * receives can block it.  The filter also counts younger ones, which may delay it but does no harm.
  */
 static void list_waiting(fab_offload_t *engine)
 {
@@ -227,7 +227,7 @@ static void list_waiting(fab_offload_t *engine)
     }
 }
 
-/* Why a listable receive cannot be listed now, or LISTABLE. */
+/* LISTABLE, or why a listable receive cannot be listed now. */
 static inline fab_offload_reason_t obstacle(const fab_offload_scope_t *scope,
                                             const fab_offload_recv_t *recv)
 {
@@ -237,7 +237,7 @@ static inline fab_offload_reason_t obstacle(const fab_offload_scope_t *scope,
     return room(scope->engine);
 }
 
-/* The usual case, without the ring: true if it is, and the receive is on the list. */
+/* The usual case, without the ring. True: the receive is on the list. */
 static inline bool list_at_once(fab_offload_t *engine, fab_offload_recv_t *recv)
 {
     const fab_tm_cmd_t cmd = {
@@ -256,7 +256,7 @@ static inline bool list_at_once(fab_offload_t *engine, fab_offload_recv_t *recv)
     return true;
 }
 
-/* Not to be listed, or not yet. */
+/* The receive must not be listed, or not yet. */
 static void post_unlisted(fab_offload_scope_t *scope, fab_offload_recv_t *recv,
                           fab_offload_reason_t reason, bool is_listable)
 {
@@ -297,9 +297,9 @@ void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv,
 /* ---- taking off the list ------------------------------------------------ */
 
 /*
- * Software wants the receive, which has just left the matcher.  True: it has it, the receive is
- * OUT.  False: the device may have matched it, a signaled DEL will tell, the receive is in `state`
- * until then.
+ * Software wants the receive, which has just left the matcher.  True: software has it, and the
+ * receive is OUT.  False: the device may have matched it; it is in `state` until a signaled DEL
+ * completes.
  *
  * is_stale: an unexpected message through the device fits the receive.  So the device did not match
  * it when that message came, and cannot before a command carries a count that includes the message;
@@ -354,9 +354,9 @@ fab_offload_cancel_t fab_offload_cancel(fab_offload_scope_t *scope, fab_offload_
 /* ---- messages ----------------------------------------------------------- */
 
 /*
- * While the outcome of a DEL is open, no message by another path is matched: neither behind a
- * parked one of its source, nor past a receive that may turn out to be still there or to have been
- * matched later.
+ * While a DEL is under way, no message by another path is matched: it must not overtake a parked
+ * message of its source, nor pass a receive that may turn out to be unmatched, or to be matched
+ * later.
  */
 static inline bool must_park(const fab_offload_scope_t *scope)
 {
@@ -364,8 +364,8 @@ static inline bool must_park(const fab_offload_scope_t *scope)
 }
 
 /*
- * The receive for a message, off the list; or NULL: there is none, or *is_open: its DEL is under
- * way.
+ * The receive for a message, removed from the list; or NULL: there is none, or its DEL is under way
+ * (scope->unlisting).
  */
 static fab_offload_recv_t *match_msg(fab_offload_scope_t *scope, int32_t source, int32_t tag,
                                      bool by_device)
@@ -421,7 +421,7 @@ static fab_match_msg_t *first_parked(const fab_offload_scope_t *scope)
     return container_of(scope->parked.next, fab_match_msg_t, order);
 }
 
-/* Take a message out of the parked ones; the one for which the device is asked stays for now. */
+/* Remove a message from the parked ones; if a DEL is under way for it, it stays for now. */
 static fab_match_msg_t *withdraw_parked(fab_offload_scope_t *scope, int32_t source, int32_t tag,
                                         fab_offload_is_fn_t is_it, const void *ctx)
 {

@@ -1,34 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hardware tag matching: which posted receives are on a device's list, and how software and device
- * never give one receive two messages, or messages out of order.
+ * Hardware tag matching: decides which posted receives are on a device's list, and ensures that
+ * software and device never match two messages to one receive, or messages out of order.
  *
  * One fab_offload_t per device (TM-SRQ), one fab_offload_scope_t per communicator beside its
- * matching domain, one fab_offload_recv_t in every receive request.  A state machine that does no
- * input or output: it knows no MPI object, no verbs, no memory registration.  The matcher holds every
- * posted receive; the engine lists some of them besides.
+ * matching domain, one fab_offload_recv_t in every receive request.  A state machine without input
+ * or output: it knows no MPI object, no verbs, no memory registration.  The matcher holds every
+ * posted receive; the engine also lists some of them.
  *
  * Three sides call it:
- *  - whoever matches (pml_tm): fab_offload_post(), _arrive(), _keep(), _cancel(), and what _next()
- *    hands out;
+ *  - the user (pml_tm): fab_offload_post(), _arrive(), _keep(), _cancel(), and _next() for events;
  *  - the driver of the device (verbs): _poll_begin(), _handled(), _matched(), _done(), _poll_end(),
- *    _idle(), _fail(), and ops->post, by which commands leave;
- *  - both: _flush() after anything, which is where commands leave.
+ *    _idle(), _fail(), and ops->post, through which commands leave;
+ *  - both: _flush() after any other call, to hand over commands.
  *
  * Rules for the caller, each explained in doc/offload.md:
- *  - completions are passed on in the order in which the device gave them;
+ *  - completions are reported in the order in which the device gave them;
  *  - an unexpected message is matched, with fab_offload_arrive() and if need be fab_offload_keep(),
  *    before fab_offload_handled();
- *  - a receive is listable only if every message that can match it, and is not from a source of
- *    another path, comes through this device with its tag;
+ *  - a receive is listable only if every message that can match it comes through this device, with
+ *    its tag (messages from a source of another path excepted);
  *  - after completions and after fab_offload_fail(), call fab_offload_next() until it returns
  *    false.
  *
- * Costs: every call is O(1), but for fab_offload_fail() and what a flush hands over.  No call
- * allocates, but for the two inits.
+ * Costs: every call is O(1), except fab_offload_fail() and the hand-over of commands by a flush.
+ * Only the two inits allocate memory.
  *
- * Threads: none inside.  The caller serialises all calls on one engine and its scopes, the
- * matcher's included.
+ * Threads: none inside.  The caller serialises all calls on one engine and its scopes, including
+ * calls of the matcher.
  */
 #ifndef FAB_OFFLOAD_H
 #define FAB_OFFLOAD_H
@@ -37,34 +36,34 @@
 #include "offload_types.h"
 
 /*
- * Prepare an engine in the caller's memory, where it stays.  False: no memory, or limits of no use
- * (max_tags 0, max_ops below 4, report_every not 1 to 2^14): then use no engine.
+ * Initialise an engine in the caller's memory; it must not move.  False: no memory, or unusable
+ * limits (max_tags 0, max_ops below 4, report_every not 1 to 2^14): then use no engine.
  */
 bool fab_offload_init(fab_offload_t *engine, const fab_offload_config_t *config);
 
 /*
- * Nothing may be listed: all receives are done, or fab_offload_fail() was called and all events
+ * No receive may be listed: all are complete, or fab_offload_fail() was called and all events were
  * fetched.
  */
 void fab_offload_fini(fab_offload_t *engine);
 
 /*
- * Prepare the scope of a domain.  engine NULL: nothing is ever listed, at the price of a pointer.
- * False: no memory; the scope is then one without engine.
+ * Initialise the scope of a domain. engine NULL: nothing is ever listed, at the cost of a pointer.
+ * False: no memory; the scope then has no engine.
  */
 bool fab_offload_scope_init(fab_offload_scope_t *scope, fab_offload_t *engine,
                             fab_match_dom_t *dom);
 
 /*
  * None of the scope's receives may be QUEUED or below; nothing may be parked.  WAITING and PLAIN
- * ones are forgotten.
+ * receives are dropped.
  */
 void fab_offload_scope_fini(fab_offload_scope_t *scope);
 
 /*
- * The receive was posted: fab_match_post(scope->dom, &recv->match, ...) returned NULL just now.
- * reason: FAB_OFFLOAD_LISTABLE, or why it must not be listed; OTHER_PATH is for a receive from a
- * source that is not behind the device. The scope has an engine.
+ * The receive has just been posted: fab_match_post(scope->dom, &recv->match, ...) returned NULL.
+ * reason: FAB_OFFLOAD_LISTABLE, or why it must not be listed; OTHER_PATH means that its source is
+ * not reached through the device.  The scope has an engine.
  */
 void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv,
                       fab_offload_reason_t reason);
@@ -76,9 +75,9 @@ void fab_offload_keep_engine(fab_offload_scope_t *scope, fab_match_msg_t *msg, i
                              int32_t tag, bool by_device);
 
 /*
- * A message is to be matched.  by_device: it came unexpected through the scope's device, with its
- * tag; otherwise by another path, or untagged.  Returns the receive that takes it, or NULL: then
- * fab_offload_keep() it.
+ * Match a message. by_device: it came unexpected through the scope's device, with its tag;
+ * otherwise it came by another path, or untagged.  Returns its receive, or NULL: then call
+ * fab_offload_keep().
  */
 static inline fab_offload_recv_t *fab_offload_arrive(fab_offload_scope_t *scope, int32_t source,
                                                      int32_t tag, bool by_device)
@@ -90,9 +89,10 @@ static inline fab_offload_recv_t *fab_offload_arrive(fab_offload_scope_t *scope,
 }
 
 /*
- * Keep a message for which fab_offload_arrive() returned NULL, with nothing done in the scope in
- * between.  It is unexpected, and probes find it; or, if a receive is being taken off the list, it
- * is parked: invisible until an event delivers it or it becomes unexpected.
+ * Keep a message for which fab_offload_arrive() returned NULL, without another call on the scope in
+ * between.  The message becomes unexpected, and probes find it.  If a receive is being removed from
+ * the list, the message is parked instead: it is invisible until an event delivers it or it becomes
+ * unexpected.
  */
 static inline void fab_offload_keep(fab_offload_scope_t *scope, fab_match_msg_t *msg,
                                     int32_t source, int32_t tag, bool by_device)
@@ -105,20 +105,20 @@ static inline void fab_offload_keep(fab_offload_scope_t *scope, fab_match_msg_t 
 }
 
 /*
- * A sender wants a message back that no receive has: the oldest with this source and tag for which
- * is_it() says so.  Returns it, out of the domain; or NULL: it is not there, or the device is asked
- * for a receive on its behalf, and an event will deliver it or give it back.
+ * Withdraw an unmatched message for its sender: the oldest with this source and tag for which
+ * is_it() is true.  Returns the message, removed from the domain; or NULL: it is not there, or a
+ * DEL is under way on its behalf, and an event will deliver or withdraw it.
  */
 typedef bool (*fab_offload_is_fn_t)(const fab_match_msg_t *msg, const void *ctx);
 fab_match_msg_t *fab_offload_withdraw(fab_offload_scope_t *scope, int32_t source, int32_t tag,
                                       fab_offload_is_fn_t is_it, const void *ctx);
 
-/* MPI_Cancel.  Of any receive, posted or not. */
+/* MPI_Cancel of any receive, posted or not. */
 fab_offload_cancel_t fab_offload_cancel(fab_offload_scope_t *scope, fab_offload_recv_t *recv);
 
 /* ---- completions -------------------------------------------------------- */
 
-/* Polling begins and ends: in between nothing is handed to the device.  poll_end flushes. */
+/* Begin and end polling: in between no command is handed to the device. poll_end flushes. */
 static inline void fab_offload_poll_begin(fab_offload_t *engine)
 {
     engine->is_polling = true;
@@ -136,9 +136,9 @@ static inline void fab_offload_handled(fab_offload_t *engine)
 }
 
 /*
- * Return no more buffers for unexpected messages to the device until this is false: a command that
- * is under way may be so old that its count is about to have a second meaning.  Sound if the device
- * has fewer than 2^15 buffers (twice report_every).
+ * While true, post no receive buffers to the device: a command under way may be so old that its
+ * 16-bit count would become ambiguous.  Correct if the device has fewer than 2^15 buffers (twice
+ * report_every).
  */
 static inline bool fab_offload_must_hold(const fab_offload_t *engine)
 {
@@ -146,21 +146,24 @@ static inline bool fab_offload_must_hold(const fab_offload_t *engine)
 }
 
 /*
- * The device matched recv (the recv_wr_id).  has_data: nothing more is to come for it, be it data,
- * an incomplete rendezvous or an error; false: the first of two completions. NOTHING: not yet the
- * caller's, though its status is known; COMPLETE; BROKEN.
+ * The device matched recv (the recv_wr_id). has_data: this is the last completion for it, with
+ * data, an incomplete rendezvous or an error; false: the first of two completions.  Returns NOTHING
+ * (the receive is not the caller's yet, though its status is known), COMPLETE, or BROKEN.
  */
 fab_offload_result_t fab_offload_matched(fab_offload_recv_t *recv, bool has_data);
 
 /* A signaled command completed: its wr_id, and whether it succeeded. */
 fab_offload_event_t fab_offload_done(fab_offload_t *engine, uint64_t wr_id, bool is_success);
 
-/* The next event that is due; false: none. */
+/* Get the next event; false: none. */
 bool fab_offload_next(fab_offload_t *engine, fab_offload_event_t *event);
 
 /* ---- commands ----------------------------------------------------------- */
 
-/* List what may now be listed, hand commands to the device, report if it is time to. */
+/*
+ * List receives that may now be listed, hand commands to the device, report the count if it is
+ * time.
+ */
 void fab_offload_flush(fab_offload_t *engine);
 
 /*
@@ -170,9 +173,9 @@ void fab_offload_flush(fab_offload_t *engine);
 void fab_offload_idle(fab_offload_t *engine);
 
 /*
- * The device is gone: nothing more arrives through it, nothing more is matched by it.  Listed
- * receives become software's; fab_offload_next() tells about those that were under way.  No command
- * is handed over any more.
+ * The device has failed: no more messages or matches come from it.  Listed receives return to
+ * software; fab_offload_next() reports those that were under way.  No more commands are handed
+ * over.
  */
 void fab_offload_fail(fab_offload_t *engine);
 

@@ -3,8 +3,8 @@
  * The offload engine's structures: a receive that may be listed, the scope of one communicator, the
  * engine of one device.
  *
- * A posted receive is always in the matcher (match.h) and may be on the device's list besides.
- * Where it is:
+ * A posted receive is always in the matcher (match.h) and may also be on the device's list.  Where
+ * it is:
  *
  *                     post, may be listed            command handed over
  *      OUT ──┬──────────────────────────▶ QUEUED ──────────────────────▶ LISTED ──┬─▶ OUT         device matched, data is in
@@ -33,9 +33,9 @@ typedef struct fab_offload_scope fab_offload_scope_t;
 typedef struct fab_offload_recv fab_offload_recv_t;
 
 /*
- * Why a receive is not listed.  The caller gives one of the first group, or LISTABLE; the engine
- * finds those of the second itself.  Each receive is counted once, under the first reason that
- * held.
+ * Why a receive is not listed.  The caller gives a reason of the first group, or LISTABLE; the
+ * engine itself finds those of the second group.  Each receive is counted once, under the first
+ * reason that applies.
  */
 #define FAB_OFFLOAD_REASONS(X)                                                                     \
     X(LISTABLE, "listed")                                                                          \
@@ -57,7 +57,7 @@ typedef enum fab_offload_reason {
 } fab_offload_reason_t;
 
 typedef enum fab_offload_state {
-    /* nothing to the engine: not posted, or posted and of no concern to the device */
+    /* the engine ignores it: not posted, or posted and not relevant to the device */
     FAB_OFFLOAD_OUT = 0,
     /* posted, never to be listed; counted in scope->plain, since it may block others */
     FAB_OFFLOAD_PLAIN,
@@ -71,7 +71,7 @@ typedef enum fab_offload_state {
     FAB_OFFLOAD_UNLISTING   /* a signaled DEL is under way for the first message of scope->parked */
 } fab_offload_state_t;
 
-/* A receive, embedded in the caller's request.  Zeroed memory is one that is OUT. */
+/* A receive, embedded in the caller's request. Zeroed memory is a receive in state OUT. */
 struct fab_offload_recv {
     fab_match_recv_t match;
     /* tag, mask, data and len: set by the caller before fab_offload_post() of a listable receive */
@@ -98,12 +98,12 @@ static inline fab_offload_recv_t *fab_offload_recv_of(const fab_tm_recv_t *recv)
 
 /* ---- scope -------------------------------------------------------------- */
 
-/* keys of receives outside the list that a scope tells apart: 1 KiB */
+/* hash buckets of a filter: 1 KiB */
 #define FAB_OFFLOAD_BUCKETS 256
 
 /*
- * Receives counted by what they can match, so that an overlap is seen in O(1).  May see one where
- * there is none (two keys in a bucket), never the reverse.
+ * Counts receives by what they can match, to detect an overlap in O(1).  It may report an overlap
+ * where there is none (two keys in a bucket), but never misses one.
  */
 typedef struct fab_offload_filter {
     /* [is_internal]: by tag class, which never meet; a wildcard tag counts as a user's */
@@ -119,15 +119,17 @@ struct fab_offload_scope {
     fab_match_dom_t *dom;
     fab_offload_filter_t *plain; /* PLAIN receives */
     fab_offload_filter_t *held;  /* WAITING receives */
-    fab_match_list_t waiting;    /* WAITING receives; of two that overlap, the older is ahead */
+    fab_match_list_t waiting;    /* WAITING receives; if two overlap, the older is ahead */
     /* messages by other paths that wait for `removing`; in order of arrival */
     fab_match_list_t parked;
-    /* in engine->ready while the first of waiting may be listed, but for room */
+    /* in engine->ready while only room is missing to list the first of waiting */
     fab_match_list_t ready;
     fab_match_list_t unpark; /* in engine->unpark while the first of parked may be matched */
     /* the receive that the first of parked is for, once its DEL succeeds; or NULL */
     fab_offload_recv_t *unlisting;
-    /* the first of parked, if its sender wants it back unless `unlisting` takes it; or NULL */
+    /*
+     * the first of parked, if its sender wants to withdraw it unless `unlisting` takes it; or NULL
+     */
     fab_match_msg_t *withdrawn;
     uint32_t removing; /* signaled DELs under way: CANCELLING and UNLISTING receives */
 };
@@ -139,7 +141,7 @@ typedef struct fab_offload_config {
     void *device;      /* for ops */
     uint32_t max_tags; /* receives on the list at a time */
     uint32_t max_ops;  /* commands between signaled completions that the device has room for */
-    /* unexpected messages between reports at most: a quarter of the counter's modulus, 2^14 */
+    /* limit for unexpected messages between reports: a quarter of the counter's modulus, 2^14 */
     uint32_t report_every;
     uint32_t first_count; /* what the counter of a new device reads: 0 */
 } fab_offload_config_t;
@@ -172,9 +174,9 @@ struct fab_offload {
     bool is_refused;        /* an ADD was refused: wait for a slot or a completion */
     bool is_tracking;       /* `tracked` is under way */
     uint32_t posted;        /* commands handed over */
-    uint32_t completed;     /* of these, known to be done */
+    uint32_t completed;     /* commands known to be complete */
     uint32_t run;           /* handed over since the latest signaled one */
-    uint32_t run_max;       /* then a signaled one is due */
+    uint32_t run_max;       /* limit of run: then a signaled one is due */
     uint32_t signaled;      /* signaled commands under way */
     uint32_t tracked;       /* number of a signaled command ... */
     uint32_t tracked_count; /* ... and its count, for `acked` */
@@ -201,9 +203,10 @@ typedef enum fab_offload_result {
     FAB_OFFLOAD_COMPLETE,  /* the device's message is in recv's buffer, recv is the caller's */
     FAB_OFFLOAD_CANCELLED, /* recv is cancelled and the caller's */
     FAB_OFFLOAD_DELIVER,   /* recv takes msg, which was parked; both are the caller's */
-    FAB_OFFLOAD_WITHDRAWN, /* msg, which was parked, is the caller's: its sender wants it back */
-    FAB_OFFLOAD_LOST,      /* the device failed after it had matched recv: complete it in error */
-    FAB_OFFLOAD_BROKEN     /* the device did what it must not: fail it */
+    /* msg, which was parked, is the caller's: it was withdrawn for its sender */
+    FAB_OFFLOAD_WITHDRAWN,
+    FAB_OFFLOAD_LOST,  /* the device failed after it had matched recv: complete it in error */
+    FAB_OFFLOAD_BROKEN /* the device violated the protocol: fail it */
 } fab_offload_result_t;
 
 typedef struct fab_offload_event {
@@ -214,10 +217,10 @@ typedef struct fab_offload_event {
 
 /* What became of MPI_Cancel. */
 typedef enum fab_offload_cancel {
-    /* matched (or as good as), or cancelled before: leave it as it is */
+    /* matched, or counted as matched, or cancelled before: unchanged */
     FAB_OFFLOAD_NOT_POSTED = 0,
     FAB_OFFLOAD_DONE, /* cancelled */
-    FAB_OFFLOAD_LATER /* an event will tell: CANCELLED or COMPLETE */
+    FAB_OFFLOAD_LATER /* an event will follow: CANCELLED or COMPLETE */
 } fab_offload_cancel_t;
 
 #endif /* FAB_OFFLOAD_TYPES_H */
