@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Do the peers live?  Every quarter of a second an eighth of the connected peers are asked by
- * kill(2), which is cheap, so all within two seconds; that misses what is a zombie, and a pid that
- * is another process's by now.  Of them four at most are looked at in /proc, in turn, so that a
- * host full of processes does not spend its time there: with up to 32 connected peers that is all
- * of them in two seconds, with 256 in sixteen.
+ * Liveness of peers.  Every quarter of a second kill(2), which is cheap, checks an eighth of the
+ * connected peers, so all within two seconds.  It does not detect zombies, or a pid that belongs to
+ * another process by now.  So at most four of these peers, in turn, are also checked in /proc, so
+ * that a host full of processes does not spend its time there: up to 32 connected peers are all
+ * checked within two seconds, 256 within sixteen.
  *
- * A peer that left in an orderly way (it said so in its segment, or closed its ring here) has not
- * failed, unless a user needs it still.  One that died has.  Both only when what it sent before was
- * delivered.
+ * A peer that left normally (its segment says so, or it closed its ring here) has not failed,
+ * unless a user still needs it.  A peer that died has failed.  Both are reported only when all that
+ * the peer sent was delivered.
  *
  * The same tick looks through the entries for claims by processes that died.
  */
@@ -62,8 +62,8 @@ void fab_shm_ep_died(fab_shm_ep_t *ep)
 }
 
 /*
- * It has left the job: look whether it is needed, once its ring is empty.  If it has claimed one that
- * was not seen here yet, this tick still finds that; so the next round decides.
+ * The peer has left the job: once its ring is empty, check whether it is still needed.  If it has
+ * claimed a ring that was not seen here yet, this tick still finds it, so the next round decides.
  */
 static void look_after_left(fab_shm_ep_t *ep)
 {

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Get and put by CMA: process_vm_readv(2) and process_vm_writev(2), one copy, no work for the other
- * side.
+ * Get and put by CMA: process_vm_readv(2) and process_vm_writev(2) copy once, without work for the
+ * other side.
  *
- * Operations stand in one queue of the domain.  A progress call copies up to shm_copy_step bytes: a
- * step of the first operation, which then goes to the end, and so on; so large ones share the time,
- * small ones are not kept behind them, and messages wait for one step at most.
+ * The domain has one queue of operations.  A progress call copies up to shm_copy_step bytes: a step
+ * of the first operation, which then goes to the end, and so on.  So large operations share the
+ * time, small ones do not wait behind them, and messages wait for one step at most.
  *
- * Whether the kernel allows it is found out by trying, once per peer: reading the nonce at the
- * address that the peer's address tells.
+ * One attempt per peer finds out whether the kernel allows it: it reads the nonce in the peer's
+ * memory, whose location is in the peer's address.
  *
- * A pid may be another process's at any time, with other memory at the same addresses.  So the call
- * that reads the last bytes of a get reads the nonce as well: the kernel looks the pid up once per
- * call, and a process that is there now was there before.  Nothing can be read by the call that
- * writes; a put reads the nonce by a call of its own, right before, unless one has done so within
- * the last 100 us.  (In that time the process would have to end, be waited for, and its pid be given
- * out again: the kernel goes through all others first.)
+ * A pid may be reused at any time, by a process with other memory at the same addresses.  So the
+ * call that reads the last bytes of a get also reads the nonce: the kernel looks the pid up once
+ * per call, and a process that exists now existed during the earlier calls.  The call that writes
+ * cannot read, so a put reads the nonce by a separate call just before, unless another put has done
+ * so within the last 100 us.  (In that time the process would have to exit, be reaped, and its pid
+ * be reused: the kernel goes through all other pids first.)
  *
  * Of large gets the peer may copy a part (shm_coop.c).  Short ones may be done at once, before
  * whatever is in the queue (fab_rma_now()).
  *
- * Some memory cannot be copied so: the kernel does not pin it (memfd_secret, devices).  Then the
- * operation ends with OPAL_ERR_NOT_SUPPORTED, and what is to be moved goes by messages.
+ * Some memory cannot be copied by CMA, because the kernel does not pin it (memfd_secret, devices).
+ * Then the operation ends with OPAL_ERR_NOT_SUPPORTED, and the data goes by messages.
  */
 #include "shm/shm_types.h"
 

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The cooperative copy: large gets of which the process whose memory is read copies a part, while
- * it is inside MPI and has nothing to fetch itself.  The claiming, and why no copy comes late, is in
- * shm_coop_inl.h.
+ * it is inside MPI and has nothing to fetch itself. shm_coop_inl.h has the claiming, and the reason
+ * why no copy outlives the get.
  *
- * The fetcher offers a get in a descriptor of the peer's segment and goes on as if alone: it claims,
- * reads, claims.  It waits for the helper only when all is claimed.  A helper that never comes costs
- * one system call more.
+ * The fetcher offers a get in a descriptor of the peer's segment and goes on as if alone: it
+ * claims, reads, claims.  It waits for the helper only when all is claimed.  If the helper never
+ * helps, the get costs one more system call.
  *
- * The helper looks when one of its progress calls finds something exposed, nothing to fetch, and a
- * bit in its segment's help word.  It copies one chunk per call, out of what it has exposed to that
- * very peer; claim and copy are done before the call returns, so unexpose, which comes between two
- * calls, finds none under way.
+ * The helper acts when a progress call finds exposed memory, nothing to fetch, and a bit in its
+ * segment's help word.  It copies one chunk per call, out of memory that it has exposed to that
+ * same peer.  Claim and copy finish before the call returns, so unexpose, which comes between two
+ * calls, finds no copy under way.
  *
- * When a get ends early (the memory cannot be read, the peer failed), the fetcher claims all that is
- * left and waits until the helper has reported its chunks, or is dead: only then the buffer is the
- * user's again.
+ * When a get ends early (the memory cannot be read, the peer failed), the fetcher claims all that
+ * is left and waits until the helper has reported its chunks, or is dead: only then does the user
+ * own the buffer again.
  */
 #include "shm/shm_types.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cooperative copy: how two processes share the work of one large get.  The fetcher reads chunks
- * from the front, the helper, whose memory is read, writes chunks from the back, until they meet.
- * Here is the claiming alone, without the copies; shm_coop.c has the rest.
+ * The cooperative copy: how two processes share the work of one large get.  The fetcher reads
+ * chunks from the front, the helper, whose memory is read, writes chunks from the back, until they
+ * meet.  This file has only the claiming; shm_coop.c has the copies and the rest.
  *
  *      chunk     0     1     2     3     4     5     6     7
  *              ┌─────┬─────┬─────┬─────┬─────┬─────┬─────┬─────┐
@@ -10,24 +10,24 @@
  *              └─────┴─────┴─────┴─────┴─────┴─────┴─────┴─────┘
  *                 fetcher, process_vm_readv ──>   <── helper, process_vm_writev
  *
- * The descriptor, fab_shm_coop_t, lies in the helper's segment, in the entry of the fetcher's ring.
+ * The descriptor, fab_shm_coop_t, is in the helper's segment, in the entry of the fetcher's ring.
  *
  *      IDLE ──fetcher: fields, claim──> OPEN ──both: claim──> CLOSED ──fetcher, when done──> IDLE
  *           front: FAB_SHM_COOP_IDLE         front + back < n         front + back == n,
  *                                                                     done == back: all is there
  *
- * Who may write where.  The fetcher writes the fields while the claim word says IDLE.  Both claim by
- * compare-and-swap on the claim word, which has the number of the get in it, so that a helper that
- * looked at an earlier one claims nothing.  Each field is stored with release and loaded with
- * acquire: a helper that saw a field of the next get sees IDLE, or later, when it claims.
+ * Writers.  The fetcher writes the fields while the claim word is IDLE.  Both claim by
+ * compare-and-swap on the claim word, which contains the number of the get, so that a helper that
+ * has read an earlier get claims nothing.  Each field is stored with release and loaded with
+ * acquire: a helper that saw a field of the next get sees IDLE, or a later value, when it claims.
  *
- * The helper says what it has done in a word of its own, after the copy.  A chunk that it could not
- * copy counts as done, too: it says so (failed), claims no more, and the fetcher copies that chunk,
- * the last one claimed.  So when the helper's count is back nothing of it is under way, and the
- * buffers are their owners' again.
+ * The helper reports in a separate word, after each copy.  A chunk that it could not copy counts as
+ * done, too: the helper reports it (failed) and claims no more, and the fetcher copies that chunk,
+ * the last one claimed.  So when the count of reported chunks equals `back`, the helper has no copy
+ * under way, and the buffers belong to their owners again.
  *
- * Trust.  Each shared word is read once and checked: what the other side writes there can spoil the
- * data of this get, not more.
+ * Trust.  Each shared word is read once and checked: whatever the other side writes there can spoil
+ * only the data of this get.
  */
 #ifndef FAB_SHM_COOP_INL_H
 #define FAB_SHM_COOP_INL_H
@@ -76,7 +76,7 @@ static inline uint32_t fab_shm_claim_back(uint64_t claim)
     return (uint32_t) claim & 0xffff;
 }
 
-/* Chunks of so many bytes; 0 if that is no offer. */
+/* Number of chunks of this size; 0 if the offer is invalid. */
 static inline uint32_t fab_shm_coop_count(uint64_t len, uint32_t chunk)
 {
     uint64_t n = 0 != chunk ? len / chunk + (0 != len % chunk) : 0;
@@ -94,7 +94,7 @@ static inline uint64_t fab_shm_coop_len(const fab_shm_offer_t *offer, uint32_t i
 
 /* ---- fetcher ------------------------------------------------------------ */
 
-/* Offer it; the one before is done. */
+/* Publish the offer; the previous get is complete. */
 static inline void fab_shm_coop_open(fab_shm_coop_t *coop, const fab_shm_offer_t *offer)
 {
     FAB_SHM_STEP(fields);
@@ -110,7 +110,7 @@ static inline void fab_shm_coop_open(fab_shm_coop_t *coop, const fab_shm_offer_t
     atomic_store_explicit(&coop->claim, fab_shm_claim_word(offer->seq, 0, 0), memory_order_release);
 }
 
-/* All is done: nothing is to be claimed, the fields may change. */
+/* The get is complete: nothing can be claimed any more, and the fields may change. */
 static inline void fab_shm_coop_idle(fab_shm_coop_t *coop, uint32_t seq)
 {
     FAB_SHM_STEP(claim);
@@ -119,8 +119,8 @@ static inline void fab_shm_coop_idle(fab_shm_coop_t *coop, uint32_t seq)
 }
 
 /*
- * Claim up to max > 0 chunks behind the first front, which are the fetcher's.  Returns how many; *back says
- * how many the helper has claimed.  Negative: the word is not what it can be.
+ * Claim up to max > 0 chunks behind the first front, which are the fetcher's.  Returns how many;
+ * *back says how many the helper has claimed.  Negative: the word is invalid.
  */
 static inline int fab_shm_coop_take_front(fab_shm_coop_t *coop, const fab_shm_offer_t *offer,
                                           uint32_t front, uint32_t max, uint32_t *back)
@@ -143,7 +143,10 @@ static inline int fab_shm_coop_take_front(fab_shm_coop_t *coop, const fab_shm_of
     return (int) n;
 }
 
-/* Of `back` chunks that the helper claimed, those done; failed: the last one is not copied. */
+/*
+ * Number of reported chunks of the `back` chunks that the helper claimed; failed: the last one was
+ * not copied.
+ */
 static inline int fab_shm_coop_done(fab_shm_coop_t *coop, const fab_shm_offer_t *offer,
                                     uint32_t back, bool *is_failed)
 {
@@ -162,7 +165,7 @@ static inline int fab_shm_coop_done(fab_shm_coop_t *coop, const fab_shm_offer_t 
 
 /* ---- helper ------------------------------------------------------------- */
 
-/* What is offered; false: nothing that could be claimed. */
+/* Read the current offer; false: nothing can be claimed. */
 static inline bool fab_shm_coop_look(fab_shm_coop_t *coop, fab_shm_offer_t *offer)
 {
     FAB_SHM_STEP(claim);

@@ -1,50 +1,49 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A ring: one sender, one receiver, 64-byte slots in the receiver's segment (layout: shm_wire.h).
- * This is the fast path of the shm provider, and all of it; who it belongs to, claiming and polling
- * are elsewhere.
+ * This is the whole fast path of the shm provider; ownership, claiming and polling of rings are
+ * elsewhere.
  *
- * Cost of a message of up to 40 bytes, in cache lines that change owner: two, the floor of any
- * mailbox.  The sender writes one line, last of it the word, by a plain store (release); the
- * receiver's poll reads it.  No locked instruction, no fence.
+ * A message of up to 40 bytes costs two cache-line transfers, the minimum for any mailbox.  The
+ * sender writes one line, the word last, by a plain store (release); the receiver's poll reads it.
+ * No locked instruction, no fence.
  *
  *      slots     ┌────┬────┬────┬────┬────┬────┬────┬────┐
  *      lap 7     │ m  │ m' │ A  │ B  │ B+ │ B+ │    │    │     m, m': lap 7, consumed      A, B: lap 7, to come
  *                └────┴────┴────┴────┴────┴────┴────┴────┘     B+: payload of B            blank: lap 6, consumed
  *                          ^ receiver            ^ sender
  *
- * When a word is a message.  The receiver waits at a slot for a word with its own lap in it.  What
- * stands there before is an older lap's word, or, where that slot held payload (B+), bytes that may
- * look like anything, also like a word of this lap.  So the sender remembers for each slot if what
- * stands there is not the word of the last lap (stale: payload, or skipped at a wrap), and *before
- * it publishes a message* it clears the word behind it if that is stale.  The receiver gets to look
- * at that slot only through the message before it, so it sees the cleared word.  If the ring is
- * full, the slot behind is that of the oldest message not consumed, a word of the last lap, so not
- * stale and not touched.  Slot 0 on lap 1 is cleared memory.
+ * When a word is a message.  The receiver waits at a slot for a word with its own lap number.
+ * Until then the slot contains a word of an older lap or, if it held payload (B+), arbitrary bytes,
+ * which may look like a word of this lap.  So the sender remembers for each slot whether its
+ * content is not the word of the last lap (stale: payload, or skipped at a wrap). *Before it
+ * publishes a message* it clears the word behind the message if that is stale.  The receiver
+ * reaches that slot only through the message before it, so it sees the cleared word.  If the ring
+ * is full, the slot behind is that of the oldest unconsumed message: it has a word of the last lap,
+ * so it is not stale and not touched.  Slot 0 on lap 1 is cleared memory.
  *
  * Wrap.  A message that does not fit the rest of the ring goes to its start; a PAD word bridges the
  * rest.
  *
- * Flow.  The receiver publishes its tail every quarter ring, and when it turns to other things; the
- * sender reads it only if the tail that it knows leaves no room.  Less than N/4 slots are consumed
- * and not published, a message and its padding take at most 2 (N/4 + 1) - 1, so with N >= 8 a
- * message always fits a ring that was emptied.
+ * Flow.  The receiver publishes its tail every quarter ring, and when it stops polling the ring.
+ * The sender reads it only if the tail that it knows leaves no room.  Fewer than N/4 slots are
+ * consumed and not published, and a message with its padding takes at most 2 (N/4 + 1) - 1 slots,
+ * so with N >= 8 a message always fits a ring that was emptied.
  *
- * Idle.  A receiver that found a ring empty for long makes idle odd and polls it no more (cold).  A
- * sender that sees idle odd after it published, rings the doorbell, once per idle time.  The sender
- * has no fence between its word and reading idle, so the two sides may miss each other: the
- * receiver's last look comes before the word, the sender's look at idle before the store to it.
- * Nothing is lost: the receiver looks at a cold ring now and then anyhow (sweep), only
- * later.
+ * Idle.  When a ring was empty for long, the receiver makes idle odd and stops polling it (cold).
+ * A sender that sees idle odd after it published rings the doorbell, once per idle period.  The
+ * sender has no fence between storing its word and reading idle, so the two sides may miss each
+ * other: the receiver's last check precedes the word, and the sender's read of idle precedes the
+ * store to it.  Nothing is lost: the receiver also checks cold rings now and then (sweep), so the
+ * message is only seen later.
  *
  * Trust.  The other side may write anything at any time.  Each shared field is read once; a word is
  * checked before use; a tail must lie within the ring's length behind the head.
  *
  * Threads: the sender's part under the sender's lock, the receiver's under the receiver's.
  *
- * FAB_SHM_STEP(what) stands before each access to shared memory that the other side may see or
- * undo: word, tail, idle, or data (header and payload).  A test makes it a switch between the two
- * sides.
+ * FAB_SHM_STEP(what) precedes each access to shared memory that the other side may see or undo:
+ * word, tail, idle, or data (header and payload).  A test uses it to switch between the two sides.
  */
 #ifndef FAB_SHM_RING_INL_H
 #define FAB_SHM_RING_INL_H
@@ -72,10 +71,10 @@ static inline uint16_t fab_shm_next_lap(uint16_t lap)
 typedef struct fab_shm_tx {
     fab_shm_slot_t *slots;
     uint64_t head; /* slots used since the ring was claimed */
-    /* head stays up to it: the tail last read and the ring's length. 0: no ring yet. */
+    /* upper bound of head: the tail last read plus the ring's length. 0: no ring yet. */
     uint64_t limit;
     uint32_t mask; /* slots - 1 */
-    uint32_t rung; /* idle time for which the doorbell was rung */
+    uint32_t rung; /* idle period for which the doorbell was rung */
     uint16_t lap;
     uint8_t doorbell_bit;
     uint64_t *stale; /* one bit per slot: its word may look like anything */
@@ -105,13 +104,13 @@ static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint
     };
 }
 
-/* Is there room for n slots? As far as the sender knows; see fab_shm_tx_refresh(). */
+/* Is there room for n slots, as far as the sender knows? See fab_shm_tx_refresh(). */
 static inline bool fab_shm_tx_has_room(const fab_shm_tx_t *tx, uint32_t n)
 {
     return tx->head + n <= tx->limit;
 }
 
-/* Read the receiver's tail. False: it is none. */
+/* Read the receiver's tail. False: it is invalid. */
 static inline bool fab_shm_tx_refresh(fab_shm_tx_t *tx)
 {
     FAB_SHM_STEP(tail);
@@ -133,7 +132,10 @@ static inline fab_shm_slot_t *fab_shm_tx_slot(const fab_shm_tx_t *tx)
     return &tx->slots[tx->head & tx->mask];
 }
 
-/* Slots at..at+n-1 get contents that are no words. n > 0; not beyond the end of the ring. */
+/*
+ * Mark slots at..at+n-1 as stale: their content will not be a word. n > 0; not beyond the end of
+ * the ring.
+ */
 static inline void fab_shm_tx_mark_stale(fab_shm_tx_t *tx, uint32_t at, uint32_t n)
 {
     while (n > 0) {
@@ -153,7 +155,7 @@ static inline void fab_shm_tx_clear(fab_shm_tx_t *tx, uint32_t at)
     tx->stale[at / 64] &= ~(UINT64_C(1) << at % 64);
 }
 
-/* Publish what stands in n slots from head on: its first slot, and the word that belongs there. */
+/* Publish the message in n slots from head on, by storing the word of its first slot. */
 static inline void fab_shm_tx_publish(fab_shm_tx_t *tx, fab_shm_slot_t *slot, uint64_t word,
                                       uint32_t n)
 {
@@ -175,7 +177,7 @@ static inline void fab_shm_tx_publish(fab_shm_tx_t *tx, fab_shm_slot_t *slot, ui
     }
 }
 
-/* Does the receiver sleep?  Then tell it. */
+/* Ring the doorbell if the receiver does not poll the ring. */
 static inline void fab_shm_tx_kick(fab_shm_tx_t *tx)
 {
     FAB_SHM_STEP(idle);
@@ -194,8 +196,8 @@ static inline void fab_shm_tx_kick(fab_shm_tx_t *tx)
 }
 
 /*
- * Room for a message of n slots, contiguous, at head; bridges the end of the ring if need be.
- * NULL: no room as far as the sender knows.  n <= N/4 + 1.  What is written must be published.
+ * Contiguous room for a message of n slots at head; skips the end of the ring if necessary.  NULL:
+ * no room as far as the sender knows. n <= N/4 + 1.  The caller must publish the message.
  */
 static inline fab_shm_slot_t *fab_shm_tx_reserve(fab_shm_tx_t *tx, uint32_t n)
 {
@@ -274,7 +276,7 @@ typedef struct fab_shm_rx {
     fab_shm_slot_t *slots;
     fab_shm_slot_t *slot; /* the one waited at */
     uint64_t pos;         /* its number since the ring was claimed */
-    uint64_t published;   /* the tail that the sender was told */
+    uint64_t published;   /* the tail that the sender can see */
     uint32_t mask;        /* slots - 1 */
     uint32_t eager_max;   /* longest payload that a sender may use */
     fab_shm_ctl_t *ctl;
@@ -292,7 +294,7 @@ typedef struct fab_shm_msg {
 typedef enum fab_shm_look {
     FAB_SHM_EMPTY,   /* nothing there */
     FAB_SHM_MESSAGE, /* a message, described */
-    FAB_SHM_BAD,     /* what stands there is malformed */
+    FAB_SHM_BAD,     /* a malformed message */
 } fab_shm_look_t;
 
 static inline void fab_shm_rx_init(fab_shm_rx_t *rx, fab_shm_slot_t *slots, uint32_t num_slots,
@@ -306,7 +308,7 @@ static inline void fab_shm_rx_init(fab_shm_rx_t *rx, fab_shm_slot_t *slots, uint
                          .lap = 1};
 }
 
-/* The word waited for, or anything else with another lap. */
+/* The word in the slot; a message only if it has the expected lap. */
 static inline uint64_t fab_shm_rx_word(const fab_shm_rx_t *rx)
 {
     FAB_SHM_STEP(word);
@@ -343,7 +345,7 @@ static inline void fab_shm_rx_advance(fab_shm_rx_t *rx, uint32_t n)
     }
 }
 
-/* Does the word describe a message that can stand here? */
+/* Does the word describe a message that can be in this slot? */
 static inline bool fab_shm_rx_describe(const fab_shm_rx_t *rx, uint64_t word, fab_shm_msg_t *msg)
 {
     uint32_t len = (uint32_t) word;
@@ -362,8 +364,8 @@ static inline bool fab_shm_rx_describe(const fab_shm_rx_t *rx, uint64_t word, fa
 }
 
 /*
- * Is the word that of a message in one slot, of this lap?  Then this says all about it: no flags, an
- * id there is, and a payload that ends within the slot.
+ * Is this the word of a one-slot message of this lap?  If so it is valid: no flags, a legal id, and
+ * a payload that ends within the slot.
  */
 static inline bool fab_shm_rx_is_short(const fab_shm_rx_t *rx, uint64_t word)
 {
@@ -436,13 +438,13 @@ static inline fab_shm_look_t fab_shm_rx_peek(fab_shm_rx_t *rx, fab_shm_msg_t *ms
     return fab_shm_rx_describe(rx, word, msg) ? FAB_SHM_MESSAGE : FAB_SHM_BAD;
 }
 
-/* Stop polling: tell the sender, and look once more. False: a message came. */
+/* Stop polling: make idle odd, and check once more. False: a message came. */
 static inline bool fab_shm_rx_sleep(fab_shm_rx_t *rx)
 {
     fab_shm_rx_publish(rx);
     FAB_SHM_STEP(idle);
     /*
-     * exchange: a full barrier, so that idle is there before the last look, which makes missing
+     * exchange: a full barrier, so that idle is visible before the last check; this makes missing
      * each other rare
      */
     (void) atomic_exchange_explicit(&rx->ctl->idle, ++rx->idle, memory_order_seq_cst);

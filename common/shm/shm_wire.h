@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shared memory between the processes of a host: every byte of it that two processes see.
+ * Shared memory between the processes of a host: every byte that two processes see.
  *
  * Each process has one segment, a memfd: no name, so nothing can be left behind.  A peer maps it
- * through /proc/<pid>/fd/<fd>, which its address tells.  The segment belongs to the receiver: it
- * holds one ring per process that sends to it.
+ * through /proc/<pid>/fd/<fd>; pid and fd are in the address.  The segment belongs to the receiver:
+ * it holds one ring per process that sends to it.
  *
  *      0                 256            rings_at (page)                   rings_at + i * stride
  *      ┌─────────────────┬──────────────┬──────────────┬──────────────┬──────
  *      │ fab_shm_seg_t   │ entries[n]   │ ring 0       │ ring 1       │ ...
  *      └─────────────────┴──────────────┴──────────────┴──────────────┴──────
- * stride is ring_size, or a page where that is larger: rings begin at pages of the kernel, which
- * maps nothing else.  Pages get memory when a ring is claimed (fallocate by the claimer), so a
- * segment for 1000 peers of which 3 talk costs 3 rings; and a host without memory gives an error
- * there, not a SIGBUS later.  Everybody computes the layout from the owner's address (page,
- * ring_size, num_rings), so no offset is ever read from shared memory.
+ * stride is ring_size, or the page size if that is larger: rings begin at page boundaries, because
+ * the kernel maps only pages.  Pages get memory when a ring is claimed (fallocate by the claimer),
+ * so a segment for 1000 peers of which 3 communicate costs 3 rings; and if memory is short there is
+ * an error at that point, not a SIGBUS later.  Every process computes the layout from the owner's
+ * address (page, ring_size, num_rings), so no offset is ever read from shared memory.
  *
- * A claimer maps the segment up to ring num_ahead at once: the processes of the owner's job find
- * their rings there.  A ring behind it, of a process that joined later, is mapped by itself.
+ * A claimer maps the segment up to ring num_ahead at once; the rings of the owner's job are in this
+ * part.  A later ring, of a process that joined the job later, is mapped separately.
  *
  * Who writes what.  "owner" is the process whose segment it is, "sender" the one that claimed the
  * ring.
@@ -31,8 +31,8 @@
  *                       line 3+ cooperative copies, see fab_shm_coop_t
  *      ring             slots   sender
  *
- * State of an entry; the pid of the claimer stands in the same word, so that an entry whose claimer
- * died is found.
+ * State of an entry.  The same word has the claimer's pid, so that an entry whose claimer died can
+ * be found.
  *
  *      FREE ──sender: CAS──> CLAIMED ──sender: identity written──> READY ──sender leaves──> CLOSED
  *       ^                       │                                    │                        │

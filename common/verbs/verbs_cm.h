@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the queue pairs of two processes are connected, once frames over TCP (verbs_connect.h) have
- * told each of the other's.  There are two ways; the domain's device decides:
+ * Connects the queue pairs of two processes, after frames over TCP (verbs_connect.h) have told each
+ * process about the other's.  There are two methods; the domain's device decides:
  *
- * frames (verbs_cm_frames.c): InfiniBand and RoCE. What the frames tell is enough: each side brings
- *     its queue pairs to ready by itself.
+ * frames (verbs_cm_frames.c): InfiniBand and RoCE. The frames are enough: each side moves its own
+ *     queue pairs to ready.
  *
  * rdma_cm (verbs_cm_rdma.c): iWARP, whose kernel part gives the queue pair a TCP stream of its own
  *     and moves it from INIT to ready in one step. Between REPLY and READY:
  *
- *      asking side                                answering side
+ *      active side                                passive side
  *      REPLY came, QP in INIT                     REPLY sent, QP in INIT; listens since it was opened
- *      rdma_connect(fab_verbs_cm_hello_t)  ──>    finds the connection that is meant, rdma_accept()
+ *      rdma_connect(fab_verbs_cm_hello_t)  ──>    identifies the connection, rdma_accept()
  *      established: CREDIT, READY                 established: may send when the first message came
  *
- *     The asking side sends first, for iWARP does not let the other one.
+ *     The active side sends first; iWARP does not allow the passive side to.
  */
 #ifndef FAB_VERBS_CM_H
 #define FAB_VERBS_CM_H
@@ -24,8 +24,8 @@
 
 typedef struct fab_verbs_cm_ops {
     /*
-     * iWARP.  Then there is no RNR: a message that finds no buffer ends the connection; what answers
-     * a READ is written as if by a peer; and rdma_cm ends the QPs.
+     * iWARP.  Then there is no RNR: a message that finds no buffer ends the connection; the
+     * response to a READ counts as a remote write; and rdma_cm ends the QPs.
      */
     bool is_iwarp;
     int init_mask; /* IBV_QP_*: attributes set in the transition to INIT, besides access */
@@ -34,20 +34,20 @@ typedef struct fab_verbs_cm_ops {
     const char *(*find_ip)(struct ibv_context *ctx, uint8_t port, uint8_t *ip);
     int (*open)(fab_verbs_domain_t *dom, const char **why);
     void (*close)(fab_verbs_domain_t *dom);
-    /* Deal with what happened.  Returns the number of events. */
+    /* Handle pending events. Returns their number. */
     int (*poll)(fab_verbs_domain_t *dom);
 
     /*
-     * The peer's QPs are known: bring this side's as far as that can be done now.  Returns an errno,
-     * and the step that failed: "ready to STEP".
+     * The peer's QPs are known: move this side's QPs as far as possible now.  Returns an errno, and
+     * the step that failed: "ready to STEP".
      */
     int (*bring_up)(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, uint8_t reads,
                     const char **step);
-    /* Asking side, REPLY came.  Ends in fab_verbs_connected() or fab_verbs_connect_failed(). */
+    /* Active side, REPLY arrived. Ends in fab_verbs_connected() or fab_verbs_connect_failed(). */
     void (*connect)(fab_verbs_ep_t *ep);
-    /* Answering side, READY came. */
+    /* Passive side, READY arrived. */
     void (*ready)(fab_verbs_ep_t *ep);
-    /* The QP is destroyed: so is what connected it. */
+    /* The QP is destroyed: destroy the state that connected it, too. */
     void (*forget)(fab_verbs_conn_t *conn);
     /* Its work requests were flushed.  True: the peer fails, with the reason. */
     bool (*lost)(fab_verbs_conn_t *conn);

@@ -4,9 +4,10 @@
  * directions.
  *
  * Selective signaling: a work request asks for a completion if it is a READ or WRITE, or enough
- * before it did not; its completion frees all before it.  A quarter of the queue and three buffers
- * at most wait unsignaled, so an idle connection keeps little; and nothing does once half of what
- * all connections together may use is in use, so idle ones never hold up busy ones.
+ * before it did not; its completion frees all before it. At most a quarter of the queue and three
+ * buffers are unsignaled, so an idle connection keeps little. Once half of the resources of all
+ * connections is in use, every work request is signaled, so idle connections never hold up busy
+ * ones.
  *
  * wr_id is index << 40 | generation << 32 | position in the send queue: completions of a connection
  * that was destroyed, which some devices still deliver, are recognized.
@@ -124,8 +125,8 @@ static void conn_unschedule_credits(fab_verbs_conn_t *conn)
 /* ---- making ------------------------------------------------------------- */
 
 /*
- * A QP for what the peer sends and its device reads by itself: only one without send queue does the
- * latter.
+ * A QP that receives the peer's messages and on which this device does rendezvous: it must have no
+ * send queue.
  */
 static struct ibv_qp *tm_qp_create(fab_verbs_domain_t *dom)
 {
@@ -537,7 +538,7 @@ static void conn_retire(fab_verbs_conn_t *conn, int status)
     }
 }
 
-/* What went wrong, once per connection; the flushed requests behind it say nothing new. */
+/* Report the error once per connection; the flushed requests after it add no information. */
 static void conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
 {
     fab_verbs_ep_t *ep = conn->ep;

@@ -12,7 +12,7 @@
 enum {
     FAB_VERBS_SQ_DEPTH = 128,  /* work requests on one QP, a power of two */
     FAB_VERBS_SQ_RESERVED = 8, /* of these only for the provider's own messages */
-    /* work requests handed over with one doorbell at most: the first waits for the last */
+    /* limit for work requests handed over with one doorbell: the first waits for the last */
     FAB_VERBS_CHAIN = 16,
     /* with so many bytes the line has something to do, while the next are packed */
     FAB_VERBS_CHAIN_BYTES = 4096,
@@ -117,24 +117,24 @@ struct fab_verbs_conn {
 
 /* Make the QPs, in state INIT: their numbers go to the peer. NULL: *why. */
 fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why);
-/* To the peer's QP, up to ready to receive and to send. */
+/* Connect to the peer's QP: ready to receive and to send. */
 int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame,
                            const char **why);
 /* iWARP: another QP in place of one that failed to connect.  Else errno. */
 int fab_verbs_conn_renew(fab_verbs_conn_t *conn);
 uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom);
 /*
- * The device may have begun to receive a message, or have received one that was not polled: stop the
- * QPs, and wait until all that they complete has been seen. Destroying a QP would take its
- * completions away, and the receive buffers with them. Called again and again; true: it can be
- * destroyed.
+ * Drain the connection: the device may have begun to receive a message, or received one that was
+ * not polled. Stops the QPs and waits until all their completions have been seen; destroying a QP
+ * earlier would discard its completions, and the receive buffers with them. Called repeatedly;
+ * true: the connection can be destroyed.
  */
 bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now);
 /* A QP has ended. */
 void fab_verbs_conn_ended(fab_verbs_conn_t *conn);
 /* Destroy it at once: its operations end with the status. */
 void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status);
-/* Take it from its endpoint; it ends when what was sent on it is delivered. */
+/* Detach it from its endpoint; it ends when all messages on it are delivered. */
 void fab_verbs_conn_linger(fab_verbs_conn_t *conn);
 void fab_verbs_conn_end_lingering(fab_verbs_domain_t *dom, uint64_t now);
 
@@ -173,7 +173,7 @@ fab_verbs_buf_t *fab_verbs_send_buf(fab_verbs_domain_t *dom);
  */
 int fab_verbs_conn_send(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, const fab_verbs_tmh_t *tmh,
                         const void *data, size_t len, fab_verbs_buf_t *buf);
-/* What is posted from now on may be held back, until the end. */
+/* Begin a chain: work requests may be held back until its end. */
 void fab_verbs_chain_begin(fab_verbs_conn_t *conn);
 void fab_verbs_chain_end(fab_verbs_domain_t *dom);
 

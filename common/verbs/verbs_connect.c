@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connection set-up: who asks, who answers, and what happens when both ask at once.
+ * Connection set-up: active side (ASKING), passive side (ANSWERED), and both sides connecting at
+ * once.
  *
  *      IDLE ──first send──> WAITING ──turn──> ASKING ──REPLY──> UP
  *        └──────┬──────────────┴────────────────┘               ^
  *               └──HELLO of the peer──> ANSWERED ──READY────────┘      (or its first message)
  *
- * Both ask: the one with the smaller name has precedence.  It puts the other's HELLO aside; the
- * other, when it gets this HELLO, answers with the QP that it has already made and forgets its own
- * question.  Should the former's question come to nothing (the peer cannot be reached over TCP from
- * here, but this process from there), it answers the one put aside.
+ * If both connect at once, the process with the smaller name stays active and sets the other's
+ * HELLO aside.  The other process, when it gets this HELLO, becomes passive: it answers with the QP
+ * that it has already made and drops its own request.  If the active process's request fails (it
+ * cannot reach the peer over TCP, but the peer can reach it), it answers the HELLO that it has set
+ * aside.
  *
  * iWARP: between REPLY and UP verbs_cm_rdma.c connects the queue pairs, and from ANSWERED only the
  * first message leads to UP.
  *
- * No time limit anywhere where a peer's program may be computing: a peer that is gone shows in TCP.
+ * No time limit applies while a peer's program may be computing: TCP reports a peer that is gone.
  */
 #include "verbs/verbs_connect.h"
 
@@ -74,7 +76,7 @@ static bool frame_is_sound(const fab_verbs_domain_t *dom, const fab_verbs_frame_
             frame->reads <= UINT8_MAX && frame->tm_qpn <= 0xffffff && frame->tm_psn <= 0xffffff);
 }
 
-/* The peer may have no record here: the answer is addressed by what the frame says. */
+/* The peer may have no record here, so the answer goes to the sender that the frame names. */
 static void refuse(fab_sock_t *sock, const fab_verbs_frame_t *hello, fab_verbs_refusal_t reason)
 {
     const fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
@@ -226,7 +228,7 @@ static void answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t
     fab_sock_send(sock, &reply);
 }
 
-/* Put it aside: this process has asked, and its name has precedence. */
+/* Set the HELLO aside: this process is connecting, too, and its name has precedence. */
 static void park(fab_verbs_ep_t *ep, fab_sock_t *sock)
 {
     if (NULL != ep->parked) {
@@ -238,9 +240,9 @@ static void park(fab_verbs_ep_t *ep, fab_sock_t *sock)
 }
 
 /*
- * There is a connection.  The HELLO of a peer that asked at the same time and then answered names
- * that very QP: it is overtaken. With another QP the peer begins anew, as it has failed or left
- * this process before.
+ * There is a connection already.  If the HELLO names its QP, both sides connected at once, and the
+ * peer has answered meanwhile: ignore the HELLO.  If it names another QP, the peer connects again,
+ * after it failed or left this process.
  */
 static void hello_while_connected(fab_verbs_ep_t *ep, fab_sock_t *sock,
                                   const fab_verbs_frame_t *hello)

@@ -9,18 +9,18 @@
 #include "verbs/verbs_types.h"
 
 enum {
-    /* connections being asked for at a time: file descriptors */
+    /* limit for connection requests under way at a time: each takes a file descriptor */
     FAB_VERBS_MAX_ASKING = 64,
 };
 
-/* Ask for a connection, when its turn comes; nothing if one is being made. */
+/* Request a connection, which begins when its turn comes; no effect if one is being made. */
 void fab_verbs_connect(fab_verbs_ep_t *ep);
 void fab_verbs_connect_waiting(fab_verbs_domain_t *dom);
-/* Forget what is under way: sockets, place in the queue. */
+/* Drop all that is under way: sockets, place in the queue. */
 void fab_verbs_connect_cancel(fab_verbs_ep_t *ep);
 /* The peer's QP receives: send. */
 void fab_verbs_connect_done(fab_verbs_ep_t *ep);
-/* iWARP: the QP for which this process asked is connected, or cannot be: why is a sentence. */
+/* iWARP, active side: the QP is connected, or cannot be; why is a sentence. */
 void fab_verbs_connected(fab_verbs_ep_t *ep);
 void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why);
 

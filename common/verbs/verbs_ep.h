@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Endpoints: what the provider has for one peer.
+ * Endpoints: the provider's state for one peer.
  */
 #ifndef FAB_VERBS_EP_H
 #define FAB_VERBS_EP_H
@@ -12,18 +12,19 @@
 
 typedef enum fab_verbs_state {
     FAB_VERBS_IDLE = 0,     /* no connection */
-    FAB_VERBS_WAITING = 1,  /* in dom->waiting: will ask when its turn comes */
-    FAB_VERBS_ASKING = 2,   /* HELLO sent or about to be; conn has a QP */
-    FAB_VERBS_ANSWERED = 3, /* REPLY sent; may not send before READY */
+    FAB_VERBS_WAITING = 1,  /* in dom->waiting: will connect when its turn comes */
+    FAB_VERBS_ASKING = 2,   /* active side: HELLO sent or about to be; conn has a QP */
+    FAB_VERBS_ANSWERED = 3, /* passive side: REPLY sent; may not send before READY */
     FAB_VERBS_UP = 4,       /* may send */
 } fab_verbs_state_t;
 
 struct fab_verbs_ep {
     fab_peer_t *peer;
     fab_verbs_domain_t *dom;
-    fab_verbs_conn_t *conn;    /* from ASKING or ANSWERED on */
-    fab_sock_t *sock;          /* ASKING, ANSWERED */
-    fab_sock_t *parked;        /* the peer asked while this process asks and has precedence */
+    fab_verbs_conn_t *conn; /* from ASKING or ANSWERED on */
+    fab_sock_t *sock;       /* ASKING, ANSWERED */
+    /* socket of the peer's HELLO, set aside: both connect, and this process has precedence */
+    fab_sock_t *parked;
     fab_verbs_buf_t *reserved; /* by fab_reserve(); NULL: none */
     fab_verbs_op_t *ops;       /* not yet posted in full */
     fab_verbs_op_t **ops_tail;
@@ -38,7 +39,9 @@ struct fab_verbs_ep {
     bool is_in_rma;  /* stands in dom->rma */
     bool is_closing; /* this process closed the peer */
     bool has_left;   /* the peer takes nothing any more */
-    /* us: the peer closed the connection, or left: its device may have answers under way until then */
+    /*
+     * us: the peer closed the connection, or left; until then its device may have answers under way
+     */
     uint64_t end_by; /* 0: it did not */
     bool is_failing; /* will fail when all that it sent is delivered */
     bool is_local;   /* on this host: its pid means something */
@@ -59,11 +62,11 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep);
  * closed, the record.
  */
 void fab_verbs_ep_finish(fab_verbs_ep_t *ep);
-/* It fails as soon as what it sent before is delivered. */
+/* Fail the peer as soon as all that it sent before is delivered. */
 void fab_verbs_ep_defer_failure(fab_verbs_ep_t *ep, int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom);
-/* Of peers that closed the connection, or left: let go of those that owe nothing any more. */
+/* Release peers that closed the connection, or left, and whose answers have all arrived. */
 void fab_verbs_ep_end_ending(fab_verbs_domain_t *dom, uint64_t now);
 /* One of the provider's own messages came. */
 void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id);

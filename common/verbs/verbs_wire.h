@@ -12,19 +12,18 @@
  * credits counts, modulo 2^16, the messages that the sender of this header has taken from its
  * receiver so far: a count, not a difference.
  *
- * Matching hardware swallows headers.  So to a process that has it, RNDV and EAGER go with
- * immediate data, which has the credits and says which of the two it is; and both go with the
- * opcode EAGER (their id in the byte that hardware ignores). The opcode RNDV is kept for a
- * rendezvous that the receiver's device may do by itself, between two processes whose devices both
- * can: then the payload is an RVH, there is no immediate data, and the device reads the data and
- * answers with a copy of the request, its opcode FIN. Such a pair of processes has two connections:
- * each process sends on a queue pair that the other's without send queue receives on (devices do
- * rendezvous on no others), and gets on it the other device's FINs, which are not counted in the
- * credits.
+ * Matching hardware consumes headers.  So messages RNDV and EAGER to a process that has it carry
+ * immediate data, with the credits and the kind of message; both use the opcode EAGER (their id is
+ * in the byte that hardware ignores).  The opcode RNDV is reserved for a rendezvous that the
+ * receiver's device may do by itself, if both devices can: then the payload is an RVH, there is no
+ * immediate data, and the device reads the data and answers with a copy of the request with opcode
+ * FIN.  Such a pair of processes has two connections.  Each process sends on a queue pair that is
+ * connected to the other's queue pair without send queue (a device does rendezvous only on such),
+ * and receives on it the other device's FINs, which do not count against the credits.
  *
  * Connection set-up.  Three frames over a connection as sock_wire.h describes, all of the same size:
  *
- *      asking side                                       answering side
+ *      active side                                       passive side
  *      HELLO {name, address, qpn, psn, window} ->        makes its QP(s), ready to receive and to send
  *                                              <- REPLY  {the same of its own}, or REFUSE {status}
  *      QP ready to receive and to send
@@ -84,15 +83,15 @@ _Static_assert(16 == sizeof(fab_verbs_rvh_t), "fab_verbs_rvh_t is struct ibv_rvh
 
 /* In an address. */
 enum {
-    FAB_VERBS_ADDR_TM = 1,      /* matching hardware takes what comes, see above */
+    FAB_VERBS_ADDR_TM = 1,      /* matching hardware receives the messages, see above */
     FAB_VERBS_ADDR_TM_RNDV = 2, /* and does rendezvous by itself */
     FAB_VERBS_ADDR_ATOMIC = 4,  /* the device does atomic operations */
     FAB_VERBS_ADDR_CM = 8,      /* the port is iWARP, which rdma_cm connects (verbs_cm.h) */
 };
 
 /*
- * Immediate data: credits, as in the header; that the id is RNDV, and then above it the check of the
- * announcement, since the program may write to the memory in which the device puts that.
+ * Immediate data: credits, as in the header; a bit for id RNDV and, with it, the check of the
+ * announcement, since the program may write to the memory where the device stores that.
  */
 enum { FAB_VERBS_IMM_RNDV = 1 << 16, FAB_VERBS_IMM_CREDITS = 0xffff, FAB_VERBS_IMM_CHECK_AT = 17 };
 
@@ -141,7 +140,7 @@ typedef enum fab_verbs_kind {
 } fab_verbs_kind_t;
 
 typedef enum fab_verbs_refusal {
-    /* the asking process is not accepted: failed before, or reached another way */
+    /* the active process is not accepted: it failed before, or is reached by another provider */
     FAB_VERBS_REFUSED_PEER = 1,
     FAB_VERBS_REFUSED_RESOURCES = 2, /* no queue pair could be made */
 } fab_verbs_refusal_t;
@@ -166,8 +165,8 @@ _Static_assert(200 == sizeof(fab_verbs_frame_t), "fab_verbs_frame_t is a wire fo
 _Static_assert(sizeof(fab_verbs_frame_t) <= FAB_SOCK_FRAME_MAX, "it fits");
 
 /*
- * iWARP: private data of the asking side's rdma_connect(), by which the answering side knows which
- * connection it is.
+ * iWARP: private data of the active side's rdma_connect(), by which the passive side identifies the
+ * connection.
  */
 typedef struct fab_verbs_cm_hello {
     uint32_t magic;
