@@ -5,8 +5,8 @@
  *      asking      CONNECTING ──> GREETED ──challenge──> OPEN
  *      answering   ACCEPTED ──greeting──> CHALLENGED ──first frame──> OPEN
  *
- * A socket that is done with is marked dead and freed at the end of the poll: events for it may be
- * in the same batch.
+ * A released socket is marked dead and freed at the end of the poll: the same batch may have more
+ * events for it.
  */
 #include "sock/sock.h"
 
@@ -205,8 +205,8 @@ static void sock_broken(fab_sock_t *sock)
 }
 
 /*
- * Start anew with the first address, after a pause that differs between processes; or give up.
- * That nobody listens is final: a process listens before others learn of it.
+ * Start again with the first address, after a pause that differs between processes; or give up. If
+ * nobody listens, the failure is final: a process listens before others learn its address.
  */
 static void sock_next_round(fab_sock_t *sock)
 {
@@ -222,7 +222,7 @@ static void sock_next_round(fab_sock_t *sock)
     sock->deadline = now + FAB_SOCK_PAUSE_US * (1 + (now ^ sock->greeting.name * 7) % 8);
 }
 
-/* The current address came to nothing. */
+/* The current address failed. */
 static void sock_try_next(fab_sock_t *sock)
 {
     if (sock->fd >= 0) {
@@ -245,7 +245,7 @@ static void sock_try_next(fab_sock_t *sock)
     }
 }
 
-/* It came to nothing; may_try_again: at another time it might not. */
+/* The attempt failed; may_try_again: it might succeed later. */
 static void sock_ended(fab_sock_t *sock, int error, bool may_try_again)
 {
     sock->error = error;
@@ -260,7 +260,7 @@ static void sock_ended(fab_sock_t *sock, int error, bool may_try_again)
     }
 }
 
-/* What came is no proof, or none of this protocol: another process listens there. */
+/* The data is not a valid proof, or not of this protocol: another process listens there. */
 static void sock_foreign(fab_sock_t *sock)
 {
     sock_ended(sock, 0, false);
@@ -457,7 +457,7 @@ static void sock_deliver(fab_sock_t *sock)
     }
 }
 
-/* Not a byte more than is wanted: what follows may be the provider's. */
+/* Read not a byte more than needed: the following data may be the provider's. */
 static void sock_read(fab_sock_t *sock)
 {
     while (!sock->is_dead && !sock->is_closing && !sock->is_deferred &&

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sockets of a provider: one that listens, and one for each connection that is being made, until
- * the provider takes it over or has no more use for it.
+ * Sockets of a provider: one that listens, and one for each pending connection, until the provider
+ * takes it over or releases it.
  *
- * All sockets are nonblocking and stand in one epoll set.  A socket that asks tries the IP
- * addresses of its peer one after the other until a process there proves to be the one meant: a
- * private address (of a bridge, of a container) may lead to another host.  Then frames of fixed
- * size go both ways; sock_wire.h has their form, and how the two processes prove that they belong
- * to the job.
+ * All sockets are nonblocking and stand in one epoll set.  An active socket tries the IP addresses
+ * of its peer one after the other, until a process proves to be the intended one: a private address
+ * (of a bridge, of a container) may lead to another host.  Then frames of fixed size go both ways;
+ * sock_wire.h has their form, and how the two processes prove that they belong to the job.
  *
  * Strangers.  A connection that was accepted and did not prove itself yet is a stranger: there are
- * FAB_SOCK_STRANGERS at most.  Its time alone ends none, since the asking process may be computing,
- * or this one: only where one more waits, the oldest goes, if it has been silent for
- * FAB_SOCK_STRANGER_US.  Otherwise the new one waits in the listener's backlog.  A process whose
- * connection went like that connects again.
+ * FAB_SOCK_STRANGERS at most.  Time alone ends none, since the active process, or this one, may be
+ * computing.  Only if another connection waits is the oldest stranger dropped, and only if it has
+ * been silent for FAB_SOCK_STRANGER_US; otherwise the new connection waits in the listener's
+ * backlog.  A process whose connection was dropped in this way connects again.
  *
- * Nothing here blocks.  There is no time limit while the peer's program may be computing: a peer
- * that is gone shows in TCP.  All under the fabric's lock.
+ * Nothing here blocks.  No time limit applies while the peer's program may be computing: TCP
+ * reports a peer that is gone.  All under the fabric's lock.
  */
 #ifndef FAB_SOCK_H
 #define FAB_SOCK_H
@@ -123,8 +122,8 @@ FAB_EXPORT bool fab_sock_set_is_busy(const fab_sock_set_t *set);
 FAB_EXPORT int fab_sock_set_poll(fab_sock_set_t *set);
 
 /*
- * Ask the process of this name, which has the key and listens at the num addresses, the best
- * first: connect, and send it the frame.  NULL: no file descriptor or memory now.
+ * Connect to the process with this name and key, which listens at the num addresses (best first),
+ * and send it the frame.  NULL: no file descriptor or memory now.
  */
 FAB_EXPORT fab_sock_t *fab_sock_connect(fab_sock_set_t *set, void *owner, uint64_t name,
                                         const uint8_t *key, const fab_sock_ip_t *ips, int num,
@@ -133,7 +132,7 @@ FAB_EXPORT fab_sock_t *fab_sock_connect(fab_sock_set_t *set, void *owner, uint64
 /* Send a frame; what was sent before on this socket has been answered. */
 FAB_EXPORT void fab_sock_send(fab_sock_t *sock, const void *frame);
 
-/* Done with it; what is not written yet still is. */
+/* Release the socket; pending data is still written. */
 FAB_EXPORT void fab_sock_release(fab_sock_t *sock);
 
 /*
@@ -145,10 +144,10 @@ int fab_sock_take(fab_sock_t *sock, void *left, size_t *left_len);
 /* Does the other side still wait for an answer? */
 FAB_EXPORT bool fab_sock_is_open(const fab_sock_t *sock);
 
-/* Hand the frame that came last over again, in the next poll. */
+/* Deliver the latest frame again, in the next poll. */
 FAB_EXPORT void fab_sock_defer(fab_sock_t *sock);
 
-/* The answer was not what was asked for: it is broken. */
+/* The answer is invalid: the socket counts as broken. */
 FAB_EXPORT void fab_sock_reject(fab_sock_t *sock);
 
 /* Microseconds of a clock that only goes forward. */

@@ -59,10 +59,10 @@ FAB_EXPORT int fab_sock_own_ips(const char *include, const char *exclude, fab_so
                                 int max);
 
 /*
- * Put the addresses of a peer into the order in which they are tried, and leave those out that
- * cannot lead to it: own are this process's.  On the same host any will do; to another, loopback
- * and addresses that this host has itself do not lead, and those in a network of this host come
- * first.  Returns how many are left.
+ * Sort the addresses of a peer into the order in which to try them, and drop those that cannot lead
+ * to it; own are this process's addresses.  On the same host any address works.  For another host,
+ * loopback and addresses of this host itself are dropped, and addresses in a network of this host
+ * come first.  Returns how many are left.
  */
 int fab_sock_sort_ips(const fab_sock_ip_t *own, int num_own, bool is_same_host, fab_sock_ip_t *ips,
                       int num);

@@ -9,13 +9,13 @@ typedef struct fab_sock_session {
     uint8_t key[FAB_SHA256_LEN];
 } fab_sock_session_t;
 
-/* Whose frames they are. */
+/* The sender of a frame. */
 typedef enum fab_sock_side {
     FAB_SOCK_ANSWERING = 0,
     FAB_SOCK_ASKING = 1,
 } fab_sock_side_t;
 
-/* key: FAB_SOCK_KEY bytes, of the answering process; nonce: FAB_SOCK_NONCE bytes, its as well. */
+/* key: FAB_SOCK_KEY bytes, nonce: FAB_SOCK_NONCE bytes; both of the passive process. */
 void fab_sock_session(const uint8_t *key, const fab_sock_greeting_t *greeting, const uint8_t *nonce,
                       fab_sock_session_t *session);
 
@@ -25,7 +25,7 @@ void fab_sock_proof(const fab_sock_session_t *session, uint8_t proof[FAB_SHA256_
 void fab_sock_seal(const fab_sock_session_t *session, fab_sock_side_t side, uint32_t number,
                    const void *frame, size_t len, fab_sock_sealed_t *sealed);
 
-/* The frame of a sealed one.  False: it was not sealed by who has the key, frame is not written. */
+/* Open a sealed frame. False: the seal was not made with the key, and frame is not written. */
 bool fab_sock_unseal(const fab_sock_session_t *session, fab_sock_side_t side, uint32_t number,
                      const fab_sock_sealed_t *sealed, size_t len, void *frame);
 

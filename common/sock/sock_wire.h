@@ -2,24 +2,25 @@
 /*
  * How a TCP connection between two processes begins, for every provider that makes one.
  *
- *      asking side                              answering side, which listens
+ *      active side                              passive side, which listens
  *      GREETING {name, target, nonce}   ->      is it for this process?
  *                                       <-      CHALLENGE {nonce, proof}
- *      sealed frame                     ->      the seal proves the asking side
- *                                       <-      sealed frames, both ways, as the provider wants
+ *      sealed frame                     ->      the seal proves the active side
+ *                                       <-      sealed frames of the provider, both ways
  *
- * The secret is the key in the answering process's address: 128 random bits that only who got the
- * address from the job (by PMIx) knows; processes that were spawned or connected later do as well.
- * Both sides derive a session key from it:
+ * The secret is the key in the passive process's address: 128 random bits, known only to processes
+ * that got the address from the job by PMIx, including processes that were spawned or connected
+ * later.  Both sides derive a session key from it:
  *
  *      session = HMAC(key, "session", greeting, nonce of the answering side)
  *      proof   = HMAC(session, "answer")
  *      mask    = HMAC(session, "mask", direction, number of the frame, index of the 32 bytes)
  *      seal    = HMAC(session, "seal", direction, number of the frame, masked frame)
  *
- * A frame goes as seal, then the frame exclusive-or its mask: a frame has its sender's address, and
- * that has its key, which must not be read on the way.  Nothing of a frame is looked at before its
- * seal was compared.  What a provider sends after its frames is its own, and not protected.
+ * On the wire a frame is its seal, followed by the frame exclusive-or its mask: a frame contains
+ * its sender's address with the sender's key, which must not be readable on the network.  Nothing
+ * in a frame is used before its seal was verified.  Data that a provider sends after its frames is
+ * not protected.
  *
  * HMAC is that of SHA-256; byte order is the host's.
  */

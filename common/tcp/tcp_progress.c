@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One progress call of the tcp provider: write what was queued, and look what came.
+ * One progress call of the tcp provider: writes queued data and polls for input.
  *
  * An empty look costs a system call.  So the connection by which a message came last is read by
  * itself, and every FAB_TCP_EPOLL_PERIOD-th look is one at all; more often, while others are in

@@ -2,17 +2,18 @@
 /*
  * The bytes of a connection, both ways.
  *
- * Writing.  The first message after a progress call goes out at once, by a call of its own and
- * without a copy.  Others wait in the fabric's queue, where their requests stay open, until the next
- * progress call: then as many as a batch has leave by one call.  What the kernel did not take of a
- * write is kept here, and nothing follows before it is gone.  A send from memory stands in the queue
- * as a reference, and is completed from progress when the kernel has all of it.
+ * Writing.  The first message after a progress call leaves at once, by a system call of its own and
+ * without a copy.  Others wait in the fabric's queue, where their requests stay open, until the
+ * next progress call sends a whole batch by one call.  The part of a write that the kernel did not
+ * take is kept here, and nothing overtakes it.  A send from memory is queued as a reference, and
+ * completes from progress when the kernel has taken all of it.
  *
- * Reading.  As much as there is, into a buffer in which messages are parsed in place; the buffer is
- * the connection's only while it holds a part of a message.  All in it is a multiple of 8 bytes, so
- * payload is aligned.  Of a long message that has begun, the rest is read straight to its place, if
- * it has one; a little more comes by the same call, so that the next header is there.  Where more
- * of a long message is expected, only a little is read at first, to have the rest in its place.
+ * Reading.  A call reads all available data into a buffer, in which messages are parsed in place;
+ * the connection has the buffer only while it contains part of a message.  All messages are
+ * multiples of 8 bytes, so payload is aligned.  The rest of a long message that has begun is read
+ * straight to its destination, if it has one; the same call reads a little more, so that the next
+ * header is there.  If more of a long message is expected, only a little is read at first, so that
+ * the rest can go straight to its destination.
  *
  * The end.  Each side's last message is CLOSE, LEAVE or REFUSE, after which it shuts its direction
  * down; the socket is closed when both are.  Any other end is a failure of the peer.
@@ -594,7 +595,7 @@ static int deliver(fab_tcp_ep_t *ep)
     return events;
 }
 
-/* n bytes came, of which those that ep->placing waits for are in their place. */
+/* n bytes came; those for ep->placing are at their destination. */
 static int placed(fab_tcp_ep_t *ep, size_t n)
 {
     fab_tcp_placing_t *placing = &ep->placing;
@@ -626,7 +627,7 @@ static void move_to_front(fab_tcp_node_t *in)
     }
 }
 
-/* The connection has ended as both sides wanted. */
+/* The connection has ended normally on both sides. */
 static void ended(fab_tcp_ep_t *ep)
 {
     fab_tcp_stream_close(ep);
@@ -652,7 +653,7 @@ static void on_eof(fab_tcp_ep_t *ep, int error)
         return;
     }
     if (ep->is_end_come || !ep->is_used) {
-        /* an unused connection is one that the peer asked for and had no use for */
+        /* an unused connection is one that the peer requested and did not need */
         ep->is_eof = true;
         ep->is_shut = ep->is_shut || 0 != error || !ep->is_used;
         watch(ep, EPOLL_CTL_MOD);

@@ -61,7 +61,7 @@ struct fab_tcp_buf {
     uint64_t data[FAB_TCP_BUF / 8];
 };
 
-/* A message whose payload is read straight to its place. */
+/* A message whose payload is read straight to its destination. */
 typedef struct fab_tcp_placing {
     char *at;    /* where the rest goes; NULL: there is none such */
     size_t left; /* bytes */
@@ -198,12 +198,12 @@ void fab_tcp_ep_finish(fab_tcp_ep_t *ep);
 /* The connection is up: fd is the endpoint's; left_len bytes of left are to be written first. */
 void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left_len);
 
-/* Close the socket, forget what is queued. */
+/* Close the socket and drop queued data. */
 void fab_tcp_stream_close(fab_tcp_ep_t *ep);
 
 /*
- * May a message of len bytes be sent now?  Short ones only in a batch, or first after a progress
- * call: others wait, to be written together.
+ * May a message of len bytes be sent now?  A short one only in a batch, or as the first after a
+ * progress call; others wait, to be written together.
  */
 bool fab_tcp_stream_is_ready(fab_tcp_ep_t *ep, size_t len);
 
@@ -258,7 +258,7 @@ void fab_tcp_on_broken(fab_sock_t *sock, const char *why);
 
 int fab_tcp_progress(fab_domain_t *dom);
 
-/* Something was sent or is asked for: poll often. */
+/* Something was sent or requested: poll often. */
 static inline void fab_tcp_expect(fab_tcp_domain_t *dom)
 {
     dom->empty_polls = 0;
