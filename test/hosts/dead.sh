@@ -25,7 +25,9 @@ dies()
         kill -KILL "$(cat tmhost3.pid)"
     } &
     if hosts_run 1 OMPI_MCA_pml_tm_tcp_timeout=4 kill coll -1 0; then
-        fail "the job ended well, on a host that is dead"
+        # The mpirun of Open MPI 5.0 that loses its daemon there says so, and that all is well.
+        [[ $TM_OMPI_SERIES != 4.1 && $1 == process ]] || fail "the job ended well, on a host that is dead"
+        require 'lost communication with a remote daemon'
     fi
     wait $!
     for ((i = 0; i < 200; i++)); do
