@@ -68,7 +68,7 @@ static const fab_param_t rows[] = {
         .min = 0,
         .max = INT_MAX,
         .unit = "bytes",
-        .help = "Longest message that goes through shared memory in fragments of 4 KiB, so that "
+        .help = "Longest message that goes through shared memory in fragments of 8 KiB, so that "
                 "the receiver copies one fragment out while the sender copies the next one in; 0: "
                 "no message. For longer ones the receiver reads the sender's memory. Of a message "
                 "above eager_limit the first eager_limit bytes are sent at once, the rest when the "

@@ -36,10 +36,10 @@
 #define PML_TM_ELEMENT_MAX 32
 
 /*
- * Bytes of a stream fragment: 64 cache lines with its header. Messages up to STREAM_MIN go whole.
+ * Bytes of a stream fragment: 128 cache lines with its header. Messages up to STREAM_MIN go whole.
  */
-#define PML_TM_STREAM_FRAGMENT 4072
-#define PML_TM_STREAM_MIN      4096
+#define PML_TM_STREAM_FRAGMENT 8168
+#define PML_TM_STREAM_MIN      8192
 
 typedef enum {
     PML_TM_INACTIVE = 0,

@@ -17,7 +17,8 @@ static const fab_param_t shm_rows[] = {
         .max = FAB_SHM_RING_MAX,
         .unit = "bytes",
         .is_power_of_two = true,
-        .special_means = "64 KiB up to 16 processes per host, 32 KiB up to 64, 16 KiB beyond",
+        .special_means =
+            "1 MiB up to 4 processes per host, else 4 MiB for all of them, at least 16 KiB each",
         .help = "Size of the shared-memory ring that a sender uses towards one receiver. A larger "
                 "ring holds more messages before a sender must wait. Each pair of processes that "
                 "communicate takes this memory.",

@@ -82,10 +82,26 @@ static bool back(int fd, off_t at, off_t len)
     return true;
 }
 
+/*
+ * The size of a ring, bytes, if no parameter says it.  The rings of all processes of the job share
+ * FAB_SHM_RINGS_BYTES.  One of 1 MiB is longer than a core's private cache: by the time the sender
+ * comes round to a line, neither core holds it any more, and to write and read it takes half the
+ * time that it takes to get it from the other core (doc/performance.md).
+ */
+static uint32_t choose_ring_size(uint32_t num_local)
+{
+    uint32_t size = FAB_SHM_RING_LARGE;
+
+    while (size > FAB_SHM_RING_SMALL && (uint64_t) size * num_local > FAB_SHM_RINGS_BYTES) {
+        size /= 2;
+    }
+    return size;
+}
+
 /* How rings lie in the segment, and how many of them a claimer maps at once. */
 static void choose_layout(fab_shm_addr_t *addr, uint32_t num_local)
 {
-    uint32_t ring_size = num_local <= 16 ? 65536 : num_local <= 64 ? 32768 : 16384;
+    uint32_t ring_size = choose_ring_size(num_local);
     uint32_t num_rings = num_local < FAB_SHM_RINGS_MAX - FAB_SHM_SPARE_RINGS
                              ? num_local + FAB_SHM_SPARE_RINGS
                              : FAB_SHM_RINGS_MAX;

@@ -34,6 +34,9 @@ enum {
     FAB_SHM_LOOKS_PER_TICK = 4,  /* of which so many in /proc: open, read, close */
     /* rings for processes that join the job later, if shm_max_peers is automatic */
     FAB_SHM_SPARE_RINGS = 1024,
+    FAB_SHM_RING_LARGE = 1 << 20,  /* bytes; what choose_ring_size() chooses between */
+    FAB_SHM_RING_SMALL = 16 << 10, /* bytes */
+    FAB_SHM_RINGS_BYTES = 4 << 20, /* of a process's rings, if all of its job on the host use one */
     /* bytes of rings at most that a claimer maps with the head: address space in each sender */
     FAB_SHM_AHEAD_MAX = 4 << 20,
     FAB_SHM_RETRY_MAX_MS = 64, /* between attempts to connect; the first comes after 1 ms */

@@ -19,8 +19,10 @@
 
 enum {
     MESSAGE_COST = 240, /* bytes that keeping one short message costs, at least */
-    /* messages of one sender that may be on their way when it is told to stop */
-    UNDER_WAY = 5000,
+    RING = 1 << 20,     /* bytes, by default, with few processes */
+    SLOT = 64,          /* bytes of a ring that a short message takes */
+    /* messages of one sender that may be on their way when it is told to stop, besides its ring */
+    UNDER_WAY = 4000,
     MARGIN_KIB = 16384, /* of memory that other things need */
     TAGS = 1000,
     POLLS = 20000,
@@ -68,6 +70,15 @@ static long resident_kib(void)
     return kib;
 }
 
+/* Messages of one sender that may be on their way when it is told to stop. */
+static long under_way(void)
+{
+    const char *ring = getenv("OMPI_MCA_pml_tm_shm_ring_size");
+    bool is_by_shm = NULL == getenv("OMPI_MCA_pml_tm_providers");
+
+    return UNDER_WAY + (!is_by_shm ? 0 : NULL != ring ? atol(ring) / SLOT : RING / SLOT);
+}
+
 static bool is_by_tcp(void)
 {
     const char *providers = getenv("OMPI_MCA_pml_tm_providers");
@@ -82,7 +93,7 @@ static bool is_by_tcp(void)
  */
 static long most(void)
 {
-    return is_by_tcp() ? LONG_MAX : max_bytes / MESSAGE_COST + (long) UNDER_WAY * (tm_size - first);
+    return is_by_tcp() ? LONG_MAX : max_bytes / MESSAGE_COST + under_way() * (tm_size - first);
 }
 
 static bool is_bounded(void)
