@@ -15,16 +15,44 @@ expected=$TM_SRC/test/bench/counts.expected
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
 key="Open MPI $(ompi_info --parsable | sed -n 's/^ompi:version:full://p'), $(basename "$TM_CC") $("$TM_CC" -dumpfullversion), $(uname -m)"
-"$TM_SRC/test/bench/instructions" --pml tm --prefix "$TM_PREFIX" --out counts >table 2>&1 || {
+
+# measure: adds to the file `now` a line for each row, a text and a number, the least of what was seen so far.
+measure()
+{
+    "$TM_SRC/test/bench/instructions" --pml tm --prefix "$TM_PREFIX" --out counts >table 2>&1 || {
+        cat table
+        fail "test/bench/instructions"
+    }
     cat table
-    fail "test/bench/instructions"
+    grep -v '^pair-sync' table | sed -nE "s/^(.*[^ ]) {2,}(-?[0-9.]+)\$/\1\t\2/p" |
+        awk -F'\t' -v key="$key" '{ print key "\t" $1 "\t" $2 }' >rows
+    (($(wc -l <rows) >= 6)) || fail "the table has not the rows that are expected"
+    touch now
+    awk -F'\t' -v OFS='\t' 'FILENAME == "now" { seen[$2] = $3; next }
+        { print $1, $2, ($2 in seen && seen[$2] < $3 ? seen[$2] : $3) }' now rows >least
+    mv least now
 }
-cat table
 
-# The rows are a text and a number.
-grep -v '^pair-sync' table | sed -nE "s/^(.*[^ ]) {2,}(-?[0-9.]+)\$/\1\t\2/p" | awk -F'\t' -v key="$key" '{ print key "\t" $1 "\t" $2 }' >now
-(($(wc -l <now) >= 6)) || fail "the table has not the rows that are expected"
+# compare: are all rows of `now` within what is expected?
+compare()
+{
+    awk -F'\t' -v key="$key" '
+        NR == FNR { if ($1 == key) expected[$2] = $3; next }
+        !($2 in expected) { print "no number for this row: " $2; bad = 1; next }
+        {
+            spare = ($2 ~ /^(self-expected|poll)/ ? 0.3 : 0.03) * expected[$2]
+            if (spare < 1) spare = 1
+            if ($3 > expected[$2] + spare) { printf "%s: %s instructions, not %s\n", $2, $3, expected[$2]; bad = 1 }
+            if ($3 < expected[$2] - spare) printf "%s: %s instructions, no longer %s: renew counts.expected\n", $2, $3, expected[$2]
+            seen[$2] = 1
+        }
+        END {
+            for (row in expected) if (!(row in seen)) { print "this row is not counted any more: " row; bad = 1 }
+            exit bad
+        }' "$expected" now
+}
 
+measure
 if [[ ${TM_COUNTS_RENEW-} == yes ]]; then
     { grep -vF "$key"$'\t' "$expected" || true; cat now; } >new
     cp new "$expected"
@@ -32,18 +60,10 @@ if [[ ${TM_COUNTS_RENEW-} == yes ]]; then
 fi
 grep -qF "$key"$'\t' "$expected" || skip "no counts for $key in test/bench/counts.expected"
 
-awk -F'\t' -v key="$key" '
-    NR == FNR { if ($1 == key) expected[$2] = $3; next }
-    !($2 in expected) { print "no number for this row: " $2; bad = 1; next }
-    {
-        spare = ($2 ~ /^(self-expected|poll)/ ? 0.3 : 0.03) * expected[$2]
-        if (spare < 1) spare = 1
-        if ($3 > expected[$2] + spare) { printf "%s: %s instructions, not %s\n", $2, $3, expected[$2]; bad = 1 }
-        if ($3 < expected[$2] - spare) printf "%s: %s instructions, no longer %s: renew counts.expected\n", $2, $3, expected[$2]
-        seen[$2] = 1
-    }
-    END {
-        for (row in expected) if (!(row in seen)) { print "this row is not counted any more: " row; bad = 1 }
-        exit bad
-    }' "$expected" now ||
-    fail "the fast path costs more than test/bench/counts.expected says; if it must, TM_COUNTS_RENEW=yes test/run bench/counts writes the new numbers"
+# What is done by the clock can only add to a count, so a row that is too high is counted again.
+for again in 1 2; do
+    compare && exit 0
+    echo "counted once more ($again)"
+    measure
+done
+compare || fail "the fast path costs more than test/bench/counts.expected says; if it must, TM_COUNTS_RENEW=yes test/run bench/counts writes the new numbers"
