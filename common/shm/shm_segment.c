@@ -21,7 +21,7 @@
 
 enum {
     FAB_SHM_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
-    FAB_SHM_BACK_STEP = 1 << 16,
+    FAB_SHM_BACK_STEP = 1 << 16, /* bytes; some 10 us */
 };
 
 /* ---- this process's segment --------------------------------------------- */
@@ -64,18 +64,22 @@ static int seg_error(fab_shm_domain_t *dom, const char *call, size_t size, const
 }
 
 /*
- * Memory for these bytes.  False, and errno, if there is none.  A signal to the program ends
- * fallocate() and undoes what that call did, so it is tried again, and in steps that are over
- * before the next tick of a profiler's timer.
+ * Allocate memory for these bytes.  False, with errno, if there is none.  A signal ends fallocate()
+ * and undoes what that call did, so it is tried again, then in smaller steps, which are over before
+ * the next tick of a profiler's timer.
  */
 static bool back(int fd, off_t at, off_t len)
 {
+    off_t max_step = len;
+
     while (len > 0) {
-        off_t step = len < FAB_SHM_BACK_STEP ? len : FAB_SHM_BACK_STEP;
+        off_t step = len < max_step ? len : max_step;
         if (0 == fallocate(fd, 0, at, step)) {
             at += step;
             len -= step;
-        } else if (EINTR != errno) {
+        } else if (EINTR == errno) {
+            max_step = FAB_SHM_BACK_STEP;
+        } else {
             return false;
         }
     }

@@ -298,7 +298,7 @@ static void test_take_short(void **state)
     const uint64_t mask = ~(uint64_t) 0xff;
     ring_t *ring = ring_new(16);
     uint8_t buf[FAB_SHM_SHORT_MAX + 8];
-    uint64_t tag;
+    uint64_t tag = 0;
     size_t len;
 
     (void) state;
