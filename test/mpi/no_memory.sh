@@ -103,7 +103,7 @@ all_posts()
     ((posts > 0)) || fail 'no answer of owing waits for room'
     for ((call = 1; call <= posts; call++)); do
         ! job "$call" 1 owing || fail "owing, answer $call: the job goes on"
-        require 'has no memory for a message to it' out err
+        require 'has no memory for a message without which' out err
     done
     echo "owing: each of $posts answers failed"
     unset TM_FAIL_IN OMPI_MCA_pml_tm_shm_ring_size
