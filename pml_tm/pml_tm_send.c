@@ -464,6 +464,7 @@ static void send_begin(mca_pml_tm_send_request_t *req)
 {
     fab_lock(mca_pml_tm.fab);
     mca_pml_tm_send_start(req);
+    send_progress();
     fab_unlock(mca_pml_tm.fab);
     mca_pml_tm_complete_done();
 }
