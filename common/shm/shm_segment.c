@@ -87,10 +87,10 @@ static bool back(int fd, off_t at, off_t len)
 }
 
 /*
- * The size of a ring, bytes, if no parameter says it.  The rings of all processes of the job share
- * FAB_SHM_RINGS_BYTES.  One of 1 MiB is longer than a core's private cache: by the time the sender
- * comes round to a line, neither core holds it any more, and to write and read it takes half the
- * time that it takes to get it from the other core (doc/performance.md).
+ * The size of a ring, bytes, if no parameter says it.  The rings that a job's processes use towards
+ * one process share FAB_SHM_RINGS_BYTES.  A ring of 1 MiB is longer than the private cache of many
+ * cores: when the sender comes round to a line, neither core holds it any more, and the line need
+ * not be fetched from the other core before it is written (doc/performance.md).
  */
 static uint32_t choose_ring_size(uint32_t num_local)
 {
