@@ -254,13 +254,13 @@ void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char 
         return;
     }
     ep->is_failed = true;
-    mca_btl_fabric_ops_fail(ep);
     failure = malloc(sizeof(*failure));
     if (NULL != failure) { /* else nobody is told here: mpirun ends the job */
         failure->ep = ep;
         snprintf(failure->why, sizeof(failure->why), "%s", why);
         mca_btl_fabric_up(&failure->up, &failure_ops);
     }
+    mca_btl_fabric_ops_fail(ep);
 }
 
 void mca_btl_fabric_bad_message(fab_peer_t *peer, const char *what)

@@ -98,29 +98,33 @@ struct mca_btl_base_registration_handle_t {
 _Static_assert(64 == sizeof(struct mca_btl_base_registration_handle_t),
                "mca_btl_base_registration_handle_t is a wire format");
 
-/* A put, get or atomic operation. */
-struct mca_btl_fabric_op {
-    mca_btl_fabric_up_t up;
-    fab_item_t item; /* while there is no room for its message */
-    fab_rma_t rma;   /* where the fabric does it */
+/* What the layer above asks for: a put, get or atomic operation. */
+typedef struct mca_btl_fabric_call {
     mca_btl_fabric_ep_t *ep;
-    mca_btl_fabric_op_t *next; /* of those in ep->ops, or of the free ones */
-    mca_btl_fabric_op_t **prev;
     void *local;
     uint64_t remote;
     size_t len;
-    size_t done; /* bytes sent of a put, or received of a get */
     struct mca_btl_base_registration_handle_t *local_handle;
     mca_btl_base_rdma_completion_fn_t cbfunc; /* NULL: nobody wants to know */
     void *context;
     void *cbdata;
-    btl_fabric_atomic_t atomic;
-    uint32_t id;  /* in mca_btl_fabric.ids; 0: none */
-    uint32_t key; /* of the peer's memory */
+    btl_fabric_atomic_t atomic; /* its key is that of the peer's memory for puts and gets, too */
+    uint8_t am;                 /* BTL_FABRIC_AM_PUT, GET or ATOMIC */
+} mca_btl_fabric_call_t;
+
+/* Such an operation under way. */
+struct mca_btl_fabric_op {
+    mca_btl_fabric_up_t up;
+    mca_btl_fabric_call_t call;
+    mca_btl_fabric_op_t *next; /* of those in ep->ops, or of the free ones */
+    mca_btl_fabric_op_t **prev;
+    size_t done; /* bytes sent of a put, or received of a get */
+    uint32_t id; /* in mca_btl_fabric.ids; 0: none */
     int status;
-    uint8_t am; /* BTL_FABRIC_AM_PUT, GET or ATOMIC */
     bool is_queued;
     bool is_waiting; /* in ep->ops */
+    fab_item_t item; /* while there is no room for its message */
+    fab_rma_t rma;   /* where the fabric does it */
 };
 
 typedef struct mca_btl_fabric {
@@ -135,6 +139,7 @@ typedef struct mca_btl_fabric {
     mca_btl_fabric_op_t *free_ops;
     size_t outstanding; /* of all endpoints */
     size_t num_rma;     /* operations in the fabric's hands */
+    unsigned polls;     /* of the fabric, so far */
     fab_idmap_t ids;    /* mca_btl_fabric_op_t */
     fab_idmap_t mems;   /* mca_btl_base_registration_handle_t */
     opal_free_list_t frags_eager;

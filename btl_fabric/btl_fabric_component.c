@@ -11,8 +11,11 @@
 #include "fabric/fab_counters.h"
 #include "fabric/fab_help.h"
 
-/* Upcalls per progress call at most, so that other components get their turn. */
-enum { MAX_UPCALLS = 64 };
+enum {
+    MAX_UPCALLS = 64, /* per progress call, so that other components get their turn */
+    /* of so many progress calls all but one only look for messages, unless more is to be done */
+    POLLS_PER_PROGRESS = 16,
+};
 
 static int fabric_register(void);
 static int fabric_open(void);
@@ -336,6 +339,14 @@ void mca_btl_fabric_ups_fini(void)
     }
 }
 
+/* Lock held. */
+static int poll_fabric(void)
+{
+    bool is_due = 0 == ++mca_btl_fabric.polls % POLLS_PER_PROGRESS || mca_btl_fabric.num_rma > 0;
+
+    return is_due ? fab_progress(mca_btl_fabric.fab) : fab_poll(mca_btl_fabric.fab);
+}
+
 int mca_btl_fabric_progress(void)
 {
     int events = 0;
@@ -344,7 +355,7 @@ int mca_btl_fabric_progress(void)
         return 0;
     }
     if (OPAL_LIKELY(fab_trylock(mca_btl_fabric.fab))) {
-        events = fab_progress(mca_btl_fabric.fab);
+        events = poll_fabric();
         fab_unlock(mca_btl_fabric.fab);
     }
     if (NULL != atomic_load_explicit(&mca_btl_fabric.up, memory_order_acquire)) {

@@ -54,21 +54,27 @@ void mca_btl_fabric_ops_fini(void)
     fab_idmap_fini(&mca_btl_fabric.ids);
 }
 
+/* The layer above hears that its operation has ended. */
+static void tell(const mca_btl_fabric_call_t *call, int status)
+{
+    if (NULL != call->cbfunc) {
+        call->cbfunc(&mca_btl_fabric.super, call->ep, call->local, call->local_handle,
+                     call->context, call->cbdata, status);
+    }
+}
+
 static void call_back(mca_btl_fabric_up_t *up)
 {
     mca_btl_fabric_op_t *op = (mca_btl_fabric_op_t *) up;
-    mca_btl_fabric_op_t was;
+    mca_btl_fabric_call_t call = op->call;
+    int status = op->status;
 
     fab_lock(mca_btl_fabric.fab);
-    was = *op;
-    op->ep->outstanding--; /* first: the callback may flush */
+    call.ep->outstanding--; /* first: the callback may flush */
     mca_btl_fabric.outstanding--;
     op_free(op);
     fab_unlock(mca_btl_fabric.fab);
-    if (NULL != was.cbfunc) {
-        was.cbfunc(&mca_btl_fabric.super, was.ep, was.local, was.local_handle, was.context,
-                   was.cbdata, was.status);
-    }
+    tell(&call, status);
 }
 
 /* The fabric is still open: others may have operations under way. */
@@ -99,7 +105,7 @@ static void op_done(mca_btl_fabric_op_t *op, int status)
 /* Enter it in the list of those that wait for the peer's answer. */
 static void op_wait(mca_btl_fabric_op_t *op)
 {
-    mca_btl_fabric_ep_t *ep = op->ep;
+    mca_btl_fabric_ep_t *ep = op->call.ep;
 
     op->is_waiting = true;
     op->next = ep->ops;
@@ -127,20 +133,20 @@ void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep)
 /* Send the next part of a put. OPAL_ERR_IN_PROCESS: there is more. */
 static int send_put(mca_btl_fabric_op_t *op)
 {
-    fab_peer_t *peer = op->ep->peer;
-    btl_fabric_put_t put = {.key = op->key};
-    size_t left = op->len - op->done;
+    fab_peer_t *peer = op->call.ep->peer;
+    btl_fabric_put_t put = {.key = op->call.atomic.key};
+    size_t left = op->call.len - op->done;
     size_t max = peer->eager_max - sizeof(put);
     size_t len = left < max ? left : max;
     char *room = fab_item_reserve(peer, sizeof(put) + len);
     bool is_last = len == left;
-    uint64_t at = op->remote + op->done;
+    uint64_t at = op->call.remote + op->done;
 
     if (NULL == room) {
         return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
     }
     memcpy(room, &put, sizeof(put));
-    memcpy(room + sizeof(put), (const char *) op->local + op->done, len);
+    memcpy(room + sizeof(put), (const char *) op->call.local + op->done, len);
     op->done += len;
     /* on the self provider the answer comes from within: op may be done afterwards */
     fab_commit(peer, fab_hdr(BTL_FABRIC_AM_PUT, at, is_last ? op->id : 0), sizeof(put) + len);
@@ -150,17 +156,18 @@ static int send_put(mca_btl_fabric_op_t *op)
 /* Send what there is to send. As send_put(). */
 static int send_op(mca_btl_fabric_op_t *op)
 {
-    btl_fabric_get_t get = {.key = op->key, .len = op->len};
+    btl_fabric_get_t get = {.key = op->call.atomic.key, .len = op->call.len};
 
-    switch (op->am) {
+    switch (op->call.am) {
     case BTL_FABRIC_AM_PUT:
         return send_put(op);
     case BTL_FABRIC_AM_GET:
-        return fab_item_send(op->ep->peer, fab_hdr(BTL_FABRIC_AM_GET, op->remote, op->id), &get,
-                             sizeof(get));
+        return fab_item_send(op->call.ep->peer, fab_hdr(BTL_FABRIC_AM_GET, op->call.remote, op->id),
+                             &get, sizeof(get));
     default:
-        return fab_item_send(op->ep->peer, fab_hdr(BTL_FABRIC_AM_ATOMIC, op->remote, op->id),
-                             &op->atomic, sizeof(op->atomic));
+        return fab_item_send(op->call.ep->peer,
+                             fab_hdr(BTL_FABRIC_AM_ATOMIC, op->call.remote, op->id),
+                             &op->call.atomic, sizeof(op->call.atomic));
     }
 }
 
@@ -183,25 +190,20 @@ static int run_op(fab_item_t *item, fab_peer_t *peer)
     return OPAL_SUCCESS;
 }
 
+/* To a peer that failed as well: the error then follows the news of the failure. */
 static int start_by_messages(mca_btl_fabric_op_t *op)
 {
-    fab_peer_t *peer = op->ep->peer;
-    int rc = OPAL_ERR_RESOURCE_BUSY;
+    fab_peer_t *peer = op->call.ep->peer;
 
     op->id = fab_idmap_add(&mca_btl_fabric.ids, op);
     if (0 == op->id) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     op_wait(op);
-    if (NULL == peer->pending) {
-        rc = send_op(op);
-    }
-    if (OPAL_ERR_RESOURCE_BUSY == rc || OPAL_ERR_IN_PROCESS == rc) {
+    if (NULL != peer->pending || OPAL_SUCCESS != send_op(op)) {
         op->is_queued = true;
         op->item = (fab_item_t){.fn = run_op, .user = FAB_USER_BTL};
         fab_queue(peer, &op->item);
-    } else if (OPAL_SUCCESS != rc) {
-        op_done(op, rc); /* a failed peer: the callback says so */
     }
     return OPAL_SUCCESS;
 }
@@ -211,7 +213,7 @@ static mca_btl_fabric_op_t *find_op(fab_peer_t *peer, uint32_t id, bool is_get)
 {
     mca_btl_fabric_op_t *op = fab_idmap_find(&mca_btl_fabric.ids, id);
 
-    if (NULL == op || op->ep->peer != peer || is_get != (BTL_FABRIC_AM_GET == op->am) ||
+    if (NULL == op || op->call.ep->peer != peer || is_get != (BTL_FABRIC_AM_GET == op->call.am) ||
         op->is_queued) {
         mca_btl_fabric_bad_message(peer, "an answer to an unknown operation");
         return NULL;
@@ -228,15 +230,15 @@ void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
     if (NULL == op) {
         return;
     }
-    if (hdr.tag != op->done || len > op->len - op->done || (0 == len && 0 != op->len)) {
+    if (hdr.tag != op->done || len > op->call.len - op->done || (0 == len && 0 != op->call.len)) {
         mca_btl_fabric_bad_message(peer, "data that was not requested");
         return;
     }
     if (len > 0) {
-        memcpy((char *) op->local + op->done, data, len);
+        memcpy((char *) op->call.local + op->done, data, len);
     }
     op->done += len;
-    if (op->done == op->len) {
+    if (op->done == op->call.len) {
         op_done(op, OPAL_SUCCESS);
     }
 }
@@ -245,14 +247,17 @@ void mca_btl_fabric_on_done(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
                             size_t len)
 {
     mca_btl_fabric_op_t *op = find_op(peer, hdr.app_ctx, false);
-    uint32_t value = (uint32_t) hdr.tag;
 
     (void) ctx, (void) data, (void) len;
     if (NULL == op) {
         return;
     }
-    if (BTL_FABRIC_AM_ATOMIC == op->am && NULL != op->local) {
-        memcpy(op->local, 8 == op->len ? (const void *) &hdr.tag : (const void *) &value, op->len);
+    if (BTL_FABRIC_AM_ATOMIC == op->call.am && NULL != op->call.local) {
+        if (8 == op->call.len) {
+            memcpy(op->call.local, &hdr.tag, 8);
+        } else {
+            memcpy(op->call.local, &(uint32_t){(uint32_t) hdr.tag}, 4);
+        }
     }
     op_done(op, OPAL_SUCCESS);
 }
@@ -278,8 +283,8 @@ static void rma_complete(fab_rma_t *rma, int status)
 /* False: the fabric cannot reach that memory. */
 static bool start_by_fabric(mca_btl_fabric_op_t *op, const fab_region_t *region)
 {
-    fab_peer_t *peer = op->ep->peer;
-    bool is_put = BTL_FABRIC_AM_PUT == op->am;
+    fab_peer_t *peer = op->call.ep->peer;
+    bool is_put = BTL_FABRIC_AM_PUT == op->call.am;
 
     if (0 == (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET))) {
         mca_btl_fabric.counters.no_rma++;
@@ -290,9 +295,9 @@ static bool start_by_fabric(mca_btl_fabric_op_t *op, const fab_region_t *region)
         return false;
     }
     op->rma = (fab_rma_t){.peer = peer,
-                          .local = op->local,
-                          .remote = op->remote,
-                          .len = op->len,
+                          .local = op->call.local,
+                          .remote = op->call.remote,
+                          .len = op->call.len,
                           .rkey = region->rkey,
                           .complete = rma_complete};
     if (OPAL_SUCCESS != (is_put ? fab_put(&op->rma) : fab_get(&op->rma))) {
@@ -305,61 +310,60 @@ static bool start_by_fabric(mca_btl_fabric_op_t *op, const fab_region_t *region)
 
 /* ---- the module's functions --------------------------------------------- */
 
-/* A new operation of ep, from what all have in common. Lock held. NULL: there is no memory. */
-static mca_btl_fabric_op_t *new_op(mca_btl_fabric_ep_t *ep, const mca_btl_fabric_op_t *what)
+/* A new operation. Lock held. NULL: there is no memory. */
+static mca_btl_fabric_op_t *new_op(const mca_btl_fabric_call_t *call)
 {
     mca_btl_fabric_op_t *op = op_alloc();
 
     if (NULL != op) {
-        *op = *what;
-        op->ep = ep;
-        ep->outstanding++;
+        op->call = *call;
+        op->done = 0;
+        op->id = 0;
+        op->is_queued = false;
+        op->is_waiting = false;
+        call->ep->outstanding++;
         mca_btl_fabric.outstanding++;
     }
     return op;
 }
 
-/* Free an operation that could not be started; the result is rc. */
-static int started(mca_btl_fabric_op_t *op, int rc)
+/* Start it. Lock held. */
+static int start_op(mca_btl_fabric_op_t *op, const fab_region_t *region)
 {
-    if (OPAL_SUCCESS != rc) {
-        op->ep->outstanding--;
-        mca_btl_fabric.outstanding--;
-        op_free(op);
+    mca_btl_fabric_counters_t *counters = &mca_btl_fabric.counters;
+    uint8_t am = op->call.am;
+
+    if (BTL_FABRIC_AM_ATOMIC == am) {
+        counters->atomics++;
+        return start_by_messages(op);
     }
-    return rc;
+    if (start_by_fabric(op, region)) {
+        counters->puts += BTL_FABRIC_AM_PUT == am;
+        counters->gets += BTL_FABRIC_AM_GET == am;
+        return OPAL_SUCCESS;
+    }
+    counters->am_puts += BTL_FABRIC_AM_PUT == am;
+    counters->am_gets += BTL_FABRIC_AM_GET == am;
+    return start_by_messages(op);
 }
 
-static int start(mca_btl_fabric_ep_t *ep, mca_btl_fabric_op_t *what,
-                 const struct mca_btl_base_registration_handle_t *remote_handle)
+/* remote: a copy of the peer's handle. */
+static int start(mca_btl_fabric_call_t *call,
+                 const struct mca_btl_base_registration_handle_t *remote)
 {
-    struct mca_btl_base_registration_handle_t handle;
     mca_btl_fabric_op_t *op;
     int rc = OPAL_ERR_OUT_OF_RESOURCE;
 
-    /* osc/rdma of Open MPI 4.1 tries MPI_Compare_and_swap here on memory that it reaches itself */
-    if (OPAL_UNLIKELY(NULL == ep || NULL == remote_handle)) {
-        return OPAL_ERR_NOT_SUPPORTED;
-    }
-    memcpy(&handle, remote_handle, sizeof(handle)); /* it may be unaligned */
-    what->key = what->atomic.key = handle.key;
+    call->atomic.key = remote->key;
     fab_lock(mca_btl_fabric.fab);
-    op = new_op(ep, what);
-    if (NULL == op) {
-        fab_unlock(mca_btl_fabric.fab);
-        return rc;
-    }
-    if (BTL_FABRIC_AM_ATOMIC == op->am) {
-        mca_btl_fabric.counters.atomics++;
-        rc = started(op, start_by_messages(op));
-    } else if (start_by_fabric(op, &handle.region)) {
-        mca_btl_fabric.counters.puts += BTL_FABRIC_AM_PUT == what->am;
-        mca_btl_fabric.counters.gets += BTL_FABRIC_AM_GET == what->am;
-        rc = OPAL_SUCCESS;
-    } else {
-        mca_btl_fabric.counters.am_puts += BTL_FABRIC_AM_PUT == what->am;
-        mca_btl_fabric.counters.am_gets += BTL_FABRIC_AM_GET == what->am;
-        rc = started(op, start_by_messages(op));
+    op = new_op(call);
+    if (NULL != op) {
+        rc = start_op(op, &remote->region);
+        if (OPAL_SUCCESS != rc) {
+            call->ep->outstanding--;
+            mca_btl_fabric.outstanding--;
+            op_free(op);
+        }
     }
     fab_unlock(mca_btl_fabric.fab);
     return rc;
@@ -369,33 +373,46 @@ static int start(mca_btl_fabric_ep_t *ep, mca_btl_fabric_op_t *what,
  * A short put or get, where the fabric does it at once: without a record, nor an upcall.  False: it
  * does not.
  */
-static bool do_now(mca_btl_fabric_ep_t *ep, fab_rma_kind_t kind, void *local, uint64_t remote,
-                   const struct mca_btl_base_registration_handle_t *remote_handle, size_t size)
+static bool do_now(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
-    fab_rma_t rma = {.local = local, .remote = remote, .len = size};
-    fab_region_t region;
-    bool is_done = false;
+    bool is_put = BTL_FABRIC_AM_PUT == call->am, is_done = false;
+    fab_rma_t rma = {.peer = call->ep->peer,
+                     .local = call->local,
+                     .remote = call->remote,
+                     .len = call->len,
+                     .rkey = region->rkey};
 
-    if (size > FAB_RMA_NOW_MAX || NULL == ep || NULL == remote_handle) {
+    if (call->len > FAB_RMA_NOW_MAX) {
         return false;
     }
-    /* it may be unaligned */
-    memcpy(&region,
-           (const char *) remote_handle +
-               offsetof(struct mca_btl_base_registration_handle_t, region),
-           sizeof(region));
-    rma.peer = ep->peer;
-    rma.rkey = region.rkey;
     fab_lock(mca_btl_fabric.fab);
-    if (fab_region_is_reachable(&region, ep->peer)) {
-        is_done = FAB_PUT == kind ? fab_put_now(&rma) : fab_get_now(&rma);
+    if (fab_region_is_reachable(region, call->ep->peer)) {
+        is_done = is_put ? fab_put_now(&rma) : fab_get_now(&rma);
     }
     if (is_done) {
-        mca_btl_fabric.counters.puts += FAB_PUT == kind;
-        mca_btl_fabric.counters.gets += FAB_GET == kind;
+        mca_btl_fabric.counters.puts += is_put;
+        mca_btl_fabric.counters.gets += !is_put;
     }
     fab_unlock(mca_btl_fabric.fab);
     return is_done;
+}
+
+/* btl_put and btl_get, btl_atomic_*. */
+static int start_or_do(mca_btl_fabric_call_t *call,
+                       const struct mca_btl_base_registration_handle_t *remote_handle)
+{
+    struct mca_btl_base_registration_handle_t remote;
+
+    /* osc/rdma of Open MPI 4.1 tries MPI_Compare_and_swap here on memory that it reaches itself */
+    if (OPAL_UNLIKELY(NULL == call->ep || NULL == remote_handle)) {
+        return OPAL_ERR_NOT_SUPPORTED;
+    }
+    memcpy(&remote, remote_handle, sizeof(remote)); /* it may be unaligned */
+    if (BTL_FABRIC_AM_ATOMIC != call->am && do_now(call, &remote.region)) {
+        tell(call, OPAL_SUCCESS);
+        return OPAL_SUCCESS;
+    }
+    return start(call, &remote);
 }
 
 int mca_btl_fabric_put(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
@@ -404,23 +421,18 @@ int mca_btl_fabric_put(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *e
                        int flags, int order, mca_btl_base_rdma_completion_fn_t cbfunc,
                        void *context, void *cbdata)
 {
-    (void) flags, (void) order;
-    if (do_now(ep, FAB_PUT, local, remote, remote_handle, size)) {
-        if (NULL != cbfunc) {
-            cbfunc(btl, ep, local, local_handle, context, cbdata, OPAL_SUCCESS);
-        }
-        return OPAL_SUCCESS;
-    }
-    return start(ep,
-                 &(mca_btl_fabric_op_t){.am = BTL_FABRIC_AM_PUT,
-                                        .local = local,
-                                        .remote = remote,
-                                        .len = size,
-                                        .local_handle = local_handle,
-                                        .cbfunc = cbfunc,
-                                        .context = context,
-                                        .cbdata = cbdata},
-                 remote_handle);
+    mca_btl_fabric_call_t call = {.ep = ep,
+                                  .am = BTL_FABRIC_AM_PUT,
+                                  .local = local,
+                                  .remote = remote,
+                                  .len = size,
+                                  .local_handle = local_handle,
+                                  .cbfunc = cbfunc,
+                                  .context = context,
+                                  .cbdata = cbdata};
+
+    (void) btl, (void) flags, (void) order;
+    return start_or_do(&call, remote_handle);
 }
 
 int mca_btl_fabric_get(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
@@ -429,23 +441,18 @@ int mca_btl_fabric_get(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *e
                        int flags, int order, mca_btl_base_rdma_completion_fn_t cbfunc,
                        void *context, void *cbdata)
 {
-    (void) flags, (void) order;
-    if (do_now(ep, FAB_GET, local, remote, remote_handle, size)) {
-        if (NULL != cbfunc) {
-            cbfunc(btl, ep, local, local_handle, context, cbdata, OPAL_SUCCESS);
-        }
-        return OPAL_SUCCESS;
-    }
-    return start(ep,
-                 &(mca_btl_fabric_op_t){.am = BTL_FABRIC_AM_GET,
-                                        .local = local,
-                                        .remote = remote,
-                                        .len = size,
-                                        .local_handle = local_handle,
-                                        .cbfunc = cbfunc,
-                                        .context = context,
-                                        .cbdata = cbdata},
-                 remote_handle);
+    mca_btl_fabric_call_t call = {.ep = ep,
+                                  .am = BTL_FABRIC_AM_GET,
+                                  .local = local,
+                                  .remote = remote,
+                                  .len = size,
+                                  .local_handle = local_handle,
+                                  .cbfunc = cbfunc,
+                                  .context = context,
+                                  .cbdata = cbdata};
+
+    (void) btl, (void) flags, (void) order;
+    return start_or_do(&call, remote_handle);
 }
 
 /* What the flags of the module promise, and no more. */
@@ -458,20 +465,18 @@ static bool is_supported(int op, uint64_t remote, int flags)
             MCA_BTL_ATOMIC_XOR == op || MCA_BTL_ATOMIC_SWAP == op || BTL_FABRIC_CSWAP == op);
 }
 
-/* what: local, callback. */
-static int start_atomic(mca_btl_fabric_ep_t *ep, mca_btl_fabric_op_t *what, uint64_t remote,
-                        const struct mca_btl_base_registration_handle_t *remote_handle,
-                        btl_fabric_atomic_t atomic, int flags)
+/* call: all but what depends on the operation. */
+static int start_atomic(mca_btl_fabric_call_t *call, btl_fabric_atomic_t atomic, int flags,
+                        const struct mca_btl_base_registration_handle_t *remote_handle)
 {
-    if (!is_supported(atomic.op, remote, flags)) {
+    if (!is_supported(atomic.op, call->remote, flags)) {
         return OPAL_ERR_NOT_SUPPORTED;
     }
-    what->am = BTL_FABRIC_AM_ATOMIC;
-    what->remote = remote;
-    what->len = 0 != (flags & MCA_BTL_ATOMIC_FLAG_32BIT) ? 4 : 8;
-    what->atomic = atomic;
-    what->atomic.len = (uint16_t) what->len;
-    return start(ep, what, remote_handle);
+    call->am = BTL_FABRIC_AM_ATOMIC;
+    call->len = 0 != (flags & MCA_BTL_ATOMIC_FLAG_32BIT) ? 4 : 8;
+    call->atomic = atomic;
+    call->atomic.len = (uint16_t) call->len;
+    return start_or_do(call, remote_handle);
 }
 
 int mca_btl_fabric_atomic_op(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
@@ -480,11 +485,8 @@ int mca_btl_fabric_atomic_op(struct mca_btl_base_module_t *btl, mca_btl_fabric_e
                              mca_btl_base_atomic_op_t op, uint64_t operand, int flags, int order,
                              mca_btl_base_rdma_completion_fn_t cbfunc, void *context, void *cbdata)
 {
-    mca_btl_fabric_op_t what = {.cbfunc = cbfunc, .context = context, .cbdata = cbdata};
-
-    (void) btl, (void) order;
-    return start_atomic(ep, &what, remote, remote_handle,
-                        (btl_fabric_atomic_t){.op = (uint16_t) op, .operand = operand}, flags);
+    return mca_btl_fabric_atomic_fop(btl, ep, NULL, remote, NULL, remote_handle, op, operand, flags,
+                                     order, cbfunc, context, cbdata);
 }
 
 int mca_btl_fabric_atomic_fop(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
@@ -494,15 +496,17 @@ int mca_btl_fabric_atomic_fop(struct mca_btl_base_module_t *btl, mca_btl_fabric_
                               mca_btl_base_atomic_op_t op, uint64_t operand, int flags, int order,
                               mca_btl_base_rdma_completion_fn_t cbfunc, void *context, void *cbdata)
 {
-    mca_btl_fabric_op_t what = {.local = local,
-                                .local_handle = local_handle,
-                                .cbfunc = cbfunc,
-                                .context = context,
-                                .cbdata = cbdata};
+    mca_btl_fabric_call_t call = {.ep = ep,
+                                  .local = local,
+                                  .remote = remote,
+                                  .local_handle = local_handle,
+                                  .cbfunc = cbfunc,
+                                  .context = context,
+                                  .cbdata = cbdata};
 
     (void) btl, (void) order;
-    return start_atomic(ep, &what, remote, remote_handle,
-                        (btl_fabric_atomic_t){.op = (uint16_t) op, .operand = operand}, flags);
+    return start_atomic(&call, (btl_fabric_atomic_t){.op = (uint16_t) op, .operand = operand},
+                        flags, remote_handle);
 }
 
 int mca_btl_fabric_atomic_cswap(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
@@ -513,16 +517,18 @@ int mca_btl_fabric_atomic_cswap(struct mca_btl_base_module_t *btl, mca_btl_fabri
                                 mca_btl_base_rdma_completion_fn_t cbfunc, void *context,
                                 void *cbdata)
 {
-    mca_btl_fabric_op_t what = {.local = local,
-                                .local_handle = local_handle,
-                                .cbfunc = cbfunc,
-                                .context = context,
-                                .cbdata = cbdata};
+    mca_btl_fabric_call_t call = {.ep = ep,
+                                  .local = local,
+                                  .remote = remote,
+                                  .local_handle = local_handle,
+                                  .cbfunc = cbfunc,
+                                  .context = context,
+                                  .cbdata = cbdata};
 
     (void) btl, (void) order;
     return start_atomic(
-        ep, &what, remote, remote_handle,
-        (btl_fabric_atomic_t){.op = BTL_FABRIC_CSWAP, .operand = value, .compare = compare}, flags);
+        &call, (btl_fabric_atomic_t){.op = BTL_FABRIC_CSWAP, .operand = value, .compare = compare},
+        flags, remote_handle);
 }
 
 /* ep may be NULL: all. */

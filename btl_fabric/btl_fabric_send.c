@@ -219,20 +219,19 @@ static int run_frag(fab_item_t *item, fab_peer_t *peer)
     return OPAL_SUCCESS;
 }
 
-/* Send it now, or as soon as there is room. The result is that of btl_send. Lock held. */
+/*
+ * Send it now, or as soon as there is room.  To a peer that failed as well: the error then follows
+ * the news of the failure.  The result is that of btl_send.  Lock held.
+ */
 static int send_or_queue(mca_btl_fabric_frag_t *frag)
 {
     fab_peer_t *peer = frag->ep->peer;
-    int rc = NULL == peer->pending ? send_frag(frag) : OPAL_ERR_RESOURCE_BUSY;
 
-    if (OPAL_ERR_RESOURCE_BUSY == rc) {
+    if (NULL != peer->pending || OPAL_SUCCESS != send_frag(frag)) {
         mca_btl_fabric.counters.queued_sends++;
         frag->item = (fab_item_t){.fn = run_frag, .user = FAB_USER_BTL};
         fab_queue(peer, &frag->item);
         return 0;
-    }
-    if (OPAL_SUCCESS != rc) {
-        return rc;
     }
     mca_btl_fabric.counters.sends++;
     if (0 != (frag->super.des_flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK)) {

@@ -6,6 +6,7 @@ common_tm_sources = \
 	common/fabric/fab.c \
 	common/fabric/fab.h \
 	common/fabric/fab_abi.h \
+	common/fabric/fab_clock.h \
 	common/fabric/fab_copy.h \
 	common/fabric/fab_core.h \
 	common/fabric/fab_counters.h \

@@ -89,6 +89,7 @@ int mca_pml_tm_enable(bool enable)
         fab_lock(mca_pml_tm.fab);
         fab_start(mca_pml_tm.fab, FAB_USER_PML);
         fab_unlock(mca_pml_tm.fab);
+        rc = mca_pml_tm_thread_start();
     }
     return rc;
 }

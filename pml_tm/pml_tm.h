@@ -53,6 +53,14 @@ typedef struct mca_pml_tm_msg mca_pml_tm_msg_t;
 typedef struct mca_pml_tm_peer mca_pml_tm_peer_t;
 typedef struct mca_pml_tm_stream mca_pml_tm_stream_t;
 
+/* The ring to a peer that was slow (pml_tm_stream.c).  Two peers may use one record in turn. */
+typedef struct mca_pml_tm_slow_ring {
+    const fab_peer_t *peer; /* compared only */
+    unsigned pause;         /* messages that are not streamed before it is tried again */
+} mca_pml_tm_slow_ring_t;
+
+enum { PML_TM_SLOW_RINGS = 64 };
+
 /* What a waiting call does after a poll that found nothing: params.wait. */
 typedef enum mca_pml_tm_idle {
     PML_TM_SPIN,  /* poll on */
@@ -103,6 +111,7 @@ typedef struct mca_pml_tm {
     unsigned msg_cached;          /* how many */
     mca_pml_tm_stream_t *streams; /* messages whose first part is arriving */
     mca_pml_tm_stream_t *free_streams;
+    mca_pml_tm_slow_ring_t slow_rings[PML_TM_SLOW_RINGS]; /* by the peer's address */
     size_t unexpected_bytes;                  /* held in unexpected and early messages */
     mca_pml_tm_peer_t *peers;                 /* records of peers that have one */
     bool is_flush_in_vain;                    /* see mca_pml_tm_peer_flush() */
@@ -253,6 +262,15 @@ static inline __attribute__((always_inline)) void mca_pml_tm_done(mca_pml_tm_cor
         mca_pml_tm_done_listed(core);
     }
 }
+
+/*
+ * The progress thread (pml_tm_thread.c): the functions do nothing unless params.progress_thread is
+ * set.  Lock not held.
+ */
+/* Make Open MPI use locks, before the fabric is opened. */
+void mca_pml_tm_thread_announce(void);
+int mca_pml_tm_thread_start(void);
+void mca_pml_tm_thread_end(void);
 
 /* Replace Open MPI's functions for MPI_Wait and MPI_Waitall, and restore them (pml_tm_wait.c). */
 void mca_pml_tm_wait_open(void);

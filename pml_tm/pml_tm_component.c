@@ -310,6 +310,7 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
         return NULL;
     }
     init_state();
+    mca_pml_tm_thread_announce();
     if (OPAL_SUCCESS != open_fabric()) {
         return NULL;
     }
@@ -331,6 +332,16 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
 }
 
 /*
+ * One-sided MPI has made Open MPI poll the BTLs, which are unloaded soon; only the PML ends that.
+ */
+static void close_btls(void)
+{
+    if (NULL != mca_bml.bml_finalize) {
+        (void) mca_bml.bml_finalize();
+    }
+}
+
+/*
  * No operation may complete after the requests are gone, so each is waited for, until success or
  * the failure of its peer.
  */
@@ -348,8 +359,10 @@ static int finalize(void)
     if (NULL == mca_pml_tm.fab) {
         return OMPI_SUCCESS;
     }
+    mca_pml_tm_thread_end();
     finish_gets();
     mca_pml_tm_peer_flush();
+    close_btls();
     mca_pml_tm.is_enabled = false;
     mca_pml_tm_wait_close();
     mca_pml_tm_offload_close();
@@ -404,10 +417,12 @@ void mca_pml_tm_show_paths(void)
     fab_describe(mca_pml_tm.fab, text, sizeof(text));
     fab_unlock(mca_pml_tm.fab);
     describe_waits(waits, sizeof(waits));
-    opal_output(output,
-                "pml tm: process %s on %s; eager up to %u bytes if the provider can, inside a host "
-                "streamed up to %d; ranks below %u, communicators below %u\n%s%s",
-                OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm_process.nodename,
-                mca_pml_tm.eager_limit, mca_pml_tm.params.stream_limit,
-                1u << mca_pml_tm.source_bits, mca_pml_tm.max_context, text, waits);
+    opal_output(
+        output,
+        "pml tm: process %s on %s; eager up to %u bytes if the provider can, inside a host "
+        "streamed up to %d%s; ranks below %u, communicators below %u\n%s%s",
+        OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm_process.nodename, mca_pml_tm.eager_limit,
+        mca_pml_tm.params.stream_limit < 0 ? PML_TM_STREAM_SHORT : mca_pml_tm.params.stream_limit,
+        mca_pml_tm.params.stream_limit < 0 ? ", or more through a long ring" : "",
+        1u << mca_pml_tm.source_bits, mca_pml_tm.max_context, text, waits);
 }

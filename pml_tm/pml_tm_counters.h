@@ -13,6 +13,8 @@
     X(rndv_with_data, "announced messages that carried the first part of their data")              \
     X(streamed, "messages sent in fragments that both sides copy concurrently; of long messages "  \
                 "the first part")                                                                  \
+    X(stream_slow,                                                                                 \
+      "messages that were not streamed because the ring was slow (pml_tm_stream_rate)")            \
     X(buffered_sent, "buffered sends (MPI_Bsend and its variants)")                                \
     X(queued_sends, "sends that had to wait for room towards the receiver")                        \
     X(announced_sends, "sends that used rendezvous because the receiver is short of memory for "   \
@@ -45,6 +47,7 @@
                    "outnumber processors")                                                         \
     X(wait_sleeps, "times that a call slept after a long wait")                                    \
     X(wait_wakes, "sleeps that ended because data arrived by TCP")                                 \
+    X(thread_events, "events that the progress thread found (pml_tm_progress_thread)")             \
     X(bad_messages, "malformed messages, each failing its sender")
 
 typedef struct mca_pml_tm_counters {

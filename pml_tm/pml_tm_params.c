@@ -64,15 +64,30 @@ static const fab_param_t rows[] = {
         .type = FAB_PARAM_INT,
         .level = 5,
         .offset = offsetof(mca_pml_tm_params_t, stream_limit),
-        .number = 65536,
+        .number = -1,
         .min = 0,
         .max = INT_MAX,
         .unit = "bytes",
+        .special = -1,
+        .special_means = "65536; if the ring has 1 MiB, 1048576 for a single message",
         .help = "Longest message that goes through shared memory in fragments of 8 KiB, so that "
                 "the receiver copies one fragment out while the sender copies the next one in; 0: "
                 "no message. For longer ones the receiver reads the sender's memory. Of a message "
                 "above eager_limit the first eager_limit bytes are sent at once, the rest when the "
                 "receiver asks for it.",
+    },
+    {
+        .name = "stream_rate",
+        .type = FAB_PARAM_INT,
+        .level = 6,
+        .offset = offsetof(mca_pml_tm_params_t, stream_rate),
+        .number = 3000,
+        .min = 0,
+        .max = 1000000,
+        .unit = "MB/s",
+        .help = "If the first part of a streamed message above eager_limit goes into the ring more "
+                "slowly, as between processors that share no cache, the receiver reads the next "
+                "255 messages of this kind from the sender's memory instead. 0: it never does.",
     },
     {
         .name = "tag_source_bits",
@@ -113,6 +128,18 @@ static const fab_param_t rows[] = {
         .help =
             "Number of polls of pml tm in a blocking call before Open MPI's other components are "
             "polled once. Lower values serve these sooner, higher values reduce the latency.",
+    },
+    {
+        .name = "progress_thread",
+        .type = FAB_PARAM_INT,
+        .level = 4,
+        .offset = offsetof(mca_pml_tm_params_t, progress_thread),
+        .number = 0,
+        .min = 0,
+        .max = 1,
+        .help = "1: a thread of each process makes progress while the program computes. Each MPI "
+                "call then takes locks, as with MPI_THREAD_MULTIPLE. For programs that compute "
+                "while long messages are in flight, on hosts with a spare processor.",
     },
     {
         .name = "close_timeout",

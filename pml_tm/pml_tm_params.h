@@ -36,11 +36,13 @@ typedef struct mca_pml_tm_params {
     int priority;
     int verbose;
     int eager_limit;  /* bytes */
-    int stream_limit; /* bytes */
+    int stream_limit; /* bytes; -1: by the length of the ring */
+    int stream_rate;  /* MB/s */
     int tag_source_bits;
     size_t unexpected_max; /* bytes */
     int close_timeout;     /* seconds */
     int progress_interval; /* polls */
+    int progress_thread;   /* 0: no; 1: yes */
     int fast_paths;        /* PML_TM_FAST_* */
     int free_list_num;     /* requests of each kind */
     int free_list_max;

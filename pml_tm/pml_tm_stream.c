@@ -4,6 +4,7 @@
  */
 #include "pml_tm_stream.h"
 
+#include "fabric/fab_clock.h"
 #include "fabric/fab_inl.h"
 
 #include "pml_tm_msg.h"
@@ -117,19 +118,51 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
     return true;
 }
 
+/* Messages to the peer that are not streamed after one that was slow; then it is tried again. */
+enum { SLOW_PAUSE = 255 };
+
+static mca_pml_tm_slow_ring_t *slow_ring(const fab_peer_t *peer)
+{
+    return &mca_pml_tm.slow_rings[(uintptr_t) peer / sizeof(*peer) % PML_TM_SLOW_RINGS];
+}
+
+/* Was the ring to the peer slow lately, and is there another way?  Counts the message. */
+static bool is_slow(const fab_peer_t *peer)
+{
+    mca_pml_tm_slow_ring_t *slow = slow_ring(peer);
+
+    if (OPAL_LIKELY(peer != slow->peer || 0 == slow->pause) || 0 == (peer->caps & FAB_CAP_GET)) {
+        return false;
+    }
+    --slow->pause;
+    ++mca_pml_tm.counters.stream_slow;
+    return true;
+}
+
+/* Writing these bytes into the ring to the peer took so long. */
+static void note_rate(const fab_peer_t *peer, size_t bytes, uint64_t ns)
+{
+    if (OPAL_UNLIKELY(bytes * 1000 < ns * (uint64_t) mca_pml_tm.params.stream_rate)) {
+        *slow_ring(peer) = (mca_pml_tm_slow_ring_t){.peer = peer, .pause = SLOW_PAUSE};
+    }
+}
+
 bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv)
 {
     fab_peer_t *peer = req->core.peer;
     const first_t first = {.rndv = *rndv, .head = {.now = mca_pml_tm_peer_eager_limit(peer)}};
     source_t source = {.data = req->data};
+    uint64_t start;
 
     if (NULL == req->data || req->is_untagged || !mca_pml_tm_stream_is_for(peer, first.head.now) ||
-        first.head.now >= rndv->len || rndv->len > (size_t) mca_pml_tm.params.stream_limit ||
-        !has_room(peer, &source, sizeof(first) + first.head.now)) {
+        first.head.now >= rndv->len || rndv->len > mca_pml_tm_stream_limit(peer) ||
+        !has_room(peer, &source, sizeof(first) + first.head.now) || is_slow(peer)) {
         return false;
     }
     req->offset = first.head.now;
+    start = fab_now_ns();
     send_all(peer, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), &first, &source);
+    note_rate(peer, first.head.now, fab_now_ns() - start);
     return true;
 }
 

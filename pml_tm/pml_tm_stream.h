@@ -13,7 +13,7 @@
  * sender, and a fragment need not name it.
  *
  * A message up to the eager limit is streamed whole: now is its length, and app_ctx 0, since nothing
- * is to be answered.  Of a longer one, up to params.stream_limit, only the first part comes so.  A
+ * is to be answered.  Of a longer one, up to mca_pml_tm_stream_limit(), only the first part comes so.  A
  * receiver that finds the receive posted asks for the rest at once (CTS), and the rest follows as in
  * any rendezvous; the CTS travels while the first part does.
  *
@@ -31,6 +31,20 @@ static inline bool mca_pml_tm_stream_works(const fab_peer_t *peer)
     return 0 != (peer->caps & FAB_CAP_RING) && 0 != mca_pml_tm.params.stream_limit;
 }
 
+/*
+ * The longest message to this peer that is streamed, bytes.  By default long ones are, if the ring is
+ * longer than a private cache, and the process has no other rendezvous under way: several at once gain
+ * nothing, and both directions at once lose (doc/performance.md).
+ */
+static inline size_t mca_pml_tm_stream_limit(const fab_peer_t *peer)
+{
+    if (OPAL_UNLIKELY(mca_pml_tm.params.stream_limit >= 0)) {
+        return (size_t) mca_pml_tm.params.stream_limit;
+    }
+    return 0 != (peer->caps & FAB_CAP_LONG_RING) && mca_pml_tm.ids.used <= 1 ? PML_TM_STREAM_LONG
+                                                                             : PML_TM_STREAM_SHORT;
+}
+
 /* Bytes of a fragment to the peer, with all that stands in front of the user's. */
 uint32_t mca_pml_tm_stream_fragment(const fab_peer_t *peer);
 
@@ -41,7 +55,7 @@ uint32_t mca_pml_tm_stream_fragment(const fab_peer_t *peer);
 static inline bool mca_pml_tm_stream_is_for(const fab_peer_t *peer, size_t len)
 {
     return OPAL_UNLIKELY(len > PML_TM_STREAM_MIN) && mca_pml_tm_stream_works(peer) &&
-           len <= (size_t) mca_pml_tm.params.stream_limit;
+           len <= mca_pml_tm_stream_limit(peer);
 }
 
 /*
@@ -53,7 +67,8 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
 
 /*
  * Announce a request's message, its data contiguous, with the first part of it: req->offset says how
- * long that is.  False: there is no room for it now, or it is not to be streamed.
+ * long that is.  False: there is no room for it now, or it is not to be streamed, or the ring was slow
+ * lately (params.stream_rate).
  */
 bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv);
 

@@ -530,14 +530,17 @@ size_t fab_address(const fab_t *fab, void *buf, size_t size)
     size_t len = sizeof(head);
 
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
-        fab_wire_section_t section = {.provider = fab_providers[i]->id};
-        if (NULL == core->slots[i].dom || len + sizeof(section) > sizeof(bytes)) {
+        const fab_provider_t *provider = fab_providers[i];
+        fab_wire_section_t section = {.provider = provider->id,
+                                      .len = (uint16_t) provider->address_len};
+        size_t start = len + sizeof(section);
+        if (NULL == core->slots[i].dom || start + section.len > sizeof(bytes)) {
             continue;
         }
-        size_t start = len + sizeof(section);
-        section.len = (uint16_t) fab_providers[i]->address(core->slots[i].dom, bytes + start,
-                                                           sizeof(bytes) - start);
         memcpy(bytes + len, &section, sizeof(section));
+        if (section.len > 0) {
+            memcpy(bytes + start, provider->address(core->slots[i].dom), section.len);
+        }
         len = start + ((section.len + 7u) & ~7u);
         head.sections++;
     }
@@ -563,6 +566,7 @@ int fab_progress(fab_t *fab)
     int events = 0;
 
     fab->must_return = false;
+    fab->passes++;
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         if (NULL != core->slots[i].dom) {
             events += fab_providers[i]->progress(core->slots[i].dom);

@@ -220,6 +220,7 @@ struct fab {
      */
     bool must_return;
     uint32_t events; /* of all providers in calls of fab_progress(), so far */
+    uint32_t passes; /* calls of fab_progress(), so far */
     /*
      * Set by a user: who polls in vain lets other processes have the processor, so each poll is to
      * look at all.
@@ -297,6 +298,8 @@ enum {
     FAB_CAP_TM = 1u << 2,
     FAB_CAP_ATOMIC = 1u << 3, /* fab_fetch_add and fab_compare_swap work */
     FAB_CAP_RING = 1u << 4,   /* ep begins with a fab_shm_pair_t: for fab_inl.h */
+    /* messages to the peer go through a ring that is longer than a core's private cache */
+    FAB_CAP_LONG_RING = 1u << 5,
 };
 
 enum {

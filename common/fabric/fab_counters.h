@@ -75,6 +75,7 @@
     X(tcp_placed, "messages read from TCP straight to the user's memory")                          \
     X(tcp_blocked, "times that the kernel accepted no more data for a TCP connection")             \
     X(tcp_queue_full, "sends that found the queue of a TCP connection full")                       \
+    X(tcp_window_full, "sends that waited until the peer had read more of what was sent by TCP")   \
     X(tcp_connections, "TCP connections made")                                                     \
     X(tcp_crossed, "TCP connections that both sides began at the same time")                       \
     X(tcp_refused, "TCP connection requests refused")                                              \

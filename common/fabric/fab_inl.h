@@ -68,9 +68,14 @@ static inline bool fab_has_room(fab_peer_t *peer, uint32_t count, size_t len)
     /* one more for the end of the ring, where a message may not fit */
     const uint32_t slots = (count + 1) * fab_shm_num_slots(len);
 
-    return FAB_PEER_UP == peer->state && 0 != tx->limit && slots <= tx->mask + 1 &&
-           (fab_shm_tx_has_room(tx, slots) ||
-            (fab_shm_tx_refresh(tx) && fab_shm_tx_has_room(tx, slots)));
+    if (FAB_PEER_UP != peer->state || 0 == tx->limit || slots > tx->mask + 1) {
+        return false;
+    }
+    while (!fab_shm_tx_has_room(tx, slots) && fab_shm_tx_may_extend(tx)) {
+        fab_shm_tx_extend(tx);
+    }
+    return fab_shm_tx_has_room(tx, slots) ||
+           (fab_shm_tx_refresh(tx) && fab_shm_tx_has_room(tx, slots));
 }
 
 #endif /* FAB_INL_H */

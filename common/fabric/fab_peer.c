@@ -156,13 +156,17 @@ fab_peer_t *fab_peer_find(fab_t *fab, uint64_t name)
 static int peer_attach(fab_core_t *core, fab_peer_t *peer, int i, const void *address, size_t len,
                        const char **why)
 {
-    int rc;
+    const fab_provider_t *provider = fab_providers[i];
 
     *why = "no reason given";
-    peer->ops = fab_providers[i]->ops;
+    peer->ops = provider->ops;
     peer->provider = (uint8_t) i;
-    rc = fab_providers[i]->attach(core->slots[i].dom, peer, address, len, why);
-    return rc;
+    if (len != provider->address_len) {
+        *why = fab_sentence(&core->fab, "its address for %s has %zu bytes, expected %zu",
+                            provider->name, len, provider->address_len);
+        return OPAL_ERR_UNREACH;
+    }
+    return provider->attach(core->slots[i].dom, peer, address, why);
 }
 
 const void *fab_core_section(const void *address, uint16_t provider, size_t *section_len)

@@ -39,16 +39,17 @@ typedef struct fab_provider {
     int (*open)(fab_t *fab, fab_domain_t **dom, const char **why);
     void (*close)(fab_domain_t *dom);
 
-    /* Write this process's address for this provider, at most size bytes; returns its length. */
-    size_t (*address)(fab_domain_t *dom, void *buf, size_t size);
+    /* This process's address for this provider. NULL: there is none, address_len is 0. */
+    const void *(*address)(const fab_domain_t *dom);
+    size_t address_len; /* bytes */
 
     /*
-     * Can the process with this address be reached?  OPAL_SUCCESS: the peer is this provider's from
-     * now on; eager_max and caps are set, and ep if that costs little.  Otherwise OPAL_ERR_UNREACH,
-     * or OPAL_ERR_OUT_OF_RESOURCE, with *why. Makes no system call that can block.
+     * Can the process with this address, of address_len bytes, be reached?  OPAL_SUCCESS: the peer
+     * is this provider's from now on; eager_max and caps are set, and ep if that costs little.
+     * Otherwise OPAL_ERR_UNREACH, or OPAL_ERR_OUT_OF_RESOURCE, with *why. Makes no system call that
+     * can block.
      */
-    int (*attach)(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len,
-                  const char **why);
+    int (*attach)(fab_domain_t *dom, fab_peer_t *peer, const void *address, const char **why);
 
     /*
      * No more is sent to the peer: release what serves sending.  If nothing can come from the peer

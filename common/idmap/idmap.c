@@ -13,6 +13,7 @@ void fab_idmap_init(fab_idmap_t *map)
     map->slots = NULL;
     map->size = 0;
     map->free = 0;
+    map->used = 0;
 }
 
 void fab_idmap_fini(fab_idmap_t *map)
@@ -52,6 +53,7 @@ uint32_t fab_idmap_add(fab_idmap_t *map, void *object)
     }
     slot = &map->slots[map->free];
     map->free = slot->next;
+    map->used++;
     slot->object = object;
     slot->id += FAB_ID_MAX;
     if (0 == slot->id) {
@@ -75,6 +77,7 @@ void fab_idmap_remove(fab_idmap_t *map, uint32_t id)
     uint32_t index = id & (FAB_ID_MAX - 1);
 
     map->slots[index].object = NULL;
+    map->used--;
     map->slots[index].next = map->free;
     map->free = index;
 }

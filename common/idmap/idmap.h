@@ -25,6 +25,7 @@ typedef struct fab_idmap {
     fab_id_slot_t *slots;
     uint32_t size; /* slots allocated */
     uint32_t free; /* first free index, size: none */
+    uint32_t used; /* ids that are alive */
 } fab_idmap_t;
 
 void fab_idmap_init(fab_idmap_t *map);

@@ -9,7 +9,7 @@
  *  - every ring of a key is ordered by seq from its leader on, since entries are only ever
  *    appended;
  *  - the short list is ordered by age, and all of it is older than all receives in the index;
- *  - an unexpected message is in one order ring; the unfiled ones are older than all filed ones;
+ *  - an unexpected message is in one order ring; either all messages are filed, or none is;
  *  - a filed message is in the index under its own key; under (source, ANY) if has_by_source and
  *    its tag is not negative; under (ANY, tag) if has_by_tag.
  *
@@ -459,9 +459,7 @@ static void unexp_build_by_source(fab_match_dom_t *dom)
          item = item->next) {
         fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
 
-        if (msg->is_filed) {
-            msg_file_by_source(dom, msg);
-        }
+        msg_file_by_source(dom, msg);
     }
 }
 
@@ -478,9 +476,7 @@ static void unexp_build_by_tag(fab_match_dom_t *dom)
         for (fab_match_list_t *item = lists[i]->next; item != lists[i]; item = item->next) {
             fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
 
-            if (msg->is_filed) {
-                msg_file_by_tag(dom, msg);
-            }
+            msg_file_by_tag(dom, msg);
         }
     }
 }
@@ -507,6 +503,22 @@ static NOINLINE void msg_unfile(fab_match_dom_t *dom, fab_match_msg_t *msg)
     }
 }
 
+/* The few messages have become many: file all, each ring from its oldest on. */
+static NOINLINE void unexp_file_all(fab_match_dom_t *dom)
+{
+    fab_match_list_t *const lists[2] = {&dom->unexp_user, &dom->unexp_internal};
+
+    for (int i = 0; i < 2; i++) {
+        for (fab_match_list_t *item = lists[i]->next; item != lists[i]; item = item->next) {
+            fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
+
+            msg->is_filed = true;
+            msg_file(dom, msg, msg->link.key);
+        }
+    }
+    dom->nunfiled = 0;
+}
+
 void fab_match_add_msg(fab_match_dom_t *dom, fab_match_msg_t *msg, int32_t source, int32_t tag)
 {
     const uint32_t count = dom->unexp_count++;
@@ -515,9 +527,12 @@ void fab_match_add_msg(fab_match_dom_t *dom, fab_match_msg_t *msg, int32_t sourc
     if (count >= dom->unexp_max) {
         dom->unexp_max = count + 1;
     }
+    if (FAB_MATCH_UNFILED_MAX == dom->nunfiled) {
+        unexp_file_all(dom);
+    }
     msg->seq = dom->seq++;
     list_insert(unexp_list(dom, tag), &msg->order);
-    msg->is_filed = count != dom->nunfiled || count >= FAB_MATCH_UNFILED_MAX;
+    msg->is_filed = count != dom->nunfiled;
     if (msg->is_filed) {
         msg_file(dom, msg, fab_match_key(source, tag));
     } else {
@@ -542,10 +557,7 @@ static fab_match_msg_t *list_first_msg(const fab_match_list_t *list)
     return list_is_empty(list) ? NULL : container_of(list->next, fab_match_msg_t, order);
 }
 
-/*
- * The oldest message in the index that fits.  For (ANY, ANY) it is the first of the ring, since no
- * unfiled message has fitted.
- */
+/* The oldest message that fits, in a domain whose messages are filed. */
 static NOINLINE fab_match_msg_t *unexp_find_filed(fab_match_dom_t *dom, int32_t source, int32_t tag)
 {
     const unsigned pattern = match_pattern(source, tag);
@@ -574,25 +586,23 @@ static NOINLINE fab_match_msg_t *unexp_find_filed(fab_match_dom_t *dom, int32_t 
     }
 }
 
-/*
- * The oldest message that fits, in a domain that has messages: the few unfiled ones are the oldest.
- */
+/* The oldest message that fits, in a domain that has messages. */
 static inline fab_match_msg_t *unexp_find(fab_match_dom_t *dom, int32_t source, int32_t tag)
 {
     const fab_match_list_t *list = unexp_list(dom, tag);
 
+    if (0 == dom->nunfiled) {
+        return unexp_find_filed(dom, source, tag);
+    }
     for (fab_match_list_t *item = list->next; item != list; item = item->next) {
         fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
 
-        if (msg->is_filed) {
-            break;
-        }
         if ((source == msg->source || FAB_MATCH_ANY == source) &&
             (tag == msg->tag || FAB_MATCH_ANY == tag)) {
             return msg;
         }
     }
-    return dom->unexp_count != dom->nunfiled ? unexp_find_filed(dom, source, tag) : NULL;
+    return NULL;
 }
 
 fab_match_msg_t *fab_match_probe(fab_match_dom_t *dom, int32_t source, int32_t tag)
@@ -621,14 +631,11 @@ fab_match_msg_t *fab_match_next_msg(fab_match_dom_t *dom, const fab_match_msg_t 
     for (fab_match_list_t *item = msg->order.next; item != list; item = item->next) {
         fab_match_msg_t *next = container_of(item, fab_match_msg_t, order);
 
-        if (next->is_filed) {
-            break;
-        }
         if (next->link.key == msg->link.key) {
             return next;
         }
     }
-    return unexp_find_filed(dom, msg->source, msg->tag);
+    return NULL;
 }
 
 fab_match_msg_t *fab_match_first_msg(const fab_match_dom_t *dom)
@@ -663,25 +670,19 @@ static NOINLINE fab_match_msg_t *take_exact(fab_match_dom_t *dom, uint64_t key)
     return msg;
 }
 
-/* The same for the unfiled messages. */
+/* The same where no message is filed. */
 static inline fab_match_msg_t *take_exact_few(fab_match_dom_t *dom, fab_match_list_t *list,
                                               uint64_t key)
 {
-    unsigned left = dom->nunfiled;
-
-    for (fab_match_list_t *item = list->next; left > 0 && item != list; item = item->next) {
+    for (fab_match_list_t *item = list->next; item != list; item = item->next) {
         fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
 
         if (key == msg->link.key) {
-            if (msg->is_filed) {
-                return NULL;
-            }
             list_unlink(&msg->order);
             dom->nunfiled--;
             dom->unexp_count--;
             return msg;
         }
-        left--;
     }
     return NULL;
 }
@@ -694,8 +695,8 @@ static inline fab_match_msg_t *unexp_take(fab_match_dom_t *dom, int32_t source, 
     if (0 == match_pattern(source, tag) && !dom->has_by_source && !dom->has_by_tag) {
         const uint64_t key = fab_match_key(source, tag);
 
-        msg = take_exact_few(dom, unexp_list(dom, tag), key);
-        return NULL == msg && dom->unexp_count != dom->nunfiled ? take_exact(dom, key) : msg;
+        return 0 == dom->nunfiled ? take_exact(dom, key)
+                                  : take_exact_few(dom, unexp_list(dom, tag), key);
     }
     msg = unexp_find(dom, source, tag);
     if (NULL != msg) {

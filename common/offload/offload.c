@@ -529,7 +529,7 @@ static fab_offload_event_t settle(fab_offload_t *engine, fab_offload_recv_t *rec
 }
 
 /*
- * The device matched the receive before the DEL got there.  A DEL that was not even handed over is
+ * The device matched the receive before the DEL reached it.  A DEL that was not handed over yet is
  * taken back: from now on its handle may be another receive's.
  */
 static fab_offload_result_t matched_ahead(fab_offload_recv_t *recv, bool has_data)
@@ -688,8 +688,8 @@ static int submit_sync(fab_offload_t *engine, uint32_t count, bool is_signaled)
 }
 
 /*
- * Hand over the first command of the ring; before it, if one is due, a signaled SYNC that brings
- * nothing but its completion.
+ * Hand over the first command of the ring. If a signaled one is due, a SYNC goes ahead of it, for
+ * its completion alone.
  */
 static int submit_first(fab_offload_t *engine, fab_tm_cmd_t *cmd)
 {
@@ -733,9 +733,10 @@ static bool drain_ring(fab_offload_t *engine)
 }
 
 /*
- * A SYNC where no command is there to carry the count: if too much is unreported, or listed
- * receives are out of use for it and there is time; signaled, if too much is unacknowledged or
- * nothing but its completion can tell that a refused ADD may be tried again.
+ * Send a SYNC where no command carries the count.  That is due if too many messages are unreported,
+ * or if there is time and listed receives cannot be used until the device knows the count.  It is
+ * signaled if too many are unacknowledged, or if nothing but its completion can tell that a refused
+ * ADD may be tried again.
  */
 static bool report(fab_offload_t *engine, bool is_idle)
 {
@@ -755,7 +756,7 @@ static bool report(fab_offload_t *engine, bool is_idle)
            submit_sync(engine, engine->handled, wants_ack || engine->run >= engine->run_max);
 }
 
-/* Nothing to list, hand over or report: so after most polls. */
+/* There is nothing to list, hand over or report, as after most polls. */
 static inline bool is_quiet(const fab_offload_t *engine)
 {
     return engine->handled == engine->reported && engine->ring_head == engine->ring_tail &&
@@ -804,7 +805,7 @@ void fab_offload_fail(fab_offload_t *engine)
     }
 }
 
-/* Of the receives that were under way when the device failed, the next. */
+/* The next of the receives that were under way when the device failed. */
 static bool next_orphan(fab_offload_t *engine, fab_offload_event_t *event)
 {
     fab_offload_recv_t *recv;

@@ -205,18 +205,11 @@ static void self_close(fab_domain_t *dom)
     free(self);
 }
 
-static size_t self_address(fab_domain_t *dom, void *buf, size_t size)
-{
-    (void) dom, (void) buf, (void) size;
-    return 0; /* the name says all */
-}
-
-static int self_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len,
-                       const char **why)
+static int self_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, const char **why)
 {
     fab_self_domain_t *self = (fab_self_domain_t *) dom;
 
-    (void) address, (void) len;
+    (void) address;
     if (peer->name != self->fab->config.name) {
         *why = "it is another process";
         return OPAL_ERR_UNREACH;
@@ -271,7 +264,7 @@ const fab_provider_t fab_self_provider = {
     .ops = &fab_self_ops,
     .open = self_open,
     .close = self_close,
-    .address = self_address,
+    .address_len = 0, /* the name says all */
     .attach = self_attach,
     .detach = self_detach,
     .drop = self_drop,

@@ -15,16 +15,13 @@
 #include "shm/shm_types.h"
 
 #include <stdio.h>
-#include <time.h>
 
+#include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
 
 uint64_t fab_shm_now_ms(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
+    return fab_now_ns() / 1000000;
 }
 
 /* Has its process said that it leaves the job? */

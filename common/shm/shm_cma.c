@@ -13,12 +13,13 @@
  * A pid may be reused at any time, by a process with other memory at the same addresses.  So the
  * call that reads the last bytes of a get also reads the nonce: the kernel looks the pid up once
  * per call, and a process that exists now existed during the earlier calls.  The call that writes
- * cannot read, so a put reads the nonce by a separate call just before, unless another put has done
- * so within the last 100 us.  (In that time the process would have to exit, be reaped, and its pid
- * be reused: the kernel goes through all other pids first.)
+ * cannot read, so a put reads the nonce by a separate call just before, unless that was done within
+ * the last 100 us.  (In that time the process would have to exit, be reaped, and its pid be reused:
+ * the kernel goes through all other pids first.)
  *
- * Of large gets the peer may copy a part (shm_coop.c).  Short ones may be done at once, before
- * whatever is in the queue (fab_rma_now()).
+ * Of large gets the peer may copy a part (shm_coop.c).  Short operations may be done at once, before
+ * whatever is in the queue (fab_rma_now()).  Of these gets, too, read the nonce by a separate call:
+ * to pin its page as well would add a quarter to the time of a get of 8 bytes.
  *
  * Some memory cannot be copied by CMA, because the kernel does not pin it (memfd_secret, devices).
  * Then the operation ends with OPAL_ERR_NOT_SUPPORTED, and the data goes by messages.
@@ -28,8 +29,8 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/uio.h>
-#include <time.h>
 
+#include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
 
 enum {
@@ -38,14 +39,6 @@ enum {
     /* nanoseconds: for this long a process is what its nonce has proven it to be */
     FAB_SHM_CMA_PROOF_NS = 100000,
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t) now.tv_sec * 1000000000 + (uint64_t) now.tv_nsec;
-}
 
 /* ---- the first time ----------------------------------------------------- */
 
@@ -129,7 +122,7 @@ static int cma_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_
 /* Is it still the process that it was? By its nonce, or since that was read a moment ago. */
 static int cma_prove(fab_shm_ep_t *ep)
 {
-    uint64_t now = now_ns();
+    uint64_t now = fab_now_ns();
     size_t moved;
     int rc;
 
@@ -161,6 +154,14 @@ int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t le
     }
     *moved = (size_t) put;
     return OPAL_SUCCESS;
+}
+
+/* Read all of a short get, or up to what cannot be read. */
+static int cma_read_now(fab_shm_ep_t *ep, fab_rma_t *op)
+{
+    int rc = cma_prove(ep);
+
+    return OPAL_SUCCESS == rc ? cma_read(ep, op->local, op->remote, op->len, &op->done) : rc;
 }
 
 static int cma_try(fab_shm_ep_t *ep)
@@ -241,9 +242,8 @@ bool fab_shm_rma_now(fab_rma_t *op)
         return false;
     }
     if (op->len > 0) {
-        rc = FAB_PUT == op->kind
-                 ? fab_shm_cma_write(ep, op->local, op->remote, op->len, &op->done)
-                 : fab_shm_cma_read_proven(ep, op->local, op->remote, op->len, &op->done);
+        rc = FAB_PUT == op->kind ? fab_shm_cma_write(ep, op->local, op->remote, op->len, &op->done)
+                                 : cma_read_now(ep, op);
     }
     fab_counters.shm_cma_bytes += OPAL_SUCCESS == rc ? op->done : 0;
     return OPAL_SUCCESS == rc && op->done == op->len;

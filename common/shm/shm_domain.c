@@ -151,15 +151,9 @@ static void shm_domain_close(fab_domain_t *domain)
 
 /* ---- the rest ----------------------------------------------------------- */
 
-static size_t shm_address(fab_domain_t *domain, void *buf, size_t size)
+static const void *shm_address(const fab_domain_t *domain)
 {
-    fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
-
-    if (size < sizeof(dom->addr)) {
-        return 0;
-    }
-    memcpy(buf, &dom->addr, sizeof(dom->addr));
-    return sizeof(dom->addr);
+    return &((const fab_shm_domain_t *) domain)->addr;
 }
 
 /* The last column for messages that do not fit the ring: how they are copied, and if twice, why. */
@@ -208,6 +202,7 @@ const fab_provider_t fab_shm_provider = {
     .ops = &fab_shm_ops,
     .open = shm_domain_open,
     .close = shm_domain_close,
+    .address_len = sizeof(fab_shm_addr_t),
     .address = shm_address,
     .attach = fab_shm_attach,
     .detach = fab_shm_detach,

@@ -83,6 +83,10 @@ static __attribute__((noinline)) int make_room(fab_shm_ep_t *ep)
     if (0 == ep->tx.limit) {
         return try_to_connect(ep);
     }
+    if (fab_shm_tx_may_extend(&ep->tx)) {
+        fab_shm_tx_extend(&ep->tx);
+        return OPAL_SUCCESS;
+    }
     uint64_t limit = ep->tx.limit;
     if (!fab_shm_tx_refresh(&ep->tx)) {
         fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE,
@@ -256,19 +260,13 @@ static fab_shm_ep_t *ep_new(fab_shm_domain_t *dom, fab_peer_t *peer, const fab_s
     return ep;
 }
 
-int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, size_t len,
-                   const char **why)
+int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, const char **why)
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
     fab_shm_addr_t addr;
     fab_shm_ep_t *ep;
     int rc;
 
-    if (sizeof(addr) != len) {
-        *why = fab_sentence(dom->fab, "its address for shared memory has %zu bytes, expected %zu",
-                            len, sizeof(addr));
-        return OPAL_ERR_UNREACH;
-    }
     memcpy(&addr, address, sizeof(addr));
     rc = addr_check(dom, &addr, why);
     if (OPAL_SUCCESS != rc) {
@@ -286,6 +284,9 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
         peer->caps = FAB_CAP_GET | FAB_CAP_PUT;
     }
     peer->caps |= FAB_CAP_RING;
+    if (addr.ring_size >= FAB_SHM_RING_LARGE) {
+        peer->caps |= FAB_CAP_LONG_RING;
+    }
     peer->eager_max = addr.eager_max < fab_params.shm_eager_limit ? addr.eager_max
                                                                   : fab_params.shm_eager_limit;
     peer->ep = ep;

@@ -127,6 +127,21 @@ static inline bool fab_shm_tx_refresh(fab_shm_tx_t *tx)
     return true;
 }
 
+/*
+ * In the first lap through a long ring the sender uses it in steps, each of which gets its page-table
+ * entries at once: a fault for each page costs more, and all of them before the first message would
+ * make that one wait.
+ */
+enum { FAB_SHM_EXTEND_SLOTS = 1024 }; /* 64 KiB */
+
+static inline bool fab_shm_tx_may_extend(const fab_shm_tx_t *tx)
+{
+    return tx->limit <= tx->mask;
+}
+
+/* The next step, if there is one: the limit grows, up to the ring's length (shm_segment.c). */
+FAB_EXPORT void fab_shm_tx_extend(fab_shm_tx_t *tx);
+
 static inline fab_shm_slot_t *fab_shm_tx_slot(const fab_shm_tx_t *tx)
 {
     return &tx->slots[tx->head & tx->mask];

@@ -135,6 +135,25 @@ static int seg_file(const fab_shm_addr_t *addr, size_t size, struct stat *st)
     return fd;
 }
 
+/*
+ * Map the segment, of which most is never used, without getting memory for it.  In a program that
+ * called mlockall(MCL_FUTURE) a mapping gets memory for all that is accessible when it is made, so
+ * this one becomes accessible only after it was unlocked.  MAP_FAILED, and errno.
+ */
+static void *seg_map(int fd, size_t size)
+{
+    void *at = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+
+    if (MAP_FAILED != at &&
+        (0 != munlock(at, size) || 0 != mprotect(at, size, PROT_READ | PROT_WRITE))) {
+        int error = errno;
+        munmap(at, size);
+        errno = error;
+        return MAP_FAILED;
+    }
+    return at;
+}
+
 int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why)
 {
     struct stat st;
@@ -149,9 +168,9 @@ int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why)
         return seg_error(dom, "memfd_create(), ftruncate(), fcntl(F_ADD_SEALS) or fallocate()",
                          size, why);
     }
-    at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, dom->fd, 0);
+    at = seg_map(dom->fd, size);
     if (MAP_FAILED == at) {
-        rc = seg_error(dom, "mmap()", size, why);
+        rc = seg_error(dom, "mmap(), munlock() or mprotect()", size, why);
         close(dom->fd);
         dom->fd = -1;
         return rc;
@@ -437,7 +456,20 @@ static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
         fab_shm_coop_idle(&ep->entry->coops[k], 0);
     }
     fab_shm_tx_init(&ep->tx, slots, num_slots, stale, &ep->entry->ctl, &ep->seg->doorbell, index);
+    if (num_slots > FAB_SHM_EXTEND_SLOTS) {
+        ep->tx.limit = FAB_SHM_EXTEND_SLOTS;
+    }
     return OPAL_SUCCESS;
+}
+
+void fab_shm_tx_extend(fab_shm_tx_t *tx)
+{
+    uint32_t left = tx->mask + 1 - (uint32_t) tx->limit;
+    uint32_t num = left < FAB_SHM_EXTEND_SLOTS ? left : FAB_SHM_EXTEND_SLOTS;
+
+    /* Linux before 5.14 refuses: each page costs a fault then */
+    (void) madvise(&tx->slots[tx->limit], num * sizeof(*tx->slots), MADV_POPULATE_WRITE);
+    tx->limit += num;
 }
 
 static void ring_doorbell(fab_shm_tx_t *tx)

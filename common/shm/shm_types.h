@@ -98,7 +98,7 @@ struct fab_shm_ep {
     fab_shm_entry_t *entry; /* of tx in the peer's segment; NULL: not connected */
     uint32_t conn_at;       /* index in dom->conns, or FAB_SHM_COLD: neither tx nor in */
     fab_shm_cma_t cma;
-    uint64_t proven_at;   /* ns; the clock before the nonce was last read for a put; 0: never */
+    uint64_t proven_at;   /* ns; the clock before cma_prove() last read the nonce; 0: never */
     bool is_died;         /* found dead; fails when its ring is empty */
     bool is_left;         /* a tick has found that it left the job */
     fab_shm_seg_t *seg;   /* the peer's segment: head, entries, rings that are mapped ahead */
@@ -204,8 +204,7 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index);
 
 extern const fab_ops_t fab_shm_ops;
 
-int fab_shm_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len,
-                   const char **why);
+int fab_shm_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, const char **why);
 void fab_shm_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_shm_drop(fab_domain_t *dom, fab_peer_t *peer);
 void fab_shm_ep_free(fab_shm_ep_t *ep);

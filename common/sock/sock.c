@@ -19,9 +19,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "fabric/fab_clock.h"
 #include "fabric/fab_provider.h"
 
 enum {
@@ -49,10 +49,7 @@ struct fab_sock_set {
 
 uint64_t fab_sock_now_us(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
+    return fab_now_ns() / 1000;
 }
 
 /* ---- sockets ------------------------------------------------------------ */

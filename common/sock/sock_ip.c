@@ -164,7 +164,7 @@ static bool is_bridge(const char *name)
            0 == strncmp(name, "podman", 6) || 0 == strncmp(name, "lxcbr", 5);
 }
 
-static bool is_link_local(const uint8_t *ip)
+bool fab_sock_ip_is_link_local(const uint8_t *ip)
 {
     return fab_sock_ip_is_v4(ip) ? 169 == ip[12] && 254 == ip[13]
                                  : 0xfe == ip[0] && 0x80 == (ip[1] & 0xc0);
@@ -184,10 +184,10 @@ static int rank_of(const struct ifaddrs *at, const char *include, const char *ex
     if (0 == (at->ifa_flags & IFF_UP) || !fab_sock_ip_of(at->ifa_addr, ip) ||
         (has_include && !fab_sock_list_has(include, at->ifa_name, ip)) ||
         fab_sock_list_has(exclude, at->ifa_name, ip) ||
-        (is_link_local(ip) && !fab_sock_ip_is_v4(ip))) {
+        (fab_sock_ip_is_link_local(ip) && !fab_sock_ip_is_v4(ip))) {
         return -1;
     }
-    return 4 * net + 2 * is_link_local(ip) + !fab_sock_ip_is_v4(ip);
+    return 4 * net + 2 * fab_sock_ip_is_link_local(ip) + !fab_sock_ip_is_v4(ip);
 }
 
 int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *out, int max)

@@ -31,6 +31,8 @@ typedef struct fab_sock_ip {
 _Static_assert(20 == sizeof(fab_sock_ip_t), "fab_sock_ip_t is a wire format");
 
 FAB_EXPORT bool fab_sock_ip_is_v4(const uint8_t *ip);
+/* Not routed; of IPv6, it means nothing without its interface. */
+FAB_EXPORT bool fab_sock_ip_is_link_local(const uint8_t *ip);
 
 /* From a socket address.  False: of another family. */
 FAB_EXPORT bool fab_sock_ip_of(const struct sockaddr *sa, uint8_t *ip);
@@ -52,8 +54,9 @@ bool fab_sock_list_has(const char *list, const char *interface, const uint8_t *i
 
 /*
  * The addresses of this host, the best first, max at most: of interfaces that are up, in include
- * (if that is not empty) and not in exclude, IPv4 before IPv6, bridges after others, loopback last;
- * link-local ones only if there are no others.  Their port is 0.  Returns how many.
+ * (if that is not empty) and not in exclude, IPv4 before IPv6, bridges after others, loopback last.
+ * Link-local IPv4 comes after the others of its kind, link-local IPv6 is left out.  Their port is 0.
+ * Returns how many.
  */
 FAB_EXPORT int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *out,
                                 int max);

@@ -223,15 +223,9 @@ static void tcp_close(fab_domain_t *domain)
 
 /* ---- the rest ----------------------------------------------------------- */
 
-static size_t tcp_address(fab_domain_t *domain, void *buf, size_t size)
+static const void *tcp_address(const fab_domain_t *domain)
 {
-    fab_tcp_domain_t *dom = (fab_tcp_domain_t *) domain;
-
-    if (size < sizeof(dom->addr)) {
-        return 0;
-    }
-    memcpy(buf, &dom->addr, sizeof(dom->addr));
-    return sizeof(dom->addr);
+    return &((const fab_tcp_domain_t *) domain)->addr;
 }
 
 static int tcp_describe(fab_domain_t *domain, char *buf, size_t size)
@@ -283,6 +277,7 @@ const fab_provider_t fab_tcp_provider = {
     .ops = &fab_tcp_ops,
     .open = tcp_open,
     .close = tcp_close,
+    .address_len = sizeof(fab_tcp_addr_t),
     .address = tcp_address,
     .attach = fab_tcp_attach,
     .detach = fab_tcp_detach,

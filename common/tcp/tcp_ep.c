@@ -159,18 +159,12 @@ fab_tcp_ep_t *fab_tcp_ep_new(fab_tcp_domain_t *dom, fab_peer_t *peer, const fab_
     return ep;
 }
 
-int fab_tcp_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, size_t len,
-                   const char **why)
+int fab_tcp_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, const char **why)
 {
     fab_tcp_domain_t *dom = (fab_tcp_domain_t *) domain;
     fab_tcp_addr_t addr;
     int rc;
 
-    if (sizeof(addr) != len) {
-        *why = fab_sentence(dom->fab, "its address for tcp has %zu bytes, expected %zu", len,
-                            sizeof(addr));
-        return OPAL_ERR_UNREACH;
-    }
     memcpy(&addr, address, sizeof(addr));
     rc = addr_check(dom, &addr, why);
     if (OPAL_SUCCESS != rc) {

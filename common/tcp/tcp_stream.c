@@ -15,6 +15,9 @@
  * header is there.  If more of a long message is expected, only a little is read at first, so that
  * the rest can go straight to its destination.
  *
+ * The window.  At most FAB_TCP_WINDOW bytes of messages are sent that the peer has not read, as READ
+ * tells: the receiver must keep messages that nobody wants, and a kernel may hold megabytes.
+ *
  * The end.  Each side's last message is CLOSE, LEAVE or REFUSE, after which it shuts its direction
  * down; the socket is closed when both are.  Any other end is a failure of the peer.
  */
@@ -182,6 +185,7 @@ void fab_tcp_stream_close(fab_tcp_ep_t *ep)
     ep->error = 0;
     ep->is_blocked = ep->is_end_sent = ep->is_shut = ep->is_end_come = ep->is_eof = false;
     ep->is_used = ep->is_bulk = false;
+    ep->unread = ep->read = 0;
     ep->placing.at = NULL;
     ep->skip = 0;
     ep->state = FAB_TCP_IDLE;
@@ -279,9 +283,27 @@ void fab_tcp_stream_unblock(fab_tcp_ep_t *ep)
     fab_tcp_stream_flush(ep);
 }
 
+/* Bytes of the stream that READ counts for a message of len bytes. */
+static uint32_t counted(size_t len)
+{
+    return len <= FAB_TCP_EAGER_MAX ? (uint32_t) (sizeof(fab_tcp_hdr_t) + padded(len)) : 0;
+}
+
+/* A message of len bytes was written or queued. */
+static void count_sent(fab_tcp_ep_t *ep, size_t len)
+{
+    ep->is_used = true;
+    ep->unread += counted(len);
+    fab_counters.tcp_msgs_sent++;
+}
+
 bool fab_tcp_stream_is_ready(fab_tcp_ep_t *ep, size_t len)
 {
     if (ep->is_blocked || (NULL != ep->out && !ep->is_batch)) {
+        return false;
+    }
+    if (ep->unread >= FAB_TCP_WINDOW) {
+        fab_counters.tcp_window_full++;
         return false;
     }
     if (ep->is_batch || len >= FAB_TCP_TOGETHER) {
@@ -334,7 +356,8 @@ static fab_tcp_hdr_t wire_hdr(fab_hdr_t hdr, size_t len)
         .id_len = hdr.id | (uint32_t) len << 8, .app_ctx = hdr.app_ctx, .tag = hdr.tag};
 }
 
-void fab_tcp_stream_commit(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
+/* Queue the message whose payload is in the last buffer, and write it unless a batch goes on. */
+static void queue_last(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
 {
     fab_tcp_node_t *buf = ep->out_last;
     char *at = buf->bytes + buf->end;
@@ -343,11 +366,15 @@ void fab_tcp_stream_commit(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     memcpy(at, &wire, sizeof(wire));
     memset(at + sizeof(wire) + len, 0, padded(len) - len);
     buf->end += (uint32_t) (sizeof(wire) + padded(len));
-    ep->is_used = true;
-    fab_counters.tcp_msgs_sent++;
     if (!ep->is_batch) {
         fab_tcp_stream_flush(ep);
     }
+}
+
+void fab_tcp_stream_commit(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
+{
+    count_sent(ep, len);
+    queue_last(ep, hdr, len);
 }
 
 /* Write these size bytes at once; what the kernel does not take is queued. */
@@ -359,9 +386,8 @@ static int write_alone(fab_tcp_ep_t *ep, struct iovec *iov, int num, size_t size
     if (NULL == spare) {
         return OPAL_ERR_RESOURCE_BUSY;
     }
+    count_sent(ep, size - sizeof(fab_tcp_hdr_t));
     n = write_some(ep, iov, num);
-    ep->is_used = true;
-    fab_counters.tcp_msgs_sent++;
     if (size == (size_t) n || (n < 0 && 0 != errno)) {
         fab_tcp_buf_put(ep->dom, spare);
     }
@@ -460,8 +486,7 @@ int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out)
         append(ep, &tail->node);
         ep->num_out++;
     }
-    ep->is_used = true;
-    fab_counters.tcp_msgs_sent++;
+    count_sent(ep, len);
     fab_counters.tcp_sends_from_memory++;
     if (!ep->is_batch) {
         fab_tcp_stream_flush(ep);
@@ -479,7 +504,8 @@ void fab_tcp_stream_end(fab_tcp_ep_t *ep, uint8_t id)
         (void) shutdown(ep->fd, SHUT_WR);
         return;
     }
-    fab_tcp_stream_commit(ep, fab_hdr(id, 0, 0), 0);
+    queue_last(ep, fab_hdr(id, 0, 0), 0);
+    ep->is_used = true;
     ep->is_end_sent = true;
     fab_tcp_stream_flush(ep);
 }
@@ -495,11 +521,39 @@ static void bad_message(fab_tcp_ep_t *ep, unsigned id, size_t len)
     fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, why);
 }
 
-/* A message of the provider itself. */
-static void own_message(fab_tcp_ep_t *ep, unsigned id, size_t len)
+/* The peer has read so many bytes more. */
+static void on_read(fab_tcp_ep_t *ep, uint32_t bytes)
 {
-    if (id < FAB_TCP_ID_CLOSE || id > FAB_TCP_ID_REFUSE || 0 != len) {
+    if (bytes > ep->unread) {
+        bad_message(ep, FAB_TCP_ID_READ, 0);
+        return;
+    }
+    ep->unread -= bytes;
+}
+
+/* A message of len bytes was read: tell the peer now and then. */
+static void count_read(fab_tcp_ep_t *ep, size_t len)
+{
+    ep->read += counted(len);
+    if (ep->read < FAB_TCP_TELL || ep->is_end_sent || 0 != ep->error ||
+        NULL == last_buf(ep, sizeof(fab_tcp_hdr_t), FAB_TCP_QUEUE + 1)) {
+        return;
+    }
+    queue_last(ep, fab_hdr(FAB_TCP_ID_READ, 0, ep->read), 0);
+    ep->read = 0;
+}
+
+/* A message of the provider itself. */
+static void own_message(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
+{
+    unsigned id = hdr.id;
+
+    if (id < FAB_TCP_ID_CLOSE || id > FAB_TCP_ID_READ || 0 != len) {
         bad_message(ep, id, len);
+        return;
+    }
+    if (FAB_TCP_ID_READ == id) {
+        on_read(ep, hdr.app_ctx);
         return;
     }
     ep->is_end_come = true;
@@ -575,9 +629,10 @@ static bool deliver_one(fab_tcp_ep_t *ep)
     ep->is_bulk = FAB_AM_RNDV == id && len > sizeof(fab_rndv_t);
     fab_counters.tcp_msgs_received++;
     if (id < FAB_AM_MAX) {
+        count_read(ep, len);
         fab_deliver(dom->fab, ep->peer, hdr, data, len);
     } else {
-        own_message(ep, id, len);
+        own_message(ep, hdr, len);
     }
     return true;
 }
@@ -613,6 +668,7 @@ static int placed(fab_tcp_ep_t *ep, size_t n)
     ep->skip = (uint8_t) (padded(placing->len) - placing->len);
     fab_counters.tcp_msgs_received++;
     fab_counters.tcp_placed++;
+    count_read(ep, placing->len);
     fab_deliver(ep->dom->fab, ep->peer, placing->hdr, data, placing->len);
     return 1;
 }

@@ -29,6 +29,8 @@ enum {
     FAB_TCP_READS = 4,     /* from one peer in a row, each of a buffer */
     FAB_TCP_COPY = 1024,   /* bytes of a message that is copied behind its header */
     FAB_TCP_TOGETHER = 4096,    /* bytes: longer messages do not wait for others */
+    FAB_TCP_WINDOW = 1048576,   /* bytes of messages that a peer has not read yet, at most */
+    FAB_TCP_TELL = 262144,      /* bytes read, after which the sender is told */
     FAB_TCP_EPOLL_PERIOD = 8,   /* polls of the hot connection for one of all */
     FAB_TCP_IDLE_POLLS = 64,    /* empty polls, after which polls become rarer by one pass */
     FAB_TCP_IDLE_PERIOD = 32,   /* progress calls for one poll, at the rarest */
@@ -97,6 +99,8 @@ struct fab_tcp_ep {
     uint8_t num_out;     /* buffers in out */
     uint8_t num_outs;    /* sends from memory in out */
     uint8_t skip;        /* bytes of padding to come, after what was placed */
+    uint32_t unread;     /* bytes sent that the peer has not read, as far as it has told */
+    uint32_t read;       /* bytes read that the peer was not told of */
     uint32_t alone_pass; /* progress call after which a short message was written by itself */
     fab_tcp_node_t *out; /* to be written, oldest first */
     fab_tcp_node_t *out_last;
@@ -160,8 +164,7 @@ void fab_tcp_buf_put(fab_tcp_domain_t *dom, fab_tcp_buf_t *buf);
 
 extern const fab_ops_t fab_tcp_ops;
 
-int fab_tcp_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len,
-                   const char **why);
+int fab_tcp_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, const char **why);
 void fab_tcp_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_tcp_drop(fab_domain_t *dom, fab_peer_t *peer);
 /* NULL: no memory. */

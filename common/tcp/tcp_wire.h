@@ -16,6 +16,10 @@
  *
  *       0 id  1 payload bytes (24 bits)  4 app_ctx  8 tag  16 payload ...
  *
+ * READ bounds what waits in the kernel for a process that reads nothing: messages that a reader must
+ * keep if nobody wants them.  Messages of more than FAB_TCP_EAGER_MAX bytes, and the provider's own,
+ * are not counted: the former go where a receive waits for them.
+ *
  * All integers are in the byte order of the host, which the fabric's address has checked.
  */
 #ifndef FAB_TCP_WIRE_H
@@ -27,7 +31,7 @@
 #include "sock/sock_ip.h"
 #include "sock/sock_wire.h"
 
-#define FAB_TCP_VERSION 1
+#define FAB_TCP_VERSION 2
 
 enum {
     FAB_TCP_EAGER_MIN = 304,    /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */
@@ -40,6 +44,7 @@ enum {
     FAB_TCP_ID_CLOSE = 128,
     FAB_TCP_ID_LEAVE = 129,  /* the same, and its process takes no more at all: it leaves the job */
     FAB_TCP_ID_REFUSE = 130, /* the same, since it found something wrong with its peer */
+    FAB_TCP_ID_READ = 131, /* app_ctx: bytes that the sender has read since the last such message */
 };
 
 typedef struct fab_tcp_hdr {

@@ -2,9 +2,9 @@
 /*
  * Who or what has died: events of the device, and the processes of this host.
  *
- * A peer on another host that dies shows when something is sent to it: the device gets no answer
- * (verbs_conn.c).  On this host every connected peer is looked at in /proc within two seconds, so
- * that one that is only waited for is missed, too.
+ * The death of a peer on another host is noticed when something is sent to it: the device gets no
+ * answer (verbs_conn.c).  On this host every connected peer is looked up in /proc within two seconds,
+ * so that a death is noticed even if this process only waits for the peer.
  */
 #include "verbs/verbs_alive.h"
 
@@ -23,7 +23,9 @@ enum {
 
 void fab_verbs_fail_all(fab_verbs_domain_t *dom, const char *what)
 {
-    for (fab_verbs_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
+    fab_verbs_ep_t *ep;
+
+    LIST_FOREACH(ep, &dom->eps, link) {
         if (NULL != ep->conn && !ep->has_left) {
             fab_verbs_ep_defer_failure(
                 ep, OPAL_ERR_COMM_FAILURE,
@@ -85,7 +87,7 @@ static void handle_event(fab_verbs_domain_t *dom, const struct ibv_async_event *
         break;
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
-        /* what is listed can be matched no more, and nobody says so */
+        /* listed receives cannot be matched any more, and no completion says so */
         dom->is_dead = NULL != dom->tm;
         fab_verbs_fail_all(dom, "lost a queue");
         break;
@@ -113,9 +115,9 @@ void fab_verbs_async(fab_verbs_domain_t *dom)
 
 static void check_alive(fab_verbs_conn_t *conn)
 {
-    fab_verbs_ep_t *ep = NULL != conn ? conn->ep : NULL;
+    fab_verbs_ep_t *ep = conn->ep;
 
-    if (NULL == ep || !ep->is_local || ep->has_left || ep->is_failing ||
+    if (NULL == ep || !ep->is_local || ep->has_left || NULL != ep->failure ||
         !fab_proc_is_gone(ep->addr.pid, ep->addr.start_time)) {
         return;
     }
@@ -125,7 +127,7 @@ static void check_alive(fab_verbs_conn_t *conn)
         "Its process (pid %u on this host) has ended without leaving the job.", ep->addr.pid);
 }
 
-/* Unless the event that it is back was lost. */
+/* The port may be up again: the event that says so may have been lost. */
 static void port_lost(fab_verbs_domain_t *dom)
 {
     struct ibv_port_attr port;
@@ -138,11 +140,13 @@ static void port_lost(fab_verbs_domain_t *dom)
 
 void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now)
 {
-    uint32_t n = (dom->max_conns + FAB_VERBS_TICKS_PER_ROUND - 1) / FAB_VERBS_TICKS_PER_ROUND;
+    uint32_t n = (dom->num_conns + FAB_VERBS_TICKS_PER_ROUND - 1) / FAB_VERBS_TICKS_PER_ROUND;
 
     for (; n > 0; n--) {
-        dom->alive_at = dom->alive_at + 1 < dom->max_conns ? dom->alive_at + 1 : 0;
-        check_alive(dom->conns[dom->alive_at]);
+        fab_verbs_conn_t *conn = TAILQ_FIRST(&dom->conns);
+        TAILQ_REMOVE(&dom->conns, conn, link);
+        TAILQ_INSERT_TAIL(&dom->conns, conn, link);
+        check_alive(conn);
     }
     if (0 != dom->port_down_since && now > dom->port_down_since + FAB_VERBS_PORT_GRACE_US) {
         dom->port_down_since = 0;

@@ -32,7 +32,8 @@ typedef struct fab_verbs_cm_ops {
 
     /* Of a port: its IP address, IPv4 as ::ffff:a.b.c.d.  NULL, or why it cannot be used. */
     const char *(*find_ip)(struct ibv_context *ctx, uint8_t port, uint8_t *ip);
-    int (*open)(fab_verbs_domain_t *dom, const char **why);
+    /* NULL, or why it cannot be used. */
+    const char *(*open)(fab_verbs_domain_t *dom);
     void (*close)(fab_verbs_domain_t *dom);
     /* Handle pending events. Returns their number. */
     int (*poll)(fab_verbs_domain_t *dom);

@@ -90,10 +90,10 @@ static int bring_up(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, uint
     return 0 == error && has_tm ? qp_to_send(dom, conn->tm_qp, conn->tm_psn, reads) : error;
 }
 
-static int frames_open(fab_verbs_domain_t *dom, const char **why)
+static const char *frames_open(fab_verbs_domain_t *dom)
 {
-    (void) dom, (void) why;
-    return OPAL_SUCCESS;
+    (void) dom;
+    return NULL;
 }
 
 static void frames_close(fab_verbs_domain_t *dom)

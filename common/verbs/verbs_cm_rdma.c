@@ -49,12 +49,6 @@ struct fab_verbs_cm {
     uint64_t again_at; /* us: when to try again what failed; 0: nothing did */
 };
 
-/* An IPv6 address that means nothing without its interface. */
-static bool is_link_local(const uint8_t *ip)
-{
-    return 0xfe == ip[0] && 0x80 == (ip[1] & 0xc0);
-}
-
 static socklen_t cm_sockaddr(const uint8_t *gid, uint16_t port, struct sockaddr_storage *out)
 {
     fab_sock_ip_t ip = {.port = port};
@@ -97,7 +91,8 @@ static const char *cm_find_ip(struct ibv_context *ctx, uint8_t port, uint8_t *ip
             bool is_up = IFF_UP == (at->ifa_flags & (IFF_UP | IFF_LOOPBACK));
             is_found = is_up && NULL != at->ifa_addr &&
                        (0 == pass ? AF_INET : AF_INET6) == at->ifa_addr->sa_family &&
-                       fab_sock_ip_of(at->ifa_addr, ip) && !is_link_local(ip) &&
+                       fab_sock_ip_of(at->ifa_addr, ip) &&
+                       (fab_sock_ip_is_v4(ip) || !fab_sock_ip_is_link_local(ip)) &&
                        cm_binds(channel, ibv_get_device_name(ctx->device), port, at->ifa_addr);
         }
     }
@@ -240,8 +235,8 @@ static void cm_try_again(fab_verbs_domain_t *dom)
     fab_verbs_ep_t *next;
 
     dom->cm->again_at = 0;
-    for (fab_verbs_ep_t *ep = dom->eps; NULL != ep; ep = next) {
-        next = ep->next;
+    for (fab_verbs_ep_t *ep = LIST_FIRST(&dom->eps); NULL != ep; ep = next) {
+        next = LIST_NEXT(ep, link);
         if (FAB_VERBS_ASKING != ep->state || !ep->conn->is_cm_waiting) {
             continue;
         }
@@ -259,14 +254,14 @@ static void cm_try_again(fab_verbs_domain_t *dom)
 /* The connection that the request is for.  NULL: there is none, or no longer. */
 static fab_verbs_conn_t *cm_meant(const fab_verbs_domain_t *dom, const fab_verbs_cm_hello_t *hello)
 {
-    fab_verbs_ep_t *ep = dom->eps;
+    fab_verbs_ep_t *ep = LIST_FIRST(&dom->eps);
 
     if (FAB_VERBS_MAGIC != hello->magic || FAB_VERBS_VERSION != hello->version ||
         !cm_is_proved(dom->addr.key, hello)) {
         return NULL;
     }
     while (NULL != ep && ep->peer->name != hello->name) {
-        ep = ep->next;
+        ep = LIST_NEXT(ep, link);
     }
     if (NULL == ep || FAB_VERBS_ANSWERED != ep->state || ep->conn->is_cm_up ||
         ep->conn->psn != hello->target_psn || ep->conn->peer_psn != hello->psn) {
@@ -461,23 +456,20 @@ static void cm_close(fab_verbs_domain_t *dom)
     dom->cm = NULL;
 }
 
-static int cm_open(fab_verbs_domain_t *dom, const char **why)
+static const char *cm_open(fab_verbs_domain_t *dom)
 {
     dom->cm = calloc(1, sizeof(*dom->cm));
     if (NULL == dom->cm) {
-        *why = "There is not enough memory.";
-        return OPAL_ERR_OUT_OF_RESOURCE;
+        return "There is not enough memory.";
     }
     dom->cm->channel = rdma_create_event_channel();
     if (NULL == dom->cm->channel || 0 != fcntl(dom->cm->channel->fd, F_SETFL, O_NONBLOCK) ||
         0 != cm_listen(dom)) {
-        *why = fab_sentence(dom->fab,
+        return fab_sentence(dom->fab,
                             "%s: rdma_cm, which iWARP needs, cannot listen for connections: %s.",
                             dom->name, strerror(errno));
-        cm_close(dom);
-        return OPAL_ERR_NOT_AVAILABLE;
     }
-    return OPAL_SUCCESS;
+    return NULL;
 }
 
 /* ---- the table ---------------------------------------------------------- */

@@ -3,14 +3,15 @@
  * Connections: an RC queue pair, or two, what is under way on it, and the credits of its two
  * directions.
  *
- * Selective signaling: a work request asks for a completion if it is a READ or WRITE, or enough
- * before it did not; its completion frees all before it. At most a quarter of the queue and three
- * buffers are unsignaled, so an idle connection keeps little. Once half of the resources of all
- * connections is in use, every work request is signaled, so idle connections never hold up busy
+ * Selective signaling: a work request asks for a completion if it is a READ or WRITE, or if enough
+ * before it did not ask. Its completion frees it and all before it. At most a quarter of the queue
+ * and three buffers are unsignaled, so an idle connection keeps little. Once half of the resources
+ * of all connections is in use, every work request is signaled: idle connections never hold up busy
  * ones.
  *
- * wr_id is index << 40 | generation << 32 | position in the send queue: completions of a connection
- * that was destroyed, which some devices still deliver, are recognized.
+ * wr_id is the connection's id << 32 | position in the send queue.  A device may give the number of
+ * a queue pair that was destroyed to another, and some still deliver its completions: by the id they
+ * are recognized.
  */
 #include "verbs/verbs_conn.h"
 
@@ -34,92 +35,47 @@ enum { FAB_VERBS_PSN_MASK = 0xffffff };
 
 /* ---- finding ------------------------------------------------------------ */
 
-fab_verbs_conn_t *fab_verbs_conn_of(fab_verbs_domain_t *dom, uint64_t wr_id)
-{
-    uint32_t id = (uint32_t) (wr_id >> 32);
-    fab_verbs_conn_t *conn = id >> 8 < dom->max_conns ? dom->conns[id >> 8] : NULL;
-
-    return NULL != conn && conn->id == id ? conn : NULL;
-}
-
 fab_verbs_conn_t *fab_verbs_conn_by_qpn(fab_verbs_domain_t *dom, uint32_t qpn)
 {
-    fab_verbs_qpn_t *at = dom->by_qpn[qpn % FAB_VERBS_HASH];
+    fab_verbs_qpn_t *at;
 
-    while (NULL != at && at->qpn != qpn) {
-        at = at->next;
+    LIST_FOREACH(at, &dom->by_qpn[qpn % FAB_VERBS_HASH], link) {
+        if (at->qpn == qpn) {
+            return at->conn;
+        }
     }
-    return NULL != at ? at->conn : NULL;
+    return NULL;
 }
 
 static void qpn_enter(fab_verbs_conn_t *conn, fab_verbs_qpn_t *entry, const struct ibv_qp *qp)
 {
-    fab_verbs_qpn_t **bucket = &conn->dom->by_qpn[qp->qp_num % FAB_VERBS_HASH];
-
-    *entry = (fab_verbs_qpn_t){.next = *bucket, .conn = conn, .qpn = qp->qp_num};
-    *bucket = entry;
+    entry->conn = conn;
+    entry->qpn = qp->qp_num;
+    LIST_INSERT_HEAD(&conn->dom->by_qpn[qp->qp_num % FAB_VERBS_HASH], entry, link);
 }
 
-static void qpn_leave(fab_verbs_domain_t *dom, fab_verbs_qpn_t *entry)
+static void conn_enter(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
 {
-    fab_verbs_qpn_t **at = &dom->by_qpn[entry->qpn % FAB_VERBS_HASH];
-
-    while (*at != entry) {
-        at = &(*at)->next;
-    }
-    *at = entry->next;
-}
-
-static int conn_enter(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
-{
-    while (dom->free_conn < dom->max_conns && NULL != dom->conns[dom->free_conn]) {
-        dom->free_conn++;
-    }
-    if (dom->free_conn == dom->max_conns) {
-        uint32_t max = dom->max_conns > 0 ? 2 * dom->max_conns : 16;
-        fab_verbs_conn_t **conns = realloc(dom->conns, max * sizeof(*conns));
-        if (NULL == conns) {
-            return OPAL_ERR_OUT_OF_RESOURCE;
-        }
-        memset(conns + dom->max_conns, 0, (max - dom->max_conns) * sizeof(*conns));
-        dom->conns = conns;
-        dom->max_conns = max;
-    }
-    conn->id = dom->free_conn << 8 | dom->generation++;
-    dom->conns[dom->free_conn] = conn;
+    conn->id = dom->next_id++;
+    TAILQ_INSERT_TAIL(&dom->conns, conn, link);
     qpn_enter(conn, &conn->qpns[0], conn->qp);
     if (NULL != conn->tm_qp) {
         qpn_enter(conn, &conn->qpns[1], conn->tm_qp);
     }
     dom->num_conns++;
-    return OPAL_SUCCESS;
 }
 
 static void conn_leave(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
 {
-    qpn_leave(dom, &conn->qpns[0]);
+    LIST_REMOVE(&conn->qpns[0], link);
     if (NULL != conn->tm_qp) {
-        qpn_leave(dom, &conn->qpns[1]);
+        LIST_REMOVE(&conn->qpns[1], link);
     }
-    dom->conns[conn->id >> 8] = NULL;
-    dom->free_conn = conn->id >> 8 < dom->free_conn ? conn->id >> 8 : dom->free_conn;
+    TAILQ_REMOVE(&dom->conns, conn, link);
     dom->num_conns--;
     if (dom->last_conn == conn) {
         dom->last_conn = NULL;
     }
-}
-
-static void conn_unschedule_credits(fab_verbs_conn_t *conn)
-{
-    fab_verbs_conn_t **at = &conn->dom->due;
-
-    while (NULL != *at && *at != conn) {
-        at = &(*at)->due_next;
-    }
-    if (NULL != *at) {
-        *at = conn->due_next;
-    }
-    conn->is_due = false;
 }
 
 /* ---- making ------------------------------------------------------------- */
@@ -157,8 +113,7 @@ static struct ibv_qp *qp_create(fab_verbs_domain_t *dom, uint32_t *max_inline)
                     .max_inline_data = sizes[i]},
         };
         qp = ibv_create_qp(dom->pd, &init);
-        *max_inline = init.cap.max_inline_data < FAB_VERBS_INLINE ? init.cap.max_inline_data
-                                                                  : FAB_VERBS_INLINE;
+        *max_inline = fab_verbs_min(init.cap.max_inline_data, FAB_VERBS_INLINE);
         if (NULL == qp && EINVAL != errno) {
             break;
         }
@@ -186,7 +141,7 @@ static uint32_t random_psn(void)
     return psn & FAB_VERBS_PSN_MASK;
 }
 
-/* Those of its QPs that there are. */
+/* Whichever of its QPs exist. */
 static void conn_destroy_qps(const fab_verbs_conn_t *conn)
 {
     if (NULL != conn->tm_qp) {
@@ -223,43 +178,42 @@ fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
 {
     fab_verbs_domain_t *dom = ep->dom;
     fab_verbs_conn_t *conn;
-    const char *problem = "There is no memory for a connection.";
 
-    if (OPAL_SUCCESS != fab_verbs_start(dom, why)) {
+    *why = fab_verbs_start(dom);
+    if (NULL != *why) {
         return NULL;
     }
     conn = calloc(1, sizeof(*conn));
-    if (NULL != conn) {
-        conn->ep = ep;
-        conn->dom = dom;
-        conn->is_to_tm = 0 != (ep->addr.flags & FAB_VERBS_ADDR_TM);
-        problem = conn_make_qps(conn);
-    }
-    if (NULL == problem && OPAL_SUCCESS != conn_enter(dom, conn)) {
-        problem = "There is no memory for a connection.";
-    }
-    if (NULL != problem) {
-        *why = problem;
-        if (NULL != conn) {
-            conn_destroy_qps(conn);
-        }
-        free(conn);
+    if (NULL == conn) {
+        *why = "There is no memory for a connection.";
         return NULL;
     }
+    conn->ep = ep;
+    conn->dom = dom;
+    conn->is_to_tm = 0 != (ep->addr.flags & FAB_VERBS_ADDR_TM);
     conn->psn = random_psn();
     conn->tm_psn = random_psn();
+    *why = conn_make_qps(conn);
+    if (NULL != *why) {
+        goto err_qps;
+    }
+    conn_enter(dom, conn);
     conn->granted = fab_verbs_srq_grant(dom);
     if (0 == conn->granted) {
         *why = fab_sentence(
             dom->fab, "%s has no receive buffers for another connection: raise %sverbs_buffers.",
             dom->name, fab_params.prefix);
-        conn_leave(dom, conn);
-        conn_destroy_qps(conn);
-        free(conn);
-        return NULL;
+        goto err_leave;
     }
     fab_counters.verbs_connections++;
     return conn;
+
+err_leave:
+    conn_leave(dom, conn);
+err_qps:
+    conn_destroy_qps(conn);
+    free(conn);
+    return NULL;
 }
 
 int fab_verbs_conn_renew(fab_verbs_conn_t *conn)
@@ -278,47 +232,46 @@ int fab_verbs_conn_renew(fab_verbs_conn_t *conn)
     (void) ibv_destroy_qp(conn->qp);
     conn->dom->cm_ops->forget(conn);
     conn->qp = qp;
-    return conn_enter(conn->dom, conn); /* there is a place, which it has just left */
+    conn_enter(conn->dom, conn);
+    return OPAL_SUCCESS;
 }
 
 /* ---- connecting --------------------------------------------------------- */
 
 uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom)
 {
-    int max = dom->device.max_qp_rd_atom;
-
-    return (uint8_t) (max < FAB_VERBS_READS ? max : FAB_VERBS_READS);
+    return (uint8_t) fab_verbs_min((uint32_t) dom->device.max_qp_rd_atom, FAB_VERBS_READS);
 }
 
-int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, const char **why)
+const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame)
 {
     fab_verbs_domain_t *dom = conn->dom;
-    int max_reads = dom->device.max_qp_init_rd_atom;
-    uint8_t reads = (uint8_t) (frame->reads < (uint32_t) max_reads ? frame->reads
-                                                                   : (uint32_t) max_reads);
+    uint8_t reads = (uint8_t) fab_verbs_min(frame->reads,
+                                            (uint32_t) dom->device.max_qp_init_rd_atom);
     const char *step = "";
     int error;
 
     if ((NULL != conn->tm_qp) != (0 != frame->tm_qpn)) {
-        *why = "It does not have the queue pairs that its address promises.";
-        return OPAL_ERR_UNREACH;
+        return "It does not have the queue pairs that its address promises.";
     }
     error = dom->cm_ops->bring_up(conn, frame, reads, &step);
     if (0 != error) {
-        *why = fab_sentence(dom->fab, "%s cannot make a queue pair ready to %s: %s.", dom->name,
+        return fab_sentence(dom->fab, "%s cannot make a queue pair ready to %s: %s.", dom->name,
                             step, strerror(error));
-        return OPAL_ERR_UNREACH;
     }
     conn->peer_qpn = frame->qpn;
     conn->peer_psn = frame->psn;
     conn->window = (uint16_t) frame->window;
     conn->reads = reads;
-    conn->max_in_flight = reads < FAB_VERBS_STEPS ? reads : FAB_VERBS_STEPS;
+    conn->max_in_flight = (uint8_t) fab_verbs_min(reads, FAB_VERBS_STEPS);
     conn->max_in_flight += 0 == conn->max_in_flight; /* WRITEs need none */
-    return OPAL_SUCCESS;
+    return NULL;
 }
 
-/* A QP that is not connected yet gets what is allowed when it is, unless rdma_cm connects it. */
+/*
+ * Tell the QPs what peers may do. One that is not connected yet is told when it is, unless rdma_cm
+ * connects it.
+ */
 static int conn_allow(const fab_verbs_conn_t *conn)
 {
     struct ibv_qp_attr attr = {.qp_access_flags = (unsigned int) conn->dom->access};
@@ -335,14 +288,15 @@ static int conn_allow(const fab_verbs_conn_t *conn)
 
 bool fab_verbs_conns_allow(fab_verbs_domain_t *dom, int access)
 {
+    fab_verbs_conn_t *conn;
     int error = 0;
 
     if (__builtin_expect(0 == (access & ~dom->access), 1)) {
         return true;
     }
     dom->access |= access;
-    for (uint32_t i = 0; i < dom->max_conns && 0 == error; i++) {
-        error = NULL != dom->conns[i] ? conn_allow(dom->conns[i]) : 0;
+    TAILQ_FOREACH(conn, &dom->conns, link) {
+        error = 0 == error ? conn_allow(conn) : error;
     }
     if (0 != error) {
         dom->access &= ~access;
@@ -574,8 +528,8 @@ void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
 {
     uint32_t at = (uint32_t) wc->wr_id;
 
-    if (at - conn->tail >= conn->head - conn->tail) {
-        return; /* complete already */
+    if (conn->id != wc->wr_id >> 32 || at - conn->tail >= conn->head - conn->tail) {
+        return; /* of an earlier queue pair, or complete already */
     }
     while (conn->tail != at) {
         conn_retire(conn, OPAL_SUCCESS);
@@ -611,8 +565,15 @@ void fab_verbs_conn_schedule_credits(fab_verbs_conn_t *conn)
 {
     if (!conn->is_due) {
         conn->is_due = true;
-        conn->due_next = conn->dom->due;
-        conn->dom->due = conn;
+        LIST_INSERT_HEAD(&conn->dom->due, conn, due_link);
+    }
+}
+
+static void unschedule_credits(fab_verbs_conn_t *conn)
+{
+    if (conn->is_due) {
+        conn->is_due = false;
+        LIST_REMOVE(conn, due_link);
     }
 }
 
@@ -651,15 +612,12 @@ static bool conn_return_credits(fab_verbs_conn_t *conn)
 
 void fab_verbs_conn_send_due(fab_verbs_domain_t *dom)
 {
-    fab_verbs_conn_t *all = dom->due;
+    fab_verbs_conn_t *next;
 
-    dom->due = NULL;
-    while (NULL != all) {
-        fab_verbs_conn_t *conn = all;
-        all = conn->due_next;
-        conn->is_due = false;
-        if (!conn_return_credits(conn)) {
-            fab_verbs_conn_schedule_credits(conn);
+    for (fab_verbs_conn_t *conn = LIST_FIRST(&dom->due); NULL != conn; conn = next) {
+        next = LIST_NEXT(conn, due_link);
+        if (conn_return_credits(conn)) {
+            unschedule_credits(conn);
         }
     }
 }
@@ -705,7 +663,7 @@ void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)
 {
     fab_verbs_domain_t *dom = conn->dom;
 
-    conn_unschedule_credits(conn);
+    unschedule_credits(conn);
     conn_leave(dom, conn);
     if (NULL != conn->ep) {
         conn->ep->conn = NULL;
@@ -723,28 +681,23 @@ void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)
 
 void fab_verbs_conn_linger(fab_verbs_conn_t *conn)
 {
-    fab_verbs_domain_t *dom = conn->dom;
-
     conn->ep->conn = NULL;
     conn->ep = NULL;
     conn->linger_until = fab_verbs_now_us() + FAB_VERBS_LINGER_US;
-    conn->lingering_next = dom->lingering;
-    dom->lingering = conn;
+    LIST_INSERT_HEAD(&conn->dom->lingering, conn, lingering_link);
 }
 
 void fab_verbs_conn_end_lingering(fab_verbs_domain_t *dom, uint64_t now)
 {
-    fab_verbs_conn_t **at = &dom->lingering;
+    fab_verbs_conn_t *next;
 
-    while (NULL != *at) {
-        fab_verbs_conn_t *conn = *at;
+    for (fab_verbs_conn_t *conn = LIST_FIRST(&dom->lingering); NULL != conn; conn = next) {
         bool is_done = conn->head == conn->tail && 0 == conn->to_send;
         bool is_over = is_done || conn->is_broken || now >= conn->linger_until;
-        if (!is_over || !fab_verbs_conn_drain(conn, now)) {
-            at = &conn->lingering_next;
-            continue;
+        next = LIST_NEXT(conn, lingering_link);
+        if (is_over && fab_verbs_conn_drain(conn, now)) {
+            LIST_REMOVE(conn, lingering_link);
+            fab_verbs_conn_destroy(conn, OPAL_ERR_UNREACH);
         }
-        *at = conn->lingering_next;
-        fab_verbs_conn_destroy(conn, OPAL_ERR_UNREACH);
     }
 }

@@ -11,17 +11,17 @@
 
 enum {
     FAB_VERBS_SQ_DEPTH = 128,  /* work requests on one QP, a power of two */
-    FAB_VERBS_SQ_RESERVED = 8, /* of these only for the provider's own messages */
-    /* limit for work requests handed over with one doorbell: the first waits for the last */
+    FAB_VERBS_SQ_RESERVED = 8, /* of these, for the provider's own messages alone */
+    /* work requests handed over with one doorbell, at most: the first waits for the last */
     FAB_VERBS_CHAIN = 16,
-    /* with so many bytes the line has something to do, while the next are packed */
+    /* bytes that are handed over at once: the network has work while the next are packed */
     FAB_VERBS_CHAIN_BYTES = 4096,
     /* unsignaled work requests in a row on one QP: a quarter of its depth */
     FAB_VERBS_SIGNAL_WQES = 32,
     FAB_VERBS_SIGNAL_BUFS = 4, /* unsignaled send buffers: what an idle connection may keep */
     FAB_VERBS_INLINE = 220,    /* bytes asked for; the device may give less */
     FAB_VERBS_READS = 16,      /* READs that a QP serves at a time, if the device can */
-    /* time for a connection that is done with to deliver what was sent */
+    /* time for a connection that is no longer used to deliver what was sent */
     FAB_VERBS_LINGER_US = 2000000,
     /* time for a device to complete what it has begun to receive */
     FAB_VERBS_DRAIN_US = 1000000,
@@ -52,25 +52,24 @@ typedef struct fab_verbs_chain {
 
 /* Entry of the table from QP number to connection. */
 typedef struct fab_verbs_qpn {
-    struct fab_verbs_qpn *next;
+    LIST_ENTRY(fab_verbs_qpn) link;
     fab_verbs_conn_t *conn;
     uint32_t qpn;
 } fab_verbs_qpn_t;
 
+typedef LIST_HEAD(fab_verbs_qpn_list, fab_verbs_qpn) fab_verbs_qpn_list_t;
+
 struct fab_verbs_conn {
     struct ibv_qp *qp; /* sends, and receives unless there is a tm_qp */
-    struct ibv_qp
-        /*
-         * no send queue: receives, and the device reads and answers rendezvous; NULL: not both
-         * devices can
-         */
-        *tm_qp;
+    /* no send queue: receives, and the device does rendezvous on it; NULL: not both devices can */
+    struct ibv_qp *tm_qp;
     fab_verbs_ep_t *ep; /* NULL: lingers */
     fab_verbs_domain_t *dom;
-    fab_verbs_qpn_t qpns[2];          /* of qp and tm_qp */
-    fab_verbs_conn_t *due_next;       /* in dom->due */
-    fab_verbs_conn_t *lingering_next; /* in dom->lingering */
-    uint32_t id;                      /* upper half of wr_id; see fab_verbs_conn_of() */
+    fab_verbs_qpn_t qpns[2];                   /* of qp and tm_qp */
+    TAILQ_ENTRY(fab_verbs_conn) link;          /* in dom->conns */
+    LIST_ENTRY(fab_verbs_conn) due_link;       /* in dom->due */
+    LIST_ENTRY(fab_verbs_conn) lingering_link; /* in dom->lingering */
+    uint32_t id;                               /* of its queue pair: upper half of wr_id */
     uint32_t psn;
     uint32_t tm_psn;
     uint32_t peer_qpn; /* once connected */
@@ -101,7 +100,7 @@ struct fab_verbs_conn {
     bool is_to_tm;     /* the peer's device matches tags */
     bool is_ready;     /* the peer's QP receives */
     bool is_broken;    /* a work request failed */
-    bool has_answered; /* the device has read data for a listed receive, and told the sender */
+    bool has_answered; /* the device has done a rendezvous: it answers the sender */
     bool is_due;       /* in dom->due */
     uint8_t to_send;   /* FAB_VERBS_ID_* other than CREDIT that found no room; 0: none */
 
@@ -117,9 +116,8 @@ struct fab_verbs_conn {
 
 /* Make the QPs, in state INIT: their numbers go to the peer. NULL: *why. */
 fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why);
-/* Connect to the peer's QP: ready to receive and to send. */
-int fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame,
-                           const char **why);
+/* Connect to the peer's QP: ready to receive and to send. NULL, or why that cannot be. */
+const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame);
 /* iWARP: another QP in place of one that failed to connect.  Else errno. */
 int fab_verbs_conn_renew(fab_verbs_conn_t *conn);
 uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom);
@@ -130,9 +128,9 @@ uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom);
  * true: the connection can be destroyed.
  */
 bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now);
-/* A QP has ended. */
+/* A QP takes no more receives: LAST_WQE_REACHED came. */
 void fab_verbs_conn_ended(fab_verbs_conn_t *conn);
-/* Destroy it at once: its operations end with the status. */
+/* Destroy it at once. Its operations end with this status. */
 void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status);
 /* Detach it from its endpoint; it ends when all messages on it are delivered. */
 void fab_verbs_conn_linger(fab_verbs_conn_t *conn);
@@ -144,7 +142,6 @@ void fab_verbs_conn_end_lingering(fab_verbs_domain_t *dom, uint64_t now);
  */
 bool fab_verbs_conns_allow(fab_verbs_domain_t *dom, int access);
 
-fab_verbs_conn_t *fab_verbs_conn_of(fab_verbs_domain_t *dom, uint64_t wr_id);
 fab_verbs_conn_t *fab_verbs_conn_by_qpn(fab_verbs_domain_t *dom, uint32_t qpn);
 
 /* The number of the QP that the peer's messages come to. */
@@ -182,7 +179,7 @@ void fab_verbs_conn_send_control(fab_verbs_conn_t *conn, uint8_t id);
 void fab_verbs_conn_send_due(fab_verbs_domain_t *dom);
 void fab_verbs_conn_schedule_credits(fab_verbs_conn_t *conn);
 
-/* A work request is complete, and with it all before it. */
+/* A work request on its QP number is complete, and with it all before it. */
 void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc);
 
 static inline bool fab_verbs_has_credit(const fab_verbs_conn_t *conn)

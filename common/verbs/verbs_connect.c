@@ -33,28 +33,31 @@ enum { FAB_VERBS_DEFER_US = 3000000 }; /* longer than a connection lingers */
 
 /* ---- frames ------------------------------------------------------------- */
 
-static fab_verbs_frame_t make_frame(const fab_verbs_ep_t *ep, fab_verbs_kind_t kind)
+static fab_verbs_frame_t empty_frame(const fab_verbs_domain_t *dom, fab_verbs_kind_t kind,
+                                     uint64_t target)
 {
-    const fab_verbs_domain_t *dom = ep->dom;
-    fab_verbs_frame_t frame = {
+    return (fab_verbs_frame_t){
         .magic = FAB_VERBS_MAGIC,
         .version = FAB_VERBS_VERSION,
         .kind = (uint16_t) kind,
         .name = dom->fab->config.name,
-        .target = ep->peer->name,
+        .target = target,
         .addr = dom->addr,
     };
+}
 
-    if (NULL != ep->conn) {
-        frame.qpn = ep->conn->qp->qp_num;
-        frame.psn = ep->conn->psn;
-        frame.tm_qpn = NULL != ep->conn->tm_qp ? ep->conn->tm_qp->qp_num : 0;
-        frame.tm_psn = ep->conn->tm_psn;
-        frame.window = ep->conn->granted;
-        frame.reads = (uint32_t) (dom->device.max_qp_rd_atom < FAB_VERBS_READS
-                                      ? dom->device.max_qp_rd_atom
-                                      : FAB_VERBS_READS);
-    }
+/* Of an endpoint with a connection. */
+static fab_verbs_frame_t make_frame(const fab_verbs_ep_t *ep, fab_verbs_kind_t kind)
+{
+    const fab_verbs_conn_t *conn = ep->conn;
+    fab_verbs_frame_t frame = empty_frame(ep->dom, kind, ep->peer->name);
+
+    frame.qpn = conn->qp->qp_num;
+    frame.psn = conn->psn;
+    frame.tm_qpn = NULL != conn->tm_qp ? conn->tm_qp->qp_num : 0;
+    frame.tm_psn = conn->tm_psn;
+    frame.window = conn->granted;
+    frame.reads = fab_verbs_reads_served(ep->dom);
     return frame;
 }
 
@@ -80,16 +83,9 @@ static bool frame_is_sound(const fab_verbs_domain_t *dom, const fab_verbs_frame_
 static void refuse(fab_sock_t *sock, const fab_verbs_frame_t *hello, fab_verbs_refusal_t reason)
 {
     const fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
-    fab_verbs_frame_t frame = {
-        .magic = FAB_VERBS_MAGIC,
-        .version = FAB_VERBS_VERSION,
-        .kind = FAB_VERBS_REFUSE,
-        .name = dom->fab->config.name,
-        .target = hello->name,
-        .qpn = reason,
-        .addr = dom->addr,
-    };
+    fab_verbs_frame_t frame = empty_frame(dom, FAB_VERBS_REFUSE, hello->name);
 
+    frame.qpn = reason;
     fab_counters.verbs_refused++;
     fab_sock_send(sock, &frame);
     fab_sock_release(sock);
@@ -106,26 +102,13 @@ static void set_state(fab_verbs_ep_t *ep, fab_verbs_state_t state)
 
 static void verbs_wait(fab_verbs_ep_t *ep)
 {
-    fab_verbs_domain_t *dom = ep->dom;
-
-    ep->waiting_next = NULL;
-    *dom->waiting_tail = ep;
-    dom->waiting_tail = &ep->waiting_next;
+    TAILQ_INSERT_TAIL(&ep->dom->waiting, ep, waiting_link);
     set_state(ep, FAB_VERBS_WAITING);
 }
 
 static void stop_waiting(fab_verbs_ep_t *ep)
 {
-    fab_verbs_domain_t *dom = ep->dom;
-    fab_verbs_ep_t **at = &dom->waiting;
-
-    while (*at != ep) {
-        at = &(*at)->waiting_next;
-    }
-    *at = ep->waiting_next;
-    if (NULL == *at) {
-        dom->waiting_tail = at;
-    }
+    TAILQ_REMOVE(&ep->dom->waiting, ep, waiting_link);
     set_state(ep, FAB_VERBS_IDLE);
 }
 
@@ -154,8 +137,8 @@ static bool ask(fab_verbs_ep_t *ep)
 
 void fab_verbs_connect_waiting(fab_verbs_domain_t *dom)
 {
-    while (NULL != dom->waiting && dom->num_asking < FAB_VERBS_MAX_ASKING) {
-        fab_verbs_ep_t *ep = dom->waiting;
+    while (!TAILQ_EMPTY(&dom->waiting) && dom->num_asking < FAB_VERBS_MAX_ASKING) {
+        fab_verbs_ep_t *ep = TAILQ_FIRST(&dom->waiting);
         stop_waiting(ep);
         if (!ask(ep)) {
             verbs_wait(ep);
@@ -166,7 +149,7 @@ void fab_verbs_connect_waiting(fab_verbs_domain_t *dom)
 
 void fab_verbs_connect(fab_verbs_ep_t *ep)
 {
-    if (FAB_VERBS_IDLE == ep->state && !ep->is_failing && !ep->has_left) {
+    if (FAB_VERBS_IDLE == ep->state && NULL == ep->failure && !ep->has_left) {
         verbs_wait(ep);
         fab_verbs_connect_waiting(ep->dom);
     }
@@ -206,7 +189,7 @@ void fab_verbs_connect_done(fab_verbs_ep_t *ep)
 /* Answer the HELLO that came through sock, with the existing QP or a new one. */
 static void answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
 {
-    const char *why = "";
+    const char *why = NULL;
     fab_verbs_frame_t reply;
 
     fab_verbs_connect_cancel(ep);
@@ -216,7 +199,10 @@ static void answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t
     if (NULL == ep->conn) {
         ep->conn = fab_verbs_conn_open(ep, &why);
     }
-    if (NULL == ep->conn || OPAL_SUCCESS != fab_verbs_conn_connect(ep->conn, hello, &why)) {
+    if (NULL != ep->conn) {
+        why = fab_verbs_conn_connect(ep->conn, hello);
+    }
+    if (NULL != why) {
         refuse(sock, hello, FAB_VERBS_REFUSED_RESOURCES);
         fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
         return;
@@ -228,7 +214,7 @@ static void answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t
     fab_sock_send(sock, &reply);
 }
 
-/* Set the HELLO aside: this process is connecting, too, and its name has precedence. */
+/* Set the HELLO aside: this process is connecting, too, and has precedence by its name. */
 static void park(fab_verbs_ep_t *ep, fab_sock_t *sock)
 {
     if (NULL != ep->parked) {
@@ -314,7 +300,7 @@ static fab_verbs_ep_t *asker(fab_sock_t *sock, const fab_verbs_frame_t *hello, b
         }
         return NULL;
     }
-    return ep->is_failing || fab_peer_is_moving(peer) ? NULL : ep;
+    return NULL != ep->failure || fab_peer_is_moving(peer) ? NULL : ep;
 }
 
 static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
@@ -357,9 +343,9 @@ void fab_verbs_connected(fab_verbs_ep_t *ep)
 
 static void on_reply(fab_verbs_ep_t *ep, const fab_verbs_frame_t *reply)
 {
-    const char *why = "";
+    const char *why = fab_verbs_conn_connect(ep->conn, reply);
 
-    if (OPAL_SUCCESS != fab_verbs_conn_connect(ep->conn, reply, &why)) {
+    if (NULL != why) {
         fab_verbs_connect_cancel(ep);
         fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
         return;

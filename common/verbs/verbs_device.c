@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which port of which device: those that the user's lists allow, that are up and that RC works on;
- * of these the nearest to the CPUs that this process may run on; of equally near ones, the
- * processes of the host take turns.
+ * Which port of which device is used.  Candidates are the ports that the user's list allows, that
+ * are up and that RC works on.  The one nearest to the CPUs that this process may run on is taken;
+ * among equally near ones the processes of the host take turns.
  */
 #include "verbs/verbs_device.h"
 
@@ -37,25 +37,27 @@ typedef struct fab_verbs_search {
     fab_verbs_domain_t *dom;
     fab_verbs_port_t ports[FAB_VERBS_PORTS_MAX];
     int num_ports;
-    uint64_t seen;                       /* items of the user's list that name something here */
-    char unknown[FAB_VERBS_UNKNOWN_MAX]; /* of the user's list, and not here; "": nothing */
+    const char *param; /* the user's list: its name, */
+    const char *list;  /* "" if there is none, */
+    bool is_include;
+    char unwanted[FAB_VERBS_UNWANTED_MAX]; /* and why what it does not allow is not used */
+    uint64_t seen;                         /* items of the user's list that name something here */
+    char unknown[FAB_VERBS_UNKNOWN_MAX];   /* of the user's list, and not here; "": nothing */
     char why_not[FAB_VERBS_REASON_MAX];
 } fab_verbs_search_t;
 
 /* ---- the user's lists --------------------------------------------------- */
 
-static bool is_set(const char *list)
+/* One of the two is set at most. */
+static void take_list(fab_verbs_search_t *search)
 {
-    return NULL != list && '\0' != *list;
-}
+    const char *include = fab_params.verbs_if_include, *exclude = fab_params.verbs_if_exclude;
 
-/* The list that is set, of which there is one at most; NULL or empty: none. */
-static const char *user_list(const char **param)
-{
-    bool is_include = is_set(fab_params.verbs_if_include);
-
-    *param = is_include ? "verbs_if_include" : "verbs_if_exclude";
-    return is_include ? fab_params.verbs_if_include : fab_params.verbs_if_exclude;
+    search->is_include = NULL != include && '\0' != *include;
+    search->param = search->is_include ? "verbs_if_include" : "verbs_if_exclude";
+    search->list = search->is_include ? include : NULL != exclude ? exclude : "";
+    snprintf(search->unwanted, sizeof(search->unwanted), "not wanted by %s%s", fab_params.prefix,
+             search->param);
 }
 
 /*
@@ -78,7 +80,7 @@ static uint64_t items_naming(const char *list, const char *device, int port)
 {
     uint64_t items = 0;
 
-    for (int i = 0; NULL != list && '\0' != *list; i++) {
+    for (int i = 0; '\0' != *list; i++) {
         size_t len = strcspn(list, ",");
         items |= (uint64_t) item_names(list, len, device, port) << (i < 63 ? i : 63);
         list += len + ('\0' != list[len]);
@@ -87,12 +89,12 @@ static uint64_t items_naming(const char *list, const char *device, int port)
 }
 
 /* Is the port to be used; with port 0: may one of the device's be? */
-static bool is_wanted(const char *device, int port)
+static bool is_wanted(const fab_verbs_search_t *search, const char *device, int port)
 {
-    if (is_set(fab_params.verbs_if_include)) {
-        return 0 != items_naming(fab_params.verbs_if_include, device, 0 == port ? -1 : port);
+    if (search->is_include) {
+        return 0 != items_naming(search->list, device, 0 == port ? -1 : port);
     }
-    return 0 == items_naming(fab_params.verbs_if_exclude, device, port);
+    return 0 == items_naming(search->list, device, port);
 }
 
 /* ---- GIDs --------------------------------------------------------------- */
@@ -103,17 +105,13 @@ static bool is_wanted(const char *device, int port)
  */
 static int gid_rank(const struct ibv_gid_entry *entry)
 {
-    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     const uint8_t *gid = entry->gid.raw;
-    bool is_v4 = 0 == memcmp(gid, mapped, sizeof(mapped));
-    bool is_link_local = is_v4 ? 169 == gid[12] && 254 == gid[13]
-                               : 0xfe == gid[0] && 0x80 == (gid[1] & 0xc0);
 
     if (IBV_GID_TYPE_IB == entry->gid_type) {
         return FAB_VERBS_GID_UNFIT;
     }
-    return (IBV_GID_TYPE_ROCE_V2 == entry->gid_type ? 0 : 4) + (is_v4 ? 0 : 1) +
-           (is_link_local ? 2 : 0);
+    return (IBV_GID_TYPE_ROCE_V2 == entry->gid_type ? 0 : 4) + (fab_sock_ip_is_v4(gid) ? 0 : 1) +
+           (fab_sock_ip_is_link_local(gid) ? 2 : 0);
 }
 
 /* Choose among the port's GIDs, or take the user's. False: there is none. */
@@ -151,16 +149,6 @@ static void note_why_not(fab_verbs_search_t *search, const char *device, int por
              where, reason);
 }
 
-/* The reason why a port is not used that the user does not want. */
-static const char *unwanted_flaw(char *buf, size_t size)
-{
-    const char *param;
-
-    (void) user_list(&param);
-    snprintf(buf, size, "not wanted by %s%s", fab_params.prefix, param);
-    return buf;
-}
-
 /* NULL: the port can be used. */
 static const char *port_flaw(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t num,
                              const struct ibv_port_attr *port)
@@ -183,14 +171,13 @@ static void look_at_port(fab_verbs_search_t *search, struct ibv_device *device,
                          struct ibv_context *ctx, uint8_t num)
 {
     struct ibv_port_attr port;
-    const char *name = ibv_get_device_name(device), *param;
+    const char *name = ibv_get_device_name(device);
     const char *flaw = "the port cannot be queried";
-    char unwanted[FAB_VERBS_UNWANTED_MAX];
 
     memset(&port, 0, sizeof(port));
-    search->seen |= items_naming(user_list(&param), name, num);
-    if (!is_wanted(name, num)) {
-        flaw = unwanted_flaw(unwanted, sizeof(unwanted));
+    search->seen |= items_naming(search->list, name, num);
+    if (!is_wanted(search, name, num)) {
+        flaw = search->unwanted;
     } else if (0 == ibv_query_port(ctx, num, &port)) {
         flaw = port_flaw(search->dom, ctx, num, &port);
     }
@@ -202,12 +189,10 @@ static void look_at_port(fab_verbs_search_t *search, struct ibv_device *device,
     }
 }
 
-/* Nothing is known of its ports: all that the user's list says of them may be true. */
+/* Its ports are not known: items of the user's list that name one of them count as seen. */
 static void skip_device(fab_verbs_search_t *search, const char *name, const char *reason)
 {
-    const char *param;
-
-    search->seen |= items_naming(user_list(&param), name, -1);
+    search->seen |= items_naming(search->list, name, -1);
     note_why_not(search, name, 0, reason);
 }
 
@@ -234,10 +219,9 @@ static void look_at_ports(fab_verbs_search_t *search, struct ibv_device *device)
 static void look_at_device(fab_verbs_search_t *search, struct ibv_device *device)
 {
     const char *name = ibv_get_device_name(device);
-    char unwanted[FAB_VERBS_UNWANTED_MAX];
 
-    if (!is_wanted(name, 0)) {
-        skip_device(search, name, unwanted_flaw(unwanted, sizeof(unwanted)));
+    if (!is_wanted(search, name, 0)) {
+        skip_device(search, name, search->unwanted);
     } else if (IBV_TRANSPORT_IB != device->transport_type &&
                IBV_TRANSPORT_IWARP != device->transport_type) {
         skip_device(search, name, "not InfiniBand, RoCE, or iWARP");
@@ -249,15 +233,14 @@ static void look_at_device(fab_verbs_search_t *search, struct ibv_device *device
 /* Log the first item of the user's list that names nothing here; the sentence is kept. */
 static void log_unknown(fab_verbs_search_t *search)
 {
-    const char *param;
-    const char *list = user_list(&param);
+    const char *list = search->list;
 
-    for (int i = 0; i < 63 && NULL != list && '\0' != *list; i++) {
+    for (int i = 0; i < 63 && '\0' != *list; i++) {
         int len = (int) strcspn(list, ",");
         if (len > 0 && 0 == (search->seen >> i & 1)) {
             snprintf(search->unknown, sizeof(search->unknown),
-                     "%s%s names %.*s, which this host does not have; ", fab_params.prefix, param,
-                     len < 64 ? len : 64, list);
+                     "%s%s names %.*s, which this host does not have; ", fab_params.prefix,
+                     search->param, len < 64 ? len : 64, list);
             fab_log(search->dom->fab, 1, "%.*s", (int) strlen(search->unknown) - 2,
                     search->unknown);
             return;
@@ -309,7 +292,8 @@ static const fab_verbs_port_t *nearest(fab_verbs_search_t *search)
 
 /* ---- opening ------------------------------------------------------------ */
 
-static int device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *port, const char **why)
+/* NULL, or why it cannot be opened. */
+static const char *device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *port)
 {
     union ibv_gid gid;
 
@@ -319,8 +303,7 @@ static int device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *port, con
     if (NULL == dom->ctx || 0 != ibv_query_device(dom->ctx, &dom->device) ||
         0 != ibv_query_port(dom->ctx, port->num, &dom->port) ||
         0 != ibv_query_gid(dom->ctx, port->num, 0, &gid)) {
-        *why = fab_sentence(dom->fab, "%s cannot be opened: %s.", dom->name, strerror(errno));
-        return OPAL_ERR_NOT_AVAILABLE;
+        return fab_sentence(dom->fab, "%s cannot be opened: %s.", dom->name, strerror(errno));
     }
     dom->addr.link_layer = IBV_LINK_LAYER_ETHERNET == dom->port.link_layer
                                ? IBV_LINK_LAYER_ETHERNET
@@ -334,40 +317,39 @@ static int device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *port, con
     } else {
         memcpy(dom->addr.gid, &gid, sizeof(gid));
     }
-    dom->step = 0 != dom->port.max_msg_sz && dom->port.max_msg_sz < FAB_VERBS_STEP
-                    ? dom->port.max_msg_sz
-                    : FAB_VERBS_STEP;
+    dom->step = 0 != dom->port.max_msg_sz ? fab_verbs_min(dom->port.max_msg_sz, FAB_VERBS_STEP)
+                                          : FAB_VERBS_STEP;
     dom->addr.lid = dom->port.lid;
     dom->addr.mtu = (uint8_t) dom->port.active_mtu;
-    return OPAL_SUCCESS;
+    return NULL;
 }
 
-int fab_verbs_device_open(fab_verbs_domain_t *dom, const char **why)
+const char *fab_verbs_device_open(fab_verbs_domain_t *dom)
 {
     fab_verbs_search_t *search = calloc(1, sizeof(*search));
     int num = 0;
     struct ibv_device **devices = ibv_get_device_list(&num);
-    int rc = OPAL_ERR_NOT_AVAILABLE;
+    const char *why = "There is not enough memory.";
 
-    *why = "There is not enough memory.";
     if (NULL != search && (NULL == devices || 0 == num)) {
-        *why = "This host has no RDMA device.";
+        why = "This host has no RDMA device.";
     } else if (NULL != search) {
         search->dom = dom;
+        take_list(search);
         for (int i = 0; i < num; i++) {
             look_at_device(search, devices[i]);
         }
         log_unknown(search);
         if (search->num_ports > 0) {
-            rc = device_use(dom, nearest(search), why);
+            why = device_use(dom, nearest(search));
         } else {
-            *why = fab_sentence(dom->fab, "No RDMA device can be used: %s%s.", search->unknown,
-                                search->why_not);
+            why = fab_sentence(dom->fab, "No RDMA device can be used: %s%s.", search->unknown,
+                               search->why_not);
         }
     }
     free(search);
     if (NULL != devices) {
         ibv_free_device_list(devices);
     }
-    return rc;
+    return why;
 }

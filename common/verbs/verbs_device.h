@@ -9,9 +9,9 @@
 
 /*
  * Choose device, port and GID; opens the device. Fills ctx, device, port, port_num, gid_index,
- * name, and addr as far as the port tells.
+ * name, and addr as far as the port tells. NULL, or why there is none.
  */
-int fab_verbs_device_open(fab_verbs_domain_t *dom, const char **why);
+const char *fab_verbs_device_open(fab_verbs_domain_t *dom);
 
 /*
  * How near the device is to this process, larger is nearer (verbs_near.h), and of how many parts

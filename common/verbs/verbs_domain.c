@@ -44,7 +44,7 @@ static void survive_fork(fab_verbs_domain_t *dom)
     }
 }
 
-static int fill_address(fab_verbs_domain_t *dom, const char **why)
+static const char *fill_address(fab_verbs_domain_t *dom)
 {
     fab_verbs_addr_t *addr = &dom->addr;
 
@@ -55,45 +55,44 @@ static int fill_address(fab_verbs_domain_t *dom, const char **why)
     addr->host = fab_host_identity();
     addr->start_time = fab_proc_start_time(addr->pid);
     if ((ssize_t) sizeof(addr->key) != getrandom(addr->key, sizeof(addr->key), 0)) {
-        *why = fab_sentence(dom->fab, "getrandom() failed: %s.", strerror(errno));
-        return OPAL_ERR_NOT_AVAILABLE;
+        return fab_sentence(dom->fab, "getrandom() failed: %s.", strerror(errno));
     }
-    return OPAL_SUCCESS;
+    return NULL;
 }
 
-static int cq_open(fab_verbs_domain_t *dom, const char **why)
+static const char *cq_open(fab_verbs_domain_t *dom)
 {
-    int max = dom->device.max_cqe;
+    uint32_t max = (uint32_t) dom->device.max_cqe;
 
-    dom->sq_used_max = max / 2 < FAB_VERBS_SQ_USED_MAX ? (uint32_t) max / 2 : FAB_VERBS_SQ_USED_MAX;
+    dom->sq_used_max = fab_verbs_min(max / 2, FAB_VERBS_SQ_USED_MAX);
     dom->send_cq = ibv_create_cq(dom->ctx, (int) (2 * dom->sq_used_max), NULL, NULL, 0);
-    /* of a domain on standby the list would not be used: its user looked for it at the start */
+    /* on standby nobody would use the list: its user looks for one at the start alone */
     if (dom->is_standby || !fab_verbs_tm_open(dom)) {
-        int num = (int) fab_params.verbs_buffers < max ? (int) fab_params.verbs_buffers : max;
+        int num = (int) fab_verbs_min(fab_params.verbs_buffers, max);
         dom->recv_cq = ibv_create_cq(dom->ctx, num, NULL, NULL, 0);
     }
     if (NULL == dom->send_cq || NULL == dom->recv_cq) {
-        *why = fab_sentence(dom->fab, "%s cannot make completion queues: %s.", dom->name,
+        return fab_sentence(dom->fab, "%s cannot make completion queues: %s.", dom->name,
                             strerror(errno));
-        return OPAL_ERR_NOT_AVAILABLE;
     }
-    return OPAL_SUCCESS;
+    return NULL;
 }
 
-static int send_bufs_open(fab_verbs_domain_t *dom, const char **why)
+const char *fab_verbs_no_bufs(const fab_verbs_domain_t *dom, size_t size)
+{
+    return fab_sentence(dom->fab,
+                        "%s: %zu bytes for messages cannot be registered: %s. Is the limit on "
+                        "locked memory (ulimit -l) too low?",
+                        dom->name, size, strerror(errno));
+}
+
+static const char *send_bufs_open(fab_verbs_domain_t *dom)
 {
     fab_verbs_pool_init(&dom->send_pool, dom->pd, fab_params.verbs_eager_limit);
     dom->max_send_bufs = fab_params.verbs_buffers;
-    if (OPAL_SUCCESS != fab_verbs_pool_grow(&dom->send_pool, FAB_VERBS_CHUNK_BUFS)) {
-        *why = fab_sentence(dom->fab,
-                            "%s: %zu bytes for messages cannot be registered: %s. Is the limit on "
-                            "locked memory (ulimit -l) "
-                            "too low?",
-                            dom->name, FAB_VERBS_CHUNK_BUFS * dom->send_pool.buf_size,
-                            strerror(errno));
-        return OPAL_ERR_OUT_OF_RESOURCE;
-    }
-    return OPAL_SUCCESS;
+    return OPAL_SUCCESS == fab_verbs_pool_grow(&dom->send_pool, FAB_VERBS_CHUNK_BUFS)
+               ? NULL
+               : fab_verbs_no_bufs(dom, FAB_VERBS_CHUNK_BUFS * dom->send_pool.buf_size);
 }
 
 /* What fab_verbs_start() makes, in the reverse order; what was not made is NULL. */
@@ -116,61 +115,48 @@ static void stop(fab_verbs_domain_t *dom)
     fab_verbs_pool_fini(&dom->recv_pool);
 }
 
-int fab_verbs_start(fab_verbs_domain_t *dom, const char **why)
+const char *fab_verbs_start(fab_verbs_domain_t *dom)
 {
-    int rc;
+    const char *why;
 
     if (dom->is_dead) {
-        *why = fab_sentence(dom->fab, "%s here failed.", dom->name);
-        return OPAL_ERR_UNREACH;
+        return fab_sentence(dom->fab, "%s here failed.", dom->name);
     }
     if (dom->is_started) {
-        return OPAL_SUCCESS;
+        return NULL;
     }
-    rc = cq_open(dom, why);
-    if (OPAL_SUCCESS == rc) {
-        rc = fab_verbs_srq_open(dom, why);
-    }
-    if (OPAL_SUCCESS == rc) {
-        rc = send_bufs_open(dom, why);
-    }
-    dom->is_started = OPAL_SUCCESS == rc;
+    why = cq_open(dom);
+    why = NULL == why ? fab_verbs_srq_open(dom) : why;
+    why = NULL == why ? send_bufs_open(dom) : why;
+    dom->is_started = NULL == why;
     if (!dom->is_started) {
         stop(dom);
     }
-    return rc;
+    return why;
 }
 
-static int open_steps(fab_verbs_domain_t *dom, const char **why)
+static const char *open_steps(fab_verbs_domain_t *dom)
 {
-    int rc = fab_verbs_device_open(dom, why);
+    const char *why = fab_verbs_device_open(dom);
 
-    if (OPAL_SUCCESS != rc) {
-        return rc;
+    if (NULL != why) {
+        return why;
     }
     (void) fcntl(dom->ctx->async_fd, F_SETFL, fcntl(dom->ctx->async_fd, F_GETFL) | O_NONBLOCK);
     survive_fork(dom);
     dom->pd = ibv_alloc_pd(dom->ctx);
     if (NULL == dom->pd) {
-        *why = fab_sentence(dom->fab, "%s cannot allocate a protection domain: %s.", dom->name,
+        return fab_sentence(dom->fab, "%s cannot allocate a protection domain: %s.", dom->name,
                             strerror(errno));
-        return OPAL_ERR_NOT_AVAILABLE;
     }
     dom->regs = fab_verbs_reg_ops->open(dom->pd);
     if (NULL == dom->regs) {
-        *why = "The cache of registered memory cannot be opened.";
-        return OPAL_ERR_NOT_AVAILABLE;
+        return "The cache of registered memory cannot be opened.";
     }
-    if (!dom->is_standby) {
-        rc = fab_verbs_start(dom, why);
-    }
-    if (OPAL_SUCCESS == rc) {
-        rc = fill_address(dom, why);
-    }
-    if (OPAL_SUCCESS == rc) {
-        rc = dom->cm_ops->open(dom, why);
-    }
-    return OPAL_SUCCESS == rc ? fab_verbs_oob_open(dom, why) : rc;
+    why = dom->is_standby ? NULL : fab_verbs_start(dom);
+    why = NULL == why ? fill_address(dom) : why;
+    why = NULL == why ? dom->cm_ops->open(dom) : why;
+    return NULL == why ? fab_verbs_oob_open(dom) : why;
 }
 
 /* In the reverse order; what was not made is NULL. */
@@ -179,8 +165,8 @@ static void domain_free(fab_verbs_domain_t *dom)
     fab_verbs_oob_close(dom);
     dom->cm_ops->close(dom);
     stop(dom);
-    while (NULL != dom->exposed) {
-        fab_verbs_let_go(dom, dom->exposed);
+    while (!LIST_EMPTY(&dom->exposed)) {
+        fab_verbs_let_go(dom, LIST_FIRST(&dom->exposed));
     }
     if (NULL != dom->regs) {
         fab_verbs_reg_ops->close(dom->regs);
@@ -191,26 +177,13 @@ static void domain_free(fab_verbs_domain_t *dom)
     if (NULL != dom->ctx) {
         (void) ibv_close_device(dom->ctx);
     }
-    while (NULL != dom->free_ops) {
-        fab_verbs_op_t *op = dom->free_ops;
-        dom->free_ops = op->next;
-        free(op);
-    }
-    while (NULL != dom->free_exposed) {
-        fab_verbs_exposed_t *exposed = dom->free_exposed;
-        dom->free_exposed = exposed->next;
-        free(exposed);
-    }
-    free(dom->conns);
     free(dom);
 }
 
 static int verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
 {
-    fab_verbs_domain_t *dom;
-    int rc;
+    fab_verbs_domain_t *dom = calloc(1, sizeof(*dom));
 
-    dom = calloc(1, sizeof(*dom));
     if (NULL == dom) {
         *why = "There is not enough memory.";
         return OPAL_ERR_OUT_OF_RESOURCE;
@@ -219,12 +192,15 @@ static int verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
     dom->is_standby = fab->is_covered;
     dom->cm_ops = &fab_verbs_cm_frames; /* until the device is known */
     dom->access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
-    dom->rma_tail = &dom->rma;
-    dom->waiting_tail = &dom->waiting;
-    rc = open_steps(dom, why);
-    if (OPAL_SUCCESS != rc) {
+    dom->epoll = -1;
+    TAILQ_INIT(&dom->conns);
+    TAILQ_INIT(&dom->rma);
+    TAILQ_INIT(&dom->failing);
+    TAILQ_INIT(&dom->waiting);
+    *why = open_steps(dom);
+    if (NULL != *why) {
         domain_free(dom);
-        return rc;
+        return OPAL_ERR_NOT_AVAILABLE;
     }
     *out = (fab_domain_t *) dom;
     return OPAL_SUCCESS;
@@ -234,9 +210,10 @@ static int verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
 
 static bool is_drained(const fab_verbs_domain_t *dom)
 {
-    for (uint32_t i = 0; i < dom->max_conns; i++) {
-        const fab_verbs_conn_t *conn = dom->conns[i];
-        bool is_lost = NULL == conn || conn->is_broken || (NULL != conn->ep && conn->ep->has_left);
+    const fab_verbs_conn_t *conn;
+
+    TAILQ_FOREACH(conn, &dom->conns, link) {
+        bool is_lost = conn->is_broken || (NULL != conn->ep && conn->ep->has_left);
         if (!is_lost && (conn->head != conn->tail || 0 != conn->to_send)) {
             return false;
         }
@@ -244,16 +221,17 @@ static bool is_drained(const fab_verbs_domain_t *dom)
     return true;
 }
 
-/* Is the device to answer a peer still?  Only the peer can tell: by CLOSED, or CLOSE, it has all. */
+/* May the device still have to answer a peer?  The peer says by CLOSED or CLOSE that it has all. */
 static bool is_answering(const fab_verbs_domain_t *dom)
 {
-    const fab_verbs_ep_t *ep = dom->eps;
+    const fab_verbs_ep_t *ep;
 
-    while (NULL != ep && (!ep->is_closing || NULL == ep->conn || !ep->conn->has_answered ||
-                          ep->conn->is_broken)) {
-        ep = ep->next;
+    LIST_FOREACH(ep, &dom->eps, link) {
+        if (ep->is_closing && NULL != ep->conn && ep->conn->has_answered && !ep->conn->is_broken) {
+            return true;
+        }
     }
-    return NULL != ep;
+    return false;
 }
 
 /*
@@ -263,12 +241,13 @@ static bool is_answering(const fab_verbs_domain_t *dom)
 static void announce_leave(fab_verbs_domain_t *dom)
 {
     uint64_t until = fab_verbs_now_us() + FAB_VERBS_LINGER_US;
+    fab_verbs_ep_t *ep;
 
     while (!dom->is_dead && is_answering(dom) && fab_verbs_now_us() < until) {
         (void) fab_verbs_progress((fab_domain_t *) dom);
     }
     until = fab_verbs_now_us() + FAB_VERBS_LEAVE_US;
-    for (fab_verbs_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
+    LIST_FOREACH(ep, &dom->eps, link) {
         if (NULL != ep->conn && ep->conn->is_ready) {
             fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_LEAVE);
         }
@@ -288,29 +267,22 @@ static void verbs_close(fab_domain_t *domain)
     }
     dom->is_closed = true;
     announce_leave(dom);
-    for (uint32_t i = 0; i < dom->max_conns; i++) {
-        if (NULL != dom->conns[i]) {
-            fab_verbs_conn_destroy(dom->conns[i], OPAL_ERR_UNREACH);
-        }
+    while (!TAILQ_EMPTY(&dom->conns)) {
+        fab_verbs_conn_destroy(TAILQ_FIRST(&dom->conns), OPAL_ERR_UNREACH);
     }
-    while (NULL != dom->eps) {
-        dom->eps->peer->ep = NULL;
-        fab_verbs_ep_free(dom->eps);
+    while (!LIST_EMPTY(&dom->eps)) {
+        fab_verbs_ep_t *ep = LIST_FIRST(&dom->eps);
+        ep->peer->ep = NULL;
+        fab_verbs_ep_free(ep);
     }
     domain_free(dom);
 }
 
 /* ---- the rest ----------------------------------------------------------- */
 
-static size_t verbs_address(fab_domain_t *domain, void *buf, size_t size)
+static const void *verbs_address(const fab_domain_t *domain)
 {
-    fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
-
-    if (size < sizeof(dom->addr)) {
-        return 0;
-    }
-    memcpy(buf, &dom->addr, sizeof(dom->addr));
-    return sizeof(dom->addr);
+    return &((const fab_verbs_domain_t *) domain)->addr;
 }
 
 static int verbs_describe(fab_domain_t *domain, char *buf, size_t size)
@@ -341,6 +313,7 @@ const fab_provider_t fab_verbs_provider = {
     .ops = &fab_verbs_ops,
     .open = verbs_open,
     .close = verbs_close,
+    .address_len = sizeof(fab_verbs_addr_t),
     .address = verbs_address,
     .attach = fab_verbs_attach,
     .detach = fab_verbs_detach,

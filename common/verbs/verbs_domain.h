@@ -29,27 +29,24 @@ struct fab_verbs_domain {
     uint32_t num_signaled; /* work requests that will complete */
     uint32_t sq_used;      /* work requests posted and not known to be complete */
     uint32_t sq_used_max;
-    uint32_t pass;               /* progress calls */
-    fab_verbs_conn_t *last_conn; /* the last message came on */
-    fab_verbs_conn_t *chained;   /* its work requests go to chain first; NULL: none's */
-    fab_verbs_conn_t **conns;    /* by index */
-    uint32_t max_conns;
-    uint32_t free_conn; /* where to look for a free index */
-    uint8_t generation; /* of the next connection */
-    fab_verbs_qpn_t *by_qpn[FAB_VERBS_HASH];
-    fab_verbs_conn_t *due;
-    fab_verbs_conn_t *lingering;
-    fab_verbs_ep_t *rma; /* with operations to post */
-    fab_verbs_ep_t **rma_tail;
+    uint32_t pass;                /* progress calls */
+    fab_verbs_conn_t *last_conn;  /* on which the last message came */
+    fab_verbs_conn_t *chained;    /* whose work requests go to chain first; NULL: none's */
+    fab_verbs_conn_queue_t conns; /* all; the first is looked at next (verbs_alive.c) */
+    uint32_t next_id;             /* of the next queue pair */
+    fab_verbs_qpn_list_t by_qpn[FAB_VERBS_HASH];
+    fab_verbs_conn_list_t due;
+    fab_verbs_conn_list_t lingering;
+    fab_verbs_ep_queue_t rma; /* with operations to post */
     uint32_t num_rma;
-    fab_verbs_deferred_t *deferred;
+    fab_verbs_ep_queue_t failing; /* when all that they sent is delivered */
 
     /* device */
     struct ibv_context *ctx;
     struct ibv_pd *pd;
     struct ibv_srq *srq;
     fab_verbs_tm_t *tm;     /* NULL: srq is a plain one */
-    uint32_t num_requested; /* requests that devices may answer, and have not */
+    uint32_t num_requested; /* requests that peers' devices may still answer */
     uint32_t max_requested; /* receive buffers for the answers */
     uint32_t empty_polls;   /* of recv_cq, modulo 2^32 */
     struct ibv_device_attr device;
@@ -61,7 +58,7 @@ struct fab_verbs_domain {
     char name[64 + 8]; /* "mlx5_0:1" */
     bool is_dead;      /* the device failed */
     bool is_closed;    /* by fab_close(): operations end without completion */
-    /* all of the job is reached in other ways: started when a process joins that is not */
+    /* other providers reach all of the job: started when a process joins that they do not reach */
     bool is_standby;
     bool is_started;          /* queues and buffers are made */
     uint64_t port_down_since; /* us; 0: it is up */
@@ -73,32 +70,31 @@ struct fab_verbs_domain {
     uint32_t max_recv_bufs;
     uint32_t max_send_bufs;
     fab_verbs_regs_t *regs;
-    fab_verbs_op_t *free_ops;
-    fab_verbs_exposed_t *exposed; /* memory that any peer may reach */
-    fab_verbs_exposed_t *free_exposed;
+    fab_verbs_exposed_list_t exposed; /* memory that any peer may reach */
     bool is_memlock_logged;
 
     /* connecting */
-    fab_verbs_oob_t *oob;
     fab_sock_set_t *socks; /* for connection set-up */
+    int epoll;             /* of socks, and of the device's events; -1: none */
     const fab_verbs_cm_ops_t *cm_ops;
     fab_verbs_cm_t *cm; /* of rdma_cm */
     uint32_t num_asking;
     uint32_t num_ending; /* endpoints with an end_by */
-    fab_verbs_ep_t *waiting;
-    fab_verbs_ep_t **waiting_tail;
+    fab_verbs_ep_queue_t waiting;
     uint64_t next_oob;  /* us */
     uint64_t next_tick; /* us */
 
-    fab_verbs_ep_t *eps;   /* all */
-    uint32_t alive_at;     /* index in conns: looked at last */
-    fab_verbs_addr_t addr; /* of this process */
+    fab_verbs_ep_list_t eps; /* all */
+    fab_verbs_addr_t addr;   /* of this process */
     fab_verbs_chain_t chain;
 };
 
 extern const fab_provider_t fab_verbs_provider;
 
-/* Queues and buffers are needed: make them, if that was not done. */
-int fab_verbs_start(fab_verbs_domain_t *dom, const char **why);
+/* Its first buffers could not be made (errno): the reason. */
+const char *fab_verbs_no_bufs(const fab_verbs_domain_t *dom, size_t size);
+
+/* Queues and buffers are needed: make them, if that was not done. NULL, or why that cannot be. */
+const char *fab_verbs_start(fab_verbs_domain_t *dom);
 
 #endif /* FAB_VERBS_DOMAIN_H */

@@ -26,20 +26,18 @@
 #include "verbs/verbs_pool.h"
 #include "verbs/verbs_rma.h"
 
-/* A peer about to fail: first, what it sent is delivered. */
-struct fab_verbs_deferred {
-    struct fab_verbs_deferred *next;
-    fab_peer_t *peer;
+/* What fab_peer_fail() is to be told. */
+typedef struct fab_verbs_failure {
     int rc;
     char why[384];
-};
+} fab_verbs_failure_t;
 
 /* ---- sending ------------------------------------------------------------ */
 
-/* No message can be sent to the peer now: connect, if that is the reason. */
+/* Says why no message can be sent to the peer now. Connects, if that is the reason. */
 static __attribute__((noinline)) int cannot_send(fab_verbs_ep_t *ep)
 {
-    if (ep->is_failing) {
+    if (NULL != ep->failure) {
         return OPAL_ERR_RESOURCE_BUSY; /* until it fails, in fab_progress() */
     }
     if (ep->has_left) {
@@ -66,7 +64,7 @@ static inline bool fab_verbs_can_send(const fab_verbs_ep_t *ep)
            conn->dom->sq_used < conn->dom->sq_used_max;
 }
 
-/* To matching hardware, a request is a message like others. */
+/* For matching hardware, a request is a message like others. */
 static inline uint8_t fab_verbs_opcode(const fab_verbs_conn_t *conn, uint8_t id)
 {
     if (__builtin_expect(FAB_AM_RNDV == id && conn->is_to_tm, 0)) {
@@ -75,7 +73,7 @@ static inline uint8_t fab_verbs_opcode(const fab_verbs_conn_t *conn, uint8_t id)
     return id <= FAB_AM_EAGER ? id : FAB_AM_NO_TAG;
 }
 
-/* What matching hardware could match has immediate data: see verbs_wire.h. */
+/* Messages that matching hardware may match have immediate data: see verbs_wire.h. */
 static inline void fab_verbs_add_imm(const fab_verbs_conn_t *conn, struct ibv_send_wr *wr,
                                      uint8_t id, const void *payload, size_t len)
 {
@@ -242,74 +240,55 @@ static bool addr_is_sound(const fab_verbs_addr_t *addr)
             IBV_LINK_LAYER_INFINIBAND == addr->link_layer);
 }
 
-static int addr_check(fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr, const char **why)
+/* NULL, or why it cannot be reached. */
+static const char *addr_flaw(fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr)
 {
     if (FAB_VERBS_VERSION != addr->version) {
-        *why = fab_sentence(dom->fab, "its verbs address has version %u, this process knows %d",
+        return fab_sentence(dom->fab, "its verbs address has version %u, this process knows %d",
                             addr->version, FAB_VERBS_VERSION);
-        return OPAL_ERR_UNREACH;
     }
     if (!addr_is_sound(addr)) {
-        *why = "its verbs address is damaged";
-        return OPAL_ERR_UNREACH;
+        return "its verbs address is damaged";
     }
     if (addr->link_layer != dom->addr.link_layer) {
-        *why = fab_sentence(dom->fab, "its port is %s, %s here is %s", layer(addr->link_layer),
+        return fab_sentence(dom->fab, "its port is %s, %s here is %s", layer(addr->link_layer),
                             dom->name, layer(dom->addr.link_layer));
-        return OPAL_ERR_UNREACH;
     }
     if (0 != ((addr->flags ^ dom->addr.flags) & FAB_VERBS_ADDR_CM)) {
-        *why = fab_sentence(dom->fab, "its port is %siWARP, %s here is %siWARP",
+        return fab_sentence(dom->fab, "its port is %siWARP, %s here is %siWARP",
                             dom->cm_ops->is_iwarp ? "not " : "", dom->name,
                             dom->cm_ops->is_iwarp ? "" : "not ");
-        return OPAL_ERR_UNREACH;
     }
     if (IBV_LINK_LAYER_ETHERNET == addr->link_layer && addr->gid_type != dom->addr.gid_type) {
-        *why = "its port speaks another version of RoCE";
-        return OPAL_ERR_UNREACH;
+        return "its port speaks another version of RoCE";
     }
     if (IBV_LINK_LAYER_INFINIBAND == addr->link_layer && 0 != memcmp(addr->gid, dom->addr.gid, 8)) {
-        *why = fab_sentence(dom->fab, "its port is in another InfiniBand subnet than %s",
+        return fab_sentence(dom->fab, "its port is in another InfiniBand subnet than %s",
                             dom->name);
-        return OPAL_ERR_UNREACH;
     }
-    return OPAL_SUCCESS;
+    return NULL;
 }
 
-int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, size_t len,
-                     const char **why)
+int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, const char **why)
 {
     fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
     fab_verbs_addr_t addr;
     fab_verbs_ep_t *ep;
-    int rc;
 
-    if (sizeof(addr) != len) {
-        *why = fab_sentence(dom->fab, "its verbs address has %zu bytes, expected %zu", len,
-                            sizeof(addr));
-        return OPAL_ERR_UNREACH;
-    }
     memcpy(&addr, address, sizeof(addr));
-    rc = addr_check(dom, &addr, why);
-    if (OPAL_SUCCESS != rc) {
-        return rc;
+    *why = addr_flaw(dom, &addr);
+    if (NULL != *why) {
+        return OPAL_ERR_UNREACH;
     }
     ep = malloc(sizeof(*ep));
     if (NULL == ep) {
         *why = "there is not enough memory";
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    *ep = (fab_verbs_ep_t){.peer = peer,
-                           .dom = dom,
-                           .addr = addr,
-                           .ops_tail = &ep->ops,
-                           .is_local = addr.host == dom->addr.host,
-                           .next = dom->eps,
-                           .prev = &dom->eps};
-    if (NULL != dom->eps) {
-        dom->eps->prev = &ep->next;
-    }
-    dom->eps = ep;
+    *ep = (fab_verbs_ep_t){
+        .peer = peer, .dom = dom, .addr = addr, .is_local = addr.host == dom->addr.host};
+    STAILQ_INIT(&ep->ops);
+    LIST_INSERT_HEAD(&dom->eps, ep, link);
     peer->caps = FAB_CAP_GET | FAB_CAP_PUT | (NULL != dom->tm ? FAB_CAP_TM : 0) |
                  (0 != (addr.flags & dom->addr.flags & FAB_VERBS_ADDR_ATOMIC) ? FAB_CAP_ATOMIC : 0);
     peer->eager_max = addr.eager_max < fab_params.verbs_eager_limit ? addr.eager_max
@@ -320,19 +299,16 @@ int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address
 
 /* ---- the end ------------------------------------------------------------ */
 
-static void forget_deferred(fab_verbs_ep_t *ep)
+/* Returns the reason, which is the caller's to free; NULL: it was not to fail. */
+static fab_verbs_failure_t *take_failure(fab_verbs_ep_t *ep)
 {
-    fab_verbs_deferred_t **at = &ep->dom->deferred;
+    fab_verbs_failure_t *failure = ep->failure;
 
-    while (NULL != *at && (*at)->peer != ep->peer) {
-        at = &(*at)->next;
+    if (NULL != failure) {
+        TAILQ_REMOVE(&ep->dom->failing, ep, failing_link);
+        ep->failure = NULL;
     }
-    if (NULL != *at) {
-        fab_verbs_deferred_t *deferred = *at;
-        *at = deferred->next;
-        free(deferred);
-    }
-    ep->is_failing = false;
+    return failure;
 }
 
 void fab_verbs_ep_free(fab_verbs_ep_t *ep)
@@ -341,15 +317,12 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep)
 
     fab_verbs_connect_cancel(ep);
     fab_verbs_rma_drop(ep);
-    forget_deferred(ep);
+    free(take_failure(ep));
     dom->num_ending -= 0 != ep->end_by;
     if (NULL != ep->reserved) {
         fab_verbs_pool_put(&dom->send_pool, ep->reserved);
     }
-    *ep->prev = ep->next;
-    if (NULL != ep->next) {
-        ep->next->prev = ep->prev;
-    }
+    LIST_REMOVE(ep, link);
     free(ep->spare);
     free(ep);
 }
@@ -372,13 +345,18 @@ static void ep_release_conn(fab_verbs_ep_t *ep)
     }
 }
 
+static void ep_release(fab_verbs_ep_t *ep)
+{
+    ep_release_conn(ep);
+    ep->peer->ep = NULL;
+    fab_verbs_ep_free(ep);
+}
+
 void fab_verbs_ep_finish(fab_verbs_ep_t *ep)
 {
     fab_peer_t *peer = ep->peer;
 
-    ep_release_conn(ep);
-    peer->ep = NULL;
-    fab_verbs_ep_free(ep);
+    ep_release(ep);
     if (FAB_PEER_CLOSED == peer->state) {
         fab_peer_left(peer);
     }
@@ -392,17 +370,13 @@ void fab_verbs_detach(fab_domain_t *domain, fab_peer_t *peer)
     ep->is_closing = true;
     fab_verbs_rma_drop(ep);
     if (FAB_VERBS_IDLE == ep->state || FAB_VERBS_WAITING == ep->state || ep->has_left) {
-        ep_release_conn(ep);
-        peer->ep = NULL;
-        fab_verbs_ep_free(ep);
+        ep_release(ep);
     } else if (FAB_VERBS_UP == ep->state) {
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSE);
         if (0 != ep->end_by) { /* the peer has closed it, too */
-            ep_release_conn(ep);
-            peer->ep = NULL;
-            fab_verbs_ep_free(ep);
+            ep_release(ep);
         }
-    } /* else when it is connected: the peer may be about to send */
+    } /* else CLOSE is sent once it is connected: the peer may be about to send */
 }
 
 bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
@@ -431,25 +405,21 @@ bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
 
 void fab_verbs_ep_defer_failure(fab_verbs_ep_t *ep, int rc, const char *format, ...)
 {
-    fab_verbs_deferred_t *deferred;
     va_list args;
 
-    if (ep->is_failing) {
+    if (NULL != ep->failure) {
         return;
     }
-    deferred = malloc(sizeof(*deferred));
-    if (NULL == deferred) {
+    ep->failure = malloc(sizeof(*ep->failure));
+    if (NULL == ep->failure) {
         fab_peer_fail(ep->peer, rc, "It failed; there was no memory to keep the reason.");
         return;
     }
     va_start(args, format);
-    vsnprintf(deferred->why, sizeof(deferred->why), format, args);
+    vsnprintf(ep->failure->why, sizeof(ep->failure->why), format, args);
     va_end(args);
-    deferred->peer = ep->peer;
-    deferred->rc = rc;
-    deferred->next = ep->dom->deferred;
-    ep->dom->deferred = deferred;
-    ep->is_failing = true;
+    ep->failure->rc = rc;
+    TAILQ_INSERT_TAIL(&ep->dom->failing, ep, failing_link);
     if (NULL != ep->conn) {
         ep->conn->is_ready = false;
     }
@@ -459,18 +429,16 @@ int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom)
 {
     int events = 0;
 
-    while (NULL != dom->deferred) {
-        fab_verbs_deferred_t *deferred = dom->deferred;
-        fab_verbs_ep_t *ep = deferred->peer->ep;
-        dom->deferred = deferred->next;
-        ep->is_failing = false;
-        if (!ep->was_up && OPAL_ERR_PROC_ABORTED != deferred->rc) {
-            fab_peer_cannot_connect(deferred->peer, deferred->rc, deferred->why);
-        } else if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == deferred->rc)) {
+    while (!TAILQ_EMPTY(&dom->failing)) {
+        fab_verbs_ep_t *ep = TAILQ_FIRST(&dom->failing);
+        fab_verbs_failure_t *failure = take_failure(ep);
+        if (!ep->was_up && OPAL_ERR_PROC_ABORTED != failure->rc) {
+            fab_peer_cannot_connect(ep->peer, failure->rc, failure->why);
+        } else if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == failure->rc)) {
             /* else its LEAVE came after its process was found dead: it left in order */
-            fab_peer_fail(deferred->peer, deferred->rc, deferred->why);
+            fab_peer_fail(ep->peer, failure->rc, failure->why);
         }
-        free(deferred);
+        free(failure);
         events++;
     }
     return events;
@@ -478,20 +446,23 @@ int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom)
 
 /* ---- the peer's own messages -------------------------------------------- */
 
-/* May the peer's device answer a request of this process's still?  It does so on another QP. */
+/*
+ * May the peer's device still answer a request of this process?  It does so on another QP, so its
+ * answer may come after the peer's last message.
+ */
 static bool ep_is_answer_due(const fab_verbs_ep_t *ep)
 {
-    const fab_verbs_exposed_t *exposed = ep->exposed;
+    const fab_verbs_exposed_t *exposed = LIST_FIRST(&ep->exposed);
 
     while (NULL != exposed && !exposed->is_requested) {
-        exposed = exposed->next;
+        exposed = LIST_NEXT(exposed, link);
     }
     return NULL != exposed && NULL != ep->conn && !ep->conn->is_broken;
 }
 
 /*
- * The peer closed the connection or left.  As soon as its device has said what it had to say, or
- * will not: let go.  Who needs the peer still has lost it.
+ * The peer closed the connection or left.  Release it as soon as its device has answered, or cannot
+ * any more.  If this process still needs the peer, the peer has failed.
  */
 static void ep_end(fab_verbs_ep_t *ep, uint64_t now)
 {
@@ -519,14 +490,16 @@ static void ep_begin_end(fab_verbs_ep_t *ep)
 
 void fab_verbs_ep_end_ending(fab_verbs_domain_t *dom, uint64_t now)
 {
-    for (fab_verbs_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
+    fab_verbs_ep_t *ep;
+
+    LIST_FOREACH(ep, &dom->eps, link) {
         if (0 != ep->end_by) {
             ep_end(ep, now);
         }
     }
 }
 
-/* The peer wants no more: this was its last message here. */
+/* CLOSE: it was the peer's last message on this connection. */
 static void ep_closed_by_peer(fab_verbs_ep_t *ep)
 {
     if (ep->is_closing) { /* and so does this process */
@@ -542,7 +515,7 @@ static void ep_left(fab_verbs_ep_t *ep)
     ep->conn->is_ready = false;
     if (ep->is_closing) {
         fab_verbs_ep_finish(ep);
-    } else if (NULL != ep->ops || ep->conn->in_flight > 0) {
+    } else if (!STAILQ_EMPTY(&ep->ops) || ep->conn->in_flight > 0) {
         fab_verbs_ep_defer_failure(
             ep, OPAL_ERR_UNREACH,
             "It has left, or given this process up, while its memory was read or written.");

@@ -26,13 +26,12 @@ struct fab_verbs_ep {
     /* socket of the peer's HELLO, set aside: both connect, and this process has precedence */
     fab_sock_t *parked;
     fab_verbs_buf_t *reserved; /* by fab_reserve(); NULL: none */
-    fab_verbs_op_t *ops;       /* not yet posted in full */
-    fab_verbs_op_t **ops_tail;
-    fab_verbs_exposed_t *exposed;
-    fab_verbs_ep_t *waiting_next; /* in dom->waiting */
-    fab_verbs_ep_t *rma_next;     /* in dom->rma */
-    fab_verbs_ep_t *next;         /* of all in the domain */
-    fab_verbs_ep_t **prev;
+    fab_verbs_op_queue_t ops;  /* not yet posted in full */
+    fab_verbs_exposed_list_t exposed;
+    TAILQ_ENTRY(fab_verbs_ep) waiting_link; /* in dom->waiting */
+    TAILQ_ENTRY(fab_verbs_ep) rma_link;     /* in dom->rma */
+    TAILQ_ENTRY(fab_verbs_ep) failing_link; /* in dom->failing */
+    LIST_ENTRY(fab_verbs_ep) link;          /* in dom->eps */
     fab_verbs_state_t state;
     bool was_up;     /* a connection was: the peer stays with this provider */
     void *spare;     /* the fabric's, until then: fab_provider_t.spare */
@@ -43,15 +42,15 @@ struct fab_verbs_ep {
      * us: the peer closed the connection, or left; until then its device may have answers under way
      */
     uint64_t end_by; /* 0: it did not */
-    bool is_failing; /* will fail when all that it sent is delivered */
-    bool is_local;   /* on this host: its pid means something */
+    /* why it fails, when all that it sent is delivered: in dom->failing; NULL: it does not */
+    struct fab_verbs_failure *failure;
+    bool is_local; /* on this host: its pid means something */
     fab_verbs_addr_t addr;
 };
 
 extern const fab_ops_t fab_verbs_ops;
 
-int fab_verbs_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, size_t len,
-                     const char **why);
+int fab_verbs_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, const char **why);
 void fab_verbs_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_verbs_drop(fab_domain_t *dom, fab_peer_t *peer);
 void **fab_verbs_spare(const fab_peer_t *peer);

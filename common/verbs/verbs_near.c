@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Nearness of devices, by Open MPI's hwloc topology.  mpirun shares one with all processes of a
- * host, so that it costs little here; to load one in every process would take tens of milliseconds
- * of each, on large machines.
+ * host, so it costs little here. Loading one in each process would take tens of milliseconds on
+ * large machines.
  */
 #include "verbs/verbs_near.h"
 
@@ -41,7 +41,7 @@ uint32_t fab_verbs_near_parts(hwloc_topology_t topology, int depth)
     return hwloc_get_nbobjs_by_depth(topology, depth);
 }
 
-/* Not hwloc_get_cpubind(): of a topology that came as XML it may say what that one's host had. */
+/* Not hwloc_get_cpubind(): with an XML topology it may describe another host. */
 static hwloc_cpuset_t near_cpus(void)
 {
     hwloc_cpuset_t set = hwloc_bitmap_alloc();

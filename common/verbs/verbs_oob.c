@@ -3,7 +3,6 @@
 #include "verbs/verbs_oob.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -15,10 +14,6 @@
 #include "verbs/verbs_ep.h"
 
 enum { FAB_VERBS_TIMEOUT_S = 60 }; /* until a host that does not answer over TCP is given up */
-
-struct fab_verbs_oob {
-    int epoll;
-};
 
 /*
  * The same host is reached through its loopback device first: no other address is more certain to
@@ -38,7 +33,7 @@ fab_sock_t *fab_verbs_oob_connect(fab_verbs_ep_t *ep, const fab_verbs_frame_t *f
 int fab_verbs_oob_poll(fab_verbs_domain_t *dom)
 {
     struct epoll_event events[2];
-    int n = epoll_wait(dom->oob->epoll, events, 2, 0);
+    int n = epoll_wait(dom->epoll, events, 2, 0);
 
     for (int i = 0; i < n; i++) {
         if (NULL != events[i].data.ptr) {
@@ -83,10 +78,10 @@ static int oob_watch(fab_verbs_domain_t *dom, int fd, void *what)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
 
-    return epoll_ctl(dom->oob->epoll, EPOLL_CTL_ADD, fd, &event);
+    return epoll_ctl(dom->epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
-int fab_verbs_oob_open(fab_verbs_domain_t *dom, const char **why)
+const char *fab_verbs_oob_open(fab_verbs_domain_t *dom)
 {
     fab_sock_user_t user = {
         .fab = dom->fab,
@@ -99,38 +94,26 @@ int fab_verbs_oob_open(fab_verbs_domain_t *dom, const char **why)
         .on_broken = fab_verbs_on_broken,
         .strangers = &fab_counters.verbs_bad_frames,
     };
-    int rc = fab_sock_set_open(&user, &dom->socks, why);
+    const char *why;
 
-    if (OPAL_SUCCESS != rc) {
-        return rc;
+    if (OPAL_SUCCESS != fab_sock_set_open(&user, &dom->socks, &why)) {
+        return why;
     }
-    dom->oob = calloc(1, sizeof(*dom->oob));
-    if (NULL == dom->oob) {
-        *why = "There is not enough memory.";
-        return OPAL_ERR_OUT_OF_RESOURCE;
-    }
-    dom->oob->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (dom->oob->epoll < 0 || 0 != oob_watch(dom, fab_sock_set_fd(dom->socks), NULL) ||
+    dom->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (dom->epoll < 0 || 0 != oob_watch(dom, fab_sock_set_fd(dom->socks), NULL) ||
         0 != oob_watch(dom, dom->ctx->async_fd, dom)) {
-        *why = fab_sentence(dom->fab, "epoll cannot be used: %s.", strerror(errno));
-        return OPAL_ERR_NOT_AVAILABLE;
+        return fab_sentence(dom->fab, "epoll cannot be used: %s.", strerror(errno));
     }
     oob_own_ips(dom);
-    if (0 == dom->addr.num_ips) {
-        *why = "This host has no IP address, over which connections could be set up.";
-        return OPAL_ERR_NOT_AVAILABLE;
-    }
-    return OPAL_SUCCESS;
+    return dom->addr.num_ips > 0
+               ? NULL
+               : "This host has no IP address, over which connections could be set up.";
 }
 
 void fab_verbs_oob_close(fab_verbs_domain_t *dom)
 {
-    if (NULL != dom->oob) {
-        if (dom->oob->epoll >= 0) {
-            close(dom->oob->epoll);
-        }
-        free(dom->oob);
-        dom->oob = NULL;
+    if (dom->epoll >= 0) {
+        close(dom->epoll);
     }
     if (NULL != dom->socks) {
         fab_sock_set_close(dom->socks);

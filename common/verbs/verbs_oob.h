@@ -10,8 +10,11 @@
 #include "verbs/verbs_types.h"
 #include "verbs/verbs_wire.h"
 
-/* Listen; fills ips and num_ips of dom->addr. Also watches the device's events. */
-int fab_verbs_oob_open(fab_verbs_domain_t *dom, const char **why);
+/*
+ * Listen; fills ips and num_ips of dom->addr. Also watches the device's events. NULL, or why that
+ * cannot be.
+ */
+const char *fab_verbs_oob_open(fab_verbs_domain_t *dom);
 void fab_verbs_oob_close(fab_verbs_domain_t *dom);
 
 /*

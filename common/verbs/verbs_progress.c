@@ -9,7 +9,8 @@
 #include <endian.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
+
+#include "fabric/fab_clock.h"
 
 #include "verbs/verbs_alive.h"
 #include "verbs/verbs_conn.h"
@@ -30,10 +31,7 @@ enum {
 
 uint64_t fab_verbs_now_us(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
+    return fab_now_ns() / 1000;
 }
 
 /* ---- receiving ---------------------------------------------------------- */
@@ -231,7 +229,7 @@ int fab_verbs_poll_send(fab_verbs_domain_t *dom)
         return 0;
     }
     for (int i = 0; i < n; i++) {
-        fab_verbs_conn_t *conn = fab_verbs_conn_of(dom, wcs[i].wr_id);
+        fab_verbs_conn_t *conn = fab_verbs_conn_by_qpn(dom, wcs[i].qp_num);
         if (NULL != conn) {
             fab_verbs_conn_complete(conn, &wcs[i]);
         }
@@ -248,10 +246,10 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom)
         dom->next_oob = now + FAB_VERBS_OOB_US;
         events = fab_verbs_oob_poll(dom);
     }
-    if (NULL != dom->waiting) {
+    if (!TAILQ_EMPTY(&dom->waiting)) {
         fab_verbs_connect_waiting(dom);
     }
-    if (NULL != dom->lingering) {
+    if (!LIST_EMPTY(&dom->lingering)) {
         fab_verbs_conn_end_lingering(dom, now);
     }
     if (dom->num_ending > 0) {
@@ -279,14 +277,14 @@ int fab_verbs_progress(fab_domain_t *domain)
         if (dom->num_signaled > 0 || (is_clock_time && dom->sq_used > 0)) {
             events += fab_verbs_poll_send(dom);
         }
-        if (NULL != dom->due) {
+        if (!LIST_EMPTY(&dom->due)) {
             fab_verbs_conn_send_due(dom);
         }
     }
-    if (__builtin_expect(NULL != dom->deferred, 0) && events < FAB_VERBS_BATCH) {
+    if (__builtin_expect(!TAILQ_EMPTY(&dom->failing), 0) && events < FAB_VERBS_BATCH) {
         events += fab_verbs_ep_fail_deferred(dom); /* all that came before was delivered */
     }
-    if (NULL != dom->rma) {
+    if (!TAILQ_EMPTY(&dom->rma)) {
         events += fab_verbs_rma_progress(dom);
     }
     if (is_clock_time) {

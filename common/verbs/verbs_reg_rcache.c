@@ -10,7 +10,6 @@
 #include "verbs/verbs_reg.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <infiniband/verbs.h>
 
 #include "opal_config.h"
@@ -22,11 +21,6 @@ typedef struct fab_verbs_rcache_reg {
     mca_rcache_base_registration_t super;
     struct ibv_mr *mr;
 } fab_verbs_rcache_reg_t;
-
-struct fab_verbs_regs {
-    struct ibv_pd *pd;
-    mca_rcache_base_module_t *rcache;
-};
 
 /*
  * Called by the cache, never from within a memory hook. OUT_OF_RESOURCE: drop something and call
@@ -54,9 +48,14 @@ static int rcache_deregister_memory(void *data, mca_rcache_base_registration_t *
     return 0 == ibv_dereg_mr(((fab_verbs_rcache_reg_t *) reg)->mr) ? OPAL_SUCCESS : OPAL_ERROR;
 }
 
+/* The cache is OPAL's module. */
+static mca_rcache_base_module_t *rcache_of(fab_verbs_regs_t *regs)
+{
+    return (mca_rcache_base_module_t *) regs;
+}
+
 static fab_verbs_regs_t *rcache_open(struct ibv_pd *pd)
 {
-    fab_verbs_regs_t *regs = malloc(sizeof(*regs));
     mca_rcache_base_resources_t resources = {
         .cache_name = "pml_tm_verbs",
         .reg_data = pd,
@@ -65,22 +64,12 @@ static fab_verbs_regs_t *rcache_open(struct ibv_pd *pd)
         .deregister_mem = rcache_deregister_memory,
     };
 
-    if (NULL == regs) {
-        return NULL;
-    }
-    regs->pd = pd;
-    regs->rcache = mca_rcache_base_module_create("grdma", NULL, &resources);
-    if (NULL == regs->rcache) {
-        free(regs);
-        return NULL;
-    }
-    return regs;
+    return (fab_verbs_regs_t *) mca_rcache_base_module_create("grdma", NULL, &resources);
 }
 
 static void rcache_close(fab_verbs_regs_t *regs)
 {
-    (void) mca_rcache_base_module_destroy(regs->rcache);
-    free(regs);
+    (void) mca_rcache_base_module_destroy(rcache_of(regs));
 }
 
 /* Peers may read all of it, so memory that is both sent and received is registered once. */
@@ -92,7 +81,7 @@ static fab_verbs_reg_t *rcache_get(fab_verbs_regs_t *regs, void *buf, size_t len
     int flags = MCA_RCACHE_ACCESS_LOCAL_WRITE | MCA_RCACHE_ACCESS_REMOTE_READ |
                 (is_write ? MCA_RCACHE_ACCESS_REMOTE_WRITE : 0) |
                 (is_atomic ? MCA_RCACHE_ACCESS_REMOTE_ATOMIC : 0);
-    int rc = regs->rcache->rcache_register(regs->rcache, buf, len, 0, flags, &reg);
+    int rc = rcache_of(regs)->rcache_register(rcache_of(regs), buf, len, 0, flags, &reg);
 
     if (OPAL_SUCCESS != rc) {
         errno = OPAL_ERR_OUT_OF_RESOURCE == rc ? ENOMEM : EFAULT;
@@ -103,7 +92,8 @@ static fab_verbs_reg_t *rcache_get(fab_verbs_regs_t *regs, void *buf, size_t len
 
 static void rcache_put(fab_verbs_regs_t *regs, fab_verbs_reg_t *reg)
 {
-    (void) regs->rcache->rcache_deregister(regs->rcache, (mca_rcache_base_registration_t *) reg);
+    (void) rcache_of(regs)->rcache_deregister(rcache_of(regs),
+                                              (mca_rcache_base_registration_t *) reg);
 }
 
 static struct ibv_mr *rcache_mr(const fab_verbs_reg_t *reg)

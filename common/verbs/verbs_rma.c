@@ -64,76 +64,62 @@ static int device_access(const fab_verbs_domain_t *dom, unsigned access)
            (is_atomic ? IBV_ACCESS_REMOTE_ATOMIC : 0);
 }
 
-fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_t **list,
+fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list,
                                     const void *buf, size_t len, unsigned access)
 {
-    fab_verbs_exposed_t *exposed = dom->free_exposed;
     int wanted = device_access(dom, access);
+    fab_verbs_exposed_t *exposed;
 
     if (!fab_verbs_conns_allow(dom, wanted)) {
         return NULL;
     }
-    if (NULL != exposed) {
-        dom->free_exposed = exposed->next;
-    } else {
-        exposed = malloc(sizeof(*exposed));
-    }
+    exposed = malloc(sizeof(*exposed));
     if (NULL == exposed) {
         return NULL;
     }
     exposed->reg = len > 0 ? verbs_register(dom, buf, len, wanted) : NULL;
     if (NULL == exposed->reg && len > 0) {
-        exposed->next = dom->free_exposed;
-        dom->free_exposed = exposed;
+        free(exposed);
         return NULL;
     }
     exposed->is_requested = false;
-    exposed->next = *list;
-    exposed->prev = list;
-    if (NULL != exposed->next) {
-        exposed->next->prev = &exposed->next;
-    }
-    *list = exposed;
+    LIST_INSERT_HEAD(list, exposed, link);
     return exposed;
 }
 
 void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed)
 {
-    *exposed->prev = exposed->next;
-    if (NULL != exposed->next) {
-        exposed->next->prev = exposed->prev;
-    }
+    LIST_REMOVE(exposed, link);
     if (NULL != exposed->reg) {
         fab_verbs_reg_ops->put(dom->regs, exposed->reg);
     }
     dom->num_requested -= exposed->is_requested;
-    exposed->next = dom->free_exposed;
-    dom->free_exposed = exposed;
+    free(exposed);
+}
+
+static fab_verbs_rkey_t key_of(const fab_rkey_t *rkey)
+{
+    fab_verbs_rkey_t key;
+
+    memcpy(&key, rkey->bytes, sizeof(key));
+    return key;
+}
+
+/* Of a key that this process made. */
+static fab_verbs_exposed_t *exposed_of(const fab_rkey_t *rkey)
+{
+    return (fab_verbs_exposed_t *) (uintptr_t) key_of(rkey).exposed;
 }
 
 void fab_verbs_requested(fab_verbs_domain_t *dom, const fab_rndv_t *rndv)
 {
-    fab_verbs_exposed_t *exposed;
-    fab_verbs_rkey_t key;
+    fab_verbs_exposed_t *exposed = exposed_of(&rndv->rkey);
 
-    memcpy(&key, rndv->rkey.bytes, sizeof(key));
-    exposed = (fab_verbs_exposed_t *) (uintptr_t) key.exposed;
     dom->num_requested += !exposed->is_requested;
     exposed->is_requested = true;
 }
 
 /* ---- operations --------------------------------------------------------- */
-
-static fab_verbs_op_t *op_alloc(fab_verbs_domain_t *dom)
-{
-    fab_verbs_op_t *op = dom->free_ops;
-
-    if (NULL == op) {
-        return malloc(sizeof(*op));
-    }
-    dom->free_ops = op->next;
-    return op;
-}
 
 static void op_end(fab_verbs_op_t *op)
 {
@@ -144,8 +130,7 @@ static void op_end(fab_verbs_op_t *op)
     if (NULL != op->reg) {
         fab_verbs_reg_ops->put(dom->regs, op->reg);
     }
-    op->next = dom->free_ops;
-    dom->free_ops = op;
+    free(op);
     if (!dom->is_closed) {
         rma->complete(rma, status);
     }
@@ -178,19 +163,18 @@ static int op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
     fab_rma_t *rma = op->rma;
     size_t left = rma->len - op->posted;
     uint32_t len = left < conn->dom->step ? (uint32_t) left : conn->dom->step;
-    fab_verbs_rkey_t key;
+    uint32_t rkey = key_of(&rma->rkey).rkey;
     struct ibv_sge sge = {(uintptr_t) rma->local + op->posted, len,
                           fab_verbs_reg_ops->mr(op->reg)->lkey};
     struct ibv_send_wr wr = {.sg_list = &sge, .opcode = fab_verbs_opcodes[rma->kind]};
     int rc;
 
-    memcpy(&key, rma->rkey.bytes, sizeof(key));
     if (FAB_GET == rma->kind || FAB_PUT == rma->kind) {
         wr.wr.rdma.remote_addr = rma->remote + op->posted;
-        wr.wr.rdma.rkey = key.rkey;
+        wr.wr.rdma.rkey = rkey;
     } else {
         wr.wr.atomic.remote_addr = rma->remote;
-        wr.wr.atomic.rkey = key.rkey;
+        wr.wr.atomic.rkey = rkey;
         wr.wr.atomic.compare_add = FAB_FETCH_ADD == rma->kind ? rma->operand : rma->compare;
         wr.wr.atomic.swap = rma->operand;
     }
@@ -207,20 +191,15 @@ static int op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
 
 static void op_append(fab_verbs_ep_t *ep, fab_verbs_op_t *op)
 {
-    op->next = NULL;
     op->is_queued = true;
-    *ep->ops_tail = op;
-    ep->ops_tail = &op->next;
+    STAILQ_INSERT_TAIL(&ep->ops, op, link);
 }
 
 static fab_verbs_op_t *op_take(fab_verbs_ep_t *ep)
 {
-    fab_verbs_op_t *op = ep->ops;
+    fab_verbs_op_t *op = STAILQ_FIRST(&ep->ops);
 
-    ep->ops = op->next;
-    if (NULL == ep->ops) {
-        ep->ops_tail = &ep->ops;
-    }
+    STAILQ_REMOVE_HEAD(&ep->ops, link);
     op->is_queued = false;
     return op;
 }
@@ -229,7 +208,7 @@ static bool can_post(const fab_verbs_ep_t *ep)
 {
     const fab_verbs_conn_t *conn = ep->conn;
 
-    return NULL != ep->ops && NULL != conn && conn->is_ready &&
+    return !STAILQ_EMPTY(&ep->ops) && NULL != conn && conn->is_ready &&
            conn->in_flight < conn->max_in_flight &&
            fab_verbs_sq_room(conn) > FAB_VERBS_SQ_RESERVED &&
            ep->dom->sq_used < ep->dom->sq_used_max;
@@ -242,8 +221,8 @@ static int ep_post(fab_verbs_ep_t *ep)
 {
     int events = 0;
 
-    while (can_post(ep) && ep->ops->rma->len > 0) {
-        fab_verbs_op_t *op = ep->ops;
+    while (can_post(ep) && STAILQ_FIRST(&ep->ops)->rma->len > 0) {
+        fab_verbs_op_t *op = STAILQ_FIRST(&ep->ops);
         if (OPAL_SUCCESS != op_step(ep->conn, op)) {
             break;
         }
@@ -260,45 +239,36 @@ static void ep_list(fab_verbs_ep_t *ep)
 {
     if (!ep->is_in_rma) {
         ep->is_in_rma = true;
-        ep->rma_next = NULL;
-        *ep->dom->rma_tail = ep;
-        ep->dom->rma_tail = &ep->rma_next;
+        TAILQ_INSERT_TAIL(&ep->dom->rma, ep, rma_link);
         ep->dom->num_rma++;
     }
 }
 
 static void ep_unlist(fab_verbs_ep_t *ep)
 {
-    fab_verbs_domain_t *dom = ep->dom;
-    fab_verbs_ep_t **at = &dom->rma;
-
-    while (*at != ep) {
-        at = &(*at)->rma_next;
+    if (ep->is_in_rma) {
+        ep->is_in_rma = false;
+        TAILQ_REMOVE(&ep->dom->rma, ep, rma_link);
+        ep->dom->num_rma--;
     }
-    *at = ep->rma_next;
-    if (NULL == *at) {
-        dom->rma_tail = at;
-    }
-    ep->is_in_rma = false;
-    dom->num_rma--;
 }
 
 int fab_verbs_rma_progress(fab_verbs_domain_t *dom)
 {
     int events = 0;
 
-    for (uint32_t n = dom->num_rma; n > 0 && NULL != dom->rma; n--) {
-        fab_verbs_ep_t *ep = dom->rma;
+    for (uint32_t n = dom->num_rma; n > 0 && !TAILQ_EMPTY(&dom->rma); n--) {
+        fab_verbs_ep_t *ep = TAILQ_FIRST(&dom->rma);
         ep_unlist(ep);
         events += ep_post(ep);
-        if (NULL == ep->ops) {
+        if (STAILQ_EMPTY(&ep->ops)) {
             continue;
         }
         ep_list(ep);
         if (FAB_VERBS_IDLE == ep->state) {
             fab_verbs_connect(ep);
         }
-        if (0 == ep->ops->rma->len) {
+        if (0 == STAILQ_FIRST(&ep->ops)->rma->len) {
             /* may close the peer: ep is not used any more */
             op_end(op_take(ep));
             events++;
@@ -331,7 +301,7 @@ int fab_verbs_rma(fab_rma_t *rma)
             return OPAL_ERR_NOT_SUPPORTED;
         }
     }
-    op = op_alloc(ep->dom);
+    op = malloc(sizeof(*op));
     if (NULL == op) {
         if (NULL != reg) {
             fab_verbs_reg_ops->put(ep->dom->regs, reg);
@@ -341,73 +311,62 @@ int fab_verbs_rma(fab_rma_t *rma)
     *op = (fab_verbs_op_t){.dom = ep->dom, .rma = rma, .reg = reg};
     op_append(ep, op);
     ep_post(ep);
-    if (NULL != ep->ops) {
+    if (!STAILQ_EMPTY(&ep->ops)) {
         ep_list(ep);
     }
     return OPAL_SUCCESS;
+}
+
+/* As fab_verbs_hold(); false: it cannot be. */
+static bool expose(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list, const void *buf,
+                   size_t len, unsigned access, fab_rkey_t *rkey)
+{
+    fab_verbs_exposed_t *exposed = fab_verbs_hold(dom, list, buf, len, access);
+    fab_verbs_rkey_t key = {.exposed = (uintptr_t) exposed};
+
+    if (NULL == exposed) {
+        return false;
+    }
+    key.rkey = len > 0 ? fab_verbs_reg_ops->mr(exposed->reg)->rkey : 0;
+    *rkey = (fab_rkey_t){{0}};
+    memcpy(rkey->bytes, &key, sizeof(key));
+    return true;
 }
 
 int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
                      fab_rkey_t *rkey)
 {
     fab_verbs_ep_t *ep = peer->ep;
-    fab_verbs_exposed_t *exposed = fab_verbs_hold(ep->dom, &ep->exposed, buf, len, access);
-    fab_verbs_rkey_t key = {.exposed = (uintptr_t) exposed};
 
-    if (NULL == exposed) {
-        return OPAL_ERR_NOT_SUPPORTED;
-    }
-    key.rkey = len > 0 ? fab_verbs_reg_ops->mr(exposed->reg)->rkey : 0;
-    *rkey = (fab_rkey_t){{0}};
-    memcpy(rkey->bytes, &key, sizeof(key));
-    return OPAL_SUCCESS;
+    return expose(ep->dom, &ep->exposed, buf, len, access, rkey) ? OPAL_SUCCESS
+                                                                 : OPAL_ERR_NOT_SUPPORTED;
 }
 
 void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
 {
     fab_verbs_ep_t *ep = peer->ep;
-    fab_verbs_rkey_t key;
 
-    memcpy(&key, rkey->bytes, sizeof(key));
-    fab_verbs_let_go(ep->dom, (fab_verbs_exposed_t *) (uintptr_t) key.exposed);
+    fab_verbs_let_go(ep->dom, exposed_of(rkey));
 }
 
 bool fab_verbs_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
                           fab_rkey_t *rkey)
 {
     fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
-    fab_verbs_exposed_t *exposed;
-    fab_verbs_rkey_t key;
 
-    if (!dom->is_started) {
-        return false; /* nobody of the job needs it */
-    }
-    exposed = fab_verbs_hold(dom, &dom->exposed, buf, len, access);
-    if (NULL == exposed) {
-        return false;
-    }
-    key = (fab_verbs_rkey_t){.rkey = len > 0 ? fab_verbs_reg_ops->mr(exposed->reg)->rkey : 0,
-                             .exposed = (uintptr_t) exposed};
-    memcpy(rkey->bytes, &key, sizeof(key));
-    return true;
+    /* before it is started nobody of the job needs it */
+    return dom->is_started && expose(dom, &dom->exposed, buf, len, access, rkey);
 }
 
 void fab_verbs_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey)
 {
-    fab_verbs_rkey_t key;
-
-    memcpy(&key, rkey->bytes, sizeof(key));
-    fab_verbs_let_go((fab_verbs_domain_t *) domain,
-                     (fab_verbs_exposed_t *) (uintptr_t) key.exposed);
+    fab_verbs_let_go((fab_verbs_domain_t *) domain, exposed_of(rkey));
 }
 
 fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv)
 {
-    fab_verbs_rkey_t key;
-
-    memcpy(&key, rndv->rkey.bytes, sizeof(key));
     return (fab_verbs_rvh_t){.addr = htobe64(rndv->addr),
-                             .rkey = htobe32(key.rkey),
+                             .rkey = htobe32(key_of(&rndv->rkey).rkey),
                              .len = htobe32((uint32_t) rndv->len)};
 }
 
@@ -422,13 +381,11 @@ fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh)
 
 void fab_verbs_rma_drop(fab_verbs_ep_t *ep)
 {
-    if (ep->is_in_rma) {
-        ep_unlist(ep);
+    ep_unlist(ep);
+    while (!LIST_EMPTY(&ep->exposed)) {
+        fab_verbs_let_go(ep->dom, LIST_FIRST(&ep->exposed));
     }
-    while (NULL != ep->exposed) {
-        fab_verbs_let_go(ep->dom, ep->exposed);
-    }
-    while (NULL != ep->ops) {
+    while (!STAILQ_EMPTY(&ep->ops)) {
         fab_verbs_op_t *op = op_take(ep);
         op->status = FAB_PEER_UP == ep->peer->state ? OPAL_ERR_NOT_SUPPORTED : OPAL_ERR_UNREACH;
         if (0 == op->in_flight) {

@@ -17,7 +17,7 @@ enum {
 };
 
 struct fab_verbs_op {
-    struct fab_verbs_op *next; /* in ep->ops, or free */
+    STAILQ_ENTRY(fab_verbs_op) link; /* in ep->ops */
     fab_verbs_domain_t *dom;
     fab_rma_t *rma;
     fab_verbs_reg_t *reg; /* of the local memory */
@@ -29,8 +29,7 @@ struct fab_verbs_op {
 
 /* Memory that a peer, or the device for a listed receive, may reach. */
 struct fab_verbs_exposed {
-    struct fab_verbs_exposed *next;
-    struct fab_verbs_exposed **prev;
+    LIST_ENTRY(fab_verbs_exposed) link;
     fab_verbs_reg_t *reg;
     bool is_requested; /* in a request that the receiver's device may answer */
 };
@@ -50,7 +49,7 @@ fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh);
  * Register memory until it is let go; peers that know its key may read it, and do what access
  * (FAB_ACCESS_*) says.  *list: where to keep it. NULL: it cannot be.
  */
-fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_t **list,
+fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list,
                                     const void *buf, size_t len, unsigned access);
 void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed);
 /* The receiver's device may answer this request, at most once, until the memory is let go. */

@@ -73,50 +73,37 @@ static int srq_add(fab_verbs_domain_t *dom, uint32_t num)
     return OPAL_SUCCESS;
 }
 
-static uint32_t min(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
-static int srq_create(fab_verbs_domain_t *dom, const char **why)
+static const char *srq_create(fab_verbs_domain_t *dom)
 {
     uint32_t want = fab_params.verbs_buffers;
     struct ibv_srq_init_attr init = {.attr = {.max_sge = 1}};
 
-    want = min(want, (uint32_t) dom->device.max_srq_wr);
-    want = min(want, (uint32_t) dom->device.max_cqe);
+    want = fab_verbs_min(want, (uint32_t) dom->device.max_srq_wr);
+    want = fab_verbs_min(want, (uint32_t) dom->device.max_cqe);
     init.attr.max_wr = want;
     dom->srq = dom->device.max_srq > 0 ? ibv_create_srq(dom->pd, &init) : NULL;
     if (NULL == dom->srq) {
-        *why = fab_sentence(dom->fab, "%s cannot make a shared receive queue of %u buffers: %s.",
+        return fab_sentence(dom->fab, "%s cannot make a shared receive queue of %u buffers: %s.",
                             dom->name, want,
                             dom->device.max_srq > 0 ? strerror(errno) : "it has none");
-        return OPAL_ERR_NOT_AVAILABLE;
     }
     dom->max_recv_bufs = want;
-    return OPAL_SUCCESS;
+    return NULL;
 }
 
-int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why)
+const char *fab_verbs_srq_open(fab_verbs_domain_t *dom)
 {
-    int rc = NULL != dom->tm ? OPAL_SUCCESS : srq_create(dom, why);
+    const char *why = NULL != dom->tm ? NULL : srq_create(dom);
+    uint32_t num;
 
-    if (OPAL_SUCCESS != rc) {
-        return rc;
+    if (NULL != why) {
+        return why;
     }
     fab_verbs_pool_init(&dom->recv_pool, dom->pd, fab_params.verbs_eager_limit);
-    if (OPAL_SUCCESS !=
-        srq_add(dom, min(FAB_VERBS_SLACK_BUFS + dom->max_requested, dom->max_recv_bufs))) {
-        *why = fab_sentence(dom->fab,
-                            "%s: %zu bytes for messages cannot be registered: %s. Is the limit on "
-                            "locked memory (ulimit -l) "
-                            "too low?",
-                            dom->name,
-                            (FAB_VERBS_SLACK_BUFS + dom->max_requested) * dom->recv_pool.buf_size,
-                            strerror(errno));
-        return OPAL_ERR_OUT_OF_RESOURCE;
-    }
-    return OPAL_SUCCESS;
+    num = fab_verbs_min(FAB_VERBS_SLACK_BUFS + dom->max_requested, dom->max_recv_bufs);
+    return OPAL_SUCCESS == srq_add(dom, num)
+               ? NULL
+               : fab_verbs_no_bufs(dom, num * dom->recv_pool.buf_size);
 }
 
 /*
@@ -126,14 +113,14 @@ int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why)
 static uint16_t srq_grant_all(fab_verbs_domain_t *dom)
 {
     uint32_t need = FAB_VERBS_SLACK_BUFS, window;
+    const fab_verbs_conn_t *conn;
 
-    for (uint32_t i = 0; i < dom->max_conns; i++) {
-        uint32_t granted = NULL != dom->conns[i] ? dom->conns[i]->granted : 0;
-        need += granted > 0 ? granted + FAB_VERBS_OWN_MSGS : 0;
+    TAILQ_FOREACH(conn, &dom->conns, link) {
+        need += conn->granted > 0 ? conn->granted + FAB_VERBS_OWN_MSGS : 0;
     }
     window = need < dom->max_recv_bufs ? (dom->max_recv_bufs - need) / FAB_VERBS_CM_SHARES : 0;
-    window = min(window > FAB_VERBS_WINDOW_MIN ? window : FAB_VERBS_WINDOW_MIN,
-                 fab_params.verbs_window);
+    window = fab_verbs_min(window > FAB_VERBS_WINDOW_MIN ? window : FAB_VERBS_WINDOW_MIN,
+                           fab_params.verbs_window);
     need += window + FAB_VERBS_OWN_MSGS;
     if (need > dom->max_recv_bufs ||
         (need > dom->recv_pool.num && OPAL_SUCCESS != srq_add(dom, need - dom->recv_pool.num))) {
@@ -147,7 +134,7 @@ uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom)
 {
     uint32_t window = fab_params.verbs_window;
     uint32_t left = dom->max_recv_bufs - dom->recv_pool.num;
-    uint32_t more = min(window, left);
+    uint32_t more = fab_verbs_min(window, left);
     uint32_t share = dom->max_recv_bufs / (dom->num_conns > 0 ? dom->num_conns : 1);
 
     if (dom->cm_ops->is_iwarp) {
@@ -164,6 +151,6 @@ uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom)
         return (uint16_t) window;
     }
     fab_counters.verbs_small_windows++;
-    share = min(share, window);
+    share = fab_verbs_min(share, window);
     return (uint16_t) (share > FAB_VERBS_WINDOW_MIN ? share : FAB_VERBS_WINDOW_MIN);
 }

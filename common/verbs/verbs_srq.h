@@ -15,7 +15,8 @@ enum {
     FAB_VERBS_FIN_BUFS = 128,
 };
 
-int fab_verbs_srq_open(fab_verbs_domain_t *dom, const char **why);
+/* NULL, or why there is none. */
+const char *fab_verbs_srq_open(fab_verbs_domain_t *dom);
 /*
  * There is one more connection: more receive buffers, up to the limit. Returns the window for its
  * peer; 0: none is left, which only iWARP has to know.

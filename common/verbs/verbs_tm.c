@@ -30,9 +30,8 @@ enum {
     FAB_VERBS_TM_MIN_BUFS = 33,            /* posted before mlx5's TM-SRQ does anything */
     FAB_VERBS_TM_MAX_BUFS = (1 << 15) - 1, /* doc/offload.md, R11 */
     FAB_VERBS_TM_MIN_OPS = 16,
-    FAB_VERBS_TM_SPARE =
-        /* places beyond the list's length: of receives that are off it and not yet delivered */
-    FAB_VERBS_BATCH,
+    /* places beyond the list's length: for receives that are off the list and not yet delivered */
+    FAB_VERBS_TM_SPARE = FAB_VERBS_BATCH,
     FAB_VERBS_LISTED = 2, /* in a wr_id: a listed receive, not a buffer */
 };
 
@@ -46,7 +45,7 @@ struct fab_verbs_tm {
     uint32_t max_ops;
     fab_verbs_pool_t pool;          /* buffers of listed receives */
     uint32_t max_bufs;              /* of the pool */
-    fab_verbs_exposed_t *held;      /* memory of users that is listed */
+    fab_verbs_exposed_list_t held;  /* memory of users that is listed */
     struct fab_verbs_place *places; /* all */
     struct fab_verbs_place *free_places;
     const fab_tm_user_t *user; /* NULL: nobody lists receives */
@@ -55,7 +54,7 @@ struct fab_verbs_tm {
     bool has_rndv; /* the device reads and answers by itself */
 };
 
-/* Where the device puts the message of a listed receive. */
+/* Where the device puts the message for a listed receive. */
 typedef struct fab_verbs_place {
     struct fab_verbs_place *next; /* free */
     fab_tm_recv_t *recv;          /* matched, its data is to come */
@@ -67,9 +66,8 @@ typedef struct fab_verbs_place {
     uint32_t len;
     uint32_t lkey;
     bool is_left; /* the device matched a rendezvous and left it to software */
-    unsigned char
-        /* of the user's memory: an announcement may be longer than what it announces */
-        covered[sizeof(fab_rndv_t)];
+    /* the user's bytes that an announcement overwrites: it may be longer than its message */
+    unsigned char covered[sizeof(fab_rndv_t)];
 } fab_verbs_place_t;
 
 /* What is read of a completion. */
@@ -92,11 +90,6 @@ static void tm_broke(fab_verbs_domain_t *dom, const char *why)
 
 /* ---- open --------------------------------------------------------------- */
 
-static uint32_t tm_min(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 /* NULL: the device has tag matching, its limits are in tm. */
 static const char *tm_query(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
 {
@@ -107,8 +100,8 @@ static const char *tm_query(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
         0 == attr.tm_caps.max_sge) {
         return "it has no tag matching";
     }
-    tm->max_tags = tm_min(attr.tm_caps.max_num_tags, fab_params.verbs_tm_tags);
-    tm->max_ops = tm_min(attr.tm_caps.max_ops, 2 * tm->max_tags + FAB_VERBS_TM_MIN_OPS);
+    tm->max_tags = fab_verbs_min(attr.tm_caps.max_num_tags, fab_params.verbs_tm_tags);
+    tm->max_ops = fab_verbs_min(attr.tm_caps.max_ops, 2 * tm->max_tags + FAB_VERBS_TM_MIN_OPS);
     tm->has_rndv = 0 != (attr.tm_caps.flags & IBV_TM_CAP_RC) &&
                    attr.tm_caps.max_rndv_hdr_size >=
                        sizeof(fab_verbs_tmh_t) + sizeof(fab_verbs_rvh_t);
@@ -133,13 +126,13 @@ static struct ibv_srq *tm_srq(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm, uint3
 /* NULL, or what cannot be made. */
 static const char *tm_make(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
 {
-    uint32_t num_bufs = tm_min(fab_params.verbs_buffers, (uint32_t) dom->device.max_srq_wr);
+    uint32_t num_bufs = fab_verbs_min(fab_params.verbs_buffers, (uint32_t) dom->device.max_srq_wr);
     struct ibv_cq_init_attr_ex init = {
         .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM |
                     IBV_WC_EX_WITH_TM_INFO,
     };
 
-    num_bufs = tm_min(num_bufs, FAB_VERBS_TM_MAX_BUFS);
+    num_bufs = fab_verbs_min(num_bufs, FAB_VERBS_TM_MAX_BUFS);
     /* each message, both completions of each match, each operation */
     init.cqe = num_bufs + 2 * tm->max_tags + tm->max_ops;
     if (num_bufs < FAB_VERBS_TM_MIN_BUFS || init.cqe > (uint32_t) dom->device.max_cqe) {
@@ -222,8 +215,8 @@ bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
 void fab_verbs_tm_close(fab_verbs_domain_t *dom)
 {
     if (NULL != dom->tm) {
-        while (NULL != dom->tm->held) {
-            fab_verbs_let_go(dom, dom->tm->held);
+        while (!LIST_EMPTY(&dom->tm->held)) {
+            fab_verbs_let_go(dom, LIST_FIRST(&dom->tm->held));
         }
         fab_verbs_pool_fini(&dom->tm->pool);
         free(dom->tm->places);
@@ -235,9 +228,9 @@ void fab_verbs_tm_close(fab_verbs_domain_t *dom)
 /* ---- what the engine calls ---------------------------------------------- */
 
 /*
- * The user's memory.  An eager message longer than a listed buffer breaks the connection, so it
- * must hold the longest; and what is longer than the device can read is listed as far as it can: a
- * longer message is announced.
+ * List the user's memory.  An eager message longer than a listed buffer breaks the connection, so
+ * the memory must hold the longest one.  Of a buffer longer than the device can read, so much is
+ * listed as it can; longer messages are announced.
  */
 static bool tm_hold(fab_verbs_domain_t *dom, fab_verbs_place_t *place, const fab_tm_recv_t *recv)
 {
@@ -278,7 +271,7 @@ static bool tm_get_buf(fab_verbs_tm_t *tm, fab_verbs_place_t *place)
     return true;
 }
 
-/* Where a message for this receive goes; NULL: there is no room now. */
+/* Where the message for this receive is to go. NULL: there is no room now. */
 static fab_verbs_place_t *tm_get_place(fab_verbs_domain_t *dom, const fab_tm_recv_t *recv)
 {
     fab_verbs_tm_t *tm = dom->tm;
@@ -451,10 +444,10 @@ static int tm_collect(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wcs, int *rc)
 }
 
 /*
- * The device matched a rendezvous and left it at that, for the message is longer than the listed
- * buffer: then that has the request. A rendezvous that began and broke off has the same status; no
- * device says which it was in a way that all do. False: it broke off, or something has written over
- * the request.
+ * The device matched a rendezvous and did no more, because the message is longer than the listed
+ * buffer: that buffer has the request. A rendezvous that began and broke off has the same status,
+ * and devices differ in how they tell the two apart. False: it broke off, or something has written
+ * over the request.
  */
 static bool tm_is_left(const fab_tm_recv_t *recv, fab_tm_match_t *match)
 {
@@ -476,7 +469,10 @@ static bool tm_is_left(const fab_tm_recv_t *recv, fab_tm_match_t *match)
     return true;
 }
 
-/* Another receive has the same memory, which is an error of the program, and its message came. */
+/*
+ * Another receive has the same memory, which is an error of the program, and its message has
+ * overwritten this one.
+ */
 static fab_tm_kind_t tm_again(void)
 {
     fab_counters.verbs_tm_overwritten++;
@@ -484,8 +480,8 @@ static fab_tm_kind_t tm_again(void)
 }
 
 /*
- * All is there that will be: what is it? What a device read has no immediate data; eager messages
- * and announcements have.
+ * The last completion of a match came: what was the message? One that a device read has no immediate
+ * data; eager messages and announcements have.
  */
 static fab_tm_kind_t tm_kind(const fab_tm_recv_t *recv, const fab_verbs_tm_wc_t *wc,
                              fab_tm_match_t *match)
@@ -522,7 +518,7 @@ static fab_tm_kind_t tm_kind(const fab_tm_recv_t *recv, const fab_verbs_tm_wc_t 
     return FAB_TM_RNDV;
 }
 
-/* For the connection it came on, if its peer is still there. */
+/* Count the message for the connection that it came on. */
 static void tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn, const fab_tm_match_t *match,
                        const fab_verbs_tm_wc_t *wc)
 {

@@ -22,6 +22,7 @@
 #ifndef FAB_VERBS_TYPES_H
 #define FAB_VERBS_TYPES_H
 
+#include <sys/queue.h>
 #include <infiniband/verbs.h>
 
 #include "fabric/fab_provider.h"
@@ -29,12 +30,22 @@
 typedef struct fab_verbs_domain fab_verbs_domain_t;
 typedef struct fab_verbs_ep fab_verbs_ep_t;
 typedef struct fab_verbs_conn fab_verbs_conn_t;
-typedef struct fab_verbs_oob fab_verbs_oob_t;
 typedef struct fab_verbs_op fab_verbs_op_t;
 typedef struct fab_verbs_exposed fab_verbs_exposed_t;
-typedef struct fab_verbs_deferred fab_verbs_deferred_t;
 typedef struct fab_verbs_tm fab_verbs_tm_t;
 typedef struct fab_verbs_cm fab_verbs_cm_t;
+
+typedef LIST_HEAD(fab_verbs_conn_list, fab_verbs_conn) fab_verbs_conn_list_t;
+typedef TAILQ_HEAD(fab_verbs_conn_queue, fab_verbs_conn) fab_verbs_conn_queue_t;
+typedef LIST_HEAD(fab_verbs_exposed_list, fab_verbs_exposed) fab_verbs_exposed_list_t;
+typedef STAILQ_HEAD(fab_verbs_op_queue, fab_verbs_op) fab_verbs_op_queue_t;
+typedef LIST_HEAD(fab_verbs_ep_list, fab_verbs_ep) fab_verbs_ep_list_t;
+typedef TAILQ_HEAD(fab_verbs_ep_queue, fab_verbs_ep) fab_verbs_ep_queue_t;
+
+static inline uint32_t fab_verbs_min(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
 
 /* The clock, us. */
 uint64_t fab_verbs_now_us(void);

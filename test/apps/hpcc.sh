@@ -2,85 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 quick=no needs=hpcc short=turns
 #
-# HPC Challenge at a small size: HPL with every broadcast it has, PTRANS, RandomAccess, FFT, and its
-# latency and bandwidth part.  Each part checks its result; all of them must be there, and right.
+# HPC Challenge at a small size on 4 ranks (hpcc.bash).
 : "${TM_SRC:=$(cd "$(dirname "$0")/../.." && pwd)}"
 # shellcheck source-path=SCRIPTDIR source=app.bash
 . "$TM_SRC/test/apps/app.bash"
+# shellcheck source-path=SCRIPTDIR source=hpcc.bash
+. "$TM_SRC/test/apps/hpcc.bash"
 app_need hpcc hpcc
 
-cat >hpccinf.txt <<'END'
-HPLinpack benchmark input file
-of test/apps/hpcc.sh
-HPL.out      output file name (if any)
-8            device out (6=stdout,7=stderr,file)
-2            # of problems sizes (N)
-300 700      Ns
-2            # of NBs
-24 64        NBs
-0            PMAP process mapping (0=Row-,1=Column-major)
-2            # of process grids (P x Q)
-2 1          Ps
-2 4          Qs
-16.0         threshold
-1            # of panel fact
-2            PFACTs (0=left, 1=Crout, 2=Right)
-1            # of recursive stopping criterium
-4            NBMINs (>= 1)
-1            # of panels in recursion
-2            NDIVs
-1            # of recursive panel fact.
-1            RFACTs (0=left, 1=Crout, 2=Right)
-6            # of broadcast
-0 1 2 3 4 5  BCASTs (0=1rg,1=1rM,2=2rg,3=2rM,4=Lng,5=LnM)
-2            # of lookahead depth
-0 1          DEPTHs (>=0)
-2            SWAP (0=bin-exch,1=long,2=mix)
-64           swapping threshold
-0            L1 in (0=transposed,1=no-transposed) form
-0            U  in (0=transposed,1=no-transposed) form
-1            Equilibration (0=no,1=yes)
-8            memory alignment in double (> 0)
-##### This line (no. 32) is ignored (it serves as a separator). ######
-2            Number of additional problem sizes for PTRANS
-500 333      values of N
-2            number of additional blocking sizes for PTRANS
-16 40        values of NB
-END
+hpcc_input
 app_over "$TM_TEST_PML" 4 hpcc
-cat hpccoutf.txt
-
-# The summary is lines KEY=VALUE.
-summary()
-{
-    sed -n "s/^$1=//p" hpccoutf.txt
-}
-
-# none ERE: no line says so.
-none()
-{
-    ! grep -E "$1" hpccoutf.txt || fail "HPCC reports a failure: $1"
-}
-
-grep -q '^End of HPC Challenge tests' hpccoutf.txt || fail 'HPCC did not come to its end'
-[[ $(summary Success) == 1 ]] || fail 'no success by the summary'
-[[ $(summary CommWorldProcs) == 4 ]] || fail 'not 4 processes'
-none 'FAILED|\(failed\)'
-none '^ *[1-9][0-9]* tests completed and failed'
-none '^ *[1-9][0-9]* tests skipped'
-none '^Node\(s\) with error [1-9]'
-none '^Found [1-9][0-9]* errors'
-(($(grep -c '(passed)' hpccoutf.txt) == 4)) || fail 'not all RandomAccess tests passed'
-# HPL: 2 sizes, 2 blockings, 2 grids, 6 broadcasts, 2 depths.
-(($(grep -c '^||Ax-b||.* PASSED' hpccoutf.txt) == 96)) || fail 'not all HPL tests passed'
-grep -Eq '^ +96 tests completed and passed residual checks' hpccoutf.txt || fail 'HPL does not count 96 passes'
-ptrans=$(sed -nE 's/^Finished +([0-9]+) tests, with the following results:/\1/p' hpccoutf.txt)
-((ptrans > 0)) || fail 'no PTRANS'
-grep -Eq "^ +$ptrans tests completed and passed residual checks" hpccoutf.txt || fail 'not all PTRANS tests passed'
-[[ $(summary MPIRandomAccess_Errors) == 0 ]] || fail 'errors in MPIRandomAccess'
-[[ $(summary MPIRandomAccess_LCG_Errors) == 0 ]] || fail 'errors in MPIRandomAccess_LCG'
-awk -v e="$(summary MPIFFT_maxErr)" 'BEGIN { exit !(e != "" && e + 0 >= 0 && e + 0 < 1e-12) }' || fail 'the error of MPIFFT'
-for key in MaxPingPongLatency_usec RandomlyOrderedRingLatency_usec MinPingPongBandwidth_GBytes \
-    RandomlyOrderedRingBandwidth_GBytes; do
-    awk -v v="$(summary $key)" 'BEGIN { exit !(v + 0 > 0) }' || fail "$key"
-done
+hpcc_check

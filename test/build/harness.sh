@@ -51,6 +51,21 @@ python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' bui
 TM_REQUIRE=programs runs 1 mpi/needs
 require '0 passed, 1 failed' log
 
+# What an MPI program prints counts, whatever its exit status.
+# says NAME DIRECTIVE STATEMENT: a program
+says()
+{
+    printf '/* TEST: np=1 pml=none %s */\n#include <stdio.h>\n\nint main(void)\n{\n    %s;\n    return 0;\n}\n' \
+        "$2" "$3" >"tree/test/mpi/$1.c"
+}
+says quiet '' 'puts("errors=0")'
+says complains '' 'fputs("something is wrong\n", stderr)'
+says announced 'stderr=wrong' 'fputs("something is wrong\n", stderr)'
+runs 1 mpi/quiet mpi/complains mpi/announced
+grep -qE '^FAIL +mpi/complains/1/np1 .*unexpected on standard error' log || fail 'standard error was not looked at'
+require '2 passed, 1 failed' log
+rm tree/test/mpi/*.c
+
 # What is deterministic runs again when what it depends on has changed.
 runs 0 --record mpi/same
 runs 0 --short mpi/same mpi/good mpi/seldom

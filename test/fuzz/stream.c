@@ -6,21 +6,14 @@
  * Input: a byte that says how long the pieces are, then the stream; 'L' at its end adds a long
  * message to a place.
  */
-#include "fuzz.h"
+#include "fuzz_tcp.h"
 
 #include <errno.h>
-#include <sys/socket.h>
-
-#include "fabric/fab_core.h"
-#include "tcp/tcp_types.h"
 
 enum { AM_PLACED = 9, PLACE_LEN = 100000 };
 
 static fab_t *fab;
 static fab_tcp_domain_t *dom;
-static unsigned char address[FAB_ADDRESS_MAX];
-static size_t address_len;
-static uint64_t num_peers;
 
 static void *place(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 {
@@ -46,35 +39,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void) argc, (void) argv;
     fab_params.providers = "tcp";
     fab = fuzz_open_fabric(0);
-    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
-        if (&fab_tcp_provider == fab_providers[i]) {
-            dom = (fab_tcp_domain_t *) fab_core(fab)->slots[i].dom;
-        }
-    }
+    dom = fuzz_tcp_domain(fab);
     for (uint8_t id = 0; id < FAB_AM_MAX; id++) {
         fab_set_handler(fab, id, take, NULL);
     }
     fab_set_place(fab, AM_PLACED, place, NULL);
-    address_len = fab_address(fab, address, sizeof(address));
     return 0;
-}
-
-/* A new peer, with a connection whose other end is *fd. */
-static fab_peer_t *open_peer(int *fd)
-{
-    uint64_t name = (UINT64_C(9) << 32) + num_peers++;
-    fab_peer_t *peer = NULL;
-    const char *why = "";
-    int ends[2];
-
-    memcpy(address + offsetof(fab_wire_head_t, name), &name, sizeof(name));
-    if (OPAL_SUCCESS != fab_peer_open(fab, FAB_USER_PML, name, address, address_len, &peer, &why) ||
-        0 != socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends)) {
-        fuzz_fail(why);
-    }
-    fab_tcp_stream_open(fab_tcp_ep_of(peer), ends[0], NULL, 0);
-    *fd = ends[1];
-    return peer;
 }
 
 static void progress(void)
@@ -107,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     if (size < 2) {
         return 0;
     }
-    peer = open_peer(&fd);
+    peer = fuzz_tcp_peer(fab, FAB_USER_PML, &fd);
     write_all(fd, input + 1, size - 1, 1 + input[0]);
     if ('L' == input[size - 1]) {
         write_all(fd, (uint8_t *) &hdr, sizeof(hdr), sizeof(hdr));

@@ -12,7 +12,7 @@
 . "$TM_BUILD/test/config.sh"
 read -ra flags <<<"-I$TM_SRC/common -I$TM_SRC $TM_OMPI_CPPFLAGS -DFAB_HAVE_VERBS=1"
 # shellcheck disable=SC2054 # the sanitizers stand between commas
-flags+=(-std=gnu11 -D_GNU_SOURCE -g -O1 -pthread -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
+flags+=(-std=gnu11 -D_GNU_SOURCE -DPML_TM_HELP_DIR='""' -g -O1 -pthread -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
 # shellcheck disable=SC2034 # for tm_cc
 read -ra tm_libs <<<"$TM_OMPI_LDFLAGS -Wl,--as-needed $TM_PAL_LIBS -libverbs"
 mapfile -t fabric < <(tm_sources @fabric,@verbs)
@@ -49,3 +49,7 @@ fuzz ring 2000000
 fuzz address 10000 "${fabric[@]}"
 fuzz stream 20000 "${fabric[@]}"
 fuzz frame 2000 "${fabric[@]}"
+fuzz message 20000 "${fabric[@]}"
+[[ $TM_OMPI_SERIES == 5.0 ]] || tm_libs+=(-lopen-rte)
+[[ $(uname -m) != x86_64 ]] || flags+=(-mcx16) # what Open MPI's headers take for given, as gcc does
+fuzz btl 20000 "${fabric[@]}" "$TM_SRC"/btl_fabric/*.c "$TM_SRC"/common/{fabric/fab_help,fabric/fab_param_mca,idmap/idmap}.c

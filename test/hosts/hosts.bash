@@ -7,7 +7,7 @@
 #
 #     hosts_enter "$@"      first: the script starts anew inside the sandbox
 #     hosts_up N            tmhost1 to tmhostN; 10.88.0.I and fd88::I on their eth0
-#     hosts_run NP-ON-EACH [NAME=VALUE...] PROGRAM [ARGUMENT...]
+#     hosts_run NP-ON-EACH [NAME=VALUE...] PROGRAM [ARGUMENT...]      PROGRAM: of test/mpi, or a path
 #     hosts_in I COMMAND... on tmhostI
 
 # In a chroot nothing is mounted at /, which unshare would make private; the caller has done that.
@@ -24,6 +24,9 @@ hosts_enter()
     fi
     ! mountpoint -q / || mount --make-rprivate /
     hostname tmlogin
+    # Daemons name their session directories by host and process id, both the same in other tests.
+    export TMPDIR=$TM_WORK/tmp
+    mkdir "$TMPDIR"
     ip link set lo up
     ip link add hosts0 type bridge
     ip addr add 10.88.0.254/24 dev hosts0
@@ -108,10 +111,11 @@ hosts_run()
         shift
     done
     program=$1
+    [[ $program == */* ]] || program=$(tm_mpi_program "$program")
     shift
     echo "== $hosts_num hosts, $np ranks on each: ${names[*]-} $program $*"
     tm_mpirun $((np * hosts_num)) --host "$(hosts_list "$np")" --map-by slot "${names[@]}" \
-        "$(tm_mpi_program "$program")" "$@"
+        "$program" "$@"
 )
 
 # hosts_check ...: as hosts_run; the program must succeed.

@@ -52,7 +52,7 @@ tm_shm_new()
         if [[ -e $file ]] && ! grep -qsF "$file" /proc/[0-9]*/maps &&
             ! find /proc/[0-9]*/fd -lname "$file" -print -quit 2>/dev/null | grep -q .; then
             case ${file##*/} in
-                sm_segment.* | vader_segment.*) rm -f "$file" ;;
+                sm_segment.* | vader_segment.* | osc_rdma.*) rm -f "$file" ;;
                 *) echo "$file" ;;
             esac
         fi
@@ -98,7 +98,7 @@ tm_job_start()
 tm_left_in_shm()
 {
     if [[ -n $1 ]]; then
-        find "$1" -mindepth 1 ! -name 'sm_segment.*' ! -name 'vader_segment.*' -printf '/dev/shm/%P\n'
+        find "$1" -mindepth 1 ! -name 'sm_segment.*' ! -name 'vader_segment.*' ! -name 'osc_rdma.*' -printf '/dev/shm/%P\n'
     else
         tm_shm_new "$2"
     fi

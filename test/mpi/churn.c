@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Random traffic without rounds or waiting, every byte checked: each rank does at any moment
- * whatever its random numbers say, while all others do the same (traffic.c in contrast plans also
- * the receives). In each epoch all ranks know from the seed what each sends to each: number of
+ * whatever its random numbers say, while all others do the same (random.c, in contrast, plans
+ * the receives, too). In each epoch all ranks know from the seed what each sends to each: number of
  * messages, tags, sizes. How they are sent (standard, synchronous, buffered, persistent; which
  * datatype) and received (exactly or by wildcards, posted early or after a probe or matched probe,
  * with which datatype, with cancels in between) is each rank's own random choice.

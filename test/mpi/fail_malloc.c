@@ -3,7 +3,8 @@
  * Helper of no_memory.sh, loaded with LD_PRELOAD: of the calls of malloc, calloc and realloc that come
  * from pml_tm's two libraries in the rank TM_FAIL_RANK, the one of number TM_FAIL_CALL (from 1) fails,
  * and with TM_FAIL_ALL=1 all after it. Their number is written to the file TM_FAIL_COUNT at the end.
- * With TM_FAIL_IN only those count that come from this function, which must be exported.
+ * With TM_FAIL_IN only those count that come from this function, which must be exported, with
+ * TM_FAIL_LIBRARY those from the library of this name instead of the two.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,16 +23,23 @@ extern void *__libc_realloc(void *old, size_t size);
 static atomic_long calls;
 static long fail_at, fails_all;
 static bool is_on;
-static const char *function;
+static const char *function, *library;
 
-/* Is this address in one of the two libraries, and in the function that is asked for? */
+/* Is this the file of the library, or one of the two? */
+static bool is_library(const char *file)
+{
+    if (NULL != library) {
+        return NULL != strstr(file, library);
+    }
+    return NULL != strstr(file, "mca_pml_tm") || NULL != strstr(file, "libmca_common_tm");
+}
+
+/* Is this address in such a library, and in the function that is asked for? */
 static bool is_ours(const void *address)
 {
     Dl_info info;
 
-    return 0 != dladdr(address, &info) && NULL != info.dli_fname &&
-           (NULL != strstr(info.dli_fname, "mca_pml_tm") ||
-            NULL != strstr(info.dli_fname, "libmca_common_tm")) &&
+    return 0 != dladdr(address, &info) && NULL != info.dli_fname && is_library(info.dli_fname) &&
            (NULL == function || (NULL != info.dli_sname && 0 == strcmp(info.dli_sname, function)));
 }
 
@@ -73,6 +81,7 @@ __attribute__((constructor)) static void begin(void)
     is_on = NULL != call && NULL != rank && NULL != me && 0 == strcmp(rank, me);
     fail_at = NULL != call ? atol(call) : 0;
     function = getenv("TM_FAIL_IN");
+    library = getenv("TM_FAIL_LIBRARY");
     fails_all = NULL != all && '1' == *all;
 }
 

@@ -3,7 +3,7 @@
  * Helper of kill.sh: endless traffic of one kind, in which one rank is killed (SIGKILL) after so
  * many microseconds.
  *
- * args: init|finalize|eager|rndv|coll|flood  rank to kill (-1: none)  microseconds
+ * args: init|finalize|eager|rndv|coll|flood|onesided  rank to kill (-1: none)  microseconds
  */
 #include "tm_test.h"
 
@@ -97,6 +97,27 @@ static void flood(void)
     }
 }
 
+/* Each operation of one-sided MPI, short and long, from every rank to every rank. */
+static void onesided(void)
+{
+    char *window = tm_calloc(1, LARGE), *in = tm_calloc((size_t) tm_size, LARGE);
+    char *out = tm_calloc(1, LARGE);
+    int64_t one = 1, *old = tm_calloc((size_t) tm_size, sizeof(*old));
+    MPI_Win win;
+
+    TM_MPI(MPI_Win_create(window, LARGE, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+    TM_MPI(MPI_Win_lock_all(0, win));
+    for (int n = 8;; n = LARGE - n) {
+        for (int peer = 0; peer < tm_size; peer++) {
+            TM_MPI(MPI_Put(out, n, MPI_BYTE, peer, 0, n, MPI_BYTE, win));
+            TM_MPI(MPI_Get(in + (size_t) peer * LARGE, n, MPI_BYTE, peer, 0, n, MPI_BYTE, win));
+            TM_MPI(MPI_Accumulate(out, 8, MPI_INT64_T, peer, 0, 8, MPI_INT64_T, MPI_SUM, win));
+            TM_MPI(MPI_Fetch_and_op(&one, &old[peer], MPI_INT64_T, peer, 8, MPI_SUM, win));
+        }
+        TM_MPI(MPI_Win_flush_all(win));
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *kind = argc > 1 ? argv[1] : "eager";
@@ -129,6 +150,8 @@ int main(int argc, char **argv)
         rndv();
     } else if (0 == strcmp(kind, "coll")) {
         coll();
+    } else if (0 == strcmp(kind, "onesided")) {
+        onesided();
     }
     storm(EAGER); /* eager, init */
 }

@@ -4,13 +4,14 @@
 #
 # The n-th allocation of pml_tm in a whole job fails, for each n, or in a short run for some of one
 # program: the program is right all the same, or ends with a message. No crash, no hang, nothing
-# left behind.
+# left behind.  The same with those of btl_fabric, under ob1 and osc/rdma.
 . "$TM_SRC/test/lib/script.sh"
 
 library=$TM_WORK/fail_malloc.so
 gcc -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o "$library" "$TM_SRC/test/mpi/fail_malloc.c" -ldl ||
     fail 'fail_malloc.c does not compile'
 limit=$((60 * ${TM_TEST_TIMEOUT_SCALE:-1}))
+choice=(--mca pml "$TM_TEST_PML")
 
 # watch PID: until this mpirun ends, or hangs although its ranks have ended: returns 1 then, and 2
 # if the ranks hang.
@@ -37,7 +38,7 @@ job()
     program=$(tm_mpi_program "$3")
     shift 3
     tm_mpirun_flags 2
-    mpirun "${tm_mpirun_flags[@]}" --mca pml "$TM_TEST_PML" \
+    mpirun "${tm_mpirun_flags[@]}" "${choice[@]}" \
         env LD_PRELOAD="$library" TM_FAIL_CALL="$call" TM_FAIL_RANK="$rank" TM_FAIL_COUNT="$TM_WORK/count" "$program" "$@" \
         >out 2>err </dev/null &
     pid=$!
@@ -64,7 +65,7 @@ orderly()
         return
     fi
     if (($2 != 124)) && ! grep -qaE "$crash" out err &&
-        grep -qaiE "memory|OUT_OF_RESOURCE|resource|PML .* cannot be selected|MPI_ERR_[A-Z]+: |$lost" out err; then
+        grep -qaiE "memory|OUT_OF_RESOURCE|resource|PML .* cannot be selected|unable to reach each other|MPI_ERR_[A-Z]+: |$lost" out err; then
         stopped=$((stopped + 1))
         return
     fi
@@ -115,3 +116,7 @@ if [[ ${TM_TEST_SHORT-} != yes ]]; then
     all_calls probe 70000
     all_calls comms 20 5
 fi
+
+choice=(--mca pml ob1 --mca btl 'fabric,self' --mca osc rdma)
+export TM_FAIL_LIBRARY=mca_btl_fabric
+all_calls onesided 1

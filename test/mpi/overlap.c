@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tm.sh: a receive that the device matches gets its data while its process computes: between
- * posting and waiting the receiver calls nothing of MPI, until the sender, whose MPI_Send has
- * returned, says so through shared memory.  Only a device that matches and reads by itself can
- * pass: over other ways the receiver gives up after its time limit, which the test calls a failure.
+ * For tm.sh and progress_thread.sh: a message arrives while its receiver computes. Between posting
+ * and waiting the receiver makes no MPI call until the sender, whose MPI_Send has returned, says so
+ * through shared memory. Only a device that matches and reads by itself can do that, or a progress
+ * thread: otherwise the receiver gives up after its time limit, which the test calls a failure.
  *
- * Argument: bytes of the messages (default 1048576).  Which receives can be listed is the caller's
- * choice.
+ * Arguments: length of the messages in bytes (default 1048576); "sender": the sender computes
+ * instead, until the receiver has the message.  Which receives can be listed is the caller's choice.
  */
 #include "tm_test.h"
 
@@ -55,24 +55,37 @@ static bool compute_until(atomic_int *done, int round)
     return true;
 }
 
+/* Compute until the whole message is in its place, which may be after the sender is done. */
+static bool compute_until_there(const volatile unsigned char *buf, int len, int round)
+{
+    time_t end = time(NULL) + LIMIT_S;
+
+    for (int i = 0; i < len; i++) {
+        while (buf[i] != (unsigned char) (i * 7 + round)) {
+            if (time(NULL) > end) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 static void receive(unsigned char *buf, int len, atomic_int *done)
 {
     for (int round = 1; round <= ROUNDS; round++) {
         MPI_Request request;
         MPI_Status status;
         int count, flag = 0;
-        memset(buf, 0, (size_t) len);
+        for (int i = 0; i < len; i++) {
+            buf[i] = (unsigned char) ~(i * 7 + round);
+        }
         MPI_Irecv(buf, len, MPI_BYTE, round % 2 ? 0 : MPI_ANY_SOURCE, round, MPI_COMM_WORLD,
                   &request);
         MPI_Send(NULL, 0, MPI_BYTE, 0, 0, MPI_COMM_WORLD); /* the receive is posted */
         TM_CHECK(compute_until(done, round),
                  "round %d: the message was not received while its process computed", round);
-        for (int i = 0; i < len; i++) { /* the data is there before MPI is asked */
-            if (buf[i] != (unsigned char) (i * 7 + round)) {
-                TM_CHECK(0, "round %d: byte %d is %d before MPI_Wait", round, i, buf[i]);
-                break;
-            }
-        }
+        TM_CHECK(compute_until_there(buf, len, round),
+                 "round %d: the data did not come before MPI_Wait", round);
         MPI_Test(&request, &flag, &status);
         if (!flag) {
             MPI_Wait(&request, &status);
@@ -95,9 +108,38 @@ static void send(unsigned char *buf, int len, atomic_int *done)
     }
 }
 
+static void receive_at_once(unsigned char *buf, int len, atomic_int *done)
+{
+    for (int round = 1; round <= ROUNDS; round++) {
+        MPI_Recv(buf, len, MPI_BYTE, 0, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int i = 0; i < len; i++) {
+            if (buf[i] != (unsigned char) (i * 7 + round)) {
+                TM_CHECK(0, "round %d: byte %d is %d", round, i, buf[i]);
+                break;
+            }
+        }
+        atomic_store(done, round);
+    }
+}
+
+static void send_and_compute(unsigned char *buf, int len, atomic_int *done)
+{
+    for (int round = 1; round <= ROUNDS; round++) {
+        MPI_Request request;
+        for (int i = 0; i < len; i++) {
+            buf[i] = (unsigned char) (i * 7 + round);
+        }
+        MPI_Isend(buf, len, MPI_BYTE, 1, round, MPI_COMM_WORLD, &request);
+        TM_CHECK(compute_until(done, round),
+                 "round %d: the message was not sent while its process computed", round);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+}
+
 int main(int argc, char **argv)
 {
     int len = argc > 1 ? atoi(argv[1]) : 1 << 20;
+    bool sender_computes = argc > 2 && 0 == strcmp(argv[2], "sender");
     unsigned char *buf;
     atomic_int *done;
 
@@ -108,9 +150,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "overlap: no memory\n");
         MPI_Abort(MPI_COMM_WORLD, 1);
     } else if (1 == tm_rank) {
-        receive(buf, len, done);
+        (sender_computes ? receive_at_once : receive)(buf, len, done);
     } else if (0 == tm_rank) {
-        send(buf, len, done);
+        (sender_computes ? send_and_compute : send)(buf, len, done);
     }
     free(buf);
     return tm_finish();

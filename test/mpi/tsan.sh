@@ -30,5 +30,7 @@ launcher=(setarch -R)
 
 check threads 2 : all 4 20
 check cancel_send 2 : 10 3
+check threads 2 OMPI_MCA_pml_tm_progress_thread=1 : all 4 10
+check overlap 2 OMPI_MCA_pml_tm_progress_thread=1 OMPI_MCA_pml_tm_providers=tcp : 300000 sender
 check threads 2 OMPI_MCA_pml_tm_shm_single_copy=none : all 4 10
 check threads 2 OMPI_MCA_pml_tm_eager_limit=0 : all 4 10

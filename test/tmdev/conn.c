@@ -190,8 +190,7 @@ static void conn_forget(tmdev_conn_t *conn)
             tmdev_recv_conn_lost(qp);
         }
         tmdev_held_t *held;
-        STAILQ_FOREACH(held, &qp->held, link)
-        {
+        STAILQ_FOREACH(held, &qp->held, link) {
             if (held->conn == conn) {
                 held->conn = NULL;
             }
@@ -235,8 +234,7 @@ static void want_room(tmdev_conn_t *conn, bool is_wanted)
 void tmdev_conns_watch(tmdev_node_t *node)
 {
     tmdev_conn_t *conn;
-    TAILQ_FOREACH(conn, &node->conns, link)
-    {
+    TAILQ_FOREACH(conn, &node->conns, link) {
         want_room(conn, conn->out_length > 0);
     }
 }

@@ -10,8 +10,7 @@
 static void tell_ports(tmdev_node_t *node, enum ibv_event_type type)
 {
     tmdev_ctx_t *ctx;
-    TAILQ_FOREACH(ctx, &node->contexts, link)
-    {
+    TAILQ_FOREACH(ctx, &node->contexts, link) {
         for (uint32_t port = 1; port <= tmdev_settings()->ports; port++) {
             tmdev_event_raise_port(&ctx->v.context, type, (int) port);
         }
@@ -42,8 +41,7 @@ static void device_fatal(void *object)
     tmdev_ctx_t *ctx;
     cut(node, true);
     tmdev_fail_all();
-    TAILQ_FOREACH(ctx, &node->contexts, link)
-    {
+    TAILQ_FOREACH(ctx, &node->contexts, link) {
         tmdev_event_raise(&ctx->v.context, IBV_EVENT_DEVICE_FATAL, NULL);
     }
 }

@@ -276,10 +276,8 @@ static bool mr_is_listed(tmdev_node_t *node, const tmdev_mr_t *mr)
 {
     tmdev_srq_t *srq;
     tmdev_tag_t *tag;
-    TAILQ_FOREACH(srq, &node->tm_srqs, link)
-    {
-        TAILQ_FOREACH(tag, &srq->list, link)
-        {
+    TAILQ_FOREACH(srq, &node->tm_srqs, link) {
+        TAILQ_FOREACH(tag, &srq->list, link) {
             if (tag->is_enabled && tag->sge.lkey == mr->mr.lkey) {
                 return true;
             }

@@ -59,8 +59,7 @@ void tmdev_timer_arm(tmdev_node_t *node, tmdev_timer_t *timer, uint64_t delay_us
     }
     timer->is_armed = true;
     timer->due_us = tmdev_now_us() + delay_us;
-    TAILQ_FOREACH_REVERSE(other, &node->timers, tmdev_timers, link)
-    {
+    TAILQ_FOREACH_REVERSE(other, &node->timers, tmdev_timers, link) {
         if (other->due_us <= timer->due_us) {
             TAILQ_INSERT_AFTER(&node->timers, other, timer, link);
             return;
@@ -251,8 +250,7 @@ static void watch(tmdev_node_t *node, int *fd)
 static void close_fds(tmdev_node_t *node)
 {
     tmdev_conn_t *conn;
-    TAILQ_FOREACH(conn, &node->conns, link)
-    {
+    TAILQ_FOREACH(conn, &node->conns, link) {
         close(conn->fd);
     }
     close(node->epoll_fd);
@@ -310,8 +308,7 @@ static void flush_conns(tmdev_node_t *node)
     run_acks(node);
     for (int i = 0; i < 100; i++) {
         bool is_flushed = true;
-        TAILQ_FOREACH(conn, &node->conns, link)
-        {
+        TAILQ_FOREACH(conn, &node->conns, link) {
             tmdev_conn_flush(conn);
             is_flushed = is_flushed && (conn->is_broken || 0 == conn->out_length);
         }

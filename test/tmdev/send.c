@@ -189,8 +189,7 @@ static void rewind_to(tmdev_qp_t *qp, tmdev_wqe_t *first)
 static tmdev_wqe_t *find(tmdev_qp_t *qp, uint32_t msn)
 {
     tmdev_wqe_t *wqe;
-    TAILQ_FOREACH(wqe, &qp->sq, link)
-    {
+    TAILQ_FOREACH(wqe, &qp->sq, link) {
         if (wqe->has_msn && wqe->msn == msn) {
             return wqe;
         }
@@ -240,8 +239,7 @@ void tmdev_send_retry(void *object)
 static tmdev_wqe_t *first_unanswered(tmdev_qp_t *qp)
 {
     tmdev_wqe_t *wqe;
-    TAILQ_FOREACH(wqe, &qp->sq, link)
-    {
+    TAILQ_FOREACH(wqe, &qp->sq, link) {
         if (wqe->has_msn && !wqe->is_done) {
             return wqe;
         }
@@ -277,8 +275,7 @@ void tmdev_send_acked(tmdev_qp_t *qp, uint32_t ack)
     }
     qp->acked_msn = ack;
     has_progress(qp);
-    TAILQ_FOREACH(wqe, &qp->sq, link)
-    {
+    TAILQ_FOREACH(wqe, &qp->sq, link) {
         if (!wqe->has_msn || (int32_t) (wqe->msn - ack) >= 0) {
             break;
         }

@@ -27,8 +27,7 @@
 static void enable_all(tmdev_srq_t *srq)
 {
     tmdev_tag_t *tag;
-    TAILQ_FOREACH(tag, &srq->list, link)
-    {
+    TAILQ_FOREACH(tag, &srq->list, link) {
         tag->is_enabled = true;
     }
 }
@@ -110,8 +109,7 @@ static void run_ops(void *object)
 static tmdev_tag_t *match(tmdev_srq_t *srq, uint64_t message_tag)
 {
     tmdev_tag_t *tag;
-    TAILQ_FOREACH(tag, &srq->list, link)
-    {
+    TAILQ_FOREACH(tag, &srq->list, link) {
         if (tag->is_enabled && (message_tag & tag->mask) == tag->tag) {
             return tag;
         }

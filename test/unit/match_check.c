@@ -177,6 +177,7 @@ void match_check_dom(const fab_match_dom_t *dom)
                      indexed);
     assert_int_equal(user_unfiled + internal_unfiled, dom->nunfiled);
     assert_true(dom->nunfiled <= FAB_MATCH_UNFILED_MAX);
+    assert_true(0 == dom->nunfiled || dom->nunfiled == dom->unexp_count);
     assert_int_equal(links + dom->nunfiled, dom->unexp_count);
     links += dom->has_by_source ? user : 0;
     links += dom->has_by_tag ? user + internal : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the tests of a provider's failures share: handlers, and addresses that are damaged in all
- * ways.
+ * What the tests of a provider's failures share: handlers, addresses that are damaged in all ways,
+ * crossed requests, and the end of a peer that is needed.
  */
 #ifndef TEST_FAB_FAULTS_H
 #define TEST_FAB_FAULTS_H
@@ -18,6 +18,76 @@ static inline void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, con
 {
     (void) peer, (void) hdr, (void) data, (void) len;
     ++*(uint64_t *) ctx;
+}
+
+static inline void post(world_t *world, fab_peer_t *peer)
+{
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+}
+
+/* All close all others and wait until nothing is left of them: what is sent next connects again. */
+static inline void close_peers(world_t *world)
+{
+    world_barrier(world);
+    for (int i = 0; i < world->size; i++) {
+        if (i != world->rank) {
+            fab_peer_close(world->peers[i], FAB_USER_PML);
+            world->peers[i] = NULL;
+        }
+    }
+    for (int i = 0; i < world->size; i++) {
+        WORLD_UNTIL(i == world->rank || NULL == fab_peer_find(world->fab, world_name(i)));
+    }
+}
+
+/*
+ * All ask all others at the same moment, close, and begin again, so often. crossed: this process's
+ * counter of requests that met another on its way.
+ */
+static inline void cross(world_t *world, uint64_t rounds, const unsigned long long *crossed)
+{
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    for (uint64_t round = 1; round <= rounds; round++) {
+        world_barrier(world);
+        world_barrier_idle(world); /* nobody asks before all have come here: all ask */
+        for (int i = 0; i < world->size; i++) {
+            if (i != world->rank) {
+                post(world, world_peer(world, i));
+            }
+        }
+        WORLD_UNTIL(got == round * (uint64_t) (world->size - 1));
+        close_peers(world);
+    }
+    atomic_fetch_add(&world->shared->scratch[0], *crossed);
+    world_barrier(world);
+    CHECK(0 == world->failures);
+    CHECK(atomic_load(&world->shared->scratch[0]) > 0); /* it did happen */
+}
+
+/* Of 2 ranks. One that leaves, and is needed, has failed: when all that it sent was delivered. */
+static inline void leave_needed_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world->needs_left = true;
+    world_barrier(world);
+    post(world, peer);
+    WORLD_UNTIL(got > 0);
+    if (1 == world->rank) {
+        for (int i = 0; i < 1000; i++) {
+            post(world, peer);
+        }
+        WORLD_UNTIL(NULL == peer->pending);
+        return;
+    }
+    WORLD_UNTIL(1 == world->failures);
+    CHECK(1001 == got && 1 == world->left && OPAL_ERR_UNREACH == world->failed_rc);
+    CHECK(NULL != strstr(world->failed_why, "are not complete"));
+    CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
 }
 
 static int completed;

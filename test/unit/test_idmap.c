@@ -28,7 +28,11 @@ static void finds_what_was_added(void **state)
     for (int i = 0; i < 1000; ++i) {
         assert_ptr_equal(&object[i], fab_idmap_find(&map, id[i]));
     }
+    assert_int_equal(1000, map.used);
+    fab_idmap_remove(&map, id[500]);
+    assert_int_equal(999, map.used);
     fab_idmap_fini(&map);
+    assert_int_equal(0, map.used);
 }
 
 static void next_finds_all_that_are_alive(void **state)

@@ -45,6 +45,8 @@ int __wrap_fallocate(int fd, int mode, off_t at, off_t len);
 void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at);
 void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at);
 int __real_madvise(void *addr, size_t len, int advice);
+static size_t populated; /* bytes, by this process */
+
 int __wrap_madvise(void *addr, size_t len, int advice);
 long __real_sysconf(int name);
 long __wrap_sysconf(int name);
@@ -81,6 +83,7 @@ int __wrap_madvise(void *addr, size_t len, int advice)
         errno = EINVAL;
         return -1;
     }
+    populated += MADV_POPULATE_WRITE == advice ? len : 0;
     return __real_madvise(addr, len, advice);
 }
 
@@ -119,8 +122,8 @@ static void talk_body(world_t *world)
         fab_peer_close(peer, FAB_USER_PML);
         world->peers[1 - world->rank] = NULL;
         WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(1 - world->rank)));
+        CHECK(0 == dom->num_conns && 0 == world->failures); /* before the other sends again */
         world_barrier(world);
-        CHECK(0 == dom->num_conns && 0 == world->failures);
     }
 }
 
@@ -137,6 +140,39 @@ static void test_large_pages(void **state)
     }
     fab_params.shm_ring_size = 0;
     page_size = 4096;
+}
+
+/* ---- the first lap ------------------------------------------------------ */
+
+/* The sender gets page-table entries for a ring as it comes to use it, once. */
+static void first_lap_body(world_t *world)
+{
+    enum { STEP = FAB_SHM_EXTEND_SLOTS, SLOTS = (1 << 20) / FAB_SHM_LINE };
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    for (uint64_t i = 1; i <= 2 * SLOTS; i++) {
+        size_t steps = i > SLOTS ? SLOTS / STEP : (size_t) (i + STEP - 1) / STEP;
+        if (0 == world->rank) {
+            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            CHECK((steps - 1) * STEP * FAB_SHM_LINE == populated);
+        }
+        if (0 == i % 100 || 2 * SLOTS == i) { /* not so many that they would have to wait */
+            WORLD_UNTIL(0 == world->rank || i == got);
+            world_barrier(world);
+        }
+    }
+    CHECK(0 == world->failures && (0 == world->rank || 0 == populated));
+}
+
+static void test_first_lap(void **state)
+{
+    (void) state;
+    fab_params.shm_ring_size = 1 << 20;
+    assert_int_equal(world_run(2, false, first_lap_body), 0);
+    fab_params.shm_ring_size = 0;
 }
 
 /* Processes that see pages of other sizes, as an emulator's may, do not talk. */
@@ -431,11 +467,11 @@ static void test_fd_of_the_user(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_large_pages),    cmocka_unit_test(test_other_pages),
-        cmocka_unit_test(test_many_at_once),   cmocka_unit_test(test_many_join),
-        cmocka_unit_test(test_joined),         cmocka_unit_test(test_not_now),
-        cmocka_unit_test(test_no_fd),          cmocka_unit_test(test_never),
-        cmocka_unit_test(test_fd_of_the_user),
+        cmocka_unit_test(test_large_pages), cmocka_unit_test(test_first_lap),
+        cmocka_unit_test(test_other_pages), cmocka_unit_test(test_many_at_once),
+        cmocka_unit_test(test_many_join),   cmocka_unit_test(test_joined),
+        cmocka_unit_test(test_not_now),     cmocka_unit_test(test_no_fd),
+        cmocka_unit_test(test_never),       cmocka_unit_test(test_fd_of_the_user),
     };
 
     fab_params.providers = (char *) "shm";

@@ -6,7 +6,7 @@
 #ifndef TEST_STRANGERS_H
 #define TEST_STRANGERS_H
 
-#include "test_fab_world.h"
+#include "test_fab_faults.h"
 
 #include <netinet/in.h>
 #include <stddef.h>
@@ -84,6 +84,59 @@ static inline size_t stranger_asks(world_t *world, uint16_t protocol, const uint
     fab_sock_seal(&session, FAB_SOCK_ASKING, 0, frame, len, &sealed);
     (void) send(fd, &sealed, offsetof(fab_sock_sealed_t, frame) + len, MSG_NOSIGNAL);
     return stranger_end(fd);
+}
+
+/*
+ * Of 2 ranks: rank 1 calls at rank 0's port and says what strangers say, by call(); when rank 0 has
+ * nothing of that left it checks by check() what it counted. Then the two talk as if nothing was.
+ */
+static inline void stranger_world(world_t *world, fab_sock_set_t *socks,
+                                  void (*call)(world_t *world), void (*check)(world_t *world))
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    if (0 == world->rank) {
+        atomic_store(&world->shared->scratch[STRANGER_PORT], fab_sock_set_port(socks));
+    }
+    world_barrier(world);
+    if (1 == world->rank) {
+        srandom(1);
+        call(world);
+        atomic_store(&world->shared->scratch[0], 1);
+    } else {
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        WORLD_UNTIL(!fab_sock_set_is_busy(socks));
+        check(world);
+        CHECK(0 == world->failures);
+    }
+    world_barrier(world);
+    post(world, peer);
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+}
+
+/*
+ * Of 2 ranks: *key, what rank 0 has of rank 1's key, is wrong.  It finds nobody that is meant, and
+ * says so; check() looks at rank 1.
+ */
+static inline void stranger_has_wrong_key(world_t *world, uint8_t *key,
+                                          void (*check)(world_t *world))
+{
+    world_barrier(world);
+    if (0 == world->rank) {
+        key[3] ^= 1;
+        post(world, world_peer(world, 1));
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(NULL != strstr(world->failed_why, "not the process meant"));
+        atomic_store(&world->shared->scratch[0], 1);
+    } else {
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        CHECK(0 == world->failures);
+        check(world);
+    }
+    world_barrier(world);
 }
 
 #endif /* TEST_STRANGERS_H */

@@ -32,11 +32,6 @@ static fab_tcp_ep_t *ep_of(fab_peer_t *peer)
     return fab_tcp_ep_of(peer);
 }
 
-static void post(world_t *world, fab_peer_t *peer)
-{
-    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-}
-
 /* ---- strangers ---------------------------------------------------------- */
 
 /* A greeting that is right, but for one byte that is not of its name: any name may call. */
@@ -101,32 +96,20 @@ static void stranger_calls(world_t *world)
     }
 }
 
+static void check_strangers(world_t *world)
+{
+    const fab_tcp_domain_t *dom = tcp_domain(world);
+
+    /* not all may have been accepted yet, and those that were silent for long need not be read */
+    WORLD_UNTIL(IDLE + 2 * STRANGERS <= fab_counters.tcp_strangers);
+    WORLD_UNTIL(!fab_sock_set_is_busy(dom->socks));
+    CHECK(IDLE + 2 * STRANGERS == fab_counters.tcp_strangers && 0 == dom->num_up);
+    CHECK(fab_counters.tcp_bad_messages + fab_counters.tcp_refused > 1);
+}
+
 static void strangers_body(world_t *world)
 {
-    fab_tcp_domain_t *dom = tcp_domain(world);
-    fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
-    if (0 == world->rank) {
-        atomic_store(&world->shared->scratch[STRANGER_PORT], dom->addr.ips[0].port);
-    }
-    world_barrier(world);
-    if (1 == world->rank) {
-        srandom(1);
-        stranger_calls(world);
-        atomic_store(&world->shared->scratch[0], 1);
-    } else {
-        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
-        WORLD_UNTIL(!fab_sock_set_is_busy(dom->socks));
-        CHECK(IDLE + 2 * STRANGERS == fab_counters.tcp_strangers && 0 == dom->num_up &&
-              0 == world->failures);
-        CHECK(fab_counters.tcp_bad_messages + fab_counters.tcp_refused > 1);
-    }
-    world_barrier(world);
-    post(world, peer);
-    WORLD_UNTIL(1 == got);
-    world_barrier(world);
+    stranger_world(world, tcp_domain(world)->socks, stranger_calls, check_strangers);
 }
 
 static void test_strangers(void **state)
@@ -135,23 +118,15 @@ static void test_strangers(void **state)
     assert_int_equal(world_run(2, false, strangers_body), 0);
 }
 
-/* Where the key that a process has of its peer is wrong, it finds nobody that is meant. */
+static void check_nobody_up(world_t *world)
+{
+    CHECK(0 == tcp_domain(world)->num_up);
+}
+
 static void wrong_key_body(world_t *world)
 {
-    fab_peer_t *peer = world_peer(world, 1 - world->rank);
-
-    world_barrier(world);
-    if (0 == world->rank) {
-        ep_of(peer)->addr.key[3] ^= 1;
-        post(world, peer);
-        WORLD_UNTIL(1 == world->failures);
-        CHECK(NULL != strstr(world->failed_why, "not the process meant"));
-        atomic_store(&world->shared->scratch[0], 1);
-    } else {
-        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
-        CHECK(0 == world->failures && 0 == tcp_domain(world)->num_up);
-    }
-    world_barrier(world);
+    stranger_has_wrong_key(world, ep_of(world_peer(world, 1 - world->rank))->addr.key,
+                           check_nobody_up);
 }
 
 static void test_wrong_key(void **state)
@@ -164,33 +139,10 @@ static void test_wrong_key(void **state)
 
 enum { CROSSINGS = 100 };
 
-/* Both send at once, close, and begin anew. */
 static void crossed_body(world_t *world)
 {
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
-    for (int i = 1; i <= CROSSINGS; i++) {
-        world_barrier(world);
-        for (int rank = 0; rank < world->size; rank++) {
-            if (rank != world->rank) {
-                post(world, world_peer(world, rank));
-            }
-        }
-        WORLD_UNTIL((uint64_t) (i * (world->size - 1)) == got);
-        world_barrier(world);
-        for (int rank = 0; rank < world->size; rank++) {
-            if (rank != world->rank) {
-                fab_peer_close(world->peers[rank], FAB_USER_PML);
-                world->peers[rank] = NULL;
-                WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(rank)));
-            }
-        }
-    }
-    atomic_fetch_add(&world->shared->scratch[0], fab_counters.tcp_crossed);
-    world_barrier(world);
-    CHECK(0 == world->failures && 0 == tcp_domain(world)->num_up);
-    CHECK(atomic_load(&world->shared->scratch[0]) > 0); /* it did happen */
+    cross(world, CROSSINGS, &fab_counters.tcp_crossed);
+    CHECK(0 == tcp_domain(world)->num_up);
     CHECK(CROSSINGS * (unsigned) (world->size - 1) == fab_counters.tcp_connections);
     world_barrier(world);
 }
@@ -279,30 +231,6 @@ static void test_leave(void **state)
 {
     (void) state;
     assert_int_equal(world_run(2, false, leave_body), 0);
-}
-
-/* One that leaves, and is needed, has failed: when all that it sent was delivered. */
-static void leave_needed_body(world_t *world)
-{
-    fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
-    world->needs_left = true;
-    world_barrier(world);
-    post(world, peer);
-    WORLD_UNTIL(got > 0);
-    if (1 == world->rank) {
-        for (int i = 0; i < 1000; i++) {
-            post(world, peer);
-        }
-        WORLD_UNTIL(NULL == peer->pending);
-        return;
-    }
-    WORLD_UNTIL(1 == world->failures);
-    CHECK(1001 == got && 1 == world->left && OPAL_ERR_UNREACH == world->failed_rc);
-    CHECK(NULL != strstr(world->failed_why, "are not complete"));
-    CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
 }
 
 static void test_leave_needed(void **state)
@@ -478,6 +406,90 @@ static void test_mad(void **state)
     assert_int_equal(world_run(1, false, mad_body), 0);
 }
 
+/* ---- the window --------------------------------------------------------- */
+
+/* Read away what was written to the peer; its first READ, if any, says *told bytes. */
+static void take_all(int fd, uint32_t *told)
+{
+    static unsigned char buf[1 << 18];
+    fab_tcp_hdr_t hdr;
+    ssize_t n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+
+    if (n >= (ssize_t) sizeof(hdr)) {
+        memcpy(&hdr, buf, sizeof(hdr));
+        *told = FAB_TCP_ID_READ == (hdr.id_len & 0xff) ? hdr.app_ctx : 0;
+    }
+}
+
+/* Send as many messages as go, to a peer whose kernel takes everything. Returns their bytes. */
+static size_t fill_window(world_t *world, fab_peer_t *peer, int fd)
+{
+    static const unsigned char buf[16384];
+    size_t sum = 0;
+    uint32_t told;
+
+    for (unsigned long long full = fab_counters.tcp_window_full;
+         full == fab_counters.tcp_window_full;) {
+        sum += OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), buf, sizeof(buf))
+                   ? sizeof(fab_tcp_hdr_t) + sizeof(buf)
+                   : 0;
+        take_all(fd, &told);
+        world_progress(world);
+    }
+    return sum;
+}
+
+static void write_hdr(world_t *world, int fd, uint8_t id, uint32_t app_ctx)
+{
+    const fab_tcp_hdr_t hdr = {.id_len = id, .app_ctx = app_ctx};
+
+    CHECK((ssize_t) sizeof(hdr) == send(fd, &hdr, sizeof(hdr), MSG_NOSIGNAL));
+    fab_tcp_expect(tcp_domain(world));
+    world_progress(world);
+}
+
+/*
+ * No more is sent than the window holds, until the peer says that it has read; it cannot have read
+ * more than was sent. What this process reads it tells.
+ */
+static void window_body(world_t *world)
+{
+    const size_t size = sizeof(fab_tcp_hdr_t) + 16384;
+    uint64_t got = 0;
+    uint32_t told = 0;
+    size_t sent;
+    int fd;
+    fab_peer_t *peer = mad_peer(world, UINT64_C(9) << 32, &fd);
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    sent = fill_window(world, peer, fd);
+    CHECK(sent >= FAB_TCP_WINDOW && sent < FAB_TCP_WINDOW + size);
+    write_hdr(world, fd, FAB_TCP_ID_READ, 10 * (uint32_t) size);
+    sent = fill_window(world, peer, fd);
+    CHECK(sent >= 9 * size && sent <= 11 * size);
+
+    for (uint64_t i = 0; i < FAB_TCP_TELL / sizeof(fab_tcp_hdr_t); i++) {
+        CHECK(0 == told);
+        write_hdr(world, fd, AM_DATA, 0);
+        take_all(fd, &told);
+    }
+    WORLD_UNTIL(FAB_TCP_TELL / sizeof(fab_tcp_hdr_t) == got);
+    take_all(fd, &told);
+    CHECK(FAB_TCP_TELL == told);
+
+    CHECK(0 == world->failures);
+    write_hdr(world, fd, FAB_TCP_ID_READ, UINT32_MAX);
+    WORLD_UNTIL(1 == world->failures);
+    fab_peer_close(peer, FAB_USER_PML);
+    close(fd);
+}
+
+static void test_window(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(1, false, window_body), 0);
+}
+
 /* ---- another kind of process -------------------------------------------- */
 
 /* The address with this byte of it changed is refused; the sentence has the text. */
@@ -556,6 +568,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_together),
         cmocka_unit_test(test_mad),
+        cmocka_unit_test(test_window),
     };
 
     world_use_providers("tcp");

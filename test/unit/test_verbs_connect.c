@@ -16,38 +16,10 @@
 
 enum { CROSSINGS = 30 };
 
-/* All ask all others at the same moment, close, and begin again. */
 static void crossed_body(world_t *world)
 {
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
-    for (uint64_t round = 1; round <= CROSSINGS; round++) {
-        world_barrier(world);
-        world_barrier_idle(world); /* nobody asks before all have come here: all ask */
-        for (int i = 0; i < world->size; i++) {
-            if (i != world->rank) {
-                CHECK(OPAL_SUCCESS ==
-                      fab_post(world_peer(world, i), fab_hdr(AM_DATA, 0, 0), NULL, 0));
-            }
-        }
-        WORLD_UNTIL(got == round * (uint64_t) (world->size - 1));
-        world_barrier(world);
-        for (int i = 0; i < world->size; i++) {
-            if (i != world->rank) {
-                fab_peer_close(world->peers[i], FAB_USER_PML);
-                world->peers[i] = NULL;
-            }
-        }
-        for (int i = 0; i < world->size; i++) {
-            WORLD_UNTIL(i == world->rank || NULL == fab_peer_find(world->fab, world_name(i)));
-        }
-    }
-    atomic_fetch_add(&world->shared->scratch[0], fab_counters.verbs_crossed);
-    world_barrier(world);
-    CHECK(0 == world->failures);
-    CHECK(atomic_load(&world->shared->scratch[0]) > 0); /* it did happen */
-    WORLD_UNTIL(0 == verbs_domain(world)->num_conns);   /* none is left behind */
+    cross(world, CROSSINGS, &fab_counters.verbs_crossed);
+    WORLD_UNTIL(0 == verbs_domain(world)->num_conns); /* none is left behind */
     CHECK(0 == verbs_domain(world)->sq_used && 0 == verbs_domain(world)->num_signaled);
     CHECK(0 == verbs_domain(world)->send_pool.used);
     /* one queue pair for each connection, whoever asked: no request came to nothing */
@@ -61,19 +33,28 @@ static void test_crossed(void **state)
 }
 
 /* With another key, nothing is looked at; with the right one, it has to be what a QP can have. */
-static void stranger_calls(world_t *world, const fab_verbs_frame_t *good, const uint8_t *key)
+static void stranger_calls(world_t *world)
 {
+    const uint8_t *key = ep_of(world_peer(world, 0))->addr.key;
+    const fab_verbs_frame_t good = {.magic = FAB_VERBS_MAGIC,
+                                    .version = FAB_VERBS_VERSION,
+                                    .kind = FAB_VERBS_HELLO,
+                                    .name = world_name(1),
+                                    .target = world_name(0),
+                                    .qpn = 17,
+                                    .window = 8,
+                                    .reads = 1,
+                                    .addr = verbs_domain(world)->addr};
     uint8_t wrong[FAB_SOCK_KEY];
 
-    srandom(1);
     for (int i = 0; i < 150; i++) {
         stranger_says_garbage(world);
         memcpy(wrong, key, sizeof(wrong));
         wrong[i % FAB_SOCK_KEY] ^= (uint8_t) (1 << random() % 8);
-        CHECK(0 == stranger_asks(world, FAB_WIRE_VERBS, wrong, good, sizeof(*good)));
+        CHECK(0 == stranger_asks(world, FAB_WIRE_VERBS, wrong, &good, sizeof(good)));
     }
     for (int i = 0; i < 7; i++) {
-        fab_verbs_frame_t bad = *good;
+        fab_verbs_frame_t bad = good;
         bad.qpn = 0 == i ? 0 : 1 == i ? 1 << 24 : 17;
         bad.psn = 2 == i ? 1 << 24 : 0;
         bad.window = 3 == i ? 0 : 8;
@@ -84,39 +65,15 @@ static void stranger_calls(world_t *world, const fab_verbs_frame_t *good, const 
     }
 }
 
+static void check_strangers(world_t *world)
+{
+    CHECK(fab_counters.verbs_bad_frames > 300 && 0 == verbs_domain(world)->num_conns);
+}
+
 /* Strangers: nothing they say does harm, and none of them is kept. */
 static void strangers_body(world_t *world)
 {
-    fab_verbs_domain_t *dom = verbs_domain(world);
-    fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
-    if (0 == world->rank) {
-        atomic_store(&world->shared->scratch[STRANGER_PORT], dom->addr.ips[0].port);
-    }
-    world_barrier(world);
-    if (1 == world->rank) {
-        fab_verbs_frame_t good = {.magic = FAB_VERBS_MAGIC,
-                                  .version = FAB_VERBS_VERSION,
-                                  .kind = FAB_VERBS_HELLO,
-                                  .name = world_name(1),
-                                  .target = world_name(0),
-                                  .qpn = 17,
-                                  .window = 8,
-                                  .reads = 1,
-                                  .addr = dom->addr};
-        stranger_calls(world, &good, ep_of(peer)->addr.key);
-        atomic_store(&world->shared->scratch[0], 1);
-    } else {
-        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
-        WORLD_UNTIL(!fab_sock_set_is_busy(dom->socks));
-        CHECK(fab_counters.verbs_bad_frames > 300 && 0 == dom->num_conns && 0 == world->failures);
-    }
-    world_barrier(world);
-    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-    WORLD_UNTIL(1 == got);
-    world_barrier(world);
+    stranger_world(world, verbs_domain(world)->socks, stranger_calls, check_strangers);
 }
 
 static void test_strangers(void **state)
@@ -185,24 +142,15 @@ static void test_damaged_address(void **state)
     assert_int_equal(world_run(2, false, damaged_body), 0);
 }
 
-/* Where the peer's key is wrong nobody answers that is meant: connecting fails, with a sentence. */
+static void check_refused(world_t *world)
+{
+    CHECK(fab_counters.verbs_bad_frames > 0 && 0 == verbs_domain(world)->num_conns);
+}
+
 static void other_key_body(world_t *world)
 {
-    fab_peer_t *peer = world_peer(world, 1 - world->rank);
-
-    world_barrier(world);
-    if (0 == world->rank) {
-        ep_of(peer)->addr.key[3] ^= 1;
-        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-        WORLD_UNTIL(1 == world->failures);
-        CHECK(NULL != strstr(world->failed_why, "not the process meant"));
-        atomic_store(&world->shared->scratch[0], 1);
-    } else {
-        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
-        CHECK(fab_counters.verbs_bad_frames > 0 && 0 == world->failures &&
-              0 == verbs_domain(world)->num_conns);
-    }
-    world_barrier(world);
+    stranger_has_wrong_key(world, ep_of(world_peer(world, 1 - world->rank))->addr.key,
+                           check_refused);
 }
 
 static void test_other_key(void **state)

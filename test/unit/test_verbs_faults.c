@@ -246,7 +246,7 @@ static void malformed_body(world_t *world)
         CHECK(4 == got);
     } else if (world->rank < 4) {
         fab_verbs_tmh_t tmh = {.id = 1 == world->rank ? 99 : AM_DATA,
-                               .credits = htobe16(2 == world->rank ? 30000 : 0)};
+                               .credits = htobe16(2 == world->rank ? 1 : 0)};
         post_raw(world, zero, &tmh, 3 == world->rank ? 7 : sizeof(tmh));
     }
     world_barrier(world);

@@ -147,16 +147,7 @@ static void crowd_body(world_t *world)
         for (int i = 0; i < world->size; i++) {
             WORLD_UNTIL(i == world->rank || (round + 1) * MESSAGES == traffic.next[i]);
         }
-        world_barrier(world);
-        for (int i = 0; i < world->size; i++) {
-            if (i != world->rank) {
-                fab_peer_close(world->peers[i], FAB_USER_PML);
-                world->peers[i] = NULL;
-            }
-        }
-        for (int i = 0; i < world->size; i++) {
-            WORLD_UNTIL(i == world->rank || NULL == fab_peer_find(world->fab, world_name(i)));
-        }
+        close_peers(world);
     }
     CHECK(0 == traffic.wrong && 0 == world->failures && fab_counters.peers_moved > 0);
     CHECK(NULL == fab_core(world->fab)->moves);

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which long messages are streamed: rank 0 sends ROUNDS of them and counts.
+ *
+ * args: least and most that are streamed, [window]: all are sent at once, else each when the one before
+ * was received, so that the ring is empty.  Of a window, how many are streamed depends on how far the
+ * receiver is; the limits leave room for that.  This is for pml tm only.
+ */
+/* TEST: np=2 args="8 8" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0" quick=yes */
+/* TEST: np=2 args="1 7 window" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0" */
+/* TEST: np=2 args="0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_shm_ring_size=65536" */
+/* TEST: np=2 args="0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_limit=65536" */
+/* TEST: np=2 args="8 8" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_limit=1048576 OMPI_MCA_pml_tm_shm_ring_size=65536" */
+/* TEST: np=2 args="3 8 window" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_limit=1048576" */
+/* TEST: np=2 args="1 1" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=1000000" quick=yes */
+#include "tm_test.h"
+
+enum { ROUNDS = 8, LENGTH = 262144 };
+
+static MPI_T_pvar_session session;
+static MPI_T_pvar_handle handle;
+
+/* Messages that were streamed since the handle was made. */
+static unsigned long long num_streamed(void)
+{
+    unsigned long long value = 0;
+
+    TM_MPI(MPI_T_pvar_read(session, handle, &value));
+    return value;
+}
+
+static void send_all(char *buf, bool is_window)
+{
+    MPI_Request req[ROUNDS];
+
+    for (int i = 0; i < ROUNDS; i++) {
+        tm_fill(buf + (size_t) i * LENGTH, LENGTH, tm_key(0, 1, 1, i));
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        TM_MPI(
+            MPI_Isend(buf + (size_t) i * LENGTH, LENGTH, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &req[i]));
+        if (!is_window) {
+            TM_MPI(MPI_Wait(&req[i], MPI_STATUS_IGNORE));
+            TM_MPI(MPI_Recv(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        }
+    }
+    if (is_window) {
+        TM_MPI(MPI_Waitall(ROUNDS, req, MPI_STATUSES_IGNORE));
+    }
+}
+
+/* The receives are posted before the barrier. */
+static void receive_all(char *buf, MPI_Request *req, bool is_window)
+{
+    for (int i = 0; i < ROUNDS && !is_window; i++) {
+        TM_MPI(MPI_Wait(&req[i], MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Send(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD));
+    }
+    TM_MPI(MPI_Waitall(ROUNDS, req, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < ROUNDS; i++) {
+        tm_expect_data(buf + (size_t) i * LENGTH, LENGTH, tm_key(0, 1, 1, i), "a long message");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Request req[ROUNDS];
+    unsigned long long before, streamed;
+    char *buf;
+    int provided, index, count;
+
+    tm_init(&argc, &argv, "stream");
+    TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    TM_MPI(MPI_T_pvar_session_create(&session));
+    TM_MPI(MPI_T_pvar_get_index("pml_tm_streamed", MPI_T_PVAR_CLASS_COUNTER, &index));
+    TM_MPI(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count));
+    buf = tm_calloc(ROUNDS, LENGTH);
+    for (int i = 0; i < ROUNDS && 1 == tm_rank; i++) {
+        TM_MPI(
+            MPI_Irecv(buf + (size_t) i * LENGTH, LENGTH, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &req[i]));
+    }
+    before = num_streamed();
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (0 == tm_rank) {
+        send_all(buf, argc > 3);
+        streamed = num_streamed() - before;
+        TM_CHECK(streamed >= strtoull(argv[1], NULL, 10) && streamed <= strtoull(argv[2], NULL, 10),
+                 "%llu messages were streamed, not %s to %s", streamed, argv[1], argv[2]);
+    } else {
+        receive_all(buf, req, argc > 3);
+    }
+    free(buf);
+    MPI_T_pvar_handle_free(session, &handle);
+    MPI_T_pvar_session_free(&session);
+    MPI_T_finalize();
+    return tm_finish();
+}
