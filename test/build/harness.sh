@@ -97,3 +97,30 @@ stacks "${fence[@]}" '--- process 3: program' '#1  fab_progress (dom=0x1) at com
 ! tm_is_upstream 'PMIx_Fence' stacks.txt || fail 'a wait that does not end is taken for a fault of Open MPI'
 stacks "${fence[@]}" '--- process 3: program' '#1  mca_pml_tm_recv (addr=0x1) at pml_tm/pml_tm_recv.c:10' '#2  PMPI_Comm_spawn () from libmpi.so'
 tm_is_upstream 'PMIx_Fence' stacks.txt || fail 'a rank that waits for the one that spawns counts against Open MPI'
+
+# A crash is a fault of Open MPI only after the program is done, and outside of the component.
+# A script's job then runs once more.
+crashed()
+{
+    printf '%s\n' "$1" >out.txt
+    printf '%s\n' 'Signal: Segmentation fault (11)' "[ 2] libopen-rte.so.40(orte_finalize+0x6c)" "${@:2}" >err.txt
+}
+crashed 'errors=0'
+tm_crashed_upstream out.txt err.txt || fail 'a crash in orte_finalize() is not known'
+crashed 'errors=0' '[ 1] mca_pml_tm.so(mca_pml_tm_finalize+0x10)'
+! tm_crashed_upstream out.txt err.txt || fail 'a crash in the component is taken for a fault of Open MPI'
+for words in '' 'errors=3'; do
+    crashed "$words"
+    ! tm_crashed_upstream out.txt err.txt || fail "a crash of a program that said '$words' is taken for a fault of Open MPI"
+done
+mpirun()
+{
+    echo errors=0
+    runs=$((runs + 1))
+    ((runs > crashes)) || { echo 'libopen-rte.so.40(orte_finalize+0x6c)' >&2 && return 139; }
+}
+for crashes in 0 1 2; do
+    runs=0 rc=0
+    tm_mpirun 1 program >/dev/null 2>&1 || rc=$?
+    ((rc == (crashes == 2 ? 139 : 0) && runs == (crashes == 0 ? 1 : 2))) || fail "$crashes crashes: tm_mpirun's status is $rc, after $runs runs"
+done
