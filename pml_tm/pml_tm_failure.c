@@ -4,31 +4,23 @@
  */
 #include "pml_tm_failure.h"
 
-#include <time.h>
+#include "fabric/fab_clock.h"
 
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_send.h"
 #include "pml_tm_stream.h"
 
-/* Seconds that mpirun, which usually knows first, has to end the job before pml tm does. */
-#define FAILURE_GRACE 3.0
+/* Microseconds that mpirun, which usually knows first, has to end the job before pml tm does. */
+enum { FAILURE_GRACE_US = 3000000 };
 
 /* A peer that failed, not handled yet. */
 struct mca_pml_tm_failure {
     mca_pml_tm_failure_t *next;
     opal_process_name_t name;
-    double at; /* seconds, CLOCK_MONOTONIC */
+    uint64_t at; /* us */
     char why[256];
 };
-
-static double now(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double) time.tv_sec + 1e-9 * (double) time.tv_nsec;
-}
 
 static opal_process_name_t name_of(const fab_peer_t *peer)
 {
@@ -52,7 +44,7 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
         return; /* without memory, mpirun's message must suffice */
     }
     failure->name = name_of(peer);
-    failure->at = now();
+    failure->at = fab_now_us();
     snprintf(failure->why, sizeof(failure->why), "%s", why);
     failure->next = first;
     /* release: pairs with the acquire in mca_pml_tm_handle_failures() */
@@ -94,7 +86,7 @@ static void end_job(const mca_pml_tm_failure_t *failure)
     ompi_proc_t *proc;
     char *hostname;
 
-    if (now() - failure->at < FAILURE_GRACE) {
+    if (fab_now_us() - failure->at < FAILURE_GRACE_US) {
         return;
     }
     proc = (ompi_proc_t *) ompi_proc_for_name(failure->name);

@@ -5,7 +5,8 @@
 #include "pml_tm_peer.h"
 
 #include <sched.h>
-#include <time.h>
+
+#include "fabric/fab_clock.h"
 
 typedef struct modex_blob {
     mca_pml_tm_address_t head;
@@ -145,14 +146,6 @@ static void forget(fab_peer_t *peer)
     }
 }
 
-static time_t now_seconds(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec;
-}
-
 /* Are sends held back for a live peer? */
 static bool has_held(void)
 {
@@ -182,11 +175,12 @@ static bool flush_some(void)
 void mca_pml_tm_peer_flush(void)
 {
     bool was_in_vain = mca_pml_tm.is_flush_in_vain;
-    time_t end = now_seconds() + (was_in_vain ? 0 : mca_pml_tm.params.close_timeout);
+    uint64_t timeout_s = was_in_vain ? 0 : (uint64_t) mca_pml_tm.params.close_timeout;
+    uint64_t end = fab_now_us() + timeout_s * 1000000;
 
     mca_pml_tm.is_flush_in_vain = false;
     while (!mca_pml_tm.is_flush_in_vain && flush_some()) {
-        mca_pml_tm.is_flush_in_vain = now_seconds() >= end;
+        mca_pml_tm.is_flush_in_vain = fab_now_us() >= end;
         sched_yield(); /* on a full host the peer may need this processor */
     }
     if (mca_pml_tm.is_flush_in_vain && !was_in_vain) {

@@ -19,11 +19,6 @@
 #include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
 
-uint64_t fab_shm_now_ms(void)
-{
-    return fab_now_ns() / 1000000;
-}
-
 /* Has its process said that it leaves the job? */
 static bool is_finalized(const fab_shm_ep_t *ep)
 {
@@ -132,10 +127,10 @@ static void look_after_entries(fab_shm_domain_t *dom)
 
 int fab_shm_tick(fab_shm_domain_t *dom)
 {
-    uint64_t now = fab_shm_now_ms();
+    uint64_t now = fab_now_us();
 
     if (now >= dom->next_tick) {
-        dom->next_tick = now + FAB_SHM_TICK_MS;
+        dom->next_tick = now + FAB_SHM_TICK_US;
         look_after_some(dom);
         look_after_entries(dom);
     }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
 
 /* ---- connecting --------------------------------------------------------- */
@@ -27,23 +28,23 @@ static bool wait_to_connect(fab_shm_ep_t *ep, int rc, uint64_t now)
 {
     if (0 == ep->waits_since) {
         ep->waits_since = now;
-        ep->retry_ms = 1;
+        ep->retry_us = 1000;
         fab_counters.shm_rings_exhausted += OPAL_ERR_RESOURCE_BUSY == rc;
     }
     if (OPAL_ERR_RESOURCE_BUSY != rc &&
-        now - ep->waits_since >= fab_params.shm_connect_timeout * UINT64_C(1000)) {
+        now - ep->waits_since >= fab_params.shm_connect_timeout * UINT64_C(1000000)) {
         return false;
     }
     fab_counters.shm_connect_retries++;
-    ep->retry_at = now + ep->retry_ms;
-    ep->retry_ms = ep->retry_ms < FAB_SHM_RETRY_MAX_MS ? 2 * ep->retry_ms : FAB_SHM_RETRY_MAX_MS;
+    ep->retry_at = now + ep->retry_us;
+    ep->retry_us = ep->retry_us < FAB_SHM_RETRY_MAX_US ? 2 * ep->retry_us : FAB_SHM_RETRY_MAX_US;
     return true;
 }
 
 /* As make_room(). */
 static int try_to_connect(fab_shm_ep_t *ep)
 {
-    uint64_t now = fab_shm_now_ms();
+    uint64_t now = fab_now_us();
     const char *why;
     char text[512];
     int rc;

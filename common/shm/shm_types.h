@@ -29,7 +29,7 @@ enum {
     /* ageings without message after which a ring goes cold, with few: 32768 polls, ~0.3 ms */
     FAB_SHM_AGE_FEW = 64,
     FAB_SHM_AGE_MANY = 2,        /* the same with many hot rings */
-    FAB_SHM_TICK_MS = 250,       /* time between looks whether peers live */
+    FAB_SHM_TICK_US = 250000,    /* time between looks whether peers live */
     FAB_SHM_TICKS_PER_ROUND = 8, /* ticks in which every connected peer is looked at once: 2 s */
     FAB_SHM_LOOKS_PER_TICK = 4,  /* of which so many in /proc: open, read, close */
     /* rings for processes that join the job later, if shm_max_peers is automatic */
@@ -39,7 +39,7 @@ enum {
     FAB_SHM_RINGS_BYTES = 4 << 20, /* of a process's rings, if all of its job on the host use one */
     /* bytes of rings at most that a claimer maps with the head: address space in each sender */
     FAB_SHM_AHEAD_MAX = 4 << 20,
-    FAB_SHM_RETRY_MAX_MS = 64, /* between attempts to connect; the first comes after 1 ms */
+    FAB_SHM_RETRY_MAX_US = 64000, /* between attempts to connect; the first comes after 1 ms */
 };
 
 typedef struct fab_shm_domain fab_shm_domain_t;
@@ -104,9 +104,9 @@ struct fab_shm_ep {
     fab_shm_seg_t *seg;   /* the peer's segment: head, entries, rings that are mapped ahead */
     size_t seg_len;       /* bytes mapped of it */
     size_t ring_len;      /* bytes of tx's own mapping; 0: it lies in seg */
-    uint64_t waits_since; /* ms; the first attempt to connect that failed; 0: none */
-    uint64_t retry_at;    /* ms; no attempt before */
-    uint32_t retry_ms;    /* before the next but one */
+    uint64_t waits_since; /* us; the first attempt to connect that failed; 0: none */
+    uint64_t retry_at;    /* us; no attempt before */
+    uint32_t retry_us;    /* before the next but one */
     fab_shm_fetch_t fetches[FAB_SHM_COOPS];
     uint32_t unhelped;  /* cooperative gets in a row that the peer did not help with */
     uint32_t skipped;   /* gets not offered for that reason */
@@ -159,7 +159,7 @@ struct fab_shm_domain {
     uint32_t max_conns;
     uint32_t alive_at;  /* asked last */
     uint32_t looked_at; /* looked at in /proc last */
-    uint64_t next_tick; /* ms */
+    uint64_t next_tick; /* us */
 
     /* for the description */
     int cma_errno;    /* of the last peer whose memory was refused; 0: none */
@@ -228,8 +228,6 @@ void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_
 uint32_t fab_shm_high(const fab_shm_domain_t *dom);
 
 /* ---- shm_alive.c: do the peers live? ------------------------------------ */
-
-uint64_t fab_shm_now_ms(void);
 
 /* The clock's turn. Returns events. */
 int fab_shm_tick(fab_shm_domain_t *dom);

@@ -47,11 +47,6 @@ struct fab_sock_set {
     bool has_dead;
 };
 
-uint64_t fab_sock_now_us(void)
-{
-    return fab_now_ns() / 1000;
-}
-
 /* ---- sockets ------------------------------------------------------------ */
 
 static fab_sock_t *sock_new(fab_sock_set_t *set)
@@ -105,7 +100,7 @@ static void sock_set_state(fab_sock_t *sock, fab_sock_state_t state)
     sock->state = state;
     sock->set->num_strangers += is_stranger(sock);
     if (is_stranger(sock)) {
-        sock->deadline = fab_sock_now_us() + FAB_SOCK_STRANGER_US;
+        sock->deadline = fab_now_us() + FAB_SOCK_STRANGER_US;
     }
 }
 
@@ -161,7 +156,7 @@ static int sock_attempt(fab_sock_t *sock)
 {
     struct sockaddr_storage to;
     socklen_t len = fab_sock_ip_sockaddr(&sock->ips[sock->ip_at], &to);
-    uint64_t now = fab_sock_now_us();
+    uint64_t now = fab_now_us();
 
     sock->fd = socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (sock->fd < 0) {
@@ -207,7 +202,7 @@ static void sock_broken(fab_sock_t *sock)
  */
 static void sock_next_round(fab_sock_t *sock)
 {
-    uint64_t now = fab_sock_now_us();
+    uint64_t now = fab_now_us();
 
     if (!sock->may_try_again || now >= sock->give_up) {
         sock->ip_at = sock->num_ips > 0 ? (uint8_t) (sock->num_ips - 1) : 0;
@@ -273,7 +268,7 @@ static void sock_failed(fab_sock_t *sock, int error)
 
     if (is_drop && sock->num_drops < FAB_SOCK_DROPS) {
         sock->num_drops++;
-        sock->give_up = fab_sock_now_us() + (uint64_t) sock->set->user.timeout_s * 1000000;
+        sock->give_up = fab_now_us() + (uint64_t) sock->set->user.timeout_s * 1000000;
     }
     sock_ended(sock, error, ECONNREFUSED != error);
 }
@@ -294,7 +289,7 @@ fab_sock_t *fab_sock_connect(fab_sock_set_t *set, void *owner, uint64_t name, co
                                            .protocol = set->user.protocol,
                                            .name = set->user.fab->config.name,
                                            .target = name};
-    sock->give_up = fab_sock_now_us() + (uint64_t) set->user.timeout_s * 1000000;
+    sock->give_up = fab_now_us() + (uint64_t) set->user.timeout_s * 1000000;
     memcpy(sock->key, key, sizeof(sock->key));
     memcpy(sock->frame, frame, set->user.frame_len);
     sock->num_ips = (uint8_t) num;
@@ -675,7 +670,7 @@ int fab_sock_set_poll(fab_sock_set_t *set)
         }
     } while (FAB_SOCK_EVENTS == n && --rounds > 0);
     if (set->num_socks > 0) {
-        uint64_t now = fab_sock_now_us();
+        uint64_t now = fab_now_us();
         for (fab_sock_t *sock = set->socks; NULL != sock; sock = sock->next) {
             if (!sock->is_dead) {
                 look_after(sock, now);

@@ -150,7 +150,4 @@ FAB_EXPORT void fab_sock_defer(fab_sock_t *sock);
 /* The answer is invalid: the socket counts as broken. */
 FAB_EXPORT void fab_sock_reject(fab_sock_t *sock);
 
-/* Microseconds of a clock that only goes forward. */
-uint64_t fab_sock_now_us(void);
-
 #endif /* FAB_SOCK_H */

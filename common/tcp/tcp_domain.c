@@ -13,6 +13,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
@@ -188,10 +189,10 @@ static bool leave(fab_tcp_ep_t *ep)
 /* Say to all that this process leaves, and wait a moment until they have heard. */
 static void say_goodbye(fab_tcp_domain_t *dom)
 {
-    uint64_t end = fab_sock_now_us() + FAB_TCP_CLOSE_US;
+    uint64_t end = fab_now_us() + FAB_TCP_CLOSE_US;
     bool is_waiting = true;
 
-    while (is_waiting && fab_sock_now_us() < end) {
+    while (is_waiting && fab_now_us() < end) {
         is_waiting = false;
         for (fab_tcp_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
             ep->in = NULL != ep->in || FAB_TCP_UP != ep->state ? ep->in : fab_tcp_buf_get(dom);

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_domain.h"
@@ -76,7 +77,7 @@ static void handle_event(fab_verbs_domain_t *dom, const struct ibv_async_event *
         break;
     case IBV_EVENT_PORT_ERR:
         if (event->element.port_num == dom->port_num) {
-            dom->port_down_since = fab_verbs_now_us();
+            dom->port_down_since = fab_now_us();
             fab_log(dom->fab, 1, "%s has gone down", dom->name);
         }
         break;

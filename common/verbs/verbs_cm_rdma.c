@@ -29,6 +29,7 @@
 #include <string.h>
 #include <rdma/rdma_cma.h>
 
+#include "fabric/fab_clock.h"
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_connect.h"
 #include "verbs/verbs_domain.h"
@@ -146,7 +147,7 @@ static void cm_try_later(fab_verbs_ep_t *ep, const char *what, int error)
     cm_forget(ep->conn);
     ep->conn->is_cm_waiting = true;
     if (0 == dom->cm->again_at) {
-        dom->cm->again_at = fab_verbs_now_us() + FAB_VERBS_CM_PAUSE_US;
+        dom->cm->again_at = fab_now_us() + FAB_VERBS_CM_PAUSE_US;
     }
     fab_log(dom->fab, 1, "%s: %s (%s); trying again", dom->name, what, strerror(error));
 }
@@ -408,7 +409,7 @@ static int cm_poll(fab_verbs_domain_t *dom)
         }
         events++;
     }
-    if (0 != dom->cm->again_at && fab_verbs_now_us() >= dom->cm->again_at) {
+    if (0 != dom->cm->again_at && fab_now_us() >= dom->cm->again_at) {
         cm_try_again(dom);
     }
     return events;

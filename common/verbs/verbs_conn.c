@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
 #include "verbs/verbs_alive.h"
 #include "verbs/verbs_cm.h"
@@ -683,7 +684,7 @@ void fab_verbs_conn_linger(fab_verbs_conn_t *conn)
 {
     conn->ep->conn = NULL;
     conn->ep = NULL;
-    conn->linger_until = fab_verbs_now_us() + FAB_VERBS_LINGER_US;
+    conn->linger_until = fab_now_us() + FAB_VERBS_LINGER_US;
     LIST_INSERT_HEAD(&conn->dom->lingering, conn, lingering_link);
 }
 

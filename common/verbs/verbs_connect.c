@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_domain.h"
@@ -292,7 +293,7 @@ static fab_verbs_ep_t *asker(fab_sock_t *sock, const fab_verbs_frame_t *hello, b
         return NULL;
     }
     if (ep->is_closing && FAB_VERBS_UP == ep->state) {
-        uint64_t now = fab_verbs_now_us();
+        uint64_t now = fab_now_us();
         sock->deadline = 0 != sock->deadline ? sock->deadline : now + FAB_VERBS_DEFER_US;
         *is_later = true;
         if (now > sock->deadline) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <sys/random.h>
 
+#include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
@@ -240,19 +241,19 @@ static bool is_answering(const fab_verbs_domain_t *dom)
  */
 static void announce_leave(fab_verbs_domain_t *dom)
 {
-    uint64_t until = fab_verbs_now_us() + FAB_VERBS_LINGER_US;
+    uint64_t until = fab_now_us() + FAB_VERBS_LINGER_US;
     fab_verbs_ep_t *ep;
 
-    while (!dom->is_dead && is_answering(dom) && fab_verbs_now_us() < until) {
+    while (!dom->is_dead && is_answering(dom) && fab_now_us() < until) {
         (void) fab_verbs_progress((fab_domain_t *) dom);
     }
-    until = fab_verbs_now_us() + FAB_VERBS_LEAVE_US;
+    until = fab_now_us() + FAB_VERBS_LEAVE_US;
     LIST_FOREACH(ep, &dom->eps, link) {
         if (NULL != ep->conn && ep->conn->is_ready) {
             fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_LEAVE);
         }
     }
-    while (!dom->is_dead && !is_drained(dom) && fab_verbs_now_us() < until) {
+    while (!dom->is_dead && !is_drained(dom) && fab_now_us() < until) {
         (void) fab_verbs_poll_send(dom);
         fab_verbs_conn_send_due(dom);
     }

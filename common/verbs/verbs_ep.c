@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_connect.h"
@@ -387,7 +388,7 @@ bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
     (void) domain;
     fab_verbs_rma_drop(ep);
     if (NULL != conn && (conn->is_broken || conn->in_flight > 0 || FAB_VERBS_UP != ep->state)) {
-        if (!fab_verbs_conn_drain(conn, fab_verbs_now_us())) {
+        if (!fab_verbs_conn_drain(conn, fab_now_us())) {
             return false;
         }
         fab_verbs_conn_destroy(conn, OPAL_ERR_UNREACH);
@@ -481,7 +482,7 @@ static void ep_end(fab_verbs_ep_t *ep, uint64_t now)
 
 static void ep_begin_end(fab_verbs_ep_t *ep)
 {
-    uint64_t now = fab_verbs_now_us();
+    uint64_t now = fab_now_us();
 
     ep->dom->num_ending += 0 == ep->end_by;
     ep->end_by = now + FAB_VERBS_ANSWER_US;

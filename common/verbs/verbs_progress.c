@@ -29,11 +29,6 @@ enum {
     FAB_VERBS_TICK_US = 250000, /* time between looks whether peers live */
 };
 
-uint64_t fab_verbs_now_us(void)
-{
-    return fab_now_ns() / 1000;
-}
-
 /* ---- receiving ---------------------------------------------------------- */
 
 static __attribute__((noinline)) void bad_message(fab_verbs_ep_t *ep, const char *what)
@@ -239,7 +234,7 @@ int fab_verbs_poll_send(fab_verbs_domain_t *dom)
 
 static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom)
 {
-    uint64_t now = fab_verbs_now_us();
+    uint64_t now = fab_now_us();
     int events = 0;
 
     if (fab_sock_set_is_busy(dom->socks) || now >= dom->next_oob) {

@@ -47,7 +47,4 @@ static inline uint32_t fab_verbs_min(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* The clock, us. */
-uint64_t fab_verbs_now_us(void);
-
 #endif /* FAB_VERBS_TYPES_H */
