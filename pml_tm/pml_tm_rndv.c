@@ -520,7 +520,7 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
         mca_pml_tm_bad_message(peer, "data out of order, or more than requested");
         return;
     }
-    if ((const char *) data == req->data + req->received) {
+    if (NULL != req->data && (const char *) data == req->data + req->received) {
         req->received += len; /* the data was read to its destination */
     } else {
         mca_pml_tm_recv_put(req, data, len);

@@ -220,6 +220,8 @@ static void stream_end(mca_pml_tm_stream_t **link)
         mca_pml_tm_recv_done(req);
     } else if (NULL != req && req->received == req->wanted) {
         mca_pml_tm_recv_fetched(req);
+    } else if (NULL != req) {
+        req->core.phase = PML_TM_WAIT_DATA;
     }
 }
 
@@ -250,11 +252,13 @@ static void stream_match(mca_pml_tm_stream_t *stream, mca_pml_tm_recv_request_t 
 {
     mca_pml_tm_recv_matched(req, peer, hdr, len);
     req->core.remote_id = hdr.app_ctx;
-    req->core.phase = PML_TM_WAIT_DATA;
     stream->req = req;
     if (!stream->is_whole && req->wanted > stream->now && !mca_pml_tm_recv_pipeline(req)) {
         stream->req = NULL;
+        return;
     }
+    /* also after the CTS: until the first part is complete, no other data may end the receive */
+    req->core.phase = PML_TM_STREAMED;
 }
 
 /* No receive is posted for the message. */
