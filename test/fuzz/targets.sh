@@ -10,7 +10,7 @@
 
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
-read -ra flags <<<"-I$TM_SRC/common -I$TM_SRC $TM_OMPI_CPPFLAGS -DFAB_HAVE_VERBS=1"
+read -ra flags <<<"-I$TM_SRC/common -I$TM_SRC -I$TM_BUILD $TM_OMPI_CPPFLAGS -DFAB_HAVE_VERBS=1"
 # shellcheck disable=SC2054 # the sanitizers stand between commas
 flags+=(-std=gnu11 -D_GNU_SOURCE -DPML_TM_HELP_DIR='""' -g -O1 -pthread -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
 # shellcheck disable=SC2034 # for tm_cc
@@ -53,3 +53,5 @@ fuzz message 20000 "${fabric[@]}"
 [[ $TM_OMPI_SERIES == 5.0 ]] || tm_libs+=(-lopen-rte)
 [[ $(uname -m) != x86_64 ]] || flags+=(-mcx16) # what Open MPI's headers take for given, as gcc does
 fuzz btl 20000 "${fabric[@]}" "$TM_SRC"/btl_fabric/*.c "$TM_SRC"/common/{fabric/fab_help,fabric/fab_param_mca,idmap/idmap}.c
+tm_libs+=(-lmpi "-Wl,--wrap=mca_pml_tm_peer_publish,--wrap=mca_bml_base_inited")
+fuzz pml 20000 "${fabric[@]}" "$TM_SRC"/pml_tm/*.c "$TM_SRC"/common/{match/match,offload/offload,fabric/fab_help,fabric/fab_param_mca,idmap/idmap}.c
