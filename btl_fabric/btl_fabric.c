@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The module: its table; processes, from opal_proc_t to endpoint; peers that fail.
+ * The module: its table, its endpoints and processes, and the failure of peers.
  */
 #include "btl_fabric.h"
 
@@ -9,10 +9,11 @@
 #include <string.h>
 
 /*
- * What the flags and limits say is true of every provider: what one cannot do itself, the target's
- * CPU does.  Atomic operations are always the target's CPU's, by instructions that are atomic for
- * it as well (GLOB), on integers of 4 and 8 bytes.  MIN and MAX are not there: the operation does
- * not say whether the operands are signed.  doc/btl.md has the reasons of the numbers.
+ * The flags and limits hold for every provider: what a provider cannot do, the target's CPU does.
+ * The target's CPU does all atomic operations, on integers of 4 and 8 bytes, by atomic
+ * instructions, so they are atomic with its own accesses as well (GLOB).  MIN and MAX are missing
+ * because an operation does not say whether its operands are signed.  doc/btl.md explains the
+ * numbers.
  */
 mca_btl_fabric_t mca_btl_fabric = {
     .super = {.btl_component = &mca_btl_fabric_component,
@@ -37,7 +38,7 @@ mca_btl_fabric_t mca_btl_fabric = {
               .btl_get_alignment = 1,
               .btl_put_limit = SIZE_MAX,
               .btl_put_alignment = 1,
-              /* the fabric registers what it needs, by the same cache */
+              /* local memory needs no registration: the fabric registers what it uses */
               .btl_get_local_registration_threshold = SIZE_MAX,
               .btl_put_local_registration_threshold = SIZE_MAX,
               .btl_add_procs = mca_btl_fabric_add_procs,
@@ -125,7 +126,7 @@ static mca_btl_fabric_ep_t *open_peer(opal_proc_t *proc, const modex_blob_t *blo
     return ep;
 }
 
-/* The endpoint of a process; NULL: it cannot be reached this way. May block on the modex. */
+/* The endpoint of a process; NULL: btl fabric cannot reach it. May block on the modex. */
 static mca_btl_fabric_ep_t *add_proc(opal_proc_t *proc)
 {
     const char *why = "it does not use btl fabric, or has another version of it";
@@ -147,7 +148,7 @@ static mca_btl_fabric_ep_t *add_proc(opal_proc_t *proc)
     return ep;
 }
 
-/* Print the table of ways to the peers, once, if verbose asks for it. */
+/* Print the table of paths to the peers, once, if params.verbose is high enough. */
 static void show_paths(void)
 {
     static bool is_shown;
@@ -180,7 +181,7 @@ int mca_btl_fabric_add_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
     return OPAL_SUCCESS;
 }
 
-/* Without the lock: releasing a process may run code of others. */
+/* Lock not held: releasing the process may run its destructor, which is Open MPI's code. */
 static void forget_proc(mca_btl_fabric_ep_t *ep)
 {
     opal_proc_t *proc = ep->proc;
@@ -209,7 +210,7 @@ int mca_btl_fabric_del_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
 
 /* ---- failure ------------------------------------------------------------ */
 
-/* The failure of a peer, to be told to the layer above. */
+/* An upcall: a peer failed. */
 typedef struct failure {
     mca_btl_fabric_up_t up;
     mca_btl_fabric_ep_t *ep;
@@ -222,14 +223,14 @@ static void tell_failure(mca_btl_fabric_up_t *up)
     opal_proc_t *proc = failure->ep->proc;
     mca_btl_base_module_error_cb_fn_t error_cb = mca_btl_fabric.error_cb;
 
-    /* without a callback the PML finds out by itself */
+    /* without a callback nobody asked to be told: the PML finds out by itself */
     if (NULL != error_cb && NULL != proc) {
         char text[320];
 
         snprintf(text, sizeof(text), "btl fabric lost process %s: %s",
                  OPAL_NAME_PRINT(proc->proc_name), failure->why);
         for (char *at = text; NULL != (at = strchr(at, '%'));) {
-            *at = ' '; /* ob1 of Open MPI 4.1 takes the text for a format */
+            *at = ' '; /* ob1 of Open MPI 4.1 uses the text as a format string */
         }
         opal_output_verbose(1, mca_btl_fabric.output, "%s", text);
         error_cb(&mca_btl_fabric.super, MCA_BTL_ERROR_FLAGS_FATAL, proc, text);
@@ -255,7 +256,7 @@ void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char 
     }
     ep->is_failed = true;
     failure = malloc(sizeof(*failure));
-    if (NULL != failure) { /* else nobody is told here: mpirun ends the job */
+    if (NULL != failure) { /* without memory the layer above is not told; mpirun ends the job */
         failure->ep = ep;
         snprintf(failure->why, sizeof(failure->why), "%s", why);
         mca_btl_fabric_up(&failure->up, &failure_ops);
@@ -312,7 +313,7 @@ void mca_btl_fabric_dump(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t 
     fab_unlock(mca_btl_fabric.fab);
 }
 
-/* Wait for the fabric's operations: they write to memory that is about to be freed. */
+/* Wait for the operations that the fabric is doing: they use memory that is about to be freed. */
 static void finish_rma(void)
 {
     fab_lock(mca_btl_fabric.fab);

@@ -4,19 +4,19 @@
  *
  *   btl_fabric_component.c  parameters, counters, opening and closing the fabric, progress
  *   btl_fabric.c            the module's table; processes, endpoints, failures
- *   btl_fabric_send.c       messages: descriptors, send, what arrives
+ *   btl_fabric_send.c       messages: descriptors, sending, receiving
  *   btl_fabric_mem.c        registered memory
- *   btl_fabric_rma.c        put, get and atomic operations: their start and their end
- *   btl_fabric_target.c     what other processes do in this one's memory
+ *   btl_fabric_rma.c        put, get and atomic operations: the process that starts them
+ *   btl_fabric_target.c     the same: the process whose memory they access
  *   btl_fabric_wire.h       the bytes that leave the process
  *
- * Lock.  The fabric's (fab_lock()) covers all that is here.  The layer above is never called with it
- * held: messages, completions and failures for it go to a list of upcalls, which the component's
- * progress function runs.  Only the callback of a put or get that was done at once (do_now()) is run
- * from within the function that was called.
+ * Lock.  The fabric's lock (fab_lock()) covers everything here.  The layer above is never called
+ * while it is held: messages, completions and failures for it go to a list of upcalls, which the
+ * component's progress function runs.  There is one exception: if the fabric does a put or get at
+ * once (do_now()), the callback runs before btl_put or btl_get returns.
  *
- * One module reaches all peers, whatever provider of the fabric does; its limits and flags are the
- * same in all processes of a job.
+ * There is one module for all peers, whichever provider of the fabric reaches them.  Its limits and
+ * flags are the same in all processes of a job.
  */
 #ifndef BTL_FABRIC_H
 #define BTL_FABRIC_H
@@ -37,13 +37,13 @@ typedef struct mca_btl_fabric_op mca_btl_fabric_op_t;
 typedef struct mca_btl_fabric_msg mca_btl_fabric_msg_t;
 typedef struct mca_btl_base_endpoint_t mca_btl_fabric_ep_t;
 
-/* What is done with an upcall, once; it owns what it is embedded in. */
+/* One of these is called for each upcall, once. It takes over the object that embeds the upcall. */
 typedef struct mca_btl_fabric_up_ops {
     void (*run)(mca_btl_fabric_up_t *up);  /* tell the layer above; without the lock */
     void (*drop)(mca_btl_fabric_up_t *up); /* the module is finalized: free it */
 } mca_btl_fabric_up_ops_t;
 
-/* Something the layer above is to be told, embedded in what it is about. */
+/* A notification for the layer above, embedded in the object that it is about. */
 struct mca_btl_fabric_up {
     mca_btl_fabric_up_t *next;
     const mca_btl_fabric_up_ops_t *ops;
@@ -53,9 +53,9 @@ struct mca_btl_fabric_up {
 struct mca_btl_base_endpoint_t {
     mca_btl_fabric_ep_t *next; /* of all */
     fab_peer_t *peer;
-    opal_proc_t *proc;          /* NULL: it has sent, but was not added here, or was deleted */
-    mca_btl_fabric_msg_t *part; /* the message that comes in parts; NULL: none */
-    mca_btl_fabric_op_t *ops;   /* that wait for an answer of the peer */
+    opal_proc_t *proc;          /* NULL: it sent but was not added here, or was deleted */
+    mca_btl_fabric_msg_t *part; /* the message whose parts are arriving; NULL: none */
+    mca_btl_fabric_op_t *ops;   /* those that wait for the peer's answer */
     size_t outstanding;         /* operations whose callback was not called */
     bool is_failed;
 };
@@ -65,9 +65,9 @@ struct mca_btl_fabric_msg {
     mca_btl_fabric_up_t up;
     mca_btl_fabric_ep_t *ep;
     mca_btl_base_tag_t tag;
-    bool is_short; /* of mca_btl_fabric.free_msgs */
+    bool is_short; /* goes to mca_btl_fabric.free_msgs when it is freed */
     uint32_t len;  /* bytes */
-    uint32_t got;  /* of these, so far */
+    uint32_t got;  /* bytes that have arrived */
     uint64_t data[];
 };
 
@@ -75,9 +75,9 @@ struct mca_btl_fabric_msg {
 typedef struct mca_btl_fabric_frag {
     mca_btl_base_descriptor_t super;
     mca_btl_base_segment_t segments[2];
-    opal_free_list_t *list; /* where it goes back to */
+    opal_free_list_t *list; /* the list that it is returned to */
     mca_btl_fabric_up_t up;
-    fab_item_t item; /* while there is no room for it */
+    fab_item_t item; /* while it waits for room */
     mca_btl_fabric_ep_t *ep;
     size_t sent; /* bytes */
     int status;
@@ -86,11 +86,11 @@ typedef struct mca_btl_fabric_frag {
 
 OBJ_CLASS_DECLARATION(mca_btl_fabric_frag_t);
 
-/* Registered memory. What peers get is a copy of it, of which they use key and region. */
+/* Registered memory. Peers get a copy of this handle; they use its key and region. */
 struct mca_btl_base_registration_handle_t {
     uint64_t base;
     uint64_t len;
-    uint32_t key;   /* in mca_btl_fabric.mems */
+    uint32_t key;   /* its id in mca_btl_fabric.mems */
     uint32_t flags; /* MCA_BTL_REG_FLAG_*: what peers may do */
     fab_region_t region;
 };
@@ -98,33 +98,33 @@ struct mca_btl_base_registration_handle_t {
 _Static_assert(64 == sizeof(struct mca_btl_base_registration_handle_t),
                "mca_btl_base_registration_handle_t is a wire format");
 
-/* What the layer above asks for: a put, get or atomic operation. */
+/* A put, get or atomic operation as the layer above requests it. */
 typedef struct mca_btl_fabric_call {
     mca_btl_fabric_ep_t *ep;
     void *local;
     uint64_t remote;
     size_t len;
     struct mca_btl_base_registration_handle_t *local_handle;
-    mca_btl_base_rdma_completion_fn_t cbfunc; /* NULL: nobody wants to know */
+    mca_btl_base_rdma_completion_fn_t cbfunc; /* NULL: no callback */
     void *context;
     void *cbdata;
-    btl_fabric_atomic_t atomic; /* its key is that of the peer's memory for puts and gets, too */
+    btl_fabric_atomic_t atomic; /* atomic.key names the peer's memory for puts and gets, too */
     uint8_t am;                 /* BTL_FABRIC_AM_PUT, GET or ATOMIC */
 } mca_btl_fabric_call_t;
 
-/* Such an operation under way. */
+/* An operation under way. */
 struct mca_btl_fabric_op {
     mca_btl_fabric_up_t up;
     mca_btl_fabric_call_t call;
-    mca_btl_fabric_op_t *next; /* of those in ep->ops, or of the free ones */
+    mca_btl_fabric_op_t *next; /* in ep->ops, or in mca_btl_fabric.free_ops */
     mca_btl_fabric_op_t **prev;
     size_t done; /* bytes sent of a put, or received of a get */
     uint32_t id; /* in mca_btl_fabric.ids; 0: none */
     int status;
     bool is_queued;
     bool is_waiting; /* in ep->ops */
-    fab_item_t item; /* while there is no room for its message */
-    fab_rma_t rma;   /* where the fabric does it */
+    fab_item_t item; /* while its message waits for room */
+    fab_rma_t rma;   /* if the fabric does it */
 };
 
 typedef struct mca_btl_fabric {
@@ -137,9 +137,9 @@ typedef struct mca_btl_fabric {
     _Atomic unsigned num_ups;
     mca_btl_fabric_msg_t *free_msgs; /* short ones */
     mca_btl_fabric_op_t *free_ops;
-    size_t outstanding; /* of all endpoints */
-    size_t num_rma;     /* operations in the fabric's hands */
-    unsigned polls;     /* of the fabric, so far */
+    size_t outstanding; /* operations whose callback was not called, all endpoints */
+    size_t num_rma;     /* operations that the fabric is doing */
+    unsigned polls;     /* number of polls so far */
     fab_idmap_t ids;    /* mca_btl_fabric_op_t */
     fab_idmap_t mems;   /* mca_btl_base_registration_handle_t */
     opal_free_list_t frags_eager;
@@ -154,25 +154,25 @@ OPAL_DECLSPEC extern mca_btl_base_component_t mca_btl_fabric_component;
 
 /* ---- btl_fabric_component.c --------------------------------------------- */
 
-/* Tell the layer above, soon. Lock held. */
+/* Add an upcall; the progress function will run it. Lock held. */
 void mca_btl_fabric_up(mca_btl_fabric_up_t *up, const mca_btl_fabric_up_ops_t *ops);
 
-/* Free the upcalls that nobody will hear any more. */
+/* Drop the upcalls that have not run: the module is finalized. */
 void mca_btl_fabric_ups_fini(void);
 
 int mca_btl_fabric_progress(void);
 
 /* ---- btl_fabric.c ------------------------------------------------------- */
 
-/* The endpoint of a peer, made if it is new; NULL: no memory. Lock held. */
+/* The endpoint of a peer, created at the first call; NULL: no memory. Lock held. */
 mca_btl_fabric_ep_t *mca_btl_fabric_ep_of(fab_peer_t *peer);
 
 void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why);
 
-/* A message of the peer makes no sense: the peer is failed, what says why. Lock held. */
+/* Fail the peer because of an invalid message; `what` says what is wrong with it. Lock held. */
 void mca_btl_fabric_bad_message(fab_peer_t *peer, const char *what);
 
-/* There is no memory to serve the peer: it is failed. Lock held. */
+/* Fail the peer because there is no memory for what it sent. Lock held. */
 void mca_btl_fabric_no_memory(fab_peer_t *peer);
 
 int mca_btl_fabric_add_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
@@ -222,8 +222,8 @@ int mca_btl_fabric_deregister_mem(struct mca_btl_base_module_t *btl,
 void mca_btl_fabric_mems_fini(void);
 
 /*
- * Do len bytes at this address lie in the memory with this key, and may peers do this with it
- * (MCA_BTL_REG_FLAG_REMOTE_*)?  Lock held.
+ * Do these len bytes lie in the registered memory that the key names, and do its flags allow this
+ * access (flag: one of MCA_BTL_REG_FLAG_REMOTE_*)?  Lock held.
  */
 bool mca_btl_fabric_mem_allows(uint32_t key, uint64_t address, uint64_t len, uint32_t flag);
 
@@ -260,10 +260,10 @@ int mca_btl_fabric_atomic_cswap(struct mca_btl_base_module_t *btl, mca_btl_fabri
                                 void *cbdata);
 int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep);
 
-/* The peer failed: operations that wait for its answer end. Lock held. */
+/* The peer failed: end the operations that wait for its answer. Lock held. */
 void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep);
 
-/* Free all operations, those that wait for an answer as well. */
+/* Free all operations, including those that still wait for an answer. */
 void mca_btl_fabric_ops_fini(void);
 
 /* Handlers of BTL_FABRIC_AM_DATA and DONE. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The one header that absorbs what differs between Open MPI 4.1 (BTL 3.1) and 5.0 (BTL 3.3).
- * Included first by every file of btl_fabric.
+ * The only header that depends on the version of Open MPI: 4.1 (BTL 3.1) or 5.0 (BTL 3.3).  Every
+ * file of btl_fabric includes it first.
  */
 #ifndef BTL_FABRIC_COMPAT_H
 #define BTL_FABRIC_COMPAT_H
@@ -41,15 +41,15 @@
 #define BTL_FABRIC_MODEX_SCOPE PMIX_GLOBAL
 
 /*
- * What this process knows of itself and its job; the members that are used have the same names in
- * both.
+ * Open MPI's record of this process and its job; the members that btl_fabric uses have the same
+ * names in both versions.
  */
 #define mca_btl_fabric_process opal_process_info
 
 /* A put that has completed is visible at its target. */
 #define BTL_FABRIC_FLAGS_EXTRA MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION
 
-/* Hand a message to the layer above that registered for its tag. False: none has. */
+/* Give a message to whoever registered for its tag. False: nobody has. */
 static inline bool mca_btl_fabric_hand_up(struct mca_btl_base_module_t *btl,
                                           struct mca_btl_base_endpoint_t *ep,
                                           mca_btl_base_tag_t tag, void *data, size_t len)

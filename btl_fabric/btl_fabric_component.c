@@ -13,7 +13,7 @@
 
 enum {
     MAX_UPCALLS = 64, /* per progress call, so that other components get their turn */
-    /* of so many progress calls all but one only look for messages, unless more is to be done */
+    /* one progress call in so many polls everything; the others only look for messages */
     POLLS_PER_PROGRESS = 16,
 };
 
@@ -46,7 +46,7 @@ mca_btl_base_component_t mca_btl_fabric_component = {
 
 /* ---- parameters and counters -------------------------------------------- */
 
-/* Those that Open MPI registers for every BTL: for the check alone. */
+/* Parameters that Open MPI registers for every BTL; this table is only for checking them. */
 static const fab_param_t size_rows[] = {
     {
         .name = "eager_limit",
@@ -186,7 +186,7 @@ static void set_handlers(fab_t *fab)
     fab_set_handler(fab, BTL_FABRIC_AM_DONE, mca_btl_fabric_on_done, NULL);
 }
 
-/* All that the module needs. Errors: nothing is left behind. */
+/* Open the fabric and all that the module needs. On an error nothing stays open. */
 static int start(void)
 {
     int rc = open_fabric();
@@ -243,7 +243,7 @@ static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_t
 
 /* ---- progress ----------------------------------------------------------- */
 
-/* Relaxed: written under the lock, read without as a hint. */
+/* Relaxed: written under the lock; without it, the value is only a hint. */
 static unsigned num_ups(void)
 {
     return atomic_load_explicit(&mca_btl_fabric.num_ups, memory_order_relaxed);
@@ -287,8 +287,8 @@ static mca_btl_fabric_up_t *take_up(void)
 }
 
 /*
- * The one thread that runs upcalls: two would give the layer above parts of a message in another
- * order than that in which they came.
+ * Held by the thread that runs upcalls.  There is only one at a time: two could deliver messages to
+ * the layer above in the wrong order.
  */
 static pthread_mutex_t upcalls_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local bool runs_upcalls;
@@ -308,7 +308,7 @@ static void leave_upcalls(void)
     pthread_mutex_unlock(&upcalls_lock);
 }
 
-/* Those that are there now; an upcall may call progress again, which then goes on with the next. */
+/* Run the upcalls that are there now. One may call progress, which then runs those after it. */
 static int run_upcalls(void)
 {
     bool has_entered = enter_upcalls();

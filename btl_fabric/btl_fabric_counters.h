@@ -10,19 +10,18 @@
 #define BTL_FABRIC_COUNTERS(X)                                                                     \
     X(sends, "messages sent at once")                                                              \
     X(queued_sends, "messages queued for lack of room")                                            \
-    X(split_sends, "messages sent in parts, since the provider's messages are shorter")            \
+    X(split_sends, "messages sent in parts because they are longer than the provider's messages")  \
     X(received, "messages received")                                                               \
     X(puts, "puts that the fabric did without the target's help (RDMA, CMA)")                      \
     X(gets, "gets that the fabric did without the target's help (RDMA, CMA)")                      \
     X(am_puts, "puts by messages that the target's CPU copied")                                    \
     X(am_gets, "gets by messages that the target's CPU answered")                                  \
     X(atomics, "atomic operations started")                                                        \
-    X(no_rma, "of the puts and gets by messages, those whose peer's provider cannot do otherwise") \
-    X(not_exposed,                                                                                 \
-      "of the puts and gets by messages, those whose memory the target could not register")        \
-    X(rma_failed, "puts and gets that the fabric gave up and that went on by messages")            \
+    X(no_rma, "puts and gets by messages because the peer's provider cannot do them")              \
+    X(not_exposed, "puts and gets by messages because the target could not register the memory")   \
+    X(rma_failed, "puts and gets that the fabric could not finish and that continued by messages") \
     X(registered, "regions of memory registered")                                                  \
-    X(bad_messages, "messages that make no sense, each failing its sender")
+    X(bad_messages, "invalid messages; each fails its sender")
 
 typedef struct mca_btl_fabric_counters {
 #define BTL_FABRIC_COUNTER_FIELD(name, help) unsigned long long name;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registered memory.  It is exposed for any peer, whatever provider reaches that; and it has a key,
- * by which messages that read and write it name it, so that none reaches beyond.
+ * Registered memory.  It is exposed to any peer, on all providers.  It also has a key: a message
+ * that accesses the memory names it by this key, so its address can be checked.
  */
 #include "btl_fabric.h"
 
 #include <stdlib.h>
 
 /*
- * Bytes.  The first and the last word of the memory are registered whole: for elements shorter than
- * a word osc/rdma gets, and compares and swaps, the word that they are in.
+ * Bytes.  Registered memory is extended to whole words, since osc/rdma accesses an element that is
+ * shorter than a word by a get or compare-and-swap of the word around it.
  */
 enum { WORD = 8 };
 
-/* Atomic operations are done by this process's CPU. */
+/* For the fabric. Atomic operations need no access: this process's own CPU does them. */
 static unsigned access_of(uint32_t flags)
 {
     return (0 != (flags & MCA_BTL_REG_FLAG_REMOTE_READ) ? FAB_ACCESS_READ : 0) |
@@ -63,7 +63,7 @@ int mca_btl_fabric_deregister_mem(struct mca_btl_base_module_t *btl,
     return OPAL_SUCCESS;
 }
 
-/* The fabric is closed: what it held for them is gone. */
+/* The fabric is closed and has released what it held for them. */
 void mca_btl_fabric_mems_fini(void)
 {
     for (uint32_t i = 0; i < mca_btl_fabric.mems.size; ++i) {

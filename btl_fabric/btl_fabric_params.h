@@ -18,8 +18,8 @@ typedef struct mca_btl_fabric_params {
 extern const fab_param_table_t mca_btl_fabric_param_table;
 
 /*
- * Check the values against their ranges and against each other; as fab_params_check(), which is not
- * called.
+ * Check the values against their ranges and against each other.  Parameters and result are those of
+ * fab_params_check(), which checks the fabric's own parameters and is not called here.
  */
 int mca_btl_fabric_params_check(const mca_btl_fabric_params_t *params, char *buf, size_t size);
 

@@ -2,15 +2,15 @@
 /*
  * Put, get and atomic operations, from their start to their callback.
  *
- *      start ──fab_put, fab_get──> the fabric's ──────────────────────────────> done ──upcall──> callback
+ *      start ──fab_put, fab_get──> done by the fabric ────────────────────────> done ──upcall──> callback
  *        └──────────message──────> queued, if there is no room ──> waits for DONE or DATA ──^
  *
- * The fabric does puts and gets where it can reach the peer's memory; short ones at once if it
- * copies the bytes itself: the callback is then called before the function returns.  Where it
- * cannot, and where it fails half-way, they go by messages, as atomic operations always do.  A put
- * is complete when its data is in the target's memory.  An operation is accepted whenever there is
- * memory for it: the layer above may start one from within a callback, where it cannot wait for
- * room.
+ * The fabric does puts and gets where it can reach the peer's memory.  Where it copies the bytes
+ * itself (shared memory), it does short ones at once, and the callback runs before the function
+ * returns.  Where the fabric cannot reach the memory, or fails half-way, a put or get goes by
+ * messages, as atomic operations always do.  A put is complete when its data is in the target's
+ * memory.  An operation that finds no room is queued, not refused: the layer above may start it
+ * from a callback, where it cannot wait.
  */
 #include "btl_fabric.h"
 
@@ -54,7 +54,7 @@ void mca_btl_fabric_ops_fini(void)
     fab_idmap_fini(&mca_btl_fabric.ids);
 }
 
-/* The layer above hears that its operation has ended. */
+/* Tell the layer above that its operation has ended. */
 static void tell(const mca_btl_fabric_call_t *call, int status)
 {
     if (NULL != call->cbfunc) {
@@ -102,7 +102,7 @@ static void op_done(mca_btl_fabric_op_t *op, int status)
     mca_btl_fabric_up(&op->up, &op_ops);
 }
 
-/* Enter it in the list of those that wait for the peer's answer. */
+/* Add it to the operations that wait for the peer's answer. */
 static void op_wait(mca_btl_fabric_op_t *op)
 {
     mca_btl_fabric_ep_t *ep = op->call.ep;
@@ -148,12 +148,12 @@ static int send_put(mca_btl_fabric_op_t *op)
     memcpy(room, &put, sizeof(put));
     memcpy(room + sizeof(put), (const char *) op->call.local + op->done, len);
     op->done += len;
-    /* on the self provider the answer comes from within: op may be done afterwards */
+    /* on the self provider the answer comes within this call: op may be freed afterwards */
     fab_commit(peer, fab_hdr(BTL_FABRIC_AM_PUT, at, is_last ? op->id : 0), sizeof(put) + len);
     return is_last ? OPAL_SUCCESS : OPAL_ERR_IN_PROCESS;
 }
 
-/* Send what there is to send. As send_put(). */
+/* Send the operation's next message. Returns what send_put() returns. */
 static int send_op(mca_btl_fabric_op_t *op)
 {
     btl_fabric_get_t get = {.key = op->call.atomic.key, .len = op->call.len};
@@ -190,7 +190,10 @@ static int run_op(fab_item_t *item, fab_peer_t *peer)
     return OPAL_SUCCESS;
 }
 
-/* To a peer that failed as well: the error then follows the news of the failure. */
+/*
+ * An operation on a failed peer is queued, too, so that its error reaches the layer above after the
+ * failure of the peer does.
+ */
 static int start_by_messages(mca_btl_fabric_op_t *op)
 {
     fab_peer_t *peer = op->call.ep->peer;
@@ -208,7 +211,7 @@ static int start_by_messages(mca_btl_fabric_op_t *op)
     return OPAL_SUCCESS;
 }
 
-/* The operation of this peer that has the id and is such a one; NULL: the peer was failed. */
+/* The operation on this peer, a get or not, with this id; NULL: none, and the peer has failed. */
 static mca_btl_fabric_op_t *find_op(fab_peer_t *peer, uint32_t id, bool is_get)
 {
     mca_btl_fabric_op_t *op = fab_idmap_find(&mca_btl_fabric.ids, id);
@@ -280,7 +283,7 @@ static void rma_complete(fab_rma_t *rma, int status)
     op_done(op, status);
 }
 
-/* False: the fabric cannot reach that memory. */
+/* False: the fabric cannot reach the peer's memory. */
 static bool start_by_fabric(mca_btl_fabric_op_t *op, const fab_region_t *region)
 {
     fab_peer_t *peer = op->call.ep->peer;
@@ -370,8 +373,8 @@ static int start(mca_btl_fabric_call_t *call,
 }
 
 /*
- * A short put or get, where the fabric does it at once: without a record, nor an upcall.  False: it
- * does not.
+ * Do a short put or get at once, without a record or an upcall.  False: the fabric cannot do it at
+ * once.
  */
 static bool do_now(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
@@ -397,13 +400,13 @@ static bool do_now(const mca_btl_fabric_call_t *call, const fab_region_t *region
     return is_done;
 }
 
-/* btl_put and btl_get, btl_atomic_*. */
+/* What btl_put, btl_get and btl_atomic_* have in common. */
 static int start_or_do(mca_btl_fabric_call_t *call,
                        const struct mca_btl_base_registration_handle_t *remote_handle)
 {
     struct mca_btl_base_registration_handle_t remote;
 
-    /* osc/rdma of Open MPI 4.1 tries MPI_Compare_and_swap here on memory that it reaches itself */
+    /* osc/rdma of Open MPI 4.1 does this for MPI_Compare_and_swap on memory that it can access */
     if (OPAL_UNLIKELY(NULL == call->ep || NULL == remote_handle)) {
         return OPAL_ERR_NOT_SUPPORTED;
     }
@@ -455,7 +458,7 @@ int mca_btl_fabric_get(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *e
     return start_or_do(&call, remote_handle);
 }
 
-/* What the flags of the module promise, and no more. */
+/* Is it an operation that the module's flags announce? */
 static bool is_supported(int op, uint64_t remote, int flags)
 {
     uint64_t len = 0 != (flags & MCA_BTL_ATOMIC_FLAG_32BIT) ? 4 : 8;
@@ -465,7 +468,7 @@ static bool is_supported(int op, uint64_t remote, int flags)
             MCA_BTL_ATOMIC_XOR == op || MCA_BTL_ATOMIC_SWAP == op || BTL_FABRIC_CSWAP == op);
 }
 
-/* call: all but what depends on the operation. */
+/* The caller has set all of call except am, len and atomic. */
 static int start_atomic(mca_btl_fabric_call_t *call, btl_fabric_atomic_t atomic, int flags,
                         const struct mca_btl_base_registration_handle_t *remote_handle)
 {
@@ -531,7 +534,7 @@ int mca_btl_fabric_atomic_cswap(struct mca_btl_base_module_t *btl, mca_btl_fabri
         flags, remote_handle);
 }
 
-/* ep may be NULL: all. */
+/* Operations under way with this endpoint; NULL: with all. */
 static size_t num_outstanding(const mca_btl_fabric_ep_t *ep)
 {
     size_t n;

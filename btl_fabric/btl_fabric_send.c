@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages: descriptors, sending them, and what arrives.
+ * Messages: descriptors, sending, receiving.
  *
- * A message that fits into one of the provider's is sent at once if there is room.  A longer one is
- * sent in parts, with no other message to that peer between them.  What finds no room waits in the
- * fabric's queue.
+ * A message that is no longer than the provider's longest is sent as one, at once if there is room.
+ * A longer one is sent in parts, with no other message to that peer between them.  What finds no
+ * room waits in the fabric's queue.
  *
- * A message that arrived is copied: the layer above may send, wait and call progress from within
- * its callback, which a handler of the fabric may not.
+ * A message that arrives is copied and given to the layer above later, by an upcall: the layer
+ * above may send, wait and call progress from its callback, which a handler of the fabric must not
+ * do.
  */
 #include "btl_fabric.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of messages whose memory is kept for the next. */
+/* Messages of up to so many bytes share a cache of free records. */
 enum { SHORT_MSG = 512 };
 
 static void frag_construct(mca_btl_fabric_frag_t *frag)
@@ -56,7 +57,7 @@ void mca_btl_fabric_frags_fini(void)
     }
 }
 
-/* A descriptor with room for size bytes; NULL: there is none so large, or none left. */
+/* A descriptor with room for size bytes; NULL: none is that large, or all are in use. */
 static mca_btl_fabric_frag_t *alloc_frag(size_t size, uint32_t flags)
 {
     opal_free_list_t *list = &mca_btl_fabric.frags_eager;
@@ -139,7 +140,7 @@ static size_t frag_len(const mca_btl_fabric_frag_t *frag)
            (frag->super.des_segment_count > 1 ? frag->segments[1].seg_len : 0);
 }
 
-/* Copy len bytes of the message from this offset on. */
+/* Copy len bytes of the message, from offset `at` on. */
 static void copy_out(const mca_btl_fabric_frag_t *frag, size_t at, char *to, size_t len)
 {
     for (size_t i = 0; len > 0 && i < frag->super.des_segment_count; ++i) {
@@ -156,7 +157,7 @@ static void copy_out(const mca_btl_fabric_frag_t *frag, size_t at, char *to, siz
     }
 }
 
-/* Send what is left of it. OPAL_ERR_RESOURCE_BUSY: not all found room. OPAL_ERR_UNREACH. */
+/* Send the rest of the message. OPAL_ERR_RESOURCE_BUSY: no room for all of it; OPAL_ERR_UNREACH. */
 static int send_frag(mca_btl_fabric_frag_t *frag)
 {
     fab_peer_t *peer = frag->ep->peer;
@@ -196,7 +197,7 @@ static void frag_done(mca_btl_fabric_up_t *up)
     }
 }
 
-/* Its list frees it. */
+/* Nothing to do: the free list owns the memory. */
 static void frag_drop(mca_btl_fabric_up_t *up)
 {
     (void) up;
@@ -220,8 +221,9 @@ static int run_frag(fab_item_t *item, fab_peer_t *peer)
 }
 
 /*
- * Send it now, or as soon as there is room.  To a peer that failed as well: the error then follows
- * the news of the failure.  The result is that of btl_send.  Lock held.
+ * Send it now, or as soon as there is room.  A message to a failed peer is queued, too, so that its
+ * error reaches the layer above after the failure of the peer does.  Returns what btl_send returns.
+ * Lock held.
  */
 static int send_or_queue(mca_btl_fabric_frag_t *frag)
 {
@@ -293,7 +295,7 @@ int mca_btl_fabric_sendi(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t 
     return OPAL_ERR_RESOURCE_BUSY;
 }
 
-/* ---- what arrives ------------------------------------------------------- */
+/* ---- receiving ---------------------------------------------------------- */
 
 void mca_btl_fabric_msg_free(mca_btl_fabric_msg_t *msg)
 {
@@ -305,7 +307,7 @@ void mca_btl_fabric_msg_free(mca_btl_fabric_msg_t *msg)
     }
 }
 
-/* Memory for a message; NULL: there is none, and the peer was failed. */
+/* A record for a message; NULL: no memory, and the peer has failed. */
 static mca_btl_fabric_msg_t *new_msg(fab_peer_t *peer, fab_hdr_t hdr, uint32_t len)
 {
     mca_btl_fabric_ep_t *ep = mca_btl_fabric_ep_of(peer);
@@ -349,7 +351,7 @@ static void give_msg(mca_btl_fabric_up_t *up)
     if (is_taken) {
         mca_btl_fabric_msg_free(msg);
     } else {
-        mca_btl_fabric_up(up, &msg_ops); /* nobody has registered for its tag yet */
+        mca_btl_fabric_up(up, &msg_ops); /* again: nobody has registered for its tag yet */
     }
     fab_unlock(mca_btl_fabric.fab);
 }
@@ -377,7 +379,7 @@ void mca_btl_fabric_on_send(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
     }
 }
 
-/* Is this the part that comes next? */
+/* Is this the next part of msg; if msg is NULL, the first part of a message? */
 static bool is_next_part(const mca_btl_fabric_msg_t *msg, fab_hdr_t hdr, size_t len)
 {
     uint32_t at = (uint32_t) (hdr.tag >> 32);

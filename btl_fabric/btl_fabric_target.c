@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What other processes do in this one's memory by messages: put, get and atomic operations.  Each
- * address is checked against the memory that was registered for it.
+ * Puts, gets and atomic operations of other processes that came as messages: this process does them
+ * in its memory.  Each address is checked against the registered memory that the key names.
  */
 #include "btl_fabric.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Send the answer; one to a peer that failed is dropped. */
+/* Send the answer. A failed peer needs none. */
 static void answer(fab_peer_t *peer, uint64_t value, uint32_t id)
 {
     if (OPAL_ERR_OUT_OF_RESOURCE ==
@@ -42,7 +42,7 @@ void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
 
 /* ---- get ---------------------------------------------------------------- */
 
-/* Data on its way to a peer that wants it. */
+/* The data of a get, on its way to the peer. */
 typedef struct reply {
     fab_item_t item;
     const char *data;
@@ -51,7 +51,7 @@ typedef struct reply {
     uint32_t id;
 } reply_t;
 
-/* Send the next part of it. */
+/* Send the next part. */
 static int run_reply(fab_item_t *item, fab_peer_t *peer)
 {
     reply_t *reply = (reply_t *) item;
@@ -107,8 +107,8 @@ void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
 /* ---- atomic operations -------------------------------------------------- */
 
 /*
- * The instructions are atomic for the CPU as well: processes of this host that have the memory
- * mapped may use their own on it.
+ * By atomic instructions, because processes of this host that have mapped the memory may use such
+ * instructions on it at the same time.
  */
 #define APPLY(type)                                                                                \
     static uint64_t apply_##type(type *at, const btl_fabric_atomic_t *atomic)                      \
@@ -126,7 +126,7 @@ void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
             return __atomic_fetch_xor(at, operand, __ATOMIC_SEQ_CST);                              \
         case MCA_BTL_ATOMIC_SWAP:                                                                  \
             return __atomic_exchange_n(at, operand, __ATOMIC_SEQ_CST);                             \
-        default: /* BTL_FABRIC_CSWAP: old gets what is there, if that is not it */                 \
+        default: /* BTL_FABRIC_CSWAP: on a mismatch old gets the value found */                    \
             (void) __atomic_compare_exchange_n(at, &old, operand, false, __ATOMIC_SEQ_CST,         \
                                                __ATOMIC_SEQ_CST);                                  \
             return old;                                                                            \

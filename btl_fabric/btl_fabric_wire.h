@@ -6,14 +6,15 @@
  *   SEND    0                         BTL tag      the message
  *   PART    offset << 32 | length     BTL tag      a part of a message longer than the peer's
  *                                                  eager_max, in order
- *   PUT     remote address            id or 0      key, then data; id: the last part, wants DONE
- *   GET     remote address            id           btl_fabric_get_t, wants DATA
- *   DATA    offset                    id           data; as many as the get wants
- *   ATOMIC  remote address            id           btl_fabric_atomic_t, wants DONE
+ *   PUT     remote address            id or 0      key, then data; the last part has the id and
+ *                                                  is answered by DONE
+ *   GET     remote address            id           btl_fabric_get_t; answered by DATA
+ *   DATA    offset                    id           data; as many messages as the get needs
+ *   ATOMIC  remote address            id           btl_fabric_atomic_t; answered by DONE
  *   DONE    old value of an atomic    id           none
  *
- * An id names a pending operation of the process that sent it and comes back with the answer; a key
- * names registered memory of the process that it is sent to, which checks each address against it.
+ * An id names a pending operation of the process that sent it; the answer carries it back.  A key
+ * names registered memory of the receiving process, which checks each address against that memory.
  */
 #ifndef BTL_FABRIC_WIRE_H
 #define BTL_FABRIC_WIRE_H
@@ -35,7 +36,7 @@ enum {
 #define BTL_FABRIC_ADDRESS_MAGIC 0x42464242u /* "BBFB", little endian */
 #define BTL_FABRIC_WIRE_VERSION  1
 
-/* Head of what is in the modex; fab_address() follows. */
+/* Start of this process's entry in the modex; the address from fab_address() follows. */
 typedef struct btl_fabric_address {
     uint32_t magic;
     uint32_t version;
@@ -58,12 +59,12 @@ typedef struct btl_fabric_atomic {
     uint16_t op;  /* mca_btl_base_atomic_op_t, or BTL_FABRIC_CSWAP */
     uint16_t len; /* bytes: 4 or 8 */
     uint64_t operand;
-    uint64_t compare; /* of BTL_FABRIC_CSWAP: operand is stored if this is there */
+    uint64_t compare; /* for BTL_FABRIC_CSWAP: operand is stored if the memory has this value */
 } btl_fabric_atomic_t;
 
 #define BTL_FABRIC_CSWAP 0x100
 
-/* Bytes of a message: the shortest limit that holds the headers of all above, and the longest. */
+/* Range of the limits on a message, bytes. The least one holds any of the headers above. */
 #define BTL_FABRIC_EAGER_MIN 256
 #define BTL_FABRIC_SEND_MAX  (16u << 20)
 

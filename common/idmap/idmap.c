@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ids of pending operations: a growing array of slots with a free list through it.
+ * Ids of pending operations: an array of slots that grows, and a free list through it.
  */
 #include "idmap/idmap.h"
 
@@ -35,7 +35,7 @@ static int idmap_grow(fab_idmap_t *map)
         return -1;
     }
     for (uint32_t i = map->size; i < size; ++i) {
-        /* the first id of a slot is generation 1: 0 is no id */
+        /* the first id of a slot has generation 1, because 0 is no id */
         slots[i] = (fab_id_slot_t){.object = NULL, .id = i, .next = i + 1};
     }
     map->slots = slots;
@@ -57,7 +57,7 @@ uint32_t fab_idmap_add(fab_idmap_t *map, void *object)
     slot->object = object;
     slot->id += FAB_ID_MAX;
     if (0 == slot->id) {
-        slot->id = FAB_ID_MAX; /* index 0, and the generation wrapped to 0: that is no id */
+        slot->id = FAB_ID_MAX; /* index 0 and generation 0 would be id 0, which is none */
     }
     return slot->id;
 }

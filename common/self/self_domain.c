@@ -2,11 +2,11 @@
 /*
  * Provider self: a process as its own peer.
  *
- * A message is delivered from within fab_send() or fab_commit(), in place; its handler may send to
- * this process again, so deliveries nest.  Reservations nest with them: each has its own buffer,
- * taken at reserve and given back when the handler has returned.
+ * fab_send() and fab_commit() call the message's handler themselves, with the payload in place.
+ * The handler may send to this process again, so deliveries nest, and reservations with them: each
+ * has its own buffer, from fab_reserve() until its handler has returned.
  *
- * RMA is memmove() in bounded steps, from fab_progress().
+ * RMA is memmove(), one step of bounded length per fab_progress().
  */
 #include "fabric/fab_provider.h"
 
@@ -17,7 +17,7 @@
 #include "fabric/fab_wire.h"
 
 enum {
-    /* bytes: above, one copy by RMA beats the two of an unexpected message */
+    /* bytes; for longer messages one copy by RMA is faster than the two of an unexpected message */
     FAB_SELF_EAGER_MAX = 16384,
     FAB_SELF_COPY_STEP = 1 << 20, /* bytes copied per progress call: about 0.1 ms */
 };
@@ -31,8 +31,8 @@ typedef struct fab_self_buf {
 typedef struct fab_self_domain {
     fab_t *fab;
     fab_self_buf_t *free_bufs;
-    fab_self_buf_t *reserved; /* by the reservation that is open; NULL: none */
-    fab_rma_t *rma;           /* under way, oldest first */
+    fab_self_buf_t *reserved; /* reserved and not committed yet; NULL: none */
+    fab_rma_t *rma;           /* operations under way, oldest first */
     fab_rma_t **rma_tail;
 } fab_self_domain_t;
 
@@ -226,7 +226,7 @@ static void self_detach(fab_domain_t *dom, fab_peer_t *peer)
     peer->ep = NULL;
 }
 
-/* All RMA is this peer's. */
+/* There is only one peer, so all RMA is with it. */
 static bool self_drop(fab_domain_t *dom, fab_peer_t *peer)
 {
     fab_self_domain_t *self = (fab_self_domain_t *) dom;
@@ -264,7 +264,7 @@ const fab_provider_t fab_self_provider = {
     .ops = &fab_self_ops,
     .open = self_open,
     .close = self_close,
-    .address_len = 0, /* the name says all */
+    .address_len = 0, /* the name suffices */
     .attach = self_attach,
     .detach = self_detach,
     .drop = self_drop,

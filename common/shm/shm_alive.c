@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Liveness of peers.  Every quarter of a second kill(2), which is cheap, checks an eighth of the
- * connected peers, so all within two seconds.  It does not detect zombies, or a pid that belongs to
- * another process by now.  So at most four of these peers, in turn, are also checked in /proc, so
- * that a host full of processes does not spend its time there: up to 32 connected peers are all
- * checked within two seconds, 256 within sixteen.
+ * connected peers, so that all are checked within two seconds.  kill() does not detect a zombie,
+ * nor a pid that belongs to another process by now.  So a few peers, in turn, are also checked in
+ * /proc; only four per tick, so that a host full of processes does not spend its time there.  This
+ * way up to 32 connected peers are all checked within two seconds, 256 within sixteen.
  *
  * A peer that left normally (its segment says so, or it closed its ring here) has not failed,
  * unless a user still needs it.  A peer that died has failed.  Both are reported only when all that
  * the peer sent was delivered.
  *
- * The same tick looks through the entries for claims by processes that died.
+ * The same tick looks for entries that were claimed by processes that have died since.
  */
 #include "shm/shm_types.h"
 
@@ -19,7 +19,7 @@
 #include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
 
-/* Has its process said that it leaves the job? */
+/* Has the peer's process announced that it leaves the job? */
 static bool is_finalized(const fab_shm_ep_t *ep)
 {
     /* acquire: pairs with the release in say_goodbye(): what it sent can be seen */
@@ -54,8 +54,9 @@ void fab_shm_ep_died(fab_shm_ep_t *ep)
 }
 
 /*
- * The peer has left the job: once its ring is empty, check whether it is still needed.  If it has
- * claimed a ring that was not seen here yet, this tick still finds it, so the next round decides.
+ * The peer has left the job: once its ring is empty, check whether a user still needs it.  It may
+ * have claimed a ring that was not noticed here yet; this tick will find that ring, so the check
+ * waits for the next round.
  */
 static void look_after_left(fab_shm_ep_t *ep)
 {
@@ -88,7 +89,7 @@ static fab_shm_ep_t *next_conn(const fab_shm_domain_t *dom, uint32_t *at)
     return dom->conns[*at];
 }
 
-/* A share of the connected peers, in turn. */
+/* Check some of the connected peers, in turn. */
 static void look_after_some(fab_shm_domain_t *dom)
 {
     uint32_t n = (dom->num_conns + FAB_SHM_TICKS_PER_ROUND - 1) / FAB_SHM_TICKS_PER_ROUND;
@@ -101,13 +102,13 @@ static void look_after_some(fab_shm_domain_t *dom)
     }
 }
 
-/* A claimer tells its start time only when it is READY; before, that its pid is in use must do. */
+/* Without start time: an entry has its claimer's only from READY on, so the pid must suffice. */
 static bool has_no_process(uint32_t pid)
 {
     return 0 == fab_proc_start_time(pid) && fab_proc_is_gone(pid, 0);
 }
 
-/* Entries that are claimed but not used: of senders not seen yet, refused, or dead. */
+/* Check entries that are claimed but not polled: of senders not noticed yet, refused, or dead. */
 static void look_after_entries(fab_shm_domain_t *dom)
 {
     uint32_t high = fab_shm_high(dom);

@@ -4,11 +4,11 @@
  * other side.
  *
  * The domain has one queue of operations.  A progress call copies up to shm_copy_step bytes: a step
- * of the first operation, which then goes to the end, and so on.  So large operations share the
- * time, small ones do not wait behind them, and messages wait for one step at most.
+ * of the first operation, which then goes to the end of the queue, and so on.  So large operations
+ * share the time, small ones do not wait behind them, and messages wait for one step at most.
  *
- * One attempt per peer finds out whether the kernel allows it: it reads the nonce in the peer's
- * memory, whose location is in the peer's address.
+ * One attempt per peer finds out whether the kernel allows CMA: it reads the nonce in the peer's
+ * memory.  The peer's address says where the nonce is.
  *
  * A pid may be reused at any time, by a process with other memory at the same addresses.  So the
  * call that reads the last bytes of a get also reads the nonce: the kernel looks the pid up once
@@ -17,9 +17,9 @@
  * the last 100 us.  (In that time the process would have to exit, be reaped, and its pid be reused:
  * the kernel goes through all other pids first.)
  *
- * Of large gets the peer may copy a part (shm_coop.c).  Short operations may be done at once, before
- * whatever is in the queue (fab_rma_now()).  Of these gets, too, read the nonce by a separate call:
- * to pin its page as well would add a quarter to the time of a get of 8 bytes.
+ * The peer may copy a part of a large get (shm_coop.c).  Short operations may be done at once,
+ * ahead of the queue (fab_put_now(), fab_get_now()).  Such a get reads the nonce by a separate
+ * call, too: pinning the nonce's page as well would add a quarter to the time of a get of 8 bytes.
  *
  * Some memory cannot be copied by CMA, because the kernel does not pin it (memfd_secret, devices).
  * Then the operation ends with OPAL_ERR_NOT_SUPPORTED, and the data goes by messages.
@@ -34,13 +34,13 @@
 #include "fabric/fab_params.h"
 
 enum {
-    /* bytes that could be copied in the time that a call takes at least (about 0.4 us) */
+    /* cost of a call, as the bytes that could be copied in that time (about 0.4 us) */
     FAB_SHM_CMA_CALL_COST = 4096,
-    /* nanoseconds: for this long a process is what its nonce has proven it to be */
+    /* nanoseconds; for this long after a nonce was read, its process counts as proven */
     FAB_SHM_CMA_PROOF_NS = 100000,
 };
 
-/* ---- the first time ----------------------------------------------------- */
+/* ---- system calls ------------------------------------------------------- */
 
 static int cma_refuse(fab_shm_ep_t *ep, int error)
 {
@@ -58,7 +58,7 @@ static int cma_refuse(fab_shm_ep_t *ep, int error)
     return OPAL_ERR_NOT_SUPPORTED;
 }
 
-/* What an errno of a copy means for the operation. */
+/* Handle the error of a copy; returns what it means for the operation. */
 static int cma_error(fab_shm_ep_t *ep, int error)
 {
     switch (error) {
@@ -70,15 +70,16 @@ static int cma_error(fab_shm_ep_t *ep, int error)
         return OPAL_ERR_UNREACH;
     case EPERM:
         return cma_refuse(ep, error);
-    default: /* EFAULT: it cannot be pinned, here or there; ENOMEM: not enough to do it */
+    default: /* EFAULT: the memory cannot be pinned, here or there; ENOMEM: too little memory */
         fab_counters.shm_cma_faults++;
         return OPAL_ERR_NOT_SUPPORTED;
     }
 }
 
 /*
- * Read up to len bytes of the peer's memory, and, by the same call, its nonce.  OPAL_SUCCESS: they
- * are that process's, *moved says how many; otherwise as cma_error().
+ * Read up to len bytes of the peer's memory and, by the same call, its nonce.  OPAL_SUCCESS: the
+ * bytes are that process's, and *moved is their number.  Otherwise the result is that of
+ * cma_error().
  */
 int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
 {
@@ -92,7 +93,7 @@ int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t le
     if (got < 0 && EFAULT != errno) {
         return cma_error(ep, errno);
     }
-    /* The nonce comes first: what cannot be read of the data makes the count short. */
+    /* The nonce comes first, so data that cannot be read only makes the count smaller. */
     if (got < (ssize_t) sizeof(nonce) || 0 != memcmp(nonce, ep->addr.nonce, sizeof(nonce))) {
         fab_shm_ep_died(ep); /* its pid is another process's */
         return OPAL_ERR_UNREACH;
@@ -104,7 +105,7 @@ int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t le
     return OPAL_SUCCESS;
 }
 
-/* Read up to len bytes, of whatever process has the pid now. */
+/* Read up to len bytes from the process that has the pid now, whichever that is. */
 static int cma_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
 {
     struct iovec local = {to, len};
@@ -119,7 +120,7 @@ static int cma_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_
     return OPAL_SUCCESS;
 }
 
-/* Is it still the process that it was? By its nonce, or since that was read a moment ago. */
+/* Is it still the same process? Reads its nonce, unless that was done a moment ago. */
 static int cma_prove(fab_shm_ep_t *ep)
 {
     uint64_t now = fab_now_ns();
@@ -156,7 +157,7 @@ int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t le
     return OPAL_SUCCESS;
 }
 
-/* Read all of a short get, or up to what cannot be read. */
+/* Do a short get, as far as the memory can be read. */
 static int cma_read_now(fab_shm_ep_t *ep, fab_rma_t *op)
 {
     int rc = cma_prove(ep);
@@ -276,8 +277,8 @@ void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer)
 /* ---- copying ------------------------------------------------------------ */
 
 /*
- * Copy up to max bytes. OPAL_SUCCESS: all is there. OPAL_ERR_IN_PROCESS: go on later.
- * OPAL_ERR_RESOURCE_BUSY: the peer copies the rest. Others: it ends with that error.
+ * Copy up to max bytes.  OPAL_SUCCESS: the operation is complete.  OPAL_ERR_IN_PROCESS: call again.
+ * OPAL_ERR_RESOURCE_BUSY: the peer is copying the rest.  Any other result: it ends with that error.
  */
 static int rma_step(fab_rma_t *op, size_t max)
 {
@@ -312,7 +313,7 @@ static int rma_step(fab_rma_t *op, size_t max)
 int fab_shm_rma_progress(fab_shm_domain_t *dom)
 {
     size_t budget = fab_params.shm_copy_step;
-    const fab_rma_t *waiting = NULL; /* the first that waits, since anything moved */
+    const fab_rma_t *waiting = NULL; /* the first that waits for its peer, since anything moved */
     int events = 0;
 
     while (NULL != dom->rma && waiting != dom->rma && budget > 0) {

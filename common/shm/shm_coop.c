@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cooperative copy: large gets of which the process whose memory is read copies a part, while
- * it is inside MPI and has nothing to fetch itself. shm_coop_inl.h has the claiming, and the reason
+ * The cooperative copy: the process whose memory a large get reads copies a part of it, while it is
+ * inside MPI and has nothing to fetch itself.  shm_coop_inl.h describes how chunks are claimed, and
  * why no copy outlives the get.
  *
- * The fetcher offers a get in a descriptor of the peer's segment and goes on as if alone: it
- * claims, reads, claims.  It waits for the helper only when all is claimed.  If the helper never
- * helps, the get costs one more system call.
+ * The fetcher offers a get in a descriptor of the peer's segment and then works as if it were
+ * alone: it claims chunks and reads them.  It waits for the helper only when all chunks are
+ * claimed.  If the helper never helps, the get costs one more system call.
  *
  * The helper acts when a progress call finds exposed memory, nothing to fetch, and a bit in its
  * segment's help word.  It copies one chunk per call, out of memory that it has exposed to that
  * same peer.  Claim and copy finish before the call returns, so unexpose, which comes between two
  * calls, finds no copy under way.
  *
- * When a get ends early (the memory cannot be read, the peer failed), the fetcher claims all that
- * is left and waits until the helper has reported its chunks, or is dead: only then does the user
- * own the buffer again.
+ * When a get ends early (the memory cannot be read, or the peer failed), the fetcher claims all
+ * that is left and waits until the helper has reported its chunks, or is dead.  Only then may the
+ * user use the buffer again.
  */
 #include "shm/shm_types.h"
 
@@ -28,11 +28,11 @@
 #include "fabric/fab_params.h"
 
 enum {
-    FAB_SHM_COOP_MIN = 32768, /* bytes; shorter gets are as quick alone */
+    FAB_SHM_COOP_MIN = 32768, /* bytes; for shorter gets help saves no time */
     FAB_SHM_CHUNK_MIN = 16384,
-    FAB_SHM_CHUNK_MAX = 131072, /* where the number of chunks allows */
-    FAB_SHM_UNHELPED = 4,       /* gets without help, after which few are offered */
-    FAB_SHM_SKIPPED = 16,       /* of which one is offered then */
+    FAB_SHM_CHUNK_MAX = 131072, /* unless that would be more than FAB_SHM_COOP_CHUNKS chunks */
+    FAB_SHM_UNHELPED = 4,       /* after so many gets in a row without help ... */
+    FAB_SHM_SKIPPED = 16,       /* ... only one get of so many is offered */
 };
 
 void fab_shm_coop_configure(fab_shm_domain_t *dom)
@@ -48,7 +48,7 @@ void fab_shm_coop_configure(fab_shm_domain_t *dom)
                                            (long) dom->fab->config.num_local <= dom->num_cores);
 }
 
-/* ---- what is exposed ---------------------------------------------------- */
+/* ---- exposed memory ----------------------------------------------------- */
 
 static fab_shm_exposure_t *exposure_alloc(fab_shm_domain_t *dom)
 {
@@ -132,7 +132,7 @@ void fab_shm_coop_forget(fab_shm_domain_t *dom, const fab_peer_t *peer)
 
 /* ---- helper ------------------------------------------------------------- */
 
-/* Does the offer lie within what this process has exposed to that peer? */
+/* Does the offer lie within memory that this process has exposed to that peer? */
 static bool is_exposed(const fab_shm_domain_t *dom, const fab_shm_ep_t *ep,
                        const fab_shm_offer_t *offer)
 {
@@ -144,7 +144,7 @@ static bool is_exposed(const fab_shm_domain_t *dom, const fab_shm_ep_t *ep,
            offer->to <= UINT64_MAX - offer->len;
 }
 
-/* Write chunk i to the peer. False: it cannot be done, or not all of it. */
+/* Write chunk i to the peer. False: not all of it could be written. */
 static bool help_copy(fab_shm_ep_t *ep, const fab_shm_offer_t *offer, uint32_t i)
 {
     uint64_t at = (uint64_t) i * offer->chunk;
@@ -164,7 +164,7 @@ static bool help_copy(fab_shm_ep_t *ep, const fab_shm_offer_t *offer, uint32_t i
     return true;
 }
 
-/* Help the sender of a ring with one chunk. False: there is nothing to do for it. */
+/* Copy one chunk for the sender of a ring. False: it offers nothing that this process can copy. */
 static bool help_one(fab_shm_domain_t *dom, fab_shm_in_t *in)
 {
     fab_shm_ep_t *ep = in->ep;
@@ -192,7 +192,7 @@ int fab_shm_coop_help(fab_shm_domain_t *dom)
     uint32_t high = fab_shm_high(dom);
 
     if (0 != atomic_load_explicit(&dom->seg->help, memory_order_relaxed)) {
-        /* acquire: pairs with the release in offer_get(): the offer is there */
+        /* acquire: pairs with the release in offer_get(): the offer is visible */
         dom->help |= atomic_exchange_explicit(&dom->seg->help, 0, memory_order_acq_rel);
     }
     while (0 != dom->help) {
@@ -221,7 +221,7 @@ static uint64_t key_of(const fab_rma_t *op)
     return FAB_SHM_MAGIC == rkey.magic ? rkey.key : 0;
 }
 
-/* Is it worth while to offer this get? */
+/* Does it pay to offer this get? */
 static bool is_worth_it(fab_shm_ep_t *ep, const fab_rma_t *op)
 {
     if (!ep->dom->is_coop || FAB_GET != op->kind || 0 != op->done || op->len < FAB_SHM_COOP_MIN ||
@@ -308,8 +308,8 @@ static bool fetch_claim(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, uint32_t max)
 }
 
 /*
- * How many chunks at a time, of max bytes at most: half at first, so that the peer finds some; one
- * by one beside a peer that helps; else all.
+ * How many chunks to claim at once, max bytes at most: first half of them, so that some are left
+ * for the peer; then, if the peer helps, one; else all.
  */
 static uint32_t fetch_share(const fab_shm_fetch_t *fetch, size_t max)
 {
@@ -322,7 +322,7 @@ static uint32_t fetch_share(const fab_shm_fetch_t *fetch, size_t max)
     return 0 == want ? 1 : want;
 }
 
-/* Read up to max bytes of what is claimed. */
+/* Read up to max bytes of the claimed chunks. */
 static int fetch_read(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max)
 {
     size_t left = fetch->end - fetch->at;
@@ -355,8 +355,9 @@ static void fetch_free(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch)
 }
 
 /*
- * All is claimed.  OPAL_ERR_RESOURCE_BUSY: the helper copies.  OPAL_ERR_IN_PROCESS: what it could
- * not copy is to be read.  Others: the get ends so.
+ * All chunks are claimed.  OPAL_ERR_RESOURCE_BUSY: the helper is still copying.
+ * OPAL_ERR_IN_PROCESS: this process must read the chunk that the helper could not copy.  Any other
+ * result: the get has ended with it.
  */
 static int fetch_settle(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch)
 {

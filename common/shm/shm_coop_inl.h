@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cooperative copy: how two processes share the work of one large get.  The fetcher reads
- * chunks from the front, the helper, whose memory is read, writes chunks from the back, until they
- * meet.  This file has only the claiming; shm_coop.c has the copies and the rest.
+ * The cooperative copy: two processes share the work of one large get.  The fetcher reads chunks
+ * from the front; the helper, whose memory is read, writes chunks from the back, until they meet.
+ * This file only claims chunks; shm_coop.c copies them and does the rest.
  *
  *      chunk     0     1     2     3     4     5     6     7
  *              ┌─────┬─────┬─────┬─────┬─────┬─────┬─────┬─────┐
@@ -16,18 +16,18 @@
  *           front: FAB_SHM_COOP_IDLE         front + back < n         front + back == n,
  *                                                                     done == back: all is there
  *
- * Writers.  The fetcher writes the fields while the claim word is IDLE.  Both claim by
- * compare-and-swap on the claim word, which contains the number of the get, so that a helper that
- * has read an earlier get claims nothing.  Each field is stored with release and loaded with
+ * Writers.  The fetcher writes the fields while the claim word is IDLE.  Both sides claim by
+ * compare-and-swap on the claim word.  It contains the number of the get, so a helper that has read
+ * the fields of an earlier get claims nothing.  Each field is stored with release and loaded with
  * acquire: a helper that saw a field of the next get sees IDLE, or a later value, when it claims.
  *
- * The helper reports in a separate word, after each copy.  A chunk that it could not copy counts as
- * done, too: the helper reports it (failed) and claims no more, and the fetcher copies that chunk,
- * the last one claimed.  So when the count of reported chunks equals `back`, the helper has no copy
- * under way, and the buffers belong to their owners again.
+ * The helper reports each chunk in a separate word, after the copy.  It also reports a chunk that
+ * it could not copy (failed), and then claims no more; the fetcher copies that chunk, which is the
+ * last one the helper claimed.  So when the number of reported chunks equals `back`, the helper has
+ * no copy under way, and both processes may use their buffers again.
  *
- * Trust.  Each shared word is read once and checked: whatever the other side writes there can spoil
- * only the data of this get.
+ * Trust.  Each shared word is read once and checked: whatever the other side writes there can only
+ * spoil the data of this get.
  */
 #ifndef FAB_SHM_COOP_INL_H
 #define FAB_SHM_COOP_INL_H
@@ -41,8 +41,8 @@
 #endif
 
 enum {
-    FAB_SHM_COOP_CHUNKS = 0x7fff, /* of a get, at most */
-    FAB_SHM_COOP_IDLE = 0xffff,   /* front: nothing to claim */
+    FAB_SHM_COOP_CHUNKS = 0x7fff, /* most chunks of a get */
+    FAB_SHM_COOP_IDLE = 0xffff,   /* value of front: there is nothing to claim */
 };
 
 /* What the fetcher offers. */
@@ -50,7 +50,7 @@ typedef struct fab_shm_offer {
     uint64_t to;    /* in the fetcher's memory */
     uint64_t from;  /* in the helper's */
     uint64_t len;   /* bytes */
-    uint64_t key;   /* of the helper's exposure */
+    uint64_t key;   /* of the memory that the helper exposed */
     uint32_t chunk; /* bytes */
     uint32_t n;     /* chunks */
     uint32_t seq;   /* number of the get */
@@ -119,8 +119,9 @@ static inline void fab_shm_coop_idle(fab_shm_coop_t *coop, uint32_t seq)
 }
 
 /*
- * Claim up to max > 0 chunks behind the first front, which are the fetcher's.  Returns how many;
- * *back says how many the helper has claimed.  Negative: the word is invalid.
+ * Claim up to max > 0 more chunks; the fetcher has claimed the first `front` chunks already.
+ * Returns the number of chunks, or a negative value if the word is invalid.  *back is the number of
+ * chunks that the helper has claimed.
  */
 static inline int fab_shm_coop_take_front(fab_shm_coop_t *coop, const fab_shm_offer_t *offer,
                                           uint32_t front, uint32_t max, uint32_t *back)
@@ -144,14 +145,14 @@ static inline int fab_shm_coop_take_front(fab_shm_coop_t *coop, const fab_shm_of
 }
 
 /*
- * Number of reported chunks of the `back` chunks that the helper claimed; failed: the last one was
- * not copied.
+ * Of the `back` chunks that the helper claimed, the number that it has reported; negative: the word
+ * is invalid.  *is_failed: it could not copy the last one.
  */
 static inline int fab_shm_coop_done(fab_shm_coop_t *coop, const fab_shm_offer_t *offer,
                                     uint32_t back, bool *is_failed)
 {
     FAB_SHM_STEP(done);
-    /* acquire: pairs with the release in fab_shm_coop_report(): the copies are there */
+    /* acquire: pairs with the release in fab_shm_coop_report(): the copies are visible */
     uint64_t done = atomic_load_explicit(&coop->done, memory_order_acquire);
     uint32_t count = fab_shm_claim_back(done);
 
@@ -185,7 +186,7 @@ static inline bool fab_shm_coop_look(fab_shm_coop_t *coop, fab_shm_offer_t *offe
     return fab_shm_claim_front(claim) + fab_shm_claim_back(claim) < offer->n;
 }
 
-/* Claim one chunk from the back: its number in *i.  False: there is none left of this get. */
+/* Claim one chunk from the back; *i is its number.  False: this get has none left. */
 static inline bool fab_shm_coop_take_back(fab_shm_coop_t *coop, const fab_shm_offer_t *offer,
                                           uint32_t *i)
 {
@@ -204,7 +205,7 @@ static inline bool fab_shm_coop_take_back(fab_shm_coop_t *coop, const fab_shm_of
     return true;
 }
 
-/* Chunk i is done, or could not be copied. */
+/* Report that chunk i is copied, or could not be. */
 static inline void fab_shm_coop_report(fab_shm_coop_t *coop, const fab_shm_offer_t *offer,
                                        uint32_t i, bool is_failed)
 {

@@ -46,7 +46,7 @@ static int fill_address(fab_shm_domain_t *dom, const char **why)
     return OPAL_SUCCESS;
 }
 
-/* Yama's scope 1 lets a process be read by its descendants only, unless it says otherwise. */
+/* With Yama's ptrace_scope 1 only ancestors may read a process, unless it permits others. */
 static void permit_cma(fab_shm_domain_t *dom)
 {
     dom->ptrace_scope = fab_host_ptrace_scope();
@@ -66,7 +66,7 @@ static void domain_free(fab_shm_domain_t *dom)
     free(dom);
 }
 
-/* The segment, and what there is for each of its rings. */
+/* Create nonce, address, segment, and the arrays with an element for each ring. */
 static int domain_fill(fab_shm_domain_t *dom, const char **why)
 {
     int rc;
@@ -116,12 +116,12 @@ static int shm_domain_open(fab_t *fab, fab_domain_t **out, const char **why)
 
 /* ---- close -------------------------------------------------------------- */
 
-/* Tell all that this process has left; what it sent stays in its peers' rings. */
+/* Tell all peers that this process leaves. What it has sent stays in its peers' rings. */
 static void say_goodbye(fab_shm_domain_t *dom)
 {
     uint32_t high = fab_shm_high(dom);
 
-    /* release: pairs with the acquire in is_finalized(): after what was sent */
+    /* release: pairs with the acquire in is_finalized(): all that was sent is visible before */
     atomic_store_explicit(&dom->seg->is_finalized, 1, memory_order_release);
     for (uint32_t index = 0; index < high; index++) {
         atomic_store_explicit(&dom->entries[index].ctl.is_refused, 1, memory_order_relaxed);
@@ -156,7 +156,7 @@ static const void *shm_address(const fab_domain_t *domain)
     return &((const fab_shm_domain_t *) domain)->addr;
 }
 
-/* The last column for messages that do not fit the ring: how they are copied, and if twice, why. */
+/* The table's text for large messages: how they are copied, and if twice, why. */
 static void describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
 {
     char yama[32] = "no ptrace_scope";

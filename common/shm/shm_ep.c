@@ -5,8 +5,8 @@
  *      attach ──> known ──first send──> connected ──detach──> closed by us, ring from the peer stays ──peer left──> gone
  *                                          └───────────────────────────drop──────────────────────────────────────────┘
  *
- * Connecting needs nothing of the peer: the sender maps the peer's segment and claims a ring there
- * (fab_shm_connect()).
+ * Connecting needs no action of the peer: the sender maps the peer's segment and claims a ring
+ * there (fab_shm_connect()).
  */
 #include "shm/shm_types.h"
 
@@ -20,9 +20,9 @@
 /* ---- connecting --------------------------------------------------------- */
 
 /*
- * The attempt to connect failed for lack of something that may come back.  Wait, longer each time;
- * for a ring without end, as its holder may use it rightly, for memory and file descriptors
- * shm_connect_timeout.  False: the time is over.
+ * An attempt to connect failed because something is used up.  Wait before the next attempt, longer
+ * each time: for a ring without limit, since another process may rightly be using it; for memory or
+ * file descriptors up to shm_connect_timeout.  False: this time is over.
  */
 static bool wait_to_connect(fab_shm_ep_t *ep, int rc, uint64_t now)
 {
@@ -41,7 +41,7 @@ static bool wait_to_connect(fab_shm_ep_t *ep, int rc, uint64_t now)
     return true;
 }
 
-/* As make_room(). */
+/* Returns what make_room() returns. */
 static int try_to_connect(fab_shm_ep_t *ep)
 {
     uint64_t now = fab_now_us();
@@ -75,9 +75,9 @@ static int try_to_connect(fab_shm_ep_t *ep)
 /* ---- sending ------------------------------------------------------------ */
 
 /*
- * There seems to be no room for a message of n slots: connect if that was not done, and look what
- * the receiver gave back. OPAL_SUCCESS: try again. OPAL_ERR_RESOURCE_BUSY, OPAL_ERR_UNREACH (the
- * peer failed).
+ * There was no room for a message: connect if that was not done yet, else see how many slots the
+ * receiver has given back.  OPAL_SUCCESS: try again.  OPAL_ERR_RESOURCE_BUSY: no room now.
+ * OPAL_ERR_UNREACH: the peer failed.
  */
 static __attribute__((noinline)) int make_room(fab_shm_ep_t *ep)
 {
@@ -165,7 +165,7 @@ static void shm_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     fab_counters.shm_msgs_sent++;
 }
 
-/* ---- memory: CMA needs no key, a peer that is to help does -------------- */
+/* ---- exposing memory: only the cooperative copy needs a key ------------- */
 
 static int shm_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
                       fab_rkey_t *rkey)

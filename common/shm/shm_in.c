@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rings that peers claimed in this process's segment: found, hot, cold, released.
+ * Rings that peers claimed in this process's segment: finding, polling and releasing them.
  *
  *      entry READY ──fab_shm_look_at──> hot <──message or doorbell── cold        hot: polled in each progress call
  *                                        └──────── no message for long ──^       cold: only swept, one per 16 calls
@@ -61,8 +61,8 @@ void fab_shm_in_cool(fab_shm_domain_t *dom, fab_shm_in_t *in)
 /* ---- a sender comes ----------------------------------------------------- */
 
 /*
- * Take nothing from this ring. The entry stays in use until its claimer is gone: it may write there
- * at any time.
+ * Take no messages from this ring.  The entry stays in use until its claimer is gone, since the
+ * claimer may write there at any time.
  */
 static void refuse(fab_shm_domain_t *dom, uint32_t index)
 {
@@ -71,8 +71,8 @@ static void refuse(fab_shm_domain_t *dom, uint32_t index)
 }
 
 /*
- * The endpoint of the peer that claims to be a ring's sender: of shm, in use, with that very
- * address. NULL: refuse it.
+ * The endpoint of the peer that claims to be a ring's sender.  NULL: refuse the ring, because the
+ * peer is not reached by shm, has failed, or has another address.
  */
 static fab_shm_ep_t *sender(fab_shm_domain_t *dom, uint64_t name, const fab_shm_addr_t *addr)
 {
@@ -95,16 +95,16 @@ static bool in_has_left(const fab_shm_domain_t *dom, const fab_shm_in_t *in)
                                                                    memory_order_acquire));
 }
 
-/* A ring that is new here: find its sender and poll it. */
+/* A new ring: find its sender, and poll it from now on. */
 static void adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
 {
     fab_shm_entry_t *entry = &dom->entries[index];
-    fab_shm_addr_t addr = entry->addr; /* copied once: it is another process's to change */
+    fab_shm_addr_t addr = entry->addr; /* copied once: its sender may change it at any time */
     fab_shm_ep_t *ep = addr.pid == fab_shm_pid_of(state) ? sender(dom, entry->name, &addr) : NULL;
     fab_shm_in_t *in;
 
     if (NULL != ep && NULL != ep->in && in_has_left(dom, ep->in)) {
-        return; /* it left and came again: the old ring first; a later tick finds this one */
+        return; /* it left and connected again: the old ring first, a later tick finds this one */
     }
     if (NULL == ep || NULL != ep->in) {
         refuse(dom, index);

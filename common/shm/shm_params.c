@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parameters of shared memory.
+ * The table of the parameters of the provider shm.
  */
 #include "fabric/fab_params.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One progress call of the shm provider: poll the hot rings, look at the doorbell, move RMA on,
- * and do what is due now and then (cold rings, the clock).  Its cost depends on the number of hot
- * rings, not on that of peers.
+ * One progress call of the shm provider: check the doorbell, poll the hot rings, advance RMA, and
+ * sometimes check cold rings and the clock.  Its cost depends on the number of hot rings, not on
+ * the number of peers.
  */
 #include "shm/shm_types.h"
 
@@ -13,7 +13,7 @@ static __attribute__((noinline)) void bad_message(fab_shm_in_t *in)
                   "It left a malformed message in shared memory.");
 }
 
-/* Any message, or none. False: it was none. Not inline: most take one slot. */
+/* Deliver a message of any length. False: there is none. Not inline: most take one slot. */
 static __attribute__((noinline)) bool deliver_any(fab_t *fab, fab_shm_in_t *in)
 {
     fab_shm_msg_t msg;
@@ -33,8 +33,8 @@ static __attribute__((noinline)) bool deliver_any(fab_t *fab, fab_shm_in_t *in)
 }
 
 /*
- * Deliver what is in the ring, up to a batch, or until a handler wants no more. Not inline: an empty
- * poll needs few registers.
+ * Deliver the ring's messages, up to FAB_SHM_BATCH, or until a handler sets must_return.  Not
+ * inline: an empty poll needs few registers.
  */
 static __attribute__((noinline)) int deliver(fab_shm_domain_t *dom, fab_shm_in_t *in)
 {
@@ -46,7 +46,7 @@ static __attribute__((noinline)) int deliver(fab_shm_domain_t *dom, fab_shm_in_t
     if (FAB_PEER_FAILED == peer->state) {
         return 0;
     }
-    do { /* a peer that fails ends it, too */
+    do { /* also until the peer fails: fab_peer_fail() sets must_return */
         const fab_shm_slot_t *slot = rx->slot;
         uint64_t word = fab_shm_rx_word(rx);
         if (__builtin_expect(fab_shm_rx_is_short(rx, word), 1)) {
@@ -66,7 +66,7 @@ static __attribute__((noinline)) int deliver(fab_shm_domain_t *dom, fab_shm_in_t
 /* Somebody rang: look at all entries whose bit is set. */
 static __attribute__((noinline)) void answer_doorbell(fab_shm_domain_t *dom)
 {
-    /* acquire: pairs with the fetch_or of the senders: what they rang for is there */
+    /* acquire: pairs with the fetch_or of the senders: what they rang for is visible */
     uint64_t bits = atomic_exchange_explicit(&dom->seg->doorbell, 0, memory_order_acq_rel);
     uint32_t high = fab_shm_high(dom);
 
@@ -79,7 +79,7 @@ static __attribute__((noinline)) void answer_doorbell(fab_shm_domain_t *dom)
     }
 }
 
-/* The sender left and all is delivered. */
+/* The sender has left, and all that it sent is delivered. */
 static void finish(fab_shm_domain_t *dom, fab_shm_in_t *in)
 {
     fab_shm_ep_t *ep = in->ep;
@@ -93,7 +93,7 @@ static void finish(fab_shm_domain_t *dom, fab_shm_in_t *in)
     }
 }
 
-/* Rings without message for long go cold; those whose sender left go. */
+/* Make rings cold that have had no message for long, and release those whose sender has left. */
 static void cool_idle_rings(fab_shm_domain_t *dom)
 {
     uint32_t max_age = dom->num_hot <= FAB_SHM_FEW_HOT ? FAB_SHM_AGE_FEW : FAB_SHM_AGE_MANY;
@@ -112,7 +112,7 @@ static void cool_idle_rings(fab_shm_domain_t *dom)
     }
 }
 
-/* Look at one cold ring: a doorbell that was missed (shm_ring_inl.h, "Idle"). */
+/* Check one cold ring, in case its doorbell was missed (shm_ring_inl.h, "Idle"). */
 static void sweep(fab_shm_domain_t *dom)
 {
     fab_shm_in_t *in;
@@ -144,8 +144,8 @@ static __attribute__((noinline)) int do_periodic(fab_shm_domain_t *dom)
 }
 
 /*
- * The hot rings in turn: who stops half-way, as each blocking receive does, goes on with the next
- * ring.
+ * Poll the hot rings in turn.  If a handler ends the poll early, as the completion of a blocking
+ * receive does, the next poll continues with the next ring.
  */
 int fab_shm_poll(void *domain)
 {
@@ -169,7 +169,7 @@ int fab_shm_poll(void *domain)
     if (__builtin_expect(NULL != dom->rma, 0)) {
         events += fab_shm_rma_progress(dom);
     }
-    /* who has something to fetch does that first */
+    /* a process helps others only if it has nothing to fetch itself */
     if (__builtin_expect(0 != dom->num_exposed, 0) && NULL == dom->rma) {
         events += fab_shm_coop_help(dom);
     }

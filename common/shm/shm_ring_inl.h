@@ -13,34 +13,36 @@
  *                └────┴────┴────┴────┴────┴────┴────┴────┘     B+: payload of B            blank: lap 6, consumed
  *                          ^ receiver            ^ sender
  *
- * When a word is a message.  The receiver waits at a slot for a word with its own lap number.
- * Until then the slot contains a word of an older lap or, if it held payload (B+), arbitrary bytes,
- * which may look like a word of this lap.  So the sender remembers for each slot whether its
- * content is not the word of the last lap (stale: payload, or skipped at a wrap). *Before it
- * publishes a message* it clears the word behind the message if that is stale.  The receiver
- * reaches that slot only through the message before it, so it sees the cleared word.  If the ring
- * is full, the slot behind is that of the oldest unconsumed message: it has a word of the last lap,
- * so it is not stale and not touched.  Slot 0 on lap 1 is cleared memory.
+ * When a word is a message.  The receiver waits at a slot for a word with its own lap number. Until
+ * then the slot contains a word of an older lap or, if it held payload (B+), arbitrary bytes, which
+ * may look like a word of this lap.  So the sender remembers for each slot whether it contains
+ * something else than the word of the last lap (it is stale: it held payload, or was skipped at a
+ * wrap). *Before the sender publishes a message* it clears the word behind the message if that is
+ * stale.  The receiver reaches that slot only through the message before it, so it sees the cleared
+ * word.  If the ring is full, the slot behind is that of the oldest unconsumed message: it has a
+ * word of the last lap, so it is not stale, and the sender does not touch it.  Slot 0 on lap 1 is
+ * cleared memory.
  *
  * Wrap.  A message that does not fit the rest of the ring goes to its start; a PAD word bridges the
  * rest.
  *
  * Flow.  The receiver publishes its tail every quarter ring, and when it stops polling the ring.
- * The sender reads it only if the tail that it knows leaves no room.  Fewer than N/4 slots are
- * consumed and not published, and a message with its padding takes at most 2 (N/4 + 1) - 1 slots,
- * so with N >= 8 a message always fits a ring that was emptied.
+ * The sender reads the tail only if the value that it knows leaves no room.  Fewer than N/4 slots
+ * are consumed and not published, and a message with its padding takes at most 2 (N/4 + 1) - 1
+ * slots, so with N >= 8 a message always fits a ring that the receiver has emptied.
  *
- * Idle.  When a ring was empty for long, the receiver makes idle odd and stops polling it (cold).
- * A sender that sees idle odd after it published rings the doorbell, once per idle period.  The
- * sender has no fence between storing its word and reading idle, so the two sides may miss each
- * other: the receiver's last check precedes the word, and the sender's read of idle precedes the
- * store to it.  Nothing is lost: the receiver also checks cold rings now and then (sweep), so the
- * message is only seen later.
+ * Idle.  When a ring has been empty for long, the receiver makes idle odd and stops polling the
+ * ring (it is cold).  A sender that finds idle odd after it has published a message rings the
+ * doorbell, once per idle period.  The sender has no fence between storing its word and reading
+ * idle, so the two sides may miss each other: the receiver's last check may come before the word,
+ * and the sender's read of idle before the receiver's store to it.  Nothing is lost: the receiver
+ * also checks its cold rings now and then (sweep), so it only sees the message later.
  *
  * Trust.  The other side may write anything at any time.  Each shared field is read once; a word is
  * checked before use; a tail must lie within the ring's length behind the head.
  *
- * Threads: the sender's part under the sender's lock, the receiver's under the receiver's.
+ * Threads.  The sender's functions are called under the sender's lock, the receiver's under the
+ * receiver's lock.
  *
  * FAB_SHM_STEP(what) precedes each access to shared memory that the other side may see or undo:
  * word, tail, idle, or data (header and payload).  A test uses it to switch between the two sides.
@@ -71,13 +73,13 @@ static inline uint16_t fab_shm_next_lap(uint16_t lap)
 typedef struct fab_shm_tx {
     fab_shm_slot_t *slots;
     uint64_t head; /* slots used since the ring was claimed */
-    /* upper bound of head: the tail last read plus the ring's length. 0: no ring yet. */
+    /* head may grow up to this: the tail last read, plus the ring's length. 0: no ring yet. */
     uint64_t limit;
     uint32_t mask; /* slots - 1 */
-    uint32_t rung; /* idle period for which the doorbell was rung */
+    uint32_t rung; /* value of idle for which the doorbell was rung */
     uint16_t lap;
     uint8_t doorbell_bit;
-    uint64_t *stale; /* one bit per slot: its word may look like anything */
+    uint64_t *stale; /* one bit per slot: its content may look like any word */
     fab_shm_ctl_t *ctl;
     _Atomic uint64_t *doorbell;
 } fab_shm_tx_t;
@@ -85,8 +87,8 @@ typedef struct fab_shm_tx {
 _Static_assert(64 == sizeof(fab_shm_tx_t), "a line of the sender's own memory");
 
 /*
- * slots, ctl, doorbell: of a fresh ring, all zero.  stale: num_slots bits, all zero, num_slots >=
- * 8, a power of two.
+ * slots and ctl are those of a fresh ring, all zero.  stale has num_slots bits, all zero.
+ * num_slots is a power of two, at least 8.
  */
 static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint32_t num_slots,
                                    uint64_t *stale, fab_shm_ctl_t *ctl, _Atomic uint64_t *doorbell,
@@ -115,8 +117,8 @@ static inline bool fab_shm_tx_refresh(fab_shm_tx_t *tx)
 {
     FAB_SHM_STEP(tail);
     /*
-     * acquire: pairs with the release in fab_shm_rx_publish(): the receiver is done with what it
-     * gives back
+     * acquire: pairs with the release in fab_shm_rx_publish(): the receiver has finished with the
+     * slots that it gives back
      */
     uint64_t tail = atomic_load_explicit(&tx->ctl->tail, memory_order_acquire);
 
@@ -128,9 +130,9 @@ static inline bool fab_shm_tx_refresh(fab_shm_tx_t *tx)
 }
 
 /*
- * In the first lap through a long ring the sender uses it in steps, each of which gets its page-table
- * entries at once: a fault for each page costs more, and all of them before the first message would
- * make that one wait.
+ * In its first lap the sender extends a long ring in steps, and gets all page-table entries of a
+ * step by one call.  A page fault for each page would cost more; getting all of them before the
+ * first message would delay that message.
  */
 enum { FAB_SHM_EXTEND_SLOTS = 1024 }; /* 64 KiB */
 
@@ -139,7 +141,7 @@ static inline bool fab_shm_tx_may_extend(const fab_shm_tx_t *tx)
     return tx->limit <= tx->mask;
 }
 
-/* The next step, if there is one: the limit grows, up to the ring's length (shm_segment.c). */
+/* Take the next step: the limit grows, up to the ring's length (shm_segment.c). */
 FAB_EXPORT void fab_shm_tx_extend(fab_shm_tx_t *tx);
 
 static inline fab_shm_slot_t *fab_shm_tx_slot(const fab_shm_tx_t *tx)
@@ -148,8 +150,8 @@ static inline fab_shm_slot_t *fab_shm_tx_slot(const fab_shm_tx_t *tx)
 }
 
 /*
- * Mark slots at..at+n-1 as stale: their content will not be a word. n > 0; not beyond the end of
- * the ring.
+ * Mark slots at..at+n-1 as stale: they will contain something else than a word. n > 0; the slots
+ * end within the ring.
  */
 static inline void fab_shm_tx_mark_stale(fab_shm_tx_t *tx, uint32_t at, uint32_t n)
 {
@@ -165,7 +167,7 @@ static inline void fab_shm_tx_mark_stale(fab_shm_tx_t *tx, uint32_t at, uint32_t
 static inline void fab_shm_tx_clear(fab_shm_tx_t *tx, uint32_t at)
 {
     FAB_SHM_STEP(word);
-    /* relaxed: ordered before the word of the message in front of it by that one's release */
+    /* relaxed: the release of the message in front of it orders it before that message's word */
     atomic_store_explicit(&tx->slots[at].word, 0, memory_order_relaxed);
     tx->stale[at / 64] &= ~(UINT64_C(1) << at % 64);
 }
@@ -182,8 +184,8 @@ static inline void fab_shm_tx_publish(fab_shm_tx_t *tx, fab_shm_slot_t *slot, ui
     }
     FAB_SHM_STEP(word);
     /*
-     * release: pairs with the acquire in fab_shm_rx_word(): header, payload, the cleared word
-     * behind are there before
+     * release: pairs with the acquire in fab_shm_rx_word(): header, payload and the cleared word
+     * behind are visible before the word
      */
     atomic_store_explicit(&slot->word, word, memory_order_release);
     tx->head = head;
@@ -203,7 +205,7 @@ static inline void fab_shm_tx_kick(fab_shm_tx_t *tx)
         tx->rung = idle;
         FAB_SHM_STEP(idle);
         /*
-         * release: pairs with the exchange in fab_shm_progress(): the word is there before the bit
+         * release: pairs with the exchange in answer_doorbell(): the word is visible before the bit
          */
         atomic_fetch_or_explicit(tx->doorbell, UINT64_C(1) << tx->doorbell_bit,
                                  memory_order_acq_rel);
@@ -211,8 +213,8 @@ static inline void fab_shm_tx_kick(fab_shm_tx_t *tx)
 }
 
 /*
- * Contiguous room for a message of n slots at head; skips the end of the ring if necessary.  NULL:
- * no room as far as the sender knows. n <= N/4 + 1.  The caller must publish the message.
+ * Contiguous room for a message of n slots; skips the end of the ring if necessary.  NULL: there is
+ * no room as far as the sender knows.  n <= N/4 + 1.  The caller must publish the message.
  */
 static inline fab_shm_slot_t *fab_shm_tx_reserve(fab_shm_tx_t *tx, uint32_t n)
 {
@@ -246,7 +248,7 @@ static inline void fab_shm_tx_commit(fab_shm_tx_t *tx, fab_shm_slot_t *slot, fab
     fab_shm_tx_kick(tx);
 }
 
-/* bytes of payload that a slot has room for */
+/* Longest payload of a message of one slot, bytes. */
 #define FAB_SHM_SHORT_MAX sizeof(((fab_shm_slot_t *) 0)->payload)
 
 _Static_assert(FAB_SHM_SHORT_MAX <= FAB_COPY_SHORT_MAX, "fab_copy_short() copies it");
@@ -283,17 +285,17 @@ static inline fab_hdr_t fab_hdr_of(uint64_t id_and_ctx, uint64_t tag)
 
 _Static_assert(0 == offsetof(fab_hdr_t, id) && 4 == offsetof(fab_hdr_t, app_ctx) &&
                    8 == offsetof(fab_hdr_t, tag),
-               "fab_hdr_of() puts them there");
+               "fab_hdr_of() relies on it");
 
 /* ---- receiver ----------------------------------------------------------- */
 
 typedef struct fab_shm_rx {
     fab_shm_slot_t *slots;
-    fab_shm_slot_t *slot; /* the one waited at */
-    uint64_t pos;         /* its number since the ring was claimed */
+    fab_shm_slot_t *slot; /* where the next message will be */
+    uint64_t pos;         /* number of that slot, counted since the ring was claimed */
     uint64_t published;   /* the tail that the sender can see */
     uint32_t mask;        /* slots - 1 */
-    uint32_t eager_max;   /* longest payload that a sender may use */
+    uint32_t eager_max;   /* longest payload that a sender may send, bytes */
     fab_shm_ctl_t *ctl;
     uint32_t idle; /* as in ctl */
     uint16_t lap;
@@ -360,7 +362,7 @@ static inline void fab_shm_rx_advance(fab_shm_rx_t *rx, uint32_t n)
     }
 }
 
-/* Does the word describe a message that can be in this slot? */
+/* Describe the message with this word in *msg. False: such a message cannot be in this slot. */
 static inline bool fab_shm_rx_describe(const fab_shm_rx_t *rx, uint64_t word, fab_shm_msg_t *msg)
 {
     uint32_t len = (uint32_t) word;
@@ -379,8 +381,8 @@ static inline bool fab_shm_rx_describe(const fab_shm_rx_t *rx, uint64_t word, fa
 }
 
 /*
- * Is this the word of a one-slot message of this lap?  If so it is valid: no flags, a legal id, and
- * a payload that ends within the slot.
+ * Is this the word of a one-slot message of this lap?  Then it is valid: it has no flags, a legal
+ * id, and a payload that ends within the slot.
  */
 static inline bool fab_shm_rx_is_short(const fab_shm_rx_t *rx, uint64_t word)
 {
@@ -388,12 +390,12 @@ static inline bool fab_shm_rx_is_short(const fab_shm_rx_t *rx, uint64_t word)
            (uint32_t) word <= FAB_SHM_SHORT_MAX;
 }
 
-_Static_assert(0 == (FAB_AM_MAX & (FAB_AM_MAX - 1)), "ids are a field of bits");
+_Static_assert(0 == (FAB_AM_MAX & (FAB_AM_MAX - 1)), "the mask above covers exactly the legal ids");
 
 /*
- * Take the next message out, if it is one of a slot, with this id, no app_ctx, at most *len bytes,
- * and a tag of which the bits of mask are those of want.  Then *len bytes of it are at buf.  False:
- * nothing was done.
+ * Take the next message out, if it has one slot, this id, no app_ctx, at most *len bytes, and a tag
+ * whose bits under mask equal want.  Copies its payload to buf, and sets *len to its length and
+ * *tag to its tag.  False: nothing was done.
  */
 static inline __attribute__((always_inline)) bool fab_shm_rx_take_short(fab_shm_rx_t *rx,
                                                                         uint8_t id, uint64_t want,
@@ -421,7 +423,7 @@ static inline __attribute__((always_inline)) bool fab_shm_rx_take_short(fab_shm_
     return true;
 }
 
-/* Skip the rest of the ring. A PAD in slot 0 would skip all of it: none writes that. */
+/* Skip the rest of the ring. A PAD in slot 0 would skip the whole ring; no sender writes that. */
 static inline bool fab_shm_rx_skip(fab_shm_rx_t *rx, uint64_t word)
 {
     uint32_t at = (uint32_t) rx->pos & rx->mask;
@@ -453,14 +455,14 @@ static inline fab_shm_look_t fab_shm_rx_peek(fab_shm_rx_t *rx, fab_shm_msg_t *ms
     return fab_shm_rx_describe(rx, word, msg) ? FAB_SHM_MESSAGE : FAB_SHM_BAD;
 }
 
-/* Stop polling: make idle odd, and check once more. False: a message came. */
+/* Stop polling: make idle odd, then check once more. False: a message has come. */
 static inline bool fab_shm_rx_sleep(fab_shm_rx_t *rx)
 {
     fab_shm_rx_publish(rx);
     FAB_SHM_STEP(idle);
     /*
-     * exchange: a full barrier, so that idle is visible before the last check; this makes missing
-     * each other rare
+     * exchange: a full barrier, so that idle is visible before the last check, and the two sides
+     * rarely miss each other
      */
     (void) atomic_exchange_explicit(&rx->ctl->idle, ++rx->idle, memory_order_seq_cst);
     return !fab_shm_rx_is_ready(rx);
@@ -469,13 +471,13 @@ static inline bool fab_shm_rx_sleep(fab_shm_rx_t *rx)
 static inline void fab_shm_rx_wake(fab_shm_rx_t *rx)
 {
     FAB_SHM_STEP(idle);
-    /* pairs with nothing: late is harmless */
+    /* relaxed: it does no harm if the sender sees this late */
     atomic_store_explicit(&rx->ctl->idle, ++rx->idle, memory_order_relaxed);
 }
 
 /* ---- both --------------------------------------------------------------- */
 
-/* What an endpoint begins with. */
+/* The start of fab_shm_ep_t: all that fab_inl.h needs of an endpoint. */
 typedef struct fab_shm_pair {
     fab_shm_tx_t tx;  /* to the peer */
     fab_shm_rx_t *rx; /* from the peer, while it is polled; else NULL */

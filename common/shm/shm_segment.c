@@ -2,9 +2,9 @@
 /*
  * Segments: this process's own, and claiming a ring in a peer's.  Layout and states: shm_wire.h.
  *
- * A segment's size is sealed, so no peer can shrink it under the feet of the others; memory for
- * what a claimer touches is allocated by fallocate() before it is touched, so a lack of memory is
- * an error here and not a SIGBUS.
+ * A segment's size is sealed, so no peer can shrink it while others have it mapped.  A claimer gets
+ * memory by fallocate() for all that it will touch, before it touches it, so a lack of memory is an
+ * error here and not a SIGBUS.
  */
 #include "shm/shm_types.h"
 
@@ -21,7 +21,7 @@
 
 enum {
     FAB_SHM_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
-    FAB_SHM_BACK_STEP = 1 << 16, /* bytes; some 10 us */
+    FAB_SHM_BACK_STEP = 1 << 16, /* bytes; takes some 10 us */
 };
 
 /* ---- this process's segment --------------------------------------------- */
@@ -65,8 +65,8 @@ static int seg_error(fab_shm_domain_t *dom, const char *call, size_t size, const
 
 /*
  * Allocate memory for these bytes.  False, with errno, if there is none.  A signal ends fallocate()
- * and undoes what that call did, so it is tried again, then in smaller steps, which are over before
- * the next tick of a profiler's timer.
+ * and undoes what the call did.  Then smaller steps are tried, which are over before the next tick
+ * of a profiler's timer.
  */
 static bool back(int fd, off_t at, off_t len)
 {
@@ -87,10 +87,10 @@ static bool back(int fd, off_t at, off_t len)
 }
 
 /*
- * The size of a ring, bytes, if no parameter says it.  The rings that a job's processes use towards
- * one process share FAB_SHM_RINGS_BYTES.  A ring of 1 MiB is longer than the private cache of many
- * cores: when the sender comes round to a line, neither core holds it any more, and the line need
- * not be fetched from the other core before it is written (doc/performance.md).
+ * The size of a ring in bytes, if no parameter sets it.  The rings that the processes of a job use
+ * to send to one process share FAB_SHM_RINGS_BYTES.  A ring of 1 MiB is longer than the private
+ * cache of many cores: when the sender reaches a line again, neither core holds it any more, so the
+ * line need not be fetched from the other core before it is written (doc/performance.md).
  */
 static uint32_t choose_ring_size(uint32_t num_local)
 {
@@ -102,7 +102,7 @@ static uint32_t choose_ring_size(uint32_t num_local)
     return size;
 }
 
-/* How rings lie in the segment, and how many of them a claimer maps at once. */
+/* Choose number and size of the rings, and how many of them a claimer maps at once. */
 static void choose_layout(fab_shm_addr_t *addr, uint32_t num_local)
 {
     uint32_t ring_size = choose_ring_size(num_local);
@@ -119,7 +119,7 @@ static void choose_layout(fab_shm_addr_t *addr, uint32_t num_local)
     addr->eager_max = min(fab_shm_ring_eager_max(addr->ring_size), fab_params.shm_eager_limit);
 }
 
-/* A memfd of that size, which it keeps, with memory for the first page. -1, and errno. */
+/* A memfd of this size, which is sealed, with memory for its first page. -1, and errno. */
 static int seg_file(const fab_shm_addr_t *addr, size_t size, struct stat *st)
 {
     int fd = memfd_create("pml_tm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -136,9 +136,9 @@ static int seg_file(const fab_shm_addr_t *addr, size_t size, struct stat *st)
 }
 
 /*
- * Map the segment, of which most is never used, without getting memory for it.  In a program that
- * called mlockall(MCL_FUTURE) a mapping gets memory for all that is accessible when it is made, so
- * this one becomes accessible only after it was unlocked.  MAP_FAILED, and errno.
+ * Map the segment without getting memory for it: most of it is never used.  In a program that
+ * called mlockall(MCL_FUTURE), a new mapping gets memory for all of it that is accessible.  So this
+ * mapping becomes accessible only after it was unlocked.  MAP_FAILED, and errno.
  */
 static void *seg_map(int fd, size_t size)
 {
@@ -184,7 +184,7 @@ int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why)
     return OPAL_SUCCESS;
 }
 
-/* A program that closed all its file descriptors may have opened another file under that number. */
+/* Is fd still the segment? A program may have closed all its descriptors and opened other files. */
 static bool seg_owns_fd(const fab_shm_domain_t *dom)
 {
     struct stat st;
@@ -196,7 +196,7 @@ static bool seg_owns_fd(const fab_shm_domain_t *dom)
 void fab_shm_seg_destroy(fab_shm_domain_t *dom)
 {
     if (NULL != dom->seg) {
-        /* asked while the segment is mapped: no other file has its inode number */
+        /* while the segment is mapped, no other file has its inode number */
         if (seg_owns_fd(dom)) {
             close(dom->fd);
         }
@@ -205,7 +205,7 @@ void fab_shm_seg_destroy(fab_shm_domain_t *dom)
     }
 }
 
-/* The entry, and its ring, are free; the next claimer begins there if it is a low one. */
+/* The entry and its ring are free. Claimers look there first if it is lower than their hint. */
 static void entry_release(fab_shm_seg_t *seg, uint32_t index)
 {
     /* release: pairs with the CAS in claim_entry() */
@@ -222,8 +222,8 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
     void *ring = fab_shm_ring(dom, index);
 
     /*
-     * The next claimer must find zeros; giving the memory back does that as well.  By address, not
-     * by dom->fd, which may be another file (seg_owns_fd()).
+     * The next claimer must find zeros, and does if the memory is given back.  Give it back by
+     * address, not by dom->fd, which may be another file by now (seg_owns_fd()).
      */
     if (0 != madvise(ring, fab_shm_stride(&dom->addr), MADV_REMOVE)) {
         memset(ring, 0, dom->addr.ring_size);
@@ -240,7 +240,7 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
 /* ---- a peer's segment --------------------------------------------------- */
 
 /*
- * Running out of these ends: others give some back.  OPAL_ERR_OUT_OF_RESOURCE: try again later.
+ * OPAL_ERR_OUT_OF_RESOURCE: something is used up, which others may give back; try again later.
  */
 static int connect_error(int error)
 {
@@ -294,8 +294,9 @@ static bool seg_matches(const fab_shm_ep_t *ep, const fab_shm_seg_t *seg)
 }
 
 /*
- * Is that file the peer's segment?  It is read, not mapped: whatever it is, that has no effect.
- * With the nonce of the address in its head it is what that process made, and its size is sealed.
+ * Is this file the peer's segment?  It is read, not mapped, since reading does no harm whatever the
+ * file is.  If its head has the nonce of the peer's address, that process made it, and its size is
+ * sealed.
  */
 static bool is_segment(const fab_shm_ep_t *ep, int fd)
 {
@@ -343,7 +344,7 @@ static void shm_raise(_Atomic uint32_t *word, uint32_t to)
     }
 }
 
-/* Memory for the entries up to this one, whole pages of them. False, and errno, if there is none. */
+/* Get memory for the pages of all entries up to this one. False, and errno, if there is none. */
 static bool back_entries(fab_shm_ep_t *ep, int fd, uint32_t index)
 {
     size_t page = ep->addr.page;
@@ -375,8 +376,8 @@ static bool claim_entry(fab_shm_ep_t *ep, uint32_t index)
 }
 
 /*
- * Take a free entry.  Each claimer begins at another one, so that many at once do not meet.  Errors:
- * OPAL_ERR_RESOURCE_BUSY (all are in use), OPAL_ERR_OUT_OF_RESOURCE; with *why.
+ * Claim a free entry.  Each claimer begins its search at another entry, so that concurrent claimers
+ * do not meet.  OPAL_ERR_RESOURCE_BUSY (all are in use), OPAL_ERR_OUT_OF_RESOURCE: with *why.
  */
 static int claim(fab_shm_ep_t *ep, int fd, uint32_t *index, const char **why)
 {
@@ -444,7 +445,7 @@ static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
             "There is no memory for a ring of %u bytes towards process %u: %s. Lower "
             "%sshm_ring_size.",
             ep->addr.ring_size, ep->addr.pid, strerror(errno), fab_params.prefix);
-        /* what part of it was had */
+        /* give back the part of it that was allocated */
         (void) fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                          (off_t) fab_shm_ring_at(&ep->addr, index), ep->addr.ring_size);
         free(stale);
@@ -467,7 +468,7 @@ void fab_shm_tx_extend(fab_shm_tx_t *tx)
     uint32_t left = tx->mask + 1 - (uint32_t) tx->limit;
     uint32_t num = left < FAB_SHM_EXTEND_SLOTS ? left : FAB_SHM_EXTEND_SLOTS;
 
-    /* Linux before 5.14 refuses: each page costs a fault then */
+    /* Linux before 5.14 refuses this; then each page costs a fault */
     (void) madvise(&tx->slots[tx->limit], num * sizeof(*tx->slots), MADV_POPULATE_WRITE);
     tx->limit += num;
 }

@@ -18,26 +18,26 @@
 #include "shm/shm_wire.h"
 
 enum {
-    /* messages of one ring per progress call: one peer cannot starve the others */
+    /* messages of one ring per progress call, so that no peer starves the others */
     FAB_SHM_BATCH = 32,
-    FAB_SHM_SWEEP_PASSES = 16, /* polls between looks at one cold ring */
-    /* polls between ageings of the hot rings; a multiple of the former */
+    FAB_SHM_SWEEP_PASSES = 16, /* every so many polls one cold ring is checked */
+    /* every so many polls all hot rings age; a multiple of the former */
     FAB_SHM_AGE_PASSES = 512,
-    /* polls between looks at the clock; a multiple of the former */
+    /* every so many polls the clock is read; a multiple of the former */
     FAB_SHM_CLOCK_PASSES = 1024,
-    FAB_SHM_FEW_HOT = 8, /* up to so many hot rings polling is cheap: keep them long */
-    /* ageings without message after which a ring goes cold, with few: 32768 polls, ~0.3 ms */
+    FAB_SHM_FEW_HOT = 8, /* polling up to so many hot rings is cheap: they stay hot longer */
+    /* ageings without a message after which one of few hot rings goes cold: 32768 polls, ~0.3 ms */
     FAB_SHM_AGE_FEW = 64,
-    FAB_SHM_AGE_MANY = 2,        /* the same with many hot rings */
-    FAB_SHM_TICK_US = 250000,    /* time between looks whether peers live */
-    FAB_SHM_TICKS_PER_ROUND = 8, /* ticks in which every connected peer is looked at once: 2 s */
-    FAB_SHM_LOOKS_PER_TICK = 4,  /* of which so many in /proc: open, read, close */
+    FAB_SHM_AGE_MANY = 2,        /* the same if many rings are hot */
+    FAB_SHM_TICK_US = 250000,    /* time between checks of peers */
+    FAB_SHM_TICKS_PER_ROUND = 8, /* ticks in which every connected peer is checked once: 2 s */
+    FAB_SHM_LOOKS_PER_TICK = 4,  /* of these, so many in /proc: open, read, close */
     /* rings for processes that join the job later, if shm_max_peers is automatic */
     FAB_SHM_SPARE_RINGS = 1024,
-    FAB_SHM_RING_LARGE = 1 << 20,  /* bytes; what choose_ring_size() chooses between */
-    FAB_SHM_RING_SMALL = 16 << 10, /* bytes */
-    FAB_SHM_RINGS_BYTES = 4 << 20, /* of a process's rings, if all of its job on the host use one */
-    /* bytes of rings at most that a claimer maps with the head: address space in each sender */
+    FAB_SHM_RING_LARGE = 1 << 20,  /* bytes; the largest that choose_ring_size() chooses */
+    FAB_SHM_RING_SMALL = 16 << 10, /* bytes; the smallest */
+    FAB_SHM_RINGS_BYTES = 4 << 20, /* bytes of rings that a job's processes claim of one process */
+    /* most bytes of rings that a claimer maps with the head: address space in each sender */
     FAB_SHM_AHEAD_MAX = 4 << 20,
     FAB_SHM_RETRY_MAX_US = 64000, /* between attempts to connect; the first comes after 1 ms */
 };
@@ -47,15 +47,15 @@ typedef struct fab_shm_ep fab_shm_ep_t;
 
 /* A ring of this process's segment that a peer sends through. */
 typedef struct fab_shm_in {
-    fab_shm_rx_t rx; /* polled */
+    fab_shm_rx_t rx;
     fab_shm_ep_t *ep;
-    uint32_t index;   /* of the ring */
+    uint32_t index;   /* the ring's */
     uint32_t hot_at;  /* index in domain->hot, or FAB_SHM_COLD */
-    uint32_t age;     /* ageings since the last message ... */
-    uint64_t aged_at; /* ... which had come by this position */
-    bool is_closing;  /* the sender left: release when empty */
+    uint32_t age;     /* ageings since the last message */
+    uint64_t aged_at; /* rx.pos at the last ageing */
+    bool is_closing;  /* the sender has left: release the ring when it is empty */
     uint32_t
-        unable[FAB_SHM_COOPS]; /* numbers of gets with which this process cannot help; 0: none */
+        unable[FAB_SHM_COOPS]; /* numbers of the gets that this process cannot help with; 0: none */
 } fab_shm_in_t;
 
 #define FAB_SHM_COLD UINT32_MAX
@@ -63,7 +63,7 @@ typedef struct fab_shm_in {
 typedef enum fab_shm_cma {
     FAB_SHM_CMA_UNTRIED = 0,
     FAB_SHM_CMA_WORKS = 1,
-    FAB_SHM_CMA_REFUSED = 2, /* by the kernel, or by the user's parameter */
+    FAB_SHM_CMA_REFUSED = 2, /* by the kernel, or switched off by the user's parameter */
 } fab_shm_cma_t;
 
 /* A get that the peer may help with (shm_coop.c). */
@@ -72,11 +72,11 @@ typedef struct fab_shm_fetch {
     fab_shm_offer_t offer;
     uint32_t front; /* chunks claimed by this process */
     uint32_t back;  /* by the peer, as last seen */
-    uint64_t at;    /* bytes at..end-1 are claimed by this process and not read yet */
+    uint64_t at;    /* bytes at..end-1 are claimed by this process and are still to be read */
     uint64_t end;
-    int status;     /* why it ends; OPAL_SUCCESS: it goes on */
-    bool is_redone; /* what the peer could not copy is claimed */
-    bool is_spoilt; /* the shared words make no sense: they are left alone */
+    int status;     /* why it ends early; OPAL_SUCCESS: it does not */
+    bool is_redone; /* this process reads the chunk that the peer could not copy */
+    bool is_spoilt; /* the shared words are invalid; they are not touched any more */
 } fab_shm_fetch_t;
 
 /* Memory that a peer may read, for large gets. */
@@ -85,32 +85,32 @@ typedef struct fab_shm_exposure {
     uint64_t len;
     const fab_peer_t *peer; /* NULL: free */
     uint32_t generation;
-    uint32_t next; /* of the free ones: number + 1; 0: none */
+    uint32_t next; /* next free one: index + 1; 0: none */
 } fab_shm_exposure_t;
 
 /* What the provider knows of a peer. */
 struct fab_shm_ep {
-    fab_shm_tx_t tx;  /* towards the peer; tx.limit == 0 until connected */
-    fab_shm_rx_t *rx; /* of in, while that is hot; NULL: it is not, or there is none */
+    fab_shm_tx_t tx;  /* to the peer; tx.limit is 0 until connected */
+    fab_shm_rx_t *rx; /* &in->rx while that ring is hot; NULL otherwise */
     fab_peer_t *peer;
     fab_shm_domain_t *dom;
-    fab_shm_in_t *in;       /* from the peer; NULL: it did not send yet */
+    fab_shm_in_t *in;       /* the peer's ring here; NULL: it has claimed none yet */
     fab_shm_entry_t *entry; /* of tx in the peer's segment; NULL: not connected */
-    uint32_t conn_at;       /* index in dom->conns, or FAB_SHM_COLD: neither tx nor in */
+    uint32_t conn_at;       /* index in dom->conns, or FAB_SHM_COLD: it has neither tx nor in */
     fab_shm_cma_t cma;
-    uint64_t proven_at;   /* ns; the clock before cma_prove() last read the nonce; 0: never */
-    bool is_died;         /* found dead; fails when its ring is empty */
-    bool is_left;         /* a tick has found that it left the job */
-    fab_shm_seg_t *seg;   /* the peer's segment: head, entries, rings that are mapped ahead */
-    size_t seg_len;       /* bytes mapped of it */
-    size_t ring_len;      /* bytes of tx's own mapping; 0: it lies in seg */
-    uint64_t waits_since; /* us; the first attempt to connect that failed; 0: none */
-    uint64_t retry_at;    /* us; no attempt before */
-    uint32_t retry_us;    /* before the next but one */
+    uint64_t proven_at;   /* ns; when cma_prove() last began to read the nonce; 0: never */
+    bool is_died;         /* its process is dead; it fails when its ring is empty */
+    bool is_left;         /* a tick found that its process has left the job */
+    fab_shm_seg_t *seg;   /* mapping of the peer's segment: head, entries, num_ahead rings */
+    size_t seg_len;       /* bytes of it */
+    size_t ring_len;      /* bytes of the ring's own mapping; 0: the ring is in seg */
+    uint64_t waits_since; /* us; when the first attempt to connect failed; 0: none did */
+    uint64_t retry_at;    /* us; no attempt before this time */
+    uint32_t retry_us;    /* the pause after the next attempt */
     fab_shm_fetch_t fetches[FAB_SHM_COOPS];
-    uint32_t unhelped;  /* cooperative gets in a row that the peer did not help with */
-    uint32_t skipped;   /* gets not offered for that reason */
-    fab_shm_ep_t *next; /* of all in the domain */
+    uint32_t unhelped;  /* gets in a row that were offered and that the peer did not help with */
+    uint32_t skipped;   /* counts gets while unhelped is high: one in FAB_SHM_SKIPPED is offered */
+    fab_shm_ep_t *next; /* list of all endpoints of the domain */
     fab_shm_ep_t **prev;
     fab_shm_addr_t addr;
 };
@@ -124,46 +124,46 @@ struct fab_shm_domain {
     fab_t *fab;
 
     /* polling */
-    fab_shm_in_t **hot; /* polled in each progress call; room for all rings */
+    fab_shm_in_t **hot; /* rings that each progress call polls; has room for all rings */
     uint32_t num_hot;
-    uint32_t hot_at;    /* the one polled last */
-    uint32_t pass;      /* polls */
+    uint32_t hot_at;    /* index of the ring that was polled last */
+    uint32_t pass;      /* number of polls */
     uint32_t sweep_at;  /* ring that was swept last */
-    uint32_t num_conns; /* connected endpoints */
-    fab_rma_t *rma;     /* under way, oldest first */
+    uint32_t num_conns; /* endpoints in conns */
+    fab_rma_t *rma;     /* operations under way, oldest first */
     fab_rma_t **rma_tail;
 
     /* cooperative copy */
     fab_shm_exposure_t *exposures;
     uint32_t max_exposures;
-    uint32_t free_exposure; /* number + 1; 0: none */
+    uint32_t free_exposure; /* first free one: index + 1; 0: none */
     uint32_t num_exposed;
-    long num_cores;      /* of this host; 0: not asked */
-    bool is_coop;        /* gets are offered, and peers helped */
-    bool is_coop_forced; /* also where it did not pay so far */
-    uint64_t help;       /* bits taken from seg->help, not worked off */
+    long num_cores;      /* of this host; 0: not known yet */
+    bool is_coop;        /* this process offers gets and helps peers */
+    bool is_coop_forced; /* it offers all gets, also to peers that have not helped so far */
+    uint64_t help;       /* bits taken from seg->help that are still to be served */
 
     /* own segment */
     fab_shm_seg_t *seg;
     fab_shm_entry_t *entries;
-    fab_shm_in_t **ins; /* by ring; NULL: not in use, or not seen yet */
+    fab_shm_in_t **ins; /* by ring; NULL: not in use, or its sender was not noticed yet */
     int fd;
-    uint64_t fd_dev; /* of the file that fd is, by fstat() */
+    uint64_t fd_dev; /* with fd_ino: the file behind fd, by fstat() */
     uint64_t fd_ino;
-    fab_shm_addr_t addr; /* of this process, as peers get it */
-    uint8_t *nonce;      /* what addr.nonce_at points at */
+    fab_shm_addr_t addr; /* this process's, as peers get it */
+    uint8_t *nonce;      /* addr.nonce_at is its address */
 
     /* endpoints */
     fab_shm_ep_t *eps;    /* all */
-    fab_shm_ep_t **conns; /* connected: looked at whether they live */
+    fab_shm_ep_t **conns; /* those with tx or in: their processes are checked */
     uint32_t max_conns;
-    uint32_t alive_at;  /* asked last */
-    uint32_t looked_at; /* looked at in /proc last */
+    uint32_t alive_at;  /* index in conns: checked last by kill() */
+    uint32_t looked_at; /* index in conns: checked last in /proc */
     uint64_t next_tick; /* us */
 
     /* for the description */
-    int cma_errno;    /* of the last peer whose memory was refused; 0: none */
-    int ptrace_scope; /* /proc/sys/kernel/yama/ptrace_scope; -1: there is none */
+    int cma_errno;    /* error of the last peer whose memory could not be read; 0: none */
+    int ptrace_scope; /* /proc/sys/kernel/yama/ptrace_scope; -1: this kernel has none */
     uint64_t cma_peer;
 };
 
@@ -181,23 +181,24 @@ static inline void *fab_shm_ring(const fab_shm_domain_t *dom, uint32_t index)
 /* ---- shm_segment.c: segments -------------------------------------------- */
 
 /*
- * Make and map this process's segment; addr.page is set, fills the rest of addr that concerns the
- * segment.  OPAL codes, with *why.
+ * Create and map this process's segment.  addr.page is set; this fills in the other fields of addr
+ * that describe the segment.  On an error *why is the reason.
  */
 int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why);
 void fab_shm_seg_destroy(fab_shm_domain_t *dom);
 
 /*
  * Map the peer's segment and claim a ring in it: afterwards ep->tx can send.  On an error nothing
- * is left behind.  OPAL_ERR_RESOURCE_BUSY (all rings are in use) and OPAL_ERR_OUT_OF_RESOURCE (no
- * memory, no file descriptor): later perhaps.  OPAL_ERR_UNREACH: never.  With *why.
+ * is left behind, and *why is the reason.  OPAL_ERR_RESOURCE_BUSY (all rings are in use) and
+ * OPAL_ERR_OUT_OF_RESOURCE (no memory, or no file descriptor): a later attempt may succeed.
+ * OPAL_ERR_UNREACH: none will.
  */
 int fab_shm_connect(fab_shm_ep_t *ep, const char **why);
 
-/* Give the ring up; orderly: the receiver takes what is in it and then frees it. Unmap. */
+/* Give up the ring: its owner takes what is in it, and then frees it. Unmap the segment. */
 void fab_shm_disconnect(fab_shm_ep_t *ep);
 
-/* Make a ring of this process's segment free again; its claimer is gone. */
+/* Free a ring of this process's segment, whose claimer is gone. */
 void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index);
 
 /* ---- shm_ep.c: endpoints ------------------------------------------------ */
@@ -209,44 +210,44 @@ void fab_shm_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_shm_drop(fab_domain_t *dom, fab_peer_t *peer);
 void fab_shm_ep_free(fab_shm_ep_t *ep);
 
-/* An endpoint has tx or in: it is looked at whether it lives.  Undone when it has neither. */
+/* Enter an endpoint that gets tx or in into dom->conns; take it out again if it has neither. */
 int fab_shm_conn_add(fab_shm_ep_t *ep);
 void fab_shm_conn_remove(fab_shm_ep_t *ep);
 
 /* ---- shm_in.c: rings that peers claimed here ---------------------------- */
 
-/* Look at entry index: a new sender, one that left, a message in a cold ring. */
+/* Check an entry for a new sender, for one that has left, and for a message in a cold ring. */
 void fab_shm_look_at(fab_shm_domain_t *dom, uint32_t index);
 
 void fab_shm_in_heat(fab_shm_domain_t *dom, fab_shm_in_t *in);
 void fab_shm_in_cool(fab_shm_domain_t *dom, fab_shm_in_t *in);
 
-/* Release it; the ring becomes free if its sender cannot write to it any more. */
+/* Release a peer's ring; it becomes free if its sender cannot write to it any more. */
 void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_gone);
 
-/* Entries that may be in use. */
+/* Only entries below this may be in use. */
 uint32_t fab_shm_high(const fab_shm_domain_t *dom);
 
-/* ---- shm_alive.c: do the peers live? ------------------------------------ */
+/* ---- shm_alive.c: are the peers alive? ---------------------------------- */
 
-/* The clock's turn. Returns events. */
+/* Check a part of the peers, if it is time. Returns the number of events. */
 int fab_shm_tick(fab_shm_domain_t *dom);
 
-/* The peer's process is gone: fails it, once all that it sent was delivered. */
+/* The peer's process is dead: fail the peer once all that it sent is delivered. */
 void fab_shm_ep_died(fab_shm_ep_t *ep);
 
 /* ---- shm_cma.c: get and put --------------------------------------------- */
 
 /*
- * Read or write up to len bytes of the peer's memory.  OPAL_SUCCESS: *moved says how many.
- * OPAL_ERR_IN_PROCESS: try again.  OPAL_ERR_NOT_SUPPORTED: it cannot be reached so.
- * OPAL_ERR_UNREACH: the process is gone.  Proven: these are that process's bytes, not those of a
+ * Read or write up to len bytes of the peer's memory.  OPAL_SUCCESS: *moved is their number.
+ * OPAL_ERR_IN_PROCESS: try again.  OPAL_ERR_NOT_SUPPORTED: CMA cannot access this memory.
+ * OPAL_ERR_UNREACH: the process is gone.  Proven: the bytes are that process's, not those of a
  * later one with its pid.
  */
 int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved);
 int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len, size_t *moved);
 
-/* Can the peer's memory be reached?  Tried if it was not. */
+/* Can CMA access the peer's memory?  If this is not known, a test call finds out. */
 bool fab_shm_cma_works(fab_shm_ep_t *ep);
 
 int fab_shm_rma(fab_rma_t *op);
@@ -254,45 +255,44 @@ bool fab_shm_rma_now(fab_rma_t *op);
 int fab_shm_rma_progress(fab_shm_domain_t *dom);
 
 /*
- * Find out now whether one peer's memory can be read, if there is one not tried: for
- * fab_describe().
+ * For fab_describe(): if there is a peer for which CMA was not tried yet, try it with one.
  */
 void fab_shm_cma_try_one(fab_shm_domain_t *dom);
 
-/* Complete all RMA with this peer: it failed. */
+/* The peer failed: complete all its RMA, in error. */
 void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer);
 
 /* ---- shm_coop.c: large gets that both sides copy ------------------------ */
 
 /*
- * Whether, by the parameter and the number of cores.  With each peer again: another user may have
- * opened the fabric before the one whose parameters hold was registered.
+ * Set dom->is_coop, by the parameter and the number of cores.  Called again for each peer, because
+ * the parameter may be registered after the fabric was opened, by the other user of the fabric.
  */
 void fab_shm_coop_configure(fab_shm_domain_t *dom);
 
-/* Returns the key for unexpose; 0: this process does not help with it. */
+/* Returns the key, also for unexpose; 0: this process will not help to copy this memory. */
 uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, fab_peer_t *peer, const void *buf, size_t len);
 void fab_shm_coop_unexpose(fab_shm_domain_t *dom, uint64_t key);
 
-/* The peer is gone: nothing is exposed to it any more. */
+/* The peer is gone: end all that was exposed to it. */
 void fab_shm_coop_forget(fab_shm_domain_t *dom, const fab_peer_t *peer);
 
-/* Copy a chunk for a peer, if one wants it.  Returns events. */
+/* Copy one chunk of a get that a peer offers, if there is any.  Returns the number of events. */
 int fab_shm_coop_help(fab_shm_domain_t *dom);
 
-/* The operation as a cooperative one, offered now if it is worth while; NULL: it is none. */
+/* The cooperative get of this operation, which is offered now if that pays; NULL: it is none. */
 fab_shm_fetch_t *fab_shm_fetch_of(fab_shm_ep_t *ep, fab_rma_t *op);
 
 /*
- * Copy up to about max bytes.  OPAL_ERR_IN_PROCESS: go on later.  OPAL_ERR_RESOURCE_BUSY: the same,
- * and until then there is nothing to do but to wait for the peer.  Others: it has ended so.
+ * Copy up to about max bytes.  OPAL_ERR_IN_PROCESS: call again.  OPAL_ERR_RESOURCE_BUSY: call again
+ * later, the peer is copying the rest.  Any other result: the get has ended with it.
  */
 int fab_shm_fetch_step(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max);
 
-/* End all with the peer, without completing them.  True: the peer writes nothing any more. */
+/* End all gets from the peer without completing them.  True: the peer writes no more. */
 bool fab_shm_fetch_end(fab_shm_ep_t *ep);
 
-/* The same, wait for it: for as long as a chunk takes, or until the peer is found dead. */
+/* The same, and wait: until the peer has copied its chunk, or is found dead. */
 void fab_shm_fetch_wait(fab_shm_ep_t *ep);
 
 /* ---- shm_progress.c ----------------------------------------------------- */

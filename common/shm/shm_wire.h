@@ -2,22 +2,23 @@
 /*
  * Shared memory between the processes of a host: every byte that two processes see.
  *
- * Each process has one segment, a memfd: no name, so nothing can be left behind.  A peer maps it
- * through /proc/<pid>/fd/<fd>; pid and fd are in the address.  The segment belongs to the receiver:
- * it holds one ring per process that sends to it.
+ * Each process has one segment, a memfd: it has no name, so nothing can be left behind.  A peer
+ * maps it through /proc/<pid>/fd/<fd>; pid and fd are in the address.  The segment belongs to the
+ * receiver and has one ring for each process that sends to it.
  *
  *      0                 256            rings_at (page)                   rings_at + i * stride
  *      ┌─────────────────┬──────────────┬──────────────┬──────────────┬──────
  *      │ fab_shm_seg_t   │ entries[n]   │ ring 0       │ ring 1       │ ...
  *      └─────────────────┴──────────────┴──────────────┴──────────────┴──────
  * stride is ring_size, or the page size if that is larger: rings begin at page boundaries, because
- * the kernel maps only pages.  Pages get memory when a ring is claimed (fallocate by the claimer),
- * so a segment for 1000 peers of which 3 communicate costs 3 rings; and if memory is short there is
- * an error at that point, not a SIGBUS later.  Every process computes the layout from the owner's
+ * the kernel maps only whole pages.  The claimer of a ring gets memory for its pages (fallocate).
+ * So a segment for 1000 peers of which 3 communicate costs 3 rings, and a lack of memory is an
+ * error at that point, not a SIGBUS later.  Every process computes the layout from the owner's
  * address (page, ring_size, num_rings), so no offset is ever read from shared memory.
  *
- * A claimer maps the segment up to ring num_ahead at once; the rings of the owner's job are in this
- * part.  A later ring, of a process that joined the job later, is mapped separately.
+ * A claimer maps the first num_ahead rings together with the head and the entries; the rings of the
+ * owner's job are among these.  Any other ring, of a process that joined the job later, is mapped
+ * separately.
  *
  * Who writes what.  "owner" is the process whose segment it is, "sender" the one that claimed the
  * ring.
@@ -31,8 +32,8 @@
  *                       line 3+ cooperative copies, see fab_shm_coop_t
  *      ring             slots   sender
  *
- * State of an entry.  The same word has the claimer's pid, so that an entry whose claimer died can
- * be found.
+ * State of an entry.  The word also contains the claimer's pid, so that the owner finds entries
+ * whose claimer has died.
  *
  *      FREE ──sender: CAS──> CLAIMED ──sender: identity written──> READY ──sender leaves──> CLOSED
  *       ^                       │                                    │                        │
@@ -50,35 +51,35 @@
 
 enum {
     FAB_SHM_LINE = 64,       /* bytes of a cache line and of a slot */
-    FAB_SHM_PAGE_MIN = 4096, /* bytes of a page, whatever the kernel */
+    FAB_SHM_PAGE_MIN = 4096, /* bytes; pages of any supported kernel are in this range */
     FAB_SHM_PAGE_MAX = 1 << 20,
     FAB_SHM_RING_MIN = 4096, /* bytes */
     FAB_SHM_RING_MAX = 1 << 24,
     FAB_SHM_RINGS_MAX = 65536, /* rings in a segment */
-    FAB_SHM_EAGER_MIN = 304,   /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */
+    FAB_SHM_EAGER_MIN = 304,   /* bytes: FAB_POST_MAX, and sizeof(fab_rndv_t) */
     FAB_SHM_NONCE = 16,        /* bytes */
 };
 
 /*
- * Section of a process's address. Copied into the entry of a ring that it claims, so that the owner
- * can answer.
+ * Section of a process's address.  The process also copies it into the entry of each ring that it
+ * claims, so that the ring's owner can send to it.
  */
 typedef struct fab_shm_addr {
     uint32_t version;
     uint32_t pid;
     int32_t fd; /* of the segment, in that process */
     uint32_t uid;
-    /* identity of host, boot, host name and pid namespace: pid and fd mean something only there */
+    /* hash of host name, boot and pid namespace: pid and fd have a meaning only there */
     uint64_t host;
-    /* of the process, clock ticks since boot: tells it from a later one with its pid */
+    /* of the process, clock ticks since boot: distinguishes it from a later one with its pid */
     uint64_t start_time;
-    uint64_t nonce_at; /* address of nonce in its memory: reading it proves that CMA works */
+    uint64_t nonce_at; /* address of the nonce in its memory; reading it proves that CMA works */
     uint8_t nonce[FAB_SHM_NONCE];
     uint32_t ring_size; /* bytes of slots per ring */
     uint32_t num_rings;
-    uint32_t eager_max; /* longest payload that it takes */
+    uint32_t eager_max; /* longest payload that the owner accepts, bytes */
     uint32_t page;      /* bytes of a page of its kernel */
-    uint32_t num_ahead; /* rings that a claimer maps with the head */
+    uint32_t num_ahead; /* rings that a claimer maps together with the head */
     uint32_t reserved;
 } fab_shm_addr_t;
 
@@ -101,8 +102,8 @@ typedef struct fab_shm_seg {
     uint8_t pad1[60];
     /* line 2 */
     _Atomic uint32_t claim_hint; /* where to look for a free entry first: fetch-and-add */
-    _Atomic uint32_t high;       /* entries below may be in use; none above is */
-    _Atomic uint32_t backed;     /* entries below have memory */
+    _Atomic uint32_t high;       /* only entries below this may be in use */
+    _Atomic uint32_t backed;     /* entries below this have memory */
     uint8_t pad2[52];
     /* line 3 */
     _Atomic uint64_t doorbell; /* bit i % 64: look at entry i */
@@ -119,9 +120,9 @@ _Static_assert(192 == offsetof(fab_shm_seg_t, doorbell), "the doorbell's line");
 typedef struct fab_shm_ctl {
     /* slots consumed since the ring was claimed; written each quarter ring and when idle */
     _Atomic uint64_t tail;
-    /* odd: the receiver does not poll this ring, ring the doorbell; one number per idle time */
+    /* odd: the receiver does not poll this ring: ring the doorbell; one number per idle period */
     _Atomic uint32_t idle;
-    _Atomic uint32_t is_refused; /* the receiver takes nothing more from this ring */
+    _Atomic uint32_t is_refused; /* the receiver takes no more messages from this ring */
     uint8_t pad[48];
 } fab_shm_ctl_t;
 
@@ -132,17 +133,17 @@ _Static_assert(FAB_SHM_LINE == sizeof(fab_shm_ctl_t), "a line of its own");
  * claimed the ring.
  */
 typedef struct fab_shm_coop {
-    /* line 0: fetcher, while claim says that there is none */
+    /* line 0: written by the fetcher, while the claim word says that no get is offered */
     _Atomic uint64_t to;    /* in the fetcher's memory */
     _Atomic uint64_t from;  /* in the owner's */
     _Atomic uint64_t len;   /* bytes */
-    _Atomic uint64_t key;   /* of the owner's exposure: fab_shm_rkey_t */
+    _Atomic uint64_t key;   /* fab_shm_rkey_t.key of the memory that the owner exposed */
     _Atomic uint32_t chunk; /* bytes; the last one may be shorter */
     uint8_t pad0[28];
-    /* line 1: both, by compare-and-swap; number of the get << 32 | front << 16 | back */
+    /* line 1: written by both, by compare-and-swap; number of the get << 32 | front << 16 | back */
     _Atomic uint64_t claim;
     uint8_t pad1[56];
-    /* line 2: owner; number of the get << 32 | failed << 16 | chunks done */
+    /* line 2: written by the owner; number of the get << 32 | failed << 16 | chunks done */
     _Atomic uint64_t done;
     uint8_t pad2[56];
 } fab_shm_coop_t;
@@ -153,12 +154,12 @@ _Static_assert(128 == offsetof(fab_shm_coop_t, done), "the owner's line");
 
 /* Start of fab_rkey_t. */
 typedef struct fab_shm_rkey {
-    uint64_t magic; /* FAB_SHM_MAGIC; other keys (fab_expose_any()) are other providers' */
-    uint64_t key;   /* generation << 32 | number in the owner's table + 1; 0: it does not help */
+    uint64_t magic; /* FAB_SHM_MAGIC; a key of fab_expose_any() may be another provider's */
+    uint64_t key;   /* generation << 32 | index in the owner's table + 1; 0: it does not help */
 } fab_shm_rkey_t;
 
 enum {
-    FAB_SHM_COOPS = 2, /* gets of one peer that are shared at a time */
+    FAB_SHM_COOPS = 2, /* cooperative gets of one peer at a time */
 };
 
 enum {
@@ -169,9 +170,9 @@ enum {
 };
 
 typedef struct fab_shm_entry {
-    fab_shm_ctl_t ctl;      /* owner to sender */
+    fab_shm_ctl_t ctl;      /* from the owner to the sender */
     _Atomic uint64_t state; /* FAB_SHM_*, and the claimer's pid << 32 */
-    uint64_t name;          /* of the sender, valid from READY on; likewise addr */
+    uint64_t name;          /* of the sender; name and addr are valid from READY on */
     fab_shm_addr_t addr;
     uint8_t pad[32];
     fab_shm_coop_t coops[FAB_SHM_COOPS];
@@ -179,8 +180,7 @@ typedef struct fab_shm_entry {
 
 _Static_assert(576 == sizeof(fab_shm_entry_t), "fab_shm_entry_t is shared");
 _Static_assert(192 == offsetof(fab_shm_entry_t, coops), "lines of their own");
-_Static_assert(64 == offsetof(fab_shm_entry_t, state),
-               "what the two sides write stands in different lines");
+_Static_assert(64 == offsetof(fab_shm_entry_t, state), "the two sides write to different lines");
 
 /*
  * A slot: one cache line.  A message begins with a slot's 24 bytes of header; its payload follows
@@ -193,8 +193,8 @@ _Static_assert(64 == offsetof(fab_shm_entry_t, state),
  *      20 reserved u32
  *      24 payload  ...
  *
- * lap is 1 on the sender's first lap around the ring, ... 65535, 1, ...: never 0, so that a cleared
- * word is no message.
+ * lap counts the sender's laps around the ring: 1, 2, ... 65535, 1, ...  It is never 0, so a
+ * cleared word is no message.
  */
 typedef struct fab_shm_slot {
     _Atomic uint64_t word;
@@ -207,14 +207,14 @@ typedef struct fab_shm_slot {
 _Static_assert(FAB_SHM_LINE == sizeof(fab_shm_slot_t), "a slot is a line");
 _Static_assert(24 == offsetof(fab_shm_slot_t, payload), "payload begins 8-byte aligned");
 
-/* Where a payload begins; it may be longer than the slot. */
+/* Where the payload begins; it may continue in the next slots. */
 static inline uint8_t *fab_shm_payload(fab_shm_slot_t *slot)
 {
     return (uint8_t *) slot + offsetof(fab_shm_slot_t, payload);
 }
 
 enum {
-    FAB_SHM_FLAG_PAD = 1, /* no message: the rest of the ring is skipped, go on at its start */
+    FAB_SHM_FLAG_PAD = 1, /* no message: skip the rest of the ring, continue at its start */
 };
 
 static inline uint64_t fab_shm_word(uint32_t len, uint8_t id, uint8_t flags, uint16_t lap)
@@ -239,7 +239,7 @@ static inline size_t fab_shm_round_up(size_t len, size_t unit)
     return (len + unit - 1) & ~(unit - 1);
 }
 
-/* Where entry i begins; of i entries, the end. */
+/* Offset of entry i, and so the end of the first i entries. */
 static inline size_t fab_shm_entry_at(uint32_t i)
 {
     return sizeof(fab_shm_seg_t) + (size_t) i * sizeof(fab_shm_entry_t);
@@ -251,7 +251,7 @@ static inline size_t fab_shm_stride(const fab_shm_addr_t *addr)
     return addr->ring_size < addr->page ? addr->page : addr->ring_size;
 }
 
-/* Where ring i begins; of num_rings rings, the end of the segment. */
+/* Offset of ring i; that of ring num_rings is the end of the segment. */
 static inline size_t fab_shm_ring_at(const fab_shm_addr_t *addr, uint32_t i)
 {
     return fab_shm_round_up(fab_shm_entry_at(addr->num_rings), addr->page) +

@@ -31,6 +31,6 @@ for name in btl_fabric_shm_ring_size pml_tm_shm_ring_size; do
     if tm_mpirun 2 "${ob1[@]}" --mca "$name" 64 "$(tm_mpi_program hello)"; then
         fail "$name=64 was accepted"
     fi
-    require 'The BTL "fabric" is not used, since a parameter has a value it cannot take'
+    require 'The BTL "fabric" is not used because one of its parameters has an invalid'
     require 'shm_ring_size is 64'
 done
