@@ -424,18 +424,8 @@ fab_verbs_buf_t *fab_verbs_send_buf(fab_verbs_domain_t *dom)
 {
     fab_verbs_buf_t *buf = fab_verbs_pool_get(&dom->send_pool);
 
-    if (__builtin_expect(NULL != buf, 1)) {
-        return buf;
-    }
-    if (dom->send_pool.num < dom->max_send_bufs) {
-        if (OPAL_SUCCESS == fab_verbs_pool_grow(&dom->send_pool, FAB_VERBS_CHUNK_BUFS)) {
-            return fab_verbs_pool_get(&dom->send_pool);
-        }
-        dom->max_send_bufs = dom->send_pool.num;
-        fab_counters.verbs_locked_memory++;
-    }
-    fab_counters.verbs_queue_full++;
-    return NULL;
+    fab_counters.verbs_queue_full += NULL == buf;
+    return buf;
 }
 
 /* Header and payload go into the work request if they fit, else into a buffer. */

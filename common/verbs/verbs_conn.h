@@ -162,7 +162,7 @@ static inline uint32_t fab_verbs_sq_room(const fab_verbs_conn_t *conn)
  */
 int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verbs_buf_t *buf,
                         fab_verbs_op_t *op);
-/* A send buffer; more of them, if all are in use and that is allowed.  NULL: none now. */
+/* A send buffer; NULL: none now. */
 fab_verbs_buf_t *fab_verbs_send_buf(fab_verbs_domain_t *dom);
 /*
  * Post a message: tmh, then len bytes of data.  buf: a send buffer of the caller's, which is given

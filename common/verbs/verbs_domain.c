@@ -89,8 +89,8 @@ const char *fab_verbs_no_bufs(const fab_verbs_domain_t *dom, size_t size)
 
 static const char *send_bufs_open(fab_verbs_domain_t *dom)
 {
-    fab_verbs_pool_init(&dom->send_pool, dom->pd, fab_params.verbs_eager_limit);
-    dom->max_send_bufs = fab_params.verbs_buffers;
+    fab_verbs_pool_init(&dom->send_pool, dom->pd, fab_params.verbs_eager_limit,
+                        fab_params.verbs_buffers);
     return OPAL_SUCCESS == fab_verbs_pool_grow(&dom->send_pool, FAB_VERBS_CHUNK_BUFS)
                ? NULL
                : fab_verbs_no_bufs(dom, FAB_VERBS_CHUNK_BUFS * dom->send_pool.buf_size);

@@ -68,7 +68,6 @@ struct fab_verbs_domain {
     fab_verbs_pool_t recv_pool;
     fab_verbs_buf_t *to_post; /* receive buffers to be posted again */
     uint32_t max_recv_bufs;
-    uint32_t max_send_bufs;
     fab_verbs_regs_t *regs;
     fab_verbs_exposed_list_t exposed; /* memory that any peer may reach */
     bool is_memlock_logged;

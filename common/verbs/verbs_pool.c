@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "opal/constants.h"
+#include "fabric/fab_provider.h"
 #include "verbs/verbs_wire.h"
 
 enum { FAB_VERBS_BUF_ALIGN = 64 };
@@ -23,11 +23,12 @@ typedef struct fab_verbs_chunk {
     fab_verbs_buf_t bufs[];
 } fab_verbs_chunk_t;
 
-void fab_verbs_pool_init(fab_verbs_pool_t *pool, struct ibv_pd *pd, size_t payload)
+void fab_verbs_pool_init(fab_verbs_pool_t *pool, struct ibv_pd *pd, size_t payload, uint32_t max)
 {
     size_t size = sizeof(fab_verbs_tmh_t) + payload;
 
     *pool = (fab_verbs_pool_t){.pd = pd,
+                               .max = max,
                                .buf_size = (size + FAB_VERBS_BUF_ALIGN - 1) &
                                            ~(size_t) (FAB_VERBS_BUF_ALIGN - 1)};
 }
@@ -76,6 +77,14 @@ int fab_verbs_pool_grow(fab_verbs_pool_t *pool, uint32_t num)
     pool->chunks = chunk;
     pool->num += num;
     return OPAL_SUCCESS;
+}
+
+void fab_verbs_pool_extend(fab_verbs_pool_t *pool)
+{
+    if (OPAL_SUCCESS != fab_verbs_pool_grow(pool, FAB_VERBS_CHUNK_BUFS)) {
+        pool->max = pool->num;
+        fab_counters.verbs_locked_memory++;
+    }
 }
 
 fab_verbs_buf_t *fab_verbs_pool_find(const fab_verbs_pool_t *pool, uint64_t address)

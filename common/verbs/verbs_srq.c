@@ -99,7 +99,7 @@ const char *fab_verbs_srq_open(fab_verbs_domain_t *dom)
     if (NULL != why) {
         return why;
     }
-    fab_verbs_pool_init(&dom->recv_pool, dom->pd, fab_params.verbs_eager_limit);
+    fab_verbs_pool_init(&dom->recv_pool, dom->pd, fab_params.verbs_eager_limit, 0);
     num = fab_verbs_min(FAB_VERBS_SLACK_BUFS + dom->max_requested, dom->max_recv_bufs);
     return OPAL_SUCCESS == srq_add(dom, num)
                ? NULL

@@ -44,7 +44,6 @@ struct fab_verbs_tm {
     uint32_t max_tags;
     uint32_t max_ops;
     fab_verbs_pool_t pool;          /* buffers of listed receives */
-    uint32_t max_bufs;              /* of the pool */
     fab_verbs_exposed_list_t held;  /* memory of users that is listed */
     struct fab_verbs_place *places; /* all */
     struct fab_verbs_place *free_places;
@@ -200,8 +199,8 @@ bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
     }
     fab_log(dom->fab, 10, "%s: a list of %u receives, a queue of %u operations on it", dom->name,
             tm->max_tags, tm->max_ops);
-    fab_verbs_pool_init(&tm->pool, dom->pd, fab_params.verbs_eager_limit);
-    tm->max_bufs = tm->max_tags + FAB_VERBS_TM_SPARE;
+    fab_verbs_pool_init(&tm->pool, dom->pd, fab_params.verbs_eager_limit,
+                        tm->max_tags + FAB_VERBS_TM_SPARE);
     dom->tm = tm;
     dom->recv_cq = ibv_cq_ex_to_cq(tm->cq);
     dom->addr.flags |= FAB_VERBS_ADDR_TM | (tm->has_rndv ? FAB_VERBS_ADDR_TM_RNDV : 0);
@@ -254,13 +253,6 @@ static bool tm_get_buf(fab_verbs_tm_t *tm, fab_verbs_place_t *place)
 {
     fab_verbs_buf_t *buf = fab_verbs_pool_get(&tm->pool);
 
-    if (NULL == buf && tm->pool.num < tm->max_bufs) {
-        if (OPAL_SUCCESS != fab_verbs_pool_grow(&tm->pool, FAB_VERBS_CHUNK_BUFS)) {
-            fab_counters.verbs_locked_memory++;
-            tm->max_bufs = tm->pool.num;
-        }
-        buf = fab_verbs_pool_get(&tm->pool);
-    }
     if (NULL == buf) {
         return false;
     }
