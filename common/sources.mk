@@ -60,6 +60,7 @@ common_tm_sources = \
 	common/tcp/tcp_domain.c \
 	common/tcp/tcp_ep.c \
 	common/tcp/tcp_known.c \
+	common/tcp/tcp_link.c \
 	common/tcp/tcp_params.c \
 	common/tcp/tcp_progress.c \
 	common/tcp/tcp_stream.c \

@@ -398,7 +398,8 @@ struct fab_out {
     const void *buf;
     size_t len; /* with head_len at most FAB_FRAGMENT_MAX */
     void (*complete)(fab_out_t *out, int status);
-    int status; /* the provider owns this and the following members */
+    int status;      /* the provider owns this and the following members */
+    uint32_t pieces; /* that are to be written yet */
     uint64_t provider[4];
 };
 

@@ -77,6 +77,11 @@
     X(tcp_queue_full, "sends that found the queue of a TCP connection full")                       \
     X(tcp_window_full, "sends that waited until the peer had read more of what was sent by TCP")   \
     X(tcp_connections, "TCP connections made")                                                     \
+    X(tcp_links_made, "further TCP connections made to a peer, for parts of long messages")        \
+    X(tcp_links_failed, "further TCP connections that could not be made, and are not used")        \
+    X(tcp_links_lost, "further TCP connections that broke while nothing was sent by them")         \
+    X(tcp_striped, "messages sent over several TCP connections")                                   \
+    X(tcp_striped_bytes, "bytes of them that did not go by the first connection")                  \
     X(tcp_crossed, "TCP connections that both sides began at the same time")                       \
     X(tcp_refused, "TCP connection requests refused")                                              \
     X(tcp_strangers, "connections to the TCP port without proof of belonging to the job")          \

@@ -40,6 +40,8 @@ typedef struct fab_params {
     char *tcp_ports;
     unsigned int tcp_eager_limit; /* bytes; also of a fragment */
     unsigned int tcp_timeout;     /* seconds */
+    unsigned int tcp_links;       /* connections, with the first */
+    unsigned int tcp_stripe_min;  /* bytes of a fragment */
 } fab_params_t;
 
 /* Zero until fab_params_register() or fab_params_reset(). */

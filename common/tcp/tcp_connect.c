@@ -13,6 +13,9 @@
  * A HELLO that arrives while there is a connection is from a peer that has ended that connection: it
  * is parked until the end has arrived here as well.  A HELLO that crossed the attempt by which the
  * connection was made is void, as its serial tells.
+ *
+ * A HELLO for a link (tcp_link.c) is answered at once: only one side asks for a link, and only while
+ * the connection is up.
  */
 #include "tcp/tcp_types.h"
 
@@ -182,6 +185,30 @@ static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
                : NULL;
 }
 
+/* The peer asks for a link beside the connection that is up. */
+static void on_link_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
+{
+    fab_tcp_domain_t *dom = fab_sock_set_dom(sock->set);
+    bool is_later;
+    fab_tcp_ep_t *ep = asker(dom, sock, hello, &is_later);
+    fab_tcp_ep_t *link = NULL;
+    fab_sock_sealed_t left;
+    fab_tcp_frame_t welcome;
+    size_t left_len;
+
+    if (NULL != ep && FAB_TCP_UP == ep->state && hello->serial == ep->peer_void) {
+        link = fab_tcp_link_accept(ep, hello->link);
+    }
+    if (NULL == link) {
+        refuse(sock);
+        return;
+    }
+    welcome = frame_of(ep, FAB_TCP_WELCOME);
+    fab_sock_send(sock, &welcome);
+    int fd = fab_sock_take(sock, &left, &left_len);
+    fab_tcp_link_open(link, fd, &left, left_len);
+}
+
 static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
 {
     fab_tcp_domain_t *dom = fab_sock_set_dom(sock->set);
@@ -191,6 +218,10 @@ static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
     if (!fab_sock_is_open(sock)) {
         fab_counters.tcp_crossed++; /* it has an answer by now, or wants none any more */
         fab_sock_release(sock);
+        return;
+    }
+    if (0 != hello->link) {
+        on_link_hello(sock, hello);
         return;
     }
     ep = asker(dom, sock, hello, &is_later);
@@ -218,6 +249,13 @@ static void on_welcome(fab_tcp_ep_t *ep, const fab_tcp_frame_t *welcome)
     fab_sock_t *sock = ep->sock;
 
     ep->sock = NULL;
+    if (NULL != ep->main) {
+        fab_sock_sealed_t left;
+        size_t left_len; /* 0: the answer to all that was written is here */
+        int fd = fab_sock_take(sock, &left, &left_len);
+        fab_tcp_link_open(ep, fd, &left, left_len);
+        return;
+    }
     ep->peer_void = welcome->serial;
     cancel_parked(ep);
     connected(ep, sock);
@@ -226,6 +264,10 @@ static void on_welcome(fab_tcp_ep_t *ep, const fab_tcp_frame_t *welcome)
 /* The attempt has failed. */
 static void not_connected(fab_tcp_ep_t *ep, const char *why)
 {
+    if (NULL != ep->main) {
+        fab_tcp_link_refused(ep);
+        return;
+    }
     cancel_attempt(ep);
     if (NULL != ep->parked || FAB_PEER_CLOSED == ep->peer->state) {
         fab_tcp_connect_again(ep);

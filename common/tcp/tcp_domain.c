@@ -141,6 +141,7 @@ static void domain_free(fab_tcp_domain_t *dom)
         dom->free_bufs = node->next;
         free(node); /* it is the first of a buffer */
     }
+    fab_tcp_links_reap(dom);
     fab_tcp_forget_all(dom);
     free(dom);
 }

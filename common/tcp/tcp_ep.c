@@ -69,8 +69,11 @@ static int tcp_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
         return cannot_send(ep);
     }
     fab_tcp_expect(ep->dom);
-    return fab_tcp_stream_is_ready(ep, FAB_TCP_TOGETHER) ? fab_tcp_stream_send_from(ep, hdr, out)
-                                                         : OPAL_ERR_RESOURCE_BUSY;
+    if (!fab_tcp_stream_is_ready(ep, FAB_TCP_TOGETHER)) {
+        return OPAL_ERR_RESOURCE_BUSY;
+    }
+    return out->len < fab_params.tcp_stripe_min ? fab_tcp_stream_send_from(ep, hdr, out, 0, 0)
+                                                : fab_tcp_stripe_send(ep, hdr, out);
 }
 
 static void tcp_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)

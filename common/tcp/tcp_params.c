@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fabric/fab.h"
 #include "sock/sock_ip.h"
 #include "tcp/tcp_wire.h"
 
@@ -96,6 +97,28 @@ static const fab_param_t tcp_rows[] = {
         .unit = "seconds",
         .help = "Time after which a host that does not answer over TCP counts as failed. Shorter "
                 "losses of the network are repaired.",
+    },
+    {
+        .name = "tcp_links",
+        .type = FAB_PARAM_UINT,
+        .level = 4,
+        .offset = offsetof(fab_params_t, tcp_links),
+        .number = FAB_TCP_LINKS,
+        .min = 1,
+        .max = FAB_TCP_LINKS,
+        .help = "TCP connections over which a process sends to another one, each in a network of "
+                "its own. Long messages are spread over all of them, others go by the first.",
+    },
+    {
+        .name = "tcp_stripe_min",
+        .type = FAB_PARAM_UINT,
+        .level = 6,
+        .offset = offsetof(fab_params_t, tcp_stripe_min),
+        .number = 131072,
+        .min = FAB_TCP_EAGER_MAX + 1,
+        .max = FAB_FRAGMENT_MAX,
+        .unit = "bytes",
+        .help = "Shortest fragment of a long message that is spread over several TCP connections.",
     },
 };
 

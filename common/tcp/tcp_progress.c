@@ -19,9 +19,21 @@ static int on_event(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep, uint32_t events)
 {
     int n = 0;
 
+    if (FAB_TCP_UP != ep->state) {
+        return 0; /* a link that was closed after this event */
+    }
     if (0 != (events & EPOLLOUT)) {
         fab_tcp_stream_unblock(ep);
         n++;
+    }
+    if (FAB_TCP_UP != ep->state) {
+        return n;
+    }
+    if (ep->is_paused) {
+        if (0 != (events & EPOLLERR)) {
+            fab_tcp_stream_broken(ep);
+        }
+        return n;
     }
     if (0 != (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) && !ep->is_eof) {
         if (ep != dom->hot) {
@@ -50,6 +62,9 @@ static int poll_all(fab_tcp_domain_t *dom)
     }
     if (n > 0 || fab_sock_set_is_busy(dom->socks)) {
         sum += fab_sock_set_poll(dom->socks);
+    }
+    if (NULL != dom->dead) {
+        fab_tcp_links_reap(dom);
     }
     return sum;
 }

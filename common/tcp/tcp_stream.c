@@ -18,6 +18,10 @@
  * The window.  At most FAB_TCP_WINDOW bytes of messages are sent that the peer has not read, as READ
  * tells: the receiver must keep messages that nobody wants, and a kernel may hold megabytes.
  *
+ * Parts.  A striped message comes in part by links (tcp_link.c).  Its parts are read to their places
+ * by any connection.  After its own part, the connection pauses until the message is complete, so
+ * nothing is delivered out of order; a link pauses before a piece that was not announced yet.
+ *
  * The end.  Each side's last message is CLOSE, LEAVE or REFUSE, after which it shuts its direction
  * down; the socket is closed when both are.  Any other end is a failure of the peer.
  */
@@ -46,8 +50,9 @@ static size_t padded(size_t len)
 
 static void watch(fab_tcp_ep_t *ep, int op)
 {
-    struct epoll_event event = {
-        .events = (ep->is_eof ? 0 : EPOLLIN) | (ep->is_blocked ? EPOLLOUT : 0), .data.ptr = ep};
+    struct epoll_event event = {.events = (ep->is_eof || ep->is_paused ? 0 : EPOLLIN) |
+                                          (ep->is_blocked ? EPOLLOUT : 0),
+                                .data.ptr = ep};
 
     (void) epoll_ctl(ep->dom->epoll, op, ep->fd, &event);
 }
@@ -119,7 +124,7 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
     if (1 == ++ep->dom->num_up) {
         fab_idle_changed(ep->dom->fab);
     }
-    fab_counters.tcp_connections++;
+    fab_counters.tcp_connections += NULL == ep->main;
     name_peer(ep);
     set_options(fd);
     watch(ep, EPOLL_CTL_ADD);
@@ -135,15 +140,20 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
 /* Done with what was in the queue. */
 static void release(fab_tcp_ep_t *ep, fab_tcp_node_t *node, int status)
 {
-    if (NULL == node->out) {
+    fab_out_t *out = node->out;
+
+    if (NULL == out) {
         ep->num_out--;
         fab_tcp_buf_put(ep->dom, (fab_tcp_buf_t *) node);
         return;
     }
     ep->num_outs--;
-    node->out->status = status;
-    node->next = ep->dom->done;
-    ep->dom->done = node;
+    out->status = OPAL_SUCCESS != status ? status : out->status;
+    if (0 == --out->pieces) {
+        node = (fab_tcp_node_t *) (void *) out->provider; /* that of its last part */
+        node->next = ep->dom->done;
+        ep->dom->done = node;
+    }
 }
 
 static void free_queue(fab_tcp_ep_t *ep)
@@ -171,6 +181,9 @@ int fab_tcp_complete(fab_tcp_domain_t *dom)
 
 void fab_tcp_stream_close(fab_tcp_ep_t *ep)
 {
+    if (NULL == ep->main) {
+        fab_tcp_links_close(ep);
+    }
     free_queue(ep);
     if (NULL != ep->in) {
         fab_tcp_buf_put(ep->dom, ep->in);
@@ -184,7 +197,7 @@ void fab_tcp_stream_close(fab_tcp_ep_t *ep)
     ep->fd = -1;
     ep->error = 0;
     ep->is_blocked = ep->is_end_sent = ep->is_shut = ep->is_end_come = ep->is_eof = false;
-    ep->is_used = ep->is_bulk = false;
+    ep->is_used = ep->is_bulk = ep->is_paused = ep->has_asked = false;
     ep->unread = ep->read = 0;
     ep->placing.at = NULL;
     ep->skip = 0;
@@ -210,6 +223,9 @@ static void block(fab_tcp_ep_t *ep, bool is_blocked)
 static void write_failed(fab_tcp_ep_t *ep, int error)
 {
     ep->error = error;
+    if (NULL != ep->main) {
+        fab_tcp_link_ended(ep, error);
+    }
     free_queue(ep);
     ep->is_shut = true;
     block(ep, false);
@@ -271,7 +287,10 @@ void fab_tcp_stream_flush(fab_tcp_ep_t *ep)
         }
         consume(ep, n > 0 ? (size_t) n : 0);
     }
-    if (NULL == ep->out && ep->is_end_sent && !ep->is_shut) {
+    if (NULL == ep->out && NULL != ep->main) {
+        ep = ep->main; /* its end may have waited for this link */
+    }
+    if (NULL == ep->out && ep->is_end_sent && !ep->is_shut && !fab_tcp_links_are_busy(ep)) {
         ep->is_shut = true;
         (void) shutdown(ep->fd, SHUT_WR);
     }
@@ -452,17 +471,21 @@ int fab_tcp_stream_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t
     return OPAL_SUCCESS;
 }
 
-int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out)
+int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out, size_t ahead,
+                             uint32_t links)
 {
-    const size_t len = out->head_len + out->len;
-    fab_tcp_hdr_t wire = wire_hdr(hdr, len);
+    const size_t total = out->head_len + out->len;
+    const size_t len = total - ahead;
+    const size_t num = 0 != links ? 2 : 1; /* headers */
+    const fab_tcp_hdr_t wire[2] = {wire_hdr(fab_hdr(FAB_TCP_ID_STRIPE, total, links), 0),
+                                   wire_hdr(hdr, len)};
     fab_tcp_node_t *node = (fab_tcp_node_t *) (void *) out->provider;
     size_t pad = padded(len) - len;
     fab_tcp_buf_t *tail = NULL; /* of what follows: the padding before it */
     fab_tcp_node_t *buf = NULL;
 
     if (ep->num_outs < FAB_TCP_OUTS && (0 == pad || NULL != (tail = fab_tcp_buf_get(ep->dom)))) {
-        buf = last_buf(ep, sizeof(wire) + out->head_len, FAB_TCP_QUEUE - 1);
+        buf = last_buf(ep, num * sizeof(wire[0]) + out->head_len, FAB_TCP_QUEUE - 1);
     }
     if (NULL == buf) {
         if (NULL != tail) {
@@ -470,13 +493,17 @@ int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out)
         }
         return OPAL_ERR_RESOURCE_BUSY;
     }
-    memcpy(buf->bytes + buf->end, &wire, sizeof(wire));
+    memcpy(buf->bytes + buf->end, &wire[2 - num], num * sizeof(wire[0]));
+    buf->end += (uint32_t) (num * sizeof(wire[0]));
     if (out->head_len > 0) {
-        memcpy(buf->bytes + buf->end + sizeof(wire), out->head, out->head_len);
+        memcpy(buf->bytes + buf->end, out->head, out->head_len);
+        buf->end += (uint32_t) out->head_len;
     }
-    buf->end += (uint32_t) (sizeof(wire) + out->head_len);
-    *node = (fab_tcp_node_t){
-        .bytes = (char *) (uintptr_t) out->buf, .end = (uint32_t) out->len, .out = out};
+    out->status = OPAL_SUCCESS;
+    out->pieces = 1 + (uint32_t) __builtin_popcount(links);
+    *node = (fab_tcp_node_t){.bytes = (char *) (uintptr_t) out->buf + ahead,
+                             .end = (uint32_t) (out->len - ahead),
+                             .out = out};
     append(ep, node);
     ep->num_outs++;
     if (NULL != tail) {
@@ -486,12 +513,29 @@ int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out)
         append(ep, &tail->node);
         ep->num_out++;
     }
-    count_sent(ep, len);
+    count_sent(ep, total);
     fab_counters.tcp_sends_from_memory++;
-    if (!ep->is_batch) {
+    if (!ep->is_batch || 0 != links) { /* its announcement should arrive before the pieces */
         fab_tcp_stream_flush(ep);
     }
     return OPAL_SUCCESS;
+}
+
+void fab_tcp_stream_send_piece(fab_tcp_ep_t *link, fab_tcp_buf_t *buf, fab_out_t *out, size_t at,
+                               size_t len)
+{
+    fab_tcp_node_t *node = &link->links->pieces[link->link];
+    const fab_tcp_hdr_t wire = wire_hdr(fab_hdr(FAB_TCP_ID_PIECE, at, 0), len);
+
+    memcpy(buf->node.bytes, &wire, sizeof(wire));
+    buf->node.end = sizeof(wire);
+    append(link, &buf->node);
+    link->num_out++;
+    *node = (fab_tcp_node_t){
+        .bytes = (char *) (uintptr_t) out->buf + at, .end = (uint32_t) len, .out = out};
+    append(link, node);
+    link->num_outs++;
+    fab_tcp_stream_flush(link);
 }
 
 void fab_tcp_stream_end(fab_tcp_ep_t *ep, uint8_t id)
@@ -512,7 +556,7 @@ void fab_tcp_stream_end(fab_tcp_ep_t *ep, uint8_t id)
 
 /* ---- what came ---------------------------------------------------------- */
 
-static void bad_message(fab_tcp_ep_t *ep, unsigned id, size_t len)
+void fab_tcp_bad_message(fab_tcp_ep_t *ep, unsigned id, size_t len)
 {
     char why[128];
 
@@ -525,7 +569,7 @@ static void bad_message(fab_tcp_ep_t *ep, unsigned id, size_t len)
 static void on_read(fab_tcp_ep_t *ep, uint32_t bytes)
 {
     if (bytes > ep->unread) {
-        bad_message(ep, FAB_TCP_ID_READ, 0);
+        fab_tcp_bad_message(ep, FAB_TCP_ID_READ, 0);
         return;
     }
     ep->unread -= bytes;
@@ -548,12 +592,16 @@ static void own_message(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
 {
     unsigned id = hdr.id;
 
-    if (id < FAB_TCP_ID_CLOSE || id > FAB_TCP_ID_READ || 0 != len) {
-        bad_message(ep, id, len);
+    if (id < FAB_TCP_ID_CLOSE || id > FAB_TCP_ID_STRIPE || 0 != len) {
+        fab_tcp_bad_message(ep, id, len);
         return;
     }
     if (FAB_TCP_ID_READ == id) {
         on_read(ep, hdr.app_ctx);
+        return;
+    }
+    if (FAB_TCP_ID_STRIPE == id) {
+        fab_tcp_stripe_announced(ep, hdr);
         return;
     }
     ep->is_end_come = true;
@@ -603,6 +651,34 @@ static bool place(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     return true;
 }
 
+/* A part of a striped message is at the front: take what is there.  False: no more is there. */
+static bool take_part(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
+{
+    fab_tcp_node_t *in = &ep->in->node;
+    size_t have = in->end - in->start - sizeof(fab_tcp_hdr_t);
+    size_t now = have < len ? have : len;
+    char *at;
+
+    if (have >= len && have < padded(len)) {
+        return false; /* only padding is missing */
+    }
+    at = fab_tcp_stripe_place(ep, hdr, len);
+    if (NULL == at) {
+        return false;
+    }
+    memcpy(at, in->bytes + in->start + sizeof(fab_tcp_hdr_t), now);
+    if (now < len) {
+        in->start = in->end = 0;
+        ep->placing = (fab_tcp_placing_t){
+            .at = at + now, .left = len - now, .hdr = hdr, .len = len};
+        return false;
+    }
+    in->start += (uint32_t) (sizeof(fab_tcp_hdr_t) + padded(len));
+    ep->is_bulk = true;
+    fab_tcp_stripe_done(ep);
+    return true;
+}
+
 /* The message at the front of ep->in: deliver it, if it is whole.  False: no more of them. */
 static bool deliver_one(fab_tcp_ep_t *ep)
 {
@@ -614,13 +690,16 @@ static bool deliver_one(fab_tcp_ep_t *ep)
     uint8_t id = wire.id_len & 0xff;
     size_t len = wire.id_len >> 8;
     fab_hdr_t hdr = fab_hdr(id, wire.tag, wire.app_ctx);
+    if (__builtin_expect(NULL != ep->links, 0) && fab_tcp_is_part(ep)) {
+        return take_part(ep, hdr, len);
+    }
     if (len > (has_places(dom, id) ? FAB_FRAGMENT_MAX : dom->addr.eager_max) || ep->is_end_come) {
-        bad_message(ep, id, len);
+        fab_tcp_bad_message(ep, id, len);
         return false;
     }
     if (in->end - in->start < sizeof(wire) + padded(len)) {
         if (!(has_places(dom, id) && place(ep, hdr, len)) && !fits(len)) {
-            bad_message(ep, id, len); /* nobody here has asked for so much */
+            fab_tcp_bad_message(ep, id, len); /* nobody here has asked for so much */
         }
         return false;
     }
@@ -643,8 +722,8 @@ static int deliver(fab_tcp_ep_t *ep)
     fab_tcp_node_t *in = &ep->in->node;
     int events = 0;
 
-    while (in->end - in->start >= sizeof(fab_tcp_hdr_t) && FAB_PEER_FAILED != ep->peer->state &&
-           deliver_one(ep)) {
+    while (in->end - in->start >= sizeof(fab_tcp_hdr_t) && !ep->is_paused &&
+           FAB_PEER_FAILED != ep->peer->state && deliver_one(ep)) {
         events++;
     }
     return events;
@@ -666,6 +745,10 @@ static int placed(fab_tcp_ep_t *ep, size_t n)
     placing->at = NULL;
     ep->is_bulk = true;
     ep->skip = (uint8_t) (padded(placing->len) - placing->len);
+    if (NULL != ep->links && fab_tcp_is_part(ep)) {
+        fab_tcp_stripe_done(ep);
+        return 1;
+    }
     fab_counters.tcp_msgs_received++;
     fab_counters.tcp_placed++;
     count_read(ep, placing->len);
@@ -693,9 +776,15 @@ static void ended(fab_tcp_ep_t *ep)
 /* Has the connection ended, on both sides?  Then ep may be gone afterwards. */
 void fab_tcp_stream_end_if_done(fab_tcp_ep_t *ep)
 {
-    if (FAB_TCP_UP == ep->state && ep->is_eof && ep->is_shut) {
+    if (FAB_TCP_UP == ep->state && ep->is_eof && ep->is_shut && NULL == ep->main) {
         ended(ep);
     }
+}
+
+void fab_tcp_stream_stop(fab_tcp_ep_t *ep)
+{
+    ep->is_eof = true;
+    watch(ep, EPOLL_CTL_MOD);
 }
 
 /* Nothing comes any more: error is errno, or 0. */
@@ -704,8 +793,11 @@ static void on_eof(fab_tcp_ep_t *ep, int error)
     char why[256];
 
     if (FAB_PEER_FAILED == ep->peer->state) {
-        ep->is_eof = true;
-        watch(ep, EPOLL_CTL_MOD);
+        fab_tcp_stream_stop(ep);
+        return;
+    }
+    if (NULL != ep->main) {
+        fab_tcp_link_ended(ep, error);
         return;
     }
     if (ep->is_end_come || !ep->is_used) {
@@ -781,7 +873,9 @@ int fab_tcp_stream_read(fab_tcp_ep_t *ep)
 {
     int events = 0;
 
-    for (int i = 0; i < FAB_TCP_READS && FAB_PEER_FAILED != ep->peer->state && !ep->is_eof; i++) {
+    for (int i = 0;
+         i < FAB_TCP_READS && FAB_PEER_FAILED != ep->peer->state && !ep->is_eof && !ep->is_paused;
+         i++) {
         size_t room;
         ep->in = NULL != ep->in ? ep->in : fab_tcp_buf_get(ep->dom);
         if (NULL == ep->in) {
@@ -800,4 +894,32 @@ int fab_tcp_stream_read(fab_tcp_ep_t *ep)
         }
     }
     return events;
+}
+
+void fab_tcp_stream_pause(fab_tcp_ep_t *ep)
+{
+    ep->is_paused = true;
+    watch(ep, EPOLL_CTL_MOD);
+}
+
+void fab_tcp_stream_resume(fab_tcp_ep_t *ep)
+{
+    if (!ep->is_paused) {
+        return;
+    }
+    ep->is_paused = false;
+    watch(ep, EPOLL_CTL_MOD);
+    if (NULL != ep->in) {
+        (void) deliver(ep);
+        tidy(ep);
+    }
+}
+
+void fab_tcp_stream_broken(fab_tcp_ep_t *ep)
+{
+    int error = 0;
+    socklen_t len = sizeof(error);
+
+    (void) getsockopt(ep->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+    on_eof(ep, error);
 }

@@ -4,7 +4,8 @@
  *
  * Ownership.  The domain owns the listening sockets, the buffers and all endpoints.  An endpoint
  * belongs to one peer record (fab_peer_t.ep) and owns its connection; it has buffers only while a
- * message is waiting to be written, or has come in part.
+ * message is waiting to be written, or has come in part.  A link, a further connection for pieces of
+ * long messages, is a structure of the same kind that belongs to an endpoint (tcp_link.c).
  *
  * All under the fabric's lock.
  */
@@ -41,6 +42,7 @@ enum {
 
 typedef struct fab_tcp_domain fab_tcp_domain_t;
 typedef struct fab_tcp_ep fab_tcp_ep_t;
+typedef struct fab_tcp_links fab_tcp_links_t;
 typedef struct fab_tcp_buf fab_tcp_buf_t;
 typedef struct fab_tcp_host fab_tcp_host_t;   /* tcp_known.c */
 typedef struct fab_tcp_known fab_tcp_known_t; /* likewise */
@@ -77,7 +79,24 @@ typedef enum fab_tcp_state {
     FAB_TCP_UP,     /* fd */
 } fab_tcp_state_t;
 
-/* What the provider has for a peer that was sent to, or asked. */
+/*
+ * The links of an endpoint, by their numbers from 1 on, and the striped message that arrives.  It is
+ * there only while the connection is up, and some link was made.
+ */
+struct fab_tcp_links {
+    fab_tcp_ep_t *out[FAB_TCP_LINKS];     /* this process sends on them; NULL: not in use */
+    fab_tcp_ep_t *in[FAB_TCP_LINKS];      /* the peer does */
+    fab_tcp_node_t pieces[FAB_TCP_LINKS]; /* that wait to be written to out */
+
+    size_t total; /* bytes of the message; 0: none arrives */
+    size_t ahead; /* of these by links */
+    size_t left;  /* of these not begun */
+    char *at;     /* where it goes; NULL: its header did not come yet */
+    fab_hdr_t hdr;
+    uint32_t waits; /* bit n: what comes by link n is not complete; bit 0: by the connection */
+};
+
+/* What the provider has for a peer that was sent to, or asked; or a link. */
 struct fab_tcp_ep {
     fab_peer_t *peer; /* first */
     fab_tcp_domain_t *dom;
@@ -96,6 +115,9 @@ struct fab_tcp_ep {
     bool is_local;       /* it is on this host */
     bool is_bulk;        /* more of a long message is likely to come next */
     bool has_left;       /* LEAVE or REFUSE came: the peer can be sent nothing any more */
+    bool is_paused;      /* nothing is read until others have what comes before */
+    bool has_asked;      /* for links, where there are addresses for them */
+    uint8_t link;        /* its number; 0: it is no link */
     uint8_t num_out;     /* buffers in out */
     uint8_t num_outs;    /* sends from memory in out */
     uint8_t skip;        /* bytes of padding to come, after what was placed */
@@ -106,7 +128,9 @@ struct fab_tcp_ep {
     fab_tcp_node_t *out_last;
     fab_tcp_buf_t *in; /* a part of a message came */
     fab_tcp_placing_t placing;
-    char to[56]; /* the other end, for messages */
+    fab_tcp_links_t *links; /* of an endpoint and its links; NULL: it has none */
+    fab_tcp_ep_t *main;     /* of a link: the endpoint; NULL: it is none */
+    char to[56];            /* the other end, for messages */
 
     /* its set-up (tcp_connect.c) */
     fab_sock_t *sock;    /* of this process's attempt to connect */
@@ -115,7 +139,7 @@ struct fab_tcp_ep {
     uint64_t peer_void;  /* the peer's HELLOs up to this serial are void */
     fab_tcp_addr_t addr; /* of the peer */
 
-    fab_tcp_ep_t *next; /* of all in the domain */
+    fab_tcp_ep_t *next; /* of all in the domain; of a closed link: of such */
     fab_tcp_ep_t **prev;
 };
 
@@ -144,7 +168,8 @@ struct fab_tcp_domain {
 
     fab_tcp_node_t *free_bufs;
     uint32_t num_free;
-    fab_tcp_ep_t *eps; /* all */
+    fab_tcp_ep_t *eps;  /* all */
+    fab_tcp_ep_t *dead; /* links that were closed: an event may still name them */
 
     /* processes that are known only (tcp_known.c) */
     fab_tcp_slab_t *slabs;
@@ -221,8 +246,13 @@ void fab_tcp_stream_commit(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len);
 /* The same, without a copy where it can be written at once.  OPAL codes as fab_send(). */
 int fab_tcp_stream_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len);
 
-/* The same, from the caller's memory. */
-int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out);
+/* The same, from the caller's memory, but for the first bytes of it, of which each link has a piece. */
+int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out, size_t ahead,
+                             uint32_t links);
+
+/* Such a piece, len bytes from at on; buf is for its header. */
+void fab_tcp_stream_send_piece(fab_tcp_ep_t *link, fab_tcp_buf_t *buf, fab_out_t *out, size_t at,
+                               size_t len);
 
 /* Complete the sends from memory that are done.  Returns how many. */
 int fab_tcp_complete(fab_tcp_domain_t *dom);
@@ -241,6 +271,63 @@ void fab_tcp_stream_end(fab_tcp_ep_t *ep, uint8_t id);
 
 /* Take what came.  Returns the number of messages, and of other events. */
 int fab_tcp_stream_read(fab_tcp_ep_t *ep);
+
+/* Read nothing until it is resumed. */
+void fab_tcp_stream_pause(fab_tcp_ep_t *ep);
+void fab_tcp_stream_resume(fab_tcp_ep_t *ep);
+
+/* The connection is broken, and is not read. */
+void fab_tcp_stream_broken(fab_tcp_ep_t *ep);
+
+/* Nothing comes any more that could be used, and nothing is to be told of it. */
+void fab_tcp_stream_stop(fab_tcp_ep_t *ep);
+
+/* The peer sent what it must not. */
+void fab_tcp_bad_message(fab_tcp_ep_t *ep, unsigned id, size_t len);
+
+/* ---- tcp_link.c: further connections to a peer, and messages striped over them ---- */
+
+/* Shares of len bytes for connections with these rates; the first one gets what is left. */
+void fab_tcp_shares(const uint64_t *rates, int num, size_t len, size_t *shares);
+
+/* As fab_tcp_stream_send_from(), over all links that can take something now. */
+int fab_tcp_stripe_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out);
+
+/* STRIPE came. */
+void fab_tcp_stripe_announced(fab_tcp_ep_t *ep, fab_hdr_t hdr);
+
+/* Is a message that begins here, of an endpoint with links, a part of a striped one? */
+static inline bool fab_tcp_is_part(const fab_tcp_ep_t *ep)
+{
+    return NULL != ep->main || 0 != ep->links->total;
+}
+
+/* A part of len bytes begins: its place.  NULL: it has to wait, or is bad. */
+char *fab_tcp_stripe_place(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len);
+
+/* It is at its place. */
+void fab_tcp_stripe_done(fab_tcp_ep_t *ep);
+
+/* The peer asks for this link.  NULL: no. */
+fab_tcp_ep_t *fab_tcp_link_accept(fab_tcp_ep_t *ep, uint32_t number);
+
+/* It is up. */
+void fab_tcp_link_open(fab_tcp_ep_t *link, int fd, const void *left, size_t left_len);
+
+/* It could not be made. */
+void fab_tcp_link_refused(fab_tcp_ep_t *link);
+
+/* It has ended, by error (errno, or 0). */
+void fab_tcp_link_ended(fab_tcp_ep_t *link, int error);
+
+/* Some piece is not written yet. */
+bool fab_tcp_links_are_busy(const fab_tcp_ep_t *ep);
+
+/* Close all of an endpoint. */
+void fab_tcp_links_close(fab_tcp_ep_t *ep);
+
+/* Free those that were closed: no event names them any more. */
+void fab_tcp_links_reap(fab_tcp_domain_t *dom);
 
 /* ---- tcp_connect.c: connection set-up ----------------------------------- */
 

@@ -12,9 +12,21 @@
  * Each process numbers its HELLOs; serial is the number of the last one to this peer
  * when the frame was made.  So WELCOME says which HELLOs of its sender are void.
  *
+ * Links.  The side that sends long messages may ask for further connections over other networks, of
+ * which HELLO says the number.  Its serial is then that of the HELLO or WELCOME by which the
+ * connection was made.  Only PIECE is sent on a link, and only by the side that has asked for it.
+ *
  * Messages.  A header, then the payload, then zeros up to a multiple of 8 bytes:
  *
  *       0 id  1 payload bytes (24 bits)  4 app_ctx  8 tag  16 payload ...
+ *
+ * A striped message has an announcement before it.  Its own payload is only the end of all, and each
+ * link named has one piece of the rest:
+ *
+ *      connection   STRIPE {app_ctx: bit n for link n, tag: bytes of all}   message {..., end}
+ *      link n       PIECE {tag: offset, payload: a multiple of 8 bytes}
+ *
+ * All arrive in order, so a piece is of the first STRIPE that names its link and has none by it yet.
  *
  * READ bounds what waits in the kernel for a process that reads nothing: messages that a reader must
  * keep if nobody wants them.  Messages of more than FAB_TCP_EAGER_MAX bytes, and the provider's own,
@@ -31,20 +43,24 @@
 #include "sock/sock_ip.h"
 #include "sock/sock_wire.h"
 
-#define FAB_TCP_VERSION 2
+#define FAB_TCP_VERSION 3
 
 enum {
     FAB_TCP_EAGER_MIN = 304,    /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */
     FAB_TCP_EAGER_MAX = 122880, /* bytes: a receive buffer holds one such message */
+    FAB_TCP_LINKS = 8, /* connections to send to a peer, with the first: one for each address */
 };
 
-/* Ids of the provider's own messages, without payload; those below FAB_AM_MAX are the fabric's. */
+/* Ids of the provider's own messages, without payload but PIECE; those below FAB_AM_MAX are the fabric's. */
 enum {
     /* the sender sends no more on this connection: its process closed the peer, or agrees */
     FAB_TCP_ID_CLOSE = 128,
     FAB_TCP_ID_LEAVE = 129,  /* the same, and its process takes no more at all: it leaves the job */
     FAB_TCP_ID_REFUSE = 130, /* the same, since it found something wrong with its peer */
     FAB_TCP_ID_READ = 131, /* app_ctx: bytes that the sender has read since the last such message */
+    /* the next message is striped: tag: bytes of it, more than FAB_TCP_EAGER_MAX; app_ctx: its links */
+    FAB_TCP_ID_STRIPE = 132,
+    FAB_TCP_ID_PIECE = 133, /* on links only: payload, of which tag is the offset */
 };
 
 typedef struct fab_tcp_hdr {
@@ -75,7 +91,7 @@ typedef enum fab_tcp_kind {
 
 typedef struct fab_tcp_frame {
     uint32_t kind; /* fab_tcp_kind_t */
-    uint32_t reserved;
+    uint32_t link; /* of HELLO: 0 for the connection, below FAB_TCP_LINKS for a link */
     uint64_t serial;
     fab_tcp_addr_t addr; /* of the sender */
 } fab_tcp_frame_t;
