@@ -18,6 +18,8 @@ BEGIN {
     describe("depth_us", "Matching depth: 8-byte ping-pong behind N others, half the round trip, us", "N", "less")
     describe("drain_us", "Draining N receives or messages, last first if possible, us per message", "N", "less")
     describe("overlap_pct", "Overlap of a transfer with computation on one side, percent", "bytes", "none")
+    describe("halo_us", "Halo: both ranks exchange a face at once, us", "bytes", "less")
+    describe("face_us", "Face: from or to memory that is not contiguous, one way, us", "bytes", "less")
     describe("memory_kib", "Memory: growth per process from before MPI_Init, KiB, mean over the ranks", "ranks", "less")
     describe("threads_mmps", "Threads: pairs of threads, windows of 64, 10^6 messages/s in sum", "threads", "more")
     describe("calls", "System calls per message", "bytes", "less")
