@@ -149,7 +149,8 @@ typedef struct flow {
     uint64_t sent; /* short messages have odd numbers */
     uint64_t out;  /* completed */
     uint64_t got;
-    int status; /* of the last */
+    uint64_t due; /* what flow_both() waits for */
+    int status;   /* of the last */
     bool is_busy;
     fab_out_t send;
     fab_item_t item;
@@ -221,6 +222,7 @@ static int flow_item(fab_item_t *item, fab_peer_t *peer)
     return OPAL_SUCCESS == rc && flow->sent < flow->num ? OPAL_ERR_IN_PROCESS : rc;
 }
 
+/* Of both, since one may send at once what reaches the other in its barrier. */
 static flow_t *flow_new(world_t *world)
 {
     flow_t *flow = calloc(1, sizeof(*flow));
@@ -232,6 +234,7 @@ static flow_t *flow_new(world_t *world)
     flow->item = (fab_item_t){.fn = flow_item, .user = FAB_USER_PML};
     fab_set_handler(world->fab, AM_DATA, flow_arrived, flow);
     fab_set_place(world->fab, AM_DATA, flow_place, flow);
+    world_barrier(world);
     return flow;
 }
 
@@ -258,10 +261,10 @@ static bool flow_is_out(const flow_t *flow)
 static void flow_both(flow_t *flow, uint64_t num)
 {
     world_t *world = flow->world;
-    uint64_t got = flow->got + num;
 
+    flow->due += num; /* some may be there already */
     flow_send(flow, num);
-    WORLD_UNTIL(flow_is_out(flow) && got == flow->got);
+    WORLD_UNTIL(flow_is_out(flow) && flow->due == flow->got);
     CHECK(0 == world->failures && OPAL_SUCCESS == flow->status);
     world_barrier(world);
 }
@@ -428,6 +431,7 @@ static void cut_body(world_t *world)
     if (0 == world->rank) {
         CHECK(0 == shutdown(fill(flow)->fd, SHUT_RDWR));
         held_fd = -1;
+        WORLD_UNTIL(1 == world->failures); /* before the other ends the connection for it */
     }
     world_barrier_idle(world);
     WORLD_UNTIL(1 == world->failures);
