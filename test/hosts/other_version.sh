@@ -32,4 +32,5 @@ refused fabric-byte-order 'another byte order'
 refused pml 'another version of pml tm'
 refused component 'did not select pml tm, or has another version of it'
 refused fabric 'version 2; this process knows 0x41424146, 1: install the same release'
-refused tcp 'its tcp has version 3, this process knows 2'
+version=$(sed -n 's/^#define FAB_TCP_VERSION //p' "$TM_SRC/common/tcp/tcp_wire.h")
+refused tcp "its tcp has version $((version + 1)), this process knows $version"
