@@ -262,9 +262,8 @@ static bool is_other_net(const fab_sock_ip_t *ip, const fab_sock_ip_t *nets, int
     return true;
 }
 
-int fab_sock_other_nets(const fab_sock_ip_t *own, int num_own, bool is_same_host,
-                        const fab_sock_ip_t *ips, int num, const uint8_t *first, fab_sock_ip_t *out,
-                        int max)
+int fab_sock_other_nets(const fab_sock_ip_t *own, int num_own, const fab_sock_ip_t *ips, int num,
+                        const uint8_t *first, fab_sock_ip_t *out, int max)
 {
     const fab_sock_ip_t *used = NULL;
     int left = 0;
@@ -273,7 +272,7 @@ int fab_sock_other_nets(const fab_sock_ip_t *own, int num_own, bool is_same_host
         used = 0 == memcmp(ips[i].ip, first, sizeof(ips[i].ip)) ? &ips[i] : used;
     }
     for (int i = 0; i < num && NULL != used && left < max; i++) {
-        bool is_near = 2 * used->net == choice_of(own, num_own, is_same_host, &ips[i]);
+        bool is_near = 2 * used->net == choice_of(own, num_own, false, &ips[i]);
         if (is_near && fab_sock_ip_is_v4(first) == fab_sock_ip_is_v4(ips[i].ip) &&
             is_other_net(&ips[i], used, 1) && is_other_net(&ips[i], out, left)) {
             out[left++] = ips[i];

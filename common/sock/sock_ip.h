@@ -71,12 +71,11 @@ int fab_sock_sort_ips(const fab_sock_ip_t *own, int num_own, bool is_same_host, 
                       int num);
 
 /*
- * Addresses of a peer for connections over other links than one to the address first: of the same
- * family and kind as that, each in a further network that this host is in, too.  max at most; returns
- * how many.
+ * Addresses of a peer on another host for connections over other links than one to the address first:
+ * of the same family and kind as that, each in a further network that this host is in, too.  max at
+ * most; returns how many.
  */
-int fab_sock_other_nets(const fab_sock_ip_t *own, int num_own, bool is_same_host,
-                        const fab_sock_ip_t *ips, int num, const uint8_t *first, fab_sock_ip_t *out,
-                        int max);
+int fab_sock_other_nets(const fab_sock_ip_t *own, int num_own, const fab_sock_ip_t *ips, int num,
+                        const uint8_t *first, fab_sock_ip_t *out, int max);
 
 #endif /* FAB_SOCK_IP_H */

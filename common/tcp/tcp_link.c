@@ -5,6 +5,8 @@
  *      first long message ──> addresses in further common networks? ──> ASKING ──WELCOME──> UP
  *                                                   no answer, or REFUSE: not used ──> closed
  *
+ * A peer on this host gets no links: all of them would be copies by the same processors.
+ *
  * Only the side that asked for a link sends on it, so no two requests can cross, and an end without
  * data under way means nothing.  A link that could not be made is not asked for again as long as the
  * connection is up; links end with the connection.
@@ -127,7 +129,7 @@ static void link_ask(fab_tcp_ep_t *ep, uint8_t number, const fab_sock_ip_t *ip)
     }
 }
 
-/* Ask for links to the peer's other addresses that are in a network of this host. */
+/* Ask for links to the other addresses, in a network of this host, of a peer on another host. */
 static void ask_for_links(fab_tcp_ep_t *ep)
 {
     const fab_tcp_addr_t *own = &ep->dom->addr;
@@ -138,10 +140,10 @@ static void ask_for_links(fab_tcp_ep_t *ep)
     int num = 0;
 
     ep->has_asked = true;
-    if (0 == getpeername(ep->fd, (struct sockaddr *) &sa, &len) &&
+    if (!ep->is_local && 0 == getpeername(ep->fd, (struct sockaddr *) &sa, &len) &&
         fab_sock_ip_of((struct sockaddr *) &sa, first)) {
-        num = fab_sock_other_nets(own->ips, own->num_ips, ep->is_local, ep->addr.ips,
-                                  ep->addr.num_ips, first, ips, (int) fab_params.tcp_links - 1);
+        num = fab_sock_other_nets(own->ips, own->num_ips, ep->addr.ips, ep->addr.num_ips, first,
+                                  ips, (int) fab_params.tcp_links - 1);
     }
     for (int i = 0; i < num; i++) {
         link_ask(ep, (uint8_t) (1 + i), &ips[i]);

@@ -3,7 +3,8 @@
  * Long messages of the tcp provider over several links: they arrive whole and in order, whichever
  * links there are, also if one cannot be made, breaks, or is written by a peer that has gone mad.
  *
- * Each process has three addresses of loopback, which look like three networks.
+ * Each process has an address in three networks, and is on a host of its own unless the test says that
+ * they share one.
  *
  * TEST: sources=@fabric,test/unit/conform_messages.c variants=asan,tsan timeout=300
  */
@@ -15,6 +16,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 
 #include "fabric/fab_core.h"
 #include "sock/sock_ip.h"
@@ -24,17 +26,23 @@ enum { ADDRESSES = 3, LEN = FAB_FRAGMENT_MAX };
 
 /* ---- addresses ---------------------------------------------------------- */
 
-/* In place of libc's: 127.0.0.1, .2 and .3, each alone in its network. */
+/* This process's address in network i, which is all 127.(1 + i).x.y. */
+static uint32_t own_ip(uint32_t i)
+{
+    return htonl(127u << 24 | (1 + i) << 16 | ((uint32_t) getpid() & 0xffff));
+}
+
+/* In place of libc's. */
 int getifaddrs(struct ifaddrs **out)
 {
     static struct sockaddr_in ips[ADDRESSES];
-    static struct sockaddr_in mask = {.sin_family = AF_INET, .sin_addr.s_addr = INADDR_NONE};
+    static struct sockaddr_in mask = {.sin_family = AF_INET};
     static struct ifaddrs all[ADDRESSES];
     static char name[] = "test0";
 
+    mask.sin_addr.s_addr = htonl(0xffff0000);
     for (uint32_t i = 0; i < ADDRESSES; i++) {
-        ips[i] = (struct sockaddr_in){.sin_family = AF_INET,
-                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK + i)};
+        ips[i] = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = own_ip(i)};
         all[i] = (struct ifaddrs){.ifa_next = i + 1 < ADDRESSES ? &all[i + 1] : NULL,
                                   .ifa_name = name,
                                   .ifa_flags = IFF_UP,
@@ -48,6 +56,29 @@ int getifaddrs(struct ifaddrs **out)
 void freeifaddrs(struct ifaddrs *all)
 {
     (void) all;
+}
+
+static bool is_one_host;
+
+/* In place of libc's: the name by which processes know that they share a host. */
+int uname(struct utsname *name)
+{
+    *name = (struct utsname){.sysname = "test"};
+    snprintf(name->nodename, sizeof(name->nodename), "host%d", is_one_host ? 0 : (int) getpid());
+    return 0;
+}
+
+/* It leaves by the address that is in the same network, where loopback would take 127.0.0.1. */
+int connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+    uint32_t ip = ntohl(((const struct sockaddr_in *) to)->sin_addr.s_addr);
+    struct sockaddr_in from = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = own_ip((ip >> 16 & 0xff) - 1)};
+
+    if (0 != bind(fd, (struct sockaddr *) &from, sizeof(from))) {
+        return -1;
+    }
+    return (int) syscall(SYS_connect, fd, to, len);
 }
 
 /* ---- a kernel that takes no more ------------------------------------------ */
@@ -93,26 +124,26 @@ static fab_sock_ip_t ip_of(uint32_t v4, uint8_t prefix, fab_sock_net_t net)
 static void test_other_nets(void **state)
 {
     const fab_sock_ip_t own[] = {
-        ip_of(0x0a010001, 120, FAB_SOCK_NET_PLAIN), ip_of(0x0a020001, 120, FAB_SOCK_NET_PLAIN),
-        ip_of(0x0a030001, 120, FAB_SOCK_NET_PLAIN), ip_of(0xac110001, 112, FAB_SOCK_NET_BRIDGE),
-        {.ip = {0xfd, [15] = 1}, .prefix = 64},
+        ip_of(0x0a010001, 120, FAB_SOCK_NET_PLAIN),  ip_of(0x0a020001, 120, FAB_SOCK_NET_PLAIN),
+        ip_of(0x0a030001, 120, FAB_SOCK_NET_PLAIN),  ip_of(0x0a040001, 120, FAB_SOCK_NET_PLAIN),
+        ip_of(0xac110001, 112, FAB_SOCK_NET_BRIDGE), {.ip = {0xfd, [15] = 1}, .prefix = 64},
     };
     const fab_sock_ip_t peer[] = {
-        ip_of(0x0a010002, 120, FAB_SOCK_NET_PLAIN),  ip_of(0x0a010003, 120, FAB_SOCK_NET_PLAIN),
-        ip_of(0x0a090002, 120, FAB_SOCK_NET_PLAIN),  ip_of(0x0a020002, 120, FAB_SOCK_NET_PLAIN),
-        ip_of(0x0a020003, 120, FAB_SOCK_NET_PLAIN),  ip_of(0x0a030001, 120, FAB_SOCK_NET_PLAIN),
-        ip_of(0xac110002, 112, FAB_SOCK_NET_BRIDGE), {.ip = {0xfd, [15] = 2}, .prefix = 64},
+        ip_of(0x0a010002, 120, FAB_SOCK_NET_PLAIN), ip_of(0x0a010003, 120, FAB_SOCK_NET_PLAIN),
+        ip_of(0x0a090002, 120, FAB_SOCK_NET_PLAIN), ip_of(0x0a020002, 120, FAB_SOCK_NET_PLAIN),
+        ip_of(0x0a020003, 120, FAB_SOCK_NET_PLAIN), ip_of(0x0a030001, 120, FAB_SOCK_NET_PLAIN),
+        ip_of(0x0a040002, 120, FAB_SOCK_NET_PLAIN), ip_of(0xac110002, 112, FAB_SOCK_NET_BRIDGE),
+        {.ip = {0xfd, [15] = 2}, .prefix = 64},
     };
     fab_sock_ip_t out[8];
 
     (void) state;
-    assert_int_equal(fab_sock_other_nets(own, 5, false, peer, 8, peer[0].ip, out, 7), 1);
+    assert_int_equal(fab_sock_other_nets(own, 6, peer, 9, peer[0].ip, out, 7), 2);
     assert_memory_equal(&out[0], &peer[3], sizeof(out[0]));
-    assert_int_equal(fab_sock_other_nets(own, 5, true, peer, 8, peer[0].ip, out, 7), 2);
-    assert_memory_equal(&out[1], &peer[5], sizeof(out[1]));
-    assert_int_equal(fab_sock_other_nets(own, 5, true, peer, 8, peer[0].ip, out, 1), 1);
-    assert_int_equal(fab_sock_other_nets(own, 5, true, peer, 8, peer[0].ip, out, 0), 0);
-    assert_int_equal(fab_sock_other_nets(own, 5, false, peer, 8, own[0].ip, out, 7), 0);
+    assert_memory_equal(&out[1], &peer[6], sizeof(out[1]));
+    assert_int_equal(fab_sock_other_nets(own, 6, peer, 9, peer[0].ip, out, 1), 1);
+    assert_int_equal(fab_sock_other_nets(own, 6, peer, 9, peer[0].ip, out, 0), 0);
+    assert_int_equal(fab_sock_other_nets(own, 6, peer, 9, own[0].ip, out, 7), 0);
 }
 
 static void test_shares(void **state)
@@ -380,6 +411,26 @@ static void test_refused(void **state)
 {
     (void) state;
     assert_int_equal(world_run(2, false, refused_body), 0);
+}
+
+/* Processes of one host do not ask for any. */
+static void one_host_body(world_t *world)
+{
+    flow_t *flow = flow_new(world);
+
+    flow_both(flow, 50);
+    CHECK(1 == fab_counters.tcp_connections && NULL == ep_of(flow->peer)->links);
+    CHECK(0 == fab_counters.tcp_links_made && 0 == fab_counters.tcp_links_failed);
+    flow_free(flow);
+    world_barrier(world);
+}
+
+static void test_one_host(void **state)
+{
+    (void) state;
+    is_one_host = true;
+    assert_int_equal(world_run(2, false, one_host_body), 0);
+    is_one_host = false;
 }
 
 /* A link that breaks while nothing is sent is not used any more. */
@@ -776,9 +827,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_other_nets), cmocka_unit_test(test_shares),
         cmocka_unit_test(test_whole),      cmocka_unit_test(test_whole_threaded),
         cmocka_unit_test(test_again),      cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_lost_idle),  cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_close),      cmocka_unit_test(test_leave),
-        cmocka_unit_test(test_mad),        cmocka_unit_test(test_other_way),
+        cmocka_unit_test(test_one_host),   cmocka_unit_test(test_lost_idle),
+        cmocka_unit_test(test_cut),        cmocka_unit_test(test_close),
+        cmocka_unit_test(test_leave),      cmocka_unit_test(test_mad),
+        cmocka_unit_test(test_other_way),
     };
 
     if (argc > 1) {
