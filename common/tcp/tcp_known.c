@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processes that are known and were not sent to: their address, in 40 bytes each.
+ * Processes that are known and were not sent to: their address, in 32 bytes each.
  *
  * fab_peer_t.ep is a fab_tcp_known_t until the process is first sent to, or asks for a connection;
  * then it becomes a fab_tcp_ep_t, and stays one.  What all processes of a host have in common is kept
@@ -11,16 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FAB_TCP_SLAB = 1024 }; /* records: 40 KiB */
+enum { FAB_TCP_SLAB = 1024 }; /* records: 32 KiB */
 
 struct fab_tcp_known {
-    void *none; /* NULL: where an endpoint has its peer; of a free record the next */
-    fab_tcp_host_t *host;
+    union {
+        fab_tcp_host_t *host;  /* where an endpoint has its peer */
+        fab_tcp_known_t *next; /* of a free record */
+    };
     uint8_t key[FAB_SOCK_KEY];
     uint16_t port;
 };
 
-_Static_assert(40 == sizeof(fab_tcp_known_t), "the file's head says so");
+_Static_assert(32 == sizeof(fab_tcp_known_t), "the file's head says so");
 _Static_assert(0 == offsetof(fab_tcp_ep_t, peer), "it tells an endpoint from a known process");
 
 struct fab_tcp_slab {
@@ -101,7 +103,7 @@ static fab_tcp_known_t *known_alloc(fab_tcp_domain_t *dom)
     fab_tcp_slab_t *slab;
 
     if (NULL != known) {
-        dom->free_known = known->none;
+        dom->free_known = known->next;
         return known;
     }
     slab = malloc(sizeof(*slab));
@@ -111,7 +113,7 @@ static fab_tcp_known_t *known_alloc(fab_tcp_domain_t *dom)
     slab->next = dom->slabs;
     dom->slabs = slab;
     for (int i = 1; i < FAB_TCP_SLAB; i++) {
-        slab->known[i].none = dom->free_known;
+        slab->known[i].next = dom->free_known;
         dom->free_known = &slab->known[i];
     }
     return &slab->known[0];
@@ -149,7 +151,7 @@ static fab_tcp_addr_t join(const fab_tcp_known_t *known)
 
 bool fab_tcp_is_known(const fab_peer_t *peer)
 {
-    return NULL == *(void **) peer->ep;
+    return *(void **) peer->ep != peer;
 }
 
 fab_tcp_known_t *fab_tcp_know(fab_tcp_domain_t *dom, const fab_tcp_addr_t *addr)
@@ -168,7 +170,7 @@ fab_tcp_known_t *fab_tcp_know(fab_tcp_domain_t *dom, const fab_tcp_addr_t *addr)
     *known = (fab_tcp_known_t){.host = host_get(dom, &common), .port = port};
     memcpy(known->key, addr->key, sizeof(known->key));
     if (NULL == known->host) {
-        known->none = dom->free_known;
+        known->next = dom->free_known;
         dom->free_known = known;
         return NULL;
     }
@@ -181,7 +183,7 @@ void fab_tcp_forget(fab_peer_t *peer)
     fab_tcp_domain_t *dom = known->host->dom;
 
     host_put(known->host);
-    known->none = dom->free_known;
+    known->next = dom->free_known;
     dom->free_known = known;
     peer->ep = NULL;
 }

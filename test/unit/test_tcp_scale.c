@@ -15,7 +15,7 @@
 
 enum {
     KNOWN = 1000000,
-    KNOWN_BYTES = 128,      /* of memory for one that is known: 64 of them its record */
+    KNOWN_BYTES = 112,      /* of memory for one that is known: 64 of them its record */
     RANKS = 64,             /* of a host */
     CONNECTED_BYTES = 4096, /* for one that is connected */
     AM_DATA = 9,
