@@ -190,6 +190,10 @@ void tmdev_node_polled(tmdev_node_t *node, bool is_empty)
     if (is_empty && 0 == pthread_mutex_trylock(&node->progress_lock)) {
         (void) take_turn(node);
         pthread_mutex_unlock(&node->progress_lock);
+    } else if (is_empty) {
+        /* So that TSan knows: what the thread has written until now is older than this poll. */
+        tmdev_node_lock(node);
+        tmdev_node_unlock(node);
     }
 }
 
