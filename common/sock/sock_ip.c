@@ -212,16 +212,40 @@ int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *ou
 
 /* ---- a peer ------------------------------------------------------------- */
 
+static bool is_own(const fab_sock_ip_t *own, int num_own, const fab_sock_ip_t *ip)
+{
+    for (int i = 0; i < num_own; i++) {
+        if (0 == memcmp(own[i].ip, ip->ip, sizeof(ip->ip))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool fab_sock_is_one_net(const fab_sock_ip_t *own, int num_own, const fab_sock_ip_t *ips, int num)
+{
+    bool has_plain = false;
+
+    for (int i = 0; i < num; i++) {
+        bool is_plain = FAB_SOCK_NET_PLAIN == ips[i].net;
+        if (is_plain && !is_own(own, num_own, &ips[i])) {
+            return false;
+        }
+        has_plain = has_plain || is_plain;
+    }
+    return has_plain;
+}
+
 /* The order in which a peer's address is tried, smaller first; -1: not at all. */
 static int choice_of(const fab_sock_ip_t *own, int num_own, bool is_same_host,
                      const fab_sock_ip_t *ip)
 {
     bool is_near = false, has_family = false;
 
+    if (!is_same_host && is_own(own, num_own, ip)) {
+        return -1;
+    }
     for (int i = 0; i < num_own; i++) {
-        if (!is_same_host && 0 == memcmp(own[i].ip, ip->ip, sizeof(ip->ip))) {
-            return -1;
-        }
         bool is_family = fab_sock_ip_is_v4(own[i].ip) == fab_sock_ip_is_v4(ip->ip);
         bool is_loopback = FAB_SOCK_NET_LOOPBACK == own[i].net;
         has_family = has_family || (is_family && (is_same_host || !is_loopback));

@@ -62,6 +62,12 @@ FAB_EXPORT int fab_sock_own_ips(const char *include, const char *exclude, fab_so
                                 int max);
 
 /*
+ * Does the peer with these addresses use this host's network?  Another host has a plain address that
+ * this one has not, or cannot be reached.
+ */
+bool fab_sock_is_one_net(const fab_sock_ip_t *own, int num_own, const fab_sock_ip_t *ips, int num);
+
+/*
  * Sort the addresses of a peer into the order in which to try them, and drop those that cannot lead
  * to it; own are this process's addresses.  On the same host any address works.  For another host,
  * loopback and addresses of this host itself are dropped, and addresses in a network of this host

@@ -148,13 +148,15 @@ fab_tcp_ep_t *fab_tcp_ep_new(fab_tcp_domain_t *dom, fab_peer_t *peer, const fab_
     if (NULL == ep) {
         return NULL;
     }
-    *ep = (fab_tcp_ep_t){.peer = peer,
-                         .dom = dom,
-                         .fd = -1,
-                         .is_local = addr->host == dom->addr.host,
-                         .addr = *addr,
-                         .next = dom->eps,
-                         .prev = &dom->eps};
+    *ep = (fab_tcp_ep_t){
+        .peer = peer,
+        .dom = dom,
+        .fd = -1,
+        .is_local = addr->host == dom->addr.host ||
+                    fab_sock_is_one_net(dom->addr.ips, dom->addr.num_ips, addr->ips, addr->num_ips),
+        .addr = *addr,
+        .next = dom->eps,
+        .prev = &dom->eps};
     if (NULL != dom->eps) {
         dom->eps->prev = &ep->next;
     }

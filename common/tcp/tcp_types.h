@@ -112,7 +112,7 @@ struct fab_tcp_ep {
     bool is_shut;        /* nothing more can be written, and the kernel was told */
     bool is_end_come;    /* CLOSE, LEAVE or REFUSE of the peer came */
     bool is_eof;         /* nothing more can be read */
-    bool is_local;       /* it is on this host */
+    bool is_local;       /* it is on this host, perhaps in another container */
     bool is_bulk;        /* more of a long message is likely to come next */
     bool has_left;       /* LEAVE or REFUSE came: the peer can be sent nothing any more */
     bool is_paused;      /* nothing is read until others have what comes before */

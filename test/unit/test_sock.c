@@ -193,6 +193,21 @@ static void test_sort(void **state)
     assert_int_equal(fab_sock_sort_ips(own, 3, false, ips, 1), 0);
 }
 
+/* A container with processes of its own and the host's network has all plain addresses of this host. */
+static void test_one_net(void **state)
+{
+    fab_sock_ip_t own[3] = {v4(10, 0, 0, 1, 24), v4(172, 17, 0, 1, 16), v4(127, 0, 0, 1, 8)};
+    fab_sock_ip_t theirs[3] = {v4(10, 0, 0, 2, 24), v4(172, 17, 0, 1, 16), v4(127, 0, 0, 1, 8)};
+
+    (void) state;
+    own[1].net = theirs[1].net = FAB_SOCK_NET_BRIDGE;
+    own[2].net = theirs[2].net = FAB_SOCK_NET_LOOPBACK;
+    assert_true(fab_sock_is_one_net(own, 3, own, 3));
+    assert_true(fab_sock_is_one_net(own, 3, own, 1));
+    assert_false(fab_sock_is_one_net(own, 3, theirs, 3));
+    assert_false(fab_sock_is_one_net(own, 3, &theirs[1], 2)); /* those are on every host */
+}
+
 static void test_own(void **state)
 {
     fab_sock_ip_t ips[FAB_SOCK_IPS];
@@ -213,9 +228,9 @@ static void test_own(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sha256), cmocka_unit_test(test_hmac), cmocka_unit_test(test_seal),
-        cmocka_unit_test(test_lists),  cmocka_unit_test(test_text), cmocka_unit_test(test_sort),
-        cmocka_unit_test(test_own),
+        cmocka_unit_test(test_sha256),  cmocka_unit_test(test_hmac), cmocka_unit_test(test_seal),
+        cmocka_unit_test(test_lists),   cmocka_unit_test(test_text), cmocka_unit_test(test_sort),
+        cmocka_unit_test(test_one_net), cmocka_unit_test(test_own),
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
