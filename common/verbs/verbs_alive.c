@@ -3,8 +3,8 @@
  * Who or what has died: events of the device, and the processes of this host.
  *
  * The death of a peer on another host is noticed when something is sent to it: the device gets no
- * answer (verbs_conn.c).  On this host every connected peer is looked up in /proc within two seconds,
- * so that a death is noticed even if this process only waits for the peer.
+ * answer (verbs_conn.c). On this host every connected peer is looked up in /proc within two
+ * seconds, so that a death is noticed even if this process only waits for the peer.
  */
 #include "verbs/verbs_alive.h"
 
@@ -88,8 +88,8 @@ static void handle_event(fab_verbs_domain_t *dom, const struct ibv_async_event *
         break;
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
-        /* listed receives cannot be matched any more, and no completion says so */
-        dom->is_dead = NULL != dom->tm;
+        /* what was in it is lost without a completion, and new connections would use it too */
+        dom->is_dead = true;
         fab_verbs_fail_all(dom, "lost a queue");
         break;
     case IBV_EVENT_DEVICE_FATAL:

@@ -8,7 +8,10 @@
  */
 #include "test_fab_world.h"
 
+#include <dlfcn.h>
+
 #include "fabric/fab_core.h"
+#include "verbs/verbs_alive.h"
 #include "verbs/verbs_near.h"
 #include "verbs/verbs_device.h"
 #include "verbs/verbs_domain.h"
@@ -280,7 +283,7 @@ static void on_landed(fab_rma_t *op, int status)
 }
 
 /* Messages of many sizes to all others, and 3 MiB fetched from the next. */
-static void talk(world_t *world)
+static void exchange(world_t *world)
 {
     static unsigned char big[2][BIG], message[4096];
     fab_peer_t *next = world_peer(world, (world->rank + 1) % world->size);
@@ -322,7 +325,7 @@ static void ports_body(world_t *world)
     static const char *const names[] = {"tmdev0:1", "tmdev0:2", "tmdev1:1", "tmdev1:2"};
 
     CHECK(0 == strcmp(verbs_domain(world->fab)->name, names[world->rank]));
-    talk(world);
+    exchange(world);
 }
 
 static void run_ports(const char *link)
@@ -351,7 +354,7 @@ static void late_body(world_t *world)
     CHECK(dom->is_standby && !dom->is_started && NULL == dom->srq && NULL == dom->recv_cq &&
           NULL == dom->tm);
     CHECK(0 == dom->recv_pool.num && 0 == dom->send_pool.num);
-    talk(world);
+    exchange(world);
     CHECK(dom->is_started && dom->recv_pool.num > 0 && dom->send_pool.num > 0);
 }
 
@@ -530,6 +533,74 @@ static void test_device_fatal(void **state)
     assert_int_equal(run_with(3, fatal_or_wait_body, "TMDEV_DEVICE_FATAL", "300"), 0);
 }
 
+/*
+ * The first process gets an event that the device in software cannot be made to report at a chosen
+ * time.  These two take precedence over the device's.
+ */
+static const struct ibv_async_event *made_up_event;
+
+int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
+{
+    int (*get)(struct ibv_context *, struct ibv_async_event *) = NULL;
+
+    if (NULL != made_up_event) {
+        *event = *made_up_event;
+        return 0;
+    }
+    *(void **) &get = dlsym(RTLD_NEXT, "ibv_get_async_event");
+    return get(context, event);
+}
+
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+    void (*ack)(struct ibv_async_event *) = NULL;
+
+    if (NULL != made_up_event) {
+        made_up_event = NULL;
+        return;
+    }
+    *(void **) &ack = dlsym(RTLD_NEXT, "ibv_ack_async_event");
+    ack(event);
+}
+
+static enum ibv_event_type lost_queue;
+
+/* A queue is lost, and with it the device: what is not connected yet is not connected either. */
+static void lost_queue_body(world_t *world)
+{
+    const struct ibv_async_event event = {.event_type = lost_queue};
+    fab_verbs_domain_t *dom = verbs_domain(world->fab);
+
+    if (0 == world->rank) {
+        chat(world, 0);
+        made_up_event = &event;
+        fab_verbs_async(dom);
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(NULL != strstr(world->failed_why, "tmdev0:1 here lost a queue"));
+        fab_peer_t *third = world_peer(world, 2);
+        CHECK(OPAL_SUCCESS == fab_post(third, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        WORLD_UNTIL(2 == world->failures);
+        CHECK(world->failed == third && NULL != strstr(world->failed_why, "tmdev0:1 here failed"));
+    } else if (1 == world->rank) {
+        chat(world, 0);
+    }
+    world_barrier(world);
+}
+
+static void test_lost_queue(void **state)
+{
+    static const enum ibv_event_type events[] = {IBV_EVENT_CQ_ERR, IBV_EVENT_SRQ_ERR};
+    char *verbs_tm = fab_params.verbs_tm;
+
+    (void) state;
+    for (int i = 0; i < 4; i++) {
+        lost_queue = events[i % 2];
+        fab_params.verbs_tm = i < 2 ? "auto" : "none";
+        assert_int_equal(world_run(3, false, lost_queue_body), 0);
+    }
+    fab_params.verbs_tm = verbs_tm;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -538,6 +609,7 @@ int main(void)
         cmocka_unit_test(test_late_start),      cmocka_unit_test(test_late_failure),
         cmocka_unit_test(test_spare),           cmocka_unit_test(test_port_blinks),
         cmocka_unit_test(test_port_stays_down), cmocka_unit_test(test_device_fatal),
+        cmocka_unit_test(test_lost_queue),
     };
 
     world_use_providers("verbs");
