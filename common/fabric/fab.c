@@ -363,14 +363,14 @@ static void core_remove_user(fab_core_t *core, fab_user_t user)
     fab_unlock(&core->fab);
 }
 
-static bool core_has_users(const fab_core_t *core)
+static bool core_has_other_users(const fab_core_t *core, fab_user_t user)
 {
-    bool has_users = false;
-
-    for (int user = 0; user < FAB_NUM_USERS; user++) {
-        has_users = has_users || core->users[user].is_open;
+    for (int other = 0; other < FAB_NUM_USERS; other++) {
+        if (other != (int) user && core->users[other].is_open) {
+            return true;
+        }
     }
-    return has_users;
+    return false;
 }
 
 static int core_new(const fab_config_t *config, fab_core_t **out)
@@ -446,10 +446,10 @@ void fab_close(fab_t *fab, fab_user_t user)
     fab_core_t *core = fab_core(fab);
 
     pthread_mutex_lock(&fab_open_lock);
-    core->users[user].is_open = false;
-    if (core_has_users(core)) {
+    if (core_has_other_users(core, user)) {
         core_remove_user(core, user);
     } else {
+        core->users[user].is_open = false;
         fab_the_core = NULL;
         core_free(core);
     }

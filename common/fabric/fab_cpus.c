@@ -42,7 +42,7 @@ static int count_affinity(void)
     return count;
 }
 
-/* The first line of a file below root, without its end; false: there is none. */
+/* Read the first line of a file below root; false: there is none. */
 static bool read_line(const char *root, const char *group, const char *file, char *line, int size)
 {
     char path[PATH_MAX];
@@ -102,7 +102,9 @@ static double least_quota(const char *root, const char *mount, const char *group
     }
 }
 
-/* Of /proc/self/cgroup's line "0::/group" or "1:cpu,cpuacct:/group"; other hierarchies have none. */
+/*
+ * Of /proc/self/cgroup's line "0::/group" or "1:cpu,cpuacct:/group"; other hierarchies have none.
+ */
 static double line_quota(const char *root, char *line)
 {
     char *names = strchr(line, ':'), *group;

@@ -24,7 +24,7 @@ static uint64_t fnv1a(uint64_t hash, const void *buf, size_t len)
     return hash;
 }
 
-/* The start of a file as a string. Returns its length; 0 and errno if it cannot be had. */
+/* Read the start of a file as a string. Returns its length; 0: it is empty, or errno says why. */
 static size_t read_file(const char *path, char *buf, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -36,7 +36,7 @@ static size_t read_file(const char *path, char *buf, size_t size)
         return 0;
     }
     len = read(fd, buf, size - 1);
-    error = errno;
+    error = len < 0 ? errno : 0;
     close(fd);
     errno = error;
     buf[len > 0 ? len : 0] = '\0';
