@@ -273,8 +273,10 @@ static int open_peer(fab_shm_ep_t *ep, int *out, const char **why)
     rc = connect_error(errno);
     if (ENOENT == errno) {
         advice = "The process has ended, or has left the job.";
-    } else if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
+    } else if (EMFILE == errno || ENFILE == errno) {
         advice = "Raise the limit on open files (ulimit -n), or close some.";
+    } else if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
+        advice = "The host is short of memory.";
     }
     *why = fab_sentence(
         ep->dom->fab, "The shared memory of process %u on this host cannot be opened (%s: %s). %s",
@@ -400,7 +402,7 @@ static int claim(fab_shm_ep_t *ep, int fd, uint32_t *index, const char **why)
     *why = fab_sentence(
         ep->dom->fab,
         "All %u rings of process %u are in use by other processes. Raise "
-        "%sshm_max_peers above the number of processes on this host that talk to one.",
+        "%sshm_max_peers above the number of processes on this host that send to one.",
         num_rings, ep->addr.pid, fab_params.prefix);
     return OPAL_ERR_RESOURCE_BUSY;
 }
