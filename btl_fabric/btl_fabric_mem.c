@@ -53,7 +53,7 @@ int mca_btl_fabric_deregister_mem(struct mca_btl_base_module_t *btl,
 {
     (void) btl;
     if (NULL == mca_btl_fabric.fab) {
-        return OPAL_SUCCESS; /* mems_fini() freed it */
+        return OPAL_SUCCESS; /* mca_btl_fabric_mems_fini() freed it */
     }
     fab_lock(mca_btl_fabric.fab);
     fab_unexpose_any(mca_btl_fabric.fab, &handle->region);

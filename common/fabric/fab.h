@@ -8,9 +8,9 @@
  * before anything was sent, if that one cannot connect: eager_max and caps change with it, and keys
  * made by fab_expose() before are of no use any more.
  *
- *      pml_tm    btl_fabric                          upcalls: active message handlers, RMA completion,
- *         │           │                                       offloaded receive matched / data valid, peer failed
- *         ▼           ▼                                                     ▲
+ *      pml_tm    btl_fabric          upcalls: active message handlers, RMA completion, offloaded
+ *         │           │                         receive matched or its data valid, peer failed
+ *         ▼           ▼                              ▲
  *      fab_send  fab_reserve/commit  fab_queue  fab_get/put  fab_progress
  *         └───────────┴──── one fab_ops_t per provider (fab_provider.h) ────┘
  *
@@ -614,7 +614,7 @@ static inline int fab_put(fab_rma_t *op)
 
 /*
  * A short get or put, done before the call returns where this process copies the bytes itself (shm,
- * self).  True: it is done, and complete(), which may be NULL, is not called.  False: it was not, or
+ * self). True: it is done, and complete(), which may be NULL, is not called. False: it was not, or
  * not all of it; fab_get() or fab_put() of the same does it, or says why not.
  */
 #define FAB_RMA_NOW_MAX 16384 /* bytes; some 3 us, with the lock held */

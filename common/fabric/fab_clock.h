@@ -5,7 +5,10 @@
 #include <stdint.h>
 #include <time.h>
 
-/* A clock that only moves forward, for times between two calls on this host: nanoseconds, microseconds. */
+/*
+ * A clock that only moves forward, for times between two calls on this host: nanoseconds,
+ * microseconds.
+ */
 static inline uint64_t fab_now_ns(void)
 {
     struct timespec now;

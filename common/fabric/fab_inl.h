@@ -29,8 +29,8 @@ static inline __attribute__((always_inline)) bool fab_send_short(fab_peer_t *pee
 /*
  * Take the next message of the peer, past its handler: if it is there, or comes while it is looked
  * for so many times, is FAB_AM_EAGER with no app_ctx, has at most *len bytes and no more than
- * FAB_SHORT_MAX, and a tag of which the bits of mask are those of want.  Then *len bytes of it are at
- * buf.  False: nothing was done.
+ * FAB_SHORT_MAX, and a tag of which the bits of mask are those of want. Then *len bytes of it are
+ * at buf. False: nothing was done.
  */
 static inline __attribute__((always_inline)) bool fab_recv_short(fab_peer_t *peer, unsigned looks,
                                                                  uint64_t want, uint64_t mask,

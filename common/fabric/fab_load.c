@@ -36,7 +36,9 @@ static bool host_has_device(void)
     return is_found;
 }
 
-/* DIR/libmca_common_tm-0.1.0.so: DIR/libmca_common_tm_verbs-0.1.0.so.  False: it has another name. */
+/*
+ * DIR/libmca_common_tm-0.1.0.so: DIR/libmca_common_tm_verbs-0.1.0.so. False: it has another name.
+ */
 static bool object_path(char *path, size_t size)
 {
     static const char name[] = "/libmca_common_tm";

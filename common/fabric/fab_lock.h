@@ -39,7 +39,9 @@ enum {
     FAB_MUTEX_SLEPT_ON = 2, /* taken, and others may sleep: unlock wakes one */
 };
 
-/* What tells the calling thread from others; never 0. Where the compiler knows it, without a call. */
+/*
+ * What tells the calling thread from others; never 0. Where the compiler knows it, without a call.
+ */
 static inline uintptr_t fab_mutex_self(void)
 {
 #if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 11

@@ -12,10 +12,10 @@
  *      UP ──noted: ops say busy──> old provider drops it ──> next provider takes it ──> UP
  *                                                       └──> there is none: FAILED
  *
- * Whoever asks for a connection is up before who answers may send.  So a process whose attempt failed
- * knows that the other has sent nothing, and the other, which finds its connection not up, knows the
- * same of the first.  Both can come to it at the same time, each by itself; providers are tried in
- * the same order everywhere, and never one before the present one, so they meet.
+ * Whoever asks for a connection is up before who answers may send. So a process whose attempt
+ * failed knows that the other has sent nothing, and the other, which finds its connection not up,
+ * knows the same of the first. Both can come to it at the same time, each by itself; providers are
+ * tried in the same order everywhere, and never one before the present one, so they meet.
  *
  * Of a peer's address the sections of later providers are kept, until a connection is up.
  */
@@ -105,7 +105,9 @@ static void add_section(fab_wire_head_t *to, uint16_t provider, const void *sect
     to->sections++;
 }
 
-/* Of a checked address the sections of open providers from this one on.  NULL: none, or no memory. */
+/*
+ * Of a checked address the sections of open providers from this one on. NULL: none, or no memory.
+ */
 static void *spare_address(const fab_core_t *core, const void *address, int first)
 {
     union {

@@ -75,7 +75,9 @@ FAB_EXPORT void fab_param_reset(const fab_param_table_t *table, void *values);
 FAB_EXPORT int fab_param_check(const fab_param_table_t *table, const void *values,
                                const char *prefix, char *buf, size_t size);
 
-/* The help text: the row's, the allowed values and the default.  Returns its length, as snprintf. */
+/*
+ * The help text: the row's, the allowed values and the default. Returns its length, as snprintf.
+ */
 FAB_EXPORT int fab_param_help(const fab_param_t *row, char *buf, size_t size);
 
 struct mca_base_component_2_1_0_t;

@@ -65,8 +65,8 @@ FAB_EXPORT int fab_params_register(const struct mca_base_component_2_1_0_t *comp
 void fab_params_reset(void);
 
 /*
- * Check the values against their ranges and against each other.  OPAL_SUCCESS, or
- * OPAL_ERR_BAD_PARAM with a sentence that names the parameter, its value and what is allowed in buf.
+ * Check the values against their ranges and against each other. OPAL_SUCCESS, or OPAL_ERR_BAD_PARAM
+ * with a sentence that names the parameter, its value and what is allowed in buf.
  */
 FAB_EXPORT int fab_params_check(char *buf, size_t size);
 

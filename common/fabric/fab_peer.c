@@ -2,8 +2,8 @@
 /*
  * Peer records: their memory, the table from name to record, and how a record comes and goes.
  *
- *      fab_peer_open, fab_peer_from_wire ──> UP ──fab_peer_fail──> FAILED ──┐
- *                                             └──────fab_peer_close─────────┴──> CLOSED ──> released
+ *      fab_peer_open, fab_peer_from_wire ──> UP ──fab_peer_fail──> FAILED ─┐
+ *                                             └──────fab_peer_close────────┴──> CLOSED ──> released
  *
  * A record is released when it is CLOSED, its provider holds nothing for it (ep == NULL), no item
  * is queued and no failure is to be reported.

@@ -68,9 +68,10 @@ typedef struct fab_provider {
     bool (*drop)(fab_domain_t *dom, fab_peer_t *peer);
 
     /*
-     * Where the fabric keeps what it needs to give the peer to another provider (malloc(), or NULL),
-     * from attach() until a connection is up for the first time: the provider frees it then, or with
-     * ep.  NULL: a connection was up, so the peer stays.  NULL as a pointer: peers always stay.
+     * Where the fabric keeps what it needs to give the peer to another provider (malloc(), or
+     * NULL), from attach() until a connection is up for the first time: the provider frees it then,
+     * or with ep. NULL: a connection was up, so the peer stays. NULL as a pointer: peers always
+     * stay.
      */
     void **(*spare)(const fab_peer_t *peer);
 
@@ -101,9 +102,9 @@ typedef struct fab_provider {
     bool (*is_idle)(const fab_domain_t *dom);
 
     /*
-     * For fab_sleep(): a descriptor that is readable when there is something to do here, the same as
-     * long as the provider is open (the lock is not held).  After is_awake() the next progress() looks
-     * what.  NULL: there is none.
+     * For fab_sleep(): a descriptor that is readable when there is something to do here, the same
+     * as long as the provider is open (the lock is not held). After is_awake() the next progress()
+     * looks what. NULL: there is none.
      */
     int (*wake_fd)(const fab_domain_t *dom);
     void (*is_awake)(fab_domain_t *dom);
@@ -132,7 +133,7 @@ FAB_EXPORT fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *prov
                                           const void *address, size_t len);
 
 /*
- * No connection to the peer can be made, and none was up before.  It moves to the next provider that
+ * No connection to the peer can be made, and none was up before. It moves to the next provider that
  * reaches it, with all that is queued; if there is none, it fails, as by fab_peer_fail().
  */
 FAB_EXPORT void fab_peer_cannot_connect(fab_peer_t *peer, int rc, const char *why);

@@ -3,7 +3,7 @@
  * Hardware tag matching through the fabric: between the provider that has a matching device (verbs,
  * TM-SRQ) and its one user, who runs the offload engine (offload/offload.h).
  *
- * The user takes the device with fab_tm_use(), gives its operations to the engine, and is told of
+ * The user takes the device with fab_tm_use(), gives its operations to the engine, and gets
  * completions by the calls of fab_tm_user_t, from fab_progress(), with the lock held:
  *
  *      poll_begin, { handler of an unexpected message, handled | matched | done }..., poll_end
@@ -63,7 +63,7 @@ enum { FAB_TM_POSTED = 0, FAB_TM_BUSY, FAB_TM_DEAD };
 
 typedef enum fab_tm_kind {
     FAB_TM_EAGER, /* the message is there */
-    /* likewise: the device has read it from the sender's memory, and told the sender */
+    /* likewise: the device has read it from the sender's memory, and notified the sender */
     FAB_TM_READ,
     FAB_TM_RNDV, /* the message is announced: rndv */
     /* likewise, but the program has written over that: the sender is to be asked again */

@@ -56,8 +56,8 @@ fab_match_msg_t *fab_match_post(fab_match_dom_t *dom, fab_match_recv_t *recv, in
                                 int32_t tag);
 
 /*
- * The same in two halves, with no other call on the domain in between: the oldest unexpected message
- * that fits, unlinked, or NULL; then the receive is posted.
+ * The same in two halves, with no other call on the domain in between: the oldest unexpected
+ * message that fits, unlinked, or NULL; then the receive is posted.
  */
 fab_match_msg_t *fab_match_take(fab_match_dom_t *dom, int32_t source, int32_t tag);
 void fab_match_post_new(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag);

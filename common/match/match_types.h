@@ -8,7 +8,8 @@
  * the key of every message.  One index of queues by key therefore serves all four patterns:
  *
  *   a posted receive     is filed once, under the key that its pattern is;
- *   an arriving message  looks at the heads of the (at most) four keys that it fits and takes the oldest;
+ *   an arriving message   looks at the heads of the (at most) four keys that it fits, and takes the
+ *                         oldest;
  *   an unexpected message is filed under each key that a receive may ask for;
  *   a receive or a probe  looks at the head of one key.
  *
@@ -20,12 +21,12 @@
  *      bucket[]
  *      +-----+      leader, key A           follower, key A          follower, key A (newest)
  *      |  0  |      +------------+  queue   +------------+  queue    +------------+
- *      |  1  |----->|  source,tag|<-------->|            |<--------->|            |<--+  (ring: the newest is
- *      |  2  |      |  chain --+ |          | chain=self |           | chain=self |   |   leader->queue.prev)
+ *      |  1  |----->|  source,tag|<-------->|            |<--------->|            |<--+
+ *      |  2  |      |  chain --+ |          | chain=self |           | chain=self |   |
  *      |  .  |   +->+----------|-+          +------------+           +------------+   |
  *      |  .  |   +-------------|------------------------------------------------------+
- *      +-----+                 v
- *                   leader, key B (same bucket; alone, its ring is itself; chain = NULL ends the chain)
+ *      +-----+                 v              (a ring: the newest is leader->queue.prev)
+ *                   leader, key B (same bucket; alone, its ring is itself; chain = NULL: the last)
  *
  * The buckets grow by linear hashing (Litwin 1980): each new key beyond one per bucket splits the
  * next bucket in two.  So the longest step of an insertion is one short chain, a search checks one
@@ -34,9 +35,12 @@
  * never move:
  *
  *      seg[0] -> first[4], in the domain      buckets 0..3
- *      seg[1] -> malloc                       buckets 4..63          (indexed by the bucket's own number: the first
- *      seg[2] -> malloc                       buckets 64..1023        sixteenth of each is unused, and untouched memory)
+ *      seg[1] -> malloc                       buckets 4..63
+ *      seg[2] -> malloc                       buckets 64..1023
  *      ...       and so on, times 16
+ *
+ * A segment is indexed by the bucket's own number: its first sixteenth is unused, and its memory is
+ * never touched.
  *
  * Costs, in cache lines that the domain does not already hold: a search 1 bucket + 1 leader; an
  * insertion 1 bucket + the queue's end, or one more bucket for the split; a removal stores to its
@@ -58,18 +62,18 @@
 #endif
 
 /*
- * Number of unexpected messages that a domain keeps only in their order ring; with one more, all are
- * filed in the index until none is left.  Walking a ring costs a cache line per node, so this is less
- * than the length above.  Measured (N added, then taken from the end, ns each): 12: 25 to 28 unfiled,
- * 30 to 32 if all but 8 are filed.  Tests take a smaller one, too.
+ * Number of unexpected messages that a domain keeps only in their order ring; with one more, all
+ * are filed in the index until none is left.  Walking a ring costs a cache line per node, so this
+ * is less than the length above.  Measured (N added, then taken from the end, ns each): 12: 25 to
+ * 28 unfiled, 30 to 32 if all but 8 are filed.  Tests take a smaller one, too.
  */
 #ifndef FAB_MATCH_UNFILED_MAX
 #define FAB_MATCH_UNFILED_MAX 16
 #endif
 
 /*
- * Bucket segments: the first within the domain, each next one ends at FAB_MATCH_SEG_FACTOR times as
- * many buckets.
+ * Bucket segments: the first within the domain, each next one ends at 2^FAB_MATCH_SEG_SHIFT times
+ * as many buckets.
  */
 #define FAB_MATCH_FIRST_BUCKETS 4
 #define FAB_MATCH_SEG_SHIFT     4
@@ -188,10 +192,11 @@ _Static_assert(0 == (FAB_MATCH_SHORT_LEN & (FAB_MATCH_SHORT_LEN - 1)), "places a
  * fab_match_fini(). The four counters may be read by the caller at any time.
  *
  * The index is for deep queues; a few entries are found faster without it.
- *   posted receives: new ones go to the short list while there is room and the index is empty; so the
- *     nshort entries of posted_short from short_at on are older than all in the index, and are searched
- *     first;
- *   unexpected messages: all are unfiled (nunfiled is unexp_count), or all are filed (nunfiled is 0).
+ *   posted receives: new ones go to the short list while there is room and the index is empty; so
+ *     the nshort entries of posted_short from short_at on are older than all in the index, and are
+ *     searched first;
+ *   unexpected messages: all are unfiled (nunfiled is unexp_count), or all are filed (nunfiled is
+ *     0).
  */
 typedef struct fab_match_dom {
     uint64_t seq;          /* the next receive's or message's */

@@ -7,14 +7,20 @@
  * it is:
  *
  *                     post, may be listed            command handed over
- *      OUT ──┬──────────────────────────▶ QUEUED ──────────────────────▶ LISTED ──┬─▶ OUT         device matched, data is in
- *            │                              ▲  │                                  ├─▶ MATCHED     ... data is still to come ─▶ OUT
- *            │ blocked, or no room          │  │ taken, cancelled                 ├─▶ OUT         taken by an unexpected message
- *            ├───────────▶ WAITING ─────────┘  └─▶ OUT                            ├─▶ CANCELLING  MPI_Cancel      ─▶ OUT or MATCHED
- *            │                │ taken, cancelled                                  └─▶ UNLISTING   other path took it ─▶ OUT or MATCHED
+ *      OUT ──┬──────────────────────────▶ QUEUED ──────────────────────▶ LISTED
+ *            │                              ▲  │
+ *            │ blocked, or no room          │  │ taken, cancelled
+ *            ├───────────▶ WAITING ─────────┘  └─▶ OUT
+ *            │                │ taken, cancelled
  *            │                └─▶ OUT
  *            │ not for the device
  *            └───────────▶ PLAIN ─▶ OUT       taken, cancelled
+ *
+ *      LISTED ──┬─▶ OUT           the device matched it, its data is in
+ *               ├─▶ MATCHED       the device matched it, its data is still to come ─▶ OUT
+ *               ├─▶ OUT           an unexpected message took it
+ *               ├─▶ CANCELLING    MPI_Cancel ─▶ OUT or MATCHED
+ *               └─▶ UNLISTING     a message by another path took it ─▶ OUT or MATCHED
  *
  * doc/offload.md has the table of all transitions and why each is safe.
  */
@@ -196,7 +202,7 @@ struct fab_offload {
     fab_offload_counters_t counters;
 };
 
-/* ---- what the caller is told -------------------------------------------- */
+/* ---- results ------------------------------------------------------------ */
 
 typedef enum fab_offload_result {
     FAB_OFFLOAD_NOTHING = 0,

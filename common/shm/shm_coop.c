@@ -221,7 +221,7 @@ static uint64_t key_of(const fab_rma_t *op)
     return FAB_SHM_MAGIC == rkey.magic ? rkey.key : 0;
 }
 
-/* Does it pay to offer this get? */
+/* Is it likely that the peer helps with this get, and that its help saves time? */
 static bool is_worth_it(fab_shm_ep_t *ep, const fab_rma_t *op)
 {
     if (!ep->dom->is_coop || FAB_GET != op->kind || 0 != op->done || op->len < FAB_SHM_COOP_MIN ||

@@ -2,9 +2,10 @@
 /*
  * Endpoints: what the shm provider does for one peer.
  *
- *      attach ──> known ──first send──> connected ──detach──> closed by us, ring from the peer stays ──peer left──> gone
- *                                          └───────────────────────────drop──────────────────────────────────────────┘
+ *      attach ──> known ──first send──> connected ──detach──> closing ──peer left──> gone
+ *                                          └─────────────────drop─────────────────────┘
  *
+ * closing: this process has closed its ring to the peer; the ring from the peer stays.
  * Connecting needs no action of the peer: the sender maps the peer's segment and claims a ring
  * there (fab_shm_connect()).
  */

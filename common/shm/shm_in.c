@@ -2,9 +2,11 @@
 /*
  * Rings that peers claimed in this process's segment: finding, polling and releasing them.
  *
- *      entry READY ──fab_shm_look_at──> hot <──message or doorbell── cold        hot: polled in each progress call
- *                                        └──────── no message for long ──^       cold: only swept, one per 16 calls
+ *      entry READY ──fab_shm_look_at──> hot <──message or doorbell── cold
+ *                                        └──────── no message for long ──^
  *      entry CLOSED, or the sender died, and the ring is empty ──> released
+ *
+ *      hot: polled in each progress call        cold: only swept, one per 16 calls
  */
 #include "shm/shm_types.h"
 

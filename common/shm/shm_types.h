@@ -280,7 +280,7 @@ void fab_shm_coop_forget(fab_shm_domain_t *dom, const fab_peer_t *peer);
 /* Copy one chunk of a get that a peer offers, if there is any.  Returns the number of events. */
 int fab_shm_coop_help(fab_shm_domain_t *dom);
 
-/* The cooperative get of this operation, which is offered now if that pays; NULL: it is none. */
+/* The cooperative get of this operation, offered now if worthwhile; NULL: it is none. */
 fab_shm_fetch_t *fab_shm_fetch_of(fab_shm_ep_t *ep, fab_rma_t *op);
 
 /*

@@ -187,7 +187,8 @@ _Static_assert(64 == offsetof(fab_shm_entry_t, state), "the two sides write to d
  * from byte 24 on, through as many of the next slots as it needs, without gap.  So a message of up
  * to 40 bytes is one line, any payload is contiguous and 8-byte aligned.
  *
- *       0 word     u64: len (32 bits) | id (8) << 32 | flags (8) << 40 | lap (16) << 48, written last
+ *       0 word     u64: len (32 bits) | id (8) << 32 | flags (8) << 40 | lap (16) << 48, written
+ *                  last
  *       8 tag      u64
  *      16 app_ctx  u32
  *      20 reserved u32

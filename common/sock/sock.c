@@ -358,7 +358,7 @@ void fab_sock_send(fab_sock_t *sock, const void *frame)
     put_frame(sock, frame);
     n = send(sock->fd, &sock->out, sock->out_len, MSG_NOSIGNAL);
     sock->out_done = n > 0 ? (size_t) n : 0;
-    sock_watch(sock, EPOLL_CTL_MOD); /* which tells of errors, too: no upcall from here */
+    sock_watch(sock, EPOLL_CTL_MOD); /* which reports errors, too: no upcall from here */
 }
 
 /* ---- what came ---------------------------------------------------------- */

@@ -82,7 +82,10 @@ struct fab_sock {
     uint8_t ip_at;
     fab_sock_ip_t ips[FAB_SOCK_IPS];
     int error; /* errno of the last attempt; 0: closed */
-    /* us: of the attempt, or when the next begins; when a stranger is silent; then 0, the provider's */
+    /*
+     * us: end of the attempt, or begin of the next; for a stranger, until when it may be silent;
+     * afterwards 0, and for the provider to use
+     */
     uint64_t deadline;
     uint64_t give_up; /* us: no more attempts */
     fab_sock_greeting_t greeting;

@@ -275,7 +275,9 @@ int fab_sock_sort_ips(const fab_sock_ip_t *own, int num_own, bool is_same_host, 
     return left;
 }
 
-/* Is the address in none of these networks?  The prefix of one that is near is of this host, too. */
+/*
+ * Is the address in none of these networks? The prefix of one that is near is of this host, too.
+ */
 static bool is_other_net(const fab_sock_ip_t *ip, const fab_sock_ip_t *nets, int num)
 {
     for (int i = 0; i < num; i++) {

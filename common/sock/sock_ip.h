@@ -55,8 +55,8 @@ bool fab_sock_list_has(const char *list, const char *interface, const uint8_t *i
 /*
  * The addresses of this host, the best first, max at most: of interfaces that are up, in include
  * (if that is not empty) and not in exclude, IPv4 before IPv6, bridges after others, loopback last.
- * Link-local IPv4 comes after the others of its kind, link-local IPv6 is left out.  Their port is 0.
- * Returns how many.
+ * Link-local IPv4 comes after the others of its kind, link-local IPv6 is left out.  Their port is
+ * 0.  Returns how many.
  */
 FAB_EXPORT int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *out,
                                 int max);
@@ -77,9 +77,9 @@ int fab_sock_sort_ips(const fab_sock_ip_t *own, int num_own, bool is_same_host, 
                       int num);
 
 /*
- * Addresses of a peer on another host for connections over other links than one to the address first:
- * of the same family and kind as that, each in a further network that this host is in, too.  max at
- * most; returns how many.
+ * Addresses of a peer on another host for connections over other links than one to the address
+ * first: of the same family and kind as that, each in a further network that this host is in, too.
+ * max at most; returns how many.
  */
 int fab_sock_other_nets(const fab_sock_ip_t *own, int num_own, const fab_sock_ip_t *ips, int num,
                         const uint8_t *first, fab_sock_ip_t *out, int max);

@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-/* What is hashed for one purpose: all of fixed size, so that no two purposes have the same bytes. */
+/*
+ * What is hashed for one purpose: all of fixed size, so that no two purposes have the same bytes.
+ */
 typedef struct fab_sock_hashed {
     char purpose[8];
     uint32_t side;

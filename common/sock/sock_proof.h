@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The keys of a connection, and the seals of its frames (sock_wire.h has the formulas).  No state. */
+/*
+ * The keys of a connection, and the seals of its frames (sock_wire.h has the formulas). No state.
+ */
 #ifndef FAB_SOCK_PROOF_H
 #define FAB_SOCK_PROOF_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connects the queue pairs of two processes, after frames over TCP (verbs_connect.h) have told each
- * process about the other's.  There are two methods; the domain's device decides:
+ * Connects the queue pairs of two processes, after each process has learned about the other's by
+ * frames over TCP (verbs_connect.h).  There are two methods; the domain's device decides:
  *
  * frames (verbs_cm_frames.c): InfiniBand and RoCE. The frames are enough: each side moves its own
  *     queue pairs to ready.
@@ -10,7 +10,8 @@
  *     and moves it from INIT to ready in one step. Between REPLY and READY:
  *
  *      active side                                passive side
- *      REPLY came, QP in INIT                     REPLY sent, QP in INIT; listens since it was opened
+ *      REPLY came, QP in INIT                     REPLY sent, QP in INIT; listens since it was
+ *                                                 opened
  *      rdma_connect(fab_verbs_cm_hello_t)  ──>    identifies the connection, rdma_accept()
  *      established: CREDIT, READY                 established: may send when the first message came
  *

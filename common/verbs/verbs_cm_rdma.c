@@ -153,7 +153,7 @@ static void cm_try_later(fab_verbs_ep_t *ep, const char *what, int error)
 }
 
 /*
- * An attempt failed within the call.  An earlier connection to the same peer may still have the port
+ * An attempt failed within the call. An earlier connection to the same peer may still have the port
  * that the kernel chose for this one; the next attempt gets another port.
  */
 static void cm_call_failed(fab_verbs_ep_t *ep, int error)
@@ -298,7 +298,7 @@ static void cm_requested(fab_verbs_domain_t *dom, struct rdma_cm_id *id,
     conn->cm_id = id;
     conn->peer_qpn = hello->qpn;
     param = cm_param(conn);
-    if (0 != rdma_accept(id, &param)) { /* it came too late: the peer does not wait any more */
+    if (0 != rdma_accept(id, &param)) { /* too late: the peer has given up this attempt */
         (void) cm_start_over(conn);
     }
 }
@@ -348,8 +348,8 @@ static void cm_disconnected(fab_verbs_conn_t *conn)
     fab_verbs_ep_t *ep = conn->ep;
 
     if (NULL != ep && FAB_VERBS_ANSWERED == ep->state && NULL != ep->sock) {
-        (void) cm_start_over(
-            conn); /* it was accepted when the peer had just ceased to wait: READY has not come */
+        /* READY has not come: it was accepted when the peer had just given up the attempt */
+        (void) cm_start_over(conn);
     } else {
         conn->is_broken = true;
         (void) cm_lost(conn);
@@ -384,7 +384,7 @@ static void cm_event(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
     case RDMA_CM_EVENT_DISCONNECTED:
         cm_disconnected(conn);
         break;
-    default: /* of no importance; of a device that is removed, verbs_alive.c hears */
+    default: /* of no importance; the removal of a device is an event in verbs_alive.c */
         break;
     }
 }

@@ -10,8 +10,8 @@
  * ones.
  *
  * wr_id is the connection's id << 32 | position in the send queue.  A device may give the number of
- * a queue pair that was destroyed to another, and some still deliver its completions: by the id they
- * are recognized.
+ * a destroyed queue pair to another one, and some devices still deliver completions of the destroyed
+ * one: the id tells them apart.
  */
 #include "verbs/verbs_conn.h"
 
@@ -142,7 +142,7 @@ static uint32_t random_psn(void)
     return psn & FAB_VERBS_PSN_MASK;
 }
 
-/* Whichever of its QPs exist. */
+/* Destroy whichever of its QPs exist. */
 static void conn_destroy_qps(const fab_verbs_conn_t *conn)
 {
     if (NULL != conn->tm_qp) {
@@ -270,8 +270,8 @@ const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame
 }
 
 /*
- * Tell the QPs what peers may do. One that is not connected yet is told when it is, unless rdma_cm
- * connects it.
+ * Set the access that peers have on the QPs of the connection.  bring_up() sets it on a QP that is
+ * not connected yet; rdma_cm does not.
  */
 static int conn_allow(const fab_verbs_conn_t *conn)
 {
@@ -577,8 +577,8 @@ void fab_verbs_conn_send_control(fab_verbs_conn_t *conn, uint8_t id)
 }
 
 /*
- * Send what is due to the peer: CLOSE or LEAVE that found no room; credits, if enough have come
- * together and no message carried them. False: later.
+ * Send what is due to the peer: CLOSE, CLOSED or LEAVE that found no room before; credits, if
+ * enough have come together and no message carried them. False: not possible yet.
  */
 static bool conn_return_credits(fab_verbs_conn_t *conn)
 {

@@ -311,8 +311,8 @@ static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
 
     if (!fab_sock_is_open(sock)) {
         /*
-         * it was answered by this process's own question, long ago maybe: that connection may be
-         * closed again by now
+         * the peer has closed this socket: this process's own HELLO crossed it and was answered;
+         * that connection may even be closed again
          */
         fab_counters.verbs_crossed++;
         fab_sock_release(sock);

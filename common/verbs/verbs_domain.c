@@ -96,7 +96,7 @@ static const char *send_bufs_open(fab_verbs_domain_t *dom)
                : fab_verbs_no_bufs(dom, FAB_VERBS_CHUNK_BUFS * dom->send_pool.buf_size);
 }
 
-/* What fab_verbs_start() makes, in the reverse order; what was not made is NULL. */
+/* Destroy what fab_verbs_start() made; what was not made is NULL. */
 static void stop(fab_verbs_domain_t *dom)
 {
     if (NULL != dom->srq) {
@@ -236,8 +236,9 @@ static bool is_answering(const fab_verbs_domain_t *dom)
 }
 
 /*
- * Send LEAVE to all peers and wait, FAB_VERBS_LEAVE_US at most, until what was sent is delivered:
- * unlike shared memory, a queue pair that is destroyed loses what it has not sent yet.
+ * Wait, FAB_VERBS_LINGER_US at most, until the device has answered all rendezvous. Then send LEAVE
+ * to all peers and wait, FAB_VERBS_LEAVE_US at most, until what was sent is delivered: unlike
+ * shared memory, a queue pair that is destroyed loses what it has not sent yet.
  */
 static void announce_leave(fab_verbs_domain_t *dom)
 {

@@ -27,7 +27,7 @@
 #include "verbs/verbs_pool.h"
 #include "verbs/verbs_rma.h"
 
-/* What fab_peer_fail() is to be told. */
+/* The arguments of a later fab_peer_fail(). */
 typedef struct fab_verbs_failure {
     int rc;
     char why[384];

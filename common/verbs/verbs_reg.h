@@ -43,8 +43,8 @@ extern const fab_verbs_reg_ops_t *fab_verbs_reg_ops;
 void fab_verbs_reg_use_rcache(void);
 
 /*
- * ibv_reg_mr() as get() describes it. Memory that peers only read need not be writable: constants of
- * the program, or what is mapped read only.
+ * ibv_reg_mr() as get() describes it. Memory that peers only read need not be writable: constants
+ * of the program, or what is mapped read only.
  */
 struct ibv_mr *fab_verbs_reg_mr(struct ibv_pd *pd, void *buf, size_t len, int access);
 

@@ -3,9 +3,9 @@
  * Registrations in OPAL's cache "grdma"; with verbs_near.c the only file of the provider that needs
  * libopen-pal.
  *
- * The cache registers whole pages and keeps registrations that nobody uses; it drops the oldest when
- * the device or the limit on locked memory refuses another.  OPAL's memory hooks report memory that
- * is unmapped, which the cache deregisters at the next get.
+ * The cache registers whole pages and keeps registrations that nobody uses; it drops the oldest
+ * when the device or the limit on locked memory refuses another. OPAL's memory hooks report memory
+ * that is unmapped, which the cache deregisters at the next get.
  */
 #include "verbs/verbs_reg.h"
 

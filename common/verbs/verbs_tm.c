@@ -228,8 +228,8 @@ void fab_verbs_tm_close(fab_verbs_domain_t *dom)
 
 /*
  * List the user's memory.  An eager message longer than a listed buffer breaks the connection, so
- * the memory must hold the longest one.  Of a buffer longer than the device can read, so much is
- * listed as it can; longer messages are announced.
+ * the memory must hold the longest one.  A buffer longer than the longest message of the device is
+ * listed up to that length; longer messages are announced.
  */
 static bool tm_hold(fab_verbs_domain_t *dom, fab_verbs_place_t *place, const fab_tm_recv_t *recv)
 {
@@ -385,7 +385,7 @@ bool fab_verbs_tm_use(fab_domain_t *domain, const fab_tm_user_t *user, void *ctx
 
 /* ---- completions -------------------------------------------------------- */
 
-/* After any other status neither wr_id nor the queue pair's number need mean anything. */
+/* After any other status wr_id and the queue pair's number may be meaningless. */
 static inline bool fab_verbs_tm_is_meant(enum ibv_wc_status status)
 {
     return IBV_WC_SUCCESS == status || IBV_WC_TM_ERR == status ||
@@ -472,8 +472,8 @@ static fab_tm_kind_t tm_again(void)
 }
 
 /*
- * The last completion of a match came: what was the message? One that a device read has no immediate
- * data; eager messages and announcements have.
+ * The last completion of a match came: what was the message? One that a device read has no
+ * immediate data; eager messages and announcements have.
  */
 static fab_tm_kind_t tm_kind(const fab_tm_recv_t *recv, const fab_verbs_tm_wc_t *wc,
                              fab_tm_match_t *match)
@@ -527,8 +527,8 @@ static void tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn, const fa
 }
 
 /*
- * The connection of the sender.  At the first completion the tag says who that is: the number of the
- * queue pair may be another's.  At the second it is known.  NULL: unknown, or gone.
+ * The connection of the sender. At the first completion the tag says who that is: the number of the
+ * queue pair may be another's. At the second it is known. NULL: unknown, or gone.
  */
 static fab_verbs_conn_t *tm_conn(const fab_verbs_tm_t *tm, const fab_tm_recv_t *recv,
                                  const fab_verbs_tm_wc_t *wc)
@@ -598,7 +598,7 @@ static void tm_unexpected(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
 }
 
 /*
- * What a connection that ends had begun to receive is flushed.  Everything else is trouble of the
+ * A connection that ends flushes what it had begun to receive.  Any other error is one of the
  * device, not of a peer: false.
  */
 static __attribute__((noinline)) bool tm_flushed(fab_verbs_domain_t *dom,

@@ -2,11 +2,11 @@
 /*
  * The names of the verbs provider's objects; each has a header of its own.
  *
- * Ownership.  The domain (verbs_domain.h) is one port of one device: context, PD, two CQs, the SRQ,
- * the buffers.  It owns all endpoints and connections.  An endpoint (verbs_ep.h) belongs to one peer
+ * Ownership. The domain (verbs_domain.h) is one port of one device: context, PD, two CQs, the SRQ,
+ * the buffers. It owns all endpoints and connections. An endpoint (verbs_ep.h) belongs to one peer
  * record (fab_peer_t.ep) and has at most one connection (verbs_conn.h), an RC QP (two, if the
- * devices of both sides match tags and do rendezvous); when the pair is done with it, the connection
- * is taken from the endpoint and lingers until what was sent on it has been delivered.
+ * devices of both sides match tags and do rendezvous); when the pair is done with it, the
+ * connection is taken from the endpoint and lingers until what was sent on it has been delivered.
  *
  *      fab_peer_t ── ep ── conn ── QP ──┬── send CQ     one for all connections
  *                     │                 └── receive CQ ── SRQ ── receive buffers, one pool

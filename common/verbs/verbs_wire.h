@@ -21,10 +21,10 @@
  * connected to the other's queue pair without send queue (a device does rendezvous only on such),
  * and receives on it the other device's FINs, which do not count against the credits.
  *
- * Connection set-up.  Three frames over a connection as sock_wire.h describes, all of the same size:
+ * Connection set-up. Three frames over a connection as sock_wire.h describes, all of the same size:
  *
  *      active side                                       passive side
- *      HELLO {name, address, qpn, psn, window} ->        makes its QP(s), ready to receive and to send
+ *      HELLO {name, address, qpn, psn, window} ->        makes its QP(s) ready to receive and send
  *                                              <- REPLY  {the same of its own}, or REFUSE {status}
  *      QP ready to receive and to send
  *      READY                                   ->        may send now; the stream is closed
@@ -172,7 +172,7 @@ typedef struct fab_verbs_cm_hello {
     uint32_t magic;
     uint16_t version;
     uint16_t reserved;
-    uint8_t proof[FAB_SOCK_KEY]; /* fab_verbs_cm_proof() */
+    uint8_t proof[FAB_SOCK_KEY]; /* HMAC of all with zeros here, by the passive side's key */
     uint64_t name;               /* of the sender */
     /* of the sender's QP: another one than HELLO named, if that failed to connect */
     uint32_t qpn;

@@ -6,9 +6,9 @@
  *
  *      R <metric> <variant> <x> <median> <best>
  *
- * without blanks inside a field; run collects these lines, anything else a program prints is for
- * people.  <x> is the message size in bytes, the depth or the number of ranks, as the metric has
- * it.  <best> is the smallest batch of a time, the largest of a rate.
+ * without blanks inside a field; the script compare collects these lines, anything else that a
+ * program prints is for people. <x> is the message size in bytes, the depth or the number of ranks,
+ * as the metric has it. <best> is the smallest batch of a time, the largest of a rate.
  *
  * Each program measures in batches, of as many iterations as fill the time given with -t, and takes
  * the median over the batches of -b.  The smoke test gives 1 ms and one batch.

@@ -14,25 +14,28 @@
  * Rows, metric depth_us, half the round trip in µs, <x> = N:
  *
  *  posted:A/B
- *      On both ranks N receives of pattern A are posted first; then a ping-pong whose own receives have pattern B, each
- *      posted behind the N.  A message of the ping-pong can match none of the N: they name other tags, or (src-any) the
- *      process itself as source.  A = mix is exact, src-any, any-tag in turn; B = mix is all four.
+ *      On both ranks N receives of pattern A are posted first; then a ping-pong whose own receives
+ *      have pattern B, each posted behind the N.  A message of the ping-pong can match none of the
+ *      N: they name other tags, or (src-any) the process itself as source.  A = mix is exact,
+ *      src-any, any-tag in turn; B = mix is all four.
  *  posted:any-any/any-any
- *      Receives of (any, any) match everything, so nothing can pass them.  Here N + 1 of them form a ring: the message
- *      takes the oldest, and a new one is posted behind the other N.
+ *      Receives of (any, any) match everything, so nothing can pass them.  Here N + 1 of them form
+ *      a ring: the message takes the oldest, and a new one is posted behind the other N.
  *  unexpected:B
- *      On both ranks N messages have arrived for which there is no receive; then a ping-pong whose receives have pattern
- *      B.  The N come from the peer with other tags; for src-any, which would take them, from the process itself, and so
- *      for mix (exact, src-any, any-tag in turn).
+ *      On both ranks N messages have arrived for which there is no receive; then a ping-pong whose
+ *      receives have pattern B.  The N come from the peer with other tags; for src-any, which would
+ *      take them, from the process itself, and so for mix (exact, src-any, any-tag in turn).
  *  unexpected:any-any
- *      Again nothing can pass: the receive takes the oldest of the N unexpected messages, and the peer sends a new one
- *      behind them.  Neither rank waits for the other, so for N > 0 this is a time per message, not a latency.
+ *      Again nothing can pass: the receive takes the oldest of the N unexpected messages, and the
+ *      peer sends a new one behind them.  Neither rank waits for the other, so for N > 0 this is a
+ *      time per message, not a latency.
  *
  * Rows, metric drain_us, µs per message over N messages, on the receiving rank:
  *
  *  posted:exact, posted:any-tag, posted:mix
- *      N receives with distinct tags, messages in the opposite order: each matches the receive posted last.  mix: exact
- *      and any-tag in turn.  Includes the sender's time where that is longer.
+ *      N receives with distinct tags, messages in the opposite order: each matches the receive
+ *      posted last.  mix: exact and any-tag in turn.  Includes the sender's time where that is
+ *      longer.
  *  posted:src-any, posted:any-any
  *      N receives alike; messages match them in order.
  *  unexpected:exact, unexpected:any-tag
@@ -40,7 +43,8 @@
  *  unexpected:src-any, unexpected:any-any
  *      N messages wait; they are received in the order of their arrival.
  *  unexpected:mix
- *      N messages wait; taken in turn from the end (exact), the front (src-any), the end (any-tag), the front (any-any).
+ *      N messages wait; they are received in turn from the end (exact), the front (src-any), the
+ *      end (any-tag), the front (any-any).
  *
  * Every message carries a number, which is checked: a wrong match fails the program.  A depth that
  * needs more tags than MPI_TAG_UB, and a drain that would take longer than MAX_DRAIN_SECONDS

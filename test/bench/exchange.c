@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A number of round trips between ranks 0 and 1, for counting system calls and copies: exchange SIZE
- * ROUNDS. It does nothing else that depends on ROUNDS, so the difference between two runs is theirs.
+ * A number of round trips between ranks 0 and 1, for counting system calls and copies: exchange
+ * SIZE ROUNDS. It does nothing else that depends on ROUNDS, so the difference between two runs is
+ * theirs.
  */
 #include "bench.h"
 

@@ -8,14 +8,20 @@
  *
  *      self-expected     a process to itself: MPI_Irecv, MPI_Send, MPI_Wait
  *      self-unexpected   a process to itself: MPI_Isend, MPI_Recv, MPI_Wait
- *      pair-sync         rank 0 to rank 1 in batches, without messages: what the batches' semaphores cost
- *      pair-expected     receives of a batch posted, then all of it sent (MPI_Send); rank 1 is told, and calls MPI_Waitall
- *      pair-unexpected   a batch sent, rank 1 told; then it receives, the last message first: the others are unexpected
- *      pair-present      a batch sent, rank 1 told; then it receives (MPI_Recv), in the order in which they were sent
+ *      pair-sync         rank 0 to rank 1 in batches, without messages: what the batches'
+ *                        semaphores cost
+ *      pair-expected     receives of a batch posted, then all of it sent (MPI_Send); rank 1 is
+ *                        told, and calls MPI_Waitall
+ *      pair-unexpected   a batch sent, rank 1 told; then it receives, the last message first: the
+ *                        others are unexpected
+ *      pair-present      a batch sent, rank 1 told; then it receives (MPI_Recv), in the order in
+ *                        which they were sent
  *      window-sync       as pair-sync, for the batches of the following: of 64 messages
- *      window            64 receives of one tag posted, then 64 messages sent (MPI_Isend, MPI_Waitall); rank 1 is told, and calls
+ *      window            64 receives of one tag posted, then 64 messages sent (MPI_Isend,
+ *                        MPI_Waitall); rank 1 is told, and calls
  *                        MPI_Waitall: what osu_bw and osu_mbw_mr do
- *      poll              rank 1 waits for a message for some time (MPI_Recv): its polls are counted, and divided by
+ *      poll              rank 1 waits for a message for some time (MPI_Recv): its polls are
+ *                        counted, and divided by
  *
  * The ranks tell each other by semaphores in shared memory, which sleep.  Usage: fastpath
  * [messages [threads]], the latter for MPI_THREAD_MULTIPLE

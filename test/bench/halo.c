@@ -3,13 +3,16 @@
  * Faces of a halo between ranks 0 and 1, by the layout of the face and its bytes.
  *
  * Results, in us:
- *      halo_us <layout> <bytes>       both ranks at once: MPI_Irecv, MPI_Isend, MPI_Waitall, the same type on
- *                                     both sides and in both directions, as where two subdomains meet
- *      face_us from-<layout> <bytes>  from rank 0 to rank 1, from such a type to contiguous memory (-f)
+ *      halo_us <layout> <bytes>       both ranks at once: MPI_Irecv, MPI_Isend, MPI_Waitall, the
+ *                                     same type on both sides and in both directions, as where two
+ *                                     subdomains meet
+ *      face_us from-<layout> <bytes>  from rank 0 to rank 1, from such a type to contiguous memory
+ *                                     (-f)
  *      face_us to-<layout> <bytes>    the same from contiguous memory to such a type (-f)
  *
- * Each exchange begins at a barrier, before which the sender has changed all that it sends: data that
- * never changes would be in the receiver's cache already, and be copied faster than any program sees.
+ * Each exchange begins at a barrier, before which the sender has changed all that it sends.  Data
+ * that never changes would be in the receiver's cache already, and be copied faster than in any
+ * program.
  *
  * Layouts: contiguous; strided-B, blocks of B bytes at twice that distance, but at least two cache
  * lines; indexed-B, the same blocks at distances that differ.  The data of each is checked once.

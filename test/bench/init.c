@@ -2,8 +2,8 @@
 /*
  * Start and end: the time of MPI_Init (slowest rank) and of MPI_Finalize (rank 0).
  *
- * Results: init_ms init <ranks>, init_ms finalize <ranks>.  One value per run; run takes the median
- * over several runs.
+ * Results: init_ms init <ranks>, init_ms finalize <ranks>.  One value per run; the script
+ * compare takes the median over several runs.
  */
 #include "bench.h"
 

@@ -5,7 +5,8 @@
  *
  * Results, in KiB per process, mean over the ranks as <median> and the largest rank as <best>:
  *      memory_kib rss-init <ranks>      growth of resident memory (VmRSS) over MPI_Init
- *      memory_kib pss-init <ranks>      the same in Pss: pages shared by n processes count 1/n in each
+ *      memory_kib pss-init <ranks>      the same in Pss: pages shared by n processes count 1/n in
+ *                                       each
  *      memory_kib rss-alltoall <ranks>  growth since before MPI_Init, after the exchange
  *      memory_kib pss-alltoall <ranks>
  *

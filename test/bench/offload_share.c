@@ -3,10 +3,13 @@
  * Which share of the receives a device that matches tags takes, for four kinds of traffic
  * (offload_share runs this):
  *
- *      halo       a periodic grid of two dimensions: receives from the four neighbours, then sends; 8 KiB, every fourth time 64 KiB
+ *      halo       a periodic grid of two dimensions: receives from the four neighbours, then sends;
+ *                 8 KiB, every fourth time 64 KiB
  *      alltoall   MPI_Alltoall, 2 KiB to each
- *      workers    rank 0 receives results from any source and answers with tasks, the others work for some microseconds
- *      random     to random ranks with random tags; half of the sizes below 256 bytes, one in eight a rendezvous; one receive in 16
+ *      workers    rank 0 receives results from any source and answers with tasks, the others work
+ *                 for some microseconds
+ *      random     to random ranks with random tags; half of the sizes below 256 bytes, one in eight
+ *                 a rendezvous; one receive in 16
  *                 is from any source, one in 16 has gaps in memory
  *
  * Prints a table of pml_tm's performance variables, summed over the ranks and taken over one kind

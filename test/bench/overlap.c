@@ -3,8 +3,10 @@
  * Overlap: how much of a large transfer goes on while one side computes.
  *
  * Results, in percent of the transfer time, by size:
- *      overlap_pct send <bytes>  the sender computes between MPI_Isend and MPI_Wait; the receiver waits in MPI_Recv
- *      overlap_pct recv <bytes>  the receiver computes between MPI_Irecv and MPI_Wait; the sender waits in MPI_Send
+ *      overlap_pct send <bytes>  the sender computes between MPI_Isend and MPI_Wait; the receiver
+ *                                waits in MPI_Recv
+ *      overlap_pct recv <bytes>  the receiver computes between MPI_Irecv and MPI_Wait; the sender
+ *                                waits in MPI_Send
  *
  * The time T of the transfer is measured first, then with 2 T of computation in it, which takes C:
  * 100 % is C = 2 T, 0 % is C = 3 T.  The computation is a loop on the clock without a call of MPI.

@@ -3,8 +3,10 @@
  * Message rate: one-way windows of 64 non-blocking messages, small sizes, all pairs together.
  *
  * Results, in 10^6 messages per second:
- *      rate_mmps window <bytes>  each window is answered: all receives are posted before their messages come, nearly
- *      rate_mmps stream <bytes>  only the last one is: the sender runs ahead, messages can be unexpected
+ *      rate_mmps window <bytes>  each window is answered: all receives are posted before their
+ *                                messages come, nearly
+ *      rate_mmps stream <bytes>  only the last one is: the sender runs ahead, messages can be
+ *                                unexpected
  */
 #include "stream.h"
 

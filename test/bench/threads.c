@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Threads: message rate of pairs of threads under MPI_THREAD_MULTIPLE, each thread of rank 0 with its
- * partner of rank 1 and a communicator of their own. The sender sends windows of 64 messages of 8
- * bytes, the receiver answers each window.
+ * Threads: message rate of pairs of threads under MPI_THREAD_MULTIPLE, each thread of rank 0 with
+ * its partner of rank 1 and a communicator of their own. The sender sends windows of 64 messages of
+ * 8 bytes, the receiver answers each window.
  *
  * -l: numbers of threads per rank. BENCH_VARIANT in the environment names the variant, that is, how
  * the ranks are bound.

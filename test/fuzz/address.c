@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * libFuzzer: the address of another process, which lives, with some bytes changed, or made of the
- * input alone. Whatever it is, opening a peer with it ends in an orderly answer, and sending to that
- * peer, too.
+ * input alone. Whatever it is, opening a peer with it ends in an orderly answer, and sending to
+ * that peer, too.
  *
  * Input: 0, then any number of a position (two bytes) and the byte that stands there instead; or
  * anything else, then an address.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libFuzzer: the messages of btl fabric (btl_fabric_wire.h), from a peer that has a get and an atomic
- * operation of this process under way, and the key of memory here. Whatever they are, nothing is
- * read or written outside of that memory and of what the operations wait for, and each operation
- * ends once.
+ * libFuzzer: the messages of btl fabric (btl_fabric_wire.h), from a peer that has a get and an
+ * atomic operation of this process under way, and the key of memory here. Whatever they are,
+ * nothing is read or written outside of that memory and of what the operations wait for, and each
+ * operation ends once.
  *
  * Input: messages, one after the other: a byte (the id, and the bits below), two bytes of app_ctx,
  * two of tag, one with the length of the payload, so many bytes.

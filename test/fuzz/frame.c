@@ -4,8 +4,8 @@
  * anything, a greeting, or a frame with the job's proof (tcp_wire.h, verbs_wire.h). It is answered
  * or refused, and nothing is left of it when its connection is closed.
  *
- * Input: a byte (1: to verbs, not to tcp; 2: a greeting; 4: a frame that is proved; else raw bytes),
- * then raw bytes, or pairs of a position and a byte that stands there instead.
+ * Input: a byte (1: to verbs, not to tcp; 2: a greeting; 4: a frame that is proved; else raw
+ * bytes), then raw bytes, or pairs of a position and a byte that stands there instead.
  */
 #include "fuzz.h"
 

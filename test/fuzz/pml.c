@@ -8,9 +8,10 @@
  * pml tm is linked in, with libmpi but without MPI_Init: the process, the group and the
  * communicators are made by hand.
  *
- * Input: steps, one after the other: a byte (the kind, and the bits below), two bytes of app_ctx, two
- * of tag, one with the length of the payload, so many bytes. A step that is a call takes its operation
- * from app_ctx, its MPI tag and communicator from tag, and its length; its payload is ignored.
+ * Input: steps, one after the other: a byte (the kind, and the bits below), two bytes of app_ctx,
+ * two of tag, one with the length of the payload, so many bytes. A step that is a call takes its
+ * operation from app_ctx, its MPI tag and communicator from tag, and its length; its payload is
+ * ignored.
  */
 #include "pml_tm/pml_tm_compat.h"
 

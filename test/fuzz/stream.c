@@ -4,7 +4,7 @@
  * length, nothing is read or written outside the buffers, and the connection comes to an end.
  *
  * Input: a byte that says how long the pieces are, then the stream; 'L' at its end adds a long
- * message to a place.  From 128 on there is a link, too, and the stream is in pieces that begin with
+ * message to a place. From 128 on there is a link, too, and the stream is in pieces that begin with
  * their length, plus 128 if they are for the link; 'S' at its end adds a message striped over both.
  */
 #include "fuzz_tcp.h"

@@ -26,7 +26,8 @@ dies()
     } &
     if hosts_run 1 OMPI_MCA_pml_tm_tcp_timeout=4 kill coll -1 0; then
         # The mpirun of Open MPI 5.0 that loses its daemon there says so, and that all is well.
-        [[ $TM_OMPI_SERIES != 4.1 && $1 == process ]] || fail "the job ended well, on a host that is dead"
+        [[ $TM_OMPI_SERIES != 4.1 && $1 == process ]] ||
+            fail "the job ended well, on a host that is dead"
         require 'lost communication with a remote daemon'
     fi
     wait $!

@@ -7,7 +7,8 @@
 #
 #     hosts_enter "$@"      first: the script starts anew inside the sandbox
 #     hosts_up N            tmhost1 to tmhostN; 10.88.0.I and fd88::I on their eth0
-#     hosts_run NP-ON-EACH [NAME=VALUE...] PROGRAM [ARGUMENT...]      PROGRAM: of test/mpi, or a path
+#     hosts_run NP-ON-EACH [NAME=VALUE...] PROGRAM [ARGUMENT...]
+#                           run PROGRAM, of test/mpi or a path, with so many ranks on each host
 #     hosts_in I COMMAND... on tmhostI
 
 # In a chroot nothing is mounted at /, which unshare would make private; the caller has done that.
@@ -16,10 +17,12 @@ mountpoint -q / || hosts_propagation=(--propagation unchanged)
 
 hosts_enter()
 {
-    local flags=(--net --uts --mount "${hosts_propagation[@]}" --pid --fork --kill-child --mount-proc)
+    local flags=(--net --uts --mount "${hosts_propagation[@]}" --pid --fork --kill-child
+        --mount-proc)
     if [[ -z ${HOSTS_INSIDE-} ]]; then
         ((EUID == 0)) || flags+=(--user --map-root-user)
-        unshare "${flags[@]}" ip link add hosts0 type bridge 2>/dev/null || skip "no network namespace can be made here"
+        unshare "${flags[@]}" ip link add hosts0 type bridge 2>/dev/null ||
+            skip "no network namespace can be made here"
         HOSTS_INSIDE=1 exec unshare "${flags[@]}" bash "$0" "$@"
     fi
     ! mountpoint -q / || mount --make-rprivate /
@@ -58,7 +61,8 @@ hosts_in()
 hosts_up_one()
 {
     local i=$1 pid=
-    unshare --net --uts --mount "${hosts_propagation[@]}" --pid --fork --kill-child --mount-proc sh -c \
+    unshare --net --uts --mount "${hosts_propagation[@]}" --pid --fork --kill-child \
+        --mount-proc sh -c \
         "hostname tmhost$i; mount -t tmpfs tmpfs /dev/shm; ip link set lo up; exec sleep infinity" &
     while [[ -z $pid || $(cat "/proc/$pid/comm" 2>/dev/null) != sleep ]]; do
         read -r pid _ <"/proc/$!/task/$!/children" || true

@@ -14,6 +14,7 @@ hosts_up 2
 hpcc_input
 for providers in tcp ''; do
     rm -f hpccoutf.txt
-    hosts_run 2 "OMPI_MCA_pml_tm_providers=$providers" "$(command -v hpcc)" || fail "providers $providers"
+    hosts_run 2 "OMPI_MCA_pml_tm_providers=$providers" "$(command -v hpcc)" ||
+        fail "providers $providers"
     hpcc_check
 done

@@ -26,7 +26,8 @@ sent()
     hosts_in 1 awk -v "name=$1:" '$1 == name { print $10 }' /proc/net/dev
 }
 
-# carries LEAST MOST COMMAND...: the command succeeds, and the second link carries so many bytes meanwhile.
+# carries LEAST MOST COMMAND...: the command succeeds, and the second link carries so many bytes
+# meanwhile.
 carries()
 {
     local least=$1 most=$2 before0 before1 eth0 eth1

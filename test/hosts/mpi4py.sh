@@ -32,7 +32,8 @@ END
     suite_results stderr.* >results
     echo "$2, $np ranks: $(grep -c ' ok$' results) ok, $(grep -c ' skipped$' results) skipped, $SECONDS s"
     ! grep -E ' (FAIL|ERROR)$' results || fail "$2, $np ranks: tests failed"
-    (($(cat stderr.* | grep -cE '^Ran [0-9]+ tests') == np && $(grep -c ' ok$' results) >= 900 * np)) ||
+    (($(cat stderr.* |
+        grep -cE '^Ran [0-9]+ tests') == np && $(grep -c ' ok$' results) >= 900 * np)) ||
         fail "$2, $np ranks: only a part of the tests has run"
 }
 

@@ -12,7 +12,8 @@
 hosts_enter "$@"
 hosts_up 2
 read -ra flags <<<"$(pkg-config --cflags pmix) -I$TM_SRC -I$TM_SRC/common $TM_OMPI_CPPFLAGS"
-"$TM_CC" -shared -fPIC -O2 -Wall -Wextra -Werror "${flags[@]}" -o other.so "$TM_SRC/test/hosts/other_version.c" -ldl
+"$TM_CC" -shared -fPIC -O2 -Wall -Wextra -Werror "${flags[@]}" -o other.so \
+    "$TM_SRC/test/hosts/other_version.c" -ldl
 
 # refused WHAT TEXT: rank 1, on tmhost2, has another WHAT.
 refused()

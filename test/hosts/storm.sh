@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=400 needs=ip cores=2 short=no
 #
-# Everybody connects to everybody at once: 64 ranks on 8 hosts.  Nothing is lost, and no queue of a listener has overflowed: a
-# connection that was dropped there would be tried again by the kernel after a second.
+# Everybody connects to everybody at once: 64 ranks on 8 hosts. Nothing is lost, and no queue of a
+# listener has overflowed: a connection that was dropped there would be tried again by the kernel
+# after a second.
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/hosts/hosts.bash"
 
@@ -12,7 +13,10 @@ overflows()
 {
     # shellcheck disable=SC2016 # awk's, not the shell's
     hosts_in "$1" awk '$1 == "TcpExt:" && !n { n = split($0, name); next }
-        $1 == "TcpExt:" { for (i = 1; i <= n; i++) if (name[i] ~ /^Listen(Overflows|Drops)$/) sum += $i }
+        $1 == "TcpExt:" {
+            for (i = 1; i <= n; i++)
+                if (name[i] ~ /^Listen(Overflows|Drops)$/) sum += $i
+        }
         END { print sum + 0 }' /proc/net/netstat
 }
 

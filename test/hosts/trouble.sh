@@ -51,7 +51,8 @@ refused 'The range must have a port for each process' 2 OMPI_MCA_pml_tm_tcp_port
 
 "${TM_CC:-cc}" -shared -fPIC -O2 -Wall -Wextra -Werror -o shim.so "$TM_SRC/test/hosts/shim.c" -ldl
 for providers in tcp ''; do
-    hosts_check 2 "LD_PRELOAD=$PWD/shim.so" "SHIM_SEED=$RANDOM" "OMPI_MCA_pml_tm_providers=$providers" random "$RANDOM" 5
+    hosts_check 2 "LD_PRELOAD=$PWD/shim.so" "SHIM_SEED=$RANDOM" \
+        "OMPI_MCA_pml_tm_providers=$providers" random "$RANDOM" 5
 done
 
 # ---- a link that is down for a while ----

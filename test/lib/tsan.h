@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * For pml_tm built with the thread sanitizer (test/mpi/tsan.sh), included before everything else:
- * it tells the sanitizer what Open MPI, which is not built with it, orders by fences or in code of
- * its own.  Three things are handed from thread to thread that way: items of a free list, complete
- * requests, and message handles.
+ * it declares to the sanitizer what Open MPI, which is not built with it, orders by fences or in
+ * code of its own. Three things are handed from thread to thread that way: items of a free list,
+ * complete requests, and message handles.
  */
 #ifndef TM_TSAN_H
 #define TM_TSAN_H

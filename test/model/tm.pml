@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tag matching split between software and a device, as doc/offload.md has it: a matcher that holds every receive, a list of
- * some of them in the device, one queue of commands, one queue of completions.  Messages come through the device or, from
- * one source, by another path.  Each alternative of the loop is one atomic step of software or device, so SPIN sees every order.
+ * Tag matching split between software and a device, as doc/offload.md has it: a matcher that holds
+ * every receive, a list of some of them in the device, one queue of commands, one queue of
+ * completions. Messages come through the device or, from one source, by another path. Each
+ * alternative of the loop is one atomic step of software or device, so SPIN sees every order.
  *
- * Receives name a tag or any, and any source: so they overlap as much as receives can.  Who is posted and who waits is in rst
- * and mst, the truth; sw is what software knows.
+ * Receives name a tag or any, and any source: so they overlap as much as receives can. Who is
+ * posted and who waits is in rst and mst, the truth; sw is what software knows.
  *
- * BUG selects an error in the protocol, 0 none; offload.sh says which.
+ * BUG selects an error in the protocol, 0 none; protocol.sh says which.
  */
 #ifndef NM
 #define NM 3 /* messages */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Helper of tm_mlx5.sh: so many messages are read by the receiver's device that its answers are more
- * than the receive buffers of a sender that computes meanwhile.
+ * Helper of tm_mlx5.sh: so many messages are read by the receiver's device that its answers are
+ * more than the receive buffers of a sender that computes meanwhile.
  */
 #include "tm_test.h"
 

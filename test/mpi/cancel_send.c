@@ -163,7 +163,10 @@ static void unmatched(lane_t *lane, size_t n, bool is_sync, bool is_strided)
     expect_nothing(lane);
 }
 
-/* The receive is posted at about the time of the cancel. A cancelled message is followed by another. */
+/*
+ * The receive is posted at about the time of the cancel. A cancelled message is followed by
+ * another.
+ */
 static void race(lane_t *lane, size_t n, bool is_sync, bool is_strided)
 {
     int won = 0;

@@ -83,7 +83,7 @@ static uint64_t key_of(int src, int dst, int tag, int nth)
     return tm_key(src, dst, tag, ((long) epoch << 24) + nth);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ plan ---- */
+/* ---- plan ---- ------------------------------------------------------------------------------- */
 
 static plan_t make_plan(int src, int dst)
 {
@@ -125,7 +125,7 @@ static tm_layout_t random_layout(size_t size, bool exact)
     return tm_layout_alloc(t, count);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- sends ---- */
+/* ---- sends ---- ------------------------------------------------------------------------------ */
 
 static void finish_send(int i)
 {
@@ -198,7 +198,7 @@ static void start_send(void)
     nsends++;
 }
 
-/* -------------------------------------------------------------------------------------------------------- receives ---- */
+/* ---- receives ---- --------------------------------------------------------------------------- */
 
 /* Keep what came until the end of the epoch, when it is certain which message it must be. */
 static void keep(receive_t *r, const MPI_Status *st)
@@ -336,7 +336,7 @@ static void probe(void)
     keep(&r, &st);
 }
 
-/* --------------------------------------------------------------------------------------------------- end of epoch ---- */
+/* ---- end of epoch ---- ----------------------------------------------------------------------- */
 
 static int by_order(const void *a, const void *b)
 {

@@ -125,7 +125,7 @@ static int *new_ints(size_t n)
     return p;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- start ---- */
+/* ---- start ---- ------------------------------------------------------------------------------ */
 
 /* Call the blocking function, or the non-blocking one with a request. */
 #define CALL(name, ...)                                                                            \
@@ -405,7 +405,7 @@ static op_t *start(MPI_Comm comm, int kind, int n, int salt, bool blocking)
     return op;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- check ---- */
+/* ---- check ---- ------------------------------------------------------------------------------ */
 
 static bool expect(const op_t *op, int at, int want)
 {
@@ -574,7 +574,7 @@ static void finish(op_t *op)
     free(op);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ runs ---- */
+/* ---- runs ---- ------------------------------------------------------------------------------- */
 
 /*
  * With one or two ranks both neighbours are the same, and Open MPI's order of their blocks is not

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Processes of several jobs: this program starts more of itself with MPI_Comm_spawn, several times,
- * and talks to them over the intercommunicator and over a merged one, then disconnects. Then the
- * halves of MPI_COMM_WORLD meet with MPI_Comm_accept and MPI_Comm_connect.
+ * and communicates with them over the intercommunicator and over a merged one, then disconnects.
+ * Then the halves of MPI_COMM_WORLD meet with MPI_Comm_accept and MPI_Comm_connect.
  *
  * args: [children] [rounds]
  */

@@ -3,9 +3,9 @@
  * Messages on a new communicator that reach a rank which has not finished creating it. One rank at
  * a time is slow: a timer signal stops it at random places while it creates the communicator, or it
  * has begun a non-blocking creation and does not look at it. The others send as soon as they can.
- * Since Open MPI meets after all have told their PML, that alone makes few messages early, if any:
- * in every ninth round the slow rank's PML is told late, on purpose, and what then came early is
- * counted.
+ * Open MPI synchronizes the ranks after each has announced the communicator to its PML, so that
+ * alone makes few messages early, if any.  In every ninth round the slow rank announces it late, on
+ * purpose, and counts what came early.
  *
  * args: [rounds]
  */
@@ -36,7 +36,10 @@ static void set_slow(bool is_slow, long usec)
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* ---- a PML that is told late: Open MPI's table of the PML's functions, of which the fifth adds a communicator ---- */
+/*
+ * ---- a PML that learns of a communicator late: the fifth function of Open MPI's table of the
+ * PML's functions adds one
+ */
 
 typedef int (*add_comm_t)(MPI_Comm comm);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Error handlers: a truncated message is told to the handler of its communicator, whatever call
- * completes it, and to no other; handlers are inherited, outlive MPI_Errhandler_free and may be
+ * Error handlers: a truncated message calls the handler of its communicator, whatever call
+ * completes it, and no other; handlers are inherited, outlive MPI_Errhandler_free and may be
  * changed; wrong arguments return their error class, leave nothing behind, and the communicator
  * goes on working.
  */
@@ -39,17 +39,17 @@ static const char *const call_name[NCALLS] = {"MPI_Recv",
                                               "MPI_Sendrecv_replace",
                                               "MPI_Wait (persistent)"};
 
-/* What a handler was told last. */
-typedef struct told {
+/* The calls of a handler, and the arguments of the last. */
+typedef struct handler_call {
     int times, class;
     MPI_Comm comm;
-} told_t;
+} handler_call_t;
 
-static told_t told[2];
+static handler_call_t called[2];
 static MPI_Comm ctl;
 static int dst, src;
 
-static void note(told_t *t, const MPI_Comm *comm, const int *code)
+static void note(handler_call_t *t, const MPI_Comm *comm, const int *code)
 {
     t->times++;
     t->class = tm_class(*code);
@@ -58,12 +58,12 @@ static void note(told_t *t, const MPI_Comm *comm, const int *code)
 
 static void handler_0(MPI_Comm *comm, int *code, ...)
 {
-    note(&told[0], comm, code);
+    note(&called[0], comm, code);
 }
 
 static void handler_1(MPI_Comm *comm, int *code, ...)
 {
-    note(&told[1], comm, code);
+    note(&called[1], comm, code);
 }
 
 /* Receive n bytes with tag into room for less, by this call. */
@@ -128,7 +128,8 @@ static int receive(int call, MPI_Comm comm, void *buf, int room, int tag, const 
 }
 
 /*
- * A message of n bytes for a receive of fewer; handler which is to be told, and told that of comm.
+ * A message of n bytes for a receive of fewer: handler `which` must be called, once, with comm; -1:
+ * none.
  */
 static void truncated(int call, MPI_Comm comm, int which, size_t n)
 {
@@ -137,7 +138,7 @@ static void truncated(int call, MPI_Comm comm, int which, size_t n)
     MPI_Request sreq = MPI_REQUEST_NULL, back = MPI_REQUEST_NULL;
     int want = WAITSOME == call || WAITALL == call ? MPI_ERR_IN_STATUS : MPI_ERR_TRUNCATE;
 
-    memset(told, 0, sizeof(told));
+    memset(called, 0, sizeof(called));
     if (SENDRECV_REPLACE == call) {
         TM_MPI(MPI_Irecv(out, room, MPI_BYTE, src, tag + 1, comm, &back));
     }
@@ -150,18 +151,17 @@ static void truncated(int call, MPI_Comm comm, int which, size_t n)
     TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
     TM_MPI(MPI_Wait(&back, MPI_STATUS_IGNORE));
     for (int i = 0; i < 2; i++) {
-        TM_CHECK(told[i].times == (i == which), "%s: handler %d was called %d times",
-                 call_name[call], i, told[i].times);
+        TM_CHECK(called[i].times == (i == which), "%s: handler %d was called %d times",
+                 call_name[call], i, called[i].times);
     }
     if (which >= 0) {
         /*
-         * Of MPI_Waitall and MPI_Waitsome, Open MPI tells the error of the first request that has
-         * one.
+         * For MPI_Waitall and MPI_Waitsome Open MPI passes the error of the first failed request.
          */
-        TM_CHECK((told[which].class == want || MPI_ERR_TRUNCATE == told[which].class) &&
-                     told[which].comm == comm,
-                 "%s: the handler was told class %d%s", call_name[call], told[which].class,
-                 told[which].comm == comm ? "" : " of another communicator");
+        TM_CHECK((called[which].class == want || MPI_ERR_TRUNCATE == called[which].class) &&
+                     called[which].comm == comm,
+                 "%s: the handler was called with class %d%s", call_name[call], called[which].class,
+                 called[which].comm == comm ? "" : " of another communicator");
     }
     free(out);
     free(in);
@@ -202,9 +202,9 @@ static void handlers(size_t n)
     for (int call = 0; call < NCALLS; call++) {
         truncated(call, comm[0], -1, n);
     }
-    memset(told, 0, sizeof(told));
+    memset(called, 0, sizeof(called));
     TM_MPI(MPI_Comm_call_errhandler(comm[1], MPI_ERR_OTHER));
-    TM_CHECK(1 == told[1].times && MPI_ERR_OTHER == told[1].class && 0 == told[0].times,
+    TM_CHECK(1 == called[1].times && MPI_ERR_OTHER == called[1].class && 0 == called[0].times,
              "MPI_Comm_call_errhandler");
     for (int i = 0; i < 2; i++) {
         still_works(comm[i]);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Helper of no_memory.sh, loaded with LD_PRELOAD: of the calls of malloc, calloc and realloc that come
- * from pml_tm's two libraries in the rank TM_FAIL_RANK, the one of number TM_FAIL_CALL (from 1) fails,
- * and with TM_FAIL_ALL=1 all after it. Their number is written to the file TM_FAIL_COUNT at the end.
- * With TM_FAIL_IN only those count that come from this function, which must be exported, with
- * TM_FAIL_LIBRARY those from the library of this name instead of the two.
+ * Helper of no_memory.sh, loaded with LD_PRELOAD: of the calls of malloc, calloc and realloc that
+ * come from pml_tm's two libraries in the rank TM_FAIL_RANK, the one of number TM_FAIL_CALL (from
+ * 1) fails, and with TM_FAIL_ALL=1 all after it. Their number is written to the file TM_FAIL_COUNT
+ * at the end. With TM_FAIL_IN only those count that come from this function, which must be
+ * exported, with TM_FAIL_LIBRARY those from the library of this name instead of the two.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -51,7 +51,9 @@ static void stop_flood(const int *from_each)
     }
 }
 
-/* The others: send until told to stop; the last rank is the quiet one unless all take part. */
+/*
+ * The others: send until a message says stop; the last rank is the quiet one unless all take part.
+ */
 static void flood(void)
 {
     MPI_Request req[WINDOW], stop;

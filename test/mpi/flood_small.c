@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Floods of messages of 8 bytes that nobody receives for a while: what the receiver keeps of them is
- * bounded by pml_tm_unexpected_max, whether their sends block or not. All are received in the end:
- * in order, in reverse, in random order, by probes, in two communicators, by everybody from
- * everybody.  A send that needs no request does not pass those that are held back.
+ * Floods of messages of 8 bytes that nobody receives for a while: what the receiver keeps of them
+ * is bounded by pml_tm_unexpected_max, whether their sends block or not. All are received in the
+ * end: in order, in reverse, in random order, by probes, in two communicators, by everybody from
+ * everybody. A send that needs no request does not pass those that are held back.
  *
  * args: [messages in all] [bytes that may be kept; 0: any number]
  */
@@ -195,9 +195,10 @@ static void take_turn(MPI_Comm from, int i)
 }
 
 /*
- * Of one tag, after a flood that has made rank 0 hold rank 1 back: a request, then a short send that
- * needs none.  The collective between them, which is not held back, lets rank 0 begin to receive only
- * when the request is there.  Short sends look for what comes only now and then: so the flood has none.
+ * Of one tag, after a flood that has made rank 0 hold rank 1 back: a request, then a short send
+ * that needs none. The collective between them, which is not held back, lets rank 0 begin to
+ * receive only when the request is there. Short sends look for what comes only now and then: so the
+ * flood has none.
  */
 static void in_turns(void)
 {

@@ -4,7 +4,8 @@
  * is rank 1. The job ends before anybody has it.
  *
  * args: one of eager, synchronous, unexpected, announced, early; untagged, context: a message that
- * is malformed; untagged_rank, context_rank (Open MPI 5.0): one of a communicator with an extended id
+ * is malformed; untagged_rank, context_rank (Open MPI 5.0): one of a communicator with an extended
+ * id
  */
 #include "fabric/fab.h"
 #include "fabric/fab_abi.h"

@@ -5,9 +5,11 @@
  *
  * args: what the last rank is doing to the others when it dies, or what they wait for:
  *   recv   they wait for a message of it            any    for a message of anybody
- *   probe  in a probe for one                       ssend  they send it a short synchronous message, unmatched
+ *   probe  in a probe for one                       ssend they send it a short synchronous message,
+ *                                                   unmatched
  *   rndv   they send it a long message, unmatched   fetch  they receive a long one from it
- *   coll   a barrier                                 revoke nobody dies; one rank revokes while the others wait
+ *   coll   a barrier                                 revoke nobody dies; one rank revokes while the
+ *                                                    others wait
  */
 #include "tm_test.h"
 

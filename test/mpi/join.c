@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * More ways to other processes: MPI_Comm_spawn_multiple of two kinds of children, told apart by
+ * More ways to other processes: MPI_Comm_spawn_multiple of two kinds of children, distinguished by
  * their arguments, and MPI_Comm_join of two processes that have nothing but a socket between them;
  * messages of all protocols over what comes of it.
  *

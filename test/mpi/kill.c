@@ -29,7 +29,7 @@ static void arm(void)
     }
 }
 
-/* As Open MPI's mpirun tells it, for use before MPI_Init. */
+/* From the environment that mpirun sets, for use before MPI_Init. */
 static int rank_of_environment(void)
 {
     const char *env = getenv("OMPI_COMM_WORLD_RANK");

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A process that ends owes nothing: a child sends more than a ring holds, with requests that it
- * frees, takes a long and a synchronous message of its parent's, so that its answers stand behind
- * what is queued, and finalizes.  No barrier holds it: the parent calls nothing of MPI until the
- * child has left MPI, or has had seconds to do so.  All messages arrive, and the parent's sends
- * complete.
+ * A process completes what it has begun before it ends: a child sends more than a ring holds, with
+ * requests that it frees, takes a long and a synchronous message of its parent's, so that its
+ * answers stand behind what is queued, and finalizes. No barrier holds it: the parent calls nothing
+ * of MPI until the child has left MPI, or has had seconds to do so. All messages arrive, and the
+ * parent's sends complete.
  *
- * args: owes, for leave_owing.sh: the child ends long before the parent calls MPI, by a short
+ * args: unsent, for leave_unsent.sh: the child ends long before the parent calls MPI, by a short
  * pml_tm_close_timeout, and drops its answers; the parent's sends must not complete.
  *
- * taken, for leave_owing.sh: the child finalizes as soon as it has a long message, which a device may
- * have read and not answered yet.
+ * taken, for leave_unsent.sh: the child finalizes as soon as it has a long message, which a device
+ * may have read and not answered yet.
  */
 /* TEST: np=1 env="OMPI_MCA_rmaps_base_oversubscribe=1" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
 /* TEST: np=1 env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
@@ -66,7 +66,9 @@ static int take(MPI_Comm other, bool is_parent)
     return 0 != atomic_load(&tm_errors);
 }
 
-/* Without MPI, until the process has ended. One that cannot leave before we look is not waited for. */
+/*
+ * Without MPI, until the process has ended. One that cannot leave before we look is not waited for.
+ */
 static void wait_for_end(int pid, int max_ms)
 {
     for (int ms = 0; ms < max_ms && 0 == kill(pid, 0); ms += 10) {
@@ -111,7 +113,7 @@ int main(int argc, char **argv)
     if (is_taken) {
         (void) take(comm, true);
     } else {
-        parent(comm, argc > 1 && 0 == strcmp(argv[1], "owes"));
+        parent(comm, argc > 1 && 0 == strcmp(argv[1], "unsent"));
     }
     return tm_finish();
 }

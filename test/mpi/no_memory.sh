@@ -8,7 +8,8 @@
 . "$TM_SRC/test/lib/script.sh"
 
 library=$TM_WORK/fail_malloc.so
-gcc -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o "$library" "$TM_SRC/test/mpi/fail_malloc.c" -ldl ||
+gcc -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o "$library" \
+    "$TM_SRC/test/mpi/fail_malloc.c" -ldl ||
     fail 'fail_malloc.c does not compile'
 limit=$((60 * ${TM_TEST_TIMEOUT_SCALE:-1}))
 choice=(--mca pml "$TM_TEST_PML")
@@ -39,8 +40,8 @@ job()
     shift 3
     tm_mpirun_flags 2
     mpirun "${tm_mpirun_flags[@]}" "${choice[@]}" \
-        env LD_PRELOAD="$library" TM_FAIL_CALL="$call" TM_FAIL_RANK="$rank" TM_FAIL_COUNT="$TM_WORK/count" "$program" "$@" \
-        >out 2>err </dev/null &
+        env LD_PRELOAD="$library" TM_FAIL_CALL="$call" TM_FAIL_RANK="$rank" \
+        TM_FAIL_COUNT="$TM_WORK/count" "$program" "$@" >out 2>err </dev/null &
     pid=$!
     watch "$pid" || seen=$?
     ((seen == 0)) || pkill -KILL -P "$pid" || true
@@ -99,14 +100,14 @@ all_posts()
 {
     local call posts
     export TM_FAIL_IN=fab_post OMPI_MCA_pml_tm_shm_ring_size=4096
-    job 0 1 owing || fail "owing fails without a failure: $(cat out err)"
+    job 0 1 unsent || fail "unsent fails without a failure: $(cat out err)"
     posts=$(<count)
-    ((posts > 0)) || fail 'no answer of owing waits for room'
+    ((posts > 0)) || fail 'no answer of unsent waits for room'
     for ((call = 1; call <= posts; call++)); do
-        ! job "$call" 1 owing || fail "owing, answer $call: the job goes on"
+        ! job "$call" 1 unsent || fail "unsent, answer $call: the job goes on"
         require 'has no memory for a message without which' out err
     done
-    echo "owing: each of $posts answers failed"
+    echo "unsent: each of $posts answers failed"
     unset TM_FAIL_IN OMPI_MCA_pml_tm_shm_ring_size
 }
 

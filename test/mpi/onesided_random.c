@@ -29,8 +29,8 @@ enum { CELLS = 24, CELL = 512, WINDOW = CELLS * CELL, MAX_RANKS = 16, MAX_EVENTS
 enum { ALL_RANKS = -1 };
 
 /*
- * osc/rdma of Open MPI 4.1.4 (not 4.1.5) unpacks the result of MPI_Get_accumulate from behind the buffer
- * where it is, if it uses atomic operations and the result has a derived datatype.
+ * osc/rdma of Open MPI 4.1.4 (not 4.1.5) unpacks the result of MPI_Get_accumulate from behind the
+ * buffer where it is, if it uses atomic operations and the result has a derived datatype.
  */
 enum { OLD_IS_LOST = OMPI_MAJOR_VERSION < 5 };
 

@@ -49,7 +49,7 @@ typedef struct receive {
 static MPI_Comm comm;
 static size_t max_size;
 
-/* ---------------------------------------------------------------------------------------------------------- plans ---- */
+/* ---- plans ---- ------------------------------------------------------------------------------ */
 
 /*
  * What src sends to dst in a round: both sides compute it. The last message can serve as the sign
@@ -134,7 +134,7 @@ static int plan_receives(tm_rng_t *rng, msg_t *m, int n, int wild, receive_t *ou
     return kept;
 }
 
-/* ----------------------------------------------------------------------------------------------------- operations ---- */
+/* ---- operations ---- ------------------------------------------------------------------------- */
 
 static void start_send(tm_rng_t *rng, msg_t *m, int dst)
 {
@@ -184,7 +184,7 @@ static void wait_for_last(int src)
     }
 }
 
-/* ----------------------------------------------------------------------------------------------------- one sender ---- */
+/* ---- one sender ---- ------------------------------------------------------------------------- */
 
 static void one_sender(int round, int n, int ntags, int wild, int posting)
 {
@@ -237,7 +237,7 @@ static void one_sender(int round, int n, int ntags, int wild, int posting)
     TM_MPI(MPI_Barrier(comm));
 }
 
-/* ---------------------------------------------------------------------------------------------------- all senders ---- */
+/* ---- all senders ---- ------------------------------------------------------------------------ */
 
 /* Messages of src with tag that were taken by receives before r: they come in send order. */
 static int find_seq(const msg_t *in, int n, int tag, int nth)

@@ -6,7 +6,7 @@
  * thread: otherwise the receiver gives up after its time limit, which the test calls a failure.
  *
  * Arguments: length of the messages in bytes (default 1048576); "sender": the sender computes
- * instead, until the receiver has the message.  Which receives can be listed is the caller's choice.
+ * instead, until the receiver has the message. Which receives can be listed is the caller's choice.
  */
 #include "tm_test.h"
 

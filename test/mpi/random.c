@@ -5,18 +5,21 @@
  *
  * args: [seed, 0: from the clock] [seconds] [options, comma separated]
  *
- *   threads=N   N threads with MPI_THREAD_MULTIPLE, each a lane with its own communicators, and one that all share
+ *   threads=N   N threads with MPI_THREAD_MULTIPLE, each a lane with its own communicators, and one
+ *               that all share
  *   from=N      no traffic in epochs before this one: to see again what happened there
  *   epochs=N    so many at most
  *   max=N       longest message (bytes)
- *   watch=N     seconds without progress of a lane after which the state is printed and the job ends
+ *   watch=N     seconds without progress of a lane after which the state is printed and the job
+ *               ends
  *
  * The same seed gives the same plan: messages, communicators and calls, up to what depends on
  * timing (the result of a probe).
  *
  *   random.h         the state                    random_ops.c     single calls
- *   random_comms.c   communicators                random_run.c     an epoch of them, and why no rank waits for ever
- *   random_plan.c    which messages there are     random_oracle.c  what must have come of them
+ *   random_comms.c   communicators                random_run.c     an epoch of them, and why no
+ *   random_plan.c    which messages there are                      rank waits for ever
+ *                                                 random_oracle.c  what must have come of them
  */
 /* TEST: np=2 args="@1 ~5" timeout=60 quick=yes sources=test/mpi/random_comms.c,test/mpi/random_ops.c,test/mpi/random_plan.c,test/mpi/random_run.c,test/mpi/random_oracle.c */
 /* TEST: np=1 args="@2 ~5" timeout=60 */

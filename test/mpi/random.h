@@ -94,7 +94,7 @@ typedef struct rnd_msg {
     rnd_mode_t mode;
     bool is_reserved; /* its receive is posted before the epoch's first send */
     bool is_freed;    /* MPI_Request_free after the start */
-    bool may_cancel;  /* by its sender; whether it was is told before the drain */
+    bool may_cancel;  /* by its sender; all ranks learn before the drain whether it was */
     int def;          /* of a persistent request; -1: none */
     int index;        /* in its sender's order */
     const tm_type_t *type;

@@ -3,8 +3,8 @@
 
 /*
  * Communicators of a lane: duplicated, split, merged, created, freed; groups in any order of ranks,
- * and intercommunicators. rnd_comm_plan() keeps the book of who is in which, also of those that this
- * rank is not in itself; rnd_comm_begin() and rnd_comm_end() make them.
+ * and intercommunicators. rnd_comm_plan() keeps the book of who is in which, also of those that
+ * this rank is not in itself; rnd_comm_begin() and rnd_comm_end() make them.
  */
 
 #include <signal.h>

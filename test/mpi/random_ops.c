@@ -182,8 +182,8 @@ static void set_done(rnd_lane_t *lane, rnd_set_t *set, int i, const MPI_Status *
 }
 
 /*
- * What the call returns does not tell of errors: MPI_Testall of Open MPI returns MPI_SUCCESS where
- * a persistent request has one.
+ * What the call returns does not report all errors: MPI_Testall of Open MPI returns MPI_SUCCESS
+ * where a persistent request has one.
  */
 static void set_done_multiple(rnd_lane_t *lane, rnd_set_t *set, int i, const MPI_Status *st, int rc)
 {

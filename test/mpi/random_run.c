@@ -15,7 +15,8 @@
  *  - blocking receives and probes (STYLE_RECVS) want messages of ranks that come earlier, and there
  *    are more of those that fit than receives that could have taken them: the first rank comes to
  *    its drain without, and so on;
- *  - sends are cancelled in STYLE_FREE only, where nobody waits for a certain message, and a message
+ *  - sends are cancelled in STYLE_FREE only, where nobody waits for a certain message, and a
+ *  message
  *    that a probe saw is the prober's (MPI_Improbe). Before the drain all are told which ones were;
  *    what a probe took is received before, so that a send that it matched completes;
  *  - collective calls and Sendrecv (STYLE_FREE) come in the same order on all ranks, which are not

@@ -2,7 +2,8 @@
 /*
  * Helper of startup.sh.
  *
- * args: now (MPI_Init, MPI_Finalize) | hello (one collective) | abort STATUS (by the last rank) | exit STATUS (no finalize)
+ * args: now (MPI_Init, MPI_Finalize) | hello (one collective) | abort STATUS (by the last rank) |
+ * exit STATUS (no finalize)
  */
 #include "tm_test.h"
 

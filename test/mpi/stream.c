@@ -2,9 +2,9 @@
 /*
  * Which long messages are streamed: rank 0 sends ROUNDS of them and counts.
  *
- * args: least and most that are streamed, [window]: all are sent at once, else each when the one before
- * was received, so that the ring is empty.  Of a window, how many are streamed depends on how far the
- * receiver is; the limits leave room for that.  This is for pml tm only.
+ * args: least and most that are streamed, [window]: all are sent at once, else each when the one
+ * before was received, so that the ring is empty. Of a window, how many are streamed depends on how
+ * far the receiver is; the limits leave room for that. This is for pml tm only.
  */
 /* TEST: np=2 args="8 8" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0" quick=yes */
 /* TEST: np=2 args="1 7 window" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0" */

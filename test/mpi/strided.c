@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Long contiguous messages into memory that is not: blocks of several lengths, messages that end after
- * any byte of a block, receives that have room for more, for exactly that, or for less, several of them
- * at a time.  What MPI_Unpack makes of the same bytes is expected.
+ * Long contiguous messages into memory that is not: blocks of several lengths, messages that end
+ * after any byte of a block, receives that have room for more, for exactly that, or for less,
+ * several of them at a time. What MPI_Unpack makes of the same bytes is expected.
  */
 /* TEST: np=1,2 timeout=60 quick=yes */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_stream_rate=0" timeout=60 */

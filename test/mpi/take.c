@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI_Recv of a message that is there: by exact source and tag or wildcards, from among others, where
- * an older receive fits as well, too long for its buffer, synchronous, of another communicator. Each
- * round by rank 1, from rank 0, once with the messages there before the receives (the barrier has seen
- * them, or not), once without.
+ * MPI_Recv of a message that is there: by exact source and tag or wildcards, from among others,
+ * where an older receive fits as well, too long for its buffer, synchronous, of another
+ * communicator. Each round by rank 1, from rank 0, once with the messages there before the receives
+ * (the barrier has seen them, or not), once without.
  *
  * args: [threads]: with MPI_THREAD_MULTIPLE; [counted]: most of the plain ones need no request,
  * where no device matches.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Long messages by TCP between two ranks that have several links: tcp_links BYTES goes on until so
- * many bytes of each rank have left by others than the first; 0: none must.  A helper of hosts/links.
+ * many bytes of each rank have left by others than the first; 0: none must. A helper of
+ * hosts/links.
  */
 #include "tm_test.h"
 

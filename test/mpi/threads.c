@@ -29,7 +29,7 @@ static int dst, src, nthreads;
 static pthread_barrier_t barrier;
 static atomic_int num_cancelled;
 
-/* --------------------------------------------------------------------------------------------------- threads ---- */
+/* ---- threads ---- ---------------------------------------------------------------------------- */
 
 typedef struct job {
     void (*fn)(int id, int rounds);
@@ -75,7 +75,7 @@ static size_t next_size(tm_rng_t *rng, size_t max)
     return 0 == tm_below(rng, 3) ? tm_below(rng, 100) : tm_rand_size(rng, max);
 }
 
-/* ------------------------------------------------------------------------------------------ pairwise traffic ---- */
+/* ---- pairwise traffic ---- ------------------------------------------------------------------- */
 
 /* Send one message to the right and receive one from the left on c. */
 static void exchange(MPI_Comm c, int tag, int seq, int mode, size_t nout, size_t nin)
@@ -195,7 +195,7 @@ static void handoff(int id, int rounds)
     }
 }
 
-/* --------------------------------------------------------------------------------------------- communicators ---- */
+/* ---- communicators ---- ---------------------------------------------------------------------- */
 
 /* Each thread creates communicators from a parent of its own, at the same time as the others. */
 static void comms(int id, int rounds)
@@ -264,7 +264,7 @@ static void colls(int id, int rounds)
     free(b);
 }
 
-/* ---------------------------------------------------------------------------------------------------- probes ---- */
+/* ---- probes ---- ----------------------------------------------------------------------------- */
 
 /* The start of a message that any thread may get; the tag is the thread of the sender. */
 typedef struct head {
@@ -449,7 +449,7 @@ static void probes(int rounds)
     run(probe_own, rounds);
 }
 
-/* ---------------------------------------------------------------------------------------------------- cancel ---- */
+/* ---- cancel ---- ----------------------------------------------------------------------------- */
 
 /* The message arrives, by the hand of any thread, while the receive is being cancelled. */
 static void cancel(int id, int rounds)
@@ -488,7 +488,7 @@ static void cancel(int id, int rounds)
     }
 }
 
-/* -------------------------------------------------------------------------------------------------- sleepers ---- */
+/* ---- sleepers ---- --------------------------------------------------------------------------- */
 
 enum { TAG_SLEEP = 500 };
 
@@ -545,7 +545,7 @@ static void sleepers(int id, int rounds)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------ free ---- */
+/* ---- free ---- ------------------------------------------------------------------------------- */
 
 /* Active sends, freed by another thread while everybody receives. */
 static void free_sends(int id, int rounds)
@@ -579,7 +579,7 @@ static void free_sends(int id, int rounds)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------ main ---- */
+/* ---- main ---- ------------------------------------------------------------------------------- */
 
 static void part(const char *wanted, const char *name, void (*fn)(int id, int rounds), int rounds)
 {

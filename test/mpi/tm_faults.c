@@ -4,7 +4,8 @@
  * fails.
  *
  * args: what
- *   cancel   the last rank dies; the others, who all wait for messages of it, cancel them, and then wait for the end
+ *   cancel   the last rank dies; the others, who all wait for messages of it, cancel them, and then
+ *            wait for the end
  *   traffic  endless messages, short and long, to receives that are posted before
  */
 #include "tm_test.h"

@@ -40,7 +40,7 @@ TM_SHARED int tm_size;
 TM_SHARED uint64_t tm_seed;
 TM_SHARED atomic_int tm_errors;
 
-/* ------------------------------------------------------------------------------------------------------- errors ---- */
+/* ---- errors ---- ----------------------------------------------------------------------------- */
 
 static inline void tm_verror(const char *file, int line, const char *fmt, va_list ap)
 {
@@ -124,7 +124,7 @@ static inline int tm_class(int rc)
     return cls;
 }
 
-/* ------------------------------------------------------------------------------------------------------ start, end ---- */
+/* ---- start, end ---- ------------------------------------------------------------------------- */
 
 static inline uint64_t tm_seed_default(void)
 {
@@ -211,7 +211,7 @@ static inline void tm_spin_us(long us)
     }
 }
 
-/* ---------------------------------------------------------------------------------------------------------- random ---- */
+/* ---- random ---- ----------------------------------------------------------------------------- */
 
 static inline uint64_t tm_mix(uint64_t x)
 {
@@ -250,7 +250,7 @@ static inline uint64_t tm_key(int src, int dst, int tag, long seq)
                   tm_mix(((uint64_t) (uint32_t) tag << 32) ^ (uint64_t) seq) + tm_seed);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- sizes ---- */
+/* ---- sizes ---- ------------------------------------------------------------------------------ */
 
 /* Where a protocol may change: each is tested with one byte less and one more. */
 static const size_t tm_thresholds[] = {40, 64, 256, 4096, 16384, 65536, 1048576, 4194304};
@@ -293,7 +293,7 @@ static inline size_t tm_rand_size(tm_rng_t *rng, size_t max)
     return size <= max ? size : tm_below(rng, max + 1) >> tm_below(rng, 12);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ data ---- */
+/* ---- data ---- ------------------------------------------------------------------------------- */
 
 static inline uint64_t tm_word(uint64_t key, uint64_t i)
 {
@@ -396,7 +396,7 @@ static inline bool tm_expect_fill_at(const char *file, int line, const void *buf
     return true;
 }
 
-/* --------------------------------------------------------------------------------------------------------- buffers ---- */
+/* ---- buffers ---- ---------------------------------------------------------------------------- */
 
 static inline void *tm_calloc(size_t n, size_t size)
 {
@@ -463,7 +463,7 @@ static inline void tm_free_at(const char *file, int line, void *buf)
     free((unsigned char *) buf - TM_GUARD);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- status ---- */
+/* ---- status ---- ----------------------------------------------------------------------------- */
 
 /* A status that shows who wrote what. */
 static inline void tm_status_reset(MPI_Status *st)
@@ -546,7 +546,7 @@ static inline bool tm_wait_recv_at(const char *file, int line, MPI_Request *req,
            tm_expect_guard_at(file, line, buf);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- others ---- */
+/* ---- others ---- ----------------------------------------------------------------------------- */
 
 /* The pml that runs this, by the MCA variable of that name, is pml_tm. */
 static inline bool tm_is_pml_tm(void)

@@ -121,7 +121,7 @@ static inline void tm_type_free(tm_type_t *t)
     free(t);
 }
 
-/* ---------------------------------------------------------------------------------------------------- constructors ---- */
+/* ---- constructors ---- ----------------------------------------------------------------------- */
 
 /* A basic type of so many bytes. */
 static inline tm_type_t *tm_type_basic(MPI_Datatype mpi, size_t size, const char *name)
@@ -303,7 +303,7 @@ static inline tm_type_t *tm_type_random(tm_rng_t *rng, int depth, const char *na
     return t;
 }
 
-/* ----------------------------------------------------------------------------------------------------- data in them ---- */
+/* ---- data in them ---- ----------------------------------------------------------------------- */
 
 /* Buffers for messages of a type. */
 typedef struct tm_layout {
@@ -394,7 +394,7 @@ static inline bool tm_expect_layout_at(const char *file, int line, const tm_layo
     return tm_expect_guard_at(file, line, l->mem) && ok;
 }
 
-/* ----------------------------------------------------------------------------------------------------- a collection ---- */
+/* ---- a collection ---- ----------------------------------------------------------------------- */
 
 enum { TM_NTYPES = 18 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocking calls give the rest of Open MPI its turn, also while each poll of the PML finds something
- * to do: rank 0 is within one of them while a long message is read from rank 1's memory, step by
- * step.  A reduction whose contribution had come before must go on meanwhile; its operation, a
- * function of this program, sees that the last byte of the message is not there yet.  (A sender that
- * helps to copy begins with it: it does not here.)
+ * Blocking calls give the rest of Open MPI its turn, also while each poll of the PML finds
+ * something to do: rank 0 is within one of them while a long message is read from rank 1's memory,
+ * step by step. A reduction whose contribution had come before must go on meanwhile; its operation,
+ * a function of this program, sees that the last byte of the message is not there yet. (A sender
+ * that helps to copy begins with it: it does not here.)
  */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_shm_cooperative=none" timeout=60 quick=yes */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_shm_cooperative=none OMPI_MCA_pml_tm_fast_paths=0" timeout=60 */

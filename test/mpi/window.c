@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Helper of tm_mlx5.sh: windows of messages into one buffer, as bandwidth benchmarks send them.
- * MPI does not allow it, so what matters is that all complete, with the last message's bytes, which are
- * those of all.  And two receives with one buffer and different tags, the later one's message first:
+ * Helper of tm_mlx5.sh: windows of messages into one buffer, as bandwidth benchmarks send them. MPI
+ * does not allow it, so what matters is that all complete, with the last message's bytes, which are
+ * those of all. And two receives with one buffer and different tags, the later one's message first:
  * what announces the other message is overwritten before this process looks at it.
  *
  * args: rounds

@@ -182,7 +182,7 @@ int test_main(int argc, char **argv, const test_case_t *cases, size_t count)
     return 0 == failed && ran > 0 ? 0 : 1;
 }
 
-/* ---- talking beside the device ------------------------------------------- */
+/* ---- messages beside the device ------------------------------------------- */
 
 void test_send_to(int rank, const void *data, size_t size)
 {
@@ -515,8 +515,8 @@ struct ibv_async_event get_event(world_t *w, enum ibv_event_type type)
 }
 
 /*
- * Byte i is seed + i + i / 256. Written and compared in blocks, since a sanitizer looks at a block as
- * fast as at a byte.
+ * Byte i is seed + i + i / 256. Written and compared in blocks, since a sanitizer looks at a block
+ * as fast as at a byte.
  */
 enum { BLOCK = 256 };
 

@@ -438,9 +438,9 @@ static tmdev_tm_verdict_t take_unexpected(tmdev_qp_t *qp, bool is_tagged)
 }
 
 /*
- * Error completions that drivers of real devices give: of a match that they have lost count of, with
- * the wr_id of whatever was polled before; and of the queue pair that carries list operations, whose
- * wr_id nobody has set.
+ * Error completions that drivers of real devices give: of a match that they have lost count of,
+ * with the wr_id of whatever was polled before; and of the queue pair that carries list operations,
+ * whose wr_id nobody has set.
  */
 static void push_error(tmdev_qp_t *qp, enum ibv_wc_status status)
 {

@@ -3,12 +3,15 @@
  * tmdev: a verbs device in software. Objects and functions that the files of the library share.
  *
  * Locks, in the order in which they may be taken:
- *   node->lock       all objects of the process except what the next two guard. Held for the time of one verb or one batch
- * of frames. channel/context event locks, cq->ring_lock the entries of a completion queue; the
- * device thread appends, a poller removes. srq->tag_lock    the handles of a tag matching SRQ,
- * which change when completions are polled. Above them: node->progress_lock, for the device thread
- * and those who do its work (node.c); and cq->poll_lock, which a client holds from ibv_start_poll
- * to ibv_end_poll and which nothing else in the library takes.
+ *   node->lock       all objects of the process except what the following guard; held for the time
+ *                    of one verb or one batch of frames
+ *   the locks of the events of channels and contexts
+ *   cq->ring_lock    the entries of a completion queue: the device thread appends, a poller removes
+ *   srq->tag_lock    the handles of a tag matching SRQ, which change when completions are polled
+ *
+ * Taken before any of these: node->progress_lock, by the device thread and by those who do its work
+ * (node.c); and cq->poll_lock, which a client holds from ibv_start_poll to ibv_end_poll and which
+ * nothing else in the library takes.
  */
 #ifndef TMDEV_H
 #define TMDEV_H

@@ -354,7 +354,9 @@ static void enough_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
     peer->fab->must_return = true;
 }
 
-/* Ranks 1 and 2 send, rank 0 sleeps until all of it is there; then each poll gives it one message. */
+/*
+ * Ranks 1 and 2 send, rank 0 sleeps until all of it is there; then each poll gives it one message.
+ */
 void conform_enough(world_t *world)
 {
     enough_t enough = {.last = 0};

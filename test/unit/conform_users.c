@@ -172,7 +172,9 @@ static int users_item(fab_item_t *item, fab_peer_t *peer)
     return OPAL_ERR_RESOURCE_BUSY == rc ? rc : OPAL_SUCCESS;
 }
 
-/* What a user that leaves has queued is forgotten; what the other has, and what is posted, is not. */
+/*
+ * What a user that leaves has queued is forgotten; what the other has, and what is posted, is not.
+ */
 void conform_users_items(world_t *world)
 {
     second_t second = {.world = world};

@@ -8,7 +8,8 @@
  *  I1 the message fits the receive;
  *  I2 neither was used before;
  *  I3 no older message of that source that fits the receive is waiting;
- *  I4 no older receive that the message fits is waiting, unless it turns out cancelled, or to be for a message that was here before;
+ *  I4 no older receive that the message fits is waiting, unless it turns out cancelled, or to be
+ *  for a message that was here before;
  * and after every step:
  *  I5 no message waits in the matcher that a waiting receive fits;
  *  I6 a cancelled receive is cancelled or completed, once;

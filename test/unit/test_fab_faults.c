@@ -154,7 +154,7 @@ static int dead_item_run(fab_item_t *item, fab_peer_t *peer)
 
 /*
  * Rank 2 sends 100 messages and kills itself; rank 0 has filled its ring and queued more; rank 1
- * talks to rank 0 on.
+ * goes on sending to rank 0.
  */
 static void killed_body(world_t *world)
 {
@@ -193,7 +193,7 @@ static void killed_body(world_t *world)
         CHECK(OPAL_ERR_UNREACH == fab_send(dying, fab_hdr(AM_DATA, 0, 0), NULL, 0));
         atomic_store(&world->shared->scratch[0], 1);
         WORLD_UNTIL(101 == got);
-    } else { /* knows the dying peer, but does not talk to it: not its business */
+    } else { /* knows the dying peer, but sends it nothing: it must not see a failure */
         WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
         CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
         WORLD_UNTIL(2 == atomic_load(&world->shared->scratch[0]));
@@ -253,7 +253,7 @@ static void test_killed_during_rma(void **state)
     assert_int_equal(world_run_some_die(2, false, killed_rma_body, 1 << 1), 0);
 }
 
-/* Died before it was ever talked to: connecting fails, at once. */
+/* Died before anything was sent to it: connecting fails, at once. */
 static void killed_early_body(world_t *world)
 {
     world_barrier(world);
@@ -285,7 +285,7 @@ static void orderly_body(world_t *world)
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     for (int i = 0; i < world->size; i++) {
-        if (world->rank <= i) { /* some pairs talk both ways, some one way */
+        if (world->rank <= i) { /* some pairs send both ways, some one way */
             CHECK(OPAL_SUCCESS == fab_post(world_peer(world, i), fab_hdr(AM_DATA, 0, 0), NULL, 0));
         }
     }

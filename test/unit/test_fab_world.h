@@ -312,9 +312,9 @@ static inline void world_use_providers(const char *providers)
 }
 
 /*
- * Payloads: byte i of message or transfer seq is seq * 131 + i * 7 + i / 512 + i / 131072 * 11, so no
- * power of two below 32 MiB is a period. They are written and compared in blocks, since a sanitizer
- * looks at a block as fast as at a byte.
+ * Payloads: byte i of message or transfer seq is seq * 131 + i * 7 + i / 512 + i / 131072 * 11, so
+ * no power of two below 32 MiB is a period. They are written and compared in blocks, since a
+ * sanitizer looks at a block as fast as at a byte.
  */
 enum { WORLD_BLOCK = 512 };
 

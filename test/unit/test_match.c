@@ -3,8 +3,8 @@
  * The matcher: each rule by name, random operations against the reference lists with the
  * structure's invariants, and failing allocation.
  *
- * The random tests begin with a seed from TM_TEST_RANDOM. TM_TEST_SEED runs them from that one seed, TM_TEST_OPS sets the operations for each
- * seed and key mix.
+ * The random tests begin with a seed from TM_TEST_RANDOM. TM_TEST_SEED runs them from that one
+ * seed, TM_TEST_OPS sets the operations for each seed and key mix.
  *
  * TEST: sources=common/match/match.c,test/unit/match_check.c,test/unit/match_ref.c timeout=120 ldflags=-Wl,--wrap=malloc
  */
@@ -26,7 +26,7 @@
 #define ARRAY_LEN(a)      (sizeof(a) / sizeof((a)[0]))
 #define OWNER(p, type, m) ((type *) ((char *) (p) -offsetof(type, m)))
 
-/* ---- allocation failure: malloc in match.c goes through here where the linker is given --wrap=malloc ---- */
+/* ---- allocation failure: with --wrap=malloc match.c calls this ----------------------------- */
 
 static struct {
     bool is_wrapped;

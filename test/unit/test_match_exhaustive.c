@@ -4,11 +4,11 @@
  * alphabet.
  *
  * Operations that can do nothing (cancel where too few are posted, matched probe that finds
- * nothing) are left out, since the rest of the sequence is then a shorter one.  So are sequences
- * that differ from another in the names of the two sources or of the two tags only.  Each sequence
- * runs with the few entries that a domain holds outside its index (the short list of receives, unfiled
- * messages) none, nearly full and full, so that the same operations happen there, across the limit,
- * and in the index; after it, everything left is asked for and drained.
+ * nothing) are left out, since the rest of the sequence is then a shorter one. So are sequences
+ * that differ from another in the names of the two sources or of the two tags only. Each sequence
+ * runs with the few entries that a domain holds outside its index (the short list of receives,
+ * unfiled messages) none, nearly full and full, so that the same operations happen there, across
+ * the limit, and in the index; after it, everything left is asked for and drained.
  *
  * TM_TEST_DEPTH lengthens or shortens the sequences by that many operations (-1, 1, ...).
  *

@@ -6,8 +6,9 @@
  * completions, small lists and command queues, ADDs refused, counters that wrap, a device that
  * dies.
  *
- * The seeds begin with one from TM_TEST_RANDOM. TM_TEST_SEED runs that one seed, TM_TEST_RUNS sets how many, TM_TEST_STEPS their length;
- * TM_TEST_BLACK_BOX leaves out the checks of the engine's own invariants.
+ * The seeds begin with one from TM_TEST_RANDOM. TM_TEST_SEED runs that one seed, TM_TEST_RUNS sets
+ * how many, TM_TEST_STEPS their length; TM_TEST_BLACK_BOX leaves out the checks of the engine's own
+ * invariants.
  *
  * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c timeout=120 cflags="-DFAB_MATCH_SHORT_LEN=8 -DWORLD_RECVS=12 -DWORLD_MSGS=14 -DWORLD_SCOPES=2 -DHW_SLOTS=8" variants=asan
  */

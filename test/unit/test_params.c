@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The tables of parameters: every row of every table, its default, each end of its range, what lies
- * beyond, and what the user is told.
+ * beyond, and the messages for the user.
  *
  * TEST: sources=@fabric,pml_tm/pml_tm_params.c,btl_fabric/btl_fabric_params.c
  */

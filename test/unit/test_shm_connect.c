@@ -175,7 +175,7 @@ static void test_first_lap(void **state)
     fab_params.shm_ring_size = 0;
 }
 
-/* Processes that see pages of other sizes, as an emulator's may, do not talk. */
+/* Processes that see pages of other sizes, as an emulator's may, do not communicate. */
 static void other_pages_body(world_t *world)
 {
     fab_peer_t *peer = NULL;

@@ -2,8 +2,8 @@
 /*
  * The cooperative copy.
  *
- * The claiming alone (shm_coop_inl.h): all interleavings of two gets in a row, fetcher and helper as
- * coroutines that may be switched before each access to shared memory; and two threads.  Between
+ * The claiming alone (shm_coop_inl.h): all interleavings of two gets in a row, fetcher and helper
+ * as coroutines that may be switched before each access to shared memory; and two threads. Between
  * processes: gets with a helper that helps, never does, cannot, dies at each step, and words that
  * are overwritten.
  *
@@ -746,7 +746,9 @@ static void test_bad_offer(void **state)
 
 static bool is_done_spoilt;
 
-/* The helper's side writes anything into the claim word, or says that it did more than it claimed. */
+/*
+ * The helper's side writes anything into the claim word, or says that it did more than it claimed.
+ */
 static void spoilt_body(world_t *world)
 {
     fab_rkey_t rkey;

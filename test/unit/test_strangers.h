@@ -87,8 +87,9 @@ static inline size_t stranger_asks(world_t *world, uint16_t protocol, const uint
 }
 
 /*
- * Of 2 ranks: rank 1 calls at rank 0's port and says what strangers say, by call(); when rank 0 has
- * nothing of that left it checks by check() what it counted. Then the two talk as if nothing was.
+ * Two ranks: rank 1 connects to rank 0's port and sends what strangers send, by call(); when rank 0
+ * has closed all of these connections, check() checks its counters. Then the two exchange messages
+ * as usual.
  */
 static inline void stranger_world(world_t *world, fab_sock_set_t *socks,
                                   void (*call)(world_t *world), void (*check)(world_t *world))

@@ -124,7 +124,9 @@ static fab_sock_ip_t ip_of(uint32_t v4, uint8_t prefix, fab_sock_net_t net)
     return ip;
 }
 
-/* A link leads to another network that both are in, once; never to a bridge, or the other family. */
+/*
+ * A link leads to another network that both are in, once; never to a bridge, or the other family.
+ */
 static void test_other_nets(void **state)
 {
     const fab_sock_ip_t own[] = {

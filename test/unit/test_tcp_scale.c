@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What many peers cost the tcp provider: memory of a million that are known, of one that is connected
- * and idle, and that each is found again.
+ * What many peers cost the tcp provider: memory of a million that are known, of one that is
+ * connected and idle, and that each is found again.
  *
  * TEST: sources=@fabric variants=plain timeout=120 quick=no
  */

@@ -26,7 +26,7 @@ static int dead_item_run(fab_item_t *item, fab_peer_t *peer)
 
 /*
  * Rank 2 sends 30 messages and kills itself; rank 0 has used its window up and queued more; rank 1
- * talks to rank 0 on.
+ * goes on sending to rank 0.
  */
 static void killed_body(world_t *world)
 {
@@ -152,7 +152,7 @@ static void test_killed_during_rma(void **state)
     assert_int_equal(world_run_some_die(2, false, killed_rma_body, 1 << 1), 0);
 }
 
-/* Died before it was ever talked to: connecting fails, and says so. */
+/* Died before anything was sent to it: connecting fails, and says so. */
 static void killed_early_body(world_t *world)
 {
     fab_item_t item = {.fn = dead_item_run};

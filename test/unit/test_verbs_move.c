@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Peers that verbs cannot connect to move to tcp, before anything was sent: nothing is lost, doubled
- * or overtaken, whichever side finds out, and if both do. Skipped where there is no RDMA device.
+ * Peers that verbs cannot connect to move to tcp, before anything was sent: nothing is lost,
+ * doubled or overtaken, whichever side finds out, and if both do. Skipped where there is no RDMA
+ * device.
  *
  * TEST: sources=@fabric,@verbs variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags="-libverbs -Wl,--wrap=ibv_create_qp -Wl,--wrap=ibv_modify_qp" device=tmdev timeout=300 quick=no
  */

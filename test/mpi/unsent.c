@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     sigemptyset(&answered);
     sigaddset(&answered, SIGUSR1);
     sigprocmask(SIG_BLOCK, &answered, NULL); /* in all threads that MPI makes, too */
-    tm_init(&argc, &argv, "owing");
+    tm_init(&argc, &argv, "unsent");
     if (0 == tm_rank) {
         sender(&answered);
     } else {
