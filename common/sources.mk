@@ -112,7 +112,8 @@ common_ompi5_headers = \
 	common/ompi5_headers/opal/mca/threads/pthreads/threads_pthreads_threads.h \
 	common/ompi5_headers/opal/mca/threads/pthreads/threads_pthreads_tsd.h
 
-# The matcher has no state of its own and is linked into the component that matches: its calls cost no PLT.
+# The matcher has no state of its own and is linked into the component that matches: its calls cost
+# no PLT.
 common_match_sources = \
 	common/match/match.c \
 	common/match/match.h \

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# HPC Challenge at a small size, for apps/hpcc.sh and hosts/hpcc.sh, which source it after script.sh:
-# HPL with every broadcast it has, PTRANS, RandomAccess, FFT, and its latency and bandwidth part. Each
-# part checks its result; all of them must be there, and right.
+# HPC Challenge at a small size, for apps/hpcc.sh and hosts/hpcc.sh, which source it after
+# script.sh: HPL with every broadcast it has, PTRANS, RandomAccess, FFT, and its latency and
+# bandwidth part. Each part checks its result; all of them must be there, and right.
 
 # hpcc_input: what 4 ranks of hpcc are to do, in ./hpccinf.txt.
 hpcc_input()
@@ -75,13 +75,16 @@ hpcc_check()
     (($(grep -c '(passed)' hpccoutf.txt) == 4)) || fail 'not all RandomAccess tests passed'
     # HPL: 2 sizes, 2 blockings, 2 grids, 6 broadcasts, 2 depths.
     (($(grep -c '^||Ax-b||.* PASSED' hpccoutf.txt) == 96)) || fail 'not all HPL tests passed'
-    grep -Eq '^ +96 tests completed and passed residual checks' hpccoutf.txt || fail 'HPL does not count 96 passes'
+    grep -Eq '^ +96 tests completed and passed residual checks' hpccoutf.txt ||
+        fail 'HPL does not count 96 passes'
     ptrans=$(sed -nE 's/^Finished +([0-9]+) tests, with the following results:/\1/p' hpccoutf.txt)
     ((ptrans > 0)) || fail 'no PTRANS'
-    grep -Eq "^ +$ptrans tests completed and passed residual checks" hpccoutf.txt || fail 'not all PTRANS tests passed'
+    grep -Eq "^ +$ptrans tests completed and passed residual checks" hpccoutf.txt ||
+        fail 'not all PTRANS tests passed'
     [[ $(hpcc_summary MPIRandomAccess_Errors) == 0 ]] || fail 'errors in MPIRandomAccess'
     [[ $(hpcc_summary MPIRandomAccess_LCG_Errors) == 0 ]] || fail 'errors in MPIRandomAccess_LCG'
-    awk -v e="$(hpcc_summary MPIFFT_maxErr)" 'BEGIN { exit !(e != "" && e + 0 >= 0 && e + 0 < 1e-12) }' || fail 'the error of MPIFFT'
+    awk -v e="$(hpcc_summary MPIFFT_maxErr)" \
+        'BEGIN { exit !(e != "" && e + 0 >= 0 && e + 0 < 1e-12) }' || fail 'the error of MPIFFT'
     for key in MaxPingPongLatency_usec RandomlyOrderedRingLatency_usec MinPingPongBandwidth_GBytes \
         RandomlyOrderedRingBandwidth_GBytes; do
         awk -v v="$(hpcc_summary $key)" 'BEGIN { exit !(v + 0 > 0) }' || fail "$key"

@@ -49,5 +49,6 @@ for np in 1 2 4; do
     melt ob1 "$np"
     melt "$TM_TEST_PML" "$np"
     [[ $TM_TEST_PML != ob1 ]] || continue
-    diff "ob1.$np" "$TM_TEST_PML.$np" || fail "over $TM_TEST_PML the atoms move otherwise than over ob1, with $np ranks"
+    diff "ob1.$np" "$TM_TEST_PML.$np" ||
+        fail "over $TM_TEST_PML the atoms move otherwise than over ob1, with $np ranks"
 done

@@ -23,9 +23,11 @@ bench()
 
 for np in 1 2 5; do
     bench "$np" helloworld
-    (($(grep -c "^Hello, World! I am process  *[0-9]* of $np on" "$TM_WORK/out") == np)) || fail "helloworld, $np ranks"
+    (($(grep -c "^Hello, World! I am process  *[0-9]* of $np on" "$TM_WORK/out") == np)) ||
+        fail "helloworld, $np ranks"
     bench "$np" ringtest --size 1048576 --loop 20 --skip 2
-    grep -Eq "^time for 20 loops = [0-9.e+-]+ seconds \($np processes, 1048576 bytes\)$" "$TM_WORK/out" ||
+    grep -Eq "^time for 20 loops = [0-9.e+-]+ seconds \($np processes, 1048576 bytes\)$" \
+        "$TM_WORK/out" ||
         fail "ringtest, $np ranks"
 done
 bench 3 --threads ringtest --size 64 --loop 200

@@ -9,8 +9,8 @@ python=/usr/bin/python3
 "$python" -c 'import mpi4py' 2>/dev/null || skip 'mpi4py (package python3-mpi4py) is not installed'
 
 # Left out, over every PML:
-#   test_spawn    children hang in PMIx_Init now and then, and one test spawns more processes than fit a small machine (mpi/dynamic
-#                 has spawn)
+#   test_spawn    children hang in PMIx_Init now and then, and one test spawns more processes than
+#                 fit a small machine (mpi/dynamic has spawn)
 #   test_doc      reads the documentation, not MPI
 # And with more than one rank:
 #   test_util_dtlib   the same on each rank, about types only: a minute of processor time
@@ -24,8 +24,10 @@ suite_fetch()
         ln -s "$TM_MPI4PY_SOURCE" source
         return
     fi
-    command -v apt-get >/dev/null || skip 'no apt-get to fetch the source of mpi4py with; TM_MPI4PY_SOURCE may name it'
-    version=$(dpkg-query -W -f='${source:Version}' python3-mpi4py 2>/dev/null) || skip 'python3-mpi4py is not a package here'
+    command -v apt-get >/dev/null ||
+        skip 'no apt-get to fetch the source of mpi4py with; TM_MPI4PY_SOURCE may name it'
+    version=$(dpkg-query -W -f='${source:Version}' python3-mpi4py 2>/dev/null) ||
+        skip 'python3-mpi4py is not a package here'
     # shellcheck source=/dev/null
     . /etc/os-release
     mkdir -p apt/parts apt/lists/partial apt/cache
@@ -36,10 +38,12 @@ Suites: $VERSION_CODENAME
 Components: main
 Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 END
-    apt=(-q -o Dir::Etc::sourcelist=/nonexistent -o "Dir::Etc::sourceparts=$PWD/apt/parts" -o "Dir::State::Lists=$PWD/apt/lists"
+    apt=(-q -o Dir::Etc::sourcelist=/nonexistent -o "Dir::Etc::sourceparts=$PWD/apt/parts"
+        -o "Dir::State::Lists=$PWD/apt/lists"
         -o "Dir::Cache=$PWD/apt/cache" -o Acquire::http::Timeout=30 -o Acquire::Retries=0)
     if ! timeout 120 apt-get "${apt[@]}" update >apt.log 2>&1 ||
-        ! timeout 120 apt-get "${apt[@]}" source --download-only "mpi4py=$version" >>apt.log 2>&1; then
+        ! timeout 120 apt-get "${apt[@]}" source \
+            --download-only "mpi4py=$version" >>apt.log 2>&1; then
         grep '^E:' apt.log || true
         skip "apt has no source of mpi4py $version here; TM_MPI4PY_SOURCE may name a directory with it"
     fi
@@ -59,8 +63,8 @@ suite_words()
     (($1 == 1)) || words+=(-e test_util_dtlib)
 }
 
-# suite_results FILE...: what the ranks wrote to standard error, as a line "test ... result" for each
-# test of each rank.
+# suite_results FILE...: what the ranks wrote to standard error, as a line "test ... result" for
+# each test of each rank.
 suite_results()
 {
     # A test's name and its result may stand on two lines, and what a test prints between them.

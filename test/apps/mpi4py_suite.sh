@@ -17,11 +17,13 @@ suite()
     suite_words "$np"
     rm -rf output
     tm_mpirun_flags "$np"
-    OMPI_MCA_mpi_yield_when_idle=1 timeout "$((300 * ${TM_TEST_TIMEOUT_SCALE:-1}))" mpirun "${tm_mpirun_flags[@]}" --mca pml "$pml" --output-filename "$PWD/output" \
+    OMPI_MCA_mpi_yield_when_idle=1 timeout "$((300 * ${TM_TEST_TIMEOUT_SCALE:-1}))" mpirun \
+        "${tm_mpirun_flags[@]}" --mca pml "$pml" --output-filename "$PWD/output" \
         "${words[@]}" </dev/null >"log.$pml.$np" 2>&1 || rc=$?
     suite_results output/1/rank.*/stderr >"results.$pml.$np"
     echo "pml $pml, $np ranks: exit status $rc, $(grep -c ' ok$' "results.$pml.$np") ok," \
-        "$(grep -c ' skipped$' "results.$pml.$np") skipped, $(grep -cE ' (FAIL|ERROR)$' "results.$pml.$np") failed, $SECONDS s"
+        "$(grep -c ' skipped$' "results.$pml.$np") skipped," \
+        "$(grep -cE ' (FAIL|ERROR)$' "results.$pml.$np") failed, $SECONDS s"
     ((rc != 124)) || grep -a '\.\.\.' output/1/rank.0/stderr | tail -n 1
     return "$rc"
 }
@@ -31,7 +33,8 @@ failed=
 for np in 1 2 4; do
     rc=0
     suite "$TM_TEST_PML" "$np" || rc=$?
-    (($(grep -c ' ok$' "results.$TM_TEST_PML.$np") >= 1000 * np)) || fail "with $np ranks only a part of the tests has run"
+    (($(grep -c ' ok$' "results.$TM_TEST_PML.$np") >= 1000 * np)) ||
+        fail "with $np ranks only a part of the tests has run"
     if ((rc == 0)) && ! grep -qE ' (FAIL|ERROR)$' "results.$TM_TEST_PML.$np"; then
         continue
     fi

@@ -52,4 +52,5 @@ check -u 1048576 -O 1,3         # buffers at odd addresses
 echo "== measurement"
 app_over "$TM_TEST_PML" 2 NPopenmpi -u 4194304 -n 12 -o "$TM_WORK/np.out"
 awk 'NF != 3 || $1 < last || $2 <= 0 || $3 <= 0 { print "bad line: " $0; bad = 1 } { last = $1 }
-    END { if (NR < 100) { print NR " lines"; bad = 1 } exit bad }' "$TM_WORK/np.out" || fail 'the results do not make sense'
+    END { if (NR < 100) { print NR " lines"; bad = 1 } exit bad }' "$TM_WORK/np.out" ||
+    fail 'the results do not make sense'

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2034 # the variables are for the caller
-# What the scripts here share: the build, the environment of the component, and how a PML, or another MPI, is selected. Sourced,
-# with set -euo pipefail in force.
+# What the scripts here share: the build, the environment of the component, and how a PML, or
+# another MPI, is selected. Sourced, with set -euo pipefail in force.
 #
 # A peer is the name of a PML, or one of
 #   ofi     pml cm over libfabric, BENCH_OFI_PROVIDER (default tcp)
@@ -26,7 +26,8 @@ bench_make_temporary()
     bench_temporary+=("$bench_directory")
 }
 
-# bench_compile DIRECTORY COMPILER PROGRAM...: compiles what is out of date into DIRECTORY; NAME.so is made a library.
+# bench_compile DIRECTORY COMPILER PROGRAM...: compiles what is out of date into DIRECTORY; NAME.so
+# is made a library.
 bench_compile()
 {
     local directory=$1 compiler=$2 program flags
@@ -34,18 +35,18 @@ bench_compile()
     mkdir -p "$directory"
     for program in "$@"; do
         if [[ ! -x $directory/$program ||
-            -n $(find "$bench_source" -name '*.[ch]' -newer "$directory/$program" -print -quit) ]]; then
+            -n $(find "$bench_source" -name '*.[ch]' -newer "$directory/$program") ]]; then
             flags=()
             [[ $program != *.so ]] || flags=(-shared -fPIC -fno-builtin)
-            "$compiler" -O2 -g -Wall -Wextra -Wno-stringop-overflow -pthread "${flags[@]}" -o "$directory/$program.$$" \
-                "$bench_source/${program%.so}.c"
+            "$compiler" -O2 -g -Wall -Wextra -Wno-stringop-overflow -pthread "${flags[@]}" \
+                -o "$directory/$program.$$" "$bench_source/${program%.so}.c"
             mv -f "$directory/$program.$$" "$directory/$program"
         fi
     done
 }
 
-# bench_build PROGRAM...: compiles them into build/bench, or elsewhere where the tree cannot be written; sets bench_bin to the
-# place.
+# bench_build PROGRAM...: compiles them into build/bench, or elsewhere where the tree cannot be
+# written; sets bench_bin to the place.
 bench_build()
 {
     bench_bin=$bench_root/build/bench
@@ -77,7 +78,8 @@ bench_environment()
     fi
 }
 
-# bench_device NAME: tmdev: the verbs device in software stands in for libibverbs; empty: the machine's devices are used.
+# bench_device NAME: tmdev: the verbs device in software stands in for libibverbs; empty: the
+# machine's devices are used.
 bench_device()
 {
     [[ -n $1 ]] || return 0
@@ -85,7 +87,8 @@ bench_device()
     # shellcheck source-path=SCRIPTDIR source=../lib/tmdev.sh
     . "$bench_root/test/lib/tmdev.sh"
     bench_tmdev=$(TM_SRC=$bench_root TM_BUILD=$bench_bin tm_build_tmdev)
-    export LD_LIBRARY_PATH=$bench_tmdev${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} SYSFS_PATH=$bench_tmdev/sys
+    export LD_LIBRARY_PATH=$bench_tmdev${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+        SYSFS_PATH=$bench_tmdev/sys
     # what else in Open MPI would use an RDMA device is not what is measured
     export OMPI_MCA_mtl=^ofi OMPI_MCA_btl=^openib,ofi
 }
@@ -94,16 +97,18 @@ bench_device()
 bench_select()
 {
     case $1 in
-        ofi) bench_selection=(--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include "${BENCH_OFI_PROVIDER:-tcp}") ;;
+        ofi) bench_selection=(--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include
+            "${BENCH_OFI_PROVIDER:-tcp}") ;;
         ucx)
-            bench_selection=(--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any -x "UCX_TLS=posix,cma,self")
+            bench_selection=(--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any
+                -x "UCX_TLS=posix,cma,self")
             ;;
         *) bench_selection=(--mca pml "$1") ;;
     esac
 }
 
-# bench_mpirun SECONDS RANKS PEER COMMAND...: one job, a core for each rank while there are enough; with bench_binding=none
-# they are not bound. bench_options: further options of Open MPI's mpirun.
+# bench_mpirun SECONDS RANKS PEER COMMAND...: one job, a core for each rank while there are enough;
+# with bench_binding=none they are not bound. bench_options: further options of Open MPI's mpirun.
 bench_binding=core bench_options=()
 bench_mpirun()
 {
@@ -112,13 +117,13 @@ bench_mpirun()
     ((ranks <= $(nproc))) || placement=(--bind-to none --oversubscribe)
     # In the foreground, so that what ends this script ends the job, too.
     if [[ $peer == mpich ]]; then
-        timeout --foreground "$seconds" "${MPICH_EXEC:-mpiexec.mpich}" -bind-to "${placement[1]}" -np "$ranks" "$@" \
-            </dev/null
+        timeout --foreground "$seconds" "${MPICH_EXEC:-mpiexec.mpich}" -bind-to "${placement[1]}" \
+            -np "$ranks" "$@" </dev/null
         return
     fi
     bench_select "$peer"
-    timeout --foreground "$seconds" mpirun -np "$ranks" "${placement[@]}" "${bench_options[@]}" "${bench_selection[@]}" "$@" \
-        </dev/null
+    timeout --foreground "$seconds" mpirun -np "$ranks" "${placement[@]}" "${bench_options[@]}" \
+        "${bench_selection[@]}" "$@" </dev/null
 }
 
 # bench_first_error [FILE...]: the line of mpirun's output that says best why it failed.
@@ -126,12 +131,17 @@ bench_first_error()
 {
     awk '
         /ORTE_ERROR_LOG/ || /^[-=]*$/ || /^R / { next }
-        /^(It looks like MPI_INIT|likely to abort|fail during MPI_INIT|problems\.|information \(|developer\))/ { next }
+        /^(It looks like MPI_INIT|likely to abort|fail during MPI_INIT)/ { next }
+        /^(problems\.|information \(|developer\))/ { next }
         { gsub(/^[ \t]+|[ \t]+$/, "") }
         /\(\) failed$/ { reason = $0; next }
         reason != "" && /^-->/ { print reason " " $0; found = 1; exit }
         /^\[.*\] \*\*\* / { aborted = aborted == "" ? $0 : aborted; next }
         first == "" { first = $0 }
-        END { if (!found) print (reason != "" ? reason : first != "" ? first : aborted != "" ? aborted : "no message") }
+        END {
+            if (!found)
+                print (reason != "" ? reason : first != "" ? first :
+                    aborted != "" ? aborted : "no message")
+        }
     ' "$@"
 }

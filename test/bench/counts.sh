@@ -14,9 +14,11 @@
 expected=$TM_SRC/test/bench/counts.expected
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
-key="Open MPI $(ompi_info --parsable | sed -n 's/^ompi:version:full://p'), $(basename "$TM_CC") $("$TM_CC" -dumpfullversion), $(uname -m)"
+release=$(ompi_info --parsable | sed -n 's/^ompi:version:full://p')
+key="Open MPI $release, $(basename "$TM_CC") $("$TM_CC" -dumpfullversion), $(uname -m)"
 
-# measure: adds to the file `now` a line for each row, a text and a number, the least of what was seen so far.
+# measure: adds to the file `now` a line for each row, a text and a number, the least of what was
+# seen so far.
 measure()
 {
     "$TM_SRC/test/bench/instructions" --pml tm --prefix "$TM_PREFIX" --out counts >table 2>&1 || {
@@ -42,12 +44,18 @@ compare()
         {
             spare = ($2 ~ /^(self-expected|poll)/ ? 0.3 : 0.03) * expected[$2]
             if (spare < 1) spare = 1
-            if ($3 > expected[$2] + spare) { printf "%s: %s instructions, not %s\n", $2, $3, expected[$2]; bad = 1 }
-            if ($3 < expected[$2] - spare) printf "%s: %s instructions, no longer %s: renew counts.expected\n", $2, $3, expected[$2]
+            if ($3 > expected[$2] + spare) {
+                printf "%s: %s instructions, not %s\n", $2, $3, expected[$2]
+                bad = 1
+            }
+            if ($3 < expected[$2] - spare)
+                printf "%s: %s instructions, no longer %s: renew counts.expected\n", $2, $3,
+                    expected[$2]
             seen[$2] = 1
         }
         END {
-            for (row in expected) if (!(row in seen)) { print "this row is not counted any more: " row; bad = 1 }
+            for (row in expected)
+                if (!(row in seen)) { print "this row is not counted any more: " row; bad = 1 }
             exit bad
         }' "$expected" now
 }
@@ -66,4 +74,5 @@ for again in 1 2; do
     echo "counted once more ($again)"
     measure
 done
-compare || fail "the fast path costs more than test/bench/counts.expected says; if it must, TM_COUNTS_RENEW=yes test/run bench/counts writes the new numbers"
+compare ||
+    fail "the fast path costs more than test/bench/counts.expected says; if it must, TM_COUNTS_RENEW=yes test/run bench/counts writes the new numbers"

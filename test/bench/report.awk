@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# From raw.csv: the tables as text (default) or with -v format=html, or with -v metric=M -v variant=V -v pml=P the lines
-# "x median" that a plot needs.
+# From raw.csv: the tables as text (default) or with -v format=html, or with -v metric=M -v
+# variant=V -v pml=P the lines "x median" that a plot needs.
 #
 #   awk -v pmls="tm ob1 ucx" -v subject=tm [-v statistic=best] -f report.awk raw.csv
 #
-# A value is the median over the rounds of their medians, or with statistic=best the best over the rounds of their best batches
-# (memory: always the median). After it stands half the difference between the largest and the smallest round, in percent of the
-# median. The ratio is the subject's value to the best of the other peers' values.
+# A value is the median over the rounds of their medians, or with statistic=best the best over the
+# rounds of their best batches (memory: always the median). After it stands half the difference
+# between the largest and the smallest round, in percent of the median. The ratio is the subject's
+# value to the best of the other peers' values.
 
 BEGIN {
     FS = ","

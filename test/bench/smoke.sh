@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=180 quick=no needs=gnuplot
 #
-# The benchmarks run, and leave what they promise: a table, results that parse, plots.  No time is judged.
+# The benchmarks run, and leave what they promise: a table, results that parse, plots. No time is
+# judged.
 : "${TM_SRC:=$(cd "$(dirname "$0")/../.." && pwd)}"
 # shellcheck source-path=SCRIPTDIR source=../apps/app.bash
 . "$TM_SRC/test/apps/app.bash"
@@ -25,13 +26,16 @@ repetition,pml,metric,variant,x,median,best
 END
 report()
 {
-    awk -v pmls='a b c' -v subject=a "$@" -f "$TM_SRC/test/bench/report.awk" known.csv | tee known.txt
+    awk -v pmls='a b c' -v subject=a "$@" -f "$TM_SRC/test/bench/report.awk" known.csv |
+        tee known.txt
 }
 report
 grep -qE '^half +8 +2\.000 ±50% +5\.000 ±20% +9\.000 +0\.40$' known.txt ||
     fail 'the table has not the medians, not the spread, or not the ratio'
-grep -qE '^window +64 +300\.0 +100\.0 +200\.0 +1\.50$' known.txt || fail 'the best peer of a rate is not the largest'
-grep -qE '^np2 +64 +30\.00 +20\.00 +- +1\.50$' known.txt || fail 'of a bandwidth of OSU the best is not the largest'
+grep -qE '^window +64 +300\.0 +100\.0 +200\.0 +1\.50$' known.txt ||
+    fail 'the best peer of a rate is not the largest'
+grep -qE '^np2 +64 +30\.00 +20\.00 +- +1\.50$' known.txt ||
+    fail 'of a bandwidth of OSU the best is not the largest'
 report -v statistic=best
 grep -qE '^half +8 +1\.000 +3\.000 +3\.000 +0\.33$' known.txt || fail 'the table has not the best'
 report -v format=html
@@ -42,7 +46,8 @@ mkdir -p osu imb
 cat >osu/osu_latency <<'END'
 #!/bin/sh
 [ "${OMPI_COMM_WORLD_RANK:-0}" = 0 ] || exit 0
-printf '# OSU MPI Latency Test v7\n# Size          Latency (us)\n8                       0.25\n64                      0.50\n'
+printf '# OSU MPI Latency Test v7\n# Size          Latency (us)\n'
+printf '8                       0.25\n64                      0.50\n'
 END
 cat >imb/IMB-MPI1 <<'END'
 #!/bin/sh
@@ -59,13 +64,18 @@ chmod +x osu/osu_latency imb/IMB-MPI1
 # ---- the benchmarks
 compare=("$TM_SRC/test/bench/compare" --smoke --out "$TM_WORK/bench")
 "${compare[@]}" --peers "$TM_TEST_PML,ob1,no_such_pml" || fail 'test/bench/compare'
-grep -q '^no_such_pml: not available: ' bench/table.txt || fail 'a PML that does not exist is not reported'
-"${compare[@]}" --add --peers "$TM_TEST_PML,ob1" --osu osu --imb imb/IMB-MPI1 osu_latency imb:Exchange counts halo ||
+grep -q '^no_such_pml: not available: ' bench/table.txt ||
+    fail 'a PML that does not exist is not reported'
+"${compare[@]}" --add --peers "$TM_TEST_PML,ob1" --osu osu --imb imb/IMB-MPI1 osu_latency \
+    imb:Exchange counts halo ||
     fail 'test/bench/compare --osu'
-grep -q "^1,$TM_TEST_PML,osu_latency,np2,64,0.50,0.50$" bench/raw.csv || fail 'the result of OSU is not taken'
-grep -q '^1,ob1,imb:Exchange,np2,8,2.00,2.00$' bench/raw.csv || fail 'the result of IMB is not taken'
+grep -q "^1,$TM_TEST_PML,osu_latency,np2,64,0.50,0.50$" bench/raw.csv ||
+    fail 'the result of OSU is not taken'
+grep -q '^1,ob1,imb:Exchange,np2,8,2.00,2.00$' bench/raw.csv ||
+    fail 'the result of IMB is not taken'
 
-metrics=(latency_us bandwidth_mbs rate_mmps depth_us drain_us overlap_pct halo_us face_us memory_kib init_ms threads_mmps copies)
+metrics=(latency_us bandwidth_mbs rate_mmps depth_us drain_us overlap_pct halo_us face_us memory_kib
+    init_ms threads_mmps copies)
 ! command -v strace >/dev/null || metrics+=(calls)
 for pml in "$TM_TEST_PML" ob1; do
     for metric in "${metrics[@]}"; do
@@ -73,17 +83,21 @@ for pml in "$TM_TEST_PML" ob1; do
     done
 done
 awk -F, 'NR > 1 && (NF != 7 || $5 !~ /^[0-9]+$/ || $6 !~ /^-?[0-9.]+(e[-+]?[0-9]+)?$/ ||
-    $3 !~ /^(overlap_pct|calls|threads_mmps)$/ && $6 <= 0) { print; bad = 1 } END { exit bad }' bench/raw.csv ||
+    $3 !~ /^(overlap_pct|calls|threads_mmps)$/ && $6 <= 0) { print; bad = 1 }
+    END { exit bad }' bench/raw.csv ||
     fail 'raw.csv has values that are none'
 # 4 KiB: into the ring, out of it
-awk -F, -v pml="$TM_TEST_PML" '$2 == pml && $3 == "copies" { seen = 1; if ($6 < 0.9 || $6 > 4) { print; bad = 1 } }
+awk -F, -v pml="$TM_TEST_PML" \
+    '$2 == pml && $3 == "copies" { seen = 1; if ($6 < 0.9 || $6 > 4) { print; bad = 1 } }
     END { exit bad || !seen }' bench/raw.csv || fail 'the copies are not counted'
 [[ -s bench/table.txt ]] || fail 'no table'
 
 # ---- the thresholds: a file that Open MPI takes
 "$TM_SRC/test/bench/tune" --smoke --out tuned.conf || fail 'test/bench/tune'
-for parameter in pml_tm_eager_limit pml_tm_stream_limit pml_tm_shm_cooperative pml_tm_shm_copy_step pml_tm_wait; do
-    grep -qE "^# $parameter: time against the default .*: 1\.00, .*: [0-9]+\.[0-9]+$" tuned.conf || fail "no costs of $parameter"
+for parameter in pml_tm_eager_limit pml_tm_stream_limit pml_tm_shm_cooperative \
+    pml_tm_shm_copy_step pml_tm_wait; do
+    grep -qE "^# $parameter: time against the default .*: 1\.00, .*: [0-9]+\.[0-9]+$" tuned.conf ||
+        fail "no costs of $parameter"
 done
 echo 'pml_tm_eager_limit = 4096' >>tuned.conf
 OMPI_MCA_mca_base_param_files=$PWD/tuned.conf ompi_info --parsable --param pml tm --level 9 |
@@ -92,5 +106,6 @@ for plot in latency bandwidth rate depth threads; do
     [[ $(head -c 4 "bench/$plot.png" | tail -c 3) == PNG ]] || fail "$plot.png is no PNG"
     (($(stat -c %s "bench/$plot.png") > 5000)) || fail "$plot.png is empty"
 done
-(($(grep -c 'src="data:image/png;base64,' bench/index.html) == 5)) || fail 'index.html has not the five plots'
+(($(grep -c 'src="data:image/png;base64,' bench/index.html) == 5)) ||
+    fail 'index.html has not the five plots'
 ! grep -E 'src="[^d]|href=' bench/index.html || fail 'index.html needs other files'

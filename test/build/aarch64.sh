@@ -11,8 +11,9 @@
 root=$TM_SRC/build/aarch64
 triplet=aarch64-linux-gnu
 packages=(
-    libcmocka-dev libcmocka0 libevent-core-2.1-7 libevent-pthreads-2.1-7 libhwloc-dev libhwloc15 libibverbs-dev libibverbs1
-    libnl-3-200 libnl-route-3-200 libopenmpi-dev libopenmpi3 libpmix-dev libpmix2 librdmacm-dev librdmacm1 libudev1 zlib1g
+    libcmocka-dev libcmocka0 libevent-core-2.1-7 libevent-pthreads-2.1-7 libhwloc-dev libhwloc15
+    libibverbs-dev libibverbs1 libnl-3-200 libnl-route-3-200 libopenmpi-dev libopenmpi3 libpmix-dev
+    libpmix2 librdmacm-dev librdmacm1 libudev1 zlib1g
 )
 
 # fetch: make sure that the packages are there. With lists of apt's own, for this host knows of no
@@ -23,9 +24,12 @@ fetch()
     [[ $(cat "$root/complete" 2>/dev/null) != "${packages[*]}" ]] || return 0
     rm -rf "$root"
     mkdir -p "$root"/{lists/partial,cache,debs}
-    apt=(apt-get -q -o "Dir::State::Lists=$root/lists" -o "Dir::Cache=$root/cache" -o Dir::State::status=/dev/null
-        -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Acquire::Retries=0 -o Acquire::http::Timeout=20)
-    (cd "$root/debs" && "${apt[@]}" update && "${apt[@]}" download "${packages[@]}") >fetch.log 2>&1 || {
+    apt=(apt-get -q -o "Dir::State::Lists=$root/lists" -o "Dir::Cache=$root/cache"
+        -o Dir::State::status=/dev/null
+        -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Acquire::Retries=0
+        -o Acquire::http::Timeout=20)
+    (cd "$root/debs" && "${apt[@]}" update &&
+        "${apt[@]}" download "${packages[@]}") >fetch.log 2>&1 || {
         tail -n 5 fetch.log
         skip "apt has no packages for arm64 here"
     }
@@ -40,13 +44,18 @@ fetch
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
 lib=$root/root/usr/lib/$triplet
-includes=(-I"$TM_BUILD" -I"$TM_SRC/common" -I"$TM_SRC" -I"$TM_SRC/test/unit" -isystem "$lib/openmpi/include/openmpi"
-    -isystem "$lib/openmpi/include" -isystem "$root/root/usr/include" -isystem "$root/root/usr/include/$triplet")
+includes=(-I"$TM_BUILD" -I"$TM_SRC/common" -I"$TM_SRC" -I"$TM_SRC/test/unit"
+    -isystem "$lib/openmpi/include/openmpi"
+    -isystem "$lib/openmpi/include" -isystem "$root/root/usr/include"
+    -isystem "$root/root/usr/include/$triplet")
 read -ra flags <<<"-g -O2 ${TM_CFLAGS/-mcx16/}"
 
-mapfile -t sources < <(find "$TM_SRC/common" "$TM_SRC/pml_tm" "$TM_SRC/btl_fabric" -name '*.c' ! -path '*/ompi5_headers/*')
+mapfile -t sources < <(find "$TM_SRC/common" "$TM_SRC/pml_tm" "$TM_SRC/btl_fabric" -name '*.c' \
+    ! -path '*/ompi5_headers/*')
 mkdir objects
-(cd objects && "$triplet-gcc" "${flags[@]}" "${includes[@]}" -DHAVE_CONFIG_H -DFAB_HAVE_VERBS=1 -DFAB_HAVE_RDMACM=1 \
+(cd objects &&
+    "$triplet-gcc" "${flags[@]}" "${includes[@]}" -DHAVE_CONFIG_H -DFAB_HAVE_VERBS=1 \
+        -DFAB_HAVE_RDMACM=1 \
     '-DPML_TM_HELP_DIR="/"' -c "${sources[@]}") ||
     fail 'it does not compile for aarch64'
 echo "compiled: ${#sources[@]} sources"
@@ -61,10 +70,13 @@ unit()
     # shellcheck disable=SC2031 # it is this function's
     read -ra ldflags <<<"${tm_key[ldflags]-}"
     echo "== $name"
-    "$triplet-gcc" "${flags[@]}" "${cflags[@]}" "${includes[@]}" -o "$name" "$file" "${more[@]}" "${ldflags[@]}" -L"$lib" \
-        -L"$lib/openmpi/lib" -Wl,-rpath-link,"$lib:$lib/openmpi/lib" -Wl,--as-needed -lopen-pal -lcmocka -lm ||
+    "$triplet-gcc" "${flags[@]}" "${cflags[@]}" "${includes[@]}" -o "$name" "$file" "${more[@]}" \
+        "${ldflags[@]}" -L"$lib" \
+        -L"$lib/openmpi/lib" -Wl,-rpath-link,"$lib:$lib/openmpi/lib" -Wl,--as-needed -lopen-pal \
+        -lcmocka -lm ||
         fail "$name does not compile for aarch64"
-    timeout $((300 * ${TM_TEST_TIMEOUT_SCALE:-1})) qemu-aarch64 -L "/usr/$triplet" -E "LD_LIBRARY_PATH=$lib:$lib/openmpi/lib" \
+    timeout $((300 * ${TM_TEST_TIMEOUT_SCALE:-1})) qemu-aarch64 -L "/usr/$triplet" \
+        -E "LD_LIBRARY_PATH=$lib:$lib/openmpi/lib" \
         -E TM_TEST_OPS=20000 -E TM_TEST_RUNS=50 "./$name" >"$name.log" 2>&1 || {
         tail -n 20 "$name.log"
         fail "$name under qemu-aarch64"

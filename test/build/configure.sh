@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300
 #
-# configure names what is missing and who has it; it refuses other series of Open MPI; it installs
-# where it is told.
+# configure names what is missing and which package has it; it refuses other series of Open MPI; it
+# installs into the given directories.
 . "$TM_SRC/test/lib/script.sh"
 
 # refused OPTION...: configure must fail; its output is then in the file log.
@@ -32,7 +32,8 @@ done
 
 # All that is missing comes in one list.
 CPPFLAGS="-Dprocess_vm_readv=no_such_function_1 -Dmemfd_create=no_such_function_2"
-refused --with-ompi="$PWD/nothing" CPPFLAGS="$CPPFLAGS" ac_cv_func_process_vm_readv=no ac_cv_func_memfd_create=no
+refused --with-ompi="$PWD/nothing" CPPFLAGS="$CPPFLAGS" ac_cv_func_process_vm_readv=no \
+    ac_cv_func_memfd_create=no
 require "process_vm_readv not found" log
 require "memfd_create not found" log
 require "ompi_config.h not found" log
@@ -42,11 +43,14 @@ cd ..
 # finds its library.
 mkdir own
 cd own
-"$TM_SRC/configure" --prefix=/opt/tm --with-componentdir >log 2>&1 || fail "configure --with-componentdir"
+"$TM_SRC/configure" --prefix=/opt/tm --with-componentdir >log 2>&1 ||
+    fail "configure --with-componentdir"
 make -j"$(nproc)" install DESTDIR="$PWD/root" >>log 2>&1 || fail "make install"
 # shellcheck source=/dev/null
 . test/config.sh
-[[ -f root$TM_OMPI_PKGLIBDIR/mca_pml_tm.so ]] || fail "--with-componentdir did not install into $TM_OMPI_PKGLIBDIR"
-readelf -dW "root$TM_OMPI_PKGLIBDIR/mca_pml_tm.so" | grep 'RUNPATH.*:/opt/tm/lib\]' || fail "RUNPATH lacks the library's directory"
+[[ -f root$TM_OMPI_PKGLIBDIR/mca_pml_tm.so ]] ||
+    fail "--with-componentdir did not install into $TM_OMPI_PKGLIBDIR"
+readelf -dW "root$TM_OMPI_PKGLIBDIR/mca_pml_tm.so" | grep 'RUNPATH.*:/opt/tm/lib\]' ||
+    fail "RUNPATH lacks the library's directory"
 find root -type f | sed 's@^root@@' | sort
 [[ -z $(find root -name '*.la') ]] || fail "libtool archives are installed"

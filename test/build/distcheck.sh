@@ -20,6 +20,7 @@ tar tzf pml_tm-*.tar.gz | sed 's@^[^/]*/@@' | LC_ALL=C sort >archive
 (cd "$TM_SRC" && find common pml_tm test doc -type f ! -name '*.pyc') | LC_ALL=C sort >tree
 missing=$(LC_ALL=C comm -13 archive tree)
 [[ -z $missing ]] || fail "not in the archive: $missing"
-for file in LICENSE autogen.sh configure configure.ac configure.m4 Makefile.am Makefile.in quickstart .ci/run; do
+for file in LICENSE autogen.sh configure configure.ac configure.m4 Makefile.am Makefile.in \
+    quickstart .ci/run; do
     grep -qx "$file" archive || fail "not in the archive: $file"
 done

@@ -33,11 +33,14 @@ for sh in bash dash zsh; do
     echo "== $sh"
     here=$(cd "$TM_PREFIX" && pwd -P)/lib/openmpi
     expect "$here:SYS_DEFAULT:USER_DEFAULT" "$(value $sh ". '$TM_PREFIX/$env_sh'")"
-    expect "$here:SYS_DEFAULT:USER_DEFAULT" "$(value $sh ". '$TM_PREFIX/$env_sh'; . '$TM_PREFIX/$env_sh'")"
+    expect "$here:SYS_DEFAULT:USER_DEFAULT" \
+        "$(value $sh ". '$TM_PREFIX/$env_sh'; . '$TM_PREFIX/$env_sh'")"
     expect "$here:/x:SYS_DEFAULT" \
         "$(OMPI_MCA_mca_base_component_path=/x:SYS_DEFAULT value $sh ". '$TM_PREFIX/$env_sh'; . '$TM_PREFIX/$env_sh'")"
     # No helper of its own stays behind.
-    expect "" "$($sh -c ". '$TM_PREFIX/$env_sh'; set; typeset -f 2>/dev/null" | grep -v EXECUTION_STRING | grep _pml_tm || true)"
+    expect "" \
+        "$($sh -c ". '$TM_PREFIX/$env_sh'; set; typeset -f 2>/dev/null" | grep -v EXECUTION_STRING |
+            grep _pml_tm || true)"
 
     # dash does not say where a sourced file is.
     if [[ $sh == dash ]]; then
@@ -62,6 +65,9 @@ program=$(tm_mpi_program hello)
 tm_mpirun 2 "$program"
 require "hello: errors=0"
 require_quiet
-ompi_info --param pml tm --level 9 | grep -q 'pml_tm_' || fail "ompi_info does not see the moved component"
-loaded=$(LD_DEBUG=libs ompi_info --param pml tm 2>&1 | grep -oE 'calling init: .*libmca_common_tm-[0-9.]*.so' | sort -u)
-grep -qF "with space/moved/lib/openmpi/../libmca_common_tm-" <<<"$loaded" || fail "the moved component uses another copy's library: $loaded"
+ompi_info --param pml tm --level 9 | grep -q 'pml_tm_' ||
+    fail "ompi_info does not see the moved component"
+loaded=$(LD_DEBUG=libs ompi_info --param pml tm 2>&1 |
+    grep -oE 'calling init: .*libmca_common_tm-[0-9.]*.so' | sort -u)
+grep -qF "with space/moved/lib/openmpi/../libmca_common_tm-" <<<"$loaded" ||
+    fail "the moved component uses another copy's library: $loaded"

@@ -38,15 +38,18 @@ add seldom 'TEST: short=no' true
 runs 1
 rm -f /dev/shm/tm-harness
 grep -qE '^PASS +mpi/good ' log || fail 'good did not pass'
-grep -qE '^FAIL +mpi/leaves_file .*file left behind: /dev/shm/tm-harness' log || fail 'the file was not seen'
+grep -qE '^FAIL +mpi/leaves_file .*file left behind: /dev/shm/tm-harness' log ||
+    fail 'the file was not seen'
 grep -qE '^FAIL +mpi/leaves_process .*process left behind: ' log || fail 'the process was not seen'
 grep -qE '^FAIL +mpi/hangs .*timeout' log || fail 'the time limit was not seen'
 grep -qE '^SKIP +mpi/needs .*no_such_program missing' log || fail 'a missing program is not said'
 grep -qE '^Missing here.*no_such_program' log || fail 'a missing program is not said at the start'
 require '3 passed, 3 failed, 1 skipped' log
 (($(wc -l <build/times.tsv) == 8)) || fail 'times.tsv has not all cases'
-grep -qE '<testsuite name="test" tests="7" failures="3" skipped="1"' build/junit.xml || fail 'junit.xml has not all cases'
-python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' build/junit.xml || fail 'junit.xml is not XML'
+grep -qE '<testsuite name="test" tests="7" failures="3" skipped="1"' build/junit.xml ||
+    fail 'junit.xml has not all cases'
+python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' build/junit.xml ||
+    fail 'junit.xml is not XML'
 
 TM_REQUIRE=programs runs 1 mpi/needs
 require '0 passed, 1 failed' log
@@ -62,7 +65,8 @@ says quiet '' 'puts("errors=0")'
 says complains '' 'fputs("something is wrong\n", stderr)'
 says announced 'stderr=wrong' 'fputs("something is wrong\n", stderr)'
 runs 1 mpi/quiet mpi/complains mpi/announced
-grep -qE '^FAIL +mpi/complains/1/np1 .*unexpected on standard error' log || fail 'standard error was not looked at'
+grep -qE '^FAIL +mpi/complains/1/np1 .*unexpected on standard error' log ||
+    fail 'standard error was not looked at'
 require '2 passed, 1 failed' log
 rm tree/test/mpi/*.c
 
@@ -77,7 +81,8 @@ runs 0 --short mpi/same
 require '1 passed, 0 failed' log
 
 # Directives that would be ignored.
-for text in $'TEST: timeout=20\n# quick=yes' 'TEST timeout=20' 'TEST: unknown=1' 'TEST: timeout 20'; do
+for text in $'TEST: timeout=20\n# quick=yes' 'TEST timeout=20' 'TEST: unknown=1' \
+    'TEST: timeout 20'; do
     add bad "$text" true
     runs 2 --list
 done
@@ -86,32 +91,44 @@ rm tree/test/mpi/bad.sh
 # A time-out is a fault of Open MPI only if nothing waits in the component.
 stacks()
 {
-    printf '%s\n' 'TIMEOUT: not done after 60 s; where it was:' '--- process 1: mpirun' '#0 poll ()' "$@" >stacks.txt
+    printf '%s\n' 'TIMEOUT: not done after 60 s; where it was:' '--- process 1: mpirun' \
+        '#0 poll ()' "$@" >stacks.txt
 }
-fence=('--- process 2: program' '#1  PMIx_Fence (procs=0x0) from libpmix.so' '#2  ompi_mpi_finalize () from libmpi.so')
+fence=('--- process 2: program' '#1  PMIx_Fence (procs=0x0) from libpmix.so'
+    '#2  ompi_mpi_finalize () from libmpi.so')
 stacks "${fence[@]}"
 tm_is_upstream 'PMIx_Fence' stacks.txt || fail 'a time-out in Open MPI is not known'
-stacks "${fence[@]}" '--- process 3: program' '#1  mca_pml_tm_recv (addr=0x1) at pml_tm/pml_tm_recv.c:10' '#2  PMPI_Recv () from libmpi.so'
-! tm_is_upstream 'PMIx_Fence' stacks.txt || fail 'a receive that does not end is taken for a fault of Open MPI'
-stacks "${fence[@]}" '--- process 3: program' '#1  fab_progress (dom=0x1) at common/fabric/fab.c:10' '#2  PMPI_Wait () from libmpi.so'
-! tm_is_upstream 'PMIx_Fence' stacks.txt || fail 'a wait that does not end is taken for a fault of Open MPI'
-stacks "${fence[@]}" '--- process 3: program' '#1  mca_pml_tm_recv (addr=0x1) at pml_tm/pml_tm_recv.c:10' '#2  PMPI_Comm_spawn () from libmpi.so'
-tm_is_upstream 'PMIx_Fence' stacks.txt || fail 'a rank that waits for the one that spawns counts against Open MPI'
+stacks "${fence[@]}" '--- process 3: program' \
+    '#1  mca_pml_tm_recv (addr=0x1) at pml_tm/pml_tm_recv.c:10' '#2  PMPI_Recv () from libmpi.so'
+! tm_is_upstream 'PMIx_Fence' stacks.txt ||
+    fail 'a receive that does not end is taken for a fault of Open MPI'
+stacks "${fence[@]}" '--- process 3: program' \
+    '#1  fab_progress (dom=0x1) at common/fabric/fab.c:10' '#2  PMPI_Wait () from libmpi.so'
+! tm_is_upstream 'PMIx_Fence' stacks.txt ||
+    fail 'a wait that does not end is taken for a fault of Open MPI'
+stacks "${fence[@]}" '--- process 3: program' \
+    '#1  mca_pml_tm_recv (addr=0x1) at pml_tm/pml_tm_recv.c:10' \
+    '#2  PMPI_Comm_spawn () from libmpi.so'
+tm_is_upstream 'PMIx_Fence' stacks.txt ||
+    fail 'a rank that waits for the one that spawns counts against Open MPI'
 
 # A crash is a fault of Open MPI only after the program is done, and outside of the component.
 # A script's job then runs once more.
 crashed()
 {
     printf '%s\n' "$1" >out.txt
-    printf '%s\n' 'Signal: Segmentation fault (11)' "[ 2] libopen-rte.so.40(orte_finalize+0x6c)" "${@:2}" >err.txt
+    printf '%s\n' 'Signal: Segmentation fault (11)' "[ 2] libopen-rte.so.40(orte_finalize+0x6c)" \
+        "${@:2}" >err.txt
 }
 crashed 'errors=0'
 tm_crashed_upstream out.txt err.txt || fail 'a crash in orte_finalize() is not known'
 crashed 'errors=0' '[ 1] mca_pml_tm.so(mca_pml_tm_finalize+0x10)'
-! tm_crashed_upstream out.txt err.txt || fail 'a crash in the component is taken for a fault of Open MPI'
+! tm_crashed_upstream out.txt err.txt ||
+    fail 'a crash in the component is taken for a fault of Open MPI'
 for words in '' 'errors=3'; do
     crashed "$words"
-    ! tm_crashed_upstream out.txt err.txt || fail "a crash of a program that said '$words' is taken for a fault of Open MPI"
+    ! tm_crashed_upstream out.txt err.txt ||
+        fail "a crash of a program that said '$words' is taken for a fault of Open MPI"
 done
 mpirun()
 {
@@ -122,5 +139,6 @@ mpirun()
 for crashes in 0 1 2; do
     runs=0 rc=0
     tm_mpirun 1 program >/dev/null 2>&1 || rc=$?
-    ((rc == (crashes == 2 ? 139 : 0) && runs == (crashes == 0 ? 1 : 2))) || fail "$crashes crashes: tm_mpirun's status is $rc, after $runs runs"
+    ((rc == (crashes == 2 ? 139 : 0) && runs == (crashes == 0 ? 1 : 2))) ||
+        fail "$crashes crashes: tm_mpirun's status is $rc, after $runs runs"
 done

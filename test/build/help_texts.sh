@@ -22,24 +22,29 @@ check_params()
 
 check_params pml tm
 check_params btl fabric
-[[ $(grep -c 'param:"\?btl_fabric_shm_ring_size"\?:help:' info) == 1 ]] || fail "btl fabric does not have the fabric's parameters"
+[[ $(grep -c 'param:"\?btl_fabric_shm_ring_size"\?:help:' info) == 1 ]] ||
+    fail "btl fabric does not have the fabric's parameters"
 
 mapfile -t sources < <(find "$TM_SRC/common" "$TM_SRC/pml_tm" "$TM_SRC/btl_fabric" -name '*.[ch]')
 mapfile -t helps < <(find "$TM_SRC/common" "$TM_SRC/pml_tm" "$TM_SRC/btl_fabric" -name 'help-*.txt')
 [[ -n ${helps[*]} ]] || fail "no help file"
 topics=$(sed -nE 's/^\[(.+)\]$/\1/p' "${helps[@]}")
-[[ -z $(sort <<<"$topics" | uniq -d) ]] || fail "a topic is there twice: $(sort <<<"$topics" | uniq -d)"
+[[ -z $(sort <<<"$topics" | uniq -d) ]] ||
+    fail "a topic is there twice: $(sort <<<"$topics" | uniq -d)"
 
 # Literal topics of mca_pml_tm_show_help(), and of btl_fabric's show_help(), exist, and the files
 # are installed.
-cat "${sources[@]}" | tr '\n' ' ' | grep -aoP 'show_help\(\s*"[^"]+"' | sed -E 's/.*\("([^"]+)"$/\1/' | sort -u >used ||
+cat "${sources[@]}" | tr '\n' ' ' | grep -aoP 'show_help\(\s*"[^"]+"' |
+    sed -E 's/.*\("([^"]+)"$/\1/' | sort -u >used ||
     fail "no help message is used"
 while read -r topic; do
     echo "used: [$topic]"
-    grep -qxF "[$topic]" <<<"$(sed -nE 's/^(\[.+\])$/\1/p' "${helps[@]}")" || fail "no help file has a topic [$topic]"
+    grep -qxF "[$topic]" <<<"$(sed -nE 's/^(\[.+\])$/\1/p' "${helps[@]}")" ||
+        fail "no help file has a topic [$topic]"
 done <used
 for file in "${helps[@]}"; do
-    [[ -r $TM_PREFIX/share/openmpi/$(basename "$file") ]] || fail "the help file $(basename "$file") is not installed"
+    [[ -r $TM_PREFIX/share/openmpi/$(basename "$file") ]] ||
+        fail "the help file $(basename "$file") is not installed"
 done
 
 # And every topic stands in the sources as a string: used directly, or handed to a function that

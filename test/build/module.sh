@@ -5,7 +5,8 @@
 # The environment module does what env.sh does, and unloading it leaves nothing.
 . "$TM_SRC/test/lib/script.sh"
 
-command -v modulecmd >/dev/null || [[ -x /usr/lib/x86_64-linux-gnu/modulecmd.tcl ]] || skip "environment-modules is not installed"
+command -v modulecmd >/dev/null || [[ -x /usr/lib/x86_64-linux-gnu/modulecmd.tcl ]] ||
+    skip "environment-modules is not installed"
 # shellcheck source=/dev/null
 . /usr/share/modules/init/bash
 module use "$TM_PREFIX/share/pml_tm/modulefiles"
@@ -16,7 +17,8 @@ module load pml_tm
     fail "the path is $OMPI_MCA_mca_base_component_path, env.sh makes it $wanted"
 ompi_info --param pml tm --level 9 | grep -q pml_tm_ || fail "ompi_info does not see the component"
 module unload pml_tm
-[[ -z ${OMPI_MCA_mca_base_component_path-} ]] || fail "unloaded, $OMPI_MCA_mca_base_component_path stays"
+[[ -z ${OMPI_MCA_mca_base_component_path-} ]] ||
+    fail "unloaded, $OMPI_MCA_mca_base_component_path stays"
 
 # A path of the user's stays.
 export OMPI_MCA_mca_base_component_path=/of/the/user:SYS_DEFAULT

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=60 quick=yes
 #
-# How quickstart gets packages where dnf has them (RHEL, Fedora), with an rpm and a dnf that only write down how they are called:
-# what is missing is installed by one call, nothing is called if all is there, and who may not install is told what to have done.
+# How quickstart gets packages where dnf has them (RHEL, Fedora), with an rpm and a dnf that only
+# write down how they are called: what is missing is installed by one call, nothing is called if
+# all is there, and a user who may not install packages gets the command for an administrator.
 . "$TM_SRC/test/lib/script.sh"
 
 mkdir bin
@@ -39,7 +40,8 @@ install()
 
 echo "gcc make" >installed
 install gcc openmpi-devel make pmix-devel || fail "packages were not installed"
-[[ $(cat calls) == "dnf install -q -y openmpi-devel pmix-devel" ]] || fail "dnf was called otherwise: $(cat calls)"
+[[ $(cat calls) == "dnf install -q -y openmpi-devel pmix-devel" ]] ||
+    fail "dnf was called otherwise: $(cat calls)"
 
 install gcc make || fail "all is there, and it fails"
 [[ ! -s calls ]] || fail "all is there, and dnf is called: $(cat calls)"

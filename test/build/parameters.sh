@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=60 quick=yes
 #
-# The lists of parameters in doc/tuning.md and README are what ompi_info says: all in the former, those up to level 4 in the
-# latter.  TM_PARAMETERS_RENEW=yes test/run build/parameters writes them.
+# The lists of parameters in doc/tuning.md and README are what ompi_info says: all in the former,
+# those up to level 4 in the latter. TM_PARAMETERS_RENEW=yes test/run build/parameters writes them.
 . "$TM_SRC/test/lib/script.sh"
 
-# rows TYPE COMPONENT: a line "parameter|level|default|allowed|help" for each parameter of the component that its own table has.
+# rows TYPE COMPONENT: a line "parameter|level|default|allowed|help" for each parameter of the
+# component that its own table has.
 rows()
 {
     # A build without verbs says so where it lists the providers.
-    ompi_info --param "$1" "$2" --level 9 --parsable | sed -E 's/ \(not in this build\)//' | awk -v prefix="mca:$1:$2:param:" '
+    ompi_info --param "$1" "$2" --level 9 --parsable | sed -E 's/ \(not in this build\)//' |
+        awk -v prefix="mca:$1:$2:param:" '
         index($0, prefix) != 1 { next }
         {
             line = substr($0, length(prefix) + 1)
@@ -52,7 +54,8 @@ table()
     rows "$1" "$2" | sed -E 's/\|/ | /g; s/^([^ ]+)/| `\1`/; s/$/ |/'
 }
 
-# list: for README, the default with its unit, the first sentence of each help text, and the words that are allowed.
+# list: for README, the default with its unit, the first sentence of each help text, and the words
+# that are allowed.
 list()
 {
     rows pml tm | awk -F '|' '
@@ -79,11 +82,13 @@ list()
         }'
 }
 
-# compare FILE FIRST LAST NEW: the lines of FILE between the two lines that match are those in NEW, or become so.
+# compare FILE FIRST LAST NEW: the lines of FILE between the two lines that match are those in NEW,
+# or become so.
 compare()
 {
     local file=$TM_SRC/$1
-    awk -v first="$2" -v last="$3" 'in_list && $0 ~ last { exit } in_list { print } $0 ~ first { in_list = 1 }' "$file" >have
+    awk -v first="$2" -v last="$3" \
+        'in_list && $0 ~ last { exit } in_list { print } $0 ~ first { in_list = 1 }' "$file" >have
     if [[ ${TM_PARAMETERS_RENEW-} == yes ]]; then
         awk -v first="$2" -v last="$3" -v new="$4" '
             in_list && $0 ~ last { in_list = 0 }
@@ -97,7 +102,8 @@ compare()
 
 table pml tm >table.pml
 table btl fabric >table.btl
-(($(wc -l <table.pml) > 30 && $(wc -l <table.btl) > 4)) || fail "ompi_info lists fewer parameters than there are"
+(($(wc -l <table.pml) > 30 && $(wc -l <table.btl) > 4)) ||
+    fail "ompi_info lists fewer parameters than there are"
 compare doc/tuning.md '^<!-- pml tm' '^<!-- end' table.pml
 compare doc/tuning.md '^<!-- btl fabric' '^<!-- end' table.btl
 

@@ -7,7 +7,8 @@
 . "$TM_SRC/test/lib/script.sh"
 
 mkdir copy
-tar -C "$TM_SRC" --exclude=./build --exclude=./.git --exclude=./install --exclude=./results -cf - . | tar -C copy -xf -
+tar -C "$TM_SRC" --exclude=./build --exclude=./.git --exclude=./install --exclude=./results -cf - \
+    . | tar -C copy -xf -
 cd copy
 ./quickstart || fail "quickstart"
 for file in netpipe.txt netpipe.png bench/table.txt bench/latency.png bench/bandwidth.png; do
@@ -16,4 +17,5 @@ done
 for plot in results/*.png results/bench/*.png; do
     [[ $(head -c 4 "$plot" | tail -c 3) == PNG ]] || fail "$plot is no picture"
 done
-awk 'NR > 2 && NF == 6 && $2 > 0 && $3 > 0 { n++ } END { exit !(n > 20) }' results/netpipe.txt || fail "the table has gaps"
+awk 'NR > 2 && NF == 6 && $2 > 0 && $3 > 0 { n++ } END { exit !(n > 20) }' results/netpipe.txt ||
+    fail "the table has gaps"

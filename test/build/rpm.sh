@@ -10,7 +10,8 @@
 command -v rpmbuild >/dev/null || skip "rpmbuild is not installed (package rpm)"
 "$TM_SRC/configure" >configure.log 2>&1 || fail "configure: $(tail -n 5 configure.log)"
 make dist >dist.log 2>&1 || fail "make dist: $(tail -n 5 dist.log)"
-rpmbuild -tb --nodeps --define "_topdir $PWD/rpm" --define "_lib lib" pml_tm-*.tar.gz >rpmbuild.log 2>&1 || {
+rpmbuild -tb --nodeps --define "_topdir $PWD/rpm" --define "_lib lib" \
+    pml_tm-*.tar.gz >rpmbuild.log 2>&1 || {
     tail -n 40 rpmbuild.log
     fail "rpmbuild"
 }

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=60 quick=yes
 #
-# Open MPI loads components with RTLD_GLOBAL: what they export, all others see.  The libraries export what is meant to be
-# exported, name what guards and finds them, and nothing more.  libibverbs comes with the provider verbs alone.
+# Open MPI loads components with RTLD_GLOBAL: what they export, all others see. The libraries
+# export what is meant to be exported, name what guards and finds them, and nothing more.
+# libibverbs comes with the provider verbs alone.
 . "$TM_SRC/test/lib/script.sh"
 
 pml=$(find "$TM_PREFIX" -name mca_pml_tm.so)
@@ -18,13 +19,17 @@ exported()
 }
 
 verbs=$(find "$TM_PREFIX" -name 'libmca_common_tm_verbs-*.so')
-[[ $(exported "$pml") == mca_pml_tm_component ]] || fail "mca_pml_tm.so exports: $(exported "$pml" | tr '\n' ' ')"
-[[ $(exported "$btl") == mca_btl_fabric_component ]] || fail "mca_btl_fabric.so exports: $(exported "$btl" | tr '\n' ' ')"
+[[ $(exported "$pml") == mca_pml_tm_component ]] ||
+    fail "mca_pml_tm.so exports: $(exported "$pml" | tr '\n' ' ')"
+[[ $(exported "$btl") == mca_btl_fabric_component ]] ||
+    fail "mca_btl_fabric.so exports: $(exported "$btl" | tr '\n' ' ')"
 
 # Declarations are FAB_EXPORT ... name( or name; on one line.
-cat "$TM_SRC"/common/*/*.h | grep -E '^FAB_EXPORT' | sed -E 's/^[^(;]*[ *]([a-z_0-9]+)[(;].*/\1/' | LC_ALL=C sort -u >declared
+cat "$TM_SRC"/common/*/*.h | grep -E '^FAB_EXPORT' | sed -E 's/^[^(;]*[ *]([a-z_0-9]+)[(;].*/\1/' |
+    LC_ALL=C sort -u >declared
 exported "$common" >defined
-diff declared defined || fail "libmca_common_tm.so does not export what the headers declare FAB_EXPORT (<), but (>)"
+diff declared defined ||
+    fail "libmca_common_tm.so does not export what the headers declare FAB_EXPORT (<), but (>)"
 forbid '^(|fab_.*[^a-z0-9_].*|([^f]|f[^a]|fa[^b]).*)$' defined
 
 for file in "$pml" "$btl" "$common" $verbs; do
@@ -41,17 +46,22 @@ for file in "$pml" "$btl"; do
     # An Open MPI with libtool archives adds its own directory.
     sed "s@\[$TM_OMPI_LIBDIR:@[@" dynamic >runpath
     # shellcheck disable=SC2016 # for the loader to expand
-    grep -E 'RUNPATH.*\[\$ORIGIN/\.\.' runpath || fail "$file does not look for its library beside itself first"
+    grep -E 'RUNPATH.*\[\$ORIGIN/\.\.' runpath ||
+        fail "$file does not look for its library beside itself first"
 done
-readelf -dW "$common" | grep 'NODELETE' || fail "libmca_common_tm.so may be unmapped while its MCA variables are in use"
+readelf -dW "$common" | grep 'NODELETE' ||
+    fail "libmca_common_tm.so may be unmapped while its MCA variables are in use"
 if [[ -n $verbs ]]; then
-    [[ $(exported "$verbs") == fab_verbs_object ]] || fail "$verbs exports: $(exported "$verbs" | tr '\n' ' ')"
+    [[ $(exported "$verbs") == fab_verbs_object ]] ||
+        fail "$verbs exports: $(exported "$verbs" | tr '\n' ' ')"
     readelf -dW "$verbs" >dynamic
     require '[libibverbs.so' dynamic
     require "[$(basename "$common")]" dynamic
     # shellcheck disable=SC2016 # for the loader to expand
-    sed "s@\[$TM_OMPI_LIBDIR:@[@" dynamic | grep -E 'RUNPATH.*\[\$ORIGIN' || fail "$verbs does not look for its library beside itself first"
+    sed "s@\[$TM_OMPI_LIBDIR:@[@" dynamic | grep -E 'RUNPATH.*\[\$ORIGIN' ||
+        fail "$verbs does not look for its library beside itself first"
 fi
 for file in "$pml" "$btl" "$common"; do
-    ! readelf -dW "$file" | grep -E 'NEEDED.*(ibverbs|rdmacm|hwloc)' || fail "$file needs what the provider verbs alone should need"
+    ! readelf -dW "$file" | grep -E 'NEEDED.*(ibverbs|rdmacm|hwloc)' ||
+        fail "$file needs what the provider verbs alone should need"
 done

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=900 needs=clang
 #
-# libFuzzer over what comes from other processes, with the sanitizers, from a new seed each time, beginning with the inputs in corpus/:
-# in a short run so many inputs, in a deep one a minute of each target. An input that fails is shown; put it into corpus/.
-# TM_FUZZ_SECONDS=3600 test/run fuzz/targets goes on for longer.
+# libFuzzer over what comes from other processes, with the sanitizers, from a new seed each time,
+# beginning with the inputs in corpus/: in a short run so many inputs, in a deep one a minute of
+# each target. An input that fails is shown; put it into corpus/. TM_FUZZ_SECONDS=3600 test/run
+# fuzz/targets goes on for longer.
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/lib/tmdev.sh"
 
@@ -12,7 +13,8 @@
 . "$TM_BUILD/test/config.sh"
 read -ra flags <<<"-I$TM_SRC/common -I$TM_SRC -I$TM_BUILD $TM_OMPI_CPPFLAGS -DFAB_HAVE_VERBS=1"
 # shellcheck disable=SC2054 # the sanitizers stand between commas
-flags+=(-std=gnu11 -D_GNU_SOURCE -DPML_TM_HELP_DIR='""' -g -O1 -pthread -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
+flags+=(-std=gnu11 -D_GNU_SOURCE -DPML_TM_HELP_DIR='""' -g -O1 -pthread
+    -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
 # shellcheck disable=SC2034 # for tm_cc
 read -ra tm_libs <<<"$TM_OMPI_LDFLAGS -Wl,--as-needed $TM_PAL_LIBS -libverbs"
 mapfile -t fabric < <(tm_sources @fabric,@verbs)
@@ -27,13 +29,15 @@ fuzz()
     if [[ -n ${TM_FUZZ_SECONDS-} || ${TM_TEST_SHORT:-yes} != yes ]]; then
         limit=("-max_total_time=${TM_FUZZ_SECONDS:-60}") done='Done [0-9]+ runs'
     fi
-    tm_cc "$TM_BIN/fuzz/$name" "$TM_SRC/test/fuzz/$name.c" "${sources[@]}" -- clang "${flags[@]}" >"$name.log" 2>&1 || {
+    tm_cc "$TM_BIN/fuzz/$name" "$TM_SRC/test/fuzz/$name.c" "${sources[@]}" -- clang \
+        "${flags[@]}" >"$name.log" 2>&1 || {
         cat "$name.log"
         fail "$name does not compile"
     }
     mkdir -p "found.$name"
     TMDEV_FABRIC=$$.$RANDOM "$TM_BIN/fuzz/$name" "-seed=$seed" "${limit[@]}" -max_len=4200 \
-        "-timeout=$((60 * ${TM_TEST_TIMEOUT_SCALE:-1}))" "found.$name" "$TM_SRC/test/fuzz/corpus/$name" >"$name.log" 2>&1 || rc=$?
+        "-timeout=$((60 * ${TM_TEST_TIMEOUT_SCALE:-1}))" "found.$name" \
+        "$TM_SRC/test/fuzz/corpus/$name" >"$name.log" 2>&1 || rc=$?
     tail -n 3 "$name.log"
     ((rc == 0)) || {
         tail -n 40 "$name.log"
@@ -52,6 +56,9 @@ fuzz frame 2000 "${fabric[@]}"
 fuzz message 20000 "${fabric[@]}"
 [[ $TM_OMPI_SERIES == 5.0 ]] || tm_libs+=(-lopen-rte)
 [[ $(uname -m) != x86_64 ]] || flags+=(-mcx16) # what Open MPI's headers take for given, as gcc does
-fuzz btl 20000 "${fabric[@]}" "$TM_SRC"/btl_fabric/*.c "$TM_SRC"/common/{fabric/fab_help,fabric/fab_param_mca,idmap/idmap}.c
+fuzz btl 20000 "${fabric[@]}" "$TM_SRC"/btl_fabric/*.c \
+    "$TM_SRC"/common/{fabric/fab_help,fabric/fab_param_mca,idmap/idmap}.c
 tm_libs+=(-lmpi "-Wl,--wrap=mca_pml_tm_peer_publish,--wrap=mca_bml_base_inited")
-fuzz pml 20000 "${fabric[@]}" "$TM_SRC"/pml_tm/*.c "$TM_SRC"/common/{match/match,offload/offload,fabric/fab_help,fabric/fab_param_mca,idmap/idmap}.c
+fuzz pml 20000 "${fabric[@]}" "$TM_SRC"/pml_tm/*.c \
+    "$TM_SRC"/common/{match/match,offload/offload,idmap/idmap}.c \
+    "$TM_SRC"/common/fabric/{fab_help,fab_param_mca}.c

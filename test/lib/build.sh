@@ -13,14 +13,16 @@ tm_build()
     exec 9>"$build/.lock"
     flock 9
 
-    if [[ ! -x $src/configure || $src/configure.m4 -nt $src/configure || $src/configure.ac -nt $src/configure ]]; then
+    if [[ ! -x $src/configure || $src/configure.m4 -nt $src/configure ||
+        $src/configure.ac -nt $src/configure ]]; then
         (exec 9>"$src/.autogen.lock" && flock 9 && "$src/autogen.sh") 9>&-
         rm -f "$src/.autogen.lock"
         # What was linked with other flags is not linked anew by itself.
         rm -f "$build/.configured"
     fi
     configuration="--prefix=$prefix $* CC=${CC-} CFLAGS=${CFLAGS-} LDFLAGS=${LDFLAGS-}"
-    if [[ ! -f $build/config.status || $(cat "$build/.configured" 2>/dev/null) != "$configuration" ]]; then
+    if [[ ! -f $build/config.status ||
+        $(cat "$build/.configured" 2>/dev/null) != "$configuration" ]]; then
         rm -f "$build/.configured"
         (cd "$build" && exec 9>&- && "$src/configure" --prefix="$prefix" "$@")
         if [[ -f $build/.built ]]; then

@@ -3,7 +3,8 @@
 # Which cases there are, and which of them a run has. For test/run.
 
 declare -a cases=()
-declare -A case_kind case_file case_quick case_timeout case_variant case_np case_ompi case_args case_env case_pml case_stderr
+declare -A case_kind case_file case_quick case_timeout case_variant case_np case_ompi case_args \
+    case_env case_pml case_stderr
 declare -A case_upstream case_device case_cores case_needs case_depends case_short case_is_plain
 
 # add_case NAME KIND FILE: the rest is taken from tm_key.
@@ -173,7 +174,7 @@ select_series()
     cases=(${selected[@]+"${selected[@]}"})
 }
 
-# ---- the short run --------------------------------------------------------------------------------------------------------
+# ---- the short run -------------------------------------------------------------------------------
 
 # tm_number TEXT: print a number made from it, the same one each time.
 tm_number()
@@ -186,7 +187,9 @@ tm_number()
 # The number that decides what a short run has: $TM_TEST_CHOICE, or one made from the commit.
 tm_choice()
 {
-    echo "${TM_TEST_CHOICE:-$(($(tm_number "$(git -C "$TM_SRC" rev-parse HEAD 2>/dev/null || true)") % 100000))}"
+    local commit
+    commit=$(git -C "$TM_SRC" rev-parse HEAD 2>/dev/null || true)
+    echo "${TM_TEST_CHOICE:-$(($(tm_number "$commit") % 100000))}"
 }
 
 # Of an MPI program the plain case with 2 ranks, that with 4 (or, without both, the first plain
@@ -225,7 +228,8 @@ select_plain()
 {
     local name selected=()
     for name in ${cases[@]+"${cases[@]}"}; do
-        if [[ $name != mpi/* || -n ${case_ompi[$name]} || ( ${case_np[$name]-} == 2 && ${case_is_plain[$name]} == yes ) ]]; then
+        if [[ $name != mpi/* || -n ${case_ompi[$name]} ||
+            ( ${case_np[$name]-} == 2 && ${case_is_plain[$name]} == yes ) ]]; then
             selected+=("$name")
         fi
     done
@@ -269,7 +273,7 @@ select_short()
     left_to_others=${left[*]-}
 }
 
-# ---- what has not changed -------------------------------------------------------------------------------------------------
+# ---- what has not changed ------------------------------------------------------------------------
 
 tm_recorded=$TM_SRC/test/recorded
 
@@ -300,7 +304,7 @@ record_case()
     mv "$tm_recorded.new" "$tm_recorded"
 }
 
-# ---- what is missing ------------------------------------------------------------------------------------------------------
+# ---- what is missing -----------------------------------------------------------------------------
 
 # missing_programs NAME: print those that this case needs and this machine has not.
 missing_programs()

@@ -14,7 +14,8 @@ tm_known_keys=' args cflags cores depends device env ldflags needs np ompi pml q
 # tm_directives FILE: print the text of each directive.
 tm_directives()
 {
-    sed -nE 's@^[[:space:]]*(/\*|\*|//|#)[[:space:]]*TEST:[[:space:]]*(.*)$@\2@p' "$1" | sed -E 's@[[:space:]]*\*/[[:space:]]*$@@'
+    sed -nE 's@^[[:space:]]*(/\*|\*|//|#)[[:space:]]*TEST:[[:space:]]*(.*)$@\2@p' "$1" |
+        sed -E 's@[[:space:]]*\*/[[:space:]]*$@@'
 }
 
 # tm_check_directives FILE: fail if a line looks like a directive and is none, or if one goes on in
@@ -24,11 +25,14 @@ tm_check_directives()
     awk -v file="$1" '
         function refuse(text) { print file ":" FNR ": " text > "/dev/stderr"; bad = 1 }
         /^[[:space:]]*(\/\*|\*|\/\/|#)[[:space:]]*TEST([: =]|$)/ {
-            if ($0 !~ /^[[:space:]]*(\/\*|\*|\/\/|#)[[:space:]]*TEST:/) refuse("a TEST directive begins with \"TEST:\"")
+            if ($0 !~ /^[[:space:]]*(\/\*|\*|\/\/|#)[[:space:]]*TEST:/)
+                refuse("a TEST directive begins with \"TEST:\"")
             follows = $0 !~ /\*\/[[:space:]]*$/
             next
         }
-        follows && /^[[:space:]]*(\*|\/\/|#)?[[:space:]]*[a-z]+=/ { refuse("a TEST directive stands on one line") }
+        follows && /^[[:space:]]*(\*|\/\/|#)?[[:space:]]*[a-z]+=/ {
+            refuse("a TEST directive stands on one line")
+        }
         { follows = 0 }
         END { exit bad }' "$1"
 }
@@ -82,7 +86,8 @@ tm_object()
     (
         flock 9
         # Under another name first: it must not be taken for complete when this is interrupted.
-        [[ -e $object ]] || { "$@" -c -o "$object.new" "$source" >&2 && mv -f "$object.new" "$object"; }
+        [[ -e $object ]] ||
+            { "$@" -c -o "$object.new" "$source" >&2 && mv -f "$object.new" "$object"; }
     ) 9>"$object.lock" || return 1
     echo "$object"
 }
@@ -135,7 +140,8 @@ tm_sources()
 # matches.
 tm_listed()
 {
-    sed -n "/^$1 = /,/[^\\\\]\$/p" "$TM_SRC/common/sources.mk" | grep -oE '[^[:space:]]+\.c' | grep -vE "/$2\$" | sed "s@^@$TM_SRC/@"
+    sed -n "/^$1 = /,/[^\\\\]\$/p" "$TM_SRC/common/sources.mk" | grep -oE '[^[:space:]]+\.c' |
+        grep -vE "/$2\$" | sed "s@^@$TM_SRC/@"
 }
 
 # tm_compile_unit FILE VARIANT: the unit test test/unit/NAME.c, with the sources that it names.
@@ -149,8 +155,10 @@ tm_compile_unit()
     read -ra ldflags <<<"${tm_key[ldflags]-}"
     case $2 in
         # gcc sees uninitialized variables where its own instrumentation comes between.
-        asan) flags+=(-O1 -fno-omit-frame-pointer "-fsanitize=address,undefined" -fno-sanitize-recover=all -Wno-maybe-uninitialized) ;;
-        tsan) flags+=(-O1 -fno-omit-frame-pointer -fsanitize=thread -Wno-maybe-uninitialized -Wno-tsan) ;;
+        asan) flags+=(-O1 -fno-omit-frame-pointer "-fsanitize=address,undefined"
+            -fno-sanitize-recover=all -Wno-maybe-uninitialized) ;;
+        tsan) flags+=(-O1 -fno-omit-frame-pointer -fsanitize=thread -Wno-maybe-uninitialized
+            -Wno-tsan) ;;
         plain) flags+=(-O2) ;;
         *)
             echo "$1: unknown variant in a TEST directive: $2" >&2

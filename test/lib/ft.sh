@@ -34,8 +34,8 @@ ft_check()
     ft=$(tm_mpi_program ft)
     for what in "$@"; do
         echo "== $what, $np ranks, $setting"
-        ft_run env "$setting" TMDEV_FABRIC=$$.$RANDOM mpirun -np "$np" --bind-to none --with-ft ulfm \
-            --mca pml "$TM_TEST_PML" --mca mpi_yield_when_idle 1 "$ft" "$what"
+        ft_run env "$setting" TMDEV_FABRIC=$$.$RANDOM mpirun -np "$np" --bind-to none \
+            --with-ft ulfm --mca pml "$TM_TEST_PML" --mca mpi_yield_when_idle 1 "$ft" "$what"
         cat out err
         require 'ft: errors=0' out
         forbid 'Segmentation|Signal: |lost a process|tmdev: ' err

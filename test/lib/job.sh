@@ -20,8 +20,8 @@ tm_stacks()
     for pid in $(tm_marked "$1"); do
         echo "--- process $pid: $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)"
         if command -v gdb >/dev/null; then
-            timeout 20 gdb -p "$pid" -batch -nx -ex 'set print frame-arguments scalars' -ex 'thread apply all bt 20' \
-                </dev/null 2>/dev/null | grep -E '^(#|Thread)' || true
+            timeout 20 gdb -p "$pid" -batch -nx -ex 'set print frame-arguments scalars' \
+                -ex 'thread apply all bt 20' </dev/null 2>/dev/null | grep -E '^(#|Thread)' || true
         fi
     done
 }
@@ -63,7 +63,8 @@ tm_shm_new()
 tm_can_isolate()
 {
     # shellcheck disable=SC2016 # expanded by the inner shell
-    ((EUID == 0)) && unshare --mount --propagation private sh -c 'mount -t tmpfs tmpfs /dev/shm' 2>/dev/null
+    ((EUID == 0)) &&
+        unshare --mount --propagation private sh -c 'mount -t tmpfs tmpfs /dev/shm' 2>/dev/null
 }
 
 # tm_limit SECONDS: returns after that time, in which a second counts less where more processes want
@@ -90,7 +91,8 @@ tm_job_start()
     export TM_TEST_ID=$id
     [[ -n $shm ]] || exec setsid "$@"
     # shellcheck disable=SC2016 # expanded by the inner shell
-    exec setsid unshare --mount --propagation private sh -c 'mount --bind "$0" /dev/shm && exec "$@"' "$shm" "$@"
+    exec setsid unshare --mount --propagation private sh \
+        -c 'mount --bind "$0" /dev/shm && exec "$@"' "$shm" "$@"
 }
 
 # tm_left_in_shm SHM BEFORE: the files that a command whose /dev/shm this was has left, or without
@@ -98,7 +100,8 @@ tm_job_start()
 tm_left_in_shm()
 {
     if [[ -n $1 ]]; then
-        find "$1" -mindepth 1 ! -name 'sm_segment.*' ! -name 'vader_segment.*' ! -name 'osc_rdma.*' -printf '/dev/shm/%P\n'
+        find "$1" -mindepth 1 ! -name 'sm_segment.*' ! -name 'vader_segment.*' \
+            ! -name 'osc_rdma.*' -printf '/dev/shm/%P\n'
     else
         tm_shm_new "$2"
     fi
@@ -111,7 +114,7 @@ tm_left_in_shm()
 # tm_job_left to what it left behind, empty if nothing.
 tm_job()
 {
-    local out=$1 err=$2 limit=$3 id shm='' before='' pid alarm finished=0 i left
+    local out=$1 err=$2 limit=$3 id shm='' before='' pid alarm finished=0 i left command
     shift 3
     id=$BASHPID-$RANDOM-$SECONDS-$RANDOM
     if [[ ${tm_isolated-} == yes ]]; then
@@ -156,7 +159,8 @@ tm_job()
     done
     if [[ -n $left ]]; then
         for pid in $left; do
-            tm_job_left+="process left behind: $pid $(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline")"$'\n'
+            command=$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" || true)
+            tm_job_left+="process left behind: $pid $command"$'\n'
         done
         tm_kill_marked "$id"
     fi
@@ -185,11 +189,15 @@ tm_is_upstream()
         {
             if (text ~ upstream)
                 seen = 1
-            else if (text ~ /(mca_pml_tm|fab)_[a-z_]+ \(|at [^ ]*(pml_tm|common)\/[a-z_\/]+\.[ch]:/ && text !~ calls)
+            else if (text ~ ours && text !~ calls)
                 inside = 1
             text = ""
         }
-        BEGIN { calls = "MPI_(Comm_(spawn|spawn_multiple|connect|accept|join|disconnect)|Init|Init_thread|Finalize) |ompi_mpi_(init|finalize) " }
+        BEGIN {
+            ours = "(mca_pml_tm|fab)_[a-z_]+ \\(|at [^ ]*(pml_tm|common)/[a-z_/]+[.][ch]:"
+            calls = "MPI_Comm_(spawn|spawn_multiple|connect|accept|join|disconnect) "
+            calls = calls "|MPI_(Init|Init_thread|Finalize) |ompi_mpi_(init|finalize) "
+        }
         /^--- process / { end_process(); next }
         { text = text "\n" $0 }
         END { end_process(); exit !(seen && !inside) }' <(sed -n '/^TIMEOUT: /,$p' "$2")

@@ -31,9 +31,9 @@ tm_mpirun_flags()
 # What Open MPI prints when something is wrong: an extended regular expression.
 tm_noise='WARNING|mca_base_component_repository_open|[Ss]orry!|^-{30,}$|PML .* cannot be selected|Open MPI has detected'
 
-# tm_crashed_upstream OUT ERR: Open MPI 4.1's orte_finalize() calls, once in hundreds of runs, into a
-# library that it has unloaded: after the program has said that all is well, with nothing of pml tm on
-# the stack.
+# tm_crashed_upstream OUT ERR: Open MPI 4.1's orte_finalize() calls, once in hundreds of runs, into
+# a library that it has unloaded: after the program has said that all is well, with nothing of pml
+# tm on the stack.
 tm_crashed_upstream()
 {
     grep -aqE 'errors=0' "$1" && ! grep -aqE 'errors=[1-9]' "$1" &&

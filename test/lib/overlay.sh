@@ -15,9 +15,10 @@ in_overlay()
         mkdir "$TM_WORK/overlay"
         mount -t tmpfs tmpfs "$TM_WORK/overlay"
         mkdir "$TM_WORK"/overlay/{upper,work,root}
-        mount -t overlay overlay -o "lowerdir=/,upperdir=$TM_WORK/overlay/upper,workdir=$TM_WORK/overlay/work" \
-            "$TM_WORK/overlay/root" || exit 77
-        cd "$TM_WORK/overlay/root"
+        cd "$TM_WORK/overlay"
+        mount -t overlay overlay -o "lowerdir=/,upperdir=$PWD/upper,workdir=$PWD/work" root ||
+            exit 77
+        cd root
         mount --rbind /dev dev
         mount --rbind /sys sys
         mount --rbind /proc proc
@@ -25,7 +26,8 @@ in_overlay()
         mount --bind "$TM_WORK" ".$TM_WORK"
         mount -t tmpfs tmpfs tmp 2>/dev/null || true
         mkdir -p ".$TM_WORK" && mount --bind "$TM_WORK" ".$TM_WORK"
-        exec chroot . env -u OMPI_MCA_mca_base_component_path -u PMIX_MCA_mca_base_component_path bash "$TM_WORK/$0" "$@"' "$@"
+        exec chroot . env -u OMPI_MCA_mca_base_component_path \
+            -u PMIX_MCA_mca_base_component_path bash "$TM_WORK/$0" "$@"' "$@"
 }
 
 # copy_tree DIRECTORY: the sources, without what was built; .commit names theirs, as in an archive.
@@ -33,6 +35,7 @@ copy_tree()
 {
     mkdir -p "$1"
     rsync -a --exclude=/build --exclude=/.git --filter=':- .gitignore' "$TM_SRC/" "$1/"
-    [[ -e $1/.commit ]] || git -C "$TM_SRC" describe --always --dirty --abbrev=12 >"$1/.commit" 2>/dev/null ||
+    [[ -e $1/.commit ]] ||
+        git -C "$TM_SRC" describe --always --dirty --abbrev=12 >"$1/.commit" 2>/dev/null ||
         echo unknown >"$1/.commit"
 }

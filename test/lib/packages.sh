@@ -3,8 +3,8 @@
 # The Debian packages that are needed, in one place for quickstart and .ci/run.
 
 tm_packages_build=(
-    autoconf automake build-essential libhwloc-dev libibverbs-dev libopenmpi-dev libpmix-dev librdmacm-dev libtool
-    openmpi-bin openssh-client pkg-config
+    autoconf automake build-essential libhwloc-dev libibverbs-dev libopenmpi-dev libpmix-dev
+    librdmacm-dev libtool openmpi-bin openssh-client pkg-config
 )
 
 # quickstart: a benchmark and plots.
@@ -12,8 +12,10 @@ tm_packages_quickstart=(gnuplot-nox netpipe-openmpi)
 
 # test/run, all of it.
 tm_packages_test=(
-    binutils clang clang-format debootstrap gcc-aarch64-linux-gnu gdb gnuplot-nox hpcc ibverbs-utils iproute2 lammps libclang-rt-dev libcmocka-dev netpipe-openmpi
-    debhelper environment-modules libc6-dev-arm64-cross patchelf procps python3 python3-mpi4py python3-numpy python3-pyverbs qemu-user rdma-core rpm rsync shellcheck spin util-linux valgrind zsh
+    binutils clang clang-format debhelper debootstrap environment-modules gcc-aarch64-linux-gnu gdb
+    gnuplot-nox hpcc ibverbs-utils iproute2 lammps libc6-dev-arm64-cross libclang-rt-dev
+    libcmocka-dev netpipe-openmpi patchelf procps python3 python3-mpi4py python3-numpy
+    python3-pyverbs qemu-user rdma-core rpm rsync shellcheck spin util-linux valgrind zsh
 )
 
 # test/vm: emulated machines with a Soft-RoCE device.  Its tests are skipped without.
@@ -22,7 +24,8 @@ tm_packages_vm=(busybox-static ibverbs-utils iproute2 qemu-system-x86 rdma-core 
 # The same for RHEL, Fedora and their kin, where quickstart runs; NetPIPE is not among their
 # packages.
 tm_packages_build_rpm=(
-    autoconf automake gcc hwloc-devel libtool make openmpi-devel openssh-clients pkgconf-pkg-config pmix-devel rdma-core-devel
+    autoconf automake gcc hwloc-devel libtool make openmpi-devel openssh-clients
+    pkgconf-pkg-config pmix-devel rdma-core-devel
 )
 tm_packages_quickstart_rpm=(gawk gnuplot)
 
@@ -41,8 +44,10 @@ tm_package_system()
 # The packages that have the programs and files which tests name in needs=, in pairs.
 tm_program_packages=(
     aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64:qemu-user
-    clang:clang clang-format:clang-format cmocka.h:libcmocka-dev gdb:gdb gnuplot:gnuplot-nox hpcc:hpcc ibv_devinfo:ibverbs-utils ip:iproute2
-    lmp:lammps NPopenmpi:netpipe-openmpi patchelf:patchelf pgrep:procps python3:python3 qemu-system-x86_64:qemu-system-x86 readelf:binutils shellcheck:shellcheck
+    clang:clang clang-format:clang-format cmocka.h:libcmocka-dev gdb:gdb gnuplot:gnuplot-nox
+    hpcc:hpcc ibv_devinfo:ibverbs-utils ip:iproute2
+    lmp:lammps NPopenmpi:netpipe-openmpi patchelf:patchelf pgrep:procps python3:python3
+    qemu-system-x86_64:qemu-system-x86 readelf:binutils shellcheck:shellcheck
     debootstrap:debootstrap spin:spin ss:iproute2 valgrind:valgrind zsh:zsh
 )
 
@@ -50,7 +55,8 @@ tm_program_packages=(
 tm_has_program()
 {
     case $1 in
-        *.h) printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <%s>\n' "$1" |
+        *.h) printf \
+            '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <%s>\n' "$1" |
             "${CC:-cc}" -fsyntax-only -x c - 2>/dev/null ;;
         *) command -v "$1" >/dev/null ;;
     esac
@@ -68,10 +74,13 @@ tm_package_of()
 # tm_missing_packages PACKAGE...: prints those that are not installed.
 tm_missing_packages()
 {
-    local package
+    local package state
     for package in "$@"; do
         case $(tm_package_system) in
-            deb) [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || echo "$package" ;;
+            deb)
+                state=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
+                [[ $state == installed ]] || echo "$package"
+                ;;
             rpm) rpm -q --whatprovides "$package" >/dev/null 2>&1 || echo "$package" ;;
         esac
     done

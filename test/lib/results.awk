@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The lines of test/run's report, as a table (format=tsv) or in JUnit's form (format=junit). part: the name of what has run.
+# The lines of test/run's report, as a table (format=tsv) or in JUnit's form (format=junit). part:
+# the name of what has run.
 #
 #     PASS  mpi/hello/1/np2          0.3 s    0.6 cpu  REASON
 #
@@ -33,7 +34,8 @@ function end_failure()
     }
     count++
     seconds += $3
-    body = body sprintf("<testcase classname=\"%s\" name=\"%s\" time=\"%s\"", escape(part), escape($2), $3)
+    body = body sprintf("<testcase classname=\"%s\" name=\"%s\" time=\"%s\"", escape(part),
+        escape($2), $3)
     if ($1 == "PASS") {
         body = body "/>\n"
     } else if ($1 == "SKIP") {
@@ -59,6 +61,6 @@ is_open && /^    / {
 END {
     end_failure()
     if (format == "junit")
-        printf "<testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" skipped=\"%d\" time=\"%.1f\">\n%s</testsuite>\n", escape(part), count,
-            failed, skipped, seconds, body
+        printf "<testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" skipped=\"%d\" " \
+            "time=\"%.1f\">\n%s</testsuite>\n", escape(part), count, failed, skipped, seconds, body
 }

@@ -11,7 +11,8 @@
 # working directory), with
 #     TM_SRC        the source tree
 #     TM_BUILD      the build directory of the build under test
-#     TM_PREFIX     where that build is installed; env.sh has been sourced, so mpirun and ompi_info find the component
+#     TM_PREFIX     where that build is installed; env.sh has been sourced, so mpirun and ompi_info
+#                   find the component
 #     TM_TEST_PML   the pml that tm_mpirun chooses: tm, unless the user of test/run wants another
 # and under set -euo pipefail.  Exit status 0 is a pass, 77 a skip, everything else a failure.
 # Files left in /dev/shm and processes left behind fail the test, too.

@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 # Build test/tmdev, the verbs device in software. Wants TM_SRC and TM_BUILD.
 
-# tm_tmdev_symbols LIBRARY: name, version and kind ("DO": data) of what libibverbs exports under its default version.
+# tm_tmdev_symbols LIBRARY: name, version and kind ("DO": data) of what libibverbs exports under
+# its default version.
 tm_tmdev_symbols()
 {
     objdump -T "$1" | awk '$0 !~ /\*UND\*|\*ABS\*/ {
@@ -12,7 +13,8 @@ tm_tmdev_symbols()
     }' | LC_ALL=C sort -u
 }
 
-# tm_tmdev_generate LIBRARY DIRECTORY: write the version script tmdev.map, and stubs.c with what no source defines.
+# tm_tmdev_generate LIBRARY DIRECTORY: write the version script tmdev.map, and stubs.c with what no
+# source defines.
 tm_tmdev_generate()
 {
     local symbols=$2/symbols defined=$2/defined version previous=
@@ -21,7 +23,8 @@ tm_tmdev_generate()
         echo "tmdev: $1 exports nothing: is it libibverbs?" >&2
         return 1
     }
-    sed -nE 's/^TMDEV_PUBLIC [^;]*[ *]([a-z_0-9]+)\(.*$/\1/p' "$TM_SRC"/test/tmdev/*.c | LC_ALL=C sort -u >"$defined"
+    sed -nE 's/^TMDEV_PUBLIC [^;]*[ *]([a-z_0-9]+)\(.*$/\1/p' "$TM_SRC"/test/tmdev/*.c |
+        LC_ALL=C sort -u >"$defined"
     {
         echo '/* Made by test/lib/tmdev.sh: what the installed libibverbs has and tmdev has not. */'
         echo '#include <stdio.h>'
@@ -48,8 +51,9 @@ tm_tmdev_generate()
     done >"$2/tmdev.map"
 }
 
-# tm_build_tmdev [NAME [FLAG...]]: build $TM_BUILD/NAME/libibverbs.so.1 (NAME: tmdev) unless it is up to date, and print its
-# directory, which has a directory sys: for SYSFS_PATH, so that pml_tm finds that the host has a device. The flags are the compiler's, in place of -O2.
+# tm_build_tmdev [NAME [FLAG...]]: build $TM_BUILD/NAME/libibverbs.so.1 (NAME: tmdev) unless it is
+# up to date, and print its directory, which has a directory sys: for SYSFS_PATH, so that pml_tm
+# finds that the host has a device. The flags are the compiler's, in place of -O2.
 tm_build_tmdev()
 (
     set -euo pipefail
@@ -57,7 +61,8 @@ tm_build_tmdev()
     shift || true
     out=$TM_BUILD/$name
     cc=${TM_CC:-cc}
-    flags=(-std=gnu11 -D_GNU_SOURCE -g -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes -fPIC -fvisibility=hidden -pthread)
+    flags=(-std=gnu11 -D_GNU_SOURCE -g -Wall -Wextra -Werror -Wstrict-prototypes
+        -Wmissing-prototypes -fPIC -fvisibility=hidden -pthread)
     (($# > 0)) || set -- -O2
     library=$("$cc" -print-file-name=libibverbs.so)
     [[ -e $library ]] || {
@@ -67,7 +72,8 @@ tm_build_tmdev()
     mkdir -p "$out/sys/class/infiniband_verbs/uverbs0"
     exec 9>"$out/.lock"
     flock 9
-    key=$(cat "$TM_SRC"/test/tmdev/[!t]*.[ch] "$TM_SRC"/test/tmdev/t[!e]*.[ch] "$TM_SRC/test/lib/tmdev.sh" "$library" | sha1sum)" $cc $*"
+    key=$(cat "$TM_SRC"/test/tmdev/[!t]*.[ch] "$TM_SRC"/test/tmdev/t[!e]*.[ch] \
+        "$TM_SRC/test/lib/tmdev.sh" "$library" | sha1sum)" $cc $*"
     if [[ ! -e $out/libibverbs.so.1 || $(cat "$out/.key" 2>/dev/null) != "$key" ]]; then
         rm -f "$out/.key"
         tm_tmdev_generate "$library" "$out"
@@ -80,7 +86,8 @@ tm_build_tmdev()
             "$cc" "${flags[@]}" "$@" ${extra[@]+"${extra[@]}"} -c -o "$object" "$source"
             objects+=("$object")
         done
-        "$cc" "$@" -shared -pthread -Wl,-soname,libibverbs.so.1 -Wl,--version-script="$out/tmdev.map" -Wl,-z,now \
+        "$cc" "$@" -shared -pthread -Wl,-soname,libibverbs.so.1 \
+            -Wl,--version-script="$out/tmdev.map" -Wl,-z,now \
             -o "$out/libibverbs.so.1.$$" "${objects[@]}"
         mv -f "$out/libibverbs.so.1.$$" "$out/libibverbs.so.1"
         ln -sf libibverbs.so.1 "$out/libibverbs.so"
@@ -89,8 +96,8 @@ tm_build_tmdev()
     echo "$out"
 )
 
-# tm_build_tmdev_test DIRECTORY NAME [FLAG...]: build test/tmdev/NAME.c, with a library that tm_build_tmdev made with the same
-# flags, as DIRECTORY/NAME. Wants compile.sh.
+# tm_build_tmdev_test DIRECTORY NAME [FLAG...]: build test/tmdev/NAME.c, with a library that
+# tm_build_tmdev made with the same flags, as DIRECTORY/NAME. Wants compile.sh.
 # shellcheck disable=SC2034 # tm_libs is for tm_cc
 tm_build_tmdev_test()
 {

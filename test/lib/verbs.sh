@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
 # For scripts with device=tmdev that run MPI programs over it; sourced after script.sh. All
-# processes talk by verbs, and nothing else of Open MPI uses an RDMA device.
+# processes communicate by verbs, and nothing else of Open MPI uses an RDMA device.
 
 export OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_btl=self,vader OMPI_MCA_mtl=^ofi
@@ -34,5 +34,6 @@ over()
     ) || fail "$name"
     require "$name: errors=0"
     # the device says of each queue pair that it refuses; pml_tm asks again with less
-    ! grep -v ' ibv_create_qp: .* inline ' "$TM_WORK/err" || fail "$name: something on standard error"
+    ! grep -v ' ibv_create_qp: .* inline ' "$TM_WORK/err" ||
+        fail "$name: something on standard error"
 }

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 short=turns pml=none
 #
-# What goes wrong with pml ob1 over btl_fabric: a message that makes no sense ends the job, with a message that says which process
-# sent it and what; and with a value that a parameter of the fabric cannot take, the BTL says so.
+# What goes wrong with pml ob1 over btl_fabric: a message that makes no sense ends the job, with a
+# message that says which process sent it and what; and with a value that a parameter of the fabric
+# cannot take, the BTL says so.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
@@ -12,7 +13,8 @@ unset TM_TEST_BTL
 ob1=(--mca pml ob1 --mca btl 'fabric,self')
 
 read -ra flags <<<"$TM_CFLAGS -I$TM_SRC -I$TM_SRC/common $TM_OMPI_CPPFLAGS"
-mpicc "${flags[@]}" -o forge_btl "$TM_SRC/test/mpi/forge_btl.c" -Wl,-rpath,"$TM_PREFIX/lib" "$TM_PREFIX"/lib/libmca_common_tm-*.so ||
+mpicc "${flags[@]}" -o forge_btl "$TM_SRC/test/mpi/forge_btl.c" \
+    -Wl,-rpath,"$TM_PREFIX/lib" "$TM_PREFIX"/lib/libmca_common_tm-*.so ||
     fail 'forge_btl.c does not compile'
 kinds=$("$TM_WORK/forge_btl")
 (($(wc -w <<<"$kinds") >= 18)) || fail "kinds of forged messages: $kinds"
@@ -22,7 +24,8 @@ for kind in $kinds; do
         fail "$kind: the job goes on"
     fi
     require 'It sent a message that makes no sense'
-    grep -aqE 'btl fabric lost process \[\[[0-9]+,1\],1\]' out err || fail "$kind: rank 1 is not named"
+    grep -aqE 'btl fabric lost process \[\[[0-9]+,1\],1\]' out err ||
+        fail "$kind: rank 1 is not named"
     forbid 'Segmentation|Signal: |errors='
 done
 

@@ -8,7 +8,8 @@
 #
 # Left out is what Open MPI 4.1.4 does wrong over every PML:
 #   coll/tuned    allreduce algorithms 4 and 5 (rings) with an operation that is not commutative
-#   coll/basic    before coll/tuned by priority: MPI_Exscan of two ranks crashes; as the only one it is right
+#   coll/basic    before coll/tuned by priority: MPI_Exscan of two ranks crashes; as the only one it
+#                 is right
 #   osc/rdma      one rank: MPI_ERR_WIN
 #   osc/sm        alone it has no windows but allocated ones
 #   io/romio321   non-blocking collective access crashes
@@ -41,7 +42,8 @@ right 4 --mca coll basic,libnbc,self,inter "$collectives" 3000
 right 4 --mca coll '^sm,tuned' "$collectives" 3000
 for algorithm in 1 2 3 6; do
     right 4 --mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm "$algorithm" \
-        --mca coll_tuned_bcast_algorithm "$algorithm" --mca coll_tuned_alltoall_algorithm "$((algorithm % 4))" "$collectives" 3000
+        --mca coll_tuned_bcast_algorithm "$algorithm" --mca coll_tuned_alltoall_algorithm \
+        "$((algorithm % 4))" "$collectives" 3000
 done
 right 4 "$(tm_mpi_program intercomm)" 3
 

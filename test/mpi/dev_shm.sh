@@ -16,7 +16,9 @@ in_shm()
     local options=$1
     shift
     # shellcheck disable=SC2016 # expanded by the inner shell
-    unshare -m bash -c 'mount -t tmpfs -o "$1" tmpfs /dev/shm || exit 77; shift; eval "$1"; shift; exec "$@"' bash "$options" "$@"
+    unshare -m bash \
+        -c 'mount -t tmpfs -o "$1" tmpfs /dev/shm || exit 77; shift; eval "$1"; shift; exec "$@"' \
+        bash "$options" "$@"
 }
 
 try()
@@ -24,7 +26,8 @@ try()
     local options=$1 prepare=$2 rc=0
     echo "== /dev/shm: $options, $prepare"
     tm_mpirun_flags 2
-    in_shm "$options" "$prepare" mpirun "${tm_mpirun_flags[@]}" --mca pml tm --mca btl self "$basic" >out 2>err </dev/null || rc=$?
+    in_shm "$options" "$prepare" mpirun "${tm_mpirun_flags[@]}" --mca pml tm --mca btl self \
+        "$basic" >out 2>err </dev/null || rc=$?
     cat out err
     ((rc != 77)) || skip "cannot mount a tmpfs"
     ((rc == 0)) || fail "exit status $rc"

@@ -10,7 +10,8 @@
 . "$TM_BUILD/test/config.sh"
 
 read -ra flags <<<"$TM_CFLAGS -I$TM_SRC -I$TM_SRC/common $TM_OMPI_CPPFLAGS"
-mpicc "${flags[@]}" -o forge "$TM_SRC/test/mpi/forge.c" -Wl,-rpath,"$TM_PREFIX/lib" "$TM_PREFIX"/lib/libmca_common_tm-*.so ||
+mpicc "${flags[@]}" -o forge "$TM_SRC/test/mpi/forge.c" \
+    -Wl,-rpath,"$TM_PREFIX/lib" "$TM_PREFIX"/lib/libmca_common_tm-*.so ||
     fail 'forge.c does not compile'
 
 # forged KIND TEXT: the job ends, and rank 0 says this of rank 2's message.

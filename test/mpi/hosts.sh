@@ -37,7 +37,8 @@ over()
         name=$1
         shift
         echo "== $np ranks on each host: $name $*"
-        tm_mpirun "$((2 * np))" --host "$(hostname):$np,tmhost2:$np" --map-by slot -x LD_LIBRARY_PATH -x SYSFS_PATH -x TMDEV_FABRIC \
+        tm_mpirun "$((2 * np))" --host "$(hostname):$np,tmhost2:$np" --map-by slot \
+            -x LD_LIBRARY_PATH -x SYSFS_PATH -x TMDEV_FABRIC \
             "$(tm_mpi_program "$name")" "$@" || fail "$name"
         require "$name: errors=0"
     )
@@ -46,12 +47,14 @@ over()
 over 2 hello
 over 1 counters verbs_msgs_sent verbs_tm_matched # not by shared memory
 over 1 overlap
-over 2 counters shm_msgs_sent not_listed_other_path not_listed_any_source # its two ranks are on the first host
+# its two ranks are on the first host
+over 2 counters shm_msgs_sent not_listed_other_path not_listed_any_source
 for tags in 4 1024; do
     over 2 TMDEV_TM_TAGS=$tags random "$(tm_seed $((40 + tags)))" "$(tm_seconds 5)"
     over 2 TMDEV_TM_TAGS=$tags collectives 3000
 done
-over 2 TMDEV_TM_TAGS=4 TMDEV_SEED=7 TMDEV_HOLD_US=300 TMDEV_DELAY_US=200 random "$(tm_seed 46)" "$(tm_seconds 5)"
+over 2 TMDEV_TM_TAGS=4 TMDEV_SEED=7 TMDEV_HOLD_US=300 TMDEV_DELAY_US=200 random "$(tm_seed 46)" \
+    "$(tm_seconds 5)"
 over 2 OMPI_MCA_pml_tm_verbs_tm=none random "$(tm_seed 47)" "$(tm_seconds 5)"
 over 2 ordering
 over 2 intercomm

@@ -14,7 +14,8 @@ cp "$(tm_mpi_program kill)" "$prog"
 # ranks: print the process ids of this test's ranks.
 ranks()
 {
-    find /proc/[0-9]*/exe -prune -lname "$prog" 2>/dev/null | sed -E 's@/proc/([0-9]+)/exe@\1@' || true
+    find /proc/[0-9]*/exe -prune -lname "$prog" 2>/dev/null | sed -E 's@/proc/([0-9]+)/exe@\1@' ||
+        true
 }
 
 # wait_gone SECONDS: until no rank is left; fails if one is.
@@ -34,7 +35,7 @@ wait_gone()
     return 1
 }
 
-# What mpirun is told besides: for the script to set.
+# Further options of mpirun, for the script to set.
 choice=()
 
 # start NP COMMAND...: run it under mpirun with the time limit; output in out and err.
@@ -43,7 +44,8 @@ start()
     local tm_mpirun_flags
     tm_mpirun_flags "$1"
     shift
-    exec timeout -k 5 "$limit" mpirun "${tm_mpirun_flags[@]}" ${choice[@]+"${choice[@]}"} "$@" >out 2>err </dev/null
+    exec timeout -k 5 "$limit" mpirun "${tm_mpirun_flags[@]}" ${choice[@]+"${choice[@]}"} \
+        "$@" >out 2>err </dev/null
 }
 
 # wrong TEXT...: note a failure; the rest is tried, too.
@@ -66,8 +68,8 @@ check_shm()
     wrong "$2: left in /dev/shm: $left"
 }
 
-# kill_one KIND NP: kill a random rank of such a job (kill.c) at a random moment: the job ends in time
-# and in error, and leaves nothing.  Sets what, and victim.
+# kill_one KIND NP: kill a random rank of such a job (kill.c) at a random moment: the job ends in
+# time and in error, and leaves nothing. Sets what, and victim.
 kill_one()
 {
     local kind=$1 np=$2 delay=$((RANDOM * 30)) rc=0 shm begin

@@ -17,12 +17,14 @@ one()
     # Open MPI 5.0 breaks the line, and has been seen to name no signal for a process that had just
     # started.
     if [[ $1 != init || $TM_OMPI_SERIES == 4.1 ]]; then
-        (($(tr -s '\0\n' '  ' <err | grep -ao 'exited on signal 9' | wc -l) == 1)) || wrong "$what: not one message of mpirun about signal 9"
+        (($(tr -s '\0\n' '  ' <err | grep -ao 'exited on signal 9' | wc -l) == 1)) ||
+            wrong "$what: not one message of mpirun about signal 9"
         grep -qaF "process rank $victim " err || wrong "$what: the rank is not named"
     fi
     (($(grep -ac 'lost a process' err) <= 1)) || wrong "$what: more than one message of pml tm"
     # The survivors have nothing to add.
-    ! grep -qaE 'An error occurred in|Segmentation|Signal: ' err || wrong "$what: messages of other ranks"
+    ! grep -qaE 'An error occurred in|Segmentation|Signal: ' err ||
+        wrong "$what: messages of other ranks"
 }
 
 # orphans KIND NP: kill mpirun; the ranks follow.
@@ -41,7 +43,8 @@ orphans()
     sleep "0.$((RANDOM % 10))"
     pid=$(ranks | head -n 1)
     pid=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$pid/status")
-    [[ $(cat "/proc/$pid/comm") =~ ^(mpirun|orterun|prterun)$ ]] || fail "process $pid is not mpirun"
+    [[ $(cat "/proc/$pid/comm") =~ ^(mpirun|orterun|prterun)$ ]] ||
+        fail "process $pid is not mpirun"
     begin=$SECONDS
     kill -KILL "$pid"
     wait_gone "$limit" || wrong "$kind, $np ranks: they live on without mpirun"

@@ -20,7 +20,8 @@ one()
     tr -s '\0\n' '  ' <err |
         grep -aE "process rank $victim .* exited on signal 9|btl fabric lost process \[\[[0-9]+,1\],$victim\]" >/dev/null ||
         wrong "$what: the process is not named"
-    ! grep -aE 'An error occurred in|ERROR_LOG|Segmentation|Signal: ' err | grep -v 'btl fabric lost process' ||
+    ! grep -aE 'An error occurred in|ERROR_LOG|Segmentation|Signal: ' err |
+        grep -v 'btl fabric lost process' ||
         wrong "$what: other messages"
 }
 

@@ -30,12 +30,14 @@ counted()
     local np=$1 rank
     shift
     rm -f sent.*
-    clean "$np" --mca pml_monitoring_enable_output 3 --mca pml_monitoring_filename "$TM_WORK/sent" "$@" "$program"
+    clean "$np" --mca pml_monitoring_enable_output 3 --mca pml_monitoring_filename "$TM_WORK/sent" \
+        "$@" "$program"
     sed -n 's/^expected: //p' "$TM_WORK/out" | sort >expected
     for ((rank = 0; rank < np; rank++)); do
         grep '^E' "sent.$rank.prof" | cut -f 1-5
     done | sort >counted
-    diff expected counted || fail "what was sent (<) is not what pml_monitoring counted (>), with $np ranks and: $*"
+    diff expected counted ||
+        fail "what was sent (<) is not what pml_monitoring counted (>), with $np ranks and: $*"
 }
 
 program=$(tm_mpi_program monitoring)
@@ -47,7 +49,8 @@ for limit in 0 1024; do
 done
 
 # What needs the requests as they are: states, statuses, probes, cancelling, collectives.
-for name in 'basic 70000' 'persistent 70000' waits 'probe 70000' 'cancel 50' 'collectives 3000' 'truncate 20000'; do
+for name in 'basic 70000' 'persistent 70000' waits 'probe 70000' 'cancel 50' 'collectives 3000' \
+    'truncate 20000'; do
     read -ra words <<<"$name"
     clean 2 "$(tm_mpi_program "${words[0]}")" "${words[@]:1}"
 done

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 device=tmdev short=turns
 #
-# Processes between which verbs cannot connect talk by TCP instead: MPI programs over the verbs device
-# in software (test/tmdev), which makes no queue pair in some of them, while it matches tags in all.
+# Processes between which verbs cannot connect communicate by TCP instead: MPI programs over the
+# verbs device in software (test/tmdev), which makes no queue pair in some of them, while it
+# matches tags in all.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
 . "$TM_SRC/test/lib/verbs.sh"

@@ -10,7 +10,8 @@
 library=$TM_OMPI_PKGLIBDIR/libompi_dbg_msgq.so
 [[ -r $library ]] || skip "this Open MPI has no $library"
 read -ra flags <<<"$TM_OMPI_CPPFLAGS"
-mpicc -std=gnu11 -D_GNU_SOURCE -O2 -mcx16 -Wall -I"$TM_SRC/test/mpi" "${flags[@]}" -o msgq "$TM_SRC/test/mpi/msgq.c" -ldl ||
+mpicc -std=gnu11 -D_GNU_SOURCE -O2 -mcx16 -Wall -I"$TM_SRC/test/mpi" "${flags[@]}" -o msgq \
+    "$TM_SRC/test/mpi/msgq.c" -ldl ||
     fail 'msgq.c does not compile'
 for np in 1 2 3; do
     tm_mpirun "$np" "$TM_WORK/msgq" "$library" || fail "exit status $?, $np ranks"

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=180 quick=no
 #
-# A value that a parameter cannot take ends mpirun with one message that names the parameter, the value and what is allowed: here
-# one of each kind; unit/test_params has the ranges of all. And values at the ends of ranges, with which a job works.
+# A value that a parameter cannot take ends mpirun with one message that names the parameter, the
+# value and what is allowed: here one of each kind; unit/test_params has the ranges of all. And
+# values at the ends of ranges, with which a job works.
 . "$TM_SRC/test/lib/script.sh"
 
 hello=$(tm_mpi_program hello)

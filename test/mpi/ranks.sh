@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=900 short=no cores=64
 #
-# Many ranks on one host: 16 and 64, for which rings have other sizes, in programs where all talk to
+# Many ranks on one host: 16 and 64, for which rings have other sizes, in programs where all send to
 # all; and the start and end of 128.
 . "$TM_SRC/test/lib/script.sh"
 

@@ -17,7 +17,8 @@ sanitizer_build()
     # shellcheck source=/dev/null
     . "$TM_BUILD/test/config.sh"
     {
-        CC=gcc CFLAGS="$cflags" LDFLAGS=$sanitizer tm_build "$TM_SRC" "$TM_WORK/build" "$TM_WORK/inst" &&
+        CC=gcc CFLAGS="$cflags" LDFLAGS=$sanitizer tm_build "$TM_SRC" "$TM_WORK/build" \
+            "$TM_WORK/inst" &&
             if (($# > 1)); then
                 rm -f "$TM_WORK/build/mca_pml_tm.la" "$TM_WORK"/build/pml_tm/*.lo
                 make -C "$TM_WORK/build" -j"$(nproc)" install CFLAGS="$cflags -Wno-tsan -include $2"
@@ -47,7 +48,8 @@ check()
     echo "== $program, $np ranks, ${environment[*]} $*"
     compiled=$(sanitizer_program "$program")
     # shellcheck disable=SC2154 # runtime is the caller's
-    tm_mpirun "$np" "${launcher[@]}" env "LD_PRELOAD=$runtime" "${environment[@]}" "$compiled" "$@" || rc=$?
+    tm_mpirun "$np" "${launcher[@]}" env "LD_PRELOAD=$runtime" "${environment[@]}" "$compiled" \
+        "$@" || rc=$?
     ((rc == 0)) || fail "$program: exit status $rc"
     # shellcheck disable=SC2154 # reports is the caller's
     forbid "$reports"
@@ -58,7 +60,8 @@ check()
 sanitizer_program()
 {
     if [[ $sanitizer == *thread* ]]; then
-        mpicc -std=gnu11 -D_GNU_SOURCE -O1 -g "$sanitizer" -I"$TM_SRC/test/mpi" -I"$TM_SRC/common" -I"$TM_SRC" -pthread \
+        mpicc -std=gnu11 -D_GNU_SOURCE -O1 -g "$sanitizer" -I"$TM_SRC/test/mpi" -I"$TM_SRC/common" \
+            -I"$TM_SRC" -pthread \
             -o "$TM_BIN/$1" "$TM_SRC/test/mpi/$1.c" -lm || fail "$1 does not compile"
         echo "$TM_BIN/$1"
     else

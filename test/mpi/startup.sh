@@ -68,7 +68,8 @@ status 0 2 --mca pml_tm_verbose 10 --mca pml_base_verbose 10 "$startup" hello
 forbid 'pml tm: process'
 forbid 'component tm selected'
 require 'component ob1 selected'
-status 0 2 --mca pml_tm_verbose 10 --mca pml_base_verbose 10 --mca pml_tm_priority 90 "$startup" hello
+status 0 2 --mca pml_tm_verbose 10 --mca pml_base_verbose 10 --mca pml_tm_priority 90 \
+    "$startup" hello
 require 'pml tm: process'
 require 'component tm selected'
 require 'startup: errors=0'

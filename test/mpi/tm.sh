@@ -12,13 +12,15 @@
 
 lists=(4 1024) seeds=(1 2 3 4 5 6 7 8 9 10) programs=(basic)
 if [[ $TM_OMPI_SERIES != 4.1 ]]; then # the same code under another Open MPI
-    lists=(4) seeds=(1 2) programs=(basic ordering probe truncate cancel cancel_send persistent comms datatypes intercomm)
+    lists=(4) seeds=(1 2) programs=(basic ordering probe truncate cancel cancel_send persistent
+        comms datatypes intercomm)
 fi
 
 # Does the device match, or is it left out?
 tm_mpirun 2 --mca pml_tm_verbose 10 "$(tm_mpi_program hello)" || fail "hello"
 require "matches tags"
-over 2 counters verbs_tm_listed verbs_tm_listed_user verbs_tm_matched verbs_tm_requests verbs_tm_rndv
+over 2 counters verbs_tm_listed verbs_tm_listed_user verbs_tm_matched verbs_tm_requests \
+    verbs_tm_rndv
 over 2 overlap
 over 2 TMDEV_POLL=0 overlap 300000
 over 2 TMDEV_TM_RNDV=0 basic
@@ -38,7 +40,8 @@ for seed in "${seeds[@]}"; do
         3) faults=(TMDEV_MTU=256 TMDEV_HOLD_US=100 OMPI_MCA_pml_tm_unexpected_max=65536) ;;
         4) faults=(TMDEV_RNR=100 TMDEV_DELAY_US=400 OMPI_MCA_pml_tm_eager_limit=300) ;;
     esac
-    over 3 TMDEV_TM_TAGS=$((seed % 2 ? 4 : 1024)) "TMDEV_SEED=$seed" "${faults[@]}" random "$(tm_seed $((40 + seed)))" "$(tm_seconds 3)"
+    over 3 TMDEV_TM_TAGS=$((seed % 2 ? 4 : 1024)) "TMDEV_SEED=$seed" "${faults[@]}" random \
+        "$(tm_seed $((40 + seed)))" "$(tm_seconds 3)"
 done
 over 2 OMPI_MCA_pml_tm_eager_limit=0 random "$(tm_seed 35)" "$(tm_seconds 5)"
 over 2 TMDEV_FAIL=srq_tm basic

@@ -27,7 +27,8 @@ ends()
     (
         # shellcheck disable=SC2031
         export TMDEV_FABRIC=$$.$RANDOM ${environment[@]+"${environment[@]}"}
-        timeout -k 5 "$limit" mpirun "${tm_mpirun_flags[@]}" --mca pml "$TM_TEST_PML" ${flags[@]+"${flags[@]}"} \
+        timeout -k 5 "$limit" mpirun "${tm_mpirun_flags[@]}" --mca pml "$TM_TEST_PML" \
+            ${flags[@]+"${flags[@]}"} \
             "$(tm_mpi_program "$name")" "$@" >"$TM_WORK/out" 2>"$TM_WORK/err" </dev/null
     ) || rc=$?
     cat "$TM_WORK/out"
@@ -58,7 +59,8 @@ for tags in 4 1024; do
     require "lost a process"
     ends 3 TMDEV_TM_TAGS=$tags tm_faults cancel
     require "lost a process"
-    (($(grep -ac 'cancelled, 0 errors' "$TM_WORK/out") == 2)) || fail "receives from a rank that died are not cancelled"
+    (($(grep -ac 'cancelled, 0 errors' "$TM_WORK/out") == 2)) ||
+        fail "receives from a rank that died are not cancelled"
 done
 
 # Another process than the one whose device fails may be the first to end the job: that one took no
@@ -72,13 +74,15 @@ for which in 2 0; do # 2: the one that takes the messages of the first peer
         ends 3 "$faults" TMDEV_QP_ERROR=400 "TMDEV_QP_ERROR_QP=$which" tm_faults traffic
         require "running"
         require "lost a process"
-        grep -aqE "The connection to it broke|A message from it was lost|$by_another" "$TM_WORK/err" || fail "no reason"
+        grep -aqE "The connection to it broke|A message from it was lost|$by_another" \
+            "$TM_WORK/err" || fail "no reason"
     done
 done
 
 # What the device reports cannot be, or it cannot be polled: it is given up, and with it the job.
 named=0
-for fault in TMDEV_TM_ERROR=general:100 TMDEV_TM_ERROR=command:100 TMDEV_POLL_ERROR=start:200 TMDEV_POLL_ERROR=next:50; do
+for fault in TMDEV_TM_ERROR=general:100 TMDEV_TM_ERROR=command:100 TMDEV_POLL_ERROR=start:200 \
+    TMDEV_POLL_ERROR=next:50; do
     ends 3 "$fault" tm_faults traffic
     require "lost a process"
     grep -aqE "broke in matching tags|$by_another" "$TM_WORK/err" || fail "no reason"

@@ -17,7 +17,8 @@ done
 
 echo "== the first completion of a match names another queue pair"
 for tags in 4 1024; do
-    over 3 TMDEV_TM_TAGS=$tags TMDEV_TM_QPN=1 TMDEV_MTU=256 OMPI_MCA_pml_tm_verbs_window=8 random 51 3
+    over 3 TMDEV_TM_TAGS=$tags TMDEV_TM_QPN=1 TMDEV_MTU=256 OMPI_MCA_pml_tm_verbs_window=8 \
+        random 51 3
 done
 
 echo "== a rendezvous that is left to software has two completions"
@@ -25,21 +26,24 @@ over 2 TMDEV_TM_LEFT=2 truncate
 over 3 TMDEV_TM_LEFT=2 random 52 3
 
 echo "== a list operation takes four places in its queue"
-TMDEV_TM_TAGS=1024 TMDEV_TM_OPS=512 TMDEV_TM_BLOCKS=4 tm_mpirun 2 --mca pml_tm_verbose 10 "$(tm_mpi_program hello)" || fail "hello"
+TMDEV_TM_TAGS=1024 TMDEV_TM_OPS=512 TMDEV_TM_BLOCKS=4 tm_mpirun 2 --mca pml_tm_verbose 10 \
+    "$(tm_mpi_program hello)" || fail "hello"
 require "a list of 1024 receives, a queue of 128 operations"
 require "matches tags"
 over 3 TMDEV_TM_TAGS=1024 TMDEV_TM_OPS=512 TMDEV_TM_BLOCKS=4 random 53 3
 
 echo "== the receiver's device reads less at a time than the sender's"
-tm_by_rank by_rank "env TMDEV_MAX_MSG=65536 $(tm_mpi_program random) 54 3" "$(tm_mpi_program random) 54 3" \
-    "env TMDEV_MAX_MSG=1000000 $(tm_mpi_program random) 54 3"
+tm_by_rank by_rank "env TMDEV_MAX_MSG=65536 $(tm_mpi_program random) 54 3" \
+    "$(tm_mpi_program random) 54 3" "env TMDEV_MAX_MSG=1000000 $(tm_mpi_program random) 54 3"
 TMDEV_FABRIC=$$.$RANDOM tm_mpirun 3 "$PWD/by_rank" || fail "random"
 require "random: errors=0"
 [[ ! -s $TM_WORK/err ]] || fail "something on standard error"
 
 echo "== no message finds the receiver without a buffer, answers of devices neither"
 answers=$(tm_mpi_program answers)
-tm_by_rank by_rank "env OMPI_MCA_pml_tm_verbs_window=8 $answers" "env OMPI_MCA_pml_tm_verbs_window=1000 $answers"
-TMDEV_TM_TAGS=1024 TMDEV_RNR_IS_MISUSE=1 TMDEV_FABRIC=$$.$RANDOM tm_mpirun 2 "$PWD/by_rank" || fail "answers"
+tm_by_rank by_rank "env OMPI_MCA_pml_tm_verbs_window=8 $answers" \
+    "env OMPI_MCA_pml_tm_verbs_window=1000 $answers"
+TMDEV_TM_TAGS=1024 TMDEV_RNR_IS_MISUSE=1 TMDEV_FABRIC=$$.$RANDOM tm_mpirun 2 "$PWD/by_rank" ||
+    fail "answers"
 require "answers: errors=0"
 [[ ! -s $TM_WORK/err ]] || fail "something on standard error"

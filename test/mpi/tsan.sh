@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 ompi=4.1
 #
-# pml_tm and the test programs, built with the thread sanitizer, under MPI_THREAD_MULTIPLE. Open MPI
-# is not built with it: what it does is left out, what it orders is told by test/lib/tsan.h, and its
-# inline functions, which race with its own code that cannot be seen, are not reported when the race
-# is in them. Likewise the constructors of requests: a free list that grows hands what one thread
+# pml_tm and the test programs, built with the thread sanitizer, under MPI_THREAD_MULTIPLE. Open
+# MPI is not built with it, so the sanitizer does not see what Open MPI does: test/lib/tsan.h
+# declares what it orders, and races in Open MPI's inline functions with its own code are not
+# reported. Likewise the constructors of requests: a free list that grows hands what one thread
 # constructed to another.
 . "$TM_SRC/test/mpi/sanitizer.bash"
 

@@ -9,7 +9,8 @@
 ours()
 {
     sed -E 's/^==[0-9]+== ?//' "$@" |
-        awk -v RS= '/\((pml_tm[a-z_]*|fab[a-z_]*|shm_[a-z_]*|verbs_[a-z_]*|self_domain|match|offload)\.[ch]:[0-9]+\)/ { print $0 "\n" }'
+        awk -v RS= \
+            '/\((pml_tm[a-z_]*|fab[a-z_]*|shm_[a-z_]*|verbs_[a-z_]*|self_domain|match|offload)\.[ch]:[0-9]+\)/ { print $0 "\n" }'
 }
 
 # check PROGRAM NP [ARGUMENT...]

@@ -2,17 +2,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 device=tmdev
 #
-# MPI programs with all processes of the host talking by verbs, over the verbs device in software
-# (test/tmdev): as it is, with its faults, and with limits that each bring another path. Then a rank
-# is killed.
+# MPI programs with all processes of the host communicating by verbs, over the verbs device in
+# software (test/tmdev): as it is, with its faults, and with limits that each bring another path.
+# Then a rank is killed.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
 . "$TM_SRC/test/lib/verbs.sh"
 
 export OMPI_MCA_pml_tm_verbs_tm=none
 
-seconds=$(tm_seconds 5) programs=() # of random traffic; beside what TM_TEST_DEVICE=tmdev test/run has
-[[ $TM_OMPI_SERIES == 4.1 ]] || seconds=$(tm_seconds 2) programs=(ordering probe truncate cancel persistent comms datatypes intercomm)
+# Seconds of random traffic; programs besides those that TM_TEST_DEVICE=tmdev test/run has.
+seconds=$(tm_seconds 5) programs=()
+[[ $TM_OMPI_SERIES == 4.1 ]] ||
+    seconds=$(tm_seconds 2) programs=(ordering probe truncate cancel persistent comms datatypes
+        intercomm)
 
 tm_mpirun 2 --mca pml_tm_verbose 10 "$(tm_mpi_program hello)" || fail "hello"
 require "tmdev0"

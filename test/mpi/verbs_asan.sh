@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 device=tmdev ompi=4.1 short=turns
 #
-# As asan.sh, with all processes talking by verbs, over the device in software: matched by it and by
-# the CPU, and with its faults.
+# As asan.sh, with all processes communicating by verbs, over the device in software: matched by it
+# and by the CPU, and with its faults.
 # shellcheck source-path=SCRIPTDIR source=sanitizer.bash
 . "$TM_SRC/test/mpi/sanitizer.bash"
 # shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
@@ -30,9 +30,11 @@ check window 2 TMDEV_TM_RNDV=0 : 2
 check random 2 : 64 5 threads=2
 check random 2 TMDEV_LINK=eth OMPI_MCA_pml_tm_eager_limit=0 : 65 5
 # the end of a job that lost its device: no report on the way there
-for fault in TMDEV_TM_ERROR=general:100 TMDEV_TM_ERROR=command:100 TMDEV_POLL_ERROR=start:200 TMDEV_DEVICE_FATAL=300; do
+for fault in TMDEV_TM_ERROR=general:100 TMDEV_TM_ERROR=command:100 TMDEV_POLL_ERROR=start:200 \
+    TMDEV_DEVICE_FATAL=300; do
     echo "== tm_faults traffic, $fault"
-    ! tm_mpirun 3 env "LD_PRELOAD=$runtime" "$fault" "$(sanitizer_program tm_faults)" traffic || fail "$fault: the job did not fail"
+    ! tm_mpirun 3 env "LD_PRELOAD=$runtime" "$fault" "$(sanitizer_program tm_faults)" traffic ||
+        fail "$fault: the job did not fail"
     require "lost a process"
     forbid "$reports"
 done

@@ -45,14 +45,17 @@ TMDEV_PORTS=2 over 4 verbs_events 1
 TMDEV_PORTS=2 TMDEV_LINK=eth over 4 verbs_events 1
 
 echo "== as wanted"
-tm_mpirun 4 --mca pml_tm_verbose 20 --mca pml_tm_verbs_if_exclude tmdev0 "$hello" || fail "without tmdev0"
+tm_mpirun 4 --mca pml_tm_verbose 20 --mca pml_tm_verbs_if_exclude tmdev0 "$hello" ||
+    fail "without tmdev0"
 ranks_on tmdev1:1 4
-tm_mpirun 4 --mca pml_tm_verbose 20 --mca pml_tm_verbs_if_include tmdev0:1,mlx5_9 "$hello" || fail "with tmdev0"
+tm_mpirun 4 --mca pml_tm_verbose 20 --mca pml_tm_verbs_if_include tmdev0:1,mlx5_9 "$hello" ||
+    fail "with tmdev0"
 ranks_on tmdev0:1 4
 require "pml_tm_verbs_if_include names mlx5_9, which this host does not have"
 include=OMPI_MCA_pml_tm_verbs_if_include
 events="$(tm_mpi_program verbs_events) 1"
-tm_by_rank by_rank "env $include=tmdev1 $events" "env $include=tmdev0 $events" "env $include=tmdev1 $events" "$events"
+tm_by_rank by_rank "env $include=tmdev1 $events" "env $include=tmdev0 $events" \
+    "env $include=tmdev1 $events" "$events"
 tm_mpirun 4 --mca pml_tm_verbose 20 "$PWD/by_rank" || fail "each rank its own list"
 require "verbs_events: errors=0"
 ranks_on tmdev1:1 3
@@ -63,7 +66,8 @@ refused()
 {
     local parameter=$1 text
     shift
-    ! tm_mpirun 2 --mca "${parameter%%=*}" "${parameter#*=}" "$hello" || fail "$parameter was accepted"
+    ! tm_mpirun 2 --mca "${parameter%%=*}" "${parameter#*=}" "$hello" ||
+        fail "$parameter was accepted"
     forbid 'Segmentation|Signal: '
     # the lines of help texts are broken
     for text in "$@"; do
@@ -73,20 +77,25 @@ refused()
 }
 
 echo "== lists that leave nothing"
-refused pml_tm_verbs_if_include=mlx5_9 "pml_tm_verbs_if_include names mlx5_9, which this host does not have"
-refused pml_tm_verbs_if_include=tmdev1:2 "pml_tm_verbs_if_include names tmdev1:2, which this host does not have"
+refused pml_tm_verbs_if_include=mlx5_9 \
+    "pml_tm_verbs_if_include names mlx5_9, which this host does not have"
+refused pml_tm_verbs_if_include=tmdev1:2 \
+    "pml_tm_verbs_if_include names tmdev1:2, which this host does not have"
 refused pml_tm_verbs_if_exclude=tmdev0,tmdev1:1 "not wanted by pml_tm_verbs_if_exclude"
 refused pml_tm_verbs_if_include=tmdev0:x 'pml_tm_verbs_if_include is "tmdev0:x"; allowed:'
-refused "pml_tm_verbs_if_exclude=tmdev0, tmdev1" 'pml_tm_verbs_if_exclude is "tmdev0, tmdev1"; allowed:'
+refused "pml_tm_verbs_if_exclude=tmdev0, tmdev1" \
+    'pml_tm_verbs_if_exclude is "tmdev0, tmdev1"; allowed:'
 
 echo "== in reserve"
 unset OMPI_MCA_pml_tm_providers
 tm_mpirun 2 --mca pml_tm_verbose 20 "$hello" || fail "with shm"
-(($(cat "$TM_WORK/out" "$TM_WORK/err" | grep -ac 'by SEND on .*, not in use') == 2)) || fail "the device is not kept in reserve"
+(($(cat "$TM_WORK/out" "$TM_WORK/err" | grep -ac 'by SEND on .*, not in use') == 2)) ||
+    fail "the device is not kept in reserve"
 # Ranks 2 and 3 do without shm, as if they were elsewhere: the others fetch the device from the
 # reserve.
 far="env OMPI_MCA_pml_tm_providers=^shm,tcp $events"
 tm_by_rank by_rank "$events" "$events" "$far" "$far"
 tm_mpirun 4 --mca pml_tm_verbose 20 "$PWD/by_rank" || fail "from the reserve"
 require "verbs_events: errors=0"
-(($(cat "$TM_WORK/out" "$TM_WORK/err" | grep -ac 'by SEND on .*, matches tags') == 2)) || fail "not two ranks list receives"
+(($(cat "$TM_WORK/out" "$TM_WORK/err" | grep -ac 'by SEND on .*, matches tags') == 2)) ||
+    fail "not two ranks list receives"

@@ -14,7 +14,7 @@ export OMPI_MCA_btl=self,vader OMPI_MCA_mtl=^ofi
 
 events=$(tm_mpi_program verbs_events)
 
-# job SECONDS NAME=VALUE: three ranks talk for so many seconds; the device of rank 1 has this
+# job SECONDS NAME=VALUE: three ranks communicate for so many seconds; the device of rank 1 has this
 # setting.
 job()
 {
@@ -31,7 +31,8 @@ ends_with()
 {
     local begin=$SECONDS
     ! job 1000 "$3" || fail "$3: the job did not fail"
-    ((SECONDS - begin < $2 * ${TM_TEST_TIMEOUT_SCALE:-1})) || fail "$3: the job took $((SECONDS - begin)) s to end"
+    ((SECONDS - begin < $2 * ${TM_TEST_TIMEOUT_SCALE:-1})) ||
+        fail "$3: the job took $((SECONDS - begin)) s to end"
     require "$1"
     (($(grep -ac 'lost a process' "$TM_WORK/err") == 1)) || fail "$3: not one message of pml tm"
     forbid 'Segmentation|Signal: |An error occurred in'

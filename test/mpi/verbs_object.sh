@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=120 device=tmdev
 #
-# The provider verbs is an object of its own: loaded where there is a device and nowhere else; one of another build, one without
-# its libraries, and none at all are told in a sentence, and the job goes on without verbs.
+# The provider verbs is an object of its own, loaded only where there is a device.  If the object is
+# of another build, misses a library, or is missing itself, a sentence says so, and the job goes on
+# without verbs.
 . "$TM_SRC/test/lib/script.sh"
 
 export OMPI_MCA_pml_tm_verbose=10 LD_DEBUG=libs LD_DEBUG_OUTPUT=$PWD/loaded
@@ -40,7 +41,8 @@ with()
     ) || exit 1
 }
 
-"${TM_CC:-cc}" -shared -fPIC -o other.so -x c - <<<'struct { unsigned long long abi; } fab_verbs_object = {12345};'
+"${TM_CC:-cc}" -shared -fPIC -o other.so -x c \
+    - <<<'struct { unsigned long long abi; } fab_verbs_object = {12345};'
 mv -f other.so "$object"
 with 'is of another build than the library beside it'
 "${TM_CC:-cc}" -shared -fPIC -o other.so -x c - <<<'int nothing;'

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 device=tmdev ompi=4.1 needs=valgrind short=turns
 #
-# As valgrind.sh, with all processes talking by verbs, over the device in software: matched by it
-# and by the CPU.
+# As valgrind.sh, with all processes communicating by verbs, over the device in software: matched
+# by it and by the CPU.
 # shellcheck source-path=SCRIPTDIR source=valgrind.bash
 . "$TM_SRC/test/mpi/valgrind.bash"
 # shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh

@@ -40,7 +40,8 @@ pingpong()
 
 for way in path preload; do
     on_device "$way" ibv_devinfo -v >devinfo
-    for text in 'hca_id:[[:space:]]tmdev0' 'max_num_tags:[[:space:]]*127' IBV_TM_CAP_RC PORT_ACTIVE; do
+    for text in 'hca_id:[[:space:]]tmdev0' 'max_num_tags:[[:space:]]*127' IBV_TM_CAP_RC \
+        PORT_ACTIVE; do
         grep -q "$text" devinfo || fail "ibv_devinfo does not show $text ($way)"
     done
 done
@@ -59,14 +60,16 @@ pingpong ibv_srq_pingpong -n 1000 -q 4 -e
 # rdma-core's tests, as Debian packs them. Without a device they are "OK (skipped=4)", so what ran
 # is counted.
 tests=/usr/share/doc/rdma-core/tests
-if [[ ! -e $tests/test_tag_matching.py.gz ]] || ! /usr/bin/python3 -c 'import pyverbs' 2>/dev/null; then
+if [[ ! -e $tests/test_tag_matching.py.gz ]] ||
+    ! /usr/bin/python3 -c 'import pyverbs' 2>/dev/null; then
     skip "rdma-core's Python tests are not installed (Debian: rdma-core, python3-pyverbs); all else passed"
 fi
 mkdir tests
 cp "$tests"/*.py* tests
 gunzip tests/*.gz
 for way in path preload; do
-    (cd tests && on_device "$way" /usr/bin/python3 run_tests.py -v -k tag_matching) >python.out 2>&1 || {
+    (cd tests &&
+        on_device "$way" /usr/bin/python3 run_tests.py -v -k tag_matching) >python.out 2>&1 || {
         cat python.out
         fail "rdma-core's tag matching tests ($way)"
     }

@@ -72,7 +72,8 @@ vm_orders()
 vm_boot()
 {
     local qemu other=$((1 - $1))
-    qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -accel tcg,thread=multi
+    qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
+        -accel tcg,thread=multi
         -smp "$vm_cpus" -m "$vm_memory" -kernel "$vm_cache/vmlinux" -initrd "$vm_cache/initramfs"
         -append "console=ttyS0 quiet loglevel=5 lsm= cryptomgr.notests no_timer_check init_on_alloc=0 nowatchdog panic=-1 oops=panic mitigations=off norandmaps vm.host=$1 vm.dir=$vm_temp"
         -serial "file:$vm_temp/console.$1"
@@ -85,14 +86,16 @@ vm_boot()
     if ((vm_hosts == 1)); then
         qemu+=(-netdev hubport,id=net,hubid=0)
     else
-        qemu+=(-netdev "dgram,id=net,local.type=unix,local.path=$vm_temp/net.$1,remote.type=unix,remote.path=$vm_temp/net.$other")
+        qemu+=(-netdev
+            "dgram,id=net,local.type=unix,local.path=$vm_temp/net.$1,remote.type=unix,remote.path=$vm_temp/net.$other")
     fi
     qemu+=(-device "virtio-net-pci,netdev=net,host_mtu=$vm_mtu,mac=52:54:00:4d:00:0$1,romfile=")
     if (($1 == 0)); then
         qemu+=(-device virtio-serial-pci
             -chardev "file,id=out,path=$vm_temp/out" -device virtserialport,chardev=out,name=out
             -chardev "file,id=err,path=$vm_temp/err" -device virtserialport,chardev=err,name=err
-            -chardev "file,id=status,path=$vm_temp/status" -device virtserialport,chardev=status,name=status)
+            -chardev "file,id=status,path=$vm_temp/status"
+            -device virtserialport,chardev=status,name=status)
     fi
     "${qemu[@]}" </dev/null >"$vm_temp/qemu.$1" 2>&1 &
     vm_pids+=($!)
@@ -133,7 +136,8 @@ vm_complaints()
     for ((i = 0; i < vm_hosts; i++)); do
         if grep -aqE 'BUG:|WARNING: |Oops|Call Trace' "$vm_temp/console.$i"; then
             echo "test/vm/run: the kernel of vm$i complains:" >&2
-            tr -d '\r' <"$vm_temp/console.$i" | grep -aE -A 20 'BUG:|WARNING: |Oops|Call Trace' | head -n 40 >&2
+            tr -d '\r' <"$vm_temp/console.$i" | grep -aE -A 20 'BUG:|WARNING: |Oops|Call Trace' |
+                head -n 40 >&2
         fi
     done
 }

@@ -3,8 +3,10 @@
 # What a machine boots: Debian's kernel and a small initramfs, made below $vm_cache on first use and
 # kept there.
 #
-#     vmlinux       the kernel, unpacked here once: under emulation it would take longer to unpack itself than to boot
-#     initramfs     busybox, the modules that vm_modules needs in the order in which they load, and guest/init.sh as /init
+#     vmlinux       the kernel, unpacked here once: under emulation it would take longer to unpack
+#                   itself than to boot
+#     initramfs     busybox, the modules that vm_modules needs in the order in which they load, and
+#                   guest/init.sh as /init
 #     kernel        its release and the version of its package, for siw.bash
 #     made-from     what they were made from; another value means that they are made again
 #
@@ -13,7 +15,8 @@
 
 # Modules are named as the kernel source names them; those that they depend on come along.
 vm_modules=(
-    virtio_pci 9pnet_virtio 9p overlay virtio_console virtio_net crc32_generic crc32c_generic libcrc32c rdma_rxe ib_uverbs rdma_ucm
+    virtio_pci 9pnet_virtio 9p overlay virtio_console virtio_net crc32_generic crc32c_generic
+    libcrc32c rdma_rxe ib_uverbs rdma_ucm
     sch_netem
 )
 
@@ -22,8 +25,8 @@ vm_missing()
 {
     local pair
     [[ $(uname -m) == x86_64 ]] || echo "an x86_64 host"
-    for pair in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static dpkg-deb:dpkg apt-get:apt \
-        rdma:iproute2 ibv_devinfo:ibverbs-utils xz:xz-utils; do
+    for pair in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static dpkg-deb:dpkg \
+        apt-get:apt rdma:iproute2 ibv_devinfo:ibverbs-utils xz:xz-utils; do
         command -v "${pair%%:*}" >/dev/null || echo "${pair%%:*} (package ${pair#*:})"
     done
     if command -v busybox >/dev/null && ldd "$(command -v busybox)" >/dev/null 2>&1; then
@@ -39,7 +42,8 @@ vm_image()
     (
         flock 9
         made_from=$(vm_made_from)
-        if [[ -s $vm_cache/vmlinux && -s $vm_cache/initramfs && $(cat "$vm_cache/made-from" 2>/dev/null) == "$made_from" ]]; then
+        if [[ -s $vm_cache/vmlinux && -s $vm_cache/initramfs &&
+            $(cat "$vm_cache/made-from" 2>/dev/null) == "$made_from" ]]; then
             exit 0
         fi
         rm -rf "$vm_cache/made-from" "$vm_cache/new"
@@ -81,7 +85,8 @@ vm_download()
 vm_download_with()
 {
     local package
-    package=$(apt-cache "$@" depends linux-image-amd64 | sed -nE 's/^ *Depends: (linux-image-[0-9].*)$/\1/p' | head -n 1)
+    package=$(apt-cache "$@" depends linux-image-amd64 |
+        sed -nE 's/^ *Depends: (linux-image-[0-9].*)$/\1/p' | head -n 1)
     [[ -n $package ]] && apt-get "$@" download "$package-unsigned"
 }
 

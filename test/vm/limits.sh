@@ -23,7 +23,8 @@ ends()
 ends 0 -- true
 # shellcheck disable=SC2016 # expanded in the machine
 ends 3 -- bash -c 'echo out; echo err >&2; exit 3'
-[[ $(<out) == out && $(<err) == err ]] || fail 'standard output and error are not what the command wrote'
+[[ $(<out) == out && $(<err) == err ]] ||
+    fail 'standard output and error are not what the command wrote'
 ends 124 --timeout $((20 * ${TM_TEST_TIMEOUT_SCALE:-1})) -- sleep 1000
 require 'switched off (--timeout)' err
 ends 125 -- bash -c 'echo c >/proc/sysrq-trigger'

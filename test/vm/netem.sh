@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=400 quick=no short=turns cores=2 needs=tc
 #
-# Two machines whose network delays packets, loses some, and brings some before others: messages by TCP.
+# Two machines whose network delays packets, loses some, and brings some before others: messages by
+# TCP.
 # shellcheck source-path=SCRIPTDIR source=vm.bash
 . "$TM_SRC/test/vm/vm.bash"
 tm_mpi_program random >/dev/null

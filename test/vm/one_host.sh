@@ -4,7 +4,7 @@
 #
 # One machine: it has an RDMA device that works, what is written there does not reach this host but
 # in the shared directory, and MPI programs run over pml tm; the command's exit status and a
-# machine's end are told.
+# machine's end are reported.
 # shellcheck source-path=SCRIPTDIR source=vm.bash
 . "$TM_SRC/test/vm/vm.bash"
 tm_mpi_program hello >/dev/null

@@ -2,7 +2,8 @@
 # shellcheck shell=bash disable=SC2154 # the variables are test/vm/run's
 # Soft-iWARP for the machines: Debian's kernel comes without the module, its source has it.
 #
-#     $vm_cache/siw.ko          compiled on first use for the kernel that is in $vm_cache, with the headers of that kernel's package
+#     $vm_cache/siw.ko          compiled on first use for the kernel that is in $vm_cache, with the
+#                               headers of that kernel's package
 #     $vm_cache/siw-made-from   what it was made from; another value means that it is made again
 #
 # Nothing is installed: the packages are unpacked below $vm_cache, and removed again.
@@ -14,7 +15,8 @@ vm_siw()
     (
         flock 9
         made_from=$(cat "$vm_dir/siw.bash" "$vm_cache/kernel" "$vm_cache/made-from" | sha256sum)
-        if [[ -s $vm_cache/siw.ko && $(cat "$vm_cache/siw-made-from" 2>/dev/null) == "$made_from" ]]; then
+        if [[ -s $vm_cache/siw.ko &&
+            $(cat "$vm_cache/siw-made-from" 2>/dev/null) == "$made_from" ]]; then
             exit 0
         fi
         read -r release version <"$vm_cache/kernel"
@@ -36,7 +38,8 @@ vm_siw()
 # vm_siw_make RELEASE VERSION: leave ./siw.ko here, compiled for this kernel.
 vm_siw_make()
 {
-    local headers=linux-headers-$1 package series options=(-o Acquire::Retries=0 -o Acquire::http::Timeout=20) depends
+    local headers=linux-headers-$1 package series options=(-o Acquire::Retries=0
+        -o Acquire::http::Timeout=20) depends
     series=$(sed -nE 's/^([0-9]+\.[0-9]+).*/\1/p' <<<"$2")
     if ! apt-cache show "$headers=$2" >/dev/null; then
         mkdir -p lists/partial cache
@@ -44,13 +47,15 @@ vm_siw_make()
         apt-get "${options[@]}" update || return 1
     fi
     apt-get "${options[@]}" download "$headers=$2" "linux-source-$series=$2" || return 1
-    mapfile -t depends < <(dpkg-deb -f "$headers"_*.deb Depends | grep -oE 'linux-(headers|kbuild)-[^ ,]+')
+    mapfile -t depends < <(dpkg-deb -f "$headers"_*.deb Depends |
+        grep -oE 'linux-(headers|kbuild)-[^ ,]+')
     apt-get "${options[@]}" download "${depends[@]}" || return 1
     for package in linux-headers-*.deb linux-kbuild-*.deb; do
         dpkg-deb -x "$package" root || return 1
     done
     sed -i "s@/usr/src@$PWD/root&@" "root/usr/src/$headers/Makefile"
-    dpkg-deb --fsys-tarfile linux-source-*.deb | tar -xO "./usr/src/linux-source-$series.tar.xz" | xz -dc |
+    dpkg-deb --fsys-tarfile linux-source-*.deb | tar -xO "./usr/src/linux-source-$series.tar.xz" |
+        xz -dc |
         tar -x --strip-components=4 --wildcards '*/drivers/infiniband/sw/siw/*' || return 1
     make -C "root/usr/src/$headers" CC=gcc "M=$PWD/siw" CONFIG_RDMA_SIW=m modules || return 1
     strip -g siw/siw.ko -o siw.ko

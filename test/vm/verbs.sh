@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=900 quick=no short=turns cores=2
 #
-# pml tm over Soft-RoCE: all processes of one machine by verbs, and two machines, where those of one
-# talk by shared memory and the others by verbs; and the benchmarks, whose times mean little here.
-# TM_TEST_DEVICE=rxe test/run has all MPI tests.
+# pml tm over Soft-RoCE: all processes of one machine by verbs, and two machines, where those of
+# one communicate by shared memory and the others by verbs; and the benchmarks, whose times mean
+# little here. TM_TEST_DEVICE=rxe test/run has all MPI tests.
 # shellcheck source-path=SCRIPTDIR source=vm.bash
 . "$TM_SRC/test/vm/vm.bash"
 for program in hello basic random; do
@@ -26,7 +26,8 @@ require_figures()
 vm_run '
     tm_mpirun 2 --mca pml_tm_providers ^shm,tcp --mca pml_tm_verbose 10 "$(tm_binary mpi/basic)"
     for bench in pingpong bandwidth rate; do
-        tm_mpirun 2 --mca pml_tm_providers ^shm,tcp "$(tm_binary "bench/$bench")" -b 1 -t 10 -l 8,4096,65536
+        tm_mpirun 2 --mca pml_tm_providers ^shm,tcp "$(tm_binary "bench/$bench")" -b 1 -t 10 \
+            -l 8,4096,65536
     done
 '
 require 'basic: errors=0'

@@ -41,7 +41,8 @@ vm_run()
     cat "$TM_WORK/err" >&2
     case $status in
         0) ;;
-        77) skip_without "$([[ " ${options[*]} " == *" siw "* ]] && echo siw || echo vm)" "$(tail -n 1 "$TM_WORK/err")" ;;
+        77) skip_without "$([[ " ${options[*]} " == *" siw "* ]] && echo siw || echo vm)" \
+            "$(tail -n 1 "$TM_WORK/err")" ;;
         124) fail "the machines were not done in time" ;;
         *) fail "exit status $status in the machine" ;;
     esac

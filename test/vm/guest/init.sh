@@ -44,7 +44,8 @@ options=trans=virtio,version=9p2000.L,msize=524288
 mount -t 9p -o "ro,cache=loose,$options" host /host || die "the host's root does not mount"
 mount -t tmpfs -o size=75%,mode=755 top /top
 mkdir /top/upper /top/work
-mount -t overlay -o lowerdir=/host,upperdir=/top/upper,workdir=/top/work root /root || die "no overlay"
+mount -t overlay -o lowerdir=/host,upperdir=/top/upper,workdir=/top/work root /root ||
+    die "no overlay"
 mount --move /dev /root/dev
 mount --move /proc /root/proc
 mount --move /sys /root/sys

@@ -8,7 +8,8 @@
 # HOST is the machine's number.  DIR is test/vm/run's scratch directory, as the host has it, read
 # only:
 #     main            this file
-#     settings        shell assignments: hosts, rdma (rxe or siw), siw (a module), mtu, share (a directory, or empty), agent (the path of guest/agent)
+#     settings        shell assignments: hosts, rdma (rxe or siw), siw (a module), mtu, share (a
+#                     directory, or empty), agent (the path of guest/agent)
 #     environment     shell commands: the environment and the working directory of test/vm/run
 #     command         shell commands: what to run
 # Standard output and error are the console.  The first machine has the virtio ports out, err and
@@ -47,7 +48,8 @@ file_systems()
     done
     if [[ -n $share ]]; then
         mkdir -p "$share"
-        mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=none share "$share" || die "cannot mount $share"
+        mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=none share "$share" ||
+            die "cannot mount $share"
     fi
 }
 
