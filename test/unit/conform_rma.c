@@ -300,6 +300,7 @@ void conform_region(world_t *world)
     fab_unlock(world->fab);
     WORLD_UNTIL(2 == rma.completed);
     world_barrier(world);
+    world_progress(world); /* takes the device's lock: TSan knows that the data is older */
     CHECK(world_is_filled(exposed, 9, LEN)); /* what has completed there is here */
     fab_lock(world->fab);
     fab_unexpose_any(world->fab, &mine.region);

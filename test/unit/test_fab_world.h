@@ -122,16 +122,12 @@ static inline unsigned world_arrive(world_t *world)
     return phase;
 }
 
-/*
- * Wait for all; progress meanwhile and once afterwards: a poll takes the lock of the device in
- * software, by which TSan knows that what its thread has written before is older.
- */
+/* Wait for all; progress meanwhile. */
 static inline void world_barrier(world_t *world)
 {
     unsigned phase = world_arrive(world);
 
     WORLD_UNTIL(atomic_load(&world->shared->phase) != phase);
-    world_progress(world);
 }
 
 /* The same without progress: nothing that the others do afterwards is seen here before. */
