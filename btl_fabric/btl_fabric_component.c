@@ -198,13 +198,9 @@ static int start(void)
     fab_idmap_init(&mca_btl_fabric.ids);
     fab_idmap_init(&mca_btl_fabric.mems);
     rc = mca_btl_fabric_frags_init();
-    if (OPAL_SUCCESS == rc) {
-        rc = mca_btl_fabric_publish();
-        if (OPAL_SUCCESS != rc) {
-            mca_btl_fabric_frags_fini();
-        }
-    }
+    rc = OPAL_SUCCESS == rc ? mca_btl_fabric_publish() : rc;
     if (OPAL_SUCCESS != rc) {
+        mca_btl_fabric_frags_fini();
         fab_close(mca_btl_fabric.fab, FAB_USER_BTL);
         mca_btl_fabric.fab = NULL;
         opal_output_verbose(1, mca_btl_fabric.output, "btl fabric is not used: %s",

@@ -296,14 +296,18 @@ static const fab_verbs_port_t *nearest(fab_verbs_search_t *search)
 static const char *device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *port)
 {
     union ibv_gid gid;
+    int error; /* two of the queries return it and need not set errno */
 
     snprintf(dom->name, sizeof(dom->name), "%s:%d", ibv_get_device_name(port->device), port->num);
     dom->port_num = port->num;
     dom->ctx = ibv_open_device(port->device);
-    if (NULL == dom->ctx || 0 != ibv_query_device(dom->ctx, &dom->device) ||
-        0 != ibv_query_port(dom->ctx, port->num, &dom->port) ||
-        0 != ibv_query_gid(dom->ctx, port->num, 0, &gid)) {
-        return fab_sentence(dom->fab, "%s cannot be opened: %s.", dom->name, strerror(errno));
+    error = NULL == dom->ctx ? errno : ibv_query_device(dom->ctx, &dom->device);
+    error = 0 == error ? ibv_query_port(dom->ctx, port->num, &dom->port) : error;
+    if (0 == error && 0 != ibv_query_gid(dom->ctx, port->num, 0, &gid)) {
+        error = errno;
+    }
+    if (0 != error) {
+        return fab_sentence(dom->fab, "%s cannot be opened: %s.", dom->name, strerror(error));
     }
     dom->addr.link_layer = IBV_LINK_LAYER_ETHERNET == dom->port.link_layer
                                ? IBV_LINK_LAYER_ETHERNET

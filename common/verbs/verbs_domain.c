@@ -68,7 +68,7 @@ static const char *cq_open(fab_verbs_domain_t *dom)
     dom->sq_used_max = fab_verbs_min(max / 2, FAB_VERBS_SQ_USED_MAX);
     dom->send_cq = ibv_create_cq(dom->ctx, (int) (2 * dom->sq_used_max), NULL, NULL, 0);
     /* on standby nobody would use the list: its user looks for one at the start alone */
-    if (dom->is_standby || !fab_verbs_tm_open(dom)) {
+    if (NULL != dom->send_cq && (dom->is_standby || !fab_verbs_tm_open(dom))) {
         int num = (int) fab_verbs_min(fab_params.verbs_buffers, max);
         dom->recv_cq = ibv_create_cq(dom->ctx, num, NULL, NULL, 0);
     }
