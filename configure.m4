@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# All checks of pml_tm, as macros that serve in two places: the stand-alone configure.ac beside this file, and Open MPI's own
-# configure when this tree is copied to ompi/mca/pml/tm of its source (MCA_ompi_pml_tm_CONFIG at the end).
+# All checks of pml_tm, as macros that serve in two places: the stand-alone configure.ac beside this file, and the configure of
+# Open MPI when packaging/into_openmpi has copied this tree to ompi/mca/pml/tm of its source (MCA_ompi_pml_tm_CONFIG at the end).
 #
 # What a check does not find goes to TM_MISSING with the package that has it; TM_REPORT_MISSING ends configure with the whole
 # list, so that one run names everything there is to install.
@@ -55,12 +55,12 @@ AC_DEFUN([TM_CHECK_SYSTEM], [
 AC_DEFUN([TM_CHECK_VERBS], [
     AC_ARG_WITH([verbs],
         [AS_HELP_STRING([--without-verbs], [leave the provider verbs (InfiniBand, RoCE, iWARP) out; --with-verbs: fail without it])],
-        [], [with_verbs=check])
+        [tm_with_verbs=$withval], [tm_with_verbs=check])
     tm_have_verbs=no
-    AS_IF([test "$with_verbs" != no],
+    AS_IF([test "$tm_with_verbs" != no],
           [AC_CHECK_HEADER([infiniband/verbs.h],
                [AC_CHECK_LIB([ibverbs], [ibv_is_fork_initialized], [tm_have_verbs=yes], [])])])
-    AS_CASE([$with_verbs/$tm_have_verbs],
+    AS_CASE([$tm_with_verbs/$tm_have_verbs],
         [no/no], [tm_verbs="no (--without-verbs): one host only"],
         [*/yes], [tm_verbs=yes
                   AC_CHECK_TYPE([struct ibv_tmh], [tm_verbs="yes, with tag matching"], [],
@@ -348,9 +348,9 @@ AC_DEFUN([MCA_ompi_pml_tm_CONFIG], [
     TM_CHECK_SYSTEM
     # The component and the library it shares with others are files of their own.  Open MPI's --enable-mca-dso machinery
     # offers a macro for that (..._COMPILE_MODE), which yields an empty mode in 5.0; setting the variable works in both.
-    AS_IF([test "$OPAL_ENABLE_DLOPEN_SUPPORT" = 1],
+    AS_IF([test "$OPAL_ENABLE_DLOPEN_SUPPORT/$enable_shared" = 1/yes],
           [compile_mode=dso],
-          [TM_MISSING([Open MPI is configured without dlopen support, and pml_tm can only be built as a plug-in])])
+          [TM_MISSING([Open MPI is configured without dlopen support or shared libraries, and pml_tm can only be built as a plug-in])])
     TM_OMPI_CPPFLAGS=
     TM_OMPI_LDFLAGS=
     TM_MPI_LIBS='$(top_builddir)/ompi/lib$(OMPI_LIBMPI_NAME).la'

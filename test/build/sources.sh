@@ -8,7 +8,7 @@
 . "$TM_SRC/test/lib/script.sh"
 
 cd "$TM_SRC"
-mapfile -t scripts < <(find autogen.sh quickstart .ci test -type f -exec \
+mapfile -t scripts < <(find autogen.sh quickstart packaging/into_openmpi .ci test -type f -exec \
     grep -lE '^#!.*sh$|^# shellcheck shell=' {} +)
 mapfile -t files < <(find configure.ac configure.m4 Makefile.am env.sh.in common pml_tm \
     btl_fabric test -type f \( -name '*.[ch]' -o -name '*.mk' -o -name '*.am' -o -name '*.ac' \

@@ -12,8 +12,8 @@ tm_packages_quickstart=(gnuplot-nox netpipe-openmpi)
 
 # test/run, all of it.
 tm_packages_test=(
-    binutils clang clang-format debhelper debootstrap environment-modules gcc-aarch64-linux-gnu gdb
-    gnuplot-nox hpcc ibverbs-utils iproute2 lammps libc6-dev-arm64-cross libclang-rt-dev
+    binutils clang clang-format debhelper debootstrap dpkg-dev environment-modules
+    gcc-aarch64-linux-gnu gdb gnuplot-nox hpcc ibverbs-utils iproute2 lammps libc6-dev-arm64-cross libclang-rt-dev
     libcmocka-dev netpipe-openmpi patchelf procps python3 python3-mpi4py python3-numpy
     python3-pyverbs qemu-user rdma-core rpm rsync shellcheck spin util-linux valgrind zsh
 )
@@ -48,7 +48,7 @@ tm_program_packages=(
     hpcc:hpcc ibv_devinfo:ibverbs-utils ip:iproute2
     lmp:lammps NPopenmpi:netpipe-openmpi patchelf:patchelf pgrep:procps python3:python3
     qemu-system-x86_64:qemu-system-x86 readelf:binutils shellcheck:shellcheck
-    debootstrap:debootstrap spin:spin ss:iproute2 valgrind:valgrind zsh:zsh
+    debootstrap:debootstrap dpkg-source:dpkg-dev spin:spin ss:iproute2 valgrind:valgrind zsh:zsh
 )
 
 # tm_has_program NAME: is the program there, or the header?

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=2400 short=no cores=2 ompi=4.1 needs=dpkg-source,pkg-config
+#
+# pml_tm as a part of Open MPI: the source package of the installed Open MPI, with this tree put in
+# by packaging/into_openmpi, builds, installs, and runs a program over pml tm and over btl_fabric.
+# What the two do not need is left out, as it takes time.
+. "$TM_SRC/test/lib/script.sh"
+
+here=$TM_SRC/build/openmpi-$TM_OMPI_SERIES
+mkdir -p "$here"/{apt/lists/partial,apt/cache/archives/partial,archives}
+cd "$here"
+rm -rf source build inst
+
+# step NAME COMMAND...: run it; what it prints goes to the file NAME.log.
+step()
+{
+    local log=$here/$1.log
+    "${@:2}" >"$log" 2>&1 </dev/null && return
+    tail -n 40 "$log"
+    fail "${*:2} (all that it said is in $log)"
+}
+
+# get_source: the files of the source package, from the repositories that apt knows, whether or not
+# it looks for sources there.
+get_source()
+{
+    local state=(-o "Dir::Etc::SourceList=$here/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
+        -o "Dir::State::Lists=$here/apt/lists" -o "Dir::Cache=$here/apt/cache")
+    [[ -z $(find archives -name '*.dsc') ]] || return 0
+    # shellcheck disable=SC2016 # apt's variables
+    apt-get indextargets --format 'deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)' \
+        'Created-By: Packages' | sort -u >apt/sources.list
+    apt-get "${state[@]}" -q update &&
+        env -C archives apt-get "${state[@]}" -q --download-only source openmpi
+    rm -rf apt/lists apt/cache
+    [[ -n $(find archives -name '*.dsc') ]]
+}
+
+get_source >get.log 2>&1 || skip_without release \
+    "the source package of Open MPI cannot be had: $(grep -a '^[EW]:' get.log | head -n 1)"
+step unpack dpkg-source -x archives/openmpi_"$TM_OMPI_SERIES".*.dsc source
+step copy "$TM_SRC/packaging/into_openmpi" source
+
+step autogen env -C source ./autogen.pl --force --no-oshmem \
+    --exclude io-romio321,event-libevent2022,pmix-pmix3x
+left_out=(btl-openib btl-uct btl-usnic coll-adapt coll-han coll-monitoring common-monitoring
+    common-ompio common-verbs crcp fbtl fcoll filem fs io-ompio mtl osc-monitoring pml-monitoring
+    sharedfp snapc sstore topo-treematch vprotocol)
+mkdir build
+step configure env -C build ../source/configure --prefix="$here/inst" CFLAGS=-O1 \
+    --disable-dependency-tracking --disable-mpi-fortran --disable-oshmem --disable-io-romio \
+    --disable-io-ompio --disable-libompitrace --without-cuda --without-ofi --without-psm \
+    --without-psm2 --without-slurm --without-ucx --with-hwloc=external --with-libevent=external \
+    --with-pmix="$(pkg-config --variable=prefix pmix)" \
+    --enable-mca-no-build="$(IFS=, && echo "${left_out[*]}")"
+step make make -C build -j"$(nproc)"
+step install make -C build install
+
+# What runs from here on is the Open MPI built here, with its own components alone.
+# shellcheck disable=SC2031 # the libraries' subshells keep their settings to themselves
+PATH=$here/inst/bin:$PATH
+export OMPI_MCA_mca_base_component_path=SYS_DEFAULT
+[[ $(command -v mpirun) == "$here/inst/bin/mpirun" ]] || fail "no mpirun was installed"
+ompi_info --all >info
+require 'MCA pml: tm (' info
+require 'MCA btl: fabric (' info
+commit=$(sed -n 's/^.*pml_tm_commit" (current value: "\([^"]*\)".*/\1/p' info)
+[[ $commit == "$(cat source/ompi/mca/pml/tm/.commit)" ]] ||
+    fail "ompi_info says that pml tm was built from commit $commit"
+
+mpicc -std=gnu11 -D_GNU_SOURCE -I"$TM_SRC/test/mpi" -I"$TM_SRC/common" -o hello \
+    "$TM_SRC/test/mpi/hello.c"
+for np in 1 2 4; do
+    tm_mpirun "$np" ./hello
+    require 'hello: errors=0'
+    require_quiet
+done
+TM_TEST_PML=ob1
+for TM_TEST_BTL in fabric,self fabric; do
+    tm_mpirun 2 ./hello
+    require 'hello: errors=0'
+    require_quiet
+done
+rm -rf source build inst
