@@ -272,8 +272,20 @@ void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
 void mca_btl_fabric_on_done(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                             size_t len);
 
-/* ---- btl_fabric_target.c: handlers of BTL_FABRIC_AM_PUT, GET and ATOMIC -- */
+/* ---- btl_fabric_target.c ------------------------------------------------ */
 
+/*
+ * Is it an atomic operation that the module's flags announce, on a word (len: bytes) that is
+ * aligned?
+ */
+static inline bool mca_btl_fabric_can_apply(unsigned op, size_t len, uint64_t address)
+{
+    return (4 == len || 8 == len) && 0 == (address & (len - 1)) &&
+           (MCA_BTL_ATOMIC_ADD == op || MCA_BTL_ATOMIC_AND == op || MCA_BTL_ATOMIC_OR == op ||
+            MCA_BTL_ATOMIC_XOR == op || MCA_BTL_ATOMIC_SWAP == op || BTL_FABRIC_CSWAP == op);
+}
+
+/* Handlers of BTL_FABRIC_AM_PUT, GET and ATOMIC. */
 void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                            size_t len);
 void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,

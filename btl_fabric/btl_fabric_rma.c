@@ -418,23 +418,32 @@ static int start_or_do(mca_btl_fabric_call_t *call,
     return start(call, &remote);
 }
 
+/* The part of a call that comes with each function of the module. */
+static inline mca_btl_fabric_call_t call_of(mca_btl_fabric_ep_t *ep, void *local, uint64_t remote,
+                                            struct mca_btl_base_registration_handle_t *local_handle,
+                                            mca_btl_base_rdma_completion_fn_t cbfunc, void *context,
+                                            void *cbdata)
+{
+    return (mca_btl_fabric_call_t){.ep = ep,
+                                   .local = local,
+                                   .remote = remote,
+                                   .local_handle = local_handle,
+                                   .cbfunc = cbfunc,
+                                   .context = context,
+                                   .cbdata = cbdata};
+}
+
 int mca_btl_fabric_put(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
                        uint64_t remote, struct mca_btl_base_registration_handle_t *local_handle,
                        struct mca_btl_base_registration_handle_t *remote_handle, size_t size,
                        int flags, int order, mca_btl_base_rdma_completion_fn_t cbfunc,
                        void *context, void *cbdata)
 {
-    mca_btl_fabric_call_t call = {.ep = ep,
-                                  .am = BTL_FABRIC_AM_PUT,
-                                  .local = local,
-                                  .remote = remote,
-                                  .len = size,
-                                  .local_handle = local_handle,
-                                  .cbfunc = cbfunc,
-                                  .context = context,
-                                  .cbdata = cbdata};
+    mca_btl_fabric_call_t call = call_of(ep, local, remote, local_handle, cbfunc, context, cbdata);
 
     (void) btl, (void) flags, (void) order;
+    call.am = BTL_FABRIC_AM_PUT;
+    call.len = size;
     return start_or_do(&call, remote_handle);
 }
 
@@ -444,41 +453,26 @@ int mca_btl_fabric_get(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *e
                        int flags, int order, mca_btl_base_rdma_completion_fn_t cbfunc,
                        void *context, void *cbdata)
 {
-    mca_btl_fabric_call_t call = {.ep = ep,
-                                  .am = BTL_FABRIC_AM_GET,
-                                  .local = local,
-                                  .remote = remote,
-                                  .len = size,
-                                  .local_handle = local_handle,
-                                  .cbfunc = cbfunc,
-                                  .context = context,
-                                  .cbdata = cbdata};
+    mca_btl_fabric_call_t call = call_of(ep, local, remote, local_handle, cbfunc, context, cbdata);
 
     (void) btl, (void) flags, (void) order;
+    call.am = BTL_FABRIC_AM_GET;
+    call.len = size;
     return start_or_do(&call, remote_handle);
-}
-
-/* Is it an operation that the module's flags announce? */
-static bool is_supported(int op, uint64_t remote, int flags)
-{
-    uint64_t len = 0 != (flags & MCA_BTL_ATOMIC_FLAG_32BIT) ? 4 : 8;
-
-    return 0 == (flags & MCA_BTL_ATOMIC_FLAG_FLOAT) && 0 == remote % len &&
-           (MCA_BTL_ATOMIC_ADD == op || MCA_BTL_ATOMIC_AND == op || MCA_BTL_ATOMIC_OR == op ||
-            MCA_BTL_ATOMIC_XOR == op || MCA_BTL_ATOMIC_SWAP == op || BTL_FABRIC_CSWAP == op);
 }
 
 /* The caller has set all of call except am, len and atomic. */
 static int start_atomic(mca_btl_fabric_call_t *call, btl_fabric_atomic_t atomic, int flags,
                         const struct mca_btl_base_registration_handle_t *remote_handle)
 {
-    if (!is_supported(atomic.op, call->remote, flags)) {
+    atomic.len = 0 != (flags & MCA_BTL_ATOMIC_FLAG_32BIT) ? 4 : 8;
+    if (0 != (flags & MCA_BTL_ATOMIC_FLAG_FLOAT) ||
+        !mca_btl_fabric_can_apply(atomic.op, atomic.len, call->remote)) {
         return OPAL_ERR_NOT_SUPPORTED;
     }
     call->am = BTL_FABRIC_AM_ATOMIC;
-    call->len = 0 != (flags & MCA_BTL_ATOMIC_FLAG_32BIT) ? 4 : 8;
+    call->len = atomic.len;
     call->atomic = atomic;
-    call->atomic.len = (uint16_t) call->len;
     return start_or_do(call, remote_handle);
 }
 
@@ -499,13 +493,7 @@ int mca_btl_fabric_atomic_fop(struct mca_btl_base_module_t *btl, mca_btl_fabric_
                               mca_btl_base_atomic_op_t op, uint64_t operand, int flags, int order,
                               mca_btl_base_rdma_completion_fn_t cbfunc, void *context, void *cbdata)
 {
-    mca_btl_fabric_call_t call = {.ep = ep,
-                                  .local = local,
-                                  .remote = remote,
-                                  .local_handle = local_handle,
-                                  .cbfunc = cbfunc,
-                                  .context = context,
-                                  .cbdata = cbdata};
+    mca_btl_fabric_call_t call = call_of(ep, local, remote, local_handle, cbfunc, context, cbdata);
 
     (void) btl, (void) order;
     return start_atomic(&call, (btl_fabric_atomic_t){.op = (uint16_t) op, .operand = operand},
@@ -520,13 +508,7 @@ int mca_btl_fabric_atomic_cswap(struct mca_btl_base_module_t *btl, mca_btl_fabri
                                 mca_btl_base_rdma_completion_fn_t cbfunc, void *context,
                                 void *cbdata)
 {
-    mca_btl_fabric_call_t call = {.ep = ep,
-                                  .local = local,
-                                  .remote = remote,
-                                  .local_handle = local_handle,
-                                  .cbfunc = cbfunc,
-                                  .context = context,
-                                  .cbdata = cbdata};
+    mca_btl_fabric_call_t call = call_of(ep, local, remote, local_handle, cbfunc, context, cbdata);
 
     (void) btl, (void) order;
     return start_atomic(

@@ -11,10 +11,7 @@
 /* Send the answer. A failed peer needs none. */
 static void answer(fab_peer_t *peer, uint64_t value, uint32_t id)
 {
-    if (OPAL_ERR_OUT_OF_RESOURCE ==
-        fab_post(peer, fab_hdr(BTL_FABRIC_AM_DONE, value, id), NULL, 0)) {
-        mca_btl_fabric_no_memory(peer);
-    }
+    (void) fab_post(peer, fab_hdr(BTL_FABRIC_AM_DONE, value, id), NULL, 0);
 }
 
 /* ---- put ---------------------------------------------------------------- */
@@ -136,12 +133,6 @@ void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
 APPLY(uint32_t)
 APPLY(uint64_t)
 
-static bool is_operation(uint16_t op)
-{
-    return MCA_BTL_ATOMIC_ADD == op || MCA_BTL_ATOMIC_AND == op || MCA_BTL_ATOMIC_OR == op ||
-           MCA_BTL_ATOMIC_XOR == op || MCA_BTL_ATOMIC_SWAP == op || BTL_FABRIC_CSWAP == op;
-}
-
 void mca_btl_fabric_on_atomic(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                               size_t len)
 {
@@ -154,8 +145,7 @@ void mca_btl_fabric_on_atomic(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const 
         return;
     }
     memcpy(&atomic, data, sizeof(atomic));
-    if ((4 != atomic.len && 8 != atomic.len) || 0 != hdr.tag % atomic.len ||
-        !is_operation(atomic.op)) {
+    if (!mca_btl_fabric_can_apply(atomic.op, atomic.len, hdr.tag)) {
         mca_btl_fabric_bad_message(peer, "an unknown atomic operation");
         return;
     }
