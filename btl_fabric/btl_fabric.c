@@ -211,36 +211,31 @@ int mca_btl_fabric_del_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
 /* ---- failure ------------------------------------------------------------ */
 
 /* An upcall: a peer failed. */
-typedef struct failure {
-    mca_btl_fabric_up_t up;
-    mca_btl_fabric_ep_t *ep;
-    char why[256];
-} failure_t;
-
 static void tell_failure(mca_btl_fabric_up_t *up)
 {
-    failure_t *failure = (failure_t *) up;
-    opal_proc_t *proc = failure->ep->proc;
+    mca_btl_fabric_ep_t *ep = (mca_btl_fabric_ep_t *) ((char *) up -
+                                                       offsetof(mca_btl_fabric_ep_t, failure));
     mca_btl_base_module_error_cb_fn_t error_cb = mca_btl_fabric.error_cb;
 
     /* without a callback nobody asked to be told: the PML finds out by itself */
-    if (NULL != error_cb && NULL != proc) {
+    if (NULL != error_cb && NULL != ep->proc) {
         char text[320];
 
         snprintf(text, sizeof(text), "btl fabric lost process %s: %s",
-                 OPAL_NAME_PRINT(proc->proc_name), failure->why);
+                 OPAL_NAME_PRINT(ep->proc->proc_name),
+                 NULL != ep->why ? ep->why : "There was no memory to keep the reason.");
         for (char *at = text; NULL != (at = strchr(at, '%'));) {
             *at = ' '; /* ob1 of Open MPI 4.1 uses the text as a format string */
         }
         opal_output_verbose(1, mca_btl_fabric.output, "%s", text);
-        error_cb(&mca_btl_fabric.super, MCA_BTL_ERROR_FLAGS_FATAL, proc, text);
+        error_cb(&mca_btl_fabric.super, MCA_BTL_ERROR_FLAGS_FATAL, ep->proc, text);
     }
-    free(failure);
 }
 
+/* Nothing to do: the endpoint owns it. */
 static void drop_failure(mca_btl_fabric_up_t *up)
 {
-    free(up);
+    (void) up;
 }
 
 static const mca_btl_fabric_up_ops_t failure_ops = {.run = tell_failure, .drop = drop_failure};
@@ -248,19 +243,14 @@ static const mca_btl_fabric_up_ops_t failure_ops = {.run = tell_failure, .drop =
 void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
 {
     mca_btl_fabric_ep_t *ep = peer->user[FAB_USER_BTL];
-    failure_t *failure;
 
     (void) ctx, (void) rc;
     if (NULL == ep) {
         return;
     }
     ep->is_failed = true;
-    failure = malloc(sizeof(*failure));
-    if (NULL != failure) { /* without memory the layer above is not told; mpirun ends the job */
-        failure->ep = ep;
-        snprintf(failure->why, sizeof(failure->why), "%s", why);
-        mca_btl_fabric_up(&failure->up, &failure_ops);
-    }
+    ep->why = strdup(why);
+    mca_btl_fabric_up(&ep->failure, &failure_ops);
     mca_btl_fabric_ops_fail(ep);
 }
 
@@ -333,6 +323,7 @@ static void free_eps(void)
         if (NULL != ep->part) {
             mca_btl_fabric_msg_free(ep->part);
         }
+        free(ep->why);
         free(ep);
     }
 }

@@ -58,6 +58,8 @@ struct mca_btl_base_endpoint_t {
     mca_btl_fabric_op_t *ops;   /* those that wait for the peer's answer */
     size_t outstanding;         /* operations whose callback was not called */
     bool is_failed;
+    mca_btl_fabric_up_t failure; /* once it has failed: tells the layer above */
+    char *why;                   /* it failed; NULL: it did not, or there was no memory for it */
 };
 
 /* A message that arrived. */

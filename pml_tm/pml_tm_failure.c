@@ -22,6 +22,28 @@ struct mca_pml_tm_failure {
     char why[256];
 };
 
+/* One of them, if there was no memory; at is 0: unused. Lock: the fabric's. */
+static mca_pml_tm_failure_t reserve;
+
+/* A new record, all 0; NULL: no memory. There is always memory for one, which can end the job. */
+static mca_pml_tm_failure_t *failure_alloc(void)
+{
+    mca_pml_tm_failure_t *failure = calloc(1, sizeof(*failure));
+
+    return NULL == failure && 0 == reserve.at ? &reserve : failure;
+}
+
+static void failure_free(mca_pml_tm_failure_t *failure)
+{
+    if (&reserve == failure) {
+        fab_lock(mca_pml_tm.fab);
+        reserve.at = 0;
+        fab_unlock(mca_pml_tm.fab);
+    } else {
+        free(failure);
+    }
+}
+
 static opal_process_name_t name_of(const fab_peer_t *peer)
 {
     return (opal_process_name_t){.jobid = (opal_jobid_t) (peer->name >> 32),
@@ -39,9 +61,9 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
     if (NULL != first && !mca_pml_tm_is_fault_tolerant()) {
         return; /* the first one ends the job */
     }
-    failure = calloc(1, sizeof(*failure));
+    failure = failure_alloc();
     if (NULL == failure) {
-        return; /* without memory, mpirun's message must suffice */
+        return; /* with fault tolerance: mpirun tells of the others */
     }
     failure->name = name_of(peer);
     failure->at = fab_now_us();
@@ -120,7 +142,7 @@ void mca_pml_tm_handle_failures_slow(void)
     for (failure = take_failures(); NULL != failure; failure = next) {
         next = failure->next;
         mca_pml_tm_tell_failed(&failure->name);
-        free(failure);
+        failure_free(failure);
     }
 }
 
@@ -130,7 +152,7 @@ void mca_pml_tm_failure_fini(void)
 
     for (failure = take_failures(); NULL != failure; failure = next) {
         next = failure->next;
-        free(failure);
+        failure_free(failure);
     }
 }
 

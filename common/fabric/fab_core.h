@@ -104,6 +104,7 @@ typedef struct fab_core {
     fab_peer_t *running;     /* its items are being run: it is in busy, whatever its pending says */
     bool is_busy_partial;    /* no memory to note a peer in busy: look at all */
     fab_failure_t *failures; /* not reported yet, or their provider is not done with them */
+    fab_failure_t reserve;   /* one of them, if there was no memory; peer is NULL: unused */
     bool is_failure_lost;    /* no memory to keep one: look for it */
     fab_move_t *moves;       /* peers that are to move to another provider (fab_move.c) */
 

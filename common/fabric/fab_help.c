@@ -6,11 +6,20 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "opal/util/show_help.h"
+
+/*
+ * Bytes.  Memory that is given back before a text is read: the message may be that there is none.
+ * Open MPI's reader takes 85 KiB, and without it ends the process.
+ */
+enum { RESERVE = 128 << 10 };
+
+static _Atomic(void *) reserve;
 
 void fab_help_add_dir(const char *dir, const void *symbol)
 {
@@ -18,6 +27,7 @@ void fab_help_add_dir(const char *dir, const void *symbol)
     Dl_info info;
     char *slash;
 
+    free(atomic_exchange(&reserve, malloc(RESERVE)));
     opal_show_help_add_dir(dir);
     if (0 == dladdr(symbol, &info) || strlen(info.dli_fname) >= sizeof(path) - 32) {
         return;
@@ -32,8 +42,10 @@ void fab_help_add_dir(const char *dir, const void *symbol)
 
 void fab_help_show(const char *file, const char *topic, va_list args)
 {
-    char *text = opal_show_help_vstring(file, topic, true, args);
+    char *text;
 
+    free(atomic_exchange(&reserve, NULL));
+    text = opal_show_help_vstring(file, topic, true, args);
     if (NULL != text) {
         fputs(text, stderr);
         fflush(stderr);

@@ -315,9 +315,26 @@ bool fab_core_drop(fab_core_t *core, fab_peer_t *peer)
            fab_providers[peer->provider]->drop(core->slots[peer->provider].dom, peer);
 }
 
-static void core_add_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
+/* A new record; NULL: no memory. There is always memory for one, so one at least is reported. */
+static fab_failure_t *failure_alloc(fab_core_t *core)
 {
     fab_failure_t *failure = malloc(sizeof(*failure));
+
+    return NULL == failure && NULL == core->reserve.peer ? &core->reserve : failure;
+}
+
+static void failure_free(fab_core_t *core, fab_failure_t *failure)
+{
+    if (&core->reserve == failure) {
+        failure->peer = NULL;
+    } else {
+        free(failure);
+    }
+}
+
+static void core_add_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
+{
+    fab_failure_t *failure = failure_alloc(core);
 
     if (NULL == failure) {
         core->is_failure_lost = true;
@@ -396,7 +413,7 @@ static void core_end_failure(fab_core_t *core, fab_failure_t *failure)
     }
     *at = failure->next;
     fab_core_try_release(failure->peer);
-    free(failure);
+    failure_free(core, failure);
 }
 
 /*
@@ -476,7 +493,7 @@ void fab_core_free_queues(fab_core_t *core)
     while (NULL != core->failures) {
         fab_failure_t *failure = core->failures;
         core->failures = failure->next;
-        free(failure);
+        failure_free(core, failure);
     }
     fab_core_free_moves(core);
     free(core->busy);

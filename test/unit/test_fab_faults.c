@@ -3,7 +3,7 @@
  * What the fabric does when things go wrong: peers that die, memory that may not be read, rings
  * that run out, addresses and memory that are damaged, doorbells that are missed.
  *
- * TEST: sources=@fabric ldflags=-Wl,--wrap=fallocate variants=asan,tsan timeout=300
+ * TEST: sources=@fabric ldflags=-Wl,--wrap=fallocate,--wrap=malloc variants=asan,tsan timeout=300
  */
 #include "test_fab_faults.h"
 
@@ -136,6 +136,40 @@ static void test_single_copy_none(void **state)
 }
 
 /* ---- a peer dies -------------------------------------------------------- */
+
+static bool is_out_of_memory;
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    return is_out_of_memory ? NULL : __real_malloc(size);
+}
+
+/* Each failure is reported although there is no memory to keep it, the first one with its reason. */
+static void no_memory_for_failures_body(world_t *world)
+{
+    if (0 == world->rank) {
+        fab_peer_t *peers[] = {world_peer(world, 1), world_peer(world, 2)};
+
+        is_out_of_memory = true;
+        fab_peer_fail(peers[0], OPAL_ERR_OUT_OF_RESOURCE, "the first one");
+        fab_peer_fail(peers[1], OPAL_ERR_OUT_OF_RESOURCE, "the second one");
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(0 == strcmp("the first one", world->failed_why));
+        WORLD_UNTIL(2 == world->failures);
+        CHECK(NULL != strstr(world->failed_why, "no memory to keep the reason"));
+        is_out_of_memory = false;
+    }
+    world_barrier_idle(world);
+}
+
+static void test_no_memory_for_failures(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(3, false, no_memory_for_failures_body), 0);
+}
 
 static int items_run;
 static int items_unreach;
@@ -773,16 +807,27 @@ static void test_nothing_left(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_providers),          cmocka_unit_test(test_other_build),
-        cmocka_unit_test(test_nothing_left),       cmocka_unit_test(test_cma_refused),
-        cmocka_unit_test(test_rma_errors),         cmocka_unit_test(test_single_copy_none),
-        cmocka_unit_test(test_cold_rings),         cmocka_unit_test(test_nonsense_in_ring),
-        cmocka_unit_test(test_rings_exhausted),    cmocka_unit_test(test_damaged_address),
-        cmocka_unit_test(test_no_memory_for_ring), cmocka_unit_test(test_interrupted),
-        cmocka_unit_test(test_part_of_ring),       cmocka_unit_test(test_many_known),
-        cmocka_unit_test(test_killed_peer),        cmocka_unit_test(test_killed_during_rma),
-        cmocka_unit_test(test_killed_early),       cmocka_unit_test(test_orderly_leave),
-        cmocka_unit_test(test_needed_leave),       cmocka_unit_test(test_item_again),
+        cmocka_unit_test(test_providers),
+        cmocka_unit_test(test_other_build),
+        cmocka_unit_test(test_nothing_left),
+        cmocka_unit_test(test_cma_refused),
+        cmocka_unit_test(test_rma_errors),
+        cmocka_unit_test(test_single_copy_none),
+        cmocka_unit_test(test_cold_rings),
+        cmocka_unit_test(test_nonsense_in_ring),
+        cmocka_unit_test(test_rings_exhausted),
+        cmocka_unit_test(test_damaged_address),
+        cmocka_unit_test(test_no_memory_for_ring),
+        cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_part_of_ring),
+        cmocka_unit_test(test_many_known),
+        cmocka_unit_test(test_killed_peer),
+        cmocka_unit_test(test_killed_during_rma),
+        cmocka_unit_test(test_killed_early),
+        cmocka_unit_test(test_orderly_leave),
+        cmocka_unit_test(test_needed_leave),
+        cmocka_unit_test(test_item_again),
+        cmocka_unit_test(test_no_memory_for_failures),
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
