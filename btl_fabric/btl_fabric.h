@@ -265,6 +265,13 @@ int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t 
 /* The peer failed: end the operations that wait for its answer. Lock held. */
 void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep);
 
+/*
+ * Allocate memory for one operation.  It is kept, so one operation at a time can always be started:
+ * what is refused for want of memory succeeds once the others have ended.  On an error nothing is
+ * allocated.
+ */
+int mca_btl_fabric_ops_init(void);
+
 /* Free all operations, including those that still wait for an answer. */
 void mca_btl_fabric_ops_fini(void);
 

@@ -186,6 +186,23 @@ static void set_handlers(fab_t *fab)
     fab_set_handler(fab, BTL_FABRIC_AM_DONE, mca_btl_fabric_on_done, NULL);
 }
 
+/* What the module needs besides the fabric. On an error nothing is left. */
+static int start_module(void)
+{
+    int rc = mca_btl_fabric_ops_init();
+
+    if (OPAL_SUCCESS != rc) {
+        return rc;
+    }
+    rc = mca_btl_fabric_frags_init();
+    rc = OPAL_SUCCESS == rc ? mca_btl_fabric_publish() : rc;
+    if (OPAL_SUCCESS != rc) {
+        mca_btl_fabric_frags_fini();
+        mca_btl_fabric_ops_fini();
+    }
+    return rc;
+}
+
 /* Open the fabric and all that the module needs. On an error nothing stays open. */
 static int start(void)
 {
@@ -195,12 +212,9 @@ static int start(void)
         return rc;
     }
     mca_btl_fabric.up_tail = NULL;
-    fab_idmap_init(&mca_btl_fabric.ids);
     fab_idmap_init(&mca_btl_fabric.mems);
-    rc = mca_btl_fabric_frags_init();
-    rc = OPAL_SUCCESS == rc ? mca_btl_fabric_publish() : rc;
+    rc = start_module();
     if (OPAL_SUCCESS != rc) {
-        mca_btl_fabric_frags_fini();
         fab_close(mca_btl_fabric.fab, FAB_USER_BTL);
         mca_btl_fabric.fab = NULL;
         opal_output_verbose(1, mca_btl_fabric.output, "btl fabric is not used: %s",

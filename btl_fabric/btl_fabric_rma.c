@@ -10,7 +10,8 @@
  * returns.  Where the fabric cannot reach the memory, or fails half-way, a put or get goes by
  * messages, as atomic operations always do.  A put is complete when its data is in the target's
  * memory.  An operation that finds no room is queued, not refused: the layer above may start it
- * from a callback, where it cannot wait.
+ * from a callback, where it cannot wait.  It is refused if there is no memory for its record; it
+ * can be started once those under way have ended, since there is always one record.
  */
 #include "btl_fabric.h"
 
@@ -36,6 +37,22 @@ static void op_free(mca_btl_fabric_op_t *op)
 {
     op->next = mca_btl_fabric.free_ops;
     mca_btl_fabric.free_ops = op;
+}
+
+int mca_btl_fabric_ops_init(void)
+{
+    mca_btl_fabric_op_t *op = malloc(sizeof(*op));
+    uint32_t id;
+
+    fab_idmap_init(&mca_btl_fabric.ids);
+    id = NULL != op ? fab_idmap_add(&mca_btl_fabric.ids, op) : 0;
+    if (0 == id) {
+        free(op);
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    fab_idmap_remove(&mca_btl_fabric.ids, id); /* the map keeps the room for it */
+    op_free(op);
+    return OPAL_SUCCESS;
 }
 
 void mca_btl_fabric_ops_fini(void)

@@ -3,8 +3,9 @@
  * Helper of no_memory.sh, loaded with LD_PRELOAD: of the calls of malloc, calloc and realloc that
  * come from pml_tm's two libraries in the rank TM_FAIL_RANK, the one of number TM_FAIL_CALL (from
  * 1) fails, and with TM_FAIL_ALL=1 all after it. Their number is written to the file TM_FAIL_COUNT
- * at the end. With TM_FAIL_IN only those count that come from this function, which must be
- * exported, with TM_FAIL_LIBRARY those from the library of this name instead of the two.
+ * at the end. A program can turn on and off by fail_malloc_from_now() that all fail, in this rank.
+ * With TM_FAIL_IN only those count that come from this function, which must be exported, with
+ * TM_FAIL_LIBRARY those from the library of this name instead of the two.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,6 +24,15 @@ extern void *__libc_realloc(void *old, size_t size);
 static atomic_long calls;
 static long fail_at, fails_all;
 static bool is_on;
+static atomic_bool fails_now;
+
+void fail_malloc_from_now(bool is_failing);
+
+void fail_malloc_from_now(bool is_failing)
+{
+    atomic_store(&fails_now, is_failing);
+}
+
 static const char *function, *library;
 
 /* Is this the file of the library, or one of the two? */
@@ -51,7 +61,7 @@ static bool fails(const void *caller)
         return false;
     }
     call = atomic_fetch_add(&calls, 1) + 1;
-    if (call != fail_at && !(fails_all && call > fail_at)) {
+    if (call != fail_at && !(fails_all && call > fail_at) && !atomic_load(&fails_now)) {
         return false;
     }
     errno = ENOMEM;

@@ -40,7 +40,7 @@ refused pml_tm_verbs_if_include a:b 'is "a:b"; allowed: devices, or ports as dev
 refused pml_tm_tcp_ports 0-7 'is "0-7"; allowed: a port, or a range'
 
 export TM_TEST_PML=ob1 TM_TEST_BTL=fabric,self
-refused btl_fabric_free_list_num -7 'is -7; allowed: 0 to 1000000 descriptors.'
+refused btl_fabric_free_list_num -7 'is -7; allowed: 1 to 1000000 descriptors.'
 refused btl_fabric_max_send_size 1 'is 1; allowed: '
 refused btl_fabric_rndv_eager_limit 32769 'is 32769; it must not be above btl_fabric_max_send_size'
 export TM_TEST_PML=tm TM_TEST_BTL=

@@ -5,8 +5,8 @@
  * other's memory.
  *
  * args: KIB ["window"]: rank 1 limits its address space to what it has and so many KiB more; -1: it
- *       uses up what malloc() could reuse, too; "library": it is the library of fail_malloc.c that
- *       gets no memory, during the puts and gets
+ *       uses up what malloc() could reuse, too; "library": only the library that fail_malloc.c
+ *       watches gets no memory, during puts and gets of rank 1
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #include "tm_test.h"
 
-enum { SHORT = 1000, NUM_SHORT = 3000, LONG = 300000, NUM_LONG = 8, SOME = 7, NUM_PUTS = 200 };
+enum { SHORT = 1000, NUM_SHORT = 3000, LONG = 300000, NUM_LONG = 8, SOME = 7, NUM_PUTS = 20 };
 
 /* By fail_malloc.c: the library gets no memory from now on, or does again. */
 static void fail_library(bool is_failing)
@@ -54,10 +54,6 @@ static void exhaust(void)
 
 static void starve(const char *how)
 {
-    if (0 == strcmp("library", how)) {
-        fail_library(true);
-        return;
-    }
     limit(atoi(how) > 0 ? (size_t) atoi(how) * 1024 : 0);
     if (atoi(how) < 0) {
         exhaust();
@@ -114,6 +110,19 @@ static void count(MPI_Win win)
     }
 }
 
+/* Rank 0 sends nothing until they are done: rank 1 would have no memory for it. */
+static void puts_without_memory(MPI_Win win, char *buf)
+{
+    if (1 == tm_rank) {
+        fail_library(true);
+        puts_and_gets(win, buf);
+        fail_library(false);
+        TM_MPI(MPI_Send(NULL, 0, MPI_BYTE, 0, 0, MPI_COMM_WORLD));
+    } else {
+        TM_MPI(MPI_Recv(NULL, 0, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    }
+}
+
 static void window(const char *how)
 {
     int64_t *base = tm_calloc(1, sizeof(*base) + LONG);
@@ -123,13 +132,12 @@ static void window(const char *how)
     TM_MPI(MPI_Win_create(base, (MPI_Aint) sizeof(*base) + LONG, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
                           &win));
     TM_MPI(MPI_Win_lock_all(0, win));
-    if (1 == tm_rank) {
+    if (0 == strcmp("library", how)) {
+        puts_without_memory(win, buf);
+    } else if (1 == tm_rank) {
         starve(how);
     }
     puts_and_gets(win, buf);
-    if (1 == tm_rank && 0 == strcmp("library", how)) {
-        fail_library(false);
-    }
     count(win);
     TM_MPI(MPI_Win_unlock_all(win));
     TM_MPI(MPI_Win_free(&win));
