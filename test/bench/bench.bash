@@ -139,9 +139,9 @@ bench_first_error()
         /^\[.*\] \*\*\* / { aborted = aborted == "" ? $0 : aborted; next }
         first == "" { first = $0 }
         END {
+            first = first != "" ? first : aborted
             if (!found)
-                print (reason != "" ? reason : first != "" ? first :
-                    aborted != "" ? aborted : "no message")
+                print reason != "" ? reason : first != "" ? first : "no message"
         }
     ' "$@"
 }

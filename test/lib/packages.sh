@@ -14,8 +14,9 @@ tm_packages_quickstart=(gnuplot-nox netpipe-openmpi)
 tm_packages_test=(
     binutils clang clang-format debhelper debootstrap dpkg-dev environment-modules
     gcc-aarch64-linux-gnu gdb gnuplot-nox hpcc ibverbs-utils iproute2 lammps
-    libc6-dev-arm64-cross libclang-rt-dev libcmocka-dev netpipe-openmpi patchelf procps python3 python3-mpi4py python3-numpy
-    python3-pyverbs qemu-user rdma-core rpm rsync shellcheck spin util-linux valgrind zsh
+    libc6-dev-arm64-cross libclang-rt-dev libcmocka-dev netpipe-openmpi patchelf procps python3
+    python3-mpi4py python3-numpy python3-pyverbs qemu-user rdma-core rpm rsync shellcheck spin
+    util-linux valgrind zsh
 )
 
 # test/vm: emulated machines with a Soft-RoCE device.  Its tests are skipped without.
