@@ -271,10 +271,10 @@ static void every_remainder(const tm_type_t *part, size_t bytes, const tm_type_t
 
 static void elements(const tm_type_t *byte, const tm_type_t *byte_with_gaps)
 {
-    tm_type_t *part[] = {
-        tm_type_basic(MPI_INT, sizeof(int), "int"),
-        tm_type_basic(MPI_DOUBLE, sizeof(double), "double"),
-        tm_type_basic(MPI_C_LONG_DOUBLE_COMPLEX, 2 * sizeof(long double), "long double complex")};
+    tm_type_t *part[] = {tm_type_basic(MPI_INT, sizeof(int), "int"),
+                         tm_type_basic(MPI_DOUBLE, sizeof(double), "double"),
+                         /* not long double: Open MPI 5.0 need not copy its padding */
+                         tm_type_basic(MPI_C_DOUBLE_COMPLEX, 2 * sizeof(double), "double complex")};
 
     for (int i = 0; i < 3; i++) {
         for (size_t bytes = 96; bytes < 100000; bytes *= 16) {
