@@ -215,20 +215,21 @@ static void tell_failure(mca_btl_fabric_up_t *up)
 {
     mca_btl_fabric_ep_t *ep = (mca_btl_fabric_ep_t *) ((char *) up -
                                                        offsetof(mca_btl_fabric_ep_t, failure));
+    opal_proc_t *proc = ep->proc;
     mca_btl_base_module_error_cb_fn_t error_cb = mca_btl_fabric.error_cb;
 
     /* without a callback nobody asked to be told: the PML finds out by itself */
-    if (NULL != error_cb && NULL != ep->proc) {
+    if (NULL != error_cb && NULL != proc) {
         char text[320];
 
         snprintf(text, sizeof(text), "btl fabric lost process %s: %s",
-                 OPAL_NAME_PRINT(ep->proc->proc_name),
+                 OPAL_NAME_PRINT(proc->proc_name),
                  NULL != ep->why ? ep->why : "There was no memory to keep the reason.");
         for (char *at = text; NULL != (at = strchr(at, '%'));) {
             *at = ' '; /* ob1 of Open MPI 4.1 uses the text as a format string */
         }
         opal_output_verbose(1, mca_btl_fabric.output, "%s", text);
-        error_cb(&mca_btl_fabric.super, MCA_BTL_ERROR_FLAGS_FATAL, ep->proc, text);
+        error_cb(&mca_btl_fabric.super, MCA_BTL_ERROR_FLAGS_FATAL, proc, text);
     }
 }
 

@@ -25,10 +25,10 @@ struct mca_pml_tm_failure {
 /* One of them, if there was no memory; at is 0: unused. Lock: the fabric's. */
 static mca_pml_tm_failure_t reserve;
 
-/* A new record, all 0; NULL: no memory. There is always memory for one, which can end the job. */
+/* A new record; NULL: no memory. There is always memory for one, which can end the job. */
 static mca_pml_tm_failure_t *failure_alloc(void)
 {
-    mca_pml_tm_failure_t *failure = calloc(1, sizeof(*failure));
+    mca_pml_tm_failure_t *failure = malloc(sizeof(*failure));
 
     return NULL == failure && 0 == reserve.at ? &reserve : failure;
 }

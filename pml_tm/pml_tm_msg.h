@@ -64,8 +64,9 @@ void mca_pml_tm_msg_arrive(mca_pml_tm_msg_t *msg);
 void mca_pml_tm_msg_receive(mca_pml_tm_msg_t *msg, mca_pml_tm_recv_request_t *req);
 
 /*
- * Give the message to a blocking receive of a plain type that has no request, and release it.  False:
- * it is longer than size bytes, or not all here, or its sender waits for an answer.  Lock held.
+ * Give the message to a blocking receive of a plain type that has no request, and release it.
+ * False: it is longer than size bytes, or not all here, or its sender waits for an answer. Lock
+ * held.
  */
 bool mca_pml_tm_msg_give(mca_pml_tm_msg_t *msg, void *buf, size_t size,
                          ompi_status_public_t *status);

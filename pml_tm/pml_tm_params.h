@@ -24,8 +24,8 @@ enum {
     /* MPI_Waitall of pml_tm itself, for its own requests (pml_tm_wait.c) */
     PML_TM_FAST_WAIT_ALL = 1 << 4,
     /*
-     * MPI_Recv takes a short message out of the ring, and any that is here whole out of the unexpected
-     * ones, without a request
+     * MPI_Recv takes a short message out of the ring, and any that is here whole out of the
+     * unexpected ones, without a request
      */
     PML_TM_FAST_TAKE = 1 << 5,
     PML_TM_FAST_ALL = (1 << 6) - 1,

@@ -55,8 +55,8 @@ static inline fab_peer_t *mca_pml_tm_peer_of_rank(ompi_communicator_t *comm, int
 }
 
 /*
- * Longest message to this peer that may go with its data, bytes.  A peer that is short of memory gets
- * nothing that takes more memory than an announcement.
+ * Longest message to this peer that may go with its data, bytes. A peer that is short of memory
+ * gets nothing that takes more memory than an announcement.
  */
 static inline uint32_t mca_pml_tm_peer_eager_limit(const fab_peer_t *peer)
 {

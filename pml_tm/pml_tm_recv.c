@@ -354,8 +354,8 @@ static int recv_wait_and_free(mca_pml_tm_recv_request_t *req, ompi_status_public
 /* ---- the short way of a blocking receive -------------------------------- */
 
 /*
- * Looks at the sender's ring before the receive is posted and all else polled, six instructions each:
- * what comes in that time is taken without a request, too.
+ * Looks at the sender's ring before the receive is posted and all else polled, six instructions
+ * each: what comes in that time is taken without a request, too.
  */
 enum { LOOKS = 100 };
 
@@ -426,7 +426,9 @@ static NOINLINE bool take_unexpected(const wanted_t *wanted, mca_pml_tm_msg_t **
                                wanted->count * wanted->datatype->super.size, status);
 }
 
-/* Without a request, if that can be.  False: *msg, if it is not NULL, is what it gets.  Lock held. */
+/*
+ * Without a request, if that can be.  False: *msg, if it is not NULL, is what it gets.  Lock held.
+ */
 static inline __attribute__((always_inline)) bool recv_take(const wanted_t *wanted, unsigned looks,
                                                             mca_pml_tm_msg_t **msg,
                                                             ompi_status_public_t *status)
@@ -552,8 +554,8 @@ static NOINLINE int recv_with_request_locked(const wanted_t *wanted, mca_pml_tm_
 }
 
 /*
- * mca_pml_tm_recv() by the short way, without threads.  Now and then it is not looked for in the ring
- * first, so that all else is polled, too.
+ * mca_pml_tm_recv() by the short way, without threads. Now and then it is not looked for in the
+ * ring first, so that all else is polled, too.
  */
 static NOINLINE int recv_alone(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
                                ompi_communicator_t *comm, ompi_status_public_t *status)

@@ -40,7 +40,7 @@
  */
 #define PML_TM_STREAM_FRAGMENT 8168
 #define PML_TM_STREAM_MIN      8192
-/* Default of params.stream_limit, bytes: for a ring that is longer than a private cache, and others. */
+/* Default of params.stream_limit, bytes: for a ring longer than a private cache, and others. */
 #define PML_TM_STREAM_LONG  (1 << 20)
 #define PML_TM_STREAM_SHORT (64 << 10)
 

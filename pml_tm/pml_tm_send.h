@@ -38,8 +38,8 @@ void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error);
 void mca_pml_tm_send_answered(mca_pml_tm_send_request_t *req, int error);
 
 /*
- * The send that the peer names, which was not answered since it left (pml_tm_rndv.c).  NULL if there
- * is none; the peer is then failed, what says why.  Lock held.
+ * The send that the peer names, which was not answered since it left (pml_tm_rndv.c). NULL if there
+ * is none; the peer is then failed, what says why. Lock held.
  */
 mca_pml_tm_send_request_t *mca_pml_tm_send_find_unanswered(fab_peer_t *peer, uint32_t id,
                                                            const char *what);

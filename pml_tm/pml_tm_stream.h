@@ -12,10 +12,10 @@
  * nothing of the same sender comes in between, so a receiver has at most one stream open for each
  * sender, and a fragment need not name it.
  *
- * A message up to the eager limit is streamed whole: now is its length, and app_ctx 0, since nothing
- * is to be answered.  Of a longer one, up to mca_pml_tm_stream_limit(), only the first part comes so.  A
- * receiver that finds the receive posted asks for the rest at once (CTS), and the rest follows as in
- * any rendezvous; the CTS travels while the first part does.
+ * A message up to the eager limit is streamed whole: now is its length, and app_ctx 0, since
+ * nothing is to be answered. Of a longer one, up to mca_pml_tm_stream_limit(), only the first part
+ * comes so. A receiver that finds the receive posted asks for the rest at once (CTS), and the rest
+ * follows as in any rendezvous; the CTS travels while the first part does.
  *
  * A message whose receive is not posted when its first fragment comes is gathered in memory, and
  * arrives when all of `now` is there: then it is matched as any other.
@@ -32,9 +32,9 @@ static inline bool mca_pml_tm_stream_works(const fab_peer_t *peer)
 }
 
 /*
- * The longest message to this peer that is streamed, bytes.  By default long ones are, if the ring is
- * longer than a private cache, and the process has no other rendezvous under way: several at once gain
- * nothing, and both directions at once lose (doc/performance.md).
+ * The longest message to this peer that is streamed, bytes. By default long ones are, if the ring
+ * is longer than a private cache, and the process has no other rendezvous under way: several at
+ * once gain nothing, and both directions at once lose (doc/performance.md).
  */
 static inline size_t mca_pml_tm_stream_limit(const fab_peer_t *peer)
 {
@@ -59,16 +59,16 @@ static inline bool mca_pml_tm_stream_is_for(const fab_peer_t *peer, size_t len)
 }
 
 /*
- * The whole of a message without an id.  False: there is no room for it now, nothing was done.  data
- * NULL: it is packed.  Lock held, nothing queued before it.
+ * The whole of a message without an id. False: there is no room for it now, nothing was done. data
+ * NULL: it is packed. Lock held, nothing queued before it.
  */
 bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, size_t len,
                             const void *buf, size_t count, ompi_datatype_t *datatype);
 
 /*
- * Announce a request's message, its data contiguous, with the first part of it: req->offset says how
- * long that is.  False: there is no room for it now, or it is not to be streamed, or the ring was slow
- * lately (params.stream_rate).
+ * Announce a request's message, its data contiguous, with the first part of it: req->offset says
+ * how long that is. False: there is no room for it now, or it is not to be streamed, or the ring
+ * was slow lately (params.stream_rate).
  */
 bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv);
 

@@ -43,8 +43,8 @@ enum {
     /* answer to an untagged message. payload: mca_pml_tm_context_t */
     PML_TM_AM_CONTEXT = FAB_AM_PML + 5,
     /*
-     * the sender wants a message back. app_ctx: the send's id, tag: the message's; payload: none, or
-     * mca_pml_tm_untagged_t as in front of the message
+     * the sender wants a message back. app_ctx: the send's id, tag: the message's; payload: none,
+     * or mca_pml_tm_untagged_t as in front of the message
      */
     PML_TM_AM_CANCEL = FAB_AM_PML + 6,
     /* a message was taken out unmatched. app_ctx: the send's id */
@@ -70,8 +70,8 @@ typedef struct mca_pml_tm_cts {
 _Static_assert(8 == sizeof(mca_pml_tm_cts_t), "wire format");
 
 /*
- * Payload of FAB_AM_RNDV behind the fab_rndv_t, where the sender sends the first part of the message
- * without being asked; that part begins behind it (pml_tm_stream.h).
+ * Payload of FAB_AM_RNDV behind the fab_rndv_t, where the sender sends the first part of the
+ * message without being asked; that part begins behind it (pml_tm_stream.h).
  */
 typedef struct mca_pml_tm_stream_head {
     uint32_t now; /* bytes of that part: here, and in messages PML_TM_AM_DATA behind this one */

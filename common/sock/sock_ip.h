@@ -62,8 +62,8 @@ FAB_EXPORT int fab_sock_own_ips(const char *include, const char *exclude, fab_so
                                 int max);
 
 /*
- * Does the peer with these addresses use this host's network?  Another host has a plain address that
- * this one has not, or cannot be reached.
+ * Does the peer with these addresses use this host's network?  Another host has a plain address
+ * that this one has not, or cannot be reached.
  */
 bool fab_sock_is_one_net(const fab_sock_ip_t *own, int num_own, const fab_sock_ip_t *ips, int num);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connection set-up: which side connects, which accepts, and what happens when both connect at once.
+ * Connection set-up: which side connects, which accepts, and what happens when both connect.
  *
  *      IDLE ──first send──> ASKING ──WELCOME──> UP
  *        └──HELLO of the peer──┴────────────────^
@@ -10,12 +10,12 @@
  * the process with precedence fails (the peer cannot be reached from here, but this process from
  * there), it answers the parked HELLO.
  *
- * A HELLO that arrives while there is a connection is from a peer that has ended that connection: it
- * is parked until the end has arrived here as well.  A HELLO that crossed the attempt by which the
- * connection was made is void, as its serial tells.
+ * A HELLO that arrives while there is a connection is from a peer that has ended that connection:
+ * it is parked until the end has arrived here as well. A HELLO that crossed the attempt by which
+ * the connection was made is void, as its serial tells.
  *
- * A HELLO for a link (tcp_link.c) is answered at once: only one side asks for a link, and only while
- * the connection is up.
+ * A HELLO for a link (tcp_link.c) is answered at once: only one side asks for a link, and only
+ * while the connection is up.
  */
 #include "tcp/tcp_types.h"
 

@@ -3,8 +3,8 @@
  * Processes that are known and were not sent to: their address, in 32 bytes each.
  *
  * fab_peer_t.ep is a fab_tcp_known_t until the process is first sent to, or asks for a connection;
- * then it becomes a fab_tcp_ep_t, and stays one.  What all processes of a host have in common is kept
- * once (fab_tcp_host_t).  Records lie in slabs, which the domain frees at its end.
+ * then it becomes a fab_tcp_ep_t, and stays one. What all processes of a host have in common is
+ * kept once (fab_tcp_host_t). Records lie in slabs, which the domain frees at its end.
  */
 #include "tcp/tcp_types.h"
 

@@ -8,17 +8,17 @@
  * A peer on this host gets no links: all of them would be copies by the same processors.
  *
  * Only the side that asked for a link sends on it, so no two requests can cross, and an end without
- * data under way means nothing.  A link that could not be made is not asked for again as long as the
+ * data under way means nothing. A link that could not be made is not asked for again as long as the
  * connection is up; links end with the connection.
  *
- * Sending.  A send from memory is cut into one piece for each link that has nothing to write, by the
+ * Sending. A send from memory is cut into one piece for each link that has nothing to write, by the
  * rates that the kernel has measured; the connection carries the end of it, and what announces it.
  *
- * Receiving.  One striped message arrives at a time: the connection waits until it is complete, a link
- * until the message of its next piece is announced.  The sender has queued all pieces of a message
- * before those of a later one, so the oldest message never waits for anything but its own bytes.
- * The message is complete when each announced piece is, and its places are checked against what was
- * announced: nothing is written outside of them, or after the message was delivered.
+ * Receiving. One striped message arrives at a time: the connection waits until it is complete, a
+ * link until the message of its next piece is announced. The sender has queued all pieces of a
+ * message before those of a later one, so the oldest message never waits for anything but its own
+ * bytes. The message is complete when each announced piece is, and its places are checked against
+ * what was announced: nothing is written outside of them, or after the message was delivered.
  */
 #include "tcp/tcp_types.h"
 
@@ -204,7 +204,7 @@ void fab_tcp_link_ended(fab_tcp_ep_t *link, int error)
 
 /* ---- sending ------------------------------------------------------------ */
 
-/* Bytes per second that the kernel saw arrive, at most as many as can be calculated with; 0: none yet. */
+/* Bytes per second that the kernel saw arrive, limited to what sums can hold; 0: none yet. */
 static uint64_t rate_of(const fab_tcp_ep_t *ep)
 {
     struct tcp_info info = {.tcpi_delivery_rate = 0};
@@ -218,7 +218,7 @@ static uint64_t rate_of(const fab_tcp_ep_t *ep)
 }
 
 /*
- * A new link has no rate: it counts as fast.  The kernel's rate is too low where little was sent, so
+ * A new link has no rate: it counts as fast. The kernel's rate is too low where little was sent, so
  * each link gets a share from which it can rise.
  */
 void fab_tcp_shares(const uint64_t *rates, int num, size_t len, size_t *shares)

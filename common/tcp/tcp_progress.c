@@ -8,8 +8,8 @@
  * frequent again; so does a long time without anything by other providers, which looks then keep
  * from nothing.
  *
- * Where who finds nothing yields the processor, polls are few and dear already: none is left out, and
- * after an empty one each looks at all connections by epoll, by one call.
+ * Where who finds nothing yields the processor, polls are few and dear already: none is left out,
+ * and after an empty one each looks at all connections by epoll, by one call.
  */
 #include "tcp/tcp_types.h"
 

@@ -15,11 +15,11 @@
  * header is there.  If more of a long message is expected, only a little is read at first, so that
  * the rest can go straight to its destination.
  *
- * The window.  At most FAB_TCP_WINDOW bytes of messages are sent that the peer has not read, as READ
+ * The window. At most FAB_TCP_WINDOW bytes of messages are sent that the peer has not read, as READ
  * tells: the receiver must keep messages that nobody wants, and a kernel may hold megabytes.
  *
- * Parts.  A striped message comes in part by links (tcp_link.c).  Its parts are read to their places
- * by any connection.  After its own part, the connection pauses until the message is complete, so
+ * Parts. A striped message comes in part by links (tcp_link.c). Its parts are read to their places
+ * by any connection. After its own part, the connection pauses until the message is complete, so
  * nothing is delivered out of order; a link pauses before a piece that was not announced yet.
  *
  * The end.  Each side's last message is CLOSE, LEAVE or REFUSE, after which it shuts its direction

@@ -2,9 +2,9 @@
 /*
  * The tcp provider's structures, for the files of common/tcp/ and its tests.
  *
- * Ownership.  The domain owns the listening sockets, the buffers and all endpoints.  An endpoint
+ * Ownership. The domain owns the listening sockets, the buffers and all endpoints. An endpoint
  * belongs to one peer record (fab_peer_t.ep) and owns its connection; it has buffers only while a
- * message is waiting to be written, or has come in part.  A link, a further connection for pieces of
+ * message is waiting to be written, or has come in part. A link, a further connection for pieces of
  * long messages, is a structure of the same kind that belongs to an endpoint (tcp_link.c).
  *
  * All under the fabric's lock.
@@ -80,7 +80,7 @@ typedef enum fab_tcp_state {
 } fab_tcp_state_t;
 
 /*
- * The links of an endpoint, by their numbers from 1 on, and the striped message that arrives.  It is
+ * The links of an endpoint, by their numbers from 1 on, and the striped message that arrives. It is
  * there only while the connection is up, and some link was made.
  */
 struct fab_tcp_links {
@@ -205,7 +205,10 @@ int fab_tcp_rma(fab_rma_t *op);
 
 extern const fab_ops_t fab_tcp_known_ops;
 
-/* For fab_peer_t.ep of a process with this address.  NULL: no memory, or the address has several ports. */
+/*
+ * For fab_peer_t.ep of a process with this address.  NULL: no memory, or the address has several
+ * ports.
+ */
 fab_tcp_known_t *fab_tcp_know(fab_tcp_domain_t *dom, const fab_tcp_addr_t *addr);
 
 /* Is the peer's ep such? */
@@ -246,7 +249,10 @@ void fab_tcp_stream_commit(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len);
 /* The same, without a copy where it can be written at once.  OPAL codes as fab_send(). */
 int fab_tcp_stream_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len);
 
-/* The same, from the caller's memory, but for the first bytes of it, of which each link has a piece. */
+/*
+ * The same, from the caller's memory, but for the first bytes of it, of which each link has a
+ * piece.
+ */
 int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out, size_t ahead,
                              uint32_t links);
 

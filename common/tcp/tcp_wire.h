@@ -20,17 +20,18 @@
  *
  *       0 id  1 payload bytes (24 bits)  4 app_ctx  8 tag  16 payload ...
  *
- * A striped message has an announcement before it.  Its own payload is only the end of all, and each
+ * A striped message has an announcement before it. Its own payload is only the end of all, and each
  * link named has one piece of the rest:
  *
  *      connection   STRIPE {app_ctx: bit n for link n, tag: bytes of all}   message {..., end}
  *      link n       PIECE {tag: offset, payload: a multiple of 8 bytes}
  *
- * All arrive in order, so a piece is of the first STRIPE that names its link and has none by it yet.
+ * All arrive in order, so a piece is of the first STRIPE that names its link and has none by it
+ * yet.
  *
- * READ bounds what waits in the kernel for a process that reads nothing: messages that a reader must
- * keep if nobody wants them.  Messages of more than FAB_TCP_EAGER_MAX bytes, and the provider's own,
- * are not counted: the former go where a receive waits for them.
+ * READ bounds what waits in the kernel for a process that reads nothing: messages that a reader
+ * must keep if nobody wants them. Messages of more than FAB_TCP_EAGER_MAX bytes, and the provider's
+ * own, are not counted: the former go where a receive waits for them.
  *
  * All integers are in the byte order of the host, which the fabric's address has checked.
  */
@@ -51,14 +52,20 @@ enum {
     FAB_TCP_LINKS = 8, /* connections to send to a peer, with the first: one for each address */
 };
 
-/* Ids of the provider's own messages, without payload but PIECE; those below FAB_AM_MAX are the fabric's. */
+/*
+ * Ids of the provider's own messages, without payload but PIECE; those below FAB_AM_MAX are the
+ * fabric's.
+ */
 enum {
     /* the sender sends no more on this connection: its process closed the peer, or agrees */
     FAB_TCP_ID_CLOSE = 128,
     FAB_TCP_ID_LEAVE = 129,  /* the same, and its process takes no more at all: it leaves the job */
     FAB_TCP_ID_REFUSE = 130, /* the same, since it found something wrong with its peer */
     FAB_TCP_ID_READ = 131, /* app_ctx: bytes that the sender has read since the last such message */
-    /* the next message is striped: tag: bytes of it, more than FAB_TCP_EAGER_MAX; app_ctx: its links */
+    /*
+     * the next message is striped: tag: bytes of it, more than FAB_TCP_EAGER_MAX; app_ctx: its
+     * links
+     */
     FAB_TCP_ID_STRIPE = 132,
     FAB_TCP_ID_PIECE = 133, /* on links only: payload, of which tag is the offset */
 };

@@ -9,9 +9,9 @@
  * of all connections is in use, every work request is signaled: idle connections never hold up busy
  * ones.
  *
- * wr_id is the connection's id << 32 | position in the send queue.  A device may give the number of
- * a destroyed queue pair to another one, and some devices still deliver completions of the destroyed
- * one: the id tells them apart.
+ * wr_id is the connection's id << 32 | position in the send queue. A device may give the number of
+ * a destroyed queue pair to another one, and some devices still deliver completions of the
+ * destroyed one: the id tells them apart.
  */
 #include "verbs/verbs_conn.h"
 

@@ -292,20 +292,37 @@ static const fab_verbs_port_t *nearest(fab_verbs_search_t *search)
 
 /* ---- opening ------------------------------------------------------------ */
 
+/*
+ * Open the device and ask what the domain needs to know of it and the port. Returns 0 or the errno
+ * of what failed, which two of the queries return; the other calls need not set errno.
+ */
+static int device_query(fab_verbs_domain_t *dom, struct ibv_device *device, union ibv_gid *gid)
+{
+    int error;
+
+    errno = EIO;
+    dom->ctx = ibv_open_device(device);
+    if (NULL == dom->ctx) {
+        return errno;
+    }
+    error = ibv_query_device(dom->ctx, &dom->device);
+    error = 0 == error ? ibv_query_port(dom->ctx, dom->port_num, &dom->port) : error;
+    if (0 != error) {
+        return error;
+    }
+    errno = EIO;
+    return 0 == ibv_query_gid(dom->ctx, dom->port_num, 0, gid) ? 0 : errno;
+}
+
 /* NULL, or why it cannot be opened. */
 static const char *device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *port)
 {
     union ibv_gid gid;
-    int error; /* two of the queries return it and need not set errno */
+    int error;
 
     snprintf(dom->name, sizeof(dom->name), "%s:%d", ibv_get_device_name(port->device), port->num);
     dom->port_num = port->num;
-    dom->ctx = ibv_open_device(port->device);
-    error = NULL == dom->ctx ? errno : ibv_query_device(dom->ctx, &dom->device);
-    error = 0 == error ? ibv_query_port(dom->ctx, port->num, &dom->port) : error;
-    if (0 == error && 0 != ibv_query_gid(dom->ctx, port->num, 0, &gid)) {
-        error = errno;
-    }
+    error = device_query(dom, port->device, &gid);
     if (0 != error) {
         return fab_sentence(dom->fab, "%s cannot be opened: %s.", dom->name, strerror(error));
     }

@@ -76,7 +76,8 @@ done
 echo "includes: ${#dirs[@]} directories"
 
 # Lines have at most 100 columns.  In documents tables and code may be longer; in scripts a TEST
-# directive, and a line with a string of 60 columns or more, which is not broken.
+# directive, and a line with a string of 60 columns or more, which is not broken; in C a TEST
+# directive, and a drawing or a table in a comment: it is indented, or has words far apart.
 mapfile -t files < <(ls README SECURITY CONTRIBUTING CHANGELOG packaging/README doc/*.md)
 awk 'FNR == 1 { in_code = 0 }
     /^```/ { in_code = !in_code }
@@ -92,9 +93,13 @@ awk 'function longest_string(line,    longest)
     length > 100 && !/^# TEST:/ && (/^ *#/ || longest_string($0) < 60) {
         print FILENAME ":" FNR
     }' "${scripts[@]}" >>"$TM_WORK/long"
+mapfile -t sources < <(find common pml_tm btl_fabric test -name '*.[ch]' \
+    ! -path 'common/ompi5_headers/*')
+LC_ALL=C.UTF-8 grep -HnoP '^(?!.*TEST:| \* {5}| \*.*\S {3,}\S).{101}' "${sources[@]}" \
+    >>"$TM_WORK/long" || true
 [[ ! -s $TM_WORK/long ]] ||
     fail "lines of more than 100 columns: $(paste -sd ' ' "$TM_WORK/long")"
-echo "wrapped: ${#files[@]} documents, ${#scripts[@]} scripts"
+echo "wrapped: ${#files[@]} documents, ${#scripts[@]} scripts, ${#sources[@]} C files"
 
 shellcheck -x "${scripts[@]}" || fail "shellcheck"
 echo "shellcheck: ${#scripts[@]} scripts"

@@ -31,7 +31,7 @@ static void rendezvous(void)
             tm_add_ok(&t, tag, 0xff, 4096, 4 << 20);
             test_barrier();
             if (3 == i) {
-                test_barrier(); /* nobody polls here: the device works alone until the FIN is there */
+                test_barrier(); /* nobody polls: the device works alone until the FIN is there */
             }
             completion_t c = tm_get_match(&t, 4096, IBV_WC_TM_MATCH);
             CHECK_EQUAL(c.tm.tag, tag);

@@ -147,7 +147,9 @@ void *__wrap_malloc(size_t size)
     return is_out_of_memory ? NULL : __real_malloc(size);
 }
 
-/* Each failure is reported although there is no memory to keep it, the first one with its reason. */
+/*
+ * Each failure is reported although there is no memory to keep it, the first one with its reason.
+ */
 static void no_memory_for_failures_body(world_t *world)
 {
     if (0 == world->rank) {

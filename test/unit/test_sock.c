@@ -193,7 +193,7 @@ static void test_sort(void **state)
     assert_int_equal(fab_sock_sort_ips(own, 3, false, ips, 1), 0);
 }
 
-/* A container with processes of its own and the host's network has all plain addresses of this host. */
+/* A container that shares the host's network, not its processes, has its plain addresses. */
 static void test_one_net(void **state)
 {
     fab_sock_ip_t own[3] = {v4(10, 0, 0, 1, 24), v4(172, 17, 0, 1, 16), v4(127, 0, 0, 1, 8)};

@@ -3,8 +3,8 @@
  * Long messages of the tcp provider over several links: they arrive whole and in order, whichever
  * links there are, also if one cannot be made, breaks, or is written by a peer that has gone mad.
  *
- * Each process has an address in three networks, and is on a host of its own unless the test says that
- * they share one.
+ * Each process has an address in three networks, and is on a host of its own unless the test says
+ * that they share one.
  *
  * TEST: sources=@fabric,test/unit/conform_messages.c variants=asan,tsan timeout=300
  */
