@@ -182,11 +182,8 @@ int mca_btl_fabric_add_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
 }
 
 /* Lock not held: releasing the process may run its destructor, which is Open MPI's code. */
-static void forget_proc(mca_btl_fabric_ep_t *ep)
+static void release_proc(opal_proc_t *proc)
 {
-    opal_proc_t *proc = ep->proc;
-
-    ep->proc = NULL;
     if (NULL != proc) {
         OBJ_RELEASE(proc);
     }
@@ -197,28 +194,44 @@ int mca_btl_fabric_del_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
 {
     (void) btl, (void) procs;
     for (size_t i = 0; i < nprocs; ++i) {
-        if (NULL == eps[i] || NULL == eps[i]->proc) {
-            continue;
-        }
+        opal_proc_t *proc = NULL;
         fab_lock(mca_btl_fabric.fab);
-        fab_peer_close(eps[i]->peer, FAB_USER_BTL);
+        if (NULL != eps[i] && NULL != eps[i]->proc) {
+            fab_peer_close(eps[i]->peer, FAB_USER_BTL);
+            proc = eps[i]->proc;
+            eps[i]->proc = NULL;
+        }
         fab_unlock(mca_btl_fabric.fab);
-        forget_proc(eps[i]);
+        release_proc(proc);
     }
     return OPAL_SUCCESS;
 }
 
 /* ---- failure ------------------------------------------------------------ */
 
+/* The endpoint's process, which the caller must release; NULL: none. Lock not held. */
+static opal_proc_t *retain_proc(const mca_btl_fabric_ep_t *ep)
+{
+    opal_proc_t *proc;
+
+    fab_lock(mca_btl_fabric.fab);
+    proc = ep->proc;
+    if (NULL != proc) {
+        OBJ_RETAIN(proc);
+    }
+    fab_unlock(mca_btl_fabric.fab);
+    return proc;
+}
+
 /* An upcall: a peer failed. */
-static void tell_failure(mca_btl_fabric_up_t *up)
+static void report_failure(mca_btl_fabric_up_t *up)
 {
     mca_btl_fabric_ep_t *ep = (mca_btl_fabric_ep_t *) ((char *) up -
                                                        offsetof(mca_btl_fabric_ep_t, failure));
-    opal_proc_t *proc = ep->proc;
+    opal_proc_t *proc = retain_proc(ep); /* another thread may delete it meanwhile */
     mca_btl_base_module_error_cb_fn_t error_cb = mca_btl_fabric.error_cb;
 
-    /* without a callback nobody asked to be told: the PML finds out by itself */
+    /* without a callback nobody asked for reports: the PML finds out by itself */
     if (NULL != error_cb && NULL != proc) {
         char text[320];
 
@@ -231,6 +244,7 @@ static void tell_failure(mca_btl_fabric_up_t *up)
         opal_output_verbose(1, mca_btl_fabric.output, "%s", text);
         error_cb(&mca_btl_fabric.super, MCA_BTL_ERROR_FLAGS_FATAL, proc, text);
     }
+    release_proc(proc);
 }
 
 /* Nothing to do: the endpoint owns it. */
@@ -239,7 +253,7 @@ static void drop_failure(mca_btl_fabric_up_t *up)
     (void) up;
 }
 
-static const mca_btl_fabric_up_ops_t failure_ops = {.run = tell_failure, .drop = drop_failure};
+static const mca_btl_fabric_up_ops_t failure_ops = {.run = report_failure, .drop = drop_failure};
 
 void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
 {
@@ -320,7 +334,7 @@ static void free_eps(void)
 
     while (NULL != (ep = mca_btl_fabric.eps)) {
         mca_btl_fabric.eps = ep->next;
-        forget_proc(ep);
+        release_proc(ep->proc);
         if (NULL != ep->part) {
             mca_btl_fabric_msg_free(ep->part);
         }

@@ -39,7 +39,7 @@ typedef struct mca_btl_base_endpoint_t mca_btl_fabric_ep_t;
 
 /* One of these is called for each upcall, once. It takes over the object that embeds the upcall. */
 typedef struct mca_btl_fabric_up_ops {
-    void (*run)(mca_btl_fabric_up_t *up);  /* tell the layer above; without the lock */
+    void (*run)(mca_btl_fabric_up_t *up);  /* call the layer above; without the lock */
     void (*drop)(mca_btl_fabric_up_t *up); /* the module is finalized: free it */
 } mca_btl_fabric_up_ops_t;
 
@@ -58,7 +58,7 @@ struct mca_btl_base_endpoint_t {
     mca_btl_fabric_op_t *ops;   /* those that wait for the peer's answer */
     size_t outstanding;         /* operations whose callback was not called */
     bool is_failed;
-    mca_btl_fabric_up_t failure; /* once it has failed: tells the layer above */
+    mca_btl_fabric_up_t failure; /* once it has failed: reports it */
     char *why;                   /* it failed; NULL: it did not, or there was no memory for it */
 };
 

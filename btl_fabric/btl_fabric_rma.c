@@ -71,8 +71,8 @@ void mca_btl_fabric_ops_fini(void)
     fab_idmap_fini(&mca_btl_fabric.ids);
 }
 
-/* Tell the layer above that its operation has ended. */
-static void tell(const mca_btl_fabric_call_t *call, int status)
+/* The operation has ended: call the callback, if there is one. */
+static void complete(const mca_btl_fabric_call_t *call, int status)
 {
     if (NULL != call->cbfunc) {
         call->cbfunc(&mca_btl_fabric.super, call->ep, call->local, call->local_handle,
@@ -91,7 +91,7 @@ static void call_back(mca_btl_fabric_up_t *up)
     mca_btl_fabric.outstanding--;
     op_free(op);
     fab_unlock(mca_btl_fabric.fab);
-    tell(&call, status);
+    complete(&call, status);
 }
 
 /* The fabric is still open: others may have operations under way. */
@@ -429,7 +429,7 @@ static int start_or_do(mca_btl_fabric_call_t *call,
     }
     memcpy(&remote, remote_handle, sizeof(remote)); /* it may be unaligned */
     if (BTL_FABRIC_AM_ATOMIC != call->am && do_now(call, &remote.region)) {
-        tell(call, OPAL_SUCCESS);
+        complete(call, OPAL_SUCCESS);
         return OPAL_SUCCESS;
     }
     return start(call, &remote);

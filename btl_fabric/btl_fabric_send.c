@@ -262,6 +262,15 @@ int mca_btl_fabric_send(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *
     return rc;
 }
 
+/*
+ * Does opal_convertor_pack() pack these len bytes in one call?  If they end before the data does,
+ * it packs less where an element of the datatype lies across that end.
+ */
+static bool packs_whole(const opal_convertor_t *convertor, size_t len)
+{
+    return 0 == len || convertor->bConverted + len == convertor->local_size;
+}
+
 int mca_btl_fabric_sendi(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
                          opal_convertor_t *convertor, void *header, size_t header_size,
                          size_t payload_size, uint8_t order, uint32_t flags, mca_btl_base_tag_t tag,
@@ -273,7 +282,8 @@ int mca_btl_fabric_sendi(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t 
     char *room = NULL;
 
     fab_lock(mca_btl_fabric.fab);
-    if (len <= mca_btl_fabric.super.btl_eager_limit && len <= ep->peer->eager_max) {
+    if (len <= mca_btl_fabric.super.btl_eager_limit && len <= ep->peer->eager_max &&
+        packs_whole(convertor, payload_size)) {
         room = fab_reserve(ep->peer, len);
     }
     if (NULL != room) {

@@ -42,21 +42,35 @@ void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
 /* The data of a get, on its way to the peer. */
 typedef struct reply {
     fab_item_t item;
-    const char *data;
+    uint64_t from;
     uint64_t len;
     uint64_t sent;
+    uint32_t key; /* of the memory */
     uint32_t id;
 } reply_t;
 
-/* Send the next part. */
+static bool may_read(fab_peer_t *peer, uint32_t key, uint64_t from, uint64_t len)
+{
+    if (!mca_btl_fabric_mem_allows(key, from, len, MCA_BTL_REG_FLAG_REMOTE_READ)) {
+        mca_btl_fabric_bad_message(peer, "a get of memory that is not registered for it");
+        return false;
+    }
+    return true;
+}
+
+/* Send the next part, if the memory is still registered: a peer that died does not wait for it. */
 static int run_reply(fab_item_t *item, fab_peer_t *peer)
 {
     reply_t *reply = (reply_t *) item;
     uint64_t left = reply->len - reply->sent;
     size_t len = left < peer->eager_max ? (size_t) left : peer->eager_max;
-    int rc = fab_item_send(peer, fab_hdr(BTL_FABRIC_AM_DATA, reply->sent, reply->id),
-                           reply->data + reply->sent, len);
+    uint64_t from = reply->from + reply->sent;
+    int rc = OPAL_ERR_UNREACH;
 
+    if (FAB_PEER_UP == peer->state && may_read(peer, reply->key, from, len)) {
+        rc = fab_item_send(peer, fab_hdr(BTL_FABRIC_AM_DATA, reply->sent, reply->id),
+                           (const void *) (uintptr_t) from, len);
+    }
     if (OPAL_ERR_RESOURCE_BUSY == rc) {
         return rc;
     }
@@ -71,7 +85,6 @@ static int run_reply(fab_item_t *item, fab_peer_t *peer)
 void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     btl_fabric_get_t get;
-    const char *from = (const char *) (uintptr_t) hdr.tag;
     reply_t *reply;
 
     (void) ctx;
@@ -80,13 +93,12 @@ void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
         return;
     }
     memcpy(&get, data, sizeof(get));
-    if (!mca_btl_fabric_mem_allows(get.key, hdr.tag, get.len, MCA_BTL_REG_FLAG_REMOTE_READ)) {
-        mca_btl_fabric_bad_message(peer, "a get of memory that is not registered for it");
+    if (!may_read(peer, get.key, hdr.tag, get.len)) {
         return;
     }
     if (get.len <= peer->eager_max &&
-        OPAL_ERR_RESOURCE_BUSY !=
-            fab_send(peer, fab_hdr(BTL_FABRIC_AM_DATA, 0, hdr.app_ctx), from, get.len)) {
+        OPAL_ERR_RESOURCE_BUSY != fab_send(peer, fab_hdr(BTL_FABRIC_AM_DATA, 0, hdr.app_ctx),
+                                           (const void *) (uintptr_t) hdr.tag, get.len)) {
         return;
     }
     reply = malloc(sizeof(*reply));
@@ -95,8 +107,9 @@ void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
         return;
     }
     *reply = (reply_t){.item = {.fn = run_reply, .user = FAB_USER_BTL},
-                       .data = from,
+                       .from = hdr.tag,
                        .len = get.len,
+                       .key = get.key,
                        .id = hdr.app_ctx};
     fab_queue(peer, &reply->item);
 }

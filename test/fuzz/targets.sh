@@ -56,8 +56,8 @@ fuzz frame 2000 "${fabric[@]}"
 fuzz message 20000 "${fabric[@]}"
 [[ $TM_OMPI_SERIES == 5.0 ]] || tm_libs+=(-lopen-rte)
 [[ $(uname -m) != x86_64 ]] || flags+=(-mcx16) # what Open MPI's headers take for given, as gcc does
-fuzz btl 20000 "${fabric[@]}" "$TM_SRC"/btl_fabric/*.c \
-    "$TM_SRC"/common/{fabric/fab_help,fabric/fab_param_mca,idmap/idmap}.c
+mapfile -t btl < <(tm_sources @btl)
+fuzz btl 20000 "${fabric[@]}" "${btl[@]}"
 tm_libs+=(-lmpi "-Wl,--wrap=mca_pml_tm_peer_publish,--wrap=mca_bml_base_inited")
 fuzz pml 20000 "${fabric[@]}" "$TM_SRC"/pml_tm/*.c \
     "$TM_SRC"/common/{match/match,offload/offload,idmap/idmap}.c \

@@ -119,7 +119,7 @@ tm_cc()
 
 # tm_sources LIST: the files of a comma separated list, one a line. @fabric and @verbs are those of
 # common/sources.mk that use no help texts, variables and rcache of Open MPI, no librdmacm and no
-# hwloc.
+# hwloc; @btl is btl_fabric, with what it needs besides @fabric.
 tm_sources()
 {
     local name names
@@ -130,6 +130,10 @@ tm_sources()
             @verbs)
                 tm_listed common_verbs_sources 'verbs_(cm_rdma|near|object|reg_rcache).c'
                 echo "$TM_SRC/test/unit/verbs_linked.c"
+                ;;
+            @btl)
+                printf '%s\n' "$TM_SRC"/btl_fabric/*.c \
+                    "$TM_SRC"/common/{fabric/fab_help,fabric/fab_param_mca,idmap/idmap}.c
                 ;;
             *) echo "$TM_SRC/$name" ;;
         esac
@@ -151,6 +155,7 @@ tm_compile_unit()
     . "$TM_BUILD/test/config.sh"
     tm_parse_first "$1" || exit 1
     read -ra flags <<<"$TM_CFLAGS -I$TM_SRC/test/unit -I$TM_SRC/common -I$TM_SRC $TM_OMPI_CPPFLAGS ${tm_key[cflags]-}"
+    flags+=('-DPML_TM_HELP_DIR=""') # the component of @btl asks for it
     read -ra libs <<<"$TM_OMPI_LDFLAGS -Wl,--as-needed $TM_PAL_LIBS -lcmocka -lm"
     read -ra ldflags <<<"${tm_key[ldflags]-}"
     case $2 in

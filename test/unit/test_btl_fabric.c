@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The functions of btl fabric as the layer above calls them, in two processes without MPI, by
+ * shared memory.
+ *
+ * TEST: sources=@fabric,@btl timeout=120
+ */
+#include "btl_fabric/btl_fabric.h"
+#include "test_fab_world.h"
+
+#include "opal/datatype/opal_datatype.h"
+#include "opal/runtime/opal.h"
+
+#if OPAL_MAJOR_VERSION < 5
+orte_proc_info_t orte_process_info; /* instead of libopen-rte, which makes it known */
+#endif
+
+enum { TAG = 65, LARGE = 8 << 20 };
+
+static const uint32_t access_any = MCA_BTL_REG_FLAG_REMOTE_READ | MCA_BTL_REG_FLAG_REMOTE_WRITE |
+                                   MCA_BTL_REG_FLAG_REMOTE_ATOMIC;
+
+/* As the component does, but for what needs Open MPI. */
+static void open_btl(world_t *world)
+{
+    fab_config_t config = {.user = FAB_USER_BTL,
+                           .name = world_name(world->rank),
+                           .num_local = (uint32_t) world->size,
+                           .is_threaded = &world->is_threaded,
+                           .peer_failed = mca_btl_fabric_peer_failed};
+    const char *why = "";
+    fab_t *fab;
+
+    CHECK(OPAL_SUCCESS == fab_open(&config, &fab, &why));
+    mca_btl_fabric.fab = fab;
+    mca_btl_fabric.params.free_list_num = mca_btl_fabric.params.free_list_inc = 8;
+    mca_btl_fabric.params.free_list_max = -1;
+    fab_idmap_init(&mca_btl_fabric.mems);
+    CHECK(OPAL_SUCCESS == mca_btl_fabric_ops_init());
+    CHECK(OPAL_SUCCESS == mca_btl_fabric_frags_init());
+    fab_set_handler(fab, BTL_FABRIC_AM_SEND, mca_btl_fabric_on_send, NULL);
+    fab_set_handler(fab, BTL_FABRIC_AM_GET, mca_btl_fabric_on_get, NULL);
+    fab_set_handler(fab, BTL_FABRIC_AM_DATA, mca_btl_fabric_on_data, NULL);
+    fab_start(fab, FAB_USER_BTL);
+}
+
+static mca_btl_fabric_ep_t *open_ep(world_t *world)
+{
+    fab_peer_t *peer = NULL;
+    const char *why = "";
+    int other = 1 - world->rank;
+
+    CHECK(OPAL_SUCCESS == fab_peer_open(world->fab, FAB_USER_BTL, world_name(other),
+                                        world->shared->address[other], world->shared->len[other],
+                                        &peer, &why));
+    return mca_btl_fabric_ep_of(peer);
+}
+
+static void btl_progress(void)
+{
+    (void) mca_btl_fabric_progress();
+    sched_yield();
+}
+
+/* ---- a get of memory that is deregistered before all of it was sent ------- */
+
+/* Its peer does not poll, so most of the data stays here. */
+static void deregister_early(world_t *world)
+{
+    _Atomic uint64_t *scratch = world->shared->scratch;
+    fab_peer_t *peer = open_ep(world)->peer;
+    void *memory = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct mca_btl_base_registration_handle_t *mem = mca_btl_fabric_register_mem(
+        NULL, MCA_BTL_ENDPOINT_ANY, memory, LARGE, access_any);
+
+    CHECK(NULL != mem);
+    scratch[0] = mem->base;
+    scratch[1] = mem->key;
+    world_barrier_idle(world);
+    while (NULL == peer->pending) {
+        btl_progress();
+    }
+    CHECK(OPAL_SUCCESS == mca_btl_fabric_deregister_mem(NULL, mem));
+    CHECK(0 == munmap(memory, LARGE));
+    WORLD_UNTIL(1 == world->failures);
+    CHECK(NULL != strstr(world->failed_why, "memory that is not registered"));
+    WORLD_UNTIL(NULL == peer->pending);
+    world_barrier_idle(world);
+}
+
+static void get_raw(world_t *world)
+{
+    _Atomic uint64_t *scratch = world->shared->scratch;
+    fab_peer_t *peer = open_ep(world)->peer;
+    btl_fabric_get_t get = {.len = LARGE};
+
+    world_barrier_idle(world);
+    get.key = (uint32_t) scratch[1];
+    CHECK(OPAL_SUCCESS ==
+          fab_send(peer, fab_hdr(BTL_FABRIC_AM_GET, scratch[0], 1), &get, sizeof(get)));
+    world_barrier_idle(world);
+}
+
+static void deregistered_body(world_t *world)
+{
+    open_btl(world);
+    if (0 == world->rank) {
+        deregister_early(world);
+    } else {
+        get_raw(world);
+    }
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void deregistered(void **state)
+{
+    (void) state;
+    assert_int_equal(0, world_run(2, false, deregistered_body));
+}
+
+/* ---- sendi packs all or nothing ------------------------------------------ */
+
+/* A type of 12 bytes with a gap. */
+static opal_datatype_t *gappy_type(world_t *world)
+{
+    opal_datatype_t *type = opal_datatype_create(2);
+
+    CHECK(0 == opal_datatype_add(type, &opal_datatype_int4, 1, 0, -1));
+    CHECK(0 == opal_datatype_add(type, &opal_datatype_float8, 1, 8, -1));
+    CHECK(0 == opal_datatype_commit(type));
+    return type;
+}
+
+static void sendi_body(world_t *world)
+{
+    char buf[64] = {0}, header[8] = {0};
+    mca_btl_fabric_ep_t *ep;
+    mca_btl_base_descriptor_t *des = NULL;
+    opal_convertor_t *convertor;
+    opal_datatype_t *type;
+
+    CHECK(0 == opal_init_util(NULL, NULL));
+    open_btl(world);
+    ep = open_ep(world);
+    type = gappy_type(world);
+    convertor = opal_convertor_create(opal_local_arch, 0);
+    CHECK(0 == opal_convertor_prepare_for_send(convertor, type, 4, buf));
+    /* 15 bytes end within an element, which would not be packed */
+    CHECK(OPAL_ERR_RESOURCE_BUSY ==
+          mca_btl_fabric_sendi(NULL, ep, convertor, header, 8, 15, MCA_BTL_NO_ORDER, 0, TAG, &des));
+    CHECK(NULL != des && 0 == mca_btl_fabric.counters.sends);
+    (void) mca_btl_fabric_free(NULL, des);
+    CHECK(OPAL_SUCCESS ==
+          mca_btl_fabric_sendi(NULL, ep, convertor, header, 8, 48, MCA_BTL_NO_ORDER, 0, TAG, &des));
+    CHECK(1 == mca_btl_fabric.counters.sends);
+    while (0 == mca_btl_fabric.counters.received) {
+        btl_progress();
+    }
+    OBJ_RELEASE(convertor);
+    (void) opal_datatype_destroy(&type);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void sendi(void **state)
+{
+    (void) state;
+    assert_int_equal(0, world_run(2, false, sendi_body));
+}
+
+/* ---- the error callback may delete the process ---------------------------- */
+
+static mca_btl_fabric_ep_t *failed_ep;
+static uint32_t failed_name;
+
+static void on_error(mca_btl_base_module_t *btl, int32_t flags, opal_proc_t *proc, char *text)
+{
+    (void) flags, (void) text;
+    (void) mca_btl_fabric_del_procs(btl, 1, &proc, &failed_ep);
+    failed_name = proc->proc_name.vpid;
+}
+
+static void error_callback_body(world_t *world)
+{
+    CHECK(0 == opal_init_util(NULL, NULL));
+    open_btl(world);
+    failed_ep = open_ep(world);
+    failed_ep->proc = OBJ_NEW(opal_proc_t); /* the endpoint's is the only reference */
+    failed_ep->proc->proc_name.vpid = 77;
+    (void) mca_btl_fabric_register_error(NULL, on_error);
+    fab_peer_fail(failed_ep->peer, OPAL_ERR_UNREACH, "It was given up.");
+    while (0 == failed_name) {
+        btl_progress();
+    }
+    CHECK(77 == failed_name && NULL == failed_ep->proc);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void error_callback(void **state)
+{
+    (void) state;
+    assert_int_equal(0, world_run(2, false, error_callback_body));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deregistered),
+        cmocka_unit_test(sendi),
+        cmocka_unit_test(error_callback),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
