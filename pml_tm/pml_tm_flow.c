@@ -32,14 +32,14 @@ static void contexts_remove(mca_pml_tm_contexts_t *contexts, uint32_t context)
 
 /* ---- receiver ----------------------------------------------------------- */
 
-static void tell(fab_peer_t *peer, mca_pml_tm_flow_t what, uint32_t context)
+static void send_flow(fab_peer_t *peer, mca_pml_tm_flow_t what, uint32_t context)
 {
     (void) fab_post(peer, fab_hdr(PML_TM_AM_FLOW, context, (uint32_t) what), NULL, 0);
 }
 
 static void stop(mca_pml_tm_peer_t *record)
 {
-    tell(record->peer, PML_TM_FLOW_HOLD, 0);
+    send_flow(record->peer, PML_TM_FLOW_HOLD, 0);
     record->is_throttled = true;
     record->wanted.count = 0;
     ++mca_pml_tm.num_throttled;
@@ -49,7 +49,7 @@ static void stop(mca_pml_tm_peer_t *record)
 static void release(mca_pml_tm_peer_t *record)
 {
     if (record->is_throttled) {
-        tell(record->peer, PML_TM_FLOW_ALL, 0);
+        send_flow(record->peer, PML_TM_FLOW_ALL, 0);
         record->is_throttled = false;
         --mca_pml_tm.num_throttled;
     }
@@ -63,7 +63,7 @@ static void want(mca_pml_tm_peer_t *record, uint32_t context)
     if (PML_TM_FLOW_CONTEXTS == record->wanted.count) {
         release(record); /* so many communicators that holding messages back gains nothing */
     } else {
-        tell(record->peer, PML_TM_FLOW_OPEN, context);
+        send_flow(record->peer, PML_TM_FLOW_OPEN, context);
         record->wanted.context[record->wanted.count++] = context;
         ++mca_pml_tm.counters.throttle_opened;
     }
@@ -71,7 +71,7 @@ static void want(mca_pml_tm_peer_t *record, uint32_t context)
 
 static void unwant(mca_pml_tm_peer_t *record, uint32_t context)
 {
-    tell(record->peer, PML_TM_FLOW_CLOSE, context);
+    send_flow(record->peer, PML_TM_FLOW_CLOSE, context);
     contexts_remove(&record->wanted, context);
 }
 

@@ -286,6 +286,9 @@ int main(int argc, char **argv)
     int provided;
 
     tm_init(&argc, &argv, "counters");
+    if (!tm_is_pml_tm()) {
+        return tm_skip("the counters are pml tm's");
+    }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     MPI_T_pvar_session_create(&session);

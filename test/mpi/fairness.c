@@ -86,15 +86,15 @@ static void flood(void)
  */
 static void quiet(int way, int round)
 {
-    int told = 1;
+    int note = 1;
 
     usleep(2000); /* the flood has begun */
     if (ANY_SOURCE != way) {
         TM_MPI(MPI_Ssend(&round, 1, MPI_INT, 0, QUIET, comm));
-        TM_MPI(MPI_Send(&told, 1, MPI_INT, 0, QUIET, ctl));
+        TM_MPI(MPI_Send(&note, 1, MPI_INT, 0, QUIET, ctl));
         TM_MPI(MPI_Recv(NULL, 0, MPI_BYTE, 0, STOP, ctl, MPI_STATUS_IGNORE));
-        told = 0;
-        TM_MPI(MPI_Send(&told, 1, MPI_INT, 0, STOP, ctl));
+        note = 0;
+        TM_MPI(MPI_Send(&note, 1, MPI_INT, 0, STOP, ctl));
     } else {
         flood();
     }
@@ -105,7 +105,7 @@ static void by_requests(int way, int from, int round, int *from_each)
 {
     MPI_Request req[WINDOW + 2];
     MPI_Status st[WINDOW + 2];
-    int n = WINDOW + 2, index[WINDOW + 2], some, got = -1, told, cancelled;
+    int n = WINDOW + 2, index[WINDOW + 2], some, got = -1, note, cancelled;
     bool has_message = false, has_word = false;
     double end = tm_now() + WITHIN;
 
@@ -113,7 +113,7 @@ static void by_requests(int way, int from, int round, int *from_each)
         TM_MPI(MPI_Irecv(bufs[i], tm_int(size), MPI_BYTE, MPI_ANY_SOURCE, FLOOD, comm, &req[i]));
     }
     TM_MPI(MPI_Irecv(&got, 1, MPI_INT, from, QUIET, comm, &req[WINDOW]));
-    TM_MPI(MPI_Irecv(&told, 1, MPI_INT, from, QUIET, ctl, &req[WINDOW + 1]));
+    TM_MPI(MPI_Irecv(&note, 1, MPI_INT, from, QUIET, ctl, &req[WINDOW + 1]));
     while (!(has_message && has_word) && tm_now() < end) {
         if (WAITSOME == way) {
             TM_MPI(MPI_Waitsome(n, req, &some, index, st));
@@ -161,7 +161,7 @@ static void by_requests(int way, int from, int round, int *from_each)
 static void by_probe(int way, int from, int round)
 {
     double end = tm_now() + WITHIN;
-    int flag = 0, got = -1, told;
+    int flag = 0, got = -1, note;
     MPI_Message msg;
     MPI_Status st;
 
@@ -183,7 +183,7 @@ static void by_probe(int way, int from, int round)
         TM_MPI(MPI_Recv(&got, 1, MPI_INT, from, QUIET, comm, &st));
     }
     TM_CHECK(got == round, "%s: got %d, expected %d", way_name[way], got, round);
-    TM_MPI(MPI_Recv(&told, 1, MPI_INT, from, QUIET, ctl, &st));
+    TM_MPI(MPI_Recv(&note, 1, MPI_INT, from, QUIET, ctl, &st));
 }
 
 /* Rank 0: from anybody, until each has had 500 turns. */

@@ -70,6 +70,9 @@ int main(int argc, char **argv)
     int provided, index, count;
 
     tm_init(&argc, &argv, "stream");
+    if (!tm_is_pml_tm()) {
+        return tm_skip("only pml tm counts streams");
+    }
     TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
     TM_MPI(MPI_T_pvar_session_create(&session));
     TM_MPI(MPI_T_pvar_get_index("pml_tm_streamed", MPI_T_PVAR_CLASS_COUNTER, &index));

@@ -272,6 +272,7 @@ int main(int argc, char **argv)
         is_counted = is_counted || 0 == strcmp("counted", argv[i]);
     }
     tm_init_thread(&argc, &argv, "take", is_threaded ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+    is_counted = is_counted && tm_is_pml_tm();
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &other));
