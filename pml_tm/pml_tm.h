@@ -44,6 +44,7 @@
 #include "idmap/idmap.h"
 #include "pml_tm_params.h"
 #include "pml_tm_request.h"
+#include "pml_tm_trial.h"
 #include "pml_tm_wire.h"
 
 typedef struct mca_pml_tm_comm mca_pml_tm_comm_t;
@@ -57,9 +58,22 @@ typedef struct mca_pml_tm_stream mca_pml_tm_stream_t;
 typedef struct mca_pml_tm_slow_ring {
     const fab_peer_t *peer; /* compared only */
     unsigned pause;         /* messages that are not streamed before it is tried again */
+    unsigned last;          /* as long was the pause before, halved by each fast one since */
 } mca_pml_tm_slow_ring_t;
 
 enum { PML_TM_SLOW_RINGS = 64 };
+
+/*
+ * How the rest of a peer's streamed messages comes fastest (pml_tm_stream.c): way 0, through the
+ * ring; way 1, read from the sender's memory. Two kinds of messages may use one record in turn.
+ */
+typedef struct mca_pml_tm_rest {
+    const fab_peer_t *peer; /* compared only */
+    bool is_long;           /* kind of messages: see rest_of() */
+    mca_pml_tm_trial_t trial;
+} mca_pml_tm_rest_t;
+
+enum { PML_TM_RESTS = 64 };
 
 /* What a waiting call does after a poll that found nothing: params.wait. */
 typedef enum mca_pml_tm_idle {
@@ -112,6 +126,7 @@ typedef struct mca_pml_tm {
     mca_pml_tm_stream_t *streams; /* messages whose first part is arriving */
     mca_pml_tm_stream_t *free_streams;
     mca_pml_tm_slow_ring_t slow_rings[PML_TM_SLOW_RINGS]; /* by the peer's address */
+    mca_pml_tm_rest_t rests[PML_TM_RESTS];                /* by the peer's address and the kind */
     size_t unexpected_bytes;                  /* held in unexpected and early messages */
     mca_pml_tm_peer_t *peers;                 /* records of peers that have one */
     bool is_flush_in_vain;                    /* see mca_pml_tm_peer_flush() */

@@ -15,6 +15,8 @@
                 "the first part")                                                                  \
     X(stream_slow,                                                                                 \
       "messages that were not streamed because the ring was slow (pml_tm_stream_rate)")            \
+    X(stream_got, "streamed messages whose rest was read from the sender's memory "                \
+                  "(pml_tm_stream_get)")                                                           \
     X(buffered_sent, "buffered sends (MPI_Bsend and its variants)")                                \
     X(queued_sends, "sends that had to wait for room towards the receiver")                        \
     X(announced_sends, "sends that used rendezvous because the receiver is short of memory for "   \

@@ -77,6 +77,20 @@ static const fab_param_t rows[] = {
                 "receiver asks for it.",
     },
     {
+        .name = "stream_get",
+        .type = FAB_PARAM_INT,
+        .level = 6,
+        .offset = offsetof(mca_pml_tm_params_t, stream_get),
+        .number = -1,
+        .min = 0,
+        .max = 1,
+        .special = -1,
+        .special_means = "the faster way; the receiver tries both, four messages of 256",
+        .help = "How the rest of a streamed message above eager_limit comes, if its receive was "
+                "posted in time. 0: through the ring; 1: the receiver reads it from the sender's "
+                "memory.",
+    },
+    {
         .name = "stream_rate",
         .type = FAB_PARAM_INT,
         .level = 6,
@@ -87,7 +101,8 @@ static const fab_param_t rows[] = {
         .unit = "MB/s",
         .help = "If the first part of a streamed message above eager_limit goes into the ring more "
                 "slowly, as between processors that share no cache, the receiver reads the next "
-                "255 messages of this kind from the sender's memory instead. 0: it never does.",
+                "message of this kind from the sender's memory instead; after a second slow one "
+                "the next 3, and so on up to 255. 0: it never does.",
     },
     {
         .name = "tag_source_bits",

@@ -128,9 +128,12 @@ struct mca_pml_tm_recv_request {
     size_t capacity;            /* bytes the receive can take */
     fab_offload_recv_t offload; /* its first member is what the matcher knows */
     /* a short message touches nothing below */
-    size_t wanted;           /* bytes of this message to receive: min(its length, capacity) */
-    size_t received;         /* bytes of these that have arrived */
-    fab_rma_t rma;           /* fetching */
+    size_t wanted;       /* bytes of this message to receive: min(its length, capacity) */
+    size_t received;     /* bytes of these that have arrived */
+    fab_rma_t rma;       /* fetching */
+    uint64_t rest_since; /* ns (fab_now_ns()): when the rest of a stream was begun; 0: untimed */
+    size_t rest;         /* bytes of it */
+    bool is_rest_got;    /* it is read from the sender's memory */
     fab_tm_match_t tm_match; /* what the device matched, until all data has arrived */
     mca_pml_tm_recv_request_t *memory_next;  /* in mca_pml_tm.memory, see pml_tm_offload.c */
     mca_pml_tm_recv_request_t **memory_prev; /* NULL: it is not there */

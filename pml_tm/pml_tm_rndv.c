@@ -385,6 +385,14 @@ void mca_pml_tm_recv_fetched(mca_pml_tm_recv_request_t *req)
     mca_pml_tm_recv_finish(req, MPI_SUCCESS);
 }
 
+/* All data is there: a trial may want to know how long the rest of a stream took. */
+static inline void note_rest(mca_pml_tm_recv_request_t *req)
+{
+    if (OPAL_UNLIKELY(0 != req->rest_since)) {
+        mca_pml_tm_stream_rest_came(req);
+    }
+}
+
 static void get_complete(fab_rma_t *rma, int status)
 {
     mca_pml_tm_recv_request_t *req =
@@ -392,10 +400,12 @@ static void get_complete(fab_rma_t *rma, int status)
 
     --mca_pml_tm.num_gets;
     if (OMPI_SUCCESS == status) {
+        note_rest(req);
         mca_pml_tm_recv_fetched(req);
     } else if (OPAL_ERR_NOT_SUPPORTED == status) {
         /* from the start: data that was read comes again, as messages */
         ++mca_pml_tm.counters.pipeline_no_get;
+        req->rest_since = 0;
         (void) mca_pml_tm_recv_pipeline(req);
     } else if (OPAL_ERR_UNREACH != status) {
         answer(req, PML_TM_AM_NACK, MPI_ERR_OTHER);
@@ -431,6 +441,14 @@ static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
     return true;
 }
 
+void mca_pml_tm_recv_fetch(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
+{
+    if (!start_get(req, rndv)) {
+        req->rest_since = 0;
+        (void) mca_pml_tm_recv_pipeline(req);
+    }
+}
+
 void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
                           const fab_rndv_t *rndv, const void *part, size_t len)
 {
@@ -441,8 +459,9 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
     }
     if (req->received == req->wanted) {
         mca_pml_tm_recv_fetched(req);
-    } else if (!start_get(req, rndv)) {
-        (void) mca_pml_tm_recv_pipeline(req);
+    } else {
+        req->rest_since = 0;
+        mca_pml_tm_recv_fetch(req, rndv);
     }
 }
 
@@ -526,6 +545,7 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
         mca_pml_tm_recv_put(req, data, len);
     }
     if (req->received == req->wanted) {
+        note_rest(req);
         mca_pml_tm_recv_finish(req, MPI_SUCCESS);
     }
 }

@@ -28,8 +28,11 @@ struct mca_pml_tm_stream {
     char *to;              /* where the next byte goes in msg */
     size_t offset;         /* bytes that have come */
     size_t now;            /* bytes of the first part */
+    fab_rndv_t rndv;       /* how to read the rest */
     /* the first part is the whole message, and its sender waits for no answer */
     bool is_whole;
+    bool is_get; /* the rest is to be read from the sender's memory */
+    bool is_try; /* how long the rest takes is to be measured */
 };
 
 /* ---- sender ------------------------------------------------------------- */
@@ -118,8 +121,12 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
     return true;
 }
 
-/* Messages to the peer that are not streamed after one that was slow; then it is tried again. */
-enum { SLOW_PAUSE = 255 };
+/*
+ * Messages to the peer that are not streamed after a slow one, at most; then it is tried again.
+ * After the first slow one it is 1 message, since a single delay says little; after each further
+ * one it is twice as many and one more.  A fast one halves the number.
+ */
+enum { SLOW_PAUSE_MAX = 255 };
 
 static mca_pml_tm_slow_ring_t *slow_ring(const fab_peer_t *peer)
 {
@@ -142,8 +149,17 @@ static bool is_slow(const fab_peer_t *peer)
 /* Writing these bytes into the ring to the peer took so long. */
 static void note_rate(const fab_peer_t *peer, size_t bytes, uint64_t ns)
 {
+    mca_pml_tm_slow_ring_t *slow = slow_ring(peer);
+    unsigned last = peer == slow->peer ? slow->last : 0;
+
     if (OPAL_UNLIKELY(bytes * 1000 < ns * (uint64_t) mca_pml_tm.params.stream_rate)) {
-        *slow_ring(peer) = (mca_pml_tm_slow_ring_t){.peer = peer, .pause = SLOW_PAUSE};
+        *slow = (mca_pml_tm_slow_ring_t){
+            .peer = peer,
+            .pause = last < SLOW_PAUSE_MAX ? 2 * last + 1 : last,
+        };
+        slow->last = slow->pause;
+    } else if (OPAL_UNLIKELY(0 != last)) {
+        slow->last = last / 2;
     }
 }
 
@@ -206,22 +222,84 @@ static void stream_close(mca_pml_tm_stream_t **link)
     mca_pml_tm.free_streams = stream;
 }
 
+/*
+ * Rests from this many bytes on are of another kind than shorter ones: a read costs a system call,
+ * and the peer may help with a long one (shm_coop.c).
+ */
+enum { REST_LONG = 131072 };
+
+/* The shortest rest, in bytes, that is ever read: below, the system call costs too much. */
+enum { REST_MIN = 16384 };
+
+/* The record for rests of this many bytes from this peer. */
+static mca_pml_tm_rest_t *rest_of(const fab_peer_t *peer, size_t rest)
+{
+    size_t index = (uintptr_t) peer / sizeof(*peer) * 2 + (rest >= REST_LONG);
+
+    return &mca_pml_tm.rests[index % PML_TM_RESTS];
+}
+
+/* Choose how the rest of the message, which is posted, is to come. */
+static void rest_choose(mca_pml_tm_stream_t *stream)
+{
+    size_t bytes = stream->req->wanted - stream->now;
+    mca_pml_tm_rest_t *rest = rest_of(stream->peer, bytes);
+    int choice = mca_pml_tm.params.stream_get;
+
+    if (0 == stream->rndv.addr || NULL == stream->req->data || bytes < REST_MIN || 0 == choice ||
+        0 == (stream->peer->caps & FAB_CAP_GET)) {
+        return;
+    }
+    if (choice > 0) {
+        stream->is_get = true;
+        return;
+    }
+    if (rest->peer != stream->peer || rest->is_long != (bytes >= REST_LONG)) {
+        *rest = (mca_pml_tm_rest_t){.peer = stream->peer, .is_long = bytes >= REST_LONG};
+    }
+    stream->is_get = 0 != mca_pml_tm_trial_next(&rest->trial, &stream->is_try);
+}
+
+void mca_pml_tm_stream_rest_came(mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_tm_rest_t *rest = rest_of(req->core.peer, req->rest);
+
+    if (rest->peer == req->core.peer && rest->is_long == (req->rest >= REST_LONG)) {
+        mca_pml_tm_trial_note(&rest->trial, req->is_rest_got, req->rest,
+                              fab_now_ns() - req->rest_since);
+    }
+}
+
+/* The first part is complete; the rest, which was asked for, comes or is read. */
+static void rest_begin(const mca_pml_tm_stream_t *stream, mca_pml_tm_recv_request_t *req)
+{
+    if (stream->is_try) {
+        req->rest_since = fab_now_ns();
+        req->rest = req->wanted - req->received;
+        req->is_rest_got = stream->is_get;
+    }
+    req->core.phase = PML_TM_WAIT_DATA;
+    if (stream->is_get) {
+        ++mca_pml_tm.counters.stream_got;
+        mca_pml_tm_recv_fetch(req, &stream->rndv);
+    }
+}
+
 /* All of the first part has arrived. */
 static void stream_end(mca_pml_tm_stream_t **link)
 {
-    mca_pml_tm_recv_request_t *req = (*link)->req;
-    mca_pml_tm_msg_t *msg = (*link)->msg;
-    bool is_whole = (*link)->is_whole;
+    const mca_pml_tm_stream_t stream = **link;
+    mca_pml_tm_recv_request_t *req = stream.req;
 
     stream_close(link);
-    if (NULL != msg) {
-        mca_pml_tm_msg_arrive(msg);
-    } else if (NULL != req && is_whole) {
+    if (NULL != stream.msg) {
+        mca_pml_tm_msg_arrive(stream.msg);
+    } else if (NULL != req && stream.is_whole) {
         mca_pml_tm_recv_done(req);
     } else if (NULL != req && req->received == req->wanted) {
         mca_pml_tm_recv_fetched(req);
     } else if (NULL != req) {
-        req->core.phase = PML_TM_WAIT_DATA;
+        rest_begin(&stream, req);
     }
 }
 
@@ -248,14 +326,19 @@ static void stream_put(mca_pml_tm_stream_t **link, const void *data, size_t len)
 
 /* The message is for a receive that is posted. */
 static void stream_match(mca_pml_tm_stream_t *stream, mca_pml_tm_recv_request_t *req,
-                         fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+                         fab_peer_t *peer, fab_hdr_t hdr, const fab_rndv_t *rndv)
 {
-    mca_pml_tm_recv_matched(req, peer, hdr, len);
+    mca_pml_tm_recv_matched(req, peer, hdr, rndv->len);
     req->core.remote_id = hdr.app_ctx;
+    req->rest_since = 0;
     stream->req = req;
-    if (!stream->is_whole && req->wanted > stream->now && !mca_pml_tm_recv_pipeline(req)) {
-        stream->req = NULL;
-        return;
+    if (!stream->is_whole && req->wanted > stream->now) {
+        stream->rndv = *rndv;
+        rest_choose(stream);
+        if (!stream->is_get && !mca_pml_tm_recv_pipeline(req)) {
+            stream->req = NULL;
+            return;
+        }
     }
     /* also after the CTS: until the first part is complete, no other data may end the receive */
     req->core.phase = PML_TM_STREAMED;
@@ -308,7 +391,7 @@ void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, 
     stream->now = first.head.now;
     stream->is_whole = 0 == hdr.app_ctx;
     if (NULL != req) {
-        stream_match(stream, req, peer, hdr, first.rndv.len);
+        stream_match(stream, req, peer, hdr, &first.rndv);
     } else {
         stream_gather(stream, peer, hdr, &first.rndv);
     }

@@ -14,8 +14,10 @@
  *
  * A message up to the eager limit is streamed whole: now is its length, and app_ctx 0, since
  * nothing is to be answered. Of a longer one, up to mca_pml_tm_stream_limit(), only the first part
- * comes so. A receiver that finds the receive posted asks for the rest at once (CTS), and the rest
- * follows as in any rendezvous; the CTS travels while the first part does.
+ * comes so. A receiver that finds the receive posted chooses how the rest is to come. Either it
+ * asks for it at once (CTS), and the rest follows as in any rendezvous; the CTS travels while the
+ * first part does. Or it reads the rest from the sender's memory when the first part is there. The
+ * receiver measures which way is faster (pml_tm_trial.h).
  *
  * A message whose receive is not posted when its first fragment comes is gathered in memory, and
  * arrives when all of `now` is there: then it is matched as any other.
@@ -77,6 +79,9 @@ void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, 
 
 /* A message of id PML_TM_AM_DATA that names no receive.  Lock held. */
 void mca_pml_tm_stream_data(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+
+/* A receive with rest_since set has its data. Lock held. */
+void mca_pml_tm_stream_rest_came(mca_pml_tm_recv_request_t *req);
 
 /* The peer failed: nothing more comes of it.  Lock held. */
 void mca_pml_tm_stream_drop(const fab_peer_t *peer);

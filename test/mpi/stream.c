@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which long messages are streamed: rank 0 sends ROUNDS of them and counts.
+ * Which long messages are streamed, and how the rest of them comes: rank 0 sends ROUNDS of them and
+ * counts those that it streams, rank 1 counts those whose rest it reads from rank 0's memory.
  *
- * args: least and most that are streamed, [window]: all are sent at once, else each when the one
- * before was received, so that the ring is empty. Of a window, how many are streamed depends on how
- * far the receiver is; the limits leave room for that. This is for pml tm only.
+ * args: least and most that are streamed, least and most that are read, [window]: all are sent at
+ * once, else each when the one before was received, so that the ring is empty. Of a window, how
+ * many are streamed depends on how far the receiver is; the limits leave room for that. By default
+ * none of the first 16 is read. This is for pml tm only.
  */
-/* TEST: np=2 args="8 8" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0" quick=yes */
-/* TEST: np=2 args="1 7 window" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0" */
-/* TEST: np=2 args="0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_shm_ring_size=65536" */
-/* TEST: np=2 args="0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_limit=65536" */
-/* TEST: np=2 args="8 8" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_limit=1048576 OMPI_MCA_pml_tm_shm_ring_size=65536" */
-/* TEST: np=2 args="3 8 window" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_limit=1048576" */
-/* TEST: np=2 args="1 1" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=1000000" quick=yes */
+/* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0" quick=yes */
+/* TEST: np=2 args="1 7 0 0 window" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0" */
+/* TEST: np=2 args="0 0 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_shm_ring_size=65536" */
+/* TEST: np=2 args="0 0 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_limit=65536" */
+/* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_limit=1048576 OMPI_MCA_pml_tm_shm_ring_size=65536" */
+/* TEST: np=2 args="3 8 0 0 window" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_limit=1048576" */
+/* TEST: np=2 args="3 3 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=1000000" quick=yes */
+/* TEST: np=2 args="8 8 8 8" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_get=1" quick=yes */
+/* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_get=0" */
+/* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_single_copy=none OMPI_MCA_pml_tm_stream_get=1" */
 #include "tm_test.h"
 
 enum { ROUNDS = 8, LENGTH = 262144 };
@@ -20,8 +25,8 @@ enum { ROUNDS = 8, LENGTH = 262144 };
 static MPI_T_pvar_session session;
 static MPI_T_pvar_handle handle;
 
-/* Messages that were streamed since the handle was made. */
-static unsigned long long num_streamed(void)
+/* The counter's value. */
+static unsigned long long counted(void)
 {
     unsigned long long value = 0;
 
@@ -65,7 +70,7 @@ static void receive_all(char *buf, MPI_Request *req, bool is_window)
 int main(int argc, char **argv)
 {
     MPI_Request req[ROUNDS];
-    unsigned long long before, streamed;
+    unsigned long long before, number;
     char *buf;
     int provided, index, count;
 
@@ -75,23 +80,27 @@ int main(int argc, char **argv)
     }
     TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
     TM_MPI(MPI_T_pvar_session_create(&session));
-    TM_MPI(MPI_T_pvar_get_index("pml_tm_streamed", MPI_T_PVAR_CLASS_COUNTER, &index));
+    TM_MPI(MPI_T_pvar_get_index(0 == tm_rank ? "pml_tm_streamed" : "pml_tm_stream_got",
+                                MPI_T_PVAR_CLASS_COUNTER, &index));
     TM_MPI(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count));
     buf = tm_calloc(ROUNDS, LENGTH);
     for (int i = 0; i < ROUNDS && 1 == tm_rank; i++) {
         TM_MPI(
             MPI_Irecv(buf + (size_t) i * LENGTH, LENGTH, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &req[i]));
     }
-    before = num_streamed();
+    before = counted();
     MPI_Barrier(MPI_COMM_WORLD);
     if (0 == tm_rank) {
-        send_all(buf, argc > 3);
-        streamed = num_streamed() - before;
-        TM_CHECK(streamed >= strtoull(argv[1], NULL, 10) && streamed <= strtoull(argv[2], NULL, 10),
-                 "%llu messages were streamed, not %s to %s", streamed, argv[1], argv[2]);
+        send_all(buf, argc > 5);
     } else {
-        receive_all(buf, req, argc > 3);
+        receive_all(buf, req, argc > 5);
     }
+    number = counted() - before;
+    TM_CHECK(number >= strtoull(argv[1 + 2 * tm_rank], NULL, 10) &&
+                 number <= strtoull(argv[2 + 2 * tm_rank], NULL, 10),
+             "%llu messages were %s, not %s to %s", number,
+             0 == tm_rank ? "streamed" : "read from memory", argv[1 + 2 * tm_rank],
+             argv[2 + 2 * tm_rank]);
     free(buf);
     MPI_T_pvar_handle_free(session, &handle);
     MPI_T_pvar_session_free(&session);
