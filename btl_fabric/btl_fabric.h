@@ -57,6 +57,8 @@ struct mca_btl_base_endpoint_t {
     mca_btl_fabric_msg_t *part; /* the message whose parts are arriving; NULL: none */
     mca_btl_fabric_op_t *ops;   /* those that wait for the peer's answer */
     size_t outstanding;         /* operations whose callback was not called */
+    unsigned ignored;           /* offers in a row that were withdrawn */
+    unsigned skipped;           /* counts operations while ignored is high: a few are offered */
     bool is_failed;
     mca_btl_fabric_up_t failure; /* once it has failed: reports it */
     char *why;                   /* it failed; NULL: it did not, or there was no memory for it */
@@ -114,6 +116,15 @@ typedef struct mca_btl_fabric_call {
     uint8_t am;                 /* BTL_FABRIC_AM_PUT, GET or ATOMIC */
 } mca_btl_fabric_call_t;
 
+/* A message in shared memory that asks the target to do an operation and that can be withdrawn. */
+typedef struct mca_btl_fabric_offer {
+    _Atomic uint32_t *claim;   /* its claim word; NULL: there is no offer */
+    uint64_t position;         /* in the ring */
+    unsigned polls;            /* mca_btl_fabric.polls when it was made */
+    mca_btl_fabric_op_t *next; /* in mca_btl_fabric.offers */
+    mca_btl_fabric_op_t **prev;
+} mca_btl_fabric_offer_t;
+
 /* An operation under way. */
 struct mca_btl_fabric_op {
     mca_btl_fabric_up_t up;
@@ -126,7 +137,8 @@ struct mca_btl_fabric_op {
     bool is_queued;
     bool is_waiting; /* in ep->ops */
     fab_item_t item; /* while its message waits for room */
-    fab_rma_t rma;   /* if the fabric does it */
+    mca_btl_fabric_offer_t offer;
+    fab_rma_t rma; /* if the fabric does it, or may have to */
 };
 
 typedef struct mca_btl_fabric {
@@ -139,11 +151,13 @@ typedef struct mca_btl_fabric {
     _Atomic unsigned num_ups;
     mca_btl_fabric_msg_t *free_msgs; /* short ones */
     mca_btl_fabric_op_t *free_ops;
-    size_t outstanding; /* operations whose callback was not called, all endpoints */
-    size_t num_rma;     /* operations that the fabric is doing */
-    unsigned polls;     /* number of polls so far */
-    fab_idmap_t ids;    /* mca_btl_fabric_op_t */
-    fab_idmap_t mems;   /* mca_btl_base_registration_handle_t */
+    size_t outstanding;          /* operations whose callback was not called, all endpoints */
+    size_t num_rma;              /* operations that the fabric is doing */
+    mca_btl_fabric_op_t *offers; /* oldest first */
+    mca_btl_fabric_op_t **offers_tail;
+    unsigned polls;   /* number of polls so far */
+    fab_idmap_t ids;  /* mca_btl_fabric_op_t */
+    fab_idmap_t mems; /* mca_btl_base_registration_handle_t */
     opal_free_list_t frags_eager;
     opal_free_list_t frags_max;
     mca_btl_fabric_counters_t counters;
@@ -261,6 +275,9 @@ int mca_btl_fabric_atomic_cswap(struct mca_btl_base_module_t *btl, mca_btl_fabri
                                 mca_btl_base_rdma_completion_fn_t cbfunc, void *context,
                                 void *cbdata);
 int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep);
+
+/* Withdraw the offers that the target has ignored for long. Lock held. */
+void mca_btl_fabric_offers_check(void);
 
 /* The peer failed: end the operations that wait for its answer. Lock held. */
 void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep);

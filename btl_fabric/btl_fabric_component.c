@@ -353,8 +353,12 @@ void mca_btl_fabric_ups_fini(void)
 static int poll_fabric(void)
 {
     bool is_due = 0 == ++mca_btl_fabric.polls % POLLS_PER_PROGRESS || mca_btl_fabric.num_rma > 0;
+    int events = is_due ? fab_progress(mca_btl_fabric.fab) : fab_poll(mca_btl_fabric.fab);
 
-    return is_due ? fab_progress(mca_btl_fabric.fab) : fab_poll(mca_btl_fabric.fab);
+    if (NULL != mca_btl_fabric.offers) {
+        mca_btl_fabric_offers_check();
+    }
+    return events;
 }
 
 int mca_btl_fabric_progress(void)

@@ -7,6 +7,8 @@
 #include <limits.h>
 #include <stdio.h>
 
+#include "fabric/fab.h"
+
 static const fab_param_t rows[] = {
     {
         .name = "verbose",
@@ -55,6 +57,21 @@ static const fab_param_t rows[] = {
         .max = 1000000,
         .unit = "descriptors",
         .help = "Descriptors allocated at once when they run out.",
+    },
+    {
+        .name = "offer_max",
+        .type = FAB_PARAM_SIZE,
+        .level = 5,
+        .offset = offsetof(mca_btl_fabric_params_t, offer_max),
+        .number = 4096,
+        .min = 1,
+        .max = FAB_RMA_NOW_MAX,
+        .unit = "bytes",
+        .special = 0,
+        .special_means = "none is offered",
+        .help = "Longest put or get that is offered to the target's CPU, in shared memory. A "
+                "target that polls does it sooner than a system call would. If the target does "
+                "not begin soon, the system call is made.",
     },
 };
 

@@ -13,6 +13,7 @@ typedef struct mca_btl_fabric_params {
     int free_list_num; /* descriptors of each size */
     int free_list_max;
     int free_list_inc;
+    size_t offer_max; /* bytes */
 } mca_btl_fabric_params_t;
 
 extern const fab_param_table_t mca_btl_fabric_param_table;

@@ -2,23 +2,42 @@
 /*
  * Put, get and atomic operations, from their start to their callback.
  *
- *      start ──fab_put, fab_get──> done by the fabric ────────────────────────> done ──upcall──> callback
- *        └──────────message──────> queued, if there is no room ──> waits for DONE or DATA ──^
+ *      start ──fab_put, fab_get──> done by the fabric ──────────────────> done ──upcall──> callback
+ *        │                             ^ withdrawn                           ^
+ *        ├──offer────> waits for the target ──DONE or DATA───────────────────┤
+ *        └──message──> queued, if there is no room ──> waits ──DONE or DATA──┘
  *
  * The fabric does puts and gets where it can reach the peer's memory.  Where it copies the bytes
  * itself (shared memory), it does short ones at once, and the callback runs before the function
- * returns.  Where the fabric cannot reach the memory, or fails half-way, a put or get goes by
- * messages, as atomic operations always do.  A put is complete when its data is in the target's
- * memory.  An operation that finds no room is queued, not refused: the layer above may start it
- * from a callback, where it cannot wait.  It is refused if there is no memory for its record; it
- * can be started once those under way have ended, since there is always one record.
+ * returns; shorter ones are offered to the target first.  Where the fabric cannot reach the memory,
+ * or fails half-way, a put or get goes by messages, as atomic operations always do.  A put is
+ * complete when its data is in the target's memory.  An operation that finds no room is queued, not
+ * refused: the layer above may start it from a callback, where it cannot wait.  It is refused if
+ * there is no memory for its record; it can be started once those under way have ended, since there
+ * is always one record.
  */
 #include "btl_fabric.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "fabric/fab_inl.h"
+
+enum {
+    /* polls in vain after which an offer is withdrawn: about the time of a system call */
+    OFFER_POLLS = 24,
+    OFFER_TRUST = 4,    /* after so many offers in a row that were withdrawn ... */
+    OFFER_SKIPPED = 64, /* ... only one in so many operations is offered */
+    /*
+     * No offers while so many operations are under way: a strided put is many short ones, which the
+     * system call does without a record.
+     */
+    OFFERS_MAX = 256,
+    OFFERS_PER_POLL = 16, /* that are withdrawn, each with a system call */
+};
+
 static int start_by_messages(mca_btl_fabric_op_t *op);
+static void end_offer(mca_btl_fabric_op_t *op);
 
 /* ---- operations --------------------------------------------------------- */
 
@@ -44,6 +63,8 @@ int mca_btl_fabric_ops_init(void)
     mca_btl_fabric_op_t *op = malloc(sizeof(*op));
     uint32_t id;
 
+    mca_btl_fabric.offers = NULL;
+    mca_btl_fabric.offers_tail = &mca_btl_fabric.offers;
     fab_idmap_init(&mca_btl_fabric.ids);
     id = NULL != op ? fab_idmap_add(&mca_btl_fabric.ids, op) : 0;
     if (0 == id) {
@@ -102,8 +123,13 @@ static void drop_op(mca_btl_fabric_up_t *up)
 
 static const mca_btl_fabric_up_ops_t op_ops = {.run = call_back, .drop = drop_op};
 
-static void op_done(mca_btl_fabric_op_t *op, int status)
+/* It waits for no answer any more. */
+static void op_unwait(mca_btl_fabric_op_t *op)
 {
+    if (NULL != op->offer.claim) {
+        end_offer(op);
+        op->call.ep->ignored = 0;
+    }
     if (0 != op->id) {
         fab_idmap_remove(&mca_btl_fabric.ids, op->id);
         op->id = 0;
@@ -115,6 +141,11 @@ static void op_done(mca_btl_fabric_op_t *op, int status)
             op->next->prev = op->prev;
         }
     }
+}
+
+static void op_done(mca_btl_fabric_op_t *op, int status)
+{
+    op_unwait(op);
     op->status = status;
     mca_btl_fabric_up(&op->up, &op_ops);
 }
@@ -300,6 +331,16 @@ static void rma_complete(fab_rma_t *rma, int status)
     op_done(op, status);
 }
 
+static fab_rma_t rma_of(const mca_btl_fabric_call_t *call, const fab_region_t *region)
+{
+    return (fab_rma_t){.peer = call->ep->peer,
+                       .local = call->local,
+                       .remote = call->remote,
+                       .len = call->len,
+                       .rkey = region->rkey,
+                       .complete = rma_complete};
+}
+
 /* False: the fabric cannot reach the peer's memory. */
 static bool start_by_fabric(mca_btl_fabric_op_t *op, const fab_region_t *region)
 {
@@ -314,18 +355,136 @@ static bool start_by_fabric(mca_btl_fabric_op_t *op, const fab_region_t *region)
         mca_btl_fabric.counters.not_exposed++;
         return false;
     }
-    op->rma = (fab_rma_t){.peer = peer,
-                          .local = op->call.local,
-                          .remote = op->call.remote,
-                          .len = op->call.len,
-                          .rkey = region->rkey,
-                          .complete = rma_complete};
+    op->rma = rma_of(&op->call, region);
     if (OPAL_SUCCESS != (is_put ? fab_put(&op->rma) : fab_get(&op->rma))) {
         mca_btl_fabric.counters.no_rma++;
         return false;
     }
     mca_btl_fabric.num_rma++;
     return true;
+}
+
+/* ---- by an offer -------------------------------------------------------- */
+
+/*
+ * If the target is inside MPI and polls, its CPU does a short put or get sooner than a system call
+ * of this process would; if not, a message would wait for it.  So the message is one that can be
+ * withdrawn (btl_fabric_wire.h).  If the target has not begun after some polls, the fabric does the
+ * operation.  A target that ignores offers gets few.
+ */
+static bool may_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region)
+{
+    fab_peer_t *peer = call->ep->peer;
+    bool is_put = BTL_FABRIC_AM_PUT == call->am;
+    size_t len = is_put ? sizeof(btl_fabric_put_t) + call->len : sizeof(btl_fabric_get_t);
+
+    return call->len <= mca_btl_fabric.params.offer_max && len <= peer->eager_max &&
+           mca_btl_fabric.outstanding < OFFERS_MAX && 0 != (peer->caps & FAB_CAP_RING) &&
+           0 != (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET)) && NULL == peer->pending &&
+           fab_region_is_reachable(region, peer) &&
+           (call->ep->ignored < OFFER_TRUST || 0 == ++call->ep->skipped % OFFER_SKIPPED) &&
+           fab_has_room(peer, 1, len);
+}
+
+/* Begin the message of an offer, for which there is room. */
+static void *reserve_offer(mca_btl_fabric_op_t *op, size_t len)
+{
+    fab_peer_t *peer = op->call.ep->peer;
+    char *room = fab_reserve(peer, len);
+
+    op->offer = (mca_btl_fabric_offer_t){
+        .claim = (_Atomic uint32_t *) (room + BTL_FABRIC_CLAIM_AT),
+        .position = fab_ring_position(peer),
+        .polls = mca_btl_fabric.polls,
+        .prev = mca_btl_fabric.offers_tail,
+    };
+    *op->offer.prev = op;
+    mca_btl_fabric.offers_tail = &op->offer.next;
+    return room;
+}
+
+static void end_offer(mca_btl_fabric_op_t *op)
+{
+    *op->offer.prev = op->offer.next;
+    if (NULL != op->offer.next) {
+        op->offer.next->offer.prev = op->offer.prev;
+    } else {
+        mca_btl_fabric.offers_tail = op->offer.prev;
+    }
+    op->offer.claim = NULL;
+}
+
+static int start_by_offer(mca_btl_fabric_op_t *op, const fab_region_t *region)
+{
+    const mca_btl_fabric_call_t *call = &op->call;
+    bool is_put = BTL_FABRIC_AM_PUT == call->am;
+    btl_fabric_get_t get = {.key = call->atomic.key, .claim = BTL_FABRIC_OFFERED, .len = call->len};
+    btl_fabric_put_t put = {.key = call->atomic.key, .claim = BTL_FABRIC_OFFERED};
+    size_t len = is_put ? sizeof(put) + call->len : sizeof(get);
+    char *room;
+
+    op->id = fab_idmap_add(&mca_btl_fabric.ids, op);
+    if (0 == op->id) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    op_wait(op);
+    op->rma = rma_of(call, region);
+    room = reserve_offer(op, len);
+    if (is_put) {
+        memcpy(room, &put, sizeof(put));
+        memcpy(room + sizeof(put), call->local, call->len);
+    } else {
+        memcpy(room, &get, sizeof(get));
+    }
+    fab_commit(call->ep->peer, fab_hdr(call->am, call->remote, op->id), len);
+    mca_btl_fabric.counters.offered++;
+    return OPAL_SUCCESS;
+}
+
+/* Has the target begun, or does it no longer see the message?  If not, it will not begin. */
+static bool is_taken(const mca_btl_fabric_offer_t *offer, const fab_peer_t *peer)
+{
+    uint32_t offered = BTL_FABRIC_OFFERED;
+
+    return fab_ring_is_reused(peer, offer->position) ||
+           /* acq_rel: pairs with the exchange in may_begin() */
+           !atomic_compare_exchange_strong_explicit(offer->claim, &offered, BTL_FABRIC_WITHDRAWN,
+                                                    memory_order_acq_rel, memory_order_relaxed);
+}
+
+static void withdraw(mca_btl_fabric_op_t *op)
+{
+    mca_btl_fabric_ep_t *ep = op->call.ep;
+    mca_btl_fabric_offer_t offer = op->offer;
+    bool is_put = BTL_FABRIC_AM_PUT == op->call.am;
+
+    end_offer(op);
+    if (FAB_PEER_UP != ep->peer->state) {
+        return; /* its end will come */
+    }
+    if (is_taken(&offer, ep->peer)) {
+        ep->ignored = 0;
+        return; /* the answer will come */
+    }
+    ep->ignored++;
+    op_unwait(op);
+    mca_btl_fabric.counters.withdrawn++;
+    if (is_put ? fab_put_now(&op->rma) : fab_get_now(&op->rma)) {
+        op_done(op, OPAL_SUCCESS);
+    } else if (OPAL_SUCCESS != start_by_messages(op)) {
+        op_done(op, OPAL_ERR_OUT_OF_RESOURCE);
+    }
+}
+
+void mca_btl_fabric_offers_check(void)
+{
+    mca_btl_fabric_op_t *op;
+
+    for (int n = 0; n < OFFERS_PER_POLL && NULL != (op = mca_btl_fabric.offers) &&
+                    mca_btl_fabric.polls - op->offer.polls > OFFER_POLLS;
+         n++) {
+        withdraw(op);
+    }
 }
 
 /* ---- the module's functions --------------------------------------------- */
@@ -341,6 +500,7 @@ static mca_btl_fabric_op_t *new_op(const mca_btl_fabric_call_t *call)
         op->id = 0;
         op->is_queued = false;
         op->is_waiting = false;
+        op->offer.claim = NULL;
         call->ep->outstanding++;
         mca_btl_fabric.outstanding++;
     }
@@ -367,53 +527,37 @@ static int start_op(mca_btl_fabric_op_t *op, const fab_region_t *region)
     return start_by_messages(op);
 }
 
-/* remote: a copy of the peer's handle. */
-static int start(mca_btl_fabric_call_t *call,
-                 const struct mca_btl_base_registration_handle_t *remote)
+/* A new operation, offered or not. Lock held. */
+static int start(const mca_btl_fabric_call_t *call, const fab_region_t *region, bool is_offer)
 {
-    mca_btl_fabric_op_t *op;
+    mca_btl_fabric_op_t *op = new_op(call);
     int rc = OPAL_ERR_OUT_OF_RESOURCE;
 
-    call->atomic.key = remote->key;
-    fab_lock(mca_btl_fabric.fab);
-    op = new_op(call);
     if (NULL != op) {
-        rc = start_op(op, &remote->region);
+        rc = is_offer ? start_by_offer(op, region) : start_op(op, region);
         if (OPAL_SUCCESS != rc) {
             call->ep->outstanding--;
             mca_btl_fabric.outstanding--;
             op_free(op);
         }
     }
-    fab_unlock(mca_btl_fabric.fab);
     return rc;
 }
 
 /*
  * Do a short put or get at once, without a record or an upcall.  False: the fabric cannot do it at
- * once.
+ * once.  Lock held.
  */
 static bool do_now(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
     bool is_put = BTL_FABRIC_AM_PUT == call->am, is_done = false;
-    fab_rma_t rma = {.peer = call->ep->peer,
-                     .local = call->local,
-                     .remote = call->remote,
-                     .len = call->len,
-                     .rkey = region->rkey};
 
-    if (call->len > FAB_RMA_NOW_MAX) {
-        return false;
-    }
-    fab_lock(mca_btl_fabric.fab);
-    if (fab_region_is_reachable(region, call->ep->peer)) {
+    if (call->len <= FAB_RMA_NOW_MAX && fab_region_is_reachable(region, call->ep->peer)) {
+        fab_rma_t rma = rma_of(call, region);
         is_done = is_put ? fab_put_now(&rma) : fab_get_now(&rma);
     }
-    if (is_done) {
-        mca_btl_fabric.counters.puts += is_put;
-        mca_btl_fabric.counters.gets += !is_put;
-    }
-    fab_unlock(mca_btl_fabric.fab);
+    mca_btl_fabric.counters.puts += is_done && is_put;
+    mca_btl_fabric.counters.gets += is_done && !is_put;
     return is_done;
 }
 
@@ -422,17 +566,26 @@ static int start_or_do(mca_btl_fabric_call_t *call,
                        const struct mca_btl_base_registration_handle_t *remote_handle)
 {
     struct mca_btl_base_registration_handle_t remote;
+    bool is_rma = BTL_FABRIC_AM_ATOMIC != call->am, is_done = false;
+    int rc = OPAL_SUCCESS;
 
     /* osc/rdma of Open MPI 4.1 does this for MPI_Compare_and_swap on memory that it can access */
     if (OPAL_UNLIKELY(NULL == call->ep || NULL == remote_handle)) {
         return OPAL_ERR_NOT_SUPPORTED;
     }
     memcpy(&remote, remote_handle, sizeof(remote)); /* it may be unaligned */
-    if (BTL_FABRIC_AM_ATOMIC != call->am && do_now(call, &remote.region)) {
-        complete(call, OPAL_SUCCESS);
-        return OPAL_SUCCESS;
+    call->atomic.key = remote.key;
+    fab_lock(mca_btl_fabric.fab);
+    if (!is_rma || !may_offer(call, &remote.region) ||
+        OPAL_SUCCESS != start(call, &remote.region, true)) {
+        is_done = is_rma && do_now(call, &remote.region);
+        rc = is_done ? OPAL_SUCCESS : start(call, &remote.region, false);
     }
-    return start(call, &remote);
+    fab_unlock(mca_btl_fabric.fab);
+    if (is_done) {
+        complete(call, OPAL_SUCCESS);
+    }
+    return rc;
 }
 
 /* The part of a call that comes with each function of the module. */

@@ -14,6 +14,28 @@ static void answer(fab_peer_t *peer, uint64_t value, uint32_t id)
     (void) fab_post(peer, fab_hdr(BTL_FABRIC_AM_DONE, value, id), NULL, 0);
 }
 
+/*
+ * May this process do what the message asks for?  An offer has to be claimed first: `claim` is the
+ * claim word as it was read, and data the message in place.
+ */
+static bool may_begin(fab_peer_t *peer, uint32_t claim, const void *data)
+{
+    _Atomic uint32_t *word = (_Atomic uint32_t *) ((uintptr_t) data + BTL_FABRIC_CLAIM_AT);
+    uint32_t offered = BTL_FABRIC_OFFERED;
+
+    if (BTL_FABRIC_ORDERED == claim) {
+        return true;
+    }
+    if (0 == (peer->caps & FAB_CAP_RING) ||
+        (BTL_FABRIC_OFFERED != claim && BTL_FABRIC_WITHDRAWN != claim)) {
+        mca_btl_fabric_bad_message(peer, "an invalid offer");
+        return false;
+    }
+    /* acq_rel: pairs with the exchange in withdraw(); only one of the two begins */
+    return atomic_compare_exchange_strong_explicit(word, &offered, BTL_FABRIC_TAKEN,
+                                                   memory_order_acq_rel, memory_order_relaxed);
+}
+
 /* ---- put ---------------------------------------------------------------- */
 
 void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
@@ -26,6 +48,9 @@ void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
         return;
     }
     memcpy(&put, data, sizeof(put));
+    if (!may_begin(peer, put.claim, data)) {
+        return;
+    }
     len -= sizeof(put);
     if (!mca_btl_fabric_mem_allows(put.key, hdr.tag, len, MCA_BTL_REG_FLAG_REMOTE_WRITE)) {
         mca_btl_fabric_bad_message(peer, "a put to memory that is not registered for it");
@@ -93,7 +118,7 @@ void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
         return;
     }
     memcpy(&get, data, sizeof(get));
-    if (!may_read(peer, get.key, hdr.tag, get.len)) {
+    if (!may_begin(peer, get.claim, data) || !may_read(peer, get.key, hdr.tag, get.len)) {
         return;
     }
     if (get.len <= peer->eager_max &&

@@ -13,12 +13,20 @@
  *   ATOMIC  remote address            id           btl_fabric_atomic_t; answered by DONE
  *   DONE    old value of an atomic    id           none
  *
+ * A put or get may be an offer (BTL_FABRIC_OFFERED), in shared memory only: the target claims it,
+ * by a compare-and-swap of the claim word in the message, before it begins.  Until then the origin
+ * may withdraw it in the same way.  A withdrawn message has no effect.
+ *
+ *      OFFERED ──target: it handles the message──> TAKEN
+ *         └─────origin: it has waited for long───> WITHDRAWN
+ *
  * An id names a pending operation of the process that sent it; the answer carries it back.  A key
  * names registered memory of the receiving process, which checks each address against that memory.
  */
 #ifndef BTL_FABRIC_WIRE_H
 #define BTL_FABRIC_WIRE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "fabric/fab.h"
@@ -34,7 +42,7 @@ enum {
 };
 
 #define BTL_FABRIC_ADDRESS_MAGIC 0x42464242u /* "BBFB", little endian */
-#define BTL_FABRIC_WIRE_VERSION  1
+#define BTL_FABRIC_WIRE_VERSION  2
 
 /* Start of this process's entry in the modex; the address from fab_address() follows. */
 typedef struct btl_fabric_address {
@@ -42,17 +50,28 @@ typedef struct btl_fabric_address {
     uint32_t version;
 } btl_fabric_address_t;
 
+/* Of the claim word. */
+enum {
+    BTL_FABRIC_ORDERED = 0, /* no offer: the target does it */
+    BTL_FABRIC_OFFERED = 1,
+    BTL_FABRIC_TAKEN = 2,
+    BTL_FABRIC_WITHDRAWN = 3,
+};
+
 /* Key of registered memory, before the data of PUT. */
 typedef struct btl_fabric_put {
     uint32_t key;
-    uint32_t reserved;
+    uint32_t claim;
 } btl_fabric_put_t;
 
 typedef struct btl_fabric_get {
     uint32_t key;
-    uint32_t reserved;
+    uint32_t claim;
     uint64_t len; /* bytes */
 } btl_fabric_get_t;
+
+/* Where the claim word is in either. */
+#define BTL_FABRIC_CLAIM_AT 4
 
 typedef struct btl_fabric_atomic {
     uint32_t key;
@@ -71,6 +90,9 @@ typedef struct btl_fabric_atomic {
 _Static_assert(8 == sizeof(btl_fabric_address_t), "btl_fabric_address_t is a wire format");
 _Static_assert(8 == sizeof(btl_fabric_put_t), "btl_fabric_put_t is a wire format");
 _Static_assert(16 == sizeof(btl_fabric_get_t), "btl_fabric_get_t is a wire format");
+_Static_assert(BTL_FABRIC_CLAIM_AT == offsetof(btl_fabric_put_t, claim) &&
+                   BTL_FABRIC_CLAIM_AT == offsetof(btl_fabric_get_t, claim),
+               "the claim word");
 _Static_assert(24 == sizeof(btl_fabric_atomic_t), "btl_fabric_atomic_t is a wire format");
 
 #endif /* BTL_FABRIC_WIRE_H */

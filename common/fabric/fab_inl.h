@@ -78,4 +78,22 @@ static inline bool fab_has_room(fab_peer_t *peer, uint32_t count, size_t len)
            (fab_shm_tx_refresh(tx) && fab_shm_tx_has_room(tx, slots));
 }
 
+/*
+ * Messages to a peer with FAB_CAP_RING lie in memory that both processes see, where fab_reserve()
+ * has put them, until the peer has handled them and this process needs the room again.  The
+ * position, read between fab_reserve() and fab_commit(), says later whether it has.
+ */
+static inline uint64_t fab_ring_position(const fab_peer_t *peer)
+{
+    return ((const fab_shm_tx_t *) peer->ep)->head;
+}
+
+/* Is there another message now where the one at this position was? The peer must be UP. */
+static inline bool fab_ring_is_reused(const fab_peer_t *peer, uint64_t position)
+{
+    const fab_shm_tx_t *tx = peer->ep;
+
+    return tx->head - position > (uint64_t) tx->mask + 1;
+}
+
 #endif /* FAB_INL_H */

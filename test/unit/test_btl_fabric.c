@@ -35,12 +35,15 @@ static void open_btl(world_t *world)
     mca_btl_fabric.fab = fab;
     mca_btl_fabric.params.free_list_num = mca_btl_fabric.params.free_list_inc = 8;
     mca_btl_fabric.params.free_list_max = -1;
+    mca_btl_fabric.params.offer_max = 4096;
     fab_idmap_init(&mca_btl_fabric.mems);
     CHECK(OPAL_SUCCESS == mca_btl_fabric_ops_init());
     CHECK(OPAL_SUCCESS == mca_btl_fabric_frags_init());
     fab_set_handler(fab, BTL_FABRIC_AM_SEND, mca_btl_fabric_on_send, NULL);
+    fab_set_handler(fab, BTL_FABRIC_AM_PUT, mca_btl_fabric_on_put, NULL);
     fab_set_handler(fab, BTL_FABRIC_AM_GET, mca_btl_fabric_on_get, NULL);
     fab_set_handler(fab, BTL_FABRIC_AM_DATA, mca_btl_fabric_on_data, NULL);
+    fab_set_handler(fab, BTL_FABRIC_AM_DONE, mca_btl_fabric_on_done, NULL);
     fab_start(fab, FAB_USER_BTL);
 }
 
@@ -203,12 +206,172 @@ static void error_callback(void **state)
     assert_int_equal(0, world_run(2, false, error_callback_body));
 }
 
+/* ---- offers --------------------------------------------------------------- */
+
+enum {
+    WORDS = 1024, /* of rank 0's memory */
+    RING = 4096,  /* bytes: several laps for the offers that may be under way */
+    OFFERS = 20000,
+    FEW = 200,
+};
+
+/* What rank 1 needs to access rank 0's memory. */
+typedef struct remote {
+    mca_btl_fabric_ep_t *ep;
+    struct mca_btl_base_registration_handle_t handle;
+} remote_t;
+
+static unsigned num_done;
+
+static void ended(mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
+                  struct mca_btl_base_registration_handle_t *handle, void *context, void *data,
+                  int status)
+{
+    (void) btl, (void) ep, (void) local, (void) handle, (void) context, (void) data;
+    num_done += OPAL_SUCCESS == status;
+}
+
+/* Both open the BTL; rank 1 gets the handle of these words of rank 0. */
+static remote_t open_both(world_t *world, uint64_t *words)
+{
+    unsigned char *shared = (unsigned char *) (uintptr_t) world->shared->scratch;
+    remote_t remote = {.ep = NULL};
+
+    open_btl(world);
+    remote.ep = open_ep(world);
+    if (0 == world->rank) {
+        struct mca_btl_base_registration_handle_t *mem = mca_btl_fabric_register_mem(
+            NULL, MCA_BTL_ENDPOINT_ANY, words, WORDS * sizeof(*words), access_any);
+        CHECK(NULL != mem);
+        memcpy(shared, mem, sizeof(*mem));
+    }
+    world_barrier_idle(world);
+    memcpy(&remote.handle, shared, sizeof(remote.handle));
+    return remote;
+}
+
+static void put(world_t *world, remote_t *remote, unsigned at, uint64_t *value)
+{
+    CHECK(OPAL_SUCCESS ==
+          mca_btl_fabric_put(NULL, remote->ep, value, remote->handle.base + at * sizeof(*value),
+                             NULL, &remote->handle, sizeof(*value), 0, 0, ended, NULL, NULL));
+}
+
+static void get(world_t *world, remote_t *remote, unsigned at, uint64_t *value)
+{
+    CHECK(OPAL_SUCCESS ==
+          mca_btl_fabric_get(NULL, remote->ep, value, remote->handle.base + at * sizeof(*value),
+                             NULL, &remote->handle, sizeof(*value), 0, 0, ended, NULL, NULL));
+}
+
+/* Until the first message has gone there are no offers. */
+static void send_one(world_t *world, remote_t *remote)
+{
+    CHECK(OPAL_SUCCESS == mca_btl_fabric_sendi(NULL, remote->ep, NULL, (char[8]){0}, 8, 0,
+                                               MCA_BTL_NO_ORDER, 0, TAG, NULL));
+}
+
+/*
+ * Rank 0 polls only after rank 1 has put a value by an offer, which it had to withdraw, and another
+ * one by system calls: the first must not come back.
+ */
+static void withdrawn_body(world_t *world)
+{
+    static uint64_t words[WORDS];
+    remote_t remote = open_both(world, words);
+    uint64_t value = 0;
+
+    if (1 == world->rank) {
+        send_one(world, &remote);
+        for (uint64_t i = 1; i <= FEW; i++) {
+            put(world, &remote, 0, &i);
+            (void) mca_btl_fabric_flush(NULL, NULL);
+            get(world, &remote, 0, &value);
+            (void) mca_btl_fabric_flush(NULL, NULL);
+            CHECK(i == value && 2 * i == num_done);
+        }
+        CHECK(mca_btl_fabric.counters.offered > 2);
+        CHECK(mca_btl_fabric.counters.offered < FEW);
+        CHECK(mca_btl_fabric.counters.offered == mca_btl_fabric.counters.withdrawn);
+    }
+    world_barrier_idle(world);
+    for (int i = 0; i < 1000; i++) {
+        btl_progress();
+    }
+    CHECK(1 == world->rank || FEW == words[0]);
+    CHECK(0 == world->failures);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void withdrawn(void **state)
+{
+    (void) state;
+    assert_int_equal(0, world_run(2, false, withdrawn_body));
+}
+
+/* Words that rank 1 has put, all under way at once. */
+static void put_many(world_t *world, remote_t *remote, uint64_t seed)
+{
+    static uint64_t values[WORDS];
+    unsigned before = num_done;
+
+    for (unsigned at = 1; at < WORDS; at++) {
+        values[at] = seed + at;
+        put(world, remote, at, &values[at]);
+    }
+    (void) mca_btl_fabric_flush(NULL, remote->ep);
+    CHECK(before + WORDS - 1 == num_done);
+    memset(values, 0, sizeof(values));
+    for (unsigned at = 1; at < WORDS; at++) {
+        get(world, remote, at, &values[at]);
+    }
+    (void) mca_btl_fabric_flush(NULL, remote->ep);
+    for (unsigned at = 1; at < WORDS; at++) {
+        CHECK(seed + at == values[at]);
+    }
+}
+
+/* Rank 0 polls now and then, so some offers are taken and some withdrawn, in several laps. */
+static void offered_body(world_t *world)
+{
+    static uint64_t words[WORDS];
+    remote_t remote = open_both(world, words);
+    _Atomic uint64_t *is_over = &world->shared->scratch[WORLD_SCRATCH - 1];
+
+    if (1 == world->rank) {
+        send_one(world, &remote);
+        for (unsigned round = 0; mca_btl_fabric.counters.offered < OFFERS; round++) {
+            put_many(world, &remote, (uint64_t) round << 32);
+        }
+        CHECK(mca_btl_fabric.counters.withdrawn > 0);
+        CHECK(mca_btl_fabric.counters.withdrawn < mca_btl_fabric.counters.offered);
+        *is_over = 1;
+    }
+    for (unsigned i = 0; 0 == *is_over; i++) {
+        for (unsigned poll = 0; poll < (0 == i % 3 ? 100000 : 1) && 0 == *is_over; poll++) {
+            (void) mca_btl_fabric_progress();
+        }
+        usleep(0 == i % 100 ? 1000 : 0);
+    }
+    CHECK(0 == world->failures);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void offered(void **state)
+{
+    (void) state;
+    fab_params.shm_ring_size = RING;
+    assert_int_equal(0, world_run(2, false, offered_body));
+    fab_params_reset();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deregistered),
-        cmocka_unit_test(sendi),
-        cmocka_unit_test(error_callback),
+        cmocka_unit_test(deregistered), cmocka_unit_test(sendi),   cmocka_unit_test(error_callback),
+        cmocka_unit_test(withdrawn),    cmocka_unit_test(offered),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
