@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fast path, laid out for counting instructions under callgrind (instructions): 8-byte
- * messages, none of them waited for in a polling loop, so that a count does not depend on timing.
+ * The fast path, laid out for counting instructions under callgrind (instructions): messages of 8
+ * bytes, in some sections of 64 and 1024, none of them waited for in a polling loop, so that a
+ * count does not depend on timing.
  *
  * Sections, each dumped by rank twice, after n and after 2 n messages (the difference is free of
  * constant costs), under the name <section>:<messages>:
@@ -16,6 +17,8 @@
  *                        others are unexpected
  *      pair-present      a batch sent, rank 1 told; then it receives (MPI_Recv), in the order in
  *                        which they were sent
+ *      pair-expected-64, pair-present-64, pair-expected-1024, pair-present-1024
+ *                        the same with messages of so many bytes
  *      window-sync       as pair-sync, for the batches of the following: of 64 messages
  *      window            64 receives of one tag posted, then 64 messages sent (MPI_Isend,
  *                        MPI_Waitall); rank 1 is told, and calls
@@ -32,8 +35,11 @@ enum {
     BATCH = 16,
     WINDOW = 64,
     TAG = 1,
+    WORDS_MAX = 128,
     POLL_MICROSECONDS = 50000,
 };
+
+static int words = 1; /* of a message of the pairs' sections, 8 bytes each */
 
 static void self_expected(int messages)
 {
@@ -61,11 +67,11 @@ static void self_unexpected(int messages)
 
 static void send_batch(int messages)
 {
-    int64_t out = 1;
+    static int64_t out[WORDS_MAX];
 
     wait_for(&shared->receiver_ready);
     for (int i = 0; i < messages; i++) {
-        MPI_Send(&out, 1, MPI_INT64_T, 1, TAG + i, MPI_COMM_WORLD);
+        MPI_Send(out, words, MPI_INT64_T, 1, TAG + i, MPI_COMM_WORLD);
     }
     sem_post(&shared->sender_done);
 }
@@ -84,7 +90,7 @@ static void pair_sync(int messages)
 
 static void pair_expected(int messages)
 {
-    static int64_t in[BATCH];
+    static int64_t in[BATCH][WORDS_MAX];
     MPI_Request req[BATCH];
 
     for (int i = 0; i < messages; i += BATCH) {
@@ -93,7 +99,7 @@ static void pair_expected(int messages)
             continue;
         }
         for (int k = 0; k < BATCH; k++) {
-            MPI_Irecv(&in[k], 1, MPI_INT64_T, 0, TAG + k, MPI_COMM_WORLD, &req[k]);
+            MPI_Irecv(in[k], words, MPI_INT64_T, 0, TAG + k, MPI_COMM_WORLD, &req[k]);
         }
         sem_post(&shared->receiver_ready);
         wait_for(&shared->sender_done);
@@ -120,7 +126,7 @@ static void pair_unexpected(int messages)
 
 static void pair_present(int messages)
 {
-    int64_t in;
+    static int64_t in[WORDS_MAX];
 
     for (int i = 0; i < messages; i += BATCH) {
         if (0 == rank) {
@@ -130,7 +136,7 @@ static void pair_present(int messages)
         sem_post(&shared->receiver_ready);
         wait_for(&shared->sender_done);
         for (int k = 0; k < BATCH; k++) {
-            MPI_Recv(&in, 1, MPI_INT64_T, 0, TAG + k, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Recv(in, words, MPI_INT64_T, 0, TAG + k, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
     }
 }
@@ -201,6 +207,12 @@ int main(int argc, char **argv)
     section("pair-expected", pair_expected, messages);
     section("pair-unexpected", pair_unexpected, messages);
     section("pair-present", pair_present, messages);
+    words = 64 / sizeof(int64_t);
+    section("pair-expected-64", pair_expected, messages);
+    section("pair-present-64", pair_present, messages);
+    words = 1024 / sizeof(int64_t);
+    section("pair-expected-1024", pair_expected, messages);
+    section("pair-present-1024", pair_present, messages);
     section("window-sync", window_sync, messages);
     section("window", window, messages);
     section("poll", poll_empty, messages);
