@@ -289,12 +289,27 @@ static NOINLINE void msg_eager_any(fab_peer_t *peer, fab_hdr_t hdr, const void *
     }
 }
 
-/* May a short message use the fast path? Its communicator must have no device that matches. */
-static inline bool is_short_way(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer, fab_hdr_t hdr,
-                                size_t len, int32_t source)
+/*
+ * May a message of at most max bytes use the fast path? Its communicator must have no device that
+ * matches.
+ */
+static inline bool is_fast_way(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer, fab_hdr_t hdr,
+                               size_t len, size_t max, int32_t source)
 {
     return OPAL_LIKELY(NULL != tmc && 0 != (tmc->fast & PML_TM_FAST_RECV) && 0 == hdr.app_ctx &&
-                       len <= FAB_COPY_SHORT_MAX && mca_pml_tm_comm_is_sender(tmc, peer, source));
+                       len <= max && mca_pml_tm_comm_is_sender(tmc, peer, source));
+}
+
+/* A message that the receive could take whole is in the user's buffer. */
+static inline __attribute__((always_inline)) void receive_end(mca_pml_tm_recv_request_t *req,
+                                                              fab_hdr_t hdr, size_t len)
+{
+    ompi_status_public_t *status = &req->req_recv.req_base.req_ompi.req_status;
+
+    status->MPI_SOURCE = (int32_t) ((hdr.tag & mca_pml_tm.match_mask) >> 32);
+    status->MPI_TAG = mca_pml_tm_tag_tag(hdr.tag);
+    status->_ucount = len;
+    mca_pml_tm_done(&req->core);
 }
 
 /* A short message has found its receive. */
@@ -302,17 +317,12 @@ static inline __attribute__((always_inline)) void receive_short(mca_pml_tm_recv_
                                                                 fab_peer_t *peer, fab_hdr_t hdr,
                                                                 const void *data, size_t len)
 {
-    ompi_status_public_t *status = &req->req_recv.req_base.req_ompi.req_status;
-
     if (OPAL_UNLIKELY(NULL == req->data || len > req->capacity)) {
         mca_pml_tm_recv_eager(req, peer, hdr, data, len);
         return;
     }
-    status->MPI_SOURCE = (int32_t) ((hdr.tag & mca_pml_tm.match_mask) >> 32);
-    status->MPI_TAG = mca_pml_tm_tag_tag(hdr.tag);
-    status->_ucount = len;
     fab_copy_short(req->data, data, len);
-    mca_pml_tm_done(&req->core);
+    receive_end(req, hdr, len);
 }
 
 /* The same out of line, for less common cases. */
@@ -366,6 +376,32 @@ static NOINLINE void msg_short_any(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab
     receive_short_late(mca_pml_tm_recv_of((fab_offload_recv_t *) recv), peer, hdr, data, len);
 }
 
+/* A message that is not short, or that cannot take the fast path. */
+static NOINLINE void msg_longer(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
+                                const void *data, size_t len)
+{
+    uint64_t key = hdr.tag & mca_pml_tm.match_mask;
+    fab_match_recv_t *recv = NULL;
+    mca_pml_tm_recv_request_t *req;
+
+    if (0 != (mca_pml_tm.fast & PML_TM_FAST_LONGER) &&
+        is_fast_way(tmc, peer, hdr, len, SIZE_MAX, (int32_t) (key >> 32))) {
+        recv = fab_match_arrive_first(&tmc->match, key);
+    }
+    if (NULL == recv) {
+        msg_eager_any(peer, hdr, data, len);
+        return;
+    }
+    ++mca_pml_tm.counters.expected;
+    req = mca_pml_tm_recv_of((fab_offload_recv_t *) recv);
+    if (OPAL_UNLIKELY(NULL == req->data || len > req->capacity)) {
+        mca_pml_tm_recv_eager(req, peer, hdr, data, len);
+        return;
+    }
+    memcpy(req->data, data, len);
+    receive_end(req, hdr, len);
+}
+
 /*
  * The common case inline: a short message for the oldest posted receive.  An illegal tag matches no
  * receive that names a tag, so only the source is checked.
@@ -378,8 +414,9 @@ void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
     fab_match_recv_t *recv;
 
     (void) ctx;
-    if (OPAL_UNLIKELY(!is_short_way(tmc, peer, hdr, len, (int32_t) (key >> 32)))) {
-        msg_eager_any(peer, hdr, data, len);
+    if (OPAL_UNLIKELY(
+            !is_fast_way(tmc, peer, hdr, len, FAB_COPY_SHORT_MAX, (int32_t) (key >> 32)))) {
+        msg_longer(tmc, peer, hdr, data, len);
         return;
     }
     recv = fab_match_arrive_first(&tmc->match, key);

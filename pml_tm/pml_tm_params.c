@@ -183,7 +183,7 @@ static const fab_param_t rows[] = {
             "short messages that match in order. 4: short messages are written straight into the "
             "ring of a peer on this host. 8: requests without callback are completed at once. 16: "
             "MPI_Waitall of pml tm itself. 32: MPI_Recv of a message that has arrived, without a "
-            "request. For tests.",
+            "request. 64: 2, 4 and 32 for longer messages, too. For tests.",
     },
     {
         .name = "free_list_num",

@@ -28,7 +28,9 @@ enum {
      * unexpected ones, without a request
      */
     PML_TM_FAST_TAKE = 1 << 5,
-    PML_TM_FAST_ALL = (1 << 6) - 1,
+    /* ... and the ways of SEND, RECV and TAKE for longer messages, up to the eager limit */
+    PML_TM_FAST_LONGER = 1 << 6,
+    PML_TM_FAST_ALL = (1 << 7) - 1,
 };
 
 typedef struct mca_pml_tm_params {

@@ -369,12 +369,15 @@ typedef struct wanted {
     ompi_communicator_t *comm;
 } wanted_t;
 
+/* Messages that take one slot of the ring, or all. */
+typedef enum { TAKE_SHORT, TAKE_ANY } take_t;
+
 /*
  * If the sender's next message is the one, in its ring: without a request.  No other receive may be
  * posted: it could be older and fit as well.  Lock held.
  */
 static inline __attribute__((always_inline)) bool
-take_from_ring(const wanted_t *wanted, unsigned looks, ompi_status_public_t *status)
+take_from_ring(take_t which, const wanted_t *wanted, unsigned looks, ompi_status_public_t *status)
 {
     const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(wanted->comm);
     const bool is_any_tag = OMPI_ANY_TAG == wanted->tag;
@@ -382,7 +385,8 @@ take_from_ring(const wanted_t *wanted, unsigned looks, ompi_status_public_t *sta
     const uint64_t mask = is_any_tag ? ~(uint64_t) INT32_MAX : ~(uint64_t) 0;
     const ompi_proc_t *proc;
     fab_peer_t *peer;
-    uint64_t tag;
+    uint64_t want, tag;
+    void *buf = (char *) wanted->buf + wanted->datatype->super.true_lb;
     size_t len = wanted->count * wanted->datatype->super.size;
 
     if (OPAL_UNLIKELY(0 != tmc->match.posted_count || wanted->src < 0)) {
@@ -393,13 +397,14 @@ take_from_ring(const wanted_t *wanted, unsigned looks, ompi_status_public_t *sta
         return false;
     }
     peer = proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
-    if (OPAL_UNLIKELY(
-            NULL == peer ||
-            !fab_recv_short(peer, looks,
-                            mca_pml_tm_tag(tmc->context, (uint32_t) wanted->src,
-                                           is_any_tag ? 0 : wanted->tag, mca_pml_tm.source_bits),
-                            mask, (char *) wanted->buf + wanted->datatype->super.true_lb, &len,
-                            &tag))) {
+    if (OPAL_UNLIKELY(NULL == peer)) {
+        return false;
+    }
+    want = mca_pml_tm_tag(tmc->context, (uint32_t) wanted->src, is_any_tag ? 0 : wanted->tag,
+                          mca_pml_tm.source_bits);
+    if (OPAL_UNLIKELY(TAKE_SHORT == which
+                          ? !fab_recv_short(peer, looks, want, mask, buf, &len, &tag)
+                          : !fab_recv_any(peer, want, mask, buf, &len, &tag))) {
         return false;
     }
     ++mca_pml_tm.counters.expected;
@@ -447,7 +452,17 @@ static inline __attribute__((always_inline)) bool recv_take(const wanted_t *want
             return false;
         }
     }
-    return 0 != looks && take_from_ring(wanted, looks, status);
+    return 0 != looks && take_from_ring(TAKE_SHORT, wanted, looks, status);
+}
+
+/* A longer message that is in its sender's ring; else as recv_take(), which was in vain. */
+static NOINLINE bool recv_take_longer(const wanted_t *wanted, const mca_pml_tm_msg_t *msg,
+                                      ompi_status_public_t *status)
+{
+    const unsigned needed = PML_TM_FAST_TAKE | PML_TM_FAST_LONGER;
+
+    return NULL == msg && needed == (mca_pml_tm_comm(wanted->comm)->fast & needed) &&
+           take_from_ring(TAKE_ANY, wanted, 1, status);
 }
 
 /* A request that was begun gets msg, or if that is NULL is posted.  Lock held. */
@@ -553,15 +568,29 @@ static NOINLINE int recv_with_request_locked(const wanted_t *wanted, mca_pml_tm_
     return rc;
 }
 
-/*
- * mca_pml_tm_recv() by the short way, without threads. Now and then it is not looked for in the
- * ring first, so that all else is polled, too.
- */
+/* Is it time to poll all, rather than look into the sender's ring first? */
+static inline bool is_poll_due(void)
+{
+    return 1 == mca_pml_tm.polls_left % PML_TM_POLLS_PER_PROGRESS;
+}
+
+/* Out of line: a short message needs fewer registers. */
+static NOINLINE int recv_longer(const wanted_t *wanted, mca_pml_tm_msg_t *msg,
+                                ompi_status_public_t *status)
+{
+    if (!is_poll_due() && recv_take_longer(wanted, msg, status)) {
+        --mca_pml_tm.polls_left;
+        return MPI_SUCCESS;
+    }
+    return recv_with_request(wanted, msg, status);
+}
+
+/* mca_pml_tm_recv() by the short way, without threads. */
 static NOINLINE int recv_alone(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
                                ompi_communicator_t *comm, ompi_status_public_t *status)
 {
     const wanted_t wanted = {buf, count, datatype, src, tag, comm};
-    const bool is_turn = 1 == mca_pml_tm.polls_left % PML_TM_POLLS_PER_PROGRESS;
+    const bool is_turn = is_poll_due();
     unsigned looks = OPAL_LIKELY(PML_TM_SPIN == mca_pml_tm.idle) ? LOOKS : 1;
     mca_pml_tm_msg_t *msg;
 
@@ -569,7 +598,8 @@ static NOINLINE int recv_alone(void *buf, size_t count, ompi_datatype_t *datatyp
         mca_pml_tm.polls_left -= !is_turn;
         return MPI_SUCCESS;
     }
-    return recv_with_request(&wanted, msg, status);
+    return count * datatype->super.size <= FAB_SHORT_MAX ? recv_with_request(&wanted, msg, status)
+                                                         : recv_longer(&wanted, msg, status);
 }
 
 /*
@@ -584,7 +614,8 @@ static NOINLINE int recv_locked(void *buf, size_t count, ompi_datatype_t *dataty
 
     fab_mutex_lock(&mca_pml_tm.fab->lock);
     is_turn = 0 == (mca_pml_tm.locked_polls + 1) % PML_TM_POLLS_PER_PROGRESS;
-    if (OPAL_LIKELY(recv_take(&wanted, is_turn ? 0 : 1, &msg, status))) {
+    if (OPAL_LIKELY(recv_take(&wanted, is_turn ? 0 : 1, &msg, status) ||
+                    (!is_turn && recv_take_longer(&wanted, msg, status)))) {
         mca_pml_tm.locked_polls += !is_turn;
         fab_mutex_unlock(&mca_pml_tm.fab->lock);
         return MPI_SUCCESS;

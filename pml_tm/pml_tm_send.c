@@ -410,6 +410,27 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
 }
 
 /*
+ * The process with this rank, if a message may be put into its ring now.  NULL: the general path
+ * finds out what is in the way.
+ */
+static inline __attribute__((always_inline)) fab_peer_t *ring_peer(const ompi_communicator_t *comm,
+                                                                   int dst)
+{
+    const ompi_proc_t *proc = ompi_group_peer_lookup_existing(comm->c_remote_group, dst);
+    fab_peer_t *peer;
+
+    if (OPAL_UNLIKELY(NULL == proc)) {
+        return NULL;
+    }
+    peer = proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
+    if (OPAL_UNLIKELY(NULL == peer || ++mca_pml_tm.sends_since_progress >= SENDS_PER_PROGRESS)) {
+        return NULL;
+    }
+    /* with a record, messages may be held back */
+    return OPAL_LIKELY(NULL == peer->user[FAB_USER_PML]) ? peer : NULL;
+}
+
+/*
  * The common case of send_inline(), straight into the peer's ring: a few bytes of a plain type.
  * False: nothing was done.
  */
@@ -419,25 +440,15 @@ put_short(const void *buf, size_t count, const ompi_datatype_t *datatype, int ds
 {
     const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
     const size_t len = count * datatype->super.size;
-    const ompi_proc_t *proc;
     fab_peer_t *peer;
 
     if (OPAL_UNLIKELY(0 == (tmc->fast & PML_TM_FAST_SEND) || len > mca_pml_tm.short_max ||
                       !mca_pml_tm_is_plain(datatype) || MCA_PML_BASE_SEND_STANDARD != mode)) {
         return false;
     }
-    proc = ompi_group_peer_lookup_existing(comm->c_remote_group, dst);
-    if (OPAL_UNLIKELY(NULL == proc)) {
-        return false;
-    }
-    peer = proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
-    if (OPAL_UNLIKELY(NULL == peer || ++mca_pml_tm.sends_since_progress >= SENDS_PER_PROGRESS)) {
-        return false;
-    }
-    if (OPAL_UNLIKELY(NULL != peer->user[FAB_USER_PML])) {
-        return false; /* messages may be held back */
-    }
-    if (OPAL_UNLIKELY(!fab_send_short(peer,
+    peer = ring_peer(comm, dst);
+    if (OPAL_UNLIKELY(NULL == peer ||
+                      !fab_send_short(peer,
                                       fab_hdr(FAB_AM_EAGER, tmc->tag_base | (uint32_t) tag, 0),
                                       (const char *) buf + datatype->super.true_lb, len))) {
         return false;
@@ -446,15 +457,41 @@ put_short(const void *buf, size_t count, const ompi_datatype_t *datatype, int ds
     return true;
 }
 
-/* The same with threads. */
+/* The same for a longer message, contiguous, that goes with its data and is not streamed. */
 static inline __attribute__((always_inline)) bool
-put_short_locked(const void *buf, size_t count, const ompi_datatype_t *datatype, int dst, int tag,
-                 mca_pml_base_send_mode_t mode, const ompi_communicator_t *comm)
+put_longer(const void *buf, size_t count, const ompi_datatype_t *datatype, int dst, int tag,
+           mca_pml_base_send_mode_t mode, const ompi_communicator_t *comm)
+{
+    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+    const unsigned needed = PML_TM_FAST_SEND | PML_TM_FAST_LONGER;
+    size_t len = count * datatype->super.size;
+    fab_peer_t *peer;
+    char *data;
+
+    if (len > mca_pml_tm.eager_limit || len > PML_TM_STREAM_MIN || needed != (tmc->fast & needed) ||
+        MCA_PML_BASE_SEND_STANDARD != mode ||
+        !mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len)) {
+        return false;
+    }
+    peer = ring_peer(comm, dst);
+    if (NULL == peer ||
+        !fab_send_any(peer, fab_hdr(FAB_AM_EAGER, tmc->tag_base | (uint32_t) tag, 0), data, len)) {
+        return false;
+    }
+    ++mca_pml_tm.counters.eager_sent;
+    return true;
+}
+
+/* Either, with threads. */
+static inline __attribute__((always_inline)) bool
+put_locked(const void *buf, size_t count, const ompi_datatype_t *datatype, int dst, int tag,
+           mca_pml_base_send_mode_t mode, const ompi_communicator_t *comm)
 {
     bool is_done;
 
     fab_mutex_lock(&mca_pml_tm.fab->lock);
-    is_done = put_short(buf, count, datatype, dst, tag, mode, comm);
+    is_done = put_short(buf, count, datatype, dst, tag, mode, comm) ||
+              put_longer(buf, count, datatype, dst, tag, mode, comm);
     fab_mutex_unlock(&mca_pml_tm.fab->lock);
     return is_done;
 }
@@ -523,7 +560,19 @@ static NOINLINE int isend_locked(const void *buf, size_t count, ompi_datatype_t 
                                  int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
                                  ompi_request_t **request)
 {
-    if (OPAL_UNLIKELY(!put_short_locked(buf, count, datatype, dst, tag, mode, comm))) {
+    if (OPAL_UNLIKELY(!put_locked(buf, count, datatype, dst, tag, mode, comm))) {
+        return isend_any(buf, count, datatype, dst, tag, mode, comm, request);
+    }
+    *request = &ompi_request_empty;
+    return OMPI_SUCCESS;
+}
+
+/* Out of line: a short message needs fewer registers. */
+static NOINLINE int isend_longer(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                                 int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                                 ompi_request_t **request)
+{
+    if (OPAL_UNLIKELY(!put_longer(buf, count, datatype, dst, tag, mode, comm))) {
         return isend_any(buf, count, datatype, dst, tag, mode, comm, request);
     }
     *request = &ompi_request_empty;
@@ -535,7 +584,9 @@ static NOINLINE int isend_alone(const void *buf, size_t count, ompi_datatype_t *
                                 ompi_request_t **request)
 {
     if (OPAL_UNLIKELY(!put_short(buf, count, datatype, dst, tag, mode, comm))) {
-        return isend_any(buf, count, datatype, dst, tag, mode, comm, request);
+        return count * datatype->super.size <= FAB_SHORT_MAX
+                   ? isend_any(buf, count, datatype, dst, tag, mode, comm, request)
+                   : isend_longer(buf, count, datatype, dst, tag, mode, comm, request);
     }
     *request = &ompi_request_empty;
     return OMPI_SUCCESS;
@@ -583,7 +634,15 @@ static NOINLINE int send_any(const void *buf, size_t count, ompi_datatype_t *dat
 static NOINLINE int send_locked(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
                                 int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
 {
-    return OPAL_LIKELY(put_short_locked(buf, count, datatype, dst, tag, mode, comm))
+    return OPAL_LIKELY(put_locked(buf, count, datatype, dst, tag, mode, comm))
+               ? OMPI_SUCCESS
+               : send_any(buf, count, datatype, dst, tag, mode, comm);
+}
+
+static NOINLINE int send_longer(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                                int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
+{
+    return OPAL_LIKELY(put_longer(buf, count, datatype, dst, tag, mode, comm))
                ? OMPI_SUCCESS
                : send_any(buf, count, datatype, dst, tag, mode, comm);
 }
@@ -591,9 +650,12 @@ static NOINLINE int send_locked(const void *buf, size_t count, ompi_datatype_t *
 static NOINLINE int send_alone(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
                                int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
 {
-    return OPAL_LIKELY(put_short(buf, count, datatype, dst, tag, mode, comm))
-               ? OMPI_SUCCESS
-               : send_any(buf, count, datatype, dst, tag, mode, comm);
+    if (OPAL_LIKELY(put_short(buf, count, datatype, dst, tag, mode, comm))) {
+        return OMPI_SUCCESS;
+    }
+    return count * datatype->super.size <= FAB_SHORT_MAX
+               ? send_any(buf, count, datatype, dst, tag, mode, comm)
+               : send_longer(buf, count, datatype, dst, tag, mode, comm);
 }
 
 /* Two functions, so that neither pays for the registers that the other needs. */

@@ -17,15 +17,16 @@ static inline void fab_copy_short(void *dst, const void *src, size_t len)
     uint8_t *to = dst;
     const uint8_t *from = src;
 
-    if (len >= 16) {
+    /* a word or two first, straight on: the commonest */
+    if (__builtin_expect(len - 8 <= 8, 1)) {
+        memcpy(to, from, 8);
+        memcpy(to + len - 8, from + len - 8, 8);
+    } else if (len > 16) {
         memcpy(to, from, 16);
         if (len > 32) {
             memcpy(to + 16, from + 16, 16);
         }
         memcpy(to + len - 16, from + len - 16, 16);
-    } else if (len >= 8) {
-        memcpy(to, from, 8);
-        memcpy(to + len - 8, from + len - 8, 8);
     } else if (len >= 4) {
         memcpy(to, from, 4);
         memcpy(to + len - 4, from + len - 4, 4);

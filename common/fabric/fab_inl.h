@@ -26,6 +26,17 @@ static inline __attribute__((always_inline)) bool fab_send_short(fab_peer_t *pee
     return true;
 }
 
+/* As fab_send_short(), for any message that the peer takes in one piece. */
+static inline bool fab_send_any(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
+{
+    if (0 == (peer->caps & FAB_CAP_RING) || NULL != peer->pending || len > peer->eager_max ||
+        !fab_shm_tx_send_any((fab_shm_tx_t *) peer->ep, hdr, buf, len)) {
+        return false;
+    }
+    fab_counters.shm_msgs_sent++;
+    return true;
+}
+
 /*
  * Take the next message of the peer, past its handler: if it is there, or comes while it is looked
  * for so many times, is FAB_AM_EAGER with no app_ctx, has at most *len bytes and no more than
@@ -52,6 +63,23 @@ static inline __attribute__((always_inline)) bool fab_recv_short(fab_peer_t *pee
         }
     }
     if (!fab_shm_rx_take_short(rx, FAB_AM_EAGER, want, mask, buf, len, tag)) {
+        return false;
+    }
+    fab_counters.shm_msgs_received++;
+    return true;
+}
+
+/* As fab_recv_short(), for a message of any length that is there. */
+static inline bool fab_recv_any(fab_peer_t *peer, uint64_t want, uint64_t mask, void *buf,
+                                size_t *len, uint64_t *tag)
+{
+    fab_shm_rx_t *rx;
+
+    if (0 == (peer->caps & FAB_CAP_RING) || FAB_PEER_UP != peer->state) {
+        return false;
+    }
+    rx = ((const fab_shm_pair_t *) peer->ep)->rx;
+    if (NULL == rx || !fab_shm_rx_take_any(rx, FAB_AM_EAGER, want, mask, buf, len, tag)) {
         return false;
     }
     fab_counters.shm_msgs_received++;

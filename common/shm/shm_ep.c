@@ -111,23 +111,17 @@ static __attribute__((noinline)) int make_room(fab_shm_ep_t *ep)
 static __attribute__((noinline)) int send_long(fab_shm_ep_t *ep, fab_hdr_t hdr, const void *buf,
                                                size_t len)
 {
-    uint32_t n = fab_shm_num_slots(len);
-    fab_shm_slot_t *slot;
     int rc;
 
     if (len > ep->peer->eager_max) {
         return OPAL_ERR_BAD_PARAM;
     }
-    while (NULL == (slot = fab_shm_tx_reserve(&ep->tx, n))) {
+    while (!fab_shm_tx_send_any(&ep->tx, hdr, buf, len)) {
         rc = make_room(ep);
         if (OPAL_SUCCESS != rc) {
             return rc;
         }
     }
-    if (len > 0) {
-        memcpy(fab_shm_payload(slot), buf, len);
-    }
-    fab_shm_tx_commit(&ep->tx, slot, hdr, len, n);
     fab_counters.shm_msgs_sent++;
     return OPAL_SUCCESS;
 }

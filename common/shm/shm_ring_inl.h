@@ -273,6 +273,23 @@ fab_shm_tx_send_short(fab_shm_tx_t *tx, fab_hdr_t hdr, const void *buf, size_t l
     return true;
 }
 
+/* Send a message of any length up to what the receiver accepts, if there is room. */
+static inline bool fab_shm_tx_send_any(fab_shm_tx_t *tx, fab_hdr_t hdr, const void *buf, size_t len)
+{
+    const uint32_t n = fab_shm_num_slots(len);
+    fab_shm_slot_t *slot = fab_shm_tx_reserve(tx, n);
+
+    if (__builtin_expect(NULL == slot, 0)) {
+        return false;
+    }
+    FAB_SHM_STEP(data);
+    if (len > 0) {
+        memcpy(fab_shm_payload(slot), buf, len);
+    }
+    fab_shm_tx_commit(tx, slot, hdr, len, n);
+    return true;
+}
+
 /* Build a header from two words: byte stores would stall store forwarding. */
 static inline fab_hdr_t fab_hdr_of(uint64_t id_and_ctx, uint64_t tag)
 {
@@ -453,6 +470,29 @@ static inline fab_shm_look_t fab_shm_rx_peek(fab_shm_rx_t *rx, fab_shm_msg_t *ms
         }
     }
     return fab_shm_rx_describe(rx, word, msg) ? FAB_SHM_MESSAGE : FAB_SHM_BAD;
+}
+
+/*
+ * As fab_shm_rx_take_short(), for a message of any length.  A malformed one is left to the poll.
+ * False: nothing was taken; the end of the ring may have been skipped.
+ */
+static inline bool fab_shm_rx_take_any(fab_shm_rx_t *rx, uint8_t id, uint64_t want, uint64_t mask,
+                                       void *buf, size_t *len, uint64_t *tag)
+{
+    fab_shm_msg_t msg;
+
+    if (FAB_SHM_MESSAGE != fab_shm_rx_peek(rx, &msg) || id != msg.hdr.id || 0 != msg.hdr.app_ctx ||
+        msg.len > *len || want != (msg.hdr.tag & mask)) {
+        return false;
+    }
+    FAB_SHM_STEP(data);
+    if (msg.len > 0) {
+        memcpy(buf, msg.data, msg.len);
+    }
+    fab_shm_rx_advance(rx, msg.slots);
+    *len = msg.len;
+    *tag = msg.hdr.tag;
+    return true;
 }
 
 /* Stop polling: make idle odd, then check once more. False: a message has come. */

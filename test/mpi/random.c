@@ -41,10 +41,12 @@
 /* TEST: np=3 args="@20 ~8" env="OMPI_MCA_pml_tm_stream_rate=1000000" timeout=60 */
 /* TEST: np=3 args="@21 ~8" env="OMPI_MCA_pml_tm_stream_get=1 OMPI_MCA_pml_tm_stream_limit=4194304" timeout=60 */
 /* TEST: np=3 args="@12 ~8" env="OMPI_MCA_pml_tm_fast_paths=0" timeout=60 */
-/* TEST: np=3 args="@14 ~6" env="OMPI_MCA_pml_tm_fast_paths=39" timeout=60 */
+/* TEST: np=3 args="@14 ~6" env="OMPI_MCA_pml_tm_fast_paths=103" timeout=60 */
 /* TEST: np=3 args="@15 ~6" env="OMPI_MCA_pml_tm_fast_paths=25" timeout=60 */
 /* TEST: np=4 args="@11 ~8" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_eager_limit=300" timeout=60 */
 /* TEST: np=3 args="@20 ~6" env="OMPI_MCA_pml_tm_fast_paths=31" timeout=60 */
+/* TEST: np=3 args="@21 ~8" env="OMPI_MCA_pml_tm_fast_paths=63" timeout=60 */
+/* TEST: np=2 args="@22 ~8" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
 #include "random.h"
 
 #include <pthread.h>

@@ -14,12 +14,14 @@
 /* TEST: np=2 args="threads counted" env="OMPI_MCA_pml_tm_providers=shm" */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_fast_paths=31" */
 /* TEST: np=2 args=threads env="OMPI_MCA_pml_tm_fast_paths=31" */
+/* TEST: np=2 env="OMPI_MCA_pml_tm_fast_paths=63" */
+/* TEST: np=2 args=counted env="OMPI_MCA_pml_tm_shm_ring_size=65536 OMPI_MCA_pml_tm_providers=shm" */
 /* TEST: np=2 args=counted env="OMPI_MCA_pml_tm_wait=yield OMPI_MCA_pml_tm_providers=shm" */
 #include "tm_test.h"
 
 #include <sched.h>
 
-enum { PLAIN = 400, LONGEST = 64, ROUNDS = 20 };
+enum { PLAIN = 400, LONGEST = 8200, WORDS = 100, IN_RING = 8, ROUNDS = 20 };
 
 static MPI_Comm other;
 static atomic_int *told; /* rounds of which rank 0 has sent all; NULL: the ranks share no memory */
@@ -87,18 +89,26 @@ static void expect_word(int64_t value, int source, int tag, int want_tag, MPI_Co
              status.MPI_SOURCE, status.MPI_TAG, count, status.MPI_ERROR, value, want_tag);
 }
 
-/* All lengths around what a slot holds, with what the buffer had behind it. */
+/*
+ * Lengths around what a slot holds, a slot's end, the end of what goes whole, with what the buffer
+ * had behind it.
+ */
+static int next_length(int len)
+{
+    return len < 128 ? len + 1 : len + len / 16 < 8160 ? len + len / 16 : len + 1;
+}
+
 static void lengths(void)
 {
-    unsigned char buf[LONGEST + 8];
+    static unsigned char buf[LONGEST + 8];
     MPI_Status status;
 
-    for (int len = 0; 0 == tm_rank && len <= LONGEST; len++) {
+    for (int len = 0; 0 == tm_rank && len <= LONGEST; len = next_length(len)) {
         tm_fill(buf, (size_t) len, tm_key(0, 1, len, len));
         TM_MPI(MPI_Send(buf, len, MPI_BYTE, 1, len, MPI_COMM_WORLD));
     }
     between();
-    for (int len = 0; 1 == tm_rank && len <= LONGEST; len++) {
+    for (int len = 0; 1 == tm_rank && len <= LONGEST; len = next_length(len)) {
         int count;
 
         memset(buf, 0x77, sizeof(buf));
@@ -262,6 +272,37 @@ static void plain(bool is_counted)
     }
 }
 
+/* Longer ones that lie in the ring: most need no request. */
+static void in_ring(bool is_counted)
+{
+    unsigned long long before = is_counted ? num_taken() : 0, taken;
+    int64_t words[WORDS];
+
+    if (1 == tm_rank) { /* from here on it does not poll */
+        TM_MPI(MPI_Send(NULL, 0, MPI_BYTE, 0, 0, other));
+    } else if (0 == tm_rank) {
+        TM_MPI(MPI_Recv(NULL, 0, MPI_BYTE, 1, 0, other, MPI_STATUS_IGNORE));
+    }
+    for (int i = 0; 0 == tm_rank && i < IN_RING; i++) {
+        for (int k = 0; k < WORDS; k++) {
+            words[k] = i * WORDS + k;
+        }
+        TM_MPI(MPI_Send(words, WORDS, MPI_INT64_T, 1, i, MPI_COMM_WORLD));
+    }
+    tell();
+    for (int i = 0; 1 == tm_rank && i < IN_RING; i++) {
+        TM_MPI(MPI_Recv(words, WORDS, MPI_INT64_T, 0, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        for (int k = 0; k < WORDS; k++) {
+            TM_CHECK(i * WORDS + k == words[k], "word %d is %" PRId64, k, words[k]);
+        }
+    }
+    if (is_counted && NULL != told && 1 == tm_rank) {
+        taken = num_taken() - before;
+        TM_CHECK(taken >= IN_RING / 2, "%llu of %d were received without a request", taken,
+                 IN_RING);
+    }
+}
+
 int main(int argc, char **argv)
 {
     bool is_threaded = false, is_counted = false;
@@ -290,6 +331,7 @@ int main(int argc, char **argv)
         synchronous();
         others_in_front();
         plain(is_counted);
+        in_ring(is_counted);
     }
     if (is_counted) {
         close_taken();

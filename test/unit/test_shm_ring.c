@@ -64,7 +64,7 @@ static uint8_t pattern(uint64_t seq, size_t i)
     return (uint8_t) (seq * 31 + i * 7 + (i >> 8));
 }
 
-/* Half of the messages have one: those are not taken by fab_shm_rx_take_short(). */
+/* Half of the messages have one: those are not taken past the poll. */
 static uint32_t ctx_of(uint64_t seq)
 {
     return 0 != seq % 2 ? (uint32_t) ~seq : 0;
@@ -110,18 +110,16 @@ static bool message_is(const fab_shm_msg_t *msg, uint64_t seq, size_t len)
     return true;
 }
 
-/*
- * Take message seq as a short one.  False: it is not here, or none; *is_wrong: it was taken and is
- * another.
- */
+/* Take message seq.  False: it is not here; *is_wrong: it was taken and is another. */
 static bool ring_take(ring_t *ring, uint64_t seq, size_t len, bool *is_wrong)
 {
-    uint8_t buf[FAB_SHM_SHORT_MAX];
+    const uint8_t id = (uint8_t) (seq % FAB_AM_MAX);
+    uint8_t buf[1024];
     size_t size = sizeof(buf);
     uint64_t tag = 0;
 
-    if (!fab_shm_rx_take_short(&ring->rx, (uint8_t) (seq % FAB_AM_MAX), seq, UINT64_MAX, buf, &size,
-                               &tag)) {
+    if (!fab_shm_rx_take_short(&ring->rx, id, seq, UINT64_MAX, buf, &size, &tag) &&
+        !fab_shm_rx_take_any(&ring->rx, id, seq, UINT64_MAX, buf, &size, &tag)) {
         return false;
     }
     *is_wrong = *is_wrong || size != len || tag != seq || 0 != ctx_of(seq);
@@ -292,58 +290,96 @@ static void test_skipped_slot_keeps_no_old_word(void **state)
     free(ring);
 }
 
+/* Send size bytes of the tag's lowest one, under id 3. */
+static void send_bytes(ring_t *ring, uint64_t tag, uint32_t ctx, uint32_t size)
+{
+    fab_shm_slot_t *slot;
+
+    while (NULL == (slot = fab_shm_tx_reserve(&ring->tx, fab_shm_num_slots(size)))) {
+        assert_true(fab_shm_tx_refresh(&ring->tx));
+    }
+    memset(fab_shm_payload(slot), (int) (tag & 0xff), size);
+    fab_shm_tx_commit(&ring->tx, slot, fab_hdr(3, tag, ctx), size, fab_shm_num_slots(size));
+}
+
+/* fab_shm_rx_take_short() or fab_shm_rx_take_any() */
+typedef bool (*take_fn_t)(fab_shm_rx_t *rx, uint8_t id, uint64_t want, uint64_t mask, void *buf,
+                          size_t *len, uint64_t *tag);
+
 /* Only what is wanted is taken: each thing that differs leaves the message where it is. */
-static void test_take_short(void **state)
+static void take_other(ring_t *ring, take_fn_t take, uint64_t tag, uint32_t size)
+{
+    const uint64_t mask = ~(uint64_t) 0xff;
+    uint8_t buf[1] = {0};
+    uint64_t found = 0;
+    size_t len = SIZE_MAX;
+
+    assert_false(take(&ring->rx, 4, tag, UINT64_MAX, buf, &len, &found));
+    assert_false(take(&ring->rx, 3, tag + 1, UINT64_MAX, buf, &len, &found));
+    assert_false(take(&ring->rx, 3, (tag & mask) + 256, mask, buf, &len, &found));
+    len = size - 1; /* of 0: room enough */
+    assert_true(0 == size || !take(&ring->rx, 3, tag, UINT64_MAX, buf, &len, &found));
+    assert_true(0 == found && 0 == buf[0]);
+}
+
+/* Messages of this length at this place of the ring, with app_ctx and without. */
+static void take_at(take_fn_t take, uint32_t place, uint32_t size, bool can)
 {
     const uint64_t mask = ~(uint64_t) 0xff;
     ring_t *ring = ring_new(16);
-    uint8_t buf[FAB_SHM_SHORT_MAX + 8];
+    uint8_t buf[300];
+    fab_shm_msg_t msg = {0};
     uint64_t tag = 0;
     size_t len;
 
-    (void) state;
-    for (uint64_t seq = 32 + 3; seq < 32 * 66; seq += 32) { /* by all positions; the id is 3 */
-        const uint32_t size = (uint32_t) (seq / 32 % (FAB_SHM_SHORT_MAX + 2));
-        const uint32_t ctx = seq / 32 % 5 == 0 ? 1 : 0;
-        const bool can = size <= FAB_SHM_SHORT_MAX && 0 == ctx;
-        fab_shm_msg_t msg = {0};
-        fab_shm_slot_t *slot;
-
+    for (uint32_t i = 0; i < place; i++) {
+        send_bytes(ring, 1, 0, 8);
         len = sizeof(buf);
-        assert_false(fab_shm_rx_take_short(&ring->rx, 3, seq, UINT64_MAX, buf, &len, &tag));
-        while (NULL == (slot = fab_shm_tx_reserve(&ring->tx, fab_shm_num_slots(size)))) {
-            assert_true(fab_shm_tx_refresh(&ring->tx));
-        }
-        memset(fab_shm_payload(slot), (int) (seq & 0xff), size);
-        fab_shm_tx_commit(&ring->tx, slot, fab_hdr(3, seq, ctx), size, fab_shm_num_slots(size));
-        if (fab_shm_rx_word(&ring->rx) >> 40 & FAB_SHM_FLAG_PAD) {
-            assert_false(fab_shm_rx_take_short(&ring->rx, 3, seq, UINT64_MAX, buf, &len, &tag));
-            assert_int_equal(fab_shm_rx_peek(&ring->rx, &msg), FAB_SHM_MESSAGE);
-        }
-        assert_false(fab_shm_rx_take_short(&ring->rx, 4, seq, UINT64_MAX, buf, &len, &tag));
-        assert_false(fab_shm_rx_take_short(&ring->rx, 3, seq + 1, UINT64_MAX, buf, &len, &tag));
-        assert_false(
-            fab_shm_rx_take_short(&ring->rx, 3, (seq & mask) + 256, mask, buf, &len, &tag));
-        len = size - 1; /* of 0: room enough */
-        assert_true(0 == size ||
-                    !fab_shm_rx_take_short(&ring->rx, 3, seq, UINT64_MAX, buf, &len, &tag));
-        len = sizeof(buf);
-        memset(buf, 0, sizeof(buf));
-        assert_int_equal(fab_shm_rx_take_short(&ring->rx, 3, seq & mask, mask, buf, &len, &tag),
-                         can);
-        if (can) {
-            assert_true(len == size && tag == seq);
-            for (size_t i = 0; i < sizeof(buf); i++) {
-                assert_int_equal(buf[i], i < size ? (uint8_t) seq : 0);
-            }
-        } else {
-            assert_int_equal(fab_shm_rx_peek(&ring->rx, &msg), FAB_SHM_MESSAGE);
-            assert_true(msg.hdr.tag == seq && msg.len == size);
-            fab_shm_rx_advance(&ring->rx, msg.slots);
-        }
-        ring_expect_empty(ring);
+        assert_true(take(&ring->rx, 3, 1, UINT64_MAX, buf, &len, &tag) && 8 == len && 1 == tag);
     }
+    len = sizeof(buf);
+    assert_false(take(&ring->rx, 3, 1, 0, buf, &len, &tag));
+    send_bytes(ring, 0x123, 0, size);
+    take_other(ring, take, 0x123, size);
+    len = sizeof(buf);
+    memset(buf, 0, sizeof(buf));
+    assert_int_equal(take(&ring->rx, 3, 0x100, mask, buf, &len, &tag), can);
+    if (can) {
+        assert_true(len == size && 0x123 == tag);
+        for (size_t i = 0; i < sizeof(buf); i++) {
+            assert_int_equal(buf[i], i < size ? 0x23 : 0);
+        }
+    } else {
+        assert_int_equal(fab_shm_rx_peek(&ring->rx, &msg), FAB_SHM_MESSAGE);
+        fab_shm_rx_advance(&ring->rx, msg.slots);
+    }
+    send_bytes(ring, 0x124, 1, size); /* its sender waits for an answer */
+    assert_false(take(&ring->rx, 3, 0x124, UINT64_MAX, buf, &len, &tag));
+    assert_int_equal(fab_shm_rx_peek(&ring->rx, &msg), FAB_SHM_MESSAGE);
+    assert_true(0x124 == msg.hdr.tag && 1 == msg.hdr.app_ctx && size == msg.len);
+    fab_shm_rx_advance(&ring->rx, msg.slots);
+    ring_expect_empty(ring);
     free(ring);
+}
+
+static void test_take_short(void **state)
+{
+    (void) state;
+    for (uint32_t place = 0; place <= 16; place++) {
+        for (uint32_t size = 0; size <= FAB_SHM_SHORT_MAX + 1; size++) {
+            take_at(fab_shm_rx_take_short, place, size, size <= FAB_SHM_SHORT_MAX);
+        }
+    }
+}
+
+static void test_take_any(void **state)
+{
+    (void) state;
+    for (uint32_t place = 0; place <= 16; place++) {
+        for (uint32_t size = 0; size <= fab_shm_ring_eager_max(16 * FAB_SHM_LINE); size++) {
+            take_at(fab_shm_rx_take_any, place, size, true);
+        }
+    }
 }
 
 /* ---- malformed ---------------------------------------------------------- */
@@ -383,6 +419,35 @@ static void test_malformed(void **state)
     assert_int_equal(look_with(ring, fab_shm_word(0, 0, FAB_SHM_FLAG_PAD, 1)), FAB_SHM_EMPTY);
     assert_ptr_equal(ring->rx.slot, ring->slots);
     assert_int_equal(ring->rx.lap, 2);
+    free(ring);
+}
+
+/* A malformed message is not taken, however large the buffer, and stays for the poll. */
+static void test_take_malformed(void **state)
+{
+    static const uint32_t lens[] = {257, 258, 4096, INT32_MAX, 0x80000000u, UINT32_MAX};
+    ring_t *ring = ring_new(16);
+    uint8_t buf[1] = {0};
+    uint64_t tag = 0;
+    size_t len = SIZE_MAX;
+
+    (void) state;
+    for (uint32_t at = 0; at < 16; at++) {
+        for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]) + 1; i++) {
+            /* longer than accepted, or one byte past the end of the ring */
+            uint32_t size = i > 0 ? lens[i - 1] : (16 - at) * FAB_SHM_LINE - 23;
+            assert_int_equal(look_with(ring, fab_shm_word(size, 3, 0, 1)), FAB_SHM_BAD);
+            assert_false(fab_shm_rx_take_any(&ring->rx, 3, 0, 0, buf, &len, &tag));
+            assert_int_equal(look_with(ring, fab_shm_word(size, 3, 0, 1)), FAB_SHM_BAD);
+        }
+        for (uint32_t flags = 1; flags < 256; flags++) {
+            atomic_store(&ring->rx.slot->word, fab_shm_word(1, 3, (uint8_t) flags, 1));
+            assert_false(fab_shm_rx_take_any(&ring->rx, 3, 0, 0, buf, &len, &tag));
+        }
+        assert_ptr_equal(ring->rx.slot, &ring->slots[at]);
+        fab_shm_rx_advance(&ring->rx, 1);
+    }
+    assert_true(0 == buf[0] && SIZE_MAX == len && 0 == tag);
     free(ring);
 }
 
@@ -488,7 +553,7 @@ static struct model {
     int num_messages;
     size_t len[MAX_MESSAGES];
     bool sleeps;
-    bool takes;     /* short messages, by fab_shm_rx_take_short() */
+    bool takes;     /* messages past the poll, by ring_take() */
     unsigned kinds; /* of steps at which sides are switched: those that matter for the scenario */
     /* the schedule: at each step which side ran, and whether the other could have */
     uint8_t choice[MAX_STEPS];
@@ -740,6 +805,8 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_stale_words),
       cmocka_unit_test(test_skipped_slot_keeps_no_old_word),
       cmocka_unit_test(test_take_short),
+      cmocka_unit_test(test_take_any),
+      cmocka_unit_test(test_take_malformed),
       cmocka_unit_test(test_malformed),
       cmocka_unit_test(test_bad_tail),
       cmocka_unit_test(test_two_threads),
