@@ -143,6 +143,52 @@ static __attribute__((noinline)) int do_periodic(fab_shm_domain_t *dom)
     return 0 == dom->pass % FAB_SHM_CLOCK_PASSES ? fab_shm_tick(dom) : 0;
 }
 
+/* The end of a poll: what else there is to do. Not inline, as it is seldom. */
+static __attribute__((noinline)) int poll_rest(fab_shm_domain_t *dom)
+{
+    int events = 0;
+
+    if (NULL != dom->rma) {
+        events += fab_shm_rma_progress(dom);
+    }
+    /* a process helps others only if it has nothing to fetch itself */
+    if (0 != dom->num_exposed && NULL == dom->rma) {
+        events += fab_shm_coop_help(dom);
+    }
+    if (0 == dom->pass % FAB_SHM_SWEEP_PASSES) {
+        events += do_periodic(dom);
+    }
+    return events;
+}
+
+static inline bool has_rest(fab_shm_domain_t *dom)
+{
+    return 0 == ++dom->pass % FAB_SHM_SWEEP_PASSES || NULL != dom->rma || 0 != dom->num_exposed;
+}
+
+static inline uint32_t next_hot(const fab_shm_domain_t *dom, uint32_t at)
+{
+    return at + 1 < dom->num_hot ? at + 1 : 0;
+}
+
+/*
+ * The hot ring at this place has a message: deliver it, and what the next n - 1 rings have.  Not
+ * inline: an empty poll needs no saved registers.
+ */
+static __attribute__((noinline)) int poll_from(fab_shm_domain_t *dom, uint32_t at, uint32_t n)
+{
+    int events = deliver(dom, dom->hot[at]);
+
+    while (--n > 0 && !dom->fab->must_return) {
+        at = next_hot(dom, at);
+        if (fab_shm_rx_is_ready(&dom->hot[at]->rx)) {
+            events += deliver(dom, dom->hot[at]);
+        }
+    }
+    dom->hot_at = at;
+    return has_rest(dom) ? events + poll_rest(dom) : events;
+}
+
 /*
  * Poll the hot rings in turn.  If a handler ends the poll early, as the completion of a blocking
  * receive does, the next poll continues with the next ring.
@@ -151,32 +197,14 @@ int fab_shm_poll(void *domain)
 {
     fab_shm_domain_t *dom = domain;
     uint32_t at = dom->hot_at;
-    int events = 0;
 
     for (uint32_t n = dom->num_hot; n > 0; n--) {
-        fab_shm_in_t *in;
-
-        at = at + 1 < dom->num_hot ? at + 1 : 0;
-        in = dom->hot[at];
-        if (fab_shm_rx_is_ready(&in->rx)) {
-            events += deliver(dom, in);
-            if (dom->fab->must_return) {
-                break;
-            }
+        at = next_hot(dom, at);
+        if (__builtin_expect(fab_shm_rx_is_ready(&dom->hot[at]->rx), 0)) {
+            return poll_from(dom, at, n);
         }
     }
-    dom->hot_at = at;
-    if (__builtin_expect(NULL != dom->rma, 0)) {
-        events += fab_shm_rma_progress(dom);
-    }
-    /* a process helps others only if it has nothing to fetch itself */
-    if (__builtin_expect(0 != dom->num_exposed, 0) && NULL == dom->rma) {
-        events += fab_shm_coop_help(dom);
-    }
-    if (__builtin_expect(0 == ++dom->pass % FAB_SHM_SWEEP_PASSES, 0)) {
-        events += do_periodic(dom);
-    }
-    return events;
+    return __builtin_expect(has_rest(dom), 0) ? poll_rest(dom) : 0;
 }
 
 int fab_shm_progress(fab_domain_t *domain)
