@@ -300,42 +300,46 @@ static inline bool is_fast_way(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer, f
                        len <= max && mca_pml_tm_comm_is_sender(tmc, peer, source));
 }
 
-/* A message that the receive could take whole is in the user's buffer. */
+/* A message that the receive could take whole is in the user's buffer. key: its source and tag. */
 static inline __attribute__((always_inline)) void receive_end(mca_pml_tm_recv_request_t *req,
-                                                              fab_hdr_t hdr, size_t len)
+                                                              uint64_t key, size_t len)
 {
     ompi_status_public_t *status = &req->req_recv.req_base.req_ompi.req_status;
 
-    status->MPI_SOURCE = (int32_t) ((hdr.tag & mca_pml_tm.match_mask) >> 32);
-    status->MPI_TAG = mca_pml_tm_tag_tag(hdr.tag);
+    status->MPI_SOURCE = (int32_t) (key >> 32);
+    status->MPI_TAG = (int32_t) (uint32_t) key;
     status->_ucount = len;
     mca_pml_tm_done(&req->core);
 }
 
-/* A short message has found its receive. */
+/*
+ * A short message has found its receive.  It has no app_ctx, and of its tag the key is enough: what
+ * is left of its header needs no memory.
+ */
 static inline __attribute__((always_inline)) void receive_short(mca_pml_tm_recv_request_t *req,
-                                                                fab_peer_t *peer, fab_hdr_t hdr,
+                                                                fab_peer_t *peer, uint64_t key,
                                                                 const void *data, size_t len)
 {
     if (OPAL_UNLIKELY(NULL == req->data || len > req->capacity)) {
-        mca_pml_tm_recv_eager(req, peer, hdr, data, len);
+        mca_pml_tm_recv_eager(req, peer, fab_hdr(FAB_AM_EAGER, key, 0), data, len);
         return;
     }
     fab_copy_short(req->data, data, len);
-    receive_end(req, hdr, len);
+    receive_end(req, key, len);
 }
 
 /* The same out of line, for less common cases. */
 static NOINLINE void receive_short_late(mca_pml_tm_recv_request_t *req, fab_peer_t *peer,
-                                        fab_hdr_t hdr, const void *data, size_t len)
+                                        uint64_t key, const void *data, size_t len)
 {
-    receive_short(req, peer, hdr, data, len);
+    receive_short(req, peer, key, data, len);
 }
 
 /* Keep a short message for which there is no receive: an inlined msg_store(). */
-static inline void keep_short(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
+static inline void keep_short(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, uint64_t tag,
                               const void *data, size_t len, uint64_t key)
 {
+    const fab_hdr_t hdr = fab_hdr(FAB_AM_EAGER, tag, 0);
     mca_pml_tm_msg_t *msg = mca_pml_tm.msg_cache;
 
     if (OPAL_UNLIKELY(NULL == msg || tmc->is_coll_revoked)) {
@@ -355,25 +359,26 @@ static inline void keep_short(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_
 }
 
 /* A short message that does not fit the oldest receive. */
-static NOINLINE void msg_short_any(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
+static NOINLINE void msg_short_any(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, uint64_t tag,
                                    const void *data, size_t len)
 {
-    uint64_t key = hdr.tag & mca_pml_tm.match_mask;
+    uint64_t key = tag & mca_pml_tm.match_mask;
     fab_match_recv_t *recv;
 
-    if (OPAL_UNLIKELY(OMPI_ANY_TAG == mca_pml_tm_tag_tag(hdr.tag))) {
-        msg_eager_any(peer, hdr, data, len); /* reports what is wrong */
+    if (OPAL_UNLIKELY(OMPI_ANY_TAG == mca_pml_tm_tag_tag(tag))) {
+        /* reports what is wrong */
+        msg_eager_any(peer, fab_hdr(FAB_AM_EAGER, tag, 0), data, len);
         return;
     }
     recv = fab_match_has_others(&tmc->match)
                ? fab_match_arrive(&tmc->match, (int32_t) (key >> 32), (int32_t) (uint32_t) key)
                : NULL;
     if (OPAL_LIKELY(NULL == recv)) {
-        keep_short(tmc, peer, hdr, data, len, key);
+        keep_short(tmc, peer, tag, data, len, key);
         return;
     }
     ++mca_pml_tm.counters.expected;
-    receive_short_late(mca_pml_tm_recv_of((fab_offload_recv_t *) recv), peer, hdr, data, len);
+    receive_short_late(mca_pml_tm_recv_of((fab_offload_recv_t *) recv), peer, key, data, len);
 }
 
 /* A message that is not short, or that cannot take the fast path. */
@@ -399,7 +404,7 @@ static NOINLINE void msg_longer(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hd
         return;
     }
     memcpy(req->data, data, len);
-    receive_end(req, hdr, len);
+    receive_end(req, key, len);
 }
 
 /*
@@ -421,11 +426,11 @@ void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
     }
     recv = fab_match_arrive_first(&tmc->match, key);
     if (OPAL_UNLIKELY(NULL == recv)) {
-        msg_short_any(tmc, peer, hdr, data, len);
+        msg_short_any(tmc, peer, hdr.tag, data, len);
         return;
     }
     ++mca_pml_tm.counters.expected;
-    receive_short(mca_pml_tm_recv_of((fab_offload_recv_t *) recv), peer, hdr, data, len);
+    receive_short(mca_pml_tm_recv_of((fab_offload_recv_t *) recv), peer, key, data, len);
 }
 
 void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
@@ -497,7 +502,8 @@ void mca_pml_tm_msg_receive(mca_pml_tm_msg_t *msg, mca_pml_tm_recv_request_t *re
     if (OPAL_LIKELY(FAB_AM_EAGER == msg->hdr.id && 0 == msg->hdr.app_ctx &&
                     msg->data_len <= FAB_COPY_SHORT_MAX && NULL == mca_pml_tm.engine &&
                     0 != (mca_pml_tm.fast & PML_TM_FAST_RECV))) {
-        receive_short_late(req, msg->peer, msg->hdr, msg->data, msg->data_len);
+        receive_short_late(req, msg->peer, msg->hdr.tag & mca_pml_tm.match_mask, msg->data,
+                           msg->data_len);
     } else if (FAB_AM_RNDV == msg->hdr.id) {
         mca_pml_tm_recv_rndv(req, msg->peer, msg->hdr, (const fab_rndv_t *) msg->data,
                              msg->data + sizeof(fab_rndv_t), msg->data_len - sizeof(fab_rndv_t));
