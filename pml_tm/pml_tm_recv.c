@@ -231,20 +231,12 @@ static inline void recv_begin(mca_pml_tm_recv_request_t *req, void *buf, size_t 
     req->capacity = count * datatype->super.size;
 }
 
-static NOINLINE void recv_match_any(mca_pml_tm_recv_request_t *req)
+/* Posted as any other. Called last: the short way saves no registers for it. */
+static NOINLINE int irecv_match_any(mca_pml_tm_recv_request_t *req)
 {
     recv_match(req);
     mca_pml_tm_complete_done();
-}
-
-/* At the end of the short list, or as any other. */
-static inline void recv_post_short(mca_pml_tm_recv_request_t *req, int src, int tag,
-                                   ompi_communicator_t *comm)
-{
-    if (OPAL_UNLIKELY(
-            !fab_match_post_short(&mca_pml_tm_comm(comm)->match, &req->offload.match, src, tag))) {
-        recv_match_any(req);
-    }
+    return OMPI_SUCCESS;
 }
 
 static NOINLINE int irecv_any(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
@@ -296,9 +288,11 @@ static NOINLINE int irecv_alone(void *buf, size_t count, ompi_datatype_t *dataty
     OBJ_RETAIN(comm);
     recv_begin(req, buf, count, datatype, src, tag, comm);
     req->core.is_private = false;
-    recv_post_short(req, src, tag, comm);
     *request = &req->req_recv.req_base.req_ompi;
-    return OMPI_SUCCESS;
+    return OPAL_LIKELY(
+               fab_match_post_short(&mca_pml_tm_comm(comm)->match, &req->offload.match, src, tag))
+               ? OMPI_SUCCESS
+               : irecv_match_any(req);
 }
 
 /* Two functions, so that neither pays for the registers that the other needs. */

@@ -22,20 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * The bits of a key that a pattern names: [match_pattern()].  The others are ones in the pattern's
- * own key.
- */
-static const uint64_t pattern_named[4] = {~0ull, 0xffffffffull << 32, 0xffffffffull, 0};
-
 /* Out of line, so that the common path need not save registers. */
 #define NOINLINE __attribute__((noinline))
-
-/* Bit 0: any tag; bit 1: any source. */
-static inline unsigned match_pattern(int32_t source, int32_t tag)
-{
-    return (unsigned) (FAB_MATCH_ANY == source) << 1 | (unsigned) (FAB_MATCH_ANY == tag);
-}
 
 /* ---- the index ---------------------------------------------------------- */
 
@@ -231,14 +219,6 @@ static void index_unlink(fab_match_index_t *index, fab_match_link_t *link)
 
 /* ---- posted receives ---------------------------------------------------- */
 
-void fab_match_short_widen(fab_match_short_t *list, uint32_t at, int32_t source, int32_t tag)
-{
-    const uint64_t named = pattern_named[match_pattern(source, tag)];
-
-    list->key[at] &= named;
-    list->mask[at] = named | FAB_MATCH_TAG_SIGN;
-}
-
 /* Without memory all receives go into the index. */
 static NOINLINE void short_make(fab_match_dom_t *dom)
 {
@@ -296,7 +276,7 @@ static fab_match_recv_t *short_search(fab_match_dom_t *dom, uint64_t key)
 static NOINLINE void posted_append(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source,
                                    int32_t tag)
 {
-    dom->npattern[match_pattern(source, tag)]++;
+    dom->npattern[fab_match_pattern(source, tag)]++;
     dom->short_max = 0;
     list_insert(&dom->posted_order, &recv->order);
     recv->where = FAB_MATCH_IN_INDEX;
@@ -324,7 +304,7 @@ static void posted_add(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t sou
 /* The receive has left the index: remove it from the order ring and the counts, too. */
 static void posted_forget(fab_match_dom_t *dom, fab_match_recv_t *recv)
 {
-    dom->npattern[match_pattern(recv->source, recv->tag)]--;
+    dom->npattern[fab_match_pattern(recv->source, recv->tag)]--;
     dom->posted_count--;
     if (dom->posted_count == dom->nshort && NULL != dom->posted_short) {
         dom->short_max = FAB_MATCH_SHORT_LEN;
@@ -350,7 +330,7 @@ static NOINLINE fab_match_recv_t *posted_take(fab_match_dom_t *dom, uint64_t key
             (0 != (pattern & 1) && 0 != (key & FAB_MATCH_TAG_SIGN))) {
             continue;
         }
-        at = index_find(&dom->posted_index, key | ~pattern_named[pattern]);
+        at = index_find(&dom->posted_index, key | ~fab_match_named(pattern));
         recv = NULL != *at ? container_of(*at, fab_match_recv_t, link) : NULL;
         if (NULL != recv && (NULL == best || recv->seq < best->seq)) {
             best_at = at;
@@ -560,7 +540,7 @@ static fab_match_msg_t *list_first_msg(const fab_match_list_t *list)
 /* The oldest message that fits, in a domain whose messages are filed. */
 static NOINLINE fab_match_msg_t *unexp_find_filed(fab_match_dom_t *dom, int32_t source, int32_t tag)
 {
-    const unsigned pattern = match_pattern(source, tag);
+    const unsigned pattern = fab_match_pattern(source, tag);
     fab_match_link_t *link;
 
     if (3 == pattern) {
@@ -692,7 +672,7 @@ static inline fab_match_msg_t *unexp_take(fab_match_dom_t *dom, int32_t source, 
 {
     fab_match_msg_t *msg;
 
-    if (0 == match_pattern(source, tag) && !dom->has_by_source && !dom->has_by_tag) {
+    if (0 == fab_match_pattern(source, tag) && !dom->has_by_source && !dom->has_by_tag) {
         const uint64_t key = fab_match_key(source, tag);
 
         return 0 == dom->nunfiled ? take_exact(dom, key)

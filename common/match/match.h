@@ -68,9 +68,6 @@ void fab_match_post_new(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t so
  */
 fab_match_recv_t *fab_match_arrive(fab_match_dom_t *dom, int32_t source, int32_t tag);
 
-/* For match_inl.h: as below, when the entry at this place of the short list may have a wildcard. */
-void fab_match_short_widen(fab_match_short_t *list, uint32_t at, int32_t source, int32_t tag);
-
 /* Queue a message for which fab_match_arrive() found no receive, with no post in between. */
 void fab_match_add_msg(fab_match_dom_t *dom, fab_match_msg_t *msg, int32_t source, int32_t tag);
 

@@ -16,6 +16,20 @@ static inline uint64_t fab_match_key(int32_t source, int32_t tag)
     return (uint64_t) (uint32_t) source << 32 | (uint32_t) tag;
 }
 
+/* Bit 0: any tag; bit 1: any source. */
+static inline unsigned fab_match_pattern(int32_t source, int32_t tag)
+{
+    return (unsigned) (FAB_MATCH_ANY == source) << 1 | (unsigned) (FAB_MATCH_ANY == tag);
+}
+
+/* The bits of a key that a pattern names.  The others are ones in the pattern's own key. */
+static inline uint64_t fab_match_named(unsigned pattern)
+{
+    static const uint64_t named[4] = {~0ull, 0xffffffffull << 32, 0xffffffffull, 0};
+
+    return named[pattern];
+}
+
 /* The place in the short list of the i-th entry after the oldest. */
 static inline uint32_t fab_match_short_place(const fab_match_dom_t *dom, uint32_t i)
 {
@@ -44,7 +58,9 @@ static inline bool fab_match_short_append(fab_match_dom_t *dom, fab_match_recv_t
     recv->link.key = list->key[at] = fab_match_key(source, tag);
     list->mask[at] = ~0ull;
     if (__builtin_expect((source | tag) < 0, 0)) { /* a wildcard, or an internal tag */
-        fab_match_short_widen(list, at, source, tag);
+        const uint64_t named = fab_match_named(fab_match_pattern(source, tag));
+        list->key[at] &= named;
+        list->mask[at] = named | FAB_MATCH_TAG_SIGN;
     }
     list->recv[at] = recv;
     recv->seq = dom->seq++;
