@@ -92,6 +92,9 @@ typedef struct mca_pml_tm {
     fab_t *fab;
     unsigned fast; /* PML_TM_FAST_*: those in use */
     mca_pml_tm_idle_t idle;
+    /* a blocking receive looks so often at its sender's ring before it is posted */
+    unsigned looks;
+    bool is_pausing; /* with a pause between two of them */
     /* processors that the job's processes on this host share, if params.wait is auto */
     double cpus;
     atomic_uint thread_polls;    /* empty polls of Open MPI's progress, with threads */
@@ -302,7 +305,7 @@ void mca_pml_tm_show_paths(void);
 /* Fail the peer because of a malformed message; `what` names the fault. */
 void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what);
 
-/* Set mca_pml_tm.idle, by params.wait. */
+/* Set mca_pml_tm.idle, by params.wait, and what follows from it. */
 void mca_pml_tm_choose_idle(void);
 
 /*

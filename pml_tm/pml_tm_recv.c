@@ -347,12 +347,6 @@ static int recv_wait_and_free(mca_pml_tm_recv_request_t *req, ompi_status_public
 
 /* ---- the short way of a blocking receive -------------------------------- */
 
-/*
- * Looks at the sender's ring before the receive is posted and all else polled, six instructions
- * each: what comes in that time is taken without a request, too.
- */
-enum { LOOKS = 100 };
-
 /* What a blocking receive is about. */
 typedef struct wanted {
     void *buf; /* of the call, not yet at the type's lower bound */
@@ -396,9 +390,9 @@ take_from_ring(take_t which, const wanted_t *wanted, unsigned looks, ompi_status
     }
     want = mca_pml_tm_tag(tmc->context, (uint32_t) wanted->src, is_any_tag ? 0 : wanted->tag,
                           mca_pml_tm.source_bits);
-    if (OPAL_UNLIKELY(TAKE_SHORT == which
-                          ? !fab_recv_short(peer, looks, want, mask, buf, &len, &tag)
-                          : !fab_recv_any(peer, want, mask, buf, &len, &tag))) {
+    if (OPAL_UNLIKELY(TAKE_SHORT == which ? !fab_recv_short(peer, looks, mca_pml_tm.is_pausing,
+                                                            want, mask, buf, &len, &tag)
+                                          : !fab_recv_any(peer, want, mask, buf, &len, &tag))) {
         return false;
     }
     ++mca_pml_tm.counters.expected;
@@ -585,10 +579,9 @@ static NOINLINE int recv_alone(void *buf, size_t count, ompi_datatype_t *datatyp
 {
     const wanted_t wanted = {buf, count, datatype, src, tag, comm};
     const bool is_turn = is_poll_due();
-    unsigned looks = OPAL_LIKELY(PML_TM_SPIN == mca_pml_tm.idle) ? LOOKS : 1;
     mca_pml_tm_msg_t *msg;
 
-    if (OPAL_LIKELY(recv_take(&wanted, is_turn ? 0 : looks, &msg, status))) {
+    if (OPAL_LIKELY(recv_take(&wanted, is_turn ? 0 : mca_pml_tm.looks, &msg, status))) {
         mca_pml_tm.polls_left -= !is_turn;
         return MPI_SUCCESS;
     }

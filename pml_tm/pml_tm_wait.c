@@ -36,6 +36,9 @@ enum {
     POLLS_PER_LOCK = 16,    /* with threads, while the lock is held: 0.3 us */
     POLLS_AT_FIRST = 64,    /* the same, of a blocking receive that has just been posted */
     LOCKS_BEFORE_YIELD = 4, /* with threads that have a processor each */
+    PAUSE_MAX_NS = 32,      /* of one that is worth it: measured with 25 */
+    LOOKS_NS = 500,         /* about as long as an answer takes */
+    LOOK_NS = 1,            /* nine instructions */
 };
 
 /* ---- waiting ------------------------------------------------------------ */
@@ -62,21 +65,41 @@ static unsigned choose_max_thread_waits(double cpus)
     return share < 1 ? 1 : (unsigned) share;
 }
 
-void mca_pml_tm_choose_idle(void)
+/*
+ * A blocking receive looks at its sender's ring for LOOKS_NS: what comes in that time needs no
+ * request.  A pause between two looks leaves more of the processor to another hardware thread,
+ * which may be the sender's; a long one would delay the message.  Between the polls of other waits
+ * there is none: nothing was gained by it.
+ */
+static void choose_looks(void)
+{
+    const unsigned pause_ns = (unsigned) fab_cpu_pause_ns();
+    const bool is_alone = PML_TM_SPIN == mca_pml_tm.idle;
+
+    mca_pml_tm.is_pausing = is_alone && pause_ns <= PAUSE_MAX_NS;
+    mca_pml_tm.looks = is_alone ? LOOKS_NS / (LOOK_NS + mca_pml_tm.is_pausing * pause_ns) : 1;
+}
+
+static mca_pml_tm_idle_t choose_idle(double cpus)
 {
     const char *wait = mca_pml_tm.params.wait;
+
+    if (0 == strcmp(wait, "spin")) {
+        return PML_TM_SPIN;
+    }
+    if (0 == strcmp(wait, "yield")) {
+        return PML_TM_YIELD;
+    }
+    return 0 == strcmp(wait, "sleep") ? PML_TM_SLEEP : choose_by_cpus(cpus);
+}
+
+void mca_pml_tm_choose_idle(void)
+{
     double cpus = fab_cpus("");
 
     mca_pml_tm.max_thread_waits = choose_max_thread_waits(cpus);
-    if (0 == strcmp(wait, "spin")) {
-        mca_pml_tm.idle = PML_TM_SPIN;
-    } else if (0 == strcmp(wait, "yield")) {
-        mca_pml_tm.idle = PML_TM_YIELD;
-    } else if (0 == strcmp(wait, "sleep")) {
-        mca_pml_tm.idle = PML_TM_SLEEP;
-    } else {
-        mca_pml_tm.idle = choose_by_cpus(cpus);
-    }
+    mca_pml_tm.idle = choose_idle(cpus);
+    choose_looks();
 }
 
 void mca_pml_tm_yield(void)

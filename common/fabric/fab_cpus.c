@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fabric/fab_clock.h"
+
 enum { MAX_CPUS = 1 << 14 };
 
 /* Add the processors that a process may run on to the set. */
@@ -153,4 +155,20 @@ double fab_cpus(const char *root)
     double quota = find_quota(root);
 
     return affinity > 0 && affinity < quota ? affinity : quota;
+}
+
+uint64_t fab_cpu_pause_ns(void)
+{
+    enum { TIMES = 5, PAUSES = 64 };
+    uint64_t least = UINT64_MAX;
+
+    for (int i = 0; i < TIMES; ++i) {
+        uint64_t time = fab_now_ns();
+        for (int k = 0; k < PAUSES; ++k) {
+            fab_cpu_pause();
+        }
+        time = fab_now_ns() - time;
+        least = time < least ? time : least;
+    }
+    return least / PAUSES;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How many processors the job's processes on this host share, so that a waiting process knows
- * whether others need its processor.
+ * whether others need its processor; and how a loop that polls leaves more of a processor to
+ * another hardware thread of it.
  */
 #ifndef FAB_CPUS_H
 #define FAB_CPUS_H
@@ -16,5 +17,18 @@
  * root: "", or a directory with proc/self/cgroup and sys/fs/cgroup in it, for tests.
  */
 FAB_EXPORT double fab_cpus(const char *root);
+
+/* One pass of a loop that waits for another processor. */
+static inline void fab_cpu_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* How long that takes, which differs much between processors. Measured, for some 10 us. */
+FAB_EXPORT uint64_t fab_cpu_pause_ns(void);
 
 #endif /* FAB_CPUS_H */

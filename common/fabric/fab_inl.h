@@ -7,6 +7,7 @@
 
 #include "fabric/fab.h"
 #include "fabric/fab_counters.h"
+#include "fabric/fab_cpus.h"
 #include "shm/shm_ring_inl.h"
 
 /*
@@ -39,14 +40,14 @@ static inline bool fab_send_any(fab_peer_t *peer, fab_hdr_t hdr, const void *buf
 
 /*
  * Take the next message of the peer, past its handler: if it is there, or comes while it is looked
- * for so many times, is FAB_AM_EAGER with no app_ctx, has at most *len bytes and no more than
- * FAB_SHORT_MAX, and a tag of which the bits of mask are those of want. Then *len bytes of it are
- * at buf. False: nothing was done.
+ * for so many times (with pauses in between, or without), is FAB_AM_EAGER with no app_ctx, has at
+ * most *len bytes and no more than FAB_SHORT_MAX, and a tag of which the bits of mask are those of
+ * want. Then *len bytes of it are at buf. False: nothing was done.
  */
 static inline __attribute__((always_inline)) bool fab_recv_short(fab_peer_t *peer, unsigned looks,
-                                                                 uint64_t want, uint64_t mask,
-                                                                 void *buf, size_t *len,
-                                                                 uint64_t *tag)
+                                                                 bool is_pausing, uint64_t want,
+                                                                 uint64_t mask, void *buf,
+                                                                 size_t *len, uint64_t *tag)
 {
     fab_shm_rx_t *rx;
 
@@ -60,6 +61,9 @@ static inline __attribute__((always_inline)) bool fab_recv_short(fab_peer_t *pee
     while (!fab_shm_rx_is_ready(rx)) {
         if (0 == --looks) {
             return false;
+        }
+        if (is_pausing) {
+            fab_cpu_pause();
         }
     }
     if (!fab_shm_rx_take_short(rx, FAB_AM_EAGER, want, mask, buf, len, tag)) {
