@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# All checks of pml_tm, as macros that serve in two places: the stand-alone configure.ac beside this file, and the configure of
-# Open MPI when packaging/into_openmpi has copied this tree to ompi/mca/pml/tm of its source (MCA_ompi_pml_tm_CONFIG at the end).
+# All checks of pml_tm, as macros that serve in two places: the stand-alone configure.ac beside this
+# file, and the configure of Open MPI when packaging/into_openmpi has copied this tree to
+# ompi/mca/pml/tm of its source (MCA_ompi_pml_tm_CONFIG at the end).
 #
-# What a check does not find goes to TM_MISSING with the package that has it; TM_REPORT_MISSING ends configure with the whole
-# list, so that one run names everything there is to install.
+# What a check does not find goes to TM_MISSING with the package that has it; TM_REPORT_MISSING ends
+# configure with the whole list, so that one run names everything there is to install.
 
 # Also in pml_tm/pml_tm_compat.h; test/build/sources.sh compares.
 m4_define([TM_VERSION_STRING], [0.1.0])
@@ -50,8 +51,9 @@ AC_DEFUN([TM_CHECK_SYSTEM], [
 ])
 
 # TM_CHECK_VERBS
-# The provider verbs: built where there is libibverbs of rdma-core 35 (2021) or later, unless --without-verbs.  Sets
-# TM_VERBS_CPPFLAGS, TM_VERBS_LIBS and tm_have_verbs.  With librdmacm, iWARP as well.
+# The provider verbs: built where there is libibverbs of rdma-core 35 (2021) or later, unless
+# --without-verbs.  Sets TM_VERBS_CPPFLAGS, TM_VERBS_LIBS and tm_have_verbs.  With librdmacm, iWARP
+# as well.
 AC_DEFUN([TM_CHECK_VERBS], [
     AC_ARG_WITH([verbs],
         [AS_HELP_STRING([--without-verbs], [leave the provider verbs (InfiniBand, RoCE, iWARP) out; --with-verbs: fail without it])],
@@ -61,12 +63,12 @@ AC_DEFUN([TM_CHECK_VERBS], [
           [AC_CHECK_HEADER([infiniband/verbs.h],
                [AC_CHECK_LIB([ibverbs], [ibv_is_fork_initialized], [tm_have_verbs=yes], [])])])
     AS_CASE([$tm_with_verbs/$tm_have_verbs],
-        [no/no], [tm_verbs="no (--without-verbs): one host only"],
+        [no/no], [tm_verbs="no (--without-verbs): TCP between hosts"],
         [*/yes], [tm_verbs=yes
                   AC_CHECK_TYPE([struct ibv_tmh], [tm_verbs="yes, with tag matching"], [],
                                 [[#include <infiniband/verbs.h>
                                   #include <infiniband/tm_types.h>]])],
-        [check/no], [tm_verbs="no: one host only (package libibverbs-dev, version 35 or later)"],
+        [check/no], [tm_verbs="no: TCP between hosts (package libibverbs-dev, version 35 or later)"],
         [TM_MISSING([libibverbs not found, asked for by --with-verbs: install libibverbs-dev, version 35 or later])])
     AS_IF([test $tm_have_verbs = yes],
           [TM_VERBS_CPPFLAGS=-DFAB_HAVE_VERBS=1 TM_VERBS_LIBS=-libverbs
@@ -100,8 +102,8 @@ AC_DEFUN([TM_OMPI_PATH], [
 ])
 
 # TM_CHECK_OMPI
-# Find an installed Open MPI with its developer headers.  Sets TM_OMPI_CPPFLAGS, TM_OMPI_LDFLAGS, TM_MPI_LIBS, TM_PAL_LIBS and
-# tm_ompi_pkglibdir.
+# Find an installed Open MPI with its developer headers.  Sets TM_OMPI_CPPFLAGS, TM_OMPI_LDFLAGS,
+# TM_MPI_LIBS, TM_PAL_LIBS and tm_ompi_pkglibdir.
 AC_DEFUN([TM_CHECK_OMPI], [
     AC_ARG_WITH([ompi],
         [AS_HELP_STRING([--with-ompi=PREFIX],
@@ -124,7 +126,8 @@ AC_DEFUN([TM_CHECK_OMPI], [
     TM_OMPI_PATH([pkglibdir], [tm_ompi_pkglibdir], [$tm_ompi_libdir/openmpi])
     TM_OMPI_PATH([bindir], [tm_ompi_bindir], [$tm_ompi_prefix/bin])
 
-    # Warnings inside Open MPI's headers are not ours to mend: they are system headers to the compiler.
+    # Warnings inside Open MPI's headers are not ours to mend: they are system headers to the
+    # compiler.
     TM_OMPI_CPPFLAGS="-isystem $tm_ompi_pkgincludedir"
     AS_IF([test "$tm_ompi_incdir" != /usr/include],
           [TM_OMPI_CPPFLAGS="$TM_OMPI_CPPFLAGS -isystem $tm_ompi_incdir"])
@@ -179,7 +182,8 @@ AC_DEFUN([TM_CHECK_OMPI_VERSION], [
 ])
 
 # TM_CHECK_OMPI_HEADERS
-# An installed Open MPI 5.0 (5.0.7 at least) lacks headers that its others include: common/ompi5_headers/ has them.
+# An installed Open MPI 5.0 (5.0.7 at least) lacks headers that its others include:
+# common/ompi5_headers/ has them.
 AC_DEFUN([TM_CHECK_OMPI_HEADERS], [
     AS_IF([test $tm_ompi_series = 5.0], [
         AC_MSG_CHECKING([for Open MPI's thread headers])
@@ -194,8 +198,8 @@ AC_DEFUN([TM_CHECK_OMPI_HEADERS], [
 ])
 
 # TM_CHECK_OMPI_USABLE
-# The headers must compile, which takes those of hwloc (and PMIx) if Open MPI was built with external ones, and the libraries
-# must link.
+# The headers must compile, which takes those of hwloc (and PMIx) if Open MPI was built with
+# external ones, and the libraries must link.
 AC_DEFUN([TM_CHECK_OMPI_USABLE], [
     AC_MSG_CHECKING([whether Open MPI's developer headers compile])
     AC_LANG_CONFTEST([AC_LANG_PROGRAM([[
@@ -225,8 +229,8 @@ AC_DEFUN([TM_CHECK_OMPI_USABLE], [
                [*/no], [TM_MISSING([PMIx not found, which Open MPI's headers include: install libpmix-dev and pkg-config])],
                [TM_MISSING([Open MPI's developer headers do not compile: see config.log; is --with-ompi=PREFIX the right one?])])])
 
-    # Named one by one, libopen-pal above all: the loader checks no version, but the SONAME of libopen-pal differs between
-    # the series, and so a component of one is not loaded by the other.
+    # Named one by one, libopen-pal above all: the loader checks no version, but the SONAME of
+    # libopen-pal differs between the series, and so a component of one is not loaded by the other.
     TM_PAL_LIBS="-lopen-pal"
     AS_IF([test $tm_ompi_series = 4.1], [TM_MPI_LIBS="-lmpi -lopen-rte"], [TM_MPI_LIBS="-lmpi $tm_pmix_LDFLAGS -lpmix"])
     LIBS="$TM_PAL_LIBS $tm_save_LIBS"
@@ -243,8 +247,8 @@ AC_DEFUN([TM_CHECK_OMPI_USABLE], [
 ])
 
 # TM_CHECK_HWLOC
-# The provider verbs asks hwloc which device is near: Open MPI's own copy, which is in libopen-pal, or the one that it was built
-# with.  Sets TM_HWLOC_LIBS.
+# The provider verbs asks hwloc which device is near: Open MPI's own copy, which is in libopen-pal,
+# or the one that it was built with.  Sets TM_HWLOC_LIBS.
 AC_DEFUN([TM_CHECK_HWLOC], [
     TM_HWLOC_LIBS=
     tm_save_CPPFLAGS=$CPPFLAGS
@@ -338,7 +342,7 @@ pml_tm TM_VERSION_STRING
 "])
 ])
 
-# ---- inside the Open MPI tree ---------------------------------------------------------------------------------------------
+# ---- inside the Open MPI tree --------------------------------------------------------------------
 
 # MCA_ompi_pml_tm_CONFIG([action-if-can-build], [action-if-not])
 AC_DEFUN([MCA_ompi_pml_tm_CONFIG], [
@@ -346,8 +350,9 @@ AC_DEFUN([MCA_ompi_pml_tm_CONFIG], [
 
     tm_missing=
     TM_CHECK_SYSTEM
-    # The component and the library it shares with others are files of their own.  Open MPI's --enable-mca-dso machinery
-    # offers a macro for that (..._COMPILE_MODE), which yields an empty mode in 5.0; setting the variable works in both.
+    # The component and the library it shares with others are files of their own.  Open MPI's
+    # --enable-mca-dso machinery offers a macro for that (..._COMPILE_MODE), which yields an empty
+    # mode in 5.0; setting the variable works in both.
     AS_IF([test "$OPAL_ENABLE_DLOPEN_SUPPORT/$enable_shared" = 1/yes],
           [compile_mode=dso],
           [TM_MISSING([Open MPI is configured without dlopen support or shared libraries, and pml_tm can only be built as a plug-in])])

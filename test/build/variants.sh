@@ -30,7 +30,7 @@ variant()
     ) || exit 1
 }
 
-variant without-verbs 'no (--without-verbs): one host only' --without-verbs
+variant without-verbs 'no (--without-verbs): TCP between hosts' --without-verbs
 ! find without-verbs/inst -name '*.so' -exec readelf -dW {} + |
     grep -E 'NEEDED.*(ibverbs|rdmacm)' || fail 'verbs is there after all'
 variant without-rdmacm 'without iWARP' ac_cv_lib_rdmacm_rdma_create_id=no
