@@ -29,16 +29,21 @@ check()
     grep -aqE 'errors: 0$' "$dir/pan.out"
 }
 
-pids=()
+running=0 failed=0
+
+# end_one: until one more of them has ended.
+end_one()
+{
+    wait -n || failed=1
+    running=$((running - 1))
+}
 
 # later COMMAND...: run it beside as many others as there are processors.
 later()
 {
-    while (($(jobs -rp | wc -l) >= $(nproc))); do
-        sleep 0.2
-    done
+    ((running < $(nproc))) || end_one
     "$@" &
-    pids+=($!)
+    running=$((running + 1))
 }
 
 right()
@@ -74,7 +79,7 @@ later wrong "11 the youngest waiting receive is listed first" BUG=11
 ! check "12 a command older than the counters' modulus" NM=5 NR=2 NOTHER=0 NCANCEL=0 MOD=4 ||
     fail "not found: old counts"
 
-for pid in "${pids[@]}"; do
-    wait "$pid" || failed=1
+while ((running > 0)); do
+    end_one
 done
-((${failed-0} == 0)) || fail "see above"
+((failed == 0)) || fail "see above"
