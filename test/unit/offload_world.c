@@ -137,6 +137,7 @@ static void withdrawn(world_t *w, const fab_match_msg_t *msg, bool is_by_event)
     ref_msg_t *m = &w->rmsg[msg - w->msg];
 
     world_expect(w, REF_WAITING == m->state, "a message was given back that a receive has");
+    world_expect(w, m->is_asked_back, "a message was given back, and nobody asked for it");
     m->state = REF_FREE;
     ++w->withdrawn[is_by_event];
 }
@@ -449,10 +450,11 @@ static bool is_same(const fab_match_msg_t *msg, const void *ctx)
 
 void world_withdraw(world_t *w, unsigned i)
 {
-    const ref_msg_t *m = &w->rmsg[i];
-    const fab_match_msg_t *msg = fab_offload_withdraw(&w->scope[m->scope], m->source, m->tag,
-                                                      is_same, &w->msg[i]);
+    ref_msg_t *m = &w->rmsg[i];
+    const fab_match_msg_t *msg;
 
+    m->is_asked_back = true;
+    msg = fab_offload_withdraw(&w->scope[m->scope], m->source, m->tag, is_same, &w->msg[i]);
     if (NULL != msg) {
         world_expect(w, msg == &w->msg[i], "another message was given back");
         withdrawn(w, msg, false);

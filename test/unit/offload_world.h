@@ -65,6 +65,7 @@ typedef struct ref_msg {
     uint8_t state;
     uint8_t scope;
     bool by_device;
+    bool is_asked_back; /* its sender wants to withdraw it */
     int32_t source;
     int32_t tag;
     uint64_t order; /* of arrival */

@@ -232,6 +232,15 @@ static void test_withdrawn(void **state)
     ok();
     assert_int_equal(w.rrecv[0].state, REF_FREE);
     assert_int_equal(w.withdrawn[1], 0);
+    /* nobody asked for the next message in the same memory, which the device leaves unmatched */
+    world_post(&w, 1, 0, ANY, 7, LISTABLE);
+    execute_all();
+    world_other_path(&w, 1, 0, 7);
+    assert_true(world_message(&w, 0, 0, 1, 7, false));
+    execute_all();
+    world_poll(&w, 2);
+    ok();
+    assert_int_equal(w.rmsg[1].state, REF_WAITING);
     /* the device was quicker: the first goes then, the second is unexpected, and can go, too */
     start_parked();
     world_withdraw(&w, 1);
