@@ -76,9 +76,15 @@ runs 0 --short mpi/same mpi/good mpi/seldom
 grep -qE '^SKIP +mpi/same .*as when it passed' log || fail 'what has not changed runs again'
 require 'left to other turns: mpi/seldom' log
 require '1 passed, 0 failed, 1 skipped' log
-echo 'void other(void);' >tree/depended.h
+echo 'void nothing(void); // a comment' >tree/depended.h
 runs 0 --short mpi/same
-require '1 passed, 0 failed' log
+require '0 passed, 0 failed, 1 skipped' log
+for text in 'void other(void);' '// TEST: timeout=20'; do
+    runs 0 --record mpi/same
+    echo "$text" >>tree/depended.h
+    runs 0 --short mpi/same
+    require '1 passed, 0 failed' log
+done
 
 # Directives that would be ignored.
 for text in $'TEST: timeout=20\n# quick=yes' 'TEST timeout=20' 'TEST: unknown=1' \

@@ -277,6 +277,18 @@ select_short()
 
 tm_recorded=$TM_SRC/test/recorded
 
+# without_comments FILE: print it; of a C file not its comments, but what test/run reads of them.
+without_comments()
+{
+    case $1 in
+        *.[ch])
+            tm_directives "$1"
+            gcc -fpreprocessed -dD -E -P -x c "$1" 2>/dev/null || cat "$1"
+            ;;
+        *) cat "$1" ;;
+    esac
+}
+
 # case_hash NAME: print a hash of what this deterministic case depends on.
 case_hash()
 {
@@ -285,7 +297,11 @@ case_hash()
     (
         cd "$TM_SRC" || exit
         echo "$1"
-        find "${file#"$TM_SRC/"}" "${paths[@]}" -type f | LC_ALL=C sort -u | xargs sha1sum
+        find "${file#"$TM_SRC/"}" "${paths[@]}" -type f | LC_ALL=C sort -u |
+            while read -r file; do
+                echo "$file"
+                without_comments "$file"
+            done
     ) | sha1sum | cut -d ' ' -f 1
 }
 
