@@ -58,6 +58,8 @@ mutants=(
     '/^static inline bool must_park/,/^}/s/return .*/return false;/; s/^    if (by_device || !must_park(scope)) {/    if (by_device || scope->removing == 0) {/'
     "parked messages are in reverse order"
     's/list_insert(&scope->parked, &msg->order)/list_insert(scope->parked.next, \&msg->order)/'
+    "a withdrawal is remembered beyond its message"
+    '/^static fab_offload_event_t settle/,/^}/s/^        scope->withdrawn = NULL;.*//'
     "parked messages are forgotten" 's/^    scope_link(&engine->unpark, &scope->unpark);//'
 
     # Slots, commands, counts.
