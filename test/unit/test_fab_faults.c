@@ -377,6 +377,78 @@ static void test_item_again(void **state)
     assert_int_equal(world_run(1, false, again_body), 0);
 }
 
+typedef struct numbered {
+    fab_item_t item;
+    unsigned number;
+} numbered_t;
+
+static unsigned numbers_run[8]; /* in the order of running */
+static unsigned num_run;
+
+static int numbered_run(fab_item_t *item, fab_peer_t *peer)
+{
+    (void) peer;
+    numbers_run[num_run++] = ((const numbered_t *) item)->number;
+    return OPAL_SUCCESS;
+}
+
+static bool is_above(const fab_item_t *item, const void *ctx)
+{
+    return ((const numbered_t *) item)->number > *(const unsigned *) ctx;
+}
+
+static bool is_odd(const fab_item_t *item, const void *ctx)
+{
+    (void) ctx;
+    return 0 != ((const numbered_t *) item)->number % 2;
+}
+
+/* Takes back all that is queued behind it. */
+static int taking_run(fab_item_t *item, fab_peer_t *peer)
+{
+    const unsigned number = ((const numbered_t *) item)->number;
+
+    return NULL != fab_unqueue(peer, is_above, &number) ? OPAL_SUCCESS : OPAL_ERR_BAD_PARAM;
+}
+
+static void queue_numbered(numbered_t *items, unsigned num, fab_peer_t *peer)
+{
+    for (unsigned i = 0; i < num; i++) {
+        items[i] = (numbered_t){.item.fn = numbered_run, .number = i};
+        fab_queue(peer, &items[i].item);
+    }
+}
+
+/* Items that are taken back do not run, the others do, in order, also those of other peers. */
+static void unqueue_body(world_t *world)
+{
+    numbered_t items[5], other[1];
+    fab_peer_t *peer = world_peer(world, 0);
+
+    queue_numbered(items, 5, peer);
+    CHECK(&items[1].item == fab_unqueue(peer, is_odd, NULL));
+    CHECK(&items[3].item == items[1].item.next && NULL == items[3].item.next);
+    WORLD_UNTIL(!fab_has_queued(world->fab));
+    CHECK(3 == num_run && 0 == numbers_run[0] && 2 == numbers_run[1] && 4 == numbers_run[2]);
+
+    queue_numbered(items, 2, peer);
+    CHECK(NULL != fab_unqueue(peer, is_odd, NULL) && fab_has_queued(world->fab));
+    CHECK(NULL != fab_unqueue(peer, fab_item_is, &items[0].item));
+    CHECK(NULL == peer->pending && !fab_has_queued(world->fab));
+
+    queue_numbered(items, 5, peer);
+    items[0].item.fn = taking_run;
+    queue_numbered(other, 1, world_peer(world, 1));
+    WORLD_UNTIL(!fab_has_queued(world->fab));
+    CHECK(4 == num_run);
+}
+
+static void test_item_unqueue(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, unqueue_body), 0);
+}
+
 /* ---- rings -------------------------------------------------------------- */
 
 static int waiting_item_run(fab_item_t *item, fab_peer_t *peer)
@@ -809,27 +881,17 @@ static void test_nothing_left(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_providers),
-        cmocka_unit_test(test_other_build),
-        cmocka_unit_test(test_nothing_left),
-        cmocka_unit_test(test_cma_refused),
-        cmocka_unit_test(test_rma_errors),
-        cmocka_unit_test(test_single_copy_none),
-        cmocka_unit_test(test_cold_rings),
-        cmocka_unit_test(test_nonsense_in_ring),
-        cmocka_unit_test(test_rings_exhausted),
-        cmocka_unit_test(test_damaged_address),
-        cmocka_unit_test(test_no_memory_for_ring),
-        cmocka_unit_test(test_interrupted),
-        cmocka_unit_test(test_part_of_ring),
-        cmocka_unit_test(test_many_known),
-        cmocka_unit_test(test_killed_peer),
-        cmocka_unit_test(test_killed_during_rma),
-        cmocka_unit_test(test_killed_early),
-        cmocka_unit_test(test_orderly_leave),
-        cmocka_unit_test(test_needed_leave),
-        cmocka_unit_test(test_item_again),
-        cmocka_unit_test(test_no_memory_for_failures),
+        cmocka_unit_test(test_providers),          cmocka_unit_test(test_other_build),
+        cmocka_unit_test(test_nothing_left),       cmocka_unit_test(test_cma_refused),
+        cmocka_unit_test(test_rma_errors),         cmocka_unit_test(test_single_copy_none),
+        cmocka_unit_test(test_cold_rings),         cmocka_unit_test(test_nonsense_in_ring),
+        cmocka_unit_test(test_rings_exhausted),    cmocka_unit_test(test_damaged_address),
+        cmocka_unit_test(test_no_memory_for_ring), cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_part_of_ring),       cmocka_unit_test(test_many_known),
+        cmocka_unit_test(test_killed_peer),        cmocka_unit_test(test_killed_during_rma),
+        cmocka_unit_test(test_killed_early),       cmocka_unit_test(test_orderly_leave),
+        cmocka_unit_test(test_needed_leave),       cmocka_unit_test(test_item_unqueue),
+        cmocka_unit_test(test_item_again),         cmocka_unit_test(test_no_memory_for_failures),
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
