@@ -554,6 +554,7 @@ static struct model {
     size_t len[MAX_MESSAGES];
     bool sleeps;
     bool takes;     /* messages past the poll, by ring_take() */
+    uint32_t stale; /* slots of each message of the first lap, whose payload looks like words */
     unsigned kinds; /* of steps at which sides are switched: those that matter for the scenario */
     /* the schedule: at each step which side ran, and whether the other could have */
     uint8_t choice[MAX_STEPS];
@@ -643,6 +644,39 @@ static void model_start(enum side side, void (*fn)(void))
     model.is_done[side] = model.is_waiting[side] = false;
 }
 
+/* A message of n slots whose payload is full of words of the second lap. */
+static void send_words(ring_t *ring, uint32_t n)
+{
+    const uint64_t word = fab_shm_word(8, 1, 0, 2);
+    const size_t len = (n - 1) * sizeof(fab_shm_slot_t); /* 24 bytes in its last slot */
+    fab_shm_slot_t *slot = fab_shm_tx_reserve(&ring->tx, n);
+
+    for (size_t at = 0; at < len; at += sizeof(word)) {
+        memcpy((char *) fab_shm_payload(slot) + at, &word, sizeof(word));
+    }
+    fab_shm_tx_commit(&ring->tx, slot, fab_hdr(1, 0, 0), len, n);
+}
+
+/* Bring the ring, of 8 slots, to the position where the run begins. */
+static void model_lead_in(ring_t *ring, uint32_t start)
+{
+    uint32_t n;
+
+    for (uint32_t at = 0; at < start; at += n) {
+        fab_shm_msg_t msg = {0};
+        n = 0 != model.stale && at + model.stale <= 8 ? model.stale : 1;
+        if (n > 1) {
+            send_words(ring, n);
+        } else if (!ring_send(ring, at, 0, 0)) {
+            abort();
+        }
+        if (FAB_SHM_MESSAGE != fab_shm_rx_peek(&ring->rx, &msg)) {
+            abort();
+        }
+        fab_shm_rx_advance(&ring->rx, msg.slots);
+    }
+}
+
 /*
  * One run: follow the schedule as far as it goes, then prefer the sender. False: wrong, or nobody
  * can go on.
@@ -651,16 +685,7 @@ static bool model_run(int given, uint32_t start)
 {
     model.ring = ring_new(8);
     model.is_running = false;
-    for (uint32_t i = 0; i < start; i++) { /* to the position where the run begins */
-        if (!ring_send(model.ring, i, 0, 0)) {
-            abort();
-        }
-        fab_shm_msg_t msg = {0};
-        if (FAB_SHM_MESSAGE != fab_shm_rx_peek(&model.ring->rx, &msg)) {
-            abort();
-        }
-        fab_shm_rx_advance(&model.ring->rx, msg.slots);
-    }
+    model_lead_in(model.ring, start);
     model.is_wrong = model.is_asleep = false;
     model_start(SENDER, model_sender);
     model_start(RECEIVER, model_receiver);
@@ -734,6 +759,7 @@ static void model_pairs(uint32_t stride)
 static int model_setup(void **state)
 {
     (void) state;
+    model.stale = 0;
     model.stack[0] = malloc(STACK);
     model.stack[1] = malloc(STACK);
     return NULL == model.stack[0] || NULL == model.stack[1];
@@ -766,6 +792,18 @@ static void test_all_interleavings_taking(void **state)
     model.kinds = STEP_word | STEP_data;
     model_pairs(4);
     model.takes = false;
+}
+
+/* The slot behind a message held payload: it must be cleared before the message is visible. */
+static void test_all_interleavings_stale(void **state)
+{
+    (void) state;
+    model.runs = 0;
+    model.sleeps = false;
+    model.kinds = STEP_word;
+    for (model.stale = 3; model.stale > 1; model.stale--) {
+        model_pairs(1);
+    }
 }
 
 /* No message may be left behind when the receiver sleeps until the doorbell rings. */
@@ -813,6 +851,7 @@ int main(int argc, char **argv)
 #if !TEST_TSAN
       cmocka_unit_test_setup_teardown(test_all_interleavings_polling, model_setup, model_teardown),
       cmocka_unit_test_setup_teardown(test_all_interleavings_taking, model_setup, model_teardown),
+      cmocka_unit_test_setup_teardown(test_all_interleavings_stale, model_setup, model_teardown),
       cmocka_unit_test_setup_teardown(test_all_interleavings_sleeping, model_setup, model_teardown),
       cmocka_unit_test_setup_teardown(test_all_interleavings_when_full, model_setup,
                                       model_teardown),
