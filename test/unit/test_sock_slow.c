@@ -5,6 +5,7 @@
  *
  * TEST: sources=common/sock/sock.c,common/sock/sha256.c,common/sock/sock_ip.c,common/sock/sock_proof.c variants=asan,tsan ldflags=-Wl,--wrap=clock_gettime timeout=120
  */
+#include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -260,6 +261,10 @@ static void test_dropped(void **state)
     now_us += 70 * SECOND;
     proc_poll(&answering); /* all are silent */
     assert_int_equal(answering.strangers, 1);
+    for (int i = 0; i < FAB_SOCK_STRANGERS; i++) {
+        char byte;
+        assert_true(-1 == recv(fds[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT) && EAGAIN == errno);
+    }
     for (int i = 0; i < 100 && !is_over(&asking); i++) {
         proc_poll(&asking);
         now_us += SECOND;
