@@ -225,12 +225,13 @@ static int counting_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct 
     return rc;
 }
 
-static void count_posts(fab_peer_t *peer)
+static void replace_post_send(fab_peer_t *peer, int (*fn)(struct ibv_qp *, struct ibv_send_wr *,
+                                                          struct ibv_send_wr **))
 {
     struct ibv_context_ops *ops = &ep_of(peer)->conn->qp->context->ops;
 
     device_post_send = ops->post_send;
-    ops->post_send = counting_post_send;
+    ops->post_send = fn;
 }
 
 /* Every third is long, so not inline. */
@@ -275,7 +276,7 @@ static fab_peer_t *start_queue(world_t *world, ordered_t *seen)
     world_barrier(world);
     if (0 == world->rank) {
         connect_to(world, peer);
-        count_posts(peer);
+        replace_post_send(peer, counting_post_send);
         while (OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0)) {
         }
         for (uint32_t i = 0; i < QUEUED; i++) {
@@ -338,12 +339,58 @@ static void test_refused(void **state)
     assert_int_equal(world_run(2, false, refused_body), 0);
 }
 
+/* ---- credits that find no room ------------------------------------------ */
+
+static int refusals_left;
+
+/* In the place of the device's own: the queue is full for the first few calls. */
+static int full_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    if (refusals_left > 0) {
+        refusals_left--;
+        *bad = wr;
+        return ENOMEM;
+    }
+    return device_post_send(qp, wr, bad);
+}
+
+/* A process that only receives: credits that it could not return are returned later. */
+static void credits_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0, num = 3 * (uint64_t) fab_params.verbs_window;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    connect_to(world, peer);
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+    if (0 == world->rank) {
+        for (uint64_t i = 0; i < num; i++) {
+            WORLD_UNTIL(OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        }
+    } else {
+        replace_post_send(peer, full_post_send);
+        refusals_left = 5;
+        WORLD_UNTIL(1 + num == got);
+        CHECK(0 == refusals_left && fab_counters.verbs_credit_messages > 0);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_credits(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, credits_body), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_window),    cmocka_unit_test(test_hold),
         cmocka_unit_test(test_undrained), cmocka_unit_test(test_batch),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_credits),
     };
 
     world_use_providers("verbs");
