@@ -193,7 +193,7 @@ tm_choice()
 }
 
 # Of an MPI program the plain case with 2 ranks, that with 4 (or, without both, the first plain
-# one), and of all others one, by the choice. What a program is asked for by a word (threads: all,
+# one), those with 2 ranks that are marked as quick, and of all others one, by the choice. What a program is asked for by a word (threads: all,
 # probes, cancel) makes a program of its own. Sets short_cases.
 choose_of_program()
 {
@@ -212,6 +212,9 @@ choose_of_program()
         fi
     done
     [[ $taken != ' ' ]] || taken+="$first "
+    for name in "$@"; do
+        [[ ${case_np[$name]}/${case_quick[$name]} != 2/yes ]] || taken+="$name "
+    done
     for name in "$@"; do
         [[ $taken == *" $name "* ]] || others+=("$name")
     done
