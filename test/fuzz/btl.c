@@ -137,8 +137,8 @@ static void end_peer(fab_peer_t *peer, int fd)
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
-    uint8_t *memory = malloc(LEN), *local = malloc(GET_LEN);
-    uint64_t old;
+    const bool is_narrow = 0 != size % 2; /* the atomic operation, of 4 bytes */
+    uint8_t *memory = malloc(LEN), *local = malloc(GET_LEN), *old = malloc(is_narrow ? 4 : 8);
     struct mca_btl_base_registration_handle_t *mem = mca_btl_fabric_register_mem(
         NULL, NULL, memory, LEN,
         MCA_BTL_REG_FLAG_REMOTE_READ | MCA_BTL_REG_FLAG_REMOTE_WRITE |
@@ -150,8 +150,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     num_ended = 0;
     if (OPAL_SUCCESS != mca_btl_fabric_get(NULL, ep, local, mem->base, NULL, mem, GET_LEN, 0, 0,
                                            ended, NULL, NULL) ||
-        OPAL_SUCCESS != mca_btl_fabric_atomic_fop(NULL, ep, &old, mem->base, NULL, mem,
-                                                  MCA_BTL_ATOMIC_ADD, 1, 0, 0, ended, NULL, NULL)) {
+        OPAL_SUCCESS != mca_btl_fabric_atomic_fop(
+                            NULL, ep, old, mem->base, NULL, mem, MCA_BTL_ATOMIC_ADD, 1,
+                            is_narrow ? MCA_BTL_ATOMIC_FLAG_32BIT : 0, 0, ended, NULL, NULL)) {
         fuzz_fail("an operation cannot be started");
     }
     for (size_t at = 0; at + HEAD < size && FAB_PEER_UP == peer->state;) {
@@ -165,5 +166,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     (void) mca_btl_fabric_deregister_mem(NULL, mem);
     free(memory);
     free(local);
+    free(old);
     return 0;
 }
