@@ -193,8 +193,9 @@ tm_choice()
 }
 
 # Of an MPI program the plain case with 2 ranks, that with 4 (or, without both, the first plain
-# one), those with 2 ranks that are marked as quick, and of all others one, by the choice. What a program is asked for by a word (threads: all,
-# probes, cancel) makes a program of its own. Sets short_cases.
+# one), those with 2 ranks that are marked as quick, and of all others one, by the choice. What a
+# program is asked for by a word (threads: all, probes, cancel) makes a program of its own. Sets
+# short_cases.
 choose_of_program()
 {
     local name np first='' others=() taken=' '
