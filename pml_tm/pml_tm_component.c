@@ -114,6 +114,21 @@ static int read_high_water(const mca_base_pvar_t *pvar, void *value, void *obj)
     return OMPI_SUCCESS;
 }
 
+/* Ids that are alive: sends and receives that wait for their peer. */
+static int read_open_operations(const mca_base_pvar_t *pvar, void *value, void *obj)
+{
+    unsigned long long used = 0;
+
+    (void) pvar, (void) obj;
+    if (NULL != mca_pml_tm.fab) {
+        fab_lock(mca_pml_tm.fab);
+        used = mca_pml_tm.ids.used;
+        fab_unlock(mca_pml_tm.fab);
+    }
+    *(unsigned long long *) value = used;
+    return OMPI_SUCCESS;
+}
+
 static void register_high_water(const char *name, const char *help, void *ctx)
 {
     (void) mca_base_component_pvar_register(
@@ -141,6 +156,12 @@ static void register_counters(void)
     register_high_water("unexpected_max_count",
                         "most unexpected messages at once in any one communicator that exists",
                         NULL);
+    (void) mca_base_component_pvar_register(
+        &mca_pml_tm_component.pmlm_version, "open_operations",
+        "sends and receives that wait now for an answer or data of their peer", OPAL_INFO_LVL_4,
+        MCA_BASE_PVAR_CLASS_LEVEL, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL,
+        MCA_BASE_VAR_BIND_NO_OBJECT, MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS,
+        read_open_operations, NULL, NULL, NULL);
 }
 
 /* ---- component functions ------------------------------------------------ */

@@ -84,26 +84,40 @@ static void receive_two(char *in, int capacity)
     tm_free(want);
 }
 
+typedef struct variable {
+    const char *name;
+    int kind; /* MPI_T_PVAR_CLASS_... */
+    MPI_T_pvar_session session;
+    MPI_T_pvar_handle handle;
+} variable_t;
+
+/* The value of a performance variable; if there is none, `missing`. */
+static unsigned long long read_variable(variable_t *variable, unsigned long long missing)
+{
+    unsigned long long value = missing;
+    int provided, index, count;
+
+    if (NULL == variable->session) {
+        TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+        TM_MPI(MPI_T_pvar_session_create(&variable->session));
+        if (MPI_SUCCESS == MPI_T_pvar_get_index(variable->name, variable->kind, &index)) {
+            TM_MPI(
+                MPI_T_pvar_handle_alloc(variable->session, index, NULL, &variable->handle, &count));
+        }
+    }
+    if (NULL != variable->handle) {
+        TM_MPI(MPI_T_pvar_read(variable->session, variable->handle, &value));
+    }
+    return value;
+}
+
 /* How many announcements were written over in this process so far; 1 where nobody counts. */
 static unsigned long long num_overwritten(void)
 {
-    static MPI_T_pvar_handle handle;
-    static MPI_T_pvar_session session;
-    unsigned long long value = 1;
-    int provided, index, count;
+    static variable_t overwritten = {"pml_tm_verbs_tm_overwritten", MPI_T_PVAR_CLASS_COUNTER, NULL,
+                                     NULL};
 
-    if (NULL == session) {
-        TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-        TM_MPI(MPI_T_pvar_session_create(&session));
-        if (MPI_SUCCESS ==
-            MPI_T_pvar_get_index("pml_tm_verbs_tm_overwritten", MPI_T_PVAR_CLASS_COUNTER, &index)) {
-            TM_MPI(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count));
-        }
-    }
-    if (NULL != handle) {
-        TM_MPI(MPI_T_pvar_read(session, handle, &value));
-    }
-    return value;
+    return read_variable(&overwritten, 1);
 }
 
 enum { ROUNDS_MIN = 30, ROUNDS_MAX = 3000 };
@@ -140,6 +154,7 @@ static void overwrite(char **out, char *in)
 
 int main(int argc, char **argv)
 {
+    variable_t open_operations = {"pml_tm_open_operations", MPI_T_PVAR_CLASS_LEVEL, NULL, NULL};
     char *out[2], *in;
 
     tm_init(&argc, &argv, "window");
@@ -161,6 +176,8 @@ int main(int argc, char **argv)
         }
     }
     overwrite(out, in);
+    TM_CHECK(0 == read_variable(&open_operations, 0),
+             "operations are open, and all were completed");
     free(out[0]);
     free(out[1]);
     free(in);
