@@ -157,6 +157,7 @@ tm_compile_unit()
     read -ra flags <<<"$TM_CFLAGS -I$TM_SRC/test/unit -I$TM_SRC/common -I$TM_SRC $TM_OMPI_CPPFLAGS ${tm_key[cflags]-}"
     flags+=('-DPML_TM_HELP_DIR=""') # the component of @btl asks for it
     read -ra libs <<<"$TM_OMPI_LDFLAGS -Wl,--as-needed $TM_PAL_LIBS -lcmocka -lm"
+    [[ $TM_OMPI_SERIES == 4.1 ]] || libs+=(-lpmix) # for addresses of processes, in @btl
     read -ra ldflags <<<"${tm_key[ldflags]-}"
     case $2 in
         # gcc sees uninitialized variables where its own instrumentation comes between.
