@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "fabric/fab_clock.h"
@@ -45,6 +46,7 @@ struct fab_sock_set {
     unsigned num_strangers;
     unsigned num_silent; /* of them */
     bool has_dead;
+    bool has_complained; /* that connections wait for a file descriptor */
 };
 
 /* ---- sockets ------------------------------------------------------------ */
@@ -114,12 +116,41 @@ static void sock_kill(fab_sock_t *sock)
     }
 }
 
-static void sock_watch(fab_sock_t *sock, int op)
+/* 0, or errno: only EPOLL_CTL_ADD can fail. */
+static int sock_watch(fab_sock_t *sock, int op)
 {
     bool wants_out = FAB_SOCK_CONNECTING == sock->state || sock->out_done < sock->out_len;
     struct epoll_event event = {.events = EPOLLIN | (wants_out ? EPOLLOUT : 0), .data.ptr = sock};
 
-    (void) epoll_ctl(sock->set->epoll, op, sock->fd, &event);
+    return 0 == epoll_ctl(sock->set->epoll, op, sock->fd, &event) ? 0 : errno;
+}
+
+unsigned long fab_sock_max_files(void)
+{
+    struct rlimit files;
+
+    return 0 == getrlimit(RLIMIT_NOFILE, &files) ? files.rlim_cur : 0;
+}
+
+/* As many files as the administrator allows.  False: they are allowed already. */
+static bool raise_max_files(void)
+{
+    struct rlimit files;
+
+    if (0 != getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur == files.rlim_max) {
+        return false;
+    }
+    files.rlim_cur = files.rlim_max;
+    return 0 == setrlimit(RLIMIT_NOFILE, &files);
+}
+
+/* As socket(). */
+static int sock_open(int family)
+{
+    const int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+    int fd = socket(family, type, 0);
+
+    return fd < 0 && EMFILE == errno && raise_max_files() ? socket(family, type, 0) : fd;
 }
 
 /* A host that goes down is noticed; small frames go at once. */
@@ -157,8 +188,9 @@ static int sock_attempt(fab_sock_t *sock)
     struct sockaddr_storage to;
     socklen_t len = fab_sock_ip_sockaddr(&sock->ips[sock->ip_at], &to);
     uint64_t now = fab_now_us();
+    int error = 0;
 
-    sock->fd = socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    sock->fd = sock_open(to.ss_family);
     if (sock->fd < 0) {
         return errno;
     }
@@ -168,13 +200,14 @@ static int sock_attempt(fab_sock_t *sock)
     sock->num_in = sock->num_out = 0;
     sock->deadline = sock->num_ips > 1 ? now + FAB_SOCK_ATTEMPT_US : sock->give_up;
     if (0 != connect(sock->fd, (struct sockaddr *) &to, len) && EINPROGRESS != errno) {
-        int error = errno;
+        error = errno;
+    }
+    error = 0 == error ? sock_watch(sock, EPOLL_CTL_ADD) : error;
+    if (0 != error) {
         close(sock->fd);
         sock->fd = -1;
-        return error;
     }
-    sock_watch(sock, EPOLL_CTL_ADD);
-    return 0;
+    return error;
 }
 
 static void sock_broken(fab_sock_t *sock)
@@ -319,7 +352,7 @@ static void sock_write(fab_sock_t *sock)
         if (n < 0 && EINTR == errno) {
             continue;
         }
-        if (n < 0 && EAGAIN == errno) {
+        if (n < 0 && (EAGAIN == errno || ENOBUFS == errno || ENOMEM == errno)) {
             break;
         }
         if (n < 0) {
@@ -332,7 +365,7 @@ static void sock_write(fab_sock_t *sock)
         sock_kill(sock);
         return;
     }
-    sock_watch(sock, EPOLL_CTL_MOD);
+    (void) sock_watch(sock, EPOLL_CTL_MOD);
 }
 
 static void sock_connected(fab_sock_t *sock)
@@ -358,7 +391,7 @@ void fab_sock_send(fab_sock_t *sock, const void *frame)
     put_frame(sock, frame);
     n = send(sock->fd, &sock->out, sock->out_len, MSG_NOSIGNAL);
     sock->out_done = n > 0 ? (size_t) n : 0;
-    sock_watch(sock, EPOLL_CTL_MOD); /* which reports errors, too: no upcall from here */
+    (void) sock_watch(sock, EPOLL_CTL_MOD); /* which reports errors, too: no upcall from here */
 }
 
 /* ---- what came ---------------------------------------------------------- */
@@ -566,34 +599,69 @@ static bool is_allowed(const fab_sock_set_t *set, int fd)
             set->user.is_allowed(set->user.dom, ip));
 }
 
+/* No file descriptor for a connection that waits.  True: there may be one now. */
+static bool make_room_for_file(fab_sock_set_t *set)
+{
+    if (raise_max_files()) {
+        return true;
+    }
+    if (set->num_silent > 0) {
+        drop_silent_stranger(set);
+        return true;
+    }
+    if (!set->has_complained) {
+        set->has_complained = true;
+        fab_log(set->user.fab, 0,
+                "Connections of other processes wait until this one closes a file: it may have "
+                "%lu files open (ulimit -n).",
+                fab_sock_max_files());
+    }
+    return false;
+}
+
+/* The next connection that waits, as accept(). */
+static int accept_next(fab_sock_set_t *set)
+{
+    int fd;
+
+    do {
+        fd = accept4(set->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    } while (fd < 0 && (EINTR == errno || ECONNABORTED == errno ||
+                        (EMFILE == errno && make_room_for_file(set))));
+    return fd;
+}
+
+/* A connection came. */
+static void accepted(fab_sock_set_t *set, int fd)
+{
+    fab_sock_t *sock = is_allowed(set, fd) ? sock_new(set) : NULL;
+
+    if (NULL == sock) {
+        ++*set->user.strangers;
+        close(fd);
+        return;
+    }
+    sock_options(fd);
+    sock->fd = fd;
+    sock_set_state(sock, FAB_SOCK_ACCEPTED);
+    if (0 != sock_watch(sock, EPOLL_CTL_ADD)) {
+        sock_foreign(sock); /* no memory: it will connect again */
+        return;
+    }
+    sock_read(sock); /* the greeting is often there */
+}
+
 /* Returns how many came. */
 static int set_accept(fab_sock_set_t *set)
 {
-    int num = 0;
+    int num = 0, fd;
 
-    while (set->num_strangers < FAB_SOCK_STRANGERS || set->num_silent > 0) {
-        int fd = accept4(set->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        fab_sock_t *sock;
-        if (fd < 0 && (EINTR == errno || ECONNABORTED == errno)) {
-            continue;
-        }
-        if (fd < 0) {
-            break; /* none, or no file descriptor now: it stays in the backlog */
-        }
+    while ((set->num_strangers < FAB_SOCK_STRANGERS || set->num_silent > 0) &&
+           (fd = accept_next(set)) >= 0) {
         if (FAB_SOCK_STRANGERS == set->num_strangers) {
             drop_silent_stranger(set);
         }
-        sock = is_allowed(set, fd) ? sock_new(set) : NULL;
-        if (NULL == sock) {
-            ++*set->user.strangers;
-            close(fd);
-            continue;
-        }
-        sock_options(fd);
-        sock->fd = fd;
-        sock_set_state(sock, FAB_SOCK_ACCEPTED);
-        sock_watch(sock, EPOLL_CTL_ADD);
-        sock_read(sock); /* the greeting is often there */
+        accepted(set, fd);
         num++;
     }
     return num;

@@ -124,6 +124,9 @@ FAB_EXPORT bool fab_sock_set_is_busy(const fab_sock_set_t *set);
 /* Returns the number of events. */
 FAB_EXPORT int fab_sock_set_poll(fab_sock_set_t *set);
 
+/* How many files this process may have open now. */
+unsigned long fab_sock_max_files(void);
+
 /*
  * Connect to the process with this name and key, which listens at the num addresses (best first),
  * and send it the frame.  NULL: no file descriptor or memory now.

@@ -21,7 +21,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 /* ---- connecting ------------------------------------------------------------- */
 
@@ -44,36 +43,16 @@ static fab_sock_t *ask(fab_tcp_ep_t *ep)
     return fab_sock_connect(dom->socks, ep, ep->peer->name, ep->addr.key, ips, num, &hello);
 }
 
-/* As many descriptors as the administrator allows. False: they are allowed already. */
-static bool raise_limit(unsigned long *limit)
-{
-    struct rlimit files;
-
-    if (0 != getrlimit(RLIMIT_NOFILE, &files)) {
-        return false;
-    }
-    *limit = files.rlim_max;
-    if (files.rlim_cur == files.rlim_max) {
-        return false;
-    }
-    files.rlim_cur = files.rlim_max;
-    return 0 == setrlimit(RLIMIT_NOFILE, &files);
-}
-
 void fab_tcp_connect(fab_tcp_ep_t *ep)
 {
-    unsigned long limit = 0;
     char why[256];
 
     ep->sock = ask(ep);
-    if (NULL == ep->sock && raise_limit(&limit)) {
-        ep->sock = ask(ep);
-    }
     if (NULL == ep->sock) {
         snprintf(why, sizeof(why),
                  "No socket for a connection to it can be opened: this process may have %lu files "
                  "open (ulimit -n), and memory may be short.",
-                 limit);
+                 fab_sock_max_files());
         fab_peer_fail(ep->peer, OPAL_ERR_OUT_OF_RESOURCE, why);
         return;
     }

@@ -22,11 +22,11 @@ enum { FAB_TCP_CLOSE_US = 300000 }; /* at the end, until what was sent has been 
 
 /* ---- buffers ------------------------------------------------------------ */
 
-fab_tcp_buf_t *fab_tcp_buf_get(fab_tcp_domain_t *dom)
+fab_tcp_buf_t *fab_tcp_buf_get(fab_tcp_domain_t *dom, uint32_t keep)
 {
     fab_tcp_buf_t *buf = (fab_tcp_buf_t *) dom->free_bufs;
 
-    if (NULL != buf) {
+    if (dom->num_free > keep) {
         dom->free_bufs = buf->node.next;
         dom->num_free--;
     } else {
@@ -47,6 +47,19 @@ void fab_tcp_buf_put(fab_tcp_domain_t *dom, fab_tcp_buf_t *buf)
     buf->node.next = dom->free_bufs;
     dom->free_bufs = &buf->node;
     dom->num_free++;
+}
+
+/* False: no memory. */
+static bool fill_reserve(fab_tcp_domain_t *dom)
+{
+    while (dom->num_free < FAB_TCP_RESERVE) {
+        fab_tcp_buf_t *buf = malloc(sizeof(*buf));
+        if (NULL == buf) {
+            return false;
+        }
+        fab_tcp_buf_put(dom, buf);
+    }
+    return true;
 }
 
 /* ---- open --------------------------------------------------------------- */
@@ -160,7 +173,8 @@ static int tcp_open(fab_t *fab, fab_domain_t **out, const char **why)
     dom->epoll = -1;
     dom->pid = (uint32_t) getpid();
     dom->period = FAB_TCP_EPOLL_PERIOD;
-    rc = fill_address(dom, why);
+    *why = "There is not enough memory.";
+    rc = fill_reserve(dom) ? fill_address(dom, why) : OPAL_ERR_OUT_OF_RESOURCE;
     if (OPAL_SUCCESS == rc) {
         rc = open_sockets(dom, why);
     }
@@ -177,13 +191,13 @@ static int tcp_open(fab_t *fab, fab_domain_t **out, const char **why)
 /* Write what is left and read away what comes, so that the kernel has no reason for a reset. */
 static bool leave(fab_tcp_ep_t *ep)
 {
-    fab_tcp_buf_t *buf = ep->in;
+    char away[65536];
 
     if (!ep->is_end_sent) {
         fab_tcp_stream_end(ep, FAB_TCP_ID_LEAVE);
     }
     fab_tcp_stream_flush(ep);
-    ssize_t n = recv(ep->fd, buf->data, sizeof(buf->data), MSG_DONTWAIT);
+    ssize_t n = recv(ep->fd, away, sizeof(away), MSG_DONTWAIT);
     return 0 == n || (n < 0 && EAGAIN != errno && EINTR != errno);
 }
 
@@ -196,8 +210,7 @@ static void say_goodbye(fab_tcp_domain_t *dom)
     while (is_waiting && fab_now_us() < end) {
         is_waiting = false;
         for (fab_tcp_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
-            ep->in = NULL != ep->in || FAB_TCP_UP != ep->state ? ep->in : fab_tcp_buf_get(dom);
-            if (FAB_TCP_UP == ep->state && (NULL == ep->in || leave(ep))) {
+            if (FAB_TCP_UP == ep->state && leave(ep)) {
                 fab_tcp_stream_close(ep);
             }
             is_waiting = is_waiting || FAB_TCP_UP == ep->state;

@@ -37,11 +37,6 @@ enum {
     FAB_TCP_SHARE_UNIT = 64 /* bytes: a cache line */
 };
 
-static bool is_in(const fab_tcp_ep_t *link)
-{
-    return link == link->links->in[link->link];
-}
-
 /* ---- open and close ----------------------------------------------------- */
 
 /* NULL: no memory. */
@@ -66,7 +61,7 @@ static fab_tcp_ep_t *link_new(fab_tcp_ep_t *ep, uint8_t number)
 
 static void link_close(fab_tcp_ep_t *link)
 {
-    fab_tcp_ep_t **all = is_in(link) ? link->links->in : link->links->out;
+    fab_tcp_ep_t **all = fab_tcp_is_link_in(link) ? link->links->in : link->links->out;
 
     all[link->link] = NULL;
     fab_tcp_connect_cancel(link);
@@ -159,9 +154,15 @@ fab_tcp_ep_t *fab_tcp_link_accept(fab_tcp_ep_t *ep, uint32_t number)
         return NULL;
     }
     link = link_new(ep, (uint8_t) number);
-    if (NULL != link) {
-        ep->links->in[number] = link;
+    if (NULL == link) {
+        return NULL;
     }
+    link->in = fab_tcp_buf_get(ep->dom, FAB_TCP_RESERVE);
+    if (NULL == link->in) {
+        free(link);
+        return NULL;
+    }
+    ep->links->in[number] = link;
     return link;
 }
 
@@ -181,15 +182,15 @@ void fab_tcp_link_refused(fab_tcp_ep_t *link)
 void fab_tcp_link_ended(fab_tcp_ep_t *link, int error)
 {
     const fab_tcp_ep_t *ep = link->main;
-    bool has_part = NULL != link->in || NULL != link->placing.at ||
-                    0 != (link->links->waits >> link->link & 1);
+    bool has_part = (NULL != link->in && link->in->node.start < link->in->node.end) ||
+                    NULL != link->placing.at || 0 != (link->links->waits >> link->link & 1);
     char why[256];
 
     if (FAB_PEER_FAILED == link->peer->state) {
         fab_tcp_stream_stop(link);
         return;
     }
-    if (is_in(link) ? has_part : NULL != link->out) {
+    if (fab_tcp_is_link_in(link) ? has_part : NULL != link->out) {
         fab_counters.tcp_peers_lost++;
         snprintf(why, sizeof(why),
                  "One of several TCP connections to it (%s) was lost, with data: %s.", link->to,
@@ -273,7 +274,7 @@ int fab_tcp_stripe_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out)
     }
     for (int i = 0; i < num && num > 1; i++) {
         rates[i] = rate_of(ready[i]);
-        bufs[i] = 0 == i ? NULL : fab_tcp_buf_get(ep->dom);
+        bufs[i] = 0 == i ? NULL : fab_tcp_buf_get(ep->dom, FAB_TCP_RESERVE);
         num = 0 == i || NULL != bufs[i] ? num : i;
     }
     if (num > 1) {
@@ -353,7 +354,7 @@ char *fab_tcp_stripe_place(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     if (NULL == ep->main) {
         return begin_message(ep, hdr, len);
     }
-    if (!is_in(ep) || FAB_TCP_ID_PIECE != hdr.id || 0 == len || 0 != len % 8) {
+    if (!fab_tcp_is_link_in(ep) || FAB_TCP_ID_PIECE != hdr.id || 0 == len || 0 != len % 8) {
         fab_tcp_bad_message(ep, hdr.id, len);
         return NULL;
     }

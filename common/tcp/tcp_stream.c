@@ -15,8 +15,12 @@
  * header is there.  If more of a long message is expected, only a little is read at first, so that
  * the rest can go straight to its destination.
  *
- * The window. At most FAB_TCP_WINDOW bytes of messages are sent that the peer has not read, as READ
- * tells: the receiver must keep messages that nobody wants, and a kernel may hold megabytes.
+ * The window. At most FAB_TCP_WINDOW bytes of messages are sent for which the peer has given no
+ * credit (CREDIT): the receiver must keep messages that nobody wants, and a kernel may hold megabytes.
+ *
+ * Memory. What has to be sent so that the peer goes on (CREDIT, and how the connection ends) lies in
+ * the endpoint. Everything else waits for a buffer, and the domain has some from the start, of which
+ * writing leaves one for reading: what is read can always go on, so every buffer comes back.
  *
  * Parts. A striped message comes in part by links (tcp_link.c). Its parts are read to their places
  * by any connection. After its own part, the connection pauses until the message is complete, so
@@ -48,13 +52,14 @@ static size_t padded(size_t len)
 
 /* ---- open and close ----------------------------------------------------- */
 
-static void watch(fab_tcp_ep_t *ep, int op)
+/* 0, or errno: only EPOLL_CTL_ADD can fail. */
+static int watch(fab_tcp_ep_t *ep, int op)
 {
     struct epoll_event event = {.events = (ep->is_eof || ep->is_paused ? 0 : EPOLLIN) |
                                           (ep->is_blocked ? EPOLLOUT : 0),
                                 .data.ptr = ep};
 
-    (void) epoll_ctl(ep->dom->epoll, op, ep->fd, &event);
+    return 0 == epoll_ctl(ep->dom->epoll, op, ep->fd, &event) ? 0 : errno;
 }
 
 static void set_option(int fd, int level, int name, int value)
@@ -114,10 +119,21 @@ static void put_first(fab_tcp_ep_t *ep, fab_tcp_buf_t *buf, const struct iovec *
     ep->num_out = 1;
 }
 
+/* The connection is made, but there is no memory for its use, or no place in the epoll set. */
+static void no_stream(fab_tcp_ep_t *ep, int error)
+{
+    char why[256];
+
+    snprintf(why, sizeof(why), "The TCP connection to it (%s) cannot be used: %s.", ep->to,
+             strerror(error));
+    fab_peer_fail(ep->peer, OPAL_ERR_OUT_OF_RESOURCE, why);
+}
+
 void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left_len)
 {
     struct iovec iov = {.iov_base = (void *) (uintptr_t) left, .iov_len = left_len};
-    fab_tcp_buf_t *buf = left_len > 0 ? fab_tcp_buf_get(ep->dom) : NULL;
+    fab_tcp_buf_t *buf = left_len > 0 ? fab_tcp_buf_get(ep->dom, FAB_TCP_FOR_READING) : NULL;
+    int error;
 
     ep->fd = fd;
     ep->state = FAB_TCP_UP;
@@ -127,14 +143,23 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
     fab_counters.tcp_connections += NULL == ep->main;
     name_peer(ep);
     set_options(fd);
-    watch(ep, EPOLL_CTL_ADD);
+    error = watch(ep, EPOLL_CTL_ADD);
     fab_tcp_expect(ep->dom);
     if (NULL != buf) {
         put_first(ep, buf, &iov, 1, 0);
         fab_tcp_stream_flush(ep);
     } else if (left_len > 0) {
-        fab_peer_fail(ep->peer, OPAL_ERR_OUT_OF_RESOURCE, "There is not enough memory here.");
+        error = ENOMEM;
     }
+    if (0 != error) {
+        no_stream(ep, error);
+    }
+}
+
+/* Is it of a buffer?  If not, of a send from memory, or of a notice. */
+static bool is_buf(const fab_tcp_ep_t *ep, const fab_tcp_node_t *node)
+{
+    return NULL == node->out && &ep->credit.node != node && &ep->end.node != node;
 }
 
 /* Done with what was in the queue. */
@@ -142,9 +167,13 @@ static void release(fab_tcp_ep_t *ep, fab_tcp_node_t *node, int status)
 {
     fab_out_t *out = node->out;
 
-    if (NULL == out) {
+    if (is_buf(ep, node)) {
         ep->num_out--;
         fab_tcp_buf_put(ep->dom, (fab_tcp_buf_t *) node);
+        return;
+    }
+    if (NULL == out) {
+        node->start = node->end = 0; /* of a notice, which can be queued again */
         return;
     }
     ep->num_outs--;
@@ -198,7 +227,7 @@ void fab_tcp_stream_close(fab_tcp_ep_t *ep)
     ep->error = 0;
     ep->is_blocked = ep->is_end_sent = ep->is_shut = ep->is_end_come = ep->is_eof = false;
     ep->is_used = ep->is_bulk = ep->is_paused = ep->has_asked = false;
-    ep->unread = ep->read = 0;
+    ep->window_used = ep->credit_due = 0;
     ep->placing.at = NULL;
     ep->skip = 0;
     ep->state = FAB_TCP_IDLE;
@@ -213,16 +242,23 @@ static void block(fab_tcp_ep_t *ep, bool is_blocked)
 {
     if (is_blocked != ep->is_blocked) {
         ep->is_blocked = is_blocked;
-        watch(ep, EPOLL_CTL_MOD);
+        (void) watch(ep, EPOLL_CTL_MOD);
         ep->dom->num_blocked += is_blocked ? 1 : -1;
         fab_counters.tcp_blocked += is_blocked;
     }
 }
 
-/* What came before is still to be read, and says how it ended. */
+/*
+ * If the connection is lost, what came before is still to be read, and says how it ended.  If it is
+ * not, but the memory of a message cannot be read, nothing else would end it.
+ */
 static void write_failed(fab_tcp_ep_t *ep, int error)
 {
     ep->error = error;
+    if (EFAULT == error) {
+        fab_peer_fail(ep->peer, OPAL_ERR_BAD_PARAM,
+                      "The memory of a message to it cannot be read by this process.");
+    }
     if (NULL != ep->main) {
         fab_tcp_link_ended(ep, error);
     }
@@ -250,6 +286,12 @@ static void consume(fab_tcp_ep_t *ep, size_t n)
     }
 }
 
+/* Errors of a call after which it may be tried again later. */
+static bool may_go_on(int error)
+{
+    return EAGAIN == error || EINTR == error || ENOBUFS == error || ENOMEM == error;
+}
+
 /* One call. Bytes written; -1: errno, 0 for no more now. */
 static ssize_t write_some(fab_tcp_ep_t *ep, struct iovec *iov, int num)
 {
@@ -262,12 +304,14 @@ static ssize_t write_some(fab_tcp_ep_t *ep, struct iovec *iov, int num)
                      : sendmsg(ep->fd, &msg, flags);
     } while (n < 0 && EINTR == errno);
     fab_counters.tcp_writes++;
-    if (n < 0 && (EAGAIN == errno || ENOBUFS == errno || ENOMEM == errno)) {
+    if (n < 0 && may_go_on(errno)) {
         block(ep, true);
         errno = 0;
     }
     return n;
 }
+
+static void give_credit(fab_tcp_ep_t *ep);
 
 void fab_tcp_stream_flush(fab_tcp_ep_t *ep)
 {
@@ -287,6 +331,9 @@ void fab_tcp_stream_flush(fab_tcp_ep_t *ep)
         }
         consume(ep, n > 0 ? (size_t) n : 0);
     }
+    if (NULL == ep->out && ep->credit_due >= FAB_TCP_CREDIT) {
+        give_credit(ep); /* it could not be queued before */
+    }
     if (NULL == ep->out && NULL != ep->main) {
         ep = ep->main; /* its end may have waited for this link */
     }
@@ -302,7 +349,7 @@ void fab_tcp_stream_unblock(fab_tcp_ep_t *ep)
     fab_tcp_stream_flush(ep);
 }
 
-/* Bytes of the stream that READ counts for a message of len bytes. */
+/* Bytes of the window that a message of len bytes takes. */
 static uint32_t counted(size_t len)
 {
     return len <= FAB_TCP_EAGER_MAX ? (uint32_t) (sizeof(fab_tcp_hdr_t) + padded(len)) : 0;
@@ -312,7 +359,7 @@ static uint32_t counted(size_t len)
 static void count_sent(fab_tcp_ep_t *ep, size_t len)
 {
     ep->is_used = true;
-    ep->unread += counted(len);
+    ep->window_used += counted(len);
     fab_counters.tcp_msgs_sent++;
 }
 
@@ -321,7 +368,7 @@ bool fab_tcp_stream_is_ready(fab_tcp_ep_t *ep, size_t len)
     if (ep->is_blocked || (NULL != ep->out && !ep->is_batch)) {
         return false;
     }
-    if (ep->unread >= FAB_TCP_WINDOW) {
+    if (ep->window_used >= FAB_TCP_WINDOW) {
         fab_counters.tcp_window_full++;
         return false;
     }
@@ -349,10 +396,10 @@ static fab_tcp_node_t *last_buf(fab_tcp_ep_t *ep, size_t size, unsigned max)
     fab_tcp_node_t *last = ep->out_last;
     fab_tcp_buf_t *buf;
 
-    if (NULL != last && NULL == last->out && FAB_TCP_BUF - last->end >= size) {
+    if (NULL != last && is_buf(ep, last) && FAB_TCP_BUF - last->end >= size) {
         return last;
     }
-    buf = ep->num_out < max ? fab_tcp_buf_get(ep->dom) : NULL;
+    buf = ep->num_out < max ? fab_tcp_buf_get(ep->dom, FAB_TCP_FOR_READING) : NULL;
     if (NULL == buf) {
         fab_counters.tcp_queue_full++;
         return NULL;
@@ -399,7 +446,7 @@ void fab_tcp_stream_commit(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
 /* Write these size bytes at once; what the kernel does not take is queued. */
 static int write_alone(fab_tcp_ep_t *ep, struct iovec *iov, int num, size_t size)
 {
-    fab_tcp_buf_t *spare = fab_tcp_buf_get(ep->dom);
+    fab_tcp_buf_t *spare = fab_tcp_buf_get(ep->dom, FAB_TCP_FOR_READING);
     ssize_t n;
 
     if (NULL == spare) {
@@ -484,7 +531,10 @@ int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out, si
     fab_tcp_buf_t *tail = NULL; /* of what follows: the padding before it */
     fab_tcp_node_t *buf = NULL;
 
-    if (ep->num_outs < FAB_TCP_OUTS && (0 == pad || NULL != (tail = fab_tcp_buf_get(ep->dom)))) {
+    if (0 != pad && ep->num_outs < FAB_TCP_OUTS) {
+        tail = fab_tcp_buf_get(ep->dom, FAB_TCP_FOR_READING);
+    }
+    if (ep->num_outs < FAB_TCP_OUTS && (0 == pad || NULL != tail)) {
         buf = last_buf(ep, num * sizeof(wire[0]) + out->head_len, FAB_TCP_QUEUE - 1);
     }
     if (NULL == buf) {
@@ -538,17 +588,33 @@ void fab_tcp_stream_send_piece(fab_tcp_ep_t *link, fab_tcp_buf_t *buf, fab_out_t
     fab_tcp_stream_flush(link);
 }
 
+/* Queue a message of the provider itself, behind what is queued.  False: one is queued already. */
+static bool queue_notice(fab_tcp_ep_t *ep, fab_tcp_notice_t *notice, fab_hdr_t hdr)
+{
+    fab_tcp_node_t *last = ep->out_last;
+
+    if (NULL != last && is_buf(ep, last) && FAB_TCP_BUF - last->end >= sizeof(notice->hdr)) {
+        queue_last(ep, hdr, 0);
+        return true;
+    }
+    if (notice->node.start < notice->node.end) {
+        return false;
+    }
+    notice->hdr = wire_hdr(hdr, 0);
+    notice->node = (fab_tcp_node_t){.bytes = (char *) &notice->hdr, .end = sizeof(notice->hdr)};
+    append(ep, &notice->node);
+    if (!ep->is_batch) {
+        fab_tcp_stream_flush(ep);
+    }
+    return true;
+}
+
 void fab_tcp_stream_end(fab_tcp_ep_t *ep, uint8_t id)
 {
     if (ep->is_end_sent || 0 != ep->error) {
         return;
     }
-    if (NULL == last_buf(ep, sizeof(fab_tcp_hdr_t), FAB_TCP_QUEUE + 1)) {
-        write_failed(ep, ENOMEM); /* the peer will see an end without CLOSE */
-        (void) shutdown(ep->fd, SHUT_WR);
-        return;
-    }
-    queue_last(ep, fab_hdr(id, 0, 0), 0);
+    (void) queue_notice(ep, &ep->end, fab_hdr(id, 0, 0)); /* its only one */
     ep->is_used = true;
     ep->is_end_sent = true;
     fab_tcp_stream_flush(ep);
@@ -566,25 +632,36 @@ void fab_tcp_bad_message(fab_tcp_ep_t *ep, unsigned id, size_t len)
 }
 
 /* The peer has read so many bytes more. */
-static void on_read(fab_tcp_ep_t *ep, uint32_t bytes)
+static void on_credit(fab_tcp_ep_t *ep, uint32_t bytes)
 {
-    if (bytes > ep->unread) {
-        fab_tcp_bad_message(ep, FAB_TCP_ID_READ, 0);
+    if (bytes > ep->window_used) {
+        fab_tcp_bad_message(ep, FAB_TCP_ID_CREDIT, 0);
         return;
     }
-    ep->unread -= bytes;
+    ep->window_used -= bytes;
 }
 
-/* A message of len bytes was read: tell the peer now and then. */
-static void count_read(fab_tcp_ep_t *ep, size_t len)
+/* Tell the peer how much was read; if that cannot be now, once the queue is empty. */
+static void give_credit(fab_tcp_ep_t *ep)
 {
-    ep->read += counted(len);
-    if (ep->read < FAB_TCP_TELL || ep->is_end_sent || 0 != ep->error ||
-        NULL == last_buf(ep, sizeof(fab_tcp_hdr_t), FAB_TCP_QUEUE + 1)) {
+    const uint32_t due = ep->credit_due;
+
+    if (ep->is_end_sent || 0 != ep->error) {
         return;
     }
-    queue_last(ep, fab_hdr(FAB_TCP_ID_READ, 0, ep->read), 0);
-    ep->read = 0;
+    ep->credit_due = 0; /* queueing may write, and come back here */
+    if (!queue_notice(ep, &ep->credit, fab_hdr(FAB_TCP_ID_CREDIT, 0, due))) {
+        ep->credit_due = due;
+    }
+}
+
+/* A message of len bytes was read. */
+static void count_read(fab_tcp_ep_t *ep, size_t len)
+{
+    ep->credit_due += counted(len);
+    if (ep->credit_due >= FAB_TCP_CREDIT) {
+        give_credit(ep);
+    }
 }
 
 /* A message of the provider itself. */
@@ -596,8 +673,8 @@ static void own_message(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
         fab_tcp_bad_message(ep, id, len);
         return;
     }
-    if (FAB_TCP_ID_READ == id) {
-        on_read(ep, hdr.app_ctx);
+    if (FAB_TCP_ID_CREDIT == id) {
+        on_credit(ep, hdr.app_ctx);
         return;
     }
     if (FAB_TCP_ID_STRIPE == id) {
@@ -784,7 +861,7 @@ void fab_tcp_stream_end_if_done(fab_tcp_ep_t *ep)
 void fab_tcp_stream_stop(fab_tcp_ep_t *ep)
 {
     ep->is_eof = true;
-    watch(ep, EPOLL_CTL_MOD);
+    (void) watch(ep, EPOLL_CTL_MOD);
 }
 
 /* Nothing comes any more: error is errno, or 0. */
@@ -804,12 +881,12 @@ static void on_eof(fab_tcp_ep_t *ep, int error)
         /* an unused connection is one that the peer requested and did not need */
         ep->is_eof = true;
         ep->is_shut = ep->is_shut || 0 != error || !ep->is_used;
-        watch(ep, EPOLL_CTL_MOD);
+        (void) watch(ep, EPOLL_CTL_MOD);
         fab_tcp_stream_end_if_done(ep);
         return;
     }
     ep->is_eof = true;
-    watch(ep, EPOLL_CTL_MOD);
+    (void) watch(ep, EPOLL_CTL_MOD);
     fab_counters.tcp_peers_lost++;
     error = 0 != ep->error ? ep->error : error;
     snprintf(why, sizeof(why), "The TCP connection to it (%s) was lost: %s.", ep->to,
@@ -856,16 +933,21 @@ static int take(fab_tcp_ep_t *ep, size_t n)
     return NULL == ep->placing.at ? events + deliver(ep) : events;
 }
 
-/* Keep the buffer only if it holds something. */
+/*
+ * Keep the buffer only if it holds something.  A link that the peer made keeps it: the connection
+ * may hold all others, and wait for what comes by the link.
+ */
 static void tidy(fab_tcp_ep_t *ep)
 {
     fab_tcp_node_t *in = &ep->in->node;
 
-    if (in->start == in->end && 0 == ep->skip) {
+    if (in->start != in->end) {
+        move_to_front(in);
+    } else if (fab_tcp_is_link_in(ep)) {
+        in->start = in->end = 0;
+    } else if (0 == ep->skip) {
         fab_tcp_buf_put(ep->dom, ep->in);
         ep->in = NULL;
-    } else if (in->start != in->end) {
-        move_to_front(in);
     }
 }
 
@@ -877,7 +959,7 @@ int fab_tcp_stream_read(fab_tcp_ep_t *ep)
          i < FAB_TCP_READS && FAB_PEER_FAILED != ep->peer->state && !ep->is_eof && !ep->is_paused;
          i++) {
         size_t room;
-        ep->in = NULL != ep->in ? ep->in : fab_tcp_buf_get(ep->dom);
+        ep->in = NULL != ep->in ? ep->in : fab_tcp_buf_get(ep->dom, 0);
         if (NULL == ep->in) {
             return events; /* no memory; it stays in the kernel */
         }
@@ -885,7 +967,7 @@ int fab_tcp_stream_read(fab_tcp_ep_t *ep)
         int error = n < 0 ? errno : 0;
         events += n > 0 ? take(ep, (size_t) n) : 0;
         tidy(ep);
-        if (0 == n || (n < 0 && EAGAIN != error && EINTR != error)) {
+        if (0 == n || (n < 0 && !may_go_on(error))) {
             on_eof(ep, error);
             return events + 1;
         }
@@ -899,7 +981,7 @@ int fab_tcp_stream_read(fab_tcp_ep_t *ep)
 void fab_tcp_stream_pause(fab_tcp_ep_t *ep)
 {
     ep->is_paused = true;
-    watch(ep, EPOLL_CTL_MOD);
+    (void) watch(ep, EPOLL_CTL_MOD);
 }
 
 void fab_tcp_stream_resume(fab_tcp_ep_t *ep)
@@ -908,7 +990,7 @@ void fab_tcp_stream_resume(fab_tcp_ep_t *ep)
         return;
     }
     ep->is_paused = false;
-    watch(ep, EPOLL_CTL_MOD);
+    (void) watch(ep, EPOLL_CTL_MOD);
     if (NULL != ep->in) {
         (void) deliver(ep);
         tidy(ep);

@@ -25,13 +25,17 @@ enum {
         8192,              /* bytes of payload that are still to come, to be read to their place */
     FAB_TCP_AHEAD = 4096,  /* bytes read beyond them by the same call, or to find out what comes */
     FAB_TCP_FREE_BUFS = 8, /* that are kept */
-    FAB_TCP_HOSTS = 1024,  /* buckets for known hosts, a power of two */
-    FAB_TCP_EVENTS = 64,   /* of one epoll_wait() */
-    FAB_TCP_READS = 4,     /* from one peer in a row, each of a buffer */
-    FAB_TCP_COPY = 1024,   /* bytes of a message that is copied behind its header */
+    /* buffers that the domain has from the start, for when there is no more memory */
+    FAB_TCP_FOR_READING = 1,
+    FAB_TCP_FOR_WRITING = 2, /* of a send from memory: its header, its padding */
+    FAB_TCP_RESERVE = FAB_TCP_FOR_READING + FAB_TCP_FOR_WRITING,
+    FAB_TCP_HOSTS = 1024,       /* buckets for known hosts, a power of two */
+    FAB_TCP_EVENTS = 64,        /* of one epoll_wait() */
+    FAB_TCP_READS = 4,          /* from one peer in a row, each of a buffer */
+    FAB_TCP_COPY = 1024,        /* bytes of a message that is copied behind its header */
     FAB_TCP_TOGETHER = 4096,    /* bytes: longer messages do not wait for others */
     FAB_TCP_WINDOW = 1048576,   /* bytes of messages that a peer has not read yet, at most */
-    FAB_TCP_TELL = 262144,      /* bytes read, after which the sender is told */
+    FAB_TCP_CREDIT = 262144,    /* bytes read, after which the sender gets credit for them */
     FAB_TCP_EPOLL_PERIOD = 8,   /* polls of the hot connection for one of all */
     FAB_TCP_IDLE_POLLS = 64,    /* empty polls, after which polls become rarer by one pass */
     FAB_TCP_IDLE_PERIOD = 32,   /* progress calls for one poll, at the rarest */
@@ -64,6 +68,12 @@ struct fab_tcp_buf {
     fab_tcp_node_t node; /* first */
     uint64_t data[FAB_TCP_BUF / 8];
 };
+
+/* A message of the provider itself, with memory for it: it can be queued whatever memory is left. */
+typedef struct fab_tcp_notice {
+    fab_tcp_node_t node; /* first; start < end: it is queued */
+    fab_tcp_hdr_t hdr;
+} fab_tcp_notice_t;
 
 /* A message whose payload is read straight to its destination. */
 typedef struct fab_tcp_placing {
@@ -103,30 +113,32 @@ struct fab_tcp_ep {
 
     /* the connection */
     fab_tcp_state_t state;
-    int fd;              /* -1 unless UP */
-    int error;           /* errno of a write that failed; nothing more is written */
-    bool is_blocked;     /* the kernel takes no more now: epoll tells when */
-    bool is_batch;       /* between the calls of batch(): all is written at its end */
-    bool is_used;        /* a message was sent or came on this connection */
-    bool is_end_sent;    /* CLOSE, LEAVE or REFUSE is queued or written: nothing follows */
-    bool is_shut;        /* nothing more can be written, and the kernel was told */
-    bool is_end_come;    /* CLOSE, LEAVE or REFUSE of the peer came */
-    bool is_eof;         /* nothing more can be read */
-    bool is_local;       /* it is on this host, perhaps in another container */
-    bool is_bulk;        /* more of a long message is likely to come next */
-    bool has_left;       /* LEAVE or REFUSE came: the peer can be sent nothing any more */
-    bool is_paused;      /* nothing is read until others have what comes before */
-    bool has_asked;      /* for links, where there are addresses for them */
-    uint8_t link;        /* its number; 0: it is no link */
-    uint8_t num_out;     /* buffers in out */
-    uint8_t num_outs;    /* sends from memory in out */
-    uint8_t skip;        /* bytes of padding to come, after what was placed */
-    uint32_t unread;     /* bytes sent that the peer has not read, as far as it has told */
-    uint32_t read;       /* bytes read that the peer was not told of */
-    uint32_t alone_pass; /* progress call after which a short message was written by itself */
-    fab_tcp_node_t *out; /* to be written, oldest first */
+    int fd;               /* -1 unless UP */
+    int error;            /* errno of a write that failed; nothing more is written */
+    bool is_blocked;      /* the kernel takes no more now: epoll tells when */
+    bool is_batch;        /* between the calls of batch(): all is written at its end */
+    bool is_used;         /* a message was sent or came on this connection */
+    bool is_end_sent;     /* CLOSE, LEAVE or REFUSE is queued or written: nothing follows */
+    bool is_shut;         /* nothing more can be written, and the kernel was told */
+    bool is_end_come;     /* CLOSE, LEAVE or REFUSE of the peer came */
+    bool is_eof;          /* nothing more can be read */
+    bool is_local;        /* it is on this host, perhaps in another container */
+    bool is_bulk;         /* more of a long message is likely to come next */
+    bool has_left;        /* LEAVE or REFUSE came: the peer can be sent nothing any more */
+    bool is_paused;       /* nothing is read until others have what comes before */
+    bool has_asked;       /* for links, where there are addresses for them */
+    uint8_t link;         /* its number; 0: it is no link */
+    uint8_t num_out;      /* buffers in out */
+    uint8_t num_outs;     /* sends from memory in out */
+    uint8_t skip;         /* bytes of padding to come, after what was placed */
+    uint32_t window_used; /* bytes sent for which the peer has given no credit */
+    uint32_t credit_due;  /* bytes read for which the peer has got none */
+    uint32_t alone_pass;  /* progress call after which a short message was written by itself */
+    fab_tcp_node_t *out;  /* to be written, oldest first */
     fab_tcp_node_t *out_last;
-    fab_tcp_buf_t *in; /* a part of a message came */
+    fab_tcp_notice_t credit; /* CREDIT */
+    fab_tcp_notice_t end;    /* CLOSE, LEAVE or REFUSE */
+    fab_tcp_buf_t *in;       /* a part of a message came; a link that the peer made has it always */
     fab_tcp_placing_t placing;
     fab_tcp_links_t *links; /* of an endpoint and its links; NULL: it has none */
     fab_tcp_ep_t *main;     /* of a link: the endpoint; NULL: it is none */
@@ -181,8 +193,11 @@ struct fab_tcp_domain {
 
 extern const fab_provider_t fab_tcp_provider;
 
-/* NULL: no memory. */
-fab_tcp_buf_t *fab_tcp_buf_get(fab_tcp_domain_t *dom);
+/*
+ * A buffer.  NULL: no memory, and no more than keep buffers of the reserve are left: so many are for
+ * those who need them more.
+ */
+fab_tcp_buf_t *fab_tcp_buf_get(fab_tcp_domain_t *dom, uint32_t keep);
 void fab_tcp_buf_put(fab_tcp_domain_t *dom, fab_tcp_buf_t *buf);
 
 /* ---- tcp_ep.c: endpoints ------------------------------------------------ */
@@ -306,6 +321,12 @@ void fab_tcp_stripe_announced(fab_tcp_ep_t *ep, fab_hdr_t hdr);
 static inline bool fab_tcp_is_part(const fab_tcp_ep_t *ep)
 {
     return NULL != ep->main || 0 != ep->links->total;
+}
+
+/* Is it a link that the peer made, on which this process only receives? */
+static inline bool fab_tcp_is_link_in(const fab_tcp_ep_t *ep)
+{
+    return NULL != ep->main && ep == ep->links->in[ep->link];
 }
 
 /* A part of len bytes begins: its place.  NULL: it has to wait, or is bad. */

@@ -29,9 +29,10 @@
  * All arrive in order, so a piece is of the first STRIPE that names its link and has none by it
  * yet.
  *
- * READ bounds what waits in the kernel for a process that reads nothing: messages that a reader
- * must keep if nobody wants them. Messages of more than FAB_TCP_EAGER_MAX bytes, and the provider's
- * own, are not counted: the former go where a receive waits for them.
+ * CREDIT bounds what waits in the kernel for a process that reads nothing, which must keep messages
+ * without a receive when it does: a sender has a window, and gets credit for what was read. Messages
+ * of more than FAB_TCP_EAGER_MAX bytes, for which a receive waits, and the provider's own take
+ * nothing from the window.
  *
  * All integers are in the byte order of the host, which the fabric's address has checked.
  */
@@ -61,7 +62,7 @@ enum {
     FAB_TCP_ID_CLOSE = 128,
     FAB_TCP_ID_LEAVE = 129,  /* the same, and its process takes no more at all: it leaves the job */
     FAB_TCP_ID_REFUSE = 130, /* the same, since it found something wrong with its peer */
-    FAB_TCP_ID_READ = 131, /* app_ctx: bytes that the sender has read since the last such message */
+    FAB_TCP_ID_CREDIT = 131, /* app_ctx: bytes that the sender has read since the last one */
     /*
      * the next message is striped: tag: bytes of it, more than FAB_TCP_EAGER_MAX; app_ctx: its
      * links

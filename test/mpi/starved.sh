@@ -30,4 +30,6 @@ for kib in -1 0 200 1000 4000; do
     starved "$kib" --mca pml_tm_providers tcp
 done
 starved '0 window' --mca osc rdma --mca btl fabric
-starved '1000 window' --mca osc rdma --mca btl fabric --mca pml_tm_providers tcp
+for kib in 0 1000; do
+    starved "$kib window" --mca osc rdma --mca btl fabric --mca pml_tm_providers tcp
+done

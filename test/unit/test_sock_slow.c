@@ -42,6 +42,11 @@ const char *fab_sentence(fab_t *fab, const char *format, ...)
     return format;
 }
 
+void fab_log(fab_t *fab, int level, const char *format, ...)
+{
+    (void) fab, (void) level, (void) format;
+}
+
 /* ---- processes ---------------------------------------------------------- */
 
 typedef struct proc {

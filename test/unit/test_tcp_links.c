@@ -723,7 +723,7 @@ static const mad_case_t mad_cases[] = {
     {.result = BAD, .id = 77},
     {.result = BAD, .id = AM_REPLY},
     {.result = BAD, .piece_id = AM_DATA},
-    {.result = BAD, .piece_id = FAB_TCP_ID_READ},
+    {.result = BAD, .piece_id = FAB_TCP_ID_CREDIT},
     {.result = BAD, .is_on_first = true},
     {.result = BAD, .is_twice = true},
 };
