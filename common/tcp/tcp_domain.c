@@ -188,7 +188,7 @@ static int tcp_open(fab_t *fab, fab_domain_t **out, const char **why)
 
 /* ---- close -------------------------------------------------------------- */
 
-/* Write what is left and read away what comes, so that the kernel has no reason for a reset. */
+/* Write what is queued, and discard what comes: unread data would make the kernel send a reset. */
 static bool leave(fab_tcp_ep_t *ep)
 {
     char away[65536];
@@ -201,7 +201,7 @@ static bool leave(fab_tcp_ep_t *ep)
     return 0 == n || (n < 0 && EAGAIN != errno && EINTR != errno);
 }
 
-/* Say to all that this process leaves, and wait a moment until they have heard. */
+/* Tell all peers that this process leaves, and wait a moment until they have heard. */
 static void say_goodbye(fab_tcp_domain_t *dom)
 {
     uint64_t end = fab_now_us() + FAB_TCP_CLOSE_US;

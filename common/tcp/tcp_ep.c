@@ -2,10 +2,12 @@
 /*
  * Endpoints: what the tcp provider does for one peer.
  *
- *      attach ──> known ──first send, or HELLO──> IDLE ──> ASKING ──> UP   (tcp_known.c, tcp_connect.c)
+ *      attach ──> known ──first send, or HELLO──> IDLE ──> ASKING ──> UP
  *      detach ──> CLOSE sent ──CLOSE and end of the peer──> gone
  *      CLOSE of the peer ──> CLOSE sent ──end──> IDLE
  *      drop   ──> REFUSE sent, if that can be done, gone
+ *
+ * tcp_known.c and tcp_connect.c have the first line.
  */
 #include "tcp/tcp_types.h"
 
@@ -16,7 +18,7 @@
 
 /* ---- sending ------------------------------------------------------------ */
 
-/* No message can go to the peer now: connect if that was not done. */
+/* Nothing can be sent to the peer now: connect, unless that is under way. */
 static __attribute__((noinline)) int cannot_send(fab_tcp_ep_t *ep)
 {
     if (ep->has_left) {

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One progress call of the tcp provider: writes queued data and polls for input.
+ * One progress call of the tcp provider: read what came, and write what is queued.
  *
- * An empty look costs a system call.  So the connection by which a message came last is read by
- * itself, and every FAB_TCP_EPOLL_PERIOD-th look is one at all; more often, while others are in
- * use, too.  Many empty looks in a row make looks rarer, any message sent or received makes them
- * frequent again; so does a long time without anything by other providers, which looks then keep
- * from nothing.
+ * An empty poll costs a system call, so polls are rationed:
  *
- * Where who finds nothing yields the processor, polls are few and dear already: none is left out,
- * and after an empty one each looks at all connections by epoll, by one call.
+ *  - The connection that received last is hot: most polls read only that one.  Every
+ *    FAB_TCP_EPOLL_PERIOD-th poll covers all connections by epoll.  When another one becomes hot,
+ *    that is every poll at first, then every third, and so on.
+ *  - After each FAB_TCP_IDLE_POLLS empty polls in a row, one more progress call goes by between two
+ *    polls, up to FAB_TCP_IDLE_PERIOD.  Each message sent or received makes every call poll again.
+ *  - When other providers have had no event for FAB_TCP_ALONE_POLLS polls, every call polls: there
+ *    is nothing that a poll would delay.
+ *
+ * Where waiting processes yield the processor, every call polls, since the next one may be a time
+ * slice away; and after an empty poll each covers all connections, by one epoll_wait().
  */
 #include "tcp/tcp_types.h"
 
@@ -20,7 +24,7 @@ static int on_event(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep, uint32_t events)
     int n = 0;
 
     if (FAB_TCP_UP != ep->state) {
-        return 0; /* a link that was closed after this event */
+        return 0; /* a link that was closed after epoll_wait() */
     }
     if (0 != (events & EPOLLOUT)) {
         fab_tcp_stream_unblock(ep);
@@ -69,7 +73,7 @@ static int poll_all(fab_tcp_domain_t *dom)
     return sum;
 }
 
-/* Has nothing come by other providers for many looks? */
+/* Have other providers had no event for many polls? */
 static bool others_are_idle(fab_tcp_domain_t *dom)
 {
     uint32_t others = dom->fab->events - dom->events;
@@ -83,7 +87,7 @@ static bool others_are_idle(fab_tcp_domain_t *dom)
     return FAB_TCP_ALONE_POLLS == dom->alone_polls;
 }
 
-/* When to look again. */
+/* When to poll again. */
 static void plan(fab_tcp_domain_t *dom, int events)
 {
     uint32_t max = dom->num_up > 0 || fab_sock_set_is_busy(dom->socks) ? FAB_TCP_IDLE_PERIOD
@@ -98,8 +102,8 @@ static void plan(fab_tcp_domain_t *dom, int events)
     dom->next_poll = dom->pass + (period < max ? period : max);
 }
 
-/* Look, and plan the next look. */
-static int look(fab_tcp_domain_t *dom, int events)
+/* Poll, and plan the next poll. */
+static int poll_now(fab_tcp_domain_t *dom, int events)
 {
     bool is_for_all = dom->fab->is_yielding && dom->empty_polls > 0;
 
@@ -126,7 +130,7 @@ int fab_tcp_progress(fab_domain_t *domain)
         events = fab_tcp_complete(dom);
     }
     if (__builtin_expect((int32_t) (dom->pass - dom->next_poll) >= 0, 0)) {
-        events = look(dom, events);
+        events = poll_now(dom, events);
     }
     dom->events += (uint32_t) events;
     return events;

@@ -15,12 +15,13 @@
  * header is there.  If more of a long message is expected, only a little is read at first, so that
  * the rest can go straight to its destination.
  *
- * The window. At most FAB_TCP_WINDOW bytes of messages are sent for which the peer has given no
- * credit (CREDIT): the receiver must keep messages that nobody wants, and a kernel may hold megabytes.
+ * The window.  At most FAB_TCP_WINDOW bytes of messages are sent for which the peer has given no
+ * credit (CREDIT).  The receiver must keep messages that it has no receive for, and its kernel may
+ * hold megabytes of them.
  *
- * Memory. What has to be sent so that the peer goes on (CREDIT, and how the connection ends) lies in
- * the endpoint. Everything else waits for a buffer, and the domain has some from the start, of which
- * writing leaves one for reading: what is read can always go on, so every buffer comes back.
+ * Memory.  What a peer may wait for (CREDIT, and the last message) lies in the endpoint.  All else
+ * waits for a buffer.  The domain has some from the start, and writing leaves one of them for
+ * reading: a message that has begun to arrive can always be read, so every buffer comes back.
  *
  * Parts. A striped message comes in part by links (tcp_link.c). Its parts are read to their places
  * by any connection. After its own part, the connection pauses until the message is complete, so
@@ -80,7 +81,7 @@ static void set_options(int fd)
     set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
-/* Its address, for messages: when the connection is lost the kernel may not know it any more. */
+/* Keep the peer's address for messages: the kernel may forget it when the connection is lost. */
 static void name_peer(fab_tcp_ep_t *ep)
 {
     struct sockaddr_storage sa;
@@ -162,7 +163,7 @@ static bool is_buf(const fab_tcp_ep_t *ep, const fab_tcp_node_t *node)
     return NULL == node->out && &ep->credit.node != node && &ep->end.node != node;
 }
 
-/* Done with what was in the queue. */
+/* The node was written, or is given up. */
 static void release(fab_tcp_ep_t *ep, fab_tcp_node_t *node, int status)
 {
     fab_out_t *out = node->out;
@@ -292,7 +293,7 @@ static bool may_go_on(int error)
     return EAGAIN == error || EINTR == error || ENOBUFS == error || ENOMEM == error;
 }
 
-/* One call. Bytes written; -1: errno, 0 for no more now. */
+/* One system call.  Returns the bytes written; -1: errno, or 0 there if no more goes now. */
 static ssize_t write_some(fab_tcp_ep_t *ep, struct iovec *iov, int num)
 {
     const int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
@@ -443,7 +444,7 @@ void fab_tcp_stream_commit(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     queue_last(ep, hdr, len);
 }
 
-/* Write these size bytes at once; what the kernel does not take is queued. */
+/* Write these size bytes now, and queue what the kernel does not take. */
 static int write_alone(fab_tcp_ep_t *ep, struct iovec *iov, int num, size_t size)
 {
     fab_tcp_buf_t *spare = fab_tcp_buf_get(ep->dom, FAB_TCP_FOR_READING);
@@ -466,7 +467,7 @@ static int write_alone(fab_tcp_ep_t *ep, struct iovec *iov, int num, size_t size
     return OPAL_SUCCESS;
 }
 
-/* A short message: one piece costs the kernel less than three. */
+/* A short message, copied: one piece of memory costs the kernel less than three. */
 static int send_copy(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len)
 {
     struct {
@@ -528,7 +529,7 @@ int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out, si
                                    wire_hdr(hdr, len)};
     fab_tcp_node_t *node = (fab_tcp_node_t *) (void *) out->provider;
     size_t pad = padded(len) - len;
-    fab_tcp_buf_t *tail = NULL; /* of what follows: the padding before it */
+    fab_tcp_buf_t *tail = NULL; /* the padding; messages that follow go behind it */
     fab_tcp_node_t *buf = NULL;
 
     if (0 != pad && ep->num_outs < FAB_TCP_OUTS) {
@@ -699,15 +700,15 @@ static bool fits(size_t len)
     return sizeof(fab_tcp_hdr_t) + padded(len) <= FAB_TCP_BUF;
 }
 
-/* May messages with this id have a place of their own? */
+/* May messages with this id have a destination of their own? */
 static bool has_places(const fab_tcp_domain_t *dom, uint8_t id)
 {
     return id < FAB_AM_MAX && NULL != dom->fab->placers[id].fn;
 }
 
 /*
- * A message that has come in part: ask where the rest is to go, and take what is there.  False: it
- * has no place, or is short.
+ * A part of a message is here: ask for the destination, and copy the part there.  False: there is
+ * none, or little is still to come.
  */
 static bool place(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
 {
@@ -728,7 +729,7 @@ static bool place(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     return true;
 }
 
-/* A part of a striped message is at the front: take what is there.  False: no more is there. */
+/* The next message is part of a striped one: copy what is here.  False: it is not complete. */
 static bool take_part(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
 {
     fab_tcp_node_t *in = &ep->in->node;
@@ -756,7 +757,7 @@ static bool take_part(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     return true;
 }
 
-/* The message at the front of ep->in: deliver it, if it is whole.  False: no more of them. */
+/* Deliver the first message in ep->in if it is complete.  False: it is not, or it is illegal. */
 static bool deliver_one(fab_tcp_ep_t *ep)
 {
     fab_tcp_domain_t *dom = ep->dom;
@@ -793,7 +794,7 @@ static bool deliver_one(fab_tcp_ep_t *ep)
     return true;
 }
 
-/* Deliver the whole messages in ep->in. Returns how many. */
+/* Deliver the complete messages in ep->in. Returns how many. */
 static int deliver(fab_tcp_ep_t *ep)
 {
     fab_tcp_node_t *in = &ep->in->node;
@@ -833,7 +834,7 @@ static int placed(fab_tcp_ep_t *ep, size_t n)
     return 1;
 }
 
-/* Make room behind a message of which the beginning came. */
+/* Make room behind the beginning of a message. */
 static void move_to_front(fab_tcp_node_t *in)
 {
     if (0 != in->start) {
@@ -864,7 +865,7 @@ void fab_tcp_stream_stop(fab_tcp_ep_t *ep)
     (void) watch(ep, EPOLL_CTL_MOD);
 }
 
-/* Nothing comes any more: error is errno, or 0. */
+/* Nothing comes any more: errno, or 0 at the end of the stream. */
 static void on_eof(fab_tcp_ep_t *ep, int error)
 {
     char why[256];
@@ -894,7 +895,7 @@ static void on_eof(fab_tcp_ep_t *ep, int error)
     fab_peer_fail(ep->peer, 0 != error ? OPAL_ERR_UNREACH : OPAL_ERR_PROC_ABORTED, why);
 }
 
-/* One call.  As recv(); *room is what it could have brought. */
+/* One system call, as recv().  *room: the bytes for which there was room. */
 static ssize_t read_some(fab_tcp_ep_t *ep, size_t *room)
 {
     fab_tcp_node_t *in = &ep->in->node;

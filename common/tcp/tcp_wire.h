@@ -29,10 +29,9 @@
  * All arrive in order, so a piece is of the first STRIPE that names its link and has none by it
  * yet.
  *
- * CREDIT bounds what waits in the kernel for a process that reads nothing, which must keep messages
- * without a receive when it does: a sender has a window, and gets credit for what was read. Messages
- * of more than FAB_TCP_EAGER_MAX bytes, for which a receive waits, and the provider's own take
- * nothing from the window.
+ * A sender has a window, which bounds what waits in the kernels for a process that reads nothing.
+ * It gets credit (CREDIT) for what was read.  Messages of more than FAB_TCP_EAGER_MAX bytes, for
+ * which a receive waits, and the provider's own take nothing from the window.
  *
  * All integers are in the byte order of the host, which the fabric's address has checked.
  */
