@@ -226,6 +226,7 @@ struct fab {
      * look at all.
      */
     bool is_yielding;
+    bool may_sleep; /* set by a user: it calls fab_sleep() */
     /* peers that were given to another provider, so far: their caps are others than they were */
     uint32_t num_moved;
     /* providers that are open reach all of the job: others serve processes that join it later */

@@ -7,6 +7,8 @@
  *  - The connection that received last is hot: most polls read only that one.  Every
  *    FAB_TCP_EPOLL_PERIOD-th poll covers all connections by epoll.  When another one becomes hot,
  *    that is every poll at first, then every third, and so on.
+ *  - After FAB_TCP_MUTE_READS reads of the same hot connection it is muted: epoll is not told of its
+ *    data.  That would cost the kernel some time for each message, and the next epoll_wait() too.
  *  - After each FAB_TCP_IDLE_POLLS empty polls in a row, one more progress call goes by between two
  *    polls, up to FAB_TCP_IDLE_PERIOD.  Each message sent or received makes every call poll again.
  *  - When other providers have had no event for FAB_TCP_ALONE_POLLS polls, every call polls: there
@@ -18,6 +20,36 @@
 #include "tcp/tcp_types.h"
 
 #include <sys/epoll.h>
+
+static void set_hot(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep)
+{
+    if (NULL != dom->hot) {
+        fab_tcp_stream_mute(dom->hot, false);
+    }
+    dom->hot = ep;
+    dom->hot_reads = 0;
+    dom->period = 0; /* doubled by the next poll of all */
+}
+
+/* Messages came by the hot connection.  A sleeping process must be woken by them. */
+static void count_hot(fab_tcp_domain_t *dom)
+{
+    if (++dom->hot_reads == FAB_TCP_MUTE_READS && NULL != dom->hot && !dom->fab->is_yielding &&
+        !dom->fab->may_sleep) {
+        fab_tcp_stream_mute(dom->hot, true);
+    }
+}
+
+/* The hot connection. */
+static int poll_hot(fab_tcp_domain_t *dom)
+{
+    int events = fab_tcp_stream_read(dom->hot);
+
+    if (events > 0) {
+        count_hot(dom);
+    }
+    return events;
+}
 
 static int on_event(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep, uint32_t events)
 {
@@ -41,8 +73,7 @@ static int on_event(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep, uint32_t events)
     }
     if (0 != (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) && !ep->is_eof) {
         if (ep != dom->hot) {
-            dom->hot = ep;
-            dom->period = 0; /* doubled below */
+            set_hot(dom, ep);
         }
         return n + fab_tcp_stream_read(ep);
     }
@@ -102,15 +133,26 @@ static void plan(fab_tcp_domain_t *dom, int events)
     dom->next_poll = dom->pass + (period < max ? period : max);
 }
 
+/*
+ * Is it time to poll all connections?  What just came by the hot one is answered first, but not time
+ * and again.
+ */
+static bool is_all_due(const fab_tcp_domain_t *dom, int events)
+{
+    return NULL == dom->hot || dom->num_blocked > 0 ||
+           dom->polls >= (events > 0 ? 2 * dom->period : dom->period);
+}
+
 /* Poll, and plan the next poll. */
 static int poll_now(fab_tcp_domain_t *dom, int events)
 {
     bool is_for_all = dom->fab->is_yielding && dom->empty_polls > 0;
 
-    if (NULL != dom->hot && !is_for_all) {
-        events += fab_tcp_stream_read(dom->hot);
+    if (NULL != dom->hot && (!is_for_all || dom->hot->is_muted)) {
+        events += poll_hot(dom);
     }
-    if (++dom->polls >= dom->period || NULL == dom->hot || dom->num_blocked > 0 || is_for_all) {
+    dom->polls++;
+    if (is_all_due(dom, events) || is_for_all) {
         events += poll_all(dom);
     }
     if (NULL != dom->done) {

@@ -56,9 +56,9 @@ static size_t padded(size_t len)
 /* 0, or errno: only EPOLL_CTL_ADD can fail. */
 static int watch(fab_tcp_ep_t *ep, int op)
 {
-    struct epoll_event event = {.events = (ep->is_eof || ep->is_paused ? 0 : EPOLLIN) |
-                                          (ep->is_blocked ? EPOLLOUT : 0),
-                                .data.ptr = ep};
+    bool wants_in = !ep->is_eof && !ep->is_paused && !ep->is_muted;
+    struct epoll_event event = {
+        .events = (wants_in ? EPOLLIN : 0) | (ep->is_blocked ? EPOLLOUT : 0), .data.ptr = ep};
 
     return 0 == epoll_ctl(ep->dom->epoll, op, ep->fd, &event) ? 0 : errno;
 }
@@ -227,7 +227,7 @@ void fab_tcp_stream_close(fab_tcp_ep_t *ep)
     ep->fd = -1;
     ep->error = 0;
     ep->is_blocked = ep->is_end_sent = ep->is_shut = ep->is_end_come = ep->is_eof = false;
-    ep->is_used = ep->is_bulk = ep->is_paused = ep->has_asked = false;
+    ep->is_used = ep->is_bulk = ep->is_muted = ep->is_paused = ep->has_asked = false;
     ep->window_used = ep->credit_due = 0;
     ep->placing.at = NULL;
     ep->skip = 0;
@@ -977,6 +977,14 @@ int fab_tcp_stream_read(fab_tcp_ep_t *ep)
         }
     }
     return events;
+}
+
+void fab_tcp_stream_mute(fab_tcp_ep_t *ep, bool is_muted)
+{
+    if (is_muted != ep->is_muted) {
+        ep->is_muted = is_muted;
+        (void) watch(ep, EPOLL_CTL_MOD);
+    }
 }
 
 void fab_tcp_stream_pause(fab_tcp_ep_t *ep)

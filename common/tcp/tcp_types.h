@@ -37,6 +37,7 @@ enum {
     FAB_TCP_WINDOW = 1048576,   /* bytes of messages sent for which no credit came, at most */
     FAB_TCP_CREDIT = 262144,    /* bytes read before the sender gets credit for them */
     FAB_TCP_EPOLL_PERIOD = 8,   /* polls of the hot connection per poll of all */
+    FAB_TCP_MUTE_READS = 32,    /* reads of a hot connection after which epoll leaves it out */
     FAB_TCP_IDLE_POLLS = 64,    /* empty polls after which polls become rarer by one call */
     FAB_TCP_IDLE_PERIOD = 32,   /* progress calls per poll, at most */
     FAB_TCP_ALONE_PERIOD = 128, /* the same without any connection */
@@ -125,6 +126,7 @@ struct fab_tcp_ep {
     bool is_local;        /* the peer is on this host, perhaps in another container */
     bool is_bulk;         /* more of a long message is likely to come next */
     bool has_left;        /* LEAVE or REFUSE came: the peer can be sent nothing any more */
+    bool is_muted;        /* hot, and epoll does not tell what comes by it */
     bool is_paused;       /* not read until what comes before by other links is there */
     bool has_asked;       /* it asked for links, if there are addresses for them */
     uint8_t link;         /* its number; 0: it is no link */
@@ -175,6 +177,7 @@ struct fab_tcp_domain {
     uint32_t num_up;      /* connections */
     int num_blocked;      /* connections whose is_blocked is set */
     fab_tcp_ep_t *hot;    /* the connection that is polled by itself; NULL: none */
+    uint32_t hot_reads;   /* reads of it, as long as no other one became hot */
 
     fab_tcp_node_t *done; /* sends from memory to be completed, the last first */
 
@@ -292,6 +295,9 @@ void fab_tcp_stream_end(fab_tcp_ep_t *ep, uint8_t id);
 
 /* Read what came, and deliver it.  Returns the number of messages and other events. */
 int fab_tcp_stream_read(fab_tcp_ep_t *ep);
+
+/* Shall epoll leave out what comes?  Then it is read by polls of the hot connection. */
+void fab_tcp_stream_mute(fab_tcp_ep_t *ep, bool is_muted);
 
 /* Read nothing until it is resumed. */
 void fab_tcp_stream_pause(fab_tcp_ep_t *ep);

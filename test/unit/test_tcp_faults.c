@@ -315,6 +315,78 @@ static void test_together(void **state)
     assert_int_equal(world_run(2, false, together_body), 0);
 }
 
+/* ---- the hot connection --------------------------------------------------- */
+
+typedef struct arrivals {
+    uint64_t got; /* first: of count_arrived() */
+    uint64_t due; /* what is waited for: a message may arrive in the barrier before */
+} arrivals_t;
+
+static void await_one(world_t *world, arrivals_t *arrivals)
+{
+    arrivals->due++;
+    WORLD_UNTIL(arrivals->due <= arrivals->got);
+}
+
+/* Rank 0 and another send each other so many messages by turns. */
+static void exchange(world_t *world, int other, int num, arrivals_t *arrivals)
+{
+    for (int i = 0; i < num; i++) {
+        if (0 == world->rank) {
+            post(world, world_peer(world, other));
+        }
+        await_one(world, arrivals);
+        if (0 != world->rank) {
+            post(world, world_peer(world, 0));
+        }
+    }
+}
+
+/* This rank sends a message to rank 0. */
+static void send_one(world_t *world, int from, arrivals_t *arrivals)
+{
+    world_barrier(world);
+    if (from == world->rank) {
+        post(world, world_peer(world, 0));
+    } else if (0 == world->rank) {
+        await_one(world, arrivals);
+    }
+    world_barrier(world);
+}
+
+/*
+ * A connection by which many messages come is muted until others come by another; never in a process
+ * that may sleep, or yields.
+ */
+static void muted_body(world_t *world)
+{
+    const fab_tcp_domain_t *dom = tcp_domain(world);
+    arrivals_t arrivals = {.got = 0};
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &arrivals);
+    world->fab->may_sleep = 1 == world->rank;
+    world->fab->is_yielding = 2 == world->rank;
+    for (int i = 0; i < 9; i++) {
+        const int other = 1 + i % 3;
+        world_barrier(world);
+        if (0 == world->rank || other == world->rank) {
+            exchange(world, other, 2 * FAB_TCP_MUTE_READS, &arrivals);
+            CHECK(dom->hot->is_muted == (0 == world->rank || 3 == world->rank));
+        }
+    }
+    send_one(world, 1, &arrivals);
+    CHECK(0 != world->rank || (dom->hot == ep_of(world_peer(world, 1)) && !dom->hot->is_muted &&
+                               !ep_of(world_peer(world, 3))->is_muted));
+    send_one(world, 3, &arrivals); /* it is noticed again */
+    CHECK(0 != world->rank || (dom->hot == ep_of(world_peer(world, 3)) && !dom->hot->is_muted));
+}
+
+static void test_muted(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(4, false, muted_body), 0);
+}
+
 /* ---- bytes of a peer that has gone mad ----------------------------------- */
 
 enum { MAD_ROUNDS = 3000 };
@@ -897,6 +969,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_leave_needed),
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_together),
+        cmocka_unit_test(test_muted),
         cmocka_unit_test(test_mad),
         cmocka_unit_test(test_window),
         cmocka_unit_test(test_no_memory),
