@@ -282,7 +282,7 @@ static void tcp_is_awake(fab_domain_t *domain)
     fab_tcp_domain_t *dom = (fab_tcp_domain_t *) domain;
 
     fab_tcp_expect(dom);
-    dom->polls = dom->period; /* look at all */
+    dom->polls = 2 * dom->period; /* poll all */
 }
 
 const fab_provider_t fab_tcp_provider = {

@@ -105,6 +105,15 @@ bool fab_tcp_links_are_busy(const fab_tcp_ep_t *ep)
     return false;
 }
 
+void fab_tcp_links_check(const fab_tcp_ep_t *ep)
+{
+    for (int i = 1; NULL != ep->links && i < FAB_TCP_LINKS; i++) {
+        if (NULL != ep->links->out[i] && FAB_TCP_UP == ep->links->out[i]->state) {
+            fab_tcp_stream_check(ep->links->out[i]);
+        }
+    }
+}
+
 static void link_ask(fab_tcp_ep_t *ep, uint8_t number, const fab_sock_ip_t *ip)
 {
     const fab_tcp_frame_t hello = {

@@ -7,8 +7,8 @@
  *  - The connection that received last is hot: most polls read only that one.  Every
  *    FAB_TCP_EPOLL_PERIOD-th poll covers all connections by epoll.  When another one becomes hot,
  *    that is every poll at first, then every third, and so on.
- *  - After FAB_TCP_MUTE_READS reads of the same hot connection it is muted: epoll is not told of its
- *    data.  That would cost the kernel some time for each message, and the next epoll_wait() too.
+ *  - After FAB_TCP_MUTE_READS reads of the same hot connection it is muted: epoll is not told of
+ *    its data.  That would cost the kernel some time for each message, and the next epoll_wait().
  *  - After each FAB_TCP_IDLE_POLLS empty polls in a row, one more progress call goes by between two
  *    polls, up to FAB_TCP_IDLE_PERIOD.  Each message sent or received makes every call poll again.
  *  - When other providers have had no event for FAB_TCP_ALONE_POLLS polls, every call polls: there
@@ -20,6 +20,9 @@
 #include "tcp/tcp_types.h"
 
 #include <sys/epoll.h>
+
+#include "fabric/fab_clock.h"
+#include "fabric/fab_params.h"
 
 static void set_hot(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep)
 {
@@ -81,6 +84,24 @@ static int on_event(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep, uint32_t events)
     return n;
 }
 
+/* Is it time to see whether all peers answer?  Then do so. */
+static void check_peers(fab_tcp_domain_t *dom)
+{
+    const uint64_t now = fab_now_us();
+
+    if (now < dom->next_check) {
+        return;
+    }
+    dom->next_check = now + (uint64_t) fab_params.tcp_timeout * 1000000 / FAB_TCP_CHECKS;
+    for (fab_tcp_ep_t *ep = dom->eps, *next; NULL != ep; ep = next) {
+        next = ep->next;
+        if (FAB_TCP_UP == ep->state) {
+            fab_tcp_links_check(ep);
+            fab_tcp_stream_check(ep); /* ep may be gone */
+        }
+    }
+}
+
 static int poll_all(fab_tcp_domain_t *dom)
 {
     struct epoll_event events[FAB_TCP_EVENTS];
@@ -100,6 +121,9 @@ static int poll_all(fab_tcp_domain_t *dom)
     }
     if (NULL != dom->dead) {
         fab_tcp_links_reap(dom);
+    }
+    if (0 == ++dom->alls % FAB_TCP_CHECK_POLLS) {
+        check_peers(dom);
     }
     return sum;
 }
@@ -134,8 +158,8 @@ static void plan(fab_tcp_domain_t *dom, int events)
 }
 
 /*
- * Is it time to poll all connections?  What just came by the hot one is answered first, but not time
- * and again.
+ * Is it time to poll all connections?  What just came by the hot one is answered first, but not for
+ * ever.
  */
 static bool is_all_due(const fab_tcp_domain_t *dom, int events)
 {

@@ -74,7 +74,6 @@ static void set_options(int fd)
 
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, FAB_TCP_NOTSENT);
-    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, timeout * 1000);
     set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, timeout >= 4 ? timeout / 2 : 1);
     set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, timeout >= 12 ? timeout / 6 : 1);
@@ -228,9 +227,10 @@ void fab_tcp_stream_close(fab_tcp_ep_t *ep)
     ep->error = 0;
     ep->is_blocked = ep->is_end_sent = ep->is_shut = ep->is_end_come = ep->is_eof = false;
     ep->is_used = ep->is_bulk = ep->is_muted = ep->is_paused = ep->has_asked = false;
+    ep->has_limit = false;
     ep->window_used = ep->credit_due = 0;
     ep->placing.at = NULL;
-    ep->skip = 0;
+    ep->skip = ep->silences = 0;
     ep->state = FAB_TCP_IDLE;
     if (0 == --ep->dom->num_up) {
         fab_idle_changed(ep->dom->fab);
@@ -1003,6 +1003,37 @@ void fab_tcp_stream_resume(fab_tcp_ep_t *ep)
     if (NULL != ep->in) {
         (void) deliver(ep);
         tidy(ep);
+    }
+}
+
+/*
+ * With TCP_USER_TIMEOUT (tcp(7)) the kernel would also end the connection to a process that
+ * computes for so long while its receive buffer is full.  So that limit is set only while data is
+ * not acknowledged; while the peer has no room, its answers to probes count.
+ */
+void fab_tcp_stream_check(fab_tcp_ep_t *ep)
+{
+    const uint32_t limit_ms = fab_params.tcp_timeout * 1000;
+    struct tcp_info info = {.tcpi_state = 0};
+    socklen_t len = sizeof(info);
+    bool is_silent, has_limit;
+
+    if (0 != getsockopt(ep->fd, IPPROTO_TCP, TCP_INFO, &info, &len)) {
+        return;
+    }
+    is_silent = (info.tcpi_unacked > 0 || info.tcpi_probes > 0) &&
+                info.tcpi_last_ack_recv >= limit_ms / FAB_TCP_CHECKS;
+    has_limit = is_silent && 0 == info.tcpi_probes;
+    ep->silences = is_silent ? (uint8_t) (ep->silences + 1) : 0;
+    if (has_limit != ep->has_limit) {
+        ep->has_limit = has_limit;
+        set_option(ep->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, has_limit ? (int) limit_ms : 0);
+    }
+    if (ep->silences > FAB_TCP_CHECKS) {
+        ep->silences = 0;
+        if (!has_limit && !ep->is_eof) {
+            on_eof(ep, ETIMEDOUT);
+        }
     }
 }
 

@@ -37,6 +37,8 @@ enum {
     FAB_TCP_WINDOW = 1048576,   /* bytes of messages sent for which no credit came, at most */
     FAB_TCP_CREDIT = 262144,    /* bytes read before the sender gets credit for them */
     FAB_TCP_EPOLL_PERIOD = 8,   /* polls of the hot connection per poll of all */
+    FAB_TCP_CHECK_POLLS = 512,  /* polls of all per look at the clock */
+    FAB_TCP_CHECKS = 8,         /* of a peer that does not answer, in the time that it has */
     FAB_TCP_MUTE_READS = 32,    /* reads of a hot connection after which epoll leaves it out */
     FAB_TCP_IDLE_POLLS = 64,    /* empty polls after which polls become rarer by one call */
     FAB_TCP_IDLE_PERIOD = 32,   /* progress calls per poll, at most */
@@ -128,10 +130,12 @@ struct fab_tcp_ep {
     bool has_left;        /* LEAVE or REFUSE came: the peer can be sent nothing any more */
     bool is_muted;        /* hot, and epoll does not tell what comes by it */
     bool is_paused;       /* not read until what comes before by other links is there */
+    bool has_limit;       /* the kernel ends the connection after tcp_timeout without an answer */
     bool has_asked;       /* it asked for links, if there are addresses for them */
     uint8_t link;         /* its number; 0: it is no link */
     uint8_t num_out;      /* buffers in out */
     uint8_t num_outs;     /* sends from memory in out */
+    uint8_t silences;     /* checks in a row that found the peer's kernel silent */
     uint8_t skip;         /* bytes of padding to come, after what was placed */
     uint32_t window_used; /* bytes sent for which the peer has given no credit */
     uint32_t credit_due;  /* bytes read for which the peer has got none */
@@ -175,6 +179,8 @@ struct fab_tcp_domain {
     uint32_t polls;       /* since the last one of all connections */
     uint32_t period;      /* polls of the hot connection per poll of all */
     uint32_t num_up;      /* connections */
+    uint32_t alls;        /* polls of all */
+    uint64_t next_check;  /* us: of the peers */
     int num_blocked;      /* connections whose is_blocked is set */
     fab_tcp_ep_t *hot;    /* the connection that is polled by itself; NULL: none */
     uint32_t hot_reads;   /* reads of it, as long as no other one became hot */
@@ -299,6 +305,12 @@ int fab_tcp_stream_read(fab_tcp_ep_t *ep);
 /* Shall epoll leave out what comes?  Then it is read by polls of the hot connection. */
 void fab_tcp_stream_mute(fab_tcp_ep_t *ep, bool is_muted);
 
+/*
+ * Does the peer's host still answer?  Called FAB_TCP_CHECKS times in each tcp_timeout.  If it does
+ * not answer for so long, the peer fails.
+ */
+void fab_tcp_stream_check(fab_tcp_ep_t *ep);
+
 /* Read nothing until it is resumed. */
 void fab_tcp_stream_pause(fab_tcp_ep_t *ep);
 void fab_tcp_stream_resume(fab_tcp_ep_t *ep);
@@ -355,6 +367,9 @@ void fab_tcp_link_ended(fab_tcp_ep_t *link, int error);
 
 /* Is some piece not written yet? */
 bool fab_tcp_links_are_busy(const fab_tcp_ep_t *ep);
+
+/* fab_tcp_stream_check() of those on which this process sends. */
+void fab_tcp_links_check(const fab_tcp_ep_t *ep);
 
 /* Close all links of an endpoint. */
 void fab_tcp_links_close(fab_tcp_ep_t *ep);

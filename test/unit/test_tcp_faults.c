@@ -282,6 +282,47 @@ static void test_flood(void **state)
     assert_int_equal(world_run(2, false, flood_body), 0);
 }
 
+/*
+ * A receiver that computes for longer than tcp_timeout, and has no room for what is sent, is not
+ * lost.
+ */
+static void computing_body(world_t *world)
+{
+    enum { MESSAGES = 24, LEN = 32768 };
+    static unsigned char buf[LEN];
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    post(world, peer);
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+    if (0 == world->rank) {
+        for (int sent = 0; sent < MESSAGES;) {
+            sent += OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), buf, sizeof(buf));
+            world_progress(world);
+        }
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[1]) || world->failures > 0);
+    } else {
+        sleep(4 * fab_params.tcp_timeout);
+        WORLD_UNTIL(1 + MESSAGES == got);
+        atomic_store(&world->shared->scratch[1], 1);
+    }
+    CHECK(0 == world->failures);
+    world_barrier(world);
+}
+
+static void test_computing(void **state)
+{
+    const unsigned usual = fab_params.tcp_timeout;
+
+    (void) state;
+    fab_params.tcp_timeout = 1;
+    assert_int_equal(world_run(2, false, computing_body), 0);
+    fab_params.tcp_timeout = usual;
+}
+
 /* What was sent is with the kernel: others are told to wait, and leave together. */
 static void together_body(world_t *world)
 {
@@ -355,8 +396,8 @@ static void send_one(world_t *world, int from, arrivals_t *arrivals)
 }
 
 /*
- * A connection by which many messages come is muted until others come by another; never in a process
- * that may sleep, or yields.
+ * A connection by which many messages come is muted until others come by another.  None is in a
+ * process that may sleep, or yields.
  */
 static void muted_body(world_t *world)
 {
@@ -968,6 +1009,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_leave),
         cmocka_unit_test(test_leave_needed),
         cmocka_unit_test(test_flood),
+        cmocka_unit_test(test_computing),
         cmocka_unit_test(test_together),
         cmocka_unit_test(test_muted),
         cmocka_unit_test(test_mad),
