@@ -168,6 +168,9 @@ static void sendi_body(world_t *world)
 static void sendi(void **state)
 {
     (void) state;
+    if (OPAL_MAJOR_VERSION >= 5) {
+        skip(); /* a convertor of 5.0 asks for the accelerator, which only opal_init() opens */
+    }
     assert_int_equal(0, world_run(2, false, sendi_body));
 }
 
