@@ -40,6 +40,13 @@ tm_crashed_upstream()
         grep -aq 'orte_finalize+0x' "$2" && ! grep -aq 'mca_pml_tm' "$2"
 }
 
+# tm_mpirun_crashed ERR: mpirun itself has crashed there, when the job was over.
+tm_mpirun_crashed()
+{
+    grep -aq 'orte_finalize+0x' "$1" && grep -aqE '\] mpirun\(\+0x' "$1" &&
+        (($(grep -ac 'Signal: ' "$1") == 1))
+}
+
 # tm_seed N: a number for random traffic, of this run and of N.
 tm_seed()
 {

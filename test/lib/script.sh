@@ -45,7 +45,8 @@ skip_without()
 
 # tm_mpirun NP [MPIRUN-OPTION...] PROGRAM [ARGUMENT...]
 # Run it; its output is shown, and kept in $TM_WORK/out and $TM_WORK/err for require and forbid.
-# Returns mpirun's status.  A job that has ended well, and then crashed in Open MPI, runs once more.
+# Returns mpirun's status.  A job that has ended well, and then crashed in Open MPI, runs once more,
+# as does one whose mpirun crashed.
 tm_mpirun()
 {
     local rc=0 choice=()
@@ -56,7 +57,8 @@ tm_mpirun()
     tm_mpirun_flags "$1"
     shift
     run_mpirun "${tm_mpirun_flags[@]}" "${choice[@]}" "$@" || rc=$?
-    if ((rc != 0)) && tm_crashed_upstream "$TM_WORK/out" "$TM_WORK/err"; then
+    if ((rc != 0)) && { tm_crashed_upstream "$TM_WORK/out" "$TM_WORK/err" ||
+        tm_mpirun_crashed "$TM_WORK/err"; }; then
         rc=0
         run_mpirun "${tm_mpirun_flags[@]}" "${choice[@]}" "$@" || rc=$?
         echo "run again: it crashed in Open MPI's orte_finalize() when it was done" >&2
