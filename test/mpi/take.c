@@ -23,6 +23,9 @@
 
 enum { PLAIN = 400, LONGEST = 8200, WORDS = 100, IN_RING = 8, ROUNDS = 20 };
 
+/* Longest message, in bytes, that every provider takes while no receive is posted. */
+enum { SURELY_EAGER = 8000, MAX_LATE = LONGEST - SURELY_EAGER + 1 };
+
 static MPI_Comm other;
 static atomic_int *told; /* rounds of which rank 0 has sent all; NULL: the ranks share no memory */
 static MPI_Win win;
@@ -98,16 +101,32 @@ static int next_length(int len)
     return len < 128 ? len + 1 : len + len / 16 < 8160 ? len + len / 16 : len + 1;
 }
 
+/* Longer ones than any provider may have to announce are not waited for. Returns their number. */
+static int send_lengths(unsigned char (*late)[LONGEST], MPI_Request *req)
+{
+    int num = 0;
+
+    for (int len = 0; len <= LONGEST; len = next_length(len)) {
+        tm_fill(late[num], (size_t) len, tm_key(0, 1, len, len));
+        if (len <= SURELY_EAGER) {
+            TM_MPI(MPI_Send(late[num], len, MPI_BYTE, 1, len, MPI_COMM_WORLD));
+            continue;
+        }
+        TM_MPI(MPI_Isend(late[num], len, MPI_BYTE, 1, len, MPI_COMM_WORLD, &req[num]));
+        num++;
+    }
+    return num;
+}
+
 static void lengths(void)
 {
-    static unsigned char buf[LONGEST + 8];
+    static unsigned char buf[LONGEST + 8], late[MAX_LATE][LONGEST];
+    MPI_Request req[MAX_LATE];
     MPI_Status status;
+    int num_late = 0 == tm_rank ? send_lengths(late, req) : 0;
 
-    for (int len = 0; 0 == tm_rank && len <= LONGEST; len = next_length(len)) {
-        tm_fill(buf, (size_t) len, tm_key(0, 1, len, len));
-        TM_MPI(MPI_Send(buf, len, MPI_BYTE, 1, len, MPI_COMM_WORLD));
-    }
     between();
+    TM_MPI(MPI_Waitall(num_late, req, MPI_STATUSES_IGNORE));
     for (int len = 0; 1 == tm_rank && len <= LONGEST; len = next_length(len)) {
         int count;
 
