@@ -58,7 +58,7 @@ typedef struct mca_pml_tm_stream mca_pml_tm_stream_t;
 typedef struct mca_pml_tm_slow_ring {
     const fab_peer_t *peer; /* compared only */
     unsigned pause;         /* messages that are not streamed before it is tried again */
-    unsigned last;          /* as long was the pause before, halved by each fast one since */
+    unsigned last;          /* length of the last pause, halved by each fast message since */
 } mca_pml_tm_slow_ring_t;
 
 enum { PML_TM_SLOW_RINGS = 64 };

@@ -153,11 +153,8 @@ static void note_rate(const fab_peer_t *peer, size_t bytes, uint64_t ns)
     unsigned last = peer == slow->peer ? slow->last : 0;
 
     if (OPAL_UNLIKELY(bytes * 1000 < ns * (uint64_t) mca_pml_tm.params.stream_rate)) {
-        *slow = (mca_pml_tm_slow_ring_t){
-            .peer = peer,
-            .pause = last < SLOW_PAUSE_MAX ? 2 * last + 1 : last,
-        };
-        slow->last = slow->pause;
+        unsigned pause = last < SLOW_PAUSE_MAX ? 2 * last + 1 : last;
+        *slow = (mca_pml_tm_slow_ring_t){.peer = peer, .pause = pause, .last = pause};
     } else if (OPAL_UNLIKELY(0 != last)) {
         slow->last = last / 2;
     }

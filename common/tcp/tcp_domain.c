@@ -53,7 +53,7 @@ void fab_tcp_buf_put(fab_tcp_domain_t *dom, fab_tcp_buf_t *buf)
 static bool fill_reserve(fab_tcp_domain_t *dom)
 {
     while (dom->num_free < FAB_TCP_RESERVE) {
-        fab_tcp_buf_t *buf = malloc(sizeof(*buf));
+        fab_tcp_buf_t *buf = fab_tcp_buf_get(dom, dom->num_free); /* a new one */
         if (NULL == buf) {
             return false;
         }
