@@ -64,6 +64,8 @@ common_tm_sources = \
 	common/tcp/tcp_params.c \
 	common/tcp/tcp_progress.c \
 	common/tcp/tcp_stream.c \
+	common/tcp/tcp_stream_read.c \
+	common/tcp/tcp_stream_write.c \
 	common/tcp/tcp_types.h \
 	common/tcp/tcp_wire.h \
 	common/verbs/verbs_params.c \

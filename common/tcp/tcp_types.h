@@ -12,6 +12,9 @@
 #ifndef FAB_TCP_TYPES_H
 #define FAB_TCP_TYPES_H
 
+#include <errno.h>
+#include <sys/uio.h>
+
 #include "fabric/fab_provider.h"
 #include "sock/sock.h"
 #include "tcp/tcp_wire.h"
@@ -248,13 +251,51 @@ fab_tcp_ep_t *fab_tcp_ep_of(fab_peer_t *peer);
 /* This process closed the peer, and the connection has ended: free both. */
 void fab_tcp_ep_finish(fab_tcp_ep_t *ep);
 
-/* ---- tcp_stream.c: bytes of a connection -------------------------------- */
+/* ---- tcp_stream.c: a connection ----------------------------------------- */
 
 /* The connection is up: take fd over, and write left_len bytes of left first. */
 void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left_len);
 
 /* Close the socket and drop queued data. */
 void fab_tcp_stream_close(fab_tcp_ep_t *ep);
+
+/* Tell epoll what the connection waits for. */
+void fab_tcp_stream_watch(fab_tcp_ep_t *ep);
+
+/* Shall epoll leave out what comes?  Then it is read by polls of the hot connection. */
+void fab_tcp_stream_mute(fab_tcp_ep_t *ep, bool is_muted);
+
+/*
+ * Does the peer's host still answer?  Called FAB_TCP_CHECKS times in each tcp_timeout.  If it does
+ * not answer for so long, the peer fails.
+ */
+void fab_tcp_stream_check(fab_tcp_ep_t *ep);
+
+/* Nothing comes any more: error is errno, or 0 at the end of the stream. */
+void fab_tcp_stream_eof(fab_tcp_ep_t *ep, int error);
+
+/* If both directions have ended, close it; ep may be gone then. */
+void fab_tcp_stream_end_if_done(fab_tcp_ep_t *ep);
+
+/* The connection has failed while it was paused. */
+void fab_tcp_stream_broken(fab_tcp_ep_t *ep);
+
+/* Read nothing any more: the peer has failed. */
+void fab_tcp_stream_stop(fab_tcp_ep_t *ep);
+
+/* Errors of a call after which it may be tried again later. */
+static inline bool fab_tcp_may_go_on(int error)
+{
+    return EAGAIN == error || EINTR == error || ENOBUFS == error || ENOMEM == error;
+}
+
+/* Bytes of the window that a message of len bytes takes. */
+static inline uint32_t fab_tcp_counted(size_t len)
+{
+    return len <= FAB_TCP_EAGER_MAX ? (uint32_t) (sizeof(fab_tcp_hdr_t) + fab_tcp_padded(len)) : 0;
+}
+
+/* ---- tcp_stream_write.c: what it writes --------------------------------- */
 
 /*
  * May a message of len bytes be sent now?  A short one only in a batch, or as the first after a
@@ -284,8 +325,18 @@ int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out, si
 void fab_tcp_stream_send_piece(fab_tcp_ep_t *link, fab_tcp_buf_t *buf, fab_out_t *out, size_t at,
                                size_t len);
 
-/* Call complete() of the sends from memory that are done.  Returns how many. */
-int fab_tcp_complete(fab_tcp_domain_t *dom);
+/* Queue one of the provider's own messages, after which nothing is sent on this connection. */
+void fab_tcp_stream_end(fab_tcp_ep_t *ep, uint8_t id);
+
+/* Tell the peer how much was read; if that cannot be now, once the queue is empty. */
+void fab_tcp_stream_give_credit(fab_tcp_ep_t *ep);
+
+/*
+ * Queue the pieces of memory, without their first skip bytes, at the head of an empty queue.  They
+ * need not be a multiple of 8.  Takes buf, which is empty.
+ */
+void fab_tcp_stream_put_first(fab_tcp_ep_t *ep, fab_tcp_buf_t *buf, const struct iovec *iov,
+                              int num, size_t skip);
 
 /* Write what is queued, as far as the kernel takes it. */
 void fab_tcp_stream_flush(fab_tcp_ep_t *ep);
@@ -293,33 +344,20 @@ void fab_tcp_stream_flush(fab_tcp_ep_t *ep);
 /* The kernel takes more again. */
 void fab_tcp_stream_unblock(fab_tcp_ep_t *ep);
 
-/* Both directions have ended: close, and ep may be gone. */
-void fab_tcp_stream_end_if_done(fab_tcp_ep_t *ep);
+/* Give up what is queued. */
+void fab_tcp_stream_discard(fab_tcp_ep_t *ep);
 
-/* Queue one of the provider's own messages, after which nothing is sent on this connection. */
-void fab_tcp_stream_end(fab_tcp_ep_t *ep, uint8_t id);
+/* Call complete() of the sends from memory that are done.  Returns how many. */
+int fab_tcp_complete(fab_tcp_domain_t *dom);
+
+/* ---- tcp_stream_read.c: what it reads ----------------------------------- */
 
 /* Read what came, and deliver it.  Returns the number of messages and other events. */
 int fab_tcp_stream_read(fab_tcp_ep_t *ep);
 
-/* Shall epoll leave out what comes?  Then it is read by polls of the hot connection. */
-void fab_tcp_stream_mute(fab_tcp_ep_t *ep, bool is_muted);
-
-/*
- * Does the peer's host still answer?  Called FAB_TCP_CHECKS times in each tcp_timeout.  If it does
- * not answer for so long, the peer fails.
- */
-void fab_tcp_stream_check(fab_tcp_ep_t *ep);
-
 /* Read nothing until it is resumed. */
 void fab_tcp_stream_pause(fab_tcp_ep_t *ep);
 void fab_tcp_stream_resume(fab_tcp_ep_t *ep);
-
-/* The connection has failed while it was paused. */
-void fab_tcp_stream_broken(fab_tcp_ep_t *ep);
-
-/* Read nothing any more: the peer has failed. */
-void fab_tcp_stream_stop(fab_tcp_ep_t *ep);
 
 /* The peer sent something illegal: it fails. */
 void fab_tcp_bad_message(fab_tcp_ep_t *ep, unsigned id, size_t len);

@@ -78,6 +78,12 @@ typedef struct fab_tcp_hdr {
 
 _Static_assert(16 == sizeof(fab_tcp_hdr_t), "fab_tcp_hdr_t is a wire format");
 
+/* Bytes that a payload of len bytes takes. */
+static inline size_t fab_tcp_padded(size_t len)
+{
+    return (len + 7) & ~(size_t) 7;
+}
+
 /* Section of a process's address. */
 typedef struct fab_tcp_addr {
     uint16_t version;

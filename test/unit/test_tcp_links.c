@@ -9,6 +9,7 @@
  * TEST: sources=@fabric,test/unit/conform_messages.c variants=asan,tsan timeout=300
  */
 #include "conform.h"
+#include "test_tcp_world.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +19,6 @@
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 
-#include "fabric/fab_core.h"
 #include "sock/sock_ip.h"
 #include "tcp/tcp_types.h"
 
@@ -306,11 +306,6 @@ static void flow_both(flow_t *flow, uint64_t num)
     world_barrier(world);
 }
 
-static fab_tcp_ep_t *ep_of(fab_peer_t *peer)
-{
-    return fab_tcp_ep_of(peer);
-}
-
 static bool is_up(const fab_tcp_ep_t *link)
 {
     return NULL != link && FAB_TCP_UP == link->state;
@@ -390,12 +385,7 @@ static void refused_body(world_t *world)
     flow_t *flow;
 
     if (1 == world->rank) {
-        fab_core_t *core = fab_core(world->fab);
-        for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
-            if (&fab_tcp_provider == fab_providers[i]) {
-                ((fab_tcp_domain_t *) core->slots[i].dom)->addr.ips[1].port = 1;
-            }
-        }
+        tcp_domain(world)->addr.ips[1].port = 1;
         world->shared->len[1] = fab_address(world->fab, world->shared->address[1], FAB_ADDRESS_MAX);
         fab_params.tcp_links = 1;
     }
@@ -631,17 +621,10 @@ static int mad_end(int *mine)
 
 static void mad_open(world_t *world, uint64_t name, mad_t *mad)
 {
-    unsigned char address[FAB_ADDRESS_MAX];
-    const char *why = "";
     int mine;
 
     mad->world = world;
-    memcpy(address, world->shared->address[0], sizeof(address));
-    memcpy(address + 8, &name, sizeof(name));
-    CHECK(OPAL_SUCCESS == fab_peer_open(world->fab, FAB_USER_PML, name, address,
-                                        world->shared->len[0], &mad->peer, &why));
-    mad->fd[0] = mad_end(&mine);
-    fab_tcp_stream_open(ep_of(mad->peer), mine, NULL, 0);
+    mad->peer = mad_peer(world, name, &mad->fd[0]);
     for (uint32_t i = 1; i <= 2; i++) {
         mad->fd[i] = mad_end(&mine);
         fab_tcp_link_open(fab_tcp_link_accept(ep_of(mad->peer), i), mine, NULL, 0);

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a connection reads.
+ *
+ * A call reads all available data into a buffer, in which messages are parsed in place; the
+ * connection has the buffer only while it contains part of a message.  All messages are multiples
+ * of 8 bytes, so payload is aligned.  The rest of a long message that has begun is read straight to
+ * its destination, if it has one; the same call reads a little more, so that the next header is
+ * there.  If more of a long message is expected, only a little is read at first, so that the rest
+ * can go straight to its destination.
+ *
+ * Parts.  A striped message comes in part by links (tcp_link.c).  Its parts are read to their
+ * places by any connection.  After its own part, the connection pauses until the message is
+ * complete, so nothing is delivered out of order; a link pauses before a piece that was not
+ * announced yet.
+ */
+#include "tcp/tcp_types.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* ---- messages ----------------------------------------------------------- */
+
+void fab_tcp_bad_message(fab_tcp_ep_t *ep, unsigned id, size_t len)
+{
+    char why[128];
+
+    snprintf(why, sizeof(why), "It sent a malformed message (id %u, %zu bytes).", id, len);
+    fab_counters.tcp_bad_messages++;
+    fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, why);
+}
+
+/* The peer has read so many bytes more. */
+static void on_credit(fab_tcp_ep_t *ep, uint32_t bytes)
+{
+    if (bytes > ep->window_used) {
+        fab_tcp_bad_message(ep, FAB_TCP_ID_CREDIT, 0);
+        return;
+    }
+    ep->window_used -= bytes;
+}
+
+/* A message of len bytes was read. */
+static void count_read(fab_tcp_ep_t *ep, size_t len)
+{
+    ep->credit_due += fab_tcp_counted(len);
+    if (ep->credit_due >= FAB_TCP_CREDIT) {
+        fab_tcp_stream_give_credit(ep);
+    }
+}
+
+/* A message of the provider itself. */
+static void own_message(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
+{
+    unsigned id = hdr.id;
+
+    if (id < FAB_TCP_ID_CLOSE || id > FAB_TCP_ID_STRIPE || 0 != len) {
+        fab_tcp_bad_message(ep, id, len);
+        return;
+    }
+    if (FAB_TCP_ID_CREDIT == id) {
+        on_credit(ep, hdr.app_ctx);
+        return;
+    }
+    if (FAB_TCP_ID_STRIPE == id) {
+        fab_tcp_stripe_announced(ep, hdr);
+        return;
+    }
+    ep->is_end_come = true;
+    ep->has_left = FAB_TCP_ID_CLOSE != id;
+    if (FAB_TCP_ID_REFUSE == id) {
+        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH, "It refused this process.");
+        return;
+    }
+    fab_tcp_stream_end(ep, FAB_TCP_ID_CLOSE);
+    if (FAB_TCP_ID_LEAVE == id) {
+        fab_peer_has_left(ep->peer); /* what is sent to it after this fails it as well */
+    }
+}
+
+/* Does a buffer hold a message of so many bytes? */
+static bool fits(size_t len)
+{
+    return sizeof(fab_tcp_hdr_t) + fab_tcp_padded(len) <= FAB_TCP_BUF;
+}
+
+/* May messages with this id have a destination of their own? */
+static bool has_places(const fab_tcp_domain_t *dom, uint8_t id)
+{
+    return id < FAB_AM_MAX && NULL != dom->fab->placers[id].fn;
+}
+
+/*
+ * A part of a message is here: ask for the destination, and copy the part there.  False: there is
+ * none, or little is still to come.
+ */
+static bool place(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
+{
+    fab_tcp_node_t *in = &ep->in->node;
+    size_t have = in->end - in->start - sizeof(fab_tcp_hdr_t);
+    char *at;
+
+    if (len < have + FAB_TCP_PLACE_MIN && fits(len)) {
+        return false;
+    }
+    at = fab_place(ep->dom->fab, ep->peer, hdr, len);
+    if (NULL == at) {
+        return false;
+    }
+    memcpy(at, in->bytes + in->start + sizeof(fab_tcp_hdr_t), have);
+    in->start = in->end = 0;
+    ep->placing = (fab_tcp_placing_t){.at = at + have, .left = len - have, .hdr = hdr, .len = len};
+    return true;
+}
+
+/* The next message is part of a striped one: copy what is here.  False: it is not complete. */
+static bool take_part(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
+{
+    fab_tcp_node_t *in = &ep->in->node;
+    size_t have = in->end - in->start - sizeof(fab_tcp_hdr_t);
+    size_t now = have < len ? have : len;
+    char *at;
+
+    if (have >= len && have < fab_tcp_padded(len)) {
+        return false; /* only padding is missing */
+    }
+    at = fab_tcp_stripe_place(ep, hdr, len);
+    if (NULL == at) {
+        return false;
+    }
+    memcpy(at, in->bytes + in->start + sizeof(fab_tcp_hdr_t), now);
+    if (now < len) {
+        in->start = in->end = 0;
+        ep->placing = (fab_tcp_placing_t){
+            .at = at + now, .left = len - now, .hdr = hdr, .len = len};
+        return false;
+    }
+    in->start += (uint32_t) (sizeof(fab_tcp_hdr_t) + fab_tcp_padded(len));
+    ep->is_bulk = true;
+    fab_tcp_stripe_done(ep);
+    return true;
+}
+
+/* Deliver the first message in ep->in if it is complete.  False: it is not, or it is illegal. */
+static bool deliver_one(fab_tcp_ep_t *ep)
+{
+    fab_tcp_domain_t *dom = ep->dom;
+    fab_tcp_node_t *in = &ep->in->node;
+    fab_tcp_hdr_t wire;
+
+    memcpy(&wire, in->bytes + in->start, sizeof(wire));
+    uint8_t id = wire.id_len & 0xff;
+    size_t len = wire.id_len >> 8;
+    fab_hdr_t hdr = fab_hdr(id, wire.tag, wire.app_ctx);
+    if (__builtin_expect(NULL != ep->links, 0) && fab_tcp_is_part(ep)) {
+        return take_part(ep, hdr, len);
+    }
+    if (len > (has_places(dom, id) ? FAB_FRAGMENT_MAX : dom->addr.eager_max) || ep->is_end_come) {
+        fab_tcp_bad_message(ep, id, len);
+        return false;
+    }
+    if (in->end - in->start < sizeof(wire) + fab_tcp_padded(len)) {
+        if (!(has_places(dom, id) && place(ep, hdr, len)) && !fits(len)) {
+            fab_tcp_bad_message(ep, id, len); /* nobody here has asked for so much */
+        }
+        return false;
+    }
+    char *data = in->bytes + in->start + sizeof(wire);
+    in->start += (uint32_t) (sizeof(wire) + fab_tcp_padded(len));
+    ep->is_bulk = FAB_AM_RNDV == id && len > sizeof(fab_rndv_t);
+    fab_counters.tcp_msgs_received++;
+    if (id < FAB_AM_MAX) {
+        count_read(ep, len);
+        fab_deliver(dom->fab, ep->peer, hdr, data, len);
+    } else {
+        own_message(ep, hdr, len);
+    }
+    return true;
+}
+
+/* Deliver the complete messages in ep->in. Returns how many. */
+static int deliver(fab_tcp_ep_t *ep)
+{
+    fab_tcp_node_t *in = &ep->in->node;
+    int events = 0;
+
+    while (in->end - in->start >= sizeof(fab_tcp_hdr_t) && !ep->is_paused &&
+           FAB_PEER_FAILED != ep->peer->state && deliver_one(ep)) {
+        events++;
+    }
+    return events;
+}
+
+/* n bytes came; those for ep->placing are at their destination. */
+static int placed(fab_tcp_ep_t *ep, size_t n)
+{
+    fab_tcp_placing_t *placing = &ep->placing;
+    size_t mine = n < placing->left ? n : placing->left;
+    char *data = placing->at - (placing->len - placing->left);
+
+    placing->at += mine;
+    placing->left -= mine;
+    ep->in->node.end += (uint32_t) (n - mine);
+    if (0 != placing->left) {
+        return 0;
+    }
+    placing->at = NULL;
+    ep->is_bulk = true;
+    ep->skip = (uint8_t) (fab_tcp_padded(placing->len) - placing->len);
+    if (NULL != ep->links && fab_tcp_is_part(ep)) {
+        fab_tcp_stripe_done(ep);
+        return 1;
+    }
+    fab_counters.tcp_msgs_received++;
+    fab_counters.tcp_placed++;
+    count_read(ep, placing->len);
+    fab_deliver(ep->dom->fab, ep->peer, placing->hdr, data, placing->len);
+    return 1;
+}
+
+/* ---- system calls ------------------------------------------------------- */
+
+/* Make room behind the beginning of a message. */
+static void move_to_front(fab_tcp_node_t *in)
+{
+    if (0 != in->start) {
+        memmove(in->bytes, in->bytes + in->start, in->end - in->start);
+        in->end -= in->start;
+        in->start = 0;
+    }
+}
+
+/* One system call, as recv().  *room: the bytes for which there was room. */
+static ssize_t read_some(fab_tcp_ep_t *ep, size_t *room)
+{
+    fab_tcp_node_t *in = &ep->in->node;
+    fab_tcp_placing_t *placing = &ep->placing;
+    struct iovec iov[2];
+
+    if (NULL == placing->at) {
+        *room = ep->is_bulk && in->start == in->end ? FAB_TCP_AHEAD : FAB_TCP_BUF - in->end;
+        return recv(ep->fd, in->bytes + in->end, *room, MSG_DONTWAIT);
+    }
+    /* the padding comes first, and the header after it is to be aligned */
+    in->start = in->end = (uint32_t) ((8 - (fab_tcp_padded(placing->len) - placing->len)) % 8);
+    iov[0] = (struct iovec){.iov_base = placing->at, .iov_len = placing->left};
+    iov[1] = (struct iovec){.iov_base = in->bytes + in->end, .iov_len = FAB_TCP_AHEAD};
+    *room = placing->left + FAB_TCP_AHEAD;
+    return readv(ep->fd, iov, 2);
+}
+
+/* n bytes came. Returns the number of messages. */
+static int take(fab_tcp_ep_t *ep, size_t n)
+{
+    fab_tcp_node_t *in = &ep->in->node;
+    int events = 0;
+
+    ep->is_used = true;
+    fab_counters.tcp_reads++;
+    if (NULL != ep->placing.at) {
+        events = placed(ep, n);
+    } else {
+        in->end += (uint32_t) n;
+    }
+    while (ep->skip > 0 && in->start < in->end) {
+        in->start++;
+        ep->skip--;
+    }
+    return NULL == ep->placing.at ? events + deliver(ep) : events;
+}
+
+/*
+ * Keep the buffer only if it holds something.  A link that the peer made keeps it: the connection
+ * may hold all others, and wait for what comes by the link.
+ */
+static void tidy(fab_tcp_ep_t *ep)
+{
+    fab_tcp_node_t *in = &ep->in->node;
+
+    if (in->start != in->end) {
+        move_to_front(in);
+    } else if (fab_tcp_is_link_in(ep)) {
+        in->start = in->end = 0;
+    } else if (0 == ep->skip) {
+        fab_tcp_buf_put(ep->dom, ep->in);
+        ep->in = NULL;
+    }
+}
+
+int fab_tcp_stream_read(fab_tcp_ep_t *ep)
+{
+    int events = 0;
+
+    for (int i = 0;
+         i < FAB_TCP_READS && FAB_PEER_FAILED != ep->peer->state && !ep->is_eof && !ep->is_paused;
+         i++) {
+        size_t room;
+        ep->in = NULL != ep->in ? ep->in : fab_tcp_buf_get(ep->dom, 0);
+        if (NULL == ep->in) {
+            return events; /* no memory; it stays in the kernel */
+        }
+        ssize_t n = read_some(ep, &room);
+        int error = n < 0 ? errno : 0;
+        events += n > 0 ? take(ep, (size_t) n) : 0;
+        tidy(ep);
+        if (0 == n || (n < 0 && !fab_tcp_may_go_on(error))) {
+            fab_tcp_stream_eof(ep, error);
+            return events + 1;
+        }
+        if (n < (ssize_t) room) {
+            break;
+        }
+    }
+    return events;
+}
+
+void fab_tcp_stream_pause(fab_tcp_ep_t *ep)
+{
+    ep->is_paused = true;
+    fab_tcp_stream_watch(ep);
+}
+
+void fab_tcp_stream_resume(fab_tcp_ep_t *ep)
+{
+    if (!ep->is_paused) {
+        return;
+    }
+    ep->is_paused = false;
+    fab_tcp_stream_watch(ep);
+    if (NULL != ep->in) {
+        (void) deliver(ep);
+        tidy(ep);
+    }
+}

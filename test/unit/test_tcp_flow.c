@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The flow of messages by the tcp provider: which leave at once and which together, the window of a
+ * receiver that does not read, and the connection that epoll leaves out.
+ *
+ * TEST: sources=@fabric variants=asan,tsan timeout=300
+ */
+#include "test_fab_faults.h"
+#include "test_tcp_world.h"
+
+/* ---- a receiver that does nothing ------------------------------------------ */
+
+/* A receiver that does nothing: its sender's memory is bounded, and it goes on later. */
+static void flood_body(world_t *world)
+{
+    static unsigned char buf[32768];
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0, sent = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (1 == world->rank) {
+        post(world, peer);
+        double until = world_now() + 0.5;
+        bool is_stopped = false;
+        while (world_now() < until) {
+            int rc = fab_send(peer, fab_hdr(AM_DATA, 0, 0), buf, sizeof(buf));
+            sent += OPAL_SUCCESS == rc;
+            is_stopped = is_stopped || OPAL_ERR_RESOURCE_BUSY == rc;
+            world_progress(world);
+            CHECK(ep_of(peer)->num_out <= FAB_TCP_QUEUE);
+        }
+        CHECK(is_stopped && fab_counters.tcp_blocked > 0);
+        atomic_store(&world->shared->scratch[0], sent + 1);
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[1]));
+    } else {
+        WORLD_UNTIL(got > 0);
+        while (0 == atomic_load(&world->shared->scratch[0])) {
+            usleep(1000);
+        }
+        WORLD_UNTIL(atomic_load(&world->shared->scratch[0]) == got);
+        atomic_store(&world->shared->scratch[1], 1);
+    }
+    CHECK(0 == world->failures);
+    world_barrier(world);
+}
+
+static void test_flood(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, flood_body), 0);
+}
+
+/*
+ * A receiver that computes for longer than tcp_timeout, and has no room for what is sent, is not
+ * lost.
+ */
+static void computing_body(world_t *world)
+{
+    enum { MESSAGES = 24, LEN = 32768 };
+    static unsigned char buf[LEN];
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    post(world, peer);
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+    if (0 == world->rank) {
+        for (int sent = 0; sent < MESSAGES;) {
+            sent += OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), buf, sizeof(buf));
+            world_progress(world);
+        }
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[1]) || world->failures > 0);
+    } else {
+        sleep(4 * fab_params.tcp_timeout);
+        WORLD_UNTIL(1 + MESSAGES == got);
+        atomic_store(&world->shared->scratch[1], 1);
+    }
+    CHECK(0 == world->failures);
+    world_barrier(world);
+}
+
+static void test_computing(void **state)
+{
+    const unsigned usual = fab_params.tcp_timeout;
+
+    (void) state;
+    fab_params.tcp_timeout = 1;
+    assert_int_equal(world_run(2, false, computing_body), 0);
+    fab_params.tcp_timeout = usual;
+}
+
+/* ---- the queue ------------------------------------------------------------ */
+
+/* What was sent is with the kernel: others are told to wait, and leave together. */
+static void together_body(world_t *world)
+{
+    enum { MESSAGES = 64 };
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    post(world, peer);
+    WORLD_UNTIL(1 == got && NULL == peer->pending);
+    world_barrier_idle(world);
+    CHECK(0 <= fab_progress(world->fab));
+    unsigned long long writes = fab_counters.tcp_writes;
+    CHECK(OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    CHECK(1 + writes == fab_counters.tcp_writes && NULL == ep_of(peer)->out);
+    for (int i = 1; i < MESSAGES; i++) {
+        CHECK(OPAL_ERR_RESOURCE_BUSY == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        post(world, peer);
+    }
+    CHECK(1 + writes == fab_counters.tcp_writes);
+    WORLD_UNTIL(NULL == peer->pending);
+    CHECK(writes + 3 >= fab_counters.tcp_writes && NULL == ep_of(peer)->out);
+    WORLD_UNTIL(1 + MESSAGES == got);
+    world_barrier(world);
+}
+
+static void test_together(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, together_body), 0);
+}
+
+/* ---- the hot connection --------------------------------------------------- */
+
+typedef struct arrivals {
+    uint64_t got; /* first: of count_arrived() */
+    uint64_t due; /* what is waited for: a message may arrive in the barrier before */
+} arrivals_t;
+
+static void await_one(world_t *world, arrivals_t *arrivals)
+{
+    arrivals->due++;
+    WORLD_UNTIL(arrivals->due <= arrivals->got);
+}
+
+/* Rank 0 and another send each other so many messages by turns. */
+static void exchange(world_t *world, int other, int num, arrivals_t *arrivals)
+{
+    for (int i = 0; i < num; i++) {
+        if (0 == world->rank) {
+            post(world, world_peer(world, other));
+        }
+        await_one(world, arrivals);
+        if (0 != world->rank) {
+            post(world, world_peer(world, 0));
+        }
+    }
+}
+
+/* This rank sends a message to rank 0. */
+static void send_one(world_t *world, int from, arrivals_t *arrivals)
+{
+    world_barrier(world);
+    if (from == world->rank) {
+        post(world, world_peer(world, 0));
+    } else if (0 == world->rank) {
+        await_one(world, arrivals);
+    }
+    world_barrier(world);
+}
+
+/*
+ * A connection by which many messages come is muted until others come by another.  None is in a
+ * process that may sleep, or yields.
+ */
+static void muted_body(world_t *world)
+{
+    const fab_tcp_domain_t *dom = tcp_domain(world);
+    arrivals_t arrivals = {.got = 0};
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &arrivals);
+    world->fab->may_sleep = 1 == world->rank;
+    world->fab->is_yielding = 2 == world->rank;
+    for (int i = 0; i < 9; i++) {
+        const int other = 1 + i % 3;
+        world_barrier(world);
+        if (0 == world->rank || other == world->rank) {
+            exchange(world, other, 2 * FAB_TCP_MUTE_READS, &arrivals);
+            CHECK(dom->hot->is_muted == (0 == world->rank || 3 == world->rank));
+        }
+    }
+    send_one(world, 1, &arrivals);
+    CHECK(0 != world->rank || (dom->hot == ep_of(world_peer(world, 1)) && !dom->hot->is_muted &&
+                               !ep_of(world_peer(world, 3))->is_muted));
+    send_one(world, 3, &arrivals); /* it is noticed again */
+    CHECK(0 != world->rank || (dom->hot == ep_of(world_peer(world, 3)) && !dom->hot->is_muted));
+}
+
+static void test_muted(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(4, false, muted_body), 0);
+}
+
+/* ---- the window --------------------------------------------------------- */
+
+/* Read away what was written to the peer; its first READ, if any, says *told bytes. */
+static void take_all(int fd, uint32_t *told)
+{
+    static unsigned char buf[1 << 18];
+    fab_tcp_hdr_t hdr;
+    ssize_t n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+
+    if (n >= (ssize_t) sizeof(hdr)) {
+        memcpy(&hdr, buf, sizeof(hdr));
+        *told = FAB_TCP_ID_CREDIT == (hdr.id_len & 0xff) ? hdr.app_ctx : 0;
+    }
+}
+
+/* Send as many messages as go, to a peer whose kernel takes everything. Returns their bytes. */
+static size_t fill_window(world_t *world, fab_peer_t *peer, int fd)
+{
+    static const unsigned char buf[16384];
+    size_t sum = 0;
+    uint32_t told;
+
+    for (unsigned long long full = fab_counters.tcp_window_full;
+         full == fab_counters.tcp_window_full;) {
+        sum += OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), buf, sizeof(buf))
+                   ? sizeof(fab_tcp_hdr_t) + sizeof(buf)
+                   : 0;
+        take_all(fd, &told);
+        world_progress(world);
+    }
+    return sum;
+}
+
+/*
+ * No more is sent than the window holds, until the peer says that it has read; it cannot have read
+ * more than was sent. What this process reads it tells.
+ */
+static void window_body(world_t *world)
+{
+    const size_t size = sizeof(fab_tcp_hdr_t) + 16384;
+    uint64_t got = 0;
+    uint32_t told = 0;
+    size_t sent;
+    int fd;
+    fab_peer_t *peer = mad_peer(world, UINT64_C(9) << 32, &fd);
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    sent = fill_window(world, peer, fd);
+    CHECK(sent >= FAB_TCP_WINDOW && sent < FAB_TCP_WINDOW + size);
+    write_hdr(world, fd, FAB_TCP_ID_CREDIT, 10 * (uint32_t) size);
+    sent = fill_window(world, peer, fd);
+    CHECK(sent >= 9 * size && sent <= 11 * size);
+
+    for (uint64_t i = 0; i < FAB_TCP_CREDIT / sizeof(fab_tcp_hdr_t); i++) {
+        CHECK(0 == told);
+        write_hdr(world, fd, AM_DATA, 0);
+        take_all(fd, &told);
+    }
+    WORLD_UNTIL(FAB_TCP_CREDIT / sizeof(fab_tcp_hdr_t) == got);
+    take_all(fd, &told);
+    CHECK(FAB_TCP_CREDIT == told);
+
+    CHECK(0 == world->failures);
+    write_hdr(world, fd, FAB_TCP_ID_CREDIT, UINT32_MAX);
+    WORLD_UNTIL(1 == world->failures);
+    fab_peer_close(peer, FAB_USER_PML);
+    close(fd);
+}
+
+static void test_window(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(1, false, window_body), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_flood),    cmocka_unit_test(test_computing),
+        cmocka_unit_test(test_together), cmocka_unit_test(test_muted),
+        cmocka_unit_test(test_window),
+    };
+
+    world_use_providers("tcp");
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

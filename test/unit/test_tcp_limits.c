@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The tcp provider without memory or descriptors, and with an epoll set that takes no more: nothing
+ * that is connected waits for ever, and what cannot go on says so.
+ *
+ * TEST: sources=@fabric ldflags=-Wl,--wrap=malloc,--wrap=epoll_ctl variants=asan,tsan timeout=300
+ */
+#include "test_fab_faults.h"
+#include "test_tcp_world.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+
+/* ---- no memory ------------------------------------------------------------ */
+
+static bool is_out_of_memory;
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    return is_out_of_memory ? NULL : __real_malloc(size);
+}
+
+/* From now on there are no more buffers than the provider has kept for that. */
+static void run_out_of_memory(world_t *world)
+{
+    fab_tcp_domain_t *dom = tcp_domain(world);
+
+    is_out_of_memory = true;
+    while (dom->num_free > FAB_TCP_RESERVE) {
+        fab_tcp_node_t *node = dom->free_bufs;
+        dom->free_bufs = node->next;
+        dom->num_free--;
+        free(node);
+    }
+}
+
+enum { FLOW_LEN = 30001, FLOW_NUM = 600 };
+
+/* Messages to a peer, of which some are sent from memory. */
+typedef struct flow {
+    fab_item_t item; /* first */
+    int sent;
+    bool is_busy;
+    fab_out_t out;
+} flow_t;
+
+static const unsigned char flow_data[FLOW_LEN];
+
+static void flow_complete(fab_out_t *out, int status)
+{
+    flow_t *flow = (flow_t *) ((char *) out - offsetof(flow_t, out));
+
+    flow->is_busy = OPAL_SUCCESS != status;
+}
+
+static int flow_item(fab_item_t *item, fab_peer_t *peer)
+{
+    flow_t *flow = (flow_t *) item;
+    int rc = OPAL_ERR_RESOURCE_BUSY;
+
+    if (0 != flow->sent % 5) {
+        rc = fab_item_send(peer, fab_hdr(AM_DATA, 0, 0), flow_data, sizeof(flow_data));
+    } else if (!flow->is_busy) {
+        flow->out = (fab_out_t){
+            .buf = flow_data, .len = sizeof(flow_data), .complete = flow_complete};
+        rc = fab_item_send_from(peer, fab_hdr(AM_DATA, 0, 0), &flow->out);
+        flow->is_busy = OPAL_SUCCESS == rc;
+    }
+    flow->sent += OPAL_SUCCESS == rc;
+    return OPAL_SUCCESS == rc && flow->sent < FLOW_NUM ? OPAL_ERR_IN_PROCESS : rc;
+}
+
+/*
+ * Each rank sends all others more than their windows hold, while none gets memory; and they leave
+ * without.
+ */
+static void no_memory_body(world_t *world)
+{
+    flow_t *flows = calloc((size_t) world->size, sizeof(*flows));
+    const uint64_t all = (uint64_t) (world->size - 1) * (1 + FLOW_NUM);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    for (int i = 0; i < world->size; i++) {
+        if (i != world->rank) {
+            post(world, world_peer(world, i));
+            flows[i].item = (fab_item_t){.fn = flow_item, .user = FAB_USER_PML};
+            fab_queue(world_peer(world, i), &flows[i].item);
+        }
+    }
+    while (got < (uint64_t) (world->size - 1)) {
+        world_progress(world);
+    }
+    for (int i = 0; i < world->size; i++) { /* no buffer is in use now */
+        WORLD_UNTIL(i == world->rank || FLOW_NUM == flows[i].sent);
+    }
+    WORLD_UNTIL(all == got);
+    world_barrier(world);
+    run_out_of_memory(world);
+    world_barrier(world);
+    for (int i = 0; i < world->size; i++) {
+        if (i != world->rank) {
+            flows[i].sent = 0;
+            fab_queue(world_peer(world, i), &flows[i].item);
+        }
+    }
+    WORLD_UNTIL(all - (uint64_t) (world->size - 1) + all == got);
+    world_barrier(world);
+    CHECK(0 == world->failures);
+    if (0 == world->rank) {
+        is_out_of_memory = false;
+        WORLD_UNTIL(0 == tcp_domain(world)->num_up);
+        CHECK(0 == world->failures && world->left >= world->size - 1);
+    }
+    free(flows);
+}
+
+static void test_no_memory(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, no_memory_body), 0);
+    assert_int_equal(world_run(4, false, no_memory_body), 0);
+}
+
+/* Read all that was written to the peer. Returns the credit; *end: CLOSE came, last. */
+static uint32_t take_credit(world_t *world, int fd, bool *end)
+{
+    fab_tcp_hdr_t hdr;
+    unsigned char buf[512];
+    uint32_t sum = 0;
+
+    while ((ssize_t) sizeof(hdr) == recv(fd, &hdr, sizeof(hdr), MSG_DONTWAIT)) {
+        CHECK(!*end);
+        *end = FAB_TCP_ID_CLOSE == (hdr.id_len & 0xff);
+        sum += FAB_TCP_ID_CREDIT == (hdr.id_len & 0xff) ? hdr.app_ctx : 0;
+        for (size_t left = hdr.id_len >> 8; left > 0;) {
+            ssize_t n = recv(fd, buf, left < sizeof(buf) ? left : sizeof(buf), MSG_DONTWAIT);
+            left -= n > 0 ? (size_t) n : 0;
+            fab_tcp_expect(tcp_domain(world));
+            world_progress(world);
+        }
+        fab_tcp_expect(tcp_domain(world));
+        world_progress(world);
+    }
+    return sum;
+}
+
+/* Send from memory until the kernel takes no more for the peer: no buffer is last in its queue. */
+static void fill_kernel(world_t *world, fab_peer_t *peer)
+{
+    static flow_t flow;
+
+    while (!ep_of(peer)->is_blocked) {
+        flow.out = (fab_out_t){.buf = flow_data, .len = 16000, .complete = flow_complete};
+        CHECK(OPAL_SUCCESS == fab_item_send_from(peer, fab_hdr(AM_DATA, 0, 0), &flow.out));
+        world_progress(world);
+    }
+}
+
+/*
+ * The kernel takes no more for the peer, and there is no memory: when the peer reads, it gets the
+ * credit that it is owed all the same, and CLOSE.
+ */
+static void owed_body(world_t *world)
+{
+    const uint64_t num = 3 * FAB_TCP_CREDIT / sizeof(fab_tcp_hdr_t);
+    uint64_t got = 0;
+    bool end = false;
+    int fd;
+    fab_peer_t *peer = mad_peer(world, UINT64_C(9) << 32, &fd);
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    fill_kernel(world, peer);
+    run_out_of_memory(world);
+    for (uint64_t i = 0; i < num; i++) {
+        write_hdr(world, fd, AM_DATA, 0);
+    }
+    WORLD_UNTIL(num == got);
+    CHECK(ep_of(peer)->credit_due >= FAB_TCP_CREDIT);
+    CHECK(3 * FAB_TCP_CREDIT == take_credit(world, fd, &end) && !end);
+    fill_kernel(world, peer);
+    fab_peer_close(peer, FAB_USER_PML);
+    CHECK(0 == take_credit(world, fd, &end) && end);
+    CHECK(0 == world->failures);
+    is_out_of_memory = false;
+    close(fd);
+}
+
+static void test_owed(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(1, false, owed_body), 0);
+}
+
+/* ---- no descriptors -------------------------------------------------------- */
+
+static int num_lines; /* that were logged */
+
+static void count_lines(void *ctx, int level, const char *text)
+{
+    (void) ctx, (void) level;
+    num_lines += NULL != strstr(text, "ulimit -n");
+}
+
+/* This process gets no more files, or as many as before if is_for_now. */
+static void limit_files(world_t *world, bool is_for_now)
+{
+    struct rlimit limit;
+    int next = dup(0);
+
+    CHECK(next >= 0 && 0 == close(next) && 0 == getrlimit(RLIMIT_NOFILE, &limit));
+    limit.rlim_cur = (rlim_t) next;
+    limit.rlim_max = is_for_now ? limit.rlim_max : limit.rlim_cur;
+    CHECK(0 == setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+/*
+ * A process that may have no more files takes as many as are allowed; if there are none, others
+ * wait until there are, and it says so once.
+ */
+static void files_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+    int other = -1;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    fab_core(world->fab)->users[FAB_USER_PML].config.log = count_lines;
+    if (1 == world->rank) {
+        other = dup(0);
+        limit_files(world, true);
+    }
+    world_barrier(world);
+    if (0 == world->rank) {
+        post(world, peer);
+    }
+    WORLD_UNTIL(0 == world->rank || 1 == got);
+    close_peers(world);
+    world_barrier(world);
+    if (1 == world->rank) {
+        limit_files(world, false);
+    }
+    world_barrier(world);
+    if (0 == world->rank) {
+        post(world, world_peer(world, 1));
+    } else {
+        (void) world_peer(world, 0);
+        WORLD_UNTIL(1 == num_lines);
+        CHECK(0 == close(other));
+        WORLD_UNTIL(2 == got);
+    }
+    CHECK(num_lines == world->rank);
+    world_barrier(world);
+}
+
+static void test_files(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, files_body), 0);
+}
+
+static int failing_adds;
+
+int __real_epoll_ctl(int epoll, int op, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int epoll, int op, int fd, struct epoll_event *event);
+
+int __wrap_epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
+{
+    if (EPOLL_CTL_ADD == op && failing_adds > 0) {
+        failing_adds--;
+        errno = ENOSPC;
+        return -1;
+    }
+    return __real_epoll_ctl(epoll, op, fd, event);
+}
+
+/* A connection that cannot be watched is made again; if it is up, the peer fails. */
+static void unwatched_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    failing_adds = 2; /* of rank 0: attempts to connect; of rank 1: connections accepted */
+    if (0 == world->rank) {
+        post(world, peer);
+    }
+    WORLD_UNTIL(0 == failing_adds);
+    WORLD_UNTIL(0 == world->rank || 1 == got);
+    CHECK(0 == world->failures);
+    close_peers(world);
+    world_barrier(world);
+    peer = world_peer(world, 1 - world->rank);
+    if (0 == world->rank) {
+        post(world, peer);
+        WORLD_UNTIL(FAB_TCP_ASKING != ep_of(peer)->state || NULL != ep_of(peer)->sock);
+        failing_adds = 1; /* of what is the connection now */
+    }
+    WORLD_UNTIL(1 == world->failures);
+    CHECK(1 == world->rank || NULL != strstr(world->failed_why, strerror(ENOSPC)));
+    world_barrier(world);
+}
+
+static void test_unwatched(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, unwatched_body), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_owed),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_unwatched),
+    };
+
+    world_use_providers("tcp");
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
