@@ -6,8 +6,8 @@
  * connection has the buffer only while it contains part of a message.  All messages are multiples
  * of 8 bytes, so payload is aligned.  The rest of a long message that has begun is read straight to
  * its destination, if it has one; the same call reads a little more, so that the next header is
- * there.  If more of a long message is expected, only a little is read at first, so that the rest
- * can go straight to its destination.
+ * there.  After the announcement or a fragment of a long message only a little is read at first, so
+ * that the next fragment can go straight to its destination, even if all of it is there already.
  *
  * Parts.  A striped message comes in part by links (tcp_link.c).  Its parts are read to their
  * places by any connection.  After its own part, the connection pauses until the message is
@@ -169,9 +169,9 @@ static bool deliver_one(fab_tcp_ep_t *ep)
     }
     char *data = in->bytes + in->start + sizeof(wire);
     in->start += (uint32_t) (sizeof(wire) + fab_tcp_padded(len));
-    ep->is_bulk = FAB_AM_RNDV == id && len > sizeof(fab_rndv_t);
     fab_counters.tcp_msgs_received++;
     if (id < FAB_AM_MAX) {
+        ep->is_bulk = FAB_AM_RNDV == id || has_places(dom, id);
         count_read(ep, len);
         fab_deliver(dom->fab, ep->peer, hdr, data, len);
     } else {

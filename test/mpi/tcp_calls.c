@@ -5,11 +5,12 @@
  *
  *   ping-pong         one write and one read a message
  *   window of 64      an eighth of one a message, on each side
- *   long messages     straight from and to the user's memory, and their first part at once
+ *   long messages     straight from and to the user's memory, and their first part at once; in
+ *                     windows, too, where they wait at the receiver
  */
 #include "tm_test.h"
 
-enum { ROUNDS = 500, WINDOW = 64, SIZE = 8, LONG = 4 << 20, LONGS = 10 };
+enum { ROUNDS = 500, WINDOW = 64, SIZE = 8, LONG = 4 << 20, LONGS = 10, MEDIUM = 65536 };
 
 static MPI_T_pvar_session session;
 
@@ -109,6 +110,29 @@ static void long_messages(void)
     free(buf);
 }
 
+static void long_windows(void)
+{
+    counter_t in = open_counter("pml_tm_tcp_placed");
+    MPI_Request requests[WINDOW];
+    char *buf = tm_calloc(WINDOW, MEDIUM);
+
+    for (int i = 0; i < LONGS; i++) {
+        for (int k = 0; k < WINDOW; k++) {
+            char *at = buf + (size_t) k * MEDIUM;
+            if (0 == tm_rank) {
+                MPI_Isend(at, MEDIUM, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &requests[k]);
+            } else {
+                MPI_Irecv(at, MEDIUM, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &requests[k]);
+            }
+        }
+        MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    TM_CHECK(0 == tm_rank || 8 * read_counter(&in) >= 7 * LONGS * WINDOW,
+             "%llu of %d messages read to their place", read_counter(&in), LONGS * WINDOW);
+    free(buf);
+}
+
 int main(int argc, char **argv)
 {
     int provided;
@@ -122,6 +146,8 @@ int main(int argc, char **argv)
     windows();
     MPI_Barrier(MPI_COMM_WORLD);
     long_messages();
+    MPI_Barrier(MPI_COMM_WORLD);
+    long_windows();
     MPI_Barrier(MPI_COMM_WORLD);
     return tm_finish();
 }

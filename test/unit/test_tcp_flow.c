@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The flow of messages by the tcp provider: which leave at once and which together, the window of a
- * receiver that does not read, and the connection that epoll leaves out.
+ * receiver that does not read, the connection that epoll leaves out, and fragments that are read to
+ * their destination.
  *
  * TEST: sources=@fabric variants=asan,tsan timeout=300
  */
@@ -274,12 +275,63 @@ static void test_window(void **state)
     assert_int_equal(world_run(1, false, window_body), 0);
 }
 
+/* ---- fragments of long messages --------------------------------------------- */
+
+enum { AM_FRAGMENT = 10, FRAGMENTS = 4, FRAGMENT = 32768 };
+
+static unsigned char fragment_place[FRAGMENT];
+
+static void *place_fragment(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    (void) ctx, (void) peer, (void) hdr;
+    return FRAGMENT == len ? fragment_place : NULL;
+}
+
+static void fragment_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                             size_t len)
+{
+    world_t *world = peer->fab->config.ctx;
+
+    CHECK(FRAGMENT == len && world_is_filled(data, (unsigned) hdr.tag, len));
+    ++*(uint64_t *) ctx;
+}
+
+/* After the first fragment others go to their place, also if all have come before they are read. */
+static void fragments_body(world_t *world)
+{
+    static unsigned char payload[FRAGMENT];
+    uint64_t got = 0;
+    int fd;
+    fab_peer_t *peer = mad_peer(world, UINT64_C(9) << 32, &fd);
+
+    fab_set_handler(world->fab, AM_FRAGMENT, fragment_arrived, &got);
+    fab_set_place(world->fab, AM_FRAGMENT, place_fragment, NULL);
+    for (uint32_t i = 0; i < FRAGMENTS; i++) {
+        const fab_tcp_hdr_t hdr = {.id_len = AM_FRAGMENT | FRAGMENT << 8, .tag = 1 + i};
+        world_fill(payload, 1 + i, sizeof(payload));
+        CHECK((ssize_t) sizeof(hdr) == send(fd, &hdr, sizeof(hdr), MSG_NOSIGNAL));
+        CHECK((ssize_t) sizeof(payload) == send(fd, payload, sizeof(payload), MSG_NOSIGNAL));
+        fab_tcp_expect(tcp_domain(world));
+        WORLD_UNTIL(got > 0);
+    }
+    WORLD_UNTIL(FRAGMENTS == got);
+    CHECK(FRAGMENTS - 1 <= fab_counters.tcp_placed);
+    fab_peer_close(peer, FAB_USER_PML);
+    close(fd);
+}
+
+static void test_fragments(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(1, false, fragments_body), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flood),    cmocka_unit_test(test_computing),
         cmocka_unit_test(test_together), cmocka_unit_test(test_muted),
-        cmocka_unit_test(test_window),
+        cmocka_unit_test(test_window),   cmocka_unit_test(test_fragments),
     };
 
     world_use_providers("tcp");
