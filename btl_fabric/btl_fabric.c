@@ -17,7 +17,7 @@
  */
 mca_btl_fabric_t mca_btl_fabric = {
     .super = {.btl_component = &mca_btl_fabric_component,
-              .btl_eager_limit = 8192,
+              .btl_eager_limit = 16384,
               .btl_rndv_eager_limit = 8192,
               .btl_max_send_size = 32768,
               .btl_rdma_pipeline_send_length = 32768,
@@ -200,6 +200,9 @@ int mca_btl_fabric_del_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
             fab_peer_close(eps[i]->peer, FAB_USER_BTL);
             proc = eps[i]->proc;
             eps[i]->proc = NULL;
+            if (eps[i] == mca_btl_fabric.latest) {
+                mca_btl_fabric.latest = NULL;
+            }
         }
         fab_unlock(mca_btl_fabric.fab);
         release_proc(proc);
@@ -356,6 +359,7 @@ int mca_btl_fabric_finalize(struct mca_btl_base_module_t *btl)
     mca_btl_fabric_ups_fini();
     fab_close(fab, FAB_USER_BTL);
     mca_btl_fabric.fab = NULL;
+    mca_btl_fabric.latest = NULL;
     mca_btl_fabric.error_cb = NULL;
     mca_btl_fabric_ops_fini();
     free_eps();

@@ -12,8 +12,9 @@
  *
  * Lock.  The fabric's lock (fab_lock()) covers everything here.  The layer above is never called
  * while it is held: messages, completions and failures for it go to a list of upcalls, which the
- * component's progress function runs.  There is one exception: if the fabric does a put or get at
- * once (do_now()), the callback runs before btl_put or btl_get returns.
+ * component's progress function runs.  There are two exceptions: if the fabric does a put or get at
+ * once (do_now()), the callback runs before btl_put or btl_get returns; and without threads the
+ * progress function gives a message of a ring to the layer above where it lies.
  *
  * There is one module for all peers, whichever provider of the fabric reaches them.  Its limits and
  * flags are the same in all processes of a job.
@@ -28,7 +29,7 @@
 #include "btl_fabric_counters.h"
 #include "btl_fabric_params.h"
 #include "btl_fabric_wire.h"
-#include "fabric/fab.h"
+#include "fabric/fab_inl.h"
 #include "fabric/fab_params.h"
 #include "idmap/idmap.h"
 
@@ -74,6 +75,15 @@ struct mca_btl_fabric_msg {
     uint32_t got;  /* bytes that have arrived */
     uint64_t data[];
 };
+
+/* The message that the poll left in a ring, for the layer above to read in place. */
+typedef struct mca_btl_fabric_held {
+    fab_hold_t *hold; /* NULL: there is none */
+    mca_btl_fabric_ep_t *ep;
+    const void *data;
+    size_t len; /* bytes */
+    mca_btl_base_tag_t tag;
+} mca_btl_fabric_held_t;
 
 /* A descriptor: its first segment is in its own memory, the second, if any, is the user's. */
 typedef struct mca_btl_fabric_frag {
@@ -149,6 +159,10 @@ typedef struct mca_btl_fabric {
     _Atomic(mca_btl_fabric_up_t *) up; /* upcalls, oldest first */
     mca_btl_fabric_up_t **up_tail;
     _Atomic unsigned num_ups;
+    mca_btl_fabric_held_t held;
+    mca_btl_fabric_ep_t *latest; /* whose message was held last; NULL: none, or it was deleted */
+    bool wants_held;             /* the progress function polls, and can give a message in place */
+    bool is_giving;              /* the layer above has a message in place */
     mca_btl_fabric_msg_t *free_msgs; /* short ones */
     mca_btl_fabric_op_t *free_ops;
     size_t outstanding;          /* operations whose callback was not called, all endpoints */
@@ -221,6 +235,18 @@ int mca_btl_fabric_sendi(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t 
 int mca_btl_fabric_frags_init(void);
 void mca_btl_fabric_frags_fini(void);
 void mca_btl_fabric_msg_free(mca_btl_fabric_msg_t *msg);
+
+/*
+ * Without threads only: give the message that the poll left in the ring to the layer above.  False:
+ * there is none.
+ */
+bool mca_btl_fabric_give_held(void);
+
+/*
+ * Without threads only: give messages from the peer that sent the last one, past the handler.
+ * Returns their number, at most max.
+ */
+int mca_btl_fabric_give_more(int max);
 
 /* Handlers of BTL_FABRIC_AM_SEND and PART. */
 void mca_btl_fabric_on_send(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,

@@ -349,11 +349,16 @@ void mca_btl_fabric_ups_fini(void)
     }
 }
 
-/* Lock held. */
-static int poll_fabric(void)
+/* Count a poll: is it one that polls everything? */
+static bool count_poll(void)
 {
-    bool is_due = 0 == ++mca_btl_fabric.polls % POLLS_PER_PROGRESS || mca_btl_fabric.num_rma > 0;
-    int events = is_due ? fab_progress(mca_btl_fabric.fab) : fab_poll(mca_btl_fabric.fab);
+    return 0 == ++mca_btl_fabric.polls % POLLS_PER_PROGRESS || mca_btl_fabric.num_rma > 0;
+}
+
+/* Lock held. */
+static int poll_fabric(bool is_full)
+{
+    int events = is_full ? fab_progress(mca_btl_fabric.fab) : fab_poll(mca_btl_fabric.fab);
 
     if (NULL != mca_btl_fabric.offers) {
         mca_btl_fabric_offers_check();
@@ -361,16 +366,37 @@ static int poll_fabric(void)
     return events;
 }
 
+/* Poll without threads, giving messages in place, those of the latest sender first. */
+static int poll_and_give(void)
+{
+    bool is_full = count_poll();
+    int events = mca_btl_fabric_give_more(MAX_UPCALLS);
+
+    if (events > 0 && !is_full) {
+        return events;
+    }
+    mca_btl_fabric.wants_held = true;
+    events += poll_fabric(is_full);
+    mca_btl_fabric.wants_held = false;
+    if (mca_btl_fabric_give_held()) {
+        events += mca_btl_fabric_give_more(MAX_UPCALLS);
+    }
+    return events;
+}
+
 int mca_btl_fabric_progress(void)
 {
+    fab_t *fab = mca_btl_fabric.fab;
     int events = 0;
 
-    if (OPAL_UNLIKELY(NULL == mca_btl_fabric.fab)) {
+    if (OPAL_UNLIKELY(NULL == fab)) {
         return 0;
     }
-    if (OPAL_LIKELY(fab_trylock(mca_btl_fabric.fab))) {
-        events = poll_fabric();
-        fab_unlock(mca_btl_fabric.fab);
+    if (OPAL_LIKELY(!fab_is_threaded(fab) && !mca_btl_fabric.is_giving)) {
+        events = poll_and_give();
+    } else if (fab_trylock(fab)) {
+        events = poll_fabric(count_poll());
+        fab_unlock(fab);
     }
     if (NULL != atomic_load_explicit(&mca_btl_fabric.up, memory_order_acquire)) {
         events += run_upcalls();

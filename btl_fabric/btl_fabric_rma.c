@@ -21,8 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fabric/fab_inl.h"
-
 enum {
     /* polls in vain after which an offer is withdrawn: about the time of a system call */
     OFFER_POLLS = 24,

@@ -6,14 +6,18 @@
  * A longer one is sent in parts, with no other message to that peer between them.  What finds no
  * room waits in the fabric's queue.
  *
- * A message that arrives is copied and given to the layer above later, by an upcall: the layer
+ * A message that arrives is given to the layer above after the handler has returned: the layer
  * above may send, wait and call progress from its callback, which a handler of the fabric must not
- * do.
+ * do.  Without threads, a message in shared memory stays where it is, and the progress function
+ * gives it at once.  Otherwise, and if the layer above is in such a callback already or other
+ * upcalls are due first, it is copied and an upcall added.
  */
 #include "btl_fabric.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "fabric/fab_copy.h"
 
 /* Messages of up to so many bytes share a cache of free records. */
 enum { SHORT_MSG = 512 };
@@ -271,28 +275,59 @@ static bool packs_whole(const opal_convertor_t *convertor, size_t len)
     return 0 == len || convertor->bConverted + len == convertor->local_size;
 }
 
+static inline void copy(void *to, const void *from, size_t len)
+{
+    if (OPAL_LIKELY(len <= FAB_COPY_SHORT_MAX)) {
+        fab_copy_short(to, from, len);
+    } else {
+        memcpy(to, from, len);
+    }
+}
+
+/* Write the payload of a message that mca_btl_fabric_sendi() sends. */
+static inline void pack(opal_convertor_t *convertor, void *to, size_t len)
+{
+    struct iovec iov = {.iov_base = to, .iov_len = len};
+    uint32_t count = 1;
+    void *from;
+
+    if (OPAL_LIKELY(!opal_convertor_need_buffers(convertor))) {
+        opal_convertor_get_current_pointer(convertor, &from);
+        copy(to, from, len);
+    } else {
+        (void) opal_convertor_pack(convertor, &iov, &count, &len);
+    }
+}
+
 int mca_btl_fabric_sendi(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
                          opal_convertor_t *convertor, void *header, size_t header_size,
                          size_t payload_size, uint8_t order, uint32_t flags, mca_btl_base_tag_t tag,
                          mca_btl_base_descriptor_t **des)
 {
+    fab_hdr_t hdr = fab_hdr(BTL_FABRIC_AM_SEND, 0, tag);
     size_t len = header_size + payload_size;
-    struct iovec iov = {.iov_len = payload_size};
-    uint32_t count = 1;
+    fab_peer_t *peer = ep->peer;
+    bool is_short = true;
     char *room = NULL;
 
     fab_lock(mca_btl_fabric.fab);
-    if (len <= mca_btl_fabric.super.btl_eager_limit && len <= ep->peer->eager_max &&
-        packs_whole(convertor, payload_size)) {
-        room = fab_reserve(ep->peer, len);
+    if (packs_whole(convertor, payload_size)) {
+        room = len <= FAB_SHORT_MAX ? fab_reserve_short(peer) : NULL;
+        if (NULL == room && len <= mca_btl_fabric.super.btl_eager_limit && len <= peer->eager_max) {
+            is_short = false;
+            room = fab_reserve(peer, len);
+        }
     }
     if (NULL != room) {
-        memcpy(room, header, header_size);
-        iov.iov_base = room + header_size;
+        copy(room, header, header_size);
         if (payload_size > 0) {
-            (void) opal_convertor_pack(convertor, &iov, &count, &payload_size);
+            pack(convertor, room + header_size, payload_size);
         }
-        fab_commit(ep->peer, fab_hdr(BTL_FABRIC_AM_SEND, 0, tag), len);
+        if (is_short) {
+            fab_commit_short(peer, hdr, len);
+        } else {
+            fab_commit(peer, hdr, len);
+        }
         mca_btl_fabric.counters.sends++;
     }
     fab_unlock(mca_btl_fabric.fab);
@@ -372,14 +407,101 @@ static void msg_complete(mca_btl_fabric_msg_t *msg)
     mca_btl_fabric_up(&msg->up, &msg_ops);
 }
 
+/* Does it have the form of a message? */
+static bool hdr_is_sound(fab_hdr_t hdr)
+{
+    return hdr.app_ctx < MCA_BTL_TAG_MAX && 0 == hdr.tag;
+}
+
+/* Is no upcall due before a message that has come now? */
+static bool is_next(void)
+{
+    return NULL == atomic_load_explicit(&mca_btl_fabric.up, memory_order_relaxed);
+}
+
+/* For the handler: if the message can be given next, leave it in the ring and stop the poll. */
+static bool hold(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_btl_fabric_ep_t *ep = peer->user[FAB_USER_BTL];
+
+    if (!mca_btl_fabric.wants_held || 0 == (peer->caps & FAB_CAP_RING) || NULL == ep ||
+        !is_next() || NULL == mca_btl_base_active_message_trigger[hdr.app_ctx].cbfunc) {
+        return false;
+    }
+    mca_btl_fabric.wants_held = false;
+    mca_btl_fabric.held = (mca_btl_fabric_held_t){.hold = fab_hold(peer),
+                                                  .ep = ep,
+                                                  .data = data,
+                                                  .len = len,
+                                                  .tag = (mca_btl_base_tag_t) hdr.app_ctx};
+    mca_btl_fabric.fab->must_return = true;
+    return true;
+}
+
+/* Give this message to the layer above; false: nobody takes it. Without threads. */
+static inline bool give(mca_btl_fabric_ep_t *ep, mca_btl_base_tag_t tag, const void *data,
+                        size_t len)
+{
+    bool is_taken;
+
+    mca_btl_fabric.is_giving = true;
+    /* its receiver does not write to it */
+    is_taken = mca_btl_fabric_hand_up(&mca_btl_fabric.super, ep, tag, (void *) (uintptr_t) data,
+                                      len);
+    mca_btl_fabric.is_giving = false;
+    return is_taken;
+}
+
+bool mca_btl_fabric_give_held(void)
+{
+    mca_btl_fabric_held_t held = mca_btl_fabric.held;
+
+    if (NULL == held.hold) {
+        return false;
+    }
+    mca_btl_fabric.held.hold = NULL;
+    mca_btl_fabric.counters.received++;
+    mca_btl_fabric.counters.in_place++;
+    /* an endpoint without process may outlive its peer */
+    mca_btl_fabric.latest = NULL != held.ep->proc ? held.ep : NULL;
+    (void) give(held.ep, held.tag, held.data, held.len);
+    fab_release(held.hold);
+    return true;
+}
+
+int mca_btl_fabric_give_more(int max)
+{
+    mca_btl_fabric_ep_t *ep;
+    fab_shm_msg_t msg;
+    fab_hold_t *hold;
+    int n = 0;
+
+    while (n < max && NULL != (ep = mca_btl_fabric.latest) && is_next() &&
+           NULL != (hold = fab_take(ep->peer, BTL_FABRIC_AM_SEND, &msg))) {
+        if (OPAL_LIKELY(hdr_is_sound(msg.hdr) &&
+                        give(ep, (mca_btl_base_tag_t) msg.hdr.app_ctx, msg.data, msg.len))) {
+            mca_btl_fabric.counters.received++;
+            mca_btl_fabric.counters.in_place++;
+        } else {
+            mca_btl_fabric_on_send(NULL, ep->peer, msg.hdr, msg.data, msg.len);
+        }
+        fab_release(hold);
+        n++;
+    }
+    return n;
+}
+
 void mca_btl_fabric_on_send(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                             size_t len)
 {
     mca_btl_fabric_msg_t *msg;
 
     (void) ctx;
-    if (hdr.app_ctx >= MCA_BTL_TAG_MAX || 0 != hdr.tag) {
+    if (!hdr_is_sound(hdr)) {
         mca_btl_fabric_bad_message(peer, "an invalid tag");
+        return;
+    }
+    if (hold(peer, hdr, data, len)) {
         return;
     }
     msg = new_msg(peer, hdr, (uint32_t) len);

@@ -39,6 +39,29 @@ static inline bool fab_send_any(fab_peer_t *peer, fab_hdr_t hdr, const void *buf
 }
 
 /*
+ * fab_reserve() and fab_commit() of at most FAB_SHORT_MAX bytes. NULL: fab_reserve() finds room or
+ * says why it cannot.
+ */
+static inline void *fab_reserve_short(fab_peer_t *peer)
+{
+    fab_shm_tx_t *tx = peer->ep;
+
+    if (__builtin_expect(0 == (peer->caps & FAB_CAP_RING) || NULL != peer->pending, 0) ||
+        __builtin_expect(!fab_shm_tx_has_room(tx, 1), 0)) {
+        return NULL;
+    }
+    return fab_shm_payload(fab_shm_tx_slot(tx));
+}
+
+static inline void fab_commit_short(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    fab_shm_tx_t *tx = peer->ep;
+
+    fab_shm_tx_commit(tx, fab_shm_tx_slot(tx), hdr, len, 1);
+    fab_counters.shm_msgs_sent++;
+}
+
+/*
  * Take the next message of the peer, past its handler: if it is there, or comes while it is looked
  * for so many times (with pauses in between, or without), is FAB_AM_EAGER with no app_ctx, has at
  * most *len bytes and no more than FAB_SHORT_MAX, and a tag of which the bits of mask are those of
@@ -126,6 +149,49 @@ static inline bool fab_ring_is_reused(const fab_peer_t *peer, uint64_t position)
     const fab_shm_tx_t *tx = peer->ep;
 
     return tx->head - position > (uint64_t) tx->mask + 1;
+}
+
+/* A message that stays in its ring until fab_release(). */
+typedef fab_shm_rx_t fab_hold_t;
+
+/*
+ * For the handler of a message from a peer with FAB_CAP_RING: the payload stays valid until
+ * fab_release().  Messages that come after it are delivered meanwhile, as many as the ring holds.
+ * One message of a peer at a time.
+ */
+static inline fab_hold_t *fab_hold(fab_peer_t *peer)
+{
+    fab_shm_rx_t *rx = ((const fab_shm_pair_t *) peer->ep)->rx;
+
+    fab_shm_rx_hold(rx);
+    return rx;
+}
+
+/*
+ * Take the next message of the peer, past its handler, if it is there and has this id.  It is
+ * described in *msg and stays where it is until fab_release().  NULL: there is none.
+ */
+static inline fab_hold_t *fab_take(fab_peer_t *peer, uint8_t id, fab_shm_msg_t *msg)
+{
+    fab_shm_rx_t *rx;
+
+    if (0 == (peer->caps & FAB_CAP_RING) || FAB_PEER_UP != peer->state) {
+        return NULL;
+    }
+    rx = ((const fab_shm_pair_t *) peer->ep)->rx;
+    if (NULL == rx || !fab_shm_rx_is_ready(rx) || FAB_SHM_MESSAGE != fab_shm_rx_peek(rx, msg) ||
+        id != msg->hdr.id) {
+        return NULL;
+    }
+    fab_shm_rx_hold(rx);
+    fab_shm_rx_advance(rx, msg->slots);
+    fab_counters.shm_msgs_received++;
+    return rx;
+}
+
+static inline void fab_release(fab_hold_t *hold)
+{
+    fab_shm_rx_release(hold);
 }
 
 #endif /* FAB_INL_H */

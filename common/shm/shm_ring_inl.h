@@ -29,7 +29,8 @@
  * Flow.  The receiver publishes its tail every quarter ring, and when it stops polling the ring.
  * The sender reads the tail only if the value that it knows leaves no room.  Fewer than N/4 slots
  * are consumed and not published, and a message with its padding takes at most 2 (N/4 + 1) - 1
- * slots, so with N >= 8 a message always fits a ring that the receiver has emptied.
+ * slots, so with N >= 8 a message always fits a ring that the receiver has emptied.  While the
+ * receiver holds a message, to use it in place after later ones were read, the tail stays there.
  *
  * Idle.  When a ring has been empty for long, the receiver makes idle odd and stops polling the
  * ring (it is cold).  A sender that finds idle odd after it has published a message rings the
@@ -311,12 +312,15 @@ typedef struct fab_shm_rx {
     fab_shm_slot_t *slot; /* where the next message will be */
     uint64_t pos;         /* number of that slot, counted since the ring was claimed */
     uint64_t published;   /* the tail that the sender can see */
+    uint64_t held;        /* position of the message that is held; UINT64_MAX: none */
     uint32_t mask;        /* slots - 1 */
     uint32_t eager_max;   /* longest payload that a sender may send, bytes */
     fab_shm_ctl_t *ctl;
     uint32_t idle; /* as in ctl */
     uint16_t lap;
 } fab_shm_rx_t;
+
+_Static_assert(64 == sizeof(fab_shm_rx_t), "a line of the receiver's own memory");
 
 typedef struct fab_shm_msg {
     fab_hdr_t hdr;
@@ -336,6 +340,7 @@ static inline void fab_shm_rx_init(fab_shm_rx_t *rx, fab_shm_slot_t *slots, uint
 {
     *rx = (fab_shm_rx_t){.slots = slots,
                          .slot = slots,
+                         .held = UINT64_MAX,
                          .mask = num_slots - 1,
                          .eager_max = eager_max,
                          .ctl = ctl,
@@ -358,9 +363,9 @@ static inline bool fab_shm_rx_is_ready(const fab_shm_rx_t *rx)
 static inline void fab_shm_rx_publish(fab_shm_rx_t *rx)
 {
     FAB_SHM_STEP(tail);
-    rx->published = rx->pos;
+    rx->published = rx->pos < rx->held ? rx->pos : rx->held;
     /* release: pairs with the acquire in fab_shm_tx_refresh() */
-    atomic_store_explicit(&rx->ctl->tail, rx->pos, memory_order_release);
+    atomic_store_explicit(&rx->ctl->tail, rx->published, memory_order_release);
 }
 
 /* Done with n slots. */
@@ -513,6 +518,29 @@ static inline void fab_shm_rx_wake(fab_shm_rx_t *rx)
     FAB_SHM_STEP(idle);
     /* relaxed: it does no harm if the sender sees this late */
     atomic_store_explicit(&rx->ctl->idle, ++rx->idle, memory_order_relaxed);
+}
+
+/* ---- holding a message -------------------------------------------------- */
+
+/* Keep the message that comes next where it is, also after fab_shm_rx_advance(). None is held. */
+static inline void fab_shm_rx_hold(fab_shm_rx_t *rx)
+{
+    rx->held = rx->pos;
+}
+
+static inline bool fab_shm_rx_is_holding(const fab_shm_rx_t *rx)
+{
+    return UINT64_MAX != rx->held;
+}
+
+/* Give back the message that is held. */
+static inline void fab_shm_rx_release(fab_shm_rx_t *rx)
+{
+    rx->held = UINT64_MAX;
+    /* an idle ring has no unpublished slots */
+    if (rx->pos - rx->published > rx->mask / 4 || 0 != (rx->idle & 1)) {
+        fab_shm_rx_publish(rx);
+    }
 }
 
 /* ---- both --------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 . "$TM_BUILD/test/config.sh"
 
 unset TM_TEST_BTL
+TM_TEST_PML=none
 ob1=(--mca pml ob1 --mca btl 'fabric,self')
 
 read -ra flags <<<"$TM_CFLAGS -I$TM_SRC -I$TM_SRC/common $TM_OMPI_CPPFLAGS"

@@ -174,6 +174,113 @@ static void sendi(void **state)
     assert_int_equal(0, world_run(2, false, sendi_body));
 }
 
+/* ---- a message in place --------------------------------------------------- */
+
+enum {
+    MESSAGES = 3000,
+    NESTED = 20, /* messages that come while one is used */
+    PLACE_RING = 8192,
+};
+
+static unsigned num_given, num_wrong, depth;
+
+/* Message number n has a length of its own, and is n in each word. */
+static size_t message_len(uint64_t n)
+{
+    return 8 * (1 + n % 40);
+}
+
+static bool has_number(const uint64_t *data, size_t len, uint64_t n)
+{
+    for (size_t i = 0; i < len / 8; i++) {
+        if (n != data[i]) {
+            return false;
+        }
+    }
+    return message_len(n) == len;
+}
+
+/* In each hundredth message wait for later ones, which must not change it. */
+static void on_message(const uint64_t *data, size_t len)
+{
+    unsigned n = num_given++;
+
+    num_wrong += !has_number(data, len, n);
+    if (0 == n % 100 && 0 == depth) {
+        depth++;
+        while (num_given < n + NESTED) {
+            btl_progress();
+        }
+        depth--;
+        num_wrong += !has_number(data, len, n);
+    }
+}
+
+#if OPAL_MAJOR_VERSION < 5
+static void on_btl_message(mca_btl_base_module_t *btl, mca_btl_base_tag_t tag,
+                           mca_btl_base_descriptor_t *message, void *data)
+{
+    (void) btl, (void) tag, (void) data;
+    on_message(message->des_segments->seg_addr.pval, message->des_segments->seg_len);
+}
+#else
+static void on_btl_message(mca_btl_base_module_t *btl,
+                           const mca_btl_base_receive_descriptor_t *message)
+{
+    (void) btl;
+    on_message(message->des_segments->seg_addr.pval, message->des_segments->seg_len);
+}
+#endif
+
+static void send_numbers(mca_btl_fabric_ep_t *ep)
+{
+    uint64_t words[40];
+
+    for (uint64_t n = 0; n < MESSAGES; n++) {
+        for (int i = 0; i < 40; i++) {
+            words[i] = n;
+        }
+        while (OPAL_SUCCESS != mca_btl_fabric_sendi(NULL, ep, NULL, words, message_len(n), 0,
+                                                    MCA_BTL_NO_ORDER, 0, TAG, NULL)) {
+            btl_progress();
+        }
+    }
+}
+
+static void in_place_body(world_t *world)
+{
+    mca_btl_fabric_ep_t *ep;
+
+    CHECK(0 == opal_init_util(NULL, NULL));
+    open_btl(world);
+    ep = open_ep(world);
+    ep->proc = OBJ_NEW(opal_proc_t);
+    mca_btl_base_active_message_trigger[TAG].cbfunc = on_btl_message;
+    world_barrier_idle(world);
+    if (0 == world->rank) {
+        send_numbers(ep);
+    } else {
+        while (num_given < MESSAGES) {
+            btl_progress();
+        }
+        CHECK(0 == num_wrong);
+        CHECK(MESSAGES == mca_btl_fabric.counters.received);
+        CHECK(world->is_threaded == (0 == mca_btl_fabric.counters.in_place));
+    }
+    CHECK(0 == world->failures);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void in_place(void **state)
+{
+    (void) state;
+    fab_params.shm_ring_size = PLACE_RING;
+    assert_int_equal(0, world_run(2, false, in_place_body));
+    assert_int_equal(0, world_run(2, true, in_place_body));
+    fab_params_reset();
+}
+
 /* ---- the error callback may delete the process ---------------------------- */
 
 static mca_btl_fabric_ep_t *failed_ep;
@@ -374,7 +481,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deregistered), cmocka_unit_test(sendi),   cmocka_unit_test(error_callback),
-        cmocka_unit_test(withdrawn),    cmocka_unit_test(offered),
+        cmocka_unit_test(withdrawn),    cmocka_unit_test(offered), cmocka_unit_test(in_place),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -302,6 +302,46 @@ static void send_bytes(ring_t *ring, uint64_t tag, uint32_t ctx, uint32_t size)
     fab_shm_tx_commit(&ring->tx, slot, fab_hdr(3, tag, ctx), size, fab_shm_num_slots(size));
 }
 
+/* While a message is held, later ones are read, but none of its slots is given back. */
+static void test_held(void **state)
+{
+    ring_t *ring = ring_new(8);
+    fab_shm_msg_t first, msg;
+
+    (void) state;
+    for (uint64_t round = 0; round < 100; round++) {
+        uint64_t seq = 100 * round;
+        unsigned sent = 1;
+
+        assert_true(ring_send(ring, seq, 30, 30));
+        assert_int_equal(FAB_SHM_MESSAGE, fab_shm_rx_peek(&ring->rx, &first));
+        assert_false(fab_shm_rx_is_holding(&ring->rx));
+        fab_shm_rx_hold(&ring->rx);
+        assert_true(fab_shm_rx_is_holding(&ring->rx));
+        fab_shm_rx_advance(&ring->rx, first.slots);
+        while (ring_send(ring, seq + sent, 30, 30)) {
+            assert_int_equal(FAB_SHM_MESSAGE, fab_shm_rx_peek(&ring->rx, &msg));
+            assert_true(message_is(&msg, seq + sent, 30));
+            fab_shm_rx_advance(&ring->rx, msg.slots);
+            assert_true(sent++ < 8);
+        }
+        assert_true(sent > 5); /* nearly the whole ring */
+        assert_true(message_is(&first, seq, 30));
+        if (0 == round % 2) {
+            assert_true(fab_shm_rx_sleep(&ring->rx));
+            assert_false(ring_send(ring, seq + sent, 30, 30));
+        }
+        fab_shm_rx_release(&ring->rx);
+        assert_true(ring_send(ring, seq + sent, 30, 30));
+        assert_int_equal(FAB_SHM_MESSAGE, fab_shm_rx_peek(&ring->rx, &msg));
+        fab_shm_rx_advance(&ring->rx, msg.slots);
+        if (0 == round % 2) {
+            fab_shm_rx_wake(&ring->rx);
+        }
+    }
+    free(ring);
+}
+
 /* fab_shm_rx_take_short() or fab_shm_rx_take_any() */
 typedef bool (*take_fn_t)(fab_shm_rx_t *rx, uint8_t id, uint64_t want, uint64_t mask, void *buf,
                           size_t *len, uint64_t *tag);
@@ -845,6 +885,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_take_short),
       cmocka_unit_test(test_take_any),
       cmocka_unit_test(test_take_malformed),
+      cmocka_unit_test(test_held),
       cmocka_unit_test(test_malformed),
       cmocka_unit_test(test_bad_tail),
       cmocka_unit_test(test_two_threads),
