@@ -62,6 +62,8 @@ mca_btl_fabric_t mca_btl_fabric = {
     .output = -1,
 };
 
+static const mca_btl_fabric_up_ops_t failure_ops;
+
 /* ---- endpoints ---------------------------------------------------------- */
 
 mca_btl_fabric_ep_t *mca_btl_fabric_ep_of(fab_peer_t *peer)
@@ -100,9 +102,22 @@ int mca_btl_fabric_publish(void)
     return rc;
 }
 
-static mca_btl_fabric_ep_t *open_peer(opal_proc_t *proc, const modex_blob_t *blob, size_t len,
-                                      const char **why)
+/*
+ * Have the layer above told that the process has failed, if it does not know yet.  It may have
+ * failed before it was added.  Lock held.
+ */
+static void add_failure(mca_btl_fabric_ep_t *ep)
 {
+    if (!ep->is_reporting && !ep->is_reported && NULL != ep->proc) {
+        ep->is_reporting = true;
+        mca_btl_fabric_up(&ep->failure, &failure_ops);
+    }
+}
+
+mca_btl_fabric_ep_t *mca_btl_fabric_ep_open(opal_proc_t *proc, const void *data, size_t len,
+                                            const char **why)
+{
+    const modex_blob_t *blob = data;
     mca_btl_fabric_ep_t *ep = NULL;
     fab_peer_t *peer = NULL;
 
@@ -121,6 +136,11 @@ static mca_btl_fabric_ep_t *open_peer(opal_proc_t *proc, const modex_blob_t *blo
     if (NULL != ep && NULL == ep->proc) {
         OBJ_RETAIN(proc);
         ep->proc = proc;
+        ep->is_deleted = false;
+        ep->is_reported = false;
+        if (FAB_PEER_FAILED == peer->state) {
+            add_failure(ep);
+        }
     }
     fab_unlock(mca_btl_fabric.fab);
     return ep;
@@ -138,7 +158,7 @@ static mca_btl_fabric_ep_t *add_proc(opal_proc_t *proc)
     OPAL_MODEX_RECV(rc, &mca_btl_fabric_component.btl_version, &proc->proc_name, (void **) &blob,
                     &len);
     if (OPAL_SUCCESS == rc && NULL != blob) {
-        ep = open_peer(proc, blob, len, &why);
+        ep = mca_btl_fabric_ep_open(proc, blob, len, &why);
     }
     free(blob);
     if (NULL == ep) {
@@ -189,6 +209,14 @@ static void release_proc(opal_proc_t *proc)
     }
 }
 
+void mca_btl_fabric_ep_close_if_idle(mca_btl_fabric_ep_t *ep)
+{
+    if (OPAL_UNLIKELY(ep->is_deleted) && 0 == ep->outstanding) {
+        ep->is_deleted = false;
+        fab_peer_close(ep->peer, FAB_USER_BTL);
+    }
+}
+
 int mca_btl_fabric_del_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
                              struct opal_proc_t **procs, mca_btl_fabric_ep_t **eps)
 {
@@ -197,12 +225,13 @@ int mca_btl_fabric_del_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
         opal_proc_t *proc = NULL;
         fab_lock(mca_btl_fabric.fab);
         if (NULL != eps[i] && NULL != eps[i]->proc) {
-            fab_peer_close(eps[i]->peer, FAB_USER_BTL);
             proc = eps[i]->proc;
             eps[i]->proc = NULL;
+            eps[i]->is_deleted = true;
             if (eps[i] == mca_btl_fabric.latest) {
                 mca_btl_fabric.latest = NULL;
             }
+            mca_btl_fabric_ep_close_if_idle(eps[i]);
         }
         fab_unlock(mca_btl_fabric.fab);
         release_proc(proc);
@@ -212,15 +241,20 @@ int mca_btl_fabric_del_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
 
 /* ---- failure ------------------------------------------------------------ */
 
-/* The endpoint's process, which the caller must release; NULL: none. Lock not held. */
-static opal_proc_t *retain_proc(const mca_btl_fabric_ep_t *ep)
+/*
+ * The process whose failure is reported now, which the caller must release; NULL: it was deleted.
+ * Lock not held.
+ */
+static opal_proc_t *begin_report(mca_btl_fabric_ep_t *ep)
 {
     opal_proc_t *proc;
 
     fab_lock(mca_btl_fabric.fab);
     proc = ep->proc;
+    ep->is_reporting = false;
     if (NULL != proc) {
         OBJ_RETAIN(proc);
+        ep->is_reported = true;
     }
     fab_unlock(mca_btl_fabric.fab);
     return proc;
@@ -231,7 +265,7 @@ static void report_failure(mca_btl_fabric_up_t *up)
 {
     mca_btl_fabric_ep_t *ep = (mca_btl_fabric_ep_t *) ((char *) up -
                                                        offsetof(mca_btl_fabric_ep_t, failure));
-    opal_proc_t *proc = retain_proc(ep); /* another thread may delete it meanwhile */
+    opal_proc_t *proc = begin_report(ep); /* another thread may delete it meanwhile */
     mca_btl_base_module_error_cb_fn_t error_cb = mca_btl_fabric.error_cb;
 
     /* without a callback nobody asked for reports: the PML finds out by itself */
@@ -240,7 +274,7 @@ static void report_failure(mca_btl_fabric_up_t *up)
 
         snprintf(text, sizeof(text), "btl fabric lost process %s: %s",
                  OPAL_NAME_PRINT(proc->proc_name),
-                 NULL != ep->why ? ep->why : "There was no memory to keep the reason.");
+                 NULL != ep->why ? ep->why : "It failed before; the reason was not kept.");
         for (char *at = text; NULL != (at = strchr(at, '%'));) {
             *at = ' '; /* ob1 of Open MPI 4.1 uses the text as a format string */
         }
@@ -268,8 +302,17 @@ void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char 
     }
     ep->is_failed = true;
     ep->why = strdup(why);
-    mca_btl_fabric_up(&ep->failure, &failure_ops);
+    add_failure(ep);
     mca_btl_fabric_ops_fail(ep);
+}
+
+/* What it sent has come, so operations that wait for its answer wait in vain. */
+bool mca_btl_fabric_peer_left(void *ctx, fab_peer_t *peer)
+{
+    const mca_btl_fabric_ep_t *ep = peer->user[FAB_USER_BTL];
+
+    (void) ctx;
+    return NULL != ep && NULL != ep->ops;
 }
 
 void mca_btl_fabric_bad_message(fab_peer_t *peer, const char *what)

@@ -60,7 +60,10 @@ struct mca_btl_base_endpoint_t {
     size_t outstanding;         /* operations whose callback was not called */
     unsigned ignored;           /* offers in a row that were withdrawn */
     unsigned skipped;           /* counts operations while ignored is high: a few are offered */
+    bool is_deleted; /* operations are under way; the peer is closed when they have ended */
     bool is_failed;
+    bool is_reporting;           /* failure is in the list of upcalls */
+    bool is_reported;            /* the layer above knows that proc has failed */
     mca_btl_fabric_up_t failure; /* once it has failed: reports it */
     char *why;                   /* it failed; NULL: it did not, or there was no memory for it */
 };
@@ -197,7 +200,19 @@ int mca_btl_fabric_progress(void);
 /* The endpoint of a peer, created at the first call; NULL: no memory. Lock held. */
 mca_btl_fabric_ep_t *mca_btl_fabric_ep_of(fab_peer_t *peer);
 
+/*
+ * The endpoint of a process whose entry in the modex is blob, of len bytes.  NULL: it cannot be
+ * reached, and *why says why.
+ */
+mca_btl_fabric_ep_t *mca_btl_fabric_ep_open(opal_proc_t *proc, const void *blob, size_t len,
+                                            const char **why);
+
+/* Close the peer of a deleted endpoint if no operation needs it any more. Lock held. */
+void mca_btl_fabric_ep_close_if_idle(mca_btl_fabric_ep_t *ep);
+
+/* The fabric's callbacks: fab_config_t. */
 void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why);
+bool mca_btl_fabric_peer_left(void *ctx, fab_peer_t *peer);
 
 /* Fail the peer because of an invalid message; `what` says what is wrong with it. Lock held. */
 void mca_btl_fabric_bad_message(fab_peer_t *peer, const char *what);

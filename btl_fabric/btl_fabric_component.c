@@ -164,6 +164,7 @@ static int open_fabric(void)
         .num_procs = mca_btl_fabric_process.num_procs,
         .is_threaded = &opal_uses_threads,
         .peer_failed = mca_btl_fabric_peer_failed,
+        .peer_left = mca_btl_fabric_peer_left,
         .log = log_line,
     };
     const char *why = "unknown";

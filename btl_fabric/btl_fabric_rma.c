@@ -108,6 +108,7 @@ static void call_back(mca_btl_fabric_up_t *up)
     fab_lock(mca_btl_fabric.fab);
     call.ep->outstanding--; /* first: the callback may flush */
     mca_btl_fabric.outstanding--;
+    mca_btl_fabric_ep_close_if_idle(call.ep);
     op_free(op);
     fab_unlock(mca_btl_fabric.fab);
     complete(&call, status);

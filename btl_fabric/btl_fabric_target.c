@@ -15,12 +15,13 @@ static void answer(fab_peer_t *peer, uint64_t value, uint32_t id)
 }
 
 /*
- * May this process do what the message asks for?  An offer has to be claimed first: `claim` is the
- * claim word as it was read, and data the message in place.
+ * May this process do what the message asks for?  An offer, which its origin may be withdrawing,
+ * has to be claimed first.
  */
-static bool may_begin(fab_peer_t *peer, uint32_t claim, const void *data)
+static bool may_begin(fab_peer_t *peer, const void *data)
 {
     _Atomic uint32_t *word = (_Atomic uint32_t *) ((uintptr_t) data + BTL_FABRIC_CLAIM_AT);
+    uint32_t claim = atomic_load_explicit(word, memory_order_relaxed);
     uint32_t offered = BTL_FABRIC_OFFERED;
 
     if (BTL_FABRIC_ORDERED == claim) {
@@ -40,23 +41,23 @@ static bool may_begin(fab_peer_t *peer, uint32_t claim, const void *data)
 
 void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    btl_fabric_put_t put;
+    uint32_t key;
 
     (void) ctx;
-    if (len < sizeof(put)) {
+    if (len < sizeof(btl_fabric_put_t)) {
         mca_btl_fabric_bad_message(peer, "a put without key");
         return;
     }
-    memcpy(&put, data, sizeof(put));
-    if (!may_begin(peer, put.claim, data)) {
+    if (!may_begin(peer, data)) {
         return;
     }
-    len -= sizeof(put);
-    if (!mca_btl_fabric_mem_allows(put.key, hdr.tag, len, MCA_BTL_REG_FLAG_REMOTE_WRITE)) {
+    memcpy(&key, (const char *) data + offsetof(btl_fabric_put_t, key), sizeof(key));
+    len -= sizeof(btl_fabric_put_t);
+    if (!mca_btl_fabric_mem_allows(key, hdr.tag, len, MCA_BTL_REG_FLAG_REMOTE_WRITE)) {
         mca_btl_fabric_bad_message(peer, "a put to memory that is not registered for it");
         return;
     }
-    memcpy((void *) (uintptr_t) hdr.tag, (const char *) data + sizeof(put), len);
+    memcpy((void *) (uintptr_t) hdr.tag, (const char *) data + sizeof(btl_fabric_put_t), len);
     if (0 != hdr.app_ctx) {
         answer(peer, 0, hdr.app_ctx);
     }
@@ -109,21 +110,23 @@ static int run_reply(fab_item_t *item, fab_peer_t *peer)
 
 void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    btl_fabric_get_t get;
     reply_t *reply;
+    uint32_t key;
+    uint64_t bytes;
 
     (void) ctx;
-    if (sizeof(get) != len) {
+    if (sizeof(btl_fabric_get_t) != len) {
         mca_btl_fabric_bad_message(peer, "a get of a wrong length");
         return;
     }
-    memcpy(&get, data, sizeof(get));
-    if (!may_begin(peer, get.claim, data) || !may_read(peer, get.key, hdr.tag, get.len)) {
+    memcpy(&key, (const char *) data + offsetof(btl_fabric_get_t, key), sizeof(key));
+    memcpy(&bytes, (const char *) data + offsetof(btl_fabric_get_t, len), sizeof(bytes));
+    if (!may_begin(peer, data) || !may_read(peer, key, hdr.tag, bytes)) {
         return;
     }
-    if (get.len <= peer->eager_max &&
+    if (bytes <= peer->eager_max &&
         OPAL_ERR_RESOURCE_BUSY != fab_send(peer, fab_hdr(BTL_FABRIC_AM_DATA, 0, hdr.app_ctx),
-                                           (const void *) (uintptr_t) hdr.tag, get.len)) {
+                                           (const void *) (uintptr_t) hdr.tag, bytes)) {
         return;
     }
     reply = malloc(sizeof(*reply));
@@ -133,8 +136,8 @@ void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
     }
     *reply = (reply_t){.item = {.fn = run_reply, .user = FAB_USER_BTL},
                        .from = hdr.tag,
-                       .len = get.len,
-                       .key = get.key,
+                       .len = bytes,
+                       .key = key,
                        .id = hdr.app_ctx};
     fab_queue(peer, &reply->item);
 }

@@ -27,7 +27,8 @@ static void open_btl(world_t *world)
                            .name = world_name(world->rank),
                            .num_local = (uint32_t) world->size,
                            .is_threaded = &world->is_threaded,
-                           .peer_failed = mca_btl_fabric_peer_failed};
+                           .peer_failed = mca_btl_fabric_peer_failed,
+                           .peer_left = mca_btl_fabric_peer_left};
     const char *why = "";
     fab_t *fab;
 
@@ -316,6 +317,48 @@ static void error_callback(void **state)
     assert_int_equal(0, world_run(2, false, error_callback_body));
 }
 
+/* ---- a process that failed before it was added ---------------------------- */
+
+static void failed_before_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    unsigned char blob[sizeof(btl_fabric_address_t) + FAB_ADDRESS_MAX];
+    btl_fabric_address_t head = {.magic = BTL_FABRIC_ADDRESS_MAGIC,
+                                 .version = BTL_FABRIC_WIRE_VERSION};
+    size_t len = world->shared->len[1 - world->rank];
+    const char *why = "";
+    opal_proc_t *proc;
+
+    CHECK(0 == opal_init_util(NULL, NULL));
+    open_btl(world);
+    (void) mca_btl_fabric_register_error(NULL, on_error);
+    fab_peer_fail(peer, OPAL_ERR_UNREACH, "It was given up.");
+    WORLD_UNTIL(1 == world->failures);
+    btl_progress();
+    proc = OBJ_NEW(opal_proc_t);
+    proc->proc_name.jobid = (uint32_t) (peer->name >> 32);
+    proc->proc_name.vpid = (uint32_t) peer->name;
+    memcpy(blob, &head, sizeof(head));
+    memcpy(blob + sizeof(head), world->shared->address[1 - world->rank], len);
+    failed_name = 77;
+    failed_ep = mca_btl_fabric_ep_open(proc, blob, sizeof(head) + len, &why);
+    CHECK(NULL != failed_ep && peer == failed_ep->peer);
+    CHECK(77 == failed_name);
+    while (77 == failed_name) {
+        btl_progress();
+    }
+    CHECK(proc->proc_name.vpid == failed_name && NULL == failed_ep->proc);
+    OBJ_RELEASE(proc);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void failed_before(void **state)
+{
+    (void) state;
+    assert_int_equal(0, world_run(2, false, failed_before_body));
+}
+
 /* ---- offers --------------------------------------------------------------- */
 
 enum {
@@ -331,7 +374,7 @@ typedef struct remote {
     struct mca_btl_base_registration_handle_t handle;
 } remote_t;
 
-static unsigned num_done;
+static unsigned num_done, num_lost;
 
 static void ended(mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
                   struct mca_btl_base_registration_handle_t *handle, void *context, void *data,
@@ -339,6 +382,7 @@ static void ended(mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *loc
 {
     (void) btl, (void) ep, (void) local, (void) handle, (void) context, (void) data;
     num_done += OPAL_SUCCESS == status;
+    num_lost += OPAL_SUCCESS != status;
 }
 
 /* Both open the BTL; rank 1 gets the handle of these words of rank 0. */
@@ -477,11 +521,75 @@ static void offered(void **state)
     fab_params_reset();
 }
 
+/* ---- operations that wait for an answer that does not come ---------------- */
+
+/* Rank 1 begins a get, by a message that rank 0 does not see before it leaves. */
+static remote_t begin_get(world_t *world)
+{
+    static uint64_t words[WORDS], value;
+    remote_t remote = open_both(world, words);
+
+    if (1 == world->rank) {
+        send_one(world, &remote);
+        get(world, &remote, 0, &value);
+        CHECK(1 == mca_btl_fabric.counters.am_gets && 1 == remote.ep->outstanding);
+    }
+    return remote;
+}
+
+/* Its endpoint is deleted, then the peer fails. */
+static void deleted_body(world_t *world)
+{
+    remote_t remote;
+    opal_proc_t *proc;
+
+    CHECK(0 == opal_init_util(NULL, NULL));
+    remote = begin_get(world);
+    if (1 == world->rank) {
+        fab_peer_t *peer = remote.ep->peer;
+        proc = OBJ_NEW(opal_proc_t);
+        remote.ep->proc = proc;
+        (void) mca_btl_fabric_del_procs(NULL, 1, &proc, &remote.ep);
+        btl_progress();
+        CHECK(0 == num_lost && remote.ep->is_deleted && remote.ep == peer->user[FAB_USER_BTL]);
+        fab_peer_fail(peer, OPAL_ERR_UNREACH, "It was given up.");
+        (void) mca_btl_fabric_flush(NULL, remote.ep);
+        CHECK(0 == num_done && 1 == num_lost);
+        CHECK(!remote.ep->is_deleted);
+    }
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+/* The peer leaves. */
+static void left_body(world_t *world)
+{
+    remote_t remote = begin_get(world);
+
+    world_barrier_idle(world);
+    if (1 == world->rank) {
+        (void) mca_btl_fabric_flush(NULL, remote.ep);
+        CHECK(0 == num_done && 1 == num_lost && remote.ep->is_failed);
+    }
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void no_answer(void **state)
+{
+    (void) state;
+    fab_params.shm_single_copy = "none";
+    assert_int_equal(0, world_run(2, false, deleted_body));
+    assert_int_equal(0, world_run(2, false, left_body));
+    fab_params_reset();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deregistered), cmocka_unit_test(sendi),   cmocka_unit_test(error_callback),
-        cmocka_unit_test(withdrawn),    cmocka_unit_test(offered), cmocka_unit_test(in_place),
+        cmocka_unit_test(deregistered),   cmocka_unit_test(sendi),
+        cmocka_unit_test(error_callback), cmocka_unit_test(withdrawn),
+        cmocka_unit_test(offered),        cmocka_unit_test(in_place),
+        cmocka_unit_test(failed_before),  cmocka_unit_test(no_answer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
