@@ -298,8 +298,8 @@ static mca_btl_fabric_up_t *take_up(void)
 }
 
 /*
- * Held by the thread that runs upcalls.  There is only one at a time: two could deliver messages to
- * the layer above in the wrong order.
+ * With threads, held by the one that runs upcalls.  There is only one at a time: two could deliver
+ * messages to the layer above in the wrong order.
  */
 static pthread_mutex_t upcalls_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local bool runs_upcalls;
@@ -322,8 +322,9 @@ static void leave_upcalls(void)
 /* Run the upcalls that are there now. One may call progress, which then runs those after it. */
 static int run_upcalls(void)
 {
-    bool has_entered = enter_upcalls();
-    unsigned max = runs_upcalls ? num_ups() : 0;
+    bool is_alone = !fab_is_threaded(mca_btl_fabric.fab);
+    bool has_entered = !is_alone && enter_upcalls();
+    unsigned max = is_alone || runs_upcalls ? num_ups() : 0;
     mca_btl_fabric_up_t *up;
     int events = 0;
 

@@ -204,17 +204,18 @@ static int send_put(mca_btl_fabric_op_t *op)
 static int send_op(mca_btl_fabric_op_t *op)
 {
     btl_fabric_get_t get = {.key = op->call.atomic.key, .len = op->call.len};
+    fab_hdr_t hdr = fab_hdr(op->call.am, op->call.remote, op->id);
+    fab_peer_t *peer = op->call.ep->peer;
 
     switch (op->call.am) {
     case BTL_FABRIC_AM_PUT:
         return send_put(op);
     case BTL_FABRIC_AM_GET:
-        return fab_item_send(op->call.ep->peer, fab_hdr(BTL_FABRIC_AM_GET, op->call.remote, op->id),
-                             &get, sizeof(get));
+        return fab_item_send(peer, hdr, &get, sizeof(get));
     default:
-        return fab_item_send(op->call.ep->peer,
-                             fab_hdr(BTL_FABRIC_AM_ATOMIC, op->call.remote, op->id),
-                             &op->call.atomic, sizeof(op->call.atomic));
+        return fab_send_short(peer, hdr, &op->call.atomic, sizeof(op->call.atomic))
+                   ? OPAL_SUCCESS
+                   : fab_item_send(peer, hdr, &op->call.atomic, sizeof(op->call.atomic));
     }
 }
 

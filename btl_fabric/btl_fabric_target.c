@@ -11,7 +11,11 @@
 /* Send the answer. A failed peer needs none. */
 static void answer(fab_peer_t *peer, uint64_t value, uint32_t id)
 {
-    (void) fab_post(peer, fab_hdr(BTL_FABRIC_AM_DONE, value, id), NULL, 0);
+    fab_hdr_t hdr = fab_hdr(BTL_FABRIC_AM_DONE, value, id);
+
+    if (!fab_send_short(peer, hdr, NULL, 0)) {
+        (void) fab_post(peer, hdr, NULL, 0);
+    }
 }
 
 /*
