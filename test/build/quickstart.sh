@@ -10,7 +10,8 @@ mkdir copy
 tar -C "$TM_SRC" --exclude=./build --exclude=./.git --exclude=./install --exclude=./results -cf - \
     . | tar -C copy -xf -
 cd copy
-./quickstart || fail "quickstart"
+./quickstart | tee said || fail "quickstart"
+grep -q -e '--host alice:2,bob:2' said || fail "it does not say how to run on two hosts"
 for file in netpipe.txt netpipe.png bench/table.txt bench/latency.png bench/bandwidth.png; do
     [[ -s results/$file ]] || fail "results/$file is missing"
 done
