@@ -113,7 +113,9 @@ static int add_comm(ompi_communicator_t *comm)
                                       &tmc->match);
         tmc->tag_base = mca_pml_tm_tag(tmc->context, tmc->my_rank, 0, mca_pml_tm.source_bits);
         tmc->fast = mca_pml_tm.fast & ~(NULL != tmc->excid ? PML_TM_FAST_SEND : 0u) &
-                    ~(NULL != tmc->scope.engine ? PML_TM_FAST_RECV | PML_TM_FAST_TAKE : 0u);
+                    ~(NULL != tmc->scope.engine
+                          ? PML_TM_FAST_RECV | PML_TM_FAST_TAKE | PML_TM_FAST_LOOK
+                          : 0u);
         comm->c_pml_comm = (struct mca_pml_comm_t *) tmc;
         mca_pml_tm.comms[tmc->context] = tmc;
         mca_pml_tm_msg_join(tmc);

@@ -23,6 +23,7 @@
                        "unexpected messages")                                                      \
     X(expected, "messages that found their receive posted")                                        \
     X(taken, "messages that MPI_Recv took without a request")                                      \
+    X(looked, "messages that MPI_Wait or MPI_Waitall took out of their sender's ring")             \
     X(unexpected, "messages that arrived before their receive")                                    \
     X(early, "messages that arrived before their communicator existed here")                       \
     X(untagged, "messages whose sender did not yet know the communicator's index in this process") \

@@ -233,7 +233,7 @@ int mca_pml_tm_revoke_comm(ompi_communicator_t *comm, bool coll_only)
     mca_pml_tm_mark_revoked(comm, coll_only);
     fab_lock(mca_pml_tm.fab);
     tmc->is_coll_revoked = true;
-    tmc->fast &= ~PML_TM_FAST_TAKE; /* what comes is to be looked at */
+    tmc->fast &= ~(PML_TM_FAST_TAKE | PML_TM_FAST_LOOK); /* what comes is to be looked at */
     tmc->is_revoked = tmc->is_revoked || !coll_only;
     refuse_unexpected(tmc);
     fab_unlock(mca_pml_tm.fab);

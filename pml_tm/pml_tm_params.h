@@ -21,7 +21,7 @@ enum {
     PML_TM_FAST_SEND = 1 << 2,
     /* a request that has no callback and was not freed is completed at once, not through a list */
     PML_TM_FAST_COMPLETE = 1 << 3,
-    /* MPI_Waitall of pml_tm itself, for its own requests (pml_tm_wait.c) */
+    /* MPI_Wait and MPI_Waitall of pml_tm itself, for its own requests (pml_tm_wait.c) */
     PML_TM_FAST_WAIT_ALL = 1 << 4,
     /*
      * MPI_Recv takes a short message out of the ring, and any that is here whole out of the
@@ -30,7 +30,12 @@ enum {
     PML_TM_FAST_TAKE = 1 << 5,
     /* ... and the ways of SEND, RECV and TAKE for longer messages, up to the eager limit */
     PML_TM_FAST_LONGER = 1 << 6,
-    PML_TM_FAST_ALL = (1 << 7) - 1,
+    /*
+     * MPI_Wait and MPI_Waitall of a receive, with WAIT_ALL: its message is taken out of the ring if
+     * no other receive is posted in the communicator
+     */
+    PML_TM_FAST_LOOK = 1 << 7,
+    PML_TM_FAST_ALL = (1 << 8) - 1,
 };
 
 typedef struct mca_pml_tm_params {

@@ -361,26 +361,26 @@ typedef struct wanted {
 typedef enum { TAKE_SHORT, TAKE_ANY } take_t;
 
 /*
- * If the sender's next message is the one, in its ring: without a request.  No other receive may be
- * posted: it could be older and fit as well.  Lock held.
+ * If the next message in the ring of src fits, *len bytes at most, it is copied to buf, and *len
+ * and *found are its length and tag.  No older receive may be posted that could fit as well.  Lock
+ * held.
  */
-static inline __attribute__((always_inline)) bool
-take_from_ring(take_t which, const wanted_t *wanted, unsigned looks, ompi_status_public_t *status)
+static inline __attribute__((always_inline)) bool take_from_ring(take_t which,
+                                                                 ompi_communicator_t *comm, int src,
+                                                                 int tag, unsigned looks, void *buf,
+                                                                 size_t *len, uint64_t *found)
 {
-    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(wanted->comm);
-    const bool is_any_tag = OMPI_ANY_TAG == wanted->tag;
+    const bool is_any_tag = OMPI_ANY_TAG == tag;
     /* any tag fits no internal one: the sign must be clear */
     const uint64_t mask = is_any_tag ? ~(uint64_t) INT32_MAX : ~(uint64_t) 0;
     const ompi_proc_t *proc;
     fab_peer_t *peer;
-    uint64_t want, tag;
-    void *buf = (char *) wanted->buf + wanted->datatype->super.true_lb;
-    size_t len = wanted->count * wanted->datatype->super.size;
+    uint64_t want;
 
-    if (OPAL_UNLIKELY(0 != tmc->match.posted_count || wanted->src < 0)) {
+    if (OPAL_UNLIKELY(src < 0)) {
         return false;
     }
-    proc = ompi_group_peer_lookup_existing(wanted->comm->c_remote_group, wanted->src);
+    proc = ompi_group_peer_lookup_existing(comm->c_remote_group, src);
     if (OPAL_UNLIKELY(NULL == proc)) {
         return false;
     }
@@ -388,11 +388,24 @@ take_from_ring(take_t which, const wanted_t *wanted, unsigned looks, ompi_status
     if (OPAL_UNLIKELY(NULL == peer)) {
         return false;
     }
-    want = mca_pml_tm_tag(tmc->context, (uint32_t) wanted->src, is_any_tag ? 0 : wanted->tag,
+    want = mca_pml_tm_tag(mca_pml_tm_comm(comm)->context, (uint32_t) src, is_any_tag ? 0 : tag,
                           mca_pml_tm.source_bits);
-    if (OPAL_UNLIKELY(TAKE_SHORT == which ? !fab_recv_short(peer, looks, mca_pml_tm.is_pausing,
-                                                            want, mask, buf, &len, &tag)
-                                          : !fab_recv_any(peer, want, mask, buf, &len, &tag))) {
+    return TAKE_SHORT == which
+               ? fab_recv_short(peer, looks, mca_pml_tm.is_pausing, want, mask, buf, len, found)
+               : fab_recv_any(peer, want, mask, buf, len, found);
+}
+
+/* The same for a blocking receive, which needs no request then. */
+static inline __attribute__((always_inline)) bool
+take_wanted(take_t which, const wanted_t *wanted, unsigned looks, ompi_status_public_t *status)
+{
+    void *buf = (char *) wanted->buf + wanted->datatype->super.true_lb;
+    size_t len = wanted->count * wanted->datatype->super.size;
+    uint64_t tag;
+
+    if (OPAL_UNLIKELY(0 != mca_pml_tm_comm(wanted->comm)->match.posted_count) ||
+        OPAL_UNLIKELY(!take_from_ring(which, wanted->comm, wanted->src, wanted->tag, looks, buf,
+                                      &len, &tag))) {
         return false;
     }
     ++mca_pml_tm.counters.expected;
@@ -440,7 +453,7 @@ static inline __attribute__((always_inline)) bool recv_take(const wanted_t *want
             return false;
         }
     }
-    return 0 != looks && take_from_ring(TAKE_SHORT, wanted, looks, status);
+    return 0 != looks && take_wanted(TAKE_SHORT, wanted, looks, status);
 }
 
 /* A longer message that is in its sender's ring; else as recv_take(), which was in vain. */
@@ -450,7 +463,7 @@ static NOINLINE bool recv_take_longer(const wanted_t *wanted, const mca_pml_tm_m
     const unsigned needed = PML_TM_FAST_TAKE | PML_TM_FAST_LONGER;
 
     return NULL == msg && needed == (mca_pml_tm_comm(wanted->comm)->fast & needed) &&
-           take_from_ring(TAKE_ANY, wanted, 1, status);
+           take_wanted(TAKE_ANY, wanted, 1, status);
 }
 
 /* A request that was begun gets msg, or if that is NULL is posted.  Lock held. */
@@ -560,6 +573,56 @@ static NOINLINE int recv_with_request_locked(const wanted_t *wanted, mca_pml_tm_
 static inline bool is_poll_due(void)
 {
     return 1 == mca_pml_tm.polls_left % PML_TM_POLLS_PER_PROGRESS;
+}
+
+/*
+ * The message of a posted receive, the only one of its communicator, out of its sender's ring.
+ * True: it was there, and the receive is done.
+ */
+static bool look_for(mca_pml_tm_recv_request_t *req)
+{
+    const mca_pml_base_request_t *base = &req->req_recv.req_base;
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(base->req_comm);
+    ompi_status_public_t *status = &req->req_recv.req_base.req_ompi.req_status;
+    size_t len = req->capacity;
+    uint64_t tag;
+
+    if (OPAL_UNLIKELY(!take_from_ring(TAKE_SHORT, base->req_comm, base->req_peer, base->req_tag,
+                                      mca_pml_tm.looks, req->data, &len, &tag)) &&
+        (0 == (tmc->fast & PML_TM_FAST_LONGER) ||
+         !take_from_ring(TAKE_ANY, base->req_comm, base->req_peer, base->req_tag, 1, req->data,
+                         &len, &tag))) {
+        return false;
+    }
+    --mca_pml_tm.polls_left;
+    ++mca_pml_tm.counters.expected;
+    ++mca_pml_tm.counters.looked;
+    (void) fab_match_arrive_first(&tmc->match, tag & mca_pml_tm.match_mask);
+    status->MPI_SOURCE = base->req_peer;
+    status->MPI_TAG = mca_pml_tm_tag_tag(tag);
+    status->_ucount = len;
+    mca_pml_tm_done(&req->core);
+    return true;
+}
+
+void mca_pml_tm_recv_await(mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_base_request_t *base = &req->req_recv.req_base;
+    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(base->req_comm);
+    const bool is_posted = FAB_MATCH_IDLE != req->offload.match.where;
+
+    if (0 == (tmc->fast & PML_TM_FAST_LOOK) || is_posted != tmc->match.posted_count ||
+        NULL != base->req_ompi.req_complete_cb) {
+        mca_pml_tm_wait(&base->req_ompi);
+        return;
+    }
+    req->core.is_private = true; /* what comes behind its message would be unexpected */
+    if (FAB_MATCH_IN_SHORT != req->offload.match.where || NULL == req->data || is_poll_due() ||
+        !look_for(req)) {
+        mca_pml_tm_wait(&base->req_ompi);
+    }
+    req->core.is_private = false;
+    base->req_pml_complete = true;
 }
 
 /* Out of line: a short message needs fewer registers. */

@@ -91,6 +91,13 @@ void mca_pml_tm_recv_put(mca_pml_tm_recv_request_t *req, const void *data, size_
 void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req);
 
 /*
+ * mca_pml_tm_wait() for a receive, without threads.  If no other is posted in its communicator, it
+ * waits as a blocking receive does: it looks at the sender's ring first, past the matcher, and no
+ * more messages are taken than its own.
+ */
+void mca_pml_tm_recv_await(mca_pml_tm_recv_request_t *req);
+
+/*
  * Return a request to its free list; called by mca_pml_tm_request_release(). Code that has used the
  * convertor must have cleaned it up.
  */

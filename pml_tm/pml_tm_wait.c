@@ -265,31 +265,46 @@ void mca_pml_tm_wait_threads(ompi_request_t *request)
 static ompi_request_wait_all_fn_t next_wait_all;
 static ompi_request_wait_fn_t next_wait;
 
+/* Wait for a request of this PML that is not complete. */
+static void wait_for(ompi_request_t *request)
+{
+    const mca_pml_base_request_t *base = (mca_pml_base_request_t *) request;
+
+    if (OPAL_LIKELY(!opal_using_threads() && MCA_PML_REQUEST_RECV == base->req_type)) {
+        mca_pml_tm_recv_await((mca_pml_tm_recv_request_t *) request);
+    } else {
+        mca_pml_tm_wait(request);
+    }
+}
+
 /*
- * Wait for one request and free it; *status, if it is not NULL, is its status.  False: the function
- * only waited; Open MPI must handle the request.
+ * Wait for one request and free it; *status, if it is not NULL, is its status, and has_error says
+ * whether with MPI_ERROR.  False: the function only waited; Open MPI must handle the request.
  */
-static inline bool finish(ompi_request_t *request, ompi_status_public_t *status)
+static inline bool finish(ompi_request_t *request, ompi_status_public_t *status, bool has_error)
 {
     mca_pml_base_request_t *base = (mca_pml_base_request_t *) request;
 
     if (&ompi_request_empty == request) {
         if (NULL != status) {
-            OMPI_COPY_STATUS(status, request->req_status, true);
+            OMPI_COPY_STATUS(status, request->req_status, has_error);
         }
         return true;
     }
-    if (OPAL_UNLIKELY(mca_pml_tm_request_free != request->req_free || request->req_persistent)) {
+    if (OPAL_UNLIKELY(mca_pml_tm_request_free != request->req_free)) {
         return false;
     }
     if (OPAL_UNLIKELY(!mca_pml_tm_is_complete(request))) {
-        mca_pml_tm_wait(request);
+        wait_for(request);
+    }
+    if (OPAL_UNLIKELY(request->req_persistent)) {
+        return false;
     }
     if (OPAL_UNLIKELY(MPI_SUCCESS != request->req_status.MPI_ERROR)) {
         return false;
     }
     if (NULL != status) {
-        OMPI_COPY_STATUS(status, request->req_status, true);
+        OMPI_COPY_STATUS(status, request->req_status, has_error);
     }
     if (OPAL_LIKELY(MCA_PML_REQUEST_RECV == base->req_type)) {
         mca_pml_tm_recv_release((mca_pml_tm_recv_request_t *) base);
@@ -304,7 +319,7 @@ static int wait_all(size_t count, ompi_request_t **requests, ompi_status_public_
     bool has_status = MPI_STATUSES_IGNORE != statuses;
 
     for (size_t i = 0; i < count; ++i) {
-        if (OPAL_UNLIKELY(!finish(requests[i], has_status ? &statuses[i] : NULL))) {
+        if (OPAL_UNLIKELY(!finish(requests[i], has_status ? &statuses[i] : NULL, true))) {
             return next_wait_all(count - i, &requests[i], has_status ? &statuses[i] : statuses);
         }
         requests[i] = MPI_REQUEST_NULL;
@@ -312,13 +327,13 @@ static int wait_all(size_t count, ompi_request_t **requests, ompi_status_public_
     return OMPI_SUCCESS;
 }
 
-/* Wait here, and leave the rest to Open MPI. */
 static int wait_one(ompi_request_t **request, ompi_status_public_t *status)
 {
-    if (mca_pml_tm_request_free == (*request)->req_free && !mca_pml_tm_is_complete(*request)) {
-        mca_pml_tm_wait(*request);
+    if (OPAL_UNLIKELY(!finish(*request, MPI_STATUS_IGNORE != status ? status : NULL, false))) {
+        return next_wait(request, status);
     }
-    return next_wait(request, status);
+    *request = MPI_REQUEST_NULL;
+    return OMPI_SUCCESS;
 }
 
 void mca_pml_tm_wait_open(void)
