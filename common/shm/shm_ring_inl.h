@@ -131,11 +131,13 @@ static inline bool fab_shm_tx_refresh(fab_shm_tx_t *tx)
 }
 
 /*
- * In its first lap the sender extends a long ring in steps, and gets all page-table entries of a
- * step by one call.  A page fault for each page would cost more; getting all of them before the
- * first message would delay that message.
+ * In its first lap the sender extends a ring in steps, and gets all page-table entries of a step by
+ * one call.  A page fault for each page would cost more, also for the receiver, for whom the kernel
+ * maps several pages at a fault, but only those that the sender has used already; getting all of
+ * them before the first message would delay that message.  The first step is a page, each next one
+ * as much as there was before.
  */
-enum { FAB_SHM_EXTEND_SLOTS = 1024 }; /* 64 KiB */
+enum { FAB_SHM_EXTEND_SLOTS = 1024 }; /* at most, 64 KiB */
 
 static inline bool fab_shm_tx_may_extend(const fab_shm_tx_t *tx)
 {

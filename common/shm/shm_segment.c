@@ -459,17 +459,22 @@ static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
         fab_shm_coop_idle(&ep->entry->coops[k], 0);
     }
     fab_shm_tx_init(&ep->tx, slots, num_slots, stale, &ep->entry->ctl, &ep->seg->doorbell, index);
-    if (num_slots > FAB_SHM_EXTEND_SLOTS) {
-        ep->tx.limit = FAB_SHM_EXTEND_SLOTS;
+    ep->tx.limit = ep->addr.page / FAB_SHM_LINE;
+    if (ep->tx.limit > num_slots) {
+        ep->tx.limit = num_slots;
     }
     return OPAL_SUCCESS;
 }
 
 void fab_shm_tx_extend(fab_shm_tx_t *tx)
 {
-    uint32_t left = tx->mask + 1 - (uint32_t) tx->limit;
-    uint32_t num = left < FAB_SHM_EXTEND_SLOTS ? left : FAB_SHM_EXTEND_SLOTS;
+    uint32_t limit = (uint32_t) tx->limit;
+    uint32_t left = tx->mask + 1 - limit;
+    uint32_t num = limit < FAB_SHM_EXTEND_SLOTS ? limit : FAB_SHM_EXTEND_SLOTS;
 
+    if (num > left) {
+        num = left;
+    }
     /* Linux before 5.14 refuses this; then each page costs a fault */
     (void) madvise(&tx->slots[tx->limit], num * sizeof(*tx->slots), MADV_POPULATE_WRITE);
     tx->limit += num;
