@@ -234,6 +234,9 @@ static inline bool mca_pml_tm_is_complete(const ompi_request_t *request)
     return REQUEST_COMPLETED == __atomic_load_n(&request->req_complete, __ATOMIC_ACQUIRE);
 }
 
+/* Tell the ompi_wait_sync_t that one more of its requests is complete, with this error. */
+void mca_pml_tm_wake(void *sync, int error);
+
 /*
  * Complete a request that the user may know, that has no callback, and that was not freed.  Another
  * thread may wait for it in Open MPI and have replaced REQUEST_PENDING by its ompi_wait_sync_t.
@@ -257,7 +260,7 @@ static inline void mca_pml_tm_complete(mca_pml_tm_core_t *core)
         request->req_complete = REQUEST_COMPLETED;
     }
     if (OPAL_UNLIKELY(REQUEST_PENDING != sync)) {
-        wait_sync_update((ompi_wait_sync_t *) sync, 1, error);
+        mca_pml_tm_wake(sync, error);
     }
 }
 

@@ -62,11 +62,18 @@ static inline fab_peer_t *mca_pml_tm_comm_peer(const mca_pml_tm_comm_t *tmc, int
 /* As mca_pml_tm_comm_is_sender(), when the rank is not the cached one. */
 bool mca_pml_tm_comm_find_sender(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer, int32_t rank);
 
+/* Was the last message that was checked from this peer, with this source rank? Lock held. */
+static inline bool mca_pml_tm_comm_is_last_sender(const mca_pml_tm_comm_t *tmc,
+                                                  const fab_peer_t *peer, int32_t rank)
+{
+    return OPAL_LIKELY(peer->name == tmc->sender_name && rank == tmc->sender_rank);
+}
+
 /* Is the peer the process with this source rank? Lock held. */
 static inline bool mca_pml_tm_comm_is_sender(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer,
                                              int32_t rank)
 {
-    return OPAL_LIKELY(peer->name == tmc->sender_name && rank == tmc->sender_rank) ||
+    return mca_pml_tm_comm_is_last_sender(tmc, peer, rank) ||
            mca_pml_tm_comm_find_sender(tmc, peer, rank);
 }
 

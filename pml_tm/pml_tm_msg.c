@@ -290,14 +290,13 @@ static NOINLINE void msg_eager_any(fab_peer_t *peer, fab_hdr_t hdr, const void *
 }
 
 /*
- * May a message of at most max bytes use the fast path? Its communicator must have no device that
- * matches.
+ * May a message of at most max bytes use the fast path, if its source is right? Its communicator
+ * must have no device that matches.
  */
-static inline bool is_fast_way(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer, fab_hdr_t hdr,
-                               size_t len, size_t max, int32_t source)
+static inline bool is_fast_way(const mca_pml_tm_comm_t *tmc, fab_hdr_t hdr, size_t len, size_t max)
 {
     return OPAL_LIKELY(NULL != tmc && 0 != (tmc->fast & PML_TM_FAST_RECV) && 0 == hdr.app_ctx &&
-                       len <= max && mca_pml_tm_comm_is_sender(tmc, peer, source));
+                       len <= max);
 }
 
 /* A message that the receive could take whole is in the user's buffer. key: its source and tag. */
@@ -389,8 +388,8 @@ static NOINLINE void msg_longer(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hd
     fab_match_recv_t *recv = NULL;
     mca_pml_tm_recv_request_t *req;
 
-    if (0 != (mca_pml_tm.fast & PML_TM_FAST_LONGER) &&
-        is_fast_way(tmc, peer, hdr, len, SIZE_MAX, (int32_t) (key >> 32))) {
+    if (0 != (mca_pml_tm.fast & PML_TM_FAST_LONGER) && is_fast_way(tmc, hdr, len, SIZE_MAX) &&
+        mca_pml_tm_comm_is_sender(tmc, peer, (int32_t) (key >> 32))) {
         recv = fab_match_arrive_first(&tmc->match, key);
     }
     if (NULL == recv) {
@@ -407,9 +406,22 @@ static NOINLINE void msg_longer(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hd
     receive_end(req, key, len);
 }
 
+/* A short message, of another sender than the last one: only its source is checked here. */
+static NOINLINE void msg_of_other(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
+                                  const void *data, size_t len)
+{
+    if (OPAL_LIKELY(mca_pml_tm_comm_find_sender(
+            tmc, peer, mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits)))) {
+        mca_pml_tm_msg_eager(NULL, peer, hdr, data, len); /* now it is the last one */
+    } else {
+        msg_longer(tmc, peer, hdr, data, len);
+    }
+}
+
 /*
- * The common case inline: a short message for the oldest posted receive.  An illegal tag matches no
- * receive that names a tag, so only the source is checked.
+ * The common case inline: a short message for the oldest posted receive, of the same sender as the
+ * last one.  An illegal tag matches no receive that names a tag, so only the source is checked.
+ * Other cases are left by a call at the end, so that no register has to be saved.
  */
 void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
@@ -419,9 +431,12 @@ void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
     fab_match_recv_t *recv;
 
     (void) ctx;
-    if (OPAL_UNLIKELY(
-            !is_fast_way(tmc, peer, hdr, len, FAB_COPY_SHORT_MAX, (int32_t) (key >> 32)))) {
+    if (OPAL_UNLIKELY(!is_fast_way(tmc, hdr, len, FAB_COPY_SHORT_MAX))) {
         msg_longer(tmc, peer, hdr, data, len);
+        return;
+    }
+    if (OPAL_UNLIKELY(!mca_pml_tm_comm_is_last_sender(tmc, peer, (int32_t) (key >> 32)))) {
+        msg_of_other(tmc, peer, hdr, data, len);
         return;
     }
     recv = fab_match_arrive_first(&tmc->match, key);

@@ -232,8 +232,9 @@ static inline void recv_begin(mca_pml_tm_recv_request_t *req, void *buf, size_t 
 }
 
 /* Posted as any other. Called last: the short way saves no registers for it. */
-static NOINLINE int irecv_match_any(mca_pml_tm_recv_request_t *req)
+static NOINLINE int irecv_match_any(mca_pml_tm_recv_request_t *req, ompi_request_t **request)
 {
+    *request = &req->req_recv.req_base.req_ompi;
     recv_match(req);
     mca_pml_tm_complete_done();
     return OMPI_SUCCESS;
@@ -288,11 +289,12 @@ static NOINLINE int irecv_alone(void *buf, size_t count, ompi_datatype_t *dataty
     OBJ_RETAIN(comm);
     recv_begin(req, buf, count, datatype, src, tag, comm);
     req->core.is_private = false;
+    if (OPAL_UNLIKELY(
+            !fab_match_post_short(&mca_pml_tm_comm(comm)->match, &req->offload.match, src, tag))) {
+        return irecv_match_any(req, request);
+    }
     *request = &req->req_recv.req_base.req_ompi;
-    return OPAL_LIKELY(
-               fab_match_post_short(&mca_pml_tm_comm(comm)->match, &req->offload.match, src, tag))
-               ? OMPI_SUCCESS
-               : irecv_match_any(req);
+    return OMPI_SUCCESS;
 }
 
 /* Two functions, so that neither pays for the registers that the other needs. */
@@ -685,6 +687,17 @@ int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src,
         }
     }
     return recv_any(buf, count, datatype, src, tag, comm, status);
+}
+
+void mca_pml_tm_recv_clean(mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_base_request_t *base = &req->req_recv.req_base;
+
+    OMPI_REQUEST_FINI(&base->req_ompi);
+    OMPI_DATATYPE_RELEASE(base->req_datatype);
+    if (mca_pml_tm_recv_is_packed(req)) {
+        opal_convertor_cleanup(&base->req_convertor);
+    }
 }
 
 void mca_pml_tm_recv_fini(void)

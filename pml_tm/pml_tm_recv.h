@@ -97,22 +97,27 @@ void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req);
  */
 void mca_pml_tm_recv_await(mca_pml_tm_recv_request_t *req);
 
+/* The rest of mca_pml_tm_recv_release(): a handle for Fortran, a type, a convertor. */
+void mca_pml_tm_recv_clean(mca_pml_tm_recv_request_t *req);
+
 /*
  * Return a request to its free list; called by mca_pml_tm_request_release(). Code that has used the
  * convertor must have cleaned it up.
  */
-static inline void mca_pml_tm_recv_release(mca_pml_tm_recv_request_t *req)
+static inline __attribute__((always_inline)) void
+mca_pml_tm_recv_release(mca_pml_tm_recv_request_t *req)
 {
     mca_pml_base_request_t *base = &req->req_recv.req_base;
+    ompi_communicator_t *comm = base->req_comm;
 
-    req->core.state = PML_TM_INACTIVE;
-    OMPI_REQUEST_FINI(&base->req_ompi);
-    OBJ_RELEASE(base->req_comm);
-    OMPI_DATATYPE_RELEASE(base->req_datatype);
-    if (OPAL_UNLIKELY(mca_pml_tm_recv_is_packed(req))) {
-        opal_convertor_cleanup(&base->req_convertor);
+    if (OPAL_UNLIKELY(MPI_UNDEFINED != base->req_ompi.req_f_to_c_index || NULL == req->data ||
+                      !mca_pml_tm_is_plain(base->req_datatype))) {
+        mca_pml_tm_recv_clean(req);
     }
+    req->core.state = PML_TM_INACTIVE;
+    base->req_ompi.req_state = OMPI_REQUEST_INVALID;
     opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
+    OBJ_RELEASE(comm);
 }
 
 /* When the component closes: release the request that is kept for blocking receives. */

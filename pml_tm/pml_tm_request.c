@@ -100,6 +100,11 @@ static mca_pml_tm_core_t *take_done(bool *is_freed)
     return core;
 }
 
+void mca_pml_tm_wake(void *sync, int error)
+{
+    wait_sync_update((ompi_wait_sync_t *) sync, 1, error);
+}
+
 int mca_pml_tm_complete_done_slow(void)
 {
     mca_pml_tm_core_t *core;

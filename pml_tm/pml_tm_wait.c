@@ -281,7 +281,8 @@ static void wait_for(ompi_request_t *request)
  * Wait for one request and free it; *status, if it is not NULL, is its status, and has_error says
  * whether with MPI_ERROR.  False: the function only waited; Open MPI must handle the request.
  */
-static inline bool finish(ompi_request_t *request, ompi_status_public_t *status, bool has_error)
+static inline __attribute__((always_inline)) bool
+finish(ompi_request_t *request, ompi_status_public_t *status, bool has_error)
 {
     mca_pml_base_request_t *base = (mca_pml_base_request_t *) request;
 

@@ -483,8 +483,10 @@ static inline fab_shm_look_t fab_shm_rx_peek(fab_shm_rx_t *rx, fab_shm_msg_t *ms
  * As fab_shm_rx_take_short(), for a message of any length.  A malformed one is left to the poll.
  * False: nothing was taken; the end of the ring may have been skipped.
  */
-static inline bool fab_shm_rx_take_any(fab_shm_rx_t *rx, uint8_t id, uint64_t want, uint64_t mask,
-                                       void *buf, size_t *len, uint64_t *tag)
+static inline __attribute__((always_inline)) bool fab_shm_rx_take_any(fab_shm_rx_t *rx, uint8_t id,
+                                                                      uint64_t want, uint64_t mask,
+                                                                      void *buf, size_t *len,
+                                                                      uint64_t *tag)
 {
     fab_shm_msg_t msg;
 
