@@ -23,6 +23,7 @@
                        "unexpected messages")                                                      \
     X(expected, "messages that found their receive posted")                                        \
     X(taken, "messages that MPI_Recv took without a request")                                      \
+    X(peeked, "probes that found their message in its sender's ring and left it there")            \
     X(looked, "messages that MPI_Wait or MPI_Waitall took out of their sender's ring")             \
     X(unexpected, "messages that arrived before their receive")                                    \
     X(early, "messages that arrived before their communicator existed here")                       \

@@ -1,21 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Probe and matched probe: lookups in the unexpected messages.
+ * Probe and matched probe: lookups in the unexpected messages.  A probe that leaves the message
+ * where it is also looks at the one that is next in its sender's ring: MPI_Recv can take that from
+ * there, by one copy.
  */
 #include "pml_tm_flow.h"
 #include "pml_tm_msg.h"
+#include "pml_tm_recv.h"
 
 static void set_status(ompi_status_public_t *status, const mca_pml_tm_msg_t *msg)
 {
-    ompi_status_public_t found = {
-        .MPI_SOURCE = mca_pml_tm_tag_source(msg->hdr.tag, mca_pml_tm.source_bits),
-        .MPI_TAG = mca_pml_tm_tag_tag(msg->hdr.tag),
-        ._ucount = msg->len,
-    };
+    mca_pml_tm_set_status(status, mca_pml_tm_tag_source(msg->hdr.tag, mca_pml_tm.source_bits),
+                          mca_pml_tm_tag_tag(msg->hdr.tag), msg->len);
+}
 
-    if (MPI_STATUS_IGNORE != status) {
-        OMPI_COPY_STATUS(status, found, false);
+/* A message that is still in its sender's ring, for a probe that leaves it there. */
+static bool find_in_ring(int src, int tag, ompi_communicator_t *comm, ompi_status_public_t *status)
+{
+    size_t len;
+    int found;
+
+    if (OPAL_UNLIKELY(opal_using_threads()) ||
+        !mca_pml_tm_recv_peek(src, tag, comm, &len, &found)) {
+        return false;
     }
+    mca_pml_tm_set_status(status, src, found, len);
+    return true;
 }
 
 /*
@@ -41,7 +51,7 @@ static bool find(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t *
         mca_pml_tm_flow_probe(tmc, src, tag);
     }
     fab_unlock(mca_pml_tm.fab);
-    return NULL != match;
+    return NULL != match || (NULL == taken && find_in_ring(src, tag, comm, status));
 }
 
 /* Look, progress once, look again. */
@@ -52,6 +62,9 @@ static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
         return true;
     }
     opal_progress();
+    if (!fab_is_threaded(mca_pml_tm.fab)) {
+        mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
+    }
     return find(src, tag, comm, taken, status);
 }
 

@@ -359,8 +359,8 @@ typedef struct wanted {
     ompi_communicator_t *comm;
 } wanted_t;
 
-/* Messages that take one slot of the ring, or all. */
-typedef enum { TAKE_SHORT, TAKE_ANY } take_t;
+/* Messages that take one slot of the ring, or all; or all, but they stay there. */
+typedef enum { TAKE_SHORT, TAKE_ANY, PEEK_ANY } take_t;
 
 /*
  * If the next message in the ring of src fits, *len bytes at most, it is copied to buf, and *len
@@ -392,6 +392,9 @@ static inline __attribute__((always_inline)) bool take_from_ring(take_t which,
     }
     want = mca_pml_tm_tag(mca_pml_tm_comm(comm)->context, (uint32_t) src, is_any_tag ? 0 : tag,
                           mca_pml_tm.source_bits);
+    if (PEEK_ANY == which) {
+        return fab_peek_any(peer, want, mask, len, found);
+    }
     return TAKE_SHORT == which
                ? fab_recv_short(peer, looks, mca_pml_tm.is_pausing, want, mask, buf, len, found)
                : fab_recv_any(peer, want, mask, buf, len, found);
@@ -673,6 +676,21 @@ static NOINLINE int recv_locked(void *buf, size_t count, ompi_datatype_t *dataty
         return MPI_SUCCESS;
     }
     return recv_with_request_locked(&wanted, msg, status);
+}
+
+bool mca_pml_tm_recv_peek(int src, int tag, ompi_communicator_t *comm, size_t *len, int *found)
+{
+    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+    uint64_t tag_found;
+
+    if (0 == (tmc->fast & PML_TM_FAST_TAKE) || 0 != tmc->match.posted_count || is_poll_due() ||
+        !take_from_ring(PEEK_ANY, comm, src, tag, 1, NULL, len, &tag_found)) {
+        return false;
+    }
+    --mca_pml_tm.polls_left;
+    ++mca_pml_tm.counters.peeked;
+    *found = mca_pml_tm_tag_tag(tag_found);
+    return true;
 }
 
 int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,

@@ -97,6 +97,12 @@ void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req);
  */
 void mca_pml_tm_recv_await(mca_pml_tm_recv_request_t *req);
 
+/*
+ * For a probe, without threads: if the next message in the ring of src is one that
+ * mca_pml_tm_recv() would take, its length and tag.  It stays there, and need not be stored.
+ */
+bool mca_pml_tm_recv_peek(int src, int tag, ompi_communicator_t *comm, size_t *len, int *found);
+
 /* The rest of mca_pml_tm_recv_release(): a handle for Fortran, a type, a convertor. */
 void mca_pml_tm_recv_clean(mca_pml_tm_recv_request_t *req);
 

@@ -113,6 +113,26 @@ static inline bool fab_recv_any(fab_peer_t *peer, uint64_t want, uint64_t mask, 
     return true;
 }
 
+/* As fab_recv_any(), but the message stays: *len and *tag are set. */
+static inline bool fab_peek_any(fab_peer_t *peer, uint64_t want, uint64_t mask, size_t *len,
+                                uint64_t *tag)
+{
+    fab_shm_rx_t *rx;
+    fab_shm_msg_t msg;
+
+    if (0 == (peer->caps & FAB_CAP_RING) || FAB_PEER_UP != peer->state) {
+        return false;
+    }
+    rx = ((const fab_shm_pair_t *) peer->ep)->rx;
+    if (NULL == rx || FAB_SHM_MESSAGE != fab_shm_rx_peek(rx, &msg) || FAB_AM_EAGER != msg.hdr.id ||
+        0 != msg.hdr.app_ctx || want != (msg.hdr.tag & mask)) {
+        return false;
+    }
+    *len = msg.len;
+    *tag = msg.hdr.tag;
+    return true;
+}
+
 /*
  * Is there room for this many messages of len bytes each to a peer with FAB_CAP_RING? If so, as
  * many fab_item_reserve() succeed. False before the first message to the peer has gone.
