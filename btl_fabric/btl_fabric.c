@@ -17,12 +17,12 @@
  */
 mca_btl_fabric_t mca_btl_fabric = {
     .super = {.btl_component = &mca_btl_fabric_component,
-              .btl_eager_limit = 16384,
+              .btl_eager_limit = BTL_FABRIC_EAGER_LIMIT,
               .btl_rndv_eager_limit = 8192,
-              .btl_max_send_size = 32768,
+              .btl_max_send_size = BTL_FABRIC_MAX_SEND_SIZE,
               .btl_rdma_pipeline_send_length = 32768,
               .btl_rdma_pipeline_frag_size = 4 << 20,
-              .btl_min_rdma_pipeline_size = 65536,
+              .btl_min_rdma_pipeline_size = SIZE_MAX, /* ob1 then gets what it can */
               .btl_exclusivity = MCA_BTL_EXCLUSIVITY_LOW + 50,
               .btl_latency = 10,
               .btl_bandwidth = 10000,

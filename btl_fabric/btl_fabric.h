@@ -33,6 +33,12 @@
 #include "fabric/fab_params.h"
 #include "idmap/idmap.h"
 
+/* Defaults of btl_fabric_eager_limit and max_send_size, bytes: on one host, and on several. */
+#define BTL_FABRIC_EAGER_LIMIT       16384
+#define BTL_FABRIC_MAX_SEND_SIZE     32768
+#define BTL_FABRIC_NET_EAGER_LIMIT   65792 /* 64 KiB and ob1's header */
+#define BTL_FABRIC_NET_MAX_SEND_SIZE 131072
+
 typedef struct mca_btl_fabric_up mca_btl_fabric_up_t;
 typedef struct mca_btl_fabric_op mca_btl_fabric_op_t;
 typedef struct mca_btl_fabric_msg mca_btl_fabric_msg_t;
@@ -169,7 +175,7 @@ typedef struct mca_btl_fabric {
     mca_btl_fabric_msg_t *free_msgs; /* short ones */
     mca_btl_fabric_op_t *free_ops;
     size_t outstanding;          /* operations whose callback was not called, all endpoints */
-    size_t num_rma;              /* operations that the fabric is doing */
+    size_t num_rma;              /* operations, and sends from memory, that the fabric is doing */
     mca_btl_fabric_op_t *offers; /* oldest first */
     mca_btl_fabric_op_t **offers_tail;
     unsigned polls;   /* number of polls so far */
@@ -332,6 +338,9 @@ int mca_btl_fabric_ops_init(void);
 
 /* Free all operations, including those that still wait for an answer. */
 void mca_btl_fabric_ops_fini(void);
+
+/* Where the data of a get goes: a fab_place_fn_t. */
+void *mca_btl_fabric_place_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len);
 
 /* Handlers of BTL_FABRIC_AM_DATA and DONE. */
 void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,

@@ -20,6 +20,23 @@ enum {
 static int fabric_register(void);
 static int fabric_open(void);
 static int fabric_close(void);
+/*
+ * In a job on several hosts ob1 sends through this BTL over a network, unless the user chose it
+ * inside the hosts, too.  There a copy costs less than a round trip, so more is sent eagerly.  What
+ * the user has changed stays.
+ */
+static void adapt_sizes(void)
+{
+    mca_btl_base_module_t *btl = &mca_btl_fabric.super;
+
+    if (mca_btl_fabric_process.num_procs > (uint32_t) mca_btl_fabric_process.num_local_peers + 1 &&
+        BTL_FABRIC_EAGER_LIMIT == btl->btl_eager_limit &&
+        BTL_FABRIC_MAX_SEND_SIZE == btl->btl_max_send_size) {
+        btl->btl_eager_limit = BTL_FABRIC_NET_EAGER_LIMIT;
+        btl->btl_max_send_size = BTL_FABRIC_NET_MAX_SEND_SIZE;
+    }
+}
+
 static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_threads,
                                            bool enable_mpi_threads);
 
@@ -183,6 +200,7 @@ static void set_handlers(fab_t *fab)
     fab_set_handler(fab, BTL_FABRIC_AM_PUT, mca_btl_fabric_on_put, NULL);
     fab_set_handler(fab, BTL_FABRIC_AM_GET, mca_btl_fabric_on_get, NULL);
     fab_set_handler(fab, BTL_FABRIC_AM_DATA, mca_btl_fabric_on_data, NULL);
+    fab_set_place(fab, BTL_FABRIC_AM_DATA, mca_btl_fabric_place_data, NULL);
     fab_set_handler(fab, BTL_FABRIC_AM_ATOMIC, mca_btl_fabric_on_atomic, NULL);
     fab_set_handler(fab, BTL_FABRIC_AM_DONE, mca_btl_fabric_on_done, NULL);
 }
@@ -242,6 +260,7 @@ static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_t
         show_help("bad-value", mca_btl_fabric_process.nodename, why);
         return NULL;
     }
+    adapt_sizes();
     modules = malloc(sizeof(*modules)); /* the framework frees it */
     if (NULL == modules || OPAL_SUCCESS != start()) {
         free(modules);

@@ -272,6 +272,19 @@ static mca_btl_fabric_op_t *find_op(fab_peer_t *peer, uint32_t id, bool is_get)
     return op;
 }
 
+void *mca_btl_fabric_place_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    const mca_btl_fabric_op_t *op = fab_idmap_find(&mca_btl_fabric.ids, hdr.app_ctx);
+
+    (void) ctx;
+    if (NULL == op || op->call.ep->peer != peer || BTL_FABRIC_AM_GET != op->call.am ||
+        op->is_queued || hdr.tag < op->done || hdr.tag > op->call.len ||
+        len > op->call.len - hdr.tag) {
+        return NULL;
+    }
+    return (char *) op->call.local + hdr.tag;
+}
+
 void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                             size_t len)
 {
@@ -285,7 +298,7 @@ void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
         mca_btl_fabric_bad_message(peer, "data that was not requested");
         return;
     }
-    if (len > 0) {
+    if (len > 0 && data != (char *) op->call.local + op->done) {
         memcpy((char *) op->call.local + op->done, data, len);
     }
     op->done += len;

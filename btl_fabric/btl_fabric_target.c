@@ -72,6 +72,8 @@ void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
 /* The data of a get, on its way to the peer. */
 typedef struct reply {
     fab_item_t item;
+    fab_out_t out;
+    fab_peer_t *peer;
     uint64_t from;
     uint64_t len;
     uint64_t sent;
@@ -88,23 +90,54 @@ static bool may_read(fab_peer_t *peer, uint32_t key, uint64_t from, uint64_t len
     return true;
 }
 
+/* A part that was sent from the memory is on its way: send the next one. */
+static void reply_part_sent(fab_out_t *out, int status)
+{
+    reply_t *reply = (reply_t *) ((char *) out - offsetof(reply_t, out));
+
+    mca_btl_fabric.num_rma--;
+    if (OPAL_SUCCESS == status && reply->sent < reply->len) {
+        fab_queue(reply->peer, &reply->item);
+    } else {
+        free(reply);
+    }
+}
+
+/* Send these len bytes of the memory without copying them. As fab_item_send_from(). */
+static int send_from_memory(reply_t *reply, fab_hdr_t hdr, uint64_t from, size_t len)
+{
+    int rc;
+
+    reply->out = (fab_out_t){
+        .buf = (const void *) (uintptr_t) from, .len = len, .complete = reply_part_sent};
+    rc = fab_item_send_from(reply->peer, hdr, &reply->out);
+    mca_btl_fabric.num_rma += OPAL_SUCCESS == rc;
+    return rc;
+}
+
 /* Send the next part, if the memory is still registered: a peer that died does not wait for it. */
 static int run_reply(fab_item_t *item, fab_peer_t *peer)
 {
     reply_t *reply = (reply_t *) item;
+    bool is_from_memory = fab_peer_has_places(peer);
+    size_t max = is_from_memory ? FAB_FRAGMENT_MAX : peer->eager_max;
     uint64_t left = reply->len - reply->sent;
-    size_t len = left < peer->eager_max ? (size_t) left : peer->eager_max;
+    size_t len = left < max ? (size_t) left : max;
     uint64_t from = reply->from + reply->sent;
+    fab_hdr_t hdr = fab_hdr(BTL_FABRIC_AM_DATA, reply->sent, reply->id);
     int rc = OPAL_ERR_UNREACH;
 
     if (FAB_PEER_UP == peer->state && may_read(peer, reply->key, from, len)) {
-        rc = fab_item_send(peer, fab_hdr(BTL_FABRIC_AM_DATA, reply->sent, reply->id),
-                           (const void *) (uintptr_t) from, len);
+        rc = is_from_memory ? send_from_memory(reply, hdr, from, len)
+                            : fab_item_send(peer, hdr, (const void *) (uintptr_t) from, len);
     }
     if (OPAL_ERR_RESOURCE_BUSY == rc) {
         return rc;
     }
     reply->sent += len;
+    if (OPAL_SUCCESS == rc && is_from_memory) {
+        return OPAL_SUCCESS; /* reply_part_sent() goes on */
+    }
     if (OPAL_SUCCESS == rc && reply->sent < reply->len) {
         return OPAL_ERR_IN_PROCESS;
     }
@@ -139,6 +172,7 @@ void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
         return;
     }
     *reply = (reply_t){.item = {.fn = run_reply, .user = FAB_USER_BTL},
+                       .peer = peer,
                        .from = hdr.tag,
                        .len = bytes,
                        .key = key,

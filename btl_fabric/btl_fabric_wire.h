@@ -9,7 +9,9 @@
  *   PUT     remote address            id or 0      key, then data; the last part has the id and
  *                                                  is answered by DONE
  *   GET     remote address            id           btl_fabric_get_t; answered by DATA
- *   DATA    offset                    id           data; as many messages as the get needs
+ *   DATA    offset                    id           data; as many messages as the get needs, each
+ *                                                  no longer than FAB_FRAGMENT_MAX where the get's
+ *                                                  origin has set a destination, else eager_max
  *   ATOMIC  remote address            id           btl_fabric_atomic_t; answered by DONE
  *   DONE    old value of an atomic    id           none
  *
@@ -42,7 +44,7 @@ enum {
 };
 
 #define BTL_FABRIC_ADDRESS_MAGIC 0x42464242u /* "BBFB", little endian */
-#define BTL_FABRIC_WIRE_VERSION  2
+#define BTL_FABRIC_WIRE_VERSION  3
 
 /* Start of this process's entry in the modex; the address from fab_address() follows. */
 typedef struct btl_fabric_address {

@@ -44,6 +44,7 @@ static void open_btl(world_t *world)
     fab_set_handler(fab, BTL_FABRIC_AM_PUT, mca_btl_fabric_on_put, NULL);
     fab_set_handler(fab, BTL_FABRIC_AM_GET, mca_btl_fabric_on_get, NULL);
     fab_set_handler(fab, BTL_FABRIC_AM_DATA, mca_btl_fabric_on_data, NULL);
+    fab_set_place(fab, BTL_FABRIC_AM_DATA, mca_btl_fabric_place_data, NULL);
     fab_set_handler(fab, BTL_FABRIC_AM_DONE, mca_btl_fabric_on_done, NULL);
     fab_start(fab, FAB_USER_BTL);
 }
@@ -583,6 +584,89 @@ static void no_answer(void **state)
     fab_params_reset();
 }
 
+/* ---- a long get over tcp: from the target's memory to the origin's -------- */
+
+enum { LONG_WORDS = (5 << 20) / 8 + 3 };
+
+static void long_get_body(world_t *world)
+{
+    static uint64_t words[LONG_WORDS], values[LONG_WORDS + 1];
+    unsigned char *shared = (unsigned char *) (uintptr_t) world->shared->scratch;
+    _Atomic uint64_t *is_over = &world->shared->scratch[WORLD_SCRATCH - 1];
+    remote_t remote = {.ep = NULL};
+
+    open_btl(world);
+    remote.ep = open_ep(world);
+    if (0 == world->rank) {
+        struct mca_btl_base_registration_handle_t *mem = mca_btl_fabric_register_mem(
+            NULL, MCA_BTL_ENDPOINT_ANY, words, sizeof(words), access_any);
+        for (uint64_t i = 0; i < LONG_WORDS; i++) {
+            words[i] = i * UINT64_C(0x9e3779b97f4a7c15);
+        }
+        memcpy(shared, mem, sizeof(*mem));
+    }
+    world_barrier_idle(world);
+    memcpy(&remote.handle, shared, sizeof(remote.handle));
+    if (1 == world->rank) {
+        values[LONG_WORDS] = 77;
+        /* two at once, and the second is part of the first */
+        CHECK(OPAL_SUCCESS == mca_btl_fabric_get(NULL, remote.ep, values, remote.handle.base, NULL,
+                                                 &remote.handle, sizeof(words), 0, 0, ended, NULL,
+                                                 NULL));
+        get(world, &remote, LONG_WORDS - 1, &values[LONG_WORDS - 1]);
+        (void) mca_btl_fabric_flush(NULL, remote.ep);
+        CHECK(2 == num_done && 2 == mca_btl_fabric.counters.am_gets);
+        for (uint64_t i = 0; i < LONG_WORDS; i++) {
+            CHECK(i * UINT64_C(0x9e3779b97f4a7c15) == values[i]);
+        }
+        CHECK(77 == values[LONG_WORDS]);
+        *is_over = 1;
+    }
+    /* that the data has gone may be reported after it was received */
+    while (0 == *is_over || mca_btl_fabric.num_rma > 0) {
+        btl_progress();
+    }
+    CHECK(0 == world->failures);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+/* Data for no get, or for more than it asked for, has no destination. */
+static void no_place_body(world_t *world)
+{
+    uint64_t value = 0;
+    fab_peer_t *peer;
+    mca_btl_fabric_op_t op = {.call = {.am = BTL_FABRIC_AM_GET, .local = &value, .len = 8}};
+    uint32_t id;
+
+    open_btl(world);
+    op.call.ep = open_ep(world);
+    peer = op.call.ep->peer;
+    id = fab_idmap_add(&mca_btl_fabric.ids, &op);
+    CHECK(&value == mca_btl_fabric_place_data(NULL, peer, fab_hdr(BTL_FABRIC_AM_DATA, 0, id), 8));
+    CHECK(NULL == mca_btl_fabric_place_data(NULL, peer, fab_hdr(BTL_FABRIC_AM_DATA, 0, id), 9));
+    CHECK(NULL == mca_btl_fabric_place_data(NULL, peer, fab_hdr(BTL_FABRIC_AM_DATA, 1, id), 8));
+    CHECK(NULL ==
+          mca_btl_fabric_place_data(NULL, peer, fab_hdr(BTL_FABRIC_AM_DATA, UINT64_MAX, id), 2));
+    CHECK(NULL == mca_btl_fabric_place_data(NULL, peer, fab_hdr(BTL_FABRIC_AM_DATA, 0, id + 1), 8));
+    CHECK(NULL == mca_btl_fabric_place_data(NULL, NULL, fab_hdr(BTL_FABRIC_AM_DATA, 0, id), 8));
+    op.done = 8;
+    CHECK(NULL == mca_btl_fabric_place_data(NULL, peer, fab_hdr(BTL_FABRIC_AM_DATA, 0, id), 8));
+    fab_idmap_remove(&mca_btl_fabric.ids, id);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void long_get(void **state)
+{
+    (void) state;
+    fab_params.providers = "tcp";
+    assert_int_equal(0, world_run(2, false, long_get_body));
+    assert_int_equal(0, world_run(2, true, long_get_body));
+    assert_int_equal(0, world_run(2, false, no_place_body));
+    fab_params_reset();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -590,6 +674,7 @@ int main(void)
         cmocka_unit_test(error_callback), cmocka_unit_test(withdrawn),
         cmocka_unit_test(offered),        cmocka_unit_test(in_place),
         cmocka_unit_test(failed_before),  cmocka_unit_test(no_answer),
+        cmocka_unit_test(long_get),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
