@@ -49,6 +49,12 @@
 /* A put that has completed is visible at its target. */
 #define BTL_FABRIC_FLAGS_EXTRA MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION
 
+/* Is the data not one piece of memory that the CPU can read? */
+static inline bool mca_btl_fabric_needs_packing(const opal_convertor_t *convertor)
+{
+    return opal_convertor_need_buffers(convertor) || opal_convertor_on_device(convertor);
+}
+
 /* Give a message to whoever registered for its tag. False: nobody has. */
 static inline bool mca_btl_fabric_hand_up(struct mca_btl_base_module_t *btl,
                                           struct mca_btl_base_endpoint_t *ep,
@@ -78,6 +84,11 @@ static inline bool mca_btl_fabric_hand_up(struct mca_btl_base_module_t *btl,
 #define BTL_FABRIC_MODEX_SCOPE  OPAL_PMIX_GLOBAL
 #define mca_btl_fabric_process  orte_process_info
 #define BTL_FABRIC_FLAGS_EXTRA  0
+
+static inline bool mca_btl_fabric_needs_packing(const opal_convertor_t *convertor)
+{
+    return opal_convertor_need_buffers(convertor); /* true of data on a device, too */
+}
 
 static inline bool mca_btl_fabric_hand_up(struct mca_btl_base_module_t *btl,
                                           struct mca_btl_base_endpoint_t *ep,

@@ -108,7 +108,7 @@ mca_btl_base_descriptor_t *mca_btl_fabric_prepare_src(struct mca_btl_base_module
                                                       size_t reserve, size_t *size, uint32_t flags)
 {
     size_t max = mca_btl_fabric.super.btl_max_send_size;
-    bool is_in_place = !opal_convertor_need_buffers(convertor);
+    bool is_in_place = !mca_btl_fabric_needs_packing(convertor);
     struct iovec iov = {.iov_base = NULL};
     mca_btl_fabric_frag_t *frag;
     uint32_t count = 1;
@@ -291,7 +291,7 @@ static inline void pack(opal_convertor_t *convertor, void *to, size_t len)
     uint32_t count = 1;
     void *from;
 
-    if (OPAL_LIKELY(!opal_convertor_need_buffers(convertor))) {
+    if (OPAL_LIKELY(!mca_btl_fabric_needs_packing(convertor))) {
         opal_convertor_get_current_pointer(convertor, &from);
         copy(to, from, len);
     } else {
