@@ -20,23 +20,6 @@ enum {
 static int fabric_register(void);
 static int fabric_open(void);
 static int fabric_close(void);
-/*
- * In a job on several hosts ob1 sends through this BTL over a network, unless the user chose it
- * inside the hosts, too.  There a copy costs less than a round trip, so more is sent eagerly.  What
- * the user has changed stays.
- */
-static void adapt_sizes(void)
-{
-    mca_btl_base_module_t *btl = &mca_btl_fabric.super;
-
-    if (mca_btl_fabric_process.num_procs > (uint32_t) mca_btl_fabric_process.num_local_peers + 1 &&
-        BTL_FABRIC_EAGER_LIMIT == btl->btl_eager_limit &&
-        BTL_FABRIC_MAX_SEND_SIZE == btl->btl_max_send_size) {
-        btl->btl_eager_limit = BTL_FABRIC_NET_EAGER_LIMIT;
-        btl->btl_max_send_size = BTL_FABRIC_NET_MAX_SEND_SIZE;
-    }
-}
-
 static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_threads,
                                            bool enable_mpi_threads);
 
@@ -245,6 +228,23 @@ static int start(void)
     fab_start(mca_btl_fabric.fab, FAB_USER_BTL);
     fab_unlock(mca_btl_fabric.fab);
     return OPAL_SUCCESS;
+}
+
+/*
+ * In a job on several hosts ob1 sends through this BTL over a network, unless the user chose it
+ * inside the hosts, too.  There a copy costs less than a round trip, so more is sent eagerly.  What
+ * the user has changed stays.
+ */
+static void adapt_sizes(void)
+{
+    mca_btl_base_module_t *btl = &mca_btl_fabric.super;
+
+    if (mca_btl_fabric_process.num_procs > (uint32_t) mca_btl_fabric_process.num_local_peers + 1 &&
+        BTL_FABRIC_EAGER_LIMIT == btl->btl_eager_limit &&
+        BTL_FABRIC_MAX_SEND_SIZE == btl->btl_max_send_size) {
+        btl->btl_eager_limit = BTL_FABRIC_NET_EAGER_LIMIT;
+        btl->btl_max_send_size = BTL_FABRIC_NET_MAX_SEND_SIZE;
+    }
 }
 
 static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_threads,
