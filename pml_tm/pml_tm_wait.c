@@ -315,13 +315,42 @@ finish(ompi_request_t *request, ompi_status_public_t *status, bool has_error)
     return true;
 }
 
-static int wait_all(size_t count, ompi_request_t **requests, ompi_status_public_t *statuses)
+/* The i-th of MPI_Waitall's statuses; MPI_STATUSES_IGNORE and MPI_STATUS_IGNORE are both NULL. */
+static inline ompi_status_public_t *status_of(ompi_status_public_t *statuses, size_t i)
 {
-    bool has_status = MPI_STATUSES_IGNORE != statuses;
+    return NULL != statuses ? &statuses[i] : NULL;
+}
+
+/*
+ * MPI_Waitall by Open MPI's MPI_Wait: with threads its MPI_Waitall hangs over a request that has
+ * failed already (4.1.4).
+ */
+static int wait_each(size_t count, ompi_request_t **requests, ompi_status_public_t *statuses)
+{
+    int rc = OMPI_SUCCESS;
 
     for (size_t i = 0; i < count; ++i) {
-        if (OPAL_UNLIKELY(!finish(requests[i], has_status ? &statuses[i] : NULL, true))) {
-            return next_wait_all(count - i, &requests[i], has_status ? &statuses[i] : statuses);
+        ompi_status_public_t *status = status_of(statuses, i);
+        int error = next_wait(&requests[i], status);
+
+        if (MPI_STATUS_IGNORE != status) {
+            status->MPI_ERROR = error;
+        }
+        if (MPI_SUCCESS != error && MPI_SUCCESS == rc) {
+            rc = MPI_STATUS_IGNORE != status ? MPI_ERR_IN_STATUS : error;
+        }
+    }
+    return rc;
+}
+
+static int wait_all(size_t count, ompi_request_t **requests, ompi_status_public_t *statuses)
+{
+    for (size_t i = 0; i < count; ++i) {
+        ompi_status_public_t *status = status_of(statuses, i);
+
+        if (OPAL_UNLIKELY(!finish(requests[i], status, true))) {
+            return opal_using_threads() ? wait_each(count - i, &requests[i], status)
+                                        : next_wait_all(count - i, &requests[i], status);
         }
         requests[i] = MPI_REQUEST_NULL;
     }
@@ -330,7 +359,7 @@ static int wait_all(size_t count, ompi_request_t **requests, ompi_status_public_
 
 static int wait_one(ompi_request_t **request, ompi_status_public_t *status)
 {
-    if (OPAL_UNLIKELY(!finish(*request, MPI_STATUS_IGNORE != status ? status : NULL, false))) {
+    if (OPAL_UNLIKELY(!finish(*request, status, false))) {
         return next_wait(request, status);
     }
     *request = MPI_REQUEST_NULL;

@@ -435,6 +435,9 @@ static fab_match_msg_t *withdraw_parked(fab_offload_scope_t *scope, int32_t sour
             scope->withdrawn = msg;
             return NULL;
         }
+        if (scope->withdrawn == msg) { /* it was asked for before, while a DEL was under way */
+            scope->withdrawn = NULL;
+        }
         list_unlink(item);
         return msg;
     }

@@ -426,9 +426,7 @@ int main(int argc, char **argv)
         wildcards();
         older_receive(0, 5);
         older_receive(MPI_ANY_SOURCE, MPI_ANY_TAG);
-        if (!is_threaded || BY_WAITALL != way) {
-            too_long(); /* with threads, MPI_Waitall of 4.1.4 hangs by any PML */
-        }
+        too_long();
         synchronous();
         others_in_front();
         plain(is_counted);
