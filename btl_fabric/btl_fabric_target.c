@@ -119,7 +119,7 @@ static int send_from_memory(reply_t *reply, fab_hdr_t hdr, uint64_t from, size_t
 static int run_reply(fab_item_t *item, fab_peer_t *peer)
 {
     reply_t *reply = (reply_t *) item;
-    bool is_from_memory = reply->len > 0 && fab_peer_has_places(peer);
+    bool is_from_memory = fab_peer_has_places(peer);
     size_t max = is_from_memory ? FAB_FRAGMENT_MAX : peer->eager_max;
     uint64_t left = reply->len - reply->sent;
     size_t len = left < max ? (size_t) left : max;

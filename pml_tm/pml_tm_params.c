@@ -183,9 +183,9 @@ static const fab_param_t rows[] = {
             "short messages that match in order. 4: short messages are written straight into the "
             "ring of a peer on this host. 8: requests without callback are completed at once. 16: "
             "MPI_Wait and MPI_Waitall of pml tm itself. 32: MPI_Recv of a message that has "
-            "arrived, "
-            "without a request. 64: 2, 4, 32 and 128 for longer messages, too. 128: MPI_Wait and "
-            "MPI_Waitall look at the ring of the sender that they wait for. For tests.",
+            "arrived, without a request. 64: 2, 4, 32 and 128 for longer messages, too. 128: "
+            "MPI_Wait and MPI_Waitall look at the ring of the sender that they wait for. For "
+            "tests.",
     },
     {
         .name = "free_list_num",

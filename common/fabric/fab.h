@@ -503,8 +503,8 @@ static inline bool fab_peer_has_places(const fab_peer_t *peer)
 }
 
 /*
- * Send header and payload, which is not empty, without a copy.  OPAL_SUCCESS: complete() will be
- * called.  As fab_item_send() otherwise.
+ * Send header and payload without a copy.  OPAL_SUCCESS: complete() will be called.  As
+ * fab_item_send() otherwise.
  */
 static inline int fab_item_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
 {

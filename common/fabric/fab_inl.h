@@ -61,6 +61,15 @@ static inline void fab_commit_short(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     fab_counters.shm_msgs_sent++;
 }
 
+/* The ring that the peer's messages come by; NULL: there is none yet, or the peer is not UP. */
+static inline fab_shm_rx_t *fab_ring_from(const fab_peer_t *peer)
+{
+    if (__builtin_expect(0 == (peer->caps & FAB_CAP_RING) || FAB_PEER_UP != peer->state, 0)) {
+        return NULL;
+    }
+    return ((const fab_shm_pair_t *) peer->ep)->rx;
+}
+
 /*
  * Take the next message of the peer, past its handler: if it is there, or comes while it is looked
  * for so many times (with pauses in between, or without), is FAB_AM_EAGER with no app_ctx, has at
@@ -72,12 +81,8 @@ static inline __attribute__((always_inline)) bool fab_recv_short(fab_peer_t *pee
                                                                  uint64_t mask, void *buf,
                                                                  size_t *len, uint64_t *tag)
 {
-    fab_shm_rx_t *rx;
+    fab_shm_rx_t *rx = fab_ring_from(peer);
 
-    if (__builtin_expect(0 == (peer->caps & FAB_CAP_RING) || FAB_PEER_UP != peer->state, 0)) {
-        return false;
-    }
-    rx = ((const fab_shm_pair_t *) peer->ep)->rx;
     if (__builtin_expect(NULL == rx, 0)) {
         return false;
     }
@@ -100,12 +105,8 @@ static inline __attribute__((always_inline)) bool fab_recv_short(fab_peer_t *pee
 static inline bool fab_recv_any(fab_peer_t *peer, uint64_t want, uint64_t mask, void *buf,
                                 size_t *len, uint64_t *tag)
 {
-    fab_shm_rx_t *rx;
+    fab_shm_rx_t *rx = fab_ring_from(peer);
 
-    if (0 == (peer->caps & FAB_CAP_RING) || FAB_PEER_UP != peer->state) {
-        return false;
-    }
-    rx = ((const fab_shm_pair_t *) peer->ep)->rx;
     if (NULL == rx || !fab_shm_rx_take_any(rx, FAB_AM_EAGER, want, mask, buf, len, tag)) {
         return false;
     }
@@ -117,13 +118,9 @@ static inline bool fab_recv_any(fab_peer_t *peer, uint64_t want, uint64_t mask, 
 static inline bool fab_peek_any(fab_peer_t *peer, uint64_t want, uint64_t mask, size_t *len,
                                 uint64_t *tag)
 {
-    fab_shm_rx_t *rx;
+    fab_shm_rx_t *rx = fab_ring_from(peer);
     fab_shm_msg_t msg;
 
-    if (0 == (peer->caps & FAB_CAP_RING) || FAB_PEER_UP != peer->state) {
-        return false;
-    }
-    rx = ((const fab_shm_pair_t *) peer->ep)->rx;
     if (NULL == rx || FAB_SHM_MESSAGE != fab_shm_rx_peek(rx, &msg) || FAB_AM_EAGER != msg.hdr.id ||
         0 != msg.hdr.app_ctx || want != (msg.hdr.tag & mask)) {
         return false;
@@ -193,12 +190,8 @@ static inline fab_hold_t *fab_hold(fab_peer_t *peer)
  */
 static inline fab_hold_t *fab_take(fab_peer_t *peer, uint8_t id, fab_shm_msg_t *msg)
 {
-    fab_shm_rx_t *rx;
+    fab_shm_rx_t *rx = fab_ring_from(peer);
 
-    if (0 == (peer->caps & FAB_CAP_RING) || FAB_PEER_UP != peer->state) {
-        return NULL;
-    }
-    rx = ((const fab_shm_pair_t *) peer->ep)->rx;
     if (NULL == rx || !fab_shm_rx_is_ready(rx) || FAB_SHM_MESSAGE != fab_shm_rx_peek(rx, msg) ||
         id != msg->hdr.id) {
         return NULL;

@@ -89,8 +89,9 @@ int fab_tcp_complete(fab_tcp_domain_t *dom)
 /* n bytes of the queue were written. */
 static void consume(fab_tcp_ep_t *ep, size_t n)
 {
-    while (n > 0) {
-        fab_tcp_node_t *node = ep->out;
+    fab_tcp_node_t *node;
+
+    while (NULL != (node = ep->out)) { /* one may be empty */
         size_t used = node->end - node->start;
         if (n < used) {
             node->start += (uint32_t) n;
@@ -100,9 +101,7 @@ static void consume(fab_tcp_ep_t *ep, size_t n)
         ep->out = node->next;
         release(ep, node, OPAL_SUCCESS);
     }
-    if (NULL == ep->out) {
-        ep->out_last = NULL;
-    }
+    ep->out_last = NULL;
 }
 
 void fab_tcp_stream_put_first(fab_tcp_ep_t *ep, fab_tcp_buf_t *buf, const struct iovec *iov,
