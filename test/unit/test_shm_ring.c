@@ -306,7 +306,7 @@ static void send_bytes(ring_t *ring, uint64_t tag, uint32_t ctx, uint32_t size)
 static void test_held(void **state)
 {
     ring_t *ring = ring_new(8);
-    fab_shm_msg_t first, msg;
+    fab_shm_msg_t first = {0}, msg = {0};
 
     (void) state;
     for (uint64_t round = 0; round < 100; round++) {
