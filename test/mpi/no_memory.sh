@@ -59,7 +59,7 @@ job()
 # of Open MPI's own, too, and says so.
 orderly()
 {
-    local lost='Data unpack would read past end of buffer in file .*show_help'
+    local lost='Data unpack (would read past end of buffer|had inadequate space) in file .*show_help'
     local crash='Segmentation|Signal: |Assertion|AddressSanitizer|errors=[1-9]'
     ! grep -qaF 'PMIx_server_finalize+0x' out err || crash='Assertion|AddressSanitizer|errors=[1-9]'
     if (($2 == 0)) && grep -q "$3: errors=0" out; then
