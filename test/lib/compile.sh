@@ -72,11 +72,17 @@ tm_binary()
 }
 
 # tm_object SOURCE COMMAND...: compile it, unless the same command has compiled the same
-# preprocessed source before, for whichever test; prints the object's name.
+# preprocessed source before, for whichever test; prints the object's name.  In one run of the tests
+# (tm_objects is a directory then) each source is preprocessed once for each command.
 tm_object()
 {
-    local source=$1 key object
+    local source=$1 key object known=
     shift
+    if [[ -n ${tm_objects-} ]]; then
+        key=$(sha1sum <<<"$source $*")
+        known=$tm_objects/${key%% *}
+        [[ ! -s $known ]] || { cat "$known" && return; }
+    fi
     key=$({
         echo "$*"
         "$@" -E "$source"
@@ -89,6 +95,7 @@ tm_object()
         [[ -e $object ]] ||
             { "$@" -c -o "$object.new" "$source" >&2 && mv -f "$object.new" "$object"; }
     ) 9>"$object.lock" || return 1
+    [[ -z $known ]] || { echo "$object" >"$known.$BASHPID" && mv -f "$known.$BASHPID" "$known"; }
     echo "$object"
 }
 
