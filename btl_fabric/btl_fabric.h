@@ -60,13 +60,18 @@ struct mca_btl_fabric_up {
 struct mca_btl_base_endpoint_t {
     mca_btl_fabric_ep_t *next; /* of all */
     fab_peer_t *peer;
-    opal_proc_t *proc;          /* NULL: it sent but was not added here, or was deleted */
-    mca_btl_fabric_msg_t *part; /* the message whose parts are arriving; NULL: none */
-    mca_btl_fabric_op_t *ops;   /* those that wait for the peer's answer */
-    size_t outstanding;         /* operations whose callback was not called */
-    unsigned ignored;           /* offers in a row that were withdrawn */
-    unsigned skipped;           /* counts operations while ignored is high: a few are offered */
-    bool is_deleted; /* operations are under way; the peer is closed when they have ended */
+    opal_proc_t *proc;            /* NULL: it sent but was not added here, or was deleted */
+    mca_btl_fabric_msg_t *part;   /* the message whose parts are arriving; NULL: none */
+    mca_btl_fabric_op_t *ops;     /* those that wait for the peer's answer */
+    mca_btl_fabric_op_t *counted; /* of these, those whose message was sent as counted, in order */
+    mca_btl_fabric_op_t **counted_tail;
+    fab_item_t count;     /* while COUNT is to be sent */
+    uint32_t num_counted; /* messages of the peer that it will be for; 0: it is not queued */
+    size_t outstanding;   /* operations whose callback was not called */
+    size_t background;    /* of these, those that a flush does not wait for */
+    unsigned ignored;     /* offers in a row that were withdrawn */
+    unsigned skipped;     /* counts operations while ignored is high: a few are offered */
+    bool is_deleted;      /* operations are under way; the peer is closed when they have ended */
     bool is_failed;
     bool is_reporting;           /* failure is in the list of upcalls */
     bool is_reported;            /* the layer above knows that proc has failed */
@@ -150,6 +155,7 @@ struct mca_btl_fabric_op {
     mca_btl_fabric_call_t call;
     mca_btl_fabric_op_t *next; /* in ep->ops, or in mca_btl_fabric.free_ops */
     mca_btl_fabric_op_t **prev;
+    mca_btl_fabric_op_t *next_counted;
     size_t done; /* bytes sent of a put, or received of a get */
     uint32_t id; /* in mca_btl_fabric.ids; 0: none */
     int status;
@@ -175,6 +181,7 @@ typedef struct mca_btl_fabric {
     mca_btl_fabric_msg_t *free_msgs; /* short ones */
     mca_btl_fabric_op_t *free_ops;
     size_t outstanding;          /* operations whose callback was not called, all endpoints */
+    size_t background;           /* of these, those that a flush does not wait for */
     size_t num_rma;              /* operations, and sends from memory, that the fabric is doing */
     mca_btl_fabric_op_t *offers; /* oldest first */
     mca_btl_fabric_op_t **offers_tail;
@@ -342,11 +349,13 @@ void mca_btl_fabric_ops_fini(void);
 /* Where the data of a get goes: a fab_place_fn_t. */
 void *mca_btl_fabric_place_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len);
 
-/* Handlers of BTL_FABRIC_AM_DATA and DONE. */
+/* Handlers of BTL_FABRIC_AM_DATA, DONE and COUNT. */
 void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                             size_t len);
 void mca_btl_fabric_on_done(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                             size_t len);
+void mca_btl_fabric_on_count(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                             size_t len);
 
 /* ---- btl_fabric_target.c ------------------------------------------------ */
 

@@ -186,6 +186,7 @@ static void set_handlers(fab_t *fab)
     fab_set_place(fab, BTL_FABRIC_AM_DATA, mca_btl_fabric_place_data, NULL);
     fab_set_handler(fab, BTL_FABRIC_AM_ATOMIC, mca_btl_fabric_on_atomic, NULL);
     fab_set_handler(fab, BTL_FABRIC_AM_DONE, mca_btl_fabric_on_done, NULL);
+    fab_set_handler(fab, BTL_FABRIC_AM_COUNT, mca_btl_fabric_on_count, NULL);
 }
 
 /* What the module needs besides the fabric. On an error nothing is left. */

@@ -11,10 +11,11 @@
  * itself (shared memory), it does short ones at once, and the callback runs before the function
  * returns; shorter ones are offered to the target first.  Where the fabric cannot reach the memory,
  * or fails half-way, a put or get goes by messages, as atomic operations always do.  A put is
- * complete when its data is in the target's memory.  An operation that finds no room is queued, not
- * refused: the layer above may start it from a callback, where it cannot wait.  It is refused if
- * there is no memory for its record; it can be started once those under way have ended, since there
- * is always one record.
+ * complete when its data is in the target's memory.  What needs no answer but that it was done is
+ * counted (btl_fabric_wire.h), except in shared memory.  An operation that finds no room is queued,
+ * not refused: the layer above may start it from a callback, where it cannot wait.  It is refused
+ * if there is no memory for its record; it can be started once those under way have ended, since
+ * there is always one record.
  */
 #include "btl_fabric.h"
 
@@ -61,6 +62,7 @@ int mca_btl_fabric_ops_init(void)
     mca_btl_fabric_op_t *op = malloc(sizeof(*op));
     uint32_t id;
 
+    mca_btl_fabric.outstanding = mca_btl_fabric.background = 0;
     mca_btl_fabric.offers = NULL;
     mca_btl_fabric.offers_tail = &mca_btl_fabric.offers;
     fab_idmap_init(&mca_btl_fabric.ids);
@@ -76,12 +78,13 @@ int mca_btl_fabric_ops_init(void)
 
 void mca_btl_fabric_ops_fini(void)
 {
-    mca_btl_fabric_op_t *waiting;
-
-    for (uint32_t i = 0; NULL != (waiting = fab_idmap_next(&mca_btl_fabric.ids, &i));) {
-        free(waiting);
+    for (mca_btl_fabric_ep_t *ep = mca_btl_fabric.eps; NULL != ep; ep = ep->next) {
+        for (mca_btl_fabric_op_t *op = ep->ops, *next; NULL != op; op = next) {
+            next = op->next;
+            free(op);
+        }
+        ep->ops = ep->counted = NULL;
     }
-    mca_btl_fabric.outstanding = 0;
     while (NULL != mca_btl_fabric.free_ops) {
         mca_btl_fabric_op_t *op = mca_btl_fabric.free_ops;
         mca_btl_fabric.free_ops = op->next;
@@ -99,6 +102,37 @@ static void complete(const mca_btl_fabric_call_t *call, int status)
     }
 }
 
+/*
+ * Does a flush wait for it?  Not for an atomic operation without result whose callback says that it
+ * was done: osc/rdma waits for the callback, or releases a lock by it.  A flush that waited for
+ * that would take a round trip after each MPI_Accumulate.
+ */
+static bool is_background(const mca_btl_fabric_call_t *call)
+{
+    return BTL_FABRIC_AM_ATOMIC == call->am && NULL == call->local && NULL != call->cbfunc;
+}
+
+/* An operation begins (1) or ends (-1). */
+static void note(const mca_btl_fabric_call_t *call, int change)
+{
+    call->ep->outstanding += (size_t) change;
+    mca_btl_fabric.outstanding += (size_t) change;
+    if (is_background(call)) {
+        call->ep->background += (size_t) change;
+        mca_btl_fabric.background += (size_t) change;
+    }
+}
+
+/* The operation has ended, but for its callback. Lock held. */
+static void op_end(mca_btl_fabric_op_t *op)
+{
+    mca_btl_fabric_ep_t *ep = op->call.ep;
+
+    note(&op->call, -1);
+    mca_btl_fabric_ep_close_if_idle(ep);
+    op_free(op);
+}
+
 static void call_back(mca_btl_fabric_up_t *up)
 {
     mca_btl_fabric_op_t *op = (mca_btl_fabric_op_t *) up;
@@ -106,10 +140,7 @@ static void call_back(mca_btl_fabric_up_t *up)
     int status = op->status;
 
     fab_lock(mca_btl_fabric.fab);
-    call.ep->outstanding--; /* first: the callback may flush */
-    mca_btl_fabric.outstanding--;
-    mca_btl_fabric_ep_close_if_idle(call.ep);
-    op_free(op);
+    op_end(op); /* first: the callback may flush */
     fab_unlock(mca_btl_fabric.fab);
     complete(&call, status);
 }
@@ -145,6 +176,10 @@ static void op_unwait(mca_btl_fabric_op_t *op)
 static void op_done(mca_btl_fabric_op_t *op, int status)
 {
     op_unwait(op);
+    if (NULL == op->call.cbfunc) {
+        op_end(op);
+        return;
+    }
     op->status = status;
     mca_btl_fabric_up(&op->up, &op_ops);
 }
@@ -173,15 +208,38 @@ void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep)
             op_done(op, OPAL_ERR_UNREACH);
         }
     }
+    ep->counted = NULL;
 }
 
 /* ---- by messages -------------------------------------------------------- */
+
+/* Is it to be counted?  If not, it has an id, which the answer names. */
+static bool is_counted(const mca_btl_fabric_call_t *call)
+{
+    return 0 == (call->ep->peer->caps & FAB_CAP_RING) &&
+           (BTL_FABRIC_AM_PUT == call->am ||
+            (BTL_FABRIC_AM_ATOMIC == call->am && NULL == call->local));
+}
+
+/* Its message is about to be sent as one that is counted. */
+static void op_count(mca_btl_fabric_op_t *op)
+{
+    mca_btl_fabric_ep_t *ep = op->call.ep;
+
+    op->next_counted = NULL;
+    if (NULL == ep->counted) {
+        ep->counted_tail = &ep->counted;
+    }
+    *ep->counted_tail = op;
+    ep->counted_tail = &op->next_counted;
+}
 
 /* Send the next part of a put. OPAL_ERR_IN_PROCESS: there is more. */
 static int send_put(mca_btl_fabric_op_t *op)
 {
     fab_peer_t *peer = op->call.ep->peer;
     btl_fabric_put_t put = {.key = op->call.atomic.key};
+    bool is_counted = 0 == op->id;
     size_t left = op->call.len - op->done;
     size_t max = peer->eager_max - sizeof(put);
     size_t len = left < max ? left : max;
@@ -192,12 +250,35 @@ static int send_put(mca_btl_fabric_op_t *op)
     if (NULL == room) {
         return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
     }
+    if (is_last && is_counted) {
+        put.claim = BTL_FABRIC_COUNTED;
+        op_count(op);
+    }
     memcpy(room, &put, sizeof(put));
     memcpy(room + sizeof(put), (const char *) op->call.local + op->done, len);
     op->done += len;
     /* on the self provider the answer comes within this call: op may be freed afterwards */
     fab_commit(peer, fab_hdr(BTL_FABRIC_AM_PUT, at, is_last ? op->id : 0), sizeof(put) + len);
     return is_last ? OPAL_SUCCESS : OPAL_ERR_IN_PROCESS;
+}
+
+static int send_atomic(mca_btl_fabric_op_t *op)
+{
+    const btl_fabric_atomic_t *atomic = &op->call.atomic;
+    fab_hdr_t hdr = fab_hdr(BTL_FABRIC_AM_ATOMIC, op->call.remote, op->id);
+    fab_peer_t *peer = op->call.ep->peer;
+    bool is_counted = 0 == op->id;
+    int rc;
+
+    if (fab_send_short(peer, hdr, atomic, sizeof(*atomic))) {
+        rc = OPAL_SUCCESS; /* op may be freed */
+    } else {
+        rc = fab_item_send(peer, hdr, atomic, sizeof(*atomic));
+    }
+    if (OPAL_SUCCESS == rc && is_counted) {
+        op_count(op);
+    }
+    return rc;
 }
 
 /* Send the operation's next message. Returns what send_put() returns. */
@@ -213,9 +294,7 @@ static int send_op(mca_btl_fabric_op_t *op)
     case BTL_FABRIC_AM_GET:
         return fab_item_send(peer, hdr, &get, sizeof(get));
     default:
-        return fab_send_short(peer, hdr, &op->call.atomic, sizeof(op->call.atomic))
-                   ? OPAL_SUCCESS
-                   : fab_item_send(peer, hdr, &op->call.atomic, sizeof(op->call.atomic));
+        return send_atomic(op);
     }
 }
 
@@ -246,9 +325,11 @@ static int start_by_messages(mca_btl_fabric_op_t *op)
 {
     fab_peer_t *peer = op->call.ep->peer;
 
-    op->id = fab_idmap_add(&mca_btl_fabric.ids, op);
-    if (0 == op->id) {
-        return OPAL_ERR_OUT_OF_RESOURCE;
+    if (!is_counted(&op->call)) {
+        op->id = fab_idmap_add(&mca_btl_fabric.ids, op);
+        if (0 == op->id) {
+            return OPAL_ERR_OUT_OF_RESOURCE;
+        }
     }
     op_wait(op);
     if (NULL != peer->pending || OPAL_SUCCESS != send_op(op)) {
@@ -324,6 +405,23 @@ void mca_btl_fabric_on_done(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
         }
     }
     op_done(op, OPAL_SUCCESS);
+}
+
+void mca_btl_fabric_on_count(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                             size_t len)
+{
+    mca_btl_fabric_ep_t *ep = peer->user[FAB_USER_BTL];
+
+    (void) ctx, (void) data, (void) len;
+    for (uint32_t n = hdr.app_ctx; n > 0; n--) {
+        mca_btl_fabric_op_t *op = NULL != ep ? ep->counted : NULL;
+        if (NULL == op) {
+            mca_btl_fabric_bad_message(peer, "an answer to more operations than there were");
+            return;
+        }
+        ep->counted = op->next_counted;
+        op_done(op, OPAL_SUCCESS);
+    }
 }
 
 /* ---- by the fabric ------------------------------------------------------ */
@@ -514,8 +612,7 @@ static mca_btl_fabric_op_t *new_op(const mca_btl_fabric_call_t *call)
         op->is_queued = false;
         op->is_waiting = false;
         op->offer.claim = NULL;
-        call->ep->outstanding++;
-        mca_btl_fabric.outstanding++;
+        note(call, 1);
     }
     return op;
 }
@@ -549,8 +646,7 @@ static int start(const mca_btl_fabric_call_t *call, const fab_region_t *region, 
     if (NULL != op) {
         rc = is_offer ? start_by_offer(op, region) : start_op(op, region);
         if (OPAL_SUCCESS != rc) {
-            call->ep->outstanding--;
-            mca_btl_fabric.outstanding--;
+            note(call, -1);
             op_free(op);
         }
     }
@@ -699,13 +795,15 @@ int mca_btl_fabric_atomic_cswap(struct mca_btl_base_module_t *btl, mca_btl_fabri
         flags, remote_handle);
 }
 
-/* Operations under way with this endpoint; NULL: with all. */
-static size_t num_outstanding(const mca_btl_fabric_ep_t *ep)
+/* Operations under way with this endpoint that a flush waits for; NULL: with all. */
+static size_t num_to_flush(const mca_btl_fabric_ep_t *ep)
 {
     size_t n;
 
     fab_lock(mca_btl_fabric.fab);
-    n = NULL == ep || MCA_BTL_ENDPOINT_ANY == ep ? mca_btl_fabric.outstanding : ep->outstanding;
+    n = NULL == ep || MCA_BTL_ENDPOINT_ANY == ep
+            ? mca_btl_fabric.outstanding - mca_btl_fabric.background
+            : ep->outstanding - ep->background;
     fab_unlock(mca_btl_fabric.fab);
     return n;
 }
@@ -713,7 +811,7 @@ static size_t num_outstanding(const mca_btl_fabric_ep_t *ep)
 int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep)
 {
     (void) btl;
-    while (num_outstanding(ep) > 0) {
+    while (num_to_flush(ep) > 0) {
         (void) mca_btl_fabric_progress();
     }
     return OPAL_SUCCESS;

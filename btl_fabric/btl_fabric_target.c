@@ -18,14 +18,49 @@ static void answer(fab_peer_t *peer, uint64_t value, uint32_t id)
     }
 }
 
+static int run_count(fab_item_t *item, fab_peer_t *peer)
+{
+    mca_btl_fabric_ep_t *ep = (mca_btl_fabric_ep_t *) ((char *) item -
+                                                       offsetof(mca_btl_fabric_ep_t, count));
+    int rc = fab_item_send(peer, fab_hdr(BTL_FABRIC_AM_COUNT, 0, ep->num_counted), NULL, 0);
+
+    if (OPAL_ERR_RESOURCE_BUSY == rc) {
+        return rc;
+    }
+    ep->num_counted = 0;
+    return OPAL_SUCCESS;
+}
+
+/* A counted message was done: say so at the end of this progress call, for all that it finds. */
+static void count(fab_peer_t *peer)
+{
+    mca_btl_fabric_ep_t *ep = mca_btl_fabric_ep_of(peer);
+
+    if (NULL == ep) {
+        mca_btl_fabric_no_memory(peer);
+    } else if (1 == ++ep->num_counted) {
+        ep->count = (fab_item_t){.fn = run_count, .user = FAB_USER_BTL};
+        fab_queue(peer, &ep->count);
+    }
+}
+
+static _Atomic uint32_t *claim_word(const void *data)
+{
+    return (_Atomic uint32_t *) ((uintptr_t) data + BTL_FABRIC_CLAIM_AT);
+}
+
+/* The claim word of a put or get, which its origin may be changing. */
+static uint32_t claim_of(const void *data)
+{
+    return atomic_load_explicit(claim_word(data), memory_order_relaxed);
+}
+
 /*
  * May this process do what the message asks for?  An offer, which its origin may be withdrawing,
  * has to be claimed first.
  */
-static bool may_begin(fab_peer_t *peer, const void *data)
+static bool may_begin(fab_peer_t *peer, const void *data, uint32_t claim)
 {
-    _Atomic uint32_t *word = (_Atomic uint32_t *) ((uintptr_t) data + BTL_FABRIC_CLAIM_AT);
-    uint32_t claim = atomic_load_explicit(word, memory_order_relaxed);
     uint32_t offered = BTL_FABRIC_OFFERED;
 
     if (BTL_FABRIC_ORDERED == claim) {
@@ -37,7 +72,7 @@ static bool may_begin(fab_peer_t *peer, const void *data)
         return false;
     }
     /* acq_rel: pairs with the exchange in withdraw(); only one of the two begins */
-    return atomic_compare_exchange_strong_explicit(word, &offered, BTL_FABRIC_TAKEN,
+    return atomic_compare_exchange_strong_explicit(claim_word(data), &offered, BTL_FABRIC_TAKEN,
                                                    memory_order_acq_rel, memory_order_relaxed);
 }
 
@@ -45,14 +80,15 @@ static bool may_begin(fab_peer_t *peer, const void *data)
 
 void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    uint32_t key;
+    uint32_t key, claim;
 
     (void) ctx;
     if (len < sizeof(btl_fabric_put_t)) {
         mca_btl_fabric_bad_message(peer, "a put without key");
         return;
     }
-    if (!may_begin(peer, data)) {
+    claim = claim_of(data);
+    if (BTL_FABRIC_COUNTED != claim && !may_begin(peer, data, claim)) {
         return;
     }
     memcpy(&key, (const char *) data + offsetof(btl_fabric_put_t, key), sizeof(key));
@@ -62,7 +98,9 @@ void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
         return;
     }
     memcpy((void *) (uintptr_t) hdr.tag, (const char *) data + sizeof(btl_fabric_put_t), len);
-    if (0 != hdr.app_ctx) {
+    if (BTL_FABRIC_COUNTED == claim) {
+        count(peer);
+    } else if (0 != hdr.app_ctx) {
         answer(peer, 0, hdr.app_ctx);
     }
 }
@@ -158,7 +196,7 @@ void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
     }
     memcpy(&key, (const char *) data + offsetof(btl_fabric_get_t, key), sizeof(key));
     memcpy(&bytes, (const char *) data + offsetof(btl_fabric_get_t, len), sizeof(bytes));
-    if (!may_begin(peer, data) || !may_read(peer, key, hdr.tag, bytes)) {
+    if (!may_begin(peer, data, claim_of(data)) || !may_read(peer, key, hdr.tag, bytes)) {
         return;
     }
     if (bytes <= peer->eager_max &&
@@ -236,5 +274,9 @@ void mca_btl_fabric_on_atomic(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const 
     }
     old = 8 == atomic.len ? apply_uint64_t((uint64_t *) (uintptr_t) hdr.tag, &atomic)
                           : apply_uint32_t((uint32_t *) (uintptr_t) hdr.tag, &atomic);
-    answer(peer, old, hdr.app_ctx);
+    if (0 != hdr.app_ctx) {
+        answer(peer, old, hdr.app_ctx);
+    } else {
+        count(peer);
+    }
 }

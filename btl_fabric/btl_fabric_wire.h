@@ -7,13 +7,19 @@
  *   PART    offset << 32 | length     BTL tag      a part of a message longer than the peer's
  *                                                  eager_max, in order
  *   PUT     remote address            id or 0      key, then data; the last part has the id and
- *                                                  is answered by DONE
+ *                                                  is answered by DONE, or is counted
  *   GET     remote address            id           btl_fabric_get_t; answered by DATA
  *   DATA    offset                    id           data; as many messages as the get needs, each
  *                                                  no longer than FAB_FRAGMENT_MAX where the get's
  *                                                  origin has set a destination, else eager_max
- *   ATOMIC  remote address            id           btl_fabric_atomic_t; answered by DONE
+ *   ATOMIC  remote address            id or 0      btl_fabric_atomic_t; answered by DONE, or, if
+ *                                                  the id is 0, counted
  *   DONE    old value of an atomic    id           none
+ *   COUNT   0                         number       none; so many counted messages have been done,
+ *                                                  the oldest ones that no COUNT was for
+ *
+ * Counted messages are those whose answer says nothing but that they were done.  Where messages
+ * cost system calls, one answer is for all that have come together.
  *
  * A put or get may be an offer (BTL_FABRIC_OFFERED), in shared memory only: the target claims it,
  * by a compare-and-swap of the claim word in the message, before it begins.  Until then the origin
@@ -41,10 +47,11 @@ enum {
     BTL_FABRIC_AM_DATA,
     BTL_FABRIC_AM_ATOMIC,
     BTL_FABRIC_AM_DONE,
+    BTL_FABRIC_AM_COUNT,
 };
 
 #define BTL_FABRIC_ADDRESS_MAGIC 0x42464242u /* "BBFB", little endian */
-#define BTL_FABRIC_WIRE_VERSION  3
+#define BTL_FABRIC_WIRE_VERSION  4
 
 /* Start of this process's entry in the modex; the address from fab_address() follows. */
 typedef struct btl_fabric_address {
@@ -58,6 +65,7 @@ enum {
     BTL_FABRIC_OFFERED = 1,
     BTL_FABRIC_TAKEN = 2,
     BTL_FABRIC_WITHDRAWN = 3,
+    BTL_FABRIC_COUNTED = 4, /* no offer, and counted: of a put, its last part */
 };
 
 /* Key of registered memory, before the data of PUT. */

@@ -12,7 +12,7 @@
 #include "fuzz_tcp.h"
 
 enum {
-    IDS = 7,        /* first byte: id modulo this, and ... */
+    IDS = 8,        /* first byte: id modulo this, and ... */
     HERE = 8,       /* tag is the memory's address and the first of its bytes, which has a sign */
     KEY = 16,       /* the payload begins with the memory's key */
     GET_ID = 32,    /* app_ctx is the id of the get */
@@ -28,8 +28,9 @@ static int num_ended;
 
 static void (*const handlers[IDS])(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                                    size_t len) = {
-    mca_btl_fabric_on_send, mca_btl_fabric_on_part,   mca_btl_fabric_on_put,  mca_btl_fabric_on_get,
-    mca_btl_fabric_on_data, mca_btl_fabric_on_atomic, mca_btl_fabric_on_done,
+    mca_btl_fabric_on_send, mca_btl_fabric_on_part,  mca_btl_fabric_on_put,
+    mca_btl_fabric_on_get,  mca_btl_fabric_on_data,  mca_btl_fabric_on_atomic,
+    mca_btl_fabric_on_done, mca_btl_fabric_on_count,
 };
 
 static void on_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
@@ -118,7 +119,7 @@ static void end_peer(fab_peer_t *peer, int fd)
 
     close(fd);
     fab_peer_fail(peer, OPAL_ERR_UNREACH, "The input is at its end.");
-    for (int i = 0; mca_btl_fabric.outstanding > 0 || !ep->is_failed; i++) {
+    for (int i = 0; mca_btl_fabric.outstanding > 0 || !ep->is_failed || ep->num_counted > 0; i++) {
         if (i > MAX_POLLS) {
             fuzz_fail("an operation does not end");
         }

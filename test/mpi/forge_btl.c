@@ -50,6 +50,7 @@ static const forgery_t forgeries[] = {
     {"atomic_aligned", HDR(ATOMIC, ADDRESS + 1, 1), &add, sizeof(add)},
     {"data", HDR(DATA, 0, 77), &put, sizeof(put)},
     {"done", HDR(DONE, 0, 77), NULL, 0},
+    {"count", HDR(COUNT, 0, 1), NULL, 0},
 };
 
 enum { NUM_FORGERIES = sizeof(forgeries) / sizeof(forgeries[0]) };

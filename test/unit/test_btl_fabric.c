@@ -45,7 +45,9 @@ static void open_btl(world_t *world)
     fab_set_handler(fab, BTL_FABRIC_AM_GET, mca_btl_fabric_on_get, NULL);
     fab_set_handler(fab, BTL_FABRIC_AM_DATA, mca_btl_fabric_on_data, NULL);
     fab_set_place(fab, BTL_FABRIC_AM_DATA, mca_btl_fabric_place_data, NULL);
+    fab_set_handler(fab, BTL_FABRIC_AM_ATOMIC, mca_btl_fabric_on_atomic, NULL);
     fab_set_handler(fab, BTL_FABRIC_AM_DONE, mca_btl_fabric_on_done, NULL);
+    fab_set_handler(fab, BTL_FABRIC_AM_COUNT, mca_btl_fabric_on_count, NULL);
     fab_start(fab, FAB_USER_BTL);
 }
 
@@ -667,6 +669,121 @@ static void long_get(void **state)
     fab_params_reset();
 }
 
+/* ---- counted messages ------------------------------------------------------ */
+
+static void add(world_t *world, remote_t *remote, unsigned at, uint64_t value)
+{
+    CHECK(OPAL_SUCCESS == mca_btl_fabric_atomic_op(
+                              NULL, remote->ep, remote->handle.base + at * sizeof(value),
+                              &remote->handle, MCA_BTL_ATOMIC_ADD, value, 0, 0, ended, NULL, NULL));
+}
+
+/* Puts with and without callback, and atomic operations, all under way at once. */
+static void start_counted(world_t *world, remote_t *remote, uint64_t *values)
+{
+    for (unsigned at = 0; at < WORDS; at += 2) {
+        values[at] = at + 1;
+        put(world, remote, at, &values[at]);
+        CHECK(OPAL_SUCCESS == mca_btl_fabric_put(NULL, remote->ep, &values[at],
+                                                 remote->handle.base + (at + 1) * sizeof(*values),
+                                                 NULL, &remote->handle, sizeof(*values), 0, 0, NULL,
+                                                 NULL, NULL));
+        add(world, remote, at, 1000);
+    }
+}
+
+/* A flush waits for the puts alone.  They are answered by few messages. */
+static void counted_body(world_t *world)
+{
+    static uint64_t words[WORDS], values[WORDS];
+    remote_t remote = open_both(world, words);
+    unsigned long long before = fab_counters.tcp_msgs_received;
+
+    world_barrier_idle(world);
+    if (1 == world->rank) {
+        start_counted(world, &remote, values);
+        CHECK(WORDS / 2 * 3 == remote.ep->outstanding && WORDS / 2 == remote.ep->background);
+        (void) mca_btl_fabric_flush(NULL, remote.ep);
+        CHECK(num_done >= WORDS / 2 && remote.ep->outstanding == remote.ep->background);
+        while (num_done < WORDS) {
+            btl_progress();
+        }
+        CHECK(0 == remote.ep->outstanding && 0 == remote.ep->background);
+        CHECK(NULL == remote.ep->ops && NULL == remote.ep->counted);
+        CHECK(fab_counters.tcp_msgs_received - before < WORDS / 2 * 3 / 4);
+    }
+    world_barrier(world);
+    for (unsigned at = 0; 0 == world->rank && at < WORDS; at += 2) {
+        CHECK(at + 1001 == words[at] && at + 1 == words[at + 1]);
+    }
+    CHECK(0 == world->failures && 0 == num_lost);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+/* Rank 0 does not poll and is given up; then rank 1 leaves with others under way. */
+static void uncounted_body(world_t *world)
+{
+    static uint64_t words[WORDS], values[WORDS];
+    remote_t remote = open_both(world, words);
+
+    if (1 == world->rank) {
+        start_counted(world, &remote, values);
+        fab_peer_fail(remote.ep->peer, OPAL_ERR_UNREACH, "It was given up.");
+        (void) mca_btl_fabric_flush(NULL, remote.ep);
+        while (num_lost < WORDS) {
+            btl_progress();
+        }
+        CHECK(0 == num_done && 0 == remote.ep->outstanding && NULL == remote.ep->counted);
+    }
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void unended_body(world_t *world)
+{
+    static uint64_t words[WORDS], values[WORDS];
+    remote_t remote = open_both(world, words);
+
+    if (1 == world->rank) {
+        start_counted(world, &remote, values);
+        CHECK(remote.ep->outstanding > 0);
+    }
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+/* An answer to an operation that there was not. */
+static void miscounted_body(world_t *world)
+{
+    fab_peer_t *peer;
+
+    open_btl(world);
+    peer = open_ep(world)->peer;
+    world_barrier_idle(world);
+    if (1 == world->rank) {
+        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(BTL_FABRIC_AM_COUNT, 0, 1), NULL, 0));
+    }
+    WORLD_UNTIL(1 == world->failures);
+    if (0 == world->rank) {
+        CHECK(NULL != strstr(world->failed_why, "more operations than there were"));
+    }
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void counted(void **state)
+{
+    (void) state;
+    fab_params.providers = "tcp";
+    assert_int_equal(0, world_run(2, false, counted_body));
+    assert_int_equal(0, world_run(2, true, counted_body));
+    assert_int_equal(0, world_run(2, false, uncounted_body));
+    assert_int_equal(0, world_run(2, false, unended_body));
+    assert_int_equal(0, world_run(2, false, miscounted_body));
+    fab_params_reset();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -674,7 +791,7 @@ int main(void)
         cmocka_unit_test(error_callback), cmocka_unit_test(withdrawn),
         cmocka_unit_test(offered),        cmocka_unit_test(in_place),
         cmocka_unit_test(failed_before),  cmocka_unit_test(no_answer),
-        cmocka_unit_test(long_get),
+        cmocka_unit_test(long_get),       cmocka_unit_test(counted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
