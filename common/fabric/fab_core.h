@@ -18,7 +18,7 @@ enum {
     FAB_NUM_PROVIDERS = 3 + FAB_HAVE_VERBS,
     FAB_CHUNK_PEERS = 256,   /* peer records per chunk: 16 KiB */
     FAB_SENTENCE_MAX = 512,  /* bytes of a sentence for the user */
-    FAB_ITEMS_PER_PASS = 32, /* items of one peer run in one fab_progress(): bounds its time */
+    FAB_ITEMS_PER_PASS = 64, /* items of one peer run in one fab_progress(): bounds its time */
     /* peers whose items one fab_progress() considers, for the same reason */
     FAB_PEERS_PER_PASS = 64,
     FAB_POST_MAX = 256, /* bytes of payload of fab_post() */
