@@ -231,18 +231,27 @@ static int start(void)
     return OPAL_SUCCESS;
 }
 
+/* Has nobody given a value to this parameter of the BTL? */
+static bool is_default(const char *name)
+{
+    int index = mca_base_var_find("opal", "btl", "fabric", name);
+    mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_SET;
+
+    return 0 <= index && OPAL_SUCCESS == mca_base_var_get_value(index, NULL, &source, NULL) &&
+           MCA_BASE_VAR_SOURCE_DEFAULT == source;
+}
+
 /*
  * In a job on several hosts ob1 sends through this BTL over a network, unless the user chose it
  * inside the hosts, too.  There a copy costs less than a round trip, so more is sent eagerly.  What
- * the user has changed stays.
+ * the user has set stays.
  */
 static void adapt_sizes(void)
 {
     mca_btl_base_module_t *btl = &mca_btl_fabric.super;
 
     if (mca_btl_fabric_process.num_procs > (uint32_t) mca_btl_fabric_process.num_local_peers + 1 &&
-        BTL_FABRIC_EAGER_LIMIT == btl->btl_eager_limit &&
-        BTL_FABRIC_MAX_SEND_SIZE == btl->btl_max_send_size) {
+        is_default("eager_limit") && is_default("max_send_size")) {
         btl->btl_eager_limit = BTL_FABRIC_NET_EAGER_LIMIT;
         btl->btl_max_send_size = BTL_FABRIC_NET_MAX_SEND_SIZE;
     }

@@ -20,3 +20,8 @@ hosts_check 1 onesided_random "$epochs" "$RANDOM"
 hosts_check 2 onesided 5
 hosts_check 2 onesided_random "$epochs" "$RANDOM"
 hosts_check 1 onesided_threads 2 10
+
+# Between hosts more is sent eagerly, unless the user has set the limit, to whatever value.
+hosts_check 1 OMPI_MCA_btl=fabric,self btl_limit 65792
+hosts_check 1 OMPI_MCA_btl=fabric,self OMPI_MCA_btl_fabric_eager_limit=16384 \
+    btl_limit 16384
