@@ -13,8 +13,9 @@
  * Lock.  The fabric's lock (fab_lock()) covers everything here.  The layer above is never called
  * while it is held: messages, completions and failures for it go to a list of upcalls, which the
  * component's progress function runs.  There are two exceptions: if the fabric does a put or get at
- * once (do_now()), the callback runs before btl_put or btl_get returns; and without threads the
- * progress function gives a message of a ring to the layer above where it lies.
+ * once (do_now()), or the target answers an atomic operation at once (is_answered_soon()), the
+ * callback runs before the BTL's function returns; and without threads the progress function gives
+ * a message of a ring to the layer above where it lies.
  *
  * There is one module for all peers, whichever provider of the fabric reaches them.  Its limits and
  * flags are the same in all processes of a job.
@@ -67,11 +68,13 @@ struct mca_btl_base_endpoint_t {
     mca_btl_fabric_op_t **counted_tail;
     fab_item_t count;     /* while COUNT is to be sent */
     uint32_t num_counted; /* messages of the peer that it will be for; 0: it is not queued */
-    size_t outstanding;   /* operations whose callback was not called */
-    size_t background;    /* of these, those that a flush does not wait for */
-    unsigned ignored;     /* offers in a row that were withdrawn */
-    unsigned skipped;     /* counts operations while ignored is high: a few are offered */
-    bool is_deleted;      /* operations are under way; the peer is closed when they have ended */
+    mca_btl_fabric_op_t *places[FAB_ANSWERS]; /* those that are answered in place; NULL: free */
+    uint32_t number;                          /* of the last operation that is answered in place */
+    size_t outstanding;                       /* operations whose callback was not called */
+    size_t background;                        /* of these, those that a flush does not wait for */
+    unsigned ignored;                         /* offers in a row that were withdrawn */
+    unsigned skipped; /* counts operations while ignored is high: a few are offered */
+    bool is_deleted;  /* operations are under way; the peer is closed when they have ended */
     bool is_failed;
     bool is_reporting;           /* failure is in the list of upcalls */
     bool is_reported;            /* the layer above knows that proc has failed */
@@ -156,8 +159,9 @@ struct mca_btl_fabric_op {
     mca_btl_fabric_op_t *next; /* in ep->ops, or in mca_btl_fabric.free_ops */
     mca_btl_fabric_op_t **prev;
     mca_btl_fabric_op_t *next_counted;
-    size_t done; /* bytes sent of a put, or received of a get */
-    uint32_t id; /* in mca_btl_fabric.ids; 0: none */
+    mca_btl_fabric_op_t *next_asking; /* in mca_btl_fabric.asking */
+    size_t done;                      /* bytes sent of a put, or received of a get */
+    uint32_t id;                      /* in mca_btl_fabric.ids; 0: none */
     int status;
     bool is_queued;
     bool is_waiting; /* in ep->ops */
@@ -183,6 +187,8 @@ typedef struct mca_btl_fabric {
     size_t outstanding;          /* operations whose callback was not called, all endpoints */
     size_t background;           /* of these, those that a flush does not wait for */
     size_t num_rma;              /* operations, and sends from memory, that the fabric is doing */
+    mca_btl_fabric_op_t *asking; /* those that are answered in place */
+    unsigned num_asking;
     mca_btl_fabric_op_t *offers; /* oldest first */
     mca_btl_fabric_op_t **offers_tail;
     unsigned polls;   /* number of polls so far */
@@ -329,6 +335,9 @@ int mca_btl_fabric_atomic_cswap(struct mca_btl_base_module_t *btl, mca_btl_fabri
                                 mca_btl_base_rdma_completion_fn_t cbfunc, void *context,
                                 void *cbdata);
 int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep);
+
+/* End the operations that were answered in place. Lock held. */
+void mca_btl_fabric_answers_check(void);
 
 /* Withdraw the offers that the target has ignored for long. Lock held. */
 void mca_btl_fabric_offers_check(void);

@@ -391,6 +391,9 @@ static int poll_fabric(bool is_full)
 {
     int events = is_full ? fab_progress(mca_btl_fabric.fab) : fab_poll(mca_btl_fabric.fab);
 
+    if (NULL != mca_btl_fabric.asking) {
+        mca_btl_fabric_answers_check();
+    }
     if (NULL != mca_btl_fabric.offers) {
         mca_btl_fabric_offers_check();
     }

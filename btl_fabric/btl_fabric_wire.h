@@ -12,14 +12,16 @@
  *   DATA    offset                    id           data; as many messages as the get needs, each
  *                                                  no longer than FAB_FRAGMENT_MAX where the get's
  *                                                  origin has set a destination, else eager_max
- *   ATOMIC  remote address            id or 0      btl_fabric_atomic_t; answered by DONE, or, if
- *                                                  the id is 0, counted
+ *   ATOMIC  remote address            id or 0      btl_fabric_atomic_t; answered by DONE; if the
+ *                                                  id is 0, counted, or answered in place
  *   DONE    old value of an atomic    id           none
  *   COUNT   0                         number       none; so many counted messages have been done,
  *                                                  the oldest ones that no COUNT was for
  *
  * Counted messages are those whose answer says nothing but that they were done.  Where messages
  * cost system calls, one answer is for all that have come together.
+ *
+ * The answer to an atomic operation in shared memory may be in place: fab_answer().
  *
  * A put or get may be an offer (BTL_FABRIC_OFFERED), in shared memory only: the target claims it,
  * by a compare-and-swap of the claim word in the message, before it begins.  Until then the origin
@@ -89,6 +91,8 @@ typedef struct btl_fabric_atomic {
     uint16_t len; /* bytes: 4 or 8 */
     uint64_t operand;
     uint64_t compare; /* for BTL_FABRIC_CSWAP: operand is stored if the memory has this value */
+    uint32_t number;  /* of the answer in place; 0: the answer is a message */
+    uint32_t place;   /* of that answer; < FAB_ANSWERS */
 } btl_fabric_atomic_t;
 
 #define BTL_FABRIC_CSWAP 0x100
@@ -103,6 +107,6 @@ _Static_assert(16 == sizeof(btl_fabric_get_t), "btl_fabric_get_t is a wire forma
 _Static_assert(BTL_FABRIC_CLAIM_AT == offsetof(btl_fabric_put_t, claim) &&
                    BTL_FABRIC_CLAIM_AT == offsetof(btl_fabric_get_t, claim),
                "the claim word");
-_Static_assert(24 == sizeof(btl_fabric_atomic_t), "btl_fabric_atomic_t is a wire format");
+_Static_assert(32 == sizeof(btl_fabric_atomic_t), "btl_fabric_atomic_t is a wire format");
 
 #endif /* BTL_FABRIC_WIRE_H */

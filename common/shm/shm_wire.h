@@ -27,7 +27,7 @@
  *                       line 1  owner: is_finalized, once
  *                       line 2  senders, when they claim a ring; owner, when it frees one
  *                       line 3  doorbell, help: senders set bits, owner clears them
- *      fab_shm_entry_t  line 0  owner: tail, idle, is_refused
+ *      fab_shm_entry_t  line 0  owner: tail, idle, is_refused, answers
  *                       line 1+ sender: identity; state by both, see below
  *                       line 3+ cooperative copies, see fab_shm_coop_t
  *      ring             slots   sender
@@ -47,7 +47,7 @@
 #include <stdint.h>
 
 #define FAB_SHM_MAGIC   UINT64_C(0x314d485342414650) /* "PFABSHM1", little endian */
-#define FAB_SHM_VERSION 3
+#define FAB_SHM_VERSION 4
 
 enum {
     FAB_SHM_LINE = 64,       /* bytes of a cache line and of a slot */
@@ -116,6 +116,18 @@ _Static_assert(64 == offsetof(fab_shm_seg_t, is_finalized), "the owner's line");
 _Static_assert(128 == offsetof(fab_shm_seg_t, claim_hint), "the claimers' line");
 _Static_assert(192 == offsetof(fab_shm_seg_t, doorbell), "the doorbell's line");
 
+/*
+ * An answer of the receiver to a message that named this place and this number.  The message was
+ * sent after the place's last answer had been read.
+ */
+typedef struct fab_shm_answer {
+    _Atomic uint64_t value;
+    _Atomic uint32_t number; /* written last; 0: there was no answer yet */
+    uint32_t reserved;
+} fab_shm_answer_t;
+
+enum { FAB_SHM_ANSWERS = 3 };
+
 /* What the receiver tells the sender of a ring. */
 typedef struct fab_shm_ctl {
     /* slots consumed since the ring was claimed; written each quarter ring and when idle */
@@ -123,7 +135,7 @@ typedef struct fab_shm_ctl {
     /* odd: the receiver does not poll this ring: ring the doorbell; one number per idle period */
     _Atomic uint32_t idle;
     _Atomic uint32_t is_refused; /* the receiver takes no more messages from this ring */
-    uint8_t pad[48];
+    fab_shm_answer_t answers[FAB_SHM_ANSWERS];
 } fab_shm_ctl_t;
 
 _Static_assert(FAB_SHM_LINE == sizeof(fab_shm_ctl_t), "a line of its own");

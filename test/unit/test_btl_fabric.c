@@ -784,6 +784,106 @@ static void counted(void **state)
     fab_params_reset();
 }
 
+/* ---- atomic operations in shared memory ------------------------------------ */
+
+enum { ADDS = 20000, AT_ONCE = 5 };
+
+static void fetch_add(world_t *world, remote_t *remote, unsigned at, uint64_t *old)
+{
+    CHECK(OPAL_SUCCESS == mca_btl_fabric_atomic_fop(
+                              NULL, remote->ep, old, remote->handle.base + at * sizeof(*old), NULL,
+                              &remote->handle, MCA_BTL_ATOMIC_ADD, 1, 0, 0, ended, NULL, NULL));
+}
+
+/* Both add to rank 0's word, some at once; so each gets values that grow. */
+static void add_body(world_t *world)
+{
+    static uint64_t words[WORDS];
+    uint64_t old[AT_ONCE], last = 0;
+    remote_t remote = open_both(world, words);
+
+    if (1 == world->rank) {
+        send_one(world, &remote);
+        for (int i = 0; i < ADDS; i += AT_ONCE) {
+            for (int k = 0; k < AT_ONCE; k++) {
+                fetch_add(world, &remote, 0, &old[k]);
+                add(world, &remote, 1, 1);
+            }
+            (void) mca_btl_fabric_flush(NULL, remote.ep);
+            for (int k = 0; k < AT_ONCE; k++) {
+                CHECK(0 == i + k || old[k] > last);
+                last = old[k];
+            }
+        }
+        while (num_done < 2 * ADDS) {
+            btl_progress();
+        }
+        CHECK(0 == remote.ep->outstanding && 0 == mca_btl_fabric.num_asking);
+        CHECK(NULL == mca_btl_fabric.asking && NULL == remote.ep->ops);
+    } else {
+        for (int i = 0; i < ADDS; i++) {
+            (void) __atomic_fetch_add(&words[0], 1, __ATOMIC_SEQ_CST);
+            if (0 == i % 7) {
+                btl_progress();
+            }
+        }
+    }
+    world_barrier(world);
+    CHECK(1 == world->rank || (2 * ADDS == words[0] && ADDS == words[1]));
+    CHECK(0 == world->failures && 0 == num_lost);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+/* Rank 0 does not poll and is given up, or rank 1 leaves first. */
+static void start_unanswered(world_t *world, remote_t *remote, uint64_t *old)
+{
+    send_one(world, remote);
+    for (int i = 0; i < AT_ONCE; i++) {
+        fetch_add(world, remote, 0, &old[i]);
+    }
+    CHECK(FAB_ANSWERS == mca_btl_fabric.num_asking && AT_ONCE == remote->ep->outstanding);
+}
+
+static void unanswered_body(world_t *world)
+{
+    static uint64_t words[WORDS], old[AT_ONCE];
+    remote_t remote = open_both(world, words);
+
+    if (1 == world->rank) {
+        start_unanswered(world, &remote, old);
+        fab_peer_fail(remote.ep->peer, OPAL_ERR_UNREACH, "It was given up.");
+        (void) mca_btl_fabric_flush(NULL, remote.ep);
+        CHECK(0 == num_done && AT_ONCE == num_lost);
+        CHECK(NULL == mca_btl_fabric.asking && 0 == mca_btl_fabric.num_asking);
+    }
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void unasked_body(world_t *world)
+{
+    static uint64_t words[WORDS], old[AT_ONCE];
+    remote_t remote = open_both(world, words);
+
+    if (1 == world->rank) {
+        start_unanswered(world, &remote, old);
+    }
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void atomics(void **state)
+{
+    (void) state;
+    fab_params.shm_ring_size = RING;
+    assert_int_equal(0, world_run(2, false, add_body));
+    assert_int_equal(0, world_run(2, true, add_body));
+    assert_int_equal(0, world_run(2, false, unanswered_body));
+    assert_int_equal(0, world_run(2, false, unasked_body));
+    fab_params_reset();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -792,6 +892,7 @@ int main(void)
         cmocka_unit_test(offered),        cmocka_unit_test(in_place),
         cmocka_unit_test(failed_before),  cmocka_unit_test(no_answer),
         cmocka_unit_test(long_get),       cmocka_unit_test(counted),
+        cmocka_unit_test(atomics),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
