@@ -57,6 +57,12 @@ struct mca_btl_fabric_up {
     const mca_btl_fabric_up_ops_t *ops;
 };
 
+/* A target that has ignored this process several times in a row is tried only now and then. */
+typedef struct mca_btl_fabric_trust {
+    unsigned ignored; /* times in a row */
+    unsigned skipped; /* operations while ignored is high */
+} mca_btl_fabric_trust_t;
+
 /* A process. Lives until the module is finalized: upcalls and operations refer to it. */
 struct mca_btl_base_endpoint_t {
     mca_btl_fabric_ep_t *next; /* of all */
@@ -72,9 +78,9 @@ struct mca_btl_base_endpoint_t {
     uint32_t number;                          /* of the last operation that is answered in place */
     size_t outstanding;                       /* operations whose callback was not called */
     size_t background;                        /* of these, those that a flush does not wait for */
-    unsigned ignored;                         /* offers in a row that were withdrawn */
-    unsigned skipped; /* counts operations while ignored is high: a few are offered */
-    bool is_deleted;  /* operations are under way; the peer is closed when they have ended */
+    mca_btl_fabric_trust_t offers;            /* is an offer worthwhile? */
+    mca_btl_fabric_trust_t answers;           /* is it worthwhile to look for an answer at once? */
+    bool is_deleted; /* operations are under way; the peer is closed when they have ended */
     bool is_failed;
     bool is_reporting;           /* failure is in the list of upcalls */
     bool is_reported;            /* the layer above knows that proc has failed */

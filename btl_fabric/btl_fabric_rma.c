@@ -25,8 +25,8 @@
 enum {
     /* polls in vain after which an offer is withdrawn: about the time of a system call */
     OFFER_POLLS = 24,
-    OFFER_TRUST = 4,    /* after so many offers in a row that were withdrawn ... */
-    OFFER_SKIPPED = 64, /* ... only one in so many operations is offered */
+    TRUST = 4,          /* a target that has ignored so many offers in a row ... */
+    TRUST_SKIPPED = 64, /* ... gets only one in so many operations as an offer */
     /*
      * No offers while so many operations are under way: a strided put is many short ones, which the
      * system call does without a record.
@@ -34,7 +34,7 @@ enum {
     OFFERS_MAX = 256,
     OFFERS_PER_POLL = 16, /* that are withdrawn, each with a system call */
     ASKING_MAX = 32,      /* operations that wait for an answer in place: each poll looks at all */
-    ANSWER_LOOKS = 24,    /* for an answer in place, before the call returns: some 0.4 us */
+    ANSWER_LOOKS = 24,    /* for an answer in place, before the call returns: 0.4 us here */
     DONE_NOW = 1,         /* no error code: the operation is done, and has no record any more */
 };
 
@@ -165,7 +165,7 @@ static void op_unwait(mca_btl_fabric_op_t *op)
 {
     if (NULL != op->offer.claim) {
         end_offer(op);
-        op->call.ep->ignored = 0;
+        op->call.ep->offers.ignored = 0;
     }
     if (0 != op->id) {
         fab_idmap_remove(&mca_btl_fabric.ids, op->id);
@@ -453,10 +453,10 @@ static uint32_t find_place(const mca_btl_fabric_ep_t *ep)
     return place;
 }
 
-/* Is it likely that the target is inside MPI and polls? If it was not, it is asked now and then. */
-static bool is_attentive(mca_btl_fabric_ep_t *ep)
+/* Is it likely that the target is inside MPI and polls? */
+static bool is_attentive(mca_btl_fabric_trust_t *trust)
 {
-    return ep->ignored < OFFER_TRUST || 0 == ++ep->skipped % OFFER_SKIPPED;
+    return trust->ignored < TRUST || 0 == ++trust->skipped % TRUST_SKIPPED;
 }
 
 /*
@@ -467,12 +467,12 @@ static bool is_attentive(mca_btl_fabric_ep_t *ep)
 static bool is_answered_soon(mca_btl_fabric_ep_t *ep, const btl_fabric_atomic_t *atomic,
                              uint64_t *value)
 {
-    if (fab_is_threaded(mca_btl_fabric.fab) || !is_attentive(ep)) {
+    if (fab_is_threaded(mca_btl_fabric.fab) || !is_attentive(&ep->answers)) {
         return false;
     }
     for (int i = 0; i < ANSWER_LOOKS; i++) {
         if (fab_is_answered(ep->peer, atomic->place, atomic->number, value)) {
-            ep->ignored = 0;
+            ep->answers.ignored = 0;
             return true;
         }
         if (fab_has_come(ep->peer)) {
@@ -480,7 +480,7 @@ static bool is_answered_soon(mca_btl_fabric_ep_t *ep, const btl_fabric_atomic_t 
         }
         fab_cpu_pause();
     }
-    ep->ignored++;
+    ep->answers.ignored++;
     return false;
 }
 
@@ -616,7 +616,7 @@ static bool may_offer(const mca_btl_fabric_call_t *call, const fab_region_t *reg
     return call->len <= mca_btl_fabric.params.offer_max && len <= peer->eager_max &&
            mca_btl_fabric.outstanding < OFFERS_MAX && 0 != (peer->caps & FAB_CAP_RING) &&
            0 != (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET)) && NULL == peer->pending &&
-           fab_region_is_reachable(region, peer) && is_attentive(call->ep) &&
+           fab_region_is_reachable(region, peer) && is_attentive(&call->ep->offers) &&
            fab_has_room(peer, 1, len);
 }
 
@@ -697,10 +697,10 @@ static void withdraw(mca_btl_fabric_op_t *op)
         return; /* its end will come */
     }
     if (is_taken(&offer, ep->peer)) {
-        ep->ignored = 0;
+        ep->offers.ignored = 0;
         return; /* the answer will come */
     }
-    ep->ignored++;
+    ep->offers.ignored++;
     op_unwait(op);
     mca_btl_fabric.counters.withdrawn++;
     if (is_put ? fab_put_now(&op->rma) : fab_get_now(&op->rma)) {
