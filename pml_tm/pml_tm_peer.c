@@ -97,12 +97,18 @@ fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc)
     return peer;
 }
 
+/*
+ * Opens the processes of this host, whose memory is to be found at once.  Others, which may be many
+ * in a job that was spawned or joined, are opened at first use and take no memory until then.
+ */
 int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs)
 {
     int rc = mca_pml_base_pml_check_selected("tm", procs, nprocs);
 
     for (size_t i = 0; OMPI_SUCCESS == rc && i < nprocs; ++i) {
-        (void) mca_pml_tm_peer_of(procs[i], &rc);
+        if (OPAL_PROC_ON_LOCAL_HOST(procs[i]->super.proc_flags)) {
+            (void) mca_pml_tm_peer_of(procs[i], &rc);
+        }
     }
     if (OMPI_SUCCESS == rc) {
         rc = mca_pml_tm_add_btl_procs(procs, nprocs);

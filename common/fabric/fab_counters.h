@@ -87,6 +87,7 @@
     X(tcp_strangers, "connections to the TCP port without proof of belonging to the job")          \
     X(tcp_bad_messages, "messages by TCP that were malformed, each failing its sender")            \
     X(tcp_peers_lost, "TCP connections that broke, each failing its peer")                         \
+    X(peers_opened, "processes opened: those of this host at once, others at the first message")   \
     X(peers_moved,                                                                                 \
       "peers that their first provider could not connect to, reached by the next one")             \
     X(items_queued, "messages or operations queued for lack of room")                              \

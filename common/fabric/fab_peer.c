@@ -276,6 +276,7 @@ static fab_peer_t *core_enter(fab_core_t *core, uint32_t number)
 
     core->table[table_find(core, peer->name)] = number + 1;
     core->num_peers++;
+    fab_counters.peers_opened++;
     return peer;
 }
 
