@@ -270,6 +270,19 @@ static void sock_try_next(fab_sock_t *sock)
     }
 }
 
+/* A connection without proof is dropped.  Only the first is logged: somebody may scan all ports. */
+static void count_stranger(const fab_sock_set_t *set, int fd)
+{
+    char from[64];
+
+    if (0 == (*set->user.strangers)++) {
+        fab_log(set->user.fab, 1,
+                "A connection was dropped (%s): it did not prove that it belongs to this job, or "
+                "came to an address that is not used. Others like it are only counted.",
+                fab_sock_peer_text(fd, from, sizeof(from)));
+    }
+}
+
 /* The attempt failed; may_try_again: it might succeed later. */
 static void sock_ended(fab_sock_t *sock, int error, bool may_try_again)
 {
@@ -278,7 +291,7 @@ static void sock_ended(fab_sock_t *sock, int error, bool may_try_again)
     if (sock->is_closing) {
         sock_kill(sock);
     } else if (is_stranger(sock)) {
-        ++*sock->set->user.strangers;
+        count_stranger(sock->set, sock->fd);
         sock_kill(sock);
     } else {
         sock_try_next(sock);
@@ -637,7 +650,7 @@ static void accepted(fab_sock_set_t *set, int fd)
     fab_sock_t *sock = is_allowed(set, fd) ? sock_new(set) : NULL;
 
     if (NULL == sock) {
-        ++*set->user.strangers;
+        count_stranger(set, fd);
         close(fd);
         return;
     }

@@ -58,6 +58,22 @@ const char *fab_sock_ip_text(const fab_sock_ip_t *ip, char *buf, size_t size)
     return buf;
 }
 
+const char *fab_sock_peer_text(int fd, char *buf, size_t size)
+{
+    struct sockaddr_storage sa;
+    socklen_t len = sizeof(sa);
+    fab_sock_ip_t ip = {.port = 0};
+
+    snprintf(buf, size, "address unknown");
+    if (0 == getpeername(fd, (struct sockaddr *) &sa, &len) &&
+        fab_sock_ip_of((struct sockaddr *) &sa, ip.ip)) {
+        ip.port = ntohs(AF_INET6 == sa.ss_family ? ((struct sockaddr_in6 *) &sa)->sin6_port
+                                                 : ((struct sockaddr_in *) &sa)->sin_port);
+        (void) fab_sock_ip_text(&ip, buf, size);
+    }
+    return buf;
+}
+
 /* ---- lists -------------------------------------------------------------- */
 
 static bool is_in_net(const uint8_t *ip, const uint8_t *net, unsigned prefix)

@@ -43,6 +43,9 @@ FAB_EXPORT socklen_t fab_sock_ip_sockaddr(const fab_sock_ip_t *ip, struct sockad
 /* As text, "[::1]:4000" or "10.0.0.1:4000"; returns buf. */
 const char *fab_sock_ip_text(const fab_sock_ip_t *ip, char *buf, size_t size);
 
+/* The same of the other end of a connection; "address unknown" if the kernel has forgotten it. */
+const char *fab_sock_peer_text(int fd, char *buf, size_t size);
+
 /*
  * A list "eth0,10.1.0.0/16,fd00::/8": is it well formed?  An interface that no host has is no
  * error, as hosts differ.

@@ -53,22 +53,6 @@ static void set_options(int fd)
     set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
-/* Keep the peer's address for messages: the kernel may forget it when the connection is lost. */
-static void name_peer(fab_tcp_ep_t *ep)
-{
-    struct sockaddr_storage sa;
-    socklen_t len = sizeof(sa);
-    fab_sock_ip_t ip = {.port = 0};
-
-    snprintf(ep->to, sizeof(ep->to), "address unknown");
-    if (0 == getpeername(ep->fd, (struct sockaddr *) &sa, &len) &&
-        fab_sock_ip_of((struct sockaddr *) &sa, ip.ip)) {
-        ip.port = ntohs(AF_INET6 == sa.ss_family ? ((struct sockaddr_in6 *) &sa)->sin6_port
-                                                 : ((struct sockaddr_in *) &sa)->sin_port);
-        (void) fab_sock_ip_text(&ip, ep->to, sizeof(ep->to));
-    }
-}
-
 /* The connection is made, but there is no memory for its use, or no place in the epoll set. */
 static void no_stream(fab_tcp_ep_t *ep, int error)
 {
@@ -91,7 +75,8 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
         fab_idle_changed(ep->dom->fab);
     }
     fab_counters.tcp_connections += NULL == ep->main;
-    name_peer(ep);
+    /* the kernel may forget it when the connection is lost */
+    (void) fab_sock_peer_text(fd, ep->to, sizeof(ep->to));
     set_options(fd);
     error = watch(ep, EPOLL_CTL_ADD);
     fab_tcp_expect(ep->dom);

@@ -91,5 +91,6 @@ throw()
     done
 } &
 hosts_check 2 "OMPI_MCA_pml_tm_verbose=1" random "$RANDOM" 8
+require 'did not prove that it belongs to this job'
 touch enough
 wait $!
