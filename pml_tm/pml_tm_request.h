@@ -35,6 +35,9 @@
  */
 #define PML_TM_ELEMENT_MAX 32
 
+/* A message that is alone goes with its data if it is not so many times the eager limit. */
+#define PML_TM_ALONE 4
+
 /*
  * Bytes of a stream fragment: 128 cache lines with its header. Messages up to STREAM_MIN go whole.
  */

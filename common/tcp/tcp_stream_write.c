@@ -292,8 +292,8 @@ void fab_tcp_stream_commit(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     queue_last(ep, hdr, len);
 }
 
-/* Write these size bytes now, and queue what the kernel does not take. */
-static int write_alone(fab_tcp_ep_t *ep, struct iovec *iov, int num, size_t size)
+/* Write a message of len bytes, in all size bytes, now, and queue what the kernel does not take. */
+static int write_alone(fab_tcp_ep_t *ep, struct iovec *iov, int num, size_t size, size_t len)
 {
     fab_tcp_buf_t *spare = fab_tcp_buf_get(ep->dom, FAB_TCP_FOR_READING);
     ssize_t n;
@@ -301,7 +301,7 @@ static int write_alone(fab_tcp_ep_t *ep, struct iovec *iov, int num, size_t size
     if (NULL == spare) {
         return OPAL_ERR_RESOURCE_BUSY;
     }
-    count_sent(ep, size - sizeof(fab_tcp_hdr_t));
+    count_sent(ep, len);
     n = write_some(ep, iov, num);
     if (size == (size_t) n || (n < 0 && 0 != errno)) {
         fab_tcp_buf_put(ep->dom, spare);
@@ -330,15 +330,28 @@ static int send_copy(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t le
         memset(message.data + fab_tcp_padded(len) - 8, 0, 8);
         memcpy(message.data, buf, len);
     }
-    return write_alone(ep, &iov, 1, size);
+    return write_alone(ep, &iov, 1, size, len);
 }
+
+/*
+ * What comes before a long payload, 64 bytes in all.  Behind only 16 bytes the kernel copies a
+ * payload that begins a page to 16 bytes behind the begin of a page, which some processors do very
+ * slowly: an AMD EPYC copies 32 KiB by "rep movsb" in 10.6 us, and otherwise in 0.6.
+ */
+typedef struct far_hdr {
+    fab_tcp_hdr_t fill[3]; /* CREDIT of nothing */
+    fab_tcp_hdr_t wire;
+} far_hdr_t;
+
+_Static_assert(64 == sizeof(far_hdr_t), "the comment says so");
 
 static int send_alone(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len)
 {
     static const char zeros[8];
-    fab_tcp_hdr_t wire = wire_hdr(hdr, len);
+    const fab_tcp_hdr_t fill = wire_hdr(fab_hdr(FAB_TCP_ID_CREDIT, 0, 0), 0);
+    far_hdr_t head = {.fill = {fill, fill, fill}, .wire = wire_hdr(hdr, len)};
     struct iovec iov[3] = {
-        {.iov_base = &wire, .iov_len = sizeof(wire)},
+        {.iov_base = &head, .iov_len = sizeof(head)},
         {.iov_base = (void *) (uintptr_t) buf, .iov_len = len},
         {.iov_base = (void *) (uintptr_t) zeros, .iov_len = fab_tcp_padded(len) - len},
     };
@@ -346,7 +359,7 @@ static int send_alone(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t l
     if (len <= FAB_TCP_COPY) {
         return send_copy(ep, hdr, buf, len);
     }
-    return write_alone(ep, iov, 3, sizeof(wire) + fab_tcp_padded(len));
+    return write_alone(ep, iov, 3, sizeof(head) + fab_tcp_padded(len), len);
 }
 
 int fab_tcp_stream_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len)

@@ -61,7 +61,8 @@ enum {
     FAB_TCP_ID_CLOSE = 128,
     FAB_TCP_ID_LEAVE = 129,  /* the same, and its process takes no more at all: it leaves the job */
     FAB_TCP_ID_REFUSE = 130, /* the same, since it found something wrong with its peer */
-    FAB_TCP_ID_CREDIT = 131, /* app_ctx: bytes that the sender has read since the last one */
+    /* app_ctx: bytes that the sender has read since the last one; 0: it only fills up space */
+    FAB_TCP_ID_CREDIT = 131,
     /*
      * the next message is striped: tag: bytes of it, more than FAB_TCP_EAGER_MAX; app_ctx: its
      * links

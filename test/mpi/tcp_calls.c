@@ -5,6 +5,7 @@
  *
  *   ping-pong         one write and one read a message
  *   window of 64      an eighth of one a message, on each side
+ *   64 KiB in turns   not announced
  *   long messages     straight from and to the user's memory, and their first part at once; in
  *                     windows, too, where they wait at the receiver
  */
@@ -110,6 +111,24 @@ static void long_messages(void)
     free(buf);
 }
 
+/* The processes take turns: none is announced. */
+static void medium_turns(void)
+{
+    counter_t rndv = open_counter("pml_tm_rndv_sent");
+    char *buf = tm_calloc(1, MEDIUM);
+
+    for (int i = 0; i < ROUNDS; i++) {
+        if (tm_rank == i % 2) {
+            TM_MPI(MPI_Send(buf, MEDIUM, MPI_BYTE, 1 - tm_rank, 1, MPI_COMM_WORLD));
+        } else {
+            TM_MPI(
+                MPI_Recv(buf, MEDIUM, MPI_BYTE, 1 - tm_rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        }
+    }
+    TM_CHECK(read_counter(&rndv) <= 2, "%llu messages were announced", read_counter(&rndv));
+    free(buf);
+}
+
 static void long_windows(void)
 {
     counter_t in = open_counter("pml_tm_tcp_placed");
@@ -147,6 +166,7 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     long_messages();
     MPI_Barrier(MPI_COMM_WORLD);
+    medium_turns();
     long_windows();
     MPI_Barrier(MPI_COMM_WORLD);
     return tm_finish();
