@@ -92,6 +92,11 @@ awk -F, -v pml="$TM_TEST_PML" \
     END { exit bad || !seen }' bench/raw.csv || fail 'the copies are not counted'
 [[ -s bench/table.txt ]] || fail 'no table'
 
+# ---- what is not part of it
+"${MPICC:-mpicc}" -O2 -Wall -Wextra -o beside "$TM_SRC/test/bench/beside.c"
+tm_mpirun 2 ./beside -b 1 -t 1 -l 0,100000 || fail 'test/bench/beside'
+grep -q '^R beside_MB/s large 100000 ' out || fail 'test/bench/beside has no result'
+
 # ---- the thresholds: a file that Open MPI takes
 "$TM_SRC/test/bench/tune" --smoke --out tuned.conf || fail 'test/bench/tune'
 for parameter in pml_tm_eager_limit pml_tm_stream_limit pml_tm_shm_cooperative \
