@@ -14,7 +14,7 @@ on()
 {
     local ranks=$1
     shift
-    tm_mpirun "$ranks" --bind-to none --mca pml_tm_verbose 10 "$@" || fail "exit status $?: $*"
+    tm_mpirun "$ranks" --mca pml_tm_verbose 10 "$@" || fail "exit status $?: $*"
     require 'crowd: errors=0'
 }
 
