@@ -63,6 +63,13 @@ typedef struct mca_pml_tm_slow_ring {
 
 enum { PML_TM_SLOW_RINGS = 64 };
 
+/* What a stream carries; for each, another rate is too slow. */
+typedef enum mca_pml_tm_stream_use {
+    PML_TM_STREAM_FIRST_PART, /* the first part of an announced message */
+    PML_TM_STREAM_ALL,        /* a message longer than the eager limit */
+    PML_TM_STREAM_USES,
+} mca_pml_tm_stream_use_t;
+
 /*
  * How the rest of a peer's streamed messages comes fastest (pml_tm_stream.c): way 0, through the
  * ring; way 1, read from the sender's memory. Two kinds of messages may use one record in turn.
@@ -123,14 +130,17 @@ typedef struct mca_pml_tm {
     uint64_t match_mask;  /* the tag's bits for source and MPI tag: fab_match_key() of a message */
     uint32_t short_max;   /* bytes; longest send that goes straight into a ring */
     uint32_t eager_limit; /* bytes; params.eager_limit as it is compared */
+    uint32_t whole_limit; /* bytes; longest message above it that is streamed whole */
     mca_pml_tm_msg_t *early; /* messages for communicators not added yet, oldest first */
     mca_pml_tm_msg_t **early_tail;
     mca_pml_tm_msg_t *msg_cache;  /* free short ones */
     unsigned msg_cached;          /* how many */
     mca_pml_tm_stream_t *streams; /* messages whose first part is arriving */
     mca_pml_tm_stream_t *free_streams;
-    mca_pml_tm_slow_ring_t slow_rings[PML_TM_SLOW_RINGS]; /* by the peer's address */
-    mca_pml_tm_rest_t rests[PML_TM_RESTS];                /* by the peer's address and the kind */
+    /* by the use, PML_TM_STREAM_..., and the peer's address */
+    mca_pml_tm_slow_ring_t slow_rings[PML_TM_STREAM_USES][PML_TM_SLOW_RINGS];
+    uint32_t copy_rate;                       /* fab_host_copy_rate(), MB/s; 0: not asked for yet */
+    mca_pml_tm_rest_t rests[PML_TM_RESTS];    /* by the peer's address and the kind */
     size_t unexpected_bytes;                  /* held in unexpected and early messages */
     mca_pml_tm_peer_t *peers;                 /* records of peers that have one */
     bool is_flush_in_vain;                    /* see mca_pml_tm_peer_flush() */

@@ -50,7 +50,7 @@ static const fab_param_t rows[] = {
         .type = FAB_PARAM_INT,
         .level = 4,
         .offset = offsetof(mca_pml_tm_params_t, eager_limit),
-        .number = 16384,
+        .number = PML_TM_EAGER_LIMIT,
         .min = 0,
         .max = INT_MAX,
         .unit = "bytes",
@@ -77,6 +77,22 @@ static const fab_param_t rows[] = {
                 "receiver asks for it.",
     },
     {
+        .name = "stream_whole",
+        .type = FAB_PARAM_INT,
+        .level = 6,
+        .offset = offsetof(mca_pml_tm_params_t, stream_whole),
+        .number = -1,
+        .min = 0,
+        .max = PML_TM_STREAM_WHOLE_MAX,
+        .unit = "bytes",
+        .special = -1,
+        .special_means = "262144; 0 if eager_limit is below 16384",
+        .help =
+            "Longest message above eager_limit that is streamed whole, without an announcement, "
+            "if the ring has 1 MiB and a copy into it is not slower than one by the kernel "
+            "(stream_rate). 0: none.",
+    },
+    {
         .name = "stream_get",
         .type = FAB_PARAM_INT,
         .level = 6,
@@ -99,10 +115,12 @@ static const fab_param_t rows[] = {
         .min = 0,
         .max = 1000000,
         .unit = "MB/s",
-        .help = "If the first part of a streamed message above eager_limit goes into the ring more "
-                "slowly, as between processors that share no cache, the receiver reads the next "
-                "message of this kind from the sender's memory instead; after a second slow one "
-                "the next 3, and so on up to 255. 0: it never does.",
+        .help =
+            "If the first part of a streamed message above eager_limit goes into the ring more "
+            "slowly, as between processors that share no cache, the receiver reads the next "
+            "message of this kind from the sender's memory instead; after a second slow one "
+            "the next 3, and so on up to 255. A message is streamed whole only while its ring is "
+            "at least as fast as a copy by the kernel, too. 0: the rate does not matter.",
     },
     {
         .name = "tag_source_bits",

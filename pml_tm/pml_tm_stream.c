@@ -5,6 +5,7 @@
 #include "pml_tm_stream.h"
 
 #include "fabric/fab_clock.h"
+#include "fabric/fab_host.h"
 #include "fabric/fab_inl.h"
 
 #include "pml_tm_msg.h"
@@ -74,6 +75,89 @@ static bool has_room(fab_peer_t *peer, const source_t *source, size_t bytes)
            fab_has_room(peer, (uint32_t) ((bytes + least - 1) / least), fragment);
 }
 
+/*
+ * Messages to the peer that are not streamed after a slow one, at most; then it is tried again.
+ * After the first slow one it is 1 message, since a single delay says little; after each further
+ * one it is twice as many and one more.  A fast one halves the number.
+ */
+enum { SLOW_PAUSE_MAX = 255 };
+
+static mca_pml_tm_slow_ring_t *slow_ring(mca_pml_tm_stream_use_t use, const fab_peer_t *peer)
+{
+    return &mca_pml_tm.slow_rings[use][(uintptr_t) peer / sizeof(*peer) % PML_TM_SLOW_RINGS];
+}
+
+/* Was the ring to the peer slow lately, and is there another way? */
+static bool is_slow(mca_pml_tm_stream_use_t use, const fab_peer_t *peer)
+{
+    const mca_pml_tm_slow_ring_t *slow = slow_ring(use, peer);
+
+    return OPAL_UNLIKELY(peer == slow->peer && 0 != slow->pause) && 0 != (peer->caps & FAB_CAP_GET);
+}
+
+/* As is_slow(), and counts the message. */
+static bool is_paused(mca_pml_tm_stream_use_t use, const fab_peer_t *peer)
+{
+    if (!is_slow(use, peer)) {
+        return false;
+    }
+    --slow_ring(use, peer)->pause;
+    ++mca_pml_tm.counters.stream_slow;
+    return true;
+}
+
+/* Below this rate, in MB/s, a ring is slow. */
+static uint64_t slow_rate(mca_pml_tm_stream_use_t use)
+{
+    uint64_t rate = (uint64_t) mca_pml_tm.params.stream_rate;
+
+    if (PML_TM_STREAM_FIRST_PART == use || 0 == rate) {
+        return rate;
+    }
+    if (0 == mca_pml_tm.copy_rate) {
+        mca_pml_tm.copy_rate = fab_host_copy_rate() + 1;
+    }
+    return rate < mca_pml_tm.copy_rate ? mca_pml_tm.copy_rate : rate;
+}
+
+/* Writing these bytes into the ring to the peer took so long. */
+static void note_rate(mca_pml_tm_stream_use_t use, const fab_peer_t *peer, size_t bytes,
+                      uint64_t ns)
+{
+    mca_pml_tm_slow_ring_t *slow = slow_ring(use, peer);
+    unsigned last = peer == slow->peer ? slow->last : 0;
+
+    if (OPAL_UNLIKELY(bytes * 1000 < ns * slow_rate(use))) {
+        unsigned pause = last < SLOW_PAUSE_MAX ? 2 * last + 1 : last;
+        *slow = (mca_pml_tm_slow_ring_t){.peer = peer, .pause = pause, .last = pause};
+    } else if (OPAL_UNLIKELY(0 != last)) {
+        slow->last = last / 2;
+    }
+}
+
+uint32_t mca_pml_tm_stream_whole_limit(const mca_pml_tm_params_t *params)
+{
+    /* who lowers the eager limit wants no message to go before its receive is known */
+    int limit = params->stream_whole >= 0                   ? params->stream_whole
+                : params->eager_limit >= PML_TM_EAGER_LIMIT ? PML_TM_STREAM_WHOLE_MAX
+                                                            : 0;
+
+    return (uint32_t) (params->stream_limit >= 0 && params->stream_limit < limit
+                           ? params->stream_limit
+                           : limit);
+}
+
+bool mca_pml_tm_stream_is_whole(const fab_peer_t *peer, size_t len, bool is_data)
+{
+    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
+
+    /* these make sure that there comes to be room, see has_room() */
+    return len > PML_TM_STREAM_MIN && len <= mca_pml_tm.whole_limit &&
+           0 != (peer->caps & FAB_CAP_LONG_RING) && fab_has_ring(peer) &&
+           PML_TM_STREAM_FRAGMENT <= peer->eager_max && (NULL == record || !record->must_hold) &&
+           !(is_data && is_slow(PML_TM_STREAM_ALL, peer));
+}
+
 /* Send all fragments; there is room for them. */
 static void send_all(fab_peer_t *peer, fab_hdr_t hdr, const first_t *first, source_t *source)
 {
@@ -105,6 +189,8 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
 {
     const first_t first = {.rndv = {.len = len}, .head = {.now = (uint32_t) len}};
     source_t source = {.data = data};
+    bool is_timed = NULL != data && len > mca_pml_tm.eager_limit;
+    uint64_t start;
 
     if (!has_room(peer, &source, sizeof(first) + len)) {
         return false;
@@ -114,50 +200,15 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
         opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &datatype->super, count,
                                                  buf, 0, &source.convertor);
     }
+    start = is_timed ? fab_now_ns() : 0;
     send_all(peer, fab_hdr(FAB_AM_RNDV, tag, 0), &first, &source);
+    if (is_timed) {
+        note_rate(PML_TM_STREAM_ALL, peer, len, fab_now_ns() - start);
+    }
     if (OPAL_UNLIKELY(NULL == data)) {
         OBJ_DESTRUCT(&source.convertor);
     }
     return true;
-}
-
-/*
- * Messages to the peer that are not streamed after a slow one, at most; then it is tried again.
- * After the first slow one it is 1 message, since a single delay says little; after each further
- * one it is twice as many and one more.  A fast one halves the number.
- */
-enum { SLOW_PAUSE_MAX = 255 };
-
-static mca_pml_tm_slow_ring_t *slow_ring(const fab_peer_t *peer)
-{
-    return &mca_pml_tm.slow_rings[(uintptr_t) peer / sizeof(*peer) % PML_TM_SLOW_RINGS];
-}
-
-/* Was the ring to the peer slow lately, and is there another way?  Counts the message. */
-static bool is_slow(const fab_peer_t *peer)
-{
-    mca_pml_tm_slow_ring_t *slow = slow_ring(peer);
-
-    if (OPAL_LIKELY(peer != slow->peer || 0 == slow->pause) || 0 == (peer->caps & FAB_CAP_GET)) {
-        return false;
-    }
-    --slow->pause;
-    ++mca_pml_tm.counters.stream_slow;
-    return true;
-}
-
-/* Writing these bytes into the ring to the peer took so long. */
-static void note_rate(const fab_peer_t *peer, size_t bytes, uint64_t ns)
-{
-    mca_pml_tm_slow_ring_t *slow = slow_ring(peer);
-    unsigned last = peer == slow->peer ? slow->last : 0;
-
-    if (OPAL_UNLIKELY(bytes * 1000 < ns * (uint64_t) mca_pml_tm.params.stream_rate)) {
-        unsigned pause = last < SLOW_PAUSE_MAX ? 2 * last + 1 : last;
-        *slow = (mca_pml_tm_slow_ring_t){.peer = peer, .pause = pause, .last = pause};
-    } else if (OPAL_UNLIKELY(0 != last)) {
-        slow->last = last / 2;
-    }
 }
 
 bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv)
@@ -167,15 +218,19 @@ bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t
     source_t source = {.data = req->data};
     uint64_t start;
 
+    if (rndv->len <= mca_pml_tm.whole_limit) {
+        (void) is_paused(PML_TM_STREAM_ALL, peer);
+    }
     if (NULL == req->data || req->is_untagged || !mca_pml_tm_stream_is_for(peer, first.head.now) ||
         first.head.now >= rndv->len || rndv->len > mca_pml_tm_stream_limit(peer) ||
-        !has_room(peer, &source, sizeof(first) + first.head.now) || is_slow(peer)) {
+        !has_room(peer, &source, sizeof(first) + first.head.now) ||
+        is_paused(PML_TM_STREAM_FIRST_PART, peer)) {
         return false;
     }
     req->offset = first.head.now;
     start = fab_now_ns();
     send_all(peer, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), &first, &source);
-    note_rate(peer, first.head.now, fab_now_ns() - start);
+    note_rate(PML_TM_STREAM_FIRST_PART, peer, first.head.now, fab_now_ns() - start);
     return true;
 }
 

@@ -13,8 +13,10 @@
  * sender, and a fragment need not name it.
  *
  * A message up to the eager limit is streamed whole: now is its length, and app_ctx 0, since
- * nothing is to be answered. Of a longer one, up to mca_pml_tm_stream_limit(), only the first part
- * comes so. A receiver that finds the receive posted chooses how the rest is to come. Either it
+ * nothing is to be answered. So is a longer one, up to params.stream_whole, where the sender copies
+ * into the ring no more slowly than the kernel copies (fab_host_copy_rate()); it waits for room as
+ * any eager message does. Of others, up to mca_pml_tm_stream_limit(), only the first part comes
+ * so. A receiver that finds the receive posted chooses how the rest is to come. Either it
  * asks for it at once (CTS), and the rest follows as in any rendezvous; the CTS travels while the
  * first part does. Or it reads the rest from the sender's memory when the first part is there. The
  * receiver measures which way is faster (pml_tm_trial.h).
@@ -47,6 +49,15 @@ static inline size_t mca_pml_tm_stream_limit(const fab_peer_t *peer)
                                                                              : PML_TM_STREAM_SHORT;
 }
 
+/* The longest message that is ever streamed whole, by the parameters, bytes. */
+uint32_t mca_pml_tm_stream_whole_limit(const mca_pml_tm_params_t *params);
+
+/*
+ * May this message, longer than the eager limit, be streamed whole to the peer, if not now, then
+ * when there is room?  is_data: it is contiguous.  Lock held.
+ */
+bool mca_pml_tm_stream_is_whole(const fab_peer_t *peer, size_t len, bool is_data);
+
 /* Bytes of a fragment to the peer, with all that stands in front of the user's. */
 uint32_t mca_pml_tm_stream_fragment(const fab_peer_t *peer);
 
@@ -57,7 +68,7 @@ uint32_t mca_pml_tm_stream_fragment(const fab_peer_t *peer);
 static inline bool mca_pml_tm_stream_is_for(const fab_peer_t *peer, size_t len)
 {
     return OPAL_UNLIKELY(len > PML_TM_STREAM_MIN) && mca_pml_tm_stream_works(peer) &&
-           len <= mca_pml_tm_stream_limit(peer);
+           (len <= mca_pml_tm_stream_limit(peer) || len <= mca_pml_tm.whole_limit);
 }
 
 /*

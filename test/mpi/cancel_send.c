@@ -20,7 +20,7 @@
 
 #include <pthread.h>
 
-enum { MAX_THREADS = 8, TAG = 5, LARGE = 100000 };
+enum { MAX_THREADS = 8, TAG = 5, LARGE = 300000 };
 
 static const size_t sizes[] = {0, 8, 3000, LARGE};
 static int dst, src, rounds;

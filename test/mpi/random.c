@@ -40,6 +40,8 @@
 /* TEST: np=2 args="@19 ~8 threads=3" env="OMPI_MCA_pml_tm_stream_limit=4194304 OMPI_MCA_mpi_yield_when_idle=1" timeout=90 */
 /* TEST: np=3 args="@20 ~8" env="OMPI_MCA_pml_tm_stream_rate=1000000" timeout=60 */
 /* TEST: np=3 args="@21 ~8" env="OMPI_MCA_pml_tm_stream_get=1 OMPI_MCA_pml_tm_stream_limit=4194304" timeout=60 */
+/* TEST: np=3 args="@23 ~8" env="OMPI_MCA_pml_tm_stream_whole=0" timeout=60 */
+/* TEST: np=3 args="@24 ~8" env="OMPI_MCA_pml_tm_stream_rate=0" timeout=60 */
 /* TEST: np=3 args="@12 ~8" env="OMPI_MCA_pml_tm_fast_paths=0" timeout=60 */
 /* TEST: np=3 args="@14 ~6" env="OMPI_MCA_pml_tm_fast_paths=103" timeout=60 */
 /* TEST: np=3 args="@15 ~6" env="OMPI_MCA_pml_tm_fast_paths=25" timeout=60 */
