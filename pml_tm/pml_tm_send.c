@@ -460,7 +460,7 @@ static inline __attribute__((always_inline)) fab_peer_t *ring_peer(const ompi_co
         return NULL;
     }
     peer = proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
-    if (OPAL_UNLIKELY(NULL == peer || ++mca_pml_tm.sends_since_progress >= SENDS_PER_PROGRESS)) {
+    if (OPAL_UNLIKELY(NULL == peer || mca_pml_tm.sends_since_progress >= SENDS_PER_PROGRESS - 1)) {
         return NULL;
     }
     /* with a record, messages may be held back */
@@ -490,6 +490,7 @@ put_short(const void *buf, size_t count, const ompi_datatype_t *datatype, int ds
                                       (const char *) buf + datatype->super.true_lb, len))) {
         return false;
     }
+    ++mca_pml_tm.sends_since_progress;
     ++mca_pml_tm.counters.eager_sent;
     return true;
 }
@@ -515,6 +516,7 @@ put_longer(const void *buf, size_t count, const ompi_datatype_t *datatype, int d
         !fab_send_any(peer, fab_hdr(FAB_AM_EAGER, tmc->tag_base | (uint32_t) tag, 0), data, len)) {
         return false;
     }
+    ++mca_pml_tm.sends_since_progress;
     ++mca_pml_tm.counters.eager_sent;
     return true;
 }
