@@ -54,7 +54,11 @@ fuzz address 10000 "${fabric[@]}"
 fuzz stream 20000 "${fabric[@]}"
 fuzz frame 2000 "${fabric[@]}"
 fuzz message 20000 "${fabric[@]}"
-[[ $TM_OMPI_SERIES == 5.0 ]] || tm_libs+=(-lopen-rte)
+if [[ $TM_OMPI_SERIES == 5.0 ]]; then
+    tm_libs+=(-lpmix)
+else
+    tm_libs+=(-lopen-rte)
+fi
 [[ $(uname -m) != x86_64 ]] || flags+=(-mcx16) # what Open MPI's headers take for given, as gcc does
 mapfile -t btl < <(tm_sources @btl)
 fuzz btl 20000 "${fabric[@]}" "${btl[@]}"
