@@ -23,6 +23,7 @@
 #include "pml_tm/pml_tm_peer.h"
 #include "pml_tm/pml_tm_recv.h"
 #include "pml_tm/pml_tm_send.h"
+#include "test/lib/opal.h"
 
 enum {
     /* kinds behind the messages' */
@@ -110,10 +111,8 @@ static void init_comm(int i)
 
 static void init_mpi(void)
 {
-    int argc = 0;
-
     setenv("OMPI_MCA_opal_signal", "", 1); /* libFuzzer reports signals, with the input */
-    check(OPAL_SUCCESS == opal_init_util(&argc, NULL) && OMPI_SUCCESS == ompi_datatype_init(),
+    check(OPAL_SUCCESS == test_opal_init() && OMPI_SUCCESS == ompi_datatype_init(),
           "Open MPI cannot be initialised");
     ompi_mpi_local_convertor = opal_convertor_create(opal_local_arch, 0);
     OBJ_CONSTRUCT(&mca_pml_base_send_requests, opal_free_list_t);

@@ -9,7 +9,7 @@
 #include "test_fab_world.h"
 
 #include "opal/datatype/opal_datatype.h"
-#include "opal/runtime/opal.h"
+#include "test/lib/opal.h"
 
 #if OPAL_MAJOR_VERSION < 5
 orte_proc_info_t orte_process_info; /* instead of libopen-rte, which makes it known */
@@ -146,7 +146,7 @@ static void sendi_body(world_t *world)
     opal_convertor_t *convertor;
     opal_datatype_t *type;
 
-    CHECK(0 == opal_init_util(NULL, NULL));
+    CHECK(OPAL_SUCCESS == test_opal_init());
     open_btl(world);
     ep = open_ep(world);
     type = gappy_type(world);
@@ -172,9 +172,6 @@ static void sendi_body(world_t *world)
 static void sendi(void **state)
 {
     (void) state;
-    if (OPAL_MAJOR_VERSION >= 5) {
-        skip(); /* a convertor of 5.0 asks for the accelerator, which only opal_init() opens */
-    }
     assert_int_equal(0, world_run(2, false, sendi_body));
 }
 
@@ -255,7 +252,7 @@ static void in_place_body(world_t *world)
 {
     mca_btl_fabric_ep_t *ep;
 
-    CHECK(0 == opal_init_util(NULL, NULL));
+    CHECK(OPAL_SUCCESS == test_opal_init());
     open_btl(world);
     ep = open_ep(world);
     ep->proc = OBJ_NEW(opal_proc_t);
@@ -299,7 +296,7 @@ static void on_error(mca_btl_base_module_t *btl, int32_t flags, opal_proc_t *pro
 
 static void error_callback_body(world_t *world)
 {
-    CHECK(0 == opal_init_util(NULL, NULL));
+    CHECK(OPAL_SUCCESS == test_opal_init());
     open_btl(world);
     failed_ep = open_ep(world);
     failed_ep->proc = OBJ_NEW(opal_proc_t); /* the endpoint's is the only reference */
@@ -332,7 +329,7 @@ static void failed_before_body(world_t *world)
     const char *why = "";
     opal_proc_t *proc;
 
-    CHECK(0 == opal_init_util(NULL, NULL));
+    CHECK(OPAL_SUCCESS == test_opal_init());
     open_btl(world);
     (void) mca_btl_fabric_register_error(NULL, on_error);
     fab_peer_fail(peer, OPAL_ERR_UNREACH, "It was given up.");
@@ -546,7 +543,7 @@ static void deleted_body(world_t *world)
     remote_t remote;
     opal_proc_t *proc;
 
-    CHECK(0 == opal_init_util(NULL, NULL));
+    CHECK(OPAL_SUCCESS == test_opal_init());
     remote = begin_get(world);
     if (1 == world->rank) {
         fab_peer_t *peer = remote.ep->peer;
