@@ -154,6 +154,16 @@ static void show_help(const char *topic, ...)
     va_end(args);
 }
 
+/* Did mpirun request fault tolerance?  A BTL can only ask for the parameter, which 4.1 has not. */
+static bool is_fault_tolerant(void)
+{
+    int index = mca_base_var_find("ompi", "mpi", "ft", "enable");
+    const bool *value = NULL;
+
+    return index >= 0 && OPAL_SUCCESS == mca_base_var_get_value(index, &value, NULL, NULL) &&
+           NULL != value && *value;
+}
+
 static int open_fabric(void)
 {
     fab_config_t config = {
@@ -163,6 +173,7 @@ static int open_fabric(void)
         .local_rank = mca_btl_fabric_process.my_local_rank,
         .num_procs = mca_btl_fabric_process.num_procs,
         .is_threaded = &opal_uses_threads,
+        .outlives_peers = is_fault_tolerant(),
         .peer_failed = mca_btl_fabric_peer_failed,
         .peer_left = mca_btl_fabric_peer_left,
         .log = log_line,

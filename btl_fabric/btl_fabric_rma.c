@@ -614,7 +614,8 @@ static bool may_offer(const mca_btl_fabric_call_t *call, const fab_region_t *reg
     size_t len = is_put ? sizeof(btl_fabric_put_t) + call->len : sizeof(btl_fabric_get_t);
 
     return call->len <= mca_btl_fabric.params.offer_max && len <= peer->eager_max &&
-           mca_btl_fabric.outstanding < OFFERS_MAX && 0 != (peer->caps & FAB_CAP_RING) &&
+           mca_btl_fabric.outstanding < OFFERS_MAX &&
+           FAB_CAP_RING == (peer->caps & (FAB_CAP_RING | FAB_CAP_MAPPED)) &&
            0 != (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET)) && NULL == peer->pending &&
            fab_region_is_reachable(region, peer) && is_attentive(&call->ep->offers) &&
            fab_has_room(peer, 1, len);

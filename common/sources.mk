@@ -47,6 +47,7 @@ common_tm_sources = \
 	common/shm/shm_segment.c \
 	common/shm/shm_types.h \
 	common/shm/shm_wire.h \
+	common/shm/shm_xpmem.c \
 	common/sock/sha256.c \
 	common/sock/sha256.h \
 	common/sock/sock.c \

@@ -186,6 +186,8 @@ typedef struct fab_config {
      * later, when an MPI session asks for threads.  NULL: never.
      */
     const bool *is_threaded;
+    /* the job goes on when one of its processes fails (fault tolerance) */
+    bool outlives_peers;
     void *ctx; /* handed to the callbacks below */
     /*
      * A peer that this user has not closed has failed; rc is an OPAL error, why a sentence for the
@@ -301,6 +303,7 @@ enum {
     FAB_CAP_RING = 1u << 4,   /* ep begins with a fab_shm_pair_t: for fab_inl.h */
     /* messages to the peer go through a ring that is longer than a core's private cache */
     FAB_CAP_LONG_RING = 1u << 5,
+    FAB_CAP_MAPPED = 1u << 6, /* gets and puts copy memory that is mapped here: no system call */
 };
 
 enum {

@@ -26,6 +26,9 @@
     X(shm_cma_refused, "peers whose memory the kernel did not let this process read")              \
     X(shm_cma_faults, "transfers that process_vm_readv or process_vm_writev could not do, "        \
                       "because the memory cannot be pinned")                                       \
+    X(shm_xpmem_bytes, "bytes copied from or to memory of peers that XPMEM mapped here")           \
+    X(shm_xpmem_windows, "parts of peers' memory that were mapped by XPMEM")                       \
+    X(shm_xpmem_refused, "mappings by XPMEM that failed: the data is copied by the kernel")        \
     X(shm_coop_offered, "large receives of which the sender was offered a part to copy")           \
     X(shm_coop_helped, "large receives of which the sender copied a part")                         \
     X(shm_coop_given, "bytes that this process copied for receivers of its messages")              \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Get and put by CMA: process_vm_readv(2) and process_vm_writev(2) copy once, without work for the
- * other side.
+ * Get and put without work for the other side, with one copy: by CMA, the system calls
+ * process_vm_readv(2) and process_vm_writev(2); or, where both processes have XPMEM, out of the
+ * peer's memory mapped here (shm_xpmem.c).  What XPMEM cannot map is copied by CMA.
  *
  * The domain has one queue of operations.  A progress call copies up to shm_copy_step bytes: a step
  * of the first operation, which then goes to the end of the queue, and so on.  So large operations
@@ -76,6 +77,17 @@ static int cma_error(fab_shm_ep_t *ep, int error)
     }
 }
 
+/* Copy by XPMEM as much as is possible. False: nothing was. */
+static bool by_xpmem(fab_shm_ep_t *ep, int kind, void *local, uint64_t remote, size_t len,
+                     size_t *moved)
+{
+    if (__builtin_expect(NULL == ep->windows, 1) || 0 == len) {
+        return false;
+    }
+    *moved = fab_shm_xpmem_copy(ep, FAB_PUT == kind, local, remote, len);
+    return *moved > 0;
+}
+
 /*
  * Read up to len bytes of the peer's memory and, by the same call, its nonce.  OPAL_SUCCESS: the
  * bytes are that process's, and *moved is their number.  Otherwise the result is that of
@@ -87,8 +99,12 @@ int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t le
     struct iovec local[] = {{nonce, sizeof(nonce)}, {to, len}};
     struct iovec remote[] = {{(void *) (uintptr_t) ep->addr.nonce_at, sizeof(nonce)},
                              {(void *) (uintptr_t) from, len}};
-    ssize_t got = process_vm_readv((pid_t) ep->addr.pid, local, 2, remote, 2, 0);
+    ssize_t got;
 
+    if (by_xpmem(ep, FAB_GET, to, from, len, moved)) {
+        return OPAL_SUCCESS;
+    }
+    got = process_vm_readv((pid_t) ep->addr.pid, local, 2, remote, 2, 0);
     fab_counters.shm_cma_calls++;
     if (got < 0 && EFAULT != errno) {
         return cma_error(ep, errno);
@@ -102,6 +118,7 @@ int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t le
         return cma_error(ep, EFAULT);
     }
     *moved = (size_t) got - sizeof(nonce);
+    fab_counters.shm_cma_bytes += *moved;
     return OPAL_SUCCESS;
 }
 
@@ -110,13 +127,18 @@ static int cma_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_
 {
     struct iovec local = {to, len};
     struct iovec remote = {(void *) (uintptr_t) from, len};
-    ssize_t got = process_vm_readv((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
+    ssize_t got;
 
+    if (by_xpmem(ep, FAB_GET, to, from, len, moved)) {
+        return OPAL_SUCCESS;
+    }
+    got = process_vm_readv((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
     fab_counters.shm_cma_calls++;
     if (got < 0) {
         return cma_error(ep, errno);
     }
     *moved = (size_t) got;
+    fab_counters.shm_cma_bytes += *moved;
     return OPAL_SUCCESS;
 }
 
@@ -142,9 +164,13 @@ int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t le
 {
     struct iovec local = {(void *) (uintptr_t) from, len};
     struct iovec remote = {(void *) (uintptr_t) to, len};
-    int rc = cma_prove(ep);
     ssize_t put;
+    int rc;
 
+    if (by_xpmem(ep, FAB_PUT, (void *) (uintptr_t) from, to, len, moved)) {
+        return OPAL_SUCCESS;
+    }
+    rc = cma_prove(ep);
     if (OPAL_SUCCESS != rc) {
         return rc;
     }
@@ -154,13 +180,14 @@ int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t le
         return cma_error(ep, errno);
     }
     *moved = (size_t) put;
+    fab_counters.shm_cma_bytes += *moved;
     return OPAL_SUCCESS;
 }
 
 /* Do a short get, as far as the memory can be read. */
 static int cma_read_now(fab_shm_ep_t *ep, fab_rma_t *op)
 {
-    int rc = cma_prove(ep);
+    int rc = NULL != ep->windows ? OPAL_SUCCESS : cma_prove(ep);
 
     return OPAL_SUCCESS == rc ? cma_read(ep, op->local, op->remote, op->len, &op->done) : rc;
 }
@@ -170,8 +197,13 @@ static int cma_try(fab_shm_ep_t *ep)
     uint8_t nonce[FAB_SHM_NONCE];
     struct iovec local = {nonce, sizeof(nonce)};
     struct iovec remote = {(void *) (uintptr_t) ep->addr.nonce_at, sizeof(nonce)};
-    ssize_t len = process_vm_readv((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
+    ssize_t len;
 
+    if (fab_shm_xpmem_connect(ep)) {
+        ep->cma = FAB_SHM_CMA_WORKS;
+        return OPAL_SUCCESS;
+    }
+    len = process_vm_readv((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
     fab_counters.shm_cma_calls++;
     if (len < 0 && ESRCH == errno) {
         fab_shm_ep_died(ep);
@@ -246,7 +278,6 @@ bool fab_shm_rma_now(fab_rma_t *op)
         rc = FAB_PUT == op->kind ? fab_shm_cma_write(ep, op->local, op->remote, op->len, &op->done)
                                  : cma_read_now(ep, op);
     }
-    fab_counters.shm_cma_bytes += OPAL_SUCCESS == rc ? op->done : 0;
     return OPAL_SUCCESS == rc && op->done == op->len;
 }
 
@@ -306,7 +337,6 @@ static int rma_step(fab_rma_t *op, size_t max)
         return rc;
     }
     op->done += moved;
-    fab_counters.shm_cma_bytes += moved;
     return op->done == op->len ? OPAL_SUCCESS : OPAL_ERR_IN_PROCESS;
 }
 

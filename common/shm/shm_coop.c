@@ -158,7 +158,6 @@ static bool help_copy(fab_shm_ep_t *ep, const fab_shm_offer_t *offer, uint32_t i
             return false;
         }
         at += moved;
-        fab_counters.shm_cma_bytes += moved;
         fab_counters.shm_coop_given += moved;
     }
     return true;
@@ -334,7 +333,6 @@ static int fetch_read(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max)
     if (OPAL_SUCCESS == rc) {
         fetch->at += moved;
         fetch->op->done += moved;
-        fab_counters.shm_cma_bytes += moved;
         return OPAL_ERR_IN_PROCESS;
     }
     if (OPAL_ERR_IN_PROCESS != rc) {

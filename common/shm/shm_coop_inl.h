@@ -27,7 +27,8 @@
  * no copy under way, and both processes may use their buffers again.
  *
  * Trust.  Each shared word is read once and checked: whatever the other side writes there can only
- * spoil the data of this get.
+ * spoil the data of this get.  With XPMEM a helper that is given an address where the fetcher has
+ * no memory gets a SIGBUS.
  */
 #ifndef FAB_SHM_COOP_INL_H
 #define FAB_SHM_COOP_INL_H

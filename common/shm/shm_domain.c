@@ -57,6 +57,7 @@ static void permit_cma(fab_shm_domain_t *dom)
 
 static void domain_free(fab_shm_domain_t *dom)
 {
+    fab_shm_xpmem_close(dom);
     fab_shm_seg_destroy(dom);
     free(dom->exposures);
     free(dom->conns);
@@ -109,6 +110,7 @@ static int shm_domain_open(fab_t *fab, fab_domain_t **out, const char **why)
         return rc;
     }
     permit_cma(dom);
+    fab_shm_xpmem_open(dom);
     fab_shm_coop_configure(dom);
     *out = (fab_domain_t *) dom;
     return OPAL_SUCCESS;
@@ -175,8 +177,9 @@ static void describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
                  "refused (%s; %s)",
                  strerror(dom->cma_errno), yama);
     } else {
-        snprintf(buf, size, "rendezvous, read by the receiver%s: one copy (CMA, steps of %u bytes)",
-                 dom->is_coop ? ", written by a sender that waits" : "", fab_params.shm_copy_step);
+        snprintf(buf, size, "rendezvous, read by the receiver%s: one copy (%s, steps of %u bytes)",
+                 dom->is_coop ? ", written by a sender that waits" : "",
+                 0 != dom->addr.xpmem_segid ? "XPMEM" : "CMA", fab_params.shm_copy_step);
     }
 }
 

@@ -55,6 +55,7 @@ static int try_to_connect(fab_shm_ep_t *ep)
     }
     rc = fab_shm_connect(ep, &why);
     if (OPAL_SUCCESS == rc) {
+        (void) fab_shm_xpmem_connect(ep);
         ep->waits_since = 0;
         return OPAL_SUCCESS;
     }
@@ -291,6 +292,7 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
 
 void fab_shm_ep_free(fab_shm_ep_t *ep)
 {
+    fab_shm_xpmem_disconnect(ep);
     *ep->prev = ep->next;
     if (NULL != ep->next) {
         ep->next->prev = ep->prev;

@@ -81,10 +81,11 @@ static const fab_param_t shm_rows[] = {
         .level = 4,
         .offset = offsetof(fab_params_t, shm_single_copy),
         .string = "auto",
-        .words = {"auto", "none"},
+        .words = {"auto", "cma", "none"},
         .help = "Mechanism that copies large messages between processes of one host only once. "
-                "auto: the kernel (CMA, process_vm_readv) if a test call on the peer succeeds, "
-                "else the rings (two copies); none: always the rings.",
+                "auto: XPMEM where both processes have it, but not with fault tolerance; else as "
+                "cma: the kernel (process_vm_readv) if a test call on the peer succeeds, else the "
+                "rings (two copies); none: always the rings.",
     },
     {
         .name = "shm_cooperative",

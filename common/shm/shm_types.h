@@ -44,6 +44,7 @@ enum {
 
 typedef struct fab_shm_domain fab_shm_domain_t;
 typedef struct fab_shm_ep fab_shm_ep_t;
+typedef struct fab_shm_window fab_shm_window_t; /* of shm_xpmem.c */
 
 /* A ring of this process's segment that a peer sends through. */
 typedef struct fab_shm_in {
@@ -98,15 +99,17 @@ struct fab_shm_ep {
     fab_shm_entry_t *entry; /* of tx in the peer's segment; NULL: not connected */
     uint32_t conn_at;       /* index in dom->conns, or FAB_SHM_COLD: it has neither tx nor in */
     fab_shm_cma_t cma;
-    uint64_t proven_at;   /* ns; when cma_prove() last began to read the nonce; 0: never */
-    bool is_died;         /* its process is dead; it fails when its ring is empty */
-    bool is_left;         /* a tick found that its process has left the job */
-    fab_shm_seg_t *seg;   /* mapping of the peer's segment: head, entries, num_ahead rings */
-    size_t seg_len;       /* bytes of it */
-    size_t ring_len;      /* bytes of the ring's own mapping; 0: the ring is in seg */
-    uint64_t waits_since; /* us; when the first attempt to connect failed; 0: none did */
-    uint64_t retry_at;    /* us; no attempt before this time */
-    uint32_t retry_us;    /* the pause after the next attempt */
+    uint64_t proven_at;        /* ns; when cma_prove() last began to read the nonce; 0: never */
+    int64_t xpmem_apid;        /* libxpmem's name for the right to map the peer's memory */
+    fab_shm_window_t *windows; /* mapped parts of the peer's memory; NULL: no XPMEM */
+    bool is_died;              /* its process is dead; it fails when its ring is empty */
+    bool is_left;              /* a tick found that its process has left the job */
+    fab_shm_seg_t *seg;        /* mapping of the peer's segment: head, entries, num_ahead rings */
+    size_t seg_len;            /* bytes of it */
+    size_t ring_len;           /* bytes of the ring's own mapping; 0: the ring is in seg */
+    uint64_t waits_since;      /* us; when the first attempt to connect failed; 0: none did */
+    uint64_t retry_at;         /* us; no attempt before this time */
+    uint32_t retry_us;         /* the pause after the next attempt */
     fab_shm_fetch_t fetches[FAB_SHM_COOPS];
     uint32_t unhelped;  /* gets in a row that were offered and that the peer did not help with */
     uint32_t skipped;   /* counts gets while unhelped is high: one in FAB_SHM_SKIPPED is offered */
@@ -236,18 +239,37 @@ int fab_shm_tick(fab_shm_domain_t *dom);
 /* The peer's process is dead: fail the peer once all that it sent is delivered. */
 void fab_shm_ep_died(fab_shm_ep_t *ep);
 
+/* ---- shm_xpmem.c: a peer's memory, mapped ------------------------------- */
+
+/*
+ * Make this process's memory accessible, if there is XPMEM and it is to be used: then
+ * dom->addr.xpmem_segid is set.
+ */
+void fab_shm_xpmem_open(fab_shm_domain_t *dom);
+void fab_shm_xpmem_close(fab_shm_domain_t *dom);
+
+/* Get access to the peer's memory, if it has not been done. False: there is none by XPMEM. */
+bool fab_shm_xpmem_connect(fab_shm_ep_t *ep);
+void fab_shm_xpmem_disconnect(fab_shm_ep_t *ep);
+
+/*
+ * Copy len bytes from (is_put: to) the peer's memory, which must be mapped there; ep->windows is
+ * not NULL. Returns the number of bytes copied, less than len if a part could not be mapped here.
+ */
+size_t fab_shm_xpmem_copy(fab_shm_ep_t *ep, bool is_put, void *local, uint64_t remote, size_t len);
+
 /* ---- shm_cma.c: get and put --------------------------------------------- */
 
 /*
  * Read or write up to len bytes of the peer's memory.  OPAL_SUCCESS: *moved is their number.
- * OPAL_ERR_IN_PROCESS: try again.  OPAL_ERR_NOT_SUPPORTED: CMA cannot access this memory.
+ * OPAL_ERR_IN_PROCESS: try again.  OPAL_ERR_NOT_SUPPORTED: this memory cannot be accessed.
  * OPAL_ERR_UNREACH: the process is gone.  Proven: the bytes are that process's, not those of a
  * later one with its pid.
  */
 int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved);
 int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len, size_t *moved);
 
-/* Can CMA access the peer's memory?  If this is not known, a test call finds out. */
+/* Can the peer's memory be accessed?  If this is not known, a test call finds out. */
 bool fab_shm_cma_works(fab_shm_ep_t *ep);
 
 int fab_shm_rma(fab_rma_t *op);

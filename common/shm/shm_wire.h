@@ -47,7 +47,7 @@
 #include <stdint.h>
 
 #define FAB_SHM_MAGIC   UINT64_C(0x314d485342414650) /* "PFABSHM1", little endian */
-#define FAB_SHM_VERSION 4
+#define FAB_SHM_VERSION 5
 
 enum {
     FAB_SHM_LINE = 64,       /* bytes of a cache line and of a slot */
@@ -81,9 +81,10 @@ typedef struct fab_shm_addr {
     uint32_t page;      /* bytes of a page of its kernel */
     uint32_t num_ahead; /* rings that a claimer maps together with the head */
     uint32_t reserved;
+    int64_t xpmem_segid; /* of its memory; 0: not accessible by XPMEM */
 } fab_shm_addr_t;
 
-_Static_assert(80 == sizeof(fab_shm_addr_t), "fab_shm_addr_t is a wire format");
+_Static_assert(88 == sizeof(fab_shm_addr_t), "fab_shm_addr_t is a wire format");
 
 typedef struct fab_shm_seg {
     /* line 0 */
@@ -186,7 +187,7 @@ typedef struct fab_shm_entry {
     _Atomic uint64_t state; /* FAB_SHM_*, and the claimer's pid << 32 */
     uint64_t name;          /* of the sender; name and addr are valid from READY on */
     fab_shm_addr_t addr;
-    uint8_t pad[32];
+    uint8_t pad[24];
     fab_shm_coop_t coops[FAB_SHM_COOPS];
 } fab_shm_entry_t;
 
