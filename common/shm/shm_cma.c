@@ -6,7 +6,10 @@
  *
  * The domain has one queue of operations.  A progress call copies up to shm_copy_step bytes: a step
  * of the first operation, which then goes to the end of the queue, and so on.  So large operations
- * share the time, small ones do not wait behind them, and messages wait for one step at most.
+ * share the time, small ones do not wait behind them, and messages wait for one step at most.  Of
+ * the long gets from one peer only as many are in the queue as it can help with at the same time,
+ * oldest first; the others follow when these end.  If all of a window were begun at once, the peer
+ * would help with the first two only: windows of 1 MiB would get 13 GB/s, not 20.
  *
  * One attempt per peer finds out whether the kernel allows CMA: it reads the nonce in the peer's
  * memory.  The peer's address says where the nonce is.
@@ -252,6 +255,47 @@ static fab_rma_t *rma_take(fab_shm_domain_t *dom)
     return op;
 }
 
+/* Could the peer help with it? */
+static bool is_long(const fab_rma_t *op)
+{
+    return FAB_GET == op->kind && op->len >= FAB_SHM_COOP_MIN;
+}
+
+/* As many long gets from the peer as may be are in the queue: this one follows later. */
+static void rma_defer(fab_shm_ep_t *ep, fab_rma_t *op)
+{
+    if (NULL == ep->later) {
+        ep->later_tail = &ep->later;
+    }
+    op->next = NULL;
+    *ep->later_tail = op;
+    ep->later_tail = &op->next;
+}
+
+static void rma_begin(fab_shm_ep_t *ep, fab_rma_t *op)
+{
+    if (is_long(op) && FAB_SHM_COOPS == ep->num_long) {
+        rma_defer(ep, op);
+        return;
+    }
+    ep->num_long += is_long(op);
+    rma_append(ep->dom, op);
+}
+
+/* The operation, which is not in the queue any more, has ended with this result. */
+static void rma_end(fab_rma_t *op, int rc)
+{
+    fab_shm_ep_t *ep = op->peer->ep;
+
+    ep->num_long -= is_long(op);
+    if (is_long(op) && NULL != ep->later) {
+        fab_rma_t *next = ep->later;
+        ep->later = next->next;
+        rma_begin(ep, next);
+    }
+    op->complete(op, rc);
+}
+
 int fab_shm_rma(fab_rma_t *op)
 {
     fab_shm_ep_t *ep = op->peer->ep;
@@ -262,7 +306,7 @@ int fab_shm_rma(fab_rma_t *op)
             return rc;
         }
     }
-    rma_append(ep->dom, op);
+    rma_begin(ep, op);
     return OPAL_SUCCESS;
 }
 
@@ -283,9 +327,12 @@ bool fab_shm_rma_now(fab_rma_t *op)
 
 void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer)
 {
+    fab_shm_ep_t *ep = peer->ep;
     fab_rma_t *all = dom->rma;
-    fab_rma_t *dropped = NULL;
+    fab_rma_t *dropped = ep->later;
 
+    ep->later = NULL;
+    ep->num_long = 0;
     dom->rma = NULL;
     dom->rma_tail = &dom->rma;
     while (NULL != all) {
@@ -361,7 +408,7 @@ int fab_shm_rma_progress(fab_shm_domain_t *dom)
         if (OPAL_ERR_IN_PROCESS == rc) {
             rma_append(dom, op);
         } else {
-            op->complete(op, rc);
+            rma_end(op, rc);
         }
         events++;
     }

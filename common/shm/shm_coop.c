@@ -28,7 +28,6 @@
 #include "fabric/fab_params.h"
 
 enum {
-    FAB_SHM_COOP_MIN = 32768, /* bytes; for shorter gets help saves no time */
     FAB_SHM_CHUNK_MIN = 16384,
     FAB_SHM_CHUNK_MAX = 131072, /* unless that would be more than FAB_SHM_COOP_CHUNKS chunks */
     FAB_SHM_UNHELPED = 4,       /* after so many gets in a row without help ... */

@@ -39,6 +39,7 @@ enum {
     FAB_SHM_RINGS_BYTES = 4 << 20, /* bytes of rings that a job's processes claim of one process */
     /* most bytes of rings that a claimer maps with the head: address space in each sender */
     FAB_SHM_AHEAD_MAX = 4 << 20,
+    FAB_SHM_COOP_MIN = 32768,     /* bytes; for shorter gets help saves no time */
     FAB_SHM_RETRY_MAX_US = 64000, /* between attempts to connect; the first comes after 1 ms */
 };
 
@@ -111,8 +112,11 @@ struct fab_shm_ep {
     uint64_t retry_at;         /* us; no attempt before this time */
     uint32_t retry_us;         /* the pause after the next attempt */
     fab_shm_fetch_t fetches[FAB_SHM_COOPS];
-    uint32_t unhelped;  /* gets in a row that were offered and that the peer did not help with */
-    uint32_t skipped;   /* counts gets while unhelped is high: one in FAB_SHM_SKIPPED is offered */
+    uint32_t unhelped; /* gets in a row that were offered and that the peer did not help with */
+    uint32_t skipped;  /* counts gets while unhelped is high: one in FAB_SHM_SKIPPED is offered */
+    uint32_t num_long; /* long gets from the peer in dom->rma; at most FAB_SHM_COOPS */
+    fab_rma_t *later;  /* long gets that follow, oldest first; only while these are as many */
+    fab_rma_t **later_tail;
     fab_shm_ep_t *next; /* list of all endpoints of the domain */
     fab_shm_ep_t **prev;
     fab_shm_addr_t addr;
@@ -133,7 +137,7 @@ struct fab_shm_domain {
     uint32_t pass;      /* number of polls */
     uint32_t sweep_at;  /* ring that was swept last */
     uint32_t num_conns; /* endpoints in conns */
-    fab_rma_t *rma;     /* operations under way, oldest first */
+    fab_rma_t *rma;     /* operations under way, next first */
     fab_rma_t **rma_tail;
 
     /* cooperative copy */

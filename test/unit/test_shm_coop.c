@@ -784,9 +784,90 @@ static void test_spoilt(void **state)
     assert_int_equal(world_run(2, false, spoilt_body), 0);
 }
 
+/* ---- a window of gets --------------------------------------------------- */
+
+enum { WINDOW = 8 };
+
+static fab_rma_t window[WINDOW];
+static int window_ended;
+
+/* Of the gets that follow in the window, only the next is begun. */
+static void window_complete(fab_rma_t *op, int status)
+{
+    world_t *world = this_world;
+
+    CHECK(OPAL_SUCCESS != status || LEN == op->done);
+    window_ended++;
+    for (int i = window_ended + FAB_SHM_COOPS; i < WINDOW; i++) {
+        CHECK(0 == window[i].done);
+    }
+    complete_status = status;
+}
+
+static void window_begin(world_t *world)
+{
+    for (int i = 0; i < WINDOW; i++) {
+        window[i] = get_op(world);
+        window[i].complete = window_complete;
+        CHECK(OPAL_SUCCESS == fab_get(&window[i]));
+    }
+}
+
+/* All are offered, and a short one waits for none of them. */
+static void window_body(world_t *world)
+{
+    fab_rkey_t rkey;
+
+    introduce(world, &rkey);
+    if (0 == world->rank) {
+        fab_rma_t one = get_op(world);
+        one.len = 8;
+        window_begin(world);
+        CHECK(OPAL_SUCCESS == fab_get(&one));
+        WORLD_UNTIL(1 == completed);
+        CHECK(0 == window_ended);
+        WORLD_UNTIL(WINDOW == window_ended);
+        CHECK(world_is_filled(local, 1, LEN));
+        CHECK(WINDOW == fab_counters.shm_coop_offered);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_window(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, window_body), 0);
+}
+
+/* The peer dies: those end that are under way, and those that were to follow. */
+static void window_fails_body(world_t *world)
+{
+    fab_rkey_t rkey;
+
+    introduce(world, &rkey);
+    if (1 == world->rank) {
+        wait_for(GO_ON);
+        raise(SIGKILL);
+    }
+    window_begin(world);
+    atomic_store(&world->shared->scratch[GO_ON], 1);
+    while (!fab_proc_is_gone(ep_of(world, 1)->addr.pid, ep_of(world, 1)->addr.start_time)) {
+        usleep(1000);
+    }
+    WORLD_UNTIL(1 == world->failures && WINDOW == window_ended);
+    CHECK(OPAL_ERR_UNREACH == complete_status);
+}
+
+static void test_window_fails(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run_some_die(2, false, window_fails_body, 1 << 1), 0);
+}
+
 /* ---- many at once, both ways -------------------------------------------- */
 
-enum { MANY = 200, WINDOW = 8 };
+enum { MANY = 200 };
 
 /* Random parts of the other's memory, up to eight at once, while it does the same. */
 static void random_body(world_t *world)
@@ -838,7 +919,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_never_helped),  cmocka_unit_test(test_unexposed),
         cmocka_unit_test(test_reader_fails),  cmocka_unit_test(test_helper_dies),
         cmocka_unit_test(test_given_up),      cmocka_unit_test(test_bad_offer),
-        cmocka_unit_test(test_spoilt),        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_spoilt),        cmocka_unit_test(test_window),
+        cmocka_unit_test(test_window_fails),  cmocka_unit_test(test_random),
     };
 
     fab_params.shm_cooperative = (char *) "always";
