@@ -55,6 +55,7 @@
 
 #if OMPI_MAJOR_VERSION >= 5
 
+#include "opal/mca/accelerator/base/base.h"
 #include "opal/mca/pmix/pmix-internal.h"
 #include "opal/mca/threads/wait_sync.h"
 #include "opal/util/proc.h"
@@ -207,6 +208,14 @@ static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable
                                  : mca_bml_base_init(enable_progress_threads, enable_mpi_threads);
 }
 
+/* May a program pass memory of a device to MPI, so that only the convertor can copy it? */
+static inline bool mca_pml_tm_has_device_memory(void)
+{
+    const char *name = opal_accelerator_base_selected_component.base_version.mca_component_name;
+
+    return 0 != strcmp("null", name);
+}
+
 /* Entry points that only one of the series has; they close the module's table. */
 #define PML_TM_MODULE_EXTRA PML_TM_MODULE_REVOKE.pml_get_transports = mca_pml_tm_get_transports,
 
@@ -225,6 +234,11 @@ static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable
 #define PML_TM_MODULE_EXTRA
 #define PML_TM_NO_FAULT_TOLERANCE
 #define PML_TM_FLAGS 0
+
+static inline bool mca_pml_tm_has_device_memory(void)
+{
+    return 0 != OPAL_CUDA_SUPPORT;
+}
 
 static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable_mpi_threads)
 {

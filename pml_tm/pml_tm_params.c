@@ -202,8 +202,8 @@ static const fab_param_t rows[] = {
             "ring of a peer on this host. 8: requests without callback are completed at once. 16: "
             "MPI_Wait and MPI_Waitall of pml tm itself. 32: MPI_Recv of a message that has "
             "arrived, without a request. 64: 2, 4, 32 and 128 for longer messages, too. 128: "
-            "MPI_Wait and MPI_Waitall look at the ring of the sender that they wait for. For "
-            "tests.",
+            "MPI_Wait and MPI_Waitall look at the ring of the sender that they wait for. 256: data "
+            "in equal blocks at equal distances is packed without Open MPI's convertor. For tests.",
     },
     {
         .name = "free_list_num",

@@ -35,7 +35,9 @@ enum {
      * no other receive is posted in the communicator
      */
     PML_TM_FAST_LOOK = 1 << 7,
-    PML_TM_FAST_ALL = (1 << 8) - 1,
+    /* data in equal blocks at equal distances is copied without the convertor (pml_tm_vector.h) */
+    PML_TM_FAST_VECTOR = 1 << 8,
+    PML_TM_FAST_ALL = (1 << 9) - 1,
 };
 
 /* Highest value of stream_whole, bytes: a quarter of the shortest ring that is used for it. */

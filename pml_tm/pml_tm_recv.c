@@ -11,6 +11,7 @@
 #include "pml_tm_msg.h"
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
+#include "pml_tm_vector.h"
 
 /* Out of line, so that the common path need not save registers. */
 #define NOINLINE __attribute__((noinline))
@@ -81,19 +82,6 @@ void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req)
     recv_match(req);
 }
 
-/*
- * The convertor unpacks from the start of the buffer, for data from that peer (or any:
- * architectures are equal).
- */
-static void prepare_convertor(mca_pml_tm_recv_request_t *req)
-{
-    mca_pml_base_request_t *base = &req->req_recv.req_base;
-
-    opal_convertor_copy_and_prepare_for_recv(ompi_mpi_local_convertor, &base->req_datatype->super,
-                                             base->req_count, base->req_addr, 0,
-                                             &base->req_convertor);
-}
-
 void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
                              size_t len)
 {
@@ -111,21 +99,38 @@ void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, f
         req->core.error = MPI_ERR_TRUNCATE;
         req->wanted = req->capacity;
     }
-    if (OPAL_UNLIKELY(mca_pml_tm_recv_is_packed(req))) {
-        prepare_convertor(req);
+}
+
+/*
+ * The next bytes go to memory that is not contiguous.  The convertor unpacks from the start of the
+ * buffer, for data from that peer (or any: architectures are equal).
+ */
+static NOINLINE void unpack(mca_pml_tm_recv_request_t *req, const void *data, size_t len)
+{
+    mca_pml_base_request_t *base = &req->req_recv.req_base;
+    struct iovec iov = {.iov_base = (void *) data, .iov_len = len};
+    uint32_t iov_count = 1;
+    mca_pml_tm_vector_t vector;
+    size_t max = len;
+
+    if (mca_pml_tm_vector_of(base->req_addr, base->req_count, base->req_datatype, &vector)) {
+        mca_pml_tm_vector_unpack(&vector, req->received, data, len);
+        return;
     }
+    if (0 == req->received) {
+        opal_convertor_copy_and_prepare_for_recv(ompi_mpi_local_convertor,
+                                                 &base->req_datatype->super, base->req_count,
+                                                 base->req_addr, 0, &base->req_convertor);
+    }
+    opal_convertor_unpack(&base->req_convertor, &iov, &iov_count, &max);
 }
 
 void mca_pml_tm_recv_put(mca_pml_tm_recv_request_t *req, const void *data, size_t len)
 {
-    struct iovec iov = {.iov_base = (void *) data, .iov_len = len};
-    uint32_t iov_count = 1;
-    size_t max = len;
-
     if (OPAL_LIKELY(NULL != req->data)) {
         memcpy(req->data + req->received, data, len);
     } else if (0 != len) {
-        opal_convertor_unpack(&req->req_recv.req_base.req_convertor, &iov, &iov_count, &max);
+        unpack(req, data, len);
     }
     req->received += len;
 }

@@ -15,6 +15,7 @@
 #include "pml_tm_flow.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_stream.h"
+#include "pml_tm_vector.h"
 
 /* What is not the commonest, out of line, so that it does not cost that saved registers. */
 #define NOINLINE __attribute__((noinline))
@@ -29,7 +30,12 @@ static void pack_all(const void *buf, size_t count, ompi_datatype_t *datatype, v
     struct iovec iov = {.iov_base = dst, .iov_len = len};
     uint32_t iov_count = 1;
     opal_convertor_t convertor;
+    mca_pml_tm_vector_t vector;
 
+    if (mca_pml_tm_vector_of(buf, count, datatype, &vector)) {
+        (void) mca_pml_tm_vector_pack(&vector, 0, dst, len);
+        return;
+    }
     OBJ_CONSTRUCT(&convertor, opal_convertor_t);
     opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &datatype->super, count, buf,
                                              0, &convertor);

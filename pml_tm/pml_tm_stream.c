@@ -13,6 +13,7 @@
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
 #include "pml_tm_send.h"
+#include "pml_tm_vector.h"
 
 /* In front of the user's bytes in the first fragment. */
 typedef struct first {
@@ -43,11 +44,31 @@ uint32_t mca_pml_tm_stream_fragment(const fab_peer_t *peer)
     return PML_TM_STREAM_FRAGMENT < peer->eager_max ? PML_TM_STREAM_FRAGMENT : peer->eager_max;
 }
 
-/* Where the bytes come from: the user's memory, or the convertor. */
+/* Where the bytes come from: contiguous memory, a vector, or the convertor. */
 typedef struct source {
-    const char *data; /* NULL: convertor */
-    opal_convertor_t convertor;
+    const char *data; /* NULL: not contiguous */
+    bool is_vector;
+    mca_pml_tm_vector_t vector;
+    opal_convertor_t convertor; /* if neither */
 } source_t;
+
+/* Prepare to pack a message that is not contiguous. */
+static void source_open(source_t *source, const void *buf, size_t count, ompi_datatype_t *datatype)
+{
+    source->is_vector = mca_pml_tm_vector_of(buf, count, datatype, &source->vector);
+    if (!source->is_vector) {
+        OBJ_CONSTRUCT(&source->convertor, opal_convertor_t);
+        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &datatype->super, count,
+                                                 buf, 0, &source->convertor);
+    }
+}
+
+static void source_close(source_t *source)
+{
+    if (!source->is_vector) {
+        OBJ_DESTRUCT(&source->convertor);
+    }
+}
 
 static size_t source_take(source_t *source, size_t offset, void *room, size_t max)
 {
@@ -56,6 +77,8 @@ static size_t source_take(source_t *source, size_t offset, void *room, size_t ma
 
     if (OPAL_LIKELY(NULL != source->data)) {
         memcpy(room, source->data + offset, max);
+    } else if (source->is_vector) {
+        max = mca_pml_tm_vector_pack(&source->vector, offset, room, max);
     } else {
         opal_convertor_pack(&source->convertor, &iov, &iov_count, &max);
     }
@@ -188,17 +211,17 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
                             const void *buf, size_t count, ompi_datatype_t *datatype)
 {
     const first_t first = {.rndv = {.len = len}, .head = {.now = (uint32_t) len}};
-    source_t source = {.data = data};
+    source_t source;
     bool is_timed = NULL != data && len > mca_pml_tm.eager_limit;
     uint64_t start;
 
+    source.data = data;
+    source.is_vector = false;
     if (!has_room(peer, &source, sizeof(first) + len)) {
         return false;
     }
     if (OPAL_UNLIKELY(NULL == data)) {
-        OBJ_CONSTRUCT(&source.convertor, opal_convertor_t);
-        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &datatype->super, count,
-                                                 buf, 0, &source.convertor);
+        source_open(&source, buf, count, datatype);
     }
     start = is_timed ? fab_now_ns() : 0;
     send_all(peer, fab_hdr(FAB_AM_RNDV, tag, 0), &first, &source);
@@ -206,7 +229,7 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
         note_rate(PML_TM_STREAM_ALL, peer, len, fab_now_ns() - start);
     }
     if (OPAL_UNLIKELY(NULL == data)) {
-        OBJ_DESTRUCT(&source.convertor);
+        source_close(&source);
     }
     return true;
 }
@@ -215,9 +238,11 @@ bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t
 {
     fab_peer_t *peer = req->core.peer;
     const first_t first = {.rndv = *rndv, .head = {.now = mca_pml_tm_peer_eager_limit(peer)}};
-    source_t source = {.data = req->data};
+    source_t source;
     uint64_t start;
 
+    source.data = req->data;
+    source.is_vector = false;
     if (rndv->len <= mca_pml_tm.whole_limit) {
         (void) is_paused(PML_TM_STREAM_ALL, peer);
     }

@@ -37,6 +37,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_stream.h \
 	pml_tm/pml_tm_thread.c \
 	pml_tm/pml_tm_trial.h \
+	pml_tm/pml_tm_vector.c \
+	pml_tm/pml_tm_vector.h \
 	pml_tm/pml_tm_wait.c \
 	pml_tm/pml_tm_wire.h
 

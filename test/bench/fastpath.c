@@ -19,6 +19,8 @@
  *                        which they were sent
  *      pair-expected-64, pair-present-64, pair-expected-1024, pair-present-1024
  *                        the same with messages of so many bytes
+ *      pair-expected-column, pair-present-column
+ *                        the same with messages of 64 bytes, in blocks of 8 on both sides
  *      window-sync       as pair-sync, for the batches of the following: of 64 messages
  *      window            64 receives of one tag posted, then 64 messages sent (MPI_Isend,
  *                        MPI_Waitall); rank 1 is told, and calls
@@ -39,7 +41,9 @@ enum {
     POLL_MICROSECONDS = 50000,
 };
 
-static int words = 1; /* of a message of the pairs' sections, 8 bytes each */
+/* of a message of the pairs' sections: words of 8 bytes each, or one column of a matrix */
+static int words = 1;
+static MPI_Datatype type = MPI_INT64_T;
 
 static void self_expected(int messages)
 {
@@ -71,7 +75,7 @@ static void send_batch(int messages)
 
     wait_for(&shared->receiver_ready);
     for (int i = 0; i < messages; i++) {
-        MPI_Send(out, words, MPI_INT64_T, 1, TAG + i, MPI_COMM_WORLD);
+        MPI_Send(out, words, type, 1, TAG + i, MPI_COMM_WORLD);
     }
     sem_post(&shared->sender_done);
 }
@@ -99,7 +103,7 @@ static void pair_expected(int messages)
             continue;
         }
         for (int k = 0; k < BATCH; k++) {
-            MPI_Irecv(in[k], words, MPI_INT64_T, 0, TAG + k, MPI_COMM_WORLD, &req[k]);
+            MPI_Irecv(in[k], words, type, 0, TAG + k, MPI_COMM_WORLD, &req[k]);
         }
         sem_post(&shared->receiver_ready);
         wait_for(&shared->sender_done);
@@ -136,7 +140,7 @@ static void pair_present(int messages)
         sem_post(&shared->receiver_ready);
         wait_for(&shared->sender_done);
         for (int k = 0; k < BATCH; k++) {
-            MPI_Recv(in, words, MPI_INT64_T, 0, TAG + k, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Recv(in, words, type, 0, TAG + k, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
     }
 }
@@ -213,6 +217,12 @@ int main(int argc, char **argv)
     words = 1024 / sizeof(int64_t);
     section("pair-expected-1024", pair_expected, messages);
     section("pair-present-1024", pair_present, messages);
+    words = 1;
+    MPI_Type_vector(8, 1, 2, MPI_INT64_T, &type);
+    MPI_Type_commit(&type);
+    section("pair-expected-column", pair_expected, messages);
+    section("pair-present-column", pair_present, messages);
+    MPI_Type_free(&type);
     section("window-sync", window_sync, messages);
     section("window", window, messages);
     section("poll", poll_empty, messages);

@@ -15,7 +15,8 @@
  * program.
  *
  * Layouts: contiguous; strided-B, blocks of B bytes at twice that distance, but at least two cache
- * lines; indexed-B, the same blocks at distances that differ.  The data of each is checked once.
+ * lines; indexed-B, the same blocks at distances that differ; with B up to the length of the face.
+ * The data of each is checked once.
  */
 #include "bench.h"
 
@@ -37,11 +38,6 @@ typedef struct face {
 } face_t;
 
 typedef enum { BOTH, FROM, TO } way_t;
-
-static int blocks_of(int size, int block)
-{
-    return size / block > 0 ? size / block : 1;
-}
 
 static void make_strided(face_t *face, int n, int block)
 {
@@ -70,7 +66,7 @@ static void make_indexed(face_t *face, int n, int block)
 
 static void make_face(face_t *face, shape_t shape, int size, int block)
 {
-    int n = blocks_of(size, block);
+    int n = size / block;
 
     if (STRIDED == shape) {
         make_strided(face, n, block);
@@ -207,7 +203,8 @@ int main(int argc, char **argv)
         int size = (int) opt.list.value[i];
         for (way_t way = BOTH; way <= (opt.is_full ? TO : BOTH); way++) {
             measure(rank, way, CONTIGUOUS, size, size, &opt);
-            for (int b = 0; b < (int) (sizeof(blocks) / sizeof(*blocks)); b++) {
+            for (int b = 0; b < (int) (sizeof(blocks) / sizeof(*blocks)) && blocks[b] <= size;
+                 b++) {
                 measure(rank, way, STRIDED, size, blocks[b], &opt);
                 measure(rank, way, INDEXED, size, blocks[b], &opt);
             }
