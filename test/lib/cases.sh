@@ -36,13 +36,35 @@ add_case()
     fi
 }
 
+# The text of the directives of each file, those of one file on lines.
+declare -A directives
+
+# read_directives FILE...
+read_directives()
+{
+    local file text all
+    all=$(tm_directives "$@" </dev/null) || die "bad directive"
+    while IFS=$'\t' read -r file text; do
+        [[ -z $file ]] || directives[$file]+=${directives[$file]+$'\n'}$text
+    done <<<"$all"
+}
+
+# parse_first FILE: set tm_key from its first directive, if it has one.
+parse_first()
+{
+    local text=${directives[$1]-}
+    tm_parse "${text%%$'\n'*}" "$1" || die "bad directive"
+}
+
 find_unit_cases()
 {
-    local file name variant
-    for file in "$TM_SRC"/test/unit/test_*.c; do
-        tm_parse_first "$file" || die "bad directive"
-        name=unit/$(basename "$file" .c)
-        for variant in $(tr ',' ' ' <<<"${tm_key[variants]:-asan}"); do
+    local file name variants variant
+    for file in "$@"; do
+        parse_first "$file"
+        name=${file##*/}
+        name=unit/${name%.c}
+        variants=${tm_key[variants]:-asan}
+        for variant in ${variants//,/ }; do
             add_case "$name/$variant" unit "$file"
             case_variant[$name/$variant]=$variant
         done
@@ -52,8 +74,8 @@ find_unit_cases()
 find_scripts()
 {
     local file name
-    for file in "$TM_SRC"/test/{build,model,mpi,bench,apps,tmdev,fuzz,vm,hosts}/*.sh; do
-        tm_parse_first "$file" || die "bad directive"
+    for file in "$@"; do
+        parse_first "$file"
         name=${file#"$TM_SRC/test/"}
         add_case "${name%.sh}" script "$file"
     done
@@ -63,29 +85,37 @@ find_scripts()
 # script.
 find_programs()
 {
-    local file name np line i
-    for file in "$TM_SRC"/test/mpi/*.c; do
-        name=mpi/$(basename "$file" .c)
+    local file name numbers np line lines i
+    for file in "$@"; do
+        [[ -v directives[$file] ]] || continue
+        name=${file##*/}
+        name=mpi/${name%.c}
         i=0
-        tm_check_directives "$file" || die "bad directive"
-        while IFS= read -r line; do
+        mapfile -t lines <<<"${directives[$file]}"
+        for line in "${lines[@]}"; do
             i=$((i + 1))
             tm_parse "$line" "$file" || die "bad directive"
-            for np in $(tr ',' ' ' <<<"${tm_key[np]:-2}"); do
+            numbers=${tm_key[np]:-2}
+            for np in ${numbers//,/ }; do
                 add_case "$name/$i/np$np" mpi "$file"
                 case_np[$name/$i/np$np]=$np
                 # Ranks wait half of the time.
                 case_cores[$name/$i/np$np]=$(((np + 1) / 2))
             done
-        done < <(tm_directives "$file")
+        done
     done
 }
 
 find_cases()
 {
-    find_unit_cases
-    find_scripts
-    find_programs
+    local units scripts programs
+    units=("$TM_SRC"/test/unit/test_*.c)
+    scripts=("$TM_SRC"/test/{build,model,mpi,bench,apps,tmdev,fuzz,vm,hosts}/*.sh)
+    programs=("$TM_SRC"/test/mpi/*.c)
+    read_directives "${units[@]}" "${scripts[@]}" "${programs[@]}"
+    find_unit_cases "${units[@]}"
+    find_scripts "${scripts[@]}"
+    find_programs "${programs[@]}"
     if [[ -n ${TM_TEST_DEVICE-} ]]; then
         use_device
     fi
@@ -286,7 +316,7 @@ without_comments()
 {
     case $1 in
         *.[ch])
-            tm_directives "$1"
+            tm_directives "$1" | cut -f 2-
             gcc -fpreprocessed -dD -E -P -x c "$1" 2>/dev/null || cat "$1"
             ;;
         *) cat "$1" ;;

@@ -11,30 +11,28 @@
 
 tm_known_keys=' args cflags cores depends device env ldflags needs np ompi pml quick sources short stderr timeout upstream variants '
 
-# tm_directives FILE: print the text of each directive.
+# tm_directives FILE...: for each directive print its file, a tab, and its text.  Fails if a line
+# looks like a directive and is none, or if one goes on in the next line.
 tm_directives()
 {
-    sed -nE 's@^[[:space:]]*(/\*|\*|//|#)[[:space:]]*TEST:[[:space:]]*(.*)$@\2@p' "$1" |
-        sed -E 's@[[:space:]]*\*/[[:space:]]*$@@'
-}
-
-# tm_check_directives FILE: fail if a line looks like a directive and is none, or if one goes on in
-# the next line.
-tm_check_directives()
-{
-    awk -v file="$1" '
-        function refuse(text) { print file ":" FNR ": " text > "/dev/stderr"; bad = 1 }
+    awk '
+        function refuse(text) { print FILENAME ":" FNR ": " text > "/dev/stderr"; bad = 1 }
+        FNR == 1 { follows = 0 }
         /^[[:space:]]*(\/\*|\*|\/\/|#)[[:space:]]*TEST([: =]|$)/ {
-            if ($0 !~ /^[[:space:]]*(\/\*|\*|\/\/|#)[[:space:]]*TEST:/)
-                refuse("a TEST directive begins with \"TEST:\"")
             follows = $0 !~ /\*\/[[:space:]]*$/
+            if (!sub(/^[[:space:]]*(\/\*|\*|\/\/|#)[[:space:]]*TEST:[[:space:]]*/, "")) {
+                refuse("a TEST directive begins with \"TEST:\"")
+                next
+            }
+            sub(/[[:space:]]*\*\/[[:space:]]*$/, "")
+            print FILENAME "\t" $0
             next
         }
         follows && /^[[:space:]]*(\*|\/\/|#)?[[:space:]]*[a-z]+=/ {
             refuse("a TEST directive stands on one line")
         }
         { follows = 0 }
-        END { exit bad }' "$1"
+        END { exit bad }' "$@"
 }
 
 # tm_parse TEXT FILE: set the associative array tm_key from a directive.
@@ -60,9 +58,9 @@ tm_parse()
 tm_parse_first()
 {
     local text
-    tm_check_directives "$1" || return 1
-    text=$(tm_directives "$1" | head -n 1)
-    tm_parse "$text" "$1"
+    text=$(tm_directives "$1") || return 1
+    text=${text%%$'\n'*}
+    tm_parse "${text#*$'\t'}" "$1"
 }
 
 # tm_binary NAME [VARIANT]: the path of the program of test/NAME.c.
