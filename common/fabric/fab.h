@@ -57,6 +57,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "opal/constants.h"
 
@@ -100,9 +101,26 @@ typedef struct fab_hdr {
 
 _Static_assert(16 == sizeof(fab_hdr_t), "fab_hdr_t has the size of a TMH");
 
+/*
+ * Build a header from two words.  Written member by member and then read as a whole, it would wait
+ * until all earlier stores, such as those of a payload, have reached the cache (store forwarding).
+ */
+static inline fab_hdr_t fab_hdr_of(uint64_t id_and_ctx, uint64_t tag)
+{
+    uint64_t words[2] = {id_and_ctx, tag};
+    fab_hdr_t hdr;
+
+    memcpy(&hdr, words, sizeof(hdr));
+    return hdr;
+}
+
+_Static_assert(0 == offsetof(fab_hdr_t, id) && 4 == offsetof(fab_hdr_t, app_ctx) &&
+                   8 == offsetof(fab_hdr_t, tag),
+               "fab_hdr_of() relies on it");
+
 static inline fab_hdr_t fab_hdr(uint8_t id, uint64_t tag, uint32_t app_ctx)
 {
-    return (fab_hdr_t){.id = id, .app_ctx = app_ctx, .tag = tag};
+    return fab_hdr_of(id | (uint64_t) app_ctx << 32, tag);
 }
 
 /* A provider's key for exposed memory of a peer; opaque to all others, and sent unchanged. */

@@ -293,20 +293,6 @@ static inline bool fab_shm_tx_send_any(fab_shm_tx_t *tx, fab_hdr_t hdr, const vo
     return true;
 }
 
-/* Build a header from two words: byte stores would stall store forwarding. */
-static inline fab_hdr_t fab_hdr_of(uint64_t id_and_ctx, uint64_t tag)
-{
-    uint64_t words[2] = {id_and_ctx, tag};
-    fab_hdr_t hdr;
-
-    memcpy(&hdr, words, sizeof(hdr));
-    return hdr;
-}
-
-_Static_assert(0 == offsetof(fab_hdr_t, id) && 4 == offsetof(fab_hdr_t, app_ctx) &&
-                   8 == offsetof(fab_hdr_t, tag),
-               "fab_hdr_of() relies on it");
-
 /* ---- receiver ----------------------------------------------------------- */
 
 typedef struct fab_shm_rx {
