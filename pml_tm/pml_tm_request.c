@@ -76,6 +76,17 @@ void mca_pml_tm_done_listed(mca_pml_tm_core_t *core)
 }
 
 /*
+ * A callback takes the message for another component, such as osc/pt2pt, which handles it in its
+ * own progress function: poll all of Open MPI next.  Over TCP params.progress_interval polls take
+ * 15 us.  Lock held.
+ */
+static void poll_others_next(void)
+{
+    mca_pml_tm.polls_left = 1;
+    mca_pml_tm.locked_polls = (unsigned) mca_pml_tm.params.progress_interval;
+}
+
+/*
  * Take the oldest request off the list. *is_freed: its user has freed it, so it only has to be
  * released.
  */
@@ -95,6 +106,9 @@ static mca_pml_tm_core_t *take_done(bool *is_freed)
         core->has_callback = NULL != core->base->req_ompi.req_complete_cb;
         core->state = PML_TM_COMPLETING;
         *is_freed = core->base->req_free_called;
+        if (core->has_callback) {
+            poll_others_next();
+        }
     }
     fab_unlock(mca_pml_tm.fab);
     return core;
