@@ -18,7 +18,8 @@ static const fab_param_t shm_rows[] = {
         .unit = "bytes",
         .is_power_of_two = true,
         .special_means =
-            "1 MiB up to 4 processes per host, else 4 MiB for all of them, at least 16 KiB each",
+            "up to 4 processes per host twice the L2 cache of a processor, from 1 to 4 MiB; else 4 "
+            "MiB for all processes, at least 16 KiB each",
         .help = "Size of the shared-memory ring that a sender uses towards one receiver. A larger "
                 "ring holds more messages before a sender must wait. Each pair of processes that "
                 "communicate takes this memory.",

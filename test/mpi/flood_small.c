@@ -8,7 +8,7 @@
  * args: [messages in all] [bytes that may be kept; 0: any number]
  */
 /* TEST: np=1,2,4 args="100000 1048576" env="OMPI_MCA_pml_tm_unexpected_max=1048576" timeout=120 quick=yes */
-/* TEST: np=2,4 args="30000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536" timeout=120 */
+/* TEST: np=2,4 args="80000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536" timeout=120 */
 /* TEST: np=2 args="30000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=120 */
 /* TEST: np=2 args="30000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_eager_limit=0" timeout=120 */
 /* TEST: np=2,4 args="30000 0" timeout=120 */
@@ -17,7 +17,7 @@
 
 enum {
     MESSAGE_COST = 240,   /* bytes that keeping one short message costs, at least */
-    RING = 1 << 20,       /* bytes, by default, with few processes */
+    RING = 4 << 20,       /* bytes at most, by default */
     SLOT = 64,            /* bytes of a ring that a short message takes */
     TCP_WINDOW = 1 << 20, /* bytes that a sender has sent and its receiver not read, by TCP */
     TCP_MESSAGE = 24,     /* bytes of the stream that a short message takes */

@@ -129,7 +129,7 @@ static void talk_body(world_t *world)
 
 static void test_large_pages(void **state)
 {
-    static const unsigned ring_sizes[] = {0, 4096, 65536, 1 << 20, 1 << 23};
+    static const unsigned ring_sizes[] = {0, 4096, 65536, 1 << 20, 1 << 24};
 
     (void) state;
     for (page_size = 4096; page_size <= 1 << 18; page_size *= 4) {
