@@ -92,7 +92,7 @@ mca_pml_tm_msg_t *mca_pml_tm_msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const voi
     msg->len = len;
     msg->data_len = data_len;
     if (0 != here) {
-        memcpy(msg->data, data, here);
+        fab_copy(msg->data, data, here);
     }
     count_kept(msg);
     return msg;
@@ -402,7 +402,7 @@ static NOINLINE void msg_longer(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hd
         mca_pml_tm_recv_eager(req, peer, hdr, data, len);
         return;
     }
-    memcpy(req->data, data, len);
+    fab_copy(req->data, data, len);
     receive_end(req, key, len);
 }
 

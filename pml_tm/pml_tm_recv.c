@@ -4,6 +4,7 @@
  */
 #include "pml_tm_recv.h"
 
+#include "fabric/fab_copy.h"
 #include "fabric/fab_inl.h"
 #include "match/match_inl.h"
 
@@ -128,7 +129,7 @@ static NOINLINE void unpack(mca_pml_tm_recv_request_t *req, const void *data, si
 void mca_pml_tm_recv_put(mca_pml_tm_recv_request_t *req, const void *data, size_t len)
 {
     if (OPAL_LIKELY(NULL != req->data)) {
-        memcpy(req->data + req->received, data, len);
+        fab_copy(req->data + req->received, data, len);
     } else if (0 != len) {
         unpack(req, data, len);
     }

@@ -21,6 +21,8 @@
  * Each message that names an id is checked: the id must be alive, of the right kind, belong to this
  * peer, and be in a phase that waits for the message.
  */
+#include "fabric/fab_copy.h"
+
 #include "pml_tm_excid.h"
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
@@ -255,7 +257,7 @@ static size_t take_data(mca_pml_tm_send_request_t *req, void *room, size_t max)
     mca_pml_tm_vector_t vector;
 
     if (NULL != req->data) {
-        memcpy(room, req->data + req->offset, max);
+        fab_copy(room, req->data + req->offset, max);
     } else if (mca_pml_tm_vector_of(base->req_addr, base->req_count, base->req_datatype, &vector)) {
         max = mca_pml_tm_vector_pack(&vector, req->offset, room, max);
     } else {

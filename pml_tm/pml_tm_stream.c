@@ -5,6 +5,7 @@
 #include "pml_tm_stream.h"
 
 #include "fabric/fab_clock.h"
+#include "fabric/fab_copy.h"
 #include "fabric/fab_host.h"
 #include "fabric/fab_inl.h"
 
@@ -76,7 +77,7 @@ static size_t source_take(source_t *source, size_t offset, void *room, size_t ma
     uint32_t iov_count = 1;
 
     if (OPAL_LIKELY(NULL != source->data)) {
-        memcpy(room, source->data + offset, max);
+        fab_copy(room, source->data + offset, max);
     } else if (source->is_vector) {
         max = mca_pml_tm_vector_pack(&source->vector, offset, room, max);
     } else {
@@ -393,7 +394,7 @@ static void stream_put(mca_pml_tm_stream_t **link, const void *data, size_t len)
             mca_pml_tm_recv_put(req, data, len < left ? len : left);
         }
     } else if (NULL != stream->msg) {
-        memcpy(stream->to, data, len);
+        fab_copy(stream->to, data, len);
         stream->to += len;
     }
     if (stream->offset == stream->now) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copying a few bytes without a call.
+ * Copying: a few bytes without a call, many in parts.
  */
 #ifndef FAB_COPY_H
 #define FAB_COPY_H
@@ -34,6 +34,41 @@ static inline void fab_copy_short(void *dst, const void *src, size_t len)
         to[0] = from[0];
         to[len / 2] = from[len / 2];
         to[len - 1] = from[len - 1];
+    }
+}
+
+enum { FAB_COPY_PART = 2048 }; /* bytes */
+
+/* Out of line, so that a shorter copy need not save registers. */
+static __attribute__((noinline, unused)) void fab_copy_parts(uint8_t *to, const uint8_t *from,
+                                                             size_t len)
+{
+    while (len > 0) {
+        /* a part ends with a line, so that no line is written twice */
+        size_t part = FAB_COPY_PART - (uintptr_t) to % 64;
+        part = len < part ? len : part;
+        /* a length that the compiler knows it copies by "rep movs" itself */
+        __asm__("" : "+r"(part));
+        memcpy(to, from, part);
+        to += part;
+        from += part;
+        len -= part;
+    }
+}
+
+/*
+ * Copy into a ring or out of it.  From 2112 bytes on the C library copies by "rep movsb" where the
+ * processor says that this is fast.  But on AMD processors that takes 2 to 26 times as long if the
+ * destination, modulo a page, is 1 to 300 bytes behind the source (4 KiB: 43 ns, else 100 to 1140).
+ * A ring's payload, 24 bytes behind the start of a line, comes to be there time and again.  Shorter
+ * copies use vector registers.
+ */
+static inline void fab_copy(void *dst, const void *src, size_t len)
+{
+    if (len <= FAB_COPY_PART) {
+        memcpy(dst, src, len);
+    } else {
+        fab_copy_parts(dst, src, len);
     }
 }
 

@@ -287,7 +287,7 @@ static inline bool fab_shm_tx_send_any(fab_shm_tx_t *tx, fab_hdr_t hdr, const vo
     }
     FAB_SHM_STEP(data);
     if (len > 0) {
-        memcpy(fab_shm_payload(slot), buf, len);
+        fab_copy(fab_shm_payload(slot), buf, len);
     }
     fab_shm_tx_commit(tx, slot, hdr, len, n);
     return true;
@@ -482,7 +482,7 @@ static inline __attribute__((always_inline)) bool fab_shm_rx_take_any(fab_shm_rx
     }
     FAB_SHM_STEP(data);
     if (msg.len > 0) {
-        memcpy(buf, msg.data, msg.len);
+        fab_copy(buf, msg.data, msg.len);
     }
     fab_shm_rx_advance(rx, msg.slots);
     *len = msg.len;

@@ -197,6 +197,29 @@ static void test_short_copy(void **state)
     }
 }
 
+/* Lengths around whole parts, with either side anywhere in a line; nothing else is written. */
+static void test_copy(void **state)
+{
+    enum { MAX = 3 * FAB_COPY_PART + 64, MARGIN = 128 };
+    uint8_t *from = malloc(MAX + MARGIN), *to = malloc(MAX + 2 * MARGIN);
+
+    (void) state;
+    for (size_t i = 0; i < MAX + MARGIN; i++) {
+        from[i] = pattern(1, i) | 1; /* never 0 */
+    }
+    for (size_t len = 0; len <= MAX; len += len % FAB_COPY_PART < 130 ? 1 : 61) {
+        const size_t in = len * 5 % 64, out = len * 7 % 64;
+        memset(to, 0, MAX + 2 * MARGIN);
+        fab_copy(to + MARGIN + out, from + in, len);
+        assert_memory_equal(to + MARGIN + out, from + in, len);
+        for (size_t i = 0; i < MARGIN; i++) {
+            assert_true(0 == to[i + out] && 0 == to[MARGIN + out + len + i % 64]);
+        }
+    }
+    free(from);
+    free(to);
+}
+
 static void test_full_and_drain(void **state)
 {
     ring_t *ring = ring_new(16);
@@ -877,6 +900,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] =
     { cmocka_unit_test(test_short_copy),
+      cmocka_unit_test(test_copy),
       cmocka_unit_test(test_every_size_everywhere),
       cmocka_unit_test(test_commit_less_than_reserved),
       cmocka_unit_test(test_full_and_drain),
