@@ -3,8 +3,8 @@
  * The matcher: each rule by name, random operations against the reference lists with the
  * structure's invariants, and failing allocation.
  *
- * The random tests begin with a seed from TM_TEST_RANDOM. TM_TEST_SEED runs them from that one
- * seed, TM_TEST_OPS sets the operations for each seed and key mix.
+ * The random tests have four seeds, the first from TM_TEST_RANDOM; in a short run that one alone.
+ * TM_TEST_SEED runs them from one seed, TM_TEST_OPS sets the operations for each seed and key mix.
  *
  * TEST: sources=common/match/match.c,test/unit/match_check.c,test/unit/match_ref.c timeout=120 ldflags=-Wl,--wrap=malloc
  */
@@ -462,9 +462,11 @@ static void random_run(size_t mix, uint64_t seed, uint64_t ops)
 
 static void run_all_mixes(uint64_t ops)
 {
-    const bool has_seed = NULL != getenv("TM_TEST_SEED");
+    const char *is_short = getenv("TM_TEST_SHORT");
+    const bool is_one = NULL != getenv("TM_TEST_SEED") ||
+                        (NULL != is_short && 0 == strcmp(is_short, "yes"));
     const uint64_t first = env_number("TM_TEST_SEED", 1 + 1000 * env_number("TM_TEST_RANDOM", 0));
-    const uint64_t last = has_seed ? first : first + 3;
+    const uint64_t last = is_one ? first : first + 3;
 
     for (uint64_t seed = first; seed <= last; seed++) {
         for (size_t mix = 0; mix < ARRAY_LEN(key_mix); mix++) {
