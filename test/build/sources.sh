@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=120 needs=shellcheck
+# TEST: timeout=120
 #
 # Every source file names its licence and is in a sources.mk. C files are formatted by
 # clang-format. Every header compiles alone, and directories include each other as doc/design.md
-# says. Documents and scripts have lines of at most 100 columns, and scripts pass shellcheck.
+# says. Documents and scripts have lines of at most 100 columns.
 . "$TM_SRC/test/lib/script.sh"
 
 cd "$TM_SRC"
@@ -15,10 +15,11 @@ mapfile -t files < <(find configure.ac configure.m4 Makefile.am env.sh.in common
     -o -name '*.m4' -o -name '*.in' -o -name '*.py' -o -name '*.awk' -o -name 'help-*.txt' \))
 files+=("${scripts[@]}")
 ((${#files[@]} > 20)) || fail "found only ${#files[@]} files"
-for file in "${files[@]}"; do
-    head -n 3 "$file" | grep -q 'SPDX-License-Identifier: BSD-3-Clause' ||
-        fail "$file does not say its licence"
-done
+awk 'BEGIN { for (i = 1; i < ARGC; i++) without[ARGV[i]] }
+    FNR <= 3 && /SPDX-License-Identifier: BSD-3-Clause/ { delete without[FILENAME] }
+    END { for (file in without) print file, "does not say its licence" }' \
+    "${files[@]}" >"$TM_WORK/none"
+[[ ! -s $TM_WORK/none ]] || fail "$(paste -sd ' ' "$TM_WORK/none")"
 echo "licence: ${#files[@]} files"
 
 listed=$(cat common/sources.mk pml_tm/sources.mk btl_fabric/sources.mk)
@@ -100,9 +101,6 @@ LC_ALL=C.UTF-8 grep -HnoP '^(?!.*TEST:| \* {5}| \*.*\S {3,}\S).{101}' "${sources
 [[ ! -s $TM_WORK/long ]] ||
     fail "lines of more than 100 columns: $(paste -sd ' ' "$TM_WORK/long")"
 echo "wrapped: ${#files[@]} documents, ${#scripts[@]} scripts, ${#sources[@]} C files"
-
-shellcheck -x "${scripts[@]}" || fail "shellcheck"
-echo "shellcheck: ${#scripts[@]} scripts"
 
 # Releases of clang-format disagree on details: one decides.
 if [[ $(clang-format --version) == *' version 14.'* ]]; then

@@ -326,12 +326,11 @@ without_comments()
 # case_hash NAME: print a hash of what this deterministic case depends on.
 case_hash()
 {
-    local file=${case_file[$1]} paths=()
-    IFS=, read -ra paths <<<"${case_depends[$1]}"
+    local file=${case_file[$1]}
     (
         cd "$TM_SRC" || exit
         echo "$1"
-        find "${file#"$TM_SRC/"}" "${paths[@]}" -type f | LC_ALL=C sort -u |
+        tm_depends "${file#"$TM_SRC/"},${case_depends[$1]}" |
             while read -r file; do
                 echo "$file"
                 without_comments "$file"

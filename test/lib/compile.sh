@@ -63,6 +63,17 @@ tm_parse_first()
     tm_parse "${text#*$'\t'}" "$1"
 }
 
+# tm_depends LIST: the files that a list of depends= names, in the current directory: files,
+# directories and patterns, comma separated.
+tm_depends()
+(
+    shopt -s nullglob
+    IFS=,
+    # shellcheck disable=SC2206 # patterns are expanded
+    paths=($1)
+    find "${paths[@]}" -type f | LC_ALL=C sort -u
+)
+
 # tm_binary NAME [VARIANT]: the path of the program of test/NAME.c.
 tm_binary()
 {
