@@ -26,6 +26,8 @@
     X(peeked, "probes that found their message in its sender's ring and left it there")            \
     X(looked, "messages that MPI_Wait or MPI_Waitall took out of their sender's ring")             \
     X(unexpected, "messages that arrived before their receive")                                    \
+    X(reused,                                                                                      \
+      "unexpected messages of more than 16 KiB that were stored in memory of earlier ones")        \
     X(early, "messages that arrived before their communicator existed here")                       \
     X(untagged, "messages whose sender did not yet know the communicator's index in this process") \
     X(rndv_get, "rendezvous receives fetched from the sender's memory in one copy")                \
