@@ -34,6 +34,7 @@ static fab_shm_domain_t *shm_domain(world_t *world)
 /* ---- the kernel that is played ------------------------------------------ */
 
 static long page_size = 4096;
+static long cache_size; /* of a processor's L2; 0: not known */
 static _Atomic long num_fallocates;
 static pthread_barrier_t *meet; /* where each thread's first fallocate() waits for the others */
 static _Thread_local bool has_met;
@@ -89,7 +90,9 @@ int __wrap_madvise(void *addr, size_t len, int advice)
 
 long __wrap_sysconf(int name)
 {
-    return _SC_PAGESIZE == name ? page_size : __real_sysconf(name);
+    return _SC_PAGESIZE == name            ? page_size
+           : _SC_LEVEL2_CACHE_SIZE == name ? cache_size
+                                           : __real_sysconf(name);
 }
 
 int __wrap_open(const char *path, int flags, ...)
@@ -253,6 +256,31 @@ static long long bytes_of(const fab_shm_domain_t *dom)
 
     assert_int_equal(fstat(dom->fd, &st), 0);
     return (long long) st.st_blocks * 512;
+}
+
+/* The length of a ring, by the number of processes of the job and the private cache. */
+static void test_ring_length(void **state)
+{
+    static const struct {
+        uint32_t num_local;
+        long cache;    /* bytes */
+        uint32_t size; /* bytes */
+    } rows[] = {
+        {1, 0, 1 << 20},          {2, -1, 1 << 20},        {2, 256 << 10, 1 << 20},
+        {2, 512 << 10, 1 << 20},  {2, 1 << 20, 2 << 20},   {4, 1 << 20, 2 << 20},
+        {2, 1280 << 10, 4 << 20}, {4, 2 << 20, 4 << 20},   {2, 64 << 20, 4 << 20},
+        {5, 1 << 20, 512 << 10},  {64, 2 << 20, 64 << 10}, {1024, 1 << 20, 16 << 10},
+    };
+    alone_t alone;
+
+    (void) state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        cache_size = rows[i].cache;
+        alone_open(&alone, rows[i].num_local);
+        assert_int_equal(alone.dom->addr.ring_size, rows[i].size);
+        fab_close(alone.fab, FAB_USER_PML);
+    }
+    cache_size = 0;
 }
 
 static void *claim_main(void *arg)
@@ -474,11 +502,12 @@ static void test_fd_of_the_user(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_large_pages), cmocka_unit_test(test_first_lap),
-        cmocka_unit_test(test_other_pages), cmocka_unit_test(test_many_at_once),
-        cmocka_unit_test(test_many_join),   cmocka_unit_test(test_joined),
-        cmocka_unit_test(test_not_now),     cmocka_unit_test(test_no_fd),
-        cmocka_unit_test(test_never),       cmocka_unit_test(test_fd_of_the_user),
+        cmocka_unit_test(test_ring_length),    cmocka_unit_test(test_large_pages),
+        cmocka_unit_test(test_first_lap),      cmocka_unit_test(test_other_pages),
+        cmocka_unit_test(test_many_at_once),   cmocka_unit_test(test_many_join),
+        cmocka_unit_test(test_joined),         cmocka_unit_test(test_not_now),
+        cmocka_unit_test(test_no_fd),          cmocka_unit_test(test_never),
+        cmocka_unit_test(test_fd_of_the_user),
     };
 
     fab_params.providers = (char *) "shm";
