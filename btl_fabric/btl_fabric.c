@@ -26,9 +26,9 @@ mca_btl_fabric_t mca_btl_fabric = {
               .btl_exclusivity = MCA_BTL_EXCLUSIVITY_LOW + 50,
               .btl_latency = 10,
               .btl_bandwidth = 10000,
-              .btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_SEND_INPLACE | MCA_BTL_FLAGS_RDMA |
-                           MCA_BTL_FLAGS_ATOMIC_OPS | MCA_BTL_FLAGS_ATOMIC_FOPS |
-                           MCA_BTL_FLAGS_RDMA_FLUSH | BTL_FABRIC_FLAGS_EXTRA,
+              .btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_RDMA | MCA_BTL_FLAGS_ATOMIC_OPS |
+                           MCA_BTL_FLAGS_ATOMIC_FOPS | MCA_BTL_FLAGS_RDMA_FLUSH |
+                           BTL_FABRIC_FLAGS_EXTRA,
               .btl_atomic_flags = MCA_BTL_ATOMIC_SUPPORTS_ADD | MCA_BTL_ATOMIC_SUPPORTS_AND |
                                   MCA_BTL_ATOMIC_SUPPORTS_OR | MCA_BTL_ATOMIC_SUPPORTS_XOR |
                                   MCA_BTL_ATOMIC_SUPPORTS_SWAP | MCA_BTL_ATOMIC_SUPPORTS_CSWAP |

@@ -277,10 +277,10 @@ void mca_btl_fabric_frags_fini(void);
 void mca_btl_fabric_msg_free(mca_btl_fabric_msg_t *msg);
 
 /*
- * Without threads only: give the message that the poll left in the ring to the layer above.  False:
- * there is none.
+ * Without threads only: give the message that the poll left in the ring (mca_btl_fabric.held) to
+ * the layer above.
  */
-bool mca_btl_fabric_give_held(void);
+void mca_btl_fabric_give_held(void);
 
 /*
  * Without threads only: give messages from the peer that sent the last one, past the handler.

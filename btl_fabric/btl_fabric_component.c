@@ -217,6 +217,48 @@ static int start_module(void)
     return rc;
 }
 
+/* Has nobody given a value to this parameter of the BTL? */
+static bool is_default(const char *name)
+{
+    int index = mca_base_var_find("opal", "btl", "fabric", name);
+    mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_SET;
+
+    return 0 <= index && OPAL_SUCCESS == mca_base_var_get_value(index, NULL, &source, NULL) &&
+           MCA_BASE_VAR_SOURCE_DEFAULT == source;
+}
+
+/*
+ * Does ob1 send through this BTL over a network?  In a job on several hosts it does, unless the
+ * user chose it inside the hosts, too; on one host only without shared memory.
+ */
+static bool is_network(void)
+{
+    return mca_btl_fabric_process.num_procs >
+               (uint32_t) mca_btl_fabric_process.num_local_peers + 1 ||
+           !fab_is_open(mca_btl_fabric.fab, "shm");
+}
+
+/*
+ * Over a network a copy costs less than a round trip, so more is sent eagerly; and messages that
+ * find no room are better sent from the user's memory later (SEND_INPLACE) than copied twice. What
+ * the user has set stays.
+ */
+static void adapt_sizes(void)
+{
+    mca_btl_base_module_t *btl = &mca_btl_fabric.super;
+
+    if (!is_network()) {
+        return;
+    }
+    if (is_default("eager_limit") && is_default("max_send_size")) {
+        btl->btl_eager_limit = BTL_FABRIC_NET_EAGER_LIMIT;
+        btl->btl_max_send_size = BTL_FABRIC_NET_MAX_SEND_SIZE;
+    }
+    if (is_default("flags")) {
+        btl->btl_flags |= MCA_BTL_FLAGS_SEND_INPLACE;
+    }
+}
+
 /* Open the fabric and all that the module needs. On an error nothing stays open. */
 static int start(void)
 {
@@ -225,6 +267,7 @@ static int start(void)
     if (OPAL_SUCCESS != rc) {
         return rc;
     }
+    adapt_sizes();
     mca_btl_fabric.up_tail = NULL;
     fab_idmap_init(&mca_btl_fabric.mems);
     rc = start_module();
@@ -242,32 +285,6 @@ static int start(void)
     return OPAL_SUCCESS;
 }
 
-/* Has nobody given a value to this parameter of the BTL? */
-static bool is_default(const char *name)
-{
-    int index = mca_base_var_find("opal", "btl", "fabric", name);
-    mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_SET;
-
-    return 0 <= index && OPAL_SUCCESS == mca_base_var_get_value(index, NULL, &source, NULL) &&
-           MCA_BASE_VAR_SOURCE_DEFAULT == source;
-}
-
-/*
- * In a job on several hosts ob1 sends through this BTL over a network, unless the user chose it
- * inside the hosts, too.  There a copy costs less than a round trip, so more is sent eagerly.  What
- * the user has set stays.
- */
-static void adapt_sizes(void)
-{
-    mca_btl_base_module_t *btl = &mca_btl_fabric.super;
-
-    if (mca_btl_fabric_process.num_procs > (uint32_t) mca_btl_fabric_process.num_local_peers + 1 &&
-        is_default("eager_limit") && is_default("max_send_size")) {
-        btl->btl_eager_limit = BTL_FABRIC_NET_EAGER_LIMIT;
-        btl->btl_max_send_size = BTL_FABRIC_NET_MAX_SEND_SIZE;
-    }
-}
-
 static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_threads,
                                            bool enable_mpi_threads)
 {
@@ -281,7 +298,6 @@ static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_t
         show_help("bad-value", mca_btl_fabric_process.nodename, why);
         return NULL;
     }
-    adapt_sizes();
     modules = malloc(sizeof(*modules)); /* the framework frees it */
     if (NULL == modules || OPAL_SUCCESS != start()) {
         free(modules);
@@ -398,7 +414,7 @@ static bool count_poll(void)
 }
 
 /* Lock held. */
-static int poll_fabric(bool is_full)
+static inline int poll_fabric(bool is_full)
 {
     int events = is_full ? fab_progress(mca_btl_fabric.fab) : fab_poll(mca_btl_fabric.fab);
 
@@ -411,11 +427,17 @@ static int poll_fabric(bool is_full)
     return events;
 }
 
+/* Has the process that sent the latest message sent another one? */
+static inline bool has_more(void)
+{
+    return NULL != mca_btl_fabric.latest && fab_has_come(mca_btl_fabric.latest->peer);
+}
+
 /* Poll without threads, giving messages in place, those of the latest sender first. */
-static int poll_and_give(void)
+static inline int poll_and_give(void)
 {
     bool is_full = count_poll();
-    int events = mca_btl_fabric_give_more(MAX_UPCALLS);
+    int events = has_more() ? mca_btl_fabric_give_more(MAX_UPCALLS) : 0;
 
     if (events > 0 && !is_full) {
         return events;
@@ -423,7 +445,8 @@ static int poll_and_give(void)
     mca_btl_fabric.wants_held = true;
     events += poll_fabric(is_full);
     mca_btl_fabric.wants_held = false;
-    if (mca_btl_fabric_give_held()) {
+    if (NULL != mca_btl_fabric.held.hold) {
+        mca_btl_fabric_give_held();
         events += mca_btl_fabric_give_more(MAX_UPCALLS);
     }
     return events;

@@ -299,6 +299,31 @@ static inline void pack(opal_convertor_t *convertor, void *to, size_t len)
     }
 }
 
+static inline void write_message(char *room, const void *header, size_t header_size,
+                                 opal_convertor_t *convertor, size_t payload_size)
+{
+    copy(room, header, header_size);
+    if (payload_size > 0) {
+        pack(convertor, room + header_size, payload_size);
+    }
+}
+
+/* Send a message that fab_inl.h did not. Not inline, as it is seldom, or not in shared memory. */
+static __attribute__((noinline)) bool send_now(fab_peer_t *peer, fab_hdr_t hdr, const void *header,
+                                               size_t header_size, opal_convertor_t *convertor,
+                                               size_t payload_size)
+{
+    size_t len = header_size + payload_size;
+    char *room = len <= peer->eager_max ? fab_reserve(peer, len) : NULL;
+
+    if (NULL == room) {
+        return false;
+    }
+    write_message(room, header, header_size, convertor, payload_size);
+    fab_commit(peer, hdr, len);
+    return true;
+}
+
 int mca_btl_fabric_sendi(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
                          opal_convertor_t *convertor, void *header, size_t header_size,
                          size_t payload_size, uint8_t order, uint32_t flags, mca_btl_base_tag_t tag,
@@ -307,31 +332,27 @@ int mca_btl_fabric_sendi(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t 
     fab_hdr_t hdr = fab_hdr(BTL_FABRIC_AM_SEND, 0, tag);
     size_t len = header_size + payload_size;
     fab_peer_t *peer = ep->peer;
-    bool is_short = true;
-    char *room = NULL;
+    bool is_sent = false;
 
     fab_lock(mca_btl_fabric.fab);
-    if (packs_whole(convertor, payload_size)) {
-        room = len <= FAB_SHORT_MAX ? fab_reserve_short(peer) : NULL;
-        if (NULL == room && len <= mca_btl_fabric.super.btl_eager_limit && len <= peer->eager_max) {
-            is_short = false;
-            room = fab_reserve(peer, len);
-        }
-    }
-    if (NULL != room) {
-        copy(room, header, header_size);
-        if (payload_size > 0) {
-            pack(convertor, room + header_size, payload_size);
-        }
-        if (is_short) {
-            fab_commit_short(peer, hdr, len);
+    if (len <= mca_btl_fabric.super.btl_eager_limit && packs_whole(convertor, payload_size)) {
+        bool is_short = len <= FAB_SHORT_MAX;
+        char *room = is_short ? fab_reserve_short(peer) : fab_reserve_any(peer, len);
+        if (OPAL_LIKELY(NULL != room)) {
+            write_message(room, header, header_size, convertor, payload_size);
+            if (OPAL_LIKELY(is_short)) {
+                fab_commit_short(peer, hdr, len);
+            } else {
+                fab_commit_any(peer, hdr, len);
+            }
+            is_sent = true;
         } else {
-            fab_commit(peer, hdr, len);
+            is_sent = send_now(peer, hdr, header, header_size, convertor, payload_size);
         }
-        mca_btl_fabric.counters.sends++;
+        mca_btl_fabric.counters.sends += is_sent;
     }
     fab_unlock(mca_btl_fabric.fab);
-    if (NULL != room) {
+    if (OPAL_LIKELY(is_sent)) {
         return OPAL_SUCCESS;
     }
     if (NULL != des) {
@@ -452,13 +473,10 @@ static inline bool give(mca_btl_fabric_ep_t *ep, mca_btl_base_tag_t tag, const v
     return is_taken;
 }
 
-bool mca_btl_fabric_give_held(void)
+void mca_btl_fabric_give_held(void)
 {
     mca_btl_fabric_held_t held = mca_btl_fabric.held;
 
-    if (NULL == held.hold) {
-        return false;
-    }
     mca_btl_fabric.held.hold = NULL;
     mca_btl_fabric.counters.received++;
     mca_btl_fabric.counters.in_place++;
@@ -466,7 +484,6 @@ bool mca_btl_fabric_give_held(void)
     mca_btl_fabric.latest = NULL != held.ep->proc ? held.ep : NULL;
     (void) give(held.ep, held.tag, held.data, held.len);
     fab_release(held.hold);
-    return true;
 }
 
 int mca_btl_fabric_give_more(int max)

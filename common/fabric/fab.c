@@ -484,6 +484,18 @@ const char *fab_why_one_host(const fab_t *fab)
     return why;
 }
 
+bool fab_is_open(const fab_t *fab, const char *provider)
+{
+    const fab_core_t *core = (const fab_core_t *) fab;
+
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        if (0 == strcmp(provider, fab_providers[i]->name)) {
+            return NULL != core->slots[i].dom;
+        }
+    }
+    return false;
+}
+
 /* ---- memory for any peer ------------------------------------------------ */
 
 void fab_expose_any(fab_t *fab, const void *buf, size_t len, unsigned access, fab_region_t *region)

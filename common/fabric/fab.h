@@ -271,6 +271,9 @@ FAB_EXPORT int fab_open_abi(uint64_t abi, const fab_config_t *config, fab_t **fa
  */
 FAB_EXPORT const char *fab_why_one_host(const fab_t *fab);
 
+/* Is the provider with this name ("shm") open?  The lock is not needed. */
+FAB_EXPORT bool fab_is_open(const fab_t *fab, const char *provider);
+
 /*
  * Close the fabric for a user: its items are no longer run, its peers are closed for it, and
  * messages for it are dropped.  If other users remain, none of its RMA may be under way.  The last

@@ -61,6 +61,26 @@ static inline void fab_commit_short(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     fab_counters.shm_msgs_sent++;
 }
 
+/* As fab_reserve_short(), for as much as the peer takes in one piece. */
+static inline void *fab_reserve_any(fab_peer_t *peer, size_t len)
+{
+    fab_shm_slot_t *slot;
+
+    if (0 == (peer->caps & FAB_CAP_RING) || NULL != peer->pending || len > peer->eager_max) {
+        return NULL;
+    }
+    slot = fab_shm_tx_reserve((fab_shm_tx_t *) peer->ep, fab_shm_num_slots(len));
+    return __builtin_expect(NULL == slot, 0) ? NULL : fab_shm_payload(slot);
+}
+
+static inline void fab_commit_any(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    fab_shm_tx_t *tx = peer->ep;
+
+    fab_shm_tx_commit(tx, fab_shm_tx_slot(tx), hdr, len, fab_shm_num_slots(len));
+    fab_counters.shm_msgs_sent++;
+}
+
 /* The ring that the peer's messages come by; NULL: there is none yet, or the peer is not UP. */
 static inline fab_shm_rx_t *fab_ring_from(const fab_peer_t *peer)
 {
@@ -240,8 +260,7 @@ static inline fab_hold_t *fab_take(fab_peer_t *peer, uint8_t id, fab_shm_msg_t *
 {
     fab_shm_rx_t *rx = fab_ring_from(peer);
 
-    if (NULL == rx || !fab_shm_rx_is_ready(rx) || FAB_SHM_MESSAGE != fab_shm_rx_peek(rx, msg) ||
-        id != msg->hdr.id) {
+    if (NULL == rx || FAB_SHM_MESSAGE != fab_shm_rx_peek(rx, msg) || id != msg->hdr.id) {
         return NULL;
     }
     fab_shm_rx_hold(rx);
