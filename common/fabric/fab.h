@@ -642,7 +642,7 @@ static inline int fab_put(fab_rma_t *op)
  * self). True: it is done, and complete(), which may be NULL, is not called. False: it was not, or
  * not all of it; fab_get() or fab_put() of the same does it, or says why not.
  */
-#define FAB_RMA_NOW_MAX 16384 /* bytes; some 3 us, with the lock held */
+#define FAB_RMA_NOW_MAX 524288 /* bytes; some 50 us, with the lock held */
 
 static inline bool fab_rma_now(fab_rma_t *op)
 {

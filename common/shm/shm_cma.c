@@ -315,7 +315,7 @@ bool fab_shm_rma_now(fab_rma_t *op)
     fab_shm_ep_t *ep = op->peer->ep;
     int rc = OPAL_SUCCESS;
 
-    if (!fab_shm_cma_works(ep)) {
+    if (op->len > fab_params.shm_copy_step || !fab_shm_cma_works(ep)) {
         return false;
     }
     if (op->len > 0) {
