@@ -63,6 +63,18 @@ typedef struct mca_btl_fabric_trust {
     unsigned skipped; /* operations while ignored is high */
 } mca_btl_fabric_trust_t;
 
+/*
+ * What puts, or gets, of about one length take: as an offer to a target that polls, and by a system
+ * call.  Nanoseconds; 0: not measured yet.
+ */
+typedef struct mca_btl_fabric_pace {
+    uint32_t offer;
+    uint32_t call;
+    uint32_t count; /* operations so far */
+} mca_btl_fabric_pace_t;
+
+enum { BTL_FABRIC_PACES = 3 }; /* of up to 4, 8, 16 KiB */
+
 /* A process. Lives until the module is finalized: upcalls and operations refer to it. */
 struct mca_btl_base_endpoint_t {
     mca_btl_fabric_ep_t *next; /* of all */
@@ -79,7 +91,8 @@ struct mca_btl_base_endpoint_t {
     size_t outstanding;                       /* operations whose callback was not called */
     size_t background;                        /* of these, those that a flush does not wait for */
     mca_btl_fabric_trust_t offers;            /* is an offer worthwhile? */
-    mca_btl_fabric_trust_t answers;           /* is it worthwhile to look for an answer at once? */
+    mca_btl_fabric_pace_t paces[2][BTL_FABRIC_PACES]; /* gets, puts */
+    mca_btl_fabric_trust_t answers; /* is it worthwhile to look for an answer at once? */
     bool is_deleted; /* operations are under way; the peer is closed when they have ended */
     bool is_failed;
     bool is_reporting;           /* failure is in the list of upcalls */
@@ -197,9 +210,10 @@ typedef struct mca_btl_fabric {
     unsigned num_asking;
     mca_btl_fabric_op_t *offers; /* oldest first */
     mca_btl_fabric_op_t **offers_tail;
-    unsigned polls;   /* number of polls so far */
-    fab_idmap_t ids;  /* mca_btl_fabric_op_t */
-    fab_idmap_t mems; /* mca_btl_base_registration_handle_t */
+    const mca_btl_fabric_op_t *timed; /* this offer is being timed; NULL: none, or it has ended */
+    unsigned polls;                   /* number of polls so far */
+    fab_idmap_t ids;                  /* mca_btl_fabric_op_t */
+    fab_idmap_t mems;                 /* mca_btl_base_registration_handle_t */
     opal_free_list_t frags_eager;
     opal_free_list_t frags_max;
     mca_btl_fabric_counters_t counters;
