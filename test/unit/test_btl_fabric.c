@@ -366,6 +366,8 @@ enum {
     RING = 4096,  /* bytes: several laps for the offers that may be under way */
     OFFERS = 20000,
     FEW = 200,
+    LONG = 512, /* words of a longer put: 4 KiB */
+    LONG_PUTS = 2000,
 };
 
 /* What rank 1 needs to access rank 0's memory. */
@@ -519,6 +521,44 @@ static void offered(void **state)
     fab_params.shm_ring_size = RING;
     assert_int_equal(0, world_run(2, false, offered_body));
     fab_params_reset();
+}
+
+/* Of longer puts some are offered and some done by a system call, even if rank 0 always polls. */
+static void both_ways_body(world_t *world)
+{
+    static uint64_t words[WORDS], values[LONG];
+    remote_t remote = open_both(world, words);
+    _Atomic uint64_t *is_over = &world->shared->scratch[WORLD_SCRATCH - 1];
+
+    if (1 == world->rank) {
+        send_one(world, &remote);
+        for (unsigned i = 0; i < LONG_PUTS; i++) {
+            values[i % LONG] = i;
+            CHECK(OPAL_SUCCESS == mca_btl_fabric_put(NULL, remote.ep, values, remote.handle.base,
+                                                     NULL, &remote.handle, sizeof(values), 0, 0,
+                                                     ended, NULL, NULL));
+            (void) mca_btl_fabric_flush(NULL, NULL);
+        }
+        CHECK(LONG_PUTS == num_done);
+        CHECK(mca_btl_fabric.counters.offered > 2);
+        CHECK(mca_btl_fabric.counters.puts > LONG_PUTS / 32);
+        *is_over = 1;
+    }
+    while (0 == *is_over) {
+        (void) mca_btl_fabric_progress();
+    }
+    for (unsigned i = LONG_PUTS - LONG; 0 == world->rank && i < LONG_PUTS; i++) {
+        CHECK(i == words[i % LONG]);
+    }
+    CHECK(0 == world->failures);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void both_ways(void **state)
+{
+    (void) state;
+    assert_int_equal(0, world_run(2, false, both_ways_body));
 }
 
 /* ---- operations that wait for an answer that does not come ---------------- */
@@ -886,10 +926,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deregistered),   cmocka_unit_test(sendi),
         cmocka_unit_test(error_callback), cmocka_unit_test(withdrawn),
-        cmocka_unit_test(offered),        cmocka_unit_test(in_place),
-        cmocka_unit_test(failed_before),  cmocka_unit_test(no_answer),
-        cmocka_unit_test(long_get),       cmocka_unit_test(counted),
-        cmocka_unit_test(atomics),
+        cmocka_unit_test(offered),        cmocka_unit_test(both_ways),
+        cmocka_unit_test(in_place),       cmocka_unit_test(failed_before),
+        cmocka_unit_test(no_answer),      cmocka_unit_test(long_get),
+        cmocka_unit_test(counted),        cmocka_unit_test(atomics),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
