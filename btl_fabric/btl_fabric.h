@@ -18,7 +18,8 @@
  * a message of a ring to the layer above where it lies.
  *
  * There is one module for all peers, whichever provider of the fabric reaches them.  Its limits and
- * flags are the same in all processes of a job.
+ * flags are the same in all processes of a job, except what matters to the sender alone: the sizes
+ * of messages and SEND_INPLACE (adapt_sizes()).
  */
 #ifndef BTL_FABRIC_H
 #define BTL_FABRIC_H

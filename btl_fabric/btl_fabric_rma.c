@@ -8,10 +8,10 @@
  *        └──message──> queued, if there is no room ──> waits ──DONE or DATA──┘
  *
  * The fabric does puts and gets where it can reach the peer's memory.  Where it copies the bytes
- * itself (shared memory), it does short ones at once, and the callback runs before the function
- * returns; shorter ones are offered to the target first.  Where the fabric cannot reach the memory,
- * or fails half-way, a put or get goes by messages, as atomic operations always do.  A put is
- * complete when its data is in the target's memory.  What needs no answer but that it was done is
+ * itself (shared memory), it does them at once, but for very long ones, and the callback runs before
+ * the function returns; short ones may be offered to the target first.  Where the fabric cannot
+ * reach the memory, or fails half-way, a put or get goes by messages, as atomic operations always
+ * do.  A put is complete when its data is in the target's memory.  What needs no answer but that it was done is
  * counted (btl_fabric_wire.h), except in shared memory.  An operation that finds no room is queued,
  * not refused: the layer above may start it from a callback, where it cannot wait.  It is refused
  * if there is no memory for its record; it can be started once those under way have ended, since
