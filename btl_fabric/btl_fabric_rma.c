@@ -8,14 +8,14 @@
  *        └──message──> queued, if there is no room ──> waits ──DONE or DATA──┘
  *
  * The fabric does puts and gets where it can reach the peer's memory.  Where it copies the bytes
- * itself (shared memory), it does them at once, but for very long ones, and the callback runs before
- * the function returns; short ones may be offered to the target first.  Where the fabric cannot
- * reach the memory, or fails half-way, a put or get goes by messages, as atomic operations always
- * do.  A put is complete when its data is in the target's memory.  What needs no answer but that it was done is
- * counted (btl_fabric_wire.h), except in shared memory.  An operation that finds no room is queued,
- * not refused: the layer above may start it from a callback, where it cannot wait.  It is refused
- * if there is no memory for its record; it can be started once those under way have ended, since
- * there is always one record.
+ * itself (shared memory), it does them at once, but for very long ones, and the callback runs
+ * before the function returns; short ones may be offered to the target first.  Where the fabric
+ * cannot reach the memory, or fails half-way, a put or get goes by messages, as atomic operations
+ * always do.  A put is complete when its data is in the target's memory.  What needs no answer but
+ * that it was done is counted (btl_fabric_wire.h), except in shared memory.  An operation that
+ * finds no room is queued, not refused: the layer above may start it from a callback, where it
+ * cannot wait.  It is refused if there is no memory for its record; it can be started once those
+ * under way have ended, since there is always one record.
  */
 #include "btl_fabric.h"
 
@@ -34,7 +34,7 @@ enum {
      * system call does without a record.
      */
     OFFERS_MAX = 256,
-    OFFER_SURE = 2048,     /* bytes; up to so many an offer is always faster than a system call */
+    OFFER_SURE = 2048,     /* bytes; up to so many an offer is not slower than a system call */
     PACE_SHIFT = 12,       /* up to 2^12 bytes: paces[0]; twice as many: paces[1] */
     PACE_FIRST = 512,      /* of the first so many operations ... */
     PACE_EVERY_FIRST = 32, /* ... one in so many is timed each way, ... */
@@ -736,7 +736,7 @@ void mca_btl_fabric_offers_check(void)
 /* ---- which is faster? --------------------------------------------------- */
 
 /*
- * Up to 2 KiB an offer is always faster, if the target polls.  Above, that depends on how far apart
+ * Up to 2 KiB an offer is not slower, if the target polls.  Above, that depends on how far apart
  * the two processors are: the data of an offer goes through the caches of both, line by line (here
  * 8 KiB took 1.4 us on two threads of one core and 5 us on distant cores; the system call took
  * 2.2).  So now and then an operation is timed each way.
@@ -764,8 +764,9 @@ static void pace_note(uint32_t *pace, uint64_t begin)
 }
 
 /*
- * Is the next operation of this pace to be an offer?  *is_timed: it is to be timed.  It takes longer
- * if the one before it was done the other way, so two are done each way, and the second is timed.
+ * Is the next operation of this pace to be an offer?  *is_timed: it is to be timed.  It takes
+ * longer if the one before it was done the other way, so two are done each way, and the second is
+ * timed.
  */
 static bool pace_prefers_offer(mca_btl_fabric_pace_t *pace, bool *is_timed)
 {
