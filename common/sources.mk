@@ -35,7 +35,6 @@ common_tm_sources = \
 	common/fabric/fab_wire.h \
 	common/self/self_domain.c \
 	common/shm/shm_alive.c \
-	common/shm/shm_cma.c \
 	common/shm/shm_coop.c \
 	common/shm/shm_coop_inl.h \
 	common/shm/shm_domain.c \
@@ -44,6 +43,7 @@ common_tm_sources = \
 	common/shm/shm_params.c \
 	common/shm/shm_progress.c \
 	common/shm/shm_ring_inl.h \
+	common/shm/shm_rma.c \
 	common/shm/shm_segment.c \
 	common/shm/shm_types.h \
 	common/shm/shm_wire.h \

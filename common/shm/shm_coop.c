@@ -151,8 +151,8 @@ static bool help_copy(fab_shm_ep_t *ep, const fab_shm_offer_t *offer, uint32_t i
 
     while (at < end) {
         size_t moved = 0;
-        int rc = fab_shm_cma_write(ep, (const void *) (uintptr_t) (offer->from + at),
-                                   offer->to + at, end - at, &moved);
+        int rc = fab_shm_write(ep, (const void *) (uintptr_t) (offer->from + at), offer->to + at,
+                               end - at, &moved);
         if (OPAL_SUCCESS != rc && OPAL_ERR_IN_PROCESS != rc) {
             return false;
         }
@@ -167,7 +167,7 @@ static bool help_one(fab_shm_domain_t *dom, fab_shm_in_t *in)
 {
     fab_shm_ep_t *ep = in->ep;
 
-    if (FAB_PEER_UP != ep->peer->state || !fab_shm_cma_works(ep)) {
+    if (FAB_PEER_UP != ep->peer->state || !fab_shm_is_accessible(ep)) {
         return false;
     }
     for (int k = 0; k < FAB_SHM_COOPS; k++) {
@@ -325,9 +325,8 @@ static int fetch_read(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max)
 {
     size_t left = fetch->end - fetch->at;
     size_t moved = 0;
-    int rc = fab_shm_cma_read_proven(ep, (char *) fetch->op->local + fetch->at,
-                                     fetch->op->remote + fetch->at, left < max ? left : max,
-                                     &moved);
+    int rc = fab_shm_read_proven(ep, (char *) fetch->op->local + fetch->at,
+                                 fetch->op->remote + fetch->at, left < max ? left : max, &moved);
 
     if (OPAL_SUCCESS == rc) {
         fetch->at += moved;

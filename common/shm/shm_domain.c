@@ -188,7 +188,7 @@ static int shm_describe(fab_domain_t *domain, char *buf, size_t size)
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
     char copy[256];
 
-    fab_shm_cma_try_one(dom);
+    fab_shm_access_try_one(dom);
     describe_copy(dom, copy, sizeof(copy));
     return snprintf(
         buf, size,

@@ -276,7 +276,7 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     if (fab_params_is_none(fab_params.shm_single_copy)) {
-        ep->cma = FAB_SHM_CMA_REFUSED;
+        ep->access = FAB_SHM_ACCESS_REFUSED;
     } else {
         peer->caps = FAB_CAP_GET | FAB_CAP_PUT;
     }

@@ -65,11 +65,11 @@ typedef struct fab_shm_in {
 
 #define FAB_SHM_COLD UINT32_MAX
 
-typedef enum fab_shm_cma {
-    FAB_SHM_CMA_UNTRIED = 0,
-    FAB_SHM_CMA_WORKS = 1,
-    FAB_SHM_CMA_REFUSED = 2, /* by the kernel, or switched off by the user's parameter */
-} fab_shm_cma_t;
+typedef enum fab_shm_access {
+    FAB_SHM_ACCESS_UNTRIED = 0,
+    FAB_SHM_ACCESS_WORKS = 1,
+    FAB_SHM_ACCESS_REFUSED = 2, /* by the kernel, or switched off by the user's parameter */
+} fab_shm_access_t;
 
 /* A get that the peer may help with (shm_coop.c). */
 typedef struct fab_shm_fetch {
@@ -102,8 +102,8 @@ struct fab_shm_ep {
     fab_shm_in_t *in;       /* the peer's ring here; NULL: it has claimed none yet */
     fab_shm_entry_t *entry; /* of tx in the peer's segment; NULL: not connected */
     uint32_t conn_at;       /* index in dom->conns, or FAB_SHM_COLD: it has neither tx nor in */
-    fab_shm_cma_t cma;
-    uint64_t proven_at;        /* ns; when cma_prove() last began to read the nonce; 0: never */
+    fab_shm_access_t access;
+    uint64_t proven_at;        /* ns; when prove() last began to read the nonce; 0: never */
     int64_t xpmem_apid;        /* libxpmem's name for the right to map the peer's memory */
     fab_shm_window_t *windows; /* mapped parts of the peer's memory; NULL: no XPMEM */
     bool is_died;              /* its process is dead; it fails when its ring is empty */
@@ -265,7 +265,7 @@ void fab_shm_xpmem_disconnect(fab_shm_ep_t *ep);
  */
 size_t fab_shm_xpmem_copy(fab_shm_ep_t *ep, bool is_put, void *local, uint64_t remote, size_t len);
 
-/* ---- shm_cma.c: get and put --------------------------------------------- */
+/* ---- shm_rma.c: get and put --------------------------------------------- */
 
 /*
  * Read or write up to len bytes of the peer's memory.  OPAL_SUCCESS: *moved is their number.
@@ -273,11 +273,11 @@ size_t fab_shm_xpmem_copy(fab_shm_ep_t *ep, bool is_put, void *local, uint64_t r
  * OPAL_ERR_UNREACH: the process is gone.  Proven: the bytes are that process's, not those of a
  * later one with its pid.
  */
-int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved);
-int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len, size_t *moved);
+int fab_shm_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved);
+int fab_shm_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len, size_t *moved);
 
 /* Can the peer's memory be accessed?  If this is not known, a test call finds out. */
-bool fab_shm_cma_works(fab_shm_ep_t *ep);
+bool fab_shm_is_accessible(fab_shm_ep_t *ep);
 
 int fab_shm_rma(fab_rma_t *op);
 bool fab_shm_rma_now(fab_rma_t *op);
@@ -286,7 +286,7 @@ int fab_shm_rma_progress(fab_shm_domain_t *dom);
 /*
  * For fab_describe(): if there is a peer for which CMA was not tried yet, try it with one.
  */
-void fab_shm_cma_try_one(fab_shm_domain_t *dom);
+void fab_shm_access_try_one(fab_shm_domain_t *dom);
 
 /* The peer failed: complete all its RMA, in error. */
 void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer);

@@ -39,18 +39,18 @@
 
 enum {
     /* cost of a call, as the bytes that could be copied in that time (about 0.4 us) */
-    FAB_SHM_CMA_CALL_COST = 4096,
+    FAB_SHM_CALL_COST = 4096,
     /* nanoseconds; for this long after a nonce was read, its process counts as proven */
     FAB_SHM_CMA_PROOF_NS = 100000,
 };
 
 /* ---- system calls ------------------------------------------------------- */
 
-static int cma_refuse(fab_shm_ep_t *ep, int error)
+static int access_refuse(fab_shm_ep_t *ep, int error)
 {
     fab_shm_domain_t *dom = ep->dom;
 
-    ep->cma = FAB_SHM_CMA_REFUSED;
+    ep->access = FAB_SHM_ACCESS_REFUSED;
     ep->peer->caps &= (uint8_t) ~(FAB_CAP_GET | FAB_CAP_PUT);
     dom->cma_errno = error;
     dom->cma_peer = ep->peer->name;
@@ -63,7 +63,7 @@ static int cma_refuse(fab_shm_ep_t *ep, int error)
 }
 
 /* Handle the error of a copy; returns what it means for the operation. */
-static int cma_error(fab_shm_ep_t *ep, int error)
+static int access_error(fab_shm_ep_t *ep, int error)
 {
     switch (error) {
     case EINTR:
@@ -73,7 +73,7 @@ static int cma_error(fab_shm_ep_t *ep, int error)
         fab_shm_ep_died(ep);
         return OPAL_ERR_UNREACH;
     case EPERM:
-        return cma_refuse(ep, error);
+        return access_refuse(ep, error);
     default: /* EFAULT: the memory cannot be pinned, here or there; ENOMEM: too little memory */
         fab_counters.shm_cma_faults++;
         return OPAL_ERR_NOT_SUPPORTED;
@@ -94,9 +94,9 @@ static bool by_xpmem(fab_shm_ep_t *ep, int kind, void *local, uint64_t remote, s
 /*
  * Read up to len bytes of the peer's memory and, by the same call, its nonce.  OPAL_SUCCESS: the
  * bytes are that process's, and *moved is their number.  Otherwise the result is that of
- * cma_error().
+ * access_error().
  */
-int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
+int fab_shm_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
 {
     uint8_t nonce[FAB_SHM_NONCE];
     struct iovec local[] = {{nonce, sizeof(nonce)}, {to, len}};
@@ -110,7 +110,7 @@ int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t le
     got = process_vm_readv((pid_t) ep->addr.pid, local, 2, remote, 2, 0);
     fab_counters.shm_cma_calls++;
     if (got < 0 && EFAULT != errno) {
-        return cma_error(ep, errno);
+        return access_error(ep, errno);
     }
     /* The nonce comes first, so data that cannot be read only makes the count smaller. */
     if (got < (ssize_t) sizeof(nonce) || 0 != memcmp(nonce, ep->addr.nonce, sizeof(nonce))) {
@@ -118,7 +118,7 @@ int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t le
         return OPAL_ERR_UNREACH;
     }
     if (sizeof(nonce) == (size_t) got && len > 0) {
-        return cma_error(ep, EFAULT);
+        return access_error(ep, EFAULT);
     }
     *moved = (size_t) got - sizeof(nonce);
     fab_counters.shm_cma_bytes += *moved;
@@ -126,7 +126,7 @@ int fab_shm_cma_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t le
 }
 
 /* Read up to len bytes from the process that has the pid now, whichever that is. */
-static int cma_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
+static int read_unproven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
 {
     struct iovec local = {to, len};
     struct iovec remote = {(void *) (uintptr_t) from, len};
@@ -138,7 +138,7 @@ static int cma_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_
     got = process_vm_readv((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
     fab_counters.shm_cma_calls++;
     if (got < 0) {
-        return cma_error(ep, errno);
+        return access_error(ep, errno);
     }
     *moved = (size_t) got;
     fab_counters.shm_cma_bytes += *moved;
@@ -146,7 +146,7 @@ static int cma_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_
 }
 
 /* Is it still the same process? Reads its nonce, unless that was done a moment ago. */
-static int cma_prove(fab_shm_ep_t *ep)
+static int prove(fab_shm_ep_t *ep)
 {
     uint64_t now = fab_now_ns();
     size_t moved;
@@ -155,7 +155,7 @@ static int cma_prove(fab_shm_ep_t *ep)
     if (now - ep->proven_at < FAB_SHM_CMA_PROOF_NS) {
         return OPAL_SUCCESS;
     }
-    rc = fab_shm_cma_read_proven(ep, NULL, 0, 0, &moved);
+    rc = fab_shm_read_proven(ep, NULL, 0, 0, &moved);
     if (OPAL_SUCCESS == rc) {
         ep->proven_at = now;
     }
@@ -163,7 +163,7 @@ static int cma_prove(fab_shm_ep_t *ep)
 }
 
 /* Write up to len bytes to the peer's memory. */
-int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len, size_t *moved)
+int fab_shm_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len, size_t *moved)
 {
     struct iovec local = {(void *) (uintptr_t) from, len};
     struct iovec remote = {(void *) (uintptr_t) to, len};
@@ -173,14 +173,14 @@ int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t le
     if (by_xpmem(ep, FAB_PUT, (void *) (uintptr_t) from, to, len, moved)) {
         return OPAL_SUCCESS;
     }
-    rc = cma_prove(ep);
+    rc = prove(ep);
     if (OPAL_SUCCESS != rc) {
         return rc;
     }
     put = process_vm_writev((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
     fab_counters.shm_cma_calls++;
     if (put < 0) {
-        return cma_error(ep, errno);
+        return access_error(ep, errno);
     }
     *moved = (size_t) put;
     fab_counters.shm_cma_bytes += *moved;
@@ -188,14 +188,14 @@ int fab_shm_cma_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t le
 }
 
 /* Do a short get, as far as the memory can be read. */
-static int cma_read_now(fab_shm_ep_t *ep, fab_rma_t *op)
+static int read_now(fab_shm_ep_t *ep, fab_rma_t *op)
 {
-    int rc = NULL != ep->windows ? OPAL_SUCCESS : cma_prove(ep);
+    int rc = NULL != ep->windows ? OPAL_SUCCESS : prove(ep);
 
-    return OPAL_SUCCESS == rc ? cma_read(ep, op->local, op->remote, op->len, &op->done) : rc;
+    return OPAL_SUCCESS == rc ? read_unproven(ep, op->local, op->remote, op->len, &op->done) : rc;
 }
 
-static int cma_try(fab_shm_ep_t *ep)
+static int access_try(fab_shm_ep_t *ep)
 {
     uint8_t nonce[FAB_SHM_NONCE];
     struct iovec local = {nonce, sizeof(nonce)};
@@ -203,7 +203,7 @@ static int cma_try(fab_shm_ep_t *ep)
     ssize_t len;
 
     if (fab_shm_xpmem_connect(ep)) {
-        ep->cma = FAB_SHM_CMA_WORKS;
+        ep->access = FAB_SHM_ACCESS_WORKS;
         return OPAL_SUCCESS;
     }
     len = process_vm_readv((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
@@ -213,23 +213,23 @@ static int cma_try(fab_shm_ep_t *ep)
         return OPAL_ERR_UNREACH;
     }
     if ((ssize_t) sizeof(nonce) != len || 0 != memcmp(nonce, ep->addr.nonce, sizeof(nonce))) {
-        return cma_refuse(ep, len < 0 ? errno : EFAULT);
+        return access_refuse(ep, len < 0 ? errno : EFAULT);
     }
-    ep->cma = FAB_SHM_CMA_WORKS;
+    ep->access = FAB_SHM_ACCESS_WORKS;
     return OPAL_SUCCESS;
 }
 
-bool fab_shm_cma_works(fab_shm_ep_t *ep)
+bool fab_shm_is_accessible(fab_shm_ep_t *ep)
 {
-    return FAB_SHM_CMA_WORKS == ep->cma ||
-           (FAB_SHM_CMA_UNTRIED == ep->cma && OPAL_SUCCESS == cma_try(ep));
+    return FAB_SHM_ACCESS_WORKS == ep->access ||
+           (FAB_SHM_ACCESS_UNTRIED == ep->access && OPAL_SUCCESS == access_try(ep));
 }
 
-void fab_shm_cma_try_one(fab_shm_domain_t *dom)
+void fab_shm_access_try_one(fab_shm_domain_t *dom)
 {
     for (fab_shm_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
-        if (FAB_SHM_CMA_UNTRIED == ep->cma && FAB_PEER_UP == ep->peer->state) {
-            (void) cma_try(ep);
+        if (FAB_SHM_ACCESS_UNTRIED == ep->access && FAB_PEER_UP == ep->peer->state) {
+            (void) access_try(ep);
             return;
         }
     }
@@ -300,8 +300,8 @@ int fab_shm_rma(fab_rma_t *op)
 {
     fab_shm_ep_t *ep = op->peer->ep;
 
-    if (__builtin_expect(FAB_SHM_CMA_WORKS != ep->cma, 0)) {
-        int rc = FAB_SHM_CMA_REFUSED == ep->cma ? OPAL_ERR_NOT_SUPPORTED : cma_try(ep);
+    if (__builtin_expect(FAB_SHM_ACCESS_WORKS != ep->access, 0)) {
+        int rc = FAB_SHM_ACCESS_REFUSED == ep->access ? OPAL_ERR_NOT_SUPPORTED : access_try(ep);
         if (OPAL_SUCCESS != rc) {
             return rc;
         }
@@ -315,12 +315,12 @@ bool fab_shm_rma_now(fab_rma_t *op)
     fab_shm_ep_t *ep = op->peer->ep;
     int rc = OPAL_SUCCESS;
 
-    if (op->len > fab_params.shm_copy_step || !fab_shm_cma_works(ep)) {
+    if (op->len > fab_params.shm_copy_step || !fab_shm_is_accessible(ep)) {
         return false;
     }
     if (op->len > 0) {
-        rc = FAB_PUT == op->kind ? fab_shm_cma_write(ep, op->local, op->remote, op->len, &op->done)
-                                 : cma_read_now(ep, op);
+        rc = FAB_PUT == op->kind ? fab_shm_write(ep, op->local, op->remote, op->len, &op->done)
+                                 : read_now(ep, op);
     }
     return OPAL_SUCCESS == rc && op->done == op->len;
 }
@@ -376,9 +376,9 @@ static int rma_step(fab_rma_t *op, size_t max)
         return OPAL_ERR_UNREACH;
     }
     if (len > 0) {
-        rc = FAB_PUT == op->kind ? fab_shm_cma_write(ep, local, remote, len, &moved)
-             : len == left       ? fab_shm_cma_read_proven(ep, local, remote, len, &moved)
-                                 : cma_read(ep, local, remote, len, &moved);
+        rc = FAB_PUT == op->kind ? fab_shm_write(ep, local, remote, len, &moved)
+             : len == left       ? fab_shm_read_proven(ep, local, remote, len, &moved)
+                                 : read_unproven(ep, local, remote, len, &moved);
     }
     if (OPAL_SUCCESS != rc) {
         return rc;
@@ -403,7 +403,7 @@ int fab_shm_rma_progress(fab_shm_domain_t *dom)
             continue;
         }
         waiting = NULL;
-        size_t cost = op->done - before + FAB_SHM_CMA_CALL_COST;
+        size_t cost = op->done - before + FAB_SHM_CALL_COST;
         budget = cost < budget ? budget - cost : 0;
         if (OPAL_ERR_IN_PROCESS == rc) {
             rma_append(dom, op);
