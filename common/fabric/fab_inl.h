@@ -164,7 +164,7 @@ static inline bool fab_has_room(fab_peer_t *peer, uint32_t count, size_t len)
         return false;
     }
     while (!fab_shm_tx_has_room(tx, slots) && fab_shm_tx_may_extend(tx)) {
-        fab_shm_tx_extend(tx);
+        fab_shm_tx_extend(tx, FAB_SHM_EXTEND_SLOTS);
     }
     return fab_shm_tx_has_room(tx, slots) ||
            (fab_shm_tx_refresh(tx) && fab_shm_tx_has_room(tx, slots));

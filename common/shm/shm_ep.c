@@ -87,7 +87,7 @@ static __attribute__((noinline)) int make_room(fab_shm_ep_t *ep)
         return try_to_connect(ep);
     }
     if (fab_shm_tx_may_extend(&ep->tx)) {
-        fab_shm_tx_extend(&ep->tx);
+        fab_shm_tx_extend(&ep->tx, FAB_SHM_EXTEND_SLOTS);
         return OPAL_SUCCESS;
     }
     uint64_t limit = ep->tx.limit;

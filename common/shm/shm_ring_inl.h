@@ -135,17 +135,21 @@ static inline bool fab_shm_tx_refresh(fab_shm_tx_t *tx)
  * one call.  A page fault for each page would cost more, also for the receiver, for whom the kernel
  * maps several pages at a fault, but only those that the sender has used already; getting all of
  * them before the first message would delay that message.  The first step is a page, each next one
- * as much as there was before.
+ * as much as there was before.  A sender that polls takes steps ahead of need (shm_progress.c).
  */
-enum { FAB_SHM_EXTEND_SLOTS = 1024 }; /* at most, 64 KiB */
+enum {
+    FAB_SHM_EXTEND_SLOTS = 1024, /* at most, 64 KiB */
+    FAB_SHM_EXTEND_IDLE = 256,   /* at most, while the sender polls */
+    FAB_SHM_EXTEND_USED = 128,   /* slots that were used before that */
+};
 
 static inline bool fab_shm_tx_may_extend(const fab_shm_tx_t *tx)
 {
     return tx->limit <= tx->mask;
 }
 
-/* Take the next step: the limit grows, up to the ring's length (shm_segment.c). */
-FAB_EXPORT void fab_shm_tx_extend(fab_shm_tx_t *tx);
+/* Take the next step, of at most max slots: the limit grows, up to the ring's length. */
+FAB_EXPORT void fab_shm_tx_extend(fab_shm_tx_t *tx, uint32_t max);
 
 static inline fab_shm_slot_t *fab_shm_tx_slot(const fab_shm_tx_t *tx)
 {

@@ -487,11 +487,11 @@ static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
     return OPAL_SUCCESS;
 }
 
-void fab_shm_tx_extend(fab_shm_tx_t *tx)
+void fab_shm_tx_extend(fab_shm_tx_t *tx, uint32_t max)
 {
     uint32_t limit = (uint32_t) tx->limit;
     uint32_t left = tx->mask + 1 - limit;
-    uint32_t num = limit < FAB_SHM_EXTEND_SLOTS ? limit : FAB_SHM_EXTEND_SLOTS;
+    uint32_t num = limit < max ? limit : max;
 
     if (num > left) {
         num = left;
