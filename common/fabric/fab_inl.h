@@ -30,10 +30,13 @@ static inline __attribute__((always_inline)) bool fab_send_short(fab_peer_t *pee
 /* As fab_send_short(), for any message that the peer takes in one piece. */
 static inline bool fab_send_any(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
 {
+    fab_shm_pair_t *pair = peer->ep;
+
     if (0 == (peer->caps & FAB_CAP_RING) || NULL != peer->pending || len > peer->eager_max ||
-        !fab_shm_tx_send_any((fab_shm_tx_t *) peer->ep, hdr, buf, len)) {
+        !fab_shm_tx_send_any(&pair->tx, hdr, buf, len)) {
         return false;
     }
+    fab_shm_tx_wrap_early(&pair->tx, pair->rx, fab_shm_num_slots(len));
     fab_counters.shm_msgs_sent++;
     return true;
 }
@@ -75,9 +78,11 @@ static inline void *fab_reserve_any(fab_peer_t *peer, size_t len)
 
 static inline void fab_commit_any(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 {
-    fab_shm_tx_t *tx = peer->ep;
+    const uint32_t n = fab_shm_num_slots(len);
+    fab_shm_pair_t *pair = peer->ep;
 
-    fab_shm_tx_commit(tx, fab_shm_tx_slot(tx), hdr, len, fab_shm_num_slots(len));
+    fab_shm_tx_commit(&pair->tx, fab_shm_tx_slot(&pair->tx), hdr, len, n);
+    fab_shm_tx_wrap_early(&pair->tx, pair->rx, n);
     fab_counters.shm_msgs_sent++;
 }
 
@@ -166,8 +171,12 @@ static inline bool fab_has_room(fab_peer_t *peer, uint32_t count, size_t len)
     while (!fab_shm_tx_has_room(tx, slots) && fab_shm_tx_may_extend(tx)) {
         fab_shm_tx_extend(tx, FAB_SHM_EXTEND_SLOTS);
     }
-    return fab_shm_tx_has_room(tx, slots) ||
-           (fab_shm_tx_refresh(tx) && fab_shm_tx_has_room(tx, slots));
+    if (!fab_shm_tx_has_room(tx, slots) &&
+        (!fab_shm_tx_refresh(tx) || !fab_shm_tx_has_room(tx, slots))) {
+        return false;
+    }
+    tx->promised = tx->head + slots; /* an early wrap would use up room */
+    return true;
 }
 
 /* Has a message to this peer with FAB_CAP_RING gone, so that fab_has_room() may come to be true? */

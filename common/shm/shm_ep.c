@@ -123,6 +123,7 @@ static __attribute__((noinline)) int send_long(fab_shm_ep_t *ep, fab_hdr_t hdr, 
             return rc;
         }
     }
+    fab_shm_tx_wrap_early(&ep->tx, ep->rx, fab_shm_num_slots(len));
     fab_counters.shm_msgs_sent++;
     return OPAL_SUCCESS;
 }
@@ -158,6 +159,7 @@ static void shm_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     fab_shm_ep_t *ep = peer->ep;
 
     fab_shm_tx_commit(&ep->tx, fab_shm_tx_slot(&ep->tx), hdr, len, fab_shm_num_slots(len));
+    fab_shm_tx_wrap_early(&ep->tx, ep->rx, fab_shm_num_slots(len));
     fab_counters.shm_msgs_sent++;
 }
 

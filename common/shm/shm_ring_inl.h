@@ -26,7 +26,17 @@
  * Wrap.  A message that does not fit the rest of the ring goes to its start; a PAD word bridges the
  * rest.
  *
- * Flow.  The receiver publishes its tail every quarter ring, and when it stops polling the ring.
+ * Early wrap.  A sender whose messages are answered one by one has one in the ring at a time, and
+ * goes through all of the ring with it.  A line that it comes back to after a lap has left the
+ * caches near to the two sides: a message of 1 KiB takes a third longer than in a ring of 8 KiB.
+ * So after a message of 2 to 33 slots that crosses a multiple of 8 KiB the sender wraps, if the
+ * peer has sent about as many messages as it since the last such multiple, and between that one and
+ * the one before, and has consumed all but this message.  Until the receiver polls again, there is
+ * room for at least 80 slots more.  While messages are sent in windows the sender goes through all
+ * of the ring, since it fills lines faster that are no longer in the receiver's cache.
+ *
+ * Flow.  The receiver publishes its tail every quarter ring, and when it stops polling the ring;
+ * after messages of 2 to 33 slots as soon as 16 slots are consumed, for the early wrap.
  * The sender reads the tail only if the value that it knows leaves no room.  Fewer than N/4 slots
  * are consumed and not published, and a message with its padding takes at most 2 (N/4 + 1) - 1
  * slots, so with N >= 8 a message always fits a ring that the receiver has emptied.  While the
@@ -63,6 +73,17 @@
 #define FAB_SHM_STEP(what) ((void) 0)
 #endif
 
+/*
+ * Slots: between the places of early wraps, a power of two; of a message after which there may be
+ * one, at most; that are consumed and not published after such a message, at most, and less than a
+ * quarter of the shortest ring.  A test has shorter rings.
+ */
+#ifndef FAB_SHM_WRAP_EVERY
+#define FAB_SHM_WRAP_EVERY 128
+#define FAB_SHM_WRAP_MAX   33
+#define FAB_SHM_WRAP_LAG   15
+#endif
+
 /* The lap after `lap`. */
 static inline uint16_t fab_shm_next_lap(uint16_t lap)
 {
@@ -83,9 +104,14 @@ typedef struct fab_shm_tx {
     uint64_t *stale; /* one bit per slot: its content may look like any word */
     fab_shm_ctl_t *ctl;
     _Atomic uint64_t *doorbell;
+    /* for wraps */
+    uint64_t promised; /* no early wrap before head is here */
+    uint32_t from_pos; /* slots that had come from the peer when one was last considered */
+    uint32_t end;      /* slots from here on that this lap has not used are stale, or zero */
+    bool is_ping_pong; /* when one was last considered, the peer had answered each message */
 } fab_shm_tx_t;
 
-_Static_assert(64 == sizeof(fab_shm_tx_t), "a line of the sender's own memory");
+_Static_assert(64 == offsetof(fab_shm_tx_t, promised), "a line of the sender's own memory");
 
 /*
  * slots and ctl are those of a fresh ring, all zero.  stale has num_slots bits, all zero.
@@ -104,6 +130,7 @@ static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint
         .stale = stale,
         .ctl = ctl,
         .doorbell = doorbell,
+        .end = num_slots,
     };
 }
 
@@ -111,6 +138,12 @@ static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint
 static inline bool fab_shm_tx_has_room(const fab_shm_tx_t *tx, uint32_t n)
 {
     return tx->head + n <= tx->limit;
+}
+
+/* Slots that are not consumed, as far as the sender knows; a ring that is extended to its end. */
+static inline uint64_t fab_shm_tx_used(const fab_shm_tx_t *tx)
+{
+    return tx->head + tx->mask + 1 - tx->limit;
 }
 
 /* Read the receiver's tail. False: it is invalid. */
@@ -198,7 +231,22 @@ static inline void fab_shm_tx_publish(fab_shm_tx_t *tx, fab_shm_slot_t *slot, ui
     tx->head = head;
     if (__builtin_expect(0 == next, 0)) {
         tx->lap = fab_shm_next_lap(tx->lap);
+        tx->end = tx->mask + 1;
     }
+}
+
+/* Skip the rest of the ring, at least one slot.  There is room for it. */
+static inline void fab_shm_tx_wrap(fab_shm_tx_t *tx)
+{
+    const uint32_t at = (uint32_t) tx->head & tx->mask;
+
+    /* what the last lap did not use, either, is stale already */
+    if (at + 1 < tx->end) {
+        fab_shm_tx_mark_stale(tx, at + 1, tx->end - at - 1);
+    }
+    fab_shm_tx_publish(tx, &tx->slots[at], fab_shm_word(0, 0, FAB_SHM_FLAG_PAD, tx->lap),
+                       tx->mask + 1 - at);
+    tx->end = at + 1;
 }
 
 /* Ring the doorbell if the receiver does not poll the ring. */
@@ -232,10 +280,7 @@ static inline fab_shm_slot_t *fab_shm_tx_reserve(fab_shm_tx_t *tx, uint32_t n)
         if (!fab_shm_tx_has_room(tx, rest + n)) {
             return NULL;
         }
-        if (rest > 1) {
-            fab_shm_tx_mark_stale(tx, at + 1, rest - 1);
-        }
-        fab_shm_tx_publish(tx, &tx->slots[at], fab_shm_word(0, 0, FAB_SHM_FLAG_PAD, tx->lap), rest);
+        fab_shm_tx_wrap(tx);
         at = 0;
     } else if (!fab_shm_tx_has_room(tx, n)) {
         return NULL;
@@ -360,6 +405,14 @@ static inline void fab_shm_rx_publish(fab_shm_rx_t *rx)
     atomic_store_explicit(&rx->ctl->tail, rx->published, memory_order_release);
 }
 
+/* Publish the tail if it is time, after a message of n slots: see "Flow" above. */
+static inline __attribute__((cold)) void fab_shm_rx_publish_after(fab_shm_rx_t *rx, uint32_t n)
+{
+    if (n <= FAB_SHM_WRAP_MAX || rx->pos - rx->published > rx->mask / 4) {
+        fab_shm_rx_publish(rx);
+    }
+}
+
 /* Done with n slots. */
 static inline void fab_shm_rx_advance(fab_shm_rx_t *rx, uint32_t n)
 {
@@ -371,8 +424,12 @@ static inline void fab_shm_rx_advance(fab_shm_rx_t *rx, uint32_t n)
     if (0 == at) {
         rx->lap = fab_shm_next_lap(rx->lap);
     }
-    if (rx->pos - rx->published > rx->mask / 4) {
-        fab_shm_rx_publish(rx);
+    if (1 == n) { /* mostly a constant */
+        if (__builtin_expect(rx->pos - rx->published > rx->mask / 4, 0)) {
+            fab_shm_rx_publish(rx);
+        }
+    } else if (rx->pos - rx->published > FAB_SHM_WRAP_LAG) {
+        fab_shm_rx_publish_after(rx, n);
     }
 }
 
@@ -532,7 +589,7 @@ static inline void fab_shm_rx_release(fab_shm_rx_t *rx)
 {
     rx->held = UINT64_MAX;
     /* an idle ring has no unpublished slots */
-    if (rx->pos - rx->published > rx->mask / 4 || 0 != (rx->idle & 1)) {
+    if (rx->pos - rx->published > FAB_SHM_WRAP_LAG || 0 != (rx->idle & 1)) {
         fab_shm_rx_publish(rx);
     }
 }
@@ -544,5 +601,33 @@ typedef struct fab_shm_pair {
     fab_shm_tx_t tx;  /* to the peer */
     fab_shm_rx_t *rx; /* from the peer, while it is polled; else NULL */
 } fab_shm_pair_t;
+
+/* A message of n slots was sent that crossed a place of early wraps: see "Early wrap" above. */
+static inline __attribute__((cold)) void
+fab_shm_tx_consider_wrap(fab_shm_tx_t *tx, const fab_shm_rx_t *from, uint32_t n)
+{
+    const uint32_t at = (uint32_t) tx->head & tx->mask;
+    const uint32_t answers = (uint32_t) from->pos - tx->from_pos;
+    const bool was_ping_pong = tx->is_ping_pong;
+
+    /* half of the messages since the last such place, if all had n slots, and their answers one */
+    tx->is_ping_pong = (uint64_t) answers * n >= FAB_SHM_WRAP_EVERY / 2;
+    tx->from_pos = (uint32_t) from->pos;
+    if (was_ping_pong && tx->is_ping_pong && n <= FAB_SHM_WRAP_MAX && tx->head >= tx->promised &&
+        0 != at && !fab_shm_tx_may_extend(tx) && fab_shm_tx_refresh(tx) &&
+        fab_shm_tx_used(tx) <= n + FAB_SHM_WRAP_LAG && fab_shm_tx_has_room(tx, tx->mask + 1 - at)) {
+        fab_shm_tx_wrap(tx);
+    }
+}
+
+/* To be called after a message of n slots.  from: NULL if it is not polled. */
+static inline void fab_shm_tx_wrap_early(fab_shm_tx_t *tx, const fab_shm_rx_t *from, uint32_t n)
+{
+    const uint64_t crossed = (tx->head ^ (tx->head - n)) & ~(uint64_t) (FAB_SHM_WRAP_EVERY - 1);
+
+    if (__builtin_expect(0 != crossed, 0) && NULL != from) {
+        fab_shm_tx_consider_wrap(tx, from, n);
+    }
+}
 
 #endif /* FAB_SHM_RING_INL_H */

@@ -27,9 +27,10 @@
  *                       line 1  owner: is_finalized, once
  *                       line 2  senders, when they claim a ring; owner, when it frees one
  *                       line 3  doorbell, help: senders set bits, owner clears them
- *      fab_shm_entry_t  line 0  owner: tail, idle, is_refused, answers
- *                       line 1+ sender: identity; state by both, see below
- *                       line 3+ cooperative copies, see fab_shm_coop_t
+ *      fab_shm_entry_t  line 0  owner: idle, is_refused, answers
+ *                       line 1  owner: tail
+ *                       line 2+ sender: identity; state by both, see below
+ *                       line 4+ cooperative copies, see fab_shm_coop_t
  *      ring             slots   sender
  *
  * State of an entry.  The word also contains the claimer's pid, so that the owner finds entries
@@ -47,7 +48,7 @@
 #include <stdint.h>
 
 #define FAB_SHM_MAGIC   UINT64_C(0x314d485342414650) /* "PFABSHM1", little endian */
-#define FAB_SHM_VERSION 5
+#define FAB_SHM_VERSION 6
 
 enum {
     FAB_SHM_LINE = 64,       /* bytes of a cache line and of a slot */
@@ -129,17 +130,24 @@ typedef struct fab_shm_answer {
 
 enum { FAB_SHM_ANSWERS = 3 };
 
-/* What the receiver tells the sender of a ring. */
+/*
+ * What the receiver tells the sender of a ring.  The sender reads line 0 after each message, line 1
+ * seldom: so a tail that is published does not take line 0 from its cache.
+ */
 typedef struct fab_shm_ctl {
-    /* slots consumed since the ring was claimed; written each quarter ring and when idle */
-    _Atomic uint64_t tail;
+    /* line 0 */
     /* odd: the receiver does not poll this ring: ring the doorbell; one number per idle period */
     _Atomic uint32_t idle;
     _Atomic uint32_t is_refused; /* the receiver takes no more messages from this ring */
     fab_shm_answer_t answers[FAB_SHM_ANSWERS];
+    uint8_t pad0[8];
+    /* line 1 */
+    _Atomic uint64_t tail; /* slots consumed since the ring was claimed: shm_ring_inl.h, "Flow" */
+    uint8_t pad1[56];
 } fab_shm_ctl_t;
 
-_Static_assert(FAB_SHM_LINE == sizeof(fab_shm_ctl_t), "a line of its own");
+_Static_assert(2 * FAB_SHM_LINE == sizeof(fab_shm_ctl_t), "lines of its own");
+_Static_assert(FAB_SHM_LINE == offsetof(fab_shm_ctl_t, tail), "a line of its own");
 
 /*
  * A get that the owner's process may help with: shm_coop_inl.h.  The fetcher is the process that
@@ -191,9 +199,9 @@ typedef struct fab_shm_entry {
     fab_shm_coop_t coops[FAB_SHM_COOPS];
 } fab_shm_entry_t;
 
-_Static_assert(576 == sizeof(fab_shm_entry_t), "fab_shm_entry_t is shared");
-_Static_assert(192 == offsetof(fab_shm_entry_t, coops), "lines of their own");
-_Static_assert(64 == offsetof(fab_shm_entry_t, state), "the two sides write to different lines");
+_Static_assert(640 == sizeof(fab_shm_entry_t), "fab_shm_entry_t is shared");
+_Static_assert(256 == offsetof(fab_shm_entry_t, coops), "lines of their own");
+_Static_assert(128 == offsetof(fab_shm_entry_t, state), "the two sides write to different lines");
 
 /*
  * A slot: one cache line.  A message begins with a slot's 24 bytes of header; its payload follows

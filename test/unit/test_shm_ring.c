@@ -12,6 +12,9 @@
 enum step { STEP_word = 1, STEP_tail = 2, STEP_idle = 4, STEP_data = 8 };
 static void step(enum step what);
 #define FAB_SHM_STEP(what) step(STEP_##what)
+#define FAB_SHM_WRAP_EVERY 4
+#define FAB_SHM_WRAP_MAX   33
+#define FAB_SHM_WRAP_LAG   1
 
 #include "shm/shm_ring_inl.h"
 
@@ -45,6 +48,8 @@ typedef struct ring {
     uint32_t num_slots;
     fab_shm_tx_t tx;
     fab_shm_rx_t rx;
+    fab_shm_rx_t back; /* the ring from the peer: only its position */
+    bool is_ping_pong; /* the peer answers each message */
 } ring_t;
 
 static ring_t *ring_new(uint32_t num_slots)
@@ -57,6 +62,13 @@ static ring_t *ring_new(uint32_t num_slots)
     fab_shm_rx_init(&ring->rx, ring->slots, num_slots,
                     fab_shm_ring_eager_max(num_slots * FAB_SHM_LINE), &ring->ctl);
     return ring;
+}
+
+/* A message of n slots was sent. */
+static void may_wrap(ring_t *ring, uint32_t n)
+{
+    ring->back.pos += ring->is_ping_pong ? FAB_SHM_WRAP_EVERY : 0;
+    fab_shm_tx_wrap_early(&ring->tx, &ring->back, n);
 }
 
 static uint8_t pattern(uint64_t seq, size_t i)
@@ -90,6 +102,7 @@ static bool ring_send(ring_t *ring, uint64_t seq, size_t len, size_t max_len)
         fab_shm_payload(slot)[i] = i < len ? pattern(seq, i) : 0xff;
     }
     fab_shm_tx_commit(&ring->tx, slot, hdr, len, fab_shm_num_slots(len));
+    may_wrap(ring, fab_shm_num_slots(len));
     return true;
 }
 
@@ -244,14 +257,14 @@ static void test_full_and_drain(void **state)
  * Payload that looks like a message of the lap at hand, of the next, and of all others in turn, in
  * every word that a header could be read from, through more than all 65535 laps.
  */
-static void test_stale_words(void **state)
+static void stale_words(bool is_ping_pong)
 {
     ring_t *ring = ring_new(16);
     uint32_t max_slots = fab_shm_num_slots(ring->rx.eager_max);
     uint64_t seq = 0;
     uint16_t seed = 1;
 
-    (void) state;
+    ring->is_ping_pong = is_ping_pong;
     for (uint64_t lap = 0; lap < 140000 / (TEST_TSAN ? 20 : 1);) {
         seed = (uint16_t) (seed * 25173 + 13849);
         size_t len = (seed >> 4) % (ring->rx.eager_max + 1);
@@ -268,6 +281,9 @@ static void test_stale_words(void **state)
             memcpy(fab_shm_payload(slot) + at, &word, 8);
         }
         fab_shm_tx_commit(&ring->tx, slot, fab_hdr(7, ++seq, 0), used, fab_shm_num_slots(used));
+        /* sometimes it goes through all of the ring */
+        ring->is_ping_pong = is_ping_pong && seq % 4096 < 4000;
+        may_wrap(ring, fab_shm_num_slots(used));
         lap += ring->tx.lap != before;
         fab_shm_msg_t msg = {0};
         assert_int_equal(fab_shm_rx_peek(&ring->rx, &msg), FAB_SHM_MESSAGE);
@@ -277,6 +293,18 @@ static void test_stale_words(void **state)
         ring_expect_empty(ring);
     }
     free(ring);
+}
+
+static void test_stale_words(void **state)
+{
+    (void) state;
+    stale_words(false);
+}
+
+static void test_stale_words_early_wrap(void **state)
+{
+    (void) state;
+    stale_words(true);
 }
 
 /*
@@ -310,6 +338,70 @@ static void test_skipped_slot_keeps_no_old_word(void **state)
     assert_true(ring_send(ring, ++seq, 8, 8));
     ring_expect(ring, seq, 8);
     ring_expect_empty(ring);
+    free(ring);
+}
+
+/* The same for the slots that early wraps skip. */
+static void test_early_wrap_keeps_no_old_word(void **state)
+{
+    ring_t *ring = ring_new(16);
+    uint64_t seq = 0;
+
+    (void) state;
+    for (uint32_t i = 0; i < 16; i++) { /* words in all slots, lap 1 */
+        assert_true(ring_send(ring, ++seq, 8, 8));
+        ring_expect(ring, seq, 8);
+    }
+    ring->is_ping_pong = true;
+    while (1 != ring->tx.lap) {
+        assert_true(ring_send(ring, ++seq, 41, 41));
+        ring_expect(ring, seq, 41);
+        ring_expect_empty(ring);
+    }
+    assert_true(seq < 2 * 65536 + 64); /* two messages a lap */
+    ring->is_ping_pong = false;
+    for (uint32_t i = 0; i < 16; i++) {
+        assert_true(ring_send(ring, ++seq, 8, 8));
+        ring_expect(ring, seq, 8);
+        ring_expect_empty(ring);
+    }
+    free(ring);
+}
+
+/* Send and receive 100 messages of 3 slots. Returns the number of laps. */
+static unsigned laps_of_100(ring_t *ring, uint64_t *seq)
+{
+    unsigned laps = 0;
+
+    for (unsigned i = 0; i < 100; i++) {
+        uint16_t lap = ring->tx.lap;
+        assert_true(ring_send(ring, ++*seq, 128, 128));
+        laps += ring->tx.lap != lap;
+        ring_expect(ring, *seq, 128);
+        ring_expect_empty(ring);
+    }
+    return laps;
+}
+
+/* When the ring is wrapped early, and when not. */
+static void test_early_wrap(void **state)
+{
+    ring_t *ring = ring_new(64);
+    uint64_t seq = 0;
+
+    (void) state;
+    assert_true(laps_of_100(ring, &seq) <= 5); /* no answers */
+    ring->is_ping_pong = true;
+    assert_true(laps_of_100(ring, &seq) >= 49); /* two messages a lap */
+    assert_true(laps_of_100(ring, &seq) >= 48);
+    ring->tx.promised = UINT64_MAX;
+    assert_true(laps_of_100(ring, &seq) <= 5);
+    ring->tx.promised = ring->tx.head;
+    assert_true(laps_of_100(ring, &seq) >= 48);
+    ring->tx.limit = ring->tx.mask; /* as if it were to be extended */
+    ring->tx.head = ring->tx.limit - 3;
+    fab_shm_tx_wrap_early(&ring->tx, &ring->back, 3);
+    assert_true(ring->tx.head == ring->tx.limit - 3);
     free(ring);
 }
 
@@ -553,13 +645,13 @@ static void *thread_send(void *arg)
     return NULL;
 }
 
-static void test_two_threads(void **state)
+static void two_threads(bool is_ping_pong)
 {
     ring_t *ring = ring_new(64);
     pthread_t sender;
     uint32_t sleeps = 0;
 
-    (void) state;
+    ring->is_ping_pong = is_ping_pong;
     assert_int_equal(pthread_create(&sender, NULL, thread_send, ring), 0);
     for (uint64_t seq = 1; seq <= THREAD_MESSAGES;) {
         fab_shm_msg_t msg = {0};
@@ -590,6 +682,13 @@ static void test_two_threads(void **state)
     free(ring);
 }
 
+static void test_two_threads(void **state)
+{
+    (void) state;
+    two_threads(false);
+    two_threads(true);
+}
+
 /* ---- all interleavings -------------------------------------------------- */
 
 /*
@@ -616,7 +715,8 @@ static struct model {
     int num_messages;
     size_t len[MAX_MESSAGES];
     bool sleeps;
-    bool takes;     /* messages past the poll, by ring_take() */
+    bool takes; /* messages past the poll, by ring_take() */
+    bool is_ping_pong;
     uint32_t stale; /* slots of each message of the first lap, whose payload looks like words */
     unsigned kinds; /* of steps at which sides are switched: those that matter for the scenario */
     /* the schedule: at each step which side ran, and whether the other could have */
@@ -747,6 +847,7 @@ static void model_lead_in(ring_t *ring, uint32_t start)
 static bool model_run(int given, uint32_t start)
 {
     model.ring = ring_new(8);
+    model.ring->is_ping_pong = model.is_ping_pong;
     model.is_running = false;
     model_lead_in(model.ring, start);
     model.is_wrong = model.is_asleep = false;
@@ -779,14 +880,15 @@ static bool model_run(int given, uint32_t start)
  * All schedules of the scenario: depth first, the last open choice of the sender changed to the
  * receiver.
  */
-static void model_explore(uint32_t start)
+static void model_schedules(uint32_t start)
 {
     int given = 0;
 
     for (;;) {
         if (!model_run(given, start)) {
-            print_error("from slot %u, messages of %zu %zu %zu bytes, schedule:", start,
-                        model.len[0], model.len[1], model.len[2]);
+            print_error("from slot %u%s, messages of %zu %zu %zu bytes, schedule:", start,
+                        model.is_ping_pong ? ", early wraps" : "", model.len[0], model.len[1],
+                        model.len[2]);
             for (int i = 0; i < model.steps; i++) {
                 print_error(" %c", SENDER == model.choice[i] ? 's' : 'r');
             }
@@ -801,6 +903,15 @@ static void model_explore(uint32_t start)
             return;
         }
         model.choice[given - 1] = RECEIVER;
+    }
+}
+
+/* The same with early wraps and without; of three messages there are too many ways with them. */
+static void model_explore(uint32_t start)
+{
+    for (int way = 0; way < (model.num_messages < 3 ? 2 : 1); way++) {
+        model.is_ping_pong = 1 == way;
+        model_schedules(start);
     }
 }
 
@@ -892,6 +1003,10 @@ static void test_all_interleavings_when_full(void **state)
     for (uint32_t start = 8; start < 11; start++) { /* 9: with padding */
         model_explore(start);
     }
+    model.num_messages = 2; /* an early wrap leaves no room */
+    for (uint32_t start = 8; start < 16; start++) {
+        model_explore(start);
+    }
 }
 
 #endif
@@ -905,7 +1020,10 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_commit_less_than_reserved),
       cmocka_unit_test(test_full_and_drain),
       cmocka_unit_test(test_stale_words),
+      cmocka_unit_test(test_stale_words_early_wrap),
       cmocka_unit_test(test_skipped_slot_keeps_no_old_word),
+      cmocka_unit_test(test_early_wrap_keeps_no_old_word),
+      cmocka_unit_test(test_early_wrap),
       cmocka_unit_test(test_take_short),
       cmocka_unit_test(test_take_any),
       cmocka_unit_test(test_take_malformed),
