@@ -7,7 +7,9 @@
  *   btl_fabric_send.c       messages: descriptors, sending, receiving
  *   btl_fabric_mem.c        registered memory
  *   btl_fabric_rma.c        put, get and atomic operations: the process that starts them
- *   btl_fabric_target.c     the same: the process whose memory they access
+ *   btl_fabric_offer.c      puts and gets that the target's CPU is offered first
+ *   btl_fabric_op.h         operations under way: what these two files have in common
+ *   btl_fabric_target.c     put, get and atomic operations: the process whose memory they access
  *   btl_fabric_wire.h       the bytes that leave the process
  *
  * Lock.  The fabric's lock (fab_lock()) covers everything here.  The layer above is never called
@@ -360,9 +362,6 @@ int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t 
 /* End the operations that were answered in place. Lock held. */
 void mca_btl_fabric_answers_check(void);
 
-/* Withdraw the offers that the target has ignored for long. Lock held. */
-void mca_btl_fabric_offers_check(void);
-
 /* The peer failed: end the operations that wait for its answer. Lock held. */
 void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep);
 
@@ -386,6 +385,11 @@ void mca_btl_fabric_on_done(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
                             size_t len);
 void mca_btl_fabric_on_count(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                              size_t len);
+
+/* ---- btl_fabric_offer.c ------------------------------------------------- */
+
+/* Withdraw the offers that the target has ignored for long. Lock held. */
+void mca_btl_fabric_offers_check(void);
 
 /* ---- btl_fabric_target.c ------------------------------------------------ */
 

@@ -17,7 +17,7 @@
  * cannot wait.  It is refused if there is no memory for its record; it can be started once those
  * under way have ended, since there is always one record.
  */
-#include "btl_fabric.h"
+#include "btl_fabric_op.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,29 +25,11 @@
 #include "fabric/fab_clock.h"
 
 enum {
-    /* polls in vain after which an offer is withdrawn: about the time of a system call */
-    OFFER_POLLS = 24,
-    TRUST = 4,          /* a target that has ignored so many offers in a row ... */
-    TRUST_SKIPPED = 64, /* ... gets only one in so many operations as an offer */
-    /*
-     * No offers while so many operations are under way: a strided put is many short ones, which the
-     * system call does without a record.
-     */
-    OFFERS_MAX = 256,
-    OFFER_SURE = 2048,     /* bytes; up to so many an offer is not slower than a system call */
-    PACE_SHIFT = 12,       /* up to 2^12 bytes: paces[0]; twice as many: paces[1] */
-    PACE_FIRST = 512,      /* of the first so many operations ... */
-    PACE_EVERY_FIRST = 32, /* ... one in so many is timed each way, ... */
-    PACE_EVERY = 256,      /* ... and then one in so many */
-    PACE_MAX = 10000,      /* nanoseconds: longer times count as this */
-    OFFERS_PER_POLL = 16,  /* that are withdrawn, each with a system call */
-    ASKING_MAX = 32,       /* operations that wait for an answer in place: each poll looks at all */
-    ANSWER_LOOKS = 24,     /* for an answer in place, before the call returns: 0.4 us here */
-    DONE_NOW = 1,          /* no error code: the operation is done, and has no record any more */
+    ASKING_MAX = 32,   /* operations that wait for an answer in place: each poll looks at all */
+    ANSWER_LOOKS = 24, /* for an answer in place, before the call returns: 0.4 us here */
+    DONE_NOW = 1,      /* no error code: the operation is done, and has no record any more */
 };
 
-static int start_by_messages(mca_btl_fabric_op_t *op);
-static void end_offer(mca_btl_fabric_op_t *op);
 static void end_asking(mca_btl_fabric_op_t *op);
 
 /* ---- operations --------------------------------------------------------- */
@@ -138,6 +120,28 @@ static void note(const mca_btl_fabric_call_t *call, int change)
     }
 }
 
+mca_btl_fabric_op_t *mca_btl_fabric_op_new(const mca_btl_fabric_call_t *call)
+{
+    mca_btl_fabric_op_t *op = op_alloc();
+
+    if (NULL != op) {
+        op->call = *call;
+        op->done = 0;
+        op->id = 0;
+        op->is_queued = false;
+        op->is_waiting = false;
+        op->offer.claim = NULL;
+        note(call, 1);
+    }
+    return op;
+}
+
+void mca_btl_fabric_op_cancel(mca_btl_fabric_op_t *op)
+{
+    note(&op->call, -1);
+    op_free(op);
+}
+
 /* The operation has ended, but for its callback. Lock held. */
 static void op_end(mca_btl_fabric_op_t *op)
 {
@@ -168,11 +172,10 @@ static void drop_op(mca_btl_fabric_up_t *up)
 
 static const mca_btl_fabric_up_ops_t op_ops = {.run = call_back, .drop = drop_op};
 
-/* It waits for no answer any more. */
-static void op_unwait(mca_btl_fabric_op_t *op)
+void mca_btl_fabric_op_unwait(mca_btl_fabric_op_t *op)
 {
     if (NULL != op->offer.claim) {
-        end_offer(op);
+        mca_btl_fabric_offer_end(op);
         op->call.ep->offers.ignored = 0;
     }
     if (0 != op->id) {
@@ -191,12 +194,12 @@ static void op_unwait(mca_btl_fabric_op_t *op)
     }
 }
 
-static void op_done(mca_btl_fabric_op_t *op, int status)
+void mca_btl_fabric_op_done(mca_btl_fabric_op_t *op, int status)
 {
     if (OPAL_UNLIKELY(op == mca_btl_fabric.timed)) {
         mca_btl_fabric.timed = NULL;
     }
-    op_unwait(op);
+    mca_btl_fabric_op_unwait(op);
     if (NULL == op->call.cbfunc) {
         op_end(op);
         return;
@@ -205,8 +208,7 @@ static void op_done(mca_btl_fabric_op_t *op, int status)
     mca_btl_fabric_up(&op->up, &op_ops);
 }
 
-/* Add it to the operations that wait for the peer's answer. */
-static void op_wait(mca_btl_fabric_op_t *op)
+void mca_btl_fabric_op_wait(mca_btl_fabric_op_t *op)
 {
     mca_btl_fabric_ep_t *ep = op->call.ep;
 
@@ -226,7 +228,7 @@ void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep)
     for (mca_btl_fabric_op_t *op = ep->ops; NULL != op; op = next) {
         next = op->next;
         if (!op->is_queued) { /* queued ones fail when they are run */
-            op_done(op, OPAL_ERR_UNREACH);
+            mca_btl_fabric_op_done(op, OPAL_ERR_UNREACH);
         }
     }
     ep->counted = NULL;
@@ -333,16 +335,12 @@ static int run_op(fab_item_t *item, fab_peer_t *peer)
         return rc;
     }
     if (OPAL_SUCCESS != rc) {
-        op_done(op, rc);
+        mca_btl_fabric_op_done(op, rc);
     }
     return OPAL_SUCCESS;
 }
 
-/*
- * An operation on a failed peer is queued, too, so that its error reaches the layer above after the
- * failure of the peer does.
- */
-static int start_by_messages(mca_btl_fabric_op_t *op)
+int mca_btl_fabric_op_by_messages(mca_btl_fabric_op_t *op)
 {
     fab_peer_t *peer = op->call.ep->peer;
 
@@ -352,7 +350,7 @@ static int start_by_messages(mca_btl_fabric_op_t *op)
             return OPAL_ERR_OUT_OF_RESOURCE;
         }
     }
-    op_wait(op);
+    mca_btl_fabric_op_wait(op);
     if (NULL != peer->pending || OPAL_SUCCESS != send_op(op)) {
         op->is_queued = true;
         op->item = (fab_item_t){.fn = run_op, .user = FAB_USER_BTL};
@@ -405,7 +403,7 @@ void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
     }
     op->done += len;
     if (op->done == op->call.len) {
-        op_done(op, OPAL_SUCCESS);
+        mca_btl_fabric_op_done(op, OPAL_SUCCESS);
     }
 }
 
@@ -430,7 +428,7 @@ void mca_btl_fabric_on_done(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
     (void) ctx, (void) data, (void) len;
     if (NULL != op) {
         give_old(&op->call, hdr.tag);
-        op_done(op, OPAL_SUCCESS);
+        mca_btl_fabric_op_done(op, OPAL_SUCCESS);
     }
 }
 
@@ -447,7 +445,7 @@ void mca_btl_fabric_on_count(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const v
             return;
         }
         ep->counted = op->next_counted;
-        op_done(op, OPAL_SUCCESS);
+        mca_btl_fabric_op_done(op, OPAL_SUCCESS);
     }
 }
 
@@ -464,12 +462,6 @@ static uint32_t find_place(const mca_btl_fabric_ep_t *ep)
     return place;
 }
 
-/* Is it likely that the target is inside MPI and polls? */
-static bool is_attentive(mca_btl_fabric_trust_t *trust)
-{
-    return trust->ignored < TRUST || 0 == ++trust->skipped % TRUST_SKIPPED;
-}
-
 /*
  * Look for the answer for a moment, since a target that polls needs less time than the way through
  * the layer above and back.  Not while a message of the target waits, as it may be what the target
@@ -478,7 +470,7 @@ static bool is_attentive(mca_btl_fabric_trust_t *trust)
 static bool is_answered_soon(mca_btl_fabric_ep_t *ep, const btl_fabric_atomic_t *atomic,
                              uint64_t *value)
 {
-    if (fab_is_threaded(mca_btl_fabric.fab) || !is_attentive(&ep->answers)) {
+    if (fab_is_threaded(mca_btl_fabric.fab) || !mca_btl_fabric_is_attentive(&ep->answers)) {
         return false;
     }
     for (int i = 0; i < ANSWER_LOOKS; i++) {
@@ -525,7 +517,7 @@ static int start_in_place(mca_btl_fabric_op_t *op)
     op->next_asking = mca_btl_fabric.asking;
     mca_btl_fabric.asking = op;
     mca_btl_fabric.num_asking++;
-    op_wait(op);
+    mca_btl_fabric_op_wait(op);
     return OPAL_SUCCESS;
 }
 
@@ -554,7 +546,7 @@ void mca_btl_fabric_answers_check(void)
         if (FAB_PEER_UP == peer->state &&
             fab_is_answered(peer, atomic->place, atomic->number, &value)) {
             give_old(&op->call, value);
-            op_done(op, OPAL_SUCCESS);
+            mca_btl_fabric_op_done(op, OPAL_SUCCESS);
         }
     }
 }
@@ -569,15 +561,15 @@ static void rma_complete(fab_rma_t *rma, int status)
     mca_btl_fabric.num_rma--;
     if (OPAL_SUCCESS != status && OPAL_ERR_UNREACH != status) {
         mca_btl_fabric.counters.rma_failed++;
-        status = start_by_messages(op);
+        status = mca_btl_fabric_op_by_messages(op);
         if (OPAL_SUCCESS == status) {
             return;
         }
     }
-    op_done(op, status);
+    mca_btl_fabric_op_done(op, status);
 }
 
-static fab_rma_t rma_of(const mca_btl_fabric_call_t *call, const fab_region_t *region)
+fab_rma_t mca_btl_fabric_rma_of(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
     return (fab_rma_t){.peer = call->ep->peer,
                        .local = call->local,
@@ -601,7 +593,7 @@ static bool start_by_fabric(mca_btl_fabric_op_t *op, const fab_region_t *region)
         mca_btl_fabric.counters.not_exposed++;
         return false;
     }
-    op->rma = rma_of(&op->call, region);
+    op->rma = mca_btl_fabric_rma_of(&op->call, region);
     if (OPAL_SUCCESS != (is_put ? fab_put(&op->rma) : fab_get(&op->rma))) {
         mca_btl_fabric.counters.no_rma++;
         return false;
@@ -610,202 +602,7 @@ static bool start_by_fabric(mca_btl_fabric_op_t *op, const fab_region_t *region)
     return true;
 }
 
-/* ---- by an offer -------------------------------------------------------- */
-
-/*
- * If the target is inside MPI and polls, its CPU does a short put or get sooner than a system call
- * of this process would; if not, a message would wait for it.  So the message is one that can be
- * withdrawn (btl_fabric_wire.h).  If the target has not begun after some polls, the fabric does the
- * operation.  A target that ignores offers gets few.
- */
-static bool may_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region)
-{
-    fab_peer_t *peer = call->ep->peer;
-    bool is_put = BTL_FABRIC_AM_PUT == call->am;
-    size_t len = is_put ? sizeof(btl_fabric_put_t) + call->len : sizeof(btl_fabric_get_t);
-
-    return call->len <= mca_btl_fabric.params.offer_max && len <= peer->eager_max &&
-           mca_btl_fabric.outstanding < OFFERS_MAX &&
-           FAB_CAP_RING == (peer->caps & (FAB_CAP_RING | FAB_CAP_MAPPED)) &&
-           0 != (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET)) && NULL == peer->pending &&
-           fab_region_is_reachable(region, peer) && is_attentive(&call->ep->offers) &&
-           fab_has_room(peer, 1, len);
-}
-
-/* Begin the message of an offer, for which there is room. */
-static void *reserve_offer(mca_btl_fabric_op_t *op, size_t len)
-{
-    fab_peer_t *peer = op->call.ep->peer;
-    char *room = fab_reserve(peer, len);
-
-    op->offer = (mca_btl_fabric_offer_t){
-        .claim = (_Atomic uint32_t *) (room + BTL_FABRIC_CLAIM_AT),
-        .position = fab_ring_position(peer),
-        .polls = mca_btl_fabric.polls,
-        .prev = mca_btl_fabric.offers_tail,
-    };
-    *op->offer.prev = op;
-    mca_btl_fabric.offers_tail = &op->offer.next;
-    return room;
-}
-
-static void end_offer(mca_btl_fabric_op_t *op)
-{
-    *op->offer.prev = op->offer.next;
-    if (NULL != op->offer.next) {
-        op->offer.next->offer.prev = op->offer.prev;
-    } else {
-        mca_btl_fabric.offers_tail = op->offer.prev;
-    }
-    op->offer.claim = NULL;
-}
-
-static int start_by_offer(mca_btl_fabric_op_t *op, const fab_region_t *region)
-{
-    const mca_btl_fabric_call_t *call = &op->call;
-    bool is_put = BTL_FABRIC_AM_PUT == call->am;
-    btl_fabric_get_t get = {.key = call->atomic.key, .claim = BTL_FABRIC_OFFERED, .len = call->len};
-    btl_fabric_put_t put = {.key = call->atomic.key, .claim = BTL_FABRIC_OFFERED};
-    size_t len = is_put ? sizeof(put) + call->len : sizeof(get);
-    char *room;
-
-    op->id = fab_idmap_add(&mca_btl_fabric.ids, op);
-    if (0 == op->id) {
-        return OPAL_ERR_OUT_OF_RESOURCE;
-    }
-    op_wait(op);
-    op->rma = rma_of(call, region);
-    room = reserve_offer(op, len);
-    if (is_put) {
-        memcpy(room, &put, sizeof(put));
-        memcpy(room + sizeof(put), call->local, call->len);
-    } else {
-        memcpy(room, &get, sizeof(get));
-    }
-    fab_commit(call->ep->peer, fab_hdr(call->am, call->remote, op->id), len);
-    mca_btl_fabric.counters.offered++;
-    return OPAL_SUCCESS;
-}
-
-/* Has the target begun, or does it no longer see the message?  If not, it will not begin. */
-static bool is_taken(const mca_btl_fabric_offer_t *offer, const fab_peer_t *peer)
-{
-    uint32_t offered = BTL_FABRIC_OFFERED;
-
-    return fab_ring_is_reused(peer, offer->position) ||
-           /* acq_rel: pairs with the exchange in may_begin() */
-           !atomic_compare_exchange_strong_explicit(offer->claim, &offered, BTL_FABRIC_WITHDRAWN,
-                                                    memory_order_acq_rel, memory_order_relaxed);
-}
-
-static void withdraw(mca_btl_fabric_op_t *op)
-{
-    mca_btl_fabric_ep_t *ep = op->call.ep;
-    mca_btl_fabric_offer_t offer = op->offer;
-    bool is_put = BTL_FABRIC_AM_PUT == op->call.am;
-
-    end_offer(op);
-    if (FAB_PEER_UP != ep->peer->state) {
-        return; /* its end will come */
-    }
-    if (is_taken(&offer, ep->peer)) {
-        ep->offers.ignored = 0;
-        return; /* the answer will come */
-    }
-    ep->offers.ignored++;
-    op_unwait(op);
-    mca_btl_fabric.counters.withdrawn++;
-    if (is_put ? fab_put_now(&op->rma) : fab_get_now(&op->rma)) {
-        op_done(op, OPAL_SUCCESS);
-    } else if (OPAL_SUCCESS != start_by_messages(op)) {
-        op_done(op, OPAL_ERR_OUT_OF_RESOURCE);
-    }
-}
-
-void mca_btl_fabric_offers_check(void)
-{
-    mca_btl_fabric_op_t *op;
-
-    for (int n = 0; n < OFFERS_PER_POLL && NULL != (op = mca_btl_fabric.offers) &&
-                    mca_btl_fabric.polls - op->offer.polls > OFFER_POLLS;
-         n++) {
-        withdraw(op);
-    }
-}
-
-/* ---- which is faster? --------------------------------------------------- */
-
-/*
- * Up to 2 KiB an offer is not slower, if the target polls.  Above, that depends on how far apart
- * the two processors are: the data of an offer goes through the caches of both, line by line (here
- * 8 KiB took 1.4 us on two threads of one core and 5 us on distant cores; the system call took
- * 2.2).  So now and then an operation is timed each way.
- */
-static mca_btl_fabric_pace_t *pace_of(const mca_btl_fabric_call_t *call)
-{
-    unsigned i = 0;
-
-    if (call->len <= OFFER_SURE) {
-        return NULL;
-    }
-    while (i < BTL_FABRIC_PACES - 1 && call->len > (size_t) 1 << (PACE_SHIFT + i)) {
-        i++;
-    }
-    return &call->ep->paces[BTL_FABRIC_AM_PUT == call->am][i];
-}
-
-/* A new time for *pace, which is the average of the latest ones: single times vary by a factor. */
-static void pace_note(uint32_t *pace, uint64_t begin)
-{
-    uint64_t time = fab_now_ns() - begin;
-
-    time = time < PACE_MAX ? time : PACE_MAX;
-    *pace = 0 == *pace ? (uint32_t) time : *pace - *pace / 4 + (uint32_t) time / 4;
-}
-
-/*
- * Is the next operation of this pace to be an offer?  *is_timed: it is to be timed.  It takes
- * longer if the one before it was done the other way, so two are done each way, and the second is
- * timed.
- */
-static bool pace_prefers_offer(mca_btl_fabric_pace_t *pace, bool *is_timed)
-{
-    uint32_t count = pace->count++;
-    uint32_t turn = count % (count < PACE_FIRST ? PACE_EVERY_FIRST : PACE_EVERY);
-
-    *is_timed = 1 == turn || 3 == turn;
-    return turn < 4 ? turn < 2 : pace->offer <= pace->call;
-}
-
-/* An offer was begun: poll until it is done, to see how long that takes.  Lock held. */
-static void pace_wait(const mca_btl_fabric_op_t *op, mca_btl_fabric_pace_t *pace, uint64_t begin)
-{
-    mca_btl_fabric.timed = op;
-    do {
-        (void) fab_poll(mca_btl_fabric.fab);
-    } while (NULL != mca_btl_fabric.timed && fab_now_ns() - begin < PACE_MAX);
-    mca_btl_fabric.timed = NULL;
-    pace_note(&pace->offer, begin);
-}
-
 /* ---- the module's functions --------------------------------------------- */
-
-/* A new operation. Lock held. NULL: there is no memory. */
-static mca_btl_fabric_op_t *new_op(const mca_btl_fabric_call_t *call)
-{
-    mca_btl_fabric_op_t *op = op_alloc();
-
-    if (NULL != op) {
-        op->call = *call;
-        op->done = 0;
-        op->id = 0;
-        op->is_queued = false;
-        op->is_waiting = false;
-        op->offer.claim = NULL;
-        note(call, 1);
-    }
-    return op;
-}
 
 /* Start it. Lock held. Success, DONE_NOW, or an error. */
 static int start_op(mca_btl_fabric_op_t *op, const fab_region_t *region)
@@ -817,7 +614,7 @@ static int start_op(mca_btl_fabric_op_t *op, const fab_region_t *region)
     if (BTL_FABRIC_AM_ATOMIC == am) {
         counters->atomics++;
         rc = start_in_place(op);
-        return OPAL_ERR_RESOURCE_BUSY == rc ? start_by_messages(op) : rc;
+        return OPAL_ERR_RESOURCE_BUSY == rc ? mca_btl_fabric_op_by_messages(op) : rc;
     }
     if (start_by_fabric(op, region)) {
         counters->puts += BTL_FABRIC_AM_PUT == am;
@@ -826,46 +623,22 @@ static int start_op(mca_btl_fabric_op_t *op, const fab_region_t *region)
     }
     counters->am_puts += BTL_FABRIC_AM_PUT == am;
     counters->am_gets += BTL_FABRIC_AM_GET == am;
-    return start_by_messages(op);
+    return mca_btl_fabric_op_by_messages(op);
 }
 
 /* A new operation. Returns what start_op() returns. Lock held. */
 static int start(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
-    mca_btl_fabric_op_t *op = new_op(call);
+    mca_btl_fabric_op_t *op = mca_btl_fabric_op_new(call);
     int rc = OPAL_ERR_OUT_OF_RESOURCE;
 
     if (NULL != op) {
         rc = start_op(op, region);
         if (OPAL_SUCCESS != rc) {
-            note(call, -1);
-            op_free(op);
+            mca_btl_fabric_op_cancel(op);
         }
     }
     return rc;
-}
-
-/* Offer it, if that is likely to be fastest. False: it was not. Lock held. */
-static bool offer(const mca_btl_fabric_call_t *call, const fab_region_t *region,
-                  mca_btl_fabric_pace_t *pace, bool *is_timed)
-{
-    mca_btl_fabric_op_t *op;
-    uint64_t begin;
-
-    if (!may_offer(call, region) || (NULL != pace && !pace_prefers_offer(pace, is_timed))) {
-        return false;
-    }
-    begin = *is_timed ? fab_now_ns() : 0;
-    op = new_op(call);
-    if (NULL != op && OPAL_SUCCESS != start_by_offer(op, region)) {
-        note(call, -1);
-        op_free(op);
-        op = NULL;
-    }
-    if (NULL != op && *is_timed) {
-        pace_wait(op, pace, begin);
-    }
-    return NULL != op;
 }
 
 /*
@@ -877,7 +650,7 @@ static bool do_now(const mca_btl_fabric_call_t *call, const fab_region_t *region
     bool is_put = BTL_FABRIC_AM_PUT == call->am, is_done = false;
 
     if (call->len <= FAB_RMA_NOW_MAX && fab_region_is_reachable(region, call->ep->peer)) {
-        fab_rma_t rma = rma_of(call, region);
+        fab_rma_t rma = mca_btl_fabric_rma_of(call, region);
         is_done = is_put ? fab_put_now(&rma) : fab_get_now(&rma);
     }
     mca_btl_fabric.counters.puts += is_done && is_put;
@@ -888,19 +661,18 @@ static bool do_now(const mca_btl_fabric_call_t *call, const fab_region_t *region
 /* Start or do a put or get. As start_op(). Lock held. */
 static int start_rma(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
-    mca_btl_fabric_pace_t *pace = pace_of(call);
-    bool is_timed = false;
+    uint32_t *timed;
     uint64_t begin;
 
-    if (offer(call, region, pace, &is_timed)) {
+    if (mca_btl_fabric_offer(call, region, &timed)) {
         return OPAL_SUCCESS;
     }
-    begin = is_timed ? fab_now_ns() : 0;
+    begin = NULL != timed ? fab_now_ns() : 0;
     if (!do_now(call, region)) {
         return start(call, region);
     }
-    if (is_timed) {
-        pace_note(&pace->call, begin);
+    if (NULL != timed) {
+        mca_btl_fabric_pace_note(timed, begin);
     }
     return DONE_NOW;
 }

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations under way: what btl_fabric_rma.c and btl_fabric_offer.c have in common.  The lock is
+ * held in every function here.
+ */
+#ifndef BTL_FABRIC_OP_H
+#define BTL_FABRIC_OP_H
+
+#include "btl_fabric.h"
+
+enum {
+    BTL_FABRIC_TRUST = 4,          /* a target that was silent so many times in a row ... */
+    BTL_FABRIC_TRUST_SKIPPED = 64, /* ... is tried only with one in so many operations */
+};
+
+/* Is it likely that the target is inside MPI and polls? */
+static inline bool mca_btl_fabric_is_attentive(mca_btl_fabric_trust_t *trust)
+{
+    return trust->ignored < BTL_FABRIC_TRUST || 0 == ++trust->skipped % BTL_FABRIC_TRUST_SKIPPED;
+}
+
+/* ---- btl_fabric_rma.c --------------------------------------------------- */
+
+/* A new operation; NULL: there is no memory. */
+mca_btl_fabric_op_t *mca_btl_fabric_op_new(const mca_btl_fabric_call_t *call);
+
+/* It could not be started: free it. */
+void mca_btl_fabric_op_cancel(mca_btl_fabric_op_t *op);
+
+/* Add it to the operations that wait for the peer's answer. */
+void mca_btl_fabric_op_wait(mca_btl_fabric_op_t *op);
+
+/* It waits for no answer any more. */
+void mca_btl_fabric_op_unwait(mca_btl_fabric_op_t *op);
+
+/* It has ended: its callback, if it has one, is an upcall. */
+void mca_btl_fabric_op_done(mca_btl_fabric_op_t *op, int status);
+
+/*
+ * Do it by messages.  An operation on a failed peer is queued, too, so that its error reaches the
+ * layer above after the failure of the peer does.  OPAL_ERR_OUT_OF_RESOURCE: it was not started.
+ */
+int mca_btl_fabric_op_by_messages(mca_btl_fabric_op_t *op);
+
+/* What the fabric needs to do it; region: the target's memory. */
+fab_rma_t mca_btl_fabric_rma_of(const mca_btl_fabric_call_t *call, const fab_region_t *region);
+
+/* ---- btl_fabric_offer.c ------------------------------------------------- */
+
+/*
+ * Offer the put or get to the target, if that is likely to be fastest.  False: it was not offered;
+ * if *timed is not NULL then, the time that the system call takes is for
+ * mca_btl_fabric_pace_note().
+ */
+bool mca_btl_fabric_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region,
+                          uint32_t **timed);
+
+/* Add the time since begin (fab_now_ns()) to a member of a mca_btl_fabric_pace_t. */
+void mca_btl_fabric_pace_note(uint32_t *pace, uint64_t begin);
+
+/* The operation is no offer any more: it was answered, withdrawn, or its peer has failed. */
+void mca_btl_fabric_offer_end(mca_btl_fabric_op_t *op);
+
+#endif /* BTL_FABRIC_OP_H */
