@@ -6,9 +6,9 @@
  *   btl_fabric.c            the module's table; processes, endpoints, failures
  *   btl_fabric_send.c       messages: descriptors, sending, receiving
  *   btl_fabric_mem.c        registered memory
+ *   btl_fabric_op.c         operations under way: their records, and their end
  *   btl_fabric_rma.c        put, get and atomic operations: the process that starts them
  *   btl_fabric_offer.c      puts and gets that the target's CPU is offered first
- *   btl_fabric_op.h         operations under way: what these two files have in common
  *   btl_fabric_target.c     put, get and atomic operations: the process whose memory they access
  *   btl_fabric_wire.h       the bytes that leave the process
  *
@@ -326,6 +326,21 @@ void mca_btl_fabric_mems_fini(void);
  */
 bool mca_btl_fabric_mem_allows(uint32_t key, uint64_t address, uint64_t len, uint32_t flag);
 
+/* ---- btl_fabric_op.c ---------------------------------------------------- */
+
+/* The peer failed: end the operations that wait for its answer. Lock held. */
+void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep);
+
+/*
+ * Allocate memory for one operation.  It is kept, so one operation at a time can always be started:
+ * what is refused for want of memory succeeds once the others have ended.  On an error nothing is
+ * allocated.
+ */
+int mca_btl_fabric_ops_init(void);
+
+/* Free all operations, including those that still wait for an answer. */
+void mca_btl_fabric_ops_fini(void);
+
 /* ---- btl_fabric_rma.c --------------------------------------------------- */
 
 int mca_btl_fabric_put(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
@@ -361,19 +376,6 @@ int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t 
 
 /* End the operations that were answered in place. Lock held. */
 void mca_btl_fabric_answers_check(void);
-
-/* The peer failed: end the operations that wait for its answer. Lock held. */
-void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep);
-
-/*
- * Allocate memory for one operation.  It is kept, so one operation at a time can always be started:
- * what is refused for want of memory succeeds once the others have ended.  On an error nothing is
- * allocated.
- */
-int mca_btl_fabric_ops_init(void);
-
-/* Free all operations, including those that still wait for an answer. */
-void mca_btl_fabric_ops_fini(void);
 
 /* Where the data of a get goes: a fab_place_fn_t. */
 void *mca_btl_fabric_place_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations under way: what btl_fabric_rma.c and btl_fabric_offer.c have in common.  The lock is
- * held in every function here.
+ * Operations under way: what the files that start, offer and end them have in common.  The lock is
+ * held, but for mca_btl_fabric_call_back().
  */
 #ifndef BTL_FABRIC_OP_H
 #define BTL_FABRIC_OP_H
@@ -19,7 +19,7 @@ static inline bool mca_btl_fabric_is_attentive(mca_btl_fabric_trust_t *trust)
     return trust->ignored < BTL_FABRIC_TRUST || 0 == ++trust->skipped % BTL_FABRIC_TRUST_SKIPPED;
 }
 
-/* ---- btl_fabric_rma.c --------------------------------------------------- */
+/* ---- btl_fabric_op.c ---------------------------------------------------- */
 
 /* A new operation; NULL: there is no memory. */
 mca_btl_fabric_op_t *mca_btl_fabric_op_new(const mca_btl_fabric_call_t *call);
@@ -36,6 +36,11 @@ void mca_btl_fabric_op_unwait(mca_btl_fabric_op_t *op);
 /* It has ended: its callback, if it has one, is an upcall. */
 void mca_btl_fabric_op_done(mca_btl_fabric_op_t *op, int status);
 
+/* The operation has ended: call the callback, if there is one. Lock not held. */
+void mca_btl_fabric_call_back(const mca_btl_fabric_call_t *call, int status);
+
+/* ---- btl_fabric_rma.c --------------------------------------------------- */
+
 /*
  * Do it by messages.  An operation on a failed peer is queued, too, so that its error reaches the
  * layer above after the failure of the peer does.  OPAL_ERR_OUT_OF_RESOURCE: it was not started.
@@ -44,6 +49,9 @@ int mca_btl_fabric_op_by_messages(mca_btl_fabric_op_t *op);
 
 /* What the fabric needs to do it; region: the target's memory. */
 fab_rma_t mca_btl_fabric_rma_of(const mca_btl_fabric_call_t *call, const fab_region_t *region);
+
+/* It waits for no answer in place any more. */
+void mca_btl_fabric_asking_end(mca_btl_fabric_op_t *op);
 
 /* ---- btl_fabric_offer.c ------------------------------------------------- */
 

@@ -8,6 +8,7 @@ btl_fabric_sources = \
 	btl_fabric/btl_fabric_counters.h \
 	btl_fabric/btl_fabric_mem.c \
 	btl_fabric/btl_fabric_offer.c \
+	btl_fabric/btl_fabric_op.c \
 	btl_fabric/btl_fabric_op.h \
 	btl_fabric/btl_fabric_params.c \
 	btl_fabric/btl_fabric_params.h \
