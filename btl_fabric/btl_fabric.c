@@ -284,13 +284,8 @@ static void report_failure(mca_btl_fabric_up_t *up)
     release_proc(proc);
 }
 
-/* Nothing to do: the endpoint owns it. */
-static void drop_failure(mca_btl_fabric_up_t *up)
-{
-    (void) up;
-}
-
-static const mca_btl_fabric_up_ops_t failure_ops = {.run = report_failure, .drop = drop_failure};
+/* without drop: the endpoint owns it */
+static const mca_btl_fabric_up_ops_t failure_ops = {.run = report_failure};
 
 void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
 {
@@ -300,7 +295,6 @@ void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char 
     if (NULL == ep) {
         return;
     }
-    ep->is_failed = true;
     ep->why = strdup(why);
     add_failure(ep);
     mca_btl_fabric_ops_fail(ep);
@@ -344,8 +338,8 @@ static void dump_ep(const mca_btl_fabric_ep_t *ep)
 {
     opal_output(0, "btl fabric: process %u.%u by %s, %s: %zu operations under way%s",
                 (unsigned) (ep->peer->name >> 32), (unsigned) ep->peer->name,
-                fab_peer_provider_name(ep->peer), ep->is_failed ? "failed" : "up", ep->outstanding,
-                NULL != ep->peer->pending ? ", messages queued" : "");
+                fab_peer_provider_name(ep->peer), FAB_PEER_UP == ep->peer->state ? "up" : "failed",
+                ep->outstanding, NULL != ep->peer->pending ? ", messages queued" : "");
 }
 
 void mca_btl_fabric_dump(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, int verbose)

@@ -51,7 +51,7 @@ typedef struct mca_btl_base_endpoint_t mca_btl_fabric_ep_t;
 /* One of these is called for each upcall, once. It takes over the object that embeds the upcall. */
 typedef struct mca_btl_fabric_up_ops {
     void (*run)(mca_btl_fabric_up_t *up);  /* call the layer above; without the lock */
-    void (*drop)(mca_btl_fabric_up_t *up); /* the module is finalized: free it */
+    void (*drop)(mca_btl_fabric_up_t *up); /* the module is finalized: free it; NULL: no need */
 } mca_btl_fabric_up_ops_t;
 
 /* A notification for the layer above, embedded in the object that it is about. */
@@ -96,10 +96,9 @@ struct mca_btl_base_endpoint_t {
     mca_btl_fabric_trust_t offers;            /* is an offer worthwhile? */
     mca_btl_fabric_pace_t paces[2][BTL_FABRIC_PACES]; /* gets, puts */
     mca_btl_fabric_trust_t answers; /* is it worthwhile to look for an answer at once? */
-    bool is_deleted; /* operations are under way; the peer is closed when they have ended */
-    bool is_failed;
-    bool is_reporting;           /* failure is in the list of upcalls */
-    bool is_reported;            /* the layer above knows that proc has failed */
+    bool is_deleted;   /* operations are under way; the peer is closed when they have ended */
+    bool is_reporting; /* failure is in the list of upcalls */
+    bool is_reported;  /* the layer above knows that proc has failed */
     mca_btl_fabric_up_t failure; /* once it has failed: reports it */
     char *why;                   /* it failed; NULL: it did not, or there was no memory for it */
 };

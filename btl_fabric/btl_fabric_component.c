@@ -47,32 +47,15 @@ mca_btl_base_component_t mca_btl_fabric_component = {
 /* ---- parameters and counters -------------------------------------------- */
 
 /* Parameters that Open MPI registers for every BTL; this table is only for checking them. */
-static const fab_param_t size_rows[] = {
-    {
-        .name = "eager_limit",
-        .type = FAB_PARAM_SIZE,
-        .offset = offsetof(mca_btl_base_module_t, btl_eager_limit),
-        .min = BTL_FABRIC_EAGER_MIN,
-        .max = BTL_FABRIC_SEND_MAX,
-        .unit = "bytes",
-    },
-    {
-        .name = "max_send_size",
-        .type = FAB_PARAM_SIZE,
-        .offset = offsetof(mca_btl_base_module_t, btl_max_send_size),
-        .min = BTL_FABRIC_EAGER_MIN,
-        .max = BTL_FABRIC_SEND_MAX,
-        .unit = "bytes",
-    },
-    {
-        .name = "rndv_eager_limit",
-        .type = FAB_PARAM_SIZE,
-        .offset = offsetof(mca_btl_base_module_t, btl_rndv_eager_limit),
-        .min = BTL_FABRIC_EAGER_MIN,
-        .max = BTL_FABRIC_SEND_MAX,
-        .unit = "bytes",
-    },
-};
+#define SIZE_ROW(limit)                                                                            \
+    {                                                                                              \
+        .name = #limit, .type = FAB_PARAM_SIZE,                                                    \
+        .offset = offsetof(mca_btl_base_module_t, btl_##limit), .min = BTL_FABRIC_EAGER_MIN,       \
+        .max = BTL_FABRIC_SEND_MAX, .unit = "bytes"                                                \
+    }
+
+static const fab_param_t size_rows[] = {SIZE_ROW(eager_limit), SIZE_ROW(max_send_size),
+                                        SIZE_ROW(rndv_eager_limit)};
 
 static const fab_param_table_t size_table = FAB_PARAM_TABLE(size_rows);
 
@@ -403,7 +386,9 @@ void mca_btl_fabric_ups_fini(void)
     mca_btl_fabric_up_t *up;
 
     while (NULL != (up = take_up())) {
-        up->ops->drop(up);
+        if (NULL != up->ops->drop) {
+            up->ops->drop(up);
+        }
     }
 }
 

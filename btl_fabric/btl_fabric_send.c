@@ -22,13 +22,7 @@
 /* Messages of up to so many bytes share a cache of free records. */
 enum { SHORT_MSG = 512 };
 
-static void frag_construct(mca_btl_fabric_frag_t *frag)
-{
-    frag->segments[0].seg_addr.pval = frag->super.super.ptr;
-    frag->super.des_segments = frag->segments;
-}
-
-OBJ_CLASS_INSTANCE(mca_btl_fabric_frag_t, mca_btl_base_descriptor_t, frag_construct, NULL);
+OBJ_CLASS_INSTANCE(mca_btl_fabric_frag_t, mca_btl_base_descriptor_t, NULL, NULL);
 
 /* ---- descriptors -------------------------------------------------------- */
 
@@ -201,13 +195,8 @@ static void frag_done(mca_btl_fabric_up_t *up)
     }
 }
 
-/* Nothing to do: the free list owns the memory. */
-static void frag_drop(mca_btl_fabric_up_t *up)
-{
-    (void) up;
-}
-
-static const mca_btl_fabric_up_ops_t frag_ops = {.run = frag_done, .drop = frag_drop};
+/* without drop: the free list owns the memory */
+static const mca_btl_fabric_up_ops_t frag_ops = {.run = frag_done};
 
 static int run_frag(fab_item_t *item, fab_peer_t *peer)
 {
@@ -470,6 +459,8 @@ static inline bool give(mca_btl_fabric_ep_t *ep, mca_btl_base_tag_t tag, const v
     is_taken = mca_btl_fabric_hand_up(&mca_btl_fabric.super, ep, tag, (void *) (uintptr_t) data,
                                       len);
     mca_btl_fabric.is_giving = false;
+    mca_btl_fabric.counters.received += is_taken;
+    mca_btl_fabric.counters.in_place += is_taken;
     return is_taken;
 }
 
@@ -478,8 +469,6 @@ void mca_btl_fabric_give_held(void)
     mca_btl_fabric_held_t held = mca_btl_fabric.held;
 
     mca_btl_fabric.held.hold = NULL;
-    mca_btl_fabric.counters.received++;
-    mca_btl_fabric.counters.in_place++;
     /* an endpoint without process may outlive its peer */
     mca_btl_fabric.latest = NULL != held.ep->proc ? held.ep : NULL;
     (void) give(held.ep, held.tag, held.data, held.len);
@@ -495,11 +484,8 @@ int mca_btl_fabric_give_more(int max)
 
     while (n < max && NULL != (ep = mca_btl_fabric.latest) && is_next() &&
            NULL != (hold = fab_take(ep->peer, BTL_FABRIC_AM_SEND, &msg))) {
-        if (OPAL_LIKELY(hdr_is_sound(msg.hdr) &&
-                        give(ep, (mca_btl_base_tag_t) msg.hdr.app_ctx, msg.data, msg.len))) {
-            mca_btl_fabric.counters.received++;
-            mca_btl_fabric.counters.in_place++;
-        } else {
+        if (OPAL_UNLIKELY(!hdr_is_sound(msg.hdr) ||
+                          !give(ep, (mca_btl_base_tag_t) msg.hdr.app_ctx, msg.data, msg.len))) {
             mca_btl_fabric_on_send(NULL, ep->peer, msg.hdr, msg.data, msg.len);
         }
         fab_release(hold);

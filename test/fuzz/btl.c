@@ -119,7 +119,7 @@ static void end_peer(fab_peer_t *peer, int fd)
 
     close(fd);
     fab_peer_fail(peer, OPAL_ERR_UNREACH, "The input is at its end.");
-    for (int i = 0; mca_btl_fabric.outstanding > 0 || !ep->is_failed || ep->num_counted > 0; i++) {
+    for (int i = 0; mca_btl_fabric.outstanding > 0 || NULL == ep->why || ep->num_counted > 0; i++) {
         if (i > MAX_POLLS) {
             fuzz_fail("an operation does not end");
         }

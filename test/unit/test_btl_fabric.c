@@ -609,7 +609,7 @@ static void left_body(world_t *world)
     world_barrier_idle(world);
     if (1 == world->rank) {
         (void) mca_btl_fabric_flush(NULL, remote.ep);
-        CHECK(0 == num_done && 1 == num_lost && remote.ep->is_failed);
+        CHECK(0 == num_done && 1 == num_lost && FAB_PEER_FAILED == remote.ep->peer->state);
     }
     (void) mca_btl_fabric_finalize(NULL);
 }
