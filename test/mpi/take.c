@@ -32,6 +32,7 @@ static MPI_Comm other;
 static atomic_int *told; /* rounds of which rank 0 has sent all; NULL: the ranks share no memory */
 static MPI_Win win;
 static bool is_early; /* the messages are there before the receives */
+static bool is_threaded;
 
 typedef enum { BY_RECV, BY_PROBE, BY_WAIT, BY_WAITALL, BY_START, NUM_WAYS } way_t;
 
@@ -243,6 +244,10 @@ static void too_long(void)
     int64_t out[2] = {1, 2}, in[2] = {0, 77};
     int rc;
 
+    /* Open MPI 4.1.4's own MPI_Waitall hangs, with threads, if a request has failed before it */
+    if (BY_WAITALL == way && is_threaded && !tm_is_strict()) {
+        return;
+    }
     if (0 == tm_rank) {
         TM_MPI(MPI_Send(out, 2, MPI_INT64_T, 1, 6, MPI_COMM_WORLD));
         send_word(3, 6, MPI_COMM_WORLD);
@@ -403,7 +408,7 @@ static void in_ring(bool is_counted)
 
 int main(int argc, char **argv)
 {
-    bool is_threaded = false, is_counted = false;
+    bool is_counted = false;
     int provided;
 
     for (int i = 1; i < argc; i++) {
