@@ -307,6 +307,9 @@ int main(int argc, char **argv)
     if (tm_size > MAX_RANKS) {
         return tm_skip("too many ranks");
     }
+    if (nlanes > 1 && !tm_is_strict()) { /* doc/btl.md, "Tests" */
+        return tm_skip("pml/ob1 of Open MPI 4.1.4 crashes with threads, over any BTL");
+    }
     agree_on_seed(argc > 1 ? strtoull(argv[1], NULL, 0) : 0);
     end_time = tm_now() + (double) tm_arg(argc, argv, 2, 10);
     if (0 == tm_rank) {
