@@ -82,7 +82,7 @@ int mca_pml_tm_enable(bool enable)
         set_handlers(mca_pml_tm.fab);
         mca_pml_tm_offload_open();
         mca_pml_tm.fast = (unsigned) mca_pml_tm.params.fast_paths &
-                          ~(mca_pml_tm_has_device_memory() ? PML_TM_FAST_VECTOR : 0u);
+                          ~(mca_pml_tm_has_device_memory() ? PML_TM_FAST_BLOCKS : 0u);
         mca_pml_tm_wait_open();
         mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
         mca_pml_tm.is_enabled = true;

@@ -8,11 +8,11 @@
 #include "fabric/fab_inl.h"
 #include "match/match_inl.h"
 
+#include "pml_tm_blocks.h"
 #include "pml_tm_failure.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
-#include "pml_tm_vector.h"
 
 /* Out of line, so that the common path need not save registers. */
 #define NOINLINE __attribute__((noinline))
@@ -111,11 +111,11 @@ static NOINLINE void unpack(mca_pml_tm_recv_request_t *req, const void *data, si
     mca_pml_base_request_t *base = &req->req_recv.req_base;
     struct iovec iov = {.iov_base = (void *) data, .iov_len = len};
     uint32_t iov_count = 1;
-    mca_pml_tm_vector_t vector;
+    mca_pml_tm_blocks_t blocks;
     size_t max = len;
 
-    if (mca_pml_tm_vector_of(base->req_addr, base->req_count, base->req_datatype, &vector)) {
-        mca_pml_tm_vector_unpack(&vector, req->received, data, len);
+    if (mca_pml_tm_blocks_of(base->req_addr, base->req_count, base->req_datatype, &blocks)) {
+        mca_pml_tm_blocks_unpack(&blocks, req->received, data, len);
         return;
     }
     if (0 == req->received) {

@@ -23,13 +23,13 @@
  */
 #include "fabric/fab_copy.h"
 
+#include "pml_tm_blocks.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
 #include "pml_tm_send.h"
 #include "pml_tm_stream.h"
-#include "pml_tm_vector.h"
 
 /* ---- sender ------------------------------------------------------------- */
 
@@ -254,12 +254,12 @@ static size_t take_data(mca_pml_tm_send_request_t *req, void *room, size_t max)
     mca_pml_base_request_t *base = &req->req_send.req_base;
     struct iovec iov = {.iov_base = room, .iov_len = max};
     uint32_t iov_count = 1;
-    mca_pml_tm_vector_t vector;
+    mca_pml_tm_blocks_t blocks;
 
     if (NULL != req->data) {
         fab_copy(room, req->data + req->offset, max);
-    } else if (mca_pml_tm_vector_of(base->req_addr, base->req_count, base->req_datatype, &vector)) {
-        max = mca_pml_tm_vector_pack(&vector, req->offset, room, max);
+    } else if (mca_pml_tm_blocks_of(base->req_addr, base->req_count, base->req_datatype, &blocks)) {
+        max = mca_pml_tm_blocks_pack(&blocks, req->offset, room, max);
     } else {
         opal_convertor_pack(&base->req_convertor, &iov, &iov_count, &max);
     }
@@ -307,7 +307,7 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
                                         "CTS for an unknown rendezvous");
     mca_pml_tm_send_request_t *req;
     mca_pml_base_request_t *base;
-    mca_pml_tm_vector_t vector;
+    mca_pml_tm_blocks_t blocks;
     mca_pml_tm_cts_t cts;
 
     (void) ctx;
@@ -329,7 +329,7 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     }
     base = core->base;
     if (NULL == req->data &&
-        !mca_pml_tm_vector_of(base->req_addr, base->req_count, base->req_datatype, &vector)) {
+        !mca_pml_tm_blocks_of(base->req_addr, base->req_count, base->req_datatype, &blocks)) {
         opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor,
                                                  &base->req_datatype->super, base->req_count,
                                                  base->req_addr, 0, &base->req_convertor);

@@ -11,11 +11,11 @@
 
 #include "fabric/fab_inl.h"
 
+#include "pml_tm_blocks.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_flow.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_stream.h"
-#include "pml_tm_vector.h"
 
 /* What is not the commonest, out of line, so that it does not cost that saved registers. */
 #define NOINLINE __attribute__((noinline))
@@ -30,10 +30,10 @@ static void pack_all(const void *buf, size_t count, ompi_datatype_t *datatype, v
     struct iovec iov = {.iov_base = dst, .iov_len = len};
     uint32_t iov_count = 1;
     opal_convertor_t convertor;
-    mca_pml_tm_vector_t vector;
+    mca_pml_tm_blocks_t blocks;
 
-    if (mca_pml_tm_vector_of(buf, count, datatype, &vector)) {
-        (void) mca_pml_tm_vector_pack(&vector, 0, dst, len);
+    if (mca_pml_tm_blocks_of(buf, count, datatype, &blocks)) {
+        (void) mca_pml_tm_blocks_pack(&blocks, 0, dst, len);
         return;
     }
     OBJ_CONSTRUCT(&convertor, opal_convertor_t);

@@ -9,12 +9,12 @@
 #include "fabric/fab_host.h"
 #include "fabric/fab_inl.h"
 
+#include "pml_tm_blocks.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
 #include "pml_tm_send.h"
-#include "pml_tm_vector.h"
 
 /* In front of the user's bytes in the first fragment. */
 typedef struct first {
@@ -45,19 +45,19 @@ uint32_t mca_pml_tm_stream_fragment(const fab_peer_t *peer)
     return PML_TM_STREAM_FRAGMENT < peer->eager_max ? PML_TM_STREAM_FRAGMENT : peer->eager_max;
 }
 
-/* Where the bytes come from: contiguous memory, a vector, or the convertor. */
+/* Where the bytes come from: contiguous memory, blocks, or the convertor. */
 typedef struct source {
     const char *data; /* NULL: not contiguous */
-    bool is_vector;
-    mca_pml_tm_vector_t vector;
+    bool is_blocks;
+    mca_pml_tm_blocks_t blocks;
     opal_convertor_t convertor; /* if neither */
 } source_t;
 
 /* Prepare to pack a message that is not contiguous. */
 static void source_open(source_t *source, const void *buf, size_t count, ompi_datatype_t *datatype)
 {
-    source->is_vector = mca_pml_tm_vector_of(buf, count, datatype, &source->vector);
-    if (!source->is_vector) {
+    source->is_blocks = mca_pml_tm_blocks_of(buf, count, datatype, &source->blocks);
+    if (!source->is_blocks) {
         OBJ_CONSTRUCT(&source->convertor, opal_convertor_t);
         opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &datatype->super, count,
                                                  buf, 0, &source->convertor);
@@ -66,7 +66,7 @@ static void source_open(source_t *source, const void *buf, size_t count, ompi_da
 
 static void source_close(source_t *source)
 {
-    if (!source->is_vector) {
+    if (!source->is_blocks) {
         OBJ_DESTRUCT(&source->convertor);
     }
 }
@@ -78,8 +78,8 @@ static size_t source_take(source_t *source, size_t offset, void *room, size_t ma
 
     if (OPAL_LIKELY(NULL != source->data)) {
         fab_copy(room, source->data + offset, max);
-    } else if (source->is_vector) {
-        max = mca_pml_tm_vector_pack(&source->vector, offset, room, max);
+    } else if (source->is_blocks) {
+        max = mca_pml_tm_blocks_pack(&source->blocks, offset, room, max);
     } else {
         opal_convertor_pack(&source->convertor, &iov, &iov_count, &max);
     }
@@ -217,7 +217,7 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
     uint64_t start;
 
     source.data = data;
-    source.is_vector = false;
+    source.is_blocks = false;
     if (!has_room(peer, &source, sizeof(first) + len)) {
         return false;
     }
@@ -243,7 +243,7 @@ bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t
     uint64_t start;
 
     source.data = req->data;
-    source.is_vector = false;
+    source.is_blocks = false;
     if (rndv->len <= mca_pml_tm.whole_limit) {
         (void) is_paused(PML_TM_STREAM_ALL, peer);
     }

@@ -3,6 +3,8 @@
 pml_tm_sources = \
 	pml_tm/pml_tm.c \
 	pml_tm/pml_tm.h \
+	pml_tm/pml_tm_blocks.c \
+	pml_tm/pml_tm_blocks.h \
 	pml_tm/pml_tm_cancel.c \
 	pml_tm/pml_tm_cancel.h \
 	pml_tm/pml_tm_comm.c \
@@ -37,8 +39,6 @@ pml_tm_sources = \
 	pml_tm/pml_tm_stream.h \
 	pml_tm/pml_tm_thread.c \
 	pml_tm/pml_tm_trial.h \
-	pml_tm/pml_tm_vector.c \
-	pml_tm/pml_tm_vector.h \
 	pml_tm/pml_tm_wait.c \
 	pml_tm/pml_tm_wire.h
 

@@ -7,7 +7,7 @@
  * one loop around one element.  The length and the bounds that follow from the description must be
  * those of the datatype; a description that means something else is left to the convertor.
  */
-#include "pml_tm_vector.h"
+#include "pml_tm_blocks.h"
 
 #include "opal/datatype/opal_datatype_internal.h"
 
@@ -69,15 +69,15 @@ static void join(steps_t *row, steps_t *rows)
     }
 }
 
-bool mca_pml_tm_vector_of(const void *buf, size_t count, const ompi_datatype_t *datatype,
-                          mca_pml_tm_vector_t *vector)
+bool mca_pml_tm_blocks_of(const void *buf, size_t count, const ompi_datatype_t *datatype,
+                          mca_pml_tm_blocks_t *vector)
 {
     const opal_datatype_t *type = &datatype->super;
     const ddt_elem_desc_t *elem;
     steps_t row, rows;
     size_t block;
 
-    if (0 == (mca_pml_tm.fast & PML_TM_FAST_VECTOR) || 0 == count) {
+    if (0 == (mca_pml_tm.fast & PML_TM_FAST_BLOCKS) || 0 == count) {
         return false;
     }
     elem = find_element(type, &rows);
@@ -97,7 +97,7 @@ bool mca_pml_tm_vector_of(const void *buf, size_t count, const ompi_datatype_t *
     } else if (1 != count) {
         return false;
     }
-    *vector = (mca_pml_tm_vector_t){.at = (char *) buf + elem->disp,
+    *vector = (mca_pml_tm_blocks_t){.at = (char *) buf + elem->disp,
                                     .block = block,
                                     .n = row.n,
                                     .stride = row.stride,
@@ -155,7 +155,7 @@ static inline __attribute__((always_inline)) void copy_blocks(way_t way, char *r
 }
 
 /* Copy len bytes from the position offset on: parts of blocks at both ends, rows in between. */
-static inline __attribute__((always_inline)) void copy(way_t way, const mca_pml_tm_vector_t *vector,
+static inline __attribute__((always_inline)) void copy(way_t way, const mca_pml_tm_blocks_t *vector,
                                                        size_t offset, char *packed, size_t len)
 {
     const size_t block = vector->block;
@@ -192,7 +192,7 @@ static inline __attribute__((always_inline)) void copy(way_t way, const mca_pml_
     }
 }
 
-size_t mca_pml_tm_vector_pack(const mca_pml_tm_vector_t *vector, size_t offset, void *to,
+size_t mca_pml_tm_blocks_pack(const mca_pml_tm_blocks_t *vector, size_t offset, void *to,
                               size_t max)
 {
     size_t len = vector->len - offset < max ? vector->len - offset : max;
@@ -201,7 +201,7 @@ size_t mca_pml_tm_vector_pack(const mca_pml_tm_vector_t *vector, size_t offset, 
     return len;
 }
 
-void mca_pml_tm_vector_unpack(const mca_pml_tm_vector_t *vector, size_t offset, const void *from,
+void mca_pml_tm_blocks_unpack(const mca_pml_tm_blocks_t *vector, size_t offset, const void *from,
                               size_t len)
 {
     copy(UNPACK, vector, offset, (char *) from, len);

@@ -198,7 +198,7 @@ int main(int argc, char **argv)
 {
     static const int bytes[] = {1, 3000, 20000, 70000, 400000};
 
-    tm_init(&argc, &argv, "vectors");
+    tm_init(&argc, &argv, "blocks");
     make_kinds();
     for (int k = 0; k < num_kinds; k++) {
         int size;
