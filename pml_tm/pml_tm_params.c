@@ -203,7 +203,7 @@ static const fab_param_t rows[] = {
             "MPI_Wait and MPI_Waitall of pml tm itself. 32: MPI_Recv of a message that has "
             "arrived, without a request. 64: 2, 4, 32 and 128 for longer messages, too. 128: "
             "MPI_Wait and MPI_Waitall look at the ring of the sender that they wait for. 256: data "
-            "in equal blocks at equal distances is packed without Open MPI's convertor. For tests.",
+            "in blocks, regular or not, is packed without Open MPI's convertor. For tests.",
     },
     {
         .name = "free_list_num",

@@ -35,7 +35,7 @@ enum {
      * no other receive is posted in the communicator
      */
     PML_TM_FAST_LOOK = 1 << 7,
-    /* data in equal blocks at equal distances is copied without the convertor (pml_tm_blocks.h) */
+    /* data in blocks is copied without the convertor (pml_tm_blocks.h) */
     PML_TM_FAST_BLOCKS = 1 << 8,
     PML_TM_FAST_ALL = (1 << 9) - 1,
 };

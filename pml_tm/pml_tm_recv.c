@@ -114,8 +114,9 @@ static NOINLINE void unpack(mca_pml_tm_recv_request_t *req, const void *data, si
     mca_pml_tm_blocks_t blocks;
     size_t max = len;
 
-    if (mca_pml_tm_blocks_of(base->req_addr, base->req_count, base->req_datatype, &blocks)) {
-        mca_pml_tm_blocks_unpack(&blocks, req->received, data, len);
+    if (mca_pml_tm_blocks_of(base->req_addr, base->req_count, &base->req_datatype->super,
+                             &blocks)) {
+        mca_pml_tm_blocks_unpack(&blocks, &req->place, req->received, data, len);
         return;
     }
     if (0 == req->received) {

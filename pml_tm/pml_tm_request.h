@@ -29,6 +29,8 @@
 #include "fabric/fab_tm.h"
 #include "offload/offload_types.h"
 
+#include "pml_tm_blocks.h"
+
 /*
  * The convertor packs only whole elements of basic types, so it may leave this many bytes of its
  * room unused. The longest element is long double complex.
@@ -104,7 +106,7 @@ typedef struct mca_pml_tm_send_request {
     mca_pml_tm_core_t core;
     fab_item_t item;   /* while queued for room towards the peer */
     uint64_t tag;      /* the message's */
-    char *data;        /* contiguous data, or NULL: packed by the convertor */
+    char *data;        /* contiguous data, or NULL: to be packed */
     void *buffer;      /* of a buffered send, from the attached buffer; NULL otherwise */
     size_t offset;     /* bytes sent, with the announcement and as PML_TM_AM_DATA */
     size_t wanted;     /* bytes the receiver asked for */
@@ -119,6 +121,8 @@ typedef struct mca_pml_tm_send_request {
     bool is_out;      /* out is under way: the request stays until it is not */
     bool is_over;     /* it has ended otherwise */
     uint8_t cancel;   /* mca_pml_tm_cancel_t */
+    /* where offset is, in data of blocks */
+    mca_pml_tm_place_t place;
 } mca_pml_tm_send_request_t;
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_send_request_t);
@@ -127,7 +131,7 @@ typedef struct mca_pml_tm_recv_request mca_pml_tm_recv_request_t;
 struct mca_pml_tm_recv_request {
     mca_pml_base_recv_request_t req_recv;
     mca_pml_tm_core_t core;
-    char *data;                 /* contiguous buffer, or NULL: unpacked by the convertor */
+    char *data;                 /* contiguous buffer, or NULL: to be unpacked */
     size_t capacity;            /* bytes the receive can take */
     fab_offload_recv_t offload; /* its first member is what the matcher knows */
     /* a short message touches nothing below */
@@ -141,6 +145,8 @@ struct mca_pml_tm_recv_request {
     mca_pml_tm_recv_request_t *memory_next;  /* in mca_pml_tm.memory, see pml_tm_offload.c */
     mca_pml_tm_recv_request_t **memory_prev; /* NULL: it is not there */
     bool is_memory_shared; /* another receive had the same memory when this one started */
+    /* where received is, in data of blocks */
+    mca_pml_tm_place_t place;
 };
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_recv_request_t);

@@ -258,8 +258,9 @@ static size_t take_data(mca_pml_tm_send_request_t *req, void *room, size_t max)
 
     if (NULL != req->data) {
         fab_copy(room, req->data + req->offset, max);
-    } else if (mca_pml_tm_blocks_of(base->req_addr, base->req_count, base->req_datatype, &blocks)) {
-        max = mca_pml_tm_blocks_pack(&blocks, req->offset, room, max);
+    } else if (mca_pml_tm_blocks_of(base->req_addr, base->req_count, &base->req_datatype->super,
+                                    &blocks)) {
+        max = mca_pml_tm_blocks_pack(&blocks, &req->place, req->offset, room, max);
     } else {
         opal_convertor_pack(&base->req_convertor, &iov, &iov_count, &max);
     }
@@ -328,8 +329,8 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
         return;
     }
     base = core->base;
-    if (NULL == req->data &&
-        !mca_pml_tm_blocks_of(base->req_addr, base->req_count, base->req_datatype, &blocks)) {
+    if (NULL == req->data && !mca_pml_tm_blocks_of(base->req_addr, base->req_count,
+                                                   &base->req_datatype->super, &blocks)) {
         opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor,
                                                  &base->req_datatype->super, base->req_count,
                                                  base->req_addr, 0, &base->req_convertor);

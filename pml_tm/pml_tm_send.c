@@ -30,10 +30,11 @@ static void pack_all(const void *buf, size_t count, ompi_datatype_t *datatype, v
     struct iovec iov = {.iov_base = dst, .iov_len = len};
     uint32_t iov_count = 1;
     opal_convertor_t convertor;
+    mca_pml_tm_place_t place;
     mca_pml_tm_blocks_t blocks;
 
-    if (mca_pml_tm_blocks_of(buf, count, datatype, &blocks)) {
-        (void) mca_pml_tm_blocks_pack(&blocks, 0, dst, len);
+    if (mca_pml_tm_blocks_of(buf, count, &datatype->super, &blocks)) {
+        (void) mca_pml_tm_blocks_pack(&blocks, &place, 0, dst, len);
         return;
     }
     OBJ_CONSTRUCT(&convertor, opal_convertor_t);

@@ -50,13 +50,14 @@ typedef struct source {
     const char *data; /* NULL: not contiguous */
     bool is_blocks;
     mca_pml_tm_blocks_t blocks;
+    mca_pml_tm_place_t place;
     opal_convertor_t convertor; /* if neither */
 } source_t;
 
 /* Prepare to pack a message that is not contiguous. */
 static void source_open(source_t *source, const void *buf, size_t count, ompi_datatype_t *datatype)
 {
-    source->is_blocks = mca_pml_tm_blocks_of(buf, count, datatype, &source->blocks);
+    source->is_blocks = mca_pml_tm_blocks_of(buf, count, &datatype->super, &source->blocks);
     if (!source->is_blocks) {
         OBJ_CONSTRUCT(&source->convertor, opal_convertor_t);
         opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &datatype->super, count,
@@ -79,7 +80,7 @@ static size_t source_take(source_t *source, size_t offset, void *room, size_t ma
     if (OPAL_LIKELY(NULL != source->data)) {
         fab_copy(room, source->data + offset, max);
     } else if (source->is_blocks) {
-        max = mca_pml_tm_blocks_pack(&source->blocks, offset, room, max);
+        max = mca_pml_tm_blocks_pack(&source->blocks, &source->place, offset, room, max);
     } else {
         opal_convertor_pack(&source->convertor, &iov, &iov_count, &max);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Data in blocks: one row of them, several rows, rows that run backwards, elements with gaps,
- * blocks of all lengths that are copied in a way of their own, and descriptions that only look
- * alike.  Each is sent to bytes, received from bytes, and sent to the same; MPI_Pack and MPI_Unpack
- * say what is expected.
+ * irregular blocks, blocks of all lengths that are copied in a way of their own, and descriptions
+ * that only look alike.  Each is sent to bytes, received from bytes, and sent to the same; MPI_Pack
+ * and MPI_Unpack say what is expected.
  */
 /* TEST: np=1,2 timeout=60 quick=yes */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_fast_paths=255" timeout=60 */
@@ -85,6 +85,35 @@ static MPI_Datatype indexed(void)
     return type;
 }
 
+/* So many blocks at distances that differ, or lengths, too; step < 0: each before the last. */
+static MPI_Datatype irregular(int n, int block, bool is_mixed, MPI_Aint step)
+{
+    MPI_Aint *at = tm_calloc((size_t) n, sizeof(*at));
+    int *lens = tm_calloc((size_t) n, sizeof(*lens));
+    MPI_Datatype type;
+
+    for (int i = 0; i < n; i++) {
+        lens[i] = is_mixed ? 1 + i * 7 % block : block;
+        at[i] = i * step + i * i % 5;
+    }
+    TM_MPI(MPI_Type_create_hindexed(n, lens, at, MPI_BYTE, &type));
+    free(at);
+    free(lens);
+    return type;
+}
+
+/* Some members of a structure. */
+static MPI_Datatype members(void)
+{
+    const int lens[] = {1, 1, 3};
+    const MPI_Aint at[] = {0, 16, 24};
+    const MPI_Datatype types[] = {MPI_DOUBLE, MPI_INT, MPI_CHAR};
+    MPI_Datatype type;
+
+    TM_MPI(MPI_Type_create_struct(3, lens, at, types, &type));
+    return resize(0, 40, type);
+}
+
 /* A structure of mixed basic types, of which all but the last are sent. */
 static MPI_Datatype structure(void)
 {
@@ -99,11 +128,20 @@ static MPI_Datatype structure(void)
 
 static void make_kinds(void)
 {
-    static const int blocks[] = {1, 2, 3, 4, 8, 12, 16, 24, 32, 40, 64, 100, 500};
+    static const int blocks[] = {1, 2, 3, 4, 8, 12, 16, 24, 32, 40, 64, 100, 500, 5000};
 
     for (size_t i = 0; i < sizeof(blocks) / sizeof(*blocks); i++) {
         add("row", row(10, blocks[i], blocks[i] + 7), blocks[i]);
+        add("irregular", irregular(20, blocks[i], false, blocks[i] + 9), blocks[i]);
     }
+    add("irregular, long", irregular(3000, 8, false, 20), 8);
+    add("irregular, mixed", irregular(1000, 70, true, 75), 70);
+    add("irregular, backwards", irregular(1000, 70, true, -75), 70);
+    add("irregular with a gap", resize(-100, 2000, irregular(100, 16, false, 20)), 16);
+    add("irregular, several", nest(5, 3000, irregular(100, 16, false, 20)), 16);
+    add("irregular, going on", resize(0, 15000, nest(5, 3000, irregular(100, 16, false, 20))), 16);
+    add("irregular beside", nest(2, 20000, nest(3, 3000, irregular(100, 16, false, 20))), 16);
+    add("members", members(), 3);
     add("row backwards", row(10, 8, -24), 8);
     add("rows", nest(5, 300, row(7, 8, 24)), 8);
     add("rows that are one", nest(5, 7 * 24, row(7, 8, 24)), 8);
