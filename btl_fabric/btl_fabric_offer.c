@@ -92,7 +92,7 @@ static int start(mca_btl_fabric_op_t *op, const fab_region_t *region)
     room = reserve_offer(op, len);
     if (is_put) {
         memcpy(room, &put, sizeof(put));
-        memcpy(room + sizeof(put), call->local, call->len);
+        fab_copy_to(call->ep->peer, room + sizeof(put), call->local, call->len);
     } else {
         memcpy(room, &get, sizeof(get));
     }

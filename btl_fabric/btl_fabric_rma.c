@@ -73,7 +73,7 @@ static int send_put(mca_btl_fabric_op_t *op)
         op_count(op);
     }
     memcpy(room, &put, sizeof(put));
-    memcpy(room + sizeof(put), (const char *) op->call.local + op->done, len);
+    fab_copy_to(peer, room + sizeof(put), (const char *) op->call.local + op->done, len);
     op->done += len;
     /* on the self provider the answer comes within this call: op may be freed afterwards */
     fab_commit(peer, fab_hdr(BTL_FABRIC_AM_PUT, at, is_last ? op->id : 0), sizeof(put) + len);

@@ -145,7 +145,7 @@ static void copy_out(const mca_btl_fabric_frag_t *frag, size_t at, char *to, siz
         const mca_btl_base_segment_t *segment = &frag->segments[i];
         if (at < segment->seg_len) {
             size_t n = segment->seg_len - at < len ? segment->seg_len - at : len;
-            memcpy(to, (const char *) segment->seg_addr.pval + at, n);
+            fab_copy_to(frag->ep->peer, to, (const char *) segment->seg_addr.pval + at, n);
             to += n;
             len -= n;
             at = 0;
@@ -264,17 +264,17 @@ static bool packs_whole(const opal_convertor_t *convertor, size_t len)
     return 0 == len || convertor->bConverted + len == convertor->local_size;
 }
 
-static inline void copy(void *to, const void *from, size_t len)
+static inline void copy(fab_peer_t *peer, void *to, const void *from, size_t len)
 {
     if (OPAL_LIKELY(len <= FAB_COPY_SHORT_MAX)) {
         fab_copy_short(to, from, len);
     } else {
-        memcpy(to, from, len);
+        fab_copy_to(peer, to, from, len);
     }
 }
 
 /* Write the payload of a message that mca_btl_fabric_sendi() sends. */
-static inline void pack(opal_convertor_t *convertor, void *to, size_t len)
+static inline void pack(fab_peer_t *peer, opal_convertor_t *convertor, void *to, size_t len)
 {
     struct iovec iov = {.iov_base = to, .iov_len = len};
     uint32_t count = 1;
@@ -282,18 +282,19 @@ static inline void pack(opal_convertor_t *convertor, void *to, size_t len)
 
     if (OPAL_LIKELY(!mca_btl_fabric_needs_packing(convertor))) {
         opal_convertor_get_current_pointer(convertor, &from);
-        copy(to, from, len);
+        copy(peer, to, from, len);
     } else {
         (void) opal_convertor_pack(convertor, &iov, &count, &len);
     }
 }
 
-static inline void write_message(char *room, const void *header, size_t header_size,
-                                 opal_convertor_t *convertor, size_t payload_size)
+static inline void write_message(fab_peer_t *peer, char *room, const void *header,
+                                 size_t header_size, opal_convertor_t *convertor,
+                                 size_t payload_size)
 {
-    copy(room, header, header_size);
+    copy(peer, room, header, header_size);
     if (payload_size > 0) {
-        pack(convertor, room + header_size, payload_size);
+        pack(peer, convertor, room + header_size, payload_size);
     }
 }
 
@@ -308,7 +309,7 @@ static __attribute__((noinline)) bool send_now(fab_peer_t *peer, fab_hdr_t hdr, 
     if (NULL == room) {
         return false;
     }
-    write_message(room, header, header_size, convertor, payload_size);
+    write_message(peer, room, header, header_size, convertor, payload_size);
     fab_commit(peer, hdr, len);
     return true;
 }
@@ -328,7 +329,7 @@ int mca_btl_fabric_sendi(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t 
         bool is_short = len <= FAB_SHORT_MAX;
         char *room = is_short ? fab_reserve_short(peer) : fab_reserve_any(peer, len);
         if (OPAL_LIKELY(NULL != room)) {
-            write_message(room, header, header_size, convertor, payload_size);
+            write_message(peer, room, header, header_size, convertor, payload_size);
             if (OPAL_LIKELY(is_short)) {
                 fab_commit_short(peer, hdr, len);
             } else {

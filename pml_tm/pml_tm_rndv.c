@@ -21,7 +21,7 @@
  * Each message that names an id is checked: the id must be alive, of the right kind, belong to this
  * peer, and be in a phase that waits for the message.
  */
-#include "fabric/fab_copy.h"
+#include "fabric/fab_inl.h"
 
 #include "pml_tm_blocks.h"
 #include "pml_tm_excid.h"
@@ -257,7 +257,7 @@ static size_t take_data(mca_pml_tm_send_request_t *req, void *room, size_t max)
     mca_pml_tm_blocks_t blocks;
 
     if (NULL != req->data) {
-        fab_copy(room, req->data + req->offset, max);
+        fab_copy_to(req->core.peer, room, req->data + req->offset, max);
     } else if (mca_pml_tm_blocks_of(base->req_addr, base->req_count, &base->req_datatype->super,
                                     &blocks)) {
         max = mca_pml_tm_blocks_pack(&blocks, &req->place, req->offset, room, max);

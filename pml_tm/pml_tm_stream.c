@@ -72,13 +72,13 @@ static void source_close(source_t *source)
     }
 }
 
-static size_t source_take(source_t *source, size_t offset, void *room, size_t max)
+static size_t source_take(source_t *source, fab_peer_t *peer, size_t offset, void *room, size_t max)
 {
     struct iovec iov = {.iov_base = room, .iov_len = max};
     uint32_t iov_count = 1;
 
     if (OPAL_LIKELY(NULL != source->data)) {
-        fab_copy(room, source->data + offset, max);
+        fab_copy_to(peer, room, source->data + offset, max);
     } else if (source->is_blocks) {
         max = mca_pml_tm_blocks_pack(&source->blocks, &source->place, offset, room, max);
     } else {
@@ -131,6 +131,16 @@ static bool is_paused(mca_pml_tm_stream_use_t use, const fab_peer_t *peer)
     return true;
 }
 
+/*
+ * Where the ring is slow, copies into it go past the cache, which is fast enough for messages of up
+ * to 64 KiB.  A longer one is sooner copied from memory to memory by both processes.
+ */
+static bool is_long(const fab_peer_t *peer, size_t len)
+{
+    return len > PML_TM_STREAM_SHORT && 0 != mca_pml_tm.params.stream_rate &&
+           0 != (peer->caps & FAB_CAP_GET) && fab_ring_is_slow(peer);
+}
+
 /* Below this rate, in MB/s, a ring is slow. */
 static uint64_t slow_rate(mca_pml_tm_stream_use_t use)
 {
@@ -180,7 +190,7 @@ bool mca_pml_tm_stream_is_whole(const fab_peer_t *peer, size_t len, bool is_data
     return len > PML_TM_STREAM_MIN && len <= mca_pml_tm.whole_limit &&
            0 != (peer->caps & FAB_CAP_LONG_RING) && fab_has_ring(peer) &&
            PML_TM_STREAM_FRAGMENT <= peer->eager_max && (NULL == record || !record->must_hold) &&
-           !(is_data && is_slow(PML_TM_STREAM_ALL, peer));
+           !(is_data && (is_slow(PML_TM_STREAM_ALL, peer) || is_long(peer, len)));
 }
 
 /* Send all fragments; there is room for them. */
@@ -200,7 +210,7 @@ static void send_all(fab_peer_t *peer, fab_hdr_t hdr, const first_t *first, sour
         if (0 == offset) {
             memcpy(room, first, sizeof(*first));
         }
-        len = source_take(source, offset, room + front, max);
+        len = source_take(source, peer, offset, room + front, max);
         fab_commit(peer, hdr, front + len);
         offset += len;
         hdr = fab_hdr(PML_TM_AM_DATA, offset, 0);
@@ -250,7 +260,7 @@ bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t
     }
     if (NULL == req->data || req->is_untagged || !mca_pml_tm_stream_is_for(peer, first.head.now) ||
         first.head.now >= rndv->len || rndv->len > mca_pml_tm_stream_limit(peer) ||
-        !has_room(peer, &source, sizeof(first) + first.head.now) ||
+        is_long(peer, rndv->len) || !has_room(peer, &source, sizeof(first) + first.head.now) ||
         is_paused(PML_TM_STREAM_FIRST_PART, peer)) {
         return false;
     }

@@ -6,6 +6,7 @@
 #define FAB_INL_H
 
 #include "fabric/fab.h"
+#include "fabric/fab_copy.h"
 #include "fabric/fab_counters.h"
 #include "fabric/fab_cpus.h"
 #include "shm/shm_ring_inl.h"
@@ -84,6 +85,29 @@ static inline void fab_commit_any(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     fab_shm_tx_commit(&pair->tx, fab_shm_tx_slot(&pair->tx), hdr, len, n);
     fab_shm_tx_wrap_early(&pair->tx, pair->rx, n);
     fab_counters.shm_msgs_sent++;
+}
+
+/* Copy to the room of a message to the peer. */
+static inline void fab_copy_to(fab_peer_t *peer, void *room, const void *from, size_t len)
+{
+    if (0 != (peer->caps & FAB_CAP_RING)) {
+        fab_shm_tx_copy((fab_shm_tx_t *) peer->ep, room, from, len);
+    } else {
+        fab_copy(room, from, len);
+    }
+}
+
+/*
+ * Is the ring to a peer with FAB_CAP_RING slow?  A question counts as some copies, so that the ring
+ * is tried again also if messages take another way because of the answer.
+ */
+static inline bool fab_ring_is_slow(const fab_peer_t *peer)
+{
+    fab_shm_pace_t *pace = &((fab_shm_tx_t *) peer->ep)->pace;
+    const uint16_t past = pace->past;
+
+    pace->past = past > FAB_SHM_PAST_ASKED ? (uint16_t) (past - FAB_SHM_PAST_ASKED) : 0;
+    return 0 != past;
 }
 
 /* The ring that the peer's messages come by; NULL: there is none yet, or the peer is not UP. */

@@ -92,6 +92,21 @@ static inline uint16_t fab_shm_next_lap(uint16_t lap)
 
 /* ---- sender ------------------------------------------------------------- */
 
+/* How fast a sender writes its ring (shm_copy.c). */
+typedef struct fab_shm_pace {
+    uint16_t past; /* copies that are still to go past the cache before the ring is tried again */
+    uint16_t last; /* how many these were at first; 0: the ring is not slow */
+    uint16_t untimed;
+} fab_shm_pace_t;
+
+enum {
+    FAB_SHM_PAST_MIN = 2048, /* bytes; shorter copies are as fast through the cache */
+    FAB_SHM_PAST_ASKED = 8,  /* copies that a question counts for: fab_ring_is_slow() */
+};
+
+/* fab_copy() of at least FAB_SHM_PAST_MIN bytes into a ring, or as much past the cache. */
+FAB_EXPORT void fab_shm_copy_in(fab_shm_pace_t *pace, void *to, const void *from, size_t len);
+
 typedef struct fab_shm_tx {
     fab_shm_slot_t *slots;
     uint64_t head; /* slots used since the ring was claimed */
@@ -108,6 +123,7 @@ typedef struct fab_shm_tx {
     uint64_t promised; /* no early wrap before head is here */
     uint32_t from_pos; /* slots that had come from the peer when one was last considered */
     uint32_t end;      /* slots from here on that this lap has not used are stale, or zero */
+    fab_shm_pace_t pace;
     bool is_ping_pong; /* when one was last considered, the peer had answered each message */
 } fab_shm_tx_t;
 
@@ -300,6 +316,16 @@ static inline void fab_shm_tx_commit(fab_shm_tx_t *tx, fab_shm_slot_t *slot, fab
     fab_shm_tx_kick(tx);
 }
 
+/* Copy to where a message is, or a part of it. */
+static inline void fab_shm_tx_copy(fab_shm_tx_t *tx, void *to, const void *from, size_t len)
+{
+    if (len < FAB_SHM_PAST_MIN) {
+        memcpy(to, from, len);
+    } else {
+        fab_shm_copy_in(&tx->pace, to, from, len);
+    }
+}
+
 /* Longest payload of a message of one slot, bytes. */
 #define FAB_SHM_SHORT_MAX sizeof(((fab_shm_slot_t *) 0)->payload)
 
@@ -336,7 +362,7 @@ static inline bool fab_shm_tx_send_any(fab_shm_tx_t *tx, fab_hdr_t hdr, const vo
     }
     FAB_SHM_STEP(data);
     if (len > 0) {
-        fab_copy(fab_shm_payload(slot), buf, len);
+        fab_shm_tx_copy(tx, fab_shm_payload(slot), buf, len);
     }
     fab_shm_tx_commit(tx, slot, hdr, len, n);
     return true;
