@@ -5,7 +5,7 @@
  *
  * args: name of a counter that must have grown on each rank...
  */
-#include "tm_test.h"
+#include "tm_counter.h"
 
 #include <unistd.h>
 
@@ -45,39 +45,21 @@ static void wait_long(void)
     TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-/* A counter counts from the moment at which its handle is made. */
-static void open_counter(MPI_T_pvar_session session, const char *name, MPI_T_pvar_handle *handle)
-{
-    char full[128];
-    int index, count;
-
-    snprintf(full, sizeof(full), "pml_tm_%s", name);
-    TM_MPI(MPI_T_pvar_get_index(full, MPI_T_PVAR_CLASS_COUNTER, &index));
-    TM_MPI(MPI_T_pvar_handle_alloc(session, index, NULL, handle, &count));
-}
-
 int main(int argc, char **argv)
 {
-    MPI_T_pvar_handle handle[MAX_COUNTERS];
-    MPI_T_pvar_session session;
-    unsigned long long value;
-    int provided;
+    tm_counter_t counter[MAX_COUNTERS];
 
     tm_init(&argc, &argv, "crowd");
-    TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    TM_MPI(MPI_T_pvar_session_create(&session));
     for (int i = 1; i < argc && i < MAX_COUNTERS; i++) {
-        open_counter(session, argv[i], &handle[i]);
+        counter[i] = tm_counter_open(argv[i]);
     }
     for (int i = 0; i < ROUNDS; i++) {
         duplicate_at_once();
     }
     wait_long();
     for (int i = 1; i < argc && i < MAX_COUNTERS; i++) {
-        TM_MPI(MPI_T_pvar_read(session, handle[i], &value));
-        TM_CHECK(value > 0 || 0 == tm_rank, "%s is 0", argv[i]);
+        TM_CHECK(tm_counter_read(&counter[i]) > 0 || 0 == tm_rank, "%s is 0", argv[i]);
+        tm_counter_close(&counter[i]);
     }
-    TM_MPI(MPI_T_pvar_session_free(&session));
-    TM_MPI(MPI_T_finalize());
     return tm_finish();
 }

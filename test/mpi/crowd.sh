@@ -19,10 +19,10 @@ on()
 }
 
 taskset -p -c "$cpu" $$ >/dev/null || skip 'taskset does not work here'
-on 6 "$program" wait_yields wait_sleeps
+on 6 "$program" pml_tm_wait_yields pml_tm_wait_sleeps
 require 'who waits      yield, then sleep: 6 processes share '
-on 4 --mca pml_tm_wait yield "$program" wait_yields
+on 4 --mca pml_tm_wait yield "$program" pml_tm_wait_yields
 require 'who waits      yield, by pml_tm_wait'
-on 2 --mca pml_tm_providers tcp "$program" wait_sleeps wait_wakes
+on 2 --mca pml_tm_providers tcp "$program" pml_tm_wait_sleeps pml_tm_wait_wakes
 on 1 --mca pml_tm_wait spin "$program"
 require 'who waits      poll, by pml_tm_wait'

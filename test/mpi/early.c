@@ -14,7 +14,7 @@
 #include <signal.h>
 #include <sys/time.h>
 
-#include "tm_test.h"
+#include "tm_counter.h"
 
 enum { PER_PEER = 6 };
 
@@ -36,32 +36,13 @@ static void set_slow(bool is_slow, long usec)
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/*
- * Messages that came before their communicator, since the first call; -1: the PML does not count
- * them.
- */
+static tm_counter_t early;
+static bool is_counted;
+
+/* Messages that came before their communicator; -1: the PML does not count them. */
 static long long early_count(void)
 {
-    static MPI_T_pvar_session session;
-    static MPI_T_pvar_handle handle;
-    static int state = 0; /* 1: counting; -1: cannot */
-    unsigned long long value = 0;
-    int provided, index, count;
-
-    if (0 == state) {
-        MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-        MPI_T_pvar_session_create(&session);
-        state = MPI_SUCCESS == MPI_T_pvar_get_index("pml_tm_early", MPI_T_PVAR_CLASS_COUNTER,
-                                                    &index) &&
-                        MPI_SUCCESS ==
-                            MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count)
-                    ? 1
-                    : -1;
-    }
-    if (state < 0 || MPI_SUCCESS != MPI_T_pvar_read(session, handle, &value)) {
-        return -1;
-    }
-    return (long long) value;
+    return is_counted ? (long long) tm_counter_read(&early) : -1;
 }
 
 /*
@@ -204,7 +185,7 @@ int main(int argc, char **argv)
         return tm_skip("needs two ranks");
     }
     sigaction(SIGALRM, &action, NULL);
-    early_count();
+    is_counted = tm_counter_find("pml_tm_early", MPI_T_PVAR_CLASS_COUNTER, &early);
     for (int i = 0; i < rounds; i++) {
         long long before = early_count();
 

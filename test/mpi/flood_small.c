@@ -13,7 +13,7 @@
 /* TEST: np=2 args="30000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_eager_limit=0" timeout=120 */
 /* TEST: np=2,4 args="30000 0" timeout=120 */
 /* TEST: np=2,4 device=tmdev args="20000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_providers=^shm,tcp TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" timeout=120 */
-#include "tm_test.h"
+#include "tm_counter.h"
 
 enum {
     MESSAGE_COST = 240,   /* bytes that keeping one short message costs, at least */
@@ -33,25 +33,8 @@ enum {
 static MPI_Comm comm, other, ctl;
 static int first, per_sender;
 static long max_bytes;
-
-/* Highest number of messages that this process has kept at once in one communicator. */
-static long kept_at_once(void)
-{
-    static MPI_T_pvar_session session = MPI_T_PVAR_SESSION_NULL;
-    static MPI_T_pvar_handle handle;
-    unsigned long long value = 0;
-    int index, count, provided;
-
-    if (MPI_T_PVAR_SESSION_NULL == session) {
-        TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-        TM_MPI(MPI_T_pvar_get_index("pml_tm_unexpected_max_count", MPI_T_PVAR_CLASS_HIGHWATERMARK,
-                                    &index));
-        TM_MPI(MPI_T_pvar_session_create(&session));
-        TM_MPI(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count));
-    }
-    TM_MPI(MPI_T_pvar_read(session, handle, &value));
-    return (long) value;
-}
+/* highest number of messages that this process has kept at once in one communicator */
+static tm_counter_t kept_most;
 
 static long resident_kib(void)
 {
@@ -100,7 +83,7 @@ static void expect_bounded(const char *what, long before)
     if (!is_bounded()) {
         return;
     }
-    kept = kept_at_once();
+    kept = (long) tm_counter_read(&kept_most);
     TM_CHECK(kept <= most(), "%s: %ld messages were kept at once, at most %ld may be", what, kept,
              most());
     TM_CHECK(kib <= most() * MESSAGE_COST / 1024 + MARGIN_KIB, "%s: memory grew by %ld KiB", what,
@@ -110,7 +93,8 @@ static void expect_bounded(const char *what, long before)
 /* Let messages come that nobody wants. */
 static void poll(void)
 {
-    for (int i = 0, flag; i < POLLS && (!is_bounded() || kept_at_once() <= most()); i++) {
+    for (int i = 0, flag;
+         i < POLLS && (!is_bounded() || (long) tm_counter_read(&kept_most) <= most()); i++) {
         TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, 1, ctl, &flag, MPI_STATUS_IGNORE));
     }
 }
@@ -333,6 +317,10 @@ int main(int argc, char **argv)
     total = (int) tm_arg(argc, argv, 1, 100000);
     per_sender = total / (tm_size - first);
     max_bytes = tm_arg(argc, argv, 2, 0);
+    if (is_bounded() && !tm_counter_find("pml_tm_unexpected_max_count",
+                                         MPI_T_PVAR_CLASS_HIGHWATERMARK, &kept_most)) {
+        TM_FATAL("the PML does not count the messages that it keeps");
+    }
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &other));
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));

@@ -10,7 +10,7 @@
 /* TEST: np=2 args="yes" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_whole=262144" quick=yes */
 /* TEST: np=2 args="yes" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_whole=0 OMPI_MCA_pml_tm_stream_rate=0" */
 /* TEST: np=2 args="no" env="OMPI_MCA_pml_tm_stream_limit=0" */
-#include "tm_test.h"
+#include "tm_counter.h"
 
 enum { WINDOW = 6, LAST = 7 /* its tag */, ROUNDS = 3 };
 
@@ -18,17 +18,6 @@ static const int lengths[] = {16384,  16385,  20000,  32768,  32769,  65536,
                               100000, 131072, 200000, 262144, 262145, 700000};
 
 enum { LENGTHS = sizeof(lengths) / sizeof(lengths[0]), LONGEST = 700000 };
-
-static MPI_T_pvar_session session;
-static MPI_T_pvar_handle handle;
-
-static unsigned long long counted(void)
-{
-    unsigned long long value = 0;
-
-    TM_MPI(MPI_T_pvar_read(session, handle, &value));
-    return value;
-}
 
 static void send_window(char *buf, int len, int round)
 {
@@ -56,20 +45,15 @@ static void receive_window(char *buf, int len, int round)
 
 int main(int argc, char **argv)
 {
-    unsigned long long before;
-    int provided, index, count;
+    tm_counter_t reused;
     char *buf;
 
     tm_init(&argc, &argv, "late");
     if (!tm_is_pml_tm()) {
         return tm_skip("only pml tm counts memory that it uses again");
     }
-    TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    TM_MPI(MPI_T_pvar_session_create(&session));
-    TM_MPI(MPI_T_pvar_get_index("pml_tm_reused", MPI_T_PVAR_CLASS_COUNTER, &index));
-    TM_MPI(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count));
     buf = tm_calloc(WINDOW, LONGEST);
-    before = counted();
+    reused = tm_counter_open("pml_tm_reused");
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < LENGTHS; i++) {
             if (0 == tm_rank) {
@@ -81,13 +65,11 @@ int main(int argc, char **argv)
         }
     }
     if (1 == tm_rank) {
-        bool is_reused = counted() > before;
+        bool is_reused = tm_counter_read(&reused) > 0;
         TM_CHECK(is_reused == (0 == strcmp(argv[1], "yes")), "memory was %sused again",
                  is_reused ? "" : "not ");
     }
     free(buf);
-    MPI_T_pvar_handle_free(session, &handle);
-    MPI_T_pvar_session_free(&session);
-    MPI_T_finalize();
+    tm_counter_close(&reused);
     return tm_finish();
 }

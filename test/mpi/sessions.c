@@ -11,7 +11,7 @@
 /* TEST: np=2,4 args="20 world" ompi=5.0 timeout=60 stderr="Unable to find reachable pairing" */
 /* TEST: np=2 args="10" env="OMPI_MCA_pml_tm_eager_limit=0" ompi=5.0 timeout=60 stderr="Unable to find reachable pairing" */
 /* TEST: np=2 args="10" env="OMPI_MCA_pml_tm_shm_single_copy=none" ompi=5.0 timeout=60 stderr="Unable to find reachable pairing" */
-#include "tm_test.h"
+#include "tm_counter.h"
 
 static const int sizes[] = {0,  1,    15,    16,    17,    23,    24,    25,    40,
                             41, 4096, 16359, 16360, 16361, 16384, 16385, 300000};
@@ -19,25 +19,6 @@ static const int sizes[] = {0,  1,    15,    16,    17,    23,    24,    25,    
 #define NSIZES (int) (sizeof(sizes) / sizeof(sizes[0]))
 
 static int rank, size;
-
-static MPI_T_pvar_session counters;
-
-/* Begin to count: Open MPI shows what was counted since.  False: the PML has no such counter. */
-static bool counter_open(const char *name, MPI_T_pvar_handle *handle)
-{
-    int index, count;
-
-    return MPI_SUCCESS == MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index) &&
-           MPI_SUCCESS == MPI_T_pvar_handle_alloc(counters, index, NULL, handle, &count);
-}
-
-static unsigned long long counter_read(MPI_T_pvar_handle handle)
-{
-    unsigned long long value = 0;
-
-    MPI_T_pvar_read(counters, handle, &value);
-    return value;
-}
 
 static unsigned char byte_of(int from, int len, int i, int round)
 {
@@ -188,14 +169,12 @@ static void cancelled(MPI_Comm comm, MPI_Comm kept)
 static void rounds(MPI_Session session, int count)
 {
     MPI_Comm self[8], kept = comm_from_group(session, "mpi://WORLD", "kept");
-    int num_self, provided;
+    int num_self;
     bool has_counters;
-    MPI_T_pvar_handle untagged, early;
+    tm_counter_t untagged, early;
 
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_T_pvar_session_create(&counters);
-    has_counters = counter_open("pml_tm_untagged", &untagged) &&
-                   counter_open("pml_tm_early", &early);
+    has_counters = tm_counter_find("pml_tm_untagged", MPI_T_PVAR_CLASS_COUNTER, &untagged) &&
+                   tm_counter_find("pml_tm_early", MPI_T_PVAR_CLASS_COUNTER, &early);
     MPI_Comm_rank(kept, &rank);
     MPI_Comm_size(kept, &size);
     num_self = rank % 8;
@@ -222,17 +201,17 @@ static void rounds(MPI_Session session, int count)
         MPI_Comm_free(&comm);
     }
     if (has_counters) {
-        TM_CHECK(1 == size || counter_read(untagged) > 0,
+        TM_CHECK(1 == size || tm_counter_read(&untagged) > 0,
                  "no message came untagged: nothing was tested");
-        printf("sessions: rank %d: %llu untagged, %llu early\n", rank, counter_read(untagged),
-               counter_read(early));
+        printf("sessions: rank %d: %llu untagged, %llu early\n", rank, tm_counter_read(&untagged),
+               tm_counter_read(&early));
+        tm_counter_close(&untagged);
+        tm_counter_close(&early);
     }
     for (int i = 0; i < num_self; i++) {
         MPI_Comm_free(&self[i]);
     }
     MPI_Comm_free(&kept);
-    MPI_T_pvar_session_free(&counters);
-    MPI_T_finalize();
 }
 
 int main(int argc, char **argv)

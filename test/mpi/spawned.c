@@ -5,29 +5,9 @@
  *
  * args: [children] [of them on each host]
  */
-#include "tm_test.h"
+#include "tm_counter.h"
 
 enum { TAG = 3 };
-
-static MPI_T_pvar_session session;
-
-/* The counter pml_tm_peers_opened. */
-static unsigned long long opened(void)
-{
-    static MPI_T_pvar_handle handle;
-    unsigned long long value = 0;
-    int index, count;
-
-    if (NULL == handle &&
-        (MPI_SUCCESS !=
-             MPI_T_pvar_get_index("pml_tm_peers_opened", MPI_T_PVAR_CLASS_COUNTER, &index) ||
-         MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count))) {
-        TM_ERROR("there is no performance variable pml_tm_peers_opened");
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-    MPI_T_pvar_read(session, handle, &value);
-    return value;
-}
 
 /* One message between each process and each of the other group. */
 static void exchange(MPI_Comm inter)
@@ -46,8 +26,7 @@ int main(int argc, char **argv)
     MPI_Comm parent, inter;
     int provided;
 
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_T_pvar_session_create(&session);
+    TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided)); /* may come before MPI_Init */
     tm_init(&argc, &argv, "spawned");
     TM_MPI(MPI_Comm_get_parent(&parent));
     if (MPI_COMM_NULL != parent) {
@@ -59,17 +38,16 @@ int main(int argc, char **argv)
     const int children = (int) tm_arg(argc, argv, 1, 4);
     const unsigned long long on_host = (unsigned long long) tm_arg(argc, argv, 2, 2);
     TM_MPI(MPI_Barrier(MPI_COMM_WORLD)); /* the parents have met */
-    const unsigned long long before = opened();
+    const tm_counter_t opened = tm_counter_open("pml_tm_peers_opened");
     TM_MPI(MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, children, MPI_INFO_NULL, 0, MPI_COMM_WORLD,
                           &inter, MPI_ERRCODES_IGNORE));
     /* Open MPI's own messages are between the first ranks */
-    const unsigned long long spawned = opened() - before;
+    const unsigned long long spawned = tm_counter_read(&opened);
     TM_CHECK(0 == tm_rank || spawned <= on_host, "%llu of %d children were opened at once", spawned,
              children);
     exchange(inter);
-    TM_CHECK((unsigned long long) children <= opened() - before,
-             "%llu of %d children were opened in the end", opened() - before, children);
+    TM_CHECK((unsigned long long) children <= tm_counter_read(&opened),
+             "%llu of %d children were opened in the end", tm_counter_read(&opened), children);
     TM_MPI(MPI_Comm_disconnect(&inter));
-    MPI_T_pvar_session_free(&session);
     return tm_finish();
 }

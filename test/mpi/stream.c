@@ -22,21 +22,9 @@
 /* TEST: np=2 args="8 8 0 0 window" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_get=1" */
 /* TEST: np=2 args="5 5 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=1000000 OMPI_MCA_pml_tm_stream_get=0" */
 /* TEST: np=2 args="8 8 8 8" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_eager_limit=16383 OMPI_MCA_pml_tm_stream_get=1" */
-#include "tm_test.h"
+#include "tm_counter.h"
 
 enum { ROUNDS = 8, LENGTH = 262144 };
-
-static MPI_T_pvar_session session;
-static MPI_T_pvar_handle handle;
-
-/* The counter's value. */
-static unsigned long long counted(void)
-{
-    unsigned long long value = 0;
-
-    TM_MPI(MPI_T_pvar_read(session, handle, &value));
-    return value;
-}
 
 static void send_all(char *buf, bool is_window)
 {
@@ -74,40 +62,33 @@ static void receive_all(char *buf, MPI_Request *req, bool is_window)
 int main(int argc, char **argv)
 {
     MPI_Request req[ROUNDS];
-    unsigned long long before, number;
+    unsigned long long number;
+    tm_counter_t counter;
     char *buf;
-    int provided, index, count;
 
     tm_init(&argc, &argv, "stream");
     if (!tm_is_pml_tm()) {
         return tm_skip("only pml tm counts streams");
     }
-    TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    TM_MPI(MPI_T_pvar_session_create(&session));
-    TM_MPI(MPI_T_pvar_get_index(0 == tm_rank ? "pml_tm_streamed" : "pml_tm_stream_got",
-                                MPI_T_PVAR_CLASS_COUNTER, &index));
-    TM_MPI(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count));
     buf = tm_calloc(ROUNDS, LENGTH);
     for (int i = 0; i < ROUNDS && 1 == tm_rank; i++) {
         TM_MPI(
             MPI_Irecv(buf + (size_t) i * LENGTH, LENGTH, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &req[i]));
     }
-    before = counted();
+    counter = tm_counter_open(0 == tm_rank ? "pml_tm_streamed" : "pml_tm_stream_got");
     MPI_Barrier(MPI_COMM_WORLD);
     if (0 == tm_rank) {
         send_all(buf, argc > 5);
     } else {
         receive_all(buf, req, argc > 5);
     }
-    number = counted() - before;
+    number = tm_counter_read(&counter);
     TM_CHECK(number >= strtoull(argv[1 + 2 * tm_rank], NULL, 10) &&
                  number <= strtoull(argv[2 + 2 * tm_rank], NULL, 10),
              "%llu messages were %s, not %s to %s", number,
              0 == tm_rank ? "streamed" : "read from memory", argv[1 + 2 * tm_rank],
              argv[2 + 2 * tm_rank]);
     free(buf);
-    MPI_T_pvar_handle_free(session, &handle);
-    MPI_T_pvar_session_free(&session);
-    MPI_T_finalize();
+    tm_counter_close(&counter);
     return tm_finish();
 }

@@ -19,7 +19,7 @@
 /* TEST: np=2 args=counted env="OMPI_MCA_pml_tm_wait=yield OMPI_MCA_pml_tm_providers=shm" */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_fast_paths=127" */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_fast_paths=178" */
-#include "tm_test.h"
+#include "tm_counter.h"
 
 #include <sched.h>
 
@@ -311,41 +311,11 @@ static void others_in_front(void)
     TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
 }
 
-static MPI_T_pvar_session session;
-static MPI_T_pvar_handle handle[3]; /* by way */
-
-static void open_counter(const char *name, MPI_T_pvar_handle *counter)
-{
-    int index = -1, count;
-
-    if (MPI_SUCCESS != MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index)) {
-        TM_FATAL("there is no performance variable %s", name);
-    }
-    MPI_T_pvar_handle_alloc(session, index, NULL, counter, &count);
-}
-
-static void open_counters(void)
-{
-    MPI_T_pvar_session_create(&session);
-    open_counter("pml_tm_taken", &handle[BY_RECV]);
-    open_counter("pml_tm_peeked", &handle[BY_PROBE]);
-    open_counter("pml_tm_looked", &handle[BY_WAIT]);
-}
-
-static void close_counters(void)
-{
-    MPI_T_pvar_handle_free(session, &handle[BY_RECV]);
-    MPI_T_pvar_handle_free(session, &handle[BY_PROBE]);
-    MPI_T_pvar_handle_free(session, &handle[BY_WAIT]);
-    MPI_T_pvar_session_free(&session);
-}
+static tm_counter_t counter[3]; /* by way */
 
 static unsigned long long num_taken(void)
 {
-    unsigned long long value = 0;
-
-    MPI_T_pvar_read(session, handle[way < BY_WAIT ? way : BY_WAIT], &value);
-    return value;
+    return tm_counter_read(&counter[way < BY_WAIT ? way : BY_WAIT]);
 }
 
 /*
@@ -409,7 +379,6 @@ static void in_ring(bool is_counted)
 int main(int argc, char **argv)
 {
     bool is_counted = false;
-    int provided;
 
     for (int i = 1; i < argc; i++) {
         is_threaded = is_threaded || 0 == strcmp("threads", argv[i]);
@@ -417,11 +386,12 @@ int main(int argc, char **argv)
     }
     tm_init_thread(&argc, &argv, "take", is_threaded ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
     is_counted = is_counted && tm_is_pml_tm();
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &other));
     if (is_counted) {
-        open_counters();
+        counter[BY_RECV] = tm_counter_open("pml_tm_taken");
+        counter[BY_PROBE] = tm_counter_open("pml_tm_peeked");
+        counter[BY_WAIT] = tm_counter_open("pml_tm_looked");
     }
     share();
     for (int round = 0; round < ROUNDS; round++) {
@@ -437,13 +407,12 @@ int main(int argc, char **argv)
         plain(is_counted);
         in_ring(is_counted && (!is_threaded || BY_RECV == way));
     }
-    if (is_counted) {
-        close_counters();
+    for (int i = 0; is_counted && i < 3; i++) {
+        tm_counter_close(&counter[i]);
     }
     if (NULL != told) {
         MPI_Win_free(&win);
     }
     MPI_Comm_free(&other);
-    MPI_T_finalize(); /* before MPI_Finalize: 4.1.4 crashes otherwise */
     return tm_finish();
 }

@@ -9,42 +9,14 @@
  *   long messages     straight from and to the user's memory, and their first part at once; in
  *                     windows, too, where they wait at the receiver
  */
-#include "tm_test.h"
+#include "tm_counter.h"
 
 enum { ROUNDS = 500, WINDOW = 64, SIZE = 8, LONG = 4 << 20, LONGS = 10, MEDIUM = 65536 };
 
-static MPI_T_pvar_session session;
-
-typedef struct {
-    MPI_T_pvar_handle handle;
-    unsigned long long before;
-} counter_t;
-
-static unsigned long long read_counter(const counter_t *counter)
-{
-    unsigned long long value = 0;
-
-    MPI_T_pvar_read(session, counter->handle, &value);
-    return value - counter->before;
-}
-
-static counter_t open_counter(const char *name)
-{
-    counter_t counter = {.before = 0};
-    int index, count;
-
-    if (MPI_SUCCESS != MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index) ||
-        MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &counter.handle, &count)) {
-        TM_ERROR("there is no performance variable %s", name);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-    counter.before = read_counter(&counter);
-    return counter;
-}
-
 static void ping_pong(void)
 {
-    counter_t writes = open_counter("pml_tm_tcp_writes"), reads = open_counter("pml_tm_tcp_reads");
+    tm_counter_t writes = tm_counter_open("pml_tm_tcp_writes"),
+                 reads = tm_counter_open("pml_tm_tcp_reads");
     char buf[SIZE];
 
     for (int i = 0; i < ROUNDS; i++) {
@@ -56,15 +28,16 @@ static void ping_pong(void)
             MPI_Send(buf, SIZE, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
         }
     }
-    TM_CHECK(read_counter(&writes) <= ROUNDS + 2, "%llu writes for %d messages",
-             read_counter(&writes), ROUNDS);
-    TM_CHECK(read_counter(&reads) <= ROUNDS + 2, "%llu reads for %d messages", read_counter(&reads),
-             ROUNDS);
+    TM_CHECK(tm_counter_read(&writes) <= ROUNDS + 2, "%llu writes for %d messages",
+             tm_counter_read(&writes), ROUNDS);
+    TM_CHECK(tm_counter_read(&reads) <= ROUNDS + 2, "%llu reads for %d messages",
+             tm_counter_read(&reads), ROUNDS);
 }
 
 static void windows(void)
 {
-    counter_t writes = open_counter("pml_tm_tcp_writes"), reads = open_counter("pml_tm_tcp_reads");
+    tm_counter_t writes = tm_counter_open("pml_tm_tcp_writes"),
+                 reads = tm_counter_open("pml_tm_tcp_reads");
     MPI_Request requests[WINDOW];
     char buf[WINDOW][SIZE];
 
@@ -81,18 +54,19 @@ static void windows(void)
                      MPI_STATUS_IGNORE);
     }
     if (0 == tm_rank) {
-        TM_CHECK(8 * read_counter(&writes) <= ROUNDS * WINDOW, "%llu writes for %d messages",
-                 read_counter(&writes), ROUNDS * WINDOW);
+        TM_CHECK(8 * tm_counter_read(&writes) <= ROUNDS * WINDOW, "%llu writes for %d messages",
+                 tm_counter_read(&writes), ROUNDS * WINDOW);
     } else {
-        TM_CHECK(8 * read_counter(&reads) <= ROUNDS * WINDOW, "%llu reads for %d messages",
-                 read_counter(&reads), ROUNDS * WINDOW);
+        TM_CHECK(8 * tm_counter_read(&reads) <= ROUNDS * WINDOW, "%llu reads for %d messages",
+                 tm_counter_read(&reads), ROUNDS * WINDOW);
     }
 }
 
 static void long_messages(void)
 {
-    counter_t out = open_counter("pml_tm_tcp_sends_from_memory"),
-              in = open_counter("pml_tm_tcp_placed"), first = open_counter("pml_tm_rndv_with_data");
+    tm_counter_t out = tm_counter_open("pml_tm_tcp_sends_from_memory"),
+                 in = tm_counter_open("pml_tm_tcp_placed"),
+                 first = tm_counter_open("pml_tm_rndv_with_data");
     char *buf = tm_calloc(1, LONG);
 
     for (int i = 0; i < LONGS; i++) {
@@ -104,17 +78,17 @@ static void long_messages(void)
             TM_CHECK(i + 1 == buf[0] && i + 1 == buf[LONG - i - 1], "message %d is wrong", i);
         }
     }
-    TM_CHECK(read_counter(0 == tm_rank ? &out : &in) >= LONGS * 15, "%llu fragments",
-             read_counter(0 == tm_rank ? &out : &in));
-    TM_CHECK(1 == tm_rank || read_counter(&first) >= LONGS, "%llu announcements with data",
-             read_counter(&first));
+    TM_CHECK(tm_counter_read(0 == tm_rank ? &out : &in) >= LONGS * 15, "%llu fragments",
+             tm_counter_read(0 == tm_rank ? &out : &in));
+    TM_CHECK(1 == tm_rank || tm_counter_read(&first) >= LONGS, "%llu announcements with data",
+             tm_counter_read(&first));
     free(buf);
 }
 
 /* The processes take turns: none is announced. */
 static void medium_turns(void)
 {
-    counter_t rndv = open_counter("pml_tm_rndv_sent");
+    tm_counter_t rndv = tm_counter_open("pml_tm_rndv_sent");
     char *buf = tm_calloc(1, MEDIUM);
 
     for (int i = 0; i < ROUNDS; i++) {
@@ -125,13 +99,13 @@ static void medium_turns(void)
                 MPI_Recv(buf, MEDIUM, MPI_BYTE, 1 - tm_rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         }
     }
-    TM_CHECK(read_counter(&rndv) <= 2, "%llu messages were announced", read_counter(&rndv));
+    TM_CHECK(tm_counter_read(&rndv) <= 2, "%llu messages were announced", tm_counter_read(&rndv));
     free(buf);
 }
 
 static void long_windows(void)
 {
-    counter_t in = open_counter("pml_tm_tcp_placed");
+    tm_counter_t in = tm_counter_open("pml_tm_tcp_placed");
     MPI_Request requests[WINDOW];
     char *buf = tm_calloc(WINDOW, MEDIUM);
 
@@ -147,18 +121,14 @@ static void long_windows(void)
         MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
         MPI_Barrier(MPI_COMM_WORLD);
     }
-    TM_CHECK(0 == tm_rank || 8 * read_counter(&in) >= 7 * LONGS * WINDOW,
-             "%llu of %d messages read to their place", read_counter(&in), LONGS * WINDOW);
+    TM_CHECK(0 == tm_rank || 8 * tm_counter_read(&in) >= 7 * LONGS * WINDOW,
+             "%llu of %d messages read to their place", tm_counter_read(&in), LONGS * WINDOW);
     free(buf);
 }
 
 int main(int argc, char **argv)
 {
-    int provided;
-
     tm_init(&argc, &argv, "tcp_calls");
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_T_pvar_session_create(&session);
     MPI_Barrier(MPI_COMM_WORLD);
     ping_pong();
     MPI_Barrier(MPI_COMM_WORLD);

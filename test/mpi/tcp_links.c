@@ -4,33 +4,9 @@
  * many bytes of each rank have left by others than the first; 0: none must. A helper of
  * hosts/links.
  */
-#include "tm_test.h"
+#include "tm_counter.h"
 
 enum { LONG = 3 << 20, ROUNDS = 1000, SOME = 20 };
-
-static MPI_T_pvar_session session;
-
-/* A counter counts from here on. */
-static MPI_T_pvar_handle open_counter(const char *name)
-{
-    MPI_T_pvar_handle handle;
-    int index, count;
-
-    if (MPI_SUCCESS != MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index) ||
-        MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count)) {
-        TM_ERROR("there is no performance variable %s", name);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-    return handle;
-}
-
-static unsigned long long read_counter(MPI_T_pvar_handle handle)
-{
-    unsigned long long value = 0;
-
-    MPI_T_pvar_read(session, handle, &value);
-    return value;
-}
 
 static unsigned char byte_of(int rank, int round, size_t i)
 {
@@ -63,27 +39,25 @@ int main(int argc, char **argv)
 {
     unsigned char *out = tm_calloc(1, LONG), *in = tm_calloc(1, LONG);
     unsigned long long wanted, bytes = 0, least = 0;
-    MPI_T_pvar_handle striped, made, failed, lost;
-    int provided, round;
+    tm_counter_t striped, made, failed, lost;
+    int round;
 
     tm_init(&argc, &argv, "tcp_links");
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_T_pvar_session_create(&session);
-    striped = open_counter("pml_tm_tcp_striped_bytes");
-    made = open_counter("pml_tm_tcp_links_made");
-    failed = open_counter("pml_tm_tcp_links_failed");
-    lost = open_counter("pml_tm_tcp_links_lost");
+    striped = tm_counter_open("pml_tm_tcp_striped_bytes");
+    made = tm_counter_open("pml_tm_tcp_links_made");
+    failed = tm_counter_open("pml_tm_tcp_links_failed");
+    lost = tm_counter_open("pml_tm_tcp_links_lost");
     wanted = strtoull(argv[1], NULL, 10);
     for (round = 0; round < (0 == wanted ? SOME : ROUNDS) && (0 == wanted || least < wanted);
          round++) {
         exchange(out, in, round);
-        bytes = read_counter(striped);
+        bytes = tm_counter_read(&striped);
         MPI_Allreduce(&bytes, &least, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, MPI_COMM_WORLD);
     }
     TM_CHECK(0 == wanted ? 0 == bytes : least >= wanted, "%llu bytes by other links", bytes);
     printf("rank %d: %d rounds, %llu bytes by other links, links made %llu, not made %llu\n",
-           tm_rank, round, bytes, read_counter(made), read_counter(failed));
-    TM_CHECK(0 == read_counter(lost), "a link was lost");
+           tm_rank, round, bytes, tm_counter_read(&made), tm_counter_read(&failed));
+    TM_CHECK(0 == tm_counter_read(&lost), "a link was lost");
     free(out);
     free(in);
     return tm_finish();

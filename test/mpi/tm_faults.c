@@ -8,36 +8,13 @@
  *            wait for the end
  *   traffic  endless messages, short and long, to receives that are posted before
  */
-#include "tm_test.h"
+#include "tm_counter.h"
 
 #include <signal.h>
 
 enum { FROM_LAST = 3, PAIRS = 8, SHORT = 3000, LONG = 100000, WAIT = 300000 /* us */ };
 
-static MPI_T_pvar_session session;
-static MPI_T_pvar_handle handle;
-
-/* A handle counts from now on. */
-static void count_listed(void)
-{
-    int provided, index, count;
-
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_T_pvar_session_create(&session);
-    if (MPI_SUCCESS != MPI_T_pvar_get_index("pml_tm_listed", MPI_T_PVAR_CLASS_COUNTER, &index) ||
-        MPI_SUCCESS != MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count)) {
-        TM_ERROR("there is no performance variable pml_tm_listed");
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-}
-
-static unsigned long long listed(void)
-{
-    unsigned long long value = 0;
-
-    MPI_T_pvar_read(session, handle, &value);
-    return value;
-}
+static tm_counter_t listed;
 
 /* All meet all: receives from whom a rank has not met are not listed. */
 static void meet(void)
@@ -71,7 +48,8 @@ static void cancel_all(void)
     if (tm_rank == last) {
         raise(SIGKILL);
     }
-    TM_CHECK(listed() >= FROM_LAST, "receives are not listed (%llu): this shows nothing", listed());
+    TM_CHECK(tm_counter_read(&listed) >= FROM_LAST,
+             "receives are not listed (%llu): this shows nothing", tm_counter_read(&listed));
     usleep(WAIT);
     for (int i = 0; i < FROM_LAST; i++) {
         TM_MPI(MPI_Cancel(&req[i]));
@@ -102,7 +80,7 @@ static void traffic(void)
         }
         TM_MPI(MPI_Waitall(n, req, MPI_STATUSES_IGNORE));
         if (5 == round) {
-            TM_CHECK(listed() > 0, "receives are not listed: this shows nothing");
+            TM_CHECK(tm_counter_read(&listed) > 0, "receives are not listed: this shows nothing");
             say("running");
         }
     }
@@ -111,7 +89,7 @@ static void traffic(void)
 int main(int argc, char **argv)
 {
     tm_init(&argc, &argv, "tm_faults");
-    count_listed();
+    listed = tm_counter_open("pml_tm_listed");
     meet();
     if (argc > 1 && 0 == strcmp(argv[1], "cancel")) {
         cancel_all();

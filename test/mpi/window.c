@@ -7,7 +7,7 @@
  *
  * args: rounds
  */
-#include "tm_test.h"
+#include "tm_counter.h"
 
 enum { WINDOW = 64, LONGEST = 1 << 20 };
 
@@ -84,42 +84,6 @@ static void receive_two(char *in, int capacity)
     tm_free(want);
 }
 
-typedef struct variable {
-    const char *name;
-    int kind; /* MPI_T_PVAR_CLASS_... */
-    MPI_T_pvar_session session;
-    MPI_T_pvar_handle handle;
-} variable_t;
-
-/* The value of a performance variable; if there is none, `missing`. */
-static unsigned long long read_variable(variable_t *variable, unsigned long long missing)
-{
-    unsigned long long value = missing;
-    int provided, index, count;
-
-    if (NULL == variable->session) {
-        TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-        TM_MPI(MPI_T_pvar_session_create(&variable->session));
-        if (MPI_SUCCESS == MPI_T_pvar_get_index(variable->name, variable->kind, &index)) {
-            TM_MPI(
-                MPI_T_pvar_handle_alloc(variable->session, index, NULL, &variable->handle, &count));
-        }
-    }
-    if (NULL != variable->handle) {
-        TM_MPI(MPI_T_pvar_read(variable->session, variable->handle, &value));
-    }
-    return value;
-}
-
-/* How many announcements were written over in this process so far; 1 where nobody counts. */
-static unsigned long long num_overwritten(void)
-{
-    static variable_t overwritten = {"pml_tm_verbs_tm_overwritten", MPI_T_PVAR_CLASS_COUNTER, NULL,
-                                     NULL};
-
-    return read_variable(&overwritten, 1);
-}
-
 enum { ROUNDS_MIN = 30, ROUNDS_MAX = 3000 };
 
 /* Contiguous messages, others, and ones that are longer than the receive: until it has happened. */
@@ -127,6 +91,9 @@ static void overwrite(char **out, char *in)
 {
     int lens[2] = {LATE / 2, LATE / 2}, at[2] = {0, LATE}, go_on = 1;
     MPI_Datatype halves;
+    tm_counter_t overwritten;
+    bool is_counted = tm_counter_find("pml_tm_verbs_tm_overwritten", MPI_T_PVAR_CLASS_COUNTER,
+                                      &overwritten);
 
     TM_MPI(MPI_Type_indexed(2, lens, at, MPI_BYTE, &halves));
     TM_MPI(MPI_Type_commit(&halves));
@@ -134,7 +101,8 @@ static void overwrite(char **out, char *in)
     for (int i = 0; go_on; i++) {
         if (0 == tm_rank) {
             TM_MPI(MPI_Recv(&go_on, 1, MPI_INT, 1, TAG_GO, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-        } else if (i >= ROUNDS_MIN && (num_overwritten() > 0 || ROUNDS_MAX == i)) {
+        } else if (i >= ROUNDS_MIN &&
+                   (!is_counted || ROUNDS_MAX == i || tm_counter_read(&overwritten) > 0)) {
             go_on = 0;
             TM_MPI(MPI_Send(&go_on, 1, MPI_INT, 0, TAG_GO, MPI_COMM_WORLD));
         }
@@ -148,13 +116,14 @@ static void overwrite(char **out, char *in)
             receive_two(in, 2 == i % 3 ? LATE / 2 : LATE);
         }
     }
-    TM_CHECK(0 == tm_rank || num_overwritten() > 0, "no announcement was written over");
+    TM_CHECK(0 == tm_rank || !is_counted || tm_counter_read(&overwritten) > 0,
+             "no announcement was written over");
     TM_MPI(MPI_Type_free(&halves));
 }
 
 int main(int argc, char **argv)
 {
-    variable_t open_operations = {"pml_tm_open_operations", MPI_T_PVAR_CLASS_LEVEL, NULL, NULL};
+    tm_counter_t open_operations;
     char *out[2], *in;
 
     tm_init(&argc, &argv, "window");
@@ -176,7 +145,8 @@ int main(int argc, char **argv)
         }
     }
     overwrite(out, in);
-    TM_CHECK(0 == read_variable(&open_operations, 0),
+    TM_CHECK(!tm_counter_find("pml_tm_open_operations", MPI_T_PVAR_CLASS_LEVEL, &open_operations) ||
+                 0 == tm_counter_read(&open_operations),
              "operations are open, and all were completed");
     free(out[0]);
     free(out[1]);
