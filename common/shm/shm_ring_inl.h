@@ -636,11 +636,14 @@ fab_shm_tx_consider_wrap(fab_shm_tx_t *tx, const fab_shm_rx_t *from, uint32_t n)
     const uint32_t answers = (uint32_t) from->pos - tx->from_pos;
     const bool was_ping_pong = tx->is_ping_pong;
 
-    /* half of the messages since the last such place, if all had n slots, and their answers one */
-    tx->is_ping_pong = (uint64_t) answers * n >= FAB_SHM_WRAP_EVERY / 2;
+    /*
+     * half of the messages since the last such place, if all had n slots, and their answers one;
+     * after a longer one not, since these are faster in all of the ring
+     */
+    tx->is_ping_pong = n <= FAB_SHM_WRAP_MAX && answers * n >= FAB_SHM_WRAP_EVERY / 2;
     tx->from_pos = (uint32_t) from->pos;
-    if (was_ping_pong && tx->is_ping_pong && n <= FAB_SHM_WRAP_MAX && tx->head >= tx->promised &&
-        0 != at && !fab_shm_tx_may_extend(tx) && fab_shm_tx_refresh(tx) &&
+    if (was_ping_pong && tx->is_ping_pong && tx->head >= tx->promised && 0 != at &&
+        !fab_shm_tx_may_extend(tx) && fab_shm_tx_refresh(tx) &&
         fab_shm_tx_used(tx) <= n + FAB_SHM_WRAP_LAG && fab_shm_tx_has_room(tx, tx->mask + 1 - at)) {
         fab_shm_tx_wrap(tx);
     }
