@@ -638,11 +638,17 @@ static size_t thread_len(uint64_t seq)
     return x % 8 < 5 ? x % 41 : x % 1025;
 }
 
+/* After an early wrap so short a ring has little room: the threads wait for each other often. */
+static uint64_t thread_messages(const ring_t *ring)
+{
+    return ring->is_ping_pong ? THREAD_MESSAGES / 20 : THREAD_MESSAGES;
+}
+
 static void *thread_send(void *arg)
 {
     ring_t *ring = arg;
 
-    for (uint64_t seq = 1; seq <= THREAD_MESSAGES; seq++) {
+    for (uint64_t seq = 1; seq <= thread_messages(ring); seq++) {
         size_t len = thread_len(seq);
         size_t max_len = seq % 5 ? len : (len + 1024) / 2;
         while (!ring_send(ring, seq, len, max_len)) {
@@ -660,7 +666,7 @@ static void two_threads(bool is_ping_pong)
 
     ring->is_ping_pong = is_ping_pong;
     assert_int_equal(pthread_create(&sender, NULL, thread_send, ring), 0);
-    for (uint64_t seq = 1; seq <= THREAD_MESSAGES;) {
+    for (uint64_t seq = 1; seq <= thread_messages(ring);) {
         fab_shm_msg_t msg = {0};
         fab_shm_look_t look;
         bool is_wrong = false;
@@ -913,11 +919,16 @@ static void model_schedules(uint32_t start)
     }
 }
 
-/* The same with early wraps and without; of three messages there are too many ways with them. */
+/*
+ * The same without early wraps, and with them, in which case there are more ways: not of three
+ * messages, and not from all slots.
+ */
 static void model_explore(uint32_t start)
 {
-    for (int way = 0; way < (model.num_messages < 3 ? 2 : 1); way++) {
-        model.is_ping_pong = 1 == way;
+    model.is_ping_pong = false;
+    model_schedules(start);
+    if (model.num_messages < 3 && 3 == start % 4) {
+        model.is_ping_pong = true;
         model_schedules(start);
     }
 }
