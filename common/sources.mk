@@ -36,8 +36,8 @@ common_tm_sources = \
 	common/self/self_domain.c \
 	common/shm/shm_alive.c \
 	common/shm/shm_coop.c \
-	common/shm/shm_copy.c \
 	common/shm/shm_coop_inl.h \
+	common/shm/shm_copy.c \
 	common/shm/shm_domain.c \
 	common/shm/shm_ep.c \
 	common/shm/shm_in.c \

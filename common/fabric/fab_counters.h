@@ -21,8 +21,8 @@
       "peers for which a message had to wait, since all their rings were in use")                  \
     X(shm_connect_retries,                                                                         \
       "attempts to connect that found no memory, file descriptor or ring, and are repeated")       \
-    X(shm_cma_bytes, "bytes moved by process_vm_readv or process_vm_writev")                       \
     X(shm_copies_past_cache, "copies into a ring past the cache, since the ring was slow")         \
+    X(shm_cma_bytes, "bytes moved by process_vm_readv or process_vm_writev")                       \
     X(shm_cma_calls, "calls of process_vm_readv or process_vm_writev")                             \
     X(shm_cma_refused, "peers whose memory the kernel did not let this process read")              \
     X(shm_cma_faults, "transfers that process_vm_readv or process_vm_writev could not do, "        \

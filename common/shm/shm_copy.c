@@ -51,7 +51,7 @@ static void copy_past_cache(uint8_t *to, const uint8_t *from, size_t len)
     _mm_sfence(); /* such stores are visible only after it before later ones */
 }
 
-#else
+#else /* no such stores: what should go past the cache goes through it */
 
 static void copy_past_cache(uint8_t *to, const uint8_t *from, size_t len)
 {

@@ -84,6 +84,8 @@
 #define FAB_SHM_WRAP_LAG   15
 #endif
 
+_Static_assert(FAB_SHM_WRAP_LAG < FAB_SHM_RING_MIN / FAB_SHM_LINE / 4, "see \"Flow\" above");
+
 /* The lap after `lap`. */
 static inline uint16_t fab_shm_next_lap(uint16_t lap)
 {
