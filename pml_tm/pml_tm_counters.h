@@ -38,6 +38,9 @@
       "rendezvous receives in fragments because the data is not contiguous on one side")           \
     X(pipeline_no_get,                                                                             \
       "rendezvous receives in fragments because the sender's memory cannot be read")               \
+    X(pipeline_chosen,                                                                             \
+      "rendezvous receives in fragments because that was measured to be faster than to read the "  \
+      "sender's memory, or to measure it (pml_tm_stream_get)")                                     \
     X(truncated, "messages longer than their receive")                                             \
     X(same_memory,                                                                                 \
       "receives into memory that a pending receive uses already, which is not listed on a "        \

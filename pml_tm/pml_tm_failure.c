@@ -6,6 +6,7 @@
 
 #include "fabric/fab_clock.h"
 
+#include "pml_tm_bulk.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_send.h"
@@ -58,6 +59,7 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
     (void) ctx;
     (void) rc;
     mca_pml_tm_stream_drop(peer);
+    mca_pml_tm_bulk_drop(peer);
     if (NULL != first && !mca_pml_tm_is_fault_tolerant()) {
         return; /* the first one ends the job */
     }
@@ -91,7 +93,7 @@ bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer)
 
     (void) ctx;
     if (NULL != record) {
-        if (NULL != record->held) {
+        if (NULL != record->held || NULL != record->bulk.first) {
             return true;
         }
         /* the peer would never release messages that are held from now on */

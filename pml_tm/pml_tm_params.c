@@ -72,9 +72,10 @@ static const fab_param_t rows[] = {
         .special_means = "65536; if the ring has 1 MiB, 1048576 for a single message",
         .help = "Longest message that goes through shared memory in fragments of 8 KiB, so that "
                 "the receiver copies one fragment out while the sender copies the next one in; 0: "
-                "no message. For longer ones the receiver reads the sender's memory. Of a message "
-                "above eager_limit the first eager_limit bytes are sent at once, the rest when the "
-                "receiver asks for it.",
+                "no message. Longer ones are only announced; the receiver reads them from the "
+                "sender's memory, or, by default and with a ring of 1 MiB, as stream_get says. Of "
+                "a message above eager_limit the first eager_limit bytes are sent at once, the "
+                "rest when the receiver asks for it.",
     },
     {
         .name = "stream_whole",
@@ -101,10 +102,10 @@ static const fab_param_t rows[] = {
         .min = 0,
         .max = 1,
         .special = -1,
-        .special_means = "the faster way; the receiver tries both, four messages of 256",
+        .special_means = "the faster way; the receiver tries both, four times of 256",
         .help = "How the rest of a streamed message above eager_limit comes, if its receive was "
-                "posted in time. 0: through the ring; 1: the receiver reads it from the sender's "
-                "memory.",
+                "posted in time, and, with a ring of 1 MiB, all of one that was only announced. 0: "
+                "through the ring; 1: the receiver reads it from the sender's memory.",
     },
     {
         .name = "stream_rate",

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Processes.  The fabric's peer record is in the process's endpoint slot. pml_tm's own record of a
- * peer (fab_peer_t.user[]) is for flow control.  It exists only for peers that throttle this
- * process or are throttled by it; other peers cost no memory.
+ * peer (fab_peer_t.user[]) is for flow control, and for windows of long messages.  It exists only
+ * for peers that throttle this process or are throttled by it, and for senders of such windows;
+ * other peers cost no memory.
  */
 #ifndef PML_TM_PEER_H
 #define PML_TM_PEER_H
 
 #include "pml_tm.h"
+#include "pml_tm_bulk.h"
 
 typedef struct mca_pml_tm_contexts {
     uint32_t count;
     uint32_t context[PML_TM_FLOW_CONTEXTS];
 } mca_pml_tm_contexts_t;
 
-/* Flow control of unexpected messages (pml_tm_flow.h), per peer; lock: the fabric's. */
+/* Lock: the fabric's. */
 struct mca_pml_tm_peer {
     mca_pml_tm_peer_t *next; /* all records */
     fab_peer_t *peer;
-    /* as the receiver */
+    mca_pml_tm_bulk_t bulk;
+    /* flow control of unexpected messages (pml_tm_flow.h), as the receiver */
     bool is_throttled;            /* it was told to hold its messages back ... */
     mca_pml_tm_contexts_t wanted; /* ... except in these communicators */
     /* as the sender */

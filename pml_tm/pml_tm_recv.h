@@ -66,9 +66,9 @@ void mca_pml_tm_recv_fetched(mca_pml_tm_recv_request_t *req);
 
 /*
  * Read the missing data of a matched receive from its sender's memory, or ask for it if that is
- * impossible. Lock held.
+ * impossible.  False: so is that, and the receive has ended.  Lock held.
  */
-void mca_pml_tm_recv_fetch(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv);
+bool mca_pml_tm_recv_fetch(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv);
 
 /*
  * The announcement of the message was overwritten: ask its sender to announce it again

@@ -64,6 +64,7 @@ typedef enum {
     PML_TM_WAIT_FIN,   /* send: announced, until the receiver fetched the data or asks for it */
     PML_TM_SEND_DATA,  /* send: sending the data as messages */
     PML_TM_WAIT_MATCH, /* receive: posted, or in the hands of the matcher */
+    PML_TM_WAIT_TURN,  /* receive: matched, behind others of its sender (pml_tm_bulk.h) */
     PML_TM_FETCH,      /* receive: fetching the data from the sender's memory */
     PML_TM_STREAMED,   /* receive: the first part of a streamed message is arriving */
     PML_TM_WAIT_AGAIN, /* receive: the message must be announced again */
@@ -141,7 +142,9 @@ struct mca_pml_tm_recv_request {
     uint64_t rest_since; /* ns (fab_now_ns()): when the rest of a stream was begun; 0: untimed */
     size_t rest;         /* bytes of it */
     bool is_rest_got;    /* it is read from the sender's memory */
-    fab_tm_match_t tm_match; /* what the device matched, until all data has arrived */
+    bool is_bulk;        /* of a window of long messages (pml_tm_bulk.h) ... */
+    mca_pml_tm_recv_request_t *bulk_next; /* ... and which follows it in WAIT_TURN */
+    fab_tm_match_t tm_match;              /* what the device matched, until all data has arrived */
     mca_pml_tm_recv_request_t *memory_next;  /* in mca_pml_tm.memory, see pml_tm_offload.c */
     mca_pml_tm_recv_request_t **memory_prev; /* NULL: it is not there */
     bool is_memory_shared; /* another receive had the same memory when this one started */

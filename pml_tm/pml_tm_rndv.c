@@ -9,7 +9,8 @@
  *     the rest can follow when CTS comes
  *                                            get: reads the sender's memory, contiguous on both sides
  *                                        <-  FIN, app_ctx: the send's id
- *                                            or, where it cannot be read or is not contiguous:
+ *                                            or, where it cannot be read or is not contiguous, or
+ *                                            this is faster (pml_tm_bulk.h):
  *                                        <-  CTS, app_ctx: the send's id, tag: bytes wanted, {the receive's id}
  *   DATA ..., app_ctx: the receive's id  ->  one message per fragment, in order, tag: offset
  *                                            or, when the announcement was overwritten (FAB_TM_AGAIN):
@@ -24,6 +25,7 @@
 #include "fabric/fab_inl.h"
 
 #include "pml_tm_blocks.h"
+#include "pml_tm_bulk.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
@@ -395,11 +397,28 @@ void mca_pml_tm_recv_fetched(mca_pml_tm_recv_request_t *req)
     mca_pml_tm_recv_finish(req, MPI_SUCCESS);
 }
 
-/* All data is there: a trial may want to know how long the rest of a stream took. */
-static inline void note_rest(mca_pml_tm_recv_request_t *req)
+/* All data is there, or will not come: who chose the way may want to know how long it took. */
+static inline void note_came(mca_pml_tm_recv_request_t *req)
 {
     if (OPAL_UNLIKELY(0 != req->rest_since)) {
         mca_pml_tm_stream_rest_came(req);
+    }
+    if (req->is_bulk) {
+        mca_pml_tm_bulk_came(req->core.peer, req->wanted);
+    }
+}
+
+/* From the start: data that was read comes again, as messages. */
+static void pipeline_after_get(mca_pml_tm_recv_request_t *req)
+{
+    const bool is_bulk = req->is_bulk;
+    const fab_peer_t *peer = req->core.peer;
+    const size_t bytes = req->wanted;
+
+    ++mca_pml_tm.counters.pipeline_no_get;
+    req->rest_since = 0;
+    if (!mca_pml_tm_recv_pipeline(req) && is_bulk) {
+        mca_pml_tm_bulk_came(peer, bytes);
     }
 }
 
@@ -410,14 +429,13 @@ static void get_complete(fab_rma_t *rma, int status)
 
     --mca_pml_tm.num_gets;
     if (OMPI_SUCCESS == status) {
-        note_rest(req);
+        note_came(req);
         mca_pml_tm_recv_fetched(req);
     } else if (OPAL_ERR_NOT_SUPPORTED == status) {
-        /* from the start: data that was read comes again, as messages */
-        ++mca_pml_tm.counters.pipeline_no_get;
-        req->rest_since = 0;
-        (void) mca_pml_tm_recv_pipeline(req);
+        pipeline_after_get(req);
     } else if (OPAL_ERR_UNREACH != status) {
+        req->rest_since = 0;
+        note_came(req);
         answer(req, PML_TM_AM_NACK, MPI_ERR_OTHER);
         mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
     } /* otherwise the peer is gone, and the request stays open: see pml_tm_failure.h */
@@ -451,12 +469,13 @@ static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
     return true;
 }
 
-void mca_pml_tm_recv_fetch(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
+bool mca_pml_tm_recv_fetch(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
 {
-    if (!start_get(req, rndv)) {
-        req->rest_since = 0;
-        (void) mca_pml_tm_recv_pipeline(req);
+    if (start_get(req, rndv)) {
+        return true;
     }
+    req->rest_since = 0;
+    return mca_pml_tm_recv_pipeline(req);
 }
 
 void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
@@ -471,7 +490,10 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
         mca_pml_tm_recv_fetched(req);
     } else {
         req->rest_since = 0;
-        mca_pml_tm_recv_fetch(req, rndv);
+        req->is_bulk = false;
+        if (0 != len || !mca_pml_tm_bulk_add(req, rndv)) {
+            (void) mca_pml_tm_recv_fetch(req, rndv);
+        }
     }
 }
 
@@ -555,7 +577,7 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
         mca_pml_tm_recv_put(req, data, len);
     }
     if (req->received == req->wanted) {
-        note_rest(req);
+        note_came(req);
         mca_pml_tm_recv_finish(req, MPI_SUCCESS);
     }
 }

@@ -370,7 +370,7 @@ static void rest_begin(const mca_pml_tm_stream_t *stream, mca_pml_tm_recv_reques
     req->core.phase = PML_TM_WAIT_DATA;
     if (stream->is_get) {
         ++mca_pml_tm.counters.stream_got;
-        mca_pml_tm_recv_fetch(req, &stream->rndv);
+        (void) mca_pml_tm_recv_fetch(req, &stream->rndv);
     }
 }
 
@@ -420,6 +420,7 @@ static void stream_match(mca_pml_tm_stream_t *stream, mca_pml_tm_recv_request_t 
     mca_pml_tm_recv_matched(req, peer, hdr, rndv->len);
     req->core.remote_id = hdr.app_ctx;
     req->rest_since = 0;
+    req->is_bulk = false;
     stream->req = req;
     if (!stream->is_whole && req->wanted > stream->now) {
         stream->rndv = *rndv;

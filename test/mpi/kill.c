@@ -3,7 +3,7 @@
  * Helper of kill.sh: endless traffic of one kind, in which one rank is killed (SIGKILL) after so
  * many microseconds.
  *
- * args: init|finalize|eager|rndv|coll|flood|onesided  rank to kill (-1: none)  microseconds
+ * args: init|finalize|eager|rndv|bulk|coll|flood|onesided  rank to kill (-1: none)  microseconds
  */
 #include "tm_test.h"
 
@@ -148,6 +148,8 @@ int main(int argc, char **argv)
         flood();
     } else if (0 == strcmp(kind, "rndv")) {
         rndv();
+    } else if (0 == strcmp(kind, "bulk")) {
+        storm(LARGE);
     } else if (0 == strcmp(kind, "coll")) {
         coll();
     } else if (0 == strcmp(kind, "onesided")) {

@@ -17,8 +17,9 @@ static unsigned use(mca_pml_tm_trial_t *trial, unsigned times, const uint64_t *n
 
     *tries = 0;
     for (unsigned i = 0; i < times; i++) {
-        bool is_try;
+        bool is_try, is_due = mca_pml_tm_trial_is_due(trial);
         unsigned way = mca_pml_tm_trial_next(trial, &is_try);
+        assert_true(is_due == is_try);
         ones += way;
         if (is_try) {
             mca_pml_tm_trial_note(trial, way, 1048576, ns[way]);
@@ -59,7 +60,7 @@ static void uses_the_faster_way(void **state)
 
 static void one_delay_decides_nothing(void **state)
 {
-    static const uint64_t ns[] = {200, 1000000, 200, 100};
+    static const uint64_t ns[] = {200, 200, 1000000, 100};
     mca_pml_tm_trial_t trial = begun();
     bool is_try;
 
@@ -67,7 +68,7 @@ static void one_delay_decides_nothing(void **state)
     for (unsigned i = 0; i < 4; i++) {
         unsigned way = mca_pml_tm_trial_next(&trial, &is_try);
         assert_true(is_try);
-        assert_int_equal(i % 2, way);
+        assert_int_equal(i / 2, way);
         mca_pml_tm_trial_note(&trial, way, 1048576, ns[i]);
     }
     assert_int_equal(1, mca_pml_tm_trial_next(&trial, &is_try));
@@ -86,6 +87,22 @@ static void lengths_may_differ(void **state)
         mca_pml_tm_trial_note(&trial, way, 0 == way ? 20000 : 100000, 0 == way ? 1000 : 4000);
     }
     assert_int_equal(1, mca_pml_tm_trial_next(&trial, &is_try));
+}
+
+/* The first round may begin sooner. */
+static void first_uses_may_be_fewer(void **state)
+{
+    static const uint64_t fast_one[] = {101, 100};
+    mca_pml_tm_trial_t trial = mca_pml_tm_trial_begin(4);
+    unsigned tries;
+
+    (void) state;
+    assert_int_equal(0, use(&trial, 4, fast_one, &tries));
+    assert_int_equal(0, tries);
+    assert_int_equal(14, use(&trial, 16, fast_one, &tries));
+    assert_int_equal(4, tries);
+    assert_int_equal(62, use(&trial, 64, fast_one, &tries));
+    assert_int_equal(4, tries);
 }
 
 /* Tries may end late, in any order, or never: of two unknown times way 0 is used. */
@@ -108,9 +125,8 @@ static void tries_may_never_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(uses_the_faster_way),
-        cmocka_unit_test(one_delay_decides_nothing),
-        cmocka_unit_test(lengths_may_differ),
+        cmocka_unit_test(uses_the_faster_way), cmocka_unit_test(one_delay_decides_nothing),
+        cmocka_unit_test(lengths_may_differ),  cmocka_unit_test(first_uses_may_be_fewer),
         cmocka_unit_test(tries_may_never_end),
     };
 
