@@ -7,6 +7,7 @@
 #include "pml_tm_cancel.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_failure.h"
+#include "pml_tm_asked.h"
 #include "pml_tm_flow.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_offload.h"
@@ -106,6 +107,19 @@ void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what)
     fab_peer_fail(peer, OMPI_ERR_BAD_PARAM, why);
 }
 
+int mca_pml_tm_progress_locked(void)
+{
+    int events = fab_progress(mca_pml_tm.fab);
+
+    if (OPAL_UNLIKELY(0 != mca_pml_tm.num_throttled)) {
+        mca_pml_tm_flow_feed();
+    }
+    if (OPAL_UNLIKELY(NULL != mca_pml_tm.asked)) {
+        mca_pml_tm_asked_check();
+    }
+    return events;
+}
+
 int mca_pml_tm_poll_all(void)
 {
     int events = 0;
@@ -114,10 +128,7 @@ int mca_pml_tm_poll_all(void)
         return 0;
     }
     if (OPAL_LIKELY(fab_trylock(mca_pml_tm.fab))) {
-        events = fab_progress(mca_pml_tm.fab);
-        if (OPAL_UNLIKELY(0 != mca_pml_tm.num_throttled)) {
-            mca_pml_tm_flow_feed();
-        }
+        events = mca_pml_tm_progress_locked();
         fab_unlock(mca_pml_tm.fab);
     }
     events += mca_pml_tm_complete_done();

@@ -115,6 +115,8 @@ typedef struct mca_pml_tm {
     unsigned polls_left;         /* polls of blocking calls until one polls all of Open MPI */
     mca_pml_tm_done_list_t done; /* requests that wait for mca_pml_tm_complete_done() */
     fab_idmap_t ids;
+    mca_pml_tm_recv_request_t *asked; /* see pml_tm_asked.h */
+    struct mca_pml_tm_taken *taken;   /* the same */
     unsigned long long alone_arrived; /* messages that had come at the last send of one alone */
     mca_pml_tm_comm_t **comms;        /* by context id */
     uint32_t num_comms;               /* length of comms */
@@ -333,6 +335,9 @@ void mca_pml_tm_choose_idle(void);
  */
 void mca_pml_tm_pause(void);
 void mca_pml_tm_yield(void);
+
+/* fab_progress(), and what this PML has to do now and then. Lock held. */
+int mca_pml_tm_progress_locked(void);
 
 /* As mca_pml_tm_progress(), without yielding. */
 int mca_pml_tm_poll_all(void);

@@ -6,6 +6,7 @@
 
 #include "fabric/fab_clock.h"
 
+#include "pml_tm_asked.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
 #include "pml_tm_stream.h"
@@ -77,6 +78,17 @@ static void ended(mca_pml_tm_bulk_t *bulk, size_t bytes)
     }
 }
 
+/* Ask for the data.  False: this is impossible, and the receive has ended. */
+static bool ask(mca_pml_tm_recv_request_t *req)
+{
+    ++mca_pml_tm.counters.pipeline_chosen;
+    if (!mca_pml_tm_recv_pipeline(req)) {
+        return false;
+    }
+    mca_pml_tm_asked_add(req);
+    return true;
+}
+
 /* Begin those that may be begun. */
 static void begin(mca_pml_tm_bulk_t *bulk)
 {
@@ -93,8 +105,7 @@ static void begin(mca_pml_tm_bulk_t *bulk)
         bulk->bytes += bytes;
         bulk->open++;
         bulk->open_bytes += bytes;
-        mca_pml_tm.counters.pipeline_chosen += 0 == bulk->way;
-        if (0 == bulk->way ? !mca_pml_tm_recv_pipeline(req) : !mca_pml_tm_recv_fetch(req, &rndv)) {
+        if (!(0 == bulk->way ? ask(req) : mca_pml_tm_recv_fetch(req, &rndv))) {
             ended(bulk, bytes);
         }
     }

@@ -41,6 +41,9 @@
     X(pipeline_chosen,                                                                             \
       "rendezvous receives in fragments because that was measured to be faster than to read the "  \
       "sender's memory, or to measure it (pml_tm_stream_get)")                                     \
+    X(pipeline_taken,                                                                              \
+      "rendezvous receives that asked for the data and then read it from the sender's memory, "    \
+      "since the sender did not call MPI")                                                         \
     X(truncated, "messages longer than their receive")                                             \
     X(same_memory,                                                                                 \
       "receives into memory that a pending receive uses already, which is not listed on a "        \

@@ -8,6 +8,8 @@
 
 #include "fabric/fab_clock.h"
 
+#include "pml_tm_asked.h"
+
 typedef struct modex_blob {
     mca_pml_tm_address_t head;
     uint8_t fabric[FAB_ADDRESS_MAX];
@@ -207,6 +209,7 @@ int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
         fab_peer_t *peer = (fab_peer_t *) procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
         if (NULL != peer) {
             procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = NULL;
+            mca_pml_tm_asked_drop(peer);
             forget(peer);
             fab_peer_close(peer, FAB_USER_PML);
         }
@@ -234,6 +237,7 @@ void mca_pml_tm_peer_fini(void)
     mca_pml_tm_peer_t *record;
 
     fab_lock(mca_pml_tm.fab);
+    mca_pml_tm_asked_drop(NULL);
     while (NULL != (record = mca_pml_tm.peers)) {
         mca_pml_tm.peers = record->next;
         record_free(record);

@@ -69,6 +69,7 @@ typedef enum {
     PML_TM_STREAMED,   /* receive: the first part of a streamed message is arriving */
     PML_TM_WAIT_AGAIN, /* receive: the message must be announced again */
     PML_TM_WAIT_DATA,  /* receive: the data comes as messages */
+    PML_TM_TAKEN,      /* not a request: what is left of a receive (pml_tm_asked.h) */
 } mca_pml_tm_phase_t;
 
 /* What send and receive requests share; lock: the fabric's. */
@@ -138,13 +139,18 @@ struct mca_pml_tm_recv_request {
     /* a short message touches nothing below */
     size_t wanted;       /* bytes of this message to receive: min(its length, capacity) */
     size_t received;     /* bytes of these that have arrived */
+    size_t came;         /* bytes of these that the sender has sent, in WAIT_DATA */
     fab_rma_t rma;       /* fetching */
     uint64_t rest_since; /* ns (fab_now_ns()): when the rest of a stream was begun; 0: untimed */
     size_t rest;         /* bytes of it */
     bool is_rest_got;    /* it is read from the sender's memory */
     bool is_bulk;        /* of a window of long messages (pml_tm_bulk.h) ... */
     mca_pml_tm_recv_request_t *bulk_next; /* ... and which follows it in WAIT_TURN */
-    fab_tm_match_t tm_match;              /* what the device matched, until all data has arrived */
+    bool is_asked; /* it asked for data that it could read (pml_tm_asked.h), and then ... */
+    mca_pml_tm_recv_request_t *asked_next;
+    size_t asked_seen;       /* came, when that was looked at ... */
+    uint64_t asked_since;    /* ... first, ns (fab_now_ns()) */
+    fab_tm_match_t tm_match; /* what the device matched, until all data has arrived */
     mca_pml_tm_recv_request_t *memory_next;  /* in mca_pml_tm.memory, see pml_tm_offload.c */
     mca_pml_tm_recv_request_t **memory_prev; /* NULL: it is not there */
     bool is_memory_shared; /* another receive had the same memory when this one started */

@@ -13,6 +13,8 @@
  *                                            this is faster (pml_tm_bulk.h):
  *                                        <-  CTS, app_ctx: the send's id, tag: bytes wanted, {the receive's id}
  *   DATA ..., app_ctx: the receive's id  ->  one message per fragment, in order, tag: offset
+ *                                            or, when nothing comes (pml_tm_asked.h):
+ *                                        <-  FIN, tag: the receive's id
  *                                            or, when the announcement was overwritten (FAB_TM_AGAIN):
  *                                        <-  CTS of 0 bytes
  *   DATA {addr, len, rkey}               ->  as after RNDV
@@ -24,6 +26,7 @@
  */
 #include "fabric/fab_inl.h"
 
+#include "pml_tm_asked.h"
 #include "pml_tm_blocks.h"
 #include "pml_tm_bulk.h"
 #include "pml_tm_excid.h"
@@ -34,6 +37,8 @@
 #include "pml_tm_stream.h"
 
 /* ---- sender ------------------------------------------------------------- */
+
+static int data_item(fab_item_t *item, fab_peer_t *peer);
 
 /* Send the announcement to a receiver whose context id is not known. */
 static int send_rts_untagged(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv)
@@ -181,14 +186,46 @@ static mca_pml_tm_core_t *find_core(fab_peer_t *peer, uint32_t id, mca_pml_tm_ph
     return NULL;
 }
 
+/*
+ * The receiver has read all of a message that it had asked for: send no more of it.  If it is not
+ * under way, all had been sent.
+ */
+static void stop(fab_peer_t *peer, fab_hdr_t hdr)
+{
+    mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) fab_idmap_find(&mca_pml_tm.ids, hdr.app_ctx);
+    mca_pml_tm_send_request_t *req;
+    fab_hdr_t stopped;
+
+    if (NULL == core || peer != core->peer || PML_TM_ACTIVE != core->state ||
+        PML_TM_SEND_DATA != core->phase) {
+        return;
+    }
+    req = mca_pml_tm_send_of_core(core);
+    if (hdr.tag != core->remote_id || data_item != req->item.fn) {
+        mca_pml_tm_bad_message(peer, "FIN for another receive, or for data that was not asked for");
+        return;
+    }
+    (void) fab_unqueue(peer, fab_item_is, &req->item);
+    /* ahead of what is queued, if there is room: what is queued would make later sends wait */
+    stopped = fab_hdr(PML_TM_AM_DATA, PML_TM_STOPPED, core->remote_id);
+    if (OPAL_ERR_RESOURCE_BUSY == fab_item_send(peer, stopped, NULL, 0)) {
+        (void) fab_post(peer, stopped, NULL, 0);
+    }
+    mca_pml_tm_send_finish(req, MPI_SUCCESS);
+}
+
 void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN,
-                                        "FIN for an unknown send");
+    mca_pml_tm_core_t *core;
 
     (void) ctx;
     (void) data;
     (void) len;
+    if (OPAL_UNLIKELY(0 != hdr.tag)) {
+        stop(peer, hdr);
+        return;
+    }
+    core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN, "FIN for an unknown send");
     if (NULL != core) {
         mca_pml_tm_send_answered(mca_pml_tm_send_of_core(core), MPI_SUCCESS);
     }
@@ -353,6 +390,9 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
 
 void mca_pml_tm_recv_finish(mca_pml_tm_recv_request_t *req, int error)
 {
+    if (OPAL_UNLIKELY(req->is_asked)) {
+        mca_pml_tm_asked_remove(req);
+    }
     if (0 != req->core.id) {
         fab_idmap_remove(&mca_pml_tm.ids, req->core.id);
         req->core.id = 0;
@@ -382,6 +422,7 @@ bool mca_pml_tm_recv_pipeline(mca_pml_tm_recv_request_t *req)
     ++mca_pml_tm.counters.rndv_pipeline;
     mca_pml_tm.counters.rndv_pipeline_bytes += req->wanted;
     req->core.phase = PML_TM_WAIT_DATA;
+    req->came = req->received;
     cts.recv_id = req->core.id;
     if (NULL != req->data && fab_peer_has_places(req->core.peer)) {
         cts.fragment = FAB_FRAGMENT_MAX;
@@ -406,6 +447,12 @@ static inline void note_came(mca_pml_tm_recv_request_t *req)
     if (req->is_bulk) {
         mca_pml_tm_bulk_came(req->core.peer, req->wanted);
     }
+}
+
+void mca_pml_tm_recv_arrived(mca_pml_tm_recv_request_t *req)
+{
+    note_came(req);
+    mca_pml_tm_recv_finish(req, MPI_SUCCESS);
 }
 
 /* From the start: data that was read comes again, as messages. */
@@ -550,11 +597,16 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
 {
     mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) fab_idmap_find(&mca_pml_tm.ids, hdr.app_ctx);
     bool is_again = NULL != core && PML_TM_WAIT_AGAIN == core->phase;
+    bool is_taken = NULL != core && PML_TM_TAKEN == core->phase && peer == core->peer;
     mca_pml_tm_recv_request_t *req;
 
     (void) ctx;
     if (0 == hdr.app_ctx) {
         mca_pml_tm_stream_data(peer, hdr, data, len);
+        return;
+    }
+    if (OPAL_UNLIKELY(is_taken)) {
+        mca_pml_tm_taken_data(core, hdr, len);
         return;
     }
     core = find_core(peer, hdr.app_ctx, is_again ? PML_TM_WAIT_AGAIN : PML_TM_WAIT_DATA,
@@ -567,17 +619,18 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
         again(peer, req, data, len);
         return;
     }
-    if (hdr.tag != req->received || 0 == len || len > req->wanted - req->received) {
+    if (hdr.tag != req->came || 0 == len || len > req->wanted - req->came) {
         mca_pml_tm_bad_message(peer, "data out of order, or more than requested");
         return;
     }
+    req->came += len;
     if (NULL != req->data && (const char *) data == req->data + req->received) {
         req->received += len; /* the data was read to its destination */
-    } else {
-        mca_pml_tm_recv_put(req, data, len);
+    } else if (req->came > req->received) {
+        size_t here = req->received - hdr.tag; /* bytes that were read meanwhile */
+        mca_pml_tm_recv_put(req, (const char *) data + here, len - here);
     }
     if (req->received == req->wanted) {
-        note_came(req);
-        mca_pml_tm_recv_finish(req, MPI_SUCCESS);
+        mca_pml_tm_recv_arrived(req);
     }
 }

@@ -9,6 +9,7 @@
 #include "fabric/fab_host.h"
 #include "fabric/fab_inl.h"
 
+#include "pml_tm_asked.h"
 #include "pml_tm_blocks.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_offload.h"
@@ -368,9 +369,14 @@ static void rest_begin(const mca_pml_tm_stream_t *stream, mca_pml_tm_recv_reques
         req->is_rest_got = stream->is_get;
     }
     req->core.phase = PML_TM_WAIT_DATA;
+    req->came = req->received;
     if (stream->is_get) {
         ++mca_pml_tm.counters.stream_got;
         (void) mca_pml_tm_recv_fetch(req, &stream->rndv);
+    } else if (0 != stream->rndv.addr && NULL != req->data) {
+        req->rma.remote = stream->rndv.addr;
+        req->rma.rkey = stream->rndv.rkey;
+        mca_pml_tm_asked_add(req);
     }
 }
 

@@ -51,10 +51,7 @@ static look_result_t look(looker_t *looker)
         return LOOK_NOT_NEEDED;
     }
     if (looker->passes == fab->passes) {
-        unsigned events = (unsigned) fab_progress(fab);
-        if (OPAL_UNLIKELY(0 != mca_pml_tm.num_throttled)) {
-            mca_pml_tm_flow_feed();
-        }
+        unsigned events = (unsigned) mca_pml_tm_progress_locked();
         mca_pml_tm.counters.thread_events += events;
         result = events > 0 ? LOOK_EVENTS : LOOK_EMPTY;
     }

@@ -200,10 +200,7 @@ static int poll_locked(const ompi_request_t *request, int polls)
         if (0 != ++mca_pml_tm.locked_polls % PML_TM_POLLS_PER_PROGRESS) {
             events = fab_poll(fab);
         } else {
-            events = fab_progress(fab);
-            if (OPAL_UNLIKELY(0 != mca_pml_tm.num_throttled)) {
-                mca_pml_tm_flow_feed();
-            }
+            events = mca_pml_tm_progress_locked();
         }
     } while (0 == events && 0 != --polls && !is_due() && !fab_is_wanted(fab) &&
              !mca_pml_tm_is_complete(request));

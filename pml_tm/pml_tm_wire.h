@@ -33,7 +33,8 @@ enum {
     PML_TM_AM_CTS = FAB_AM_PML + 1,
     /*
      * some of the data. app_ctx: the receive's id, or 0: of the message that the sender began last
-     * (pml_tm_stream.h); tag: offset in bytes
+     * (pml_tm_stream.h); tag: offset in bytes.  With PML_TM_STOPPED as tag, and empty: no more
+     * comes, as the receiver asked by a FIN that has the receive's id as tag (pml_tm_asked.h)
      */
     PML_TM_AM_DATA = FAB_AM_PML + 2,
     /* the data will not be fetched. app_ctx: the send's id, tag: MPI error class */
@@ -50,6 +51,8 @@ enum {
     /* a message was taken out unmatched. app_ctx: the send's id */
     PML_TM_AM_WITHDRAWN = FAB_AM_PML + 7,
 };
+
+#define PML_TM_STOPPED UINT64_MAX
 
 /* What a receiver short of memory tells a sender of user messages (pml_tm_flow.h). */
 typedef enum {
@@ -116,7 +119,7 @@ typedef struct mca_pml_tm_address {
 _Static_assert(8 == sizeof(mca_pml_tm_address_t), "wire format");
 
 #define PML_TM_ADDRESS_MAGIC 0x6d747470u /* "ptm" and the byte order */
-#define PML_TM_WIRE_VERSION  4
+#define PML_TM_WIRE_VERSION  5
 
 #define PML_TM_TAG_BITS        32
 #define PML_TM_SOURCE_BITS_MIN 8

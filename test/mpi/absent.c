@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Senders that do not call MPI after MPI_Isend: their messages arrive all the same (MPI 4.1, 3.7.4,
+ * Progress), since the receiver can read their memory.  And senders that call MPI now and then, and
+ * change their memory as soon as they may: what arrives is what was sent.
+ *
+ * args: least number of messages that rank 1 must have read after it had asked for them
+ */
+/* TEST: np=2 args="1" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_get=0" timeout=60 quick=yes */
+/* TEST: np=2 args="1" env="OMPI_MCA_pml_tm_providers=shm" timeout=60 */
+/* TEST: np=2 args="1" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_get=0 OMPI_MCA_pml_tm_stream_limit=8388608 OMPI_MCA_pml_tm_wait=yield" timeout=60 */
+/* TEST: np=2 args="0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_get=1" timeout=60 */
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tm_counter.h"
+
+enum { WINDOW = 4, ROUNDS = 150, LONGEST = 3000000, PATIENCE_MS = 20000 };
+
+static const int lengths[] = {270000, 524288, 1000003, LONGEST};
+
+static char *buf;
+static MPI_Request req[WINDOW];
+
+/* A word that both ranks see without MPI. */
+static atomic_int *shared_word(void)
+{
+    char name[] = "/tmp/tm-absent-XXXXXX";
+    int fd = 0 == tm_rank ? mkstemp(name) : -1;
+    atomic_int *word;
+
+    TM_CHECK(0 != tm_rank || (fd >= 0 && 0 == ftruncate(fd, sizeof(*word))), "no file %s", name);
+    TM_MPI(MPI_Bcast(name, sizeof(name), MPI_CHAR, 0, MPI_COMM_WORLD));
+    fd = 0 == tm_rank ? fd : open(name, O_RDWR);
+    word = mmap(NULL, sizeof(*word), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (MAP_FAILED == word) {
+        TM_FATAL("%s cannot be mapped", name);
+    }
+    close(fd);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (0 == tm_rank) {
+        unlink(name);
+    }
+    return word;
+}
+
+static char *part(int i)
+{
+    return buf + (size_t) i * LONGEST;
+}
+
+static void start_sends(int n, int len, int round)
+{
+    for (int i = 0; i < n; i++) {
+        tm_fill(part(i), (size_t) len, tm_key(0, 1, round, i));
+    }
+    for (int i = 0; i < n; i++) {
+        TM_MPI(MPI_Isend(part(i), len, MPI_BYTE, 1, i, MPI_COMM_WORLD, &req[i]));
+    }
+}
+
+static void receive(int n, int len, int round)
+{
+    for (int i = 0; i < n; i++) {
+        TM_MPI(MPI_Irecv(part(i), len, MPI_BYTE, 0, i, MPI_COMM_WORLD, &req[i]));
+    }
+    TM_MPI(MPI_Waitall(n, req, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < n; i++) {
+        tm_expect_data(part(i), (size_t) len, tm_key(0, 1, round, i), "what was sent");
+    }
+}
+
+/* Rank 0 does nothing until rank 1 has all. */
+static void absent(atomic_int *word, int n, int len, int round)
+{
+    if (0 == tm_rank) {
+        int ms = 0;
+        start_sends(n, len, round);
+        while (round != atomic_load(word) && ms++ < PATIENCE_MS) {
+            usleep(1000);
+        }
+        TM_CHECK(ms < PATIENCE_MS, "%d messages of %d bytes do not arrive without their sender", n,
+                 len);
+        TM_MPI(MPI_Waitall(n, req, MPI_STATUSES_IGNORE));
+    } else {
+        receive(n, len, round);
+        atomic_store(word, round);
+    }
+}
+
+/* Rank 0 calls MPI now and then. */
+static void seldom(int n, int len, int round)
+{
+    int flag = 0;
+
+    if (1 == tm_rank) {
+        receive(n, len, round);
+        return;
+    }
+    start_sends(n, len, round);
+    while (!flag) {
+        usleep((unsigned) (rand() % 300)); /* NOLINT: any will do */
+        for (int i = rand() % 4; i >= 0 && !flag; i--) {
+            TM_MPI(MPI_Testall(n, req, &flag, MPI_STATUSES_IGNORE));
+        }
+    }
+    memset(buf, 0x55, (size_t) n * LONGEST);
+}
+
+int main(int argc, char **argv)
+{
+    unsigned long long number;
+    tm_counter_t counter;
+    atomic_int *word;
+    int round = 0;
+
+    tm_init(&argc, &argv, "absent");
+    if (!tm_is_pml_tm()) {
+        return tm_skip("others need the sender, or not, by their own rules");
+    }
+    buf = tm_calloc(WINDOW, LONGEST);
+    word = shared_word();
+    counter = tm_counter_open("pml_tm_pipeline_taken");
+    for (int i = 0; i < (int) (sizeof(lengths) / sizeof(lengths[0])); i++) {
+        for (int n = 1; n <= WINDOW; n++) {
+            absent(word, n, lengths[i], ++round);
+        }
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        seldom(1 + i % WINDOW, lengths[i % 4], ++round);
+    }
+    number = tm_counter_read(&counter);
+    TM_CHECK(1 != tm_rank || number >= strtoull(argv[1], NULL, 10),
+             "%llu messages were read after they had been asked for", number);
+    printf("rank %d: %llu were read\n", tm_rank, number);
+    munmap(word, sizeof(*word));
+    free(buf);
+    tm_counter_close(&counter);
+    return tm_finish();
+}
