@@ -33,7 +33,9 @@ static const fab_param_t shm_rows[] = {
         .min = 1,
         .max = FAB_SHM_RINGS_MAX,
         .unit = "processes",
-        .special_means = "the processes of the job on this host, and 1024 more that may join later",
+        .special_means =
+            "the processes of the job on this host, and 1024 more that may join later, or fewer "
+            "where the size of files or the address space is limited (ulimit -f, -v)",
         .help = "Processes of the same host that can send to this process through shared memory at "
                 "the same time; others wait until one of them leaves. A high value costs address "
                 "space; only processes that do send take memory.",

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "fabric/fab_params.h"
@@ -22,6 +23,7 @@
 enum {
     FAB_SHM_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
     FAB_SHM_BACK_STEP = 1 << 16, /* bytes; takes some 10 us */
+    FAB_SHM_SPACE_SHARE = 16,    /* of a limit on address space, that spare rings may lead to */
 };
 
 /* ---- this process's segment --------------------------------------------- */
@@ -120,18 +122,50 @@ static uint32_t choose_ring_size(uint32_t num_local)
     return size;
 }
 
+/* This process's limit (RLIMIT_*), bytes. */
+static rlim_t limit_of(int resource)
+{
+    struct rlimit limit;
+
+    return 0 == getrlimit(resource, &limit) ? limit.rlim_cur : RLIM_INFINITY;
+}
+
+/*
+ * Most bytes of a segment with spare rings.  These take no memory, but count where the size of
+ * files (ulimit -f) or the address space (ulimit -v), which the program needs, is limited.
+ */
+static rlim_t spare_limit(void)
+{
+    rlim_t file = limit_of(RLIMIT_FSIZE), space = limit_of(RLIMIT_AS);
+
+    space = RLIM_INFINITY == space ? space : space / FAB_SHM_SPACE_SHARE;
+    return file < space ? file : space;
+}
+
+/* The number of rings, if no parameter sets it. The other fields that the layout needs are set. */
+static uint32_t choose_num_rings(const fab_shm_addr_t *addr, uint32_t num_local)
+{
+    const rlim_t limit = spare_limit();
+    uint32_t spare = FAB_SHM_SPARE_RINGS;
+    fab_shm_addr_t tried = *addr;
+
+    do {
+        tried.num_rings = min(num_local, FAB_SHM_RINGS_MAX - spare) + spare;
+        spare /= 2;
+    } while (tried.num_rings > num_local && fab_shm_seg_size(&tried) > limit);
+    return tried.num_rings;
+}
+
 /* Choose number and size of the rings, and how many of them a claimer maps at once. */
 static void choose_layout(fab_shm_addr_t *addr, uint32_t num_local)
 {
     uint32_t ring_size = choose_ring_size(num_local);
-    uint32_t num_rings = num_local < FAB_SHM_RINGS_MAX - FAB_SHM_SPARE_RINGS
-                             ? num_local + FAB_SHM_SPARE_RINGS
-                             : FAB_SHM_RINGS_MAX;
 
     /* a smaller ring would leave the rest of its page unused */
     ring_size = ring_size < addr->page ? addr->page : ring_size;
     addr->ring_size = 0 != fab_params.shm_ring_size ? fab_params.shm_ring_size : ring_size;
-    addr->num_rings = 0 != fab_params.shm_max_peers ? fab_params.shm_max_peers : num_rings;
+    addr->num_rings = 0 != fab_params.shm_max_peers ? fab_params.shm_max_peers
+                                                    : choose_num_rings(addr, num_local);
     addr->num_ahead = min(min(num_local, addr->num_rings),
                           (uint32_t) (FAB_SHM_AHEAD_MAX / fab_shm_stride(addr)));
     addr->eager_max = min(fab_shm_ring_eager_max(addr->ring_size), fab_params.shm_eager_limit);
@@ -140,8 +174,13 @@ static void choose_layout(fab_shm_addr_t *addr, uint32_t num_local)
 /* A memfd of this size, which is sealed, with memory for its first page. -1, and errno. */
 static int seg_file(const fab_shm_addr_t *addr, size_t size, struct stat *st)
 {
-    int fd = memfd_create("pml_tm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd;
 
+    if (size > limit_of(RLIMIT_FSIZE)) { /* ftruncate() would end the process: SIGXFSZ */
+        errno = EFBIG;
+        return -1;
+    }
+    fd = memfd_create("pml_tm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd >= 0 &&
         (0 != ftruncate(fd, (off_t) size) || 0 != fcntl(fd, F_ADD_SEALS, FAB_SHM_SEALS) ||
          !back(fd, 0, addr->page) || 0 != fstat(fd, st))) {

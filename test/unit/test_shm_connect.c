@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Claiming a ring of a peer's segment: kernels with large pages, more processes than the job has,
- * many claimers at once, and a lack of file descriptors or memory that passes.
+ * many claimers at once, limits of the process, and a lack of file descriptors or memory that
+ * passes.
  *
  * What the provider asks of the kernel goes through the functions below, which play another one.
  *
- * TEST: sources=@fabric ldflags=-Wl,--wrap=fallocate,--wrap=mmap,--wrap=madvise,--wrap=sysconf,--wrap=open variants=asan,tsan timeout=200
+ * TEST: sources=@fabric ldflags=-Wl,--wrap=fallocate,--wrap=mmap,--wrap=madvise,--wrap=sysconf,--wrap=open,--wrap=getrlimit variants=asan,tsan timeout=200
  */
 #include "test_fab_world.h"
 
@@ -38,8 +39,9 @@ static long cache_size; /* of a processor's L2; 0: not known */
 static _Atomic long num_fallocates;
 static pthread_barrier_t *meet; /* where each thread's first fallocate() waits for the others */
 static _Thread_local bool has_met;
-static int open_error;    /* of open() below /proc; 0: none */
-static int memory_errors; /* of the next calls of fallocate() */
+static int open_error;                     /* of open() below /proc; 0: none */
+static int memory_errors;                  /* of the next calls of fallocate() */
+static rlim_t space_limit = RLIM_INFINITY; /* RLIMIT_AS; a real one would stop the sanitizers */
 
 int __real_fallocate(int fd, int mode, off_t at, off_t len);
 int __wrap_fallocate(int fd, int mode, off_t at, off_t len);
@@ -53,6 +55,8 @@ long __real_sysconf(int name);
 long __wrap_sysconf(int name);
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
+int __real_getrlimit(__rlimit_resource_t resource, struct rlimit *limit);
+int __wrap_getrlimit(__rlimit_resource_t resource, struct rlimit *limit);
 
 int __wrap_fallocate(int fd, int mode, off_t at, off_t len)
 {
@@ -102,6 +106,16 @@ int __wrap_open(const char *path, int flags, ...)
         return -1;
     }
     return __real_open(path, flags);
+}
+
+int __wrap_getrlimit(__rlimit_resource_t resource, struct rlimit *limit)
+{
+    int rc = __real_getrlimit(resource, limit);
+
+    if (RLIMIT_AS == resource) {
+        limit->rlim_cur = space_limit;
+    }
+    return rc;
 }
 
 /* ---- large pages -------------------------------------------------------- */
@@ -307,6 +321,48 @@ static void test_ring_length(void **state)
         fab_close(alone.fab, FAB_USER_PML);
     }
     cache_size = 0;
+}
+
+/* Of four processes with a limit: rings, and bytes of the segment; 0: it does not open. */
+static void limited(rlim_t file, rlim_t space, uint32_t rings, size_t most)
+{
+    fab_config_t config = {.name = 7, .num_local = 4};
+    struct rlimit saved, limit;
+    const char *why = "";
+    alone_t alone;
+
+    assert_int_equal(__real_getrlimit(RLIMIT_FSIZE, &saved), 0);
+    limit = (struct rlimit){.rlim_cur = file, .rlim_max = saved.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    space_limit = space;
+    if (0 == rings) {
+        assert_int_equal(fab_open(&config, &alone.fab, &why), OPAL_ERR_NOT_AVAILABLE);
+        assert_non_null(strstr(why, strerror(EFBIG)));
+    } else {
+        alone_open(&alone, config.num_local);
+        assert_int_equal(alone.dom->addr.num_rings, rings);
+        assert_true(fab_shm_seg_size(&alone.dom->addr) <= most);
+        fab_close(alone.fab, FAB_USER_PML);
+    }
+    space_limit = RLIM_INFINITY;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &saved), 0);
+}
+
+/* Spare rings are left out where they would exceed a limit, those of the job are not. */
+static void test_limits(void **state)
+{
+    const rlim_t mib = 1 << 20;
+
+    (void) state;
+    limited(RLIM_INFINITY, RLIM_INFINITY, 4 + 1024, SIZE_MAX);
+    limited(1100 * mib, RLIM_INFINITY, 4 + 1024, 1100 * mib);
+    limited(1000 * mib, RLIM_INFINITY, 4 + 512, 1000 * mib);
+    limited(6 * mib, RLIM_INFINITY, 4 + 1, 6 * mib);
+    limited(5 * mib, RLIM_INFINITY, 4, 5 * mib);
+    limited(4 * mib, RLIM_INFINITY, 0, 0);
+    limited(RLIM_INFINITY, 3000 * mib, 4 + 128, 3000 * mib / 16);
+    limited(100 * mib, 3000 * mib, 4 + 64, 100 * mib);
+    limited(RLIM_INFINITY, 16 * mib, 4, 5 * mib);
 }
 
 static void *claim_main(void *arg)
@@ -534,6 +590,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_joined),         cmocka_unit_test(test_not_now),
         cmocka_unit_test(test_no_fd),          cmocka_unit_test(test_never),
         cmocka_unit_test(test_fd_of_the_user), cmocka_unit_test(test_polling),
+        cmocka_unit_test(test_limits),
     };
 
     fab_params.providers = (char *) "shm";
