@@ -55,6 +55,17 @@ static void permit_cma(fab_shm_domain_t *dom)
     }
 }
 
+/*
+ * May other processes of this user open this one's segment, through /proc?  Only root may if this
+ * process is not dumpable: its program is execute-only, or it has called prctl(PR_SET_DUMPABLE).
+ */
+static bool can_be_opened(void)
+{
+    int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+
+    return 1 == dumpable || dumpable < 0 || 0 == geteuid(); /* < 0: a filter refuses the call */
+}
+
 static void domain_free(fab_shm_domain_t *dom)
 {
     fab_shm_xpmem_close(dom);
@@ -96,6 +107,11 @@ static int shm_domain_open(fab_t *fab, fab_domain_t **out, const char **why)
     fab_shm_domain_t *dom;
     int rc;
 
+    if (!can_be_opened()) {
+        *why = "Other processes may not open this one's files below /proc, since its program "
+               "cannot be read, or it has called prctl(PR_SET_DUMPABLE).";
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
     dom = calloc(1, sizeof(*dom));
     if (NULL == dom) {
         *why = "There is not enough memory.";

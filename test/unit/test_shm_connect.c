@@ -6,12 +6,13 @@
  *
  * What the provider asks of the kernel goes through the functions below, which play another one.
  *
- * TEST: sources=@fabric ldflags=-Wl,--wrap=fallocate,--wrap=mmap,--wrap=madvise,--wrap=sysconf,--wrap=open,--wrap=getrlimit variants=asan,tsan timeout=200
+ * TEST: sources=@fabric ldflags=-Wl,--wrap=fallocate,--wrap=mmap,--wrap=madvise,--wrap=sysconf,--wrap=open,--wrap=getrlimit,--wrap=prctl,--wrap=geteuid variants=asan,tsan timeout=200
  */
 #include "test_fab_world.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -41,6 +42,8 @@ static pthread_barrier_t *meet; /* where each thread's first fallocate() waits f
 static _Thread_local bool has_met;
 static int open_error;                     /* of open() below /proc; 0: none */
 static int memory_errors;                  /* of the next calls of fallocate() */
+static int dumpable = 1;                   /* of prctl(PR_GET_DUMPABLE) */
+static uid_t user = 1000;                  /* of geteuid() */
 static rlim_t space_limit = RLIM_INFINITY; /* RLIMIT_AS; a real one would stop the sanitizers */
 
 int __real_fallocate(int fd, int mode, off_t at, off_t len);
@@ -57,6 +60,8 @@ int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
 int __real_getrlimit(__rlimit_resource_t resource, struct rlimit *limit);
 int __wrap_getrlimit(__rlimit_resource_t resource, struct rlimit *limit);
+int __wrap_prctl(int option, ...);
+uid_t __wrap_geteuid(void);
 
 int __wrap_fallocate(int fd, int mode, off_t at, off_t len)
 {
@@ -116,6 +121,16 @@ int __wrap_getrlimit(__rlimit_resource_t resource, struct rlimit *limit)
         limit->rlim_cur = space_limit;
     }
     return rc;
+}
+
+int __wrap_prctl(int option, ...)
+{
+    return PR_GET_DUMPABLE == option ? dumpable : 0;
+}
+
+uid_t __wrap_geteuid(void)
+{
+    return user;
 }
 
 /* ---- large pages -------------------------------------------------------- */
@@ -365,6 +380,28 @@ static void test_limits(void **state)
     limited(RLIM_INFINITY, 16 * mib, 4, 5 * mib);
 }
 
+/* Whose files below /proc cannot be opened is not reached by shm, except as root. */
+static void test_not_dumpable(void **state)
+{
+    fab_config_t config = {.name = 7, .num_local = 2};
+    const char *why = "";
+    alone_t alone;
+
+    (void) state;
+    for (dumpable = 0; dumpable <= 2; dumpable += 2) {
+        assert_int_equal(fab_open(&config, &alone.fab, &why), OPAL_ERR_NOT_AVAILABLE);
+        assert_non_null(strstr(why, "PR_SET_DUMPABLE"));
+        user = 0;
+        alone_open(&alone, 2);
+        fab_close(alone.fab, FAB_USER_PML);
+        user = 1000;
+    }
+    dumpable = -1;
+    alone_open(&alone, 2);
+    fab_close(alone.fab, FAB_USER_PML);
+    dumpable = 1;
+}
+
 static void *claim_main(void *arg)
 {
     const char *why = "";
@@ -590,7 +627,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_joined),         cmocka_unit_test(test_not_now),
         cmocka_unit_test(test_no_fd),          cmocka_unit_test(test_never),
         cmocka_unit_test(test_fd_of_the_user), cmocka_unit_test(test_polling),
-        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_limits),         cmocka_unit_test(test_not_dumpable),
     };
 
     fab_params.providers = (char *) "shm";
