@@ -28,23 +28,6 @@ static size_t size_of(int sender, int i)
     return i % every == every - 1 ? LARGE : tm_below(&rng, max_size + 1);
 }
 
-static long resident_kib(void)
-{
-    FILE *f = fopen("/proc/self/status", "r");
-    char line[128];
-    long kib = 0;
-
-    while (NULL != f && NULL != fgets(line, sizeof(line), f)) {
-        if (1 == sscanf(line, "VmRSS: %ld", &kib)) {
-            break;
-        }
-    }
-    if (NULL != f) {
-        fclose(f);
-    }
-    return kib;
-}
-
 typedef struct flood {
     MPI_Request *req;
     unsigned char **buf;
@@ -139,7 +122,7 @@ int main(int argc, char **argv)
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));
     for (int round = 0; round < 3; round++) {
-        long before = resident_kib();
+        long before = tm_resident_kib();
         flood_t f;
 
         if (tm_rank >= first) {
@@ -151,7 +134,7 @@ int main(int argc, char **argv)
                 TM_MPI(MPI_Recv(NULL, 0, MPI_BYTE, i, TAG_LAST, ctl, MPI_STATUS_IGNORE));
             }
             printf("flood: %d unexpected messages: %ld KiB before, %ld KiB after\n",
-                   per_sender * (tm_size - first), before, resident_kib());
+                   per_sender * (tm_size - first), before, tm_resident_kib());
             drain(round, first);
         }
         if (tm_rank >= first) {

@@ -36,23 +36,6 @@ static long max_bytes;
 /* highest number of messages that this process has kept at once in one communicator */
 static tm_counter_t kept_most;
 
-static long resident_kib(void)
-{
-    FILE *f = fopen("/proc/self/status", "r");
-    char line[128];
-    long kib = 0;
-
-    while (NULL != f && NULL != fgets(line, sizeof(line), f)) {
-        if (1 == sscanf(line, "VmRSS: %ld", &kib)) {
-            break;
-        }
-    }
-    if (NULL != f) {
-        fclose(f);
-    }
-    return kib;
-}
-
 /* Messages of one sender that may be on their way when it is told to stop. */
 static long under_way(void)
 {
@@ -78,7 +61,7 @@ static bool is_bounded(void)
 
 static void expect_bounded(const char *what, long before)
 {
-    long kept, kib = resident_kib() - before;
+    long kept, kib = tm_resident_kib() - before;
 
     if (!is_bounded()) {
         return;
@@ -142,7 +125,7 @@ static void finish(flood_t *f, int count)
 /* To rank 0, which receives in order: the bound holds all the time. */
 static void in_order(bool is_blocking)
 {
-    long before = resident_kib();
+    long before = tm_resident_kib();
     flood_t f = {NULL, NULL};
 
     if (tm_rank >= first && is_blocking) {

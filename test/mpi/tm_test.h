@@ -592,4 +592,22 @@ static inline int tm_int(size_t n)
     return (int) n;
 }
 
+/* Resident memory of this process, KiB. */
+static inline long tm_resident_kib(void)
+{
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[128];
+    long kib = 0;
+
+    while (NULL != f && NULL != fgets(line, sizeof(line), f)) {
+        if (1 == sscanf(line, "VmRSS: %ld", &kib)) {
+            break;
+        }
+    }
+    if (NULL != f) {
+        fclose(f);
+    }
+    return kib;
+}
+
 #endif /* TM_TEST_H */
