@@ -35,8 +35,9 @@
  * room for at least 80 slots more.  While messages are sent in windows the sender goes through all
  * of the ring, since it fills lines faster that are no longer in the receiver's cache.
  *
- * Flow.  The receiver publishes its tail every quarter ring, and when it stops polling the ring;
- * after messages of 2 to 33 slots as soon as 16 slots are consumed, for the early wrap.
+ * Flow.  The receiver publishes its tail when it comes to or past a multiple of a quarter of the
+ * ring, and when it stops polling the ring; after messages of 2 to 33 slots as soon as 16 slots are
+ * consumed, for the early wrap.
  * The sender reads the tail only if the value that it knows leaves no room.  Fewer than N/4 slots
  * are consumed and not published, and a message with its padding takes at most 2 (N/4 + 1) - 1
  * slots, so with N >= 8 a message always fits a ring that the receiver has emptied.  While the
@@ -373,12 +374,12 @@ static inline bool fab_shm_tx_send_any(fab_shm_tx_t *tx, fab_hdr_t hdr, const vo
 /* ---- receiver ----------------------------------------------------------- */
 
 typedef struct fab_shm_rx {
-    fab_shm_slot_t *slots;
     fab_shm_slot_t *slot; /* where the next message will be */
     uint64_t pos;         /* number of that slot, counted since the ring was claimed */
     uint64_t published;   /* the tail that the sender can see */
     uint64_t held;        /* position of the message that is held; UINT64_MAX: none */
     uint32_t mask;        /* slots - 1 */
+    uint32_t quarter;     /* slots / 4 - 1 */
     uint32_t eager_max;   /* longest payload that a sender may send, bytes */
     fab_shm_ctl_t *ctl;
     uint32_t idle; /* as in ctl */
@@ -403,10 +404,10 @@ typedef enum fab_shm_look {
 static inline void fab_shm_rx_init(fab_shm_rx_t *rx, fab_shm_slot_t *slots, uint32_t num_slots,
                                    uint32_t eager_max, fab_shm_ctl_t *ctl)
 {
-    *rx = (fab_shm_rx_t){.slots = slots,
-                         .slot = slots,
+    *rx = (fab_shm_rx_t){.slot = slots,
                          .held = UINT64_MAX,
                          .mask = num_slots - 1,
+                         .quarter = num_slots / 4 - 1,
                          .eager_max = eager_max,
                          .ctl = ctl,
                          .lap = 1};
@@ -433,31 +434,33 @@ static inline void fab_shm_rx_publish(fab_shm_rx_t *rx)
     atomic_store_explicit(&rx->ctl->tail, rx->published, memory_order_release);
 }
 
-/* Publish the tail if it is time, after a message of n slots: see "Flow" above. */
-static inline __attribute__((cold)) void fab_shm_rx_publish_after(fab_shm_rx_t *rx, uint32_t n)
+/*
+ * n slots are done with, and either a multiple of a quarter ring was reached or passed, or more
+ * than FAB_SHM_WRAP_LAG slots are not published: see "Flow" above.
+ */
+static inline __attribute__((cold)) void fab_shm_rx_pass(fab_shm_rx_t *rx, uint32_t n)
 {
-    if (n <= FAB_SHM_WRAP_MAX || rx->pos - rx->published > rx->mask / 4) {
+    if (0 == ((uint32_t) rx->pos & rx->mask)) {
+        rx->slot -= rx->mask + 1;
+        rx->lap = fab_shm_next_lap(rx->lap);
+    }
+    if (n <= FAB_SHM_WRAP_MAX || ((uint32_t) rx->pos & rx->quarter) < n) {
         fab_shm_rx_publish(rx);
     }
 }
 
-/* Done with n slots. */
+/* Done with n slots, which end within the ring. */
 static inline void fab_shm_rx_advance(fab_shm_rx_t *rx, uint32_t n)
 {
-    uint32_t at;
+    const uint32_t past = (uint32_t) (rx->pos += n) & rx->quarter;
 
-    rx->pos += n;
-    at = (uint32_t) rx->pos & rx->mask;
-    rx->slot = &rx->slots[at];
-    if (0 == at) {
-        rx->lap = fab_shm_next_lap(rx->lap);
-    }
+    rx->slot += n;
     if (1 == n) { /* mostly a constant */
-        if (__builtin_expect(rx->pos - rx->published > rx->mask / 4, 0)) {
-            fab_shm_rx_publish(rx);
+        if (__builtin_expect(0 == past, 0)) {
+            fab_shm_rx_pass(rx, 1);
         }
-    } else if (rx->pos - rx->published > FAB_SHM_WRAP_LAG) {
-        fab_shm_rx_publish_after(rx, n);
+    } else if (past < n || rx->pos - rx->published > FAB_SHM_WRAP_LAG) {
+        fab_shm_rx_pass(rx, n);
     }
 }
 
