@@ -219,11 +219,18 @@ static void index_unlink(fab_match_index_t *index, fab_match_link_t *link)
 
 /* ---- posted receives ---------------------------------------------------- */
 
-/* Without memory all receives go into the index. */
-static NOINLINE void short_make(fab_match_dom_t *dom)
+/*
+ * Set how many receives fab_match_short_append() may put into the short list: none if any is in the
+ * index or there is no list, and no more than were posted before, so that it need not look after
+ * posted_max.
+ */
+static void short_open(fab_match_dom_t *dom)
 {
-    dom->posted_short = malloc(sizeof(*dom->posted_short));
-    dom->short_max = NULL != dom->posted_short ? FAB_MATCH_SHORT_LEN : 0;
+    dom->short_max = 0;
+    if (NULL != dom->posted_short && dom->posted_count == dom->nshort) {
+        dom->short_max = dom->posted_max < FAB_MATCH_SHORT_LEN ? dom->posted_max
+                                                               : FAB_MATCH_SHORT_LEN;
+    }
 }
 
 static inline void short_copy(fab_match_dom_t *dom, uint32_t to, uint32_t from)
@@ -277,7 +284,9 @@ static NOINLINE void posted_append(fab_match_dom_t *dom, fab_match_recv_t *recv,
                                    int32_t tag)
 {
     dom->npattern[fab_match_pattern(source, tag)]++;
+    dom->posted_count++;
     dom->short_max = 0;
+    recv->seq = dom->seq++;
     list_insert(&dom->posted_order, &recv->order);
     recv->where = FAB_MATCH_IN_INDEX;
     index_append(&dom->posted_index, &recv->link, fab_match_key(source, tag));
@@ -285,20 +294,17 @@ static NOINLINE void posted_append(fab_match_dom_t *dom, fab_match_recv_t *recv,
 
 static void posted_add(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
 {
-    uint32_t count;
-
     if (NULL == dom->posted_short && 0 == dom->posted_count) {
-        short_make(dom);
+        /* without memory all receives go into the index */
+        dom->posted_short = malloc(sizeof(*dom->posted_short));
     }
-    if (fab_match_short_append(dom, recv, source, tag)) {
-        return;
+    if (dom->posted_count >= dom->posted_max) {
+        dom->posted_max = dom->posted_count + 1;
+        short_open(dom);
     }
-    count = dom->posted_count++;
-    if (count >= dom->posted_max) {
-        dom->posted_max = count + 1;
+    if (!fab_match_short_append(dom, recv, source, tag)) {
+        posted_append(dom, recv, source, tag);
     }
-    recv->seq = dom->seq++;
-    posted_append(dom, recv, source, tag);
 }
 
 /* The receive has left the index: remove it from the order ring and the counts, too. */
@@ -306,9 +312,7 @@ static void posted_forget(fab_match_dom_t *dom, fab_match_recv_t *recv)
 {
     dom->npattern[fab_match_pattern(recv->source, recv->tag)]--;
     dom->posted_count--;
-    if (dom->posted_count == dom->nshort && NULL != dom->posted_short) {
-        dom->short_max = FAB_MATCH_SHORT_LEN;
-    }
+    short_open(dom);
     list_unlink(&recv->order);
     recv->where = FAB_MATCH_IDLE;
 }

@@ -38,7 +38,7 @@ static inline uint32_t fab_match_short_place(const fab_match_dom_t *dom, uint32_
 
 /*
  * Append the receive to the short list.  False: nothing was done; the list is full or must not be
- * used.
+ * used, or so many receives have not been posted before.
  */
 static inline bool fab_match_short_append(fab_match_dom_t *dom, fab_match_recv_t *recv,
                                           int32_t source, int32_t tag)
@@ -50,9 +50,6 @@ static inline bool fab_match_short_append(fab_match_dom_t *dom, fab_match_recv_t
     if (__builtin_expect(count >= dom->short_max, 0)) {
         return false;
     }
-    if (__builtin_expect(count >= dom->posted_max, 0)) {
-        dom->posted_max = count + 1;
-    }
     dom->nshort = count + 1;
     dom->posted_count = count + 1;
     recv->link.key = list->key[at] = fab_match_key(source, tag);
@@ -63,7 +60,6 @@ static inline bool fab_match_short_append(fab_match_dom_t *dom, fab_match_recv_t
         list->mask[at] = named | FAB_MATCH_TAG_SIGN;
     }
     list->recv[at] = recv;
-    recv->seq = dom->seq++;
     recv->where = FAB_MATCH_IN_SHORT;
     return true;
 }

@@ -136,7 +136,7 @@ typedef struct fab_match_recv {
         fab_match_link_t link;
     };
     fab_match_list_t order; /* all receives in the index, oldest first */
-    uint64_t seq;           /* order of posting in the domain */
+    uint64_t seq;           /* order of posting, of those in the index */
     fab_match_where_t where;
 } fab_match_recv_t;
 
@@ -199,14 +199,14 @@ _Static_assert(0 == (FAB_MATCH_SHORT_LEN & (FAB_MATCH_SHORT_LEN - 1)), "places a
  *     0).
  */
 typedef struct fab_match_dom {
-    uint64_t seq;          /* the next receive's or message's */
+    uint64_t seq;          /* the next indexed receive's, or message's */
     uint32_t posted_count; /* receives posted now */
     uint32_t posted_max;   /* highest posted_count */
     uint32_t unexp_count;  /* unexpected messages held now */
     uint32_t unexp_max;    /* highest unexp_count */
     uint32_t nshort;       /* posted receives in posted_short */
     uint32_t short_at;     /* place of the oldest */
-    uint32_t short_max;    /* receives may join while nshort is below: 0, if any is in the index */
+    uint32_t short_max;    /* receives may join while nshort is below; see short_open() */
     uint16_t nunfiled;     /* unexp_count, or 0: all are in unexp_index */
     bool has_by_source;    /* unexpected messages are linked for (source, ANY) */
     bool has_by_tag;       /* unexpected messages are linked for (ANY, tag) */

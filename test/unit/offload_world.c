@@ -366,7 +366,7 @@ void world_init(world_t *w, const world_config_t *c)
     for (unsigned s = 0; s < WORLD_SCOPES; s++) {
         fab_match_init(&w->dom[s]);
         w->dom[s].posted_short = &w->posted_short[s];
-        w->dom[s].short_max = FAB_MATCH_SHORT_LEN;
+        w->dom[s].posted_max = w->dom[s].short_max = FAB_MATCH_SHORT_LEN;
         world_expect(w, fab_offload_scope_init(&w->scope[s], &w->engine, &w->dom[s]),
                      "fab_offload_scope_init failed");
         free(w->scope[s].plain);
