@@ -157,6 +157,7 @@ typedef struct mca_pml_tm {
     _Atomic(mca_pml_tm_failure_t *) failures; /* peers that failed, not handled yet */
     mca_pml_tm_params_t params;
     mca_pml_tm_counters_t counters;
+    mca_pml_tm_core_t *free_recvs; /* free requests for receives of plain types */
     mca_pml_tm_recv_request_t
         *blocking; /* request kept for the next blocking receive; NULL: in use, or none */
     bool is_enabled;
@@ -258,19 +259,21 @@ void mca_pml_tm_wake(void *sync, int error);
 /*
  * Complete a request that the user may know, that has no callback, and that was not freed.  Another
  * thread may wait for it in Open MPI and have replaced REQUEST_PENDING by its ompi_wait_sync_t.
- * Lock held.
+ * is_well: it has no error.  Lock held.
  */
-static inline void mca_pml_tm_complete(mca_pml_tm_core_t *core)
+static inline __attribute__((always_inline)) void mca_pml_tm_complete(mca_pml_tm_core_t *core,
+                                                                      bool is_well)
 {
     ompi_request_t *request = &core->base->req_ompi;
     void *sync = (void *) (uintptr_t) request->req_complete;
-    int error;
+    int error = MPI_SUCCESS;
 
     core->state = PML_TM_COMPLETING;
-    core->has_callback = false;
     core->base->req_pml_complete = true;
-    mca_pml_tm_request_set_error(core);
-    error = request->req_status.MPI_ERROR;
+    if (!is_well) {
+        mca_pml_tm_request_set_error(core);
+        error = request->req_status.MPI_ERROR;
+    }
     if (OPAL_UNLIKELY(opal_using_threads())) {
         sync = __atomic_exchange_n((void **) (uintptr_t) &request->req_complete, REQUEST_COMPLETED,
                                    __ATOMIC_ACQ_REL);
@@ -282,11 +285,9 @@ static inline void mca_pml_tm_complete(mca_pml_tm_core_t *core)
     }
 }
 
-/*
- * The transport is finished with the request; status and error are set.  Lock held.  The caller
- * must not access the request afterwards.
- */
-static inline __attribute__((always_inline)) void mca_pml_tm_done(mca_pml_tm_core_t *core)
+/* mca_pml_tm_done() and mca_pml_tm_done_well() in one. */
+static inline __attribute__((always_inline)) void mca_pml_tm_done_as(mca_pml_tm_core_t *core,
+                                                                     bool is_well)
 {
     if (OPAL_LIKELY(core->is_private)) {
         core->state = PML_TM_COMPLETING;
@@ -296,10 +297,25 @@ static inline __attribute__((always_inline)) void mca_pml_tm_done(mca_pml_tm_cor
     } else if (OPAL_LIKELY(0 != (mca_pml_tm.fast & PML_TM_FAST_COMPLETE) &&
                            NULL == core->base->req_ompi.req_complete_cb &&
                            !core->base->req_free_called)) {
-        mca_pml_tm_complete(core);
+        mca_pml_tm_complete(core, is_well);
     } else {
         mca_pml_tm_done_listed(core);
     }
+}
+
+/*
+ * The transport is finished with the request; status and error are set.  Lock held.  The caller
+ * must not access the request afterwards.
+ */
+static inline void mca_pml_tm_done(mca_pml_tm_core_t *core)
+{
+    mca_pml_tm_done_as(core, false);
+}
+
+/* The same, if the request has had no error since it became ACTIVE. */
+static inline __attribute__((always_inline)) void mca_pml_tm_done_well(mca_pml_tm_core_t *core)
+{
+    mca_pml_tm_done_as(core, true);
 }
 
 /*

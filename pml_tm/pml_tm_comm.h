@@ -25,7 +25,12 @@ struct mca_pml_tm_comm {
      */
     int32_t sender_rank;
     uint64_t sender_name;
-    unsigned num_waiting;      /* sends that wait for room */
+    unsigned num_waiting; /* sends that wait for room */
+    /*
+     * receive requests that are counted (mca_pml_tm_core_t): while there are any, they retain the
+     * communicator once
+     */
+    unsigned num_recvs;
     bool is_coll_revoked;      /* messages of collectives are refused */
     bool is_revoked;           /* all are */
     mca_pml_tm_excid_t *excid; /* NULL: the context id is the same in all processes */

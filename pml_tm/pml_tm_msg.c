@@ -393,7 +393,7 @@ static inline __attribute__((always_inline)) void receive_end(mca_pml_tm_recv_re
     status->MPI_SOURCE = (int32_t) (key >> 32);
     status->MPI_TAG = (int32_t) (uint32_t) key;
     status->_ucount = len;
-    mca_pml_tm_done(&req->core);
+    mca_pml_tm_done_well(&req->core);
 }
 
 /*

@@ -17,29 +17,42 @@
 /* Out of line, so that the common path need not save registers. */
 #define NOINLINE __attribute__((noinline))
 
-/* A request off the free list; NULL: no memory, or all that may exist are in use. Lock not held. */
+/* One of free_recvs, of which there is one. Lock held. */
+static inline mca_pml_tm_recv_request_t *recv_pop(void)
+{
+    mca_pml_tm_core_t *core = mca_pml_tm.free_recvs;
+
+    mca_pml_tm.free_recvs = core->next;
+    return (mca_pml_tm_recv_request_t *) core->base;
+}
+
+/* A request off the free list; NULL: no memory, or all that may exist are in use. Lock held. */
 static NOINLINE mca_pml_tm_recv_request_t *recv_get(void)
 {
     mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) opal_free_list_get(
         &mca_pml_base_recv_requests);
 
+    if (OPAL_UNLIKELY(NULL == req && NULL != mca_pml_tm.free_recvs)) {
+        req = recv_pop();
+    }
     if (OPAL_UNLIKELY(NULL == req)) {
-        fab_lock(mca_pml_tm.fab);
         req = mca_pml_tm.blocking;
         mca_pml_tm.blocking = NULL;
-        fab_unlock(mca_pml_tm.fab);
     }
     return req;
 }
 
-/* A request, initialised, inactive; NULL: no memory. */
+/* A request, initialised, inactive; NULL: no memory. Lock not held. */
 static mca_pml_tm_recv_request_t *recv_alloc(void *buf, size_t count, ompi_datatype_t *datatype,
                                              int src, int tag, ompi_communicator_t *comm,
                                              bool is_persistent)
 {
-    mca_pml_tm_recv_request_t *req = recv_get();
+    mca_pml_tm_recv_request_t *req;
     char *data;
 
+    fab_lock(mca_pml_tm.fab);
+    req = recv_get();
+    fab_unlock(mca_pml_tm.fab);
     if (OPAL_UNLIKELY(NULL == req)) {
         return NULL;
     }
@@ -47,6 +60,7 @@ static mca_pml_tm_recv_request_t *recv_alloc(void *buf, size_t count, ompi_datat
                                    is_persistent);
     req->data = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &req->capacity) ? data : NULL;
     req->core.is_private = false;
+    req->core.is_counted = false;
     return req;
 }
 
@@ -204,10 +218,13 @@ static inline bool is_short_way(const ompi_communicator_t *comm, const ompi_data
            mca_pml_tm_is_plain(datatype);
 }
 
-/* recv_alloc() and recv_start() in one, for a request that is not persistent, with a plain type. */
-static inline void recv_begin(mca_pml_tm_recv_request_t *req, void *buf, size_t count,
-                              ompi_datatype_t *datatype, int src, int tag,
-                              ompi_communicator_t *comm)
+/*
+ * recv_alloc() and recv_start() in one, for a free request that is not to be persistent, with a
+ * plain type.  It does not retain its communicator.  is_private, is_counted: of its core.
+ */
+static inline __attribute__((always_inline)) void
+recv_begin(mca_pml_tm_recv_request_t *req, void *buf, size_t count, ompi_datatype_t *datatype,
+           int src, int tag, ompi_communicator_t *comm, bool is_private, bool is_counted)
 {
     mca_pml_base_request_t *base = &req->req_recv.req_base;
     ompi_request_t *request = &base->req_ompi;
@@ -218,11 +235,8 @@ static inline void recv_begin(mca_pml_tm_recv_request_t *req, void *buf, size_t 
     request->req_status._cancelled = 0;
     request->req_complete = REQUEST_PENDING;
     request->req_state = OMPI_REQUEST_ACTIVE;
-    request->req_persistent = false;
-    request->req_complete_cb = NULL;
     request->req_mpi_object.comm = comm;
     base->req_pml_complete = false;
-    base->req_free_called = false;
     base->req_comm = comm;
     base->req_datatype = datatype;
     base->req_addr = buf;
@@ -233,18 +247,13 @@ static inline void recv_begin(mca_pml_tm_recv_request_t *req, void *buf, size_t 
     req->core.id = 0;
     req->core.state = PML_TM_ACTIVE;
     req->core.phase = PML_TM_WAIT_MATCH;
+    req->core.has_callback = false;
+    req->core.is_private = is_private;
+    req->core.is_counted = is_counted;
+    req->core.unused = 0;
     req->core.error = MPI_SUCCESS;
     req->data = (char *) buf + datatype->super.true_lb;
     req->capacity = count * datatype->super.size;
-}
-
-/* Posted as any other. Called last: the short way saves no registers for it. */
-static NOINLINE int irecv_match_any(mca_pml_tm_recv_request_t *req, ompi_request_t **request)
-{
-    *request = &req->req_recv.req_base.req_ompi;
-    recv_match(req);
-    mca_pml_tm_complete_done();
-    return OMPI_SUCCESS;
 }
 
 static NOINLINE int irecv_any(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
@@ -259,22 +268,62 @@ static NOINLINE int irecv_any(void *buf, size_t count, ompi_datatype_t *datatype
     return rc;
 }
 
-/* Fast path of mca_pml_tm_irecv() with threads. */
+/* Is what irecv_short() needs there? Lock held. */
+static inline bool irecv_is_prepared(const ompi_communicator_t *comm)
+{
+    return OPAL_LIKELY(NULL != mca_pml_tm.free_recvs && 0 != mca_pml_tm_comm(comm)->num_recvs);
+}
+
+/*
+ * Make it so: for the next counted request one is free, and its communicator is retained, which
+ * only the first needs.  False: there is no request.  Lock held.
+ */
+static NOINLINE bool irecv_prepare(ompi_communicator_t *comm)
+{
+    if (NULL == mca_pml_tm.free_recvs) {
+        mca_pml_tm_recv_request_t *req = recv_get();
+
+        if (NULL == req) {
+            return false;
+        }
+        req->core.next = NULL;
+        mca_pml_tm.free_recvs = &req->core;
+    }
+    if (0 == mca_pml_tm_comm(comm)->num_recvs) {
+        OBJ_RETAIN(comm);
+    }
+    return true;
+}
+
+/*
+ * Fast path of mca_pml_tm_irecv().  False: the request is not posted yet, recv_match() must follow.
+ * Lock held.
+ */
+static inline __attribute__((always_inline)) bool irecv_short(void *buf, size_t count,
+                                                              ompi_datatype_t *datatype, int src,
+                                                              int tag, ompi_communicator_t *comm,
+                                                              mca_pml_tm_recv_request_t **req)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+
+    *req = recv_pop();
+    recv_begin(*req, buf, count, datatype, src, tag, comm, false, true);
+    ++tmc->num_recvs;
+    return fab_match_post_short(&tmc->match, &(*req)->offload.match, src, tag);
+}
+
+/* With threads. */
 static NOINLINE int irecv_locked(void *buf, size_t count, ompi_datatype_t *datatype, int src,
                                  int tag, ompi_communicator_t *comm, ompi_request_t **request)
 {
-    mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) opal_free_list_get(
-        &mca_pml_base_recv_requests);
+    mca_pml_tm_recv_request_t *req;
 
-    if (OPAL_UNLIKELY(NULL == req)) {
+    fab_mutex_lock(&mca_pml_tm.fab->lock);
+    if (!irecv_is_prepared(comm) && !irecv_prepare(comm)) {
+        fab_mutex_unlock(&mca_pml_tm.fab->lock);
         return irecv_any(buf, count, datatype, src, tag, comm, request);
     }
-    OBJ_RETAIN(comm);
-    recv_begin(req, buf, count, datatype, src, tag, comm);
-    req->core.is_private = false;
-    fab_mutex_lock(&mca_pml_tm.fab->lock);
-    if (OPAL_UNLIKELY(
-            !fab_match_post_short(&mca_pml_tm_comm(comm)->match, &req->offload.match, src, tag))) {
+    if (OPAL_UNLIKELY(!irecv_short(buf, count, datatype, src, tag, comm, &req))) {
         recv_match(req);
     }
     fab_mutex_unlock(&mca_pml_tm.fab->lock);
@@ -283,25 +332,40 @@ static NOINLINE int irecv_locked(void *buf, size_t count, ompi_datatype_t *datat
     return OMPI_SUCCESS;
 }
 
-/* The same without threads. */
+/* Posted as any other. Called last: the short way saves no registers for it. */
+static NOINLINE int irecv_match_any(mca_pml_tm_recv_request_t *req)
+{
+    recv_match(req);
+    mca_pml_tm_complete_done();
+    return OMPI_SUCCESS;
+}
+
+/* Without threads, prepared. */
+static inline __attribute__((always_inline)) int irecv_prepared(void *buf, size_t count,
+                                                                ompi_datatype_t *datatype, int src,
+                                                                int tag, ompi_communicator_t *comm,
+                                                                ompi_request_t **request)
+{
+    mca_pml_tm_recv_request_t *req;
+    const bool is_posted = irecv_short(buf, count, datatype, src, tag, comm, &req);
+
+    *request = &req->req_recv.req_base.req_ompi;
+    return OPAL_LIKELY(is_posted) ? OMPI_SUCCESS : irecv_match_any(req);
+}
+
+/* Not prepared. Called last, too. */
+static NOINLINE int irecv_first(void *buf, size_t count, ompi_datatype_t *datatype, int src,
+                                int tag, ompi_communicator_t *comm, ompi_request_t **request)
+{
+    return irecv_prepare(comm) ? irecv_prepared(buf, count, datatype, src, tag, comm, request)
+                               : irecv_any(buf, count, datatype, src, tag, comm, request);
+}
+
 static NOINLINE int irecv_alone(void *buf, size_t count, ompi_datatype_t *datatype, int src,
                                 int tag, ompi_communicator_t *comm, ompi_request_t **request)
 {
-    mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) opal_lifo_pop_st(
-        &mca_pml_base_recv_requests.super);
-
-    if (OPAL_UNLIKELY(NULL == req)) {
-        return irecv_any(buf, count, datatype, src, tag, comm, request);
-    }
-    OBJ_RETAIN(comm);
-    recv_begin(req, buf, count, datatype, src, tag, comm);
-    req->core.is_private = false;
-    if (OPAL_UNLIKELY(
-            !fab_match_post_short(&mca_pml_tm_comm(comm)->match, &req->offload.match, src, tag))) {
-        return irecv_match_any(req, request);
-    }
-    *request = &req->req_recv.req_base.req_ompi;
-    return OMPI_SUCCESS;
+    return irecv_is_prepared(comm) ? irecv_prepared(buf, count, datatype, src, tag, comm, request)
+                                   : irecv_first(buf, count, datatype, src, tag, comm, request);
 }
 
 /* Two functions, so that neither pays for the registers that the other needs. */
@@ -512,8 +576,7 @@ static NOINLINE int recv_with_request(const wanted_t *wanted, mca_pml_tm_msg_t *
         }
     }
     recv_begin(req, wanted->buf, wanted->count, wanted->datatype, wanted->src, wanted->tag,
-               wanted->comm);
-    req->core.is_private = true;
+               wanted->comm, true, false);
     recv_give(req, wanted, msg);
     mca_pml_tm_complete_done();
     rc = recv_wait(req, status);
@@ -546,7 +609,7 @@ static NOINLINE int recv_with_request_locked(const wanted_t *wanted, mca_pml_tm_
 
     mca_pml_tm.blocking = NULL;
     if (OPAL_UNLIKELY(NULL == req)) { /* another thread is in a blocking receive */
-        req = (mca_pml_tm_recv_request_t *) opal_free_list_get(&mca_pml_base_recv_requests);
+        req = recv_get();
     }
     if (OPAL_UNLIKELY(NULL == req)) {
         fab_mutex_unlock(&mca_pml_tm.fab->lock);
@@ -554,8 +617,7 @@ static NOINLINE int recv_with_request_locked(const wanted_t *wanted, mca_pml_tm_
     }
     request = &req->req_recv.req_base.req_ompi;
     recv_begin(req, wanted->buf, wanted->count, wanted->datatype, wanted->src, wanted->tag,
-               wanted->comm);
-    req->core.is_private = true;
+               wanted->comm, true, false);
     recv_give(req, wanted, msg);
     if (!mca_pml_tm_wait_locked(request)) {
         fab_mutex_unlock(&mca_pml_tm.fab->lock);
@@ -571,13 +633,11 @@ static NOINLINE int recv_with_request_locked(const wanted_t *wanted, mca_pml_tm_
     request->req_state = OMPI_REQUEST_INVALID;
     if (OPAL_LIKELY(NULL == mca_pml_tm.blocking)) {
         mca_pml_tm.blocking = req;
-        req = NULL;
+    } else {
+        opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
     }
     fab_mutex_unlock(&mca_pml_tm.fab->lock);
     mca_pml_tm_complete_done();
-    if (OPAL_UNLIKELY(NULL != req)) {
-        opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
-    }
     return rc;
 }
 
@@ -714,19 +774,55 @@ int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src,
     return recv_any(buf, count, datatype, src, tag, comm, status);
 }
 
-void mca_pml_tm_recv_clean(mca_pml_tm_recv_request_t *req)
+void mca_pml_tm_recv_release(mca_pml_tm_recv_request_t *req)
 {
     mca_pml_base_request_t *base = &req->req_recv.req_base;
+    ompi_communicator_t *comm = base->req_comm;
 
-    OMPI_REQUEST_FINI(&base->req_ompi);
+    OMPI_REQUEST_FINI(&base->req_ompi); /* a handle for Fortran */
     OMPI_DATATYPE_RELEASE(base->req_datatype);
     if (mca_pml_tm_recv_is_packed(req)) {
         opal_convertor_cleanup(&base->req_convertor);
+    }
+    base->req_ompi.req_persistent = false;
+    base->req_ompi.req_complete_cb = NULL;
+    base->req_free_called = false;
+    if (req->core.is_counted) {
+        mca_pml_tm_freed_t freed = {.first = NULL};
+        mca_pml_tm_recv_collect(&freed, req);
+        mca_pml_tm_recv_flush(&freed);
+        return;
+    }
+    req->core.state = PML_TM_INACTIVE;
+    base->req_ompi.req_state = OMPI_REQUEST_INVALID;
+    opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
+    OBJ_RELEASE(comm);
+}
+
+void mca_pml_tm_recv_flush(mca_pml_tm_freed_t *freed)
+{
+    ompi_communicator_t *comm = freed->comm;
+    bool is_last;
+
+    if (NULL == freed->first) {
+        return;
+    }
+    fab_lock(mca_pml_tm.fab);
+    freed->last->next = mca_pml_tm.free_recvs;
+    mca_pml_tm.free_recvs = freed->first;
+    is_last = 0 == (mca_pml_tm_comm(comm)->num_recvs -= freed->count);
+    fab_unlock(mca_pml_tm.fab);
+    *freed = (mca_pml_tm_freed_t){.first = NULL};
+    if (is_last) {
+        OBJ_RELEASE(comm);
     }
 }
 
 void mca_pml_tm_recv_fini(void)
 {
+    while (NULL != mca_pml_tm.free_recvs) {
+        opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) recv_pop());
+    }
     if (NULL != mca_pml_tm.blocking) {
         opal_free_list_return(&mca_pml_base_recv_requests,
                               (opal_free_list_item_t *) mca_pml_tm.blocking);

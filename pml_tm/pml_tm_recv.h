@@ -106,30 +106,39 @@ void mca_pml_tm_recv_await(mca_pml_tm_recv_request_t *req);
  */
 bool mca_pml_tm_recv_peek(int src, int tag, ompi_communicator_t *comm, size_t *len, int *found);
 
-/* The rest of mca_pml_tm_recv_release(): a handle for Fortran, a type, a convertor. */
-void mca_pml_tm_recv_clean(mca_pml_tm_recv_request_t *req);
+/* mca_pml_tm_request_release() of a receive. */
+void mca_pml_tm_recv_release(mca_pml_tm_recv_request_t *req);
 
-/*
- * Return a request to its free list; called by mca_pml_tm_request_release(). Code that has used the
- * convertor must have cleaned it up.
- */
+/* Counted receives of one communicator that are complete and are to be free: all at once. */
+typedef struct mca_pml_tm_freed {
+    mca_pml_tm_core_t *first; /* NULL: none */
+    mca_pml_tm_core_t *last;
+    ompi_communicator_t *comm;
+    unsigned count;
+} mca_pml_tm_freed_t;
+
+/* Make them free, and *freed empty. Lock not held. */
+void mca_pml_tm_recv_flush(mca_pml_tm_freed_t *freed);
+
+/* Add one that has no handle for Fortran. Lock not held. */
 static inline __attribute__((always_inline)) void
-mca_pml_tm_recv_release(mca_pml_tm_recv_request_t *req)
+mca_pml_tm_recv_collect(mca_pml_tm_freed_t *freed, mca_pml_tm_recv_request_t *req)
 {
     mca_pml_base_request_t *base = &req->req_recv.req_base;
-    ompi_communicator_t *comm = base->req_comm;
 
-    if (OPAL_UNLIKELY(MPI_UNDEFINED != base->req_ompi.req_f_to_c_index || NULL == req->data ||
-                      !mca_pml_tm_is_plain(base->req_datatype))) {
-        mca_pml_tm_recv_clean(req);
+    if (OPAL_UNLIKELY(base->req_comm != freed->comm)) {
+        mca_pml_tm_recv_flush(freed);
+        freed->comm = base->req_comm;
+        freed->last = &req->core;
     }
     req->core.state = PML_TM_INACTIVE;
     base->req_ompi.req_state = OMPI_REQUEST_INVALID;
-    opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
-    OBJ_RELEASE(comm);
+    req->core.next = freed->first;
+    freed->first = &req->core;
+    ++freed->count;
 }
 
-/* When the component closes: release the request that is kept for blocking receives. */
+/* When the component closes: return the requests that are kept to their free list. */
 void mca_pml_tm_recv_fini(void);
 
 #endif /* PML_TM_RECV_H */

@@ -27,6 +27,7 @@ static void recv_request_construct(mca_pml_tm_recv_request_t *req)
     req->req_recv.req_base.req_ompi.req_start = mca_pml_tm_start;
     req->req_recv.req_base.req_ompi.req_free = mca_pml_tm_request_free;
     req->req_recv.req_base.req_ompi.req_cancel = mca_pml_tm_cancel;
+    req->req_recv.req_base.req_free_called = false;
     memset(&req->core, 0, sizeof(req->core));
     memset(&req->offload, 0, sizeof(req->offload));
     req->memory_prev = NULL;

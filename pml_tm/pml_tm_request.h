@@ -3,7 +3,9 @@
  * Requests of pml_tm and their states.  doc/states.md has the picture.
  *
  * Send and receive requests derive from Open MPI's base requests and come from its two global free
- * lists, where debuggers and pml_monitoring look for them.
+ * lists, where debuggers and pml_monitoring look for them.  Receive requests of plain types stay
+ * with this PML when they are free (mca_pml_tm.free_recvs): to use that list, under the fabric's
+ * lock, costs no atomic operation.
  *
  *   state        set by                                    may become
  *   INACTIVE     on the free list; persistent, at rest     ACTIVE
@@ -75,19 +77,25 @@ typedef enum {
 /* What send and receive requests share; lock: the fabric's. */
 typedef struct mca_pml_tm_core mca_pml_tm_core_t;
 struct mca_pml_tm_core {
-    mca_pml_tm_core_t *next;      /* on the done list */
+    mca_pml_tm_core_t *next;      /* on the done list, or among free ones */
     mca_pml_base_request_t *base; /* the request this is part of; set once */
     fab_peer_t *peer;             /* send: the receiver; receive: the sender, once matched */
     uint32_t id;                  /* in the id map; 0: none */
     uint32_t remote_id;           /* the other side's */
-    uint8_t state;                /* mca_pml_tm_state_t */
-    uint8_t phase;                /* mca_pml_tm_phase_t, while ACTIVE */
-    bool has_callback;            /* had a completion callback when it became COMPLETING */
+    /* the following eight bytes are set by one store for a plain receive */
+    uint8_t state;     /* mca_pml_tm_state_t */
+    uint8_t phase;     /* mca_pml_tm_phase_t, while ACTIVE */
+    bool has_callback; /* had a completion callback when it became COMPLETING; false before */
     /* of a blocking call; no other code knows it, so it is completed in place */
     bool is_private;
+    /* a plain receive: it is one of mca_pml_tm_comm_t.num_recvs, and will be of free_recvs */
+    bool is_counted;
+    uint8_t unused;
     /* MPI error class; put into the status when it is complete, see below */
-    int error;
+    int16_t error;
 };
+
+_Static_assert(MPI_ERR_LASTCODE <= INT16_MAX, "an error class fits mca_pml_tm_core_t");
 
 typedef struct mca_pml_tm_done_list {
     mca_pml_tm_core_t *head;
@@ -180,13 +188,17 @@ int mca_pml_tm_complete_done_slow(void);
 /* req_free of both kinds. */
 int mca_pml_tm_request_free(ompi_request_t **request);
 
-/* Give it back to its free list. Lock not held: it may be the last to hold its communicator. */
+/*
+ * Make it free.  A free receive request is not persistent, has no callback, and was not freed by
+ * its user. Lock not held: it may be the last to hold its communicator.
+ */
 void mca_pml_tm_request_release(mca_pml_base_request_t *base);
 
 /* Make the request ACTIVE; called before anything can complete it. */
 static inline void mca_pml_tm_request_activate(mca_pml_tm_core_t *core)
 {
     core->state = PML_TM_ACTIVE;
+    core->has_callback = false;
     core->error = MPI_SUCCESS;
     core->base->req_ompi.req_status.MPI_ERROR = MPI_SUCCESS;
     core->base->req_pml_complete = false;

@@ -14,9 +14,9 @@
  * from those that have something to send.
  *
  * MPI_Waitall by this PML: one pass over requests that are its own, most of them complete already,
- * each freed without a call.  At the first request of another kind, or with an error, Open MPI's
- * function takes over for this and all following requests.  MPI_Wait only waits here, and then
- * continues in Open MPI's function.
+ * each freed without a call, the receives all at once under one lock.  At the first request of
+ * another kind, or with an error, Open MPI's function takes over for this and all following
+ * requests.  MPI_Wait only waits here, and then continues in Open MPI's function.
  *
  * Open MPI calls both through ompi_request_functions, a table that components may change.  They are
  * not used with fault tolerance, which has its own rules for failed requests.
@@ -274,14 +274,28 @@ static void wait_for(ompi_request_t *request)
     }
 }
 
+/* Free a complete request.  *freed collects some, for mca_pml_tm_recv_flush(). */
+static inline __attribute__((always_inline)) void finish_free(mca_pml_base_request_t *base,
+                                                              mca_pml_tm_freed_t *freed)
+{
+    mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) base;
+
+    if (OPAL_LIKELY(MCA_PML_REQUEST_RECV == base->req_type && req->core.is_counted &&
+                    MPI_UNDEFINED == base->req_ompi.req_f_to_c_index)) {
+        mca_pml_tm_recv_collect(freed, req);
+    } else {
+        mca_pml_tm_request_release(base);
+    }
+}
+
 /*
  * Wait for one request and free it; *status, if it is not NULL, is its status, and has_error says
  * whether with MPI_ERROR.  False: the function only waited; Open MPI must handle the request.
  */
-static inline __attribute__((always_inline)) bool
-finish(ompi_request_t *request, ompi_status_public_t *status, bool has_error)
+static inline __attribute__((always_inline)) bool finish(ompi_request_t *request,
+                                                         ompi_status_public_t *status,
+                                                         bool has_error, mca_pml_tm_freed_t *freed)
 {
-    mca_pml_base_request_t *base = (mca_pml_base_request_t *) request;
 
     if (&ompi_request_empty == request) {
         if (NULL != status) {
@@ -304,11 +318,7 @@ finish(ompi_request_t *request, ompi_status_public_t *status, bool has_error)
     if (NULL != status) {
         OMPI_COPY_STATUS(status, request->req_status, has_error);
     }
-    if (OPAL_LIKELY(MCA_PML_REQUEST_RECV == base->req_type)) {
-        mca_pml_tm_recv_release((mca_pml_tm_recv_request_t *) base);
-    } else {
-        mca_pml_tm_request_release(base);
-    }
+    finish_free((mca_pml_base_request_t *) request, freed);
     return true;
 }
 
@@ -342,23 +352,30 @@ static int wait_each(size_t count, ompi_request_t **requests, ompi_status_public
 
 static int wait_all(size_t count, ompi_request_t **requests, ompi_status_public_t *statuses)
 {
+    mca_pml_tm_freed_t freed = {.first = NULL};
+
     for (size_t i = 0; i < count; ++i) {
         ompi_status_public_t *status = status_of(statuses, i);
 
-        if (OPAL_UNLIKELY(!finish(requests[i], status, true))) {
+        if (OPAL_UNLIKELY(!finish(requests[i], status, true, &freed))) {
+            mca_pml_tm_recv_flush(&freed);
             return opal_using_threads() ? wait_each(count - i, &requests[i], status)
                                         : next_wait_all(count - i, &requests[i], status);
         }
         requests[i] = MPI_REQUEST_NULL;
     }
+    mca_pml_tm_recv_flush(&freed);
     return OMPI_SUCCESS;
 }
 
 static int wait_one(ompi_request_t **request, ompi_status_public_t *status)
 {
-    if (OPAL_UNLIKELY(!finish(*request, status, false))) {
+    mca_pml_tm_freed_t freed = {.first = NULL};
+
+    if (OPAL_UNLIKELY(!finish(*request, status, false, &freed))) {
         return next_wait(request, status);
     }
+    mca_pml_tm_recv_flush(&freed);
     *request = MPI_REQUEST_NULL;
     return OMPI_SUCCESS;
 }
