@@ -430,13 +430,20 @@ typedef struct wanted {
     ompi_communicator_t *comm;
 } wanted_t;
 
-/* Messages that take one slot of the ring, or all; or all, but they stay there. */
-typedef enum { TAKE_SHORT, TAKE_ANY, PEEK_ANY } take_t;
+/* Take the message out of the ring, or leave it there. */
+typedef enum { TAKE, PEEK } take_t;
+
+/* A message that takes more than a slot.  Out of line: a short one needs fewer registers. */
+static NOINLINE bool take_longer(fab_peer_t *peer, uint64_t want, uint64_t mask, void *buf,
+                                 size_t *len, uint64_t *found)
+{
+    return fab_recv_any(peer, want, mask, buf, len, found);
+}
 
 /*
- * If the next message in the ring of src fits, *len bytes at most, it is copied to buf, and *len
- * and *found are its length and tag.  No older receive may be posted that could fit as well.  Lock
- * held.
+ * If the next message in the ring of src fits, *len bytes at most, it is copied to buf (TAKE), and
+ * *len and *found are its length and tag.  No older receive may be posted that could fit as well.
+ * Lock held.
  */
 static inline __attribute__((always_inline)) bool take_from_ring(take_t which,
                                                                  ompi_communicator_t *comm, int src,
@@ -463,24 +470,25 @@ static inline __attribute__((always_inline)) bool take_from_ring(take_t which,
     }
     want = mca_pml_tm_tag(mca_pml_tm_comm(comm)->context, (uint32_t) src, is_any_tag ? 0 : tag,
                           mca_pml_tm.source_bits);
-    if (PEEK_ANY == which) {
+    if (PEEK == which) {
         return fab_peek_any(peer, want, mask, len, found);
     }
-    return TAKE_SHORT == which
-               ? fab_recv_short(peer, looks, mca_pml_tm.is_pausing, want, mask, buf, len, found)
-               : fab_recv_any(peer, want, mask, buf, len, found);
+    return OPAL_LIKELY(
+               fab_recv_short(peer, looks, mca_pml_tm.is_pausing, want, mask, buf, len, found)) ||
+           (*len > FAB_SHORT_MAX && 0 != (mca_pml_tm_comm(comm)->fast & PML_TM_FAST_LONGER) &&
+            take_longer(peer, want, mask, buf, len, found));
 }
 
 /* The same for a blocking receive, which needs no request then. */
 static inline __attribute__((always_inline)) bool
-take_wanted(take_t which, const wanted_t *wanted, unsigned looks, ompi_status_public_t *status)
+take_wanted(const wanted_t *wanted, unsigned looks, ompi_status_public_t *status)
 {
     void *buf = (char *) wanted->buf + wanted->datatype->super.true_lb;
     size_t len = wanted->count * wanted->datatype->super.size;
     uint64_t tag;
 
     if (OPAL_UNLIKELY(0 != mca_pml_tm_comm(wanted->comm)->match.posted_count) ||
-        OPAL_UNLIKELY(!take_from_ring(which, wanted->comm, wanted->src, wanted->tag, looks, buf,
+        OPAL_UNLIKELY(!take_from_ring(TAKE, wanted->comm, wanted->src, wanted->tag, looks, buf,
                                       &len, &tag))) {
         return false;
     }
@@ -529,17 +537,7 @@ static inline __attribute__((always_inline)) bool recv_take(const wanted_t *want
             return false;
         }
     }
-    return 0 != looks && take_wanted(TAKE_SHORT, wanted, looks, status);
-}
-
-/* A longer message that is in its sender's ring; else as recv_take(), which was in vain. */
-static NOINLINE bool recv_take_longer(const wanted_t *wanted, const mca_pml_tm_msg_t *msg,
-                                      ompi_status_public_t *status)
-{
-    const unsigned needed = PML_TM_FAST_TAKE | PML_TM_FAST_LONGER;
-
-    return NULL == msg && needed == (mca_pml_tm_comm(wanted->comm)->fast & needed) &&
-           take_wanted(TAKE_ANY, wanted, 1, status);
+    return 0 != looks && take_wanted(wanted, looks, status);
 }
 
 /* A request that was begun gets msg, or if that is NULL is posted.  Lock held. */
@@ -659,11 +657,8 @@ static bool look_for(mca_pml_tm_recv_request_t *req)
     size_t len = req->capacity;
     uint64_t tag;
 
-    if (OPAL_UNLIKELY(!take_from_ring(TAKE_SHORT, base->req_comm, base->req_peer, base->req_tag,
-                                      mca_pml_tm.looks, req->data, &len, &tag)) &&
-        (0 == (tmc->fast & PML_TM_FAST_LONGER) ||
-         !take_from_ring(TAKE_ANY, base->req_comm, base->req_peer, base->req_tag, 1, req->data,
-                         &len, &tag))) {
+    if (OPAL_UNLIKELY(!take_from_ring(TAKE, base->req_comm, base->req_peer, base->req_tag,
+                                      mca_pml_tm.looks, req->data, &len, &tag))) {
         return false;
     }
     --mca_pml_tm.polls_left;
@@ -697,17 +692,6 @@ void mca_pml_tm_recv_await(mca_pml_tm_recv_request_t *req)
     base->req_pml_complete = true;
 }
 
-/* Out of line: a short message needs fewer registers. */
-static NOINLINE int recv_longer(const wanted_t *wanted, mca_pml_tm_msg_t *msg,
-                                ompi_status_public_t *status)
-{
-    if (!is_poll_due() && recv_take_longer(wanted, msg, status)) {
-        --mca_pml_tm.polls_left;
-        return MPI_SUCCESS;
-    }
-    return recv_with_request(wanted, msg, status);
-}
-
 /* mca_pml_tm_recv() by the short way, without threads. */
 static NOINLINE int recv_alone(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
                                ompi_communicator_t *comm, ompi_status_public_t *status)
@@ -720,8 +704,7 @@ static NOINLINE int recv_alone(void *buf, size_t count, ompi_datatype_t *datatyp
         mca_pml_tm.polls_left -= !is_turn;
         return MPI_SUCCESS;
     }
-    return count * datatype->super.size <= FAB_SHORT_MAX ? recv_with_request(&wanted, msg, status)
-                                                         : recv_longer(&wanted, msg, status);
+    return recv_with_request(&wanted, msg, status);
 }
 
 /*
@@ -736,8 +719,7 @@ static NOINLINE int recv_locked(void *buf, size_t count, ompi_datatype_t *dataty
 
     fab_mutex_lock(&mca_pml_tm.fab->lock);
     is_turn = 0 == (mca_pml_tm.locked_polls + 1) % PML_TM_POLLS_PER_PROGRESS;
-    if (OPAL_LIKELY(recv_take(&wanted, is_turn ? 0 : 1, &msg, status) ||
-                    (!is_turn && recv_take_longer(&wanted, msg, status)))) {
+    if (OPAL_LIKELY(recv_take(&wanted, is_turn ? 0 : 1, &msg, status))) {
         mca_pml_tm.locked_polls += !is_turn;
         fab_mutex_unlock(&mca_pml_tm.fab->lock);
         return MPI_SUCCESS;
@@ -751,7 +733,7 @@ bool mca_pml_tm_recv_peek(int src, int tag, ompi_communicator_t *comm, size_t *l
     uint64_t tag_found;
 
     if (0 == (tmc->fast & PML_TM_FAST_TAKE) || 0 != tmc->match.posted_count || is_poll_due() ||
-        !take_from_ring(PEEK_ANY, comm, src, tag, 1, NULL, len, &tag_found)) {
+        !take_from_ring(PEEK, comm, src, tag, 1, NULL, len, &tag_found)) {
         return false;
     }
     --mca_pml_tm.polls_left;

@@ -474,6 +474,12 @@ static inline __attribute__((always_inline)) fab_peer_t *ring_peer(const ompi_co
     return OPAL_LIKELY(NULL == peer->user[FAB_USER_PML]) ? peer : NULL;
 }
 
+/* May put_short() send so much? If not, put_longer() may. */
+static inline bool is_short(size_t count, const ompi_datatype_t *datatype)
+{
+    return OPAL_LIKELY(count * datatype->super.size <= mca_pml_tm.short_max);
+}
+
 /*
  * The common case of send_inline(), straight into the peer's ring: a few bytes of a plain type.
  * False: nothing was done.
@@ -486,8 +492,8 @@ put_short(const void *buf, size_t count, const ompi_datatype_t *datatype, int ds
     const size_t len = count * datatype->super.size;
     fab_peer_t *peer;
 
-    if (OPAL_UNLIKELY(0 == (tmc->fast & PML_TM_FAST_SEND) || len > mca_pml_tm.short_max ||
-                      !mca_pml_tm_is_plain(datatype) || MCA_PML_BASE_SEND_STANDARD != mode)) {
+    if (OPAL_UNLIKELY(0 == (tmc->fast & PML_TM_FAST_SEND) || !mca_pml_tm_is_plain(datatype) ||
+                      MCA_PML_BASE_SEND_STANDARD != mode)) {
         return false;
     }
     peer = ring_peer(comm, dst);
@@ -536,8 +542,8 @@ put_locked(const void *buf, size_t count, const ompi_datatype_t *datatype, int d
     bool is_done;
 
     fab_mutex_lock(&mca_pml_tm.fab->lock);
-    is_done = put_short(buf, count, datatype, dst, tag, mode, comm) ||
-              put_longer(buf, count, datatype, dst, tag, mode, comm);
+    is_done = is_short(count, datatype) ? put_short(buf, count, datatype, dst, tag, mode, comm)
+                                        : put_longer(buf, count, datatype, dst, tag, mode, comm);
     fab_mutex_unlock(&mca_pml_tm.fab->lock);
     return is_done;
 }
@@ -629,10 +635,11 @@ static NOINLINE int isend_alone(const void *buf, size_t count, ompi_datatype_t *
                                 int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
                                 ompi_request_t **request)
 {
+    if (OPAL_UNLIKELY(!is_short(count, datatype))) {
+        return isend_longer(buf, count, datatype, dst, tag, mode, comm, request);
+    }
     if (OPAL_UNLIKELY(!put_short(buf, count, datatype, dst, tag, mode, comm))) {
-        return count * datatype->super.size <= FAB_SHORT_MAX
-                   ? isend_any(buf, count, datatype, dst, tag, mode, comm, request)
-                   : isend_longer(buf, count, datatype, dst, tag, mode, comm, request);
+        return isend_any(buf, count, datatype, dst, tag, mode, comm, request);
     }
     *request = &ompi_request_empty;
     return OMPI_SUCCESS;
@@ -696,12 +703,12 @@ static NOINLINE int send_longer(const void *buf, size_t count, ompi_datatype_t *
 static NOINLINE int send_alone(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
                                int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
 {
-    if (OPAL_LIKELY(put_short(buf, count, datatype, dst, tag, mode, comm))) {
-        return OMPI_SUCCESS;
+    if (OPAL_UNLIKELY(!is_short(count, datatype))) {
+        return send_longer(buf, count, datatype, dst, tag, mode, comm);
     }
-    return count * datatype->super.size <= FAB_SHORT_MAX
-               ? send_any(buf, count, datatype, dst, tag, mode, comm)
-               : send_longer(buf, count, datatype, dst, tag, mode, comm);
+    return OPAL_LIKELY(put_short(buf, count, datatype, dst, tag, mode, comm))
+               ? OMPI_SUCCESS
+               : send_any(buf, count, datatype, dst, tag, mode, comm);
 }
 
 /* Two functions, so that neither pays for the registers that the other needs. */

@@ -214,13 +214,12 @@ static inline fab_shm_slot_t *fab_shm_tx_slot(const fab_shm_tx_t *tx)
  */
 static inline void fab_shm_tx_mark_stale(fab_shm_tx_t *tx, uint32_t at, uint32_t n)
 {
-    while (n > 0) {
-        uint32_t bit = at % 64;
-        uint32_t count = n < 64 - bit ? n : 64 - bit;
-        tx->stale[at / 64] |= (UINT64_MAX >> (64 - count)) << bit;
-        at += count;
-        n -= count;
+    while (__builtin_expect(n > 64 - at % 64, 0)) {
+        tx->stale[at / 64] |= UINT64_MAX << at % 64;
+        n -= 64 - at % 64;
+        at += 64 - at % 64;
     }
+    tx->stale[at / 64] |= (UINT64_MAX >> (64 - n)) << at % 64;
 }
 
 static inline void fab_shm_tx_clear(fab_shm_tx_t *tx, uint32_t at)
@@ -472,7 +471,7 @@ static inline bool fab_shm_rx_describe(const fab_shm_rx_t *rx, uint64_t word, fa
     uint8_t flags = (uint8_t) (word >> 40);
     uint32_t at = (uint32_t) rx->pos & rx->mask;
 
-    if (0 != flags || id >= FAB_AM_MAX || len > rx->eager_max) {
+    if (__builtin_expect(0 != flags || id >= FAB_AM_MAX || len > rx->eager_max, 0)) {
         return false;
     }
     msg->hdr = fab_hdr_of(id | (uint64_t) rx->slot->app_ctx << 32, rx->slot->tag);
