@@ -185,6 +185,7 @@ static inline bool fab_peek_any(fab_peer_t *peer, uint64_t want, uint64_t mask, 
  */
 static inline bool fab_has_room(fab_peer_t *peer, uint32_t count, size_t len)
 {
+    const fab_shm_pair_t *pair = peer->ep;
     fab_shm_tx_t *tx = (fab_shm_tx_t *) peer->ep;
     /* one more for the end of the ring, where a message may not fit */
     const uint32_t slots = (count + 1) * fab_shm_num_slots(len);
@@ -192,12 +193,10 @@ static inline bool fab_has_room(fab_peer_t *peer, uint32_t count, size_t len)
     if (FAB_PEER_UP != peer->state || 0 == tx->limit || slots > tx->mask + 1) {
         return false;
     }
-    while (!fab_shm_tx_has_room(tx, slots) && fab_shm_tx_may_extend(tx)) {
-        fab_shm_tx_extend(tx, FAB_SHM_EXTEND_SLOTS);
-    }
-    if (!fab_shm_tx_has_room(tx, slots) &&
-        (!fab_shm_tx_refresh(tx) || !fab_shm_tx_has_room(tx, slots))) {
-        return false;
+    while (!fab_shm_tx_has_room(tx, slots)) {
+        if (FAB_SHM_ROOM != fab_shm_tx_make_room(tx, pair->rx, slots)) {
+            return false;
+        }
     }
     tx->promised = tx->head + slots; /* an early wrap would use up room */
     return true;

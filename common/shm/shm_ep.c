@@ -77,27 +77,24 @@ static int try_to_connect(fab_shm_ep_t *ep)
 /* ---- sending ------------------------------------------------------------ */
 
 /*
- * There was no room for a message: connect if that was not done yet, else see how many slots the
- * receiver has given back.  OPAL_SUCCESS: try again.  OPAL_ERR_RESOURCE_BUSY: no room now.
- * OPAL_ERR_UNREACH: the peer failed.
+ * There was no room for a message of n slots: connect if that was not done yet, else make some.
+ * OPAL_SUCCESS: try again.  OPAL_ERR_RESOURCE_BUSY: no room now.  OPAL_ERR_UNREACH: the peer
+ * failed.
  */
-static __attribute__((noinline)) int make_room(fab_shm_ep_t *ep)
+static __attribute__((noinline)) int make_room(fab_shm_ep_t *ep, uint32_t n)
 {
     if (0 == ep->tx.limit) {
         return try_to_connect(ep);
     }
-    if (fab_shm_tx_may_extend(&ep->tx)) {
-        fab_shm_tx_extend(&ep->tx, FAB_SHM_EXTEND_SLOTS);
+    switch (fab_shm_tx_make_room(&ep->tx, ep->rx, n)) {
+    case FAB_SHM_ROOM:
         return OPAL_SUCCESS;
-    }
-    uint64_t limit = ep->tx.limit;
-    if (!fab_shm_tx_refresh(&ep->tx)) {
+    case FAB_SHM_FULL:
+        break;
+    case FAB_SHM_BAD_TAIL:
         fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE,
                       "Its side of the shared memory has been overwritten.");
         return OPAL_ERR_UNREACH;
-    }
-    if (limit != ep->tx.limit) {
-        return OPAL_SUCCESS;
     }
     if (atomic_load_explicit(&ep->tx.ctl->is_refused, memory_order_relaxed)) {
         fab_peer_fail(ep->peer, OPAL_ERR_UNREACH,
@@ -112,18 +109,19 @@ static __attribute__((noinline)) int make_room(fab_shm_ep_t *ep)
 static __attribute__((noinline)) int send_long(fab_shm_ep_t *ep, fab_hdr_t hdr, const void *buf,
                                                size_t len)
 {
+    const uint32_t n = fab_shm_num_slots(len);
     int rc;
 
     if (len > ep->peer->eager_max) {
         return OPAL_ERR_BAD_PARAM;
     }
     while (!fab_shm_tx_send_any(&ep->tx, hdr, buf, len)) {
-        rc = make_room(ep);
+        rc = make_room(ep, n);
         if (OPAL_SUCCESS != rc) {
             return rc;
         }
     }
-    fab_shm_tx_wrap_early(&ep->tx, ep->rx, fab_shm_num_slots(len));
+    fab_shm_tx_wrap_early(&ep->tx, ep->rx, n);
     fab_counters.shm_msgs_sent++;
     return OPAL_SUCCESS;
 }
@@ -147,7 +145,7 @@ static void *shm_reserve(fab_peer_t *peer, size_t max_len)
     fab_shm_slot_t *slot;
 
     while (NULL == (slot = fab_shm_tx_reserve(&ep->tx, n))) {
-        if (OPAL_SUCCESS != make_room(ep)) {
+        if (OPAL_SUCCESS != make_room(ep, n)) {
             return NULL;
         }
     }

@@ -141,8 +141,9 @@ static void extend_one(fab_shm_domain_t *dom)
         return;
     }
     tx = &dom->conns[dom->extend_at]->tx;
-    if (tx->head >= FAB_SHM_EXTEND_USED && fab_shm_tx_may_extend(tx)) {
-        fab_shm_tx_extend(tx, FAB_SHM_EXTEND_IDLE);
+    if (tx->head >= FAB_SHM_EXTEND_USED && fab_shm_tx_may_extend(tx) &&
+        tx->extent < FAB_SHM_EXTENT_SHORT) {
+        (void) fab_shm_tx_extend(tx, 2 * tx->extent);
     }
 }
 

@@ -35,9 +35,15 @@
  * room for at least 80 slots more.  While messages are sent in windows the sender goes through all
  * of the ring, since it fills lines faster that are no longer in the receiver's cache.
  *
+ * Extent.  Memory that was never touched costs a sender 20 to 40 ns a line, as much as the rest of
+ * a short message.  So it begins with 32 KiB of the ring, its extent, and wraps at the end of that,
+ * by a PAD, as long as messages of few slots are answered one by one: those are as fast there as in
+ * a long ring.  Others need all of the ring: once an extent has been used up by messages that are
+ * longer, or not answered, or that the receiver has not consumed, the sender gets the rest at once.
+ *
  * Flow.  The receiver publishes its tail when it comes to or past a multiple of a quarter of the
- * ring, and when it stops polling the ring; after messages of 2 to 33 slots as soon as 16 slots are
- * consumed, for the early wrap.
+ * ring, or of 128 slots if that is less, and when it stops polling the ring; after messages of 2 to
+ * 33 slots as soon as 16 slots are consumed, for the early wrap.
  * The sender reads the tail only if the value that it knows leaves no room.  Fewer than N/4 slots
  * are consumed and not published, and a message with its padding takes at most 2 (N/4 + 1) - 1
  * slots, so with N >= 8 a message always fits a ring that the receiver has emptied.  While the
@@ -87,6 +93,18 @@
 
 _Static_assert(FAB_SHM_WRAP_LAG < FAB_SHM_RING_MIN / FAB_SHM_LINE / 4, "see \"Flow\" above");
 
+/*
+ * Slots: of the extent at whose end a sender may wrap, a power of two; of a message, on average,
+ * above which it does not; that are consumed and not published, at most, 2^n - 1.
+ */
+#ifndef FAB_SHM_EXTENT_SHORT
+#define FAB_SHM_EXTENT_SHORT 512
+#define FAB_SHM_EXTENT_SLOTS 24
+#define FAB_SHM_LAG          127
+#endif
+
+_Static_assert(FAB_SHM_LAG < FAB_SHM_EXTENT_SHORT / 2, "else no receiver seems to keep up");
+
 /* The lap after `lap`. */
 static inline uint16_t fab_shm_next_lap(uint16_t lap)
 {
@@ -113,7 +131,7 @@ FAB_EXPORT void fab_shm_copy_in(fab_shm_pace_t *pace, void *to, const void *from
 typedef struct fab_shm_tx {
     fab_shm_slot_t *slots;
     uint64_t head; /* slots used since the ring was claimed */
-    /* head may grow up to this: the tail last read, plus the ring's length. 0: no ring yet. */
+    /* head may grow up to this: fab_shm_tx_set_limit(). 0: no ring yet. */
     uint64_t limit;
     uint32_t mask; /* slots - 1 */
     uint32_t rung; /* value of idle for which the doorbell was rung */
@@ -124,6 +142,10 @@ typedef struct fab_shm_tx {
     _Atomic uint64_t *doorbell;
     /* for wraps */
     uint64_t promised; /* no early wrap before head is here */
+    uint64_t tail;     /* as last read */
+    uint32_t extent;   /* slots of the ring that are used so far */
+    uint32_t backed;   /* that have memory in any case */
+    uint32_t from_end; /* as from_pos, at the last end of the extent */
     uint32_t from_pos; /* slots that had come from the peer when one was last considered */
     uint32_t end;      /* slots from here on that this lap has not used are stale, or zero */
     fab_shm_pace_t pace;
@@ -134,7 +156,7 @@ _Static_assert(64 == offsetof(fab_shm_tx_t, promised), "a line of the sender's o
 
 /*
  * slots and ctl are those of a fresh ring, all zero.  stale has num_slots bits, all zero.
- * num_slots is a power of two, at least 8.
+ * num_slots is a power of two, at least 8.  All of the ring is used: see fab_shm_tx_begin_with().
  */
 static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint32_t num_slots,
                                    uint64_t *stale, fab_shm_ctl_t *ctl, _Atomic uint64_t *doorbell,
@@ -149,7 +171,8 @@ static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint
         .stale = stale,
         .ctl = ctl,
         .doorbell = doorbell,
-        .end = num_slots,
+        .extent = num_slots,
+        .backed = num_slots,
     };
 }
 
@@ -159,10 +182,38 @@ static inline bool fab_shm_tx_has_room(const fab_shm_tx_t *tx, uint32_t n)
     return tx->head + n <= tx->limit;
 }
 
-/* Slots that are not consumed, as far as the sender knows; a ring that is extended to its end. */
+/* Slots that are not consumed, as far as the sender knows. */
 static inline uint64_t fab_shm_tx_used(const fab_shm_tx_t *tx)
 {
-    return tx->head + tx->mask + 1 - tx->limit;
+    return tx->head - tx->tail;
+}
+
+static inline bool fab_shm_tx_may_extend(const fab_shm_tx_t *tx)
+{
+    return tx->extent <= tx->mask;
+}
+
+/* The receiver must have given back the slots, and they must be within the extent. */
+static inline void fab_shm_tx_set_limit(fab_shm_tx_t *tx)
+{
+    const uint64_t lap_begin = tx->head & ~(uint64_t) tx->mask;
+
+    tx->limit = tx->tail + tx->mask + 1;
+    /* one slot is kept for the PAD */
+    if (fab_shm_tx_may_extend(tx) && lap_begin + tx->extent - 1 < tx->limit) {
+        tx->limit = lap_begin + tx->extent - 1;
+    }
+}
+
+/*
+ * Use only so many slots of a fresh ring at first, at least 2.  backed: so many have memory; all,
+ * or as many as fab_shm_backed() says.
+ */
+static inline void fab_shm_tx_begin_with(fab_shm_tx_t *tx, uint32_t extent, uint32_t backed)
+{
+    tx->extent = extent <= tx->mask ? extent : tx->mask + 1;
+    tx->backed = backed;
+    fab_shm_tx_set_limit(tx);
 }
 
 /* Read the receiver's tail. False: it is invalid. */
@@ -178,30 +229,34 @@ static inline bool fab_shm_tx_refresh(fab_shm_tx_t *tx)
     if (tx->head - tail > (uint64_t) tx->mask + 1) {
         return false;
     }
-    tx->limit = tail + tx->mask + 1;
+    tx->tail = tail;
+    fab_shm_tx_set_limit(tx);
     return true;
 }
 
 /*
- * In its first lap the sender extends a ring in steps, and gets all page-table entries of a step by
- * one call.  A page fault for each page would cost more, also for the receiver, for whom the kernel
- * maps several pages at a fault, but only those that the sender has used already; getting all of
- * them before the first message would delay that message.  The first step is a page, each next one
- * as much as there was before.  A sender that polls takes steps ahead of need (shm_progress.c).
+ * The sender gets memory and page-table entries for what its extent grows by in one call.  A page
+ * fault for each page would cost more, also for the receiver, for whom the kernel maps several
+ * pages at a fault, but only those that the sender has used already.  Up to FAB_SHM_EXTENT_SHORT it
+ * grows in steps, from one page on to twice as much each time, so that none delays a message for
+ * long; a sender that polls takes them ahead of need (shm_progress.c).
  */
-enum {
-    FAB_SHM_EXTEND_SLOTS = 1024, /* at most, 64 KiB */
-    FAB_SHM_EXTEND_IDLE = 256,   /* at most, while the sender polls */
-    FAB_SHM_EXTEND_USED = 128,   /* slots that were used before that */
-};
+enum { FAB_SHM_EXTEND_USED = 128 }; /* slots that were used before that */
 
-static inline bool fab_shm_tx_may_extend(const fab_shm_tx_t *tx)
+/* Let the extent grow to so many slots, or the ring's length. False: there is no memory for it. */
+FAB_EXPORT bool fab_shm_tx_extend(fab_shm_tx_t *tx, uint32_t to);
+
+/*
+ * The slots that a ring needs memory for if its longest message has n.  There is always room for it
+ * when the receiver has emptied the ring: the message before it ended in the last n + 1 slots, and
+ * all but FAB_SHM_LAG before that one's end are published.
+ */
+static inline uint32_t fab_shm_backed(uint32_t n)
 {
-    return tx->limit <= tx->mask;
-}
+    const uint32_t least = 2 * n + FAB_SHM_LAG + 1;
 
-/* Take the next step, of at most max slots: the limit grows, up to the ring's length. */
-FAB_EXPORT void fab_shm_tx_extend(fab_shm_tx_t *tx, uint32_t max);
+    return least > FAB_SHM_EXTENT_SHORT ? least : FAB_SHM_EXTENT_SHORT;
+}
 
 static inline fab_shm_slot_t *fab_shm_tx_slot(const fab_shm_tx_t *tx)
 {
@@ -265,6 +320,7 @@ static inline void fab_shm_tx_wrap(fab_shm_tx_t *tx)
     fab_shm_tx_publish(tx, &tx->slots[at], fab_shm_word(0, 0, FAB_SHM_FLAG_PAD, tx->lap),
                        tx->mask + 1 - at);
     tx->end = at + 1;
+    fab_shm_tx_set_limit(tx);
 }
 
 /* Ring the doorbell if the receiver does not poll the ring. */
@@ -378,7 +434,7 @@ typedef struct fab_shm_rx {
     uint64_t published;   /* the tail that the sender can see */
     uint64_t held;        /* position of the message that is held; UINT64_MAX: none */
     uint32_t mask;        /* slots - 1 */
-    uint32_t quarter;     /* slots / 4 - 1 */
+    uint32_t lag;         /* slots that are consumed and not published, at most; 2^n - 1 */
     uint32_t eager_max;   /* longest payload that a sender may send, bytes */
     fab_shm_ctl_t *ctl;
     uint32_t idle; /* as in ctl */
@@ -403,10 +459,12 @@ typedef enum fab_shm_look {
 static inline void fab_shm_rx_init(fab_shm_rx_t *rx, fab_shm_slot_t *slots, uint32_t num_slots,
                                    uint32_t eager_max, fab_shm_ctl_t *ctl)
 {
+    const uint32_t quarter = num_slots / 4;
+
     *rx = (fab_shm_rx_t){.slot = slots,
                          .held = UINT64_MAX,
                          .mask = num_slots - 1,
-                         .quarter = num_slots / 4 - 1,
+                         .lag = (quarter <= FAB_SHM_LAG ? quarter : FAB_SHM_LAG + 1) - 1,
                          .eager_max = eager_max,
                          .ctl = ctl,
                          .lap = 1};
@@ -434,8 +492,8 @@ static inline void fab_shm_rx_publish(fab_shm_rx_t *rx)
 }
 
 /*
- * n slots are done with, and either a multiple of a quarter ring was reached or passed, or more
- * than FAB_SHM_WRAP_LAG slots are not published: see "Flow" above.
+ * n slots are done with, and either a multiple of lag + 1 was reached or passed, or more than
+ * FAB_SHM_WRAP_LAG slots are not published: see "Flow" above.
  */
 static inline __attribute__((cold)) void fab_shm_rx_pass(fab_shm_rx_t *rx, uint32_t n)
 {
@@ -443,7 +501,7 @@ static inline __attribute__((cold)) void fab_shm_rx_pass(fab_shm_rx_t *rx, uint3
         rx->slot -= rx->mask + 1;
         rx->lap = fab_shm_next_lap(rx->lap);
     }
-    if (n <= FAB_SHM_WRAP_MAX || ((uint32_t) rx->pos & rx->quarter) < n) {
+    if (n <= FAB_SHM_WRAP_MAX || ((uint32_t) rx->pos & rx->lag) < n) {
         fab_shm_rx_publish(rx);
     }
 }
@@ -451,7 +509,7 @@ static inline __attribute__((cold)) void fab_shm_rx_pass(fab_shm_rx_t *rx, uint3
 /* Done with n slots, which end within the ring. */
 static inline void fab_shm_rx_advance(fab_shm_rx_t *rx, uint32_t n)
 {
-    const uint32_t past = (uint32_t) (rx->pos += n) & rx->quarter;
+    const uint32_t past = (uint32_t) (rx->pos += n) & rx->lag;
 
     rx->slot += n;
     if (1 == n) { /* mostly a constant */
@@ -632,6 +690,83 @@ typedef struct fab_shm_pair {
     fab_shm_rx_t *rx; /* from the peer, while it is polled; else NULL */
 } fab_shm_pair_t;
 
+/* Messages of this lap so far: its slots that do not contain payload.  At an end of the extent. */
+static inline uint32_t fab_shm_tx_messages(const fab_shm_tx_t *tx)
+{
+    const uint32_t at = (uint32_t) tx->head & tx->mask;
+    /* all of them were used in this lap: no mark is older */
+    int payload = __builtin_popcountll(tx->stale[at / 64] & ((UINT64_C(1) << at % 64) - 1));
+
+    for (uint32_t i = 0; i < at / 64; i++) {
+        payload += __builtin_popcountll(tx->stale[i]);
+    }
+    return at - (uint32_t) payload;
+}
+
+/* Is there room for a message of n slots at the ring's start, if the rest is skipped? */
+static inline bool fab_shm_tx_may_wrap_for(const fab_shm_tx_t *tx, uint32_t n)
+{
+    return fab_shm_tx_used(tx) + n <= (tx->head & tx->mask);
+}
+
+typedef enum fab_shm_room {
+    FAB_SHM_ROOM,     /* there is more than before */
+    FAB_SHM_FULL,     /* there is none now */
+    FAB_SHM_BAD_TAIL, /* the receiver's tail is invalid */
+} fab_shm_room_t;
+
+/*
+ * The extent ends where a message of n slots is to be: may the sender wrap, since messages as those
+ * of this lap need no more?  See "Extent" above.  from: the ring from the peer; NULL if it is not
+ * polled.
+ */
+static inline bool fab_shm_tx_stays_short(fab_shm_tx_t *tx, const fab_shm_rx_t *from, uint32_t n)
+{
+    const uint32_t messages = fab_shm_tx_messages(tx);
+    const uint32_t from_pos = NULL != from ? (uint32_t) from->pos : 0;
+    const uint32_t answers = from_pos - tx->from_end;
+
+    tx->from_end = from_pos;
+    return answers >= messages / 2 && messages >= tx->extent / FAB_SHM_EXTENT_SLOTS &&
+           fab_shm_tx_used(tx) <= tx->extent / 2 && tx->head >= tx->promised &&
+           fab_shm_tx_may_wrap_for(tx, n);
+}
+
+/* A message of n slots would go beyond the extent: wrap, or let it grow. */
+static inline fab_shm_room_t fab_shm_tx_pass_extent(fab_shm_tx_t *tx, const fab_shm_rx_t *from,
+                                                    uint32_t n)
+{
+    const bool is_begun = tx->extent >= FAB_SHM_EXTENT_SHORT;
+
+    if (!(is_begun && fab_shm_tx_stays_short(tx, from, n)) &&
+        fab_shm_tx_extend(tx, is_begun ? tx->mask + 1 : 2 * tx->extent)) {
+        return FAB_SHM_ROOM;
+    }
+    if (!fab_shm_tx_may_wrap_for(tx, n)) {
+        return FAB_SHM_FULL;
+    }
+    fab_shm_tx_wrap(tx);
+    return FAB_SHM_ROOM;
+}
+
+/* There is no room for n slots, as far as the sender knows: make some. */
+static inline fab_shm_room_t fab_shm_tx_make_room(fab_shm_tx_t *tx, const fab_shm_rx_t *from,
+                                                  uint32_t n)
+{
+    const uint64_t limit = tx->limit;
+
+    if (!fab_shm_tx_refresh(tx)) {
+        return FAB_SHM_BAD_TAIL;
+    }
+    if (limit != tx->limit) {
+        return FAB_SHM_ROOM;
+    }
+    if (limit == tx->tail + tx->mask + 1) {
+        return FAB_SHM_FULL;
+    }
+    return fab_shm_tx_pass_extent(tx, from, n);
+}
+
 /* A message of n slots was sent that crossed a place of early wraps: see "Early wrap" above. */
 static inline __attribute__((cold)) void
 fab_shm_tx_consider_wrap(fab_shm_tx_t *tx, const fab_shm_rx_t *from, uint32_t n)
@@ -647,8 +782,8 @@ fab_shm_tx_consider_wrap(fab_shm_tx_t *tx, const fab_shm_rx_t *from, uint32_t n)
     tx->is_ping_pong = n <= FAB_SHM_WRAP_MAX && answers * n >= FAB_SHM_WRAP_EVERY / 2;
     tx->from_pos = (uint32_t) from->pos;
     if (was_ping_pong && tx->is_ping_pong && tx->head >= tx->promised && 0 != at &&
-        !fab_shm_tx_may_extend(tx) && fab_shm_tx_refresh(tx) &&
-        fab_shm_tx_used(tx) <= n + FAB_SHM_WRAP_LAG && fab_shm_tx_has_room(tx, tx->mask + 1 - at)) {
+        fab_shm_tx_refresh(tx) && fab_shm_tx_used(tx) <= n + FAB_SHM_WRAP_LAG &&
+        fab_shm_tx_may_wrap_for(tx, 0)) {
         fab_shm_tx_wrap(tx);
     }
 }

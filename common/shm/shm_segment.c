@@ -3,8 +3,9 @@
  * Segments: this process's own, and claiming a ring in a peer's.  Layout and states: shm_wire.h.
  *
  * A segment's size is sealed, so no peer can shrink it while others have it mapped.  A claimer gets
- * memory by fallocate() for all that it will touch, before it touches it, so a lack of memory is an
- * error here and not a SIGBUS.
+ * memory for all that it will touch, before it touches it, so a lack of memory is an error here and
+ * not a SIGBUS: by fallocate() for the first part of a ring, and by madvise() for the rest when it
+ * is needed.  The owner does not read past what the claimer uses.
  */
 #include "shm/shm_types.h"
 
@@ -467,16 +468,22 @@ static int claim(fab_shm_ep_t *ep, int fd, uint32_t *index, const char **why)
     return OPAL_ERR_RESOURCE_BUSY;
 }
 
-/* The ring's memory in this process; NULL, and errno. */
+/*
+ * Get memory and page-table entries for these slots.  False: there is no memory, or Linux is older
+ * than 5.14; then each page costs a fault.
+ */
+static bool populate(fab_shm_slot_t *slots, uint32_t num)
+{
+    return 0 == madvise(slots, num * sizeof(*slots), MADV_POPULATE_WRITE);
+}
+
+/* The ring in this process; NULL, and errno. */
 static void *map_ring(fab_shm_ep_t *ep, int fd, uint32_t index)
 {
     size_t size = ep->addr.ring_size;
     size_t at = fab_shm_ring_at(&ep->addr, index);
     void *ring;
 
-    if (!back(fd, (off_t) at, (off_t) size)) {
-        return NULL;
-    }
     if (index < ep->addr.num_ahead) {
         return (unsigned char *) ep->seg + at;
     }
@@ -485,10 +492,33 @@ static void *map_ring(fab_shm_ep_t *ep, int fd, uint32_t index)
     return MAP_FAILED != ring ? ring : NULL;
 }
 
-static void unmap_ring(fab_shm_ep_t *ep)
+/*
+ * Get memory for the part of the ring that is needed in any case, or for all of it if no more can
+ * be had later.  Returns the number of slots; 0, and errno: there is no memory.
+ */
+static uint32_t back_ring(fab_shm_ep_t *ep, int fd, uint32_t index, fab_shm_slot_t *slots)
+{
+    const off_t at = (off_t) fab_shm_ring_at(&ep->addr, index);
+    const uint32_t size = ep->addr.ring_size, page = ep->addr.page;
+    const uint32_t least = fab_shm_backed(fab_shm_num_slots(ep->addr.eager_max)) * FAB_SHM_LINE;
+    uint32_t backed = min((uint32_t) fab_shm_round_up(least, page), size);
+
+    if (!back(fd, at, backed)) {
+        return 0;
+    }
+    if (!populate(slots, page / FAB_SHM_LINE) && backed < size) {
+        if (!back(fd, at, size)) {
+            return 0;
+        }
+        backed = size;
+    }
+    return backed / FAB_SHM_LINE;
+}
+
+static void unmap_ring(fab_shm_ep_t *ep, void *slots)
 {
     if (0 != ep->ring_len) {
-        munmap(ep->tx.slots, ep->ring_len);
+        munmap(slots, ep->ring_len);
         ep->ring_len = 0;
     }
 }
@@ -499,8 +529,9 @@ static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
     uint32_t num_slots = fab_shm_num_slots_of(&ep->addr);
     uint64_t *stale = calloc((num_slots + 63) / 64, sizeof(*stale));
     void *slots = NULL != stale ? map_ring(ep, fd, index) : NULL;
+    uint32_t backed = NULL != slots ? back_ring(ep, fd, index, slots) : 0;
 
-    if (NULL == slots) {
+    if (0 == backed) {
         int rc = connect_error(errno);
         *why = fab_sentence(
             ep->dom->fab,
@@ -510,6 +541,9 @@ static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
         /* give back the part of it that was allocated */
         (void) fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                          (off_t) fab_shm_ring_at(&ep->addr, index), ep->addr.ring_size);
+        if (NULL != slots) {
+            unmap_ring(ep, slots);
+        }
         free(stale);
         return rc;
     }
@@ -519,25 +553,21 @@ static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
         fab_shm_coop_idle(&ep->entry->coops[k], 0);
     }
     fab_shm_tx_init(&ep->tx, slots, num_slots, stale, &ep->entry->ctl, &ep->seg->doorbell, index);
-    ep->tx.limit = ep->addr.page / FAB_SHM_LINE;
-    if (ep->tx.limit > num_slots) {
-        ep->tx.limit = num_slots;
-    }
+    fab_shm_tx_begin_with(&ep->tx, ep->addr.page / FAB_SHM_LINE, backed);
     return OPAL_SUCCESS;
 }
 
-void fab_shm_tx_extend(fab_shm_tx_t *tx, uint32_t max)
+bool fab_shm_tx_extend(fab_shm_tx_t *tx, uint32_t to)
 {
-    uint32_t limit = (uint32_t) tx->limit;
-    uint32_t left = tx->mask + 1 - limit;
-    uint32_t num = limit < max ? limit : max;
+    uint32_t num = min(to, tx->mask + 1) - tx->extent;
 
-    if (num > left) {
-        num = left;
+    if (!populate(&tx->slots[tx->extent], num) && tx->extent + num > tx->backed) {
+        fab_counters.shm_extend_refused++;
+        num = tx->extent < tx->backed ? tx->backed - tx->extent : 0;
     }
-    /* Linux before 5.14 refuses this; then each page costs a fault */
-    (void) madvise(&tx->slots[tx->limit], num * sizeof(*tx->slots), MADV_POPULATE_WRITE);
-    tx->limit += num;
+    tx->extent += num;
+    fab_shm_tx_set_limit(tx);
+    return 0 != num;
 }
 
 static void ring_doorbell(fab_shm_tx_t *tx)
@@ -615,7 +645,7 @@ void fab_shm_disconnect(fab_shm_ep_t *ep)
     atomic_store_explicit(&ep->entry->state, fab_shm_state(ep->dom->addr.pid, FAB_SHM_CLOSED),
                           memory_order_release);
     ring_doorbell(&ep->tx);
-    unmap_ring(ep);
+    unmap_ring(ep, ep->tx.slots);
     free(ep->tx.stale);
     ep->tx = (fab_shm_tx_t){0};
     ep->entry = NULL;

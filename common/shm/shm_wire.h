@@ -11,10 +11,10 @@
  *      │ fab_shm_seg_t   │ entries[n]   │ ring 0       │ ring 1       │ ...
  *      └─────────────────┴──────────────┴──────────────┴──────────────┴──────
  * stride is ring_size, or the page size if that is larger: rings begin at page boundaries, because
- * the kernel maps only whole pages.  The claimer of a ring gets memory for its pages (fallocate).
- * So a segment for 1000 peers of which 3 communicate costs 3 rings, and a lack of memory is an
- * error at that point, not a SIGBUS later.  Every process computes the layout from the owner's
- * address (page, ring_size, num_rings), so no offset is ever read from shared memory.
+ * the kernel maps only whole pages.  The claimer of a ring gets memory for the pages that it uses.
+ * So a segment for 1000 peers of which 3 communicate costs 3 rings, or the parts of them that are
+ * used, and a lack of memory is an error, not a SIGBUS.  Every process computes the layout from the
+ * owner's address (page, ring_size, num_rings), so no offset is ever read from shared memory.
  *
  * A claimer maps the first num_ahead rings together with the head and the entries; the rings of the
  * owner's job are among these.  Any other ring, of a process that joined the job later, is mapped
@@ -48,7 +48,7 @@
 #include <stdint.h>
 
 #define FAB_SHM_MAGIC   UINT64_C(0x314d485342414650) /* "PFABSHM1", little endian */
-#define FAB_SHM_VERSION 6
+#define FAB_SHM_VERSION 7
 
 enum {
     FAB_SHM_LINE = 64,       /* bytes of a cache line and of a slot */

@@ -607,9 +607,11 @@ static void test_part_of_ring(void **state)
 {
     (void) state;
     fab_params.shm_ring_size = 1 << 18;
+    fab_params.shm_eager_limit = 1 << 16; /* so long messages need several steps at first */
     fab_params.shm_connect_timeout = 0;
     assert_int_equal(world_run(2, false, part_of_ring_body), 0);
     fab_params.shm_ring_size = 0;
+    fab_params.shm_eager_limit = 16384;
     fab_params.shm_connect_timeout = 30;
 }
 

@@ -51,7 +51,8 @@ int __wrap_fallocate(int fd, int mode, off_t at, off_t len);
 void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at);
 void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at);
 int __real_madvise(void *addr, size_t len, int advice);
-static size_t populated; /* bytes, by this process */
+static _Atomic size_t populated; /* bytes, by this process */
+static int populate_error;       /* of MADV_POPULATE_WRITE; 0: none */
 
 int __wrap_madvise(void *addr, size_t len, int advice);
 long __real_sysconf(int name);
@@ -91,6 +92,10 @@ int __wrap_madvise(void *addr, size_t len, int advice)
 {
     if (MADV_REMOVE == advice && 0 != len % (size_t) page_size) {
         errno = EINVAL;
+        return -1;
+    }
+    if (MADV_POPULATE_WRITE == advice && 0 != populate_error) {
+        errno = populate_error;
         return -1;
     }
     populated += MADV_POPULATE_WRITE == advice ? len : 0;
@@ -179,16 +184,18 @@ static void test_large_pages(void **state)
 /* The sender gets page-table entries for a ring as it comes to use it, once. */
 static void first_lap_body(world_t *world)
 {
-    enum { FIRST = 4096 / FAB_SHM_LINE, SLOTS = (1 << 20) / FAB_SHM_LINE };
+    enum { RING = 1 << 20, SLOTS = RING / FAB_SHM_LINE, SHORT = FAB_SHM_EXTENT_SHORT };
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     uint64_t got = 0;
 
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    populated = 0;
     world_barrier(world);
     for (uint64_t i = 1; i <= 2 * SLOTS; i++) {
         if (0 == world->rank) {
             CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-            CHECK(populated >= ((i < SLOTS ? i : SLOTS) - FIRST) * FAB_SHM_LINE || i <= FIRST);
+            CHECK(populated >= (i < SLOTS ? i : SLOTS) * FAB_SHM_LINE);
+            CHECK(i >= SHORT || populated <= SHORT * FAB_SHM_LINE);
         }
         if (0 == i % 100 || 2 * SLOTS == i) { /* not so many that they would have to wait */
             WORLD_UNTIL(0 == world->rank || i == got);
@@ -196,7 +203,7 @@ static void first_lap_body(world_t *world)
         }
     }
     CHECK(0 == world->failures);
-    CHECK((0 == world->rank ? (SLOTS - FIRST) * FAB_SHM_LINE : 0) == populated);
+    CHECK((0 == world->rank ? RING : 0) == populated);
 }
 
 static void test_first_lap(void **state)
@@ -207,29 +214,60 @@ static void test_first_lap(void **state)
     fab_params.shm_ring_size = 0;
 }
 
-/* A sender that has used a ring a little, and polls, does so ahead of need. */
-static void polling_body(world_t *world)
+/* Short messages that are answered stay in a part of the ring. */
+static void answered_body(world_t *world)
 {
-    enum { FIRST = 4096 / FAB_SHM_LINE, RING = 1 << 20 };
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     uint64_t got = 0;
 
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    populated = 0;
     world_barrier(world);
-    for (int i = 0; i < FIRST && 0 == world->rank; i++) {
+    for (uint64_t i = 1; i <= 5000; i++) {
+        if (0 == world->rank) {
+            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        }
+        WORLD_UNTIL(i == got);
+        if (1 == world->rank) {
+            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        }
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures && FAB_SHM_EXTENT_SHORT * FAB_SHM_LINE == populated);
+}
+
+static void test_answered(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, answered_body), 0);
+}
+
+/* A sender that has used a ring a little, and polls, does so ahead of need. */
+static void polling_body(world_t *world)
+{
+    enum { FIRST = 4096, MORE = FAB_SHM_EXTENT_SHORT * FAB_SHM_LINE };
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    populated = 0;
+    world_barrier(world);
+    for (int i = 0; i < FIRST / FAB_SHM_LINE - 1 && 0 == world->rank; i++) {
         CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
     }
     for (int i = 0; i < 100 * FAB_SHM_SWEEP_PASSES; i++) {
         (void) fab_progress(world->fab);
     }
-    CHECK(0 == populated);
-    for (int i = FIRST; i < FAB_SHM_EXTEND_USED && 0 == world->rank; i++) {
+    CHECK((0 == world->rank ? FIRST : 0) == populated);
+    for (int i = FIRST / FAB_SHM_LINE - 1; i < FAB_SHM_EXTEND_USED && 0 == world->rank; i++) {
         CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
     }
-    WORLD_UNTIL(0 == world->rank ? RING == FIRST * FAB_SHM_LINE + populated
-                                 : FAB_SHM_EXTEND_USED == got);
+    WORLD_UNTIL(0 == world->rank ? MORE == populated : FAB_SHM_EXTEND_USED == got);
+    for (int i = 0; i < 100 * FAB_SHM_SWEEP_PASSES; i++) {
+        (void) fab_progress(world->fab);
+    }
     world_barrier(world);
-    CHECK(0 == world->failures && (0 == world->rank || 0 == populated));
+    CHECK(0 == world->failures && (0 == world->rank ? MORE : 0) == populated);
 }
 
 static void test_polling(void **state)
@@ -238,6 +276,79 @@ static void test_polling(void **state)
     fab_params.shm_ring_size = 1 << 20;
     assert_int_equal(world_run(2, false, polling_body), 0);
     fab_params.shm_ring_size = 0;
+}
+
+static long long bytes_of(const fab_shm_domain_t *dom)
+{
+    struct stat st;
+
+    assert_int_equal(fstat(dom->fd, &st), 0);
+    return (long long) st.st_blocks * 512;
+}
+
+/* Messages of all lengths, in windows, through a ring that stays as it is. */
+static void stays_body(world_t *world)
+{
+    enum { ROUNDS = 200, WINDOW = 40 };
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    const long long ring = shm_domain(world)->addr.ring_size;
+    static char data[16384];
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (0 == world->rank) {
+        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        populate_error = ENOMEM; /* once the ring is there */
+    }
+    for (uint64_t i = 1; i < ROUNDS * WINDOW && 0 == world->rank; i++) {
+        size_t len = i / WINDOW % 3 > 0 ? i * 977 % (peer->eager_max + 1) : i % 300;
+        while (OPAL_SUCCESS != fab_send(peer, fab_hdr(AM_DATA, 0, 0), data, len)) {
+            (void) fab_progress(world->fab);
+        }
+    }
+    WORLD_UNTIL(0 == world->rank || ROUNDS * WINDOW == got);
+    CHECK(0 == world->rank || bytes_of(shm_domain(world)) < ring / 8);
+    CHECK(1 == world->rank || fab_counters.shm_extend_refused > 0);
+    world_barrier(world);
+    populate_error = 0;
+    CHECK(0 == world->failures);
+}
+
+/* There is no memory for more of a ring: its messages use what there is. */
+static void test_no_more_memory(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, stays_body), 0);
+}
+
+/* Linux before 5.14 knows no MADV_POPULATE_WRITE: all of a ring gets memory at once. */
+static void old_kernel_body(world_t *world)
+{
+    const long long ring = shm_domain(world)->addr.ring_size;
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    populate_error = EINVAL;
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    for (uint64_t i = 0; i < 40000 && 0 == world->rank; i++) {
+        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        if (0 == i % 64) {
+            WORLD_UNTIL(NULL == peer->pending);
+        }
+    }
+    WORLD_UNTIL(0 == world->rank ? NULL == peer->pending : 40000 == got);
+    CHECK(0 == world->rank || bytes_of(shm_domain(world)) >= ring);
+    CHECK(0 == world->failures && 0 == fab_counters.shm_extend_refused);
+    world_barrier(world);
+    populate_error = 0;
+}
+
+static void test_old_kernel(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, old_kernel_body), 0);
 }
 
 /* Processes that see pages of other sizes, as an emulator's may, do not communicate. */
@@ -303,14 +414,6 @@ static void alone_ep_free(fab_shm_ep_t *ep)
     free(ep->dom->conns);
     free(ep->dom);
     free(ep);
-}
-
-static long long bytes_of(const fab_shm_domain_t *dom)
-{
-    struct stat st;
-
-    assert_int_equal(fstat(dom->fd, &st), 0);
-    return (long long) st.st_blocks * 512;
 }
 
 /* The length of a ring, by the number of processes of the job and the private cache. */
@@ -628,6 +731,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_fd),          cmocka_unit_test(test_never),
         cmocka_unit_test(test_fd_of_the_user), cmocka_unit_test(test_polling),
         cmocka_unit_test(test_limits),         cmocka_unit_test(test_not_dumpable),
+        cmocka_unit_test(test_answered),       cmocka_unit_test(test_no_more_memory),
+        cmocka_unit_test(test_old_kernel),
     };
 
     fab_params.providers = (char *) "shm";

@@ -140,7 +140,7 @@ static void test_full_and_drain(void **state)
  * Payload that looks like a message of the lap at hand, of the next, and of all others in turn, in
  * every word that a header could be read from, through more than all 65535 laps.
  */
-static void stale_words(bool is_ping_pong)
+static void stale_words(bool is_ping_pong, uint32_t extent)
 {
     ring_t *ring = ring_new(16);
     uint32_t max_slots = fab_shm_num_slots(ring->rx.eager_max);
@@ -148,14 +148,15 @@ static void stale_words(bool is_ping_pong)
     uint16_t seed = 1;
 
     ring->is_ping_pong = is_ping_pong;
+    fab_shm_tx_begin_with(&ring->tx, extent, extent);
     for (uint64_t lap = 0; lap < 140000 / (TEST_TSAN ? 20 : 1);) {
         seed = (uint16_t) (seed * 25173 + 13849);
         size_t len = (seed >> 4) % (ring->rx.eager_max + 1);
         size_t used = (seed & 3) ? len : len / 2;
         uint32_t before = ring->tx.lap;
-        fab_shm_slot_t *slot = fab_shm_tx_reserve(&ring->tx, fab_shm_num_slots(len));
-        if (NULL == slot) {
-            assert_true(fab_shm_tx_refresh(&ring->tx));
+        fab_shm_slot_t *slot = ring_reserve(ring, fab_shm_num_slots(len));
+        if (NULL == slot) { /* all is consumed, but not published: see fab_shm_backed() */
+            fab_shm_rx_publish(&ring->rx);
             continue;
         }
         for (size_t at = 0; at + 8 <= len; at += 8) {
@@ -181,13 +182,23 @@ static void stale_words(bool is_ping_pong)
 static void test_stale_words(void **state)
 {
     (void) state;
-    stale_words(false);
+    stale_words(false, 16);
 }
 
 static void test_stale_words_early_wrap(void **state)
 {
     (void) state;
-    stale_words(true);
+    stale_words(true, 16);
+}
+
+/* The extent never grows; or, later, it does. */
+static void test_stale_words_extent(void **state)
+{
+    (void) state;
+    has_memory = false;
+    stale_words(false, 12);
+    has_memory = true;
+    stale_words(true, 4);
 }
 
 /*
@@ -288,10 +299,121 @@ static void test_early_wrap(void **state)
         ring_expect(ring, seq, len);
     }
     assert_true(ring->tx.head / 64 - lap <= 16);
-    ring->tx.limit = ring->tx.mask; /* as if it were to be extended */
-    ring->tx.head = ring->tx.limit - 3;
-    fab_shm_tx_wrap_early(&ring->tx, &ring->back, 3);
-    assert_true(ring->tx.head == ring->tx.limit - 3);
+    free(ring);
+}
+
+/* Send and receive so many messages of len bytes, answered or not. */
+static void pass(ring_t *ring, uint64_t *seq, unsigned count, size_t len, bool is_answered)
+{
+    for (unsigned i = 0; i < count; i++) {
+        assert_true(ring_send(ring, ++*seq, len, len));
+        ring_expect(ring, *seq, len);
+        ring_expect_empty(ring);
+        ring->back.pos += is_answered ? 1 : 0;
+    }
+}
+
+/* Slots from here on were never touched. */
+static bool is_untouched(const ring_t *ring, uint32_t from)
+{
+    static const fab_shm_slot_t zero[MAX_SLOTS];
+
+    return 0 == memcmp(&ring->slots[from], zero, (ring->num_slots - from) * sizeof(zero[0]));
+}
+
+/* How much of the ring is used, by what is sent. */
+static void test_extent(void **state)
+{
+    ring_t *ring = ring_new(64);
+    uint64_t seq = 0;
+
+    (void) state;
+    fab_shm_tx_begin_with(&ring->tx, 2, 4);
+    pass(ring, &seq, 1, 8, true);
+    assert_true(2 == ring->tx.extent && is_untouched(ring, 1));
+    pass(ring, &seq, 5000, 8, true);
+    assert_true(4 == ring->tx.extent && is_untouched(ring, 4));
+    pass(ring, &seq, 5000, 8, false);
+    assert_true(64 == ring->tx.extent);
+    free(ring);
+
+    ring = ring_new(64);
+    fab_shm_tx_begin_with(&ring->tx, 4, 4);
+    pass(ring, &seq, 100, 8, true);
+    assert_int_equal(ring->tx.extent, 4);
+    ring->tx.promised = ring->tx.head + 20; /* room is promised: no wrap may take it */
+    while (ring->tx.head < ring->tx.promised) {
+        pass(ring, &seq, 1, 8, true);
+    }
+    assert_int_equal(ring->tx.extent, 64);
+    free(ring);
+
+    ring = ring_new(64); /* the receiver does not keep up: all of the ring is used */
+    fab_shm_tx_begin_with(&ring->tx, 4, 4);
+    pass(ring, &seq, 100, 8, true);
+    assert_int_equal(ring->tx.extent, 4);
+    for (unsigned sent = 0, got = 0; got < 200;) {
+        while (ring_send(ring, seq + sent + 1, 8, 8)) {
+            sent++;
+        }
+        for (; got < sent; got++) {
+            ring_expect(ring, seq + got + 1, 8);
+        }
+        ring_expect_empty(ring);
+        if (sent > 100) {
+            assert_true(64 == ring->tx.extent);
+        }
+    }
+    free(ring);
+}
+
+/* Longer messages use all of the ring, at once. */
+static void test_extent_long(void **state)
+{
+    ring_t *ring = ring_new(64);
+    uint64_t seq = 0;
+
+    (void) state;
+    fab_shm_tx_begin_with(&ring->tx, 32, 64);
+    pass(ring, &seq, 1, 960, true); /* 16 slots */
+    assert_int_equal(ring->tx.extent, 32);
+    pass(ring, &seq, 1, 960, true); /* does not fit: the lap had one message */
+    assert_int_equal(ring->tx.extent, 64);
+    free(ring);
+}
+
+/* Without memory for more, all messages pass all the same. */
+static void test_extent_without_memory(void **state)
+{
+    enum { EXTENT = 14 };
+    ring_t *ring = ring_new(64);
+    uint64_t seq = 0;
+    unsigned full = 0;
+
+    (void) state;
+    /* messages of 6 slots at most: fab_shm_backed() */
+    fab_shm_tx_begin_with(&ring->tx, 2, EXTENT);
+    has_memory = false;
+    refusals = 0;
+    for (unsigned i = 0; i < 20000; i++) {
+        const size_t len = seq * 7 % 350;
+        assert_true(ring_send(ring, ++seq, len, len));
+        ring_expect(ring, seq, len);
+        ring_expect_empty(ring);
+    }
+    assert_true(refusals > 0 && EXTENT == ring->tx.extent && is_untouched(ring, EXTENT));
+    for (unsigned sent = 0, got = 0; got < 20000;) { /* as many as go, then all are taken */
+        while (ring_send(ring, seq + sent + 1, 8, 8)) {
+            sent++;
+        }
+        full++;
+        assert_true(sent > got);
+        for (; got < sent; got++) {
+            ring_expect(ring, seq + got + 1, 8);
+        }
+    }
+    assert_true(full > 1 && is_untouched(ring, EXTENT));
+    has_memory = true;
     free(ring);
 }
 
@@ -541,11 +663,13 @@ static void *thread_send(void *arg)
     return NULL;
 }
 
-static void two_threads(bool is_ping_pong)
+static void two_threads(bool is_ping_pong, uint32_t extent)
 {
     ring_t *ring = ring_new(64);
     pthread_t sender;
     uint32_t sleeps = 0;
+
+    fab_shm_tx_begin_with(&ring->tx, extent, extent);
 
     ring->is_ping_pong = is_ping_pong;
     assert_int_equal(pthread_create(&sender, NULL, thread_send, ring), 0);
@@ -581,8 +705,12 @@ static void two_threads(bool is_ping_pong)
 static void test_two_threads(void **state)
 {
     (void) state;
-    two_threads(false);
-    two_threads(true);
+    two_threads(false, 64);
+    two_threads(true, 64);
+    two_threads(true, 4);
+    has_memory = false;
+    two_threads(true, 36); /* 2 * 17 + 1 + 1: fab_shm_backed() */
+    has_memory = true;
 }
 
 int main(int argc, char **argv)
@@ -598,6 +726,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_skipped_slot_keeps_no_old_word),
         cmocka_unit_test(test_early_wrap_keeps_no_old_word),
         cmocka_unit_test(test_early_wrap),
+        cmocka_unit_test(test_stale_words_extent),
+        cmocka_unit_test(test_extent),
+        cmocka_unit_test(test_extent_long),
+        cmocka_unit_test(test_extent_without_memory),
         cmocka_unit_test(test_take_short),
         cmocka_unit_test(test_take_any),
         cmocka_unit_test(test_take_malformed),

@@ -8,10 +8,13 @@
 
 enum step { STEP_word = 1, STEP_tail = 2, STEP_idle = 4, STEP_data = 8 };
 static void step(enum step what);
-#define FAB_SHM_STEP(what) step(STEP_##what)
-#define FAB_SHM_WRAP_EVERY 4
-#define FAB_SHM_WRAP_MAX   8
-#define FAB_SHM_WRAP_LAG   1
+#define FAB_SHM_STEP(what)   step(STEP_##what)
+#define FAB_SHM_WRAP_EVERY   4
+#define FAB_SHM_WRAP_MAX     8
+#define FAB_SHM_WRAP_LAG     1
+#define FAB_SHM_EXTENT_SHORT 4
+#define FAB_SHM_EXTENT_SLOTS 12
+#define FAB_SHM_LAG          1
 
 #include "shm/shm_ring_inl.h"
 
@@ -35,6 +38,21 @@ typedef struct ring {
     fab_shm_rx_t back; /* the ring from the peer: only its position */
     bool is_ping_pong; /* the peer answers each message */
 } ring_t;
+
+static bool has_memory = true;
+static unsigned refusals;
+
+bool fab_shm_tx_extend(fab_shm_tx_t *tx, uint32_t to)
+{
+    if (!has_memory && to > tx->backed) {
+        refusals++;
+        to = tx->extent < tx->backed ? tx->backed : tx->extent;
+    }
+    const bool is_more = to > tx->extent;
+    tx->extent = to <= tx->mask ? to : tx->mask + 1;
+    fab_shm_tx_set_limit(tx);
+    return is_more;
+}
 
 static ring_t *ring_new(uint32_t num_slots)
 {
@@ -66,18 +84,30 @@ static uint32_t ctx_of(uint64_t seq)
     return 0 != seq % 2 ? (uint32_t) ~seq : 0;
 }
 
+/* Room for n slots; NULL: there is none. */
+static fab_shm_slot_t *ring_reserve(ring_t *ring, uint32_t n)
+{
+    fab_shm_slot_t *slot;
+
+    while (NULL == (slot = fab_shm_tx_reserve(&ring->tx, n))) {
+        switch (fab_shm_tx_make_room(&ring->tx, &ring->back, n)) {
+        case FAB_SHM_ROOM:
+            break;
+        case FAB_SHM_FULL:
+            return NULL;
+        case FAB_SHM_BAD_TAIL:
+            abort();
+        }
+    }
+    return slot;
+}
+
 /* Send message seq with len bytes, room for max_len reserved; false: no room. */
 static bool ring_send(ring_t *ring, uint64_t seq, size_t len, size_t max_len)
 {
     fab_hdr_t hdr = fab_hdr((uint8_t) (seq % FAB_AM_MAX), seq, ctx_of(seq));
-    fab_shm_slot_t *slot = fab_shm_tx_reserve(&ring->tx, fab_shm_num_slots(max_len));
+    fab_shm_slot_t *slot = ring_reserve(ring, fab_shm_num_slots(max_len));
 
-    if (NULL == slot) {
-        if (!fab_shm_tx_refresh(&ring->tx)) {
-            abort();
-        }
-        slot = fab_shm_tx_reserve(&ring->tx, fab_shm_num_slots(max_len));
-    }
     if (NULL == slot) {
         return false;
     }

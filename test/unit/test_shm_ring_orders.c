@@ -41,6 +41,7 @@ static struct model {
     bool sleeps;
     bool takes; /* messages past the poll, by ring_take() */
     bool is_ping_pong;
+    uint32_t extent;
     uint32_t stale; /* slots of each message of the first lap, whose payload looks like words */
     unsigned kinds; /* of steps at which sides are switched: those that matter for the scenario */
     /* the schedule: at each step which side ran, and whether the other could have */
@@ -134,7 +135,7 @@ static void send_words(ring_t *ring, uint32_t n)
 {
     const uint64_t word = fab_shm_word(8, 1, 0, 2);
     const size_t len = (n - 1) * sizeof(fab_shm_slot_t); /* 24 bytes in its last slot */
-    fab_shm_slot_t *slot = fab_shm_tx_reserve(&ring->tx, n);
+    fab_shm_slot_t *slot = ring_reserve(ring, n);
 
     for (size_t at = 0; at < len; at += sizeof(word)) {
         memcpy((char *) fab_shm_payload(slot) + at, &word, sizeof(word));
@@ -170,6 +171,7 @@ static bool model_run(int given, uint32_t start)
 {
     model.ring = ring_new(8);
     model.ring->is_ping_pong = model.is_ping_pong;
+    fab_shm_tx_begin_with(&model.ring->tx, model.extent, model.extent);
     model.is_running = false;
     model_lead_in(model.ring, start);
     model.is_wrong = model.is_asleep = false;
@@ -208,9 +210,9 @@ static void model_schedules(uint32_t start)
 
     for (;;) {
         if (!model_run(given, start)) {
-            print_error("from slot %u%s, messages of %zu %zu %zu bytes, schedule:", start,
-                        model.is_ping_pong ? ", early wraps" : "", model.len[0], model.len[1],
-                        model.len[2]);
+            print_error("from slot %u%s, extent %u, messages of %zu %zu %zu bytes, schedule:",
+                        start, model.is_ping_pong ? ", early wraps" : "", model.extent,
+                        model.len[0], model.len[1], model.len[2]);
             for (int i = 0; i < model.steps; i++) {
                 print_error(" %c", SENDER == model.choice[i] ? 's' : 'r');
             }
@@ -235,9 +237,16 @@ static void model_schedules(uint32_t start)
 static void model_explore(uint32_t start)
 {
     model.is_ping_pong = false;
+    model.extent = 8;
     model_schedules(start);
     if (model.num_messages < 3 && 3 == start % 4) {
         model.is_ping_pong = true;
+        model_schedules(start);
+    }
+    if (model.num_messages < 3 &&
+        2 == start % 4) { /* half of the ring, as long as that is enough */
+        model.is_ping_pong = true;
+        model.extent = 4;
         model_schedules(start);
     }
 }
