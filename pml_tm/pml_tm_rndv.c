@@ -221,7 +221,8 @@ void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     (void) ctx;
     (void) data;
     (void) len;
-    if (OPAL_UNLIKELY(0 != hdr.tag)) {
+    /* a device that fetched a message by itself may leave a tag in its FIN */
+    if (OPAL_UNLIKELY(0 != hdr.tag && 0 != (peer->caps & FAB_CAP_RING))) {
         stop(peer, hdr);
         return;
     }
