@@ -14,8 +14,9 @@
 enum {
     BULK_MIN = 16384, /* bytes; to read less costs more than its copy */
     /*
-     * Bytes that are begun ahead of those that are complete: twice the longest ring.  Less would
-     * leave the ring empty now and then; two messages are begun in any case.
+     * Bytes that are begun ahead of those that are complete: at least the longest ring that is
+     * chosen by default.  Less would leave it empty now and then; two messages are begun in any
+     * case.
      */
     BULK_AHEAD = 4 << 20,
     BULK_BATCH = 4 << 20, /* bytes */

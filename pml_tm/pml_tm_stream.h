@@ -37,8 +37,8 @@ static inline bool mca_pml_tm_stream_works(const fab_peer_t *peer)
 
 /*
  * The longest message to this peer that is streamed, bytes. By default long ones are, if the ring
- * is longer than a private cache, and the process has no other rendezvous under way: several at
- * once gain nothing, and both directions at once lose (doc/performance.md).
+ * is longer than a private cache, and the process has no other rendezvous under way.  If it has,
+ * they are only announced, and the receiver takes them in order (pml_tm_bulk.h).
  */
 static inline size_t mca_pml_tm_stream_limit(const fab_peer_t *peer)
 {
