@@ -219,10 +219,14 @@ static inline void world_child(int rank, int size, bool is_threaded, world_share
     exit(0);
 }
 
+/* Those that have ended are 0 in pids. */
 static inline void world_kill(const pid_t *pids, int size)
 {
     for (int i = 0; i < size; i++) {
-        kill(pids[i], SIGKILL);
+        if (0 != pids[i]) {
+            kill(pids[i], SIGKILL);
+            waitpid(pids[i], NULL, 0);
+        }
     }
 }
 
@@ -256,21 +260,26 @@ static inline int world_run_some_die(int size, bool is_threaded, world_fn_t fn, 
             world_child(i, size, is_threaded, shared, fn);
         }
     }
-    for (int i = 0; i < size; i++) {
-        int status = 0;
-        pid_t pid;
-        while (0 == (pid = waitpid(pids[i], &status, WNOHANG))) {
-            if (world_now() > deadline || wrong > 0) {
-                fprintf(stderr, "%s: rank %d is killed\n",
-                        wrong > 0 ? "another rank failed" : "timeout", i);
-                world_kill(pids + i, size - i);
-                waitpid(pids[i], &status, 0);
-                break;
-            }
-            usleep(2000);
+    for (int running = size; running > 0;) {
+        bool is_late = world_now() > deadline;
+        if (is_late || wrong > 0) {
+            fprintf(stderr, "%s: %d other ranks are killed\n",
+                    is_late ? "timeout" : "a rank failed", running);
+            world_kill(pids, size);
+            wrong += running;
+            break;
         }
-        bool is_killed = i < 64 && (killed >> i & 1);
-        wrong += is_killed ? !(WIFSIGNALED(status) && SIGKILL == WTERMSIG(status)) : 0 != status;
+        usleep(2000);
+        for (int i = 0; i < size; i++) {
+            int status = 0;
+            if (0 != pids[i] && 0 != waitpid(pids[i], &status, WNOHANG)) {
+                bool is_killed = i < 64 && (killed >> i & 1);
+                wrong += is_killed ? !(WIFSIGNALED(status) && SIGKILL == WTERMSIG(status))
+                                   : 0 != status;
+                pids[i] = 0;
+                running--;
+            }
+        }
     }
     munmap(shared, sizeof(*shared));
     return wrong;

@@ -483,6 +483,7 @@ static void introduce(world_t *world, fab_rkey_t *rkey)
     /* the other has seen this process's ring as well */
     WORLD_UNTIL(NULL != ep_of(world, 1 - world->rank)->in);
     world_barrier(world);
+    world_barrier_idle(world); /* none helps any more, until it is told what to do */
 }
 
 static fab_rma_t get_op(world_t *world)
@@ -813,19 +814,22 @@ static void window_begin(world_t *world)
     }
 }
 
-/* All are offered, and a short one waits for none of them. */
+/* All are offered, and a short one waits for none of them, although nobody helps. */
 static void window_body(world_t *world)
 {
     fab_rkey_t rkey;
 
     introduce(world, &rkey);
-    if (0 == world->rank) {
+    if (1 == world->rank) {
+        wait_for(GO_ON);
+    } else {
         fab_rma_t one = get_op(world);
         one.len = 8;
         window_begin(world);
         CHECK(OPAL_SUCCESS == fab_get(&one));
         WORLD_UNTIL(1 == completed);
         CHECK(0 == window_ended);
+        atomic_store(&world->shared->scratch[GO_ON], 1);
         WORLD_UNTIL(WINDOW == window_ended);
         CHECK(world_is_filled(local, 1, LEN));
         CHECK(WINDOW == fab_counters.shm_coop_offered);
