@@ -25,6 +25,43 @@ static void add_affinity(pid_t pid, cpu_set_t *set, cpu_set_t *room, size_t size
     }
 }
 
+/* The parent of a process; 0: not known. */
+static pid_t parent_of(pid_t pid)
+{
+    char path[32], line[512];
+    const char *name_end;
+    FILE *stream;
+    int parent = 0;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
+    stream = fopen(path, "re");
+    if (NULL == stream) {
+        return 0;
+    }
+    /* proc(5): pid (comm) state ppid ... */
+    if (NULL == fgets(line, sizeof(line), stream) || NULL == (name_end = strrchr(line, ')')) ||
+        1 != sscanf(name_end + 1, " %*c %d", &parent)) {
+        parent = 0;
+    }
+    (void) fclose(stream);
+    return parent;
+}
+
+/*
+ * mpirun's daemon, or what else started this rank.  Launchers make a process group for each rank,
+ * so it is the first ancestor outside this process's group: a script between the two is in it, and
+ * bound as the rank is.
+ */
+static pid_t find_daemon(void)
+{
+    pid_t pid = getppid(), parent;
+
+    while (getpgid(pid) == getpgrp() && (parent = parent_of(pid)) > 0) {
+        pid = parent;
+    }
+    return pid;
+}
+
 /* 0: not known. */
 static int count_affinity(void)
 {
@@ -36,7 +73,7 @@ static int count_affinity(void)
     if (NULL != set && NULL != room) {
         CPU_ZERO_S(size, set);
         add_affinity(0, set, room, size);
-        add_affinity(getppid(), set, room, size);
+        add_affinity(find_daemon(), set, room, size);
         count = CPU_COUNT_S(size, set);
     }
     CPU_FREE(set);

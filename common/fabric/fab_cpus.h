@@ -10,9 +10,9 @@
 #include "fabric/fab.h"
 
 /*
- * The number of processors that this process or its parent (mpirun's daemon, which is not bound as
- * a rank is) may run on, limited by the quota of every control group of this process.  At least 0;
- * a quota may be a fraction.
+ * The number of processors that this process or mpirun's daemon (which is not bound as a rank is)
+ * may run on, limited by the quota of every control group of this process.  At least 0; a quota may
+ * be a fraction.
  *
  * root: "", or a directory with proc/self/cgroup and sys/fs/cgroup in it, for tests.
  */

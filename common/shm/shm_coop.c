@@ -22,8 +22,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "fabric/fab_cpus.h"
 #include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
 
@@ -38,13 +38,13 @@ void fab_shm_coop_configure(fab_shm_domain_t *dom)
 {
     const char *choice = fab_params.shm_cooperative;
 
-    if (0 == dom->num_cores) {
-        dom->num_cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (0 == dom->cpus) {
+        dom->cpus = fab_cpus("");
     }
     dom->is_coop_forced = NULL != choice && 0 == strcmp(choice, "always");
-    /* with more processes than cores a claimed chunk could wait for a time slice */
-    dom->is_coop = dom->is_coop_forced || (!fab_params_is_none(choice) &&
-                                           (long) dom->fab->config.num_local <= dom->num_cores);
+    /* with more processes than processors a claimed chunk could wait for a time slice */
+    dom->is_coop = dom->is_coop_forced ||
+                   (!fab_params_is_none(choice) && dom->fab->config.num_local <= dom->cpus);
 }
 
 /* ---- exposed memory ----------------------------------------------------- */

@@ -111,8 +111,8 @@ static const fab_param_t shm_rows[] = {
         .string = "auto",
         .words = {"auto", "none", "always"},
         .help = "Whether a sender that waits inside MPI copies a part of a large message, while "
-                "the receiver copies the rest. auto: if this host has a core for each process of "
-                "the job; none: never; always: with fewer cores, too.",
+                "the receiver copies the rest. auto: if the job has a processor for each of its "
+                "processes on this host; none: never; always: with fewer, too.",
     },
 };
 

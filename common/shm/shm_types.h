@@ -149,7 +149,7 @@ struct fab_shm_domain {
     uint32_t max_exposures;
     uint32_t free_exposure; /* first free one: index + 1; 0: none */
     uint32_t num_exposed;
-    long num_cores;      /* of this host; 0: not known yet */
+    double cpus;         /* for this job's processes (fab_cpus()); 0: not known yet */
     bool is_coop;        /* this process offers gets and helps peers */
     bool is_coop_forced; /* it offers all gets, also to peers that have not helped so far */
     uint64_t help;       /* bits taken from seg->help that are still to be served */

@@ -4,7 +4,8 @@
 #
 # More ranks than processors: those who wait find out by themselves, yield, and sleep when it takes
 # long (crowd.c).  All ranks, and mpirun, which they take the number of processors from, are put on
-# one processor.
+# one processor.  Before that, where each rank has a processor of its own and a script starts it,
+# they poll.
 . "$TM_SRC/test/lib/script.sh"
 program=$(tm_mpi_program crowd)
 cpu=$(sed -nE 's/^Cpus_allowed_list:\s*([0-9]+).*/\1/p' /proc/self/status)
@@ -18,6 +19,10 @@ on()
     require 'crowd: errors=0'
 }
 
+if (($(nproc) > 1)); then
+    on 2 --bind-to core bash -c '"$@"; exit' script "$program"
+    require 'who waits      poll: 2 processes share '
+fi
 taskset -p -c "$cpu" $$ >/dev/null || skip 'taskset does not work here'
 on 6 "$program" pml_tm_wait_yields pml_tm_wait_sleeps
 require 'who waits      yield, then sleep: 6 processes share '

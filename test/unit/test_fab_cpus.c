@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -61,24 +62,56 @@ static double unlimited(void)
     return fab_cpus("/nonexistent");
 }
 
+/* Bind this process to the first of its processors. */
+static void bind_to_one(void)
+{
+    cpu_set_t all, one;
+
+    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && 0 == CPU_COUNT(&one); cpu++) {
+        if (CPU_ISSET(cpu, &all)) {
+            CPU_SET(cpu, &one);
+        }
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+}
+
 static void test_affinity(void **state)
 {
-    cpu_set_t before, one;
+    cpu_set_t before;
     double all = unlimited();
 
     (void) state;
     assert_true(all >= 1);
     assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
     assert_true(all >= CPU_COUNT(&before));
-    CPU_ZERO(&one);
-    for (int cpu = 0; cpu < CPU_SETSIZE && 0 == CPU_COUNT(&one); cpu++) {
-        if (CPU_ISSET(cpu, &before)) {
-            CPU_SET(cpu, &one);
-        }
-    }
-    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+    bind_to_one();
     assert_true(all == unlimited()); /* a rank that is bound: its parent is not */
     assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
+}
+
+/* A launcher binds a script, which starts a script, which starts the rank. */
+static void test_scripts(void **state)
+{
+    double all = unlimited();
+    pid_t pid = fork();
+    int status = -1;
+
+    (void) state;
+    if (0 == pid) {
+        setpgid(0, 0);
+        bind_to_one();
+        for (int i = 0; i < 2; i++) {
+            pid_t child = fork();
+            if (0 != child) {
+                _exit(waitpid(child, &status, 0) == child && 0 == status ? 0 : 1);
+            }
+        }
+        _exit(all == unlimited() ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
 }
 
 static void test_version_2(void **state)
@@ -123,6 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_affinity),
+        cmocka_unit_test(test_scripts),
         cmocka_unit_test_setup_teardown(test_version_2, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version_1, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nonsense, setup, teardown),
