@@ -11,9 +11,7 @@
 
 #include "pml_tm_recv.h"
 
-/*
- * A sender that polls answers within a few microseconds, and sends parts of all messages in turn.
- */
+/* A sender that polls answers within a few microseconds. */
 enum { ASKED_WAIT_NS = 100000 };
 
 struct mca_pml_tm_taken {
@@ -23,23 +21,38 @@ struct mca_pml_tm_taken {
     size_t wanted;
 };
 
+static void append(mca_pml_tm_recv_request_t *req)
+{
+    if (NULL == mca_pml_tm.asked) {
+        mca_pml_tm.asked_tail = &mca_pml_tm.asked;
+    }
+    req->turn_next = NULL;
+    req->turn_prev = mca_pml_tm.asked_tail;
+    *mca_pml_tm.asked_tail = req;
+    mca_pml_tm.asked_tail = &req->turn_next;
+}
+
+static void unlink_asked(mca_pml_tm_recv_request_t *req)
+{
+    *req->turn_prev = req->turn_next;
+    if (NULL != req->turn_next) {
+        req->turn_next->turn_prev = req->turn_prev;
+    } else {
+        mca_pml_tm.asked_tail = req->turn_prev;
+    }
+}
+
 void mca_pml_tm_asked_add(mca_pml_tm_recv_request_t *req)
 {
     req->is_asked = true;
-    req->asked_seen = req->came;
+    req->asked_seen = fab_ring_taken(req->core.peer);
     req->asked_since = fab_now_ns();
-    req->asked_next = mca_pml_tm.asked;
-    mca_pml_tm.asked = req;
+    append(req);
 }
 
 void mca_pml_tm_asked_remove(mca_pml_tm_recv_request_t *req)
 {
-    mca_pml_tm_recv_request_t **link = &mca_pml_tm.asked;
-
-    while (*link != req) {
-        link = &(*link)->asked_next;
-    }
-    *link = req->asked_next;
+    unlink_asked(req);
     req->is_asked = false;
 }
 
@@ -107,26 +120,28 @@ static bool read_on(mca_pml_tm_recv_request_t *req)
     return true;
 }
 
-/* Is nothing of it in the ring, and has nothing come for long? */
+/* Has its sender sent nothing at all for long? */
 static bool is_silent(mca_pml_tm_recv_request_t *req, uint64_t now)
 {
-    if (req->asked_seen != req->came || fab_has_come(req->core.peer)) {
-        req->asked_seen = req->came;
+    const fab_peer_t *peer = req->core.peer;
+    uint64_t taken = fab_ring_taken(peer);
+
+    if (req->asked_seen != taken || fab_has_come(peer)) {
+        req->asked_seen = taken;
         req->asked_since = now;
     }
-    return now - req->asked_since >= ASKED_WAIT_NS && FAB_PEER_UP == req->core.peer->state;
+    return now - req->asked_since >= ASKED_WAIT_NS && FAB_PEER_UP == peer->state;
 }
 
 void mca_pml_tm_asked_check(void)
 {
-    uint64_t now = fab_now_ns();
-    mca_pml_tm_recv_request_t *oldest = NULL;
+    mca_pml_tm_recv_request_t *req = mca_pml_tm.asked;
 
-    for (mca_pml_tm_recv_request_t *req = mca_pml_tm.asked; NULL != req; req = req->asked_next) {
-        oldest = is_silent(req, now) ? req : oldest;
-    }
-    if (NULL != oldest && !read_on(oldest)) {
-        mca_pml_tm_asked_remove(oldest);
+    if (!is_silent(req, fab_now_ns())) {
+        unlink_asked(req); /* one at a time: there may be many */
+        append(req);
+    } else if (!read_on(req)) {
+        mca_pml_tm_asked_remove(req);
     }
 }
 
@@ -168,7 +183,7 @@ void mca_pml_tm_asked_drop(const fab_peer_t *peer)
     mca_pml_tm_taken_t *taken, *next;
 
     for (req = mca_pml_tm.asked; NULL != req; req = next_req) {
-        next_req = req->asked_next;
+        next_req = req->turn_next;
         if (NULL == peer || peer == req->core.peer) {
             mca_pml_tm_asked_remove(req);
         }

@@ -3,7 +3,7 @@
  * Data that a receiver asked for, though it could read it from the sender's memory.  It comes
  * through the ring, where that is faster, but only while the sender calls MPI.  MPI lets a receive
  * complete even if the sender of a nonblocking send makes no further call.  So if nothing comes
- * for some time, the receiver reads the data itself, a part at a time:
+ * from it at all for some time, the receiver reads the data itself, a part at a time:
  *
  *   sender                                   receiver
  *                                        <-  CTS

@@ -98,7 +98,7 @@ static void begin(mca_pml_tm_bulk_t *bulk)
     while (NULL != (req = bulk->first) && may_begin(bulk)) {
         const fab_rndv_t rndv = {.addr = req->rma.remote, .rkey = req->rma.rkey};
         size_t bytes = req->wanted;
-        bulk->first = req->bulk_next;
+        bulk->first = req->turn_next;
         if (0 == bulk->left) {
             batch_begin(bulk);
         }
@@ -122,13 +122,13 @@ bool mca_pml_tm_bulk_add(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
     req->is_bulk = true;
     req->rma.remote = rndv->addr;
     req->rma.rkey = rndv->rkey;
-    req->bulk_next = NULL;
+    req->turn_next = NULL;
     req->core.phase = PML_TM_WAIT_TURN;
     if (NULL == record->bulk.first) {
         record->bulk.tail = &record->bulk.first;
     }
     *record->bulk.tail = req;
-    record->bulk.tail = &req->bulk_next;
+    record->bulk.tail = &req->turn_next;
     begin(&record->bulk);
     return true;
 }

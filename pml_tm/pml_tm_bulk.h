@@ -21,7 +21,7 @@
 
 /* What a receiver knows of one sender; all zero: nothing yet. Lock: the fabric's. */
 typedef struct mca_pml_tm_bulk {
-    mca_pml_tm_recv_request_t *first; /* wait for their turn, oldest first, by bulk_next */
+    mca_pml_tm_recv_request_t *first; /* wait for their turn, oldest first, by turn_next */
     mca_pml_tm_recv_request_t **tail; /* set if first is */
     unsigned open;                    /* messages that were begun and are not complete */
     size_t open_bytes;                /* of these */

@@ -152,13 +152,14 @@ struct mca_pml_tm_recv_request {
     uint64_t rest_since; /* ns (fab_now_ns()): when the rest of a stream was begun; 0: untimed */
     size_t rest;         /* bytes of it */
     bool is_rest_got;    /* it is read from the sender's memory */
-    bool is_bulk;        /* of a window of long messages (pml_tm_bulk.h) ... */
-    mca_pml_tm_recv_request_t *bulk_next; /* ... and which follows it in WAIT_TURN */
-    bool is_asked; /* it asked for data that it could read (pml_tm_asked.h), and then ... */
-    mca_pml_tm_recv_request_t *asked_next;
-    size_t asked_seen;       /* came, when that was looked at ... */
-    uint64_t asked_since;    /* ... first, ns (fab_now_ns()) */
-    fab_tm_match_t tm_match; /* what the device matched, until all data has arrived */
+    bool is_bulk;        /* of a window of long messages (pml_tm_bulk.h) */
+    bool is_asked;       /* it asked for data that it could read (pml_tm_asked.h) */
+    /* is_asked: fab_ring_taken() when that was looked at last, and since when that is so, ns */
+    uint64_t asked_seen, asked_since;
+    /* which is next: in WAIT_TURN, of the same sender; is_asked, in mca_pml_tm.asked */
+    mca_pml_tm_recv_request_t *turn_next;
+    mca_pml_tm_recv_request_t **turn_prev; /* is_asked */
+    fab_tm_match_t tm_match;               /* what the device matched, until all data has arrived */
     mca_pml_tm_recv_request_t *memory_next;  /* in mca_pml_tm.memory, see pml_tm_offload.c */
     mca_pml_tm_recv_request_t **memory_prev; /* NULL: it is not there */
     bool is_memory_shared; /* another receive had the same memory when this one started */

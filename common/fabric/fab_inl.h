@@ -268,6 +268,14 @@ static inline bool fab_has_come(const fab_peer_t *peer)
     return NULL != rx && fab_shm_rx_is_ready(rx);
 }
 
+/* Grows with each message of this peer that was taken out of its ring. */
+static inline uint64_t fab_ring_taken(const fab_peer_t *peer)
+{
+    const fab_shm_rx_t *rx = fab_ring_from(peer);
+
+    return NULL != rx ? rx->pos : 0;
+}
+
 /* A message that stays in its ring until fab_release(). */
 typedef fab_shm_rx_t fab_hold_t;
 
