@@ -35,6 +35,7 @@
 #include "btl_fabric_wire.h"
 #include "fabric/fab_inl.h"
 #include "fabric/fab_params.h"
+#include "fabric/fab_spares.h"
 #include "idmap/idmap.h"
 
 /* Defaults of btl_fabric_eager_limit and max_send_size, bytes: on one host, and on several. */
@@ -204,6 +205,7 @@ typedef struct mca_btl_fabric {
     bool wants_held;             /* the progress function polls, and can give a message in place */
     bool is_giving;              /* the layer above has a message in place */
     mca_btl_fabric_msg_t *free_msgs; /* short ones */
+    fab_spares_t spares;             /* for long ones */
     mca_btl_fabric_op_t *free_ops;
     size_t outstanding;          /* operations whose callback was not called, all endpoints */
     size_t background;           /* of these, those that a flush does not wait for */

@@ -13,6 +13,7 @@
     X(split_sends, "messages sent in parts because they are longer than the provider's messages")  \
     X(received, "messages received")                                                               \
     X(in_place, "of these, given to the layer above where they lay in shared memory, not copied")  \
+    X(reused, "messages received of more than 16 KiB for which no new memory was needed")          \
     X(puts, "puts that the fabric did without the target's help (RDMA, CMA)")                      \
     X(gets, "gets that the fabric did without the target's help (RDMA, CMA)")                      \
     X(offered, "short puts and gets offered to the target's CPU, to save a system call")           \

@@ -53,6 +53,7 @@ void mca_btl_fabric_frags_fini(void)
         mca_btl_fabric.free_msgs = (mca_btl_fabric_msg_t *) msg->up.next;
         free(msg);
     }
+    fab_spares_fini(&mca_btl_fabric.spares);
 }
 
 /* A descriptor with room for size bytes; NULL: none is that large, or all are in use. */
@@ -359,7 +360,7 @@ void mca_btl_fabric_msg_free(mca_btl_fabric_msg_t *msg)
         msg->up.next = (mca_btl_fabric_up_t *) mca_btl_fabric.free_msgs;
         mca_btl_fabric.free_msgs = msg;
     } else {
-        free(msg);
+        fab_spares_free(&mca_btl_fabric.spares, msg, msg->len);
     }
 }
 
@@ -369,12 +370,15 @@ static mca_btl_fabric_msg_t *new_msg(fab_peer_t *peer, fab_hdr_t hdr, uint32_t l
     mca_btl_fabric_ep_t *ep = mca_btl_fabric_ep_of(peer);
     mca_btl_fabric_msg_t *msg = NULL;
     bool is_short = len <= SHORT_MSG;
+    bool is_reused;
 
     if (NULL != ep && is_short && NULL != mca_btl_fabric.free_msgs) {
         msg = mca_btl_fabric.free_msgs;
         mca_btl_fabric.free_msgs = (mca_btl_fabric_msg_t *) msg->up.next;
     } else if (NULL != ep) {
-        msg = malloc(sizeof(*msg) + (is_short ? (uint32_t) SHORT_MSG : len));
+        msg = fab_spares_alloc(&mca_btl_fabric.spares, sizeof(*msg),
+                               is_short ? (uint32_t) SHORT_MSG : len, &is_reused);
+        mca_btl_fabric.counters.reused += is_reused;
     }
     if (NULL == msg) {
         mca_btl_fabric_no_memory(peer);

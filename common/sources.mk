@@ -31,6 +31,8 @@ common_tm_sources = \
 	common/fabric/fab_peer.c \
 	common/fabric/fab_provider.h \
 	common/fabric/fab_queue.c \
+	common/fabric/fab_spares.c \
+	common/fabric/fab_spares.h \
 	common/fabric/fab_tm.h \
 	common/fabric/fab_wire.h \
 	common/self/self_domain.c \

@@ -36,6 +36,7 @@
 
 #include "fabric/fab.h"
 #include "fabric/fab_params.h"
+#include "fabric/fab_spares.h"
 #include "fabric/fab_tm.h"
 #include "match/match.h"
 #include "offload/offload.h"
@@ -81,8 +82,6 @@ typedef struct mca_pml_tm_rest {
 } mca_pml_tm_rest_t;
 
 enum { PML_TM_RESTS = 64 };
-
-enum { PML_TM_LONG_KINDS = 4 }; /* of long_cache: up to 256 KiB */
 
 /* What a waiting call does after a poll that found nothing: params.wait. */
 typedef enum mca_pml_tm_idle {
@@ -138,11 +137,9 @@ typedef struct mca_pml_tm {
     uint32_t whole_limit; /* bytes; longest message above it that is streamed whole */
     mca_pml_tm_msg_t *early; /* messages for communicators not added yet, oldest first */
     mca_pml_tm_msg_t **early_tail;
-    mca_pml_tm_msg_t *msg_cache; /* free short ones */
-    unsigned msg_cached;         /* how many */
-    /* free long ones, by the length of their data: pml_tm_msg.c */
-    mca_pml_tm_msg_t *long_cache[PML_TM_LONG_KINDS];
-    size_t long_cached;           /* bytes of data that these have room for */
+    mca_pml_tm_msg_t *msg_cache;  /* free short ones */
+    unsigned msg_cached;          /* how many */
+    fab_spares_t spares;          /* for long ones */
     mca_pml_tm_stream_t *streams; /* messages whose first part is arriving */
     mca_pml_tm_stream_t *free_streams;
     /* by the use, PML_TM_STREAM_..., and the peer's address */

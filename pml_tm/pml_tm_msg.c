@@ -31,80 +31,19 @@ _Static_assert(FAB_COPY_SHORT_MAX <= SHORT_DATA, "a short message fits one of th
 /* Out of line, so that the common path need not save registers. */
 #define NOINLINE __attribute__((noinline))
 
-/*
- * Long messages that are gathered in memory: 17 to 32 KiB, ... up to 256 KiB.  The C library gives
- * such memory back to the kernel when it is freed, and its pages come back by a fault each, which
- * takes longer than the copy.  So some is kept, by the power of two that the data takes at most.
- */
-enum { LONG_LEAST = 16384, LONG_KEPT_MAX = 4 << 20 };
-
-/* The place in long_cache for this length; -1: it is not kept. */
-static int long_kind(size_t data_len)
-{
-    int kind = 0;
-
-    while (data_len > (size_t) LONG_LEAST << (kind + 1)) {
-        ++kind;
-    }
-    return data_len > LONG_LEAST && kind < PML_TM_LONG_KINDS ? kind : -1;
-}
-
-static size_t long_room(int kind)
-{
-    return (size_t) LONG_LEAST << (kind + 1);
-}
-
-/* One of this kind that was kept; NULL: there is none. */
-static mca_pml_tm_msg_t *long_take(int kind)
-{
-    mca_pml_tm_msg_t *msg = mca_pml_tm.long_cache[kind];
-
-    if (NULL != msg) {
-        mca_pml_tm.long_cache[kind] = msg->next;
-        mca_pml_tm.long_cached -= long_room(kind);
-    }
-    return msg;
-}
-
 static NOINLINE mca_pml_tm_msg_t *long_alloc(size_t data_len)
 {
-    int kind = long_kind(data_len);
-    mca_pml_tm_msg_t *msg;
+    bool is_reused;
+    mca_pml_tm_msg_t *msg = fab_spares_alloc(&mca_pml_tm.spares, sizeof(*msg), data_len,
+                                             &is_reused);
 
-    if (kind < 0) {
-        return malloc(sizeof(*msg) + data_len);
-    }
-    msg = long_take(kind);
-    if (NULL == msg) {
-        return malloc(sizeof(*msg) + long_room(kind));
-    }
-    ++mca_pml_tm.counters.reused;
+    mca_pml_tm.counters.reused += is_reused;
     return msg;
-}
-
-/* Is there room to keep one more of this kind?  Those of other kinds make way for it. */
-static bool long_has_place(int kind)
-{
-    for (int other = 0; other < PML_TM_LONG_KINDS; ++other) {
-        while (mca_pml_tm.long_cached + long_room(kind) > LONG_KEPT_MAX && other != kind &&
-               NULL != mca_pml_tm.long_cache[other]) {
-            free(long_take(other));
-        }
-    }
-    return mca_pml_tm.long_cached + long_room(kind) <= LONG_KEPT_MAX;
 }
 
 static NOINLINE void long_free(mca_pml_tm_msg_t *msg)
 {
-    int kind = long_kind(msg->data_len);
-
-    if (kind < 0 || !long_has_place(kind)) {
-        free(msg);
-        return;
-    }
-    msg->next = mca_pml_tm.long_cache[kind];
-    mca_pml_tm.long_cache[kind] = msg;
-    mca_pml_tm.long_cached += long_room(kind);
+    fab_spares_free(&mca_pml_tm.spares, msg, msg->data_len);
 }
 
 static mca_pml_tm_msg_t *msg_alloc(size_t data_len)
@@ -309,11 +248,7 @@ void mca_pml_tm_msg_fini(void)
         free(msg);
     }
     mca_pml_tm.msg_cached = 0;
-    for (int kind = 0; kind < PML_TM_LONG_KINDS; ++kind) {
-        while (NULL != (msg = long_take(kind))) {
-            free(msg);
-        }
-    }
+    fab_spares_fini(&mca_pml_tm.spares);
     mca_pml_tm.unexpected_bytes = 0;
 }
 
