@@ -36,10 +36,13 @@
  * of the ring, since it fills lines faster that are no longer in the receiver's cache.
  *
  * Extent.  Memory that was never touched costs a sender 20 to 40 ns a line, as much as the rest of
- * a short message.  So it begins with 32 KiB of the ring, its extent, and wraps at the end of that,
- * by a PAD, as long as messages of few slots are answered one by one: those are as fast there as in
- * a long ring.  Others need all of the ring: once an extent has been used up by messages that are
- * longer, or not answered, or that the receiver has not consumed, the sender gets the rest at once.
+ * a short message, and where a virtual machine's page tables are made by software 200 ns, and the
+ * receiver half of that.  So it begins with 32 KiB of the ring, its extent, and wraps at the end of
+ * that, by a PAD, as long as messages of few slots are answered one by one: those are as fast there
+ * as in a long ring.  Messages of more slots need all of the ring, and it gets the rest at once.
+ * So do messages that are not answered, or that the receiver has not consumed, if memory is cheap:
+ * the sender notes how long its last pages took.  If they are dear, the extent doubles when the
+ * receiver does not keep up, or after so many laps as repay it.
  *
  * Flow.  The receiver publishes its tail when it comes to or past a multiple of a quarter of the
  * ring, or of 128 slots if that is less, and when it stops polling the ring; after messages of 2 to
@@ -99,7 +102,7 @@ _Static_assert(FAB_SHM_WRAP_LAG < FAB_SHM_RING_MIN / FAB_SHM_LINE / 4, "see \"Fl
  */
 #ifndef FAB_SHM_EXTENT_SHORT
 #define FAB_SHM_EXTENT_SHORT 512
-#define FAB_SHM_EXTENT_SLOTS 24
+#define FAB_SHM_EXTENT_SLOTS 40
 #define FAB_SHM_LAG          127
 #endif
 
@@ -148,6 +151,8 @@ typedef struct fab_shm_tx {
     uint32_t from_end; /* as from_pos, at the last end of the extent */
     uint32_t from_pos; /* slots that had come from the peer when one was last considered */
     uint32_t end;      /* slots from here on that this lap has not used are stale, or zero */
+    uint32_t laps;     /* that were made of the extent, but for answered messages */
+    uint32_t repaid;   /* after so many it may grow; 0: that is cheap, and it gets all at once */
     fab_shm_pace_t pace;
     bool is_ping_pong; /* when one was last considered, the peer had answered each message */
 } fab_shm_tx_t;
@@ -715,31 +720,46 @@ typedef enum fab_shm_room {
     FAB_SHM_BAD_TAIL, /* the receiver's tail is invalid */
 } fab_shm_room_t;
 
+/* How much of the ring the sender needs, at an end of its extent. */
+typedef enum fab_shm_need {
+    FAB_SHM_NEED_SAME,
+    FAB_SHM_NEED_MORE,
+    FAB_SHM_NEED_ALL,
+} fab_shm_need_t;
+
 /*
- * The extent ends where a message of n slots is to be: may the sender wrap, since messages as those
- * of this lap need no more?  See "Extent" above.  from: the ring from the peer; NULL if it is not
- * polled.
+ * The extent ends where a message of n slots is to be: see "Extent" above.  from: the ring from the
+ * peer; NULL if it is not polled.
  */
-static inline bool fab_shm_tx_stays_short(fab_shm_tx_t *tx, const fab_shm_rx_t *from, uint32_t n)
+static inline fab_shm_need_t fab_shm_tx_need(fab_shm_tx_t *tx, const fab_shm_rx_t *from, uint32_t n)
 {
     const uint32_t messages = fab_shm_tx_messages(tx);
     const uint32_t from_pos = NULL != from ? (uint32_t) from->pos : 0;
-    const uint32_t answers = from_pos - tx->from_end;
+    const bool is_answered = from_pos - tx->from_end >= messages / 2;
 
     tx->from_end = from_pos;
-    return answers >= messages / 2 && messages >= tx->extent / FAB_SHM_EXTENT_SLOTS &&
-           fab_shm_tx_used(tx) <= tx->extent / 2 && tx->head >= tx->promised &&
-           fab_shm_tx_may_wrap_for(tx, n);
+    if (tx->extent < FAB_SHM_EXTENT_SHORT) {
+        return FAB_SHM_NEED_MORE;
+    }
+    if (messages < tx->extent / FAB_SHM_EXTENT_SLOTS) {
+        return FAB_SHM_NEED_ALL;
+    }
+    if (fab_shm_tx_used(tx) <= tx->extent / 2 && tx->head >= tx->promised &&
+        fab_shm_tx_may_wrap_for(tx, n) && (is_answered || tx->laps < tx->repaid)) {
+        tx->laps += !is_answered;
+        return FAB_SHM_NEED_SAME;
+    }
+    return 0 != tx->repaid ? FAB_SHM_NEED_MORE : FAB_SHM_NEED_ALL;
 }
 
 /* A message of n slots would go beyond the extent: wrap, or let it grow. */
 static inline fab_shm_room_t fab_shm_tx_pass_extent(fab_shm_tx_t *tx, const fab_shm_rx_t *from,
                                                     uint32_t n)
 {
-    const bool is_begun = tx->extent >= FAB_SHM_EXTENT_SHORT;
+    const fab_shm_need_t need = fab_shm_tx_need(tx, from, n);
 
-    if (!(is_begun && fab_shm_tx_stays_short(tx, from, n)) &&
-        fab_shm_tx_extend(tx, is_begun ? tx->mask + 1 : 2 * tx->extent)) {
+    if (FAB_SHM_NEED_SAME != need &&
+        fab_shm_tx_extend(tx, FAB_SHM_NEED_ALL == need ? tx->mask + 1 : 2 * tx->extent)) {
         return FAB_SHM_ROOM;
     }
     if (!fab_shm_tx_may_wrap_for(tx, n)) {

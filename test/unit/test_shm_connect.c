@@ -53,6 +53,7 @@ void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at)
 int __real_madvise(void *addr, size_t len, int advice);
 static _Atomic size_t populated; /* bytes, by this process */
 static int populate_error;       /* of MADV_POPULATE_WRITE; 0: none */
+static unsigned populate_us;     /* that it takes at least */
 
 int __wrap_madvise(void *addr, size_t len, int advice);
 long __real_sysconf(int name);
@@ -97,6 +98,9 @@ int __wrap_madvise(void *addr, size_t len, int advice)
     if (MADV_POPULATE_WRITE == advice && 0 != populate_error) {
         errno = populate_error;
         return -1;
+    }
+    if (MADV_POPULATE_WRITE == advice && 0 != populate_us) {
+        usleep(populate_us);
     }
     populated += MADV_POPULATE_WRITE == advice ? len : 0;
     return __real_madvise(addr, len, advice);
@@ -181,6 +185,12 @@ static void test_large_pages(void **state)
 
 /* ---- the first lap ------------------------------------------------------ */
 
+/* How the sender sends to the peer. */
+static fab_shm_tx_t *tx_of(const fab_peer_t *peer)
+{
+    return &((fab_shm_ep_t *) peer->ep)->tx;
+}
+
 /* The sender gets page-table entries for a ring as it comes to use it, once. */
 static void first_lap_body(world_t *world)
 {
@@ -196,6 +206,7 @@ static void first_lap_body(world_t *world)
             CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
             CHECK(populated >= (i < SLOTS ? i : SLOTS) * FAB_SHM_LINE);
             CHECK(i >= SHORT || populated <= SHORT * FAB_SHM_LINE);
+            tx_of(peer)->repaid = 0; /* cheap, whatever it took */
         }
         if (0 == i % 100 || 2 * SLOTS == i) { /* not so many that they would have to wait */
             WORLD_UNTIL(0 == world->rank || i == got);
@@ -211,6 +222,39 @@ static void test_first_lap(void **state)
     (void) state;
     fab_params.shm_ring_size = 1 << 20;
     assert_int_equal(world_run(2, false, first_lap_body), 0);
+    fab_params.shm_ring_size = 0;
+}
+
+/* Where memory takes long, a part of the ring is used for many laps. */
+static void dear_body(world_t *world)
+{
+    enum { SHORT = FAB_SHM_EXTENT_SHORT, LAPS = 4 };
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    populated = 0;
+    populate_us = 100;
+    world_barrier(world);
+    for (uint64_t i = 1; i <= LAPS * SHORT; i++) {
+        if (0 == world->rank) {
+            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        }
+        if (0 == i % 64) {
+            WORLD_UNTIL(0 == world->rank || i == got);
+            world_barrier(world);
+        }
+    }
+    CHECK(1 == world->rank || (tx_of(peer)->repaid > LAPS && tx_of(peer)->laps >= LAPS - 1));
+    CHECK(0 == world->failures && (0 == world->rank ? SHORT * FAB_SHM_LINE : 0) == populated);
+    populate_us = 0;
+}
+
+static void test_dear(void **state)
+{
+    (void) state;
+    fab_params.shm_ring_size = 1 << 20;
+    assert_int_equal(world_run(2, false, dear_body), 0);
     fab_params.shm_ring_size = 0;
 }
 
@@ -731,8 +775,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_fd),          cmocka_unit_test(test_never),
         cmocka_unit_test(test_fd_of_the_user), cmocka_unit_test(test_polling),
         cmocka_unit_test(test_limits),         cmocka_unit_test(test_not_dumpable),
-        cmocka_unit_test(test_answered),       cmocka_unit_test(test_no_more_memory),
-        cmocka_unit_test(test_old_kernel),
+        cmocka_unit_test(test_dear),           cmocka_unit_test(test_answered),
+        cmocka_unit_test(test_no_more_memory), cmocka_unit_test(test_old_kernel),
     };
 
     fab_params.providers = (char *) "shm";

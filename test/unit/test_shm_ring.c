@@ -199,6 +199,9 @@ static void test_stale_words_extent(void **state)
     stale_words(false, 12);
     has_memory = true;
     stale_words(true, 4);
+    repaid = 20000; /* it comes to each length */
+    stale_words(false, 4);
+    repaid = 0;
 }
 
 /*
@@ -365,6 +368,43 @@ static void test_extent(void **state)
         }
     }
     free(ring);
+}
+
+/* Where more of the ring is dear, it is used twice as much of it after so many laps. */
+static void test_extent_dear(void **state)
+{
+    enum { LAPS = 3 };
+    ring_t *ring = ring_new(64);
+    uint64_t seq = 0;
+
+    (void) state;
+    repaid = LAPS;
+    fab_shm_tx_begin_with(&ring->tx, 2, 64);
+    pass(ring, &seq, 2, 8, false);
+    for (unsigned extent = 4, lap = 1; extent <= 64; extent *= 2, lap += LAPS) {
+        assert_int_equal(ring->tx.extent, extent);
+        assert_true(is_untouched(ring, extent));
+        while (extent == ring->tx.extent && ring->tx.lap < 100) {
+            pass(ring, &seq, 1, 8, false);
+        }
+        assert_int_equal(ring->tx.lap, 64 == extent ? 100 : lap + LAPS);
+    }
+    free(ring);
+
+    ring = ring_new(64); /* messages that are answered need no more */
+    fab_shm_tx_begin_with(&ring->tx, 2, 64);
+    pass(ring, &seq, 5000, 8, true);
+    assert_true(4 == ring->tx.extent && is_untouched(ring, 4));
+    free(ring);
+
+    ring = ring_new(64); /* the receiver does not keep up: no lap is waited for */
+    fab_shm_tx_begin_with(&ring->tx, 2, 64);
+    for (unsigned i = 0; i < 64; i++) {
+        assert_true(ring_send(ring, seq + 1 + i, 8, 8));
+    }
+    assert_int_equal(ring->tx.extent, 64);
+    free(ring);
+    repaid = 0;
 }
 
 /* Longer messages use all of the ring, at once. */
@@ -708,6 +748,9 @@ static void test_two_threads(void **state)
     two_threads(false, 64);
     two_threads(true, 64);
     two_threads(true, 4);
+    repaid = 100;
+    two_threads(false, 4);
+    repaid = 0;
     has_memory = false;
     two_threads(true, 36); /* 2 * 17 + 1 + 1: fab_shm_backed() */
     has_memory = true;
@@ -728,6 +771,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_early_wrap),
         cmocka_unit_test(test_stale_words_extent),
         cmocka_unit_test(test_extent),
+        cmocka_unit_test(test_extent_dear),
         cmocka_unit_test(test_extent_long),
         cmocka_unit_test(test_extent_without_memory),
         cmocka_unit_test(test_take_short),

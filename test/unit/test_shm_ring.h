@@ -41,6 +41,7 @@ typedef struct ring {
 
 static bool has_memory = true;
 static unsigned refusals;
+static uint32_t repaid; /* laps that repay more of a ring; 0: it is cheap */
 
 bool fab_shm_tx_extend(fab_shm_tx_t *tx, uint32_t to)
 {
@@ -50,6 +51,8 @@ bool fab_shm_tx_extend(fab_shm_tx_t *tx, uint32_t to)
     }
     const bool is_more = to > tx->extent;
     tx->extent = to <= tx->mask ? to : tx->mask + 1;
+    tx->laps = 0;
+    tx->repaid = repaid;
     fab_shm_tx_set_limit(tx);
     return is_more;
 }

@@ -248,6 +248,10 @@ static void model_explore(uint32_t start)
         model.is_ping_pong = true;
         model.extent = 4;
         model_schedules(start);
+        model.is_ping_pong = false; /* so it is for a lap, also if no message is answered */
+        repaid = 1;
+        model_schedules(start);
+        repaid = 0;
     }
 }
 
