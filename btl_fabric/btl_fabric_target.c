@@ -141,7 +141,7 @@ static void reply_part_sent(fab_out_t *out, int status)
     }
 }
 
-/* Send these len bytes of the memory without copying them. As fab_item_send_from(). */
+/* Send up to len bytes of the memory without copying them. As fab_item_send_from(). */
 static int send_from_memory(reply_t *reply, fab_hdr_t hdr, uint64_t from, size_t len)
 {
     int rc;
@@ -158,7 +158,7 @@ static int run_reply(fab_item_t *item, fab_peer_t *peer)
 {
     reply_t *reply = (reply_t *) item;
     bool is_from_memory = fab_peer_has_places(peer);
-    size_t max = is_from_memory ? FAB_FRAGMENT_MAX : peer->eager_max;
+    size_t max = is_from_memory ? FAB_FRAGMENT_LOCAL_MAX : peer->eager_max;
     uint64_t left = reply->len - reply->sent;
     size_t len = left < max ? (size_t) left : max;
     uint64_t from = reply->from + reply->sent;
@@ -172,7 +172,7 @@ static int run_reply(fab_item_t *item, fab_peer_t *peer)
     if (OPAL_ERR_RESOURCE_BUSY == rc) {
         return rc;
     }
-    reply->sent += len;
+    reply->sent += is_from_memory ? reply->out.len : len;
     if (OPAL_SUCCESS == rc && is_from_memory) {
         return OPAL_SUCCESS; /* reply_part_sent() goes on */
     }

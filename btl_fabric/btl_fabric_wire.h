@@ -10,8 +10,8 @@
  *                                                  is answered by DONE, or is counted
  *   GET     remote address            id           btl_fabric_get_t; answered by DATA
  *   DATA    offset                    id           data; as many messages as the get needs, each
- *                                                  no longer than FAB_FRAGMENT_MAX where the get's
- *                                                  origin has set a destination, else eager_max
+ *                                                  no longer than FAB_FRAGMENT_LOCAL_MAX where the
+ *                                                  get's origin has set a destination, else eager_max
  *   ATOMIC  remote address            id or 0      btl_fabric_atomic_t; answered by DONE; if the
  *                                                  id is 0, counted, or answered in place
  *   DONE    old value of an atomic    id           none

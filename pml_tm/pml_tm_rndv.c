@@ -87,7 +87,7 @@ static void out_complete(fab_out_t *out, int status)
     }
 }
 
-/* Send head and then len bytes of the data, without copying. As fab_item_send_from(). */
+/* Send head and then up to len bytes of the data, without copying. As fab_item_send_from(). */
 static int send_part(mca_pml_tm_send_request_t *req, fab_hdr_t hdr, const void *head,
                      size_t head_len, size_t len)
 {
@@ -101,7 +101,7 @@ static int send_part(mca_pml_tm_send_request_t *req, fab_hdr_t hdr, const void *
     rc = fab_item_send_from(req->core.peer, hdr, &req->out);
     if (OPAL_SUCCESS == rc) {
         req->is_out = true;
-        req->offset += len;
+        req->offset += req->out.len;
     }
     return rc;
 }
@@ -378,7 +378,7 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     core->remote_id = cts.recv_id;
     core->phase = PML_TM_SEND_DATA;
     req->wanted = hdr.tag;
-    req->fragment = cts.fragment < FAB_FRAGMENT_MAX ? cts.fragment : FAB_FRAGMENT_MAX;
+    req->fragment = cts.fragment < FAB_FRAGMENT_LOCAL_MAX ? cts.fragment : FAB_FRAGMENT_LOCAL_MAX;
     bool is_from_memory = 0 != req->fragment && NULL != req->data && fab_peer_has_places(peer);
     req->item = (fab_item_t){.fn = is_from_memory ? data_from_item : data_item,
                              .user = FAB_USER_PML};
@@ -426,7 +426,7 @@ bool mca_pml_tm_recv_pipeline(mca_pml_tm_recv_request_t *req)
     req->came = req->received;
     cts.recv_id = req->core.id;
     if (NULL != req->data && fab_peer_has_places(req->core.peer)) {
-        cts.fragment = FAB_FRAGMENT_MAX;
+        cts.fragment = FAB_FRAGMENT_LOCAL_MAX;
     }
     (void) fab_post(req->core.peer, fab_hdr(PML_TM_AM_CTS, req->wanted, req->core.remote_id), &cts,
                     sizeof(cts));

@@ -421,7 +421,11 @@ struct fab_out {
     const void *head;
     size_t head_len; /* at most FAB_OUT_HEAD_MAX */
     const void *buf;
-    size_t len; /* with head_len at most FAB_FRAGMENT_MAX */
+    /*
+     * With head_len at most FAB_FRAGMENT_LOCAL_MAX.  Of more than FAB_FRAGMENT_MAX the provider may
+     * take less: len then says how much.
+     */
+    size_t len;
     void (*complete)(fab_out_t *out, int status);
     int status;      /* the provider owns this and the following members */
     uint32_t pieces; /* that are to be written yet */
@@ -429,11 +433,13 @@ struct fab_out {
 };
 
 /*
- * Longest payload of a send from memory, bytes.  A payload longer than eager_max may be sent only
- * if the receiver has a destination for it (fab_set_place()).
+ * Longest payload of a send from memory, bytes: to a process of another host, and within the host.
+ * A payload longer than eager_max may be sent only if the receiver has a destination for it
+ * (fab_set_place()).
  */
-#define FAB_FRAGMENT_MAX 262144
-#define FAB_OUT_HEAD_MAX 64 /* bytes */
+#define FAB_FRAGMENT_MAX       262144
+#define FAB_FRAGMENT_LOCAL_MAX 8388608
+#define FAB_OUT_HEAD_MAX       64 /* bytes */
 
 /* The operations of a peer: one table per provider; see fab_provider.h. */
 struct fab_ops {

@@ -41,6 +41,18 @@ static void set_option(int fd, int level, int name, int value)
     (void) setsockopt(fd, level, name, &value, sizeof(value));
 }
 
+/*
+ * Within the host there is no network to share.  Congestion control must not pace there, as bbr
+ * does: it sets a timer for each 64 KiB, and 4 MiB took twice as long.  Every kernel has reno and
+ * allows it to everybody.
+ */
+static void set_local_options(int fd)
+{
+    static const char name[] = "reno";
+
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name) - 1);
+}
+
 static void set_options(int fd)
 {
     int timeout = (int) fab_params.tcp_timeout;
@@ -78,6 +90,9 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
     /* the kernel may forget it when the connection is lost */
     (void) fab_sock_peer_text(fd, ep->to, sizeof(ep->to));
     set_options(fd);
+    if (ep->is_local) {
+        set_local_options(fd);
+    }
     error = watch(ep, EPOLL_CTL_ADD);
     fab_tcp_expect(ep->dom);
     if (NULL != buf) {

@@ -157,7 +157,8 @@ static bool deliver_one(fab_tcp_ep_t *ep)
     if (__builtin_expect(NULL != ep->links, 0) && fab_tcp_is_part(ep)) {
         return take_part(ep, hdr, len);
     }
-    if (len > (has_places(dom, id) ? FAB_FRAGMENT_MAX : dom->addr.eager_max) || ep->is_end_come) {
+    if (len > (has_places(dom, id) ? FAB_FRAGMENT_LOCAL_MAX : dom->addr.eager_max) ||
+        ep->is_end_come) {
         fab_tcp_bad_message(ep, id, len);
         return false;
     }

@@ -24,6 +24,9 @@ enum {
     FAB_TCP_QUEUE = 4,    /* buffers of queued messages, per connection */
     FAB_TCP_OUTS = 2,     /* queued sends from memory, per connection */
     FAB_TCP_IOVS = 16,    /* pieces of memory in one write */
+    /* within the host, bytes: a send of up to WHOLE goes as one fragment, a longer one in LONG */
+    FAB_TCP_WHOLE = 4194304,
+    FAB_TCP_LONG = 1048576,
     /* bytes of a payload still to come: from so many on, they are read to its destination */
     FAB_TCP_PLACE_MIN = 8192,
     FAB_TCP_AHEAD = 4096,  /* bytes read behind such a payload by the same call, or before it */

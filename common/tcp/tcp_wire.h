@@ -44,7 +44,7 @@
 #include "sock/sock_ip.h"
 #include "sock/sock_wire.h"
 
-#define FAB_TCP_VERSION 3
+#define FAB_TCP_VERSION 4
 
 enum {
     FAB_TCP_EAGER_MIN = 304,    /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */

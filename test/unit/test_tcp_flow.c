@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The flow of messages by the tcp provider: which leave at once and which together, the window of a
- * receiver that does not read, the connection that epoll leaves out, and fragments that are read to
- * their destination.
+ * receiver that does not read, the connection that epoll leaves out, fragments that are read to
+ * their destination, and how long they are within the host.
  *
  * TEST: sources=@fabric variants=asan,tsan timeout=300
  */
 #include "test_fab_faults.h"
 #include "test_tcp_world.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 
 /* ---- a receiver that does nothing ------------------------------------------ */
 
@@ -326,12 +329,91 @@ static void test_fragments(void **state)
     assert_int_equal(world_run(1, false, fragments_body), 0);
 }
 
+/* ---- within the host ---------------------------------------------------------- */
+
+static const struct {
+    size_t len;   /* that is to be sent */
+    size_t taken; /* of it, as one fragment */
+} locals[] = {
+    {FAB_FRAGMENT_MAX + 1, FAB_FRAGMENT_MAX + 1},
+    {FAB_TCP_WHOLE, FAB_TCP_WHOLE},
+    {FAB_TCP_WHOLE + 1, FAB_TCP_LONG},
+    {FAB_FRAGMENT_LOCAL_MAX, FAB_TCP_LONG},
+};
+
+enum { LOCALS = sizeof(locals) / sizeof(locals[0]) };
+
+static unsigned char local_bytes[FAB_FRAGMENT_LOCAL_MAX];
+
+static void *place_local(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    (void) ctx, (void) peer;
+    return hdr.tag < LOCALS && len == locals[hdr.tag].taken ? local_bytes : NULL;
+}
+
+static void local_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    world_t *world = peer->fab->config.ctx;
+    uint64_t *got = ctx;
+
+    CHECK(hdr.tag == *got && data == local_bytes && world_is_filled(data, (unsigned) hdr.tag, len));
+    ++*got;
+}
+
+static void local_complete(fab_out_t *out, int status)
+{
+    out->head = OPAL_SUCCESS == status ? local_bytes : NULL; /* for send_local() */
+}
+
+static void send_local(world_t *world, fab_peer_t *peer, unsigned i)
+{
+    fab_out_t out = {.buf = local_bytes, .complete = local_complete};
+    int rc;
+
+    world_fill(local_bytes, i, sizeof(local_bytes));
+    do {
+        out.len = locals[i].len;
+        rc = fab_item_send_from(peer, fab_hdr(AM_FRAGMENT, i, 0), &out);
+        world_progress(world);
+    } while (OPAL_ERR_RESOURCE_BUSY == rc);
+    CHECK(OPAL_SUCCESS == rc && locals[i].taken == out.len);
+    WORLD_UNTIL(local_bytes == out.head);
+}
+
+/* Few and long fragments, and congestion control that does not pace. */
+static void local_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    char name[16] = "";
+    socklen_t len = sizeof(name);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_FRAGMENT, local_arrived, &got);
+    fab_set_place(world->fab, AM_FRAGMENT, place_local, NULL);
+    world_barrier(world);
+    for (unsigned i = 0; i < LOCALS && 0 == world->rank; i++) {
+        send_local(world, peer, i);
+    }
+    WORLD_UNTIL(0 == world->rank || LOCALS == got);
+    CHECK(0 == getsockopt(ep_of(peer)->fd, IPPROTO_TCP, TCP_CONGESTION, name, &len));
+    CHECK(0 == strcmp(name, "reno"));
+    CHECK(0 == world->failures);
+    world_barrier(world);
+}
+
+static void test_local(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, local_body), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flood),    cmocka_unit_test(test_computing),
         cmocka_unit_test(test_together), cmocka_unit_test(test_muted),
         cmocka_unit_test(test_window),   cmocka_unit_test(test_fragments),
+        cmocka_unit_test(test_local),
     };
 
     world_use_providers("tcp");

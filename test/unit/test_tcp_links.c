@@ -235,7 +235,9 @@ static void flow_complete(fab_out_t *out, int status)
 static int flow_item(fab_item_t *item, fab_peer_t *peer)
 {
     flow_t *flow = (flow_t *) ((char *) item - offsetof(flow_t, item));
+    world_t *world = flow->world;
     fab_hdr_t hdr = fab_hdr(AM_DATA, flow->sent, 0);
+    size_t len = LEN - flow->sent % 100;
     int rc = OPAL_ERR_RESOURCE_BUSY;
 
     if (flow->sent == flow->num) {
@@ -244,11 +246,14 @@ static int flow_item(fab_item_t *item, fab_peer_t *peer)
     if (1 == flow->sent % 2) {
         rc = fab_item_send(peer, hdr, NULL, 0);
     } else if (!flow->is_busy) {
-        flow->send = (fab_out_t){
-            .buf = flow->from, .len = LEN - flow->sent % 100, .complete = flow_complete};
-        world_fill(flow->from, flow->sent, flow->send.len);
+        flow->send = (fab_out_t){.buf = flow->from, .len = len, .complete = flow_complete};
+        if (LEN == len && !is_one_host && !is_one_net) {
+            flow->send.len = FAB_FRAGMENT_LOCAL_MAX; /* LEN of it are taken */
+        }
+        world_fill(flow->from, flow->sent, len);
         rc = fab_item_send_from(peer, hdr, &flow->send);
         flow->is_busy = OPAL_SUCCESS == rc;
+        CHECK(OPAL_SUCCESS != rc || len == flow->send.len);
     } else if (FAB_PEER_UP != peer->state) {
         return OPAL_SUCCESS;
     }
