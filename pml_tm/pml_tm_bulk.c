@@ -12,7 +12,8 @@
 #include "pml_tm_stream.h"
 
 enum {
-    BULK_MIN = 16384, /* bytes; to read less costs more than its copy */
+    BULK_MIN = 16384,       /* bytes; to read less costs more than its copy */
+    BULK_MIN_SLOW = 262144, /* the same where streams are slow: shorter ones are read */
     /*
      * Bytes that are begun ahead of those that are complete: at least the longest ring that is
      * chosen by default.  Less would leave it empty now and then; two messages are begun in any
@@ -23,7 +24,7 @@ enum {
     BULK_FIRST = 4,       /* batches that come through the ring before both ways are tried */
 };
 
-/* May it come in either way? */
+/* May it come in either way, and is it unknown which is faster? */
 static bool has_choice(const mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
 {
     const fab_peer_t *peer = req->core.peer;
@@ -31,7 +32,8 @@ static bool has_choice(const mca_pml_tm_recv_request_t *req, const fab_rndv_t *r
 
     return 0 != rndv->addr && NULL != req->data && req->wanted >= BULK_MIN &&
            0 != (peer->caps & FAB_CAP_LONG_RING) && 0 != (peer->caps & FAB_CAP_GET) &&
-           mca_pml_tm_stream_works(peer) && (limit < 0 || rndv->len <= (size_t) limit);
+           mca_pml_tm_stream_works(peer) && (limit < 0 || rndv->len <= (size_t) limit) &&
+           (req->wanted >= BULK_MIN_SLOW || !mca_pml_tm_stream_was_slow(peer));
 }
 
 /* Begin the next batch. */

@@ -489,6 +489,12 @@ static void get_complete(fab_rma_t *rma, int status)
     } /* otherwise the peer is gone, and the request stays open: see pml_tm_failure.h */
 }
 
+/*
+ * Between processors that are far apart help with a short message saves no time: the helper's part
+ * costs more there, and so does the claiming.
+ */
+enum { ALONE_MAX = 131072 };
+
 /* Start to read the missing data from the sender's memory. False: this is impossible. */
 static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
 {
@@ -505,6 +511,7 @@ static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
     req->rma.remote = rndv->addr + req->received;
     req->rma.len = req->wanted - req->received;
     req->rma.rkey = rndv->rkey;
+    req->rma.is_alone = req->rma.len <= ALONE_MAX && mca_pml_tm_stream_was_slow(req->core.peer);
     req->rma.complete = get_complete;
     req->core.phase = PML_TM_FETCH;
     if (OMPI_SUCCESS != fab_get(&req->rma)) {

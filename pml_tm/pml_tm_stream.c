@@ -121,6 +121,13 @@ static bool is_slow(mca_pml_tm_stream_use_t use, const fab_peer_t *peer)
     return OPAL_UNLIKELY(peer == slow->peer && 0 != slow->pause) && 0 != (peer->caps & FAB_CAP_GET);
 }
 
+bool mca_pml_tm_stream_was_slow(const fab_peer_t *peer)
+{
+    const mca_pml_tm_slow_ring_t *slow = slow_ring(PML_TM_STREAM_ALL, peer);
+
+    return peer == slow->peer && 0 != slow->last;
+}
+
 /* As is_slow(), and counts the message. */
 static bool is_paused(mca_pml_tm_stream_use_t use, const fab_peer_t *peer)
 {

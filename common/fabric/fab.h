@@ -608,11 +608,12 @@ typedef enum fab_rma_kind {
  */
 struct fab_rma {
     fab_rma_t *next;  /* provider's */
-    fab_peer_t *peer; /* set all from here down to rkey */
+    fab_peer_t *peer; /* set all from here down to is_alone */
     void *local;
     uint64_t remote; /* address in the peer */
     size_t len;      /* bytes */
     fab_rkey_t rkey; /* from the peer's fab_expose() */
+    bool is_alone;   /* a get in which the peer is not to help (shm) */
     /*
      * status: OPAL_SUCCESS, or why (some of) the data is missing.  OPAL_ERR_NOT_SUPPORTED: RMA
      * cannot reach this memory; use messages.  Called from fab_progress(), never from fab_get().

@@ -226,9 +226,12 @@ static bool is_worth_it(fab_shm_ep_t *ep, const fab_rma_t *op)
         NULL == ep->entry || 0 == key_of(op)) {
         return false;
     }
+    if (ep->dom->is_coop_forced) {
+        return true;
+    }
     /* a peer that computes while it sends does not help */
-    return ep->dom->is_coop_forced || ep->unhelped < FAB_SHM_UNHELPED ||
-           0 == ++ep->skipped % FAB_SHM_SKIPPED;
+    return !op->is_alone &&
+           (ep->unhelped < FAB_SHM_UNHELPED || 0 == ++ep->skipped % FAB_SHM_SKIPPED);
 }
 
 static uint32_t chunk_for(size_t len)
