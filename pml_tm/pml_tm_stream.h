@@ -59,8 +59,8 @@ uint32_t mca_pml_tm_stream_whole_limit(const mca_pml_tm_params_t *params);
 bool mca_pml_tm_stream_is_whole(const fab_peer_t *peer, size_t len, bool is_data);
 
 /*
- * Were messages that this process streamed to the peer slow, when that was last measured?  Then those
- * from the peer are, too: the processors are far apart.
+ * Were messages that this process streamed to the peer slow, when that was last measured?  Then
+ * those from the peer are, too: the processors are far apart.
  */
 bool mca_pml_tm_stream_was_slow(const fab_peer_t *peer);
 

@@ -497,15 +497,16 @@ static void offered_body(world_t *world)
 
     if (1 == world->rank) {
         send_one(world, &remote);
-        for (unsigned round = 0; mca_btl_fabric.counters.offered < OFFERS; round++) {
+        for (unsigned round = 0;
+             mca_btl_fabric.counters.offered < OFFERS || 0 == mca_btl_fabric.counters.withdrawn;
+             round++) {
             put_many(world, &remote, (uint64_t) round << 32);
         }
-        CHECK(mca_btl_fabric.counters.withdrawn > 0);
         CHECK(mca_btl_fabric.counters.withdrawn < mca_btl_fabric.counters.offered);
         *is_over = 1;
     }
     for (unsigned i = 0; 0 == *is_over; i++) {
-        for (unsigned poll = 0; poll < (0 == i % 3 ? 100000 : 1) && 0 == *is_over; poll++) {
+        for (unsigned poll = 0; poll < (0 == i % 3 ? 10000 : 1) && 0 == *is_over; poll++) {
             (void) mca_btl_fabric_progress();
         }
         usleep(0 == i % 100 ? 1000 : 0);
