@@ -14,11 +14,13 @@
 
 enum { FAB_SPARES_KINDS = 4 };
 
-/* All zero: none is kept. Lock: the caller's. */
+/*
+ * Memory with room for 32, 64, 128 and 256 KiB, linked by its first word.  All zero: none is kept.
+ * Lock: the caller's.
+ */
 typedef struct fab_spares {
-    void *first
-        [FAB_SPARES_KINDS]; /* with room for 32, 64, 128, 256 KiB; linked by their first word */
-    size_t bytes;           /* that these have room for */
+    void *first[FAB_SPARES_KINDS];
+    size_t bytes; /* that these have room for */
 } fab_spares_t;
 
 /*
