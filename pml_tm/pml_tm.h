@@ -16,6 +16,7 @@
  *   pml_tm_offload.c    receives on a device that matches tags
  *   pml_tm_rndv.c       rendezvous, both sides
  *   pml_tm_stream.c     messages streamed in fragments
+ *   pml_tm_route.c      which messages are streamed, and which are read from memory
  *   pml_tm_probe.c      probe and matched probe
  *   pml_tm_start.c      persistent requests
  *   pml_tm_request.c    completing and freeing requests
@@ -64,12 +65,15 @@ typedef struct mca_pml_tm_slow_ring {
 
 enum { PML_TM_SLOW_RINGS = 64 };
 
-/* What a stream carries; for each, another rate is too slow. */
-typedef enum mca_pml_tm_stream_use {
-    PML_TM_STREAM_FIRST_PART, /* the first part of an announced message */
-    PML_TM_STREAM_ALL,        /* a message longer than the eager limit */
-    PML_TM_STREAM_USES,
-} mca_pml_tm_stream_use_t;
+/* Which route messages to a peer take (pml_tm_route.c).  Two kinds may use one record in turn. */
+typedef struct mca_pml_tm_route {
+    const fab_peer_t *peer; /* compared only */
+    mca_pml_tm_trial_t trial;
+    uint32_t wrote; /* ns that the last try that was streamed took to write */
+    bool is_try;    /* the next message is */
+} mca_pml_tm_route_t;
+
+enum { PML_TM_ROUTES = 256 };
 
 /*
  * How the rest of a peer's streamed messages comes fastest (pml_tm_stream.c): way 0, through the
@@ -142,10 +146,9 @@ typedef struct mca_pml_tm {
     fab_spares_t spares;          /* for long ones */
     mca_pml_tm_stream_t *streams; /* messages whose first part is arriving */
     mca_pml_tm_stream_t *free_streams;
-    /* by the use, PML_TM_STREAM_..., and the peer's address */
-    mca_pml_tm_slow_ring_t slow_rings[PML_TM_STREAM_USES][PML_TM_SLOW_RINGS];
-    uint32_t copy_rate;                       /* fab_host_copy_rate(), MB/s; 0: not asked for yet */
-    mca_pml_tm_rest_t rests[PML_TM_RESTS];    /* by the peer's address and the kind */
+    mca_pml_tm_slow_ring_t slow_rings[PML_TM_SLOW_RINGS]; /* by the peer's address */
+    mca_pml_tm_rest_t rests[PML_TM_RESTS];                /* by the peer's address and the kind */
+    mca_pml_tm_route_t routes[PML_TM_ROUTES];             /* likewise */
     size_t unexpected_bytes;                  /* held in unexpected and early messages */
     mca_pml_tm_peer_t *peers;                 /* records of peers that have one */
     bool is_flush_in_vain;                    /* see mca_pml_tm_peer_flush() */

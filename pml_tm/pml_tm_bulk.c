@@ -12,8 +12,7 @@
 #include "pml_tm_stream.h"
 
 enum {
-    BULK_MIN = 16384,       /* bytes; to read less costs more than its copy */
-    BULK_MIN_SLOW = 262144, /* the same where streams are slow: shorter ones are read */
+    BULK_MIN = 16384, /* bytes; to read less costs more than its copy */
     /*
      * Bytes that are begun ahead of those that are complete: at least the longest ring that is
      * chosen by default.  Less would leave it empty now and then; two messages are begun in any
@@ -32,8 +31,7 @@ static bool has_choice(const mca_pml_tm_recv_request_t *req, const fab_rndv_t *r
 
     return 0 != rndv->addr && NULL != req->data && req->wanted >= BULK_MIN &&
            0 != (peer->caps & FAB_CAP_LONG_RING) && 0 != (peer->caps & FAB_CAP_GET) &&
-           mca_pml_tm_stream_works(peer) && (limit < 0 || rndv->len <= (size_t) limit) &&
-           (req->wanted >= BULK_MIN_SLOW || !mca_pml_tm_stream_was_slow(peer));
+           mca_pml_tm_stream_works(peer) && (limit < 0 || rndv->len <= (size_t) limit);
 }
 
 /* Begin the next batch. */
@@ -42,7 +40,7 @@ static void batch_begin(mca_pml_tm_bulk_t *bulk)
     int choice = mca_pml_tm.params.stream_get;
 
     if (0 == bulk->trial.round) {
-        bulk->trial = mca_pml_tm_trial_begin(BULK_FIRST);
+        bulk->trial = mca_pml_tm_trial_begin(BULK_FIRST, false);
     }
     bulk->is_try = false;
     bulk->way = choice >= 0 ? (unsigned) choice

@@ -90,8 +90,7 @@ static const fab_param_t rows[] = {
         .special_means = "262144; 0 if eager_limit is below 16384",
         .help =
             "Longest message above eager_limit that is streamed whole, without an announcement, "
-            "if the ring has 1 MiB and a copy into it is not slower than one by the kernel "
-            "(stream_rate). 0: none.",
+            "if the ring has 1 MiB and that is faster than a read (stream_get). 0: none.",
     },
     {
         .name = "stream_get",
@@ -102,10 +101,11 @@ static const fab_param_t rows[] = {
         .min = 0,
         .max = 1,
         .special = -1,
-        .special_means = "the faster way; the receiver tries both, four times of 256",
-        .help = "How the rest of a streamed message above eager_limit comes, if its receive was "
+        .special_means = "the faster way; both are tried, eight times of 256 to 4096",
+        .help = "How messages above eager_limit come if there is a choice: those of up to "
+                "stream_whole, the rest of a longer one that is streamed, if its receive was "
                 "posted in time, and, with a ring of 1 MiB, all of one that was only announced. 0: "
-                "through the ring; 1: the receiver reads it from the sender's memory.",
+                "through the ring; 1: the receiver reads them from the sender's memory.",
     },
     {
         .name = "stream_rate",
@@ -116,12 +116,10 @@ static const fab_param_t rows[] = {
         .min = 0,
         .max = 1000000,
         .unit = "MB/s",
-        .help =
-            "If the first part of a streamed message above eager_limit goes into the ring more "
-            "slowly, as between processors that share no cache, the receiver reads the next "
-            "message of this kind from the sender's memory instead; after a second slow one "
-            "the next 3, and so on up to 255. A message is streamed whole only while its ring is "
-            "at least as fast as a copy by the kernel, too. 0: the rate does not matter.",
+        .help = "If the first part of a streamed message above eager_limit goes into the ring more "
+                "slowly, as between processors that share no cache, the receiver reads the next "
+                "message of this kind from the sender's memory instead; after a second slow one "
+                "the next 3, and so on up to 255. 0: the rate does not matter.",
     },
     {
         .name = "tag_source_bits",

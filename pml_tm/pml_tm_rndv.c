@@ -33,6 +33,7 @@
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
+#include "pml_tm_route.h"
 #include "pml_tm_send.h"
 #include "pml_tm_stream.h"
 
@@ -155,6 +156,9 @@ int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
     rndv = make_rndv(req);
     if (OPAL_UNLIKELY(req->is_untagged)) {
         return send_rts_untagged(req, &rndv);
+    }
+    if (mca_pml_tm_stream_is_read(req)) {
+        return mca_pml_tm_stream_announce_read(req, &rndv);
     }
     if (mca_pml_tm_stream_announce(req, &rndv)) {
         return OMPI_SUCCESS;
@@ -448,6 +452,9 @@ static inline void note_came(mca_pml_tm_recv_request_t *req)
     if (req->is_bulk) {
         mca_pml_tm_bulk_came(req->core.peer, req->wanted);
     }
+    if (OPAL_UNLIKELY(0 != req->asked_time.since)) {
+        mca_pml_tm_route_answer(req->core.peer, PML_TM_ROUTE_READ, req->wanted, req->asked_time);
+    }
 }
 
 void mca_pml_tm_recv_arrived(mca_pml_tm_recv_request_t *req)
@@ -465,6 +472,7 @@ static void pipeline_after_get(mca_pml_tm_recv_request_t *req)
 
     ++mca_pml_tm.counters.pipeline_no_get;
     req->rest_since = 0;
+    req->asked_time.since = 0;
     if (!mca_pml_tm_recv_pipeline(req) && is_bulk) {
         mca_pml_tm_bulk_came(peer, bytes);
     }
@@ -483,20 +491,15 @@ static void get_complete(fab_rma_t *rma, int status)
         pipeline_after_get(req);
     } else if (OPAL_ERR_UNREACH != status) {
         req->rest_since = 0;
+        req->asked_time.since = 0;
         note_came(req);
         answer(req, PML_TM_AM_NACK, MPI_ERR_OTHER);
         mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
     } /* otherwise the peer is gone, and the request stays open: see pml_tm_failure.h */
 }
 
-/*
- * Between processors that are far apart help with a short message saves no time: the helper's part
- * costs more there, and so does the claiming.
- */
-enum { ALONE_MAX = 131072 };
-
-/* Start to read the missing data from the sender's memory. False: this is impossible. */
-static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
+/* Prepare to read the missing data from the sender's memory. False: this is impossible. */
+static bool prepare_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
 {
     if (0 == rndv->addr || NULL == req->data) {
         if (0 == (req->core.peer->caps & FAB_CAP_GET)) {
@@ -511,16 +514,29 @@ static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
     req->rma.remote = rndv->addr + req->received;
     req->rma.len = req->wanted - req->received;
     req->rma.rkey = rndv->rkey;
-    req->rma.is_alone = req->rma.len <= ALONE_MAX && mca_pml_tm_stream_was_slow(req->core.peer);
     req->rma.complete = get_complete;
+    return true;
+}
+
+static void count_get(const mca_pml_tm_recv_request_t *req)
+{
+    ++mca_pml_tm.counters.rndv_get;
+    mca_pml_tm.counters.rndv_get_bytes += req->wanted;
+}
+
+/* Start to read it. */
+static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
+{
+    if (!prepare_get(req, rndv)) {
+        return false;
+    }
     req->core.phase = PML_TM_FETCH;
     if (OMPI_SUCCESS != fab_get(&req->rma)) {
         ++mca_pml_tm.counters.pipeline_no_get;
         return false;
     }
     ++mca_pml_tm.num_gets;
-    ++mca_pml_tm.counters.rndv_get;
-    mca_pml_tm.counters.rndv_get_bytes += req->wanted;
+    count_get(req);
     return true;
 }
 
@@ -530,6 +546,7 @@ bool mca_pml_tm_recv_fetch(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rnd
         return true;
     }
     req->rest_since = 0;
+    req->asked_time.since = 0;
     return mca_pml_tm_recv_pipeline(req);
 }
 
@@ -545,10 +562,32 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
         mca_pml_tm_recv_fetched(req);
     } else {
         req->rest_since = 0;
+        req->asked_time.since = 0;
         req->is_bulk = false;
         if (0 != len || !mca_pml_tm_bulk_add(req, rndv)) {
             (void) mca_pml_tm_recv_fetch(req, rndv);
         }
+    }
+}
+
+void mca_pml_tm_recv_alone(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
+                           const fab_rndv_t *rndv, uint32_t sent_at)
+{
+    mca_pml_tm_recv_matched(req, peer, hdr, rndv->len);
+    req->core.remote_id = hdr.app_ctx;
+    if (0 == req->wanted) {
+        mca_pml_tm_recv_fetched(req);
+        return;
+    }
+    req->rest_since = 0;
+    req->asked_time = mca_pml_tm_route_seen(sent_at);
+    req->is_bulk = false;
+    if (prepare_get(req, rndv) && fab_get_now(&req->rma)) {
+        count_get(req);
+        note_came(req);
+        mca_pml_tm_recv_fetched(req);
+    } else {
+        (void) mca_pml_tm_recv_fetch(req, rndv);
     }
 }
 

@@ -411,7 +411,7 @@ static inline void send_progress(void)
 }
 
 /* Is the message to go with all its data, and none held back?  is_data: it is contiguous. */
-static inline bool may_send_inline(const fab_peer_t *peer, size_t len, bool is_data)
+static inline bool may_send_inline(fab_peer_t *peer, size_t len, bool is_data)
 {
     const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
 

@@ -15,6 +15,7 @@
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
+#include "pml_tm_route.h"
 #include "pml_tm_send.h"
 
 /* In front of the user's bytes in the first fragment. */
@@ -28,11 +29,12 @@ struct mca_pml_tm_stream {
     mca_pml_tm_stream_t *next;
     const fab_peer_t *peer; /* the sender */
     mca_pml_tm_recv_request_t *req;
-    mca_pml_tm_msg_t *msg; /* set if the message is gathered in memory */
-    char *to;              /* where the next byte goes in msg */
-    size_t offset;         /* bytes that have come */
-    size_t now;            /* bytes of the first part */
-    fab_rndv_t rndv;       /* how to read the rest */
+    mca_pml_tm_msg_t *msg;         /* set if the message is gathered in memory */
+    char *to;                      /* where the next byte goes in msg */
+    size_t offset;                 /* bytes that have come */
+    size_t now;                    /* bytes of the first part */
+    mca_pml_tm_asked_time_t asked; /* how long it takes */
+    fab_rndv_t rndv;               /* how to read the rest */
     /* the first part is the whole message, and its sender waits for no answer */
     bool is_whole;
     bool is_get; /* the rest is to be read from the sender's memory */
@@ -108,33 +110,20 @@ static bool has_room(fab_peer_t *peer, const source_t *source, size_t bytes)
  */
 enum { SLOW_PAUSE_MAX = 255 };
 
-static mca_pml_tm_slow_ring_t *slow_ring(mca_pml_tm_stream_use_t use, const fab_peer_t *peer)
+static mca_pml_tm_slow_ring_t *slow_ring(const fab_peer_t *peer)
 {
-    return &mca_pml_tm.slow_rings[use][(uintptr_t) peer / sizeof(*peer) % PML_TM_SLOW_RINGS];
+    return &mca_pml_tm.slow_rings[(uintptr_t) peer / sizeof(*peer) % PML_TM_SLOW_RINGS];
 }
 
-/* Was the ring to the peer slow lately, and is there another way? */
-static bool is_slow(mca_pml_tm_stream_use_t use, const fab_peer_t *peer)
+/* Was the ring to the peer slow lately, and is there another way?  Counts the message. */
+static bool is_paused(const fab_peer_t *peer)
 {
-    const mca_pml_tm_slow_ring_t *slow = slow_ring(use, peer);
+    mca_pml_tm_slow_ring_t *slow = slow_ring(peer);
 
-    return OPAL_UNLIKELY(peer == slow->peer && 0 != slow->pause) && 0 != (peer->caps & FAB_CAP_GET);
-}
-
-bool mca_pml_tm_stream_was_slow(const fab_peer_t *peer)
-{
-    const mca_pml_tm_slow_ring_t *slow = slow_ring(PML_TM_STREAM_ALL, peer);
-
-    return peer == slow->peer && 0 != slow->last;
-}
-
-/* As is_slow(), and counts the message. */
-static bool is_paused(mca_pml_tm_stream_use_t use, const fab_peer_t *peer)
-{
-    if (!is_slow(use, peer)) {
+    if (OPAL_LIKELY(peer != slow->peer || 0 == slow->pause) || 0 == (peer->caps & FAB_CAP_GET)) {
         return false;
     }
-    --slow_ring(use, peer)->pause;
+    --slow->pause;
     ++mca_pml_tm.counters.stream_slow;
     return true;
 }
@@ -149,28 +138,13 @@ static bool is_long(const fab_peer_t *peer, size_t len)
            0 != (peer->caps & FAB_CAP_GET) && fab_ring_is_slow(peer);
 }
 
-/* Below this rate, in MB/s, a ring is slow. */
-static uint64_t slow_rate(mca_pml_tm_stream_use_t use)
+/* Writing the first part of a message, these bytes, into the ring to the peer took so long. */
+static void note_rate(const fab_peer_t *peer, size_t bytes, uint64_t ns)
 {
-    uint64_t rate = (uint64_t) mca_pml_tm.params.stream_rate;
-
-    if (PML_TM_STREAM_FIRST_PART == use || 0 == rate) {
-        return rate;
-    }
-    if (0 == mca_pml_tm.copy_rate) {
-        mca_pml_tm.copy_rate = fab_host_copy_rate() + 1;
-    }
-    return rate < mca_pml_tm.copy_rate ? mca_pml_tm.copy_rate : rate;
-}
-
-/* Writing these bytes into the ring to the peer took so long. */
-static void note_rate(mca_pml_tm_stream_use_t use, const fab_peer_t *peer, size_t bytes,
-                      uint64_t ns)
-{
-    mca_pml_tm_slow_ring_t *slow = slow_ring(use, peer);
+    mca_pml_tm_slow_ring_t *slow = slow_ring(peer);
     unsigned last = peer == slow->peer ? slow->last : 0;
 
-    if (OPAL_UNLIKELY(bytes * 1000 < ns * slow_rate(use))) {
+    if (OPAL_UNLIKELY(bytes * 1000 < ns * (uint64_t) mca_pml_tm.params.stream_rate)) {
         unsigned pause = last < SLOW_PAUSE_MAX ? 2 * last + 1 : last;
         *slow = (mca_pml_tm_slow_ring_t){.peer = peer, .pause = pause, .last = pause};
     } else if (OPAL_UNLIKELY(0 != last)) {
@@ -190,15 +164,27 @@ uint32_t mca_pml_tm_stream_whole_limit(const mca_pml_tm_params_t *params)
                            : limit);
 }
 
-bool mca_pml_tm_stream_is_whole(const fab_peer_t *peer, size_t len, bool is_data)
+/* May a message of this length be streamed whole to the peer? */
+static bool can_be_whole(const fab_peer_t *peer, size_t len)
 {
-    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
-
     /* these make sure that there comes to be room, see has_room() */
     return len > PML_TM_STREAM_MIN && len <= mca_pml_tm.whole_limit &&
            0 != (peer->caps & FAB_CAP_LONG_RING) && fab_has_ring(peer) &&
-           PML_TM_STREAM_FRAGMENT <= peer->eager_max && (NULL == record || !record->must_hold) &&
-           !(is_data && (is_slow(PML_TM_STREAM_ALL, peer) || is_long(peer, len)));
+           PML_TM_STREAM_FRAGMENT <= peer->eager_max;
+}
+
+/* Is it sooner read?  It is longer than the eager limit. */
+static bool is_read(fab_peer_t *peer, size_t len)
+{
+    return 0 != (peer->caps & FAB_CAP_GET) && mca_pml_tm_route_is_read(peer, len);
+}
+
+bool mca_pml_tm_stream_is_whole(fab_peer_t *peer, size_t len, bool is_data)
+{
+    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
+
+    return can_be_whole(peer, len) && (NULL == record || !record->must_hold) &&
+           !(is_data && is_read(peer, len));
 }
 
 /* Send all fragments; there is room for them. */
@@ -230,10 +216,8 @@ static void send_all(fab_peer_t *peer, fab_hdr_t hdr, const first_t *first, sour
 bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, size_t len,
                             const void *buf, size_t count, ompi_datatype_t *datatype)
 {
-    const first_t first = {.rndv = {.len = len}, .head = {.now = (uint32_t) len}};
+    first_t first = {.rndv = {.len = len}, .head = {.now = (uint32_t) len}};
     source_t source;
-    bool is_timed = NULL != data && len > mca_pml_tm.eager_limit;
-    uint64_t start;
 
     source.data = data;
     source.is_blocks = false;
@@ -243,15 +227,35 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
     if (OPAL_UNLIKELY(NULL == data)) {
         source_open(&source, buf, count, datatype);
     }
-    start = is_timed ? fab_now_ns() : 0;
+    if (NULL != data && len > mca_pml_tm.eager_limit) {
+        first.head.sent_at = mca_pml_tm_route_take(peer, len);
+    }
     send_all(peer, fab_hdr(FAB_AM_RNDV, tag, 0), &first, &source);
-    if (is_timed) {
-        note_rate(PML_TM_STREAM_ALL, peer, len, fab_now_ns() - start);
+    if (OPAL_UNLIKELY(0 != first.head.sent_at)) {
+        mca_pml_tm_route_wrote(peer, len, first.head.sent_at);
     }
     if (OPAL_UNLIKELY(NULL == data)) {
         source_close(&source);
     }
     return true;
+}
+
+bool mca_pml_tm_stream_is_read(const mca_pml_tm_send_request_t *req)
+{
+    const size_t len = req->req_send.req_bytes_packed;
+
+    return req->is_exposed && !req->is_untagged && len > mca_pml_tm.eager_limit &&
+           can_be_whole(req->core.peer, len) && is_read(req->core.peer, len);
+}
+
+int mca_pml_tm_stream_announce_read(const mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv)
+{
+    fab_peer_t *peer = req->core.peer;
+    first_t first = {.rndv = *rndv, .head = {.now = 0}};
+
+    ++mca_pml_tm.counters.route_reads;
+    first.head.sent_at = mca_pml_tm_route_take(peer, rndv->len);
+    return fab_item_send(peer, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), &first, sizeof(first));
 }
 
 bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv)
@@ -263,19 +267,16 @@ bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t
 
     source.data = req->data;
     source.is_blocks = false;
-    if (rndv->len <= mca_pml_tm.whole_limit) {
-        (void) is_paused(PML_TM_STREAM_ALL, peer);
-    }
     if (NULL == req->data || req->is_untagged || !mca_pml_tm_stream_is_for(peer, first.head.now) ||
         first.head.now >= rndv->len || rndv->len > mca_pml_tm_stream_limit(peer) ||
         is_long(peer, rndv->len) || !has_room(peer, &source, sizeof(first) + first.head.now) ||
-        is_paused(PML_TM_STREAM_FIRST_PART, peer)) {
+        is_paused(peer)) {
         return false;
     }
     req->offset = first.head.now;
     start = fab_now_ns();
     send_all(peer, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), &first, &source);
-    note_rate(PML_TM_STREAM_FIRST_PART, peer, first.head.now, fab_now_ns() - start);
+    note_rate(peer, first.head.now, fab_now_ns() - start);
     return true;
 }
 
@@ -352,7 +353,9 @@ static void rest_choose(mca_pml_tm_stream_t *stream)
         return;
     }
     if (rest->peer != stream->peer || rest->is_long != (bytes >= REST_LONG)) {
-        *rest = (mca_pml_tm_rest_t){.peer = stream->peer, .is_long = bytes >= REST_LONG};
+        *rest = (mca_pml_tm_rest_t){.peer = stream->peer,
+                                    .is_long = bytes >= REST_LONG,
+                                    .trial = mca_pml_tm_trial_begin(PML_TM_TRIAL_FIRST, true)};
     }
     stream->is_get = 0 != mca_pml_tm_trial_next(&rest->trial, &stream->is_try);
 }
@@ -397,6 +400,9 @@ static void stream_end(mca_pml_tm_stream_t **link)
     if (NULL != stream.msg) {
         mca_pml_tm_msg_arrive(stream.msg);
     } else if (NULL != req && stream.is_whole) {
+        if (OPAL_UNLIKELY(0 != stream.asked.since)) {
+            mca_pml_tm_route_answer(req->core.peer, PML_TM_ROUTE_STREAM, stream.now, stream.asked);
+        }
         mca_pml_tm_recv_done(req);
     } else if (NULL != req && req->received == req->wanted) {
         mca_pml_tm_recv_fetched(req);
@@ -433,6 +439,7 @@ static void stream_match(mca_pml_tm_stream_t *stream, mca_pml_tm_recv_request_t 
     mca_pml_tm_recv_matched(req, peer, hdr, rndv->len);
     req->core.remote_id = hdr.app_ctx;
     req->rest_since = 0;
+    req->asked_time.since = 0;
     req->is_bulk = false;
     stream->req = req;
     if (!stream->is_whole && req->wanted > stream->now) {
@@ -467,7 +474,7 @@ static void stream_gather(mca_pml_tm_stream_t *stream, fab_peer_t *peer, fab_hdr
 static bool is_sound(fab_hdr_t hdr, const first_t *first, size_t bytes)
 {
     return 0 != bytes && bytes <= first->head.now && first->head.now <= first->rndv.len &&
-           first->head.now <= PML_TM_STREAM_NOW_MAX && 0 == first->head.reserved &&
+           first->head.now <= PML_TM_STREAM_NOW_MAX &&
            (0 == hdr.app_ctx) == (first->head.now == first->rndv.len);
 }
 
@@ -494,6 +501,7 @@ void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, 
     stream->now = first.head.now;
     stream->is_whole = 0 == hdr.app_ctx;
     if (NULL != req) {
+        stream->asked = mca_pml_tm_route_seen(first.head.sent_at);
         stream_match(stream, req, peer, hdr, &first.rndv);
     } else {
         stream_gather(stream, peer, hdr, &first.rndv);

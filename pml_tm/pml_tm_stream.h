@@ -13,13 +13,13 @@
  * sender, and a fragment need not name it.
  *
  * A message up to the eager limit is streamed whole: now is its length, and app_ctx 0, since
- * nothing is to be answered. So is a longer one, up to params.stream_whole, where the sender copies
- * into the ring no more slowly than the kernel copies (fab_host_copy_rate()); it waits for room as
- * any eager message does. Of others, up to mca_pml_tm_stream_limit(), only the first part comes
- * so. A receiver that finds the receive posted chooses how the rest is to come. Either it
- * asks for it at once (CTS), and the rest follows as in any rendezvous; the CTS travels while the
- * first part does. Or it reads the rest from the sender's memory when the first part is there. The
- * receiver measures which way is faster (pml_tm_trial.h).
+ * nothing is to be answered. So is a longer one, up to params.stream_whole, unless it is sooner
+ * read from the sender's memory (pml_tm_route.h); it waits for room as any eager message does. Of
+ * others, up to mca_pml_tm_stream_limit(), only the first part comes so. A receiver that finds the
+ * receive posted chooses how the rest is to come. Either it asks for it at once (CTS), and the rest
+ * follows as in any rendezvous; the CTS travels while the first part does. Or it reads the rest
+ * from the sender's memory when the first part is there. The receiver measures which way is faster
+ * (pml_tm_trial.h).
  *
  * A message whose receive is not posted when its first fragment comes is gathered in memory, and
  * arrives when all of `now` is there: then it is matched as any other.
@@ -56,13 +56,16 @@ uint32_t mca_pml_tm_stream_whole_limit(const mca_pml_tm_params_t *params);
  * May this message, longer than the eager limit, be streamed whole to the peer, if not now, then
  * when there is room?  is_data: it is contiguous.  Lock held.
  */
-bool mca_pml_tm_stream_is_whole(const fab_peer_t *peer, size_t len, bool is_data);
+bool mca_pml_tm_stream_is_whole(fab_peer_t *peer, size_t len, bool is_data);
 
 /*
- * Were messages that this process streamed to the peer slow, when that was last measured?  Then
- * those from the peer are, too: the processors are far apart.
+ * Is a request's message, which is to be announced, one that could be streamed whole, but is sooner
+ * read?  Lock held.
  */
-bool mca_pml_tm_stream_was_slow(const fab_peer_t *peer);
+bool mca_pml_tm_stream_is_read(const mca_pml_tm_send_request_t *req);
+
+/* Announce such a message. As fab_item_send(). */
+int mca_pml_tm_stream_announce_read(const mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv);
 
 /* Bytes of a fragment to the peer, with all that stands in front of the user's. */
 uint32_t mca_pml_tm_stream_fragment(const fab_peer_t *peer);

@@ -86,8 +86,8 @@ enum {
     FAB_AM_FIN = 2,   /* TMH FIN: a rendezvous was fetched; app_ctx is that of the request */
     FAB_AM_EAGER = 3, /* TMH EAGER: tagged message with its data */
     FAB_AM_FIRST_USER = 8,
-    FAB_AM_PML = 8,  /* 8..15: pml_tm */
-    FAB_AM_BTL = 16, /* 16..31: btl_fabric */
+    FAB_AM_PML = 8,  /* 8..23: pml_tm */
+    FAB_AM_BTL = 24, /* 24..31: btl_fabric */
     FAB_AM_MAX = 32,
 };
 
@@ -608,12 +608,11 @@ typedef enum fab_rma_kind {
  */
 struct fab_rma {
     fab_rma_t *next;  /* provider's */
-    fab_peer_t *peer; /* set all from here down to is_alone */
+    fab_peer_t *peer; /* set all from here down to rkey */
     void *local;
     uint64_t remote; /* address in the peer */
     size_t len;      /* bytes */
     fab_rkey_t rkey; /* from the peer's fab_expose() */
-    bool is_alone;   /* a get in which the peer is not to help (shm) */
     /*
      * status: OPAL_SUCCESS, or why (some of) the data is missing.  OPAL_ERR_NOT_SUPPORTED: RMA
      * cannot reach this memory; use messages.  Called from fab_progress(), never from fab_get().

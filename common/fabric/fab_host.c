@@ -11,10 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <sys/uio.h>
 #include <sys/utsname.h>
-
-#include "fabric/fab_clock.h"
 
 /* FNV-1a, 64 bits: distinguishes hosts, is no protection. */
 static uint64_t fnv1a(uint64_t hash, const void *buf, size_t len)
@@ -103,29 +100,6 @@ bool fab_proc_is_gone(uint32_t pid, uint64_t start_time)
     }
     /* No such file: gone. Other errors (no file descriptor left) say nothing. */
     return ENOENT == errno || ESRCH == errno || fab_proc_has_no_pid(pid);
-}
-
-uint32_t fab_host_copy_rate(void)
-{
-    enum { BYTES = 65536, CALLS = 5 };
-    char *buf = malloc(2 * BYTES);
-    uint64_t best = UINT64_MAX;
-
-    if (NULL == buf) {
-        return 0;
-    }
-    memset(buf, 1, 2 * BYTES);
-    for (int i = 0; i < CALLS; i++) {
-        struct iovec from = {buf, BYTES}, to = {buf + BYTES, BYTES};
-        uint64_t ns = fab_now_ns();
-        if (BYTES != process_vm_readv(getpid(), &to, 1, &from, 1, 0)) {
-            break;
-        }
-        ns = fab_now_ns() - ns;
-        best = ns < best ? ns : best;
-    }
-    free(buf);
-    return UINT64_MAX == best ? 0 : (uint32_t) (BYTES * UINT64_C(1000) / (best + 1));
 }
 
 int fab_host_ptrace_scope(void)

@@ -17,12 +17,6 @@
  */
 FAB_EXPORT uint64_t fab_host_identity(void);
 
-/*
- * How fast the kernel copies from one process to another, MB/s: 64 KiB of this process's own memory
- * by process_vm_readv(), the best of some calls; about 60 us.  0: it does not.
- */
-FAB_EXPORT uint32_t fab_host_copy_rate(void);
-
 /* The value of yama's ptrace_scope, -1 if there is none. */
 int fab_host_ptrace_scope(void);
 

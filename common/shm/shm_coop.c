@@ -219,7 +219,7 @@ static uint64_t key_of(const fab_rma_t *op)
     return FAB_SHM_MAGIC == rkey.magic ? rkey.key : 0;
 }
 
-/* Is it likely that the peer helps with this get, and that its help saves time? */
+/* Is it likely that the peer helps with this get? */
 static bool is_worth_it(fab_shm_ep_t *ep, const fab_rma_t *op)
 {
     if (!ep->dom->is_coop || FAB_GET != op->kind || 0 != op->done || op->len < FAB_SHM_COOP_MIN ||
@@ -230,8 +230,7 @@ static bool is_worth_it(fab_shm_ep_t *ep, const fab_rma_t *op)
         return true;
     }
     /* a peer that computes while it sends does not help */
-    return !op->is_alone &&
-           (ep->unhelped < FAB_SHM_UNHELPED || 0 == ++ep->skipped % FAB_SHM_SKIPPED);
+    return ep->unhelped < FAB_SHM_UNHELPED || 0 == ++ep->skipped % FAB_SHM_SKIPPED;
 }
 
 static uint32_t chunk_for(size_t len)

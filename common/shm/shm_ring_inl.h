@@ -155,6 +155,7 @@ typedef struct fab_shm_tx {
     uint32_t repaid;   /* after so many it may grow; 0: that is cheap, and it gets all at once */
     fab_shm_pace_t pace;
     bool is_ping_pong; /* when one was last considered, the peer had answered each message */
+    uint16_t grown_at; /* lap in which the extent grew last */
 } fab_shm_tx_t;
 
 _Static_assert(64 == offsetof(fab_shm_tx_t, promised), "a line of the sender's own memory");

@@ -599,6 +599,7 @@ bool fab_shm_tx_extend(fab_shm_tx_t *tx, uint32_t to)
     tx->laps = 0;
     tx->repaid = laps_that_repay(num, fab_now_ns() - since);
     tx->extent += num;
+    tx->grown_at = tx->lap;
     fab_shm_tx_set_limit(tx);
     return true;
 }

@@ -41,7 +41,8 @@
 /* TEST: np=3 args="@20 ~8" env="OMPI_MCA_pml_tm_stream_rate=1000000" timeout=60 */
 /* TEST: np=3 args="@21 ~8" env="OMPI_MCA_pml_tm_stream_get=1 OMPI_MCA_pml_tm_stream_limit=4194304" timeout=60 */
 /* TEST: np=3 args="@23 ~8" env="OMPI_MCA_pml_tm_stream_whole=0" timeout=60 */
-/* TEST: np=3 args="@24 ~8" env="OMPI_MCA_pml_tm_stream_rate=0" timeout=60 */
+/* TEST: np=3 args="@24 ~8" env="OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_get=0" timeout=60 */
+/* TEST: np=3 args="@26 ~8" env="OMPI_MCA_pml_tm_stream_get=1" timeout=60 */
 /* TEST: np=3 args="@25 ~8" env="OMPI_MCA_pml_tm_shm_slow_rate=1073741824" timeout=60 */
 /* TEST: np=3 args="@12 ~8" env="OMPI_MCA_pml_tm_fast_paths=0" timeout=60 */
 /* TEST: np=3 args="@14 ~6" env="OMPI_MCA_pml_tm_fast_paths=103" timeout=60 */

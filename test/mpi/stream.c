@@ -18,9 +18,8 @@
 /* TEST: np=2 args="8 8 8 8" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_whole=0 OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_get=1" quick=yes */
 /* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_whole=0 OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_get=0" */
 /* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_whole=0 OMPI_MCA_pml_tm_shm_single_copy=none OMPI_MCA_pml_tm_stream_get=1" */
-/* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_get=1" quick=yes */
-/* TEST: np=2 args="8 8 0 0 window" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_get=1" */
-/* TEST: np=2 args="5 5 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=1000000 OMPI_MCA_pml_tm_shm_slow_rate=0 OMPI_MCA_pml_tm_stream_get=0" */
+/* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm" quick=yes */
+/* TEST: np=2 args="8 8 0 0 window" env="OMPI_MCA_pml_tm_providers=shm" */
 /* TEST: np=2 args="8 8 8 8" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_eager_limit=16383 OMPI_MCA_pml_tm_stream_get=1" */
 #include "tm_counter.h"
 

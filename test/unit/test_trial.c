@@ -93,7 +93,7 @@ static void lengths_may_differ(void **state)
 static void first_uses_may_be_fewer(void **state)
 {
     static const uint64_t fast_one[] = {101, 100};
-    mca_pml_tm_trial_t trial = mca_pml_tm_trial_begin(4);
+    mca_pml_tm_trial_t trial = mca_pml_tm_trial_begin(4, false);
     unsigned tries;
 
     (void) state;
@@ -105,10 +105,15 @@ static void first_uses_may_be_fewer(void **state)
     assert_int_equal(4, tries);
 }
 
-/* Tries may end late, in any order, or never: of two unknown times way 0 is used. */
+/*
+ * Tries may end late, in any order, or never: while a time is unknown the way is used that was used
+ * before, at first way 0.
+ */
 static void tries_may_never_end(void **state)
 {
+    static const uint64_t fast_one[] = {101, 100};
     mca_pml_tm_trial_t trial = begun();
+    unsigned tries;
     bool is_try;
 
     (void) state;
@@ -119,15 +124,98 @@ static void tries_may_never_end(void **state)
     mca_pml_tm_trial_note(&trial, 1, 1, UINT64_MAX); /* longer than can be noted: it never counts */
     assert_int_equal(0, mca_pml_tm_trial_next(&trial, &is_try));
     mca_pml_tm_trial_note(&trial, 1, 4096, 0);
+    assert_int_equal(0, mca_pml_tm_trial_next(&trial, &is_try));
+    mca_pml_tm_trial_note(&trial, 0, 4096, 1);
     assert_int_equal(1, mca_pml_tm_trial_next(&trial, &is_try));
+
+    trial = begun();
+    assert_int_equal(62, use(&trial, 64, fast_one, &tries));
+    for (unsigned i = 0; i < 4; i++) {
+        (void) mca_pml_tm_trial_next(&trial, &is_try);
+        assert_true(is_try);
+    }
+    assert_int_equal(1, mca_pml_tm_trial_next(&trial, &is_try));
+    mca_pml_tm_trial_note(&trial, 0, 4096, 1);
+    assert_int_equal(1, mca_pml_tm_trial_next(&trial, &is_try));
+    mca_pml_tm_trial_note(&trial, 1, 4096, 2);
+    assert_int_equal(0, mca_pml_tm_trial_next(&trial, &is_try));
+}
+
+/* What would be tried next is known before it is. */
+static void next_way_is_known(void **state)
+{
+    mca_pml_tm_trial_t trial = begun();
+    bool is_try;
+
+    (void) state;
+    for (unsigned i = 0; i < 200; i++) {
+        bool is_due = mca_pml_tm_trial_is_due(&trial);
+        unsigned due = mca_pml_tm_trial_due(&trial);
+        unsigned best = mca_pml_tm_trial_best(&trial);
+        unsigned way = mca_pml_tm_trial_next(&trial, &is_try);
+        assert_int_equal(is_due ? due : best, way);
+        if (is_try) {
+            mca_pml_tm_trial_note(&trial, way, 4096, 200 - i - 50 * way);
+        }
+    }
+}
+
+/* A sure trial: four tries of each way, of which the second least time counts. */
+static void sure_trials_pass_over_first_times(void **state)
+{
+    static const uint64_t ns[] = {300, 1, 400, 310, 100000, 301, 299, 302};
+    mca_pml_tm_trial_t trial = mca_pml_tm_trial_begin(PML_TM_TRIAL_FIRST, true);
+    unsigned tries;
+    bool is_try;
+
+    (void) state;
+    assert_int_equal(0, use(&trial, PML_TM_TRIAL_FIRST, ns, &tries));
+    for (unsigned i = 0; i < 8; i++) {
+        unsigned way = mca_pml_tm_trial_next(&trial, &is_try);
+        assert_true(is_try);
+        assert_int_equal(i / 4, way);
+        assert_int_equal(0, mca_pml_tm_trial_best(&trial));
+        mca_pml_tm_trial_note(&trial, way, 1048576, ns[i]);
+    }
+    assert_int_equal(300, mca_pml_tm_trial_time(&trial, 0));
+    assert_int_equal(301, mca_pml_tm_trial_time(&trial, 1));
+    assert_int_equal(0, mca_pml_tm_trial_next(&trial, &is_try));
+}
+
+/* Rounds are longer where one way is clearly slower. */
+static void clear_rounds_are_long(void **state)
+{
+    static const uint64_t near[] = {100, 140}, clear[] = {150, 100};
+    mca_pml_tm_trial_t trial = mca_pml_tm_trial_begin(PML_TM_TRIAL_FIRST, true);
+    unsigned tries;
+
+    (void) state;
+    assert_int_equal(0, use(&trial, PML_TM_TRIAL_FIRST, near, &tries));
+    assert_int_equal(4, use(&trial, 128, near, &tries));
+    assert_int_equal(4, use(&trial, 256, near, &tries));
+    assert_int_equal(252, use(&trial, 256, clear, &tries));
+    assert_int_equal(8, tries);
+    assert_int_equal(2044, use(&trial, 2048, clear, &tries));
+    assert_int_equal(8, tries);
+    assert_int_equal(4092, use(&trial, 4096, clear, &tries));
+    assert_int_equal(8, tries);
+    assert_int_equal(4, use(&trial, 4096, near, &tries));
+    assert_int_equal(8, tries);
+    assert_int_equal(4, use(&trial, 256, near, &tries));
+    assert_int_equal(8, tries);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(uses_the_faster_way), cmocka_unit_test(one_delay_decides_nothing),
-        cmocka_unit_test(lengths_may_differ),  cmocka_unit_test(first_uses_may_be_fewer),
+        cmocka_unit_test(uses_the_faster_way),
+        cmocka_unit_test(one_delay_decides_nothing),
+        cmocka_unit_test(lengths_may_differ),
+        cmocka_unit_test(first_uses_may_be_fewer),
         cmocka_unit_test(tries_may_never_end),
+        cmocka_unit_test(next_way_is_known),
+        cmocka_unit_test(sure_trials_pass_over_first_times),
+        cmocka_unit_test(clear_rounds_are_long),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

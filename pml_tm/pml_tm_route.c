@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Streams or reads; see pml_tm_route.h.
+ */
+#include "pml_tm_route.h"
+
+#include "fabric/fab_clock.h"
+#include "fabric/fab_inl.h"
+
+#include "pml_tm_peer.h"
+
+/* The longest message of each class but the last, bytes. */
+static const size_t class_max[] = {32768, 65536, 131072};
+
+enum {
+    CLASSES = sizeof(class_max) / sizeof(class_max[0]) + 1,
+    LOOK_EVERY = 32,  /* messages */
+    PROMPT_NS = 5000, /* a message that is seen that long after it was sent waited for nothing */
+};
+
+/* The record for messages of this length to the peer. */
+static mca_pml_tm_route_t *route_of(const fab_peer_t *peer, size_t len)
+{
+    size_t index = (uintptr_t) peer / sizeof(*peer) * CLASSES;
+
+    for (size_t i = 0; i < CLASSES - 1; i++) {
+        index += len > class_max[i];
+    }
+    return &mca_pml_tm.routes[index % PML_TM_ROUTES];
+}
+
+bool mca_pml_tm_route_is_read(fab_peer_t *peer, size_t len)
+{
+    mca_pml_tm_route_t *route = route_of(peer, len);
+    int choice = mca_pml_tm.params.stream_get;
+
+    if (choice >= 0) {
+        return PML_TM_ROUTE_READ == choice;
+    }
+    if (OPAL_UNLIKELY(route->peer != peer)) {
+        *route = (mca_pml_tm_route_t){.peer = peer,
+                                      .trial = mca_pml_tm_trial_begin(PML_TM_TRIAL_FIRST, true)};
+    }
+    route->is_try = mca_pml_tm_trial_is_due(&route->trial) && fab_ring_is_lapped(peer);
+    return PML_TM_ROUTE_READ == (route->is_try ? mca_pml_tm_trial_due(&route->trial)
+                                               : mca_pml_tm_trial_best(&route->trial));
+}
+
+uint32_t mca_pml_tm_route_take(fab_peer_t *peer, size_t len)
+{
+    mca_pml_tm_route_t *route = route_of(peer, len);
+    bool is_try;
+    uint32_t now;
+
+    if (route->peer != peer || (mca_pml_tm_trial_is_due(&route->trial) && !route->is_try)) {
+        return 0;
+    }
+    (void) mca_pml_tm_trial_next(&route->trial, &is_try);
+    if (OPAL_LIKELY(!is_try)) {
+        return 0;
+    }
+    route->is_try = false;
+    ++mca_pml_tm.counters.route_tries;
+    now = (uint32_t) fab_now_ns() & ~(uint32_t) PML_TM_SENT_BEHIND;
+    if (mca_pml_tm.ids.used > 1 || !fab_ring_is_taken(peer)) {
+        return now | PML_TM_SENT_BEHIND;
+    }
+    return 0 != now ? now : PML_TM_SENT_BEHIND << 1;
+}
+
+void mca_pml_tm_route_wrote(const fab_peer_t *peer, size_t len, uint32_t sent_at)
+{
+    mca_pml_tm_route_t *route = route_of(peer, len);
+
+    if (route->peer == peer) {
+        route->wrote = (uint32_t) fab_now_ns() - sent_at;
+    }
+}
+
+mca_pml_tm_asked_time_t mca_pml_tm_route_seen(uint32_t sent_at)
+{
+    mca_pml_tm_asked_time_t asked = {.since = sent_at};
+    uint32_t now;
+
+    if (0 != sent_at) {
+        now = (uint32_t) fab_now_ns();
+        asked.is_late = 0 != (sent_at & PML_TM_SENT_BEHIND) || now - sent_at > PROMPT_NS;
+        asked.since = asked.is_late ? now | 1 : sent_at;
+    }
+    return asked;
+}
+
+void mca_pml_tm_route_answer(fab_peer_t *peer, unsigned route, size_t len,
+                             mca_pml_tm_asked_time_t asked)
+{
+    const uint32_t ns = (uint32_t) fab_now_ns() - asked.since;
+
+    (void) fab_post(peer,
+                    fab_hdr(PML_TM_AM_TOOK, (uint64_t) len << 32 | ns,
+                            route | (asked.is_late ? PML_TM_TOOK_LATE : 0)),
+                    NULL, 0);
+}
+
+void mca_pml_tm_route_took(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    const size_t bytes = hdr.tag >> 32;
+    const unsigned way = hdr.app_ctx & ~(uint32_t) PML_TM_TOOK_LATE;
+    mca_pml_tm_route_t *route = route_of(peer, bytes);
+    uint64_t ns = (uint32_t) hdr.tag;
+
+    (void) ctx;
+    (void) data;
+    if (0 != len || 0 == bytes || bytes > PML_TM_STREAM_WHOLE_MAX || way > PML_TM_ROUTE_READ) {
+        mca_pml_tm_bad_message(peer, "time that a message took: no such route or length");
+        return;
+    }
+    if (route->peer == peer) {
+        if (hdr.app_ctx == (PML_TM_ROUTE_STREAM | PML_TM_TOOK_LATE)) {
+            ns += route->wrote;
+        }
+        mca_pml_tm_trial_note(&route->trial, way, bytes, ns);
+    }
+}
