@@ -18,15 +18,37 @@ enum {
     PROMPT_NS = 5000, /* a message that is seen that long after it was sent waited for nothing */
 };
 
-/* The record for messages of this length to the peer. */
+static unsigned class_of(size_t len)
+{
+    unsigned kind = 0;
+
+    while (kind < CLASSES - 1 && len > class_max[kind]) {
+        kind++;
+    }
+    return kind;
+}
+
+/* The record for messages of this class of lengths to the peer. */
+static mca_pml_tm_route_t *route_at(const fab_peer_t *peer, unsigned kind)
+{
+    return &mca_pml_tm.routes[((uintptr_t) peer / sizeof(*peer) * CLASSES + kind) % PML_TM_ROUTES];
+}
+
 static mca_pml_tm_route_t *route_of(const fab_peer_t *peer, size_t len)
 {
-    size_t index = (uintptr_t) peer / sizeof(*peer) * CLASSES;
+    return route_at(peer, class_of(len));
+}
 
-    for (size_t i = 0; i < CLASSES - 1; i++) {
-        index += len > class_max[i];
+/* Messages of a class begin with the route that shorter ones have found. */
+static void route_begin(mca_pml_tm_route_t *route, const fab_peer_t *peer, unsigned kind)
+{
+    const mca_pml_tm_route_t *shorter = route_at(peer, kind - 1);
+
+    *route = (mca_pml_tm_route_t){.peer = peer,
+                                  .trial = mca_pml_tm_trial_begin(PML_TM_TRIAL_FIRST, true)};
+    if (kind > 0 && peer == shorter->peer) {
+        route->trial.before = (uint8_t) mca_pml_tm_trial_best(&shorter->trial);
     }
-    return &mca_pml_tm.routes[index % PML_TM_ROUTES];
 }
 
 bool mca_pml_tm_route_is_read(fab_peer_t *peer, size_t len)
@@ -38,8 +60,7 @@ bool mca_pml_tm_route_is_read(fab_peer_t *peer, size_t len)
         return PML_TM_ROUTE_READ == choice;
     }
     if (OPAL_UNLIKELY(route->peer != peer)) {
-        *route = (mca_pml_tm_route_t){.peer = peer,
-                                      .trial = mca_pml_tm_trial_begin(PML_TM_TRIAL_FIRST, true)};
+        route_begin(route, peer, class_of(len));
     }
     route->is_try = mca_pml_tm_trial_is_due(&route->trial) && fab_ring_is_lapped(peer);
     return PML_TM_ROUTE_READ == (route->is_try ? mca_pml_tm_trial_due(&route->trial)

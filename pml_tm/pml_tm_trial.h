@@ -3,9 +3,9 @@
  * Which of two ways is faster, 0 or 1?  The first 16 times way 0 is used: memory that is touched
  * for the first time makes it slow.  Then come rounds, which begin with tries of each way, one way
  * after the other; then the way is used that took less time, or, while a time is missing, the same
- * as before.  A round is as many times as long as the one before as it has tries, up to 256
- * uses; or 4096 if one way took half as long again as the other, or more, since tries of that one
- * cost most.  Who needs an answer sooner begins with fewer uses.
+ * as before.  Each round is longer than the one before, up to 256 uses; or 4096 if one way took
+ * half as long again as the other, or more, since tries of that one cost most.  Who needs an answer
+ * sooner begins with fewer uses.
  *
  * Usually a way is tried twice, and its least time counts: a delay (this process or the other one
  * was not running) only makes a time longer, and so do data that the way before left in the cache
@@ -84,7 +84,8 @@ static inline unsigned mca_pml_tm_trial_next_round(const mca_pml_tm_trial_t *tri
     const uint64_t more = mca_pml_tm_trial_time(trial, !best);
     const bool is_clear = trial->is_sure && mca_pml_tm_trial_knows(trial) && 2 * more >= 3 * less;
     const unsigned max = is_clear ? PML_TM_TRIAL_ROUND_CLEAR : PML_TM_TRIAL_ROUND_MAX;
-    const unsigned round = 2 * mca_pml_tm_trial_tries(trial) * trial->round;
+    const unsigned tries = mca_pml_tm_trial_tries(trial);
+    const unsigned round = tries * tries * trial->round;
 
     return round < max ? round : max;
 }
