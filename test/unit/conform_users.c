@@ -4,7 +4,7 @@
  */
 #include "conform.h"
 
-enum { AM_BTL_DATA = 17, AM_BTL_LAST = 18, KEPT = 500 };
+enum { AM_BTL_DATA = FAB_AM_BTL + 1, AM_BTL_LAST = FAB_AM_BTL + 2, KEPT = 500 };
 
 typedef struct second {
     world_t *world;
