@@ -415,7 +415,13 @@ static inline int poll_fabric(bool is_full)
 /* Has the process that sent the latest message sent another one? */
 static inline bool has_more(void)
 {
-    return NULL != mca_btl_fabric.latest && fab_has_come(mca_btl_fabric.latest->peer);
+    const mca_btl_fabric_ep_t *ep = mca_btl_fabric.latest;
+
+    if (NULL == ep || fab_has_come(ep->peer)) {
+        return NULL != ep;
+    }
+    fab_fetch_ahead(ep->peer);
+    return false;
 }
 
 /* Poll without threads, giving messages in place, those of the latest sender first. */

@@ -59,9 +59,10 @@ static inline void *fab_reserve_short(fab_peer_t *peer)
 
 static inline void fab_commit_short(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 {
-    fab_shm_tx_t *tx = peer->ep;
+    fab_shm_pair_t *pair = peer->ep;
 
-    fab_shm_tx_commit(tx, fab_shm_tx_slot(tx), hdr, len, 1);
+    fab_shm_tx_commit(&pair->tx, fab_shm_tx_slot(&pair->tx), hdr, len, 1);
+    fab_shm_tx_fetch_ahead(&pair->tx, pair->rx, 1);
     fab_counters.shm_msgs_sent++;
 }
 
@@ -84,6 +85,7 @@ static inline void fab_commit_any(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 
     fab_shm_tx_commit(&pair->tx, fab_shm_tx_slot(&pair->tx), hdr, len, n);
     fab_shm_tx_wrap_early(&pair->tx, pair->rx, n);
+    fab_shm_tx_fetch_ahead(&pair->tx, pair->rx, n);
     fab_counters.shm_msgs_sent++;
 }
 
@@ -282,6 +284,16 @@ static inline void fab_answer(fab_peer_t *peer, unsigned place, uint32_t number,
     }
 }
 
+/* No message of this peer has come: get what the next one needs into the cache. */
+static inline void fab_fetch_ahead(const fab_peer_t *peer)
+{
+    const fab_shm_rx_t *rx = fab_ring_from(peer);
+
+    if (NULL != rx) {
+        fab_shm_rx_fetch_ahead(rx);
+    }
+}
+
 /* Has a message of this peer come that waits in its ring? */
 static inline bool fab_has_come(const fab_peer_t *peer)
 {
@@ -327,6 +339,7 @@ static inline fab_hold_t *fab_take(fab_peer_t *peer, uint8_t id, fab_shm_msg_t *
     }
     fab_shm_rx_hold(rx);
     fab_shm_rx_advance(rx, msg->slots);
+    fab_shm_rx_expect(rx, msg->slots);
     fab_counters.shm_msgs_received++;
     return rx;
 }

@@ -52,6 +52,15 @@
  * slots, so with N >= 8 a message always fits a ring that the receiver has emptied.  While the
  * receiver holds a message, to use it in place after later ones were read, the tail stays there.
  *
+ * Ahead.  Between processors that share no cache a line takes 100 to 250 ns to come, and a process
+ * that does much between two messages waits for each.  So a sender that sends several messages
+ * without one from the peer in between asks for the lines of the third message from now, to write
+ * them.  One that is answered each time does not: the peer polls, and would get the line back
+ * before it is written.  A receiver of messages of a few lines asks for the lines of the next one,
+ * which may have as many: when it has taken a message, so that it does not wait for each of a
+ * window; and when it finds none, so that header and payload come together, not one after the
+ * other.  Only btl_fabric does this so far.
+ *
  * Idle.  When a ring has been empty for long, the receiver makes idle odd and stops polling the
  * ring (it is cold).  A sender that finds idle odd after it has published a message rings the
  * doorbell, once per idle period.  The sender has no fence between storing its word and reading
@@ -108,6 +117,11 @@ _Static_assert(FAB_SHM_WRAP_LAG < FAB_SHM_RING_MIN / FAB_SHM_LINE / 4, "see \"Fl
 
 _Static_assert(FAB_SHM_LAG < FAB_SHM_EXTENT_SHORT / 2, "else no receiver seems to keep up");
 
+enum {
+    FAB_SHM_AHEAD_TX = 32, /* slots of a message whose sender fetches lines ahead, at most */
+    FAB_SHM_AHEAD_RX = 5,  /* ... whose receiver does, at most; of longer ones the processor does */
+};
+
 /* The lap after `lap`. */
 static inline uint16_t fab_shm_next_lap(uint16_t lap)
 {
@@ -154,11 +168,13 @@ typedef struct fab_shm_tx {
     uint32_t laps;     /* that were made of the extent, but for answered messages */
     uint32_t repaid;   /* after so many it may grow; 0: that is cheap, and it gets all at once */
     fab_shm_pace_t pace;
-    bool is_ping_pong; /* when one was last considered, the peer had answered each message */
-    uint16_t grown_at; /* lap in which the extent grew last */
+    bool is_ping_pong;  /* when one was last considered, the peer had answered each message */
+    uint16_t grown_at;  /* lap in which the extent grew last */
+    uint16_t from_last; /* as from_pos, at the last message that might have fetched ahead */
 } fab_shm_tx_t;
 
 _Static_assert(64 == offsetof(fab_shm_tx_t, promised), "a line of the sender's own memory");
+_Static_assert(128 > sizeof(fab_shm_tx_t), "what follows it is in its second line");
 
 /*
  * slots and ctl are those of a fresh ring, all zero.  stale has num_slots bits, all zero.
@@ -442,6 +458,7 @@ typedef struct fab_shm_rx {
     uint32_t mask;        /* slots - 1 */
     uint32_t lag;         /* slots that are consumed and not published, at most; 2^n - 1 */
     uint32_t eager_max;   /* longest payload that a sender may send, bytes */
+    uint32_t ahead;       /* slots of the next message that are to be fetched ahead */
     fab_shm_ctl_t *ctl;
     uint32_t idle; /* as in ctl */
     uint16_t lap;
@@ -487,6 +504,23 @@ static inline uint64_t fab_shm_rx_word(const fab_shm_rx_t *rx)
 static inline bool fab_shm_rx_is_ready(const fab_shm_rx_t *rx)
 {
     return fab_shm_rx_word(rx) >> 48 == rx->lap;
+}
+
+/* There is no message, or one was taken: see "Ahead" above. */
+static inline void fab_shm_rx_fetch_ahead(const fab_shm_rx_t *rx)
+{
+    for (uint32_t i = 0; i < rx->ahead; i++) {
+        __builtin_prefetch(rx->slot + i); /* past the ring's end it does no harm */
+    }
+    /* else gcc 12 drops the calls: the function seems to do nothing */
+    __asm__ volatile("");
+}
+
+/* A message of n slots was taken; the next one is expected to have as many. */
+static inline void fab_shm_rx_expect(fab_shm_rx_t *rx, uint32_t n)
+{
+    rx->ahead = n > 1 && n <= FAB_SHM_AHEAD_RX ? n : 0;
+    fab_shm_rx_fetch_ahead(rx);
 }
 
 static inline void fab_shm_rx_publish(fab_shm_rx_t *rx)
@@ -695,6 +729,39 @@ typedef struct fab_shm_pair {
     fab_shm_tx_t tx;  /* to the peer */
     fab_shm_rx_t *rx; /* from the peer, while it is polled; else NULL */
 } fab_shm_pair_t;
+
+/* Get the line, to write it, without waiting for it. */
+static inline void fab_shm_fetch_to_write(const void *line)
+{
+#if defined(__x86_64__)
+    /* what __builtin_prefetch() does only for certain processors; others take it for a nop */
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *) line));
+#else
+    __builtin_prefetch(line, 1);
+    __asm__ volatile("");
+#endif
+}
+
+/* A message of n slots was sent: are lines to be fetched ahead?  from: NULL if it is not polled. */
+static inline bool fab_shm_tx_is_ahead(fab_shm_tx_t *tx, const fab_shm_rx_t *from, uint32_t n)
+{
+    const uint16_t from_pos = NULL != from ? (uint16_t) from->pos : 0;
+    const bool is_answer = from_pos != tx->from_last;
+
+    tx->from_last = from_pos;
+    return !is_answer && n <= FAB_SHM_AHEAD_TX && tx->head + 3 * n <= tx->limit;
+}
+
+/* To be called after a message of n slots: see "Ahead" above. */
+static inline void fab_shm_tx_fetch_ahead(fab_shm_tx_t *tx, const fab_shm_rx_t *from, uint32_t n)
+{
+    if (fab_shm_tx_is_ahead(tx, from, n)) {
+        const uint32_t at = (uint32_t) tx->head + 2 * n;
+        for (uint32_t i = 0; i < n; i++) {
+            fab_shm_fetch_to_write(&tx->slots[(at + i) & tx->mask]);
+        }
+    }
+}
 
 /* Messages of this lap so far: its slots that do not contain payload.  At an end of the extent. */
 static inline uint32_t fab_shm_tx_messages(const fab_shm_tx_t *tx)

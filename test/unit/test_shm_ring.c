@@ -509,6 +509,54 @@ static void test_held(void **state)
     free(ring);
 }
 
+/* Lines are fetched ahead within the room that there is, by a sender that is not answered. */
+static void test_ahead_sender(void **state)
+{
+    ring_t *ring = ring_new(64);
+    uint64_t seq = 0;
+
+    (void) state;
+    for (uint32_t n = 1; n <= FAB_SHM_AHEAD_TX + 1; n++) {
+        const size_t len = n * FAB_SHM_LINE - offsetof(fab_shm_slot_t, payload);
+        fab_shm_msg_t msg = {0};
+        if (n > fab_shm_num_slots(ring->rx.eager_max)) {
+            break;
+        }
+        for (unsigned count = 0; ring_send(ring, seq, len, len); count++, seq++) {
+            const bool has_room = ring->tx.head + 3 * n <= ring->tx.limit;
+            ring->back.pos += 0 == count; /* the first one is an answer */
+            assert_int_equal(count > 0 && has_room, fab_shm_tx_is_ahead(&ring->tx, &ring->back, n));
+            assert_int_equal(has_room, fab_shm_tx_is_ahead(&ring->tx, &ring->back, n));
+            fab_shm_tx_fetch_ahead(&ring->tx, &ring->back, n);
+        }
+        assert_false(fab_shm_tx_is_ahead(&ring->tx, &ring->back, n)); /* it is full */
+        while (FAB_SHM_MESSAGE == fab_shm_rx_peek(&ring->rx, &msg)) {
+            fab_shm_rx_advance(&ring->rx, msg.slots);
+        }
+        fab_shm_rx_publish(&ring->rx);
+        assert_true(fab_shm_tx_refresh(&ring->tx));
+    }
+    assert_false(fab_shm_tx_is_ahead(&ring->tx, &ring->back, FAB_SHM_AHEAD_TX + 1));
+    assert_false(fab_shm_tx_is_ahead(&ring->tx, NULL, 1)); /* not polled: its position is 0 */
+    assert_true(fab_shm_tx_is_ahead(&ring->tx, NULL, 1));
+    free(ring);
+}
+
+/* A receiver fetches ahead if the last message had a few slots, one excepted. */
+static void test_ahead_receiver(void **state)
+{
+    ring_t *ring = ring_new(8);
+
+    (void) state;
+    assert_int_equal(0, ring->rx.ahead);
+    for (uint32_t n = 1; n <= 2 * FAB_SHM_AHEAD_RX; n++) {
+        fab_shm_rx_expect(&ring->rx, n);
+        assert_int_equal(n > 1 && n <= FAB_SHM_AHEAD_RX ? n : 0, ring->rx.ahead);
+        fab_shm_rx_fetch_ahead(&ring->rx);
+    }
+    free(ring);
+}
+
 /* fab_shm_rx_take_short() or fab_shm_rx_take_any() */
 typedef bool (*take_fn_t)(fab_shm_rx_t *rx, uint8_t id, uint64_t want, uint64_t mask, void *buf,
                           size_t *len, uint64_t *tag);
@@ -778,6 +826,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_take_any),
         cmocka_unit_test(test_take_malformed),
         cmocka_unit_test(test_held),
+        cmocka_unit_test(test_ahead_sender),
+        cmocka_unit_test(test_ahead_receiver),
         cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_bad_tail),
         cmocka_unit_test(test_two_threads),
