@@ -141,6 +141,7 @@ static inline __attribute__((always_inline)) bool fab_recv_short(fab_peer_t *pee
         if (0 == --looks) {
             return false;
         }
+        fab_shm_rx_fetch_ahead(rx);
         if (is_pausing) {
             fab_cpu_pause();
         }
@@ -340,6 +341,7 @@ static inline fab_hold_t *fab_take(fab_peer_t *peer, uint8_t id, fab_shm_msg_t *
     fab_shm_rx_hold(rx);
     fab_shm_rx_advance(rx, msg->slots);
     fab_shm_rx_expect(rx, msg->slots);
+    fab_shm_rx_fetch_ahead(rx);
     fab_counters.shm_msgs_received++;
     return rx;
 }

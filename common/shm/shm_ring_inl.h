@@ -59,7 +59,7 @@
  * before it is written.  A receiver of messages of a few lines asks for the lines of the next one,
  * which may have as many: when it has taken a message, so that it does not wait for each of a
  * window; and when it finds none, so that header and payload come together, not one after the
- * other.  Only btl_fabric does this so far.
+ * other.  btl_fabric does all of this, a blocking receive of pml_tm the last.
  *
  * Idle.  When a ring has been empty for long, the receiver makes idle odd and stops polling the
  * ring (it is cold).  A sender that finds idle odd after it has published a message rings the
@@ -520,7 +520,6 @@ static inline void fab_shm_rx_fetch_ahead(const fab_shm_rx_t *rx)
 static inline void fab_shm_rx_expect(fab_shm_rx_t *rx, uint32_t n)
 {
     rx->ahead = n > 1 && n <= FAB_SHM_AHEAD_RX ? n : 0;
-    fab_shm_rx_fetch_ahead(rx);
 }
 
 static inline void fab_shm_rx_publish(fab_shm_rx_t *rx)
@@ -617,6 +616,7 @@ static inline __attribute__((always_inline)) bool fab_shm_rx_take_short(fab_shm_
     }
     fab_copy_short(buf, slot->payload, bytes);
     fab_shm_rx_advance(rx, 1);
+    rx->ahead = 0;
     *len = bytes;
     *tag = found;
     return true;
@@ -674,6 +674,7 @@ static inline __attribute__((always_inline)) bool fab_shm_rx_take_any(fab_shm_rx
         fab_copy(buf, msg.data, msg.len);
     }
     fab_shm_rx_advance(rx, msg.slots);
+    fab_shm_rx_expect(rx, msg.slots);
     *len = msg.len;
     *tag = msg.hdr.tag;
     return true;
