@@ -34,6 +34,7 @@ common_tm_sources = \
 	common/fabric/fab_spares.c \
 	common/fabric/fab_spares.h \
 	common/fabric/fab_tm.h \
+	common/fabric/fab_trial.h \
 	common/fabric/fab_wire.h \
 	common/self/self_domain.c \
 	common/shm/shm_alive.c \

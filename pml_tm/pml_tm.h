@@ -39,6 +39,7 @@
 #include "fabric/fab_params.h"
 #include "fabric/fab_spares.h"
 #include "fabric/fab_tm.h"
+#include "fabric/fab_trial.h"
 #include "match/match.h"
 #include "offload/offload.h"
 
@@ -46,7 +47,6 @@
 #include "idmap/idmap.h"
 #include "pml_tm_params.h"
 #include "pml_tm_request.h"
-#include "pml_tm_trial.h"
 #include "pml_tm_wire.h"
 
 typedef struct mca_pml_tm_comm mca_pml_tm_comm_t;
@@ -68,7 +68,7 @@ enum { PML_TM_SLOW_RINGS = 64 };
 /* Which route messages to a peer take (pml_tm_route.c).  Two kinds may use one record in turn. */
 typedef struct mca_pml_tm_route {
     const fab_peer_t *peer; /* compared only */
-    mca_pml_tm_trial_t trial;
+    fab_trial_t trial;
     uint32_t wrote; /* ns that the last try that was streamed took to write */
     bool is_try;    /* the next message is */
 } mca_pml_tm_route_t;
@@ -82,7 +82,7 @@ enum { PML_TM_ROUTES = 256 };
 typedef struct mca_pml_tm_rest {
     const fab_peer_t *peer; /* compared only */
     bool is_long;           /* kind of messages: see rest_of() */
-    mca_pml_tm_trial_t trial;
+    fab_trial_t trial;
 } mca_pml_tm_rest_t;
 
 enum { PML_TM_RESTS = 64 };

@@ -40,11 +40,10 @@ static void batch_begin(mca_pml_tm_bulk_t *bulk)
     int choice = mca_pml_tm.params.stream_get;
 
     if (0 == bulk->trial.round) {
-        bulk->trial = mca_pml_tm_trial_begin(BULK_FIRST, false);
+        bulk->trial = fab_trial_begin(BULK_FIRST, false);
     }
     bulk->is_try = false;
-    bulk->way = choice >= 0 ? (unsigned) choice
-                            : mca_pml_tm_trial_next(&bulk->trial, &bulk->is_try);
+    bulk->way = choice >= 0 ? (unsigned) choice : fab_trial_next(&bulk->trial, &bulk->is_try);
     bulk->left = BULK_BATCH;
     bulk->bytes = 0;
     bulk->since = bulk->is_try ? fab_now_ns() : 0;
@@ -54,7 +53,7 @@ static void batch_begin(mca_pml_tm_bulk_t *bulk)
 static void batch_end(mca_pml_tm_bulk_t *bulk)
 {
     if (bulk->is_try) {
-        mca_pml_tm_trial_note(&bulk->trial, bulk->way, bulk->bytes, fab_now_ns() - bulk->since);
+        fab_trial_note(&bulk->trial, bulk->way, bulk->bytes, fab_now_ns() - bulk->since);
         bulk->is_try = false;
     }
     bulk->left = 0;
@@ -63,7 +62,7 @@ static void batch_end(mca_pml_tm_bulk_t *bulk)
 /* May one more be begun now? */
 static bool may_begin(const mca_pml_tm_bulk_t *bulk)
 {
-    if (0 == bulk->left && (bulk->is_try || mca_pml_tm_trial_is_due(&bulk->trial))) {
+    if (0 == bulk->left && (bulk->is_try || fab_trial_is_due(&bulk->trial))) {
         return 0 == bulk->open;
     }
     return bulk->open < 2 || bulk->open_bytes < BULK_AHEAD;

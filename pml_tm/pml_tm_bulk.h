@@ -7,7 +7,7 @@
  * on what the sender does meanwhile; so it is measured.
  *
  * The unit of measurement is a batch: messages in one way, up to BULK_BATCH bytes, or until none is
- * left.  A batch that is a try (pml_tm_trial.h) begins when all before it are complete, and its
+ * left.  A batch that is a try (fab_trial.h) begins when all before it are complete, and its
  * bytes and its time count; the next one waits until it is complete.
  *
  *   WAIT_TURN   behind others of its sender, the receiver has not answered yet
@@ -16,8 +16,9 @@
 #ifndef PML_TM_BULK_H
 #define PML_TM_BULK_H
 
+#include "fabric/fab_trial.h"
+
 #include "pml_tm_request.h"
-#include "pml_tm_trial.h"
 
 /* What a receiver knows of one sender; all zero: nothing yet. Lock: the fabric's. */
 typedef struct mca_pml_tm_bulk {
@@ -25,7 +26,7 @@ typedef struct mca_pml_tm_bulk {
     mca_pml_tm_recv_request_t **tail; /* set if first is */
     unsigned open;                    /* messages that were begun and are not complete */
     size_t open_bytes;                /* of these */
-    mca_pml_tm_trial_t trial;
+    fab_trial_t trial;
     /* the batch */
     unsigned way; /* 0: through the ring; 1: read from the sender's memory */
     bool is_try;

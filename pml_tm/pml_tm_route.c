@@ -39,16 +39,15 @@ static mca_pml_tm_route_t *route_of(const fab_peer_t *peer, size_t len)
     return route_at(peer, class_of(len));
 }
 
-/* Messages of a class begin with the route that shorter ones have found. */
 static void route_begin(mca_pml_tm_route_t *route, const fab_peer_t *peer, unsigned kind)
 {
-    const mca_pml_tm_route_t *shorter = route_at(peer, kind - 1);
+    static const fab_trial_t none;
+    const mca_pml_tm_route_t *shorter = kind > 0 ? route_at(peer, kind - 1) : route;
+    const bool is_known = peer == shorter->peer;
 
-    *route = (mca_pml_tm_route_t){.peer = peer,
-                                  .trial = mca_pml_tm_trial_begin(PML_TM_TRIAL_FIRST, true)};
-    if (kind > 0 && peer == shorter->peer) {
-        route->trial.before = (uint8_t) mca_pml_tm_trial_best(&shorter->trial);
-    }
+    *route = (mca_pml_tm_route_t){
+        .peer = peer,
+        .trial = fab_trial_after(is_known ? &shorter->trial : &none, PML_TM_ROUTE_READ, true)};
 }
 
 bool mca_pml_tm_route_is_read(fab_peer_t *peer, size_t len)
@@ -62,9 +61,9 @@ bool mca_pml_tm_route_is_read(fab_peer_t *peer, size_t len)
     if (OPAL_UNLIKELY(route->peer != peer)) {
         route_begin(route, peer, class_of(len));
     }
-    route->is_try = mca_pml_tm_trial_is_due(&route->trial) && fab_ring_is_lapped(peer);
-    return PML_TM_ROUTE_READ == (route->is_try ? mca_pml_tm_trial_due(&route->trial)
-                                               : mca_pml_tm_trial_best(&route->trial));
+    route->is_try = fab_trial_is_due(&route->trial) && fab_ring_is_lapped(peer);
+    return PML_TM_ROUTE_READ ==
+           (route->is_try ? fab_trial_due(&route->trial) : fab_trial_best(&route->trial));
 }
 
 uint32_t mca_pml_tm_route_take(fab_peer_t *peer, size_t len)
@@ -73,10 +72,10 @@ uint32_t mca_pml_tm_route_take(fab_peer_t *peer, size_t len)
     bool is_try;
     uint32_t now;
 
-    if (route->peer != peer || (mca_pml_tm_trial_is_due(&route->trial) && !route->is_try)) {
+    if (route->peer != peer || (fab_trial_is_due(&route->trial) && !route->is_try)) {
         return 0;
     }
-    (void) mca_pml_tm_trial_next(&route->trial, &is_try);
+    (void) fab_trial_next(&route->trial, &is_try);
     if (OPAL_LIKELY(!is_try)) {
         return 0;
     }
@@ -139,6 +138,6 @@ void mca_pml_tm_route_took(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
         if (hdr.app_ctx == (PML_TM_ROUTE_STREAM | PML_TM_TOOK_LATE)) {
             ns += route->wrote;
         }
-        mca_pml_tm_trial_note(&route->trial, way, bytes, ns);
+        fab_trial_note(&route->trial, way, bytes, ns);
     }
 }

@@ -13,7 +13,7 @@
  *
  * Which is faster depends on how far apart the processors are and on the length, and no side alone
  * sees it: the sender may write fast what the receiver reads slowly.  So the sender tries both, for
- * each receiver and each of four classes of lengths (pml_tm_trial.h).  A message that is a try says
+ * each receiver and each of four classes of lengths (fab_trial.h).  A message that is a try says
  * when it was sent, and a receiver that had posted the receive answers how long that is ago when
  * all data is there.  If the message was sent behind others, or the receiver was late, since it
  * computed or sent itself, it says how long its own part took; to that the sender adds the time

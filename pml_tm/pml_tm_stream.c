@@ -355,9 +355,9 @@ static void rest_choose(mca_pml_tm_stream_t *stream)
     if (rest->peer != stream->peer || rest->is_long != (bytes >= REST_LONG)) {
         *rest = (mca_pml_tm_rest_t){.peer = stream->peer,
                                     .is_long = bytes >= REST_LONG,
-                                    .trial = mca_pml_tm_trial_begin(PML_TM_TRIAL_FIRST, true)};
+                                    .trial = fab_trial_begin(FAB_TRIAL_FIRST, true)};
     }
-    stream->is_get = 0 != mca_pml_tm_trial_next(&rest->trial, &stream->is_try);
+    stream->is_get = 0 != fab_trial_next(&rest->trial, &stream->is_try);
 }
 
 void mca_pml_tm_stream_rest_came(mca_pml_tm_recv_request_t *req)
@@ -365,8 +365,7 @@ void mca_pml_tm_stream_rest_came(mca_pml_tm_recv_request_t *req)
     mca_pml_tm_rest_t *rest = rest_of(req->core.peer, req->rest);
 
     if (rest->peer == req->core.peer && rest->is_long == (req->rest >= REST_LONG)) {
-        mca_pml_tm_trial_note(&rest->trial, req->is_rest_got, req->rest,
-                              fab_now_ns() - req->rest_since);
+        fab_trial_note(&rest->trial, req->is_rest_got, req->rest, fab_now_ns() - req->rest_since);
     }
 }
 

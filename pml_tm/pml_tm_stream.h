@@ -19,7 +19,7 @@
  * receive posted chooses how the rest is to come. Either it asks for it at once (CTS), and the rest
  * follows as in any rendezvous; the CTS travels while the first part does. Or it reads the rest
  * from the sender's memory when the first part is there. The receiver measures which way is faster
- * (pml_tm_trial.h).
+ * (fab_trial.h).
  *
  * A message whose receive is not posted when its first fragment comes is gathered in memory, and
  * arrives when all of `now` is there: then it is matched as any other.

@@ -44,7 +44,6 @@ pml_tm_sources = \
 	pml_tm/pml_tm_stream.c \
 	pml_tm/pml_tm_stream.h \
 	pml_tm/pml_tm_thread.c \
-	pml_tm/pml_tm_trial.h \
 	pml_tm/pml_tm_wait.c \
 	pml_tm/pml_tm_wire.h
 
