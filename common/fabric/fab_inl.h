@@ -234,6 +234,20 @@ static inline bool fab_has_ring(const fab_peer_t *peer)
 }
 
 /*
+ * To be called before fab_has_room() where the peer will wait for these messages, and for nothing
+ * else from here: where memory of the ring is dear, no more of it is used than need be.  Messages
+ * of up to 2 KiB see to that themselves.
+ */
+static inline void fab_stay_short(fab_peer_t *peer, uint32_t count, size_t len)
+{
+    const uint32_t slots = fab_shm_num_slots(len);
+
+    if (slots > FAB_SHM_WRAP_MAX && FAB_PEER_UP == peer->state && fab_has_ring(peer)) {
+        fab_shm_tx_stay_short((fab_shm_tx_t *) peer->ep, (count + 1) * slots);
+    }
+}
+
+/*
  * Messages to a peer with FAB_CAP_RING lie in memory that both processes see, where fab_reserve()
  * has put them, until the peer has handled them and this process needs the room again.  The
  * position, read between fab_reserve() and fab_commit(), says later whether it has.

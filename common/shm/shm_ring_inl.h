@@ -42,7 +42,8 @@
  * as in a long ring.  Messages of more slots need all of the ring, and it gets the rest at once.
  * So do messages that are not answered, or that the receiver has not consumed, if memory is cheap:
  * the sender notes how long its last pages took.  If they are dear, the extent doubles when the
- * receiver does not keep up, or after so many laps as repay it.
+ * receiver does not keep up, or after so many laps as repay it, and a sender that knows that the
+ * receiver waits for its messages stays in the extent with these, too (fab_shm_tx_stay_short()).
  *
  * Flow.  The receiver publishes its tail when it comes to or past a multiple of a quarter of the
  * ring, or of 128 slots if that is less, and when it stops polling the ring; after messages of 2 to
@@ -854,6 +855,28 @@ static inline fab_shm_room_t fab_shm_tx_make_room(fab_shm_tx_t *tx, const fab_sh
         return FAB_SHM_FULL;
     }
     return fab_shm_tx_pass_extent(tx, from, n);
+}
+
+/*
+ * Messages of n slots in all will be sent, and the receiver waits for them.  Where more of the ring
+ * is dear, have room for them in the extent: wrap, or let it grow by no more than they need.  No
+ * room is promised to others.
+ */
+static inline void fab_shm_tx_stay_short(fab_shm_tx_t *tx, uint32_t n)
+{
+    if (fab_shm_tx_has_room(tx, n) || 0 == tx->repaid || !fab_shm_tx_refresh(tx) ||
+        fab_shm_tx_used(tx) > tx->extent / 2) {
+        return;
+    }
+    while (!fab_shm_tx_has_room(tx, n) && fab_shm_tx_may_extend(tx)) {
+        if (n < tx->extent && fab_shm_tx_may_wrap_for(tx, n)) {
+            fab_shm_tx_wrap(tx);
+            return;
+        }
+        if (!fab_shm_tx_extend(tx, 2 * tx->extent)) {
+            return;
+        }
+    }
 }
 
 /* A message of n slots was sent that crossed a place of early wraps: see "Early wrap" above. */

@@ -18,7 +18,7 @@
  * call that reads the last bytes of a get also reads the nonce: the kernel looks the pid up once
  * per call, and a process that exists now existed during the earlier calls.  The call that writes
  * cannot read, so a put reads the nonce by a separate call just before, unless that was done within
- * the last 100 us.  (In that time the process would have to exit, be reaped, and its pid be reused:
+ * the last ms.  (In that time the process would have to exit, be reaped, and its pid be reused:
  * the kernel goes through all other pids first.)
  *
  * The peer may copy a part of a large get (shm_coop.c).  Short operations may be done at once,
@@ -41,7 +41,7 @@ enum {
     /* cost of a call, as the bytes that could be copied in that time (about 0.4 us) */
     FAB_SHM_CALL_COST = 4096,
     /* nanoseconds; for this long after a nonce was read, its process counts as proven */
-    FAB_SHM_CMA_PROOF_NS = 100000,
+    FAB_SHM_CMA_PROOF_NS = 1000000,
 };
 
 /* ---- system calls ------------------------------------------------------- */

@@ -154,7 +154,11 @@ static void stale_words(bool is_ping_pong, uint32_t extent)
         size_t len = (seed >> 4) % (ring->rx.eager_max + 1);
         size_t used = (seed & 3) ? len : len / 2;
         uint32_t before = ring->tx.lap;
-        fab_shm_slot_t *slot = ring_reserve(ring, fab_shm_num_slots(len));
+        fab_shm_slot_t *slot;
+        if (0 == (seed & 0x30)) {
+            fab_shm_tx_stay_short(&ring->tx, 2 * fab_shm_num_slots(len));
+        }
+        slot = ring_reserve(ring, fab_shm_num_slots(len));
         if (NULL == slot) { /* all is consumed, but not published: see fab_shm_backed() */
             fab_shm_rx_publish(&ring->rx);
             continue;
@@ -419,6 +423,49 @@ static void test_extent_long(void **state)
     assert_int_equal(ring->tx.extent, 32);
     pass(ring, &seq, 1, 960, true); /* does not fit: the lap had one message */
     assert_int_equal(ring->tx.extent, 64);
+    free(ring);
+}
+
+/* Where more of the ring is dear, messages that are waited for take as much of it as they need. */
+static void test_stay_short(void **state)
+{
+    enum { SLOTS = 6, LEN = SLOTS * 64 - 24, ROOM = 2 * SLOTS, NEEDED = 32 };
+    ring_t *ring = ring_new(64);
+    uint64_t seq = 0;
+
+    (void) state;
+    assert_int_equal(SLOTS, fab_shm_num_slots(LEN));
+    repaid = 1000;
+    fab_shm_tx_begin_with(&ring->tx, 2, 64);
+    fab_shm_tx_stay_short(&ring->tx, ROOM); /* it is not known yet whether it is dear */
+    assert_int_equal(ring->tx.extent, 2);
+    pass(ring, &seq, 2, 8, false);
+    assert_int_equal(ring->tx.extent, 4);
+    for (unsigned i = 0; i < 500; i++) {
+        fab_shm_tx_stay_short(&ring->tx, ROOM);
+        assert_true(fab_shm_tx_has_room(&ring->tx, ROOM) && ring->tx.extent <= NEEDED);
+        pass(ring, &seq, 1 + i % 2, LEN, false);
+    }
+    assert_true(NEEDED == ring->tx.extent && is_untouched(ring, NEEDED));
+
+    do { /* to the start of the ring */
+        fab_shm_tx_stay_short(&ring->tx, ROOM);
+        pass(ring, &seq, 1, LEN, false);
+    } while (SLOTS != (ring->tx.head & ring->tx.mask));
+    for (unsigned i = 0; i < 3; i++) { /* more than half of the extent is not consumed */
+        assert_true(ring_send(ring, ++seq, LEN, LEN));
+    }
+    assert_false(fab_shm_tx_has_room(&ring->tx, ROOM));
+    fab_shm_tx_stay_short(&ring->tx, ROOM);
+    assert_true(4 * SLOTS == (ring->tx.head & ring->tx.mask) && NEEDED == ring->tx.extent);
+    free(ring);
+
+    ring = ring_new(64); /* it is cheap */
+    repaid = 0;
+    fab_shm_tx_begin_with(&ring->tx, 2, 64);
+    pass(ring, &seq, 2, 8, false);
+    fab_shm_tx_stay_short(&ring->tx, ROOM);
+    assert_int_equal(ring->tx.extent, 4);
     free(ring);
 }
 
@@ -821,6 +868,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_extent),
         cmocka_unit_test(test_extent_dear),
         cmocka_unit_test(test_extent_long),
+        cmocka_unit_test(test_stay_short),
         cmocka_unit_test(test_extent_without_memory),
         cmocka_unit_test(test_take_short),
         cmocka_unit_test(test_take_any),
