@@ -33,7 +33,7 @@ mca_btl_fabric_t mca_btl_fabric = {
                                   MCA_BTL_ATOMIC_SUPPORTS_OR | MCA_BTL_ATOMIC_SUPPORTS_XOR |
                                   MCA_BTL_ATOMIC_SUPPORTS_SWAP | MCA_BTL_ATOMIC_SUPPORTS_CSWAP |
                                   MCA_BTL_ATOMIC_SUPPORTS_32BIT | MCA_BTL_ATOMIC_SUPPORTS_GLOB,
-              .btl_registration_handle_size = sizeof(struct mca_btl_base_registration_handle_t),
+              .btl_registration_handle_size = BTL_FABRIC_HANDLE,
               .btl_get_limit = SIZE_MAX,
               .btl_get_alignment = 1,
               .btl_put_limit = SIZE_MAX,

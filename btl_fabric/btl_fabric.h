@@ -31,6 +31,7 @@
 #include <stdatomic.h>
 
 #include "btl_fabric_counters.h"
+#include "btl_fabric_pace.h"
 #include "btl_fabric_params.h"
 #include "btl_fabric_wire.h"
 #include "fabric/fab_inl.h"
@@ -67,17 +68,7 @@ typedef struct mca_btl_fabric_trust {
     unsigned skipped; /* operations while ignored is high */
 } mca_btl_fabric_trust_t;
 
-/*
- * What puts, or gets, of about one length take: as an offer to a target that polls, and by a system
- * call.  Nanoseconds; 0: not measured yet.
- */
-typedef struct mca_btl_fabric_pace {
-    uint32_t offer;
-    uint32_t call;
-    uint32_t count; /* operations so far */
-} mca_btl_fabric_pace_t;
-
-enum { BTL_FABRIC_PACES = 3 }; /* of up to 4, 8, 16 KiB */
+enum { BTL_FABRIC_PACES = 8 }; /* of up to 4, 8, ... 512 KiB */
 
 /* A process. Lives until the module is finalized: upcalls and operations refer to it. */
 struct mca_btl_base_endpoint_t {
@@ -95,7 +86,10 @@ struct mca_btl_base_endpoint_t {
     size_t outstanding;                       /* operations whose callback was not called */
     size_t background;                        /* of these, those that a flush does not wait for */
     mca_btl_fabric_trust_t offers;            /* is an offer worthwhile? */
-    mca_btl_fabric_pace_t paces[2][BTL_FABRIC_PACES]; /* gets, puts */
+    unsigned heard;   /* mca_btl_fabric.polls when the latest answer to an offer came */
+    unsigned started; /* mca_btl_fabric.polls when the latest put or get was started */
+    /* of single gets and puts, and of those in windows; NULL: none yet */
+    mca_btl_fabric_pace_t (*paces)[BTL_FABRIC_PACES];
     mca_btl_fabric_trust_t answers; /* is it worthwhile to look for an answer at once? */
     bool is_deleted;   /* operations are under way; the peer is closed when they have ended */
     bool is_reporting; /* failure is in the list of upcalls */
@@ -139,16 +133,23 @@ typedef struct mca_btl_fabric_frag {
 
 OBJ_CLASS_DECLARATION(mca_btl_fabric_frag_t);
 
-/* Registered memory. Peers get a copy of this handle; they use its key and region. */
+/*
+ * Registered memory.  Peers get a copy of the first BTL_FABRIC_HANDLE bytes: so ob1's announcement
+ * of a long message takes two cache lines.
+ */
 struct mca_btl_base_registration_handle_t {
-    uint64_t base;
-    uint64_t len;
     uint32_t key;   /* its id in mca_btl_fabric.mems */
     uint32_t flags; /* MCA_BTL_REG_FLAG_*: what peers may do */
     fab_region_t region;
+    uint64_t base;
+    uint64_t len;
+    struct mca_btl_base_registration_handle_t *next; /* in mca_btl_fabric.free_mems */
 };
 
-_Static_assert(64 == sizeof(struct mca_btl_base_registration_handle_t),
+enum { BTL_FABRIC_HANDLE = 48 };
+
+_Static_assert(BTL_FABRIC_HANDLE == offsetof(struct mca_btl_base_registration_handle_t, base) &&
+                   8 == offsetof(struct mca_btl_base_registration_handle_t, region),
                "mca_btl_base_registration_handle_t is a wire format");
 
 /* A put, get or atomic operation as the layer above requests it. */
@@ -186,9 +187,11 @@ struct mca_btl_fabric_op {
     uint32_t id;                      /* in mca_btl_fabric.ids; 0: none */
     int status;
     bool is_queued;
+    bool is_offered; /* and not withdrawn, as far as is known here */
     bool is_waiting; /* in ep->ops */
     fab_item_t item; /* while its message waits for room */
     mca_btl_fabric_offer_t offer;
+    mca_btl_fabric_try_t try;
     fab_rma_t rma; /* if the fabric does it, or may have to */
 };
 
@@ -214,10 +217,10 @@ typedef struct mca_btl_fabric {
     unsigned num_asking;
     mca_btl_fabric_op_t *offers; /* oldest first */
     mca_btl_fabric_op_t **offers_tail;
-    const mca_btl_fabric_op_t *timed; /* this offer is being timed; NULL: none, or it has ended */
-    unsigned polls;                   /* number of polls so far */
-    fab_idmap_t ids;                  /* mca_btl_fabric_op_t */
-    fab_idmap_t mems;                 /* mca_btl_base_registration_handle_t */
+    unsigned polls;   /* number of polls so far */
+    fab_idmap_t ids;  /* mca_btl_fabric_op_t */
+    fab_idmap_t mems; /* mca_btl_base_registration_handle_t */
+    struct mca_btl_base_registration_handle_t *free_mems;
     opal_free_list_t frags_eager;
     opal_free_list_t frags_max;
     mca_btl_fabric_counters_t counters;

@@ -9,6 +9,7 @@
  */
 #include "btl_fabric_op.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "fabric/fab_clock.h"
@@ -24,26 +25,42 @@ enum {
     OFFERS_PER_POLL = 16,  /* that are withdrawn, each with a system call */
     OFFER_SURE = 2048,     /* bytes; up to so many an offer is not slower than a system call */
     PACE_SHIFT = 12,       /* up to 2^12 bytes: paces[0]; twice as many: paces[1] */
-    PACE_FIRST = 512,      /* of the first so many operations ... */
-    PACE_EVERY_FIRST = 32, /* ... one in so many is timed each way, ... */
-    PACE_EVERY = 256,      /* ... and then one in so many */
-    PACE_MAX = 10000,      /* nanoseconds: longer times count as this */
+    OFFER_WINDOW = 262144, /* bytes; longer ones of a window are not offered */
 };
 
 /* ---- making and withdrawing --------------------------------------------- */
+
+/* Bytes of the message that offers it. */
+static size_t message_len(const mca_btl_fabric_call_t *call)
+{
+    return BTL_FABRIC_AM_PUT == call->am ? sizeof(btl_fabric_put_t) + call->len
+                                         : sizeof(btl_fabric_get_t);
+}
 
 static bool may_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
     fab_peer_t *peer = call->ep->peer;
     bool is_put = BTL_FABRIC_AM_PUT == call->am;
-    size_t len = is_put ? sizeof(btl_fabric_put_t) + call->len : sizeof(btl_fabric_get_t);
 
-    return call->len <= mca_btl_fabric.params.offer_max && len <= peer->eager_max &&
+    return call->len <= mca_btl_fabric.params.offer_max && message_len(call) <= peer->eager_max &&
            mca_btl_fabric.outstanding < OFFERS_MAX &&
            FAB_CAP_RING == (peer->caps & (FAB_CAP_RING | FAB_CAP_MAPPED)) &&
            0 != (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET)) && NULL == peer->pending &&
-           fab_region_is_reachable(region, peer) &&
-           mca_btl_fabric_is_attentive(&call->ep->offers) && fab_has_room(peer, 1, len);
+           fab_region_is_reachable(region, peer);
+}
+
+/* An offer was chosen: is there room, and is the target likely to see it? */
+static bool can_offer(const mca_btl_fabric_call_t *call)
+{
+    fab_peer_t *peer = call->ep->peer;
+
+    if (!mca_btl_fabric_is_attentive(&call->ep->offers)) {
+        return false;
+    }
+    if (BTL_FABRIC_AM_PUT == call->am) {
+        fab_stay_short(peer, 1, message_len(call));
+    }
+    return fab_has_room(peer, 1, message_len(call));
 }
 
 /* Begin the message of an offer, for which there is room. */
@@ -80,7 +97,7 @@ static int start(mca_btl_fabric_op_t *op, const fab_region_t *region)
     bool is_put = BTL_FABRIC_AM_PUT == call->am;
     btl_fabric_get_t get = {.key = call->atomic.key, .claim = BTL_FABRIC_OFFERED, .len = call->len};
     btl_fabric_put_t put = {.key = call->atomic.key, .claim = BTL_FABRIC_OFFERED};
-    size_t len = is_put ? sizeof(put) + call->len : sizeof(get);
+    size_t len = message_len(call);
     char *room;
 
     op->id = fab_idmap_add(&mca_btl_fabric.ids, op);
@@ -89,6 +106,7 @@ static int start(mca_btl_fabric_op_t *op, const fab_region_t *region)
     }
     mca_btl_fabric_op_wait(op);
     op->rma = mca_btl_fabric_rma_of(call, region);
+    op->is_offered = true;
     room = reserve_offer(op, len);
     if (is_put) {
         memcpy(room, &put, sizeof(put));
@@ -99,6 +117,14 @@ static int start(mca_btl_fabric_op_t *op, const fab_region_t *region)
     fab_commit(call->ep->peer, fab_hdr(call->am, call->remote, op->id), len);
     mca_btl_fabric.counters.offered++;
     return OPAL_SUCCESS;
+}
+
+/* Has the target done nothing for long since the offer was made? */
+static bool is_overdue(const mca_btl_fabric_op_t *op)
+{
+    unsigned polls = mca_btl_fabric.polls;
+
+    return polls - op->offer.polls > OFFER_POLLS && polls - op->call.ep->heard > OFFER_POLLS;
 }
 
 /* Has the target begun, or does it no longer see the message?  If not, it will not begin. */
@@ -112,11 +138,25 @@ static bool is_taken(const mca_btl_fabric_offer_t *offer, const fab_peer_t *peer
                                                     memory_order_acq_rel, memory_order_relaxed);
 }
 
+/* The target does not do it, so this process does. */
+static void do_here(mca_btl_fabric_op_t *op)
+{
+    bool is_put = BTL_FABRIC_AM_PUT == op->call.am;
+
+    op->is_offered = false;
+    mca_btl_fabric_op_unwait(op);
+    if (is_put ? fab_put_now(&op->rma) : fab_get_now(&op->rma)) {
+        mca_btl_fabric_op_done(op, OPAL_SUCCESS);
+    } else if (!mca_btl_fabric_op_by_fabric(op) &&
+               OPAL_SUCCESS != mca_btl_fabric_op_by_messages(op)) {
+        mca_btl_fabric_op_done(op, OPAL_ERR_OUT_OF_RESOURCE);
+    }
+}
+
 static void withdraw(mca_btl_fabric_op_t *op)
 {
     mca_btl_fabric_ep_t *ep = op->call.ep;
     mca_btl_fabric_offer_t offer = op->offer;
-    bool is_put = BTL_FABRIC_AM_PUT == op->call.am;
 
     mca_btl_fabric_offer_end(op);
     if (FAB_PEER_UP != ep->peer->state) {
@@ -127,21 +167,22 @@ static void withdraw(mca_btl_fabric_op_t *op)
         return; /* the answer will come */
     }
     ep->offers.ignored++;
-    mca_btl_fabric_op_unwait(op);
+    mca_btl_fabric_try_again(&op->try);
     mca_btl_fabric.counters.withdrawn++;
-    if (is_put ? fab_put_now(&op->rma) : fab_get_now(&op->rma)) {
-        mca_btl_fabric_op_done(op, OPAL_SUCCESS);
-    } else if (OPAL_SUCCESS != mca_btl_fabric_op_by_messages(op)) {
-        mca_btl_fabric_op_done(op, OPAL_ERR_OUT_OF_RESOURCE);
-    }
+    do_here(op);
+}
+
+void mca_btl_fabric_offer_declined(mca_btl_fabric_op_t *op)
+{
+    mca_btl_fabric.counters.declined++;
+    do_here(op);
 }
 
 void mca_btl_fabric_offers_check(void)
 {
     mca_btl_fabric_op_t *op;
 
-    for (int n = 0; n < OFFERS_PER_POLL && NULL != (op = mca_btl_fabric.offers) &&
-                    mca_btl_fabric.polls - op->offer.polls > OFFER_POLLS;
+    for (int n = 0; n < OFFERS_PER_POLL && NULL != (op = mca_btl_fabric.offers) && is_overdue(op);
          n++) {
         withdraw(op);
     }
@@ -150,87 +191,106 @@ void mca_btl_fabric_offers_check(void)
 /* ---- which is faster? --------------------------------------------------- */
 
 /*
- * Up to 2 KiB an offer is not slower, if the target polls.  Above, that depends on how far apart
- * the two processors are: the data of an offer goes through the caches of both, line by line (here
- * 8 KiB took 1.4 us on two threads of one core and 5 us on distant cores; the system call took
- * 2.2).  So now and then an operation is timed each way.
+ * Up to 2 KiB an offer is not slower, if the target polls.  NULL: it is that short, or there is no
+ * memory.
  */
-static mca_btl_fabric_pace_t *pace_of(const mca_btl_fabric_call_t *call)
+static mca_btl_fabric_pace_t *pace_of(const mca_btl_fabric_call_t *call, bool is_window)
 {
-    unsigned i = 0;
+    mca_btl_fabric_ep_t *ep = call->ep;
+    mca_btl_fabric_pace_t *paces;
+    unsigned i = 0, known;
 
     if (call->len <= OFFER_SURE) {
+        return NULL;
+    }
+    if (NULL == ep->paces) {
+        ep->paces = calloc(4, sizeof(*ep->paces));
+    }
+    if (NULL == ep->paces) {
         return NULL;
     }
     while (i < BTL_FABRIC_PACES - 1 && call->len > (size_t) 1 << (PACE_SHIFT + i)) {
         i++;
     }
-    return &call->ep->paces[BTL_FABRIC_AM_PUT == call->am][i];
+    paces = ep->paces[(BTL_FABRIC_AM_PUT == call->am) + 2 * is_window];
+    if (OPAL_UNLIKELY(0 == paces[i].number)) {
+        for (known = i; known > 0 && 0 == paces[known].number; known--) {
+        }
+        mca_btl_fabric_pace_begin(&paces[i], is_window, &paces[known]);
+    }
+    return &paces[i];
 }
 
-/* Of *pace, the average of the latest times is kept: single ones vary by a factor. */
-void mca_btl_fabric_pace_note(uint32_t *pace, uint64_t begin)
+/* Is it one of several that are started together? */
+static bool is_in_window(mca_btl_fabric_ep_t *ep)
 {
-    uint64_t time = fab_now_ns() - begin;
+    unsigned before = ep->started;
 
-    time = time < PACE_MAX ? time : PACE_MAX;
-    *pace = 0 == *pace ? (uint32_t) time : *pace - *pace / 4 + (uint32_t) time / 4;
+    ep->started = mca_btl_fabric.polls;
+    return before == ep->started || 0 != ep->outstanding;
 }
 
-/*
- * Is the next operation of this pace to be an offer?  *is_timed: it is to be timed.  It takes
- * longer if the one before it was done the other way, so two are done each way, and the second is
- * timed.
- */
-static bool pace_prefers_offer(mca_btl_fabric_pace_t *pace, bool *is_timed)
+/* The way of the next operation, by the parameter or by measurement. */
+static mca_btl_fabric_way_t choose(const mca_btl_fabric_call_t *call, mca_btl_fabric_try_t *try)
 {
-    uint32_t count = pace->count++;
-    uint32_t turn = count % (count < PACE_FIRST ? PACE_EVERY_FIRST : PACE_EVERY);
+    bool is_window = is_in_window(call->ep);
+    mca_btl_fabric_pace_t *pace = pace_of(call, is_window);
+    int choice = mca_btl_fabric.params.offer_choice;
 
-    *is_timed = 1 == turn || 3 == turn;
-    return turn < 4 ? turn < 2 : pace->offer <= pace->call;
+    if (NULL == pace) {
+        return call->len <= OFFER_SURE ? BTL_FABRIC_BY_OFFER : BTL_FABRIC_BY_CALL;
+    }
+    if (is_window && call->len > OFFER_WINDOW) {
+        return BTL_FABRIC_BY_CALL;
+    }
+    if (choice >= 0) {
+        return (mca_btl_fabric_way_t) choice;
+    }
+    return mca_btl_fabric_pace_next(pace, try);
 }
 
-/* An offer was begun: poll until it is done, to see how long that takes.  Lock held. */
-static void pace_wait(const mca_btl_fabric_op_t *op, mca_btl_fabric_pace_t *pace, uint64_t begin)
+void mca_btl_fabric_try_ended(const mca_btl_fabric_try_t *try, size_t len)
 {
-    mca_btl_fabric.timed = op;
-    do {
-        (void) fab_poll(mca_btl_fabric.fab);
-    } while (NULL != mca_btl_fabric.timed && fab_now_ns() - begin < PACE_MAX);
-    mca_btl_fabric.timed = NULL;
-    mca_btl_fabric_pace_note(&pace->offer, begin);
+    if (OPAL_UNLIKELY(NULL != try->pace)) {
+        mca_btl_fabric_try_end(try, len, fab_now_ns());
+    }
 }
 
 /* ---- an operation ------------------------------------------------------- */
 
-bool mca_btl_fabric_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region,
-                          uint32_t **timed)
+/* Offer it. False: there is no memory. */
+static bool offer(const mca_btl_fabric_call_t *call, const fab_region_t *region,
+                  const mca_btl_fabric_try_t *try)
 {
-    mca_btl_fabric_pace_t *pace = pace_of(call);
-    bool is_timed = false;
-    mca_btl_fabric_op_t *op;
-    uint64_t begin;
+    mca_btl_fabric_op_t *op = mca_btl_fabric_op_new(call);
 
-    *timed = NULL;
-    if (!may_offer(call, region)) {
-        return false;
-    }
-    if (NULL != pace && !pace_prefers_offer(pace, &is_timed)) {
-        *timed = is_timed ? &pace->call : NULL;
-        return false;
-    }
-    begin = is_timed ? fab_now_ns() : 0;
-    op = mca_btl_fabric_op_new(call);
     if (NULL == op) {
         return false;
     }
+    op->try = *try;
     if (OPAL_SUCCESS != start(op, region)) {
         mca_btl_fabric_op_cancel(op);
         return false;
     }
-    if (is_timed) {
-        pace_wait(op, pace, begin);
-    }
     return true;
+}
+
+bool mca_btl_fabric_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region,
+                          mca_btl_fabric_try_t *try)
+{
+    mca_btl_fabric_way_t way;
+
+    try->pace = NULL;
+    if (!may_offer(call, region)) {
+        return false;
+    }
+    way = choose(call, try);
+    if (BTL_FABRIC_BY_OFFER == way && !can_offer(call)) {
+        try->pace = NULL; /* it tells nothing of offers */
+        return false;
+    }
+    if (OPAL_UNLIKELY(NULL != try->pace)) {
+        mca_btl_fabric_try_begin(try, fab_now_ns());
+    }
+    return BTL_FABRIC_BY_OFFER == way && offer(call, region, try);
 }

@@ -52,6 +52,8 @@ void mca_btl_fabric_ops_fini(void)
             free(op);
         }
         ep->ops = ep->counted = NULL;
+        free(ep->paces);
+        ep->paces = NULL;
     }
     mca_btl_fabric.asking = NULL;
     while (NULL != mca_btl_fabric.free_ops) {
@@ -100,6 +102,7 @@ mca_btl_fabric_op_t *mca_btl_fabric_op_new(const mca_btl_fabric_call_t *call)
         op->done = 0;
         op->id = 0;
         op->is_queued = false;
+        op->is_offered = false;
         op->is_waiting = false;
         op->offer.claim = NULL;
         note(call, 1);
@@ -147,6 +150,7 @@ void mca_btl_fabric_op_unwait(mca_btl_fabric_op_t *op)
     if (NULL != op->offer.claim) {
         mca_btl_fabric_offer_end(op);
         op->call.ep->offers.ignored = 0;
+        op->call.ep->heard = mca_btl_fabric.polls;
     }
     if (0 != op->id) {
         fab_idmap_remove(&mca_btl_fabric.ids, op->id);
@@ -166,10 +170,8 @@ void mca_btl_fabric_op_unwait(mca_btl_fabric_op_t *op)
 
 void mca_btl_fabric_op_done(mca_btl_fabric_op_t *op, int status)
 {
-    if (OPAL_UNLIKELY(op == mca_btl_fabric.timed)) {
-        mca_btl_fabric.timed = NULL;
-    }
     mca_btl_fabric_op_unwait(op);
+    mca_btl_fabric_try_ended(&op->try, op->call.len);
     if (NULL == op->call.cbfunc) {
         op_end(op);
         return;

@@ -50,6 +50,9 @@ int mca_btl_fabric_op_by_messages(mca_btl_fabric_op_t *op);
 /* What the fabric needs to do it; region: the target's memory. */
 fab_rma_t mca_btl_fabric_rma_of(const mca_btl_fabric_call_t *call, const fab_region_t *region);
 
+/* The fabric is to do it; op->rma is set. False: it cannot. */
+bool mca_btl_fabric_op_by_fabric(mca_btl_fabric_op_t *op);
+
 /* It waits for no answer in place any more. */
 void mca_btl_fabric_asking_end(mca_btl_fabric_op_t *op);
 
@@ -57,14 +60,16 @@ void mca_btl_fabric_asking_end(mca_btl_fabric_op_t *op);
 
 /*
  * Offer the put or get to the target, if that is likely to be fastest.  False: it was not offered;
- * if *timed is not NULL then, the time that the system call takes is for
- * mca_btl_fabric_pace_note().
+ * it belongs to *try then, which has begun, and mca_btl_fabric_try_ended() is to be called.
  */
 bool mca_btl_fabric_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region,
-                          uint32_t **timed);
+                          mca_btl_fabric_try_t *try);
 
-/* Add the time since begin (fab_now_ns()) to a member of a mca_btl_fabric_pace_t. */
-void mca_btl_fabric_pace_note(uint32_t *pace, uint64_t begin);
+/* An operation of that many bytes, which belongs to this try or to none, has ended. */
+void mca_btl_fabric_try_ended(const mca_btl_fabric_try_t *try, size_t len);
+
+/* The target will not do what it was offered: do it. */
+void mca_btl_fabric_offer_declined(mca_btl_fabric_op_t *op);
 
 /* The operation is no offer any more: it was answered, withdrawn, or its peer has failed. */
 void mca_btl_fabric_offer_end(mca_btl_fabric_op_t *op);

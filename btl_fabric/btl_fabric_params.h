@@ -14,6 +14,7 @@ typedef struct mca_btl_fabric_params {
     int free_list_max;
     int free_list_inc;
     size_t offer_max; /* bytes */
+    int offer_choice; /* -1: measured; 0, 1: what may be slower is never, always offered */
 } mca_btl_fabric_params_t;
 
 extern const fab_param_table_t mca_btl_fabric_param_table;

@@ -21,8 +21,6 @@
 
 #include <string.h>
 
-#include "fabric/fab_clock.h"
-
 enum {
     ASKING_MAX = 32,   /* operations that wait for an answer in place: each poll looks at all */
     ANSWER_LOOKS = 24, /* for an answer in place, before the call returns: 0.4 us here */
@@ -189,14 +187,19 @@ void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
     if (NULL == op) {
         return;
     }
+    if (0 == len && op->is_offered && 0 == op->done && 0 != op->call.len) {
+        mca_btl_fabric_offer_declined(op);
+        return;
+    }
     if (hdr.tag != op->done || len > op->call.len - op->done || (0 == len && 0 != op->call.len)) {
         mca_btl_fabric_bad_message(peer, "data that was not requested");
         return;
     }
     if (len > 0 && data != (char *) op->call.local + op->done) {
-        memcpy((char *) op->call.local + op->done, data, len);
+        fab_copy((char *) op->call.local + op->done, data, len);
     }
     op->done += len;
+    op->call.ep->heard = mca_btl_fabric.polls;
     if (op->done == op->call.len) {
         mca_btl_fabric_op_done(op, OPAL_SUCCESS);
     }
@@ -374,6 +377,18 @@ fab_rma_t mca_btl_fabric_rma_of(const mca_btl_fabric_call_t *call, const fab_reg
                        .complete = rma_complete};
 }
 
+bool mca_btl_fabric_op_by_fabric(mca_btl_fabric_op_t *op)
+{
+    bool is_put = BTL_FABRIC_AM_PUT == op->call.am;
+
+    if (OPAL_SUCCESS != (is_put ? fab_put(&op->rma) : fab_get(&op->rma))) {
+        mca_btl_fabric.counters.no_rma++;
+        return false;
+    }
+    mca_btl_fabric.num_rma++;
+    return true;
+}
+
 /* False: the fabric cannot reach the peer's memory. */
 static bool start_by_fabric(mca_btl_fabric_op_t *op, const fab_region_t *region)
 {
@@ -389,12 +404,7 @@ static bool start_by_fabric(mca_btl_fabric_op_t *op, const fab_region_t *region)
         return false;
     }
     op->rma = mca_btl_fabric_rma_of(&op->call, region);
-    if (OPAL_SUCCESS != (is_put ? fab_put(&op->rma) : fab_get(&op->rma))) {
-        mca_btl_fabric.counters.no_rma++;
-        return false;
-    }
-    mca_btl_fabric.num_rma++;
-    return true;
+    return mca_btl_fabric_op_by_fabric(op);
 }
 
 /* ---- the module's functions --------------------------------------------- */
@@ -421,13 +431,15 @@ static int start_op(mca_btl_fabric_op_t *op, const fab_region_t *region)
     return mca_btl_fabric_op_by_messages(op);
 }
 
-/* A new operation. Returns what start_op() returns. Lock held. */
-static int start(const mca_btl_fabric_call_t *call, const fab_region_t *region)
+/* A new operation, of this try or none. Returns what start_op() returns. Lock held. */
+static int start(const mca_btl_fabric_call_t *call, const fab_region_t *region,
+                 const mca_btl_fabric_try_t *try)
 {
     mca_btl_fabric_op_t *op = mca_btl_fabric_op_new(call);
     int rc = OPAL_ERR_OUT_OF_RESOURCE;
 
     if (NULL != op) {
+        op->try = *try;
         rc = start_op(op, region);
         if (OPAL_SUCCESS != rc) {
             mca_btl_fabric_op_cancel(op);
@@ -456,19 +468,15 @@ static bool do_now(const mca_btl_fabric_call_t *call, const fab_region_t *region
 /* Start or do a put or get. As start_op(). Lock held. */
 static int start_rma(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
-    uint32_t *timed;
-    uint64_t begin;
+    mca_btl_fabric_try_t try;
 
-    if (mca_btl_fabric_offer(call, region, &timed)) {
+    if (mca_btl_fabric_offer(call, region, &try)) {
         return OPAL_SUCCESS;
     }
-    begin = NULL != timed ? fab_now_ns() : 0;
     if (!do_now(call, region)) {
-        return start(call, region);
+        return start(call, region, &try);
     }
-    if (NULL != timed) {
-        mca_btl_fabric_pace_note(timed, begin);
-    }
+    mca_btl_fabric_try_ended(&try, call->len);
     return DONE_NOW;
 }
 
@@ -476,6 +484,7 @@ static int start_rma(const mca_btl_fabric_call_t *call, const fab_region_t *regi
 static int start_or_do(mca_btl_fabric_call_t *call,
                        const struct mca_btl_base_registration_handle_t *remote_handle)
 {
+    static const mca_btl_fabric_try_t none = {.pace = NULL};
     struct mca_btl_base_registration_handle_t remote;
     int rc;
 
@@ -483,10 +492,10 @@ static int start_or_do(mca_btl_fabric_call_t *call,
     if (OPAL_UNLIKELY(NULL == call->ep || NULL == remote_handle)) {
         return OPAL_ERR_NOT_SUPPORTED;
     }
-    memcpy(&remote, remote_handle, sizeof(remote)); /* it may be unaligned */
+    memcpy(&remote, remote_handle, BTL_FABRIC_HANDLE); /* it may be unaligned */
     call->atomic.key = remote.key;
     fab_lock(mca_btl_fabric.fab);
-    rc = BTL_FABRIC_AM_ATOMIC == call->am ? start(call, &remote.region)
+    rc = BTL_FABRIC_AM_ATOMIC == call->am ? start(call, &remote.region, &none)
                                           : start_rma(call, &remote.region);
     fab_unlock(mca_btl_fabric.fab);
     if (DONE_NOW == rc) {
@@ -610,6 +619,9 @@ static size_t num_to_flush(const mca_btl_fabric_ep_t *ep)
 int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep)
 {
     (void) btl;
+    fab_lock(mca_btl_fabric.fab);
+    mca_btl_fabric.polls++; /* what was started before it and what will be are no window */
+    fab_unlock(mca_btl_fabric.fab);
     while (num_to_flush(ep) > 0) {
         (void) mca_btl_fabric_progress();
     }

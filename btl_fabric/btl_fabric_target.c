@@ -107,6 +107,10 @@ void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
 
 /* ---- get ---------------------------------------------------------------- */
 
+enum {
+    REPLY_PART = 8232, /* bytes of data in a message, in shared memory: 129 lines */
+};
+
 /* The data of a get, on its way to the peer. */
 typedef struct reply {
     fab_item_t item;
@@ -153,41 +157,124 @@ static int send_from_memory(reply_t *reply, fab_hdr_t hdr, uint64_t from, size_t
     return rc;
 }
 
-/* Send the next part, if the memory is still registered: a peer that died does not wait for it. */
+/*
+ * In shared memory a message with data is short, so that the origin copies one out while the next
+ * one is copied in.
+ */
+static size_t part_max(const fab_peer_t *peer)
+{
+    return 0 != (peer->caps & FAB_CAP_RING) && REPLY_PART < peer->eager_max ? REPLY_PART
+                                                                            : peer->eager_max;
+}
+
+/*
+ * Copy the next bytes, so many at most, to messages.  OPAL_ERR_RESOURCE_BUSY: there was no room for
+ * all.  OPAL_ERR_IN_PROCESS: the reply has more.
+ */
+static int send_copies(reply_t *reply, uint64_t most)
+{
+    fab_peer_t *peer = reply->peer;
+    const uint64_t rest = reply->len - reply->sent, end = reply->sent + (most < rest ? most : rest);
+    const size_t max = part_max(peer);
+
+    do {
+        size_t len = end - reply->sent < max ? (size_t) (end - reply->sent) : max;
+        char *room = fab_item_reserve(peer, len);
+        if (NULL == room) {
+            return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
+        }
+        fab_copy_to(peer, room, (const char *) (uintptr_t) (reply->from + reply->sent), len);
+        fab_commit(peer, fab_hdr(BTL_FABRIC_AM_DATA, reply->sent, reply->id), len);
+        reply->sent += len;
+    } while (reply->sent < end);
+    return reply->sent < reply->len ? OPAL_ERR_IN_PROCESS : OPAL_SUCCESS;
+}
+
+/* Send the next bytes without copying them; reply_part_sent() goes on. */
+static int send_in_place(reply_t *reply)
+{
+    uint64_t left = reply->len - reply->sent;
+    size_t len = left < FAB_FRAGMENT_LOCAL_MAX ? (size_t) left : FAB_FRAGMENT_LOCAL_MAX;
+    int rc = send_from_memory(reply, fab_hdr(BTL_FABRIC_AM_DATA, reply->sent, reply->id),
+                              reply->from + reply->sent, len);
+
+    if (OPAL_SUCCESS == rc) {
+        reply->sent += reply->out.len; /* maybe less than was asked for */
+    }
+    return rc;
+}
+
+/* Go on, if the memory is still registered: a peer that died does not wait for it. */
 static int run_reply(fab_item_t *item, fab_peer_t *peer)
 {
     reply_t *reply = (reply_t *) item;
-    bool is_from_memory = fab_peer_has_places(peer);
-    size_t max = is_from_memory ? FAB_FRAGMENT_LOCAL_MAX : peer->eager_max;
-    uint64_t left = reply->len - reply->sent;
-    size_t len = left < max ? (size_t) left : max;
-    uint64_t from = reply->from + reply->sent;
-    fab_hdr_t hdr = fab_hdr(BTL_FABRIC_AM_DATA, reply->sent, reply->id);
+    bool is_in_place = fab_peer_has_places(peer);
     int rc = OPAL_ERR_UNREACH;
 
-    if (FAB_PEER_UP == peer->state && may_read(peer, reply->key, from, len)) {
-        rc = is_from_memory ? send_from_memory(reply, hdr, from, len)
-                            : fab_item_send(peer, hdr, (const void *) (uintptr_t) from, len);
+    if (FAB_PEER_UP == peer->state &&
+        may_read(peer, reply->key, reply->from + reply->sent, reply->len - reply->sent)) {
+        rc = is_in_place ? send_in_place(reply) : send_copies(reply, part_max(peer));
     }
-    if (OPAL_ERR_RESOURCE_BUSY == rc) {
+    if (OPAL_ERR_RESOURCE_BUSY == rc || OPAL_ERR_IN_PROCESS == rc) {
         return rc;
     }
-    reply->sent += is_from_memory ? reply->out.len : len;
-    if (OPAL_SUCCESS == rc && is_from_memory) {
-        return OPAL_SUCCESS; /* reply_part_sent() goes on */
+    if (OPAL_SUCCESS != rc || !is_in_place) {
+        free(reply);
     }
-    if (OPAL_SUCCESS == rc && reply->sent < reply->len) {
-        return OPAL_ERR_IN_PROCESS;
-    }
-    free(reply);
     return OPAL_SUCCESS;
+}
+
+/*
+ * Can the data of a get that is offered go to the peer at once?  A get that is not finished would
+ * wait for this process's next call of MPI; its origin does it sooner.  The first message makes the
+ * ring.  To touch more of the ring may take long, so this comes before the claim: meanwhile the
+ * origin may withdraw the offer.
+ */
+static bool can_finish(fab_peer_t *peer, uint64_t len)
+{
+    const size_t max = part_max(peer);
+    uint32_t count;
+
+    if (0 == (peer->caps & FAB_CAP_RING) || !fab_has_ring(peer)) {
+        return true;
+    }
+    if (len <= max) {
+        fab_stay_short(peer, 1, len);
+        return true;
+    }
+    if (NULL != peer->pending || len > FAB_RMA_NOW_MAX) {
+        return false;
+    }
+    count = (uint32_t) ((len + max - 1) / max);
+    fab_stay_short(peer, count, max);
+    return fab_has_room(peer, count, max);
+}
+
+/* Send the data in several messages, or later. */
+static void reply_in_parts(fab_peer_t *peer, reply_t now, bool is_at_once)
+{
+    reply_t *reply;
+
+    if (is_at_once) {
+        int rc = send_copies(&now, now.len);
+        if (OPAL_ERR_RESOURCE_BUSY != rc && OPAL_ERR_IN_PROCESS != rc) {
+            return;
+        }
+    }
+    reply = malloc(sizeof(*reply));
+    if (NULL == reply) {
+        mca_btl_fabric_no_memory(peer);
+        return;
+    }
+    *reply = now;
+    fab_queue(peer, &reply->item);
 }
 
 void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    reply_t *reply;
-    uint32_t key;
+    uint32_t key, claim;
     uint64_t bytes;
+    bool can_begin;
 
     (void) ctx;
     if (sizeof(btl_fabric_get_t) != len) {
@@ -196,26 +283,29 @@ void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
     }
     memcpy(&key, (const char *) data + offsetof(btl_fabric_get_t, key), sizeof(key));
     memcpy(&bytes, (const char *) data + offsetof(btl_fabric_get_t, len), sizeof(bytes));
-    if (!may_begin(peer, data, claim_of(data)) || !may_read(peer, key, hdr.tag, bytes)) {
+    claim = claim_of(data);
+    can_begin = BTL_FABRIC_OFFERED != claim || can_finish(peer, bytes);
+    if (!may_begin(peer, data, claim) || !may_read(peer, key, hdr.tag, bytes)) {
         return;
     }
-    if (bytes <= peer->eager_max &&
+    if (!can_begin && OPAL_ERR_RESOURCE_BUSY !=
+                          fab_send(peer, fab_hdr(BTL_FABRIC_AM_DATA, 0, hdr.app_ctx), NULL, 0)) {
+        return; /* declined */
+    }
+    if (bytes <= part_max(peer) &&
         OPAL_ERR_RESOURCE_BUSY != fab_send(peer, fab_hdr(BTL_FABRIC_AM_DATA, 0, hdr.app_ctx),
                                            (const void *) (uintptr_t) hdr.tag, bytes)) {
         return;
     }
-    reply = malloc(sizeof(*reply));
-    if (NULL == reply) {
-        mca_btl_fabric_no_memory(peer);
-        return;
-    }
-    *reply = (reply_t){.item = {.fn = run_reply, .user = FAB_USER_BTL},
-                       .peer = peer,
-                       .from = hdr.tag,
-                       .len = bytes,
-                       .key = key,
-                       .id = hdr.app_ctx};
-    fab_queue(peer, &reply->item);
+    reply_in_parts(peer,
+                   (reply_t){.item = {.fn = run_reply, .user = FAB_USER_BTL},
+                             .peer = peer,
+                             .from = hdr.tag,
+                             .len = bytes,
+                             .key = key,
+                             .id = hdr.app_ctx},
+                   NULL == peer->pending && bytes > part_max(peer) &&
+                       (bytes <= peer->eager_max || BTL_FABRIC_OFFERED == claim));
 }
 
 /* ---- atomic operations -------------------------------------------------- */

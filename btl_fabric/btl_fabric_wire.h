@@ -11,7 +11,9 @@
  *   GET     remote address            id           btl_fabric_get_t; answered by DATA
  *   DATA    offset                    id           data; as many messages as the get needs, each
  *                                                  no longer than FAB_FRAGMENT_LOCAL_MAX where the
- *                                                  get's origin has set a destination, else eager_max
+ *                                                  get's origin has set a destination, else
+ *                                                  eager_max.  Empty, although data was asked for:
+ *                                                  the offer is declined
  *   ATOMIC  remote address            id or 0      btl_fabric_atomic_t; answered by DONE; if the
  *                                                  id is 0, counted, or answered in place
  *   DONE    old value of an atomic    id           none
@@ -25,9 +27,11 @@
  *
  * A put or get may be an offer (BTL_FABRIC_OFFERED), in shared memory only: the target claims it,
  * by a compare-and-swap of the claim word in the message, before it begins.  Until then the origin
- * may withdraw it in the same way.  A withdrawn message has no effect.
+ * may withdraw it in the same way.  A withdrawn message has no effect.  What is claimed is
+ * answered, since the origin may write other messages there and cannot look at the word any more.
+ * A target that has no room for the data of a get declines it.
  *
- *      OFFERED ──target: it handles the message──> TAKEN
+ *      OFFERED ──target: it handles the message──> TAKEN, then DATA, DONE, or declined
  *         └─────origin: it has waited for long───> WITHDRAWN
  *
  * An id names a pending operation of the process that sent it; the answer carries it back.  A key
@@ -53,7 +57,7 @@ enum {
 };
 
 #define BTL_FABRIC_ADDRESS_MAGIC 0x42464242u /* "BBFB", little endian */
-#define BTL_FABRIC_WIRE_VERSION  5
+#define BTL_FABRIC_WIRE_VERSION  6
 
 /* Start of this process's entry in the modex; the address from fab_address() follows. */
 typedef struct btl_fabric_address {

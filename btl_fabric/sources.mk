@@ -11,6 +11,7 @@ btl_fabric_sources = \
 	btl_fabric/btl_fabric_op.c \
 	btl_fabric/btl_fabric_op.h \
 	btl_fabric/btl_fabric_params.c \
+	btl_fabric/btl_fabric_pace.h \
 	btl_fabric/btl_fabric_params.h \
 	btl_fabric/btl_fabric_rma.c \
 	btl_fabric/btl_fabric_send.c \

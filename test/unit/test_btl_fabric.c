@@ -5,7 +5,7 @@
  *
  * TEST: sources=@fabric,@btl timeout=120
  */
-#include "btl_fabric/btl_fabric.h"
+#include "btl_fabric/btl_fabric_op.h"
 #include "test_fab_world.h"
 
 #include "opal/datatype/opal_datatype.h"
@@ -37,6 +37,7 @@ static void open_btl(world_t *world)
     mca_btl_fabric.params.free_list_num = mca_btl_fabric.params.free_list_inc = 8;
     mca_btl_fabric.params.free_list_max = -1;
     mca_btl_fabric.params.offer_max = 4096;
+    mca_btl_fabric.params.offer_choice = -1;
     fab_idmap_init(&mca_btl_fabric.mems);
     CHECK(OPAL_SUCCESS == mca_btl_fabric_ops_init());
     CHECK(OPAL_SUCCESS == mca_btl_fabric_frags_init());
@@ -387,8 +388,8 @@ static void ended(mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *loc
     num_lost += OPAL_SUCCESS != status;
 }
 
-/* Both open the BTL; rank 1 gets the handle of these words of rank 0. */
-static remote_t open_both(world_t *world, uint64_t *words)
+/* Both open the BTL; rank 1 gets the handle of these words of rank 0, so many bytes. */
+static remote_t open_memory(world_t *world, uint64_t *words, size_t size)
 {
     unsigned char *shared = (unsigned char *) (uintptr_t) world->shared->scratch;
     remote_t remote = {.ep = NULL};
@@ -397,13 +398,18 @@ static remote_t open_both(world_t *world, uint64_t *words)
     remote.ep = open_ep(world);
     if (0 == world->rank) {
         struct mca_btl_base_registration_handle_t *mem = mca_btl_fabric_register_mem(
-            NULL, MCA_BTL_ENDPOINT_ANY, words, WORDS * sizeof(*words), access_any);
+            NULL, MCA_BTL_ENDPOINT_ANY, words, size, access_any);
         CHECK(NULL != mem);
         memcpy(shared, mem, sizeof(*mem));
     }
     world_barrier_idle(world);
     memcpy(&remote.handle, shared, sizeof(remote.handle));
     return remote;
+}
+
+static remote_t open_both(world_t *world, uint64_t *words)
+{
+    return open_memory(world, words, WORDS * sizeof(*words));
 }
 
 static void put(world_t *world, remote_t *remote, unsigned at, uint64_t *value)
@@ -542,7 +548,7 @@ static void both_ways_body(world_t *world)
         }
         CHECK(LONG_PUTS == num_done);
         CHECK(mca_btl_fabric.counters.offered > 2);
-        CHECK(mca_btl_fabric.counters.puts > LONG_PUTS / 32);
+        CHECK(mca_btl_fabric.counters.puts > FAB_TRIAL_FIRST);
         *is_over = 1;
     }
     while (0 == *is_over) {
@@ -560,6 +566,233 @@ static void both_ways(void **state)
 {
     (void) state;
     assert_int_equal(0, world_run(2, false, both_ways_body));
+}
+
+/* ---- offers of long gets -------------------------------------------------- */
+
+enum {
+    BIG = 512 << 10, /* bytes of rank 0's memory, and of the longest get */
+    BIG_WORDS = BIG / 8,
+    WINDOW = 24, /* gets at a time */
+    ROUNDS = 3,
+    PART = 8232, /* bytes of data in a message */
+};
+
+static uint64_t big[BIG_WORDS], gotten[BIG_WORDS];
+
+/* The BTL is opened; rank 0's memory is counted through. */
+static remote_t open_big(world_t *world, int choice)
+{
+    remote_t remote = open_memory(world, big, BIG);
+
+    mca_btl_fabric.params.offer_max = BIG;
+    mca_btl_fabric.params.offer_choice = choice;
+    for (uint64_t i = 0; i < BIG_WORDS; i++) {
+        big[i] = 0 == world->rank ? i : 0;
+    }
+    world_barrier_idle(world);
+    if (1 == world->rank) {
+        send_one(world, &remote);
+    }
+    return remote;
+}
+
+/* n gets of this length at the same time, of as many places as there are. */
+static void get_big(world_t *world, remote_t *remote, size_t len, size_t n)
+{
+    memset(gotten, 0xff, sizeof(gotten));
+    remote->ep->offers.ignored = 0; /* on a busy host rank 0 may not have polled */
+    for (size_t i = 0; i < n; i++) {
+        size_t at = i * len % (BIG - len + 1) / 8;
+        CHECK(OPAL_SUCCESS == mca_btl_fabric_get(NULL, remote->ep, &gotten[at],
+                                                 remote->handle.base + 8 * at, NULL,
+                                                 &remote->handle, len, 0, 0, ended, NULL, NULL));
+    }
+    (void) mca_btl_fabric_flush(NULL, remote->ep);
+    for (size_t i = 0; i < n * len / 8 && i < BIG_WORDS / len * len; i++) {
+        CHECK(i == gotten[i]);
+    }
+}
+
+static unsigned get_all(world_t *world, remote_t *remote)
+{
+    static const size_t lens[] = {4096, PART, PART + 8, 65536, 262144, BIG};
+    unsigned n = 0;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < sizeof(lens) / sizeof(*lens); i++) {
+            get_big(world, remote, lens[i], 1);
+            get_big(world, remote, lens[i], 1 + WINDOW % (BIG / lens[i]));
+            n += 2 + (unsigned) (WINDOW % (BIG / lens[i]));
+        }
+    }
+    return n;
+}
+
+/* Rank 0 polls until rank 1 has done so. */
+static void end_big(world_t *world)
+{
+    _Atomic uint64_t *is_over = &world->shared->scratch[WORLD_SCRATCH - 1];
+
+    *is_over = 1 == world->rank ? 1 : *is_over;
+    while (0 == *is_over) {
+        (void) mca_btl_fabric_progress();
+    }
+    CHECK(0 == world->failures);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+/*
+ * Gets of 64 KiB one by one, until rank 0 has taken some: these come in eight messages each.
+ * Returns their number.
+ */
+static unsigned get_in_parts(world_t *world, remote_t *remote)
+{
+    const mca_btl_fabric_counters_t *counters = &mca_btl_fabric.counters;
+    const unsigned long long received = fab_counters.shm_msgs_received;
+    const unsigned long long before = counters->offered - counters->withdrawn;
+    unsigned long long taken = 0;
+    unsigned n = 0;
+
+    while (taken < 4) {
+        get_big(world, remote, 65536, 1);
+        taken = counters->offered - counters->withdrawn - before;
+        n++;
+    }
+    CHECK(fab_counters.shm_msgs_received - received >= taken * ((65536 + PART - 1) / PART));
+    return n;
+}
+
+/* Always offered: none but withdrawn ones are read by the fabric. */
+static void long_offers_body(world_t *world)
+{
+    remote_t remote = open_big(world, 1);
+    const mca_btl_fabric_counters_t *counters = &mca_btl_fabric.counters;
+
+    if (1 == world->rank) {
+        unsigned n = get_all(world, &remote);
+        n += RING == fab_params.shm_ring_size ? 0 : get_in_parts(world, &remote);
+        CHECK(n == num_done && 0 == num_lost);
+        CHECK(n == counters->offered + counters->gets && 0 == counters->am_gets);
+    }
+    end_big(world);
+}
+
+/* There is no room for the data: rank 0 takes no get that it cannot finish, but the first one. */
+static void unfinished_body(world_t *world)
+{
+    remote_t remote = open_big(world, 1);
+    const mca_btl_fabric_counters_t *counters = &mca_btl_fabric.counters;
+
+    if (1 == world->rank) {
+        for (int i = 0; i < FEW; i++) {
+            get_big(world, &remote, 65536, 1);
+        }
+        CHECK(FEW == num_done && FEW == counters->offered + counters->gets);
+        CHECK(counters->offered > 1 &&
+              counters->offered <= counters->withdrawn + counters->declined + 1);
+    }
+    end_big(world);
+}
+
+/* A message, as soon as there is room; nothing is polled. */
+static void send_next(remote_t *remote)
+{
+    while (OPAL_SUCCESS != mca_btl_fabric_sendi(NULL, remote->ep, NULL, (char[8]){0}, 8, 0,
+                                                MCA_BTL_NO_ORDER, 0, TAG, NULL)) {
+        sched_yield();
+    }
+}
+
+/* Rank 0 declines gets whose messages are overwritten before rank 1 looks at them again. */
+static void declined_body(world_t *world)
+{
+    remote_t remote = open_big(world, 1);
+    const mca_btl_fabric_counters_t *counters = &mca_btl_fabric.counters;
+
+    if (1 == world->rank) {
+        for (int i = 0; i < FEW; i++) {
+            remote.ep->offers.ignored = 0;
+            CHECK(OPAL_SUCCESS == mca_btl_fabric_get(NULL, remote.ep, gotten, remote.handle.base,
+                                                     NULL, &remote.handle, 65536, 0, 0, ended, NULL,
+                                                     NULL));
+            for (int n = 0; n < 2 * RING / 64; n++) {
+                send_next(&remote);
+            }
+            (void) mca_btl_fabric_flush(NULL, remote.ep);
+        }
+        CHECK(FEW == num_done && FEW == counters->offered + counters->gets);
+        CHECK(counters->declined > 0 && counters->offered <= counters->declined + 1);
+    }
+    end_big(world);
+}
+
+static void never_offered_body(world_t *world)
+{
+    remote_t remote = open_big(world, 0);
+
+    if (1 == world->rank) {
+        unsigned n = get_all(world, &remote);
+        CHECK(n == num_done && n == mca_btl_fabric.counters.gets);
+        CHECK(0 == mca_btl_fabric.counters.offered);
+    }
+    end_big(world);
+}
+
+/* Single gets and windows are measured apart, each in both ways. */
+static void measured_body(world_t *world)
+{
+    remote_t remote = open_big(world, -1);
+
+    if (1 == world->rank) {
+        for (unsigned i = 0; i < 64; i++) {
+            get_big(world, &remote, 16384, 1);
+            get_big(world, &remote, 16384, WINDOW);
+        }
+        /* of 16 KiB: 4, 8, 16 */
+        CHECK(remote.ep->paces[0][2].number > FAB_TRIAL_FIRST + 2 * FAB_TRIAL_TRIES_SURE);
+        CHECK(remote.ep->paces[2][2].number > FAB_TRIAL_FIRST + 2 * FAB_TRIAL_TRIES);
+        CHECK(0 == remote.ep->paces[0][1].number && 0 == remote.ep->paces[1][2].number);
+        CHECK(mca_btl_fabric.counters.offered >= 2);
+        CHECK(mca_btl_fabric.counters.gets > FAB_TRIAL_FIRST);
+    }
+    end_big(world);
+}
+
+/* Rank 0 does not poll: the longest are then read in steps, by the fabric. */
+static void long_withdrawn_body(world_t *world)
+{
+    remote_t remote = open_big(world, 1);
+    const mca_btl_fabric_counters_t *counters = &mca_btl_fabric.counters;
+
+    if (1 == world->rank) {
+        for (int i = 0; i < ROUNDS; i++) {
+            get_big(world, &remote, BIG, 1);
+            get_big(world, &remote, 65536, 1);
+        }
+        CHECK(2 * ROUNDS == num_done && 0 == num_lost);
+        CHECK(counters->offered >= BTL_FABRIC_TRUST && counters->offered == counters->withdrawn);
+        CHECK(2 * ROUNDS == counters->withdrawn + counters->gets && 0 == counters->am_gets);
+    }
+    world_barrier_idle(world);
+    end_big(world);
+}
+
+static void long_offers(void **state)
+{
+    (void) state;
+    assert_int_equal(0, world_run(2, false, long_offers_body));
+    assert_int_equal(0, world_run(2, false, never_offered_body));
+    assert_int_equal(0, world_run(2, false, measured_body));
+    assert_int_equal(0, world_run(2, false, long_withdrawn_body));
+    assert_int_equal(0, world_run(2, true, long_offers_body));
+    fab_params.shm_ring_size = RING; /* there is no room for the data */
+    assert_int_equal(0, world_run(2, false, long_offers_body));
+    assert_int_equal(0, world_run(2, false, unfinished_body));
+    assert_int_equal(0, world_run(2, false, declined_body));
+    assert_int_equal(0, world_run(2, false, long_withdrawn_body));
+    fab_params_reset();
 }
 
 /* ---- operations that wait for an answer that does not come ---------------- */
@@ -931,6 +1164,7 @@ int main(void)
         cmocka_unit_test(in_place),       cmocka_unit_test(failed_before),
         cmocka_unit_test(no_answer),      cmocka_unit_test(long_get),
         cmocka_unit_test(counted),        cmocka_unit_test(atomics),
+        cmocka_unit_test(long_offers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
