@@ -23,7 +23,7 @@ enum {
      */
     OFFERS_MAX = 256,
     OFFERS_PER_POLL = 16,  /* that are withdrawn, each with a system call */
-    OFFER_SURE = 2048,     /* bytes; up to so many an offer is not slower than a system call */
+    OFFER_SURE = 2048,     /* bytes; up to so many an offer is not slower, if the target polls */
     PACE_SHIFT = 12,       /* up to 2^12 bytes: paces[0]; twice as many: paces[1] */
     OFFER_WINDOW = 262144, /* bytes; longer ones of a window are not offered */
 };
@@ -190,19 +190,13 @@ void mca_btl_fabric_offers_check(void)
 
 /* ---- which is faster? --------------------------------------------------- */
 
-/*
- * Up to 2 KiB an offer is not slower, if the target polls.  NULL: it is that short, or there is no
- * memory.
- */
+/* What is known of operations of this length; NULL: there is no memory for it. */
 static mca_btl_fabric_pace_t *pace_of(const mca_btl_fabric_call_t *call, bool is_window)
 {
     mca_btl_fabric_ep_t *ep = call->ep;
     mca_btl_fabric_pace_t *paces;
     unsigned i = 0, known;
 
-    if (call->len <= OFFER_SURE) {
-        return NULL;
-    }
     if (NULL == ep->paces) {
         ep->paces = calloc(4, sizeof(*ep->paces));
     }
@@ -234,11 +228,11 @@ static bool is_in_window(mca_btl_fabric_ep_t *ep)
 static mca_btl_fabric_way_t choose(const mca_btl_fabric_call_t *call, mca_btl_fabric_try_t *try)
 {
     bool is_window = is_in_window(call->ep);
-    mca_btl_fabric_pace_t *pace = pace_of(call, is_window);
     int choice = mca_btl_fabric.params.offer_choice;
+    mca_btl_fabric_pace_t *pace;
 
-    if (NULL == pace) {
-        return call->len <= OFFER_SURE ? BTL_FABRIC_BY_OFFER : BTL_FABRIC_BY_CALL;
+    if (call->len <= OFFER_SURE) {
+        return BTL_FABRIC_BY_OFFER;
     }
     if (is_window && call->len > OFFER_WINDOW) {
         return BTL_FABRIC_BY_CALL;
@@ -246,7 +240,8 @@ static mca_btl_fabric_way_t choose(const mca_btl_fabric_call_t *call, mca_btl_fa
     if (choice >= 0) {
         return (mca_btl_fabric_way_t) choice;
     }
-    return mca_btl_fabric_pace_next(pace, try);
+    pace = pace_of(call, is_window);
+    return NULL != pace ? mca_btl_fabric_pace_next(pace, try) : BTL_FABRIC_BY_CALL;
 }
 
 void mca_btl_fabric_try_ended(const mca_btl_fabric_try_t *try, size_t len)

@@ -2,10 +2,11 @@
 /*
  * The route of messages longer than the eager limit, up to params.stream_whole, to a process of
  * this host: streamed whole through the ring (pml_tm_stream.h), or announced, and read from the
- * sender's memory by one system call.
+ * sender's memory: up to 64 KiB at once, by one system call, and more by a get of which the sender
+ * may copy a part.
  *
  *   sender                                               receiver
- *   RNDV {rndv, now: 0, sent_at}, app_ctx: id        ->  reads all of it, alone
+ *   RNDV {rndv, now: 0, sent_at}, app_ctx: id        ->  reads all of it
  *                                                    <-  FIN
  *   or a stream of the whole message {now, sent_at}  ->
  *                                   if sent_at is set:

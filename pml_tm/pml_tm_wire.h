@@ -86,7 +86,7 @@ _Static_assert(8 == sizeof(mca_pml_tm_cts_t), "wire format");
 /*
  * Payload of FAB_AM_RNDV behind the fab_rndv_t, where the sender sends the first part of the
  * message without being asked; that part begins behind it (pml_tm_stream.h). Or now is 0, nothing
- * follows, and the receiver is to read the message alone (pml_tm_route.h).
+ * follows, and the receiver is to read the message (pml_tm_route.h).
  */
 typedef struct mca_pml_tm_stream_head {
     uint32_t now; /* bytes of that part: here, and in messages PML_TM_AM_DATA behind this one */

@@ -646,7 +646,8 @@ static inline int fab_put(fab_rma_t *op)
 /*
  * A short get or put, done before the call returns where this process copies the bytes itself (shm,
  * self). True: it is done, and complete(), which may be NULL, is not called. False: it was not, or
- * not all of it; fab_get() or fab_put() of the same does it, or says why not.
+ * not all of it; fab_get() or fab_put() of the same does it, or says why not.  So it is where the
+ * peer may help with a get, unless complete() is NULL.
  */
 #define FAB_RMA_NOW_MAX 524288 /* bytes; some 50 us, with the lock held */
 

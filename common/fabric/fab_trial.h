@@ -17,7 +17,8 @@
  *
  * A few tries may find memory in a state that steady use does not find: lines that no cache holds,
  * for example, where each use would have to take them from the other processor.  So a change is
- * checked after 32 uses.  If that takes it back, there are no tries for 4096 uses.
+ * checked after 32 uses.  If that takes it back, and the trial is sure, there are no tries for 4096
+ * uses.
  */
 #ifndef FAB_TRIAL_H
 #define FAB_TRIAL_H
@@ -152,10 +153,11 @@ static inline unsigned fab_trial_next(fab_trial_t *trial, bool *is_try)
     *is_try = fab_trial_is_due(trial);
     way = *is_try ? fab_trial_due(trial) : fab_trial_best(trial);
     if (way != trial->before && trial->turn == 2 * fab_trial_tries(trial)) {
-        if (trial->is_check) {
+        if (!trial->is_check) {
+            trial->round = trial->round < FAB_TRIAL_ROUND_CHANGED ? trial->round
+                                                                  : FAB_TRIAL_ROUND_CHANGED;
+        } else if (trial->is_sure) {
             trial->round = FAB_TRIAL_ROUND_LONG;
-        } else if (trial->round > FAB_TRIAL_ROUND_CHANGED) {
-            trial->round = FAB_TRIAL_ROUND_CHANGED;
         }
     }
     trial->turn++;

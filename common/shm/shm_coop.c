@@ -29,9 +29,8 @@
 
 enum {
     FAB_SHM_CHUNK_MIN = 16384,
-    FAB_SHM_CHUNK_MAX = 131072, /* unless that would be more than FAB_SHM_COOP_CHUNKS chunks */
-    FAB_SHM_UNHELPED = 4,       /* after so many gets in a row without help ... */
-    FAB_SHM_SKIPPED = 16,       /* ... only one get of so many is offered */
+    FAB_SHM_UNHELPED = 4, /* after so many gets in a row without help ... */
+    FAB_SHM_SKIPPED = 16, /* ... only one get of so many is offered */
 };
 
 void fab_shm_coop_configure(fab_shm_domain_t *dom)
@@ -73,6 +72,7 @@ static fab_shm_exposure_t *exposure_alloc(fab_shm_domain_t *dom)
 
 static void exposure_free(fab_shm_domain_t *dom, fab_shm_exposure_t *exposure)
 {
+    ((fab_shm_ep_t *) exposure->peer->ep)->num_exposed--;
     exposure->peer = NULL;
     exposure->generation++;
     exposure->next = dom->free_exposure;
@@ -107,6 +107,7 @@ uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, fab_peer_t *peer, const void
     exposure->at = (uint64_t) (uintptr_t) buf;
     exposure->len = len;
     exposure->peer = peer;
+    ((fab_shm_ep_t *) peer->ep)->num_exposed++;
     dom->num_exposed++;
     return (uint64_t) exposure->generation << 32 | ((uint32_t) (exposure - dom->exposures) + 1);
 }
@@ -219,8 +220,7 @@ static uint64_t key_of(const fab_rma_t *op)
     return FAB_SHM_MAGIC == rkey.magic ? rkey.key : 0;
 }
 
-/* Is it likely that the peer helps with this get? */
-static bool is_worth_it(fab_shm_ep_t *ep, const fab_rma_t *op)
+bool fab_shm_coop_is_worth_it(const fab_shm_ep_t *ep, const fab_rma_t *op)
 {
     if (!ep->dom->is_coop || FAB_GET != op->kind || 0 != op->done || op->len < FAB_SHM_COOP_MIN ||
         NULL == ep->entry || 0 == key_of(op)) {
@@ -229,16 +229,24 @@ static bool is_worth_it(fab_shm_ep_t *ep, const fab_rma_t *op)
     if (ep->dom->is_coop_forced) {
         return true;
     }
-    /* a peer that computes while it sends does not help */
-    return ep->unhelped < FAB_SHM_UNHELPED || 0 == ++ep->skipped % FAB_SHM_SKIPPED;
+    /*
+     * A peer that fetches from this process has no time to help, so one call is better than two.
+     * Nor does one help that computes while it sends.
+     */
+    return 0 == ep->num_exposed &&
+           (ep->unhelped < FAB_SHM_UNHELPED || 0 == ep->considered % FAB_SHM_SKIPPED);
 }
 
+/*
+ * Half of the get, since each call costs as much as the copy of some 10 to 40 KiB, but no more than
+ * a progress call is to copy: who comes late leaves the rest to the other one.
+ */
 static uint32_t chunk_for(size_t len)
 {
-    size_t chunk = len / 4;
+    size_t chunk = len / 2;
 
+    chunk = chunk > fab_params.shm_copy_step ? fab_params.shm_copy_step : chunk;
     chunk = chunk < FAB_SHM_CHUNK_MIN ? FAB_SHM_CHUNK_MIN : chunk;
-    chunk = chunk > FAB_SHM_CHUNK_MAX ? FAB_SHM_CHUNK_MAX : chunk;
     chunk = chunk < len / (FAB_SHM_COOP_CHUNKS / 2) ? len / (FAB_SHM_COOP_CHUNKS / 2) : chunk;
     return (uint32_t) fab_shm_round_up(chunk, FAB_SHM_PAGE_MIN);
 }
@@ -275,10 +283,13 @@ fab_shm_fetch_t *fab_shm_fetch_of(fab_shm_ep_t *ep, fab_rma_t *op)
             unused = &ep->fetches[k];
         }
     }
-    if (NULL == unused || !is_worth_it(ep, op)) {
-        return NULL;
+    if (!fab_shm_coop_is_worth_it(ep, op)) {
+        unused = NULL;
     }
-    offer_get(ep, unused, op);
+    ep->considered++;
+    if (NULL != unused) {
+        offer_get(ep, unused, op);
+    }
     return unused;
 }
 
@@ -327,8 +338,8 @@ static int fetch_read(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max)
 {
     size_t left = fetch->end - fetch->at;
     size_t moved = 0;
-    int rc = fab_shm_read_proven(ep, (char *) fetch->op->local + fetch->at,
-                                 fetch->op->remote + fetch->at, left < max ? left : max, &moved);
+    int rc = fab_shm_read(ep, (char *) fetch->op->local + fetch->at, fetch->op->remote + fetch->at,
+                          left < max ? left : max, &moved);
 
     if (OPAL_SUCCESS == rc) {
         fetch->at += moved;

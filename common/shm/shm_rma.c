@@ -14,16 +14,14 @@
  * One attempt per peer finds out whether the kernel allows CMA: it reads the nonce in the peer's
  * memory.  The peer's address says where the nonce is.
  *
- * A pid may be reused at any time, by a process with other memory at the same addresses.  So the
- * call that reads the last bytes of a get also reads the nonce: the kernel looks the pid up once
- * per call, and a process that exists now existed during the earlier calls.  The call that writes
- * cannot read, so a put reads the nonce by a separate call just before, unless that was done within
- * the last ms.  (In that time the process would have to exit, be reaped, and its pid be reused:
- * the kernel goes through all other pids first.)
+ * A pid may be reused at any time, by a process with other memory at the same addresses.  So before
+ * it copies, a process reads the peer's nonce, unless it did so within the last ms.  (In that time
+ * the peer would have to exit and be reaped, and its pid be reused: the kernel goes through all
+ * other pids first.)  Nothing is gained by reading the nonce and data by one call: that would pin
+ * the nonce's page each time, a quarter of the time of a get of 8 bytes.
  *
  * The peer may copy a part of a large get (shm_coop.c).  Short operations may be done at once,
- * ahead of the queue (fab_put_now(), fab_get_now()).  Such a get reads the nonce by a separate
- * call, too: pinning the nonce's page as well would add a quarter to the time of a get of 8 bytes.
+ * ahead of the queue (fab_put_now(), fab_get_now()).
  *
  * Some memory cannot be copied by CMA, because the kernel does not pin it (memfd_secret, devices).
  * Then the operation ends with OPAL_ERR_NOT_SUPPORTED, and the data goes by messages.
@@ -40,6 +38,8 @@
 enum {
     /* cost of a call, as the bytes that could be copied in that time (about 0.4 us) */
     FAB_SHM_CALL_COST = 4096,
+    /* bytes; a get of so many at once takes no longer than with the peer's help */
+    FAB_SHM_ALONE_MAX = 65536,
     /* nanoseconds; for this long after a nonce was read, its process counts as proven */
     FAB_SHM_CMA_PROOF_NS = 1000000,
 };
@@ -91,49 +91,55 @@ static bool by_xpmem(fab_shm_ep_t *ep, int kind, void *local, uint64_t remote, s
     return *moved > 0;
 }
 
-/*
- * Read up to len bytes of the peer's memory and, by the same call, its nonce.  OPAL_SUCCESS: the
- * bytes are that process's, and *moved is their number.  Otherwise the result is that of
- * access_error().
- */
-int fab_shm_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
+static ssize_t read_nonce(const fab_shm_ep_t *ep, uint8_t nonce[FAB_SHM_NONCE])
 {
-    uint8_t nonce[FAB_SHM_NONCE];
-    struct iovec local[] = {{nonce, sizeof(nonce)}, {to, len}};
-    struct iovec remote[] = {{(void *) (uintptr_t) ep->addr.nonce_at, sizeof(nonce)},
-                             {(void *) (uintptr_t) from, len}};
-    ssize_t got;
+    struct iovec local = {nonce, FAB_SHM_NONCE};
+    struct iovec remote = {(void *) (uintptr_t) ep->addr.nonce_at, FAB_SHM_NONCE};
 
-    if (by_xpmem(ep, FAB_GET, to, from, len, moved)) {
+    fab_counters.shm_cma_calls++;
+    return process_vm_readv((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
+}
+
+static bool is_its_nonce(const fab_shm_ep_t *ep, const uint8_t *nonce, ssize_t len)
+{
+    return FAB_SHM_NONCE == len && 0 == memcmp(nonce, ep->addr.nonce, FAB_SHM_NONCE);
+}
+
+/* Is it still the same process?  Reads its nonce, unless that was done a moment ago. */
+static int prove(fab_shm_ep_t *ep)
+{
+    uint64_t now = fab_now_ns();
+    uint8_t nonce[FAB_SHM_NONCE];
+    ssize_t len;
+
+    if (now - ep->proven_at < FAB_SHM_CMA_PROOF_NS) {
         return OPAL_SUCCESS;
     }
-    got = process_vm_readv((pid_t) ep->addr.pid, local, 2, remote, 2, 0);
-    fab_counters.shm_cma_calls++;
-    if (got < 0 && EFAULT != errno) {
+    len = read_nonce(ep, nonce);
+    if (len < 0 && EFAULT != errno) {
         return access_error(ep, errno);
     }
-    /* The nonce comes first, so data that cannot be read only makes the count smaller. */
-    if (got < (ssize_t) sizeof(nonce) || 0 != memcmp(nonce, ep->addr.nonce, sizeof(nonce))) {
+    if (!is_its_nonce(ep, nonce, len)) {
         fab_shm_ep_died(ep); /* its pid is another process's */
         return OPAL_ERR_UNREACH;
     }
-    if (sizeof(nonce) == (size_t) got && len > 0) {
-        return access_error(ep, EFAULT);
-    }
-    *moved = (size_t) got - sizeof(nonce);
-    fab_counters.shm_cma_bytes += *moved;
+    ep->proven_at = now;
     return OPAL_SUCCESS;
 }
 
-/* Read up to len bytes from the process that has the pid now, whichever that is. */
-static int read_unproven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
+int fab_shm_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
 {
     struct iovec local = {to, len};
     struct iovec remote = {(void *) (uintptr_t) from, len};
     ssize_t got;
+    int rc;
 
     if (by_xpmem(ep, FAB_GET, to, from, len, moved)) {
         return OPAL_SUCCESS;
+    }
+    rc = prove(ep);
+    if (OPAL_SUCCESS != rc) {
+        return rc;
     }
     got = process_vm_readv((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
     fab_counters.shm_cma_calls++;
@@ -143,23 +149,6 @@ static int read_unproven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, 
     *moved = (size_t) got;
     fab_counters.shm_cma_bytes += *moved;
     return OPAL_SUCCESS;
-}
-
-/* Is it still the same process? Reads its nonce, unless that was done a moment ago. */
-static int prove(fab_shm_ep_t *ep)
-{
-    uint64_t now = fab_now_ns();
-    size_t moved;
-    int rc;
-
-    if (now - ep->proven_at < FAB_SHM_CMA_PROOF_NS) {
-        return OPAL_SUCCESS;
-    }
-    rc = fab_shm_read_proven(ep, NULL, 0, 0, &moved);
-    if (OPAL_SUCCESS == rc) {
-        ep->proven_at = now;
-    }
-    return rc;
 }
 
 /* Write up to len bytes to the peer's memory. */
@@ -187,32 +176,21 @@ int fab_shm_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len, s
     return OPAL_SUCCESS;
 }
 
-/* Do a short get, as far as the memory can be read. */
-static int read_now(fab_shm_ep_t *ep, fab_rma_t *op)
-{
-    int rc = NULL != ep->windows ? OPAL_SUCCESS : prove(ep);
-
-    return OPAL_SUCCESS == rc ? read_unproven(ep, op->local, op->remote, op->len, &op->done) : rc;
-}
-
 static int access_try(fab_shm_ep_t *ep)
 {
     uint8_t nonce[FAB_SHM_NONCE];
-    struct iovec local = {nonce, sizeof(nonce)};
-    struct iovec remote = {(void *) (uintptr_t) ep->addr.nonce_at, sizeof(nonce)};
     ssize_t len;
 
     if (fab_shm_xpmem_connect(ep)) {
         ep->access = FAB_SHM_ACCESS_WORKS;
         return OPAL_SUCCESS;
     }
-    len = process_vm_readv((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
-    fab_counters.shm_cma_calls++;
+    len = read_nonce(ep, nonce);
     if (len < 0 && ESRCH == errno) {
         fab_shm_ep_died(ep);
         return OPAL_ERR_UNREACH;
     }
-    if ((ssize_t) sizeof(nonce) != len || 0 != memcmp(nonce, ep->addr.nonce, sizeof(nonce))) {
+    if (!is_its_nonce(ep, nonce, len)) {
         return access_refuse(ep, len < 0 ? errno : EFAULT);
     }
     ep->access = FAB_SHM_ACCESS_WORKS;
@@ -318,9 +296,15 @@ bool fab_shm_rma_now(fab_rma_t *op)
     if (op->len > fab_params.shm_copy_step || !fab_shm_is_accessible(ep)) {
         return false;
     }
+    if (op->len > FAB_SHM_ALONE_MAX && NULL != op->complete) {
+        if (fab_shm_coop_is_worth_it(ep, op)) {
+            return false;
+        }
+        ep->considered++;
+    }
     if (op->len > 0) {
         rc = FAB_PUT == op->kind ? fab_shm_write(ep, op->local, op->remote, op->len, &op->done)
-                                 : read_now(ep, op);
+                                 : fab_shm_read(ep, op->local, op->remote, op->len, &op->done);
     }
     return OPAL_SUCCESS == rc && op->done == op->len;
 }
@@ -377,8 +361,7 @@ static int rma_step(fab_rma_t *op, size_t max)
     }
     if (len > 0) {
         rc = FAB_PUT == op->kind ? fab_shm_write(ep, local, remote, len, &moved)
-             : len == left       ? fab_shm_read_proven(ep, local, remote, len, &moved)
-                                 : read_unproven(ep, local, remote, len, &moved);
+                                 : fab_shm_read(ep, local, remote, len, &moved);
     }
     if (OPAL_SUCCESS != rc) {
         return rc;

@@ -115,10 +115,11 @@ struct fab_shm_ep {
     uint64_t retry_at;         /* us; no attempt before this time */
     uint32_t retry_us;         /* the pause after the next attempt */
     fab_shm_fetch_t fetches[FAB_SHM_COOPS];
-    uint32_t unhelped; /* gets in a row that were offered and that the peer did not help with */
-    uint32_t skipped;  /* counts gets while unhelped is high: one in FAB_SHM_SKIPPED is offered */
-    uint32_t num_long; /* long gets from the peer in dom->rma; at most FAB_SHM_COOPS */
-    fab_rma_t *later;  /* long gets that follow, oldest first; only while these are as many */
+    uint32_t unhelped;   /* gets in a row that were offered and that the peer did not help with */
+    uint32_t considered; /* counts gets: while unhelped is high one in FAB_SHM_SKIPPED is offered */
+    uint32_t num_exposed; /* regions that the peer may fetch with this process's help */
+    uint32_t num_long;    /* long gets from the peer in dom->rma; at most FAB_SHM_COOPS */
+    fab_rma_t *later;     /* long gets that follow, oldest first; only while these are as many */
     fab_rma_t **later_tail;
     fab_shm_ep_t *next; /* list of all endpoints of the domain */
     fab_shm_ep_t **prev;
@@ -271,10 +272,9 @@ size_t fab_shm_xpmem_copy(fab_shm_ep_t *ep, bool is_put, void *local, uint64_t r
 /*
  * Read or write up to len bytes of the peer's memory.  OPAL_SUCCESS: *moved is their number.
  * OPAL_ERR_IN_PROCESS: try again.  OPAL_ERR_NOT_SUPPORTED: this memory cannot be accessed.
- * OPAL_ERR_UNREACH: the process is gone.  Proven: the bytes are that process's, not those of a
- * later one with its pid.
+ * OPAL_ERR_UNREACH: the process is gone.
  */
-int fab_shm_read_proven(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved);
+int fab_shm_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved);
 int fab_shm_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len, size_t *moved);
 
 /* Can the peer's memory be accessed?  If this is not known, a test call finds out. */
@@ -309,6 +309,9 @@ void fab_shm_coop_forget(fab_shm_domain_t *dom, const fab_peer_t *peer);
 
 /* Copy one chunk of a get that a peer offers, if there is any.  Returns the number of events. */
 int fab_shm_coop_help(fab_shm_domain_t *dom);
+
+/* Is it likely that the peer helps with this operation? */
+bool fab_shm_coop_is_worth_it(const fab_shm_ep_t *ep, const fab_rma_t *op);
 
 /* The cooperative get of this operation, offered now if worthwhile; NULL: it is none. */
 fab_shm_fetch_t *fab_shm_fetch_of(fab_shm_ep_t *ep, fab_rma_t *op);

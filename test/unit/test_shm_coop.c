@@ -394,14 +394,15 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned l
                                 const struct iovec *remote, unsigned long num_remote,
                                 unsigned long flags)
 {
-    bool is_data = num_local > 1 && local[1].iov_len > 0;
+    bool is_data = local[0].iov_len > FAB_SHM_NONCE;
 
     if (is_data && WAIT_FOR_HELP == on_read) {
         wait_for(WRITTEN);
     }
     if (is_data && (FAIL == on_read || (FAIL_LATER == on_read && num_reads++ > 0))) {
-        num_local = num_remote = 1; /* the nonce is read, of the data nothing */
         atomic_store(&this_world->shared->scratch[GO_ON], 1);
+        errno = EFAULT;
+        return -1;
     }
     return __real_process_vm_readv(pid, local, num_local, remote, num_remote, flags);
 }

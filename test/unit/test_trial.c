@@ -70,9 +70,15 @@ static void changes_are_checked(void **state)
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(30, use(&trial, 32, fast_one, &tries));
         assert_int_equal(4, tries);
-        assert_int_equal(2, use(&trial, 4096, slow_one, &tries));
+        assert_int_equal(2, use(&trial, 128, slow_one, &tries));
         assert_int_equal(4, tries);
+        trial = begun();
     }
+    trial = fab_trial_begin(1, true);
+    (void) use(&trial, 1, slow_one, &tries);
+    assert_int_equal(12, use(&trial, 16, fast_one, &tries));
+    assert_int_equal(4, use(&trial, 4096, slow_one, &tries)); /* a sure one is not tried for long */
+    assert_int_equal(8, tries);
 }
 
 static void one_delay_decides_nothing(void **state)
