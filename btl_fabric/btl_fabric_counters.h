@@ -16,7 +16,7 @@
     X(reused, "messages received of more than 16 KiB for which no new memory was needed")          \
     X(puts, "puts that the fabric did without the target's help (RDMA, CMA)")                      \
     X(gets, "gets that the fabric did without the target's help (RDMA, CMA)")                      \
-    X(offered, "short puts and gets offered to the target's CPU, to save a system call")           \
+    X(offered, "puts and gets offered to the target's CPU, to save a system call")                 \
     X(withdrawn, "of these, done without it, because it did not begin soon")                       \
     X(declined, "of these, done without it, because it had no room for the data")                  \
     X(am_puts, "puts by messages that the target's CPU copied")                                    \

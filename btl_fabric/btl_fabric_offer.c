@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Offers: short puts and gets in shared memory that the target's CPU may do.
+ * Offers: puts and gets in shared memory that the target's CPU may do.
  *
  * If the target is inside MPI and polls, its CPU does one sooner than a system call of this process
  * would; if not, a message would wait for it.  So the message is one that can be withdrawn

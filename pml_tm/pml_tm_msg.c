@@ -498,7 +498,7 @@ void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     }
     req = msg_match(peer, hdr, &tmc, &is_bad);
     if (NULL != req && 0 == head.now) {
-        mca_pml_tm_recv_alone(req, peer, hdr, &rndv, head.sent_at);
+        mca_pml_tm_recv_read(req, peer, hdr, &rndv, head.sent_at);
     } else if (NULL != req) {
         mca_pml_tm_recv_rndv(req, peer, hdr, &rndv, (const char *) data + sizeof(rndv),
                              len - sizeof(rndv));

@@ -570,8 +570,8 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
     }
 }
 
-void mca_pml_tm_recv_alone(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
-                           const fab_rndv_t *rndv, uint32_t sent_at)
+void mca_pml_tm_recv_read(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
+                          const fab_rndv_t *rndv, uint32_t sent_at)
 {
     mca_pml_tm_recv_matched(req, peer, hdr, rndv->len);
     req->core.remote_id = hdr.app_ctx;

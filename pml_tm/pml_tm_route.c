@@ -39,15 +39,16 @@ static mca_pml_tm_route_t *route_of(const fab_peer_t *peer, size_t len)
     return route_at(peer, class_of(len));
 }
 
+/* Messages of a class begin with the route that shorter ones have found. */
 static void route_begin(mca_pml_tm_route_t *route, const fab_peer_t *peer, unsigned kind)
 {
-    static const fab_trial_t none;
-    const mca_pml_tm_route_t *shorter = kind > 0 ? route_at(peer, kind - 1) : route;
-    const bool is_known = peer == shorter->peer;
+    const mca_pml_tm_route_t *shorter = kind > 0 ? route_at(peer, kind - 1) : NULL;
 
     *route = (mca_pml_tm_route_t){
         .peer = peer,
-        .trial = fab_trial_after(is_known ? &shorter->trial : &none, PML_TM_ROUTE_READ, true)};
+        .trial = NULL != shorter && peer == shorter->peer
+                     ? fab_trial_after(&shorter->trial, PML_TM_ROUTE_READ, true)
+                     : fab_trial_begin(FAB_TRIAL_FIRST, true)};
 }
 
 bool mca_pml_tm_route_is_read(fab_peer_t *peer, size_t len)

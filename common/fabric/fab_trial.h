@@ -43,7 +43,7 @@ typedef struct fab_trial {
     uint16_t round;     /* uses in a round; 0: not begun */
     uint8_t rounds;     /* with tries, and this one; 2: that many or more */
     bool is_sure;
-    bool is_check;  /* the way was changed in the round before */
+    bool is_check;  /* of a change in the round before */
     uint8_t before; /* the way that was used in the round before */
 } fab_trial_t;
 

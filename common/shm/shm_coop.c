@@ -286,7 +286,7 @@ fab_shm_fetch_t *fab_shm_fetch_of(fab_shm_ep_t *ep, fab_rma_t *op)
     if (!fab_shm_coop_is_worth_it(ep, op)) {
         unused = NULL;
     }
-    ep->considered++;
+    ep->considered += 0 == op->done;
     if (NULL != unused) {
         offer_get(ep, unused, op);
     }

@@ -116,7 +116,7 @@ struct fab_shm_ep {
     uint32_t retry_us;         /* the pause after the next attempt */
     fab_shm_fetch_t fetches[FAB_SHM_COOPS];
     uint32_t unhelped;   /* gets in a row that were offered and that the peer did not help with */
-    uint32_t considered; /* counts gets: while unhelped is high one in FAB_SHM_SKIPPED is offered */
+    uint32_t considered; /* gets so far: while unhelped is high one in FAB_SHM_SKIPPED is offered */
     uint32_t num_exposed; /* regions that the peer may fetch with this process's help */
     uint32_t num_long;    /* long gets from the peer in dom->rma; at most FAB_SHM_COOPS */
     fab_rma_t *later;     /* long gets that follow, oldest first; only while these are as many */

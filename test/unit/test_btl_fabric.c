@@ -597,16 +597,21 @@ static remote_t open_big(world_t *world, int choice)
     return remote;
 }
 
+/* Start a get of that many bytes, from this word on. */
+static void start_get(world_t *world, remote_t *remote, size_t at, size_t len)
+{
+    remote->ep->offers.ignored = 0; /* on a busy host rank 0 may not have polled */
+    CHECK(OPAL_SUCCESS == mca_btl_fabric_get(NULL, remote->ep, &gotten[at],
+                                             remote->handle.base + 8 * at, NULL, &remote->handle,
+                                             len, 0, 0, ended, NULL, NULL));
+}
+
 /* n gets of this length at the same time, of as many places as there are. */
 static void get_big(world_t *world, remote_t *remote, size_t len, size_t n)
 {
     memset(gotten, 0xff, sizeof(gotten));
-    remote->ep->offers.ignored = 0; /* on a busy host rank 0 may not have polled */
     for (size_t i = 0; i < n; i++) {
-        size_t at = i * len % (BIG - len + 1) / 8;
-        CHECK(OPAL_SUCCESS == mca_btl_fabric_get(NULL, remote->ep, &gotten[at],
-                                                 remote->handle.base + 8 * at, NULL,
-                                                 &remote->handle, len, 0, 0, ended, NULL, NULL));
+        start_get(world, remote, i * len % (BIG - len + 1) / 8, len);
     }
     (void) mca_btl_fabric_flush(NULL, remote->ep);
     for (size_t i = 0; i < n * len / 8 && i < BIG_WORDS / len * len; i++) {
@@ -713,10 +718,7 @@ static void declined_body(world_t *world)
 
     if (1 == world->rank) {
         for (int i = 0; i < FEW; i++) {
-            remote.ep->offers.ignored = 0;
-            CHECK(OPAL_SUCCESS == mca_btl_fabric_get(NULL, remote.ep, gotten, remote.handle.base,
-                                                     NULL, &remote.handle, 65536, 0, 0, ended, NULL,
-                                                     NULL));
+            start_get(world, &remote, 0, 65536);
             for (int n = 0; n < 2 * RING / 64; n++) {
                 send_next(&remote);
             }

@@ -553,6 +553,40 @@ static void test_helper_fails(void **state)
     assert_int_equal(world_run(2, false, helped_body), 0);
 }
 
+/*
+ * While rank 0 has memory exposed to rank 1, which may be fetching it, it reads alone, and at once;
+ * after that a get at once is left to one that rank 1 may help with, unless nobody could complete
+ * it.
+ */
+static void both_busy_body(world_t *world)
+{
+    fab_rkey_t rkey;
+
+    introduce(world, &rkey);
+    if (0 == world->rank) {
+        fab_rma_t op = get_op(world), silent = get_op(world);
+        ep_of(world, 1)->dom->is_coop = true; /* also where there is one processor */
+        ep_of(world, 1)->dom->is_coop_forced = false;
+        op.len = silent.len = FAB_RMA_NOW_MAX;
+        silent.complete = NULL;
+        CHECK(OPAL_SUCCESS == get_all(world) && world_is_filled(local, 1, LEN));
+        CHECK(fab_get_now(&op) && 0 == fab_counters.shm_coop_offered);
+        fab_unexpose(world_peer(world, 1), &rkey);
+        CHECK(!fab_get_now(&op) && 1 == completed);
+        CHECK(fab_get_now(&silent) && 0 == fab_counters.shm_coop_offered);
+        CHECK(OPAL_SUCCESS == get_all(world) && world_is_filled(local, 1, LEN));
+        CHECK(1 == fab_counters.shm_coop_offered);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_both_busy(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, both_busy_body), 0);
+}
+
 /* Not inside MPI; or what was offered is exposed no more. */
 static void alone_body(world_t *world)
 {
@@ -921,11 +955,12 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_interleavings), cmocka_unit_test(test_threads),
         cmocka_unit_test(test_helped),        cmocka_unit_test(test_helper_fails),
-        cmocka_unit_test(test_never_helped),  cmocka_unit_test(test_unexposed),
-        cmocka_unit_test(test_reader_fails),  cmocka_unit_test(test_helper_dies),
-        cmocka_unit_test(test_given_up),      cmocka_unit_test(test_bad_offer),
-        cmocka_unit_test(test_spoilt),        cmocka_unit_test(test_window),
-        cmocka_unit_test(test_window_fails),  cmocka_unit_test(test_random),
+        cmocka_unit_test(test_both_busy),     cmocka_unit_test(test_never_helped),
+        cmocka_unit_test(test_unexposed),     cmocka_unit_test(test_reader_fails),
+        cmocka_unit_test(test_helper_dies),   cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_bad_offer),     cmocka_unit_test(test_spoilt),
+        cmocka_unit_test(test_window),        cmocka_unit_test(test_window_fails),
+        cmocka_unit_test(test_random),
     };
 
     fab_params.shm_cooperative = (char *) "always";
