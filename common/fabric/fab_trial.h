@@ -3,9 +3,9 @@
  * Which of two ways is faster, 0 or 1?  The first 16 times way 0 is used: memory that is touched
  * for the first time makes it slow.  Then come rounds, which begin with tries of each way, first of
  * the one that was used before; then the way is used that took less time, or, while a time is
- * missing, the same as before.  Each round is longer than the one before, up to 256 uses; or 4096
- * if one way is clearly faster: the other one takes half as long again, or more, and its tries cost
- * most.  Who needs an answer sooner begins with fewer uses.
+ * missing, the same as before.  Each round is longer than the one before, up to 256 uses; or 4096,
+ * but for the first two, if one way is clearly faster: the other one takes half as long again, or
+ * more, and its tries cost most.  Who needs an answer sooner begins with fewer uses.
  *
  * Usually a way is tried twice, and its least time counts: a delay (this process or the other one
  * was not running) only makes a time longer, and so do data that the way before left in the cache
@@ -113,7 +113,8 @@ static inline fab_trial_t fab_trial_after(const fab_trial_t *shorter, unsigned l
 /* Uses in the round after this one. */
 static inline unsigned fab_trial_next_round(const fab_trial_t *trial)
 {
-    const unsigned max = fab_trial_is_clear(trial) ? FAB_TRIAL_ROUND_LONG : FAB_TRIAL_ROUND_MAX;
+    const bool is_long = trial->rounds > 1 && fab_trial_is_clear(trial);
+    const unsigned max = is_long ? FAB_TRIAL_ROUND_LONG : FAB_TRIAL_ROUND_MAX;
     const unsigned tries = fab_trial_tries(trial);
     const unsigned round = tries * tries * trial->round;
 

@@ -239,6 +239,8 @@ static void slow_way_is_given_up(void **state)
     assert_int_equal(0, use(&trial, FAB_TRIAL_FIRST, slow_one, &tries));
     assert_int_equal(4, use(&trial, 256, slow_one, &tries)); /* of the first round all are made */
     assert_int_equal(8, tries);
+    assert_int_equal(2, use(&trial, 256 - 2, slow_one, &tries)); /* nor is the second one longer */
+    assert_int_equal(6, tries);
     assert_int_equal(2, use(&trial, 4096 - 2, slow_one, &tries));
     assert_int_equal(6, tries);
     assert_int_equal(4, use(&trial, 4096, less_slow, &tries));
