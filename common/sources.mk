@@ -10,6 +10,7 @@ common_tm_sources = \
 	common/fabric/fab_copy.h \
 	common/fabric/fab_core.h \
 	common/fabric/fab_counters.h \
+	common/fabric/fab_copy.c \
 	common/fabric/fab_cpus.c \
 	common/fabric/fab_cpus.h \
 	common/fabric/fab_export.h \

@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "fabric/fab_abi.h"
+#include "fabric/fab_copy.h"
 #include "fabric/fab_core.h"
 #include "fabric/fab_load.h"
 #include "fabric/fab_params.h"
@@ -383,6 +384,7 @@ static int core_new(const fab_config_t *config, fab_core_t **out)
                  "There is not enough memory to open the fabric.");
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
+    fab_copy_probe();
     fab_mutex_init(&core->fab.lock);
     core->fab.config = *config;
     core->fab.is_threaded = &never;

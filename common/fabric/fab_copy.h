@@ -5,9 +5,12 @@
 #ifndef FAB_COPY_H
 #define FAB_COPY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "fabric/fab_export.h"
 
 #define FAB_COPY_SHORT_MAX 48 /* bytes */
 
@@ -57,15 +60,26 @@ static __attribute__((noinline, unused)) void fab_copy_parts(uint8_t *to, const 
 }
 
 /*
+ * Has a copy the same speed wherever its source and destination are?  False until fab_copy_probe(),
+ * which fab_open() calls.
+ */
+FAB_EXPORT extern bool fab_copy_is_whole;
+
+/* Find that out, in some microseconds. */
+void fab_copy_probe(void);
+
+/*
  * Copy into a ring or out of it.  From 2112 bytes on the C library copies by "rep movsb" where the
- * processor says that this is fast.  But on AMD processors that takes 2 to 26 times as long if the
- * destination, modulo a page, is 1 to 300 bytes behind the source (4 KiB: 43 ns, else 100 to 1140).
- * A ring's payload, 24 bytes behind the start of a line, comes to be there time and again.  Shorter
- * copies use vector registers.
+ * processor says that this is fast.  Between processors that share no cache this is the fastest
+ * way: it writes a line without getting its old content from the other processor first.  But on
+ * some AMD processors it takes 2 to 26 times as long if the destination, modulo a page, is 1 to 300
+ * bytes behind the source (4 KiB: 43 ns, else 100 to 1140).  A ring's payload, 24 bytes behind the
+ * start of a line, comes to be there time and again.  There the copy is made in parts, for which
+ * the C library uses vector registers.
  */
 static inline void fab_copy(void *dst, const void *src, size_t len)
 {
-    if (len <= FAB_COPY_PART) {
+    if (len <= FAB_COPY_PART || fab_copy_is_whole) {
         memcpy(dst, src, len);
     } else {
         fab_copy_parts(dst, src, len);

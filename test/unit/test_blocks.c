@@ -4,7 +4,7 @@
  * pieces that begin and end anywhere.  Each buffer is as long as its data, so that the address
  * sanitizer sees what is read or written beside it.  The seed is TM_TEST_RANDOM.
  *
- * TEST: sources=pml_tm/pml_tm_blocks.c variants=asan timeout=120 quick=yes
+ * TEST: sources=pml_tm/pml_tm_blocks.c,common/fabric/fab_copy.c variants=asan timeout=120 quick=yes
  */
 #include "pml_tm/pml_tm.h"
 

@@ -3,7 +3,7 @@
  * The ring of the shm provider alone: every size at every position, stale words, malformed words,
  * two threads.
  *
- * TEST: variants=asan,tsan timeout=120 quick=no
+ * TEST: sources=common/fabric/fab_copy.c variants=asan,tsan timeout=120 quick=no
  */
 #include "test_shm_ring.h"
 
@@ -74,46 +74,6 @@ static void test_commit_less_than_reserved(void **state)
         }
     }
     free(ring);
-}
-
-static void test_short_copy(void **state)
-{
-    uint8_t from[FAB_COPY_SHORT_MAX], to[FAB_COPY_SHORT_MAX + 8];
-
-    (void) state;
-    for (size_t len = 0; len <= sizeof(from); len++) {
-        for (size_t i = 0; i < sizeof(from); i++) {
-            from[i] = (uint8_t) (i + 1);
-        }
-        memset(to, 0, sizeof(to));
-        fab_copy_short(to, from, len);
-        for (size_t i = 0; i < sizeof(to); i++) {
-            assert_int_equal(to[i], i < len ? i + 1 : 0);
-        }
-    }
-}
-
-/* Lengths around whole parts, with either side anywhere in a line; nothing else is written. */
-static void test_copy(void **state)
-{
-    enum { MAX = 3 * FAB_COPY_PART + 64, MARGIN = 128 };
-    uint8_t *from = malloc(MAX + MARGIN), *to = malloc(MAX + 2 * MARGIN);
-
-    (void) state;
-    for (size_t i = 0; i < MAX + MARGIN; i++) {
-        from[i] = pattern(1, i) | 1; /* never 0 */
-    }
-    for (size_t len = 0; len <= MAX; len += len % FAB_COPY_PART < 130 ? 1 : 61) {
-        const size_t in = len * 5 % 64, out = len * 7 % 64;
-        memset(to, 0, MAX + 2 * MARGIN);
-        fab_copy(to + MARGIN + out, from + in, len);
-        assert_memory_equal(to + MARGIN + out, from + in, len);
-        for (size_t i = 0; i < MARGIN; i++) {
-            assert_true(0 == to[i + out] && 0 == to[MARGIN + out + len + i % 64]);
-        }
-    }
-    free(from);
-    free(to);
 }
 
 static void test_full_and_drain(void **state)
@@ -854,8 +814,6 @@ static void test_two_threads(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_short_copy),
-        cmocka_unit_test(test_copy),
         cmocka_unit_test(test_every_size_everywhere),
         cmocka_unit_test(test_commit_less_than_reserved),
         cmocka_unit_test(test_full_and_drain),

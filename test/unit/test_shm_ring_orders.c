@@ -7,7 +7,7 @@
  * sanitizer does not know coroutines.  Nor does the search for uses of a stack after return, with
  * which this test takes ten times as long.
  *
- * TEST: variants=asan env="ASAN_OPTIONS=detect_stack_use_after_return=0:strict_string_checks=1" timeout=120 quick=no
+ * TEST: sources=common/fabric/fab_copy.c variants=asan env="ASAN_OPTIONS=detect_stack_use_after_return=0:strict_string_checks=1" timeout=120 quick=no
  */
 #include "test_shm_ring.h"
 
