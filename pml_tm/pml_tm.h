@@ -149,6 +149,8 @@ typedef struct mca_pml_tm {
     mca_pml_tm_slow_ring_t slow_rings[PML_TM_SLOW_RINGS]; /* by the peer's address */
     mca_pml_tm_rest_t rests[PML_TM_RESTS];                /* by the peer's address and the kind */
     mca_pml_tm_route_t routes[PML_TM_ROUTES];             /* likewise */
+    unsigned long_sent;                                   /* messages that took a route, lately */
+    unsigned long_received;                               /* ... that came for a posted receive */
     size_t unexpected_bytes;                  /* held in unexpected and early messages */
     mca_pml_tm_peer_t *peers;                 /* records of peers that have one */
     bool is_flush_in_vain;                    /* see mca_pml_tm_peer_flush() */

@@ -14,7 +14,7 @@ static const size_t class_max[] = {32768, 65536, 131072};
 
 enum {
     CLASSES = sizeof(class_max) / sizeof(class_max[0]) + 1,
-    LOOK_EVERY = 32,  /* messages */
+    LATELY = 512,     /* messages sent and received; then either number is halved */
     PROMPT_NS = 5000, /* a message that is seen that long after it was sent waited for nothing */
 };
 
@@ -76,6 +76,7 @@ uint32_t mca_pml_tm_route_take(fab_peer_t *peer, size_t len)
     if (route->peer != peer || (fab_trial_is_due(&route->trial) && !route->is_try)) {
         return 0;
     }
+    ++mca_pml_tm.long_sent;
     (void) fab_trial_next(&route->trial, &is_try);
     if (OPAL_LIKELY(!is_try)) {
         return 0;
@@ -103,6 +104,7 @@ mca_pml_tm_asked_time_t mca_pml_tm_route_seen(uint32_t sent_at)
     mca_pml_tm_asked_time_t asked = {.since = sent_at};
     uint32_t now;
 
+    ++mca_pml_tm.long_received;
     if (0 != sent_at) {
         now = (uint32_t) fab_now_ns();
         asked.is_late = 0 != (sent_at & PML_TM_SENT_BEHIND) || now - sent_at > PROMPT_NS;
@@ -122,6 +124,22 @@ void mca_pml_tm_route_answer(fab_peer_t *peer, unsigned route, size_t len,
                     NULL, 0);
 }
 
+/*
+ * What a stream in a window takes, of which the receiver's part took so long.  While this process
+ * mainly sends, the two work side by side, and the slower one counts; if it receives as well, it
+ * has to do the other part, too, for those messages.
+ */
+static uint64_t time_of_late_stream(uint64_t wrote, uint64_t read)
+{
+    const bool is_both_ways = 4 * mca_pml_tm.long_received >= mca_pml_tm.long_sent;
+
+    if (mca_pml_tm.long_sent + mca_pml_tm.long_received > LATELY) {
+        mca_pml_tm.long_sent /= 2;
+        mca_pml_tm.long_received /= 2;
+    }
+    return is_both_ways ? wrote + read : (wrote > read ? wrote : read);
+}
+
 void mca_pml_tm_route_took(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     const size_t bytes = hdr.tag >> 32;
@@ -137,7 +155,7 @@ void mca_pml_tm_route_took(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
     }
     if (route->peer == peer) {
         if (hdr.app_ctx == (PML_TM_ROUTE_STREAM | PML_TM_TOOK_LATE)) {
-            ns += route->wrote;
+            ns = time_of_late_stream(route->wrote, ns);
         }
         fab_trial_note(&route->trial, way, bytes, ns);
     }
