@@ -45,7 +45,7 @@ static void rma_complete(fab_rma_t *op, int status)
 }
 
 static const size_t rma_sizes[] = {
-    1, 0,     3,     40,     4095, 4096, 4097, 65537, 1 << 20, RMA_MAX - 64, 524288, 524289,
+    1, 0,     3,     40,     4095, 4096, 4097, 65537, 1 << 20, RMA_MAX - 64, 524289, 1048577,
     2, 12345, 99999, 262144, 5,    6,    7,    8,     9,       10,           11,     1000000};
 
 _Static_assert(RMA_OPS == sizeof(rma_sizes) / sizeof(rma_sizes[0]), "one size per operation");
