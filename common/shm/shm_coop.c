@@ -10,7 +10,7 @@
  *
  * The helper acts when a progress call finds exposed memory, nothing to fetch, and a bit in its
  * segment's help word.  It copies one chunk per call, out of memory that it has exposed to that
- * same peer.  Claim and copy finish before the call returns, so unexpose, which comes between two
+ * same peer, or to any.  Claim and copy finish before the call returns, so unexpose, which comes between two
  * calls, finds no copy under way.
  *
  * When a get ends early (the memory cannot be read, or the peer failed), the fetcher claims all
@@ -72,8 +72,12 @@ static fab_shm_exposure_t *exposure_alloc(fab_shm_domain_t *dom)
 
 static void exposure_free(fab_shm_domain_t *dom, fab_shm_exposure_t *exposure)
 {
-    ((fab_shm_ep_t *) exposure->peer->ep)->num_exposed--;
-    exposure->peer = NULL;
+    if (NULL != exposure->peer) {
+        ((fab_shm_ep_t *) exposure->peer->ep)->num_exposed--;
+    } else {
+        dom->num_exposed_any--;
+    }
+    exposure->is_used = false;
     exposure->generation++;
     exposure->next = dom->free_exposure;
     dom->free_exposure = (uint32_t) (exposure - dom->exposures) + 1;
@@ -90,8 +94,7 @@ static fab_shm_exposure_t *exposure_find(const fab_shm_domain_t *dom, uint64_t k
         return NULL;
     }
     exposure = &dom->exposures[number - 1];
-    return NULL != exposure->peer && exposure->generation == (uint32_t) (key >> 32) ? exposure
-                                                                                    : NULL;
+    return exposure->is_used && exposure->generation == (uint32_t) (key >> 32) ? exposure : NULL;
 }
 
 uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, fab_peer_t *peer, const void *buf, size_t len)
@@ -107,7 +110,12 @@ uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, fab_peer_t *peer, const void
     exposure->at = (uint64_t) (uintptr_t) buf;
     exposure->len = len;
     exposure->peer = peer;
-    ((fab_shm_ep_t *) peer->ep)->num_exposed++;
+    exposure->is_used = true;
+    if (NULL != peer) {
+        ((fab_shm_ep_t *) peer->ep)->num_exposed++;
+    } else {
+        dom->num_exposed_any++;
+    }
     dom->num_exposed++;
     return (uint64_t) exposure->generation << 32 | ((uint32_t) (exposure - dom->exposures) + 1);
 }
@@ -124,7 +132,7 @@ void fab_shm_coop_unexpose(fab_shm_domain_t *dom, uint64_t key)
 void fab_shm_coop_forget(fab_shm_domain_t *dom, const fab_peer_t *peer)
 {
     for (uint32_t i = 0; i < dom->max_exposures; i++) {
-        if (peer == dom->exposures[i].peer) {
+        if (dom->exposures[i].is_used && peer == dom->exposures[i].peer) {
             exposure_free(dom, &dom->exposures[i]);
         }
     }
@@ -132,14 +140,14 @@ void fab_shm_coop_forget(fab_shm_domain_t *dom, const fab_peer_t *peer)
 
 /* ---- helper ------------------------------------------------------------- */
 
-/* Does the offer lie within memory that this process has exposed to that peer? */
+/* Does the offer lie within memory that this process has exposed to that peer, or to any? */
 static bool is_exposed(const fab_shm_domain_t *dom, const fab_shm_ep_t *ep,
                        const fab_shm_offer_t *offer)
 {
     const fab_shm_exposure_t *exposure = exposure_find(dom, offer->key);
 
-    return NULL != exposure && exposure->peer == ep->peer && offer->from >= exposure->at &&
-           offer->from - exposure->at <= exposure->len &&
+    return NULL != exposure && (NULL == exposure->peer || exposure->peer == ep->peer) &&
+           offer->from >= exposure->at && offer->from - exposure->at <= exposure->len &&
            offer->len <= exposure->len - (offer->from - exposure->at) &&
            offer->to <= UINT64_MAX - offer->len;
 }
@@ -212,18 +220,20 @@ static fab_shm_coop_t *coop_of(const fab_shm_ep_t *ep, const fab_shm_fetch_t *fe
     return &ep->entry->coops[fetch - ep->fetches];
 }
 
-static uint64_t key_of(const fab_rma_t *op)
-{
-    fab_shm_rkey_t rkey;
+_Static_assert(sizeof(fab_shm_rkey_t) <= sizeof(fab_rkey_t), "it must fit");
 
-    memcpy(&rkey, op->rkey.bytes, sizeof(rkey));
-    return FAB_SHM_MAGIC == rkey.magic ? rkey.key : 0;
+uint64_t fab_shm_key_of(const fab_rkey_t *rkey)
+{
+    uint64_t key;
+
+    memcpy(&key, rkey->bytes + offsetof(fab_shm_rkey_t, key), sizeof(key));
+    return key;
 }
 
 bool fab_shm_coop_is_worth_it(const fab_shm_ep_t *ep, const fab_rma_t *op)
 {
     if (!ep->dom->is_coop || FAB_GET != op->kind || 0 != op->done || op->len < FAB_SHM_COOP_MIN ||
-        NULL == ep->entry || 0 == key_of(op)) {
+        NULL == ep->entry || 0 == fab_shm_key_of(&op->rkey)) {
         return false;
     }
     if (ep->dom->is_coop_forced) {
@@ -233,7 +243,7 @@ bool fab_shm_coop_is_worth_it(const fab_shm_ep_t *ep, const fab_rma_t *op)
      * A peer that fetches from this process has no time to help, so one call is better than two.
      * Nor does one help that computes while it sends.
      */
-    return 0 == ep->num_exposed &&
+    return 0 == ep->num_exposed && 0 == ep->dom->num_exposed_any &&
            (ep->unhelped < FAB_SHM_UNHELPED || 0 == ep->considered % FAB_SHM_SKIPPED);
 }
 
@@ -260,7 +270,7 @@ static void offer_get(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, fab_rma_t *op)
         .offer = {.to = (uint64_t) (uintptr_t) op->local,
                   .from = op->remote,
                   .len = op->len,
-                  .key = key_of(op),
+                  .key = fab_shm_key_of(&op->rkey),
                   .chunk = chunk,
                   .n = fab_shm_coop_count(op->len, chunk),
                   .seq = fetch->offer.seq + 1},

@@ -229,4 +229,6 @@ const fab_provider_t fab_shm_provider = {
     .progress = fab_shm_progress,
     .poll = fab_shm_poll,
     .describe = shm_describe,
+    .expose_any = fab_shm_expose_any,
+    .unexpose_any = fab_shm_unexpose_any,
 };

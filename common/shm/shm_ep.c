@@ -163,26 +163,44 @@ static void shm_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 
 /* ---- exposing memory: only the cooperative copy needs a key ------------- */
 
+/* The rest of the key is left as it is. */
+static void put_key(fab_rkey_t *rkey, uint64_t key)
+{
+    memcpy(rkey->bytes + offsetof(fab_shm_rkey_t, key), &key, sizeof(key));
+}
+
 static int shm_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
                       fab_rkey_t *rkey)
 {
     fab_shm_ep_t *ep = peer->ep;
-    fab_shm_rkey_t key = {.magic = FAB_SHM_MAGIC,
-                          .key = fab_shm_coop_expose(ep->dom, peer, buf, len)};
 
     (void) access;
     *rkey = (fab_rkey_t){{0}};
-    memcpy(rkey->bytes, &key, sizeof(key));
+    put_key(rkey, fab_shm_coop_expose(ep->dom, peer, buf, len));
     return OPAL_SUCCESS;
 }
 
 static void shm_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
 {
     fab_shm_ep_t *ep = peer->ep;
-    fab_shm_rkey_t key;
 
-    memcpy(&key, rkey->bytes, sizeof(key));
-    fab_shm_coop_unexpose(ep->dom, key.key);
+    fab_shm_coop_unexpose(ep->dom, fab_shm_key_of(rkey));
+}
+
+bool fab_shm_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
+                        fab_rkey_t *rkey)
+{
+    fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
+
+    if (0 != (access & FAB_ACCESS_READ)) {
+        put_key(rkey, fab_shm_coop_expose(dom, NULL, buf, len));
+    }
+    return true;
+}
+
+void fab_shm_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey)
+{
+    fab_shm_coop_unexpose((fab_shm_domain_t *) domain, fab_shm_key_of(rkey));
 }
 
 const fab_ops_t fab_shm_ops = {

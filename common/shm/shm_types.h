@@ -84,13 +84,14 @@ typedef struct fab_shm_fetch {
     bool is_spoilt; /* the shared words are invalid; they are not touched any more */
 } fab_shm_fetch_t;
 
-/* Memory that a peer may read, for large gets. */
+/* Memory that a peer, or any, may read, for large gets. */
 typedef struct fab_shm_exposure {
     uint64_t at;
     uint64_t len;
-    const fab_peer_t *peer; /* NULL: free */
+    const fab_peer_t *peer; /* NULL: any may */
     uint32_t generation;
     uint32_t next; /* next free one: index + 1; 0: none */
+    bool is_used;
 } fab_shm_exposure_t;
 
 /* What the provider knows of a peer. */
@@ -150,10 +151,11 @@ struct fab_shm_domain {
     uint32_t max_exposures;
     uint32_t free_exposure; /* first free one: index + 1; 0: none */
     uint32_t num_exposed;
-    double cpus;         /* for this job's processes (fab_cpus()); 0: not known yet */
-    bool is_coop;        /* this process offers gets and helps peers */
-    bool is_coop_forced; /* it offers all gets, also to peers that have not helped so far */
-    uint64_t help;       /* bits taken from seg->help that are still to be served */
+    uint32_t num_exposed_any; /* of these, to any peer */
+    double cpus;              /* for this job's processes (fab_cpus()); 0: not known yet */
+    bool is_coop;             /* this process offers gets and helps peers */
+    bool is_coop_forced;      /* it offers all gets, also to peers that have not helped so far */
+    uint64_t help;            /* bits taken from seg->help that are still to be served */
 
     /* own segment */
     fab_shm_seg_t *seg;
@@ -216,6 +218,11 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index);
 /* ---- shm_ep.c: endpoints ------------------------------------------------ */
 
 extern const fab_ops_t fab_shm_ops;
+
+/* See fab_provider_t. */
+bool fab_shm_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
+                        fab_rkey_t *rkey);
+void fab_shm_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey);
 
 int fab_shm_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, const char **why);
 void fab_shm_detach(fab_domain_t *dom, fab_peer_t *peer);
@@ -300,7 +307,13 @@ void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer);
  */
 void fab_shm_coop_configure(fab_shm_domain_t *dom);
 
-/* Returns the key, also for unexpose; 0: this process will not help to copy this memory. */
+/* The part of a key that names memory of a process of this host. */
+uint64_t fab_shm_key_of(const fab_rkey_t *rkey);
+
+/*
+ * Returns the key, also for unexpose; 0: this process will not help to copy this memory.  peer: who
+ * may fetch it; NULL: any.
+ */
 uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, fab_peer_t *peer, const void *buf, size_t len);
 void fab_shm_coop_unexpose(fab_shm_domain_t *dom, uint64_t key);
 

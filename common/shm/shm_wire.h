@@ -48,7 +48,7 @@
 #include <stdint.h>
 
 #define FAB_SHM_MAGIC   UINT64_C(0x314d485342414650) /* "PFABSHM1", little endian */
-#define FAB_SHM_VERSION 7
+#define FAB_SHM_VERSION 8
 
 enum {
     FAB_SHM_LINE = 64,       /* bytes of a cache line and of a slot */
@@ -175,8 +175,8 @@ _Static_assert(128 == offsetof(fab_shm_coop_t, done), "the owner's line");
 
 /* Start of fab_rkey_t. */
 typedef struct fab_shm_rkey {
-    uint64_t magic; /* FAB_SHM_MAGIC; a key of fab_expose_any() may be another provider's */
-    uint64_t key;   /* generation << 32 | index in the owner's table + 1; 0: it does not help */
+    uint8_t other[16]; /* the part of a provider for other hosts: fab_expose_any() */
+    uint64_t key;      /* generation << 32 | index in the owner's table + 1; 0: it does not help */
 } fab_shm_rkey_t;
 
 enum {

@@ -24,7 +24,7 @@ typedef struct fab_verbs_rkey {
     uint64_t exposed; /* for the exposing process: fab_verbs_exposed_t */
 } fab_verbs_rkey_t;
 
-_Static_assert(sizeof(fab_verbs_rkey_t) <= sizeof(fab_rkey_t), "it must fit");
+_Static_assert(16 == sizeof(fab_verbs_rkey_t), "the rest is shm's: fab_shm_rkey_t");
 
 /* ---- registering -------------------------------------------------------- */
 
@@ -328,7 +328,6 @@ static bool expose(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list, cons
         return false;
     }
     key.rkey = len > 0 ? fab_verbs_reg_ops->mr(exposed->reg)->rkey : 0;
-    *rkey = (fab_rkey_t){{0}};
     memcpy(rkey->bytes, &key, sizeof(key));
     return true;
 }
@@ -338,6 +337,7 @@ int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned acc
 {
     fab_verbs_ep_t *ep = peer->ep;
 
+    *rkey = (fab_rkey_t){{0}};
     return expose(ep->dom, &ep->exposed, buf, len, access, rkey) ? OPAL_SUCCESS
                                                                  : OPAL_ERR_NOT_SUPPORTED;
 }
