@@ -71,6 +71,8 @@ typedef struct mca_pml_tm_route {
     fab_trial_t trial;
     uint32_t wrote; /* ns that the last try that was streamed took to write */
     bool is_try;    /* the next message is */
+    bool is_theirs; /* the peer has sent such messages here, too, the last one by this route: */
+    uint8_t theirs;
 } mca_pml_tm_route_t;
 
 enum { PML_TM_ROUTES = 256 };

@@ -580,7 +580,7 @@ void mca_pml_tm_recv_read(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
         return;
     }
     req->rest_since = 0;
-    req->asked_time = mca_pml_tm_route_seen(sent_at);
+    req->asked_time = mca_pml_tm_route_seen(peer, PML_TM_ROUTE_READ, rndv->len, sent_at);
     req->is_bulk = false;
     if (prepare_get(req, rndv) && fab_get_now(&req->rma)) {
         count_get(req);

@@ -51,6 +51,33 @@ static void route_begin(mca_pml_tm_route_t *route, const fab_peer_t *peer, unsig
                      : fab_trial_begin(FAB_TRIAL_FIRST, true)};
 }
 
+/* Count a message, in one of these. */
+static void count(unsigned *messages)
+{
+    ++*messages;
+    if (OPAL_UNLIKELY(mca_pml_tm.long_sent + mca_pml_tm.long_received > LATELY)) {
+        mca_pml_tm.long_sent /= 2;
+        mca_pml_tm.long_received /= 2;
+    }
+}
+
+/* Does this process receive about as many such messages as it sends? */
+static bool is_both_ways(void)
+{
+    return 4 * mca_pml_tm.long_received >= mca_pml_tm.long_sent &&
+           4 * mca_pml_tm.long_sent >= mca_pml_tm.long_received;
+}
+
+/* The route of messages that are no tries. */
+static unsigned route_best(const mca_pml_tm_route_t *route, const fab_peer_t *peer)
+{
+    if (route->is_theirs && !fab_trial_is_clear(&route->trial) && is_both_ways() &&
+        mca_pml_tm.fab->config.name < peer->name) {
+        return route->theirs;
+    }
+    return fab_trial_best(&route->trial);
+}
+
 bool mca_pml_tm_route_is_read(fab_peer_t *peer, size_t len)
 {
     mca_pml_tm_route_t *route = route_of(peer, len);
@@ -64,7 +91,7 @@ bool mca_pml_tm_route_is_read(fab_peer_t *peer, size_t len)
     }
     route->is_try = fab_trial_is_due(&route->trial) && fab_ring_is_lapped(peer);
     return PML_TM_ROUTE_READ ==
-           (route->is_try ? fab_trial_due(&route->trial) : fab_trial_best(&route->trial));
+           (route->is_try ? fab_trial_due(&route->trial) : route_best(route, peer));
 }
 
 uint32_t mca_pml_tm_route_take(fab_peer_t *peer, size_t len)
@@ -73,10 +100,10 @@ uint32_t mca_pml_tm_route_take(fab_peer_t *peer, size_t len)
     bool is_try;
     uint32_t now;
 
+    count(&mca_pml_tm.long_sent);
     if (route->peer != peer || (fab_trial_is_due(&route->trial) && !route->is_try)) {
         return 0;
     }
-    ++mca_pml_tm.long_sent;
     (void) fab_trial_next(&route->trial, &is_try);
     if (OPAL_LIKELY(!is_try)) {
         return 0;
@@ -99,12 +126,20 @@ void mca_pml_tm_route_wrote(const fab_peer_t *peer, size_t len, uint32_t sent_at
     }
 }
 
-mca_pml_tm_asked_time_t mca_pml_tm_route_seen(uint32_t sent_at)
+mca_pml_tm_asked_time_t mca_pml_tm_route_seen(const fab_peer_t *peer, unsigned route, size_t len,
+                                              uint32_t sent_at)
 {
     mca_pml_tm_asked_time_t asked = {.since = sent_at};
+    mca_pml_tm_route_t *back = route_of(peer, len);
     uint32_t now;
 
-    ++mca_pml_tm.long_received;
+    if (len > mca_pml_tm.eager_limit) { /* a stream may be shorter */
+        count(&mca_pml_tm.long_received);
+    }
+    if (back->peer == peer) {
+        back->is_theirs = true;
+        back->theirs = (uint8_t) route;
+    }
     if (0 != sent_at) {
         now = (uint32_t) fab_now_ns();
         asked.is_late = 0 != (sent_at & PML_TM_SENT_BEHIND) || now - sent_at > PROMPT_NS;
@@ -131,13 +166,7 @@ void mca_pml_tm_route_answer(fab_peer_t *peer, unsigned route, size_t len,
  */
 static uint64_t time_of_late_stream(uint64_t wrote, uint64_t read)
 {
-    const bool is_both_ways = 4 * mca_pml_tm.long_received >= mca_pml_tm.long_sent;
-
-    if (mca_pml_tm.long_sent + mca_pml_tm.long_received > LATELY) {
-        mca_pml_tm.long_sent /= 2;
-        mca_pml_tm.long_received /= 2;
-    }
-    return is_both_ways ? wrote + read : (wrote > read ? wrote : read);
+    return is_both_ways() ? wrote + read : wrote > read ? wrote : read;
 }
 
 void mca_pml_tm_route_took(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)

@@ -21,6 +21,11 @@
  * that it needed to write a stream: what counts then is the work of both.  (If two processes'
  * clocks differ, as those of two time namespaces do, the receiver always seems late.)
  *
+ * Where two processes send each other such messages at the same time, the two routes may be equally
+ * good, but one each way is not: then one process writes, and reads the other's messages as well,
+ * while the other one has nothing to do.  So where neither route is clearly faster, the process
+ * with the lower name uses the route that the other one uses.
+ *
  * No message is a try before all of the ring's memory was used, since a first access may take
  * longer than all else.  Without times messages are streamed.
  */
@@ -50,8 +55,9 @@ uint32_t mca_pml_tm_route_take(fab_peer_t *peer, size_t len);
 /* A message with this sent_at, not 0, that is streamed has been written. */
 void mca_pml_tm_route_wrote(const fab_peer_t *peer, size_t len, uint32_t sent_at);
 
-/* A message with this sent_at has come, for a receive that is posted. */
-mca_pml_tm_asked_time_t mca_pml_tm_route_seen(uint32_t sent_at);
+/* A message with this sent_at, or 0, has come by the route, for a receive that is posted. */
+mca_pml_tm_asked_time_t mca_pml_tm_route_seen(const fab_peer_t *peer, unsigned route, size_t len,
+                                              uint32_t sent_at);
 
 /* It is complete, and asked.since is not 0: tell its sender.  Lock held. */
 void mca_pml_tm_route_answer(fab_peer_t *peer, unsigned route, size_t len,

@@ -500,7 +500,10 @@ void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, 
     stream->now = first.head.now;
     stream->is_whole = 0 == hdr.app_ctx;
     if (NULL != req) {
-        stream->asked = mca_pml_tm_route_seen(first.head.sent_at);
+        if (stream->is_whole) {
+            stream->asked = mca_pml_tm_route_seen(peer, PML_TM_ROUTE_STREAM, first.rndv.len,
+                                                  first.head.sent_at);
+        }
         stream_match(stream, req, peer, hdr, &first.rndv);
     } else {
         stream_gather(stream, peer, hdr, &first.rndv);

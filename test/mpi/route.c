@@ -8,6 +8,9 @@
  * computes while the message comes; unexpected: it posts it only then.  Reads are made slow here,
  * so that after its four tries none is chosen, however slow the machine is: this program's
  * process_vm_readv() is used instead of libc's.  This is for pml tm only.
+ *
+ * args: 0, reads, "both", and a rank whose messages are always read.  The two send each other a few
+ * messages, none of which is a try, and the other rank counts its own.  Rank 0 does as rank 1 does.
  */
 /* TEST: np=2 ldflags=-rdynamic args="32 16" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=1048576" quick=yes */
 /* TEST: np=2 ldflags=-rdynamic args="32 16 late" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=1048576" */
@@ -17,6 +20,9 @@
 /* TEST: np=2 ldflags=-rdynamic args="0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=65536" */
 /* TEST: np=2 ldflags=-rdynamic args="0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=1048576 OMPI_MCA_pml_tm_stream_whole=0" */
 /* TEST: np=2 ldflags=-rdynamic args="0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=1048576 OMPI_MCA_pml_tm_shm_single_copy=none" */
+/* TEST: np=2 ldflags=-rdynamic args="0 44 both 1" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=1048576" */
+/* TEST: np=2 ldflags=-rdynamic args="0 0 both 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=1048576" */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -26,6 +32,8 @@
 
 /* More than 16 of each length, and the longest go round the ring twice in these. */
 enum { ROUNDS = 100, SLOW_US = 20000, LATE_US = 2000 };
+
+enum { ROUNDS_BOTH = 12 }; /* fewer than 16 */
 
 static const int lengths[] = {262144, 131072, 65536, 32768};
 
@@ -73,6 +81,19 @@ static void receive_all(char *buf, int len, const char *when)
     }
 }
 
+static void exchange_all(char *buf, int len)
+{
+    char *other = tm_calloc(1, (size_t) len);
+
+    for (int i = 0; i < ROUNDS_BOTH; i++) {
+        tm_fill(buf, (size_t) len, tm_key(tm_rank, len, 1, i));
+        TM_MPI(MPI_Sendrecv(buf, len, MPI_BYTE, 1 - tm_rank, 1, other, len, MPI_BYTE, 1 - tm_rank,
+                            1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        tm_expect_data(other, (size_t) len, tm_key(1 - tm_rank, len, 1, i), "in both directions");
+    }
+    free(other);
+}
+
 static void expect(const tm_counter_t *counter, const char *what, unsigned long number)
 {
     unsigned long long counted = tm_counter_read(counter);
@@ -83,25 +104,34 @@ static void expect(const tm_counter_t *counter, const char *what, unsigned long 
 int main(int argc, char **argv)
 {
     tm_counter_t tries, reads;
+    const bool is_both = argc > 4;
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    int counting = 0;
     char *buf;
 
+    if (is_both && NULL != rank && 0 == strcmp(rank, argv[4])) {
+        setenv("OMPI_MCA_pml_tm_stream_get", "1", 1);
+    }
     tm_init(&argc, &argv, "route");
     if (!tm_is_pml_tm()) {
         return tm_skip("only pml tm has routes");
     }
-    is_slow = 0 != strcmp(argv[2], "400");
+    is_slow = !is_both && 0 != strcmp(argv[2], "400");
+    counting = is_both ? 1 - atoi(argv[4]) : 0;
     buf = tm_calloc(1, (size_t) lengths[0]);
     tries = tm_counter_open("pml_tm_route_tries");
     reads = tm_counter_open("pml_tm_route_reads");
     MPI_Barrier(MPI_COMM_WORLD);
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-        if (0 == tm_rank) {
+        if (is_both) {
+            exchange_all(buf, lengths[i]);
+        } else if (0 == tm_rank) {
             send_all(buf, lengths[i]);
         } else {
             receive_all(buf, lengths[i], argc > 3 ? argv[3] : "");
         }
     }
-    if (0 == tm_rank) {
+    if (counting == tm_rank) {
         expect(&tries, "tries", strtoul(argv[1], NULL, 10));
         expect(&reads, "messages to be read", strtoul(argv[2], NULL, 10));
     }
