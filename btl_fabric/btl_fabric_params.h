@@ -6,6 +6,8 @@
 #ifndef BTL_FABRIC_PARAMS_H
 #define BTL_FABRIC_PARAMS_H
 
+#define BTL_FABRIC_OFFER_MAX 524288 /* bytes, of params.offer_max */
+
 #include "fabric/fab_param.h"
 
 typedef struct mca_btl_fabric_params {

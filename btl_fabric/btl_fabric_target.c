@@ -242,7 +242,7 @@ static bool can_finish(fab_peer_t *peer, uint64_t len)
         fab_stay_short(peer, 1, len);
         return true;
     }
-    if (NULL != peer->pending || len > FAB_RMA_NOW_MAX) {
+    if (NULL != peer->pending || len > BTL_FABRIC_OFFER_MAX) {
         return false;
     }
     count = (uint32_t) ((len + max - 1) / max);

@@ -88,7 +88,7 @@ static bool read_part(mca_pml_tm_recv_request_t *req)
         .peer = req->core.peer,
         .local = req->data + req->received,
         .remote = req->rma.remote + req->received,
-        .len = left < FAB_RMA_NOW_MAX ? left : FAB_RMA_NOW_MAX,
+        .len = left < FAB_RMA_NOW_LOCKED ? left : FAB_RMA_NOW_LOCKED,
         .rkey = req->rma.rkey,
     };
 

@@ -647,15 +647,18 @@ static inline int fab_put(fab_rma_t *op)
  * A short get or put, done before the call returns where this process copies the bytes itself (shm,
  * self). True: it is done, and complete(), which may be NULL, is not called. False: it was not, or
  * not all of it; fab_get() or fab_put() of the same does it, or says why not.  So it is where the
- * peer may help with a get, unless complete() is NULL.
+ * peer may help with a get, unless complete() is NULL.  Up to FAB_RMA_NOW_MAX bytes, or
+ * FAB_RMA_NOW_LOCKED if other threads may wait for the lock.
  */
-#define FAB_RMA_NOW_MAX 524288 /* bytes; some 50 us, with the lock held */
+#define FAB_RMA_NOW_MAX    (4 << 20) /* some 300 us */
+#define FAB_RMA_NOW_LOCKED 524288    /* some 40 us */
 
 static inline bool fab_rma_now(fab_rma_t *op)
 {
+    const size_t max = *op->peer->fab->is_threaded ? FAB_RMA_NOW_LOCKED : FAB_RMA_NOW_MAX;
+
     op->done = 0;
-    return op->len <= FAB_RMA_NOW_MAX && NULL != op->peer->ops->rma_now &&
-           op->peer->ops->rma_now(op);
+    return op->len <= max && NULL != op->peer->ops->rma_now && op->peer->ops->rma_now(op);
 }
 
 static inline bool fab_get_now(fab_rma_t *op)

@@ -10,8 +10,8 @@
  *
  * The helper acts when a progress call finds exposed memory, nothing to fetch, and a bit in its
  * segment's help word.  It copies one chunk per call, out of memory that it has exposed to that
- * same peer, or to any.  Claim and copy finish before the call returns, so unexpose, which comes between two
- * calls, finds no copy under way.
+ * same peer, or to any.  Claim and copy finish before the call returns, so unexpose, which comes
+ * between two calls, finds no copy under way.
  *
  * When a get ends early (the memory cannot be read, or the peer failed), the fetcher claims all
  * that is left and waits until the helper has reported its chunks, or is dead.  Only then may the

@@ -84,6 +84,7 @@ static void rma_one_by_one(world_t *world, rma_t *rma, unsigned char *local, boo
 static void rma_now(world_t *world, rma_t *rma, unsigned char *local, bool is_put)
 {
     const char *provider = fab_peer_provider_name(conform_partner(world));
+    const size_t max = fab_is_threaded(world->fab) ? FAB_RMA_NOW_LOCKED : FAB_RMA_NOW_MAX;
     bool is_copied = 0 == strcmp(provider, "shm") || 0 == strcmp(provider, "self");
 
     for (int i = 0; i < RMA_OPS; i++) {
@@ -93,7 +94,7 @@ static void rma_now(world_t *world, rma_t *rma, unsigned char *local, bool is_pu
                         .remote = rma->remote.at + (uint64_t) (i % 5),
                         .len = len,
                         .rkey = rma->remote.rkey};
-        if (len > 8 * FAB_RMA_NOW_MAX) {
+        if (len > 2 * FAB_RMA_NOW_MAX) {
             continue;
         }
         memset(local, 0xee, len + 64);
@@ -103,7 +104,7 @@ static void rma_now(world_t *world, rma_t *rma, unsigned char *local, bool is_pu
         fab_lock(world->fab);
         bool is_done = is_put ? fab_put_now(&op) : fab_get_now(&op);
         fab_unlock(world->fab);
-        CHECK(is_done == (is_copied && len <= FAB_RMA_NOW_MAX));
+        CHECK(is_done == (is_copied && len <= max));
         if (!is_put && is_done) {
             CHECK(world_is_part(local + i % 7, 77, (size_t) (i % 5), len));
         }
@@ -112,16 +113,17 @@ static void rma_now(world_t *world, rma_t *rma, unsigned char *local, bool is_pu
         }
         CHECK(0xee == local[i % 7 + len] && (0 == i % 7 || 0xee == local[i % 7 - 1]));
     }
-    /* what was put is there */
+    /* what was put last is there */
+    const int last = RMA_OPS - (rma_sizes[RMA_OPS - 1] <= max ? 1 : 2);
     fab_rma_t op = {.peer = conform_partner(world),
                     .local = local,
-                    .remote = rma->remote.at + 22 % 5,
-                    .len = rma_sizes[22],
+                    .remote = rma->remote.at + (uint64_t) (last % 5),
+                    .len = rma_sizes[last],
                     .rkey = rma->remote.rkey};
     fab_lock(world->fab);
     CHECK(is_copied == fab_get_now(&op));
     fab_unlock(world->fab);
-    CHECK(!is_put || !is_copied || world_is_filled(local, 22, rma_sizes[22]));
+    CHECK(!is_put || !is_copied || world_is_filled(local, (uint64_t) last, rma_sizes[last]));
 }
 
 /* All at once, into disjoint places. */

@@ -585,9 +585,9 @@ static void test_helper_fails(void **state)
 }
 
 /*
- * While rank 0 has memory exposed to rank 1, or to any, which may be fetching it, it reads alone, and at once;
- * after that a get at once is left to one that rank 1 may help with, unless nobody could complete
- * it.
+ * While rank 0 has memory exposed to rank 1, which may be fetching it, or to any, it reads alone,
+ * and at once; after that a get at once is left to one that rank 1 may help with, unless nobody
+ * could complete it.
  */
 static void both_busy_body(world_t *world)
 {
@@ -598,7 +598,7 @@ static void both_busy_body(world_t *world)
         fab_rma_t op = get_op(world), silent = get_op(world);
         ep_of(world, 1)->dom->is_coop = true; /* also where there is one processor */
         ep_of(world, 1)->dom->is_coop_forced = false;
-        op.len = silent.len = FAB_RMA_NOW_MAX;
+        op.len = silent.len = FAB_RMA_NOW_LOCKED;
         silent.complete = NULL;
         CHECK(OPAL_SUCCESS == get_all(world) && world_is_filled(local, 1, LEN));
         CHECK(fab_get_now(&op) && 0 == fab_counters.shm_coop_offered);
