@@ -17,9 +17,10 @@
  * each receiver and each of four classes of lengths (fab_trial.h).  A message that is a try says
  * when it was sent, and a receiver that had posted the receive answers how long that is ago when
  * all data is there.  If the message was sent behind others, or the receiver was late, since it
- * computed or sent itself, it says how long its own part took; to that the sender adds the time
- * that it needed to write a stream: what counts then is the work of both.  (If two processes'
- * clocks differ, as those of two time namespaces do, the receiver always seems late.)
+ * computed or sent itself, it says how long its own part took.  To that of a stream the sender adds
+ * the time that it needed to write it, if messages go both ways, so that each process has to do
+ * both; else the longer one of the two counts.  (If two processes' clocks differ, as those of two
+ * time namespaces do, the receiver always seems late.)
  *
  * Where two processes send each other such messages at the same time, the two routes may be equally
  * good, but one each way is not: then one process writes, and reads the other's messages as well,
