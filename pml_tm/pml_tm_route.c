@@ -133,12 +133,12 @@ mca_pml_tm_asked_time_t mca_pml_tm_route_seen(const fab_peer_t *peer, unsigned r
     mca_pml_tm_route_t *back = route_of(peer, len);
     uint32_t now;
 
-    if (len > mca_pml_tm.eager_limit) { /* a stream may be shorter */
+    if (len > mca_pml_tm.eager_limit) { /* shorter ones are always streamed */
         count(&mca_pml_tm.long_received);
-    }
-    if (back->peer == peer) {
-        back->is_theirs = true;
-        back->theirs = (uint8_t) route;
+        if (back->peer == peer) {
+            back->is_theirs = true;
+            back->theirs = (uint8_t) route;
+        }
     }
     if (0 != sent_at) {
         now = (uint32_t) fab_now_ns();
