@@ -65,7 +65,7 @@ static __attribute__((noinline, unused)) void fab_copy_parts(uint8_t *to, const 
  */
 FAB_EXPORT extern bool fab_copy_is_whole;
 
-/* Find that out, in some microseconds. */
+/* Find that out, in less than 0.1 ms. */
 void fab_copy_probe(void);
 
 /*
