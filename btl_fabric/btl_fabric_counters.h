@@ -14,8 +14,8 @@
     X(received, "messages received")                                                               \
     X(in_place, "of these, given to the layer above where they lay in shared memory, not copied")  \
     X(reused, "messages received of more than 16 KiB for which no new memory was needed")          \
-    X(puts, "puts that the fabric did without the target's help (RDMA, CMA)")                      \
-    X(gets, "gets that the fabric did without the target's help (RDMA, CMA)")                      \
+    X(puts, "puts that the fabric did (RDMA, CMA)")                                                \
+    X(gets, "gets that the fabric did (RDMA, CMA)")                                                \
     X(offered, "puts and gets offered to the target's CPU, to save a system call")                 \
     X(withdrawn, "of these, done without it, because it did not begin soon")                       \
     X(declined, "of these, done without it, because it had no room for the data")                  \

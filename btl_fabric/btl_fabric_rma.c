@@ -449,14 +449,14 @@ static int start(const mca_btl_fabric_call_t *call, const fab_region_t *region,
 }
 
 /*
- * Do a short put or get at once, without a record or an upcall.  False: the fabric cannot do it at
+ * Do a put or get at once, without a record or an upcall.  False: the fabric cannot do it at
  * once.  Lock held.
  */
 static bool do_now(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
     bool is_put = BTL_FABRIC_AM_PUT == call->am, is_done = false;
 
-    if (call->len <= FAB_RMA_NOW_MAX && fab_region_is_reachable(region, call->ep->peer)) {
+    if (fab_region_is_reachable(region, call->ep->peer)) {
         fab_rma_t rma = mca_btl_fabric_rma_of(call, region);
         is_done = is_put ? fab_put_now(&rma) : fab_get_now(&rma);
     }

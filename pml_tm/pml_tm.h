@@ -69,10 +69,10 @@ enum { PML_TM_SLOW_RINGS = 64 };
 typedef struct mca_pml_tm_route {
     const fab_peer_t *peer; /* compared only */
     fab_trial_t trial;
-    uint32_t wrote; /* ns that the last try that was streamed took to write */
-    bool is_try;    /* the next message is */
-    bool is_theirs; /* the peer has sent such messages here, too, the last one by this route: */
-    uint8_t theirs;
+    uint32_t wrote;  /* ns that the last try that was streamed took to write */
+    bool is_try;     /* the next message is */
+    bool has_theirs; /* the peer has sent such messages here, too, */
+    uint8_t theirs;  /* the last one by this route */
 } mca_pml_tm_route_t;
 
 enum { PML_TM_ROUTES = 256 };

@@ -71,7 +71,7 @@ static bool is_both_ways(void)
 /* The route of messages that are no tries. */
 static unsigned route_best(const mca_pml_tm_route_t *route, const fab_peer_t *peer)
 {
-    if (route->is_theirs && !fab_trial_is_clear(&route->trial) && is_both_ways() &&
+    if (route->has_theirs && !fab_trial_is_clear(&route->trial) && is_both_ways() &&
         mca_pml_tm.fab->config.name < peer->name) {
         return route->theirs;
     }
@@ -136,7 +136,7 @@ mca_pml_tm_asked_time_t mca_pml_tm_route_seen(const fab_peer_t *peer, unsigned r
     if (len > mca_pml_tm.eager_limit) { /* shorter ones are always streamed */
         count(&mca_pml_tm.long_received);
         if (back->peer == peer) {
-            back->is_theirs = true;
+            back->has_theirs = true;
             back->theirs = (uint8_t) route;
         }
     }
@@ -160,9 +160,9 @@ void mca_pml_tm_route_answer(fab_peer_t *peer, unsigned route, size_t len,
 }
 
 /*
- * What a stream in a window takes, of which the receiver's part took so long.  While this process
- * mainly sends, the two work side by side, and the slower one counts; if it receives as well, it
- * has to do the other part, too, for those messages.
+ * What a stream in a window takes, of which the receiver's part took so long.  While messages go
+ * one way, the two work side by side, and the slower one counts; if they go both ways, each process
+ * has to do both parts.
  */
 static uint64_t time_of_late_stream(uint64_t wrote, uint64_t read)
 {

@@ -299,7 +299,7 @@ bool fab_shm_rma_now(fab_rma_t *op)
         !fab_shm_is_accessible(ep)) {
         return false;
     }
-    if (op->len > FAB_SHM_ALONE_MAX && NULL != op->complete) {
+    if (FAB_GET == op->kind && op->len > FAB_SHM_ALONE_MAX && NULL != op->complete) {
         if (fab_shm_coop_is_worth_it(ep, op)) {
             return false;
         }

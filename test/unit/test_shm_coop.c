@@ -467,8 +467,8 @@ static fab_shm_ep_t *ep_of(world_t *world, int rank)
     return world_peer(world, rank)->ep;
 }
 
-static bool
-    is_for_any; /* of a test, before its processes are made: memory is exposed to any peer */
+/* Set by a test before its processes are made: memory is exposed to any peer. */
+static bool is_for_any;
 static fab_region_t region;
 
 static void expose(world_t *world, void *buf, fab_rkey_t *rkey)
