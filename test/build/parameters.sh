@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=60 quick=yes
 #
-# The lists of parameters in doc/tuning.md and README are what ompi_info says: all in the former,
-# those up to level 4 in the latter. TM_PARAMETERS_RENEW=yes test/run build/parameters writes them.
+# The lists of parameters in doc/tuning.md are what ompi_info says.
+# TM_PARAMETERS_RENEW=yes test/run build/parameters writes them.
 . "$TM_SRC/test/lib/script.sh"
 
 # rows TYPE COMPONENT: a line "parameter|level|default|allowed|help" for each parameter of the
@@ -54,34 +54,6 @@ table()
     rows "$1" "$2" | sed -E 's/\|/ | /g; s/^([^ ]+)/| `\1`/; s/$/ |/'
 }
 
-# list: for README, the default with its unit, the first sentence of each help text, and the words
-# that are allowed.
-list()
-{
-    rows pml tm | awk -F '|' '
-        $2 <= 4 {
-            text = $5
-            sub(/\. .*/, ".", text)
-            if ($4 ~ /^[a-z]+(, [a-z]+)+$/) {
-                sub(/\.$/, " (" $4 ").", text)
-            }
-            if (match($4, /^(at least |[0-9]+ to )[0-9]+ [a-z]+/)) {
-                split(substr($4, RSTART, RLENGTH), words, / [0-9]+ /)
-                $3 = $3 " " words[2]
-            }
-            line = sprintf("    %-25s%-16s", $1, $3)
-            num = split(text, words, " ")
-            for (i = 1; i <= num; i++) {
-                if (length(line " " words[i]) > 100) {
-                    print line
-                    line = sprintf("    %-25s%-16s", "", "")
-                }
-                line = line " " words[i]
-            }
-            print line
-        }'
-}
-
 # compare FILE FIRST LAST NEW: the lines of FILE between the two lines that match are those in NEW,
 # or become so.
 compare()
@@ -106,6 +78,3 @@ table btl fabric >table.btl
     fail "ompi_info lists fewer parameters than there are"
 compare doc/tuning.md '^<!-- pml tm' '^<!-- end' table.pml
 compare doc/tuning.md '^<!-- btl fabric' '^<!-- end' table.btl
-
-{ echo && list && echo && echo; } >readme
-compare README '^doc/tuning.md lists all' '^Troubleshooting' readme
