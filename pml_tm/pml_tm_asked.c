@@ -95,9 +95,9 @@ static bool read_part(mca_pml_tm_recv_request_t *req)
     if (!fab_get_now(&get)) {
         return false;
     }
-    /* the ring is looked at after the memory was read */
+    /* acquire: pairs with the release in data_item(); the ring is looked at after the memory */
     atomic_thread_fence(memory_order_acquire);
-    if (!fab_has_come(req->core.peer)) {
+    if (fab_ring_is_empty(req->core.peer)) {
         req->received += get.len;
     }
     return true;
@@ -126,7 +126,7 @@ static bool is_silent(mca_pml_tm_recv_request_t *req, uint64_t now)
     const fab_peer_t *peer = req->core.peer;
     uint64_t taken = fab_ring_taken(peer);
 
-    if (req->asked_seen != taken || fab_has_come(peer)) {
+    if (req->asked_seen != taken || !fab_ring_is_empty(peer)) {
         req->asked_seen = taken;
         req->asked_since = now;
     }

@@ -342,6 +342,11 @@ static int data_item(fab_item_t *item, fab_peer_t *peer)
     if (req->offset < req->wanted) {
         return OPAL_ERR_IN_PROCESS;
     }
+    /*
+     * release: pairs with the acquire in pml_tm_asked.c: a receiver that reads what the program
+     * writes to its memory after this sees that the data is in the ring
+     */
+    atomic_thread_fence(memory_order_release);
     mca_pml_tm_send_finish(req, MPI_SUCCESS);
     return OMPI_SUCCESS;
 }

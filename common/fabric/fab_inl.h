@@ -112,7 +112,10 @@ static inline bool fab_ring_is_slow(const fab_peer_t *peer)
     return 0 != past;
 }
 
-/* The ring that the peer's messages come by; NULL: there is none yet, or the peer is not UP. */
+/*
+ * The ring that the peer's messages come by, to take some out of it.  NULL: there is none yet, it
+ * is cold, or the peer is not UP.
+ */
 static inline fab_shm_rx_t *fab_ring_from(const fab_peer_t *peer)
 {
     if (__builtin_expect(0 == (peer->caps & FAB_CAP_RING) || FAB_PEER_UP != peer->state, 0)) {
@@ -309,20 +312,36 @@ static inline void fab_fetch_ahead(const fab_peer_t *peer)
     }
 }
 
-/* Has a message of this peer come that waits in its ring? */
+/* The ring that the peer's messages come by, also if it is cold. NULL: none is known. */
+static inline const fab_shm_rx_t *fab_ring_of(const fab_peer_t *peer)
+{
+    const bool has_ring = 0 != (peer->caps & FAB_CAP_RING) && FAB_PEER_UP == peer->state;
+
+    return has_ring ? ((const fab_shm_pair_t *) peer->ep)->ring : NULL;
+}
+
+/* Is a message of this peer known to wait in its ring? */
 static inline bool fab_has_come(const fab_peer_t *peer)
 {
-    const fab_shm_rx_t *rx = fab_ring_from(peer);
+    const fab_shm_rx_t *ring = fab_ring_of(peer);
 
-    return NULL != rx && fab_shm_rx_is_ready(rx);
+    return NULL != ring && fab_shm_rx_is_ready(ring);
+}
+
+/* Is this peer's ring known to be empty?  Not if none is known. */
+static inline bool fab_ring_is_empty(const fab_peer_t *peer)
+{
+    const fab_shm_rx_t *ring = fab_ring_of(peer);
+
+    return NULL != ring && !fab_shm_rx_is_ready(ring);
 }
 
 /* Grows with each message of this peer that was taken out of its ring. */
 static inline uint64_t fab_ring_taken(const fab_peer_t *peer)
 {
-    const fab_shm_rx_t *rx = fab_ring_from(peer);
+    const fab_shm_rx_t *ring = fab_ring_of(peer);
 
-    return NULL != rx ? rx->pos : 0;
+    return NULL != ring ? ring->pos : 0;
 }
 
 /* A message that stays in its ring until fab_release(). */

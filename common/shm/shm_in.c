@@ -124,6 +124,7 @@ static void adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
     in->hot_at = FAB_SHM_COLD;
     in->is_closing = FAB_SHM_CLOSED == fab_shm_state_of(state);
     ep->in = in;
+    ep->ring = &in->rx;
     dom->ins[index] = in;
     fab_counters.shm_rings_claimed++;
     fab_shm_in_heat(dom, in);
@@ -165,6 +166,7 @@ void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_
     in_unlist(dom, in);
     dom->ins[in->index] = NULL;
     ep->in = NULL;
+    ep->ring = NULL;
     fab_shm_conn_remove(ep);
     if (is_sender_gone || in->is_closing) {
         fab_shm_ring_free(dom, in->index);

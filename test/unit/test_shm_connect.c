@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 
 #include "fabric/fab_core.h"
+#include "fabric/fab_inl.h"
 #include "shm/shm_types.h"
 
 enum { AM_DATA = 9 };
@@ -739,6 +740,50 @@ static void test_never(void **state)
     fab_params.shm_connect_timeout = 30;
 }
 
+/* ---- a ring that is not polled ------------------------------------------ */
+
+/* What is in a cold ring, or in one that was not noticed, counts as much as in a hot one. */
+static void cold_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0, taken;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    CHECK(!fab_has_come(peer) && !fab_ring_is_empty(peer)); /* there is no ring */
+    world_barrier_idle(world);
+    if (1 == world->rank) {
+        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        world_barrier_idle(world);
+        world_barrier_idle(world);
+        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    } else {
+        world_barrier_idle(world);
+        CHECK(!fab_ring_is_empty(peer)); /* it was not noticed, and has a message */
+        WORLD_UNTIL(1 == got);
+        taken = fab_ring_taken(peer);
+        CHECK(1 == taken && fab_ring_is_empty(peer));
+        fab_shm_in_cool(shm_domain(world), ((fab_shm_ep_t *) peer->ep)->in);
+        CHECK(NULL == ((fab_shm_ep_t *) peer->ep)->rx);
+        CHECK(taken == fab_ring_taken(peer) && fab_ring_is_empty(peer) && !fab_has_come(peer));
+        world_barrier_idle(world);
+    }
+    world_barrier_idle(world);
+    if (0 == world->rank) {
+        CHECK(fab_has_come(peer) && !fab_ring_is_empty(peer));
+        WORLD_UNTIL(2 == got);
+        CHECK(taken + 1 == fab_ring_taken(peer) && fab_ring_is_empty(peer));
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_cold(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, cold_body), 0);
+}
+
 /* ---- the segment's file descriptor -------------------------------------- */
 
 /* A program closed all its files and opened others: they stay open. */
@@ -777,6 +822,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_limits),         cmocka_unit_test(test_not_dumpable),
         cmocka_unit_test(test_dear),           cmocka_unit_test(test_answered),
         cmocka_unit_test(test_no_more_memory), cmocka_unit_test(test_old_kernel),
+        cmocka_unit_test(test_cold),
     };
 
     fab_params.providers = (char *) "shm";
