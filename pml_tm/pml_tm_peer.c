@@ -197,24 +197,37 @@ void mca_pml_tm_peer_flush(void)
     }
 }
 
+/* Close the peer of a process, if it was ever opened. */
+static void close_peer(ompi_proc_t *proc)
+{
+    fab_peer_t *peer = (fab_peer_t *) proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
+
+    if (NULL != peer) {
+        proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = NULL;
+        mca_pml_tm_asked_drop(peer);
+        forget(peer);
+        fab_peer_close(peer, FAB_USER_PML);
+    }
+}
+
 int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
 {
     mca_pml_tm_peer_flush();
+    for (size_t i = 0; i < nprocs; ++i) {
+        OBJ_RETAIN(procs[i]); /* the bml may hold the last reference but this */
+    }
     /* one-sided MPI has added them to the BTLs; only the PML tells the BTLs of their end */
     if (NULL != mca_bml.bml_del_procs) {
         (void) mca_bml.bml_del_procs(nprocs, procs);
     }
     fab_lock(mca_pml_tm.fab);
     for (size_t i = 0; i < nprocs; ++i) {
-        fab_peer_t *peer = (fab_peer_t *) procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
-        if (NULL != peer) {
-            procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = NULL;
-            mca_pml_tm_asked_drop(peer);
-            forget(peer);
-            fab_peer_close(peer, FAB_USER_PML);
-        }
+        close_peer(procs[i]);
     }
     fab_unlock(mca_pml_tm.fab);
+    for (size_t i = 0; i < nprocs; ++i) {
+        OBJ_RELEASE(procs[i]);
+    }
     return OMPI_SUCCESS;
 }
 
