@@ -13,6 +13,8 @@
 #include <unistd.h>
 #include <sys/utsname.h>
 
+#define FNV_START UINT64_C(0xcbf29ce484222325)
+
 /* FNV-1a, 64 bits: distinguishes hosts, is no protection. */
 static uint64_t fnv1a(uint64_t hash, const void *buf, size_t len)
 {
@@ -43,9 +45,20 @@ static size_t read_file(const char *path, char *buf, size_t size)
     return len > 0 ? (size_t) len : 0;
 }
 
+/* Add which namespace of this kind the process is in; nothing if that cannot be read. */
+static uint64_t add_namespace(uint64_t hash, const char *name)
+{
+    char path[64], buf[128];
+    ssize_t len;
+
+    snprintf(path, sizeof(path), "/proc/self/ns/%s", name);
+    len = readlink(path, buf, sizeof(buf));
+    return fnv1a(hash, buf, len > 0 ? (size_t) len : 0);
+}
+
 uint64_t fab_host_identity(void)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = FNV_START;
     struct utsname uts;
     char buf[128];
     ssize_t len = (ssize_t) read_file("/proc/sys/kernel/random/boot_id", buf, sizeof(buf));
@@ -54,34 +67,58 @@ uint64_t fab_host_identity(void)
     if (0 == uname(&uts)) {
         hash = fnv1a(hash, uts.nodename, strlen(uts.nodename));
     }
-    len = readlink("/proc/self/ns/pid", buf, sizeof(buf));
-    return fnv1a(hash, buf, len > 0 ? (size_t) len : 0);
+    hash = add_namespace(hash, "pid");
+    return add_namespace(hash, "time"); /* a process's start time differs there */
 }
 
-/*
- * The start time in a process's stat line; 0 for a zombie.  proc(5): pid (comm) state ppid ...
- * starttime is field 22; comm may contain anything, also blanks and parentheses.
- */
-static uint64_t parse_stat(const char *stat)
+uint64_t fab_host_namespace(const char *name)
 {
-    const char *at = strrchr(stat, ')');
+    return add_namespace(FNV_START, name);
+}
 
-    if (NULL == at || ' ' != at[1] || 'Z' == at[2] || 'X' == at[2]) {
-        return 0;
+/* What a process's stat line says. */
+typedef struct {
+    uint64_t start_time; /* clock ticks since boot */
+    bool is_ended;       /* none of its threads runs */
+} stat_t;
+
+/*
+ * proc(5): pid (comm) state ppid ... num_threads is field 20, starttime 22; comm may contain
+ * anything, also blanks and parentheses.  The state is that of the first thread, which is a zombie
+ * until the others have ended, too.
+ */
+static bool parse_stat(const char *text, stat_t *stat)
+{
+    const char *at = strrchr(text, ')');
+    char state;
+    long threads;
+    unsigned long long start_time;
+
+    if (NULL == at || 3 != sscanf(at + 1,
+                                  " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+                                  "%*s %ld %*s %llu",
+                                  &state, &threads, &start_time)) {
+        return false;
     }
-    for (int field = 2; field < 22 && NULL != at; field++) {
-        at = strchr(at + 1, ' ');
-    }
-    return NULL != at ? strtoull(at + 1, NULL, 10) : 0;
+    stat->start_time = start_time;
+    stat->is_ended = 'X' == state || ('Z' == state && threads <= 1);
+    return true;
+}
+
+/* False: there is no such line, or none that this process can see. */
+static bool read_stat(uint32_t pid, stat_t *stat)
+{
+    char path[64], text[1024];
+
+    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+    return read_file(path, text, sizeof(text)) > 0 && parse_stat(text, stat);
 }
 
 uint64_t fab_proc_start_time(uint32_t pid)
 {
-    char path[64];
-    char stat[1024];
+    stat_t stat;
 
-    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    return read_file(path, stat, sizeof(stat)) > 0 ? parse_stat(stat) : 0;
+    return read_stat(pid, &stat) && !stat.is_ended ? stat.start_time : 0;
 }
 
 bool fab_proc_has_no_pid(uint32_t pid)
@@ -89,17 +126,19 @@ bool fab_proc_has_no_pid(uint32_t pid)
     return 0 != kill((pid_t) pid, 0) && ESRCH == errno;
 }
 
+/*
+ * That /proc shows nothing means nothing: /proc may hide the process (hidepid), be that of another
+ * pid namespace, or be out of reach after chroot(); or no descriptor is left to read it.
+ */
 bool fab_proc_is_gone(uint32_t pid, uint64_t start_time)
 {
-    char path[64];
-    char stat[1024];
+    stat_t stat;
 
-    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    if (read_file(path, stat, sizeof(stat)) > 0) {
-        return parse_stat(stat) != start_time;
+    if (fab_proc_has_no_pid(pid)) {
+        return true;
     }
-    /* No such file: gone. Other errors (no file descriptor left) say nothing. */
-    return ENOENT == errno || ESRCH == errno || fab_proc_has_no_pid(pid);
+    return read_stat(pid, &stat) &&
+           (stat.is_ended || (0 != start_time && stat.start_time != start_time));
 }
 
 int fab_host_ptrace_scope(void)

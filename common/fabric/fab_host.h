@@ -12,10 +12,13 @@
 #include "fabric/fab_export.h"
 
 /*
- * Identity of host, boot, host name and pid namespace.  A pid means the same to all processes with
- * the same identity.
+ * Identity of host, boot, host name, pid and time namespace.  A pid and the start time of its
+ * process mean the same to all processes with the same identity.
  */
 FAB_EXPORT uint64_t fab_host_identity(void);
+
+/* Identity, on this host, of this process's namespace of that kind: "user", "net", ... */
+uint64_t fab_host_namespace(const char *name);
 
 /* The value of yama's ptrace_scope, -1 if there is none. */
 int fab_host_ptrace_scope(void);
@@ -27,7 +30,8 @@ int fab_host_ptrace_scope(void);
 FAB_EXPORT uint64_t fab_proc_start_time(uint32_t pid);
 
 /*
- * True only if that process is certainly gone.  A process with this pid and start time is not gone.
+ * True only if that process is certainly gone: no process has its pid, or one with another start
+ * time has, or a zombie without threads.  start_time 0: any process that has the pid counts as it.
  */
 FAB_EXPORT bool fab_proc_is_gone(uint32_t pid, uint64_t start_time);
 

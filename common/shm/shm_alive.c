@@ -102,12 +102,6 @@ static void look_after_some(fab_shm_domain_t *dom)
     }
 }
 
-/* Without start time: an entry has its claimer's only from READY on, so the pid must suffice. */
-static bool has_no_process(uint32_t pid)
-{
-    return 0 == fab_proc_start_time(pid) && fab_proc_is_gone(pid, 0);
-}
-
 /* Check entries that are claimed but not polled: of senders not noticed yet, refused, or dead. */
 static void look_after_entries(fab_shm_domain_t *dom)
 {
@@ -119,7 +113,8 @@ static void look_after_entries(fab_shm_domain_t *dom)
             continue;
         }
         fab_shm_look_at(dom, index);
-        if (NULL == dom->ins[index] && has_no_process(fab_shm_pid_of(state)) &&
+        /* the pid must suffice: an entry has its claimer's start time only from READY on */
+        if (NULL == dom->ins[index] && fab_proc_is_gone(fab_shm_pid_of(state), 0) &&
             atomic_load_explicit(&dom->entries[index].state, memory_order_relaxed) == state) {
             fab_shm_ring_free(dom, index);
         }

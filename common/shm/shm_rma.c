@@ -33,6 +33,7 @@
 #include <sys/uio.h>
 
 #include "fabric/fab_clock.h"
+#include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
 
 enum {
@@ -64,6 +65,17 @@ static int access_refuse(fab_shm_ep_t *ep, int error)
     return OPAL_ERR_NOT_SUPPORTED;
 }
 
+static bool is_gone(const fab_shm_ep_t *ep)
+{
+    return fab_proc_is_gone(ep->addr.pid, ep->addr.start_time);
+}
+
+static int process_died(fab_shm_ep_t *ep)
+{
+    fab_shm_ep_died(ep);
+    return OPAL_ERR_UNREACH;
+}
+
 /* Handle the error of a copy; returns what it means for the operation. */
 static int access_error(fab_shm_ep_t *ep, int error)
 {
@@ -71,9 +83,8 @@ static int access_error(fab_shm_ep_t *ep, int error)
     case EINTR:
     case EAGAIN:
         return OPAL_ERR_IN_PROCESS;
-    case ESRCH:
-        fab_shm_ep_died(ep);
-        return OPAL_ERR_UNREACH;
+    case ESRCH: /* or only its first thread has ended: the kernel looks for memory there alone */
+        return is_gone(ep) ? process_died(ep) : access_refuse(ep, error);
     case EPERM:
         return access_refuse(ep, error);
     default: /* EFAULT: the memory cannot be pinned, here or there; ENOMEM: too little memory */
@@ -113,17 +124,21 @@ static int prove(fab_shm_ep_t *ep)
     uint64_t now = fab_now_ns();
     uint8_t nonce[FAB_SHM_NONCE];
     ssize_t len;
+    int error;
 
     if (now - ep->proven_at < FAB_SHM_CMA_PROOF_NS) {
         return OPAL_SUCCESS;
     }
     len = read_nonce(ep, nonce);
-    if (len < 0 && EFAULT != errno) {
-        return access_error(ep, errno);
+    error = len < 0 ? errno : 0;
+    if (0 != error && EFAULT != error) {
+        return access_error(ep, error);
+    }
+    if (EFAULT == error && !is_gone(ep)) {
+        return access_refuse(ep, error);
     }
     if (!is_its_nonce(ep, nonce, len)) {
-        fab_shm_ep_died(ep); /* its pid is another process's */
-        return OPAL_ERR_UNREACH;
+        return process_died(ep); /* its pid is another process's */
     }
     ep->proven_at = now;
     return OPAL_SUCCESS;
@@ -182,18 +197,19 @@ static int access_try(fab_shm_ep_t *ep)
 {
     uint8_t nonce[FAB_SHM_NONCE];
     ssize_t len;
+    int error;
 
     if (fab_shm_xpmem_connect(ep)) {
         ep->access = FAB_SHM_ACCESS_WORKS;
         return OPAL_SUCCESS;
     }
     len = read_nonce(ep, nonce);
-    if (len < 0 && ESRCH == errno) {
-        fab_shm_ep_died(ep);
-        return OPAL_ERR_UNREACH;
+    error = len < 0 ? errno : EFAULT;
+    if (ESRCH == error && is_gone(ep)) {
+        return process_died(ep);
     }
     if (!is_its_nonce(ep, nonce, len)) {
-        return access_refuse(ep, len < 0 ? errno : EFAULT);
+        return access_refuse(ep, error);
     }
     ep->access = FAB_SHM_ACCESS_WORKS;
     return OPAL_SUCCESS;
