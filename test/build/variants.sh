@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 short=turns
+# TEST: timeout=600 short=builds
 #
 # Builds with less: without the verbs provider, and with it but without librdmacm. Both build
 # without warnings and run MPI programs.

@@ -5,9 +5,10 @@
 declare -a cases=()
 declare -A case_kind case_file case_quick case_timeout case_variant case_np case_ompi case_args \
     case_env case_pml case_stderr
-declare -A case_upstream case_device case_cores case_needs case_depends case_short case_is_plain
+declare -A case_upstream case_device case_cores case_needs case_depends case_short case_is_main
 
-# add_case NAME KIND FILE: the rest is taken from tm_key.
+# add_case NAME KIND FILE IS_MAIN: the rest is taken from tm_key.  Of the cases of a directive the
+# main one is that with the first variant, or with 2 ranks, or else the first number of them.
 add_case()
 {
     local name=$1 quick_default=no
@@ -15,6 +16,7 @@ add_case()
     cases+=("$name")
     case_kind[$name]=$2
     case_file[$name]=$3
+    case_is_main[$name]=$4
     case_quick[$name]=${tm_key[quick]:-$quick_default}
     case_timeout[$name]=${tm_key[timeout]:-60}
     case_args[$name]=${tm_key[args]-}
@@ -29,11 +31,6 @@ add_case()
     [[ $2 != unit ]] || case_needs[$name]+=,cmocka.h
     case_depends[$name]=${tm_key[depends]-}
     case_short[$name]=${tm_key[short]:-yes}
-    # as it is, without parameters of pml tm and without a device of its own
-    case_is_plain[$name]=yes
-    if [[ ${case_env[$name]} == *OMPI_MCA_pml_tm_* || -n ${case_device[$name]} ]]; then
-        case_is_plain[$name]=no
-    fi
 }
 
 # The text of the directives of each file, those of one file on lines.
@@ -58,15 +55,17 @@ parse_first()
 
 find_unit_cases()
 {
-    local file name variants variant
+    local file name variants variant is_main
     for file in "$@"; do
         parse_first "$file"
         name=${file##*/}
         name=unit/${name%.c}
         variants=${tm_key[variants]:-asan}
+        is_main=yes
         for variant in ${variants//,/ }; do
-            add_case "$name/$variant" unit "$file"
+            add_case "$name/$variant" unit "$file" $is_main
             case_variant[$name/$variant]=$variant
+            is_main=no
         done
     done
 }
@@ -77,7 +76,7 @@ find_scripts()
     for file in "$@"; do
         parse_first "$file"
         name=${file#"$TM_SRC/test/"}
-        add_case "${name%.sh}" script "$file"
+        add_case "${name%.sh}" script "$file" yes
     done
 }
 
@@ -85,7 +84,7 @@ find_scripts()
 # script.
 find_programs()
 {
-    local file name numbers np line lines i
+    local file name numbers np main is_main line lines i
     for file in "$@"; do
         [[ -v directives[$file] ]] || continue
         name=${file##*/}
@@ -96,8 +95,12 @@ find_programs()
             i=$((i + 1))
             tm_parse "$line" "$file" || die "bad directive"
             numbers=${tm_key[np]:-2}
+            main=${numbers%%,*}
+            [[ ,$numbers, != *,2,* ]] || main=2
             for np in ${numbers//,/ }; do
-                add_case "$name/$i/np$np" mpi "$file"
+                is_main=no
+                ((np != main)) || is_main=yes
+                add_case "$name/$i/np$np" mpi "$file" $is_main
                 case_np[$name/$i/np$np]=$np
                 # Ranks wait half of the time.
                 case_cores[$name/$i/np$np]=$(((np + 1) / 2))
@@ -182,7 +185,8 @@ select_cases()
     local name selected=() pattern
     declare -gA used=()
     for name in "${cases[@]}"; do
-        if is_wanted "$name" && [[ $quick == no || ${case_quick[$name]} == yes ]]; then
+        if is_wanted "$name" &&
+            [[ $quick == no || ${case_quick[$name]}${case_is_main[$name]} == yesyes ]]; then
             selected+=("$name")
         fi
     done
@@ -222,32 +226,20 @@ tm_choice()
     echo "${TM_TEST_CHOICE:-$(($(tm_number "$commit") % 100000))}"
 }
 
-# Of an MPI program the plain case with 2 ranks, that with 4 (or, without both, the first plain
-# one), those with 2 ranks that are marked as quick, and of all others one, by the choice. What a
-# program is asked for by a word (threads: all, probes, cancel) makes a program of its own. Sets
-# short_cases.
+# Of an MPI program its first directive, with 2 and with 4 ranks, those with more than 8 ranks, and
+# of all others one, by the choice.  What a program is asked for by a word (threads: all, probes,
+# cancel) makes a program of its own. Sets short_cases.
 choose_of_program()
 {
-    local name np first='' others=() taken=' '
-    for np in 2 4; do
-        for name in "$@"; do
-            if [[ ${case_np[$name]} == "$np" && ${case_is_plain[$name]} == yes ]]; then
-                taken+="$name "
-                break
-            fi
-        done
-    done
+    local name first others=() taken=' '
+    first=${1%/np*}
     for name in "$@"; do
-        if [[ -z $first && ${case_is_plain[$name]} == yes ]]; then
-            first=$name
+        if [[ $name == "$first"/* && (${case_is_main[$name]} == yes || ${case_np[$name]} == 4) ]] ||
+            ((case_np[$name] > 8)); then
+            taken+="$name "
+        else
+            others+=("$name")
         fi
-    done
-    [[ $taken != ' ' ]] || taken+="$first "
-    for name in "$@"; do
-        [[ ${case_np[$name]}/${case_quick[$name]} != 2/yes ]] || taken+="$name "
-    done
-    for name in "$@"; do
-        [[ $taken == *" $name "* ]] || others+=("$name")
     done
     if ((${#others[@]} > 0)); then
         taken+="${others[(choice + $(tm_number "$1")) % ${#others[@]}]} "
@@ -257,51 +249,41 @@ choose_of_program()
     done
 }
 
-# Of the MPI programs what is as it is, with 2 ranks, and of all what is for this series alone.
-select_plain()
-{
-    local name selected=()
-    for name in ${cases[@]+"${cases[@]}"}; do
-        if [[ $name != mpi/* || -n ${case_ompi[$name]} ||
-            ( ${case_np[$name]-} == 2 && ${case_is_plain[$name]} == yes ) ]]; then
-            selected+=("$name")
-        fi
-    done
-    cases=(${selected[@]+"${selected[@]}"})
-}
-
-# What takes long and seldom fails is in every fourth short run. Such cases are dealt out in turn.
-turns=4
-
-# Leave out what a short run has not; says what it leaves to others.
+# Leave out what a short run has not; says what it leaves to others.  Of the cases of a group
+# (short=GROUP) one is in each short run.
 select_short()
 {
-    local name word key turn=0 left=() keys=() of=()
+    local name word key left=() keys=() of=()
     local -A group=()
     short_cases=()
     for name in ${cases[@]+"${cases[@]}"}; do
+        key=
         if [[ ${case_kind[$name]} == mpi ]]; then
             word=${case_args[$name]%% *}
             [[ $word =~ ^[a-z] ]] || word=
             key=${name%%/[0-9]*}:$word
-            [[ -n ${group[$key]-} ]] || keys+=("$key")
-            group[$key]+="$name "
         elif [[ ${case_short[$name]} == no ]]; then
             left+=("$name")
-        elif [[ ${case_short[$name]} == turns ]]; then
-            turn=$((turn + 1))
-            if (((turn + choice) % turns == 0)); then
-                short_cases+=("$name")
-            else
-                left+=("$name")
-            fi
+        elif [[ ${case_short[$name]} != yes ]]; then
+            key=${case_short[$name]}
         else
             short_cases+=("$name")
+        fi
+        if [[ -n $key ]]; then
+            [[ -n ${group[$key]-} ]] || keys+=("$key")
+            group[$key]+="$name "
         fi
     done
     for key in ${keys[@]+"${keys[@]}"}; do
         read -ra of <<<"${group[$key]}"
-        choose_of_program "${of[@]}"
+        if [[ $key == *:* ]]; then
+            choose_of_program "${of[@]}"
+            continue
+        fi
+        short_cases+=("${of[(choice + $(tm_number "$key")) % ${#of[@]}]}")
+        for name in "${of[@]}"; do
+            [[ $name == "${short_cases[-1]}" ]] || left+=("$name")
+        done
     done
     cases=(${short_cases[@]+"${short_cases[@]}"})
     left_to_others=${left[*]-}

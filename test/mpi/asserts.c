@@ -6,8 +6,6 @@
  * without; on another communicator wildcards go on working.
  */
 /* TEST: np=1,2,3 timeout=60 quick=yes */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=60 */
 #include "tm_test.h"
 
 enum { NO_ANY_TAG, NO_ANY_SOURCE, EXACT_LENGTH, ALLOW_OVERTAKING, NKEYS };

@@ -5,13 +5,11 @@
  *
  * args: [largest size in bytes] [first size: test only this and the next two]
  */
-/* TEST: np=1,2 args="4194305" timeout=60 quick=yes */
-/* TEST: np=4 args="4194305" timeout=60 */
+/* TEST: np=1,2,4 args="4194305" timeout=60 quick=yes */
 /* TEST: np=8 args="1048577" timeout=60 quick=yes */
 /* TEST: np=2 args="4194305" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
 /* TEST: np=2 args="4194305" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 quick=yes */
 /* TEST: np=2,4 args="65537" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
-/* TEST: np=2,4 args="65537" env="OMPI_MCA_pml_tm_eager_limit=1024" timeout=60 */
 /* TEST: np=2,3 pml=ob1 env="OMPI_MCA_btl=fabric OMPI_MCA_mpi_yield_when_idle=1" timeout=120 */
 #include "tm_test.h"
 

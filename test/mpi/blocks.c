@@ -6,9 +6,6 @@
  * and MPI_Unpack say what is expected.
  */
 /* TEST: np=1,2 timeout=60 quick=yes */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_fast_paths=255" timeout=60 */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_providers=self,tcp" timeout=60 */
 #include "tm_test.h"
 

@@ -8,15 +8,9 @@
  * args: [largest size]
  */
 /* TEST: np=1,2 args="1048577" timeout=120 */
-/* TEST: np=3 args="70000" timeout=120 */
-/* TEST: np=2 args="4194305" timeout=240 */
 /* TEST: np=2 args="300000" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=120 */
 /* TEST: np=2 args="300000" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=120 */
 /* TEST: np=2 args="70000" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=120 */
-/* TEST: np=2 args="70000" env="OMPI_MCA_pml_tm_eager_limit=1024" timeout=120 */
-/* TEST: np=2 args="300000" env="OMPI_MCA_pml_tm_shm_copy_step=8192" timeout=120 */
-/* TEST: np=2 args="300000" env="OMPI_MCA_pml_tm_stream_limit=0" timeout=120 */
-/* TEST: np=2 args="300000" env="OMPI_MCA_pml_tm_stream_limit=200000 OMPI_MCA_pml_tm_eager_limit=7000" timeout=120 */
 #include "tm_test.h"
 #include "tm_types.h"
 

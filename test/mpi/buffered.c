@@ -5,8 +5,6 @@
  * overwritten at once.
  */
 /* TEST: np=1,2,4 timeout=60 quick=yes */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 #include "tm_test.h"
 
 static MPI_Comm comm, ctl;

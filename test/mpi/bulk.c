@@ -8,14 +8,6 @@
  * depends on how far the sender is when the receiver takes one; the limits leave room for that.
  */
 /* TEST: np=2 args="2 92" env="OMPI_MCA_pml_tm_providers=shm" quick=yes */
-/* TEST: np=2 args="2 92 one" env="OMPI_MCA_pml_tm_providers=shm" */
-/* TEST: np=2 args="2 92" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=1000000" */
-/* TEST: np=2 args="0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_get=0" quick=yes */
-/* TEST: np=2 args="96 96" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_get=1" */
-/* TEST: np=2 args="96 96" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_limit=65536" */
-/* TEST: np=2 args="96 96" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=65536" */
-/* TEST: np=2 args="0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_single_copy=none" */
-/* TEST: np=2 args="2 92" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_cooperative=none" */
 #include "tm_counter.h"
 
 enum { WINDOWS = 24, MESSAGES = 4, LENGTH = 1400000 }; /* two messages fill the ring */

@@ -7,7 +7,6 @@
  * args: [rounds of the races]
  */
 /* TEST: np=1,2,4,8 args="200" timeout=60 quick=yes */
-/* TEST: np=2 args="400" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
 /* TEST: np=2 args="400" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
 /* TEST: np=2 args="400" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 #include "tm_test.h"

@@ -9,9 +9,6 @@
 /* TEST: np=1,2,4 args="60" timeout=90 quick=yes */
 /* TEST: np=2 args="60" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=90 */
 /* TEST: np=2 args="60" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=90 */
-/* TEST: np=2 args="60" env="OMPI_MCA_pml_tm_stream_limit=4194304" timeout=90 */
-/* TEST: np=2 args="60" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=90 */
-/* TEST: np=2 args="60" env="OMPI_MCA_pml_tm_unexpected_max=65536" timeout=90 */
 /* TEST: np=1,2 args="20 3" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=90 */
 /* TEST: np=2,4 device=tmdev args="40" env="OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mtl=^ofi" timeout=120 */
 /* TEST: np=2 device=tmdev args="40" env="OMPI_MCA_pml_tm_providers=^shm,tcp TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" timeout=120 */

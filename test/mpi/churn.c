@@ -15,10 +15,7 @@
 /* TEST: np=1,2 args="3 1 300000" timeout=60 */
 /* TEST: np=4 args="4 2 300000" timeout=60 */
 /* TEST: np=8 args="6 3 100000" timeout=60 */
-/* TEST: np=3 args="4 0 4000000" timeout=60 */
-/* TEST: np=2,4 args="3 5 300000" env="OMPI_MCA_pml_tm_shm_ring_size=4096 OMPI_MCA_pml_tm_shm_copy_step=65536" timeout=60 */
 /* TEST: np=4 args="3 6 300000" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
-/* TEST: np=4 args="3 7 300000" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 /* TEST: np=4 args="3 9 300000" env="OMPI_MCA_pml_tm_unexpected_max=65536" timeout=60 */
 #include "tm_test.h"
 #include "tm_types.h"

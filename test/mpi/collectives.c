@@ -10,9 +10,7 @@
 /* TEST: np=1,2,4 args="30000" timeout=90 */
 /* TEST: np=3 args="300000" timeout=90 */
 /* TEST: np=5,8 args="3000" timeout=90 */
-/* TEST: np=4 args="30000" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=90 */
 /* TEST: np=4 args="30000" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=90 */
-/* TEST: np=4 args="30000" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=90 */
 /* TEST: np=2,3 pml=ob1 env="OMPI_MCA_btl=fabric OMPI_MCA_mpi_yield_when_idle=1" timeout=120 */
 #include "tm_test.h"
 

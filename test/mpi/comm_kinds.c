@@ -7,7 +7,6 @@
  */
 /* TEST: np=1,2,3,4 timeout=60 quick=yes */
 /* TEST: np=6 timeout=60 */
-/* TEST: np=4 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 #include "tm_test.h"
 
 static const size_t sizes[] = {0, 8, 500, 20000};

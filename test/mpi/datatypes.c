@@ -11,7 +11,6 @@
 /* TEST: np=2 args="1100000 300" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=90 */
 /* TEST: np=2 args="1100000 300" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=90 */
 /* TEST: np=2 args="70000 300" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=90 */
-/* TEST: np=2 args="70000 300" env="OMPI_MCA_pml_tm_eager_limit=1024" timeout=90 */
 /* TEST: np=2,3 pml=ob1 env="OMPI_MCA_btl=fabric OMPI_MCA_mpi_yield_when_idle=1" timeout=120 */
 #include "tm_test.h"
 #include "tm_types.h"

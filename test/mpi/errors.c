@@ -6,7 +6,6 @@
  * goes on working.
  */
 /* TEST: np=2,3 timeout=60 quick=yes */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
 #include "tm_test.h"
 

@@ -9,9 +9,6 @@
  */
 /* TEST: np=3,4 args="8" timeout=60 quick=yes */
 /* TEST: np=3 args="3000" timeout=60 */
-/* TEST: np=3 args="8" env="OMPI_MCA_pml_tm_fast_paths=0" timeout=60 */
-/* TEST: np=3 args="100000" timeout=60 */
-/* TEST: np=3 args="8" env="OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=60 */
 /* TEST: np=3 args="3000" env="OMPI_MCA_pml_tm_unexpected_max=65536" timeout=60 */
 #include "tm_test.h"
 

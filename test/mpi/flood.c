@@ -10,8 +10,6 @@
 /* TEST: np=8 args="30000 200 500" timeout=90 */
 /* TEST: np=2,4 args="10000 8000 100" timeout=90 */
 /* TEST: np=2 args="20000 200 500" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=90 */
-/* TEST: np=2 args="20000 200 500" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=90 */
-/* TEST: np=2,4 args="20000 2000 500" env="OMPI_MCA_pml_tm_unexpected_max=1048576" timeout=90 */
 /* TEST: np=1,2,4 args="30000 16 100000" env="OMPI_MCA_pml_tm_unexpected_max=65536" timeout=90 */
 #include "tm_test.h"
 

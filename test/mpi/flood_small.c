@@ -9,8 +9,6 @@
  */
 /* TEST: np=1,2,4 args="100000 1048576" env="OMPI_MCA_pml_tm_unexpected_max=1048576" timeout=120 quick=yes */
 /* TEST: np=2,4 args="80000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536" timeout=120 */
-/* TEST: np=2 args="30000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=120 */
-/* TEST: np=2 args="30000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_eager_limit=0" timeout=120 */
 /* TEST: np=2,4 args="30000 0" timeout=120 */
 /* TEST: np=2,4 device=tmdev args="20000 65536" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_providers=^shm,tcp TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" timeout=120 */
 #include "tm_counter.h"

@@ -6,8 +6,6 @@
  * args: rounds
  */
 /* TEST: np=2,4 args="20" env="OMPI_MCA_mpi_warn_on_fork=0" timeout=60 */
-/* TEST: np=2 args="20" env="OMPI_MCA_mpi_warn_on_fork=0 OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
-/* TEST: np=2 args="20" env="OMPI_MCA_mpi_warn_on_fork=0 OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 #include <sys/wait.h>
 
 #include "tm_test.h"

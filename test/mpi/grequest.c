@@ -5,7 +5,6 @@
  * cancellation and MPI_Request_free.
  */
 /* TEST: np=1,2,3 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 quick=yes */
-/* TEST: np=2 env="OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 #include <pthread.h>
 
 #include "tm_test.h"

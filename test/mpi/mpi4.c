@@ -5,7 +5,6 @@
  * sessions. Skipped with Open MPI 4.1.
  */
 /* TEST: np=2,3,4 timeout=60 */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 #include "tm_test.h"
 
 #if OMPI_MAJOR_VERSION >= 5

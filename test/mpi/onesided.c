@@ -11,9 +11,6 @@
 /* Open MPI 5.0 opens the TCP BTL, which complains of a host that has no network. */
 /* TEST: np=1,2,4 args="20 safe" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 stderr="Unable to find reachable pairing" */
 /* TEST: np=1,2,4 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_mpi_yield_when_idle=1" ompi=4.1 timeout=60 */
-/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_eager_limit=0" ompi=4.1 timeout=60 */
-/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_shm_ring_size=16384" ompi=4.1 timeout=60 */
-/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_shm_single_copy=none" ompi=4.1 timeout=60 */
 /* osc/rdma over btl fabric, messages by pml tm or ob1 */
 /* TEST: np=1,2,4 args="20" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_mpi_yield_when_idle=1 MALLOC_PERTURB_=165 GLIBC_TUNABLES=glibc.malloc.tcache_count=0" timeout=60 */
 /* TEST: np=2 args="20" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_btl_fabric_shm_single_copy=none" timeout=60 */

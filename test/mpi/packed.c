@@ -5,8 +5,6 @@
  * that MPI_Pack gives; types whose pieces overlap, which may be sent; types of nothing.
  */
 /* TEST: np=1,2,3 timeout=60 quick=yes */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 #include "tm_test.h"
 
 static MPI_Comm comm;

@@ -6,7 +6,6 @@
  * Open MPI 5.0.7 then says yes too early, or never, over every PML.
  */
 /* TEST: np=2,4 ompi=5.0 timeout=60 stderr="Unable to find reachable pairing" */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" ompi=5.0 timeout=60 stderr="Unable to find reachable pairing" */
 #include "tm_test.h"
 
 static int value_of(int from, int round, int i)

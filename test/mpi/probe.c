@@ -7,10 +7,8 @@
  * args: [largest size]
  */
 /* TEST: np=1,2,4,8 args="1048577" timeout=60 quick=yes */
-/* TEST: np=2 args="4194305" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
 /* TEST: np=2 args="4194305" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
 /* TEST: np=2 args="1048577" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 quick=yes */
-/* TEST: np=2 args="1048577" env="OMPI_MCA_pml_tm_stream_limit=4194304" timeout=60 */
 #include "tm_test.h"
 
 enum { PROBE, IPROBE, MPROBE_MRECV, MPROBE_IMRECV, IMPROBE_MRECV, IMPROBE_IMRECV, NKINDS };

@@ -23,7 +23,6 @@
  */
 /* TEST: np=2 args="@1 ~5" timeout=60 quick=yes sources=test/mpi/random_comms.c,test/mpi/random_ops.c,test/mpi/random_plan.c,test/mpi/random_run.c,test/mpi/random_oracle.c */
 /* TEST: np=1 args="@2 ~5" timeout=60 */
-/* TEST: np=2 args="@3 ~20" timeout=90 */
 /* TEST: np=3 args="@4 ~20" ompi=4.1 timeout=90 */
 /* TEST: np=4 args="@5 ~20" timeout=90 */
 /* TEST: np=8 args="@6 ~25" ompi=4.1 timeout=120 */
@@ -32,25 +31,10 @@
 /* TEST: np=2 args="@8 ~8" env="OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=60 */
 /* TEST: np=3 args="@9 ~8" env="OMPI_MCA_pml_tm_shm_single_copy=none OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
 /* TEST: np=4 args="@14 ~8" env="OMPI_MCA_pml_tm_shm_cooperative=always" timeout=60 */
-/* TEST: np=4 args="@15 ~8" env="OMPI_MCA_pml_tm_shm_cooperative=none" timeout=60 */
 /* TEST: np=2 args="@16 ~8 threads=3" env="OMPI_MCA_pml_tm_shm_cooperative=always OMPI_MCA_mpi_yield_when_idle=1" timeout=90 */
 /* TEST: np=2 args="@10 ~8" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
-/* TEST: np=3 args="@17 ~8" env="OMPI_MCA_pml_tm_stream_limit=0" timeout=60 */
-/* TEST: np=4 args="@18 ~8" env="OMPI_MCA_pml_tm_stream_limit=4194304 OMPI_MCA_pml_tm_shm_ring_size=32768" timeout=60 */
-/* TEST: np=2 args="@19 ~8 threads=3" env="OMPI_MCA_pml_tm_stream_limit=4194304 OMPI_MCA_mpi_yield_when_idle=1" timeout=90 */
-/* TEST: np=3 args="@20 ~8" env="OMPI_MCA_pml_tm_stream_rate=1000000" timeout=60 */
-/* TEST: np=3 args="@21 ~8" env="OMPI_MCA_pml_tm_stream_get=1 OMPI_MCA_pml_tm_stream_limit=4194304" timeout=60 */
-/* TEST: np=3 args="@23 ~8" env="OMPI_MCA_pml_tm_stream_whole=0" timeout=60 */
-/* TEST: np=3 args="@24 ~8" env="OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_get=0" timeout=60 */
-/* TEST: np=3 args="@26 ~8" env="OMPI_MCA_pml_tm_stream_get=1" timeout=60 */
-/* TEST: np=3 args="@25 ~8" env="OMPI_MCA_pml_tm_shm_slow_rate=1073741824" timeout=60 */
 /* TEST: np=3 args="@12 ~8" env="OMPI_MCA_pml_tm_fast_paths=0" timeout=60 */
-/* TEST: np=3 args="@14 ~6" env="OMPI_MCA_pml_tm_fast_paths=103" timeout=60 */
-/* TEST: np=3 args="@15 ~6" env="OMPI_MCA_pml_tm_fast_paths=25" timeout=60 */
 /* TEST: np=4 args="@11 ~8" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_eager_limit=300" timeout=60 */
-/* TEST: np=3 args="@20 ~6" env="OMPI_MCA_pml_tm_fast_paths=31" timeout=60 */
-/* TEST: np=3 args="@21 ~8" env="OMPI_MCA_pml_tm_fast_paths=63" timeout=60 */
-/* TEST: np=2 args="@22 ~8" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
 #include "random.h"
 
 #include <pthread.h>

@@ -10,7 +10,6 @@
  */
 /* TEST: np=1,2,3,4 args="3000 30000" timeout=120 */
 /* TEST: np=2,4 args="1000 300000" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=120 */
-/* TEST: np=2,4 args="1000 30000" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=120 */
 /* TEST: np=4 args="1000 30000" env="OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=120 */
 #include "tm_test.h"
 

@@ -13,15 +13,6 @@
  * messages, none of which is a try, and the other rank counts its own.  Rank 0 does as rank 1 does.
  */
 /* TEST: np=2 ldflags=-rdynamic args="32 16" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=1048576" quick=yes */
-/* TEST: np=2 ldflags=-rdynamic args="32 16 late" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=1048576" */
-/* TEST: np=2 ldflags=-rdynamic args="32 16 unexpected" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=1048576" */
-/* TEST: np=2 ldflags=-rdynamic args="0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=1048576 OMPI_MCA_pml_tm_stream_get=0" */
-/* TEST: np=2 ldflags=-rdynamic args="0 400" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=1048576 OMPI_MCA_pml_tm_stream_get=1" */
-/* TEST: np=2 ldflags=-rdynamic args="0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=65536" */
-/* TEST: np=2 ldflags=-rdynamic args="0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=1048576 OMPI_MCA_pml_tm_stream_whole=0" */
-/* TEST: np=2 ldflags=-rdynamic args="0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=1048576 OMPI_MCA_pml_tm_shm_single_copy=none" */
-/* TEST: np=2 ldflags=-rdynamic args="0 44 both 1" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=1048576" */
-/* TEST: np=2 ldflags=-rdynamic args="0 0 both 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=1048576" */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>

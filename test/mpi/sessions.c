@@ -9,8 +9,6 @@
  */
 /* TEST: np=1,2,4 args="20" ompi=5.0 timeout=60 stderr="Unable to find reachable pairing" */
 /* TEST: np=2,4 args="20 world" ompi=5.0 timeout=60 stderr="Unable to find reachable pairing" */
-/* TEST: np=2 args="10" env="OMPI_MCA_pml_tm_eager_limit=0" ompi=5.0 timeout=60 stderr="Unable to find reachable pairing" */
-/* TEST: np=2 args="10" env="OMPI_MCA_pml_tm_shm_single_copy=none" ompi=5.0 timeout=60 stderr="Unable to find reachable pairing" */
 #include "tm_counter.h"
 
 static const int sizes[] = {0,  1,    15,    16,    17,    23,    24,    25,    40,

@@ -5,7 +5,6 @@
  * call that takes them; statuses made by the program.
  */
 /* TEST: np=1,2,3 timeout=60 quick=yes */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 #include "tm_test.h"
 
 enum { PARTS = 5 };

@@ -8,13 +8,10 @@
 /* TEST: np=1,2,4 args="storm 40 40 70000" timeout=60 */
 /* TEST: np=8 args="storm 20 20 70000" timeout=60 */
 /* TEST: np=4 args="storm 3 4 3000000" timeout=60 */
-/* TEST: np=2,4 args="storm 40 200 100" timeout=60 */
-/* TEST: np=4 args="storm 24 40 70000" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
 /* TEST: np=4 args="storm 24 40 70000" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
 /* TEST: np=4 args="incast 40 300 70000" timeout=60 */
 /* TEST: np=8 args="incast 32 200 20000" timeout=60 */
 /* TEST: np=4 args="incast 8 2000 100" env="OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=60 */
-/* TEST: np=4 args="incast 8 300 70000" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 #include "tm_test.h"
 
 enum { BEFORE, AFTER, WILD_SOURCE, WILD_BOTH, NHOW };

@@ -8,19 +8,7 @@
  * many are streamed depends on how far the receiver is; the limits leave room for that. By default
  * none of the first 16 is read. This is for pml tm only.
  */
-/* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_whole=0 OMPI_MCA_pml_tm_stream_rate=0" quick=yes */
-/* TEST: np=2 args="1 7 0 0 window" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_whole=0 OMPI_MCA_pml_tm_stream_rate=0" */
-/* TEST: np=2 args="0 0 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_whole=0 OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_shm_ring_size=65536" */
-/* TEST: np=2 args="0 0 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_whole=0 OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_limit=65536" */
-/* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_whole=0 OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_limit=1048576 OMPI_MCA_pml_tm_shm_ring_size=65536" */
-/* TEST: np=2 args="3 8 0 0 window" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_whole=0 OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_limit=1048576" */
-/* TEST: np=2 args="3 3 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_whole=0 OMPI_MCA_pml_tm_stream_rate=1000000 OMPI_MCA_pml_tm_shm_slow_rate=0" quick=yes */
-/* TEST: np=2 args="8 8 8 8" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_whole=0 OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_get=1" quick=yes */
-/* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_whole=0 OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_get=0" */
-/* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_whole=0 OMPI_MCA_pml_tm_shm_single_copy=none OMPI_MCA_pml_tm_stream_get=1" */
 /* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm" quick=yes */
-/* TEST: np=2 args="8 8 0 0 window" env="OMPI_MCA_pml_tm_providers=shm" */
-/* TEST: np=2 args="8 8 8 8" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_eager_limit=16383 OMPI_MCA_pml_tm_stream_get=1" */
 #include "tm_counter.h"
 
 enum { ROUNDS = 8, LENGTH = 262144 };

@@ -5,8 +5,6 @@
  * several of them at a time. What MPI_Unpack makes of the same bytes is expected.
  */
 /* TEST: np=1,2 timeout=60 quick=yes */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_stream_rate=0" timeout=60 */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_stream_rate=1000000" timeout=60 */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
 #include <string.h>
 

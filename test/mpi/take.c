@@ -11,14 +11,6 @@
 /* TEST: np=2,3 args=counted env="OMPI_MCA_pml_tm_providers=shm" quick=yes */
 /* TEST: np=2 */
 /* TEST: np=2 args=threads */
-/* TEST: np=2 args="threads counted" env="OMPI_MCA_pml_tm_providers=shm" */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_fast_paths=31" */
-/* TEST: np=2 args=threads env="OMPI_MCA_pml_tm_fast_paths=31" */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_fast_paths=63" */
-/* TEST: np=2 args=counted env="OMPI_MCA_pml_tm_shm_ring_size=65536 OMPI_MCA_pml_tm_providers=shm" */
-/* TEST: np=2 args=counted env="OMPI_MCA_pml_tm_wait=yield OMPI_MCA_pml_tm_providers=shm" */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_fast_paths=127" */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_fast_paths=178" */
 #include "tm_counter.h"
 
 #include <sched.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* TEST: np=2 args="2 40" timeout=60 */
 /* TEST: np=2 args="4 20" timeout=60 */
-/* TEST: np=2 args="2 20" env="OMPI_MCA_pml_tm_wait=yield" timeout=60 */
 /*
  * Threads that share cores: each thread of rank 0 with its partner of rank 1, a communicator for
  * each pair, windows of 64 messages of 8 bytes and an answer.  One thread waits and polls while

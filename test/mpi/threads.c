@@ -7,9 +7,7 @@
  */
 /* TEST: np=1,2 args="all 4 50" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 quick=yes */
 /* TEST: np=4 args="all 3 50" timeout=60 */
-/* TEST: np=2 args="all 4 50" env="OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
 /* TEST: np=2 args="all 4 50" env="OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
-/* TEST: np=2 args="all 4 50" env="OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 /* TEST: np=2 args="probes 8" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 /* TEST: np=2 args="cancel 8" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 /* TEST: np=2 args="handoff 8" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */

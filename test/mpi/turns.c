@@ -7,7 +7,6 @@
  * that helps to copy begins with it: it does not here.)
  */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_shm_cooperative=none" timeout=60 quick=yes */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_shm_cooperative=none OMPI_MCA_pml_tm_fast_paths=0" timeout=60 */
 #include "tm_test.h"
 
 enum { RECV, PROBE, MPROBE, SSEND, NWAYS };

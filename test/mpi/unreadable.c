@@ -8,9 +8,6 @@
  * process_vm_readv() is played here: this program's is used instead of libc's.
  */
 /* TEST: np=2 ldflags=-rdynamic timeout=60 */
-/* TEST: np=2 ldflags=-rdynamic env="OMPI_MCA_pml_tm_stream_get=1" timeout=60 */
-/* TEST: np=2 ldflags=-rdynamic env="OMPI_MCA_pml_tm_shm_copy_step=65536 OMPI_MCA_pml_tm_stream_get=1" timeout=60 */
-/* TEST: np=2 ldflags=-rdynamic env="OMPI_MCA_pml_tm_stream_limit=8388608 OMPI_MCA_pml_tm_stream_get=1" timeout=60 */
 #include <errno.h>
 #include <stdint.h>
 #include <sys/mman.h>

@@ -5,7 +5,6 @@
  * MPI_Sendrecv and MPI_Sendrecv_replace.
  */
 /* TEST: np=1,2,4,8 timeout=60 quick=yes */
-/* TEST: np=2,3 env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
 /* TEST: np=2,3 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
 #include "tm_test.h"
 

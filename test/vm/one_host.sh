@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 quick=no short=turns cores=2
+# TEST: timeout=300 quick=no short=vm cores=2
 #
 # One machine: it has an RDMA device that works, what is written there does not reach this host but
 # in the shared directory, and MPI programs run over pml tm; the command's exit status and a

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 quick=no short=turns cores=2
+# TEST: timeout=300 quick=no short=vm cores=2
 #
 # Two machines with a network between them: RDMA from one to the other, and an MPI job across both.
 # shellcheck source-path=SCRIPTDIR source=vm.bash

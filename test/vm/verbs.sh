@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=900 quick=no short=turns cores=2
+# TEST: timeout=900 quick=no short=vm cores=2
 #
 # pml tm over Soft-RoCE: all processes of one machine by verbs, and two machines, where those of
 # one communicate by shared memory and the others by verbs; and the benchmarks, whose times mean
