@@ -39,7 +39,11 @@
 #include "fabric/fab_spares.h"
 #include "idmap/idmap.h"
 
-/* Defaults of btl_fabric_eager_limit and max_send_size, bytes: on one host, and on several. */
+/*
+ * Defaults of btl_fabric_eager_limit and max_send_size, bytes: on one host, and on several.  ob1's
+ * header takes 32 bytes, and 32 is a multiple of the lengths of all basic types: so no fragment
+ * ends inside an element, unless several lengths are mixed.
+ */
 #define BTL_FABRIC_EAGER_LIMIT       16384
 #define BTL_FABRIC_MAX_SEND_SIZE     32768
 #define BTL_FABRIC_NET_EAGER_LIMIT   65792 /* 64 KiB and ob1's header */

@@ -216,6 +216,12 @@ static inline bool mca_pml_tm_has_device_memory(void)
     return 0 != strcmp("null", name);
 }
 
+/* Is a convertor's buffer in memory of a device? */
+static inline bool mca_pml_tm_is_on_device(const opal_convertor_t *convertor)
+{
+    return opal_convertor_on_device(convertor);
+}
+
 /* Entry points that only one of the series has; they close the module's table. */
 #define PML_TM_MODULE_EXTRA PML_TM_MODULE_REVOKE.pml_get_transports = mca_pml_tm_get_transports,
 
@@ -238,6 +244,11 @@ static inline bool mca_pml_tm_has_device_memory(void)
 static inline bool mca_pml_tm_has_device_memory(void)
 {
     return 0 != OPAL_CUDA_SUPPORT;
+}
+
+static inline bool mca_pml_tm_is_on_device(const opal_convertor_t *convertor)
+{
+    return 0 != (convertor->flags & CONVERTOR_CUDA);
 }
 
 static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable_mpi_threads)

@@ -7,6 +7,7 @@
 #include "fabric/fab_copy.h"
 #include "fabric/fab_inl.h"
 #include "match/match_inl.h"
+#include "opal/datatype/opal_datatype_internal.h"
 
 #include "pml_tm_blocks.h"
 #include "pml_tm_failure.h"
@@ -117,6 +118,39 @@ void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, f
 }
 
 /*
+ * May a convertor not unpack a part of an element of this type?  It keeps 16 bytes for one, on its
+ * stack, and writes beyond them if the element is long double complex.  A sender whose data is
+ * contiguous does not know where elements end, so the parts of a message end anywhere.
+ */
+static inline bool has_long_elements(const ompi_datatype_t *datatype)
+{
+    return 0 != (datatype->super.bdt_used & 1u << OPAL_DATATYPE_LONG_DOUBLE_COMPLEX);
+}
+
+/* Unpack to the blocks of memory that the convertor names, one after the other. */
+static void unpack_by_blocks(mca_pml_tm_recv_request_t *req, const char *data, size_t len)
+{
+    struct iovec *block = &req->block;
+
+    while (0 != len) {
+        uint32_t count = 1;
+        size_t part;
+        if (0 == block->iov_len) {
+            (void) opal_convertor_raw(&req->req_recv.req_base.req_convertor, block, &count, &part);
+            if (0 == count) {
+                return; /* all elements have their data */
+            }
+        }
+        part = len < block->iov_len ? len : block->iov_len;
+        fab_copy(block->iov_base, data, part);
+        block->iov_base = (char *) block->iov_base + part;
+        block->iov_len -= part;
+        data += part;
+        len -= part;
+    }
+}
+
+/*
  * The next bytes go to memory that is not contiguous.  The convertor unpacks from the start of the
  * buffer, for data from that peer (or any: architectures are equal).
  */
@@ -137,6 +171,11 @@ static NOINLINE void unpack(mca_pml_tm_recv_request_t *req, const void *data, si
         opal_convertor_copy_and_prepare_for_recv(ompi_mpi_local_convertor,
                                                  &base->req_datatype->super, base->req_count,
                                                  base->req_addr, 0, &base->req_convertor);
+        req->block.iov_len = 0;
+    }
+    if (has_long_elements(base->req_datatype) && !mca_pml_tm_is_on_device(&base->req_convertor)) {
+        unpack_by_blocks(req, data, len);
+        return;
     }
     opal_convertor_unpack(&base->req_convertor, &iov, &iov_count, &max);
 }

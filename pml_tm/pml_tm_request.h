@@ -172,6 +172,7 @@ struct mca_pml_tm_recv_request {
     bool is_memory_shared; /* another receive had the same memory when this one started */
     /* where received is, in data of blocks */
     mca_pml_tm_place_t place;
+    struct iovec block; /* what is left of the block that is unpacked (unpack_by_blocks()) */
 };
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_recv_request_t);

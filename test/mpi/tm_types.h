@@ -27,7 +27,8 @@ typedef struct tm_type {
     ptrdiff_t true_lb, true_ub; /* where the data begins and ends */
     /* by MPI_Type_create_resized, which then decides for all types made of this one */
     bool is_lb_set, is_ub_set;
-    bool is_basic; /* one of MPI's own */
+    bool is_basic;   /* one of MPI's own */
+    bool is_aligned; /* MPI would round up its upper bound */
     char name[96];
 } tm_type_t;
 
@@ -82,6 +83,7 @@ static inline void tm_type_add_block(tm_type_t *t, bool *has_bounds, ptrdiff_t d
     }
     t->is_lb_set |= part->is_lb_set;
     t->is_ub_set |= part->is_ub_set;
+    t->is_aligned |= part->is_aligned;
     *has_bounds = true;
 }
 
@@ -98,6 +100,12 @@ static inline tm_type_t *tm_type_done(tm_type_t *t, const char *name)
         t->true_ub = 0 == i || end > t->true_ub ? end : t->true_ub;
     }
     snprintf(t->name, sizeof(t->name), "%s", name);
+    if (t->is_aligned) {
+        MPI_Datatype padded = t->mpi;
+        TM_MPI(MPI_Type_create_resized(padded, t->lb, tm_type_extent(t), &t->mpi));
+        TM_MPI(MPI_Type_free(&padded));
+        t->is_lb_set = t->is_ub_set = true;
+    }
     TM_MPI(MPI_Type_commit(&t->mpi));
     TM_MPI(MPI_Type_size(t->mpi, &size));
     TM_MPI(MPI_Type_get_extent(t->mpi, &lb, &extent));
@@ -139,6 +147,16 @@ static inline tm_type_t *tm_type_basic(MPI_Datatype mpi, size_t size, const char
 static inline tm_type_t *tm_type_byte(void)
 {
     return tm_type_basic(MPI_BYTE, 1, "byte");
+}
+
+/* The longest basic type. */
+static inline tm_type_t *tm_type_longest(void)
+{
+    tm_type_t *t = tm_type_basic(MPI_C_LONG_DOUBLE_COMPLEX, sizeof(long double _Complex),
+                                 "longest");
+
+    t->is_aligned = true;
+    return t;
 }
 
 static inline tm_type_t *tm_type_contiguous(int n, const tm_type_t *part, const char *name)
@@ -234,8 +252,20 @@ static inline tm_type_t *tm_type_resized(const tm_type_t *part, ptrdiff_t lb, pt
     t->lb = lb;
     t->ub = lb + extent;
     t->is_lb_set = t->is_ub_set = true;
+    t->is_aligned = part->is_aligned;
     TM_MPI(MPI_Type_create_resized(part->mpi, lb, extent, &t->mpi));
     return tm_type_done(t, name);
+}
+
+/* A byte and the longest basic type behind it, without a gap. */
+static inline tm_type_t *tm_type_mixed(void)
+{
+    tm_type_t *part[] = {tm_type_byte(), tm_type_longest()}, *t;
+
+    t = tm_type_struct(2, (const int[]){1, 1}, (const MPI_Aint[]){0, 1}, part, "mixed");
+    tm_type_free(part[0]);
+    tm_type_free(part[1]);
+    return t;
 }
 
 /* The box [first, first + n) of a rows by cols array of bytes. */
@@ -254,10 +284,11 @@ static inline tm_type_t *tm_type_subarray(int rows, int cols, int row, int nrows
     return tm_type_done(t, name);
 }
 
-/* A random nested type of less than about max bytes and 1000 pieces. */
-static inline tm_type_t *tm_type_random(tm_rng_t *rng, int depth, const char *name)
+/* A random nested type, made of this one, of less than 1000 pieces. */
+static inline tm_type_t *tm_type_random_of(tm_type_t *(*leaf)(void), tm_rng_t *rng, int depth,
+                                           const char *name)
 {
-    tm_type_t *part = depth <= 1 ? tm_type_byte() : tm_type_random(rng, depth - 1, name);
+    tm_type_t *part = depth <= 1 ? leaf() : tm_type_random_of(leaf, rng, depth - 1, name);
     int block[8], n = 1 + (int) tm_below(rng, 8);
     MPI_Aint disp[8], at = -(MPI_Aint) tm_below(rng, 100);
     tm_type_t *t;
@@ -301,6 +332,11 @@ static inline tm_type_t *tm_type_random(tm_rng_t *rng, int depth, const char *na
     }
     tm_type_free(part);
     return t;
+}
+
+static inline tm_type_t *tm_type_random(tm_rng_t *rng, int depth, const char *name)
+{
+    return tm_type_random_of(tm_type_byte, rng, depth, name);
 }
 
 /* ---- data in them ---- ----------------------------------------------------------------------- */
