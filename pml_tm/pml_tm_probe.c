@@ -29,11 +29,32 @@ static bool find_in_ring(int src, int tag, ompi_communicator_t *comm, ompi_statu
 }
 
 /*
- * Find the oldest matching message and set its status; take it out of the domain if the caller
- * wants the message.
+ * A call that did not find a message at once holds its communicator while it polls: with threads,
+ * another one may free it.  Lock held.
+ */
+static inline void hold(ompi_communicator_t **held, ompi_communicator_t *comm)
+{
+    if (OPAL_UNLIKELY(NULL == *held && fab_is_threaded(mca_pml_tm.fab))) {
+        OBJ_RETAIN(comm);
+        *held = comm;
+    }
+}
+
+/* Lock not held. */
+static inline void let_go(ompi_communicator_t *held)
+{
+    if (OPAL_UNLIKELY(NULL != held)) {
+        OBJ_RELEASE(held);
+    }
+}
+
+/*
+ * Find the oldest matching message and set its status.  If the caller wants the message, it is
+ * taken out of the domain, and retains the communicator, which the user may free before the message
+ * is received.
  */
 static bool find(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken,
-                 ompi_status_public_t *status)
+                 ompi_status_public_t *status, ompi_communicator_t **held)
 {
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
     fab_match_msg_t *match;
@@ -45,7 +66,10 @@ static bool find(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t *
         if (NULL != taken) {
             fab_match_remove_msg(&tmc->match, match);
             *taken = mca_pml_tm_msg_of(match);
+            OBJ_RETAIN(comm);
         }
+    } else {
+        hold(held, comm);
     }
     if (OPAL_UNLIKELY(NULL == match && 0 != mca_pml_tm.num_throttled)) {
         mca_pml_tm_flow_probe(tmc, src, tag);
@@ -58,14 +82,18 @@ static bool find(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t *
 static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken,
                      ompi_status_public_t *status)
 {
-    if (find(src, tag, comm, taken, status)) {
-        return true;
+    ompi_communicator_t *held = NULL;
+    bool is_found = find(src, tag, comm, taken, status, &held);
+
+    if (!is_found) {
+        opal_progress();
+        if (!fab_is_threaded(mca_pml_tm.fab)) {
+            mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
+        }
+        is_found = find(src, tag, comm, taken, status, &held);
+        let_go(held);
     }
-    opal_progress();
-    if (!fab_is_threaded(mca_pml_tm.fab)) {
-        mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
-    }
-    return find(src, tag, comm, taken, status);
+    return is_found;
 }
 
 /*
@@ -90,30 +118,27 @@ static bool is_others_turn(void)
 static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken,
                      ompi_status_public_t *status)
 {
-    int rc;
+    ompi_communicator_t *held = NULL;
+    int rc = MPI_SUCCESS;
 
-    while (!find(src, tag, comm, taken, status)) {
+    while (MPI_SUCCESS == rc && !find(src, tag, comm, taken, status, &held)) {
         if (!is_others_turn()) {
             mca_pml_tm_poll();
             continue;
         }
         rc = mca_pml_tm_check_source(comm, src);
-        if (OPAL_UNLIKELY(MPI_SUCCESS != rc)) {
-            return rc;
+        if (OPAL_LIKELY(MPI_SUCCESS == rc)) {
+            opal_progress();
         }
-        opal_progress();
     }
-    return MPI_SUCCESS;
+    let_go(held);
+    return rc;
 }
 
-/*
- * Fill in the handle.  It was allocated before the message was taken, so nothing can fail now.  It
- * retains the communicator, which the user may free before the message is received.
- */
+/* Fill in the handle.  It was allocated before the message was taken, so nothing can fail now. */
 static int make_message(mca_pml_tm_msg_t *msg, ompi_communicator_t *comm, ompi_message_t *message,
                         ompi_message_t **out)
 {
-    OBJ_RETAIN(comm);
     message->comm = comm;
     message->req_ptr = msg;
     message->peer = mca_pml_tm_tag_source(msg->hdr.tag, mca_pml_tm.source_bits);

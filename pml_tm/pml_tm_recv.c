@@ -597,7 +597,7 @@ static inline void recv_give(mca_pml_tm_recv_request_t *req, const wanted_t *wan
 
 /*
  * A blocking receive keeps its request for the next one. It need not retain the communicator, which
- * outlives the call.
+ * outlives the call: no other thread can free it.
  */
 static NOINLINE int recv_with_request(const wanted_t *wanted, mca_pml_tm_msg_t *msg,
                                       ompi_status_public_t *status)
@@ -636,11 +636,15 @@ static NOINLINE int recv_any(void *buf, size_t count, ompi_datatype_t *datatype,
     return OPAL_LIKELY(OMPI_SUCCESS == rc) ? recv_wait_and_free(req, status) : rc;
 }
 
-/* The same with threads.  The lock is held, and given back. */
+/*
+ * The same with threads.  The lock is held, and given back.  Without the lock another thread may
+ * free the communicator.
+ */
 static NOINLINE int recv_with_request_locked(const wanted_t *wanted, mca_pml_tm_msg_t *msg,
                                              ompi_status_public_t *status)
 {
     mca_pml_tm_recv_request_t *req = mca_pml_tm.blocking;
+    bool is_retained = false;
     ompi_request_t *request;
     int rc;
 
@@ -657,6 +661,8 @@ static NOINLINE int recv_with_request_locked(const wanted_t *wanted, mca_pml_tm_
                wanted->comm, true, false);
     recv_give(req, wanted, msg);
     if (!mca_pml_tm_wait_locked(request)) {
+        OBJ_RETAIN(wanted->comm);
+        is_retained = true;
         fab_mutex_unlock(&mca_pml_tm.fab->lock);
         mca_pml_tm_complete_done();
         mca_pml_tm_wait_threads(request);
@@ -675,6 +681,10 @@ static NOINLINE int recv_with_request_locked(const wanted_t *wanted, mca_pml_tm_
     }
     fab_mutex_unlock(&mca_pml_tm.fab->lock);
     mca_pml_tm_complete_done();
+    if (is_retained) {
+        ompi_communicator_t *comm = wanted->comm;
+        OBJ_RELEASE(comm);
+    }
     return rc;
 }
 

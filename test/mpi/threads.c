@@ -579,6 +579,90 @@ static void free_sends(int id, int rounds)
 
 /* ---- main ---- ------------------------------------------------------------------------------- */
 
+/* How a thread waits for a message. */
+enum { WAIT_RECV, WAIT_MPROBE, NWAITS };
+
+typedef struct waiter {
+    MPI_Comm comm;
+    int from, how, got;
+    atomic_bool begins;
+} waiter_t;
+
+static void *waiter_main(void *arg)
+{
+    waiter_t *waiter = arg;
+    MPI_Message msg;
+
+    atomic_store(&waiter->begins, true);
+    if (WAIT_RECV == waiter->how) {
+        TM_MPI(
+            MPI_Recv(&waiter->got, 1, MPI_INT, waiter->from, 1, waiter->comm, MPI_STATUS_IGNORE));
+    } else {
+        TM_MPI(MPI_Mprobe(waiter->from, 1, waiter->comm, &msg, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Mrecv(&waiter->got, 1, MPI_INT, &msg, MPI_STATUS_IGNORE));
+    }
+    return NULL;
+}
+
+/* The thread has begun, and since then used a millisecond of processor time: it polls. */
+static void await_polling(pthread_t thread, waiter_t *waiter)
+{
+    struct timespec since, now;
+    clockid_t clock;
+
+    while (!atomic_load(&waiter->begins)) {
+        usleep(100);
+    }
+    pthread_getcpuclockid(thread, &clock);
+    clock_gettime(clock, &since);
+    do {
+        usleep(100);
+        clock_gettime(clock, &now);
+    } while ((now.tv_sec - since.tv_sec) * 1000000000 + now.tv_nsec - since.tv_nsec < 1000000);
+}
+
+/* The communicator is freed while a thread waits for a message of it, which comes later. */
+static void freed_comm(int how)
+{
+    const int partner = tm_rank ^ 1;
+    waiter_t waiter = {.from = partner, .how = how};
+    MPI_Comm mine, other;
+    pthread_t thread;
+    int value = how + 42, flag;
+
+    TM_MPI(MPI_Comm_dup(base, &mine));
+    if (0 == tm_rank % 2) {
+        if (partner < tm_size) {
+            TM_MPI(MPI_Recv(NULL, 0, MPI_BYTE, partner, 2, ctl, MPI_STATUS_IGNORE));
+            TM_MPI(MPI_Send(&value, 1, MPI_INT, partner, 1, mine));
+        }
+        TM_MPI(MPI_Comm_free(&mine));
+        TM_MPI(MPI_Comm_dup(base, &other));
+    } else {
+        waiter.comm = mine;
+        if (0 != pthread_create(&thread, NULL, waiter_main, &waiter)) {
+            TM_FATAL("pthread_create failed");
+        }
+        await_polling(thread, &waiter);
+        TM_MPI(MPI_Comm_free(&mine));
+        TM_MPI(MPI_Send(NULL, 0, MPI_BYTE, partner, 2, ctl));
+        TM_MPI(MPI_Comm_dup(base, &other));
+        pthread_join(thread, NULL);
+        TM_CHECK(value == waiter.got, "freed while a thread waits (%d): got %d", how, waiter.got);
+    }
+    TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, other, &flag, MPI_STATUS_IGNORE));
+    TM_CHECK(!flag, "a message of a communicator that was freed is in another");
+    TM_MPI(MPI_Comm_free(&other));
+}
+
+static void freed(int id, int rounds)
+{
+    (void) rounds;
+    for (int how = 0; nthreads - 1 == id && how < NWAITS; how++) {
+        freed_comm(how);
+    }
+}
+
 static void part(const char *wanted, const char *name, void (*fn)(int id, int rounds), int rounds)
 {
     double start = tm_now();
@@ -716,6 +800,7 @@ int main(int argc, char **argv)
     part(wanted, "cancel", cancel, 4 * percent);
     part(wanted, "sleepers", sleepers, 2 * percent);
     part(wanted, "free", free_sends, percent);
+    part(wanted, "freed", freed, 1);
     for (int i = 0; i < nthreads; i++) {
         TM_MPI(MPI_Comm_free(&parents[i]));
     }
