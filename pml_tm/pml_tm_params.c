@@ -183,8 +183,9 @@ static const fab_param_t rows[] = {
         .max = 86400,
         .unit = "seconds",
         .help = "How long a process that ends, or disconnects, waits for peers to take queued "
-                "messages: answers to their messages, and sends that the program freed. Raise it "
-                "if processes compute for longer between two MPI calls.",
+                "messages: answers to their messages, sends that the program freed, and what the "
+                "network took no more of. Raise it if processes compute for longer between two "
+                "MPI calls.",
     },
     {
         .name = "fast_paths",

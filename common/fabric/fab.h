@@ -334,7 +334,10 @@ enum {
     FAB_PEER_CLOSED = 2,
 };
 
-/* Does any item wait for room towards a peer? */
+/*
+ * Does an item wait for room towards a peer, or does a provider hold messages that would be lost if
+ * this process ended?
+ */
 FAB_EXPORT bool fab_has_queued(const fab_t *fab);
 
 /* Run by the fabric when the peer may take messages again. See fab_queue(). */

@@ -109,6 +109,12 @@ typedef struct fab_provider {
     int (*wake_fd)(const fab_domain_t *dom);
     void (*is_awake)(fab_domain_t *dom);
 
+    /*
+     * Has it messages, of those that it has taken for peers that live, which would be lost if this
+     * process ended?  NULL: never.
+     */
+    bool (*is_holding)(const fab_domain_t *dom);
+
     /* fab_tm_use(); NULL: no hardware of this kind matches tags. */
     bool (*tm_use)(fab_domain_t *dom, const fab_tm_user_t *user, void *ctx,
                    fab_tm_device_t *device);

@@ -228,11 +228,23 @@ static int core_run_items(fab_core_t *core)
     return events;
 }
 
+/* Does a provider hold messages? */
+static bool has_holder(const fab_core_t *core)
+{
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        if (NULL != core->slots[i].dom && NULL != fab_providers[i]->is_holding &&
+            fab_providers[i]->is_holding(core->slots[i].dom)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool fab_has_queued(const fab_t *fab)
 {
     const fab_core_t *core = (const fab_core_t *) fab;
 
-    return core->num_busy > 0 || core->is_busy_partial;
+    return core->num_busy > 0 || core->is_busy_partial || has_holder(core);
 }
 
 /* ---- posted messages ---------------------------------------------------- */

@@ -5,11 +5,13 @@
 #include "tcp/tcp_types.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -188,6 +190,31 @@ static int tcp_open(fab_t *fab, fab_domain_t **out, const char **why)
 
 /* ---- close -------------------------------------------------------------- */
 
+/*
+ * Would messages to the peer be lost with this process?  Those that wait here; and those that the
+ * peer's kernel has not acknowledged: if the peer sends something to a socket that is closed, this
+ * host's kernel resets the connection, and drops them.  The last message is the last acknowledged.
+ */
+static bool is_holding(const fab_tcp_ep_t *ep)
+{
+    int num = 0; /* bytes */
+
+    return FAB_TCP_UP == ep->state && FAB_PEER_FAILED != ep->peer->state && 0 == ep->error &&
+           !ep->has_left &&
+           (NULL != ep->out || fab_tcp_links_are_busy(ep) ||
+            (ep->is_end_sent && 0 == ioctl(ep->fd, SIOCOUTQ, &num) && num > 0));
+}
+
+static bool tcp_is_holding(const fab_domain_t *domain)
+{
+    const fab_tcp_ep_t *ep = ((const fab_tcp_domain_t *) domain)->eps;
+
+    while (NULL != ep && !is_holding(ep)) {
+        ep = ep->next;
+    }
+    return NULL != ep;
+}
+
 /* Write what is queued, and discard what comes: unread data would make the kernel send a reset. */
 static bool leave(fab_tcp_ep_t *ep)
 {
@@ -196,7 +223,7 @@ static bool leave(fab_tcp_ep_t *ep)
     if (!ep->is_end_sent) {
         fab_tcp_stream_end(ep, FAB_TCP_ID_LEAVE);
     }
-    fab_tcp_stream_flush(ep);
+    fab_tcp_stream_unblock(ep);
     ssize_t n = recv(ep->fd, away, sizeof(away), MSG_DONTWAIT);
     return 0 == n || (n < 0 && EAGAIN != errno && EINTR != errno);
 }
@@ -301,6 +328,7 @@ const fab_provider_t fab_tcp_provider = {
     .expose_any = tcp_expose_any,
     .is_idle = tcp_is_idle,
     .wake_fd = tcp_wake_fd,
+    .is_holding = tcp_is_holding,
     .is_awake = tcp_is_awake,
     .describe = tcp_describe,
 };

@@ -260,6 +260,14 @@ static void announce_leave(fab_verbs_domain_t *dom)
     }
 }
 
+/* What was sent before CLOSE is done when that is, which the device reports. */
+static bool verbs_is_holding(const fab_domain_t *domain)
+{
+    const fab_verbs_domain_t *dom = (const fab_verbs_domain_t *) domain;
+
+    return !dom->is_dead && dom->num_signaled > 0;
+}
+
 static void verbs_close(fab_domain_t *domain)
 {
     fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
@@ -324,6 +332,7 @@ const fab_provider_t fab_verbs_provider = {
     .progress = fab_verbs_progress,
     .expose_any = fab_verbs_expose_any,
     .unexpose_any = fab_verbs_unexpose_any,
+    .is_holding = verbs_is_holding,
     .tm_use = fab_verbs_tm_use,
     .describe = verbs_describe,
 };

@@ -56,6 +56,48 @@ static void test_flood(void **state)
 }
 
 /*
+ * A process ends with messages that the kernel took in part, or not at all, as its peer computes:
+ * they arrive.  It waits as pml tm does.
+ */
+static void leave_full_body(world_t *world)
+{
+    enum { LEN = 16000, LATE_US = 1000000 };
+    static unsigned char buf[LEN];
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0, sent = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    post(world, peer);
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+    if (1 == world->rank) {
+        while (!ep_of(peer)->is_blocked) {
+            sent += OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), buf, sizeof(buf));
+            world_progress(world);
+        }
+        CHECK(NULL != ep_of(peer)->out);
+        atomic_store(&world->shared->scratch[0], 1 + sent);
+        WORLD_UNTIL(!fab_has_queued(world->fab));
+        fab_peer_close(peer, FAB_USER_PML);
+        WORLD_UNTIL(!fab_has_queued(world->fab));
+        return;
+    }
+    while (0 == atomic_load(&world->shared->scratch[0])) {
+        usleep(1000);
+    }
+    usleep(LATE_US); /* time enough to leave without them */
+    WORLD_UNTIL(0 == tcp_domain(world)->num_up || world->failures > 0);
+    CHECK(atomic_load(&world->shared->scratch[0]) == got && 0 == world->failures);
+}
+
+static void test_leave_full(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, leave_full_body), 0);
+}
+
+/*
  * A receiver that computes for longer than tcp_timeout, and has no room for what is sent, is not
  * lost.
  */
@@ -410,10 +452,10 @@ static void test_local(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flood),    cmocka_unit_test(test_computing),
-        cmocka_unit_test(test_together), cmocka_unit_test(test_muted),
-        cmocka_unit_test(test_window),   cmocka_unit_test(test_fragments),
-        cmocka_unit_test(test_local),
+        cmocka_unit_test(test_flood),     cmocka_unit_test(test_leave_full),
+        cmocka_unit_test(test_computing), cmocka_unit_test(test_together),
+        cmocka_unit_test(test_muted),     cmocka_unit_test(test_window),
+        cmocka_unit_test(test_fragments), cmocka_unit_test(test_local),
     };
 
     world_use_providers("tcp");
