@@ -305,6 +305,7 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
     peer->eager_max = addr.eager_max < fab_params.shm_eager_limit ? addr.eager_max
                                                                   : fab_params.shm_eager_limit;
     peer->ep = ep;
+    fab_shm_find(ep);
     return OPAL_SUCCESS;
 }
 

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 
 #include "fabric/fab_clock.h"
+#include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
 
 enum {
@@ -325,32 +326,13 @@ static int connect_error(int error)
     }
 }
 
-static int open_peer(fab_shm_ep_t *ep, int *out, const char **why)
+static int not_its_segment(fab_shm_ep_t *ep, const char **why)
 {
-    const fab_shm_addr_t *addr = &ep->addr;
-    const char *advice =
-        "Both processes must have the same user and user namespace; share them between containers.";
-    char path[64];
-    int rc;
-
-    snprintf(path, sizeof(path), "/proc/%u/fd/%d", addr->pid, addr->fd);
-    /* The pid may be another process's by now: a pipe or a terminal of it must not block. */
-    *out = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (*out >= 0) {
-        return OPAL_SUCCESS;
-    }
-    rc = connect_error(errno);
-    if (ENOENT == errno) {
-        advice = "The process has ended, or has left the job.";
-    } else if (EMFILE == errno || ENFILE == errno) {
-        advice = "Raise the limit on open files (ulimit -n), or close some.";
-    } else if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
-        advice = "The host is short of memory.";
-    }
-    *why = fab_sentence(
-        ep->dom->fab, "The shared memory of process %u on this host cannot be opened (%s: %s). %s",
-        addr->pid, path, strerror(errno), advice);
-    return rc;
+    *why = fab_sentence(ep->dom->fab,
+                        "The shared memory of process %u is another file: its head does not match "
+                        "the process's address. The process has ended, or closed its descriptors.",
+                        ep->addr.pid);
+    return OPAL_ERR_UNREACH;
 }
 
 static bool seg_matches(const fab_shm_ep_t *ep, const fab_shm_seg_t *seg)
@@ -376,35 +358,108 @@ static bool is_segment(const fab_shm_ep_t *ep, int fd)
     return (ssize_t) sizeof(head) == pread(fd, &head, sizeof(head), 0) && seg_matches(ep, &head);
 }
 
-static int map_peer(fab_shm_ep_t *ep, int fd, const char **why)
+/* The file of the peer's segment.  On an error *fd is -1. */
+static int open_peer(fab_shm_ep_t *ep, int *fd, const char **why)
 {
-    size_t len = fab_shm_ring_at(&ep->addr, ep->addr.num_ahead);
-    void *at;
+    const fab_shm_addr_t *addr = &ep->addr;
+    const char *advice =
+        "Both processes must have the same user and user namespace; share them between containers.";
+    char path[64];
+    int rc;
 
-    if (!is_segment(ep, fd)) {
-        *why = fab_sentence(ep->dom->fab,
-                            "The shared memory of process %u is another file: its head does not "
-                            "match the process's address. The process has ended.",
-                            ep->addr.pid);
-        return OPAL_ERR_UNREACH;
+    snprintf(path, sizeof(path), "/proc/%u/fd/%d", addr->pid, addr->fd);
+    /* The pid may be another process's by now: a pipe or a terminal of it must not block. */
+    *fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*fd >= 0) {
+        if (is_segment(ep, *fd)) {
+            return OPAL_SUCCESS;
+        }
+        close(*fd);
+        *fd = -1;
+        return not_its_segment(ep, why);
     }
-    at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    rc = connect_error(errno);
+    if (ENOENT == errno) {
+        advice = "The process has ended, or has left the job.";
+    } else if (EMFILE == errno || ENFILE == errno) {
+        advice = "Raise the limit on open files (ulimit -n), or close some.";
+    } else if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
+        advice = "The host is short of memory.";
+    }
+    *why = fab_sentence(
+        ep->dom->fab, "The shared memory of process %u on this host cannot be opened (%s: %s). %s",
+        addr->pid, path, strerror(errno), advice);
+    return rc;
+}
+
+static int map_error(fab_shm_ep_t *ep, size_t len, const char **why)
+{
+    int rc = connect_error(errno);
+
+    *why = fab_sentence(ep->dom->fab,
+                        "mmap() of %zu bytes of the shared memory of process %u failed: %s.", len,
+                        ep->addr.pid, strerror(errno));
+    return rc;
+}
+
+/* Map the first page. */
+static int map_head(fab_shm_ep_t *ep, int fd, const char **why)
+{
+    void *at = mmap(NULL, ep->addr.page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+
     if (MAP_FAILED == at) {
-        int rc = connect_error(errno);
-        *why = fab_sentence(ep->dom->fab,
-                            "mmap() of %zu bytes of the shared memory of process %u failed: %s.",
-                            len, ep->addr.pid, strerror(errno));
-        return rc;
+        return map_error(ep, ep->addr.page, why);
+    }
+    ep->seg = at;
+    ep->seg_len = ep->addr.page;
+    return OPAL_SUCCESS;
+}
+
+void fab_shm_find(fab_shm_ep_t *ep)
+{
+    const char *why;
+    int fd;
+
+    if (OPAL_SUCCESS == open_peer(ep, &fd, &why)) {
+        (void) map_head(ep, fd, &why);
+        close(fd);
+    }
+}
+
+/*
+ * Extend the mapping, which may move.  No file is needed for this.  The mapping is unlocked, since a
+ * locked one would get memory for all of it.
+ */
+static bool map_more(fab_shm_ep_t *ep, size_t len)
+{
+    void *at = ep->seg;
+
+    if (len > ep->seg_len) {
+        (void) munlock(ep->seg, ep->seg_len);
+        at = mremap(ep->seg, ep->seg_len, len, MREMAP_MAYMOVE);
+    }
+    if (MAP_FAILED == at) {
+        return false;
     }
     ep->seg = at;
     ep->seg_len = len;
-    return OPAL_SUCCESS;
+    return true;
+}
+
+/* What a claimer maps in any case. */
+static int map_ahead(fab_shm_ep_t *ep, const char **why)
+{
+    size_t len = fab_shm_ring_at(&ep->addr, ep->addr.num_ahead);
+
+    return map_more(ep, len) ? OPAL_SUCCESS : map_error(ep, len, why);
 }
 
 static void unmap_peer(fab_shm_ep_t *ep)
 {
-    munmap(ep->seg, ep->seg_len);
-    ep->seg = NULL;
+    if (NULL != ep->seg) {
+        munmap(ep->seg, ep->seg_len);
+        ep->seg = NULL;
+    }
 }
 
 static void shm_raise(_Atomic uint32_t *word, uint32_t to)
@@ -413,6 +468,17 @@ static void shm_raise(_Atomic uint32_t *word, uint32_t to)
 
     while (is < to && !atomic_compare_exchange_weak(word, &is, to)) {
     }
+}
+
+/*
+ * Get memory for a part of the peer's segment, which is mapped.  Without its file (fd is -1) and
+ * with a Linux older than 5.14, there is memory only at the first access.
+ */
+static bool back_mapped(fab_shm_ep_t *ep, int fd, size_t at, size_t len)
+{
+    return fd >= 0 ? back(fd, (off_t) at, (off_t) len)
+                   : 0 == madvise((unsigned char *) ep->seg + at, len, MADV_POPULATE_WRITE) ||
+                         EINVAL == errno;
 }
 
 /* Get memory for the pages of all entries up to this one. False, and errno, if there is none. */
@@ -426,7 +492,7 @@ static bool back_entries(fab_shm_ep_t *ep, int fd, uint32_t index)
     if (index < backed) {
         return true;
     }
-    if (!back(fd, (off_t) from, (off_t) (to - from))) {
+    if (!back_mapped(ep, fd, from, to - from)) {
         return false;
     }
     shm_raise(&ep->seg->backed, entries_within(&ep->addr, to));
@@ -485,19 +551,21 @@ static bool populate(fab_shm_slot_t *slots, uint32_t num)
     return 0 == madvise(slots, num * sizeof(*slots), MADV_POPULATE_WRITE);
 }
 
-/* The ring in this process; NULL, and errno. */
-static void *map_ring(fab_shm_ep_t *ep, int fd, uint32_t index)
+/* The ring in this process; NULL, and errno. One that is not among the first has what is between
+ * them and it unmapped. */
+static void *map_ring(fab_shm_ep_t *ep, uint32_t index)
 {
-    size_t size = ep->addr.ring_size;
-    size_t at = fab_shm_ring_at(&ep->addr, index);
-    void *ring;
+    const size_t ahead = ep->seg_len, at = fab_shm_ring_at(&ep->addr, index);
 
-    if (index < ep->addr.num_ahead) {
-        return (unsigned char *) ep->seg + at;
+    if (index >= ep->addr.num_ahead) {
+        if (!map_more(ep, at + ep->addr.ring_size)) {
+            return NULL;
+        }
+        ep->seg_len = ahead;
+        ep->ring_len = ep->addr.ring_size;
+        (void) munmap((unsigned char *) ep->seg + ahead, at - ahead);
     }
-    ring = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t) at);
-    ep->ring_len = MAP_FAILED != ring ? size : 0;
-    return MAP_FAILED != ring ? ring : NULL;
+    return (unsigned char *) ep->seg + at;
 }
 
 /*
@@ -506,16 +574,16 @@ static void *map_ring(fab_shm_ep_t *ep, int fd, uint32_t index)
  */
 static uint32_t back_ring(fab_shm_ep_t *ep, int fd, uint32_t index, fab_shm_slot_t *slots)
 {
-    const off_t at = (off_t) fab_shm_ring_at(&ep->addr, index);
+    const size_t at = fab_shm_ring_at(&ep->addr, index);
     const uint32_t size = ep->addr.ring_size, page = ep->addr.page;
     const uint32_t least = fab_shm_backed(fab_shm_num_slots(ep->addr.eager_max)) * FAB_SHM_LINE;
     uint32_t backed = min((uint32_t) fab_shm_round_up(least, page), size);
 
-    if (!back(fd, at, backed)) {
+    if (!back_mapped(ep, fd, at, backed)) {
         return 0;
     }
     if (!populate(slots, page / FAB_SHM_LINE) && backed < size) {
-        if (!back(fd, at, size)) {
+        if (!back_mapped(ep, fd, at, size)) {
             return 0;
         }
         backed = size;
@@ -536,7 +604,7 @@ static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
 {
     uint32_t num_slots = fab_shm_num_slots_of(&ep->addr);
     uint64_t *stale = calloc((num_slots + 63) / 64, sizeof(*stale));
-    void *slots = NULL != stale ? map_ring(ep, fd, index) : NULL;
+    void *slots = NULL != stale ? map_ring(ep, index) : NULL;
     uint32_t backed = NULL != slots ? back_ring(ep, fd, index, slots) : 0;
 
     if (0 == backed) {
@@ -546,10 +614,9 @@ static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
             "There is no memory for a ring of %u bytes towards process %u: %s. Lower "
             "%sshm_ring_size.",
             ep->addr.ring_size, ep->addr.pid, strerror(errno), fab_params.prefix);
-        /* give back the part of it that was allocated */
-        (void) fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                         (off_t) fab_shm_ring_at(&ep->addr, index), ep->addr.ring_size);
         if (NULL != slots) {
+            /* give back the part of it that was allocated */
+            (void) madvise(slots, ep->addr.ring_size, MADV_REMOVE);
             unmap_ring(ep, slots);
         }
         free(stale);
@@ -646,33 +713,43 @@ static int connect_ring(fab_shm_ep_t *ep, int fd, const char **why)
     return rc;
 }
 
+/* The peer's segment is mapped; fd is its file, or -1. */
+static int connect_mapped(fab_shm_ep_t *ep, int fd, const char **why)
+{
+    int rc;
+
+    if (0 != atomic_load_explicit(&ep->seg->is_finalized, memory_order_relaxed)) {
+        *why = fab_sentence(ep->dom->fab, "Process %u has left.", ep->addr.pid);
+        return OPAL_ERR_UNREACH;
+    }
+    rc = map_ahead(ep, why);
+    return OPAL_SUCCESS == rc ? connect_ring(ep, fd, why) : rc;
+}
+
 int fab_shm_connect(fab_shm_ep_t *ep, const char **why)
 {
     int fd;
     int rc = open_peer(ep, &fd, why);
 
-    if (OPAL_SUCCESS != rc) {
-        return rc;
+    if (OPAL_SUCCESS == rc && NULL == ep->seg) {
+        rc = map_head(ep, fd, why);
+    } else if (OPAL_SUCCESS != rc && NULL != ep->seg &&
+               !fab_proc_is_gone(ep->addr.pid, ep->addr.start_time)) {
+        rc = OPAL_SUCCESS; /* found before: either program may have changed its surroundings */
     }
-    rc = map_peer(ep, fd, why);
     if (OPAL_SUCCESS == rc) {
-        if (0 != atomic_load_explicit(&ep->seg->is_finalized, memory_order_relaxed)) {
-            *why = fab_sentence(ep->dom->fab, "Process %u has left.", ep->addr.pid);
-            rc = OPAL_ERR_UNREACH;
-        } else {
-            rc = connect_ring(ep, fd, why);
-        }
-        if (OPAL_SUCCESS != rc) {
-            unmap_peer(ep);
-        }
+        rc = connect_mapped(ep, fd, why);
     }
-    close(fd);
+    if (fd >= 0) {
+        close(fd);
+    }
     return rc;
 }
 
 void fab_shm_disconnect(fab_shm_ep_t *ep)
 {
     if (NULL == ep->entry) {
+        unmap_peer(ep);
         return;
     }
     /* release: pairs with the acquire in fab_shm_look_at(): all messages are there before it */

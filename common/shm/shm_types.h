@@ -110,12 +110,13 @@ struct fab_shm_ep {
     fab_shm_window_t *windows; /* mapped parts of the peer's memory; NULL: no XPMEM */
     bool is_died;              /* its process is dead; it fails when its ring is empty */
     bool is_left;              /* a tick found that its process has left the job */
-    fab_shm_seg_t *seg;        /* mapping of the peer's segment: head, entries, num_ahead rings */
-    size_t seg_len;            /* bytes of it */
-    size_t ring_len;           /* bytes of the ring's own mapping; 0: the ring is in seg */
-    uint64_t waits_since;      /* us; when the first attempt to connect failed; 0: none did */
-    uint64_t retry_at;         /* us; no attempt before this time */
-    uint32_t retry_us;         /* the pause after the next attempt */
+    /* of the peer's segment: its first page; from the first send on all entries, num_ahead rings */
+    fab_shm_seg_t *seg;
+    size_t seg_len;       /* bytes of it */
+    size_t ring_len;      /* bytes of the ring's own mapping; 0: the ring is in seg */
+    uint64_t waits_since; /* us; when the first attempt to connect failed; 0: none did */
+    uint64_t retry_at;    /* us; no attempt before this time */
+    uint32_t retry_us;    /* the pause after the next attempt */
     fab_shm_fetch_t fetches[FAB_SHM_COOPS];
     uint32_t unhelped;   /* gets in a row that were offered and that the peer did not help with */
     uint32_t considered; /* gets so far: while unhelped is high one in FAB_SHM_SKIPPED is offered */
@@ -202,6 +203,13 @@ static inline void *fab_shm_ring(const fab_shm_domain_t *dom, uint32_t index)
  */
 int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why);
 void fab_shm_seg_destroy(fab_shm_domain_t *dom);
+
+/*
+ * Map the head of the peer's segment, if its file can be opened.  Done once, when the peer comes:
+ * later this process may have no descriptor left or another root directory, and the files of the
+ * peer below /proc may be out of reach.
+ */
+void fab_shm_find(fab_shm_ep_t *ep);
 
 /*
  * Map the peer's segment and claim a ring in it: afterwards ep->tx can send.  On an error nothing

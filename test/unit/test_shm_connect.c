@@ -659,10 +659,10 @@ static void not_now_body(world_t *world)
     world_barrier(world);
     for (uint64_t i = 0; i < 4; i++) {
         if (1 == world->rank) {
-            fab_peer_t *zero = world_peer(world, 0);
             unsigned long long before = fab_counters.shm_connect_retries;
             open_error = i < 3 ? errors[i] : 0;
             memory_errors = 3 == i ? 5 : 0;
+            fab_peer_t *zero = world_peer(world, 0);
             CHECK(OPAL_ERR_RESOURCE_BUSY == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
             CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
             WORLD_UNTIL(fab_counters.shm_connect_retries >= before + 4);
@@ -694,10 +694,10 @@ static void no_fd_body(world_t *world)
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (1 == world->rank) {
-        fab_peer_t *zero = world_peer(world, 0);
         CHECK(0 == getrlimit(RLIMIT_NOFILE, &saved));
         limit = (struct rlimit){.rlim_cur = 3, .rlim_max = saved.rlim_max};
         CHECK(0 == setrlimit(RLIMIT_NOFILE, &limit));
+        fab_peer_t *zero = world_peer(world, 0);
         CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
         WORLD_UNTIL(fab_counters.shm_connect_retries >= 3);
         CHECK(NULL != zero->pending && FAB_PEER_UP == zero->state);
@@ -716,12 +716,55 @@ static void test_no_fd(void **state)
     assert_int_equal(world_run(2, false, no_fd_body), 0);
 }
 
+/*
+ * After the peer came, the program uses up its descriptors, changes its root directory or user, or
+ * the peer closes its descriptors or forbids others to look at it: the first message goes, also by a
+ * ring that is not among the first.
+ */
+static void found_body(world_t *world)
+{
+    static const int errors[] = {EMFILE, ENOENT, EACCES};
+    const uint32_t num_errors = sizeof(errors) / sizeof(errors[0]);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    for (uint64_t i = 0; i < 2 * num_errors; i++) {
+        if (1 == world->rank) {
+            fab_peer_t *zero = world_peer(world, 0);
+            char data[304] = "";
+            if (i >= num_errors) {
+                fab_shm_ep_t *ep = zero->ep;
+                atomic_store(&ep->seg->claim_hint, ep->addr.num_ahead + (uint32_t) i);
+            }
+            open_error = errors[i % num_errors];
+            CHECK(OPAL_SUCCESS == fab_send(zero, fab_hdr(AM_DATA, 0, 0), data, sizeof(data)));
+            CHECK((i >= num_errors) == (0 != ((fab_shm_ep_t *) zero->ep)->ring_len));
+            open_error = 0;
+            fab_peer_close(zero, FAB_USER_PML);
+            world->peers[0] = NULL;
+        } else {
+            WORLD_UNTIL(i + 1 == got);
+        }
+        world_barrier(world);
+    }
+    CHECK(0 == world->failures);
+}
+
+static void test_found(void **state)
+{
+    (void) state;
+    world_num_local = 2;
+    assert_int_equal(world_run(2, false, found_body), 0);
+    world_num_local = 0;
+}
+
 /* It does not come back: that peer fails, with the reason. */
 static void never_body(world_t *world)
 {
     world_barrier(world);
     if (1 == world->rank) {
-        open_error = EMFILE;
+        open_error = EMFILE; /* before the peer comes */
         CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 0), fab_hdr(AM_DATA, 0, 0), NULL, 0));
         WORLD_UNTIL(1 == world->failures);
         CHECK(fab_counters.shm_connect_retries > 0 && OPAL_ERR_UNREACH == world->failed_rc);
@@ -823,6 +866,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_dear),           cmocka_unit_test(test_answered),
         cmocka_unit_test(test_no_more_memory), cmocka_unit_test(test_old_kernel),
         cmocka_unit_test(test_cold),
+        cmocka_unit_test(test_found),
     };
 
     fab_params.providers = (char *) "shm";
