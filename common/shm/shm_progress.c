@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One progress call of the shm provider: check the doorbell, poll the hot rings, advance RMA, and
- * sometimes check cold rings and the clock.  Its cost depends on the number of hot rings, not on
- * the number of peers.
+ * One progress call of the shm provider: poll the hot rings, check the doorbell if they are empty,
+ * advance RMA, and sometimes check cold rings and the clock.  Its cost depends on the number of hot
+ * rings, not on the number of peers.
  */
 #include "shm/shm_types.h"
 
@@ -147,16 +147,16 @@ static void extend_one(fab_shm_domain_t *dom)
     }
 }
 
-static inline void fab_shm_look_at_doorbell(fab_shm_domain_t *dom)
+static inline bool is_rung(const fab_shm_domain_t *dom)
 {
-    if (__builtin_expect(0 != atomic_load_explicit(&dom->seg->doorbell, memory_order_relaxed), 0)) {
-        answer_doorbell(dom);
-    }
+    return 0 != atomic_load_explicit(&dom->seg->doorbell, memory_order_relaxed);
 }
 
 static __attribute__((noinline)) int do_periodic(fab_shm_domain_t *dom)
 {
-    fab_shm_look_at_doorbell(dom);
+    if (is_rung(dom)) { /* also if the hot rings are never empty */
+        answer_doorbell(dom);
+    }
     sweep(dom);
     extend_one(dom);
     if (0 == dom->pass % FAB_SHM_AGE_PASSES) {
@@ -211,6 +211,16 @@ static __attribute__((noinline)) int poll_from(fab_shm_domain_t *dom, uint32_t a
     return has_rest(dom) ? events + poll_rest(dom) : events;
 }
 
+/* The hot rings were empty, but somebody rang: take what is in all of them then. */
+static __attribute__((noinline)) int poll_rung(fab_shm_domain_t *dom)
+{
+    answer_doorbell(dom);
+    if (0 == dom->num_hot) { /* what rang was no message */
+        return has_rest(dom) ? poll_rest(dom) : 0;
+    }
+    return poll_from(dom, next_hot(dom, dom->hot_at), dom->num_hot);
+}
+
 /*
  * Poll the hot rings in turn.  If a handler ends the poll early, as the completion of a blocking
  * receive does, the next poll continues with the next ring.
@@ -226,13 +236,17 @@ int fab_shm_poll(void *domain)
             return poll_from(dom, at, n);
         }
     }
+    if (__builtin_expect(is_rung(dom), 0)) {
+        return poll_rung(dom);
+    }
     return __builtin_expect(has_rest(dom), 0) ? poll_rest(dom) : 0;
 }
 
 int fab_shm_progress(fab_domain_t *domain)
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
+    int events = fab_shm_poll(dom);
 
-    fab_shm_look_at_doorbell(dom);
-    return fab_shm_poll(dom);
+    /* where polls may be far apart their number does not tell the time */
+    return dom->fab->is_yielding || dom->fab->may_sleep ? events + fab_shm_tick(dom) : events;
 }

@@ -827,6 +827,53 @@ static void test_cold(void **state)
     assert_int_equal(world_run(2, false, cold_body), 0);
 }
 
+/* A message in a new ring, or a cold one, is taken by the first poll after it. */
+static void rung_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    for (uint64_t i = 0; i < 2 * FAB_SHM_SWEEP_PASSES; i++) {
+        world_barrier_idle(world);
+        if (1 == world->rank) {
+            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        }
+        world_barrier_idle(world);
+        if (0 == world->rank) {
+            CHECK(i == got && NULL == ((fab_shm_ep_t *) peer->ep)->rx);
+            CHECK(1 == fab_shm_poll(shm_domain(world)) && i + 1 == got);
+            fab_shm_in_cool(shm_domain(world), ((fab_shm_ep_t *) peer->ep)->in);
+        }
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_rung(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, rung_body), 0);
+}
+
+/* Polls that may be far apart read the clock. */
+static void test_tick(void **state)
+{
+    alone_t alone;
+
+    (void) state;
+    alone_open(&alone, 1);
+    for (int i = 0; i < 3; i++) {
+        alone.fab->is_yielding = 1 == i;
+        alone.fab->may_sleep = 2 == i;
+        alone.dom->next_tick = 0;
+        (void) fab_progress(alone.fab);
+        assert_int_equal(0 != alone.dom->next_tick, 0 != i);
+    }
+    fab_close(alone.fab, FAB_USER_PML);
+}
+
 /* ---- the segment's file descriptor -------------------------------------- */
 
 /* A program closed all its files and opened others: they stay open. */
@@ -865,8 +912,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_limits),         cmocka_unit_test(test_not_dumpable),
         cmocka_unit_test(test_dear),           cmocka_unit_test(test_answered),
         cmocka_unit_test(test_no_more_memory), cmocka_unit_test(test_old_kernel),
-        cmocka_unit_test(test_cold),
-        cmocka_unit_test(test_found),
+        cmocka_unit_test(test_cold),           cmocka_unit_test(test_found),
+        cmocka_unit_test(test_rung),           cmocka_unit_test(test_tick),
     };
 
     fab_params.providers = (char *) "shm";
