@@ -74,6 +74,17 @@ typedef struct mca_btl_fabric_trust {
 
 enum { BTL_FABRIC_PACES = 8 }; /* of up to 4, 8, ... 512 KiB */
 
+/*
+ * The place of an operation among those that a flush waits for, in the order in which they were
+ * started.  It is left when the callback has returned: until then the layer above must keep what
+ * the callback uses.
+ */
+typedef struct mca_btl_fabric_turn {
+    struct mca_btl_fabric_turn *next;
+    struct mca_btl_fabric_turn *prev; /* NULL: a flush does not wait for the operation */
+    uint64_t number;
+} mca_btl_fabric_turn_t;
+
 /* A process. Lives until the module is finalized: upcalls and operations refer to it. */
 struct mca_btl_base_endpoint_t {
     mca_btl_fabric_ep_t *next; /* of all */
@@ -87,8 +98,7 @@ struct mca_btl_base_endpoint_t {
     uint32_t num_counted; /* messages of the peer that it will be for; 0: it is not queued */
     mca_btl_fabric_op_t *places[FAB_ANSWERS]; /* those that are answered in place; NULL: free */
     uint32_t number;                          /* of the last operation that is answered in place */
-    size_t outstanding;                       /* operations whose callback was not called */
-    size_t background;                        /* of these, those that a flush does not wait for */
+    size_t outstanding;                       /* operations whose callback has not returned */
     mca_btl_fabric_trust_t offers;            /* is an offer worthwhile? */
     unsigned heard;   /* mca_btl_fabric.polls when the latest answer to an offer came */
     unsigned started; /* mca_btl_fabric.polls when the latest put or get was started */
@@ -183,6 +193,7 @@ typedef struct mca_btl_fabric_offer {
 struct mca_btl_fabric_op {
     mca_btl_fabric_up_t up;
     mca_btl_fabric_call_t call;
+    mca_btl_fabric_turn_t turn;
     mca_btl_fabric_op_t *next; /* in ep->ops, or in mca_btl_fabric.free_ops */
     mca_btl_fabric_op_t **prev;
     mca_btl_fabric_op_t *next_counted;
@@ -214,8 +225,10 @@ typedef struct mca_btl_fabric {
     mca_btl_fabric_msg_t *free_msgs; /* short ones */
     fab_spares_t spares;             /* for long ones */
     mca_btl_fabric_op_t *free_ops;
-    size_t outstanding;          /* operations whose callback was not called, all endpoints */
-    size_t background;           /* of these, those that a flush does not wait for */
+    size_t outstanding;          /* operations whose callback has not returned, all endpoints */
+    mca_btl_fabric_turn_t turns; /* head of the circular list, oldest first */
+    uint64_t last_turn;          /* number of the latest one */
+    _Atomic uint64_t oldest;     /* number of the oldest one in the list; UINT64_MAX: none */
     size_t num_rma;              /* operations, and sends from memory, that the fabric is doing */
     mca_btl_fabric_op_t *asking; /* those that are answered in place */
     unsigned num_asking;

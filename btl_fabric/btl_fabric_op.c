@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations under way: their records, the answers that they wait for, and their end.
+ * Operations under way: their records, the answers that they wait for, their end, and the order in
+ * which a flush waits for them.
  */
 #include "btl_fabric_op.h"
 
@@ -28,7 +29,10 @@ int mca_btl_fabric_ops_init(void)
     mca_btl_fabric_op_t *op = malloc(sizeof(*op));
     uint32_t id;
 
-    mca_btl_fabric.outstanding = mca_btl_fabric.background = 0;
+    mca_btl_fabric.outstanding = 0;
+    mca_btl_fabric.turns = (mca_btl_fabric_turn_t){
+        .next = &mca_btl_fabric.turns, .prev = &mca_btl_fabric.turns, .number = UINT64_MAX};
+    atomic_store_explicit(&mca_btl_fabric.oldest, UINT64_MAX, memory_order_relaxed);
     mca_btl_fabric.asking = NULL;
     mca_btl_fabric.num_asking = 0;
     mca_btl_fabric.offers = NULL;
@@ -72,25 +76,92 @@ void mca_btl_fabric_call_back(const mca_btl_fabric_call_t *call, int status)
     }
 }
 
+/* ---- turns --------------------------------------------------------------- */
+
+/* A callback that this thread runs. It is the innermost one; NULL: none. */
+typedef struct running {
+    struct running *outer;
+    mca_btl_fabric_turn_t turn;
+} running_t;
+
+static _Thread_local running_t *running;
+
 /*
  * Does a flush wait for it?  Not for an atomic operation without result whose callback says that it
  * was done: osc/rdma waits for the callback, or releases a lock by it.  A flush that waited for
  * that would take a round trip after each MPI_Accumulate.
  */
-static bool is_background(const mca_btl_fabric_call_t *call)
+static bool has_turn(const mca_btl_fabric_call_t *call)
 {
-    return BTL_FABRIC_AM_ATOMIC == call->am && NULL == call->local && NULL != call->cbfunc;
+    return BTL_FABRIC_AM_ATOMIC != call->am || NULL != call->local || NULL == call->cbfunc;
 }
 
-/* An operation begins (1) or ends (-1). */
+/* The oldest turn is another one. */
+static void turns_moved(void)
+{
+    /* release: pairs with the acquire in is_flushed(); callbacks have returned before */
+    atomic_store_explicit(&mca_btl_fabric.oldest, mca_btl_fabric.turns.next->number,
+                          memory_order_release);
+}
+
+/*
+ * An operation that is started by the callback of another one takes the turn of that one, so that a
+ * flush waits for both or for none.
+ */
+static void turn_begin(mca_btl_fabric_turn_t *turn)
+{
+    mca_btl_fabric_turn_t *before = mca_btl_fabric.turns.prev;
+
+    if (OPAL_UNLIKELY(NULL != running && NULL != running->turn.prev)) {
+        before = &running->turn;
+        turn->number = before->number;
+    } else {
+        turn->number = ++mca_btl_fabric.last_turn;
+    }
+    turn->prev = before;
+    turn->next = before->next;
+    turn->next->prev = before->next = turn;
+    if (&mca_btl_fabric.turns == before) {
+        turns_moved();
+    }
+}
+
+static void turn_end(mca_btl_fabric_turn_t *turn)
+{
+    if (NULL != turn->prev) {
+        turn->next->prev = turn->prev;
+        turn->prev->next = turn->next;
+        if (&mca_btl_fabric.turns == turn->prev) {
+            turns_moved();
+        }
+        turn->prev = NULL;
+    }
+}
+
+/* Another object takes over the turn. */
+static void turn_pass(mca_btl_fabric_turn_t *to, const mca_btl_fabric_turn_t *from)
+{
+    *to = *from;
+    if (NULL != to->prev) {
+        to->prev->next = to->next->prev = to;
+    }
+}
+
+uint64_t mca_btl_fabric_last_turn(void)
+{
+    for (running_t *at = running; NULL != at; at = at->outer) {
+        turn_end(&at->turn);
+    }
+    return mca_btl_fabric.last_turn;
+}
+
+/* ---- begin and end -------------------------------------------------------- */
+
+/* An operation begins (1) or has ended (-1). */
 static void note(const mca_btl_fabric_call_t *call, int change)
 {
     call->ep->outstanding += (size_t) change;
     mca_btl_fabric.outstanding += (size_t) change;
-    if (is_background(call)) {
-        call->ep->background += (size_t) change;
-        mca_btl_fabric.background += (size_t) change;
-    }
 }
 
 mca_btl_fabric_op_t *mca_btl_fabric_op_new(const mca_btl_fabric_call_t *call)
@@ -106,6 +177,10 @@ mca_btl_fabric_op_t *mca_btl_fabric_op_new(const mca_btl_fabric_call_t *call)
         op->is_waiting = false;
         op->offer.claim = NULL;
         note(call, 1);
+        op->turn.prev = NULL;
+        if (has_turn(call)) {
+            turn_begin(&op->turn);
+        }
     }
     return op;
 }
@@ -113,28 +188,43 @@ mca_btl_fabric_op_t *mca_btl_fabric_op_new(const mca_btl_fabric_call_t *call)
 void mca_btl_fabric_op_cancel(mca_btl_fabric_op_t *op)
 {
     note(&op->call, -1);
+    turn_end(&op->turn);
     op_free(op);
 }
 
-/* The operation has ended, but for its callback. Lock held. */
-static void op_end(mca_btl_fabric_op_t *op)
+/* Its callback is about to be run: the callback may reuse the record. */
+static mca_btl_fabric_call_t begin_callback(mca_btl_fabric_op_t *op, running_t *run)
 {
-    mca_btl_fabric_ep_t *ep = op->call.ep;
+    mca_btl_fabric_call_t call = op->call;
 
-    mca_btl_fabric_op_cancel(op);
-    mca_btl_fabric_ep_close_if_idle(ep);
+    fab_lock(mca_btl_fabric.fab);
+    turn_pass(&run->turn, &op->turn);
+    op_free(op);
+    fab_unlock(mca_btl_fabric.fab);
+    run->outer = running;
+    running = run;
+    return call;
+}
+
+static void end_callback(const mca_btl_fabric_call_t *call, running_t *run)
+{
+    running = run->outer;
+    fab_lock(mca_btl_fabric.fab);
+    turn_end(&run->turn);
+    note(call, -1);
+    mca_btl_fabric_ep_close_if_idle(call->ep);
+    fab_unlock(mca_btl_fabric.fab);
 }
 
 static void run_op(mca_btl_fabric_up_t *up)
 {
     mca_btl_fabric_op_t *op = (mca_btl_fabric_op_t *) up;
-    mca_btl_fabric_call_t call = op->call;
     int status = op->status;
+    running_t run;
+    mca_btl_fabric_call_t call = begin_callback(op, &run);
 
-    fab_lock(mca_btl_fabric.fab);
-    op_end(op); /* first: the callback may flush */
-    fab_unlock(mca_btl_fabric.fab);
     mca_btl_fabric_call_back(&call, status);
+    end_callback(&call, &run);
 }
 
 /* The fabric is still open: others may have operations under way. */
@@ -173,7 +263,9 @@ void mca_btl_fabric_op_done(mca_btl_fabric_op_t *op, int status)
     mca_btl_fabric_op_unwait(op);
     mca_btl_fabric_try_ended(&op->try, op->call.len);
     if (NULL == op->call.cbfunc) {
-        op_end(op);
+        mca_btl_fabric_ep_t *ep = op->call.ep;
+        mca_btl_fabric_op_cancel(op);
+        mca_btl_fabric_ep_close_if_idle(ep);
         return;
     }
     op->status = status;

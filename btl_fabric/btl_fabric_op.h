@@ -36,6 +36,12 @@ void mca_btl_fabric_op_unwait(mca_btl_fabric_op_t *op);
 /* It has ended: its callback, if it has one, is an upcall. */
 void mca_btl_fabric_op_done(mca_btl_fabric_op_t *op, int status);
 
+/*
+ * For a flush: the number of the latest turn; mca_btl_fabric.oldest is above it once all operations
+ * that have been started are done.  If the caller runs in callbacks, it does not wait for these.
+ */
+uint64_t mca_btl_fabric_last_turn(void);
+
 /* The operation has ended: call the callback, if there is one. Lock not held. */
 void mca_btl_fabric_call_back(const mca_btl_fabric_call_t *call, int status);
 

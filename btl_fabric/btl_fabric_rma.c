@@ -603,26 +603,27 @@ int mca_btl_fabric_atomic_cswap(struct mca_btl_base_module_t *btl, mca_btl_fabri
         flags, remote_handle);
 }
 
-/* Operations under way with this endpoint that a flush waits for; NULL: with all. */
-static size_t num_to_flush(const mca_btl_fabric_ep_t *ep)
+/* Have the operations up to this turn ended, and returned their callbacks? */
+static bool is_flushed(uint64_t last)
 {
-    size_t n;
-
-    fab_lock(mca_btl_fabric.fab);
-    n = NULL == ep || MCA_BTL_ENDPOINT_ANY == ep
-            ? mca_btl_fabric.outstanding - mca_btl_fabric.background
-            : ep->outstanding - ep->background;
-    fab_unlock(mca_btl_fabric.fab);
-    return n;
+    /* acquire: pairs with the release in turns_moved() */
+    return atomic_load_explicit(&mca_btl_fabric.oldest, memory_order_acquire) > last;
 }
 
+/*
+ * Waits for the operations with all endpoints, whichever the layer above names: Open MPI names
+ * none.  Operations that other threads start meanwhile are not waited for.
+ */
 int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep)
 {
-    (void) btl;
+    uint64_t last;
+
+    (void) btl, (void) ep;
     fab_lock(mca_btl_fabric.fab);
     mca_btl_fabric.polls++; /* what was started before it and what will be are no window */
+    last = mca_btl_fabric_last_turn();
     fab_unlock(mca_btl_fabric.fab);
-    while (num_to_flush(ep) > 0) {
+    while (!is_flushed(last)) {
         (void) mca_btl_fabric_progress();
     }
     return OPAL_SUCCESS;

@@ -52,16 +52,20 @@ static void open_btl(world_t *world)
     fab_start(fab, FAB_USER_BTL);
 }
 
-static mca_btl_fabric_ep_t *open_ep(world_t *world)
+static mca_btl_fabric_ep_t *open_ep_of(world_t *world, int other)
 {
     fab_peer_t *peer = NULL;
     const char *why = "";
-    int other = 1 - world->rank;
 
     CHECK(OPAL_SUCCESS == fab_peer_open(world->fab, FAB_USER_BTL, world_name(other),
                                         world->shared->address[other], world->shared->len[other],
                                         &peer, &why));
     return mca_btl_fabric_ep_of(peer);
+}
+
+static mca_btl_fabric_ep_t *open_ep(world_t *world)
+{
+    return open_ep_of(world, 1 - world->rank);
 }
 
 static void btl_progress(void)
@@ -975,13 +979,13 @@ static void counted_body(world_t *world)
     world_barrier_idle(world);
     if (1 == world->rank) {
         start_counted(world, &remote, values);
-        CHECK(WORDS / 2 * 3 == remote.ep->outstanding && WORDS / 2 == remote.ep->background);
+        CHECK(WORDS / 2 * 3 == remote.ep->outstanding);
         (void) mca_btl_fabric_flush(NULL, remote.ep);
-        CHECK(num_done >= WORDS / 2 && remote.ep->outstanding == remote.ep->background);
+        CHECK(num_done >= WORDS / 2 && remote.ep->outstanding <= WORDS / 2);
         while (num_done < WORDS) {
             btl_progress();
         }
-        CHECK(0 == remote.ep->outstanding && 0 == remote.ep->background);
+        CHECK(0 == remote.ep->outstanding && 0 == mca_btl_fabric.outstanding);
         CHECK(NULL == remote.ep->ops && NULL == remote.ep->counted);
         CHECK(fab_counters.tcp_msgs_received - before < WORDS / 2 * 3 / 4);
     }
@@ -1157,6 +1161,222 @@ static void atomics(void **state)
     fab_params_reset();
 }
 
+/* ---- what a flush waits for, with threads ----------------------------------- */
+
+enum {
+    LATER_LOOKS = 2000, /* of a callback, for a flush that does not wait for it */
+    CHAIN = 3,          /* operations, each started by the callback of the one before */
+};
+
+/* Stages of the tests, in order. */
+enum { STARTED = 1, IN_CALLBACK, IN_FLUSH, FLUSHED, STOP };
+
+static _Atomic int stage;
+static _Atomic bool has_returned;
+
+static void reach(int at)
+{
+    stage = at;
+}
+
+static void await(int at)
+{
+    while (stage < at) {
+        sched_yield();
+    }
+}
+
+/* A thread that polls, and so runs callbacks. */
+static void *poll_always(void *arg)
+{
+    (void) arg;
+    while (stage < STOP) {
+        btl_progress();
+    }
+    return NULL;
+}
+
+/* The last operation of a chain: it is not over before the flush has had time to return. */
+static void slow_callback(mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
+                          struct mca_btl_base_registration_handle_t *handle, void *context,
+                          void *data, int status)
+{
+    (void) btl, (void) ep, (void) local, (void) handle, (void) context, (void) data, (void) status;
+    reach(IN_CALLBACK);
+    await(IN_FLUSH);
+    for (int i = 0; i < LATER_LOOKS && stage < FLUSHED; i++) {
+        sched_yield();
+    }
+    has_returned = true;
+}
+
+/* Rank 1's main thread flushes while another thread runs the callback. */
+static void callback_body(world_t *world)
+{
+    static uint64_t words[WORDS], value = 5;
+    remote_t remote = open_both(world, words);
+    pthread_t thread;
+
+    if (1 == world->rank) {
+        CHECK(0 == pthread_create(&thread, NULL, poll_always, NULL));
+        CHECK(OPAL_SUCCESS == mca_btl_fabric_put(NULL, remote.ep, &value, remote.handle.base, NULL,
+                                                 &remote.handle, sizeof(value), 0, 0, slow_callback,
+                                                 NULL, NULL));
+        await(IN_CALLBACK);
+        reach(IN_FLUSH);
+        (void) mca_btl_fabric_flush(NULL, NULL);
+        CHECK(has_returned);
+        reach(STOP);
+        CHECK(0 == pthread_join(thread, NULL));
+        world->shared->scratch[WORLD_SCRATCH - 1] = 1;
+    }
+    while (0 == world->shared->scratch[WORLD_SCRATCH - 1]) {
+        btl_progress();
+    }
+    CHECK(1 == world->rank || 5 == words[0]);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void put_next(mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
+                     struct mca_btl_base_registration_handle_t *handle, void *context, void *data,
+                     int status)
+{
+    const struct mca_btl_base_registration_handle_t *remote = context;
+
+    (void) handle;
+    ended(btl, ep, local, handle, context, data, status);
+    if (num_done < CHAIN) {
+        (void) mca_btl_fabric_put(btl, ep, local, remote->base, NULL, context, 8, 0, 0, put_next,
+                                  context, NULL);
+        (void) mca_btl_fabric_put(btl, ep, local, remote->base, NULL, context, 8, 0, 0, NULL, NULL,
+                                  NULL);
+    } else {
+        (void) mca_btl_fabric_flush(NULL, NULL); /* does not wait for its own callback */
+    }
+}
+
+/* A flush waits for what callbacks start as well.  One inside a callback returns. */
+static void chain_body(world_t *world)
+{
+    static uint64_t words[WORDS], value = 5;
+    remote_t remote = open_both(world, words);
+
+    if (1 == world->rank) {
+        CHECK(OPAL_SUCCESS == mca_btl_fabric_put(NULL, remote.ep, &value, remote.handle.base, NULL,
+                                                 &remote.handle, sizeof(value), 0, 0, put_next,
+                                                 &remote.handle, NULL));
+        (void) mca_btl_fabric_flush(NULL, NULL);
+        CHECK(CHAIN == num_done && 0 == num_lost && 0 == mca_btl_fabric.outstanding);
+        world->shared->scratch[WORLD_SCRATCH - 1] = 1;
+    }
+    while (0 == world->shared->scratch[WORLD_SCRATCH - 1]) {
+        btl_progress();
+    }
+    CHECK(1 == world->rank || 5 == words[0]);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void *flush_once(void *arg)
+{
+    (void) arg;
+    reach(IN_FLUSH);
+    (void) mca_btl_fabric_flush(NULL, NULL);
+    reach(FLUSHED);
+    return NULL;
+}
+
+static unsigned num_polls(void)
+{
+    unsigned polls;
+
+    fab_lock(mca_btl_fabric.fab);
+    polls = mca_btl_fabric.polls;
+    fab_unlock(mca_btl_fabric.fab);
+    return polls;
+}
+
+/* Ranks 0 and 2 have a word each; they poll once they are told to. */
+static void serve(world_t *world, uint64_t *word)
+{
+    _Atomic uint64_t *scratch = world->shared->scratch;
+    struct mca_btl_base_registration_handle_t *mem = mca_btl_fabric_register_mem(
+        NULL, MCA_BTL_ENDPOINT_ANY, word, sizeof(*word), access_any);
+
+    memcpy((void *) (uintptr_t) &scratch[WORDS * world->rank], mem, sizeof(*mem));
+    world_barrier_idle(world);
+    while (0 == scratch[WORLD_SCRATCH - 1 - world->rank]) {
+        sched_yield();
+    }
+    while (0 == scratch[WORLD_SCRATCH - 4]) {
+        btl_progress();
+    }
+    CHECK(0 != *word);
+}
+
+/* Rank 1 puts a word to one of them, which is not served yet. */
+static void put_to(world_t *world, int rank)
+{
+    static struct mca_btl_base_registration_handle_t handles[3];
+    static uint64_t values[3] = {1, 2, 3};
+
+    memcpy(&handles[rank], (void *) (uintptr_t) &world->shared->scratch[WORDS * rank],
+           sizeof(handles[rank]));
+    CHECK(OPAL_SUCCESS == mca_btl_fabric_put(NULL, open_ep_of(world, rank), &values[rank],
+                                             handles[rank].base, NULL, &handles[rank], 8, 0, 0,
+                                             ended, NULL, NULL));
+}
+
+/*
+ * A thread of rank 1 flushes a put to rank 0; then another put is started, to rank 2, which does
+ * not serve it before the flush has ended.
+ */
+static void later_body(world_t *world)
+{
+    static uint64_t word;
+    _Atomic uint64_t *scratch = world->shared->scratch;
+    pthread_t thread;
+    unsigned polls;
+
+    open_btl(world);
+    if (1 != world->rank) {
+        (void) open_ep_of(world, 1);
+        serve(world, &word);
+    } else {
+        world_barrier_idle(world);
+        put_to(world, 0);
+        polls = num_polls();
+        CHECK(0 == pthread_create(&thread, NULL, flush_once, NULL));
+        while (num_polls() < polls + 2) { /* the flush's first, and one while it waits */
+            sched_yield();
+        }
+        put_to(world, 2);
+        scratch[WORLD_SCRATCH - 1] = 1; /* rank 0 */
+        await(FLUSHED);
+        CHECK(1 == num_done && 1 == mca_btl_fabric.outstanding);
+        CHECK(0 == pthread_join(thread, NULL));
+        scratch[WORLD_SCRATCH - 3] = 1; /* rank 2 */
+        (void) mca_btl_fabric_flush(NULL, NULL);
+        CHECK(2 == num_done && 0 == mca_btl_fabric.outstanding);
+        scratch[WORLD_SCRATCH - 4] = 1;
+    }
+    CHECK(0 == world->failures);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void flushes(void **state)
+{
+    (void) state;
+    fab_params.providers = "tcp";
+    assert_int_equal(0, world_run(2, true, callback_body));
+    assert_int_equal(0, world_run(2, false, chain_body));
+    assert_int_equal(0, world_run(2, true, chain_body));
+    assert_int_equal(0, world_run(3, true, later_body));
+    fab_params_reset();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1166,7 +1386,7 @@ int main(void)
         cmocka_unit_test(in_place),       cmocka_unit_test(failed_before),
         cmocka_unit_test(no_answer),      cmocka_unit_test(long_get),
         cmocka_unit_test(counted),        cmocka_unit_test(atomics),
-        cmocka_unit_test(long_offers),
+        cmocka_unit_test(long_offers),    cmocka_unit_test(flushes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
