@@ -258,6 +258,17 @@ void mca_btl_fabric_ups_fini(void);
 
 int mca_btl_fabric_progress(void);
 
+/*
+ * May others need the processor while this process waits?  If the layer above yields, as it may be
+ * told after the BTL was opened, or the job has more processes here than there are processors, the
+ * fabric is told, too.  Lock held.
+ */
+static inline bool mca_btl_fabric_is_yielding(void)
+{
+    mca_btl_fabric.fab->is_yielding |= opal_progress_yield_when_idle;
+    return mca_btl_fabric.fab->is_yielding;
+}
+
 /* ---- btl_fabric.c ------------------------------------------------------- */
 
 /* The endpoint of a peer, created at the first call; NULL: no memory. Lock held. */

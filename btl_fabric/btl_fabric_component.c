@@ -9,6 +9,7 @@
 
 #include "fabric/fab_abi.h"
 #include "fabric/fab_counters.h"
+#include "fabric/fab_cpus.h"
 #include "fabric/fab_help.h"
 
 enum {
@@ -166,6 +167,8 @@ static int open_fabric(void)
 
     if (OPAL_SUCCESS != rc) {
         opal_output_verbose(1, mca_btl_fabric.output, "btl fabric is not used: %s", why);
+    } else {
+        mca_btl_fabric.fab->is_yielding |= config.num_local > fab_cpus("");
     }
     return rc;
 }
@@ -401,8 +404,14 @@ static bool count_poll(void)
 /* Lock held. */
 static inline int poll_fabric(bool is_full)
 {
-    int events = is_full ? fab_progress(mca_btl_fabric.fab) : fab_poll(mca_btl_fabric.fab);
+    int events;
 
+    if (is_full) {
+        (void) mca_btl_fabric_is_yielding();
+        events = fab_progress(mca_btl_fabric.fab);
+    } else {
+        events = fab_poll(mca_btl_fabric.fab);
+    }
     if (NULL != mca_btl_fabric.asking) {
         mca_btl_fabric_answers_check();
     }

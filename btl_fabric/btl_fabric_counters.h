@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Counters of btl_fabric, MPI_T performance variables btl_fabric_NAME.  Written under the fabric's
- * lock; read at any time.
+ * lock, or by atomic instructions; read at any time.
  */
 #ifndef BTL_FABRIC_COUNTERS_H
 #define BTL_FABRIC_COUNTERS_H
@@ -25,6 +25,7 @@
     X(no_rma, "puts and gets by messages because the peer's provider cannot do them")              \
     X(not_exposed, "puts and gets by messages because the target could not register the memory")   \
     X(rma_failed, "puts and gets that the fabric could not finish and that continued by messages") \
+    X(flush_yields, "times that a flush gave the processor to others, after a poll in vain")       \
     X(registered, "regions of memory registered")                                                  \
     X(bad_messages, "invalid messages; each fails its sender")
 

@@ -19,12 +19,15 @@
  */
 #include "btl_fabric_op.h"
 
+#include <sched.h>
 #include <string.h>
 
 enum {
     ASKING_MAX = 32,   /* operations that wait for an answer in place: each poll looks at all */
     ANSWER_LOOKS = 24, /* for an answer in place, before the call returns: 0.4 us here */
     DONE_NOW = 1,      /* no error code: the operation is done, and has no record any more */
+    /* with threads, empty polls of a flush after which another thread may have the processor */
+    POLLS_BEFORE_YIELD = 16,
 };
 
 /* ---- by messages -------------------------------------------------------- */
@@ -610,6 +613,23 @@ static bool is_flushed(uint64_t last)
     return atomic_load_explicit(&mca_btl_fabric.oldest, memory_order_acquire) > last;
 }
 
+/* Poll, and leave the processor to those that are waited for. */
+static void flush_to(uint64_t last, bool is_yielding)
+{
+    const bool may_yield = is_yielding || fab_is_threaded(mca_btl_fabric.fab);
+    unsigned idle = 0;
+
+    while (!is_flushed(last)) {
+        if (0 != mca_btl_fabric_progress()) {
+            idle = 0;
+        } else if (may_yield && (is_yielding || 0 == ++idle % POLLS_BEFORE_YIELD)) {
+            /* without the lock */
+            __atomic_fetch_add(&mca_btl_fabric.counters.flush_yields, 1, __ATOMIC_RELAXED);
+            sched_yield();
+        }
+    }
+}
+
 /*
  * Waits for the operations with all endpoints, whichever the layer above names: Open MPI names
  * none.  Operations that other threads start meanwhile are not waited for.
@@ -617,14 +637,14 @@ static bool is_flushed(uint64_t last)
 int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep)
 {
     uint64_t last;
+    bool is_yielding;
 
     (void) btl, (void) ep;
     fab_lock(mca_btl_fabric.fab);
     mca_btl_fabric.polls++; /* what was started before it and what will be are no window */
     last = mca_btl_fabric_last_turn();
+    is_yielding = mca_btl_fabric_is_yielding();
     fab_unlock(mca_btl_fabric.fab);
-    while (!is_flushed(last)) {
-        (void) mca_btl_fabric_progress();
-    }
+    flush_to(last, is_yielding);
     return OPAL_SUCCESS;
 }

@@ -1366,6 +1366,44 @@ static void later_body(world_t *world)
     (void) mca_btl_fabric_finalize(NULL);
 }
 
+/* A thread that looks at the counter alone: rank 0 may serve once a flush has yielded. */
+static void *await_yield(void *arg)
+{
+    world_t *world = arg;
+
+    while (0 == __atomic_load_n(&mca_btl_fabric.counters.flush_yields, __ATOMIC_RELAXED)) {
+        sched_yield();
+    }
+    world->shared->scratch[WORLD_SCRATCH - 1] = 1;
+    return NULL;
+}
+
+/* Without threads of MPI, if Open MPI yields. */
+static void yield_body(world_t *world)
+{
+    static uint64_t words[WORDS], value;
+    remote_t remote = open_both(world, words);
+    pthread_t thread;
+
+    if (1 == world->rank) {
+        opal_progress_yield_when_idle = true;
+        get(world, &remote, 0, &value);
+        CHECK(0 == pthread_create(&thread, NULL, await_yield, world));
+        (void) mca_btl_fabric_flush(NULL, NULL);
+        CHECK(0 == pthread_join(thread, NULL));
+        CHECK(1 == num_done && mca_btl_fabric.fab->is_yielding);
+        world->shared->scratch[WORLD_SCRATCH - 2] = 1;
+    }
+    while (0 == world->shared->scratch[WORLD_SCRATCH - 1]) {
+        sched_yield();
+    }
+    while (0 == world->shared->scratch[WORLD_SCRATCH - 2]) {
+        btl_progress();
+    }
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
 static void flushes(void **state)
 {
     (void) state;
@@ -1374,6 +1412,7 @@ static void flushes(void **state)
     assert_int_equal(0, world_run(2, false, chain_body));
     assert_int_equal(0, world_run(2, true, chain_body));
     assert_int_equal(0, world_run(3, true, later_body));
+    assert_int_equal(0, world_run(2, false, yield_body));
     fab_params_reset();
 }
 
