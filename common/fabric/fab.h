@@ -66,8 +66,8 @@
 
 /* The users of the fabric in this process. */
 typedef enum fab_user {
-    FAB_USER_PML,  /* ids 0 to 15 */
-    FAB_USER_BTL,  /* ids 16 to 31 */
+    FAB_USER_PML,  /* ids below FAB_AM_BTL */
+    FAB_USER_BTL,  /* the others */
     FAB_NUM_USERS, /* also: no user */
 } fab_user_t;
 
@@ -320,11 +320,10 @@ enum {
     FAB_CAP_PUT = 1u << 1, /* fab_put works */
     /* its tagged messages come through this process's matching device (fab_tm.h) */
     FAB_CAP_TM = 1u << 2,
-    FAB_CAP_ATOMIC = 1u << 3, /* fab_fetch_add and fab_compare_swap work */
-    FAB_CAP_RING = 1u << 4,   /* ep begins with a fab_shm_pair_t: for fab_inl.h */
+    FAB_CAP_RING = 1u << 3, /* ep begins with a fab_shm_pair_t: for fab_inl.h */
     /* messages to the peer go through a ring that is longer than a core's private cache */
-    FAB_CAP_LONG_RING = 1u << 5,
-    FAB_CAP_MAPPED = 1u << 6, /* gets and puts copy memory that is mapped here: no system call */
+    FAB_CAP_LONG_RING = 1u << 4,
+    FAB_CAP_MAPPED = 1u << 5, /* gets and puts copy memory that is mapped here: no system call */
 };
 
 enum {
@@ -558,9 +557,8 @@ FAB_EXPORT int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t
  * each other's memory at all have full access.
  */
 enum {
-    FAB_ACCESS_READ = 1u << 0,   /* fab_get() */
-    FAB_ACCESS_WRITE = 1u << 1,  /* fab_put() */
-    FAB_ACCESS_ATOMIC = 1u << 2, /* fab_fetch_add(), fab_compare_swap() */
+    FAB_ACCESS_READ = 1u << 0,  /* fab_get() */
+    FAB_ACCESS_WRITE = 1u << 1, /* fab_put() */
 };
 
 /*
@@ -600,12 +598,10 @@ FAB_EXPORT bool fab_region_is_reachable(const fab_region_t *region, const fab_pe
 typedef enum fab_rma_kind {
     FAB_GET,
     FAB_PUT,
-    FAB_FETCH_ADD,
-    FAB_COMPARE_SWAP,
 } fab_rma_kind_t;
 
 /*
- * A get, put or atomic operation.  The caller provides the memory from the call until complete();
+ * A get or put.  The caller provides the memory from the call until complete();
  * the provider writes done.  Large transfers go in bounded steps, one per fab_progress() and
  * operation.
  */
@@ -621,10 +617,8 @@ struct fab_rma {
      * cannot reach this memory; use messages.  Called from fab_progress(), never from fab_get().
      */
     void (*complete)(fab_rma_t *op, int status);
-    size_t done;      /* bytes moved so far */
-    uint64_t operand; /* of atomic operations: the addend, or the new value */
-    uint64_t compare; /* FAB_COMPARE_SWAP: the new value is stored if the old value equals this */
-    uint8_t kind;     /* fab_rma_kind_t, set by the functions below */
+    size_t done;  /* bytes moved so far */
+    uint8_t kind; /* fab_rma_kind_t, set by the functions below */
 };
 
 /*
@@ -674,32 +668,6 @@ static inline bool fab_put_now(fab_rma_t *op)
 {
     op->kind = FAB_PUT;
     return fab_rma_now(op);
-}
-
-/*
- * Atomic operations on the 8 bytes at remote, which is aligned to 8. local (8 bytes, aligned) gets
- * the old value; len is 8.  They are atomic with respect to each other, if all processes use the
- * same provider for the memory, but not with respect to the CPU there (verbs: IBV_ATOMIC_HCA).  As
- * fab_get(); OPAL_ERR_NOT_SUPPORTED without FAB_CAP_ATOMIC.
- */
-static inline int fab_fetch_add(fab_rma_t *op)
-{
-    if (0 == (op->peer->caps & FAB_CAP_ATOMIC)) {
-        return OPAL_ERR_NOT_SUPPORTED;
-    }
-    op->kind = FAB_FETCH_ADD;
-    op->done = 0;
-    return op->peer->ops->rma(op);
-}
-
-static inline int fab_compare_swap(fab_rma_t *op)
-{
-    if (0 == (op->peer->caps & FAB_CAP_ATOMIC)) {
-        return OPAL_ERR_NOT_SUPPORTED;
-    }
-    op->kind = FAB_COMPARE_SWAP;
-    op->done = 0;
-    return op->peer->ops->rma(op);
 }
 
 /* ---- the lock ----------------------------------------------------------- */

@@ -24,7 +24,9 @@ static inline void fab_cpu_pause(void)
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
-    __asm__ volatile("yield");
+    __asm__ volatile("isb" ::: "memory"); /* on most processors "yield" does not pause */
+#else
+    __asm__ volatile("" ::: "memory"); /* read again */
 #endif
 }
 

@@ -5,19 +5,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "fabric/fab_cpus.h"
+
 /* Looks at the lock before sleeping; with the pauses between, about a microsecond. */
 enum { SPINS = 40 };
-
-static inline void cpu_pause(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory"); /* yield is no pause at all on most */
-#else
-    atomic_signal_fence(memory_order_seq_cst);
-#endif
-}
 
 static long futex(fab_mutex_t *mutex, int op, uint32_t value)
 {
@@ -31,7 +22,7 @@ static bool spin(fab_mutex_t *mutex)
             fab_mutex_trylock(mutex)) {
             return true;
         }
-        cpu_pause();
+        fab_cpu_pause();
     }
     return false;
 }

@@ -136,16 +136,8 @@ static void rma_copy(fab_rma_t *op, size_t len)
 {
     char *local = (char *) op->local + op->done;
     char *remote = (char *) (uintptr_t) op->remote + op->done;
-    uint64_t old;
 
-    if (FAB_FETCH_ADD == op->kind || FAB_COMPARE_SWAP == op->kind) {
-        memcpy(&old, remote, sizeof(old));
-        memcpy(local, &old, sizeof(old));
-        if (FAB_FETCH_ADD == op->kind || old == op->compare) {
-            old = FAB_FETCH_ADD == op->kind ? old + op->operand : op->operand;
-            memcpy(remote, &old, sizeof(old));
-        }
-    } else if (len > 0) {
+    if (len > 0) {
         memmove(FAB_PUT == op->kind ? remote : local, FAB_PUT == op->kind ? local : remote, len);
     }
     op->done += len;
@@ -215,7 +207,7 @@ static int self_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address,
         return OPAL_ERR_UNREACH;
     }
     peer->eager_max = FAB_SELF_EAGER_MAX;
-    peer->caps = FAB_CAP_GET | FAB_CAP_PUT | FAB_CAP_ATOMIC;
+    peer->caps = FAB_CAP_GET | FAB_CAP_PUT;
     peer->ep = self;
     return OPAL_SUCCESS;
 }

@@ -30,10 +30,7 @@ static int rcache_register_memory(void *data, void *base, size_t size,
                                   mca_rcache_base_registration_t *reg)
 {
     bool is_write = 0 != (reg->access_flags & MCA_RCACHE_ACCESS_REMOTE_WRITE);
-    bool is_atomic = 0 != (reg->access_flags & MCA_RCACHE_ACCESS_REMOTE_ATOMIC);
-    struct ibv_mr *mr = fab_verbs_reg_mr(data, base, size,
-                                         (is_write ? IBV_ACCESS_REMOTE_WRITE : 0) |
-                                             (is_atomic ? IBV_ACCESS_REMOTE_ATOMIC : 0));
+    struct ibv_mr *mr = fab_verbs_reg_mr(data, base, size, is_write ? IBV_ACCESS_REMOTE_WRITE : 0);
 
     ((fab_verbs_rcache_reg_t *) reg)->mr = mr;
     if (NULL != mr) {
@@ -77,10 +74,8 @@ static fab_verbs_reg_t *rcache_get(fab_verbs_regs_t *regs, void *buf, size_t len
 {
     mca_rcache_base_registration_t *reg = NULL;
     bool is_write = 0 != (access & IBV_ACCESS_REMOTE_WRITE);
-    bool is_atomic = 0 != (access & IBV_ACCESS_REMOTE_ATOMIC);
     int flags = MCA_RCACHE_ACCESS_LOCAL_WRITE | MCA_RCACHE_ACCESS_REMOTE_READ |
-                (is_write ? MCA_RCACHE_ACCESS_REMOTE_WRITE : 0) |
-                (is_atomic ? MCA_RCACHE_ACCESS_REMOTE_ATOMIC : 0);
+                (is_write ? MCA_RCACHE_ACCESS_REMOTE_WRITE : 0);
     int rc = rcache_of(regs)->rcache_register(rcache_of(regs), buf, len, 0, flags, &reg);
 
     if (OPAL_SUCCESS != rc) {

@@ -54,20 +54,11 @@ static fab_verbs_reg_t *verbs_register(fab_verbs_domain_t *dom, const void *buf,
     return NULL;
 }
 
-/* Access in terms of the device, besides reading. */
-static int device_access(const fab_verbs_domain_t *dom, unsigned access)
-{
-    bool is_atomic = 0 != (access & FAB_ACCESS_ATOMIC) &&
-                     0 != (dom->addr.flags & FAB_VERBS_ADDR_ATOMIC);
-
-    return (0 != (access & FAB_ACCESS_WRITE) ? IBV_ACCESS_REMOTE_WRITE : 0) |
-           (is_atomic ? IBV_ACCESS_REMOTE_ATOMIC : 0);
-}
-
 fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list,
                                     const void *buf, size_t len, unsigned access)
 {
-    int wanted = device_access(dom, access);
+    /* in terms of the device, besides reading */
+    int wanted = 0 != (access & FAB_ACCESS_WRITE) ? IBV_ACCESS_REMOTE_WRITE : 0;
     fab_verbs_exposed_t *exposed;
 
     if (!fab_verbs_conns_allow(dom, wanted)) {
@@ -153,8 +144,6 @@ void fab_verbs_op_landed(fab_verbs_op_t *op, uint32_t len, int status)
 static const enum ibv_wr_opcode fab_verbs_opcodes[] = {
     [FAB_GET] = IBV_WR_RDMA_READ,
     [FAB_PUT] = IBV_WR_RDMA_WRITE,
-    [FAB_FETCH_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
-    [FAB_COMPARE_SWAP] = IBV_WR_ATOMIC_CMP_AND_SWP,
 };
 
 /* Post the next step. OPAL_ERR_RESOURCE_BUSY, OPAL_ERR_UNREACH: as fab_verbs_conn_post(). */
@@ -163,21 +152,13 @@ static int op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
     fab_rma_t *rma = op->rma;
     size_t left = rma->len - op->posted;
     uint32_t len = left < conn->dom->step ? (uint32_t) left : conn->dom->step;
-    uint32_t rkey = key_of(&rma->rkey).rkey;
     struct ibv_sge sge = {(uintptr_t) rma->local + op->posted, len,
                           fab_verbs_reg_ops->mr(op->reg)->lkey};
     struct ibv_send_wr wr = {.sg_list = &sge, .opcode = fab_verbs_opcodes[rma->kind]};
     int rc;
 
-    if (FAB_GET == rma->kind || FAB_PUT == rma->kind) {
-        wr.wr.rdma.remote_addr = rma->remote + op->posted;
-        wr.wr.rdma.rkey = rkey;
-    } else {
-        wr.wr.atomic.remote_addr = rma->remote;
-        wr.wr.atomic.rkey = rkey;
-        wr.wr.atomic.compare_add = FAB_FETCH_ADD == rma->kind ? rma->operand : rma->compare;
-        wr.wr.atomic.swap = rma->operand;
-    }
+    wr.wr.rdma.remote_addr = rma->remote + op->posted;
+    wr.wr.rdma.rkey = key_of(&rma->rkey).rkey;
     rc = fab_verbs_conn_post(conn, &wr, NULL, op);
     if (OPAL_SUCCESS == rc) {
         op->posted += len;

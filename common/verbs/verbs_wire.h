@@ -85,7 +85,6 @@ _Static_assert(16 == sizeof(fab_verbs_rvh_t), "fab_verbs_rvh_t is struct ibv_rvh
 enum {
     FAB_VERBS_ADDR_TM = 1,      /* matching hardware receives the messages, see above */
     FAB_VERBS_ADDR_TM_RNDV = 2, /* and does rendezvous by itself */
-    FAB_VERBS_ADDR_ATOMIC = 4,  /* the device does atomic operations */
     FAB_VERBS_ADDR_CM = 8,      /* the port is iWARP, which rdma_cm connects (verbs_cm.h) */
 };
 

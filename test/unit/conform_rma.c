@@ -150,50 +150,6 @@ static void rma_together(world_t *world, rma_t *rma, unsigned char *local)
     CHECK(world_is_filled(local, 77, at));
 }
 
-/* One atomic operation on the last but one 8 bytes; returns their old value. */
-static uint64_t rma_atomic(world_t *world, rma_t *rma, int (*start)(fab_rma_t *), uint64_t operand,
-                           uint64_t compare)
-{
-    uint64_t old = 0;
-    fab_rma_t op = {.peer = conform_partner(world),
-                    .local = &old,
-                    .remote = rma->remote.at + RMA_MAX - 16,
-                    .len = sizeof(old),
-                    .rkey = rma->remote.rkey,
-                    .complete = rma_complete,
-                    .operand = operand,
-                    .compare = compare};
-    int before = rma->completed;
-
-    fab_lock(world->fab);
-    int rc = start(&op);
-    fab_unlock(world->fab);
-    if (0 == (conform_partner(world)->caps & FAB_CAP_ATOMIC)) {
-        CHECK(OPAL_ERR_NOT_SUPPORTED == rc);
-        return 0;
-    }
-    CHECK(OPAL_SUCCESS == rc);
-    WORLD_UNTIL(before + 1 == rma->completed);
-    CHECK(OPAL_SUCCESS == rma->status && sizeof(old) == op.done);
-    return old;
-}
-
-static void rma_atomics(world_t *world, rma_t *rma)
-{
-    uint64_t first = rma_atomic(world, rma, fab_fetch_add, 0, 0);
-
-    if (0 == (conform_partner(world)->caps & FAB_CAP_ATOMIC)) {
-        return;
-    }
-    for (uint64_t i = 0; i < 100; i++) {
-        CHECK(first + 3 * i == rma_atomic(world, rma, fab_fetch_add, 3, 0));
-    }
-    /* not what is there: stays */
-    CHECK(first + 300 == rma_atomic(world, rma, fab_compare_swap, 5, first));
-    CHECK(first + 300 == rma_atomic(world, rma, fab_compare_swap, 42, first + 300));
-    CHECK(42 == rma_atomic(world, rma, fab_fetch_add, 0, 0));
-}
-
 /* Where memory cannot be reached, that is said at once. */
 static void rma_is_refused(world_t *world)
 {
@@ -204,7 +160,6 @@ static void rma_is_refused(world_t *world)
     CHECK(OPAL_ERR_NOT_SUPPORTED ==
           fab_expose(conform_partner(world), world, 1, FAB_ACCESS_READ, &rkey));
     CHECK(OPAL_ERR_NOT_SUPPORTED == fab_get(&op) && OPAL_ERR_NOT_SUPPORTED == fab_put(&op));
-    CHECK(OPAL_ERR_NOT_SUPPORTED == fab_fetch_add(&op));
 }
 
 void conform_rma(world_t *world)
@@ -229,8 +184,7 @@ void conform_rma(world_t *world)
     (void) conform_partner(world);
     fab_lock(world->fab);
     CHECK(OPAL_SUCCESS == fab_expose(conform_partner(world), exposed, RMA_MAX,
-                                     FAB_ACCESS_READ | FAB_ACCESS_WRITE | FAB_ACCESS_ATOMIC,
-                                     &mine.rkey));
+                                     FAB_ACCESS_READ | FAB_ACCESS_WRITE, &mine.rkey));
     CHECK(OPAL_SUCCESS ==
           fab_post(conform_partner(world), fab_hdr(AM_ADDR, 0, 0), &mine, sizeof(mine)));
     fab_unlock(world->fab);
@@ -241,7 +195,6 @@ void conform_rma(world_t *world)
     world_barrier(world);
     rma_now(world, &rma, local, true);
     rma_one_by_one(world, &rma, local, true);
-    rma_atomics(world, &rma);
     fab_lock(world->fab);
     CHECK(OPAL_SUCCESS == fab_post(conform_partner(world), fab_hdr(AM_DONE, 0, 0), NULL, 0));
     fab_unlock(world->fab);
