@@ -34,3 +34,14 @@ check comms 4
 check waits 2
 check early 4
 check threads 2 : all 4 10
+
+# One-sided, by btl_fabric: under pml tm, and under ob1.
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric,self
+check onesided 2 : 5
+check onesided_random 3 : 20 1
+check onesided_random 2 OMPI_MCA_btl_fabric_shm_single_copy=none : 20 0
+check onesided_strided 2 : 24
+check onesided_threads 2 : 3 10
+TM_TEST_PML=ob1
+check basic 2
+check onesided_random 2 : 20 0
