@@ -91,16 +91,23 @@ static size_t source_take(source_t *source, fab_peer_t *peer, size_t offset, voi
 }
 
 /*
- * Is there room for all fragments? A convertor packs whole elements and may leave the end of each
- * fragment empty.
+ * The fragments of so many bytes, at most.  A convertor packs whole elements and may leave the end
+ * of each fragment empty.
  */
+static uint32_t num_fragments(const fab_peer_t *peer, bool is_data, size_t bytes)
+{
+    const uint32_t least = mca_pml_tm_stream_fragment(peer) - (is_data ? 0 : PML_TM_ELEMENT_MAX);
+
+    return (uint32_t) ((bytes + least - 1) / least);
+}
+
+/* Is there room for all fragments? */
 static bool has_room(fab_peer_t *peer, const source_t *source, size_t bytes)
 {
-    uint32_t fragment = mca_pml_tm_stream_fragment(peer);
-    uint32_t least = fragment - (NULL != source->data ? 0 : PML_TM_ELEMENT_MAX);
+    const uint32_t fragment = mca_pml_tm_stream_fragment(peer);
 
     return fragment > 2 * sizeof(first_t) &&
-           fab_has_room(peer, (uint32_t) ((bytes + least - 1) / least), fragment);
+           fab_has_room(peer, num_fragments(peer, NULL != source->data, bytes), fragment);
 }
 
 /*
@@ -164,13 +171,13 @@ uint32_t mca_pml_tm_stream_whole_limit(const mca_pml_tm_params_t *params)
                            : limit);
 }
 
-/* May a message of this length be streamed whole to the peer? */
+/* May a message of this length be streamed whole to the peer?  Then it may wait for room. */
 static bool can_be_whole(const fab_peer_t *peer, size_t len)
 {
-    /* these make sure that there comes to be room, see has_room() */
     return len > PML_TM_STREAM_MIN && len <= mca_pml_tm.whole_limit &&
-           0 != (peer->caps & FAB_CAP_LONG_RING) && fab_has_ring(peer) &&
-           PML_TM_STREAM_FRAGMENT <= peer->eager_max;
+           0 != (peer->caps & FAB_CAP_LONG_RING) && PML_TM_STREAM_FRAGMENT <= peer->eager_max &&
+           fab_may_have_room(peer, num_fragments(peer, false, sizeof(first_t) + len),
+                             PML_TM_STREAM_FRAGMENT);
 }
 
 /* Is it sooner read?  It is longer than the eager limit. */

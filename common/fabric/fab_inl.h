@@ -185,6 +185,12 @@ static inline bool fab_peek_any(fab_peer_t *peer, uint64_t want, uint64_t mask, 
     return true;
 }
 
+/* The slots of so many messages, and of one more for the ring's end, where one may not fit. */
+static inline uint32_t fab_slots_of(uint32_t count, size_t len)
+{
+    return (count + 1) * fab_shm_num_slots(len);
+}
+
 /*
  * Is there room for this many messages of len bytes each to a peer with FAB_CAP_RING? If so, as
  * many fab_item_reserve() succeed. False before the first message to the peer has gone.
@@ -193,8 +199,7 @@ static inline bool fab_has_room(fab_peer_t *peer, uint32_t count, size_t len)
 {
     const fab_shm_pair_t *pair = peer->ep;
     fab_shm_tx_t *tx = (fab_shm_tx_t *) peer->ep;
-    /* one more for the end of the ring, where a message may not fit */
-    const uint32_t slots = (count + 1) * fab_shm_num_slots(len);
+    const uint32_t slots = fab_slots_of(count, len);
 
     if (FAB_PEER_UP != peer->state || 0 == tx->limit || slots > tx->mask + 1) {
         return false;
@@ -230,10 +235,20 @@ static inline bool fab_ring_is_lapped(const fab_peer_t *peer)
     return !fab_shm_tx_may_extend(tx) && (uint16_t) (tx->lap - tx->grown_at) > 1;
 }
 
-/* Has a message to this peer with FAB_CAP_RING gone, so that fab_has_room() may come to be true? */
+/* Has a message to this peer with FAB_CAP_RING gone? */
 static inline bool fab_has_ring(const fab_peer_t *peer)
 {
     return 0 != ((const fab_shm_tx_t *) peer->ep)->limit;
+}
+
+/*
+ * Will fab_has_room() come to be true when the peer, which is UP and has FAB_CAP_RING, has taken
+ * all messages?  Only then may one wait for it.  Not if the ring is too short, or cannot grow.
+ */
+static inline bool fab_may_have_room(const fab_peer_t *peer, uint32_t count, size_t len)
+{
+    return fab_has_ring(peer) &&
+           fab_slots_of(count, len) <= fab_shm_tx_capacity((const fab_shm_tx_t *) peer->ep);
 }
 
 /*
