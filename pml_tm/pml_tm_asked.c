@@ -92,13 +92,13 @@ static bool read_part(mca_pml_tm_recv_request_t *req)
         .rkey = req->rma.rkey,
     };
 
-    if (!fab_get_now(&get)) {
+    if (!fab_get_now(&get) && 0 == get.done) {
         return false;
     }
     /* acquire: pairs with the release in data_item(); the ring is looked at after the memory */
     atomic_thread_fence(memory_order_acquire);
     if (fab_ring_is_empty(req->core.peer)) {
-        req->received += get.len;
+        req->received += get.done;
     }
     return true;
 }

@@ -309,10 +309,11 @@ int fab_shm_rma(fab_rma_t *op)
 bool fab_shm_rma_now(fab_rma_t *op)
 {
     fab_shm_ep_t *ep = op->peer->ep;
+    const size_t max = FAB_SHM_NOW_STEPS * (size_t) fab_params.shm_copy_step;
+    const size_t len = op->len < max ? op->len : max;
     int rc = OPAL_SUCCESS;
 
-    if (op->len > FAB_SHM_NOW_STEPS * (size_t) fab_params.shm_copy_step ||
-        !fab_shm_is_accessible(ep)) {
+    if ((len < op->len && NULL != op->complete) || !fab_shm_is_accessible(ep)) {
         return false;
     }
     if (FAB_GET == op->kind && op->len > FAB_SHM_ALONE_MAX && NULL != op->complete) {
@@ -321,9 +322,9 @@ bool fab_shm_rma_now(fab_rma_t *op)
         }
         ep->considered++;
     }
-    if (op->len > 0) {
-        rc = FAB_PUT == op->kind ? fab_shm_write(ep, op->local, op->remote, op->len, &op->done)
-                                 : fab_shm_read(ep, op->local, op->remote, op->len, &op->done);
+    if (len > 0) {
+        rc = FAB_PUT == op->kind ? fab_shm_write(ep, op->local, op->remote, len, &op->done)
+                                 : fab_shm_read(ep, op->local, op->remote, len, &op->done);
     }
     return OPAL_SUCCESS == rc && op->done == op->len;
 }

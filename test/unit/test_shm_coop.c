@@ -605,6 +605,10 @@ static void both_busy_body(world_t *world)
         unexpose(world, &rkey);
         CHECK(!fab_get_now(&op) && 1 == completed);
         CHECK(fab_get_now(&silent) && 0 == fab_counters.shm_coop_offered);
+        fab_params.shm_copy_step = 65536; /* too much for one call: none of it, or what can be */
+        CHECK(!fab_get_now(&op) && 0 == op.done);
+        CHECK(!fab_get_now(&silent) && 4 * 65536 == silent.done);
+        fab_params.shm_copy_step = 1 << 20;
         CHECK(OPAL_SUCCESS == get_all(world) && world_is_filled(local, 1, LEN));
         CHECK(1 == fab_counters.shm_coop_offered);
     }
