@@ -539,14 +539,21 @@ take_wanted(const wanted_t *wanted, unsigned looks, ompi_status_public_t *status
 
 /*
  * The oldest unexpected message that fits: given to the receive, which needs no request then: true.
- * *msg: it needs one, for this message; or NULL.  Lock held.
+ * *msg: it needs one, for this message; or NULL.  The request, mca_pml_tm.blocking, is got before:
+ * a message that is taken cannot be put back to its place.  Lock held.
  */
 static NOINLINE bool take_unexpected(const wanted_t *wanted, mca_pml_tm_msg_t **msg,
                                      ompi_status_public_t *status)
 {
-    fab_match_msg_t *match = fab_match_take(&mca_pml_tm_comm(wanted->comm)->match, wanted->src,
-                                            wanted->tag);
+    fab_match_msg_t *match;
 
+    if (OPAL_UNLIKELY(NULL == mca_pml_tm.blocking)) {
+        mca_pml_tm.blocking = recv_get();
+        if (NULL == mca_pml_tm.blocking) {
+            return false;
+        }
+    }
+    match = fab_match_take(&mca_pml_tm_comm(wanted->comm)->match, wanted->src, wanted->tag);
     if (NULL == match) {
         return false;
     }
@@ -572,7 +579,7 @@ static inline __attribute__((always_inline)) bool recv_take(const wanted_t *want
         if (take_unexpected(wanted, msg, status)) {
             return true;
         }
-        if (NULL != *msg) {
+        if (NULL != *msg || NULL == mca_pml_tm.blocking) {
             return false;
         }
     }

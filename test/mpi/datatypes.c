@@ -110,18 +110,6 @@ static void all_pairs(size_t max)
     TM_MPI(MPI_Barrier(comm));
 }
 
-/* Is it pml tm? Another overwrites its stack with a part of an element of 32 bytes. */
-static bool is_tm(void)
-{
-    tm_counter_t counter;
-    bool found = tm_counter_find("pml_tm_expected", MPI_T_PVAR_CLASS_COUNTER, &counter);
-
-    if (found) {
-        tm_counter_close(&counter);
-    }
-    return found;
-}
-
 /*
  * Types made of this one. Both sides must choose the same: the random numbers do not depend on the
  * rank.
@@ -351,7 +339,7 @@ int main(int argc, char **argv)
     src = (tm_rank + tm_size - 1) % tm_size;
     all_pairs(max);
     random_pairs(tm_type_byte, (int) tm_arg(argc, argv, 2, 600), max);
-    if (is_tm()) {
+    if (tm_is_pml_tm()) { /* another overwrites its stack */
         random_pairs(tm_type_longest, (int) tm_arg(argc, argv, 2, 600) / 8, max);
         random_pairs(tm_type_mixed, (int) tm_arg(argc, argv, 2, 600) / 8, max);
     }

@@ -6,11 +6,13 @@
  * barrier has seen them, or not), or not, and by each way to wait for a receive.
  *
  * args: [threads]: with MPI_THREAD_MULTIPLE; [counted]: most of the plain ones are taken the short
- * way, where no device matches.
+ * way, where no device matches; [full]: there are few requests, which are used up.
  */
 /* TEST: np=2,3 args=counted env="OMPI_MCA_pml_tm_providers=shm" quick=yes */
 /* TEST: np=2 */
 /* TEST: np=2 args=threads */
+/* TEST: np=2 args=full env="OMPI_MCA_pml_tm_free_list_num=32 OMPI_MCA_pml_tm_free_list_max=32" */
+/* TEST: np=2 args="full threads" env="OMPI_MCA_pml_tm_free_list_num=32 OMPI_MCA_pml_tm_free_list_max=32" */
 #include "tm_counter.h"
 
 #include <sched.h>
@@ -368,13 +370,44 @@ static void in_ring(bool is_counted)
     }
 }
 
+enum { USED_UP = 64 };
+
+/* A receive that fails, since no request is left, leaves its message where it is. */
+static void used_up(void)
+{
+    MPI_Request req[USED_UP];
+    int64_t value = 42, in[USED_UP];
+    int num = 0, rc;
+
+    if (0 == tm_rank) {
+        TM_MPI(MPI_Ssend(&value, 1, MPI_INT64_T, 1, 1, MPI_COMM_WORLD));
+        return;
+    }
+    value = 0;
+    TM_MPI(MPI_Probe(0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    while (num < USED_UP &&
+           MPI_SUCCESS == MPI_Irecv(&in[num], 1, MPI_INT64_T, 0, 2, MPI_COMM_WORLD, &req[num])) {
+        num++;
+    }
+    TM_CHECK(num < USED_UP, "there is no limit for requests");
+    rc = MPI_Recv(&value, 1, MPI_INT64_T, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    TM_CHECK(MPI_SUCCESS != rc, "there was a request left");
+    for (int i = 0; i < num; i++) {
+        TM_MPI(MPI_Cancel(&req[i]));
+        TM_MPI(MPI_Wait(&req[i], MPI_STATUS_IGNORE));
+    }
+    TM_MPI(MPI_Recv(&value, 1, MPI_INT64_T, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    TM_CHECK(42 == value, "the message is %" PRId64, value);
+}
+
 int main(int argc, char **argv)
 {
-    bool is_counted = false;
+    bool is_counted = false, is_full = false;
 
     for (int i = 1; i < argc; i++) {
         is_threaded = is_threaded || 0 == strcmp("threads", argv[i]);
         is_counted = is_counted || 0 == strcmp("counted", argv[i]);
+        is_full = is_full || 0 == strcmp("full", argv[i]);
     }
     tm_init_thread(&argc, &argv, "take", is_threaded ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
     is_counted = is_counted && tm_is_pml_tm();
@@ -386,7 +419,10 @@ int main(int argc, char **argv)
         counter[BY_WAIT] = tm_counter_open("pml_tm_looked");
     }
     share();
-    for (int round = 0; round < ROUNDS; round++) {
+    if (is_full && tm_is_pml_tm()) {
+        used_up();
+    }
+    for (int round = 0; !is_full && round < ROUNDS; round++) {
         is_early = 0 != round % 2;
         way = (way_t) (round / 2 % NUM_WAYS);
         lengths();
