@@ -36,19 +36,33 @@ fab_tcp_buf_t *fab_tcp_buf_get(fab_tcp_domain_t *dom, uint32_t keep)
     }
     if (NULL != buf) {
         buf->node = (fab_tcp_node_t){.bytes = (char *) buf->data};
+        buf->size = FAB_TCP_BUF;
     }
     return buf;
 }
 
 void fab_tcp_buf_put(fab_tcp_domain_t *dom, fab_tcp_buf_t *buf)
 {
-    if (dom->num_free >= FAB_TCP_FREE_BUFS) {
+    if (dom->num_free >= FAB_TCP_FREE_BUFS || FAB_TCP_BUF != buf->size) {
         free(buf);
         return;
     }
     buf->node.next = dom->free_bufs;
     dom->free_bufs = &buf->node;
     dom->num_free++;
+}
+
+fab_tcp_buf_t *fab_tcp_buf_fit(const fab_tcp_buf_t *buf, size_t size)
+{
+    const fab_tcp_node_t *node = &buf->node;
+    fab_tcp_buf_t *fit = malloc(offsetof(fab_tcp_buf_t, data) + size);
+
+    if (NULL != fit) {
+        fit->node = (fab_tcp_node_t){.bytes = (char *) fit->data, .end = node->end - node->start};
+        fit->size = size;
+        memcpy(fit->data, node->bytes + node->start, fit->node.end);
+    }
+    return fit;
 }
 
 /* False: no memory. */

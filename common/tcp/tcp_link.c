@@ -167,6 +167,7 @@ fab_tcp_ep_t *fab_tcp_link_accept(fab_tcp_ep_t *ep, uint32_t number)
         return NULL;
     }
     link->in = fab_tcp_buf_get(ep->dom, FAB_TCP_RESERVE);
+    ep->dom->num_parts += NULL != link->in;
     if (NULL == link->in) {
         free(link);
         return NULL;

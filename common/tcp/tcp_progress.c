@@ -11,8 +11,13 @@
  *    its data.  That would cost the kernel some time for each message, and the next epoll_wait().
  *  - After each FAB_TCP_IDLE_POLLS empty polls in a row, one more progress call goes by between two
  *    polls, up to FAB_TCP_IDLE_PERIOD.  Each message sent or received makes every call poll again.
+ *    For a program that calls seldom, the time counts as well: FAB_TCP_LATE_US.
  *  - When other providers have had no event for FAB_TCP_ALONE_POLLS polls, every call polls: there
  *    is nothing that a poll would delay.
+ *
+ * A poll holds the lock.  So it reads FAB_TCP_READ_MAX bytes from the hot connection, and as many
+ * from all, before it begins no further read, and also stops when a handler says so (must_return).
+ * What is left stays in the kernel; the next poll of all begins with another connection.
  *
  * Where waiting processes yield the processor, every call polls, since the next one may be a time
  * slice away; and after an empty poll each covers all connections, by one epoll_wait().
@@ -46,8 +51,10 @@ static void count_hot(fab_tcp_domain_t *dom)
 /* The hot connection. */
 static int poll_hot(fab_tcp_domain_t *dom)
 {
-    int events = fab_tcp_stream_read(dom->hot);
+    int events;
 
+    dom->budget = FAB_TCP_READ_MAX;
+    events = fab_tcp_stream_read(dom->hot);
     if (events > 0) {
         count_hot(dom);
     }
@@ -109,11 +116,14 @@ static int poll_all(fab_tcp_domain_t *dom)
     int sum = 0;
 
     dom->polls = 0;
+    dom->alls++;
+    dom->budget = FAB_TCP_READ_MAX;
     dom->period = dom->period < FAB_TCP_EPOLL_PERIOD / 2 ? 2 * dom->period + 1
                                                          : FAB_TCP_EPOLL_PERIOD;
-    for (int i = 0; i < n; i++) {
-        if (NULL != events[i].data.ptr) {
-            sum += on_event(dom, events[i].data.ptr, events[i].events);
+    for (int i = 0; i < n && dom->budget > 0 && (0 == i || !dom->fab->must_return); i++) {
+        const struct epoll_event *event = &events[(dom->alls + (uint32_t) i) % (uint32_t) n];
+        if (NULL != event->data.ptr) {
+            sum += on_event(dom, event->data.ptr, event->events);
         }
     }
     if (n > 0 || fab_sock_set_is_busy(dom->socks)) {
@@ -122,9 +132,7 @@ static int poll_all(fab_tcp_domain_t *dom)
     if (NULL != dom->dead) {
         fab_tcp_links_reap(dom);
     }
-    if (0 == ++dom->alls % FAB_TCP_CHECK_POLLS) {
-        check_peers(dom);
-    }
+    check_peers(dom);
     return sum;
 }
 
@@ -154,7 +162,16 @@ static void plan(fab_tcp_domain_t *dom, int events)
     }
     dom->empty_polls = events > 0 ? 0 : dom->empty_polls + 1;
     period = 1 + dom->empty_polls / FAB_TCP_IDLE_POLLS;
-    dom->next_poll = dom->pass + (period < max ? period : max);
+    period = period < max ? period : max;
+    dom->next_poll = dom->pass + period;
+    dom->poll_by = period < FAB_TCP_LATE_CALLS ? UINT64_MAX : fab_now_us() + FAB_TCP_LATE_US;
+}
+
+/* Are the calls so far apart that this one is to poll, although others did not? */
+static bool is_late(const fab_tcp_domain_t *dom)
+{
+    return 0 == dom->pass % FAB_TCP_LATE_CALLS && UINT64_MAX != dom->poll_by &&
+           fab_now_us() >= dom->poll_by;
 }
 
 /*
@@ -195,7 +212,7 @@ int fab_tcp_progress(fab_domain_t *domain)
     if (NULL != dom->done) {
         events = fab_tcp_complete(dom);
     }
-    if (__builtin_expect((int32_t) (dom->pass - dom->next_poll) >= 0, 0)) {
+    if (__builtin_expect((int32_t) (dom->pass - dom->next_poll) >= 0, 0) || is_late(dom)) {
         events = poll_now(dom, events);
     }
     dom->events += (uint32_t) events;

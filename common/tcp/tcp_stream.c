@@ -112,10 +112,7 @@ void fab_tcp_stream_close(fab_tcp_ep_t *ep)
         fab_tcp_links_close(ep);
     }
     fab_tcp_stream_discard(ep);
-    if (NULL != ep->in) {
-        fab_tcp_buf_put(ep->dom, ep->in);
-        ep->in = NULL;
-    }
+    fab_tcp_stream_put_in(ep);
     if (ep->dom->hot == ep) {
         ep->dom->hot = NULL;
     }

@@ -102,7 +102,7 @@ static bool place(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     size_t have = in->end - in->start - sizeof(fab_tcp_hdr_t);
     char *at;
 
-    if (len < have + FAB_TCP_PLACE_MIN && fits(len)) {
+    if ((len < have + FAB_TCP_PLACE_MIN && fits(len)) || FAB_TCP_BUF != ep->in->size) {
         return false;
     }
     at = fab_place(ep->dom->fab, ep->peer, hdr, len);
@@ -241,11 +241,15 @@ static ssize_t read_some(fab_tcp_ep_t *ep, size_t *room)
     struct iovec iov[2];
 
     if (NULL == placing->at) {
-        *room = ep->is_bulk && in->start == in->end ? FAB_TCP_AHEAD : FAB_TCP_BUF - in->end;
+        *room = ep->is_bulk && in->start == in->end ? FAB_TCP_AHEAD : ep->in->size - in->end;
         return recv(ep->fd, in->bytes + in->end, *room, MSG_DONTWAIT);
     }
     /* the padding comes first, and the header after it is to be aligned */
     in->start = in->end = (uint32_t) ((8 - (fab_tcp_padded(placing->len) - placing->len)) % 8);
+    if (placing->left > FAB_TCP_READ_MAX) {
+        *room = FAB_TCP_READ_MAX;
+        return recv(ep->fd, placing->at, *room, MSG_DONTWAIT);
+    }
     iov[0] = (struct iovec){.iov_base = placing->at, .iov_len = placing->left};
     iov[1] = (struct iovec){.iov_base = in->bytes + in->end, .iov_len = FAB_TCP_AHEAD};
     *room = placing->left + FAB_TCP_AHEAD;
@@ -259,6 +263,7 @@ static int take(fab_tcp_ep_t *ep, size_t n)
     int events = 0;
 
     ep->is_used = true;
+    ep->dom->budget -= (int64_t) n;
     fab_counters.tcp_reads++;
     if (NULL != ep->placing.at) {
         events = placed(ep, n);
@@ -272,6 +277,50 @@ static int take(fab_tcp_ep_t *ep, size_t n)
     return NULL == ep->placing.at ? events + deliver(ep) : events;
 }
 
+/* A buffer to read into.  False: no memory. */
+static bool get_in(fab_tcp_ep_t *ep)
+{
+    if (NULL == ep->in) {
+        ep->in = fab_tcp_buf_get(ep->dom, 0);
+        ep->dom->num_parts += NULL != ep->in;
+    }
+    return NULL != ep->in;
+}
+
+void fab_tcp_stream_put_in(fab_tcp_ep_t *ep)
+{
+    if (NULL != ep->in) {
+        fab_tcp_buf_put(ep->dom, ep->in);
+        ep->in = NULL;
+        ep->dom->num_parts--;
+    }
+}
+
+/*
+ * Part of a message waits: if many connections have one, keep no more memory than it takes.  Such a
+ * buffer holds this one message, until that is complete.
+ */
+static void fit_in(fab_tcp_ep_t *ep)
+{
+    const fab_tcp_node_t *in = &ep->in->node;
+    fab_tcp_buf_t *fit = NULL;
+    fab_tcp_hdr_t wire;
+
+    if (ep->dom->num_parts > FAB_TCP_PARTS && FAB_TCP_BUF == ep->in->size && NULL == ep->links &&
+        in->end - in->start >= sizeof(wire)) {
+        memcpy(&wire, in->bytes + in->start, sizeof(wire));
+        size_t size = sizeof(wire) + fab_tcp_padded(wire.id_len >> 8);
+        fit = in->end - in->start < size && size < FAB_TCP_BUF ? fab_tcp_buf_fit(ep->in, size)
+                                                               : NULL;
+    }
+    if (NULL != fit) {
+        fab_tcp_buf_put(ep->dom, ep->in);
+        ep->in = fit;
+    } else {
+        move_to_front(&ep->in->node);
+    }
+}
+
 /*
  * Keep the buffer only if it holds something.  A link that the peer made keeps it: the connection
  * may hold all others, and wait for what comes by the link.
@@ -281,25 +330,29 @@ static void tidy(fab_tcp_ep_t *ep)
     fab_tcp_node_t *in = &ep->in->node;
 
     if (in->start != in->end) {
-        move_to_front(in);
+        fit_in(ep);
     } else if (fab_tcp_is_link_in(ep)) {
         in->start = in->end = 0;
     } else if (0 == ep->skip) {
-        fab_tcp_buf_put(ep->dom, ep->in);
-        ep->in = NULL;
+        fab_tcp_stream_put_in(ep);
     }
+}
+
+/* May another read begin in this poll, after so many from this connection? */
+static bool may_read(const fab_tcp_ep_t *ep, int reads)
+{
+    return FAB_PEER_FAILED != ep->peer->state && !ep->is_eof && !ep->is_paused &&
+           (0 == reads ||
+            (reads < FAB_TCP_READS && ep->dom->budget > 0 && !ep->dom->fab->must_return));
 }
 
 int fab_tcp_stream_read(fab_tcp_ep_t *ep)
 {
     int events = 0;
 
-    for (int i = 0;
-         i < FAB_TCP_READS && FAB_PEER_FAILED != ep->peer->state && !ep->is_eof && !ep->is_paused;
-         i++) {
+    for (int reads = 0; may_read(ep, reads); reads++) {
         size_t room;
-        ep->in = NULL != ep->in ? ep->in : fab_tcp_buf_get(ep->dom, 0);
-        if (NULL == ep->in) {
+        if (!get_in(ep)) {
             return events; /* no memory; it stays in the kernel */
         }
         ssize_t n = read_some(ep, &room);

@@ -22,6 +22,7 @@
 enum {
     FAB_TCP_BUF = 131072, /* bytes of a buffer */
     FAB_TCP_QUEUE = 4,    /* buffers of queued messages, per connection */
+    FAB_TCP_PARTS = 64,   /* connections that may keep such a buffer with part of a message */
     FAB_TCP_OUTS = 2,     /* queued sends from memory, per connection */
     FAB_TCP_IOVS = 16,    /* pieces of memory in one write */
     /* within the host, bytes: a send of up to WHOLE goes as one fragment, a longer one in LONG */
@@ -38,17 +39,23 @@ enum {
     FAB_TCP_HOSTS = 1024,       /* buckets for known hosts, a power of two */
     FAB_TCP_EVENTS = 64,        /* of one epoll_wait() */
     FAB_TCP_READS = 4,          /* reads in a row from one connection */
+    /*
+     * bytes: the longest read, and what may be read from all connections, or from the hot one,
+     * before another read begins: the lock is held meanwhile
+     */
+    FAB_TCP_READ_MAX = 1048576,
     FAB_TCP_COPY = 1024,        /* bytes: messages up to this are copied behind their header */
     FAB_TCP_TOGETHER = 4096,    /* bytes: longer messages do not wait for others */
     FAB_TCP_WINDOW = 1048576,   /* bytes of messages sent for which no credit came, at most */
     FAB_TCP_CREDIT = 262144,    /* bytes read before the sender gets credit for them */
     FAB_TCP_EPOLL_PERIOD = 8,   /* polls of the hot connection per poll of all */
-    FAB_TCP_CHECK_POLLS = 512,  /* polls of all per look at the clock */
     FAB_TCP_CHECKS = 8,         /* of a peer that does not answer, in the time that it has */
     FAB_TCP_MUTE_READS = 32,    /* reads of a hot connection after which epoll leaves it out */
     FAB_TCP_IDLE_POLLS = 64,    /* empty polls after which polls become rarer by one call */
     FAB_TCP_IDLE_PERIOD = 32,   /* progress calls per poll, at most */
     FAB_TCP_ALONE_PERIOD = 128, /* the same without any connection */
+    FAB_TCP_LATE_CALLS = 4,     /* progress calls per look at the clock */
+    FAB_TCP_LATE_US = 50,       /* time between two polls, after which the next call polls */
     /* polls without an event of another provider, after which every progress call polls */
     FAB_TCP_ALONE_POLLS = 1024,
 };
@@ -75,6 +82,7 @@ _Static_assert(sizeof(fab_tcp_node_t) <= sizeof(((fab_out_t *) 0)->provider), "i
 
 struct fab_tcp_buf {
     fab_tcp_node_t node; /* first */
+    uint64_t size;       /* bytes of data: FAB_TCP_BUF, or what the message in it takes */
     uint64_t data[FAB_TCP_BUF / 8];
 };
 
@@ -178,6 +186,7 @@ struct fab_tcp_domain {
     /* polling */
     uint32_t pass;        /* progress calls */
     uint32_t next_poll;   /* pass of the next poll */
+    uint64_t poll_by;     /* us: the time of the next poll, if it comes before that pass */
     uint32_t empty_polls; /* in a row */
     uint32_t events;      /* of this provider */
     uint32_t others;      /* events of other providers, at the last poll */
@@ -187,6 +196,7 @@ struct fab_tcp_domain {
     uint32_t num_up;      /* connections */
     uint32_t alls;        /* polls of all */
     uint64_t next_check;  /* us: of the peers */
+    int64_t budget;       /* bytes that may still be read in this poll */
     int num_blocked;      /* connections whose is_blocked is set */
     fab_tcp_ep_t *hot;    /* the connection that is polled by itself; NULL: none */
     uint32_t hot_reads;   /* reads of it, as long as no other one became hot */
@@ -195,6 +205,7 @@ struct fab_tcp_domain {
 
     fab_tcp_node_t *free_bufs;
     uint32_t num_free;
+    uint32_t num_parts; /* connections that have a buffer in which they read */
     fab_tcp_ep_t *eps;  /* all */
     fab_tcp_ep_t *dead; /* links that were closed: an event may still name them */
 
@@ -214,6 +225,9 @@ extern const fab_provider_t fab_tcp_provider;
  */
 fab_tcp_buf_t *fab_tcp_buf_get(fab_tcp_domain_t *dom, uint32_t keep);
 void fab_tcp_buf_put(fab_tcp_domain_t *dom, fab_tcp_buf_t *buf);
+
+/* A buffer of the bytes that wait in this one, with room for size bytes.  NULL: no memory. */
+fab_tcp_buf_t *fab_tcp_buf_fit(const fab_tcp_buf_t *buf, size_t size);
 
 /* ---- tcp_ep.c: endpoints ------------------------------------------------ */
 
@@ -357,6 +371,9 @@ int fab_tcp_complete(fab_tcp_domain_t *dom);
 
 /* Read what came, and deliver it.  Returns the number of messages and other events. */
 int fab_tcp_stream_read(fab_tcp_ep_t *ep);
+
+/* Give the buffer back, with what it holds. */
+void fab_tcp_stream_put_in(fab_tcp_ep_t *ep);
 
 /* Read nothing until it is resumed. */
 void fab_tcp_stream_pause(fab_tcp_ep_t *ep);

@@ -320,6 +320,116 @@ static void test_window(void **state)
     assert_int_equal(world_run(1, false, window_body), 0);
 }
 
+/* ---- much at once --------------------------------------------------------- */
+
+enum { CROWD = 100, CROWD_MESSAGES = 6, CROWD_LEN = 20000 };
+
+typedef struct crowd {
+    uint64_t got; /* first: of count_arrived() */
+    fab_peer_t *peer[CROWD];
+    int fd[CROWD];
+} crowd_t;
+
+static void crowd_open(world_t *world, crowd_t *crowd)
+{
+    for (unsigned i = 0; i < CROWD; i++) {
+        crowd->peer[i] = mad_peer(world, (UINT64_C(9) << 32) + i, &crowd->fd[i]);
+    }
+}
+
+static void crowd_close(world_t *world, crowd_t *crowd)
+{
+    CHECK(0 == world->failures);
+    for (unsigned i = 0; i < CROWD; i++) {
+        close(crowd->fd[i]);
+        fab_peer_close(crowd->peer[i], FAB_USER_PML);
+    }
+}
+
+/* Bytes of a message from one to another, as many of each peer. */
+static void crowd_write(world_t *world, const crowd_t *crowd, size_t from, size_t to)
+{
+    static struct {
+        fab_tcp_hdr_t hdr;
+        unsigned char payload[CROWD_LEN];
+    } message = {.hdr = {.id_len = AM_DATA | CROWD_LEN << 8}};
+
+    for (unsigned i = 0; i < CROWD; i++) {
+        CHECK((ssize_t) (to - from) ==
+              send(crowd->fd[i], (const char *) &message + from, to - from, MSG_NOSIGNAL));
+    }
+    fab_tcp_expect(tcp_domain(world));
+}
+
+static void stop_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    count_arrived(ctx, peer, hdr, data, len);
+    peer->fab->must_return = true;
+}
+
+/*
+ * However much is there from however many, a poll reads a limited part of it, and stops at a
+ * handler's wish; nobody is left out.
+ */
+static void bounded_body(world_t *world)
+{
+    const size_t size = sizeof(fab_tcp_hdr_t) + CROWD_LEN;
+    static crowd_t crowd;
+
+    crowd_open(world, &crowd);
+    for (int stops = 0; stops < 2; stops++) {
+        fab_set_handler(world->fab, AM_DATA, 1 == stops ? stop_arrived : count_arrived, &crowd);
+        crowd.got = 0;
+        for (int i = 0; i < CROWD_MESSAGES; i++) {
+            crowd_write(world, &crowd, 0, size);
+        }
+        while (crowd.got < CROWD * CROWD_MESSAGES) {
+            const uint64_t before = crowd.got;
+            world_progress(world); /* of all connections, and of the hot one */
+            CHECK((crowd.got - before) * size <=
+                  2 * (1 == stops ? FAB_TCP_BUF : FAB_TCP_READ_MAX + FAB_TCP_BUF));
+        }
+    }
+    crowd_close(world, &crowd);
+}
+
+static void test_bounded(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(1, false, bounded_body), 0);
+}
+
+/* Parts of messages take no more memory than these messages, if there are many. */
+static void parts_body(world_t *world)
+{
+    const size_t size = sizeof(fab_tcp_hdr_t) + CROWD_LEN;
+    static crowd_t crowd;
+    uint64_t sum = 0;
+
+    crowd_open(world, &crowd);
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &crowd);
+    crowd_write(world, &crowd, 0, 100);
+    for (unsigned i = 0; i < CROWD; i++) {
+        const fab_tcp_ep_t *ep = ep_of(crowd.peer[i]);
+        WORLD_UNTIL(NULL != ep->in && 100 == ep->in->node.end - ep->in->node.start);
+        sum += ep->in->size;
+    }
+    CHECK(CROWD == tcp_domain(world)->num_parts && 0 == crowd.got);
+    CHECK(sum <= FAB_TCP_PARTS * FAB_TCP_BUF + (CROWD - FAB_TCP_PARTS) * size);
+    crowd_write(world, &crowd, 100, 9000);
+    crowd_write(world, &crowd, 9000, size);
+    crowd_write(world, &crowd, 0, size);
+    WORLD_UNTIL(2 * CROWD == crowd.got);
+    CHECK(0 == tcp_domain(world)->num_parts);
+    crowd_close(world, &crowd);
+}
+
+static void test_parts(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(1, false, parts_body), 0);
+}
+
 /* ---- fragments of long messages --------------------------------------------- */
 
 enum { AM_FRAGMENT = 10, FRAGMENTS = 4, FRAGMENT = 32768 };
@@ -456,6 +566,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_computing), cmocka_unit_test(test_together),
         cmocka_unit_test(test_muted),     cmocka_unit_test(test_window),
         cmocka_unit_test(test_fragments), cmocka_unit_test(test_local),
+        cmocka_unit_test(test_bounded),   cmocka_unit_test(test_parts),
     };
 
     world_use_providers("tcp");
