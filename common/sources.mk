@@ -46,6 +46,7 @@ common_tm_sources = \
 	common/shm/shm_ep.c \
 	common/shm/shm_in.c \
 	common/shm/shm_params.c \
+	common/shm/shm_pass.c \
 	common/shm/shm_progress.c \
 	common/shm/shm_ring_inl.h \
 	common/shm/shm_rma.c \

@@ -22,6 +22,8 @@
       "peers for which a message had to wait, since all their rings were in use")                  \
     X(shm_connect_retries,                                                                         \
       "attempts to connect that found no memory, file descriptor or ring, and are repeated")       \
+    X(shm_segments_passed,                                                                         \
+      "peers that passed their shared memory by a socket, since /proc did not let it be opened")   \
     X(shm_copies_past_cache, "copies into a ring past the cache, since the ring was slow")         \
     X(shm_cma_bytes, "bytes moved by process_vm_readv or process_vm_writev")                       \
     X(shm_cma_calls, "calls of process_vm_readv or process_vm_writev")                             \

@@ -125,6 +125,10 @@ int fab_shm_tick(fab_shm_domain_t *dom)
 {
     uint64_t now = fab_now_us();
 
+    if (now >= dom->next_pass) {
+        dom->next_pass = now + FAB_SHM_PASS_US;
+        fab_shm_pass_serve(dom);
+    }
     if (now >= dom->next_tick) {
         dom->next_tick = now + FAB_SHM_TICK_US;
         look_after_some(dom);

@@ -36,6 +36,8 @@ static int fill_address(fab_shm_domain_t *dom, const char **why)
     addr->pid = (uint32_t) getpid();
     addr->uid = (uint32_t) geteuid();
     addr->host = fab_host_identity();
+    addr->user_ns = fab_host_namespace("user");
+    addr->net_ns = fab_host_namespace("net");
     addr->start_time = fab_proc_start_time(addr->pid);
     if (0 == addr->start_time) {
         *why = fab_sentence(dom->fab, "/proc/%u/stat cannot be read; is /proc mounted?", addr->pid);
@@ -70,6 +72,7 @@ static void domain_free(fab_shm_domain_t *dom)
 {
     fab_shm_xpmem_close(dom);
     fab_shm_seg_destroy(dom);
+    fab_shm_file_close(&dom->socket);
     free(dom->exposures);
     free(dom->conns);
     free(dom->hot);
@@ -118,13 +121,14 @@ static int shm_domain_open(fab_t *fab, fab_domain_t **out, const char **why)
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     dom->fab = fab;
-    dom->fd = -1;
+    dom->file.fd = dom->socket.fd = -1;
     dom->rma_tail = &dom->rma;
     rc = domain_fill(dom, why);
     if (OPAL_SUCCESS != rc) {
         domain_free(dom);
         return rc;
     }
+    fab_shm_pass_open(dom);
     permit_cma(dom);
     fab_shm_xpmem_open(dom);
     fab_shm_coop_configure(dom);
@@ -168,6 +172,16 @@ static void shm_domain_close(fab_domain_t *domain)
 }
 
 /* ---- the rest ----------------------------------------------------------- */
+
+static int shm_wake_fd(const fab_domain_t *domain)
+{
+    return ((const fab_shm_domain_t *) domain)->socket.fd;
+}
+
+static void shm_is_awake(fab_domain_t *domain)
+{
+    fab_shm_pass_serve((fab_shm_domain_t *) domain);
+}
 
 static const void *shm_address(const fab_domain_t *domain)
 {
@@ -228,6 +242,8 @@ const fab_provider_t fab_shm_provider = {
     .drop = fab_shm_drop,
     .progress = fab_shm_progress,
     .poll = fab_shm_poll,
+    .wake_fd = shm_wake_fd,
+    .is_awake = shm_is_awake,
     .describe = shm_describe,
     .expose_any = fab_shm_expose_any,
     .unexpose_any = fab_shm_unexpose_any,

@@ -20,6 +20,15 @@
 
 /* ---- connecting --------------------------------------------------------- */
 
+/* Before the next attempt, 1 ms at first, then longer each time. */
+static void retry_later(fab_shm_ep_t *ep, uint64_t now)
+{
+    ep->retry_us = 0 == ep->retry_us                     ? 1000
+                   : ep->retry_us < FAB_SHM_RETRY_MAX_US ? 2 * ep->retry_us
+                                                         : FAB_SHM_RETRY_MAX_US;
+    ep->retry_at = now + ep->retry_us;
+}
+
 /*
  * An attempt to connect failed because something is used up.  Wait before the next attempt, longer
  * each time: for a ring without limit, since another process may rightly be using it; for memory or
@@ -29,7 +38,7 @@ static bool wait_to_connect(fab_shm_ep_t *ep, int rc, uint64_t now)
 {
     if (0 == ep->waits_since) {
         ep->waits_since = now;
-        ep->retry_us = 1000;
+        ep->retry_us = 0;
         fab_counters.shm_rings_exhausted += OPAL_ERR_RESOURCE_BUSY == rc;
     }
     if (OPAL_ERR_RESOURCE_BUSY != rc &&
@@ -37,8 +46,7 @@ static bool wait_to_connect(fab_shm_ep_t *ep, int rc, uint64_t now)
         return false;
     }
     fab_counters.shm_connect_retries++;
-    ep->retry_at = now + ep->retry_us;
-    ep->retry_us = ep->retry_us < FAB_SHM_RETRY_MAX_US ? 2 * ep->retry_us : FAB_SHM_RETRY_MAX_US;
+    retry_later(ep, now);
     return true;
 }
 
@@ -58,6 +66,10 @@ static int try_to_connect(fab_shm_ep_t *ep)
         (void) fab_shm_xpmem_connect(ep);
         ep->waits_since = 0;
         return OPAL_SUCCESS;
+    }
+    if (OPAL_ERR_IN_PROCESS == rc) {
+        retry_later(ep, now);
+        return OPAL_ERR_RESOURCE_BUSY;
     }
     if (OPAL_ERR_UNREACH != rc) {
         if (0 == ep->waits_since) {
@@ -238,7 +250,13 @@ static int addr_check(fab_shm_domain_t *dom, const fab_shm_addr_t *addr, const c
         *why = "it is on another host, or in another container";
         return OPAL_ERR_UNREACH;
     }
-    if (addr->uid != dom->addr.uid) {
+    if (addr->user_ns != dom->addr.user_ns) {
+        if (!fab_shm_pass_is_possible(dom, addr)) {
+            *why = "it is in another user namespace, and in another network namespace or has no "
+                   "Unix socket";
+            return OPAL_ERR_UNREACH;
+        }
+    } else if (addr->uid != dom->addr.uid) {
         *why = fab_sentence(dom->fab, "it belongs to user %u, this process to user %u", addr->uid,
                             dom->addr.uid);
         return OPAL_ERR_UNREACH;

@@ -181,8 +181,35 @@ static void choose_layout(fab_shm_addr_t *addr, uint32_t num_local)
     addr->eager_max = min(fab_shm_ring_eager_max(addr->ring_size), fab_params.shm_eager_limit);
 }
 
+void fab_shm_file_open(fab_shm_file_t *file, int fd)
+{
+    struct stat st;
+
+    *file = (fab_shm_file_t){.fd = -1};
+    if (fd >= 0 && 0 == fstat(fd, &st)) {
+        *file = (fab_shm_file_t){
+            .fd = fd, .dev = (uint64_t) st.st_dev, .ino = (uint64_t) st.st_ino};
+    }
+}
+
+bool fab_shm_file_is_open(const fab_shm_file_t *file)
+{
+    struct stat st;
+
+    return file->fd >= 0 && 0 == fstat(file->fd, &st) && file->dev == (uint64_t) st.st_dev &&
+           file->ino == (uint64_t) st.st_ino;
+}
+
+void fab_shm_file_close(fab_shm_file_t *file)
+{
+    if (fab_shm_file_is_open(file)) {
+        close(file->fd);
+    }
+    file->fd = -1;
+}
+
 /* A memfd of this size, which is sealed, with memory for its first page. -1, and errno. */
-static int seg_file(const fab_shm_addr_t *addr, size_t size, struct stat *st)
+static int seg_file(const fab_shm_addr_t *addr, size_t size)
 {
     int fd;
 
@@ -191,9 +218,8 @@ static int seg_file(const fab_shm_addr_t *addr, size_t size, struct stat *st)
         return -1;
     }
     fd = memfd_create("pml_tm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd >= 0 &&
-        (0 != ftruncate(fd, (off_t) size) || 0 != fcntl(fd, F_ADD_SEALS, FAB_SHM_SEALS) ||
-         !back(fd, 0, addr->page) || 0 != fstat(fd, st))) {
+    if (fd >= 0 && (0 != ftruncate(fd, (off_t) size) ||
+                    0 != fcntl(fd, F_ADD_SEALS, FAB_SHM_SEALS) || !back(fd, 0, addr->page))) {
         int error = errno;
         close(fd);
         errno = error;
@@ -223,50 +249,35 @@ static void *seg_map(int fd, size_t size)
 
 int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why)
 {
-    struct stat st;
     size_t size;
     void *at;
     int rc;
 
     choose_layout(&dom->addr, dom->fab->config.num_local);
     size = fab_shm_seg_size(&dom->addr);
-    dom->fd = seg_file(&dom->addr, size, &st);
-    if (dom->fd < 0) {
+    fab_shm_file_open(&dom->file, seg_file(&dom->addr, size));
+    if (dom->file.fd < 0) {
         return seg_error(dom, "memfd_create(), ftruncate(), fcntl(F_ADD_SEALS) or fallocate()",
                          size, why);
     }
-    at = seg_map(dom->fd, size);
+    at = seg_map(dom->file.fd, size);
     if (MAP_FAILED == at) {
         rc = seg_error(dom, "mmap(), munlock() or mprotect()", size, why);
-        close(dom->fd);
-        dom->fd = -1;
+        fab_shm_file_close(&dom->file);
         return rc;
     }
     dom->seg = at;
     dom->entries = fab_shm_seg_entries(at);
-    dom->fd_dev = (uint64_t) st.st_dev;
-    dom->fd_ino = (uint64_t) st.st_ino;
-    dom->addr.fd = dom->fd;
+    dom->addr.fd = dom->file.fd;
     seg_fill(dom, at);
     return OPAL_SUCCESS;
-}
-
-/* Is fd still the segment? A program may have closed all its descriptors and opened other files. */
-static bool seg_owns_fd(const fab_shm_domain_t *dom)
-{
-    struct stat st;
-
-    return 0 == fstat(dom->fd, &st) && dom->fd_dev == (uint64_t) st.st_dev &&
-           dom->fd_ino == (uint64_t) st.st_ino;
 }
 
 void fab_shm_seg_destroy(fab_shm_domain_t *dom)
 {
     if (NULL != dom->seg) {
         /* while the segment is mapped, no other file has its inode number */
-        if (seg_owns_fd(dom)) {
-            close(dom->fd);
-        }
+        fab_shm_file_close(&dom->file);
         munmap(dom->seg, fab_shm_seg_size(&dom->addr));
         dom->seg = NULL;
     }
@@ -290,7 +301,7 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
 
     /*
      * The next claimer must find zeros, and does if the memory is given back.  Give it back by
-     * address, not by dom->fd, which may be another file by now (seg_owns_fd()).
+     * address, not by its file, whose descriptor may be another one's by now.
      */
     if (0 != madvise(ring, fab_shm_stride(&dom->addr), MADV_REMOVE)) {
         memset(ring, 0, dom->addr.ring_size);
@@ -363,7 +374,7 @@ static int open_peer(fab_shm_ep_t *ep, int *fd, const char **why)
 {
     const fab_shm_addr_t *addr = &ep->addr;
     const char *advice =
-        "Both processes must have the same user and user namespace; share them between containers.";
+        "Both processes must have the same user, and the same user or network namespace.";
     char path[64];
     int rc;
 
@@ -423,6 +434,16 @@ void fab_shm_find(fab_shm_ep_t *ep)
     if (OPAL_SUCCESS == open_peer(ep, &fd, &why)) {
         (void) map_head(ep, fd, &why);
         close(fd);
+    }
+}
+
+void fab_shm_found(fab_shm_ep_t *ep, int fd)
+{
+    const char *why;
+
+    if (NULL == ep->seg && is_segment(ep, fd) && OPAL_SUCCESS == map_head(ep, fd, &why)) {
+        fab_counters.shm_segments_passed++;
+        ep->retry_at = 0;
     }
 }
 
@@ -734,9 +755,12 @@ int fab_shm_connect(fab_shm_ep_t *ep, const char **why)
 
     if (OPAL_SUCCESS == rc && NULL == ep->seg) {
         rc = map_head(ep, fd, why);
-    } else if (OPAL_SUCCESS != rc && NULL != ep->seg &&
-               !fab_proc_is_gone(ep->addr.pid, ep->addr.start_time)) {
-        rc = OPAL_SUCCESS; /* found before: either program may have changed its surroundings */
+    } else if (OPAL_SUCCESS != rc && !fab_proc_is_gone(ep->addr.pid, ep->addr.start_time)) {
+        if (NULL != ep->seg) {
+            rc = OPAL_SUCCESS; /* found before: the programs may have changed their surroundings */
+        } else if (OPAL_ERR_UNREACH == rc && fab_shm_pass_is_possible(ep->dom, &ep->addr)) {
+            rc = fab_shm_pass_ask(ep, why);
+        }
     }
     if (OPAL_SUCCESS == rc) {
         rc = connect_mapped(ep, fd, why);

@@ -30,6 +30,7 @@ enum {
     FAB_SHM_AGE_FEW = 64,
     FAB_SHM_AGE_MANY = 2,        /* the same if many rings are hot */
     FAB_SHM_TICK_US = 250000,    /* time between checks of peers */
+    FAB_SHM_PASS_US = 1000,      /* time between looks at the socket */
     FAB_SHM_TICKS_PER_ROUND = 8, /* ticks in which every connected peer is checked once: 2 s */
     FAB_SHM_LOOKS_PER_TICK = 4,  /* of these, so many in /proc: open, read, close */
     /* rings for processes that join the job later, if shm_max_peers is automatic */
@@ -49,6 +50,16 @@ enum {
 typedef struct fab_shm_domain fab_shm_domain_t;
 typedef struct fab_shm_ep fab_shm_ep_t;
 typedef struct fab_shm_window fab_shm_window_t; /* of shm_xpmem.c */
+
+/*
+ * A descriptor of this provider's.  A program may have closed it, and opened another file that has
+ * its number: look before each use (fab_shm_is_open()).
+ */
+typedef struct fab_shm_file {
+    int fd;       /* -1: none */
+    uint64_t dev; /* with ino: the file, by fstat() */
+    uint64_t ino;
+} fab_shm_file_t;
 
 /* A ring of this process's segment that a peer sends through. */
 typedef struct fab_shm_in {
@@ -164,11 +175,10 @@ struct fab_shm_domain {
     fab_shm_seg_t *seg;
     fab_shm_entry_t *entries;
     fab_shm_in_t **ins; /* by ring; NULL: not in use, or its sender was not noticed yet */
-    int fd;
-    uint64_t fd_dev; /* with fd_ino: the file behind fd, by fstat() */
-    uint64_t fd_ino;
-    fab_shm_addr_t addr; /* this process's, as peers get it */
-    uint8_t *nonce;      /* addr.nonce_at is its address */
+    fab_shm_file_t file;
+    fab_shm_file_t socket; /* for passing it (shm_pass.c) */
+    fab_shm_addr_t addr;   /* this process's, as peers get it */
+    uint8_t *nonce;        /* addr.nonce_at is its address */
 
     /* endpoints */
     fab_shm_ep_t *eps;    /* all */
@@ -177,6 +187,7 @@ struct fab_shm_domain {
     uint32_t alive_at;  /* index in conns: checked last by kill() */
     uint32_t looked_at; /* index in conns: checked last in /proc */
     uint64_t next_tick; /* us */
+    uint64_t next_pass; /* us; when to look whether somebody asks for the segment */
 
     /* for the description */
     int cma_errno;    /* error of the last peer whose memory could not be read; 0: none */
@@ -204,6 +215,11 @@ static inline void *fab_shm_ring(const fab_shm_domain_t *dom, uint32_t index)
 int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why);
 void fab_shm_seg_destroy(fab_shm_domain_t *dom);
 
+/* The descriptor is the file's, if it is one; -1 stays -1. */
+void fab_shm_file_open(fab_shm_file_t *file, int fd);
+bool fab_shm_file_is_open(const fab_shm_file_t *file);
+void fab_shm_file_close(fab_shm_file_t *file);
+
 /*
  * Map the head of the peer's segment, if its file can be opened.  Done once, when the peer comes:
  * later this process may have no descriptor left or another root directory, and the files of the
@@ -211,11 +227,15 @@ void fab_shm_seg_destroy(fab_shm_domain_t *dom);
  */
 void fab_shm_find(fab_shm_ep_t *ep);
 
+/* The peer has passed its segment's file: map its head.  The caller keeps fd. */
+void fab_shm_found(fab_shm_ep_t *ep, int fd);
+
 /*
  * Map the peer's segment and claim a ring in it: afterwards ep->tx can send.  On an error nothing
  * is left behind, and *why is the reason.  OPAL_ERR_RESOURCE_BUSY (all rings are in use) and
  * OPAL_ERR_OUT_OF_RESOURCE (no memory, or no file descriptor): a later attempt may succeed.
- * OPAL_ERR_UNREACH: none will.
+ * OPAL_ERR_IN_PROCESS: the peer was asked for its segment, and answers when it is in MPI.
+ * OPAL_ERR_UNREACH: no attempt will succeed.
  */
 int fab_shm_connect(fab_shm_ep_t *ep, const char **why);
 
@@ -264,6 +284,20 @@ int fab_shm_tick(fab_shm_domain_t *dom);
 
 /* The peer's process is dead: fail the peer once all that it sent is delivered. */
 void fab_shm_ep_died(fab_shm_ep_t *ep);
+
+/* ---- shm_pass.c: segments that /proc does not let others open ----------- */
+
+/* Make the socket; without it this process is reached only through /proc. */
+void fab_shm_pass_open(fab_shm_domain_t *dom);
+
+/* Can the peer be asked for its segment, and this process by the peer? */
+bool fab_shm_pass_is_possible(const fab_shm_domain_t *dom, const fab_shm_addr_t *addr);
+
+/* Ask the peer for its segment. OPAL_ERR_IN_PROCESS, or OPAL_ERR_UNREACH with *why. */
+int fab_shm_pass_ask(fab_shm_ep_t *ep, const char **why);
+
+/* Answer those who ask, and map what peers have passed. */
+void fab_shm_pass_serve(fab_shm_domain_t *dom);
 
 /* ---- shm_xpmem.c: a peer's memory, mapped ------------------------------- */
 

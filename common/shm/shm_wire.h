@@ -3,8 +3,9 @@
  * Shared memory between the processes of a host: every byte that two processes see.
  *
  * Each process has one segment, a memfd: it has no name, so nothing can be left behind.  A peer
- * maps it through /proc/<pid>/fd/<fd>; pid and fd are in the address.  The segment belongs to the
- * receiver and has one ring for each process that sends to it.
+ * maps it through /proc/<pid>/fd/<fd>; pid and fd are in the address.  Where /proc refuses this, it
+ * asks the owner for the descriptor (fab_shm_pass_t).  The segment belongs to the receiver and has
+ * one ring for each process that sends to it.
  *
  *      0                 256            rings_at (page)                   rings_at + i * stride
  *      ┌─────────────────┬──────────────┬──────────────┬──────────────┬──────
@@ -48,7 +49,7 @@
 #include <stdint.h>
 
 #define FAB_SHM_MAGIC   UINT64_C(0x314d485342414650) /* "PFABSHM1", little endian */
-#define FAB_SHM_VERSION 8
+#define FAB_SHM_VERSION 9
 
 enum {
     FAB_SHM_LINE = 64,       /* bytes of a cache line and of a slot */
@@ -78,14 +79,34 @@ typedef struct fab_shm_addr {
     uint8_t nonce[FAB_SHM_NONCE];
     uint32_t ring_size; /* bytes of slots per ring */
     uint32_t num_rings;
-    uint32_t eager_max; /* longest payload that the owner accepts, bytes */
-    uint32_t page;      /* bytes of a page of its kernel */
-    uint32_t num_ahead; /* rings that a claimer maps together with the head */
-    uint32_t reserved;
+    uint32_t eager_max;  /* longest payload that the owner accepts, bytes */
+    uint32_t page;       /* bytes of a page of its kernel */
+    uint32_t num_ahead;  /* rings that a claimer maps together with the head */
+    uint32_t socket;     /* name of its Unix socket + 1; 0: it has none */
     int64_t xpmem_segid; /* of its memory; 0: not accessible by XPMEM */
+    uint64_t user_ns;    /* hash of its user namespace: in another one /proc refuses */
+    uint64_t net_ns;     /* of its network namespace: the socket's name has a meaning only there */
 } fab_shm_addr_t;
 
-_Static_assert(88 == sizeof(fab_shm_addr_t), "fab_shm_addr_t is a wire format");
+_Static_assert(104 == sizeof(fab_shm_addr_t), "fab_shm_addr_t is a wire format");
+
+/*
+ * A datagram between the Unix sockets of two processes, which the kernel names (5 hexadecimal
+ * digits in the abstract namespace).  The answer goes to whom the question came from, with the
+ * segment's descriptor (SCM_RIGHTS).  The nonce, which only the job's processes know, says whose
+ * segment is meant, and proves that the asker belongs to the job; the kernel adds the sender's user
+ * (SCM_CREDENTIALS).
+ */
+typedef struct fab_shm_pass {
+    uint32_t magic; /* FAB_SHM_ASK or FAB_SHM_GIVE */
+    uint32_t version;
+    uint8_t nonce[FAB_SHM_NONCE]; /* of the segment's owner */
+} fab_shm_pass_t;
+
+_Static_assert(24 == sizeof(fab_shm_pass_t), "fab_shm_pass_t is a wire format");
+
+#define FAB_SHM_ASK  UINT32_C(0x4b534153) /* "SASK", little endian */
+#define FAB_SHM_GIVE UINT32_C(0x56474153) /* "SAGV" */
 
 typedef struct fab_shm_seg {
     /* line 0 */
@@ -195,7 +216,7 @@ typedef struct fab_shm_entry {
     _Atomic uint64_t state; /* FAB_SHM_*, and the claimer's pid << 32 */
     uint64_t name;          /* of the sender; name and addr are valid from READY on */
     fab_shm_addr_t addr;
-    uint8_t pad[24];
+    uint8_t pad[8];
     fab_shm_coop_t coops[FAB_SHM_COOPS];
 } fab_shm_entry_t;
 

@@ -14,7 +14,9 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include "fabric/fab_core.h"
 #include "fabric/fab_inl.h"
@@ -327,7 +329,7 @@ static long long bytes_of(const fab_shm_domain_t *dom)
 {
     struct stat st;
 
-    assert_int_equal(fstat(dom->fd, &st), 0);
+    assert_int_equal(fstat(dom->file.fd, &st), 0);
     return (long long) st.st_blocks * 512;
 }
 
@@ -759,6 +761,122 @@ static void test_found(void **state)
     world_num_local = 0;
 }
 
+/* A socket of a stranger, which has a name of its own. */
+static int stranger_open(const world_t *world, const fab_shm_addr_t *addr, struct sockaddr_un *to,
+                         socklen_t *to_len)
+{
+    const struct sockaddr_un none = {.sun_family = AF_UNIX};
+    const struct timeval second = {.tv_sec = 1};
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+    CHECK(fd >= 0 && 0 == bind(fd, (const struct sockaddr *) &none, sizeof(none.sun_family)));
+    CHECK(0 == setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof(second)));
+    *to = (struct sockaddr_un){.sun_family = AF_UNIX};
+    *to_len = (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 +
+                           (size_t) snprintf(to->sun_path + 1, 16, "%05x", addr->socket - 1));
+    return fd;
+}
+
+/* Who does not know the nonce, or speaks another version, or sends too little, gets no answer. */
+static void check_strangers(const world_t *world, const fab_shm_addr_t *addr)
+{
+    fab_shm_pass_t text = {.magic = FAB_SHM_ASK, .version = FAB_SHM_VERSION}, answer;
+    struct sockaddr_un to;
+    socklen_t to_len;
+    int fd = stranger_open(world, addr, &to, &to_len);
+
+    for (int i = 0; i < 4; i++) { /* the last is a process of the job */
+        memcpy(text.nonce, addr->nonce, sizeof(text.nonce));
+        text.nonce[0] ^= 0 == i;
+        text.version = FAB_SHM_VERSION + (1 == i);
+        CHECK(sendto(fd, &text, 2 == i ? 20 : sizeof(text), 0, (struct sockaddr *) &to, to_len) >
+              0);
+    }
+    CHECK((ssize_t) sizeof(answer) == recv(fd, &answer, sizeof(answer), 0));
+    CHECK(FAB_SHM_GIVE == answer.magic);
+    CHECK(-1 == recv(fd, &answer, sizeof(answer), MSG_DONTWAIT));
+    close(fd);
+}
+
+/* /proc refuses: the owner, which is in MPI, passes its segment. */
+static void passed_body(world_t *world)
+{
+    fab_peer_t *other;
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    open_error = 0 == world->rank ? EACCES : ENOENT;
+    other = world_peer(world, 1 - world->rank);
+    world_barrier(world);
+    if (1 == world->rank) {
+        check_strangers(world, &((fab_shm_ep_t *) other->ep)->addr);
+        atomic_store(&world->shared->scratch[0], 1);
+    } else {
+        WORLD_UNTIL(0 != atomic_load(&world->shared->scratch[0]));
+    }
+    CHECK(OPAL_SUCCESS == fab_post(other, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    CHECK(NULL != other->pending);
+    WORLD_UNTIL(1 == got && NULL == other->pending);
+    CHECK(1 == fab_counters.shm_segments_passed && 0 == world->failures);
+    open_error = 0;
+    world_barrier(world);
+}
+
+static void test_passed(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, passed_body), 0);
+}
+
+/* ... and there is no socket: that peer fails, with the reason. */
+static void refused_body(world_t *world)
+{
+    world_barrier(world);
+    if (1 == world->rank) {
+        open_error = EACCES;
+        shm_domain(world)->addr.socket = 0;
+        CHECK(OPAL_ERR_UNREACH == fab_send(world_peer(world, 0), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(OPAL_ERR_UNREACH == world->failed_rc);
+        CHECK(NULL != strstr(world->failed_why, "cannot be opened"));
+        open_error = 0;
+    }
+    world_barrier(world);
+}
+
+static void test_refused(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, refused_body), 0);
+}
+
+/* Another user namespace: by the socket, if both have one in the same network namespace. */
+static void test_namespaces(void **state)
+{
+    alone_t alone;
+    fab_peer_t peer = {.name = 8};
+    fab_shm_addr_t addr;
+    const char *why = "";
+
+    (void) state;
+    alone_open(&alone, 1);
+    peer.fab = alone.fab;
+    for (int i = 0; i < 4; i++) {
+        addr = alone.dom->addr;
+        addr.user_ns += 1;
+        addr.uid += 1; /* means nothing there */
+        addr.net_ns += 1 == i;
+        addr.socket = 2 == i ? 0 : addr.socket;
+        addr.user_ns -= 3 == i; /* the same: that is another user */
+        assert_int_equal(fab_shm_attach((fab_domain_t *) alone.dom, &peer, &addr, &why),
+                         0 == i ? OPAL_SUCCESS : OPAL_ERR_UNREACH);
+        if (0 == i) {
+            fab_shm_detach((fab_domain_t *) alone.dom, &peer);
+        }
+    }
+    fab_close(alone.fab, FAB_USER_PML);
+}
+
 /* It does not come back: that peer fails, with the reason. */
 static void never_body(world_t *world)
 {
@@ -885,7 +1003,7 @@ static void test_fd_of_the_user(void **state)
 
     (void) state;
     alone_open(&alone, 1);
-    fd = alone.dom->fd;
+    fd = alone.dom->file.fd;
     user = open("/dev/null", O_RDONLY);
     assert_true(user >= 0 && fd == dup2(user, fd));
     close(user);
@@ -895,7 +1013,7 @@ static void test_fd_of_the_user(void **state)
     assert_true(before.st_dev == after.st_dev && before.st_ino == after.st_ino);
     close(fd);
     alone_open(&alone, 1);
-    fd = alone.dom->fd;
+    fd = alone.dom->file.fd;
     fab_close(alone.fab, FAB_USER_PML);
     assert_int_equal(fstat(fd, &after), -1); /* its own is closed */
 }
@@ -914,6 +1032,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_more_memory), cmocka_unit_test(test_old_kernel),
         cmocka_unit_test(test_cold),           cmocka_unit_test(test_found),
         cmocka_unit_test(test_rung),           cmocka_unit_test(test_tick),
+        cmocka_unit_test(test_passed),         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_namespaces),
     };
 
     fab_params.providers = (char *) "shm";
