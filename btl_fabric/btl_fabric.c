@@ -190,6 +190,12 @@ int mca_btl_fabric_add_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
                              opal_bitmap_t *reachable)
 {
     (void) btl;
+    if (!mca_btl_fabric_is_wanted()) {
+        opal_output_verbose(10, mca_btl_fabric.output,
+                            "btl fabric is not used: the PML does not use the fabric, and the "
+                            "parameter btl does not name fabric");
+        return OPAL_SUCCESS;
+    }
     for (size_t i = 0; i < nprocs; ++i) {
         bool is_alike = procs[i]->proc_arch == opal_proc_local_get()->proc_arch;
         eps[i] = is_alike ? add_proc(procs[i]) : NULL;
@@ -391,7 +397,7 @@ int mca_btl_fabric_finalize(struct mca_btl_base_module_t *btl)
     if (NULL == fab) {
         return OPAL_SUCCESS;
     }
-    opal_progress_unregister(mca_btl_fabric_progress);
+    opal_progress_unregister(mca_btl_fabric_component.btl_progress);
     finish_rma();
     mca_btl_fabric_ups_fini();
     fab_close(fab, FAB_USER_BTL);

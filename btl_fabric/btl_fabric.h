@@ -225,7 +225,8 @@ typedef struct mca_btl_fabric {
     mca_btl_fabric_msg_t *free_msgs; /* short ones */
     fab_spares_t spares;             /* for long ones */
     mca_btl_fabric_op_t *free_ops;
-    size_t outstanding;          /* operations whose callback has not returned, all endpoints */
+    /* operations whose callback has not returned, all endpoints; relaxed: a hint without the lock */
+    _Atomic size_t outstanding;
     mca_btl_fabric_turn_t turns; /* head of the circular list, oldest first */
     uint64_t last_turn;          /* number of the latest one */
     _Atomic uint64_t oldest;     /* number of the oldest one in the list; UINT64_MAX: none */
@@ -242,7 +243,8 @@ typedef struct mca_btl_fabric {
     opal_free_list_t frags_max;
     mca_btl_fabric_counters_t counters;
     mca_btl_fabric_params_t params;
-    int output; /* stream of btl_fabric_verbose */
+    bool is_named; /* the user names btl fabric (parameter btl) */
+    int output;    /* stream of btl_fabric_verbose */
 } mca_btl_fabric_t;
 
 extern mca_btl_fabric_t mca_btl_fabric;
@@ -256,7 +258,18 @@ void mca_btl_fabric_up(mca_btl_fabric_up_t *up, const mca_btl_fabric_up_ops_t *o
 /* Drop the upcalls that have not run: the module is finalized. */
 void mca_btl_fabric_ups_fini(void);
 
+/* Poll the fabric, and run upcalls. */
 int mca_btl_fabric_progress(void);
+
+/*
+ * May peers be reached by btl fabric?  It is installed for all jobs on the machine, and osc/rdma
+ * prefers it to others, so it serves only jobs that want it: the PML uses the fabric as well, or
+ * the user names btl fabric.
+ */
+static inline bool mca_btl_fabric_is_wanted(void)
+{
+    return mca_btl_fabric.is_named || fab_is_started(mca_btl_fabric.fab, FAB_USER_PML);
+}
 
 /*
  * May others need the processor while this process waits?  If the layer above yields, as it may be

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "fabric/fab_abi.h"
 #include "fabric/fab_counters.h"
@@ -23,6 +24,7 @@ static int fabric_open(void);
 static int fabric_close(void);
 static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_threads,
                                            bool enable_mpi_threads);
+static int fabric_progress(void);
 
 mca_btl_base_component_t mca_btl_fabric_component = {
     .btl_version =
@@ -42,7 +44,7 @@ mca_btl_base_component_t mca_btl_fabric_component = {
             .param_field = MCA_BASE_METADATA_PARAM_NONE,
         },
     .btl_init = fabric_init,
-    .btl_progress = mca_btl_fabric_progress,
+    .btl_progress = fabric_progress,
 };
 
 /* ---- parameters and counters -------------------------------------------- */
@@ -116,7 +118,7 @@ static int fabric_open(void)
 
 static int fabric_close(void)
 {
-    opal_progress_unregister(mca_btl_fabric_progress);
+    opal_progress_unregister(fabric_progress);
     opal_output_close(mca_btl_fabric.output);
     mca_btl_fabric.output = -1;
     return OPAL_SUCCESS;
@@ -203,6 +205,26 @@ static int start_module(void)
     return rc;
 }
 
+/* Is btl fabric in the list of BTLs that the user gives? Not by leaving others out (^). */
+static bool is_named(void)
+{
+    static const char name[] = "fabric";
+    const size_t len = sizeof(name) - 1;
+    const char *const *list = NULL;
+    int index = mca_base_var_find("opal", "btl", NULL, NULL);
+
+    if (0 > index || OPAL_SUCCESS != mca_base_var_get_value(index, &list, NULL, NULL) ||
+        NULL == list || NULL == list[0] || '^' == list[0][0]) {
+        return false;
+    }
+    for (const char *at = list[0]; NULL != (at = strstr(at, name)); at += len) {
+        if ((at == list[0] || ',' == at[-1]) && ('\0' == at[len] || ',' == at[len])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Has nobody given a value to this parameter of the BTL? */
 static bool is_default(const char *name)
 {
@@ -279,6 +301,7 @@ static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_t
 
     (void) enable_progress_threads, (void) enable_mpi_threads;
     *num_btls = 0;
+    mca_btl_fabric.is_named = is_named();
     if (OPAL_SUCCESS != mca_btl_fabric_params_check(&mca_btl_fabric.params, why, sizeof(why)) ||
         !check_sizes(why, sizeof(why)) || OPAL_SUCCESS != fab_params_check(why, sizeof(why))) {
         show_help("bad-value", mca_btl_fabric_process.nodename, why);
@@ -401,6 +424,17 @@ static bool count_poll(void)
     return 0 == ++mca_btl_fabric.polls % POLLS_PER_PROGRESS || mca_btl_fabric.num_rma > 0;
 }
 
+/* After a poll: operations that no message ends. Lock held. */
+static inline void check_ops(void)
+{
+    if (NULL != mca_btl_fabric.asking) {
+        mca_btl_fabric_answers_check();
+    }
+    if (NULL != mca_btl_fabric.offers) {
+        mca_btl_fabric_offers_check();
+    }
+}
+
 /* Lock held. */
 static inline int poll_fabric(bool is_full)
 {
@@ -412,12 +446,7 @@ static inline int poll_fabric(bool is_full)
     } else {
         events = fab_poll(mca_btl_fabric.fab);
     }
-    if (NULL != mca_btl_fabric.asking) {
-        mca_btl_fabric_answers_check();
-    }
-    if (NULL != mca_btl_fabric.offers) {
-        mca_btl_fabric_offers_check();
-    }
+    check_ops();
     return events;
 }
 
@@ -470,4 +499,36 @@ int mca_btl_fabric_progress(void)
         events += run_upcalls();
     }
     return events;
+}
+
+/* The PML polls the fabric: only do what its polls leave to this component. */
+static int finish_polled(void)
+{
+    fab_t *fab = mca_btl_fabric.fab;
+
+    if (0 != atomic_load_explicit(&mca_btl_fabric.outstanding, memory_order_relaxed) &&
+        fab_trylock(fab)) {
+        mca_btl_fabric.polls++;
+        check_ops();
+        fab_unlock(fab);
+    }
+    return NULL != atomic_load_explicit(&mca_btl_fabric.up, memory_order_acquire) ? run_upcalls()
+                                                                                  : 0;
+}
+
+/*
+ * What opal_progress() calls.  The fabric is polled once for each call: not here if the PML does,
+ * nor if nobody can be reached.
+ */
+static int fabric_progress(void)
+{
+    const fab_t *fab = mca_btl_fabric.fab;
+
+    if (OPAL_UNLIKELY(NULL == fab)) {
+        return 0;
+    }
+    if (fab_is_started(fab, FAB_USER_PML)) {
+        return finish_polled();
+    }
+    return mca_btl_fabric.is_named ? mca_btl_fabric_progress() : 0;
 }

@@ -43,7 +43,7 @@ static bool may_offer(const mca_btl_fabric_call_t *call, const fab_region_t *reg
     bool is_put = BTL_FABRIC_AM_PUT == call->am;
 
     return call->len <= mca_btl_fabric.params.offer_max && message_len(call) <= peer->eager_max &&
-           mca_btl_fabric.outstanding < OFFERS_MAX &&
+           atomic_load_explicit(&mca_btl_fabric.outstanding, memory_order_relaxed) < OFFERS_MAX &&
            FAB_CAP_RING == (peer->caps & (FAB_CAP_RING | FAB_CAP_MAPPED)) &&
            0 != (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET)) && NULL == peer->pending &&
            fab_region_is_reachable(region, peer);

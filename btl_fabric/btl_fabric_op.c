@@ -29,7 +29,7 @@ int mca_btl_fabric_ops_init(void)
     mca_btl_fabric_op_t *op = malloc(sizeof(*op));
     uint32_t id;
 
-    mca_btl_fabric.outstanding = 0;
+    atomic_store_explicit(&mca_btl_fabric.outstanding, 0, memory_order_relaxed);
     mca_btl_fabric.turns = (mca_btl_fabric_turn_t){
         .next = &mca_btl_fabric.turns, .prev = &mca_btl_fabric.turns, .number = UINT64_MAX};
     atomic_store_explicit(&mca_btl_fabric.oldest, UINT64_MAX, memory_order_relaxed);
@@ -160,8 +160,10 @@ uint64_t mca_btl_fabric_last_turn(void)
 /* An operation begins (1) or has ended (-1). */
 static void note(const mca_btl_fabric_call_t *call, int change)
 {
+    size_t all = atomic_load_explicit(&mca_btl_fabric.outstanding, memory_order_relaxed);
+
     call->ep->outstanding += (size_t) change;
-    mca_btl_fabric.outstanding += (size_t) change;
+    atomic_store_explicit(&mca_btl_fabric.outstanding, all + (size_t) change, memory_order_relaxed);
 }
 
 mca_btl_fabric_op_t *mca_btl_fabric_op_new(const mca_btl_fabric_call_t *call)

@@ -111,7 +111,7 @@ void fab_set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx)
         return;
     }
     core->handlers[id] = (struct fab_handler){.fn = NULL != fn ? fn : no_handler, .ctx = ctx};
-    if (core->users[owner(id)].is_started) {
+    if (fab_is_started(fab, owner(id))) {
         fab->handlers[id] = core->handlers[id];
     }
 }
@@ -209,7 +209,7 @@ void fab_start(fab_t *fab, fab_user_t user)
     fab_core_t *core = fab_core(fab);
 
     core_end_keeping(core, &core->users[user], true);
-    core->users[user].is_started = true;
+    atomic_store_explicit(&fab->is_started[user], true, memory_order_relaxed);
     core_use_handlers(core, user, NULL);
 }
 
@@ -350,7 +350,8 @@ static void core_add_user(fab_core_t *core, const fab_config_t *config)
 static void core_remove_user(fab_core_t *core, fab_user_t user)
 {
     fab_lock(&core->fab);
-    core->users[user].is_open = core->users[user].is_started = false;
+    core->users[user].is_open = false;
+    atomic_store_explicit(&core->fab.is_started[user], false, memory_order_relaxed);
     core_end_keeping(core, &core->users[user], false);
     core_use_handlers(core, user, drop);
     for (uint8_t id = 0; id < FAB_AM_MAX; id++) {

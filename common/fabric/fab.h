@@ -239,6 +239,8 @@ struct fab {
      * provider may finish its batch.
      */
     bool must_return;
+    /* users that have called fab_start(); written under the lock, relaxed: a hint without it */
+    _Atomic bool is_started[FAB_NUM_USERS];
     uint32_t events; /* of all providers in calls of fab_progress(), so far */
     uint32_t passes; /* calls of fab_progress(), so far */
     /*
@@ -671,7 +673,13 @@ static inline bool fab_put_now(fab_rma_t *op)
     return fab_rma_now(op);
 }
 
-/* ---- the lock ----------------------------------------------------------- */
+/* ---- users and the lock -------------------------------------------------- */
+
+/* Has this user called fab_start()?  Without the lock a hint. */
+static inline bool fab_is_started(const fab_t *fab, fab_user_t user)
+{
+    return atomic_load_explicit(&fab->is_started[user], memory_order_relaxed);
+}
 
 static inline bool fab_is_threaded(const fab_t *fab)
 {

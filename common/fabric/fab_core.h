@@ -72,7 +72,6 @@ typedef struct fab_kept {
 typedef struct fab_user_state {
     fab_config_t config;
     bool is_open;
-    bool is_started;
     fab_kept_t *kept; /* oldest first */
     fab_kept_t **kept_tail;
     size_t kept_bytes;
