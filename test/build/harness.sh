@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=120 quick=yes needs=python3
+# TEST: timeout=120 needs=python3
 #
 # test/run itself, on a tree of small tests: what it must report, leave out, record and refuse.
 . "$TM_SRC/test/lib/script.sh"

@@ -3,7 +3,7 @@
  * The functions of btl fabric as the layer above calls them, in two processes without MPI, by
  * shared memory.
  *
- * TEST: sources=@fabric,@btl timeout=120
+ * TEST: sources=@fabric,@btl timeout=120 quick=no
  */
 #include "btl_fabric/btl_fabric_op.h"
 #include "test_fab_world.h"

@@ -3,7 +3,7 @@
  * The matcher's costs at depth, counted in links visited and not timed: every pattern, keys that
  * have hurt hash tables before, deep queues of one key, draining forward, in reverse and scattered.
  *
- * TEST: sources=common/match/match.c,test/unit/match_check.c timeout=120 depends=common/match,test/unit/match_check.c,test/unit/match_check.h
+ * TEST: sources=common/match/match.c,test/unit/match_check.c timeout=120 quick=no depends=common/match,test/unit/match_check.c,test/unit/match_check.h
  */
 #include <setjmp.h>
 #include <stdarg.h>

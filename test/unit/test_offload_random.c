@@ -10,7 +10,7 @@
  * how many, TM_TEST_STEPS their length; TM_TEST_BLACK_BOX leaves out the checks of the engine's own
  * invariants.
  *
- * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c timeout=120 cflags="-DFAB_MATCH_SHORT_LEN=8 -DWORLD_RECVS=12 -DWORLD_MSGS=14 -DWORLD_SCOPES=2 -DHW_SLOTS=8" variants=asan
+ * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c timeout=120 quick=no cflags="-DFAB_MATCH_SHORT_LEN=8 -DWORLD_RECVS=12 -DWORLD_MSGS=14 -DWORLD_SCOPES=2 -DHW_SLOTS=8" variants=asan
  */
 #include <inttypes.h>
 #include <setjmp.h>
