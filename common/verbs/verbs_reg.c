@@ -9,11 +9,13 @@
 
 const fab_verbs_reg_ops_t *fab_verbs_reg_ops = &fab_verbs_reg_plain;
 
-struct ibv_mr *fab_verbs_reg_mr(struct ibv_pd *pd, void *buf, size_t len, int access)
+struct ibv_mr *fab_verbs_reg_mr(struct ibv_pd *pd, void *buf, size_t len, int access,
+                                bool *is_writable)
 {
     struct ibv_mr *mr = ibv_reg_mr(pd, buf, len,
                                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | access);
 
+    *is_writable = NULL != mr;
     if (NULL == mr && 0 == access && ENOMEM != errno && EAGAIN != errno) {
         mr = ibv_reg_mr(pd, buf, len, IBV_ACCESS_REMOTE_READ);
     }
@@ -33,7 +35,10 @@ static void plain_close(fab_verbs_regs_t *regs)
 
 static fab_verbs_reg_t *plain_get(fab_verbs_regs_t *regs, void *buf, size_t len, int access)
 {
-    return (fab_verbs_reg_t *) fab_verbs_reg_mr((struct ibv_pd *) regs, buf, len, access);
+    bool is_writable;
+
+    return (fab_verbs_reg_t *) fab_verbs_reg_mr((struct ibv_pd *) regs, buf, len, access,
+                                                &is_writable);
 }
 
 static void plain_put(fab_verbs_regs_t *regs, fab_verbs_reg_t *reg)

@@ -26,9 +26,9 @@ typedef struct fab_verbs_reg_ops {
     /* All registrations have been put back. */
     void (*close)(fab_verbs_regs_t *regs);
     /*
-     * Register len > 0 bytes at buf for local access, remote reading, and what access says
-     * (IBV_ACCESS_REMOTE_*). NULL: errno says why: ENOMEM, EAGAIN: it cannot be locked; others: it
-     * cannot be registered.
+     * Register len > 0 bytes at buf for reading, local and remote, and what access says
+     * (IBV_ACCESS_LOCAL_WRITE, which IBV_ACCESS_REMOTE_* include). NULL: errno says why: ENOMEM,
+     * EAGAIN: it cannot be locked; others: it cannot be registered.
      */
     fab_verbs_reg_t *(*get)(fab_verbs_regs_t *regs, void *buf, size_t len, int access);
     void (*put)(fab_verbs_regs_t *regs, fab_verbs_reg_t *reg);
@@ -43,9 +43,10 @@ extern const fab_verbs_reg_ops_t *fab_verbs_reg_ops;
 void fab_verbs_reg_use_rcache(void);
 
 /*
- * ibv_reg_mr() as get() describes it. Memory that peers only read need not be writable: constants
- * of the program, or what is mapped read only.
+ * ibv_reg_mr() as get() describes it, for local writing, too, if that can be: *is_writable. Memory
+ * that is only read need not be writable: constants of the program, or what is mapped read only.
  */
-struct ibv_mr *fab_verbs_reg_mr(struct ibv_pd *pd, void *buf, size_t len, int access);
+struct ibv_mr *fab_verbs_reg_mr(struct ibv_pd *pd, void *buf, size_t len, int access,
+                                bool *is_writable);
 
 #endif /* FAB_VERBS_REG_H */

@@ -24,16 +24,22 @@ typedef struct fab_verbs_rcache_reg {
 
 /*
  * Called by the cache, never from within a memory hook. OUT_OF_RESOURCE: drop something and call
- * again.
+ * again.  That it can be written is noted also where it was not asked for: the cache gives it then
+ * to who asks for that.
  */
 static int rcache_register_memory(void *data, void *base, size_t size,
                                   mca_rcache_base_registration_t *reg)
 {
-    bool is_write = 0 != (reg->access_flags & MCA_RCACHE_ACCESS_REMOTE_WRITE);
-    struct ibv_mr *mr = fab_verbs_reg_mr(data, base, size, is_write ? IBV_ACCESS_REMOTE_WRITE : 0);
+    const int32_t flags = reg->access_flags;
+    const int access = (0 != (flags & MCA_RCACHE_ACCESS_LOCAL_WRITE) ? IBV_ACCESS_LOCAL_WRITE : 0) |
+                       (0 != (flags & MCA_RCACHE_ACCESS_REMOTE_WRITE) ? IBV_ACCESS_REMOTE_WRITE
+                                                                      : 0);
+    bool is_writable;
+    struct ibv_mr *mr = fab_verbs_reg_mr(data, base, size, access, &is_writable);
 
     ((fab_verbs_rcache_reg_t *) reg)->mr = mr;
     if (NULL != mr) {
+        reg->access_flags |= is_writable ? MCA_RCACHE_ACCESS_LOCAL_WRITE : 0;
         return OPAL_SUCCESS;
     }
     return ENOMEM == errno || EAGAIN == errno ? OPAL_ERR_OUT_OF_RESOURCE : OPAL_ERR_NOT_SUPPORTED;
@@ -74,7 +80,7 @@ static fab_verbs_reg_t *rcache_get(fab_verbs_regs_t *regs, void *buf, size_t len
 {
     mca_rcache_base_registration_t *reg = NULL;
     bool is_write = 0 != (access & IBV_ACCESS_REMOTE_WRITE);
-    int flags = MCA_RCACHE_ACCESS_LOCAL_WRITE | MCA_RCACHE_ACCESS_REMOTE_READ |
+    int flags = MCA_RCACHE_ACCESS_REMOTE_READ | (0 != access ? MCA_RCACHE_ACCESS_LOCAL_WRITE : 0) |
                 (is_write ? MCA_RCACHE_ACCESS_REMOTE_WRITE : 0);
     int rc = rcache_of(regs)->rcache_register(rcache_of(regs), buf, len, 0, flags, &reg);
 

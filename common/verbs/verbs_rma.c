@@ -28,7 +28,7 @@ _Static_assert(16 == sizeof(fab_verbs_rkey_t), "the rest is shm's: fab_shm_rkey_
 
 /* ---- registering -------------------------------------------------------- */
 
-/* access: IBV_ACCESS_REMOTE_*, besides reading. */
+/* access: IBV_ACCESS_*, besides reading. */
 static fab_verbs_reg_t *verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len,
                                        int access)
 {
@@ -58,7 +58,9 @@ fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_l
                                     const void *buf, size_t len, unsigned access)
 {
     /* in terms of the device, besides reading */
-    int wanted = 0 != (access & FAB_ACCESS_WRITE) ? IBV_ACCESS_REMOTE_WRITE : 0;
+    int wanted = 0 == access                        ? IBV_ACCESS_LOCAL_WRITE
+                 : 0 != (access & FAB_ACCESS_WRITE) ? IBV_ACCESS_REMOTE_WRITE
+                                                    : 0;
     fab_verbs_exposed_t *exposed;
 
     if (!fab_verbs_conns_allow(dom, wanted)) {
@@ -258,10 +260,16 @@ int fab_verbs_rma_progress(fab_verbs_domain_t *dom)
     return events;
 }
 
-/* iWARP: what answers a READ is written as if by a peer. */
+/*
+ * How the device accesses the memory of this side. iWARP: what answers a READ is written as if by a
+ * peer.
+ */
 static int local_access(const fab_verbs_domain_t *dom, const fab_rma_t *rma)
 {
-    return dom->cm_ops->is_iwarp && FAB_PUT != rma->kind ? IBV_ACCESS_REMOTE_WRITE : 0;
+    if (FAB_PUT == rma->kind) {
+        return 0;
+    }
+    return IBV_ACCESS_LOCAL_WRITE | (dom->cm_ops->is_iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
 }
 
 /* ---- the table's functions ---------------------------------------------- */

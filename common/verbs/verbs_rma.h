@@ -47,7 +47,8 @@ fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv);
 fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh);
 /*
  * Register memory until it is let go; peers that know its key may read it, and do what access
- * (FAB_ACCESS_*) says.  *list: where to keep it. NULL: it cannot be.
+ * (FAB_ACCESS_*) says; 0: this process's device writes it.  *list: where to keep it. NULL: it
+ * cannot be.
  */
 fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list,
                                     const void *buf, size_t len, unsigned access);

@@ -4,10 +4,13 @@
  * it, or a mapped device: process_vm_readv() copies up to it and says EFAULT.  Messages out of it
  * and into it arrive, also where only a part of the buffer is such memory.
  *
+ * Memory that is read only when it is sent, and writable when a message is received into it, likewise.
+ *
  * The region is of memfd_secret() where that can be had; where not, and for the part of a region,
  * process_vm_readv() is played here: this program's is used instead of libc's.
  */
 /* TEST: np=2 ldflags=-rdynamic timeout=60 */
+/* TEST: np=2 ldflags=-rdynamic device=tmdev env="OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mtl=^ofi OMPI_MCA_mpi_leave_pinned=1" timeout=60 */
 #include <errno.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -102,6 +105,32 @@ static int is_filled(const unsigned char *buf, int from, int len, int seed)
     return 1;
 }
 
+/* A device must not take it for writable, nor keep it as read only. */
+static void read_only_first(void)
+{
+    unsigned char *buf = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                              0);
+
+    if (MAP_FAILED == buf) {
+        TM_FATAL("no memory");
+    }
+    fill(buf, 7);
+    mprotect(buf, BUFFER, PROT_READ);
+    if (0 == tm_rank) {
+        TM_MPI(MPI_Send(buf, BUFFER, MPI_BYTE, 1, 1, MPI_COMM_WORLD));
+        mprotect(buf, BUFFER, PROT_READ | PROT_WRITE);
+        memset(buf, 0, BUFFER);
+        TM_MPI(MPI_Recv(buf, BUFFER, MPI_BYTE, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    } else {
+        mprotect(buf, BUFFER, PROT_READ | PROT_WRITE);
+        memset(buf, 0, BUFFER);
+        TM_MPI(MPI_Recv(buf, BUFFER, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Send(buf, BUFFER, MPI_BYTE, 0, 2, MPI_COMM_WORLD));
+    }
+    TM_CHECK(is_filled(buf, 0, BUFFER, 7), "other bytes in memory that was read only");
+    munmap(buf, BUFFER);
+}
+
 int main(int argc, char **argv)
 {
     static unsigned char plain[BUFFER];
@@ -135,5 +164,6 @@ int main(int argc, char **argv)
             }
         }
     }
+    read_only_first();
     return tm_finish();
 }
