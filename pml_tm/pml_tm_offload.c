@@ -197,14 +197,23 @@ static void receive_matched(mca_pml_tm_recv_request_t *req)
 
 /*
  * The engine is done with a receive that the device matched.  The request may be gone afterwards.
+ * If the message is in the user's memory, that is given up before: as soon as the request is
+ * complete another thread may unmap it.
  */
 static void complete(mca_pml_tm_recv_request_t *req)
 {
-    void *place = req->offload.tm.place;
+    void *place = NULL;
 
-    req->offload.tm.place = NULL;
+    if (NULL == req->tm_match.data) {
+        mca_pml_tm_offload_release(req);
+    } else {
+        place = req->offload.tm.place;
+        req->offload.tm.place = NULL;
+    }
     receive_matched(req);
-    mca_pml_tm.device.release(mca_pml_tm.device.device, place);
+    if (NULL != place) {
+        mca_pml_tm.device.release(mca_pml_tm.device.device, place);
+    }
 }
 
 static void cancelled(mca_pml_tm_recv_request_t *req)
