@@ -247,6 +247,19 @@ static bool is_network(void)
 }
 
 /*
+ * osc/rdma looks for GLOB among the wrong flags, btl_flags, where the bit has no other meaning.
+ * Without it a process's own window, and those of its host, wait for the host's first process to
+ * call MPI.
+ */
+static void announce_glob(void)
+{
+    mca_btl_base_module_t *btl = &mca_btl_fabric.super;
+
+    btl->btl_flags &= ~(uint32_t) MCA_BTL_ATOMIC_SUPPORTS_GLOB;
+    btl->btl_flags |= btl->btl_atomic_flags & MCA_BTL_ATOMIC_SUPPORTS_GLOB;
+}
+
+/*
  * Over a network a copy costs less than a round trip, so more is sent eagerly; and messages that
  * find no room are better sent from the user's memory later (SEND_INPLACE) than copied twice. What
  * the user has set stays.
@@ -276,6 +289,7 @@ static int start(void)
         return rc;
     }
     adapt_sizes();
+    announce_glob();
     mca_btl_fabric.up_tail = NULL;
     fab_idmap_init(&mca_btl_fabric.mems);
     rc = start_module();
