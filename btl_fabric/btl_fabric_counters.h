@@ -25,6 +25,7 @@
     X(no_rma, "puts and gets by messages because the peer's provider cannot do them")              \
     X(not_exposed, "puts and gets by messages because the target could not register the memory")   \
     X(rma_failed, "puts and gets that the fabric could not finish and that continued by messages") \
+    X(refused, "operations refused for a while, as too many were under way with the process")      \
     X(flush_yields, "times that a flush gave the processor to others, after a poll in vain")       \
     X(registered, "regions of memory registered")                                                  \
     X(bad_messages, "invalid messages; each fails its sender")

@@ -68,14 +68,6 @@ void mca_btl_fabric_ops_fini(void)
     fab_idmap_fini(&mca_btl_fabric.ids);
 }
 
-void mca_btl_fabric_call_back(const mca_btl_fabric_call_t *call, int status)
-{
-    if (NULL != call->cbfunc) {
-        call->cbfunc(&mca_btl_fabric.super, call->ep, call->local, call->local_handle,
-                     call->context, call->cbdata, status);
-    }
-}
-
 /* ---- turns --------------------------------------------------------------- */
 
 /* A callback that this thread runs. It is the innermost one; NULL: none. */
@@ -111,9 +103,13 @@ static void turns_moved(void)
 static void turn_begin(mca_btl_fabric_turn_t *turn)
 {
     mca_btl_fabric_turn_t *before = mca_btl_fabric.turns.prev;
+    running_t *at = running;
 
-    if (OPAL_UNLIKELY(NULL != running && NULL != running->turn.prev)) {
-        before = &running->turn;
+    while (OPAL_UNLIKELY(NULL != at) && NULL == at->turn.prev) {
+        at = at->outer;
+    }
+    if (OPAL_UNLIKELY(NULL != at)) {
+        before = &at->turn;
         turn->number = before->number;
     } else {
         turn->number = ++mca_btl_fabric.last_turn;
@@ -155,6 +151,31 @@ uint64_t mca_btl_fabric_last_turn(void)
     return mca_btl_fabric.last_turn;
 }
 
+/* ---- callbacks ------------------------------------------------------------ */
+
+bool mca_btl_fabric_in_callback(void)
+{
+    return NULL != running;
+}
+
+static void call_back(const mca_btl_fabric_call_t *call, int status, running_t *run)
+{
+    run->outer = running;
+    running = run;
+    call->cbfunc(&mca_btl_fabric.super, call->ep, call->local, call->local_handle, call->context,
+                 call->cbdata, status);
+    running = run->outer;
+}
+
+void mca_btl_fabric_call_back(const mca_btl_fabric_call_t *call, int status)
+{
+    running_t run = {.turn.prev = NULL};
+
+    if (NULL != call->cbfunc) {
+        call_back(call, status, &run);
+    }
+}
+
 /* ---- begin and end -------------------------------------------------------- */
 
 /* An operation begins (1) or has ended (-1). */
@@ -194,39 +215,24 @@ void mca_btl_fabric_op_cancel(mca_btl_fabric_op_t *op)
     op_free(op);
 }
 
-/* Its callback is about to be run: the callback may reuse the record. */
-static mca_btl_fabric_call_t begin_callback(mca_btl_fabric_op_t *op, running_t *run)
-{
-    mca_btl_fabric_call_t call = op->call;
-
-    fab_lock(mca_btl_fabric.fab);
-    turn_pass(&run->turn, &op->turn);
-    op_free(op);
-    fab_unlock(mca_btl_fabric.fab);
-    run->outer = running;
-    running = run;
-    return call;
-}
-
-static void end_callback(const mca_btl_fabric_call_t *call, running_t *run)
-{
-    running = run->outer;
-    fab_lock(mca_btl_fabric.fab);
-    turn_end(&run->turn);
-    note(call, -1);
-    mca_btl_fabric_ep_close_if_idle(call->ep);
-    fab_unlock(mca_btl_fabric.fab);
-}
-
+/* The record is free before its callback is run, which may need it for another operation. */
 static void run_op(mca_btl_fabric_up_t *up)
 {
     mca_btl_fabric_op_t *op = (mca_btl_fabric_op_t *) up;
-    int status = op->status;
+    const mca_btl_fabric_call_t call = op->call;
+    const int status = op->status;
     running_t run;
-    mca_btl_fabric_call_t call = begin_callback(op, &run);
 
-    mca_btl_fabric_call_back(&call, status);
-    end_callback(&call, &run);
+    fab_lock(mca_btl_fabric.fab);
+    turn_pass(&run.turn, &op->turn);
+    op_free(op);
+    fab_unlock(mca_btl_fabric.fab);
+    call_back(&call, status, &run);
+    fab_lock(mca_btl_fabric.fab);
+    turn_end(&run.turn);
+    note(&call, -1);
+    mca_btl_fabric_ep_close_if_idle(call.ep);
+    fab_unlock(mca_btl_fabric.fab);
 }
 
 /* The fabric is still open: others may have operations under way. */

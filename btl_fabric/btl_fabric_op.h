@@ -11,6 +11,7 @@
 enum {
     BTL_FABRIC_TRUST = 4,          /* a target that was silent so many times in a row ... */
     BTL_FABRIC_TRUST_SKIPPED = 64, /* ... is tried only with one in so many operations */
+    BTL_FABRIC_OPS_MAX = 4096,     /* under way with an endpoint; each takes some 400 bytes */
 };
 
 /* Is it likely that the target is inside MPI and polls? */
@@ -41,6 +42,9 @@ void mca_btl_fabric_op_done(mca_btl_fabric_op_t *op, int status);
  * that have been started are done.  If the caller runs in callbacks, it does not wait for these.
  */
 uint64_t mca_btl_fabric_last_turn(void);
+
+/* Does this thread run the callback of an operation? */
+bool mca_btl_fabric_in_callback(void);
 
 /* The operation has ended: call the callback, if there is one. Lock not held. */
 void mca_btl_fabric_call_back(const mca_btl_fabric_call_t *call, int status);

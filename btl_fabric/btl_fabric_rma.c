@@ -14,8 +14,9 @@
  * always do.  A put is complete when its data is in the target's memory.  What needs no answer but
  * that it was done is counted (btl_fabric_wire.h), except in shared memory.  An operation that
  * finds no room is queued, not refused: the layer above may start it from a callback, where it
- * cannot wait.  It is refused if there is no memory for its record; it can be started once those
- * under way have ended, since there is always one record.
+ * cannot wait.  Outside callbacks it is refused while too many are under way with the endpoint.  It
+ * is refused if there is no memory for its record; it can be started once those under way have
+ * ended, since there is always one record.
  */
 #include "btl_fabric_op.h"
 
@@ -483,11 +484,31 @@ static int start_rma(const mca_btl_fabric_call_t *call, const fab_region_t *regi
     return DONE_NOW;
 }
 
+/*
+ * Are so many under way with the endpoint that no other may begin?  The layer above then polls and
+ * tries again, but cannot do so in the callback of an operation.
+ */
+static bool is_full(const mca_btl_fabric_ep_t *ep)
+{
+    return OPAL_UNLIKELY(ep->outstanding >= BTL_FABRIC_OPS_MAX) && !mca_btl_fabric_in_callback();
+}
+
+/* Start or do an operation. As start_op(). Lock held. */
+static int start_any(const mca_btl_fabric_call_t *call, const fab_region_t *region)
+{
+    static const mca_btl_fabric_try_t none = {.pace = NULL};
+
+    if (is_full(call->ep)) {
+        mca_btl_fabric.counters.refused++;
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    return BTL_FABRIC_AM_ATOMIC == call->am ? start(call, region, &none) : start_rma(call, region);
+}
+
 /* What btl_put, btl_get and btl_atomic_* have in common. */
 static int start_or_do(mca_btl_fabric_call_t *call,
                        const struct mca_btl_base_registration_handle_t *remote_handle)
 {
-    static const mca_btl_fabric_try_t none = {.pace = NULL};
     struct mca_btl_base_registration_handle_t remote;
     int rc;
 
@@ -498,8 +519,7 @@ static int start_or_do(mca_btl_fabric_call_t *call,
     memcpy(&remote, remote_handle, BTL_FABRIC_HANDLE); /* it may be unaligned */
     call->atomic.key = remote.key;
     fab_lock(mca_btl_fabric.fab);
-    rc = BTL_FABRIC_AM_ATOMIC == call->am ? start(call, &remote.region, &none)
-                                          : start_rma(call, &remote.region);
+    rc = start_any(call, &remote.region);
     fab_unlock(mca_btl_fabric.fab);
     if (DONE_NOW == rc) {
         mca_btl_fabric_call_back(call, OPAL_SUCCESS);

@@ -1416,6 +1416,74 @@ static void flushes(void **state)
     fab_params_reset();
 }
 
+/* ---- too many operations ---------------------------------------------------- */
+
+/* Put a word until that is refused; how often it was not. */
+static unsigned put_all(remote_t *remote, uint64_t *value)
+{
+    unsigned n = 0;
+
+    while (n <= BTL_FABRIC_OPS_MAX &&
+           OPAL_SUCCESS == mca_btl_fabric_put(NULL, remote->ep, value, remote->handle.base, NULL,
+                                              &remote->handle, sizeof(*value), 0, 0, ended, NULL,
+                                              NULL)) {
+        n++;
+    }
+    return n;
+}
+
+static int rc_in_callback = OPAL_ERROR;
+
+static void put_more(mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
+                     struct mca_btl_base_registration_handle_t *handle, void *context, void *data,
+                     int status)
+{
+    remote_t *remote = context;
+
+    ended(btl, ep, local, handle, context, data, status);
+    ep->outstanding += BTL_FABRIC_OPS_MAX; /* it may be the last one */
+    rc_in_callback = mca_btl_fabric_put(btl, ep, local, remote->handle.base, NULL, &remote->handle,
+                                        8, 0, 0, ended, NULL, NULL);
+    ep->outstanding -= BTL_FABRIC_OPS_MAX;
+}
+
+/* Rank 0 polls only after rank 1 was refused.  In a callback nothing is refused. */
+static void full_body(world_t *world)
+{
+    static uint64_t words[WORDS], value = 5;
+    remote_t remote = open_both(world, words);
+
+    if (1 == world->rank) {
+        CHECK(OPAL_SUCCESS == mca_btl_fabric_put(NULL, remote.ep, &value, remote.handle.base, NULL,
+                                                 &remote.handle, sizeof(value), 0, 0, put_more,
+                                                 &remote, NULL));
+        CHECK(BTL_FABRIC_OPS_MAX - 1 == put_all(&remote, &value));
+        CHECK(1 == mca_btl_fabric.counters.refused);
+    }
+    world_barrier_idle(world);
+    if (1 == world->rank) {
+        (void) mca_btl_fabric_flush(NULL, NULL);
+        CHECK(OPAL_SUCCESS == rc_in_callback);
+        CHECK(BTL_FABRIC_OPS_MAX + 1 == num_done && 0 == num_lost && 0 == remote.ep->outstanding);
+        world->shared->scratch[WORLD_SCRATCH - 1] = 1;
+    }
+    while (0 == world->shared->scratch[WORLD_SCRATCH - 1]) {
+        btl_progress();
+    }
+    CHECK(1 == world->rank || 5 == words[0]);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void full(void **state)
+{
+    (void) state;
+    fab_params.providers = "tcp";
+    assert_int_equal(0, world_run(2, false, full_body));
+    assert_int_equal(0, world_run(2, true, full_body));
+    fab_params_reset();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1426,6 +1494,7 @@ int main(void)
         cmocka_unit_test(no_answer),      cmocka_unit_test(long_get),
         cmocka_unit_test(counted),        cmocka_unit_test(atomics),
         cmocka_unit_test(long_offers),    cmocka_unit_test(flushes),
+        cmocka_unit_test(full),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
