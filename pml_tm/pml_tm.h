@@ -357,6 +357,9 @@ void mca_pml_tm_choose_idle(void);
 void mca_pml_tm_pause(void);
 void mca_pml_tm_yield(void);
 
+/* Poll all of Open MPI, in a blocking call. */
+void mca_pml_tm_poll_ompi(void);
+
 /* fab_progress(), and what this PML has to do now and then. Lock held. */
 int mca_pml_tm_progress_locked(void);
 
@@ -424,8 +427,7 @@ static inline void mca_pml_tm_wait(ompi_request_t *request)
         if (OPAL_LIKELY(0 != --mca_pml_tm.polls_left)) {
             mca_pml_tm_poll();
         } else {
-            mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
-            opal_progress();
+            mca_pml_tm_poll_ompi();
             if (OPAL_UNLIKELY(mca_pml_tm_is_request_failed(request))) {
                 return;
             }

@@ -86,10 +86,7 @@ static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
     bool is_found = find(src, tag, comm, taken, status, &held);
 
     if (!is_found) {
-        opal_progress();
-        if (!fab_is_threaded(mca_pml_tm.fab)) {
-            mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
-        }
+        mca_pml_tm_poll_ompi();
         is_found = find(src, tag, comm, taken, status, &held);
         let_go(held);
     }
@@ -128,7 +125,7 @@ static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
         }
         rc = mca_pml_tm_check_source(comm, src);
         if (OPAL_LIKELY(MPI_SUCCESS == rc)) {
-            opal_progress();
+            mca_pml_tm_poll_ompi();
         }
     }
     let_go(held);

@@ -6,7 +6,8 @@
  * from running, for a whole time slice.  So a process or thread yields after an empty poll, in
  * blocking calls and in the progress function, which Open MPI calls when it waits.  In blocking
  * calls of this PML it also sleeps after many such polls, up to a millisecond at a time, or
- * (without threads) until a message comes by TCP.
+ * (without threads) until a message comes by TCP; and after each sleep it polls all of Open MPI,
+ * whose other components must not wait for many.
  *
  * With threads, each waiting thread polls if it gets the lock, and releases the lock as soon as
  * another thread wants it.  Open MPI's own wait lets one thread poll and puts the others to sleep
@@ -31,7 +32,7 @@
 
 enum {
     YIELDS_BEFORE_SLEEP = 1000, /* in a row: half a millisecond alone, a time slice of each other */
-    SLEEP_STEP_US = 10,         /* by which sleeps grow */
+    SLEEP_GROWTH = 40, /* the n-th takes n^2 / 40 us: a few percent of the time waited */
     SLEEP_MAX_US = 1000,
     POLLS_PER_LOCK = 16,    /* with threads, while the lock is held: 0.3 us */
     POLLS_AT_FIRST = 64,    /* the same, of a blocking receive that has just been posted */
@@ -112,9 +113,10 @@ void mca_pml_tm_yield(void)
 /* Microseconds to sleep after this many empty polls in a row; 0: only yield. */
 static inline unsigned sleep_time(unsigned polls)
 {
-    long us = ((long) polls - YIELDS_BEFORE_SLEEP) * SLEEP_STEP_US;
+    long sleeps = (long) polls - YIELDS_BEFORE_SLEEP;
+    long us = 1 + sleeps * sleeps / SLEEP_GROWTH;
 
-    if (us <= 0 || PML_TM_SLEEP != mca_pml_tm.idle) {
+    if (sleeps <= 0 || PML_TM_SLEEP != mca_pml_tm.idle) {
         return 0;
     }
     return (unsigned) (us < SLEEP_MAX_US ? us : SLEEP_MAX_US);
@@ -152,6 +154,23 @@ void mca_pml_tm_pause(void)
         --mca_pml_tm.idle_polls;
     }
     sleep_for(us);
+    mca_pml_tm.polls_left = 1;
+}
+
+void mca_pml_tm_poll_ompi(void)
+{
+    uint32_t events;
+
+    if (OPAL_UNLIKELY(fab_is_threaded(mca_pml_tm.fab))) {
+        opal_progress();
+        return;
+    }
+    events = mca_pml_tm.fab->events;
+    mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
+    opal_progress();
+    if (events != mca_pml_tm.fab->events) {
+        mca_pml_tm.idle_polls = 0;
+    }
 }
 
 /* mca_pml_tm_pause() with threads, each of which counts its own polls. */
