@@ -141,6 +141,7 @@ typedef struct mca_pml_tm {
     uint32_t short_max;   /* bytes; longest send that goes straight into a ring */
     uint32_t eager_limit; /* bytes; params.eager_limit as it is compared */
     uint32_t whole_limit; /* bytes; longest message above it that is streamed whole */
+    int stream_limit;     /* bytes; -1: by the length of the ring (mca_pml_tm_stream_limit()) */
     mca_pml_tm_msg_t *early; /* messages for communicators not added yet, oldest first */
     mca_pml_tm_msg_t **early_tail;
     mca_pml_tm_msg_t *msg_cache;  /* free short ones */

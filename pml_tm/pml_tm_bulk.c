@@ -27,7 +27,7 @@ enum {
 static bool has_choice(const mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
 {
     const fab_peer_t *peer = req->core.peer;
-    int limit = mca_pml_tm.params.stream_limit;
+    int limit = mca_pml_tm.stream_limit;
 
     return 0 != rndv->addr && NULL != req->data && req->wanted >= BULK_MIN &&
            0 != (peer->caps & FAB_CAP_LONG_RING) && 0 != (peer->caps & FAB_CAP_GET) &&

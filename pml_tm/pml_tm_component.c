@@ -304,7 +304,7 @@ static void init_state(void)
     mca_pml_tm.early_tail = &mca_pml_tm.early;
     fab_idmap_init(&mca_pml_tm.ids);
     mca_pml_tm.eager_limit = (uint32_t) mca_pml_tm.params.eager_limit;
-    mca_pml_tm.whole_limit = mca_pml_tm_stream_whole_limit(&mca_pml_tm.params);
+    mca_pml_tm_stream_choose_limits();
     mca_pml_tm.short_max = mca_pml_tm.eager_limit < FAB_SHORT_MAX ? mca_pml_tm.eager_limit
                                                                   : FAB_SHORT_MAX;
     mca_pml_tm.source_bits = choose_source_bits(mca_pml_tm_process.num_procs);
@@ -445,7 +445,7 @@ void mca_pml_tm_show_paths(void)
         "pml tm: process %s on %s; eager up to %u bytes if the provider can, inside a host "
         "streamed up to %d%s; ranks below %u, communicators below %u\n%s%s",
         OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm_process.nodename, mca_pml_tm.eager_limit,
-        mca_pml_tm.params.stream_limit < 0 ? PML_TM_STREAM_SHORT : mca_pml_tm.params.stream_limit,
-        mca_pml_tm.params.stream_limit < 0 ? ", or more through a long ring" : "",
+        mca_pml_tm.stream_limit < 0 ? PML_TM_STREAM_SHORT : mca_pml_tm.stream_limit,
+        mca_pml_tm.stream_limit < 0 ? ", or more through a long ring" : "",
         1u << mca_pml_tm.source_bits, mca_pml_tm.max_context, text, waits);
 }

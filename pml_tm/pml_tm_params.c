@@ -69,7 +69,8 @@ static const fab_param_t rows[] = {
         .max = INT_MAX,
         .unit = "bytes",
         .special = -1,
-        .special_means = "65536; if the ring has 1 MiB, 1048576 for a single message",
+        .special_means = "0 if waiting processes yield (wait); else 65536, or 1048576 for a "
+                         "single message if the ring has 1 MiB",
         .help = "Longest message that goes through shared memory in fragments of 8 KiB, so that "
                 "the receiver copies one fragment out while the sender copies the next one in; 0: "
                 "no message. Longer ones are only announced; the receiver reads them from the "

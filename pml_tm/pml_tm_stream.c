@@ -159,16 +159,18 @@ static void note_rate(const fab_peer_t *peer, size_t bytes, uint64_t ns)
     }
 }
 
-uint32_t mca_pml_tm_stream_whole_limit(const mca_pml_tm_params_t *params)
+void mca_pml_tm_stream_choose_limits(void)
 {
+    const mca_pml_tm_params_t *params = &mca_pml_tm.params;
+    int limit = params->stream_limit >= 0 || PML_TM_SPIN == mca_pml_tm.idle ? params->stream_limit
+                                                                            : 0;
     /* who lowers the eager limit wants no message to go before its receive is known */
-    int limit = params->stream_whole >= 0                   ? params->stream_whole
+    int whole = params->stream_whole >= 0                   ? params->stream_whole
                 : params->eager_limit >= PML_TM_EAGER_LIMIT ? PML_TM_STREAM_WHOLE_MAX
                                                             : 0;
 
-    return (uint32_t) (params->stream_limit >= 0 && params->stream_limit < limit
-                           ? params->stream_limit
-                           : limit);
+    mca_pml_tm.stream_limit = limit;
+    mca_pml_tm.whole_limit = (uint32_t) (limit >= 0 && limit < whole ? limit : whole);
 }
 
 /* May a message of this length be streamed whole to the peer?  Then it may wait for room. */

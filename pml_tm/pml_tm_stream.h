@@ -32,7 +32,7 @@
 /* Could messages to this peer be streamed? */
 static inline bool mca_pml_tm_stream_works(const fab_peer_t *peer)
 {
-    return 0 != (peer->caps & FAB_CAP_RING) && 0 != mca_pml_tm.params.stream_limit;
+    return 0 != (peer->caps & FAB_CAP_RING) && 0 != mca_pml_tm.stream_limit;
 }
 
 /*
@@ -42,15 +42,19 @@ static inline bool mca_pml_tm_stream_works(const fab_peer_t *peer)
  */
 static inline size_t mca_pml_tm_stream_limit(const fab_peer_t *peer)
 {
-    if (OPAL_UNLIKELY(mca_pml_tm.params.stream_limit >= 0)) {
-        return (size_t) mca_pml_tm.params.stream_limit;
+    if (OPAL_UNLIKELY(mca_pml_tm.stream_limit >= 0)) {
+        return (size_t) mca_pml_tm.stream_limit;
     }
     return 0 != (peer->caps & FAB_CAP_LONG_RING) && mca_pml_tm.ids.used <= 1 ? PML_TM_STREAM_LONG
                                                                              : PML_TM_STREAM_SHORT;
 }
 
-/* The longest message that is ever streamed whole, by the parameters, bytes. */
-uint32_t mca_pml_tm_stream_whole_limit(const mca_pml_tm_params_t *params);
+/*
+ * Set mca_pml_tm.stream_limit and whole_limit, by the parameters and mca_pml_tm.idle.  Where
+ * processes share a processor, both cannot copy at the same time, and each answer costs a change
+ * from one to the other: by default no message is streamed there.
+ */
+void mca_pml_tm_stream_choose_limits(void);
 
 /*
  * May this message, longer than the eager limit, be streamed whole to the peer, if not now, then

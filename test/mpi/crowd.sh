@@ -3,9 +3,9 @@
 # TEST: timeout=120 quick=no
 #
 # More ranks than processors: those who wait find out by themselves, yield, and sleep when it takes
-# long (crowd.c).  All ranks, and mpirun, which they take the number of processors from, are put on
-# one processor.  Before that, where each rank has a processor of its own and a script starts it,
-# they poll.
+# long (crowd.c); and messages are not streamed, unless it is asked for.  All ranks, and mpirun,
+# which they take the number of processors from, are put on one processor.  Before that, where each
+# rank has a processor of its own and a script starts it, they poll.
 . "$TM_SRC/test/lib/script.sh"
 program=$(tm_mpi_program crowd)
 cpu=$(sed -nE 's/^Cpus_allowed_list:\s*([0-9]+).*/\1/p' /proc/self/status)
@@ -24,9 +24,10 @@ if (($(nproc) > 1)); then
     require 'who waits      poll: 2 processes share '
 fi
 taskset -p -c "$cpu" $$ >/dev/null || skip 'taskset does not work here'
-on 6 "$program" pml_tm_wait_yields pml_tm_wait_sleeps
+on 6 --mca pml_tm_stream_rate 0 "$program" pml_tm_wait_yields pml_tm_wait_sleeps '!pml_tm_streamed'
 require 'who waits      yield, then sleep: 6 processes share '
-on 4 --mca pml_tm_wait yield "$program" pml_tm_wait_yields
+on 4 --mca pml_tm_wait yield --mca pml_tm_stream_limit 65536 --mca pml_tm_stream_rate 0 "$program" \
+    pml_tm_wait_yields pml_tm_streamed
 require 'who waits      yield, by pml_tm_wait'
 on 2 --mca pml_tm_providers tcp "$program" pml_tm_wait_sleeps pml_tm_wait_wakes
 on 1 --mca pml_tm_wait spin "$program"
