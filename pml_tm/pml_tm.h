@@ -39,7 +39,6 @@
 #include "fabric/fab_params.h"
 #include "fabric/fab_spares.h"
 #include "fabric/fab_tm.h"
-#include "fabric/fab_trial.h"
 #include "match/match.h"
 #include "offload/offload.h"
 
@@ -55,39 +54,6 @@ typedef struct mca_pml_tm_failure mca_pml_tm_failure_t;
 typedef struct mca_pml_tm_msg mca_pml_tm_msg_t;
 typedef struct mca_pml_tm_peer mca_pml_tm_peer_t;
 typedef struct mca_pml_tm_stream mca_pml_tm_stream_t;
-
-/* The ring to a peer that was slow (pml_tm_stream.c).  Two peers may use one record in turn. */
-typedef struct mca_pml_tm_slow_ring {
-    const fab_peer_t *peer; /* compared only */
-    unsigned pause;         /* messages that are not streamed before it is tried again */
-    unsigned last;          /* length of the last pause, halved by each fast message since */
-} mca_pml_tm_slow_ring_t;
-
-enum { PML_TM_SLOW_RINGS = 64 };
-
-/* Which route messages to a peer take (pml_tm_route.c).  Two kinds may use one record in turn. */
-typedef struct mca_pml_tm_route {
-    const fab_peer_t *peer; /* compared only */
-    fab_trial_t trial;
-    uint32_t wrote;  /* ns that the last try that was streamed took to write */
-    bool is_try;     /* the next message is */
-    bool has_theirs; /* the peer has sent such messages here, too, */
-    uint8_t theirs;  /* the last one by this route */
-} mca_pml_tm_route_t;
-
-enum { PML_TM_ROUTES = 256 };
-
-/*
- * How the rest of a peer's streamed messages comes fastest (pml_tm_stream.c): way 0, through the
- * ring; way 1, read from the sender's memory. Two kinds of messages may use one record in turn.
- */
-typedef struct mca_pml_tm_rest {
-    const fab_peer_t *peer; /* compared only */
-    bool is_long;           /* kind of messages: see rest_of() */
-    fab_trial_t trial;
-} mca_pml_tm_rest_t;
-
-enum { PML_TM_RESTS = 64 };
 
 /* What a waiting call does after a poll that found nothing: params.wait. */
 typedef enum mca_pml_tm_idle {
@@ -149,11 +115,6 @@ typedef struct mca_pml_tm {
     fab_spares_t spares;          /* for long ones */
     mca_pml_tm_stream_t *streams; /* messages whose first part is arriving */
     mca_pml_tm_stream_t *free_streams;
-    mca_pml_tm_slow_ring_t slow_rings[PML_TM_SLOW_RINGS]; /* by the peer's address */
-    mca_pml_tm_rest_t rests[PML_TM_RESTS];                /* by the peer's address and the kind */
-    mca_pml_tm_route_t routes[PML_TM_ROUTES];             /* likewise */
-    unsigned long_sent;                                   /* messages that took a route, lately */
-    unsigned long_received;                               /* ... that came for a posted receive */
     size_t unexpected_bytes;                  /* held in unexpected and early messages */
     mca_pml_tm_peer_t *peers;                 /* records of peers that have one */
     bool is_flush_in_vain;                    /* see mca_pml_tm_peer_flush() */

@@ -1,26 +1,40 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Processes.  The fabric's peer record is in the process's endpoint slot. pml_tm's own record of a
- * peer (fab_peer_t.user[]) is for flow control, and for windows of long messages.  It exists only
- * for peers that throttle this process or are throttled by it, and for senders of such windows;
- * other peers cost no memory.
+ * peer (fab_peer_t.user[]) is for flow control, and for what is measured of long messages.  It
+ * exists only for peers that throttle this process or are throttled by it, and for those of the
+ * same host to which or from which long messages go; other peers cost no memory.
  */
 #ifndef PML_TM_PEER_H
 #define PML_TM_PEER_H
 
 #include "pml_tm.h"
 #include "pml_tm_bulk.h"
+#include "pml_tm_route.h"
 
 typedef struct mca_pml_tm_contexts {
     uint32_t count;
     uint32_t context[PML_TM_FLOW_CONTEXTS];
 } mca_pml_tm_contexts_t;
 
+/* The ring to a peer that was slow (pml_tm_stream.c). */
+typedef struct mca_pml_tm_slow_ring {
+    unsigned pause; /* messages that are not streamed before it is tried again */
+    unsigned last;  /* length of the last pause, halved by each fast message since */
+} mca_pml_tm_slow_ring_t;
+
 /* Lock: the fabric's. */
 struct mca_pml_tm_peer {
     mca_pml_tm_peer_t *next; /* all records */
     fab_peer_t *peer;
     mca_pml_tm_bulk_t bulk;
+    mca_pml_tm_routes_t routes;
+    mca_pml_tm_slow_ring_t slow;
+    /*
+     * how the rest of the peer's streamed messages comes fastest (pml_tm_stream.c), of shorter and
+     * of longer ones: way 0, through the ring; way 1, read from the sender's memory
+     */
+    fab_trial_t rests[2];
     /* flow control of unexpected messages (pml_tm_flow.h), as the receiver */
     bool is_throttled;            /* it was told to hold its messages back ... */
     mca_pml_tm_contexts_t wanted; /* ... except in these communicators */

@@ -10,68 +10,63 @@
 #include "pml_tm_peer.h"
 
 /* The longest message of each class but the last, bytes. */
-static const size_t class_max[] = {32768, 65536, 131072};
+static const size_t class_max[PML_TM_ROUTE_CLASSES - 1] = {32768, 65536, 131072};
 
 enum {
-    CLASSES = sizeof(class_max) / sizeof(class_max[0]) + 1,
-    LATELY = 512,     /* messages sent and received; then either number is halved */
-    PROMPT_NS = 5000, /* a message that is seen that long after it was sent waited for nothing */
+    LATELY = 512,      /* messages sent and received; then either number is halved */
+    PROMPT_NS = 5000,  /* a message that is seen that long after it was sent waited for nothing */
+    TOOK_NS = 1 << 30, /* a time that was sent so long ago may have wrapped */
 };
 
 static unsigned class_of(size_t len)
 {
     unsigned kind = 0;
 
-    while (kind < CLASSES - 1 && len > class_max[kind]) {
+    while (kind < PML_TM_ROUTE_CLASSES - 1 && len > class_max[kind]) {
         kind++;
     }
     return kind;
 }
 
-/* The record for messages of this class of lengths to the peer. */
-static mca_pml_tm_route_t *route_at(const fab_peer_t *peer, unsigned kind)
+/* What is known of the peer; NULL: there is no memory for it. */
+static mca_pml_tm_routes_t *routes_of(fab_peer_t *peer)
 {
-    return &mca_pml_tm.routes[((uintptr_t) peer / sizeof(*peer) * CLASSES + kind) % PML_TM_ROUTES];
-}
+    mca_pml_tm_peer_t *record = mca_pml_tm_peer_record(peer);
 
-static mca_pml_tm_route_t *route_of(const fab_peer_t *peer, size_t len)
-{
-    return route_at(peer, class_of(len));
+    return NULL != record ? &record->routes : NULL;
 }
 
 /* Messages of a class begin with the route that shorter ones have found. */
-static void route_begin(mca_pml_tm_route_t *route, const fab_peer_t *peer, unsigned kind)
+static void route_begin(mca_pml_tm_routes_t *routes, unsigned kind)
 {
-    const mca_pml_tm_route_t *shorter = kind > 0 ? route_at(peer, kind - 1) : NULL;
+    const mca_pml_tm_route_t *shorter = kind > 0 ? &routes->by_class[kind - 1] : NULL;
 
-    *route = (mca_pml_tm_route_t){
-        .peer = peer,
-        .trial = NULL != shorter && peer == shorter->peer
-                     ? fab_trial_after(&shorter->trial, PML_TM_ROUTE_READ, true)
-                     : fab_trial_begin(FAB_TRIAL_FIRST, true)};
+    routes->by_class[kind].trial = NULL != shorter && 0 != shorter->trial.round
+                                       ? fab_trial_after(&shorter->trial, PML_TM_ROUTE_READ, true)
+                                       : fab_trial_begin(FAB_TRIAL_FIRST, true);
 }
 
 /* Count a message, in one of these. */
-static void count(unsigned *messages)
+static void count(mca_pml_tm_routes_t *routes, unsigned *messages)
 {
     ++*messages;
-    if (OPAL_UNLIKELY(mca_pml_tm.long_sent + mca_pml_tm.long_received > LATELY)) {
-        mca_pml_tm.long_sent /= 2;
-        mca_pml_tm.long_received /= 2;
+    if (OPAL_UNLIKELY(routes->sent + routes->received > LATELY)) {
+        routes->sent /= 2;
+        routes->received /= 2;
     }
 }
 
-/* Does this process receive about as many such messages as it sends? */
-static bool is_both_ways(void)
+/* Do about as many such messages come from the peer as go to it? */
+static bool is_both_ways(const mca_pml_tm_routes_t *routes)
 {
-    return 4 * mca_pml_tm.long_received >= mca_pml_tm.long_sent &&
-           4 * mca_pml_tm.long_sent >= mca_pml_tm.long_received;
+    return 4 * routes->received >= routes->sent && 4 * routes->sent >= routes->received;
 }
 
 /* The route of messages that are no tries. */
-static unsigned route_best(const mca_pml_tm_route_t *route, const fab_peer_t *peer)
+static unsigned route_best(const mca_pml_tm_routes_t *routes, const mca_pml_tm_route_t *route,
+                           const fab_peer_t *peer)
 {
-    if (route->has_theirs && !fab_trial_is_clear(&route->trial) && is_both_ways() &&
+    if (route->has_theirs && !fab_trial_is_clear(&route->trial) && is_both_ways(routes) &&
         mca_pml_tm.fab->config.name < peer->name) {
         return route->theirs;
     }
@@ -80,28 +75,36 @@ static unsigned route_best(const mca_pml_tm_route_t *route, const fab_peer_t *pe
 
 bool mca_pml_tm_route_is_read(fab_peer_t *peer, size_t len)
 {
-    mca_pml_tm_route_t *route = route_of(peer, len);
-    int choice = mca_pml_tm.params.stream_get;
+    const int choice = mca_pml_tm.params.stream_get;
+    const unsigned kind = class_of(len);
+    mca_pml_tm_routes_t *routes;
+    mca_pml_tm_route_t *route;
 
-    if (choice >= 0) {
+    if (choice >= 0 || NULL == (routes = routes_of(peer))) {
         return PML_TM_ROUTE_READ == choice;
     }
-    if (OPAL_UNLIKELY(route->peer != peer)) {
-        route_begin(route, peer, class_of(len));
+    route = &routes->by_class[kind];
+    if (OPAL_UNLIKELY(0 == route->trial.round)) {
+        route_begin(routes, kind);
     }
     route->is_try = fab_trial_is_due(&route->trial) && fab_ring_is_lapped(peer);
     return PML_TM_ROUTE_READ ==
-           (route->is_try ? fab_trial_due(&route->trial) : route_best(route, peer));
+           (route->is_try ? fab_trial_due(&route->trial) : route_best(routes, route, peer));
 }
 
 uint32_t mca_pml_tm_route_take(fab_peer_t *peer, size_t len)
 {
-    mca_pml_tm_route_t *route = route_of(peer, len);
+    mca_pml_tm_routes_t *routes = routes_of(peer);
+    mca_pml_tm_route_t *route;
     bool is_try;
     uint32_t now;
 
-    count(&mca_pml_tm.long_sent);
-    if (route->peer != peer || (fab_trial_is_due(&route->trial) && !route->is_try)) {
+    if (NULL == routes) {
+        return 0;
+    }
+    count(routes, &routes->sent);
+    route = &routes->by_class[class_of(len)];
+    if (0 == route->trial.round || (fab_trial_is_due(&route->trial) && !route->is_try)) {
         return 0;
     }
     (void) fab_trial_next(&route->trial, &is_try);
@@ -110,35 +113,38 @@ uint32_t mca_pml_tm_route_take(fab_peer_t *peer, size_t len)
     }
     route->is_try = false;
     ++mca_pml_tm.counters.route_tries;
-    now = (uint32_t) fab_now_ns() & ~(uint32_t) PML_TM_SENT_BEHIND;
+    route->tried_at = fab_now_ns();
+    now = (uint32_t) route->tried_at & ~(uint32_t) PML_TM_SENT_BEHIND;
     if (mca_pml_tm.ids.used > 1 || !fab_ring_is_taken(peer)) {
         return now | PML_TM_SENT_BEHIND;
     }
     return 0 != now ? now : PML_TM_SENT_BEHIND << 1;
 }
 
-void mca_pml_tm_route_wrote(const fab_peer_t *peer, size_t len, uint32_t sent_at)
+void mca_pml_tm_route_wrote(fab_peer_t *peer, size_t len, uint32_t sent_at)
 {
-    mca_pml_tm_route_t *route = route_of(peer, len);
+    mca_pml_tm_routes_t *routes = routes_of(peer);
 
-    if (route->peer == peer) {
-        route->wrote = (uint32_t) fab_now_ns() - sent_at;
+    if (NULL != routes) {
+        routes->by_class[class_of(len)].wrote = (uint32_t) fab_now_ns() - sent_at;
     }
 }
 
-mca_pml_tm_asked_time_t mca_pml_tm_route_seen(const fab_peer_t *peer, unsigned route, size_t len,
+mca_pml_tm_asked_time_t mca_pml_tm_route_seen(fab_peer_t *peer, unsigned route, size_t len,
                                               uint32_t sent_at)
 {
     mca_pml_tm_asked_time_t asked = {.since = sent_at};
-    mca_pml_tm_route_t *back = route_of(peer, len);
+    mca_pml_tm_routes_t *routes = NULL;
     uint32_t now;
 
     if (len > mca_pml_tm.eager_limit) { /* shorter ones are always streamed */
-        count(&mca_pml_tm.long_received);
-        if (back->peer == peer) {
-            back->has_theirs = true;
-            back->theirs = (uint8_t) route;
-        }
+        routes = routes_of(peer);
+    }
+    if (NULL != routes) {
+        mca_pml_tm_route_t *back = &routes->by_class[class_of(len)];
+        count(routes, &routes->received);
+        back->has_theirs = true;
+        back->theirs = (uint8_t) route;
     }
     if (0 != sent_at) {
         now = (uint32_t) fab_now_ns();
@@ -164,16 +170,18 @@ void mca_pml_tm_route_answer(fab_peer_t *peer, unsigned route, size_t len,
  * one way, the two work side by side, and the slower one counts; if they go both ways, each process
  * has to do both parts.
  */
-static uint64_t time_of_late_stream(uint64_t wrote, uint64_t read)
+static uint64_t time_of_late_stream(const mca_pml_tm_routes_t *routes, uint64_t wrote,
+                                    uint64_t read)
 {
-    return is_both_ways() ? wrote + read : wrote > read ? wrote : read;
+    return is_both_ways(routes) ? wrote + read : wrote > read ? wrote : read;
 }
 
 void mca_pml_tm_route_took(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     const size_t bytes = hdr.tag >> 32;
     const unsigned way = hdr.app_ctx & ~(uint32_t) PML_TM_TOOK_LATE;
-    mca_pml_tm_route_t *route = route_of(peer, bytes);
+    mca_pml_tm_routes_t *routes;
+    mca_pml_tm_route_t *route;
     uint64_t ns = (uint32_t) hdr.tag;
 
     (void) ctx;
@@ -182,9 +190,13 @@ void mca_pml_tm_route_took(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
         mca_pml_tm_bad_message(peer, "time that a message took: no such route or length");
         return;
     }
-    if (route->peer == peer) {
+    if (NULL == (routes = routes_of(peer))) {
+        return;
+    }
+    route = &routes->by_class[class_of(bytes)];
+    if (0 != route->trial.round && fab_now_ns() - route->tried_at < TOOK_NS) {
         if (hdr.app_ctx == (PML_TM_ROUTE_STREAM | PML_TM_TOOK_LATE)) {
-            ns = time_of_late_stream(route->wrote, ns);
+            ns = time_of_late_stream(routes, route->wrote, ns);
         }
         fab_trial_note(&route->trial, way, bytes, ns);
     }

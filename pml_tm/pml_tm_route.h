@@ -33,12 +33,32 @@
 #ifndef PML_TM_ROUTE_H
 #define PML_TM_ROUTE_H
 
+#include "fabric/fab_trial.h"
+
 #include "pml_tm_request.h"
 
 enum {
     PML_TM_ROUTE_STREAM = 0,
     PML_TM_ROUTE_READ = 1,
+    PML_TM_ROUTE_CLASSES = 4, /* of lengths */
 };
+
+/* Which route messages of a class take to a peer; all zero: nothing is known. */
+typedef struct mca_pml_tm_route {
+    fab_trial_t trial;
+    uint64_t tried_at; /* ns; when the last try was sent */
+    uint32_t wrote;    /* ns that the last try that was streamed took to write */
+    bool is_try;       /* the next message is */
+    bool has_theirs;   /* the peer has sent such messages here, too, */
+    uint8_t theirs;    /* the last one by this route */
+} mca_pml_tm_route_t;
+
+/* What is known of a peer. Lock: the fabric's. */
+typedef struct mca_pml_tm_routes {
+    mca_pml_tm_route_t by_class[PML_TM_ROUTE_CLASSES];
+    unsigned sent;     /* messages that took a route, lately */
+    unsigned received; /* ... that came for a posted receive */
+} mca_pml_tm_routes_t;
 
 /*
  * Is reading the faster route for a message of this length to the peer, or is that to be tried?
@@ -54,10 +74,10 @@ bool mca_pml_tm_route_is_read(fab_peer_t *peer, size_t len);
 uint32_t mca_pml_tm_route_take(fab_peer_t *peer, size_t len);
 
 /* A message with this sent_at, not 0, that is streamed has been written. */
-void mca_pml_tm_route_wrote(const fab_peer_t *peer, size_t len, uint32_t sent_at);
+void mca_pml_tm_route_wrote(fab_peer_t *peer, size_t len, uint32_t sent_at);
 
 /* A message with this sent_at, or 0, has come by the route, for a receive that is posted. */
-mca_pml_tm_asked_time_t mca_pml_tm_route_seen(const fab_peer_t *peer, unsigned route, size_t len,
+mca_pml_tm_asked_time_t mca_pml_tm_route_seen(fab_peer_t *peer, unsigned route, size_t len,
                                               uint32_t sent_at);
 
 /* It is complete, and asked.since is not 0: tell its sender.  Lock held. */

@@ -461,6 +461,7 @@ static inline __attribute__((always_inline)) fab_peer_t *ring_peer(const ompi_co
                                                                    int dst)
 {
     const ompi_proc_t *proc = ompi_group_peer_lookup_existing(comm->c_remote_group, dst);
+    const mca_pml_tm_peer_t *record;
     fab_peer_t *peer;
 
     if (OPAL_UNLIKELY(NULL == proc)) {
@@ -470,8 +471,8 @@ static inline __attribute__((always_inline)) fab_peer_t *ring_peer(const ompi_co
     if (OPAL_UNLIKELY(NULL == peer || mca_pml_tm.sends_since_progress >= SENDS_PER_PROGRESS - 1)) {
         return NULL;
     }
-    /* with a record, messages may be held back */
-    return OPAL_LIKELY(NULL == peer->user[FAB_USER_PML]) ? peer : NULL;
+    record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
+    return OPAL_LIKELY(NULL == record) || !mca_pml_tm_flow_is_slow(record) ? peer : NULL;
 }
 
 /* May put_short() send so much? If not, put_longer() may. */

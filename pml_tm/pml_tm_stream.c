@@ -27,7 +27,7 @@ typedef struct first {
 /* A message whose first part is arriving. One of req and msg is set, unless req has ended. */
 struct mca_pml_tm_stream {
     mca_pml_tm_stream_t *next;
-    const fab_peer_t *peer; /* the sender */
+    fab_peer_t *peer; /* the sender */
     mca_pml_tm_recv_request_t *req;
     mca_pml_tm_msg_t *msg;         /* set if the message is gathered in memory */
     char *to;                      /* where the next byte goes in msg */
@@ -117,20 +117,15 @@ static bool has_room(fab_peer_t *peer, const source_t *source, size_t bytes)
  */
 enum { SLOW_PAUSE_MAX = 255 };
 
-static mca_pml_tm_slow_ring_t *slow_ring(const fab_peer_t *peer)
-{
-    return &mca_pml_tm.slow_rings[(uintptr_t) peer / sizeof(*peer) % PML_TM_SLOW_RINGS];
-}
-
 /* Was the ring to the peer slow lately, and is there another way?  Counts the message. */
 static bool is_paused(const fab_peer_t *peer)
 {
-    mca_pml_tm_slow_ring_t *slow = slow_ring(peer);
+    mca_pml_tm_peer_t *record = (mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
 
-    if (OPAL_LIKELY(peer != slow->peer || 0 == slow->pause) || 0 == (peer->caps & FAB_CAP_GET)) {
+    if (OPAL_LIKELY(NULL == record || 0 == record->slow.pause) || 0 == (peer->caps & FAB_CAP_GET)) {
         return false;
     }
-    --slow->pause;
+    --record->slow.pause;
     ++mca_pml_tm.counters.stream_slow;
     return true;
 }
@@ -146,14 +141,18 @@ static bool is_long(const fab_peer_t *peer, size_t len)
 }
 
 /* Writing the first part of a message, these bytes, into the ring to the peer took so long. */
-static void note_rate(const fab_peer_t *peer, size_t bytes, uint64_t ns)
+static void note_rate(fab_peer_t *peer, size_t bytes, uint64_t ns)
 {
-    mca_pml_tm_slow_ring_t *slow = slow_ring(peer);
-    unsigned last = peer == slow->peer ? slow->last : 0;
+    mca_pml_tm_peer_t *record = mca_pml_tm_peer_record(peer);
+    mca_pml_tm_slow_ring_t *slow = NULL != record ? &record->slow : NULL;
+    unsigned last = NULL != slow ? slow->last : 0;
 
+    if (NULL == slow) {
+        return;
+    }
     if (OPAL_UNLIKELY(bytes * 1000 < ns * (uint64_t) mca_pml_tm.params.stream_rate)) {
         unsigned pause = last < SLOW_PAUSE_MAX ? 2 * last + 1 : last;
-        *slow = (mca_pml_tm_slow_ring_t){.peer = peer, .pause = pause, .last = pause};
+        *slow = (mca_pml_tm_slow_ring_t){.pause = pause, .last = pause};
     } else if (OPAL_UNLIKELY(0 != last)) {
         slow->last = last / 2;
     }
@@ -261,10 +260,16 @@ int mca_pml_tm_stream_announce_read(const mca_pml_tm_send_request_t *req, const 
 {
     fab_peer_t *peer = req->core.peer;
     first_t first = {.rndv = *rndv, .head = {.now = 0}};
+    void *room = fab_item_reserve(peer, sizeof(first));
 
+    if (NULL == room) { /* it takes no route yet */
+        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
+    }
     ++mca_pml_tm.counters.route_reads;
     first.head.sent_at = mca_pml_tm_route_take(peer, rndv->len);
-    return fab_item_send(peer, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), &first, sizeof(first));
+    memcpy(room, &first, sizeof(first));
+    fab_commit(peer, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), sizeof(first));
+    return OMPI_SUCCESS;
 }
 
 bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv)
@@ -303,7 +308,7 @@ static mca_pml_tm_stream_t **stream_find(const fab_peer_t *peer)
 }
 
 /* Records are kept for reuse: there are never more than there were concurrent streams. */
-static mca_pml_tm_stream_t *stream_open(const fab_peer_t *peer)
+static mca_pml_tm_stream_t *stream_open(fab_peer_t *peer)
 {
     mca_pml_tm_stream_t *stream = mca_pml_tm.free_streams;
 
@@ -338,19 +343,19 @@ enum { REST_LONG = 131072 };
 /* The shortest rest, in bytes, that is ever read: below, the system call costs too much. */
 enum { REST_MIN = 16384 };
 
-/* The record for rests of this many bytes from this peer. */
-static mca_pml_tm_rest_t *rest_of(const fab_peer_t *peer, size_t rest)
+/* What is known of rests of this many bytes from this peer; NULL: there is no memory for it. */
+static fab_trial_t *rest_of(fab_peer_t *peer, size_t rest)
 {
-    size_t index = (uintptr_t) peer / sizeof(*peer) * 2 + (rest >= REST_LONG);
+    mca_pml_tm_peer_t *record = mca_pml_tm_peer_record(peer);
 
-    return &mca_pml_tm.rests[index % PML_TM_RESTS];
+    return NULL != record ? &record->rests[rest >= REST_LONG] : NULL;
 }
 
 /* Choose how the rest of the message, which is posted, is to come. */
 static void rest_choose(mca_pml_tm_stream_t *stream)
 {
     size_t bytes = stream->req->wanted - stream->now;
-    mca_pml_tm_rest_t *rest = rest_of(stream->peer, bytes);
+    fab_trial_t *rest;
     int choice = mca_pml_tm.params.stream_get;
 
     if (0 == stream->rndv.addr || NULL == stream->req->data || bytes < REST_MIN || 0 == choice ||
@@ -361,20 +366,22 @@ static void rest_choose(mca_pml_tm_stream_t *stream)
         stream->is_get = true;
         return;
     }
-    if (rest->peer != stream->peer || rest->is_long != (bytes >= REST_LONG)) {
-        *rest = (mca_pml_tm_rest_t){.peer = stream->peer,
-                                    .is_long = bytes >= REST_LONG,
-                                    .trial = fab_trial_begin(FAB_TRIAL_FIRST, true)};
+    rest = rest_of(stream->peer, bytes);
+    if (NULL == rest) {
+        return;
     }
-    stream->is_get = 0 != fab_trial_next(&rest->trial, &stream->is_try);
+    if (0 == rest->round) {
+        *rest = fab_trial_begin(FAB_TRIAL_FIRST, true);
+    }
+    stream->is_get = 0 != fab_trial_next(rest, &stream->is_try);
 }
 
 void mca_pml_tm_stream_rest_came(mca_pml_tm_recv_request_t *req)
 {
-    mca_pml_tm_rest_t *rest = rest_of(req->core.peer, req->rest);
+    fab_trial_t *rest = rest_of(req->core.peer, req->rest);
 
-    if (rest->peer == req->core.peer && rest->is_long == (req->rest >= REST_LONG)) {
-        fab_trial_note(&rest->trial, req->is_rest_got, req->rest, fab_now_ns() - req->rest_since);
+    if (NULL != rest && 0 != rest->round) {
+        fab_trial_note(rest, req->is_rest_got, req->rest, fab_now_ns() - req->rest_since);
     }
 }
 
