@@ -58,17 +58,30 @@ require '0 passed, 1 failed' log
 # says NAME DIRECTIVE STATEMENT: a program
 says()
 {
-    printf '/* TEST: np=1 pml=none %s */\n#include <stdio.h>\n\nint main(void)\n{\n    %s;\n    return 0;\n}\n' \
+    printf '/* TEST: np=1 pml=none %s */\n#include <stdio.h>\n#include <stdlib.h>\n\nint main(void)\n{\n    %s;\n    return 0;\n}\n' \
         "$2" "$3" >"tree/test/mpi/$1.c"
 }
 says quiet '' 'puts("errors=0")'
 says complains '' 'fputs("something is wrong\n", stderr)'
 says announced 'stderr=wrong' 'fputs("something is wrong\n", stderr)'
-runs 1 mpi/quiet mpi/complains mpi/announced
+says filled '' 'if (NULL == getenv("MALLOC_PERTURB_")) return 1'
+runs 1 mpi/quiet mpi/complains mpi/announced mpi/filled
 grep -qE '^FAIL +mpi/complains/1/np1 .*unexpected on standard error' log ||
     fail 'standard error was not looked at'
-require '2 passed, 1 failed' log
+require '3 passed, 1 failed' log
 rm tree/test/mpi/*.c
+
+# Of a group one is in a short run, each by some choice.
+for name in one two; do
+    add $name 'TEST: short=group' true
+done
+chosen=
+for choice in 0 1; do
+    TM_TEST_CHOICE=$choice runs 0 --short mpi/one mpi/two
+    require '1 passed, 0 failed' log
+    chosen+=$(grep -oE '^PASS +mpi/(one|two)' log)
+done
+[[ $chosen == *one* && $chosen == *two* ]] || fail "a test of a group has no turn: $chosen"
 
 # What is deterministic runs again when what it depends on has changed.
 runs 0 --record mpi/same

@@ -166,7 +166,7 @@ use_device()
 # is_wanted NAME: does one of the arguments of test/run name it?
 is_wanted()
 {
-    local pattern
+    local pattern named=1
     if ((${#wanted[@]} == 0)); then
         return 0
     fi
@@ -174,10 +174,10 @@ is_wanted()
         # shellcheck disable=SC2053 # a pattern it is
         if [[ $1 == $pattern || $1 == $pattern/* ]]; then
             used[$pattern]=1
-            return 0
+            named=0
         fi
     done
-    return 1
+    return $named
 }
 
 select_cases()

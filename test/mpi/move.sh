@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 device=tmdev short=seldom
+# TEST: timeout=600 device=tmdev short=device
 #
 # Processes between which verbs cannot connect communicate by TCP instead: MPI programs over the
 # verbs device in software (test/tmdev), which makes no queue pair in some of them, while it

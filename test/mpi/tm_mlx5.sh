@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 device=tmdev
+# TEST: timeout=600 device=tmdev short=device
 #
 # What adapters that match tags do, and their drivers, besides what the interface says
 # (test/tmdev/README.md), and what programs do to them. tm_faults.sh has what ends a job.

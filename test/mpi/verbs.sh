@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 device=tmdev
+# TEST: timeout=600 device=tmdev short=device
 #
 # MPI programs with all processes of the host communicating by verbs, over the verbs device in
 # software (test/tmdev): as it is, with its faults, and with limits that each bring another path.
