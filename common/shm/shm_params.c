@@ -17,9 +17,8 @@ static const fab_param_t shm_rows[] = {
         .max = FAB_SHM_RING_MAX,
         .unit = "bytes",
         .is_power_of_two = true,
-        .special_means =
-            "up to 4 processes per host twice the L2 cache of a processor, from 1 to 4 MiB; else 4 "
-            "MiB for all processes, at least 16 KiB each",
+        .special_means = "65536; above 128 processes per host 8 MiB divided by their number, at "
+                         "least 16 KiB",
         .help = "Size of the shared-memory ring that a sender uses towards one receiver. A larger "
                 "ring holds more messages before a sender must wait. Each pair of processes that "
                 "communicate takes this memory.",

@@ -99,34 +99,16 @@ static bool back(int fd, off_t at, off_t len)
 }
 
 /*
- * The size of a ring of which a line that the sender reaches again is in no core's private cache
- * any more, in bytes: else it must be taken from the other core before it can be written, which
- * takes longer than the rest of the copy.  Twice the size of that cache is enough; its size alone
- * is not, although messages in the other direction go through it as well (doc/performance.md).
- */
-static uint32_t long_ring_size(void)
-{
-    const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE); /* 0 or -1: not known */
-    uint32_t size = FAB_SHM_RING_LARGE;
-
-    while (size < FAB_SHM_RING_LONGEST && (long) size < 2 * cache) {
-        size *= 2;
-    }
-    return size;
-}
-
-/*
- * The size of a ring in bytes, if no parameter sets it.  If the job has more than a few processes
- * here, the rings that they use to send to one process share FAB_SHM_RINGS_BYTES.
+ * The size of a ring in bytes, if no parameter sets it: by count and by time the best of 64 KiB to
+ * 4 MiB for the first thousand messages of a pair, and for collectives, since all of it stays in
+ * the processors' own caches.  It does not depend on the number of processes, unless these would
+ * take more than FAB_SHM_RINGS_BYTES to send to one of them.
  */
 static uint32_t choose_ring_size(uint32_t num_local)
 {
-    uint32_t size = FAB_SHM_RING_LARGE;
+    uint32_t size = FAB_SHM_RING_SIZE;
 
-    if (num_local <= FAB_SHM_FEW_LOCAL) {
-        return long_ring_size();
-    }
-    while (size > FAB_SHM_RING_SMALL && (uint64_t) size * num_local > FAB_SHM_RINGS_BYTES) {
+    while (size > FAB_SHM_RING_LEAST && (uint64_t) size * num_local > FAB_SHM_RINGS_BYTES) {
         size /= 2;
     }
     return size;

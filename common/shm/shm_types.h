@@ -35,12 +35,10 @@ enum {
     FAB_SHM_LOOKS_PER_TICK = 4,  /* of these, so many in /proc: open, read, close */
     /* rings for processes that join the job later, if shm_max_peers is automatic */
     FAB_SHM_SPARE_RINGS = 1024,
-    FAB_SHM_FEW_LOCAL = 4, /* up to so many processes of the job on this host have long rings */
-    /* bytes that choose_ring_size() chooses: */
-    FAB_SHM_RING_LONGEST = 4 << 20, /* at most */
-    FAB_SHM_RING_LARGE = 1 << 20,   /* at most if there are more processes, else at least */
-    FAB_SHM_RING_SMALL = 16 << 10,  /* at least */
-    FAB_SHM_RINGS_BYTES = 4 << 20,  /* for all processes, if they are more, to send to one */
+    FAB_SHM_RING_SIZE = 64 << 10,  /* bytes of a ring */
+    FAB_SHM_RING_LEAST = 16 << 10, /* where the job has very many processes here */
+    FAB_SHM_RING_LONG = 1 << 20,   /* from here on it has FAB_CAP_LONG_RING */
+    FAB_SHM_RINGS_BYTES = 8 << 20, /* of the rings of all processes that send to one */
     /* most bytes of rings that a claimer maps with the head: address space in each sender */
     FAB_SHM_AHEAD_MAX = 8 << 20,
     FAB_SHM_COOP_MIN = 32768,     /* bytes; for shorter gets help saves no time */

@@ -7,7 +7,7 @@
  * args: least and most that are read, [one]: in one direction only.  How many messages a batch has
  * depends on how far the sender is when the receiver takes one; the limits leave room for that.
  */
-/* TEST: np=2 args="2 92" env="OMPI_MCA_pml_tm_providers=shm" quick=yes */
+/* TEST: np=2 args="2 92" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=2097152" quick=yes */
 #include "tm_counter.h"
 
 enum { WINDOWS = 24, MESSAGES = 4, LENGTH = 1400000 }; /* two messages fill the ring */

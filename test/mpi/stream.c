@@ -8,7 +8,7 @@
  * many are streamed depends on how far the receiver is; the limits leave room for that. By default
  * none of the first 16 is read. This is for pml tm only.
  */
-/* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm" quick=yes */
+/* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=2097152" quick=yes */
 #include "tm_counter.h"
 
 enum { ROUNDS = 8, LENGTH = 262144 };
