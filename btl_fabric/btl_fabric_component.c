@@ -357,6 +357,7 @@ void mca_btl_fabric_up(mca_btl_fabric_up_t *up, const mca_btl_fabric_up_ops_t *o
         *mca_btl_fabric.up_tail = up;
     }
     mca_btl_fabric.up_tail = &up->next;
+    fab_wake_others(mca_btl_fabric.fab, FAB_USER_BTL);
 }
 
 static mca_btl_fabric_up_t *take_up(void)

@@ -5,7 +5,8 @@
  * If the target is inside MPI and polls, its CPU does one sooner than a system call of this process
  * would; if not, a message would wait for it.  So the message is one that can be withdrawn
  * (btl_fabric_wire.h).  If the target has not begun after some polls, the fabric does the
- * operation.  A target that ignores offers gets few.
+ * operation.  A target that ignores offers gets few.  Where processes yield there are none: the next
+ * poll, which would withdraw one, may be milliseconds away, and osc/rdma may hold a lock meanwhile.
  */
 #include "btl_fabric_op.h"
 
@@ -42,7 +43,8 @@ static bool may_offer(const mca_btl_fabric_call_t *call, const fab_region_t *reg
     fab_peer_t *peer = call->ep->peer;
     bool is_put = BTL_FABRIC_AM_PUT == call->am;
 
-    return call->len <= mca_btl_fabric.params.offer_max && message_len(call) <= peer->eager_max &&
+    return !mca_btl_fabric_is_yielding() && call->len <= mca_btl_fabric.params.offer_max &&
+           message_len(call) <= peer->eager_max &&
            atomic_load_explicit(&mca_btl_fabric.outstanding, memory_order_relaxed) < OFFERS_MAX &&
            FAB_CAP_RING == (peer->caps & (FAB_CAP_RING | FAB_CAP_MAPPED)) &&
            0 != (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET)) && NULL == peer->pending &&

@@ -284,6 +284,7 @@ static int open_fabric(void)
         .outlives_peers = mca_pml_tm_is_fault_tolerant(),
         .peer_failed = mca_pml_tm_peer_failed,
         .peer_left = mca_pml_tm_peer_left,
+        .others_wait = mca_pml_tm_others_wait,
         .log = log_line,
     };
     const char *why = "unknown";

@@ -88,6 +88,14 @@ static void poll_others_next(void)
     mca_pml_tm.locked_polls = (unsigned) mca_pml_tm.params.progress_interval;
 }
 
+/* Called in a poll: its caller may yet count it, after which one must be left. */
+void mca_pml_tm_others_wait(void *ctx)
+{
+    (void) ctx;
+    poll_others_next();
+    mca_pml_tm.polls_left = 2;
+}
+
 /*
  * Take the oldest request off the list. *is_freed: its user has freed it, so it only has to be
  * released.

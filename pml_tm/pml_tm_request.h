@@ -215,4 +215,7 @@ static inline void mca_pml_tm_request_activate(mca_pml_tm_core_t *core)
     core->base->req_ompi.req_state = OMPI_REQUEST_ACTIVE;
 }
 
+/* fab_config_t.others_wait: poll all of Open MPI next. */
+void mca_pml_tm_others_wait(void *ctx);
+
 #endif /* PML_TM_REQUEST_H */

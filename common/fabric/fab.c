@@ -213,6 +213,19 @@ void fab_start(fab_t *fab, fab_user_t user)
     core_use_handlers(core, user, NULL);
 }
 
+void fab_wake_others(fab_t *fab, fab_user_t user)
+{
+    fab_core_t *core = fab_core(fab);
+
+    for (int other = 0; other < FAB_NUM_USERS; other++) {
+        const fab_config_t *config = &core->users[other].config;
+        if (other != (int) user && fab_is_started(fab, (fab_user_t) other) &&
+            NULL != config->others_wait) {
+            config->others_wait(config->ctx);
+        }
+    }
+}
+
 /* ---- open and close ----------------------------------------------------- */
 
 static const fab_provider_t *provider_named(const char *name, size_t len)

@@ -218,6 +218,11 @@ typedef struct fab_config {
      * again for the same peer.  Called as peer_failed().  NULL: never.
      */
     bool (*peer_left)(void *ctx, fab_peer_t *peer);
+    /*
+     * Another user has something that only its own progress function can do: this one, if it waits,
+     * is to call opal_progress() soon.  Called with the lock held.  NULL: it always does.
+     */
+    void (*others_wait)(void *ctx);
     /* Something the user may want to know (verbose >= level); never an error.  NULL: silent. */
     void (*log)(void *ctx, int level, const char *text);
 } fab_config_t;
@@ -674,6 +679,9 @@ static inline bool fab_put_now(fab_rma_t *op)
 }
 
 /* ---- users and the lock -------------------------------------------------- */
+
+/* This user has something that its progress function is to do: tell the others.  Lock held. */
+FAB_EXPORT void fab_wake_others(fab_t *fab, fab_user_t user);
 
 /* Has this user called fab_start()?  Without the lock a hint. */
 static inline bool fab_is_started(const fab_t *fab, fab_user_t user)

@@ -1392,12 +1392,36 @@ static void yield_body(world_t *world)
         (void) mca_btl_fabric_flush(NULL, NULL);
         CHECK(0 == pthread_join(thread, NULL));
         CHECK(1 == num_done && mca_btl_fabric.fab->is_yielding);
+        CHECK(world->woken > 0); /* the PML was told of the callback */
         world->shared->scratch[WORLD_SCRATCH - 2] = 1;
     }
     while (0 == world->shared->scratch[WORLD_SCRATCH - 1]) {
         sched_yield();
     }
     while (0 == world->shared->scratch[WORLD_SCRATCH - 2]) {
+        btl_progress();
+    }
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+/* Nothing is offered if Open MPI yields. */
+static void no_offer_body(world_t *world)
+{
+    static uint64_t words[WORDS], values[FEW];
+    remote_t remote = open_both(world, words);
+
+    if (1 == world->rank) {
+        opal_progress_yield_when_idle = true;
+        send_one(world, &remote);
+        for (unsigned i = 0; i < FEW; i++) {
+            put(world, &remote, i, &values[i]);
+        }
+        (void) mca_btl_fabric_flush(NULL, NULL);
+        CHECK(FEW == num_done && 0 == mca_btl_fabric.counters.offered);
+        world->shared->scratch[WORLD_SCRATCH - 1] = 1;
+    }
+    while (0 == world->shared->scratch[WORLD_SCRATCH - 1]) {
         btl_progress();
     }
     world_barrier_idle(world);
@@ -1413,6 +1437,8 @@ static void flushes(void **state)
     assert_int_equal(0, world_run(2, true, chain_body));
     assert_int_equal(0, world_run(3, true, later_body));
     assert_int_equal(0, world_run(2, false, yield_body));
+    fab_params_reset();
+    assert_int_equal(0, world_run(2, false, no_offer_body));
     fab_params_reset();
 }
 

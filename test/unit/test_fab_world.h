@@ -64,6 +64,7 @@ typedef struct world {
     char failed_why[512];
     bool needs_left; /* peers that leave: what they are told to be */
     int left;        /* times that this was asked */
+    int woken;       /* times that another user had something to do */
     void *user;
 } world_t;
 
@@ -159,6 +160,11 @@ static inline bool world_on_left(void *ctx, fab_peer_t *peer)
     return world->needs_left;
 }
 
+static inline void world_on_others(void *ctx)
+{
+    ((world_t *) ctx)->woken++;
+}
+
 /* The peer with this rank, opened if it was not. */
 static inline fab_peer_t *world_peer(world_t *world, int rank)
 {
@@ -190,6 +196,7 @@ static inline void world_open(world_t *world, bool is_threaded)
         .ctx = world,
         .peer_failed = world_on_failed,
         .peer_left = world_on_left,
+        .others_wait = world_on_others,
     };
     const char *why = "";
 
