@@ -27,6 +27,9 @@ BEGIN {
     describe("threads_mmps", "Threads: pairs of threads, windows of 64, 10^6 messages/s in sum", "threads", "more")
     describe("calls", "System calls per message", "bytes", "less")
     describe("copies", "Copies of each byte, by memcpy() or the kernel", "bytes", "less")
+    describe("crowded_ms", "More ranks than processors: the first 300 barriers, 200 ring, 20 alltoall, ms", "ranks", "less")
+    describe("crowded_us", "More ranks than processors, us", "ranks", "less")
+    describe("crowded_switches", "Changes of the processor in these, all ranks", "ranks", "less")
     describe("init_ms", "Start and end: MPI_Init and MPI_Finalize, ms", "ranks", "less")
 }
 

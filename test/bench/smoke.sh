@@ -67,7 +67,7 @@ compare=("$TM_SRC/test/bench/compare" --smoke --out "$TM_WORK/bench")
 grep -q '^no_such_pml: not available: ' bench/table.txt ||
     fail 'a PML that does not exist is not reported'
 "${compare[@]}" --add --peers "$TM_TEST_PML,ob1" --osu osu --imb imb/IMB-MPI1 osu_latency \
-    imb:Exchange counts halo cold ||
+    imb:Exchange counts halo cold crowded ||
     fail 'test/bench/compare --osu'
 grep -q "^1,$TM_TEST_PML,osu_latency,np2,64,0.50,0.50$" bench/raw.csv ||
     fail 'the result of OSU is not taken'
@@ -75,7 +75,7 @@ grep -q '^1,ob1,imb:Exchange,np2,8,2.00,2.00$' bench/raw.csv ||
     fail 'the result of IMB is not taken'
 
 metrics=(latency_us bandwidth_mbs rate_mmps depth_us drain_us overlap_pct halo_us face_us memory_kib
-    init_ms threads_mmps copies cold_us regret_us)
+    init_ms threads_mmps copies cold_us regret_us crowded_ms crowded_us)
 ! command -v strace >/dev/null || metrics+=(calls)
 for pml in "$TM_TEST_PML" ob1; do
     for metric in "${metrics[@]}"; do
@@ -83,7 +83,7 @@ for pml in "$TM_TEST_PML" ob1; do
     done
 done
 awk -F, 'NR > 1 && (NF != 7 || $5 !~ /^[0-9]+$/ || $6 !~ /^-?[0-9.]+(e[-+]?[0-9]+)?$/ ||
-    $3 !~ /^(overlap_pct|calls|threads_mmps)$/ && $6 <= 0) { print; bad = 1 }
+    $3 !~ /^(overlap_pct|calls|threads_mmps|crowded_switches)$/ && $6 <= 0) { print; bad = 1 }
     END { exit bad }' bench/raw.csv ||
     fail 'raw.csv has values that are none'
 # 4 KiB: into the ring, out of it
