@@ -112,17 +112,19 @@ static void cool_idle_rings(fab_shm_domain_t *dom)
     }
 }
 
-/* Check one cold ring, in case its doorbell was missed (shm_ring_inl.h, "Idle"). */
-static void sweep(fab_shm_domain_t *dom)
+/* Check some cold rings, in case their doorbells were missed (shm_ring_inl.h, "Idle"). */
+static void sweep(fab_shm_domain_t *dom, uint32_t num)
 {
     fab_shm_in_t *in;
 
-    if (++dom->sweep_at >= fab_shm_high(dom)) {
-        dom->sweep_at = 0;
-    }
-    in = dom->ins[dom->sweep_at];
-    if (NULL != in && FAB_SHM_COLD == in->hot_at && fab_shm_rx_is_ready(&in->rx)) {
-        fab_shm_in_heat(dom, in);
+    while (num-- > 0) {
+        if (++dom->sweep_at >= fab_shm_high(dom)) {
+            dom->sweep_at = 0;
+        }
+        in = dom->ins[dom->sweep_at];
+        if (NULL != in && FAB_SHM_COLD == in->hot_at && fab_shm_rx_is_ready(&in->rx)) {
+            fab_shm_in_heat(dom, in);
+        }
     }
 }
 
@@ -157,7 +159,7 @@ static __attribute__((noinline)) int do_periodic(fab_shm_domain_t *dom)
     if (is_rung(dom)) { /* also if the hot rings are never empty */
         answer_doorbell(dom);
     }
-    sweep(dom);
+    sweep(dom, 1);
     extend_one(dom);
     if (0 == dom->pass % FAB_SHM_AGE_PASSES) {
         cool_idle_rings(dom);
@@ -245,8 +247,12 @@ int fab_shm_poll(void *domain)
 int fab_shm_progress(fab_domain_t *domain)
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
-    int events = fab_shm_poll(dom);
+    int events = 0;
 
-    /* where polls may be far apart their number does not tell the time */
-    return dom->fab->is_yielding || dom->fab->may_sleep ? events + fab_shm_tick(dom) : events;
+    if (dom->fab->is_yielding || dom->fab->may_sleep) {
+        /* polls may be far apart: what waits for many of them would wait long */
+        events = fab_shm_tick(dom);
+        sweep(dom, FAB_SHM_SWEEP_PASSES);
+    }
+    return events + fab_shm_poll(dom);
 }

@@ -20,7 +20,11 @@
 enum {
     /* messages of one ring per progress call, so that no peer starves the others */
     FAB_SHM_BATCH = 32,
-    FAB_SHM_SWEEP_PASSES = 16, /* every so many polls one cold ring is checked */
+    /*
+     * every so many polls one cold ring is checked; so many of them in each fab_progress(), if
+     * polls may be far apart
+     */
+    FAB_SHM_SWEEP_PASSES = 16,
     /* every so many polls all hot rings age; a multiple of the former */
     FAB_SHM_AGE_PASSES = 512,
     /* every so many polls the clock is read; a multiple of the former */

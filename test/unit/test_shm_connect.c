@@ -975,6 +975,49 @@ static void test_rung(void **state)
     assert_int_equal(world_run(2, false, rung_body), 0);
 }
 
+/*
+ * The sender did not see that the ring went cold, and did not ring: the ring is found all the same,
+ * at once where polls may be far apart.
+ */
+static void missed_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    fab_shm_ep_t *ep;
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world->fab->is_yielding = true;
+    world_barrier(world);
+    for (uint64_t i = 0; i < FAB_SHM_SWEEP_PASSES; i++) {
+        if (1 == world->rank) {
+            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            world_barrier_idle(world);
+            world_barrier_idle(world);
+            ep = peer->ep;
+            ep->tx.rung = atomic_load(&ep->tx.ctl->idle);
+            CHECK(1 == ep->tx.rung % 2);
+            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            world_barrier_idle(world);
+        } else {
+            world_barrier_idle(world);
+            WORLD_UNTIL(2 * i + 1 == got);
+            fab_shm_in_cool(shm_domain(world), ((fab_shm_ep_t *) peer->ep)->in);
+            world_barrier_idle(world);
+            world_barrier_idle(world);
+            CHECK(1 == fab_progress(world->fab) && 2 * i + 2 == got);
+        }
+        world_barrier_idle(world);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_missed(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, missed_body), 0);
+}
+
 /* Polls that may be far apart read the clock. */
 static void test_tick(void **state)
 {
@@ -1031,9 +1074,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_dear),           cmocka_unit_test(test_answered),
         cmocka_unit_test(test_no_more_memory), cmocka_unit_test(test_old_kernel),
         cmocka_unit_test(test_cold),           cmocka_unit_test(test_found),
-        cmocka_unit_test(test_rung),           cmocka_unit_test(test_tick),
-        cmocka_unit_test(test_passed),         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_namespaces),
+        cmocka_unit_test(test_rung),           cmocka_unit_test(test_missed),
+        cmocka_unit_test(test_tick),           cmocka_unit_test(test_passed),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_namespaces),
     };
 
     fab_params.providers = (char *) "shm";
