@@ -218,7 +218,7 @@ static int core_run_items(fab_core_t *core)
         fab_peer_t *peer = core->busy[at];
         events += peer_run_items(core, peer);
         if (NULL == peer->pending) {
-            core->busy[at] = core->busy[--core->num_busy];
+            core_forget_busy(core, peer); /* not busy[at]: callbacks may have removed others */
             fab_core_try_release(peer);
         } else {
             at++;

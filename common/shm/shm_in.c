@@ -112,17 +112,18 @@ static void adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
         refuse(dom, index);
         return;
     }
-    in = calloc(1, sizeof(*in));
-    if (NULL == in || OPAL_SUCCESS != fab_shm_conn_add(ep)) {
+    /* what each poll reads of a hot ring is then in one line */
+    in = aligned_alloc(FAB_SHM_LINE, fab_shm_round_up(sizeof(*in), FAB_SHM_LINE));
+    if (NULL == in || !fab_shm_ring_open(dom, index) || OPAL_SUCCESS != fab_shm_conn_add(ep)) {
         free(in);
         return; /* no memory; a later tick tries again */
     }
+    *in = (fab_shm_in_t){.ep = ep,
+                         .index = index,
+                         .hot_at = FAB_SHM_COLD,
+                         .is_closing = FAB_SHM_CLOSED == fab_shm_state_of(state)};
     fab_shm_rx_init(&in->rx, fab_shm_ring(dom, index), fab_shm_num_slots_of(&dom->addr),
                     dom->addr.eager_max, &entry->ctl);
-    in->ep = ep;
-    in->index = index;
-    in->hot_at = FAB_SHM_COLD;
-    in->is_closing = FAB_SHM_CLOSED == fab_shm_state_of(state);
     ep->in = in;
     ep->ring = &in->rx;
     dom->ins[index] = in;

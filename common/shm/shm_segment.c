@@ -23,6 +23,8 @@
 #include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
 
+#define NOEXEC_SEAL 8U /* MFD_NOEXEC_SEAL: a host may forbid memory files without it */
+
 enum {
     FAB_SHM_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
     FAB_SHM_BACK_STEP = 1 << 16, /* bytes; takes some 10 us */
@@ -199,7 +201,10 @@ static int seg_file(const fab_shm_addr_t *addr, size_t size)
         errno = EFBIG;
         return -1;
     }
-    fd = memfd_create("pml_tm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    fd = memfd_create("pml_tm", MFD_CLOEXEC | MFD_ALLOW_SEALING | NOEXEC_SEAL);
+    if (fd < 0 && EINVAL == errno) { /* Linux before 6.3 */
+        fd = memfd_create("pml_tm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    }
     if (fd >= 0 && (0 != ftruncate(fd, (off_t) size) ||
                     0 != fcntl(fd, F_ADD_SEALS, FAB_SHM_SEALS) || !back(fd, 0, addr->page))) {
         int error = errno;
@@ -212,19 +217,24 @@ static int seg_file(const fab_shm_addr_t *addr, size_t size)
 
 /*
  * Map the segment without getting memory for it: most of it is never used.  In a program that
- * called mlockall(MCL_FUTURE), a new mapping gets memory for all of it that is accessible.  So this
- * mapping becomes accessible only after it was unlocked.  MAP_FAILED, and errno.
+ * called mlockall(MCL_FUTURE), a new mapping gets memory for all of it that is accessible.  So its
+ * first part becomes accessible only after it was unlocked, and the rest, of spare rings, only when
+ * these are used: mlockall(MCL_CURRENT) leaves it alone.  Core dumps leave out all of it.
+ * MAP_FAILED, and errno.
  */
-static void *seg_map(int fd, size_t size)
+static void *seg_map(int fd, size_t size, size_t first)
 {
     void *at = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 
     if (MAP_FAILED != at &&
-        (0 != munlock(at, size) || 0 != mprotect(at, size, PROT_READ | PROT_WRITE))) {
+        (0 != munlock(at, size) || 0 != mprotect(at, first, PROT_READ | PROT_WRITE))) {
         int error = errno;
         munmap(at, size);
         errno = error;
         return MAP_FAILED;
+    }
+    if (MAP_FAILED != at) {
+        (void) madvise(at, size, MADV_DONTDUMP);
     }
     return at;
 }
@@ -242,7 +252,7 @@ int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why)
         return seg_error(dom, "memfd_create(), ftruncate(), fcntl(F_ADD_SEALS) or fallocate()",
                          size, why);
     }
-    at = seg_map(dom->file.fd, size);
+    at = seg_map(dom->file.fd, size, fab_shm_ring_at(&dom->addr, dom->addr.num_ahead));
     if (MAP_FAILED == at) {
         rc = seg_error(dom, "mmap(), munlock() or mprotect()", size, why);
         fab_shm_file_close(&dom->file);
@@ -276,10 +286,21 @@ static void entry_release(fab_shm_seg_t *seg, uint32_t index)
     }
 }
 
+bool fab_shm_ring_open(fab_shm_domain_t *dom, uint32_t index)
+{
+    return index < dom->addr.num_ahead ||
+           0 == mprotect(fab_shm_ring(dom, index), fab_shm_stride(&dom->addr),
+                         PROT_READ | PROT_WRITE);
+}
+
 void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
 {
     fab_shm_entry_t *entry = &dom->entries[index];
     void *ring = fab_shm_ring(dom, index);
+
+    if (!fab_shm_ring_open(dom, index)) {
+        return; /* no memory for page tables; a later tick tries again, or it stays in use */
+    }
 
     /*
      * The next claimer must find zeros, and does if the memory is given back.  Give it back by
@@ -403,6 +424,7 @@ static int map_head(fab_shm_ep_t *ep, int fd, const char **why)
     if (MAP_FAILED == at) {
         return map_error(ep, ep->addr.page, why);
     }
+    (void) madvise(at, ep->addr.page, MADV_DONTDUMP); /* also when it is extended */
     ep->seg = at;
     ep->seg_len = ep->addr.page;
     return OPAL_SUCCESS;
@@ -532,8 +554,8 @@ static int claim(fab_shm_ep_t *ep, int fd, uint32_t *index, const char **why)
                                 ep->addr.pid, strerror(errno));
             return connect_error(errno);
         }
+        shm_raise(&ep->seg->high, *index + 1); /* first: the owner finds a claimer that died */
         if (claim_entry(ep, *index)) {
-            shm_raise(&ep->seg->high, *index + 1);
             return OPAL_SUCCESS;
         }
     }

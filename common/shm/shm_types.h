@@ -244,6 +244,9 @@ int fab_shm_connect(fab_shm_ep_t *ep, const char **why);
 /* Give up the ring: its owner takes what is in it, and then frees it. Unmap the segment. */
 void fab_shm_disconnect(fab_shm_ep_t *ep);
 
+/* Make a ring of this process's segment accessible.  False: the kernel has no memory for it. */
+bool fab_shm_ring_open(fab_shm_domain_t *dom, uint32_t index);
+
 /* Free a ring of this process's segment, whose claimer is gone. */
 void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index);
 
