@@ -10,11 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 
 #include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
+#include "sock/sock_proof.h"
 
 /* ---- open --------------------------------------------------------------- */
 
@@ -22,8 +22,11 @@ static int fill_address(fab_shm_domain_t *dom, const char **why)
 {
     fab_shm_addr_t *addr = &dom->addr;
 
-    if ((ssize_t) sizeof(addr->nonce) != getrandom(addr->nonce, sizeof(addr->nonce), 0)) {
-        *why = fab_sentence(dom->fab, "getrandom() failed: %s.", strerror(errno));
+    if (!fab_sock_random(addr->nonce, sizeof(addr->nonce))) {
+        *why = fab_sentence(dom->fab,
+                            "There are no random bytes: getrandom() failed, and reading "
+                            "/dev/urandom: %s.",
+                            strerror(errno));
         return OPAL_ERR_NOT_AVAILABLE;
     }
     addr->version = FAB_SHM_VERSION;

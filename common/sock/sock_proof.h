@@ -5,6 +5,9 @@
 #ifndef FAB_SOCK_PROOF_H
 #define FAB_SOCK_PROOF_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "sock/sock_wire.h"
 
 typedef struct fab_sock_session {
@@ -16,6 +19,9 @@ typedef enum fab_sock_side {
     FAB_SOCK_ANSWERING = 0,
     FAB_SOCK_ASKING = 1,
 } fab_sock_side_t;
+
+/* Random bytes.  False: errno; there are none. */
+bool fab_sock_random(void *bytes, size_t len);
 
 /* key: FAB_SOCK_KEY bytes, nonce: FAB_SOCK_NONCE bytes; both of the passive process. */
 void fab_sock_session(const uint8_t *key, const fab_sock_greeting_t *greeting, const uint8_t *nonce,
