@@ -110,7 +110,6 @@ static int fabric_register(void)
 
 static int fabric_open(void)
 {
-    fab_help_add_dir(PML_TM_HELP_DIR, &mca_btl_fabric_component);
     mca_btl_fabric.output = opal_output_open(NULL);
     opal_output_set_verbosity(mca_btl_fabric.output, mca_btl_fabric.params.verbose);
     return OPAL_SUCCESS;
@@ -130,13 +129,28 @@ static void log_line(void *ctx, int level, const char *text)
     opal_output_verbose(level, mca_btl_fabric.output, "%s", text);
 }
 
-/* A topic of help-mpi-btl-fabric.txt. */
+/* What btl fabric tells the user, by topic. */
+/* clang-format off */
+static const fab_help_topic_t help[] = {
+    {"bad-value",
+     "The BTL \"fabric\" is not used because one of its parameters has an invalid\n"
+     "value.\n"
+     "\n"
+     "  Host:      %s\n"
+     "  Problem:   %s\n"
+     "\n"
+     "\"ompi_info --param btl fabric --level 9\" explains every parameter with its\n"
+     "range and default.\n"},
+    {NULL, NULL},
+};
+/* clang-format on */
+
 static void show_help(const char *topic, ...)
 {
     va_list args;
 
     va_start(args, topic);
-    fab_help_show("help-mpi-btl-fabric.txt", topic, args);
+    fab_help_show(help, topic, args);
     va_end(args);
 }
 

@@ -17,7 +17,3 @@ btl_fabric_sources = \
 	btl_fabric/btl_fabric_send.c \
 	btl_fabric/btl_fabric_target.c \
 	btl_fabric/btl_fabric_wire.h
-
-# Installed in DATADIR/openmpi.
-btl_fabric_help = \
-	btl_fabric/help-mpi-btl-fabric.txt

@@ -36,6 +36,7 @@
 #include "pml_tm_compat.h"
 
 #include "fabric/fab.h"
+#include "fabric/fab_help.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_spares.h"
 #include "fabric/fab_tm.h"
@@ -298,9 +299,8 @@ void mca_pml_tm_thread_end(void);
 void mca_pml_tm_wait_open(void);
 void mca_pml_tm_wait_close(void);
 
-/*
- * Print a topic of help-mpi-pml-tm.txt on this process's standard error (fab_help.h).
- */
+/* Texts for the user (pml_tm_help.c), and to print one of these topics. */
+extern const fab_help_topic_t mca_pml_tm_help[];
 void mca_pml_tm_show_help(const char *topic, ...);
 
 /* Print the table of paths to the peers if params.verbose asks for it. */

@@ -11,7 +11,6 @@
 
 #include "fabric/fab_abi.h"
 #include "fabric/fab_counters.h"
-#include "fabric/fab_help.h"
 #include "fabric/fab_inl.h"
 
 #include "pml_tm_comm.h"
@@ -176,7 +175,6 @@ static int tm_register(void)
 
 static int tm_open(void)
 {
-    fab_help_add_dir(PML_TM_HELP_DIR, &mca_pml_tm_component);
     output = opal_output_open(NULL);
     opal_output_set_verbosity(output, mca_pml_tm.params.verbose);
     /* if no PML is named, selection considers only a fixed list: join it */
@@ -410,7 +408,7 @@ void mca_pml_tm_show_help(const char *topic, ...)
     va_list args;
 
     va_start(args, topic);
-    fab_help_show("help-mpi-pml-tm.txt", topic, args);
+    fab_help_show(mca_pml_tm_help, topic, args);
     va_end(args);
 }
 

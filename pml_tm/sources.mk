@@ -22,6 +22,7 @@ pml_tm_sources = \
 	pml_tm/pml_tm_failure.h \
 	pml_tm/pml_tm_flow.c \
 	pml_tm/pml_tm_flow.h \
+	pml_tm/pml_tm_help.c \
 	pml_tm/pml_tm_msg.c \
 	pml_tm/pml_tm_msg.h \
 	pml_tm/pml_tm_offload.c \
@@ -46,7 +47,3 @@ pml_tm_sources = \
 	pml_tm/pml_tm_thread.c \
 	pml_tm/pml_tm_wait.c \
 	pml_tm/pml_tm_wire.h
-
-# Installed in DATADIR/openmpi.
-pml_tm_help = \
-	pml_tm/help-mpi-pml-tm.txt

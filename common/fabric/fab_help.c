@@ -4,51 +4,40 @@
  */
 #include "fabric/fab_help.h"
 
-#include <dlfcn.h>
-#include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "opal/util/show_help.h"
+enum {
+    TEXT_MAX = 8192, /* bytes */
+    RULE = 75,       /* bytes of a line as Open MPI draws it, with its end */
+};
 
-/*
- * Bytes.  Memory that is given back before a text is read: the message may be that there is none.
- * Open MPI's reader takes 85 KiB, and without it ends the process.
- */
-enum { RESERVE = 128 << 10 };
-
-static _Atomic(void *) reserve;
-
-void fab_help_add_dir(const char *dir, const void *symbol)
+static size_t rule(char *at)
 {
-    char path[PATH_MAX];
-    Dl_info info;
-    char *slash;
-
-    free(atomic_exchange(&reserve, malloc(RESERVE)));
-    opal_show_help_add_dir(dir);
-    if (0 == dladdr(symbol, &info) || strlen(info.dli_fname) >= sizeof(path) - 32) {
-        return;
-    }
-    strcpy(path, info.dli_fname);
-    slash = strrchr(path, '/');
-    if (NULL != slash) {
-        strcpy(slash, "/../../share/openmpi");
-        opal_show_help_add_dir(path);
-    }
+    memset(at, '-', RULE - 1);
+    at[RULE - 1] = '\n';
+    return RULE;
 }
 
-void fab_help_show(const char *file, const char *topic, va_list args)
+void fab_help_show(const fab_help_topic_t *topics, const char *name, va_list args)
 {
-    char *text;
+    char text[TEXT_MAX];
+    size_t len = rule(text), max = sizeof(text) - 2 * RULE, done = 0;
+    int n;
 
-    free(atomic_exchange(&reserve, NULL));
-    text = opal_show_help_vstring(file, topic, true, args);
-    if (NULL != text) {
-        fputs(text, stderr);
-        fflush(stderr);
-        free(text);
+    while (NULL != topics->name && 0 != strcmp(name, topics->name)) {
+        topics++;
+    }
+    n = NULL != topics->name ? vsnprintf(text + len, max, topics->text, args)
+                             : snprintf(text + len, max, "%s\n", name);
+    len += n < 0 ? 0 : (size_t) n < max ? (size_t) n : max - 1;
+    len += rule(text + len);
+    while (done < len) {
+        ssize_t out = write(STDERR_FILENO, text + done, len - done);
+        if (out <= 0) {
+            return;
+        }
+        done += (size_t) out;
     }
 }

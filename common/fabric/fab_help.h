@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Texts for the user, from the help files of the components.
+ * Texts for the user.  They are part of the components: a process that has no descriptor left, or
+ * called chroot(), can show them, and every release of Open MPI does.
  */
 #ifndef FAB_HELP_H
 #define FAB_HELP_H
 
 #include <stdarg.h>
 
-#include "fabric/fab.h"
+#include "fabric/fab_export.h"
+
+/* A table of these ends with {NULL, NULL}. */
+typedef struct fab_help_topic {
+    const char *name;
+    const char *text; /* a format of printf(); lines, each with its end */
+} fab_help_topic_t;
 
 /*
- * Look for help files in dir, where they were installed, and, if the installation was moved, in
- * <folder of the DSO that symbol is in>/../../share/openmpi.
+ * Print a topic on this process's standard error, between two lines.  Takes no memory: the message
+ * may be that there is none.  opal_show_help() is not used: its path to mpirun loses messages, about
+ * half of them in Open MPI 4.1.4 with PMIx 4.2.
  */
-FAB_EXPORT void fab_help_add_dir(const char *dir, const void *symbol);
-
-/*
- * Print a topic of a help file on this process's standard error. opal_show_help() is not used: its
- * path to mpirun loses messages, about half of them in Open MPI 4.1.4 with PMIx 4.2.
- */
-FAB_EXPORT void fab_help_show(const char *file, const char *topic, va_list args);
+FAB_EXPORT void fab_help_show(const fab_help_topic_t *topics, const char *name, va_list args);
 
 #endif /* FAB_HELP_H */

@@ -55,8 +55,7 @@ mapfile -t sources < <(find "$TM_SRC/common" "$TM_SRC/pml_tm" "$TM_SRC/btl_fabri
 mkdir objects
 (cd objects &&
     "$triplet-gcc" "${flags[@]}" "${includes[@]}" -DHAVE_CONFIG_H -DFAB_HAVE_VERBS=1 \
-        -DFAB_HAVE_RDMACM=1 \
-    '-DPML_TM_HELP_DIR="/"' -c "${sources[@]}") ||
+        -DFAB_HAVE_RDMACM=1 -c "${sources[@]}") ||
     fail 'it does not compile for aarch64'
 echo "compiled: ${#sources[@]} sources"
 

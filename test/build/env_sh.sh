@@ -58,7 +58,7 @@ for sh in bash dash zsh; do
     done
 done
 
-# The moved copy works, with the library and the help file that were moved with it.
+# The moved copy works, with the library that was moved with it.
 # shellcheck source=/dev/null
 . "$moved/$env_sh"
 program=$(tm_mpi_program hello)

@@ -12,7 +12,7 @@
 mapfile -t sources < <(find "$TM_SRC"/{common,pml_tm,btl_fabric} -name '*.c')
 ((${#sources[@]} > 50)) || fail "found only ${#sources[@]} sources"
 read -ra flags <<<"$TM_CFLAGS -Werror -DHAVE_CONFIG_H -I$TM_BUILD -I$TM_SRC/common -I$TM_SRC $TM_OMPI_CPPFLAGS"
-flags+=(-DFAB_HAVE_VERBS=1 -DFAB_HAVE_RDMACM=1 '-DPML_TM_HELP_DIR="/"')
+flags+=(-DFAB_HAVE_VERBS=1 -DFAB_HAVE_RDMACM=1)
 
 # warnings CC FLAG...
 warnings()

@@ -13,7 +13,7 @@
 . "$TM_BUILD/test/config.sh"
 read -ra flags <<<"-I$TM_SRC/common -I$TM_SRC -I$TM_BUILD $TM_OMPI_CPPFLAGS -DFAB_HAVE_VERBS=1"
 # shellcheck disable=SC2054 # the sanitizers stand between commas
-flags+=(-std=gnu11 -D_GNU_SOURCE -DPML_TM_HELP_DIR='""' -g -O1 -pthread
+flags+=(-std=gnu11 -D_GNU_SOURCE -g -O1 -pthread
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
 # shellcheck disable=SC2034 # for tm_cc
 read -ra tm_libs <<<"$TM_OMPI_LDFLAGS -Wl,--as-needed $TM_PAL_LIBS -libverbs"

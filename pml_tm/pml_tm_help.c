@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What pml tm tells the user, by topic (fab_help.h).
+ */
+#include "pml_tm.h"
+
+/* clang-format off */
+const fab_help_topic_t mca_pml_tm_help[] = {
+    {"bad-parameter",
+     "The PML \"tm\" was asked for, but a parameter has a value it cannot take.\n"
+     "\n"
+     "  Host:      %s\n"
+     "  Problem:   %s\n"
+     "\n"
+     "\"ompi_info --param pml tm --level 9\" explains every parameter with its\n"
+     "range and default.\n"},
+    {"no-fabric",
+     "The PML \"tm\" was asked for, but cannot exchange messages on this host.\n"
+     "\n"
+     "  Host:      %s\n"
+     "  Problem:   %s\n"
+     "\n"
+     "\"--mca pml_tm_verbose 10\" lists every provider and why it was left out.\n"},
+    {"several-hosts",
+     "The PML \"tm\" was asked for, but this job has processes on other hosts,\n"
+     "and no provider for other hosts (verbs, tcp) can be used here.\n"
+     "\n"
+     "  Host:                   %s\n"
+     "  Processes of the job:   %u\n"
+     "  ... on this host:       %u\n"
+     "  Why not by tcp:         %s\n"
+     "\n"
+     "Check pml_tm_providers, pml_tm_tcp_if_include and pml_tm_tcp_if_exclude, or\n"
+     "run all processes on one host.\n"},
+    {"unreachable",
+     "The PML \"tm\" cannot reach a process of this job.\n"
+     "\n"
+     "  From host:   %s\n"
+     "  To process:  %s\n"
+     "  ... on host: %s\n"
+     "  Problem:     %s\n"
+     "\n"
+     "All processes that communicate must select pml tm (\"--mca pml tm\"), in the\n"
+     "same version.\n"},
+    {"peer-failed",
+     "The PML \"tm\" lost a process that this job needs; the job ends.\n"
+     "\n"
+     "  Host:           %s\n"
+     "  This process:   %s\n"
+     "  Lost process:   %s\n"
+     "  ... on host:    %s\n"
+     "  Problem:        %s\n"},
+    {"not-sent",
+     "A process ends with messages of the PML \"tm\" that a peer did not take:\n"
+     "answers to the peer's own messages, sends that the program freed before they\n"
+     "were complete, or what the network took no more of. The peer may wait for\n"
+     "them for ever.\n"
+     "\n"
+     "  Host:           %s\n"
+     "  This process:   %s\n"
+     "  Waited:         %d s\n"
+     "\n"
+     "Find out why the peer called no MPI function for so long. If it computes,\n"
+     "--mca pml_tm_close_timeout SECONDS makes this process wait longer.\n"},
+    {"tag-fields",
+     "The PML \"tm\" packs communicator, source and tag of a message into 64 bits,\n"
+     "and a new communicator does not fit.\n"
+     "\n"
+     "  Host:                      %s\n"
+     "  Communicator's index:      %u (must be below %u)\n"
+     "  Communicator's size:       %d (at most %u)\n"
+     "  pml_tm_tag_source_bits:    %u\n"
+     "\n"
+     "More bits for the source allow larger communicators, fewer allow more\n"
+     "communicators: set pml_tm_tag_source_bits to the same value for all jobs\n"
+     "that communicate.\n"},
+    {"no-memory",
+     "The PML \"tm\" could not allocate memory to keep a message for which no\n"
+     "receive is posted yet, and cannot go on without losing it.\n"
+     "\n"
+     "  Host:                                     %s\n"
+     "  Bytes wanted:                             %lu\n"
+     "  Bytes held in such messages:              %lu\n"
+     "\n"
+     "Post receives earlier, or lower pml_tm_unexpected_max: senders are held back\n"
+     "when such messages take more memory than that.\n"},
+    {"no-communicator",
+     "The PML \"tm\" on host %s has no memory, or no room in its tags, for MPI_COMM_WORLD\n"
+     "or MPI_COMM_SELF. The job ends. Give its processes more memory, or use fewer of\n"
+     "them on this host. If the tags are the cause, a message above says more.\n"},
+    {NULL, NULL},
+};
+/* clang-format on */
