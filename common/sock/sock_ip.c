@@ -2,12 +2,17 @@
 #include "sock/sock_ip.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <ifaddrs.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 static const uint8_t v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
 
@@ -173,11 +178,68 @@ static unsigned prefix_of(const struct sockaddr *mask)
     return prefix;
 }
 
-static bool is_bridge(const char *name)
+/* What the kernel calls the driver of the interface; "": it does not say. */
+static void driver_of(const char *name, char driver[32])
 {
-    return 0 == strncmp(name, "docker", 6) || 0 == strncmp(name, "virbr", 5) ||
-           0 == strncmp(name, "br-", 3) || 0 == strncmp(name, "cni", 3) ||
-           0 == strncmp(name, "podman", 6) || 0 == strncmp(name, "lxcbr", 5);
+    struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
+    struct ifreq request = {.ifr_data = (void *) &info};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+    if (fd < 0 || 0 != ioctl(fd, SIOCETHTOOL, &request)) {
+        info.driver[0] = '\0';
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    memcpy(driver, info.driver, sizeof(info.driver));
+}
+
+static bool is_one_of(const char *word, const char *const *words)
+{
+    while (NULL != *words && 0 != strcmp(word, *words)) {
+        words++;
+    }
+    return NULL != *words;
+}
+
+/* Has the bridge a port that is no container's or virtual machine's? */
+static bool has_plain_port(const char *bridge)
+{
+    static const char *const virtual_ports[] = {"veth", "tun", NULL};
+    char path[64], driver[32];
+    const struct dirent *entry;
+    bool has = false;
+    DIR *dir;
+
+    snprintf(path, sizeof(path), "/sys/class/net/%s/brif", bridge);
+    dir = opendir(path);
+    while (NULL != dir && !has && NULL != (entry = readdir(dir))) {
+        if ('.' != entry->d_name[0]) {
+            driver_of(entry->d_name, driver);
+            has = !is_one_of(driver, virtual_ports);
+        }
+    }
+    if (NULL != dir) {
+        closedir(dir);
+    }
+    return has;
+}
+
+/*
+ * Does the interface lead to containers and virtual machines of this host, or through a tunnel?  A
+ * bridge that a network card is part of leads to that card's network.
+ */
+static bool is_bridge(const char *name, unsigned flags)
+{
+    static const char *const tunnels[] = {"tun",         "vxlan",     "geneve",
+                                          "openvswitch", "wireguard", NULL};
+    char driver[32];
+
+    driver_of(name, driver);
+    return 0 != (flags & IFF_POINTOPOINT) || is_one_of(driver, tunnels) ||
+           (0 == strcmp(driver, "bridge") && !has_plain_port(name)) ||
+           0 == strncmp(name, "vmnet", 5) || 0 == strncmp(name, "vboxnet", 7); /* it cannot say */
 }
 
 bool fab_sock_ip_is_link_local(const uint8_t *ip)
@@ -186,24 +248,41 @@ bool fab_sock_ip_is_link_local(const uint8_t *ip)
                                  : 0xfe == ip[0] && 0x80 == (ip[1] & 0xc0);
 }
 
+static fab_sock_net_t net_of(const struct ifaddrs *at)
+{
+    if (0 != (at->ifa_flags & IFF_LOOPBACK)) {
+        return FAB_SOCK_NET_LOOPBACK;
+    }
+    return is_bridge(at->ifa_name, at->ifa_flags) ? FAB_SOCK_NET_BRIDGE : FAB_SOCK_NET_PLAIN;
+}
+
 /*
- * Its place among the others, smaller is better; -1: not to be used.  An IPv6 link-local address
- * means nothing without its interface, so it is never used.
+ * May the address be used, and has its interface a carrier?  An IPv6 link-local address means
+ * nothing without its interface, so it is never used.
  */
-static int rank_of(const struct ifaddrs *at, const char *include, const char *exclude, uint8_t *ip)
+static bool is_usable(const struct ifaddrs *at, const char *include, const char *exclude,
+                      uint8_t *ip)
 {
     bool has_include = NULL != include && '\0' != *include;
-    int net = 0 != (at->ifa_flags & IFF_LOOPBACK) ? FAB_SOCK_NET_LOOPBACK
-              : is_bridge(at->ifa_name)           ? FAB_SOCK_NET_BRIDGE
-                                                  : FAB_SOCK_NET_PLAIN;
 
-    if (0 == (at->ifa_flags & IFF_UP) || !fab_sock_ip_of(at->ifa_addr, ip) ||
-        (has_include && !fab_sock_list_has(include, at->ifa_name, ip)) ||
-        fab_sock_list_has(exclude, at->ifa_name, ip) ||
-        (fab_sock_ip_is_link_local(ip) && !fab_sock_ip_is_v4(ip))) {
-        return -1;
-    }
-    return 4 * net + 2 * fab_sock_ip_is_link_local(ip) + !fab_sock_ip_is_v4(ip);
+    return 0 != (at->ifa_flags & IFF_UP) && 0 != (at->ifa_flags & IFF_RUNNING) &&
+           fab_sock_ip_of(at->ifa_addr, ip) &&
+           (!has_include || fab_sock_list_has(include, at->ifa_name, ip)) &&
+           !fab_sock_list_has(exclude, at->ifa_name, ip) &&
+           (fab_sock_ip_is_v4(ip) || !fab_sock_ip_is_link_local(ip));
+}
+
+/*
+ * The kind of an address among others, smaller is better.  An interface that nobody has configured
+ * has a link-local address, and so has that of a management controller on all hosts.
+ */
+enum { NUM_KINDS = 4 };
+static int kind_of(fab_sock_net_t net, const uint8_t *ip)
+{
+    return FAB_SOCK_NET_LOOPBACK == net    ? 3
+           : fab_sock_ip_is_link_local(ip) ? 2
+           : FAB_SOCK_NET_BRIDGE == net    ? 1
+                                           : 0;
 }
 
 int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *out, int max)
@@ -213,11 +292,16 @@ int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *ou
     int num = 0;
 
     (void) getifaddrs(&all);
-    for (int rank = 0; rank < 4 * 3; rank++) {
+    for (int rank = 0; rank < 2 * NUM_KINDS; rank++) {
         for (struct ifaddrs *at = all; NULL != at && num < max; at = at->ifa_next) {
-            if (rank == rank_of(at, include, exclude, ip)) {
+            fab_sock_net_t net;
+            if (!is_usable(at, include, exclude, ip)) {
+                continue;
+            }
+            net = net_of(at);
+            if (rank == 2 * kind_of(net, ip) + !fab_sock_ip_is_v4(ip)) {
                 out[num] = (fab_sock_ip_t){.prefix = (uint8_t) prefix_of(at->ifa_netmask),
-                                           .net = (uint8_t) (rank / 4)};
+                                           .net = (uint8_t) net};
                 memcpy(out[num++].ip, ip, sizeof(ip));
             }
         }
@@ -271,7 +355,7 @@ static int choice_of(const fab_sock_ip_t *own, int num_own, bool is_same_host,
     if (!has_family || (!is_same_host && FAB_SOCK_NET_LOOPBACK == ip->net)) {
         return -1;
     }
-    return 2 * ip->net + !is_near;
+    return 2 * kind_of(ip->net, ip->ip) + !is_near;
 }
 
 int fab_sock_sort_ips(const fab_sock_ip_t *own, int num_own, bool is_same_host, fab_sock_ip_t *ips,
@@ -280,7 +364,7 @@ int fab_sock_sort_ips(const fab_sock_ip_t *own, int num_own, bool is_same_host, 
     fab_sock_ip_t sorted[FAB_SOCK_IPS];
     int left = 0;
 
-    for (int choice = 0; choice < 2 * 3; choice++) {
+    for (int choice = 0; choice < 2 * NUM_KINDS; choice++) {
         for (int i = 0; i < num; i++) {
             if (choice == choice_of(own, num_own, is_same_host, &ips[i])) {
                 sorted[left++] = ips[i];

@@ -16,7 +16,8 @@ enum { FAB_SOCK_IPS = 8 }; /* addresses of a process at most */
 
 typedef enum fab_sock_net {
     FAB_SOCK_NET_PLAIN = 0,
-    FAB_SOCK_NET_BRIDGE = 1, /* of containers and virtual machines: often the same on all hosts */
+    /* of containers and virtual machines, or a tunnel: often the same on all hosts, or slow */
+    FAB_SOCK_NET_BRIDGE = 1,
     FAB_SOCK_NET_LOOPBACK = 2,
 } fab_sock_net_t;
 
@@ -56,10 +57,10 @@ bool fab_sock_list_is_sound(const char *list);
 bool fab_sock_list_has(const char *list, const char *interface, const uint8_t *ip);
 
 /*
- * The addresses of this host, the best first, max at most: of interfaces that are up, in include
- * (if that is not empty) and not in exclude, IPv4 before IPv6, bridges after others, loopback last.
- * Link-local IPv4 comes after the others of its kind, link-local IPv6 is left out.  Their port is
- * 0.  Returns how many.
+ * The addresses of this host, the best first, max at most: of interfaces that are up and have a
+ * carrier, in include (if that is not empty) and not in exclude, IPv4 before IPv6, bridges after
+ * others, then link-local IPv4, loopback last.  Link-local IPv6 is left out.  Their port is 0.
+ * Returns how many.
  */
 FAB_EXPORT int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *out,
                                 int max);
@@ -81,7 +82,8 @@ int fab_sock_sort_ips(const fab_sock_ip_t *own, int num_own, bool is_same_host, 
 
 /*
  * Addresses of a peer on another host for connections over other links than one to the address
- * first: of the same family and kind as that, each in a further network that this host is in, too.
+ * first: of the same family and kind as that, each in a further network that this host is in, too,
+ * and none link-local.
  * max at most; returns how many.
  */
 int fab_sock_other_nets(const fab_sock_ip_t *own, int num_own, const fab_sock_ip_t *ips, int num,

@@ -26,12 +26,29 @@ refused()
 
 # ---- addresses ----
 
-for i in 1 2; do # as a container runtime makes it: the same on each host
-    hosts_in "$i" ip link add docker0 type bridge
-    hosts_in "$i" ip addr add 172.17.0.1/16 dev docker0
-    hosts_in "$i" ip link set docker0 up
+# bridge HOST NAME ADDRESS: as a container runtime makes it, with one container.
+bridge()
+{
+    hosts_in "$1" ip link add "$2" type bridge
+    hosts_in "$1" ip link add "$2-in" type veth peer name "$2-out"
+    hosts_in "$1" ip link set "$2-in" master "$2" up
+    hosts_in "$1" ip link set "$2-out" up
+    hosts_in "$1" ip addr add "$3" dev "$2"
+    hosts_in "$1" ip link set "$2" up
+}
+
+for i in 1 2; do
+    bridge "$i" docker0 172.17.0.1/16 # the same on each host
+    bridge "$i" lxd "172.18.0.$i/16"  # another address on each, by which none is reached
+    hosts_in "$i" ip link add idle0 type bridge
+    hosts_in "$i" ip addr add "172.19.0.$i/16" dev idle0
+    hosts_in "$i" ip link set idle0 up
+    hosts_in "$i" ip addr add "169.254.7.$i/16" dev eth0
 done
-hosts_check 1 hello
+hosts_check 1 OMPI_MCA_pml_tm_verbose=20 hello
+order='listens at 10\.88\.[^ ]* \[fd88[^ ]* 172\.1[78]\.[^ ]* 172\.1[78]\.[^ ]* 169\.254\.[^ ]* 127\.'
+grep -aqE "$order" "$TM_WORK/out" "$TM_WORK/err" || fail "the order of addresses"
+refused 'No IP address of this host is left' 1 OMPI_MCA_pml_tm_tcp_if_include=idle0 hello
 hosts_check 1 OMPI_MCA_pml_tm_tcp_if_include=eth0 hello
 hosts_check 1 OMPI_MCA_pml_tm_tcp_if_include=10.88.0.0/16 hello
 hosts_check 1 OMPI_MCA_pml_tm_tcp_if_exclude=10.88.0.0/24,lo hello # by IPv6
