@@ -58,10 +58,18 @@ common_tm_sources = \
 	common/sock/sha256.h \
 	common/sock/sock.c \
 	common/sock/sock.h \
+	common/sock/sock_ask.c \
+	common/sock/sock_base.c \
 	common/sock/sock_ip.c \
 	common/sock/sock_ip.h \
+	common/sock/sock_listen.c \
+	common/sock/sock_listen.h \
 	common/sock/sock_proof.c \
 	common/sock/sock_proof.h \
+	common/sock/sock_race.c \
+	common/sock/sock_race.h \
+	common/sock/sock_stranger.c \
+	common/sock/sock_types.h \
 	common/sock/sock_wire.h \
 	common/tcp/tcp_connect.c \
 	common/tcp/tcp_domain.c \

@@ -3,16 +3,20 @@
  * Sockets of a provider: one that listens, and one for each pending connection, until the provider
  * takes it over or releases it.
  *
- * All sockets are nonblocking and stand in one epoll set.  An active socket tries the IP addresses
- * of its peer one after the other, until a process proves to be the intended one: a private address
- * (of a bridge, of a container) may lead to another host.  Then frames of fixed size go both ways;
- * sock_wire.h has their form, and how the two processes prove that they belong to the job.
+ * All sockets are nonblocking and stand in one epoll set.  The IP addresses of a peer race
+ * (sock_race.h), until a process proves to be the intended one: a private address (of a bridge, of
+ * a container) may lead to another host.  Then frames of fixed size go both ways; sock_wire.h has
+ * their form, and how the two processes prove that they belong to the job.
  *
  * Strangers.  A connection that was accepted and did not prove itself yet is a stranger: there are
  * FAB_SOCK_STRANGERS at most.  Time alone ends none, since the active process, or this one, may be
- * computing.  Only if another connection waits is the oldest stranger dropped, and only if it has
- * been silent for FAB_SOCK_STRANGER_US; otherwise the new connection waits in the listener's
- * backlog.  A process whose connection was dropped in this way connects again.
+ * computing.  All that waits is accepted.  If there is no room for a further stranger, one goes of
+ * the address that has most of them; if the new one's address has as many, only one that has been
+ * silent for FAB_SOCK_STRANGER_US; or else the new one.  A process whose connection was dropped in
+ * this way connects again.
+ *
+ * Descriptors.  Strangers take what the process may have, and one in reserve; only when one of them
+ * has proved to belong to the job, or this process connects itself, does it raise its limit.
  *
  * Nothing here blocks.  No time limit applies while the peer's program may be computing: TCP
  * reports a peer that is gone.  All under the fabric's lock.
@@ -25,6 +29,7 @@
 #include "fabric/fab.h"
 #include "sock/sock_ip.h"
 #include "sock/sock_proof.h"
+#include "sock/sock_race.h"
 
 enum {
     FAB_SOCK_STRANGERS = 128,
@@ -43,9 +48,16 @@ typedef struct fab_sock_user {
     const uint8_t *key; /* of this process, FAB_SOCK_KEY bytes: in its address */
     uint16_t port_min;  /* it listens on one of these ports; 0: on any */
     uint16_t port_max;
-    uint32_t timeout_s; /* until a host that does not answer is given up */
-    /* connections to other IP addresses are refused; NULL: to none */
-    bool (*is_allowed)(void *dom, const uint8_t *ip);
+    uint32_t timeout_s;       /* until a host that does not answer is given up */
+    const fab_sock_ip_t *ips; /* it listens at these addresses only, during the call */
+    int num_ips;              /* 0: at all addresses of the host */
+    /*
+     * A process proved to be the one meant: its first frame follows, and may be changed.  It may be
+     * sent again by another connection, if this one breaks before the answer.  NULL: nothing to do.
+     */
+    void (*on_proven)(fab_sock_t *sock, void *frame);
+    /* Is anything known that says that the peer's host lives?  NULL: no. */
+    bool (*is_alive)(const fab_sock_t *sock);
     /* A frame came.  May release the socket. */
     void (*on_frame)(fab_sock_t *sock, const void *frame);
     /*
@@ -58,8 +70,10 @@ typedef struct fab_sock_user {
 } fab_sock_user_t;
 
 typedef enum fab_sock_state {
-    FAB_SOCK_CONNECTING, /* waits for TCP */
-    FAB_SOCK_GREETED,    /* asking: waits for the challenge */
+    FAB_SOCK_RACING,     /* asking: has attempts */
+    FAB_SOCK_CONNECTING, /* attempt: waits for TCP */
+    FAB_SOCK_GREETED,    /* attempt: waits for the challenge */
+    FAB_SOCK_PROBING,    /* waits for a word from the peer's kernel */
     FAB_SOCK_ACCEPTED,   /* answering: waits for the greeting */
     FAB_SOCK_CHALLENGED, /* answering: waits for the first frame */
     FAB_SOCK_OPEN,       /* both have proved to belong to the job, as far as this side must know */
@@ -68,26 +82,33 @@ typedef enum fab_sock_state {
 struct fab_sock {
     fab_sock_set_t *set;
     void *owner; /* the provider's: whom it is for; NULL: accepted, not known yet */
-    int fd;      /* -1: waits for the next attempt */
+    int fd;      /* -1: of an asking one while it races */
     fab_sock_state_t state;
-    bool is_asking;     /* made by fab_sock_connect() */
-    bool has_answer;    /* of an asking one: a frame came, no other address is tried */
-    bool is_closing;    /* goes when all is written */
-    bool is_dead;       /* to be freed */
-    bool is_deferred;   /* its frame is to be handed over again */
-    bool is_silent;     /* a stranger that has said nothing for FAB_SOCK_STRANGER_US */
-    bool may_try_again; /* in this round of attempts not all were hopeless */
-    uint8_t num_drops;  /* closed before the first answer came */
+    bool is_asking;      /* made by fab_sock_connect() */
+    bool has_sent;       /* of an asking one: its frame was sent, if only by a lost connection */
+    bool has_answer;     /* of an asking one: a frame came, no other address is tried */
+    bool is_closing;     /* goes when all is written */
+    bool is_dead;        /* to be freed */
+    bool is_deferred;    /* its frame is to be handed over again */
+    bool is_silent;      /* a stranger that has said nothing for FAB_SOCK_STRANGER_US */
+    bool has_complained; /* that it waits for a host that lives */
+    uint8_t num_drops;   /* closed before the first answer came */
     uint8_t num_ips;
-    uint8_t ip_at;
+    uint8_t
+        ip_at; /* of an attempt, or a probe: its address; asking: the last that failed, or won */
     fab_sock_ip_t ips[FAB_SOCK_IPS];
-    int error; /* errno of the last attempt; 0: closed */
+    fab_sock_race_t race;               /* of an asking one */
+    fab_sock_t *attempts[FAB_SOCK_IPS]; /* of an asking one; NULL: not connecting */
+    fab_sock_t *probe;                  /* of an asking one; NULL: none */
+    fab_sock_t *ask;                    /* of an attempt, or a probe: whose; NULL: it is neither */
+    uint8_t from[16];                   /* of a stranger: its address */
+    uint64_t begun;                     /* us, of an asking one */
+    int error;                          /* errno of the last attempt; 0: closed */
     /*
-     * us: end of the attempt, or begin of the next; for a stranger, until when it may be silent;
-     * afterwards 0, and for the provider to use
+     * us: of a probe, its end; for a stranger, until when it may be silent; afterwards 0, and for
+     * the provider to use
      */
     uint64_t deadline;
-    uint64_t give_up; /* us: no more attempts */
     fab_sock_greeting_t greeting;
     fab_sock_session_t session;
     uint8_t key[FAB_SOCK_KEY]; /* of the process that answers */
@@ -129,7 +150,7 @@ unsigned long fab_sock_max_files(void);
 
 /*
  * Connect to the process with this name and key, which listens at the num addresses (best first),
- * and send it the frame.  NULL: no file descriptor or memory now.
+ * and send it the frame.  NULL: no memory now.
  */
 FAB_EXPORT fab_sock_t *fab_sock_connect(fab_sock_set_t *set, void *owner, uint64_t name,
                                         const uint8_t *key, const fab_sock_ip_t *ips, int num,

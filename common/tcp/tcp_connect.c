@@ -5,10 +5,10 @@
  *      IDLE ──first send──> ASKING ──WELCOME──> UP
  *        └──HELLO of the peer──┴────────────────^
  *
- * If both connect at once, the process with the smaller name has precedence.  It parks the other's
- * HELLO.  The other answers the HELLO that it gets and gives up its own attempt.  If the attempt of
- * the process with precedence fails (the peer cannot be reached from here, but this process from
- * there), it answers the parked HELLO.
+ * If the HELLOs of both cross, that of the process with the smaller name has precedence.  It parks
+ * the other's HELLO.  The other answers the HELLO that it gets and gives up its own attempt.  If the
+ * attempt of the process with precedence fails, it answers the parked HELLO.  As long as it has not
+ * sent its own, nothing crosses, and it answers at once: perhaps only the other can connect.
  *
  * A HELLO that arrives while there is a connection is from a peer that has ended that connection:
  * it is parked until the end has arrived here as well. A HELLO that crossed the attempt by which
@@ -19,7 +19,6 @@
  */
 #include "tcp/tcp_types.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- connecting ------------------------------------------------------------- */
@@ -36,24 +35,45 @@ static fab_sock_t *ask(fab_tcp_ep_t *ep)
     fab_tcp_frame_t hello;
     int num;
 
-    ep->serial = ++dom->serial;
     hello = frame_of(ep, FAB_TCP_HELLO);
     memcpy(ips, ep->addr.ips, sizeof(ips));
     num = fab_sock_sort_ips(dom->addr.ips, dom->addr.num_ips, ep->is_local, ips, ep->addr.num_ips);
     return fab_sock_connect(dom->socks, ep, ep->peer->name, ep->addr.key, ips, num, &hello);
 }
 
+/*
+ * HELLO is about to be sent, perhaps again: each has a number of its own, since the peer may have
+ * answered one that this process got no answer to.
+ */
+void fab_tcp_on_proven(fab_sock_t *sock, void *bytes)
+{
+    fab_tcp_frame_t *hello = bytes;
+    fab_tcp_ep_t *ep = sock->owner;
+
+    if (NULL == ep->main) {
+        hello->serial = ep->serial = ++ep->dom->serial;
+    }
+}
+
+/* Is there a connection to the host?  The kernel checks that it answers. */
+bool fab_tcp_is_alive(const fab_sock_t *sock)
+{
+    const fab_tcp_ep_t *ep = sock->owner;
+
+    for (const fab_tcp_ep_t *at = ep->dom->eps; NULL != at; at = at->next) {
+        if (FAB_TCP_UP == at->state && at->addr.host == ep->addr.host && 0 == at->silences) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void fab_tcp_connect(fab_tcp_ep_t *ep)
 {
-    char why[256];
-
     ep->sock = ask(ep);
     if (NULL == ep->sock) {
-        snprintf(why, sizeof(why),
-                 "No socket for a connection to it can be opened: this process may have %lu files "
-                 "open (ulimit -n), and memory may be short.",
-                 fab_sock_max_files());
-        fab_peer_fail(ep->peer, OPAL_ERR_OUT_OF_RESOURCE, why);
+        fab_peer_fail(ep->peer, OPAL_ERR_OUT_OF_RESOURCE,
+                      "There is not enough memory here for a connection to it.");
         return;
     }
     ep->state = FAB_TCP_ASKING;
@@ -213,7 +233,8 @@ static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
         fab_sock_release(sock);
     } else if (FAB_TCP_UP == ep->state) {
         park(ep, sock);
-    } else if (FAB_TCP_ASKING == ep->state && ep->peer->name > dom->fab->config.name) {
+    } else if (FAB_TCP_ASKING == ep->state && ep->sock->has_sent &&
+               ep->peer->name > dom->fab->config.name) {
         fab_counters.tcp_crossed++;
         park(ep, sock);
     } else {

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "fabric/fab_clock.h"
@@ -20,6 +19,7 @@
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
 
+enum { FAB_TCP_OWN_IPS = 64 };      /* that are looked at */
 enum { FAB_TCP_CLOSE_US = 300000 }; /* at the end, until what was sent has been written */
 
 /* ---- buffers ------------------------------------------------------------ */
@@ -80,21 +80,27 @@ static bool fill_reserve(fab_tcp_domain_t *dom)
 
 /* ---- open --------------------------------------------------------------- */
 
-static bool is_own_ip(void *domain, const uint8_t *ip)
-{
-    const fab_tcp_domain_t *dom = domain;
-
-    for (int i = 0; i < dom->addr.num_ips; i++) {
-        if (0 == memcmp(dom->addr.ips[i].ip, ip, sizeof(dom->addr.ips[i].ip))) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool is_set(const char *list)
 {
     return NULL != list && '\0' != *list;
+}
+
+/* The best addresses; the others are not published. */
+static void fill_ips(fab_tcp_domain_t *dom)
+{
+    fab_sock_ip_t all[FAB_TCP_OWN_IPS];
+    int num = fab_sock_own_ips(fab_params.tcp_if_include, fab_params.tcp_if_exclude, all,
+                               FAB_TCP_OWN_IPS);
+    char text[64];
+
+    for (int i = FAB_SOCK_IPS; i < num; i++) {
+        fab_log(dom->fab, 1,
+                "tcp publishes %d addresses at most, not %s; %stcp_if_include can choose others.",
+                FAB_SOCK_IPS, fab_sock_ip_text(&all[i], text, sizeof(text)), fab_params.prefix);
+    }
+    num = num < FAB_SOCK_IPS ? num : FAB_SOCK_IPS;
+    dom->addr.num_ips = (uint16_t) num;
+    memcpy(dom->addr.ips, all, (size_t) num * sizeof(all[0]));
 }
 
 static int fill_address(fab_tcp_domain_t *dom, const char **why)
@@ -105,19 +111,18 @@ static int fill_address(fab_tcp_domain_t *dom, const char **why)
     addr->version = FAB_TCP_VERSION;
     addr->eager_max = p->tcp_eager_limit;
     addr->host = fab_host_identity();
-    addr->num_ips = (uint16_t) fab_sock_own_ips(p->tcp_if_include, p->tcp_if_exclude, addr->ips,
-                                                FAB_SOCK_IPS);
-    if ((ssize_t) sizeof(addr->key) != getrandom(addr->key, sizeof(addr->key), 0)) {
-        *why = fab_sentence(dom->fab, "getrandom() failed: %s.", strerror(errno));
+    fill_ips(dom);
+    if (!fab_sock_random(addr->key, sizeof(addr->key))) {
+        *why = fab_sentence(dom->fab, "There are no random numbers: %s.", strerror(errno));
         return OPAL_ERR_NOT_AVAILABLE;
     }
     if (0 == addr->num_ips) {
         *why = is_set(p->tcp_if_include) || is_set(p->tcp_if_exclude)
                    ? fab_sentence(dom->fab,
                                   "No IP address of this host is left by %stcp_if_include and "
-                                  "%stcp_if_exclude.",
+                                  "%stcp_if_exclude, of an interface that is up and has a carrier.",
                                   p->prefix, p->prefix)
-                   : "This host has no IP address.";
+                   : "This host has no IP address of an interface that is up and has a carrier.";
         return OPAL_ERR_NOT_AVAILABLE;
     }
     return OPAL_SUCCESS;
@@ -134,7 +139,10 @@ static int open_sockets(fab_tcp_domain_t *dom, const char **why)
         .frame_len = sizeof(fab_tcp_frame_t),
         .key = dom->addr.key,
         .timeout_s = p->tcp_timeout,
-        .is_allowed = is_set(p->tcp_if_include) || is_set(p->tcp_if_exclude) ? is_own_ip : NULL,
+        .ips = dom->addr.ips,
+        .num_ips = is_set(p->tcp_if_include) || is_set(p->tcp_if_exclude) ? dom->addr.num_ips : 0,
+        .on_proven = fab_tcp_on_proven,
+        .is_alive = fab_tcp_is_alive,
         .on_frame = fab_tcp_on_frame,
         .on_broken = fab_tcp_on_broken,
         .strangers = &fab_counters.tcp_strangers,

@@ -167,7 +167,7 @@ struct fab_tcp_ep {
     /* its set-up (tcp_connect.c) */
     fab_sock_t *sock;    /* of this process's attempt to connect */
     fab_sock_t *parked;  /* the peer's HELLO, which waits for its turn */
-    uint64_t serial;     /* of the last HELLO to the peer */
+    uint64_t serial;     /* of the last HELLO sent to the peer */
     uint64_t peer_void;  /* the peer's HELLOs up to this serial are void */
     fab_tcp_addr_t addr; /* of the peer */
 
@@ -447,6 +447,8 @@ void fab_tcp_connect_cancel(fab_tcp_ep_t *ep);
 void fab_tcp_connect_again(fab_tcp_ep_t *ep);
 
 /* Upcalls of the sockets. */
+void fab_tcp_on_proven(fab_sock_t *sock, void *frame);
+bool fab_tcp_is_alive(const fab_sock_t *sock);
 void fab_tcp_on_frame(fab_sock_t *sock, const void *frame);
 void fab_tcp_on_broken(fab_sock_t *sock, const char *why);
 

@@ -3,7 +3,7 @@
  * What tells a job's connections from others (SHA-256, HMAC, seals), and lists and choice of IP
  * addresses.
  *
- * TEST: sources=common/sock/sha256.c,common/sock/sock_ip.c,common/sock/sock_proof.c
+ * TEST: sources=common/sock/sha256.c,common/sock/sock_ip.c,common/sock/sock_proof.c,common/sock/sock_race.c
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +16,7 @@
 
 #include "sock/sock_ip.h"
 #include "sock/sock_proof.h"
+#include "sock/sock_race.h"
 
 /* ---- SHA-256 ------------------------------------------------------------ */
 
@@ -193,6 +194,124 @@ static void test_sort(void **state)
     assert_int_equal(fab_sock_sort_ips(own, 3, false, ips, 1), 0);
 }
 
+/* Link-local addresses come after all but loopback, and are no links. */
+static void test_link_local(void **state)
+{
+    fab_sock_ip_t own[4] = {v4(169, 254, 3, 1, 16), v4(10, 0, 0, 1, 24), v4(172, 17, 0, 1, 16),
+                            v4(10, 2, 0, 1, 24)};
+    fab_sock_ip_t theirs[4] = {v4(169, 254, 3, 2, 16), v4(172, 17, 0, 2, 16), v4(10, 0, 0, 2, 24),
+                               v4(10, 2, 0, 2, 24)};
+    fab_sock_ip_t ips[4], out[4];
+
+    (void) state;
+    own[2].net = theirs[1].net = FAB_SOCK_NET_BRIDGE;
+    memcpy(ips, theirs, sizeof(ips));
+    assert_int_equal(fab_sock_sort_ips(own, 4, false, ips, 4), 4);
+    assert_memory_equal(&ips[0], &theirs[2], sizeof(ips[0]));
+    assert_memory_equal(&ips[2], &theirs[1], sizeof(ips[0]));
+    assert_memory_equal(&ips[3], &theirs[0], sizeof(ips[0]));
+    assert_int_equal(fab_sock_other_nets(own, 4, theirs, 4, theirs[2].ip, out, 4), 1);
+    assert_memory_equal(&out[0], &theirs[3], sizeof(ips[0]));
+}
+
+/* ---- the race of addresses ----------------------------------------------- */
+
+enum { SECOND = 1000000 };
+
+/* Two connect at a time, with a start for the first; who answers TCP gets its time alone. */
+static void test_race(void **state)
+{
+    fab_sock_race_t race;
+    uint64_t now = 7;
+
+    (void) state;
+    fab_sock_race_begin(&race, 4, now, 60 * SECOND);
+    assert_int_equal(fab_sock_race_next(&race, now), 0);
+    assert_int_equal(fab_sock_race_next(&race, now + FAB_SOCK_HEAD_US - 1), -1);
+    now += FAB_SOCK_HEAD_US;
+    assert_int_equal(fab_sock_race_next(&race, now), 1);
+    assert_int_equal(fab_sock_race_next(&race, now + SECOND), -1); /* two connect */
+    fab_sock_race_failed(&race, 0, true);
+    assert_int_equal(fab_sock_race_next(&race, now + SECOND), 2);
+    fab_sock_race_greeted(&race, 1, now + SECOND);
+    assert_int_equal(fab_sock_race_next(&race, now + 5 * SECOND), -1);
+    assert_int_equal(fab_sock_race_late(&race, now + 6 * SECOND), -1);
+    now += 7 * SECOND;
+    assert_int_equal(fab_sock_race_late(&race, now), 2);
+    fab_sock_race_failed(&race, 2, true);
+    assert_int_equal(fab_sock_race_next(&race, now), 3);
+    fab_sock_race_failed(&race, 3, false);
+    /* one was greeted: the others are tried again, for ever */
+    for (int i = 0; i < 100; i++) {
+        assert_true(fab_sock_race_go_on(&race, now, 0));
+        assert_int_equal(fab_sock_race_next(&race, now), -1);
+        now += 5 * SECOND;
+        for (int at = 0; at < 4; at++) {
+            if (1 != at) {
+                assert_int_equal(fab_sock_race_next(&race, now), at);
+                fab_sock_race_failed(&race, at, false);
+            }
+        }
+    }
+}
+
+/* When all have failed, it begins again, until the time is up; if all refuse, it is lost. */
+static void test_race_lost(void **state)
+{
+    fab_sock_race_t race;
+    uint64_t now = 7;
+
+    (void) state;
+    fab_sock_race_begin(&race, 2, now, 60 * SECOND);
+    for (bool is_late = false; !is_late; now += SECOND) {
+        assert_int_equal(fab_sock_race_next(&race, now), 0);
+        fab_sock_race_failed(&race, 0, false);
+        assert_int_equal(fab_sock_race_next(&race, now), 1);
+        fab_sock_race_failed(&race, 1, true);
+        is_late = now >= 7 + UINT64_C(60) * SECOND;
+        assert_int_equal(fab_sock_race_go_on(&race, now, 7), !is_late);
+        assert_int_equal(fab_sock_race_next(&race, now), -1);
+    }
+    fab_sock_race_extend(&race, now);
+    assert_true(fab_sock_race_go_on(&race, now, 0));
+    /* one was greeted for a moment, by the wrong process, after the others had refused */
+    fab_sock_race_begin(&race, 2, now, 60 * SECOND);
+    assert_int_equal(fab_sock_race_next(&race, now), 0);
+    fab_sock_race_failed(&race, 0, false);
+    assert_int_equal(fab_sock_race_next(&race, now), 1);
+    fab_sock_race_greeted(&race, 1, now);
+    assert_true(fab_sock_race_go_on(&race, now, 0));
+    fab_sock_race_failed(&race, 1, false);
+    assert_false(fab_sock_race_go_on(&race, now, 0));
+    fab_sock_race_begin(&race, 1, now, 60 * SECOND);
+    assert_int_equal(fab_sock_race_next(&race, now), 0);
+    fab_sock_race_failed(&race, 0, false);
+    assert_false(fab_sock_race_go_on(&race, now, 0));
+}
+
+/* Addresses that led nowhere are tried last for a time. */
+static void test_lame(void **state)
+{
+    fab_sock_lame_t *lame = calloc(1, sizeof(*lame));
+    fab_sock_ip_t all[3] = {v4(10, 0, 0, 1, 24), v4(10, 0, 0, 2, 24), v4(10, 0, 0, 3, 24)};
+    fab_sock_ip_t ips[3];
+
+    (void) state;
+    assert_non_null(lame);
+    fab_sock_lame_set(lame, all[0].ip, 100);
+    memcpy(ips, all, sizeof(ips));
+    fab_sock_lame_sort(lame, 99, ips, 3);
+    assert_memory_equal(&ips[0], &all[1], 2 * sizeof(ips[0]));
+    assert_memory_equal(&ips[2], &all[0], sizeof(ips[0]));
+    memcpy(ips, all, sizeof(ips));
+    fab_sock_lame_sort(lame, 100, ips, 3);
+    assert_memory_equal(ips, all, sizeof(ips));
+    fab_sock_lame_clear(lame, all[0].ip);
+    fab_sock_lame_sort(lame, 99, ips, 3);
+    assert_memory_equal(ips, all, sizeof(ips));
+    free(lame);
+}
+
 /* A container that shares the host's network, not its processes, has its plain addresses. */
 static void test_one_net(void **state)
 {
@@ -228,9 +347,12 @@ static void test_own(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sha256),  cmocka_unit_test(test_hmac), cmocka_unit_test(test_seal),
-        cmocka_unit_test(test_lists),   cmocka_unit_test(test_text), cmocka_unit_test(test_sort),
-        cmocka_unit_test(test_one_net), cmocka_unit_test(test_own),
+        cmocka_unit_test(test_sha256),     cmocka_unit_test(test_hmac),
+        cmocka_unit_test(test_seal),       cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_text),       cmocka_unit_test(test_sort),
+        cmocka_unit_test(test_one_net),    cmocka_unit_test(test_own),
+        cmocka_unit_test(test_link_local), cmocka_unit_test(test_race),
+        cmocka_unit_test(test_race_lost),  cmocka_unit_test(test_lame),
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

@@ -16,15 +16,22 @@
 
 enum { STRANGER_PORT = 1 };
 
-/* A connection to rank 0's listener. */
-static inline int stranger_call(world_t *world)
+/* A connection to rank 0's listener, from this address of the loopback network. */
+static inline int stranger_call_from(world_t *world, uint32_t ip)
 {
+    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(ip)};
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     to.sin_port = htons((uint16_t) atomic_load(&world->shared->scratch[STRANGER_PORT]));
-    CHECK(fd >= 0 && 0 == connect(fd, (struct sockaddr *) &to, sizeof(to)));
+    CHECK(fd >= 0 && 0 == bind(fd, (struct sockaddr *) &from, sizeof(from)) &&
+          0 == connect(fd, (struct sockaddr *) &to, sizeof(to)));
     return fd;
+}
+
+static inline int stranger_call(world_t *world)
+{
+    return stranger_call_from(world, INADDR_LOOPBACK);
 }
 
 /* Wait until the other side closes, then close. Returns the bytes that came. */

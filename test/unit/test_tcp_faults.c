@@ -53,7 +53,7 @@ static void stranger_calls(world_t *world)
     int idle[IDLE];
 
     for (int i = 0; i < IDLE; i++) {
-        idle[i] = stranger_call(world); /* and never says a word */
+        idle[i] = stranger_call_from(world, INADDR_LOOPBACK + 1); /* and never says a word */
     }
     for (int i = 0; i < STRANGERS; i++) {
         stranger_says_garbage(world);
@@ -156,6 +156,47 @@ static void test_other_addresses(void **state)
 {
     (void) state;
     assert_int_equal(world_run(2, false, other_addresses_body), 0);
+}
+
+/*
+ * Only the process with the greater name can connect: what the other tries accepts, and is silent.
+ * The other has precedence, but as long as it could not say HELLO, it answers.
+ */
+static void one_way_body(world_t *world)
+{
+    fab_tcp_addr_t *addr = &tcp_domain(world)->addr;
+    uint64_t got = 0;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(at);
+    int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    CHECK(0 == bind(silent, (struct sockaddr *) &at, len) && 0 == listen(silent, 1) &&
+          0 == getsockname(silent, (struct sockaddr *) &at, &len));
+    if (1 == world->rank) {
+        memset(addr->ips, 0, sizeof(addr->ips));
+        addr->num_ips = 1;
+        addr->ips[0] = (fab_sock_ip_t){.ip = {[10] = 0xff, 0xff, 127, 0, 0, 1},
+                                       .port = ntohs(at.sin_port)};
+        world->shared->len[1] = fab_address(world->fab, world->shared->address[1], FAB_ADDRESS_MAX);
+    }
+    world_barrier(world);
+    if (0 == world->rank) {
+        post(world, world_peer(world, 1));
+        WORLD_UNTIL(FAB_SOCK_RUN_GREETED == ep_of(world_peer(world, 1))->sock->race.runners[0]);
+    }
+    world_barrier(world);
+    post(world, world_peer(world, 1 - world->rank));
+    WORLD_UNTIL((world->rank ? 2u : 1u) == got);
+    CHECK(0 == world->failures);
+    close(silent);
+    world_barrier(world);
+}
+
+static void test_one_way(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, one_way_body), 0);
 }
 
 /* A process that dies fails at its peer, after all that it sent. */
@@ -388,15 +429,11 @@ static void test_other_kind(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_other_kind),
-        cmocka_unit_test(test_wrong_key),
-        cmocka_unit_test(test_crossed),
-        cmocka_unit_test(test_other_addresses),
-        cmocka_unit_test(test_death),
-        cmocka_unit_test(test_leave),
-        cmocka_unit_test(test_leave_needed),
-        cmocka_unit_test(test_mad),
+        cmocka_unit_test(test_strangers),       cmocka_unit_test(test_other_kind),
+        cmocka_unit_test(test_wrong_key),       cmocka_unit_test(test_crossed),
+        cmocka_unit_test(test_other_addresses), cmocka_unit_test(test_one_way),
+        cmocka_unit_test(test_death),           cmocka_unit_test(test_leave),
+        cmocka_unit_test(test_leave_needed),    cmocka_unit_test(test_mad),
         cmocka_unit_test(test_unreadable),
     };
 

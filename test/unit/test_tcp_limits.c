@@ -213,61 +213,68 @@ static void count_lines(void *ctx, int level, const char *text)
     num_lines += NULL != strstr(text, "ulimit -n");
 }
 
-/* This process gets no more files, or as many as before if is_for_now. */
-static void limit_files(world_t *world, bool is_for_now)
+/* This process gets no more files, or as many as before if is_for_now.  Returns one to close. */
+static int limit_files(world_t *world, bool is_for_now)
 {
     struct rlimit limit;
-    int next = dup(0);
+    int last;
 
-    CHECK(next >= 0 && 0 == close(next) && 0 == getrlimit(RLIMIT_NOFILE, &limit));
-    limit.rlim_cur = (rlim_t) next;
+    while ((last = dup(0)) >= 0 && last < 100) { /* so that all that it has are below the limit */
+    }
+    CHECK(last >= 0 && 0 == getrlimit(RLIMIT_NOFILE, &limit));
+    limit.rlim_cur = (rlim_t) last + 1;
     limit.rlim_max = is_for_now ? limit.rlim_max : limit.rlim_cur;
     CHECK(0 == setrlimit(RLIMIT_NOFILE, &limit));
+    return last;
 }
 
 /*
- * A process that may have no more files takes as many as are allowed; if there are none, others
- * wait until there are, and it says so once.
+ * A process that may have no more files takes as many as are allowed, and one that it has kept for
+ * this; then others wait until there are more, and it says so once.
  */
 static void files_body(world_t *world)
 {
-    fab_peer_t *peer = world_peer(world, 1 - world->rank);
     uint64_t got = 0;
     int other = -1;
 
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     fab_core(world->fab)->users[FAB_USER_PML].config.log = count_lines;
     if (1 == world->rank) {
-        other = dup(0);
-        limit_files(world, true);
-    }
-    world_barrier(world);
-    if (0 == world->rank) {
-        post(world, peer);
-    }
-    WORLD_UNTIL(0 == world->rank || 1 == got);
-    close_peers(world);
-    world_barrier(world);
-    if (1 == world->rank) {
-        limit_files(world, false);
+        (void) limit_files(world, true);
     }
     world_barrier(world);
     if (0 == world->rank) {
         post(world, world_peer(world, 1));
+    }
+    WORLD_UNTIL(1 != world->rank || 1 == got);
+    for (int i = 0; i < world->size; i++) {
+        if (i != world->rank) {
+            (void) world_peer(world, i);
+        }
+    }
+    close_peers(world);
+    world_barrier(world);
+    if (1 == world->rank) {
+        other = limit_files(world, false);
+    }
+    world_barrier(world);
+    if (1 != world->rank) {
+        post(world, world_peer(world, 1));
     } else {
         (void) world_peer(world, 0);
-        WORLD_UNTIL(1 == num_lines);
+        (void) world_peer(world, 2);
+        WORLD_UNTIL(1 == num_lines && 2 == got);
         CHECK(0 == close(other));
-        WORLD_UNTIL(2 == got);
+        WORLD_UNTIL(3 == got);
     }
-    CHECK(num_lines == world->rank);
+    CHECK(num_lines == (1 == world->rank));
     world_barrier(world);
 }
 
 static void test_files(void **state)
 {
     (void) state;
-    assert_int_equal(world_run(2, false, files_body), 0);
+    assert_int_equal(world_run(3, false, files_body), 0);
 }
 
 static int failing_adds;

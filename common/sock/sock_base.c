@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One socket: its place in the set, its state, its descriptor. */
+#include "sock/sock_types.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "fabric/fab_clock.h"
+
+enum {
+    /* until a host that went down is noticed: this, and three probes of 10 s */
+    FAB_SOCK_KEEPALIVE_S = 30,
+};
+
+fab_sock_t *fab_sock_new(fab_sock_set_t *set)
+{
+    fab_sock_t *sock = calloc(1, sizeof(*sock));
+
+    if (NULL == sock) {
+        return NULL;
+    }
+    sock->set = set;
+    sock->fd = -1;
+    sock->next = set->socks;
+    sock->prev = &set->socks;
+    if (NULL != sock->next) {
+        sock->next->prev = &sock->next;
+    }
+    set->socks = sock;
+    set->num_socks++;
+    return sock;
+}
+
+void fab_sock_close(fab_sock_t *sock)
+{
+    if (sock->fd >= 0) {
+        close(sock->fd); /* and out of the epoll set */
+        sock->fd = -1;
+    }
+}
+
+void fab_sock_free(fab_sock_t *sock)
+{
+    *sock->prev = sock->next;
+    if (NULL != sock->next) {
+        sock->next->prev = sock->prev;
+    }
+    fab_sock_close(sock);
+    sock->set->num_socks--;
+    free(sock);
+}
+
+void fab_sock_set_silent(fab_sock_t *sock, bool is_silent)
+{
+    sock->set->num_silent -= sock->is_silent;
+    sock->is_silent = is_silent;
+    sock->set->num_silent += is_silent;
+}
+
+void fab_sock_set_state(fab_sock_t *sock, fab_sock_state_t state)
+{
+    fab_sock_set_silent(sock, false);
+    sock->set->num_strangers -= fab_sock_is_stranger(sock);
+    sock->state = state;
+    sock->set->num_strangers += fab_sock_is_stranger(sock);
+    if (fab_sock_is_stranger(sock)) {
+        sock->deadline = fab_now_us() + FAB_SOCK_STRANGER_US;
+    }
+}
+
+void fab_sock_kill(fab_sock_t *sock)
+{
+    if (!sock->is_dead) {
+        fab_sock_close(sock);
+        fab_sock_set_silent(sock, false);
+        sock->set->num_strangers -= fab_sock_is_stranger(sock);
+        sock->is_dead = true;
+        sock->set->has_dead = true;
+    }
+}
+
+int fab_sock_watch(fab_sock_t *sock, int op)
+{
+    bool wants_out = FAB_SOCK_CONNECTING == sock->state || sock->out_done < sock->out_len;
+    struct epoll_event event = {.events = EPOLLIN | (wants_out ? EPOLLOUT : 0), .data.ptr = sock};
+
+    return 0 == epoll_ctl(sock->set->epoll, op, sock->fd, &event) ? 0 : errno;
+}
+
+unsigned long fab_sock_max_files(void)
+{
+    struct rlimit files;
+
+    return 0 == getrlimit(RLIMIT_NOFILE, &files) ? files.rlim_cur : 0;
+}
+
+bool fab_sock_raise_max_files(void)
+{
+    struct rlimit files;
+
+    if (0 != getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur == files.rlim_max) {
+        return false;
+    }
+    files.rlim_cur = files.rlim_max;
+    return 0 == setrlimit(RLIMIT_NOFILE, &files);
+}
+
+void fab_sock_set_options(int fd)
+{
+    int one = 1, idle = FAB_SOCK_KEEPALIVE_S, interval = 10, probes = 3;
+
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    (void) setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
