@@ -215,7 +215,7 @@ static void answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t
     fab_sock_send(sock, &reply);
 }
 
-/* Set the HELLO aside: this process is connecting, too, and has precedence by its name. */
+/* Set the HELLO aside: this process has sent its own, and has precedence by its name. */
 static void park(fab_verbs_ep_t *ep, fab_sock_t *sock)
 {
     if (NULL != ep->parked) {
@@ -260,7 +260,7 @@ static void handle_hello(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_f
         answer(ep, sock, hello);
         break;
     case FAB_VERBS_ASKING:
-        if (hello->name < ep->dom->fab->config.name) {
+        if (hello->name < ep->dom->fab->config.name || !ep->sock->has_sent) {
             answer(ep, sock, hello);
         } else {
             park(ep, sock);

@@ -109,6 +109,49 @@ static void test_other_addresses(void **state)
     assert_int_equal(world_run(2, false, other_addresses_body), 0);
 }
 
+/*
+ * Only the process with the greater name can connect: what the other tries accepts, and is silent.
+ * The other has precedence, but as long as it could not say HELLO, it answers.
+ */
+static void one_way_body(world_t *world)
+{
+    fab_verbs_addr_t *addr = &verbs_domain(world)->addr;
+    fab_verbs_ep_t *ep;
+    uint64_t got = 0;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(at);
+    int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    CHECK(0 == bind(silent, (struct sockaddr *) &at, len) && 0 == listen(silent, 8) &&
+          0 == getsockname(silent, (struct sockaddr *) &at, &len));
+    if (1 == world->rank) {
+        addr->num_ips = 1;
+        memset(addr->ips, 0, sizeof(addr->ips));
+        addr->ips[0] = (fab_sock_ip_t){.ip = {[10] = 0xff, 0xff, 127, 0, 0, 1},
+                                       .port = ntohs(at.sin_port)};
+        world->shared->len[1] = fab_address(world->fab, world->shared->address[1], FAB_ADDRESS_MAX);
+    }
+    world_barrier(world);
+    ep = ep_of(world_peer(world, 1 - world->rank));
+    if (0 == world->rank) {
+        post(world, world_peer(world, 1));
+        WORLD_UNTIL(NULL != ep->sock && FAB_SOCK_RUN_GREETED == ep->sock->race.runners[0]);
+    }
+    world_barrier(world);
+    post(world, world_peer(world, 1 - world->rank));
+    WORLD_UNTIL((world->rank ? 2u : 1u) == got);
+    CHECK(0 == world->failures);
+    close(silent);
+    world_barrier(world);
+}
+
+static void test_one_way(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, one_way_body), 0);
+}
+
 /* ---- addresses ---------------------------------------------------------- */
 
 static void try_address(world_t *world, const unsigned char *address, size_t len)
@@ -255,10 +298,11 @@ static void test_nothing_left(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exclusive_list), cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_nothing_left),   cmocka_unit_test(test_crossed),
-        cmocka_unit_test(test_strangers),      cmocka_unit_test(test_other_addresses),
-        cmocka_unit_test(test_other_key),      cmocka_unit_test(test_damaged_address),
+        cmocka_unit_test(test_exclusive_list),  cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_nothing_left),    cmocka_unit_test(test_crossed),
+        cmocka_unit_test(test_strangers),       cmocka_unit_test(test_other_addresses),
+        cmocka_unit_test(test_one_way),         cmocka_unit_test(test_other_key),
+        cmocka_unit_test(test_damaged_address),
     };
 
     world_use_providers("verbs");
