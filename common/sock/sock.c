@@ -338,20 +338,20 @@ static void accepted(fab_sock_set_t *set, int fd, const uint8_t *from)
     sock_read(sock); /* the greeting is often there */
 }
 
-/* Returns how many came. */
+/* Each listener has its share, so that none keeps another waiting.  Returns how many came. */
 static int set_accept(fab_sock_set_t *set)
 {
     uint8_t from[16];
-    int num = 0, fd;
+    int sum = 0, fd;
 
     for (int i = 0; i < set->listeners.num; i++) {
-        while (num < FAB_SOCK_ACCEPTS &&
-               (fd = fab_sock_accept_next(set, set->listeners.fds[i], from)) >= 0) {
+        int left = FAB_SOCK_ACCEPTS / set->listeners.num;
+        while (left-- > 0 && (fd = fab_sock_accept_next(set, set->listeners.fds[i], from)) >= 0) {
             accepted(set, fd, from);
-            num++;
+            sum++;
         }
     }
-    return num;
+    return sum;
 }
 
 static void sock_event(fab_sock_t *sock, uint32_t events)
