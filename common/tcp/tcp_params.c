@@ -95,8 +95,9 @@ static const fab_param_t tcp_rows[] = {
         .min = 1,
         .max = 86400,
         .unit = "seconds",
-        .help = "Time after which a host that does not answer over TCP counts as failed. Shorter "
-                "losses of the network are repaired.",
+        .help = "Time after which a host that does not answer over TCP counts as failed, and a "
+                "process that cannot be connected to. Shorter losses of the network are repaired, "
+                "as long as the kernel tries (net.ipv4.tcp_retries2, by default 15 minutes).",
     },
     {
         .name = "tcp_links",

@@ -53,16 +53,21 @@ static void set_local_options(int fd)
     (void) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name) - 1);
 }
 
+/*
+ * The kernel looks for a host that is lost while nothing is sent.  It gives the connection up only
+ * when no probe was answered for all of tcp_timeout.
+ */
 static void set_options(int fd)
 {
-    int timeout = (int) fab_params.tcp_timeout;
+    const int timeout = (int) fab_params.tcp_timeout;
+    const int period = (timeout + FAB_TCP_CHECKS - 1) / FAB_TCP_CHECKS;
 
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, FAB_TCP_NOTSENT);
     set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, timeout >= 4 ? timeout / 2 : 1);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, timeout >= 12 ? timeout / 6 : 1);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, period);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, period);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, (timeout + period - 1) / period);
 }
 
 /* The connection is made, but there is no memory for its use, or no place in the epoll set. */
@@ -122,7 +127,6 @@ void fab_tcp_stream_close(fab_tcp_ep_t *ep)
     ep->error = 0;
     ep->is_blocked = ep->is_end_sent = ep->is_shut = ep->is_end_come = ep->is_eof = false;
     ep->is_used = ep->is_bulk = ep->is_muted = ep->is_paused = ep->has_asked = false;
-    ep->has_limit = false;
     ep->window_used = ep->credit_due = 0;
     ep->placing.at = NULL;
     ep->skip = ep->silences = 0;
@@ -195,32 +199,23 @@ void fab_tcp_stream_broken(fab_tcp_ep_t *ep)
 }
 
 /*
- * With TCP_USER_TIMEOUT (tcp(7)) the kernel would also end the connection to a process that
- * computes for so long while its receive buffer is full.  So that limit is set only while data is
- * not acknowledged; while the peer has no room, its answers to probes count.
+ * TCP_USER_TIMEOUT (tcp(7)) does not do: it also ends the connection to a process that computes for
+ * so long while its receive buffer is full, whose kernel answers.  A time without checks, as this
+ * process computes, does not count: the kernel may try again only after it.
  */
 void fab_tcp_stream_check(fab_tcp_ep_t *ep)
 {
-    const uint32_t limit_ms = fab_params.tcp_timeout * 1000;
     struct tcp_info info = {.tcpi_state = 0};
     socklen_t len = sizeof(info);
-    bool is_silent, has_limit;
+    bool is_silent;
 
     if (0 != getsockopt(ep->fd, IPPROTO_TCP, TCP_INFO, &info, &len)) {
         return;
     }
     is_silent = (info.tcpi_unacked > 0 || info.tcpi_probes > 0) &&
-                info.tcpi_last_ack_recv >= limit_ms / FAB_TCP_CHECKS;
-    has_limit = is_silent && 0 == info.tcpi_probes;
+                info.tcpi_last_ack_recv >= fab_params.tcp_timeout * 1000 / FAB_TCP_CHECKS;
     ep->silences = is_silent ? (uint8_t) (ep->silences + 1) : 0;
-    if (has_limit != ep->has_limit) {
-        ep->has_limit = has_limit;
-        set_option(ep->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, has_limit ? (int) limit_ms : 0);
-    }
-    if (ep->silences > FAB_TCP_CHECKS) {
-        ep->silences = 0;
-        if (!has_limit && !ep->is_eof) {
-            fab_tcp_stream_eof(ep, ETIMEDOUT);
-        }
+    if (FAB_TCP_CHECKS == ep->silences && !ep->is_eof) {
+        fab_tcp_stream_eof(ep, ETIMEDOUT);
     }
 }

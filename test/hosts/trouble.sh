@@ -83,6 +83,25 @@ done
 hosts_check 2 OMPI_MCA_pml_tm_providers=tcp random "$RANDOM" 10
 wait $!
 
+# ... and then both sides compute: the kernel must not end what goes on.
+await()
+{
+    until [[ -e $1 ]]; do
+        sleep 0.05
+    done
+}
+
+{
+    await cut
+    ip link set to2 down
+    touch is_cut
+    await mend
+    ip link set to2 up
+    touch is_mended
+} &
+hosts_check 1 OMPI_MCA_pml_tm_tcp_timeout=2 blip
+wait $!
+
 # ---- garbage ----
 
 # The ports that the ranks on a host listen at.
