@@ -285,14 +285,59 @@ static int kind_of(fab_sock_net_t net, const uint8_t *ip)
                                            : 0;
 }
 
+/*
+ * Mbit/s of an interface, 0: unknown.  By ethtool(8)'s call, since /sys may show the interfaces of
+ * another network namespace.  The first call says how long the answer is.
+ */
+static uint32_t speed_of(int fd, const char *interface)
+{
+    struct {
+        struct ethtool_link_settings head;
+        uint32_t masks[3 * INT8_MAX];
+    } link = {.head.cmd = ETHTOOL_GLINKSETTINGS};
+    struct ifreq req = {.ifr_data = (char *) &link};
+
+    snprintf(req.ifr_name, sizeof(req.ifr_name), "%s", interface);
+    if (0 != ioctl(fd, SIOCETHTOOL, &req)) {
+        return 0;
+    }
+    link.head.cmd = ETHTOOL_GLINKSETTINGS;
+    link.head.link_mode_masks_nwords = (int8_t) -link.head.link_mode_masks_nwords;
+    return 0 == ioctl(fd, SIOCETHTOOL, &req) && (uint32_t) SPEED_UNKNOWN != link.head.speed
+               ? link.head.speed
+               : 0;
+}
+
+/* Sort those whose speed is known, the fast ones first; the others stay where they are. */
+static void sort_by_speed(fab_sock_ip_t *ips, int num)
+{
+    for (int i = 0; i < num; i++) {
+        for (int k = i; k > 0 && 0 != ips[i].speed;) {
+            int last = k - 1;
+            while (last > 0 && 0 == ips[last].speed) {
+                last--;
+            }
+            if (0 == ips[last].speed || ips[last].speed >= ips[k].speed) {
+                break;
+            }
+            fab_sock_ip_t faster = ips[k];
+            ips[k] = ips[last];
+            ips[last] = faster;
+            k = last;
+        }
+    }
+}
+
 int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *out, int max)
 {
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     struct ifaddrs *all = NULL;
     uint8_t ip[16];
     int num = 0;
 
     (void) getifaddrs(&all);
     for (int rank = 0; rank < 2 * NUM_KINDS; rank++) {
+        const int first = num;
         for (struct ifaddrs *at = all; NULL != at && num < max; at = at->ifa_next) {
             fab_sock_net_t net;
             if (!is_usable(at, include, exclude, ip)) {
@@ -301,12 +346,17 @@ int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *ou
             net = net_of(at);
             if (rank == 2 * kind_of(net, ip) + !fab_sock_ip_is_v4(ip)) {
                 out[num] = (fab_sock_ip_t){.prefix = (uint8_t) prefix_of(at->ifa_netmask),
-                                           .net = (uint8_t) net};
+                                           .net = (uint8_t) net,
+                                           .speed = speed_of(fd, at->ifa_name)};
                 memcpy(out[num++].ip, ip, sizeof(ip));
             }
         }
+        sort_by_speed(out + first, num - first);
     }
     freeifaddrs(all);
+    if (fd >= 0) {
+        close(fd);
+    }
     return num;
 }
 
@@ -388,18 +438,33 @@ static bool is_other_net(const fab_sock_ip_t *ip, const fab_sock_ip_t *nets, int
     return true;
 }
 
+/* Mbit/s of both ends of a connection to this address; 0: unknown, or they differ. */
+static uint32_t link_speed(const fab_sock_ip_t *own, int num_own, const fab_sock_ip_t *ip)
+{
+    for (int i = 0; i < num_own; i++) {
+        if (own[i].speed == ip->speed && own[i].prefix == ip->prefix &&
+            is_in_net(ip->ip, own[i].ip, ip->prefix)) {
+            return ip->speed;
+        }
+    }
+    return 0;
+}
+
 int fab_sock_other_nets(const fab_sock_ip_t *own, int num_own, const fab_sock_ip_t *ips, int num,
                         const uint8_t *first, fab_sock_ip_t *out, int max)
 {
     const fab_sock_ip_t *used = NULL;
+    uint32_t speed = 0;
     int left = 0;
 
     for (int i = 0; i < num; i++) {
         used = 0 == memcmp(ips[i].ip, first, sizeof(ips[i].ip)) ? &ips[i] : used;
     }
-    for (int i = 0; i < num && NULL != used && left < max; i++) {
+    speed = NULL != used ? link_speed(own, num_own, used) : 0;
+    for (int i = 0; i < num && 0 != speed && left < max; i++) {
         bool is_near = 2 * used->net == choice_of(own, num_own, false, &ips[i]);
-        if (is_near && fab_sock_ip_is_v4(first) == fab_sock_ip_is_v4(ips[i].ip) &&
+        if (is_near && speed == link_speed(own, num_own, &ips[i]) &&
+            fab_sock_ip_is_v4(first) == fab_sock_ip_is_v4(ips[i].ip) &&
             is_other_net(&ips[i], used, 1) && is_other_net(&ips[i], out, left)) {
             out[left++] = ips[i];
         }

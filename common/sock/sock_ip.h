@@ -27,9 +27,10 @@ typedef struct fab_sock_ip {
     uint16_t port;
     uint8_t prefix; /* bits of its network: 0 to 128, with IPv4 96 more than the user sees */
     uint8_t net;    /* fab_sock_net_t */
+    uint32_t speed; /* of its interface, Mbit/s; 0: unknown */
 } fab_sock_ip_t;
 
-_Static_assert(20 == sizeof(fab_sock_ip_t), "fab_sock_ip_t is a wire format");
+_Static_assert(24 == sizeof(fab_sock_ip_t), "fab_sock_ip_t is a wire format");
 
 FAB_EXPORT bool fab_sock_ip_is_v4(const uint8_t *ip);
 /* Not routed; of IPv6, it means nothing without its interface. */
@@ -59,7 +60,8 @@ bool fab_sock_list_has(const char *list, const char *interface, const uint8_t *i
 /*
  * The addresses of this host, the best first, max at most: of interfaces that are up and have a
  * carrier, in include (if that is not empty) and not in exclude, IPv4 before IPv6, bridges after
- * others, then link-local IPv4, loopback last.  Link-local IPv6 is left out.  Their port is 0.
+ * others, then link-local IPv4, loopback last.  Link-local IPv6 is left out.  All else equal, fast
+ * interfaces come before slower ones, as far as the kernel knows their speed.  Their port is 0.
  * Returns how many.
  */
 FAB_EXPORT int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *out,
@@ -82,8 +84,8 @@ int fab_sock_sort_ips(const fab_sock_ip_t *own, int num_own, bool is_same_host, 
 
 /*
  * Addresses of a peer on another host for connections over other links than one to the address
- * first: of the same family and kind as that, each in a further network that this host is in, too,
- * and none link-local.
+ * first: of the same family, kind and speed as that, each in a further network that this host is
+ * in, too, and none link-local.  The speed must be known, and be that of this host's interface.
  * max at most; returns how many.
  */
 int fab_sock_other_nets(const fab_sock_ip_t *own, int num_own, const fab_sock_ip_t *ips, int num,

@@ -42,7 +42,7 @@
 #include "sock/sock_wire.h"
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 6
+#define FAB_VERBS_VERSION 7
 
 enum {
     FAB_VERBS_IPS = 4,             /* IP addresses in a process's address */
@@ -129,7 +129,7 @@ typedef struct fab_verbs_addr {
     uint8_t reserved[3];
 } fab_verbs_addr_t;
 
-_Static_assert(152 == sizeof(fab_verbs_addr_t), "fab_verbs_addr_t is a wire format");
+_Static_assert(168 == sizeof(fab_verbs_addr_t), "fab_verbs_addr_t is a wire format");
 
 typedef enum fab_verbs_kind {
     FAB_VERBS_HELLO = 1,
@@ -160,7 +160,7 @@ typedef struct fab_verbs_frame {
     fab_verbs_addr_t addr;
 } fab_verbs_frame_t;
 
-_Static_assert(200 == sizeof(fab_verbs_frame_t), "fab_verbs_frame_t is a wire format");
+_Static_assert(216 == sizeof(fab_verbs_frame_t), "fab_verbs_frame_t is a wire format");
 _Static_assert(sizeof(fab_verbs_frame_t) <= FAB_SOCK_FRAME_MAX, "it fits");
 
 /*
