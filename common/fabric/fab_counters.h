@@ -86,7 +86,8 @@
     X(tcp_connections, "TCP connections made")                                                     \
     X(tcp_links_made, "further TCP connections made to a peer, for parts of long messages")        \
     X(tcp_links_failed, "further TCP connections that could not be made, and are not used")        \
-    X(tcp_links_lost, "further TCP connections that broke while nothing was sent by them")         \
+    X(tcp_links_lost, "further TCP connections that broke; what they carried was sent again")      \
+    X(tcp_links_slow, "further TCP connections not used any more, as messages waited for them")    \
     X(tcp_striped, "messages sent over several TCP connections")                                   \
     X(tcp_striped_bytes, "bytes of them that did not go by the first connection")                  \
     X(tcp_crossed, "TCP connections that both sides began at the same time")                       \

@@ -203,6 +203,7 @@ static void on_link_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
         return;
     }
     welcome = frame_of(ep, FAB_TCP_WELCOME);
+    welcome.serial = ep->links->got[link->link];
     fab_sock_send(sock, &welcome);
     int fd = fab_sock_take(sock, &left, &left_len);
     fab_tcp_link_open(link, fd, &left, left_len);
@@ -254,6 +255,7 @@ static void on_welcome(fab_tcp_ep_t *ep, const fab_tcp_frame_t *welcome)
         size_t left_len; /* 0: the answer to all that was written is here */
         int fd = fab_sock_take(sock, &left, &left_len);
         fab_tcp_link_open(ep, fd, &left, left_len);
+        fab_tcp_link_go_on(ep, welcome->serial);
         return;
     }
     ep->peer_void = welcome->serial;

@@ -245,6 +245,7 @@ static bool leave(fab_tcp_ep_t *ep)
     if (!ep->is_end_sent) {
         fab_tcp_stream_end(ep, FAB_TCP_ID_LEAVE);
     }
+    fab_tcp_links_leave(ep);
     fab_tcp_stream_unblock(ep);
     ssize_t n = recv(ep->fd, away, sizeof(away), MSG_DONTWAIT);
     return 0 == n || (n < 0 && EAGAIN != errno && EINTR != errno);

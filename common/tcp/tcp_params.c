@@ -108,7 +108,8 @@ static const fab_param_t tcp_rows[] = {
         .min = 1,
         .max = FAB_TCP_LINKS,
         .help = "TCP connections over which a process sends to another one, each in a network of "
-                "its own. Long messages are spread over all of them, others go by the first.",
+                "its own, of the same speed. Long messages are spread over all of them, others go "
+                "by the first.",
     },
     {
         .name = "tcp_stripe_min",

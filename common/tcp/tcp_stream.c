@@ -215,7 +215,8 @@ void fab_tcp_stream_check(fab_tcp_ep_t *ep)
     is_silent = (info.tcpi_unacked > 0 || info.tcpi_probes > 0) &&
                 info.tcpi_last_ack_recv >= fab_params.tcp_timeout * 1000 / FAB_TCP_CHECKS;
     ep->silences = is_silent ? (uint8_t) (ep->silences + 1) : 0;
-    if (FAB_TCP_CHECKS == ep->silences && !ep->is_eof) {
+    /* what a link carries can go by another way */
+    if ((NULL == ep->main ? FAB_TCP_CHECKS : 1) == ep->silences && !ep->is_eof) {
         fab_tcp_stream_eof(ep, ETIMEDOUT);
     }
 }

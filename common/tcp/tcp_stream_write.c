@@ -40,6 +40,16 @@ static void append(fab_tcp_ep_t *ep, fab_tcp_node_t *node)
     ep->out_last = node;
 }
 
+void fab_tcp_stream_part_done(fab_tcp_domain_t *dom, fab_out_t *out, int status)
+{
+    out->status = OPAL_SUCCESS != status ? status : out->status;
+    if (0 == --out->pieces) {
+        fab_tcp_node_t *node = (fab_tcp_node_t *) (void *) out->provider; /* of its last part */
+        node->next = dom->done;
+        dom->done = node;
+    }
+}
+
 /* The node was written, or is given up. */
 static void release(fab_tcp_ep_t *ep, fab_tcp_node_t *node, int status)
 {
@@ -55,12 +65,7 @@ static void release(fab_tcp_ep_t *ep, fab_tcp_node_t *node, int status)
         return;
     }
     ep->num_outs--;
-    out->status = OPAL_SUCCESS != status ? status : out->status;
-    if (0 == --out->pieces) {
-        node = (fab_tcp_node_t *) (void *) out->provider; /* that of its last part */
-        node->next = ep->dom->done;
-        ep->dom->done = node;
-    }
+    fab_tcp_stream_part_done(ep->dom, out, status);
 }
 
 void fab_tcp_stream_discard(fab_tcp_ep_t *ep)
@@ -149,8 +154,9 @@ static void write_failed(fab_tcp_ep_t *ep, int error)
         fab_peer_fail(ep->peer, OPAL_ERR_BAD_PARAM,
                       "The memory of a message to it cannot be read by this process.");
     }
-    if (NULL != ep->main) {
+    if (NULL != ep->main && fab_tcp_is_link_out(ep)) {
         fab_tcp_link_ended(ep, error);
+        return;
     }
     fab_tcp_stream_discard(ep);
     ep->is_shut = true;
@@ -180,7 +186,7 @@ void fab_tcp_stream_flush(fab_tcp_ep_t *ep)
 {
     struct iovec iov[FAB_TCP_IOVS];
 
-    while (NULL != ep->out && !ep->is_blocked) {
+    while (!ep->is_blocked && (NULL != ep->out || (NULL != ep->main && fab_tcp_link_next(ep)))) {
         int num = 0;
         for (fab_tcp_node_t *node = ep->out; NULL != node && num < FAB_TCP_IOVS;
              node = node->next) {
@@ -196,9 +202,6 @@ void fab_tcp_stream_flush(fab_tcp_ep_t *ep)
     }
     if (NULL == ep->out && ep->credit_due >= FAB_TCP_CREDIT) {
         fab_tcp_stream_give_credit(ep); /* it could not be queued before */
-    }
-    if (NULL == ep->out && NULL != ep->main) {
-        ep = ep->main; /* its end may have waited for this link */
     }
     if (NULL == ep->out && ep->is_end_sent && !ep->is_shut && !fab_tcp_links_are_busy(ep)) {
         ep->is_shut = true;
@@ -433,21 +436,17 @@ int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out, si
     return OPAL_SUCCESS;
 }
 
-void fab_tcp_stream_send_piece(fab_tcp_ep_t *link, fab_tcp_buf_t *buf, fab_out_t *out, size_t at,
-                               size_t len)
+void fab_tcp_stream_put_piece(fab_tcp_ep_t *link, const fab_tcp_piece_t *piece)
 {
-    fab_tcp_node_t *node = &link->links->pieces[link->link];
-    const fab_tcp_hdr_t wire = wire_hdr(fab_hdr(FAB_TCP_ID_PIECE, at, 0), len);
+    fab_tcp_notice_t *head = &link->end;
+    fab_tcp_node_t *data = &link->credit.node;
 
-    memcpy(buf->node.bytes, &wire, sizeof(wire));
-    buf->node.end = sizeof(wire);
-    append(link, &buf->node);
-    link->num_out++;
-    *node = (fab_tcp_node_t){
-        .bytes = (char *) (uintptr_t) out->buf + at, .end = (uint32_t) len, .out = out};
-    append(link, node);
-    link->num_outs++;
-    fab_tcp_stream_flush(link);
+    head->hdr = wire_hdr(fab_hdr(FAB_TCP_ID_PIECE, piece->at, 0), piece->len);
+    head->node = (fab_tcp_node_t){.bytes = (char *) &head->hdr, .end = sizeof(head->hdr)};
+    *data = (fab_tcp_node_t){.bytes = (char *) (uintptr_t) piece->out->buf + piece->at,
+                             .end = (uint32_t) piece->len};
+    append(link, &head->node);
+    append(link, data);
 }
 
 /* Queue a message of the provider itself, behind what is queued.  False: one is queued already. */
@@ -485,12 +484,16 @@ void fab_tcp_stream_end(fab_tcp_ep_t *ep, uint8_t id)
 void fab_tcp_stream_give_credit(fab_tcp_ep_t *ep)
 {
     const uint32_t due = ep->credit_due;
+    fab_hdr_t hdr = fab_hdr(FAB_TCP_ID_CREDIT, 0, due);
 
     if (ep->is_end_sent || 0 != ep->error) {
         return;
     }
+    if (NULL != ep->main) {
+        hdr = fab_hdr(FAB_TCP_ID_CONFIRM, ep->links->got[ep->link], ep->links->slow[ep->link]);
+    }
     ep->credit_due = 0; /* queueing may write, and come back here */
-    if (!queue_notice(ep, &ep->credit, fab_hdr(FAB_TCP_ID_CREDIT, 0, due))) {
+    if (!queue_notice(ep, &ep->credit, hdr)) {
         ep->credit_due = due;
     }
 }

@@ -24,6 +24,7 @@ enum {
     FAB_TCP_QUEUE = 4,    /* buffers of queued messages, per connection */
     FAB_TCP_PARTS = 64,   /* connections that may keep such a buffer with part of a message */
     FAB_TCP_OUTS = 2,     /* queued sends from memory, per connection */
+    FAB_TCP_PIECES = 8,   /* pieces sent by a link and not confirmed, at most */
     FAB_TCP_IOVS = 16,    /* pieces of memory in one write */
     /* within the host, bytes: a send of up to WHOLE goes as one fragment, a longer one in LONG */
     FAB_TCP_WHOLE = 4194304,
@@ -36,21 +37,23 @@ enum {
     FAB_TCP_FOR_READING = 1,
     FAB_TCP_FOR_WRITING = 2, /* of a send from memory: its header, its padding */
     FAB_TCP_RESERVE = FAB_TCP_FOR_READING + FAB_TCP_FOR_WRITING,
-    FAB_TCP_HOSTS = 1024,       /* buckets for known hosts, a power of two */
-    FAB_TCP_EVENTS = 64,        /* of one epoll_wait() */
-    FAB_TCP_READS = 4,          /* reads in a row from one connection */
+    FAB_TCP_HOSTS = 1024, /* buckets for known hosts, a power of two */
+    FAB_TCP_EVENTS = 64,  /* of one epoll_wait() */
+    FAB_TCP_READS = 4,    /* reads in a row from one connection */
     /*
      * bytes: the longest read, and what may be read from all connections, or from the hot one,
      * before another read begins: the lock is held meanwhile
      */
     FAB_TCP_READ_MAX = 1048576,
-    FAB_TCP_COPY = 1024,        /* bytes: messages up to this are copied behind their header */
-    FAB_TCP_TOGETHER = 4096,    /* bytes: longer messages do not wait for others */
-    FAB_TCP_WINDOW = 1048576,   /* bytes of messages sent for which no credit came, at most */
-    FAB_TCP_CREDIT = 262144,    /* bytes read before the sender gets credit for them */
-    FAB_TCP_EPOLL_PERIOD = 8,   /* polls of the hot connection per poll of all */
-    FAB_TCP_CHECKS = 8,         /* of a peer that does not answer, in the time that it has */
-    FAB_TCP_MUTE_READS = 32,    /* reads of a hot connection after which epoll leaves it out */
+    FAB_TCP_COPY = 1024,      /* bytes: messages up to this are copied behind their header */
+    FAB_TCP_TOGETHER = 4096,  /* bytes: longer messages do not wait for others */
+    FAB_TCP_WINDOW = 1048576, /* bytes of messages sent for which no credit came, at most */
+    FAB_TCP_CREDIT = 262144,  /* bytes read before the sender gets credit for them */
+    FAB_TCP_EPOLL_PERIOD = 8, /* polls of the hot connection per poll of all */
+    FAB_TCP_CHECKS = 8,       /* of a peer that does not answer, in the time that it has */
+    FAB_TCP_MUTE_READS = 32,  /* reads of a hot connection after which epoll leaves it out */
+    /* striped messages in a row that waited for the same link, which is not used after that */
+    FAB_TCP_SLOW_MAX = 16,
     FAB_TCP_IDLE_POLLS = 64,    /* empty polls after which polls become rarer by one call */
     FAB_TCP_IDLE_PERIOD = 32,   /* progress calls per poll, at most */
     FAB_TCP_ALONE_PERIOD = 128, /* the same without any connection */
@@ -106,19 +109,43 @@ typedef enum fab_tcp_state {
     FAB_TCP_UP,     /* fd */
 } fab_tcp_state_t;
 
+/* Bytes of a send from memory that go by a link. */
+typedef struct fab_tcp_piece {
+    fab_out_t *out;
+    size_t at; /* in its memory */
+    size_t len;
+} fab_tcp_piece_t;
+
+/*
+ * The pieces of a link on which this process sends, which are counted from 0 on.  They are kept
+ * until the peer has them, in whichever connection carries the link.
+ */
+typedef struct fab_tcp_pieces {
+    fab_tcp_piece_t piece[FAB_TCP_PIECES]; /* number n is at n % FAB_TCP_PIECES */
+    uint64_t first;                        /* the first that the peer did not confirm */
+    uint64_t written;                      /* the next to be written, or queued to be */
+    uint64_t next;                         /* the next to be added */
+} fab_tcp_pieces_t;
+
 /*
  * The links of an endpoint, by their numbers from 1 on, and the striped message that is arriving.
  * It exists from the first link on, while the connection is up.
  */
 struct fab_tcp_links {
-    fab_tcp_ep_t *out[FAB_TCP_LINKS];     /* on which this process sends; NULL: not in use */
-    fab_tcp_ep_t *in[FAB_TCP_LINKS];      /* on which the peer sends */
-    fab_tcp_node_t pieces[FAB_TCP_LINKS]; /* queued on out */
+    fab_tcp_ep_t *out[FAB_TCP_LINKS]; /* on which this process sends; NULL: not in use */
+    fab_tcp_ep_t *in[FAB_TCP_LINKS];  /* on which the peer sends; NULL: none, or it was lost */
+    fab_tcp_pieces_t sent[FAB_TCP_LINKS];
+    uint64_t got[FAB_TCP_LINKS];  /* pieces of the peer that are complete */
+    uint32_t slow[FAB_TCP_LINKS]; /* messages in a row that waited for the link, of the peer's */
+    uint32_t made;                /* bit n: the peer has made link n */
 
-    size_t total; /* bytes of the message; 0: none is arriving */
-    size_t ahead; /* bytes of it that come by links */
-    size_t left;  /* bytes of these that did not begin to come */
-    char *at;     /* its destination; NULL: its header did not come yet */
+    size_t total;       /* bytes of the message; 0: none is arriving */
+    size_t ahead;       /* bytes of it that come by links */
+    size_t left;        /* bytes of these that did not begin to come */
+    char *at;           /* its destination; NULL: its header did not come yet */
+    uint64_t since;     /* us: its header came */
+    uint64_t main_took; /* us until the connection's part was there */
+    uint32_t main_alls; /* fab_tcp_domain_t.alls at that time */
     fab_hdr_t hdr;
     uint32_t waits; /* bit n: the part that comes by link n is not complete; 0: the connection */
 };
@@ -144,8 +171,8 @@ struct fab_tcp_ep {
     bool has_left;        /* LEAVE or REFUSE came: the peer can be sent nothing any more */
     bool is_muted;        /* hot, and epoll does not tell what comes by it */
     bool is_paused;       /* not read until what comes before by other links is there */
-    bool has_limit;       /* the kernel ends the connection after tcp_timeout without an answer */
     bool has_asked;       /* it asked for links, if there are addresses for them */
+    bool is_unused;       /* a link that gets no further pieces: it is slow, or replaces another */
     uint8_t link;         /* its number; 0: it is no link */
     uint8_t num_out;      /* buffers in out */
     uint8_t num_outs;     /* sends from memory in out */
@@ -156,9 +183,10 @@ struct fab_tcp_ep {
     uint32_t alone_pass;  /* pass in which a short message was written by itself */
     fab_tcp_node_t *out;  /* to be written, oldest first */
     fab_tcp_node_t *out_last;
-    fab_tcp_notice_t credit; /* CREDIT */
-    fab_tcp_notice_t end;    /* CLOSE, LEAVE or REFUSE */
-    fab_tcp_buf_t *in;       /* while a part of a message is here; a link of the peer keeps it */
+    /* CREDIT; of a link: CONFIRM, or the data of the piece that is being written */
+    fab_tcp_notice_t credit;
+    fab_tcp_notice_t end; /* CLOSE, LEAVE or REFUSE; of a link: the header of that piece */
+    fab_tcp_buf_t *in;    /* while a part of a message is here; a link of the peer keeps it */
     fab_tcp_placing_t placing;
     fab_tcp_links_t *links; /* of an endpoint, and of its links; NULL: there are none */
     fab_tcp_ep_t *main;     /* of a link: its endpoint; NULL: this is an endpoint */
@@ -333,19 +361,24 @@ int fab_tcp_stream_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t
 
 /*
  * Send from the caller's memory, without a copy.  The first ahead bytes are left out: each link of
- * the bit mask gets a piece of them by fab_tcp_stream_send_piece().
+ * the bit mask gets a piece of them.
  */
 int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out, size_t ahead,
                              uint32_t links);
 
-/* Send len bytes of out's memory from offset at on by a link; takes buf, for the header. */
-void fab_tcp_stream_send_piece(fab_tcp_ep_t *link, fab_tcp_buf_t *buf, fab_out_t *out, size_t at,
-                               size_t len);
+/* Queue a piece on a link, whose queue is empty. */
+void fab_tcp_stream_put_piece(fab_tcp_ep_t *link, const fab_tcp_piece_t *piece);
+
+/* One part of the send is done; with the last, the send is. */
+void fab_tcp_stream_part_done(fab_tcp_domain_t *dom, fab_out_t *out, int status);
 
 /* Queue one of the provider's own messages, after which nothing is sent on this connection. */
 void fab_tcp_stream_end(fab_tcp_ep_t *ep, uint8_t id);
 
-/* Tell the peer how much was read; if that cannot be now, once the queue is empty. */
+/*
+ * Tell the peer how much was read, or which pieces came by this link; if that cannot be now, once
+ * the queue is empty.
+ */
 void fab_tcp_stream_give_credit(fab_tcp_ep_t *ep);
 
 /*
@@ -384,9 +417,6 @@ void fab_tcp_bad_message(fab_tcp_ep_t *ep, unsigned id, size_t len);
 
 /* ---- tcp_link.c: further connections to a peer, and messages striped over them ---- */
 
-/* Divide len bytes among connections by their rates; the first one gets the remainder. */
-void fab_tcp_shares(const uint64_t *rates, int num, size_t len, size_t *shares);
-
 /* As fab_tcp_stream_send_from(), striped over all links that are ready. */
 int fab_tcp_stripe_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out);
 
@@ -397,6 +427,12 @@ void fab_tcp_stripe_announced(fab_tcp_ep_t *ep, fab_hdr_t hdr);
 static inline bool fab_tcp_is_part(const fab_tcp_ep_t *ep)
 {
     return NULL != ep->main || 0 != ep->links->total;
+}
+
+/* Is it a link on which this process sends? */
+static inline bool fab_tcp_is_link_out(const fab_tcp_ep_t *ep)
+{
+    return NULL != ep->main && ep == ep->links->out[ep->link];
 }
 
 /* Is it a link that the peer made, on which this process only receives? */
@@ -411,11 +447,20 @@ char *fab_tcp_stripe_place(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len);
 /* The part is at its destination. */
 void fab_tcp_stripe_done(fab_tcp_ep_t *ep);
 
-/* The peer asks for this link.  NULL: no. */
+/* The peer asks for this link, once more if it has lost it.  NULL: no. */
 fab_tcp_ep_t *fab_tcp_link_accept(fab_tcp_ep_t *ep, uint32_t number);
 
 /* The link is up. */
 void fab_tcp_link_open(fab_tcp_ep_t *link, int fd, const void *left, size_t left_len);
+
+/* The peer has so many pieces of this link: they are done, and the others are written. */
+void fab_tcp_link_go_on(fab_tcp_ep_t *link, uint64_t got);
+
+/* CONFIRM came. */
+void fab_tcp_link_confirmed(fab_tcp_ep_t *link, fab_hdr_t hdr, size_t len);
+
+/* Queue the next piece on a link, whose queue is empty.  False: there is none. */
+bool fab_tcp_link_next(fab_tcp_ep_t *link);
 
 /* The link could not be made. */
 void fab_tcp_link_refused(fab_tcp_ep_t *link);
@@ -423,11 +468,14 @@ void fab_tcp_link_refused(fab_tcp_ep_t *link);
 /* The link has ended, by error (errno, or 0). */
 void fab_tcp_link_ended(fab_tcp_ep_t *link, int error);
 
-/* Is some piece not written yet? */
+/* Is some piece not confirmed yet? */
 bool fab_tcp_links_are_busy(const fab_tcp_ep_t *ep);
 
 /* fab_tcp_stream_check() of those on which this process sends. */
 void fab_tcp_links_check(const fab_tcp_ep_t *ep);
+
+/* The process leaves: write what links have to write, and read what the peer confirms. */
+void fab_tcp_links_leave(const fab_tcp_ep_t *ep);
 
 /* Close all links of an endpoint. */
 void fab_tcp_links_close(fab_tcp_ep_t *ep);

@@ -14,7 +14,9 @@
  *
  * Links.  The side that sends long messages may ask for further connections over other networks, of
  * which HELLO says the number.  Its serial is then that of the HELLO or WELCOME by which the
- * connection was made.  Only PIECE is sent on a link, and only by the side that has asked for it.
+ * connection was made.  Only PIECE is sent on a link by the side that has asked for it, and only
+ * CONFIRM by the other.  If a link is lost, it may be made once more, by any network.  The serial of
+ * WELCOME for a link is the number of its pieces that have come; those after them are sent again.
  *
  * Messages.  A header, then the payload, then zeros up to a multiple of 8 bytes:
  *
@@ -25,6 +27,7 @@
  *
  *      connection   STRIPE {app_ctx: bit n for link n, tag: bytes of all}   message {..., end}
  *      link n       PIECE {tag: offset, payload: a multiple of 8 bytes}
+ *                   <- CONFIRM {tag: pieces that have come by link n, app_ctx: how slow it is}
  *
  * All arrive in order, so a piece is of the first STRIPE that names its link and has none by it
  * yet.
@@ -44,7 +47,7 @@
 #include "sock/sock_ip.h"
 #include "sock/sock_wire.h"
 
-#define FAB_TCP_VERSION 4
+#define FAB_TCP_VERSION 5
 
 enum {
     FAB_TCP_EAGER_MIN = 304,    /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */
@@ -69,6 +72,11 @@ enum {
      */
     FAB_TCP_ID_STRIPE = 132,
     FAB_TCP_ID_PIECE = 133, /* on links only: payload, of which tag is the offset */
+    /*
+     * on links only, the other way: tag: pieces that have come by it so far; app_ctx: messages in a
+     * row that had to wait for it
+     */
+    FAB_TCP_ID_CONFIRM = 134,
 };
 
 typedef struct fab_tcp_hdr {
@@ -95,7 +103,7 @@ typedef struct fab_tcp_addr {
     fab_sock_ip_t ips[FAB_SOCK_IPS]; /* where it listens, the best first */
 } fab_tcp_addr_t;
 
-_Static_assert(192 == sizeof(fab_tcp_addr_t), "fab_tcp_addr_t is a wire format");
+_Static_assert(224 == sizeof(fab_tcp_addr_t), "fab_tcp_addr_t is a wire format");
 
 typedef enum fab_tcp_kind {
     FAB_TCP_HELLO = 1,
@@ -110,7 +118,7 @@ typedef struct fab_tcp_frame {
     fab_tcp_addr_t addr; /* of the sender */
 } fab_tcp_frame_t;
 
-_Static_assert(208 == sizeof(fab_tcp_frame_t), "fab_tcp_frame_t is a wire format");
+_Static_assert(240 == sizeof(fab_tcp_frame_t), "fab_tcp_frame_t is a wire format");
 _Static_assert(sizeof(fab_tcp_frame_t) <= FAB_SOCK_FRAME_MAX, "it fits");
 
 #endif /* FAB_TCP_WIRE_H */

@@ -39,7 +39,8 @@ carries()
     ((eth1 >= least && eth1 <= most)) || fail "$eth1 bytes by eth1, not $least to $most"
     ((eth0 >= 1000000)) || fail "only $eth0 bytes by eth0"
 }
-much=8000000 any=$((1 << 60))
+# not so much that a link may have turned out to be slow
+much=1000000 any=$((1 << 60))
 
 carries $much $any hosts_check 1 tcp_links $much
 require 'links made 2, not made 0'
@@ -57,11 +58,30 @@ hosts_in 1 ip addr add 10.90.0.1/24 dev empty0
 hosts_in 1 ip link set empty0 up
 hosts_in 2 ip addr add 10.90.0.2/24 dev eth1
 carries $much $any hosts_check 1 tcp_links $much
+
+# begun COMMAND...: once the next program has begun.
+begun()
 {
-    sleep 4
+    until [[ -e begun ]]; do
+        sleep 0.05
+    done
+    "$@"
+}
+
+blip()
+{
     hosts_in 2 ip link set eth1 down
     sleep 2
     hosts_in 2 ip link set eth1 up
-} &
-carries $much $any hosts_check 1 tcp_links $((16 * much))
+}
+
+rm begun
+begun blip &
+hosts_check 1 tcp_links $((64 * much))
+wait $!
+
+# One that is lost for good: the others go on, with all that it carried.
+rm begun
+begun hosts_in 2 ip link set eth1 down &
+hosts_check 1 OMPI_MCA_pml_tm_tcp_timeout=4 tcp_links 1 lost
 wait $!
