@@ -32,6 +32,8 @@ common_tm_sources = \
 	common/fabric/fab_peer.c \
 	common/fabric/fab_provider.h \
 	common/fabric/fab_queue.c \
+	common/fabric/fab_random.c \
+	common/fabric/fab_random.h \
 	common/fabric/fab_spares.c \
 	common/fabric/fab_spares.h \
 	common/fabric/fab_tm.h \

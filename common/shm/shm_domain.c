@@ -13,8 +13,8 @@
 
 #include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
+#include "fabric/fab_random.h"
 #include "fabric/fab_wire.h"
-#include "sock/sock_proof.h"
 
 /* ---- open --------------------------------------------------------------- */
 
@@ -22,7 +22,7 @@ static int fill_address(fab_shm_domain_t *dom, const char **why)
 {
     fab_shm_addr_t *addr = &dom->addr;
 
-    if (!fab_sock_random(addr->nonce, sizeof(addr->nonce))) {
+    if (!fab_random(addr->nonce, sizeof(addr->nonce))) {
         *why = fab_sentence(dom->fab,
                             "There are no random bytes: getrandom() failed, and reading "
                             "/dev/urandom: %s.",

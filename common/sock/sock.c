@@ -22,6 +22,7 @@
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_provider.h"
+#include "fabric/fab_random.h"
 
 enum {
     FAB_SOCK_EVENTS = 64,  /* of one epoll_wait() */
@@ -148,7 +149,7 @@ static void on_greeting(fab_sock_t *sock)
     if (FAB_SOCK_MAGIC != sock->greeting.magic || FAB_SOCK_VERSION != sock->greeting.version ||
         user->protocol != sock->greeting.protocol ||
         user->fab->config.name != sock->greeting.target ||
-        !fab_sock_random(challenge.nonce, sizeof(challenge.nonce))) {
+        !fab_random(challenge.nonce, sizeof(challenge.nonce))) {
         sock_foreign(sock);
         return;
     }

@@ -11,6 +11,7 @@
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_provider.h"
+#include "fabric/fab_random.h"
 
 enum { FAB_SOCK_PROBE_US = 1000000 }; /* until the kernel of a host that lives has answered */
 
@@ -103,7 +104,7 @@ static void attempt_begin(fab_sock_t *sock, int at)
 
     sock->attempts[at] = attempt;
     if (NULL != attempt) {
-        error = fab_sock_random(attempt->greeting.nonce, sizeof(attempt->greeting.nonce))
+        error = fab_random(attempt->greeting.nonce, sizeof(attempt->greeting.nonce))
                     ? attempt_connect(attempt)
                     : errno;
     }

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sock/sock_proof.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
 
 /*
  * What is hashed for one purpose: all of fixed size, so that no two purposes have the same bytes.
@@ -18,25 +14,6 @@ typedef struct fab_sock_hashed {
     uint32_t reserved;
     uint8_t frame[FAB_SOCK_FRAME_MAX];
 } fab_sock_hashed_t;
-
-/* Where the system call is forbidden, the file has the same bytes. */
-static bool random_from_file(void *bytes, size_t len)
-{
-    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, bytes, len);
-    int error = n < 0 ? errno : EIO;
-
-    if (fd >= 0) {
-        close(fd);
-    }
-    errno = error;
-    return n == (ssize_t) len;
-}
-
-bool fab_sock_random(void *bytes, size_t len)
-{
-    return (ssize_t) len == getrandom(bytes, len, 0) || random_from_file(bytes, len);
-}
 
 void fab_sock_session(const uint8_t *key, const fab_sock_greeting_t *greeting, const uint8_t *nonce,
                       fab_sock_session_t *session)

@@ -20,9 +20,6 @@ typedef enum fab_sock_side {
     FAB_SOCK_ASKING = 1,
 } fab_sock_side_t;
 
-/* Random bytes.  False: errno; there are none. */
-bool fab_sock_random(void *bytes, size_t len);
-
 /* key: FAB_SOCK_KEY bytes, nonce: FAB_SOCK_NONCE bytes; both of the passive process. */
 void fab_sock_session(const uint8_t *key, const fab_sock_greeting_t *greeting, const uint8_t *nonce,
                       fab_sock_session_t *session);

@@ -17,6 +17,7 @@
 #include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
+#include "fabric/fab_random.h"
 #include "fabric/fab_wire.h"
 
 enum { FAB_TCP_OWN_IPS = 64 };      /* that are looked at */
@@ -112,7 +113,7 @@ static int fill_address(fab_tcp_domain_t *dom, const char **why)
     addr->eager_max = p->tcp_eager_limit;
     addr->host = fab_host_identity();
     fill_ips(dom);
-    if (!fab_sock_random(addr->key, sizeof(addr->key))) {
+    if (!fab_random(addr->key, sizeof(addr->key))) {
         *why = fab_sentence(dom->fab, "There are no random numbers: %s.", strerror(errno));
         return OPAL_ERR_NOT_AVAILABLE;
     }

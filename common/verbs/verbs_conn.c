@@ -19,10 +19,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
+#include "fabric/fab_random.h"
 #include "verbs/verbs_alive.h"
 #include "verbs/verbs_cm.h"
 #include "verbs/verbs_domain.h"
@@ -138,7 +138,7 @@ static uint32_t random_psn(void)
 {
     uint32_t psn = 0;
 
-    (void) !getrandom(&psn, sizeof(psn), GRND_NONBLOCK);
+    (void) fab_random(&psn, sizeof(psn)); /* any number will do */
     return psn & FAB_VERBS_PSN_MASK;
 }
 

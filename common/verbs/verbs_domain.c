@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <sys/random.h>
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
+#include "fabric/fab_random.h"
 #include "fabric/fab_wire.h"
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_device.h"
@@ -54,8 +54,11 @@ static const char *fill_address(fab_verbs_domain_t *dom)
     addr->pid = (uint32_t) getpid();
     addr->host = fab_host_identity();
     addr->start_time = fab_proc_start_time(addr->pid);
-    if ((ssize_t) sizeof(addr->key) != getrandom(addr->key, sizeof(addr->key), 0)) {
-        return fab_sentence(dom->fab, "getrandom() failed: %s.", strerror(errno));
+    if (!fab_random(addr->key, sizeof(addr->key))) {
+        return fab_sentence(
+            dom->fab,
+            "There are no random bytes: getrandom() failed, and reading /dev/urandom: %s.",
+            strerror(errno));
     }
     return NULL;
 }

@@ -204,6 +204,9 @@ static void test_link_local(void **state)
     fab_sock_ip_t ips[4], out[4];
 
     (void) state;
+    for (int i = 0; i < 4; i++) {
+        own[i].speed = theirs[i].speed = 1000;
+    }
     own[2].net = theirs[1].net = FAB_SOCK_NET_BRIDGE;
     memcpy(ips, theirs, sizeof(ips));
     assert_int_equal(fab_sock_sort_ips(own, 4, false, ips, 4), 4);

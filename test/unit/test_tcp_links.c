@@ -53,7 +53,7 @@ int getifaddrs(struct ifaddrs **out)
         snprintf(names[i], sizeof(names[i]), "test%u", i % 10);
         all[i] = (struct ifaddrs){.ifa_next = i + 1 < ADDRESSES ? &all[i + 1] : NULL,
                                   .ifa_name = names[i],
-                                  .ifa_flags = IFF_UP,
+                                  .ifa_flags = IFF_UP | IFF_RUNNING,
                                   .ifa_addr = (struct sockaddr *) &ips[i],
                                   .ifa_netmask = (struct sockaddr *) &mask};
     }
