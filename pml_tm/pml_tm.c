@@ -12,7 +12,6 @@
 #include "pml_tm_msg.h"
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
-#include "pml_tm_route.h"
 #include "pml_tm_send.h"
 
 mca_pml_tm_t mca_pml_tm = {
@@ -65,7 +64,6 @@ static void set_handlers(fab_t *fab)
     fab_set_handler(fab, PML_TM_AM_FLOW, mca_pml_tm_flow_told, NULL);
     fab_set_handler(fab, PML_TM_AM_CANCEL, mca_pml_tm_cancel_asked, NULL);
     fab_set_handler(fab, PML_TM_AM_WITHDRAWN, mca_pml_tm_cancel_withdrawn, NULL);
-    fab_set_handler(fab, PML_TM_AM_TOOK, mca_pml_tm_route_took, NULL);
 }
 
 int mca_pml_tm_enable(bool enable)

@@ -16,7 +16,6 @@
  *   pml_tm_offload.c    receives on a device that matches tags
  *   pml_tm_rndv.c       rendezvous, both sides
  *   pml_tm_stream.c     messages streamed in fragments
- *   pml_tm_route.c      which messages are streamed, and which are read from memory
  *   pml_tm_probe.c      probe and matched probe
  *   pml_tm_start.c      persistent requests
  *   pml_tm_request.c    completing and freeing requests
@@ -107,7 +106,6 @@ typedef struct mca_pml_tm {
     uint64_t match_mask;  /* the tag's bits for source and MPI tag: fab_match_key() of a message */
     uint32_t short_max;   /* bytes; longest send that goes straight into a ring */
     uint32_t eager_limit; /* bytes; params.eager_limit as it is compared */
-    uint32_t whole_limit; /* bytes; longest message above it that is streamed whole */
     int stream_limit;     /* bytes; -1: by the length of the ring (mca_pml_tm_stream_limit()) */
     mca_pml_tm_msg_t *early; /* messages for communicators not added yet, oldest first */
     mca_pml_tm_msg_t **early_tail;

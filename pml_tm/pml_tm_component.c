@@ -303,7 +303,7 @@ static void init_state(void)
     mca_pml_tm.early_tail = &mca_pml_tm.early;
     fab_idmap_init(&mca_pml_tm.ids);
     mca_pml_tm.eager_limit = (uint32_t) mca_pml_tm.params.eager_limit;
-    mca_pml_tm_stream_choose_limits();
+    mca_pml_tm_stream_choose_limit();
     mca_pml_tm.short_max = mca_pml_tm.eager_limit < FAB_SHORT_MAX ? mca_pml_tm.eager_limit
                                                                   : FAB_SHORT_MAX;
     mca_pml_tm.source_bits = choose_source_bits(mca_pml_tm_process.num_procs);

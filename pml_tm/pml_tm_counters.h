@@ -15,10 +15,6 @@
                 "the first part")                                                                  \
     X(stream_slow,                                                                                 \
       "messages that were not streamed because the ring was slow (pml_tm_stream_rate)")            \
-    X(route_reads,                                                                                 \
-      "messages up to pml_tm_stream_whole that were announced, since the receiver reads "          \
-      "them faster than a stream of them (pml_tm_stream_get), or to measure it")                   \
-    X(route_tries, "messages whose time was measured, to know how to send the next ones")          \
     X(stream_got, "streamed messages whose rest was read from the sender's memory "                \
                   "(pml_tm_stream_get)")                                                           \
     X(buffered_sent, "buffered sends (MPI_Bsend and its variants)")                                \

@@ -471,21 +471,14 @@ void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
 void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     fab_rndv_t rndv;
-    mca_pml_tm_stream_head_t head = {.now = 1};
     mca_pml_tm_comm_t *tmc;
     mca_pml_tm_recv_request_t *req;
     bool is_bad;
 
     (void) ctx;
     if (sizeof(rndv) != len && 0 != (peer->caps & FAB_CAP_RING)) {
-        if (sizeof(rndv) + sizeof(head) == len) {
-            memcpy(&head, (const char *) data + sizeof(rndv), sizeof(head));
-        }
-        if (0 != head.now) {
-            mca_pml_tm_stream_begin(peer, hdr, data, len);
-            return;
-        }
-        len = sizeof(rndv);
+        mca_pml_tm_stream_begin(peer, hdr, data, len);
+        return;
     }
     if (len < sizeof(rndv)) {
         mca_pml_tm_bad_message(peer, "rendezvous: length of the request");
@@ -497,9 +490,7 @@ void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
         return;
     }
     req = msg_match(peer, hdr, &tmc, &is_bad);
-    if (NULL != req && 0 == head.now) {
-        mca_pml_tm_recv_read(req, peer, hdr, &rndv, head.sent_at);
-    } else if (NULL != req) {
+    if (NULL != req) {
         mca_pml_tm_recv_rndv(req, peer, hdr, &rndv, (const char *) data + sizeof(rndv),
                              len - sizeof(rndv));
     } else if (!is_bad) {

@@ -79,21 +79,6 @@ static const fab_param_t rows[] = {
                 "rest when the receiver asks for it.",
     },
     {
-        .name = "stream_whole",
-        .type = FAB_PARAM_INT,
-        .level = 6,
-        .offset = offsetof(mca_pml_tm_params_t, stream_whole),
-        .number = -1,
-        .min = 0,
-        .max = PML_TM_STREAM_WHOLE_MAX,
-        .unit = "bytes",
-        .special = -1,
-        .special_means = "262144; 0 if eager_limit is below 16384",
-        .help =
-            "Longest message above eager_limit that is streamed whole, without an announcement, "
-            "if the ring has 1 MiB and that is faster than a read (stream_get). 0: none.",
-    },
-    {
         .name = "stream_get",
         .type = FAB_PARAM_INT,
         .level = 6,
@@ -103,10 +88,10 @@ static const fab_param_t rows[] = {
         .max = 1,
         .special = -1,
         .special_means = "the faster way; both are tried, eight times of 256 to 4096",
-        .help = "How messages above eager_limit come if there is a choice: those of up to "
-                "stream_whole, the rest of a longer one that is streamed, if its receive was "
-                "posted in time, and, with a ring of 1 MiB, all of one that was only announced. 0: "
-                "through the ring; 1: the receiver reads them from the sender's memory.",
+        .help = "How messages above eager_limit come if there is a choice: the rest of one that is "
+                "streamed, if its receive was posted in time, and, with a ring of 1 MiB, all of "
+                "one that was only announced. 0: through the ring; 1: the receiver reads them from "
+                "the sender's memory.",
     },
     {
         .name = "stream_rate",

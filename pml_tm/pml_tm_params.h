@@ -40,9 +40,6 @@ enum {
     PML_TM_FAST_ALL = (1 << 9) - 1,
 };
 
-/* Highest value of stream_whole, bytes: a quarter of the shortest ring that is used for it. */
-enum { PML_TM_STREAM_WHOLE_MAX = 262144 };
-
 enum { PML_TM_EAGER_LIMIT = 16384 }; /* default of eager_limit, bytes */
 
 typedef struct mca_pml_tm_params {
@@ -51,7 +48,6 @@ typedef struct mca_pml_tm_params {
     int verbose;
     int eager_limit;  /* bytes */
     int stream_limit; /* bytes; -1: by the length of the ring */
-    int stream_whole; /* bytes; -1: a quarter of a long ring */
     int stream_rate;  /* MB/s */
     int stream_get;   /* 0, 1, or -1: what is measured to be faster */
     int tag_source_bits;

@@ -10,7 +10,6 @@
 
 #include "pml_tm.h"
 #include "pml_tm_bulk.h"
-#include "pml_tm_route.h"
 
 typedef struct mca_pml_tm_contexts {
     uint32_t count;
@@ -28,7 +27,6 @@ struct mca_pml_tm_peer {
     mca_pml_tm_peer_t *next; /* all records */
     fab_peer_t *peer;
     mca_pml_tm_bulk_t bulk;
-    mca_pml_tm_routes_t routes;
     mca_pml_tm_slow_ring_t slow;
     /*
      * how the rest of the peer's streamed messages comes fastest (pml_tm_stream.c), of shorter and

@@ -53,13 +53,6 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
                           const fab_rndv_t *rndv, const void *part, size_t len);
 
 /*
- * The same where nothing is here, and the sender wants the message read.  sent_at: as in
- * mca_pml_tm_stream_head_t.
- */
-void mca_pml_tm_recv_read(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
-                          const fab_rndv_t *rndv, uint32_t sent_at);
-
-/*
  * Ask the sender of an announced message to send the missing data as messages. False: this is
  * impossible, and the receive has ended. Lock held.
  */

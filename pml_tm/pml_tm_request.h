@@ -137,12 +137,6 @@ typedef struct mca_pml_tm_send_request {
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_send_request_t);
 
-/* A message whose sender asks how long it takes (pml_tm_route.h). */
-typedef struct mca_pml_tm_asked_time {
-    uint32_t since; /* when it was sent, or, if is_late, when it was seen; 0: it is not asked */
-    bool is_late;
-} mca_pml_tm_asked_time_t;
-
 typedef struct mca_pml_tm_recv_request mca_pml_tm_recv_request_t;
 struct mca_pml_tm_recv_request {
     mca_pml_base_recv_request_t req_recv;
@@ -157,10 +151,9 @@ struct mca_pml_tm_recv_request {
     fab_rma_t rma;       /* fetching */
     uint64_t rest_since; /* ns (fab_now_ns()): when the rest of a stream was begun; 0: untimed */
     size_t rest;         /* bytes of it */
-    mca_pml_tm_asked_time_t asked_time;
-    bool is_rest_got; /* it is read from the sender's memory */
-    bool is_bulk;     /* of a window of long messages (pml_tm_bulk.h) */
-    bool is_asked;    /* it asked for data that it could read (pml_tm_asked.h) */
+    bool is_rest_got;    /* it is read from the sender's memory */
+    bool is_bulk;        /* of a window of long messages (pml_tm_bulk.h) */
+    bool is_asked;       /* it asked for data that it could read (pml_tm_asked.h) */
     /* is_asked: fab_ring_taken() when that was looked at last, and since when that is so, ns */
     uint64_t asked_seen, asked_since;
     /* which is next: in WAIT_TURN, of the same sender; is_asked, in mca_pml_tm.asked */

@@ -33,7 +33,6 @@
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
-#include "pml_tm_route.h"
 #include "pml_tm_send.h"
 #include "pml_tm_stream.h"
 
@@ -156,9 +155,6 @@ int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
     rndv = make_rndv(req);
     if (OPAL_UNLIKELY(req->is_untagged)) {
         return send_rts_untagged(req, &rndv);
-    }
-    if (mca_pml_tm_stream_is_read(req)) {
-        return mca_pml_tm_stream_announce_read(req, &rndv);
     }
     if (mca_pml_tm_stream_announce(req, &rndv)) {
         return OMPI_SUCCESS;
@@ -457,9 +453,6 @@ static inline void note_came(mca_pml_tm_recv_request_t *req)
     if (req->is_bulk) {
         mca_pml_tm_bulk_came(req->core.peer, req->wanted);
     }
-    if (OPAL_UNLIKELY(0 != req->asked_time.since)) {
-        mca_pml_tm_route_answer(req->core.peer, PML_TM_ROUTE_READ, req->wanted, req->asked_time);
-    }
 }
 
 void mca_pml_tm_recv_arrived(mca_pml_tm_recv_request_t *req)
@@ -477,7 +470,6 @@ static void pipeline_after_get(mca_pml_tm_recv_request_t *req)
 
     ++mca_pml_tm.counters.pipeline_no_get;
     req->rest_since = 0;
-    req->asked_time.since = 0;
     if (!mca_pml_tm_recv_pipeline(req) && is_bulk) {
         mca_pml_tm_bulk_came(peer, bytes);
     }
@@ -496,7 +488,6 @@ static void get_complete(fab_rma_t *rma, int status)
         pipeline_after_get(req);
     } else if (OPAL_ERR_UNREACH != status) {
         req->rest_since = 0;
-        req->asked_time.since = 0;
         note_came(req);
         answer(req, PML_TM_AM_NACK, MPI_ERR_OTHER);
         mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
@@ -551,7 +542,6 @@ bool mca_pml_tm_recv_fetch(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rnd
         return true;
     }
     req->rest_since = 0;
-    req->asked_time.since = 0;
     return mca_pml_tm_recv_pipeline(req);
 }
 
@@ -567,32 +557,10 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
         mca_pml_tm_recv_fetched(req);
     } else {
         req->rest_since = 0;
-        req->asked_time.since = 0;
         req->is_bulk = false;
         if (0 != len || !mca_pml_tm_bulk_add(req, rndv)) {
             (void) mca_pml_tm_recv_fetch(req, rndv);
         }
-    }
-}
-
-void mca_pml_tm_recv_read(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
-                          const fab_rndv_t *rndv, uint32_t sent_at)
-{
-    mca_pml_tm_recv_matched(req, peer, hdr, rndv->len);
-    req->core.remote_id = hdr.app_ctx;
-    if (0 == req->wanted) {
-        mca_pml_tm_recv_fetched(req);
-        return;
-    }
-    req->rest_since = 0;
-    req->asked_time = mca_pml_tm_route_seen(peer, PML_TM_ROUTE_READ, rndv->len, sent_at);
-    req->is_bulk = false;
-    if (prepare_get(req, rndv) && fab_get_now(&req->rma)) {
-        count_get(req);
-        note_came(req);
-        mca_pml_tm_recv_fetched(req);
-    } else {
-        (void) mca_pml_tm_recv_fetch(req, rndv);
     }
 }
 

@@ -57,10 +57,6 @@ static inline int put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, s
         mca_pml_tm_stream_send(peer, hdr.tag, data, len, buf, count, datatype)) {
         return OMPI_SUCCESS;
     }
-    if (OPAL_UNLIKELY(len > peer->eager_max)) {
-        /* it is to be streamed whole, and waits for room */
-        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
-    }
     if (OPAL_LIKELY(NULL != data || 0 == len)) {
         return fab_item_send(peer, hdr, data, len);
     }
@@ -162,15 +158,6 @@ static bool goes_alone(const fab_peer_t *peer, size_t len)
     return true;
 }
 
-/* May the message of a request, longer than the eager limit, be streamed whole? */
-static bool may_be_whole(const mca_pml_tm_send_request_t *req)
-{
-    return !req->is_untagged && 0 == req->core.id &&
-           MCA_PML_BASE_SEND_SYNCHRONOUS != req->req_send.req_send_mode &&
-           mca_pml_tm_stream_is_whole(req->core.peer, req->req_send.req_bytes_packed,
-                                      NULL != req->data);
-}
-
 /* Choose protocol, tag and id of a request. False: no id is free. */
 static bool send_choose(mca_pml_tm_send_request_t *req)
 {
@@ -179,7 +166,7 @@ static bool send_choose(mca_pml_tm_send_request_t *req)
 
     req->is_untagged = !mca_pml_tm_excid_tag(mca_pml_tm_comm(base->req_comm), base->req_peer,
                                              base->req_tag, &req->tag);
-    req->is_rndv = (len > mca_pml_tm_peer_eager_limit(req->core.peer) && !may_be_whole(req) &&
+    req->is_rndv = (len > mca_pml_tm_peer_eager_limit(req->core.peer) &&
                     !goes_alone(req->core.peer, len)) ||
                    (req->is_untagged &&
                     len + sizeof(mca_pml_tm_untagged_t) > req->core.peer->eager_max);
@@ -410,13 +397,12 @@ static inline void send_progress(void)
     }
 }
 
-/* Is the message to go with all its data, and none held back?  is_data: it is contiguous. */
-static inline bool may_send_inline(fab_peer_t *peer, size_t len, bool is_data)
+/* Is the message to go with all its data, and none held back? */
+static inline bool may_send_inline(const fab_peer_t *peer, size_t len)
 {
     const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
 
-    return ((len <= mca_pml_tm.eager_limit && len <= peer->eager_max) ||
-            mca_pml_tm_stream_is_whole(peer, len, is_data)) &&
+    return len <= mca_pml_tm.eager_limit && len <= peer->eager_max &&
            (OPAL_LIKELY(NULL == record) || !mca_pml_tm_flow_is_slow(record));
 }
 
@@ -438,7 +424,7 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
         return rc;
     }
     fab_lock(mca_pml_tm.fab);
-    if (OPAL_LIKELY(NULL == peer->pending && may_send_inline(peer, len, is_contiguous) &&
+    if (OPAL_LIKELY(NULL == peer->pending && may_send_inline(peer, len) &&
                     mca_pml_tm_excid_tag(mca_pml_tm_comm(comm), dst, tag, &fab_tag))) {
         rc = put_eager(peer, fab_hdr(FAB_AM_EAGER, fab_tag, 0), is_contiguous ? data : NULL, len,
                        buf, count, datatype);

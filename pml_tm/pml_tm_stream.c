@@ -15,7 +15,6 @@
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_recv.h"
-#include "pml_tm_route.h"
 #include "pml_tm_send.h"
 
 /* In front of the user's bytes in the first fragment. */
@@ -29,12 +28,11 @@ struct mca_pml_tm_stream {
     mca_pml_tm_stream_t *next;
     fab_peer_t *peer; /* the sender */
     mca_pml_tm_recv_request_t *req;
-    mca_pml_tm_msg_t *msg;         /* set if the message is gathered in memory */
-    char *to;                      /* where the next byte goes in msg */
-    size_t offset;                 /* bytes that have come */
-    size_t now;                    /* bytes of the first part */
-    mca_pml_tm_asked_time_t asked; /* how long it takes */
-    fab_rndv_t rndv;               /* how to read the rest */
+    mca_pml_tm_msg_t *msg; /* set if the message is gathered in memory */
+    char *to;              /* where the next byte goes in msg */
+    size_t offset;         /* bytes that have come */
+    size_t now;            /* bytes of the first part */
+    fab_rndv_t rndv;       /* how to read the rest */
     /* the first part is the whole message, and its sender waits for no answer */
     bool is_whole;
     bool is_get; /* the rest is to be read from the sender's memory */
@@ -158,41 +156,11 @@ static void note_rate(fab_peer_t *peer, size_t bytes, uint64_t ns)
     }
 }
 
-void mca_pml_tm_stream_choose_limits(void)
+void mca_pml_tm_stream_choose_limit(void)
 {
-    const mca_pml_tm_params_t *params = &mca_pml_tm.params;
-    int limit = params->stream_limit >= 0 || PML_TM_SPIN == mca_pml_tm.idle ? params->stream_limit
-                                                                            : 0;
-    /* who lowers the eager limit wants no message to go before its receive is known */
-    int whole = params->stream_whole >= 0                   ? params->stream_whole
-                : params->eager_limit >= PML_TM_EAGER_LIMIT ? PML_TM_STREAM_WHOLE_MAX
-                                                            : 0;
+    const int limit = mca_pml_tm.params.stream_limit;
 
-    mca_pml_tm.stream_limit = limit;
-    mca_pml_tm.whole_limit = (uint32_t) (limit >= 0 && limit < whole ? limit : whole);
-}
-
-/* May a message of this length be streamed whole to the peer?  Then it may wait for room. */
-static bool can_be_whole(const fab_peer_t *peer, size_t len)
-{
-    return len > PML_TM_STREAM_MIN && len <= mca_pml_tm.whole_limit &&
-           0 != (peer->caps & FAB_CAP_LONG_RING) && PML_TM_STREAM_FRAGMENT <= peer->eager_max &&
-           fab_may_have_room(peer, num_fragments(peer, false, sizeof(first_t) + len),
-                             PML_TM_STREAM_FRAGMENT);
-}
-
-/* Is it sooner read?  It is longer than the eager limit. */
-static bool is_read(fab_peer_t *peer, size_t len)
-{
-    return 0 != (peer->caps & FAB_CAP_GET) && mca_pml_tm_route_is_read(peer, len);
-}
-
-bool mca_pml_tm_stream_is_whole(fab_peer_t *peer, size_t len, bool is_data)
-{
-    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
-
-    return can_be_whole(peer, len) && (NULL == record || !record->must_hold) &&
-           !(is_data && is_read(peer, len));
+    mca_pml_tm.stream_limit = limit >= 0 || PML_TM_SPIN == mca_pml_tm.idle ? limit : 0;
 }
 
 /* Send all fragments; there is room for them. */
@@ -235,41 +203,11 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
     if (OPAL_UNLIKELY(NULL == data)) {
         source_open(&source, buf, count, datatype);
     }
-    if (NULL != data && len > mca_pml_tm.eager_limit) {
-        first.head.sent_at = mca_pml_tm_route_take(peer, len);
-    }
     send_all(peer, fab_hdr(FAB_AM_RNDV, tag, 0), &first, &source);
-    if (OPAL_UNLIKELY(0 != first.head.sent_at)) {
-        mca_pml_tm_route_wrote(peer, len, first.head.sent_at);
-    }
     if (OPAL_UNLIKELY(NULL == data)) {
         source_close(&source);
     }
     return true;
-}
-
-bool mca_pml_tm_stream_is_read(const mca_pml_tm_send_request_t *req)
-{
-    const size_t len = req->req_send.req_bytes_packed;
-
-    return req->is_exposed && !req->is_untagged && len > mca_pml_tm.eager_limit &&
-           can_be_whole(req->core.peer, len) && is_read(req->core.peer, len);
-}
-
-int mca_pml_tm_stream_announce_read(const mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv)
-{
-    fab_peer_t *peer = req->core.peer;
-    first_t first = {.rndv = *rndv, .head = {.now = 0}};
-    void *room = fab_item_reserve(peer, sizeof(first));
-
-    if (NULL == room) { /* it takes no route yet */
-        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
-    }
-    ++mca_pml_tm.counters.route_reads;
-    first.head.sent_at = mca_pml_tm_route_take(peer, rndv->len);
-    memcpy(room, &first, sizeof(first));
-    fab_commit(peer, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), sizeof(first));
-    return OMPI_SUCCESS;
 }
 
 bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv)
@@ -415,9 +353,6 @@ static void stream_end(mca_pml_tm_stream_t **link)
     if (NULL != stream.msg) {
         mca_pml_tm_msg_arrive(stream.msg);
     } else if (NULL != req && stream.is_whole) {
-        if (OPAL_UNLIKELY(0 != stream.asked.since)) {
-            mca_pml_tm_route_answer(req->core.peer, PML_TM_ROUTE_STREAM, stream.now, stream.asked);
-        }
         mca_pml_tm_recv_done(req);
     } else if (NULL != req && req->received == req->wanted) {
         mca_pml_tm_recv_fetched(req);
@@ -454,7 +389,6 @@ static void stream_match(mca_pml_tm_stream_t *stream, mca_pml_tm_recv_request_t 
     mca_pml_tm_recv_matched(req, peer, hdr, rndv->len);
     req->core.remote_id = hdr.app_ctx;
     req->rest_since = 0;
-    req->asked_time.since = 0;
     req->is_bulk = false;
     stream->req = req;
     if (!stream->is_whole && req->wanted > stream->now) {
@@ -516,10 +450,6 @@ void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, 
     stream->now = first.head.now;
     stream->is_whole = 0 == hdr.app_ctx;
     if (NULL != req) {
-        if (stream->is_whole) {
-            stream->asked = mca_pml_tm_route_seen(peer, PML_TM_ROUTE_STREAM, first.rndv.len,
-                                                  first.head.sent_at);
-        }
         stream_match(stream, req, peer, hdr, &first.rndv);
     } else {
         stream_gather(stream, peer, hdr, &first.rndv);

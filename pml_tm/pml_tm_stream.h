@@ -13,9 +13,8 @@
  * sender, and a fragment need not name it.
  *
  * A message up to the eager limit is streamed whole: now is its length, and app_ctx 0, since
- * nothing is to be answered. So is a longer one, up to params.stream_whole, unless it is sooner
- * read from the sender's memory (pml_tm_route.h); it waits for room as any eager message does. Of
- * others, up to mca_pml_tm_stream_limit(), only the first part comes so. A receiver that finds the
+ * nothing is to be answered.  Of others, up to mca_pml_tm_stream_limit(), only the first part comes
+ * so. A receiver that finds the
  * receive posted chooses how the rest is to come. Either it asks for it at once (CTS), and the rest
  * follows as in any rendezvous; the CTS travels while the first part does. Or it reads the rest
  * from the sender's memory when the first part is there. The receiver measures which way is faster
@@ -50,26 +49,11 @@ static inline size_t mca_pml_tm_stream_limit(const fab_peer_t *peer)
 }
 
 /*
- * Set mca_pml_tm.stream_limit and whole_limit, by the parameters and mca_pml_tm.idle.  Where
- * processes share a processor, both cannot copy at the same time, and each answer costs a change
- * from one to the other: by default no message is streamed there.
+ * Set mca_pml_tm.stream_limit, by the parameter and mca_pml_tm.idle.  Where processes share a
+ * processor, both cannot copy at the same time, and each answer costs a change from one to the
+ * other: by default no message is streamed there.
  */
-void mca_pml_tm_stream_choose_limits(void);
-
-/*
- * May this message, longer than the eager limit, be streamed whole to the peer, if not now, then
- * when there is room?  is_data: it is contiguous.  Lock held.
- */
-bool mca_pml_tm_stream_is_whole(fab_peer_t *peer, size_t len, bool is_data);
-
-/*
- * Is a request's message, which is to be announced, one that could be streamed whole, but is sooner
- * read?  Lock held.
- */
-bool mca_pml_tm_stream_is_read(const mca_pml_tm_send_request_t *req);
-
-/* Announce such a message. As fab_item_send(). */
-int mca_pml_tm_stream_announce_read(const mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv);
+void mca_pml_tm_stream_choose_limit(void);
 
 /* Bytes of a fragment to the peer, with all that stands in front of the user's. */
 uint32_t mca_pml_tm_stream_fragment(const fab_peer_t *peer);
@@ -81,7 +65,7 @@ uint32_t mca_pml_tm_stream_fragment(const fab_peer_t *peer);
 static inline bool mca_pml_tm_stream_is_for(const fab_peer_t *peer, size_t len)
 {
     return OPAL_UNLIKELY(len > PML_TM_STREAM_MIN) && mca_pml_tm_stream_works(peer) &&
-           (len <= mca_pml_tm_stream_limit(peer) || len <= mca_pml_tm.whole_limit);
+           len <= mca_pml_tm_stream_limit(peer);
 }
 
 /*

@@ -50,20 +50,9 @@ enum {
     PML_TM_AM_CANCEL = FAB_AM_PML + 6,
     /* a message was taken out unmatched. app_ctx: the send's id */
     PML_TM_AM_WITHDRAWN = FAB_AM_PML + 7,
-    /*
-     * how long a message took (pml_tm_route.h). app_ctx: its route, and perhaps PML_TM_TOOK_LATE;
-     * tag: bytes in the upper 32 bits, ns in the lower ones
-     */
-    PML_TM_AM_TOOK = FAB_AM_PML + 8,
 };
 
 #define PML_TM_STOPPED UINT64_MAX
-
-/* In mca_pml_tm_stream_head_t.sent_at: others are before this message, for which it waits. */
-#define PML_TM_SENT_BEHIND 1u
-
-/* Beside the route in PML_TM_AM_TOOK: the time is only that of the receiver's part. */
-#define PML_TM_TOOK_LATE 2
 
 /* What a receiver short of memory tells a sender of user messages (pml_tm_flow.h). */
 typedef enum {
@@ -85,13 +74,11 @@ _Static_assert(8 == sizeof(mca_pml_tm_cts_t), "wire format");
 
 /*
  * Payload of FAB_AM_RNDV behind the fab_rndv_t, where the sender sends the first part of the
- * message without being asked; that part begins behind it (pml_tm_stream.h). Or now is 0, nothing
- * follows, and the receiver is to read the message (pml_tm_route.h).
+ * message without being asked; that part begins behind it (pml_tm_stream.h).
  */
 typedef struct mca_pml_tm_stream_head {
     uint32_t now; /* bytes of that part: here, and in messages PML_TM_AM_DATA behind this one */
-    /* the sender's clock, ns, and perhaps PML_TM_SENT_BEHIND; 0: no matter how long it takes */
-    uint32_t sent_at;
+    uint32_t reserved; /* 0 */
 } mca_pml_tm_stream_head_t;
 
 _Static_assert(8 == sizeof(mca_pml_tm_stream_head_t), "wire format");
@@ -132,7 +119,7 @@ typedef struct mca_pml_tm_address {
 _Static_assert(8 == sizeof(mca_pml_tm_address_t), "wire format");
 
 #define PML_TM_ADDRESS_MAGIC 0x6d747470u /* "ptm" and the byte order */
-#define PML_TM_WIRE_VERSION  6
+#define PML_TM_WIRE_VERSION  7
 
 #define PML_TM_TAG_BITS        32
 #define PML_TM_SOURCE_BITS_MIN 8

@@ -37,8 +37,6 @@ pml_tm_sources = \
 	pml_tm/pml_tm_request.c \
 	pml_tm/pml_tm_request.h \
 	pml_tm/pml_tm_rndv.c \
-	pml_tm/pml_tm_route.c \
-	pml_tm/pml_tm_route.h \
 	pml_tm/pml_tm_send.c \
 	pml_tm/pml_tm_send.h \
 	pml_tm/pml_tm_start.c \

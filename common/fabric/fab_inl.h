@@ -213,42 +213,10 @@ static inline bool fab_has_room(fab_peer_t *peer, uint32_t count, size_t len)
     return true;
 }
 
-/*
- * Has the peer taken all messages to it, but for the last 8 KiB, of which it need not tell at once?
- * This reads a line that the peer writes.
- */
-static inline bool fab_ring_is_taken(fab_peer_t *peer)
-{
-    fab_shm_tx_t *tx = (fab_shm_tx_t *) peer->ep;
-
-    return fab_shm_tx_refresh(tx) && fab_shm_tx_used(tx) <= FAB_SHM_LAG;
-}
-
-/*
- * Has all memory of the ring to this peer been used, so that the next message takes no longer than
- * later ones?  First accesses to its pages may take longer than all else.
- */
-static inline bool fab_ring_is_lapped(const fab_peer_t *peer)
-{
-    const fab_shm_tx_t *tx = peer->ep;
-
-    return !fab_shm_tx_may_extend(tx) && (uint16_t) (tx->lap - tx->grown_at) > 1;
-}
-
 /* Has a message to this peer with FAB_CAP_RING gone? */
 static inline bool fab_has_ring(const fab_peer_t *peer)
 {
     return 0 != ((const fab_shm_tx_t *) peer->ep)->limit;
-}
-
-/*
- * Will fab_has_room() come to be true when the peer, which is UP and has FAB_CAP_RING, has taken
- * all messages?  Only then may one wait for it.  Not if the ring is too short, or cannot grow.
- */
-static inline bool fab_may_have_room(const fab_peer_t *peer, uint32_t count, size_t len)
-{
-    return fab_has_ring(peer) &&
-           fab_slots_of(count, len) <= fab_shm_tx_capacity((const fab_shm_tx_t *) peer->ep);
 }
 
 /*

@@ -170,7 +170,6 @@ typedef struct fab_shm_tx {
     uint32_t repaid;   /* after so many it may grow; 0: that is cheap, and it gets all at once */
     fab_shm_pace_t pace;
     bool is_ping_pong;  /* when one was last considered, the peer had answered each message */
-    bool is_refused;    /* the extent was to grow, and there was no memory for it */
     uint16_t grown_at;  /* lap in which the extent grew last */
     uint16_t from_last; /* as from_pos, at the last message that might have fetched ahead */
 } fab_shm_tx_t;
@@ -215,12 +214,6 @@ static inline uint64_t fab_shm_tx_used(const fab_shm_tx_t *tx)
 static inline bool fab_shm_tx_may_extend(const fab_shm_tx_t *tx)
 {
     return tx->extent <= tx->mask;
-}
-
-/* Slots that there is room for when the receiver has emptied the ring, unless memory comes back. */
-static inline uint32_t fab_shm_tx_capacity(const fab_shm_tx_t *tx)
-{
-    return tx->is_refused ? tx->extent - 1 : tx->mask + 1;
 }
 
 /* The receiver must have given back the slots, and they must be within the extent. */

@@ -680,8 +680,7 @@ bool fab_shm_tx_extend(fab_shm_tx_t *tx, uint32_t to)
     fab_shm_slot_t *slots = &tx->slots[tx->extent];
     const uint64_t since = fab_now_ns();
 
-    tx->is_refused = !populate(slots, num) && tx->extent + num > tx->backed;
-    if (tx->is_refused) {
+    if (!populate(slots, num) && tx->extent + num > tx->backed) {
         fab_counters.shm_extend_refused++;
         num = tx->extent < tx->backed ? tx->backed - tx->extent : 0;
     }
