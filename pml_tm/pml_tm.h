@@ -102,11 +102,11 @@ typedef struct mca_pml_tm {
      * Pending receives into whose memory the device may store a message; hashed by memory address.
      */
     mca_pml_tm_recv_request_t *memory[PML_TM_MEMORY_BUCKETS];
-    unsigned source_bits; /* of the fabric tag */
-    uint64_t match_mask;  /* the tag's bits for source and MPI tag: fab_match_key() of a message */
-    uint32_t short_max;   /* bytes; longest send that goes straight into a ring */
-    uint32_t eager_limit; /* bytes; params.eager_limit as it is compared */
-    int stream_limit;     /* bytes; -1: by the length of the ring (mca_pml_tm_stream_limit()) */
+    unsigned source_bits;  /* of the fabric tag */
+    uint64_t match_mask;   /* the tag's bits for source and MPI tag: fab_match_key() of a message */
+    uint32_t short_max;    /* bytes; longest send that goes straight into a ring */
+    uint32_t eager_limit;  /* bytes; params.eager_limit as it is compared */
+    uint32_t stream_limit; /* bytes; longest message that is streamed */
     mca_pml_tm_msg_t *early; /* messages for communicators not added yet, oldest first */
     mca_pml_tm_msg_t **early_tail;
     mca_pml_tm_msg_t *msg_cache;  /* free short ones */

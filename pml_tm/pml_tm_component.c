@@ -439,12 +439,10 @@ void mca_pml_tm_show_paths(void)
     fab_describe(mca_pml_tm.fab, text, sizeof(text));
     fab_unlock(mca_pml_tm.fab);
     describe_waits(waits, sizeof(waits));
-    opal_output(
-        output,
-        "pml tm: process %s on %s; eager up to %u bytes if the provider can, inside a host "
-        "streamed up to %d%s; ranks below %u, communicators below %u\n%s%s",
-        OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm_process.nodename, mca_pml_tm.eager_limit,
-        mca_pml_tm.stream_limit < 0 ? PML_TM_STREAM_SHORT : mca_pml_tm.stream_limit,
-        mca_pml_tm.stream_limit < 0 ? ", or more through a long ring" : "",
-        1u << mca_pml_tm.source_bits, mca_pml_tm.max_context, text, waits);
+    opal_output(output,
+                "pml tm: process %s on %s; eager up to %u bytes if the provider can, inside a host "
+                "streamed up to %u; ranks below %u, communicators below %u\n%s%s",
+                OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm_process.nodename,
+                mca_pml_tm.eager_limit, mca_pml_tm.stream_limit, 1u << mca_pml_tm.source_bits,
+                mca_pml_tm.max_context, text, waits);
 }

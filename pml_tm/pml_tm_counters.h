@@ -38,9 +38,6 @@
       "rendezvous receives in fragments because the data is not contiguous on one side")           \
     X(pipeline_no_get,                                                                             \
       "rendezvous receives in fragments because the sender's memory cannot be read")               \
-    X(pipeline_chosen,                                                                             \
-      "rendezvous receives in fragments because that was measured to be faster than to read the "  \
-      "sender's memory, or to measure it (pml_tm_stream_get)")                                     \
     X(pipeline_taken,                                                                              \
       "rendezvous receives that asked for the data and then read it from the sender's memory, "    \
       "since the sender did not call MPI")                                                         \

@@ -7,7 +7,6 @@
 #include "fabric/fab_clock.h"
 
 #include "pml_tm_asked.h"
-#include "pml_tm_bulk.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_send.h"
@@ -60,7 +59,6 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
     (void) ctx;
     (void) rc;
     mca_pml_tm_stream_drop(peer);
-    mca_pml_tm_bulk_drop(peer);
     mca_pml_tm_asked_drop(peer);
     if (NULL != first && !mca_pml_tm_is_fault_tolerant()) {
         return; /* the first one ends the job */
@@ -95,7 +93,7 @@ bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer)
 
     (void) ctx;
     if (NULL != record) {
-        if (NULL != record->held || NULL != record->bulk.first) {
+        if (NULL != record->held) {
             return true;
         }
         /* the peer would never release messages that are held from now on */

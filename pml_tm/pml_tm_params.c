@@ -69,14 +69,12 @@ static const fab_param_t rows[] = {
         .max = INT_MAX,
         .unit = "bytes",
         .special = -1,
-        .special_means = "0 if waiting processes yield (wait); else 65536, or 1048576 for a "
-                         "single message if the ring has 1 MiB",
+        .special_means = "65536; 0 if waiting processes yield (wait)",
         .help = "Longest message that goes through shared memory in fragments of 8 KiB, so that "
                 "the receiver copies one fragment out while the sender copies the next one in; 0: "
                 "no message. Longer ones are only announced; the receiver reads them from the "
-                "sender's memory, or, by default and with a ring of 1 MiB, as stream_get says. Of "
-                "a message above eager_limit the first eager_limit bytes are sent at once, the "
-                "rest when the receiver asks for it.",
+                "sender's memory. Of a message above eager_limit the first eager_limit bytes are "
+                "sent at once, the rest when the receiver asks for it.",
     },
     {
         .name = "stream_get",
@@ -88,10 +86,9 @@ static const fab_param_t rows[] = {
         .max = 1,
         .special = -1,
         .special_means = "the faster way; both are tried, eight times of 256 to 4096",
-        .help = "How messages above eager_limit come if there is a choice: the rest of one that is "
-                "streamed, if its receive was posted in time, and, with a ring of 1 MiB, all of "
-                "one that was only announced. 0: through the ring; 1: the receiver reads them from "
-                "the sender's memory.",
+        .help = "How the rest of a streamed message above eager_limit comes, if its receive was "
+                "posted in time. 0: through the ring; 1: the receiver reads it from the sender's "
+                "memory.",
     },
     {
         .name = "stream_rate",

@@ -40,14 +40,17 @@ enum {
     PML_TM_FAST_ALL = (1 << 9) - 1,
 };
 
-enum { PML_TM_EAGER_LIMIT = 16384 }; /* default of eager_limit, bytes */
+enum {
+    PML_TM_EAGER_LIMIT = 16384,  /* default of eager_limit, bytes */
+    PML_TM_STREAM_LIMIT = 65536, /* stream_limit where no process yields, bytes */
+};
 
 typedef struct mca_pml_tm_params {
     char *wait;
     int priority;
     int verbose;
     int eager_limit;  /* bytes */
-    int stream_limit; /* bytes; -1: by the length of the ring */
+    int stream_limit; /* bytes; -1: by wait */
     int stream_rate;  /* MB/s */
     int stream_get;   /* 0, 1, or -1: what is measured to be faster */
     int tag_source_bits;

@@ -8,8 +8,9 @@
 #ifndef PML_TM_PEER_H
 #define PML_TM_PEER_H
 
+#include "fabric/fab_trial.h"
+
 #include "pml_tm.h"
-#include "pml_tm_bulk.h"
 
 typedef struct mca_pml_tm_contexts {
     uint32_t count;
@@ -26,7 +27,6 @@ typedef struct mca_pml_tm_slow_ring {
 struct mca_pml_tm_peer {
     mca_pml_tm_peer_t *next; /* all records */
     fab_peer_t *peer;
-    mca_pml_tm_bulk_t bulk;
     mca_pml_tm_slow_ring_t slow;
     /*
      * how the rest of the peer's streamed messages comes fastest (pml_tm_stream.c), of shorter and

@@ -47,10 +47,6 @@
  */
 #define PML_TM_STREAM_FRAGMENT 8168
 #define PML_TM_STREAM_MIN      8192
-/* Default of params.stream_limit, bytes: for a ring longer than a private cache, and others. */
-#define PML_TM_STREAM_LONG  (1 << 20)
-#define PML_TM_STREAM_SHORT (64 << 10)
-
 typedef enum {
     PML_TM_INACTIVE = 0,
     PML_TM_ACTIVE,
@@ -66,7 +62,6 @@ typedef enum {
     PML_TM_WAIT_FIN,   /* send: announced, until the receiver fetched the data or asks for it */
     PML_TM_SEND_DATA,  /* send: sending the data as messages */
     PML_TM_WAIT_MATCH, /* receive: posted, or in the hands of the matcher */
-    PML_TM_WAIT_TURN,  /* receive: matched, behind others of its sender (pml_tm_bulk.h) */
     PML_TM_FETCH,      /* receive: fetching the data from the sender's memory */
     PML_TM_STREAMED,   /* receive: the first part of a streamed message is arriving */
     PML_TM_WAIT_AGAIN, /* receive: the message must be announced again */
@@ -152,11 +147,10 @@ struct mca_pml_tm_recv_request {
     uint64_t rest_since; /* ns (fab_now_ns()): when the rest of a stream was begun; 0: untimed */
     size_t rest;         /* bytes of it */
     bool is_rest_got;    /* it is read from the sender's memory */
-    bool is_bulk;        /* of a window of long messages (pml_tm_bulk.h) */
     bool is_asked;       /* it asked for data that it could read (pml_tm_asked.h) */
     /* is_asked: fab_ring_taken() when that was looked at last, and since when that is so, ns */
     uint64_t asked_seen, asked_since;
-    /* which is next: in WAIT_TURN, of the same sender; is_asked, in mca_pml_tm.asked */
+    /* is_asked: which is next in mca_pml_tm.asked */
     mca_pml_tm_recv_request_t *turn_next;
     mca_pml_tm_recv_request_t **turn_prev; /* is_asked */
     fab_tm_match_t tm_match;               /* what the device matched, until all data has arrived */

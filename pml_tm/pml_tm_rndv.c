@@ -9,8 +9,7 @@
  *     the rest can follow when CTS comes
  *                                            get: reads the sender's memory, contiguous on both sides
  *                                        <-  FIN, app_ctx: the send's id
- *                                            or, where it cannot be read or is not contiguous, or
- *                                            this is faster (pml_tm_bulk.h):
+ *                                            or, where it cannot be read or is not contiguous:
  *                                        <-  CTS, app_ctx: the send's id, tag: bytes wanted, {the receive's id}
  *   DATA ..., app_ctx: the receive's id  ->  one message per fragment, in order, tag: offset
  *                                            or, when nothing comes (pml_tm_asked.h):
@@ -28,7 +27,6 @@
 
 #include "pml_tm_asked.h"
 #include "pml_tm_blocks.h"
-#include "pml_tm_bulk.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
@@ -450,9 +448,6 @@ static inline void note_came(mca_pml_tm_recv_request_t *req)
     if (OPAL_UNLIKELY(0 != req->rest_since)) {
         mca_pml_tm_stream_rest_came(req);
     }
-    if (req->is_bulk) {
-        mca_pml_tm_bulk_came(req->core.peer, req->wanted);
-    }
 }
 
 void mca_pml_tm_recv_arrived(mca_pml_tm_recv_request_t *req)
@@ -464,15 +459,9 @@ void mca_pml_tm_recv_arrived(mca_pml_tm_recv_request_t *req)
 /* From the start: data that was read comes again, as messages. */
 static void pipeline_after_get(mca_pml_tm_recv_request_t *req)
 {
-    const bool is_bulk = req->is_bulk;
-    const fab_peer_t *peer = req->core.peer;
-    const size_t bytes = req->wanted;
-
     ++mca_pml_tm.counters.pipeline_no_get;
     req->rest_since = 0;
-    if (!mca_pml_tm_recv_pipeline(req) && is_bulk) {
-        mca_pml_tm_bulk_came(peer, bytes);
-    }
+    (void) mca_pml_tm_recv_pipeline(req);
 }
 
 static void get_complete(fab_rma_t *rma, int status)
@@ -487,8 +476,6 @@ static void get_complete(fab_rma_t *rma, int status)
     } else if (OPAL_ERR_NOT_SUPPORTED == status) {
         pipeline_after_get(req);
     } else if (OPAL_ERR_UNREACH != status) {
-        req->rest_since = 0;
-        note_came(req);
         answer(req, PML_TM_AM_NACK, MPI_ERR_OTHER);
         mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
     } /* otherwise the peer is gone, and the request stays open: see pml_tm_failure.h */
@@ -557,10 +544,7 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
         mca_pml_tm_recv_fetched(req);
     } else {
         req->rest_since = 0;
-        req->is_bulk = false;
-        if (0 != len || !mca_pml_tm_bulk_add(req, rndv)) {
-            (void) mca_pml_tm_recv_fetch(req, rndv);
-        }
+        (void) mca_pml_tm_recv_fetch(req, rndv);
     }
 }
 

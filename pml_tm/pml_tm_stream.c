@@ -128,16 +128,6 @@ static bool is_paused(const fab_peer_t *peer)
     return true;
 }
 
-/*
- * Where the ring is slow, copies into it go past the cache, which is fast enough for messages of up
- * to 64 KiB.  A longer one is sooner copied from memory to memory by both processes.
- */
-static bool is_long(const fab_peer_t *peer, size_t len)
-{
-    return len > PML_TM_STREAM_SHORT && 0 != mca_pml_tm.params.stream_rate &&
-           0 != (peer->caps & FAB_CAP_GET) && fab_ring_is_slow(peer);
-}
-
 /* Writing the first part of a message, these bytes, into the ring to the peer took so long. */
 static void note_rate(fab_peer_t *peer, size_t bytes, uint64_t ns)
 {
@@ -159,8 +149,9 @@ static void note_rate(fab_peer_t *peer, size_t bytes, uint64_t ns)
 void mca_pml_tm_stream_choose_limit(void)
 {
     const int limit = mca_pml_tm.params.stream_limit;
+    const uint32_t automatic = PML_TM_SPIN == mca_pml_tm.idle ? PML_TM_STREAM_LIMIT : 0;
 
-    mca_pml_tm.stream_limit = limit >= 0 || PML_TM_SPIN == mca_pml_tm.idle ? limit : 0;
+    mca_pml_tm.stream_limit = limit >= 0 ? (uint32_t) limit : automatic;
 }
 
 /* Send all fragments; there is room for them. */
@@ -220,9 +211,8 @@ bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t
     source.data = req->data;
     source.is_blocks = false;
     if (NULL == req->data || req->is_untagged || !mca_pml_tm_stream_is_for(peer, first.head.now) ||
-        first.head.now >= rndv->len || rndv->len > mca_pml_tm_stream_limit(peer) ||
-        is_long(peer, rndv->len) || !has_room(peer, &source, sizeof(first) + first.head.now) ||
-        is_paused(peer)) {
+        first.head.now >= rndv->len || rndv->len > mca_pml_tm.stream_limit ||
+        !has_room(peer, &source, sizeof(first) + first.head.now) || is_paused(peer)) {
         return false;
     }
     req->offset = first.head.now;
@@ -389,7 +379,6 @@ static void stream_match(mca_pml_tm_stream_t *stream, mca_pml_tm_recv_request_t 
     mca_pml_tm_recv_matched(req, peer, hdr, rndv->len);
     req->core.remote_id = hdr.app_ctx;
     req->rest_since = 0;
-    req->is_bulk = false;
     stream->req = req;
     if (!stream->is_whole && req->wanted > stream->now) {
         stream->rndv = *rndv;

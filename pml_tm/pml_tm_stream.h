@@ -13,7 +13,7 @@
  * sender, and a fragment need not name it.
  *
  * A message up to the eager limit is streamed whole: now is its length, and app_ctx 0, since
- * nothing is to be answered.  Of others, up to mca_pml_tm_stream_limit(), only the first part comes
+ * nothing is to be answered.  Of others, up to mca_pml_tm.stream_limit, only the first part comes
  * so. A receiver that finds the
  * receive posted chooses how the rest is to come. Either it asks for it at once (CTS), and the rest
  * follows as in any rendezvous; the CTS travels while the first part does. Or it reads the rest
@@ -35,20 +35,6 @@ static inline bool mca_pml_tm_stream_works(const fab_peer_t *peer)
 }
 
 /*
- * The longest message to this peer that is streamed, bytes. By default long ones are, if the ring
- * is longer than a private cache, and the process has no other rendezvous under way.  If it has,
- * they are only announced, and the receiver takes them in order (pml_tm_bulk.h).
- */
-static inline size_t mca_pml_tm_stream_limit(const fab_peer_t *peer)
-{
-    if (OPAL_UNLIKELY(mca_pml_tm.stream_limit >= 0)) {
-        return (size_t) mca_pml_tm.stream_limit;
-    }
-    return 0 != (peer->caps & FAB_CAP_LONG_RING) && mca_pml_tm.ids.used <= 1 ? PML_TM_STREAM_LONG
-                                                                             : PML_TM_STREAM_SHORT;
-}
-
-/*
  * Set mca_pml_tm.stream_limit, by the parameter and mca_pml_tm.idle.  Where processes share a
  * processor, both cannot copy at the same time, and each answer costs a change from one to the
  * other: by default no message is streamed there.
@@ -65,7 +51,7 @@ uint32_t mca_pml_tm_stream_fragment(const fab_peer_t *peer);
 static inline bool mca_pml_tm_stream_is_for(const fab_peer_t *peer, size_t len)
 {
     return OPAL_UNLIKELY(len > PML_TM_STREAM_MIN) && mca_pml_tm_stream_works(peer) &&
-           len <= mca_pml_tm_stream_limit(peer);
+           len <= mca_pml_tm.stream_limit;
 }
 
 /*

@@ -7,8 +7,6 @@ pml_tm_sources = \
 	pml_tm/pml_tm_asked.h \
 	pml_tm/pml_tm_blocks.c \
 	pml_tm/pml_tm_blocks.h \
-	pml_tm/pml_tm_bulk.c \
-	pml_tm/pml_tm_bulk.h \
 	pml_tm/pml_tm_cancel.c \
 	pml_tm/pml_tm_cancel.h \
 	pml_tm/pml_tm_comm.c \

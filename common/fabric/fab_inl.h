@@ -100,19 +100,6 @@ static inline void fab_copy_to(fab_peer_t *peer, void *room, const void *from, s
 }
 
 /*
- * Is the ring to a peer with FAB_CAP_RING slow?  A question counts as some copies, so that the ring
- * is tried again also if messages take another way because of the answer.
- */
-static inline bool fab_ring_is_slow(const fab_peer_t *peer)
-{
-    fab_shm_pace_t *pace = &((fab_shm_tx_t *) peer->ep)->pace;
-    const uint16_t past = pace->past;
-
-    pace->past = past > FAB_SHM_PAST_ASKED ? (uint16_t) (past - FAB_SHM_PAST_ASKED) : 0;
-    return 0 != past;
-}
-
-/*
  * The ring that the peer's messages come by, to take some out of it.  NULL: there is none yet, it
  * is cold, or the peer is not UP.
  */

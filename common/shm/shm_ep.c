@@ -317,9 +317,6 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
         peer->caps = FAB_CAP_GET | FAB_CAP_PUT;
     }
     peer->caps |= FAB_CAP_RING;
-    if (addr.ring_size >= FAB_SHM_RING_LONG) {
-        peer->caps |= FAB_CAP_LONG_RING;
-    }
     peer->eager_max = addr.eager_max < fab_params.shm_eager_limit ? addr.eager_max
                                                                   : fab_params.shm_eager_limit;
     peer->ep = ep;

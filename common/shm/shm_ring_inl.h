@@ -138,10 +138,7 @@ typedef struct fab_shm_pace {
     uint16_t untimed;
 } fab_shm_pace_t;
 
-enum {
-    FAB_SHM_PAST_MIN = 2048, /* bytes; shorter copies are as fast through the cache */
-    FAB_SHM_PAST_ASKED = 8,  /* copies that a question counts for: fab_ring_is_slow() */
-};
+enum { FAB_SHM_PAST_MIN = 2048 }; /* bytes; shorter copies are as fast through the cache */
 
 /* fab_copy() of at least FAB_SHM_PAST_MIN bytes into a ring, or as much past the cache. */
 FAB_EXPORT void fab_shm_copy_in(fab_shm_pace_t *pace, void *to, const void *from, size_t len);

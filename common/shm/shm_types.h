@@ -41,7 +41,6 @@ enum {
     FAB_SHM_SPARE_RINGS = 1024,
     FAB_SHM_RING_SIZE = 64 << 10,  /* bytes of a ring */
     FAB_SHM_RING_LEAST = 16 << 10, /* where the job has very many processes here */
-    FAB_SHM_RING_LONG = 1 << 20,   /* from here on it has FAB_CAP_LONG_RING */
     FAB_SHM_RINGS_BYTES = 8 << 20, /* of the rings of all processes that send to one */
     /* most bytes of rings that a claimer maps with the head: address space in each sender */
     FAB_SHM_AHEAD_MAX = 8 << 20,

@@ -6,8 +6,8 @@
  *
  * args: least number of messages that rank 1 must have read after it had asked for them
  */
-/* TEST: np=2 args="1" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=2097152" timeout=60 */
-/* TEST: np=2 args="1" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_ring_size=2097152 OMPI_MCA_pml_tm_stream_get=0 OMPI_MCA_pml_tm_stream_limit=8388608 OMPI_MCA_pml_tm_wait=yield OMPI_MCA_pml_tm_shm_copy_step=65536" timeout=60 */
+/* TEST: np=2 args="0" env="OMPI_MCA_pml_tm_providers=shm" timeout=60 */
+/* TEST: np=2 args="1" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_get=0 OMPI_MCA_pml_tm_stream_limit=8388608 OMPI_MCA_pml_tm_wait=yield OMPI_MCA_pml_tm_shm_copy_step=65536" timeout=60 */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
