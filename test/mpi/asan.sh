@@ -35,7 +35,10 @@ check waits 2
 check early 4
 check threads 2 : all 4 10
 
-# One-sided, by btl_fabric: under pml tm, and under ob1.
+# One-sided, by btl_fabric: under pml tm, and under ob1.  MPI_Get_accumulate of Open MPI 4.1's
+# osc/rdma unpacks beyond the end of a buffer of its own.
+echo 'interceptor_via_fun:ompi_osc_rdma_*get_accumulate' >suppressions
+ASAN_OPTIONS+=:suppressions=$TM_WORK/suppressions
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric,self
 check onesided 2 : 5
 check onesided_random 3 : 20 1

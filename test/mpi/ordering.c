@@ -15,7 +15,7 @@
  */
 /* TEST: np=1,2,4,8 args="10 300 300000" timeout=60 */
 /* TEST: np=2,4 args="6 4000 100" timeout=60 */
-/* TEST: np=11,16,33 args="1 80 30000" timeout=120 */
+/* TEST: np=11,16,33 args="4 100 60000" timeout=120 */
 /* TEST: np=2,3 args="8 300 300000" env="OMPI_MCA_pml_tm_shm_ring_size=16384" timeout=60 */
 /* TEST: np=2,3 args="8 300 300000" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
 /* TEST: np=2,3 args="8 300 300000" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */

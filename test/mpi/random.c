@@ -26,6 +26,7 @@
 /* TEST: np=3 args="@4 ~20" ompi=4.1 timeout=90 */
 /* TEST: np=4 args="@5 ~20" timeout=90 */
 /* TEST: np=8 args="@6 ~25" ompi=4.1 timeout=120 */
+/* TEST: np=11 args="@27 ~8" ompi=4.1 timeout=120 */
 /* TEST: np=4 args="@13 ~110" ompi=4.1 timeout=200 */
 /* TEST: np=2 args="@7 ~15 threads=3" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=90 */
 /* TEST: np=2 args="@8 ~8" env="OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=60 */
