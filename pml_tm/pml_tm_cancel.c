@@ -8,6 +8,7 @@
 #include "pml_tm_failure.h"
 #include "pml_tm_flow.h"
 #include "pml_tm_msg.h"
+#include "pml_tm_peer.h"
 #include "pml_tm_send.h"
 
 /* ---- sender ------------------------------------------------------------- */
@@ -100,8 +101,8 @@ void mca_pml_tm_cancel_withdrawn(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, con
 
 void mca_pml_tm_cancel_answer(const mca_pml_tm_msg_t *msg)
 {
-    if (0 != msg->hdr.app_ctx) { /* a failed peer needs no answer */
-        (void) fab_post(msg->peer, fab_hdr(PML_TM_AM_WITHDRAWN, 0, msg->hdr.app_ctx), NULL, 0);
+    if (0 != msg->hdr.app_ctx) {
+        mca_pml_tm_answer(msg->peer, fab_hdr(PML_TM_AM_WITHDRAWN, 0, msg->hdr.app_ctx), NULL, 0);
     }
 }
 

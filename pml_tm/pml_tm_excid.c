@@ -6,6 +6,7 @@
 #include "pml_tm_excid.h"
 
 #include "pml_tm_msg.h"
+#include "pml_tm_peer.h"
 
 int mca_pml_tm_excid_add(mca_pml_tm_comm_t *tmc)
 {
@@ -65,7 +66,7 @@ mca_pml_tm_untagged_t mca_pml_tm_excid_prefix(const mca_pml_tm_comm_t *tmc, uint
 }
 
 /*
- * Answer a member's first message with this process's index.  A failed peer needs no answer.
+ * Answer a member's first message with this process's index.
  */
 static void tell_context(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer)
 {
@@ -75,7 +76,7 @@ static void tell_context(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer)
         .rank = tmc->my_rank,
     };
 
-    (void) fab_post(peer, fab_hdr(PML_TM_AM_CONTEXT, 0, 0), &context, sizeof(context));
+    mca_pml_tm_answer(peer, fab_hdr(PML_TM_AM_CONTEXT, 0, 0), &context, sizeof(context));
 }
 
 bool mca_pml_tm_excid_is_for(const mca_pml_tm_comm_t *tmc, const void *data)

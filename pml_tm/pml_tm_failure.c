@@ -102,6 +102,10 @@ bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer)
     do {
         core = (mca_pml_tm_core_t *) fab_idmap_next(&mca_pml_tm.ids, &index);
     } while (NULL != core && !waits_for(core, peer));
+    record = NULL == core ? mca_pml_tm_peer_record(peer) : NULL;
+    if (NULL != record) {
+        record->has_left = true;
+    }
     return NULL != core;
 }
 
@@ -194,8 +198,8 @@ bool mca_pml_tm_refuse_revoked(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer, f
     if (OPAL_LIKELY(!tmc->is_coll_revoked) || !is_revoked(tmc, mca_pml_tm_tag_tag(hdr.tag))) {
         return false;
     }
-    if (0 != hdr.app_ctx) { /* the sender waits for an answer, unless it failed */
-        (void) fab_post(peer, fab_hdr(PML_TM_AM_NACK, PML_TM_ERR_REVOKED, hdr.app_ctx), NULL, 0);
+    if (0 != hdr.app_ctx) {
+        mca_pml_tm_answer(peer, fab_hdr(PML_TM_AM_NACK, PML_TM_ERR_REVOKED, hdr.app_ctx), NULL, 0);
     }
     return true;
 }

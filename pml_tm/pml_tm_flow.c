@@ -34,7 +34,7 @@ static void contexts_remove(mca_pml_tm_contexts_t *contexts, uint32_t context)
 
 static void send_flow(fab_peer_t *peer, mca_pml_tm_flow_t what, uint32_t context)
 {
-    (void) fab_post(peer, fab_hdr(PML_TM_AM_FLOW, context, (uint32_t) what), NULL, 0);
+    mca_pml_tm_answer(peer, fab_hdr(PML_TM_AM_FLOW, context, (uint32_t) what), NULL, 0);
 }
 
 static void stop(mca_pml_tm_peer_t *record)

@@ -3,7 +3,7 @@
  * Processes.  The fabric's peer record is in the process's endpoint slot. pml_tm's own record of a
  * peer (fab_peer_t.user[]) is for flow control, and for what is measured of long messages.  It
  * exists only for peers that throttle this process or are throttled by it, and for those of the
- * same host to which or from which long messages go; other peers cost no memory.
+ * same host to which or from which long messages go, or that have left; other peers cost no memory.
  */
 #ifndef PML_TM_PEER_H
 #define PML_TM_PEER_H
@@ -33,6 +33,7 @@ struct mca_pml_tm_peer {
      * of longer ones: way 0, through the ring; way 1, read from the sender's memory
      */
     fab_trial_t rests[2];
+    bool has_left; /* the job, and no request needs it: see mca_pml_tm_answer() */
     /* flow control of unexpected messages (pml_tm_flow.h), as the receiver */
     bool is_throttled;            /* it was told to hold its messages back ... */
     mca_pml_tm_contexts_t wanted; /* ... except in these communicators */
@@ -47,6 +48,19 @@ struct mca_pml_tm_peer {
 
 /* The peer's record, made if need be; NULL: no memory, or the peer is closed. Lock held. */
 mca_pml_tm_peer_t *mca_pml_tm_peer_record(fab_peer_t *peer);
+
+/*
+ * Tell a peer something that it may not wait for any more.  One that failed needs no answer, nor
+ * does one that has left: to send to that would fail it.  Lock held.
+ */
+static inline void mca_pml_tm_answer(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
+{
+    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
+
+    if (OPAL_LIKELY(NULL == record || !record->has_left)) {
+        (void) fab_post(peer, hdr, buf, len);
+    }
+}
 
 /*
  * Open the endpoint of a process at its first use.  Lock not held; may block on the modex.  On

@@ -190,11 +190,11 @@ void mca_pml_tm_recv_put(mca_pml_tm_recv_request_t *req, const void *data, size_
     req->received += len;
 }
 
-/* Acknowledge a synchronous send. A failed peer needs no answer. */
+/* Acknowledge a synchronous send. */
 static inline void acknowledge(fab_peer_t *peer, fab_hdr_t hdr)
 {
     if (OPAL_UNLIKELY(0 != hdr.app_ctx)) {
-        (void) fab_post(peer, fab_hdr(PML_TM_AM_ACK, 0, hdr.app_ctx), NULL, 0);
+        mca_pml_tm_answer(peer, fab_hdr(PML_TM_AM_ACK, 0, hdr.app_ctx), NULL, 0);
     }
 }
 

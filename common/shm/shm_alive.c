@@ -54,6 +54,18 @@ void fab_shm_ep_died(fab_shm_ep_t *ep)
 }
 
 /*
+ * The peer has left the job, and nobody needs it: unmap what belongs to it, and check it no more.
+ * Not before its ring here was released, which it closes after it has set is_finalized.
+ */
+static void let_go(fab_shm_ep_t *ep)
+{
+    if (FAB_PEER_UP == ep->peer->state && NULL == ep->in && NULL == ep->dom->rma) {
+        fab_shm_xpmem_disconnect(ep);
+        fab_shm_disconnect(ep);
+    }
+}
+
+/*
  * The peer has left the job: once its ring is empty, check whether a user still needs it.  It may
  * have claimed a ring that was not noticed here yet; this tick will find that ring, so the check
  * waits for the next round.
@@ -64,6 +76,7 @@ static void look_after_left(fab_shm_ep_t *ep)
         fab_shm_in_heat(ep->dom, ep->in);
     } else if (ep->is_left) {
         fab_peer_has_left(ep->peer);
+        let_go(ep);
     }
     ep->is_left = true;
 }
@@ -89,15 +102,15 @@ static fab_shm_ep_t *next_conn(const fab_shm_domain_t *dom, uint32_t *at)
     return dom->conns[*at];
 }
 
-/* Check some of the connected peers, in turn. */
+/* Check some of the connected peers, in turn.  One that has left may be the last one in conns. */
 static void look_after_some(fab_shm_domain_t *dom)
 {
     uint32_t n = (dom->num_conns + FAB_SHM_TICKS_PER_ROUND - 1) / FAB_SHM_TICKS_PER_ROUND;
 
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && 0 != dom->num_conns; i++) {
         look_after(next_conn(dom, &dom->alive_at), false);
     }
-    for (uint32_t i = 0; i < n && i < FAB_SHM_LOOKS_PER_TICK; i++) {
+    for (uint32_t i = 0; i < n && i < FAB_SHM_LOOKS_PER_TICK && 0 != dom->num_conns; i++) {
         look_after(next_conn(dom, &dom->looked_at), true);
     }
 }

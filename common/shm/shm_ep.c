@@ -6,6 +6,8 @@
  *                                          └─────────────────drop─────────────────────┘
  *
  * closing: this process has closed its ring to the peer; the ring from the peer stays.
+ * When the peer has left and nobody needs it, a connected endpoint becomes known again (let_go() in
+ * shm_alive.c), and what is sent then fails the peer.
  * Connecting needs no action of the peer: the sender maps the peer's segment and claims a ring
  * there (fab_shm_connect()).
  */
@@ -58,6 +60,10 @@ static int try_to_connect(fab_shm_ep_t *ep)
     char text[512];
     int rc;
 
+    if (ep->is_left) {
+        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH, "It takes no more messages: it has left.");
+        return OPAL_ERR_UNREACH;
+    }
     if (now < ep->retry_at) {
         return OPAL_ERR_RESOURCE_BUSY;
     }

@@ -2,7 +2,8 @@
 /*
  * Processes of several jobs: this program starts more of itself with MPI_Comm_spawn, several times,
  * and communicates with them over the intercommunicator and over a merged one, then disconnects.
- * Then the halves of MPI_COMM_WORLD meet with MPI_Comm_accept and MPI_Comm_connect.
+ * Then the halves of MPI_COMM_WORLD meet with MPI_Comm_accept and MPI_Comm_connect.  Nothing of the
+ * children that have left stays mapped.
  *
  * args: [children] [rounds]
  */
@@ -228,9 +229,50 @@ static void on_alarm(int sig)
     }
 }
 
+/* Segments of shared memory that are mapped. */
+static int num_segments(void)
+{
+    unsigned long seen[MAX_RANKS], inode;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    int num = 0;
+
+    while (NULL != maps && NULL != fgets(line, sizeof(line), maps)) {
+        int i = 0;
+        if (NULL == strstr(line, "/memfd:") || 1 != sscanf(line, "%*s %*s %*s %*s %lu", &inode)) {
+            continue;
+        }
+        while (i < num && inode != seen[i]) {
+            i++;
+        }
+        if (i == num && num < MAX_RANKS) {
+            seen[num++] = inode;
+        }
+    }
+    if (NULL != maps) {
+        fclose(maps);
+    }
+    return num;
+}
+
+enum { LOOKS = 20000 };
+
+/* The children leave at some time. */
+static void expect_unmapped(int before)
+{
+    int flag;
+
+    for (int i = 0; i < LOOKS && num_segments() > before; i++) {
+        TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
+        usleep(1000);
+    }
+    TM_CHECK(num_segments() <= before, "%d segments are mapped, %d before children came",
+             num_segments(), before);
+}
+
 int main(int argc, char **argv)
 {
-    int nchildren, rounds;
+    int nchildren, rounds, before, out[MAX_RANKS] = {0}, in[MAX_RANKS];
     MPI_Comm parent;
 
     signal(SIGALRM, on_alarm);
@@ -247,11 +289,14 @@ int main(int argc, char **argv)
     if (nchildren < 1 || nchildren + tm_size > MAX_RANKS) {
         TM_FATAL("bad arguments");
     }
+    TM_MPI(MPI_Alltoall(out, 1, MPI_INT, in, 1, MPI_INT, MPI_COMM_WORLD));
+    before = num_segments();
     for (int i = 0; i < rounds; i++) {
         spawn(argv[0], nchildren);
         if (tm_size > 1) {
             halves();
         }
     }
+    expect_unmapped(before);
     return tm_finish();
 }
