@@ -420,15 +420,25 @@ int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src
 }
 
 /*
- * A blocking receive from MPI_ANY_SOURCE cannot go on waiting after one of its sources failed.
+ * A blocking receive from MPI_ANY_SOURCE cannot go on waiting after one of its sources failed.  If
+ * it has its message, it ends with that, or when the sender fails, too.  A device may have to
+ * release it first.
  */
 static NOINLINE int recv_give_up(mca_pml_tm_recv_request_t *req)
 {
-    mca_pml_tm_cancel(&req->req_recv.req_base.req_ompi, true);
-    while (!REQUEST_COMPLETE(&req->req_recv.req_base.req_ompi)) {
-        mca_pml_tm_progress(); /* a device may have to release the receive first */
+    ompi_request_t *request = &req->req_recv.req_base.req_ompi;
+
+    request->req_status.MPI_ERROR = PML_TM_ERR_PROC_FAILED; /* so it ends if its sender fails */
+    mca_pml_tm_cancel(request, true);
+    while (!REQUEST_COMPLETE(request)) {
+        opal_progress(); /* what the runtime knows of failures, too */
+        mca_pml_tm_cancel(request, true);
     }
-    return PML_TM_ERR_PROC_FAILED;
+    if (request->req_status._cancelled) {
+        request->req_status._cancelled = false; /* not by the user */
+        return PML_TM_ERR_PROC_FAILED;
+    }
+    return req->core.error;
 }
 
 /* Wait for a request of a blocking call, hand out its status. */
@@ -438,12 +448,12 @@ static inline __attribute__((always_inline)) int recv_wait(mca_pml_tm_recv_reque
     int rc;
 
     mca_pml_tm_wait(&req->req_recv.req_base.req_ompi);
-    if (MPI_STATUS_IGNORE != status) {
-        OMPI_COPY_STATUS(status, req->req_recv.req_base.req_ompi.req_status, false);
-    }
     rc = req->req_recv.req_base.req_ompi.req_status.MPI_ERROR;
     if (OPAL_UNLIKELY(!REQUEST_COMPLETE(&req->req_recv.req_base.req_ompi))) {
         rc = recv_give_up(req);
+    }
+    if (MPI_STATUS_IGNORE != status) {
+        OMPI_COPY_STATUS(status, req->req_recv.req_base.req_ompi.req_status, false);
     }
     return rc;
 }

@@ -8,6 +8,8 @@
  *   probe  in a probe for one                       ssend they send it a short synchronous message,
  *                                                   unmatched
  *   rndv   they send it a long message, unmatched   fetch  they receive a long one from it
+ *   matched, lost  for a message of anybody, and have matched one of the rank before, which then
+ *                                                   sends it all, or dies, too
  *   coll   a barrier                                 revoke nobody dies; one rank revokes while the
  *                                                    others wait
  */
@@ -101,6 +103,45 @@ static void fail_while_fetching(void)
     expect_failed(rc, "MPI_Recv of a long message");
 }
 
+/*
+ * A receive from any source that has its message when another process fails: it gets all of it,
+ * unless that sender fails, too.
+ */
+static void fail_while_matched(bool is_lost)
+{
+    const int sender = last - 1;
+    MPI_Request *request = tm_calloc((size_t) sender, sizeof(*request));
+    MPI_Status status;
+    int rc;
+
+    if (tm_rank == sender) {
+        memset(big, 7, BIG);
+        for (int to = 0; to < sender; to++) {
+            MPI_Isend(big, BIG, MPI_CHAR, to, 1, comm, &request[to]);
+        }
+        sleep(2); /* without a call of MPI nothing more leaves */
+        if (is_lost) {
+            raise(SIGKILL);
+        }
+        TM_MPI(MPI_Waitall(sender, request, MPI_STATUSES_IGNORE));
+    } else if (tm_rank == last) {
+        sleep(1);
+        raise(SIGKILL);
+    } else {
+        tm_status_reset(&status);
+        rc = MPI_Recv(big, BIG, MPI_CHAR, MPI_ANY_SOURCE, 1, comm, &status);
+        if (is_lost) {
+            expect_failed(rc, "MPI_Recv of a message whose sender is lost");
+        } else {
+            TM_CHECK(MPI_SUCCESS == rc, "MPI_Recv of a matched message: error class %d",
+                     tm_class(rc));
+            tm_expect_single(&status, sender, 1, BIG);
+            TM_CHECK(7 == big[0] && 7 == big[BIG - 1], "the message is not whole");
+        }
+    }
+    free(request);
+}
+
 static void fail_in_collective(void)
 {
     int rc = MPI_SUCCESS;
@@ -158,7 +199,7 @@ static void go_on(int expected_size)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "recv";
-    bool is_revoke = 0 == strcmp(what, "revoke");
+    bool is_revoke = 0 == strcmp(what, "revoke"), is_lost = 0 == strcmp(what, "lost");
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &tm_rank);
@@ -181,12 +222,14 @@ int main(int argc, char **argv)
         fail_while_sending(0 == strcmp(what, "ssend"));
     } else if (0 == strcmp(what, "fetch")) {
         fail_while_fetching();
+    } else if (0 == strcmp(what, "matched") || is_lost) {
+        fail_while_matched(is_lost);
     } else if (0 == strcmp(what, "coll")) {
         fail_in_collective();
     } else {
         revoke_others();
     }
-    go_on(is_revoke ? tm_size : tm_size - 1);
+    go_on(is_revoke ? tm_size : is_lost ? tm_size - 2 : tm_size - 1);
     MPI_Comm_free(&comm);
     MPI_Finalize();
     return 0 == tm_errors ? 0 : 1;

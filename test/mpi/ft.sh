@@ -11,6 +11,7 @@
 
 ft_check 4 OMPI_MCA_pml_tm_shm_single_copy=auto recv any probe rndv fetch ssend coll revoke
 ft_check 2 OMPI_MCA_pml_tm_shm_single_copy=none recv rndv fetch coll
+ft_check 4 OMPI_MCA_pml_tm_shm_single_copy=none matched lost
 ft_check 4 OMPI_MCA_pml_tm_providers=tcp recv any probe rndv fetch ssend coll revoke
 
 export OMPI_MCA_btl=fabric,self
