@@ -86,9 +86,10 @@ static int tcp_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
     if (!fab_tcp_stream_is_ready(ep, FAB_TCP_TOGETHER)) {
         return OPAL_ERR_RESOURCE_BUSY;
     }
-    out->len = fragment(ep, out->head_len + out->len) - out->head_len;
+    const size_t all = out->len;
+    out->len = fragment(ep, out->head_len + all) - out->head_len;
     return out->len < fab_params.tcp_stripe_min ? fab_tcp_stream_send_from(ep, hdr, out, 0, 0)
-                                                : fab_tcp_stripe_send(ep, hdr, out);
+                                                : fab_tcp_stripe_send(ep, hdr, out, all);
 }
 
 static void tcp_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)

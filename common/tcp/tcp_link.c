@@ -364,7 +364,7 @@ static int find_ready(fab_tcp_ep_t *ep, fab_tcp_ep_t **ready)
     return num;
 }
 
-int fab_tcp_stripe_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out)
+int fab_tcp_stripe_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out, size_t all)
 {
     fab_tcp_ep_t *ready[FAB_TCP_LINKS];
     uint32_t links = 0;
@@ -375,6 +375,10 @@ int fab_tcp_stripe_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out)
     }
     if (NULL != ep->links && 0 == out->head_len) {
         num = find_ready(ep, ready);
+    }
+    if (num > 1) {
+        const size_t max = (size_t) num * FAB_TCP_SHARE_MAX;
+        out->len = all < max ? all : max;
     }
     const size_t share = out->len / (size_t) num & ~(size_t) (FAB_TCP_SHARE_UNIT - 1);
     for (int i = 1; i < num; i++) {
@@ -404,8 +408,8 @@ void fab_tcp_stripe_announced(fab_tcp_ep_t *ep, fab_hdr_t hdr)
     fab_tcp_links_t *links = ep->links;
     uint32_t named = hdr.app_ctx;
 
-    if (NULL == links || hdr.tag <= FAB_TCP_EAGER_MAX || hdr.tag > FAB_FRAGMENT_MAX || 0 == named ||
-        0 != (named & ~links->made)) {
+    if (NULL == links || hdr.tag <= FAB_TCP_EAGER_MAX || hdr.tag > FAB_TCP_STRIPE_MAX ||
+        0 == named || 0 != (named & ~links->made)) {
         fab_tcp_bad_message(ep, FAB_TCP_ID_STRIPE, 0);
         return;
     }

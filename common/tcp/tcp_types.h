@@ -417,8 +417,11 @@ void fab_tcp_bad_message(fab_tcp_ep_t *ep, unsigned id, size_t len);
 
 /* ---- tcp_link.c: further connections to a peer, and messages striped over them ---- */
 
-/* As fab_tcp_stream_send_from(), striped over all links that are ready. */
-int fab_tcp_stripe_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out);
+/*
+ * As fab_tcp_stream_send_from(), striped over all links that are ready.  Then out->len is set to
+ * what goes at once of all bytes.
+ */
+int fab_tcp_stripe_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out, size_t all);
 
 /* STRIPE came. */
 void fab_tcp_stripe_announced(fab_tcp_ep_t *ep, fab_hdr_t hdr);

@@ -53,6 +53,12 @@ enum {
     FAB_TCP_EAGER_MIN = 304,    /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */
     FAB_TCP_EAGER_MAX = 122880, /* bytes: a receive buffer holds one such message */
     FAB_TCP_LINKS = 8, /* connections to send to a peer, with the first: one for each address */
+    /*
+     * bytes of a striped message that each of them carries at most: the next one of a send waits
+     * until all are confirmed, a round trip
+     */
+    FAB_TCP_SHARE_MAX = 524288,
+    FAB_TCP_STRIPE_MAX = FAB_TCP_LINKS * FAB_TCP_SHARE_MAX,
 };
 
 /*

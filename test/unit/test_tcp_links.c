@@ -289,7 +289,7 @@ static int flow_item(fab_item_t *item, fab_peer_t *peer)
         rc = fab_item_send(peer, hdr, NULL, 0);
     } else if (!flow->is_busy) {
         flow->send = (fab_out_t){.buf = flow->from, .len = len, .complete = flow_complete};
-        if (LEN == len && !is_one_host && !is_one_net) {
+        if (LEN == len && !is_one_host && !is_one_net && NULL == ep_of(peer)->links) {
             flow->send.len = FAB_FRAGMENT_LOCAL_MAX; /* LEN of it are taken */
         }
         world_fill(flow->from, flow->sent, len);
@@ -783,7 +783,7 @@ static const mad_case_t mad_cases[] = {
     {.result = GOOD, .is_cut_idle = true},
     {.result = GOOD, .is_cut_idle = true, .is_early = true},
     {.result = BAD, .total = FAB_TCP_EAGER_MAX},
-    {.result = BAD, .total = FAB_FRAGMENT_MAX + 1},
+    {.result = BAD, .total = FAB_TCP_STRIPE_MAX + 1},
     {.result = BAD, .total = UINT64_MAX},
     {.result = BAD, .total = TOTAL + 8}, /* for which there is no place */
     {.result = BAD, .tag = 8},
