@@ -12,7 +12,7 @@ mapfile -t scripts < <(find autogen.sh quickstart packaging/into_openmpi .ci tes
     grep -lE '^#!.*sh$|^# shellcheck shell=' {} +)
 mapfile -t files < <(find configure.ac configure.m4 Makefile.am env.sh.in common pml_tm \
     btl_fabric test -type f \( -name '*.[ch]' -o -name '*.mk' -o -name '*.am' -o -name '*.ac' \
-    -o -name '*.m4' -o -name '*.in' -o -name '*.py' -o -name '*.awk' -o -name 'help-*.txt' \))
+    -o -name '*.m4' -o -name '*.in' -o -name '*.py' -o -name '*.awk' \))
 files+=("${scripts[@]}")
 ((${#files[@]} > 20)) || fail "found only ${#files[@]} files"
 awk 'BEGIN { for (i = 1; i < ARGC; i++) without[ARGV[i]] }
@@ -23,7 +23,7 @@ awk 'BEGIN { for (i = 1; i < ARGC; i++) without[ARGV[i]] }
 echo "licence: ${#files[@]} files"
 
 listed=$(cat common/sources.mk pml_tm/sources.mk btl_fabric/sources.mk)
-mapfile -t files < <(find common pml_tm btl_fabric -name '*.[ch]' -o -name 'help-*.txt')
+mapfile -t files < <(find common pml_tm btl_fabric -name '*.[ch]')
 for file in "${files[@]}"; do
     grep -qw -- "$file" <<<"$listed" || fail "$file is in no sources.mk"
 done

@@ -30,7 +30,7 @@ static const struct {
     CALL(fallocate),
     CALL(getrandom),
     CALL(kill),
-    CALL(sched_getaffinity),
+
     CALL(epoll_create1),
     CALL(prctl),
     CALL(mremap),
