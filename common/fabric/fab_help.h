@@ -18,8 +18,8 @@ typedef struct fab_help_topic {
 
 /*
  * Print a topic on this process's standard error, between two lines.  Takes no memory: the message
- * may be that there is none.  opal_show_help() is not used: its path to mpirun loses messages, about
- * half of them in Open MPI 4.1.4 with PMIx 4.2.
+ * may be that there is none.  opal_show_help() is not used: its path to mpirun loses messages,
+ * about half of them in Open MPI 4.1.4 with PMIx 4.2.
  */
 FAB_EXPORT void fab_help_show(const fab_help_topic_t *topics, const char *name, va_list args);
 

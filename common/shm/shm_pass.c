@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Passing a segment's descriptor to a peer that may not open it through /proc: it is in another user
- * namespace (Apptainer without setuid, rootless podman), or one of both programs has changed what
- * it, or others, may look at.  Through /proc no action of the owner is needed; here it answers when
+ * Passing a segment's descriptor to a peer that may not open it through /proc: it is in another
+ * user namespace (Apptainer without setuid, rootless podman), or one of both programs has changed
+ * what it, or others, may look at.  Through /proc no action of the owner is needed; here it answers when
  * it is in MPI.
  *
  *      asker  ──ASK, the owner's nonce──> owner

@@ -452,8 +452,8 @@ void fab_shm_found(fab_shm_ep_t *ep, int fd)
 }
 
 /*
- * Extend the mapping, which may move.  No file is needed for this.  The mapping is unlocked, since a
- * locked one would get memory for all of it.
+ * Extend the mapping, which may move.  No file is needed for this.  The mapping is unlocked, since
+ * a locked one would get memory for all of it.
  */
 static bool map_more(fab_shm_ep_t *ep, size_t len)
 {

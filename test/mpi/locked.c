@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that locks all its memory, present and future, before or after MPI_Init: the segment for
- * shared memory, with room for many processes that never come, takes no memory for them.  A core
+ * A program that locks all its memory, present and future, before or after MPI_Init: the segment
+ * for shared memory, with room for many processes that never come, takes no memory for them.  A core
  * dump leaves it out.
  *
  * args: [late: after MPI_Init]

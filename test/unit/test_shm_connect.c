@@ -720,8 +720,8 @@ static void test_no_fd(void **state)
 
 /*
  * After the peer came, the program uses up its descriptors, changes its root directory or user, or
- * the peer closes its descriptors or forbids others to look at it: the first message goes, also by a
- * ring that is not among the first.
+ * the peer closes its descriptors or forbids others to look at it: the first message goes, also by
+ * a ring that is not among the first.
  */
 static void found_body(world_t *world)
 {
