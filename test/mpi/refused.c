@@ -33,7 +33,6 @@ static const struct {
 
     CALL(epoll_create1),
     CALL(prctl),
-    CALL(mremap),
     CALL(munlock),
 };
 

@@ -54,7 +54,7 @@ own_changes shm
 "$refused" EPERM fallocate true || skip 'no seccomp here'
 # not sched_getaffinity, which hwloc calls for ever
 refused_calls shm memfd_create process_vm_readv process_vm_writev madvise fallocate getrandom kill \
-    epoll_create1 prctl mremap munlock
+    epoll_create1 prctl munlock
 
 for space in user ipc uts pid time; do
     options="--$space"
@@ -76,9 +76,9 @@ if unshare --mount true 2>/dev/null; then
     printf '#!/bin/sh\numount -l /proc; exec "$@"\n' >no_proc
     printf '#!/bin/sh\nmount -o remount,hidepid=2 /proc; exec "$@"\n' >hidepid
     chmod +x no_proc hidepid
-    for command in no_proc hidepid; do
-        both "$command" any unshare --mount "$PWD/$command" "$program"
-        one "$command" any unshare --mount "$PWD/$command" "$program"
+    for proc in no_proc hidepid; do
+        both "$proc" any unshare --mount "$PWD/$proc" "$program"
+        one "$proc" any unshare --mount "$PWD/$proc" "$program"
     done
 fi
 for limit in '-v 1500000' '-f 100000' '-l 64' '-s 256'; do
