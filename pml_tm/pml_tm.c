@@ -153,12 +153,18 @@ static bool is_thread_in_the_way(void)
     return 0 == polls % PML_TM_POLLS_PER_PROGRESS;
 }
 
+/* Where processes share processors: unless Open MPI does so after this, by mpi_yield_when_idle. */
+static bool must_yield(void)
+{
+    return PML_TM_SPIN != mca_pml_tm.idle && !opal_progress_yield_when_idle;
+}
+
 int mca_pml_tm_progress(void)
 {
     int events = mca_pml_tm_poll_all();
 
     if (0 == events && mca_pml_tm.is_enabled &&
-        (OPAL_UNLIKELY(PML_TM_SPIN != mca_pml_tm.idle) ||
+        (OPAL_UNLIKELY(must_yield()) ||
          (OPAL_UNLIKELY(fab_is_threaded(mca_pml_tm.fab)) && is_thread_in_the_way()))) {
         mca_pml_tm_yield();
     }
