@@ -7,7 +7,7 @@
  *      crowded_us barrier    MPI_Barrier
  *      crowded_us ring       a message of 1 KiB from each rank to the next, by MPI_Sendrecv
  *      crowded_us alltoall   MPI_Alltoall of 30000 bytes to each rank
- *      crowded_switches OPERATION  changes of a processor from one process to another, in each round
+ *      crowded_switches OPERATION  changes from one process to another in each round
  */
 #include "bench.h"
 
