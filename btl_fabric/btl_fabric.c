@@ -219,6 +219,8 @@ void mca_btl_fabric_ep_close_if_idle(mca_btl_fabric_ep_t *ep)
 {
     if (OPAL_UNLIKELY(ep->is_deleted) && 0 == ep->outstanding) {
         ep->is_deleted = false;
+        free(ep->paces); /* its largest part: a program may spawn and leave many */
+        ep->paces = NULL;
         fab_peer_close(ep->peer, FAB_USER_BTL);
     }
 }
@@ -405,6 +407,7 @@ int mca_btl_fabric_finalize(struct mca_btl_base_module_t *btl)
     mca_btl_fabric.latest = NULL;
     mca_btl_fabric.error_cb = NULL;
     mca_btl_fabric_ops_fini();
+    mca_btl_fabric_replies_fini();
     free_eps();
     mca_btl_fabric_mems_fini();
     mca_btl_fabric_frags_fini();

@@ -52,6 +52,7 @@
 typedef struct mca_btl_fabric_up mca_btl_fabric_up_t;
 typedef struct mca_btl_fabric_op mca_btl_fabric_op_t;
 typedef struct mca_btl_fabric_msg mca_btl_fabric_msg_t;
+typedef struct mca_btl_fabric_reply mca_btl_fabric_reply_t;
 typedef struct mca_btl_base_endpoint_t mca_btl_fabric_ep_t;
 
 /* One of these is called for each upcall, once. It takes over the object that embeds the upcall. */
@@ -239,6 +240,7 @@ typedef struct mca_btl_fabric {
     fab_idmap_t ids;  /* mca_btl_fabric_op_t */
     fab_idmap_t mems; /* mca_btl_base_registration_handle_t */
     struct mca_btl_base_registration_handle_t *free_mems;
+    mca_btl_fabric_reply_t *replies; /* data of gets of others that waits for room */
     opal_free_list_t frags_eager;
     opal_free_list_t frags_max;
     mca_btl_fabric_counters_t counters;
@@ -450,6 +452,9 @@ static inline bool mca_btl_fabric_can_apply(unsigned op, size_t len, uint64_t ad
            (MCA_BTL_ATOMIC_ADD == op || MCA_BTL_ATOMIC_AND == op || MCA_BTL_ATOMIC_OR == op ||
             MCA_BTL_ATOMIC_XOR == op || MCA_BTL_ATOMIC_SWAP == op || BTL_FABRIC_CSWAP == op);
 }
+
+/* The fabric is closed: free the replies that it had not sent. */
+void mca_btl_fabric_replies_fini(void);
 
 /* Handlers of BTL_FABRIC_AM_PUT, GET and ATOMIC. */
 void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,

@@ -514,7 +514,8 @@ static int start_or_do(mca_btl_fabric_call_t *call,
 
     /* osc/rdma of Open MPI 4.1 does this for MPI_Compare_and_swap on memory that it can access */
     if (OPAL_UNLIKELY(NULL == call->ep || NULL == remote_handle)) {
-        return OPAL_ERR_NOT_SUPPORTED;
+        /* as btl.h has it; but osc/rdma repeats atomic operations until they are not supported */
+        return BTL_FABRIC_AM_ATOMIC == call->am ? OPAL_ERR_NOT_SUPPORTED : OPAL_ERR_NOT_AVAILABLE;
     }
     memcpy(&remote, remote_handle, BTL_FABRIC_HANDLE); /* it may be unaligned */
     call->atomic.key = remote.key;

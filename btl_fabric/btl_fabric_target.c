@@ -112,8 +112,10 @@ enum {
 };
 
 /* The data of a get, on its way to the peer. */
-typedef struct reply {
+typedef struct mca_btl_fabric_reply {
     fab_item_t item;
+    mca_btl_fabric_reply_t *next; /* in mca_btl_fabric.replies */
+    mca_btl_fabric_reply_t **prev;
     fab_out_t out;
     fab_peer_t *peer;
     uint64_t from;
@@ -122,6 +124,38 @@ typedef struct reply {
     uint32_t key; /* of the memory */
     uint32_t id;
 } reply_t;
+
+static reply_t *reply_new(const reply_t *now)
+{
+    reply_t *reply = malloc(sizeof(*reply));
+
+    if (NULL != reply) {
+        *reply = *now;
+        reply->next = mca_btl_fabric.replies;
+        reply->prev = &mca_btl_fabric.replies;
+        if (NULL != reply->next) {
+            reply->next->prev = &reply->next;
+        }
+        mca_btl_fabric.replies = reply;
+    }
+    return reply;
+}
+
+static void reply_free(reply_t *reply)
+{
+    *reply->prev = reply->next;
+    if (NULL != reply->next) {
+        reply->next->prev = reply->prev;
+    }
+    free(reply);
+}
+
+void mca_btl_fabric_replies_fini(void)
+{
+    while (NULL != mca_btl_fabric.replies) {
+        reply_free(mca_btl_fabric.replies);
+    }
+}
 
 static bool may_read(fab_peer_t *peer, uint32_t key, uint64_t from, uint64_t len)
 {
@@ -141,7 +175,7 @@ static void reply_part_sent(fab_out_t *out, int status)
     if (OPAL_SUCCESS == status && reply->sent < reply->len) {
         fab_queue(reply->peer, &reply->item);
     } else {
-        free(reply);
+        reply_free(reply);
     }
 }
 
@@ -219,7 +253,7 @@ static int run_reply(fab_item_t *item, fab_peer_t *peer)
         return rc;
     }
     if (OPAL_SUCCESS != rc || !is_in_place) {
-        free(reply);
+        reply_free(reply);
     }
     return OPAL_SUCCESS;
 }
@@ -261,12 +295,11 @@ static void reply_in_parts(fab_peer_t *peer, reply_t now, bool is_at_once)
             return;
         }
     }
-    reply = malloc(sizeof(*reply));
+    reply = reply_new(&now);
     if (NULL == reply) {
         mca_btl_fabric_no_memory(peer);
         return;
     }
-    *reply = now;
     fab_queue(peer, &reply->item);
 }
 
