@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registered memory.  It is exposed to any peer, on all providers.  It also has a key: a message
+ * Registered memory.  It is exposed to any peer on all providers, or, if the layer above names one,
+ * on the provider of that peer.  It also has a key: a message
  * that accesses the memory names it by this key, so its address can be checked.
  */
 #include "btl_fabric.h"
@@ -38,8 +39,9 @@ static void handle_free(struct mca_btl_base_registration_handle_t *handle)
     mca_btl_fabric.free_mems = handle;
 }
 
-/* NULL: there is no memory. Lock held. */
-static struct mca_btl_base_registration_handle_t *expose(void *base, size_t size, uint32_t flags)
+/* To this peer, or any (NULL).  NULL: there is no memory.  Lock held. */
+static struct mca_btl_base_registration_handle_t *expose(const fab_peer_t *peer, void *base,
+                                                         size_t size, uint32_t flags)
 {
     struct mca_btl_base_registration_handle_t *handle = handle_new();
 
@@ -54,7 +56,7 @@ static struct mca_btl_base_registration_handle_t *expose(void *base, size_t size
         handle_free(handle);
         return NULL;
     }
-    fab_expose_any(mca_btl_fabric.fab, (void *) (uintptr_t) handle->base, handle->len,
+    fab_expose_any(mca_btl_fabric.fab, peer, (void *) (uintptr_t) handle->base, handle->len,
                    access_of(flags), &handle->region);
     mca_btl_fabric.counters.registered++;
     return handle;
@@ -64,11 +66,12 @@ struct mca_btl_base_registration_handle_t *
 mca_btl_fabric_register_mem(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *base,
                             size_t size, uint32_t flags)
 {
+    const bool is_for_any = NULL == ep || MCA_BTL_ENDPOINT_ANY == ep;
     struct mca_btl_base_registration_handle_t *handle;
 
-    (void) btl, (void) ep; /* the endpoint may be MCA_BTL_ENDPOINT_ANY */
+    (void) btl;
     fab_lock(mca_btl_fabric.fab);
-    handle = expose(base, size, flags);
+    handle = expose(is_for_any ? NULL : ep->peer, base, size, flags);
     fab_unlock(mca_btl_fabric.fab);
     return handle;
 }

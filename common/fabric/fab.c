@@ -514,7 +514,8 @@ bool fab_is_open(const fab_t *fab, const char *provider)
 
 /* ---- memory for any peer ------------------------------------------------ */
 
-void fab_expose_any(fab_t *fab, const void *buf, size_t len, unsigned access, fab_region_t *region)
+void fab_expose_any(fab_t *fab, const fab_peer_t *peer, const void *buf, size_t len,
+                    unsigned access, fab_region_t *region)
 {
     const fab_core_t *core = fab_core(fab);
 
@@ -522,8 +523,9 @@ void fab_expose_any(fab_t *fab, const void *buf, size_t len, unsigned access, fa
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         const fab_provider_t *provider = fab_providers[i];
         fab_domain_t *dom = core->slots[i].dom;
-        if (NULL != dom && (NULL == provider->expose_any ||
-                            provider->expose_any(dom, buf, len, access, &region->rkey))) {
+        bool is_wanted = NULL != dom && (NULL == peer || i == peer->provider);
+        if (is_wanted && (NULL == provider->expose_any ||
+                          provider->expose_any(dom, buf, len, access, &region->rkey))) {
             region->providers |= 1u << provider->id;
         }
     }

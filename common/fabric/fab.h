@@ -592,9 +592,12 @@ typedef struct fab_region {
 
 _Static_assert(40 == sizeof(fab_region_t), "fab_region_t is a wire format");
 
-/* Give all peers of region->providers this access to len bytes at buf. */
-FAB_EXPORT void fab_expose_any(fab_t *fab, const void *buf, size_t len, unsigned access,
-                               fab_region_t *region);
+/*
+ * Give all peers of region->providers this access to len bytes at buf.  peer: who will use it, so
+ * that only its provider needs to register the memory; NULL: anyone.
+ */
+FAB_EXPORT void fab_expose_any(fab_t *fab, const fab_peer_t *peer, const void *buf, size_t len,
+                               unsigned access, fab_region_t *region);
 FAB_EXPORT void fab_unexpose_any(fab_t *fab, fab_region_t *region);
 
 /* Can fab_get() and fab_put() reach this memory of the peer? The region is as that peer sent it. */

@@ -75,7 +75,7 @@ static void exposure_free(fab_shm_domain_t *dom, fab_shm_exposure_t *exposure)
     if (NULL != exposure->peer) {
         ((fab_shm_ep_t *) exposure->peer->ep)->num_exposed--;
     } else {
-        dom->num_exposed_any--;
+        dom->num_exposed_any -= !exposure->is_window;
     }
     exposure->is_used = false;
     exposure->generation++;
@@ -97,7 +97,8 @@ static fab_shm_exposure_t *exposure_find(const fab_shm_domain_t *dom, uint64_t k
     return exposure->is_used && exposure->generation == (uint32_t) (key >> 32) ? exposure : NULL;
 }
 
-uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, fab_peer_t *peer, const void *buf, size_t len)
+uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, fab_peer_t *peer, const void *buf, size_t len,
+                             bool is_window)
 {
     fab_shm_exposure_t *exposure = NULL;
 
@@ -111,10 +112,11 @@ uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, fab_peer_t *peer, const void
     exposure->len = len;
     exposure->peer = peer;
     exposure->is_used = true;
+    exposure->is_window = is_window;
     if (NULL != peer) {
         ((fab_shm_ep_t *) peer->ep)->num_exposed++;
     } else {
-        dom->num_exposed_any++;
+        dom->num_exposed_any += !is_window;
     }
     dom->num_exposed++;
     return (uint64_t) exposure->generation << 32 | ((uint32_t) (exposure - dom->exposures) + 1);
@@ -240,8 +242,9 @@ bool fab_shm_coop_is_worth_it(const fab_shm_ep_t *ep, const fab_rma_t *op)
         return true;
     }
     /*
-     * A peer that fetches from this process has no time to help, so one call is better than two.
-     * Nor does one help that computes while it sends.
+     * A peer that fetches a message from this process has no time to help, so one call is better
+     * than two.  A window says nothing: it is there for long.  Nor does one help that computes
+     * while it sends.
      */
     return 0 == ep->num_exposed && 0 == ep->dom->num_exposed_any &&
            (ep->unhelped < FAB_SHM_UNHELPED || 0 == ep->considered % FAB_SHM_SKIPPED);

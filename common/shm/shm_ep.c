@@ -194,7 +194,7 @@ static int shm_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned ac
 
     (void) access;
     *rkey = (fab_rkey_t){{0}};
-    put_key(rkey, fab_shm_coop_expose(ep->dom, peer, buf, len));
+    put_key(rkey, fab_shm_coop_expose(ep->dom, peer, buf, len, false));
     return OPAL_SUCCESS;
 }
 
@@ -211,7 +211,7 @@ bool fab_shm_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsig
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
 
     if (0 != (access & FAB_ACCESS_READ)) {
-        put_key(rkey, fab_shm_coop_expose(dom, NULL, buf, len));
+        put_key(rkey, fab_shm_coop_expose(dom, NULL, buf, len, 0 != (access & FAB_ACCESS_WRITE)));
     }
     return true;
 }

@@ -104,6 +104,7 @@ typedef struct fab_shm_exposure {
     uint32_t generation;
     uint32_t next; /* next free one: index + 1; 0: none */
     bool is_used;
+    bool is_window; /* any peer may write it, too: it is no message, and stays */
 } fab_shm_exposure_t;
 
 /* What the provider knows of a peer. */
@@ -166,7 +167,7 @@ struct fab_shm_domain {
     uint32_t max_exposures;
     uint32_t free_exposure; /* first free one: index + 1; 0: none */
     uint32_t num_exposed;
-    uint32_t num_exposed_any; /* of these, to any peer */
+    uint32_t num_exposed_any; /* of these, to any peer, without windows */
     double cpus;              /* for this job's processes (fab_cpus()); 0: not known yet */
     bool is_coop;             /* this process offers gets and helps peers */
     bool is_coop_forced;      /* it offers all gets, also to peers that have not helped so far */
@@ -360,9 +361,10 @@ uint64_t fab_shm_key_of(const fab_rkey_t *rkey);
 
 /*
  * Returns the key, also for unexpose; 0: this process will not help to copy this memory.  peer: who
- * may fetch it; NULL: any.
+ * may fetch it; NULL: any.  is_window: any may write it, too.
  */
-uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, fab_peer_t *peer, const void *buf, size_t len);
+uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, fab_peer_t *peer, const void *buf, size_t len,
+                             bool is_window);
 void fab_shm_coop_unexpose(fab_shm_domain_t *dom, uint64_t key);
 
 /* The peer is gone: end all that was exposed to it. */

@@ -222,7 +222,8 @@ void conform_region(world_t *world)
     rma_test = &rma;
     world_fill(exposed, 5, LEN);
     fab_lock(world->fab);
-    fab_expose_any(world->fab, exposed, LEN, FAB_ACCESS_READ | FAB_ACCESS_WRITE, &mine.region);
+    fab_expose_any(world->fab, NULL, exposed, LEN, FAB_ACCESS_READ | FAB_ACCESS_WRITE,
+                   &mine.region);
     fab_unlock(world->fab);
     memcpy((void *) (uintptr_t) &world->shared->scratch[64 * world->rank], &mine, sizeof(mine));
     world_barrier(world);

@@ -9,6 +9,7 @@
 #include "test_fab_world.h"
 
 #include "opal/datatype/opal_datatype.h"
+#include "shm/shm_types.h"
 #include "test/lib/opal.h"
 
 #if OPAL_MAJOR_VERSION < 5
@@ -113,6 +114,72 @@ static void get_raw(world_t *world)
     world_barrier_idle(world);
 }
 
+/*
+ * Memory for one peer is registered with its provider alone; a window keeps no peer from helping
+ * with messages.
+ */
+static void registered_body(world_t *world)
+{
+    static uint64_t memory[LARGE / 8];
+    struct mca_btl_base_registration_handle_t *window, *message;
+    mca_btl_fabric_ep_t *ep;
+    fab_shm_domain_t *dom;
+
+    open_btl(world);
+    ep = open_ep(world);
+    dom = ((fab_shm_ep_t *) ep->peer->ep)->dom;
+    window = mca_btl_fabric_register_mem(NULL, MCA_BTL_ENDPOINT_ANY, memory, LARGE, access_any);
+    CHECK(__builtin_popcount(window->region.providers) > 1);
+    CHECK(1 == dom->num_exposed && 0 == dom->num_exposed_any);
+    message = mca_btl_fabric_register_mem(NULL, ep, memory, LARGE, MCA_BTL_REG_FLAG_REMOTE_READ);
+    CHECK(1 == __builtin_popcount(message->region.providers));
+    CHECK(fab_region_is_reachable(&message->region, ep->peer));
+    CHECK(2 == dom->num_exposed && 1 == dom->num_exposed_any);
+    CHECK(OPAL_SUCCESS == mca_btl_fabric_deregister_mem(NULL, message));
+    CHECK(OPAL_SUCCESS == mca_btl_fabric_deregister_mem(NULL, window));
+    CHECK(0 == dom->num_exposed && 0 == dom->num_exposed_any);
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+/* Rank 0 leaves with most of the data still here. */
+static void leave_early(world_t *world)
+{
+    _Atomic uint64_t *scratch = world->shared->scratch;
+    fab_peer_t *peer = open_ep(world)->peer;
+    static uint64_t memory[LARGE / 8];
+    struct mca_btl_base_registration_handle_t *mem = mca_btl_fabric_register_mem(
+        NULL, MCA_BTL_ENDPOINT_ANY, memory, LARGE, access_any);
+
+    CHECK(NULL != mem);
+    scratch[0] = mem->base;
+    scratch[1] = mem->key;
+    world_barrier_idle(world);
+    while (NULL == peer->pending) {
+        btl_progress();
+    }
+    CHECK(NULL != mca_btl_fabric.replies);
+    (void) mca_btl_fabric_finalize(NULL);
+    CHECK(NULL == mca_btl_fabric.replies);
+    world_barrier_idle(world);
+}
+
+static void unsent_body(world_t *world)
+{
+    open_btl(world);
+    if (0 == world->rank) {
+        leave_early(world);
+    } else {
+        CHECK(OPAL_ERR_NOT_AVAILABLE == mca_btl_fabric_put(NULL, open_ep(world), NULL, 0, NULL,
+                                                           NULL, 8, 0, 0, NULL, NULL, NULL));
+        CHECK(OPAL_ERR_NOT_SUPPORTED == mca_btl_fabric_atomic_op(NULL, open_ep(world), 0, NULL,
+                                                                 MCA_BTL_ATOMIC_ADD, 1, 0, 0, NULL,
+                                                                 NULL, NULL));
+        get_raw(world);
+        (void) mca_btl_fabric_finalize(NULL);
+    }
+}
+
 static void deregistered_body(world_t *world)
 {
     open_btl(world);
@@ -128,6 +195,10 @@ static void deregistered(void **state)
 {
     (void) state;
     assert_int_equal(0, world_run(2, false, deregistered_body));
+    assert_int_equal(0, world_run(2, false, unsent_body));
+    fab_params.shm_cooperative = "always";
+    assert_int_equal(0, world_run(2, false, registered_body));
+    fab_params_reset();
 }
 
 /* ---- sendi packs all or nothing ------------------------------------------ */

@@ -474,10 +474,10 @@ static fab_region_t region;
 static void expose(world_t *world, void *buf, fab_rkey_t *rkey)
 {
     if (is_for_any) {
-        fab_expose_any(world->fab, buf, LEN, FAB_ACCESS_WRITE, &region);
+        fab_expose_any(world->fab, NULL, buf, LEN, FAB_ACCESS_WRITE, &region);
         CHECK(0 == fab_shm_key_of(&region.rkey)); /* there is no get to help with */
         fab_unexpose_any(world->fab, &region);
-        fab_expose_any(world->fab, buf, LEN, FAB_ACCESS_READ, &region);
+        fab_expose_any(world->fab, NULL, buf, LEN, FAB_ACCESS_READ, &region);
         *rkey = region.rkey;
     } else {
         CHECK(OPAL_SUCCESS ==
