@@ -59,9 +59,6 @@ static bool can_offer(const mca_btl_fabric_call_t *call)
     if (!mca_btl_fabric_is_attentive(&call->ep->offers)) {
         return false;
     }
-    if (BTL_FABRIC_AM_PUT == call->am) {
-        fab_stay_short(peer, 1, message_len(call));
-    }
     return fab_has_room(peer, 1, message_len(call));
 }
 

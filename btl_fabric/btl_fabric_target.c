@@ -261,26 +261,20 @@ static int run_reply(fab_item_t *item, fab_peer_t *peer)
 /*
  * Can the data of a get that is offered go to the peer at once?  A get that is not finished would
  * wait for this process's next call of MPI; its origin does it sooner.  The first message makes the
- * ring.  To touch more of the ring may take long, so this comes before the claim: meanwhile the
- * origin may withdraw the offer.
+ * ring.
  */
 static bool can_finish(fab_peer_t *peer, uint64_t len)
 {
     const size_t max = part_max(peer);
     uint32_t count;
 
-    if (0 == (peer->caps & FAB_CAP_RING) || !fab_has_ring(peer)) {
-        return true;
-    }
-    if (len <= max) {
-        fab_stay_short(peer, 1, len);
+    if (0 == (peer->caps & FAB_CAP_RING) || !fab_has_ring(peer) || len <= max) {
         return true;
     }
     if (NULL != peer->pending || len > BTL_FABRIC_OFFER_MAX) {
         return false;
     }
     count = (uint32_t) ((len + max - 1) / max);
-    fab_stay_short(peer, count, max);
     return fab_has_room(peer, count, max);
 }
 

@@ -16,7 +16,6 @@
     X(shm_msgs_sent, "messages sent through shared memory")                                        \
     X(shm_msgs_received, "messages received through shared memory")                                \
     X(shm_ring_full, "sends that found no room in the receiver's ring")                            \
-    X(shm_extend_refused, "attempts to use more of a ring that found no memory for it")            \
     X(shm_rings_claimed, "rings that peers have claimed in this process's segment")                \
     X(shm_rings_exhausted,                                                                         \
       "peers for which a message had to wait, since all their rings were in use")                  \

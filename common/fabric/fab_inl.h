@@ -172,29 +172,20 @@ static inline bool fab_peek_any(fab_peer_t *peer, uint64_t want, uint64_t mask, 
     return true;
 }
 
-/* The slots of so many messages, and of one more for the ring's end, where one may not fit. */
-static inline uint32_t fab_slots_of(uint32_t count, size_t len)
-{
-    return (count + 1) * fab_shm_num_slots(len);
-}
-
 /*
  * Is there room for this many messages of len bytes each to a peer with FAB_CAP_RING? If so, as
  * many fab_item_reserve() succeed. False before the first message to the peer has gone.
  */
 static inline bool fab_has_room(fab_peer_t *peer, uint32_t count, size_t len)
 {
-    const fab_shm_pair_t *pair = peer->ep;
     fab_shm_tx_t *tx = (fab_shm_tx_t *) peer->ep;
-    const uint32_t slots = fab_slots_of(count, len);
+    /* one more for the end of the ring, where a message may not fit */
+    const uint32_t slots = (count + 1) * fab_shm_num_slots(len);
 
-    if (FAB_PEER_UP != peer->state || 0 == tx->limit || slots > tx->mask + 1) {
+    if (FAB_PEER_UP != peer->state || 0 == tx->limit ||
+        (!fab_shm_tx_has_room(tx, slots) &&
+         (!fab_shm_tx_refresh(tx) || !fab_shm_tx_has_room(tx, slots)))) {
         return false;
-    }
-    while (!fab_shm_tx_has_room(tx, slots)) {
-        if (FAB_SHM_ROOM != fab_shm_tx_make_room(tx, pair->rx, slots)) {
-            return false;
-        }
     }
     tx->promised = tx->head + slots; /* an early wrap would use up room */
     return true;
@@ -204,20 +195,6 @@ static inline bool fab_has_room(fab_peer_t *peer, uint32_t count, size_t len)
 static inline bool fab_has_ring(const fab_peer_t *peer)
 {
     return 0 != ((const fab_shm_tx_t *) peer->ep)->limit;
-}
-
-/*
- * To be called before fab_has_room() where the peer will wait for these messages, and for nothing
- * else from here: where memory of the ring is dear, no more of it is used than need be.  Messages
- * of up to 2 KiB see to that themselves.
- */
-static inline void fab_stay_short(fab_peer_t *peer, uint32_t count, size_t len)
-{
-    const uint32_t slots = fab_shm_num_slots(len);
-
-    if (slots > FAB_SHM_WRAP_MAX && FAB_PEER_UP == peer->state && fab_has_ring(peer)) {
-        fab_shm_tx_stay_short((fab_shm_tx_t *) peer->ep, (count + 1) * slots);
-    }
 }
 
 /*

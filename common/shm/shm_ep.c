@@ -95,16 +95,16 @@ static int try_to_connect(fab_shm_ep_t *ep)
 /* ---- sending ------------------------------------------------------------ */
 
 /*
- * There was no room for a message of n slots: connect if that was not done yet, else make some.
+ * There was no room for a message: connect if that was not done yet, else look for some.
  * OPAL_SUCCESS: try again.  OPAL_ERR_RESOURCE_BUSY: no room now.  OPAL_ERR_UNREACH: the peer
  * failed.
  */
-static __attribute__((noinline)) int make_room(fab_shm_ep_t *ep, uint32_t n)
+static __attribute__((noinline)) int make_room(fab_shm_ep_t *ep)
 {
     if (0 == ep->tx.limit) {
         return try_to_connect(ep);
     }
-    switch (fab_shm_tx_make_room(&ep->tx, ep->rx, n)) {
+    switch (fab_shm_tx_make_room(&ep->tx)) {
     case FAB_SHM_ROOM:
         return OPAL_SUCCESS;
     case FAB_SHM_FULL:
@@ -134,7 +134,7 @@ static __attribute__((noinline)) int send_long(fab_shm_ep_t *ep, fab_hdr_t hdr, 
         return OPAL_ERR_BAD_PARAM;
     }
     while (!fab_shm_tx_send_any(&ep->tx, hdr, buf, len)) {
-        rc = make_room(ep, n);
+        rc = make_room(ep);
         if (OPAL_SUCCESS != rc) {
             return rc;
         }
@@ -163,7 +163,7 @@ static void *shm_reserve(fab_peer_t *peer, size_t max_len)
     fab_shm_slot_t *slot;
 
     while (NULL == (slot = fab_shm_tx_reserve(&ep->tx, n))) {
-        if (OPAL_SUCCESS != make_room(ep, n)) {
+        if (OPAL_SUCCESS != make_room(ep)) {
             return NULL;
         }
     }

@@ -128,27 +128,6 @@ static void sweep(fab_shm_domain_t *dom, uint32_t num)
     }
 }
 
-/*
- * Extend a ring that has been used a little: a process that waits has the time, one that sends has
- * not.  New memory costs more than the system call, above all in a virtual machine.
- */
-static void extend_one(fab_shm_domain_t *dom)
-{
-    fab_shm_tx_t *tx;
-
-    if (++dom->extend_at >= dom->num_conns) {
-        dom->extend_at = 0;
-    }
-    if (0 == dom->num_conns) {
-        return;
-    }
-    tx = &dom->conns[dom->extend_at]->tx;
-    if (tx->head >= FAB_SHM_EXTEND_USED && fab_shm_tx_may_extend(tx) &&
-        tx->extent < FAB_SHM_EXTENT_SHORT) {
-        (void) fab_shm_tx_extend(tx, 2 * tx->extent);
-    }
-}
-
 static inline bool is_rung(const fab_shm_domain_t *dom)
 {
     return 0 != atomic_load_explicit(&dom->seg->doorbell, memory_order_relaxed);
@@ -160,7 +139,6 @@ static __attribute__((noinline)) int do_periodic(fab_shm_domain_t *dom)
         answer_doorbell(dom);
     }
     sweep(dom, 1);
-    extend_one(dom);
     if (0 == dom->pass % FAB_SHM_AGE_PASSES) {
         cool_idle_rings(dom);
     }

@@ -35,16 +35,6 @@
  * room for at least 80 slots more.  While messages are sent in windows the sender goes through all
  * of the ring, since it fills lines faster that are no longer in the receiver's cache.
  *
- * Extent.  Memory that was never touched costs a sender 20 to 40 ns a line, as much as the rest of
- * a short message, and where a virtual machine's page tables are made by software 200 ns, and the
- * receiver half of that.  So it begins with 32 KiB of the ring, its extent, and wraps at the end of
- * that, by a PAD, as long as messages of few slots are answered one by one: those are as fast there
- * as in a long ring.  Messages of more slots need all of the ring, and it gets the rest at once.
- * So do messages that are not answered, or that the receiver has not consumed, if memory is cheap:
- * the sender notes how long its last pages took.  If they are dear, the extent doubles when the
- * receiver does not keep up, or after so many laps as repay it, and a sender that knows that the
- * receiver waits for its messages stays in the extent with these, too (fab_shm_tx_stay_short()).
- *
  * Flow.  The receiver publishes its tail when it comes to or past a multiple of a quarter of the
  * ring, or of 128 slots if that is less, and when it stops polling the ring; after messages of 2 to
  * 33 slots as soon as 16 slots are consumed, for the early wrap.
@@ -106,17 +96,10 @@
 
 _Static_assert(FAB_SHM_WRAP_LAG < FAB_SHM_RING_MIN / FAB_SHM_LINE / 4, "see \"Flow\" above");
 
-/*
- * Slots: of the extent at whose end a sender may wrap, a power of two; of a message, on average,
- * above which it does not; that are consumed and not published, at most, 2^n - 1.
- */
-#ifndef FAB_SHM_EXTENT_SHORT
-#define FAB_SHM_EXTENT_SHORT 512
-#define FAB_SHM_EXTENT_SLOTS 40
-#define FAB_SHM_LAG          127
+/* Slots that are consumed and not published, at most, 2^n - 1. */
+#ifndef FAB_SHM_LAG
+#define FAB_SHM_LAG 127
 #endif
-
-_Static_assert(FAB_SHM_LAG < FAB_SHM_EXTENT_SHORT / 2, "else no receiver seems to keep up");
 
 enum {
     FAB_SHM_AHEAD_TX = 32, /* slots of a message whose sender fetches lines ahead, at most */
@@ -158,16 +141,10 @@ typedef struct fab_shm_tx {
     /* for wraps */
     uint64_t promised; /* no early wrap before head is here */
     uint64_t tail;     /* as last read */
-    uint32_t extent;   /* slots of the ring that are used so far */
-    uint32_t backed;   /* that have memory in any case */
-    uint32_t from_end; /* as from_pos, at the last end of the extent */
     uint32_t from_pos; /* slots that had come from the peer when one was last considered */
     uint32_t end;      /* slots from here on that this lap has not used are stale, or zero */
-    uint32_t laps;     /* that were made of the extent, but for answered messages */
-    uint32_t repaid;   /* after so many it may grow; 0: that is cheap, and it gets all at once */
     fab_shm_pace_t pace;
     bool is_ping_pong;  /* when one was last considered, the peer had answered each message */
-    uint16_t grown_at;  /* lap in which the extent grew last */
     uint16_t from_last; /* as from_pos, at the last message that might have fetched ahead */
 } fab_shm_tx_t;
 
@@ -176,7 +153,7 @@ _Static_assert(128 > sizeof(fab_shm_tx_t), "what follows it is in its second lin
 
 /*
  * slots and ctl are those of a fresh ring, all zero.  stale has num_slots bits, all zero.
- * num_slots is a power of two, at least 8.  All of the ring is used: see fab_shm_tx_begin_with().
+ * num_slots is a power of two, at least 8.
  */
 static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint32_t num_slots,
                                    uint64_t *stale, fab_shm_ctl_t *ctl, _Atomic uint64_t *doorbell,
@@ -191,8 +168,6 @@ static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint
         .stale = stale,
         .ctl = ctl,
         .doorbell = doorbell,
-        .extent = num_slots,
-        .backed = num_slots,
     };
 }
 
@@ -208,32 +183,10 @@ static inline uint64_t fab_shm_tx_used(const fab_shm_tx_t *tx)
     return tx->head - tx->tail;
 }
 
-static inline bool fab_shm_tx_may_extend(const fab_shm_tx_t *tx)
-{
-    return tx->extent <= tx->mask;
-}
-
-/* The receiver must have given back the slots, and they must be within the extent. */
+/* The receiver must have given back the slots. */
 static inline void fab_shm_tx_set_limit(fab_shm_tx_t *tx)
 {
-    const uint64_t lap_begin = tx->head & ~(uint64_t) tx->mask;
-
     tx->limit = tx->tail + tx->mask + 1;
-    /* one slot is kept for the PAD */
-    if (fab_shm_tx_may_extend(tx) && lap_begin + tx->extent - 1 < tx->limit) {
-        tx->limit = lap_begin + tx->extent - 1;
-    }
-}
-
-/*
- * Use only so many slots of a fresh ring at first, at least 2.  backed: so many have memory; all,
- * or as many as fab_shm_backed() says.
- */
-static inline void fab_shm_tx_begin_with(fab_shm_tx_t *tx, uint32_t extent, uint32_t backed)
-{
-    tx->extent = extent <= tx->mask ? extent : tx->mask + 1;
-    tx->backed = backed;
-    fab_shm_tx_set_limit(tx);
 }
 
 /* Read the receiver's tail. False: it is invalid. */
@@ -252,30 +205,6 @@ static inline bool fab_shm_tx_refresh(fab_shm_tx_t *tx)
     tx->tail = tail;
     fab_shm_tx_set_limit(tx);
     return true;
-}
-
-/*
- * The sender gets memory and page-table entries for what its extent grows by in one call.  A page
- * fault for each page would cost more, also for the receiver, for whom the kernel maps several
- * pages at a fault, but only those that the sender has used already.  Up to FAB_SHM_EXTENT_SHORT it
- * grows in steps, from one page on to twice as much each time, so that none delays a message for
- * long; a sender that polls takes them ahead of need (shm_progress.c).
- */
-enum { FAB_SHM_EXTEND_USED = 128 }; /* slots that were used before that */
-
-/* Let the extent grow to so many slots, or the ring's length. False: there is no memory for it. */
-FAB_EXPORT bool fab_shm_tx_extend(fab_shm_tx_t *tx, uint32_t to);
-
-/*
- * The slots that a ring needs memory for if its longest message has n.  There is always room for it
- * when the receiver has emptied the ring: the message before it ended in the last n + 1 slots, and
- * all but FAB_SHM_LAG before that one's end are published.
- */
-static inline uint32_t fab_shm_backed(uint32_t n)
-{
-    const uint32_t least = 2 * n + FAB_SHM_LAG + 1;
-
-    return least > FAB_SHM_EXTENT_SHORT ? least : FAB_SHM_EXTENT_SHORT;
 }
 
 static inline fab_shm_slot_t *fab_shm_tx_slot(const fab_shm_tx_t *tx)
@@ -763,118 +692,21 @@ static inline void fab_shm_tx_fetch_ahead(fab_shm_tx_t *tx, const fab_shm_rx_t *
     }
 }
 
-/* Messages of this lap so far: its slots that do not contain payload.  At an end of the extent. */
-static inline uint32_t fab_shm_tx_messages(const fab_shm_tx_t *tx)
-{
-    const uint32_t at = (uint32_t) tx->head & tx->mask;
-    /* all of them were used in this lap: no mark is older */
-    int payload = __builtin_popcountll(tx->stale[at / 64] & ((UINT64_C(1) << at % 64) - 1));
-
-    for (uint32_t i = 0; i < at / 64; i++) {
-        payload += __builtin_popcountll(tx->stale[i]);
-    }
-    return at - (uint32_t) payload;
-}
-
-/* Is there room for a message of n slots at the ring's start, if the rest is skipped? */
-static inline bool fab_shm_tx_may_wrap_for(const fab_shm_tx_t *tx, uint32_t n)
-{
-    return fab_shm_tx_used(tx) + n <= (tx->head & tx->mask);
-}
-
 typedef enum fab_shm_room {
     FAB_SHM_ROOM,     /* there is more than before */
     FAB_SHM_FULL,     /* there is none now */
     FAB_SHM_BAD_TAIL, /* the receiver's tail is invalid */
 } fab_shm_room_t;
 
-/* How much of the ring the sender needs, at an end of its extent. */
-typedef enum fab_shm_need {
-    FAB_SHM_NEED_SAME,
-    FAB_SHM_NEED_MORE,
-    FAB_SHM_NEED_ALL,
-} fab_shm_need_t;
-
-/*
- * The extent ends where a message of n slots is to be: see "Extent" above.  from: the ring from the
- * peer; NULL if it is not polled.
- */
-static inline fab_shm_need_t fab_shm_tx_need(fab_shm_tx_t *tx, const fab_shm_rx_t *from, uint32_t n)
-{
-    const uint32_t messages = fab_shm_tx_messages(tx);
-    const uint32_t from_pos = NULL != from ? (uint32_t) from->pos : 0;
-    const bool is_answered = from_pos - tx->from_end >= messages / 2;
-
-    tx->from_end = from_pos;
-    if (tx->extent < FAB_SHM_EXTENT_SHORT) {
-        return FAB_SHM_NEED_MORE;
-    }
-    if (messages < tx->extent / FAB_SHM_EXTENT_SLOTS) {
-        return FAB_SHM_NEED_ALL;
-    }
-    if (fab_shm_tx_used(tx) <= tx->extent / 2 && tx->head >= tx->promised &&
-        fab_shm_tx_may_wrap_for(tx, n) && (is_answered || tx->laps < tx->repaid)) {
-        tx->laps += !is_answered;
-        return FAB_SHM_NEED_SAME;
-    }
-    return 0 != tx->repaid ? FAB_SHM_NEED_MORE : FAB_SHM_NEED_ALL;
-}
-
-/* A message of n slots would go beyond the extent: wrap, or let it grow. */
-static inline fab_shm_room_t fab_shm_tx_pass_extent(fab_shm_tx_t *tx, const fab_shm_rx_t *from,
-                                                    uint32_t n)
-{
-    const fab_shm_need_t need = fab_shm_tx_need(tx, from, n);
-
-    if (FAB_SHM_NEED_SAME != need &&
-        fab_shm_tx_extend(tx, FAB_SHM_NEED_ALL == need ? tx->mask + 1 : 2 * tx->extent)) {
-        return FAB_SHM_ROOM;
-    }
-    if (!fab_shm_tx_may_wrap_for(tx, n)) {
-        return FAB_SHM_FULL;
-    }
-    fab_shm_tx_wrap(tx);
-    return FAB_SHM_ROOM;
-}
-
-/* There is no room for n slots, as far as the sender knows: make some. */
-static inline fab_shm_room_t fab_shm_tx_make_room(fab_shm_tx_t *tx, const fab_shm_rx_t *from,
-                                                  uint32_t n)
+/* There is no room, as far as the sender knows: look for some. */
+static inline fab_shm_room_t fab_shm_tx_make_room(fab_shm_tx_t *tx)
 {
     const uint64_t limit = tx->limit;
 
     if (!fab_shm_tx_refresh(tx)) {
         return FAB_SHM_BAD_TAIL;
     }
-    if (limit != tx->limit) {
-        return FAB_SHM_ROOM;
-    }
-    if (limit == tx->tail + tx->mask + 1) {
-        return FAB_SHM_FULL;
-    }
-    return fab_shm_tx_pass_extent(tx, from, n);
-}
-
-/*
- * Messages of n slots in all will be sent, and the receiver waits for them.  Where more of the ring
- * is dear, have room for them in the extent: wrap, or let it grow by no more than they need.  No
- * room is promised to others.
- */
-static inline void fab_shm_tx_stay_short(fab_shm_tx_t *tx, uint32_t n)
-{
-    if (fab_shm_tx_has_room(tx, n) || 0 == tx->repaid || !fab_shm_tx_refresh(tx) ||
-        fab_shm_tx_used(tx) > tx->extent / 2) {
-        return;
-    }
-    while (!fab_shm_tx_has_room(tx, n) && fab_shm_tx_may_extend(tx)) {
-        if (n < tx->extent && fab_shm_tx_may_wrap_for(tx, n)) {
-            fab_shm_tx_wrap(tx);
-            return;
-        }
-        if (!fab_shm_tx_extend(tx, 2 * tx->extent)) {
-            return;
-        }
-    }
+    return limit != tx->limit ? FAB_SHM_ROOM : FAB_SHM_FULL;
 }
 
 /* A message of n slots was sent that crossed a place of early wraps: see "Early wrap" above. */
@@ -893,7 +725,7 @@ fab_shm_tx_consider_wrap(fab_shm_tx_t *tx, const fab_shm_rx_t *from, uint32_t n)
     tx->from_pos = (uint32_t) from->pos;
     if (was_ping_pong && tx->is_ping_pong && tx->head >= tx->promised && 0 != at &&
         fab_shm_tx_refresh(tx) && fab_shm_tx_used(tx) <= n + FAB_SHM_WRAP_LAG &&
-        fab_shm_tx_may_wrap_for(tx, 0)) {
+        fab_shm_tx_used(tx) <= at) {
         fab_shm_tx_wrap(tx);
     }
 }

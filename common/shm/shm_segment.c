@@ -4,8 +4,7 @@
  *
  * A segment's size is sealed, so no peer can shrink it while others have it mapped.  A claimer gets
  * memory for all that it will touch, before it touches it, so a lack of memory is an error here and
- * not a SIGBUS: by fallocate() for the first part of a ring, and by madvise() for the rest when it
- * is needed.  The owner does not read past what the claimer uses.
+ * not a SIGBUS.  The owner does not read past what the claimer uses.
  */
 #include "shm/shm_types.h"
 
@@ -29,13 +28,6 @@ enum {
     FAB_SHM_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
     FAB_SHM_BACK_STEP = 1 << 16, /* bytes; takes some 10 us */
     FAB_SHM_SPACE_SHARE = 16,    /* of a limit on address space, that spare rings may lead to */
-    /*
-     * ns: that a short message takes less for each slot in a ring of twice the length; that new
-     * slots take, each, where they are cheap: all of 2 MiB takes 2 ms
-     */
-    GROWTH_GAIN_NS = 1,
-    GROWTH_CHEAP_NS = 64,
-    GROWTH_LAPS_MAX = 255,
 };
 
 /* ---- this process's segment --------------------------------------------- */
@@ -567,15 +559,6 @@ static int claim(fab_shm_ep_t *ep, int fd, uint32_t *index, const char **why)
     return OPAL_ERR_RESOURCE_BUSY;
 }
 
-/*
- * Get memory and page-table entries for these slots.  False: there is no memory, or Linux is older
- * than 5.14; then each page costs a fault.
- */
-static bool populate(fab_shm_slot_t *slots, uint32_t num)
-{
-    return 0 == madvise(slots, num * sizeof(*slots), MADV_POPULATE_WRITE);
-}
-
 /* The ring in this process; NULL, and errno. One that is not among the first has what is between
  * them and it unmapped. */
 static void *map_ring(fab_shm_ep_t *ep, uint32_t index)
@@ -593,27 +576,15 @@ static void *map_ring(fab_shm_ep_t *ep, uint32_t index)
     return (unsigned char *) ep->seg + at;
 }
 
-/*
- * Get memory for the part of the ring that is needed in any case, or for all of it if no more can
- * be had later.  Returns the number of slots; 0, and errno: there is no memory.
- */
-static uint32_t back_ring(fab_shm_ep_t *ep, int fd, uint32_t index, fab_shm_slot_t *slots)
+/* Get memory and page-table entries for the ring. False, and errno: there is no memory. */
+static bool back_ring(fab_shm_ep_t *ep, int fd, uint32_t index, void *slots)
 {
-    const size_t at = fab_shm_ring_at(&ep->addr, index);
-    const uint32_t size = ep->addr.ring_size, page = ep->addr.page;
-    const uint32_t least = fab_shm_backed(fab_shm_num_slots(ep->addr.eager_max)) * FAB_SHM_LINE;
-    uint32_t backed = min((uint32_t) fab_shm_round_up(least, page), size);
-
-    if (!back_mapped(ep, fd, at, backed)) {
-        return 0;
+    if (!back_mapped(ep, fd, fab_shm_ring_at(&ep->addr, index), ep->addr.ring_size)) {
+        return false;
     }
-    if (!populate(slots, page / FAB_SHM_LINE) && backed < size) {
-        if (!back_mapped(ep, fd, at, size)) {
-            return 0;
-        }
-        backed = size;
-    }
-    return backed / FAB_SHM_LINE;
+    /* else, and before Linux 5.14, the first access to each page costs a fault */
+    (void) madvise(slots, ep->addr.ring_size, MADV_POPULATE_WRITE);
+    return true;
 }
 
 static void unmap_ring(fab_shm_ep_t *ep, void *slots)
@@ -630,9 +601,8 @@ static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
     uint32_t num_slots = fab_shm_num_slots_of(&ep->addr);
     uint64_t *stale = calloc((num_slots + 63) / 64, sizeof(*stale));
     void *slots = NULL != stale ? map_ring(ep, index) : NULL;
-    uint32_t backed = NULL != slots ? back_ring(ep, fd, index, slots) : 0;
 
-    if (0 == backed) {
+    if (NULL == slots || !back_ring(ep, fd, index, slots)) {
         int rc = connect_error(errno);
         *why = fab_sentence(
             ep->dom->fab,
@@ -653,47 +623,7 @@ static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
         fab_shm_coop_idle(&ep->entry->coops[k], 0);
     }
     fab_shm_tx_init(&ep->tx, slots, num_slots, stale, &ep->entry->ctl, &ep->seg->doorbell, index);
-    fab_shm_tx_begin_with(&ep->tx, ep->addr.page / FAB_SHM_LINE, backed);
     return OPAL_SUCCESS;
-}
-
-/* Write to each page of these slots, which were never used: the first access may cost 7 us. */
-static void touch(fab_shm_slot_t *slots, uint32_t num)
-{
-    for (uint32_t i = 0; i < num; i += FAB_SHM_PAGE_MIN / FAB_SHM_LINE) {
-        atomic_store_explicit(&slots[i].word, 0, memory_order_relaxed);
-    }
-}
-
-/* See fab_shm_tx_t.repaid: the extent grew by num slots, which took so long. */
-static uint32_t laps_that_repay(uint32_t num, uint64_t ns)
-{
-    const uint64_t per_slot = ns / num;
-    const uint64_t laps = per_slot < GROWTH_CHEAP_NS ? 0 : per_slot / GROWTH_GAIN_NS;
-
-    return laps > GROWTH_LAPS_MAX ? GROWTH_LAPS_MAX : (uint32_t) laps;
-}
-
-bool fab_shm_tx_extend(fab_shm_tx_t *tx, uint32_t to)
-{
-    uint32_t num = min(to, tx->mask + 1) - tx->extent;
-    fab_shm_slot_t *slots = &tx->slots[tx->extent];
-    const uint64_t since = fab_now_ns();
-
-    if (!populate(slots, num) && tx->extent + num > tx->backed) {
-        fab_counters.shm_extend_refused++;
-        num = tx->extent < tx->backed ? tx->backed - tx->extent : 0;
-    }
-    if (0 == num) {
-        return false;
-    }
-    touch(slots, num);
-    tx->laps = 0;
-    tx->repaid = laps_that_repay(num, fab_now_ns() - since);
-    tx->extent += num;
-    tx->grown_at = tx->lap;
-    fab_shm_tx_set_limit(tx);
-    return true;
 }
 
 static void ring_doorbell(fab_shm_tx_t *tx)

@@ -157,7 +157,6 @@ struct fab_shm_domain {
     uint32_t hot_at;    /* index of the ring that was polled last */
     uint32_t pass;      /* number of polls */
     uint32_t sweep_at;  /* ring that was swept last */
-    uint32_t extend_at; /* index in conns: extended last while polling */
     uint32_t num_conns; /* endpoints in conns */
     fab_rma_t *rma;     /* operations under way, next first */
     fab_rma_t **rma_tail;

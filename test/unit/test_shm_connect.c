@@ -55,7 +55,6 @@ void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at)
 int __real_madvise(void *addr, size_t len, int advice);
 static _Atomic size_t populated; /* bytes, by this process */
 static int populate_error;       /* of MADV_POPULATE_WRITE; 0: none */
-static unsigned populate_us;     /* that it takes at least */
 
 int __wrap_madvise(void *addr, size_t len, int advice);
 long __real_sysconf(int name);
@@ -100,9 +99,6 @@ int __wrap_madvise(void *addr, size_t len, int advice)
     if (MADV_POPULATE_WRITE == advice && 0 != populate_error) {
         errno = populate_error;
         return -1;
-    }
-    if (MADV_POPULATE_WRITE == advice && 0 != populate_us) {
-        usleep(populate_us);
     }
     populated += MADV_POPULATE_WRITE == advice ? len : 0;
     return __real_madvise(addr, len, advice);
@@ -183,145 +179,36 @@ static void test_large_pages(void **state)
     page_size = 4096;
 }
 
-/* ---- the first lap ------------------------------------------------------ */
+/* ---- memory ------------------------------------------------------------- */
 
-/* How the sender sends to the peer. */
-static fab_shm_tx_t *tx_of(const fab_peer_t *peer)
-{
-    return &((fab_shm_ep_t *) peer->ep)->tx;
-}
-
-/* The sender gets page-table entries for a ring as it comes to use it, once. */
+/* A ring gets memory and page-table entries with the first message, and no more later. */
 static void first_lap_body(world_t *world)
 {
-    enum { RING = 1 << 20, SLOTS = RING / FAB_SHM_LINE, SHORT = FAB_SHM_EXTENT_SHORT };
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    const size_t ring = shm_domain(world)->addr.ring_size;
     uint64_t got = 0;
 
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     populated = 0;
     world_barrier(world);
-    for (uint64_t i = 1; i <= 2 * SLOTS; i++) {
+    for (uint64_t i = 1; i <= 2 * ring / FAB_SHM_LINE; i++) {
         if (0 == world->rank) {
             CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-            CHECK(populated >= (i < SLOTS ? i : SLOTS) * FAB_SHM_LINE);
-            CHECK(i >= SHORT || populated <= SHORT * FAB_SHM_LINE);
-            tx_of(peer)->repaid = 0; /* cheap, whatever it took */
-        }
-        if (0 == i % 100 || 2 * SLOTS == i) { /* not so many that they would have to wait */
-            WORLD_UNTIL(0 == world->rank || i == got);
-            world_barrier(world);
-        }
-    }
-    CHECK(0 == world->failures);
-    CHECK((0 == world->rank ? RING : 0) == populated);
-}
-
-static void test_first_lap(void **state)
-{
-    (void) state;
-    fab_params.shm_ring_size = 1 << 20;
-    assert_int_equal(world_run(2, false, first_lap_body), 0);
-    fab_params.shm_ring_size = 0;
-}
-
-/* Where memory takes long, a part of the ring is used for many laps. */
-static void dear_body(world_t *world)
-{
-    enum { SHORT = FAB_SHM_EXTENT_SHORT, LAPS = 4 };
-    fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
-    populated = 0;
-    populate_us = 100;
-    world_barrier(world);
-    for (uint64_t i = 1; i <= LAPS * SHORT; i++) {
-        if (0 == world->rank) {
-            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            CHECK(ring == populated);
         }
         if (0 == i % 64) {
             WORLD_UNTIL(0 == world->rank || i == got);
             world_barrier(world);
         }
     }
-    CHECK(1 == world->rank || (tx_of(peer)->repaid > LAPS && tx_of(peer)->laps >= LAPS - 1));
-    CHECK(0 == world->failures && (0 == world->rank ? SHORT * FAB_SHM_LINE : 0) == populated);
-    populate_us = 0;
+    CHECK(0 == world->failures);
+    CHECK((0 == world->rank ? ring : 0) == populated);
 }
 
-static void test_dear(void **state)
+static void test_first_lap(void **state)
 {
     (void) state;
-    fab_params.shm_ring_size = 1 << 20;
-    assert_int_equal(world_run(2, false, dear_body), 0);
-    fab_params.shm_ring_size = 0;
-}
-
-/* Short messages that are answered stay in a part of the ring. */
-static void answered_body(world_t *world)
-{
-    fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
-    populated = 0;
-    world_barrier(world);
-    for (uint64_t i = 1; i <= 5000; i++) {
-        if (0 == world->rank) {
-            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-        }
-        WORLD_UNTIL(i == got);
-        if (1 == world->rank) {
-            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-        }
-    }
-    world_barrier(world);
-    CHECK(0 == world->failures && FAB_SHM_EXTENT_SHORT * FAB_SHM_LINE == populated);
-}
-
-static void test_answered(void **state)
-{
-    (void) state;
-    fab_params.shm_ring_size = 1 << 20;
-    assert_int_equal(world_run(2, false, answered_body), 0);
-    fab_params.shm_ring_size = 0;
-}
-
-/* A sender that has used a ring a little, and polls, does so ahead of need. */
-static void polling_body(world_t *world)
-{
-    enum { FIRST = 4096, MORE = FAB_SHM_EXTENT_SHORT * FAB_SHM_LINE };
-    fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
-    populated = 0;
-    world_barrier(world);
-    for (int i = 0; i < FIRST / FAB_SHM_LINE - 1 && 0 == world->rank; i++) {
-        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-    }
-    for (int i = 0; i < 100 * FAB_SHM_SWEEP_PASSES; i++) {
-        (void) fab_progress(world->fab);
-    }
-    CHECK((0 == world->rank ? FIRST : 0) == populated);
-    for (int i = FIRST / FAB_SHM_LINE - 1; i < FAB_SHM_EXTEND_USED && 0 == world->rank; i++) {
-        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-    }
-    WORLD_UNTIL(0 == world->rank ? MORE == populated : FAB_SHM_EXTEND_USED == got);
-    for (int i = 0; i < 100 * FAB_SHM_SWEEP_PASSES; i++) {
-        (void) fab_progress(world->fab);
-    }
-    world_barrier(world);
-    CHECK(0 == world->failures && (0 == world->rank ? MORE : 0) == populated);
-}
-
-static void test_polling(void **state)
-{
-    (void) state;
-    fab_params.shm_ring_size = 1 << 20;
-    assert_int_equal(world_run(2, false, polling_body), 0);
-    fab_params.shm_ring_size = 0;
+    assert_int_equal(world_run(2, false, first_lap_body), 0);
 }
 
 static long long bytes_of(const fab_shm_domain_t *dom)
@@ -332,45 +219,7 @@ static long long bytes_of(const fab_shm_domain_t *dom)
     return (long long) st.st_blocks * 512;
 }
 
-/* Messages of all lengths, in windows, through a ring that stays as it is. */
-static void stays_body(world_t *world)
-{
-    enum { ROUNDS = 200, WINDOW = 40 };
-    fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    const long long ring = shm_domain(world)->addr.ring_size;
-    static char data[16384];
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
-    world_barrier(world);
-    if (0 == world->rank) {
-        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-        populate_error = ENOMEM; /* once the ring is there */
-    }
-    for (uint64_t i = 1; i < ROUNDS * WINDOW && 0 == world->rank; i++) {
-        size_t len = i / WINDOW % 3 > 0 ? i * 977 % (peer->eager_max + 1) : i % 300;
-        while (OPAL_SUCCESS != fab_send(peer, fab_hdr(AM_DATA, 0, 0), data, len)) {
-            (void) fab_progress(world->fab);
-        }
-    }
-    WORLD_UNTIL(0 == world->rank || ROUNDS * WINDOW == got);
-    CHECK(0 == world->rank || bytes_of(shm_domain(world)) < ring / 8);
-    CHECK(1 == world->rank || fab_counters.shm_extend_refused > 0);
-    world_barrier(world);
-    populate_error = 0;
-    CHECK(0 == world->failures);
-}
-
-/* There is no memory for more of a ring: its messages use what there is. */
-static void test_no_more_memory(void **state)
-{
-    (void) state;
-    fab_params.shm_ring_size = 1 << 20;
-    assert_int_equal(world_run(2, false, stays_body), 0);
-    fab_params.shm_ring_size = 0;
-}
-
-/* Linux before 5.14 knows no MADV_POPULATE_WRITE: all of a ring gets memory at once. */
+/* Linux before 5.14 knows no MADV_POPULATE_WRITE: a ring has its memory all the same. */
 static void old_kernel_body(world_t *world)
 {
     const long long ring = shm_domain(world)->addr.ring_size;
@@ -388,7 +237,7 @@ static void old_kernel_body(world_t *world)
     }
     WORLD_UNTIL(0 == world->rank ? NULL == peer->pending : 40000 == got);
     CHECK(0 == world->rank || bytes_of(shm_domain(world)) >= ring);
-    CHECK(0 == world->failures && 0 == fab_counters.shm_extend_refused);
+    CHECK(0 == world->failures);
     world_barrier(world);
     populate_error = 0;
 }
@@ -396,9 +245,7 @@ static void old_kernel_body(world_t *world)
 static void test_old_kernel(void **state)
 {
     (void) state;
-    fab_params.shm_ring_size = 1 << 20;
     assert_int_equal(world_run(2, false, old_kernel_body), 0);
-    fab_params.shm_ring_size = 0;
 }
 
 /* Processes that see pages of other sizes, as an emulator's may, do not communicate. */
@@ -1069,10 +916,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_many_at_once),   cmocka_unit_test(test_many_join),
         cmocka_unit_test(test_joined),         cmocka_unit_test(test_not_now),
         cmocka_unit_test(test_no_fd),          cmocka_unit_test(test_never),
-        cmocka_unit_test(test_fd_of_the_user), cmocka_unit_test(test_polling),
-        cmocka_unit_test(test_limits),         cmocka_unit_test(test_not_dumpable),
-        cmocka_unit_test(test_dear),           cmocka_unit_test(test_answered),
-        cmocka_unit_test(test_no_more_memory), cmocka_unit_test(test_old_kernel),
+        cmocka_unit_test(test_fd_of_the_user), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_not_dumpable),   cmocka_unit_test(test_old_kernel),
         cmocka_unit_test(test_cold),           cmocka_unit_test(test_found),
         cmocka_unit_test(test_rung),           cmocka_unit_test(test_missed),
         cmocka_unit_test(test_tick),           cmocka_unit_test(test_passed),

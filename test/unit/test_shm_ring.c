@@ -100,7 +100,7 @@ static void test_full_and_drain(void **state)
  * Payload that looks like a message of the lap at hand, of the next, and of all others in turn, in
  * every word that a header could be read from, through more than all 65535 laps.
  */
-static void stale_words(bool is_ping_pong, uint32_t extent)
+static void stale_words(bool is_ping_pong)
 {
     ring_t *ring = ring_new(16);
     uint32_t max_slots = fab_shm_num_slots(ring->rx.eager_max);
@@ -108,18 +108,14 @@ static void stale_words(bool is_ping_pong, uint32_t extent)
     uint16_t seed = 1;
 
     ring->is_ping_pong = is_ping_pong;
-    fab_shm_tx_begin_with(&ring->tx, extent, extent);
     for (uint64_t lap = 0; lap < 140000 / (TEST_TSAN ? 20 : 1);) {
         seed = (uint16_t) (seed * 25173 + 13849);
         size_t len = (seed >> 4) % (ring->rx.eager_max + 1);
         size_t used = (seed & 3) ? len : len / 2;
         uint32_t before = ring->tx.lap;
         fab_shm_slot_t *slot;
-        if (0 == (seed & 0x30)) {
-            fab_shm_tx_stay_short(&ring->tx, 2 * fab_shm_num_slots(len));
-        }
         slot = ring_reserve(ring, fab_shm_num_slots(len));
-        if (NULL == slot) { /* all is consumed, but not published: see fab_shm_backed() */
+        if (NULL == slot) { /* all is consumed, but not published */
             fab_shm_rx_publish(&ring->rx);
             continue;
         }
@@ -146,26 +142,13 @@ static void stale_words(bool is_ping_pong, uint32_t extent)
 static void test_stale_words(void **state)
 {
     (void) state;
-    stale_words(false, 16);
+    stale_words(false);
 }
 
 static void test_stale_words_early_wrap(void **state)
 {
     (void) state;
-    stale_words(true, 16);
-}
-
-/* The extent never grows; or, later, it does. */
-static void test_stale_words_extent(void **state)
-{
-    (void) state;
-    has_memory = false;
-    stale_words(false, 12);
-    has_memory = true;
-    stale_words(true, 4);
-    repaid = 20000; /* it comes to each length */
-    stale_words(false, 4);
-    repaid = 0;
+    stale_words(true);
 }
 
 /*
@@ -266,201 +249,6 @@ static void test_early_wrap(void **state)
         ring_expect(ring, seq, len);
     }
     assert_true(ring->tx.head / 64 - lap <= 16);
-    free(ring);
-}
-
-/* Send and receive so many messages of len bytes, answered or not. */
-static void pass(ring_t *ring, uint64_t *seq, unsigned count, size_t len, bool is_answered)
-{
-    for (unsigned i = 0; i < count; i++) {
-        assert_true(ring_send(ring, ++*seq, len, len));
-        ring_expect(ring, *seq, len);
-        ring_expect_empty(ring);
-        ring->back.pos += is_answered ? 1 : 0;
-    }
-}
-
-/* Slots from here on were never touched. */
-static bool is_untouched(const ring_t *ring, uint32_t from)
-{
-    static const fab_shm_slot_t zero[MAX_SLOTS];
-
-    return 0 == memcmp(&ring->slots[from], zero, (ring->num_slots - from) * sizeof(zero[0]));
-}
-
-/* How much of the ring is used, by what is sent. */
-static void test_extent(void **state)
-{
-    ring_t *ring = ring_new(64);
-    uint64_t seq = 0;
-
-    (void) state;
-    fab_shm_tx_begin_with(&ring->tx, 2, 4);
-    pass(ring, &seq, 1, 8, true);
-    assert_true(2 == ring->tx.extent && is_untouched(ring, 1));
-    pass(ring, &seq, 5000, 8, true);
-    assert_true(4 == ring->tx.extent && is_untouched(ring, 4));
-    pass(ring, &seq, 5000, 8, false);
-    assert_true(64 == ring->tx.extent);
-    free(ring);
-
-    ring = ring_new(64);
-    fab_shm_tx_begin_with(&ring->tx, 4, 4);
-    pass(ring, &seq, 100, 8, true);
-    assert_int_equal(ring->tx.extent, 4);
-    ring->tx.promised = ring->tx.head + 20; /* room is promised: no wrap may take it */
-    while (ring->tx.head < ring->tx.promised) {
-        pass(ring, &seq, 1, 8, true);
-    }
-    assert_int_equal(ring->tx.extent, 64);
-    free(ring);
-
-    ring = ring_new(64); /* the receiver does not keep up: all of the ring is used */
-    fab_shm_tx_begin_with(&ring->tx, 4, 4);
-    pass(ring, &seq, 100, 8, true);
-    assert_int_equal(ring->tx.extent, 4);
-    for (unsigned sent = 0, got = 0; got < 200;) {
-        while (ring_send(ring, seq + sent + 1, 8, 8)) {
-            sent++;
-        }
-        for (; got < sent; got++) {
-            ring_expect(ring, seq + got + 1, 8);
-        }
-        ring_expect_empty(ring);
-        if (sent > 100) {
-            assert_true(64 == ring->tx.extent);
-        }
-    }
-    free(ring);
-}
-
-/* Where more of the ring is dear, it is used twice as much of it after so many laps. */
-static void test_extent_dear(void **state)
-{
-    enum { LAPS = 3 };
-    ring_t *ring = ring_new(64);
-    uint64_t seq = 0;
-
-    (void) state;
-    repaid = LAPS;
-    fab_shm_tx_begin_with(&ring->tx, 2, 64);
-    pass(ring, &seq, 2, 8, false);
-    for (unsigned extent = 4, lap = 1; extent <= 64; extent *= 2, lap += LAPS) {
-        assert_int_equal(ring->tx.extent, extent);
-        assert_true(is_untouched(ring, extent));
-        while (extent == ring->tx.extent && ring->tx.lap < 100) {
-            pass(ring, &seq, 1, 8, false);
-        }
-        assert_int_equal(ring->tx.lap, 64 == extent ? 100 : lap + LAPS);
-    }
-    free(ring);
-
-    ring = ring_new(64); /* messages that are answered need no more */
-    fab_shm_tx_begin_with(&ring->tx, 2, 64);
-    pass(ring, &seq, 5000, 8, true);
-    assert_true(4 == ring->tx.extent && is_untouched(ring, 4));
-    free(ring);
-
-    ring = ring_new(64); /* the receiver does not keep up: no lap is waited for */
-    fab_shm_tx_begin_with(&ring->tx, 2, 64);
-    for (unsigned i = 0; i < 64; i++) {
-        assert_true(ring_send(ring, seq + 1 + i, 8, 8));
-    }
-    assert_int_equal(ring->tx.extent, 64);
-    free(ring);
-    repaid = 0;
-}
-
-/* Longer messages use all of the ring, at once. */
-static void test_extent_long(void **state)
-{
-    ring_t *ring = ring_new(64);
-    uint64_t seq = 0;
-
-    (void) state;
-    fab_shm_tx_begin_with(&ring->tx, 32, 64);
-    pass(ring, &seq, 1, 960, true); /* 16 slots */
-    assert_int_equal(ring->tx.extent, 32);
-    pass(ring, &seq, 1, 960, true); /* does not fit: the lap had one message */
-    assert_int_equal(ring->tx.extent, 64);
-    free(ring);
-}
-
-/* Where more of the ring is dear, messages that are waited for take as much of it as they need. */
-static void test_stay_short(void **state)
-{
-    enum { SLOTS = 6, LEN = SLOTS * 64 - 24, ROOM = 2 * SLOTS, NEEDED = 32 };
-    ring_t *ring = ring_new(64);
-    uint64_t seq = 0;
-
-    (void) state;
-    assert_int_equal(SLOTS, fab_shm_num_slots(LEN));
-    repaid = 1000;
-    fab_shm_tx_begin_with(&ring->tx, 2, 64);
-    fab_shm_tx_stay_short(&ring->tx, ROOM); /* it is not known yet whether it is dear */
-    assert_int_equal(ring->tx.extent, 2);
-    pass(ring, &seq, 2, 8, false);
-    assert_int_equal(ring->tx.extent, 4);
-    for (unsigned i = 0; i < 500; i++) {
-        fab_shm_tx_stay_short(&ring->tx, ROOM);
-        assert_true(fab_shm_tx_has_room(&ring->tx, ROOM) && ring->tx.extent <= NEEDED);
-        pass(ring, &seq, 1 + i % 2, LEN, false);
-    }
-    assert_true(NEEDED == ring->tx.extent && is_untouched(ring, NEEDED));
-
-    do { /* to the start of the ring */
-        fab_shm_tx_stay_short(&ring->tx, ROOM);
-        pass(ring, &seq, 1, LEN, false);
-    } while (SLOTS != (ring->tx.head & ring->tx.mask));
-    for (unsigned i = 0; i < 3; i++) { /* more than half of the extent is not consumed */
-        assert_true(ring_send(ring, ++seq, LEN, LEN));
-    }
-    assert_false(fab_shm_tx_has_room(&ring->tx, ROOM));
-    fab_shm_tx_stay_short(&ring->tx, ROOM);
-    assert_true(4 * SLOTS == (ring->tx.head & ring->tx.mask) && NEEDED == ring->tx.extent);
-    free(ring);
-
-    ring = ring_new(64); /* it is cheap */
-    repaid = 0;
-    fab_shm_tx_begin_with(&ring->tx, 2, 64);
-    pass(ring, &seq, 2, 8, false);
-    fab_shm_tx_stay_short(&ring->tx, ROOM);
-    assert_int_equal(ring->tx.extent, 4);
-    free(ring);
-}
-
-/* Without memory for more, all messages pass all the same. */
-static void test_extent_without_memory(void **state)
-{
-    enum { EXTENT = 14 };
-    ring_t *ring = ring_new(64);
-    uint64_t seq = 0;
-    unsigned full = 0;
-
-    (void) state;
-    /* messages of 6 slots at most: fab_shm_backed() */
-    fab_shm_tx_begin_with(&ring->tx, 2, EXTENT);
-    has_memory = false;
-    refusals = 0;
-    for (unsigned i = 0; i < 20000; i++) {
-        const size_t len = seq * 7 % 350;
-        assert_true(ring_send(ring, ++seq, len, len));
-        ring_expect(ring, seq, len);
-        ring_expect_empty(ring);
-    }
-    assert_true(refusals > 0 && EXTENT == ring->tx.extent && is_untouched(ring, EXTENT));
-    for (unsigned sent = 0, got = 0; got < 20000;) { /* as many as go, then all are taken */
-        while (ring_send(ring, seq + sent + 1, 8, 8)) {
-            sent++;
-        }
-        full++;
-        assert_true(sent > got);
-        for (; got < sent; got++) {
-            ring_expect(ring, seq + got + 1, 8);
-        }
-    }
-    assert_true(full > 1 && is_untouched(ring, EXTENT));
-    has_memory = true;
     free(ring);
 }
 
@@ -758,13 +546,11 @@ static void *thread_send(void *arg)
     return NULL;
 }
 
-static void two_threads(bool is_ping_pong, uint32_t extent)
+static void two_threads(bool is_ping_pong)
 {
     ring_t *ring = ring_new(64);
     pthread_t sender;
     uint32_t sleeps = 0;
-
-    fab_shm_tx_begin_with(&ring->tx, extent, extent);
 
     ring->is_ping_pong = is_ping_pong;
     assert_int_equal(pthread_create(&sender, NULL, thread_send, ring), 0);
@@ -800,15 +586,8 @@ static void two_threads(bool is_ping_pong, uint32_t extent)
 static void test_two_threads(void **state)
 {
     (void) state;
-    two_threads(false, 64);
-    two_threads(true, 64);
-    two_threads(true, 4);
-    repaid = 100;
-    two_threads(false, 4);
-    repaid = 0;
-    has_memory = false;
-    two_threads(true, 36); /* 2 * 17 + 1 + 1: fab_shm_backed() */
-    has_memory = true;
+    two_threads(false);
+    two_threads(true);
 }
 
 int main(int argc, char **argv)
@@ -822,12 +601,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_skipped_slot_keeps_no_old_word),
         cmocka_unit_test(test_early_wrap_keeps_no_old_word),
         cmocka_unit_test(test_early_wrap),
-        cmocka_unit_test(test_stale_words_extent),
-        cmocka_unit_test(test_extent),
-        cmocka_unit_test(test_extent_dear),
-        cmocka_unit_test(test_extent_long),
-        cmocka_unit_test(test_stay_short),
-        cmocka_unit_test(test_extent_without_memory),
         cmocka_unit_test(test_take_short),
         cmocka_unit_test(test_take_any),
         cmocka_unit_test(test_take_malformed),

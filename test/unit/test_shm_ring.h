@@ -8,13 +8,11 @@
 
 enum step { STEP_word = 1, STEP_tail = 2, STEP_idle = 4, STEP_data = 8 };
 static void step(enum step what);
-#define FAB_SHM_STEP(what)   step(STEP_##what)
-#define FAB_SHM_WRAP_EVERY   4
-#define FAB_SHM_WRAP_MAX     8
-#define FAB_SHM_WRAP_LAG     1
-#define FAB_SHM_EXTENT_SHORT 4
-#define FAB_SHM_EXTENT_SLOTS 12
-#define FAB_SHM_LAG          1
+#define FAB_SHM_STEP(what) step(STEP_##what)
+#define FAB_SHM_WRAP_EVERY 4
+#define FAB_SHM_WRAP_MAX   8
+#define FAB_SHM_WRAP_LAG   1
+#define FAB_SHM_LAG        1
 
 #include "shm/shm_ring_inl.h"
 
@@ -38,24 +36,6 @@ typedef struct ring {
     fab_shm_rx_t back; /* the ring from the peer: only its position */
     bool is_ping_pong; /* the peer answers each message */
 } ring_t;
-
-static bool has_memory = true;
-static unsigned refusals;
-static uint32_t repaid; /* laps that repay more of a ring; 0: it is cheap */
-
-bool fab_shm_tx_extend(fab_shm_tx_t *tx, uint32_t to)
-{
-    if (!has_memory && to > tx->backed) {
-        refusals++;
-        to = tx->extent < tx->backed ? tx->backed : tx->extent;
-    }
-    const bool is_more = to > tx->extent;
-    tx->extent = to <= tx->mask ? to : tx->mask + 1;
-    tx->laps = 0;
-    tx->repaid = repaid;
-    fab_shm_tx_set_limit(tx);
-    return is_more;
-}
 
 static ring_t *ring_new(uint32_t num_slots)
 {
@@ -93,7 +73,7 @@ static fab_shm_slot_t *ring_reserve(ring_t *ring, uint32_t n)
     fab_shm_slot_t *slot;
 
     while (NULL == (slot = fab_shm_tx_reserve(&ring->tx, n))) {
-        switch (fab_shm_tx_make_room(&ring->tx, &ring->back, n)) {
+        switch (fab_shm_tx_make_room(&ring->tx)) {
         case FAB_SHM_ROOM:
             break;
         case FAB_SHM_FULL:

@@ -41,7 +41,6 @@ static struct model {
     bool sleeps;
     bool takes; /* messages past the poll, by ring_take() */
     bool is_ping_pong;
-    uint32_t extent;
     uint32_t stale; /* slots of each message of the first lap, whose payload looks like words */
     unsigned kinds; /* of steps at which sides are switched: those that matter for the scenario */
     /* the schedule: at each step which side ran, and whether the other could have */
@@ -171,7 +170,6 @@ static bool model_run(int given, uint32_t start)
 {
     model.ring = ring_new(8);
     model.ring->is_ping_pong = model.is_ping_pong;
-    fab_shm_tx_begin_with(&model.ring->tx, model.extent, model.extent);
     model.is_running = false;
     model_lead_in(model.ring, start);
     model.is_wrong = model.is_asleep = false;
@@ -210,9 +208,9 @@ static void model_schedules(uint32_t start)
 
     for (;;) {
         if (!model_run(given, start)) {
-            print_error("from slot %u%s, extent %u, messages of %zu %zu %zu bytes, schedule:",
-                        start, model.is_ping_pong ? ", early wraps" : "", model.extent,
-                        model.len[0], model.len[1], model.len[2]);
+            print_error("from slot %u%s, messages of %zu %zu %zu bytes, schedule:", start,
+                        model.is_ping_pong ? ", early wraps" : "", model.len[0], model.len[1],
+                        model.len[2]);
             for (int i = 0; i < model.steps; i++) {
                 print_error(" %c", SENDER == model.choice[i] ? 's' : 'r');
             }
@@ -237,21 +235,10 @@ static void model_schedules(uint32_t start)
 static void model_explore(uint32_t start)
 {
     model.is_ping_pong = false;
-    model.extent = 8;
     model_schedules(start);
     if (model.num_messages < 3 && 3 == start % 4) {
         model.is_ping_pong = true;
         model_schedules(start);
-    }
-    if (model.num_messages < 3 &&
-        2 == start % 4) { /* half of the ring, as long as that is enough */
-        model.is_ping_pong = true;
-        model.extent = 4;
-        model_schedules(start);
-        model.is_ping_pong = false; /* so it is for a lap, also if no message is answered */
-        repaid = 1;
-        model_schedules(start);
-        repaid = 0;
     }
 }
 
