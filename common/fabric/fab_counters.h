@@ -23,7 +23,7 @@
       "attempts to connect that found no memory, file descriptor or ring, and are repeated")       \
     X(shm_segments_passed,                                                                         \
       "peers that passed their shared memory by a socket, since /proc did not let it be opened")   \
-    X(shm_copies_past_cache, "copies into a ring past the cache, since the ring was slow")         \
+    X(shm_copies_past_cache, "copies into a ring past the cache, since that is faster")            \
     X(shm_cma_bytes, "bytes moved by process_vm_readv or process_vm_writev")                       \
     X(shm_cma_calls, "calls of process_vm_readv or process_vm_writev")                             \
     X(shm_cma_refused, "peers whose memory the kernel did not let this process read")              \

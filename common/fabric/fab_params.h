@@ -20,7 +20,6 @@ typedef struct fab_params {
     unsigned int shm_max_peers;       /* rings in one process's segment */
     unsigned int shm_connect_timeout; /* seconds */
     unsigned int shm_eager_limit;     /* bytes */
-    unsigned int shm_slow_rate;       /* MB/s */
     unsigned int shm_copy_step;       /* bytes, also of one operation in a row */
     char *shm_single_copy;
     char *shm_cooperative;

@@ -9,22 +9,18 @@
  * then reads memory.
  *
  * Nothing says where the other process runs: it may not be bound, and a virtual machine has no
- * lasting place.  So the sender measures.  After a slow copy it makes one past the cache, after a
- * second slow one 3, and so on up to 255, and tries the ring again in between.
+ * lasting place.  So the sender measures both ways (fab_trial.h).  It sees its own part only, and
+ * the receiver has more to do if lines are not in a cache: so copies go past the cache only where
+ * that is clearly faster, half as fast again or more.  A source that no cache holds, a slow
+ * processor or a slow clock make both ways slow, and change nothing.
  */
 #include "fabric/fab_clock.h"
 #include "fabric/fab_counters.h"
-#include "fabric/fab_params.h"
 #include "shm/shm_types.h"
 
 #if defined(__SSE2__)
 
 #include <emmintrin.h>
-
-enum {
-    TIMED_EVERY = 8, /* of the copies through the cache, while the ring is not slow */
-    PAST_MAX = 255,
-};
 
 /* The first and last bytes, in lines that are shared with something else, go through the cache. */
 static void copy_past_cache(uint8_t *to, const uint8_t *from, size_t len)
@@ -49,35 +45,28 @@ static void copy_past_cache(uint8_t *to, const uint8_t *from, size_t len)
     _mm_sfence(); /* such stores are visible only after it before later ones */
 }
 
-void fab_shm_copy_in(fab_shm_pace_t *pace, void *to, const void *from, size_t len)
+void fab_shm_copy_in(fab_trial_t *trial, void *to, const void *from, size_t len)
 {
-    uint64_t start;
+    bool is_try;
+    const unsigned way = fab_trial_next(trial, &is_try);
+    const uint64_t since = is_try ? fab_now_ns() : 0;
 
-    if (0 != pace->past) {
-        --pace->past;
+    if (0 != way && (is_try || fab_trial_is_clear(trial))) {
         fab_counters.shm_copies_past_cache++;
         copy_past_cache(to, from, len);
-        return;
-    }
-    if (0 == pace->last && 0 != ++pace->untimed % TIMED_EVERY) {
-        fab_copy(to, from, len);
-        return;
-    }
-    start = fab_now_ns();
-    fab_copy(to, from, len);
-    if (len * 1000 < (fab_now_ns() - start) * fab_params.shm_slow_rate) {
-        pace->last = pace->last < PAST_MAX ? (uint16_t) (2 * pace->last + 1) : pace->last;
-        pace->past = pace->last;
     } else {
-        pace->last /= 2;
+        fab_copy(to, from, len);
+    }
+    if (is_try) {
+        fab_trial_note(trial, way, len, fab_now_ns() - since);
     }
 }
 
 #else /* no such stores: all goes through the cache, and there is no need to measure */
 
-void fab_shm_copy_in(fab_shm_pace_t *pace, void *to, const void *from, size_t len)
+void fab_shm_copy_in(fab_trial_t *trial, void *to, const void *from, size_t len)
 {
-    (void) pace;
+    (void) trial;
     fab_copy(to, from, len);
 }
 

@@ -65,19 +65,6 @@ static const fab_param_t shm_rows[] = {
             "are announced, and the receiver fetches them. At most a quarter of the ring is used.",
     },
     {
-        .name = "shm_slow_rate",
-        .type = FAB_PARAM_UINT,
-        .level = 6,
-        .offset = offsetof(fab_params_t, shm_slow_rate),
-        .number = 5000,
-        .min = 0,
-        .max = 1 << 30,
-        .unit = "MB/s",
-        .help = "Where a sender writes 2 KiB or more into a ring more slowly than this, as between "
-                "processors that do not share a cache, it writes the next ones past its cache. 0: "
-                "never. Only on x86.",
-    },
-    {
         .name = "shm_copy_step",
         .type = FAB_PARAM_UINT,
         .level = 5,

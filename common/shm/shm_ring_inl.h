@@ -77,6 +77,7 @@
 #include <string.h>
 
 #include "fabric/fab_copy.h"
+#include "fabric/fab_trial.h"
 #include "shm/shm_wire.h"
 
 #ifndef FAB_SHM_STEP
@@ -114,17 +115,13 @@ static inline uint16_t fab_shm_next_lap(uint16_t lap)
 
 /* ---- sender ------------------------------------------------------------- */
 
-/* How fast a sender writes its ring (shm_copy.c). */
-typedef struct fab_shm_pace {
-    uint16_t past; /* copies that are still to go past the cache before the ring is tried again */
-    uint16_t last; /* how many these were at first; 0: the ring is not slow */
-    uint16_t untimed;
-} fab_shm_pace_t;
-
 enum { FAB_SHM_PAST_MIN = 2048 }; /* bytes; shorter copies are as fast through the cache */
 
-/* fab_copy() of at least FAB_SHM_PAST_MIN bytes into a ring, or as much past the cache. */
-FAB_EXPORT void fab_shm_copy_in(fab_shm_pace_t *pace, void *to, const void *from, size_t len);
+/*
+ * fab_copy() of at least FAB_SHM_PAST_MIN bytes into a ring, or as much past the cache.  trial: of
+ * this ring; way 1 is past the cache.
+ */
+FAB_EXPORT void fab_shm_copy_in(fab_trial_t *trial, void *to, const void *from, size_t len);
 
 typedef struct fab_shm_tx {
     fab_shm_slot_t *slots;
@@ -139,11 +136,11 @@ typedef struct fab_shm_tx {
     fab_shm_ctl_t *ctl;
     _Atomic uint64_t *doorbell;
     /* for wraps */
-    uint64_t promised; /* no early wrap before head is here */
-    uint64_t tail;     /* as last read */
-    uint32_t from_pos; /* slots that had come from the peer when one was last considered */
-    uint32_t end;      /* slots from here on that this lap has not used are stale, or zero */
-    fab_shm_pace_t pace;
+    uint64_t promised;  /* no early wrap before head is here */
+    uint64_t tail;      /* as last read */
+    uint32_t from_pos;  /* slots that had come from the peer when one was last considered */
+    uint32_t end;       /* slots from here on that this lap has not used are stale, or zero */
+    fab_trial_t copies; /* which way is faster (shm_copy.c) */
     bool is_ping_pong;  /* when one was last considered, the peer had answered each message */
     uint16_t from_last; /* as from_pos, at the last message that might have fetched ahead */
 } fab_shm_tx_t;
@@ -168,6 +165,7 @@ static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint
         .stale = stale,
         .ctl = ctl,
         .doorbell = doorbell,
+        .copies = fab_trial_begin(FAB_TRIAL_FIRST, true),
     };
 }
 
@@ -329,7 +327,7 @@ static inline void fab_shm_tx_copy(fab_shm_tx_t *tx, void *to, const void *from,
     if (len < FAB_SHM_PAST_MIN) {
         memcpy(to, from, len);
     } else {
-        fab_shm_copy_in(&tx->pace, to, from, len);
+        fab_shm_copy_in(&tx->copies, to, from, len);
     }
 }
 
