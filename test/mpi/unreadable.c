@@ -4,7 +4,8 @@
  * it, or a mapped device: process_vm_readv() copies up to it and says EFAULT.  Messages out of it
  * and into it arrive, also where only a part of the buffer is such memory.
  *
- * Memory that is read only when it is sent, and writable when a message is received into it, likewise.
+ * Memory that is read only when it is sent, and writable when a message is received into it,
+ * likewise.
  *
  * The region is of memfd_secret() where that can be had; where not, and for the part of a region,
  * process_vm_readv() is played here: this program's is used instead of libc's.
