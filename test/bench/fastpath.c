@@ -196,22 +196,21 @@ static void poll_empty(int messages)
 }
 
 /*
- * Rank 0 gets a window of long messages first, since it has records of rank 1 after it: short
- * messages are to cost no more then.
+ * Rank 1 is short of memory once (pml_tm_unexpected_max), and tells rank 0 to hold messages back:
+ * short messages are to cost no more when that is over.
  */
-static void long_window(void)
+static void hold_once(void)
 {
-    enum { LONG = 200000, NUM = 4 };
-    char *data = calloc(NUM, LONG);
+    enum { LEN = 4096, NUM = 64 };
+    char *data = calloc(NUM, LEN);
     MPI_Request req[NUM];
 
-    for (int i = 0; i < NUM && rank < 2; i++) {
-        char *at = data + (size_t) i * LONG;
-        if (0 == rank) {
-            MPI_Irecv(at, LONG, MPI_CHAR, 1, TAG, MPI_COMM_WORLD, &req[i]);
-        } else {
-            MPI_Isend(at, LONG, MPI_CHAR, 0, TAG, MPI_COMM_WORLD, &req[i]);
-        }
+    for (int i = 0; i < NUM && 0 == rank; i++) {
+        MPI_Isend(data + i * LEN, LEN, MPI_CHAR, 1, TAG, MPI_COMM_WORLD, &req[i]);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < NUM && 1 == rank; i++) {
+        MPI_Irecv(data + i * LEN, LEN, MPI_CHAR, 0, TAG, MPI_COMM_WORLD, &req[i]);
     }
     MPI_Waitall(NUM, req, MPI_STATUSES_IGNORE);
     free(data);
@@ -227,7 +226,7 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, level, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     share(&win);
-    long_window();
+    hold_once();
     section("self-expected", self_expected, messages);
     section("self-unexpected", self_unexpected, messages);
     section("pair-sync", pair_sync, messages);
