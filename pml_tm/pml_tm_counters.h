@@ -13,8 +13,6 @@
     X(rndv_with_data, "announced messages that carried the first part of their data")              \
     X(streamed, "messages sent in fragments that both sides copy concurrently; of long messages "  \
                 "the first part")                                                                  \
-    X(stream_slow,                                                                                 \
-      "messages that were not streamed because the ring was slow (pml_tm_stream_rate)")            \
     X(stream_got, "streamed messages whose rest was read from the sender's memory "                \
                   "(pml_tm_stream_get)")                                                           \
     X(buffered_sent, "buffered sends (MPI_Bsend and its variants)")                                \

@@ -91,20 +91,6 @@ static const fab_param_t rows[] = {
                 "memory.",
     },
     {
-        .name = "stream_rate",
-        .type = FAB_PARAM_INT,
-        .level = 6,
-        .offset = offsetof(mca_pml_tm_params_t, stream_rate),
-        .number = 6000,
-        .min = 0,
-        .max = 1000000,
-        .unit = "MB/s",
-        .help = "If the first part of a streamed message above eager_limit goes into the ring more "
-                "slowly, as between processors that share no cache, the receiver reads the next "
-                "message of this kind from the sender's memory instead; after a second slow one "
-                "the next 3, and so on up to 255. 0: the rate does not matter.",
-    },
-    {
         .name = "tag_source_bits",
         .type = FAB_PARAM_INT,
         .level = 6,

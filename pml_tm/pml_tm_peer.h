@@ -17,17 +17,10 @@ typedef struct mca_pml_tm_contexts {
     uint32_t context[PML_TM_FLOW_CONTEXTS];
 } mca_pml_tm_contexts_t;
 
-/* The ring to a peer that was slow (pml_tm_stream.c). */
-typedef struct mca_pml_tm_slow_ring {
-    unsigned pause; /* messages that are not streamed before it is tried again */
-    unsigned last;  /* length of the last pause, halved by each fast message since */
-} mca_pml_tm_slow_ring_t;
-
 /* Lock: the fabric's. */
 struct mca_pml_tm_peer {
     mca_pml_tm_peer_t *next; /* all records */
     fab_peer_t *peer;
-    mca_pml_tm_slow_ring_t slow;
     /*
      * how the rest of the peer's streamed messages comes fastest (pml_tm_stream.c), of shorter and
      * of longer ones: way 0, through the ring; way 1, read from the sender's memory

@@ -108,44 +108,6 @@ static bool has_room(fab_peer_t *peer, const source_t *source, size_t bytes)
            fab_has_room(peer, num_fragments(peer, NULL != source->data, bytes), fragment);
 }
 
-/*
- * Messages to the peer that are not streamed after a slow one, at most; then it is tried again.
- * After the first slow one it is 1 message, since a single delay says little; after each further
- * one it is twice as many and one more.  A fast one halves the number.
- */
-enum { SLOW_PAUSE_MAX = 255 };
-
-/* Was the ring to the peer slow lately, and is there another way?  Counts the message. */
-static bool is_paused(const fab_peer_t *peer)
-{
-    mca_pml_tm_peer_t *record = (mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
-
-    if (OPAL_LIKELY(NULL == record || 0 == record->slow.pause) || 0 == (peer->caps & FAB_CAP_GET)) {
-        return false;
-    }
-    --record->slow.pause;
-    ++mca_pml_tm.counters.stream_slow;
-    return true;
-}
-
-/* Writing the first part of a message, these bytes, into the ring to the peer took so long. */
-static void note_rate(fab_peer_t *peer, size_t bytes, uint64_t ns)
-{
-    mca_pml_tm_peer_t *record = mca_pml_tm_peer_record(peer);
-    mca_pml_tm_slow_ring_t *slow = NULL != record ? &record->slow : NULL;
-    unsigned last = NULL != slow ? slow->last : 0;
-
-    if (NULL == slow) {
-        return;
-    }
-    if (OPAL_UNLIKELY(bytes * 1000 < ns * (uint64_t) mca_pml_tm.params.stream_rate)) {
-        unsigned pause = last < SLOW_PAUSE_MAX ? 2 * last + 1 : last;
-        *slow = (mca_pml_tm_slow_ring_t){.pause = pause, .last = pause};
-    } else if (OPAL_UNLIKELY(0 != last)) {
-        slow->last = last / 2;
-    }
-}
-
 void mca_pml_tm_stream_choose_limit(void)
 {
     const int limit = mca_pml_tm.params.stream_limit;
@@ -206,19 +168,16 @@ bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t
     fab_peer_t *peer = req->core.peer;
     const first_t first = {.rndv = *rndv, .head = {.now = mca_pml_tm_peer_eager_limit(peer)}};
     source_t source;
-    uint64_t start;
 
     source.data = req->data;
     source.is_blocks = false;
     if (NULL == req->data || req->is_untagged || !mca_pml_tm_stream_is_for(peer, first.head.now) ||
         first.head.now >= rndv->len || rndv->len > mca_pml_tm.stream_limit ||
-        !has_room(peer, &source, sizeof(first) + first.head.now) || is_paused(peer)) {
+        !has_room(peer, &source, sizeof(first) + first.head.now)) {
         return false;
     }
     req->offset = first.head.now;
-    start = fab_now_ns();
     send_all(peer, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), &first, &source);
-    note_rate(peer, first.head.now, fab_now_ns() - start);
     return true;
 }
 

@@ -63,8 +63,7 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
 
 /*
  * Announce a request's message, its data contiguous, with the first part of it: req->offset says
- * how long that is. False: there is no room for it now, or it is not to be streamed, or the ring
- * was slow lately (params.stream_rate).
+ * how long that is. False: there is no room for it now, or it is not to be streamed.
  */
 bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv);
 

@@ -24,9 +24,9 @@ if (($(nproc) > 1)); then
     require 'who waits      poll: 2 processes share '
 fi
 taskset -p -c "$cpu" $$ >/dev/null || skip 'taskset does not work here'
-on 6 --mca pml_tm_stream_rate 0 "$program" pml_tm_wait_yields pml_tm_wait_sleeps '!pml_tm_streamed'
+on 6 "$program" pml_tm_wait_yields pml_tm_wait_sleeps '!pml_tm_streamed'
 require 'who waits      yield, then sleep: 6 processes share '
-on 4 --mca pml_tm_wait yield --mca pml_tm_stream_limit 65536 --mca pml_tm_stream_rate 0 "$program" \
+on 4 --mca pml_tm_wait yield --mca pml_tm_stream_limit 65536 "$program" \
     pml_tm_wait_yields pml_tm_streamed
 require 'who waits      yield, by pml_tm_wait'
 on 2 --mca pml_tm_providers tcp "$program" pml_tm_wait_sleeps pml_tm_wait_wakes

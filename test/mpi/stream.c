@@ -8,8 +8,8 @@
  * many are streamed depends on how far the receiver is; the limits leave room for that. By default
  * none of the first 16 is read. This is for pml tm only.
  */
-/* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0" quick=yes */
-/* TEST: np=2 args="8 8 8 8" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_rate=0 OMPI_MCA_pml_tm_stream_get=1" */
+/* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm" quick=yes */
+/* TEST: np=2 args="8 8 8 8" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_get=1" */
 #include "tm_counter.h"
 
 enum { ROUNDS = 8, LENGTH = 65536 };
