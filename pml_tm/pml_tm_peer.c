@@ -236,6 +236,7 @@ mca_pml_tm_peer_t *mca_pml_tm_peer_record(fab_peer_t *peer)
     if (NULL == peer->user[FAB_USER_PML] && FAB_PEER_CLOSED != peer->state) {
         mca_pml_tm_peer_t *record = calloc(1, sizeof(*record));
         if (NULL != record) {
+            record->rest = fab_trial_begin(FAB_TRIAL_FIRST, true);
             record->peer = peer;
             record->next = mca_pml_tm.peers;
             mca_pml_tm.peers = record;

@@ -22,10 +22,10 @@ struct mca_pml_tm_peer {
     mca_pml_tm_peer_t *next; /* all records */
     fab_peer_t *peer;
     /*
-     * how the rest of the peer's streamed messages comes fastest (pml_tm_stream.c), of shorter and
-     * of longer ones: way 0, through the ring; way 1, read from the sender's memory
+     * how the rest of the peer's streamed messages comes fastest (pml_tm_stream.c): way 0, through
+     * the ring; way 1, read from the sender's memory
      */
-    fab_trial_t rests[2];
+    fab_trial_t rest;
     bool has_left; /* the job, and no request needs it: see mca_pml_tm_answer() */
     /* flow control of unexpected messages (pml_tm_flow.h), as the receiver */
     bool is_throttled;            /* it was told to hold its messages back ... */

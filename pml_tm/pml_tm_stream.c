@@ -221,28 +221,14 @@ static void stream_close(mca_pml_tm_stream_t **link)
     mca_pml_tm.free_streams = stream;
 }
 
-/*
- * Rests from this many bytes on are of another kind than shorter ones: a read costs a system call,
- * and the peer may help with a long one (shm_coop.c).
- */
-enum { REST_LONG = 131072 };
-
 /* The shortest rest, in bytes, that is ever read: below, the system call costs too much. */
 enum { REST_MIN = 16384 };
-
-/* What is known of rests of this many bytes from this peer; NULL: there is no memory for it. */
-static fab_trial_t *rest_of(fab_peer_t *peer, size_t rest)
-{
-    mca_pml_tm_peer_t *record = mca_pml_tm_peer_record(peer);
-
-    return NULL != record ? &record->rests[rest >= REST_LONG] : NULL;
-}
 
 /* Choose how the rest of the message, which is posted, is to come. */
 static void rest_choose(mca_pml_tm_stream_t *stream)
 {
     size_t bytes = stream->req->wanted - stream->now;
-    fab_trial_t *rest;
+    mca_pml_tm_peer_t *record;
     int choice = mca_pml_tm.params.stream_get;
 
     if (0 == stream->rndv.addr || NULL == stream->req->data || bytes < REST_MIN || 0 == choice ||
@@ -253,22 +239,18 @@ static void rest_choose(mca_pml_tm_stream_t *stream)
         stream->is_get = true;
         return;
     }
-    rest = rest_of(stream->peer, bytes);
-    if (NULL == rest) {
-        return;
+    record = mca_pml_tm_peer_record(stream->peer);
+    if (NULL != record) {
+        stream->is_get = 0 != fab_trial_next(&record->rest, &stream->is_try);
     }
-    if (0 == rest->round) {
-        *rest = fab_trial_begin(FAB_TRIAL_FIRST, true);
-    }
-    stream->is_get = 0 != fab_trial_next(rest, &stream->is_try);
 }
 
 void mca_pml_tm_stream_rest_came(mca_pml_tm_recv_request_t *req)
 {
-    fab_trial_t *rest = rest_of(req->core.peer, req->rest);
+    mca_pml_tm_peer_t *record = (mca_pml_tm_peer_t *) req->core.peer->user[FAB_USER_PML];
 
-    if (NULL != rest && 0 != rest->round) {
-        fab_trial_note(rest, req->is_rest_got, req->rest, fab_now_ns() - req->rest_since);
+    if (NULL != record) {
+        fab_trial_note(&record->rest, req->is_rest_got, req->rest, fab_now_ns() - req->rest_since);
     }
 }
 
