@@ -90,7 +90,7 @@ done
 echo '== tcp'
 providers=(--mca pml_tm_providers tcp)
 export TM_NO_SEGMENT=1
-changes=(used thread)
+changes=(thread) # a connection needs a descriptor, also by ob1
 own_changes tcp
 refused_calls tcp getrandom kill prctl
 
