@@ -40,7 +40,7 @@ bridge()
 for i in 1 2; do
     bridge "$i" docker0 172.17.0.1/16 # the same on each host
     bridge "$i" lxd "172.18.0.$i/16"  # another address on each, by which none is reached
-    hosts_in "$i" ip link add idle0 type bridge
+    hosts_in "$i" ip link add idle0 type veth peer name idle1 # which is down: no carrier
     hosts_in "$i" ip addr add "172.19.0.$i/16" dev idle0
     hosts_in "$i" ip link set idle0 up
     hosts_in "$i" ip addr add "169.254.7.$i/16" dev eth0
