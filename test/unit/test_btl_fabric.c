@@ -731,13 +731,13 @@ static unsigned get_in_parts(world_t *world, remote_t *remote)
 {
     const mca_btl_fabric_counters_t *counters = &mca_btl_fabric.counters;
     const unsigned long long received = fab_counters.shm_msgs_received;
-    const unsigned long long before = counters->offered - counters->withdrawn;
+    const unsigned long long before = counters->offered - counters->withdrawn - counters->declined;
     unsigned long long taken = 0;
     unsigned n = 0;
 
     while (taken < 4) {
         get_big(world, remote, 65536, 1);
-        taken = counters->offered - counters->withdrawn - before;
+        taken = counters->offered - counters->withdrawn - counters->declined - before;
         n++;
     }
     CHECK(fab_counters.shm_msgs_received - received >= taken * ((65536 + PART - 1) / PART));
