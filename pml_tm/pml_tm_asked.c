@@ -140,7 +140,7 @@ void mca_pml_tm_asked_check(void)
     if (!is_silent(req, fab_now_ns())) {
         unlink_asked(req); /* one at a time: there may be many */
         append(req);
-    } else if (!read_on(req)) {
+    } else if (!read_on(req) && req->is_asked) { /* not if the peer failed in it: it was dropped */
         mca_pml_tm_asked_remove(req);
     }
 }
