@@ -859,6 +859,7 @@ static void long_withdrawn_body(world_t *world)
 static void long_offers(void **state)
 {
     (void) state;
+    fab_params.shm_ring_size = 1 << 20;
     assert_int_equal(0, world_run(2, false, long_offers_body));
     assert_int_equal(0, world_run(2, false, never_offered_body));
     assert_int_equal(0, world_run(2, false, measured_body));

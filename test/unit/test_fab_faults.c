@@ -598,7 +598,7 @@ static void part_of_ring_body(world_t *world)
     }
     world_barrier(world);
     if (0 == world->rank) {
-        CHECK(0 == fstat(shm_domain(world)->fd, &st) && st.st_blocks * 512 < 1 << 16);
+        CHECK(0 == fstat(shm_domain(world)->file.fd, &st) && st.st_blocks * 512 < 1 << 16);
     }
     world_barrier(world);
 }
@@ -607,11 +607,9 @@ static void test_part_of_ring(void **state)
 {
     (void) state;
     fab_params.shm_ring_size = 1 << 18;
-    fab_params.shm_eager_limit = 1 << 16; /* so long messages need several steps at first */
     fab_params.shm_connect_timeout = 0;
     assert_int_equal(world_run(2, false, part_of_ring_body), 0);
     fab_params.shm_ring_size = 0;
-    fab_params.shm_eager_limit = 16384;
     fab_params.shm_connect_timeout = 30;
 }
 
