@@ -296,6 +296,7 @@ static int open_fabric(void)
 
 static void init_state(void)
 {
+    mca_pml_tm_msg_init();
     mca_pml_tm_choose_idle();
     mca_pml_tm.done.head = NULL;
     mca_pml_tm.done.tail = &mca_pml_tm.done.head;

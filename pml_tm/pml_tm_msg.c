@@ -90,8 +90,20 @@ static inline void count_kept(const mca_pml_tm_msg_t *msg)
     }
 }
 
+/* Bytes that are given back before the job is ended: without any memory PMIx_Abort() crashes. */
+enum { RESERVE = 64 << 10 };
+
+static void *reserve;
+
+void mca_pml_tm_msg_init(void)
+{
+    reserve = malloc(RESERVE);
+}
+
 void mca_pml_tm_msg_no_memory(size_t bytes)
 {
+    free(reserve);
+    reserve = NULL;
     mca_pml_tm_show_help("no-memory", mca_pml_tm_process.nodename, bytes,
                          mca_pml_tm.unexpected_bytes);
     ompi_rte_abort(OMPI_ERR_OUT_OF_RESOURCE, NULL);
@@ -250,6 +262,8 @@ void mca_pml_tm_msg_fini(void)
     mca_pml_tm.msg_cached = 0;
     fab_spares_fini(&mca_pml_tm.spares);
     mca_pml_tm.unexpected_bytes = 0;
+    free(reserve);
+    reserve = NULL;
 }
 
 /*

@@ -47,6 +47,9 @@ void mca_pml_tm_msg_early_untagged(fab_peer_t *peer, fab_hdr_t hdr,
 mca_pml_tm_msg_t *mca_pml_tm_msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                                       size_t here, size_t data_len, size_t len);
 
+/* Set memory aside for the next function. */
+void mca_pml_tm_msg_init(void);
+
 /* There is no memory for an arrived message: end the job. */
 void mca_pml_tm_msg_no_memory(size_t bytes);
 
