@@ -7,7 +7,6 @@
 #include "pml_tm_cancel.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_failure.h"
-#include "pml_tm_asked.h"
 #include "pml_tm_flow.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_offload.h"
@@ -113,9 +112,6 @@ int mca_pml_tm_progress_locked(void)
 
     if (OPAL_UNLIKELY(0 != mca_pml_tm.num_throttled)) {
         mca_pml_tm_flow_feed();
-    }
-    if (OPAL_UNLIKELY(NULL != mca_pml_tm.asked)) {
-        mca_pml_tm_asked_check();
     }
     return events;
 }

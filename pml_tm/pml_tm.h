@@ -86,9 +86,6 @@ typedef struct mca_pml_tm {
     unsigned polls_left;         /* polls of blocking calls until one polls all of Open MPI */
     mca_pml_tm_done_list_t done; /* requests that wait for mca_pml_tm_complete_done() */
     fab_idmap_t ids;
-    mca_pml_tm_recv_request_t *asked; /* by turn_next, see pml_tm_asked.h */
-    mca_pml_tm_recv_request_t **asked_tail;
-    struct mca_pml_tm_taken *taken;   /* see pml_tm_asked.h */
     unsigned long long alone_arrived; /* messages that had come at the last send of one alone */
     mca_pml_tm_comm_t **comms;        /* by context id */
     uint32_t num_comms;               /* length of comms */

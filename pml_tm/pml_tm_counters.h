@@ -11,10 +11,7 @@
     X(eager_sync_sent, "synchronous messages sent with their data")                                \
     X(rndv_sent, "messages announced by a request to send (rendezvous protocol)")                  \
     X(rndv_with_data, "announced messages that carried the first part of their data")              \
-    X(streamed, "messages sent in fragments that both sides copy concurrently; of long messages "  \
-                "the first part")                                                                  \
-    X(stream_got, "streamed messages whose rest was read from the sender's memory "                \
-                  "(pml_tm_stream_get)")                                                           \
+    X(streamed, "messages sent in fragments that both sides copy concurrently")                    \
     X(buffered_sent, "buffered sends (MPI_Bsend and its variants)")                                \
     X(queued_sends, "sends that had to wait for room towards the receiver")                        \
     X(announced_sends, "sends that used rendezvous because the receiver is short of memory for "   \
@@ -36,9 +33,6 @@
       "rendezvous receives in fragments because the data is not contiguous on one side")           \
     X(pipeline_no_get,                                                                             \
       "rendezvous receives in fragments because the sender's memory cannot be read")               \
-    X(pipeline_taken,                                                                              \
-      "rendezvous receives that asked for the data and then read it from the sender's memory, "    \
-      "since the sender did not call MPI")                                                         \
     X(truncated, "messages longer than their receive")                                             \
     X(same_memory,                                                                                 \
       "receives into memory that a pending receive uses already, which is not listed on a "        \

@@ -6,7 +6,6 @@
 
 #include "fabric/fab_clock.h"
 
-#include "pml_tm_asked.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_send.h"
@@ -59,7 +58,6 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
     (void) ctx;
     (void) rc;
     mca_pml_tm_stream_drop(peer);
-    mca_pml_tm_asked_drop(peer);
     if (NULL != first && !mca_pml_tm_is_fault_tolerant()) {
         return; /* the first one ends the job */
     }
@@ -78,7 +76,7 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
 /* Does a request with an id wait for an answer or data of the peer? */
 static bool waits_for(mca_pml_tm_core_t *core, const fab_peer_t *peer)
 {
-    if (peer != core->peer || PML_TM_ACTIVE != core->state || PML_TM_TAKEN == core->phase) {
+    if (peer != core->peer || PML_TM_ACTIVE != core->state) {
         return false;
     }
     return MCA_PML_REQUEST_SEND != core->base->req_type ||

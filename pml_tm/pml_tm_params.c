@@ -70,25 +70,9 @@ static const fab_param_t rows[] = {
         .unit = "bytes",
         .special = -1,
         .special_means = "65536; 0 if waiting processes yield (wait)",
-        .help = "Longest message that goes through shared memory in fragments of 8 KiB, so that "
-                "the receiver copies one fragment out while the sender copies the next one in; 0: "
-                "no message. Longer ones are only announced; the receiver reads them from the "
-                "sender's memory. Of a message above eager_limit the first eager_limit bytes are "
-                "sent at once, the rest when the receiver asks for it.",
-    },
-    {
-        .name = "stream_get",
-        .type = FAB_PARAM_INT,
-        .level = 6,
-        .offset = offsetof(mca_pml_tm_params_t, stream_get),
-        .number = -1,
-        .min = 0,
-        .max = 1,
-        .special = -1,
-        .special_means = "the faster way; both are tried, eight times of 256 to 4096",
-        .help = "How the rest of a streamed message above eager_limit comes, if its receive was "
-                "posted in time. 0: through the ring; 1: the receiver reads it from the sender's "
-                "memory.",
+        .help = "Longest message, of those up to eager_limit, that goes through shared memory in "
+                "fragments of 8 KiB, so that the receiver copies one fragment out while the sender "
+                "copies the next one in; 0: no message.",
     },
     {
         .name = "tag_source_bits",

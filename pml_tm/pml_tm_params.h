@@ -51,7 +51,6 @@ typedef struct mca_pml_tm_params {
     int verbose;
     int eager_limit;  /* bytes */
     int stream_limit; /* bytes; -1: by wait */
-    int stream_get;   /* 0, 1, or -1: what is measured to be faster */
     int tag_source_bits;
     size_t unexpected_max; /* bytes */
     int close_timeout;     /* seconds */

@@ -8,7 +8,6 @@
 
 #include "fabric/fab_clock.h"
 
-#include "pml_tm_asked.h"
 
 typedef struct modex_blob {
     mca_pml_tm_address_t head;
@@ -204,7 +203,6 @@ static void close_peer(ompi_proc_t *proc)
 
     if (NULL != peer) {
         proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = NULL;
-        mca_pml_tm_asked_drop(peer);
         forget(peer);
         fab_peer_close(peer, FAB_USER_PML);
     }
@@ -236,7 +234,6 @@ mca_pml_tm_peer_t *mca_pml_tm_peer_record(fab_peer_t *peer)
     if (NULL == peer->user[FAB_USER_PML] && FAB_PEER_CLOSED != peer->state) {
         mca_pml_tm_peer_t *record = calloc(1, sizeof(*record));
         if (NULL != record) {
-            record->rest = fab_trial_begin(FAB_TRIAL_FIRST, true);
             record->peer = peer;
             record->next = mca_pml_tm.peers;
             mca_pml_tm.peers = record;
@@ -251,7 +248,6 @@ void mca_pml_tm_peer_fini(void)
     mca_pml_tm_peer_t *record;
 
     fab_lock(mca_pml_tm.fab);
-    mca_pml_tm_asked_drop(NULL);
     while (NULL != (record = mca_pml_tm.peers)) {
         mca_pml_tm.peers = record->next;
         record_free(record);

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Processes.  The fabric's peer record is in the process's endpoint slot. pml_tm's own record of a
- * peer (fab_peer_t.user[]) is for flow control, and for what is measured of long messages.  It
- * exists only for peers that throttle this process or are throttled by it, and for those of the
- * same host to which or from which long messages go, or that have left; other peers cost no memory.
+ * peer (fab_peer_t.user[]) is for flow control.  It exists only for peers that throttle this
+ * process or are throttled by it, or that have left; other peers cost no memory.
  */
 #ifndef PML_TM_PEER_H
 #define PML_TM_PEER_H
-
-#include "fabric/fab_trial.h"
 
 #include "pml_tm.h"
 
@@ -21,11 +18,6 @@ typedef struct mca_pml_tm_contexts {
 struct mca_pml_tm_peer {
     mca_pml_tm_peer_t *next; /* all records */
     fab_peer_t *peer;
-    /*
-     * how the rest of the peer's streamed messages comes fastest (pml_tm_stream.c): way 0, through
-     * the ring; way 1, read from the sender's memory
-     */
-    fab_trial_t rest;
     bool has_left; /* the job, and no request needs it: see mca_pml_tm_answer() */
     /* flow control of unexpected messages (pml_tm_flow.h), as the receiver */
     bool is_throttled;            /* it was told to hold its messages back ... */

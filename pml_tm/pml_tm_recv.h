@@ -64,9 +64,6 @@ bool mca_pml_tm_recv_pipeline(mca_pml_tm_recv_request_t *req);
  */
 void mca_pml_tm_recv_fetched(mca_pml_tm_recv_request_t *req);
 
-/* The same if the sender knows, or need not know. */
-void mca_pml_tm_recv_arrived(mca_pml_tm_recv_request_t *req);
-
 /*
  * Read the missing data of a matched receive from its sender's memory, or ask for it if that is
  * impossible.  False: so is that, and the receive has ended.  Lock held.

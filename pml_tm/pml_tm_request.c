@@ -31,7 +31,6 @@ static void recv_request_construct(mca_pml_tm_recv_request_t *req)
     memset(&req->core, 0, sizeof(req->core));
     memset(&req->offload, 0, sizeof(req->offload));
     req->memory_prev = NULL;
-    req->is_asked = false;
     req->core.base = &req->req_recv.req_base;
 }
 

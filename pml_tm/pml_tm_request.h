@@ -66,7 +66,6 @@ typedef enum {
     PML_TM_STREAMED,   /* receive: the first part of a streamed message is arriving */
     PML_TM_WAIT_AGAIN, /* receive: the message must be announced again */
     PML_TM_WAIT_DATA,  /* receive: the data comes as messages */
-    PML_TM_TAKEN,      /* not a request: what is left of a receive (pml_tm_asked.h) */
 } mca_pml_tm_phase_t;
 
 /* What send and receive requests share; lock: the fabric's. */
@@ -140,20 +139,10 @@ struct mca_pml_tm_recv_request {
     size_t capacity;            /* bytes the receive can take */
     fab_offload_recv_t offload; /* its first member is what the matcher knows */
     /* a short message touches nothing below */
-    size_t wanted;       /* bytes of this message to receive: min(its length, capacity) */
-    size_t received;     /* bytes of these that have arrived */
-    size_t came;         /* bytes of these that the sender has sent, in WAIT_DATA */
-    fab_rma_t rma;       /* fetching */
-    uint64_t rest_since; /* ns (fab_now_ns()): when the rest of a stream was begun; 0: untimed */
-    size_t rest;         /* bytes of it */
-    bool is_rest_got;    /* it is read from the sender's memory */
-    bool is_asked;       /* it asked for data that it could read (pml_tm_asked.h) */
-    /* is_asked: fab_ring_taken() when that was looked at last, and since when that is so, ns */
-    uint64_t asked_seen, asked_since;
-    /* is_asked: which is next in mca_pml_tm.asked */
-    mca_pml_tm_recv_request_t *turn_next;
-    mca_pml_tm_recv_request_t **turn_prev; /* is_asked */
-    fab_tm_match_t tm_match;               /* what the device matched, until all data has arrived */
+    size_t wanted;           /* bytes of this message to receive: min(its length, capacity) */
+    size_t received;         /* bytes of these that have arrived */
+    fab_rma_t rma;           /* fetching */
+    fab_tm_match_t tm_match; /* what the device matched, until all data has arrived */
     mca_pml_tm_recv_request_t *memory_next;  /* in mca_pml_tm.memory, see pml_tm_offload.c */
     mca_pml_tm_recv_request_t **memory_prev; /* NULL: it is not there */
     bool is_memory_shared; /* another receive had the same memory when this one started */

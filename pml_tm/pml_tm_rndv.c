@@ -12,8 +12,6 @@
  *                                            or, where it cannot be read or is not contiguous:
  *                                        <-  CTS, app_ctx: the send's id, tag: bytes wanted, {the receive's id}
  *   DATA ..., app_ctx: the receive's id  ->  one message per fragment, in order, tag: offset
- *                                            or, when nothing comes (pml_tm_asked.h):
- *                                        <-  FIN, tag: the receive's id
  *                                            or, when the announcement was overwritten (FAB_TM_AGAIN):
  *                                        <-  CTS of 0 bytes
  *   DATA {addr, len, rkey}               ->  as after RNDV
@@ -25,7 +23,6 @@
  */
 #include "fabric/fab_inl.h"
 
-#include "pml_tm_asked.h"
 #include "pml_tm_blocks.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_offload.h"
@@ -154,9 +151,6 @@ int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
     if (OPAL_UNLIKELY(req->is_untagged)) {
         return send_rts_untagged(req, &rndv);
     }
-    if (mca_pml_tm_stream_announce(req, &rndv)) {
-        return OMPI_SUCCESS;
-    }
     part = first_part(req);
     if (part > 0) {
         rc = send_part(req, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), &rndv, sizeof(rndv),
@@ -184,34 +178,6 @@ static mca_pml_tm_core_t *find_core(fab_peer_t *peer, uint32_t id, mca_pml_tm_ph
     return NULL;
 }
 
-/*
- * The receiver has read all of a message that it had asked for: send no more of it.  If it is not
- * under way, all had been sent.
- */
-static void stop(fab_peer_t *peer, fab_hdr_t hdr)
-{
-    mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) fab_idmap_find(&mca_pml_tm.ids, hdr.app_ctx);
-    mca_pml_tm_send_request_t *req;
-    fab_hdr_t stopped;
-
-    if (NULL == core || peer != core->peer || PML_TM_ACTIVE != core->state ||
-        PML_TM_SEND_DATA != core->phase) {
-        return;
-    }
-    req = mca_pml_tm_send_of_core(core);
-    if (hdr.tag != core->remote_id || data_item != req->item.fn) {
-        mca_pml_tm_bad_message(peer, "FIN for another receive, or for data that was not asked for");
-        return;
-    }
-    (void) fab_unqueue(peer, fab_item_is, &req->item);
-    /* ahead of what is queued, if there is room: what is queued would make later sends wait */
-    stopped = fab_hdr(PML_TM_AM_DATA, PML_TM_STOPPED, core->remote_id);
-    if (OPAL_ERR_RESOURCE_BUSY == fab_item_send(peer, stopped, NULL, 0)) {
-        (void) fab_post(peer, stopped, NULL, 0);
-    }
-    mca_pml_tm_send_finish(req, MPI_SUCCESS);
-}
-
 void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     mca_pml_tm_core_t *core;
@@ -219,11 +185,6 @@ void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     (void) ctx;
     (void) data;
     (void) len;
-    /* a device that fetched a message by itself may leave a tag in its FIN */
-    if (OPAL_UNLIKELY(0 != hdr.tag && 0 != (peer->caps & FAB_CAP_RING))) {
-        stop(peer, hdr);
-        return;
-    }
     core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN, "FIN for an unknown send");
     if (NULL != core) {
         mca_pml_tm_send_answered(mca_pml_tm_send_of_core(core), MPI_SUCCESS);
@@ -336,11 +297,6 @@ static int data_item(fab_item_t *item, fab_peer_t *peer)
     if (req->offset < req->wanted) {
         return OPAL_ERR_IN_PROCESS;
     }
-    /*
-     * release: pairs with the acquire in pml_tm_asked.c: a receiver that reads what the program
-     * writes to its memory after this sees that the data is in the ring
-     */
-    atomic_thread_fence(memory_order_release);
     mca_pml_tm_send_finish(req, MPI_SUCCESS);
     return OMPI_SUCCESS;
 }
@@ -394,9 +350,6 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
 
 void mca_pml_tm_recv_finish(mca_pml_tm_recv_request_t *req, int error)
 {
-    if (OPAL_UNLIKELY(req->is_asked)) {
-        mca_pml_tm_asked_remove(req);
-    }
     if (0 != req->core.id) {
         fab_idmap_remove(&mca_pml_tm.ids, req->core.id);
         req->core.id = 0;
@@ -426,7 +379,6 @@ bool mca_pml_tm_recv_pipeline(mca_pml_tm_recv_request_t *req)
     ++mca_pml_tm.counters.rndv_pipeline;
     mca_pml_tm.counters.rndv_pipeline_bytes += req->wanted;
     req->core.phase = PML_TM_WAIT_DATA;
-    req->came = req->received;
     cts.recv_id = req->core.id;
     if (NULL != req->data && fab_peer_has_places(req->core.peer)) {
         cts.fragment = FAB_FRAGMENT_LOCAL_MAX;
@@ -442,25 +394,10 @@ void mca_pml_tm_recv_fetched(mca_pml_tm_recv_request_t *req)
     mca_pml_tm_recv_finish(req, MPI_SUCCESS);
 }
 
-/* All data is there, or will not come: who chose the way may want to know how long it took. */
-static inline void note_came(mca_pml_tm_recv_request_t *req)
-{
-    if (OPAL_UNLIKELY(0 != req->rest_since)) {
-        mca_pml_tm_stream_rest_came(req);
-    }
-}
-
-void mca_pml_tm_recv_arrived(mca_pml_tm_recv_request_t *req)
-{
-    note_came(req);
-    mca_pml_tm_recv_finish(req, MPI_SUCCESS);
-}
-
 /* From the start: data that was read comes again, as messages. */
 static void pipeline_after_get(mca_pml_tm_recv_request_t *req)
 {
     ++mca_pml_tm.counters.pipeline_no_get;
-    req->rest_since = 0;
     (void) mca_pml_tm_recv_pipeline(req);
 }
 
@@ -471,7 +408,6 @@ static void get_complete(fab_rma_t *rma, int status)
 
     --mca_pml_tm.num_gets;
     if (OMPI_SUCCESS == status) {
-        note_came(req);
         mca_pml_tm_recv_fetched(req);
     } else if (OPAL_ERR_NOT_SUPPORTED == status) {
         pipeline_after_get(req);
@@ -528,7 +464,6 @@ bool mca_pml_tm_recv_fetch(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rnd
     if (start_get(req, rndv)) {
         return true;
     }
-    req->rest_since = 0;
     return mca_pml_tm_recv_pipeline(req);
 }
 
@@ -543,7 +478,6 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
     if (req->received == req->wanted) {
         mca_pml_tm_recv_fetched(req);
     } else {
-        req->rest_since = 0;
         (void) mca_pml_tm_recv_fetch(req, rndv);
     }
 }
@@ -601,16 +535,11 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
 {
     mca_pml_tm_core_t *core = (mca_pml_tm_core_t *) fab_idmap_find(&mca_pml_tm.ids, hdr.app_ctx);
     bool is_again = NULL != core && PML_TM_WAIT_AGAIN == core->phase;
-    bool is_taken = NULL != core && PML_TM_TAKEN == core->phase && peer == core->peer;
     mca_pml_tm_recv_request_t *req;
 
     (void) ctx;
     if (0 == hdr.app_ctx) {
         mca_pml_tm_stream_data(peer, hdr, data, len);
-        return;
-    }
-    if (OPAL_UNLIKELY(is_taken)) {
-        mca_pml_tm_taken_data(core, hdr, len);
         return;
     }
     core = find_core(peer, hdr.app_ctx, is_again ? PML_TM_WAIT_AGAIN : PML_TM_WAIT_DATA,
@@ -623,18 +552,16 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
         again(peer, req, data, len);
         return;
     }
-    if (hdr.tag != req->came || 0 == len || len > req->wanted - req->came) {
+    if (hdr.tag != req->received || 0 == len || len > req->wanted - req->received) {
         mca_pml_tm_bad_message(peer, "data out of order, or more than requested");
         return;
     }
-    req->came += len;
     if (NULL != req->data && (const char *) data == req->data + req->received) {
         req->received += len; /* the data was read to its destination */
-    } else if (req->came > req->received) {
-        size_t here = req->received - hdr.tag; /* bytes that were read meanwhile */
-        mca_pml_tm_recv_put(req, (const char *) data + here, len - here);
+    } else {
+        mca_pml_tm_recv_put(req, data, len);
     }
     if (req->received == req->wanted) {
-        mca_pml_tm_recv_arrived(req);
+        mca_pml_tm_recv_finish(req, MPI_SUCCESS);
     }
 }

@@ -4,12 +4,10 @@
  */
 #include "pml_tm_stream.h"
 
-#include "fabric/fab_clock.h"
 #include "fabric/fab_copy.h"
 #include "fabric/fab_host.h"
 #include "fabric/fab_inl.h"
 
-#include "pml_tm_asked.h"
 #include "pml_tm_blocks.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_offload.h"
@@ -23,20 +21,15 @@ typedef struct first {
     mca_pml_tm_stream_head_t head;
 } first_t;
 
-/* A message whose first part is arriving. One of req and msg is set, unless req has ended. */
+/* A message that is arriving. One of req and msg is set, unless req has ended. */
 struct mca_pml_tm_stream {
     mca_pml_tm_stream_t *next;
-    fab_peer_t *peer; /* the sender */
+    const fab_peer_t *peer; /* the sender */
     mca_pml_tm_recv_request_t *req;
     mca_pml_tm_msg_t *msg; /* set if the message is gathered in memory */
     char *to;              /* where the next byte goes in msg */
     size_t offset;         /* bytes that have come */
-    size_t now;            /* bytes of the first part */
-    fab_rndv_t rndv;       /* how to read the rest */
-    /* the first part is the whole message, and its sender waits for no answer */
-    bool is_whole;
-    bool is_get; /* the rest is to be read from the sender's memory */
-    bool is_try; /* how long the rest takes is to be measured */
+    size_t now;            /* bytes of the message */
 };
 
 /* ---- sender ------------------------------------------------------------- */
@@ -163,24 +156,6 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
     return true;
 }
 
-bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv)
-{
-    fab_peer_t *peer = req->core.peer;
-    const first_t first = {.rndv = *rndv, .head = {.now = mca_pml_tm_peer_eager_limit(peer)}};
-    source_t source;
-
-    source.data = req->data;
-    source.is_blocks = false;
-    if (NULL == req->data || req->is_untagged || !mca_pml_tm_stream_is_for(peer, first.head.now) ||
-        first.head.now >= rndv->len || rndv->len > mca_pml_tm.stream_limit ||
-        !has_room(peer, &source, sizeof(first) + first.head.now)) {
-        return false;
-    }
-    req->offset = first.head.now;
-    send_all(peer, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id), &first, &source);
-    return true;
-}
-
 /* ---- receiver ----------------------------------------------------------- */
 
 /* The link to a sender's stream; NULL: it has none. */
@@ -195,7 +170,7 @@ static mca_pml_tm_stream_t **stream_find(const fab_peer_t *peer)
 }
 
 /* Records are kept for reuse: there are never more than there were concurrent streams. */
-static mca_pml_tm_stream_t *stream_open(fab_peer_t *peer)
+static mca_pml_tm_stream_t *stream_open(const fab_peer_t *peer)
 {
     mca_pml_tm_stream_t *stream = mca_pml_tm.free_streams;
 
@@ -221,74 +196,17 @@ static void stream_close(mca_pml_tm_stream_t **link)
     mca_pml_tm.free_streams = stream;
 }
 
-/* The shortest rest, in bytes, that is ever read: below, the system call costs too much. */
-enum { REST_MIN = 16384 };
-
-/* Choose how the rest of the message, which is posted, is to come. */
-static void rest_choose(mca_pml_tm_stream_t *stream)
-{
-    size_t bytes = stream->req->wanted - stream->now;
-    mca_pml_tm_peer_t *record;
-    int choice = mca_pml_tm.params.stream_get;
-
-    if (0 == stream->rndv.addr || NULL == stream->req->data || bytes < REST_MIN || 0 == choice ||
-        0 == (stream->peer->caps & FAB_CAP_GET)) {
-        return;
-    }
-    if (choice > 0) {
-        stream->is_get = true;
-        return;
-    }
-    record = mca_pml_tm_peer_record(stream->peer);
-    if (NULL != record) {
-        stream->is_get = 0 != fab_trial_next(&record->rest, &stream->is_try);
-    }
-}
-
-void mca_pml_tm_stream_rest_came(mca_pml_tm_recv_request_t *req)
-{
-    mca_pml_tm_peer_t *record = (mca_pml_tm_peer_t *) req->core.peer->user[FAB_USER_PML];
-
-    if (NULL != record) {
-        fab_trial_note(&record->rest, req->is_rest_got, req->rest, fab_now_ns() - req->rest_since);
-    }
-}
-
-/* The first part is complete; the rest, which was asked for, comes or is read. */
-static void rest_begin(const mca_pml_tm_stream_t *stream, mca_pml_tm_recv_request_t *req)
-{
-    if (stream->is_try) {
-        req->rest_since = fab_now_ns();
-        req->rest = req->wanted - req->received;
-        req->is_rest_got = stream->is_get;
-    }
-    req->core.phase = PML_TM_WAIT_DATA;
-    req->came = req->received;
-    if (stream->is_get) {
-        ++mca_pml_tm.counters.stream_got;
-        (void) mca_pml_tm_recv_fetch(req, &stream->rndv);
-    } else if (0 != stream->rndv.addr && NULL != req->data) {
-        req->rma.remote = stream->rndv.addr;
-        req->rma.rkey = stream->rndv.rkey;
-        mca_pml_tm_asked_add(req);
-    }
-}
-
-/* All of the first part has arrived. */
+/* All of it has arrived. */
 static void stream_end(mca_pml_tm_stream_t **link)
 {
-    const mca_pml_tm_stream_t stream = **link;
-    mca_pml_tm_recv_request_t *req = stream.req;
+    mca_pml_tm_recv_request_t *req = (*link)->req;
+    mca_pml_tm_msg_t *msg = (*link)->msg;
 
     stream_close(link);
-    if (NULL != stream.msg) {
-        mca_pml_tm_msg_arrive(stream.msg);
-    } else if (NULL != req && stream.is_whole) {
-        mca_pml_tm_recv_done(req);
-    } else if (NULL != req && req->received == req->wanted) {
-        mca_pml_tm_recv_fetched(req);
+    if (NULL != msg) {
+        mca_pml_tm_msg_arrive(msg);
     } else if (NULL != req) {
-        rest_begin(&stream, req);
+        mca_pml_tm_recv_done(req);
     }
 }
 
@@ -315,46 +233,25 @@ static void stream_put(mca_pml_tm_stream_t **link, const void *data, size_t len)
 
 /* The message is for a receive that is posted. */
 static void stream_match(mca_pml_tm_stream_t *stream, mca_pml_tm_recv_request_t *req,
-                         fab_peer_t *peer, fab_hdr_t hdr, const fab_rndv_t *rndv)
+                         fab_peer_t *peer, fab_hdr_t hdr)
 {
-    mca_pml_tm_recv_matched(req, peer, hdr, rndv->len);
-    req->core.remote_id = hdr.app_ctx;
-    req->rest_since = 0;
+    mca_pml_tm_recv_matched(req, peer, hdr, stream->now);
     stream->req = req;
-    if (!stream->is_whole && req->wanted > stream->now) {
-        stream->rndv = *rndv;
-        rest_choose(stream);
-        if (!stream->is_get && !mca_pml_tm_recv_pipeline(req)) {
-            stream->req = NULL;
-            return;
-        }
-    }
-    /* also after the CTS: until the first part is complete, no other data may end the receive */
     req->core.phase = PML_TM_STREAMED;
 }
 
 /* No receive is posted for the message. */
-static void stream_gather(mca_pml_tm_stream_t *stream, fab_peer_t *peer, fab_hdr_t hdr,
-                          const fab_rndv_t *rndv)
+static void stream_gather(mca_pml_tm_stream_t *stream, fab_peer_t *peer, fab_hdr_t hdr)
 {
-    mca_pml_tm_msg_t *msg;
-
-    if (stream->is_whole) {
-        hdr.id = FAB_AM_EAGER;
-        msg = mca_pml_tm_msg_keep(peer, hdr, NULL, 0, stream->now, rndv->len);
-    } else {
-        msg = mca_pml_tm_msg_keep(peer, hdr, rndv, sizeof(*rndv), sizeof(*rndv) + stream->now,
-                                  rndv->len);
-    }
-    stream->msg = msg;
-    stream->to = msg->data + msg->data_len - stream->now;
+    hdr.id = FAB_AM_EAGER;
+    stream->msg = mca_pml_tm_msg_keep(peer, hdr, NULL, 0, stream->now, stream->now);
+    stream->to = stream->msg->data;
 }
 
 static bool is_sound(fab_hdr_t hdr, const first_t *first, size_t bytes)
 {
-    return 0 != bytes && bytes <= first->head.now && first->head.now <= first->rndv.len &&
-           first->head.now <= PML_TM_STREAM_NOW_MAX &&
-           (0 == hdr.app_ctx) == (first->head.now == first->rndv.len);
+    return 0 != bytes && bytes <= first->head.now && first->head.now == first->rndv.len &&
+           first->head.now <= PML_TM_STREAM_NOW_MAX && 0 == hdr.app_ctx;
 }
 
 void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
@@ -378,11 +275,10 @@ void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, 
     }
     stream = stream_open(peer);
     stream->now = first.head.now;
-    stream->is_whole = 0 == hdr.app_ctx;
     if (NULL != req) {
-        stream_match(stream, req, peer, hdr, &first.rndv);
+        stream_match(stream, req, peer, hdr);
     } else {
-        stream_gather(stream, peer, hdr, &first.rndv);
+        stream_gather(stream, peer, hdr);
     }
     stream_put(&mca_pml_tm.streams, (const char *) data + sizeof(first), len);
 }

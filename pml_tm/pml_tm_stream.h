@@ -1,27 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams: messages between processes of a host that go through the ring in fragments, so that the
- * receiver copies one out while the sender copies the next in.
+ * Streams: messages of more than 8 KiB, up to the eager limit, between processes of a host, which
+ * go through the ring in fragments, so that the receiver copies one out while the sender copies
+ * the next one in.
  *
  *   sender                                               receiver
- *   RNDV {rndv, now, bytes}, app_ctx: the send's id  ->  matched, or gathered
+ *   RNDV {rndv, now, bytes}, app_ctx: 0              ->  matched, or gathered
  *   DATA {bytes}, app_ctx: 0, tag: offset            ->  into the user's buffer, or gathered
- *   ... until `now` bytes of the message are out
+ *   ... until `now` bytes are out, which is the message's length
  *
- * The fragments of the first `now` bytes are sent in one go, when there is room for all of them:
- * nothing of the same sender comes in between, so a receiver has at most one stream open for each
- * sender, and a fragment need not name it.
- *
- * A message up to the eager limit is streamed whole: now is its length, and app_ctx 0, since
- * nothing is to be answered.  Of others, up to mca_pml_tm.stream_limit, only the first part comes
- * so. A receiver that finds the
- * receive posted chooses how the rest is to come. Either it asks for it at once (CTS), and the rest
- * follows as in any rendezvous; the CTS travels while the first part does. Or it reads the rest
- * from the sender's memory when the first part is there. The receiver measures which way is faster
- * (fab_trial.h).
+ * All fragments are sent in one go, when there is room for all of them: nothing of the same sender
+ * comes in between, so a receiver has at most one stream open for each sender, and a fragment need
+ * not name it.
  *
  * A message whose receive is not posted when its first fragment comes is gathered in memory, and
- * arrives when all of `now` is there: then it is matched as any other.
+ * arrives when all of it is there: then it is matched as any other.
  */
 #ifndef PML_TM_STREAM_H
 #define PML_TM_STREAM_H
@@ -61,20 +54,11 @@ static inline bool mca_pml_tm_stream_is_for(const fab_peer_t *peer, size_t len)
 bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, size_t len,
                             const void *buf, size_t count, ompi_datatype_t *datatype);
 
-/*
- * Announce a request's message, its data contiguous, with the first part of it: req->offset says
- * how long that is. False: there is no room for it now, or it is not to be streamed.
- */
-bool mca_pml_tm_stream_announce(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv);
-
 /* A message of id FAB_AM_RNDV with more than a fab_rndv_t in it.  Lock held. */
 void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 
 /* A message of id PML_TM_AM_DATA that names no receive.  Lock held. */
 void mca_pml_tm_stream_data(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
-
-/* A receive with rest_since set has its data. Lock held. */
-void mca_pml_tm_stream_rest_came(mca_pml_tm_recv_request_t *req);
 
 /* The peer failed: nothing more comes of it.  Lock held. */
 void mca_pml_tm_stream_drop(const fab_peer_t *peer);

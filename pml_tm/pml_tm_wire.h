@@ -33,8 +33,7 @@ enum {
     PML_TM_AM_CTS = FAB_AM_PML + 1,
     /*
      * some of the data. app_ctx: the receive's id, or 0: of the message that the sender began last
-     * (pml_tm_stream.h); tag: offset in bytes.  With PML_TM_STOPPED as tag, and empty: no more
-     * comes, as the receiver asked by a FIN that has the receive's id as tag (pml_tm_asked.h)
+     * (pml_tm_stream.h); tag: offset in bytes.
      */
     PML_TM_AM_DATA = FAB_AM_PML + 2,
     /* the data will not be fetched. app_ctx: the send's id, tag: MPI error class */
@@ -51,8 +50,6 @@ enum {
     /* a message was taken out unmatched. app_ctx: the send's id */
     PML_TM_AM_WITHDRAWN = FAB_AM_PML + 7,
 };
-
-#define PML_TM_STOPPED UINT64_MAX
 
 /* What a receiver short of memory tells a sender of user messages (pml_tm_flow.h). */
 typedef enum {
@@ -73,17 +70,17 @@ typedef struct mca_pml_tm_cts {
 _Static_assert(8 == sizeof(mca_pml_tm_cts_t), "wire format");
 
 /*
- * Payload of FAB_AM_RNDV behind the fab_rndv_t, where the sender sends the first part of the
- * message without being asked; that part begins behind it (pml_tm_stream.h).
+ * Payload of FAB_AM_RNDV behind the fab_rndv_t, if the message follows at once; its first bytes
+ * follow this (pml_tm_stream.h).
  */
 typedef struct mca_pml_tm_stream_head {
-    uint32_t now; /* bytes of that part: here, and in messages PML_TM_AM_DATA behind this one */
+    uint32_t now;      /* bytes: here, and in messages PML_TM_AM_DATA behind this one */
     uint32_t reserved; /* 0 */
 } mca_pml_tm_stream_head_t;
 
 _Static_assert(8 == sizeof(mca_pml_tm_stream_head_t), "wire format");
 
-/* The longest first part, bytes. */
+/* The longest stream, bytes. */
 #define PML_TM_STREAM_NOW_MAX (4 << 20)
 
 /*
@@ -119,7 +116,7 @@ typedef struct mca_pml_tm_address {
 _Static_assert(8 == sizeof(mca_pml_tm_address_t), "wire format");
 
 #define PML_TM_ADDRESS_MAGIC 0x6d747470u /* "ptm" and the byte order */
-#define PML_TM_WIRE_VERSION  7
+#define PML_TM_WIRE_VERSION  8
 
 #define PML_TM_TAG_BITS        32
 #define PML_TM_SOURCE_BITS_MIN 8

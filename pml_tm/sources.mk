@@ -3,8 +3,6 @@
 pml_tm_sources = \
 	pml_tm/pml_tm.c \
 	pml_tm/pml_tm.h \
-	pml_tm/pml_tm_asked.c \
-	pml_tm/pml_tm_asked.h \
 	pml_tm/pml_tm_blocks.c \
 	pml_tm/pml_tm_blocks.h \
 	pml_tm/pml_tm_cancel.c \

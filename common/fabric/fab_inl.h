@@ -275,22 +275,6 @@ static inline bool fab_has_come(const fab_peer_t *peer)
     return NULL != ring && fab_shm_rx_is_ready(ring);
 }
 
-/* Is this peer's ring known to be empty?  Not if none is known. */
-static inline bool fab_ring_is_empty(const fab_peer_t *peer)
-{
-    const fab_shm_rx_t *ring = fab_ring_of(peer);
-
-    return NULL != ring && !fab_shm_rx_is_ready(ring);
-}
-
-/* Grows with each message of this peer that was taken out of its ring. */
-static inline uint64_t fab_ring_taken(const fab_peer_t *peer)
-{
-    const fab_shm_rx_t *ring = fab_ring_of(peer);
-
-    return NULL != ring ? ring->pos : 0;
-}
-
 /* A message that stays in its ring until fab_release(). */
 typedef fab_shm_rx_t fab_hold_t;
 

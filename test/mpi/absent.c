@@ -3,17 +3,15 @@
  * Senders that do not call MPI after MPI_Isend: their messages arrive all the same (MPI 4.1, 3.7.4,
  * Progress), since the receiver can read their memory.  And senders that call MPI now and then, and
  * change their memory as soon as they may: what arrives is what was sent.
- *
- * args: least number of messages that rank 1 must have read after it had asked for them
+
  */
-/* TEST: np=2 args="0" env="OMPI_MCA_pml_tm_providers=shm" timeout=60 */
-/* TEST: np=2 args="1" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_get=0 OMPI_MCA_pml_tm_stream_limit=8388608 OMPI_MCA_pml_tm_wait=yield OMPI_MCA_pml_tm_shm_copy_step=65536" timeout=60 */
+/* TEST: np=2 env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_copy_step=65536" timeout=60 quick=yes */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tm_counter.h"
+#include "tm_test.h"
 
 enum { WINDOW = 4, ROUNDS = 150, LONGEST = 3000000, PATIENCE_MS = 20000 };
 
@@ -109,8 +107,6 @@ static void seldom(int n, int len, int round)
 
 int main(int argc, char **argv)
 {
-    unsigned long long number;
-    tm_counter_t counter;
     atomic_int *word;
     int round = 0;
 
@@ -120,7 +116,6 @@ int main(int argc, char **argv)
     }
     buf = tm_calloc(WINDOW, LONGEST);
     word = shared_word();
-    counter = tm_counter_open("pml_tm_pipeline_taken");
     for (int i = 0; i < (int) (sizeof(lengths) / sizeof(lengths[0])); i++) {
         for (int n = 1; n <= WINDOW; n++) {
             absent(word, n, lengths[i], ++round);
@@ -129,12 +124,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < ROUNDS; i++) {
         seldom(1 + i % WINDOW, lengths[i % 4], ++round);
     }
-    number = tm_counter_read(&counter);
-    TM_CHECK(1 != tm_rank || number >= strtoull(argv[1], NULL, 10),
-             "%llu messages were read after they had been asked for", number);
-    printf("rank %d: %llu were read\n", tm_rank, number);
     munmap(word, sizeof(*word));
     free(buf);
-    tm_counter_close(&counter);
     return tm_finish();
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which long messages are streamed, and how the rest of them comes: rank 0 sends ROUNDS of them and
- * counts those that it streams, rank 1 counts those whose rest it reads from rank 0's memory.
+ * Messages up to the eager limit are streamed, if there is room for all of their fragments: rank 0
+ * sends ROUNDS of them, and counts those that it streams.  This is for pml tm only.
  *
- * args: least and most that are streamed, least and most that are read, [window]: all are sent at
- * once, else each when the one before was received, so that the ring is empty. Of a window, how
- * many are streamed depends on how far the receiver is; the limits leave room for that. By default
- * none of the first 16 is read. This is for pml tm only.
+ * args: least and most that are streamed, [window]: all are sent at once, else each when the one
+ * before was received, so that the ring is empty.  Of a window, how many are streamed depends on
+ * how far the receiver is; the limits leave room for that.
  */
-/* TEST: np=2 args="8 8 0 0" env="OMPI_MCA_pml_tm_providers=shm" quick=yes */
-/* TEST: np=2 args="8 8 8 8" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_get=1" */
+/* TEST: np=2 args="8 8" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_limit=65536" quick=yes */
+/* TEST: np=2 args="1 8 window" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_limit=65536" */
+/* TEST: np=2 args="0 0" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_limit=8192" */
 #include "tm_counter.h"
 
-enum { ROUNDS = 8, LENGTH = 65536 };
+enum { ROUNDS = 8, LENGTH = 16384 };
 
 static void send_all(char *buf, bool is_window)
 {
@@ -63,19 +63,17 @@ int main(int argc, char **argv)
         TM_MPI(
             MPI_Irecv(buf + (size_t) i * LENGTH, LENGTH, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &req[i]));
     }
-    counter = tm_counter_open(0 == tm_rank ? "pml_tm_streamed" : "pml_tm_stream_got");
+    counter = tm_counter_open("pml_tm_streamed");
     MPI_Barrier(MPI_COMM_WORLD);
     if (0 == tm_rank) {
-        send_all(buf, argc > 5);
+        send_all(buf, argc > 3);
     } else {
-        receive_all(buf, req, argc > 5);
+        receive_all(buf, req, argc > 3);
     }
     number = tm_counter_read(&counter);
-    TM_CHECK(number >= strtoull(argv[1 + 2 * tm_rank], NULL, 10) &&
-                 number <= strtoull(argv[2 + 2 * tm_rank], NULL, 10),
-             "%llu messages were %s, not %s to %s", number,
-             0 == tm_rank ? "streamed" : "read from memory", argv[1 + 2 * tm_rank],
-             argv[2 + 2 * tm_rank]);
+    TM_CHECK(0 != tm_rank ||
+                 (number >= strtoull(argv[1], NULL, 10) && number <= strtoull(argv[2], NULL, 10)),
+             "%llu messages were streamed, not %s to %s", number, argv[1], argv[2]);
     free(buf);
     tm_counter_close(&counter);
     return tm_finish();
