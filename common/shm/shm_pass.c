@@ -2,8 +2,8 @@
 /*
  * Passing a segment's descriptor to a peer that may not open it through /proc: it is in another
  * user namespace (Apptainer without setuid, rootless podman), or one of both programs has changed
- * what it, or others, may look at.  Through /proc no action of the owner is needed; here it answers when
- * it is in MPI.
+ * what it, or others, may look at.  Through /proc no action of the owner is needed; here it answers
+ * when it is in MPI.
  *
  *      asker  ──ASK, the owner's nonce──> owner
  *      asker  <──GIVE, the descriptor──── owner

@@ -11,10 +11,10 @@
  * without data under way means nothing.  A link that could not be made is not asked for again as
  * long as the connection is up; links end with the connection.
  *
- * Sending.  A send from memory is cut into one piece for each link that has nothing to write, all of
- * the same length; the connection carries the end of it, and what announces it.  The peer confirms
- * each piece on its link.  If a link is lost, it is made again where the connection is, and goes on
- * with the first piece that the peer does not have; it gets no new ones.
+ * Sending.  A send from memory is cut into one piece for each link that has nothing to write, all
+ * of the same length; the connection carries the end of it, and what announces it.  The peer
+ * confirms each piece on its link.  If a link is lost, it is made again where the connection is,
+ * and goes on with the first piece that the peer does not have; it gets no new ones.
  *
  * Receiving.  One striped message arrives at a time: the connection waits until it is complete, a
  * link until the message of its next piece is announced.  The sender has queued all pieces of a
@@ -465,9 +465,9 @@ char *fab_tcp_stripe_place(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
 }
 
 /*
- * The last part came, by this link or the connection.  With equal shares it would have been no later
- * without the link if that takes twice as long as the connection.  Less than FAB_TCP_SLOW_US, and
- * links that were only not looked at, do not count.
+ * The last part came, by this link or the connection.  With equal shares it would have been no
+ * later without the link if that takes twice as long as the connection.  Less than FAB_TCP_SLOW_US,
+ * and links that were only not looked at, do not count.
  */
 static void count_slow(const fab_tcp_ep_t *part)
 {
