@@ -226,7 +226,7 @@ typedef struct mca_btl_fabric {
     mca_btl_fabric_msg_t *free_msgs; /* short ones */
     fab_spares_t spares;             /* for long ones */
     mca_btl_fabric_op_t *free_ops;
-    /* operations whose callback has not returned, all endpoints; relaxed: a hint without the lock */
+    /* operations whose callback has not returned; relaxed: a hint without the lock */
     _Atomic size_t outstanding;
     mca_btl_fabric_turn_t turns; /* head of the circular list, oldest first */
     uint64_t last_turn;          /* number of the latest one */

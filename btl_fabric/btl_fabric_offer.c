@@ -5,8 +5,9 @@
  * If the target is inside MPI and polls, its CPU does one sooner than a system call of this process
  * would; if not, a message would wait for it.  So the message is one that can be withdrawn
  * (btl_fabric_wire.h).  If the target has not begun after some polls, the fabric does the
- * operation.  A target that ignores offers gets few.  Where processes yield there are none: the next
- * poll, which would withdraw one, may be milliseconds away, and osc/rdma may hold a lock meanwhile.
+ * operation.  A target that ignores offers gets few.  Where processes yield there are none: the
+ * next poll, which would withdraw one, may be milliseconds away, and osc/rdma may hold a lock
+ * meanwhile.
  */
 #include "btl_fabric_op.h"
 

@@ -8,7 +8,6 @@
 
 #include "fabric/fab_clock.h"
 
-
 typedef struct modex_blob {
     mca_pml_tm_address_t head;
     uint8_t fabric[FAB_ADDRESS_MAX];

@@ -32,7 +32,7 @@
 
 enum {
     YIELDS_BEFORE_SLEEP = 1000, /* in a row: half a millisecond alone, a time slice of each other */
-    SLEEP_GROWTH = 40, /* the n-th takes n^2 / 40 us: a few percent of the time waited */
+    SLEEP_GROWTH = 40,          /* the n-th takes n^2 / 40 us: a few percent of the time waited */
     SLEEP_MAX_US = 1000,
     POLLS_PER_LOCK = 16,    /* with threads, while the lock is held: 0.3 us */
     POLLS_AT_FIRST = 64,    /* the same, of a blocking receive that has just been posted */

@@ -7,7 +7,8 @@
  *         └──────────────── next round ────────────────────┘
  *
  * Two addresses connect at a time, the second FAB_SOCK_HEAD_US after the first, so that an address
- * that leads nowhere costs little.  After the limit of an attempt it fails, and makes way for others.
+ * that leads nowhere costs little.  After the limit of an attempt it fails, and makes way for
+ * others.
  *
  * An address that connected may be silent because its process computes, or because something else
  * listens there.  It stays in the race for ever, but after the limit of an attempt others are tried
@@ -65,8 +66,8 @@ void fab_sock_race_extend(fab_sock_race_t *race, uint64_t now);
 void fab_sock_race_again(fab_sock_race_t *race, uint64_t now, unsigned jitter);
 
 /*
- * Begin the next round, if this one is over.  jitter: 0 to 7, differs between processes.  False: the
- * race is lost.
+ * Begin the next round, if this one is over.  jitter: 0 to 7, differs between processes.  False:
+ * the race is lost.
  */
 bool fab_sock_race_go_on(fab_sock_race_t *race, uint64_t now, unsigned jitter);
 

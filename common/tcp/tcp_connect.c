@@ -6,9 +6,9 @@
  *        └──HELLO of the peer──┴────────────────^
  *
  * If the HELLOs of both cross, that of the process with the smaller name has precedence.  It parks
- * the other's HELLO.  The other answers the HELLO that it gets and gives up its own attempt.  If the
- * attempt of the process with precedence fails, it answers the parked HELLO.  As long as it has not
- * sent its own, nothing crosses, and it answers at once: perhaps only the other can connect.
+ * the other's HELLO.  The other answers the HELLO that it gets and gives up its own attempt.  If
+ * the attempt of the process with precedence fails, it answers the parked HELLO.  As long as it has
+ * not sent its own, nothing crosses, and it answers at once: perhaps only the other can connect.
  *
  * A HELLO that arrives while there is a connection is from a peer that has ended that connection:
  * it is parked until the end has arrived here as well. A HELLO that crossed the attempt by which

@@ -15,8 +15,9 @@
  * Links.  The side that sends long messages may ask for further connections over other networks, of
  * which HELLO says the number.  Its serial is then that of the HELLO or WELCOME by which the
  * connection was made.  Only PIECE is sent on a link by the side that has asked for it, and only
- * CONFIRM by the other.  If a link is lost, it may be made once more, by any network.  The serial of
- * WELCOME for a link is the number of its pieces that have come; those after them are sent again.
+ * CONFIRM by the other.  If a link is lost, it may be made once more, by any network.  The serial
+ * of WELCOME for a link is the number of its pieces that have come; those after them are sent
+ * again.
  *
  * Messages.  A header, then the payload, then zeros up to a multiple of 8 bytes:
  *

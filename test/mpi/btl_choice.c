@@ -35,7 +35,7 @@ static void add_some(void)
     TM_MPI(MPI_Win_free(&win));
 }
 
-/* How much does the counter grow while this is done?  It must be 0 unless the program expects it. */
+/* How much does the counter grow while this is done?  It must be 0 unless that is expected. */
 static void check(const char *name, void (*fn)(void), bool is_expected)
 {
     tm_counter_t counter = tm_counter_open(name);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A program that locks all its memory, present and future, before or after MPI_Init: the segment
- * for shared memory, with room for many processes that never come, takes no memory for them.  A core
- * dump leaves it out.
+ * for shared memory, with room for many processes that never come, takes no memory for them.  A
+ * core dump leaves it out.
  *
  * args: [late: after MPI_Init]
  */

@@ -2,8 +2,8 @@
 /*
  * Long messages by TCP between two ranks that have several links: tcp_links BYTES goes on until so
  * many bytes of each rank have left by others than the first, or these turned out to be slow; 0:
- * none must.  tcp_links BYTES lost: until rank 0 has lost a link.  After the first round rank 0 makes
- * the file "begun".  A helper of hosts/links.
+ * none must.  tcp_links BYTES lost: until rank 0 has lost a link.  After the first round rank 0
+ * makes the file "begun".  A helper of hosts/links.
  */
 #include "tm_counter.h"
 

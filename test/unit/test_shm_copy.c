@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Copies into a ring, through the cache and past it: what is written, and when which is used, by a
- * clock that this test moves.  The same without stores past the cache, as on other processors: plain copies, without a measurement.
+ * clock that this test moves.  The same without stores past the cache, as on other processors:
+ * plain copies, without a measurement.
  *
  * TEST: sources=@fabric ldflags=-Wl,--wrap=clock_gettime variants=asan
  */

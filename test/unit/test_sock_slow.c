@@ -397,7 +397,7 @@ static void test_dropped(void **state)
     proc_close(&answering);
 }
 
-/* A process that does not take part in the test but calls, from another address, and says nothing. */
+/* A process outside of the test that calls, from another address, and says nothing. */
 static pid_t flood(const proc_t *proc, int num)
 {
     int ready[2];
