@@ -291,20 +291,20 @@ static int kind_of(fab_sock_net_t net, const uint8_t *ip)
  */
 static uint32_t speed_of(int fd, const char *interface)
 {
-    struct {
-        struct ethtool_link_settings head;
-        uint32_t masks[3 * INT8_MAX];
-    } link = {.head.cmd = ETHTOOL_GLINKSETTINGS};
-    struct ifreq req = {.ifr_data = (char *) &link};
+    _Alignas(struct ethtool_link_settings) char
+        room[sizeof(struct ethtool_link_settings) + 3 * INT8_MAX * sizeof(uint32_t)] = {0};
+    struct ethtool_link_settings *link = (struct ethtool_link_settings *) room;
+    struct ifreq req = {.ifr_data = room};
 
+    link->cmd = ETHTOOL_GLINKSETTINGS;
     snprintf(req.ifr_name, sizeof(req.ifr_name), "%s", interface);
     if (0 != ioctl(fd, SIOCETHTOOL, &req)) {
         return 0;
     }
-    link.head.cmd = ETHTOOL_GLINKSETTINGS;
-    link.head.link_mode_masks_nwords = (int8_t) -link.head.link_mode_masks_nwords;
-    return 0 == ioctl(fd, SIOCETHTOOL, &req) && (uint32_t) SPEED_UNKNOWN != link.head.speed
-               ? link.head.speed
+    link->cmd = ETHTOOL_GLINKSETTINGS;
+    link->link_mode_masks_nwords = (int8_t) -link->link_mode_masks_nwords;
+    return 0 == ioctl(fd, SIOCETHTOOL, &req) && (uint32_t) SPEED_UNKNOWN != link->speed
+               ? link->speed
                : 0;
 }
 
