@@ -11,7 +11,7 @@
 
 #include "tm_counter.h"
 
-enum { ROUNDS = 20, COMMS = 4, NAP_US = 300000, MAX_COUNTERS = 8, LONG = 30000 };
+enum { ROUNDS = 20, COMMS = 4, NAP_US = 300000, MAX_COUNTERS = 8, LONG = 12000 };
 
 static void duplicate_at_once(void)
 {
