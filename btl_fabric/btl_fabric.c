@@ -97,6 +97,9 @@ int mca_btl_fabric_publish(void)
     size_t len = fab_address(mca_btl_fabric.fab, blob.fabric, sizeof(blob.fabric));
     int rc;
 
+    if (0 == len) {
+        return OPAL_ERR_VALUE_OUT_OF_BOUNDS;
+    }
     OPAL_MODEX_SEND(rc, BTL_FABRIC_MODEX_SCOPE, &mca_btl_fabric_component.btl_version, &blob,
                     sizeof(blob.head) + len);
     return rc;

@@ -23,6 +23,9 @@ int mca_pml_tm_peer_publish(void)
     size_t len = fab_address(mca_pml_tm.fab, blob.fabric, sizeof(blob.fabric));
     int rc;
 
+    if (0 == len) {
+        return OMPI_ERR_VALUE_OUT_OF_BOUNDS;
+    }
     OPAL_MODEX_SEND(rc, PML_TM_MODEX_SCOPE, &mca_pml_tm_component.pmlm_version, &blob,
                     sizeof(blob.head) + len);
     return rc;

@@ -564,8 +564,11 @@ size_t fab_address(const fab_t *fab, void *buf, size_t size)
         fab_wire_section_t section = {.provider = provider->id,
                                       .len = (uint16_t) provider->address_len};
         size_t start = len + sizeof(section);
-        if (NULL == core->slots[i].dom || start + section.len > sizeof(bytes)) {
+        if (NULL == core->slots[i].dom) {
             continue;
+        }
+        if (start + section.len > sizeof(bytes)) {
+            return 0; /* without it peers would think that this process has not got the provider */
         }
         memcpy(bytes + len, &section, sizeof(section));
         if (section.len > 0) {

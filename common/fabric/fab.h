@@ -293,7 +293,7 @@ FAB_EXPORT void fab_close(fab_t *fab, fab_user_t user);
  * This process's address for its peers (modex): position independent, self-describing, at most
  * FAB_ADDRESS_MAX bytes. Returns its length; 0 if it does not fit size.  The lock is not needed.
  */
-#define FAB_ADDRESS_MAX 512
+#define FAB_ADDRESS_MAX 2048
 FAB_EXPORT size_t fab_address(const fab_t *fab, void *buf, size_t size);
 
 /*
