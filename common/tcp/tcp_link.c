@@ -480,6 +480,20 @@ static void count_slow(const fab_tcp_ep_t *part)
     links->slow[part->link] = run;
 }
 
+bool fab_tcp_stripe_is_lost(const fab_tcp_ep_t *ep)
+{
+    const fab_tcp_links_t *links = ep->links;
+    int i = 1;
+
+    if (NULL != ep->main || NULL == links) {
+        return false;
+    }
+    while (i < FAB_TCP_LINKS && (0 == (links->waits >> i & 1) || NULL != links->in[i])) {
+        i++;
+    }
+    return i < FAB_TCP_LINKS;
+}
+
 void fab_tcp_stripe_done(fab_tcp_ep_t *part)
 {
     fab_tcp_ep_t *ep = NULL != part->main ? part->main : part;

@@ -76,7 +76,9 @@ static int on_event(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep, uint32_t events)
         return n;
     }
     if (ep->is_paused) {
-        if (0 != (events & EPOLLERR)) {
+        /* what it waits for comes no more if the peer has gone, and a link with it */
+        if (0 != (events & EPOLLERR) ||
+            (0 != (events & (EPOLLHUP | EPOLLRDHUP)) && fab_tcp_stripe_is_lost(ep))) {
             fab_tcp_stream_broken(ep);
         }
         return n;

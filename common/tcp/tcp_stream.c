@@ -25,8 +25,8 @@ enum { FAB_TCP_NOTSENT = 131072 }; /* bytes that the kernel keeps unsent: what f
 static int watch(fab_tcp_ep_t *ep, int op)
 {
     bool wants_in = !ep->is_eof && !ep->is_paused && !ep->is_muted;
-    struct epoll_event event = {
-        .events = (wants_in ? EPOLLIN : 0) | (ep->is_blocked ? EPOLLOUT : 0), .data.ptr = ep};
+    uint32_t in = wants_in ? EPOLLIN : ep->is_paused ? EPOLLRDHUP : 0;
+    struct epoll_event event = {.events = in | (ep->is_blocked ? EPOLLOUT : 0), .data.ptr = ep};
 
     return 0 == epoll_ctl(ep->dom->epoll, op, ep->fd, &event) ? 0 : errno;
 }

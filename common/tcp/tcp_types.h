@@ -450,6 +450,9 @@ char *fab_tcp_stripe_place(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len);
 /* The part is at its destination. */
 void fab_tcp_stripe_done(fab_tcp_ep_t *ep);
 
+/* Does the striped message that is arriving wait for a link that was lost? */
+bool fab_tcp_stripe_is_lost(const fab_tcp_ep_t *ep);
+
 /* The peer asks for this link, once more if it has lost it.  NULL: no. */
 fab_tcp_ep_t *fab_tcp_link_accept(fab_tcp_ep_t *ep, uint32_t number);
 

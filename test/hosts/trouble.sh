@@ -29,12 +29,18 @@ refused()
 # bridge HOST NAME ADDRESS: as a container runtime makes it, with one container.
 bridge()
 {
+    local i
     hosts_in "$1" ip link add "$2" type bridge
     hosts_in "$1" ip link add "$2-in" type veth peer name "$2-out"
     hosts_in "$1" ip link set "$2-in" master "$2" up
     hosts_in "$1" ip link set "$2-out" up
     hosts_in "$1" ip addr add "$3" dev "$2"
     hosts_in "$1" ip link set "$2" up
+    for ((i = 0; i < 100; i++)); do # the kernel says a little later that it has a carrier
+        ! hosts_in "$1" ip link show "$2" | grep -q 'state UP' || return 0
+        sleep 0.1
+    done
+    fail "$2 of host $1 has no carrier"
 }
 
 for i in 1 2; do
