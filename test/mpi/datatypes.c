@@ -137,6 +137,26 @@ static void random_pairs(tm_type_t *(*leaf)(void), int pairs, size_t max)
     TM_MPI(MPI_Barrier(comm));
 }
 
+/*
+ * Does Open MPI copy the padding of long double, too?  5.0 does not where the data is not
+ * contiguous, and here it is any bytes.
+ */
+static bool copies_padding(void)
+{
+    enum { LEN = 2 * sizeof(long double _Complex) };
+    unsigned char from[2 * LEN], to[LEN];
+    MPI_Datatype type;
+    int at = 0;
+
+    memset(from, 0x11, sizeof(from));
+    memset(to, 0xee, sizeof(to));
+    TM_MPI(MPI_Type_vector(2, 1, 2, MPI_C_LONG_DOUBLE_COMPLEX, &type));
+    TM_MPI(MPI_Type_commit(&type));
+    TM_MPI(MPI_Pack(from, 1, type, to, LEN, &at, comm));
+    TM_MPI(MPI_Type_free(&type));
+    return 0 == memcmp(from, to, LEN);
+}
+
 /* Absolute addresses: several blocks of memory in one message with MPI_BOTTOM. */
 static void bottom(size_t n)
 {
@@ -339,7 +359,7 @@ int main(int argc, char **argv)
     src = (tm_rank + tm_size - 1) % tm_size;
     all_pairs(max);
     random_pairs(tm_type_byte, (int) tm_arg(argc, argv, 2, 600), max);
-    if (tm_is_pml_tm()) { /* another overwrites its stack */
+    if (tm_is_pml_tm() && copies_padding()) { /* another PML overwrites its stack */
         random_pairs(tm_type_longest, (int) tm_arg(argc, argv, 2, 600) / 8, max);
         random_pairs(tm_type_mixed, (int) tm_arg(argc, argv, 2, 600) / 8, max);
     }

@@ -124,8 +124,8 @@ static void fail_while_matched(bool is_lost)
             raise(SIGKILL);
         }
         TM_MPI(MPI_Waitall(sender, request, MPI_STATUSES_IGNORE));
-        for (int to = 0; to < sender; to++) { /* before it nobody may revoke the communicator */
-            TM_MPI(MPI_Send(big, 1, MPI_CHAR, to, 2, comm));
+        for (int to = 0; to < sender; to++) {
+            (void) MPI_Send(big, 1, MPI_CHAR, to, 2, comm);
         }
     } else if (tm_rank == last) {
         sleep(1);
@@ -140,7 +140,8 @@ static void fail_while_matched(bool is_lost)
                      tm_class(rc));
             tm_expect_single(&status, sender, 1, BIG);
             TM_CHECK(7 == big[0] && 7 == big[BIG - 1], "the message is not whole");
-            TM_MPI(MPI_Recv(big, 1, MPI_CHAR, sender, 2, comm, MPI_STATUS_IGNORE));
+            /* nobody revokes the communicator before the sender is done; others may be faster */
+            (void) MPI_Recv(big, 1, MPI_CHAR, sender, 2, comm, MPI_STATUS_IGNORE);
         }
     }
     free(request);
