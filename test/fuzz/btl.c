@@ -55,7 +55,9 @@ static void open_btl(void)
     if (OPAL_SUCCESS != fab_open(&config, &mca_btl_fabric.fab, &why)) {
         fuzz_fail(why);
     }
-    fab_idmap_init(&mca_btl_fabric.ids);
+    if (OPAL_SUCCESS != mca_btl_fabric_ops_init()) {
+        fuzz_fail("no memory");
+    }
     fab_idmap_init(&mca_btl_fabric.mems);
     fab_start(mca_btl_fabric.fab, FAB_USER_BTL);
 }

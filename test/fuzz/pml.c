@@ -121,6 +121,7 @@ static void init_mpi(void)
     ompi_datatype_commit(&with_gaps);
     mca_pml_tm_process.my_name = (opal_process_name_t){.jobid = 7, .vpid = 0};
     mine.super.proc_name = mca_pml_tm_process.my_name;
+    ((opal_object_t *) &other)->obj_reference_count = 1; /* never the last: it is not destroyed */
     init_comm(0);
     init_comm(1);
 }
