@@ -20,6 +20,7 @@
  *   pml_tm_start.c      persistent requests
  *   pml_tm_request.c    completing and freeing requests
  *   pml_tm_wait.c       how blocking calls wait; MPI_Waitall
+ *   pml_tm_help.c       texts for the user
  *   pml_tm_params.c     the table of the parameters
  *   pml_tm_wire.h       the bytes that leave the process
  *
@@ -109,7 +110,7 @@ typedef struct mca_pml_tm {
     mca_pml_tm_msg_t *msg_cache;  /* free short ones */
     unsigned msg_cached;          /* how many */
     fab_spares_t spares;          /* for long ones */
-    mca_pml_tm_stream_t *streams; /* messages whose first part is arriving */
+    mca_pml_tm_stream_t *streams; /* messages that are arriving in fragments */
     mca_pml_tm_stream_t *free_streams;
     size_t unexpected_bytes;                  /* held in unexpected and early messages */
     mca_pml_tm_peer_t *peers;                 /* records of peers that have one */

@@ -63,7 +63,7 @@ typedef enum {
     PML_TM_SEND_DATA,  /* send: sending the data as messages */
     PML_TM_WAIT_MATCH, /* receive: posted, or in the hands of the matcher */
     PML_TM_FETCH,      /* receive: fetching the data from the sender's memory */
-    PML_TM_STREAMED,   /* receive: the first part of a streamed message is arriving */
+    PML_TM_STREAMED,   /* receive: a streamed message is arriving */
     PML_TM_WAIT_AGAIN, /* receive: the message must be announced again */
     PML_TM_WAIT_DATA,  /* receive: the data comes as messages */
 } mca_pml_tm_phase_t;
