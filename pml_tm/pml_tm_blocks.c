@@ -11,10 +11,10 @@
  */
 #include "pml_tm_blocks.h"
 
+#include "pml_tm.h"
+
 #include "fabric/fab_copy.h"
 #include "opal/datatype/opal_datatype_internal.h"
-
-#include "pml_tm.h"
 
 typedef mca_pml_tm_row_t row_t;
 

@@ -4,12 +4,13 @@
  */
 #include "pml_tm_cancel.h"
 
+#include "pml_tm_comm.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_failure.h"
 #include "pml_tm_flow.h"
 #include "pml_tm_msg.h"
-#include "pml_tm_peer.h"
-#include "pml_tm_send.h"
+#include "pml_tm_request.h"
+#include "pml_tm_rndv.h"
 
 /* ---- sender ------------------------------------------------------------- */
 
@@ -98,13 +99,6 @@ void mca_pml_tm_cancel_withdrawn(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, con
 }
 
 /* ---- receiver ----------------------------------------------------------- */
-
-void mca_pml_tm_cancel_answer(const mca_pml_tm_msg_t *msg)
-{
-    if (0 != msg->hdr.app_ctx) {
-        mca_pml_tm_answer(msg->peer, fab_hdr(PML_TM_AM_WITHDRAWN, 0, msg->hdr.app_ctx), NULL, 0);
-    }
-}
 
 /* Names the message that a sender wants to withdraw. */
 typedef struct wanted {

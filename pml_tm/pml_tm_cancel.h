@@ -26,9 +26,6 @@
 /* req_cancel of sends: MPI_Cancel, and Open MPI giving up on a request whose peer failed. */
 int mca_pml_tm_cancel_send(ompi_request_t *request, int flag);
 
-/* Tell the sender that no receive will match the message. Lock held. */
-void mca_pml_tm_cancel_answer(const mca_pml_tm_msg_t *msg);
-
 /* Handlers of PML_TM_AM_CANCEL and PML_TM_AM_WITHDRAWN. */
 void mca_pml_tm_cancel_asked(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                              size_t len);

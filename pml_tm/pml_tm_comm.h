@@ -7,6 +7,8 @@
 
 #include "pml_tm.h"
 
+#include "match/match.h"
+
 struct mca_pml_tm_comm {
     fab_match_dom_t match;
     fab_offload_scope_t scope; /* of match */
@@ -81,8 +83,5 @@ static inline bool mca_pml_tm_comm_is_sender(mca_pml_tm_comm_t *tmc, const fab_p
     return mca_pml_tm_comm_is_last_sender(tmc, peer, rank) ||
            mca_pml_tm_comm_find_sender(tmc, peer, rank);
 }
-
-/* Free what is left when the component closes. */
-void mca_pml_tm_comm_fini(void);
 
 #endif /* PML_TM_COMM_H */

@@ -4,7 +4,6 @@
  */
 #include "pml_tm.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,13 +12,18 @@
 #include "fabric/fab_counters.h"
 #include "fabric/fab_inl.h"
 
-#include "pml_tm_comm.h"
 #include "pml_tm_failure.h"
+#include "pml_tm_failure_events.h"
+#include "pml_tm_idle.h"
+#include "pml_tm_module.h"
 #include "pml_tm_msg.h"
-#include "pml_tm_offload.h"
+#include "pml_tm_offload_events.h"
 #include "pml_tm_peer.h"
-#include "pml_tm_recv.h"
+#include "pml_tm_progress.h"
+#include "pml_tm_request.h"
 #include "pml_tm_stream.h"
+#include "pml_tm_thread.h"
+#include "pml_tm_wait.h"
 #include "tm_commit.h"
 
 static int tm_register(void);
@@ -28,6 +32,8 @@ static int tm_close(void);
 static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_threads,
                                       bool enable_mpi_threads);
 static int finalize(void);
+
+OMPI_DECLSPEC extern mca_pml_base_component_t mca_pml_tm_component;
 
 mca_pml_base_component_t mca_pml_tm_component = {
     .pmlm_version =
@@ -51,7 +57,6 @@ mca_pml_base_component_t mca_pml_tm_component = {
 };
 
 static const char *commit = TM_COMMIT; /* the sources' */
-static int output = -1;                /* stream of --mca pml_tm_verbose */
 
 /* ---- parameters --------------------------------------------------------- */
 
@@ -175,8 +180,9 @@ static int tm_register(void)
 
 static int tm_open(void)
 {
-    output = opal_output_open(NULL);
-    opal_output_set_verbosity(output, mca_pml_tm.params.verbose);
+    mca_pml_tm.component = &mca_pml_tm_component.pmlm_version;
+    mca_pml_tm.output = opal_output_open(NULL);
+    opal_output_set_verbosity(mca_pml_tm.output, mca_pml_tm.params.verbose);
     /* if no PML is named, selection considers only a fixed list: join it */
     opal_pointer_array_add(&mca_pml_base_pml, strdup("tm"));
     return OMPI_SUCCESS;
@@ -184,8 +190,8 @@ static int tm_open(void)
 
 static int tm_close(void)
 {
-    opal_output_close(output);
-    output = -1;
+    opal_output_close(mca_pml_tm.output);
+    mca_pml_tm.output = -1;
     return OMPI_SUCCESS;
 }
 
@@ -222,7 +228,7 @@ static void refuse(const char *topic, const char *why)
     if (is_requested()) {
         mca_pml_tm_show_help(topic, mca_pml_tm_process.nodename, why);
     } else {
-        opal_output_verbose(1, output, "pml tm is not used: %s", why);
+        opal_output_verbose(1, mca_pml_tm.output, "pml tm is not used: %s", why);
     }
 }
 
@@ -245,8 +251,9 @@ static bool reaches_all_hosts(void)
         mca_pml_tm_show_help("several-hosts", mca_pml_tm_process.nodename, num_procs, num_local,
                              why);
     } else {
-        opal_output_verbose(1, output, "pml tm is not used: %u processes, %u on this host; %s",
-                            num_procs, num_local, why);
+        opal_output_verbose(1, mca_pml_tm.output,
+                            "pml tm is not used: %u processes, %u on this host; %s", num_procs,
+                            num_local, why);
     }
     return false;
 }
@@ -267,7 +274,7 @@ static unsigned choose_source_bits(unsigned num_procs)
 static void log_line(void *ctx, int level, const char *text)
 {
     (void) ctx;
-    opal_output_verbose(level, output, "%s", text);
+    opal_output_verbose(level, mca_pml_tm.output, "%s", text);
 }
 
 static int open_fabric(void)
@@ -310,7 +317,7 @@ static void init_state(void)
     mca_pml_tm.source_bits = choose_source_bits(mca_pml_tm_process.num_procs);
     mca_pml_tm.match_mask = (UINT64_C(1) << (PML_TM_TAG_BITS + mca_pml_tm.source_bits)) - 1;
     mca_pml_tm.max_context = 1u << (32 - mca_pml_tm.source_bits);
-    mca_pml_tm.super.pml_max_contextid = mca_pml_tm.max_context;
+    mca_pml_tm_module.pml_max_contextid = mca_pml_tm.max_context;
 }
 
 static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_threads,
@@ -349,9 +356,10 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
         return NULL;
     }
     if (OMPI_SUCCESS != mca_pml_tm_open_btls(enable_progress_threads, enable_mpi_threads)) {
-        opal_output_verbose(1, output, "no BTL can be used: one-sided MPI will not work");
+        opal_output_verbose(1, mca_pml_tm.output,
+                            "no BTL can be used: one-sided MPI will not work");
     }
-    return &mca_pml_tm.super;
+    return &mca_pml_tm_module;
 }
 
 /*
@@ -400,50 +408,4 @@ static int finalize(void)
     fab_close(mca_pml_tm.fab, FAB_USER_PML);
     mca_pml_tm.fab = NULL;
     return OMPI_SUCCESS;
-}
-
-/* ---- what a user sees --------------------------------------------------- */
-
-void mca_pml_tm_show_help(const char *topic, ...)
-{
-    va_list args;
-
-    va_start(args, topic);
-    fab_help_show(mca_pml_tm_help, topic, args);
-    va_end(args);
-}
-
-/* A line for the table of paths. */
-static void describe_waits(char *buf, size_t size)
-{
-    static const char *const what[] = {
-        [PML_TM_SPIN] = "poll", [PML_TM_YIELD] = "yield", [PML_TM_SLEEP] = "yield, then sleep"};
-    unsigned num_local = (unsigned) mca_pml_tm_process.num_local_peers + 1;
-
-    if (mca_pml_tm.cpus > 0) {
-        snprintf(buf, size, "who waits      %s: %u processes share %.4g processors\n",
-                 what[mca_pml_tm.idle], num_local, mca_pml_tm.cpus);
-    } else {
-        snprintf(buf, size, "who waits      %s, by pml_tm_wait\n", what[mca_pml_tm.idle]);
-    }
-}
-
-void mca_pml_tm_show_paths(void)
-{
-    char text[4096], waits[128];
-    bool is_first = 0 == OMPI_PROC_MY_NAME->vpid;
-
-    if (mca_pml_tm.params.verbose < (is_first ? 10 : 20)) {
-        return;
-    }
-    fab_lock(mca_pml_tm.fab);
-    fab_describe(mca_pml_tm.fab, text, sizeof(text));
-    fab_unlock(mca_pml_tm.fab);
-    describe_waits(waits, sizeof(waits));
-    opal_output(output,
-                "pml tm: process %s on %s; eager up to %u bytes if the provider can, inside a host "
-                "streamed up to %u; ranks below %u, communicators below %u\n%s%s",
-                OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm_process.nodename,
-                mca_pml_tm.eager_limit, mca_pml_tm.stream_limit, 1u << mca_pml_tm.source_bits,
-                mca_pml_tm.max_context, text, waits);
 }

@@ -5,9 +5,6 @@
  */
 #include "pml_tm_excid.h"
 
-#include "pml_tm_msg.h"
-#include "pml_tm_peer.h"
-
 int mca_pml_tm_excid_add(mca_pml_tm_comm_t *tmc)
 {
     mca_pml_tm_excid_t *excid;
@@ -65,20 +62,6 @@ mca_pml_tm_untagged_t mca_pml_tm_excid_prefix(const mca_pml_tm_comm_t *tmc, uint
     };
 }
 
-/*
- * Answer a member's first message with this process's index.
- */
-static void tell_context(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer)
-{
-    mca_pml_tm_context_t context = {
-        .excid = {tmc->excid->id[0], tmc->excid->id[1]},
-        .context = tmc->context,
-        .rank = tmc->my_rank,
-    };
-
-    mca_pml_tm_answer(peer, fab_hdr(PML_TM_AM_CONTEXT, 0, 0), &context, sizeof(context));
-}
-
 bool mca_pml_tm_excid_is_for(const mca_pml_tm_comm_t *tmc, const void *data)
 {
     mca_pml_tm_untagged_t prefix;
@@ -88,29 +71,6 @@ bool mca_pml_tm_excid_is_for(const mca_pml_tm_comm_t *tmc, const void *data)
     }
     memcpy(&prefix, data, sizeof(prefix));
     return tmc->excid->id[0] == prefix.excid[0] && tmc->excid->id[1] == prefix.excid[1];
-}
-
-void mca_pml_tm_excid_deliver(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
-                              const mca_pml_tm_untagged_t *prefix, const void *data, size_t len)
-{
-    int32_t source = mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits);
-
-    if (!mca_pml_tm_comm_is_sender(tmc, peer, source)) {
-        mca_pml_tm_bad_message(peer, "untagged: not its rank in its communicator");
-        return;
-    }
-    if (PML_TM_CONTEXT_UNKNOWN == tmc->excid->contexts[source]) {
-        tmc->excid->contexts[source] = prefix->context;
-        tell_context(tmc, peer);
-    }
-    hdr.id = prefix->id;
-    hdr.tag = mca_pml_tm_tag(tmc->context, (uint32_t) source, mca_pml_tm_tag_tag(hdr.tag),
-                             mca_pml_tm.source_bits);
-    if (FAB_AM_EAGER == hdr.id) {
-        mca_pml_tm_msg_eager(NULL, peer, hdr, data, len);
-    } else {
-        mca_pml_tm_msg_rndv(NULL, peer, hdr, data, len);
-    }
 }
 
 bool mca_pml_tm_excid_read(uint64_t tag, const void *data, size_t len,
@@ -124,51 +84,4 @@ bool mca_pml_tm_excid_read(uint64_t tag, const void *data, size_t len,
            prefix->context < mca_pml_tm.max_context &&
            0 == (prefix->reserved[0] | prefix->reserved[1] | prefix->reserved[2]) &&
            0 == mca_pml_tm_tag_context(tag, mca_pml_tm.source_bits);
-}
-
-void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                               size_t len)
-{
-    mca_pml_tm_untagged_t prefix;
-    mca_pml_tm_comm_t *tmc;
-
-    (void) ctx;
-    if (!mca_pml_tm_excid_read(hdr.tag, data, len, &prefix)) {
-        mca_pml_tm_bad_message(peer, "untagged: length, kind or context id");
-        return;
-    }
-    ++mca_pml_tm.counters.untagged;
-    tmc = mca_pml_tm_excid_comm(prefix.excid);
-    if (NULL != tmc) {
-        mca_pml_tm_excid_deliver(tmc, peer, hdr, &prefix, (const char *) data + sizeof(prefix),
-                                 len - sizeof(prefix));
-    } else {
-        mca_pml_tm_msg_early_untagged(peer, hdr, &prefix, data, len);
-    }
-}
-
-void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                              size_t len)
-{
-    mca_pml_tm_context_t context;
-    mca_pml_tm_comm_t *tmc;
-
-    (void) ctx;
-    (void) hdr;
-    if (sizeof(context) != len) {
-        mca_pml_tm_bad_message(peer, "context id: length");
-        return;
-    }
-    memcpy(&context, data, sizeof(context));
-    tmc = mca_pml_tm_excid_comm(context.excid);
-    if (NULL == tmc) {
-        return; /* the communicator was freed meanwhile */
-    }
-    if (context.rank >= (uint32_t) tmc->num_sources ||
-        !mca_pml_tm_comm_is_sender(tmc, peer, (int32_t) context.rank) ||
-        context.context >= mca_pml_tm.max_context) {
-        mca_pml_tm_bad_message(peer, "context id: not its rank, or no such context id");
-        return;
-    }
-    tmc->excid->contexts[context.rank] = context.context;
 }

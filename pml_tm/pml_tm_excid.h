@@ -65,20 +65,7 @@ mca_pml_tm_untagged_t mca_pml_tm_excid_prefix(const mca_pml_tm_comm_t *tmc, uint
 bool mca_pml_tm_excid_read(uint64_t tag, const void *data, size_t len,
                            mca_pml_tm_untagged_t *prefix);
 
-/* Handlers of FAB_AM_NO_TAG and PML_TM_AM_CONTEXT. */
-void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                               size_t len);
-void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                              size_t len);
-
 /* Is the early message, untagged, for this communicator? */
 bool mca_pml_tm_excid_is_for(const mca_pml_tm_comm_t *tmc, const void *data);
-
-/*
- * Deliver an untagged message whose prefix was read and checked, to a communicator that exists
- * here; data points behind the prefix.
- */
-void mca_pml_tm_excid_deliver(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
-                              const mca_pml_tm_untagged_t *prefix, const void *data, size_t len);
 
 #endif /* PML_TM_EXCID_H */

@@ -6,27 +6,16 @@
 
 #include "fabric/fab_clock.h"
 
-#include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
-#include "pml_tm_send.h"
-#include "pml_tm_stream.h"
+#include "pml_tm_request.h"
 
 /* Microseconds that mpirun, which usually knows first, has to end the job before pml tm does. */
 enum { FAILURE_GRACE_US = 3000000 };
 
-/* A peer that failed, not handled yet. */
-struct mca_pml_tm_failure {
-    mca_pml_tm_failure_t *next;
-    opal_process_name_t name;
-    uint64_t at; /* us */
-    char why[256];
-};
-
 /* One of them, if there was no memory; at is 0: unused. Lock: the fabric's. */
 static mca_pml_tm_failure_t reserve;
 
-/* A new record; NULL: no memory. There is always memory for one, which can end the job. */
-static mca_pml_tm_failure_t *failure_alloc(void)
+mca_pml_tm_failure_t *mca_pml_tm_failure_alloc(void)
 {
     mca_pml_tm_failure_t *failure = malloc(sizeof(*failure));
 
@@ -44,67 +33,10 @@ static void failure_free(mca_pml_tm_failure_t *failure)
     }
 }
 
-static opal_process_name_t name_of(const fab_peer_t *peer)
+opal_process_name_t mca_pml_tm_failure_name(const fab_peer_t *peer)
 {
     return (opal_process_name_t){.jobid = (opal_jobid_t) (peer->name >> 32),
                                  .vpid = (opal_vpid_t) peer->name};
-}
-
-void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
-{
-    mca_pml_tm_failure_t *first = atomic_load_explicit(&mca_pml_tm.failures, memory_order_relaxed);
-    mca_pml_tm_failure_t *failure;
-
-    (void) ctx;
-    (void) rc;
-    mca_pml_tm_stream_drop(peer);
-    if (NULL != first && !mca_pml_tm_is_fault_tolerant()) {
-        return; /* the first one ends the job */
-    }
-    failure = failure_alloc();
-    if (NULL == failure) {
-        return; /* with fault tolerance: mpirun tells of the others */
-    }
-    failure->name = name_of(peer);
-    failure->at = fab_now_us();
-    snprintf(failure->why, sizeof(failure->why), "%s", why);
-    failure->next = first;
-    /* release: pairs with the acquire in mca_pml_tm_handle_failures() */
-    atomic_store_explicit(&mca_pml_tm.failures, failure, memory_order_release);
-}
-
-/* Does a request with an id wait for an answer or data of the peer? */
-static bool waits_for(mca_pml_tm_core_t *core, const fab_peer_t *peer)
-{
-    if (peer != core->peer || PML_TM_ACTIVE != core->state) {
-        return false;
-    }
-    return MCA_PML_REQUEST_SEND != core->base->req_type ||
-           PML_TM_CANCEL_DROPPED != mca_pml_tm_send_of_core(core)->cancel;
-}
-
-bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer)
-{
-    mca_pml_tm_peer_t *record = (mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
-    mca_pml_tm_core_t *core;
-    uint32_t index = 0;
-
-    (void) ctx;
-    if (NULL != record) {
-        if (NULL != record->held) {
-            return true;
-        }
-        /* the peer would never release messages that are held from now on */
-        record->must_hold = false;
-    }
-    do {
-        core = (mca_pml_tm_core_t *) fab_idmap_next(&mca_pml_tm.ids, &index);
-    } while (NULL != core && !waits_for(core, peer));
-    record = NULL == core ? mca_pml_tm_peer_record(peer) : NULL;
-    if (NULL != record) {
-        record->has_left = true;
-    }
-    return NULL != core;
 }
 
 static void end_job(const mca_pml_tm_failure_t *failure)
@@ -167,7 +99,7 @@ void mca_pml_tm_check_peer(fab_peer_t *peer)
     if (!mca_pml_tm_is_fault_tolerant() || NULL == peer || FAB_PEER_UP != peer->state) {
         return;
     }
-    name = name_of(peer);
+    name = mca_pml_tm_failure_name(peer);
     if (mca_pml_tm_is_failed(&name)) {
         fab_peer_fail(peer, OMPI_ERR_UNREACH, "the runtime reports that it failed");
     }
@@ -200,46 +132,4 @@ bool mca_pml_tm_refuse_revoked(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer, f
         mca_pml_tm_answer(peer, fab_hdr(PML_TM_AM_NACK, PML_TM_ERR_REVOKED, hdr.app_ctx), NULL, 0);
     }
     return true;
-}
-
-/* Take all messages out of the domain, oldest first, and put those back that are not refused. */
-static void refuse_unexpected(mca_pml_tm_comm_t *tmc)
-{
-    mca_pml_tm_msg_t *msg, *first = NULL, **tail = &first;
-    fab_match_msg_t *match;
-
-    while (NULL != (match = fab_match_first_msg(&tmc->match))) {
-        fab_match_remove_msg(&tmc->match, match);
-        msg = mca_pml_tm_msg_of(match);
-        msg->next = NULL;
-        *tail = msg;
-        tail = &msg->next;
-    }
-    while (NULL != (msg = first)) {
-        first = msg->next;
-        if (mca_pml_tm_refuse_revoked(tmc, msg->peer, msg->hdr)) {
-            mca_pml_tm_msg_release(msg);
-        } else {
-            fab_match_add_msg(&tmc->match, &msg->match,
-                              mca_pml_tm_tag_source(msg->hdr.tag, mca_pml_tm.source_bits),
-                              mca_pml_tm_tag_tag(msg->hdr.tag));
-        }
-    }
-}
-
-int mca_pml_tm_revoke_comm(ompi_communicator_t *comm, bool coll_only)
-{
-    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
-
-    if (OMPI_COMM_IS_INTER(comm)) {
-        mca_pml_tm_revoke_comm(comm->c_local_comm, coll_only);
-    }
-    mca_pml_tm_mark_revoked(comm, coll_only);
-    fab_lock(mca_pml_tm.fab);
-    tmc->is_coll_revoked = true;
-    tmc->fast &= ~(PML_TM_FAST_TAKE | PML_TM_FAST_LOOK); /* what comes is to be looked at */
-    tmc->is_revoked = tmc->is_revoked || !coll_only;
-    refuse_unexpected(tmc);
-    fab_unlock(mca_pml_tm.fab);
-    return OMPI_SUCCESS;
 }

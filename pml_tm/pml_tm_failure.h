@@ -22,14 +22,6 @@
 
 #include "pml_tm_comm.h"
 
-/* Callback of the fabric, under its lock: a peer failed. */
-void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why);
-
-/*
- * Callback of the fabric, under its lock: a peer has left.  True: a pending request still needs it.
- */
-bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer);
-
 /* End the job, or tell Open MPI, for peers that have failed.  Lock not held. */
 void mca_pml_tm_handle_failures_slow(void);
 
@@ -50,13 +42,26 @@ void mca_pml_tm_check_peer(fab_peer_t *peer);
  */
 bool mca_pml_tm_is_orphan(const mca_pml_tm_core_t *core);
 
-/* pml_revoke_comm. coll_only: revoke only messages of collectives. */
-int mca_pml_tm_revoke_comm(ompi_communicator_t *comm, bool coll_only);
-
 /* Refuse the message, and tell its sender, if its communicator is revoked. Lock held. */
 bool mca_pml_tm_refuse_revoked(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr);
 
 /* Free what is left when the component closes. */
 void mca_pml_tm_failure_fini(void);
+
+/* A peer that failed, not handled yet. */
+struct mca_pml_tm_failure {
+    mca_pml_tm_failure_t *next;
+    opal_process_name_t name;
+    uint64_t at; /* us */
+    char why[256];
+};
+
+/*
+ * A new record; NULL: no memory. There is always memory for one, which can end the job. Lock held.
+ */
+mca_pml_tm_failure_t *mca_pml_tm_failure_alloc(void);
+
+/* The peer's process. */
+opal_process_name_t mca_pml_tm_failure_name(const fab_peer_t *peer);
 
 #endif /* PML_TM_FAILURE_H */

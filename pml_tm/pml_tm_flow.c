@@ -4,8 +4,9 @@
  */
 #include "pml_tm_flow.h"
 
-#include "pml_tm_offload.h"
-#include "pml_tm_send.h"
+#include "pml_tm_comm.h"
+#include "pml_tm_peer.h"
+#include "pml_tm_request.h"
 
 /* Held messages that one turn of the sender's queue releases, before other items get their turn. */
 #define SENDS_PER_TURN 256
@@ -169,7 +170,7 @@ static bool is_to_hold(const fab_item_t *item, const void *ctx)
 {
     const mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item((fab_item_t *) item);
 
-    return mca_pml_tm_send_item == item->fn && !is_exempt(req) && must_hold(ctx, req->tag);
+    return mca_pml_tm.send_item == item->fn && !is_exempt(req) && must_hold(ctx, req->tag);
 }
 
 /* Sends that are queued for room are older than held ones and go in front of them. */
@@ -226,7 +227,7 @@ static int held_item(fab_item_t *item, fab_peer_t *peer)
             return OPAL_ERR_IN_PROCESS;
         }
         unlink_held(record, link);
-        if (OPAL_ERR_RESOURCE_BUSY == mca_pml_tm_send_item(first, peer)) {
+        if (OPAL_ERR_RESOURCE_BUSY == mca_pml_tm.send_item(first, peer)) {
             mca_pml_tm_send_of_item(first)->core.phase = PML_TM_HELD;
             link_held(record, link, first);
             return OPAL_ERR_RESOURCE_BUSY;

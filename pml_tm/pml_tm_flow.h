@@ -35,6 +35,7 @@
 
 #include "pml_tm_comm.h"
 #include "pml_tm_peer.h"
+#include "pml_tm_request.h"
 
 /* ---- receiver ----------------------------------------------------------- */
 

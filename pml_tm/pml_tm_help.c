@@ -2,7 +2,9 @@
 /*
  * What pml tm tells the user, by topic (fab_help.h).
  */
-#include "pml_tm.h"
+#include "pml_tm_help.h"
+
+#include <stddef.h>
 
 /* clang-format off */
 const fab_help_topic_t mca_pml_tm_help[] = {

@@ -5,7 +5,10 @@
 #ifndef PML_TM_MSG_H
 #define PML_TM_MSG_H
 
+#include "fabric/fab_copy.h"
+
 #include "pml_tm_comm.h"
+#include "pml_tm_flow.h"
 
 /*
  * An unexpected message (in its communicator's domain), an early message (its communicator does not
@@ -26,10 +29,6 @@ static inline mca_pml_tm_msg_t *mca_pml_tm_msg_of(fab_match_msg_t *match)
 {
     return (mca_pml_tm_msg_t *) ((char *) match - offsetof(mca_pml_tm_msg_t, match));
 }
-
-/* Handlers of FAB_AM_EAGER and FAB_AM_RNDV. */
-void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
-void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 
 /*
  * Keep an untagged message for a communicator that does not exist here yet. data has len bytes and
@@ -54,19 +53,6 @@ void mca_pml_tm_msg_init(void);
 void mca_pml_tm_msg_no_memory(size_t bytes);
 
 /*
- * Match a message before all of it has arrived. *req is its receive, or NULL if there is none, or
- * if a device takes part in matching.  False: the message was malformed and the peer has failed.
- * Lock held.
- */
-bool mca_pml_tm_msg_find(fab_peer_t *peer, fab_hdr_t hdr, mca_pml_tm_recv_request_t **req);
-
-/* A message that was gathered in memory is complete: match it or keep it.  Lock held. */
-void mca_pml_tm_msg_arrive(mca_pml_tm_msg_t *msg);
-
-/* Give the message to the receive that it matched and release it. Lock held. */
-void mca_pml_tm_msg_receive(mca_pml_tm_msg_t *msg, mca_pml_tm_recv_request_t *req);
-
-/*
  * Give the message to a blocking receive of a plain type that has no request, and release it.
  * False: it is longer than size bytes, or not all here, or its sender waits for an answer. Lock
  * held.
@@ -77,13 +63,42 @@ bool mca_pml_tm_msg_give(mca_pml_tm_msg_t *msg, void *buf, size_t size,
 /* Free it. Lock held. */
 void mca_pml_tm_msg_release(mca_pml_tm_msg_t *msg);
 
-/* Move the early messages of a new communicator into its domain. Lock held. */
-void mca_pml_tm_msg_join(mca_pml_tm_comm_t *tmc);
-
 /* Take the early message that the peer sent under this id off its list; NULL: there is none. */
 mca_pml_tm_msg_t *mca_pml_tm_msg_take_early(const fab_peer_t *peer, uint32_t id);
 
 /* Free what is left when the component closes. */
 void mca_pml_tm_msg_fini(void);
+
+/* Tell the sender that no receive will match the message. Lock held. */
+void mca_pml_tm_cancel_answer(const mca_pml_tm_msg_t *msg);
+
+/* Bytes that the record of a short message has room for. */
+enum { PML_TM_MSG_SHORT = 64 };
+
+_Static_assert(FAB_COPY_SHORT_MAX <= PML_TM_MSG_SHORT, "a short message fits one of these");
+
+/* The memory that it takes, bytes. */
+static inline size_t mca_pml_tm_msg_bytes(const mca_pml_tm_msg_t *msg)
+{
+    return sizeof(*msg) + (msg->data_len > PML_TM_MSG_SHORT ? msg->data_len : PML_TM_MSG_SHORT);
+}
+
+/* It takes memory from now on. */
+static inline void mca_pml_tm_msg_count(const mca_pml_tm_msg_t *msg)
+{
+    mca_pml_tm.unexpected_bytes += mca_pml_tm_msg_bytes(msg);
+    if (OPAL_UNLIKELY(mca_pml_tm.unexpected_bytes > mca_pml_tm.params.unexpected_max)) {
+        mca_pml_tm_flow_stop(msg->peer, msg->hdr);
+    }
+}
+
+/* The rank of its sender. */
+static inline int32_t mca_pml_tm_msg_source(fab_hdr_t hdr)
+{
+    return mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits);
+}
+
+/* Add it to the early messages. Lock held. */
+void mca_pml_tm_msg_add_early(mca_pml_tm_msg_t *msg);
 
 #endif /* PML_TM_MSG_H */

@@ -10,16 +10,7 @@
 #define PML_TM_OFFLOAD_H
 
 #include "pml_tm_comm.h"
-#include "pml_tm_recv.h"
-
-/* Acquire the fabric's matching device, if there is one. */
-void mca_pml_tm_offload_open(void);
-
-/* End matching by the device; listed receives stay posted. */
-void mca_pml_tm_offload_close(void);
-
-/* Called when all communicators are gone. */
-void mca_pml_tm_offload_free(void);
+#include "pml_tm_request.h"
 
 /*
  * The receive was posted and found no message: list it if allowed.  The communicator has an engine.
@@ -45,20 +36,14 @@ static inline void mca_pml_tm_offload_release(mca_pml_tm_recv_request_t *req)
 void mca_pml_tm_offload_enter(mca_pml_tm_recv_request_t *req);
 void mca_pml_tm_offload_leave(mca_pml_tm_recv_request_t *req);
 
-/* As mca_pml_tm_done(). */
-static inline void mca_pml_tm_recv_done(mca_pml_tm_recv_request_t *req)
-{
-    if (OPAL_UNLIKELY(NULL != req->memory_prev)) {
-        mca_pml_tm_offload_leave(req);
-    }
-    mca_pml_tm_done(&req->core);
-}
-
 /*
  * The sender of the message that the device matched, or will match, to this receive; NULL: not
  * known.  Lock held.
  */
 fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req);
+
+/* The same, if it is the process with this source rank. */
+fab_peer_t *mca_pml_tm_offload_sender_rank(const mca_pml_tm_recv_request_t *req, int32_t source);
 
 /* Does the engine still wait for something of this receive? */
 static inline bool mca_pml_tm_offload_has(const mca_pml_tm_recv_request_t *req)

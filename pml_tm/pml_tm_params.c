@@ -4,10 +4,11 @@
  */
 #include "pml_tm_params.h"
 
+#include "pml_tm_sizes.h"
+#include "pml_tm_wire.h"
+
 #include <limits.h>
 #include <stdio.h>
-
-#include "pml_tm_wire.h"
 
 static const fab_param_t rows[] = {
     {

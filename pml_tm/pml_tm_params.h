@@ -40,11 +40,6 @@ enum {
     PML_TM_FAST_ALL = (1 << 9) - 1,
 };
 
-enum {
-    PML_TM_EAGER_LIMIT = 16384,  /* default of eager_limit, bytes */
-    PML_TM_STREAM_LIMIT = 65536, /* stream_limit where no process yields, bytes */
-};
-
 typedef struct mca_pml_tm_params {
     char *wait;
     int priority;

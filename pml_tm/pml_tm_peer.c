@@ -4,9 +4,7 @@
  */
 #include "pml_tm_peer.h"
 
-#include <sched.h>
-
-#include "fabric/fab_clock.h"
+#include "pml_tm_sizes.h"
 
 typedef struct modex_blob {
     mca_pml_tm_address_t head;
@@ -26,8 +24,7 @@ int mca_pml_tm_peer_publish(void)
     if (0 == len) {
         return OMPI_ERR_VALUE_OUT_OF_BOUNDS;
     }
-    OPAL_MODEX_SEND(rc, PML_TM_MODEX_SCOPE, &mca_pml_tm_component.pmlm_version, &blob,
-                    sizeof(blob.head) + len);
+    OPAL_MODEX_SEND(rc, PML_TM_MODEX_SCOPE, mca_pml_tm.component, &blob, sizeof(blob.head) + len);
     return rc;
 }
 
@@ -79,8 +76,7 @@ fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc)
     size_t len = 0;
     char *hostname;
 
-    OPAL_MODEX_RECV(*rc, &mca_pml_tm_component.pmlm_version, &proc->super.proc_name,
-                    (void **) &blob, &len);
+    OPAL_MODEX_RECV(*rc, mca_pml_tm.component, &proc->super.proc_name, (void **) &blob, &len);
     if (OPAL_SUCCESS == *rc && NULL != blob) {
         peer = open_peer(proc, blob, len, rc, &why);
     } else {
@@ -98,28 +94,6 @@ fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc)
     opal_atomic_wmb();
     proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = peer;
     return peer;
-}
-
-/*
- * Opens the processes of this host, whose memory is to be found at once.  Others, which may be many
- * in a job that was spawned or joined, are opened at first use and take no memory until then.
- */
-int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs)
-{
-    int rc = mca_pml_base_pml_check_selected("tm", procs, nprocs);
-
-    for (size_t i = 0; OMPI_SUCCESS == rc && i < nprocs; ++i) {
-        if (OPAL_PROC_ON_LOCAL_HOST(procs[i]->super.proc_flags)) {
-            (void) mca_pml_tm_peer_of(procs[i], &rc);
-        }
-    }
-    if (OMPI_SUCCESS == rc) {
-        rc = mca_pml_tm_add_btl_procs(procs, nprocs);
-    }
-    if (OMPI_SUCCESS == rc) {
-        mca_pml_tm_show_paths();
-    }
-    return rc;
 }
 
 const char *mca_pml_tm_transport_of(ompi_communicator_t *comm, int rank)
@@ -155,51 +129,7 @@ static void forget(fab_peer_t *peer)
     }
 }
 
-/* Are sends held back for a live peer? */
-static bool has_held(void)
-{
-    const mca_pml_tm_peer_t *record = mca_pml_tm.peers;
-
-    while (NULL != record && (NULL == record->held || FAB_PEER_UP != record->peer->state)) {
-        record = record->next;
-    }
-    return NULL != record;
-}
-
-/* Try to send queued messages; returns what is left. */
-static bool flush_some(void)
-{
-    bool has_more;
-
-    fab_lock(mca_pml_tm.fab);
-    has_more = fab_has_queued(mca_pml_tm.fab) || has_held();
-    if (has_more) {
-        (void) fab_progress(mca_pml_tm.fab);
-    }
-    fab_unlock(mca_pml_tm.fab);
-    mca_pml_tm_complete_done();
-    return has_more;
-}
-
-void mca_pml_tm_peer_flush(void)
-{
-    bool was_in_vain = mca_pml_tm.is_flush_in_vain;
-    uint64_t timeout_s = was_in_vain ? 0 : (uint64_t) mca_pml_tm.params.close_timeout;
-    uint64_t end = fab_now_us() + timeout_s * 1000000;
-
-    mca_pml_tm.is_flush_in_vain = false;
-    while (!mca_pml_tm.is_flush_in_vain && flush_some()) {
-        mca_pml_tm.is_flush_in_vain = fab_now_us() >= end;
-        sched_yield(); /* on a full host the peer may need this processor */
-    }
-    if (mca_pml_tm.is_flush_in_vain && !was_in_vain) {
-        mca_pml_tm_show_help("not-sent", mca_pml_tm_process.nodename,
-                             OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm.params.close_timeout);
-    }
-}
-
-/* Close the peer of a process, if it was ever opened. */
-static void close_peer(ompi_proc_t *proc)
+void mca_pml_tm_peer_close(ompi_proc_t *proc)
 {
     fab_peer_t *peer = (fab_peer_t *) proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
 
@@ -208,27 +138,6 @@ static void close_peer(ompi_proc_t *proc)
         forget(peer);
         fab_peer_close(peer, FAB_USER_PML);
     }
-}
-
-int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
-{
-    mca_pml_tm_peer_flush();
-    for (size_t i = 0; i < nprocs; ++i) {
-        OBJ_RETAIN(procs[i]); /* the bml may hold the last reference but this */
-    }
-    /* one-sided MPI has added them to the BTLs; only the PML tells the BTLs of their end */
-    if (NULL != mca_bml.bml_del_procs) {
-        (void) mca_bml.bml_del_procs(nprocs, procs);
-    }
-    fab_lock(mca_pml_tm.fab);
-    for (size_t i = 0; i < nprocs; ++i) {
-        close_peer(procs[i]);
-    }
-    fab_unlock(mca_pml_tm.fab);
-    for (size_t i = 0; i < nprocs; ++i) {
-        OBJ_RELEASE(procs[i]);
-    }
-    return OMPI_SUCCESS;
 }
 
 mca_pml_tm_peer_t *mca_pml_tm_peer_record(fab_peer_t *peer)
@@ -255,4 +164,9 @@ void mca_pml_tm_peer_fini(void)
         record_free(record);
     }
     fab_unlock(mca_pml_tm.fab);
+}
+
+uint32_t mca_pml_tm_peer_fragment(const fab_peer_t *peer)
+{
+    return PML_TM_STREAM_FRAGMENT < peer->eager_max ? PML_TM_STREAM_FRAGMENT : peer->eager_max;
 }

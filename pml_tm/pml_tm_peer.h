@@ -89,17 +89,22 @@ static inline uint64_t mca_pml_tm_peer_name(const opal_process_name_t *name)
     return fab_name(name->jobid, name->vpid);
 }
 
-/*
- * Before peers are closed: send their queued messages, as far as they take them within
- * params.close_timeout.  After one wait in vain it does not wait again for the same messages.  Lock
- * not held.
- */
-void mca_pml_tm_peer_flush(void);
-
 /* Put this process's address into the modex. */
 int mca_pml_tm_peer_publish(void);
 
 /* Free the records when the component closes. */
 void mca_pml_tm_peer_fini(void);
+
+/* Could messages to this peer be streamed? */
+static inline bool mca_pml_tm_peer_has_streams(const fab_peer_t *peer)
+{
+    return 0 != (peer->caps & FAB_CAP_RING) && 0 != mca_pml_tm.stream_limit;
+}
+
+/* Bytes of a fragment to the peer, with all that stands in front of the user's. */
+uint32_t mca_pml_tm_peer_fragment(const fab_peer_t *peer);
+
+/* Close the peer of a process, if it was ever opened. Lock held. */
+void mca_pml_tm_peer_close(ompi_proc_t *proc);
 
 #endif /* PML_TM_PEER_H */

@@ -9,61 +9,17 @@
 #include "match/match_inl.h"
 #include "opal/datatype/opal_datatype_internal.h"
 
-#include "pml_tm_blocks.h"
+#include "pml_tm_comm.h"
+#include "pml_tm_deliver.h"
 #include "pml_tm_failure.h"
+#include "pml_tm_match.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_offload.h"
-#include "pml_tm_peer.h"
+#include "pml_tm_progress.h"
+#include "pml_tm_request.h"
 
 /* Out of line, so that the common path need not save registers. */
 #define NOINLINE __attribute__((noinline))
-
-/* One of free_recvs, of which there is one. Lock held. */
-static inline mca_pml_tm_recv_request_t *recv_pop(void)
-{
-    mca_pml_tm_core_t *core = mca_pml_tm.free_recvs;
-
-    mca_pml_tm.free_recvs = core->next;
-    return (mca_pml_tm_recv_request_t *) core->base;
-}
-
-/* A request off the free list; NULL: no memory, or all that may exist are in use. Lock held. */
-static NOINLINE mca_pml_tm_recv_request_t *recv_get(void)
-{
-    mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) opal_free_list_get(
-        &mca_pml_base_recv_requests);
-
-    if (OPAL_UNLIKELY(NULL == req && NULL != mca_pml_tm.free_recvs)) {
-        req = recv_pop();
-    }
-    if (OPAL_UNLIKELY(NULL == req)) {
-        req = mca_pml_tm.blocking;
-        mca_pml_tm.blocking = NULL;
-    }
-    return req;
-}
-
-/* A request, initialised, inactive; NULL: no memory. Lock not held. */
-static mca_pml_tm_recv_request_t *recv_alloc(void *buf, size_t count, ompi_datatype_t *datatype,
-                                             int src, int tag, ompi_communicator_t *comm,
-                                             bool is_persistent)
-{
-    mca_pml_tm_recv_request_t *req;
-    char *data;
-
-    fab_lock(mca_pml_tm.fab);
-    req = recv_get();
-    fab_unlock(mca_pml_tm.fab);
-    if (OPAL_UNLIKELY(NULL == req)) {
-        return NULL;
-    }
-    MCA_PML_BASE_RECV_REQUEST_INIT(&req->req_recv, buf, count, datatype, src, tag, comm,
-                                   is_persistent);
-    req->data = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &req->capacity) ? data : NULL;
-    req->core.is_private = false;
-    req->core.is_counted = false;
-    return req;
-}
 
 static void recv_start(mca_pml_tm_recv_request_t *req)
 {
@@ -98,130 +54,11 @@ void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req)
     recv_match(req);
 }
 
-void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
-                             size_t len)
-{
-    ompi_status_public_t *status = &req->req_recv.req_base.req_ompi.req_status;
-
-    req->core.peer = peer;
-    req->received = 0;
-    req->wanted = len;
-    status->MPI_SOURCE = mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits);
-    status->MPI_TAG = mca_pml_tm_tag_tag(hdr.tag);
-    status->_ucount = len;
-    req->req_recv.req_bytes_packed = len;
-    if (OPAL_UNLIKELY(len > req->capacity)) {
-        ++mca_pml_tm.counters.truncated;
-        req->core.error = MPI_ERR_TRUNCATE;
-        req->wanted = req->capacity;
-    }
-}
-
-/*
- * May a convertor not unpack a part of an element of this type?  It keeps 16 bytes for one, on its
- * stack, and writes beyond them if the element is long double complex.  A sender whose data is
- * contiguous does not know where elements end, so the parts of a message end anywhere.
- */
-static inline bool has_long_elements(const ompi_datatype_t *datatype)
-{
-    return 0 != (datatype->super.bdt_used & 1u << OPAL_DATATYPE_LONG_DOUBLE_COMPLEX);
-}
-
-/* Unpack to the blocks of memory that the convertor names, one after the other. */
-static void unpack_by_blocks(mca_pml_tm_recv_request_t *req, const char *data, size_t len)
-{
-    struct iovec *block = &req->block;
-
-    while (0 != len) {
-        uint32_t count = 1;
-        size_t part;
-        if (0 == block->iov_len) {
-            (void) opal_convertor_raw(&req->req_recv.req_base.req_convertor, block, &count, &part);
-            if (0 == count) {
-                return; /* all elements have their data */
-            }
-        }
-        part = len < block->iov_len ? len : block->iov_len;
-        fab_copy(block->iov_base, data, part);
-        block->iov_base = (char *) block->iov_base + part;
-        block->iov_len -= part;
-        data += part;
-        len -= part;
-    }
-}
-
-/*
- * The next bytes go to memory that is not contiguous.  The convertor unpacks from the start of the
- * buffer, for data from that peer (or any: architectures are equal).
- */
-static NOINLINE void unpack(mca_pml_tm_recv_request_t *req, const void *data, size_t len)
-{
-    mca_pml_base_request_t *base = &req->req_recv.req_base;
-    struct iovec iov = {.iov_base = (void *) data, .iov_len = len};
-    uint32_t iov_count = 1;
-    mca_pml_tm_blocks_t blocks;
-    size_t max = len;
-
-    if (mca_pml_tm_blocks_of(base->req_addr, base->req_count, &base->req_datatype->super,
-                             &blocks)) {
-        mca_pml_tm_blocks_unpack(&blocks, &req->place, req->received, data, len);
-        return;
-    }
-    if (0 == req->received) {
-        opal_convertor_copy_and_prepare_for_recv(ompi_mpi_local_convertor,
-                                                 &base->req_datatype->super, base->req_count,
-                                                 base->req_addr, 0, &base->req_convertor);
-        req->block.iov_len = 0;
-    }
-    if (has_long_elements(base->req_datatype) && !mca_pml_tm_is_on_device(&base->req_convertor)) {
-        unpack_by_blocks(req, data, len);
-        return;
-    }
-    opal_convertor_unpack(&base->req_convertor, &iov, &iov_count, &max);
-}
-
-void mca_pml_tm_recv_put(mca_pml_tm_recv_request_t *req, const void *data, size_t len)
-{
-    if (OPAL_LIKELY(NULL != req->data)) {
-        fab_copy(req->data + req->received, data, len);
-    } else if (0 != len) {
-        unpack(req, data, len);
-    }
-    req->received += len;
-}
-
-/* Acknowledge a synchronous send. */
-static inline void acknowledge(fab_peer_t *peer, fab_hdr_t hdr)
-{
-    if (OPAL_UNLIKELY(0 != hdr.app_ctx)) {
-        mca_pml_tm_answer(peer, fab_hdr(PML_TM_AM_ACK, 0, hdr.app_ctx), NULL, 0);
-    }
-}
-
-void mca_pml_tm_recv_placed(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
-                            size_t len)
-{
-    acknowledge(peer, hdr);
-    mca_pml_tm_recv_matched(req, peer, hdr, len);
-    req->received = req->wanted;
-    mca_pml_tm_recv_done(req);
-}
-
-void mca_pml_tm_recv_eager(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
-                           const void *data, size_t len)
-{
-    acknowledge(peer, hdr);
-    mca_pml_tm_recv_matched(req, peer, hdr, len);
-    if (0 != req->wanted) {
-        mca_pml_tm_recv_put(req, data, req->wanted);
-    }
-    mca_pml_tm_recv_done(req);
-}
-
 int mca_pml_tm_irecv_init(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
                           ompi_communicator_t *comm, ompi_request_t **request)
 {
-    mca_pml_tm_recv_request_t *req = recv_alloc(buf, count, datatype, src, tag, comm, true);
+    mca_pml_tm_recv_request_t *req = mca_pml_tm_recv_alloc(buf, count, datatype, src, tag, comm,
+                                                           true);
 
     if (NULL == req) {
         return OMPI_ERR_OUT_OF_RESOURCE;
@@ -235,7 +72,8 @@ static inline int recv_new(void *buf, size_t count, ompi_datatype_t *datatype, i
                            ompi_communicator_t *comm, bool is_blocking,
                            mca_pml_tm_recv_request_t **request)
 {
-    mca_pml_tm_recv_request_t *req = recv_alloc(buf, count, datatype, src, tag, comm, false);
+    mca_pml_tm_recv_request_t *req = mca_pml_tm_recv_alloc(buf, count, datatype, src, tag, comm,
+                                                           false);
 
     if (OPAL_UNLIKELY(NULL == req)) {
         return OMPI_ERR_OUT_OF_RESOURCE;
@@ -258,8 +96,9 @@ static inline bool is_short_way(const ompi_communicator_t *comm, const ompi_data
 }
 
 /*
- * recv_alloc() and recv_start() in one, for a free request that is not to be persistent, with a
- * plain type.  It does not retain its communicator.  is_private, is_counted: of its core.
+ * mca_pml_tm_recv_alloc() and recv_start() in one, for a free request that is not to be
+ * persistent, with a plain type.  It does not retain its communicator.  is_private, is_counted: of
+ * its core.
  */
 static inline __attribute__((always_inline)) void
 recv_begin(mca_pml_tm_recv_request_t *req, void *buf, size_t count, ompi_datatype_t *datatype,
@@ -320,7 +159,7 @@ static inline bool irecv_is_prepared(const ompi_communicator_t *comm)
 static NOINLINE bool irecv_prepare(ompi_communicator_t *comm)
 {
     if (NULL == mca_pml_tm.free_recvs) {
-        mca_pml_tm_recv_request_t *req = recv_get();
+        mca_pml_tm_recv_request_t *req = mca_pml_tm_recv_get();
 
         if (NULL == req) {
             return false;
@@ -345,7 +184,7 @@ static inline __attribute__((always_inline)) bool irecv_short(void *buf, size_t 
 {
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
 
-    *req = recv_pop();
+    *req = mca_pml_tm_recv_pop();
     recv_begin(*req, buf, count, datatype, src, tag, comm, false, true);
     ++tmc->num_recvs;
     return fab_match_post_short(&tmc->match, &(*req)->offload.match, src, tag);
@@ -558,7 +397,7 @@ static NOINLINE bool take_unexpected(const wanted_t *wanted, mca_pml_tm_msg_t **
     fab_match_msg_t *match;
 
     if (OPAL_UNLIKELY(NULL == mca_pml_tm.blocking)) {
-        mca_pml_tm.blocking = recv_get();
+        mca_pml_tm.blocking = mca_pml_tm_recv_get();
         if (NULL == mca_pml_tm.blocking) {
             return false;
         }
@@ -624,7 +463,7 @@ static NOINLINE int recv_with_request(const wanted_t *wanted, mca_pml_tm_msg_t *
 
     mca_pml_tm.blocking = NULL; /* a callback may receive, too */
     if (OPAL_UNLIKELY(NULL == req)) {
-        req = recv_get();
+        req = mca_pml_tm_recv_get();
         if (NULL == req) {
             return OMPI_ERR_OUT_OF_RESOURCE;
         }
@@ -667,7 +506,7 @@ static NOINLINE int recv_with_request_locked(const wanted_t *wanted, mca_pml_tm_
 
     mca_pml_tm.blocking = NULL;
     if (OPAL_UNLIKELY(NULL == req)) { /* another thread is in a blocking receive */
-        req = recv_get();
+        req = mca_pml_tm_recv_get();
     }
     if (OPAL_UNLIKELY(NULL == req)) {
         fab_mutex_unlock(&mca_pml_tm.fab->lock);
@@ -822,70 +661,14 @@ int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src,
     return recv_any(buf, count, datatype, src, tag, comm, status);
 }
 
-void mca_pml_tm_recv_release(mca_pml_tm_recv_request_t *req)
-{
-    mca_pml_base_request_t *base = &req->req_recv.req_base;
-    ompi_communicator_t *comm = base->req_comm;
-
-    OMPI_REQUEST_FINI(&base->req_ompi); /* a handle for Fortran */
-    OMPI_DATATYPE_RELEASE(base->req_datatype);
-    if (mca_pml_tm_recv_is_packed(req)) {
-        opal_convertor_cleanup(&base->req_convertor);
-    }
-    base->req_ompi.req_persistent = false;
-    base->req_ompi.req_complete_cb = NULL;
-    base->req_free_called = false;
-    if (req->core.is_counted) {
-        mca_pml_tm_freed_t freed = {.first = NULL};
-        mca_pml_tm_recv_collect(&freed, req);
-        mca_pml_tm_recv_flush(&freed);
-        return;
-    }
-    req->core.state = PML_TM_INACTIVE;
-    base->req_ompi.req_state = OMPI_REQUEST_INVALID;
-    opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
-    OBJ_RELEASE(comm);
-}
-
-void mca_pml_tm_recv_flush(mca_pml_tm_freed_t *freed)
-{
-    ompi_communicator_t *comm = freed->comm;
-    bool is_last;
-
-    if (NULL == freed->first) {
-        return;
-    }
-    fab_lock(mca_pml_tm.fab);
-    freed->last->next = mca_pml_tm.free_recvs;
-    mca_pml_tm.free_recvs = freed->first;
-    is_last = 0 == (mca_pml_tm_comm(comm)->num_recvs -= freed->count);
-    fab_unlock(mca_pml_tm.fab);
-    *freed = (mca_pml_tm_freed_t){.first = NULL};
-    if (is_last) {
-        OBJ_RELEASE(comm);
-    }
-}
-
-void mca_pml_tm_recv_fini(void)
-{
-    while (NULL != mca_pml_tm.free_recvs) {
-        opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) recv_pop());
-    }
-    if (NULL != mca_pml_tm.blocking) {
-        opal_free_list_return(&mca_pml_base_recv_requests,
-                              (opal_free_list_item_t *) mca_pml_tm.blocking);
-        mca_pml_tm.blocking = NULL;
-    }
-}
-
 /* Start a receive of the message that a matched probe has taken. */
 static int recv_message(void *buf, size_t count, ompi_datatype_t *datatype,
                         ompi_message_t **message, mca_pml_tm_recv_request_t **request)
 {
     mca_pml_tm_msg_t *msg = (mca_pml_tm_msg_t *) (*message)->req_ptr;
-    mca_pml_tm_recv_request_t *req = recv_alloc(buf, count, datatype, (*message)->peer,
-                                                mca_pml_tm_tag_tag(msg->hdr.tag), (*message)->comm,
-                                                false);
+    mca_pml_tm_recv_request_t *req = mca_pml_tm_recv_alloc(buf, count, datatype, (*message)->peer,
+                                                           mca_pml_tm_tag_tag(msg->hdr.tag),
+                                                           (*message)->comm, false);
 
     if (NULL == req) {
         return OMPI_ERR_OUT_OF_RESOURCE;

@@ -2,40 +2,11 @@
 /*
  * Completing and freeing requests; only this file handles their races (see pml_tm_request.h).
  */
-#include "pml_tm_cancel.h"
-#include "pml_tm_failure.h"
-#include "pml_tm_recv.h"
+#include "pml_tm_request.h"
 
 #include <sched.h>
 
-static void send_request_construct(mca_pml_tm_send_request_t *req)
-{
-    req->req_send.req_base.req_type = MCA_PML_REQUEST_SEND;
-    req->req_send.req_base.req_ompi.req_start = mca_pml_tm_start;
-    req->req_send.req_base.req_ompi.req_free = mca_pml_tm_request_free;
-    req->req_send.req_base.req_ompi.req_cancel = mca_pml_tm_cancel_send;
-    memset(&req->core, 0, sizeof(req->core));
-    req->core.base = &req->req_send.req_base;
-}
-
-OBJ_CLASS_INSTANCE(mca_pml_tm_send_request_t, mca_pml_base_send_request_t, send_request_construct,
-                   NULL);
-
-static void recv_request_construct(mca_pml_tm_recv_request_t *req)
-{
-    req->req_recv.req_base.req_type = MCA_PML_REQUEST_RECV;
-    req->req_recv.req_base.req_ompi.req_start = mca_pml_tm_start;
-    req->req_recv.req_base.req_ompi.req_free = mca_pml_tm_request_free;
-    req->req_recv.req_base.req_ompi.req_cancel = mca_pml_tm_cancel;
-    req->req_recv.req_base.req_free_called = false;
-    memset(&req->core, 0, sizeof(req->core));
-    memset(&req->offload, 0, sizeof(req->offload));
-    req->memory_prev = NULL;
-    req->core.base = &req->req_recv.req_base;
-}
-
-OBJ_CLASS_INSTANCE(mca_pml_tm_recv_request_t, mca_pml_base_recv_request_t, recv_request_construct,
-                   NULL);
+#include "pml_tm_comm.h"
 
 static inline mca_pml_tm_core_t *request_core(mca_pml_base_request_t *base)
 {
@@ -182,4 +153,124 @@ int mca_pml_tm_request_free(ompi_request_t **request)
     }
     mca_pml_tm_request_release(base);
     return OMPI_SUCCESS;
+}
+
+mca_pml_tm_recv_request_t *mca_pml_tm_recv_get(void)
+{
+    mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) opal_free_list_get(
+        &mca_pml_base_recv_requests);
+
+    if (OPAL_UNLIKELY(NULL == req && NULL != mca_pml_tm.free_recvs)) {
+        req = mca_pml_tm_recv_pop();
+    }
+    if (OPAL_UNLIKELY(NULL == req)) {
+        req = mca_pml_tm.blocking;
+        mca_pml_tm.blocking = NULL;
+    }
+    return req;
+}
+
+mca_pml_tm_recv_request_t *mca_pml_tm_recv_alloc(void *buf, size_t count, ompi_datatype_t *datatype,
+                                                 int src, int tag, ompi_communicator_t *comm,
+                                                 bool is_persistent)
+{
+    mca_pml_tm_recv_request_t *req;
+    char *data;
+
+    fab_lock(mca_pml_tm.fab);
+    req = mca_pml_tm_recv_get();
+    fab_unlock(mca_pml_tm.fab);
+    if (OPAL_UNLIKELY(NULL == req)) {
+        return NULL;
+    }
+    MCA_PML_BASE_RECV_REQUEST_INIT(&req->req_recv, buf, count, datatype, src, tag, comm,
+                                   is_persistent);
+    req->data = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &req->capacity) ? data : NULL;
+    req->core.is_private = false;
+    req->core.is_counted = false;
+    return req;
+}
+
+void mca_pml_tm_recv_release(mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_base_request_t *base = &req->req_recv.req_base;
+    ompi_communicator_t *comm = base->req_comm;
+
+    OMPI_REQUEST_FINI(&base->req_ompi); /* a handle for Fortran */
+    OMPI_DATATYPE_RELEASE(base->req_datatype);
+    if (mca_pml_tm_recv_is_packed(req)) {
+        opal_convertor_cleanup(&base->req_convertor);
+    }
+    base->req_ompi.req_persistent = false;
+    base->req_ompi.req_complete_cb = NULL;
+    base->req_free_called = false;
+    if (req->core.is_counted) {
+        mca_pml_tm_freed_t freed = {.first = NULL};
+        mca_pml_tm_recv_collect(&freed, req);
+        mca_pml_tm_recv_flush(&freed);
+        return;
+    }
+    req->core.state = PML_TM_INACTIVE;
+    base->req_ompi.req_state = OMPI_REQUEST_INVALID;
+    opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
+    OBJ_RELEASE(comm);
+}
+
+void mca_pml_tm_recv_flush(mca_pml_tm_freed_t *freed)
+{
+    ompi_communicator_t *comm = freed->comm;
+    bool is_last;
+
+    if (NULL == freed->first) {
+        return;
+    }
+    fab_lock(mca_pml_tm.fab);
+    freed->last->next = mca_pml_tm.free_recvs;
+    mca_pml_tm.free_recvs = freed->first;
+    is_last = 0 == (mca_pml_tm_comm(comm)->num_recvs -= freed->count);
+    fab_unlock(mca_pml_tm.fab);
+    *freed = (mca_pml_tm_freed_t){.first = NULL};
+    if (is_last) {
+        OBJ_RELEASE(comm);
+    }
+}
+
+void mca_pml_tm_recv_fini(void)
+{
+    while (NULL != mca_pml_tm.free_recvs) {
+        opal_free_list_return(&mca_pml_base_recv_requests,
+                              (opal_free_list_item_t *) mca_pml_tm_recv_pop());
+    }
+    if (NULL != mca_pml_tm.blocking) {
+        opal_free_list_return(&mca_pml_base_recv_requests,
+                              (opal_free_list_item_t *) mca_pml_tm.blocking);
+        mca_pml_tm.blocking = NULL;
+    }
+}
+
+void mca_pml_tm_set_waiting(mca_pml_tm_send_request_t *req, bool is_waiting)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_send.req_base.req_comm);
+
+    if (NULL != tmc && is_waiting != req->is_waiting) {
+        tmc->num_waiting += is_waiting ? 1 : -1;
+    }
+    req->is_waiting = is_waiting;
+}
+
+void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error)
+{
+    if (OPAL_UNLIKELY(req->is_waiting)) {
+        mca_pml_tm_set_waiting(req, false); /* cancelled */
+    }
+    if (0 != req->core.id) {
+        fab_idmap_remove(&mca_pml_tm.ids, req->core.id);
+        req->core.id = 0;
+    }
+    if (req->is_exposed) {
+        fab_unexpose(req->core.peer, &req->rkey);
+        req->is_exposed = false;
+    }
+    req->core.error = error;
+    mca_pml_tm_done(&req->core);
 }

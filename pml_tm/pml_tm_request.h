@@ -23,30 +23,12 @@
 #ifndef PML_TM_REQUEST_H
 #define PML_TM_REQUEST_H
 
-#include "pml_tm_compat.h"
+#include "pml_tm.h"
 
-#include <stdatomic.h>
-
-#include "fabric/fab.h"
-#include "fabric/fab_tm.h"
 #include "offload/offload_types.h"
 
 #include "pml_tm_blocks.h"
 
-/*
- * The convertor packs only whole elements of basic types, so it may leave this many bytes of its
- * room unused. The longest element is long double complex.
- */
-#define PML_TM_ELEMENT_MAX 32
-
-/* A message that is alone goes with its data if it is not so many times the eager limit. */
-#define PML_TM_ALONE 4
-
-/*
- * Bytes of a stream fragment: 128 cache lines with its header. Messages up to STREAM_MIN go whole.
- */
-#define PML_TM_STREAM_FRAGMENT 8168
-#define PML_TM_STREAM_MIN      8192
 typedef enum {
     PML_TM_INACTIVE = 0,
     PML_TM_ACTIVE,
@@ -69,7 +51,6 @@ typedef enum {
 } mca_pml_tm_phase_t;
 
 /* What send and receive requests share; lock: the fabric's. */
-typedef struct mca_pml_tm_core mca_pml_tm_core_t;
 struct mca_pml_tm_core {
     mca_pml_tm_core_t *next;      /* on the done list, or among free ones */
     mca_pml_base_request_t *base; /* the request this is part of; set once */
@@ -90,13 +71,6 @@ struct mca_pml_tm_core {
 };
 
 _Static_assert(MPI_ERR_LASTCODE <= INT16_MAX, "an error class fits mca_pml_tm_core_t");
-
-typedef struct mca_pml_tm_done_list {
-    mca_pml_tm_core_t *head;
-    mca_pml_tm_core_t **tail;
-    /* written under the lock; read without it, to see whether taking the lock is worthwhile */
-    atomic_uint count;
-} mca_pml_tm_done_list_t;
 
 /* State of MPI_Cancel for a message that was sent and is not known to be matched. */
 typedef enum {
@@ -131,7 +105,6 @@ typedef struct mca_pml_tm_send_request {
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_send_request_t);
 
-typedef struct mca_pml_tm_recv_request mca_pml_tm_recv_request_t;
 struct mca_pml_tm_recv_request {
     mca_pml_base_recv_request_t req_recv;
     mca_pml_tm_core_t core;
@@ -193,5 +166,182 @@ static inline void mca_pml_tm_request_activate(mca_pml_tm_core_t *core)
 
 /* fab_config_t.others_wait: poll all of Open MPI next. */
 void mca_pml_tm_others_wait(void *ctx);
+
+/* Complete finished requests; every entry point calls it after it has released the lock. */
+static inline int mca_pml_tm_complete_done(void)
+{
+    /*
+     * relaxed: a thread sees its own additions; others see them in their next call
+     */
+    return OPAL_LIKELY(0 == atomic_load_explicit(&mca_pml_tm.done.count, memory_order_relaxed))
+               ? 0
+               : mca_pml_tm_complete_done_slow();
+}
+
+/* Is it complete? If so, all writes before its completion are visible. */
+static inline bool mca_pml_tm_is_complete(const ompi_request_t *request)
+{
+    /* acquire: pairs with the release in mca_pml_tm_done() and mca_pml_tm_complete() */
+    return REQUEST_COMPLETED == __atomic_load_n(&request->req_complete, __ATOMIC_ACQUIRE);
+}
+
+/* Tell the ompi_wait_sync_t that one more of its requests is complete, with this error. */
+void mca_pml_tm_wake(void *sync, int error);
+
+/*
+ * Complete a request that the user may know, that has no callback, and that was not freed.  Another
+ * thread may wait for it in Open MPI and have replaced REQUEST_PENDING by its ompi_wait_sync_t.
+ * is_well: it has no error.  Lock held.
+ */
+static inline __attribute__((always_inline)) void mca_pml_tm_complete(mca_pml_tm_core_t *core,
+                                                                      bool is_well)
+{
+    ompi_request_t *request = &core->base->req_ompi;
+    void *sync = (void *) (uintptr_t) request->req_complete;
+    int error = MPI_SUCCESS;
+
+    core->state = PML_TM_COMPLETING;
+    core->base->req_pml_complete = true;
+    if (!is_well) {
+        mca_pml_tm_request_set_error(core);
+        error = request->req_status.MPI_ERROR;
+    }
+    if (OPAL_UNLIKELY(opal_using_threads())) {
+        sync = __atomic_exchange_n((void **) (uintptr_t) &request->req_complete, REQUEST_COMPLETED,
+                                   __ATOMIC_ACQ_REL);
+    } else {
+        request->req_complete = REQUEST_COMPLETED;
+    }
+    if (OPAL_UNLIKELY(REQUEST_PENDING != sync)) {
+        mca_pml_tm_wake(sync, error);
+    }
+}
+
+/* mca_pml_tm_done() and mca_pml_tm_done_well() in one. */
+static inline __attribute__((always_inline)) void mca_pml_tm_done_as(mca_pml_tm_core_t *core,
+                                                                     bool is_well)
+{
+    if (OPAL_LIKELY(core->is_private)) {
+        core->state = PML_TM_COMPLETING;
+        mca_pml_tm_request_set_error(core);
+        __atomic_store_n(&core->base->req_ompi.req_complete, REQUEST_COMPLETED, __ATOMIC_RELEASE);
+        mca_pml_tm.fab->must_return |= 0 != (mca_pml_tm.fast & PML_TM_FAST_WAIT);
+    } else if (OPAL_LIKELY(0 != (mca_pml_tm.fast & PML_TM_FAST_COMPLETE) &&
+                           NULL == core->base->req_ompi.req_complete_cb &&
+                           !core->base->req_free_called)) {
+        mca_pml_tm_complete(core, is_well);
+    } else {
+        mca_pml_tm_done_listed(core);
+    }
+}
+
+/*
+ * The transport is finished with the request; status and error are set.  Lock held.  The caller
+ * must not access the request afterwards.
+ */
+static inline void mca_pml_tm_done(mca_pml_tm_core_t *core)
+{
+    mca_pml_tm_done_as(core, false);
+}
+
+/* The same, if the request has had no error since it became ACTIVE. */
+static inline __attribute__((always_inline)) void mca_pml_tm_done_well(mca_pml_tm_core_t *core)
+{
+    mca_pml_tm_done_as(core, true);
+}
+
+static inline mca_pml_tm_recv_request_t *mca_pml_tm_recv_of(fab_offload_recv_t *recv)
+{
+    return (mca_pml_tm_recv_request_t *) ((char *) recv -
+                                          offsetof(mca_pml_tm_recv_request_t, offload));
+}
+
+/* Is the buffer not contiguous, so that the convertor is needed? */
+static inline bool mca_pml_tm_recv_is_packed(const mca_pml_tm_recv_request_t *req)
+{
+    return NULL == req->data && 0 != req->capacity;
+}
+
+/* The status of a blocking receive that had no request; status may be MPI_STATUS_IGNORE. */
+static inline void mca_pml_tm_set_status(ompi_status_public_t *status, int source, int tag,
+                                         size_t len)
+{
+    if (MPI_STATUS_IGNORE != status) {
+        status->MPI_SOURCE = source;
+        status->MPI_TAG = tag;
+        status->_cancelled = 0;
+        status->_ucount = len;
+    }
+}
+
+/* mca_pml_tm_request_release() of a receive. */
+void mca_pml_tm_recv_release(mca_pml_tm_recv_request_t *req);
+
+/* Counted receives of one communicator that are complete and are to be free: all at once. */
+typedef struct mca_pml_tm_freed {
+    mca_pml_tm_core_t *first; /* NULL: none */
+    mca_pml_tm_core_t *last;
+    ompi_communicator_t *comm;
+    unsigned count;
+} mca_pml_tm_freed_t;
+
+/* Make them free, and *freed empty. Lock not held. */
+void mca_pml_tm_recv_flush(mca_pml_tm_freed_t *freed);
+
+/* Add one that has no handle for Fortran. Lock not held. */
+static inline __attribute__((always_inline)) void
+mca_pml_tm_recv_collect(mca_pml_tm_freed_t *freed, mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_base_request_t *base = &req->req_recv.req_base;
+
+    if (OPAL_UNLIKELY(base->req_comm != freed->comm)) {
+        mca_pml_tm_recv_flush(freed);
+        freed->comm = base->req_comm;
+        freed->last = &req->core;
+    }
+    req->core.state = PML_TM_INACTIVE;
+    base->req_ompi.req_state = OMPI_REQUEST_INVALID;
+    req->core.next = freed->first;
+    freed->first = &req->core;
+    ++freed->count;
+}
+
+/* When the component closes: return the requests that are kept to their free list. */
+void mca_pml_tm_recv_fini(void);
+
+static inline mca_pml_tm_send_request_t *mca_pml_tm_send_of_item(fab_item_t *item)
+{
+    return (mca_pml_tm_send_request_t *) ((char *) item -
+                                          offsetof(mca_pml_tm_send_request_t, item));
+}
+
+static inline mca_pml_tm_send_request_t *mca_pml_tm_send_of_core(mca_pml_tm_core_t *core)
+{
+    return (mca_pml_tm_send_request_t *) ((char *) core -
+                                          offsetof(mca_pml_tm_send_request_t, core));
+}
+
+/* The transport is finished with the request; error: MPI error class for its status. Lock held. */
+void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error);
+
+/* One of free_recvs, of which there is one. Lock held. */
+static inline mca_pml_tm_recv_request_t *mca_pml_tm_recv_pop(void)
+{
+    mca_pml_tm_core_t *core = mca_pml_tm.free_recvs;
+
+    mca_pml_tm.free_recvs = core->next;
+    return (mca_pml_tm_recv_request_t *) core->base;
+}
+
+/* A request off the free list; NULL: no memory, or all that may exist are in use. Lock held. */
+mca_pml_tm_recv_request_t *mca_pml_tm_recv_get(void);
+
+/* A request, initialised, inactive; NULL: no memory. Lock not held. */
+mca_pml_tm_recv_request_t *mca_pml_tm_recv_alloc(void *buf, size_t count, ompi_datatype_t *datatype,
+                                                 int src, int tag, ompi_communicator_t *comm,
+                                                 bool is_persistent);
+
+/* Count it in its communicator, which waits for it in MPI_Finalize. Lock held. */
+void mca_pml_tm_set_waiting(mca_pml_tm_send_request_t *req, bool is_waiting);
 
 #endif /* PML_TM_REQUEST_H */

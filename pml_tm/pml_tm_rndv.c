@@ -23,13 +23,15 @@
  */
 #include "fabric/fab_inl.h"
 
+#include "pml_tm_rndv.h"
+
 #include "pml_tm_blocks.h"
+#include "pml_tm_comm.h"
+#include "pml_tm_deliver.h"
 #include "pml_tm_excid.h"
-#include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
-#include "pml_tm_recv.h"
-#include "pml_tm_send.h"
-#include "pml_tm_stream.h"
+#include "pml_tm_request.h"
+#include "pml_tm_sizes.h"
 
 /* ---- sender ------------------------------------------------------------- */
 
@@ -101,13 +103,6 @@ static int send_part(mca_pml_tm_send_request_t *req, fab_hdr_t hdr, const void *
     return rc;
 }
 
-/*
- * Shortest message, in bytes, that sends data with its announcement. Below, the extra copy costs as
- * much as the round trip: over TCP 128 KiB took 52 us with data, 48 without, and lost a quarter of
- * the bandwidth; 256 KiB takes 79 us with data and 81 without, 1 MiB 302 and 347.
- */
-enum { FIRST_PART_MIN = 262144 };
-
 /* Bytes of the data that go with the announcement: whole cache lines. */
 static size_t first_part(const mca_pml_tm_send_request_t *req)
 {
@@ -116,7 +111,7 @@ static size_t first_part(const mca_pml_tm_send_request_t *req)
     size_t part;
 
     if (NULL == req->data || req->is_exposed || !fab_peer_has_places(req->core.peer) ||
-        limit <= sizeof(fab_rndv_t) || len < FIRST_PART_MIN) {
+        limit <= sizeof(fab_rndv_t) || len < PML_TM_FIRST_PART_MIN) {
         return 0;
     }
     part = (limit - sizeof(fab_rndv_t)) & ~(size_t) 63;
@@ -238,8 +233,8 @@ static size_t data_room(const mca_pml_tm_send_request_t *req)
     const fab_peer_t *peer = req->core.peer;
     size_t more = NULL != req->data ? 0 : PML_TM_ELEMENT_MAX;
     size_t max = req->wanted - req->offset + more;
-    size_t fragment = mca_pml_tm_stream_works(peer) ? mca_pml_tm_stream_fragment(peer)
-                                                    : peer->eager_max;
+    size_t fragment = mca_pml_tm_peer_has_streams(peer) ? mca_pml_tm_peer_fragment(peer)
+                                                        : peer->eager_max;
 
     return max < fragment ? max : fragment;
 }
@@ -347,18 +342,6 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
 }
 
 /* ---- receiver ----------------------------------------------------------- */
-
-void mca_pml_tm_recv_finish(mca_pml_tm_recv_request_t *req, int error)
-{
-    if (0 != req->core.id) {
-        fab_idmap_remove(&mca_pml_tm.ids, req->core.id);
-        req->core.id = 0;
-    }
-    if (MPI_SUCCESS != error) {
-        req->core.error = error;
-    }
-    mca_pml_tm_recv_done(req);
-}
 
 /* A failed peer needs no answer, so the error of fab_post() can be ignored. */
 static void answer(const mca_pml_tm_recv_request_t *req, uint8_t id, uint64_t arg)
@@ -538,10 +521,6 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
     mca_pml_tm_recv_request_t *req;
 
     (void) ctx;
-    if (0 == hdr.app_ctx) {
-        mca_pml_tm_stream_data(peer, hdr, data, len);
-        return;
-    }
     core = find_core(peer, hdr.app_ctx, is_again ? PML_TM_WAIT_AGAIN : PML_TM_WAIT_DATA,
                      "data for an unknown receive");
     if (NULL == core) {

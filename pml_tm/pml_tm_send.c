@@ -12,9 +12,14 @@
 #include "fabric/fab_inl.h"
 
 #include "pml_tm_blocks.h"
+#include "pml_tm_comm.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_flow.h"
 #include "pml_tm_peer.h"
+#include "pml_tm_progress.h"
+#include "pml_tm_request.h"
+#include "pml_tm_rndv.h"
+#include "pml_tm_sizes.h"
 #include "pml_tm_stream.h"
 
 /* What is not the commonest, out of line, so that it does not cost that saved registers. */
@@ -106,34 +111,6 @@ static int request_put_eager(mca_pml_tm_send_request_t *req)
     return put_eager(req->core.peer, fab_hdr(FAB_AM_EAGER, req->tag, req->core.id), req->data,
                      base->req_bytes_packed, base->req_base.req_addr, base->req_base.req_count,
                      base->req_base.req_datatype);
-}
-
-/* Count it in its communicator, which waits for it in MPI_Finalize. */
-static void set_waiting(mca_pml_tm_send_request_t *req, bool is_waiting)
-{
-    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_send.req_base.req_comm);
-
-    if (NULL != tmc && is_waiting != req->is_waiting) {
-        tmc->num_waiting += is_waiting ? 1 : -1;
-    }
-    req->is_waiting = is_waiting;
-}
-
-void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error)
-{
-    if (OPAL_UNLIKELY(req->is_waiting)) {
-        set_waiting(req, false); /* cancelled */
-    }
-    if (0 != req->core.id) {
-        fab_idmap_remove(&mca_pml_tm.ids, req->core.id);
-        req->core.id = 0;
-    }
-    if (req->is_exposed) {
-        fab_unexpose(req->core.peer, &req->rkey);
-        req->is_exposed = false;
-    }
-    req->core.error = error;
-    mca_pml_tm_done(&req->core);
 }
 
 /*
@@ -246,10 +223,10 @@ int mca_pml_tm_send_item(fab_item_t *item, fab_peer_t *peer)
         mca_pml_tm_send_finish(req, MPI_ERR_OTHER); /* MPI_Finalize stopped waiting */
         return OMPI_SUCCESS;
     }
-    set_waiting(req, false);
+    mca_pml_tm_set_waiting(req, false);
     rc = send_again(req);
     if (OPAL_ERR_RESOURCE_BUSY == rc) {
-        set_waiting(req, true);
+        mca_pml_tm_set_waiting(req, true);
     }
     return rc;
 }
@@ -270,12 +247,12 @@ void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
         return;
     }
     if (OPAL_UNLIKELY(NULL != peer->user[FAB_USER_PML]) && mca_pml_tm_flow_hold(req)) {
-        set_waiting(req, true);
+        mca_pml_tm_set_waiting(req, true);
         return;
     }
     if (NULL != peer->pending || OMPI_SUCCESS != send_first(req)) {
         ++mca_pml_tm.counters.queued_sends;
-        set_waiting(req, true);
+        mca_pml_tm_set_waiting(req, true);
         req->core.phase = PML_TM_WAIT_ROOM;
         req->item = (fab_item_t){.fn = mca_pml_tm_send_item, .user = FAB_USER_PML};
         fab_queue(peer, &req->item);

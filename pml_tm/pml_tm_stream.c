@@ -9,11 +9,11 @@
 #include "fabric/fab_inl.h"
 
 #include "pml_tm_blocks.h"
+#include "pml_tm_deliver.h"
+#include "pml_tm_match.h"
 #include "pml_tm_msg.h"
-#include "pml_tm_offload.h"
 #include "pml_tm_peer.h"
-#include "pml_tm_recv.h"
-#include "pml_tm_send.h"
+#include "pml_tm_request.h"
 
 /* In front of the user's bytes in the first fragment. */
 typedef struct first {
@@ -33,11 +33,6 @@ struct mca_pml_tm_stream {
 };
 
 /* ---- sender ------------------------------------------------------------- */
-
-uint32_t mca_pml_tm_stream_fragment(const fab_peer_t *peer)
-{
-    return PML_TM_STREAM_FRAGMENT < peer->eager_max ? PML_TM_STREAM_FRAGMENT : peer->eager_max;
-}
 
 /* Where the bytes come from: contiguous memory, blocks, or the convertor. */
 typedef struct source {
@@ -87,7 +82,7 @@ static size_t source_take(source_t *source, fab_peer_t *peer, size_t offset, voi
  */
 static uint32_t num_fragments(const fab_peer_t *peer, bool is_data, size_t bytes)
 {
-    const uint32_t least = mca_pml_tm_stream_fragment(peer) - (is_data ? 0 : PML_TM_ELEMENT_MAX);
+    const uint32_t least = mca_pml_tm_peer_fragment(peer) - (is_data ? 0 : PML_TM_ELEMENT_MAX);
 
     return (uint32_t) ((bytes + least - 1) / least);
 }
@@ -95,7 +90,7 @@ static uint32_t num_fragments(const fab_peer_t *peer, bool is_data, size_t bytes
 /* Is there room for all fragments? */
 static bool has_room(fab_peer_t *peer, const source_t *source, size_t bytes)
 {
-    const uint32_t fragment = mca_pml_tm_stream_fragment(peer);
+    const uint32_t fragment = mca_pml_tm_peer_fragment(peer);
 
     return fragment > 2 * sizeof(first_t) &&
            fab_has_room(peer, num_fragments(peer, NULL != source->data, bytes), fragment);
@@ -112,7 +107,7 @@ void mca_pml_tm_stream_choose_limit(void)
 /* Send all fragments; there is room for them. */
 static void send_all(fab_peer_t *peer, fab_hdr_t hdr, const first_t *first, source_t *source)
 {
-    size_t fragment = mca_pml_tm_stream_fragment(peer);
+    size_t fragment = mca_pml_tm_peer_fragment(peer);
     size_t more = NULL != source->data ? 0 : PML_TM_ELEMENT_MAX;
     size_t now = first->head.now;
     size_t offset = 0;

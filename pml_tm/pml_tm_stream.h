@@ -20,12 +20,9 @@
 #define PML_TM_STREAM_H
 
 #include "pml_tm_comm.h"
-
-/* Could messages to this peer be streamed? */
-static inline bool mca_pml_tm_stream_works(const fab_peer_t *peer)
-{
-    return 0 != (peer->caps & FAB_CAP_RING) && 0 != mca_pml_tm.stream_limit;
-}
+#include "pml_tm_peer.h"
+#include "pml_tm_request.h"
+#include "pml_tm_sizes.h"
 
 /*
  * Set mca_pml_tm.stream_limit, by the parameter and mca_pml_tm.idle.  Where processes share a
@@ -34,16 +31,13 @@ static inline bool mca_pml_tm_stream_works(const fab_peer_t *peer)
  */
 void mca_pml_tm_stream_choose_limit(void);
 
-/* Bytes of a fragment to the peer, with all that stands in front of the user's. */
-uint32_t mca_pml_tm_stream_fragment(const fab_peer_t *peer);
-
 /*
  * Is a message of this length, which is sent with its data, to be streamed, if there is room?  One
  * that is not longer than a fragment has nothing to overlap.
  */
 static inline bool mca_pml_tm_stream_is_for(const fab_peer_t *peer, size_t len)
 {
-    return OPAL_UNLIKELY(len > PML_TM_STREAM_MIN) && mca_pml_tm_stream_works(peer) &&
+    return OPAL_UNLIKELY(len > PML_TM_STREAM_MIN) && mca_pml_tm_peer_has_streams(peer) &&
            len <= mca_pml_tm.stream_limit;
 }
 

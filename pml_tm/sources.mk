@@ -3,6 +3,8 @@
 pml_tm_sources = \
 	pml_tm/pml_tm.c \
 	pml_tm/pml_tm.h \
+	pml_tm/pml_tm_arrive.c \
+	pml_tm/pml_tm_arrive.h \
 	pml_tm/pml_tm_blocks.c \
 	pml_tm/pml_tm_blocks.h \
 	pml_tm/pml_tm_cancel.c \
@@ -12,32 +14,51 @@ pml_tm_sources = \
 	pml_tm/pml_tm_compat.h \
 	pml_tm/pml_tm_component.c \
 	pml_tm/pml_tm_counters.h \
+	pml_tm/pml_tm_deliver.c \
+	pml_tm/pml_tm_deliver.h \
 	pml_tm/pml_tm_excid.c \
 	pml_tm/pml_tm_excid.h \
 	pml_tm/pml_tm_failure.c \
 	pml_tm/pml_tm_failure.h \
+	pml_tm/pml_tm_failure_events.c \
+	pml_tm/pml_tm_failure_events.h \
 	pml_tm/pml_tm_flow.c \
 	pml_tm/pml_tm_flow.h \
 	pml_tm/pml_tm_help.c \
+	pml_tm/pml_tm_help.h \
+	pml_tm/pml_tm_idle.c \
+	pml_tm/pml_tm_idle.h \
+	pml_tm/pml_tm_match.c \
+	pml_tm/pml_tm_match.h \
+	pml_tm/pml_tm_module.c \
+	pml_tm/pml_tm_module.h \
 	pml_tm/pml_tm_msg.c \
 	pml_tm/pml_tm_msg.h \
 	pml_tm/pml_tm_offload.c \
 	pml_tm/pml_tm_offload.h \
+	pml_tm/pml_tm_offload_events.c \
+	pml_tm/pml_tm_offload_events.h \
 	pml_tm/pml_tm_params.c \
 	pml_tm/pml_tm_params.h \
 	pml_tm/pml_tm_peer.c \
 	pml_tm/pml_tm_peer.h \
 	pml_tm/pml_tm_probe.c \
+	pml_tm/pml_tm_probe.h \
+	pml_tm/pml_tm_progress.c \
+	pml_tm/pml_tm_progress.h \
 	pml_tm/pml_tm_recv.c \
 	pml_tm/pml_tm_recv.h \
 	pml_tm/pml_tm_request.c \
 	pml_tm/pml_tm_request.h \
 	pml_tm/pml_tm_rndv.c \
+	pml_tm/pml_tm_rndv.h \
 	pml_tm/pml_tm_send.c \
 	pml_tm/pml_tm_send.h \
-	pml_tm/pml_tm_start.c \
+	pml_tm/pml_tm_sizes.h \
 	pml_tm/pml_tm_stream.c \
 	pml_tm/pml_tm_stream.h \
 	pml_tm/pml_tm_thread.c \
+	pml_tm/pml_tm_thread.h \
 	pml_tm/pml_tm_wait.c \
+	pml_tm/pml_tm_wait.h \
 	pml_tm/pml_tm_wire.h

@@ -4,7 +4,8 @@
 #
 # Every source file names its licence and is in a sources.mk. C files are formatted by
 # clang-format. Every header compiles alone, and directories include each other as doc/design.md
-# says. Documents and scripts have lines of at most 100 columns.
+# says. Within a directory files use each other in one direction. Documents and scripts have lines
+# of at most 100 columns.
 . "$TM_SRC/test/lib/script.sh"
 
 cd "$TM_SRC"
@@ -75,6 +76,30 @@ for dir in "${dirs[@]}"; do
         fail "headers of $dir include each other in a circle"
 done
 echo "includes: ${#dirs[@]} directories"
+
+# symbols OPTION DIRECTORY: "FILE SYMBOL" for each function and variable that its objects have or
+# need from others (nm's OPTION); FILE is without .c.
+symbols()
+{
+    local kind=$1 object
+    for object in "$TM_BUILD/$2/.libs"/*.o; do
+        nm "$kind" "$object" | awk -v file="$(basename "$object" .o)" 'NF > 1 { print file, $NF }'
+    done
+}
+
+# NAME.c and NAME.h count as one file: no two of a directory use each other, directly or through
+# others.
+for dir in pml_tm; do
+    symbols --defined-only "$dir" | sort -k 2 >"$TM_WORK/defined"
+    symbols --undefined-only "$dir" | sort -k 2 >"$TM_WORK/used"
+    {
+        join -1 2 -2 2 -o 1.1,2.1 "$TM_WORK/used" "$TM_WORK/defined"
+        included "$dir" | sed -nE 's@\.[ch] ([^/]+)\.h$@ \1@p'
+    } | awk '$1 != $2' | sort -u >"$TM_WORK/uses"
+    (($(wc -l <"$TM_WORK/uses") > 20)) || fail "found only few uses in $dir"
+    tsort "$TM_WORK/uses" >"$TM_WORK/sorted" || fail "files of $dir use each other in a circle"
+    echo "order of $dir: $(tac "$TM_WORK/sorted" | paste -sd ' ')"
+done
 
 # Lines have at most 100 columns.  In documents tables and code may be longer; in scripts a TEST
 # directive, and a line with a string of 60 columns or more, which is not broken; in C a TEST

@@ -17,13 +17,18 @@
 
 #include "fuzz_tcp.h"
 #include "ompi/mca/pml/base/base.h"
+#include "pml_tm/pml_tm_arrive.h"
 #include "pml_tm/pml_tm_excid.h"
-#include "pml_tm/pml_tm_failure.h"
+#include "pml_tm/pml_tm_failure_events.h"
+#include "pml_tm/pml_tm_module.h"
 #include "pml_tm/pml_tm_msg.h"
 #include "pml_tm/pml_tm_peer.h"
+#include "pml_tm/pml_tm_progress.h"
 #include "pml_tm/pml_tm_recv.h"
 #include "pml_tm/pml_tm_send.h"
 #include "test/lib/opal.h"
+
+extern mca_pml_base_component_t mca_pml_tm_component;
 
 enum {
     /* kinds behind the messages' */
@@ -135,7 +140,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     mca_pml_tm_component.pmlm_version.mca_register_component_params();
     fab_params.providers = "tcp";
     check(NULL != mca_pml_tm_component.pmlm_init(&priority, false, false) &&
-              OMPI_SUCCESS == mca_pml_tm.super.pml_enable(true),
+              OMPI_SUCCESS == mca_pml_tm_module.pml_enable(true),
           "pml tm cannot be opened");
     mca_pml_tm.eager_limit = EAGER_LIMIT;
     mca_pml_tm.params.unexpected_max = UNEXPECTED_MAX;

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From a message to its receive, or to the unexpected messages; and from a receive to a message.
+ */
+#include "pml_tm_match.h"
+
+#include "fabric/fab_copy.h"
+#include "match/match_inl.h"
+
+#include "pml_tm_comm.h"
+#include "pml_tm_deliver.h"
+#include "pml_tm_failure.h"
+#include "pml_tm_msg.h"
+#include "pml_tm_offload.h"
+#include "pml_tm_request.h"
+#include "pml_tm_rndv.h"
+
+/* Does the tag-matching device count this message? */
+static inline bool is_by_device(const fab_peer_t *peer)
+{
+    return 0 != (peer->caps & FAB_CAP_TM);
+}
+
+void mca_pml_tm_match_unexpected(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg)
+{
+    ++mca_pml_tm.counters.unexpected;
+    fab_offload_keep(&tmc->scope, &msg->match, mca_pml_tm_msg_source(msg->hdr),
+                     mca_pml_tm_tag_tag(msg->hdr.tag), is_by_device(msg->peer));
+}
+
+mca_pml_tm_recv_request_t *mca_pml_tm_match_msg(fab_peer_t *peer, fab_hdr_t hdr,
+                                                mca_pml_tm_comm_t **tmc, bool *is_bad)
+{
+    mca_pml_tm_recv_request_t *req;
+    fab_offload_recv_t *recv;
+
+    *is_bad = false;
+    *tmc = mca_pml_tm_comm_find(mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits));
+    if (OPAL_UNLIKELY(NULL == *tmc)) {
+        return NULL;
+    }
+    if (OPAL_UNLIKELY(!mca_pml_tm_match_is_valid(*tmc, peer, hdr))) {
+        *is_bad = true;
+        mca_pml_tm_bad_message(peer, "not its rank, or no tag, in its communicator");
+        return NULL;
+    }
+    recv = fab_offload_arrive(&(*tmc)->scope, mca_pml_tm_msg_source(hdr),
+                              mca_pml_tm_tag_tag(hdr.tag), is_by_device(peer));
+    if (NULL == recv) {
+        return NULL;
+    }
+    ++mca_pml_tm.counters.expected;
+    req = mca_pml_tm_recv_of(recv);
+    mca_pml_tm_offload_release(req);
+    return req;
+}
+
+void mca_pml_tm_match_store(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
+                            const void *data, size_t data_len, size_t len)
+{
+    if (NULL != tmc && mca_pml_tm_refuse_revoked(tmc, peer, hdr)) {
+        return;
+    }
+    if (NULL != tmc) {
+        mca_pml_tm_match_unexpected(tmc,
+                                    mca_pml_tm_msg_keep(peer, hdr, data, data_len, data_len, len));
+    } else {
+        mca_pml_tm_msg_add_early(mca_pml_tm_msg_keep(peer, hdr, data, data_len, data_len, len));
+    }
+}
+
+bool mca_pml_tm_msg_find(fab_peer_t *peer, fab_hdr_t hdr, mca_pml_tm_recv_request_t **req)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm_find(
+        mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits));
+    bool is_bad = false;
+
+    *req = NULL;
+    if (OPAL_LIKELY(NULL != tmc && NULL == tmc->scope.engine)) {
+        *req = mca_pml_tm_match_msg(peer, hdr, &tmc, &is_bad);
+    }
+    return !is_bad;
+}
+
+void mca_pml_tm_msg_arrive(mca_pml_tm_msg_t *msg)
+{
+    mca_pml_tm_comm_t *tmc;
+    bool is_bad;
+    mca_pml_tm_recv_request_t *req = mca_pml_tm_match_msg(msg->peer, msg->hdr, &tmc, &is_bad);
+
+    if (NULL != req) {
+        mca_pml_tm_msg_receive(msg, req);
+    } else if (!is_bad && NULL == tmc) {
+        mca_pml_tm_msg_add_early(msg);
+    } else if (!is_bad && !mca_pml_tm_refuse_revoked(tmc, msg->peer, msg->hdr)) {
+        mca_pml_tm_match_unexpected(tmc, msg);
+    } else {
+        mca_pml_tm_msg_release(msg);
+    }
+}
+
+void mca_pml_tm_msg_receive(mca_pml_tm_msg_t *msg, mca_pml_tm_recv_request_t *req)
+{
+    if (OPAL_LIKELY(FAB_AM_EAGER == msg->hdr.id && 0 == msg->hdr.app_ctx &&
+                    msg->data_len <= FAB_COPY_SHORT_MAX && NULL == mca_pml_tm.engine &&
+                    0 != (mca_pml_tm.fast & PML_TM_FAST_RECV))) {
+        mca_pml_tm_deliver_short(req, msg->peer, msg->hdr.tag & mca_pml_tm.match_mask, msg->data,
+                                 msg->data_len);
+    } else if (FAB_AM_RNDV == msg->hdr.id) {
+        mca_pml_tm_recv_rndv(req, msg->peer, msg->hdr, (const fab_rndv_t *) msg->data,
+                             msg->data + sizeof(fab_rndv_t), msg->data_len - sizeof(fab_rndv_t));
+    } else {
+        mca_pml_tm_recv_eager(req, msg->peer, msg->hdr, msg->data, msg->data_len);
+    }
+    mca_pml_tm_msg_release(msg);
+}

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The module: its table, enabling, adding and removing processes and communicators, persistent
+ * requests.
+ */
+#include "pml_tm_module.h"
+
+#include "match/match.h"
+
+#include "pml_tm_arrive.h"
+#include "pml_tm_cancel.h"
+#include "pml_tm_comm.h"
+#include "pml_tm_excid.h"
+#include "pml_tm_flow.h"
+#include "pml_tm_msg.h"
+#include "pml_tm_offload_events.h"
+#include "pml_tm_peer.h"
+#include "pml_tm_probe.h"
+#include "pml_tm_progress.h"
+#include "pml_tm_recv.h"
+#include "pml_tm_request.h"
+#include "pml_tm_rndv.h"
+#include "pml_tm_send.h"
+#include "pml_tm_thread.h"
+#include "pml_tm_wait.h"
+
+mca_pml_base_module_t mca_pml_tm_module = {.pml_add_procs = mca_pml_tm_add_procs,
+                                           .pml_del_procs = mca_pml_tm_del_procs,
+                                           .pml_enable = mca_pml_tm_enable,
+                                           .pml_progress = mca_pml_tm_progress,
+                                           .pml_add_comm = mca_pml_tm_add_comm,
+                                           .pml_del_comm = mca_pml_tm_del_comm,
+                                           .pml_irecv_init = mca_pml_tm_irecv_init,
+                                           .pml_irecv = mca_pml_tm_irecv,
+                                           .pml_recv = mca_pml_tm_recv,
+                                           .pml_isend_init = mca_pml_tm_isend_init,
+                                           .pml_isend = mca_pml_tm_isend,
+                                           .pml_send = mca_pml_tm_send,
+                                           .pml_iprobe = mca_pml_tm_iprobe,
+                                           .pml_probe = mca_pml_tm_probe,
+                                           .pml_start = mca_pml_tm_start,
+                                           .pml_improbe = mca_pml_tm_improbe,
+                                           .pml_mprobe = mca_pml_tm_mprobe,
+                                           .pml_imrecv = mca_pml_tm_imrecv,
+                                           .pml_mrecv = mca_pml_tm_mrecv,
+                                           .pml_dump = mca_pml_tm_dump,
+                                           .pml_max_tag = INT_MAX,
+                                           .pml_flags = PML_TM_FLAGS,
+                                           PML_TM_MODULE_EXTRA};
+
+static int init_free_list(opal_free_list_t *list, size_t size, opal_class_t *class)
+{
+    const mca_pml_tm_params_t *params = &mca_pml_tm.params;
+
+    return opal_free_list_init(list, size, opal_cache_line_size, class, 0, opal_cache_line_size,
+                               params->free_list_num, params->free_list_max, params->free_list_inc,
+                               NULL, 0, NULL, NULL, NULL);
+}
+
+static void set_handlers(fab_t *fab)
+{
+    fab_set_handler(fab, FAB_AM_NO_TAG, mca_pml_tm_excid_untagged, NULL);
+    fab_set_handler(fab, PML_TM_AM_CONTEXT, mca_pml_tm_excid_context, NULL);
+    fab_set_handler(fab, FAB_AM_EAGER, mca_pml_tm_msg_eager, NULL);
+    fab_set_handler(fab, FAB_AM_RNDV, mca_pml_tm_msg_rndv, NULL);
+    fab_set_handler(fab, FAB_AM_FIN, mca_pml_tm_rndv_fin, NULL);
+    fab_set_handler(fab, PML_TM_AM_ACK, mca_pml_tm_rndv_ack, NULL);
+    fab_set_handler(fab, PML_TM_AM_CTS, mca_pml_tm_rndv_cts, NULL);
+    fab_set_handler(fab, PML_TM_AM_DATA, mca_pml_tm_msg_data, NULL);
+    fab_set_place(fab, PML_TM_AM_DATA, mca_pml_tm_rndv_place, NULL);
+    fab_set_handler(fab, PML_TM_AM_NACK, mca_pml_tm_rndv_nack, NULL);
+    fab_set_handler(fab, PML_TM_AM_FLOW, mca_pml_tm_flow_told, NULL);
+    fab_set_handler(fab, PML_TM_AM_CANCEL, mca_pml_tm_cancel_asked, NULL);
+    fab_set_handler(fab, PML_TM_AM_WITHDRAWN, mca_pml_tm_cancel_withdrawn, NULL);
+}
+
+int mca_pml_tm_enable(bool enable)
+{
+    int rc;
+
+    if (!enable) {
+        return OMPI_SUCCESS;
+    }
+    rc = init_free_list(&mca_pml_base_send_requests, sizeof(mca_pml_tm_send_request_t),
+                        OBJ_CLASS(mca_pml_tm_send_request_t));
+    if (OMPI_SUCCESS == rc) {
+        rc = init_free_list(&mca_pml_base_recv_requests, sizeof(mca_pml_tm_recv_request_t),
+                            OBJ_CLASS(mca_pml_tm_recv_request_t));
+    }
+    if (OMPI_SUCCESS == rc) {
+        mca_pml_tm.send_item = mca_pml_tm_send_item;
+        set_handlers(mca_pml_tm.fab);
+        mca_pml_tm_offload_open();
+        mca_pml_tm.fast = (unsigned) mca_pml_tm.params.fast_paths &
+                          ~(mca_pml_tm_has_device_memory() ? PML_TM_FAST_BLOCKS : 0u);
+        mca_pml_tm_wait_open();
+        mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
+        mca_pml_tm.is_enabled = true;
+        mca_pml_tm.fab->is_yielding = PML_TM_SPIN != mca_pml_tm.idle;
+        mca_pml_tm.fab->may_sleep = PML_TM_SLEEP == mca_pml_tm.idle ||
+                                    mca_pml_tm.params.progress_thread;
+        fab_lock(mca_pml_tm.fab);
+        fab_start(mca_pml_tm.fab, FAB_USER_PML);
+        fab_unlock(mca_pml_tm.fab);
+        rc = mca_pml_tm_thread_start();
+    }
+    return rc;
+}
+
+/* Make room for the context id in the table. */
+static int comms_reserve(uint32_t context)
+{
+    uint32_t size = 0 == mca_pml_tm.num_comms ? 64 : mca_pml_tm.num_comms;
+    mca_pml_tm_comm_t **comms;
+
+    while (size <= context) {
+        size *= 2;
+    }
+    if (size == mca_pml_tm.num_comms) {
+        return OMPI_SUCCESS;
+    }
+    comms = realloc(mca_pml_tm.comms, size * sizeof(*comms));
+    if (NULL == comms) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    memset(comms + mca_pml_tm.num_comms, 0, (size - mca_pml_tm.num_comms) * sizeof(*comms));
+    mca_pml_tm.comms = comms;
+    mca_pml_tm.num_comms = size;
+    return OMPI_SUCCESS;
+}
+
+/* Ids and ranks that do not fit the fabric tag are refused, never wrapped. */
+static int check_limits(const ompi_communicator_t *comm)
+{
+    uint32_t context = mca_pml_tm_comm_index(comm);
+    int max_size = ompi_comm_size((ompi_communicator_t *) comm);
+
+    if (OMPI_COMM_IS_INTER(comm) &&
+        ompi_comm_remote_size((ompi_communicator_t *) comm) > max_size) {
+        max_size = ompi_comm_remote_size((ompi_communicator_t *) comm);
+    }
+    if (context < mca_pml_tm.max_context && (uint32_t) max_size <= 1u << mca_pml_tm.source_bits) {
+        return OMPI_SUCCESS;
+    }
+    mca_pml_tm_show_help("tag-fields", mca_pml_tm_process.nodename, (unsigned) context,
+                         (unsigned) mca_pml_tm.max_context, max_size, 1u << mca_pml_tm.source_bits,
+                         mca_pml_tm.source_bits);
+    return OMPI_ERR_OUT_OF_RESOURCE;
+}
+
+static int add_comm(ompi_communicator_t *comm)
+{
+    mca_pml_tm_comm_t *tmc;
+    int rc = check_limits(comm);
+
+    if (OMPI_SUCCESS != rc) {
+        return rc;
+    }
+    tmc = calloc(1, sizeof(*tmc));
+    if (NULL == tmc) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    fab_match_init(&tmc->match);
+    tmc->comm = comm;
+    tmc->num_sources = OMPI_COMM_IS_INTER(comm) ? ompi_comm_remote_size(comm)
+                                                : ompi_comm_size(comm);
+    tmc->my_rank = (uint32_t) comm->c_my_rank;
+    tmc->sender_rank = -1;
+    tmc->context = mca_pml_tm_comm_index(comm);
+
+    fab_lock(mca_pml_tm.fab);
+    rc = comms_reserve(tmc->context);
+    if (OMPI_SUCCESS == rc) {
+        rc = mca_pml_tm_excid_add(tmc);
+    }
+    if (OMPI_SUCCESS == rc) {
+        /*
+         * Untagged messages bypass the device, so a communicator that has them is matched in
+         * software.  So is a communicator for whose scope there is no memory.
+         */
+        (void) fab_offload_scope_init(&tmc->scope, NULL == tmc->excid ? mca_pml_tm.engine : NULL,
+                                      &tmc->match);
+        tmc->tag_base = mca_pml_tm_tag(tmc->context, tmc->my_rank, 0, mca_pml_tm.source_bits);
+        tmc->fast = mca_pml_tm.fast & ~(NULL != tmc->excid ? PML_TM_FAST_SEND : 0u) &
+                    ~(NULL != tmc->scope.engine
+                          ? PML_TM_FAST_RECV | PML_TM_FAST_TAKE | PML_TM_FAST_LOOK
+                          : 0u);
+        comm->c_pml_comm = (struct mca_pml_comm_t *) tmc;
+        mca_pml_tm.comms[tmc->context] = tmc;
+        mca_pml_tm_msg_join(tmc);
+    } else {
+        free(tmc);
+    }
+    fab_unlock(mca_pml_tm.fab);
+    return rc;
+}
+
+/* MPI_Init of Open MPI 4.1 ignores errors for its own communicators, so the job ends here. */
+int mca_pml_tm_add_comm(ompi_communicator_t *comm)
+{
+    int rc = add_comm(comm);
+
+    if (OMPI_ERR_OUT_OF_RESOURCE == rc &&
+        (comm == &ompi_mpi_comm_world.comm || comm == &ompi_mpi_comm_self.comm)) {
+        mca_pml_tm_show_help("no-communicator", mca_pml_tm_process.nodename);
+        ompi_rte_abort(rc, NULL);
+    }
+    return rc;
+}
+
+/*
+ * Messages that were not received are dropped with their communicator.  A program that leaves such
+ * messages is erroneous, unless their sender cancels them.
+ */
+static void drop_messages(mca_pml_tm_comm_t *tmc, bool is_told)
+{
+    fab_match_msg_t *msg;
+
+    while (NULL != (msg = fab_match_first_msg(&tmc->match))) {
+        fab_match_remove_msg(&tmc->match, msg);
+        if (is_told) {
+            mca_pml_tm_cancel_answer(mca_pml_tm_msg_of(msg));
+        }
+        mca_pml_tm_msg_release(mca_pml_tm_msg_of(msg));
+    }
+}
+
+static void comm_free(mca_pml_tm_comm_t *tmc)
+{
+    fab_offload_scope_fini(&tmc->scope);
+    fab_match_fini(&tmc->match);
+    mca_pml_tm_excid_remove(tmc);
+    mca_pml_tm.comms[tmc->context] = NULL;
+    free(tmc);
+}
+
+int mca_pml_tm_del_comm(ompi_communicator_t *comm)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+
+    if (NULL != tmc) {
+        if (0 != tmc->num_waiting) {
+            /* MPI_Finalize frees it although freed requests still hold it */
+            mca_pml_tm_peer_flush();
+        }
+        fab_lock(mca_pml_tm.fab);
+        comm->c_pml_comm = NULL;
+        drop_messages(tmc, true);
+        comm_free(tmc);
+        fab_unlock(mca_pml_tm.fab);
+    }
+    return OMPI_SUCCESS;
+}
+
+void mca_pml_tm_comm_fini(void)
+{
+    for (uint32_t i = 0; i < mca_pml_tm.num_comms; ++i) {
+        if (NULL != mca_pml_tm.comms[i]) {
+            mca_pml_tm.comms[i]->comm->c_pml_comm = NULL;
+            drop_messages(mca_pml_tm.comms[i], false);
+            comm_free(mca_pml_tm.comms[i]);
+        }
+    }
+    free(mca_pml_tm.comms);
+    mca_pml_tm.comms = NULL;
+    mca_pml_tm.num_comms = 0;
+}
+
+int mca_pml_tm_dump(ompi_communicator_t *comm, int verbose)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+
+    (void) verbose;
+    if (NULL != tmc) {
+        opal_output(0,
+                    "pml tm: communicator %s [context %u, rank %u]: %u receives posted (at most "
+                    "%u), %u messages unexpected (at most %u)",
+                    comm->c_name, tmc->context, tmc->my_rank, (unsigned) tmc->match.posted_count,
+                    (unsigned) tmc->match.posted_max, (unsigned) tmc->match.unexp_count,
+                    (unsigned) tmc->match.unexp_max);
+    }
+    return OMPI_SUCCESS;
+}
+
+/* A line for the table of paths. */
+static void describe_waits(char *buf, size_t size)
+{
+    static const char *const what[] = {
+        [PML_TM_SPIN] = "poll", [PML_TM_YIELD] = "yield", [PML_TM_SLEEP] = "yield, then sleep"};
+    unsigned num_local = (unsigned) mca_pml_tm_process.num_local_peers + 1;
+
+    if (mca_pml_tm.cpus > 0) {
+        snprintf(buf, size, "who waits      %s: %u processes share %.4g processors\n",
+                 what[mca_pml_tm.idle], num_local, mca_pml_tm.cpus);
+    } else {
+        snprintf(buf, size, "who waits      %s, by pml_tm_wait\n", what[mca_pml_tm.idle]);
+    }
+}
+
+void mca_pml_tm_show_paths(void)
+{
+    char text[4096], waits[128];
+    bool is_first = 0 == OMPI_PROC_MY_NAME->vpid;
+
+    if (mca_pml_tm.params.verbose < (is_first ? 10 : 20)) {
+        return;
+    }
+    fab_lock(mca_pml_tm.fab);
+    fab_describe(mca_pml_tm.fab, text, sizeof(text));
+    fab_unlock(mca_pml_tm.fab);
+    describe_waits(waits, sizeof(waits));
+    opal_output(mca_pml_tm.output,
+                "pml tm: process %s on %s; eager up to %u bytes if the provider can, inside a host "
+                "streamed up to %u; ranks below %u, communicators below %u\n%s%s",
+                OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm_process.nodename,
+                mca_pml_tm.eager_limit, mca_pml_tm.stream_limit, 1u << mca_pml_tm.source_bits,
+                mca_pml_tm.max_context, text, waits);
+}
+
+/*
+ * Opens the processes of this host, whose memory is to be found at once.  Others, which may be many
+ * in a job that was spawned or joined, are opened at first use and take no memory until then.
+ */
+int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs)
+{
+    int rc = mca_pml_base_pml_check_selected("tm", procs, nprocs);
+
+    for (size_t i = 0; OMPI_SUCCESS == rc && i < nprocs; ++i) {
+        if (OPAL_PROC_ON_LOCAL_HOST(procs[i]->super.proc_flags)) {
+            (void) mca_pml_tm_peer_of(procs[i], &rc);
+        }
+    }
+    if (OMPI_SUCCESS == rc) {
+        rc = mca_pml_tm_add_btl_procs(procs, nprocs);
+    }
+    if (OMPI_SUCCESS == rc) {
+        mca_pml_tm_show_paths();
+    }
+    return rc;
+}
+
+int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
+{
+    mca_pml_tm_peer_flush();
+    for (size_t i = 0; i < nprocs; ++i) {
+        OBJ_RETAIN(procs[i]); /* the bml may hold the last reference but this */
+    }
+    /* one-sided MPI has added them to the BTLs; only the PML tells the BTLs of their end */
+    if (NULL != mca_bml.bml_del_procs) {
+        (void) mca_bml.bml_del_procs(nprocs, procs);
+    }
+    fab_lock(mca_pml_tm.fab);
+    for (size_t i = 0; i < nprocs; ++i) {
+        mca_pml_tm_peer_close(procs[i]);
+    }
+    fab_unlock(mca_pml_tm.fab);
+    for (size_t i = 0; i < nprocs; ++i) {
+        OBJ_RELEASE(procs[i]);
+    }
+    return OMPI_SUCCESS;
+}
+
+static void send_request_construct(mca_pml_tm_send_request_t *req)
+{
+    req->req_send.req_base.req_type = MCA_PML_REQUEST_SEND;
+    req->req_send.req_base.req_ompi.req_start = mca_pml_tm_start;
+    req->req_send.req_base.req_ompi.req_free = mca_pml_tm_request_free;
+    req->req_send.req_base.req_ompi.req_cancel = mca_pml_tm_cancel_send;
+    memset(&req->core, 0, sizeof(req->core));
+    req->core.base = &req->req_send.req_base;
+}
+
+OBJ_CLASS_INSTANCE(mca_pml_tm_send_request_t, mca_pml_base_send_request_t, send_request_construct,
+                   NULL);
+
+static void recv_request_construct(mca_pml_tm_recv_request_t *req)
+{
+    req->req_recv.req_base.req_type = MCA_PML_REQUEST_RECV;
+    req->req_recv.req_base.req_ompi.req_start = mca_pml_tm_start;
+    req->req_recv.req_base.req_ompi.req_free = mca_pml_tm_request_free;
+    req->req_recv.req_base.req_ompi.req_cancel = mca_pml_tm_cancel;
+    req->req_recv.req_base.req_free_called = false;
+    memset(&req->core, 0, sizeof(req->core));
+    memset(&req->offload, 0, sizeof(req->offload));
+    req->memory_prev = NULL;
+    req->core.base = &req->req_recv.req_base;
+}
+
+OBJ_CLASS_INSTANCE(mca_pml_tm_recv_request_t, mca_pml_base_recv_request_t, recv_request_construct,
+                   NULL);
+
+static void start_send(mca_pml_tm_send_request_t *req)
+{
+    if (MCA_PML_BASE_SEND_BUFFERED == req->req_send.req_send_mode) {
+        mca_pml_tm_bsend_start(req);
+        return;
+    }
+    fab_lock(mca_pml_tm.fab);
+    mca_pml_tm_send_start(req);
+    fab_unlock(mca_pml_tm.fab);
+}
+
+static void start_recv(mca_pml_tm_recv_request_t *req)
+{
+    fab_lock(mca_pml_tm.fab);
+    mca_pml_tm_recv_post(req);
+    fab_unlock(mca_pml_tm.fab);
+}
+
+int mca_pml_tm_start(size_t count, ompi_request_t **requests)
+{
+    for (size_t i = 0; i < count; ++i) {
+        mca_pml_base_request_t *base = (mca_pml_base_request_t *) requests[i];
+
+        if (NULL == base || OMPI_REQUEST_PML != base->req_ompi.req_type) {
+            continue;
+        }
+        if (MCA_PML_REQUEST_SEND == base->req_type) {
+            start_send((mca_pml_tm_send_request_t *) base);
+        } else {
+            start_recv((mca_pml_tm_recv_request_t *) base);
+        }
+    }
+    mca_pml_tm_complete_done();
+    return OMPI_SUCCESS;
+}

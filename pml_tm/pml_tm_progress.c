@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Progress: polling, and waiting for a request.
+ *
+ * With threads, each waiting thread polls if it gets the lock, and releases the lock as soon as
+ * another thread wants it.  Open MPI's own wait lets one thread poll and puts the others to sleep
+ * on condition variables: where threads share a processor, the one that polls keeps the processor
+ * from those that have something to send.
+ */
+#include "pml_tm_progress.h"
+
+#include <sched.h>
+
+#include "fabric/fab_clock.h"
+
+#include "pml_tm_failure.h"
+#include "pml_tm_flow.h"
+#include "pml_tm_idle.h"
+#include "pml_tm_request.h"
+
+enum {
+    POLLS_PER_LOCK = 16,    /* with threads, while the lock is held: 0.3 us */
+    POLLS_AT_FIRST = 64,    /* the same, of a blocking receive that has just been posted */
+    LOCKS_BEFORE_YIELD = 4, /* with threads that have a processor each */
+};
+
+int mca_pml_tm_progress_locked(void)
+{
+    int events = fab_progress(mca_pml_tm.fab);
+
+    if (OPAL_UNLIKELY(0 != mca_pml_tm.num_throttled)) {
+        mca_pml_tm_flow_feed();
+    }
+    return events;
+}
+
+int mca_pml_tm_poll_all(void)
+{
+    int events = 0;
+
+    if (OPAL_UNLIKELY(!mca_pml_tm.is_enabled)) {
+        return 0;
+    }
+    if (OPAL_LIKELY(fab_trylock(mca_pml_tm.fab))) {
+        events = mca_pml_tm_progress_locked();
+        fab_unlock(mca_pml_tm.fab);
+    }
+    events += mca_pml_tm_complete_done();
+    mca_pml_tm_handle_failures();
+    return events;
+}
+
+/*
+ * Should a thread yield after an empty poll? Yes if another thread wants the lock, and now and then
+ * to one that may want the processor: threads may share processors even where processes do not.
+ */
+static bool is_thread_in_the_way(void)
+{
+    unsigned polls;
+
+    if (fab_is_wanted(mca_pml_tm.fab)) {
+        return true;
+    }
+    /* relaxed load and store: the count need not be exact */
+    polls = atomic_load_explicit(&mca_pml_tm.thread_polls, memory_order_relaxed) + 1;
+    atomic_store_explicit(&mca_pml_tm.thread_polls, polls, memory_order_relaxed);
+    return 0 == polls % PML_TM_POLLS_PER_PROGRESS;
+}
+
+/* Where processes share processors: unless Open MPI does so after this, by mpi_yield_when_idle. */
+static bool must_yield(void)
+{
+    return PML_TM_SPIN != mca_pml_tm.idle && !opal_progress_yield_when_idle;
+}
+
+int mca_pml_tm_progress(void)
+{
+    int events = mca_pml_tm_poll_all();
+
+    if (0 == events && mca_pml_tm.is_enabled &&
+        (OPAL_UNLIKELY(must_yield()) ||
+         (OPAL_UNLIKELY(fab_is_threaded(mca_pml_tm.fab)) && is_thread_in_the_way()))) {
+        mca_pml_tm_yield();
+    }
+    return events;
+}
+
+/* Are sends held back for a live peer? */
+static bool has_held(void)
+{
+    const mca_pml_tm_peer_t *record = mca_pml_tm.peers;
+
+    while (NULL != record && (NULL == record->held || FAB_PEER_UP != record->peer->state)) {
+        record = record->next;
+    }
+    return NULL != record;
+}
+
+/* Try to send queued messages; returns what is left. */
+static bool flush_some(void)
+{
+    bool has_more;
+
+    fab_lock(mca_pml_tm.fab);
+    has_more = fab_has_queued(mca_pml_tm.fab) || has_held();
+    if (has_more) {
+        (void) fab_progress(mca_pml_tm.fab);
+    }
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    return has_more;
+}
+
+void mca_pml_tm_peer_flush(void)
+{
+    bool was_in_vain = mca_pml_tm.is_flush_in_vain;
+    uint64_t timeout_s = was_in_vain ? 0 : (uint64_t) mca_pml_tm.params.close_timeout;
+    uint64_t end = fab_now_us() + timeout_s * 1000000;
+
+    mca_pml_tm.is_flush_in_vain = false;
+    while (!mca_pml_tm.is_flush_in_vain && flush_some()) {
+        mca_pml_tm.is_flush_in_vain = fab_now_us() >= end;
+        sched_yield(); /* on a full host the peer may need this processor */
+    }
+    if (mca_pml_tm.is_flush_in_vain && !was_in_vain) {
+        mca_pml_tm_show_help("not-sent", mca_pml_tm_process.nodename,
+                             OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm.params.close_timeout);
+    }
+}
+
+void mca_pml_tm_poll_ompi(void)
+{
+    uint32_t events;
+
+    if (OPAL_UNLIKELY(fab_is_threaded(mca_pml_tm.fab))) {
+        opal_progress();
+        return;
+    }
+    events = mca_pml_tm.fab->events;
+    mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
+    opal_progress();
+    if (events != mca_pml_tm.fab->events) {
+        mca_pml_tm.idle_polls = 0;
+    }
+}
+
+/* Do waiting threads share processors? others: waiting threads besides the caller. */
+static inline bool is_crowded(unsigned others)
+{
+    return others >= mca_pml_tm.max_thread_waits;
+}
+
+static inline unsigned num_thread_waits(void)
+{
+    return atomic_load_explicit(&mca_pml_tm.thread_waits, memory_order_relaxed);
+}
+
+/* Should all of Open MPI be polled, after this many polls? Lock held. */
+static inline bool is_due(void)
+{
+    return mca_pml_tm.locked_polls >= (unsigned) mca_pml_tm.params.progress_interval;
+}
+
+/* Poll until something happens, at most this many times. Lock held. */
+static int poll_locked(const ompi_request_t *request, int polls)
+{
+    fab_t *fab = mca_pml_tm.fab;
+    int events;
+
+    do {
+        if (0 != ++mca_pml_tm.locked_polls % PML_TM_POLLS_PER_PROGRESS) {
+            events = fab_poll(fab);
+        } else {
+            events = mca_pml_tm_progress_locked();
+        }
+    } while (0 == events && 0 != --polls && !is_due() && !fab_is_wanted(fab) &&
+             !mca_pml_tm_is_complete(request));
+    return events;
+}
+
+bool mca_pml_tm_wait_locked(const ompi_request_t *request)
+{
+    if (!mca_pml_tm_is_complete(request) && !is_due() && !fab_is_wanted(mca_pml_tm.fab)) {
+        (void) poll_locked(request, is_crowded(num_thread_waits()) ? 1 : POLLS_AT_FIRST);
+    }
+    return mca_pml_tm_is_complete(request);
+}
+
+void mca_pml_tm_wait_threads(ompi_request_t *request)
+{
+    unsigned idle = 0;
+
+    if (OPAL_UNLIKELY(!mca_pml_tm_may_be_private())) {
+        mca_pml_tm_ompi_wait(request);
+        return;
+    }
+    if (mca_pml_tm_is_complete(request)) {
+        return;
+    }
+    atomic_fetch_add_explicit(&mca_pml_tm.thread_waits, 1, memory_order_relaxed);
+    while (!mca_pml_tm_is_complete(request)) {
+        bool is_alone = !is_crowded(num_thread_waits() - 1), is_turn = false;
+        int events = 0;
+
+        if (fab_trylock(mca_pml_tm.fab)) {
+            is_turn = is_due();
+            if (is_turn) {
+                mca_pml_tm.locked_polls = 0;
+            } else {
+                events = poll_locked(request, is_alone ? POLLS_PER_LOCK : 1);
+            }
+            fab_unlock(mca_pml_tm.fab);
+        }
+        events += mca_pml_tm_complete_done();
+        if (is_turn) {
+            /* handles failures, too; ends with what is waited for, so that no more is unexpected */
+            opal_progress();
+        }
+        if (0 != events) {
+            idle = 0;
+        } else if (!mca_pml_tm_is_complete(request) && (!is_alone || idle >= LOCKS_BEFORE_YIELD)) {
+            mca_pml_tm_pause_thread(&idle);
+        } else {
+            ++idle;
+        }
+    }
+    atomic_fetch_sub_explicit(&mca_pml_tm.thread_waits, 1, memory_order_relaxed);
+}

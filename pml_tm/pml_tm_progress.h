@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Progress: polling, and waiting for a request.
+ */
+#ifndef PML_TM_PROGRESS_H
+#define PML_TM_PROGRESS_H
+
+#include "pml_tm_idle.h"
+#include "pml_tm_request.h"
+
+int mca_pml_tm_progress(void);
+
+/* Poll all of Open MPI, in a blocking call. */
+void mca_pml_tm_poll_ompi(void);
+
+/* fab_progress(), and what this PML has to do now and then. Lock held. */
+int mca_pml_tm_progress_locked(void);
+
+/* As mca_pml_tm_progress(), without yielding. */
+int mca_pml_tm_poll_all(void);
+
+/*
+ * One poll of a blocking call that began without threads; polls_left has been counted down.  An MPI
+ * session that was opened meanwhile may have brought threads.
+ */
+static inline void mca_pml_tm_poll(void)
+{
+    int events;
+
+    if (OPAL_UNLIKELY(0 == (mca_pml_tm.fast & PML_TM_FAST_WAIT) ||
+                      0 == mca_pml_tm.polls_left % PML_TM_POLLS_PER_PROGRESS ||
+                      fab_is_threaded(mca_pml_tm.fab))) {
+        events = mca_pml_tm_poll_all();
+    } else {
+        events = fab_poll(mca_pml_tm.fab);
+        if (0 != events) {
+            mca_pml_tm_complete_done();
+        }
+    }
+    if (OPAL_UNLIKELY(PML_TM_SPIN != mca_pml_tm.idle)) {
+        if (0 == events) {
+            mca_pml_tm_pause();
+        } else {
+            mca_pml_tm.idle_polls = 0;
+        }
+    }
+}
+
+/*
+ * May the request of a blocking call be private, so that only mca_pml_tm_wait() waits for it?  With
+ * threads and fault tolerance, or without PML_TM_FAST_WAIT, Open MPI's function waits.
+ */
+static inline bool mca_pml_tm_may_be_private(void)
+{
+    return !fab_is_threaded(mca_pml_tm.fab) ||
+           (0 != (mca_pml_tm.fast & PML_TM_FAST_WAIT) && !mca_pml_tm_is_fault_tolerant());
+}
+
+/* mca_pml_tm_wait() with threads. */
+void mca_pml_tm_wait_threads(ompi_request_t *request);
+
+/*
+ * Poll for a microsecond with the lock held, unless another thread wants the lock.  True: the
+ * request is complete.
+ */
+bool mca_pml_tm_wait_locked(const ompi_request_t *request);
+
+/*
+ * Progress until the request is complete, or until it cannot complete because a process failed; its
+ * status then says so.  Lock not held.  Polls only pml tm, and all of Open MPI once every
+ * params.progress_interval polls, whether these found something or not.
+ */
+static inline void mca_pml_tm_wait(ompi_request_t *request)
+{
+    if (OPAL_UNLIKELY(fab_is_threaded(mca_pml_tm.fab))) {
+        mca_pml_tm_wait_threads(request);
+        return;
+    }
+    while (!REQUEST_COMPLETE(request)) {
+        if (OPAL_LIKELY(0 != --mca_pml_tm.polls_left)) {
+            mca_pml_tm_poll();
+        } else {
+            mca_pml_tm_poll_ompi();
+            if (OPAL_UNLIKELY(mca_pml_tm_is_request_failed(request))) {
+                return;
+            }
+        }
+    }
+}
+
+/*
+ * Before peers are closed: send their queued messages, as far as they take them within
+ * params.close_timeout.  After one wait in vain it does not wait again for the same messages.  Lock
+ * not held.
+ */
+void mca_pml_tm_peer_flush(void);
+
+#endif /* PML_TM_PROGRESS_H */
