@@ -161,7 +161,7 @@ static inline bool must_hold(const mca_pml_tm_peer_t *record, uint64_t tag)
 
 static inline bool is_exempt(const mca_pml_tm_send_request_t *req)
 {
-    return req->is_untagged || mca_pml_tm_tag_tag(req->tag) < 0 ||
+    return req->is_untagged || mca_pml_tm_tag_tag(req->tag) < 0 || 0 != req->offset ||
            mca_pml_tm.fab->config.name == req->core.peer->name;
 }
 

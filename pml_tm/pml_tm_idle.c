@@ -21,7 +21,7 @@ enum {
     SLEEP_GROWTH = 40,          /* the n-th takes n^2 / 40 us: a few percent of the time waited */
     SLEEP_MAX_US = 1000,
     PAUSE_MAX_NS = 32, /* of one that is worth it: measured with 25 */
-    LOOKS_NS = 500,    /* about as long as an answer takes */
+    LOOKS_NS = 2000,   /* longer than an answer takes, also between processors far apart */
     LOOK_NS = 1,       /* nine instructions */
 };
 
@@ -49,9 +49,11 @@ static unsigned choose_max_thread_waits(double cpus)
 
 /*
  * A blocking receive looks at its sender's ring for LOOKS_NS: what comes in that time needs no
- * request.  A pause between two looks leaves more of the processor to another hardware thread,
- * which may be the sender's; a long one would delay the message.  Between the polls of other waits
- * there is none: nothing was gained by it.
+ * request, which would delay the answer so that the peer needs one, too: with 500 ns the first
+ * thousand ping-pongs took twice as long between processors far apart.  A pause between two looks
+ * leaves more of the processor to another hardware thread, which may be the sender's; a long one
+ * would delay the message.  Between the polls of other waits there is none: nothing was gained by
+ * it.
  */
 static void choose_looks(void)
 {

@@ -67,13 +67,14 @@ static const fab_param_t rows[] = {
         .offset = offsetof(mca_pml_tm_params_t, stream_limit),
         .number = -1,
         .min = 0,
-        .max = INT_MAX,
+        .max = PML_TM_STREAM_NOW_MAX,
         .unit = "bytes",
         .special = -1,
         .special_means = "65536; 0 if waiting processes yield (wait)",
-        .help = "Longest message, of those up to eager_limit, that goes through shared memory in "
-                "fragments of 8 KiB, so that the receiver copies one fragment out while the sender "
-                "copies the next one in; 0: no message.",
+        .help =
+            "Longest message that goes through shared memory in fragments of 8 KiB, so that the "
+            "receiver copies one fragment out while the sender copies the next one in: of those "
+            "above eager_limit the ones that a blocking call sends. 0: no message.",
     },
     {
         .name = "tag_source_bits",

@@ -94,6 +94,7 @@ typedef struct mca_pml_tm_send_request {
     fab_rkey_t rkey;   /* while is_exposed */
     bool is_exposed;
     bool is_rndv;     /* announced, not sent with its data */
+    bool is_streamed; /* sent with its data, in fragments, as there is room */
     bool is_untagged; /* the receiver's context id is not known */
     bool is_waiting;  /* for room, or held back */
     bool is_out;      /* out is under way: the request stays until it is not */

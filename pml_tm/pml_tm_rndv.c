@@ -239,11 +239,20 @@ static size_t data_room(const mca_pml_tm_send_request_t *req)
     return max < fragment ? max : fragment;
 }
 
-/*
- * Write up to max bytes from the request's position to room; returns how many of them the receiver
- * wants.
- */
-static size_t take_data(mca_pml_tm_send_request_t *req, void *room, size_t max)
+void mca_pml_tm_send_prepare(mca_pml_tm_send_request_t *req)
+{
+    mca_pml_base_request_t *base = &req->req_send.req_base;
+    mca_pml_tm_blocks_t blocks;
+
+    if (NULL == req->data && !mca_pml_tm_blocks_of(base->req_addr, base->req_count,
+                                                   &base->req_datatype->super, &blocks)) {
+        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor,
+                                                 &base->req_datatype->super, base->req_count,
+                                                 base->req_addr, 0, &base->req_convertor);
+    }
+}
+
+size_t mca_pml_tm_send_take(mca_pml_tm_send_request_t *req, void *room, size_t max)
 {
     mca_pml_base_request_t *base = &req->req_send.req_base;
     struct iovec iov = {.iov_base = room, .iov_len = max};
@@ -286,7 +295,7 @@ static int data_item(fab_item_t *item, fab_peer_t *peer)
         /* if the peer failed, the request stays open: see pml_tm_failure.h */
         return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OMPI_SUCCESS;
     }
-    len = take_data(req, room, max);
+    len = mca_pml_tm_send_take(req, room, max);
     fab_commit(peer, fab_hdr(PML_TM_AM_DATA, req->offset, req->core.remote_id), len);
     req->offset += len;
     if (req->offset < req->wanted) {
@@ -301,8 +310,6 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN,
                                         "CTS for an unknown rendezvous");
     mca_pml_tm_send_request_t *req;
-    mca_pml_base_request_t *base;
-    mca_pml_tm_blocks_t blocks;
     mca_pml_tm_cts_t cts;
 
     (void) ctx;
@@ -322,13 +329,7 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
         (void) fab_post(peer, fab_hdr(PML_TM_AM_DATA, 0, cts.recv_id), &rndv, sizeof(rndv));
         return;
     }
-    base = core->base;
-    if (NULL == req->data && !mca_pml_tm_blocks_of(base->req_addr, base->req_count,
-                                                   &base->req_datatype->super, &blocks)) {
-        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor,
-                                                 &base->req_datatype->super, base->req_count,
-                                                 base->req_addr, 0, &base->req_convertor);
-    }
+    mca_pml_tm_send_prepare(req);
     core->remote_id = cts.recv_id;
     core->phase = PML_TM_SEND_DATA;
     req->wanted = hdr.tag;

@@ -70,4 +70,11 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
 
 void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 
+/*
+ * prepare: before the data of a request, whose offset is 0, is taken in parts.  take: write up to
+ * max bytes from its offset to room; returns how many of them the receiver wants.  Lock held.
+ */
+void mca_pml_tm_send_prepare(mca_pml_tm_send_request_t *req);
+size_t mca_pml_tm_send_take(mca_pml_tm_send_request_t *req, void *room, size_t max);
+
 #endif /* PML_TM_RNDV_H */

@@ -108,6 +108,9 @@ static int request_put_eager(mca_pml_tm_send_request_t *req)
     if (OPAL_UNLIKELY(req->is_untagged)) {
         return request_put_untagged(req);
     }
+    if (req->is_streamed) {
+        return mca_pml_tm_stream_request(req);
+    }
     return put_eager(req->core.peer, fab_hdr(FAB_AM_EAGER, req->tag, req->core.id), req->data,
                      base->req_bytes_packed, base->req_base.req_addr, base->req_base.req_count,
                      base->req_base.req_datatype);
@@ -135,16 +138,33 @@ static bool goes_alone(const fab_peer_t *peer, size_t len)
     return true;
 }
 
+/*
+ * Is a message of len bytes, above the eager limit, streamed?  In a blocking send, which polls
+ * until all of it is out: the copies of both sides are under way at the same time.  A nonblocking
+ * send announces it, since the receiver can then read it while the sender computes.
+ */
+static bool goes_streamed(const mca_pml_tm_send_request_t *req, size_t len)
+{
+    const fab_peer_t *peer = req->core.peer;
+    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
+
+    return req->core.is_private && !req->is_untagged &&
+           MCA_PML_BASE_SEND_SYNCHRONOUS != req->req_send.req_send_mode &&
+           mca_pml_tm_stream_is_for(peer, len) && (NULL == record || !record->must_hold);
+}
+
 /* Choose protocol, tag and id of a request. False: no id is free. */
 static bool send_choose(mca_pml_tm_send_request_t *req)
 {
     const mca_pml_base_request_t *base = &req->req_send.req_base;
     size_t len = req->req_send.req_bytes_packed;
+    bool is_long;
 
     req->is_untagged = !mca_pml_tm_excid_tag(mca_pml_tm_comm(base->req_comm), base->req_peer,
                                              base->req_tag, &req->tag);
-    req->is_rndv = (len > mca_pml_tm_peer_eager_limit(req->core.peer) &&
-                    !goes_alone(req->core.peer, len)) ||
+    is_long = len > mca_pml_tm_peer_eager_limit(req->core.peer);
+    req->is_streamed = is_long && goes_streamed(req, len);
+    req->is_rndv = (is_long && !req->is_streamed && !goes_alone(req->core.peer, len)) ||
                    (req->is_untagged &&
                     len + sizeof(mca_pml_tm_untagged_t) > req->core.peer->eager_max);
     if (0 == req->core.id &&
@@ -201,12 +221,12 @@ static int send_first(mca_pml_tm_send_request_t *req)
 }
 
 /*
- * The protocol is chosen anew: while the request waited its receiver may have asked for
- * announcements.
+ * The protocol is chosen anew, unless a part of the message is out: while the request waited its
+ * receiver may have asked for announcements.
  */
 static int send_again(mca_pml_tm_send_request_t *req)
 {
-    if (!req->is_exposed && !send_choose(req)) {
+    if (!req->is_exposed && 0 == req->offset && !send_choose(req)) {
         mca_pml_tm_send_finish(req, MPI_ERR_NO_MEM);
         return OMPI_SUCCESS;
     }

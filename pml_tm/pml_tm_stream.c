@@ -14,6 +14,7 @@
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_request.h"
+#include "pml_tm_rndv.h"
 
 /* In front of the user's bytes in the first fragment. */
 typedef struct first {
@@ -149,6 +150,48 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
         source_close(&source);
     }
     return true;
+}
+
+/* Send the next fragment of a request. As fab_item_send(). */
+static int send_fragment(mca_pml_tm_send_request_t *req)
+{
+    const first_t first = {.rndv = {.len = req->wanted}, .head = {.now = (uint32_t) req->wanted}};
+    const size_t front = 0 == req->offset ? sizeof(first) : 0;
+    const size_t left = req->wanted - req->offset + (NULL != req->data ? 0 : PML_TM_ELEMENT_MAX);
+    fab_peer_t *peer = req->core.peer;
+    size_t max = mca_pml_tm_peer_fragment(peer) - front;
+    char *room;
+
+    max = left < max ? left : max;
+    room = fab_item_reserve(peer, front + max);
+    if (NULL == room) {
+        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
+    }
+    if (0 != front) {
+        memcpy(room, &first, sizeof(first));
+    }
+    max = mca_pml_tm_send_take(req, room + front, max);
+    fab_commit(peer,
+               0 != front ? fab_hdr(FAB_AM_RNDV, req->tag, 0)
+                          : fab_hdr(PML_TM_AM_DATA, req->offset, 0),
+               front + max);
+    req->offset += max;
+    return OPAL_SUCCESS;
+}
+
+int mca_pml_tm_stream_request(mca_pml_tm_send_request_t *req)
+{
+    int rc = OPAL_SUCCESS;
+
+    if (0 == req->offset) {
+        req->wanted = req->req_send.req_bytes_packed;
+        mca_pml_tm_send_prepare(req);
+    }
+    while (OPAL_SUCCESS == rc && req->offset < req->wanted) {
+        rc = send_fragment(req);
+    }
+    mca_pml_tm.counters.streamed += OPAL_SUCCESS == rc;
+    return rc;
 }
 
 /* ---- receiver ----------------------------------------------------------- */

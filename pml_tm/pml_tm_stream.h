@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams: messages of more than 8 KiB, up to the eager limit, between processes of a host, which
- * go through the ring in fragments, so that the receiver copies one out while the sender copies
- * the next one in.
+ * Streams: messages of more than 8 KiB between processes of a host, up to the eager limit, in
+ * blocking sends up to 64 KiB, which go through the ring in fragments, so that the receiver copies
+ * one out while the sender copies the next one in.
  *
  *   sender                                               receiver
  *   RNDV {rndv, now, bytes}, app_ctx: 0              ->  matched, or gathered
  *   DATA {bytes}, app_ctx: 0, tag: offset            ->  into the user's buffer, or gathered
  *   ... until `now` bytes are out, which is the message's length
  *
- * All fragments are sent in one go, when there is room for all of them: nothing of the same sender
- * comes in between, so a receiver has at most one stream open for each sender, and a fragment need
- * not name it.
+ * Up to the eager limit all fragments are sent in one go, when there is room for all of them.  A
+ * blocking send, which polls until all is out, sends them as there is room, and is first in the
+ * peer's queue meanwhile.  So nothing of the same sender comes in between, a receiver has at most
+ * one stream open for each sender, and a fragment need not name it.
  *
  * A message whose receive is not posted when its first fragment comes is gathered in memory, and
  * arrives when all of it is there: then it is matched as any other.
@@ -47,6 +48,13 @@ static inline bool mca_pml_tm_stream_is_for(const fab_peer_t *peer, size_t len)
  */
 bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, size_t len,
                             const void *buf, size_t count, ompi_datatype_t *datatype);
+
+/*
+ * The message of a request, from its offset on, as far as there is room; from the first fragment to
+ * the last its item is the first in the peer's queue, so that nothing comes in between.
+ * OPAL_ERR_RESOURCE_BUSY: more is left.  Lock held.
+ */
+int mca_pml_tm_stream_request(mca_pml_tm_send_request_t *req);
 
 /* A message of id FAB_AM_RNDV with more than a fab_rndv_t in it.  Lock held. */
 void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);

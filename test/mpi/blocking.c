@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Blocking sends above the eager limit, which pml tm streams inside a host: the message leaves in
+ * parts, as the receiver makes room, and other messages of the same sender stand before and behind
+ * it.  Rank 0 sends to rank 1, then both exchange.  The receives are posted or not, long enough or
+ * not; the data is contiguous or not, on either side.
+ */
+/* TEST: np=2 env="OMPI_MCA_pml_tm_stream_limit=65536" quick=yes */
+/* TEST: np=2 env="OMPI_MCA_pml_tm_stream_limit=65536 OMPI_MCA_pml_tm_shm_ring_size=16384 OMPI_MCA_pml_tm_eager_limit=1024" */
+/* TEST: np=2 env="OMPI_MCA_pml_tm_stream_limit=65536 OMPI_MCA_pml_tm_unexpected_max=65536" */
+/* TEST: np=2 env="OMPI_MCA_pml_tm_providers=tcp" */
+/* TEST: np=2 args="threads" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_limit=65536" */
+#include "tm_counter.h"
+
+#include <pthread.h>
+
+enum { MAX = 80000, NEAR = 3, TAG = 7, LAST = 9, ROUNDS = 30, SMALL = 100 };
+
+static const size_t sizes[] = {16384, 16385, 20000, 32768, 49152, 65535, 65536, 65537, MAX};
+
+enum { NUM_SIZES = sizeof(sizes) / sizeof(sizes[0]) };
+
+/* MAX / 2 bytes in pairs, with gaps; as long as len contiguous bytes. */
+static MPI_Datatype pairs(size_t len)
+{
+    MPI_Datatype type;
+
+    TM_MPI(MPI_Type_vector((int) (len / 2), 2, 3, MPI_BYTE, &type));
+    TM_MPI(MPI_Type_commit(&type));
+    return type;
+}
+
+static void spread(char *to, const char *from, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        to[i / 2 * 3 + i % 2] = from[i];
+    }
+}
+
+static void gather(char *to, const char *from, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        to[i] = from[i / 2 * 3 + i % 2];
+    }
+}
+
+/* Rank 0: small messages around a long one, which is blocking. */
+static void send_one(const char *data, size_t len, bool is_strided)
+{
+    static char wide[2 * MAX];
+    MPI_Request small[2 * NEAR];
+    static char near[2 * NEAR][SMALL];
+    MPI_Datatype type;
+
+    for (int i = 0; i < 2 * NEAR; i++) {
+        tm_fill(near[i], SMALL, tm_key(0, 1, TAG, i));
+    }
+    for (int i = 0; i < NEAR; i++) {
+        TM_MPI(MPI_Isend(near[i], SMALL, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &small[i]));
+    }
+    if (is_strided) {
+        type = pairs(len);
+        spread(wide, data, len);
+        TM_MPI(MPI_Send(wide, 1, type, 1, TAG, MPI_COMM_WORLD));
+        memset(wide, 0, sizeof(wide));
+        TM_MPI(MPI_Type_free(&type));
+    } else {
+        memcpy(wide, data, len);
+        TM_MPI(MPI_Send(wide, (int) len, MPI_BYTE, 1, TAG, MPI_COMM_WORLD));
+        memset(wide, 0, len); /* the send is complete: its memory is ours */
+    }
+    for (int i = NEAR; i < 2 * NEAR; i++) {
+        TM_MPI(MPI_Isend(near[i], SMALL, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &small[i]));
+    }
+    TM_MPI(MPI_Waitall(2 * NEAR, small, MPI_STATUSES_IGNORE));
+}
+
+static void expect_small(int i)
+{
+    char near[SMALL];
+    MPI_Status status;
+
+    TM_MPI(MPI_Recv(near, SMALL, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status));
+    TM_CHECK(TAG == status.MPI_TAG, "a message overtook another");
+    tm_expect_data(near, SMALL, tm_key(0, 1, TAG, i), "a small message");
+}
+
+/* room: bytes that the receive takes. */
+static void expect_long(const char *data, size_t len, bool is_strided, size_t room)
+{
+    static char wide[2 * MAX], got[MAX];
+    MPI_Datatype type = is_strided ? pairs(room) : MPI_BYTE;
+    MPI_Status status;
+    int rc;
+
+    memset(wide, 0, sizeof(wide));
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    rc = MPI_Recv(wide, is_strided ? 1 : (int) room, type, 0, TAG, MPI_COMM_WORLD, &status);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    TM_CHECK((room < len ? MPI_ERR_TRUNCATE : MPI_SUCCESS) == tm_class(rc),
+             "a receive of %zu bytes for %zu: error class %d", room, len, tm_class(rc));
+    if (is_strided) {
+        gather(got, wide, room);
+        TM_MPI(MPI_Type_free(&type));
+    } else {
+        memcpy(got, wide, room);
+    }
+    TM_CHECK(0 == memcmp(got, data, room < len ? room : len), "%zu bytes are not what was sent",
+             len);
+}
+
+/* kind: bit 0 the sender's data, bit 1 the receiver's is not contiguous; bit 2 it is cut. */
+static void one_way(char *data, size_t len, int kind, bool is_late)
+{
+    const size_t even = len & ~(size_t) 1;
+
+    tm_fill(data, len, tm_key(0, 1, TAG, (long) len));
+    TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    if (0 == tm_rank) {
+        send_one(data, 0 != kind ? even : len, 0 != (kind & 1));
+        return;
+    }
+    if (is_late) {
+        tm_spin_us(2000);
+    }
+    for (int i = 0; i < NEAR; i++) {
+        expect_small(i);
+    }
+    expect_long(data, 0 != kind ? even : len, 0 != (kind & 2),
+                0 != (kind & 4) ? even / 4 * 2
+                : 0 != kind     ? even
+                                : len);
+    for (int i = NEAR; i < 2 * NEAR; i++) {
+        expect_small(i);
+    }
+}
+
+/* Both send at the same time, and receive what the other sends. */
+static void exchange(char *data, size_t len)
+{
+    static char got[MAX];
+    const int other = 1 - tm_rank;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        tm_fill(data, len, tm_key(tm_rank, other, LAST, i));
+        TM_MPI(MPI_Sendrecv(data, (int) len, MPI_BYTE, other, LAST, got, MAX, MPI_BYTE, other, LAST,
+                            MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        tm_expect_data(got, len, tm_key(other, tm_rank, LAST, i), "an exchanged message");
+    }
+}
+
+/* A thread of its own: blocking messages of all sizes, in a communicator of its own. */
+static void *thread_main(void *arg)
+{
+    MPI_Comm comm = *(MPI_Comm *) arg;
+    char *data = tm_calloc(1, MAX);
+
+    for (int i = 0; i < 10 * ROUNDS; i++) {
+        size_t len = i % 3 ? sizes[i % NUM_SIZES] : SMALL;
+        uint64_t key = tm_key(0, 1, (int) len, i);
+        if (0 == tm_rank) {
+            tm_fill(data, len, key);
+            TM_MPI(MPI_Send(data, (int) len, MPI_BYTE, 1, TAG, comm));
+        } else {
+            TM_MPI(MPI_Recv(data, MAX, MPI_BYTE, 0, TAG, comm, MPI_STATUS_IGNORE));
+            tm_expect_data(data, len, key, "a message of a thread");
+        }
+    }
+    free(data);
+    return NULL;
+}
+
+static void run_threads(void)
+{
+    MPI_Comm comms[NEAR];
+    pthread_t threads[NEAR];
+
+    for (int i = 0; i < NEAR; i++) {
+        TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]));
+        pthread_create(&threads[i], NULL, thread_main, &comms[i]);
+    }
+    for (int i = 0; i < NEAR; i++) {
+        pthread_join(threads[i], NULL);
+        TM_MPI(MPI_Comm_free(&comms[i]));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const bool is_threaded = argc > 1;
+    tm_counter_t counter = {0};
+    bool is_counted;
+    char *data;
+
+    tm_init_thread(&argc, &argv, "blocking", is_threaded ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+    data = tm_calloc(1, MAX);
+    is_counted = tm_is_pml_tm() && 0 == tm_rank && !is_threaded &&
+                 NULL == getenv("OMPI_MCA_pml_tm_providers");
+    if (is_counted) {
+        counter = tm_counter_open("pml_tm_streamed");
+    }
+    for (int kind = 0; kind < 8 && !is_threaded; kind++) {
+        for (int i = 0; i < NUM_SIZES; i++) {
+            one_way(data, sizes[i], kind, false);
+            one_way(data, sizes[i], kind, true);
+        }
+    }
+    if (is_counted) {
+        /* 6 of the sizes, of each kind, twice; fewer where the receiver is short of memory */
+        TM_CHECK(0 != tm_counter_read(&counter), "nothing was streamed");
+        tm_counter_close(&counter);
+    }
+    for (int i = 0; i < NUM_SIZES && !is_threaded; i++) {
+        exchange(data, sizes[i]);
+    }
+    if (is_threaded) {
+        run_threads();
+    }
+    free(data);
+    return tm_finish();
+}
