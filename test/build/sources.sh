@@ -89,7 +89,8 @@ symbols()
 
 # NAME.c and NAME.h count as one file: no two of a directory use each other, directly or through
 # others.
-for dir in pml_tm; do
+in_order=(pml_tm)
+for dir in "${in_order[@]}"; do
     symbols --defined-only "$dir" | sort -k 2 >"$TM_WORK/defined"
     symbols --undefined-only "$dir" | sort -k 2 >"$TM_WORK/used"
     {
