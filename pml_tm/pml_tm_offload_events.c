@@ -7,6 +7,7 @@
 
 #include "pml_tm_comm.h"
 #include "pml_tm_deliver.h"
+#include "pml_tm_failure.h"
 #include "pml_tm_match.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_offload.h"
@@ -94,6 +95,18 @@ static void cancelled(mca_pml_tm_recv_request_t *req)
     mca_pml_tm_recv_done(req);
 }
 
+/* The message waited for a DEL, and is unexpected now.  Was its communicator revoked since? */
+static void kept(mca_pml_tm_msg_t *msg)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm_find(
+        mca_pml_tm_tag_context(msg->hdr.tag, mca_pml_tm.source_bits));
+
+    if (NULL != tmc && mca_pml_tm_refuse_revoked(tmc, msg->peer, msg->hdr)) {
+        fab_match_remove_msg(&tmc->match, &msg->match);
+        mca_pml_tm_msg_release(msg);
+    }
+}
+
 /* False: the engine and the device do not agree. */
 static bool handle(const fab_offload_event_t *event)
 {
@@ -115,6 +128,9 @@ static bool handle(const fab_offload_event_t *event)
     case FAB_OFFLOAD_WITHDRAWN:
         mca_pml_tm_cancel_answer(mca_pml_tm_msg_of(event->msg));
         mca_pml_tm_msg_release(mca_pml_tm_msg_of(event->msg));
+        break;
+    case FAB_OFFLOAD_UNEXPECTED:
+        kept(mca_pml_tm_msg_of(event->msg));
         break;
     case FAB_OFFLOAD_LOST:
         mca_pml_tm_offload_release(req);

@@ -459,7 +459,10 @@ fab_match_msg_t *fab_offload_withdraw(fab_offload_scope_t *scope, int32_t source
     return NULL != scope->engine ? withdraw_parked(scope, source, tag, is_it, ctx) : NULL;
 }
 
-/* Match the first parked message.  True: it is the event's, with a receive unless withdrawn. */
+/*
+ * Match the first parked message.  True: it is the event's, with its receive, or withdrawn, or
+ * unexpected from now on.
+ */
 static bool match_parked(fab_offload_scope_t *scope, fab_offload_event_t *event)
 {
     fab_match_msg_t *msg = first_parked(scope);
@@ -478,7 +481,8 @@ static bool match_parked(fab_offload_scope_t *scope, fab_offload_event_t *event)
     list_unlink(&msg->order);
     if (NULL == recv) {
         fab_match_add_msg(scope->dom, msg, msg->source, msg->tag);
-        return false;
+        *event = (fab_offload_event_t){.result = FAB_OFFLOAD_UNEXPECTED, .msg = msg};
+        return true;
     }
     *event = (fab_offload_event_t){.result = FAB_OFFLOAD_DELIVER, .recv = recv, .msg = msg};
     return true;

@@ -211,14 +211,15 @@ typedef enum fab_offload_result {
     FAB_OFFLOAD_DELIVER,   /* recv takes msg, which was parked; both are the caller's */
     /* msg, which was parked, is the caller's: it was withdrawn for its sender */
     FAB_OFFLOAD_WITHDRAWN,
-    FAB_OFFLOAD_LOST,  /* the device failed after it had matched recv: complete it in error */
-    FAB_OFFLOAD_BROKEN /* the device violated the protocol: fail it */
+    FAB_OFFLOAD_UNEXPECTED, /* msg, which was parked, found no receive: it is in the domain now */
+    FAB_OFFLOAD_LOST,       /* the device failed after it had matched recv: complete it in error */
+    FAB_OFFLOAD_BROKEN      /* the device violated the protocol: fail it */
 } fab_offload_result_t;
 
 typedef struct fab_offload_event {
     fab_offload_result_t result;
     fab_offload_recv_t *recv;
-    fab_match_msg_t *msg; /* DELIVER, WITHDRAWN */
+    fab_match_msg_t *msg; /* DELIVER, WITHDRAWN, UNEXPECTED */
 } fab_offload_event_t;
 
 /* What became of MPI_Cancel. */

@@ -142,6 +142,16 @@ static void withdrawn(world_t *w, const fab_match_msg_t *msg, bool is_by_event)
     ++w->withdrawn[is_by_event];
 }
 
+static void unexpected(world_t *w, unsigned i)
+{
+    ref_msg_t *m = &w->rmsg[i];
+
+    world_expect(w, m->is_parked, "unexpected by an event, and it was not parked");
+    world_expect(w, REF_WAITING == m->state && is_in_matcher(w, i),
+                 "unexpected by an event, and it is not in the matcher");
+    m->is_parked = false;
+}
+
 static void handle_event(world_t *w, const fab_offload_event_t *event)
 {
     const unsigned i = NULL != event->recv ? recv_place(w, event->recv) : 0;
@@ -164,6 +174,9 @@ static void handle_event(world_t *w, const fab_offload_event_t *event)
         break;
     case FAB_OFFLOAD_WITHDRAWN:
         withdrawn(w, event->msg, true);
+        break;
+    case FAB_OFFLOAD_UNEXPECTED:
+        unexpected(w, (unsigned) (event->msg - w->msg));
         break;
     case FAB_OFFLOAD_LOST:
         world_expect(w, REF_MATCHED == r->state && w->engine.is_failed, "lost without reason");
@@ -303,6 +316,7 @@ static void check_unmatched(world_t *w)
             const ref_msg_t *m = &w->rmsg[OWNER(at, fab_match_msg_t, order) - w->msg];
 
             world_expect(w, REF_WAITING == m->state, "a message is in the matcher and was matched");
+            world_expect(w, !m->is_parked, "a parked message became unexpected without an event");
             for (unsigned i = 0; i < WORLD_RECVS; i++) {
                 world_expect(w,
                              REF_WAITING != w->rrecv[i].state ||
@@ -466,7 +480,7 @@ void world_withdraw(world_t *w, unsigned i)
 /* Software sees a message. */
 static void arrive(world_t *w, unsigned i)
 {
-    const ref_msg_t *m = &w->rmsg[i];
+    ref_msg_t *m = &w->rmsg[i];
     fab_offload_scope_t *scope = &w->scope[m->scope];
     fab_offload_recv_t *recv = fab_offload_arrive(scope, m->source, m->tag, m->by_device);
 
@@ -474,6 +488,7 @@ static void arrive(world_t *w, unsigned i)
         deliver(w, recv, &w->msg[i]);
     } else {
         fab_offload_keep(scope, &w->msg[i], m->source, m->tag, m->by_device);
+        m->is_parked = !is_in_matcher(w, i);
     }
 }
 

@@ -66,6 +66,7 @@ typedef struct ref_msg {
     uint8_t scope;
     bool by_device;
     bool is_asked_back; /* its sender wants to withdraw it */
+    bool is_parked;     /* the engine keeps it, and has not said yet what became of it */
     int32_t source;
     int32_t tag;
     uint64_t order; /* of arrival */
