@@ -37,7 +37,7 @@
 enum {
     FAB_TCP_SHARE_UNIT = 64, /* bytes: a cache line */
     FAB_TCP_SLOW_US = 50,    /* a message that waits less for a link does not count */
-    FAB_TCP_SLOW_POLLS = 8   /* nor one that was waited for in fewer polls */
+    FAB_TCP_SLOW_POLLS = 2   /* nor one that was waited for in fewer polls */
 };
 
 /* ---- open and close ----------------------------------------------------- */
@@ -467,17 +467,22 @@ char *fab_tcp_stripe_place(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
 /*
  * The last part came, by this link or the connection.  With equal shares it would have been no
  * later without the link if that takes twice as long as the connection.  Less than FAB_TCP_SLOW_US,
- * and links that were only not looked at, do not count.
+ * and links that were only not looked at, do not count.  A message that did not wait for a link
+ * halves its count: on a busy host such messages come between.
  */
 static void count_slow(const fab_tcp_ep_t *part)
 {
     fab_tcp_links_t *links = part->links;
     bool is_slow = fab_now_us() - links->since > 2 * links->main_took + FAB_TCP_SLOW_US &&
                    part->dom->alls - links->main_alls > FAB_TCP_SLOW_POLLS;
-    uint32_t run = NULL != part->main && is_slow ? links->slow[part->link] + 1 : 0;
 
-    memset(links->slow, 0, sizeof(links->slow));
-    links->slow[part->link] = run;
+    for (int i = 1; i < FAB_TCP_LINKS; i++) {
+        if (NULL != part->main && i == part->link && is_slow) {
+            links->slow[i]++;
+        } else {
+            links->slow[i] /= 2;
+        }
+    }
 }
 
 bool fab_tcp_stripe_is_lost(const fab_tcp_ep_t *ep)
