@@ -13,6 +13,8 @@
 #include "fabric/fab_cpus.h"
 #include "fabric/fab_help.h"
 
+#include "btl_fabric_fit.h"
+
 enum {
     MAX_UPCALLS = 64, /* per progress call, so that other components get their turn */
     /* one progress call in so many polls everything; the others only look for messages */
@@ -93,9 +95,13 @@ static void register_counter(const char *name, const char *help, unsigned long l
 
 static int fabric_register(void)
 {
-    int rc = fab_param_register(&mca_btl_fabric_param_table, &mca_btl_fabric.params,
-                                &mca_btl_fabric_component.btl_version);
+    int rc;
 
+    if (!mca_btl_fabric_fits()) {
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    rc = fab_param_register(&mca_btl_fabric_param_table, &mca_btl_fabric.params,
+                            &mca_btl_fabric_component.btl_version);
 #define REGISTER_COUNTER(name, help) register_counter(#name, help, &mca_btl_fabric.counters.name);
     BTL_FABRIC_COUNTERS(REGISTER_COUNTER)
 #undef REGISTER_COUNTER

@@ -6,6 +6,8 @@ btl_fabric_sources = \
 	btl_fabric/btl_fabric_compat.h \
 	btl_fabric/btl_fabric_component.c \
 	btl_fabric/btl_fabric_counters.h \
+	btl_fabric/btl_fabric_fit.c \
+	btl_fabric/btl_fabric_fit.h \
 	btl_fabric/btl_fabric_mem.c \
 	btl_fabric/btl_fabric_offer.c \
 	btl_fabric/btl_fabric_op.c \

@@ -14,6 +14,8 @@ common_tm_sources = \
 	common/fabric/fab_cpus.c \
 	common/fabric/fab_cpus.h \
 	common/fabric/fab_export.h \
+	common/fabric/fab_fit.c \
+	common/fabric/fab_fit.h \
 	common/fabric/fab_help.c \
 	common/fabric/fab_help.h \
 	common/fabric/fab_host.c \

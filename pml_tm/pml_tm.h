@@ -5,6 +5,7 @@
  * The files, from the ground: each uses only those above it (test/build/sources.sh).
  *
  *   pml_tm_compat.h          releases of Open MPI
+ *   pml_tm_fit.c             was it built for the Open MPI that runs?
  *   pml_tm_wire.h            the bytes that leave the process
  *   pml_tm_sizes.h           the sizes at which a message's way changes
  *   pml_tm.c                 the state that all share

@@ -14,6 +14,7 @@
 
 #include "pml_tm_failure.h"
 #include "pml_tm_failure_events.h"
+#include "pml_tm_fit.h"
 #include "pml_tm_idle.h"
 #include "pml_tm_module.h"
 #include "pml_tm_msg.h"
@@ -172,8 +173,12 @@ static void register_counters(void)
 
 static int tm_register(void)
 {
-    int rc = register_params();
+    int rc;
 
+    if (!mca_pml_tm_fits()) {
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    rc = register_params();
     register_counters();
     return OPAL_SUCCESS == rc ? fab_params_register(&mca_pml_tm_component.pmlm_version) : rc;
 }

@@ -22,6 +22,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_failure.h \
 	pml_tm/pml_tm_failure_events.c \
 	pml_tm/pml_tm_failure_events.h \
+	pml_tm/pml_tm_fit.c \
+	pml_tm/pml_tm_fit.h \
 	pml_tm/pml_tm_flow.c \
 	pml_tm/pml_tm_flow.h \
 	pml_tm/pml_tm_help.c \

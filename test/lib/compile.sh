@@ -142,14 +142,14 @@ tm_sources()
     IFS=, read -ra names <<<"$1"
     for name in ${names[@]+"${names[@]}"}; do
         case $name in
-            @fabric) tm_listed common_tm_sources 'fab_(help|load|param_mca).c' ;;
+            @fabric) tm_listed common_tm_sources 'fab_(fit|help|load|param_mca).c' ;;
             @verbs)
                 tm_listed common_verbs_sources 'verbs_(cm_rdma|near|object|reg_rcache).c'
                 echo "$TM_SRC/test/unit/verbs_linked.c"
                 ;;
             @btl)
                 printf '%s\n' "$TM_SRC"/btl_fabric/*.c \
-                    "$TM_SRC"/common/{fabric/fab_help,fabric/fab_param_mca,idmap/idmap}.c
+                    "$TM_SRC"/common/{fabric/fab_{fit,help,param_mca},idmap/idmap}.c
                 ;;
             *) echo "$TM_SRC/$name" ;;
         esac
