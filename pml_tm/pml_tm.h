@@ -9,6 +9,7 @@
  *   pml_tm_wire.h            the bytes that leave the process
  *   pml_tm_sizes.h           the sizes at which a message's way changes
  *   pml_tm.c                 the state that all share
+ *   pml_tm_text.c            text for people
  *   pml_tm_idle.c            what a call does after a poll that found nothing
  *   pml_tm_peer.c            processes: from ompi_proc_t to fabric peer; records of peers
  *   pml_tm_comm.c            communicators: from context id to matching domain
@@ -33,6 +34,7 @@
  *   pml_tm_probe.c           probe and matched probe
  *   pml_tm_wait.c            MPI_Wait, MPI_Waitall
  *   pml_tm_thread.c          the progress thread
+ *   pml_tm_dump.c            what waits in this process, as text
  *   pml_tm_module.c          the module: peers and communicators come and go; persistent requests
  *   pml_tm_component.c       parameters and counters, selection, opening the fabric
  *

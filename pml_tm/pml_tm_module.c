@@ -10,6 +10,7 @@
 #include "pml_tm_arrive.h"
 #include "pml_tm_cancel.h"
 #include "pml_tm_comm.h"
+#include "pml_tm_dump.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_flow.h"
 #include "pml_tm_msg.h"
@@ -264,22 +265,6 @@ void mca_pml_tm_comm_fini(void)
     free(mca_pml_tm.comms);
     mca_pml_tm.comms = NULL;
     mca_pml_tm.num_comms = 0;
-}
-
-int mca_pml_tm_dump(ompi_communicator_t *comm, int verbose)
-{
-    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
-
-    (void) verbose;
-    if (NULL != tmc) {
-        opal_output(0,
-                    "pml tm: communicator %s [context %u, rank %u]: %u receives posted (at most "
-                    "%u), %u messages unexpected (at most %u)",
-                    comm->c_name, tmc->context, tmc->my_rank, (unsigned) tmc->match.posted_count,
-                    (unsigned) tmc->match.posted_max, (unsigned) tmc->match.unexp_count,
-                    (unsigned) tmc->match.unexp_max);
-    }
-    return OMPI_SUCCESS;
 }
 
 /* A line for the table of paths. */

@@ -15,7 +15,6 @@ int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs);
 int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs);
 int mca_pml_tm_add_comm(ompi_communicator_t *comm);
 int mca_pml_tm_del_comm(ompi_communicator_t *comm);
-int mca_pml_tm_dump(ompi_communicator_t *comm, int verbose);
 int mca_pml_tm_start(size_t count, ompi_request_t **requests);
 
 /* Print the table of paths to the peers if params.verbose asks for it. */

@@ -16,6 +16,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_counters.h \
 	pml_tm/pml_tm_deliver.c \
 	pml_tm/pml_tm_deliver.h \
+	pml_tm/pml_tm_dump.c \
+	pml_tm/pml_tm_dump.h \
 	pml_tm/pml_tm_excid.c \
 	pml_tm/pml_tm_excid.h \
 	pml_tm/pml_tm_failure.c \
@@ -59,6 +61,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_sizes.h \
 	pml_tm/pml_tm_stream.c \
 	pml_tm/pml_tm_stream.h \
+	pml_tm/pml_tm_text.c \
+	pml_tm/pml_tm_text.h \
 	pml_tm/pml_tm_thread.c \
 	pml_tm/pml_tm_thread.h \
 	pml_tm/pml_tm_wait.c \

@@ -517,6 +517,11 @@ FAB_EXPORT void fab_queue(fab_peer_t *peer, fab_item_t *item);
 typedef bool (*fab_item_is_fn_t)(const fab_item_t *item, const void *ctx);
 FAB_EXPORT fab_item_t *fab_unqueue(fab_peer_t *peer, fab_item_is_fn_t is_it, const void *ctx);
 
+/* Call fn for each queued item of each peer, a peer's oldest first.  fn must not queue any. */
+FAB_EXPORT void fab_visit_items(fab_t *fab,
+                                void (*fn)(void *ctx, fab_peer_t *peer, const fab_item_t *item),
+                                void *ctx);
+
 /* For fab_unqueue(): selects the item ctx. */
 static inline bool fab_item_is(const fab_item_t *item, const void *ctx)
 {

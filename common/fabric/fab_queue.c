@@ -161,6 +161,25 @@ fab_item_t *fab_unqueue(fab_peer_t *peer, fab_item_is_fn_t is_it, const void *ct
     return taken;
 }
 
+void fab_visit_items(fab_t *fab, void (*fn)(void *ctx, fab_peer_t *peer, const fab_item_t *item),
+                     void *ctx)
+{
+    const fab_core_t *core = fab_core(fab);
+
+    for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
+        fab_peer_t *peer = fab_core_record(core, i);
+        const fab_item_t *item = peer->pending;
+
+        while (NULL != item) {
+            item = item->next; /* of the newest: the oldest */
+            fn(ctx, peer, item);
+            if (item == peer->pending) {
+                break;
+            }
+        }
+    }
+}
+
 /* Run items of one peer until one has no room. Returns how many went on. */
 static int peer_run_items(fab_core_t *core, fab_peer_t *peer)
 {

@@ -414,6 +414,22 @@ fab_match_recv_t *fab_match_first_recv(const fab_match_dom_t *dom)
                : container_of(dom->posted_order.next, fab_match_recv_t, order);
 }
 
+void fab_match_visit_recvs(const fab_match_dom_t *dom,
+                           bool (*fn)(void *ctx, const fab_match_recv_t *recv), void *ctx)
+{
+    for (uint32_t i = 0; i < dom->nshort; i++) {
+        if (!fn(ctx, dom->posted_short->recv[fab_match_short_place(dom, i)])) {
+            return;
+        }
+    }
+    for (const fab_match_list_t *item = dom->posted_order.next; item != &dom->posted_order;
+         item = item->next) {
+        if (!fn(ctx, container_of(item, fab_match_recv_t, order))) {
+            return;
+        }
+    }
+}
+
 /* ---- unexpected messages ------------------------------------------------ */
 
 /* The order ring for messages with this tag, or, for any tag, for user messages. */
@@ -631,6 +647,32 @@ fab_match_msg_t *fab_match_first_msg(const fab_match_dom_t *dom)
         return internal;
     }
     return user;
+}
+
+void fab_match_visit_msgs(const fab_match_dom_t *dom,
+                          bool (*fn)(void *ctx, const fab_match_msg_t *msg), void *ctx)
+{
+    const fab_match_list_t *user = dom->unexp_user.next;
+    const fab_match_list_t *internal = dom->unexp_internal.next;
+    const fab_match_msg_t *msg;
+
+    do { /* merge the two rings by age */
+        const bool has_user = user != &dom->unexp_user;
+        const bool has_internal = internal != &dom->unexp_internal;
+
+        if (!has_user && !has_internal) {
+            return;
+        }
+        if (!has_internal ||
+            (has_user && container_of(user, fab_match_msg_t, order)->seq <
+                             container_of(internal, fab_match_msg_t, order)->seq)) {
+            msg = container_of(user, fab_match_msg_t, order);
+            user = user->next;
+        } else {
+            msg = container_of(internal, fab_match_msg_t, order);
+            internal = internal->next;
+        }
+    } while (fn(ctx, msg));
 }
 
 /* ---- the domain --------------------------------------------------------- */

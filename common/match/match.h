@@ -97,9 +97,15 @@ bool fab_match_cancel(fab_match_dom_t *dom, fab_match_recv_t *recv);
 unsigned fab_match_wanted(const fab_match_dom_t *dom, int32_t sources[FAB_MATCH_SHORT_LEN]);
 
 /*
- * The oldest unexpected message or posted receive, or NULL.  For draining a domain and for
- * message-queue dumps.
+ * Call fn for each posted receive, or each unexpected message, oldest first, until it returns
+ * false.  fn must not change the domain.
  */
+void fab_match_visit_recvs(const fab_match_dom_t *dom,
+                           bool (*fn)(void *ctx, const fab_match_recv_t *recv), void *ctx);
+void fab_match_visit_msgs(const fab_match_dom_t *dom,
+                          bool (*fn)(void *ctx, const fab_match_msg_t *msg), void *ctx);
+
+/* The oldest unexpected message or posted receive, or NULL.  For draining a domain. */
 fab_match_msg_t *fab_match_first_msg(const fab_match_dom_t *dom);
 fab_match_recv_t *fab_match_first_recv(const fab_match_dom_t *dom);
 

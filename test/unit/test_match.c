@@ -106,10 +106,53 @@ static void world_check_wanted(const world_t *w)
     }
 }
 
+/* A walk over all of one kind, held against a list of the reference. */
+typedef struct walk {
+    world_t *w;
+    const match_ref_list_t *list;
+    size_t count;
+    size_t stop_at; /* the walk ends with this many */
+} walk_t;
+
+static bool walk_next(walk_t *walk, const void *node)
+{
+    assert_true(walk->count < walk->list->count);
+    world_expect(walk->w, node, walk->list->entry[walk->count].id, "walk");
+    return ++walk->count != walk->stop_at;
+}
+
+static bool walk_recv(void *ctx, const fab_match_recv_t *recv)
+{
+    return walk_next(ctx, recv);
+}
+
+static bool walk_msg(void *ctx, const fab_match_msg_t *msg)
+{
+    return walk_next(ctx, msg);
+}
+
+/* Walks visit all, oldest first, or as many as they want. */
+static void world_check_walks(world_t *w)
+{
+    for (size_t stop_at = 0; stop_at < 3; stop_at++) {
+        walk_t recvs = {.w = w, .list = &w->ref.posted, .stop_at = stop_at};
+        walk_t msgs = {.w = w, .list = &w->ref.unexp, .stop_at = stop_at};
+
+        fab_match_visit_recvs(&w->dom, walk_recv, &recvs);
+        fab_match_visit_msgs(&w->dom, walk_msg, &msgs);
+        if (0 == stop_at) {
+            assert_int_equal(recvs.count, w->ref.posted.count);
+            assert_int_equal(msgs.count, w->ref.unexp.count);
+        }
+        assert_true(0 == stop_at || (recvs.count <= stop_at && msgs.count <= stop_at));
+    }
+}
+
 static void world_check_heads(world_t *w)
 {
     if (0 == w->ops % 16) {
         world_check_wanted(w);
+        world_check_walks(w);
     }
     w->ops++;
     world_expect(w, fab_match_first_msg(&w->dom), match_ref_first_msg(&w->ref), "first_msg");

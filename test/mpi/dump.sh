@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=240 quick=no
+#
+# What a debugger sees of the messages that wait: by pml_dump, and, where gdb is installed, by the
+# script gdb.py, which calls nothing in the process, from a process and from a core (dump.c).
+. "$TM_SRC/test/lib/script.sh"
+# shellcheck source=/dev/null
+. "$TM_BUILD/test/config.sh"
+read -ra flags <<<"$TM_OMPI_CPPFLAGS"
+mpicc -std=gnu11 -D_GNU_SOURCE -O2 -mcx16 -Wall -I"$TM_SRC/test/mpi" "${flags[@]}" -o dump \
+    "$TM_SRC/test/mpi/dump.c" -lopen-pal || fail 'dump.c does not compile'
+
+# check FILE...: both ranks' lists are in the files.
+check()
+{
+    require 'communicator pairs' "$@"
+    require '2 receives posted (at most 2), 3 messages unexpected (at most 3)' "$@"
+    require 'receive     from 1      tag 7        up to 800 bytes' "$@"
+    require 'receive     from any    tag 8        up to 3 bytes' "$@"
+    require 'unexpected  from 1      tag 5        11 bytes, here' "$@"
+    require 'unexpected  from 1      tag 6        12 bytes, synchronous' "$@"
+    require 'unexpected  from 1      tag 9        1048576 bytes, announced' "$@"
+    require 'send        to   0      tag 6        12 bytes, synchronous, not matched yet' "$@"
+    require 'send        to   0      tag 9        1048576 bytes, announced, the receiver' "$@"
+}
+
+tm_mpirun 2 "$TM_WORK/dump" true || fail "exit status $?"
+require 'errors=0'
+check "$TM_WORK/err"
+require 'MPI_DOUBLE at 0x' "$TM_WORK/err"
+
+if ! command -v gdb >/dev/null; then
+    echo 'gdb is not installed: its script is not tested'
+    exit 0
+fi
+gdb=$TM_PREFIX/share/pml_tm/gdb.py
+[[ -r $gdb ]] || fail "no $gdb"
+gdb="gdb -nx -q -batch -x $gdb"
+tm_mpirun 2 "$TM_WORK/dump" \
+    "$gdb -p %d -ex pml-tm -ex 'generate-core-file $TM_WORK/core.%d' >>$TM_WORK/live 2>&1" ||
+    fail "exit status $?: $(cat "$TM_WORK/live")"
+check "$TM_WORK/live"
+for core in "$TM_WORK"/core.*; do
+    $gdb -ex "core-file $core" -ex pml-tm "$TM_WORK/dump" >>"$TM_WORK/dead" 2>&1 ||
+        fail "$core: $(cat "$TM_WORK/dead")"
+    rm "$core"
+done
+check "$TM_WORK/dead"
