@@ -94,6 +94,8 @@ common_tm_sources = \
 common_verbs_sources = \
 	common/verbs/verbs_alive.c \
 	common/verbs/verbs_alive.h \
+	common/verbs/verbs_answer.c \
+	common/verbs/verbs_answer.h \
 	common/verbs/verbs_cm.h \
 	common/verbs/verbs_cm_frames.c \
 	common/verbs/verbs_cm_rdma.c \
@@ -103,19 +105,33 @@ common_verbs_sources = \
 	common/verbs/verbs_connect.h \
 	common/verbs/verbs_device.c \
 	common/verbs/verbs_device.h \
-	common/verbs/verbs_domain.c \
-	common/verbs/verbs_domain.h \
 	common/verbs/verbs_ep.c \
 	common/verbs/verbs_ep.h \
+	common/verbs/verbs_expose.c \
+	common/verbs/verbs_expose.h \
+	common/verbs/verbs_fail.c \
+	common/verbs/verbs_fail.h \
 	common/verbs/verbs_near.c \
 	common/verbs/verbs_near.h \
 	common/verbs/verbs_object.c \
 	common/verbs/verbs_oob.c \
 	common/verbs/verbs_oob.h \
+	common/verbs/verbs_op.c \
+	common/verbs/verbs_op.h \
 	common/verbs/verbs_pool.c \
 	common/verbs/verbs_pool.h \
+	common/verbs/verbs_post.c \
+	common/verbs/verbs_post.h \
 	common/verbs/verbs_progress.c \
 	common/verbs/verbs_progress.h \
+	common/verbs/verbs_provider.c \
+	common/verbs/verbs_provider.h \
+	common/verbs/verbs_qp.c \
+	common/verbs/verbs_qp.h \
+	common/verbs/verbs_queues.c \
+	common/verbs/verbs_queues.h \
+	common/verbs/verbs_recv.c \
+	common/verbs/verbs_recv.h \
 	common/verbs/verbs_reg.c \
 	common/verbs/verbs_reg.h \
 	common/verbs/verbs_reg_rcache.c \
@@ -125,6 +141,8 @@ common_verbs_sources = \
 	common/verbs/verbs_srq.h \
 	common/verbs/verbs_tm.c \
 	common/verbs/verbs_tm.h \
+	common/verbs/verbs_tm_poll.c \
+	common/verbs/verbs_tm_poll.h \
 	common/verbs/verbs_types.h
 
 # Headers that an installed Open MPI 5.0 lacks (configure.m4, TM_CHECK_OMPI_HEADERS).

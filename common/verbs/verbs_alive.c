@@ -12,35 +12,14 @@
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
-#include "verbs/verbs_conn.h"
-#include "verbs/verbs_domain.h"
-#include "verbs/verbs_ep.h"
+#include "verbs/verbs_fail.h"
+#include "verbs/verbs_qp.h"
 
 enum {
     /* ticks in which every connected peer of this host is looked at once: 2 s */
     FAB_VERBS_TICKS_PER_ROUND = 8,
     FAB_VERBS_PORT_GRACE_US = 10000000, /* time for a port to come back */
 };
-
-void fab_verbs_fail_all(fab_verbs_domain_t *dom, const char *what)
-{
-    fab_verbs_ep_t *ep;
-
-    LIST_FOREACH(ep, &dom->eps, link) {
-        if (NULL != ep->conn && !ep->has_left) {
-            fab_verbs_ep_defer_failure(
-                ep, OPAL_ERR_COMM_FAILURE,
-                "%s here %s (ibv_devinfo, and the system's log, may say why).", dom->name, what);
-        }
-    }
-}
-
-void fab_verbs_give_up(fab_verbs_domain_t *dom, const char *what, const char *why)
-{
-    fab_log(dom->fab, 1, "%s %s: %s", dom->name, what, why);
-    dom->is_dead = true;
-    fab_verbs_fail_all(dom, what);
-}
 
 /* ---- events of the device ----------------------------------------------- */
 
@@ -60,7 +39,8 @@ static void qp_ended(fab_verbs_domain_t *dom, const struct ibv_async_event *even
     fab_verbs_conn_t *conn = fab_verbs_conn_by_qpn(dom, event->element.qp->qp_num);
 
     if (NULL != conn) {
-        fab_verbs_conn_ended(conn);
+        conn->num_ended++;
+        conn->drained_at = dom->empty_polls;
     }
 }
 

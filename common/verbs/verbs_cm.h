@@ -21,9 +21,8 @@
 #define FAB_VERBS_CM_H
 
 #include "verbs/verbs_types.h"
-#include "verbs/verbs_wire.h"
 
-typedef struct fab_verbs_cm_ops {
+struct fab_verbs_cm_ops {
     /*
      * iWARP.  Then there is no RNR: a message that finds no buffer ends the connection; the
      * response to a READ counts as a remote write; and rdma_cm ends the QPs.
@@ -53,7 +52,7 @@ typedef struct fab_verbs_cm_ops {
     void (*forget)(fab_verbs_conn_t *conn);
     /* Its work requests were flushed.  True: the peer fails, with the reason. */
     bool (*lost)(fab_verbs_conn_t *conn);
-} fab_verbs_cm_ops_t;
+};
 
 extern const fab_verbs_cm_ops_t fab_verbs_cm_frames;
 /* NULL: built without librdmacm. */

@@ -7,10 +7,9 @@
 #include <string.h>
 
 #include "fabric/fab_params.h"
-#include "verbs/verbs_conn.h"
+#include "verbs/verbs_answer.h"
 #include "verbs/verbs_connect.h"
-#include "verbs/verbs_domain.h"
-#include "verbs/verbs_ep.h"
+#include "verbs/verbs_qp.h"
 
 enum {
     FAB_VERBS_MIN_RNR_TIMER = 12, /* 0.64 ms until a sender that found no buffer tries again */

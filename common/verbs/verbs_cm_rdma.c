@@ -30,10 +30,9 @@
 #include <rdma/rdma_cma.h>
 
 #include "fabric/fab_clock.h"
-#include "verbs/verbs_conn.h"
-#include "verbs/verbs_connect.h"
-#include "verbs/verbs_domain.h"
-#include "verbs/verbs_ep.h"
+#include "verbs/verbs_answer.h"
+#include "verbs/verbs_fail.h"
+#include "verbs/verbs_qp.h"
 
 enum {
     FAB_VERBS_CM_BACKLOG = 1024, /* requests that the kernel keeps while this process computes */

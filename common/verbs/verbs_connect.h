@@ -5,7 +5,6 @@
 #ifndef FAB_VERBS_CONNECT_H
 #define FAB_VERBS_CONNECT_H
 
-#include "sock/sock.h"
 #include "verbs/verbs_types.h"
 
 enum {
@@ -20,12 +19,12 @@ void fab_verbs_connect_waiting(fab_verbs_domain_t *dom);
 void fab_verbs_connect_cancel(fab_verbs_ep_t *ep);
 /* The peer's QP receives: send. */
 void fab_verbs_connect_done(fab_verbs_ep_t *ep);
-/* iWARP, active side: the QP is connected, or cannot be; why is a sentence. */
-void fab_verbs_connected(fab_verbs_ep_t *ep);
-void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why);
 
-/* What the sockets (verbs_oob.c) report. */
-void fab_verbs_on_frame(fab_sock_t *sock, const void *frame);
-void fab_verbs_on_broken(fab_sock_t *sock, const char *why);
+void fab_verbs_set_state(fab_verbs_ep_t *ep, fab_verbs_state_t state);
+/* A frame without queue pairs. */
+fab_verbs_frame_t fab_verbs_frame(const fab_verbs_domain_t *dom, fab_verbs_kind_t kind,
+                                  uint64_t target);
+/* One of an endpoint with a connection. */
+fab_verbs_frame_t fab_verbs_frame_of(const fab_verbs_ep_t *ep, fab_verbs_kind_t kind);
 
 #endif /* FAB_VERBS_CONNECT_H */

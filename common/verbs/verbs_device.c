@@ -12,10 +12,11 @@
 #include <string.h>
 
 #include "fabric/fab_params.h"
-#include "verbs/verbs_domain.h"
-#include "verbs/verbs_rma.h"
+#include "verbs/verbs_cm.h"
 
 enum {
+    /* bytes of one READ or WRITE: others on the same QP wait that long, 0.1 ms at 100 Gbit/s */
+    FAB_VERBS_STEP = 1 << 20,
     FAB_VERBS_PORTS_MAX = 64,      /* ports that are compared */
     FAB_VERBS_REASON_MAX = 384,    /* bytes of the sentence why there is none */
     FAB_VERBS_UNKNOWN_MAX = 288,   /* bytes of what is said of names that are not here */

@@ -14,24 +14,18 @@
 #include "verbs/verbs_ep.h"
 
 #include <endian.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
+#include "verbs/verbs_cm.h"
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_connect.h"
-#include "verbs/verbs_domain.h"
-#include "verbs/verbs_pool.h"
+#include "verbs/verbs_expose.h"
+#include "verbs/verbs_fail.h"
+#include "verbs/verbs_post.h"
 #include "verbs/verbs_rma.h"
-
-/* The arguments of a later fab_peer_fail(). */
-typedef struct fab_verbs_failure {
-    int rc;
-    char why[384];
-} fab_verbs_failure_t;
 
 /* ---- sending ------------------------------------------------------------ */
 
@@ -299,25 +293,13 @@ int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address
 
 /* ---- the end ------------------------------------------------------------ */
 
-/* Returns the reason, which is the caller's to free; NULL: it was not to fail. */
-static fab_verbs_failure_t *take_failure(fab_verbs_ep_t *ep)
-{
-    fab_verbs_failure_t *failure = ep->failure;
-
-    if (NULL != failure) {
-        TAILQ_REMOVE(&ep->dom->failing, ep, failing_link);
-        ep->failure = NULL;
-    }
-    return failure;
-}
-
 void fab_verbs_ep_free(fab_verbs_ep_t *ep)
 {
     fab_verbs_domain_t *dom = ep->dom;
 
     fab_verbs_connect_cancel(ep);
     fab_verbs_rma_drop(ep);
-    free(take_failure(ep));
+    fab_verbs_ep_forget_failure(ep);
     dom->num_ending -= 0 != ep->end_by;
     if (NULL != ep->reserved) {
         fab_verbs_pool_put(&dom->send_pool, ep->reserved);
@@ -399,49 +381,6 @@ bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
     peer->ep = NULL;
     fab_verbs_ep_free(ep);
     return true;
-}
-
-/* ---- failing ------------------------------------------------------------ */
-
-void fab_verbs_ep_defer_failure(fab_verbs_ep_t *ep, int rc, const char *format, ...)
-{
-    va_list args;
-
-    if (NULL != ep->failure) {
-        return;
-    }
-    ep->failure = malloc(sizeof(*ep->failure));
-    if (NULL == ep->failure) {
-        fab_peer_fail(ep->peer, rc, "It failed; there was no memory to keep the reason.");
-        return;
-    }
-    va_start(args, format);
-    vsnprintf(ep->failure->why, sizeof(ep->failure->why), format, args);
-    va_end(args);
-    ep->failure->rc = rc;
-    TAILQ_INSERT_TAIL(&ep->dom->failing, ep, failing_link);
-    if (NULL != ep->conn) {
-        ep->conn->is_ready = false;
-    }
-}
-
-int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom)
-{
-    int events = 0;
-
-    while (!TAILQ_EMPTY(&dom->failing)) {
-        fab_verbs_ep_t *ep = TAILQ_FIRST(&dom->failing);
-        fab_verbs_failure_t *failure = take_failure(ep);
-        if (!ep->was_up && OPAL_ERR_PROC_ABORTED != failure->rc) {
-            fab_peer_cannot_connect(ep->peer, failure->rc, failure->why);
-        } else if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == failure->rc)) {
-            /* else its LEAVE came after its process was found dead: it left in order */
-            fab_peer_fail(ep->peer, failure->rc, failure->why);
-        }
-        free(failure);
-        events++;
-    }
-    return events;
 }
 
 /* ---- the peer's own messages -------------------------------------------- */

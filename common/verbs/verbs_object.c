@@ -3,8 +3,8 @@
  * The provider as an object of its own (fab_load.h): the one name that it exports.
  */
 #include "fabric/fab_abi.h"
-#include "verbs/verbs_domain.h"
 #include "verbs/verbs_near.h"
+#include "verbs/verbs_provider.h"
 #include "verbs/verbs_reg.h"
 
 static void use_ompi(void)

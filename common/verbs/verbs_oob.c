@@ -9,26 +9,10 @@
 
 #include "fabric/fab_wire.h"
 #include "verbs/verbs_alive.h"
-#include "verbs/verbs_connect.h"
-#include "verbs/verbs_domain.h"
-#include "verbs/verbs_ep.h"
+#include "verbs/verbs_answer.h"
+#include "verbs/verbs_cm.h"
 
 enum { FAB_VERBS_TIMEOUT_S = 60 }; /* until a host that does not answer over TCP is given up */
-
-/*
- * The same host is reached through its loopback device first: no other address is more certain to
- * work.
- */
-fab_sock_t *fab_verbs_oob_connect(fab_verbs_ep_t *ep, const fab_verbs_frame_t *frame)
-{
-    fab_sock_ip_t ips[FAB_VERBS_IPS + 1] = {
-        {.ip = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}, .port = ep->addr.ips[0].port}};
-    int first = ep->is_local ? 1 : 0;
-
-    memcpy(ips + first, ep->addr.ips, sizeof(ep->addr.ips));
-    return fab_sock_connect(ep->dom->socks, ep, ep->peer->name, ep->addr.key, ips,
-                            first + ep->addr.num_ips, frame);
-}
 
 int fab_verbs_oob_poll(fab_verbs_domain_t *dom)
 {

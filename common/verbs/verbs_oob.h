@@ -6,9 +6,7 @@
 #ifndef FAB_VERBS_OOB_H
 #define FAB_VERBS_OOB_H
 
-#include "sock/sock.h"
 #include "verbs/verbs_types.h"
-#include "verbs/verbs_wire.h"
 
 /*
  * Listen; fills ips and num_ips of dom->addr. Also watches the device's events. NULL, or why that
@@ -16,11 +14,6 @@
  */
 const char *fab_verbs_oob_open(fab_verbs_domain_t *dom);
 void fab_verbs_oob_close(fab_verbs_domain_t *dom);
-
-/*
- * Start to connect to the peer of ep and send it the frame. NULL: no file descriptor or memory now.
- */
-fab_sock_t *fab_verbs_oob_connect(fab_verbs_ep_t *ep, const fab_verbs_frame_t *frame);
 
 int fab_verbs_oob_poll(fab_verbs_domain_t *dom);
 

@@ -7,141 +7,15 @@
  */
 #include "verbs/verbs_rma.h"
 
-#include <endian.h>
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "verbs/verbs_conn.h"
+#include "verbs/verbs_cm.h"
 #include "verbs/verbs_connect.h"
-#include "verbs/verbs_domain.h"
-#include "verbs/verbs_ep.h"
-
-/* What this provider writes into fab_rkey_t. */
-typedef struct fab_verbs_rkey {
-    uint32_t rkey;
-    uint32_t reserved;
-    uint64_t exposed; /* for the exposing process: fab_verbs_exposed_t */
-} fab_verbs_rkey_t;
-
-_Static_assert(16 == sizeof(fab_verbs_rkey_t), "the rest is shm's: fab_shm_rkey_t");
-
-/* ---- registering -------------------------------------------------------- */
-
-/* access: IBV_ACCESS_*, besides reading. */
-static fab_verbs_reg_t *verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len,
-                                       int access)
-{
-    fab_verbs_reg_t *reg = fab_verbs_reg_ops->get(dom->regs, (void *) (uintptr_t) buf, len, access);
-    int error = errno;
-
-    if (NULL != reg) {
-        return reg;
-    }
-    if (ENOMEM != error && EAGAIN != error) {
-        fab_counters.verbs_unregistrable++;
-        return NULL;
-    }
-    fab_counters.verbs_locked_memory++;
-    if (!dom->is_memlock_logged) {
-        dom->is_memlock_logged = true;
-        fab_log(dom->fab, 1,
-                "%s: memory cannot be locked (%s): large messages are copied. Raise RLIMIT_MEMLOCK "
-                "(ulimit -l unlimited, "
-                "/etc/security/limits.d).",
-                dom->name, strerror(error));
-    }
-    return NULL;
-}
-
-fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list,
-                                    const void *buf, size_t len, unsigned access)
-{
-    /* in terms of the device, besides reading */
-    int wanted = 0 == access                        ? IBV_ACCESS_LOCAL_WRITE
-                 : 0 != (access & FAB_ACCESS_WRITE) ? IBV_ACCESS_REMOTE_WRITE
-                                                    : 0;
-    fab_verbs_exposed_t *exposed;
-
-    if (!fab_verbs_conns_allow(dom, wanted)) {
-        return NULL;
-    }
-    exposed = malloc(sizeof(*exposed));
-    if (NULL == exposed) {
-        return NULL;
-    }
-    exposed->reg = len > 0 ? verbs_register(dom, buf, len, wanted) : NULL;
-    if (NULL == exposed->reg && len > 0) {
-        free(exposed);
-        return NULL;
-    }
-    exposed->is_requested = false;
-    LIST_INSERT_HEAD(list, exposed, link);
-    return exposed;
-}
-
-void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed)
-{
-    LIST_REMOVE(exposed, link);
-    if (NULL != exposed->reg) {
-        fab_verbs_reg_ops->put(dom->regs, exposed->reg);
-    }
-    dom->num_requested -= exposed->is_requested;
-    free(exposed);
-}
-
-static fab_verbs_rkey_t key_of(const fab_rkey_t *rkey)
-{
-    fab_verbs_rkey_t key;
-
-    memcpy(&key, rkey->bytes, sizeof(key));
-    return key;
-}
-
-/* Of a key that this process made. */
-static fab_verbs_exposed_t *exposed_of(const fab_rkey_t *rkey)
-{
-    return (fab_verbs_exposed_t *) (uintptr_t) key_of(rkey).exposed;
-}
-
-void fab_verbs_requested(fab_verbs_domain_t *dom, const fab_rndv_t *rndv)
-{
-    fab_verbs_exposed_t *exposed = exposed_of(&rndv->rkey);
-
-    dom->num_requested += !exposed->is_requested;
-    exposed->is_requested = true;
-}
+#include "verbs/verbs_expose.h"
+#include "verbs/verbs_op.h"
+#include "verbs/verbs_post.h"
 
 /* ---- operations --------------------------------------------------------- */
-
-static void op_end(fab_verbs_op_t *op)
-{
-    fab_verbs_domain_t *dom = op->dom;
-    fab_rma_t *rma = op->rma;
-    int status = op->status;
-
-    if (NULL != op->reg) {
-        fab_verbs_reg_ops->put(dom->regs, op->reg);
-    }
-    free(op);
-    if (!dom->is_closed) {
-        rma->complete(rma, status);
-    }
-}
-
-void fab_verbs_op_landed(fab_verbs_op_t *op, uint32_t len, int status)
-{
-    op->in_flight--;
-    if (OPAL_SUCCESS != status) {
-        op->status = status;
-    } else {
-        op->rma->done += len;
-        fab_counters.verbs_rma_bytes += len;
-    }
-    if (0 == op->in_flight && !op->is_queued) {
-        op_end(op);
-    }
-}
 
 static const enum ibv_wr_opcode fab_verbs_opcodes[] = {
     [FAB_GET] = IBV_WR_RDMA_READ,
@@ -160,7 +34,7 @@ static int op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
     int rc;
 
     wr.wr.rdma.remote_addr = rma->remote + op->posted;
-    wr.wr.rdma.rkey = key_of(&rma->rkey).rkey;
+    wr.wr.rdma.rkey = fab_verbs_rkey(&rma->rkey);
     rc = fab_verbs_conn_post(conn, &wr, NULL, op);
     if (OPAL_SUCCESS == rc) {
         op->posted += len;
@@ -253,7 +127,7 @@ int fab_verbs_rma_progress(fab_verbs_domain_t *dom)
         }
         if (0 == STAILQ_FIRST(&ep->ops)->rma->len) {
             /* may close the peer: ep is not used any more */
-            op_end(op_take(ep));
+            fab_verbs_op_end(op_take(ep));
             events++;
         }
     }
@@ -285,7 +159,7 @@ int fab_verbs_rma(fab_rma_t *rma)
         return OPAL_ERR_UNREACH;
     }
     if (rma->len > 0) {
-        reg = verbs_register(ep->dom, rma->local, rma->len, local_access(ep->dom, rma));
+        reg = fab_verbs_register(ep->dom, rma->local, rma->len, local_access(ep->dom, rma));
         if (NULL == reg) {
             return OPAL_ERR_NOT_SUPPORTED;
         }
@@ -306,68 +180,6 @@ int fab_verbs_rma(fab_rma_t *rma)
     return OPAL_SUCCESS;
 }
 
-/* As fab_verbs_hold(); false: it cannot be. */
-static bool expose(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list, const void *buf,
-                   size_t len, unsigned access, fab_rkey_t *rkey)
-{
-    fab_verbs_exposed_t *exposed = fab_verbs_hold(dom, list, buf, len, access);
-    fab_verbs_rkey_t key = {.exposed = (uintptr_t) exposed};
-
-    if (NULL == exposed) {
-        return false;
-    }
-    key.rkey = len > 0 ? fab_verbs_reg_ops->mr(exposed->reg)->rkey : 0;
-    memcpy(rkey->bytes, &key, sizeof(key));
-    return true;
-}
-
-int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
-                     fab_rkey_t *rkey)
-{
-    fab_verbs_ep_t *ep = peer->ep;
-
-    *rkey = (fab_rkey_t){{0}};
-    return expose(ep->dom, &ep->exposed, buf, len, access, rkey) ? OPAL_SUCCESS
-                                                                 : OPAL_ERR_NOT_SUPPORTED;
-}
-
-void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
-{
-    fab_verbs_ep_t *ep = peer->ep;
-
-    fab_verbs_let_go(ep->dom, exposed_of(rkey));
-}
-
-bool fab_verbs_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
-                          fab_rkey_t *rkey)
-{
-    fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
-
-    /* before it is started nobody of the job needs it */
-    return dom->is_started && expose(dom, &dom->exposed, buf, len, access, rkey);
-}
-
-void fab_verbs_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey)
-{
-    fab_verbs_let_go((fab_verbs_domain_t *) domain, exposed_of(rkey));
-}
-
-fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv)
-{
-    return (fab_verbs_rvh_t){.addr = htobe64(rndv->addr),
-                             .rkey = htobe32(key_of(&rndv->rkey).rkey),
-                             .len = htobe32((uint32_t) rndv->len)};
-}
-
-fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh)
-{
-    fab_verbs_rkey_t key = {.rkey = be32toh(rvh->rkey)};
-    fab_rndv_t rndv = {.addr = be64toh(rvh->addr), .len = be32toh(rvh->len)};
-
-    memcpy(rndv.rkey.bytes, &key, sizeof(key));
-    return rndv;
-}
-
 void fab_verbs_rma_drop(fab_verbs_ep_t *ep)
 {
     ep_unlist(ep);
@@ -378,7 +190,7 @@ void fab_verbs_rma_drop(fab_verbs_ep_t *ep)
         fab_verbs_op_t *op = op_take(ep);
         op->status = FAB_PEER_UP == ep->peer->state ? OPAL_ERR_NOT_SUPPORTED : OPAL_ERR_UNREACH;
         if (0 == op->in_flight) {
-            op_end(op);
+            fab_verbs_op_end(op);
         }
     }
 }

@@ -13,12 +13,12 @@
 #include <string.h>
 
 #include "fabric/fab_params.h"
-#include "verbs/verbs_conn.h"
-#include "verbs/verbs_domain.h"
-#include "verbs/verbs_progress.h"
+#include "verbs/verbs_cm.h"
 #include "verbs/verbs_tm.h"
 
 enum {
+    /* receive buffers beyond the windows: credits, and what waits to be posted again */
+    FAB_VERBS_SLACK_BUFS = 64,
     FAB_VERBS_WINDOW_MIN = 4,
     /* iWARP: a peer's own messages that may be on their way: CREDIT twice, CLOSE, LEAVE */
     FAB_VERBS_OWN_MSGS = 4,
@@ -89,6 +89,14 @@ static const char *srq_create(fab_verbs_domain_t *dom)
     }
     dom->max_recv_bufs = want;
     return NULL;
+}
+
+const char *fab_verbs_no_bufs(const fab_verbs_domain_t *dom, size_t size)
+{
+    return fab_sentence(dom->fab,
+                        "%s: %zu bytes for messages cannot be registered: %s. Is the limit on "
+                        "locked memory (ulimit -l) too low?",
+                        dom->name, size, strerror(errno));
 }
 
 const char *fab_verbs_srq_open(fab_verbs_domain_t *dom)

@@ -5,15 +5,7 @@
 #ifndef FAB_VERBS_SRQ_H
 #define FAB_VERBS_SRQ_H
 
-#include "verbs/verbs_domain.h"
-#include "verbs/verbs_pool.h"
-
-enum {
-    /* receive buffers beyond the windows: credits, and what waits to be posted again */
-    FAB_VERBS_SLACK_BUFS = 64,
-    /* ... and for what devices answer to requests (FIN), which no window limits */
-    FAB_VERBS_FIN_BUFS = 128,
-};
+#include "verbs/verbs_types.h"
 
 /* NULL, or why there is none. */
 const char *fab_verbs_srq_open(fab_verbs_domain_t *dom);
@@ -24,6 +16,9 @@ const char *fab_verbs_srq_open(fab_verbs_domain_t *dom);
 uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom);
 /* Give the collected buffers back to the SRQ, if it may have them now. */
 void fab_verbs_srq_repost(fab_verbs_domain_t *dom);
+
+/* Buffers of so many bytes could not be made (errno): the reason. */
+const char *fab_verbs_no_bufs(const fab_verbs_domain_t *dom, size_t size);
 
 /* The device is done with a receive buffer, to be posted again. False: it did not have it. */
 static inline bool fab_verbs_collect(fab_verbs_domain_t *dom, fab_verbs_buf_t *buf)

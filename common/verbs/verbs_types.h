@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The names of the verbs provider's objects; each has a header of its own.
+ * The verbs provider's objects.  Functions are in the headers of the files that have them; files
+ * use those below them alone (test/build/sources.sh).
  *
- * Ownership. The domain (verbs_domain.h) is one port of one device: context, PD, two CQs, the SRQ,
- * the buffers. It owns all endpoints and connections. An endpoint (verbs_ep.h) belongs to one peer
- * record (fab_peer_t.ep) and has at most one connection (verbs_conn.h), an RC QP (two, if the
- * devices of both sides match tags and do rendezvous); when the pair is done with it, the
- * connection is taken from the endpoint and lingers until what was sent on it has been delivered.
+ * Ownership. The domain is one port of one device: context, PD, two CQs, the SRQ, the buffers. It
+ * owns all endpoints and connections. An endpoint belongs to one peer record (fab_peer_t.ep) and
+ * has at most one connection, an RC QP (two, if the devices of both sides match tags and do
+ * rendezvous); when the pair is done with it, the connection is taken from the endpoint and lingers
+ * until what was sent on it has been delivered.
  *
  *      fab_peer_t ── ep ── conn ── QP ──┬── send CQ     one for all connections
  *                     │                 └── receive CQ ── SRQ ── receive buffers, one pool
@@ -26,6 +27,10 @@
 #include <infiniband/verbs.h>
 
 #include "fabric/fab_provider.h"
+#include "sock/sock.h"
+#include "verbs/verbs_pool.h"
+#include "verbs/verbs_reg.h"
+#include "verbs/verbs_wire.h"
 
 typedef struct fab_verbs_domain fab_verbs_domain_t;
 typedef struct fab_verbs_ep fab_verbs_ep_t;
@@ -34,6 +39,7 @@ typedef struct fab_verbs_op fab_verbs_op_t;
 typedef struct fab_verbs_exposed fab_verbs_exposed_t;
 typedef struct fab_verbs_tm fab_verbs_tm_t;
 typedef struct fab_verbs_cm fab_verbs_cm_t;
+typedef struct fab_verbs_cm_ops fab_verbs_cm_ops_t; /* verbs_cm.h */
 
 typedef LIST_HEAD(fab_verbs_conn_list, fab_verbs_conn) fab_verbs_conn_list_t;
 typedef TAILQ_HEAD(fab_verbs_conn_queue, fab_verbs_conn) fab_verbs_conn_queue_t;
@@ -41,6 +47,256 @@ typedef LIST_HEAD(fab_verbs_exposed_list, fab_verbs_exposed) fab_verbs_exposed_l
 typedef STAILQ_HEAD(fab_verbs_op_queue, fab_verbs_op) fab_verbs_op_queue_t;
 typedef LIST_HEAD(fab_verbs_ep_list, fab_verbs_ep) fab_verbs_ep_list_t;
 typedef TAILQ_HEAD(fab_verbs_ep_queue, fab_verbs_ep) fab_verbs_ep_queue_t;
+
+enum {
+    FAB_VERBS_BATCH = 32, /* completions per poll: one call, and other work waits for no more */
+    /* receive buffers for what devices answer to requests (FIN), which no window limits */
+    FAB_VERBS_FIN_BUFS = 128,
+};
+
+/* ---- operations and exposed memory -------------------------------------- */
+
+struct fab_verbs_op {
+    STAILQ_ENTRY(fab_verbs_op) link; /* in ep->ops */
+    fab_verbs_domain_t *dom;
+    fab_rma_t *rma;
+    fab_verbs_reg_t *reg; /* of the local memory */
+    size_t posted;        /* bytes asked for so far */
+    uint32_t in_flight;   /* work requests under way */
+    int status;
+    bool is_queued; /* in ep->ops: there is more to post */
+};
+
+/* Memory that a peer, or the device for a listed receive, may reach. */
+struct fab_verbs_exposed {
+    LIST_ENTRY(fab_verbs_exposed) link;
+    fab_verbs_reg_t *reg;
+    bool is_requested; /* in a request that the receiver's device may answer */
+};
+
+/* ---- connections -------------------------------------------------------- */
+
+enum {
+    FAB_VERBS_SQ_DEPTH = 128,  /* work requests on one QP, a power of two */
+    FAB_VERBS_SQ_RESERVED = 8, /* of these, for the provider's own messages alone */
+    /* work requests handed over with one doorbell, at most: the first waits for the last */
+    FAB_VERBS_CHAIN = 16,
+    /* bytes that are handed over at once: the network has work while the next are packed */
+    FAB_VERBS_CHAIN_BYTES = 4096,
+    /* unsignaled work requests in a row on one QP: a quarter of its depth */
+    FAB_VERBS_SIGNAL_WQES = 32,
+    FAB_VERBS_SIGNAL_BUFS = 4, /* unsignaled send buffers: what an idle connection may keep */
+    FAB_VERBS_INLINE = 220,    /* bytes asked for; the device may give less */
+    FAB_VERBS_READS = 16,      /* READs that a QP serves at a time, if the device can */
+    /* time for a connection that is no longer used to deliver what was sent */
+    FAB_VERBS_LINGER_US = 2000000,
+    /* time for a device to complete what it has begun to receive */
+    FAB_VERBS_DRAIN_US = 1000000,
+    /* time for a device's answers to come after its process has closed the connection */
+    FAB_VERBS_ANSWER_US = 5000000,
+};
+
+/* One work request on the send queue. */
+typedef struct fab_verbs_wqe {
+    fab_verbs_buf_t *buf; /* NULL: inline, or a READ or WRITE */
+    fab_verbs_op_t *op;   /* NULL: a message */
+    uint32_t len;         /* of a READ or WRITE */
+    bool is_signaled;
+} fab_verbs_wqe_t;
+
+/*
+ * Work requests that are held back, to be handed over with one doorbell; what is inline lies here.
+ */
+typedef struct fab_verbs_chain {
+    uint32_t num;
+    uint32_t bytes;
+    struct {
+        struct ibv_send_wr wr;
+        struct ibv_sge sge;
+        unsigned char data[FAB_VERBS_INLINE];
+    } links[FAB_VERBS_CHAIN];
+} fab_verbs_chain_t;
+
+/* Entry of the table from QP number to connection. */
+typedef struct fab_verbs_qpn {
+    LIST_ENTRY(fab_verbs_qpn) link;
+    fab_verbs_conn_t *conn;
+    uint32_t qpn;
+} fab_verbs_qpn_t;
+
+typedef LIST_HEAD(fab_verbs_qpn_list, fab_verbs_qpn) fab_verbs_qpn_list_t;
+
+struct fab_verbs_conn {
+    struct ibv_qp *qp; /* sends, and receives unless there is a tm_qp */
+    /* no send queue: receives, and the device does rendezvous on it; NULL: not both devices can */
+    struct ibv_qp *tm_qp;
+    fab_verbs_ep_t *ep; /* NULL: lingers */
+    fab_verbs_domain_t *dom;
+    fab_verbs_qpn_t qpns[2];                   /* of qp and tm_qp */
+    TAILQ_ENTRY(fab_verbs_conn) link;          /* in dom->conns */
+    LIST_ENTRY(fab_verbs_conn) due_link;       /* in dom->due */
+    LIST_ENTRY(fab_verbs_conn) lingering_link; /* in dom->lingering */
+    uint32_t id;                               /* of its queue pair: upper half of wr_id */
+    uint32_t psn;
+    uint32_t tm_psn;
+    uint32_t peer_qpn; /* once connected */
+    uint32_t peer_psn;
+    uint64_t linger_until; /* us */
+    uint64_t drain_until;  /* us; 0: not draining */
+    uint32_t drained_at;   /* dom->empty_polls when the last QP had ended */
+
+    /* send queue: work requests tail..head-1 are posted and not known to be complete */
+    uint32_t head;
+    uint32_t tail;
+    uint32_t unsignaled;
+    uint32_t unsignaled_bufs;
+    uint32_t max_inline;
+
+    /* flow control, all counts modulo 2^16 */
+    uint16_t sent;       /* messages */
+    uint16_t taken;      /* of these, how many the peer has received, by its last credits */
+    uint16_t window;     /* that the peer grants */
+    uint16_t consumed;   /* messages from the peer */
+    uint16_t advertised; /* of these, how many the credits sent so far cover */
+    uint16_t granted;    /* to the peer */
+
+    uint8_t reads;         /* READs that the peer serves at a time */
+    uint8_t max_in_flight; /* READs and WRITEs */
+    uint8_t in_flight;
+    uint8_t num_ended; /* QPs that take no more receives: LAST_WQE_REACHED */
+    bool is_to_tm;     /* the peer's device matches tags */
+    bool is_ready;     /* the peer's QP receives */
+    bool is_broken;    /* a work request failed */
+    bool has_answered; /* the device has done a rendezvous: it answers the sender */
+    bool is_due;       /* in dom->due */
+    uint8_t to_send;   /* FAB_VERBS_ID_* other than CREDIT that found no room; 0: none */
+
+    /* iWARP (verbs_cm_rdma.c) */
+    struct rdma_cm_id *cm_id; /* NULL: no attempt to connect is under way, and none succeeded */
+    bool is_cm_begun;         /* this side has tried to connect the QP */
+    bool is_cm_waiting;       /* that failed, and will be tried again */
+    bool is_cm_up;            /* it is connected */
+    uint8_t num_cm_ports;     /* attempts of this side that found their own port in use */
+
+    fab_verbs_wqe_t sq[FAB_VERBS_SQ_DEPTH];
+};
+
+/* ---- endpoints ---------------------------------------------------------- */
+
+typedef enum fab_verbs_state {
+    FAB_VERBS_IDLE = 0,     /* no connection */
+    FAB_VERBS_WAITING = 1,  /* in dom->waiting: will connect when its turn comes */
+    FAB_VERBS_ASKING = 2,   /* active side: HELLO sent or about to be; conn has a QP */
+    FAB_VERBS_ANSWERED = 3, /* passive side: REPLY sent; may not send before READY */
+    FAB_VERBS_UP = 4,       /* may send */
+} fab_verbs_state_t;
+
+struct fab_verbs_ep {
+    fab_peer_t *peer;
+    fab_verbs_domain_t *dom;
+    fab_verbs_conn_t *conn; /* from ASKING or ANSWERED on */
+    fab_sock_t *sock;       /* ASKING, ANSWERED */
+    /* socket of the peer's HELLO, set aside: both connect, and this process has precedence */
+    fab_sock_t *parked;
+    fab_verbs_buf_t *reserved; /* by fab_reserve(); NULL: none */
+    fab_verbs_op_queue_t ops;  /* not yet posted in full */
+    fab_verbs_exposed_list_t exposed;
+    TAILQ_ENTRY(fab_verbs_ep) waiting_link; /* in dom->waiting */
+    TAILQ_ENTRY(fab_verbs_ep) rma_link;     /* in dom->rma */
+    TAILQ_ENTRY(fab_verbs_ep) failing_link; /* in dom->failing */
+    LIST_ENTRY(fab_verbs_ep) link;          /* in dom->eps */
+    fab_verbs_state_t state;
+    bool was_up;     /* a connection was: the peer stays with this provider */
+    void *spare;     /* the fabric's, until then: fab_provider_t.spare */
+    bool is_in_rma;  /* stands in dom->rma */
+    bool is_closing; /* this process closed the peer */
+    bool has_left;   /* the peer takes nothing any more */
+    /*
+     * us: the peer closed the connection, or left; until then its device may have answers under way
+     */
+    uint64_t end_by; /* 0: it did not */
+    /* why it fails, when all that it sent is delivered: in dom->failing; NULL: it does not */
+    struct fab_verbs_failure *failure;
+    bool is_local; /* on this host: its pid means something */
+    fab_verbs_addr_t addr;
+};
+
+/* ---- the domain: one port of one device, with all that is open on it ---- */
+
+enum {
+    FAB_VERBS_SQ_USED_MAX = 8192, /* work requests on all QPs, if the send CQ can be that large */
+    FAB_VERBS_HASH = 4096,        /* buckets of the table from QP number to connection */
+};
+
+struct fab_verbs_domain {
+    fab_t *fab;
+    const fab_provider_t *provider;
+
+    /* polling */
+    struct ibv_cq *recv_cq;
+    struct ibv_cq *send_cq;
+    uint32_t num_conns;    /* those with a QP, lingering ones too */
+    uint32_t num_signaled; /* work requests that will complete */
+    uint32_t sq_used;      /* work requests posted and not known to be complete */
+    uint32_t sq_used_max;
+    uint32_t pass;                /* progress calls */
+    fab_verbs_conn_t *last_conn;  /* on which the last message came */
+    fab_verbs_conn_t *chained;    /* whose work requests go to chain first; NULL: none's */
+    fab_verbs_conn_queue_t conns; /* all; the first is looked at next (verbs_alive.c) */
+    uint32_t next_id;             /* of the next queue pair */
+    fab_verbs_qpn_list_t by_qpn[FAB_VERBS_HASH];
+    fab_verbs_conn_list_t due;
+    fab_verbs_conn_list_t lingering;
+    fab_verbs_ep_queue_t rma; /* with operations to post */
+    uint32_t num_rma;
+    fab_verbs_ep_queue_t failing; /* when all that they sent is delivered */
+
+    /* device */
+    struct ibv_context *ctx;
+    struct ibv_pd *pd;
+    struct ibv_srq *srq;
+    fab_verbs_tm_t *tm;     /* NULL: srq is a plain one */
+    uint32_t num_requested; /* requests that peers' devices may still answer */
+    uint32_t max_requested; /* receive buffers for the answers */
+    uint32_t empty_polls;   /* of recv_cq, modulo 2^32 */
+    struct ibv_device_attr device;
+    struct ibv_port_attr port;
+    uint32_t step; /* bytes of one READ or WRITE at most */
+    int access;    /* IBV_ACCESS_*: what the QPs allow peers */
+    uint8_t port_num;
+    uint8_t gid_index;
+    char name[64 + 8]; /* "mlx5_0:1" */
+    bool is_dead;      /* the device failed */
+    bool is_closed;    /* by fab_close(): operations end without completion */
+    /* other providers reach all of the job: started when a process joins that they do not reach */
+    bool is_standby;
+    bool is_started;          /* queues and buffers are made */
+    uint64_t port_down_since; /* us; 0: it is up */
+
+    /* memory */
+    fab_verbs_pool_t send_pool;
+    fab_verbs_pool_t recv_pool;
+    fab_verbs_buf_t *to_post; /* receive buffers to be posted again */
+    uint32_t max_recv_bufs;
+    fab_verbs_regs_t *regs;
+    fab_verbs_exposed_list_t exposed; /* memory that any peer may reach */
+    bool is_memlock_logged;
+
+    /* connecting */
+    fab_sock_set_t *socks; /* for connection set-up */
+    int epoll;             /* of socks, and of the device's events; -1: none */
+    const fab_verbs_cm_ops_t *cm_ops;
+    fab_verbs_cm_t *cm; /* of rdma_cm */
+    uint32_t num_asking;
+    uint32_t num_ending; /* endpoints with an end_by */
+    fab_verbs_ep_queue_t waiting;
+    uint64_t next_oob;  /* us */
+    uint64_t next_tick; /* us */
+
+    fab_verbs_ep_list_t eps; /* all */
+    fab_verbs_addr_t addr;   /* of this process */
+    fab_verbs_chain_t chain;
+};
 
 static inline uint32_t fab_verbs_min(uint32_t a, uint32_t b)
 {

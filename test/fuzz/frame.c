@@ -16,7 +16,7 @@
 
 #include "fabric/fab_core.h"
 #include "tcp/tcp_types.h"
-#include "verbs/verbs_domain.h"
+#include "verbs/verbs_types.h"
 #include "verbs/verbs_oob.h"
 #include "verbs/verbs_wire.h"
 

@@ -10,9 +10,12 @@
 #include "fuzz.h"
 
 #include "fabric/fab_core.h"
-#include "verbs/verbs_domain.h"
+#include "verbs/verbs_conn.h"
 #include "verbs/verbs_ep.h"
-#include "verbs/verbs_progress.h"
+#include "verbs/verbs_post.h"
+#include "verbs/verbs_qp.h"
+#include "verbs/verbs_recv.h"
+#include "verbs/verbs_types.h"
 
 enum { ANSWER = 1, SENT = 5, MAX_POLLS = 1000 };
 

@@ -14,7 +14,7 @@
 #include "verbs/verbs_alive.h"
 #include "verbs/verbs_near.h"
 #include "verbs/verbs_device.h"
-#include "verbs/verbs_domain.h"
+#include "verbs/verbs_types.h"
 
 enum { AM_DATA = 9 };
 

@@ -9,8 +9,9 @@
 
 #include "fabric/fab_core.h"
 #include "verbs/verbs_conn.h"
-#include "verbs/verbs_domain.h"
+#include "verbs/verbs_types.h"
 #include "verbs/verbs_ep.h"
+#include "verbs/verbs_post.h"
 
 static inline fab_verbs_domain_t *verbs_domain(const world_t *world)
 {

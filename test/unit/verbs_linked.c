@@ -4,7 +4,7 @@
  */
 #include "fabric/fab_load.h"
 
-#include "verbs/verbs_domain.h"
+#include "verbs/verbs_provider.h"
 
 const fab_provider_t *fab_load_verbs(fab_t *fab, const char **why)
 {

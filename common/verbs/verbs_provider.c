@@ -2,7 +2,7 @@
 /*
  * Provider verbs: opening and closing it in this process, its address, its description, its table.
  */
-#include "verbs/verbs_domain.h"
+#include "verbs/verbs_provider.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,14 +16,17 @@
 #include "fabric/fab_params.h"
 #include "fabric/fab_random.h"
 #include "fabric/fab_wire.h"
+#include "verbs/verbs_cm.h"
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_device.h"
 #include "verbs/verbs_ep.h"
+#include "verbs/verbs_expose.h"
 #include "verbs/verbs_oob.h"
+#include "verbs/verbs_post.h"
 #include "verbs/verbs_progress.h"
-#include "verbs/verbs_rma.h"
-#include "verbs/verbs_srq.h"
+#include "verbs/verbs_queues.h"
 #include "verbs/verbs_tm.h"
+#include "verbs/verbs_types.h"
 
 enum {
     FAB_VERBS_LEAVE_US = 300000
@@ -63,81 +66,6 @@ static const char *fill_address(fab_verbs_domain_t *dom)
     return NULL;
 }
 
-static const char *cq_open(fab_verbs_domain_t *dom)
-{
-    uint32_t max = (uint32_t) dom->device.max_cqe;
-
-    dom->sq_used_max = fab_verbs_min(max / 2, FAB_VERBS_SQ_USED_MAX);
-    dom->send_cq = ibv_create_cq(dom->ctx, (int) (2 * dom->sq_used_max), NULL, NULL, 0);
-    /* on standby nobody would use the list: its user looks for one at the start alone */
-    if (NULL != dom->send_cq && (dom->is_standby || !fab_verbs_tm_open(dom))) {
-        int num = (int) fab_verbs_min(fab_params.verbs_buffers, max);
-        dom->recv_cq = ibv_create_cq(dom->ctx, num, NULL, NULL, 0);
-    }
-    if (NULL == dom->send_cq || NULL == dom->recv_cq) {
-        return fab_sentence(dom->fab, "%s cannot make completion queues: %s.", dom->name,
-                            strerror(errno));
-    }
-    return NULL;
-}
-
-const char *fab_verbs_no_bufs(const fab_verbs_domain_t *dom, size_t size)
-{
-    return fab_sentence(dom->fab,
-                        "%s: %zu bytes for messages cannot be registered: %s. Is the limit on "
-                        "locked memory (ulimit -l) too low?",
-                        dom->name, size, strerror(errno));
-}
-
-static const char *send_bufs_open(fab_verbs_domain_t *dom)
-{
-    fab_verbs_pool_init(&dom->send_pool, dom->pd, fab_params.verbs_eager_limit,
-                        fab_params.verbs_buffers);
-    return OPAL_SUCCESS == fab_verbs_pool_grow(&dom->send_pool, FAB_VERBS_CHUNK_BUFS)
-               ? NULL
-               : fab_verbs_no_bufs(dom, FAB_VERBS_CHUNK_BUFS * dom->send_pool.buf_size);
-}
-
-/* Destroy what fab_verbs_start() made; what was not made is NULL. */
-static void stop(fab_verbs_domain_t *dom)
-{
-    if (NULL != dom->srq) {
-        (void) ibv_destroy_srq(dom->srq);
-    }
-    if (NULL != dom->send_cq) {
-        (void) ibv_destroy_cq(dom->send_cq);
-    }
-    if (NULL != dom->recv_cq) {
-        (void) ibv_destroy_cq(dom->recv_cq);
-    }
-    dom->srq = NULL;
-    dom->send_cq = dom->recv_cq = NULL;
-    dom->to_post = NULL;
-    fab_verbs_tm_close(dom);
-    fab_verbs_pool_fini(&dom->send_pool);
-    fab_verbs_pool_fini(&dom->recv_pool);
-}
-
-const char *fab_verbs_start(fab_verbs_domain_t *dom)
-{
-    const char *why;
-
-    if (dom->is_dead) {
-        return fab_sentence(dom->fab, "%s here failed.", dom->name);
-    }
-    if (dom->is_started) {
-        return NULL;
-    }
-    why = cq_open(dom);
-    why = NULL == why ? fab_verbs_srq_open(dom) : why;
-    why = NULL == why ? send_bufs_open(dom) : why;
-    dom->is_started = NULL == why;
-    if (!dom->is_started) {
-        stop(dom);
-    }
-    return why;
-}
-
 static const char *open_steps(fab_verbs_domain_t *dom)
 {
     const char *why = fab_verbs_device_open(dom);
@@ -167,7 +95,7 @@ static void domain_free(fab_verbs_domain_t *dom)
 {
     fab_verbs_oob_close(dom);
     dom->cm_ops->close(dom);
-    stop(dom);
+    fab_verbs_stop(dom);
     while (!LIST_EMPTY(&dom->exposed)) {
         fab_verbs_let_go(dom, LIST_FIRST(&dom->exposed));
     }
@@ -192,6 +120,7 @@ static int verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     dom->fab = fab;
+    dom->provider = &fab_verbs_provider;
     dom->is_standby = fab->is_covered;
     dom->cm_ops = &fab_verbs_cm_frames; /* until the device is known */
     dom->access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;

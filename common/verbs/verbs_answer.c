@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the other side says while a connection is made: HELLO, REPLY, REFUSE, READY, and nothing any
+ * more.  verbs_connect.c has the states.
+ */
+#include "verbs/verbs_answer.h"
+
+#include <string.h>
+
+#include "fabric/fab_clock.h"
+#include "verbs/verbs_cm.h"
+#include "verbs/verbs_conn.h"
+#include "verbs/verbs_connect.h"
+#include "verbs/verbs_ep.h"
+#include "verbs/verbs_fail.h"
+#include "verbs/verbs_post.h"
+#include "verbs/verbs_qp.h"
+
+enum { FAB_VERBS_DEFER_US = 3000000 }; /* longer than a connection lingers */
+
+/* ---- frames ------------------------------------------------------------- */
+
+/*
+ * Is this a frame for this process, from one that got its address from the job, with values that a
+ * QP can have?
+ */
+static bool frame_is_sound(const fab_verbs_domain_t *dom, const fab_verbs_frame_t *frame)
+{
+    bool has_qp = FAB_VERBS_HELLO == frame->kind || FAB_VERBS_REPLY == frame->kind;
+
+    if (FAB_VERBS_MAGIC != frame->magic || FAB_VERBS_VERSION != frame->version ||
+        frame->target != dom->fab->config.name || frame->name == dom->fab->config.name) {
+        return false;
+    }
+    return !has_qp ||
+           (frame->qpn > 0 && frame->qpn <= 0xffffff && frame->psn <= 0xffffff &&
+            frame->window > 0 && frame->window <= FAB_VERBS_WINDOW_MAX &&
+            frame->reads <= UINT8_MAX && frame->tm_qpn <= 0xffffff && frame->tm_psn <= 0xffffff);
+}
+
+/* The peer may have no record here, so the answer goes to the sender that the frame names. */
+static void refuse(fab_sock_t *sock, const fab_verbs_frame_t *hello, fab_verbs_refusal_t reason)
+{
+    const fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
+    fab_verbs_frame_t frame = fab_verbs_frame(dom, FAB_VERBS_REFUSE, hello->name);
+
+    frame.qpn = reason;
+    fab_counters.verbs_refused++;
+    fab_sock_send(sock, &frame);
+    fab_sock_release(sock);
+}
+
+/* ---- HELLO -------------------------------------------------------------- */
+
+/* Answer the HELLO that came through sock, with the existing QP or a new one. */
+static void answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
+{
+    const char *why = NULL;
+    fab_verbs_frame_t reply;
+
+    fab_verbs_connect_cancel(ep);
+    if (NULL != ep->conn && ep->conn->is_cm_begun) {
+        fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
+    }
+    if (NULL == ep->conn) {
+        ep->conn = fab_verbs_conn_open(ep, &why);
+    }
+    if (NULL != ep->conn) {
+        why = fab_verbs_conn_connect(ep->conn, hello);
+    }
+    if (NULL != why) {
+        refuse(sock, hello, FAB_VERBS_REFUSED_RESOURCES);
+        fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
+        return;
+    }
+    ep->sock = sock;
+    sock->owner = ep;
+    fab_verbs_set_state(ep, FAB_VERBS_ANSWERED);
+    reply = fab_verbs_frame_of(ep, FAB_VERBS_REPLY);
+    fab_sock_send(sock, &reply);
+}
+
+/* Set the HELLO aside: this process has sent its own, and has precedence by its name. */
+static void park(fab_verbs_ep_t *ep, fab_sock_t *sock)
+{
+    if (NULL != ep->parked) {
+        fab_sock_release(ep->parked);
+    }
+    ep->parked = sock;
+    sock->owner = ep;
+    fab_counters.verbs_crossed++;
+}
+
+/*
+ * There is a connection already.  If the HELLO names its QP, both sides connected at once, and the
+ * peer has answered meanwhile: ignore the HELLO.  If it names another QP, the peer connects again,
+ * after it failed or left this process.
+ */
+static void hello_while_connected(fab_verbs_ep_t *ep, fab_sock_t *sock,
+                                  const fab_verbs_frame_t *hello)
+{
+    if (hello->qpn == ep->conn->peer_qpn && hello->psn == ep->conn->peer_psn) {
+        fab_counters.verbs_crossed++;
+        fab_sock_release(sock);
+        return;
+    }
+    if (ep->has_left || ep->conn->is_broken || 0 == ep->conn->sent) {
+        fab_verbs_conn_linger(ep->conn);
+        ep->has_left = false;
+        ep->dom->num_ending -= 0 != ep->end_by;
+        ep->end_by = 0;
+        answer(ep, sock, hello);
+        return;
+    }
+    refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
+    fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
+                               "It gave up the connection and requested another one.");
+}
+
+static void handle_hello(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
+{
+    switch (ep->state) {
+    case FAB_VERBS_IDLE:
+    case FAB_VERBS_WAITING:
+        answer(ep, sock, hello);
+        break;
+    case FAB_VERBS_ASKING:
+        if (hello->name < ep->dom->fab->config.name || !ep->sock->has_sent) {
+            answer(ep, sock, hello);
+        } else {
+            park(ep, sock);
+        }
+        break;
+    default:
+        hello_while_connected(ep, sock, hello);
+        break;
+    }
+}
+
+/*
+ * The endpoint of the process that sent HELLO.  NULL: refuse it, or, with *is_later, look at the
+ * HELLO again later: this process closed the peer, and what the peer sent before it released the
+ * connection is not delivered yet.
+ */
+static fab_verbs_ep_t *asker(fab_sock_t *sock, const fab_verbs_frame_t *hello, bool *is_later)
+{
+    fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
+    fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, hello->name, &hello->addr,
+                                          sizeof(hello->addr));
+    fab_verbs_ep_t *ep;
+
+    if (NULL == peer || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
+        dom->provider != fab_peer_provider(peer)) {
+        return NULL;
+    }
+    ep = peer->ep;
+    if (0 != memcmp(&ep->addr, &hello->addr, sizeof(ep->addr))) {
+        return NULL;
+    }
+    if (ep->is_closing && FAB_VERBS_UP == ep->state) {
+        uint64_t now = fab_now_us();
+        sock->deadline = 0 != sock->deadline ? sock->deadline : now + FAB_VERBS_DEFER_US;
+        *is_later = true;
+        if (now > sock->deadline) {
+            fab_verbs_ep_finish(ep);
+        }
+        return NULL;
+    }
+    return NULL != ep->failure || fab_peer_is_moving(peer) ? NULL : ep;
+}
+
+static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
+{
+    bool is_later = false;
+    fab_verbs_ep_t *ep;
+
+    if (!fab_sock_is_open(sock)) {
+        /*
+         * the peer has closed this socket: this process's own HELLO crossed it and was answered;
+         * that connection may even be closed again
+         */
+        fab_counters.verbs_crossed++;
+        fab_sock_release(sock);
+        return;
+    }
+    ep = asker(sock, hello, &is_later);
+    if (is_later) {
+        fab_sock_defer(sock);
+    } else if (NULL == ep) {
+        refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
+    } else {
+        handle_hello(ep, sock, hello);
+    }
+}
+
+/* ---- answers ------------------------------------------------------------ */
+
+void fab_verbs_connected(fab_verbs_ep_t *ep)
+{
+    fab_verbs_frame_t ready = fab_verbs_frame_of(ep, FAB_VERBS_READY);
+
+    if (ep->dom->cm_ops->is_iwarp) {
+        /* the peer's QP may send when something came */
+        fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CREDIT);
+    }
+    fab_sock_send(ep->sock, &ready);
+    fab_verbs_connect_done(ep);
+}
+
+static void on_reply(fab_verbs_ep_t *ep, const fab_verbs_frame_t *reply)
+{
+    const char *why = fab_verbs_conn_connect(ep->conn, reply);
+
+    if (NULL != why) {
+        fab_verbs_connect_cancel(ep);
+        fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
+        return;
+    }
+    ep->dom->cm_ops->connect(ep);
+}
+
+static void on_refuse(fab_verbs_ep_t *ep, uint32_t reason)
+{
+    fab_verbs_connect_cancel(ep);
+    fab_verbs_ep_defer_failure(
+        ep, OPAL_ERR_UNREACH, "It refused the connection: %s.",
+        FAB_VERBS_REFUSED_RESOURCES == reason
+            ? "it could not make a queue pair"
+            : "this process has failed for it, or it reaches this process in another way");
+}
+
+void fab_verbs_on_frame(fab_sock_t *sock, const void *bytes)
+{
+    const fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
+    const fab_verbs_frame_t *frame = bytes;
+    fab_verbs_ep_t *ep = sock->owner;
+    bool is_sound = frame_is_sound(dom, frame);
+    bool is_from_peer = NULL != ep && is_sound && frame->name == ep->peer->name &&
+                        ep->sock == sock && 0 == memcmp(&frame->addr, &ep->addr, sizeof(ep->addr));
+
+    if (is_sound && NULL == ep && FAB_VERBS_HELLO == frame->kind) {
+        on_hello(sock, frame);
+    } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REPLY == frame->kind &&
+               !ep->conn->is_cm_begun) {
+        on_reply(ep, frame);
+    } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REFUSE == frame->kind) {
+        on_refuse(ep, frame->qpn);
+    } else if (is_from_peer && FAB_VERBS_ANSWERED == ep->state && FAB_VERBS_READY == frame->kind) {
+        ep->dom->cm_ops->ready(ep);
+    } else {
+        fab_counters.verbs_bad_frames++;
+        fab_sock_reject(sock);
+    }
+}
+
+/* ---- a socket broke ----------------------------------------------------- */
+
+void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why)
+{
+    fab_sock_t *parked = ep->parked;
+
+    if (NULL != parked) {
+        ep->parked = NULL;
+        answer(ep, parked, (const fab_verbs_frame_t *) parked->frame);
+        return;
+    }
+    fab_verbs_connect_cancel(ep);
+    fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
+}
+
+void fab_verbs_on_broken(fab_sock_t *sock, const char *why)
+{
+    fab_verbs_ep_t *ep = sock->owner;
+
+    fab_sock_release(sock);
+    if (NULL == ep) {
+        return;
+    }
+    if (ep->parked == sock) {
+        ep->parked = NULL;
+        return;
+    }
+    ep->sock = NULL;
+    if (FAB_VERBS_ASKING == ep->state) {
+        fab_verbs_connect_failed(ep, why);
+        return;
+    }
+    /*
+     * The peer sent HELLO and left before READY: nothing was sent. A later send to it connects
+     * again, and fails then.
+     */
+    fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
+    fab_verbs_connect_cancel(ep);
+    if (ep->is_closing) {
+        fab_verbs_ep_finish(ep);
+    }
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Registered memory: what peers, or the device for a listed receive, may reach.
+ *
+ * What cannot be registered is refused: the caller sends messages instead.
+ */
+#include "verbs/verbs_expose.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verbs/verbs_qp.h"
+
+/* What this provider writes into fab_rkey_t. */
+typedef struct fab_verbs_rkey {
+    uint32_t rkey;
+    uint32_t reserved;
+    uint64_t exposed; /* for the exposing process: fab_verbs_exposed_t */
+} fab_verbs_rkey_t;
+
+_Static_assert(16 == sizeof(fab_verbs_rkey_t), "the rest is shm's: fab_shm_rkey_t");
+
+/* ---- registering -------------------------------------------------------- */
+
+fab_verbs_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len,
+                                    int access)
+{
+    fab_verbs_reg_t *reg = fab_verbs_reg_ops->get(dom->regs, (void *) (uintptr_t) buf, len, access);
+    int error = errno;
+
+    if (NULL != reg) {
+        return reg;
+    }
+    if (ENOMEM != error && EAGAIN != error) {
+        fab_counters.verbs_unregistrable++;
+        return NULL;
+    }
+    fab_counters.verbs_locked_memory++;
+    if (!dom->is_memlock_logged) {
+        dom->is_memlock_logged = true;
+        fab_log(dom->fab, 1,
+                "%s: memory cannot be locked (%s): large messages are copied. Raise RLIMIT_MEMLOCK "
+                "(ulimit -l unlimited, "
+                "/etc/security/limits.d).",
+                dom->name, strerror(error));
+    }
+    return NULL;
+}
+
+fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list,
+                                    const void *buf, size_t len, unsigned access)
+{
+    /* in terms of the device, besides reading */
+    int wanted = 0 == access                        ? IBV_ACCESS_LOCAL_WRITE
+                 : 0 != (access & FAB_ACCESS_WRITE) ? IBV_ACCESS_REMOTE_WRITE
+                                                    : 0;
+    fab_verbs_exposed_t *exposed;
+
+    if (!fab_verbs_conns_allow(dom, wanted)) {
+        return NULL;
+    }
+    exposed = malloc(sizeof(*exposed));
+    if (NULL == exposed) {
+        return NULL;
+    }
+    exposed->reg = len > 0 ? fab_verbs_register(dom, buf, len, wanted) : NULL;
+    if (NULL == exposed->reg && len > 0) {
+        free(exposed);
+        return NULL;
+    }
+    exposed->is_requested = false;
+    LIST_INSERT_HEAD(list, exposed, link);
+    return exposed;
+}
+
+void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed)
+{
+    LIST_REMOVE(exposed, link);
+    if (NULL != exposed->reg) {
+        fab_verbs_reg_ops->put(dom->regs, exposed->reg);
+    }
+    dom->num_requested -= exposed->is_requested;
+    free(exposed);
+}
+
+static fab_verbs_rkey_t key_of(const fab_rkey_t *rkey)
+{
+    fab_verbs_rkey_t key;
+
+    memcpy(&key, rkey->bytes, sizeof(key));
+    return key;
+}
+
+uint32_t fab_verbs_rkey(const fab_rkey_t *rkey)
+{
+    return key_of(rkey).rkey;
+}
+
+/* Of a key that this process made. */
+static fab_verbs_exposed_t *exposed_of(const fab_rkey_t *rkey)
+{
+    return (fab_verbs_exposed_t *) (uintptr_t) key_of(rkey).exposed;
+}
+
+void fab_verbs_requested(fab_verbs_domain_t *dom, const fab_rndv_t *rndv)
+{
+    fab_verbs_exposed_t *exposed = exposed_of(&rndv->rkey);
+
+    dom->num_requested += !exposed->is_requested;
+    exposed->is_requested = true;
+}
+
+/* ---- the table's functions ---------------------------------------------- */
+
+/* As fab_verbs_hold(); false: it cannot be. */
+static bool expose(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list, const void *buf,
+                   size_t len, unsigned access, fab_rkey_t *rkey)
+{
+    fab_verbs_exposed_t *exposed = fab_verbs_hold(dom, list, buf, len, access);
+    fab_verbs_rkey_t key = {.exposed = (uintptr_t) exposed};
+
+    if (NULL == exposed) {
+        return false;
+    }
+    key.rkey = len > 0 ? fab_verbs_reg_ops->mr(exposed->reg)->rkey : 0;
+    memcpy(rkey->bytes, &key, sizeof(key));
+    return true;
+}
+
+int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
+                     fab_rkey_t *rkey)
+{
+    fab_verbs_ep_t *ep = peer->ep;
+
+    *rkey = (fab_rkey_t){{0}};
+    return expose(ep->dom, &ep->exposed, buf, len, access, rkey) ? OPAL_SUCCESS
+                                                                 : OPAL_ERR_NOT_SUPPORTED;
+}
+
+void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
+{
+    fab_verbs_ep_t *ep = peer->ep;
+
+    fab_verbs_let_go(ep->dom, exposed_of(rkey));
+}
+
+bool fab_verbs_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
+                          fab_rkey_t *rkey)
+{
+    fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
+
+    /* before it is started nobody of the job needs it */
+    return dom->is_started && expose(dom, &dom->exposed, buf, len, access, rkey);
+}
+
+void fab_verbs_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey)
+{
+    fab_verbs_let_go((fab_verbs_domain_t *) domain, exposed_of(rkey));
+}
+
+fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv)
+{
+    return (fab_verbs_rvh_t){.addr = htobe64(rndv->addr),
+                             .rkey = htobe32(key_of(&rndv->rkey).rkey),
+                             .len = htobe32((uint32_t) rndv->len)};
+}
+
+fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh)
+{
+    fab_verbs_rkey_t key = {.rkey = be32toh(rvh->rkey)};
+    fab_rndv_t rndv = {.addr = be64toh(rvh->addr), .len = be32toh(rvh->len)};
+
+    memcpy(rndv.rkey.bytes, &key, sizeof(key));
+    return rndv;
+}

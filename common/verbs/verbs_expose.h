@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Registered memory: what peers, or the device for a listed receive, may reach.
+ */
+#ifndef FAB_VERBS_EXPOSE_H
+#define FAB_VERBS_EXPOSE_H
+
+#include "verbs/verbs_types.h"
+
+int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
+                     fab_rkey_t *rkey);
+void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey);
+bool fab_verbs_expose_any(fab_domain_t *dom, const void *buf, size_t len, unsigned access,
+                          fab_rkey_t *rkey);
+void fab_verbs_unexpose_any(fab_domain_t *dom, const fab_rkey_t *rkey);
+/* How a peer reaches what this process exposed, as matching hardware reads and writes it. */
+fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv);
+fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh);
+/*
+ * Register memory until it is let go; peers that know its key may read it, and do what access
+ * (FAB_ACCESS_*) says; 0: this process's device writes it.  *list: where to keep it. NULL: it
+ * cannot be.
+ */
+fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list,
+                                    const void *buf, size_t len, unsigned access);
+void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed);
+/* The receiver's device may answer this request, at most once, until the memory is let go. */
+void fab_verbs_requested(fab_verbs_domain_t *dom, const fab_rndv_t *rndv);
+
+/*
+ * Memory of this process for a READ or WRITE.  access: IBV_ACCESS_*, besides reading.  NULL: it
+ * cannot be registered, which is counted.
+ */
+fab_verbs_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len,
+                                    int access);
+/* The device's key in one that a process made. */
+uint32_t fab_verbs_rkey(const fab_rkey_t *rkey);
+
+#endif /* FAB_VERBS_EXPOSE_H */

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Peers that fail: what they sent before is delivered first, then the fabric hears of it, in
+ * progress, where no function of the provider is under way.
+ */
+#include "verbs/verbs_fail.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The arguments of a later fab_peer_fail(). */
+typedef struct fab_verbs_failure {
+    int rc;
+    char why[384];
+} fab_verbs_failure_t;
+
+/* Returns the reason, which is the caller's to free; NULL: it was not to fail. */
+static fab_verbs_failure_t *take_failure(fab_verbs_ep_t *ep)
+{
+    fab_verbs_failure_t *failure = ep->failure;
+
+    if (NULL != failure) {
+        TAILQ_REMOVE(&ep->dom->failing, ep, failing_link);
+        ep->failure = NULL;
+    }
+    return failure;
+}
+
+void fab_verbs_ep_forget_failure(fab_verbs_ep_t *ep)
+{
+    free(take_failure(ep));
+}
+
+void fab_verbs_ep_defer_failure(fab_verbs_ep_t *ep, int rc, const char *format, ...)
+{
+    va_list args;
+
+    if (NULL != ep->failure) {
+        return;
+    }
+    ep->failure = malloc(sizeof(*ep->failure));
+    if (NULL == ep->failure) {
+        fab_peer_fail(ep->peer, rc, "It failed; there was no memory to keep the reason.");
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(ep->failure->why, sizeof(ep->failure->why), format, args);
+    va_end(args);
+    ep->failure->rc = rc;
+    TAILQ_INSERT_TAIL(&ep->dom->failing, ep, failing_link);
+    if (NULL != ep->conn) {
+        ep->conn->is_ready = false;
+    }
+}
+
+int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom)
+{
+    int events = 0;
+
+    while (!TAILQ_EMPTY(&dom->failing)) {
+        fab_verbs_ep_t *ep = TAILQ_FIRST(&dom->failing);
+        fab_verbs_failure_t *failure = take_failure(ep);
+        if (!ep->was_up && OPAL_ERR_PROC_ABORTED != failure->rc) {
+            fab_peer_cannot_connect(ep->peer, failure->rc, failure->why);
+        } else if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == failure->rc)) {
+            /* else its LEAVE came after its process was found dead: it left in order */
+            fab_peer_fail(ep->peer, failure->rc, failure->why);
+        }
+        free(failure);
+        events++;
+    }
+    return events;
+}
+
+void fab_verbs_fail_all(fab_verbs_domain_t *dom, const char *what)
+{
+    fab_verbs_ep_t *ep;
+
+    LIST_FOREACH(ep, &dom->eps, link) {
+        if (NULL != ep->conn && !ep->has_left) {
+            fab_verbs_ep_defer_failure(
+                ep, OPAL_ERR_COMM_FAILURE,
+                "%s here %s (ibv_devinfo, and the system's log, may say why).", dom->name, what);
+        }
+    }
+}
+
+void fab_verbs_give_up(fab_verbs_domain_t *dom, const char *what, const char *why)
+{
+    fab_log(dom->fab, 1, "%s %s: %s", dom->name, what, why);
+    dom->is_dead = true;
+    fab_verbs_fail_all(dom, what);
+}

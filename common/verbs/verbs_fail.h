@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Peers that fail, and the device that does.
+ */
+#ifndef FAB_VERBS_FAIL_H
+#define FAB_VERBS_FAIL_H
+
+#include "verbs/verbs_types.h"
+
+/* Fail the peer as soon as all that it sent before is delivered. */
+void fab_verbs_ep_defer_failure(fab_verbs_ep_t *ep, int rc, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom);
+/* It was to fail, and will not. */
+void fab_verbs_ep_forget_failure(fab_verbs_ep_t *ep);
+/* All peers fail; what completes the sentence "mlx5_0:1 here ...". */
+void fab_verbs_fail_all(fab_verbs_domain_t *dom, const char *what);
+/*
+ * The device cannot be trusted any more: messages may be lost in it.  It is not used again and all
+ * peers fail; what: as above; why: for the log.
+ */
+void fab_verbs_give_up(fab_verbs_domain_t *dom, const char *what, const char *why);
+
+#endif /* FAB_VERBS_FAIL_H */

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The queue pairs of connections: an RC queue pair, or two, from making to ready.
+ */
+#include "verbs/verbs_qp.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "verbs/verbs_cm.h"
+
+/* ---- finding ------------------------------------------------------------ */
+
+fab_verbs_conn_t *fab_verbs_conn_by_qpn(fab_verbs_domain_t *dom, uint32_t qpn)
+{
+    fab_verbs_qpn_t *at;
+
+    LIST_FOREACH(at, &dom->by_qpn[qpn % FAB_VERBS_HASH], link) {
+        if (at->qpn == qpn) {
+            return at->conn;
+        }
+    }
+    return NULL;
+}
+
+static void qpn_enter(fab_verbs_conn_t *conn, fab_verbs_qpn_t *entry, const struct ibv_qp *qp)
+{
+    entry->conn = conn;
+    entry->qpn = qp->qp_num;
+    LIST_INSERT_HEAD(&conn->dom->by_qpn[qp->qp_num % FAB_VERBS_HASH], entry, link);
+}
+
+void fab_verbs_conn_enter(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
+{
+    conn->id = dom->next_id++;
+    TAILQ_INSERT_TAIL(&dom->conns, conn, link);
+    qpn_enter(conn, &conn->qpns[0], conn->qp);
+    if (NULL != conn->tm_qp) {
+        qpn_enter(conn, &conn->qpns[1], conn->tm_qp);
+    }
+    dom->num_conns++;
+}
+
+void fab_verbs_conn_leave(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn)
+{
+    LIST_REMOVE(&conn->qpns[0], link);
+    if (NULL != conn->tm_qp) {
+        LIST_REMOVE(&conn->qpns[1], link);
+    }
+    TAILQ_REMOVE(&dom->conns, conn, link);
+    dom->num_conns--;
+    if (dom->last_conn == conn) {
+        dom->last_conn = NULL;
+    }
+}
+
+/* ---- making ------------------------------------------------------------- */
+
+/*
+ * A QP that receives the peer's messages and on which this device does rendezvous: it must have no
+ * send queue.
+ */
+static struct ibv_qp *tm_qp_create(fab_verbs_domain_t *dom)
+{
+    struct ibv_qp_init_attr init = {
+        .send_cq = dom->send_cq,
+        .recv_cq = dom->recv_cq,
+        .srq = dom->srq,
+        .qp_type = IBV_QPT_RC,
+    };
+
+    return ibv_create_qp(dom->pd, &init);
+}
+
+/* A QP with as much room for inline data as the device gives. */
+static struct ibv_qp *qp_create(fab_verbs_domain_t *dom, uint32_t *max_inline)
+{
+    static const uint32_t sizes[] = {FAB_VERBS_INLINE, 128, 64, 0};
+    struct ibv_qp *qp = NULL;
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && NULL == qp; i++) {
+        struct ibv_qp_init_attr init = {
+            .send_cq = dom->send_cq,
+            .recv_cq = dom->recv_cq,
+            .srq = dom->srq,
+            .qp_type = IBV_QPT_RC,
+            .cap = {.max_send_wr = FAB_VERBS_SQ_DEPTH,
+                    .max_send_sge = 1,
+                    .max_inline_data = sizes[i]},
+        };
+        qp = ibv_create_qp(dom->pd, &init);
+        *max_inline = fab_verbs_min(init.cap.max_inline_data, FAB_VERBS_INLINE);
+        if (NULL == qp && EINVAL != errno) {
+            break;
+        }
+    }
+    return qp;
+}
+
+static int qp_init(fab_verbs_domain_t *dom, struct ibv_qp *qp)
+{
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT,
+        .pkey_index = 0,
+        .port_num = dom->port_num,
+        .qp_access_flags = (unsigned int) dom->access,
+    };
+
+    return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | dom->cm_ops->init_mask);
+}
+
+void fab_verbs_conn_destroy_qps(const fab_verbs_conn_t *conn)
+{
+    if (NULL != conn->tm_qp) {
+        (void) ibv_destroy_qp(conn->tm_qp);
+    }
+    if (NULL != conn->qp) {
+        (void) ibv_destroy_qp(conn->qp);
+    }
+}
+
+const char *fab_verbs_conn_make_qps(fab_verbs_conn_t *conn)
+{
+    fab_verbs_domain_t *dom = conn->dom;
+    bool has_tm = 0 != (dom->addr.flags & conn->ep->addr.flags & FAB_VERBS_ADDR_TM_RNDV);
+    int error;
+
+    conn->qp = qp_create(dom, &conn->max_inline);
+    conn->tm_qp = NULL != conn->qp && has_tm ? tm_qp_create(dom) : NULL;
+    if (NULL == conn->qp || (has_tm && NULL == conn->tm_qp)) {
+        return fab_sentence(dom->fab, "%s cannot make a queue pair: %s; there are %u connections.",
+                            dom->name, strerror(errno), dom->num_conns);
+    }
+    error = qp_init(dom, conn->qp);
+    if (0 == error && has_tm) {
+        error = qp_init(dom, conn->tm_qp);
+    }
+    return 0 == error ? NULL
+                      : fab_sentence(dom->fab, "%s cannot initialize a queue pair: %s.", dom->name,
+                                     strerror(error));
+}
+
+int fab_verbs_conn_renew(fab_verbs_conn_t *conn)
+{
+    struct ibv_qp *qp = qp_create(conn->dom, &conn->max_inline);
+    int error = NULL != qp ? qp_init(conn->dom, qp) : errno;
+
+    if (0 != error) {
+        if (NULL != qp) {
+            (void) ibv_destroy_qp(qp);
+        }
+        errno = error;
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    fab_verbs_conn_leave(conn->dom, conn);
+    (void) ibv_destroy_qp(conn->qp);
+    conn->dom->cm_ops->forget(conn);
+    conn->qp = qp;
+    fab_verbs_conn_enter(conn->dom, conn);
+    return OPAL_SUCCESS;
+}
+
+/* ---- connecting --------------------------------------------------------- */
+
+/* READs or WRITEs under way on one QP, if the devices can: enough to fill the line. */
+enum { FAB_VERBS_STEPS = 4 };
+
+uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom)
+{
+    return (uint8_t) fab_verbs_min((uint32_t) dom->device.max_qp_rd_atom, FAB_VERBS_READS);
+}
+
+const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame)
+{
+    fab_verbs_domain_t *dom = conn->dom;
+    uint8_t reads = (uint8_t) fab_verbs_min(frame->reads,
+                                            (uint32_t) dom->device.max_qp_init_rd_atom);
+    const char *step = "";
+    int error;
+
+    if ((NULL != conn->tm_qp) != (0 != frame->tm_qpn)) {
+        return "It does not have the queue pairs that its address promises.";
+    }
+    error = dom->cm_ops->bring_up(conn, frame, reads, &step);
+    if (0 != error) {
+        return fab_sentence(dom->fab, "%s cannot make a queue pair ready to %s: %s.", dom->name,
+                            step, strerror(error));
+    }
+    conn->peer_qpn = frame->qpn;
+    conn->peer_psn = frame->psn;
+    conn->window = (uint16_t) frame->window;
+    conn->reads = reads;
+    conn->max_in_flight = (uint8_t) fab_verbs_min(reads, FAB_VERBS_STEPS);
+    conn->max_in_flight += 0 == conn->max_in_flight; /* WRITEs need none */
+    return NULL;
+}
+
+/*
+ * Set the access that peers have on the QPs of the connection.  bring_up() sets it on a QP that is
+ * not connected yet; rdma_cm does not.
+ */
+static int conn_allow(const fab_verbs_conn_t *conn)
+{
+    struct ibv_qp_attr attr = {.qp_access_flags = (unsigned int) conn->dom->access};
+    int error = 0;
+
+    if ((0 != conn->peer_qpn || conn->dom->cm_ops->is_iwarp) && !conn->is_broken) {
+        error = ibv_modify_qp(conn->qp, &attr, IBV_QP_ACCESS_FLAGS);
+        if (0 == error && NULL != conn->tm_qp) {
+            error = ibv_modify_qp(conn->tm_qp, &attr, IBV_QP_ACCESS_FLAGS);
+        }
+    }
+    return error;
+}
+
+bool fab_verbs_conns_allow(fab_verbs_domain_t *dom, int access)
+{
+    fab_verbs_conn_t *conn;
+    int error = 0;
+
+    if (__builtin_expect(0 == (access & ~dom->access), 1)) {
+        return true;
+    }
+    dom->access |= access;
+    TAILQ_FOREACH(conn, &dom->conns, link) {
+        error = 0 == error ? conn_allow(conn) : error;
+    }
+    if (0 != error) {
+        dom->access &= ~access;
+        fab_log(dom->fab, 1, "%s: remote writes cannot be enabled: %s", dom->name, strerror(error));
+    }
+    return 0 == error;
+}

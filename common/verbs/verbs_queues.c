@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The domain's queues and buffers.  A process that other providers serve wholly does without them,
+ * until one joins that needs them.
+ */
+#include "verbs/verbs_queues.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "fabric/fab_params.h"
+#include "verbs/verbs_srq.h"
+#include "verbs/verbs_tm.h"
+
+static const char *cq_open(fab_verbs_domain_t *dom)
+{
+    uint32_t max = (uint32_t) dom->device.max_cqe;
+
+    dom->sq_used_max = fab_verbs_min(max / 2, FAB_VERBS_SQ_USED_MAX);
+    dom->send_cq = ibv_create_cq(dom->ctx, (int) (2 * dom->sq_used_max), NULL, NULL, 0);
+    /* on standby nobody would use the list: its user looks for one at the start alone */
+    if (NULL != dom->send_cq && (dom->is_standby || !fab_verbs_tm_open(dom))) {
+        int num = (int) fab_verbs_min(fab_params.verbs_buffers, max);
+        dom->recv_cq = ibv_create_cq(dom->ctx, num, NULL, NULL, 0);
+    }
+    if (NULL == dom->send_cq || NULL == dom->recv_cq) {
+        return fab_sentence(dom->fab, "%s cannot make completion queues: %s.", dom->name,
+                            strerror(errno));
+    }
+    return NULL;
+}
+
+static const char *send_bufs_open(fab_verbs_domain_t *dom)
+{
+    fab_verbs_pool_init(&dom->send_pool, dom->pd, fab_params.verbs_eager_limit,
+                        fab_params.verbs_buffers);
+    return OPAL_SUCCESS == fab_verbs_pool_grow(&dom->send_pool, FAB_VERBS_CHUNK_BUFS)
+               ? NULL
+               : fab_verbs_no_bufs(dom, FAB_VERBS_CHUNK_BUFS * dom->send_pool.buf_size);
+}
+
+/* What was not made is NULL. */
+void fab_verbs_stop(fab_verbs_domain_t *dom)
+{
+    if (NULL != dom->srq) {
+        (void) ibv_destroy_srq(dom->srq);
+    }
+    if (NULL != dom->send_cq) {
+        (void) ibv_destroy_cq(dom->send_cq);
+    }
+    if (NULL != dom->recv_cq) {
+        (void) ibv_destroy_cq(dom->recv_cq);
+    }
+    dom->srq = NULL;
+    dom->send_cq = dom->recv_cq = NULL;
+    dom->to_post = NULL;
+    fab_verbs_tm_close(dom);
+    fab_verbs_pool_fini(&dom->send_pool);
+    fab_verbs_pool_fini(&dom->recv_pool);
+}
+
+const char *fab_verbs_start(fab_verbs_domain_t *dom)
+{
+    const char *why;
+
+    if (dom->is_dead) {
+        return fab_sentence(dom->fab, "%s here failed.", dom->name);
+    }
+    if (dom->is_started) {
+        return NULL;
+    }
+    why = cq_open(dom);
+    why = NULL == why ? fab_verbs_srq_open(dom) : why;
+    why = NULL == why ? send_bufs_open(dom) : why;
+    dom->is_started = NULL == why;
+    if (!dom->is_started) {
+        fab_verbs_stop(dom);
+    }
+    return why;
+}

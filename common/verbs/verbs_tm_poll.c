@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Completions of matching hardware.  They are copied out first, a batch at a time, and looked at
+ * when polling has ended: between ibv_start_poll and ibv_end_poll the device's library holds locks
+ * that other calls want.
+ */
+#include "verbs/verbs_tm_poll.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include "verbs/verbs_expose.h"
+#include "verbs/verbs_fail.h"
+#include "verbs/verbs_qp.h"
+#include "verbs/verbs_recv.h"
+#include "verbs/verbs_srq.h"
+#include "verbs/verbs_tm.h"
+
+/* What is read of a completion. */
+typedef struct fab_verbs_tm_wc {
+    uint64_t wr_id;
+    uint64_t tag;
+    uint32_t priv;
+    uint32_t imm;
+    uint32_t len;
+    uint32_t qp_num;
+    unsigned int flags;
+    enum ibv_wc_status status;
+    enum ibv_wc_opcode opcode;
+} fab_verbs_tm_wc_t;
+
+/* After any other status wr_id and the queue pair's number may be meaningless. */
+static inline bool fab_verbs_tm_is_meant(enum ibv_wc_status status)
+{
+    return IBV_WC_SUCCESS == status || IBV_WC_TM_ERR == status ||
+           IBV_WC_TM_RNDV_INCOMPLETE == status;
+}
+
+static void tm_copy(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wc)
+{
+    struct ibv_wc_tm_info info = {0};
+
+    *wc = (fab_verbs_tm_wc_t){
+        .wr_id = cq->wr_id, .status = cq->status, .qp_num = ibv_wc_read_qp_num(cq)};
+    if (!fab_verbs_tm_is_meant(cq->status)) {
+        return;
+    }
+    wc->opcode = ibv_wc_read_opcode(cq);
+    if (IBV_WC_TM_ERR == cq->status) {
+        return;
+    }
+    wc->flags = ibv_wc_read_wc_flags(cq);
+    wc->len = ibv_wc_read_byte_len(cq);
+    if (0 != (wc->flags & IBV_WC_WITH_IMM)) {
+        wc->imm = be32toh(ibv_wc_read_imm_data(cq));
+    }
+    if (0 != (wc->flags & IBV_WC_TM_MATCH)) {
+        ibv_wc_read_tm_info(cq, &info);
+        wc->tag = info.tag;
+        wc->priv = info.priv;
+    }
+}
+
+/* Returns how many; *rc: ENOENT, or what went wrong. */
+static int tm_collect(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wcs, int *rc)
+{
+    struct ibv_poll_cq_attr attr = {0};
+    int n = 0;
+
+    *rc = ibv_start_poll(cq, &attr);
+    if (0 != *rc) {
+        return 0;
+    }
+    while (0 == *rc) {
+        tm_copy(cq, &wcs[n++]);
+        *rc = n < FAB_VERBS_BATCH ? ibv_next_poll(cq) : ENOENT;
+    }
+    ibv_end_poll(cq);
+    return n;
+}
+
+/*
+ * The device matched a rendezvous and did no more, because the message is longer than the listed
+ * buffer: that buffer has the request. A rendezvous that began and broke off has the same status,
+ * and devices differ in how they tell the two apart. False: it broke off, or something has written
+ * over the request.
+ */
+static bool tm_is_left(const fab_tm_recv_t *recv, fab_tm_match_t *match)
+{
+    const fab_verbs_place_t *place = recv->place;
+    fab_verbs_tmh_t tmh;
+    fab_verbs_rvh_t rvh;
+
+    if (!place->is_left) {
+        return false;
+    }
+    memcpy(&tmh, place->data, sizeof(tmh));
+    memcpy(&rvh, (const char *) place->data + sizeof(tmh), sizeof(rvh));
+    if (FAB_AM_RNDV != tmh.opcode || (be64toh(tmh.tag) & recv->mask) != recv->tag ||
+        be32toh(rvh.len) <= place->len) {
+        return false;
+    }
+    match->hdr = fab_hdr(FAB_AM_RNDV, be64toh(tmh.tag), be32toh(tmh.app_ctx));
+    match->rndv = fab_verbs_rndv(&rvh);
+    return true;
+}
+
+/*
+ * Another receive has the same memory, which is an error of the program, and its message has
+ * overwritten this one.
+ */
+static fab_tm_kind_t tm_again(void)
+{
+    fab_counters.verbs_tm_overwritten++;
+    return FAB_TM_AGAIN;
+}
+
+/*
+ * The last completion of a match came: what was the message? One that a device read has no
+ * immediate data; eager messages and announcements have.
+ */
+static fab_tm_kind_t tm_kind(const fab_tm_recv_t *recv, const fab_verbs_tm_wc_t *wc,
+                             fab_tm_match_t *match)
+{
+    const fab_verbs_place_t *place = recv->place;
+
+    match->data = NULL != place->held ? NULL : place->data;
+    if (IBV_WC_SUCCESS != wc->status || place->is_left) {
+        if (tm_is_left(recv, match)) {
+            return FAB_TM_RNDV;
+        }
+        /* if it broke off, so has the connection, and nobody answers */
+        return place->is_left && NULL != place->held ? tm_again() : FAB_TM_LOST;
+    }
+    if (0 == (wc->flags & IBV_WC_WITH_IMM)) {
+        fab_counters.verbs_tm_rndv++;
+        fab_counters.verbs_tm_rndv_bytes += wc->len;
+        return FAB_TM_READ;
+    }
+    if (0 == (wc->imm & FAB_VERBS_IMM_RNDV)) {
+        return FAB_TM_EAGER;
+    }
+    memcpy(&match->rndv, place->data, sizeof(match->rndv));
+    if (sizeof(match->rndv) != wc->len) {
+        return FAB_TM_LOST;
+    }
+    if (fab_verbs_imm_check(&match->rndv, sizeof(match->rndv)) !=
+        wc->imm >> FAB_VERBS_IMM_CHECK_AT) {
+        return tm_again();
+    }
+    if (NULL != place->held) {
+        memcpy(place->data, place->covered, sizeof(place->covered));
+    }
+    return FAB_TM_RNDV;
+}
+
+/* Count the message for the connection that it came on. */
+static void tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn, const fab_tm_match_t *match,
+                       const fab_verbs_tm_wc_t *wc)
+{
+    if (match->is_first) {
+        fab_verbs_on_matched(conn);
+    }
+    if (0 != (wc->flags & IBV_WC_WITH_IMM)) {
+        fab_verbs_take_credits(conn, (uint16_t) (wc->imm & FAB_VERBS_IMM_CREDITS));
+    }
+    if (match->is_last && FAB_TM_LOST == match->kind) {
+        fab_verbs_ep_defer_failure(conn->ep, OPAL_ERR_COMM_FAILURE,
+                                   "A message from it was lost (%s).", dom->name);
+    }
+}
+
+/*
+ * The connection of the sender. At the first completion the tag says who that is: the number of the
+ * queue pair may be another's. At the second it is known. NULL: unknown, or gone.
+ */
+static fab_verbs_conn_t *tm_conn(const fab_verbs_tm_t *tm, const fab_tm_recv_t *recv,
+                                 const fab_verbs_tm_wc_t *wc)
+{
+    const fab_verbs_place_t *place = recv->place;
+    const fab_peer_t *peer;
+
+    if (0 == (wc->flags & IBV_WC_TM_MATCH) || IBV_WC_TM_RECV != wc->opcode || NULL == tm->user) {
+        return place->conn;
+    }
+    peer = tm->user->sender(tm->ctx, recv, wc->tag);
+    return NULL != peer && 0 != (peer->caps & FAB_CAP_TM) && NULL != peer->ep
+               ? ((const fab_verbs_ep_t *) peer->ep)->conn
+               : NULL;
+}
+
+/* The device matched a listed receive. */
+static bool tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
+{
+    fab_verbs_tm_t *tm = dom->tm;
+    fab_tm_recv_t *recv = (fab_tm_recv_t *) (uintptr_t) (wc->wr_id & ~(uint64_t) FAB_VERBS_LISTED);
+    fab_verbs_conn_t *conn = tm_conn(tm, recv, wc);
+    fab_verbs_place_t *place = recv->place;
+    bool has_peer = NULL != conn && NULL != conn->ep && FAB_PEER_FAILED != conn->ep->peer->state;
+    fab_tm_match_t match = {
+        .is_first = 0 != (wc->flags & IBV_WC_TM_MATCH),
+        .is_last = 0 != (wc->flags & IBV_WC_TM_DATA_VALID),
+        .len = wc->len,
+        .hdr = fab_hdr(FAB_AM_EAGER, wc->tag, wc->priv),
+        .peer = NULL != conn && NULL != conn->ep ? conn->ep->peer : NULL,
+    };
+
+    if (0 == (wc->flags & (IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID))) {
+        return false;
+    }
+    place->is_left |= IBV_WC_TM_RNDV_INCOMPLETE == wc->status && IBV_WC_TM_RECV == wc->opcode &&
+                      match.is_first;
+    if (match.is_last) {
+        match.kind = tm_kind(recv, wc, &match);
+        /* what broke off need not say what it was */
+        match.is_first = match.is_first && FAB_TM_LOST != match.kind;
+        fab_counters.verbs_tm_matched++;
+    }
+    if (has_peer) {
+        tm_account(dom, conn, &match, wc);
+    }
+    if (NULL != conn && match.is_last && FAB_TM_READ == match.kind) {
+        conn->has_answered = true;
+    }
+    place->recv = recv;
+    place->conn = match.is_last ? NULL : conn;
+    return NULL == tm->user || tm->user->matched(tm->ctx, recv, &match);
+}
+
+/* The device counts messages of these ids that it did not match. */
+static void tm_unexpected(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
+{
+    const fab_verbs_buf_t *buf = (const fab_verbs_buf_t *) (uintptr_t) wc->wr_id;
+    struct ibv_wc plain = {
+        .wr_id = wc->wr_id, .status = wc->status, .byte_len = wc->len, .qp_num = wc->qp_num};
+    uint8_t opcode = IBV_WC_TM_NO_TAG != wc->opcode ? buf->data[0] : FAB_AM_NO_TAG;
+
+    fab_verbs_on_recv(dom, &plain);
+    if ((FAB_AM_EAGER == opcode || FAB_AM_RNDV == opcode) && NULL != dom->tm->user) {
+        dom->tm->user->handled(dom->tm->ctx);
+    }
+}
+
+/*
+ * A connection that ends flushes what it had begun to receive.  Any other error is one of the
+ * device, not of a peer: false.
+ */
+static __attribute__((noinline)) bool tm_flushed(fab_verbs_domain_t *dom,
+                                                 const fab_verbs_tm_wc_t *wc)
+{
+    fab_verbs_buf_t *buf = fab_verbs_pool_find(&dom->recv_pool, wc->wr_id);
+
+    if (IBV_WC_WR_FLUSH_ERR != wc->status || NULL == fab_verbs_conn_by_qpn(dom, wc->qp_num)) {
+        fab_log(dom->fab, 1, "%s: a completion in error (%s) for queue pair %u", dom->name,
+                ibv_wc_status_str(wc->status), wc->qp_num);
+        return false;
+    }
+    if (NULL != buf) {
+        (void) fab_verbs_collect(dom, buf);
+    }
+    return true;
+}
+
+static bool tm_take(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
+{
+    fab_verbs_tm_t *tm = dom->tm;
+    bool is_op = IBV_WC_TM_ADD == wc->opcode || IBV_WC_TM_DEL == wc->opcode ||
+                 IBV_WC_TM_SYNC == wc->opcode;
+
+    if (__builtin_expect(!fab_verbs_tm_is_meant(wc->status), 0)) {
+        return tm_flushed(dom, wc);
+    }
+    if (is_op) {
+        return NULL == tm->user || tm->user->done(tm->ctx, wc->wr_id, IBV_WC_SUCCESS == wc->status);
+    }
+    if (0 != (wc->wr_id & FAB_VERBS_LISTED)) {
+        return tm_matched(dom, wc);
+    }
+    tm_unexpected(dom, wc);
+    return true;
+}
+
+static void tm_report_failure(fab_verbs_tm_t *tm)
+{
+    if (!tm->is_failure_reported && NULL != tm->user) {
+        tm->is_failure_reported = true;
+        tm->user->failed(tm->ctx);
+    }
+}
+
+int fab_verbs_tm_poll(fab_verbs_domain_t *dom)
+{
+    fab_verbs_tm_wc_t wcs[FAB_VERBS_BATCH];
+    fab_verbs_tm_t *tm = dom->tm;
+    int n, rc;
+
+    if (dom->is_dead) {
+        tm_report_failure(tm);
+        return 0;
+    }
+    if (NULL != tm->user) {
+        tm->user->poll_begin(tm->ctx);
+    }
+    n = tm_collect(tm->cq, wcs, &rc);
+    dom->empty_polls += 0 == n;
+    for (int i = 0; i < n && !dom->is_dead; i++) {
+        if (!tm_take(dom, &wcs[i])) {
+            fab_verbs_tm_broke(dom, "it reported an impossible event");
+        }
+    }
+    if (__builtin_expect(ENOENT != rc, 0)) {
+        fab_verbs_tm_broke(dom, "it cannot be polled");
+    }
+    if (NULL != tm->user) {
+        tm->user->poll_end(tm->ctx, 0 == n);
+    }
+    if (NULL != dom->to_post) {
+        fab_verbs_srq_repost(dom);
+    }
+    return n;
+}
