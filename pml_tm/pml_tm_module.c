@@ -12,6 +12,7 @@
 #include "pml_tm_comm.h"
 #include "pml_tm_dump.h"
 #include "pml_tm_excid.h"
+#include "pml_tm_failure_events.h"
 #include "pml_tm_flow.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_offload_events.h"
