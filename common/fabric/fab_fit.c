@@ -24,6 +24,8 @@ static const fab_help_topic_t help[] = {
      "\n"
      "Build pml_tm anew for the Open MPI that runs (configure --with-ompi=PREFIX),\n"
      "or start the program with the Open MPI that pml_tm was built for.\n"},
+    /* by the other processes: the first may be ended before it says anything */
+    {"misfit-short", "The %s, built for Open MPI %s, is not used with %s: %s.\n"},
     {NULL, NULL},
 };
 /* clang-format on */
@@ -85,6 +87,8 @@ bool fab_fit_check(const fab_fit_t *fit)
         (void) dladdr(fit->runs, &info);
         show("misfit", fit->component, fit->built, fit->runs,
              NULL != info.dli_fname ? info.dli_fname : "unknown library", why);
+    } else {
+        show("misfit-short", fit->component, fit->built, fit->runs, why);
     }
     return false;
 }

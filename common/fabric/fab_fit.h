@@ -59,8 +59,8 @@ typedef struct fab_fit {
 FAB_EXPORT const char *fab_fit_why_not(const fab_fit_t *fit, char *why, size_t size);
 
 /*
- * The same as a message on standard error, on each host by the first process of the job.  False:
- * the component must not be used.
+ * The same as a message on standard error, on each host the whole of it by the first process of the
+ * job, and in short by the others.  False: the component must not be used.
  */
 FAB_EXPORT bool fab_fit_check(const fab_fit_t *fit);
 
