@@ -514,19 +514,26 @@ bool fab_is_open(const fab_t *fab, const char *provider)
 
 /* ---- memory for any peer ------------------------------------------------ */
 
+/*
+ * A key has room for one provider of other hosts: the first one, if several can give access.  Peers
+ * that another one reaches find that the region is not for them.
+ */
 void fab_expose_any(fab_t *fab, const fab_peer_t *peer, const void *buf, size_t len,
                     unsigned access, fab_region_t *region)
 {
     const fab_core_t *core = fab_core(fab);
+    bool is_taken = false;
 
     *region = (fab_region_t){.providers = 0};
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         const fab_provider_t *provider = fab_providers[i];
         fab_domain_t *dom = core->slots[i].dom;
-        bool is_wanted = NULL != dom && (NULL == peer || i == peer->provider);
+        bool is_wanted = NULL != dom && (NULL == peer || i == peer->provider) &&
+                         !(is_taken && provider->reaches_hosts);
         if (is_wanted && (NULL == provider->expose_any ||
                           provider->expose_any(dom, buf, len, access, &region->rkey))) {
             region->providers |= 1u << provider->id;
+            is_taken = is_taken || provider->reaches_hosts;
         }
     }
 }

@@ -88,8 +88,8 @@ typedef struct fab_provider {
     int (*poll)(void *dom);
 
     /*
-     * fab_expose_any(): write this provider's part of the key.  False: its peers cannot reach this
-     * memory by RMA.  NULL: no key is needed.
+     * fab_expose_any(): write this provider's part of the key, which has one for shm and one for
+     * other hosts.  False: its peers cannot reach this memory by RMA.  NULL: no key is needed.
      */
     bool (*expose_any)(fab_domain_t *dom, const void *buf, size_t len, unsigned access,
                        fab_rkey_t *rkey);
