@@ -81,6 +81,39 @@ AC_DEFUN([TM_CHECK_VERBS], [
           [TM_VERBS_CPPFLAGS= TM_VERBS_LIBS=])
 ])
 
+# TM_CHECK_OFI
+# The provider ofi: built where there is libfabric 1.15 (2022) or later, unless --without-libfabric.
+# Sets TM_OFI_CPPFLAGS, TM_OFI_LDFLAGS, TM_OFI_LIBS and tm_have_ofi.
+AC_DEFUN([TM_CHECK_OFI], [
+    AC_ARG_WITH([libfabric],
+        [AS_HELP_STRING([--without-libfabric], [leave the provider ofi (Slingshot, EFA, Omni-Path) out; --with-libfabric@<:@=DIR@:>@: fail without it])],
+        [tm_with_ofi=$withval], [tm_with_ofi=check])
+    tm_have_ofi=no TM_OFI_CPPFLAGS= TM_OFI_LDFLAGS=
+    AS_CASE([$tm_with_ofi],
+        [no|yes|check], [],
+        [TM_OFI_CPPFLAGS="-I$tm_with_ofi/include"
+         AS_IF([test -d "$tm_with_ofi/lib64"], [TM_OFI_LDFLAGS="-L$tm_with_ofi/lib64"], [TM_OFI_LDFLAGS="-L$tm_with_ofi/lib"])])
+    tm_save_CPPFLAGS=$CPPFLAGS tm_save_LDFLAGS=$LDFLAGS tm_save_LIBS=$LIBS
+    CPPFLAGS="$CPPFLAGS $TM_OFI_CPPFLAGS" LDFLAGS="$LDFLAGS $TM_OFI_LDFLAGS" LIBS="-lfabric $LIBS"
+    AS_IF([test "$tm_with_ofi" != no],
+          [AC_MSG_CHECKING([for libfabric])
+           AC_LINK_IFELSE([AC_LANG_PROGRAM([[
+               #include <rdma/fabric.h>
+               #include <rdma/fi_endpoint.h>
+               #if FI_VERSION_LT(FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION), FI_VERSION(1, 15))
+               #error too old
+               #endif]], [[return 0 == (int) fi_version();]])],
+               [tm_have_ofi=yes], [])
+           AC_MSG_RESULT([$tm_have_ofi])])
+    CPPFLAGS=$tm_save_CPPFLAGS LDFLAGS=$tm_save_LDFLAGS LIBS=$tm_save_LIBS
+    AS_CASE([$tm_with_ofi/$tm_have_ofi],
+        [no/no], [tm_ofi="no (--without-libfabric)"],
+        [*/yes], [tm_ofi=yes TM_OFI_CPPFLAGS="-DFAB_HAVE_OFI=1 $TM_OFI_CPPFLAGS" TM_OFI_LIBS=-lfabric],
+        [check/no], [tm_ofi="no: no Slingshot, EFA, Omni-Path (package libfabric-dev, version 1.15 or later)"],
+        [TM_MISSING([libfabric not found, asked for by --with-libfabric: install libfabric-dev, version 1.15 or later])])
+    AS_IF([test $tm_have_ofi = no], [TM_OFI_CPPFLAGS= TM_OFI_LDFLAGS= TM_OFI_LIBS=])
+])
+
 # TM_PKG_CPPFLAGS(module, variable)
 # The module's include flags; variable is unset if there is no such module.
 AC_DEFUN([TM_PKG_CPPFLAGS], [
@@ -285,6 +318,7 @@ AC_DEFUN([TM_STANDALONE_CONFIG], [
 
     TM_CHECK_SYSTEM
     TM_CHECK_OMPI
+    TM_CHECK_OFI
     TM_CHECK_VERBS
     AS_IF([test $tm_have_verbs = yes && test -z "$tm_missing"], [TM_CHECK_HWLOC])
     TM_REPORT_MISSING
@@ -319,6 +353,9 @@ AC_DEFUN([TM_SUBST], [
     AC_SUBST([TM_MPI_LIBS])
     AC_SUBST([TM_COMPONENTDIR])
     AC_SUBST([TM_RUNPATH])
+    AC_SUBST([TM_OFI_CPPFLAGS])
+    AC_SUBST([TM_OFI_LDFLAGS])
+    AC_SUBST([TM_OFI_LIBS])
     AC_SUBST([TM_VERBS_CPPFLAGS])
     AC_SUBST([TM_VERBS_LIBS])
     AC_SUBST([TM_HWLOC_LIBS])
@@ -337,6 +374,7 @@ pml_tm TM_VERSION_STRING
   hwloc          $tm_hwloc
   PMIx           $tm_pmix
   libibverbs     $tm_verbs
+  libfabric      $tm_ofi
   compiler       $CC $CFLAGS
   component in   $tm_where
 "])
@@ -370,6 +408,7 @@ AC_DEFUN([MCA_ompi_pml_tm_CONFIG], [
     TM_HWLOC_LIBS=
     AS_IF([test $OMPI_MAJOR_VERSION = 4], [TM_HWLOC_LIBS='$(opal_hwloc_external_LIBS)'])
     TM_RUNPATH=
+    TM_CHECK_OFI
     TM_CHECK_VERBS
     TM_SUBST
 
@@ -383,6 +422,7 @@ AC_DEFUN([MCA_ompi_pml_tm_CONFIG], [
 # On every path: the conditional, and room for the PML's pointer in every ompi_proc_t.
 AC_DEFUN([MCA_ompi_pml_tm_POST_CONFIG], [
     AM_CONDITIONAL([TM_STANDALONE], [false])
+    AM_CONDITIONAL([TM_OFI], [test "$tm_have_ofi" = yes])
     AM_CONDITIONAL([TM_VERBS], [test "$tm_have_verbs" = yes])
     AS_IF([test "$1" = 1], [OMPI_REQUIRE_ENDPOINT_TAG([PML])])
 ])

@@ -41,6 +41,8 @@ common_tm_sources = \
 	common/fabric/fab_tm.h \
 	common/fabric/fab_trial.h \
 	common/fabric/fab_wire.h \
+	common/ofi/ofi_params.c \
+	common/ofi/ofi_wire.h \
 	common/self/self_domain.c \
 	common/shm/shm_alive.c \
 	common/shm/shm_coop.c \
@@ -89,6 +91,32 @@ common_tm_sources = \
 	common/tcp/tcp_wire.h \
 	common/verbs/verbs_params.c \
 	common/verbs/verbs_wire.h
+
+# libmca_common_tm_ofi: the provider ofi, where there is libfabric.
+common_ofi_sources = \
+	common/ofi/ofi_alive.c \
+	common/ofi/ofi_alive.h \
+	common/ofi/ofi_connect.c \
+	common/ofi/ofi_connect.h \
+	common/ofi/ofi_device.c \
+	common/ofi/ofi_device.h \
+	common/ofi/ofi_domain.c \
+	common/ofi/ofi_domain.h \
+	common/ofi/ofi_ep.c \
+	common/ofi/ofi_ep.h \
+	common/ofi/ofi_fail.c \
+	common/ofi/ofi_object.c \
+	common/ofi/ofi_pool.c \
+	common/ofi/ofi_pool.h \
+	common/ofi/ofi_progress.c \
+	common/ofi/ofi_progress.h \
+	common/ofi/ofi_recv.c \
+	common/ofi/ofi_recv.h \
+	common/ofi/ofi_rma.c \
+	common/ofi/ofi_rma.h \
+	common/ofi/ofi_send.c \
+	common/ofi/ofi_send.h \
+	common/ofi/ofi_types.h
 
 # libmca_common_tm_verbs: the provider verbs, where there is libibverbs.
 common_verbs_sources = \

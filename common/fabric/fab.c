@@ -24,8 +24,17 @@
 
 fab_counters_t fab_counters;
 
+/* What is known of a provider before it is loaded. */
+#if FAB_HAVE_OFI
+static const fab_provider_t ofi_not_loaded = {
+    .name = "ofi",
+    .id = FAB_WIRE_OFI,
+    .reaches_hosts = true,
+    .load = fab_load_ofi,
+};
+#endif
+
 #if FAB_HAVE_VERBS
-/* What is known of it before it is loaded. */
 static const fab_provider_t verbs_not_loaded = {
     .name = "verbs",
     .id = FAB_WIRE_VERBS,
@@ -35,8 +44,10 @@ static const fab_provider_t verbs_not_loaded = {
 #endif
 
 const fab_provider_t *fab_providers[FAB_NUM_PROVIDERS] = {
-    &fab_self_provider,
-    &fab_shm_provider,
+    &fab_self_provider, &fab_shm_provider,
+#if FAB_HAVE_OFI
+    &ofi_not_loaded,
+#endif
 #if FAB_HAVE_VERBS
     &verbs_not_loaded,
 #endif
@@ -712,6 +723,10 @@ void fab_describe(fab_t *fab, char *buf, size_t size)
             len += (size_t) snprintf(buf + len, size - len, "-              %-5s  not used: %s\n",
                                      fab_providers[i]->name, slot->why_not);
         }
+    }
+    if (!FAB_HAVE_OFI && len < size) {
+        len += (size_t) snprintf(buf + len, size - len,
+                                 "-              ofi    not built: configure found no libfabric\n");
     }
     if (!FAB_HAVE_VERBS && len < size) {
         snprintf(buf + len, size - len,

@@ -15,7 +15,7 @@
 #include "fabric/fab_provider.h"
 
 enum {
-    FAB_NUM_PROVIDERS = 3 + FAB_HAVE_VERBS,
+    FAB_NUM_PROVIDERS = 3 + FAB_HAVE_OFI + FAB_HAVE_VERBS,
     FAB_CHUNK_PEERS = 256,   /* peer records per chunk: 16 KiB */
     FAB_SENTENCE_MAX = 512,  /* bytes of a sentence for the user */
     FAB_ITEMS_PER_PASS = 64, /* items of one peer run in one fab_progress(): bounds its time */

@@ -37,6 +37,26 @@
     X(shm_coop_given, "bytes that this process copied for receivers of its messages")              \
     X(shm_bad_messages, "messages in shared memory that were malformed, each failing its sender")  \
     X(shm_peers_died, "peers in shared memory found dead")                                         \
+    X(ofi_msgs_sent, "messages sent by libfabric")                                                 \
+    X(ofi_msgs_received, "messages received by libfabric")                                         \
+    X(ofi_injected, "messages that libfabric copied at once (fi_inject)")                          \
+    X(ofi_credit_messages, "messages sent by libfabric only to return credits")                    \
+    X(ofi_no_credit, "sends by libfabric that found the receiver's window used up")                \
+    X(ofi_again, "operations that libfabric's provider had no room for")                           \
+    X(ofi_no_buffer, "sends by libfabric that found no send buffer")                               \
+    X(ofi_sessions, "peers that were asked, or answered, over libfabric")                          \
+    X(ofi_crossed, "of these, both processes asked at the same time")                              \
+    X(ofi_refused, "requests of peers over libfabric that were refused")                           \
+    X(ofi_small_windows, "peers with a smaller window, because ofi_buffers was used up")           \
+    X(ofi_bad_messages, "messages by libfabric that were malformed, each failing its sender")      \
+    X(ofi_strays, "messages by libfabric that were of no peer, or of one that had left")           \
+    X(ofi_unaligned, "messages that libfabric's provider placed unaligned: copied once more")      \
+    X(ofi_recv_posted, "receive buffers handed to libfabric")                                      \
+    X(ofi_rma_bytes, "bytes moved by RMA of libfabric")                                            \
+    X(ofi_unregistrable, "memory that libfabric could not register")                               \
+    X(ofi_errors, "operations that libfabric reported as failed")                                  \
+    X(ofi_lost_errors, "of these, those without a sign which peer they were for")                  \
+    X(ofi_peers_died, "peers reached by libfabric found dead on this host")                        \
     X(verbs_msgs_sent, "messages sent by verbs")                                                   \
     X(verbs_chained, "messages handed to a device with the same doorbell as the one before")       \
     X(verbs_msgs_received, "messages received by verbs")                                           \

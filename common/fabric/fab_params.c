@@ -11,6 +11,11 @@
 
 fab_params_t fab_params;
 
+#if FAB_HAVE_OFI
+#define OFI_NOTE ""
+#else
+#define OFI_NOTE " (not in this build)"
+#endif
 #if FAB_HAVE_VERBS
 #define VERBS_NOTE ""
 #else
@@ -24,18 +29,20 @@ static const fab_param_t fab_rows[] = {
         .level = 2,
         .offset = offsetof(fab_params_t, providers),
         .is_valid = fab_provider_is_list,
-        .form = "a list of self, shm, verbs" VERBS_NOTE ", tcp with commas between",
+        .form = "a list of self, shm, ofi" OFI_NOTE ", verbs" VERBS_NOTE
+                ", tcp with commas between",
         .empty_means = "all",
         .help =
             "Providers that may be used, or, after ^, those that may not. The first that reaches a "
-            "peer is used, in the order shm, verbs, tcp. A process always reaches itself (self).",
+            "peer is used, in the order shm, ofi, verbs, tcp. A process always reaches itself "
+            "(self).",
     },
 };
 
 static const fab_param_table_t fab_own_params = FAB_PARAM_TABLE(fab_rows);
 
-const fab_param_table_t *const fab_params_tables[] = {&fab_own_params, &fab_shm_params,
-                                                      &fab_verbs_params, &fab_tcp_params};
+const fab_param_table_t *const fab_params_tables[] = {
+    &fab_own_params, &fab_shm_params, &fab_ofi_params, &fab_verbs_params, &fab_tcp_params};
 const size_t fab_params_num_tables = sizeof(fab_params_tables) / sizeof(fab_params_tables[0]);
 
 void fab_params_reset(void)
@@ -50,6 +57,19 @@ bool fab_params_is_none(const char *choice)
     return NULL != choice && 0 == strcmp(choice, "none");
 }
 
+/* Is at most one of the two lists of a provider set?  Otherwise buf says so. */
+static bool is_one_list(const char *provider, const char *include, const char *exclude, char *buf,
+                        size_t size)
+{
+    if (NULL == include || '\0' == *include || NULL == exclude || '\0' == *exclude) {
+        return true;
+    }
+    snprintf(buf, size,
+             "%s%s_if_include (%s) and %s%s_if_exclude (%s) are both set; set one of them.",
+             fab_params.prefix, provider, include, fab_params.prefix, provider, exclude);
+    return false;
+}
+
 int fab_params_check(char *buf, size_t size)
 {
     const fab_params_t *p = &fab_params;
@@ -60,12 +80,8 @@ int fab_params_check(char *buf, size_t size)
             return rc;
         }
     }
-    if (NULL != p->verbs_if_include && '\0' != *p->verbs_if_include &&
-        NULL != p->verbs_if_exclude && '\0' != *p->verbs_if_exclude) {
-        snprintf(
-            buf, size,
-            "%sverbs_if_include (%s) and %sverbs_if_exclude (%s) are both set; set one of them.",
-            p->prefix, p->verbs_if_include, p->prefix, p->verbs_if_exclude);
+    if (!is_one_list("ofi", p->ofi_if_include, p->ofi_if_exclude, buf, size) ||
+        !is_one_list("verbs", p->verbs_if_include, p->verbs_if_exclude, buf, size)) {
         return OPAL_ERR_BAD_PARAM;
     }
     return OPAL_SUCCESS;

@@ -24,6 +24,14 @@ typedef struct fab_params {
     char *shm_single_copy;
     char *shm_cooperative;
 
+    char *ofi_provider; /* names in libfabric */
+    char *ofi_if_include;
+    char *ofi_if_exclude;
+    unsigned int ofi_eager_limit; /* bytes */
+    unsigned int ofi_window;      /* messages */
+    unsigned int ofi_buffers;     /* of FAB_OFI_RECV_BYTES each */
+    unsigned int ofi_timeout;     /* seconds */
+
     char *verbs_if_include;
     char *verbs_if_exclude;
     int verbs_gid_index;
@@ -51,6 +59,7 @@ FAB_EXPORT extern fab_params_t fab_params;
 extern const fab_param_table_t *const fab_params_tables[];
 extern const size_t fab_params_num_tables;
 extern const fab_param_table_t fab_shm_params;
+extern const fab_param_table_t fab_ofi_params;
 extern const fab_param_table_t fab_verbs_params;
 extern const fab_param_table_t fab_tcp_params;
 

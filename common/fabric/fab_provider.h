@@ -16,6 +16,10 @@
 #ifndef FAB_HAVE_VERBS
 #define FAB_HAVE_VERBS 0
 #endif
+/* ... and ofi? */
+#ifndef FAB_HAVE_OFI
+#define FAB_HAVE_OFI 0
+#endif
 
 /* a provider's state in this process; each defines its own, cast at the edge */
 typedef struct fab_domain fab_domain_t;

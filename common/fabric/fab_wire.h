@@ -24,6 +24,7 @@ enum {
     FAB_WIRE_SHM = 2,
     FAB_WIRE_TCP = 3,
     FAB_WIRE_VERBS = 4,
+    FAB_WIRE_OFI = 5,
 };
 
 typedef struct fab_wire_head {

@@ -4,7 +4,7 @@
 #
 # Open MPI loads components with RTLD_GLOBAL: what they export, all others see. The libraries
 # export what is meant to be exported, name what guards and finds them, and nothing more.
-# libibverbs comes with the provider verbs alone.
+# libibverbs comes with the provider verbs alone, libfabric with ofi.
 . "$TM_SRC/test/lib/script.sh"
 
 pml=$(find "$TM_PREFIX" -name mca_pml_tm.so)
@@ -19,6 +19,7 @@ exported()
 }
 
 verbs=$(find "$TM_PREFIX" -name 'libmca_common_tm_verbs-*.so')
+ofi=$(find "$TM_PREFIX" -name 'libmca_common_tm_ofi-*.so')
 [[ $(exported "$pml") == mca_pml_tm_component ]] ||
     fail "mca_pml_tm.so exports: $(exported "$pml" | tr '\n' ' ')"
 [[ $(exported "$btl") == mca_btl_fabric_component ]] ||
@@ -32,9 +33,10 @@ diff declared defined ||
     fail "libmca_common_tm.so does not export what the headers declare FAB_EXPORT (<), but (>)"
 forbid '^(|fab_.*[^a-z0-9_].*|([^f]|f[^a]|fa[^b]).*)$' defined
 
-for file in "$pml" "$btl" "$common" $verbs; do
+for file in "$pml" "$btl" "$common" $verbs $ofi; do
     readelf -dW "$file" >dynamic
-    require "[$(tm_libopen_pal "$TM_OMPI_SERIES")]" dynamic
+    # ofi uses nothing of Open MPI
+    [[ $file == "$ofi" ]] || require "[$(tm_libopen_pal "$TM_OMPI_SERIES")]" dynamic
     forbid 'TEXTREL' dynamic
     ! readelf -lW "$file" | grep -E 'GNU_STACK.*E' || fail "$file wants an executable stack"
 done
@@ -51,17 +53,23 @@ for file in "$pml" "$btl"; do
 done
 readelf -dW "$common" | grep 'NODELETE' ||
     fail "libmca_common_tm.so may be unmapped while its MCA variables are in use"
-if [[ -n $verbs ]]; then
-    [[ $(exported "$verbs") == fab_verbs_object ]] ||
-        fail "$verbs exports: $(exported "$verbs" | tr '\n' ' ')"
-    readelf -dW "$verbs" >dynamic
-    require '[libibverbs.so' dynamic
+# check_provider FILE NAME LIBRARY: the object of a provider, if it was built; it alone needs the
+# library.
+check_provider()
+{
+    [[ -n $1 ]] || return 0
+    [[ $(exported "$1") == "fab_$2_object" ]] ||
+        fail "$1 exports: $(exported "$1" | tr '\n' ' ')"
+    readelf -dW "$1" >dynamic
+    require "[$3.so" dynamic
     require "[$(basename "$common")]" dynamic
     # shellcheck disable=SC2016 # for the loader to expand
     sed "s@\[$TM_OMPI_LIBDIR:@[@" dynamic | grep -E 'RUNPATH.*\[\$ORIGIN' ||
-        fail "$verbs does not look for its library beside itself first"
-fi
+        fail "$1 does not look for its library beside itself first"
+}
+check_provider "$verbs" verbs libibverbs
+check_provider "$ofi" ofi libfabric
 for file in "$pml" "$btl" "$common"; do
-    ! readelf -dW "$file" | grep -E 'NEEDED.*(ibverbs|rdmacm|hwloc)' ||
-        fail "$file needs what the provider verbs alone should need"
+    ! readelf -dW "$file" | grep -E 'NEEDED.*(ibverbs|rdmacm|hwloc|fabric\.so)' ||
+        fail "$file needs what a provider alone should need"
 done

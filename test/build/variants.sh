@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 short=builds
 #
-# Builds with less: without the verbs provider, and with it but without librdmacm. Both build
-# without warnings and run MPI programs.
+# Builds with less: without the providers verbs and ofi, and with verbs but without librdmacm. Both
+# build without warnings and run MPI programs.
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/lib/build.sh"
 
@@ -30,9 +30,10 @@ variant()
     ) || exit 1
 }
 
-variant without-verbs 'no (--without-verbs): TCP between hosts' --without-verbs
+variant without-verbs 'no (--without-verbs): TCP between hosts' --without-verbs --without-libfabric
+require 'no (--without-libfabric)' without-verbs.log
 ! find without-verbs/inst -name '*.so' -exec readelf -dW {} + |
-    grep -E 'NEEDED.*(ibverbs|rdmacm)' || fail 'verbs is there after all'
+    grep -E 'NEEDED.*(ibverbs|rdmacm|libfabric)' || fail 'verbs or ofi is there after all'
 variant without-rdmacm 'without iWARP' ac_cv_lib_rdmacm_rdma_create_id=no
 ! find without-rdmacm/inst -name '*.so' -exec readelf -dW {} + | grep 'NEEDED.*rdmacm' ||
     fail 'librdmacm is there after all'

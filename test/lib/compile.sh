@@ -133,9 +133,9 @@ tm_cc()
     echo "$key" >"$output.key"
 }
 
-# tm_sources LIST: the files of a comma separated list, one a line. @fabric and @verbs are those of
-# common/sources.mk that use no help texts, variables and rcache of Open MPI, no librdmacm and no
-# hwloc; @btl is btl_fabric, with what it needs besides @fabric.
+# tm_sources LIST: the files of a comma separated list, one a line. @fabric, @ofi and @verbs are
+# those of common/sources.mk that use no help texts, variables and rcache of Open MPI, no librdmacm
+# and no hwloc; @btl is btl_fabric, with what it needs besides @fabric.
 tm_sources()
 {
     local name names
@@ -143,6 +143,10 @@ tm_sources()
     for name in ${names[@]+"${names[@]}"}; do
         case $name in
             @fabric) tm_listed common_tm_sources 'fab_(fit|help|load|param_mca).c' ;;
+            @ofi)
+                tm_listed common_ofi_sources 'ofi_object.c'
+                echo "$TM_SRC/test/unit/ofi_linked.c"
+                ;;
             @verbs)
                 tm_listed common_verbs_sources 'verbs_(cm_rdma|near|object|reg_rcache).c'
                 echo "$TM_SRC/test/unit/verbs_linked.c"

@@ -3,8 +3,8 @@
 # The Debian packages that are needed, in one place for quickstart and .ci/run.
 
 tm_packages_build=(
-    autoconf automake build-essential libhwloc-dev libibverbs-dev libopenmpi-dev libpmix-dev
-    librdmacm-dev libtool openmpi-bin openssh-client pkg-config
+    autoconf automake build-essential libfabric-dev libhwloc-dev libibverbs-dev libopenmpi-dev
+    libpmix-dev librdmacm-dev libtool openmpi-bin openssh-client pkg-config
 )
 
 # quickstart: a benchmark and plots.
@@ -14,9 +14,9 @@ tm_packages_quickstart=(gnuplot-nox netpipe-openmpi)
 tm_packages_test=(
     binutils clang clang-format debhelper debootstrap dpkg-dev environment-modules
     gcc-aarch64-linux-gnu gdb gnuplot-nox hpcc ibverbs-utils iproute2 lammps
-    libc6-dev-arm64-cross libclang-rt-dev libcmocka-dev netpipe-openmpi patchelf procps python3
-    python3-mpi4py python3-numpy python3-pyverbs qemu-user rdma-core rpm rsync shellcheck spin
-    util-linux valgrind zsh
+    libc6-dev-arm64-cross libclang-rt-dev libcmocka-dev libfabric-bin netpipe-openmpi patchelf
+    procps python3 python3-mpi4py python3-numpy python3-pyverbs qemu-user rdma-core rpm rsync
+    shellcheck spin util-linux valgrind zsh
 )
 
 # test/vm: emulated machines with a Soft-RoCE device.  Its tests are skipped without.
@@ -46,7 +46,8 @@ tm_package_system()
 tm_program_packages=(
     aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64:qemu-user
     clang:clang clang-format:clang-format cmocka.h:libcmocka-dev gdb:gdb gnuplot:gnuplot-nox
-    hpcc:hpcc ibv_devinfo:ibverbs-utils ip:iproute2
+    hpcc:hpcc ibv_devinfo:ibverbs-utils ip:iproute2 fi_info:libfabric-bin
+    rdma/fabric.h:libfabric-dev
     lmp:lammps NPopenmpi:netpipe-openmpi patchelf:patchelf pgrep:procps python3:python3
     qemu-system-x86_64:qemu-system-x86 readelf:binutils shellcheck:shellcheck
     debootstrap:debootstrap dpkg-source:dpkg-dev spin:spin ss:iproute2 valgrind:valgrind zsh:zsh

@@ -10,6 +10,7 @@ class PmlTm(AutotoolsPackage):
     # From a checkout: spack develop -p . pml-tm@main
     version("main")
 
+    variant("ofi", default=False, description="Slingshot, EFA and Omni-Path, by libfabric")
     variant("verbs", default=True, description="InfiniBand, RoCE and iWARP")
 
     depends_on("c", type="build")
@@ -22,12 +23,14 @@ class PmlTm(AutotoolsPackage):
     depends_on("hwloc")
     depends_on("pmix")
     depends_on("rdma-core@35:", when="+verbs")
+    depends_on("libfabric@1.15:", when="+ofi")
 
     def autoreconf(self, spec, prefix):
         Executable("./autogen.sh")()
 
     def configure_args(self):
-        return [f"--with-ompi={self.spec['openmpi'].prefix}"] + self.with_or_without("verbs")
+        args = [f"--with-ompi={self.spec['openmpi'].prefix}"] + self.with_or_without("verbs")
+        return args + self.with_or_without("libfabric", variant="ofi")
 
     def setup_run_environment(self, env):
         # What share/pml_tm/env.sh does.

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Peers of this host are looked up in /proc.  To one of another host from which nothing has come
+ * for a while a message is sent: if it cannot be delivered, that is reported.
+ */
+#include "ofi/ofi_alive.h"
+
+#include "fabric/fab_host.h"
+#include "ofi/ofi_domain.h"
+#include "ofi/ofi_ep.h"
+#include "ofi/ofi_send.h"
+
+enum { FAB_OFI_TICKS_PER_ROUND = 8 }; /* in which every peer is looked at once: 2 s */
+
+static void check(fab_ofi_ep_t *ep)
+{
+    if (ep->has_left || NULL != ep->failure) {
+        return;
+    }
+    if (!ep->is_local) {
+        if (!ep->has_heard) {
+            fab_ofi_send_probe(ep);
+        }
+        ep->has_heard = false;
+    } else if (fab_proc_is_gone(ep->addr.pid, ep->addr.start_time)) {
+        fab_counters.ofi_peers_died++;
+        fab_ofi_ep_defer_failure(
+            ep, OPAL_ERR_PROC_ABORTED,
+            "Its process (pid %u on this host) has ended without leaving the job.", ep->addr.pid);
+    }
+}
+
+void fab_ofi_alive_tick(fab_ofi_domain_t *dom)
+{
+    uint32_t num = (dom->num_slots + FAB_OFI_TICKS_PER_ROUND - 1) / FAB_OFI_TICKS_PER_ROUND;
+
+    for (; num > 0; num--) {
+        dom->next_alive = dom->next_alive + 1 < dom->num_slots ? dom->next_alive + 1 : 0;
+        if (NULL != dom->slots[dom->next_alive].ep) {
+            check(dom->slots[dom->next_alive].ep);
+        }
+    }
+}

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ *      IDLE ──first send──> ASKING ──WELCOME──> UP
+ *        └──────┬──────────────┘                ^
+ *               └──HELLO of the peer──> ANSWERED ──READY, or its first message
+ *
+ * If both ask at once, the process with the smaller name goes on and ignores the other's HELLO; the
+ * other answers.  Who asks is up before who answers may send, so that a process whose attempt
+ * failed knows that the peer has sent nothing, and both can go on with another provider
+ * (fab_move.c).
+ *
+ * HELLO is the first message to the peer, so its answer proves the way there and back.
+ */
+#include "ofi/ofi_connect.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "fabric/fab_clock.h"
+#include "fabric/fab_params.h"
+#include "ofi/ofi_send.h"
+#include "sock/sha256.h"
+
+_Static_assert((int) FAB_OFI_PROOF == (int) FAB_SHA256_LEN, "a proof is an HMAC");
+
+/* ---- the table ----------------------------------------------------------- */
+
+static bool slots_grow(fab_ofi_domain_t *dom)
+{
+    uint32_t max = dom->max_slots > 0 ? 2 * dom->max_slots : 64;
+    fab_ofi_slot_t *slots = realloc(dom->slots, max * sizeof(*slots));
+
+    if (NULL == slots) {
+        return false;
+    }
+    dom->slots = slots;
+    dom->max_slots = max;
+    return true;
+}
+
+/* Give the endpoint a slot and a cookie. False: no memory, or no number left. */
+static bool slot_take(fab_ofi_ep_t *ep)
+{
+    fab_ofi_domain_t *dom = ep->dom;
+    uint32_t index = dom->free_slot - 1;
+
+    if (0 != dom->free_slot) {
+        dom->free_slot = dom->slots[index].next_free;
+    } else {
+        if (dom->num_slots >= FAB_OFI_NO_INDEX - 1 ||
+            (dom->num_slots == dom->max_slots && !slots_grow(dom))) {
+            return false;
+        }
+        index = dom->num_slots++;
+    }
+    ep->index = index;
+    ep->cookie = dom->next_cookie++;
+    dom->slots[index] = (fab_ofi_slot_t){.ep = ep, .cookie = ep->cookie};
+    dom->num_sessions++;
+    return true;
+}
+
+static void slot_give_back(fab_ofi_ep_t *ep)
+{
+    fab_ofi_domain_t *dom = ep->dom;
+
+    dom->slots[ep->index] = (fab_ofi_slot_t){.next_free = dom->free_slot};
+    dom->free_slot = ep->index + 1;
+    dom->num_sessions--;
+}
+
+/* ---- the session --------------------------------------------------------- */
+
+/* Messages of one peer: a share of the receive buffers, within the limits. */
+static uint16_t grant(const fab_ofi_domain_t *dom)
+{
+    const uint64_t bytes = (uint64_t) dom->recv.size * dom->recv.num;
+    const uint64_t share = bytes / dom->recv.min_free / (dom->num_sessions + 1);
+
+    if (share >= fab_params.ofi_window) {
+        return (uint16_t) fab_params.ofi_window;
+    }
+    fab_counters.ofi_small_windows++;
+    return share > FAB_OFI_WINDOW_MIN ? (uint16_t) share : FAB_OFI_WINDOW_MIN;
+}
+
+static void stop_waiting(fab_ofi_ep_t *ep)
+{
+    if (ep->is_asked) {
+        ep->is_asked = false;
+        TAILQ_REMOVE(&ep->dom->asked, ep, asked_link);
+    }
+}
+
+static void wait_for_answer(fab_ofi_ep_t *ep, fab_ofi_state_t state)
+{
+    stop_waiting(ep);
+    ep->state = state;
+    ep->deadline = fab_now_us() + UINT64_C(1000000) * fab_params.ofi_timeout;
+    ep->is_asked = true;
+    TAILQ_INSERT_TAIL(&ep->dom->asked, ep, asked_link);
+}
+
+/* NULL, or why there is none. */
+static const char *session_begin(fab_ofi_ep_t *ep)
+{
+    fab_ofi_domain_t *dom = ep->dom;
+
+    if (FI_ADDR_NOTAVAIL == ep->to) {
+        int rc = fi_av_insert(dom->av, ep->addr.name, 1, &ep->to, 0, NULL);
+        if (1 != rc) {
+            ep->to = FI_ADDR_NOTAVAIL;
+            return fab_sentence(dom->fab, "%s does not take its address: %s.", dom->name,
+                                rc < 0 ? fi_strerror(-rc) : "no reason given");
+        }
+    }
+    if (!slot_take(ep)) {
+        return "There is no memory for another peer.";
+    }
+    ep->sent = ep->taken = ep->consumed = ep->advertised = 0;
+    ep->granted = grant(dom);
+    ep->peer_index = FAB_OFI_NO_INDEX;
+    ep->peer_cookie = 0;
+    ep->is_leaving = false;
+    fab_counters.ofi_sessions++;
+    if (1 == dom->num_sessions) {
+        fab_idle_changed(dom->fab);
+    }
+    return NULL;
+}
+
+void fab_ofi_session_end(fab_ofi_ep_t *ep)
+{
+    if (FAB_OFI_IDLE == ep->state) {
+        return;
+    }
+    stop_waiting(ep);
+    fab_ofi_unschedule_credits(ep);
+    slot_give_back(ep);
+    ep->state = FAB_OFI_IDLE;
+    ep->is_probing = false;
+    if (0 == ep->dom->num_sessions) {
+        fab_idle_changed(ep->dom->fab);
+    }
+}
+
+void fab_ofi_connect_done(fab_ofi_ep_t *ep)
+{
+    stop_waiting(ep);
+    ep->state = FAB_OFI_UP;
+    ep->was_up = true;
+    ep->has_heard = true;
+    free(ep->spare);
+    ep->spare = NULL;
+    if (ep->is_closing) {
+        (void) fab_ofi_send_own(ep, FAB_OFI_ID_CLOSE, 0, NULL, 0);
+    }
+}
+
+void fab_ofi_connect_late(fab_ofi_domain_t *dom, uint64_t now)
+{
+    fab_ofi_ep_t *ep = TAILQ_FIRST(&dom->asked);
+
+    while (NULL != ep && now > ep->deadline) {
+        fab_ofi_session_end(ep);
+        fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH,
+                                 "It did not answer over %s within %u s (%sofi_timeout).",
+                                 dom->name, fab_params.ofi_timeout, fab_params.prefix);
+        ep = TAILQ_FIRST(&dom->asked);
+    }
+}
+
+/* ---- asking -------------------------------------------------------------- */
+
+/* Of a message with zeros in the place of the proof. */
+static void prove(const fab_ofi_addr_t *receiver, const void *msg, size_t len,
+                  uint8_t proof[FAB_OFI_PROOF])
+{
+    fab_hmac(receiver->key, sizeof(receiver->key), msg, len, proof);
+}
+
+void fab_ofi_connect(fab_ofi_ep_t *ep)
+{
+    fab_ofi_domain_t *dom = ep->dom;
+    fab_ofi_hello_t hello = {.magic = FAB_OFI_MAGIC, .version = FAB_OFI_VERSION};
+    const char *why;
+
+    if (FAB_OFI_IDLE != ep->state || NULL != ep->failure || ep->has_left) {
+        return;
+    }
+    why = session_begin(ep);
+    if (NULL != why) {
+        fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
+        return;
+    }
+    hello.name = dom->fab->config.name;
+    hello.target = ep->peer->name;
+    hello.index = ep->index;
+    hello.cookie = ep->cookie;
+    hello.window = ep->granted;
+    hello.addr = dom->addr;
+    prove(&ep->addr, &hello, sizeof(hello), hello.proof);
+    wait_for_answer(ep, FAB_OFI_ASKING);
+    (void) fab_ofi_send_own(ep, FAB_OFI_ID_HELLO, 0, &hello, sizeof(hello));
+}
+
+/* ---- answering ----------------------------------------------------------- */
+
+static void answer(fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
+{
+    fab_ofi_domain_t *dom = ep->dom;
+    fab_ofi_welcome_t welcome = {.name = dom->fab->config.name, .hello_cookie = hello->cookie};
+    const char *why = FAB_OFI_IDLE == ep->state ? session_begin(ep) : NULL;
+
+    if (NULL != why) {
+        fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
+        return;
+    }
+    ep->has_left = false;
+    ep->peer_index = hello->index;
+    ep->peer_cookie = hello->cookie;
+    ep->window = (uint16_t) hello->window;
+    welcome.index = ep->index;
+    welcome.cookie = ep->cookie;
+    welcome.window = ep->granted;
+    prove(&ep->addr, &welcome, sizeof(welcome), welcome.proof);
+    wait_for_answer(ep, FAB_OFI_ANSWERED);
+    (void) fab_ofi_send_own(ep, FAB_OFI_ID_WELCOME, 0, &welcome, sizeof(welcome));
+}
+
+/*
+ * Say that the sender of this HELLO is not accepted: by an endpoint that is nobody's, and goes when
+ * that is sent.
+ */
+static void refuse(fab_ofi_domain_t *dom, const fab_ofi_hello_t *hello, fab_ofi_refusal_t reason)
+{
+    fab_ofi_ep_t *ep = calloc(1, sizeof(*ep));
+
+    fab_counters.ofi_refused++;
+    if (NULL == ep) {
+        return; /* it will find out by its time limit */
+    }
+    ep->dom = dom;
+    ep->addr = hello->addr;
+    ep->to = FI_ADDR_NOTAVAIL;
+    ep->deadline = fab_now_us() + UINT64_C(1000000) * fab_params.ofi_timeout;
+    TAILQ_INIT(&ep->ops);
+    LIST_INIT(&ep->exposed);
+    LIST_INSERT_HEAD(&dom->lingering, ep, link);
+    if (1 == fi_av_insert(dom->av, ep->addr.name, 1, &ep->to, 0, NULL)) {
+        ep->peer_index = hello->index;
+        ep->peer_cookie = hello->cookie;
+        (void) fab_ofi_send_own(ep, FAB_OFI_ID_REFUSE, reason, NULL, 0);
+    }
+}
+
+/* Is this for this process, from one that got its address from the job? */
+static bool hello_is_sound(const fab_ofi_domain_t *dom, const fab_ofi_hello_t *hello)
+{
+    fab_ofi_hello_t plain = *hello;
+    uint8_t proof[FAB_OFI_PROOF];
+
+    memset(plain.proof, 0, sizeof(plain.proof));
+    prove(&dom->addr, &plain, sizeof(plain), proof);
+    return FAB_OFI_MAGIC == hello->magic && FAB_OFI_VERSION == hello->version &&
+           dom->fab->config.name == hello->target && hello->target != hello->name &&
+           fab_bytes_are_equal(proof, hello->proof, sizeof(proof)) &&
+           hello->index < FAB_OFI_NO_INDEX && hello->window >= 1 &&
+           hello->window <= FAB_OFI_WINDOW_MAX && hello->addr.name_len == dom->addr.name_len;
+}
+
+/* The endpoint of the process that sent HELLO. NULL: refuse it. */
+static fab_ofi_ep_t *asker(fab_ofi_domain_t *dom, const fab_ofi_hello_t *hello)
+{
+    fab_peer_t *peer = fab_peer_from_wire(dom->fab, &fab_ofi_provider, hello->name, &hello->addr,
+                                          sizeof(hello->addr));
+    fab_ofi_ep_t *ep;
+
+    if (NULL == peer || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
+        &fab_ofi_provider != fab_peer_provider(peer) || fab_peer_is_moving(peer)) {
+        return NULL;
+    }
+    ep = peer->ep;
+    return NULL == ep->failure && 0 == memcmp(&ep->addr, &hello->addr, sizeof(ep->addr)) ? ep
+                                                                                         : NULL;
+}
+
+static void handle_hello(fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
+{
+    if (FAB_OFI_ASKING == ep->state) {
+        fab_counters.ofi_crossed++;
+        if (hello->name > ep->dom->fab->config.name) {
+            return; /* it will answer this process's HELLO */
+        }
+    } else if (FAB_OFI_IDLE != ep->state) {
+        refuse(ep->dom, hello, FAB_OFI_REFUSED_PEER);
+        fab_ofi_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
+                                 "It gave up the session and requested another one.");
+        return;
+    }
+    answer(ep, hello);
+}
+
+void fab_ofi_on_hello(fab_ofi_domain_t *dom, const void *data, size_t len)
+{
+    fab_ofi_hello_t hello;
+    fab_ofi_ep_t *ep;
+
+    if (sizeof(hello) != len) {
+        fab_counters.ofi_strays++;
+        return;
+    }
+    memcpy(&hello, data, sizeof(hello));
+    if (!hello_is_sound(dom, &hello)) {
+        fab_counters.ofi_strays++;
+        return;
+    }
+    ep = asker(dom, &hello);
+    if (NULL == ep) {
+        refuse(dom, &hello, FAB_OFI_REFUSED_PEER);
+    } else {
+        handle_hello(ep, &hello);
+    }
+}
+
+/* ---- answers ------------------------------------------------------------- */
+
+static bool welcome_is_sound(const fab_ofi_ep_t *ep, const fab_ofi_welcome_t *welcome)
+{
+    fab_ofi_welcome_t plain = *welcome;
+    uint8_t proof[FAB_OFI_PROOF];
+
+    memset(plain.proof, 0, sizeof(plain.proof));
+    prove(&ep->dom->addr, &plain, sizeof(plain), proof);
+    return ep->peer->name == welcome->name && ep->cookie == welcome->hello_cookie &&
+           fab_bytes_are_equal(proof, welcome->proof, sizeof(proof)) &&
+           welcome->index < FAB_OFI_NO_INDEX && welcome->window >= 1 &&
+           welcome->window <= FAB_OFI_WINDOW_MAX;
+}
+
+static void refused(fab_ofi_ep_t *ep, uint32_t reason)
+{
+    fab_ofi_session_end(ep);
+    fab_ofi_ep_defer_failure(
+        ep, OPAL_ERR_UNREACH, "It refused the session: %s.",
+        FAB_OFI_REFUSED_RESOURCES == reason
+            ? "it has no memory for it"
+            : "this process has failed for it, or it reaches this process in another way");
+}
+
+void fab_ofi_on_answer(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len)
+{
+    fab_ofi_welcome_t welcome;
+
+    if (FAB_OFI_ASKING == ep->state && FAB_OFI_ID_REFUSE == (uint8_t) hdr->id_index) {
+        refused(ep, hdr->app_ctx);
+        return;
+    }
+    if (FAB_OFI_ASKING != ep->state || sizeof(welcome) != len) {
+        fab_counters.ofi_strays++;
+        return;
+    }
+    memcpy(&welcome, data, sizeof(welcome));
+    if (!welcome_is_sound(ep, &welcome)) {
+        fab_counters.ofi_strays++;
+        return;
+    }
+    ep->peer_index = welcome.index;
+    ep->peer_cookie = welcome.cookie;
+    ep->window = (uint16_t) welcome.window;
+    (void) fab_ofi_send_own(ep, FAB_OFI_ID_READY, 0, NULL, 0);
+    fab_ofi_connect_done(ep);
+}

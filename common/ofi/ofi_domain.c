@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Provider ofi: opening and closing it in this process, its address, its description, its table.
+ */
+#include "ofi/ofi_domain.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+
+#include "fabric/fab_clock.h"
+#include "fabric/fab_host.h"
+#include "fabric/fab_params.h"
+#include "fabric/fab_random.h"
+#include "fabric/fab_wire.h"
+#include "ofi/ofi_device.h"
+#include "ofi/ofi_ep.h"
+#include "ofi/ofi_progress.h"
+#include "ofi/ofi_rma.h"
+#include "ofi/ofi_send.h"
+
+enum {
+    FAB_OFI_CQ_SIZE = 16384,   /* entries at least: cxi loses the endpoint if it overruns */
+    FAB_OFI_INJECT_MAX = 256,  /* bytes of a message that is made on the stack */
+    FAB_OFI_CXI_EAGER = 16352, /* bytes: with the header below cxi's rendezvous threshold */
+    FAB_OFI_LEAVE_US = 300000, /* for what was sent to be delivered when the process leaves */
+};
+
+/* ---- open ---------------------------------------------------------------- */
+
+static const char *cannot(const fab_ofi_domain_t *dom, const char *what, int rc)
+{
+    return fab_sentence(dom->fab, "%s cannot %s: %s.", dom->name, what, fi_strerror(-rc));
+}
+
+static const char *fabric_open(fab_ofi_domain_t *dom)
+{
+    int rc = fi_fabric(dom->info->fabric_attr, &dom->fabric, NULL);
+
+    if (0 != rc) {
+        return cannot(dom, "open its fabric", rc);
+    }
+    rc = fi_domain(dom->fabric, dom->info, &dom->domain, NULL);
+    return 0 == rc ? NULL : cannot(dom, "open its domain", rc);
+}
+
+static const char *queues_open(fab_ofi_domain_t *dom)
+{
+    const size_t need = dom->info->tx_attr->size + dom->info->rx_attr->size;
+    struct fi_cq_attr cq = {.size = need > FAB_OFI_CQ_SIZE ? need : FAB_OFI_CQ_SIZE,
+                            .format = FI_CQ_FORMAT_TAGGED,
+                            .wait_obj = FI_WAIT_NONE};
+    struct fi_av_attr av = {.type = FI_AV_TABLE};
+    int rc = fi_cq_open(dom->domain, &cq, &dom->cq, NULL);
+
+    if (0 != rc) {
+        return cannot(dom, "make a completion queue", rc);
+    }
+    rc = fi_av_open(dom->domain, &av, &dom->av, NULL);
+    return 0 == rc ? NULL : cannot(dom, "make an address vector", rc);
+}
+
+/* libfabric 1.17's shm has no receive context before it is enabled. */
+static bool is_option_late(const fab_ofi_domain_t *dom)
+{
+    return fab_ofi_is_provider(dom->info, "shm") && FI_VERSION_LT(fi_version(), FI_VERSION(2, 0));
+}
+
+/*
+ * With less room than the longest message has, a buffer must be released: providers truncate the
+ * next one otherwise.
+ */
+static int set_min_free(fab_ofi_domain_t *dom)
+{
+    size_t min = dom->recv.min_free;
+
+    return fi_setopt(&dom->rdm->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &min, sizeof(min));
+}
+
+/*
+ * Receives report each message; sends only what asks for it.  libfabric 2.1's tcp loses entries of
+ * multiple receives if they are selective, too.
+ */
+static const char *endpoint_open(fab_ofi_domain_t *dom)
+{
+    const bool is_late = is_option_late(dom);
+    int rc = fi_endpoint(dom->domain, dom->info, &dom->rdm, NULL);
+
+    if (0 != rc) {
+        return cannot(dom, "make an endpoint", rc);
+    }
+    rc = fi_ep_bind(dom->rdm, &dom->av->fid, 0);
+    rc = 0 == rc ? fi_ep_bind(dom->rdm, &dom->cq->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION) : rc;
+    rc = 0 == rc ? fi_ep_bind(dom->rdm, &dom->cq->fid, FI_RECV) : rc;
+    rc = 0 == rc && !is_late ? set_min_free(dom) : rc;
+    rc = 0 == rc ? fi_enable(dom->rdm) : rc;
+    rc = 0 == rc && is_late ? set_min_free(dom) : rc;
+    return 0 == rc ? NULL : cannot(dom, "enable its endpoint", rc);
+}
+
+static const char *fill_address(fab_ofi_domain_t *dom)
+{
+    fab_ofi_addr_t *addr = &dom->addr;
+    size_t len = sizeof(addr->name);
+    int rc = fi_getname(&dom->rdm->fid, addr->name, &len);
+
+    if (0 != rc || len > sizeof(addr->name)) {
+        return 0 == rc ? "Its address is too long." : cannot(dom, "tell its address", rc);
+    }
+    addr->version = FAB_OFI_VERSION;
+    addr->name_len = (uint16_t) len;
+    addr->addr_format = dom->info->addr_format;
+    addr->eager_max = (uint32_t) dom->eager_limit;
+    addr->flags = (dom->has_rma ? FAB_OFI_ADDR_RMA : 0) | (dom->is_virt ? FAB_OFI_ADDR_VIRT : 0);
+    addr->protocol = dom->info->ep_attr->protocol;
+    addr->protocol_version = dom->info->ep_attr->protocol_version;
+    addr->pid = (uint32_t) getpid();
+    addr->host = fab_host_identity();
+    addr->start_time = fab_proc_start_time(addr->pid);
+    snprintf(addr->provider, sizeof(addr->provider), "%s", dom->info->fabric_attr->prov_name);
+    return fab_random(addr->key, sizeof(addr->key)) &&
+                   fab_random(&dom->next_cookie, sizeof(dom->next_cookie))
+               ? NULL
+               : fab_sentence(dom->fab, "There are no random bytes: %s.", strerror(errno));
+}
+
+/* What of the offer matters later. */
+static void read_info(fab_ofi_domain_t *dom)
+{
+    const struct fi_info *info = dom->info;
+    size_t limit = fab_params.ofi_eager_limit;
+    const size_t max = info->ep_attr->max_msg_size - sizeof(fab_ofi_hdr_t) - FAB_OFI_ALIGN;
+
+    snprintf(dom->name, sizeof(dom->name), "%s (%s)", info->fabric_attr->prov_name,
+             info->domain_attr->name);
+    if (fab_ofi_is_provider(info, "cxi") && limit > FAB_OFI_CXI_EAGER) {
+        limit = FAB_OFI_CXI_EAGER;
+    }
+    dom->eager_limit = limit < max ? limit : max;
+    dom->inject_max = info->tx_attr->inject_size < FAB_OFI_INJECT_MAX ? info->tx_attr->inject_size
+                                                                      : FAB_OFI_INJECT_MAX;
+    dom->has_rma = 0 != (info->caps & FI_RMA);
+    dom->is_virt = 0 != (info->domain_attr->mr_mode & FI_MR_VIRT_ADDR);
+    dom->has_delivery = true;
+    dom->is_honest = !fab_ofi_is_provider(info, "ofi_rxm");
+}
+
+static const char *open_steps(fab_ofi_domain_t *dom)
+{
+    const char *why = NULL;
+
+    dom->info = fab_ofi_choose(dom->fab, &why);
+    if (NULL == dom->info) {
+        return why;
+    }
+    read_info(dom);
+    if (dom->eager_limit < FAB_OFI_EAGER_MIN) {
+        return fab_sentence(dom->fab, "%s sends too short messages only.", dom->name);
+    }
+    fab_ofi_pool_init(&dom->send_pool,
+                      sizeof(fab_ofi_hdr_t) + dom->eager_limit + (size_t) FAB_OFI_ALIGN);
+    why = fab_ofi_recv_open(dom);
+    why = NULL == why ? fabric_open(dom) : why;
+    why = NULL == why ? queues_open(dom) : why;
+    why = NULL == why ? endpoint_open(dom) : why;
+    why = NULL == why ? fill_address(dom) : why;
+    return NULL == why ? fab_ofi_recv_post_all(dom) : why;
+}
+
+static void fid_close(struct fid *fid)
+{
+    (void) fi_close(fid);
+}
+
+/* In the reverse order; what was not made is NULL. */
+static void domain_free(fab_ofi_domain_t *dom)
+{
+    while (!LIST_EMPTY(&dom->exposed)) {
+        fab_ofi_let_go(dom, LIST_FIRST(&dom->exposed));
+    }
+    if (NULL != dom->rdm) {
+        fid_close(&dom->rdm->fid);
+    }
+    if (NULL != dom->av) {
+        fid_close(&dom->av->fid);
+    }
+    if (NULL != dom->cq) {
+        fid_close(&dom->cq->fid);
+    }
+    if (NULL != dom->domain) {
+        fid_close(&dom->domain->fid);
+    }
+    if (NULL != dom->fabric) {
+        fid_close(&dom->fabric->fid);
+    }
+    if (NULL != dom->info) {
+        fi_freeinfo(dom->info);
+    }
+    fab_ofi_recv_close(dom);
+    fab_ofi_pool_fini(&dom->send_pool);
+    free(dom->slots);
+    free(dom);
+}
+
+static int ofi_open(fab_t *fab, fab_domain_t **out, const char **why)
+{
+    fab_ofi_domain_t *dom = calloc(1, sizeof(*dom));
+
+    if (NULL == dom) {
+        *why = "There is not enough memory.";
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    dom->fab = fab;
+    TAILQ_INIT(&dom->sending);
+    TAILQ_INIT(&dom->due);
+    TAILQ_INIT(&dom->asked);
+    TAILQ_INIT(&dom->failing);
+    TAILQ_INIT(&dom->rma);
+    *why = open_steps(dom);
+    if (NULL != *why) {
+        domain_free(dom);
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    *out = (fab_domain_t *) dom;
+    return OPAL_SUCCESS;
+}
+
+/* ---- close --------------------------------------------------------------- */
+
+static bool has_leaving(const fab_ofi_domain_t *dom)
+{
+    const fab_ofi_ep_t *ep;
+
+    LIST_FOREACH(ep, &dom->eps, link) {
+        if (ep->is_leaving && FAB_OFI_UP == ep->state && NULL == ep->failure) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * Send LEAVE to all peers, and wait, FAB_OFI_LEAVE_US at most, until they have heard: closed
+ * earlier, some providers lose what they have taken.
+ */
+static void announce_leave(fab_ofi_domain_t *dom)
+{
+    const uint64_t until = fab_now_us() + FAB_OFI_LEAVE_US;
+    fab_ofi_ep_t *ep;
+
+    LIST_FOREACH(ep, &dom->eps, link) {
+        if (FAB_OFI_UP == ep->state && FAB_PEER_FAILED != ep->peer->state) {
+            ep->is_leaving = fab_ofi_send_own(ep, FAB_OFI_ID_LEAVE, 0, NULL, 0);
+        }
+    }
+    while (!dom->is_dead && fab_now_us() < until &&
+           (has_leaving(dom) || dom->num_sends > 0 || !TAILQ_EMPTY(&dom->sending))) {
+        dom->fab->must_return = false;
+        (void) fab_ofi_poll(dom);
+        (void) sched_yield();
+    }
+}
+
+static void ofi_close(fab_domain_t *domain)
+{
+    fab_ofi_domain_t *dom = (fab_ofi_domain_t *) domain;
+
+    if ((uint32_t) getpid() != dom->addr.pid) {
+        return; /* a child made by fork(): all is its parent's */
+    }
+    dom->is_closed = true;
+    announce_leave(dom);
+    while (!LIST_EMPTY(&dom->eps)) {
+        fab_ofi_ep_t *ep = LIST_FIRST(&dom->eps);
+        fab_ofi_rma_drop(ep);
+        fab_ofi_ep_forget_failure(ep);
+        ep->peer->ep = NULL;
+        fab_ofi_ep_free(ep);
+    }
+    while (!LIST_EMPTY(&dom->lingering)) {
+        fab_ofi_ep_free(LIST_FIRST(&dom->lingering));
+    }
+    domain_free(dom);
+}
+
+/* ---- the rest ------------------------------------------------------------ */
+
+static const void *ofi_address(const fab_domain_t *domain)
+{
+    return &((const fab_ofi_domain_t *) domain)->addr;
+}
+
+static bool ofi_is_idle(const fab_domain_t *domain)
+{
+    return 0 == ((const fab_ofi_domain_t *) domain)->num_sessions;
+}
+
+static bool ofi_is_holding(const fab_domain_t *domain)
+{
+    const fab_ofi_domain_t *dom = (const fab_ofi_domain_t *) domain;
+
+    return !dom->is_dead && (dom->num_sends > 0 || !TAILQ_EMPTY(&dom->sending));
+}
+
+static int ofi_describe(fab_domain_t *domain, char *buf, size_t size)
+{
+    const fab_ofi_domain_t *dom = (const fab_ofi_domain_t *) domain;
+
+    return snprintf(buf, size,
+                    "any host       ofi    0 to %-10zu  eager, by %s of libfabric %u.%u, window of "
+                    "%u messages: "
+                    "two copies\n"
+                    "                      longer           rendezvous, %s\n",
+                    dom->eager_limit, dom->name, FI_MAJOR(fi_version()), FI_MINOR(fi_version()),
+                    fab_params.ofi_window,
+                    dom->has_rma ? "read by the receiver (fi_read)" : "in fragments: two copies");
+}
+
+const fab_provider_t fab_ofi_provider = {
+    .name = "ofi",
+    .id = FAB_WIRE_OFI,
+    .reaches_hosts = true,
+    .ops = &fab_ofi_ops,
+    .open = ofi_open,
+    .close = ofi_close,
+    .address_len = sizeof(fab_ofi_addr_t),
+    .address = ofi_address,
+    .attach = fab_ofi_attach,
+    .detach = fab_ofi_detach,
+    .drop = fab_ofi_drop,
+    .spare = fab_ofi_spare,
+    .progress = fab_ofi_progress,
+    .poll = fab_ofi_poll,
+    .expose_any = fab_ofi_expose_any,
+    .unexpose_any = fab_ofi_unexpose_any,
+    .is_idle = ofi_is_idle,
+    .is_holding = ofi_is_holding,
+    .describe = ofi_describe,
+};

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The domain: one endpoint of libfabric's, with all that is open on it.
+ */
+#ifndef FAB_OFI_DOMAIN_H
+#define FAB_OFI_DOMAIN_H
+
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include "fabric/fab_provider.h"
+#include "ofi/ofi_pool.h"
+#include "ofi/ofi_recv.h"
+#include "ofi/ofi_types.h"
+#include "ofi/ofi_wire.h"
+
+enum {
+    FAB_OFI_KEYS = 256, /* buckets of the table from key to exposed memory */
+};
+
+/* An entry of the table of sessions. */
+typedef struct fab_ofi_slot {
+    fab_ofi_ep_t *ep; /* NULL: free */
+    uint32_t cookie;
+    uint32_t next_free; /* index + 1; 0: none */
+} fab_ofi_slot_t;
+
+struct fab_ofi_domain {
+    fab_t *fab;
+
+    /* polling */
+    struct fid_ep *rdm;
+    struct fid_cq *cq;
+    uint32_t pass;
+    uint32_t num_sessions;
+    uint32_t num_sends; /* messages that will complete */
+    uint32_t num_xfers; /* RMA that will complete */
+    bool is_dead;       /* the completion queue failed */
+    bool is_closed;     /* by fab_close(): operations end without completion */
+
+    /* sending */
+    size_t inject_max;  /* bytes of a message that libfabric copies at once */
+    size_t eager_limit; /* bytes of a payload here */
+    fab_ofi_pool_t send_pool;
+    fab_ofi_ep_queue_t sending; /* with messages that found no room */
+
+    /* receiving */
+    fab_ofi_slot_t *slots;
+    uint32_t num_slots; /* that have been used */
+    uint32_t max_slots;
+    uint32_t free_slot;   /* index + 1; 0: none */
+    uint32_t next_cookie; /* of the next session */
+    uint32_t next_alive;  /* the slot to look at next (ofi_alive.c) */
+    fab_ofi_rbufs_t recv;
+
+    fab_ofi_ep_queue_t due;   /* credits are to be returned */
+    fab_ofi_ep_queue_t asked; /* ASKING or ANSWERED, the oldest first */
+    fab_ofi_failure_queue_t failing;
+    fab_ofi_ep_queue_t rma; /* with operations to post */
+
+    /* memory */
+    bool has_rma;
+    bool is_virt;                   /* RMA by addresses, not by offsets */
+    bool has_delivery;              /* a write can tell that it has reached memory */
+    bool is_honest;                 /* and then it has */
+    uint64_t next_key;              /* where the provider makes none */
+    fab_ofi_exposed_list_t exposed; /* memory that any peer may reach */
+    fab_ofi_exposed_list_t by_key[FAB_OFI_KEYS];
+    uint64_t flushed; /* what a read after writes reads, and nobody looks at */
+
+    /* libfabric's objects */
+    struct fi_info *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_av *av;
+    char name[96]; /* "cxi, cxi0" */
+
+    uint64_t next_tick;          /* us */
+    fab_ofi_ep_list_t eps;       /* of peers */
+    fab_ofi_ep_list_t lingering; /* of nobody, with something left to send */
+    fab_ofi_addr_t addr;         /* of this process */
+};
+
+extern const fab_provider_t fab_ofi_provider;
+
+#endif /* FAB_OFI_DOMAIN_H */

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Endpoints: the provider's state for one peer.
+ */
+#ifndef FAB_OFI_EP_H
+#define FAB_OFI_EP_H
+
+#include <rdma/fi_domain.h>
+
+#include "ofi/ofi_pool.h"
+#include "ofi/ofi_types.h"
+#include "ofi/ofi_wire.h"
+
+typedef enum fab_ofi_state {
+    FAB_OFI_IDLE = 0,     /* no session */
+    FAB_OFI_ASKING = 1,   /* HELLO sent, or about to be */
+    FAB_OFI_ANSWERED = 2, /* WELCOME sent; may not send before the peer has sent something */
+    FAB_OFI_UP = 3,       /* may send */
+} fab_ofi_state_t;
+
+struct fab_ofi_ep {
+    fab_peer_t *peer; /* NULL: nothing but messages to send is left of it */
+    fab_ofi_domain_t *dom;
+    fi_addr_t to; /* FI_ADDR_NOTAVAIL until the first message */
+    fab_ofi_state_t state;
+
+    /* session; index: of the slot, from ASKING or ANSWERED on */
+    uint32_t index;
+    uint32_t cookie;
+    uint32_t peer_index;
+    uint32_t peer_cookie;
+    uint16_t sent;       /* messages, modulo 2^16, as all of the following */
+    uint16_t taken;      /* that the peer says it has taken of them */
+    uint16_t consumed;   /* that were received */
+    uint16_t advertised; /* that the peer was told to have been */
+    uint16_t window;     /* that may be under way to the peer */
+    uint16_t granted;    /* and to this process */
+
+    bool was_up;      /* a session was: the peer stays with this provider */
+    bool is_local;    /* on this host: its pid means something */
+    bool is_closing;  /* this process closed the peer */
+    bool has_left;    /* the peer takes nothing any more */
+    bool is_leaving;  /* LEAVE was sent */
+    bool is_dropping; /* it failed, or moves: nothing more is asked for */
+    bool has_heard;   /* something came since the last look whether it is there */
+    bool is_probing;  /* a message is under way only to see whether the peer is there */
+    bool is_sending, is_due, is_asked, is_in_rma; /* stands in that queue of the domain's */
+    void *spare; /* the fabric's, until it was up: fab_provider_t.spare */
+
+    fab_ofi_sbuf_t *reserved;  /* by fab_reserve(); NULL: none */
+    fab_ofi_sbuf_t *to_send;   /* messages that found no room, the oldest; NULL: none */
+    fab_ofi_sbuf_t *last_send; /* the newest of them */
+    fab_ofi_op_queue_t ops;    /* get and put, until they have ended */
+    uint32_t num_xfers;        /* of them, handed to libfabric */
+    fab_ofi_exposed_list_t exposed;
+    /* why it fails, when all that it sent is delivered: in dom->failing; NULL: it does not */
+    struct fab_ofi_failure *failure;
+    uint64_t deadline; /* us: of the answer, or of what is left to send */
+
+    TAILQ_ENTRY(fab_ofi_ep) sending_link;
+    TAILQ_ENTRY(fab_ofi_ep) due_link;
+    TAILQ_ENTRY(fab_ofi_ep) asked_link;
+    TAILQ_ENTRY(fab_ofi_ep) rma_link;
+    LIST_ENTRY(fab_ofi_ep) link; /* in dom->eps or dom->lingering */
+    fab_ofi_addr_t addr;
+};
+
+/* A failure that waits until all that the peer sent before is delivered. */
+typedef struct fab_ofi_failure {
+    TAILQ_ENTRY(fab_ofi_failure) link; /* in dom->failing */
+    fab_ofi_ep_t *ep;
+    int rc;
+    bool is_quiet; /* since then the completion queue was empty once */
+    char why[384];
+} fab_ofi_failure_t;
+
+/* ofi_fail.c: fail the peer as soon as all that it sent before is delivered. */
+void fab_ofi_ep_defer_failure(fab_ofi_ep_t *ep, int rc, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* It is not to fail any more. */
+void fab_ofi_ep_forget_failure(fab_ofi_ep_t *ep);
+/* The completion queue was empty. */
+int fab_ofi_ep_fail_deferred(fab_ofi_domain_t *dom);
+
+/* ofi_ep.c */
+extern const fab_ops_t fab_ofi_ops;
+
+int fab_ofi_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, const char **why);
+void fab_ofi_detach(fab_domain_t *dom, fab_peer_t *peer);
+bool fab_ofi_drop(fab_domain_t *dom, fab_peer_t *peer);
+void **fab_ofi_spare(const fab_peer_t *peer);
+/* Free it and all that it owns, sent or not. */
+void fab_ofi_ep_free(fab_ofi_ep_t *ep);
+/* Free those of nobody that have sent what was left, or cannot. */
+void fab_ofi_ep_end_lingering(fab_ofi_domain_t *dom, uint64_t now);
+/* One of the provider's own messages that end a session came. */
+void fab_ofi_ep_on_end(fab_ofi_ep_t *ep, uint8_t id);
+
+#endif /* FAB_OFI_EP_H */

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The provider as an object of its own (fab_load.h): the one name that it exports.
+ */
+#include "fabric/fab_abi.h"
+#include "ofi/ofi_domain.h"
+
+static void use_ompi(void)
+{
+}
+
+FAB_EXPORT extern const fab_object_t fab_ofi_object;
+
+const fab_object_t fab_ofi_object = {
+    .abi = FAB_ABI,
+    .use_ompi = use_ompi,
+    .provider = &fab_ofi_provider,
+};

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The parameters of ofi.  They exist where ofi is not built, too: files of parameters are shared
+ * between hosts.
+ */
+#include "fabric/fab_params.h"
+
+#include <string.h>
+
+#include "ofi/ofi_wire.h"
+
+/* "name,name,...": a name nobody has is no error, as hosts differ. */
+static bool is_list(const char *list, const char *allowed)
+{
+    while ('\0' != *list) {
+        size_t len = strspn(list, allowed);
+        if (0 == len || (',' != list[len] && '\0' != list[len]) ||
+            (',' == list[len] && '\0' == list[len + 1])) {
+            return false;
+        }
+        list += len + (',' == list[len]);
+    }
+    return true;
+}
+
+#define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+
+static bool ofi_is_provider_list(const char *list)
+{
+    return is_list(list, NAME_CHARS ";");
+}
+
+static bool ofi_is_domain_list(const char *list)
+{
+    return is_list(list, NAME_CHARS ".:/");
+}
+
+static const char ofi_domain_list[] =
+    "names of libfabric's domains (fi_info shows them), with commas between and no spaces, e.g. "
+    "cxi0,cxi1";
+
+static const fab_param_t ofi_rows[] = {
+    {
+        .name = "ofi_provider",
+        .type = FAB_PARAM_STRING,
+        .level = 2,
+        .offset = offsetof(fab_params_t, ofi_provider),
+        .is_valid = ofi_is_provider_list,
+        .form = "none, or names of libfabric's providers with commas between and no spaces, the "
+                "preferred one first, e.g. cxi or tcp;ofi_rxm",
+        .empty_means = "cxi, efa, opx, psm3, psm2, where the host has such a device",
+        .help = "Providers of libfabric that may be used between hosts. They go before verbs and "
+                "tcp.",
+    },
+    {
+        .name = "ofi_if_include",
+        .type = FAB_PARAM_STRING,
+        .level = 2,
+        .offset = offsetof(fab_params_t, ofi_if_include),
+        .is_valid = ofi_is_domain_list,
+        .form = ofi_domain_list,
+        .empty_means = "all",
+        .help = "Devices that libfabric may use. A process uses one that is near to it. Not "
+                "together with ofi_if_exclude.",
+    },
+    {
+        .name = "ofi_if_exclude",
+        .type = FAB_PARAM_STRING,
+        .level = 2,
+        .offset = offsetof(fab_params_t, ofi_if_exclude),
+        .is_valid = ofi_is_domain_list,
+        .form = ofi_domain_list,
+        .empty_means = "none",
+        .help = "Devices that libfabric must not use. Not together with ofi_if_include.",
+    },
+    {
+        .name = "ofi_eager_limit",
+        .type = FAB_PARAM_UINT,
+        .level = 4,
+        .offset = offsetof(fab_params_t, ofi_eager_limit),
+        .number = 8192,
+        .min = FAB_OFI_EAGER_MIN,
+        .max = FAB_OFI_EAGER_MAX,
+        .unit = "bytes",
+        .help = "Longest message that ofi sends at once; longer ones are announced, and the "
+                "receiver reads them. With cxi at most 16352 are used.",
+    },
+    {
+        .name = "ofi_window",
+        .type = FAB_PARAM_UINT,
+        .level = 5,
+        .offset = offsetof(fab_params_t, ofi_window),
+        .number = 64,
+        .min = FAB_OFI_WINDOW_MIN,
+        .max = FAB_OFI_WINDOW_MAX,
+        .unit = "messages",
+        .help = "How many messages one peer may have in flight to this process over ofi before it "
+                "waits for credits. With many peers it is less, so that ofi_buffers suffice.",
+    },
+    {
+        .name = "ofi_buffers",
+        .type = FAB_PARAM_UINT,
+        .level = 5,
+        .offset = offsetof(fab_params_t, ofi_buffers),
+        .number = 8,
+        .min = 2,
+        .max = 1024,
+        .help = "Receive buffers of ofi in this process, of 1 MiB each, whatever the number of "
+                "peers.",
+    },
+    {
+        .name = "ofi_timeout",
+        .type = FAB_PARAM_UINT,
+        .level = 4,
+        .offset = offsetof(fab_params_t, ofi_timeout),
+        .number = 30,
+        .min = 1,
+        .max = 86400,
+        .unit = "seconds",
+        .help = "Time after which a process that does not answer the first message over ofi is "
+                "reached by another provider.",
+    },
+};
+
+const fab_param_table_t fab_ofi_params = FAB_PARAM_TABLE(ofi_rows);

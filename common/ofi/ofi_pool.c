@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ofi/ofi_pool.h"
+
+#include <stdlib.h>
+
+enum { FAB_OFI_CHUNK_BUFS = 16 }; /* made at a time */
+
+typedef struct fab_ofi_chunk {
+    struct fab_ofi_chunk *next;
+    unsigned char bytes[] __attribute__((aligned(64)));
+} fab_ofi_chunk_t;
+
+void fab_ofi_pool_init(fab_ofi_pool_t *pool, size_t size)
+{
+    *pool = (fab_ofi_pool_t){.size = size};
+}
+
+bool fab_ofi_pool_grow(fab_ofi_pool_t *pool)
+{
+    const size_t stride = (sizeof(fab_ofi_sbuf_t) + pool->size + 63) & ~(size_t) 63;
+    fab_ofi_chunk_t *chunk = aligned_alloc(64, sizeof(*chunk) + FAB_OFI_CHUNK_BUFS * stride);
+
+    if (NULL == chunk) {
+        return false;
+    }
+    chunk->next = pool->chunks;
+    pool->chunks = chunk;
+    for (int i = 0; i < FAB_OFI_CHUNK_BUFS; i++) {
+        fab_ofi_sbuf_t *buf = (fab_ofi_sbuf_t *) (chunk->bytes + (size_t) i * stride);
+        buf->ctx.kind = FAB_OFI_SEND;
+        buf->next = pool->free;
+        pool->free = buf;
+    }
+    pool->num += FAB_OFI_CHUNK_BUFS;
+    return true;
+}
+
+void fab_ofi_pool_fini(fab_ofi_pool_t *pool)
+{
+    while (NULL != pool->chunks) {
+        fab_ofi_chunk_t *chunk = pool->chunks;
+        pool->chunks = chunk->next;
+        free(chunk);
+    }
+    pool->free = NULL;
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One progress call of the ofi provider: take what the completion queue has, hand over what waits,
+ * return credits, move RMA on, and now and then look at the clock.  Reading the queue also drives
+ * libfabric, which makes no progress by itself.
+ */
+#include "ofi/ofi_progress.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+
+#include "fabric/fab_clock.h"
+#include "ofi/ofi_alive.h"
+#include "ofi/ofi_connect.h"
+#include "ofi/ofi_domain.h"
+#include "ofi/ofi_ep.h"
+#include "ofi/ofi_recv.h"
+#include "ofi/ofi_rma.h"
+#include "ofi/ofi_send.h"
+
+enum {
+    FAB_OFI_BATCH = 16,        /* entries read at once */
+    FAB_OFI_BATCHES = 4,       /* in one call */
+    FAB_OFI_CLOCK_PASSES = 16, /* progress calls between looks at the clock (25 ns) */
+    FAB_OFI_IDLE_PASSES = 8,   /* progress calls between looks without a session */
+};
+
+/* ---- a message ----------------------------------------------------------- */
+
+static __attribute__((noinline)) void bad_message(fab_ofi_ep_t *ep, const char *what)
+{
+    char why[128];
+
+    fab_counters.ofi_bad_messages++;
+    snprintf(why, sizeof(why), "It sent a malformed message: %s.", what);
+    fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, why);
+}
+
+/* The sender has taken this many of our messages. False: more than were sent. */
+static bool take_credit(fab_ofi_ep_t *ep, uint16_t taken)
+{
+    if ((uint16_t) (taken - ep->taken) > (uint16_t) (ep->sent - ep->taken)) {
+        return false;
+    }
+    ep->taken = taken;
+    return true;
+}
+
+static void deliver(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len)
+{
+    ep->consumed++;
+    fab_counters.ofi_msgs_received++;
+    fab_deliver(ep->dom->fab, ep->peer, fab_hdr((uint8_t) hdr->id_index, hdr->tag, hdr->app_ctx),
+                data, len);
+    if ((uint16_t) (ep->consumed - ep->advertised) >= (ep->granted + 1) / 2) {
+        fab_ofi_schedule_credits(ep);
+    }
+}
+
+/* One of the provider's own messages. */
+static void on_own(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len)
+{
+    const uint8_t id = (uint8_t) hdr->id_index;
+
+    if (FAB_OFI_ID_WELCOME == id || FAB_OFI_ID_REFUSE == id) {
+        fab_ofi_on_answer(ep, hdr, data, len);
+    } else if (id >= FAB_OFI_ID_CLOSE && id <= FAB_OFI_ID_LEFT) {
+        fab_ofi_ep_on_end(ep, id);
+    } else if (FAB_OFI_ID_CREDIT != id && FAB_OFI_ID_READY != id) {
+        bad_message(ep, "there is no such id");
+    }
+}
+
+/* A message of a session. */
+static void on_session(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len)
+{
+    const uint8_t id = (uint8_t) hdr->id_index;
+
+    if (FAB_PEER_FAILED == ep->peer->state) {
+        return;
+    }
+    ep->has_heard = true;
+    if (__builtin_expect(FAB_OFI_ANSWERED == ep->state, 0)) {
+        fab_ofi_connect_done(ep); /* who sends is up */
+    }
+    if (__builtin_expect(FAB_OFI_UP != ep->state, 0)) {
+        on_own(ep, hdr, data, len); /* WELCOME or REFUSE; others are refused there */
+    } else if (!take_credit(ep, hdr->credits)) {
+        bad_message(ep, "it takes credit for more than was sent");
+    } else if (id < FAB_AM_MAX) {
+        deliver(ep, hdr, data, len);
+    } else {
+        on_own(ep, hdr, data, len);
+    }
+}
+
+static void on_message(fab_ofi_domain_t *dom, const unsigned char *msg, size_t len)
+{
+    fab_ofi_hdr_t hdr;
+    fab_ofi_ep_t *ep;
+
+    if (len < sizeof(hdr)) {
+        fab_counters.ofi_strays++;
+        return;
+    }
+    memcpy(&hdr, msg, sizeof(hdr));
+    len -= sizeof(hdr);
+    if (hdr.pad >= FAB_OFI_ALIGN || hdr.pad > len) {
+        fab_counters.ofi_strays++;
+        return;
+    }
+    len -= hdr.pad;
+    if (__builtin_expect((FAB_OFI_ID_HELLO | FAB_OFI_NO_INDEX << 8) == hdr.id_index, 0)) {
+        fab_ofi_on_hello(dom, msg + sizeof(hdr), len);
+        return;
+    }
+    ep = fab_ofi_session(dom, hdr.id_index >> 8, hdr.cookie);
+    if (__builtin_expect(NULL == ep || (dom->is_closed && hdr.id_index % 256 < FAB_AM_MAX), 0)) {
+        fab_counters.ofi_strays++; /* of a session that has ended */
+        return;
+    }
+    on_session(ep, &hdr, msg + sizeof(hdr), len);
+}
+
+/* ---- the completion queue ------------------------------------------------ */
+
+static void send_ended(fab_ofi_domain_t *dom, fab_ofi_sbuf_t *buf, const char *error)
+{
+    fab_ofi_ep_t *ep = NULL != error || buf->is_probe
+                           ? fab_ofi_session(dom, buf->index, buf->cookie)
+                           : NULL;
+
+    dom->num_sends--;
+    if (NULL != ep && NULL != error) {
+        fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH,
+                                 "It cannot be reached (%s: %s): its process has ended, or the "
+                                 "network is down.",
+                                 dom->name, error);
+    } else if (NULL != ep) {
+        ep->is_probing = false;
+    }
+    fab_ofi_pool_put(&dom->send_pool, buf);
+}
+
+static void on_entry(fab_ofi_domain_t *dom, const struct fi_cq_tagged_entry *entry)
+{
+    fab_ofi_ctx_t *ctx = entry->op_context;
+    const unsigned char *data;
+    size_t len;
+
+    if (__builtin_expect(NULL == ctx, 0)) {
+        return;
+    }
+    switch (ctx->kind) {
+    case FAB_OFI_RECV:
+        if (fab_ofi_recv_take(dom, (fab_ofi_rbuf_t *) ctx, entry, &data, &len)) {
+            on_message(dom, data, len);
+        }
+        break;
+    case FAB_OFI_SEND:
+        send_ended(dom, (fab_ofi_sbuf_t *) ctx, NULL);
+        break;
+    default:
+        fab_ofi_xfer_end(dom, (fab_ofi_xfer_t *) ctx, OPAL_SUCCESS);
+        break;
+    }
+}
+
+static void xfer_failed(fab_ofi_domain_t *dom, fab_ofi_xfer_t *xfer, const char *error)
+{
+    fab_ofi_ep_t *ep = xfer->op->ep;
+
+    if (NULL != ep && !ep->has_left) {
+        fab_ofi_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE, "%s cannot move memory of it: %s.",
+                                 dom->name, error);
+    }
+    fab_ofi_xfer_end(dom, xfer, OPAL_ERR_UNREACH);
+}
+
+/* An operation failed.  Whose is not always said: of an injected message some providers do not. */
+static __attribute__((noinline)) void on_error(fab_ofi_domain_t *dom)
+{
+    struct fi_cq_err_entry entry = {.err_data_size = 0};
+    fab_ofi_ctx_t *ctx;
+    const char *error;
+
+    if (1 != fi_cq_readerr(dom->cq, &entry, 0)) {
+        return;
+    }
+    ctx = entry.op_context;
+    error = fi_strerror(entry.err);
+    fab_counters.ofi_errors += FI_ECANCELED != entry.err;
+    if (NULL == ctx) {
+        fab_counters.ofi_lost_errors++;
+        fab_log(dom->fab, 1, "%s reports an error of some peer: %s", dom->name, error);
+    } else if (FAB_OFI_SEND == ctx->kind) {
+        send_ended(dom, (fab_ofi_sbuf_t *) ctx, FI_ECANCELED == entry.err ? NULL : error);
+    } else if (FAB_OFI_RMA == ctx->kind) {
+        xfer_failed(dom, (fab_ofi_xfer_t *) ctx, error);
+    } else {
+        fab_ofi_recv_error(dom, (fab_ofi_rbuf_t *) ctx, entry.flags);
+    }
+}
+
+static __attribute__((noinline)) void queue_failed(fab_ofi_domain_t *dom, ssize_t rc)
+{
+    fab_ofi_ep_t *ep;
+
+    dom->is_dead = true;
+    fab_log(dom->fab, 1, "%s cannot be polled: %s", dom->name, fi_strerror((int) -rc));
+    LIST_FOREACH(ep, &dom->eps, link) {
+        if (FAB_OFI_IDLE != ep->state && !ep->has_left) {
+            fab_ofi_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE, "%s here failed: %s.", dom->name,
+                                     fi_strerror((int) -rc));
+        }
+    }
+}
+
+/* Returns the number of entries; *is_quiet: the queue was empty. */
+static int poll_queue(fab_ofi_domain_t *dom, bool *is_quiet)
+{
+    struct fi_cq_tagged_entry entries[FAB_OFI_BATCH];
+    int events = 0;
+    ssize_t num = FAB_OFI_BATCH;
+
+    for (int i = 0; i < FAB_OFI_BATCHES && FAB_OFI_BATCH == num && !dom->fab->must_return; i++) {
+        num = fi_cq_read(dom->cq, entries, FAB_OFI_BATCH);
+        for (ssize_t n = 0; n < num; n++) {
+            on_entry(dom, &entries[n]);
+        }
+        events += num > 0 ? (int) num : 0;
+    }
+    if (-FI_EAVAIL == num) {
+        on_error(dom);
+        events++;
+    } else if (num <= 0 && (-FI_EAGAIN == num || 0 == num)) {
+        *is_quiet = true;
+    } else if (num < 0) {
+        queue_failed(dom, num);
+    }
+    return events;
+}
+
+/* ---- a call -------------------------------------------------------------- */
+
+static __attribute__((noinline)) void housekeeping(fab_ofi_domain_t *dom)
+{
+    const uint64_t now = fab_now_us();
+
+    if (now < dom->next_tick) {
+        return;
+    }
+    dom->next_tick = now + FAB_OFI_TICK_US;
+    fab_ofi_connect_late(dom, now);
+    fab_ofi_ep_end_lingering(dom, now);
+    fab_ofi_alive_tick(dom);
+}
+
+int fab_ofi_poll(void *domain)
+{
+    fab_ofi_domain_t *dom = domain;
+    bool is_quiet = false;
+    int events = 0;
+
+    if (__builtin_expect(!dom->is_dead, 1)) {
+        events = poll_queue(dom, &is_quiet);
+        if (!TAILQ_EMPTY(&dom->sending)) {
+            events += fab_ofi_send_waiting(dom);
+        }
+        if (!TAILQ_EMPTY(&dom->due)) {
+            fab_ofi_send_credits(dom);
+        }
+    }
+    if (is_quiet) {
+        fab_ofi_recv_quiet(dom);
+    }
+    if (__builtin_expect(!TAILQ_EMPTY(&dom->failing), 0) && (is_quiet || dom->is_dead)) {
+        events += fab_ofi_ep_fail_deferred(dom);
+    }
+    return events;
+}
+
+int fab_ofi_progress(fab_domain_t *domain)
+{
+    fab_ofi_domain_t *dom = (fab_ofi_domain_t *) domain;
+    const uint32_t pass = ++dom->pass;
+    int events = 0;
+
+    if (dom->num_sessions > 0 || 0 == pass % FAB_OFI_IDLE_PASSES || !TAILQ_EMPTY(&dom->sending)) {
+        events = fab_ofi_poll(dom);
+    }
+    if (!TAILQ_EMPTY(&dom->rma)) {
+        events += fab_ofi_rma_progress(dom);
+    }
+    if (0 == pass % FAB_OFI_CLOCK_PASSES) {
+        housekeeping(dom);
+    }
+    return events;
+}

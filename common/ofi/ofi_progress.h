@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef FAB_OFI_PROGRESS_H
+#define FAB_OFI_PROGRESS_H
+
+#include "ofi/ofi_types.h"
+
+int fab_ofi_progress(fab_domain_t *dom);
+/* Without what may wait for some calls. */
+int fab_ofi_poll(void *dom);
+
+#endif /* FAB_OFI_PROGRESS_H */

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ofi/ofi_recv.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <rdma/fi_errno.h>
+
+#include "fabric/fab_clock.h"
+#include "fabric/fab_params.h"
+#include "ofi/ofi_domain.h"
+
+/* A buffer that ends with less than it can hold is posted again after this time. */
+enum { FAB_OFI_SETTLE_US = 100000 };
+
+static void make_buf(fab_ofi_rbufs_t *recv, fab_ofi_rbuf_t *buf, unsigned char *data)
+{
+    (void) recv;
+    *buf = (fab_ofi_rbuf_t){.ctx = {.kind = FAB_OFI_RECV}, .data = data};
+}
+
+const char *fab_ofi_recv_open(fab_ofi_domain_t *dom)
+{
+    fab_ofi_rbufs_t *recv = &dom->recv;
+    unsigned char *data;
+
+    recv->size = FAB_OFI_RECV_BYTES;
+    recv->min_free = dom->eager_limit + sizeof(fab_ofi_hdr_t) + FAB_OFI_ALIGN;
+    recv->num = recv->num_idle = fab_params.ofi_buffers;
+    recv->bufs = calloc(recv->num, sizeof(*recv->bufs));
+    recv->aligned = malloc(recv->min_free);
+    data = aligned_alloc(4096, recv->num * recv->size);
+    if (NULL == recv->bufs || NULL == recv->aligned || NULL == data) {
+        free(data);
+        return "There is not enough memory for receive buffers.";
+    }
+    for (uint32_t i = 0; i < recv->num; i++) {
+        make_buf(recv, &recv->bufs[i], data + i * recv->size);
+    }
+    return NULL;
+}
+
+void fab_ofi_recv_close(fab_ofi_domain_t *dom)
+{
+    fab_ofi_rbufs_t *recv = &dom->recv;
+
+    if (NULL != recv->bufs) {
+        free(recv->bufs[0].data);
+    }
+    free(recv->bufs);
+    free(recv->aligned);
+    recv->bufs = NULL;
+    recv->aligned = NULL;
+}
+
+/* Returns a negative error of libfabric's, or 0. */
+static int post(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf)
+{
+    struct iovec iov = {.iov_base = buf->data, .iov_len = dom->recv.size};
+    struct fi_msg msg = {
+        .msg_iov = &iov, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &buf->ctx};
+    ssize_t rc = fi_recvmsg(dom->rdm, &msg, FI_MULTI_RECV | FI_COMPLETION);
+
+    if (0 == rc) {
+        buf->is_posted = true;
+        buf->is_released = buf->is_quiet = false;
+        buf->high = 0;
+        dom->recv.num_idle--;
+        fab_counters.ofi_recv_posted++;
+    }
+    return (int) rc;
+}
+
+const char *fab_ofi_recv_post_all(fab_ofi_domain_t *dom)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i < dom->recv.num && 0 == rc; i++) {
+        rc = post(dom, &dom->recv.bufs[i]);
+    }
+    if (0 == rc || (-FI_EAGAIN == rc && dom->recv.num_idle < dom->recv.num)) {
+        return NULL; /* the rest later */
+    }
+    return fab_sentence(dom->fab, "%s takes no receive buffers: %s.", dom->name, fi_strerror(-rc));
+}
+
+static void release(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf)
+{
+    if (buf->is_posted) {
+        buf->is_posted = false;
+        buf->is_released = true;
+        buf->released_at = fab_now_us();
+        dom->recv.num_idle++;
+    }
+}
+
+bool fab_ofi_recv_take(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf,
+                       const struct fi_cq_tagged_entry *entry, const unsigned char **data,
+                       size_t *len)
+{
+    fab_ofi_rbufs_t *recv = &dom->recv;
+    const unsigned char *at = entry->buf;
+    const size_t offset = (size_t) (at - buf->data);
+
+    if (0 != (entry->flags & FI_MULTI_RECV)) {
+        release(dom, buf);
+    }
+    buf->is_quiet = false;
+    if (NULL == at || 0 == entry->len || 0 == (entry->flags & FI_RECV)) {
+        return false; /* it only says that the buffer is released */
+    }
+    if (offset >= recv->size || entry->len > recv->size - offset || entry->len > recv->min_free) {
+        fab_counters.ofi_strays++; /* longer than anybody may send, or the provider is wrong */
+        return false;
+    }
+    buf->high = offset + entry->len > buf->high ? offset + entry->len : buf->high;
+    *data = at;
+    *len = entry->len;
+    if (0 != (uintptr_t) at % FAB_OFI_ALIGN) {
+        memcpy(recv->aligned, at, entry->len);
+        *data = (const unsigned char *) recv->aligned;
+        fab_counters.ofi_unaligned++;
+    }
+    return true;
+}
+
+void fab_ofi_recv_error(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf, uint64_t flags)
+{
+    if (0 != (flags & FI_MULTI_RECV)) {
+        release(dom, buf);
+    }
+}
+
+/* Has all that is in the buffer been delivered, as far as can be told? */
+static bool is_settled(const fab_ofi_rbufs_t *recv, const fab_ofi_rbuf_t *buf, uint64_t now)
+{
+    return buf->is_quiet &&
+           (buf->high + recv->min_free > recv->size || now - buf->released_at > FAB_OFI_SETTLE_US);
+}
+
+void fab_ofi_recv_quiet(fab_ofi_domain_t *dom)
+{
+    fab_ofi_rbufs_t *recv = &dom->recv;
+    uint64_t now;
+
+    if (__builtin_expect(0 == recv->num_idle, 1)) {
+        return;
+    }
+    now = fab_now_us();
+    for (uint32_t i = 0; i < recv->num; i++) {
+        fab_ofi_rbuf_t *buf = &recv->bufs[i];
+        if (buf->is_posted) {
+            continue;
+        }
+        buf->is_quiet = true;
+        if (!buf->is_released || is_settled(recv, buf, now)) {
+            (void) post(dom, buf); /* no room now: the next call tries again */
+        }
+    }
+}

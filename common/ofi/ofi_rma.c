@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An operation goes in steps, a few of which are under way with each peer; the operations of a peer
+ * take turns.  A put has reached memory when it completes (FI_DELIVERY_COMPLETE); where a provider
+ * does not keep that promise, a read of the last byte follows the writes.
+ */
+#include "ofi/ofi_rma.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+#include "ofi/ofi_connect.h"
+
+/* ---- memory that peers may reach ----------------------------------------- */
+
+static struct fid_mr *register_memory(fab_ofi_domain_t *dom, const void *buf, size_t len,
+                                      unsigned access)
+{
+    const uint64_t allowed = FI_REMOTE_READ |
+                             (0 != (access & FAB_ACCESS_WRITE) ? FI_REMOTE_WRITE : 0);
+    struct fid_mr *mr = NULL;
+    int rc = fi_mr_reg(dom->domain, buf, len, allowed, 0, dom->next_key++, 0, &mr, NULL);
+
+    if (0 == rc && 0 != (dom->info->domain_attr->mr_mode & FI_MR_ENDPOINT)) {
+        rc = fi_mr_bind(mr, &dom->rdm->fid, 0);
+        rc = 0 == rc ? fi_mr_enable(mr) : rc;
+        if (0 != rc) {
+            (void) fi_close(&mr->fid);
+        }
+    }
+    if (0 != rc) {
+        fab_counters.ofi_unregistrable++;
+        return NULL;
+    }
+    return mr;
+}
+
+/* False: it cannot be. */
+static bool expose(fab_ofi_domain_t *dom, fab_ofi_exposed_list_t *list, const void *buf, size_t len,
+                   unsigned access, fab_rkey_t *rkey)
+{
+    fab_ofi_rkey_t key = {.base = dom->is_virt ? 0 : (uintptr_t) buf};
+    fab_ofi_exposed_t *exposed = malloc(sizeof(*exposed));
+
+    if (NULL == exposed) {
+        return false;
+    }
+    /* of no bytes: one, so that it has a key */
+    exposed->mr = register_memory(dom, len > 0 ? buf : (void *) &dom->flushed, len > 0 ? len : 1,
+                                  access);
+    if (NULL == exposed->mr) {
+        free(exposed);
+        return false;
+    }
+    exposed->key = key.key = fi_mr_key(exposed->mr);
+    LIST_INSERT_HEAD(list, exposed, link);
+    LIST_INSERT_HEAD(&dom->by_key[key.key % FAB_OFI_KEYS], exposed, key_link);
+    memcpy(rkey->bytes, &key, sizeof(key));
+    return true;
+}
+
+void fab_ofi_let_go(fab_ofi_domain_t *dom, fab_ofi_exposed_t *exposed)
+{
+    (void) dom;
+    LIST_REMOVE(exposed, link);
+    LIST_REMOVE(exposed, key_link);
+    (void) fi_close(&exposed->mr->fid);
+    free(exposed);
+}
+
+static fab_ofi_rkey_t key_of(const fab_rkey_t *rkey)
+{
+    fab_ofi_rkey_t key;
+
+    memcpy(&key, rkey->bytes, sizeof(key));
+    return key;
+}
+
+static void unexpose(fab_ofi_domain_t *dom, const fab_rkey_t *rkey)
+{
+    const uint64_t key = key_of(rkey).key;
+    fab_ofi_exposed_t *exposed;
+
+    LIST_FOREACH(exposed, &dom->by_key[key % FAB_OFI_KEYS], key_link) {
+        if (key == exposed->key) {
+            fab_ofi_let_go(dom, exposed);
+            return;
+        }
+    }
+}
+
+int fab_ofi_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access, fab_rkey_t *rkey)
+{
+    fab_ofi_ep_t *ep = peer->ep;
+
+    *rkey = (fab_rkey_t){{0}};
+    return 0 != (peer->caps & FAB_CAP_GET) && expose(ep->dom, &ep->exposed, buf, len, access, rkey)
+               ? OPAL_SUCCESS
+               : OPAL_ERR_NOT_SUPPORTED;
+}
+
+void fab_ofi_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
+{
+    unexpose(((fab_ofi_ep_t *) peer->ep)->dom, rkey);
+}
+
+bool fab_ofi_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
+                        fab_rkey_t *rkey)
+{
+    fab_ofi_domain_t *dom = (fab_ofi_domain_t *) domain;
+
+    return dom->has_rma && expose(dom, &dom->exposed, buf, len, access, rkey);
+}
+
+void fab_ofi_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey)
+{
+    unexpose((fab_ofi_domain_t *) domain, rkey);
+}
+
+/* ---- one operation ------------------------------------------------------- */
+
+static void op_end(fab_ofi_op_t *op)
+{
+    fab_rma_t *rma = op->rma;
+    bool is_closed = op->dom->is_closed;
+    int status = op->status;
+
+    if (NULL != op->ep) {
+        TAILQ_REMOVE(&op->ep->ops, op, link);
+    }
+    free(op);
+    if (!is_closed) {
+        rma->complete(rma, status);
+    }
+}
+
+/* Nothing more is to be asked for. */
+static bool op_is_posted(const fab_ofi_op_t *op)
+{
+    return OPAL_SUCCESS != op->status || NULL == op->ep ||
+           (op->posted == op->rma->len && (op->is_flushed || op->dom->is_honest));
+}
+
+/* Hand a transfer over. Returns an error of libfabric's, or 0. */
+static int hand_over(fab_ofi_op_t *op, fab_ofi_xfer_t *xfer, void *local, uint64_t remote,
+                     bool is_get)
+{
+    fab_ofi_domain_t *dom = op->dom;
+    const fab_ofi_rkey_t key = key_of(&op->rma->rkey);
+    struct iovec iov = {.iov_base = local, .iov_len = xfer->len};
+    struct fi_rma_iov rma_iov = {.addr = remote - key.base, .len = xfer->len, .key = key.key};
+    struct fi_msg_rma msg = {.msg_iov = &iov,
+                             .iov_count = 1,
+                             .addr = op->ep->to,
+                             .rma_iov = &rma_iov,
+                             .rma_iov_count = 1,
+                             .context = &xfer->ctx};
+    const uint64_t level = dom->has_delivery ? FI_DELIVERY_COMPLETE : 0;
+    ssize_t rc;
+
+    if (is_get) {
+        return (int) fi_readmsg(dom->rdm, &msg, FI_COMPLETION);
+    }
+    rc = fi_writemsg(dom->rdm, &msg, FI_COMPLETION | level);
+    if (0 != level && (-FI_EBADFLAGS == rc || -FI_EOPNOTSUPP == rc || -FI_EINVAL == rc)) {
+        dom->has_delivery = dom->is_honest = false;
+        rc = fi_writemsg(dom->rdm, &msg, FI_COMPLETION);
+    }
+    return (int) rc;
+}
+
+/* Post the next transfer. False: not now, or the operation has failed. */
+static bool op_step(fab_ofi_op_t *op)
+{
+    const fab_rma_t *rma = op->rma;
+    const size_t max = op->dom->info->ep_attr->max_msg_size;
+    const size_t left = rma->len - op->posted;
+    const size_t step = max < FAB_OFI_STEP ? max : FAB_OFI_STEP;
+    fab_ofi_xfer_t *xfer = malloc(sizeof(*xfer));
+    int rc;
+
+    if (NULL == xfer) {
+        return false;
+    }
+    *xfer = (fab_ofi_xfer_t){.ctx = {.kind = FAB_OFI_RMA}, .op = op};
+    if (left > 0) {
+        xfer->len = left < step ? left : step;
+        rc = hand_over(op, xfer, (char *) rma->local + op->posted, rma->remote + op->posted,
+                       FAB_GET == rma->kind);
+    } else {
+        xfer->len = 1;
+        rc = hand_over(op, xfer, &op->dom->flushed, rma->remote + rma->len - 1, true);
+    }
+    if (0 != rc) {
+        free(xfer);
+        fab_counters.ofi_again += -FI_EAGAIN == rc;
+        if (-FI_EAGAIN != rc) {
+            op->status = OPAL_ERR_UNREACH;
+            fab_ofi_ep_defer_failure(op->ep, OPAL_ERR_UNREACH,
+                                     "%s refused to move memory of it: %s.", op->dom->name,
+                                     fi_strerror(-rc));
+        }
+        return false;
+    }
+    op->posted += left > 0 ? xfer->len : 0;
+    op->is_flushed = op->is_flushed || 0 == left;
+    op->in_flight++;
+    op->ep->num_xfers++;
+    op->dom->num_xfers++;
+    return true;
+}
+
+/* ---- those of a peer ----------------------------------------------------- */
+
+static void ep_list(fab_ofi_ep_t *ep)
+{
+    if (!ep->is_in_rma) {
+        ep->is_in_rma = true;
+        TAILQ_INSERT_TAIL(&ep->dom->rma, ep, rma_link);
+    }
+}
+
+static void ep_unlist(fab_ofi_ep_t *ep)
+{
+    if (ep->is_in_rma) {
+        ep->is_in_rma = false;
+        TAILQ_REMOVE(&ep->dom->rma, ep, rma_link);
+    }
+}
+
+/* The first that has something to ask for: the flushing read only after all writes are done. */
+static fab_ofi_op_t *next_op(const fab_ofi_ep_t *ep)
+{
+    fab_ofi_op_t *op;
+
+    TAILQ_FOREACH(op, &ep->ops, link) {
+        if (!op_is_posted(op) && (op->posted < op->rma->len || 0 == op->in_flight)) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+static int ep_post(fab_ofi_ep_t *ep)
+{
+    fab_ofi_op_t *op;
+    int events = 0;
+
+    while (FAB_OFI_UP == ep->state && NULL == ep->failure && !ep->is_dropping &&
+           ep->num_xfers < FAB_OFI_STEPS && NULL != (op = next_op(ep)) && op_step(op)) {
+        TAILQ_REMOVE(&ep->ops, op, link); /* the others' turn */
+        TAILQ_INSERT_TAIL(&ep->ops, op, link);
+        events++;
+    }
+    return events;
+}
+
+/* One that has ended without a transfer that could say so. */
+static fab_ofi_op_t *ended_op(const fab_ofi_ep_t *ep)
+{
+    fab_ofi_op_t *op;
+
+    TAILQ_FOREACH(op, &ep->ops, link) {
+        if (0 == op->in_flight && op_is_posted(op)) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+int fab_ofi_rma_progress(fab_ofi_domain_t *dom)
+{
+    uint32_t num = 0;
+    fab_ofi_ep_t *ep;
+    int events = 0;
+
+    TAILQ_FOREACH(ep, &dom->rma, rma_link) {
+        num++;
+    }
+    while (num-- > 0 && NULL != (ep = TAILQ_FIRST(&dom->rma))) {
+        ep_unlist(ep);
+        events += ep_post(ep);
+        fab_ofi_op_t *ended = ended_op(ep);
+        if (NULL != ended || NULL != next_op(ep)) {
+            ep_list(ep);
+            fab_ofi_connect(ep);
+        }
+        if (NULL != ended) {
+            op_end(ended); /* may close the peer: ep is not used any more */
+            events++;
+        }
+    }
+    return events;
+}
+
+int fab_ofi_rma(fab_rma_t *rma)
+{
+    fab_ofi_ep_t *ep = rma->peer->ep;
+    fab_ofi_op_t *op;
+
+    if (ep->has_left) {
+        fab_peer_fail(rma->peer, OPAL_ERR_UNREACH, "It has left: its memory cannot be reached.");
+        return OPAL_ERR_UNREACH;
+    }
+    op = 0 != (rma->peer->caps & FAB_CAP_GET) ? malloc(sizeof(*op)) : NULL;
+    if (NULL == op) {
+        return OPAL_ERR_NOT_SUPPORTED;
+    }
+    *op = (fab_ofi_op_t){.ep = ep, .dom = ep->dom, .rma = rma};
+    op->is_flushed = FAB_GET == rma->kind || 0 == rma->len;
+    TAILQ_INSERT_TAIL(&ep->ops, op, link);
+    (void) ep_post(ep);
+    if (NULL != next_op(ep) || NULL != ended_op(ep)) {
+        ep_list(ep);
+    }
+    return OPAL_SUCCESS;
+}
+
+void fab_ofi_xfer_end(fab_ofi_domain_t *dom, fab_ofi_xfer_t *xfer, int status)
+{
+    fab_ofi_op_t *op = xfer->op;
+    const bool is_data = op->rma->done < op->rma->len;
+
+    dom->num_xfers--;
+    op->in_flight--;
+    if (OPAL_SUCCESS != status) {
+        op->status = OPAL_SUCCESS == op->status ? status : op->status;
+    } else if (is_data) {
+        op->rma->done += xfer->len;
+        fab_counters.ofi_rma_bytes += xfer->len;
+    }
+    free(xfer);
+    if (NULL != op->ep) {
+        op->ep->num_xfers--;
+        (void) ep_post(op->ep);
+        ep_list(op->ep);
+    }
+    if (0 == op->in_flight && op_is_posted(op)) {
+        op_end(op);
+    }
+}
+
+void fab_ofi_rma_drop(fab_ofi_ep_t *ep)
+{
+    fab_ofi_op_t *op;
+
+    ep_unlist(ep);
+    ep->num_xfers = 0; /* those under way belong to their operations */
+    while (!LIST_EMPTY(&ep->exposed)) {
+        fab_ofi_let_go(ep->dom, LIST_FIRST(&ep->exposed));
+    }
+    while (NULL != (op = TAILQ_FIRST(&ep->ops))) {
+        TAILQ_REMOVE(&ep->ops, op, link);
+        op->ep = NULL;
+        op->status = FAB_PEER_UP == ep->peer->state ? OPAL_ERR_NOT_SUPPORTED : OPAL_ERR_UNREACH;
+        if (0 == op->in_flight) {
+            op_end(op);
+        }
+    }
+}

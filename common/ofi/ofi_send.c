@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Short messages are injected: libfabric has copied them when the call returns, and reports nothing
+ * of them but, perhaps, an error.  Others are sent from a buffer, which its completion gives back.
+ */
+#include "ofi/ofi_send.h"
+
+#include <string.h>
+#include <sys/uio.h>
+#include <rdma/fi_errno.h>
+
+#include "fabric/fab_clock.h"
+
+enum {
+    FAB_OFI_STACK = 256,      /* bytes of a message that is made on the stack */
+    FAB_OFI_EPS_PER_PASS = 64 /* peers whose waiting messages one call considers */
+};
+
+/* ---- messages ------------------------------------------------------------ */
+
+static size_t padded(size_t len)
+{
+    return (len + FAB_OFI_ALIGN - 1) & ~(size_t) (FAB_OFI_ALIGN - 1);
+}
+
+/* Write the header, and zeros behind the payload. Returns the message's length. */
+static size_t finish(const fab_ofi_ep_t *ep, fab_hdr_t hdr, unsigned char *msg, size_t len)
+{
+    const size_t all = sizeof(fab_ofi_hdr_t) + padded(len);
+    const fab_ofi_hdr_t head = {
+        .id_index = hdr.id | ep->peer_index << 8,
+        .app_ctx = hdr.app_ctx,
+        .tag = hdr.tag,
+        .cookie = ep->peer_cookie,
+        .credits = ep->consumed,
+        .pad = (uint8_t) (padded(len) - len),
+    };
+
+    memcpy(msg, &head, sizeof(head));
+    memset(msg + sizeof(head) + len, 0, padded(len) - len);
+    return all;
+}
+
+static void sent(fab_ofi_ep_t *ep)
+{
+    ep->sent++;
+    ep->advertised = ep->consumed;
+    fab_counters.ofi_msgs_sent++;
+}
+
+/* ---- to libfabric -------------------------------------------------------- */
+
+static __attribute__((noinline)) int not_sent(fab_ofi_ep_t *ep, ssize_t rc)
+{
+    if (-FI_EAGAIN == rc) {
+        fab_counters.ofi_again++;
+    } else {
+        fab_counters.ofi_errors++;
+        fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s refused to send to it: %s.",
+                                 ep->dom->name, fi_strerror((int) -rc));
+    }
+    return OPAL_ERR_RESOURCE_BUSY;
+}
+
+static int inject(fab_ofi_ep_t *ep, const void *msg, size_t len)
+{
+    ssize_t rc = fi_inject(ep->dom->rdm, msg, len, ep->to);
+
+    if (__builtin_expect(0 != rc, 0)) {
+        return not_sent(ep, rc);
+    }
+    fab_counters.ofi_injected++;
+    return OPAL_SUCCESS;
+}
+
+static int send_buf(fab_ofi_ep_t *ep, fab_ofi_sbuf_t *buf)
+{
+    struct iovec iov = {.iov_base = buf->data, .iov_len = buf->len};
+    struct fi_msg msg = {.msg_iov = &iov, .iov_count = 1, .addr = ep->to, .context = &buf->ctx};
+    ssize_t rc = fi_sendmsg(ep->dom->rdm, &msg, FI_COMPLETION);
+
+    if (__builtin_expect(0 != rc, 0)) {
+        return not_sent(ep, rc);
+    }
+    ep->dom->num_sends++;
+    return OPAL_SUCCESS;
+}
+
+/* ---- what waits ---------------------------------------------------------- */
+
+static void append(fab_ofi_ep_t *ep, fab_ofi_sbuf_t *buf)
+{
+    buf->next = NULL;
+    if (NULL == ep->to_send) {
+        ep->to_send = buf;
+    } else {
+        ep->last_send->next = buf;
+    }
+    ep->last_send = buf;
+    if (!ep->is_sending) {
+        ep->is_sending = true;
+        TAILQ_INSERT_TAIL(&ep->dom->sending, ep, sending_link);
+    }
+}
+
+static void take_off(fab_ofi_ep_t *ep)
+{
+    if (ep->is_sending) {
+        ep->is_sending = false;
+        TAILQ_REMOVE(&ep->dom->sending, ep, sending_link);
+    }
+}
+
+/* Hand it over, unless others wait: then, or if there is no room, it waits. */
+static void send_or_wait(fab_ofi_ep_t *ep, fab_ofi_sbuf_t *buf)
+{
+    fab_ofi_domain_t *dom = ep->dom;
+    bool is_short = buf->len <= dom->inject_max && !buf->is_tracked;
+    int rc = OPAL_ERR_RESOURCE_BUSY;
+
+    buf->index = ep->index;
+    buf->cookie = ep->cookie;
+    if (NULL == ep->to_send && NULL == ep->failure) {
+        rc = is_short ? inject(ep, buf->data, buf->len) : send_buf(ep, buf);
+    }
+    if (OPAL_SUCCESS != rc) {
+        append(ep, buf);
+    } else if (is_short) {
+        fab_ofi_pool_put(&dom->send_pool, buf);
+    }
+}
+
+/* Hand over what waits for this peer, as far as there is room. Returns how many went. */
+static int ep_send_waiting(fab_ofi_ep_t *ep)
+{
+    int events = 0;
+
+    while (NULL != ep->to_send && OPAL_SUCCESS == send_buf(ep, ep->to_send)) {
+        ep->to_send = ep->to_send->next;
+        events++;
+    }
+    return events;
+}
+
+int fab_ofi_send_waiting(fab_ofi_domain_t *dom)
+{
+    int events = 0, left = FAB_OFI_EPS_PER_PASS;
+    fab_ofi_ep_t *first = NULL, *ep;
+
+    while (left-- > 0 && NULL != (ep = TAILQ_FIRST(&dom->sending)) && ep != first) {
+        take_off(ep);
+        events += ep_send_waiting(ep);
+        if (NULL != ep->to_send) {
+            first = NULL != first ? first : ep;
+            ep->is_sending = true;
+            TAILQ_INSERT_TAIL(&dom->sending, ep, sending_link);
+        }
+    }
+    return events;
+}
+
+void fab_ofi_send_drop(fab_ofi_ep_t *ep)
+{
+    while (NULL != ep->to_send) {
+        fab_ofi_sbuf_t *buf = ep->to_send;
+        ep->to_send = buf->next;
+        fab_ofi_pool_put(&ep->dom->send_pool, buf);
+    }
+    take_off(ep);
+}
+
+/* ---- the fabric's messages ----------------------------------------------- */
+
+int fab_ofi_send_msg(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t len)
+{
+    fab_ofi_domain_t *dom = ep->dom;
+    unsigned char short_msg[FAB_OFI_STACK] __attribute__((aligned(FAB_OFI_ALIGN)));
+    bool is_short = sizeof(fab_ofi_hdr_t) + padded(len) <= dom->inject_max;
+    fab_ofi_sbuf_t *buf = NULL;
+    unsigned char *msg = short_msg;
+    size_t all;
+    int rc;
+
+    if (!is_short) {
+        buf = fab_ofi_pool_has_room(&dom->send_pool) ? fab_ofi_pool_get(&dom->send_pool) : NULL;
+        if (NULL == buf) {
+            fab_counters.ofi_no_buffer++;
+            return OPAL_ERR_RESOURCE_BUSY;
+        }
+        msg = buf->data;
+    }
+    if (len > 0) {
+        memcpy(msg + sizeof(fab_ofi_hdr_t), data, len);
+    }
+    all = finish(ep, hdr, msg, len);
+    if (is_short) {
+        rc = inject(ep, msg, all);
+    } else {
+        buf->len = (uint32_t) all;
+        buf->index = ep->index;
+        buf->cookie = ep->cookie;
+        rc = send_buf(ep, buf);
+    }
+    if (OPAL_SUCCESS == rc) {
+        sent(ep);
+    } else if (!is_short) {
+        fab_ofi_pool_put(&dom->send_pool, buf);
+    }
+    return rc;
+}
+
+void fab_ofi_send_buf(fab_ofi_ep_t *ep, fab_hdr_t hdr, fab_ofi_sbuf_t *buf, size_t len)
+{
+    buf->len = (uint32_t) finish(ep, hdr, buf->data, len);
+    send_or_wait(ep, buf);
+    sent(ep);
+}
+
+/* ---- the provider's own -------------------------------------------------- */
+
+static bool send_own(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t len, bool is_probe)
+{
+    fab_ofi_sbuf_t *buf = fab_ofi_pool_get(&ep->dom->send_pool);
+
+    if (NULL == buf) {
+        fab_ofi_ep_defer_failure(ep, OPAL_ERR_OUT_OF_RESOURCE,
+                                 "There is no memory for a message to it.");
+        return false;
+    }
+    buf->is_tracked = is_probe || FAB_OFI_ID_CREDIT != hdr.id;
+    buf->is_probe = is_probe;
+    if (len > 0) {
+        memcpy(buf->data + sizeof(fab_ofi_hdr_t), data, len);
+    }
+    buf->len = (uint32_t) finish(ep, hdr, buf->data, len);
+    ep->advertised = ep->consumed;
+    send_or_wait(ep, buf);
+    return true;
+}
+
+bool fab_ofi_send_own(fab_ofi_ep_t *ep, uint8_t id, uint32_t app_ctx, const void *data, size_t len)
+{
+    return send_own(ep, fab_hdr(id, 0, app_ctx), data, len, false);
+}
+
+void fab_ofi_send_probe(fab_ofi_ep_t *ep)
+{
+    if (!ep->is_probing && FAB_OFI_UP == ep->state) {
+        ep->is_probing = send_own(ep, fab_hdr(FAB_OFI_ID_CREDIT, 0, 0), NULL, 0, true);
+    }
+}
+
+void fab_ofi_schedule_credits(fab_ofi_ep_t *ep)
+{
+    if (!ep->is_due) {
+        ep->is_due = true;
+        TAILQ_INSERT_TAIL(&ep->dom->due, ep, due_link);
+    }
+}
+
+void fab_ofi_unschedule_credits(fab_ofi_ep_t *ep)
+{
+    if (ep->is_due) {
+        ep->is_due = false;
+        TAILQ_REMOVE(&ep->dom->due, ep, due_link);
+    }
+}
+
+/* Most went with a message meanwhile. */
+void fab_ofi_send_credits(fab_ofi_domain_t *dom)
+{
+    fab_ofi_ep_t *ep;
+
+    while (NULL != (ep = TAILQ_FIRST(&dom->due))) {
+        fab_ofi_unschedule_credits(ep);
+        if (FAB_OFI_UP == ep->state && !ep->is_closing &&
+            (uint16_t) (ep->consumed - ep->advertised) >= (ep->granted + 1) / 2) {
+            (void) fab_ofi_send_own(ep, FAB_OFI_ID_CREDIT, 0, NULL, 0);
+            fab_counters.ofi_credit_messages++;
+        }
+    }
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Provider ofi: every byte that leaves the process.
+ *
+ * Everything is a message of libfabric's (FI_MSG) between the endpoints of two processes.  It
+ * begins with a header, in the byte order of the host, which the fabric's address has checked:
+ *
+ *       0 id (8)  1 index (24)   4 app_ctx   8 tag   16 cookie   20 credits (16)   22 pad   23 -
+ *      24 payload ...
+ *
+ * index and cookie name the session at the receiver, which has told them to the sender: no look-up
+ * of addresses is needed, and a message for a process that had this address before is known by its
+ * cookie.  credits counts, modulo 2^16, the messages of this session that the sender of the header
+ * has taken from its receiver.  pad is how many bytes at the end, 0 to 7, are not payload: all
+ * messages have a multiple of 8 bytes, because providers put them into a buffer one after the other
+ * and the payload is to be aligned.
+ *
+ * Set-up of a session:
+ *
+ *      asking side                                     answering side
+ *      HELLO {address, index, cookie, window} ->       knows how to answer
+ *                                             <-       WELCOME {index, cookie, window}, or REFUSE
+ *      may send now
+ *      READY                                  ->       may send now
+ *
+ * HELLO has a proof made with the answering process's key, WELCOME one made with the asking
+ * process's; only the job's processes know the keys, from the addresses.  A process that has sent
+ * HELLO ignores the other's HELLO if its own name is the smaller one.
+ *
+ * The end: CLOSE is answered by CLOSED (or by CLOSE, if both close), LEAVE by LEFT (or by LEAVE).
+ * Each is the sender's last message of the session.
+ */
+#ifndef FAB_OFI_WIRE_H
+#define FAB_OFI_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define FAB_OFI_MAGIC   0x5349464fu /* "OFIS", little endian */
+#define FAB_OFI_VERSION 1
+
+enum {
+    FAB_OFI_NAME_MAX = 64,        /* bytes of an endpoint's address: the longest is 32 */
+    FAB_OFI_PROVIDER_MAX = 16,    /* bytes of a provider's name, with 0 */
+    FAB_OFI_KEY = 16,             /* bytes */
+    FAB_OFI_PROOF = 32,           /* bytes: HMAC with SHA-256 */
+    FAB_OFI_EAGER_MIN = 512,      /* bytes: HELLO fits, as does fab_rndv_t */
+    FAB_OFI_EAGER_MAX = 65536,    /* bytes */
+    FAB_OFI_WINDOW_MIN = 4,       /* messages */
+    FAB_OFI_WINDOW_MAX = 16384,   /* messages: well below half of the credits' 2^16 */
+    FAB_OFI_RECV_BYTES = 1 << 20, /* of one receive buffer, which many messages share */
+    FAB_OFI_ALIGN = 8,
+};
+
+#define FAB_OFI_NO_INDEX 0xffffffu /* HELLO: the sender has not been told one */
+
+/* Ids of the provider's own messages; those below FAB_AM_MAX are the fabric's. */
+enum {
+    FAB_OFI_ID_CREDIT = 128, /* nothing but the credits in the header */
+    FAB_OFI_ID_HELLO = 129,
+    FAB_OFI_ID_WELCOME = 130,
+    FAB_OFI_ID_REFUSE = 131, /* app_ctx: fab_ofi_refusal_t */
+    FAB_OFI_ID_READY = 132,
+    FAB_OFI_ID_CLOSE = 133,  /* the sender sends no more and asks for the session's end */
+    FAB_OFI_ID_CLOSED = 134, /* agreed */
+    FAB_OFI_ID_LEAVE = 135,  /* the sender takes no more messages */
+    FAB_OFI_ID_LEFT = 136,   /* heard */
+};
+
+typedef enum fab_ofi_refusal {
+    /* it is not accepted: it failed before, or is reached by another provider */
+    FAB_OFI_REFUSED_PEER = 1,
+    FAB_OFI_REFUSED_RESOURCES = 2,
+} fab_ofi_refusal_t;
+
+typedef struct fab_ofi_hdr {
+    uint32_t id_index; /* id | index << 8 */
+    uint32_t app_ctx;
+    uint64_t tag;
+    uint32_t cookie;
+    uint16_t credits;
+    uint8_t pad;
+    uint8_t reserved;
+} fab_ofi_hdr_t;
+
+_Static_assert(24 == sizeof(fab_ofi_hdr_t), "fab_ofi_hdr_t is a wire format");
+
+/* In an address. */
+enum {
+    FAB_OFI_ADDR_RMA = 1,  /* its memory can be read and written */
+    FAB_OFI_ADDR_VIRT = 2, /* addresses of RMA are those of the process, not offsets */
+};
+
+/* Section of a process's address. */
+typedef struct fab_ofi_addr {
+    uint16_t version;
+    uint16_t name_len;    /* bytes of name */
+    uint32_t addr_format; /* FI_ADDR_*, FI_SOCKADDR_* */
+    uint32_t eager_max;   /* longest payload that it takes, bytes */
+    uint32_t flags;       /* FAB_OFI_ADDR_* */
+    uint32_t protocol;    /* FI_PROTO_*: processes of one protocol understand each other */
+    uint32_t protocol_version;
+    uint32_t pid;
+    uint32_t reserved;
+    uint64_t host; /* fab_host_identity(): pid means something only there */
+    uint64_t start_time;
+    uint8_t key[FAB_OFI_KEY];            /* of proofs for this process */
+    char provider[FAB_OFI_PROVIDER_MAX]; /* libfabric's name of it */
+    uint8_t name[FAB_OFI_NAME_MAX];      /* what fi_getname() gave */
+} fab_ofi_addr_t;
+
+_Static_assert(144 == sizeof(fab_ofi_addr_t), "fab_ofi_addr_t is a wire format");
+
+/* Payload of HELLO. */
+typedef struct fab_ofi_hello {
+    uint32_t magic;
+    uint32_t version;
+    uint64_t name;   /* of the sender */
+    uint64_t target; /* of the receiver */
+    uint32_t index;  /* for the answer */
+    uint32_t cookie;
+    uint32_t window; /* messages that the receiver may have under way to the sender */
+    uint32_t reserved;
+    fab_ofi_addr_t addr;          /* of the sender */
+    uint8_t proof[FAB_OFI_PROOF]; /* HMAC of all with zeros here, by the receiver's key */
+} fab_ofi_hello_t;
+
+_Static_assert(216 == sizeof(fab_ofi_hello_t), "fab_ofi_hello_t is a wire format");
+
+/* Payload of WELCOME; its header has index and cookie of HELLO. */
+typedef struct fab_ofi_welcome {
+    uint64_t name; /* of the sender */
+    uint32_t index;
+    uint32_t cookie;
+    uint32_t window;
+    uint32_t hello_cookie;        /* that of the HELLO that it answers */
+    uint8_t proof[FAB_OFI_PROOF]; /* HMAC of all with zeros here, by the receiver's key */
+} fab_ofi_welcome_t;
+
+_Static_assert(56 == sizeof(fab_ofi_welcome_t), "fab_ofi_welcome_t is a wire format");
+
+/* Start of fab_rkey_t: FAB_OFI_RKEY bytes, the rest is shm's. */
+typedef struct fab_ofi_rkey {
+    uint64_t key;  /* fi_mr_key() */
+    uint64_t base; /* address of the first byte, 0 with FAB_OFI_ADDR_VIRT: subtract it */
+} fab_ofi_rkey_t;
+
+_Static_assert(16 == sizeof(fab_ofi_rkey_t), "the rest is shm's: fab_shm_rkey_t");
+
+#endif /* FAB_OFI_WIRE_H */
