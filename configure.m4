@@ -419,10 +419,9 @@ AC_DEFUN([MCA_ompi_pml_tm_CONFIG], [
 ])
 
 # MCA_ompi_pml_tm_POST_CONFIG(should_build)
-# On every path: the conditional, and room for the PML's pointer in every ompi_proc_t.
+# On every path: the conditionals.
 AC_DEFUN([MCA_ompi_pml_tm_POST_CONFIG], [
     AM_CONDITIONAL([TM_STANDALONE], [false])
     AM_CONDITIONAL([TM_OFI], [test "$tm_have_ofi" = yes])
     AM_CONDITIONAL([TM_VERBS], [test "$tm_have_verbs" = yes])
-    AS_IF([test "$1" = 1], [OMPI_REQUIRE_ENDPOINT_TAG([PML])])
 ])

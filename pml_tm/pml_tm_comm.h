@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators: from the context id of a message to its matching domain.
+ * Communicators: from the context id of a message to its matching domain, and from a rank to its
+ * peer.
+ *
+ * A communicator keeps the peers that it has met, by source rank, in blocks that exist once a peer
+ * in them was met: a rank that nobody talks to costs an eighth of a byte.  Open MPI has a slot for
+ * this in its own record of a process, but only if it was built with a PML that reserves it.
+ *
+ * Blocks and peers are entered under the lock, and read without it.  They are never changed, but
+ * removed: a peer when it is closed, a block with its communicator.  MPI allows no communication
+ * with either then.
  */
 #ifndef PML_TM_COMM_H
 #define PML_TM_COMM_H
@@ -8,6 +17,19 @@
 #include "pml_tm.h"
 
 #include "match/match.h"
+
+enum {
+    PML_TM_PEERS_SHIFT = 6,
+    PML_TM_PEERS = 1 << PML_TM_PEERS_SHIFT, /* ranks of a block, which are eight cache lines */
+};
+
+/*
+ * Release when entered: pairs with the address dependency in mca_pml_tm_comm_met(), for which a
+ * relaxed load is enough.
+ */
+typedef struct mca_pml_tm_peers {
+    _Atomic(fab_peer_t *) peer[PML_TM_PEERS]; /* NULL: not met yet */
+} mca_pml_tm_peers_t;
 
 struct mca_pml_tm_comm {
     fab_match_dom_t match;
@@ -33,9 +55,10 @@ struct mca_pml_tm_comm {
      * communicator once
      */
     unsigned num_recvs;
-    bool is_coll_revoked;      /* messages of collectives are refused */
-    bool is_revoked;           /* all are */
-    mca_pml_tm_excid_t *excid; /* NULL: the context id is the same in all processes */
+    bool is_coll_revoked;                  /* messages of collectives are refused */
+    bool is_revoked;                       /* all are */
+    mca_pml_tm_excid_t *excid;             /* NULL: the context id is the same in all processes */
+    _Atomic(mca_pml_tm_peers_t *) peers[]; /* one for each PML_TM_PEERS of the num_sources */
 };
 
 static inline mca_pml_tm_comm_t *mca_pml_tm_comm(const ompi_communicator_t *comm)
@@ -49,25 +72,55 @@ static inline mca_pml_tm_comm_t *mca_pml_tm_comm_find(uint32_t context)
     return context < mca_pml_tm.num_comms ? mca_pml_tm.comms[context] : NULL;
 }
 
+/* For a communicator; NULL: no memory.  Only what mca_pml_tm_comm_met() needs is set. */
+mca_pml_tm_comm_t *mca_pml_tm_comm_alloc(ompi_communicator_t *comm);
+
+void mca_pml_tm_comm_release(mca_pml_tm_comm_t *tmc);
+
+/* The peer of a source rank, if the communicator has met it; or NULL. */
+static inline fab_peer_t *mca_pml_tm_comm_met(const mca_pml_tm_comm_t *tmc, int32_t rank)
+{
+    const mca_pml_tm_peers_t *block = atomic_load_explicit(
+        &tmc->peers[(uint32_t) rank >> PML_TM_PEERS_SHIFT], memory_order_relaxed);
+
+    return atomic_load_explicit(&block->peer[(uint32_t) rank % PML_TM_PEERS], memory_order_relaxed);
+}
+
 /*
- * As mca_pml_tm_comm_peer(), but looks the process up by name. For processes without ompi_proc_t:
- * creating one may call into the runtime. Lock held.
+ * As mca_pml_tm_comm_met(), of a rank that the communicator has not met.  Lock not held; may block
+ * on the modex.  On failure returns NULL, with the reason in *rc; the user has been told.
+ */
+fab_peer_t *mca_pml_tm_comm_meet(ompi_communicator_t *comm, int rank, int *rc);
+
+/* The peer behind a rank of the communicator (of its remote group), opened at its first use. */
+static inline fab_peer_t *mca_pml_tm_comm_connect(ompi_communicator_t *comm, int rank, int *rc)
+{
+    fab_peer_t *peer = mca_pml_tm_comm_met(mca_pml_tm_comm(comm), rank);
+
+    return OPAL_LIKELY(NULL != peer) ? peer : mca_pml_tm_comm_meet(comm, rank, rc);
+}
+
+/* Remove peers that were closed from all communicators.  Lock held. */
+void mca_pml_tm_comm_forget_closed(void);
+
+/*
+ * As mca_pml_tm_comm_peer(), of a rank that the communicator has not met: looks the process up by
+ * name, also if it was not opened.  Lock held.
  */
 fab_peer_t *mca_pml_tm_comm_peer_by_name(ompi_group_t *group, int32_t source);
 
 /* The peer of a source rank of the communicator; NULL: not known yet. Lock held. */
 static inline fab_peer_t *mca_pml_tm_comm_peer(const mca_pml_tm_comm_t *tmc, int32_t source)
 {
-    ompi_group_t *group = tmc->comm->c_remote_group;
-    const ompi_proc_t *proc = ompi_group_peer_lookup_existing(group, source);
-    fab_peer_t *peer = OPAL_LIKELY(NULL != proc) ? proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML]
-                                                 : NULL;
+    fab_peer_t *peer = mca_pml_tm_comm_met(tmc, source);
 
-    return OPAL_LIKELY(NULL != peer) ? peer : mca_pml_tm_comm_peer_by_name(group, source);
+    return OPAL_LIKELY(NULL != peer)
+               ? peer
+               : mca_pml_tm_comm_peer_by_name(tmc->comm->c_remote_group, source);
 }
 
 /* As mca_pml_tm_comm_is_sender(), when the rank is not the cached one. */
-bool mca_pml_tm_comm_find_sender(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer, int32_t rank);
+bool mca_pml_tm_comm_find_sender(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, int32_t rank);
 
 /* Was the last message that was checked from this peer, with this source rank? Lock held. */
 static inline bool mca_pml_tm_comm_is_last_sender(const mca_pml_tm_comm_t *tmc,
@@ -77,8 +130,7 @@ static inline bool mca_pml_tm_comm_is_last_sender(const mca_pml_tm_comm_t *tmc,
 }
 
 /* Is the peer the process with this source rank? Lock held. */
-static inline bool mca_pml_tm_comm_is_sender(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer,
-                                             int32_t rank)
+static inline bool mca_pml_tm_comm_is_sender(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, int32_t rank)
 {
     return mca_pml_tm_comm_is_last_sender(tmc, peer, rank) ||
            mca_pml_tm_comm_find_sender(tmc, peer, rank);

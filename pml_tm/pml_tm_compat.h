@@ -177,7 +177,7 @@ static inline int mca_pml_tm_add_btl_procs(ompi_proc_t **procs, size_t nprocs)
 
 /* ---- what pml_get_transports wants -------------------------------------- */
 
-/* Name of the fabric's provider that reaches the rank, or NULL (pml_tm_peer.c). */
+/* Name of the fabric's provider that reaches the rank, or NULL (pml_tm_comm.c). */
 const char *mca_pml_tm_transport_of(ompi_communicator_t *comm, int rank);
 
 /* pml_get_transports, for --mca ompi_display_comm; the caller frees both. */

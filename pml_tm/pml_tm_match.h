@@ -23,7 +23,7 @@ void mca_pml_tm_msg_arrive(mca_pml_tm_msg_t *msg);
 void mca_pml_tm_msg_receive(mca_pml_tm_msg_t *msg, mca_pml_tm_recv_request_t *req);
 
 /* Is the source the sender's rank in this communicator, and is the tag legal for a send? */
-static inline bool mca_pml_tm_match_is_valid(mca_pml_tm_comm_t *tmc, const fab_peer_t *peer,
+static inline bool mca_pml_tm_match_is_valid(mca_pml_tm_comm_t *tmc, fab_peer_t *peer,
                                              fab_hdr_t hdr)
 {
     return mca_pml_tm_comm_is_sender(tmc, peer, mca_pml_tm_msg_source(hdr)) &&

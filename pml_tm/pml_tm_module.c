@@ -158,14 +158,11 @@ static int add_comm(ompi_communicator_t *comm)
     if (OMPI_SUCCESS != rc) {
         return rc;
     }
-    tmc = calloc(1, sizeof(*tmc));
+    tmc = mca_pml_tm_comm_alloc(comm);
     if (NULL == tmc) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
     fab_match_init(&tmc->match);
-    tmc->comm = comm;
-    tmc->num_sources = OMPI_COMM_IS_INTER(comm) ? ompi_comm_remote_size(comm)
-                                                : ompi_comm_size(comm);
     tmc->my_rank = (uint32_t) comm->c_my_rank;
     tmc->sender_rank = -1;
     tmc->context = mca_pml_tm_comm_index(comm);
@@ -191,7 +188,7 @@ static int add_comm(ompi_communicator_t *comm)
         mca_pml_tm.comms[tmc->context] = tmc;
         mca_pml_tm_msg_join(tmc);
     } else {
-        free(tmc);
+        mca_pml_tm_comm_release(tmc);
     }
     fab_unlock(mca_pml_tm.fab);
     return rc;
@@ -233,7 +230,7 @@ static void comm_free(mca_pml_tm_comm_t *tmc)
     fab_match_fini(&tmc->match);
     mca_pml_tm_excid_remove(tmc);
     mca_pml_tm.comms[tmc->context] = NULL;
-    free(tmc);
+    mca_pml_tm_comm_release(tmc);
 }
 
 int mca_pml_tm_del_comm(ompi_communicator_t *comm)
@@ -313,7 +310,7 @@ int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs)
 
     for (size_t i = 0; OMPI_SUCCESS == rc && i < nprocs; ++i) {
         if (OPAL_PROC_ON_LOCAL_HOST(procs[i]->super.proc_flags)) {
-            (void) mca_pml_tm_peer_of(procs[i], &rc);
+            (void) mca_pml_tm_peer_connect(procs[i], &rc);
         }
     }
     if (OMPI_SUCCESS == rc) {
@@ -339,6 +336,7 @@ int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
     for (size_t i = 0; i < nprocs; ++i) {
         mca_pml_tm_peer_close(procs[i]);
     }
+    mca_pml_tm_comm_forget_closed();
     fab_unlock(mca_pml_tm.fab);
     for (size_t i = 0; i < nprocs; ++i) {
         OBJ_RELEASE(procs[i]);

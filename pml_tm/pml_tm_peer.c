@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From ompi_proc_t to fab_peer_t: the address exchange, endpoints at first use; records of peers.
+ * From ompi_proc_t to fab_peer_t: the address exchange, peers at first use; records of peers.
  */
 #include "pml_tm_peer.h"
 
@@ -68,7 +68,8 @@ static fab_peer_t *open_peer(const ompi_proc_t *proc, const modex_blob_t *blob, 
     return OMPI_SUCCESS == *rc ? peer : NULL;
 }
 
-fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc)
+/* Ask the modex for the process's address, and open the peer. */
+static fab_peer_t *connect_new(const ompi_proc_t *proc, int *rc)
 {
     const char *why = "it did not select pml tm, or has another version of it";
     modex_blob_t *blob = NULL;
@@ -90,18 +91,17 @@ fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc)
         free(hostname);
         return NULL;
     }
-    /* write the record before the pointer to it: other threads read the slot without the lock */
-    opal_atomic_wmb();
-    proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = peer;
     return peer;
 }
 
-const char *mca_pml_tm_transport_of(ompi_communicator_t *comm, int rank)
+fab_peer_t *mca_pml_tm_peer_connect(const ompi_proc_t *proc, int *rc)
 {
-    int rc = OMPI_SUCCESS;
-    const fab_peer_t *peer = mca_pml_tm_peer_of_rank(comm, rank, &rc);
+    fab_peer_t *peer;
 
-    return NULL != peer ? fab_peer_provider_name(peer) : NULL;
+    fab_lock(mca_pml_tm.fab);
+    peer = mca_pml_tm_peer_find(mca_pml_tm_peer_name(&proc->super.proc_name));
+    fab_unlock(mca_pml_tm.fab);
+    return NULL != peer ? peer : connect_new(proc, rc);
 }
 
 static void record_free(mca_pml_tm_peer_t *record)
@@ -129,12 +129,11 @@ static void forget(fab_peer_t *peer)
     }
 }
 
-void mca_pml_tm_peer_close(ompi_proc_t *proc)
+void mca_pml_tm_peer_close(const ompi_proc_t *proc)
 {
-    fab_peer_t *peer = (fab_peer_t *) proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
+    fab_peer_t *peer = mca_pml_tm_peer_find(mca_pml_tm_peer_name(&proc->super.proc_name));
 
     if (NULL != peer) {
-        proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = NULL;
         forget(peer);
         fab_peer_close(peer, FAB_USER_PML);
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processes.  The fabric's peer record is in the process's endpoint slot. pml_tm's own record of a
- * peer (fab_peer_t.user[]) is for flow control.  It exists only for peers that throttle this
- * process or are throttled by it, or that have left; other peers cost no memory.
+ * Processes.  The fabric's peer record is found by the process's name; communicators keep it by
+ * rank (pml_tm_comm.h).  pml_tm's own record of a peer (fab_peer_t.user[]) is for flow control.  It
+ * exists only for peers that throttle this process or are throttled by it, or that have left; other
+ * peers cost no memory.
  */
 #ifndef PML_TM_PEER_H
 #define PML_TM_PEER_H
@@ -47,26 +48,19 @@ static inline void mca_pml_tm_answer(fab_peer_t *peer, fab_hdr_t hdr, const void
     }
 }
 
+/* The peer with this name, if it is open; or NULL.  Lock held. */
+static inline fab_peer_t *mca_pml_tm_peer_find(uint64_t name)
+{
+    fab_peer_t *peer = fab_peer_find(mca_pml_tm.fab, name);
+
+    return NULL != peer && fab_peer_is_open(peer, FAB_USER_PML) ? peer : NULL;
+}
+
 /*
- * Open the endpoint of a process at its first use.  Lock not held; may block on the modex.  On
+ * The peer of a process; opened at its first use.  Lock not held; may block on the modex.  On
  * failure returns NULL, with the reason in *rc; the user has been told.
  */
-fab_peer_t *mca_pml_tm_peer_connect(ompi_proc_t *proc, int *rc);
-
-static inline fab_peer_t *mca_pml_tm_peer_of(ompi_proc_t *proc, int *rc)
-{
-    fab_peer_t *peer = (fab_peer_t *) proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
-
-    return OPAL_LIKELY(NULL != peer) ? peer : mca_pml_tm_peer_connect(proc, rc);
-}
-
-/*
- * The peer behind a rank of the communicator (of its remote group). As mca_pml_tm_peer_connect().
- */
-static inline fab_peer_t *mca_pml_tm_peer_of_rank(ompi_communicator_t *comm, int rank, int *rc)
-{
-    return mca_pml_tm_peer_of(ompi_comm_peer_lookup(comm, rank), rc);
-}
+fab_peer_t *mca_pml_tm_peer_connect(const ompi_proc_t *proc, int *rc);
 
 /*
  * Longest message to this peer that may go with its data, bytes. A peer that is short of memory
@@ -104,7 +98,10 @@ static inline bool mca_pml_tm_peer_has_streams(const fab_peer_t *peer)
 /* Bytes of a fragment to the peer, with all that stands in front of the user's. */
 uint32_t mca_pml_tm_peer_fragment(const fab_peer_t *peer);
 
-/* Close the peer of a process, if it was ever opened. Lock held. */
-void mca_pml_tm_peer_close(ompi_proc_t *proc);
+/*
+ * Close the peer of a process, if it is open; mca_pml_tm_comm_forget_closed() has to follow before
+ * the lock is released.  Lock held.
+ */
+void mca_pml_tm_peer_close(const ompi_proc_t *proc);
 
 #endif /* PML_TM_PEER_H */

@@ -341,18 +341,13 @@ static inline __attribute__((always_inline)) bool take_from_ring(take_t which,
     const bool is_any_tag = OMPI_ANY_TAG == tag;
     /* any tag fits no internal one: the sign must be clear */
     const uint64_t mask = is_any_tag ? ~(uint64_t) INT32_MAX : ~(uint64_t) 0;
-    const ompi_proc_t *proc;
     fab_peer_t *peer;
     uint64_t want;
 
     if (OPAL_UNLIKELY(src < 0)) {
         return false;
     }
-    proc = ompi_group_peer_lookup_existing(comm->c_remote_group, src);
-    if (OPAL_UNLIKELY(NULL == proc)) {
-        return false;
-    }
-    peer = proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
+    peer = mca_pml_tm_comm_met(mca_pml_tm_comm(comm), src);
     if (OPAL_UNLIKELY(NULL == peer)) {
         return false;
     }

@@ -440,17 +440,12 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
  * The process with this rank, if a message may be put into its ring now.  NULL: the general path
  * finds out what is in the way.
  */
-static inline __attribute__((always_inline)) fab_peer_t *ring_peer(const ompi_communicator_t *comm,
+static inline __attribute__((always_inline)) fab_peer_t *ring_peer(const mca_pml_tm_comm_t *tmc,
                                                                    int dst)
 {
-    const ompi_proc_t *proc = ompi_group_peer_lookup_existing(comm->c_remote_group, dst);
+    fab_peer_t *peer = mca_pml_tm_comm_met(tmc, dst);
     const mca_pml_tm_peer_t *record;
-    fab_peer_t *peer;
 
-    if (OPAL_UNLIKELY(NULL == proc)) {
-        return NULL;
-    }
-    peer = proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
     if (OPAL_UNLIKELY(NULL == peer || mca_pml_tm.sends_since_progress >= SENDS_PER_PROGRESS - 1)) {
         return NULL;
     }
@@ -480,7 +475,7 @@ put_short(const void *buf, size_t count, const ompi_datatype_t *datatype, int ds
                       MCA_PML_BASE_SEND_STANDARD != mode)) {
         return false;
     }
-    peer = ring_peer(comm, dst);
+    peer = ring_peer(tmc, dst);
     if (OPAL_UNLIKELY(NULL == peer ||
                       !fab_send_short(peer,
                                       fab_hdr(FAB_AM_EAGER, tmc->tag_base | (uint32_t) tag, 0),
@@ -508,7 +503,7 @@ put_longer(const void *buf, size_t count, const ompi_datatype_t *datatype, int d
         !mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len)) {
         return false;
     }
-    peer = ring_peer(comm, dst);
+    peer = ring_peer(tmc, dst);
     if (NULL == peer ||
         !fab_send_any(peer, fab_hdr(FAB_AM_EAGER, tmc->tag_base | (uint32_t) tag, 0), data, len)) {
         return false;
@@ -548,7 +543,7 @@ int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *dataty
 {
     mca_pml_tm_send_request_t *req;
     int rc = OMPI_SUCCESS;
-    fab_peer_t *peer = mca_pml_tm_peer_of_rank(comm, dst, &rc);
+    fab_peer_t *peer = mca_pml_tm_comm_connect(comm, dst, &rc);
 
     if (NULL == peer) {
         return rc;
@@ -569,7 +564,7 @@ static NOINLINE int isend_any(const void *buf, size_t count, ompi_datatype_t *da
     fab_peer_t *peer;
     int rc = OMPI_SUCCESS;
 
-    peer = mca_pml_tm_peer_of_rank(comm, dst, &rc);
+    peer = mca_pml_tm_comm_connect(comm, dst, &rc);
     if (OPAL_UNLIKELY(NULL == peer)) {
         return rc;
     }
@@ -645,7 +640,7 @@ static NOINLINE int send_any(const void *buf, size_t count, ompi_datatype_t *dat
     fab_peer_t *peer;
     int rc = OMPI_SUCCESS;
 
-    peer = mca_pml_tm_peer_of_rank(comm, dst, &rc);
+    peer = mca_pml_tm_comm_connect(comm, dst, &rc);
     if (OPAL_UNLIKELY(NULL == peer)) {
         return rc;
     }

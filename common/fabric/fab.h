@@ -394,6 +394,15 @@ FAB_EXPORT int fab_peer_open(fab_t *fab, fab_user_t user, uint64_t name, const v
 /* The record of a known peer, or NULL. */
 FAB_EXPORT fab_peer_t *fab_peer_find(fab_t *fab, uint64_t name);
 
+/*
+ * Has the user opened the peer, and not closed it since?  Also to be asked of a record that
+ * fab_peer_close() has released since the lock was taken.  Lock held.
+ */
+static inline bool fab_peer_is_open(const fab_peer_t *peer, fab_user_t user)
+{
+    return 0 != (peer->users >> user & 1);
+}
+
 /* Name of the provider that reaches the peer: "self", "shm", ... The lock is not needed. */
 FAB_EXPORT const char *fab_peer_provider_name(const fab_peer_t *peer);
 

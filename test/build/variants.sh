@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 short=builds
 #
-# Builds with less: without the providers verbs and ofi, and with verbs but without librdmacm. Both
+# Builds with less: without the providers verbs and ofi, with verbs but without librdmacm, and for an
+# Open MPI without the slot for a PML in its records of processes, as it is built without UCX. All
 # build without warnings and run MPI programs.
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/lib/build.sh"
@@ -39,3 +40,15 @@ variant without-rdmacm 'without iWARP' ac_cv_lib_rdmacm_rdma_create_id=no
     fail 'librdmacm is there after all'
 find without-rdmacm/inst -name '*.so' -exec readelf -dW {} + | grep 'NEEDED.*ibverbs' ||
     fail 'verbs is not there'
+
+# shellcheck source=/dev/null
+. "$TM_BUILD/test/config.sh"
+read -ra flags <<<"$TM_OMPI_CPPFLAGS"
+config=$(echo '#include "opal_config.h"' | "$TM_CC" -xc -M "${flags[@]}" - |
+    grep -oE '/[^ ]*/opal_config\.h' | head -n 1)
+mkdir headers
+grep -v 'define OMPI_PROC_ENDPOINT_TAG_PML' "$config" >headers/opal_config.h
+! cmp -s "$config" headers/opal_config.h || fail 'this Open MPI has no slot for a PML'
+cp "$(dirname "$config")/ompi_config.h" headers
+variant without-slot 'checking for the version of Open MPI' --without-verbs \
+    CPPFLAGS="-I$TM_WORK/headers"

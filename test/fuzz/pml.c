@@ -388,7 +388,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 
     other.super.proc_name = (opal_process_name_t){.jobid = (opal_jobid_t) (peer->name >> 32),
                                                   .vpid = (opal_vpid_t) peer->name};
-    other.proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] = peer;
     add_comm(0);
     for (size_t at = 0; at + HEAD <= size && FAB_PEER_UP == peer->state;) {
         at += step(peer, input + at, size - at);
