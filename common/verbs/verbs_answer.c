@@ -207,6 +207,38 @@ void fab_verbs_connected(fab_verbs_ep_t *ep)
     fab_verbs_connect_done(ep);
 }
 
+/* NULL: it is not known yet; "": a packet has passed. */
+static const char *probe_result(const fab_verbs_ep_t *ep)
+{
+    const fab_verbs_conn_t *conn = ep->conn;
+
+    if (NULL != ep->failure ||
+        (!conn->is_broken && (conn->head != conn->tail || 0 != conn->to_send))) {
+        return NULL;
+    }
+    return conn->is_broken
+               ? fab_sentence(ep->dom->fab, "No packet passes between %s here and its port (%s).",
+                              ep->dom->name,
+                              ibv_wc_status_str((enum ibv_wc_status) conn->broken_by))
+               : "";
+}
+
+void fab_verbs_connect_probed(fab_verbs_domain_t *dom)
+{
+    fab_verbs_ep_t *next;
+
+    for (fab_verbs_ep_t *ep = TAILQ_FIRST(&dom->probing); NULL != ep; ep = next) {
+        const char *why = probe_result(ep);
+        next = TAILQ_NEXT(ep, waiting_link);
+        if (NULL != why && '\0' == *why) {
+            fab_verbs_connected(ep);
+        } else if (NULL != why) {
+            fab_counters.verbs_no_path++;
+            fab_verbs_connect_failed(ep, why);
+        }
+    }
+}
+
 static void on_reply(fab_verbs_ep_t *ep, const fab_verbs_frame_t *reply)
 {
     const char *why = fab_verbs_conn_connect(ep->conn, reply);
@@ -265,7 +297,11 @@ void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why)
         return;
     }
     fab_verbs_connect_cancel(ep);
-    fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
+    if (ep->is_closing) { /* nobody waits for it */
+        fab_verbs_ep_finish(ep);
+    } else {
+        fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
+    }
 }
 
 void fab_verbs_on_broken(fab_sock_t *sock, const char *why)
@@ -281,7 +317,7 @@ void fab_verbs_on_broken(fab_sock_t *sock, const char *why)
         return;
     }
     ep->sock = NULL;
-    if (FAB_VERBS_ASKING == ep->state) {
+    if (FAB_VERBS_ASKING == ep->state || FAB_VERBS_PROBING == ep->state) {
         fab_verbs_connect_failed(ep, why);
         return;
     }

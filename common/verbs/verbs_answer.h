@@ -11,6 +11,9 @@
 void fab_verbs_connected(fab_verbs_ep_t *ep);
 void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why);
 
+/* Of those that are being probed: see whose packet has passed, or will not. */
+void fab_verbs_connect_probed(fab_verbs_domain_t *dom);
+
 /* What the sockets (verbs_oob.c) report. */
 void fab_verbs_on_frame(fab_sock_t *sock, const void *frame);
 void fab_verbs_on_broken(fab_sock_t *sock, const char *why);

@@ -101,8 +101,12 @@ static void conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
         return;
     }
     conn->is_broken = true;
+    conn->broken_by = (uint8_t) wc->status;
     if (NULL == ep || (ep->has_left && !is_rma)) {
         return; /* it left: what it did not receive does not matter */
+    }
+    if (FAB_VERBS_PROBING == ep->state) {
+        return; /* fab_verbs_connect_probed() sees it */
     }
     fab_counters.verbs_qp_errors++;
     if (IBV_WC_WR_FLUSH_ERR == wc->status) {

@@ -3,15 +3,20 @@
  * Connection set-up: active side (ASKING), passive side (ANSWERED), and both sides connecting at
  * once.  Here is what begins and ends an attempt; verbs_answer.c has what the other side says.
  *
- *      IDLE ──first send──> WAITING ──turn──> ASKING ──REPLY──> UP
- *        └──────┬──────────────┴────────────────┘               ^
- *               └──HELLO of the peer──> ANSWERED ──READY────────┘      (or its first message)
+ *      IDLE ──first send──> WAITING ──turn──> ASKING ──REPLY──> PROBING ──acknowledged──> UP
+ *        └──────┬──────────────┴────────────────┘                                         ^
+ *               └──HELLO of the peer──> ANSWERED ──READY, or a message but PROBE──────────┘
  *
  * If both connect at once, the process with the smaller name stays active and sets the other's
  * HELLO aside.  The other process, when it gets this HELLO, becomes passive: it answers with the QP
  * that it has already made and drops its own request.  If the active process's request fails (it
  * cannot reach the peer over TCP, but the peer can reach it), it answers the HELLO that it has set
  * aside.
+ *
+ * The queue pairs of two ports that do not reach each other become ready like others: the subnets
+ * of two switches have the same prefix, a VLAN ends somewhere.  So a connection is up when a packet
+ * has passed and was acknowledged.  If none does, nothing of a user was sent, and the peer moves to
+ * its next provider (fab_move.c).  How long that takes the device decides (verbs_timeout).
  *
  * iWARP: between REPLY and UP verbs_cm_rdma.c connects the queue pairs, and from ANSWERED only the
  * first message leads to UP.
@@ -136,20 +141,37 @@ void fab_verbs_connect(fab_verbs_ep_t *ep)
     }
 }
 
+static void forget_parked(fab_verbs_ep_t *ep)
+{
+    if (NULL != ep->parked) {
+        fab_sock_release(ep->parked);
+        ep->parked = NULL;
+    }
+}
+
 void fab_verbs_connect_cancel(fab_verbs_ep_t *ep)
 {
     if (FAB_VERBS_WAITING == ep->state) {
         stop_waiting(ep);
     }
+    if (FAB_VERBS_PROBING == ep->state) {
+        TAILQ_REMOVE(&ep->dom->probing, ep, waiting_link);
+    }
     if (NULL != ep->sock) {
         fab_sock_release(ep->sock);
         ep->sock = NULL;
     }
-    if (NULL != ep->parked) {
-        fab_sock_release(ep->parked);
-        ep->parked = NULL;
-    }
+    forget_parked(ep);
     fab_verbs_set_state(ep, FAB_VERBS_IDLE);
+}
+
+/* What was set aside named the QP that has answered. */
+void fab_verbs_connect_probe(fab_verbs_ep_t *ep)
+{
+    forget_parked(ep);
+    TAILQ_INSERT_TAIL(&ep->dom->probing, ep, waiting_link);
+    fab_verbs_set_state(ep, FAB_VERBS_PROBING);
+    fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_PROBE);
 }
 
 void fab_verbs_connect_done(fab_verbs_ep_t *ep)

@@ -467,6 +467,7 @@ void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id)
 {
     switch (id) {
     case FAB_VERBS_ID_CREDIT:
+    case FAB_VERBS_ID_PROBE:
         break;
     case FAB_VERBS_ID_CLOSE:
         ep_closed_by_peer(ep);

@@ -236,7 +236,7 @@ static bool conn_return_credits(fab_verbs_conn_t *conn)
     if (conn->is_broken || (NULL != conn->ep && conn->ep->has_left)) {
         return true;
     }
-    if (!conn->is_ready) {
+    if (!conn->is_ready && FAB_VERBS_ID_PROBE != conn->to_send) {
         return false;
     }
     if (0 != conn->to_send) {

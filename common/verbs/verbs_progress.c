@@ -8,6 +8,7 @@
 
 #include "fabric/fab_clock.h"
 #include "verbs/verbs_alive.h"
+#include "verbs/verbs_answer.h"
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_connect.h"
 #include "verbs/verbs_ep.h"
@@ -78,6 +79,9 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom)
     if (fab_sock_set_is_busy(dom->socks) || now >= dom->next_oob) {
         dom->next_oob = now + FAB_VERBS_OOB_US;
         events = fab_verbs_oob_poll(dom);
+    }
+    if (!TAILQ_EMPTY(&dom->probing)) {
+        fab_verbs_connect_probed(dom);
     }
     if (!TAILQ_EMPTY(&dom->waiting)) {
         fab_verbs_connect_waiting(dom);

@@ -129,6 +129,7 @@ static int verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
     TAILQ_INIT(&dom->rma);
     TAILQ_INIT(&dom->failing);
     TAILQ_INIT(&dom->waiting);
+    TAILQ_INIT(&dom->probing);
     *why = open_steps(dom);
     if (NULL != *why) {
         domain_free(dom);

@@ -101,7 +101,13 @@ static bool id_is_known(const fab_verbs_tmh_t *tmh)
         return tmh->opcode <= FAB_AM_EAGER;
     }
     return tmh->id < FAB_AM_MAX ||
-           (tmh->id >= FAB_VERBS_ID_CREDIT && tmh->id <= FAB_VERBS_ID_LEAVE);
+           (tmh->id >= FAB_VERBS_ID_CREDIT && tmh->id <= FAB_VERBS_ID_PROBE);
+}
+
+/* It says that this direction carries packets; whether the sender hears so, READY tells. */
+static bool is_probe(const fab_verbs_tmh_t *tmh)
+{
+    return FAB_AM_NO_TAG == tmh->opcode && FAB_VERBS_ID_PROBE == tmh->id;
 }
 
 static void arrived(fab_verbs_conn_t *conn, const unsigned char *data, size_t len)
@@ -114,7 +120,7 @@ static void arrived(fab_verbs_conn_t *conn, const unsigned char *data, size_t le
         return;
     }
     memcpy(&tmh, data, sizeof(tmh));
-    if (__builtin_expect(FAB_VERBS_ANSWERED == ep->state, 0)) {
+    if (__builtin_expect(FAB_VERBS_ANSWERED == ep->state, 0) && !is_probe(&tmh)) {
         fab_verbs_connect_done(ep); /* who sends is ready */
     }
     if (!id_is_known(&tmh)) {

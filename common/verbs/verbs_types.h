@@ -167,6 +167,7 @@ struct fab_verbs_conn {
     bool is_to_tm;     /* the peer's device matches tags */
     bool is_ready;     /* the peer's QP receives */
     bool is_broken;    /* a work request failed */
+    uint8_t broken_by; /* enum ibv_wc_status of that */
     bool has_answered; /* the device has done a rendezvous: it answers the sender */
     bool is_due;       /* in dom->due */
     uint8_t to_send;   /* FAB_VERBS_ID_* other than CREDIT that found no room; 0: none */
@@ -189,19 +190,20 @@ typedef enum fab_verbs_state {
     FAB_VERBS_ASKING = 2,   /* active side: HELLO sent or about to be; conn has a QP */
     FAB_VERBS_ANSWERED = 3, /* passive side: REPLY sent; may not send before READY */
     FAB_VERBS_UP = 4,       /* may send */
+    FAB_VERBS_PROBING = 5,  /* active side: REPLY came; does a packet pass? In dom->probing */
 } fab_verbs_state_t;
 
 struct fab_verbs_ep {
     fab_peer_t *peer;
     fab_verbs_domain_t *dom;
     fab_verbs_conn_t *conn; /* from ASKING or ANSWERED on */
-    fab_sock_t *sock;       /* ASKING, ANSWERED */
+    fab_sock_t *sock;       /* ASKING, ANSWERED, PROBING */
     /* socket of the peer's HELLO, set aside: both connect, and this process has precedence */
     fab_sock_t *parked;
     fab_verbs_buf_t *reserved; /* by fab_reserve(); NULL: none */
     fab_verbs_op_queue_t ops;  /* not yet posted in full */
     fab_verbs_exposed_list_t exposed;
-    TAILQ_ENTRY(fab_verbs_ep) waiting_link; /* in dom->waiting */
+    TAILQ_ENTRY(fab_verbs_ep) waiting_link; /* in dom->waiting or dom->probing */
     TAILQ_ENTRY(fab_verbs_ep) rma_link;     /* in dom->rma */
     TAILQ_ENTRY(fab_verbs_ep) failing_link; /* in dom->failing */
     LIST_ENTRY(fab_verbs_ep) link;          /* in dom->eps */
@@ -290,6 +292,7 @@ struct fab_verbs_domain {
     uint32_t num_asking;
     uint32_t num_ending; /* endpoints with an end_by */
     fab_verbs_ep_queue_t waiting;
+    fab_verbs_ep_queue_t probing;
     uint64_t next_oob;  /* us */
     uint64_t next_tick; /* us */
 

@@ -27,7 +27,12 @@
  *      HELLO {name, address, qpn, psn, window} ->        makes its QP(s) ready to receive and send
  *                                              <- REPLY  {the same of its own}, or REFUSE {status}
  *      QP ready to receive and to send
+ *      PROBE, a message on the QP, is acknowledged
  *      READY                                   ->        may send now; the stream is closed
+ *
+ * A path that takes no packets is found by the probe, before a message of a user is on it: the
+ * stream is closed instead of READY, and the peer is reached in another way.  iWARP, whose
+ * connections are made by packets, has no probe.
  *
  * Address and frames are in the byte order of the host, which the fabric's address has checked.
  */
@@ -42,7 +47,7 @@
 #include "sock/sock_wire.h"
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 7
+#define FAB_VERBS_VERSION 8
 
 enum {
     FAB_VERBS_IPS = 4,             /* IP addresses in a process's address */
@@ -58,6 +63,7 @@ enum {
     FAB_VERBS_ID_CLOSED = 130, /* agreed: the last message on this connection */
     /* the sender takes no more messages: its process leaves, or refused this one */
     FAB_VERBS_ID_LEAVE = 131,
+    FAB_VERBS_ID_PROBE = 132, /* the first: does a packet pass? */
 };
 
 typedef struct fab_verbs_tmh {

@@ -309,3 +309,14 @@ uint32_t tmdev_route(const struct ibv_ah_attr *ah)
     }
     return 0;
 }
+
+static uint32_t plane_of(uint32_t lid)
+{
+    return lid < TMDEV_PLANE_LIDS ? tmdev_settings()->planes[lid] : 0;
+}
+
+bool tmdev_is_apart(const tmdev_qp_t *qp)
+{
+    uint32_t here = plane_of(tmdev_own_route(qp)), there = plane_of(tmdev_route(&qp->attr.ah_attr));
+    return 0 != here && 0 != there && here != there;
+}

@@ -507,6 +507,10 @@ void tmdev_send_progress(tmdev_qp_t *qp)
             tmdev_qp_ready(qp); /* others, too */
             return;
         }
+        if (tmdev_is_apart(qp)) {
+            back_off(qp, wqe); /* it is lost on the way */
+            return;
+        }
         tmdev_conn_t *conn = tmdev_conn_to(qp->node, qp->attr.dest_qp_num >> 12);
         if (NULL == conn && EAGAIN == errno) {
             qp->is_backing_off = true; /* the peer has not yet accepted others */

@@ -118,6 +118,26 @@ static void parse_port_down(void)
     settings.port_up_us = last * 1000;
 }
 
+/* 1+3,2: networks of LIDs */
+static void parse_planes(void)
+{
+    const char *at = getenv("TMDEV_PLANES");
+    uint8_t plane = 1;
+    while (NULL != at && '\0' != *at) {
+        char *end;
+        unsigned long lid = strtoul(at, &end, 10);
+        if (end == at || 0 == lid || lid >= TMDEV_PLANE_LIDS || NULL == strchr("+,", *end) ||
+            ('\0' != *end && '\0' == end[1])) {
+            settings_refuse("TMDEV_PLANES", getenv("TMDEV_PLANES"),
+                            "LIDs up to 255 are wanted, those of a network with + between, "
+                            "networks with commas");
+        }
+        settings.planes[lid] = plane;
+        plane += ',' == *end;
+        at = end + ('\0' != *end);
+    }
+}
+
 /* One item of a list kind[:first],...: first for this kind, 1 without it, 0: it is not there. */
 static uint32_t first_of(const char *name, const char *kind)
 {
@@ -211,6 +231,7 @@ static void read_settings(void)
     parse_firsts();
     parse_fail();
     parse_port_down();
+    parse_planes();
 }
 
 const tmdev_settings_t *tmdev_settings(void)

@@ -43,7 +43,8 @@ enum {
     TMDEV_RNDV_HDR_MAX = 64, /* longest rendezvous request, TMH included, bytes */
     TMDEV_GIDS = 4,
     TMDEV_DEVICES = 8, /* at most, and ports of each */
-    TMDEV_PORTS = 4
+    TMDEV_PORTS = 4,
+    TMDEV_PLANE_LIDS = 256 /* LIDs from 1 on that can be in a plane */
 };
 
 typedef struct tmdev_node tmdev_node_t;
@@ -108,6 +109,7 @@ typedef struct tmdev_settings {
     bool has_port_down, has_device_fatal;
     uint64_t port_down_us, device_fatal_us; /* after the first queue pair can send */
     uint64_t port_up_us;                    /* 0: never */
+    uint8_t planes[TMDEV_PLANE_LIDS];       /* by LID: its network; 0: all of them */
     const char *dir, *fabric, *report;
 } tmdev_settings_t;
 
@@ -270,6 +272,8 @@ int tmdev_query_device_ex(struct ibv_context *context,
 /* What identifies the port that a queue pair's address vector leads to. 0: leads nowhere. */
 uint32_t tmdev_route(const struct ibv_ah_attr *ah);
 uint32_t tmdev_own_route(const tmdev_qp_t *qp);
+/* Are its two ports in different networks, so that no packet passes? */
+bool tmdev_is_apart(const tmdev_qp_t *qp);
 
 /* ---- protection domains and memory regions (mr.c)
  * ---------------------------------------------------------------------------- */

@@ -126,6 +126,116 @@ static void test_pairs(void **state)
     }
 }
 
+/* ---- ports that no packet passes between -------------------------------- */
+
+static const char *planes;
+
+/* Ranks use devices in turn: rank 0 LID 1, rank 1 LID 2. */
+static bool is_in_plane(int one, int other)
+{
+    return 0 == strcmp("1+3,2+4", planes) && one % 2 == other % 2;
+}
+
+/* Everybody sends to those who are reached, and to those who are not; or only some do. */
+static void planes_body(world_t *world)
+{
+    traffic_t traffic = {.wrong = 0};
+    uint64_t expected = 0;
+
+    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    world_barrier_idle(world);
+    for (int i = 0; i < world->size; i++) {
+        if (i != world->rank && combination.sends[world->rank % 2]) {
+            send_numbers(world, world_peer(world, i), 0);
+        }
+    }
+    for (int i = 0; i < world->size; i++) {
+        expected = combination.sends[i % 2] ? MESSAGES : 0;
+        WORLD_UNTIL(i == world->rank || expected == traffic.next[i]);
+    }
+    world_barrier(world);
+    for (int i = 0; i < world->size; i++) {
+        if (i != world->rank) {
+            send_numbers(world, world_peer(world, i),
+                         combination.sends[world->rank % 2] ? MESSAGES : 0);
+        }
+    }
+    for (int i = 0; i < world->size; i++) {
+        expected = (combination.sends[i % 2] ? 2 : 1) * MESSAGES;
+        WORLD_UNTIL(i == world->rank || expected == traffic.next[i]);
+    }
+    world_barrier(world);
+    for (int i = 0; i < world->size; i++) {
+        CHECK(i == world->rank ||
+              is_by(world_peer(world, i), is_in_plane(i, world->rank) ? "verbs" : "tcp"));
+    }
+    CHECK(0 == traffic.wrong && 0 == world->failures);
+    atomic_fetch_add(&world->shared->scratch[0], fab_counters.verbs_no_path);
+    world_barrier(world);
+    CHECK(atomic_load(&world->shared->scratch[0]) > 0);
+}
+
+static void run_planes(int size, const char *devices, const char *value)
+{
+    planes = value;
+    setenv("TMDEV_DEVICES", devices, 1);
+    setenv("TMDEV_PLANES", value, 1);
+    for (int i = 0; i < 3; i++) {
+        combination = (combination_t){.sends = {1 != i, 2 != i}};
+        assert_int_equal(world_run(size, false, planes_body), 0);
+    }
+    unsetenv("TMDEV_DEVICES");
+    unsetenv("TMDEV_PLANES");
+}
+
+/*
+ * Queue pairs become ready, and what is sent on them is lost: nothing of a user may be on its way
+ * then.
+ */
+static void test_planes(void **state)
+{
+    unsigned int timeout = fab_params.verbs_timeout;
+
+    (void) state;
+    fab_params.verbs_timeout = 8; /* 8 ms until the device gives up */
+    run_planes(2, "2", "1,2");
+    run_planes(4, "4", "1+3,2+4");
+    fab_params.verbs_timeout = timeout;
+}
+
+static void says_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    traffic_t traffic = {.wrong = 0};
+    char text[4096];
+
+    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    if (0 == world->rank) {
+        send_numbers(world, peer, 0);
+        WORLD_UNTIL(is_by(peer, "tcp"));
+        fab_describe(world->fab, text, sizeof(text));
+        CHECK(NULL != strstr(text, "No packet passes between tmdev0:1 here and its port (transport "
+                                   "retry counter exceeded)"));
+    } else {
+        WORLD_UNTIL(MESSAGES == traffic.next[0]);
+    }
+    world_barrier(world);
+}
+
+static void test_says(void **state)
+{
+    unsigned int timeout = fab_params.verbs_timeout;
+
+    (void) state;
+    fab_params.verbs_timeout = 8;
+    setenv("TMDEV_DEVICES", "2", 1);
+    setenv("TMDEV_PLANES", "1,2", 1);
+    assert_int_equal(world_run(2, false, says_body), 0);
+    unsetenv("TMDEV_DEVICES");
+    unsetenv("TMDEV_PLANES");
+    fab_params.verbs_timeout = timeout;
+}
+
 /* ---- several, again and again ------------------------------------------- */
 
 enum { ROUNDS = 30 };
@@ -272,8 +382,9 @@ static void test_stays(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs), cmocka_unit_test(test_crowd), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_ends),  cmocka_unit_test(test_stays),
+        cmocka_unit_test(test_pairs), cmocka_unit_test(test_planes), cmocka_unit_test(test_says),
+        cmocka_unit_test(test_crowd), cmocka_unit_test(test_memory), cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_stays),
     };
 
     if (argc > 1) {
