@@ -139,6 +139,8 @@ common_verbs_sources = \
 	common/verbs/verbs_expose.h \
 	common/verbs/verbs_fail.c \
 	common/verbs/verbs_fail.h \
+	common/verbs/verbs_gid.c \
+	common/verbs/verbs_gid.h \
 	common/verbs/verbs_near.c \
 	common/verbs/verbs_near.h \
 	common/verbs/verbs_object.c \

@@ -34,6 +34,7 @@ typedef struct fab_params {
 
     char *verbs_if_include;
     char *verbs_if_exclude;
+    char *verbs_networks;
     int verbs_gid_index;
     unsigned int verbs_eager_limit; /* bytes; also the size of a buffer */
     unsigned int verbs_window;      /* messages */

@@ -55,7 +55,7 @@ const char *fab_sock_peer_text(int fd, char *buf, size_t size);
 bool fab_sock_list_is_sound(const char *list);
 
 /* Does the list name this interface, or a network that the address is in? */
-bool fab_sock_list_has(const char *list, const char *interface, const uint8_t *ip);
+FAB_EXPORT bool fab_sock_list_has(const char *list, const char *interface, const uint8_t *ip);
 
 /*
  * The addresses of this host, the best first, max at most: of interfaces that are up and have a

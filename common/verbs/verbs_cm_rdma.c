@@ -32,6 +32,7 @@
 #include "fabric/fab_clock.h"
 #include "verbs/verbs_answer.h"
 #include "verbs/verbs_fail.h"
+#include "verbs/verbs_gid.h"
 #include "verbs/verbs_qp.h"
 
 enum {
@@ -93,12 +94,15 @@ static const char *cm_find_ip(struct ibv_context *ctx, uint8_t port, uint8_t *ip
                        (0 == pass ? AF_INET : AF_INET6) == at->ifa_addr->sa_family &&
                        fab_sock_ip_of(at->ifa_addr, ip) &&
                        (fab_sock_ip_is_v4(ip) || !fab_sock_ip_is_link_local(ip)) &&
+                       fab_verbs_is_in_networks(at->ifa_name, ip) &&
                        cm_binds(channel, ibv_get_device_name(ctx->device), port, at->ifa_addr);
         }
     }
     freeifaddrs(all);
     rdma_destroy_event_channel(channel);
-    return is_found ? NULL : "its network interface has no IP address, which iWARP needs";
+    return is_found ? NULL
+                    : "its network interface has no IP address (in verbs_networks), which iWARP "
+                      "needs";
 }
 
 /* ---- one attempt -------------------------------------------------------- */

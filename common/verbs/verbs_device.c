@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which port of which device is used.  Candidates are the ports that the user's list allows, that
- * are up and that RC works on.  The one nearest to the CPUs that this process may run on is taken;
- * among equally near ones the processes of the host take turns.
+ * are up and that RC works on, of devices that have what the provider needs.  Of these
+ *
+ *      not much slower than the fastest   a node often has a slow port besides, for management
+ *      of one kind                        InfiniBand, RoCE and iWARP do not reach each other
+ *      nearest                            to the CPUs that this process may run on
+ *      in turn                            by the processes of the host
+ *
+ * The first two say the same on all hosts that have the same ports, whatever their order and place.
  */
 #include "verbs/verbs_device.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,23 +20,34 @@
 
 #include "fabric/fab_params.h"
 #include "verbs/verbs_cm.h"
+#include "verbs/verbs_gid.h"
 
 enum {
     /* bytes of one READ or WRITE: others on the same QP wait that long, 0.1 ms at 100 Gbit/s */
     FAB_VERBS_STEP = 1 << 20,
-    FAB_VERBS_PORTS_MAX = 64,      /* ports that are compared */
-    FAB_VERBS_REASON_MAX = 384,    /* bytes of the sentence why there is none */
-    FAB_VERBS_UNKNOWN_MAX = 288,   /* bytes of what is said of names that are not here */
-    FAB_VERBS_UNWANTED_MAX = 224,  /* bytes of the reason that names a parameter */
-    FAB_VERBS_GIDS_MAX = 256,      /* entries of a GID table that are looked at */
-    FAB_VERBS_GID_UNFIT = 1 << 16, /* rank of a GID that cannot be used */
+    FAB_VERBS_PORTS_MAX = 64,     /* ports that are compared */
+    FAB_VERBS_REASON_MAX = 384,   /* bytes of the sentence why there is none */
+    FAB_VERBS_UNKNOWN_MAX = 288,  /* bytes of what is said of names that are not here */
+    FAB_VERBS_UNWANTED_MAX = 224, /* bytes of the reason that names a parameter */
+    /* what a device must have: queues shorter than these are of no use */
+    FAB_VERBS_MIN_SRQ = 64,
+    FAB_VERBS_MIN_CQ = 1024,
 };
 
 int (*fab_verbs_near)(const char *device, uint32_t *parts);
 
+/* Ports of different kinds do not reach each other.  At equal speed the first is taken. */
+typedef enum fab_verbs_kind_of_port {
+    FAB_VERBS_INFINIBAND,
+    FAB_VERBS_ROCE,
+    FAB_VERBS_IWARP
+} fab_verbs_kind_of_port_t;
+
 typedef struct fab_verbs_port {
     struct ibv_device *device;
     uint8_t num;
+    fab_verbs_kind_of_port_t kind;
+    uint32_t speed; /* Mbit/s; 0: not known */
     int depth;      /* of what it and the process have in common: the deeper, the nearer */
     uint32_t parts; /* of the machine that are as deep */
 } fab_verbs_port_t;
@@ -98,45 +116,6 @@ static bool is_wanted(const fab_verbs_search_t *search, const char *device, int 
     return 0 == items_naming(search->list, device, port);
 }
 
-/* ---- GIDs --------------------------------------------------------------- */
-
-/*
- * The lower the better: RoCE v2 before v1, there IPv4 before IPv6, and addresses that are routed
- * before those that are not.
- */
-static int gid_rank(const struct ibv_gid_entry *entry)
-{
-    const uint8_t *gid = entry->gid.raw;
-
-    if (IBV_GID_TYPE_IB == entry->gid_type) {
-        return FAB_VERBS_GID_UNFIT;
-    }
-    return (IBV_GID_TYPE_ROCE_V2 == entry->gid_type ? 0 : 4) + (fab_sock_ip_is_v4(gid) ? 0 : 1) +
-           (fab_sock_ip_is_link_local(gid) ? 2 : 0);
-}
-
-/* Choose among the port's GIDs, or take the user's. False: there is none. */
-static bool choose_gid(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t port)
-{
-    struct ibv_gid_entry *entries = calloc(FAB_VERBS_GIDS_MAX, sizeof(*entries));
-    ssize_t num = NULL != entries ? ibv_query_gid_table(ctx, entries, FAB_VERBS_GIDS_MAX, 0) : 0;
-    int best = FAB_VERBS_GID_UNFIT;
-
-    for (ssize_t i = 0; i < num; i++) {
-        int rank = gid_rank(&entries[i]);
-        bool is_asked_for = (int) entries[i].gid_index == fab_params.verbs_gid_index;
-        if (entries[i].port_num == port && rank < best &&
-            (fab_params.verbs_gid_index < 0 || is_asked_for)) {
-            best = rank;
-            dom->gid_index = (uint8_t) entries[i].gid_index;
-            dom->addr.gid_type = (uint8_t) entries[i].gid_type;
-            memcpy(dom->addr.gid, &entries[i].gid, sizeof(dom->addr.gid));
-        }
-    }
-    free(entries);
-    return best < FAB_VERBS_GID_UNFIT;
-}
-
 /* ---- ports -------------------------------------------------------------- */
 
 static void note_why_not(fab_verbs_search_t *search, const char *device, int port,
@@ -163,9 +142,33 @@ static const char *port_flaw(fab_verbs_domain_t *dom, struct ibv_context *ctx, u
                    : "iWARP needs librdmacm, without which this was built (package librdmacm-dev)";
     }
     if (IBV_LINK_LAYER_ETHERNET == port->link_layer) {
-        return choose_gid(dom, ctx, num) ? NULL : "the port has no GID that RoCE could use";
+        return fab_verbs_gid_choose(dom, ctx, num);
     }
     return 0 != port->lid ? NULL : "the port has no LID: does a subnet manager run?";
+}
+
+static fab_verbs_kind_of_port_t kind_of(const struct ibv_device *device,
+                                        const struct ibv_port_attr *port)
+{
+    if (IBV_TRANSPORT_IWARP == device->transport_type) {
+        return FAB_VERBS_IWARP;
+    }
+    return IBV_LINK_LAYER_ETHERNET == port->link_layer ? FAB_VERBS_ROCE : FAB_VERBS_INFINIBAND;
+}
+
+/* Mbit/s of data; 0: a width or speed that is not known here. */
+static uint32_t speed_of(const struct ibv_port_attr *port)
+{
+    /* of a lane, by the bit that is set: SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR */
+    static const uint32_t speeds[8] = {2000, 4000, 8000, 10000, 13636, 25000, 50000, 100000};
+    static const uint32_t widths[5] = {1, 4, 8, 12, 2};
+    uint32_t width = 0, speed = 0;
+
+    for (uint32_t bit = 0; bit < 8; bit++) {
+        width = bit < 5 && 1u << bit == port->active_width ? widths[bit] : width;
+        speed = 1u << bit == port->active_speed ? speeds[bit] : speed;
+    }
+    return width * speed;
 }
 
 static void look_at_port(fab_verbs_search_t *search, struct ibv_device *device,
@@ -185,8 +188,11 @@ static void look_at_port(fab_verbs_search_t *search, struct ibv_device *device,
     if (NULL != flaw) {
         note_why_not(search, name, num, flaw);
     } else if (search->num_ports < FAB_VERBS_PORTS_MAX) {
-        search->ports[search->num_ports++] = (fab_verbs_port_t){
-            .device = device, .num = num, .parts = 1};
+        search->ports[search->num_ports++] = (fab_verbs_port_t){.device = device,
+                                                                .num = num,
+                                                                .kind = kind_of(device, &port),
+                                                                .speed = speed_of(&port),
+                                                                .parts = 1};
     }
 }
 
@@ -197,22 +203,40 @@ static void skip_device(fab_verbs_search_t *search, const char *name, const char
     note_why_not(search, name, 0, reason);
 }
 
+/* NULL: it has what the provider needs. */
+static const char *device_flaw(const struct ibv_device_attr *attr)
+{
+    if (attr->max_qp < 1) {
+        return "it makes no queue pairs";
+    }
+    if (attr->max_srq < 1) {
+        return "it has no shared receive queues";
+    }
+    if (attr->max_srq_wr < FAB_VERBS_MIN_SRQ || attr->max_cqe < FAB_VERBS_MIN_CQ) {
+        return "its queues are too short";
+    }
+    return NULL;
+}
+
 static void look_at_ports(fab_verbs_search_t *search, struct ibv_device *device)
 {
     struct ibv_device_attr attr;
     const char *name = ibv_get_device_name(device);
     struct ibv_context *ctx = ibv_open_device(device);
+    const char *flaw;
 
     if (NULL == ctx) {
-        skip_device(search, name, strerror(errno));
+        skip_device(
+            search, name,
+            fab_sentence(search->dom->fab, "%s (/dev/infiniband/uverbs*)", strerror(errno)));
         return;
     }
-    if (0 != ibv_query_device(ctx, &attr)) {
-        skip_device(search, name, "it cannot be queried");
-        attr.phys_port_cnt = 0;
-    }
-    for (int num = 1; num <= attr.phys_port_cnt; num++) {
+    flaw = 0 == ibv_query_device(ctx, &attr) ? device_flaw(&attr) : "it cannot be queried";
+    for (int num = 1; NULL == flaw && num <= attr.phys_port_cnt; num++) {
         look_at_port(search, device, ctx, (uint8_t) num);
+    }
+    if (NULL != flaw) {
+        skip_device(search, name, flaw);
     }
     (void) ibv_close_device(ctx);
 }
@@ -248,6 +272,56 @@ static void log_unknown(fab_verbs_search_t *search)
         }
         list += len + ('\0' != list[len]);
     }
+}
+
+/* ---- the choice --------------------------------------------------------- */
+
+/* Leave a port out: what the sentence says of it. */
+static void leave_out(const fab_verbs_search_t *search, const fab_verbs_port_t *port,
+                      const fab_verbs_port_t *best, const char *what)
+{
+    fab_log(search->dom->fab, 10, "%s:%d (%.3g Gbit/s) is not used: %s:%d (%.3g Gbit/s) is %s",
+            ibv_get_device_name(port->device), port->num, port->speed / 1000.0,
+            ibv_get_device_name(best->device), best->num, best->speed / 1000.0, what);
+}
+
+/* The fastest port; of equally fast ones the first kind.  What is not known counts as fast. */
+static fab_verbs_port_t fastest(const fab_verbs_search_t *search)
+{
+    fab_verbs_port_t best = search->ports[0];
+
+    for (int i = 1; i < search->num_ports; i++) {
+        const fab_verbs_port_t *port = &search->ports[i];
+        uint32_t speed = 0 == port->speed ? UINT32_MAX : port->speed;
+        uint32_t of_best = 0 == best.speed ? UINT32_MAX : best.speed;
+        if (speed > of_best || (speed == of_best && port->kind < best.kind)) {
+            best = *port;
+        }
+    }
+    return best;
+}
+
+/*
+ * Keep the ports that are of the kind of the fastest and not much slower.  Of those that the user
+ * has named slow ones stay, too.
+ */
+static void keep_the_best(fab_verbs_search_t *search)
+{
+    const fab_verbs_port_t best = fastest(search);
+    int kept = 0;
+
+    for (int i = 0; i < search->num_ports; i++) {
+        fab_verbs_port_t port = search->ports[i];
+        bool is_slow = !search->is_include && 0 != port.speed && port.speed < best.speed / 2;
+        if (port.kind != best.kind) {
+            leave_out(search, &port, &best, "of another kind, which it does not reach");
+        } else if (is_slow) {
+            leave_out(search, &port, &best, "faster");
+        } else {
+            search->ports[kept++] = port;
+        }
+    }
+    search->num_ports = kept;
 }
 
 static int order(const void *a, const void *b)
@@ -335,7 +409,7 @@ static const char *device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *p
         dom->cm_ops = fab_verbs_cm_rdma;
         (void) dom->cm_ops->find_ip(dom->ctx, port->num, dom->addr.gid);
     } else if (IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer) {
-        (void) choose_gid(dom, dom->ctx, port->num);
+        (void) fab_verbs_gid_choose(dom, dom->ctx, port->num);
     } else {
         memcpy(dom->addr.gid, &gid, sizeof(gid));
     }
@@ -346,6 +420,36 @@ static const char *device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *p
     return NULL;
 }
 
+/*
+ * libibverbs names no device.  If the kernel has one, its file is missing: in a container, say, to
+ * which it was not given.
+ */
+static const char *no_device(const fab_verbs_domain_t *dom)
+{
+    const char *sysfs = secure_getenv("SYSFS_PATH");
+    const struct dirent *entry;
+    const char *why = "This host has no RDMA device.";
+    char path[512];
+    DIR *dir;
+
+    snprintf(path, sizeof(path), "%s/class/infiniband_verbs", NULL != sysfs ? sysfs : "/sys");
+    dir = opendir(path);
+    while (NULL != dir && NULL != (entry = readdir(dir))) {
+        if (0 == strncmp(entry->d_name, "uverbs", 6)) {
+            why = fab_sentence(dom->fab,
+                               "The kernel has an RDMA device, but its file /dev/infiniband/%s "
+                               "cannot be used here: a container must be given it (docker run "
+                               "--device=/dev/infiniband/%s), and libibverbs its driver.",
+                               entry->d_name, entry->d_name);
+            break;
+        }
+    }
+    if (NULL != dir) {
+        closedir(dir);
+    }
+    return why;
+}
+
 const char *fab_verbs_device_open(fab_verbs_domain_t *dom)
 {
     fab_verbs_search_t *search = calloc(1, sizeof(*search));
@@ -354,7 +458,7 @@ const char *fab_verbs_device_open(fab_verbs_domain_t *dom)
     const char *why = "There is not enough memory.";
 
     if (NULL != search && (NULL == devices || 0 == num)) {
-        why = "This host has no RDMA device.";
+        why = no_device(dom);
     } else if (NULL != search) {
         search->dom = dom;
         take_list(search);
@@ -363,6 +467,7 @@ const char *fab_verbs_device_open(fab_verbs_domain_t *dom)
         }
         log_unknown(search);
         if (search->num_ports > 0) {
+            keep_the_best(search);
             why = device_use(dom, nearest(search));
         } else {
             why = fab_sentence(dom->fab, "No RDMA device can be used: %s%s.", search->unknown,

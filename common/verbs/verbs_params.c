@@ -57,6 +57,19 @@ static const fab_param_t verbs_rows[] = {
                 "verbs_if_include.",
     },
     {
+        .name = "verbs_networks",
+        .type = FAB_PARAM_STRING,
+        .level = 3,
+        .offset = offsetof(fab_params_t, verbs_networks),
+        .is_valid = fab_sock_list_is_sound,
+        .form = "interfaces, or networks as address/bits, with commas between and no spaces, e.g. "
+                "eth0,10.1.0.0/16",
+        .empty_means = "all",
+        .help = "With RoCE and iWARP, network interfaces, or networks, whose addresses verbs may "
+                "use: the same on all hosts, whatever the order of their GIDs. A port that has "
+                "none of them is not used.",
+    },
+    {
         .name = "verbs_gid_index",
         .type = FAB_PARAM_INT,
         .level = 4,

@@ -37,6 +37,7 @@ refused pml_tm_shm_ring_size 5000 'is 5000; allowed: 4096 to 16777216 bytes, a p
 refused pml_tm_shm_cooperative nosuch 'is "nosuch"; allowed: auto, none, always.'
 refused pml_tm_verbs_gid_index 256 'is 256; allowed: 0 to 255; -1: '
 refused pml_tm_verbs_if_include a:b 'is "a:b"; allowed: devices, or ports as device:port'
+refused pml_tm_verbs_networks 10.0.0.0/33 'is "10.0.0.0/33"; allowed: interfaces, or networks'
 refused pml_tm_tcp_ports 0-7 'is "0-7"; allowed: a port, or a range'
 
 export TM_TEST_PML=ob1 TM_TEST_BTL=fabric,self

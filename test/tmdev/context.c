@@ -45,6 +45,10 @@ void tmdev_ctx_set_ops(struct verbs_context *v)
 
 TMDEV_PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
+    if (0 != (tmdev_settings()->lacks[ibv_get_device_index(device)] & TMDEV_LACKS_ACCESS)) {
+        errno = EACCES;
+        return NULL;
+    }
     tmdev_ctx_t *ctx = tmdev_alloc(sizeof(*ctx));
     if (NULL == ctx) {
         return NULL;

@@ -24,6 +24,29 @@ static struct ibv_device the_devices[TMDEV_DEVICES] = {DEVICE(0), DEVICE(1), DEV
                                                        DEVICE(4), DEVICE(5), DEVICE(6), DEVICE(7)};
 #undef DEVICE
 
+/* The second half of 198.18.0.0/15: aliases, LIDs below ALIASES. */
+enum { ALIAS_NET = 19, ALIASES = 16 };
+
+static uint32_t index_of(const struct ibv_device *device)
+{
+    return (uint32_t) (device - the_devices);
+}
+
+bool tmdev_is_ethernet(const struct ibv_context *context)
+{
+    return tmdev_settings()->is_ethernet[index_of(context->device)];
+}
+
+bool tmdev_lacks(const struct ibv_context *context, uint32_t what)
+{
+    return 0 != (tmdev_settings()->lacks[index_of(context->device)] & what);
+}
+
+uint32_t tmdev_gid_count(const struct ibv_context *context)
+{
+    return tmdev_is_ethernet(context) ? tmdev_settings()->gids : 1;
+}
+
 TMDEV_PUBLIC struct ibv_device **ibv_get_device_list(int *count)
 {
     struct ibv_device **list = calloc(TMDEV_DEVICES + 1, sizeof(*list));
@@ -88,7 +111,8 @@ static void device_attr(const struct ibv_device *device, struct ibv_device_attr 
     attr->vendor_id = 0x544d;
     attr->vendor_part_id = 1;
     attr->hw_ver = 1;
-    attr->max_qp = TMDEV_QPS - 1;
+    uint32_t lacks = tmdev_settings()->lacks[index_of(device)];
+    attr->max_qp = 0 != (lacks & TMDEV_LACKS_QP) ? 0 : TMDEV_QPS - 1;
     attr->max_qp_wr = TMDEV_MAX_WR;
     attr->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID |
                              IBV_DEVICE_PORT_ACTIVE_EVENT;
@@ -100,8 +124,8 @@ static void device_attr(const struct ibv_device *device, struct ibv_device_attr 
     attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = TMDEV_MAX_RD_ATOMIC;
     attr->max_res_rd_atom = TMDEV_MAX_RD_ATOMIC * TMDEV_QPS;
     attr->atomic_cap = IBV_ATOMIC_HCA;
-    attr->max_srq = 65536;
-    attr->max_srq_wr = TMDEV_MAX_WR - 1;
+    attr->max_srq = 0 != (lacks & TMDEV_LACKS_SRQ) ? 0 : 65536;
+    attr->max_srq_wr = 0 != (lacks & TMDEV_LACKS_SRQ) ? 0 : TMDEV_MAX_WR - 1;
     attr->max_pkeys = 1;
     attr->local_ca_ack_delay = 16;
     attr->phys_port_cnt = (uint8_t) tmdev_settings()->ports;
@@ -128,7 +152,7 @@ int tmdev_query_device_ex(struct ibv_context *context,
     all.completion_timestamp_mask = UINT64_MAX;
     all.hca_core_clock = 1000000; /* kHz: time stamps are nanoseconds */
     all.phys_port_cnt_ex = s->ports;
-    if (s->tm_tags > 0) {
+    if (s->tm_tags > 0 && !tmdev_lacks(context, TMDEV_LACKS_SRQ)) {
         all.tm_caps.max_num_tags = s->tm_tags;
         all.tm_caps.max_ops = s->tm_ops;
         all.tm_caps.max_sge = 1;
@@ -142,6 +166,22 @@ int tmdev_query_device_ex(struct ibv_context *context,
     return 0;
 }
 
+/* The slowest link that is not slower. */
+static void set_speed(struct ibv_port_attr *attr, uint32_t gbits)
+{
+    static const struct {
+        uint32_t gbits;
+        uint8_t width, speed;
+    } links[] = {{10, 1, 4},  {25, 1, 32},  {40, 2, 4},   {50, 1, 64},
+                 {56, 2, 16}, {100, 2, 32}, {200, 2, 64}, {400, 2, 128}};
+    size_t i = 0;
+    while (i + 1 < sizeof(links) / sizeof(links[0]) && links[i].gbits < gbits) {
+        i++;
+    }
+    attr->active_width = links[i].width;
+    attr->active_speed = links[i].speed;
+}
+
 int tmdev_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
                      size_t size)
 {
@@ -153,22 +193,22 @@ int tmdev_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_
     tmdev_node_lock(node);
     bool is_down = node->is_cut;
     tmdev_node_unlock(node);
+    bool is_ethernet = tmdev_is_ethernet(context);
     struct ibv_port_attr all = {
         .state = is_down ? IBV_PORT_DOWN : IBV_PORT_ACTIVE,
         .max_mtu = IBV_MTU_4096,
         .active_mtu = tmdev_mtu_enum(s->mtu),
-        .gid_tbl_len = s->is_ethernet ? TMDEV_GIDS : 1,
-        .port_cap_flags = s->is_ethernet ? IBV_PORT_IP_BASED_GIDS : IBV_PORT_SM,
+        .gid_tbl_len = (int) tmdev_gid_count(context),
+        .port_cap_flags = is_ethernet ? IBV_PORT_IP_BASED_GIDS : IBV_PORT_SM,
         .max_msg_sz = (uint32_t) s->max_msg,
         .pkey_tbl_len = 1,
-        .lid = (uint16_t) (s->is_ethernet ? 0 : lid_of(context->device, port)),
-        .sm_lid = (uint16_t) (s->is_ethernet ? 0 : 1),
+        .lid = (uint16_t) (is_ethernet ? 0 : lid_of(context->device, port)),
+        .sm_lid = (uint16_t) (is_ethernet ? 0 : 1),
         .max_vl_num = 1,
-        .active_width = 2,             /* 4x */
-        .active_speed = 32,            /* EDR */
         .phys_state = is_down ? 2 : 5, /* polling, link up */
-        .link_layer = s->is_ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND,
+        .link_layer = is_ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND,
     };
+    set_speed(&all, s->speed[index_of(context->device)]);
     memset(attr, 0, size);
     memcpy(attr, &all, size < sizeof(all) ? size : sizeof(all));
     return 0;
@@ -198,27 +238,40 @@ static void gid_of(uint32_t lid, int index, union ibv_gid *gid)
     memcpy(&gid->raw[12], &ip, sizeof(ip));
 }
 
-static int gid_count(void)
+/* Those beyond the first four: aliases of the interface. */
+static void alias_gid_of(uint32_t lid, int index, union ibv_gid *gid)
 {
-    return tmdev_settings()->is_ethernet ? TMDEV_GIDS : 1;
+    gid_of(lid, TMDEV_GIDS - 1, gid);
+    uint32_t ip = htonl(0xc6130000u + (uint32_t) (index - TMDEV_GIDS) * ALIASES + lid);
+    memcpy(&gid->raw[12], &ip, sizeof(ip));
 }
 
-static uint32_t gid_type(int index)
+static uint32_t gid_type(const struct ibv_context *context, uint32_t index)
 {
-    if (!tmdev_settings()->is_ethernet) {
+    if (!tmdev_is_ethernet(context)) {
         return IBV_GID_TYPE_IB;
     }
     return 0 == index % 2 ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
 }
 
+/*
+ * 0: not known.  Of another name space: an interface that this one has not, or one whose number
+ * means another interface here.
+ */
+static uint32_t gid_interface(uint32_t index)
+{
+    uint32_t foreign = index < TMDEV_GIDS ? tmdev_settings()->foreign_gids : 0;
+    return 0 == foreign ? 0 : 1 == foreign ? 0x7ffffff0 : 1;
+}
+
 TMDEV_PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
                                union ibv_gid *gid)
 {
-    if (!is_port(port) || index < 0 || index >= gid_count()) {
+    if (!is_port(port) || index < 0 || (uint32_t) index >= tmdev_gid_count(context)) {
         errno = EINVAL;
         return -1;
     }
-    gid_of(lid_of(context->device, port), index, gid);
+    (index < TMDEV_GIDS ? gid_of : alias_gid_of)(lid_of(context->device, port), index, gid);
     return 0;
 }
 
@@ -229,11 +282,12 @@ TMDEV_PUBLIC int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, u
     if (0 != flags || !is_port(port)) {
         return EINVAL;
     }
-    if (index >= (uint32_t) gid_count()) {
+    if (index >= tmdev_gid_count(context)) {
         return EINVAL;
     }
     (void) ibv_query_gid(context, (uint8_t) port, (int) index, &all.gid);
-    all.gid_type = gid_type((int) index);
+    all.gid_type = gid_type(context, index);
+    all.ndev_ifindex = gid_interface(index);
     memset(entry, 0, size);
     memcpy(entry, &all, size < sizeof(all) ? size : sizeof(all));
     return 0;
@@ -243,7 +297,7 @@ TMDEV_PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *context,
                                           struct ibv_gid_entry *entries, size_t max, uint32_t flags,
                                           size_t size)
 {
-    uint32_t count = (uint32_t) gid_count(), all = count * tmdev_settings()->ports;
+    uint32_t count = tmdev_gid_count(context), all = count * tmdev_settings()->ports;
     if (0 != flags || max < all) {
         return -EINVAL;
     }
@@ -260,12 +314,11 @@ TMDEV_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, u
 TMDEV_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index,
                                     unsigned int *type)
 {
-    (void) context;
-    if (!is_port(port) || index >= (unsigned int) gid_count()) {
+    if (!is_port(port) || index >= tmdev_gid_count(context)) {
         errno = EINVAL;
         return -1;
     }
-    *type = IBV_GID_TYPE_ROCE_V2 == gid_type((int) index) ? 1 : 0;
+    *type = IBV_GID_TYPE_ROCE_V2 == gid_type(context, index) ? 1 : 0;
     return 0;
 }
 
@@ -293,14 +346,17 @@ uint32_t tmdev_own_route(const tmdev_qp_t *qp)
     return lid_of(qp->qp.qp_base.context->device, qp->attr.port_num);
 }
 
-uint32_t tmdev_route(const struct ibv_ah_attr *ah)
+uint32_t tmdev_route(const struct ibv_context *context, const struct ibv_ah_attr *ah)
 {
-    if (!tmdev_settings()->is_ethernet) {
+    if (!tmdev_is_ethernet(context)) {
         return ah->dlid;
     }
     union ibv_gid gid;
     const uint8_t *raw = ah->grh.dgid.raw;
     uint32_t lid = (uint32_t) raw[14] << 8 | raw[15];
+    if (ALIAS_NET == raw[13]) {
+        return lid % ALIASES;
+    }
     for (int i = 0; i < TMDEV_GIDS; i++) {
         gid_of(lid, i, &gid);
         if (0 == memcmp(&gid, raw, sizeof(gid))) {
@@ -317,6 +373,7 @@ static uint32_t plane_of(uint32_t lid)
 
 bool tmdev_is_apart(const tmdev_qp_t *qp)
 {
-    uint32_t here = plane_of(tmdev_own_route(qp)), there = plane_of(tmdev_route(&qp->attr.ah_attr));
+    uint32_t here = plane_of(tmdev_own_route(qp)),
+             there = plane_of(tmdev_route(qp->qp.qp_base.context, &qp->attr.ah_attr));
     return 0 != here && 0 != there && here != there;
 }

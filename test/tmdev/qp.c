@@ -129,14 +129,20 @@ static int check_values(const tmdev_qp_t *qp, const struct ibv_qp_attr *attr, in
         return tmdev_misuse(EINVAL, "ibv_modify_qp: more than %d reads or atomics at a time",
                             TMDEV_MAX_RD_ATOMIC);
     }
-    if (0 != (mask & IBV_QP_AV) && tmdev_settings()->is_ethernet &&
+    const struct ibv_context *context = qp->qp.qp_base.context;
+    if (0 != (mask & IBV_QP_AV) && tmdev_is_ethernet(context) &&
         (!attr->ah_attr.is_global || attr->ah_attr.grh.hop_limit < 1)) {
         return tmdev_misuse(
             EINVAL, "ibv_modify_qp: an Ethernet port needs is_global, a GID and a hop limit");
     }
     if (0 != (mask & IBV_QP_AV) && attr->ah_attr.is_global &&
-        attr->ah_attr.grh.sgid_index >= (tmdev_settings()->is_ethernet ? TMDEV_GIDS : 1)) {
+        attr->ah_attr.grh.sgid_index >= tmdev_gid_count(context)) {
         return tmdev_misuse(EINVAL, "ibv_modify_qp: sgid_index %u", attr->ah_attr.grh.sgid_index);
+    }
+    if (0 != (mask & IBV_QP_AV) && tmdev_is_ethernet(context) &&
+        0 != tmdev_settings()->foreign_gids && attr->ah_attr.grh.sgid_index < TMDEV_GIDS) {
+        return tmdev_misuse(ENODEV, "ibv_modify_qp: GID %u is of another network name space",
+                            attr->ah_attr.grh.sgid_index);
     }
     if (0 != (mask & (IBV_QP_RNR_RETRY | IBV_QP_RETRY_CNT)) &&
         (attr->rnr_retry > 7 || attr->retry_cnt > 7)) {
@@ -332,6 +338,10 @@ static struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *init
     }
     if (NULL == init->send_cq || NULL == init->recv_cq) {
         errno = EINVAL;
+        return NULL;
+    }
+    if (tmdev_lacks(pd->context, TMDEV_LACKS_QP)) {
+        errno = EOPNOTSUPP;
         return NULL;
     }
     errno = check_caps(init);

@@ -179,13 +179,47 @@ static void parse_mtu(void)
     }
 }
 
-static void parse_link(void)
+/*
+ * A list with one item for each device; the last one is for all others, too.  take: false if the
+ * item is wrong.
+ */
+static void parse_devices(const char *name, const char *standard, const char *wanted,
+                          bool (*take)(uint32_t device, const char *item))
 {
-    const char *value = getenv("TMDEV_LINK");
-    settings.is_ethernet = NULL != value && 0 == strcmp(value, "eth");
-    if (NULL != value && !settings.is_ethernet && 0 != strcmp(value, "ib")) {
-        settings_refuse("TMDEV_LINK", value, "ib or eth is wanted");
+    const char *value = getenv(name), *at = NULL != value ? value : standard;
+    for (uint32_t i = 0; i < TMDEV_DEVICES; i++) {
+        size_t length = strcspn(at, ",");
+        char item[32];
+        snprintf(item, sizeof(item), "%.*s", (int) length, at);
+        if (!take(i, item)) {
+            settings_refuse(name, value, wanted);
+        }
+        at += ',' == at[length] ? length + 1 : 0;
     }
+}
+
+static bool take_link(uint32_t device, const char *item)
+{
+    settings.is_ethernet[device] = 0 == strcmp(item, "eth");
+    return settings.is_ethernet[device] || 0 == strcmp(item, "ib");
+}
+
+static bool take_speed(uint32_t device, const char *item)
+{
+    char *end;
+    settings.speed[device] = (uint32_t) strtoul(item, &end, 10);
+    return end != item && '\0' == *end;
+}
+
+static bool take_lacks(uint32_t device, const char *item)
+{
+    static const char *const words[] = {"qp", "srq", "access"};
+    uint32_t lacks = 0;
+    for (uint32_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        lacks |= 0 == strcmp(item, words[i]) ? 1u << i : 0;
+    }
+    settings.lacks[device] = lacks;
+    return 0 != lacks || '\0' == *item;
 }
 
 static void read_settings(void)
@@ -215,7 +249,9 @@ static void read_settings(void)
     settings.rnr_permille = (uint32_t) number("TMDEV_RNR", 0, 0, 1000);
     settings.qp_error_after = (uint32_t) number("TMDEV_QP_ERROR", 0, 0, UINT32_MAX);
     settings.qp_error_which = (uint32_t) number("TMDEV_QP_ERROR_QP", 0, 0, UINT32_MAX);
-    settings.devices = (uint32_t) number("TMDEV_DEVICES", 1, 1, TMDEV_DEVICES);
+    settings.devices = (uint32_t) number("TMDEV_DEVICES", 1, 0, TMDEV_DEVICES);
+    settings.gids = (uint32_t) number("TMDEV_GIDS", TMDEV_GIDS, TMDEV_GIDS, TMDEV_MAX_GIDS);
+    settings.foreign_gids = (uint32_t) number("TMDEV_GID_FOREIGN", 0, 0, 2);
     settings.ports = (uint32_t) number("TMDEV_PORTS", 1, 1, TMDEV_PORTS);
     settings.device_fatal_us = 1000 * number("TMDEV_DEVICE_FATAL", 0, 0, 1000000);
     settings.has_device_fatal = NULL != getenv("TMDEV_DEVICE_FATAL") &&
@@ -227,7 +263,10 @@ static void read_settings(void)
         settings.fabric = "0";
     }
     parse_mtu();
-    parse_link();
+    parse_devices("TMDEV_LINK", "ib", "ib or eth is wanted, for each device", take_link);
+    parse_devices("TMDEV_SPEED", "100", "Gbit/s are wanted, for each device", take_speed);
+    parse_devices("TMDEV_LACKS", "", "qp, srq, access or nothing is wanted, for each device",
+                  take_lacks);
     parse_firsts();
     parse_fail();
     parse_port_down();

@@ -111,6 +111,10 @@ static void srq_free(tmdev_srq_t *srq)
 
 TMDEV_PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
+    if (tmdev_lacks(pd->context, TMDEV_LACKS_SRQ)) {
+        errno = EOPNOTSUPP;
+        return NULL;
+    }
     if (tmdev_fails(TMDEV_FAIL_SRQ)) {
         return NULL;
     }
@@ -125,7 +129,7 @@ struct ibv_srq *tmdev_create_srq_ex(struct ibv_context *context, struct ibv_srq_
                             IBV_SRQ_INIT_ATTR_TM;
     if (attr->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED ||
         0 == (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) || IBV_SRQT_TM != attr->srq_type ||
-        0 == tmdev_settings()->tm_tags) {
+        0 == tmdev_settings()->tm_tags || tmdev_lacks(context, TMDEV_LACKS_SRQ)) {
         errno = EOPNOTSUPP;
         return NULL;
     }

@@ -41,7 +41,8 @@ enum {
     TMDEV_MAX_RD_ATOMIC = 16,
     TMDEV_XRQ_MIN_WQES = 33, /* a TM-SRQ does not run before that many receives were posted */
     TMDEV_RNDV_HDR_MAX = 64, /* longest rendezvous request, TMH included, bytes */
-    TMDEV_GIDS = 4,
+    TMDEV_GIDS = 4,          /* of an Ethernet port, at least */
+    TMDEV_MAX_GIDS = 4096,
     TMDEV_DEVICES = 8, /* at most, and ports of each */
     TMDEV_PORTS = 4,
     TMDEV_PLANE_LIDS = 256 /* LIDs from 1 on that can be in a plane */
@@ -71,13 +72,19 @@ typedef enum {
     TMDEV_FAIL_KINDS
 } tmdev_fail_t;
 
+enum { TMDEV_LACKS_QP = 1, TMDEV_LACKS_SRQ = 2, TMDEV_LACKS_ACCESS = 4 };
+
 typedef struct tmdev_settings {
     uint64_t seed;
-    bool is_ethernet;
-    bool is_quiet;         /* no diagnostics */
-    bool is_fatal;         /* abort after a diagnostic */
-    uint32_t mtu;          /* of the port, bytes */
-    bool has_small_frames; /* frames of MTU size, each delayed for itself */
+    bool is_ethernet[TMDEV_DEVICES];
+    uint32_t speed[TMDEV_DEVICES]; /* Gbit/s */
+    uint32_t lacks[TMDEV_DEVICES]; /* TMDEV_LACKS_*: what it has none of */
+    uint32_t gids;                 /* of an Ethernet port */
+    uint32_t foreign_gids;         /* 1, 2: those of the interface are of another name space */
+    bool is_quiet;                 /* no diagnostics */
+    bool is_fatal;                 /* abort after a diagnostic */
+    uint32_t mtu;                  /* of the port, bytes */
+    bool has_small_frames;         /* frames of MTU size, each delayed for itself */
     uint32_t lid;
     uint32_t tm_tags, tm_ops;
     bool has_tm_rndv;
@@ -269,8 +276,12 @@ int tmdev_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_
 int tmdev_query_device_ex(struct ibv_context *context,
                           const struct ibv_query_device_ex_input *input,
                           struct ibv_device_attr_ex *attr, size_t size);
+/* Of the device that it is of: is its link Ethernet?  What has it none of? */
+bool tmdev_is_ethernet(const struct ibv_context *context);
+bool tmdev_lacks(const struct ibv_context *context, uint32_t what);
+uint32_t tmdev_gid_count(const struct ibv_context *context);
 /* What identifies the port that a queue pair's address vector leads to. 0: leads nowhere. */
-uint32_t tmdev_route(const struct ibv_ah_attr *ah);
+uint32_t tmdev_route(const struct ibv_context *context, const struct ibv_ah_attr *ah);
 uint32_t tmdev_own_route(const tmdev_qp_t *qp);
 /* Are its two ports in different networks, so that no packet passes? */
 bool tmdev_is_apart(const tmdev_qp_t *qp);

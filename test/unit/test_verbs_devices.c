@@ -8,7 +8,9 @@
  */
 #include "test_fab_world.h"
 
+#include <arpa/inet.h>
 #include <dlfcn.h>
+#include <sys/stat.h>
 
 #include "fabric/fab_core.h"
 #include "verbs/verbs_alive.h"
@@ -209,6 +211,122 @@ static void test_choices(void **state)
     unsetenv("TMDEV_DEVICES");
 }
 
+/* ---- adapters of several kinds ------------------------------------------ */
+
+/* A host and its adapters; two ranks. */
+typedef struct host {
+    const char *settings[4];        /* of tmdev, NAME=VALUE */
+    const char *include, *networks; /* parameters */
+    const char *wanted[2];          /* by local rank; NULL: none can be used */
+    const char *says;               /* why not */
+    const char *gid;                /* begins so, if not NULL */
+} host_t;
+
+static const host_t hosts[] = {
+    /* a slow port for management, which would be the first */
+    {{"TMDEV_DEVICES=2", "TMDEV_SPEED=25,100"}, .wanted = {"tmdev1:1", "tmdev1:1"}},
+    {{"TMDEV_DEVICES=2", "TMDEV_SPEED=200,100"}, .wanted = {"tmdev0:1", "tmdev1:1"}},
+    {{"TMDEV_DEVICES=2", "TMDEV_SPEED=400,100"}, .wanted = {"tmdev0:1", "tmdev0:1"}},
+    {{"TMDEV_DEVICES=2", "TMDEV_SPEED=25,100"},
+     .include = "tmdev0,tmdev1:1",
+     .wanted = {"tmdev0:1", "tmdev1:1"}},
+    /* which do not reach each other: all ranks of all hosts take the same */
+    {{"TMDEV_DEVICES=2", "TMDEV_LINK=eth,ib"}, .wanted = {"tmdev1:1", "tmdev1:1"}},
+    {{"TMDEV_DEVICES=2", "TMDEV_LINK=eth,ib"},
+     .include = "tmdev0,tmdev1",
+     .wanted = {"tmdev1:1", "tmdev1:1"}},
+    {{"TMDEV_DEVICES=2", "TMDEV_LINK=eth,ib", "TMDEV_SPEED=200,100"},
+     .wanted = {"tmdev0:1", "tmdev0:1"}},
+    /* devices that lack what is needed */
+    {{"TMDEV_DEVICES=2", "TMDEV_LACKS=srq,"}, .wanted = {"tmdev1:1", "tmdev1:1"}},
+    {{"TMDEV_DEVICES=2", "TMDEV_LACKS=qp,"}, .wanted = {"tmdev1:1", "tmdev1:1"}},
+    {{"TMDEV_DEVICES=2", "TMDEV_LACKS=access,"}, .wanted = {"tmdev1:1", "tmdev1:1"}},
+    {{"TMDEV_DEVICES=3", "TMDEV_LACKS=qp,srq,access"},
+     .says = "tmdev0: it makes no queue pairs; tmdev1: it has no shared receive queues; tmdev2: "
+             "Permission denied (/dev/infiniband/uverbs*)"},
+    {{"TMDEV_DEVICES=0"},
+     .says = "The kernel has an RDMA device, but its file /dev/infiniband/uverbs0 cannot be used "
+             "here: a container must be given it"},
+    /* tables of GIDs */
+    {{"TMDEV_LINK=eth", "TMDEV_PORTS=2", "TMDEV_GIDS=300"},
+     .wanted = {"tmdev0:1", "tmdev0:2"},
+     .gid = "198.18."},
+    {{"TMDEV_LINK=eth", "TMDEV_GIDS=8", "TMDEV_GID_FOREIGN=1"},
+     .wanted = {"tmdev0:1", "tmdev0:1"},
+     .gid = "198.19."},
+    {{"TMDEV_LINK=eth", "TMDEV_GIDS=8", "TMDEV_GID_FOREIGN=2"},
+     .wanted = {"tmdev0:1", "tmdev0:1"},
+     .gid = "198.19."},
+    {{"TMDEV_LINK=eth", "TMDEV_GID_FOREIGN=1"},
+     .says = "addresses are of interfaces in another network name space"},
+    {{"TMDEV_LINK=eth", "TMDEV_GIDS=8"},
+     .networks = "10.0.0.0/8,198.19.0.0/16",
+     .wanted = {"tmdev0:1", "tmdev0:1"},
+     .gid = "198.19."},
+    {{"TMDEV_LINK=eth", "TMDEV_GIDS=8"},
+     .networks = "10.0.0.0/8",
+     .says = "none of the port's addresses is in t_verbs_networks"},
+};
+
+static void be_host(const void *arg)
+{
+    const host_t *host = arg;
+    fab_config_t config = {.name = 7, .num_local = 2};
+
+    for (int i = 0; i < 4 && NULL != host->settings[i]; i++) {
+        putenv((char *) (uintptr_t) host->settings[i]);
+    }
+    use_lists(host->include, NULL);
+    fab_params.verbs_networks = (char *) (uintptr_t) host->networks;
+    fab_verbs_near = NULL;
+    for (config.local_rank = 0; config.local_rank < 2; config.local_rank++) {
+        const char *why = "", *wanted = host->wanted[config.local_rank];
+        fab_t *fab;
+        char ip[INET_ADDRSTRLEN] = "";
+        bool is_open = OPAL_SUCCESS == fab_open(&config, &fab, &why);
+        const char *name = is_open ? verbs_domain(fab)->name : NULL;
+        if (is_open) {
+            inet_ntop(AF_INET, verbs_domain(fab)->addr.gid + 12, ip, sizeof(ip));
+        }
+        if (is_open != (NULL != wanted) || (is_open && 0 != strcmp(name, wanted)) ||
+            (!is_open && NULL == strstr(why, host->says)) ||
+            (NULL != host->gid && NULL == strstr(ip, host->gid))) {
+            fprintf(stderr, "%s %s: %s (%s), %s\n", host->settings[0],
+                    NULL != host->settings[1] ? host->settings[1] : "", is_open ? name : "none", ip,
+                    why);
+            _exit(1);
+        }
+        if (is_open) {
+            fab_close(fab, FAB_USER_PML);
+        }
+    }
+}
+
+static void test_hosts(void **state)
+{
+    char root[] = "/tmp/test_verbs_XXXXXX", path[128];
+    static const char *const dirs[] = {"", "/class", "/class/infiniband_verbs",
+                                       "/class/infiniband_verbs/uverbs0"};
+
+    (void) state;
+    assert_non_null(mkdtemp(root));
+    for (int i = 1; i < 4; i++) {
+        snprintf(path, sizeof(path), "%s%s", root, dirs[i]);
+        assert_int_equal(mkdir(path, 0700), 0);
+    }
+    snprintf(fab_params.prefix, sizeof(fab_params.prefix), "t_");
+    setenv("SYSFS_PATH", root, 1);
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
+        assert_int_equal(in_child(be_host, &hosts[i]), 0);
+    }
+    unsetenv("SYSFS_PATH");
+    fab_params.prefix[0] = '\0';
+    for (int i = 3; i >= 0; i--) {
+        snprintf(path, sizeof(path), "%s%s", root, dirs[i]);
+        assert_int_equal(rmdir(path), 0);
+    }
+}
+
 /* ---- lists that are wrong ----------------------------------------------- */
 
 typedef struct wrong {
@@ -343,6 +461,12 @@ static void test_ports(void **state)
     (void) state;
     run_ports("ib");
     run_ports("eth");
+    setenv("TMDEV_GIDS", "300", 1);
+    run_ports("eth");
+    setenv("TMDEV_GID_FOREIGN", "2", 1);
+    run_ports("eth"); /* by the fifth GID, or sixth */
+    unsetenv("TMDEV_GID_FOREIGN");
+    unsetenv("TMDEV_GIDS");
 }
 
 /* ---- late start --------------------------------------------------------- */
@@ -604,12 +728,12 @@ static void test_lost_queue(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_depth),           cmocka_unit_test(test_choices),
-        cmocka_unit_test(test_wrong_lists),     cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_late_start),      cmocka_unit_test(test_late_failure),
-        cmocka_unit_test(test_spare),           cmocka_unit_test(test_port_blinks),
-        cmocka_unit_test(test_port_stays_down), cmocka_unit_test(test_device_fatal),
-        cmocka_unit_test(test_lost_queue),
+        cmocka_unit_test(test_depth),        cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_hosts),        cmocka_unit_test(test_wrong_lists),
+        cmocka_unit_test(test_ports),        cmocka_unit_test(test_late_start),
+        cmocka_unit_test(test_late_failure), cmocka_unit_test(test_spare),
+        cmocka_unit_test(test_port_blinks),  cmocka_unit_test(test_port_stays_down),
+        cmocka_unit_test(test_device_fatal), cmocka_unit_test(test_lost_queue),
     };
 
     world_use_providers("verbs");
