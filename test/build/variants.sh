@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 short=builds
 #
-# Builds with less: without the providers verbs and ofi, with verbs but without librdmacm, and for an
-# Open MPI without the slot for a PML in its records of processes, as it is built without UCX. All
-# build without warnings and run MPI programs.
+# Builds with less: without the providers verbs and ofi, with verbs but without librdmacm, and for
+# an Open MPI without the slot for a PML in its records of processes, as it is built without UCX.
+# All build without warnings and run MPI programs.
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/lib/build.sh"
 
