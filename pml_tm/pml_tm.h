@@ -26,6 +26,7 @@
  *   pml_tm_stream.c          messages streamed in fragments
  *   pml_tm_arrive.c          messages from the wire
  *   pml_tm_cancel.c          cancel of sends, both sides
+ *   pml_tm_waiting.c         what a blocking call waits for
  *   pml_tm_progress.c        polling; waiting for a request
  *   pml_tm_failure_events.c  what a failure or MPIX_Comm_revoke ends
  *   pml_tm_offload_events.c  what the device that matches tags reports
@@ -35,6 +36,9 @@
  *   pml_tm_wait.c            MPI_Wait, MPI_Waitall
  *   pml_tm_thread.c          the progress thread
  *   pml_tm_dump.c            what waits in this process, as text
+ *   pml_tm_state.c           what this process waits for, as others see it
+ *   pml_tm_ask.c             processes ask each other for that
+ *   pml_tm_hang.c            a report of a wait that takes long
  *   pml_tm_module.c          the module: peers and communicators come and go; persistent requests
  *   pml_tm_component.c       parameters and counters, selection, opening the fabric
  *
@@ -150,6 +154,9 @@ typedef struct mca_pml_tm {
     mca_pml_tm_core_t *free_recvs; /* free requests for receives of plain types */
     mca_pml_tm_recv_request_t
         *blocking; /* request kept for the next blocking receive; NULL: in use, or none */
+    /* looks now and then at what waits (pml_tm_hang.c); NULL: nobody wants to know */
+    void (*tick)(void);
+    atomic_uint tick_polls; /* empty polls of all of Open MPI since the last tick */
     bool is_enabled;
 } mca_pml_tm_t;
 

@@ -15,6 +15,7 @@
 #include "pml_tm_failure.h"
 #include "pml_tm_failure_events.h"
 #include "pml_tm_fit.h"
+#include "pml_tm_hang.h"
 #include "pml_tm_idle.h"
 #include "pml_tm_module.h"
 #include "pml_tm_msg.h"
@@ -400,6 +401,7 @@ static int finalize(void)
     mca_pml_tm_peer_flush();
     close_btls();
     mca_pml_tm.is_enabled = false;
+    mca_pml_tm_hang_close();
     mca_pml_tm_wait_close();
     mca_pml_tm_offload_close();
     mca_pml_tm_comm_fini();

@@ -8,12 +8,14 @@
 #include "match/match.h"
 
 #include "pml_tm_arrive.h"
+#include "pml_tm_ask.h"
 #include "pml_tm_cancel.h"
 #include "pml_tm_comm.h"
 #include "pml_tm_dump.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_failure_events.h"
 #include "pml_tm_flow.h"
+#include "pml_tm_hang.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_offload_events.h"
 #include "pml_tm_peer.h"
@@ -74,6 +76,8 @@ static void set_handlers(fab_t *fab)
     fab_set_handler(fab, PML_TM_AM_FLOW, mca_pml_tm_flow_told, NULL);
     fab_set_handler(fab, PML_TM_AM_CANCEL, mca_pml_tm_cancel_asked, NULL);
     fab_set_handler(fab, PML_TM_AM_WITHDRAWN, mca_pml_tm_cancel_withdrawn, NULL);
+    fab_set_handler(fab, PML_TM_AM_ASK, mca_pml_tm_ask_asked, NULL);
+    fab_set_handler(fab, PML_TM_AM_STATE, mca_pml_tm_ask_told, NULL);
 }
 
 int mca_pml_tm_enable(bool enable)
@@ -96,6 +100,7 @@ int mca_pml_tm_enable(bool enable)
         mca_pml_tm.fast = (unsigned) mca_pml_tm.params.fast_paths &
                           ~(mca_pml_tm_has_device_memory() ? PML_TM_FAST_BLOCKS : 0u);
         mca_pml_tm_wait_open();
+        mca_pml_tm_hang_open();
         mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
         mca_pml_tm.is_enabled = true;
         mca_pml_tm.fab->is_yielding = PML_TM_SPIN != mca_pml_tm.idle;

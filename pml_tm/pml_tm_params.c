@@ -143,6 +143,37 @@ static const fab_param_t rows[] = {
                 "MPI calls.",
     },
     {
+        .name = "report_after",
+        .type = FAB_PARAM_INT,
+        .level = 3,
+        .offset = offsetof(mca_pml_tm_params_t, report_after),
+        .number = 0,
+        .min = 1,
+        .max = 1000000,
+        .unit = "seconds",
+        .special = 0,
+        .special_means = "no report",
+        .help = "A call that waits for so long asks the processes that it waits for what they wait "
+                "for, and reports what it finds: who waits for whom, in a circle or for one rank, "
+                "and messages that nearly fit. It does so again after two and four times as long. "
+                "A report never ends the job. Give all processes the same value.",
+    },
+    {
+        .name = "report_signal",
+        .type = FAB_PARAM_INT,
+        .level = 4,
+        .offset = offsetof(mca_pml_tm_params_t, report_signal),
+        .number = 0,
+        .min = 1,
+        .max = 64,
+        .special = 0,
+        .special_means = "none",
+        .help = "Number of a signal that makes a process report at once what it waits for; with "
+                "mpirun of Open MPI 4.1, 10 (SIGUSR1) or 12 (SIGUSR2) sent to mpirun reaches all "
+                "processes. A process that has not called MPI since the last such signal prints "
+                "its stack.",
+    },
+    {
         .name = "fast_paths",
         .type = FAB_PARAM_INT,
         .level = 9,

@@ -130,7 +130,7 @@ static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
         }
         rc = mca_pml_tm_check_source(comm, src);
         if (OPAL_LIKELY(MPI_SUCCESS == rc)) {
-            mca_pml_tm_poll_ompi();
+            mca_pml_tm_poll_ompi_for_message(comm, src, tag);
         }
     }
     let_go(held);

@@ -17,6 +17,7 @@
 #include "pml_tm_flow.h"
 #include "pml_tm_idle.h"
 #include "pml_tm_request.h"
+#include "pml_tm_waiting.h"
 
 enum {
     POLLS_PER_LOCK = 16,    /* with threads, while the lock is held: 0.3 us */
@@ -77,6 +78,9 @@ int mca_pml_tm_progress(void)
 {
     int events = mca_pml_tm_poll_all();
 
+    if (0 == events && OPAL_UNLIKELY(NULL != mca_pml_tm.tick)) {
+        mca_pml_tm_count_tick();
+    }
     if (0 == events && mca_pml_tm.is_enabled &&
         (OPAL_UNLIKELY(must_yield()) ||
          (OPAL_UNLIKELY(fab_is_threaded(mca_pml_tm.fab)) && is_thread_in_the_way()))) {
@@ -141,6 +145,41 @@ void mca_pml_tm_poll_ompi(void)
     opal_progress();
     if (events != mca_pml_tm.fab->events) {
         mca_pml_tm.idle_polls = 0;
+    }
+}
+
+static mca_pml_tm_core_t *core_of(ompi_request_t *request)
+{
+    return MCA_PML_REQUEST_SEND == ((mca_pml_base_request_t *) request)->req_type
+               ? &((mca_pml_tm_send_request_t *) request)->core
+               : &((mca_pml_tm_recv_request_t *) request)->core;
+}
+
+/* A callback may wait, too: what the call before it waits for is put back. */
+static void poll_ompi_as(mca_pml_tm_waiting_t what)
+{
+    mca_pml_tm_waiting_t *waiting = mca_pml_tm_waiting(), outer = *waiting;
+
+    *waiting = what;
+    mca_pml_tm_poll_ompi();
+    *waiting = outer;
+}
+
+void mca_pml_tm_poll_ompi_for(ompi_request_t *request)
+{
+    if (OPAL_LIKELY(NULL == mca_pml_tm.tick)) {
+        mca_pml_tm_poll_ompi();
+    } else {
+        poll_ompi_as((mca_pml_tm_waiting_t){.core = core_of(request)});
+    }
+}
+
+void mca_pml_tm_poll_ompi_for_message(ompi_communicator_t *comm, int source, int tag)
+{
+    if (OPAL_LIKELY(NULL == mca_pml_tm.tick)) {
+        mca_pml_tm_poll_ompi();
+    } else {
+        poll_ompi_as((mca_pml_tm_waiting_t){.comm = comm, .source = source, .tag = tag});
     }
 }
 
@@ -214,7 +253,7 @@ void mca_pml_tm_wait_threads(ompi_request_t *request)
         events += mca_pml_tm_complete_done();
         if (is_turn) {
             /* handles failures, too; ends with what is waited for, so that no more is unexpected */
-            opal_progress();
+            mca_pml_tm_poll_ompi_for(request);
         }
         if (0 != events) {
             idle = 0;

@@ -13,6 +13,10 @@ int mca_pml_tm_progress(void);
 /* Poll all of Open MPI, in a blocking call. */
 void mca_pml_tm_poll_ompi(void);
 
+/* The same, in a call that waits for a request, or for a message to probe. */
+void mca_pml_tm_poll_ompi_for(ompi_request_t *request);
+void mca_pml_tm_poll_ompi_for_message(ompi_communicator_t *comm, int source, int tag);
+
 /* fab_progress(), and what this PML has to do now and then. Lock held. */
 int mca_pml_tm_progress_locked(void);
 
@@ -80,7 +84,7 @@ static inline void mca_pml_tm_wait(ompi_request_t *request)
         if (OPAL_LIKELY(0 != --mca_pml_tm.polls_left)) {
             mca_pml_tm_poll();
         } else {
-            mca_pml_tm_poll_ompi();
+            mca_pml_tm_poll_ompi_for(request);
             if (OPAL_UNLIKELY(mca_pml_tm_is_request_failed(request))) {
                 return;
             }

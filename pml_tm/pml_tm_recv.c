@@ -128,7 +128,7 @@ recv_begin(mca_pml_tm_recv_request_t *req, void *buf, size_t count, ompi_datatyp
     req->core.has_callback = false;
     req->core.is_private = is_private;
     req->core.is_counted = is_counted;
-    req->core.unused = 0;
+    req->core.is_seen = false;
     req->core.error = MPI_SUCCESS;
     req->data = (char *) buf + datatype->super.true_lb;
     req->capacity = count * datatype->super.size;

@@ -61,11 +61,11 @@ struct mca_pml_tm_core {
     uint8_t state;     /* mca_pml_tm_state_t */
     uint8_t phase;     /* mca_pml_tm_phase_t, while ACTIVE */
     bool has_callback; /* had a completion callback when it became COMPLETING; false before */
+    bool is_seen;      /* waiting, by a tick since it became ACTIVE (pml_tm_hang.c) */
     /* of a blocking call; no other code knows it, so it is completed in place */
     bool is_private;
     /* a plain receive: it is one of mca_pml_tm_comm_t.num_recvs, and will be of free_recvs */
     bool is_counted;
-    uint8_t unused;
     /* MPI error class; put into the status when it is complete, see below */
     int16_t error;
 };
@@ -158,6 +158,7 @@ static inline void mca_pml_tm_request_activate(mca_pml_tm_core_t *core)
 {
     core->state = PML_TM_ACTIVE;
     core->has_callback = false;
+    core->is_seen = false;
     core->error = MPI_SUCCESS;
     core->base->req_ompi.req_status.MPI_ERROR = MPI_SUCCESS;
     core->base->req_pml_complete = false;

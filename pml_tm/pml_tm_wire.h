@@ -49,6 +49,10 @@ enum {
     PML_TM_AM_CANCEL = FAB_AM_PML + 6,
     /* a message was taken out unmatched. app_ctx: the send's id */
     PML_TM_AM_WITHDRAWN = FAB_AM_PML + 7,
+    /* what do you wait for? app_ctx: number of the question */
+    PML_TM_AM_ASK = FAB_AM_PML + 8,
+    /* the answer. app_ctx: number of the question; payload: mca_pml_tm_answer_t */
+    PML_TM_AM_STATE = FAB_AM_PML + 9,
 };
 
 /* What a receiver short of memory tells a sender of user messages (pml_tm_flow.h). */
@@ -105,6 +109,56 @@ typedef struct mca_pml_tm_context {
 
 _Static_assert(24 == sizeof(mca_pml_tm_context_t), "wire format");
 
+/* What a process may wait for. */
+typedef enum {
+    PML_TM_FOR_RECV = 1, /* a message that fits a receive */
+    PML_TM_FOR_PROBE,    /* a message that fits a probe */
+    PML_TM_FOR_ROOM,     /* room towards the receiver of a message */
+    PML_TM_FOR_HELD,     /* memory for unexpected messages at the receiver */
+    PML_TM_FOR_MATCH,    /* the receive for a message that it knows of */
+    PML_TM_FOR_DATA,     /* data that is on the way */
+} mca_pml_tm_for_t;
+
+#define PML_TM_ANY_PEER UINT64_MAX
+
+/* One thing that a process waits for. Texts end with a 0. */
+typedef struct mca_pml_tm_wait {
+    uint64_t peer; /* name of the other process, or PML_TM_ANY_PEER: any of the communicator */
+    uint64_t bytes;
+    int32_t tag;
+    uint32_t context; /* its context id for the communicator */
+    uint8_t what;     /* mca_pml_tm_for_t */
+    uint8_t reserved[7];
+    char comm[24]; /* the communicator's name, or the beginning of it */
+} mca_pml_tm_wait_t;
+
+_Static_assert(56 == sizeof(mca_pml_tm_wait_t), "wire format");
+
+enum {
+    PML_TM_STATE_WAITS = 1 << 0,   /* in a call that ends only when one of `waits` has come */
+    PML_TM_STATE_MOVES = 1 << 1,   /* data is on the way in this process, or messages are queued */
+    PML_TM_STATE_THREADS = 1 << 2, /* other threads may call MPI */
+    PML_TM_STATE_ALL = (1 << 3) - 1,
+};
+
+enum { PML_TM_STATE_MAX_WAITS = 3 };
+
+/* Payload of PML_TM_AM_STATE. */
+typedef struct mca_pml_tm_state {
+    uint32_t
+        wait; /* number of the wait: if two answers have the same, it has not ended meanwhile */
+    uint32_t waited_ms;
+    uint32_t pid;
+    uint8_t flags; /* PML_TM_STATE_* */
+    uint8_t num_waits;
+    uint16_t more; /* waits that are not in `waits` */
+    char call[24]; /* the MPI function; "": not known */
+    char host[24];
+    mca_pml_tm_wait_t waits[PML_TM_STATE_MAX_WAITS];
+} mca_pml_tm_answer_t;
+
+_Static_assert(232 == sizeof(mca_pml_tm_answer_t), "wire format");
+
 /* In front of the fabric's address in the modex. */
 typedef struct mca_pml_tm_address {
     uint32_t magic;      /* PML_TM_ADDRESS_MAGIC */
@@ -116,7 +170,7 @@ typedef struct mca_pml_tm_address {
 _Static_assert(8 == sizeof(mca_pml_tm_address_t), "wire format");
 
 #define PML_TM_ADDRESS_MAGIC 0x6d747470u /* "ptm" and the byte order */
-#define PML_TM_WIRE_VERSION  8
+#define PML_TM_WIRE_VERSION  9
 
 #define PML_TM_TAG_BITS        32
 #define PML_TM_SOURCE_BITS_MIN 8

@@ -5,6 +5,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm.h \
 	pml_tm/pml_tm_arrive.c \
 	pml_tm/pml_tm_arrive.h \
+	pml_tm/pml_tm_ask.c \
+	pml_tm/pml_tm_ask.h \
 	pml_tm/pml_tm_blocks.c \
 	pml_tm/pml_tm_blocks.h \
 	pml_tm/pml_tm_cancel.c \
@@ -28,6 +30,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_fit.h \
 	pml_tm/pml_tm_flow.c \
 	pml_tm/pml_tm_flow.h \
+	pml_tm/pml_tm_hang.c \
+	pml_tm/pml_tm_hang.h \
 	pml_tm/pml_tm_help.c \
 	pml_tm/pml_tm_help.h \
 	pml_tm/pml_tm_idle.c \
@@ -59,6 +63,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_send.c \
 	pml_tm/pml_tm_send.h \
 	pml_tm/pml_tm_sizes.h \
+	pml_tm/pml_tm_state.c \
+	pml_tm/pml_tm_state.h \
 	pml_tm/pml_tm_stream.c \
 	pml_tm/pml_tm_stream.h \
 	pml_tm/pml_tm_text.c \
@@ -67,4 +73,6 @@ pml_tm_sources = \
 	pml_tm/pml_tm_thread.h \
 	pml_tm/pml_tm_wait.c \
 	pml_tm/pml_tm_wait.h \
+	pml_tm/pml_tm_waiting.c \
+	pml_tm/pml_tm_waiting.h \
 	pml_tm/pml_tm_wire.h

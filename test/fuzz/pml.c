@@ -64,9 +64,9 @@ typedef struct op {
 } op_t;
 
 static const uint8_t ids[RECV] = {
-    FAB_AM_NO_TAG,  FAB_AM_RNDV,       FAB_AM_FIN,       FAB_AM_EAGER,
-    PML_TM_AM_ACK,  PML_TM_AM_CTS,     PML_TM_AM_DATA,   PML_TM_AM_NACK,
-    PML_TM_AM_FLOW, PML_TM_AM_CONTEXT, PML_TM_AM_CANCEL, PML_TM_AM_WITHDRAWN,
+    FAB_AM_NO_TAG,    FAB_AM_RNDV,         FAB_AM_FIN,      FAB_AM_EAGER,   PML_TM_AM_ACK,
+    PML_TM_AM_CTS,    PML_TM_AM_DATA,      PML_TM_AM_NACK,  PML_TM_AM_FLOW, PML_TM_AM_CONTEXT,
+    PML_TM_AM_CANCEL, PML_TM_AM_WITHDRAWN, PML_TM_AM_STATE,
 };
 
 static fab_tcp_domain_t *dom;

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Processes ask each other what they wait for.
+ */
+#include "pml_tm_ask.h"
+
+#include <stdlib.h>
+
+#include "pml_tm_peer.h"
+#include "pml_tm_waiting.h"
+
+enum { MAX_ASKERS = 256 };
+
+mca_pml_tm_nodes_t mca_pml_tm_nodes;
+
+/* Who waits for an answer of this process.  A peer's record may go, its name stays. */
+static struct {
+    uint64_t name;
+    uint32_t question;
+} askers[MAX_ASKERS];
+static unsigned num_askers;
+
+/* ---- asking ------------------------------------------------------------- */
+
+bool mca_pml_tm_ask_begin(void)
+{
+    mca_pml_tm_nodes_t *nodes = &mca_pml_tm_nodes;
+
+    nodes->count = 0;
+    if (NULL == nodes->node) {
+        nodes->node = malloc(PML_TM_MAX_NODES * sizeof(*nodes->node));
+    }
+    return NULL != nodes->node;
+}
+
+static int find(uint64_t name)
+{
+    for (int i = 0; i < mca_pml_tm_nodes.count; ++i) {
+        if (mca_pml_tm_nodes.node[i].name == name) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+int mca_pml_tm_ask_add(uint64_t name)
+{
+    mca_pml_tm_nodes_t *nodes = &mca_pml_tm_nodes;
+    int at = find(name);
+
+    if (at < 0 && nodes->count < PML_TM_MAX_NODES) {
+        at = nodes->count++;
+        nodes->node[at] = (mca_pml_tm_node_t){.name = name, .next = -1};
+    }
+    return at;
+}
+
+/* May it be asked? If not, *status says why. */
+static bool may_ask(const fab_peer_t *peer, mca_pml_tm_node_status_t *status)
+{
+    const mca_pml_tm_peer_t *record = NULL != peer ? peer->user[FAB_USER_PML] : NULL;
+
+    *status = PML_TM_NODE_UNKNOWN;
+    if (NULL == peer || NULL == peer->ep) {
+        return false;
+    }
+    *status = PML_TM_NODE_GONE;
+    return FAB_PEER_UP == peer->state && (NULL == record || !record->has_left);
+}
+
+void mca_pml_tm_ask(mca_pml_tm_node_t *node, uint64_t now_ns)
+{
+    fab_peer_t *peer = fab_peer_find(mca_pml_tm.fab, node->name);
+
+    if (may_ask(peer, &node->status)) {
+        node->status = PML_TM_NODE_ASKED;
+        node->asked_ns = now_ns;
+        (void) fab_post(peer, fab_hdr(PML_TM_AM_ASK, 0, mca_pml_tm_nodes.question), NULL, 0);
+    }
+}
+
+bool mca_pml_tm_ask_is_open(uint64_t now_ns)
+{
+    bool is_open = false;
+
+    for (int i = 0; i < mca_pml_tm_nodes.count; ++i) {
+        mca_pml_tm_node_t *node = &mca_pml_tm_nodes.node[i];
+
+        if (PML_TM_NODE_ASKED == node->status && now_ns - node->asked_ns >= PML_TM_ASK_NS) {
+            node->status = PML_TM_NODE_SILENT;
+        }
+        is_open |= PML_TM_NODE_ASKED == node->status;
+    }
+    return is_open;
+}
+
+/* Other processes' texts end, and have no control characters. */
+static void clean(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (; '\0' != *text; ++text) {
+        if ((unsigned char) *text < ' ' || 0x7f == *text) {
+            *text = '?';
+        }
+    }
+}
+
+static bool is_valid(mca_pml_tm_answer_t *state)
+{
+    if (state->num_waits > PML_TM_STATE_MAX_WAITS || 0 != (state->flags & ~PML_TM_STATE_ALL)) {
+        return false;
+    }
+    clean(state->call, sizeof(state->call));
+    clean(state->host, sizeof(state->host));
+    for (int i = 0; i < state->num_waits; ++i) {
+        clean(state->waits[i].comm, sizeof(state->waits[i].comm));
+        if (state->waits[i].what < PML_TM_FOR_RECV || state->waits[i].what > PML_TM_FOR_DATA) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void mca_pml_tm_ask_told(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    mca_pml_tm_answer_t state;
+    int at = find(peer->name);
+
+    (void) ctx;
+    if (sizeof(state) != len) {
+        mca_pml_tm_bad_message(peer, "state: its length");
+        return;
+    }
+    memcpy(&state, data, sizeof(state)); /* another process may still write it */
+    if (!is_valid(&state)) {
+        mca_pml_tm_bad_message(peer, "state: no such flags or waits");
+        return;
+    }
+    if (at >= 0 && hdr.app_ctx == mca_pml_tm_nodes.question &&
+        PML_TM_NODE_ASKED == mca_pml_tm_nodes.node[at].status) {
+        mca_pml_tm_nodes.node[at].state = state;
+        mca_pml_tm_nodes.node[at].status = PML_TM_NODE_ANSWERED;
+        mca_pml_tm_hurry_tick();
+    }
+}
+
+/* ---- answering ---------------------------------------------------------- */
+
+void mca_pml_tm_ask_asked(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    unsigned at = 0;
+
+    (void) ctx, (void) data;
+    if (0 != len) {
+        mca_pml_tm_bad_message(peer, "question: its length");
+        return;
+    }
+    while (at < num_askers && askers[at].name != peer->name) {
+        ++at;
+    }
+    if (at < MAX_ASKERS) { /* for more there is no answer, as if this process did not call MPI */
+        askers[at].name = peer->name;
+        askers[at].question = hdr.app_ctx;
+        num_askers += at == num_askers;
+        mca_pml_tm_hurry_tick();
+    }
+}
+
+bool mca_pml_tm_ask_has_askers(void)
+{
+    return 0 != num_askers;
+}
+
+void mca_pml_tm_ask_reply(const mca_pml_tm_answer_t *state)
+{
+    mca_pml_tm_node_status_t status;
+
+    while (num_askers > 0) {
+        fab_peer_t *peer = fab_peer_find(mca_pml_tm.fab, askers[--num_askers].name);
+
+        if (may_ask(peer, &status)) {
+            (void) fab_post(peer, fab_hdr(PML_TM_AM_STATE, 0, askers[num_askers].question), state,
+                            sizeof(*state));
+        }
+    }
+}
+
+void mca_pml_tm_ask_fini(void)
+{
+    free(mca_pml_tm_nodes.node);
+    mca_pml_tm_nodes.node = NULL;
+    mca_pml_tm_nodes.count = 0;
+    num_askers = 0;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Processes ask each other what they wait for.
+ *
+ * A question is answered by a poll of all of Open MPI that finds nothing, so silence is an answer,
+ * too: the process does not call MPI.  Nobody is connected to for a question, and nobody is asked
+ * who has left the job: a message would fail him.
+ *
+ * Lock: the fabric's, for all functions.
+ */
+#ifndef PML_TM_ASK_H
+#define PML_TM_ASK_H
+
+#include "pml_tm.h"
+
+typedef enum {
+    PML_TM_NODE_NEW,      /* not asked yet */
+    PML_TM_NODE_ASKED,    /* no answer yet */
+    PML_TM_NODE_ANSWERED, /* state is the answer */
+    PML_TM_NODE_SILENT,   /* no answer in time */
+    PML_TM_NODE_UNKNOWN,  /* there was no contact with it */
+    PML_TM_NODE_GONE,     /* it failed or has left */
+} mca_pml_tm_node_status_t;
+
+/* A process that is asked. */
+typedef struct mca_pml_tm_node {
+    uint64_t name;
+    uint64_t asked_ns;
+    mca_pml_tm_node_status_t status;
+    bool is_expanded;    /* those that it waits for were added */
+    bool is_stuck;       /* it waits only for processes that are stuck */
+    int next;            /* the first that it waits for and that decides: a node; -1: none */
+    uint32_t first_wait; /* state.wait of the first of two answers */
+    mca_pml_tm_answer_t state;
+} mca_pml_tm_node_t;
+
+enum {
+    PML_TM_MAX_NODES = 1024,
+    PML_TM_ASK_NS = 2000000000, /* time for an answer */
+};
+
+typedef struct mca_pml_tm_nodes {
+    int count;
+    uint32_t question; /* the number of the last question */
+    mca_pml_tm_node_t *node;
+} mca_pml_tm_nodes_t;
+
+/* Those that this process asks, or has asked. */
+extern mca_pml_tm_nodes_t mca_pml_tm_nodes;
+
+/* Forget all. False: no memory for others. */
+bool mca_pml_tm_ask_begin(void);
+
+/* The node with this name, added if it is new; -1: there is no room. */
+int mca_pml_tm_ask_add(uint64_t name);
+
+/* Ask a node. */
+void mca_pml_tm_ask(mca_pml_tm_node_t *node, uint64_t now_ns);
+
+/* Those who did not answer in time are silent.  True: some answers are still to come. */
+bool mca_pml_tm_ask_is_open(uint64_t now_ns);
+
+/* Did others ask?  They get their answer by mca_pml_tm_ask_reply(). */
+bool mca_pml_tm_ask_has_askers(void);
+void mca_pml_tm_ask_reply(const mca_pml_tm_answer_t *state);
+
+/* Handlers of PML_TM_AM_ASK and PML_TM_AM_STATE. */
+void mca_pml_tm_ask_asked(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+void mca_pml_tm_ask_told(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+
+/* Free what is left when the component closes. */
+void mca_pml_tm_ask_fini(void);
+
+#endif /* PML_TM_ASK_H */

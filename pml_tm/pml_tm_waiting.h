@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the calling thread waits for: a blocking call says so each time that it polls all of Open
+ * MPI, and only for that long, so messages that come soon cost nothing.  Open MPI's own waits
+ * (MPI_Waitany, MPI_Test) say nothing.
+ *
+ * Now and then such a poll calls mca_pml_tm.tick (pml_tm_hang.c), where one is set.
+ */
+#ifndef PML_TM_WAITING_H
+#define PML_TM_WAITING_H
+
+#include "pml_tm_request.h"
+
+typedef struct mca_pml_tm_waiting {
+    mca_pml_tm_core_t *core;   /* of a request; NULL: a probe, or nothing */
+    ompi_communicator_t *comm; /* of a probe; NULL: no probe */
+    int source;                /* of the probe */
+    int tag;
+} mca_pml_tm_waiting_t;
+
+/* Empty polls of all of Open MPI from one tick to the next. */
+enum { PML_TM_POLLS_PER_TICK = 16 };
+
+/* The thread's. */
+mca_pml_tm_waiting_t *mca_pml_tm_waiting(void);
+
+/* A poll of all of Open MPI found nothing: call the tick if it is due. Lock not held. */
+void mca_pml_tm_count_tick(void);
+
+/* Call the tick soon. */
+void mca_pml_tm_hurry_tick(void);
+
+#endif /* PML_TM_WAITING_H */

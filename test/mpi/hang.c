@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * For hang.sh and doc/diagnosis.md: typical mistakes, after which the job waits for ever, and some
+ * programs that only wait for long.
+ *
+ * args: which (a name of `cases`); `threads`: with MPI_THREAD_MULTIPLE
+ */
+#include "tm_test.h"
+
+enum { LONG = 1 << 20, TAG = 7 };
+
+static char buf[LONG];
+
+/* Two ranks send to each other a message that is longer than the eager limit, then receive. */
+static void cycle(void)
+{
+    if (tm_rank < 2) {
+        MPI_Send(buf, LONG, MPI_BYTE, 1 - tm_rank, TAG, MPI_COMM_WORLD);
+        MPI_Recv(buf, LONG, MPI_BYTE, 1 - tm_rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+/* Each receives from its left before it sends to its right; the last waits for the first of them. */
+static void tail(void)
+{
+    const int in_circle = tm_size - 1;
+    const int left = tm_rank == in_circle ? 0 : (tm_rank + in_circle - 1) % in_circle;
+
+    MPI_Recv(buf, 8, MPI_BYTE, left, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Send(buf, 8, MPI_BYTE, (tm_rank + 1) % in_circle, TAG, MPI_COMM_WORLD);
+}
+
+/* The sender uses one tag, the receiver another one. */
+static void wrong_tag(void)
+{
+    if (0 == tm_rank) {
+        MPI_Recv(buf, LONG, MPI_BYTE, 1, 12, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(buf, 8, MPI_BYTE, 1, 13, MPI_COMM_WORLD);
+    } else if (1 == tm_rank) {
+        MPI_Send(buf, 800, MPI_BYTE, 0, 11, MPI_COMM_WORLD);
+        MPI_Recv(buf, LONG, MPI_BYTE, 0, 13, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+/* The sender uses one communicator, the receiver a duplicate of it. */
+static void wrong_comm(void)
+{
+    MPI_Comm row;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &row);
+    MPI_Comm_set_name(row, "row");
+    if (0 == tm_rank) {
+        MPI_Recv(buf, LONG, MPI_BYTE, 1, TAG, row, MPI_STATUS_IGNORE);
+    } else if (1 == tm_rank) {
+        MPI_Send(buf, 800, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+    }
+    MPI_Barrier(row);
+}
+
+/* One rank does not call the collective operation of all others. */
+static void missing(void)
+{
+    if (2 != tm_rank) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else {
+        tm_spin_us(1000000000);
+    }
+}
+
+/* The same, and the rank has ended instead. */
+static void missing_ends(void)
+{
+    if (2 != tm_rank) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+/* All wait for a message from any. */
+static void any(void)
+{
+    MPI_Recv(buf, 8, MPI_BYTE, MPI_ANY_SOURCE, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/* The same, but for one that computes. */
+static void any_but_one(void)
+{
+    if (tm_rank == tm_size - 1) {
+        tm_spin_us(1000000000);
+    }
+    any();
+}
+
+/* A message to itself, above the eager limit. */
+static void myself(void)
+{
+    if (0 == tm_rank) {
+        MPI_Ssend(buf, 8, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+    }
+}
+
+/* Like cycle, by MPI_Waitall of requests and by MPI_Probe. */
+static void waitall(void)
+{
+    MPI_Request req[2];
+
+    if (0 == tm_rank) {
+        MPI_Isend(buf, LONG, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &req[0]);
+        MPI_Irecv(buf, 8, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &req[1]);
+        MPI_Waitall(2, req, MPI_STATUSES_IGNORE);
+    } else if (1 == tm_rank) {
+        MPI_Probe(0, TAG + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+/* Ranks in a ring pass a message on, each after a nap: the job moves, slowly, and ends. */
+static void slow(void)
+{
+    const int right = (tm_rank + 1) % tm_size, left = (tm_rank + tm_size - 1) % tm_size;
+
+    for (int lap = 0; lap < 3; lap++) {
+        if (0 != tm_rank || 0 != lap) {
+            MPI_Recv(buf, LONG, MPI_BYTE, left, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+        usleep(700000);
+        MPI_Send(buf, 0 == lap ? LONG : 8, MPI_BYTE, right, TAG, MPI_COMM_WORLD);
+    }
+    if (0 == tm_rank) {
+        MPI_Recv(buf, LONG, MPI_BYTE, left, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} cases[] = {
+    {"cycle", cycle},
+    {"tail", tail},
+    {"wrong_tag", wrong_tag},
+    {"wrong_comm", wrong_comm},
+    {"missing", missing},
+    {"missing_ends", missing_ends},
+    {"any", any},
+    {"any_but_one", any_but_one},
+    {"myself", myself},
+    {"waitall", waitall},
+    {"slow", slow},
+};
+
+int main(int argc, char **argv)
+{
+    tm_init_thread(&argc, &argv, "hang", argc > 2 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (argc > 1 && 0 == strcmp(argv[1], cases[i].name)) {
+            cases[i].run();
+            MPI_Finalize();
+            printf("hang: done\n");
+            return 0;
+        }
+    }
+    TM_FATAL("no such case");
+}

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=400 quick=no cores=2
+#
+# A job that hangs says why (pml_tm_report_after): who waits for whom, what nearly fits, and for
+# which rank all wait, by shared memory and by TCP. A job that only is slow hears nothing of a
+# circle, and a report ends no job (hang.c).
+. "$TM_SRC/test/lib/script.sh"
+hang=$(tm_mpi_program hang)
+
+# has TEXT...: does the output have all of these?
+has()
+{
+    local text
+    for text in "$@"; do
+        grep -aqF -e "$text" "$TM_WORK/err" || return 1
+    done
+}
+
+signal= # that `hangs` sends to the ranks
+
+# hangs NP "OPTION..." "CASE [threads]" TEXT...: run it until its reports have all of these texts, and end it.
+hangs()
+{
+    local np=$1 flags what pid i ranks
+    read -ra flags <<<"$2"
+    read -ra what <<<"$3"
+    echo "$np ranks, $2: $3"
+    tm_mpirun_flags "$np"
+    mpirun "${tm_mpirun_flags[@]}" --mca pml tm "${flags[@]}" "$hang" "${what[@]}" \
+        >"$TM_WORK/out" 2>"$TM_WORK/err" </dev/null &
+    pid=$!
+    shift 3
+    for ((i = 0; i < 300; i++)); do
+        if has "$@" || ! kill -0 "$pid"; then
+            break
+        fi
+        mapfile -t ranks < <(pgrep -P "$pid" hang)
+        if [[ -n $signal ]] && ((i % 10 == 9 && ${#ranks[@]} > 0)); then
+            kill -s "$signal" "${ranks[@]}" || true
+        fi
+        sleep 0.2
+    done
+    mapfile -t ranks < <(pgrep -P "$pid")
+    ((${#ranks[@]} == 0)) || kill -9 "${ranks[@]}" || true
+    wait "$pid" || true
+    cat "$TM_WORK/err"
+    for text in "$@"; do
+        require "$text"
+    done
+    forbid 'malformed|Segmentation|AddressSanitizer'
+}
+
+after='--mca pml_tm_report_after 1'
+for by in shm tcp; do
+    options="$after --mca pml_tm_providers $by,self"
+    hangs 2 "$options" cycle '2 ranks wait for each other; rank 0 has waited' \
+        'MPI_Send to rank 1, tag 7, 1048576 bytes, MPI_COMM_WORLD: the receiver knows of it' \
+        'MPI_Send to rank 0, tag 7, 1048576 bytes, MPI_COMM_WORLD: the receiver knows of it' \
+        "Each has the other's message and no receive for it"
+    forbid 'nearly'
+    hangs 2 "$options" wrong_tag 'MPI_Recv from rank 1, tag 12, up to 1048576 bytes' \
+        'nearly: from rank 1, tag 11, 800 bytes, MPI_COMM_WORLD: another tag'
+    hangs 2 "$options" wrong_comm 'MPI_Recv from rank 1, tag 7, up to 1048576 bytes, row' \
+        'nearly: from rank 1, tag 7, 800 bytes, MPI_COMM_WORLD: another communicator'
+    hangs 4 "$options" missing 'MPI_Barrier from ' '(MPI_Barrier)' \
+        '3 ranks wait for rank 2, directly or through others' \
+        'rank 2    has not answered for 2 s: it does not call MPI'
+    forbid 'wait for each other'
+done
+hangs 4 "$after" missing_ends '3 ranks wait for rank 2' 'is in MPI_Finalize, and waits for no message'
+hangs 4 "$after" tail '3 ranks wait for each other; rank 0' 'MPI_Recv from rank 2, tag 7' \
+    'MPI_Recv from rank 0, tag 7'
+forbid 'rank 3 '
+hangs 4 "$after" any 'ranks wait for each other' 'MPI_Recv from any rank, tag 7, up to 8 bytes'
+hangs 4 "$after" any_but_one '3 ranks wait for rank 3'
+forbid 'wait for each other'
+hangs 1 "$after" myself 'rank 0 has waited for' 'for itself' 'MPI_Ssend to rank 0'
+hangs 2 "$after" waitall '2 ranks wait for each other' 'MPI_Waitall to rank 1' 'MPI_Probe from rank 0'
+
+# With threads another one may go on. With a signal all report, and who does not call MPI shows where
+# it is.
+hangs 2 "$after" "cycle threads" \
+    '2 ranks wait for each other, unless other threads of theirs go on' 'MPI_Send to rank 0'
+signal=USR1
+hangs 4 '--mca pml_tm_report_signal 10' missing 'rank 0 has waited for' 'rank 1 has waited for' \
+    'rank 3 has waited for' 'this process does not call MPI; its stack:'
+signal=
+
+# It moves: each waits for up to two seconds, and the job ends well.
+for by in shm tcp; do
+    tm_mpirun 3 --mca pml_tm_report_after 1 --mca pml_tm_providers "$by,self" "$hang" slow ||
+        fail "exit status $?"
+    require 'hang: done'
+    forbid 'wait for each other'
+done
