@@ -325,7 +325,10 @@ static void core_open_provider(fab_core_t *core, int i)
         slot->dom = NULL;
         snprintf(slot->why_not, sizeof(slot->why_not), "%s", why);
         fab_log(&core->fab, 1, "provider %s is not used: %s", fab_providers[i]->name, why);
+        return;
     }
+    core->open[core->num_open].progress = fab_providers[i]->progress;
+    core->open[core->num_open++].dom = slot->dom;
 }
 
 /* Say for every provider that is not open why. */
@@ -618,10 +621,8 @@ int fab_progress(fab_t *fab)
 
     fab->must_return = false;
     fab->passes++;
-    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
-        if (NULL != core->slots[i].dom) {
-            events += fab_providers[i]->progress(core->slots[i].dom);
-        }
+    for (unsigned i = 0; i < core->num_open; i++) {
+        events += core->open[i].progress(core->open[i].dom);
     }
     fab->events += (uint32_t) events;
     if (__builtin_expect(core->has_work, 0)) {

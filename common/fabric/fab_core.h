@@ -84,6 +84,12 @@ typedef struct fab_core {
     struct fab_handler handlers[FAB_AM_MAX];
 
     fab_slot_t slots[FAB_NUM_PROVIDERS];
+    /* what fab_progress() calls: of those that are open, in their order */
+    struct {
+        int (*progress)(fab_domain_t *dom);
+        fab_domain_t *dom;
+    } open[FAB_NUM_PROVIDERS];
+    unsigned num_open;
 
     /* Peer records (fab_peer.c). */
     fab_peer_t **chunks;
