@@ -2,22 +2,33 @@
 /*
  * btl_fabric: the fabric as a BTL, for ob1 and one-sided MPI (osc/rdma).
  *
- *   btl_fabric_component.c  parameters, counters, opening and closing the fabric, progress
- *   btl_fabric.c            the module's table; processes, endpoints, failures
- *   btl_fabric_send.c       messages: descriptors, sending, receiving
- *   btl_fabric_mem.c        registered memory
- *   btl_fabric_op.c         operations under way: their records, and their end
- *   btl_fabric_rma.c        put, get and atomic operations: the process that starts them
- *   btl_fabric_offer.c      puts and gets that the target's CPU is offered first
- *   btl_fabric_target.c     put, get and atomic operations: the process whose memory they access
+ * The files, from the ground: each uses only those above it (test/build/sources.sh).
+ *
+ *   btl_fabric_compat.h     releases of Open MPI
+ *   btl_fabric_fit.c        was it built for the Open MPI that runs?
  *   btl_fabric_wire.h       the bytes that leave the process
+ *   btl_fabric_pace.h       which of two ways is faster for a put or get?
+ *   btl_fabric.c            the state that all share
+ *   btl_fabric_up.c         upcalls: what the layer above is to be told
+ *   btl_fabric_ep.c         endpoints, and peers whose messages make no sense
+ *   btl_fabric_mem.c        registered memory
+ *   btl_fabric_target.c     put, get and atomic operations: the process whose memory they access
+ *   btl_fabric_op.c         operations under way: their records, and their end
+ *   btl_fabric_ways.c       how an operation is done: by the fabric, or by messages
+ *   btl_fabric_offer.c      puts and gets that the target's CPU is offered first
+ *   btl_fabric_rma.c        put, get and atomic operations: the process that starts them
+ *   btl_fabric_send.c       messages: descriptors, sending, receiving
+ *   btl_fabric_progress.c   polling
+ *   btl_fabric_flush.c      waiting for operations
+ *   btl_fabric_module.c     the module: its table; processes come, go and fail
+ *   btl_fabric_component.c  parameters and counters, opening the fabric
  *
  * Lock.  The fabric's lock (fab_lock()) covers everything here.  The layer above is never called
  * while it is held: messages, completions and failures for it go to a list of upcalls, which the
- * component's progress function runs.  There are two exceptions: if the fabric does a put or get at
- * once (do_now()), or the target answers an atomic operation at once (is_answered_soon()), the
- * callback runs before the BTL's function returns; and without threads the progress function gives
- * a message of a ring to the layer above where it lies.
+ * progress function runs.  There are two exceptions: if the fabric does a put or get at once
+ * (mca_btl_fabric_do_now()), or the target answers an atomic operation at once
+ * (is_answered_soon()), the callback runs before the BTL's function returns; and without threads
+ * the progress function gives a message of a ring to the layer above where it lies.
  *
  * There is one module for all peers, whichever provider of the fabric reaches them.  Its limits and
  * flags are the same in all processes of a job, except what matters to the sender alone: the sizes
@@ -38,16 +49,6 @@
 #include "fabric/fab_params.h"
 #include "fabric/fab_spares.h"
 #include "idmap/idmap.h"
-
-/*
- * Defaults of btl_fabric_eager_limit and max_send_size, bytes: on one host, and on several.  ob1's
- * header takes 32 bytes, and 32 is a multiple of the lengths of all basic types: so no fragment
- * ends inside an element, unless several lengths are mixed.
- */
-#define BTL_FABRIC_EAGER_LIMIT       16384
-#define BTL_FABRIC_MAX_SEND_SIZE     32768
-#define BTL_FABRIC_NET_EAGER_LIMIT   65792 /* 64 KiB and ob1's header */
-#define BTL_FABRIC_NET_MAX_SEND_SIZE 131072
 
 typedef struct mca_btl_fabric_up mca_btl_fabric_up_t;
 typedef struct mca_btl_fabric_op mca_btl_fabric_op_t;
@@ -113,17 +114,6 @@ struct mca_btl_base_endpoint_t {
     char *why;                   /* it failed; NULL: it did not, or there was no memory for it */
 };
 
-/* A message that arrived. */
-struct mca_btl_fabric_msg {
-    mca_btl_fabric_up_t up;
-    mca_btl_fabric_ep_t *ep;
-    mca_btl_base_tag_t tag;
-    bool is_short; /* goes to mca_btl_fabric.free_msgs when it is freed */
-    uint32_t len;  /* bytes */
-    uint32_t got;  /* bytes that have arrived */
-    uint64_t data[];
-};
-
 /* The message that the poll left in a ring, for the layer above to read in place. */
 typedef struct mca_btl_fabric_held {
     fab_hold_t *hold; /* NULL: there is none */
@@ -132,84 +122,6 @@ typedef struct mca_btl_fabric_held {
     size_t len; /* bytes */
     mca_btl_base_tag_t tag;
 } mca_btl_fabric_held_t;
-
-/* A descriptor: its first segment is in its own memory, the second, if any, is the user's. */
-typedef struct mca_btl_fabric_frag {
-    mca_btl_base_descriptor_t super;
-    mca_btl_base_segment_t segments[2];
-    opal_free_list_t *list; /* the list that it is returned to */
-    mca_btl_fabric_up_t up;
-    fab_item_t item; /* while it waits for room */
-    mca_btl_fabric_ep_t *ep;
-    size_t sent; /* bytes */
-    int status;
-    mca_btl_base_tag_t tag;
-} mca_btl_fabric_frag_t;
-
-OBJ_CLASS_DECLARATION(mca_btl_fabric_frag_t);
-
-/*
- * Registered memory.  Peers get a copy of the first BTL_FABRIC_HANDLE bytes: so ob1's announcement
- * of a long message takes two cache lines.
- */
-struct mca_btl_base_registration_handle_t {
-    uint32_t key;   /* its id in mca_btl_fabric.mems */
-    uint32_t flags; /* MCA_BTL_REG_FLAG_*: what peers may do */
-    fab_region_t region;
-    uint64_t base;
-    uint64_t len;
-    struct mca_btl_base_registration_handle_t *next; /* in mca_btl_fabric.free_mems */
-};
-
-enum { BTL_FABRIC_HANDLE = 48 };
-
-_Static_assert(BTL_FABRIC_HANDLE == offsetof(struct mca_btl_base_registration_handle_t, base) &&
-                   8 == offsetof(struct mca_btl_base_registration_handle_t, region),
-               "mca_btl_base_registration_handle_t is a wire format");
-
-/* A put, get or atomic operation as the layer above requests it. */
-typedef struct mca_btl_fabric_call {
-    mca_btl_fabric_ep_t *ep;
-    void *local;
-    uint64_t remote;
-    size_t len;
-    struct mca_btl_base_registration_handle_t *local_handle;
-    mca_btl_base_rdma_completion_fn_t cbfunc; /* NULL: no callback */
-    void *context;
-    void *cbdata;
-    btl_fabric_atomic_t atomic; /* atomic.key names the peer's memory for puts and gets, too */
-    uint8_t am;                 /* BTL_FABRIC_AM_PUT, GET or ATOMIC */
-} mca_btl_fabric_call_t;
-
-/* A message in shared memory that asks the target to do an operation and that can be withdrawn. */
-typedef struct mca_btl_fabric_offer {
-    _Atomic uint32_t *claim;   /* its claim word; NULL: there is no offer */
-    uint64_t position;         /* in the ring */
-    unsigned polls;            /* mca_btl_fabric.polls when it was made */
-    mca_btl_fabric_op_t *next; /* in mca_btl_fabric.offers */
-    mca_btl_fabric_op_t **prev;
-} mca_btl_fabric_offer_t;
-
-/* An operation under way. */
-struct mca_btl_fabric_op {
-    mca_btl_fabric_up_t up;
-    mca_btl_fabric_call_t call;
-    mca_btl_fabric_turn_t turn;
-    mca_btl_fabric_op_t *next; /* in ep->ops, or in mca_btl_fabric.free_ops */
-    mca_btl_fabric_op_t **prev;
-    mca_btl_fabric_op_t *next_counted;
-    mca_btl_fabric_op_t *next_asking; /* in mca_btl_fabric.asking */
-    size_t done;                      /* bytes sent of a put, or received of a get */
-    uint32_t id;                      /* in mca_btl_fabric.ids; 0: none */
-    int status;
-    bool is_queued;
-    bool is_offered; /* and not withdrawn, as far as is known here */
-    bool is_waiting; /* in ep->ops */
-    fab_item_t item; /* while its message waits for room */
-    mca_btl_fabric_offer_t offer;
-    mca_btl_fabric_try_t try;
-    fab_rma_t rma; /* if the fabric does it, or may have to */
-};
 
 typedef struct mca_btl_fabric {
     mca_btl_base_module_t super;
@@ -250,18 +162,6 @@ typedef struct mca_btl_fabric {
 } mca_btl_fabric_t;
 
 extern mca_btl_fabric_t mca_btl_fabric;
-OPAL_DECLSPEC extern mca_btl_base_component_t mca_btl_fabric_component;
-
-/* ---- btl_fabric_component.c --------------------------------------------- */
-
-/* Add an upcall; the progress function will run it. Lock held. */
-void mca_btl_fabric_up(mca_btl_fabric_up_t *up, const mca_btl_fabric_up_ops_t *ops);
-
-/* Drop the upcalls that have not run: the module is finalized. */
-void mca_btl_fabric_ups_fini(void);
-
-/* Poll the fabric, and run upcalls. */
-int mca_btl_fabric_progress(void);
 
 /*
  * May peers be reached by btl fabric?  It is installed for all jobs on the machine, and osc/rdma
@@ -283,185 +183,5 @@ static inline bool mca_btl_fabric_is_yielding(void)
     mca_btl_fabric.fab->is_yielding |= opal_progress_yield_when_idle;
     return mca_btl_fabric.fab->is_yielding;
 }
-
-/* ---- btl_fabric.c ------------------------------------------------------- */
-
-/* The endpoint of a peer, created at the first call; NULL: no memory. Lock held. */
-mca_btl_fabric_ep_t *mca_btl_fabric_ep_of(fab_peer_t *peer);
-
-/*
- * The endpoint of a process whose entry in the modex is blob, of len bytes.  NULL: it cannot be
- * reached, and *why says why.
- */
-mca_btl_fabric_ep_t *mca_btl_fabric_ep_open(opal_proc_t *proc, const void *blob, size_t len,
-                                            const char **why);
-
-/* Close the peer of a deleted endpoint if no operation needs it any more. Lock held. */
-void mca_btl_fabric_ep_close_if_idle(mca_btl_fabric_ep_t *ep);
-
-/* The fabric's callbacks: fab_config_t. */
-void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why);
-bool mca_btl_fabric_peer_left(void *ctx, fab_peer_t *peer);
-
-/* Fail the peer because of an invalid message; `what` says what is wrong with it. Lock held. */
-void mca_btl_fabric_bad_message(fab_peer_t *peer, const char *what);
-
-/* Fail the peer because there is no memory for what it sent. Lock held. */
-void mca_btl_fabric_no_memory(fab_peer_t *peer);
-
-int mca_btl_fabric_add_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
-                             struct opal_proc_t **procs, mca_btl_fabric_ep_t **eps,
-                             opal_bitmap_t *reachable);
-int mca_btl_fabric_del_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
-                             struct opal_proc_t **procs, mca_btl_fabric_ep_t **eps);
-int mca_btl_fabric_publish(void);
-int mca_btl_fabric_register_error(struct mca_btl_base_module_t *btl,
-                                  mca_btl_base_module_error_cb_fn_t cbfunc);
-void mca_btl_fabric_dump(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, int verbose);
-int mca_btl_fabric_finalize(struct mca_btl_base_module_t *btl);
-
-/* ---- btl_fabric_send.c -------------------------------------------------- */
-
-mca_btl_base_descriptor_t *mca_btl_fabric_alloc(struct mca_btl_base_module_t *btl,
-                                                mca_btl_fabric_ep_t *ep, uint8_t order, size_t size,
-                                                uint32_t flags);
-int mca_btl_fabric_free(struct mca_btl_base_module_t *btl, mca_btl_base_descriptor_t *des);
-mca_btl_base_descriptor_t *mca_btl_fabric_prepare_src(struct mca_btl_base_module_t *btl,
-                                                      mca_btl_fabric_ep_t *ep,
-                                                      opal_convertor_t *convertor, uint8_t order,
-                                                      size_t reserve, size_t *size, uint32_t flags);
-int mca_btl_fabric_send(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
-                        mca_btl_base_descriptor_t *des, mca_btl_base_tag_t tag);
-int mca_btl_fabric_sendi(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
-                         opal_convertor_t *convertor, void *header, size_t header_size,
-                         size_t payload_size, uint8_t order, uint32_t flags, mca_btl_base_tag_t tag,
-                         mca_btl_base_descriptor_t **des);
-int mca_btl_fabric_frags_init(void);
-void mca_btl_fabric_frags_fini(void);
-void mca_btl_fabric_msg_free(mca_btl_fabric_msg_t *msg);
-
-/*
- * Without threads only: give the message that the poll left in the ring (mca_btl_fabric.held) to
- * the layer above.
- */
-void mca_btl_fabric_give_held(void);
-
-/*
- * Without threads only: give messages from the peer that sent the last one, past the handler.
- * Returns their number, at most max.
- */
-int mca_btl_fabric_give_more(int max);
-
-/* Handlers of BTL_FABRIC_AM_SEND and PART. */
-void mca_btl_fabric_on_send(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                            size_t len);
-void mca_btl_fabric_on_part(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                            size_t len);
-
-/* ---- btl_fabric_mem.c --------------------------------------------------- */
-
-struct mca_btl_base_registration_handle_t *
-mca_btl_fabric_register_mem(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *base,
-                            size_t size, uint32_t flags);
-int mca_btl_fabric_deregister_mem(struct mca_btl_base_module_t *btl,
-                                  struct mca_btl_base_registration_handle_t *handle);
-void mca_btl_fabric_mems_fini(void);
-
-/*
- * Do these len bytes lie in the registered memory that the key names, and do its flags allow this
- * access (flag: one of MCA_BTL_REG_FLAG_REMOTE_*)?  Lock held.
- */
-bool mca_btl_fabric_mem_allows(uint32_t key, uint64_t address, uint64_t len, uint32_t flag);
-
-/* ---- btl_fabric_op.c ---------------------------------------------------- */
-
-/* The peer failed: end the operations that wait for its answer. Lock held. */
-void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep);
-
-/*
- * Allocate memory for one operation.  It is kept, so one operation at a time can always be started:
- * what is refused for want of memory succeeds once the others have ended.  On an error nothing is
- * allocated.
- */
-int mca_btl_fabric_ops_init(void);
-
-/* Free all operations, including those that still wait for an answer. */
-void mca_btl_fabric_ops_fini(void);
-
-/* ---- btl_fabric_rma.c --------------------------------------------------- */
-
-int mca_btl_fabric_put(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
-                       uint64_t remote, struct mca_btl_base_registration_handle_t *local_handle,
-                       struct mca_btl_base_registration_handle_t *remote_handle, size_t size,
-                       int flags, int order, mca_btl_base_rdma_completion_fn_t cbfunc,
-                       void *context, void *cbdata);
-int mca_btl_fabric_get(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
-                       uint64_t remote, struct mca_btl_base_registration_handle_t *local_handle,
-                       struct mca_btl_base_registration_handle_t *remote_handle, size_t size,
-                       int flags, int order, mca_btl_base_rdma_completion_fn_t cbfunc,
-                       void *context, void *cbdata);
-int mca_btl_fabric_atomic_op(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
-                             uint64_t remote,
-                             struct mca_btl_base_registration_handle_t *remote_handle,
-                             mca_btl_base_atomic_op_t op, uint64_t operand, int flags, int order,
-                             mca_btl_base_rdma_completion_fn_t cbfunc, void *context, void *cbdata);
-int mca_btl_fabric_atomic_fop(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
-                              void *local, uint64_t remote,
-                              struct mca_btl_base_registration_handle_t *local_handle,
-                              struct mca_btl_base_registration_handle_t *remote_handle,
-                              mca_btl_base_atomic_op_t op, uint64_t operand, int flags, int order,
-                              mca_btl_base_rdma_completion_fn_t cbfunc, void *context,
-                              void *cbdata);
-int mca_btl_fabric_atomic_cswap(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
-                                void *local, uint64_t remote,
-                                struct mca_btl_base_registration_handle_t *local_handle,
-                                struct mca_btl_base_registration_handle_t *remote_handle,
-                                uint64_t compare, uint64_t value, int flags, int order,
-                                mca_btl_base_rdma_completion_fn_t cbfunc, void *context,
-                                void *cbdata);
-int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep);
-
-/* End the operations that were answered in place. Lock held. */
-void mca_btl_fabric_answers_check(void);
-
-/* Where the data of a get goes: a fab_place_fn_t. */
-void *mca_btl_fabric_place_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len);
-
-/* Handlers of BTL_FABRIC_AM_DATA, DONE and COUNT. */
-void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                            size_t len);
-void mca_btl_fabric_on_done(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                            size_t len);
-void mca_btl_fabric_on_count(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                             size_t len);
-
-/* ---- btl_fabric_offer.c ------------------------------------------------- */
-
-/* Withdraw the offers that the target has ignored for long. Lock held. */
-void mca_btl_fabric_offers_check(void);
-
-/* ---- btl_fabric_target.c ------------------------------------------------ */
-
-/*
- * Is it an atomic operation that the module's flags announce, on a word (len: bytes) that is
- * aligned?
- */
-static inline bool mca_btl_fabric_can_apply(unsigned op, size_t len, uint64_t address)
-{
-    return (4 == len || 8 == len) && 0 == (address & (len - 1)) &&
-           (MCA_BTL_ATOMIC_ADD == op || MCA_BTL_ATOMIC_AND == op || MCA_BTL_ATOMIC_OR == op ||
-            MCA_BTL_ATOMIC_XOR == op || MCA_BTL_ATOMIC_SWAP == op || BTL_FABRIC_CSWAP == op);
-}
-
-/* The fabric is closed: free the replies that it had not sent. */
-void mca_btl_fabric_replies_fini(void);
-
-/* Handlers of BTL_FABRIC_AM_PUT, GET and ATOMIC. */
-void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                           size_t len);
-void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                           size_t len);
-void mca_btl_fabric_on_atomic(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                              size_t len);
 
 #endif /* BTL_FABRIC_H */

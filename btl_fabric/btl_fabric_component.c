@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The component: its parameters and counters, opening the fabric, progress.
+ * The component: its parameters and counters, opening the fabric.
  */
-#include "btl_fabric.h"
+#include "btl_fabric_compat.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,19 +14,20 @@
 #include "fabric/fab_help.h"
 
 #include "btl_fabric_fit.h"
-
-enum {
-    MAX_UPCALLS = 64, /* per progress call, so that other components get their turn */
-    /* one progress call in so many polls everything; the others only look for messages */
-    POLLS_PER_PROGRESS = 16,
-};
+#include "btl_fabric_module.h"
+#include "btl_fabric_op.h"
+#include "btl_fabric_progress.h"
+#include "btl_fabric_rma.h"
+#include "btl_fabric_send.h"
+#include "btl_fabric_target.h"
 
 static int fabric_register(void);
 static int fabric_open(void);
 static int fabric_close(void);
 static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_threads,
                                            bool enable_mpi_threads);
-static int fabric_progress(void);
+
+OPAL_DECLSPEC extern mca_btl_base_component_t mca_btl_fabric_component;
 
 mca_btl_base_component_t mca_btl_fabric_component = {
     .btl_version =
@@ -46,7 +47,7 @@ mca_btl_base_component_t mca_btl_fabric_component = {
             .param_field = MCA_BASE_METADATA_PARAM_NONE,
         },
     .btl_init = fabric_init,
-    .btl_progress = fabric_progress,
+    .btl_progress = mca_btl_fabric_opal_progress,
 };
 
 /* ---- parameters and counters -------------------------------------------- */
@@ -100,6 +101,7 @@ static int fabric_register(void)
     if (!mca_btl_fabric_fits()) {
         return OPAL_ERR_NOT_AVAILABLE;
     }
+    mca_btl_fabric_module_init(&mca_btl_fabric_component);
     rc = fab_param_register(&mca_btl_fabric_param_table, &mca_btl_fabric.params,
                             &mca_btl_fabric_component.btl_version);
 #define REGISTER_COUNTER(name, help) register_counter(#name, help, &mca_btl_fabric.counters.name);
@@ -123,7 +125,7 @@ static int fabric_open(void)
 
 static int fabric_close(void)
 {
-    opal_progress_unregister(fabric_progress);
+    opal_progress_unregister(mca_btl_fabric_opal_progress);
     opal_output_close(mca_btl_fabric.output);
     mca_btl_fabric.output = -1;
     return OPAL_SUCCESS;
@@ -349,221 +351,4 @@ static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_t
     modules[0] = &mca_btl_fabric.super;
     *num_btls = 1;
     return modules;
-}
-
-/* ---- progress ----------------------------------------------------------- */
-
-/* Relaxed: written under the lock; without it, the value is only a hint. */
-static unsigned num_ups(void)
-{
-    return atomic_load_explicit(&mca_btl_fabric.num_ups, memory_order_relaxed);
-}
-
-static void count_ups(int change)
-{
-    atomic_store_explicit(&mca_btl_fabric.num_ups, num_ups() + (unsigned) change,
-                          memory_order_relaxed);
-}
-
-void mca_btl_fabric_up(mca_btl_fabric_up_t *up, const mca_btl_fabric_up_ops_t *ops)
-{
-    up->ops = ops;
-    up->next = NULL;
-    count_ups(1);
-    if (NULL == mca_btl_fabric.up_tail) {
-        /* release: pairs with the acquire in run_upcalls(), which looks without the lock */
-        atomic_store_explicit(&mca_btl_fabric.up, up, memory_order_release);
-    } else {
-        *mca_btl_fabric.up_tail = up;
-    }
-    mca_btl_fabric.up_tail = &up->next;
-    fab_wake_others(mca_btl_fabric.fab, FAB_USER_BTL);
-}
-
-static mca_btl_fabric_up_t *take_up(void)
-{
-    mca_btl_fabric_up_t *up;
-
-    fab_lock(mca_btl_fabric.fab);
-    up = atomic_load_explicit(&mca_btl_fabric.up, memory_order_relaxed);
-    if (NULL != up) {
-        atomic_store_explicit(&mca_btl_fabric.up, up->next, memory_order_relaxed);
-        count_ups(-1);
-        if (NULL == up->next) {
-            mca_btl_fabric.up_tail = NULL;
-        }
-    }
-    fab_unlock(mca_btl_fabric.fab);
-    return up;
-}
-
-/*
- * With threads, held by the one that runs upcalls.  There is only one at a time: two could deliver
- * messages to the layer above in the wrong order.
- */
-static pthread_mutex_t upcalls_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Thread_local bool runs_upcalls;
-
-static bool enter_upcalls(void)
-{
-    if (!runs_upcalls) {
-        runs_upcalls = 0 == pthread_mutex_trylock(&upcalls_lock);
-        return runs_upcalls;
-    }
-    return false;
-}
-
-static void leave_upcalls(void)
-{
-    runs_upcalls = false;
-    pthread_mutex_unlock(&upcalls_lock);
-}
-
-/* Run the upcalls that are there now. One may call progress, which then runs those after it. */
-static int run_upcalls(void)
-{
-    bool is_alone = !fab_is_threaded(mca_btl_fabric.fab);
-    bool has_entered = !is_alone && enter_upcalls();
-    unsigned max = is_alone || runs_upcalls ? num_ups() : 0;
-    mca_btl_fabric_up_t *up;
-    int events = 0;
-
-    for (max = max < MAX_UPCALLS ? max : MAX_UPCALLS; max > 0; max--) {
-        up = take_up();
-        if (NULL == up) {
-            break;
-        }
-        up->ops->run(up);
-        events++;
-    }
-    if (has_entered) {
-        leave_upcalls();
-    }
-    return events;
-}
-
-void mca_btl_fabric_ups_fini(void)
-{
-    mca_btl_fabric_up_t *up;
-
-    while (NULL != (up = take_up())) {
-        if (NULL != up->ops->drop) {
-            up->ops->drop(up);
-        }
-    }
-}
-
-/* Count a poll: is it one that polls everything? */
-static bool count_poll(void)
-{
-    return 0 == ++mca_btl_fabric.polls % POLLS_PER_PROGRESS || mca_btl_fabric.num_rma > 0;
-}
-
-/* After a poll: operations that no message ends. Lock held. */
-static inline void check_ops(void)
-{
-    if (NULL != mca_btl_fabric.asking) {
-        mca_btl_fabric_answers_check();
-    }
-    if (NULL != mca_btl_fabric.offers) {
-        mca_btl_fabric_offers_check();
-    }
-}
-
-/* Lock held. */
-static inline int poll_fabric(bool is_full)
-{
-    int events;
-
-    if (is_full) {
-        (void) mca_btl_fabric_is_yielding();
-        events = fab_progress(mca_btl_fabric.fab);
-    } else {
-        events = fab_poll(mca_btl_fabric.fab);
-    }
-    check_ops();
-    return events;
-}
-
-/* Has the process that sent the latest message sent another one? */
-static inline bool has_more(void)
-{
-    const mca_btl_fabric_ep_t *ep = mca_btl_fabric.latest;
-
-    if (NULL == ep || fab_has_come(ep->peer)) {
-        return NULL != ep;
-    }
-    fab_fetch_ahead(ep->peer);
-    return false;
-}
-
-/* Poll without threads, giving messages in place, those of the latest sender first. */
-static inline int poll_and_give(void)
-{
-    bool is_full = count_poll();
-    int events = has_more() ? mca_btl_fabric_give_more(MAX_UPCALLS) : 0;
-
-    if (events > 0 && !is_full) {
-        return events;
-    }
-    mca_btl_fabric.wants_held = true;
-    events += poll_fabric(is_full);
-    mca_btl_fabric.wants_held = false;
-    if (NULL != mca_btl_fabric.held.hold) {
-        mca_btl_fabric_give_held();
-        events += mca_btl_fabric_give_more(MAX_UPCALLS);
-    }
-    return events;
-}
-
-int mca_btl_fabric_progress(void)
-{
-    fab_t *fab = mca_btl_fabric.fab;
-    int events = 0;
-
-    if (OPAL_UNLIKELY(NULL == fab)) {
-        return 0;
-    }
-    if (OPAL_LIKELY(!fab_is_threaded(fab) && !mca_btl_fabric.is_giving)) {
-        events = poll_and_give();
-    } else if (fab_trylock(fab)) {
-        events = poll_fabric(count_poll());
-        fab_unlock(fab);
-    }
-    if (NULL != atomic_load_explicit(&mca_btl_fabric.up, memory_order_acquire)) {
-        events += run_upcalls();
-    }
-    return events;
-}
-
-/* The PML polls the fabric: only do what its polls leave to this component. */
-static int finish_polled(void)
-{
-    fab_t *fab = mca_btl_fabric.fab;
-
-    if (0 != atomic_load_explicit(&mca_btl_fabric.outstanding, memory_order_relaxed) &&
-        fab_trylock(fab)) {
-        mca_btl_fabric.polls++;
-        check_ops();
-        fab_unlock(fab);
-    }
-    return NULL != atomic_load_explicit(&mca_btl_fabric.up, memory_order_acquire) ? run_upcalls()
-                                                                                  : 0;
-}
-
-/*
- * What opal_progress() calls.  The fabric is polled once for each call: not here if the PML does,
- * nor if nobody can be reached.
- */
-static int fabric_progress(void)
-{
-    const fab_t *fab = mca_btl_fabric.fab;
-
-    if (OPAL_UNLIKELY(NULL == fab)) {
-        return 0;
-    }
-    if (fab_is_started(fab, FAB_USER_PML)) {
-        return finish_polled();
-    }
-    return mca_btl_fabric.is_named ? mca_btl_fabric_progress() : 0;
 }

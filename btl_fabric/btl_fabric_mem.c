@@ -6,7 +6,7 @@
  */
 #include "btl_fabric.h"
 
-#include <stdlib.h>
+#include "btl_fabric_mem.h"
 
 /*
  * Bytes.  Registered memory is extended to whole words, since osc/rdma accesses an element that is

@@ -9,12 +9,14 @@
  * next poll, which would withdraw one, may be milliseconds away, and osc/rdma may hold a lock
  * meanwhile.
  */
-#include "btl_fabric_op.h"
+#include "btl_fabric_offer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "fabric/fab_clock.h"
+
+#include "btl_fabric_ways.h"
 
 enum {
     /* polls in vain after which an offer is withdrawn: about the time of a system call */
@@ -78,17 +80,6 @@ static void *reserve_offer(mca_btl_fabric_op_t *op, size_t len)
     *op->offer.prev = op;
     mca_btl_fabric.offers_tail = &op->offer.next;
     return room;
-}
-
-void mca_btl_fabric_offer_end(mca_btl_fabric_op_t *op)
-{
-    *op->offer.prev = op->offer.next;
-    if (NULL != op->offer.next) {
-        op->offer.next->offer.prev = op->offer.prev;
-    } else {
-        mca_btl_fabric.offers_tail = op->offer.prev;
-    }
-    op->offer.claim = NULL;
 }
 
 static int start(mca_btl_fabric_op_t *op, const fab_region_t *region)
@@ -242,13 +233,6 @@ static mca_btl_fabric_way_t choose(const mca_btl_fabric_call_t *call, mca_btl_fa
     }
     pace = pace_of(call, is_window);
     return NULL != pace ? mca_btl_fabric_pace_next(pace, try) : BTL_FABRIC_BY_CALL;
-}
-
-void mca_btl_fabric_try_ended(const mca_btl_fabric_try_t *try, size_t len)
-{
-    if (OPAL_UNLIKELY(NULL != try->pace)) {
-        mca_btl_fabric_try_end(try, len, fab_now_ns());
-    }
 }
 
 /* ---- an operation ------------------------------------------------------- */

@@ -7,6 +7,11 @@
 
 #include <stdlib.h>
 
+#include "fabric/fab_clock.h"
+
+#include "btl_fabric_ep.h"
+#include "btl_fabric_up.h"
+
 static mca_btl_fabric_op_t *op_alloc(void)
 {
     mca_btl_fabric_op_t *op = mca_btl_fabric.free_ops;
@@ -68,7 +73,7 @@ void mca_btl_fabric_ops_fini(void)
     fab_idmap_fini(&mca_btl_fabric.ids);
 }
 
-/* ---- turns --------------------------------------------------------------- */
+/* ---- turns -------------------------------------------------------------- */
 
 /* A callback that this thread runs. It is the innermost one; NULL: none. */
 typedef struct running {
@@ -151,7 +156,7 @@ uint64_t mca_btl_fabric_last_turn(void)
     return mca_btl_fabric.last_turn;
 }
 
-/* ---- callbacks ------------------------------------------------------------ */
+/* ---- callbacks ---------------------------------------------------------- */
 
 bool mca_btl_fabric_in_callback(void)
 {
@@ -176,7 +181,69 @@ void mca_btl_fabric_call_back(const mca_btl_fabric_call_t *call, int status)
     }
 }
 
-/* ---- begin and end -------------------------------------------------------- */
+/* ---- waiting for an answer ---------------------------------------------- */
+
+void mca_btl_fabric_op_wait(mca_btl_fabric_op_t *op)
+{
+    mca_btl_fabric_ep_t *ep = op->call.ep;
+
+    op->is_waiting = true;
+    op->next = ep->ops;
+    op->prev = &ep->ops;
+    if (NULL != op->next) {
+        op->next->prev = &op->next;
+    }
+    ep->ops = op;
+}
+
+void mca_btl_fabric_offer_end(mca_btl_fabric_op_t *op)
+{
+    *op->offer.prev = op->offer.next;
+    if (NULL != op->offer.next) {
+        op->offer.next->offer.prev = op->offer.prev;
+    } else {
+        mca_btl_fabric.offers_tail = op->offer.prev;
+    }
+    op->offer.claim = NULL;
+}
+
+void mca_btl_fabric_asking_end(mca_btl_fabric_op_t *op)
+{
+    mca_btl_fabric_op_t **at = &mca_btl_fabric.asking;
+
+    while (op != *at) {
+        at = &(*at)->next_asking;
+    }
+    *at = op->next_asking;
+    mca_btl_fabric.num_asking--;
+    op->call.ep->places[op->call.atomic.place] = NULL;
+    op->call.atomic.number = 0;
+}
+
+void mca_btl_fabric_op_unwait(mca_btl_fabric_op_t *op)
+{
+    if (NULL != op->offer.claim) {
+        mca_btl_fabric_offer_end(op);
+        op->call.ep->offers.ignored = 0;
+        op->call.ep->heard = mca_btl_fabric.polls;
+    }
+    if (0 != op->id) {
+        fab_idmap_remove(&mca_btl_fabric.ids, op->id);
+        op->id = 0;
+    }
+    if (0 != op->call.atomic.number) {
+        mca_btl_fabric_asking_end(op);
+    }
+    if (op->is_waiting) {
+        op->is_waiting = false;
+        *op->prev = op->next;
+        if (NULL != op->next) {
+            op->next->prev = op->prev;
+        }
+    }
+}
+
+/* ---- begin and end ------------------------------------------------------ */
 
 /* An operation begins (1) or has ended (-1). */
 static void note(const mca_btl_fabric_call_t *call, int change)
@@ -243,26 +310,10 @@ static void drop_op(mca_btl_fabric_up_t *up)
 
 static const mca_btl_fabric_up_ops_t op_ops = {.run = run_op, .drop = drop_op};
 
-void mca_btl_fabric_op_unwait(mca_btl_fabric_op_t *op)
+void mca_btl_fabric_try_ended(const mca_btl_fabric_try_t *try, size_t len)
 {
-    if (NULL != op->offer.claim) {
-        mca_btl_fabric_offer_end(op);
-        op->call.ep->offers.ignored = 0;
-        op->call.ep->heard = mca_btl_fabric.polls;
-    }
-    if (0 != op->id) {
-        fab_idmap_remove(&mca_btl_fabric.ids, op->id);
-        op->id = 0;
-    }
-    if (0 != op->call.atomic.number) {
-        mca_btl_fabric_asking_end(op);
-    }
-    if (op->is_waiting) {
-        op->is_waiting = false;
-        *op->prev = op->next;
-        if (NULL != op->next) {
-            op->next->prev = op->prev;
-        }
+    if (OPAL_UNLIKELY(NULL != try->pace)) {
+        mca_btl_fabric_try_end(try, len, fab_now_ns());
     }
 }
 
@@ -278,19 +329,6 @@ void mca_btl_fabric_op_done(mca_btl_fabric_op_t *op, int status)
     }
     op->status = status;
     mca_btl_fabric_up(&op->up, &op_ops);
-}
-
-void mca_btl_fabric_op_wait(mca_btl_fabric_op_t *op)
-{
-    mca_btl_fabric_ep_t *ep = op->call.ep;
-
-    op->is_waiting = true;
-    op->next = ep->ops;
-    op->prev = &ep->ops;
-    if (NULL != op->next) {
-        op->next->prev = &op->next;
-    }
-    ep->ops = op;
 }
 
 void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep)

@@ -14,13 +14,65 @@ enum {
     BTL_FABRIC_OPS_MAX = 4096,     /* under way with an endpoint; each takes some 400 bytes */
 };
 
+/* A put, get or atomic operation as the layer above requests it. */
+typedef struct mca_btl_fabric_call {
+    mca_btl_fabric_ep_t *ep;
+    void *local;
+    uint64_t remote;
+    size_t len;
+    struct mca_btl_base_registration_handle_t *local_handle;
+    mca_btl_base_rdma_completion_fn_t cbfunc; /* NULL: no callback */
+    void *context;
+    void *cbdata;
+    btl_fabric_atomic_t atomic; /* atomic.key names the peer's memory for puts and gets, too */
+    uint8_t am;                 /* BTL_FABRIC_AM_PUT, GET or ATOMIC */
+} mca_btl_fabric_call_t;
+
+/* A message in shared memory that asks the target to do an operation and that can be withdrawn. */
+typedef struct mca_btl_fabric_offer {
+    _Atomic uint32_t *claim;   /* its claim word; NULL: there is no offer */
+    uint64_t position;         /* in the ring */
+    unsigned polls;            /* mca_btl_fabric.polls when it was made */
+    mca_btl_fabric_op_t *next; /* in mca_btl_fabric.offers */
+    mca_btl_fabric_op_t **prev;
+} mca_btl_fabric_offer_t;
+
+/* An operation under way. */
+struct mca_btl_fabric_op {
+    mca_btl_fabric_up_t up;
+    mca_btl_fabric_call_t call;
+    mca_btl_fabric_turn_t turn;
+    mca_btl_fabric_op_t *next; /* in ep->ops, or in mca_btl_fabric.free_ops */
+    mca_btl_fabric_op_t **prev;
+    mca_btl_fabric_op_t *next_counted;
+    mca_btl_fabric_op_t *next_asking; /* in mca_btl_fabric.asking */
+    size_t done;                      /* bytes sent of a put, or received of a get */
+    uint32_t id;                      /* in mca_btl_fabric.ids; 0: none */
+    int status;
+    bool is_queued;
+    bool is_offered; /* and not withdrawn, as far as is known here */
+    bool is_waiting; /* in ep->ops */
+    fab_item_t item; /* while its message waits for room */
+    mca_btl_fabric_offer_t offer;
+    mca_btl_fabric_try_t try;
+    fab_rma_t rma; /* if the fabric does it, or may have to */
+};
+
 /* Is it likely that the target is inside MPI and polls? */
 static inline bool mca_btl_fabric_is_attentive(mca_btl_fabric_trust_t *trust)
 {
     return trust->ignored < BTL_FABRIC_TRUST || 0 == ++trust->skipped % BTL_FABRIC_TRUST_SKIPPED;
 }
 
-/* ---- btl_fabric_op.c ---------------------------------------------------- */
+/*
+ * Allocate memory for one operation.  It is kept, so one operation at a time can always be started:
+ * what is refused for want of memory succeeds once the others have ended.  On an error nothing is
+ * allocated.
+ */
+int mca_btl_fabric_ops_init(void);
+
+/* Free all operations, including those that still wait for an answer. */
+void mca_btl_fabric_ops_fini(void);
 
 /* A new operation; NULL: there is no memory. */
 mca_btl_fabric_op_t *mca_btl_fabric_op_new(const mca_btl_fabric_call_t *call);
@@ -34,8 +86,20 @@ void mca_btl_fabric_op_wait(mca_btl_fabric_op_t *op);
 /* It waits for no answer any more. */
 void mca_btl_fabric_op_unwait(mca_btl_fabric_op_t *op);
 
+/* It waits for no answer in place any more. */
+void mca_btl_fabric_asking_end(mca_btl_fabric_op_t *op);
+
+/* The operation is no offer any more: it was answered, withdrawn, or its peer has failed. */
+void mca_btl_fabric_offer_end(mca_btl_fabric_op_t *op);
+
+/* An operation of that many bytes, which belongs to this try or to none, has ended. */
+void mca_btl_fabric_try_ended(const mca_btl_fabric_try_t *try, size_t len);
+
 /* It has ended: its callback, if it has one, is an upcall. */
 void mca_btl_fabric_op_done(mca_btl_fabric_op_t *op, int status);
+
+/* The peer failed: end the operations that wait for its answer. */
+void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep);
 
 /*
  * For a flush: the number of the latest turn; mca_btl_fabric.oldest is above it once all operations
@@ -48,40 +112,5 @@ bool mca_btl_fabric_in_callback(void);
 
 /* The operation has ended: call the callback, if there is one. Lock not held. */
 void mca_btl_fabric_call_back(const mca_btl_fabric_call_t *call, int status);
-
-/* ---- btl_fabric_rma.c --------------------------------------------------- */
-
-/*
- * Do it by messages.  An operation on a failed peer is queued, too, so that its error reaches the
- * layer above after the failure of the peer does.  OPAL_ERR_OUT_OF_RESOURCE: it was not started.
- */
-int mca_btl_fabric_op_by_messages(mca_btl_fabric_op_t *op);
-
-/* What the fabric needs to do it; region: the target's memory. */
-fab_rma_t mca_btl_fabric_rma_of(const mca_btl_fabric_call_t *call, const fab_region_t *region);
-
-/* The fabric is to do it; op->rma is set. False: it cannot. */
-bool mca_btl_fabric_op_by_fabric(mca_btl_fabric_op_t *op);
-
-/* It waits for no answer in place any more. */
-void mca_btl_fabric_asking_end(mca_btl_fabric_op_t *op);
-
-/* ---- btl_fabric_offer.c ------------------------------------------------- */
-
-/*
- * Offer the put or get to the target, if that is likely to be fastest.  False: it was not offered;
- * it belongs to *try then, which has begun, and mca_btl_fabric_try_ended() is to be called.
- */
-bool mca_btl_fabric_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region,
-                          mca_btl_fabric_try_t *try);
-
-/* An operation of that many bytes, which belongs to this try or to none, has ended. */
-void mca_btl_fabric_try_ended(const mca_btl_fabric_try_t *try, size_t len);
-
-/* The target will not do what it was offered: do it. */
-void mca_btl_fabric_offer_declined(mca_btl_fabric_op_t *op);
-
-/* The operation is no offer any more: it was answered, withdrawn, or its peer has failed. */
-void mca_btl_fabric_offer_end(mca_btl_fabric_op_t *op);
 
 #endif /* BTL_FABRIC_OP_H */

@@ -18,143 +18,23 @@
  * is refused if there is no memory for its record; it can be started once those under way have
  * ended, since there is always one record.
  */
-#include "btl_fabric_op.h"
+#include "btl_fabric_rma.h"
 
-#include <sched.h>
 #include <string.h>
+
+#include "btl_fabric_ep.h"
+#include "btl_fabric_mem.h"
+#include "btl_fabric_offer.h"
+#include "btl_fabric_target.h"
+#include "btl_fabric_ways.h"
 
 enum {
     ASKING_MAX = 32,   /* operations that wait for an answer in place: each poll looks at all */
     ANSWER_LOOKS = 24, /* for an answer in place, before the call returns: 0.4 us here */
     DONE_NOW = 1,      /* no error code: the operation is done, and has no record any more */
-    /* with threads, empty polls of a flush after which another thread may have the processor */
-    POLLS_BEFORE_YIELD = 16,
 };
 
-/* ---- by messages -------------------------------------------------------- */
-
-/* Is it to be counted?  If not, it has an id, which the answer names. */
-static bool is_counted(const mca_btl_fabric_call_t *call)
-{
-    return 0 == (call->ep->peer->caps & FAB_CAP_RING) &&
-           (BTL_FABRIC_AM_PUT == call->am ||
-            (BTL_FABRIC_AM_ATOMIC == call->am && NULL == call->local));
-}
-
-/* Its message is about to be sent as one that is counted. */
-static void op_count(mca_btl_fabric_op_t *op)
-{
-    mca_btl_fabric_ep_t *ep = op->call.ep;
-
-    op->next_counted = NULL;
-    if (NULL == ep->counted) {
-        ep->counted_tail = &ep->counted;
-    }
-    *ep->counted_tail = op;
-    ep->counted_tail = &op->next_counted;
-}
-
-/* Send the next part of a put. OPAL_ERR_IN_PROCESS: there is more. */
-static int send_put(mca_btl_fabric_op_t *op)
-{
-    fab_peer_t *peer = op->call.ep->peer;
-    btl_fabric_put_t put = {.key = op->call.atomic.key};
-    bool is_counted = 0 == op->id;
-    size_t left = op->call.len - op->done;
-    size_t max = peer->eager_max - sizeof(put);
-    size_t len = left < max ? left : max;
-    char *room = fab_item_reserve(peer, sizeof(put) + len);
-    bool is_last = len == left;
-    uint64_t at = op->call.remote + op->done;
-
-    if (NULL == room) {
-        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
-    }
-    if (is_last && is_counted) {
-        put.claim = BTL_FABRIC_COUNTED;
-        op_count(op);
-    }
-    memcpy(room, &put, sizeof(put));
-    fab_copy_to(peer, room + sizeof(put), (const char *) op->call.local + op->done, len);
-    op->done += len;
-    /* on the self provider the answer comes within this call: op may be freed afterwards */
-    fab_commit(peer, fab_hdr(BTL_FABRIC_AM_PUT, at, is_last ? op->id : 0), sizeof(put) + len);
-    return is_last ? OPAL_SUCCESS : OPAL_ERR_IN_PROCESS;
-}
-
-static int send_atomic(mca_btl_fabric_op_t *op)
-{
-    const btl_fabric_atomic_t *atomic = &op->call.atomic;
-    fab_hdr_t hdr = fab_hdr(BTL_FABRIC_AM_ATOMIC, op->call.remote, op->id);
-    fab_peer_t *peer = op->call.ep->peer;
-    bool is_counted = 0 == op->id;
-    int rc;
-
-    if (fab_send_short(peer, hdr, atomic, sizeof(*atomic))) {
-        rc = OPAL_SUCCESS; /* op may be freed */
-    } else {
-        rc = fab_item_send(peer, hdr, atomic, sizeof(*atomic));
-    }
-    if (OPAL_SUCCESS == rc && is_counted) {
-        op_count(op);
-    }
-    return rc;
-}
-
-/* Send the operation's next message. Returns what send_put() returns. */
-static int send_op(mca_btl_fabric_op_t *op)
-{
-    btl_fabric_get_t get = {.key = op->call.atomic.key, .len = op->call.len};
-    fab_hdr_t hdr = fab_hdr(op->call.am, op->call.remote, op->id);
-    fab_peer_t *peer = op->call.ep->peer;
-
-    switch (op->call.am) {
-    case BTL_FABRIC_AM_PUT:
-        return send_put(op);
-    case BTL_FABRIC_AM_GET:
-        return fab_item_send(peer, hdr, &get, sizeof(get));
-    default:
-        return send_atomic(op);
-    }
-}
-
-static int run_op(fab_item_t *item, fab_peer_t *peer)
-{
-    mca_btl_fabric_op_t *op = (mca_btl_fabric_op_t *) ((char *) item -
-                                                       offsetof(mca_btl_fabric_op_t, item));
-    int rc;
-
-    (void) peer;
-    op->is_queued = false;
-    rc = send_op(op);
-    if (OPAL_ERR_RESOURCE_BUSY == rc || OPAL_ERR_IN_PROCESS == rc) {
-        op->is_queued = true;
-        return rc;
-    }
-    if (OPAL_SUCCESS != rc) {
-        mca_btl_fabric_op_done(op, rc);
-    }
-    return OPAL_SUCCESS;
-}
-
-int mca_btl_fabric_op_by_messages(mca_btl_fabric_op_t *op)
-{
-    fab_peer_t *peer = op->call.ep->peer;
-
-    if (!is_counted(&op->call)) {
-        op->id = fab_idmap_add(&mca_btl_fabric.ids, op);
-        if (0 == op->id) {
-            return OPAL_ERR_OUT_OF_RESOURCE;
-        }
-    }
-    mca_btl_fabric_op_wait(op);
-    if (NULL != peer->pending || OPAL_SUCCESS != send_op(op)) {
-        op->is_queued = true;
-        op->item = (fab_item_t){.fn = run_op, .user = FAB_USER_BTL};
-        fab_queue(peer, &op->item);
-    }
-    return OPAL_SUCCESS;
-}
+/* ---- answers ------------------------------------------------------------ */
 
 /* The operation on this peer, a get or not, with this id; NULL: none, and the peer has failed. */
 static mca_btl_fabric_op_t *find_op(fab_peer_t *peer, uint32_t id, bool is_get)
@@ -323,19 +203,6 @@ static int start_in_place(mca_btl_fabric_op_t *op)
     return OPAL_SUCCESS;
 }
 
-void mca_btl_fabric_asking_end(mca_btl_fabric_op_t *op)
-{
-    mca_btl_fabric_op_t **at = &mca_btl_fabric.asking;
-
-    while (op != *at) {
-        at = &(*at)->next_asking;
-    }
-    *at = op->next_asking;
-    mca_btl_fabric.num_asking--;
-    op->call.ep->places[op->call.atomic.place] = NULL;
-    op->call.atomic.number = 0;
-}
-
 void mca_btl_fabric_answers_check(void)
 {
     mca_btl_fabric_op_t *next;
@@ -353,64 +220,6 @@ void mca_btl_fabric_answers_check(void)
     }
 }
 
-/* ---- by the fabric ------------------------------------------------------ */
-
-static void rma_complete(fab_rma_t *rma, int status)
-{
-    mca_btl_fabric_op_t *op = (mca_btl_fabric_op_t *) ((char *) rma -
-                                                       offsetof(mca_btl_fabric_op_t, rma));
-
-    mca_btl_fabric.num_rma--;
-    if (OPAL_SUCCESS != status && OPAL_ERR_UNREACH != status) {
-        mca_btl_fabric.counters.rma_failed++;
-        status = mca_btl_fabric_op_by_messages(op);
-        if (OPAL_SUCCESS == status) {
-            return;
-        }
-    }
-    mca_btl_fabric_op_done(op, status);
-}
-
-fab_rma_t mca_btl_fabric_rma_of(const mca_btl_fabric_call_t *call, const fab_region_t *region)
-{
-    return (fab_rma_t){.peer = call->ep->peer,
-                       .local = call->local,
-                       .remote = call->remote,
-                       .len = call->len,
-                       .rkey = region->rkey,
-                       .complete = rma_complete};
-}
-
-bool mca_btl_fabric_op_by_fabric(mca_btl_fabric_op_t *op)
-{
-    bool is_put = BTL_FABRIC_AM_PUT == op->call.am;
-
-    if (OPAL_SUCCESS != (is_put ? fab_put(&op->rma) : fab_get(&op->rma))) {
-        mca_btl_fabric.counters.no_rma++;
-        return false;
-    }
-    mca_btl_fabric.num_rma++;
-    return true;
-}
-
-/* False: the fabric cannot reach the peer's memory. */
-static bool start_by_fabric(mca_btl_fabric_op_t *op, const fab_region_t *region)
-{
-    fab_peer_t *peer = op->call.ep->peer;
-    bool is_put = BTL_FABRIC_AM_PUT == op->call.am;
-
-    if (0 == (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET))) {
-        mca_btl_fabric.counters.no_rma++;
-        return false;
-    }
-    if (!fab_region_is_reachable(region, peer)) {
-        mca_btl_fabric.counters.not_exposed++;
-        return false;
-    }
-    op->rma = mca_btl_fabric_rma_of(&op->call, region);
-    return mca_btl_fabric_op_by_fabric(op);
-}
-
 /* ---- the module's functions --------------------------------------------- */
 
 /* Start it. Lock held. Success, DONE_NOW, or an error. */
@@ -425,7 +234,7 @@ static int start_op(mca_btl_fabric_op_t *op, const fab_region_t *region)
         rc = start_in_place(op);
         return OPAL_ERR_RESOURCE_BUSY == rc ? mca_btl_fabric_op_by_messages(op) : rc;
     }
-    if (start_by_fabric(op, region)) {
+    if (mca_btl_fabric_op_start_rma(op, region)) {
         counters->puts += BTL_FABRIC_AM_PUT == am;
         counters->gets += BTL_FABRIC_AM_GET == am;
         return OPAL_SUCCESS;
@@ -452,23 +261,6 @@ static int start(const mca_btl_fabric_call_t *call, const fab_region_t *region,
     return rc;
 }
 
-/*
- * Do a put or get at once, without a record or an upcall.  False: the fabric cannot do it at
- * once.  Lock held.
- */
-static bool do_now(const mca_btl_fabric_call_t *call, const fab_region_t *region)
-{
-    bool is_put = BTL_FABRIC_AM_PUT == call->am, is_done = false;
-
-    if (fab_region_is_reachable(region, call->ep->peer)) {
-        fab_rma_t rma = mca_btl_fabric_rma_of(call, region);
-        is_done = is_put ? fab_put_now(&rma) : fab_get_now(&rma);
-    }
-    mca_btl_fabric.counters.puts += is_done && is_put;
-    mca_btl_fabric.counters.gets += is_done && !is_put;
-    return is_done;
-}
-
 /* Start or do a put or get. As start_op(). Lock held. */
 static int start_rma(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
@@ -477,7 +269,7 @@ static int start_rma(const mca_btl_fabric_call_t *call, const fab_region_t *regi
     if (mca_btl_fabric_offer(call, region, &try)) {
         return OPAL_SUCCESS;
     }
-    if (!do_now(call, region)) {
+    if (!mca_btl_fabric_do_now(call, region)) {
         return start(call, region, &try);
     }
     mca_btl_fabric_try_ended(&try, call->len);
@@ -625,47 +417,4 @@ int mca_btl_fabric_atomic_cswap(struct mca_btl_base_module_t *btl, mca_btl_fabri
     return start_atomic(
         &call, (btl_fabric_atomic_t){.op = BTL_FABRIC_CSWAP, .operand = value, .compare = compare},
         flags, remote_handle);
-}
-
-/* Have the operations up to this turn ended, and returned their callbacks? */
-static bool is_flushed(uint64_t last)
-{
-    /* acquire: pairs with the release in turns_moved() */
-    return atomic_load_explicit(&mca_btl_fabric.oldest, memory_order_acquire) > last;
-}
-
-/* Poll, and leave the processor to those that are waited for. */
-static void flush_to(uint64_t last, bool is_yielding)
-{
-    const bool may_yield = is_yielding || fab_is_threaded(mca_btl_fabric.fab);
-    unsigned idle = 0;
-
-    while (!is_flushed(last)) {
-        if (0 != mca_btl_fabric_progress()) {
-            idle = 0;
-        } else if (may_yield && (is_yielding || 0 == ++idle % POLLS_BEFORE_YIELD)) {
-            /* without the lock */
-            __atomic_fetch_add(&mca_btl_fabric.counters.flush_yields, 1, __ATOMIC_RELAXED);
-            sched_yield();
-        }
-    }
-}
-
-/*
- * Waits for the operations with all endpoints, whichever the layer above names: Open MPI names
- * none.  Operations that other threads start meanwhile are not waited for.
- */
-int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep)
-{
-    uint64_t last;
-    bool is_yielding;
-
-    (void) btl, (void) ep;
-    fab_lock(mca_btl_fabric.fab);
-    mca_btl_fabric.polls++; /* what was started before it and what will be are no window */
-    last = mca_btl_fabric_last_turn();
-    is_yielding = mca_btl_fabric_is_yielding();
-    fab_unlock(mca_btl_fabric.fab);
-    flush_to(last, is_yielding);
-    return OPAL_SUCCESS;
 }

@@ -12,15 +12,44 @@
  * gives it at once.  Otherwise, and if the layer above is in such a callback already or other
  * upcalls are due first, it is copied and an upcall added.
  */
-#include "btl_fabric.h"
+#include "btl_fabric_send.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "fabric/fab_copy.h"
 
+#include "btl_fabric_ep.h"
+#include "btl_fabric_up.h"
+
 /* Messages of up to so many bytes share a cache of free records. */
 enum { SHORT_MSG = 512 };
+
+/* A message that arrived. */
+struct mca_btl_fabric_msg {
+    mca_btl_fabric_up_t up;
+    mca_btl_fabric_ep_t *ep;
+    mca_btl_base_tag_t tag;
+    bool is_short; /* goes to mca_btl_fabric.free_msgs when it is freed */
+    uint32_t len;  /* bytes */
+    uint32_t got;  /* bytes that have arrived */
+    uint64_t data[];
+};
+
+/* A descriptor: its first segment is in its own memory, the second, if any, is the user's. */
+typedef struct mca_btl_fabric_frag {
+    mca_btl_base_descriptor_t super;
+    mca_btl_base_segment_t segments[2];
+    opal_free_list_t *list; /* the list that it is returned to */
+    mca_btl_fabric_up_t up;
+    fab_item_t item; /* while it waits for room */
+    mca_btl_fabric_ep_t *ep;
+    size_t sent; /* bytes */
+    int status;
+    mca_btl_base_tag_t tag;
+} mca_btl_fabric_frag_t;
+
+OBJ_CLASS_DECLARATION(mca_btl_fabric_frag_t);
 
 OBJ_CLASS_INSTANCE(mca_btl_fabric_frag_t, mca_btl_base_descriptor_t, NULL, NULL);
 

@@ -3,10 +3,13 @@
  * Puts, gets and atomic operations of other processes that came as messages: this process does them
  * in its memory.  Each address is checked against the registered memory that the key names.
  */
-#include "btl_fabric.h"
+#include "btl_fabric_target.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "btl_fabric_ep.h"
+#include "btl_fabric_mem.h"
 
 /* Send the answer. A failed peer needs none. */
 static void answer(fab_peer_t *peer, uint64_t value, uint32_t id)

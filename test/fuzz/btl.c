@@ -8,7 +8,15 @@
  * Input: messages, one after the other: a byte (the id, and the bits below), two bytes of app_ctx,
  * two of tag, one with the length of the payload, so many bytes.
  */
-#include "btl_fabric/btl_fabric.h"
+#include "btl_fabric/btl_fabric_ep.h"
+#include "btl_fabric/btl_fabric_mem.h"
+#include "btl_fabric/btl_fabric_module.h"
+#include "btl_fabric/btl_fabric_op.h"
+#include "btl_fabric/btl_fabric_progress.h"
+#include "btl_fabric/btl_fabric_rma.h"
+#include "btl_fabric/btl_fabric_send.h"
+#include "btl_fabric/btl_fabric_target.h"
+#include "btl_fabric/btl_fabric_up.h"
 #include "fuzz_tcp.h"
 
 enum {
@@ -55,6 +63,7 @@ static void open_btl(void)
     if (OPAL_SUCCESS != fab_open(&config, &mca_btl_fabric.fab, &why)) {
         fuzz_fail(why);
     }
+    mca_btl_fabric_module_init(NULL);
     if (OPAL_SUCCESS != mca_btl_fabric_ops_init()) {
         fuzz_fail("no memory");
     }

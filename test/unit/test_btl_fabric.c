@@ -5,7 +5,15 @@
  *
  * TEST: sources=@fabric,@btl timeout=120 quick=no
  */
+#include "btl_fabric/btl_fabric_ep.h"
+#include "btl_fabric/btl_fabric_flush.h"
+#include "btl_fabric/btl_fabric_mem.h"
+#include "btl_fabric/btl_fabric_module.h"
 #include "btl_fabric/btl_fabric_op.h"
+#include "btl_fabric/btl_fabric_progress.h"
+#include "btl_fabric/btl_fabric_rma.h"
+#include "btl_fabric/btl_fabric_send.h"
+#include "btl_fabric/btl_fabric_target.h"
 #include "test_fab_world.h"
 
 #include "opal/datatype/opal_datatype.h"
@@ -35,6 +43,7 @@ static void open_btl(world_t *world)
 
     CHECK(OPAL_SUCCESS == fab_open(&config, &fab, &why));
     mca_btl_fabric.fab = fab;
+    mca_btl_fabric_module_init(NULL);
     mca_btl_fabric.params.free_list_num = mca_btl_fabric.params.free_list_inc = 8;
     mca_btl_fabric.params.free_list_max = -1;
     mca_btl_fabric.params.offer_max = 4096;

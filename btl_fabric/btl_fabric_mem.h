@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Registered memory, and the check of an address in it.
+ */
+#ifndef BTL_FABRIC_MEM_H
+#define BTL_FABRIC_MEM_H
+
+#include "btl_fabric.h"
+
+/*
+ * Registered memory.  Peers get a copy of the first BTL_FABRIC_HANDLE bytes: so ob1's announcement
+ * of a long message takes two cache lines.
+ */
+struct mca_btl_base_registration_handle_t {
+    uint32_t key;   /* its id in mca_btl_fabric.mems */
+    uint32_t flags; /* MCA_BTL_REG_FLAG_*: what peers may do */
+    fab_region_t region;
+    uint64_t base;
+    uint64_t len;
+    struct mca_btl_base_registration_handle_t *next; /* in mca_btl_fabric.free_mems */
+};
+
+enum { BTL_FABRIC_HANDLE = 48 };
+
+_Static_assert(BTL_FABRIC_HANDLE == offsetof(struct mca_btl_base_registration_handle_t, base) &&
+                   8 == offsetof(struct mca_btl_base_registration_handle_t, region),
+               "mca_btl_base_registration_handle_t is a wire format");
+
+struct mca_btl_base_registration_handle_t *
+mca_btl_fabric_register_mem(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *base,
+                            size_t size, uint32_t flags);
+int mca_btl_fabric_deregister_mem(struct mca_btl_base_module_t *btl,
+                                  struct mca_btl_base_registration_handle_t *handle);
+void mca_btl_fabric_mems_fini(void);
+
+/*
+ * Do these len bytes lie in the registered memory that the key names, and do its flags allow this
+ * access (flag: one of MCA_BTL_REG_FLAG_REMOTE_*)?  Lock held.
+ */
+bool mca_btl_fabric_mem_allows(uint32_t key, uint64_t address, uint64_t len, uint32_t flag);
+
+#endif /* BTL_FABRIC_MEM_H */

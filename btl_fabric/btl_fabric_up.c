@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The list of upcalls.  With threads one of them at a time runs upcalls.
+ */
+#include "btl_fabric_up.h"
+
+#include <pthread.h>
+
+/* Relaxed: written under the lock; without it, the value is only a hint. */
+static unsigned num_ups(void)
+{
+    return atomic_load_explicit(&mca_btl_fabric.num_ups, memory_order_relaxed);
+}
+
+static void count_ups(int change)
+{
+    atomic_store_explicit(&mca_btl_fabric.num_ups, num_ups() + (unsigned) change,
+                          memory_order_relaxed);
+}
+
+void mca_btl_fabric_up(mca_btl_fabric_up_t *up, const mca_btl_fabric_up_ops_t *ops)
+{
+    up->ops = ops;
+    up->next = NULL;
+    count_ups(1);
+    if (NULL == mca_btl_fabric.up_tail) {
+        /* release: pairs with the acquire in btl_fabric_progress.c, which looks without the lock */
+        atomic_store_explicit(&mca_btl_fabric.up, up, memory_order_release);
+    } else {
+        *mca_btl_fabric.up_tail = up;
+    }
+    mca_btl_fabric.up_tail = &up->next;
+    fab_wake_others(mca_btl_fabric.fab, FAB_USER_BTL);
+}
+
+static mca_btl_fabric_up_t *take_up(void)
+{
+    mca_btl_fabric_up_t *up;
+
+    fab_lock(mca_btl_fabric.fab);
+    up = atomic_load_explicit(&mca_btl_fabric.up, memory_order_relaxed);
+    if (NULL != up) {
+        atomic_store_explicit(&mca_btl_fabric.up, up->next, memory_order_relaxed);
+        count_ups(-1);
+        if (NULL == up->next) {
+            mca_btl_fabric.up_tail = NULL;
+        }
+    }
+    fab_unlock(mca_btl_fabric.fab);
+    return up;
+}
+
+/*
+ * With threads, held by the one that runs upcalls.  There is only one at a time: two could deliver
+ * messages to the layer above in the wrong order.
+ */
+static pthread_mutex_t upcalls_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local bool runs_upcalls;
+
+static bool enter_upcalls(void)
+{
+    if (!runs_upcalls) {
+        runs_upcalls = 0 == pthread_mutex_trylock(&upcalls_lock);
+        return runs_upcalls;
+    }
+    return false;
+}
+
+static void leave_upcalls(void)
+{
+    runs_upcalls = false;
+    pthread_mutex_unlock(&upcalls_lock);
+}
+
+int mca_btl_fabric_ups_run(void)
+{
+    bool is_alone = !fab_is_threaded(mca_btl_fabric.fab);
+    bool has_entered = !is_alone && enter_upcalls();
+    unsigned max = is_alone || runs_upcalls ? num_ups() : 0;
+    mca_btl_fabric_up_t *up;
+    int events = 0;
+
+    for (max = max < BTL_FABRIC_UPCALLS_MAX ? max : BTL_FABRIC_UPCALLS_MAX; max > 0; max--) {
+        up = take_up();
+        if (NULL == up) {
+            break;
+        }
+        up->ops->run(up);
+        events++;
+    }
+    if (has_entered) {
+        leave_upcalls();
+    }
+    return events;
+}
+
+void mca_btl_fabric_ups_fini(void)
+{
+    mca_btl_fabric_up_t *up;
+
+    while (NULL != (up = take_up())) {
+        if (NULL != up->ops->drop) {
+            up->ops->drop(up);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How an operation is done: by messages, which the target's CPU answers, or by the fabric, where it
+ * can reach the target's memory.  What the fabric fails to do goes by messages.
+ */
+#include "btl_fabric_ways.h"
+
+#include <string.h>
+
+/* ---- by messages -------------------------------------------------------- */
+
+/* Is it to be counted?  If not, it has an id, which the answer names. */
+static bool is_counted(const mca_btl_fabric_call_t *call)
+{
+    return 0 == (call->ep->peer->caps & FAB_CAP_RING) &&
+           (BTL_FABRIC_AM_PUT == call->am ||
+            (BTL_FABRIC_AM_ATOMIC == call->am && NULL == call->local));
+}
+
+/* Its message is about to be sent as one that is counted. */
+static void op_count(mca_btl_fabric_op_t *op)
+{
+    mca_btl_fabric_ep_t *ep = op->call.ep;
+
+    op->next_counted = NULL;
+    if (NULL == ep->counted) {
+        ep->counted_tail = &ep->counted;
+    }
+    *ep->counted_tail = op;
+    ep->counted_tail = &op->next_counted;
+}
+
+/* Send the next part of a put. OPAL_ERR_IN_PROCESS: there is more. */
+static int send_put(mca_btl_fabric_op_t *op)
+{
+    fab_peer_t *peer = op->call.ep->peer;
+    btl_fabric_put_t put = {.key = op->call.atomic.key};
+    bool is_counted = 0 == op->id;
+    size_t left = op->call.len - op->done;
+    size_t max = peer->eager_max - sizeof(put);
+    size_t len = left < max ? left : max;
+    char *room = fab_item_reserve(peer, sizeof(put) + len);
+    bool is_last = len == left;
+    uint64_t at = op->call.remote + op->done;
+
+    if (NULL == room) {
+        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
+    }
+    if (is_last && is_counted) {
+        put.claim = BTL_FABRIC_COUNTED;
+        op_count(op);
+    }
+    memcpy(room, &put, sizeof(put));
+    fab_copy_to(peer, room + sizeof(put), (const char *) op->call.local + op->done, len);
+    op->done += len;
+    /* on the self provider the answer comes within this call: op may be freed afterwards */
+    fab_commit(peer, fab_hdr(BTL_FABRIC_AM_PUT, at, is_last ? op->id : 0), sizeof(put) + len);
+    return is_last ? OPAL_SUCCESS : OPAL_ERR_IN_PROCESS;
+}
+
+static int send_atomic(mca_btl_fabric_op_t *op)
+{
+    const btl_fabric_atomic_t *atomic = &op->call.atomic;
+    fab_hdr_t hdr = fab_hdr(BTL_FABRIC_AM_ATOMIC, op->call.remote, op->id);
+    fab_peer_t *peer = op->call.ep->peer;
+    bool is_counted = 0 == op->id;
+    int rc;
+
+    if (fab_send_short(peer, hdr, atomic, sizeof(*atomic))) {
+        rc = OPAL_SUCCESS; /* op may be freed */
+    } else {
+        rc = fab_item_send(peer, hdr, atomic, sizeof(*atomic));
+    }
+    if (OPAL_SUCCESS == rc && is_counted) {
+        op_count(op);
+    }
+    return rc;
+}
+
+/* Send the operation's next message. Returns what send_put() returns. */
+static int send_op(mca_btl_fabric_op_t *op)
+{
+    btl_fabric_get_t get = {.key = op->call.atomic.key, .len = op->call.len};
+    fab_hdr_t hdr = fab_hdr(op->call.am, op->call.remote, op->id);
+    fab_peer_t *peer = op->call.ep->peer;
+
+    switch (op->call.am) {
+    case BTL_FABRIC_AM_PUT:
+        return send_put(op);
+    case BTL_FABRIC_AM_GET:
+        return fab_item_send(peer, hdr, &get, sizeof(get));
+    default:
+        return send_atomic(op);
+    }
+}
+
+static int run_op(fab_item_t *item, fab_peer_t *peer)
+{
+    mca_btl_fabric_op_t *op = (mca_btl_fabric_op_t *) ((char *) item -
+                                                       offsetof(mca_btl_fabric_op_t, item));
+    int rc;
+
+    (void) peer;
+    op->is_queued = false;
+    rc = send_op(op);
+    if (OPAL_ERR_RESOURCE_BUSY == rc || OPAL_ERR_IN_PROCESS == rc) {
+        op->is_queued = true;
+        return rc;
+    }
+    if (OPAL_SUCCESS != rc) {
+        mca_btl_fabric_op_done(op, rc);
+    }
+    return OPAL_SUCCESS;
+}
+
+int mca_btl_fabric_op_by_messages(mca_btl_fabric_op_t *op)
+{
+    fab_peer_t *peer = op->call.ep->peer;
+
+    if (!is_counted(&op->call)) {
+        op->id = fab_idmap_add(&mca_btl_fabric.ids, op);
+        if (0 == op->id) {
+            return OPAL_ERR_OUT_OF_RESOURCE;
+        }
+    }
+    mca_btl_fabric_op_wait(op);
+    if (NULL != peer->pending || OPAL_SUCCESS != send_op(op)) {
+        op->is_queued = true;
+        op->item = (fab_item_t){.fn = run_op, .user = FAB_USER_BTL};
+        fab_queue(peer, &op->item);
+    }
+    return OPAL_SUCCESS;
+}
+
+/* ---- by the fabric ------------------------------------------------------ */
+
+static void rma_complete(fab_rma_t *rma, int status)
+{
+    mca_btl_fabric_op_t *op = (mca_btl_fabric_op_t *) ((char *) rma -
+                                                       offsetof(mca_btl_fabric_op_t, rma));
+
+    mca_btl_fabric.num_rma--;
+    if (OPAL_SUCCESS != status && OPAL_ERR_UNREACH != status) {
+        mca_btl_fabric.counters.rma_failed++;
+        status = mca_btl_fabric_op_by_messages(op);
+        if (OPAL_SUCCESS == status) {
+            return;
+        }
+    }
+    mca_btl_fabric_op_done(op, status);
+}
+
+fab_rma_t mca_btl_fabric_rma_of(const mca_btl_fabric_call_t *call, const fab_region_t *region)
+{
+    return (fab_rma_t){.peer = call->ep->peer,
+                       .local = call->local,
+                       .remote = call->remote,
+                       .len = call->len,
+                       .rkey = region->rkey,
+                       .complete = rma_complete};
+}
+
+bool mca_btl_fabric_op_by_fabric(mca_btl_fabric_op_t *op)
+{
+    bool is_put = BTL_FABRIC_AM_PUT == op->call.am;
+
+    if (OPAL_SUCCESS != (is_put ? fab_put(&op->rma) : fab_get(&op->rma))) {
+        mca_btl_fabric.counters.no_rma++;
+        return false;
+    }
+    mca_btl_fabric.num_rma++;
+    return true;
+}
+
+bool mca_btl_fabric_op_start_rma(mca_btl_fabric_op_t *op, const fab_region_t *region)
+{
+    fab_peer_t *peer = op->call.ep->peer;
+    bool is_put = BTL_FABRIC_AM_PUT == op->call.am;
+
+    if (0 == (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET))) {
+        mca_btl_fabric.counters.no_rma++;
+        return false;
+    }
+    if (!fab_region_is_reachable(region, peer)) {
+        mca_btl_fabric.counters.not_exposed++;
+        return false;
+    }
+    op->rma = mca_btl_fabric_rma_of(&op->call, region);
+    return mca_btl_fabric_op_by_fabric(op);
+}
+
+bool mca_btl_fabric_do_now(const mca_btl_fabric_call_t *call, const fab_region_t *region)
+{
+    bool is_put = BTL_FABRIC_AM_PUT == call->am, is_done = false;
+
+    if (fab_region_is_reachable(region, call->ep->peer)) {
+        fab_rma_t rma = mca_btl_fabric_rma_of(call, region);
+        is_done = is_put ? fab_put_now(&rma) : fab_get_now(&rma);
+    }
+    mca_btl_fabric.counters.puts += is_done && is_put;
+    mca_btl_fabric.counters.gets += is_done && !is_put;
+    return is_done;
+}
