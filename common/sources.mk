@@ -77,17 +77,35 @@ common_tm_sources = \
 	common/sock/sock_stranger.c \
 	common/sock/sock_types.h \
 	common/sock/sock_wire.h \
+	common/tcp/tcp_buf.c \
+	common/tcp/tcp_buf.h \
 	common/tcp/tcp_connect.c \
+	common/tcp/tcp_connect.h \
 	common/tcp/tcp_domain.c \
 	common/tcp/tcp_ep.c \
+	common/tcp/tcp_ep.h \
 	common/tcp/tcp_known.c \
+	common/tcp/tcp_known.h \
 	common/tcp/tcp_link.c \
+	common/tcp/tcp_link.h \
 	common/tcp/tcp_params.c \
+	common/tcp/tcp_peer.c \
+	common/tcp/tcp_peer.h \
+	common/tcp/tcp_pieces.c \
+	common/tcp/tcp_pieces.h \
 	common/tcp/tcp_progress.c \
+	common/tcp/tcp_progress.h \
 	common/tcp/tcp_stream.c \
+	common/tcp/tcp_stream.h \
 	common/tcp/tcp_stream_read.c \
+	common/tcp/tcp_stream_read.h \
 	common/tcp/tcp_stream_write.c \
+	common/tcp/tcp_stream_write.h \
+	common/tcp/tcp_stripe.c \
+	common/tcp/tcp_stripe.h \
 	common/tcp/tcp_types.h \
+	common/tcp/tcp_watch.c \
+	common/tcp/tcp_watch.h \
 	common/tcp/tcp_wire.h \
 	common/verbs/verbs_params.c \
 	common/verbs/verbs_wire.h

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connection set-up: which side connects, which accepts, and what happens when both connect.
+ * Connection set-up: which side connects, which accepts, and what happens when both connect; and
+ * what an end leads to.
  *
  *      IDLE ──first send──> ASKING ──WELCOME──> UP
  *        └──HELLO of the peer──┴────────────────^
@@ -16,10 +17,22 @@
  *
  * A HELLO for a link (tcp_link.c) is answered at once: only one side asks for a link, and only
  * while the connection is up.
+ *
+ * The end.  Each side's last message is CLOSE, LEAVE or REFUSE, after which it shuts its direction
+ * down; the socket is closed when both are.  Any other end is a failure of the peer.
  */
-#include "tcp/tcp_types.h"
+#include "tcp/tcp_connect.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "tcp/tcp_ep.h"
+#include "tcp/tcp_known.h"
+#include "tcp/tcp_link.h"
+#include "tcp/tcp_stream.h"
+#include "tcp/tcp_stream_write.h"
+#include "tcp/tcp_stripe.h"
+#include "tcp/tcp_watch.h"
 
 /* ---- connecting ------------------------------------------------------------- */
 
@@ -80,31 +93,6 @@ void fab_tcp_connect(fab_tcp_ep_t *ep)
     fab_tcp_expect(ep->dom);
 }
 
-static void cancel_attempt(fab_tcp_ep_t *ep)
-{
-    if (NULL != ep->sock) {
-        fab_sock_release(ep->sock);
-        ep->sock = NULL;
-    }
-    if (FAB_TCP_ASKING == ep->state) {
-        ep->state = FAB_TCP_IDLE;
-    }
-}
-
-static void cancel_parked(fab_tcp_ep_t *ep)
-{
-    if (NULL != ep->parked) {
-        fab_sock_release(ep->parked);
-        ep->parked = NULL;
-    }
-}
-
-void fab_tcp_connect_cancel(fab_tcp_ep_t *ep)
-{
-    cancel_attempt(ep);
-    cancel_parked(ep);
-}
-
 /* The socket is the connection. */
 static void connected(fab_tcp_ep_t *ep, fab_sock_t *sock)
 {
@@ -135,7 +123,7 @@ static void answer(fab_tcp_ep_t *ep, fab_sock_t *sock)
     const fab_tcp_frame_t *hello = (const fab_tcp_frame_t *) sock->frame;
     fab_tcp_frame_t welcome;
 
-    cancel_attempt(ep);
+    fab_tcp_stream_cancel(ep);
     ep->peer_void = hello->serial;
     welcome = frame_of(ep, FAB_TCP_WELCOME);
     fab_sock_send(sock, &welcome);
@@ -144,12 +132,13 @@ static void answer(fab_tcp_ep_t *ep, fab_sock_t *sock)
 
 static void park(fab_tcp_ep_t *ep, fab_sock_t *sock)
 {
-    cancel_parked(ep);
+    fab_tcp_ep_unpark(ep);
     ep->parked = sock;
     sock->owner = ep;
 }
 
-void fab_tcp_connect_again(fab_tcp_ep_t *ep)
+/* The connection has ended: answer the parked HELLO, if there is one. */
+static void again(fab_tcp_ep_t *ep)
 {
     fab_sock_t *parked = ep->parked;
 
@@ -170,12 +159,11 @@ static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
     fab_tcp_ep_t *ep;
 
     if (name != dom->fab->config.name) {
-        peer = fab_peer_from_wire(dom->fab, &fab_tcp_provider, name, &hello->addr,
-                                  sizeof(hello->addr));
+        peer = fab_peer_from_wire(dom->fab, dom->provider, name, &hello->addr, sizeof(hello->addr));
     }
     *is_later = NULL != peer && fab_peer_is_moving(peer);
     if (NULL == peer || *is_later || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
-        &fab_tcp_provider != fab_peer_provider(peer)) {
+        dom->provider != fab_peer_provider(peer)) {
         return NULL;
     }
     ep = fab_tcp_ep_of(peer);
@@ -243,6 +231,47 @@ static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
     }
 }
 
+/* ---- the end ------------------------------------------------------------ */
+
+void fab_tcp_connect_end_if_done(fab_tcp_ep_t *ep)
+{
+    if (FAB_TCP_UP == ep->state && ep->is_eof && ep->is_shut && NULL == ep->main) {
+        fab_tcp_ep_close(ep);
+        again(ep);
+    }
+}
+
+/* Nothing comes any more by the connection: error is errno, or 0 at the end of the stream. */
+static void ep_ended(fab_tcp_ep_t *ep, int error)
+{
+    char why[256];
+
+    if (ep->is_end_come || !ep->is_used) {
+        /* an unused connection is one that the peer requested and did not need */
+        ep->is_eof = true;
+        ep->is_shut = ep->is_shut || 0 != error || !ep->is_used;
+        fab_tcp_watch(ep);
+        fab_tcp_connect_end_if_done(ep);
+        return;
+    }
+    ep->is_eof = true;
+    fab_tcp_watch(ep);
+    fab_counters.tcp_peers_lost++;
+    error = 0 != ep->error ? ep->error : error;
+    snprintf(why, sizeof(why), "The TCP connection to it (%s) was lost: %s.", ep->to,
+             0 != error ? strerror(error) : "closed by its host; its process has probably ended");
+    fab_peer_fail(ep->peer, 0 != error ? OPAL_ERR_UNREACH : OPAL_ERR_PROC_ABORTED, why);
+}
+
+void fab_tcp_on_ended(fab_tcp_ep_t *ep, int error)
+{
+    if (NULL != ep->main) {
+        fab_tcp_link_ended(ep, error);
+    } else {
+        ep_ended(ep, error);
+    }
+}
+
 /* ---- answers ------------------------------------------------------------ */
 
 static void on_welcome(fab_tcp_ep_t *ep, const fab_tcp_frame_t *welcome)
@@ -259,7 +288,7 @@ static void on_welcome(fab_tcp_ep_t *ep, const fab_tcp_frame_t *welcome)
         return;
     }
     ep->peer_void = welcome->serial;
-    cancel_parked(ep);
+    fab_tcp_ep_unpark(ep);
     connected(ep, sock);
 }
 
@@ -270,9 +299,9 @@ static void not_connected(fab_tcp_ep_t *ep, const char *why)
         fab_tcp_link_refused(ep);
         return;
     }
-    cancel_attempt(ep);
+    fab_tcp_stream_cancel(ep);
     if (NULL != ep->parked || FAB_PEER_CLOSED == ep->peer->state) {
-        fab_tcp_connect_again(ep);
+        again(ep);
     } else {
         fab_peer_fail(ep->peer, OPAL_ERR_UNREACH, why);
     }

@@ -20,64 +20,18 @@
 #include "fabric/fab_random.h"
 #include "fabric/fab_wire.h"
 
+#include "tcp/tcp_buf.h"
+#include "tcp/tcp_connect.h"
+#include "tcp/tcp_ep.h"
+#include "tcp/tcp_known.h"
+#include "tcp/tcp_link.h"
+#include "tcp/tcp_peer.h"
+#include "tcp/tcp_pieces.h"
+#include "tcp/tcp_progress.h"
+#include "tcp/tcp_stream_write.h"
+
 enum { FAB_TCP_OWN_IPS = 64 };      /* that are looked at */
 enum { FAB_TCP_CLOSE_US = 300000 }; /* at the end, until what was sent has been written */
-
-/* ---- buffers ------------------------------------------------------------ */
-
-fab_tcp_buf_t *fab_tcp_buf_get(fab_tcp_domain_t *dom, uint32_t keep)
-{
-    fab_tcp_buf_t *buf = (fab_tcp_buf_t *) dom->free_bufs;
-
-    if (dom->num_free > keep) {
-        dom->free_bufs = buf->node.next;
-        dom->num_free--;
-    } else {
-        buf = malloc(sizeof(*buf));
-    }
-    if (NULL != buf) {
-        buf->node = (fab_tcp_node_t){.bytes = (char *) buf->data};
-        buf->size = FAB_TCP_BUF;
-    }
-    return buf;
-}
-
-void fab_tcp_buf_put(fab_tcp_domain_t *dom, fab_tcp_buf_t *buf)
-{
-    if (dom->num_free >= FAB_TCP_FREE_BUFS || FAB_TCP_BUF != buf->size) {
-        free(buf);
-        return;
-    }
-    buf->node.next = dom->free_bufs;
-    dom->free_bufs = &buf->node;
-    dom->num_free++;
-}
-
-fab_tcp_buf_t *fab_tcp_buf_fit(const fab_tcp_buf_t *buf, size_t size)
-{
-    const fab_tcp_node_t *node = &buf->node;
-    fab_tcp_buf_t *fit = malloc(offsetof(fab_tcp_buf_t, data) + size);
-
-    if (NULL != fit) {
-        fit->node = (fab_tcp_node_t){.bytes = (char *) fit->data, .end = node->end - node->start};
-        fit->size = size;
-        memcpy(fit->data, node->bytes + node->start, fit->node.end);
-    }
-    return fit;
-}
-
-/* False: no memory. */
-static bool fill_reserve(fab_tcp_domain_t *dom)
-{
-    while (dom->num_free < FAB_TCP_RESERVE) {
-        fab_tcp_buf_t *buf = fab_tcp_buf_get(dom, dom->num_free); /* a new one */
-        if (NULL == buf) {
-            return false;
-        }
-        fab_tcp_buf_put(dom, buf);
-    }
-    return true;
-}
 
 /* ---- open --------------------------------------------------------------- */
 
@@ -174,11 +128,7 @@ static void domain_free(fab_tcp_domain_t *dom)
     if (dom->epoll >= 0) {
         close(dom->epoll);
     }
-    while (NULL != dom->free_bufs) {
-        fab_tcp_node_t *node = dom->free_bufs;
-        dom->free_bufs = node->next;
-        free(node); /* it is the first of a buffer */
-    }
+    fab_tcp_bufs_fini(dom);
     fab_tcp_links_reap(dom);
     fab_tcp_forget_all(dom);
     free(dom);
@@ -195,11 +145,13 @@ static int tcp_open(fab_t *fab, fab_domain_t **out, const char **why)
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     dom->fab = fab;
+    dom->provider = &fab_tcp_provider;
+    dom->on_ended = fab_tcp_on_ended;
     dom->epoll = -1;
     dom->pid = (uint32_t) getpid();
     dom->period = FAB_TCP_EPOLL_PERIOD;
     *why = "There is not enough memory.";
-    rc = fill_reserve(dom) ? fill_address(dom, why) : OPAL_ERR_OUT_OF_RESOURCE;
+    rc = fab_tcp_bufs_init(dom) ? fill_address(dom, why) : OPAL_ERR_OUT_OF_RESOURCE;
     if (OPAL_SUCCESS == rc) {
         rc = open_sockets(dom, why);
     }
@@ -262,7 +214,7 @@ static void say_goodbye(fab_tcp_domain_t *dom)
         is_waiting = false;
         for (fab_tcp_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
             if (FAB_TCP_UP == ep->state && leave(ep)) {
-                fab_tcp_stream_close(ep);
+                fab_tcp_ep_close(ep);
             }
             is_waiting = is_waiting || FAB_TCP_UP == ep->state;
         }

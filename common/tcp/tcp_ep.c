@@ -1,161 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Endpoints: what the tcp provider does for one peer.
- *
- *      attach ──> known ──first send, or HELLO──> IDLE ──> ASKING ──> UP
- *      detach ──> CLOSE sent ──CLOSE and end of the peer──> gone
- *      CLOSE of the peer ──> CLOSE sent ──end──> IDLE
- *      drop   ──> REFUSE sent, if that can be done, gone
- *
- * tcp_known.c and tcp_connect.c have the first line.
+ * Endpoints: they are made, and freed with their connection.
  */
-#include "tcp/tcp_types.h"
+#include "tcp/tcp_ep.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "fabric/fab_params.h"
-
-/* ---- sending ------------------------------------------------------------ */
-
-/* Nothing can be sent to the peer now: connect, unless that is under way. */
-static __attribute__((noinline)) int cannot_send(fab_tcp_ep_t *ep)
-{
-    if (ep->has_left) {
-        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH,
-                      "It takes no more messages: it has left, or refused this process.");
-        return OPAL_ERR_UNREACH;
-    }
-    if (FAB_TCP_IDLE == ep->state) {
-        fab_tcp_connect(ep);
-    }
-    return FAB_PEER_UP == ep->peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
-}
-
-static bool can_send(const fab_tcp_ep_t *ep)
-{
-    return FAB_TCP_UP == ep->state && !ep->is_end_sent && 0 == ep->error;
-}
-
-static int tcp_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
-{
-    fab_tcp_ep_t *ep = peer->ep;
-
-    if (__builtin_expect(!can_send(ep), 0)) {
-        return cannot_send(ep);
-    }
-    if (len > peer->eager_max) {
-        return OPAL_ERR_BAD_PARAM;
-    }
-    fab_tcp_expect(ep->dom);
-    return fab_tcp_stream_is_ready(ep, len) ? fab_tcp_stream_send(ep, hdr, buf, len)
-                                            : OPAL_ERR_RESOURCE_BUSY;
-}
-
-static void *tcp_reserve(fab_peer_t *peer, size_t max_len)
-{
-    fab_tcp_ep_t *ep = peer->ep;
-
-    if (__builtin_expect(!can_send(ep), 0)) {
-        (void) cannot_send(ep);
-        return NULL;
-    }
-    return fab_tcp_stream_is_ready(ep, max_len) ? fab_tcp_stream_reserve(ep, max_len) : NULL;
-}
-
-/*
- * How much of a send from memory goes as one fragment.  Within the host each further write takes
- * the sender longer (1 MiB: 107 us in one write, 122 in four).  What is queued behind a fragment
- * waits for all of it.
- */
-static size_t fragment(const fab_tcp_ep_t *ep, size_t len)
-{
-    size_t max = !ep->is_local ? FAB_FRAGMENT_MAX : len <= FAB_TCP_WHOLE ? len : FAB_TCP_LONG;
-
-    return len < max ? len : max;
-}
-
-static int tcp_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
-{
-    fab_tcp_ep_t *ep = peer->ep;
-
-    if (__builtin_expect(!can_send(ep), 0)) {
-        return cannot_send(ep);
-    }
-    fab_tcp_expect(ep->dom);
-    if (!fab_tcp_stream_is_ready(ep, FAB_TCP_TOGETHER)) {
-        return OPAL_ERR_RESOURCE_BUSY;
-    }
-    const size_t all = out->len;
-    out->len = fragment(ep, out->head_len + all) - out->head_len;
-    return out->len < fab_params.tcp_stripe_min ? fab_tcp_stream_send_from(ep, hdr, out, 0, 0)
-                                                : fab_tcp_stripe_send(ep, hdr, out, all);
-}
-
-static void tcp_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
-{
-    fab_tcp_ep_t *ep = peer->ep;
-
-    fab_tcp_expect(ep->dom);
-    fab_tcp_stream_commit(ep, hdr, len);
-}
-
-static void tcp_batch(fab_peer_t *peer, bool is_begin)
-{
-    fab_tcp_ep_t *ep = peer->ep;
-
-    ep->is_batch = is_begin;
-    if (!is_begin && FAB_TCP_UP == ep->state) {
-        fab_tcp_stream_flush(ep);
-    }
-}
-
-/* ---- memory: none over a stream ----------------------------------------- */
-
-int fab_tcp_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access, fab_rkey_t *rkey)
-{
-    (void) peer, (void) buf, (void) len, (void) access, (void) rkey;
-    return OPAL_ERR_NOT_SUPPORTED;
-}
-
-void fab_tcp_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
-{
-    (void) peer, (void) rkey;
-}
-
-int fab_tcp_rma(fab_rma_t *op)
-{
-    (void) op;
-    return OPAL_ERR_NOT_SUPPORTED;
-}
-
-const fab_ops_t fab_tcp_ops = {
-    .send = tcp_send,
-    .reserve = tcp_reserve,
-    .commit = tcp_commit,
-    .expose = fab_tcp_expose,
-    .unexpose = fab_tcp_unexpose,
-    .rma = fab_tcp_rma,
-    .batch = tcp_batch,
-    .send_from = tcp_send_from,
-};
-
-/* ---- attach and detach -------------------------------------------------- */
-
-static int addr_check(const fab_tcp_domain_t *dom, const fab_tcp_addr_t *addr, const char **why)
-{
-    if (FAB_TCP_VERSION != addr->version) {
-        *why = fab_sentence(dom->fab, "its tcp has version %u, this process knows %d",
-                            addr->version, FAB_TCP_VERSION);
-        return OPAL_ERR_UNREACH;
-    }
-    if (0 == addr->num_ips || addr->num_ips > FAB_SOCK_IPS || addr->eager_max < FAB_TCP_EAGER_MIN ||
-        addr->eager_max > FAB_TCP_EAGER_MAX) {
-        *why = "its address for tcp is damaged";
-        return OPAL_ERR_UNREACH;
-    }
-    return OPAL_SUCCESS;
-}
+#include "tcp/tcp_link.h"
+#include "tcp/tcp_stream.h"
 
 fab_tcp_ep_t *fab_tcp_ep_new(fab_tcp_domain_t *dom, fab_peer_t *peer, const fab_tcp_addr_t *addr)
 {
@@ -180,38 +32,26 @@ fab_tcp_ep_t *fab_tcp_ep_new(fab_tcp_domain_t *dom, fab_peer_t *peer, const fab_
     return ep;
 }
 
-int fab_tcp_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, const char **why)
+void fab_tcp_ep_unpark(fab_tcp_ep_t *ep)
 {
-    fab_tcp_domain_t *dom = (fab_tcp_domain_t *) domain;
-    fab_tcp_addr_t addr;
-    int rc;
+    if (NULL != ep->parked) {
+        fab_sock_release(ep->parked);
+        ep->parked = NULL;
+    }
+}
 
-    memcpy(&addr, address, sizeof(addr));
-    rc = addr_check(dom, &addr, why);
-    if (OPAL_SUCCESS != rc) {
-        return rc;
-    }
-    peer->ops = &fab_tcp_known_ops;
-    peer->ep = fab_tcp_know(dom, &addr);
-    if (NULL == peer->ep) {
-        peer->ops = &fab_tcp_ops;
-        peer->ep = fab_tcp_ep_new(dom, peer, &addr);
-    }
-    if (NULL == peer->ep) {
-        *why = "there is not enough memory";
-        return OPAL_ERR_OUT_OF_RESOURCE;
-    }
-    peer->eager_max = addr.eager_max < fab_params.tcp_eager_limit ? addr.eager_max
-                                                                  : fab_params.tcp_eager_limit;
-    peer->caps = 0;
-    return OPAL_SUCCESS;
+void fab_tcp_ep_close(fab_tcp_ep_t *ep)
+{
+    fab_tcp_links_close(ep);
+    fab_tcp_stream_close(ep);
 }
 
 void fab_tcp_ep_free(fab_tcp_ep_t *ep)
 {
-    fab_tcp_connect_cancel(ep);
+    fab_tcp_stream_cancel(ep);
+    fab_tcp_ep_unpark(ep);
     if (FAB_TCP_UP == ep->state) {
-        fab_tcp_stream_close(ep);
+        fab_tcp_ep_close(ep);
     }
     *ep->prev = ep->next;
     if (NULL != ep->next) {
@@ -227,36 +67,4 @@ void fab_tcp_ep_finish(fab_tcp_ep_t *ep)
     peer->ep = NULL;
     fab_tcp_ep_free(ep);
     fab_peer_left(peer);
-}
-
-void fab_tcp_detach(fab_domain_t *domain, fab_peer_t *peer)
-{
-    fab_tcp_ep_t *ep = peer->ep;
-
-    (void) domain;
-    if (fab_tcp_is_known(peer)) {
-        fab_tcp_forget(peer);
-    } else if (FAB_TCP_UP == ep->state) {
-        fab_tcp_stream_end(ep, FAB_TCP_ID_CLOSE);
-    } else if (FAB_TCP_IDLE == ep->state) {
-        peer->ep = NULL;
-        fab_tcp_ep_free(ep);
-    } /* else the peer may have agreed, and sent something, by now */
-}
-
-bool fab_tcp_drop(fab_domain_t *domain, fab_peer_t *peer)
-{
-    fab_tcp_ep_t *ep = peer->ep;
-
-    if (fab_tcp_is_known(peer)) {
-        fab_tcp_forget(peer);
-        return true;
-    }
-    if (FAB_TCP_UP == ep->state) {
-        fab_tcp_stream_end(ep, FAB_TCP_ID_REFUSE);
-    }
-    peer->ep = NULL;
-    fab_tcp_ep_free(ep);
-    (void) fab_tcp_complete((fab_tcp_domain_t *) domain);
-    return true;
 }

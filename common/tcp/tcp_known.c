@@ -6,10 +6,12 @@
  * then it becomes a fab_tcp_ep_t, and stays one. What all processes of a host have in common is
  * kept once (fab_tcp_host_t). Records lie in slabs, which the domain frees at its end.
  */
-#include "tcp/tcp_types.h"
+#include "tcp/tcp_known.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "tcp/tcp_ep.h"
 
 enum { FAB_TCP_SLAB = 1024 }; /* records: 32 KiB */
 
@@ -200,7 +202,7 @@ fab_tcp_ep_t *fab_tcp_ep_of(fab_peer_t *peer)
         fab_tcp_forget(peer);
         peer->ep = ep;
         if (&fab_tcp_known_ops == peer->ops) {
-            peer->ops = &fab_tcp_ops;
+            peer->ops = ep->dom->provider->ops;
         }
     }
     return peer->ep;
@@ -224,6 +226,14 @@ void fab_tcp_forget_all(fab_tcp_domain_t *dom)
 
 /* ---- the first message -------------------------------------------------- */
 
+/* Of a peer with an endpoint. */
+static const fab_ops_t *ops_of(const fab_peer_t *peer)
+{
+    const fab_tcp_ep_t *ep = peer->ep;
+
+    return ep->dom->provider->ops;
+}
+
 /* False: the peer has failed. */
 static bool begin(fab_peer_t *peer)
 {
@@ -237,23 +247,44 @@ static bool begin(fab_peer_t *peer)
 
 static int known_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
 {
-    return begin(peer) ? fab_tcp_ops.send(peer, hdr, buf, len) : OPAL_ERR_UNREACH;
+    return begin(peer) ? ops_of(peer)->send(peer, hdr, buf, len) : OPAL_ERR_UNREACH;
 }
 
 static void *known_reserve(fab_peer_t *peer, size_t max_len)
 {
-    return begin(peer) ? fab_tcp_ops.reserve(peer, max_len) : NULL;
+    return begin(peer) ? ops_of(peer)->reserve(peer, max_len) : NULL;
 }
 
 static int known_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
 {
-    return begin(peer) ? fab_tcp_ops.send_from(peer, hdr, out) : OPAL_ERR_UNREACH;
+    return begin(peer) ? ops_of(peer)->send_from(peer, hdr, out) : OPAL_ERR_UNREACH;
 }
 
 static void known_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
 {
     (void) peer, (void) hdr, (void) len; /* nothing was reserved */
 }
+
+/* ---- memory: none over a stream ----------------------------------------- */
+
+int fab_tcp_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access, fab_rkey_t *rkey)
+{
+    (void) peer, (void) buf, (void) len, (void) access, (void) rkey;
+    return OPAL_ERR_NOT_SUPPORTED;
+}
+
+void fab_tcp_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
+{
+    (void) peer, (void) rkey;
+}
+
+int fab_tcp_rma(fab_rma_t *op)
+{
+    (void) op;
+    return OPAL_ERR_NOT_SUPPORTED;
+}
+
+/* ---- the table ---------------------------------------------------------- */
 
 const fab_ops_t fab_tcp_known_ops = {
     .send = known_send,

@@ -22,17 +22,25 @@
  * Where waiting processes yield the processor, every call polls, since the next one may be a time
  * slice away; and after an empty poll each covers all connections, by one epoll_wait().
  */
-#include "tcp/tcp_types.h"
+#include "tcp/tcp_progress.h"
 
 #include <sys/epoll.h>
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
 
+#include "tcp/tcp_connect.h"
+#include "tcp/tcp_link.h"
+#include "tcp/tcp_stream.h"
+#include "tcp/tcp_stream_read.h"
+#include "tcp/tcp_stream_write.h"
+#include "tcp/tcp_stripe.h"
+#include "tcp/tcp_watch.h"
+
 static void set_hot(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep)
 {
     if (NULL != dom->hot) {
-        fab_tcp_stream_mute(dom->hot, false);
+        fab_tcp_watch_mute(dom->hot, false);
     }
     dom->hot = ep;
     dom->hot_reads = 0;
@@ -44,7 +52,7 @@ static void count_hot(fab_tcp_domain_t *dom)
 {
     if (++dom->hot_reads == FAB_TCP_MUTE_READS && NULL != dom->hot && !dom->fab->is_yielding &&
         !dom->fab->may_sleep) {
-        fab_tcp_stream_mute(dom->hot, true);
+        fab_tcp_watch_mute(dom->hot, true);
     }
 }
 
@@ -89,7 +97,7 @@ static int on_event(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep, uint32_t events)
         }
         return n + fab_tcp_stream_read(ep);
     }
-    fab_tcp_stream_end_if_done(ep);
+    fab_tcp_connect_end_if_done(ep);
     return n;
 }
 

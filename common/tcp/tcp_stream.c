@@ -1,39 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A connection: it is opened, watched by epoll, checked, and ends.  tcp_stream_write.c and
- * tcp_stream_read.c move its bytes.
- *
- * The end.  Each side's last message is CLOSE, LEAVE or REFUSE, after which it shuts its direction
- * down; the socket is closed when both are.  Any other end is a failure of the peer.
+ * A connection: it is opened, checked, and closed.  tcp_stream_write.c and tcp_stream_read.c move
+ * its bytes.
  */
-#include "tcp/tcp_types.h"
+#include "tcp/tcp_stream.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "fabric/fab_params.h"
 
+#include "tcp/tcp_buf.h"
+#include "tcp/tcp_stream_write.h"
+#include "tcp/tcp_watch.h"
+
 enum { FAB_TCP_NOTSENT = 131072 }; /* bytes that the kernel keeps unsent: what follows waits less */
 
-/* 0, or errno: only EPOLL_CTL_ADD can fail. */
-static int watch(fab_tcp_ep_t *ep, int op)
+void fab_tcp_stream_cancel(fab_tcp_ep_t *ep)
 {
-    bool wants_in = !ep->is_eof && !ep->is_paused && !ep->is_muted;
-    uint32_t in = wants_in ? EPOLLIN : ep->is_paused ? EPOLLRDHUP : 0;
-    struct epoll_event event = {.events = in | (ep->is_blocked ? EPOLLOUT : 0), .data.ptr = ep};
-
-    return 0 == epoll_ctl(ep->dom->epoll, op, ep->fd, &event) ? 0 : errno;
-}
-
-void fab_tcp_stream_watch(fab_tcp_ep_t *ep)
-{
-    (void) watch(ep, EPOLL_CTL_MOD);
+    if (NULL != ep->sock) {
+        fab_sock_release(ep->sock);
+        ep->sock = NULL;
+    }
+    if (FAB_TCP_ASKING == ep->state) {
+        ep->state = FAB_TCP_IDLE;
+    }
 }
 
 static void set_option(int fd, int level, int name, int value)
@@ -98,7 +94,7 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
     if (ep->is_local) {
         set_local_options(fd);
     }
-    error = watch(ep, EPOLL_CTL_ADD);
+    error = fab_tcp_watch_begin(ep);
     fab_tcp_expect(ep->dom);
     if (NULL != buf) {
         fab_tcp_stream_put_first(ep, buf, &iov, 1, 0);
@@ -113,11 +109,8 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
 
 void fab_tcp_stream_close(fab_tcp_ep_t *ep)
 {
-    if (NULL == ep->main) {
-        fab_tcp_links_close(ep);
-    }
     fab_tcp_stream_discard(ep);
-    fab_tcp_stream_put_in(ep);
+    fab_tcp_in_put(ep);
     if (ep->dom->hot == ep) {
         ep->dom->hot = NULL;
     }
@@ -136,57 +129,15 @@ void fab_tcp_stream_close(fab_tcp_ep_t *ep)
     }
 }
 
-void fab_tcp_stream_mute(fab_tcp_ep_t *ep, bool is_muted)
-{
-    if (is_muted != ep->is_muted) {
-        ep->is_muted = is_muted;
-        fab_tcp_stream_watch(ep);
-    }
-}
-
 /* ---- the end ------------------------------------------------------------ */
-
-void fab_tcp_stream_end_if_done(fab_tcp_ep_t *ep)
-{
-    if (FAB_TCP_UP == ep->state && ep->is_eof && ep->is_shut && NULL == ep->main) {
-        fab_tcp_stream_close(ep);
-        fab_tcp_connect_again(ep);
-    }
-}
-
-void fab_tcp_stream_stop(fab_tcp_ep_t *ep)
-{
-    ep->is_eof = true;
-    fab_tcp_stream_watch(ep);
-}
 
 void fab_tcp_stream_eof(fab_tcp_ep_t *ep, int error)
 {
-    char why[256];
-
     if (FAB_PEER_FAILED == ep->peer->state) {
-        fab_tcp_stream_stop(ep);
+        fab_tcp_watch_stop(ep);
         return;
     }
-    if (NULL != ep->main) {
-        fab_tcp_link_ended(ep, error);
-        return;
-    }
-    if (ep->is_end_come || !ep->is_used) {
-        /* an unused connection is one that the peer requested and did not need */
-        ep->is_eof = true;
-        ep->is_shut = ep->is_shut || 0 != error || !ep->is_used;
-        fab_tcp_stream_watch(ep);
-        fab_tcp_stream_end_if_done(ep);
-        return;
-    }
-    ep->is_eof = true;
-    fab_tcp_stream_watch(ep);
-    fab_counters.tcp_peers_lost++;
-    error = 0 != ep->error ? ep->error : error;
-    snprintf(why, sizeof(why), "The TCP connection to it (%s) was lost: %s.", ep->to,
-             0 != error ? strerror(error) : "closed by its host; its process has probably ended");
-    fab_peer_fail(ep->peer, 0 != error ? OPAL_ERR_UNREACH : OPAL_ERR_PROC_ABORTED, why);
+    ep->dom->on_ended(ep, error);
 }
 
 void fab_tcp_stream_broken(fab_tcp_ep_t *ep)
@@ -196,6 +147,15 @@ void fab_tcp_stream_broken(fab_tcp_ep_t *ep)
 
     (void) getsockopt(ep->fd, SOL_SOCKET, SO_ERROR, &error, &len);
     fab_tcp_stream_eof(ep, error);
+}
+
+void fab_tcp_bad_message(fab_tcp_ep_t *ep, unsigned id, size_t len)
+{
+    char why[128];
+
+    snprintf(why, sizeof(why), "It sent a malformed message (id %u, %zu bytes).", id, len);
+    fab_counters.tcp_bad_messages++;
+    fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, why);
 }
 
 /*

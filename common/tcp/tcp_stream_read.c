@@ -9,28 +9,26 @@
  * there.  After the announcement or a fragment of a long message only a little is read at first, so
  * that the next fragment can go straight to its destination, even if all of it is there already.
  *
- * Parts.  A striped message comes in part by links (tcp_link.c).  Its parts are read to their
+ * Parts.  A striped message comes in part by links (tcp_stripe.c).  Its parts are read to their
  * places by any connection.  After its own part, the connection pauses until the message is
  * complete, so nothing is delivered out of order; a link pauses before a piece that was not
  * announced yet.
  */
-#include "tcp/tcp_types.h"
+#include "tcp/tcp_stream_read.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "tcp/tcp_buf.h"
+#include "tcp/tcp_pieces.h"
+#include "tcp/tcp_stream.h"
+#include "tcp/tcp_stream_write.h"
+#include "tcp/tcp_stripe.h"
+#include "tcp/tcp_watch.h"
+
 /* ---- messages ----------------------------------------------------------- */
-
-void fab_tcp_bad_message(fab_tcp_ep_t *ep, unsigned id, size_t len)
-{
-    char why[128];
-
-    snprintf(why, sizeof(why), "It sent a malformed message (id %u, %zu bytes).", id, len);
-    fab_counters.tcp_bad_messages++;
-    fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, why);
-}
 
 /* The peer has read so many bytes more. */
 static void on_credit(fab_tcp_ep_t *ep, uint32_t bytes)
@@ -115,6 +113,26 @@ static bool place(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     return true;
 }
 
+/* The message of which the links' parts wait has begun. */
+static void resume_links(const fab_tcp_links_t *links)
+{
+    for (int i = 1; i < FAB_TCP_LINKS; i++) {
+        if (0 != (links->waits >> i & 1) && NULL != links->in[i]) {
+            fab_tcp_stream_resume(links->in[i]);
+        }
+    }
+}
+
+/* A part of a striped message is at its destination. */
+static void part_done(fab_tcp_ep_t *part)
+{
+    fab_tcp_ep_t *ep = NULL != part->main ? part->main : part;
+
+    if (fab_tcp_stripe_done(part)) {
+        fab_tcp_stream_resume(ep);
+    }
+}
+
 /* The next message is part of a striped one: copy what is here.  False: it is not complete. */
 static bool take_part(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
 {
@@ -130,6 +148,9 @@ static bool take_part(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     if (NULL == at) {
         return false;
     }
+    if (NULL == ep->main) {
+        resume_links(ep->links);
+    }
     memcpy(at, in->bytes + in->start + sizeof(fab_tcp_hdr_t), now);
     if (now < len) {
         in->start = in->end = 0;
@@ -139,7 +160,7 @@ static bool take_part(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     }
     in->start += (uint32_t) (sizeof(fab_tcp_hdr_t) + fab_tcp_padded(len));
     ep->is_bulk = true;
-    fab_tcp_stripe_done(ep);
+    part_done(ep);
     return true;
 }
 
@@ -219,7 +240,7 @@ static int placed(fab_tcp_ep_t *ep, size_t n)
     ep->is_bulk = true;
     ep->skip = (uint8_t) (fab_tcp_padded(placing->len) - placing->len);
     if (NULL != ep->links && fab_tcp_is_part(ep)) {
-        fab_tcp_stripe_done(ep);
+        part_done(ep);
         return 1;
     }
     fab_counters.tcp_msgs_received++;
@@ -285,25 +306,6 @@ static int take(fab_tcp_ep_t *ep, size_t n)
     return NULL == ep->placing.at ? events + deliver(ep) : events;
 }
 
-/* A buffer to read into.  False: no memory. */
-static bool get_in(fab_tcp_ep_t *ep)
-{
-    if (NULL == ep->in) {
-        ep->in = fab_tcp_buf_get(ep->dom, 0);
-        ep->dom->num_parts += NULL != ep->in;
-    }
-    return NULL != ep->in;
-}
-
-void fab_tcp_stream_put_in(fab_tcp_ep_t *ep)
-{
-    if (NULL != ep->in) {
-        fab_tcp_buf_put(ep->dom, ep->in);
-        ep->in = NULL;
-        ep->dom->num_parts--;
-    }
-}
-
 /*
  * Part of a message waits: if many connections have one, keep no more memory than it takes.  Such a
  * buffer holds this one message, until that is complete.
@@ -342,7 +344,7 @@ static void tidy(fab_tcp_ep_t *ep)
     } else if (fab_tcp_is_link_in(ep)) {
         in->start = in->end = 0;
     } else if (0 == ep->skip) {
-        fab_tcp_stream_put_in(ep);
+        fab_tcp_in_put(ep);
     }
 }
 
@@ -360,7 +362,7 @@ int fab_tcp_stream_read(fab_tcp_ep_t *ep)
 
     for (int reads = 0; may_read(ep, reads); reads++) {
         size_t room;
-        if (!get_in(ep)) {
+        if (!fab_tcp_in_get(ep)) {
             return events; /* no memory; it stays in the kernel */
         }
         ssize_t n = read_some(ep, &room);
@@ -378,19 +380,13 @@ int fab_tcp_stream_read(fab_tcp_ep_t *ep)
     return events;
 }
 
-void fab_tcp_stream_pause(fab_tcp_ep_t *ep)
-{
-    ep->is_paused = true;
-    fab_tcp_stream_watch(ep);
-}
-
 void fab_tcp_stream_resume(fab_tcp_ep_t *ep)
 {
     if (!ep->is_paused) {
         return;
     }
     ep->is_paused = false;
-    fab_tcp_stream_watch(ep);
+    fab_tcp_watch(ep);
     if (NULL != ep->in) {
         (void) deliver(ep);
         tidy(ep);

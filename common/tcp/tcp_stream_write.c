@@ -16,11 +16,15 @@
  * waits for a buffer.  The domain has some from the start, and writing leaves one of them for
  * reading: a message that has begun to arrive can always be read, so every buffer comes back.
  */
-#include "tcp/tcp_types.h"
+#include "tcp/tcp_stream_write.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+
+#include "tcp/tcp_buf.h"
+#include "tcp/tcp_pieces.h"
+#include "tcp/tcp_watch.h"
 
 /* ---- the queue ---------------------------------------------------------- */
 
@@ -131,13 +135,44 @@ void fab_tcp_stream_put_first(fab_tcp_ep_t *ep, fab_tcp_buf_t *buf, const struct
     ep->num_out = 1;
 }
 
+static fab_tcp_hdr_t wire_hdr(fab_hdr_t hdr, size_t len)
+{
+    return (fab_tcp_hdr_t){
+        .id_len = hdr.id | (uint32_t) len << 8, .app_ctx = hdr.app_ctx, .tag = hdr.tag};
+}
+
+/* Queue a piece on a link, whose queue is empty. */
+static void put_piece(fab_tcp_ep_t *link, const fab_tcp_piece_t *piece)
+{
+    fab_tcp_notice_t *head = &link->end;
+    fab_tcp_node_t *data = &link->credit.node;
+
+    head->hdr = wire_hdr(fab_hdr(FAB_TCP_ID_PIECE, piece->at, 0), piece->len);
+    head->node = (fab_tcp_node_t){.bytes = (char *) &head->hdr, .end = sizeof(head->hdr)};
+    *data = (fab_tcp_node_t){.bytes = (char *) (uintptr_t) piece->out->buf + piece->at,
+                             .end = (uint32_t) piece->len};
+    append(link, &head->node);
+    append(link, data);
+}
+
+/* Queue the next piece on a link, whose queue is empty.  False: there is none. */
+static bool put_next(fab_tcp_ep_t *link)
+{
+    const fab_tcp_piece_t *piece = fab_tcp_pieces_next(link);
+
+    if (NULL != piece) {
+        put_piece(link, piece);
+    }
+    return NULL != piece;
+}
+
 /* ---- system calls ------------------------------------------------------- */
 
 static void block(fab_tcp_ep_t *ep, bool is_blocked)
 {
     if (is_blocked != ep->is_blocked) {
         ep->is_blocked = is_blocked;
-        fab_tcp_stream_watch(ep);
+        fab_tcp_watch(ep);
         ep->dom->num_blocked += is_blocked ? 1 : -1;
         fab_counters.tcp_blocked += is_blocked;
     }
@@ -155,7 +190,7 @@ static void write_failed(fab_tcp_ep_t *ep, int error)
                       "The memory of a message to it cannot be read by this process.");
     }
     if (NULL != ep->main && fab_tcp_is_link_out(ep)) {
-        fab_tcp_link_ended(ep, error);
+        ep->dom->on_ended(ep, error);
         return;
     }
     fab_tcp_stream_discard(ep);
@@ -186,7 +221,7 @@ void fab_tcp_stream_flush(fab_tcp_ep_t *ep)
 {
     struct iovec iov[FAB_TCP_IOVS];
 
-    while (!ep->is_blocked && (NULL != ep->out || (NULL != ep->main && fab_tcp_link_next(ep)))) {
+    while (!ep->is_blocked && (NULL != ep->out || (NULL != ep->main && put_next(ep)))) {
         int num = 0;
         for (fab_tcp_node_t *node = ep->out; NULL != node && num < FAB_TCP_IOVS;
              node = node->next) {
@@ -266,12 +301,6 @@ void *fab_tcp_stream_reserve(fab_tcp_ep_t *ep, size_t len)
     fab_tcp_node_t *buf = last_buf(ep, sizeof(fab_tcp_hdr_t) + fab_tcp_padded(len), FAB_TCP_QUEUE);
 
     return NULL != buf ? buf->bytes + buf->end + sizeof(fab_tcp_hdr_t) : NULL;
-}
-
-static fab_tcp_hdr_t wire_hdr(fab_hdr_t hdr, size_t len)
-{
-    return (fab_tcp_hdr_t){
-        .id_len = hdr.id | (uint32_t) len << 8, .app_ctx = hdr.app_ctx, .tag = hdr.tag};
 }
 
 /* Queue the message whose payload is in the last buffer, and write it unless a batch goes on. */
@@ -434,19 +463,6 @@ int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out, si
         fab_tcp_stream_flush(ep);
     }
     return OPAL_SUCCESS;
-}
-
-void fab_tcp_stream_put_piece(fab_tcp_ep_t *link, const fab_tcp_piece_t *piece)
-{
-    fab_tcp_notice_t *head = &link->end;
-    fab_tcp_node_t *data = &link->credit.node;
-
-    head->hdr = wire_hdr(fab_hdr(FAB_TCP_ID_PIECE, piece->at, 0), piece->len);
-    head->node = (fab_tcp_node_t){.bytes = (char *) &head->hdr, .end = sizeof(head->hdr)};
-    *data = (fab_tcp_node_t){.bytes = (char *) (uintptr_t) piece->out->buf + piece->at,
-                             .end = (uint32_t) piece->len};
-    append(link, &head->node);
-    append(link, data);
 }
 
 /* Queue a message of the provider itself, behind what is queued.  False: one is queued already. */

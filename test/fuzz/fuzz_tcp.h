@@ -8,7 +8,8 @@
 #include <sys/socket.h>
 
 #include "fabric/fab_core.h"
-#include "tcp/tcp_types.h"
+#include "tcp/tcp_known.h"
+#include "tcp/tcp_stream.h"
 
 /* The provider's domain; the fabric is open. */
 static inline fab_tcp_domain_t *fuzz_tcp_domain(fab_t *fab)

@@ -11,6 +11,8 @@
 
 #include <errno.h>
 
+#include "tcp/tcp_link.h"
+
 enum { AM_PLACED = 9, PLACE_LEN = 200000, END_LEN = 1000, TRIES = 1000 };
 
 static fab_t *fab;

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Processes without an endpoint.
+ */
+#ifndef FAB_TCP_KNOWN_H
+#define FAB_TCP_KNOWN_H
+
+#include "tcp/tcp_types.h"
+
+extern const fab_ops_t fab_tcp_known_ops;
+
+/*
+ * For fab_peer_t.ep of a process with this address.  NULL: no memory, or the address has several
+ * ports.
+ */
+fab_tcp_known_t *fab_tcp_know(fab_tcp_domain_t *dom, const fab_tcp_addr_t *addr);
+
+/* Is the peer's ep a fab_tcp_known_t? */
+bool fab_tcp_is_known(const fab_peer_t *peer);
+
+/* Release it; ep is NULL then. */
+void fab_tcp_forget(fab_peer_t *peer);
+void fab_tcp_forget_all(fab_tcp_domain_t *dom);
+
+/* The peer's endpoint, made if there is none yet.  NULL: no memory. */
+fab_tcp_ep_t *fab_tcp_ep_of(fab_peer_t *peer);
+
+/* Of a fab_ops_t: there is no access to memory over a stream. */
+int fab_tcp_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
+                   fab_rkey_t *rkey);
+void fab_tcp_unexpose(fab_peer_t *peer, fab_rkey_t *rkey);
+int fab_tcp_rma(fab_rma_t *op);
+
+#endif /* FAB_TCP_KNOWN_H */
