@@ -208,6 +208,11 @@ AC_DEFUN([TM_CHECK_OMPI_VERSION], [
     tm_ompi_version=$tm_ompi_series.$tm_ompi_RELEASE
     AC_MSG_CHECKING([for the version of Open MPI])
     AC_MSG_RESULT([$tm_ompi_version])
+    # There MPI_Wait of one thread may return before it can see the data that another one received:
+    # the library lacks a read barrier, which only processors that reorder loads need.
+    AS_CASE([$tm_ompi_version/$host_cpu],
+        [4.1.[[01]]/x86_64|4.1.[[01]]/i?86], [],
+        [4.1.[[01]]/*], [TM_MISSING([Open MPI $tm_ompi_version found in $tm_ompi_incdir, whose MPI_Wait lacks a memory barrier that $host_cpu needs: pml_tm needs Open MPI 4.1.2 or later there])])
     AS_CASE([$tm_ompi_series],
         [4.1|5.0], [],
         [0.0], [TM_MISSING([the version of Open MPI cannot be read from ompi_config.h: see config.log])],

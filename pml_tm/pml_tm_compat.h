@@ -241,6 +241,23 @@ static inline bool mca_pml_tm_is_on_device(const opal_convertor_t *convertor)
 #define PML_TM_NO_FAULT_TOLERANCE
 #define PML_TM_FLAGS 0
 
+/*
+ * 4.1.0 and 4.1.1 have no such macro.  MPI_ERROR may only be set by functions that return
+ * MPI_ERR_IN_STATUS (MPI 3.1, 3.2.5).
+ */
+#ifndef OMPI_COPY_STATUS
+static inline void mca_pml_tm_copy_status(ompi_status_public_t *to,
+                                          const ompi_status_public_t *from, bool has_error)
+{
+    int error = has_error ? from->MPI_ERROR : to->MPI_ERROR;
+
+    *to = *from;
+    to->MPI_ERROR = error;
+}
+
+#define OMPI_COPY_STATUS(to, from, has_error) mca_pml_tm_copy_status((to), &(from), (has_error))
+#endif
+
 static inline bool mca_pml_tm_has_device_memory(void)
 {
     return 0 != OPAL_CUDA_SUPPORT;

@@ -20,15 +20,35 @@ cd refused
 refused --with-ompi="$PWD/nothing"
 require "ompi_config.h not found: install libopenmpi-dev, or build Open MPI --with-devel-headers, or pass --with-ompi=PREFIX" log
 
-for version in 3.1.6 4.0.7 5.1.0; do
-    IFS=. read -r major minor release <<<"$version"
-    mkdir -p "ompi-$version/include/openmpi"
+# headers VERSION: make ompi-VERSION look like that Open MPI, as far as this needs.
+headers()
+{
+    local major minor release
+    IFS=. read -r major minor release <<<"$1"
+    mkdir -p "ompi-$1/include/openmpi"
     printf '#define OMPI_%s_VERSION %s\n' MAJOR "$major" MINOR "$minor" RELEASE "$release" \
-        >"ompi-$version/include/openmpi/ompi_config.h"
+        >"ompi-$1/include/openmpi/ompi_config.h"
+}
+
+for version in 3.1.6 4.0.7 5.1.0; do
+    headers "$version"
     refused --with-ompi="$PWD/ompi-$version"
     require "Open MPI $version found" log
     require "needs Open MPI 4.1 or 5.0" log
 done
+
+# Releases whose MPI_Wait lacks a barrier that this processor needs.
+for version in 4.1.0 4.1.1; do
+    headers "$version"
+    refused --with-ompi="$PWD/ompi-$version" --host=aarch64-linux-gnu CC=gcc
+    require "Open MPI $version found" log
+    require "pml_tm needs Open MPI 4.1.2 or later there" log
+done
+refused --with-ompi="$PWD/ompi-4.1.1" --host=x86_64-linux-gnu CC=gcc
+forbid "4\.1\.2 or later" log
+headers 4.1.2
+refused --with-ompi="$PWD/ompi-4.1.2" --host=aarch64-linux-gnu CC=gcc
+forbid "4\.1\.2 or later" log
 
 # All that is missing comes in one list.
 CPPFLAGS="-Dprocess_vm_readv=no_such_function_1 -Dmemfd_create=no_such_function_2"
