@@ -20,7 +20,9 @@ static void cycle(void)
     }
 }
 
-/* Each receives from its left before it sends to its right; the last waits for the first of them. */
+/*
+ * Each receives from its left before it sends to its right; the last waits for the first of them.
+ */
 static void tail(void)
 {
     const int in_circle = tm_size - 1;

@@ -19,7 +19,8 @@ has()
 
 signal= # that `hangs` sends to the ranks
 
-# hangs NP "OPTION..." "CASE [threads]" TEXT...: run it until its reports have all of these texts, and end it.
+# hangs NP "OPTION..." "CASE [threads]" TEXT...: run it until its reports have all of these texts,
+# and end it.
 hangs()
 {
     local np=$1 flags what pid i ranks
@@ -68,7 +69,8 @@ for by in shm tcp; do
         'rank 2    has not answered for 2 s: it does not call MPI'
     forbid 'wait for each other'
 done
-hangs 4 "$after" missing_ends '3 ranks wait for rank 2' 'is in MPI_Finalize, and waits for no message'
+hangs 4 "$after" missing_ends '3 ranks wait for rank 2' \
+    'is in MPI_Finalize, and waits for no message'
 hangs 4 "$after" tail '3 ranks wait for each other; rank 0' 'MPI_Recv from rank 2, tag 7' \
     'MPI_Recv from rank 0, tag 7'
 forbid 'rank 3 '
@@ -76,10 +78,11 @@ hangs 4 "$after" any 'ranks wait for each other' 'MPI_Recv from any rank, tag 7,
 hangs 4 "$after" any_but_one '3 ranks wait for rank 3'
 forbid 'wait for each other'
 hangs 1 "$after" myself 'rank 0 has waited for' 'for itself' 'MPI_Ssend to rank 0'
-hangs 2 "$after" waitall '2 ranks wait for each other' 'MPI_Waitall to rank 1' 'MPI_Probe from rank 0'
+hangs 2 "$after" waitall '2 ranks wait for each other' 'MPI_Waitall to rank 1' \
+    'MPI_Probe from rank 0'
 
-# With threads another one may go on. With a signal all report, and who does not call MPI shows where
-# it is.
+# With threads another one may go on. With a signal all report, and who does not call MPI shows
+# where it is.
 hangs 2 "$after" "cycle threads" \
     '2 ranks wait for each other, unless other threads of theirs go on' 'MPI_Send to rank 0'
 signal=USR1
