@@ -166,6 +166,8 @@ common_verbs_sources = \
 	common/verbs/verbs_oob.h \
 	common/verbs/verbs_op.c \
 	common/verbs/verbs_op.h \
+	common/verbs/verbs_path.c \
+	common/verbs/verbs_path.h \
 	common/verbs/verbs_pool.c \
 	common/verbs/verbs_pool.h \
 	common/verbs/verbs_post.c \
@@ -191,6 +193,9 @@ common_verbs_sources = \
 	common/verbs/verbs_tm.h \
 	common/verbs/verbs_tm_poll.c \
 	common/verbs/verbs_tm_poll.h \
+	common/verbs/verbs_tm_test.c \
+	common/verbs/verbs_tm_test.h \
+	common/verbs/verbs_tm_wc.h \
 	common/verbs/verbs_types.h
 
 # Headers that an installed Open MPI 5.0 lacks (configure.m4, TM_CHECK_OMPI_HEADERS).

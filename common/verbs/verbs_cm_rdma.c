@@ -33,6 +33,7 @@
 #include "verbs/verbs_answer.h"
 #include "verbs/verbs_fail.h"
 #include "verbs/verbs_gid.h"
+#include "verbs/verbs_path.h"
 #include "verbs/verbs_qp.h"
 
 enum {

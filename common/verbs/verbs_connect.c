@@ -30,6 +30,7 @@
 
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_fail.h"
+#include "verbs/verbs_path.h"
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_qp.h"
 

@@ -138,9 +138,11 @@ static const fab_param_t verbs_rows[] = {
         .level = 4,
         .offset = offsetof(fab_params_t, verbs_tm),
         .string = "auto",
-        .words = {"auto", "none"},
+        .words = {"auto", "always", "none"},
         .help = "Whether posted receives are listed on RDMA devices that match tags (ConnectX-5 "
-                "and later, InfiniBand). auto: if the device can; none: the CPU always matches.",
+                "and later, InfiniBand). auto: if the device can, and has shown it in a self-test "
+                "when it is opened; always: if it can, without that test; none: the CPU always "
+                "matches.",
     },
     {
         .name = "verbs_tm_tags",

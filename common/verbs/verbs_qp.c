@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "verbs/verbs_cm.h"
+#include "verbs/verbs_path.h"
 
 /* ---- finding ------------------------------------------------------------ */
 
@@ -97,18 +98,6 @@ static struct ibv_qp *qp_create(fab_verbs_domain_t *dom, uint32_t *max_inline)
     return qp;
 }
 
-static int qp_init(fab_verbs_domain_t *dom, struct ibv_qp *qp)
-{
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_INIT,
-        .pkey_index = 0,
-        .port_num = dom->port_num,
-        .qp_access_flags = (unsigned int) dom->access,
-    };
-
-    return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | dom->cm_ops->init_mask);
-}
-
 void fab_verbs_conn_destroy_qps(const fab_verbs_conn_t *conn)
 {
     if (NULL != conn->tm_qp) {
@@ -131,9 +120,9 @@ const char *fab_verbs_conn_make_qps(fab_verbs_conn_t *conn)
         return fab_sentence(dom->fab, "%s cannot make a queue pair: %s; there are %u connections.",
                             dom->name, strerror(errno), dom->num_conns);
     }
-    error = qp_init(dom, conn->qp);
+    error = fab_verbs_qp_init(dom, conn->qp);
     if (0 == error && has_tm) {
-        error = qp_init(dom, conn->tm_qp);
+        error = fab_verbs_qp_init(dom, conn->tm_qp);
     }
     return 0 == error ? NULL
                       : fab_sentence(dom->fab, "%s cannot initialize a queue pair: %s.", dom->name,
@@ -143,7 +132,7 @@ const char *fab_verbs_conn_make_qps(fab_verbs_conn_t *conn)
 int fab_verbs_conn_renew(fab_verbs_conn_t *conn)
 {
     struct ibv_qp *qp = qp_create(conn->dom, &conn->max_inline);
-    int error = NULL != qp ? qp_init(conn->dom, qp) : errno;
+    int error = NULL != qp ? fab_verbs_qp_init(conn->dom, qp) : errno;
 
     if (0 != error) {
         if (NULL != qp) {
@@ -164,11 +153,6 @@ int fab_verbs_conn_renew(fab_verbs_conn_t *conn)
 
 /* READs or WRITEs under way on one QP, if the devices can: enough to fill the line. */
 enum { FAB_VERBS_STEPS = 4 };
-
-uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom)
-{
-    return (uint8_t) fab_verbs_min((uint32_t) dom->device.max_qp_rd_atom, FAB_VERBS_READS);
-}
 
 const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame)
 {

@@ -20,7 +20,6 @@ fab_verbs_conn_t *fab_verbs_conn_by_qpn(fab_verbs_domain_t *dom, uint32_t qpn);
 const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame);
 /* iWARP: another QP in place of one that failed to connect.  Else errno. */
 int fab_verbs_conn_renew(fab_verbs_conn_t *conn);
-uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom);
 
 /*
  * Peers may do this (IBV_ACCESS_REMOTE_*) from now on, with memory that is registered for it.

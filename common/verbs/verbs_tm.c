@@ -15,6 +15,8 @@
 #include "fabric/fab_params.h"
 #include "verbs/verbs_expose.h"
 #include "verbs/verbs_fail.h"
+#include "verbs/verbs_tm_test.h"
+#include "verbs/verbs_tm_wc.h"
 
 enum {
     FAB_VERBS_TM_MIN_BUFS = 33,            /* posted before mlx5's TM-SRQ does anything */
@@ -51,46 +53,28 @@ static const char *tm_query(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
     return tm->max_ops >= FAB_VERBS_TM_MIN_OPS ? NULL : "its queue of list operations is too short";
 }
 
-static struct ibv_srq *tm_srq(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm, uint32_t num_bufs)
-{
-    struct ibv_srq_init_attr_ex init = {
-        .attr = {.max_wr = num_bufs, .max_sge = 1},
-        .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
-                     IBV_SRQ_INIT_ATTR_TM,
-        .srq_type = IBV_SRQT_TM,
-        .pd = dom->pd,
-        .cq = ibv_cq_ex_to_cq(tm->cq),
-        .tm_cap = {.max_num_tags = tm->max_tags, .max_ops = tm->max_ops},
-    };
-
-    return ibv_create_srq_ex(dom->ctx, &init);
-}
-
 /* NULL, or what cannot be made. */
 static const char *tm_make(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
 {
     uint32_t num_bufs = fab_verbs_min(fab_params.verbs_buffers, (uint32_t) dom->device.max_srq_wr);
-    struct ibv_cq_init_attr_ex init = {
-        .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM |
-                    IBV_WC_EX_WITH_TM_INFO,
-    };
+    uint32_t cqe;
 
     num_bufs = fab_verbs_min(num_bufs, FAB_VERBS_TM_MAX_BUFS);
     /* each message, both completions of each match, each operation */
-    init.cqe = num_bufs + 2 * tm->max_tags + tm->max_ops;
-    if (num_bufs < FAB_VERBS_TM_MIN_BUFS || init.cqe > (uint32_t) dom->device.max_cqe) {
+    cqe = num_bufs + 2 * tm->max_tags + tm->max_ops;
+    if (num_bufs < FAB_VERBS_TM_MIN_BUFS || cqe > (uint32_t) dom->device.max_cqe) {
         return "its queues are too short";
     }
-    tm->cq = ibv_create_cq_ex(dom->ctx, &init);
+    tm->cq = fab_verbs_tm_cq(dom, cqe);
     if (NULL == tm->cq) {
         return strerror(errno);
     }
-    dom->srq = tm_srq(dom, tm, num_bufs);
+    dom->srq = fab_verbs_tm_srq(dom, tm->cq, num_bufs, tm->max_tags, tm->max_ops);
     /* a list operation may take more of the queue than the device's limit counts for it: mlx5, 4 */
     while (NULL == dom->srq && (EINVAL == errno || ENOMEM == errno) &&
            tm->max_ops / 2 >= FAB_VERBS_TM_MIN_OPS) {
         tm->max_ops /= 2;
-        dom->srq = tm_srq(dom, tm, num_bufs);
+        dom->srq = fab_verbs_tm_srq(dom, tm->cq, num_bufs, tm->max_tags, tm->max_ops);
     }
     if (NULL == dom->srq) {
         int error = errno;
@@ -119,6 +103,39 @@ static uint8_t verbs_log2(uint32_t n)
     return (uint8_t) (0 == n ? 0 : 31 - __builtin_clz(n));
 }
 
+/*
+ * libmlx5 makes a queue pair of its own for list operations, on port 1, whichever port is used.
+ */
+static bool is_port_1_up(const fab_verbs_domain_t *dom)
+{
+    struct ibv_port_attr port;
+
+    memset(&port, 0, sizeof(port));
+    return 1 == dom->port_num ||
+           (0 == ibv_query_port(dom->ctx, 1, &port) && IBV_PORT_ACTIVE == port.state);
+}
+
+/*
+ * Does it what it says?  What firmware does with tags nobody tests, so this process does, with
+ * verbs_tm auto.  NULL, or what is wrong; a device that fails in rendezvous alone is used without.
+ */
+static const char *tm_try(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
+{
+    const char *why = is_port_1_up(dom) ? NULL : "its port 1, which list operations need, is down";
+    const char *no_rndv = NULL;
+
+    if (NULL != why || 0 != strcmp("auto", fab_params.verbs_tm)) {
+        return why;
+    }
+    why = fab_verbs_tm_test(dom, tm->has_rndv ? &no_rndv : NULL);
+    if (NULL == why && NULL != no_rndv) {
+        fab_log(dom->fab, 1, "%s does no rendezvous by itself: %s", dom->name, no_rndv);
+        tm->has_rndv = false;
+    }
+    fab_counters.verbs_tm_failed += NULL != why || NULL != no_rndv;
+    return why;
+}
+
 bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
 {
     fab_verbs_tm_t *tm = !fab_params_is_none(fab_params.verbs_tm) ? calloc(1, sizeof(*tm)) : NULL;
@@ -128,6 +145,7 @@ bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
         return false;
     }
     why = tm_query(dom, tm);
+    why = NULL == why ? tm_try(dom, tm) : why;
     if (NULL == why && !tm_make_places(tm)) {
         why = "there is no memory";
     }

@@ -16,69 +16,7 @@
 #include "verbs/verbs_recv.h"
 #include "verbs/verbs_srq.h"
 #include "verbs/verbs_tm.h"
-
-/* What is read of a completion. */
-typedef struct fab_verbs_tm_wc {
-    uint64_t wr_id;
-    uint64_t tag;
-    uint32_t priv;
-    uint32_t imm;
-    uint32_t len;
-    uint32_t qp_num;
-    unsigned int flags;
-    enum ibv_wc_status status;
-    enum ibv_wc_opcode opcode;
-} fab_verbs_tm_wc_t;
-
-/* After any other status wr_id and the queue pair's number may be meaningless. */
-static inline bool fab_verbs_tm_is_meant(enum ibv_wc_status status)
-{
-    return IBV_WC_SUCCESS == status || IBV_WC_TM_ERR == status ||
-           IBV_WC_TM_RNDV_INCOMPLETE == status;
-}
-
-static void tm_copy(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wc)
-{
-    struct ibv_wc_tm_info info = {0};
-
-    *wc = (fab_verbs_tm_wc_t){
-        .wr_id = cq->wr_id, .status = cq->status, .qp_num = ibv_wc_read_qp_num(cq)};
-    if (!fab_verbs_tm_is_meant(cq->status)) {
-        return;
-    }
-    wc->opcode = ibv_wc_read_opcode(cq);
-    if (IBV_WC_TM_ERR == cq->status) {
-        return;
-    }
-    wc->flags = ibv_wc_read_wc_flags(cq);
-    wc->len = ibv_wc_read_byte_len(cq);
-    if (0 != (wc->flags & IBV_WC_WITH_IMM)) {
-        wc->imm = be32toh(ibv_wc_read_imm_data(cq));
-    }
-    if (0 != (wc->flags & IBV_WC_TM_MATCH)) {
-        ibv_wc_read_tm_info(cq, &info);
-        wc->tag = info.tag;
-        wc->priv = info.priv;
-    }
-}
-
-/* Returns how many; *rc: ENOENT, or what went wrong. */
-static int tm_collect(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wcs, int *rc)
-{
-    struct ibv_poll_cq_attr attr = {0};
-    int n = 0;
-
-    *rc = ibv_start_poll(cq, &attr);
-    if (0 != *rc) {
-        return 0;
-    }
-    while (0 == *rc) {
-        tm_copy(cq, &wcs[n++]);
-        *rc = n < FAB_VERBS_BATCH ? ibv_next_poll(cq) : ENOENT;
-    }
-    ibv_end_poll(cq);
-    return n;
-}
+#include "verbs/verbs_tm_wc.h"
 
 /*
  * The device matched a rendezvous and did no more, because the message is longer than the listed
@@ -302,7 +240,7 @@ int fab_verbs_tm_poll(fab_verbs_domain_t *dom)
     if (NULL != tm->user) {
         tm->user->poll_begin(tm->ctx);
     }
-    n = tm_collect(tm->cq, wcs, &rc);
+    n = fab_verbs_tm_collect(tm->cq, wcs, &rc);
     dom->empty_polls += 0 == n;
     for (int i = 0; i < n && !dom->is_dead; i++) {
         if (!tm_take(dom, &wcs[i])) {

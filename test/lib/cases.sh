@@ -141,7 +141,7 @@ has_no_part_in_device()
 use_device()
 {
     local name selected=() settings="OMPI_MCA_mtl=^ofi OMPI_MCA_btl=^openib,ofi,uct,fabric"
-    settings+=" OMPI_MCA_pml_tm_verbs_tm=${TM_TEST_VERBS_TM:-auto}"
+    settings+=" OMPI_MCA_pml_tm_verbs_tm=${TM_TEST_VERBS_TM:-always}"
     case $TM_TEST_DEVICE in
         rxe2) ;;
         tcp) settings+=' OMPI_MCA_pml_tm_providers=tcp' ;;

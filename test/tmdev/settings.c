@@ -211,6 +211,28 @@ static bool take_speed(uint32_t device, const char *item)
     return end != item && '\0' == *end;
 }
 
+/* Words, in the order of TMDEV_BROKEN_*. */
+static void parse_broken(void)
+{
+    static const char *const words[] = {"eager", "segments", "tag", "imm",       "del",
+                                        "sync",  "rndv",     "fin", "incomplete"};
+    const char *at = getenv("TMDEV_TM_BROKEN");
+    while (NULL != at && '\0' != *at) {
+        size_t length = strcspn(at, ","), i = 0;
+        while (i < sizeof(words) / sizeof(words[0]) &&
+               (length != strlen(words[i]) || 0 != strncmp(at, words[i], length))) {
+            i++;
+        }
+        if (sizeof(words) / sizeof(words[0]) == i) {
+            settings_refuse("TMDEV_TM_BROKEN", getenv("TMDEV_TM_BROKEN"),
+                            "a list of eager segments tag imm del sync rndv fin incomplete is "
+                            "wanted");
+        }
+        settings.tm_broken |= 1u << i;
+        at += length + (',' == at[length]);
+    }
+}
+
 static bool take_lacks(uint32_t device, const char *item)
 {
     static const char *const words[] = {"qp", "srq", "access"};
@@ -271,6 +293,7 @@ static void read_settings(void)
     parse_fail();
     parse_port_down();
     parse_planes();
+    parse_broken();
 }
 
 const tmdev_settings_t *tmdev_settings(void)

@@ -22,6 +22,11 @@
 /* Unexpected messages that may be unreported before the library asks for it. */
 #define SYNC_DIFFERENCE_MAX 0x3fffu
 
+static bool is_broken(uint32_t what)
+{
+    return 0 != (tmdev_settings()->tm_broken & what);
+}
+
 /* ---- the device's list --------------------------------------------------- */
 
 static void enable_all(tmdev_srq_t *srq)
@@ -74,7 +79,7 @@ static void execute(tmdev_srq_t *srq, tmdev_op_t *op)
     } else if (IBV_WR_TAG_DEL == op->opcode) {
         tmdev_tag_t *tag = &srq->tags[op->handle];
         is_ok = tag->is_listed;
-        if (tag->is_listed) {
+        if (tag->is_listed && !is_broken(TMDEV_BROKEN_DEL)) {
             tag->is_listed = false;
             TAILQ_REMOVE(&srq->list, tag, link);
         }
@@ -83,7 +88,9 @@ static void execute(tmdev_srq_t *srq, tmdev_op_t *op)
         if (IBV_WR_TAG_ADD == op->opcode && op->count != srq->hw_count) {
             srq->tags[op->handle].is_enabled = false;
         }
-        synchronize(srq, op->count);
+        if (!is_broken(TMDEV_BROKEN_SYNC)) {
+            synchronize(srq, op->count);
+        }
     }
     push_op_done(srq, op, is_ok);
 }
@@ -146,7 +153,7 @@ static tmdev_cqe_t tag_cqe(tmdev_qp_t *qp, int handle, unsigned int flags)
 static void add_immediate(tmdev_cqe_t *cqe, const tmdev_frame_t *frame)
 {
     cqe->is_solicited = 0 != (frame->flags & TMDEV_FLAG_SOLICITED);
-    if (0 != (frame->flags & TMDEV_FLAG_IMM)) {
+    if (0 != (frame->flags & TMDEV_FLAG_IMM) && !is_broken(TMDEV_BROKEN_IMM)) {
         cqe->wc.wc_flags |= IBV_WC_WITH_IMM;
         cqe->wc.imm_data = frame->imm;
     }
@@ -155,7 +162,7 @@ static void add_immediate(tmdev_cqe_t *cqe, const tmdev_frame_t *frame)
 static void add_tag(tmdev_cqe_t *cqe, const struct ibv_tmh *tmh)
 {
     cqe->tm.tag = be64toh(tmh->tag);
-    cqe->tm.priv = be32toh(tmh->app_ctx);
+    cqe->tm.priv = is_broken(TMDEV_BROKEN_TAG) ? 0 : be32toh(tmh->app_ctx);
 }
 
 static bool is_single_packet(const tmdev_qp_t *qp, const tmdev_frame_t *frame)
@@ -233,6 +240,10 @@ void tmdev_tm_complete(tmdev_qp_t *qp, const tmdev_frame_t *frame)
         add_tag(&cqe, &qp->in.tmh);
     }
     cqe.wc.byte_len = (uint32_t) (frame->total - sizeof(struct ibv_tmh));
+    if (cqe.wc.byte_len > 0 &&
+        is_broken(qp->in.is_matched ? TMDEV_BROKEN_SEGMENTS : TMDEV_BROKEN_EAGER)) {
+        ((uint8_t *) (uintptr_t) qp->in.recv.sges[0].addr)[cqe.wc.byte_len - 1] ^= 1;
+    }
     add_immediate(&cqe, frame);
     tmdev_cq_push(qp->srq->cq, &cqe);
     qp->in.kind = TMDEV_IN_NONE;
@@ -255,7 +266,10 @@ void tmdev_tm_cancelled(tmdev_qp_t *qp, int handle)
 static void send_fin(tmdev_qp_t *qp, const uint8_t *header)
 {
     struct ibv_tmh tmh;
-    tmdev_wqe_t *wqe = tmdev_wqe_alloc(32);
+    tmdev_wqe_t *wqe = is_broken(TMDEV_BROKEN_FIN) ? NULL : tmdev_wqe_alloc(32);
+    if (is_broken(TMDEV_BROKEN_FIN)) {
+        return;
+    }
     if (NULL == wqe) {
         tmdev_qp_fatal(qp, IBV_EVENT_QP_FATAL);
         return;
@@ -337,7 +351,7 @@ static void match_too_long(tmdev_qp_t *qp, int handle, const tmdev_tag_t *tag,
     tmdev_cqe_t cqe = tag_cqe(qp, handle, IBV_WC_TM_MATCH | (is_twice ? 0u : IBV_WC_TM_DATA_VALID));
     struct ibv_tmh tmh;
     memcpy(&tmh, payload, sizeof(tmh));
-    cqe.wc.status = IBV_WC_TM_RNDV_INCOMPLETE;
+    cqe.wc.status = is_broken(TMDEV_BROKEN_INCOMPLETE) ? IBV_WC_SUCCESS : IBV_WC_TM_RNDV_INCOMPLETE;
     cqe.wc.byte_len = is_twice ? 0 : (uint32_t) frame->total;
     add_tag(&cqe, &tmh);
     add_immediate(&cqe, frame);
@@ -410,8 +424,8 @@ static void match_rndv(tmdev_qp_t *qp, tmdev_tag_t *tag, const tmdev_frame_t *fr
         return;
     }
     tmdev_recv_ack(qp); /* the sender sees its request complete before the data are read */
-    if (0 == length) {
-        rndv_done(qp, handle, 0, payload);
+    if (0 == length || is_broken(TMDEV_BROKEN_RNDV)) {
+        rndv_done(qp, handle, length, payload);
     } else if (!start_read(qp, handle, tag, &rvh, payload)) {
         tmdev_tm_cancelled(qp, handle);
         tmdev_qp_fatal(qp, IBV_EVENT_QP_FATAL);

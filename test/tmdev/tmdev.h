@@ -72,6 +72,19 @@ typedef enum {
     TMDEV_FAIL_KINDS
 } tmdev_fail_t;
 
+/* What is wrong with its tag matching. */
+enum {
+    TMDEV_BROKEN_EAGER = 1,       /* a message of one packet has a wrong byte */
+    TMDEV_BROKEN_SEGMENTS = 2,    /* one of several has */
+    TMDEV_BROKEN_TAG = 4,         /* completions do not tell app_ctx */
+    TMDEV_BROKEN_IMM = 8,         /* nor immediate data */
+    TMDEV_BROKEN_DEL = 16,        /* a removal leaves the entry in the list */
+    TMDEV_BROKEN_SYNC = 32,       /* counts of unexpected messages are ignored */
+    TMDEV_BROKEN_RNDV = 64,       /* a rendezvous completes without its data */
+    TMDEV_BROKEN_FIN = 128,       /* the sender is not told */
+    TMDEV_BROKEN_INCOMPLETE = 256 /* one that is too long ends like one that is not */
+};
+
 enum { TMDEV_LACKS_QP = 1, TMDEV_LACKS_SRQ = 2, TMDEV_LACKS_ACCESS = 4 };
 
 typedef struct tmdev_settings {
@@ -79,6 +92,7 @@ typedef struct tmdev_settings {
     bool is_ethernet[TMDEV_DEVICES];
     uint32_t speed[TMDEV_DEVICES]; /* Gbit/s */
     uint32_t lacks[TMDEV_DEVICES]; /* TMDEV_LACKS_*: what it has none of */
+    uint32_t tm_broken;            /* TMDEV_BROKEN_* */
     uint32_t gids;                 /* of an Ethernet port */
     uint32_t foreign_gids;         /* 1, 2: those of the interface are of another name space */
     bool is_quiet;                 /* no diagnostics */

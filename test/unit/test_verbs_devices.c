@@ -327,6 +327,74 @@ static void test_hosts(void **state)
     }
 }
 
+/* ---- the self-test of matching ------------------------------------------ */
+
+typedef struct broken {
+    const char *what; /* TMDEV_TM_BROKEN */
+    bool has_tm, has_rndv;
+    const char *says;
+} broken_t;
+
+static const broken_t brokens[] = {
+    {"", true, true, NULL},
+    {"eager", false, false, "its self-test failed: a short message to a listed receive"},
+    {"segments", false, false, "its self-test failed: a message of several packets"},
+    {"tag", false, false, "its self-test failed: a short message to a listed receive"},
+    {"imm", false, false, "its self-test failed: a short message to a listed receive"},
+    {"sync", false, false, "its self-test failed: a listed receive after an unexpected message"},
+    {"del", false, false, "its self-test failed: a receive that was taken off the list"},
+    {"rndv", true, false, "does no rendezvous by itself: its self-test failed: a rendezvous"},
+    {"fin", true, false, "does no rendezvous by itself: its self-test failed: a rendezvous"},
+    {"incomplete", true, false, "a rendezvous longer than the receive (INCOMPLETE)"},
+};
+
+static char logged[1024];
+
+static void on_log(void *ctx, int level, const char *text)
+{
+    size_t len = strlen(logged);
+
+    (void) ctx, (void) level;
+    snprintf(logged + len, sizeof(logged) - len, "%s\n", text);
+}
+
+static void try_broken(const void *arg)
+{
+    const broken_t *broken = arg;
+    fab_config_t config = {.name = 7, .num_local = 2, .log = on_log};
+    const char *why = "";
+    fab_t *fab;
+
+    setenv("TMDEV_TM_BROKEN", broken->what, 1);
+    fab_params.verbs_tm = "auto";
+    if (OPAL_SUCCESS != fab_open(&config, &fab, &why)) {
+        fprintf(stderr, "fab_open: %s\n", why);
+        _exit(1);
+    }
+    const fab_verbs_domain_t *dom = verbs_domain(fab);
+    if (broken->has_tm != (NULL != dom->tm) ||
+        broken->has_rndv != (0 != (dom->addr.flags & FAB_VERBS_ADDR_TM_RNDV)) ||
+        (NULL != broken->says) != (fab_counters.verbs_tm_failed > 0) ||
+        (NULL != broken->says && NULL == strstr(logged, broken->says))) {
+        fprintf(stderr, "%s: flags 0x%x, %s\n", broken->what, dom->addr.flags, logged);
+        _exit(1);
+    }
+    fab_close(fab, FAB_USER_PML);
+}
+
+static void test_self_test(void **state)
+{
+    (void) state;
+    for (size_t i = 0; i < sizeof(brokens) / sizeof(brokens[0]); i++) {
+        assert_int_equal(in_child(try_broken, &brokens[i]), 0);
+    }
+    setenv("TMDEV_MTU", "256", 1); /* packets of a message come apart */
+    setenv("TMDEV_TM_LEFT", "2", 1);
+    assert_int_equal(in_child(try_broken, &brokens[0]), 0);
+    unsetenv("TMDEV_MTU");
+    unsetenv("TMDEV_TM_LEFT");
+}
+
 /* ---- lists that are wrong ----------------------------------------------- */
 
 typedef struct wrong {
@@ -728,12 +796,13 @@ static void test_lost_queue(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_depth),        cmocka_unit_test(test_choices),
-        cmocka_unit_test(test_hosts),        cmocka_unit_test(test_wrong_lists),
-        cmocka_unit_test(test_ports),        cmocka_unit_test(test_late_start),
-        cmocka_unit_test(test_late_failure), cmocka_unit_test(test_spare),
-        cmocka_unit_test(test_port_blinks),  cmocka_unit_test(test_port_stays_down),
-        cmocka_unit_test(test_device_fatal), cmocka_unit_test(test_lost_queue),
+        cmocka_unit_test(test_depth),           cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_hosts),           cmocka_unit_test(test_self_test),
+        cmocka_unit_test(test_wrong_lists),     cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_late_start),      cmocka_unit_test(test_late_failure),
+        cmocka_unit_test(test_spare),           cmocka_unit_test(test_port_blinks),
+        cmocka_unit_test(test_port_stays_down), cmocka_unit_test(test_device_fatal),
+        cmocka_unit_test(test_lost_queue),
     };
 
     world_use_providers("verbs");
