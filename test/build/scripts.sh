@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=120 needs=shellcheck depends=.ci,autogen.sh,quickstart,packaging/into_openmpi,test/all,test/coverage,test/release,test/run,test/lib,test/vm,test/*/*.sh,test/*/*.bash,test/bench/*[elnst]
+# TEST: timeout=120 needs=shellcheck depends=.ci,autogen.sh,quickstart,packaging/into_openmpi,test/all,test/coverage,test/first_day,test/release,test/run,test/lib,test/vm,test/*/*.sh,test/*/*.bash,test/bench/*[elnst]
 #
 # All scripts pass shellcheck. It reads with each script what that sources, and takes its time.
 . "$TM_SRC/test/lib/script.sh"
