@@ -120,6 +120,8 @@ common_ofi_sources = \
 	common/ofi/ofi_device.h \
 	common/ofi/ofi_domain.c \
 	common/ofi/ofi_domain.h \
+	common/ofi/ofi_early.c \
+	common/ofi/ofi_early.h \
 	common/ofi/ofi_ep.c \
 	common/ofi/ofi_ep.h \
 	common/ofi/ofi_fail.c \

@@ -50,6 +50,7 @@
     X(ofi_small_windows, "peers with a smaller window, because ofi_buffers was used up")           \
     X(ofi_bad_messages, "messages by libfabric that were malformed, each failing its sender")      \
     X(ofi_strays, "messages by libfabric that were of no peer, or of one that had left")           \
+    X(ofi_early, "messages by libfabric reported before one that goes before them: copied")        \
     X(ofi_unaligned, "messages that libfabric's provider placed unaligned: copied once more")      \
     X(ofi_recv_posted, "receive buffers handed to libfabric")                                      \
     X(ofi_rma_bytes, "bytes moved by RMA of libfabric")                                            \

@@ -19,6 +19,7 @@
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
+#include "ofi/ofi_early.h"
 #include "ofi/ofi_send.h"
 #include "sock/sha256.h"
 
@@ -119,6 +120,7 @@ static const char *session_begin(fab_ofi_ep_t *ep)
         return "There is no memory for another peer.";
     }
     ep->sent = ep->taken = ep->consumed = ep->advertised = 0;
+    ep->next_seq = ep->next_recv = 0;
     ep->granted = grant(dom);
     ep->peer_index = FAB_OFI_NO_INDEX;
     ep->peer_cookie = 0;
@@ -137,6 +139,7 @@ void fab_ofi_session_end(fab_ofi_ep_t *ep)
     }
     stop_waiting(ep);
     fab_ofi_unschedule_credits(ep);
+    fab_ofi_early_drop(ep);
     slot_give_back(ep);
     ep->state = FAB_OFI_IDLE;
     ep->is_probing = false;
@@ -353,7 +356,7 @@ void fab_ofi_on_answer(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *d
 {
     fab_ofi_welcome_t welcome;
 
-    if (FAB_OFI_ASKING == ep->state && FAB_OFI_ID_REFUSE == (uint8_t) hdr->id_index) {
+    if (FAB_OFI_ASKING == ep->state && FAB_OFI_ID_REFUSE == fab_ofi_hdr_id(hdr)) {
         refused(ep, hdr->app_ctx);
         return;
     }

@@ -36,6 +36,7 @@ struct fab_ofi_domain {
     uint32_t num_sessions;
     uint32_t num_sends; /* messages that will complete */
     uint32_t num_xfers; /* RMA that will complete */
+    uint32_t num_early; /* messages kept until those before them have come */
     bool is_dead;       /* the completion queue failed */
     bool is_closed;     /* by fab_close(): operations end without completion */
 

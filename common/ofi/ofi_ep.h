@@ -29,12 +29,15 @@ struct fab_ofi_ep {
     uint32_t cookie;
     uint32_t peer_index;
     uint32_t peer_cookie;
-    uint16_t sent;       /* messages, modulo 2^16, as all of the following */
-    uint16_t taken;      /* that the peer says it has taken of them */
-    uint16_t consumed;   /* that were received */
-    uint16_t advertised; /* that the peer was told to have been */
-    uint16_t window;     /* that may be under way to the peer */
-    uint16_t granted;    /* and to this process */
+    uint16_t sent;               /* messages, modulo 2^16, as all of the following */
+    uint16_t taken;              /* that the peer says it has taken of them */
+    uint16_t consumed;           /* that were received */
+    uint16_t advertised;         /* that the peer was told to have been */
+    uint16_t window;             /* that may be under way to the peer */
+    uint16_t granted;            /* and to this process */
+    uint16_t next_seq;           /* of the next message to the peer */
+    uint16_t next_recv;          /* of the next message to be delivered */
+    struct fab_ofi_early *early; /* messages that came before one that goes before them */
 
     bool was_up;      /* a session was: the peer stays with this provider */
     bool is_local;    /* on this host: its pid means something */

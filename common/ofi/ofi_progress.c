@@ -7,6 +7,7 @@
 #include "ofi/ofi_progress.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
@@ -15,6 +16,7 @@
 #include "ofi/ofi_alive.h"
 #include "ofi/ofi_connect.h"
 #include "ofi/ofi_domain.h"
+#include "ofi/ofi_early.h"
 #include "ofi/ofi_ep.h"
 #include "ofi/ofi_recv.h"
 #include "ofi/ofi_rma.h"
@@ -52,8 +54,8 @@ static void deliver(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data
 {
     ep->consumed++;
     fab_counters.ofi_msgs_received++;
-    fab_deliver(ep->dom->fab, ep->peer, fab_hdr((uint8_t) hdr->id_index, hdr->tag, hdr->app_ctx),
-                data, len);
+    fab_deliver(ep->dom->fab, ep->peer, fab_hdr(fab_ofi_hdr_id(hdr), hdr->tag, hdr->app_ctx), data,
+                len);
     if ((uint16_t) (ep->consumed - ep->advertised) >= (ep->granted + 1) / 2) {
         fab_ofi_schedule_credits(ep);
     }
@@ -62,7 +64,7 @@ static void deliver(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data
 /* One of the provider's own messages. */
 static void on_own(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len)
 {
-    const uint8_t id = (uint8_t) hdr->id_index;
+    const uint8_t id = fab_ofi_hdr_id(hdr);
 
     if (FAB_OFI_ID_WELCOME == id || FAB_OFI_ID_REFUSE == id) {
         fab_ofi_on_answer(ep, hdr, data, len);
@@ -73,14 +75,12 @@ static void on_own(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data,
     }
 }
 
-/* A message of a session. */
-static void on_session(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len)
+/* The next message of a session. */
+static void on_next(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len)
 {
-    const uint8_t id = (uint8_t) hdr->id_index;
+    const uint8_t id = fab_ofi_hdr_id(hdr);
 
-    if (FAB_PEER_FAILED == ep->peer->state) {
-        return;
-    }
+    ep->next_recv++;
     ep->has_heard = true;
     if (__builtin_expect(FAB_OFI_ANSWERED == ep->state, 0)) {
         fab_ofi_connect_done(ep); /* who sends is up */
@@ -96,6 +96,48 @@ static void on_session(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *d
     }
 }
 
+/* Of a session that has ended, or for a process that leaves. */
+static __attribute__((noinline)) void on_stray(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr)
+{
+    fab_counters.ofi_strays++;
+    if (NULL != ep && hdr->seq == ep->next_recv) {
+        ep->next_recv++; /* LEAVE may follow */
+    }
+}
+
+/* One has come: so may have those after it. */
+static void on_followers(fab_ofi_domain_t *dom, uint32_t index, uint32_t cookie)
+{
+    fab_ofi_early_t *early;
+    fab_ofi_ep_t *ep;
+
+    while (NULL != (ep = fab_ofi_session(dom, index, cookie)) &&
+           FAB_PEER_FAILED != ep->peer->state && NULL != (early = fab_ofi_early_take(ep))) {
+        on_next(ep, &early->hdr, early->data, early->len);
+        free(early);
+    }
+}
+
+/* A message of a session. */
+static void on_session(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len)
+{
+    fab_ofi_domain_t *dom = ep->dom;
+
+    if (FAB_PEER_FAILED == ep->peer->state) {
+        return;
+    }
+    if (__builtin_expect(hdr->seq != ep->next_recv, 0)) {
+        if (!fab_ofi_early_keep(ep, hdr, data, len)) {
+            bad_message(ep, "its number is wrong, or there is no memory to keep it");
+        }
+        return;
+    }
+    on_next(ep, hdr, data, len); /* may end the session, and ep with it */
+    if (__builtin_expect(dom->num_early > 0, 0)) {
+        on_followers(dom, fab_ofi_hdr_index(hdr), hdr->cookie);
+    }
+}
+
 static void on_message(fab_ofi_domain_t *dom, const unsigned char *msg, size_t len)
 {
     fab_ofi_hdr_t hdr;
@@ -107,18 +149,19 @@ static void on_message(fab_ofi_domain_t *dom, const unsigned char *msg, size_t l
     }
     memcpy(&hdr, msg, sizeof(hdr));
     len -= sizeof(hdr);
-    if (hdr.pad >= FAB_OFI_ALIGN || hdr.pad > len) {
+    if (fab_ofi_hdr_pad(&hdr) > len) {
         fab_counters.ofi_strays++;
         return;
     }
-    len -= hdr.pad;
-    if (__builtin_expect((FAB_OFI_ID_HELLO | FAB_OFI_NO_INDEX << 8) == hdr.id_index, 0)) {
+    len -= fab_ofi_hdr_pad(&hdr);
+    if (__builtin_expect(fab_ofi_id_index(FAB_OFI_ID_HELLO, 0, FAB_OFI_NO_INDEX) == hdr.id_index,
+                         0)) {
         fab_ofi_on_hello(dom, msg + sizeof(hdr), len);
         return;
     }
-    ep = fab_ofi_session(dom, hdr.id_index >> 8, hdr.cookie);
-    if (__builtin_expect(NULL == ep || (dom->is_closed && hdr.id_index % 256 < FAB_AM_MAX), 0)) {
-        fab_counters.ofi_strays++; /* of a session that has ended */
+    ep = fab_ofi_session(dom, fab_ofi_hdr_index(&hdr), hdr.cookie);
+    if (__builtin_expect(NULL == ep || (dom->is_closed && fab_ofi_hdr_id(&hdr) < FAB_AM_MAX), 0)) {
+        on_stray(ep, &hdr);
         return;
     }
     on_session(ep, &hdr, msg + sizeof(hdr), len);

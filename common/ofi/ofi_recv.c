@@ -10,14 +10,10 @@
 #include "fabric/fab_params.h"
 #include "ofi/ofi_domain.h"
 
-/* A buffer that ends with less than it can hold is posted again after this time. */
-enum { FAB_OFI_SETTLE_US = 100000 };
-
-static void make_buf(fab_ofi_rbufs_t *recv, fab_ofi_rbuf_t *buf, unsigned char *data)
-{
-    (void) recv;
-    *buf = (fab_ofi_rbuf_t){.ctx = {.kind = FAB_OFI_RECV}, .data = data};
-}
+enum {
+    FAB_OFI_SETTLE_US = 1000000, /* after which nothing is under way to a released buffer */
+    FAB_OFI_SETTLE_POLLS = 1000, /* if the queue was empty so often meanwhile */
+};
 
 const char *fab_ofi_recv_open(fab_ofi_domain_t *dom)
 {
@@ -35,7 +31,8 @@ const char *fab_ofi_recv_open(fab_ofi_domain_t *dom)
         return "There is not enough memory for receive buffers.";
     }
     for (uint32_t i = 0; i < recv->num; i++) {
-        make_buf(recv, &recv->bufs[i], data + i * recv->size);
+        recv->bufs[i].ctx.kind = FAB_OFI_RECV;
+        recv->bufs[i].data = data + i * recv->size;
     }
     return NULL;
 }
@@ -63,8 +60,9 @@ static int post(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf)
 
     if (0 == rc) {
         buf->is_posted = true;
-        buf->is_released = buf->is_quiet = false;
-        buf->high = 0;
+        buf->is_released = false;
+        buf->num_quiet = 0;
+        buf->high = buf->filled = 0;
         dom->recv.num_idle--;
         fab_counters.ofi_recv_posted++;
     }
@@ -105,7 +103,7 @@ bool fab_ofi_recv_take(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf,
     if (0 != (entry->flags & FI_MULTI_RECV)) {
         release(dom, buf);
     }
-    buf->is_quiet = false;
+    buf->num_quiet = 0;
     if (NULL == at || 0 == entry->len || 0 == (entry->flags & FI_RECV)) {
         return false; /* it only says that the buffer is released */
     }
@@ -114,6 +112,7 @@ bool fab_ofi_recv_take(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf,
         return false;
     }
     buf->high = offset + entry->len > buf->high ? offset + entry->len : buf->high;
+    buf->filled += entry->len;
     *data = at;
     *len = entry->len;
     if (0 != (uintptr_t) at % FAB_OFI_ALIGN) {
@@ -131,29 +130,36 @@ void fab_ofi_recv_error(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf, uint64_t fla
     }
 }
 
-/* Has all that is in the buffer been delivered, as far as can be told? */
-static bool is_settled(const fab_ofi_rbufs_t *recv, const fab_ofi_rbuf_t *buf, uint64_t now)
+/* Has all that is in the released buffer been delivered, as far as can be told? */
+static bool is_settled(fab_ofi_rbufs_t *recv, const fab_ofi_rbuf_t *buf)
 {
-    return buf->is_quiet &&
-           (buf->high + recv->min_free > recv->size || now - buf->released_at > FAB_OFI_SETTLE_US);
+    const bool is_dense = buf->filled == buf->high;
+
+    if ((is_dense || recv->has_gaps) && buf->high + recv->min_free > recv->size) {
+        return true;
+    }
+    if (buf->num_quiet < FAB_OFI_SETTLE_POLLS ||
+        fab_now_us() - buf->released_at < FAB_OFI_SETTLE_US) {
+        return false;
+    }
+    recv->has_gaps = recv->has_gaps || !is_dense;
+    return true;
 }
 
 void fab_ofi_recv_quiet(fab_ofi_domain_t *dom)
 {
     fab_ofi_rbufs_t *recv = &dom->recv;
-    uint64_t now;
 
     if (__builtin_expect(0 == recv->num_idle, 1)) {
         return;
     }
-    now = fab_now_us();
     for (uint32_t i = 0; i < recv->num; i++) {
         fab_ofi_rbuf_t *buf = &recv->bufs[i];
         if (buf->is_posted) {
             continue;
         }
-        buf->is_quiet = true;
-        if (!buf->is_released || is_settled(recv, buf, now)) {
+        buf->num_quiet++;
+        if (!buf->is_released || is_settled(recv, buf)) {
             (void) post(dom, buf); /* no room now: the next call tries again */
         }
     }

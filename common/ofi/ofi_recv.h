@@ -4,8 +4,10 @@
  *
  * libfabric says with an entry of the completion queue that a buffer takes no more messages: with
  * that of its last message, with one of its own, or, some providers, before entries of messages in
- * it.  So a buffer is posted again only when the last message in it is known to be delivered, as
- * far as its place in the buffer tells, and the queue was empty after that.
+ * it, which it may still be filling.  So a buffer is posted again only when its messages, which lie
+ * one behind the other, are delivered up to where no other has room, and the queue was empty after
+ * that.  If that does not come to pass within a second of polling, there are none under way:
+ * the provider leaves gaps between messages, or released the buffer early.
  */
 #ifndef FAB_OFI_RECV_H
 #define FAB_OFI_RECV_H
@@ -18,9 +20,10 @@ typedef struct fab_ofi_rbuf {
     fab_ofi_ctx_t ctx;
     unsigned char *data; /* 64-byte aligned */
     size_t high;         /* bytes up to the end of the message that lies last in it */
+    size_t filled;       /* bytes of all its messages so far */
     bool is_posted;
     bool is_released;     /* libfabric puts nothing more into it */
-    bool is_quiet;        /* since then the queue was empty once */
+    uint32_t num_quiet;   /* times that the queue was empty since then, or since the last message */
     uint64_t released_at; /* us */
 } fab_ofi_rbuf_t;
 
@@ -31,6 +34,7 @@ typedef struct fab_ofi_rbufs {
     size_t size;       /* bytes of each */
     size_t min_free;   /* with less room than this left, libfabric releases a buffer */
     uint64_t *aligned; /* for a message that is not */
+    bool has_gaps;     /* the provider leaves some between messages */
 } fab_ofi_rbufs_t;
 
 /* NULL, or why not. */

@@ -28,12 +28,12 @@ static size_t finish(const fab_ofi_ep_t *ep, fab_hdr_t hdr, unsigned char *msg, 
 {
     const size_t all = sizeof(fab_ofi_hdr_t) + padded(len);
     const fab_ofi_hdr_t head = {
-        .id_index = hdr.id | ep->peer_index << 8,
+        .id_index = fab_ofi_id_index(hdr.id, (uint32_t) (padded(len) - len), ep->peer_index),
         .app_ctx = hdr.app_ctx,
         .tag = hdr.tag,
         .cookie = ep->peer_cookie,
         .credits = ep->consumed,
-        .pad = (uint8_t) (padded(len) - len),
+        .seq = ep->next_seq,
     };
 
     memcpy(msg, &head, sizeof(head));
@@ -44,6 +44,7 @@ static size_t finish(const fab_ofi_ep_t *ep, fab_hdr_t hdr, unsigned char *msg, 
 static void sent(fab_ofi_ep_t *ep)
 {
     ep->sent++;
+    ep->next_seq++;
     ep->advertised = ep->consumed;
     fab_counters.ofi_msgs_sent++;
 }
@@ -233,6 +234,7 @@ static bool send_own(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t l
         memcpy(buf->data + sizeof(fab_ofi_hdr_t), data, len);
     }
     buf->len = (uint32_t) finish(ep, hdr, buf->data, len);
+    ep->next_seq += FAB_OFI_ID_HELLO != hdr.id; /* that is of no session yet */
     ep->advertised = ep->consumed;
     send_or_wait(ep, buf);
     return true;

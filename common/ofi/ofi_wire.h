@@ -5,15 +5,17 @@
  * Everything is a message of libfabric's (FI_MSG) between the endpoints of two processes.  It
  * begins with a header, in the byte order of the host, which the fabric's address has checked:
  *
- *       0 id (8)  1 index (24)   4 app_ctx   8 tag   16 cookie   20 credits (16)   22 pad   23 -
+ *       0 id (8), pad (3), index (21)   4 app_ctx   8 tag   16 cookie   20 credits   22 seq
  *      24 payload ...
  *
  * index and cookie name the session at the receiver, which has told them to the sender: no look-up
  * of addresses is needed, and a message for a process that had this address before is known by its
  * cookie.  credits counts, modulo 2^16, the messages of this session that the sender of the header
- * has taken from its receiver.  pad is how many bytes at the end, 0 to 7, are not payload: all
- * messages have a multiple of 8 bytes, because providers put them into a buffer one after the other
- * and the payload is to be aligned.
+ * has taken from its receiver.  seq numbers the messages of the session in this direction, modulo
+ * 2^16: providers place messages in order (FI_ORDER_SAS), but some report a message of several
+ * packets after a short one that follows it.  pad is how many bytes at the end, 0 to 7, are not
+ * payload: all messages have a multiple of 8 bytes, because providers put them into a buffer one
+ * after the other and the payload is to be aligned.
  *
  * Set-up of a session:
  *
@@ -52,7 +54,7 @@ enum {
     FAB_OFI_ALIGN = 8,
 };
 
-#define FAB_OFI_NO_INDEX 0xffffffu /* HELLO: the sender has not been told one */
+#define FAB_OFI_NO_INDEX 0x1fffffu /* HELLO: the sender has not been told one */
 
 /* Ids of the provider's own messages; those below FAB_AM_MAX are the fabric's. */
 enum {
@@ -74,16 +76,35 @@ typedef enum fab_ofi_refusal {
 } fab_ofi_refusal_t;
 
 typedef struct fab_ofi_hdr {
-    uint32_t id_index; /* id | index << 8 */
+    uint32_t id_index; /* id | pad << 8 | index << 11 */
     uint32_t app_ctx;
     uint64_t tag;
     uint32_t cookie;
     uint16_t credits;
-    uint8_t pad;
-    uint8_t reserved;
+    uint16_t seq;
 } fab_ofi_hdr_t;
 
 _Static_assert(24 == sizeof(fab_ofi_hdr_t), "fab_ofi_hdr_t is a wire format");
+
+static inline uint32_t fab_ofi_id_index(uint8_t id, uint32_t pad, uint32_t index)
+{
+    return id | pad << 8 | index << 11;
+}
+
+static inline uint8_t fab_ofi_hdr_id(const fab_ofi_hdr_t *hdr)
+{
+    return (uint8_t) hdr->id_index;
+}
+
+static inline uint32_t fab_ofi_hdr_pad(const fab_ofi_hdr_t *hdr)
+{
+    return hdr->id_index >> 8 & 7;
+}
+
+static inline uint32_t fab_ofi_hdr_index(const fab_ofi_hdr_t *hdr)
+{
+    return hdr->id_index >> 11;
+}
 
 /* In an address. */
 enum {
