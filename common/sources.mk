@@ -172,6 +172,8 @@ common_verbs_sources = \
 	common/verbs/verbs_path.h \
 	common/verbs/verbs_pool.c \
 	common/verbs/verbs_pool.h \
+	common/verbs/verbs_port.c \
+	common/verbs/verbs_port.h \
 	common/verbs/verbs_post.c \
 	common/verbs/verbs_post.h \
 	common/verbs/verbs_progress.c \

@@ -39,7 +39,11 @@ typedef struct fab_params {
     unsigned int verbs_eager_limit; /* bytes; also the size of a buffer */
     unsigned int verbs_window;      /* messages */
     unsigned int verbs_buffers;     /* receive buffers, and as many send buffers */
-    unsigned int verbs_timeout;     /* exponent n of 4.096 us * 2^n */
+    int verbs_traffic_class;
+    unsigned int verbs_sl;
+    unsigned int verbs_pkey;
+    unsigned int verbs_mtu;     /* bytes */
+    unsigned int verbs_timeout; /* exponent n of 4.096 us * 2^n */
     char *verbs_tm;
     unsigned int verbs_tm_tags; /* receives */
     unsigned int verbs_tm_min;  /* bytes */

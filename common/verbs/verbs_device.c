@@ -21,6 +21,7 @@
 #include "fabric/fab_params.h"
 #include "verbs/verbs_cm.h"
 #include "verbs/verbs_gid.h"
+#include "verbs/verbs_port.h"
 
 enum {
     /* bytes of one READ or WRITE: others on the same QP wait that long, 0.1 ms at 100 Gbit/s */
@@ -144,7 +145,10 @@ static const char *port_flaw(fab_verbs_domain_t *dom, struct ibv_context *ctx, u
     if (IBV_LINK_LAYER_ETHERNET == port->link_layer) {
         return fab_verbs_gid_choose(dom, ctx, num);
     }
-    return 0 != port->lid ? NULL : "the port has no LID: does a subnet manager run?";
+    if (0 == port->lid && 0 == (port->flags & IBV_QPF_GRH_REQUIRED)) {
+        return "the port has no LID: does a subnet manager run?";
+    }
+    return fab_verbs_port_partition(dom, ctx, num, port);
 }
 
 static fab_verbs_kind_of_port_t kind_of(const struct ibv_device *device,
@@ -389,6 +393,17 @@ static int device_query(fab_verbs_domain_t *dom, struct ibv_device *device, unio
     return 0 == ibv_query_gid(dom->ctx, dom->port_num, 0, gid) ? 0 : errno;
 }
 
+/* As enum ibv_mtu. */
+static uint32_t mtu_wanted(void)
+{
+    uint32_t mtu = IBV_MTU_4096;
+
+    while (0 != fab_params.verbs_mtu && mtu > IBV_MTU_256 && 128u << mtu > fab_params.verbs_mtu) {
+        mtu--;
+    }
+    return mtu;
+}
+
 /* NULL, or why it cannot be opened. */
 static const char *device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *port)
 {
@@ -412,11 +427,15 @@ static const char *device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *p
         (void) fab_verbs_gid_choose(dom, dom->ctx, port->num);
     } else {
         memcpy(dom->addr.gid, &gid, sizeof(gid));
+        dom->gid_index = 0;
+        dom->addr.flags |= 0 != (dom->port.flags & IBV_QPF_GRH_REQUIRED) ? FAB_VERBS_ADDR_GRH : 0;
+        (void) fab_verbs_port_partition(dom, dom->ctx, port->num, &dom->port);
     }
+    fab_verbs_port_class(dom, ibv_get_device_name(port->device));
     dom->step = 0 != dom->port.max_msg_sz ? fab_verbs_min(dom->port.max_msg_sz, FAB_VERBS_STEP)
                                           : FAB_VERBS_STEP;
     dom->addr.lid = dom->port.lid;
-    dom->addr.mtu = (uint8_t) dom->port.active_mtu;
+    dom->addr.mtu = (uint8_t) fab_verbs_min(dom->port.active_mtu, mtu_wanted());
     return NULL;
 }
 

@@ -235,6 +235,30 @@ static bool addr_is_sound(const fab_verbs_addr_t *addr)
             IBV_LINK_LAYER_INFINIBAND == addr->link_layer);
 }
 
+/*
+ * InfiniBand: subnets with different prefixes may have a router between them, which the probe of a
+ * connection finds out; but the default prefix is that of subnets that nobody has configured.
+ */
+static const char *subnet_flaw(const fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr)
+{
+    static const uint8_t standard[8] = {0xfe, 0x80};
+    uint16_t part = addr->pkey & FAB_VERBS_PKEY_PART;
+
+    if (0 != memcmp(addr->gid, dom->addr.gid, 8) &&
+        (0 == memcmp(addr->gid, standard, 8) || 0 == memcmp(dom->addr.gid, standard, 8))) {
+        return fab_sentence(dom->fab, "its port is in another InfiniBand subnet than %s",
+                            dom->name);
+    }
+    if (part != (dom->addr.pkey & FAB_VERBS_PKEY_PART)) {
+        return fab_sentence(dom->fab, "its port is in partition 0x%x, %s here in 0x%x", part,
+                            dom->name, dom->addr.pkey & FAB_VERBS_PKEY_PART);
+    }
+    return 0 == ((addr->pkey | dom->addr.pkey) & FAB_VERBS_PKEY_FULL)
+               ? fab_sentence(dom->fab, "its port and %s are limited members of partition 0x%x",
+                              dom->name, part)
+               : NULL;
+}
+
 /* NULL, or why it cannot be reached. */
 static const char *addr_flaw(fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr)
 {
@@ -257,11 +281,7 @@ static const char *addr_flaw(fab_verbs_domain_t *dom, const fab_verbs_addr_t *ad
     if (IBV_LINK_LAYER_ETHERNET == addr->link_layer && addr->gid_type != dom->addr.gid_type) {
         return "its port speaks another version of RoCE";
     }
-    if (IBV_LINK_LAYER_INFINIBAND == addr->link_layer && 0 != memcmp(addr->gid, dom->addr.gid, 8)) {
-        return fab_sentence(dom->fab, "its port is in another InfiniBand subnet than %s",
-                            dom->name);
-    }
-    return NULL;
+    return IBV_LINK_LAYER_INFINIBAND == addr->link_layer ? subnet_flaw(dom, addr) : NULL;
 }
 
 int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, const char **why)

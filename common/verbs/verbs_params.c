@@ -133,6 +133,58 @@ static const fab_param_t verbs_rows[] = {
                 "peer is noticed after 4 to 16 s.",
     },
     {
+        .name = "verbs_traffic_class",
+        .type = FAB_PARAM_INT,
+        .level = 4,
+        .offset = offsetof(fab_params_t, verbs_traffic_class),
+        .number = -1,
+        .min = 0,
+        .max = 255,
+        .special = -1,
+        .special_means = "with RoCE v2 what /sys/class/infiniband/DEVICE/tc/PORT/traffic_class "
+                         "says, else 106 (DSCP 26, ECN); with InfiniBand 0",
+        .help = "Traffic class in the headers of packets: DSCP * 4 + ECN. With RoCE, packets must "
+                "be in a class for which the network drops nothing: each lost one costs up to "
+                "verbs_timeout.",
+    },
+    {
+        .name = "verbs_sl",
+        .type = FAB_PARAM_UINT,
+        .level = 5,
+        .offset = offsetof(fab_params_t, verbs_sl),
+        .number = 0,
+        .min = 0,
+        .max = 15,
+        .help = "With InfiniBand, service level of packets, by which the subnet manager chooses "
+                "lanes and paths.",
+    },
+    {
+        .name = "verbs_pkey",
+        .type = FAB_PARAM_UINT,
+        .level = 4,
+        .offset = offsetof(fab_params_t, verbs_pkey),
+        .number = 0,
+        .min = 1,
+        .max = 65535,
+        .special = 0,
+        .special_means = "the first one of which the port is a full member",
+        .help = "With InfiniBand, partition to use: its key, with or without the bit for full "
+                "membership. A port that is not in it is not used.",
+    },
+    {
+        .name = "verbs_mtu",
+        .type = FAB_PARAM_UINT,
+        .level = 6,
+        .offset = offsetof(fab_params_t, verbs_mtu),
+        .number = 0,
+        .min = 256,
+        .max = 4096,
+        .special = 0,
+        .special_means = "that of the port",
+        .unit = "bytes",
+        .help = "Longest payload of a packet, for networks that carry less than the ports allow.",
+    },
+    {
         .name = "verbs_tm",
         .type = FAB_PARAM_STRING,
         .level = 4,

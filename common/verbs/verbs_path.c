@@ -12,7 +12,7 @@
 enum {
     FAB_VERBS_MIN_RNR_TIMER = 12, /* 0.64 ms until a sender that found no buffer tries again */
     FAB_VERBS_FOREVER = 7,        /* rnr_retry */
-    FAB_VERBS_HOPS = 64,          /* routers that a RoCE packet may pass */
+    FAB_VERBS_HOPS = 255,         /* routers that a packet may pass */
 };
 
 uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom)
@@ -24,7 +24,7 @@ int fab_verbs_qp_init(fab_verbs_domain_t *dom, struct ibv_qp *qp)
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_INIT,
-        .pkey_index = 0,
+        .pkey_index = dom->pkey_index,
         .port_num = dom->port_num,
         .qp_access_flags = (unsigned int) dom->access,
     };
@@ -32,14 +32,23 @@ int fab_verbs_qp_init(fab_verbs_domain_t *dom, struct ibv_qp *qp)
     return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | dom->cm_ops->init_mask);
 }
 
+/* RoCE; a router between two subnets; virtual functions that the kernel has so configured. */
+static bool needs_grh(const fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr)
+{
+    return IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer ||
+           0 != ((dom->addr.flags | addr->flags) & FAB_VERBS_ADDR_GRH) ||
+           0 != memcmp(addr->gid, dom->addr.gid, 8);
+}
+
 static struct ibv_ah_attr path_to(const fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr)
 {
-    struct ibv_ah_attr path = {.dlid = addr->lid, .port_num = dom->port_num};
+    struct ibv_ah_attr path = {.dlid = addr->lid, .sl = dom->sl, .port_num = dom->port_num};
 
-    if (IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer) {
+    if (needs_grh(dom, addr)) {
         path.is_global = 1;
         path.grh.sgid_index = dom->gid_index;
         path.grh.hop_limit = FAB_VERBS_HOPS;
+        path.grh.traffic_class = dom->traffic_class;
         memcpy(&path.grh.dgid, addr->gid, sizeof(addr->gid));
     }
     return path;

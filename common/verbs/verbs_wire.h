@@ -47,7 +47,7 @@
 #include "sock/sock_wire.h"
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 8
+#define FAB_VERBS_VERSION 9
 
 enum {
     FAB_VERBS_IPS = 4,             /* IP addresses in a process's address */
@@ -91,6 +91,7 @@ _Static_assert(16 == sizeof(fab_verbs_rvh_t), "fab_verbs_rvh_t is struct ibv_rvh
 enum {
     FAB_VERBS_ADDR_TM = 1,      /* matching hardware receives the messages, see above */
     FAB_VERBS_ADDR_TM_RNDV = 2, /* and does rendezvous by itself */
+    FAB_VERBS_ADDR_GRH = 4,     /* InfiniBand: its packets need a GRH */
     FAB_VERBS_ADDR_CM = 8,      /* the port is iWARP, which rdma_cm connects (verbs_cm.h) */
 };
 
@@ -113,6 +114,8 @@ static inline uint32_t fab_verbs_imm_check(const void *payload, size_t len)
     return (uint32_t) (sum >> 49);
 }
 
+enum { FAB_VERBS_PKEY_FULL = 0x8000, FAB_VERBS_PKEY_PART = 0x7fff };
+
 /* Section of a process's address. */
 typedef struct fab_verbs_addr {
     uint16_t version;
@@ -132,7 +135,8 @@ typedef struct fab_verbs_addr {
     uint16_t cm_port;                 /* iWARP: rdma_cm's */
     /* its device reads 2^max_read bytes at most by itself; TM_RNDV */
     uint8_t max_read;
-    uint8_t reserved[3];
+    uint8_t reserved;
+    uint16_t pkey; /* InfiniBand: its partition, with FAB_VERBS_PKEY_FULL */
 } fab_verbs_addr_t;
 
 _Static_assert(168 == sizeof(fab_verbs_addr_t), "fab_verbs_addr_t is a wire format");

@@ -201,8 +201,9 @@ int tmdev_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_
         .gid_tbl_len = (int) tmdev_gid_count(context),
         .port_cap_flags = is_ethernet ? IBV_PORT_IP_BASED_GIDS : IBV_PORT_SM,
         .max_msg_sz = (uint32_t) s->max_msg,
-        .pkey_tbl_len = 1,
-        .lid = (uint16_t) (is_ethernet ? 0 : lid_of(context->device, port)),
+        .pkey_tbl_len = (uint16_t) s->num_pkeys,
+        .lid = (uint16_t) (is_ethernet || s->needs_grh ? 0 : lid_of(context->device, port)),
+        .flags = !is_ethernet && s->needs_grh ? IBV_QPF_GRH_REQUIRED : 0,
         .sm_lid = (uint16_t) (is_ethernet ? 0 : 1),
         .max_vl_num = 1,
         .phys_state = is_down ? 2 : 5, /* polling, link up */
@@ -272,6 +273,10 @@ TMDEV_PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int in
         return -1;
     }
     (index < TMDEV_GIDS ? gid_of : alias_gid_of)(lid_of(context->device, port), index, gid);
+    uint32_t subnet = tmdev_settings()->subnet[index_of(context->device)];
+    if (0 != subnet && !tmdev_is_ethernet(context)) {
+        gid->global.subnet_prefix = htobe64(0xfec0000000000000u | subnet);
+    }
     return 0;
 }
 
@@ -325,18 +330,23 @@ TMDEV_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, u
 TMDEV_PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
 {
     (void) context;
-    if (!is_port(port) || 0 != index) {
+    if (!is_port(port) || index < 0 || (uint32_t) index >= tmdev_settings()->num_pkeys) {
         errno = EINVAL;
         return -1;
     }
-    *pkey = htobe16(0xffff);
+    *pkey = htobe16(tmdev_settings()->pkeys[index]);
     return 0;
 }
 
 TMDEV_PUBLIC int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 {
     (void) context;
-    return is_port(port) && htobe16(0xffff) == pkey ? 0 : -1;
+    for (uint32_t i = 0; is_port(port) && i < tmdev_settings()->num_pkeys; i++) {
+        if (htobe16(tmdev_settings()->pkeys[i]) == pkey) {
+            return (int) i;
+        }
+    }
+    return -1;
 }
 
 /* ---- routing ------------------------------------------------------------- */
@@ -348,12 +358,12 @@ uint32_t tmdev_own_route(const tmdev_qp_t *qp)
 
 uint32_t tmdev_route(const struct ibv_context *context, const struct ibv_ah_attr *ah)
 {
-    if (!tmdev_is_ethernet(context)) {
-        return ah->dlid;
-    }
-    union ibv_gid gid;
     const uint8_t *raw = ah->grh.dgid.raw;
     uint32_t lid = (uint32_t) raw[14] << 8 | raw[15];
+    if (!tmdev_is_ethernet(context)) {
+        return ah->is_global ? lid : ah->dlid;
+    }
+    union ibv_gid gid;
     if (ALIAS_NET == raw[13]) {
         return lid % ALIASES;
     }
@@ -371,9 +381,20 @@ static uint32_t plane_of(uint32_t lid)
     return lid < TMDEV_PLANE_LIDS ? tmdev_settings()->planes[lid] : 0;
 }
 
+static uint32_t subnet_of(uint32_t lid)
+{
+    const tmdev_settings_t *s = tmdev_settings();
+    uint32_t device = (lid - s->lid) / s->ports;
+    return device < TMDEV_DEVICES ? s->subnet[device] : 0;
+}
+
 bool tmdev_is_apart(const tmdev_qp_t *qp)
 {
-    uint32_t here = plane_of(tmdev_own_route(qp)),
-             there = plane_of(tmdev_route(qp->qp.qp_base.context, &qp->attr.ah_attr));
+    uint32_t from = tmdev_own_route(qp);
+    uint32_t to = tmdev_route(qp->qp.qp_base.context, &qp->attr.ah_attr);
+    uint32_t here = plane_of(from), there = plane_of(to);
+    if (subnet_of(from) != subnet_of(to) && !qp->attr.ah_attr.is_global) {
+        return true; /* no router knows where to send it */
+    }
     return 0 != here && 0 != there && here != there;
 }

@@ -107,15 +107,24 @@ static const struct {
     {IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
 };
 
+/* Packets in another class the network would drop now and then. */
+static bool class_is_right(const struct ibv_qp_attr *attr)
+{
+    const tmdev_settings_t *s = tmdev_settings();
+    uint32_t traffic_class = attr->ah_attr.is_global ? attr->ah_attr.grh.traffic_class : 0;
+    return (UINT32_MAX == s->traffic_class || traffic_class == s->traffic_class) &&
+           (UINT32_MAX == s->sl || attr->ah_attr.sl == s->sl);
+}
+
 static int check_values(const tmdev_qp_t *qp, const struct ibv_qp_attr *attr, int mask)
 {
     if (0 != (mask & IBV_QP_PORT) &&
         (attr->port_num < 1 || attr->port_num > tmdev_settings()->ports)) {
         return tmdev_misuse(EINVAL, "ibv_modify_qp: port %u", attr->port_num);
     }
-    if (0 != (mask & IBV_QP_PKEY_INDEX) && 0 != attr->pkey_index) {
-        return tmdev_misuse(EINVAL, "ibv_modify_qp: pkey_index %u, the table has one entry",
-                            attr->pkey_index);
+    if (0 != (mask & IBV_QP_PKEY_INDEX) && attr->pkey_index >= tmdev_settings()->num_pkeys) {
+        return tmdev_misuse(EINVAL, "ibv_modify_qp: pkey_index %u, the table has %u entries",
+                            attr->pkey_index, tmdev_settings()->num_pkeys);
     }
     if (0 != (mask & IBV_QP_PATH_MTU) &&
         (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > tmdev_mtu_enum(tmdev_settings()->mtu))) {
@@ -130,6 +139,13 @@ static int check_values(const tmdev_qp_t *qp, const struct ibv_qp_attr *attr, in
                             TMDEV_MAX_RD_ATOMIC);
     }
     const struct ibv_context *context = qp->qp.qp_base.context;
+    if (0 != (mask & IBV_QP_AV) && !class_is_right(attr)) {
+        return tmdev_misuse(EINVAL, "ibv_modify_qp: SL %u, traffic class %u", attr->ah_attr.sl,
+                            attr->ah_attr.is_global ? attr->ah_attr.grh.traffic_class : 0);
+    }
+    if (0 != (mask & IBV_QP_AV) && tmdev_settings()->needs_grh && !attr->ah_attr.is_global) {
+        return tmdev_misuse(EINVAL, "ibv_modify_qp: the port needs a GRH");
+    }
     if (0 != (mask & IBV_QP_AV) && tmdev_is_ethernet(context) &&
         (!attr->ah_attr.is_global || attr->ah_attr.grh.hop_limit < 1)) {
         return tmdev_misuse(

@@ -389,6 +389,10 @@ static bool is_connected(tmdev_qp_t *qp, const tmdev_frame_t *frame)
     if (NULL == qp || (IBV_QPS_RTR != qp->state && IBV_QPS_RTS != qp->state)) {
         return false;
     }
+    uint32_t pkey = tmdev_settings()->pkeys[qp->attr.pkey_index];
+    if (0 != ((frame->code ^ pkey) & 0x7fff) || 0 == ((frame->code | pkey) & 0x8000)) {
+        return false; /* of another partition, or both are limited members: it is dropped */
+    }
     if (frame->src_qpn == qp->attr.dest_qp_num && frame->psn == qp->attr.rq_psn &&
         frame->route == tmdev_own_route(qp)) {
         return true;

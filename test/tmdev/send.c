@@ -447,6 +447,7 @@ static bool transmit(tmdev_qp_t *qp, tmdev_wqe_t *wqe, tmdev_conn_t *conn)
         .total = wqe->total,
         .offset = wqe->sent,
         .va = wqe->va,
+        .code = tmdev_settings()->pkeys[qp->attr.pkey_index],
         .route = tmdev_route(qp->qp.qp_base.context, &qp->attr.ah_attr),
     };
     int count = frame_payload(qp, wqe, &frame, iov);

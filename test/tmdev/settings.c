@@ -198,6 +198,28 @@ static void parse_devices(const char *name, const char *standard, const char *wa
     }
 }
 
+static bool take_subnet(uint32_t device, const char *item)
+{
+    char *end;
+    settings.subnet[device] = (uint32_t) strtoul(item, &end, 10);
+    return end != item && '\0' == *end;
+}
+
+/* Hexadecimal numbers with commas. */
+static void parse_pkeys(void)
+{
+    const char *value = getenv("TMDEV_PKEYS"), *at = NULL != value ? value : "ffff";
+    while (settings.num_pkeys < TMDEV_PKEYS && '\0' != *at) {
+        char *end;
+        unsigned long pkey = strtoul(at, &end, 16);
+        if (end == at || pkey > 0xffff || NULL == strchr(",", *end)) {
+            settings_refuse("TMDEV_PKEYS", value, "hexadecimal numbers with commas are wanted");
+        }
+        settings.pkeys[settings.num_pkeys++] = (uint16_t) pkey;
+        at = end + (',' == *end);
+    }
+}
+
 static bool take_link(uint32_t device, const char *item)
 {
     settings.is_ethernet[device] = 0 == strcmp(item, "eth");
@@ -272,6 +294,9 @@ static void read_settings(void)
     settings.qp_error_after = (uint32_t) number("TMDEV_QP_ERROR", 0, 0, UINT32_MAX);
     settings.qp_error_which = (uint32_t) number("TMDEV_QP_ERROR_QP", 0, 0, UINT32_MAX);
     settings.devices = (uint32_t) number("TMDEV_DEVICES", 1, 0, TMDEV_DEVICES);
+    settings.needs_grh = 0 != number("TMDEV_GRH", 0, 0, 1);
+    settings.traffic_class = (uint32_t) number("TMDEV_TC", UINT32_MAX, 0, 255);
+    settings.sl = (uint32_t) number("TMDEV_SL", UINT32_MAX, 0, 15);
     settings.gids = (uint32_t) number("TMDEV_GIDS", TMDEV_GIDS, TMDEV_GIDS, TMDEV_MAX_GIDS);
     settings.foreign_gids = (uint32_t) number("TMDEV_GID_FOREIGN", 0, 0, 2);
     settings.ports = (uint32_t) number("TMDEV_PORTS", 1, 1, TMDEV_PORTS);
@@ -286,6 +311,8 @@ static void read_settings(void)
     }
     parse_mtu();
     parse_devices("TMDEV_LINK", "ib", "ib or eth is wanted, for each device", take_link);
+    parse_devices("TMDEV_SUBNETS", "0", "numbers are wanted, for each device", take_subnet);
+    parse_pkeys();
     parse_devices("TMDEV_SPEED", "100", "Gbit/s are wanted, for each device", take_speed);
     parse_devices("TMDEV_LACKS", "", "qp, srq, access or nothing is wanted, for each device",
                   take_lacks);

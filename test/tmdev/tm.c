@@ -748,6 +748,9 @@ static int check_caps(const tmdev_cq_t *cq, const struct ibv_tm_cap *cap)
     if (cap->max_ops > s->tm_ops / s->tm_blocks) {
         return EINVAL; /* drivers say no more */
     }
+    if (s->needs_grh) {
+        return EINVAL;
+    }
     return tmdev_is_ethernet(cq->cq.context)
                ? tmdev_misuse(EINVAL,
                               "ibv_create_srq_ex: a TM-SRQ cannot be made on an Ethernet port")

@@ -43,6 +43,7 @@ enum {
     TMDEV_RNDV_HDR_MAX = 64, /* longest rendezvous request, TMH included, bytes */
     TMDEV_GIDS = 4,          /* of an Ethernet port, at least */
     TMDEV_MAX_GIDS = 4096,
+    TMDEV_PKEYS = 8,
     TMDEV_DEVICES = 8, /* at most, and ports of each */
     TMDEV_PORTS = 4,
     TMDEV_PLANE_LIDS = 256 /* LIDs from 1 on that can be in a plane */
@@ -90,15 +91,20 @@ enum { TMDEV_LACKS_QP = 1, TMDEV_LACKS_SRQ = 2, TMDEV_LACKS_ACCESS = 4 };
 typedef struct tmdev_settings {
     uint64_t seed;
     bool is_ethernet[TMDEV_DEVICES];
-    uint32_t speed[TMDEV_DEVICES]; /* Gbit/s */
-    uint32_t lacks[TMDEV_DEVICES]; /* TMDEV_LACKS_*: what it has none of */
-    uint32_t tm_broken;            /* TMDEV_BROKEN_* */
-    uint32_t gids;                 /* of an Ethernet port */
-    uint32_t foreign_gids;         /* 1, 2: those of the interface are of another name space */
-    bool is_quiet;                 /* no diagnostics */
-    bool is_fatal;                 /* abort after a diagnostic */
-    uint32_t mtu;                  /* of the port, bytes */
-    bool has_small_frames;         /* frames of MTU size, each delayed for itself */
+    uint32_t speed[TMDEV_DEVICES];  /* Gbit/s */
+    uint32_t lacks[TMDEV_DEVICES];  /* TMDEV_LACKS_*: what it has none of */
+    uint32_t tm_broken;             /* TMDEV_BROKEN_* */
+    bool needs_grh;                 /* on InfiniBand */
+    uint32_t subnet[TMDEV_DEVICES]; /* of the prefix; 0: the default one */
+    uint16_t pkeys[TMDEV_PKEYS];
+    uint32_t num_pkeys;
+    uint32_t traffic_class, sl; /* of which packets must be; UINT32_MAX: any */
+    uint32_t gids;              /* of an Ethernet port */
+    uint32_t foreign_gids;      /* 1, 2: those of the interface are of another name space */
+    bool is_quiet;              /* no diagnostics */
+    bool is_fatal;              /* abort after a diagnostic */
+    uint32_t mtu;               /* of the port, bytes */
+    bool has_small_frames;      /* frames of MTU size, each delayed for itself */
     uint32_t lid;
     uint32_t tm_tags, tm_ops;
     bool has_tm_rndv;

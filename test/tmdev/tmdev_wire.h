@@ -70,7 +70,7 @@ typedef struct tmdev_frame {
     uint64_t offset; /* of the payload in it */
     uint64_t va;
     uint32_t route; /* port that the requester sends to, see tmdev_route() */
-    uint32_t code;  /* tmdev_nak_t */
+    uint32_t code;  /* tmdev_nak_t; of a request: partition key */
 } tmdev_frame_t;
 
 _Static_assert(72 == sizeof(tmdev_frame_t), "the frame header has no padding");

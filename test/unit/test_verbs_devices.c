@@ -217,9 +217,11 @@ static void test_choices(void **state)
 typedef struct host {
     const char *settings[4];        /* of tmdev, NAME=VALUE */
     const char *include, *networks; /* parameters */
-    const char *wanted[2];          /* by local rank; NULL: none can be used */
-    const char *says;               /* why not */
-    const char *gid;                /* begins so, if not NULL */
+    unsigned int verbs_pkey;
+    uint16_t pkey;         /* of the address, if not 0 */
+    const char *wanted[2]; /* by local rank; NULL: none can be used */
+    const char *says;      /* why not */
+    const char *gid;       /* begins so, if not NULL */
 } host_t;
 
 static const host_t hosts[] = {
@@ -266,6 +268,17 @@ static const host_t hosts[] = {
     {{"TMDEV_LINK=eth", "TMDEV_GIDS=8"},
      .networks = "10.0.0.0/8",
      .says = "none of the port's addresses is in t_verbs_networks"},
+    /* InfiniBand: virtual functions without LID, partitions */
+    {{"TMDEV_GRH=1"}, .wanted = {"tmdev0:1", "tmdev0:1"}, .pkey = 0xffff},
+    {{"TMDEV_PKEYS=7fff,8001,ffff"}, .wanted = {"tmdev0:1", "tmdev0:1"}, .pkey = 0x8001},
+    {{"TMDEV_PKEYS=0,7fff"}, .wanted = {"tmdev0:1", "tmdev0:1"}, .pkey = 0x7fff},
+    {{"TMDEV_PKEYS=7fff,8001,ffff"},
+     .verbs_pkey = 0x7fff,
+     .wanted = {"tmdev0:1", "tmdev0:1"},
+     .pkey = 0xffff},
+    {{"TMDEV_PKEYS=7fff,8001"},
+     .verbs_pkey = 0x8005,
+     .says = "the port is not in partition 0x8005 (t_verbs_pkey)"},
 };
 
 static void be_host(const void *arg)
@@ -278,6 +291,7 @@ static void be_host(const void *arg)
     }
     use_lists(host->include, NULL);
     fab_params.verbs_networks = (char *) (uintptr_t) host->networks;
+    fab_params.verbs_pkey = host->verbs_pkey;
     fab_verbs_near = NULL;
     for (config.local_rank = 0; config.local_rank < 2; config.local_rank++) {
         const char *why = "", *wanted = host->wanted[config.local_rank];
@@ -290,7 +304,8 @@ static void be_host(const void *arg)
         }
         if (is_open != (NULL != wanted) || (is_open && 0 != strcmp(name, wanted)) ||
             (!is_open && NULL == strstr(why, host->says)) ||
-            (NULL != host->gid && NULL == strstr(ip, host->gid))) {
+            (NULL != host->gid && NULL == strstr(ip, host->gid)) ||
+            (0 != host->pkey && (!is_open || verbs_domain(fab)->addr.pkey != host->pkey))) {
             fprintf(stderr, "%s %s: %s (%s), %s\n", host->settings[0],
                     NULL != host->settings[1] ? host->settings[1] : "", is_open ? name : "none", ip,
                     why);
@@ -535,6 +550,65 @@ static void test_ports(void **state)
     run_ports("eth"); /* by the fifth GID, or sixth */
     unsetenv("TMDEV_GID_FOREIGN");
     unsetenv("TMDEV_GIDS");
+}
+
+/* ---- paths -------------------------------------------------------------- */
+
+/* What packets must have, and parameters. */
+typedef struct path {
+    const char *settings[3];
+    int traffic_class;
+    unsigned int sl, mtu;
+    bool has_tm;
+} path_t;
+
+static const path_t paths[] = {
+    {{"TMDEV_GRH=1"}, .traffic_class = -1},
+    {{"TMDEV_DEVICES=2", "TMDEV_SUBNETS=1,2"}, .traffic_class = -1, .has_tm = true},
+    {{"TMDEV_PKEYS=7fff,8001"}, .traffic_class = -1, .has_tm = true},
+    {{"TMDEV_LINK=eth", "TMDEV_TC=106"}, .traffic_class = -1},
+    {{"TMDEV_LINK=eth", "TMDEV_TC=32"}, .traffic_class = 32},
+    {{"TMDEV_TC=0", "TMDEV_SL=3"}, .traffic_class = -1, .sl = 3, .has_tm = true},
+    {{"TMDEV_MTU=4096"}, .traffic_class = -1, .mtu = 1500, .has_tm = true},
+};
+
+static const path_t *path;
+
+static void path_body(world_t *world)
+{
+    CHECK(path->has_tm == (NULL != verbs_domain(world->fab)->tm));
+    CHECK(0 == path->mtu || IBV_MTU_1024 == verbs_domain(world->fab)->addr.mtu);
+    exchange(world);
+}
+
+static void test_paths(void **state)
+{
+    char name[32];
+
+    (void) state;
+    fab_params.verbs_tm = "auto";
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        path = &paths[i];
+        for (int k = 0; k < 3 && NULL != path->settings[k]; k++) {
+            putenv((char *) (uintptr_t) path->settings[k]);
+        }
+        fab_params.verbs_traffic_class = path->traffic_class;
+        fab_params.verbs_sl = path->sl;
+        fab_params.verbs_mtu = path->mtu;
+        int wrong = world_run(2, false, path_body);
+        for (int k = 0; k < 3 && NULL != path->settings[k]; k++) {
+            snprintf(name, sizeof(name), "%.*s", (int) strcspn(path->settings[k], "="),
+                     path->settings[k]);
+            unsetenv(name);
+        }
+        if (0 != wrong) {
+            fprintf(stderr, "with %s\n", path->settings[0]);
+        }
+        assert_int_equal(wrong, 0);
+    }
+    fab_params.verbs_traffic_class = -1;
+    fab_params.verbs_sl = fab_params.verbs_mtu = 0;
+    fab_params.verbs_tm = "always";
 }
 
 /* ---- late start --------------------------------------------------------- */
@@ -796,13 +870,13 @@ static void test_lost_queue(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_depth),           cmocka_unit_test(test_choices),
-        cmocka_unit_test(test_hosts),           cmocka_unit_test(test_self_test),
-        cmocka_unit_test(test_wrong_lists),     cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_late_start),      cmocka_unit_test(test_late_failure),
-        cmocka_unit_test(test_spare),           cmocka_unit_test(test_port_blinks),
-        cmocka_unit_test(test_port_stays_down), cmocka_unit_test(test_device_fatal),
-        cmocka_unit_test(test_lost_queue),
+        cmocka_unit_test(test_depth),        cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_hosts),        cmocka_unit_test(test_self_test),
+        cmocka_unit_test(test_wrong_lists),  cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_paths),        cmocka_unit_test(test_late_start),
+        cmocka_unit_test(test_late_failure), cmocka_unit_test(test_spare),
+        cmocka_unit_test(test_port_blinks),  cmocka_unit_test(test_port_stays_down),
+        cmocka_unit_test(test_device_fatal), cmocka_unit_test(test_lost_queue),
     };
 
     world_use_providers("verbs");

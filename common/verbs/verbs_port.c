@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What messages of a port have in their headers besides addresses.
+ *
+ * Partition (InfiniBand): two ports reach each other if they have a partition in common, and one of
+ * them is a full member of it.  A subnet manager may put other partitions than the default one
+ * first, or give a port limited membership in that (virtual machines).
+ *
+ * Class: RoCE needs the class of traffic for which the network drops nothing (PFC, ECN); each lost
+ * packet costs a timeout of the device, half a second.  An administrator sets it for the port in
+ * sysfs; without that, DSCP 26 with ECN is what most networks are configured for.
+ */
+#include "verbs/verbs_port.h"
+
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fabric/fab_params.h"
+
+enum {
+    FAB_VERBS_ROCE_CLASS = 26 << 2 | 2, /* DSCP 26, ECN-capable */
+};
+
+/* The better the entry, the more; 0: it is no choice. */
+static int pkey_rank(uint16_t pkey)
+{
+    uint32_t wanted = fab_params.verbs_pkey;
+    bool is_full = 0 != (pkey & FAB_VERBS_PKEY_FULL);
+
+    if (0 == (pkey & FAB_VERBS_PKEY_PART) ||
+        (0 != wanted && (wanted & FAB_VERBS_PKEY_PART) != (pkey & FAB_VERBS_PKEY_PART))) {
+        return 0;
+    }
+    return is_full ? 2 : 1;
+}
+
+const char *fab_verbs_port_partition(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t num,
+                                     const struct ibv_port_attr *port)
+{
+    int best = 0;
+
+    for (int i = 0; i < port->pkey_tbl_len && best < 2; i++) {
+        __be16 pkey = 0;
+        int rank = 0 == ibv_query_pkey(ctx, num, i, &pkey) ? pkey_rank(be16toh(pkey)) : 0;
+        if (rank > best) {
+            best = rank;
+            dom->pkey_index = (uint16_t) i;
+            dom->addr.pkey = be16toh(pkey);
+        }
+    }
+    if (0 != best) {
+        return NULL;
+    }
+    return 0 != fab_params.verbs_pkey
+               ? fab_sentence(dom->fab, "the port is not in partition 0x%x (%sverbs_pkey)",
+                              fab_params.verbs_pkey, fab_params.prefix)
+               : "the port is in no partition";
+}
+
+/* "Global tclass=N"; -1: nothing is set. */
+static int class_of_port(const char *device, uint8_t num)
+{
+    char path[160];
+    int value = -1;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%s/tc/%d/traffic_class", device, num);
+    file = fopen(path, "re");
+    if (NULL != file) {
+        if (1 != fscanf(file, "Global tclass=%d", &value) || value > UINT8_MAX) {
+            value = -1;
+        }
+        (void) fclose(file);
+    }
+    return value;
+}
+
+void fab_verbs_port_class(fab_verbs_domain_t *dom, const char *device)
+{
+    bool is_roce_v2 = IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer &&
+                      IBV_GID_TYPE_ROCE_V2 == dom->addr.gid_type;
+    int of_port = is_roce_v2 ? class_of_port(device, dom->port_num) : 0;
+
+    dom->sl = (uint8_t) fab_params.verbs_sl;
+    dom->traffic_class = (uint8_t) (fab_params.verbs_traffic_class >= 0
+                                        ? fab_params.verbs_traffic_class
+                                    : of_port >= 0 ? of_port
+                                                   : FAB_VERBS_ROCE_CLASS);
+}
