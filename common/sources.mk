@@ -191,6 +191,8 @@ common_verbs_sources = \
 	common/verbs/verbs_reg_rcache.c \
 	common/verbs/verbs_rma.c \
 	common/verbs/verbs_rma.h \
+	common/verbs/verbs_sleep.c \
+	common/verbs/verbs_sleep.h \
 	common/verbs/verbs_srq.c \
 	common/verbs/verbs_srq.h \
 	common/verbs/verbs_tm.c \

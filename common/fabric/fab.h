@@ -315,7 +315,7 @@ static inline int fab_poll(fab_t *fab)
 
 /*
  * Sleep for at most this many microseconds, for a caller that has polled for long.  Data from a
- * peer whose provider has a file descriptor to wait for (tcp) ends the sleep; then it returns true,
+ * peer whose provider has a file descriptor to wait for ends the sleep; then it returns true,
  * and the caller should poll.  Lock not held.
  */
 FAB_EXPORT bool fab_sleep(fab_t *fab, unsigned us);

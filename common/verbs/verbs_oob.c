@@ -11,17 +11,20 @@
 #include "verbs/verbs_alive.h"
 #include "verbs/verbs_answer.h"
 #include "verbs/verbs_cm.h"
+#include "verbs/verbs_sleep.h"
 
 enum { FAB_VERBS_TIMEOUT_S = 60 }; /* until a host that does not answer over TCP is given up */
 
 int fab_verbs_oob_poll(fab_verbs_domain_t *dom)
 {
-    struct epoll_event events[2];
-    int n = epoll_wait(dom->epoll, events, 2, 0);
+    struct epoll_event events[3];
+    int n = epoll_wait(dom->epoll, events, 3, 0);
 
     for (int i = 0; i < n; i++) {
-        if (NULL != events[i].data.ptr) {
+        if (dom == events[i].data.ptr) {
             fab_verbs_async(dom);
+        } else if (NULL != events[i].data.ptr) {
+            fab_verbs_sleep_disarm(dom);
         }
     }
     n = n > 0 ? n : 0;
@@ -88,6 +91,7 @@ const char *fab_verbs_oob_open(fab_verbs_domain_t *dom)
         0 != oob_watch(dom, dom->ctx->async_fd, dom)) {
         return fab_sentence(dom->fab, "epoll cannot be used: %s.", strerror(errno));
     }
+    fab_verbs_sleep_watch(dom);
     oob_own_ips(dom);
     return dom->addr.num_ips > 0
                ? NULL

@@ -18,6 +18,7 @@
 #include "verbs/verbs_qp.h"
 #include "verbs/verbs_recv.h"
 #include "verbs/verbs_rma.h"
+#include "verbs/verbs_sleep.h"
 #include "verbs/verbs_srq.h"
 #include "verbs/verbs_tm_poll.h"
 
@@ -71,14 +72,24 @@ int fab_verbs_poll_send(fab_verbs_domain_t *dom)
     return n;
 }
 
-static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom)
+/* After an empty poll: completions end a sleep from now on.  What came before is polled here. */
+static int prepare_to_sleep(fab_verbs_domain_t *dom)
+{
+    if (dom->is_dead || !fab_verbs_sleep_arm(dom)) {
+        return 0;
+    }
+    return fab_verbs_poll_send(dom) + (NULL != dom->tm ? fab_verbs_tm_poll(dom) : poll_recv(dom));
+}
+
+/* events: of this call so far. */
+static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom, int events)
 {
     uint64_t now = fab_now_us();
-    int events = 0;
+    bool is_empty = 0 == events;
 
     if (fab_sock_set_is_busy(dom->socks) || now >= dom->next_oob) {
         dom->next_oob = now + FAB_VERBS_OOB_US;
-        events = fab_verbs_oob_poll(dom);
+        events += fab_verbs_oob_poll(dom);
     }
     if (!TAILQ_EMPTY(&dom->probing)) {
         fab_verbs_connect_probed(dom);
@@ -96,7 +107,18 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom)
         dom->next_tick = now + FAB_VERBS_TICK_US;
         fab_verbs_tick(dom, now);
     }
+    if (is_empty && dom->fab->may_sleep) {
+        events += prepare_to_sleep(dom);
+    }
     return events;
+}
+
+void fab_verbs_is_awake(fab_domain_t *domain)
+{
+    fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
+
+    dom->pass |= FAB_VERBS_CLOCK_PASSES - 1; /* the next call looks at all */
+    dom->next_oob = 0;
 }
 
 int fab_verbs_progress(fab_domain_t *domain)
@@ -125,7 +147,7 @@ int fab_verbs_progress(fab_domain_t *domain)
         events += fab_verbs_rma_progress(dom);
     }
     if (is_clock_time) {
-        events += housekeeping(dom);
+        events = housekeeping(dom, events);
     }
     return events;
 }

@@ -227,6 +227,11 @@ static const void *verbs_address(const fab_domain_t *domain)
     return &((const fab_verbs_domain_t *) domain)->addr;
 }
 
+static int verbs_wake_fd(const fab_domain_t *domain)
+{
+    return ((const fab_verbs_domain_t *) domain)->epoll;
+}
+
 static int verbs_describe(fab_domain_t *domain, char *buf, size_t size)
 {
     const fab_verbs_domain_t *dom = (const fab_verbs_domain_t *) domain;
@@ -264,6 +269,8 @@ const fab_provider_t fab_verbs_provider = {
     .progress = fab_verbs_progress,
     .expose_any = fab_verbs_expose_any,
     .unexpose_any = fab_verbs_unexpose_any,
+    .wake_fd = verbs_wake_fd,
+    .is_awake = fab_verbs_is_awake,
     .is_holding = verbs_is_holding,
     .tm_use = fab_verbs_tm_use,
     .describe = verbs_describe,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "fabric/fab_params.h"
+#include "verbs/verbs_sleep.h"
 #include "verbs/verbs_srq.h"
 #include "verbs/verbs_tm.h"
 
@@ -17,11 +18,11 @@ static const char *cq_open(fab_verbs_domain_t *dom)
     uint32_t max = (uint32_t) dom->device.max_cqe;
 
     dom->sq_used_max = fab_verbs_min(max / 2, FAB_VERBS_SQ_USED_MAX);
-    dom->send_cq = ibv_create_cq(dom->ctx, (int) (2 * dom->sq_used_max), NULL, NULL, 0);
+    dom->send_cq = ibv_create_cq(dom->ctx, (int) (2 * dom->sq_used_max), NULL, dom->channel, 0);
     /* on standby nobody would use the list: its user looks for one at the start alone */
     if (NULL != dom->send_cq && (dom->is_standby || !fab_verbs_tm_open(dom))) {
         int num = (int) fab_verbs_min(fab_params.verbs_buffers, max);
-        dom->recv_cq = ibv_create_cq(dom->ctx, num, NULL, NULL, 0);
+        dom->recv_cq = ibv_create_cq(dom->ctx, num, NULL, dom->channel, 0);
     }
     if (NULL == dom->send_cq || NULL == dom->recv_cq) {
         return fab_sentence(dom->fab, "%s cannot make completion queues: %s.", dom->name,
@@ -53,6 +54,7 @@ void fab_verbs_stop(fab_verbs_domain_t *dom)
     }
     dom->srq = NULL;
     dom->send_cq = dom->recv_cq = NULL;
+    fab_verbs_sleep_close(dom);
     dom->to_post = NULL;
     fab_verbs_tm_close(dom);
     fab_verbs_pool_fini(&dom->send_pool);
@@ -69,6 +71,7 @@ const char *fab_verbs_start(fab_verbs_domain_t *dom)
     if (dom->is_started) {
         return NULL;
     }
+    fab_verbs_sleep_open(dom);
     why = cq_open(dom);
     why = NULL == why ? fab_verbs_srq_open(dom) : why;
     why = NULL == why ? send_bufs_open(dom) : why;
@@ -76,5 +79,6 @@ const char *fab_verbs_start(fab_verbs_domain_t *dom)
     if (!dom->is_started) {
         fab_verbs_stop(dom);
     }
+    fab_verbs_sleep_watch(dom);
     return why;
 }

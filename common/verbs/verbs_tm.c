@@ -65,7 +65,7 @@ static const char *tm_make(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
     if (num_bufs < FAB_VERBS_TM_MIN_BUFS || cqe > (uint32_t) dom->device.max_cqe) {
         return "its queues are too short";
     }
-    tm->cq = fab_verbs_tm_cq(dom, cqe);
+    tm->cq = fab_verbs_tm_cq(dom, cqe, dom->channel);
     if (NULL == tm->cq) {
         return strerror(errno);
     }

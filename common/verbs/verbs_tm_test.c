@@ -104,7 +104,7 @@ static bool try_open(try_t *try)
                              IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
     }
     try->send_cq = NULL != try->mr ? ibv_create_cq(dom->ctx, TRY_BUFS, NULL, NULL, 0) : NULL;
-    try->cq = NULL != try->send_cq ? fab_verbs_tm_cq(dom, 4 * TRY_BUFS) : NULL;
+    try->cq = NULL != try->send_cq ? fab_verbs_tm_cq(dom, 4 * TRY_BUFS, NULL) : NULL;
     try->srq = NULL != try->cq ? fab_verbs_tm_srq(dom, try->cq, TRY_BUFS, TRY_TAGS, TRY_OPS) : NULL;
     try->sender = NULL != try->srq ? try_qp(try, TRY_OPS) : NULL;
     try->receiver = NULL != try->sender ? try_qp(try, 0) : NULL;

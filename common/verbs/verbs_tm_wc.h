@@ -10,10 +10,12 @@
 
 #include "verbs/verbs_types.h"
 
-static inline struct ibv_cq_ex *fab_verbs_tm_cq(fab_verbs_domain_t *dom, uint32_t cqe)
+static inline struct ibv_cq_ex *fab_verbs_tm_cq(fab_verbs_domain_t *dom, uint32_t cqe,
+                                                struct ibv_comp_channel *channel)
 {
     struct ibv_cq_init_attr_ex init = {
         .cqe = cqe,
+        .channel = channel,
         .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM |
                     IBV_WC_EX_WITH_TM_INFO,
     };

@@ -237,6 +237,8 @@ struct fab_verbs_domain {
     /* polling */
     struct ibv_cq *recv_cq;
     struct ibv_cq *send_cq;
+    struct ibv_comp_channel *channel; /* of both; NULL: there is none (verbs_sleep.c) */
+    bool is_armed;
     uint32_t num_conns;    /* those with a QP, lingering ones too */
     uint32_t num_signaled; /* work requests that will complete */
     uint32_t sq_used;      /* work requests posted and not known to be complete */

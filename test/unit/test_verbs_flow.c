@@ -385,12 +385,85 @@ static void test_credits(void **state)
     assert_int_equal(world_run(2, false, credits_body), 0);
 }
 
+/* ---- sleeping ------------------------------------------------------------ */
+
+enum { SLEEPS = 20 };
+
+static void prepare(world_t *world)
+{
+    for (int empty = 0; empty < 64;) {
+        empty = 0 == world_progress(world) ? empty + 1 : 0;
+    }
+}
+
+/* Rank 0 sleeps, and rank 1 sends then: each message ends a sleep, and so does what is read. */
+static void sleep_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    static char memory[4096], read[4096];
+    fab_rkey_t key;
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world->fab->may_sleep = true;
+    CHECK(OPAL_SUCCESS == fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, &key));
+    memcpy((void *) &world->shared->scratch[64 + 8 * world->rank], &key, sizeof(key));
+    world_barrier(world);
+    connect_to(world, peer);
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+    for (uint64_t n = 0; n < SLEEPS; n++) {
+        if (0 == world->rank) {
+            prepare(world);
+            atomic_store(&world->shared->scratch[0], n + 1);
+            while (n + 2 > got) {
+                CHECK(fab_sleep(world->fab, 20000000));
+                prepare(world);
+            }
+        } else {
+            WORLD_UNTIL(n + 1 == atomic_load(&world->shared->scratch[0]));
+            usleep(2000);
+            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        }
+    }
+    if (0 == world->rank) {
+        fab_rma_t op = {.peer = peer,
+                        .local = read,
+                        .remote = (uintptr_t) memory,
+                        .len = sizeof(read),
+                        .complete = rma_complete};
+        memcpy(&op.rkey, (void *) &world->shared->scratch[64 + 8], sizeof(op.rkey));
+        completed = 0;
+        CHECK(OPAL_SUCCESS == fab_get(&op));
+        while (0 == completed) {
+            CHECK(fab_sleep(world->fab, 20000000) || completed > 0);
+            prepare(world);
+        }
+        CHECK(OPAL_SUCCESS == complete_status);
+    }
+    world_barrier(world);
+    fab_unexpose(peer, &key);
+    CHECK(0 == world->failures);
+}
+
+static void test_sleep(void **state)
+{
+    char *saved = fab_params.verbs_tm;
+
+    (void) state;
+    assert_int_equal(world_run(2, false, sleep_body), 0);
+    fab_params.verbs_tm = "none";
+    assert_int_equal(world_run(2, false, sleep_body), 0);
+    fab_params.verbs_tm = saved;
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_window),    cmocka_unit_test(test_hold),
-        cmocka_unit_test(test_undrained), cmocka_unit_test(test_batch),
-        cmocka_unit_test(test_refused),   cmocka_unit_test(test_credits),
+        cmocka_unit_test(test_sleep),   cmocka_unit_test(test_window),
+        cmocka_unit_test(test_hold),    cmocka_unit_test(test_undrained),
+        cmocka_unit_test(test_batch),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_credits),
     };
 
     world_use_providers("verbs");
