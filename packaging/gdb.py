@@ -5,7 +5,7 @@
     gdb -x gdb.py -ex pml-tm PROGRAM CORE    a core file
 
 Reads memory only: nothing is called in the process.  It needs the debugging information of
-mca_pml_tm.so (configure's default flags have -g).
+mca_pml_tm.so and libmca_common_tm.so (configure's default flags have -g).
 """
 
 import gdb
@@ -13,6 +13,7 @@ import gdb
 LIMIT = 100  # lines for each communicator
 
 RNDV = 1  # FAB_AM_RNDV
+CHUNK = 256  # FAB_CHUNK_PEERS
 
 
 PHASES = {
@@ -185,28 +186,18 @@ class Dump:
             record = record["next"]
 
     def queued(self, comm):
-        """Sends that wait for room: in the ring of items of each peer of the communicator."""
-        group = comm["c_remote_group"]
-        slot = 0
-        try:
-            slot = int(gdb.parse_and_eval("OMPI_PROC_ENDPOINT_TAG_PML"))
-        except gdb.error:
-            pass
-        peer_type = gdb.lookup_type("fab_peer_t").pointer()
-        if int(group["grp_proc_pointers"]) == 0:
-            return
-        for rank in range(int(group["grp_proc_count"])):
-            proc = group["grp_proc_pointers"][rank]
-            if int(proc) == 0 or int(proc) & 1 or int(proc["proc_endpoints"][slot]) == 0:
-                continue
-            last = proc["proc_endpoints"][slot].cast(peer_type)["pending"]
-            item = last
-            while int(item) != 0:
-                item = item["next"]
-                if item["fn"] == self.tm["send_item"]:
-                    self.send(owner(item, "mca_pml_tm_send_request_t", "item"), comm)
-                if item == last:
-                    break
+        """Sends that wait for room: in the ring of items of each peer of the fabric."""
+        core = self.tm["fab"].cast(gdb.lookup_type("fab_core_t").pointer())
+        for i in range(int(core["num_chunks"])):
+            for at in range(CHUNK):
+                last = core["chunks"][i][at]["pending"]
+                item = last
+                while int(item) != 0:
+                    item = item["next"]
+                    if item["fn"] == self.tm["send_item"]:
+                        self.send(owner(item, "mca_pml_tm_send_request_t", "item"), comm)
+                    if item == last:
+                        break
 
     def comm(self, tmc):
         match = tmc["match"]

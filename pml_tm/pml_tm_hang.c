@@ -450,9 +450,7 @@ static bool is_circle_of_threads(void)
     return -1 == root_of(0);
 }
 
-/*
- * How many ranks wait for this root, this one included; *is_lowest: of those that do so directly.
- */
+/* How many ranks wait for this root, with this one; *is_lowest: of those that do so directly. */
 static int count_waiting_for(int root, bool *is_lowest)
 {
     int count = 0;

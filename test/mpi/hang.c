@@ -20,9 +20,7 @@ static void cycle(void)
     }
 }
 
-/*
- * Each receives from its left before it sends to its right; the last waits for the first of them.
- */
+/* Each receives from its left before it sends to its right; the last waits for the first. */
 static void tail(void)
 {
     const int in_circle = tm_size - 1;
@@ -114,6 +112,21 @@ static void waitall(void)
     }
 }
 
+/* One rank sends faster than the other receives, which computes. */
+static void flood(void)
+{
+    if (0 == tm_rank) {
+        tm_spin_us(1000000000);
+    }
+    for (int i = 0; i < 100000; i++) {
+        if (0 == tm_rank) {
+            MPI_Recv(buf, 4096, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else if (1 == tm_rank) {
+            MPI_Send(buf, 4096, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+        }
+    }
+}
+
 /* Ranks in a ring pass a message on, each after a nap: the job moves, slowly, and ends. */
 static void slow(void)
 {
@@ -145,6 +158,7 @@ static const struct {
     {"any_but_one", any_but_one},
     {"myself", myself},
     {"waitall", waitall},
+    {"flood", flood},
     {"slow", slow},
 };
 
