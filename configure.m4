@@ -145,6 +145,11 @@ AC_DEFUN([TM_CHECK_OMPI], [
     AS_CASE([$with_ompi],
         [no], [AC_MSG_ERROR([pml_tm is a component of Open MPI and cannot be built without it])],
         [yes], [with_ompi=])
+    AC_ARG_WITH([ompi-source],
+        [AS_HELP_STRING([--with-ompi-source=DIR],
+                        [take the headers from DIR, where packaging/headers has made them, or which is the source of that very
+                         Open MPI, configured there with the same options (default: the installed headers)])],
+        [], [with_ompi_source=no])
     AC_ARG_VAR([PKG_CONFIG], [path of pkg-config])
     AC_PATH_TOOL([PKG_CONFIG], [pkg-config])
     AC_PATH_PROG([tm_ompi_info], [ompi_info], [], [${with_ompi:+$with_ompi/bin:}${with_ompi:-$PATH}])
@@ -161,9 +166,18 @@ AC_DEFUN([TM_CHECK_OMPI], [
 
     # Warnings inside Open MPI's headers are not ours to mend: they are system headers to the
     # compiler.
-    TM_OMPI_CPPFLAGS="-isystem $tm_ompi_pkgincludedir"
-    AS_IF([test "$tm_ompi_incdir" != /usr/include],
-          [TM_OMPI_CPPFLAGS="$TM_OMPI_CPPFLAGS -isystem $tm_ompi_incdir"])
+    TM_OMPI_CPPFLAGS=
+    tm_ompi_headers_dir=$tm_ompi_pkgincludedir
+    AS_CASE([$with_ompi_source],
+        [no], [TM_OMPI_CPPFLAGS="-isystem $tm_ompi_pkgincludedir"
+               AS_IF([test "$tm_ompi_incdir" != /usr/include],
+                     [TM_OMPI_CPPFLAGS="$TM_OMPI_CPPFLAGS -isystem $tm_ompi_incdir"])],
+        [/*], [tm_ompi_headers_dir=$with_ompi_source
+               for tm_dir in "" /opal/include /ompi/include /orte/include /3rd-party/openpmix/include; do
+                   AS_IF([test -d "$with_ompi_source$tm_dir"],
+                         [TM_OMPI_CPPFLAGS="$TM_OMPI_CPPFLAGS -isystem $with_ompi_source$tm_dir"])
+               done],
+        [AC_MSG_ERROR([--with-ompi-source needs the full path of a directory])])
     TM_OMPI_LDFLAGS="-L$tm_ompi_libdir"
 
     TM_PKG_CPPFLAGS([hwloc], [tm_hwloc_CPPFLAGS])
@@ -184,19 +198,70 @@ AC_DEFUN([TM_CHECK_OMPI], [
     CFLAGS="$CFLAGS $TM_CFLAGS"
     LDFLAGS="$LDFLAGS $TM_OMPI_LDFLAGS"
 
-    AC_MSG_CHECKING([for Open MPI's developer headers in $tm_ompi_pkgincludedir])
+    AC_MSG_CHECKING([for Open MPI's developer headers in $tm_ompi_headers_dir])
     AC_PREPROC_IFELSE([AC_LANG_SOURCE([[#include "ompi_config.h"]])], [tm_ompi_headers=yes], [tm_ompi_headers=no])
     AC_MSG_RESULT([$tm_ompi_headers])
     AS_IF([test $tm_ompi_headers = no],
-          [TM_MISSING([ompi_config.h not found: install libopenmpi-dev, or build Open MPI --with-devel-headers, or pass --with-ompi=PREFIX])],
+          [TM_MISSING_HEADERS],
           [TM_CHECK_OMPI_VERSION
            AS_CASE([$tm_ompi_series], [4.1|5.0], [TM_CHECK_OMPI_HEADERS
-                                              TM_CHECK_OMPI_USABLE])])
+                                              TM_CHECK_OMPI_USABLE])
+           AS_IF([test -z "$tm_missing"], [TM_CHECK_OMPI_FIT])])
 
     CPPFLAGS=$tm_save_CPPFLAGS
     LDFLAGS=$tm_save_LDFLAGS
     LIBS=$tm_save_LIBS
     CFLAGS=$tm_save_CFLAGS
+])
+
+# TM_MISSING_HEADERS
+AC_DEFUN([TM_MISSING_HEADERS], [
+    AS_IF([test "$with_ompi_source" != no],
+          [TM_MISSING([ompi_config.h not found: $with_ompi_source is no source of Open MPI that was configured there; packaging/headers makes one from a release archive])],
+          [test -n "$tm_ompi_info"],
+          [tm_ompi_version=`"$tm_ompi_info" --parsable 2>/dev/null | sed -n 's/^ompi:version:full://p'`
+           TM_MISSING([ompi_config.h not found: install libopenmpi-dev, or build Open MPI --with-devel-headers, or pass --with-ompi=PREFIX
+    This Open MPI is version $tm_ompi_version. Where no package has its headers, its release archive has them
+    (https://www.open-mpi.org/software, openmpi-$tm_ompi_version.tar.bz2):
+        packaging/headers `dirname "$tm_ompi_bindir"` openmpi-$tm_ompi_version.tar.bz2 DIR
+        ./configure --with-ompi-source=DIR ...])],
+          [TM_MISSING([ompi_config.h not found: install libopenmpi-dev, or build Open MPI --with-devel-headers, or pass --with-ompi=PREFIX])])
+])
+
+# TM_CHECK_OMPI_FIT
+# The headers must be those of the installed library: the guard at run time (fab_fit.h), asked here.
+AC_DEFUN([TM_CHECK_OMPI_FIT], [
+    tm_abs_srcdir=`cd "$srcdir" && pwd`
+    tm_save_LD_LIBRARY_PATH=$LD_LIBRARY_PATH
+    CPPFLAGS="$CPPFLAGS -I$tm_abs_srcdir -I$tm_abs_srcdir/common"
+    LIBS="$TM_MPI_LIBS $TM_PAL_LIBS -ldl $tm_save_LIBS"
+    LD_LIBRARY_PATH=$tm_ompi_libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH
+    AC_CACHE_CHECK([whether the headers are those of the library], [tm_cv_ompi_fits], [
+        AC_RUN_IFELSE([AC_LANG_SOURCE([[
+            #include "pml_tm/pml_tm_fit.c"
+            #include "fabric/fab_fit.c"
+            #include "fabric/fab_help.c"
+            #include <stdio.h>
+
+            int main(void)
+            {
+                char why[256];
+                FILE *out = fopen("conftest.why", "w");
+                const char *misfit = fab_fit_why_not(&mca_pml_tm_fit, why, sizeof(why));
+
+                if (NULL != misfit && NULL != out) {
+                    fprintf(out, "the library says that it is %s: %s", mca_pml_tm_fit.runs, misfit);
+                }
+                return NULL != misfit;
+            }]])],
+            [tm_cv_ompi_fits=yes],
+            [tm_cv_ompi_fits="no, `cat conftest.why 2>/dev/null || echo see config.log`"],
+            [tm_cv_ompi_fits=unknown])
+        rm -f conftest.why])
+    LD_LIBRARY_PATH=$tm_save_LD_LIBRARY_PATH
+    AS_CASE([$tm_cv_ompi_fits],
+        [no*], [TM_MISSING([the headers in $tm_ompi_headers_dir (Open MPI $tm_ompi_version) are not those of the library in $tm_ompi_libdir: $tm_cv_ompi_fits])])
 ])
 
 # TM_CHECK_OMPI_VERSION

@@ -98,7 +98,7 @@ static int fabric_register(void)
 {
     int rc;
 
-    if (!mca_btl_fabric_fits()) {
+    if (!fab_fit_check(&mca_btl_fabric_fit)) {
         return OPAL_ERR_NOT_AVAILABLE;
     }
     mca_btl_fabric_module_init(&mca_btl_fabric_component);

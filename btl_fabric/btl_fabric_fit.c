@@ -9,17 +9,10 @@
 #include "opal/mca/rcache/rcache.h"
 #include "opal/runtime/opal.h"
 
-#include "fabric/fab_fit.h"
-
 static const fab_fit_class_t classes[] = {FAB_FIT_OPAL_CLASSES};
 
-bool mca_btl_fabric_fits(void)
-{
-    const fab_fit_t fit = {.component = "BTL \"fabric\"",
-                           .built = OPAL_IDENT_STRING,
-                           .runs = opal_version_string,
-                           .classes = classes,
-                           .num = sizeof(classes) / sizeof(classes[0])};
-
-    return fab_fit_check(&fit);
-}
+const fab_fit_t mca_btl_fabric_fit = {.component = "BTL \"fabric\"",
+                                      .built = OPAL_IDENT_STRING,
+                                      .runs = opal_version_string,
+                                      .classes = classes,
+                                      .num = sizeof(classes) / sizeof(classes[0])};

@@ -5,12 +5,11 @@
 #ifndef BTL_FABRIC_FIT_H
 #define BTL_FABRIC_FIT_H
 
-#include <stdbool.h>
+#include "fabric/fab_fit.h"
 
 /*
- * If not, the user is told, and nothing of Open MPI may be read by an offset in a structure.  To be
- * called before anything is.
+ * To be given to fab_fit_check() before anything of Open MPI is read by an offset in a structure.
  */
-bool mca_btl_fabric_fits(void);
+extern const fab_fit_t mca_btl_fabric_fit;
 
 #endif /* BTL_FABRIC_FIT_H */

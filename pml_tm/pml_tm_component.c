@@ -176,7 +176,7 @@ static int tm_register(void)
 {
     int rc;
 
-    if (!mca_pml_tm_fits()) {
+    if (!fab_fit_check(&mca_pml_tm_fit)) {
         return OPAL_ERR_NOT_AVAILABLE;
     }
     rc = register_params();

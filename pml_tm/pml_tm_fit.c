@@ -10,8 +10,6 @@
 #include "opal/mca/rcache/rcache.h"
 #include "opal/runtime/opal.h"
 
-#include "fabric/fab_fit.h"
-
 static const fab_fit_class_t classes[] = {
     FAB_FIT_CLASS(ompi_communicator_t),
     FAB_FIT_CLASS(ompi_group_t),
@@ -24,13 +22,8 @@ static const fab_fit_class_t classes[] = {
     FAB_FIT_OPAL_CLASSES,
 };
 
-bool mca_pml_tm_fits(void)
-{
-    const fab_fit_t fit = {.component = "PML \"tm\"",
-                           .built = OPAL_IDENT_STRING,
-                           .runs = opal_version_string,
-                           .classes = classes,
-                           .num = sizeof(classes) / sizeof(classes[0])};
-
-    return fab_fit_check(&fit);
-}
+const fab_fit_t mca_pml_tm_fit = {.component = "PML \"tm\"",
+                                  .built = OPAL_IDENT_STRING,
+                                  .runs = opal_version_string,
+                                  .classes = classes,
+                                  .num = sizeof(classes) / sizeof(classes[0])};

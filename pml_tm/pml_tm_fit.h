@@ -5,12 +5,11 @@
 #ifndef PML_TM_FIT_H
 #define PML_TM_FIT_H
 
-#include <stdbool.h>
+#include "fabric/fab_fit.h"
 
 /*
- * If not, the user is told, and nothing of Open MPI may be read by an offset in a structure.  To be
- * called before anything is.
+ * To be given to fab_fit_check() before anything of Open MPI is read by an offset in a structure.
  */
-bool mca_pml_tm_fits(void);
+extern const fab_fit_t mca_pml_tm_fit;
 
 #endif /* PML_TM_FIT_H */

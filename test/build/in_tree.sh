@@ -6,9 +6,10 @@
 # by packaging/into_openmpi, builds, installs, and runs a program over pml tm and over btl_fabric.
 # What the two do not need is left out, as it takes time.
 . "$TM_SRC/test/lib/script.sh"
+. "$TM_SRC/test/build/openmpi.bash"
 
 here=$TM_SRC/build/openmpi-$TM_OMPI_SERIES
-mkdir -p "$here"/{apt/lists/partial,apt/cache/archives/partial,archives}
+mkdir -p "$here"
 cd "$here"
 rm -rf source build inst
 
@@ -21,24 +22,7 @@ step()
     fail "${*:2} (all that it said is in $log)"
 }
 
-# get_source: the files of the source package, from the repositories that apt knows, whether or not
-# it looks for sources there.
-get_source()
-{
-    local state=(-o "Dir::Etc::SourceList=$here/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
-        -o "Dir::State::Lists=$here/apt/lists" -o "Dir::Cache=$here/apt/cache")
-    [[ -z $(find archives -name '*.dsc') ]] || return 0
-    # shellcheck disable=SC2016 # apt's variables
-    apt-get indextargets --format 'deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)' \
-        'Created-By: Packages' | sort -u >apt/sources.list
-    apt-get "${state[@]}" -q update &&
-        env -C archives apt-get "${state[@]}" -q --download-only source openmpi
-    rm -rf apt/lists apt/cache
-    [[ -n $(find archives -name '*.dsc') ]]
-}
-
-get_source >get.log 2>&1 || skip_without release \
-    "the source package of Open MPI cannot be had: $(grep -a '^[EW]:' get.log | head -n 1)"
+openmpi_source "$here"
 step unpack dpkg-source -x archives/openmpi_"$TM_OMPI_SERIES".*.dsc source
 step copy "$TM_SRC/packaging/into_openmpi" source
 

@@ -32,7 +32,15 @@ sed -E 's/^(#define OPAL_IDENT_STRING).*/\1 "'"$release"'"/' "$real/opal_config.
 require "\"$release\"" other/opal_config.h
 cp "$real/ompi_config.h" other
 
-tm_build "$TM_SRC" "$TM_WORK/build" "$TM_WORK/inst" CPPFLAGS="-I$TM_WORK/other" >log 2>&1 || {
+# configure finds out, too.
+mkdir refused
+(cd refused && ! "$TM_SRC/configure" CPPFLAGS="-I$TM_WORK/other" >../log 2>&1) ||
+    fail "configure accepted headers that are not those of the library"
+require "are not those of the library" log
+require "ompi_communicator_t has " log
+
+tm_build "$TM_SRC" "$TM_WORK/build" "$TM_WORK/inst" CPPFLAGS="-I$TM_WORK/other" \
+    tm_cv_ompi_fits=yes >log 2>&1 || {
     tail -n 30 log
     fail "the build"
 }

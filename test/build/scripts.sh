@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=120 needs=shellcheck depends=.ci,autogen.sh,quickstart,packaging/into_openmpi,test/all,test/coverage,test/first_day,test/release,test/run,test/lib,test/vm,test/*/*.sh,test/*/*.bash,test/bench/*[elnst]
+# TEST: timeout=120 needs=shellcheck depends=.ci,autogen.sh,quickstart,packaging/headers,packaging/into_openmpi,test/all,test/coverage,test/first_day,test/release,test/run,test/lib,test/vm,test/*/*.sh,test/*/*.bash,test/bench/*[elnst]
 #
 # All scripts pass shellcheck. It reads with each script what that sources, and takes its time.
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/lib/compile.sh"
 
 cd "$TM_SRC"
-mapfile -t scripts < <(find autogen.sh quickstart packaging/into_openmpi .ci test -type f -exec \
-    grep -lE '^#!.*sh$|^# shellcheck shell=' {} + | LC_ALL=C sort)
+mapfile -t scripts < <(find autogen.sh quickstart packaging/headers packaging/into_openmpi .ci \
+    test -type f -exec grep -lE '^#!.*sh$|^# shellcheck shell=' {} + | LC_ALL=C sort)
 ((${#scripts[@]} > 100)) || fail "found only ${#scripts[@]} scripts"
 
 # No script may change without this test.
