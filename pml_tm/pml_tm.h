@@ -39,6 +39,7 @@
  *   pml_tm_state.c           what this process waits for, as others see it
  *   pml_tm_ask.c             processes ask each other for that
  *   pml_tm_hang.c            a report of a wait that takes long
+ *   pml_tm_report.c          a page for the job at its end
  *   pml_tm_module.c          the module: peers and communicators come and go; persistent requests
  *   pml_tm_component.c       parameters and counters, selection, opening the fabric
  *

@@ -38,6 +38,8 @@ static struct {
     bool is_by_signal;               /* everybody prints */
 } report;
 
+static uint64_t waited_ns; /* in all waits that have ended; lock: the fabric's */
+
 static volatile sig_atomic_t is_asked; /* by the signal */
 
 /* ---- the picture -------------------------------------------------------- */
@@ -656,6 +658,20 @@ static bool is_to_look(const mca_pml_tm_watch_t *watch, uint64_t now_ns)
                 (uint64_t) mca_pml_tm.params.report_after * UINT64_C(1000000000));
 }
 
+/* The time since the last tick, if that was in the same wait. */
+static void count_waited(mca_pml_tm_watch_t *watch, uint64_t now_ns)
+{
+    if (0 != watch->last_ns && (NULL != watch->what.core || NULL != watch->what.comm)) {
+        waited_ns += now_ns - watch->last_ns;
+    }
+    watch->last_ns = now_ns;
+}
+
+uint64_t mca_pml_tm_hang_waited_ns(void)
+{
+    return waited_ns;
+}
+
 /* Lock held. Returns a report to print, or NULL. */
 static mca_pml_tm_text_t *look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
 {
@@ -664,6 +680,7 @@ static mca_pml_tm_text_t *look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
     bool is_done = false;
 
     mca_pml_tm_watch_look(watch, now_ns);
+    count_waited(watch, now_ns);
     if (!is_to_look(watch, now_ns)) {
         return NULL;
     }
@@ -736,7 +753,8 @@ void mca_pml_tm_hang_open(void)
             mca_pml_tm.params.report_signal = 0;
         }
     }
-    if (0 != mca_pml_tm.params.report_after || 0 != mca_pml_tm.params.report_signal) {
+    if (0 != mca_pml_tm.params.report_after || 0 != mca_pml_tm.params.report_signal ||
+        0 != mca_pml_tm.params.report) {
         mca_pml_tm.tick = tick;
     }
 }

@@ -30,4 +30,7 @@
 void mca_pml_tm_hang_open(void);
 void mca_pml_tm_hang_close(void);
 
+/* How long calls of this process have waited, without the first microseconds of each. Lock held. */
+uint64_t mca_pml_tm_hang_waited_ns(void);
+
 #endif /* PML_TM_HANG_H */

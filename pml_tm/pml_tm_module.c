@@ -22,6 +22,7 @@
 #include "pml_tm_probe.h"
 #include "pml_tm_progress.h"
 #include "pml_tm_recv.h"
+#include "pml_tm_report.h"
 #include "pml_tm_request.h"
 #include "pml_tm_rndv.h"
 #include "pml_tm_send.h"
@@ -78,6 +79,7 @@ static void set_handlers(fab_t *fab)
     fab_set_handler(fab, PML_TM_AM_WITHDRAWN, mca_pml_tm_cancel_withdrawn, NULL);
     fab_set_handler(fab, PML_TM_AM_ASK, mca_pml_tm_ask_asked, NULL);
     fab_set_handler(fab, PML_TM_AM_STATE, mca_pml_tm_ask_told, NULL);
+    fab_set_handler(fab, PML_TM_AM_REPORT, mca_pml_tm_report_told, NULL);
 }
 
 int mca_pml_tm_enable(bool enable)
@@ -101,6 +103,7 @@ int mca_pml_tm_enable(bool enable)
                           ~(mca_pml_tm_has_device_memory() ? PML_TM_FAST_BLOCKS : 0u);
         mca_pml_tm_wait_open();
         mca_pml_tm_hang_open();
+        mca_pml_tm_report_open();
         mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
         mca_pml_tm.is_enabled = true;
         mca_pml_tm.fab->is_yielding = PML_TM_SPIN != mca_pml_tm.idle;
@@ -242,6 +245,9 @@ int mca_pml_tm_del_comm(ompi_communicator_t *comm)
 {
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
 
+    if (NULL != tmc && 0 != mca_pml_tm.params.report && comm == &ompi_mpi_comm_world.comm) {
+        mca_pml_tm_report_end(comm);
+    }
     if (NULL != tmc) {
         if (0 != tmc->num_waiting) {
             /* MPI_Finalize frees it although freed requests still hold it */

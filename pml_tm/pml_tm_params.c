@@ -143,6 +143,18 @@ static const fab_param_t rows[] = {
                 "MPI calls.",
     },
     {
+        .name = "report",
+        .type = FAB_PARAM_INT,
+        .level = 3,
+        .offset = offsetof(mca_pml_tm_params_t, report),
+        .number = 0,
+        .min = 0,
+        .max = 1,
+        .help = "1: MPI_Finalize prints one page for the job: how its messages went, how long it "
+                "waited, and what could be done to make it faster. Give all processes the same "
+                "value.",
+    },
+    {
         .name = "report_after",
         .type = FAB_PARAM_INT,
         .level = 3,

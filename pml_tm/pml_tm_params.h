@@ -51,6 +51,7 @@ typedef struct mca_pml_tm_params {
     int close_timeout;     /* seconds */
     int progress_interval; /* polls */
     int progress_thread;   /* 0: no; 1: yes */
+    int report;            /* 0: no; 1: yes */
     int report_after;      /* seconds */
     int report_signal;     /* a signal's number */
     int fast_paths;        /* PML_TM_FAST_* */

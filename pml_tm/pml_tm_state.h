@@ -19,6 +19,7 @@ typedef struct mca_pml_tm_watch {
     unsigned long long
         messages; /* sent and received by this process when the wait was first seen */
     uint64_t since_ns;
+    uint64_t last_ns; /* the last tick in it; 0: none yet */
     uint32_t number;  /* differs from wait to wait in this process; 0: none was seen yet */
     unsigned reports; /* of this wait, so far */
 } mca_pml_tm_watch_t;

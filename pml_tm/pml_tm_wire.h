@@ -53,6 +53,8 @@ enum {
     PML_TM_AM_ASK = FAB_AM_PML + 8,
     /* the answer. app_ctx: number of the question; payload: mca_pml_tm_answer_t */
     PML_TM_AM_STATE = FAB_AM_PML + 9,
+    /* numbers for the report at the job's end. payload: mca_pml_tm_report_t */
+    PML_TM_AM_REPORT = FAB_AM_PML + 10,
 };
 
 /* What a receiver short of memory tells a sender of user messages (pml_tm_flow.h). */
@@ -158,6 +160,40 @@ typedef struct mca_pml_tm_state {
 } mca_pml_tm_answer_t;
 
 _Static_assert(232 == sizeof(mca_pml_tm_answer_t), "wire format");
+
+enum { PML_TM_REPORT_WAYS = 4 };
+
+/* Sums over processes. */
+typedef enum {
+    PML_TM_SUM_EAGER, /* messages sent with their data, and not ... */
+    PML_TM_SUM_STREAMED,
+    PML_TM_SUM_RNDV,
+    PML_TM_SUM_GET_BYTES,
+    PML_TM_SUM_PIPELINE_BYTES,
+    PML_TM_SUM_EXPECTED,
+    PML_TM_SUM_UNEXPECTED,
+    PML_TM_SUM_QUEUED,
+    PML_TM_SUM_RING_FULL,
+    PML_TM_SUM_HELD,
+    PML_TM_SUM_NO_GET,
+    PML_TM_SUM_CMA_REFUSED,
+    PML_TM_SUM_LOCKED_MEMORY,
+    PML_TM_SUM_MOVED,
+    PML_TM_SUM_WAITED_US, /* in waits of more than some 20 us */
+    PML_TM_SUM_RUN_US,    /* since the component was opened */
+    PML_TM_SUM_WAYS,      /* messages by shm, ofi, verbs, tcp: four sums */
+    PML_TM_REPORT_SUMS = PML_TM_SUM_WAYS + PML_TM_REPORT_WAYS,
+} mca_pml_tm_report_sum_t;
+
+/* Payload of PML_TM_AM_REPORT. */
+typedef struct mca_pml_tm_report {
+    uint64_t sums[PML_TM_REPORT_SUMS];
+    uint64_t waited_max_us;
+    uint32_t waited_max_rank;
+    uint32_t ranks; /* that are in it */
+} mca_pml_tm_report_t;
+
+_Static_assert(176 == sizeof(mca_pml_tm_report_t), "wire format");
 
 /* In front of the fabric's address in the modex. */
 typedef struct mca_pml_tm_address {

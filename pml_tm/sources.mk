@@ -56,6 +56,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_progress.h \
 	pml_tm/pml_tm_recv.c \
 	pml_tm/pml_tm_recv.h \
+	pml_tm/pml_tm_report.c \
+	pml_tm/pml_tm_report.h \
 	pml_tm/pml_tm_request.c \
 	pml_tm/pml_tm_request.h \
 	pml_tm/pml_tm_rndv.c \
