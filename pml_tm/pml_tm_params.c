@@ -94,14 +94,17 @@ static const fab_param_t rows[] = {
         .name = "unexpected_max",
         .type = FAB_PARAM_SIZE,
         .level = 4,
+        .is_live = true,
         .offset = offsetof(mca_pml_tm_params_t, unexpected_max),
         .number = 64 << 20,
         .min = 65536,
         .max = LLONG_MAX,
         .unit = "bytes",
-        .help = "Memory for messages that arrive before their receive is posted. Past this limit, "
-                "senders hold their messages back until half of the memory is free, except "
-                "messages for which a receive waits. The shortest message takes 240 bytes.",
+        .help =
+            "Memory for messages that arrive before their receive is posted. Past this limit, "
+            "senders hold their messages back until half of the memory is free, except "
+            "messages for which a receive waits. The shortest message takes 240 bytes. MPI_T may "
+            "change it while the program runs.",
     },
     {
         .name = "progress_interval",

@@ -33,7 +33,8 @@ int fab_param_register(const fab_param_table_t *table, void *values,
         fab_param_help(row, help, sizeof(help));
         rc = mca_base_component_var_register(
             (const mca_base_component_t *) component, row->name, help, mca_types[row->type], NULL,
-            0, 0, OPAL_INFO_LVL_1 + row->level - 1, MCA_BASE_VAR_SCOPE_READONLY,
+            0, row->is_live ? MCA_BASE_VAR_FLAG_SETTABLE : 0, OPAL_INFO_LVL_1 + row->level - 1,
+            row->is_live ? MCA_BASE_VAR_SCOPE_LOCAL : MCA_BASE_VAR_SCOPE_READONLY,
             (char *) values + row->offset);
         if (rc < 0) {
             return rc;
