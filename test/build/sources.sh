@@ -9,11 +9,11 @@
 . "$TM_SRC/test/lib/script.sh"
 
 cd "$TM_SRC"
-mapfile -t scripts < <(find autogen.sh quickstart packaging/into_openmpi .ci test -type f -exec \
-    grep -lE '^#!.*sh$|^# shellcheck shell=' {} +)
+mapfile -t scripts < <(find autogen.sh quickstart packaging/headers packaging/into_openmpi .ci \
+    test -type f -exec grep -lE '^#!.*sh$|^# shellcheck shell=' {} +)
 mapfile -t files < <(find configure.ac configure.m4 Makefile.am env.sh.in common pml_tm \
-    btl_fabric test -type f \( -name '*.[ch]' -o -name '*.mk' -o -name '*.am' -o -name '*.ac' \
-    -o -name '*.m4' -o -name '*.in' -o -name '*.py' -o -name '*.awk' \))
+    btl_fabric tools test -type f \( -name '*.[ch]' -o -name '*.mk' -o -name '*.am' \
+    -o -name '*.ac' -o -name '*.m4' -o -name '*.in' -o -name '*.py' -o -name '*.awk' \))
 files+=("${scripts[@]}")
 ((${#files[@]} > 20)) || fail "found only ${#files[@]} files"
 awk 'BEGIN { for (i = 1; i < ARGC; i++) without[ARGV[i]] }
@@ -120,7 +120,7 @@ awk 'function longest_string(line,    longest)
     length > 100 && !/^# TEST:/ && (/^ *#/ || longest_string($0) < 60) {
         print FILENAME ":" FNR
     }' "${scripts[@]}" >>"$TM_WORK/long"
-mapfile -t sources < <(find common pml_tm btl_fabric test -name '*.[ch]' \
+mapfile -t sources < <(find common pml_tm btl_fabric tools test -name '*.[ch]' \
     ! -path 'common/ompi5_headers/*')
 LC_ALL=C.UTF-8 grep -HnoP '^(?!.*TEST:| \* {5}| \*.*\S {3,}\S).{101}' "${sources[@]}" \
     >>"$TM_WORK/long" || true
@@ -130,7 +130,7 @@ echo "wrapped: ${#files[@]} documents, ${#scripts[@]} scripts, ${#sources[@]} C 
 
 # Releases of clang-format disagree on details: one decides.
 if [[ $(clang-format --version) == *' version 14.'* ]]; then
-    mapfile -t files < <(find common pml_tm btl_fabric test -name '*.[ch]' \
+    mapfile -t files < <(find common pml_tm btl_fabric tools test -name '*.[ch]' \
         ! -path '*/ompi5_headers/*')
     clang-format --dry-run -Werror "${files[@]}" ||
         fail "not formatted: run clang-format -i (version 14)"

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=60
+#
+# tm_info says on one page whether pml tm can be used, and with --check by its exit status: where
+# everything is well, where Open MPI does not find the component, where the component does not load,
+# where a limit bites, and for arguments that it does not know.
+. "$TM_SRC/test/lib/script.sh"
+
+tm_info=$TM_PREFIX/bin/tm_info
+version=$(ompi_info --version | sed -n 's/^Open MPI v//p')
+pml=$(find "$TM_PREFIX" -name mca_pml_tm.so)
+
+# info STATUS ARGUMENT...: what it says is then in the files said and err.
+info()
+{
+    local rc=0 want=$1
+    shift
+    "$tm_info" "$@" >said 2>err || rc=$?
+    cat said err
+    ((rc == want)) || fail "tm_info $* ended with $rc, not $want"
+}
+
+info 0
+require "built for          Open MPI $version" said
+require "Open MPI here      $version (" said
+require "fits               yes" said
+require "component          $pml" said
+require "loads              yes" said
+require "found by mpirun    yes" said
+require "this process   self " said
+require "this host      shm " said
+require "process_vm_readv   " said
+(($(wc -l <said) <= 40)) || fail "it is more than a page"
+info 0 --check
+[[ ! -s said && ! -s err ]] || fail "--check says something where all is well"
+info 0 --help
+require "Usage: tm_info" said
+info 2 --no-such-option
+info 2 something
+
+# A limit.
+(
+    ulimit -n 512
+    info 0
+    require "open files         512   few for TCP" said
+) || exit 1
+
+# Not in a directory where Open MPI looks.
+OMPI_MCA_mca_base_component_path=SYS_DEFAULT info 1
+require "found by mpirun    NO: Open MPI does not look there: source env.sh" said
+OMPI_MCA_mca_base_component_path=SYS_DEFAULT info 1 --check
+require "tm_info: found by mpirun: Open MPI does not look there" said
+(($(wc -l <said) == 1)) || fail "--check says more than the problem"
+
+# An installation that was moved, and one that is damaged.
+cp -R "$TM_PREFIX" moved
+tm_info=$PWD/moved/bin/tm_info
+pml=$(find "$PWD/moved" -name mca_pml_tm.so)
+OMPI_MCA_mca_base_component_path=${pml%/*}:SYS_DEFAULT info 0
+require "component          $pml" said
+echo damaged >"$pml"
+OMPI_MCA_mca_base_component_path=${pml%/*}:SYS_DEFAULT info 1 --check
+require "tm_info: loads: " said

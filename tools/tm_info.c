@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tm_info: does pml tm fit here?  One page: the Open MPI that it was built for and the one that
+ * runs, where the component is and whether Open MPI finds it, the providers, limits.
+ *
+ * Nothing of Open MPI is read or called before it is known to fit.
+ */
+#include "ompi_config.h"
+
+#include <dlfcn.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "opal/constants.h"
+#include "opal/mca/base/base.h"
+#include "opal/runtime/opal.h"
+
+#include "fabric/fab_abi.h"
+#include "fabric/fab_fit.h"
+#include "pml_tm/pml_tm_fit.h"
+#include "tm_commit.h"
+#include "tm_info_limits.h"
+
+enum { STATUS_GOOD = 0, STATUS_BAD = 1, STATUS_USAGE = 2 };
+
+static bool is_quiet; /* --check: problems only */
+static int status = STATUS_GOOD;
+
+/* ---- output ------------------------------------------------------------- */
+
+static __attribute__((format(printf, 2, 3))) void say(const char *name, const char *format, ...)
+{
+    va_list args;
+
+    if (is_quiet) {
+        return;
+    }
+    printf("  %-18s ", name);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    putchar('\n');
+}
+
+/* pml tm cannot be used. */
+static __attribute__((format(printf, 2, 3))) void say_bad(const char *name, const char *format, ...)
+{
+    va_list args;
+
+    printf(is_quiet ? "tm_info: %s: " : "  %-18s NO: ", name);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    putchar('\n');
+    status = STATUS_BAD;
+}
+
+/* ---- Open MPI ----------------------------------------------------------- */
+
+static const char *file_of(const void *address)
+{
+    Dl_info info;
+
+    return 0 != dladdr(address, &info) && NULL != info.dli_fname ? info.dli_fname : "unknown";
+}
+
+static bool check_fit(void)
+{
+    char why[256];
+    const char *misfit = fab_fit_why_not(&mca_pml_tm_fit, why, sizeof(why));
+
+    say("built for", "Open MPI %s", mca_pml_tm_fit.built);
+    say("Open MPI here", "%s (%s)", mca_pml_tm_fit.runs, file_of(mca_pml_tm_fit.runs));
+    if (NULL != misfit) {
+        say_bad("fits", "built for Open MPI %s, but %s runs: %s; rebuild pml_tm for it",
+                mca_pml_tm_fit.built, mca_pml_tm_fit.runs, misfit);
+        return false;
+    }
+    say("fits", "yes");
+    return true;
+}
+
+/* ---- the component ------------------------------------------------------ */
+
+/*
+ * Where the component is: beside the library, so that a moved installation has its own, or in the
+ * directory that configure was told.
+ */
+static bool find_component(char path[PATH_MAX])
+{
+    /* not the address of something of the library: that could be a copy in this program */
+    const char *library = file_of(dlsym(RTLD_DEFAULT, "fab_describe"));
+    const char *slash = strrchr(library, '/');
+    char beside[PATH_MAX];
+
+    if (NULL != slash) {
+        snprintf(beside, sizeof(beside), "%.*s/openmpi/mca_pml_tm.so", (int) (slash - library),
+                 library);
+        if (NULL != realpath(beside, path)) {
+            return true;
+        }
+    }
+    snprintf(path, PATH_MAX, "%s/mca_pml_tm.so", TM_COMPONENTDIR);
+    return 0 == access(path, R_OK);
+}
+
+/* Is the directory in Open MPI's list of those where it looks for components? */
+static bool is_searched(const char *dir)
+{
+    char real[PATH_MAX], entry[PATH_MAX], found[PATH_MAX];
+    const char *at = mca_base_component_path;
+
+    while (NULL != realpath(dir, real) && NULL != at && '\0' != *at) {
+        size_t len = strcspn(at, ":");
+        snprintf(entry, sizeof(entry), "%.*s", (int) len, at);
+        if (NULL != realpath(entry, found) && 0 == strcmp(real, found)) {
+            return true;
+        }
+        at += len + (':' == at[len]);
+    }
+    return false;
+}
+
+static void check_component(void)
+{
+    char path[PATH_MAX];
+
+    if (!find_component(path)) {
+        say_bad("component", "there is no %s", path);
+        return;
+    }
+    say("component", "%s", path);
+    if (NULL == dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
+        say_bad("loads", "%s", dlerror());
+        return;
+    }
+    say("loads", "yes");
+    *strrchr(path, '/') = '\0';
+    if (is_searched(path)) {
+        say("found by mpirun", "yes");
+    } else {
+        say_bad("found by mpirun",
+                "Open MPI does not look there: source env.sh, load the module pml_tm, or set "
+                "OMPI_MCA_mca_base_component_path=%s:SYS_DEFAULT:USER_DEFAULT",
+                path);
+    }
+}
+
+/* ---- providers ---------------------------------------------------------- */
+
+static void ignore_failure(void *ctx, fab_peer_t *peer, int rc, const char *why)
+{
+    (void) ctx, (void) peer, (void) rc, (void) why;
+}
+
+/* The fabric as a process of a job of two on this host, and more on others, would open it. */
+static void check_providers(void)
+{
+    static const mca_base_component_t component = {.mca_type_name = "pml",
+                                                   .mca_component_name = "tm"};
+    const fab_config_t config = {
+        .user = FAB_USER_PML, .name = 1, .num_local = 2, .peer_failed = ignore_failure};
+    const char *why = "unknown";
+    char text[4096];
+    fab_t *fab;
+
+    if (OPAL_SUCCESS != fab_params_register((const void *) &component) ||
+        OPAL_SUCCESS != fab_open(&config, &fab, &why)) {
+        say_bad("providers", "%s", why);
+        return;
+    }
+    if (!is_quiet) {
+        fab_describe(fab, text, sizeof(text));
+        printf("\n%s", text);
+    }
+    if (!fab_is_open(fab, "shm") && NULL != fab_why_one_host(fab)) {
+        say_bad("providers", "no process can be reached: %s", fab_why_one_host(fab));
+    }
+    fab_close(fab, FAB_USER_PML);
+}
+
+/* ---- limits ------------------------------------------------------------- */
+
+static void show_limits(void)
+{
+    tm_info_limit_t limits[TM_INFO_LIMITS];
+
+    if (is_quiet) {
+        return;
+    }
+    tm_info_find_limits(limits);
+    putchar('\n');
+    for (int i = 0; i < TM_INFO_LIMITS; i++) {
+        say(limits[i].name, "%s%s%s", limits[i].value, NULL != limits[i].advice ? "   " : "",
+            NULL != limits[i].advice ? limits[i].advice : "");
+    }
+}
+
+static int usage(FILE *out, int rc)
+{
+    fprintf(out, "Usage: tm_info [--check]\n\n"
+                 "Shows whether pml tm fits the Open MPI that runs here, whether mpirun finds it,\n"
+                 "which providers can be used, and limits of this host.  Exit status: 0 if it can\n"
+                 "be used, 1 if not, 2 for wrong arguments.\n\n"
+                 "  --check   print only why it cannot be used\n");
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"check", no_argument, NULL, 'c'}, {"help", no_argument, NULL, 'h'}, {0}};
+    int option;
+
+    while (-1 != (option = getopt_long(argc, argv, "h", options, NULL))) {
+        switch (option) {
+        case 'c':
+            is_quiet = true;
+            break;
+        case 'h':
+            return usage(stdout, STATUS_GOOD);
+        default:
+            return usage(stderr, STATUS_USAGE);
+        }
+    }
+    if (optind < argc) {
+        return usage(stderr, STATUS_USAGE);
+    }
+    if (!is_quiet) {
+        printf("pml_tm %s, commit %s\n\n", TM_VERSION, TM_COMMIT);
+    }
+    if (check_fit()) {
+        int rc = opal_init_util(&argc, &argv);
+        if (OPAL_SUCCESS != rc) {
+            say_bad("Open MPI here", "cannot be initialised (error %d)", rc);
+        } else {
+            check_component();
+            check_providers();
+        }
+    }
+    show_limits();
+    return status;
+}
