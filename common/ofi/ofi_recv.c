@@ -76,8 +76,8 @@ const char *fab_ofi_recv_post_all(fab_ofi_domain_t *dom)
     for (uint32_t i = 0; i < dom->recv.num && 0 == rc; i++) {
         rc = post(dom, &dom->recv.bufs[i]);
     }
-    if (0 == rc || (-FI_EAGAIN == rc && dom->recv.num_idle < dom->recv.num)) {
-        return NULL; /* the rest later */
+    if (0 == rc || -FI_EAGAIN == rc) {
+        return NULL; /* the others later */
     }
     return fab_sentence(dom->fab, "%s takes no receive buffers: %s.", dom->name, fi_strerror(-rc));
 }

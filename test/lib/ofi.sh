@@ -21,10 +21,12 @@ export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_mtl=^ofi OMPI_MCA_btl=self,vader
 # Its buffers are made at the start, 80 MiB of them otherwise.
 export FI_OFI_RXM_BUFFER_SIZE=1024
 
-# over PROVIDER NP [NAME=VALUE...] PROGRAM [ARGUMENT...]: the program must succeed.
+# over PROVIDER NP [NAME=VALUE...] PROGRAM [ARGUMENT...]: the program must succeed.  $ofidev is
+# preloaded, if it is set.
 over()
 {
-    local provider=$1 np=$2 name
+    local provider=$1 np=$2 name preload=()
+    [[ -z ${ofidev-} ]] || preload=(-x "LD_PRELOAD=$ofidev")
     shift 2
     (
         export OMPI_MCA_pml_tm_ofi_provider=$provider OMPI_MCA_pml_tm_providers=ofi
@@ -35,7 +37,8 @@ over()
         name=$1
         shift
         echo "== $provider, $np ranks: $name $*"
-        tm_mpirun "$np" "$(tm_mpi_program "$name")" "$@" || fail "$provider: $name"
+        tm_mpirun "$np" ${preload[@]+"${preload[@]}"} "$(tm_mpi_program "$name")" "$@" ||
+            fail "$provider: $name"
         require "$name: errors=0"
     ) || exit 1
 }

@@ -170,7 +170,8 @@ void conform_rma(world_t *world)
     remote_t mine = {.at = (uint64_t) (uintptr_t) exposed};
 
     if (0 == (conform_partner(world)->caps & FAB_CAP_GET)) {
-        CHECK(0 == strcmp(fab_peer_provider_name(conform_partner(world)), "tcp"));
+        const char *provider = fab_peer_provider_name(conform_partner(world));
+        CHECK(0 == strcmp(provider, "tcp") || 0 == strcmp(provider, "ofi"));
         rma_is_refused(world);
         free(exposed);
         free(local);

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=300 needs=ip,fi_info,rdma/fabric.h cores=2 short=ofi
+#
+# MPI programs on two hosts that communicate by libfabric, over its providers in software; then where
+# libfabric's device leads nowhere.
+. "$TM_SRC/test/lib/script.sh"
+# shellcheck source-path=SCRIPTDIR source=../lib/ofi.sh
+. "$TM_SRC/test/lib/ofi.sh"
+. "$TM_SRC/test/hosts/hosts.bash"
+
+hosts_enter "$@"
+hosts_up 2
+mapfile -t offers < <(ofi_offers tcp net 'tcp;ofi_rxm' sockets)
+((${#offers[@]} > 0)) || skip "libfabric has none of its providers for TCP here"
+
+# The device is eth0: with several addresses of a host the first would be taken.
+for provider in "${offers[@]}"; do
+    settings=("OMPI_MCA_pml_tm_ofi_provider=$provider" OMPI_MCA_pml_tm_ofi_if_include=eth0
+        FI_OFI_RXM_BUFFER_SIZE=1024)
+    hosts_check 1 "${settings[@]}" counters ofi_msgs_sent
+    hosts_check 1 "${settings[@]}" OMPI_MCA_pml_tm_providers=ofi ordering
+    hosts_check 2 "${settings[@]}" OMPI_MCA_pml_tm_providers=ofi random "$(tm_seed 71)" \
+        "$(tm_seconds 5)"
+    hosts_check 2 "${settings[@]}" random "$(tm_seed 72)" "$(tm_seconds 5)"
+done
+
+# A device that leads nowhere: the peer is reached by tcp, by another one.
+for i in 1 2; do
+    hosts_in $i ip link add ofi0 type veth peer name ofi1
+    hosts_in $i ip addr add "10.99.$i.1/24" dev ofi0
+    hosts_in $i ip link set ofi0 up
+    hosts_in $i ip link set ofi1 up
+done
+settings=("OMPI_MCA_pml_tm_ofi_provider=${offers[0]}" OMPI_MCA_pml_tm_ofi_if_include=ofi0
+    OMPI_MCA_pml_tm_ofi_timeout=2 OMPI_MCA_pml_tm_verbose=1)
+hosts_check 1 "${settings[@]}" basic
+require 'is reached by tcp, not by ofi'

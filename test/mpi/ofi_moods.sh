@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=300 needs=fi_info,rdma/fabric.h short=ofi
+#
+# MPI programs over libfabric in the moods of test/ofidev, and over others of its providers.
+. "$TM_SRC/test/lib/script.sh"
+# shellcheck source-path=SCRIPTDIR source=../lib/ofi.sh
+. "$TM_SRC/test/lib/ofi.sh"
+
+mapfile -t offers < <(ofi_offers tcp net)
+((${#offers[@]} > 0)) || skip "libfabric has none of its providers for TCP here"
+provider=${offers[0]}
+
+for other in $(ofi_offers 'tcp;ofi_rxm' sockets); do
+    over "$other" 2 basic
+    over "$other" 2 ordering
+    over "$other" 3 random "$(tm_seed 81)" "$(tm_seconds 5)"
+done
+
+"${TM_CC:-cc}" -std=gnu11 -D_GNU_SOURCE -g -O2 -Wall -Wextra -Werror -fPIC -shared \
+    -o ofidev.so "$TM_SRC/test/ofidev/ofidev.c" -lfabric -ldl || fail "ofidev does not build"
+ofidev=$TM_WORK/ofidev.so
+# The moods show.
+over "$provider" 2 OFIDEV_AGAIN=200 counters ofi_again
+over "$provider" 2 OFIDEV_RELEASE=2 OFIDEV_DELAY=20 counters ofi_early
+over "$provider" 2 OFIDEV_UNALIGNED=4 OFIDEV_LOST=100 counters ofi_unaligned ofi_lost_errors
+
+over "$provider" 2 OFIDEV_AGAIN=200 OFIDEV_CONTEXT2=1 basic
+over "$provider" 2 OFIDEV_RELEASE=2 OFIDEV_DELAY=20 ordering
+over "$provider" 3 OFIDEV_RELEASE=2 OFIDEV_DELAY=7 OFIDEV_MR_ENDPOINT=1 random "$(tm_seed 82)" \
+    "$(tm_seconds 5)"
+over "$provider" 3 OFIDEV_NO_RMA=1 OFIDEV_UNALIGNED=4 OFIDEV_ROOM=4 OFIDEV_LOST=10 \
+    random "$(tm_seed 83)" "$(tm_seconds 5)"
