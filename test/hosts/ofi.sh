@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 needs=ip,fi_info,rdma/fabric.h cores=2 short=ofi
 #
-# MPI programs on two hosts that communicate by libfabric, over its providers in software; then where
-# libfabric's device leads nowhere.
+# MPI programs on two hosts that communicate by libfabric, over its providers in software; then
+# where its device leads nowhere.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source-path=SCRIPTDIR source=../lib/ofi.sh
 . "$TM_SRC/test/lib/ofi.sh"

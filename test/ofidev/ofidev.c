@@ -5,8 +5,8 @@
  * Part of a unit test, or preloaded.
  *
  * The objects that libfabric makes stay its own; only their tables of functions are replaced, by
- * copies with some of the functions exchanged.  One fabric, domain, endpoint and completion queue in
- * a process.
+ * copies with some of the functions exchanged.  One fabric, domain, endpoint and completion queue
+ * in a process.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
