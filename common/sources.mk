@@ -44,22 +44,44 @@ common_tm_sources = \
 	common/ofi/ofi_params.c \
 	common/ofi/ofi_wire.h \
 	common/self/self_domain.c \
+	common/shm/shm_access.c \
+	common/shm/shm_access.h \
 	common/shm/shm_alive.c \
+	common/shm/shm_alive.h \
+	common/shm/shm_conn.c \
+	common/shm/shm_conn.h \
+	common/shm/shm_connect.c \
+	common/shm/shm_connect.h \
 	common/shm/shm_coop.c \
+	common/shm/shm_coop.h \
 	common/shm/shm_coop_inl.h \
 	common/shm/shm_copy.c \
+	common/shm/shm_copy.h \
+	common/shm/shm_died.c \
+	common/shm/shm_died.h \
 	common/shm/shm_domain.c \
 	common/shm/shm_ep.c \
+	common/shm/shm_ep.h \
+	common/shm/shm_file.c \
+	common/shm/shm_file.h \
 	common/shm/shm_in.c \
+	common/shm/shm_in.h \
+	common/shm/shm_map.c \
+	common/shm/shm_map.h \
 	common/shm/shm_params.c \
 	common/shm/shm_pass.c \
+	common/shm/shm_pass.h \
 	common/shm/shm_progress.c \
+	common/shm/shm_progress.h \
 	common/shm/shm_ring_inl.h \
 	common/shm/shm_rma.c \
+	common/shm/shm_rma.h \
 	common/shm/shm_segment.c \
+	common/shm/shm_segment.h \
 	common/shm/shm_types.h \
 	common/shm/shm_wire.h \
 	common/shm/shm_xpmem.c \
+	common/shm/shm_xpmem.h \
 	common/sock/sha256.c \
 	common/sock/sha256.h \
 	common/sock/sock.c \

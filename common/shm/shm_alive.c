@@ -12,12 +12,17 @@
  *
  * The same tick looks for entries that were claimed by processes that have died since.
  */
-#include "shm/shm_types.h"
-
-#include <stdio.h>
+#include "shm/shm_alive.h"
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
+
+#include "shm/shm_connect.h"
+#include "shm/shm_died.h"
+#include "shm/shm_in.h"
+#include "shm/shm_pass.h"
+#include "shm/shm_segment.h"
+#include "shm/shm_xpmem.h"
 
 /* Has the peer's process announced that it leaves the job? */
 static bool is_finalized(const fab_shm_ep_t *ep)
@@ -33,24 +38,6 @@ static bool ep_has_left(const fab_shm_ep_t *ep)
         return true;
     }
     return NULL == ep->entry && NULL != ep->in && ep->in->is_closing;
-}
-
-void fab_shm_ep_died(fab_shm_ep_t *ep)
-{
-    char why[128];
-
-    ep->is_died = true;
-    if (NULL != ep->in && fab_shm_rx_is_ready(&ep->in->rx)) {
-        fab_shm_in_heat(ep->dom, ep->in); /* deliver first; the next round comes back to it */
-        return;
-    }
-    if (FAB_PEER_FAILED != ep->peer->state) {
-        fab_counters.shm_peers_died++;
-        snprintf(why, sizeof(why),
-                 "Its process (pid %u on this host) has ended without leaving the job.",
-                 ep->addr.pid);
-        fab_peer_fail(ep->peer, OPAL_ERR_PROC_ABORTED, why);
-    }
 }
 
 /*

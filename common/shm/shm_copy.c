@@ -14,9 +14,17 @@
  * that is clearly faster, half as fast again or more.  A source that no cache holds, a slow
  * processor or a slow clock make both ways slow, and change nothing.
  */
+#include "shm/shm_copy.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
 #include "fabric/fab_clock.h"
+#include "fabric/fab_copy.h"
 #include "fabric/fab_counters.h"
-#include "shm/shm_types.h"
+
+#include "shm/shm_wire.h"
 
 #if defined(__SSE2__)
 

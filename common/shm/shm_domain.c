@@ -16,6 +16,18 @@
 #include "fabric/fab_random.h"
 #include "fabric/fab_wire.h"
 
+#include "shm/shm_access.h"
+#include "shm/shm_conn.h"
+#include "shm/shm_connect.h"
+#include "shm/shm_coop.h"
+#include "shm/shm_ep.h"
+#include "shm/shm_file.h"
+#include "shm/shm_in.h"
+#include "shm/shm_pass.h"
+#include "shm/shm_progress.h"
+#include "shm/shm_segment.h"
+#include "shm/shm_xpmem.h"
+
 /* ---- open --------------------------------------------------------------- */
 
 static int fill_address(fab_shm_domain_t *dom, const char **why)
@@ -124,6 +136,7 @@ static int shm_domain_open(fab_t *fab, fab_domain_t **out, const char **why)
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     dom->fab = fab;
+    dom->provider = &fab_shm_provider;
     dom->file.fd = dom->socket.fd = -1;
     dom->rma_tail = &dom->rma;
     rc = domain_fill(dom, why);

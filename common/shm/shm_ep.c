@@ -11,7 +11,7 @@
  * Connecting needs no action of the peer: the sender maps the peer's segment and claims a ring
  * there (fab_shm_connect()).
  */
-#include "shm/shm_types.h"
+#include "shm/shm_ep.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +19,14 @@
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
+
+#include "shm/shm_connect.h"
+#include "shm/shm_coop.h"
+#include "shm/shm_in.h"
+#include "shm/shm_map.h"
+#include "shm/shm_pass.h"
+#include "shm/shm_rma.h"
+#include "shm/shm_xpmem.h"
 
 /* ---- connecting --------------------------------------------------------- */
 
@@ -372,41 +380,4 @@ bool fab_shm_drop(fab_domain_t *domain, fab_peer_t *peer)
     peer->ep = NULL;
     fab_shm_ep_free(ep);
     return true;
-}
-
-/* ---- connected endpoints ------------------------------------------------ */
-
-int fab_shm_conn_add(fab_shm_ep_t *ep)
-{
-    fab_shm_domain_t *dom = ep->dom;
-
-    if (FAB_SHM_COLD != ep->conn_at) {
-        return OPAL_SUCCESS;
-    }
-    if (dom->num_conns == dom->max_conns) {
-        uint32_t max = dom->max_conns > 0 ? 2 * dom->max_conns : 64;
-        fab_shm_ep_t **conns = realloc(dom->conns, max * sizeof(*conns));
-        if (NULL == conns) {
-            return OPAL_ERR_OUT_OF_RESOURCE;
-        }
-        dom->conns = conns;
-        dom->max_conns = max;
-    }
-    ep->conn_at = dom->num_conns;
-    dom->conns[dom->num_conns++] = ep;
-    return OPAL_SUCCESS;
-}
-
-void fab_shm_conn_remove(fab_shm_ep_t *ep)
-{
-    fab_shm_domain_t *dom = ep->dom;
-    fab_shm_ep_t *last;
-
-    if (FAB_SHM_COLD == ep->conn_at || NULL != ep->in || NULL != ep->entry) {
-        return;
-    }
-    last = dom->conns[--dom->num_conns];
-    dom->conns[ep->conn_at] = last;
-    last->conn_at = ep->conn_at;
-    ep->conn_at = FAB_SHM_COLD;
 }

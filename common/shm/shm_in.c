@@ -8,10 +8,13 @@
  *
  *      hot: polled in each progress call        cold: only swept, one per 16 calls
  */
-#include "shm/shm_types.h"
+#include "shm/shm_in.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "shm/shm_conn.h"
+#include "shm/shm_segment.h"
 
 uint32_t fab_shm_high(const fab_shm_domain_t *dom)
 {
@@ -78,7 +81,7 @@ static void refuse(fab_shm_domain_t *dom, uint32_t index)
  */
 static fab_shm_ep_t *sender(fab_shm_domain_t *dom, uint64_t name, const fab_shm_addr_t *addr)
 {
-    fab_peer_t *peer = fab_peer_from_wire(dom->fab, &fab_shm_provider, name, addr, sizeof(*addr));
+    fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, name, addr, sizeof(*addr));
     fab_shm_ep_t *ep = dom->eps;
 
     while (NULL != ep && ep->peer != peer) {

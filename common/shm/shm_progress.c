@@ -4,7 +4,13 @@
  * advance RMA, and sometimes check cold rings and the clock.  Its cost depends on the number of hot
  * rings, not on the number of peers.
  */
-#include "shm/shm_types.h"
+#include "shm/shm_progress.h"
+
+#include "shm/shm_alive.h"
+#include "shm/shm_coop.h"
+#include "shm/shm_ep.h"
+#include "shm/shm_in.h"
+#include "shm/shm_rma.h"
 
 static __attribute__((noinline)) void bad_message(fab_shm_in_t *in)
 {

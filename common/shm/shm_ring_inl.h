@@ -78,6 +78,7 @@
 
 #include "fabric/fab_copy.h"
 #include "fabric/fab_trial.h"
+#include "shm/shm_copy.h"
 #include "shm/shm_wire.h"
 
 #ifndef FAB_SHM_STEP
@@ -114,14 +115,6 @@ static inline uint16_t fab_shm_next_lap(uint16_t lap)
 }
 
 /* ---- sender ------------------------------------------------------------- */
-
-enum { FAB_SHM_PAST_MIN = 2048 }; /* bytes; shorter copies are as fast through the cache */
-
-/*
- * fab_copy() of at least FAB_SHM_PAST_MIN bytes into a ring, or as much past the cache.  trial: of
- * this ring; way 1 is past the cache.
- */
-FAB_EXPORT void fab_shm_copy_in(fab_trial_t *trial, void *to, const void *from, size_t len);
 
 typedef struct fab_shm_tx {
     fab_shm_slot_t *slots;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Get and put without work for the other side, with one copy: by CMA, the system calls
- * process_vm_readv(2) and process_vm_writev(2); or, where both processes have XPMEM, out of the
- * peer's memory mapped here (shm_xpmem.c).  What XPMEM cannot map is copied by CMA.
+ * Get and put without work for the other side, with one copy (shm_access.c).
  *
  * The domain has one queue of operations.  A progress call copies up to shm_copy_step bytes: a step
  * of the first operation, which then goes to the end of the queue, and so on.  So large operations
@@ -11,30 +9,15 @@
  * oldest first; the others follow when these end.  If all of a window were begun at once, the peer
  * would help with the first two only: windows of 1 MiB would get 13 GB/s, not 20.
  *
- * One attempt per peer finds out whether the kernel allows CMA: it reads the nonce in the peer's
- * memory.  The peer's address says where the nonce is.
- *
- * A pid may be reused at any time, by a process with other memory at the same addresses.  So before
- * it copies, a process reads the peer's nonce, unless it did so within the last ms.  (In that time
- * the peer would have to exit and be reaped, and its pid be reused: the kernel goes through all
- * other pids first.)  Nothing is gained by reading the nonce and data by one call: that would pin
- * the nonce's page each time, a quarter of the time of a get of 8 bytes.
- *
  * The peer may copy a part of a large get (shm_coop.c).  Short operations may be done at once,
  * ahead of the queue (fab_put_now(), fab_get_now()).
- *
- * Some memory cannot be copied by CMA, because the kernel does not pin it (memfd_secret, devices).
- * Then the operation ends with OPAL_ERR_NOT_SUPPORTED, and the data goes by messages.
  */
-#include "shm/shm_types.h"
+#include "shm/shm_rma.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/uio.h>
-
-#include "fabric/fab_clock.h"
-#include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
+
+#include "shm/shm_access.h"
+#include "shm/shm_coop.h"
 
 enum {
     /* cost of a call, as the bytes that could be copied in that time (about 0.4 us) */
@@ -43,193 +26,7 @@ enum {
     FAB_SHM_ALONE_MAX = 65536,
     /* steps; so many bytes at once take a fifth longer by as many system calls */
     FAB_SHM_NOW_STEPS = 4,
-    /* nanoseconds; for this long after a nonce was read, its process counts as proven */
-    FAB_SHM_CMA_PROOF_NS = 1000000,
 };
-
-/* ---- system calls ------------------------------------------------------- */
-
-static int access_refuse(fab_shm_ep_t *ep, int error)
-{
-    fab_shm_domain_t *dom = ep->dom;
-
-    ep->access = FAB_SHM_ACCESS_REFUSED;
-    ep->peer->caps &= (uint8_t) ~(FAB_CAP_GET | FAB_CAP_PUT);
-    dom->cma_errno = error;
-    dom->cma_peer = ep->peer->name;
-    fab_counters.shm_cma_refused++;
-    fab_log(dom->fab, 1,
-            "the memory of process %u cannot be read (process_vm_readv: %s): large messages are "
-            "copied twice",
-            ep->addr.pid, strerror(error));
-    return OPAL_ERR_NOT_SUPPORTED;
-}
-
-static bool is_gone(const fab_shm_ep_t *ep)
-{
-    return fab_proc_is_gone(ep->addr.pid, ep->addr.start_time);
-}
-
-static int process_died(fab_shm_ep_t *ep)
-{
-    fab_shm_ep_died(ep);
-    return OPAL_ERR_UNREACH;
-}
-
-/* Handle the error of a copy; returns what it means for the operation. */
-static int access_error(fab_shm_ep_t *ep, int error)
-{
-    switch (error) {
-    case EINTR:
-    case EAGAIN:
-        return OPAL_ERR_IN_PROCESS;
-    case ESRCH: /* or only its first thread has ended: the kernel looks for memory there alone */
-        return is_gone(ep) ? process_died(ep) : access_refuse(ep, error);
-    case EPERM:
-        return access_refuse(ep, error);
-    default: /* EFAULT: the memory cannot be pinned, here or there; ENOMEM: too little memory */
-        fab_counters.shm_cma_faults++;
-        return OPAL_ERR_NOT_SUPPORTED;
-    }
-}
-
-/* Copy by XPMEM as much as is possible. False: nothing was. */
-static bool by_xpmem(fab_shm_ep_t *ep, int kind, void *local, uint64_t remote, size_t len,
-                     size_t *moved)
-{
-    if (__builtin_expect(NULL == ep->windows, 1) || 0 == len) {
-        return false;
-    }
-    *moved = fab_shm_xpmem_copy(ep, FAB_PUT == kind, local, remote, len);
-    return *moved > 0;
-}
-
-static ssize_t read_nonce(const fab_shm_ep_t *ep, uint8_t nonce[FAB_SHM_NONCE])
-{
-    struct iovec local = {nonce, FAB_SHM_NONCE};
-    struct iovec remote = {(void *) (uintptr_t) ep->addr.nonce_at, FAB_SHM_NONCE};
-
-    fab_counters.shm_cma_calls++;
-    return process_vm_readv((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
-}
-
-static bool is_its_nonce(const fab_shm_ep_t *ep, const uint8_t *nonce, ssize_t len)
-{
-    return FAB_SHM_NONCE == len && 0 == memcmp(nonce, ep->addr.nonce, FAB_SHM_NONCE);
-}
-
-/* Is it still the same process?  Reads its nonce, unless that was done a moment ago. */
-static int prove(fab_shm_ep_t *ep)
-{
-    uint64_t now = fab_now_ns();
-    uint8_t nonce[FAB_SHM_NONCE];
-    ssize_t len;
-    int error;
-
-    if (now - ep->proven_at < FAB_SHM_CMA_PROOF_NS) {
-        return OPAL_SUCCESS;
-    }
-    len = read_nonce(ep, nonce);
-    error = len < 0 ? errno : 0;
-    if (0 != error && EFAULT != error) {
-        return access_error(ep, error);
-    }
-    if (EFAULT == error && !is_gone(ep)) {
-        return access_refuse(ep, error);
-    }
-    if (!is_its_nonce(ep, nonce, len)) {
-        return process_died(ep); /* its pid is another process's */
-    }
-    ep->proven_at = now;
-    return OPAL_SUCCESS;
-}
-
-int fab_shm_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
-{
-    struct iovec local = {to, len};
-    struct iovec remote = {(void *) (uintptr_t) from, len};
-    ssize_t got;
-    int rc;
-
-    if (by_xpmem(ep, FAB_GET, to, from, len, moved)) {
-        return OPAL_SUCCESS;
-    }
-    rc = prove(ep);
-    if (OPAL_SUCCESS != rc) {
-        return rc;
-    }
-    got = process_vm_readv((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
-    fab_counters.shm_cma_calls++;
-    if (got < 0) {
-        return access_error(ep, errno);
-    }
-    *moved = (size_t) got;
-    fab_counters.shm_cma_bytes += *moved;
-    return OPAL_SUCCESS;
-}
-
-/* Write up to len bytes to the peer's memory. */
-int fab_shm_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len, size_t *moved)
-{
-    struct iovec local = {(void *) (uintptr_t) from, len};
-    struct iovec remote = {(void *) (uintptr_t) to, len};
-    ssize_t put;
-    int rc;
-
-    if (by_xpmem(ep, FAB_PUT, (void *) (uintptr_t) from, to, len, moved)) {
-        return OPAL_SUCCESS;
-    }
-    rc = prove(ep);
-    if (OPAL_SUCCESS != rc) {
-        return rc;
-    }
-    put = process_vm_writev((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
-    fab_counters.shm_cma_calls++;
-    if (put < 0) {
-        return access_error(ep, errno);
-    }
-    *moved = (size_t) put;
-    fab_counters.shm_cma_bytes += *moved;
-    return OPAL_SUCCESS;
-}
-
-static int access_try(fab_shm_ep_t *ep)
-{
-    uint8_t nonce[FAB_SHM_NONCE];
-    ssize_t len;
-    int error;
-
-    if (fab_shm_xpmem_connect(ep)) {
-        ep->access = FAB_SHM_ACCESS_WORKS;
-        return OPAL_SUCCESS;
-    }
-    len = read_nonce(ep, nonce);
-    error = len < 0 ? errno : EFAULT;
-    if (ESRCH == error && is_gone(ep)) {
-        return process_died(ep);
-    }
-    if (!is_its_nonce(ep, nonce, len)) {
-        return access_refuse(ep, error);
-    }
-    ep->access = FAB_SHM_ACCESS_WORKS;
-    return OPAL_SUCCESS;
-}
-
-bool fab_shm_is_accessible(fab_shm_ep_t *ep)
-{
-    return FAB_SHM_ACCESS_WORKS == ep->access ||
-           (FAB_SHM_ACCESS_UNTRIED == ep->access && OPAL_SUCCESS == access_try(ep));
-}
-
-void fab_shm_access_try_one(fab_shm_domain_t *dom)
-{
-    for (fab_shm_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
-        if (FAB_SHM_ACCESS_UNTRIED == ep->access && FAB_PEER_UP == ep->peer->state) {
-            (void) access_try(ep);
-            return;
-        }
-    }
-}
 
 /* ---- the queue ---------------------------------------------------------- */
 
@@ -297,7 +94,8 @@ int fab_shm_rma(fab_rma_t *op)
     fab_shm_ep_t *ep = op->peer->ep;
 
     if (__builtin_expect(FAB_SHM_ACCESS_WORKS != ep->access, 0)) {
-        int rc = FAB_SHM_ACCESS_REFUSED == ep->access ? OPAL_ERR_NOT_SUPPORTED : access_try(ep);
+        int rc = FAB_SHM_ACCESS_REFUSED == ep->access ? OPAL_ERR_NOT_SUPPORTED
+                                                      : fab_shm_access_try(ep);
         if (OPAL_SUCCESS != rc) {
             return rc;
         }

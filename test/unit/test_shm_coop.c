@@ -21,7 +21,7 @@ static void step(void);
 
 #include "fabric/fab_core.h"
 #include "fabric/fab_host.h"
-#include "shm/shm_types.h"
+#include "shm/shm_coop.h"
 
 /* ---- all interleavings -------------------------------------------------- */
 

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Claiming a ring in a peer's segment, and giving it up.  Layout and states: shm_wire.h.
+ *
+ * A claimer gets memory for all that it will touch, before it touches it, so a lack of memory is an
+ * error here and not a SIGBUS.
+ */
+#include "shm/shm_connect.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/mman.h>
+
+#include "fabric/fab_host.h"
+#include "fabric/fab_params.h"
+
+#include "shm/shm_conn.h"
+#include "shm/shm_file.h"
+#include "shm/shm_map.h"
+#include "shm/shm_pass.h"
+#include "shm/shm_segment.h"
+
+static void shm_raise(_Atomic uint32_t *word, uint32_t to)
+{
+    uint32_t is = atomic_load_explicit(word, memory_order_relaxed);
+
+    while (is < to && !atomic_compare_exchange_weak(word, &is, to)) {
+    }
+}
+
+/*
+ * Get memory for a part of the peer's segment, which is mapped.  Without its file (fd is -1) and
+ * with a Linux older than 5.14, there is memory only at the first access.
+ */
+static bool back_mapped(fab_shm_ep_t *ep, int fd, size_t at, size_t len)
+{
+    return fd >= 0 ? fab_shm_back(fd, (off_t) at, (off_t) len)
+                   : 0 == madvise((unsigned char *) ep->seg + at, len, MADV_POPULATE_WRITE) ||
+                         EINVAL == errno;
+}
+
+/* Get memory for the pages of all entries up to this one. False, and errno, if there is none. */
+static bool back_entries(fab_shm_ep_t *ep, int fd, uint32_t index)
+{
+    size_t page = ep->addr.page;
+    uint32_t backed = atomic_load_explicit(&ep->seg->backed, memory_order_relaxed);
+    size_t from = fab_shm_entry_at(backed) & ~(page - 1);
+    size_t to = fab_shm_round_up(fab_shm_entry_at(index + 1), page);
+
+    if (index < backed) {
+        return true;
+    }
+    if (!back_mapped(ep, fd, from, to - from)) {
+        return false;
+    }
+    shm_raise(&ep->seg->backed, fab_shm_entries_within(&ep->addr, to));
+    return true;
+}
+
+static bool claim_entry(fab_shm_ep_t *ep, uint32_t index)
+{
+    fab_shm_entry_t *entry = &fab_shm_seg_entries(ep->seg)[index];
+    uint64_t expected = FAB_SHM_FREE;
+
+    if (expected != atomic_load_explicit(&entry->state, memory_order_relaxed)) {
+        return false;
+    }
+    /* acquire: pairs with the release in fab_shm_ring_free() */
+    return atomic_compare_exchange_strong(&entry->state, &expected,
+                                          fab_shm_state(ep->dom->addr.pid, FAB_SHM_CLAIMED));
+}
+
+/*
+ * Claim a free entry.  Each claimer begins its search at another entry, so that concurrent claimers
+ * do not meet.  OPAL_ERR_RESOURCE_BUSY (all are in use), OPAL_ERR_OUT_OF_RESOURCE: with *why.
+ */
+static int claim(fab_shm_ep_t *ep, int fd, uint32_t *index, const char **why)
+{
+    uint32_t num_rings = ep->addr.num_rings;
+    uint32_t hint = atomic_fetch_add_explicit(&ep->seg->claim_hint, 1, memory_order_relaxed);
+
+    for (uint32_t i = 0; i < num_rings; i++) {
+        *index = (hint % num_rings + i) % num_rings;
+        if (!back_entries(ep, fd, *index)) {
+            *why = fab_sentence(ep->dom->fab,
+                                "There is no memory for a ring towards process %u: %s.",
+                                ep->addr.pid, strerror(errno));
+            return fab_shm_connect_error(errno);
+        }
+        shm_raise(&ep->seg->high, *index + 1); /* first: the owner finds a claimer that died */
+        if (claim_entry(ep, *index)) {
+            return OPAL_SUCCESS;
+        }
+    }
+    *why = fab_sentence(
+        ep->dom->fab,
+        "All %u rings of process %u are in use by other processes. Raise "
+        "%sshm_max_peers above the number of processes on this host that send to one.",
+        num_rings, ep->addr.pid, fab_params.prefix);
+    return OPAL_ERR_RESOURCE_BUSY;
+}
+
+/* The ring in this process; NULL, and errno. One that is not among the first has what is between
+ * them and it unmapped. */
+static void *map_ring(fab_shm_ep_t *ep, uint32_t index)
+{
+    const size_t ahead = ep->seg_len, at = fab_shm_ring_at(&ep->addr, index);
+
+    if (index >= ep->addr.num_ahead) {
+        if (!fab_shm_map_more(ep, at + ep->addr.ring_size)) {
+            return NULL;
+        }
+        ep->seg_len = ahead;
+        ep->ring_len = ep->addr.ring_size;
+        (void) munmap((unsigned char *) ep->seg + ahead, at - ahead);
+    }
+    return (unsigned char *) ep->seg + at;
+}
+
+/* Get memory and page-table entries for the ring. False, and errno: there is no memory. */
+static bool back_ring(fab_shm_ep_t *ep, int fd, uint32_t index, void *slots)
+{
+    if (!back_mapped(ep, fd, fab_shm_ring_at(&ep->addr, index), ep->addr.ring_size)) {
+        return false;
+    }
+    /* else, and before Linux 5.14, the first access to each page costs a fault */
+    (void) madvise(slots, ep->addr.ring_size, MADV_POPULATE_WRITE);
+    return true;
+}
+
+static void unmap_ring(fab_shm_ep_t *ep, void *slots)
+{
+    if (0 != ep->ring_len) {
+        munmap(slots, ep->ring_len);
+        ep->ring_len = 0;
+    }
+}
+
+/* Map the claimed ring and prepare to send through it. */
+static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
+{
+    uint32_t num_slots = fab_shm_num_slots_of(&ep->addr);
+    uint64_t *stale = calloc((num_slots + 63) / 64, sizeof(*stale));
+    void *slots = NULL != stale ? map_ring(ep, index) : NULL;
+
+    if (NULL == slots || !back_ring(ep, fd, index, slots)) {
+        int rc = fab_shm_connect_error(errno);
+        *why = fab_sentence(
+            ep->dom->fab,
+            "There is no memory for a ring of %u bytes towards process %u: %s. Lower "
+            "%sshm_ring_size.",
+            ep->addr.ring_size, ep->addr.pid, strerror(errno), fab_params.prefix);
+        if (NULL != slots) {
+            /* give back the part of it that was allocated */
+            (void) madvise(slots, ep->addr.ring_size, MADV_REMOVE);
+            unmap_ring(ep, slots);
+        }
+        free(stale);
+        return rc;
+    }
+    ep->entry = &fab_shm_seg_entries(ep->seg)[index];
+    for (int k = 0; k < FAB_SHM_COOPS; k++) {
+        ep->fetches[k] = (fab_shm_fetch_t){.op = NULL};
+        fab_shm_coop_idle(&ep->entry->coops[k], 0);
+    }
+    fab_shm_tx_init(&ep->tx, slots, num_slots, stale, &ep->entry->ctl, &ep->seg->doorbell, index);
+    return OPAL_SUCCESS;
+}
+
+static void ring_doorbell(fab_shm_tx_t *tx)
+{
+    atomic_fetch_or_explicit(tx->doorbell, UINT64_C(1) << tx->doorbell_bit, memory_order_acq_rel);
+}
+
+/* Tell the owner who sends here. */
+static void introduce(fab_shm_ep_t *ep)
+{
+    const fab_shm_domain_t *dom = ep->dom;
+
+    ep->entry->name = dom->fab->config.name;
+    ep->entry->addr = dom->addr;
+    /* release: pairs with the acquire in fab_shm_look_at() */
+    atomic_store_explicit(&ep->entry->state, fab_shm_state(dom->addr.pid, FAB_SHM_READY),
+                          memory_order_release);
+    ring_doorbell(&ep->tx);
+}
+
+/* Claim a ring in the peer's segment, which is mapped. */
+static int connect_ring(fab_shm_ep_t *ep, int fd, const char **why)
+{
+    uint32_t index;
+    int rc;
+
+    if (OPAL_SUCCESS != fab_shm_conn_add(ep)) {
+        *why = fab_sentence(ep->dom->fab, "There is not enough memory to connect to process %u.",
+                            ep->addr.pid);
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    rc = claim(ep, fd, &index, why);
+    if (OPAL_SUCCESS == rc) {
+        rc = tx_open(ep, fd, index, why);
+        if (OPAL_SUCCESS == rc) {
+            introduce(ep);
+            return OPAL_SUCCESS;
+        }
+        fab_shm_entry_release(ep->seg, index);
+    }
+    fab_shm_conn_remove(ep);
+    return rc;
+}
+
+/* The peer's segment is mapped; fd is its file, or -1. */
+static int connect_mapped(fab_shm_ep_t *ep, int fd, const char **why)
+{
+    int rc;
+
+    if (0 != atomic_load_explicit(&ep->seg->is_finalized, memory_order_relaxed)) {
+        *why = fab_sentence(ep->dom->fab, "Process %u has left.", ep->addr.pid);
+        return OPAL_ERR_UNREACH;
+    }
+    rc = fab_shm_map_ahead(ep, why);
+    return OPAL_SUCCESS == rc ? connect_ring(ep, fd, why) : rc;
+}
+
+int fab_shm_connect(fab_shm_ep_t *ep, const char **why)
+{
+    int fd;
+    int rc = fab_shm_map_open(ep, &fd, why);
+
+    if (OPAL_SUCCESS == rc && NULL == ep->seg) {
+        rc = fab_shm_map_head(ep, fd, why);
+    } else if (OPAL_SUCCESS != rc && !fab_proc_is_gone(ep->addr.pid, ep->addr.start_time)) {
+        if (NULL != ep->seg) {
+            rc = OPAL_SUCCESS; /* found before: the programs may have changed their surroundings */
+        } else if (OPAL_ERR_UNREACH == rc && fab_shm_pass_is_possible(ep->dom, &ep->addr)) {
+            rc = fab_shm_pass_ask(ep, why);
+        }
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = connect_mapped(ep, fd, why);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return rc;
+}
+
+void fab_shm_disconnect(fab_shm_ep_t *ep)
+{
+    if (NULL == ep->entry) {
+        fab_shm_unmap(ep);
+        return;
+    }
+    /* release: pairs with the acquire in fab_shm_look_at(): all messages are there before it */
+    atomic_store_explicit(&ep->entry->state, fab_shm_state(ep->dom->addr.pid, FAB_SHM_CLOSED),
+                          memory_order_release);
+    ring_doorbell(&ep->tx);
+    unmap_ring(ep, ep->tx.slots);
+    free(ep->tx.stale);
+    ep->tx = (fab_shm_tx_t){0};
+    ep->entry = NULL;
+    fab_shm_unmap(ep);
+    fab_shm_conn_remove(ep);
+}

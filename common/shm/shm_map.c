@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A peer's segment in this process: its file is opened, and mapped as far as it is needed.
+ */
+#include "shm/shm_map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/mman.h>
+
+int fab_shm_connect_error(int error)
+{
+    switch (error) {
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+    case ENOSPC:
+    case EAGAIN:
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    default:
+        return OPAL_ERR_UNREACH;
+    }
+}
+
+static int not_its_segment(fab_shm_ep_t *ep, const char **why)
+{
+    *why = fab_sentence(ep->dom->fab,
+                        "The shared memory of process %u is another file: its head does not match "
+                        "the process's address. The process has ended, or closed its descriptors.",
+                        ep->addr.pid);
+    return OPAL_ERR_UNREACH;
+}
+
+static bool seg_matches(const fab_shm_ep_t *ep, const fab_shm_seg_t *seg)
+{
+    const fab_shm_addr_t *addr = &ep->addr;
+
+    return FAB_SHM_MAGIC == seg->magic && FAB_SHM_VERSION == seg->version &&
+           addr->ring_size == seg->ring_size && addr->num_rings == seg->num_rings &&
+           addr->page == seg->page && addr->num_ahead == seg->num_ahead &&
+           fab_shm_seg_size(addr) == seg->size && ep->peer->name == seg->name &&
+           0 == memcmp(seg->nonce, addr->nonce, sizeof(seg->nonce));
+}
+
+/*
+ * Is this file the peer's segment?  It is read, not mapped, since reading does no harm whatever the
+ * file is.  If its head has the nonce of the peer's address, that process made it, and its size is
+ * sealed.
+ */
+static bool is_segment(const fab_shm_ep_t *ep, int fd)
+{
+    fab_shm_seg_t head;
+
+    return (ssize_t) sizeof(head) == pread(fd, &head, sizeof(head), 0) && seg_matches(ep, &head);
+}
+
+int fab_shm_map_open(fab_shm_ep_t *ep, int *fd, const char **why)
+{
+    const fab_shm_addr_t *addr = &ep->addr;
+    const char *advice =
+        "Both processes must have the same user, and the same user or network namespace.";
+    char path[64];
+    int rc;
+
+    snprintf(path, sizeof(path), "/proc/%u/fd/%d", addr->pid, addr->fd);
+    /* The pid may be another process's by now: a pipe or a terminal of it must not block. */
+    *fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*fd >= 0) {
+        if (is_segment(ep, *fd)) {
+            return OPAL_SUCCESS;
+        }
+        close(*fd);
+        *fd = -1;
+        return not_its_segment(ep, why);
+    }
+    rc = fab_shm_connect_error(errno);
+    if (ENOENT == errno) {
+        advice = "The process has ended, or has left the job.";
+    } else if (EMFILE == errno || ENFILE == errno) {
+        advice = "Raise the limit on open files (ulimit -n), or close some.";
+    } else if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
+        advice = "The host is short of memory.";
+    }
+    *why = fab_sentence(
+        ep->dom->fab, "The shared memory of process %u on this host cannot be opened (%s: %s). %s",
+        addr->pid, path, strerror(errno), advice);
+    return rc;
+}
+
+static int map_error(fab_shm_ep_t *ep, size_t len, const char **why)
+{
+    int rc = fab_shm_connect_error(errno);
+
+    *why = fab_sentence(ep->dom->fab,
+                        "mmap() of %zu bytes of the shared memory of process %u failed: %s.", len,
+                        ep->addr.pid, strerror(errno));
+    return rc;
+}
+
+int fab_shm_map_head(fab_shm_ep_t *ep, int fd, const char **why)
+{
+    void *at = mmap(NULL, ep->addr.page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+
+    if (MAP_FAILED == at) {
+        return map_error(ep, ep->addr.page, why);
+    }
+    (void) madvise(at, ep->addr.page, MADV_DONTDUMP); /* also when it is extended */
+    ep->seg = at;
+    ep->seg_len = ep->addr.page;
+    return OPAL_SUCCESS;
+}
+
+void fab_shm_find(fab_shm_ep_t *ep)
+{
+    const char *why;
+    int fd;
+
+    if (OPAL_SUCCESS == fab_shm_map_open(ep, &fd, &why)) {
+        (void) fab_shm_map_head(ep, fd, &why);
+        close(fd);
+    }
+}
+
+void fab_shm_found(fab_shm_ep_t *ep, int fd)
+{
+    const char *why;
+
+    if (NULL == ep->seg && is_segment(ep, fd) && OPAL_SUCCESS == fab_shm_map_head(ep, fd, &why)) {
+        fab_counters.shm_segments_passed++;
+        ep->retry_at = 0;
+    }
+}
+
+bool fab_shm_map_more(fab_shm_ep_t *ep, size_t len)
+{
+    void *at = ep->seg;
+
+    if (len > ep->seg_len) {
+        (void) munlock(ep->seg, ep->seg_len);
+        at = mremap(ep->seg, ep->seg_len, len, MREMAP_MAYMOVE);
+    }
+    if (MAP_FAILED == at) {
+        return false;
+    }
+    ep->seg = at;
+    ep->seg_len = len;
+    return true;
+}
+
+int fab_shm_map_ahead(fab_shm_ep_t *ep, const char **why)
+{
+    size_t len = fab_shm_ring_at(&ep->addr, ep->addr.num_ahead);
+
+    return fab_shm_map_more(ep, len) ? OPAL_SUCCESS : map_error(ep, len, why);
+}
+
+void fab_shm_unmap(fab_shm_ep_t *ep)
+{
+    if (NULL != ep->seg) {
+        munmap(ep->seg, ep->seg_len);
+        ep->seg = NULL;
+    }
+}
