@@ -84,7 +84,6 @@ common_tm_sources = \
 	common/shm/shm_xpmem.h \
 	common/sock/sha256.c \
 	common/sock/sha256.h \
-	common/sock/sock.c \
 	common/sock/sock.h \
 	common/sock/sock_ask.c \
 	common/sock/sock_base.c \
@@ -96,6 +95,7 @@ common_tm_sources = \
 	common/sock/sock_proof.h \
 	common/sock/sock_race.c \
 	common/sock/sock_race.h \
+	common/sock/sock_set.c \
 	common/sock/sock_stranger.c \
 	common/sock/sock_types.h \
 	common/sock/sock_wire.h \

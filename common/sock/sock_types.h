@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The inside of sock/: its set, and what its files offer each other.  Each uses those before it:
- * sock_base.c, sock_stranger.c, sock_ask.c, sock.c.
+ * sock_base.c, sock_stranger.c, sock_ask.c, sock_set.c.
  */
 #ifndef FAB_SOCK_TYPES_H
 #define FAB_SOCK_TYPES_H
