@@ -45,10 +45,10 @@
 #include "btl_fabric_pace.h"
 #include "btl_fabric_params.h"
 #include "btl_fabric_wire.h"
-#include "fabric/fab_inl.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_spares.h"
 #include "idmap/idmap.h"
+#include "shm/shm_inl.h"
 
 typedef struct mca_btl_fabric_up mca_btl_fabric_up_t;
 typedef struct mca_btl_fabric_op mca_btl_fabric_op_t;

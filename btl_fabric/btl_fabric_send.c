@@ -328,7 +328,7 @@ static inline void write_message(fab_peer_t *peer, char *room, const void *heade
     }
 }
 
-/* Send a message that fab_inl.h did not. Not inline, as it is seldom, or not in shared memory. */
+/* Send a message that shm_inl.h did not. Not inline, as it is seldom, or not in shared memory. */
 static __attribute__((noinline)) bool send_now(fab_peer_t *peer, fab_hdr_t hdr, const void *header,
                                                size_t header_size, opal_convertor_t *convertor,
                                                size_t payload_size)

@@ -20,7 +20,6 @@ common_tm_sources = \
 	common/fabric/fab_help.h \
 	common/fabric/fab_host.c \
 	common/fabric/fab_host.h \
-	common/fabric/fab_inl.h \
 	common/fabric/fab_load.c \
 	common/fabric/fab_load.h \
 	common/fabric/fab_lock.c \
@@ -66,6 +65,7 @@ common_tm_sources = \
 	common/shm/shm_file.h \
 	common/shm/shm_in.c \
 	common/shm/shm_in.h \
+	common/shm/shm_inl.h \
 	common/shm/shm_map.c \
 	common/shm/shm_map.h \
 	common/shm/shm_params.c \

@@ -10,7 +10,7 @@
 
 #include "fabric/fab_abi.h"
 #include "fabric/fab_counters.h"
-#include "fabric/fab_inl.h"
+#include "shm/shm_inl.h"
 
 #include "pml_tm_failure.h"
 #include "pml_tm_failure_events.h"

@@ -5,9 +5,9 @@
 #include "pml_tm_recv.h"
 
 #include "fabric/fab_copy.h"
-#include "fabric/fab_inl.h"
 #include "match/match_inl.h"
 #include "opal/datatype/opal_datatype_internal.h"
+#include "shm/shm_inl.h"
 
 #include "pml_tm_comm.h"
 #include "pml_tm_deliver.h"

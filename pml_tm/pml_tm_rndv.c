@@ -21,7 +21,7 @@
  * Each message that names an id is checked: the id must be alive, of the right kind, belong to this
  * peer, and be in a phase that waits for the message.
  */
-#include "fabric/fab_inl.h"
+#include "shm/shm_inl.h"
 
 #include "pml_tm_rndv.h"
 

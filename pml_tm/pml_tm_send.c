@@ -9,7 +9,7 @@
  */
 #include "pml_tm_send.h"
 
-#include "fabric/fab_inl.h"
+#include "shm/shm_inl.h"
 
 #include "pml_tm_blocks.h"
 #include "pml_tm_comm.h"

@@ -6,7 +6,7 @@
 
 #include "fabric/fab_copy.h"
 #include "fabric/fab_host.h"
-#include "fabric/fab_inl.h"
+#include "shm/shm_inl.h"
 
 #include "pml_tm_blocks.h"
 #include "pml_tm_deliver.h"

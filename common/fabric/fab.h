@@ -327,7 +327,7 @@ enum {
     FAB_CAP_PUT = 1u << 1, /* fab_put works */
     /* its tagged messages come through this process's matching device (fab_tm.h) */
     FAB_CAP_TM = 1u << 2,
-    FAB_CAP_RING = 1u << 3,   /* ep begins with a fab_shm_pair_t: for fab_inl.h */
+    FAB_CAP_RING = 1u << 3,   /* ep begins with a fab_shm_pair_t: for shm_inl.h */
     FAB_CAP_MAPPED = 1u << 4, /* gets and puts copy memory that is mapped here: no system call */
 };
 

@@ -643,7 +643,7 @@ static inline void fab_shm_rx_release(fab_shm_rx_t *rx)
 
 /* ---- both --------------------------------------------------------------- */
 
-/* The start of fab_shm_ep_t: all that fab_inl.h needs of an endpoint. */
+/* The start of fab_shm_ep_t: all that shm_inl.h needs of an endpoint. */
 typedef struct fab_shm_pair {
     fab_shm_tx_t tx;          /* to the peer */
     fab_shm_rx_t *rx;         /* from the peer, while it is polled; else NULL */

@@ -19,10 +19,10 @@
 #include <sys/un.h>
 
 #include "fabric/fab_core.h"
-#include "fabric/fab_inl.h"
 #include "shm/shm_connect.h"
 #include "shm/shm_ep.h"
 #include "shm/shm_in.h"
+#include "shm/shm_inl.h"
 #include "shm/shm_progress.h"
 
 enum { AM_DATA = 9 };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sends and receives a short message inline, where the provider offers that in a header: shm.
+ * Sends and receives messages inline, by the rings of peers that are reached by shm; pml_tm and
+ * btl_fabric include this.  Which peers these are says FAB_CAP_RING.
  */
-#ifndef FAB_INL_H
-#define FAB_INL_H
+#ifndef FAB_SHM_INL_H
+#define FAB_SHM_INL_H
 
 #include "fabric/fab.h"
 #include "fabric/fab_copy.h"
@@ -315,4 +316,4 @@ static inline void fab_release(fab_hold_t *hold)
     fab_shm_rx_release(hold);
 }
 
-#endif /* FAB_INL_H */
+#endif /* FAB_SHM_INL_H */
