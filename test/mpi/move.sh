@@ -53,7 +53,7 @@ moved 2 1 random "$(tm_seed 75)" "$(tm_seconds 2)" threads=2
 moved 2 1 OMPI_MCA_btl=self,fabric onesided
 
 # Two networks, between which no packet passes: none (a pattern that no rank has) lacks queue pairs.
-planes=(TMDEV_DEVICES=2 TMDEV_PLANES=1,2 OMPI_MCA_pml_tm_verbs_timeout=8)
+planes=(TMDEV_DEVICES=2 "TMDEV_PLANES=1,2" OMPI_MCA_pml_tm_verbs_timeout=8)
 moved 2 none "${planes[@]}" hello
 require "here and its port (transport retry counter exceeded)"
 moved 4 none "${planes[@]}" basic
