@@ -352,6 +352,7 @@ static void core_free(fab_core_t *core)
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         if (NULL != core->slots[i].dom) {
             fab_providers[i]->close(core->slots[i].dom);
+            core->slots[i].dom = NULL; /* the next one's close may ask which providers are idle */
         }
     }
     fab_core_free_queues(core);
