@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Provider ofi, when things go wrong: a peer dies, does not have the key, or sends what nobody
+ * sends.
+ *
+ * TEST: sources=@fabric,@ofi variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=300
+ */
+#include "conform_ofi.h"
+
+#include "fabric/fab_core.h"
+#include "fabric/fab_wire.h"
+#include "ofi/ofi_domain.h"
+#include "ofi/ofi_ep.h"
+
+static int got;
+
+static void arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    (void) ctx, (void) peer, (void) hdr, (void) data, (void) len;
+    got++;
+}
+
+static fab_ofi_ep_t *ep_of(const fab_peer_t *peer)
+{
+    return peer->ep;
+}
+
+static void meet(world_t *world)
+{
+    fab_set_handler(world->fab, AM_DATA, arrived, NULL);
+    world_barrier(world);
+    CHECK(OPAL_SUCCESS ==
+          fab_post(world_peer(world, 1 - world->rank), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    WORLD_UNTIL(got > 0 && NULL == world_peer(world, 1 - world->rank)->pending);
+    world_barrier(world);
+}
+
+/* A process that dies has failed, though nothing is sent to it. */
+static void dead(world_t *world)
+{
+    meet(world);
+    if (1 == world->rank) {
+        raise(SIGKILL);
+    }
+    WORLD_UNTIL(1 == world->failures);
+    CHECK(OPAL_ERR_PROC_ABORTED == world->failed_rc || OPAL_ERR_UNREACH == world->failed_rc);
+}
+
+static void test_dead(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run_some_die(2, false, dead, 1 << 1), 0);
+}
+
+/* The address of a process with another key than it has. */
+static void spoil_key(world_t *world, int rank)
+{
+    size_t len = 0;
+    const unsigned char *section = fab_core_section(world->shared->address[rank], FAB_WIRE_OFI,
+                                                    &len);
+
+    CHECK(NULL != section && sizeof(fab_ofi_addr_t) == len);
+    world->shared->address[rank][section - world->shared->address[rank] +
+                                 offsetof(fab_ofi_addr_t, key)] ^= 1;
+}
+
+/* Who asks without the key is not answered; after its time limit it takes tcp. */
+static void keyless(world_t *world)
+{
+    fab_set_handler(world->fab, AM_DATA, arrived, NULL);
+    if (0 == world->rank) {
+        spoil_key(world, 1);
+    }
+    world_barrier(world);
+    if (0 == world->rank) {
+        CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 1), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        CHECK(0 == strcmp("ofi", fab_peer_provider_name(world_peer(world, 1))));
+        WORLD_UNTIL(NULL == world_peer(world, 1)->pending);
+        CHECK(0 == strcmp("tcp", fab_peer_provider_name(world_peer(world, 1))));
+    } else {
+        WORLD_UNTIL(1 == got);
+        CHECK(1 == fab_counters.ofi_strays && 0 == fab_counters.ofi_msgs_received);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_keyless(void **state)
+{
+    (void) state;
+    fab_params.providers = (char *) (uintptr_t) "ofi,tcp";
+    fab_params.ofi_timeout = 1;
+    assert_int_equal(world_run(2, false, keyless), 0);
+    fab_params.providers = (char *) (uintptr_t) "ofi";
+    fab_params.ofi_timeout = 30;
+}
+
+/* As it is in the session, but for what the test changes. */
+static fab_ofi_hdr_t forged(const fab_ofi_ep_t *ep, uint8_t id)
+{
+    return (fab_ofi_hdr_t){.id_index = fab_ofi_id_index(id, 0, ep->peer_index),
+                           .cookie = ep->peer_cookie,
+                           .credits = ep->consumed,
+                           .seq = ep->next_seq};
+}
+
+static void inject(world_t *world, const fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, size_t len)
+{
+    WORLD_UNTIL(0 == fi_inject(ep->dom->rdm, hdr, len, ep->to));
+}
+
+/* Messages of no session are dropped: wrong cookie, wrong index, too short, pad without payload. */
+static void strays(world_t *world)
+{
+    meet(world);
+    if (0 == world->rank) {
+        const fab_ofi_ep_t *ep = ep_of(world_peer(world, 1));
+        fab_ofi_hdr_t hdr = forged(ep, AM_DATA);
+        hdr.cookie++;
+        inject(world, ep, &hdr, sizeof(hdr));
+        hdr = forged(ep, AM_DATA);
+        hdr.id_index = fab_ofi_id_index(AM_DATA, 0, FAB_OFI_NO_INDEX - 1);
+        inject(world, ep, &hdr, sizeof(hdr));
+        hdr = forged(ep, AM_DATA);
+        inject(world, ep, &hdr, sizeof(hdr) - 8);
+        hdr.id_index = fab_ofi_id_index(AM_DATA, 1, ep->peer_index);
+        inject(world, ep, &hdr, sizeof(hdr));
+        CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 1), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    } else {
+        WORLD_UNTIL(2 == got);
+        CHECK(4 == fab_counters.ofi_strays);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_strays(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, strays), 0);
+}
+
+/* What is wrong with the next message; the peer fails for it. */
+static int flaw;
+
+static void bad(world_t *world)
+{
+    meet(world);
+    if (0 == world->rank) {
+        const fab_ofi_ep_t *ep = ep_of(world_peer(world, 1));
+        fab_ofi_hdr_t hdr = forged(ep, 2 == flaw ? 200 : AM_DATA);
+        hdr.seq += 0 == flaw ? 30000 : 0;
+        hdr.seq -= 3 == flaw ? 1 : 0; /* a message that came before */
+        hdr.credits += 1 == flaw ? 1000 : 0;
+        inject(world, ep, &hdr, sizeof(hdr));
+    } else {
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(1 == fab_counters.ofi_bad_messages);
+        CHECK(NULL != strstr(world->failed_why, "malformed"));
+    }
+    world_barrier(world);
+}
+
+static void test_bad(void **state)
+{
+    (void) state;
+    for (flaw = 0; flaw < 4; flaw++) {
+        assert_int_equal(world_run(2, false, bad), 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dead),
+        cmocka_unit_test(test_keyless),
+        cmocka_unit_test(test_strays),
+        cmocka_unit_test(test_bad),
+    };
+
+    fab_params.ofi_provider = (char *) (uintptr_t) "net,tcp";
+    world_use_providers("ofi");
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
