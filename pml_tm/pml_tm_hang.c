@@ -26,6 +26,9 @@ enum {
     AGAIN_NS = 1000000000, /* until the next try, if something moved */
 };
 
+/* A thread that began a report and does not poll any more is not waited for longer than this. */
+#define ABANDONED_NS UINT64_C(10000000000)
+
 typedef enum { IDLE, ASK, PAUSE, AGAIN } step_t;
 
 /* The report that is being made; node 0 is this process.  Lock: the fabric's. */
@@ -34,8 +37,9 @@ static struct {
     const mca_pml_tm_watch_t *watch; /* the thread's that makes it */
     uint32_t wait;                   /* the number of its wait */
     uint64_t next_ns;                /* PAUSE: its end; IDLE: nothing earlier */
-    bool is_crowd;                   /* all of the communicator were added */
-    bool is_by_signal;               /* everybody prints */
+    uint64_t begun_ns;
+    bool is_crowd;     /* all of the communicator were added */
+    bool is_by_signal; /* everybody prints */
 } report;
 
 static uint64_t waited_ns; /* in all waits that have ended; lock: the fabric's */
@@ -535,12 +539,13 @@ static void begin_asking(void)
     report.step = ASK;
 }
 
-static void begin(const mca_pml_tm_watch_t *watch)
+static void begin(const mca_pml_tm_watch_t *watch, uint64_t now_ns)
 {
     if (!mca_pml_tm_ask_begin() || 0 != mca_pml_tm_ask_add(mca_pml_tm.fab->config.name)) {
         return;
     }
     report.watch = watch;
+    report.begun_ns = now_ns;
     report.wait = watch->number;
     report.is_crowd = false;
     begin_asking();
@@ -684,18 +689,21 @@ static mca_pml_tm_text_t *look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
     if (!is_to_look(watch, now_ns)) {
         return NULL;
     }
-    if (IDLE != report.step && report.watch != watch) {
-        return NULL; /* another thread makes one */
-    }
-    if (IDLE != report.step && report.wait != watch->number) {
-        give_up(now_ns); /* the wait has ended */
-    }
     mca_pml_tm_state_get(&state, watch, now_ns);
     mca_pml_tm_ask_reply(&state);
+    if (IDLE != report.step && report.watch == watch && report.wait != watch->number) {
+        give_up(now_ns); /* the wait has ended */
+    }
+    if (IDLE != report.step && report.watch != watch) {
+        if (now_ns - report.begun_ns >= ABANDONED_NS) {
+            give_up(now_ns);
+        }
+        return NULL; /* another thread makes one */
+    }
     if (is_due(watch, &state, now_ns)) {
         report.is_by_signal = 0 != is_asked;
         is_asked = 0;
-        begin(watch);
+        begin(watch, now_ns);
     }
     if (IDLE != report.step) {
         node_of(0)->state = state;

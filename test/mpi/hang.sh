@@ -105,3 +105,7 @@ for by in shm tcp; do
     require 'hang: done'
     forbid 'wait for each other'
 done
+
+# So does random traffic, of which each wait is short or not.
+tm_mpirun 4 --mca pml_tm_report_after 1 "$(tm_mpi_program random)" 0 10 || fail "exit status $?"
+forbid 'wait for each other'
