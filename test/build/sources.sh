@@ -81,9 +81,12 @@ echo "includes: ${#dirs[@]} directories"
 # need from others (nm's OPTION); FILE is without .c.
 symbols()
 {
-    local kind=$1 object
-    for object in "$TM_BUILD/$2/.libs"/*.o; do
-        nm "$kind" "$object" | awk -v file="$(basename "$object" .o)" 'NF > 1 { print file, $NF }'
+    local kind=$1 source object file
+    for source in "$2"/*.c; do
+        file=$(basename "$source" .c)
+        object=$TM_BUILD/$2/.libs/$file.o # a build directory may have objects of removed files
+        [[ ! -e $object ]] ||
+            nm "$kind" "$object" | awk -v file="$file" 'NF > 1 { print file, $NF }'
     done
 }
 
