@@ -237,13 +237,13 @@ static void line_of_wait(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node,
 
 static void line_of_other(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node)
 {
+    static const char silent[] = "has not answered for 2 s: it does not call MPI; it computes, or "
+                                 "was stopped";
     static const char *const how[] = {
         [PML_TM_NODE_NEW] = "was not asked",
         [PML_TM_NODE_ASKED] = "was not asked",
         [PML_TM_NODE_ANSWERED] = "",
-        [PML_TM_NODE_SILENT] =
-            "has not answered for 2 s: it does not call MPI; it computes, or was "
-            "stopped",
+        [PML_TM_NODE_SILENT] = silent,
         [PML_TM_NODE_UNKNOWN] = "was never in contact with this process, and was not asked",
         [PML_TM_NODE_GONE] = "has left the job, or failed",
     };
