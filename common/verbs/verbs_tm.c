@@ -130,7 +130,7 @@ static const char *tm_try(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
     if (0 != (dom->addr.flags & FAB_VERBS_ADDR_GRH)) {
         return "its port needs a GRH, which its queue pair for list operations has not";
     }
-    why = fab_verbs_tm_test(dom, tm->has_rndv ? &no_rndv : NULL);
+    why = fab_verbs_tm_test(dom, tm->max_tags, tm->max_ops, tm->has_rndv ? &no_rndv : NULL);
     if (NULL == why && NULL != no_rndv) {
         fab_log(dom->fab, 1, "%s does no rendezvous by itself: %s", dom->name, no_rndv);
         tm->has_rndv = false;

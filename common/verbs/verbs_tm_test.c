@@ -20,8 +20,8 @@
 #include "verbs/verbs_tm_wc.h"
 
 enum {
-    TRY_TAGS = 8,
-    TRY_OPS = 16,
+    TRY_TAGS = 8,       /* at most, as the device may have fewer; one receive at a time is listed */
+    TRY_OPS = 16,       /* likewise */
     TRY_BUFS = 64,      /* more than the 33 without which mlx5's TM-SRQ does nothing */
     TRY_BUF = 256,      /* bytes of each: no unexpected message is longer */
     TRY_LONG = 3 << 12, /* bytes of a message of several packets, whatever the MTU */
@@ -92,7 +92,7 @@ static bool post_bufs(const try_t *try)
 }
 
 /* False: errno may say why. */
-static bool try_open(try_t *try)
+static bool try_open(try_t *try, uint32_t max_tags, uint32_t max_ops)
 {
     fab_verbs_domain_t *dom = try->dom;
     void *memory = mmap(NULL, sizeof(*try->memory), PROT_READ | PROT_WRITE,
@@ -105,7 +105,10 @@ static bool try_open(try_t *try)
     }
     try->send_cq = NULL != try->mr ? ibv_create_cq(dom->ctx, TRY_BUFS, NULL, NULL, 0) : NULL;
     try->cq = NULL != try->send_cq ? fab_verbs_tm_cq(dom, 4 * TRY_BUFS, NULL) : NULL;
-    try->srq = NULL != try->cq ? fab_verbs_tm_srq(dom, try->cq, TRY_BUFS, TRY_TAGS, TRY_OPS) : NULL;
+    try->srq = NULL != try->cq
+                   ? fab_verbs_tm_srq(dom, try->cq, TRY_BUFS, fab_verbs_min(TRY_TAGS, max_tags),
+                                      fab_verbs_min(TRY_OPS, max_ops))
+                   : NULL;
     try->sender = NULL != try->srq ? try_qp(try, TRY_OPS) : NULL;
     try->receiver = NULL != try->sender ? try_qp(try, 0) : NULL;
     if (NULL == try->receiver) {
@@ -384,13 +387,14 @@ static const char *try_rndv(try_t *try)
                : "its self-test failed: a rendezvous longer than the receive (INCOMPLETE)";
 }
 
-const char *fab_verbs_tm_test(fab_verbs_domain_t *dom, const char **no_rndv)
+const char *fab_verbs_tm_test(fab_verbs_domain_t *dom, uint32_t max_tags, uint32_t max_ops,
+                              const char **no_rndv)
 {
     try_t try = {.dom = dom, .until = fab_now_us() + TRY_US};
     const char *why = NULL;
 
     errno = 0;
-    if (!try_open(&try)) {
+    if (!try_open(&try, max_tags, max_ops)) {
         why = fab_sentence(dom->fab, "the queues for its self-test cannot be made: %s",
                            strerror(errno));
     } else {
