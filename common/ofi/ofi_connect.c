@@ -289,8 +289,22 @@ static fab_ofi_ep_t *asker(fab_ofi_domain_t *dom, const fab_ofi_hello_t *hello)
                                                                                          : NULL;
 }
 
+/*
+ * Is it that of the session that the peer has already answered in?  Both have asked, and its HELLO
+ * is reported after its WELCOME, which has the same index and cookie.
+ */
+static bool is_of_session(const fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
+{
+    return FAB_OFI_IDLE != ep->state && hello->index == ep->peer_index &&
+           hello->cookie == ep->peer_cookie;
+}
+
 static void handle_hello(fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
 {
+    if (is_of_session(ep, hello)) {
+        fab_counters.ofi_crossed++;
+        return;
+    }
     if (FAB_OFI_ASKING == ep->state) {
         fab_counters.ofi_crossed++;
         if (hello->name > ep->dom->fab->config.name) {

@@ -17,7 +17,7 @@ static const struct {
     const char *tests[8];
 } moods[] = {
     {{"OFIDEV_AGAIN=200"}, {"test_order", "test_reopen", "test_rma", "test_many"}},
-    {{"OFIDEV_RELEASE=1"}, {"test_tight"}},
+    {{"OFIDEV_RELEASE=1", "OFIDEV_DELAY=5"}, {"test_tight"}},
     {{"OFIDEV_RELEASE=1", "OFIDEV_DELAY=5"}, {"test_order", "test_reopen"}},
     {{"OFIDEV_RELEASE=2", "OFIDEV_DELAY=20"},
      {"test_order", "test_reopen", "test_post", "test_users_items"}},
