@@ -27,8 +27,8 @@
  *
  * HELLO has a proof made with the answering process's key, WELCOME one made with the asking
  * process's; only the job's processes know the keys, from the addresses.  A process that has sent
- * HELLO ignores the other's HELLO if its own name is the smaller one; that may come after the other's
- * WELCOME, which has the same index and cookie.
+ * HELLO ignores the other's HELLO if its own name is the smaller one; that may come after the
+ * other's WELCOME, which has the same index and cookie.
  *
  * The end: CLOSE is answered by CLOSED (or by CLOSE, if both close), LEAVE by LEFT (or by LEAVE).
  * Each is the sender's last message of the session.
