@@ -125,8 +125,9 @@ static bool back_ring(fab_shm_ep_t *ep, int fd, uint32_t index, void *slots)
     if (!back_mapped(ep, fd, fab_shm_ring_at(&ep->addr, index), ep->addr.ring_size)) {
         return false;
     }
-    /* else, and before Linux 5.14, the first access to each page costs a fault */
-    (void) madvise(slots, ep->addr.ring_size, MADV_POPULATE_WRITE);
+    if (fd >= 0) { /* else the first access to each page costs a fault */
+        (void) madvise(slots, ep->addr.ring_size, MADV_POPULATE_WRITE);
+    }
     return true;
 }
 
@@ -224,10 +225,16 @@ static int connect_mapped(fab_shm_ep_t *ep, int fd, const char **why)
     return OPAL_SUCCESS == rc ? connect_ring(ep, fd, why) : rc;
 }
 
+/* Can its parts get memory without its file?  Linux 5.14, and found before (fab_shm_find()). */
+static bool is_enough(fab_shm_ep_t *ep)
+{
+    return NULL != ep->seg && 0 == madvise(ep->seg, ep->addr.page, MADV_POPULATE_WRITE);
+}
+
 int fab_shm_connect(fab_shm_ep_t *ep, const char **why)
 {
-    int fd;
-    int rc = fab_shm_map_open(ep, &fd, why);
+    int fd = -1;
+    int rc = is_enough(ep) ? OPAL_SUCCESS : fab_shm_map_open(ep, &fd, why);
 
     if (OPAL_SUCCESS == rc && NULL == ep->seg) {
         rc = fab_shm_map_head(ep, fd, why);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 enum { FAB_SHM_BACK_STEP = 1 << 16 }; /* bytes; takes some 10 us */
@@ -54,4 +55,21 @@ bool fab_shm_back(int fd, off_t at, off_t len)
         }
     }
     return true;
+}
+
+void *fab_shm_file_map(int fd, size_t size, size_t first)
+{
+    void *at = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+
+    if (MAP_FAILED != at &&
+        (0 != munlock(at, size) || 0 != mprotect(at, first, PROT_READ | PROT_WRITE))) {
+        int error = errno;
+        munmap(at, size);
+        errno = error;
+        return MAP_FAILED;
+    }
+    if (MAP_FAILED != at) {
+        (void) madvise(at, size, MADV_DONTDUMP);
+    }
+    return at;
 }

@@ -21,4 +21,13 @@ void fab_shm_file_close(fab_shm_file_t *file);
  */
 bool fab_shm_back(int fd, off_t at, off_t len);
 
+/*
+ * Map a segment of size bytes, of which the first may be accessed at once and the others after
+ * mprotect().  Without memory for it: most of a segment is never used.  In a program that called
+ * mlockall(MCL_FUTURE) a new mapping gets memory for all of it that is accessible, so the first
+ * become accessible only after it was unlocked; mlockall(MCL_CURRENT) leaves the others alone.
+ * Core dumps leave out all of it.  MAP_FAILED, and errno.
+ */
+void *fab_shm_file_map(int fd, size_t size, size_t first);
+
 #endif /* FAB_SHM_FILE_H */

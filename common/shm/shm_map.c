@@ -11,6 +11,8 @@
 #include <unistd.h>
 #include <sys/mman.h>
 
+#include "shm/shm_file.h"
+
 int fab_shm_connect_error(int error)
 {
     switch (error) {
@@ -95,21 +97,22 @@ static int map_error(fab_shm_ep_t *ep, size_t len, const char **why)
     int rc = fab_shm_connect_error(errno);
 
     *why = fab_sentence(ep->dom->fab,
-                        "mmap() of %zu bytes of the shared memory of process %u failed: %s.", len,
+                        "%zu bytes of the shared memory of process %u cannot be mapped: %s.", len,
                         ep->addr.pid, strerror(errno));
     return rc;
 }
 
 int fab_shm_map_head(fab_shm_ep_t *ep, int fd, const char **why)
 {
-    void *at = mmap(NULL, ep->addr.page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    size_t len = fab_shm_ring_at(&ep->addr, ep->addr.num_ahead);
+    void *at = fab_shm_file_map(fd, len, ep->addr.page);
 
     if (MAP_FAILED == at) {
-        return map_error(ep, ep->addr.page, why);
+        return map_error(ep, len, why);
     }
-    (void) madvise(at, ep->addr.page, MADV_DONTDUMP); /* also when it is extended */
+    (void) madvise(at, ep->addr.page, MADV_POPULATE_WRITE); /* for a fast first message */
     ep->seg = at;
-    ep->seg_len = ep->addr.page;
+    ep->seg_len = len;
     return OPAL_SUCCESS;
 }
 
@@ -136,12 +139,10 @@ void fab_shm_found(fab_shm_ep_t *ep, int fd)
 
 bool fab_shm_map_more(fab_shm_ep_t *ep, size_t len)
 {
-    void *at = ep->seg;
+    void *at;
 
-    if (len > ep->seg_len) {
-        (void) munlock(ep->seg, ep->seg_len);
-        at = mremap(ep->seg, ep->seg_len, len, MREMAP_MAYMOVE);
-    }
+    (void) munlock(ep->seg, ep->seg_len);
+    at = mremap(ep->seg, ep->seg_len, len, MREMAP_MAYMOVE);
     if (MAP_FAILED == at) {
         return false;
     }
@@ -152,9 +153,9 @@ bool fab_shm_map_more(fab_shm_ep_t *ep, size_t len)
 
 int fab_shm_map_ahead(fab_shm_ep_t *ep, const char **why)
 {
-    size_t len = fab_shm_ring_at(&ep->addr, ep->addr.num_ahead);
-
-    return fab_shm_map_more(ep, len) ? OPAL_SUCCESS : map_error(ep, len, why);
+    return 0 == mprotect(ep->seg, ep->seg_len, PROT_READ | PROT_WRITE)
+               ? OPAL_SUCCESS
+               : map_error(ep, ep->seg_len, why);
 }
 
 void fab_shm_unmap(fab_shm_ep_t *ep)

@@ -20,14 +20,14 @@ void fab_shm_found(fab_shm_ep_t *ep, int fd);
 /* The file of the peer's segment.  On an error *fd is -1. */
 int fab_shm_map_open(fab_shm_ep_t *ep, int *fd, const char **why);
 
-/* Map the first page. */
+/* Map what a claimer needs in any case; its first page may be accessed. */
 int fab_shm_map_head(fab_shm_ep_t *ep, int fd, const char **why);
 
-/* Extend it to what a claimer maps in any case. */
+/* All of it may be accessed. */
 int fab_shm_map_ahead(fab_shm_ep_t *ep, const char **why);
 
 /*
- * Extend the mapping, which may move.  No file is needed for this.  The mapping is unlocked, since
+ * Extend the mapping to len bytes; it may move.  No file is needed for this.  It is unlocked, since
  * a locked one would get memory for all of it.
  */
 bool fab_shm_map_more(fab_shm_ep_t *ep, size_t len);

@@ -144,30 +144,6 @@ static int seg_file(const fab_shm_addr_t *addr, size_t size)
     return fd;
 }
 
-/*
- * Map the segment without getting memory for it: most of it is never used.  In a program that
- * called mlockall(MCL_FUTURE), a new mapping gets memory for all of it that is accessible.  So its
- * first part becomes accessible only after it was unlocked, and the rest, of spare rings, only when
- * these are used: mlockall(MCL_CURRENT) leaves it alone.  Core dumps leave out all of it.
- * MAP_FAILED, and errno.
- */
-static void *seg_map(int fd, size_t size, size_t first)
-{
-    void *at = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-
-    if (MAP_FAILED != at &&
-        (0 != munlock(at, size) || 0 != mprotect(at, first, PROT_READ | PROT_WRITE))) {
-        int error = errno;
-        munmap(at, size);
-        errno = error;
-        return MAP_FAILED;
-    }
-    if (MAP_FAILED != at) {
-        (void) madvise(at, size, MADV_DONTDUMP);
-    }
-    return at;
-}
-
 int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why)
 {
     size_t size;
@@ -181,7 +157,7 @@ int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why)
         return seg_error(dom, "memfd_create(), ftruncate(), fcntl(F_ADD_SEALS) or fallocate()",
                          size, why);
     }
-    at = seg_map(dom->file.fd, size, fab_shm_ring_at(&dom->addr, dom->addr.num_ahead));
+    at = fab_shm_file_map(dom->file.fd, size, fab_shm_ring_at(&dom->addr, dom->addr.num_ahead));
     if (MAP_FAILED == at) {
         rc = seg_error(dom, "mmap(), munlock() or mprotect()", size, why);
         fab_shm_file_close(&dom->file);

@@ -123,7 +123,8 @@ struct fab_shm_ep {
     fab_shm_window_t *windows; /* mapped parts of the peer's memory; NULL: no XPMEM */
     bool is_died;              /* its process is dead; it fails when its ring is empty */
     bool is_left;              /* a tick found that its process has left the job */
-    /* of the peer's segment: its first page; from the first send on all entries, num_ahead rings */
+    /* all entries and num_ahead rings of the peer's segment; before the first send only its first
+     * page may be accessed */
     fab_shm_seg_t *seg;
     size_t seg_len;       /* bytes of it */
     size_t ring_len;      /* bytes of the ring's own mapping; 0: the ring is in seg */
