@@ -140,18 +140,21 @@ common_ofi_sources = \
 	common/ofi/ofi_connect.h \
 	common/ofi/ofi_device.c \
 	common/ofi/ofi_device.h \
-	common/ofi/ofi_domain.c \
 	common/ofi/ofi_domain.h \
 	common/ofi/ofi_early.c \
 	common/ofi/ofi_early.h \
-	common/ofi/ofi_ep.c \
 	common/ofi/ofi_ep.h \
 	common/ofi/ofi_fail.c \
+	common/ofi/ofi_fail.h \
 	common/ofi/ofi_object.c \
+	common/ofi/ofi_peer.c \
+	common/ofi/ofi_peer.h \
 	common/ofi/ofi_pool.c \
 	common/ofi/ofi_pool.h \
 	common/ofi/ofi_progress.c \
 	common/ofi/ofi_progress.h \
+	common/ofi/ofi_provider.c \
+	common/ofi/ofi_provider.h \
 	common/ofi/ofi_recv.c \
 	common/ofi/ofi_recv.h \
 	common/ofi/ofi_rma.c \

@@ -8,6 +8,7 @@
 #include "fabric/fab_host.h"
 #include "ofi/ofi_domain.h"
 #include "ofi/ofi_ep.h"
+#include "ofi/ofi_fail.h"
 #include "ofi/ofi_send.h"
 
 enum { FAB_OFI_TICKS_PER_ROUND = 8 }; /* in which every peer is looked at once: 2 s */

@@ -20,6 +20,7 @@
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
 #include "ofi/ofi_early.h"
+#include "ofi/ofi_fail.h"
 #include "ofi/ofi_send.h"
 #include "sock/sha256.h"
 
@@ -276,12 +277,12 @@ static bool hello_is_sound(const fab_ofi_domain_t *dom, const fab_ofi_hello_t *h
 /* The endpoint of the process that sent HELLO. NULL: refuse it. */
 static fab_ofi_ep_t *asker(fab_ofi_domain_t *dom, const fab_ofi_hello_t *hello)
 {
-    fab_peer_t *peer = fab_peer_from_wire(dom->fab, &fab_ofi_provider, hello->name, &hello->addr,
+    fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, hello->name, &hello->addr,
                                           sizeof(hello->addr));
     fab_ofi_ep_t *ep;
 
     if (NULL == peer || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
-        &fab_ofi_provider != fab_peer_provider(peer) || fab_peer_is_moving(peer)) {
+        dom->provider != fab_peer_provider(peer) || fab_peer_is_moving(peer)) {
         return NULL;
     }
     ep = peer->ep;

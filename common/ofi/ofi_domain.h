@@ -11,13 +11,33 @@
 
 #include "fabric/fab_provider.h"
 #include "ofi/ofi_pool.h"
-#include "ofi/ofi_recv.h"
 #include "ofi/ofi_types.h"
 #include "ofi/ofi_wire.h"
 
 enum {
     FAB_OFI_KEYS = 256, /* buckets of the table from key to exposed memory */
 };
+
+typedef struct fab_ofi_rbuf {
+    fab_ofi_ctx_t ctx;
+    unsigned char *data; /* 64-byte aligned */
+    size_t high;         /* bytes up to the end of the message that lies last in it */
+    size_t filled;       /* bytes of all its messages so far */
+    bool is_posted;
+    bool is_released;     /* libfabric puts nothing more into it */
+    uint32_t num_quiet;   /* times that the queue was empty since then, or since the last message */
+    uint64_t released_at; /* us */
+} fab_ofi_rbuf_t;
+
+typedef struct fab_ofi_rbufs {
+    fab_ofi_rbuf_t *bufs;
+    uint32_t num;
+    uint32_t num_idle; /* not posted */
+    size_t size;       /* bytes of each */
+    size_t min_free;   /* with less room than this left, libfabric releases a buffer */
+    uint64_t *aligned; /* for a message that is not */
+    bool has_gaps;     /* the provider leaves some between messages */
+} fab_ofi_rbufs_t;
 
 /* An entry of the table of sessions. */
 typedef struct fab_ofi_slot {
@@ -28,6 +48,7 @@ typedef struct fab_ofi_slot {
 
 struct fab_ofi_domain {
     fab_t *fab;
+    const fab_provider_t *provider;
 
     /* polling */
     struct fid_ep *rdm;
@@ -82,7 +103,5 @@ struct fab_ofi_domain {
     fab_ofi_ep_list_t lingering; /* of nobody, with something left to send */
     fab_ofi_addr_t addr;         /* of this process */
 };
-
-extern const fab_provider_t fab_ofi_provider;
 
 #endif /* FAB_OFI_DOMAIN_H */

@@ -3,12 +3,11 @@
  * A peer fails when all that it sent before is delivered: it may have left in order, and what says
  * so is still in the completion queue.
  */
+#include "ofi/ofi_fail.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "ofi/ofi_domain.h"
-#include "ofi/ofi_ep.h"
 
 void fab_ofi_ep_defer_failure(fab_ofi_ep_t *ep, int rc, const char *format, ...)
 {

@@ -3,7 +3,7 @@
  * The provider as an object of its own (fab_load.h): the one name that it exports.
  */
 #include "fabric/fab_abi.h"
-#include "ofi/ofi_domain.h"
+#include "ofi/ofi_provider.h"
 
 static void use_ompi(void)
 {

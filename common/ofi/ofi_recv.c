@@ -8,7 +8,6 @@
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
-#include "ofi/ofi_domain.h"
 
 enum {
     FAB_OFI_SETTLE_US = 1000000, /* after which nothing is under way to a released buffer */

@@ -14,28 +14,7 @@
 
 #include <rdma/fi_eq.h>
 
-#include "ofi/ofi_types.h"
-
-typedef struct fab_ofi_rbuf {
-    fab_ofi_ctx_t ctx;
-    unsigned char *data; /* 64-byte aligned */
-    size_t high;         /* bytes up to the end of the message that lies last in it */
-    size_t filled;       /* bytes of all its messages so far */
-    bool is_posted;
-    bool is_released;     /* libfabric puts nothing more into it */
-    uint32_t num_quiet;   /* times that the queue was empty since then, or since the last message */
-    uint64_t released_at; /* us */
-} fab_ofi_rbuf_t;
-
-typedef struct fab_ofi_rbufs {
-    fab_ofi_rbuf_t *bufs;
-    uint32_t num;
-    uint32_t num_idle; /* not posted */
-    size_t size;       /* bytes of each */
-    size_t min_free;   /* with less room than this left, libfabric releases a buffer */
-    uint64_t *aligned; /* for a message that is not */
-    bool has_gaps;     /* the provider leaves some between messages */
-} fab_ofi_rbufs_t;
+#include "ofi/ofi_domain.h"
 
 /* NULL, or why not. */
 const char *fab_ofi_recv_open(fab_ofi_domain_t *dom);

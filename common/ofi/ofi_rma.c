@@ -13,6 +13,7 @@
 #include <rdma/fi_rma.h>
 
 #include "ofi/ofi_connect.h"
+#include "ofi/ofi_fail.h"
 
 /* ---- memory that peers may reach ----------------------------------------- */
 

@@ -10,6 +10,7 @@
 #include <rdma/fi_errno.h>
 
 #include "fabric/fab_clock.h"
+#include "ofi/ofi_fail.h"
 
 enum {
     FAB_OFI_STACK = 256,      /* bytes of a message that is made on the stack */

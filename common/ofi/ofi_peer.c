@@ -8,7 +8,7 @@
  * What is left to send when an endpoint is done with its peer is sent all the same: it lingers
  * without a peer until then.
  */
-#include "ofi/ofi_ep.h"
+#include "ofi/ofi_peer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +17,7 @@
 #include "fabric/fab_params.h"
 #include "ofi/ofi_connect.h"
 #include "ofi/ofi_domain.h"
+#include "ofi/ofi_fail.h"
 #include "ofi/ofi_rma.h"
 #include "ofi/ofi_send.h"
 

@@ -2,7 +2,7 @@
 /*
  * Provider ofi: opening and closing it in this process, its address, its description, its table.
  */
-#include "ofi/ofi_domain.h"
+#include "ofi/ofi_provider.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -19,8 +19,11 @@
 #include "fabric/fab_random.h"
 #include "fabric/fab_wire.h"
 #include "ofi/ofi_device.h"
-#include "ofi/ofi_ep.h"
+#include "ofi/ofi_domain.h"
+#include "ofi/ofi_fail.h"
+#include "ofi/ofi_peer.h"
 #include "ofi/ofi_progress.h"
+#include "ofi/ofi_recv.h"
 #include "ofi/ofi_rma.h"
 #include "ofi/ofi_send.h"
 
@@ -216,6 +219,7 @@ static int ofi_open(fab_t *fab, fab_domain_t **out, const char **why)
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     dom->fab = fab;
+    dom->provider = &fab_ofi_provider;
     TAILQ_INIT(&dom->sending);
     TAILQ_INIT(&dom->due);
     TAILQ_INIT(&dom->asked);
