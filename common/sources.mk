@@ -3,17 +3,20 @@
 
 # libmca_common_tm: the fabric and its providers, one instance for all components of a process.
 common_tm_sources = \
-	common/fabric/fab.c \
 	common/fabric/fab.h \
 	common/fabric/fab_abi.h \
+	common/fabric/fab_address.c \
+	common/fabric/fab_choose.c \
 	common/fabric/fab_clock.h \
 	common/fabric/fab_copy.h \
+	common/fabric/fab_core.c \
 	common/fabric/fab_core.h \
 	common/fabric/fab_counters.h \
 	common/fabric/fab_copy.c \
 	common/fabric/fab_cpus.c \
 	common/fabric/fab_cpus.h \
 	common/fabric/fab_export.h \
+	common/fabric/fab_failed.c \
 	common/fabric/fab_fit.c \
 	common/fabric/fab_fit.h \
 	common/fabric/fab_help.c \
@@ -25,20 +28,26 @@ common_tm_sources = \
 	common/fabric/fab_lock.c \
 	common/fabric/fab_lock.h \
 	common/fabric/fab_move.c \
+	common/fabric/fab_open.c \
 	common/fabric/fab_param.c \
 	common/fabric/fab_param.h \
 	common/fabric/fab_param_mca.c \
 	common/fabric/fab_params.c \
 	common/fabric/fab_params.h \
 	common/fabric/fab_peer.c \
+	common/fabric/fab_progress.c \
+	common/fabric/fab_provider.c \
 	common/fabric/fab_provider.h \
 	common/fabric/fab_queue.c \
 	common/fabric/fab_random.c \
 	common/fabric/fab_random.h \
+	common/fabric/fab_record.c \
+	common/fabric/fab_region.c \
 	common/fabric/fab_spares.c \
 	common/fabric/fab_spares.h \
 	common/fabric/fab_tm.h \
 	common/fabric/fab_trial.h \
+	common/fabric/fab_user.c \
 	common/fabric/fab_wire.h \
 	common/ofi/ofi_params.c \
 	common/ofi/ofi_wire.h \

@@ -13,9 +13,9 @@
 
 #include "fabric/fab.h"
 #include "fabric/fab_provider.h"
+#include "fabric/fab_wire.h"
 
 enum {
-    FAB_NUM_PROVIDERS = 3 + FAB_HAVE_OFI + FAB_HAVE_VERBS,
     FAB_CHUNK_PEERS = 256,   /* peer records per chunk: 16 KiB */
     FAB_SENTENCE_MAX = 512,  /* bytes of a sentence for the user */
     FAB_ITEMS_PER_PASS = 64, /* items of one peer run in one fab_progress(): bounds its time */
@@ -31,9 +31,6 @@ enum {
 
 #define FAB_NO_RECORD UINT32_MAX /* no record number */
 
-/* Providers in order of preference; one changes when it is loaded, at the first fab_open(). */
-extern const fab_provider_t *fab_providers[FAB_NUM_PROVIDERS];
-
 typedef struct fab_slot {
     fab_domain_t *dom; /* NULL: not open */
     char why_not[FAB_SENTENCE_MAX];
@@ -41,7 +38,14 @@ typedef struct fab_slot {
     char why_moved[FAB_SENTENCE_MAX]; /* the last of them */
 } fab_slot_t;
 
-typedef struct fab_move fab_move_t;
+/* A peer that is to move to another provider (fab_move.c). */
+typedef struct fab_move {
+    struct fab_move *next;
+    fab_peer_t *peer;
+    void *address; /* sections of the providers that may take it; malloc() */
+    int rc;
+    char why[FAB_SENTENCE_MAX];
+} fab_move_t;
 
 /* A failed peer that was not reported yet. */
 typedef struct fab_failure {
@@ -90,8 +94,9 @@ typedef struct fab_core {
         fab_domain_t *dom;
     } open[FAB_NUM_PROVIDERS];
     unsigned num_open;
+    int (*poll_all)(void *fab); /* fab_progress(): what fab_poll() calls if it has to do it all */
 
-    /* Peer records (fab_peer.c). */
+    /* Peer records (fab_record.c). */
     fab_peer_t **chunks;
     uint32_t num_chunks;
     uint32_t max_chunks;
@@ -100,18 +105,20 @@ typedef struct fab_core {
     uint32_t *table;      /* record number + 1; 0: empty. Open addressing, at most 3/4 full. */
     uint32_t table_shift; /* 64 - log2 of its size */
 
-    /* Items and failures (fab_queue.c). */
-    bool has_work;     /* some of the following is not empty: fab_progress() must process them */
+    bool has_work; /* some of the following is not empty: fab_progress() must process them */
+
+    /* Items (fab_queue.c). */
     fab_peer_t **busy; /* peers with items, in the order in which they are served */
     uint32_t num_busy;
     uint32_t max_busy;
-    uint32_t next_busy;      /* whose turn it is */
-    fab_peer_t *running;     /* its items are being run: it is in busy, whatever its pending says */
-    bool is_busy_partial;    /* no memory to note a peer in busy: look at all */
+    uint32_t next_busy;   /* whose turn it is */
+    fab_peer_t *running;  /* its items are being run: it is in busy, whatever its pending says */
+    bool is_busy_partial; /* no memory to note a peer in busy: look at all */
+
     fab_failure_t *failures; /* not reported yet, or their provider is not done with them */
     fab_failure_t reserve;   /* one of them, if there was no memory; peer is NULL: unused */
     bool is_failure_lost;    /* no memory to keep one: look for it */
-    fab_move_t *moves;       /* peers that are to move to another provider (fab_move.c) */
+    fab_move_t *moves;
 
     char sentence[FAB_SENTENCE_MAX];      /* fab_sentence() */
     char open_sentence[FAB_SENTENCE_MAX]; /* *why of fab_peer_open() */
@@ -127,9 +134,6 @@ static inline fab_peer_t *fab_core_record(const fab_core_t *core, uint32_t numbe
     return &core->chunks[number / FAB_CHUNK_PEERS][number % FAB_CHUNK_PEERS];
 }
 
-/* fab.c */
-bool fab_core_has_kept(const fab_core_t *core, const fab_peer_t *peer);
-
 /* Bits of fab_peer_t.users. */
 static inline uint8_t fab_peer_open_bit(fab_user_t user)
 {
@@ -141,36 +145,74 @@ static inline uint8_t fab_peer_closed_bit(fab_user_t user)
     return (uint8_t) (16u << user);
 }
 
-/* fab_peer.c */
-void fab_core_close_peers(fab_core_t *core, fab_user_t user);
-void fab_core_free_peers(fab_core_t *core);
-void fab_core_try_release(fab_peer_t *peer);
+/* fab_core.c */
+void fab_core_set_work(fab_core_t *core, bool has_work);
+/* Is a failure of the peer to be reported, or to be worked off? */
+bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer);
+
+/* fab_record.c */
+/* A record with the name, not in the table yet; FAB_NO_RECORD: no memory. */
+uint32_t fab_record_new(fab_core_t *core, uint64_t name);
+/* Into the table with it. */
+fab_peer_t *fab_record_enter(fab_core_t *core, uint32_t number);
+/* It does not come into the table. */
+void fab_record_release(fab_core_t *core, uint32_t number);
+/* Release the peer's record, if nobody needs it any more. */
+void fab_record_try_release(fab_peer_t *peer);
+void fab_record_free(fab_core_t *core);
+
+/* fab_address.c */
+/* Is it an address, and of the process with this name?  Afterwards every section lies within it. */
+int fab_address_check(fab_core_t *core, uint64_t name, const void *address, size_t len,
+                      const char **why);
 /* What provider (FAB_WIRE_*) has to say in a checked address; NULL: nothing. */
-const void *fab_core_section(const void *address, uint16_t provider, size_t *section_len);
+const void *fab_address_section(const void *address, uint16_t provider, size_t *section_len);
+/* Append a section to an address, which has room for it. */
+void fab_address_add(fab_wire_head_t *to, uint16_t provider, const void *section, size_t len);
+
+/* fab_choose.c */
+/* Let provider i take the peer. */
+int fab_choose_this(fab_core_t *core, fab_peer_t *peer, int i, const void *section, size_t len,
+                    const char **why);
 /* Offer the peer to the providers from the first on, in order; why collects their answers. */
-int fab_core_choose(fab_core_t *core, fab_peer_t *peer, const void *address, int first, char *why,
-                    size_t size);
+int fab_choose(fab_core_t *core, fab_peer_t *peer, const void *address, int first, char *why,
+               size_t size);
+
+/* fab_failed.c */
+extern const fab_ops_t fab_failed_ops;
+/* Release what the provider holds. False: later. */
+bool fab_failed_drop(fab_core_t *core, fab_peer_t *peer);
+/*
+ * Report each failure once; it stays in the list until the provider has released what it holds.
+ * Callbacks may add others.  Returns how many were reported.
+ */
+int fab_failed_report(fab_core_t *core);
+void fab_failed_free(fab_core_t *core);
+
+/* fab_queue.c */
+/* Run items that have room. Returns how many went on. */
+int fab_queue_run(fab_core_t *core);
+/* Items of the user are not run any more; their memory goes with it. */
+void fab_queue_forget(fab_core_t *core, fab_user_t user);
+void fab_queue_free(fab_core_t *core);
 
 /* fab_move.c */
 /* The peer was opened with this address: keep what it takes to move to another provider. */
-void fab_core_keep_spare(fab_core_t *core, fab_peer_t *peer, const void *address);
-bool fab_core_has_move(const fab_core_t *core, const fab_peer_t *peer);
+void fab_move_keep_address(fab_core_t *core, fab_peer_t *peer, const void *address);
 /* The peer asks for a connection by another provider than its own. */
-void fab_core_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const void *section,
+void fab_move_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const void *section,
                        size_t len);
-int fab_core_run_moves(fab_core_t *core);
-void fab_core_free_moves(fab_core_t *core);
+int fab_move_run(fab_core_t *core);
+void fab_move_free(fab_core_t *core);
 
-/* fab_queue.c */
-extern const fab_ops_t fab_failed_ops;
-bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer);
-/* Release what the provider holds. False: later. */
-bool fab_core_drop(fab_core_t *core, fab_peer_t *peer);
-int fab_core_run_queues(fab_core_t *core);
-void fab_core_forget_items(fab_core_t *core, fab_user_t user);
-void fab_core_free_queues(fab_core_t *core);
+/* fab_peer.c */
+void fab_peer_close_all(fab_core_t *core, fab_user_t user);
 
-/* fab.c: set has_work. */
-void fab_core_set_work(fab_core_t *core, bool has_work);
+/* fab_user.c */
+void fab_user_init(fab_core_t *core);
+void fab_user_add(fab_core_t *core, const fab_config_t *config);
+/* Its handlers go, and what is kept for it. */
+void fab_user_remove(fab_core_t *core, fab_user_t user);
+void fab_user_free(fab_core_t *core);
 
 #endif /* FAB_CORE_H */

@@ -27,15 +27,6 @@
 
 #include "fabric/fab_wire.h"
 
-/* A peer that is to move. */
-struct fab_move {
-    fab_move_t *next;
-    fab_peer_t *peer;
-    void *address; /* as spare_address() made it, or with the section that the peer has sent */
-    int rc;
-    char why[FAB_SENTENCE_MAX];
-};
-
 /* ---- operations on a peer that moves: later -------------------------------- */
 
 static int moving_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
@@ -93,18 +84,6 @@ static void **spare_of(const fab_peer_t *peer)
     return NULL != provider->spare && NULL != peer->ep ? provider->spare(peer) : NULL;
 }
 
-/* Append a section to an address, which has room for it. */
-static void add_section(fab_wire_head_t *to, uint16_t provider, const void *section, size_t len)
-{
-    fab_wire_section_t head = {.provider = provider, .len = (uint16_t) len};
-    unsigned char *at = (unsigned char *) to + to->len;
-
-    memcpy(at, &head, sizeof(head));
-    memcpy(at + sizeof(head), section, len);
-    to->len += (uint32_t) (sizeof(head) + ((len + 7) & ~(size_t) 7));
-    to->sections++;
-}
-
 /*
  * Of a checked address the sections of open providers from this one on. NULL: none, or no memory.
  */
@@ -118,9 +97,9 @@ static void *spare_address(const fab_core_t *core, const void *address, int firs
 
     for (int i = first; i < FAB_NUM_PROVIDERS; i++) {
         size_t len = 0;
-        const void *section = fab_core_section(address, fab_providers[i]->id, &len);
+        const void *section = fab_address_section(address, fab_providers[i]->id, &len);
         if (NULL != core->slots[i].dom && NULL != section) {
-            add_section(&some.head, fab_providers[i]->id, section, len);
+            fab_address_add(&some.head, fab_providers[i]->id, section, len);
         }
     }
     spare = some.head.sections > 0 ? malloc(some.head.len) : NULL;
@@ -130,7 +109,7 @@ static void *spare_address(const fab_core_t *core, const void *address, int firs
     return spare;
 }
 
-void fab_core_keep_spare(fab_core_t *core, fab_peer_t *peer, const void *address)
+void fab_move_keep_address(fab_core_t *core, fab_peer_t *peer, const void *address)
 {
     void **spare = FAB_PEER_UP == peer->state && !fab_peer_is_moving(peer) ? spare_of(peer) : NULL;
 
@@ -145,16 +124,6 @@ bool fab_peer_is_moving(const fab_peer_t *peer)
 {
     return &moving_ops == peer->ops ||
            (FAB_PEER_CLOSED == peer->state && fab_core_has_failure(fab_core(peer->fab), peer));
-}
-
-bool fab_core_has_move(const fab_core_t *core, const fab_peer_t *peer)
-{
-    const fab_move_t *move = core->moves;
-
-    while (NULL != move && move->peer != peer) {
-        move = move->next;
-    }
-    return NULL != move;
 }
 
 /* The address is the move's from now on.  False: there is no memory. */
@@ -194,7 +163,7 @@ void fab_peer_cannot_connect(fab_peer_t *peer, int rc, const char *why)
     fab_peer_fail(peer, rc, why);
 }
 
-void fab_core_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const void *section,
+void fab_move_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const void *section,
                        size_t len)
 {
     const char *why = "The other process could not connect.";
@@ -214,7 +183,7 @@ void fab_core_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const v
         return;
     }
     address->len = sizeof(*address);
-    add_section(address, fab_providers[provider]->id, section, len);
+    fab_address_add(address, fab_providers[provider]->id, section, len);
     if (!note(core, peer, address, OPAL_ERR_UNREACH, why)) {
         free(address);
     }
@@ -230,8 +199,8 @@ static void attach_to_next(fab_core_t *core, fab_move_t *move)
     char why[2 * FAB_SENTENCE_MAX];
     int len = snprintf(why, sizeof(why), "%s: %s ", fab_providers[from]->name, move->why);
 
-    if (OPAL_SUCCESS != fab_core_choose(core, peer, move->address, from + 1, why + len,
-                                        sizeof(why) - (size_t) len)) {
+    if (OPAL_SUCCESS !=
+        fab_choose(core, peer, move->address, from + 1, why + len, sizeof(why) - (size_t) len)) {
         peer->provider = (uint8_t) from;
         fab_peer_fail(peer, move->rc, why);
         return;
@@ -253,19 +222,19 @@ static void end(fab_core_t *core, fab_move_t *move)
         at = &(*at)->next;
     }
     *at = move->next;
-    fab_core_try_release(move->peer);
+    fab_record_try_release(move->peer);
     free(move->address);
     free(move);
 }
 
-int fab_core_run_moves(fab_core_t *core)
+int fab_move_run(fab_core_t *core)
 {
     fab_move_t *next;
     int events = 0;
 
     for (fab_move_t *move = core->moves; NULL != move; move = next) {
         bool is_over = FAB_PEER_UP != move->peer->state; /* it has failed, or was closed */
-        if (!is_over && fab_core_drop(core, move->peer)) {
+        if (!is_over && fab_failed_drop(core, move->peer)) {
             attach_to_next(core, move);
             is_over = true;
         }
@@ -278,7 +247,7 @@ int fab_core_run_moves(fab_core_t *core)
     return events;
 }
 
-void fab_core_free_moves(fab_core_t *core)
+void fab_move_free(fab_core_t *core)
 {
     while (NULL != core->moves) {
         fab_move_t *move = core->moves;

@@ -30,11 +30,7 @@ typedef struct fab_provider {
     bool reaches_hosts; /* not only processes of this host */
     const fab_ops_t *ops;
 
-    /*
-     * Not all of it is loaded yet: load it, before anything else is called, and use the table
-     * returned.  NULL: *why.  NULL as a pointer: it is here.
-     */
-    const struct fab_provider *(*load)(fab_t *fab, const char **why);
+    bool is_apart; /* in an object of its own: what else it has is known when that is loaded */
 
     /*
      * Make the provider usable in this process.  Errors: OPAL_ERR_*; then *why says what failed,
@@ -131,8 +127,19 @@ extern const fab_provider_t fab_self_provider;
 extern const fab_provider_t fab_shm_provider;
 extern const fab_provider_t fab_tcp_provider;
 
+enum { FAB_NUM_PROVIDERS = 3 + FAB_HAVE_OFI + FAB_HAVE_VERBS };
+
+/* Providers in order of preference; one changes when it is loaded, at the first fab_open(). */
+extern const fab_provider_t *fab_providers[FAB_NUM_PROVIDERS];
+
 /* Are all names in this list, which ^ may begin, those of providers that were built? */
 bool fab_provider_is_list(const char *list);
+
+/*
+ * Is the provider in this list, or, if that begins with ^, not in it?  An empty list, or NULL,
+ * holds all; self is always used.
+ */
+bool fab_provider_is_in(const fab_provider_t *provider, const char *list);
 
 /*
  * The peer record for a name that a message brought, made for this provider if it is new; NULL: no

@@ -122,7 +122,7 @@ stacks "${fence[@]}" '--- process 3: program' \
 ! tm_is_upstream 'PMIx_Fence' stacks.txt ||
     fail 'a receive that does not end is taken for a fault of Open MPI'
 stacks "${fence[@]}" '--- process 3: program' \
-    '#1  fab_progress (dom=0x1) at common/fabric/fab.c:10' '#2  PMPI_Wait () from libmpi.so'
+    '#1  fab_progress (dom=0x1) at common/fabric/fab_progress.c:10' '#2  PMPI_Wait () from libmpi.so'
 ! tm_is_upstream 'PMIx_Fence' stacks.txt ||
     fail 'a wait that does not end is taken for a fault of Open MPI'
 stacks "${fence[@]}" '--- process 3: program' \

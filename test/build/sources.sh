@@ -92,7 +92,7 @@ symbols()
 
 # NAME.c and NAME.h count as one file: no two of a directory use each other, directly or through
 # others.
-in_order=(pml_tm btl_fabric common/ofi common/shm common/sock common/tcp common/verbs)
+in_order=(pml_tm btl_fabric common/fabric common/ofi common/shm common/sock common/tcp common/verbs)
 for dir in "${in_order[@]}"; do
     symbols --defined-only "$dir" | sort -k 2 >"$TM_WORK/defined"
     symbols --undefined-only "$dir" | sort -k 2 >"$TM_WORK/used"

@@ -56,8 +56,8 @@ static void test_dead(void **state)
 static void spoil_key(world_t *world, int rank)
 {
     size_t len = 0;
-    const unsigned char *section = fab_core_section(world->shared->address[rank], FAB_WIRE_OFI,
-                                                    &len);
+    const unsigned char *section = fab_address_section(world->shared->address[rank], FAB_WIRE_OFI,
+                                                       &len);
 
     CHECK(NULL != section && sizeof(fab_ofi_addr_t) == len);
     world->shared->address[rank][section - world->shared->address[rank] +

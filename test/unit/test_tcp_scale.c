@@ -42,8 +42,8 @@ static size_t address_of(const world_t *world, uint64_t name, unsigned char *add
     memcpy(&head, address, sizeof(head));
     head.name = name;
     memcpy(address, &head, sizeof(head));
-    unsigned char *tcp = (unsigned char *) (uintptr_t) fab_core_section(address, FAB_WIRE_TCP,
-                                                                        &len);
+    unsigned char *tcp = (unsigned char *) (uintptr_t) fab_address_section(address, FAB_WIRE_TCP,
+                                                                           &len);
     fab_tcp_addr_t addr;
     memcpy(&addr, tcp, sizeof(addr));
     addr.host += host;

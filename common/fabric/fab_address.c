@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Addresses (fab_wire.h): this process's, and those of others, of which one section after the other
+ * is what a provider needs.
+ */
+#include "fabric/fab_core.h"
+
+#include <string.h>
+
+#include "fabric/fab_wire.h"
+
+size_t fab_address(const fab_t *fab, void *buf, size_t size)
+{
+    const fab_core_t *core = (const fab_core_t *) fab;
+    unsigned char bytes[FAB_ADDRESS_MAX] = {0};
+    fab_wire_head_t head = {
+        .magic = FAB_WIRE_MAGIC, .version = FAB_WIRE_VERSION, .name = fab->config.name};
+    size_t len = sizeof(head);
+
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        const fab_provider_t *provider = fab_providers[i];
+        fab_wire_section_t section = {.provider = provider->id,
+                                      .len = (uint16_t) provider->address_len};
+        size_t start = len + sizeof(section);
+        if (NULL == core->slots[i].dom) {
+            continue;
+        }
+        if (start + section.len > sizeof(bytes)) {
+            return 0; /* without it peers would think that this process has not got the provider */
+        }
+        memcpy(bytes + len, &section, sizeof(section));
+        if (section.len > 0) {
+            memcpy(bytes + start, provider->address(core->slots[i].dom), section.len);
+        }
+        len = start + ((section.len + 7u) & ~7u);
+        head.sections++;
+    }
+    if (len > size || len > sizeof(bytes)) {
+        return 0;
+    }
+    head.len = (uint32_t) len;
+    memcpy(bytes, &head, sizeof(head));
+    memcpy(buf, bytes, len);
+    return len;
+}
+
+int fab_address_check(fab_core_t *core, uint64_t name, const void *address, size_t len,
+                      const char **why)
+{
+    const unsigned char *bytes = address;
+    fab_wire_head_t head;
+    fab_wire_section_t section;
+    size_t at = sizeof(head);
+    uint16_t left;
+
+    if (len < sizeof(head) || len > FAB_ADDRESS_MAX) {
+        *why = fab_sentence(&core->fab, "Its address has %zu bytes; it must have %zu to %d.", len,
+                            sizeof(head), FAB_ADDRESS_MAX);
+        return OPAL_ERR_BAD_PARAM;
+    }
+    memcpy(&head, address, sizeof(head));
+    if (__builtin_bswap32(FAB_WIRE_MAGIC) == head.magic) {
+        *why = "Its machine has another byte order: run all processes on one kind of machine.";
+        return OPAL_ERR_BAD_PARAM;
+    }
+    if (FAB_WIRE_MAGIC != head.magic || FAB_WIRE_VERSION != head.version) {
+        *why = fab_sentence(&core->fab,
+                            "Its address has magic 0x%x, version %u; this process knows 0x%x, %u: "
+                            "install the same release on all hosts.",
+                            head.magic, head.version, FAB_WIRE_MAGIC, FAB_WIRE_VERSION);
+        return OPAL_ERR_BAD_PARAM;
+    }
+    for (left = head.sections; left > 0 && at + sizeof(section) <= len; left--) {
+        memcpy(&section, bytes + at, sizeof(section));
+        at += sizeof(section) + ((section.len + 7u) & ~7u);
+    }
+    if (left > 0 || at != len || head.len != len || head.name != name) {
+        *why = fab_sentence(&core->fab,
+                            "Its address is damaged: %zu bytes, of which the head says %u and the "
+                            "sections fill %zu; "
+                            "name 0x%llx, expected 0x%llx.",
+                            len, head.len, at, (unsigned long long) head.name,
+                            (unsigned long long) name);
+        return OPAL_ERR_BAD_PARAM;
+    }
+    return OPAL_SUCCESS;
+}
+
+const void *fab_address_section(const void *address, uint16_t provider, size_t *section_len)
+{
+    const unsigned char *bytes = address;
+    fab_wire_head_t head;
+    fab_wire_section_t section;
+    size_t at = sizeof(head);
+
+    memcpy(&head, address, sizeof(head));
+    for (uint16_t i = 0; i < head.sections; i++) {
+        memcpy(&section, bytes + at, sizeof(section));
+        if (section.provider == provider) {
+            *section_len = section.len;
+            return bytes + at + sizeof(section);
+        }
+        at += sizeof(section) + ((section.len + 7u) & ~7u);
+    }
+    return NULL;
+}
+
+void fab_address_add(fab_wire_head_t *to, uint16_t provider, const void *section, size_t len)
+{
+    fab_wire_section_t head = {.provider = provider, .len = (uint16_t) len};
+    unsigned char *at = (unsigned char *) to + to->len;
+
+    memcpy(at, &head, sizeof(head));
+    memcpy(at + sizeof(head), section, len);
+    to->len += (uint32_t) (sizeof(head) + ((len + 7) & ~(size_t) 7));
+    to->sections++;
+}

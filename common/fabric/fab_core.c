@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What all files of the fabric use: counters, sentences and messages for the user, whether there is
+ * work for fab_progress(), and so what fab_poll() calls.
+ */
+#include "fabric/fab_core.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+fab_counters_t fab_counters;
+
+const char *fab_sentence(fab_t *fab, const char *format, ...)
+{
+    fab_core_t *core = fab_core(fab);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(core->sentence, sizeof(core->sentence), format, args);
+    va_end(args);
+    return core->sentence;
+}
+
+void fab_log(fab_t *fab, int level, const char *format, ...)
+{
+    const fab_core_t *core = fab_core(fab);
+    char text[FAB_SENTENCE_MAX];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    for (int user = 0; user < FAB_NUM_USERS; user++) {
+        const fab_config_t *config = &core->users[user].config;
+        if (core->users[user].is_open && NULL != config->log) {
+            config->log(config->ctx, level, text);
+        }
+    }
+}
+
+const fab_provider_t *fab_peer_provider(const fab_peer_t *peer)
+{
+    return fab_providers[peer->provider];
+}
+
+const char *fab_peer_provider_name(const fab_peer_t *peer)
+{
+    return fab_providers[peer->provider]->name;
+}
+
+bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer)
+{
+    for (const fab_failure_t *failure = core->failures; NULL != failure; failure = failure->next) {
+        if (failure->peer == peer) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * fab_poll() calls a provider directly, if it is the only one that messages come by and nothing is
+ * queued or failed. Self needs no polling for messages.
+ */
+static void choose_poll(fab_core_t *core)
+{
+    core->fab.poll = core->poll_all;
+    core->fab.poll_arg = core;
+    if (core->has_work) {
+        return;
+    }
+    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+        if (NULL == core->slots[i].dom || fab_providers[i] == &fab_self_provider ||
+            (NULL != fab_providers[i]->is_idle && fab_providers[i]->is_idle(core->slots[i].dom))) {
+            continue;
+        }
+        if (core->poll_all != core->fab.poll || NULL == fab_providers[i]->poll) {
+            core->fab.poll = core->poll_all;
+            core->fab.poll_arg = core;
+            return;
+        }
+        core->fab.poll = fab_providers[i]->poll;
+        core->fab.poll_arg = core->slots[i].dom;
+    }
+}
+
+void fab_idle_changed(fab_t *fab)
+{
+    choose_poll(fab_core(fab));
+}
+
+void fab_core_set_work(fab_core_t *core, bool has_work)
+{
+    if (has_work != core->has_work) {
+        core->has_work = has_work;
+        choose_poll(core);
+    }
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Peers that have failed.
+ *
+ * A failure is noted at once (state, ops) and worked off in fab_progress(), outside of any provider
+ * or handler.
+ */
+#include "fabric/fab_core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- operations on a failed or closed peer ------------------------------ */
+
+static int failed_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
+{
+    (void) peer, (void) hdr, (void) buf, (void) len;
+    return OPAL_ERR_UNREACH;
+}
+
+static void *failed_reserve(fab_peer_t *peer, size_t max_len)
+{
+    (void) peer, (void) max_len;
+    return NULL;
+}
+
+static void failed_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
+{
+    (void) peer, (void) hdr, (void) len;
+}
+
+static int failed_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
+                         fab_rkey_t *rkey)
+{
+    (void) peer, (void) buf, (void) len, (void) access, (void) rkey;
+    return OPAL_ERR_UNREACH;
+}
+
+static void failed_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
+{
+    (void) peer, (void) rkey;
+}
+
+static int failed_rma(fab_rma_t *op)
+{
+    (void) op;
+    return OPAL_ERR_UNREACH;
+}
+
+static int failed_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
+{
+    (void) peer, (void) hdr, (void) out;
+    return OPAL_ERR_UNREACH;
+}
+
+const fab_ops_t fab_failed_ops = {
+    .send = failed_send,
+    .reserve = failed_reserve,
+    .commit = failed_commit,
+    .expose = failed_expose,
+    .unexpose = failed_unexpose,
+    .rma = failed_rma,
+    .send_from = failed_send_from,
+};
+
+/* ---- noting a failure --------------------------------------------------- */
+
+/* A new record; NULL: no memory. There is always memory for one, so one at least is reported. */
+static fab_failure_t *failure_alloc(fab_core_t *core)
+{
+    fab_failure_t *failure = malloc(sizeof(*failure));
+
+    return NULL == failure && NULL == core->reserve.peer ? &core->reserve : failure;
+}
+
+static void failure_free(fab_core_t *core, fab_failure_t *failure)
+{
+    if (&core->reserve == failure) {
+        failure->peer = NULL;
+    } else {
+        free(failure);
+    }
+}
+
+static void core_add_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
+{
+    fab_failure_t *failure = failure_alloc(core);
+
+    if (NULL == failure) {
+        core->is_failure_lost = true;
+        return;
+    }
+    failure->peer = peer;
+    failure->rc = rc;
+    failure->is_reported = false;
+    snprintf(failure->why, sizeof(failure->why), "%s", why);
+    failure->next = core->failures;
+    core->failures = failure;
+}
+
+void fab_peer_fail(fab_peer_t *peer, int rc, const char *why)
+{
+    fab_core_t *core = fab_core(peer->fab);
+
+    if (FAB_PEER_FAILED == peer->state || fab_core_has_failure(core, peer)) {
+        return;
+    }
+    if (FAB_PEER_UP == peer->state) {
+        peer->state = FAB_PEER_FAILED;
+    }
+    peer->ops = &fab_failed_ops;
+    peer->caps = 0;
+    core->fab.must_return = true;
+    fab_core_set_work(core, true);
+    core_add_failure(core, peer, rc, why);
+}
+
+static bool needs(const fab_core_t *core, int n, fab_peer_t *peer)
+{
+    const fab_user_state_t *user = &core->users[n];
+
+    return user->is_open && NULL != user->config.peer_left &&
+           0 == (peer->users & fab_peer_closed_bit((fab_user_t) n)) &&
+           user->config.peer_left(user->config.ctx, peer);
+}
+
+void fab_peer_has_left(fab_peer_t *peer)
+{
+    const fab_core_t *core = fab_core(peer->fab);
+
+    for (int n = 0; n < FAB_NUM_USERS && FAB_PEER_UP == peer->state; n++) {
+        if (needs(core, n, peer)) {
+            fab_peer_fail(peer, OPAL_ERR_UNREACH,
+                          "It has left the job, and messages between it and this process are not "
+                          "complete.");
+        }
+    }
+}
+
+bool fab_peer_is_gone(const fab_peer_t *peer)
+{
+    const fab_core_t *core = fab_core(peer->fab);
+
+    return FAB_PEER_UP != peer->state && NULL == peer->pending && core->running != peer &&
+           !core->is_failure_lost && !fab_core_has_failure(core, peer);
+}
+
+/* ---- reporting it ------------------------------------------------------- */
+
+static void core_tell_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
+{
+    for (int n = 0; n < FAB_NUM_USERS; n++) {
+        const fab_user_state_t *user = &core->users[n];
+        bool is_closed = FAB_PEER_CLOSED == peer->state ||
+                         0 != (peer->users & fab_peer_closed_bit((fab_user_t) n));
+        if (user->is_open && !is_closed && NULL != user->config.peer_failed) {
+            user->config.peer_failed(user->config.ctx, peer, rc, why);
+        }
+    }
+}
+
+bool fab_failed_drop(fab_core_t *core, fab_peer_t *peer)
+{
+    return NULL == peer->ep ||
+           fab_providers[peer->provider]->drop(core->slots[peer->provider].dom, peer);
+}
+
+/*
+ * No memory once to keep a failure: those that failed and still have their provider's state were
+ * not reported.
+ */
+static void core_find_failures(fab_core_t *core)
+{
+    core->is_failure_lost = false;
+    for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
+        fab_peer_t *peer = fab_core_record(core, i);
+        if (&fab_failed_ops == peer->ops && NULL != peer->ep && FAB_PEER_FAILED == peer->state &&
+            !fab_core_has_failure(core, peer)) {
+            core_add_failure(core, peer, OPAL_ERR_UNREACH,
+                             "It failed; there was no memory to keep the reason.");
+        }
+    }
+}
+
+static void core_end_failure(fab_core_t *core, fab_failure_t *failure)
+{
+    fab_failure_t **at = &core->failures;
+
+    while (*at != failure) {
+        at = &(*at)->next;
+    }
+    *at = failure->next;
+    fab_record_try_release(failure->peer);
+    failure_free(core, failure);
+}
+
+int fab_failed_report(fab_core_t *core)
+{
+    fab_failure_t *next;
+    int events = 0;
+
+    if (core->is_failure_lost) {
+        core_find_failures(core);
+    }
+    for (fab_failure_t *failure = core->failures; NULL != failure; failure = next) {
+        bool is_new = !failure->is_reported;
+        failure->is_reported = true;
+        if (is_new) {
+            events++;
+            core_tell_failure(core, failure->peer, failure->rc, failure->why);
+        }
+        bool is_done = fab_failed_drop(core, failure->peer);
+        next = failure->next;
+        if (is_done) {
+            core_end_failure(core, failure);
+        }
+    }
+    return events;
+}
+
+void fab_failed_free(fab_core_t *core)
+{
+    while (NULL != core->failures) {
+        fab_failure_t *failure = core->failures;
+        core->failures = failure->next;
+        failure_free(core, failure);
+    }
+}
