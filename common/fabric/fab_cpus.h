@@ -7,7 +7,11 @@
 #ifndef FAB_CPUS_H
 #define FAB_CPUS_H
 
-#include "fabric/fab.h"
+#include "opal_config.h" /* first: it defines _GNU_SOURCE */
+
+#include <stdint.h>
+
+#include "fabric/fab_export.h"
 
 /*
  * The number of processors that this process or mpirun's daemon (which is not bound as a rank is)
