@@ -225,10 +225,14 @@ static int connect_mapped(fab_shm_ep_t *ep, int fd, const char **why)
     return OPAL_SUCCESS == rc ? connect_ring(ep, fd, why) : rc;
 }
 
-/* Can its parts get memory without its file?  Linux 5.14, and found before (fab_shm_find()). */
+/*
+ * Is the mapping that was found before (fab_shm_find()) enough, without the file?  Its process
+ * lives, and the parts can get memory (from Linux 5.14 on).
+ */
 static bool is_enough(fab_shm_ep_t *ep)
 {
-    return NULL != ep->seg && 0 == madvise(ep->seg, ep->addr.page, MADV_POPULATE_WRITE);
+    return NULL != ep->seg && !fab_proc_is_gone(ep->addr.pid, ep->addr.start_time) &&
+           0 == madvise(ep->seg, ep->addr.page, MADV_POPULATE_WRITE);
 }
 
 int fab_shm_connect(fab_shm_ep_t *ep, const char **why)
