@@ -7,7 +7,7 @@
  * one loop around one element.  A list is several elements, or one loop around all of them.
  *
  * The length that follows from a short description must be that of the datatype.  A long list is
- * not looked through: the datatype says of how many loops it consists.
+ * not looked through: the datatype says whether it has other loops.
  */
 #include "pml_tm_blocks.h"
 
@@ -30,10 +30,7 @@ static inline row_t row_of(const dt_elem_desc_t *desc)
 
 /* ---- recognising -------------------------------------------------------- */
 
-enum {
-    LOOK_MAX = 8,   /* rows, of a list that is looked through */
-    LOOP_LEVELS = 2 /* what type->loops counts for one loop */
-};
+enum { LOOK_MAX = 8 }; /* rows, of a list that is looked through */
 
 /* One dimension: n steps of this many bytes. */
 typedef struct steps {
@@ -88,12 +85,12 @@ static bool is_data(const rows_t *rows, size_t bytes)
 }
 
 /*
- * The same for a list that is too long to look through.  The datatype counts its loops, so here are
- * no more.  The 32 bits that an element has for the number of its blocks are enough below 4 GiB.
+ * The same for a list that is too long to look through: the datatype says that it has no other
+ * loops.  The 32 bits that an element has for the number of its blocks are enough below 4 GiB.
  */
 static bool is_long_data(const opal_datatype_t *type, const rows_t *rows)
 {
-    return type->loops == (rows->list == type->opt_desc.desc ? 0 : LOOP_LEVELS) &&
+    return mca_pml_tm_has_no_other_loops(type, rows->list != type->opt_desc.desc) &&
            type->size <= UINT32_MAX;
 }
 

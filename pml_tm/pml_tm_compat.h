@@ -366,6 +366,45 @@ static inline bool mca_pml_tm_comm_extended_id(const ompi_communicator_t *comm, 
     return false;
 }
 
+/*
+ * Memory of the attached buffer that a buffered send uses; NULL: there is none, or no room.  From
+ * 6.0 on each communicator or session may have a buffer of its own.
+ */
+static inline void *mca_pml_tm_bsend_alloc(ompi_communicator_t *comm, size_t len)
+{
+#if OMPI_MAJOR_VERSION >= 6
+    return mca_pml_base_bsend_request_alloc_buf(comm, len);
+#else
+    (void) comm;
+    return mca_pml_base_bsend_request_alloc_buf(len);
+#endif
+}
+
+static inline void mca_pml_tm_bsend_free(ompi_communicator_t *comm, void *buffer)
+{
+#if OMPI_MAJOR_VERSION >= 6
+    (void) mca_pml_base_bsend_request_free(comm, buffer);
+#else
+    (void) comm;
+    (void) mca_pml_base_bsend_request_free(buffer);
+#endif
+}
+
+/*
+ * Does a committed datatype consist of data alone, or (has_loop) of one loop around data alone?
+ * Without a look at all of its description; false: perhaps not.
+ */
+static inline bool mca_pml_tm_has_no_other_loops(const opal_datatype_t *type, bool has_loop)
+{
+#if OMPI_MAJOR_VERSION >= 6
+    /* how deep loops are nested; the first one must reach to the end */
+    return type->stack_depth == (has_loop ? 1u : 0u) &&
+           (!has_loop || type->opt_desc.desc[0].loop.items + 1 == type->opt_desc.used);
+#else
+    return type->loops == (has_loop ? 2u : 0u); /* each counts for its start and its end */
+#endif
+}
+
 /* Name of a process's host, "unknown" at worst; the caller frees it. */
 static inline char *mca_pml_tm_hostname(const ompi_proc_t *proc)
 {

@@ -21,7 +21,7 @@ void mca_pml_tm_request_release(mca_pml_base_request_t *base)
         mca_pml_base_send_request_t *req = (mca_pml_base_send_request_t *) base;
         void *buffer = ((mca_pml_tm_send_request_t *) req)->buffer;
         if (NULL != buffer) {
-            mca_pml_base_bsend_request_free(buffer);
+            mca_pml_tm_bsend_free(base->req_comm, buffer);
         }
         MCA_PML_BASE_SEND_REQUEST_FINI(req);
         opal_free_list_return(&mca_pml_base_send_requests, (opal_free_list_item_t *) req);

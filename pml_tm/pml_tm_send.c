@@ -342,7 +342,7 @@ static int bsend(const void *buf, size_t count, ompi_datatype_t *datatype, int d
     void *buffer = NULL;
 
     if (0 != len) {
-        buffer = mca_pml_base_bsend_request_alloc_buf(len);
+        buffer = mca_pml_tm_bsend_alloc(comm, len);
         if (NULL == buffer) {
             return OMPI_ERR_BUFFER;
         }
@@ -356,7 +356,7 @@ static int bsend(const void *buf, size_t count, ompi_datatype_t *datatype, int d
                      peer, false);
     if (NULL == req) {
         if (NULL != buffer) {
-            mca_pml_base_bsend_request_free(buffer);
+            mca_pml_tm_bsend_free(comm, buffer);
         }
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
