@@ -159,13 +159,21 @@ typedef struct mca_pml_tm {
     void (*tick)(void);
     atomic_uint tick_polls; /* empty polls of all of Open MPI since the last tick */
     bool is_enabled;
+    bool has_device_memory; /* a program may pass memory that only the convertor can copy */
 } mca_pml_tm_t;
 
 extern mca_pml_tm_t mca_pml_tm;
 
+/* Does the data have no gaps? */
+static inline bool mca_pml_tm_has_no_gaps(size_t count, const ompi_datatype_t *datatype)
+{
+    /* that function takes a 32-bit count, and only tests whether it is more than one */
+    return opal_datatype_is_contiguous_memory_layout(&datatype->super, count > 1 ? 2 : 1);
+}
+
 /*
- * Can the data be used in place?  If so, *data is its first byte. *len is the length of the data in
- * bytes, contiguous or not.
+ * Can the data be used in place?  If so, *data is its first byte.  If not, it has gaps or is in
+ * memory of a device, and the convertor copies it.  *len is its length in bytes, in either case.
  */
 static inline bool mca_pml_tm_is_contiguous(const void *buf, size_t count,
                                             const ompi_datatype_t *datatype, char **data,
@@ -173,9 +181,9 @@ static inline bool mca_pml_tm_is_contiguous(const void *buf, size_t count,
 {
     *len = count * datatype->super.size;
     *data = (char *) buf + datatype->super.true_lb;
-    /* that function takes a 32-bit count, and only tests whether it is more than one */
     return 0 == *len ||
-           opal_datatype_is_contiguous_memory_layout(&datatype->super, count > 1 ? 2 : 1);
+           (mca_pml_tm_has_no_gaps(count, datatype) &&
+            (OPAL_LIKELY(!mca_pml_tm.has_device_memory) || !mca_pml_tm_is_device_address(*data)));
 }
 
 /*

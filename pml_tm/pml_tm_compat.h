@@ -216,6 +216,15 @@ static inline bool mca_pml_tm_has_device_memory(void)
     return 0 != strcmp("null", name);
 }
 
+/* Is the address in memory of a device?  To be asked only where programs may pass such. */
+static inline bool mca_pml_tm_is_device_address(const void *addr)
+{
+    uint64_t flags = 0;
+    int device = MCA_ACCELERATOR_NO_DEVICE_ID;
+
+    return opal_accelerator.check_addr(addr, &device, &flags) > 0;
+}
+
 /* Is a convertor's buffer in memory of a device? */
 static inline bool mca_pml_tm_is_on_device(const opal_convertor_t *convertor)
 {
@@ -233,6 +242,11 @@ static inline bool mca_pml_tm_is_on_device(const opal_convertor_t *convertor)
 #include "opal/mca/pmix/pmix.h"
 #include "opal/threads/wait_sync.h"
 #include "orte/util/proc_info.h"
+
+#if OPAL_CUDA_SUPPORT
+#include "opal/datatype/opal_datatype_cuda.h"
+#include "opal/runtime/opal_params.h"
+#endif
 
 #define PML_TM_BASE_VERSION MCA_PML_BASE_VERSION_2_0_0
 #define PML_TM_MODEX_SCOPE  OPAL_PMIX_GLOBAL
@@ -258,10 +272,33 @@ static inline void mca_pml_tm_copy_status(ompi_status_public_t *to,
 #define OMPI_COPY_STATUS(to, from, has_error) mca_pml_tm_copy_status((to), &(from), (has_error))
 #endif
 
+#if OPAL_CUDA_SUPPORT
+
+/* False on a host without CUDA's library, and with --mca mpi_cuda_support 0. */
 static inline bool mca_pml_tm_has_device_memory(void)
 {
-    return 0 != OPAL_CUDA_SUPPORT;
+    return opal_cuda_support;
 }
+
+static inline bool mca_pml_tm_is_device_address(const void *addr)
+{
+    return opal_cuda_check_one_buf((char *) (uintptr_t) addr, NULL);
+}
+
+#else
+
+static inline bool mca_pml_tm_has_device_memory(void)
+{
+    return false;
+}
+
+static inline bool mca_pml_tm_is_device_address(const void *addr)
+{
+    (void) addr;
+    return false;
+}
+
+#endif
 
 static inline bool mca_pml_tm_is_on_device(const opal_convertor_t *convertor)
 {

@@ -30,7 +30,8 @@
     X(rndv_pipeline, "rendezvous receives whose data came in fragments")                           \
     X(rndv_pipeline_bytes, "bytes of rendezvous receives whose data came in fragments")            \
     X(pipeline_not_contiguous,                                                                     \
-      "rendezvous receives in fragments because the data is not contiguous on one side")           \
+      "rendezvous receives in fragments because the data has gaps, or is in memory of a "          \
+      "device, on one side")                                                                       \
     X(pipeline_no_get,                                                                             \
       "rendezvous receives in fragments because the sender's memory cannot be read")               \
     X(truncated, "messages longer than their receive")                                             \

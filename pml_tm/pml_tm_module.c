@@ -99,8 +99,9 @@ int mca_pml_tm_enable(bool enable)
         mca_pml_tm.send_item = mca_pml_tm_send_item;
         set_handlers(mca_pml_tm.fab);
         mca_pml_tm_offload_open();
+        mca_pml_tm.has_device_memory = mca_pml_tm_has_device_memory();
         mca_pml_tm.fast = (unsigned) mca_pml_tm.params.fast_paths &
-                          ~(mca_pml_tm_has_device_memory() ? PML_TM_FAST_BLOCKS : 0u);
+                          ~(mca_pml_tm.has_device_memory ? PML_TM_FAST_IN_PLACE : 0u);
         mca_pml_tm_wait_open();
         mca_pml_tm_hang_open();
         mca_pml_tm_report_open();

@@ -411,10 +411,9 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
                               int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
                               fab_peer_t *peer)
 {
+    size_t len = count * datatype->super.size;
     uint64_t fab_tag;
     char *data;
-    size_t len;
-    bool is_contiguous = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len);
     int rc = OPAL_ERR_RESOURCE_BUSY;
 
     if (OPAL_UNLIKELY(MCA_PML_BASE_SEND_STANDARD != mode && MCA_PML_BASE_SEND_READY != mode)) {
@@ -423,8 +422,10 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
     fab_lock(mca_pml_tm.fab);
     if (OPAL_LIKELY(NULL == peer->pending && may_send_inline(peer, len) &&
                     mca_pml_tm_excid_tag(mca_pml_tm_comm(comm), dst, tag, &fab_tag))) {
-        rc = put_eager(peer, fab_hdr(FAB_AM_EAGER, fab_tag, 0), is_contiguous ? data : NULL, len,
-                       buf, count, datatype);
+        if (!mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len)) {
+            data = NULL;
+        }
+        rc = put_eager(peer, fab_hdr(FAB_AM_EAGER, fab_tag, 0), data, len, buf, count, datatype);
         mca_pml_tm.counters.eager_sent += OMPI_SUCCESS == rc;
         send_progress();
     }
@@ -494,13 +495,12 @@ put_longer(const void *buf, size_t count, const ompi_datatype_t *datatype, int d
 {
     const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
     const unsigned needed = PML_TM_FAST_SEND | PML_TM_FAST_LONGER;
-    size_t len = count * datatype->super.size;
+    const size_t len = count * datatype->super.size;
+    const char *data = (const char *) buf + datatype->super.true_lb;
     fab_peer_t *peer;
-    char *data;
 
     if (len > mca_pml_tm.eager_limit || len > PML_TM_STREAM_MIN || needed != (tmc->fast & needed) ||
-        MCA_PML_BASE_SEND_STANDARD != mode ||
-        !mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len)) {
+        MCA_PML_BASE_SEND_STANDARD != mode || !mca_pml_tm_has_no_gaps(count, datatype)) {
         return false;
     }
     peer = ring_peer(tmc, dst);
