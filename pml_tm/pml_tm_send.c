@@ -12,6 +12,7 @@
 #include "shm/shm_inl.h"
 
 #include "pml_tm_blocks.h"
+#include "pml_tm_choice.h"
 #include "pml_tm_comm.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_flow.h"
@@ -140,8 +141,9 @@ static bool goes_alone(const fab_peer_t *peer, size_t len)
 
 /*
  * Is a message of len bytes, above the eager limit, streamed?  In a blocking send, which polls
- * until all of it is out: the copies of both sides are under way at the same time.  A nonblocking
- * send announces it, since the receiver can then read it while the sender computes.
+ * until all of it is out: the copies of both sides are under way at the same time, unless the
+ * receiver has found that to read it is faster.  A nonblocking send announces it, since the
+ * receiver can then read it while the sender computes.
  */
 static bool goes_streamed(const mca_pml_tm_send_request_t *req, size_t len)
 {
@@ -150,7 +152,8 @@ static bool goes_streamed(const mca_pml_tm_send_request_t *req, size_t len)
 
     return req->core.is_private && !req->is_untagged &&
            MCA_PML_BASE_SEND_SYNCHRONOUS != req->req_send.req_send_mode &&
-           mca_pml_tm_stream_is_for(peer, len) && (NULL == record || !record->must_hold);
+           mca_pml_tm_stream_is_for(peer, len) && (NULL == record || !record->must_hold) &&
+           (NULL == req->data || !mca_pml_tm_choice_announces(peer));
 }
 
 /* Choose protocol, tag and id of a request. False: no id is free. */

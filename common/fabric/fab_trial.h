@@ -176,6 +176,7 @@ static inline void fab_trial_note(fab_trial_t *trial, unsigned way, size_t bytes
 {
     uint64_t time = (ns < UINT32_MAX ? ns : UINT32_MAX) * 1048576 / bytes;
 
+    time = time < UINT32_MAX ? time : UINT32_MAX - 1; /* slow, but known */
     if (time < trial->least[way]) {
         trial->second[way] = trial->least[way];
         trial->least[way] = (uint32_t) time;

@@ -76,6 +76,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "fabric/fab_choice.h"
 #include "fabric/fab_copy.h"
 #include "fabric/fab_trial.h"
 #include "shm/shm_copy.h"
@@ -648,6 +649,7 @@ typedef struct fab_shm_pair {
     fab_shm_tx_t tx;          /* to the peer */
     fab_shm_rx_t *rx;         /* from the peer, while it is polled; else NULL */
     const fab_shm_rx_t *ring; /* the same, polled or not; NULL: none has been noticed */
+    fab_choice_t choice;      /* how long messages are to come by it; of each ring anew */
 } fab_shm_pair_t;
 
 /* Get the line, to write it, without waiting for it. */

@@ -112,6 +112,21 @@ static void lengths_may_differ(void **state)
     assert_int_equal(1, fab_trial_next(&trial, &is_try));
 }
 
+/* A time per MiB that does not fit is a long one, and known. */
+static void times_may_be_very_long(void **state)
+{
+    fab_trial_t trial = begun();
+    bool is_try;
+
+    (void) state;
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned way = fab_trial_next(&trial, &is_try);
+        fab_trial_note(&trial, way, 1024, 0 == way ? UINT64_C(1) << 22 : 1000);
+    }
+    assert_true(fab_trial_knows(&trial));
+    assert_int_equal(1, fab_trial_best(&trial));
+}
+
 /* The first round may begin sooner. */
 static void first_uses_may_be_fewer(void **state)
 {
@@ -311,6 +326,7 @@ int main(void)
         cmocka_unit_test(changes_are_checked),
         cmocka_unit_test(one_delay_decides_nothing),
         cmocka_unit_test(lengths_may_differ),
+        cmocka_unit_test(times_may_be_very_long),
         cmocka_unit_test(first_uses_may_be_fewer),
         cmocka_unit_test(tries_may_never_end),
         cmocka_unit_test(next_way_is_known),
