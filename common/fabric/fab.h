@@ -58,6 +58,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include "opal/constants.h"
 
@@ -75,6 +76,8 @@ typedef struct fab fab_t;
 typedef struct fab_peer fab_peer_t;
 typedef struct fab_ops fab_ops_t;
 typedef struct fab_rma fab_rma_t;
+
+typedef STAILQ_HEAD(fab_rma_queue, fab_rma) fab_rma_queue_t;
 
 /* ---- messages ----------------------------------------------------------- */
 
@@ -628,8 +631,8 @@ typedef enum fab_rma_kind {
  * operation.
  */
 struct fab_rma {
-    fab_rma_t *next;  /* provider's */
-    fab_peer_t *peer; /* set all from here down to rkey */
+    STAILQ_ENTRY(fab_rma) link; /* the provider's */
+    fab_peer_t *peer;           /* set all from here down to rkey */
     void *local;
     uint64_t remote; /* address in the peer */
     size_t len;      /* bytes */

@@ -50,7 +50,9 @@ const char *fab_peer_provider_name(const fab_peer_t *peer)
 
 bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer)
 {
-    for (const fab_failure_t *failure = core->failures; NULL != failure; failure = failure->next) {
+    const fab_failure_t *failure;
+
+    LIST_FOREACH(failure, &core->failures, link) {
         if (failure->peer == peer) {
             return true;
         }

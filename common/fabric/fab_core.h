@@ -40,7 +40,7 @@ typedef struct fab_slot {
 
 /* A peer that is to move to another provider (fab_move.c). */
 typedef struct fab_move {
-    struct fab_move *next;
+    LIST_ENTRY(fab_move) link;
     fab_peer_t *peer;
     void *address; /* sections of the providers that may take it; malloc() */
     int rc;
@@ -49,7 +49,7 @@ typedef struct fab_move {
 
 /* A failed peer that was not reported yet. */
 typedef struct fab_failure {
-    struct fab_failure *next;
+    LIST_ENTRY(fab_failure) link;
     fab_peer_t *peer;
     int rc;
     bool is_reported; /* by peer_failed(); the provider may still use the peer */
@@ -66,7 +66,7 @@ typedef struct fab_post {
 
 /* A message for a user that has not started. */
 typedef struct fab_kept {
-    struct fab_kept *next;
+    STAILQ_ENTRY(fab_kept) link;
     fab_peer_t *peer;
     fab_hdr_t hdr;
     size_t len;
@@ -76,8 +76,7 @@ typedef struct fab_kept {
 typedef struct fab_user_state {
     fab_config_t config;
     bool is_open;
-    fab_kept_t *kept; /* oldest first */
-    fab_kept_t **kept_tail;
+    STAILQ_HEAD(, fab_kept) kept; /* oldest first */
     size_t kept_bytes;
 } fab_user_state_t;
 
@@ -115,10 +114,11 @@ typedef struct fab_core {
     fab_peer_t *running;  /* its items are being run: it is in busy, whatever its pending says */
     bool is_busy_partial; /* no memory to note a peer in busy: look at all */
 
-    fab_failure_t *failures; /* not reported yet, or their provider is not done with them */
-    fab_failure_t reserve;   /* one of them, if there was no memory; peer is NULL: unused */
-    bool is_failure_lost;    /* no memory to keep one: look for it */
-    fab_move_t *moves;
+    LIST_HEAD(, fab_failure)
+    failures;              /* not reported yet, or their provider is not done with them */
+    fab_failure_t reserve; /* one of them, if there was no memory; peer is NULL: unused */
+    bool is_failure_lost;  /* no memory to keep one: look for it */
+    LIST_HEAD(, fab_move) moves;
 
     char sentence[FAB_SENTENCE_MAX];      /* fab_sentence() */
     char open_sentence[FAB_SENTENCE_MAX]; /* *why of fab_peer_open() */

@@ -94,8 +94,7 @@ static void core_add_failure(fab_core_t *core, fab_peer_t *peer, int rc, const c
     failure->rc = rc;
     failure->is_reported = false;
     snprintf(failure->why, sizeof(failure->why), "%s", why);
-    failure->next = core->failures;
-    core->failures = failure;
+    LIST_INSERT_HEAD(&core->failures, failure, link);
 }
 
 void fab_peer_fail(fab_peer_t *peer, int rc, const char *why)
@@ -184,12 +183,7 @@ static void core_find_failures(fab_core_t *core)
 
 static void core_end_failure(fab_core_t *core, fab_failure_t *failure)
 {
-    fab_failure_t **at = &core->failures;
-
-    while (*at != failure) {
-        at = &(*at)->next;
-    }
-    *at = failure->next;
+    LIST_REMOVE(failure, link);
     fab_record_try_release(failure->peer);
     failure_free(core, failure);
 }
@@ -202,7 +196,7 @@ int fab_failed_report(fab_core_t *core)
     if (core->is_failure_lost) {
         core_find_failures(core);
     }
-    for (fab_failure_t *failure = core->failures; NULL != failure; failure = next) {
+    for (fab_failure_t *failure = LIST_FIRST(&core->failures); NULL != failure; failure = next) {
         bool is_new = !failure->is_reported;
         failure->is_reported = true;
         if (is_new) {
@@ -210,7 +204,7 @@ int fab_failed_report(fab_core_t *core)
             core_tell_failure(core, failure->peer, failure->rc, failure->why);
         }
         bool is_done = fab_failed_drop(core, failure->peer);
-        next = failure->next;
+        next = LIST_NEXT(failure, link);
         if (is_done) {
             core_end_failure(core, failure);
         }
@@ -220,9 +214,9 @@ int fab_failed_report(fab_core_t *core)
 
 void fab_failed_free(fab_core_t *core)
 {
-    while (NULL != core->failures) {
-        fab_failure_t *failure = core->failures;
-        core->failures = failure->next;
+    while (!LIST_EMPTY(&core->failures)) {
+        fab_failure_t *failure = LIST_FIRST(&core->failures);
+        LIST_REMOVE(failure, link);
         failure_free(core, failure);
     }
 }

@@ -134,9 +134,9 @@ static bool note(fab_core_t *core, fab_peer_t *peer, void *address, int rc, cons
     if (NULL == move) {
         return false;
     }
-    *move = (fab_move_t){.next = core->moves, .peer = peer, .address = address, .rc = rc};
+    *move = (fab_move_t){.peer = peer, .address = address, .rc = rc};
     snprintf(move->why, sizeof(move->why), "%s", why);
-    core->moves = move;
+    LIST_INSERT_HEAD(&core->moves, move, link);
     peer->ops = &moving_ops;
     peer->caps = 0;
     core->fab.must_return = true;
@@ -214,14 +214,9 @@ static void attach_to_next(fab_core_t *core, fab_move_t *move)
             fab_providers[from]->name, move->why);
 }
 
-static void end(fab_core_t *core, fab_move_t *move)
+static void end(fab_move_t *move)
 {
-    fab_move_t **at = &core->moves;
-
-    while (*at != move) {
-        at = &(*at)->next;
-    }
-    *at = move->next;
+    LIST_REMOVE(move, link);
     fab_record_try_release(move->peer);
     free(move->address);
     free(move);
@@ -232,15 +227,15 @@ int fab_move_run(fab_core_t *core)
     fab_move_t *next;
     int events = 0;
 
-    for (fab_move_t *move = core->moves; NULL != move; move = next) {
+    for (fab_move_t *move = LIST_FIRST(&core->moves); NULL != move; move = next) {
         bool is_over = FAB_PEER_UP != move->peer->state; /* it has failed, or was closed */
         if (!is_over && fab_failed_drop(core, move->peer)) {
             attach_to_next(core, move);
             is_over = true;
         }
-        next = move->next;
+        next = LIST_NEXT(move, link);
         if (is_over) {
-            end(core, move);
+            end(move);
             events++;
         }
     }
@@ -249,9 +244,9 @@ int fab_move_run(fab_core_t *core)
 
 void fab_move_free(fab_core_t *core)
 {
-    while (NULL != core->moves) {
-        fab_move_t *move = core->moves;
-        core->moves = move->next;
+    while (!LIST_EMPTY(&core->moves)) {
+        fab_move_t *move = LIST_FIRST(&core->moves);
+        LIST_REMOVE(move, link);
         free(move->address);
         free(move);
     }

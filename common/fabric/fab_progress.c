@@ -14,8 +14,9 @@ static int run_queues(fab_core_t *core)
 
     events += fab_failed_report(core);
     events += fab_queue_run(core);
-    fab_core_set_work(core, core->num_busy > 0 || core->is_busy_partial || NULL != core->failures ||
-                                core->is_failure_lost || NULL != core->moves);
+    fab_core_set_work(core, core->num_busy > 0 || core->is_busy_partial ||
+                                !LIST_EMPTY(&core->failures) || core->is_failure_lost ||
+                                !LIST_EMPTY(&core->moves));
     return events;
 }
 

@@ -171,18 +171,22 @@ fab_peer_t *fab_record_enter(fab_core_t *core, uint32_t number)
 
 static bool has_move(const fab_core_t *core, const fab_peer_t *peer)
 {
-    const fab_move_t *move = core->moves;
+    const fab_move_t *move;
 
-    while (NULL != move && move->peer != peer) {
-        move = move->next;
+    LIST_FOREACH(move, &core->moves, link) {
+        if (move->peer == peer) {
+            return true;
+        }
     }
-    return NULL != move;
+    return false;
 }
 
 static bool has_kept(const fab_core_t *core, const fab_peer_t *peer)
 {
+    const fab_kept_t *kept;
+
     for (int user = 0; user < FAB_NUM_USERS; user++) {
-        for (const fab_kept_t *kept = core->users[user].kept; NULL != kept; kept = kept->next) {
+        STAILQ_FOREACH(kept, &core->users[user].kept, link) {
             if (kept->peer == peer) {
                 return true;
             }

@@ -90,24 +90,9 @@ static void keep(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, s
     if (len > 0) {
         memcpy(kept->data, data, len);
     }
-    *user->kept_tail = kept;
-    user->kept_tail = &kept->next;
+    STAILQ_INSERT_TAIL(&user->kept, kept, link);
     user->kept_bytes += sizeof(*kept) + len;
     fab_counters.early_messages++;
-}
-
-static fab_kept_t *take_kept(fab_user_state_t *user)
-{
-    fab_kept_t *kept = user->kept;
-
-    if (NULL != kept) {
-        user->kept = kept->next;
-        user->kept_bytes -= sizeof(*kept) + kept->len;
-    }
-    if (NULL == user->kept) {
-        user->kept_tail = &user->kept;
-    }
-    return kept;
 }
 
 /* Hand on, or throw away, all that is kept for a user. A handler may send to this process. */
@@ -115,7 +100,9 @@ static void end_keeping(fab_core_t *core, fab_user_state_t *user, bool is_wanted
 {
     fab_kept_t *kept;
 
-    while (NULL != (kept = take_kept(user))) {
+    while (NULL != (kept = STAILQ_FIRST(&user->kept))) {
+        STAILQ_REMOVE_HEAD(&user->kept, link);
+        user->kept_bytes -= sizeof(*kept) + kept->len;
         const struct fab_handler *handler = &core->handlers[kept->hdr.id];
         if (is_wanted && FAB_PEER_FAILED != kept->peer->state) {
             handler->fn(handler->ctx, kept->peer, kept->hdr, kept->data, kept->len);
@@ -133,7 +120,7 @@ void fab_user_init(fab_core_t *core)
         core->handlers[id].fn = no_handler;
     }
     for (int user = 0; user < FAB_NUM_USERS; user++) {
-        core->users[user].kept_tail = &core->users[user].kept;
+        STAILQ_INIT(&core->users[user].kept);
         use_handlers(core, (fab_user_t) user, keep);
     }
 }

@@ -32,8 +32,7 @@ typedef struct fab_self_domain {
     fab_t *fab;
     fab_self_buf_t *free_bufs;
     fab_self_buf_t *reserved; /* reserved and not committed yet; NULL: none */
-    fab_rma_t *rma;           /* operations under way, oldest first */
-    fab_rma_t **rma_tail;
+    fab_rma_queue_t rma;      /* operations under way, oldest first */
 } fab_self_domain_t;
 
 /* ---- messages ----------------------------------------------------------- */
@@ -108,27 +107,11 @@ static void self_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
     (void) peer, (void) rkey;
 }
 
-static void rma_append(fab_self_domain_t *self, fab_rma_t *op)
-{
-    op->next = NULL;
-    *self->rma_tail = op;
-    self->rma_tail = &op->next;
-}
-
-static fab_rma_t *rma_take(fab_self_domain_t *self)
-{
-    fab_rma_t *op = self->rma;
-
-    self->rma = op->next;
-    if (NULL == self->rma) {
-        self->rma_tail = &self->rma;
-    }
-    return op;
-}
-
 static int self_rma(fab_rma_t *op)
 {
-    rma_append(op->peer->ep, op);
+    fab_self_domain_t *self = op->peer->ep;
+
+    STAILQ_INSERT_TAIL(&self->rma, op, link);
     return OPAL_SUCCESS;
 }
 
@@ -152,19 +135,19 @@ static bool self_rma_now(fab_rma_t *op)
 static int self_progress(fab_domain_t *dom)
 {
     fab_self_domain_t *self = (fab_self_domain_t *) dom;
-    fab_rma_t *op;
+    fab_rma_t *op = STAILQ_FIRST(&self->rma);
     size_t left;
 
-    if (__builtin_expect(NULL == self->rma, 1)) {
+    if (__builtin_expect(NULL == op, 1)) {
         return 0;
     }
-    op = rma_take(self);
+    STAILQ_REMOVE_HEAD(&self->rma, link);
     left = op->len - op->done;
     rma_copy(op, left < FAB_SELF_COPY_STEP ? left : FAB_SELF_COPY_STEP);
     if (op->done == op->len) {
         op->complete(op, OPAL_SUCCESS);
     } else {
-        rma_append(self, op);
+        STAILQ_INSERT_TAIL(&self->rma, op, link);
     }
     return 1;
 }
@@ -180,7 +163,7 @@ static int self_open(fab_t *fab, fab_domain_t **dom, const char **why)
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     self->fab = fab;
-    self->rma_tail = &self->rma;
+    STAILQ_INIT(&self->rma);
     *dom = (fab_domain_t *) self;
     return OPAL_SUCCESS;
 }
@@ -222,10 +205,11 @@ static void self_detach(fab_domain_t *dom, fab_peer_t *peer)
 static bool self_drop(fab_domain_t *dom, fab_peer_t *peer)
 {
     fab_self_domain_t *self = (fab_self_domain_t *) dom;
+    fab_rma_t *op;
 
     peer->ep = NULL;
-    while (NULL != self->rma) {
-        fab_rma_t *op = rma_take(self);
+    while (NULL != (op = STAILQ_FIRST(&self->rma))) {
+        STAILQ_REMOVE_HEAD(&self->rma, link);
         op->complete(op, OPAL_ERR_UNREACH);
     }
     return true;

@@ -197,7 +197,9 @@ int fab_shm_access_try(fab_shm_ep_t *ep)
 
 void fab_shm_access_try_one(fab_shm_domain_t *dom)
 {
-    for (fab_shm_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
+    fab_shm_ep_t *ep;
+
+    LIST_FOREACH(ep, &dom->eps, link) {
         if (FAB_SHM_ACCESS_UNTRIED == ep->access && FAB_PEER_UP == ep->peer->state) {
             (void) fab_shm_access_try(ep);
             return;

@@ -46,7 +46,7 @@ static bool ep_has_left(const fab_shm_ep_t *ep)
  */
 static void let_go(fab_shm_ep_t *ep)
 {
-    if (FAB_PEER_UP == ep->peer->state && NULL == ep->in && NULL == ep->dom->rma) {
+    if (FAB_PEER_UP == ep->peer->state && NULL == ep->in && STAILQ_EMPTY(&ep->dom->rma)) {
         fab_shm_xpmem_disconnect(ep);
         fab_shm_disconnect(ep);
     }

@@ -138,7 +138,7 @@ static int shm_domain_open(fab_t *fab, fab_domain_t **out, const char **why)
     dom->fab = fab;
     dom->provider = &fab_shm_provider;
     dom->file.fd = dom->socket.fd = -1;
-    dom->rma_tail = &dom->rma;
+    STAILQ_INIT(&dom->rma);
     rc = domain_fill(dom, why);
     if (OPAL_SUCCESS != rc) {
         domain_free(dom);
@@ -174,8 +174,8 @@ static void shm_domain_close(fab_domain_t *domain)
         return; /* a child made by fork(): the segments are its parent's */
     }
     say_goodbye(dom);
-    while (NULL != dom->eps) {
-        fab_shm_ep_t *ep = dom->eps;
+    while (!LIST_EMPTY(&dom->eps)) {
+        fab_shm_ep_t *ep = LIST_FIRST(&dom->eps);
         free(ep->in);
         ep->in = NULL;
         ep->peer->ep = NULL;

@@ -294,16 +294,9 @@ static fab_shm_ep_t *ep_new(fab_shm_domain_t *dom, fab_peer_t *peer, const fab_s
     if (NULL == ep) {
         return NULL;
     }
-    *ep = (fab_shm_ep_t){.peer = peer,
-                         .dom = dom,
-                         .addr = *addr,
-                         .conn_at = FAB_SHM_COLD,
-                         .next = dom->eps,
-                         .prev = &dom->eps};
-    if (NULL != dom->eps) {
-        dom->eps->prev = &ep->next;
-    }
-    dom->eps = ep;
+    *ep = (fab_shm_ep_t){.peer = peer, .dom = dom, .addr = *addr, .conn_at = FAB_SHM_COLD};
+    STAILQ_INIT(&ep->later);
+    LIST_INSERT_HEAD(&dom->eps, ep, link);
     return ep;
 }
 
@@ -341,10 +334,7 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
 void fab_shm_ep_free(fab_shm_ep_t *ep)
 {
     fab_shm_xpmem_disconnect(ep);
-    *ep->prev = ep->next;
-    if (NULL != ep->next) {
-        ep->next->prev = ep->prev;
-    }
+    LIST_REMOVE(ep, link);
     free(ep);
 }
 

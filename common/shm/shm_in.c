@@ -82,10 +82,12 @@ static void refuse(fab_shm_domain_t *dom, uint32_t index)
 static fab_shm_ep_t *sender(fab_shm_domain_t *dom, uint64_t name, const fab_shm_addr_t *addr)
 {
     fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, name, addr, sizeof(*addr));
-    fab_shm_ep_t *ep = dom->eps;
+    fab_shm_ep_t *ep;
 
-    while (NULL != ep && ep->peer != peer) {
-        ep = ep->next;
+    LIST_FOREACH(ep, &dom->eps, link) {
+        if (ep->peer == peer) {
+            break;
+        }
     }
     if (NULL == ep || FAB_PEER_FAILED == peer->state ||
         0 != memcmp(&ep->addr, addr, sizeof(*addr))) {

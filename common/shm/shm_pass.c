@@ -139,6 +139,7 @@ static bool letter_take(const fab_shm_domain_t *dom, letter_t *letter)
 static void letter_handle(fab_shm_domain_t *dom, const letter_t *letter)
 {
     const fab_shm_pass_t *text = &letter->text;
+    fab_shm_ep_t *ep;
 
     if (FAB_SHM_VERSION != text->version || getuid() != letter->user) {
         return;
@@ -150,7 +151,7 @@ static void letter_handle(fab_shm_domain_t *dom, const letter_t *letter)
                                letter->from_len);
         }
     } else if (FAB_SHM_GIVE == text->magic && letter->fds[0] >= 0) {
-        for (fab_shm_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
+        LIST_FOREACH(ep, &dom->eps, link) {
             if (0 == memcmp(text->nonce, ep->addr.nonce, sizeof(text->nonce))) {
                 fab_shm_found(ep, letter->fds[0]);
             }

@@ -156,11 +156,11 @@ static __attribute__((noinline)) int poll_rest(fab_shm_domain_t *dom)
 {
     int events = 0;
 
-    if (NULL != dom->rma) {
+    if (!STAILQ_EMPTY(&dom->rma)) {
         events += fab_shm_rma_progress(dom);
     }
     /* a process helps others only if it has nothing to fetch itself */
-    if (0 != dom->num_exposed && NULL == dom->rma) {
+    if (0 != dom->num_exposed && STAILQ_EMPTY(&dom->rma)) {
         events += fab_shm_coop_help(dom);
     }
     if (0 == dom->pass % FAB_SHM_SWEEP_PASSES) {
@@ -171,7 +171,8 @@ static __attribute__((noinline)) int poll_rest(fab_shm_domain_t *dom)
 
 static inline bool has_rest(fab_shm_domain_t *dom)
 {
-    return 0 == ++dom->pass % FAB_SHM_SWEEP_PASSES || NULL != dom->rma || 0 != dom->num_exposed;
+    return 0 == ++dom->pass % FAB_SHM_SWEEP_PASSES || !STAILQ_EMPTY(&dom->rma) ||
+           0 != dom->num_exposed;
 }
 
 static inline uint32_t next_hot(const fab_shm_domain_t *dom, uint32_t at)

@@ -30,49 +30,20 @@ enum {
 
 /* ---- the queue ---------------------------------------------------------- */
 
-static void rma_append(fab_shm_domain_t *dom, fab_rma_t *op)
-{
-    op->next = NULL;
-    *dom->rma_tail = op;
-    dom->rma_tail = &op->next;
-}
-
-static fab_rma_t *rma_take(fab_shm_domain_t *dom)
-{
-    fab_rma_t *op = dom->rma;
-
-    dom->rma = op->next;
-    if (NULL == dom->rma) {
-        dom->rma_tail = &dom->rma;
-    }
-    return op;
-}
-
 /* Could the peer help with it? */
 static bool is_long(const fab_rma_t *op)
 {
     return FAB_GET == op->kind && op->len >= FAB_SHM_COOP_MIN;
 }
 
-/* As many long gets from the peer as may be are in the queue: this one follows later. */
-static void rma_defer(fab_shm_ep_t *ep, fab_rma_t *op)
-{
-    if (NULL == ep->later) {
-        ep->later_tail = &ep->later;
-    }
-    op->next = NULL;
-    *ep->later_tail = op;
-    ep->later_tail = &op->next;
-}
-
 static void rma_begin(fab_shm_ep_t *ep, fab_rma_t *op)
 {
     if (is_long(op) && FAB_SHM_COOPS == ep->num_long) {
-        rma_defer(ep, op);
+        STAILQ_INSERT_TAIL(&ep->later, op, link);
         return;
     }
     ep->num_long += is_long(op);
-    rma_append(ep->dom, op);
+    STAILQ_INSERT_TAIL(&ep->dom->rma, op, link);
 }
 
 /* The operation, which is not in the queue any more, has ended with this result. */
@@ -81,9 +52,9 @@ static void rma_end(fab_rma_t *op, int rc)
     fab_shm_ep_t *ep = op->peer->ep;
 
     ep->num_long -= is_long(op);
-    if (is_long(op) && NULL != ep->later) {
-        fab_rma_t *next = ep->later;
-        ep->later = next->next;
+    if (is_long(op) && !STAILQ_EMPTY(&ep->later)) {
+        fab_rma_t *next = STAILQ_FIRST(&ep->later);
+        STAILQ_REMOVE_HEAD(&ep->later, link);
         rma_begin(ep, next);
     }
     op->complete(op, rc);
@@ -130,26 +101,18 @@ bool fab_shm_rma_now(fab_rma_t *op)
 void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer)
 {
     fab_shm_ep_t *ep = peer->ep;
-    fab_rma_t *all = dom->rma;
-    fab_rma_t *dropped = ep->later;
+    fab_rma_queue_t all = STAILQ_HEAD_INITIALIZER(all), dropped = STAILQ_HEAD_INITIALIZER(dropped);
+    fab_rma_t *op;
 
-    ep->later = NULL;
     ep->num_long = 0;
-    dom->rma = NULL;
-    dom->rma_tail = &dom->rma;
-    while (NULL != all) {
-        fab_rma_t *op = all;
-        all = op->next;
-        if (op->peer == peer) {
-            op->next = dropped;
-            dropped = op;
-        } else {
-            rma_append(dom, op);
-        }
+    STAILQ_CONCAT(&all, &dom->rma);
+    while (NULL != (op = STAILQ_FIRST(&all))) {
+        STAILQ_REMOVE_HEAD(&all, link);
+        STAILQ_INSERT_TAIL(op->peer == peer ? &dropped : &dom->rma, op, link);
     }
-    while (NULL != dropped) {
-        fab_rma_t *op = dropped;
-        dropped = op->next;
+    STAILQ_CONCAT(&dropped, &ep->later);
+    while (NULL != (op = STAILQ_FIRST(&dropped))) {
+        STAILQ_REMOVE_HEAD(&dropped, link);
         op->complete(op, OPAL_ERR_UNREACH);
     }
 }
@@ -192,14 +155,15 @@ int fab_shm_rma_progress(fab_shm_domain_t *dom)
 {
     size_t budget = fab_params.shm_copy_step;
     const fab_rma_t *waiting = NULL; /* the first that waits for its peer, since anything moved */
+    fab_rma_t *op;
     int events = 0;
 
-    while (NULL != dom->rma && waiting != dom->rma && budget > 0) {
-        fab_rma_t *op = rma_take(dom);
+    while (budget > 0 && NULL != (op = STAILQ_FIRST(&dom->rma)) && waiting != op) {
+        STAILQ_REMOVE_HEAD(&dom->rma, link);
         size_t before = op->done;
         int rc = rma_step(op, budget);
         if (OPAL_ERR_RESOURCE_BUSY == rc) {
-            rma_append(dom, op);
+            STAILQ_INSERT_TAIL(&dom->rma, op, link);
             waiting = NULL != waiting ? waiting : op;
             continue;
         }
@@ -207,7 +171,7 @@ int fab_shm_rma_progress(fab_shm_domain_t *dom)
         size_t cost = op->done - before + FAB_SHM_CALL_COST;
         budget = cost < budget ? budget - cost : 0;
         if (OPAL_ERR_IN_PROCESS == rc) {
-            rma_append(dom, op);
+            STAILQ_INSERT_TAIL(&dom->rma, op, link);
         } else {
             rma_end(op, rc);
         }

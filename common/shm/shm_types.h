@@ -135,12 +135,10 @@ struct fab_shm_ep {
     fab_shm_fetch_t fetches[FAB_SHM_COOPS];
     uint32_t unhelped;   /* gets in a row that were offered and that the peer did not help with */
     uint32_t considered; /* gets so far: while unhelped is high one in FAB_SHM_SKIPPED is offered */
-    uint32_t num_exposed; /* regions that the peer may fetch with this process's help */
-    uint32_t num_long;    /* long gets from the peer in dom->rma; at most FAB_SHM_COOPS */
-    fab_rma_t *later;     /* long gets that follow, oldest first; only while these are as many */
-    fab_rma_t **later_tail;
-    fab_shm_ep_t *next; /* list of all endpoints of the domain */
-    fab_shm_ep_t **prev;
+    uint32_t num_exposed;  /* regions that the peer may fetch with this process's help */
+    uint32_t num_long;     /* long gets from the peer in dom->rma; at most FAB_SHM_COOPS */
+    fab_rma_queue_t later; /* long gets that follow, oldest first; only while these are as many */
+    LIST_ENTRY(fab_shm_ep) link; /* in dom->eps */
     fab_shm_addr_t addr;
 };
 
@@ -157,12 +155,11 @@ struct fab_shm_domain {
     /* polling */
     fab_shm_in_t **hot; /* rings that each progress call polls; has room for all rings */
     uint32_t num_hot;
-    uint32_t hot_at;    /* index of the ring that was polled last */
-    uint32_t pass;      /* number of polls */
-    uint32_t sweep_at;  /* ring that was swept last */
-    uint32_t num_conns; /* endpoints in conns */
-    fab_rma_t *rma;     /* operations under way, next first */
-    fab_rma_t **rma_tail;
+    uint32_t hot_at;     /* index of the ring that was polled last */
+    uint32_t pass;       /* number of polls */
+    uint32_t sweep_at;   /* ring that was swept last */
+    uint32_t num_conns;  /* endpoints in conns */
+    fab_rma_queue_t rma; /* operations under way, next first */
 
     /* cooperative copy */
     fab_shm_exposure_t *exposures;
@@ -186,7 +183,7 @@ struct fab_shm_domain {
 
     /* endpoints */
     const fab_provider_t *provider; /* of those that are found by their rings: this one */
-    fab_shm_ep_t *eps;              /* all */
+    LIST_HEAD(, fab_shm_ep) eps;    /* all */
     fab_shm_ep_t **conns;           /* those with tx or in: their processes are checked */
     uint32_t max_conns;
     uint32_t alive_at;  /* index in conns: checked last by kill() */

@@ -24,6 +24,7 @@
 #ifndef FAB_SOCK_H
 #define FAB_SOCK_H
 
+#include <sys/queue.h>
 #include <sys/socket.h>
 
 #include "fabric/fab.h"
@@ -124,8 +125,7 @@ struct fab_sock {
         fab_sock_sealed_t sealed;
     } out, in;
     uint8_t frame[FAB_SOCK_FRAME_MAX]; /* asking: the first; answering: the one that came last */
-    fab_sock_t *next;
-    fab_sock_t **prev;
+    LIST_ENTRY(fab_sock) link;         /* in set->socks */
 };
 
 /* Listen.  Returns OPAL codes, with *why. */

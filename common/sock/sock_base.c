@@ -26,12 +26,7 @@ fab_sock_t *fab_sock_new(fab_sock_set_t *set)
     }
     sock->set = set;
     sock->fd = -1;
-    sock->next = set->socks;
-    sock->prev = &set->socks;
-    if (NULL != sock->next) {
-        sock->next->prev = &sock->next;
-    }
-    set->socks = sock;
+    LIST_INSERT_HEAD(&set->socks, sock, link);
     set->num_socks++;
     return sock;
 }
@@ -46,10 +41,7 @@ void fab_sock_close(fab_sock_t *sock)
 
 void fab_sock_free(fab_sock_t *sock)
 {
-    *sock->prev = sock->next;
-    if (NULL != sock->next) {
-        sock->next->prev = sock->prev;
-    }
+    LIST_REMOVE(sock, link);
     fab_sock_close(sock);
     sock->set->num_socks--;
     free(sock);

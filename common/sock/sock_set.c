@@ -391,11 +391,11 @@ static void look_after(fab_sock_t *sock, uint64_t now)
 
 static void set_reap(fab_sock_set_t *set)
 {
-    fab_sock_t *next;
+    fab_sock_t *sock, *next;
 
     set->has_dead = false;
-    for (fab_sock_t *sock = set->socks; NULL != sock; sock = next) {
-        next = sock->next;
+    for (sock = LIST_FIRST(&set->socks); NULL != sock; sock = next) {
+        next = LIST_NEXT(sock, link);
         if (sock->is_dead) {
             fab_sock_free(sock);
         }
@@ -426,7 +426,8 @@ int fab_sock_set_poll(fab_sock_set_t *set)
     } while (FAB_SOCK_EVENTS == n && --rounds > 0);
     if (set->num_socks > 0) {
         uint64_t now = fab_now_us();
-        for (fab_sock_t *sock = set->socks; NULL != sock; sock = sock->next) {
+        fab_sock_t *sock;
+        LIST_FOREACH(sock, &set->socks, link) {
             if (!sock->is_dead) {
                 look_after(sock, now);
             }
@@ -494,8 +495,8 @@ int fab_sock_set_open(const fab_sock_user_t *user, fab_sock_set_t **out, const c
 
 void fab_sock_set_close(fab_sock_set_t *set)
 {
-    while (NULL != set->socks) {
-        fab_sock_free(set->socks);
+    while (!LIST_EMPTY(&set->socks)) {
+        fab_sock_free(LIST_FIRST(&set->socks));
     }
     fab_sock_listen_close(&set->listeners);
     if (set->spare >= 0) {

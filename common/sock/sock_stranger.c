@@ -35,9 +35,9 @@ void fab_sock_drop_stranger(fab_sock_t *sock)
 /* The oldest stranger that has been silent for long; the list has the latest first. */
 static fab_sock_t *silent_stranger(const fab_sock_set_t *set)
 {
-    fab_sock_t *oldest = NULL;
+    fab_sock_t *oldest = NULL, *sock;
 
-    for (fab_sock_t *sock = set->socks; NULL != sock; sock = sock->next) {
+    LIST_FOREACH(sock, &set->socks, link) {
         oldest = sock->is_silent ? sock : oldest;
     }
     return oldest;
@@ -64,9 +64,10 @@ bool fab_sock_make_room_for_file(fab_sock_set_t *set, bool may_raise)
 
 static unsigned num_strangers_from(const fab_sock_set_t *set, const uint8_t *ip)
 {
+    const fab_sock_t *sock;
     unsigned num = 0;
 
-    for (const fab_sock_t *sock = set->socks; NULL != sock; sock = sock->next) {
+    LIST_FOREACH(sock, &set->socks, link) {
         num += !sock->is_dead && fab_sock_is_stranger(sock) &&
                0 == memcmp(sock->from, ip, sizeof(sock->from));
     }
@@ -80,10 +81,10 @@ static unsigned num_strangers_from(const fab_sock_set_t *set, const uint8_t *ip)
  */
 static fab_sock_t *stranger_to_go(const fab_sock_set_t *set, unsigned own)
 {
-    fab_sock_t *best = NULL;
+    fab_sock_t *best = NULL, *sock;
     unsigned most = 0;
 
-    for (fab_sock_t *sock = set->socks; NULL != sock; sock = sock->next) {
+    LIST_FOREACH(sock, &set->socks, link) {
         unsigned num = !sock->is_dead && fab_sock_is_stranger(sock)
                            ? num_strangers_from(set, sock->from)
                            : 0;

@@ -14,7 +14,7 @@ struct fab_sock_set {
     int epoll;
     fab_sock_listeners_t listeners;
     int spare; /* a descriptor in reserve, for a connection that is to prove itself; -1: none */
-    fab_sock_t *socks;
+    LIST_HEAD(, fab_sock) socks; /* the latest first */
     unsigned num_socks;
     unsigned num_strangers;
     unsigned num_silent; /* of them */

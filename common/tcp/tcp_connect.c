@@ -71,9 +71,9 @@ void fab_tcp_on_proven(fab_sock_t *sock, void *bytes)
 /* Is there a connection to the host?  The kernel checks that it answers. */
 bool fab_tcp_is_alive(const fab_sock_t *sock)
 {
-    const fab_tcp_ep_t *ep = sock->owner;
+    const fab_tcp_ep_t *ep = sock->owner, *at;
 
-    for (const fab_tcp_ep_t *at = ep->dom->eps; NULL != at; at = at->next) {
+    LIST_FOREACH(at, &ep->dom->eps, entry) {
         if (FAB_TCP_UP == at->state && at->addr.host == ep->addr.host && 0 == at->silences) {
             return true;
         }

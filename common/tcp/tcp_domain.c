@@ -182,12 +182,15 @@ static bool is_holding(const fab_tcp_ep_t *ep)
 
 static bool tcp_is_holding(const fab_domain_t *domain)
 {
-    const fab_tcp_ep_t *ep = ((const fab_tcp_domain_t *) domain)->eps;
+    const fab_tcp_domain_t *dom = (const fab_tcp_domain_t *) domain;
+    const fab_tcp_ep_t *ep;
 
-    while (NULL != ep && !is_holding(ep)) {
-        ep = ep->next;
+    LIST_FOREACH(ep, &dom->eps, entry) {
+        if (is_holding(ep)) {
+            return true;
+        }
     }
-    return NULL != ep;
+    return false;
 }
 
 /* Write what is queued, and discard what comes: unread data would make the kernel send a reset. */
@@ -209,10 +212,11 @@ static void say_goodbye(fab_tcp_domain_t *dom)
 {
     uint64_t end = fab_now_us() + FAB_TCP_CLOSE_US;
     bool is_waiting = true;
+    fab_tcp_ep_t *ep;
 
     while (is_waiting && fab_now_us() < end) {
         is_waiting = false;
-        for (fab_tcp_ep_t *ep = dom->eps; NULL != ep; ep = ep->next) {
+        LIST_FOREACH(ep, &dom->eps, entry) {
             if (FAB_TCP_UP == ep->state && leave(ep)) {
                 fab_tcp_ep_close(ep);
             }
@@ -232,9 +236,10 @@ static void tcp_close(fab_domain_t *domain)
         return; /* a child made by fork(): the connections are its parent's */
     }
     say_goodbye(dom);
-    while (NULL != dom->eps) {
-        dom->eps->peer->ep = NULL;
-        fab_tcp_ep_free(dom->eps);
+    while (!LIST_EMPTY(&dom->eps)) {
+        fab_tcp_ep_t *ep = LIST_FIRST(&dom->eps);
+        ep->peer->ep = NULL;
+        fab_tcp_ep_free(ep);
     }
     domain_free(dom);
 }

@@ -22,13 +22,8 @@ fab_tcp_ep_t *fab_tcp_ep_new(fab_tcp_domain_t *dom, fab_peer_t *peer, const fab_
         .fd = -1,
         .is_local = addr->host == dom->addr.host ||
                     fab_sock_is_one_net(dom->addr.ips, dom->addr.num_ips, addr->ips, addr->num_ips),
-        .addr = *addr,
-        .next = dom->eps,
-        .prev = &dom->eps};
-    if (NULL != dom->eps) {
-        dom->eps->prev = &ep->next;
-    }
-    dom->eps = ep;
+        .addr = *addr};
+    LIST_INSERT_HEAD(&dom->eps, ep, entry);
     return ep;
 }
 
@@ -53,10 +48,7 @@ void fab_tcp_ep_free(fab_tcp_ep_t *ep)
     if (FAB_TCP_UP == ep->state) {
         fab_tcp_ep_close(ep);
     }
-    *ep->prev = ep->next;
-    if (NULL != ep->next) {
-        ep->next->prev = ep->prev;
-    }
+    LIST_REMOVE(ep, entry);
     free(ep);
 }
 

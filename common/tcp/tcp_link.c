@@ -69,8 +69,7 @@ static void link_close(fab_tcp_ep_t *link)
     if (FAB_TCP_UP == link->state) {
         fab_tcp_stream_close(link);
     }
-    link->next = link->dom->dead;
-    link->dom->dead = link;
+    LIST_INSERT_HEAD(&link->dom->dead, link, entry);
 }
 
 void fab_tcp_links_close(fab_tcp_ep_t *ep)
@@ -89,9 +88,9 @@ void fab_tcp_links_close(fab_tcp_ep_t *ep)
 
 void fab_tcp_links_reap(fab_tcp_domain_t *dom)
 {
-    while (NULL != dom->dead) {
-        fab_tcp_ep_t *link = dom->dead;
-        dom->dead = link->next;
+    while (!LIST_EMPTY(&dom->dead)) {
+        fab_tcp_ep_t *link = LIST_FIRST(&dom->dead);
+        LIST_REMOVE(link, entry);
         free(link);
     }
 }

@@ -110,8 +110,8 @@ static void check_peers(fab_tcp_domain_t *dom)
         return;
     }
     dom->next_check = now + (uint64_t) fab_params.tcp_timeout * 1000000 / FAB_TCP_CHECKS;
-    for (fab_tcp_ep_t *ep = dom->eps, *next; NULL != ep; ep = next) {
-        next = ep->next;
+    for (fab_tcp_ep_t *ep = LIST_FIRST(&dom->eps), *next; NULL != ep; ep = next) {
+        next = LIST_NEXT(ep, entry);
         if (FAB_TCP_UP == ep->state) {
             fab_tcp_links_check(ep);
             fab_tcp_stream_check(ep); /* ep may be gone */
@@ -139,7 +139,7 @@ static int poll_all(fab_tcp_domain_t *dom)
     if (n > 0 || fab_sock_set_is_busy(dom->socks)) {
         sum += fab_sock_set_poll(dom->socks);
     }
-    if (NULL != dom->dead) {
+    if (!LIST_EMPTY(&dom->dead)) {
         fab_tcp_links_reap(dom);
     }
     check_peers(dom);

@@ -13,6 +13,7 @@
 #define FAB_TCP_TYPES_H
 
 #include <errno.h>
+#include <sys/queue.h>
 #include <sys/uio.h>
 
 #include "fabric/fab_provider.h"
@@ -199,8 +200,7 @@ struct fab_tcp_ep {
     uint64_t peer_void;  /* the peer's HELLOs up to this serial are void */
     fab_tcp_addr_t addr; /* of the peer */
 
-    fab_tcp_ep_t *next; /* of the domain's list; of a closed link: of the closed ones */
-    fab_tcp_ep_t **prev;
+    LIST_ENTRY(fab_tcp_ep) entry; /* in dom->eps; of a closed link: in dom->dead */
 };
 
 struct fab_tcp_domain {
@@ -239,9 +239,9 @@ struct fab_tcp_domain {
 
     fab_tcp_node_t *free_bufs;
     uint32_t num_free;
-    uint32_t num_parts; /* connections that have a buffer in which they read */
-    fab_tcp_ep_t *eps;  /* all */
-    fab_tcp_ep_t *dead; /* links that were closed: an event may still name them */
+    uint32_t num_parts;           /* connections that have a buffer in which they read */
+    LIST_HEAD(, fab_tcp_ep) eps;  /* all */
+    LIST_HEAD(, fab_tcp_ep) dead; /* links that were closed: an event may still name them */
 
     /* processes that are known only (tcp_known.c) */
     fab_tcp_slab_t *slabs;

@@ -274,8 +274,8 @@ static void killed_rma_body(world_t *world)
     CHECK(OPAL_SUCCESS == fab_get(&op));
     fab_progress(world->fab);
     atomic_store(&world->shared->scratch[0], 1);
-    while (!fab_proc_is_gone(shm_domain(world)->eps->addr.pid,
-                             shm_domain(world)->eps->addr.start_time)) {
+    while (!fab_proc_is_gone(LIST_FIRST(&shm_domain(world)->eps)->addr.pid,
+                             LIST_FIRST(&shm_domain(world)->eps)->addr.start_time)) {
     }
     CHECK(op.done < op.len && 0 == completed);
     WORLD_UNTIL(1 == world->failures && 1 == completed);
