@@ -40,6 +40,7 @@
 #include "btl_fabric_compat.h"
 
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #include "btl_fabric_counters.h"
 #include "btl_fabric_pace.h"
@@ -91,11 +92,11 @@ typedef struct mca_btl_fabric_turn {
 struct mca_btl_base_endpoint_t {
     mca_btl_fabric_ep_t *next; /* of all */
     fab_peer_t *peer;
-    opal_proc_t *proc;            /* NULL: it sent but was not added here, or was deleted */
-    mca_btl_fabric_msg_t *part;   /* the message whose parts are arriving; NULL: none */
-    mca_btl_fabric_op_t *ops;     /* those that wait for the peer's answer */
-    mca_btl_fabric_op_t *counted; /* of these, those whose message was sent as counted, in order */
-    mca_btl_fabric_op_t **counted_tail;
+    opal_proc_t *proc;                  /* NULL: it sent but was not added here, or was deleted */
+    mca_btl_fabric_msg_t *part;         /* the message whose parts are arriving; NULL: none */
+    LIST_HEAD(, mca_btl_fabric_op) ops; /* those that wait for the peer's answer */
+    /* of these, those whose message was sent as counted, in order */
+    STAILQ_HEAD(, mca_btl_fabric_op) counted;
     fab_item_t count;     /* while COUNT is to be sent */
     uint32_t num_counted; /* messages of the peer that it will be for; 0: it is not queued */
     mca_btl_fabric_op_t *places[FAB_ANSWERS]; /* those that are answered in place; NULL: free */
@@ -137,22 +138,21 @@ typedef struct mca_btl_fabric {
     bool is_giving;              /* the layer above has a message in place */
     mca_btl_fabric_msg_t *free_msgs; /* short ones */
     fab_spares_t spares;             /* for long ones */
-    mca_btl_fabric_op_t *free_ops;
+    SLIST_HEAD(, mca_btl_fabric_op) free_ops;
     /* operations whose callback has not returned; relaxed: a hint without the lock */
     _Atomic size_t outstanding;
     mca_btl_fabric_turn_t turns; /* head of the circular list, oldest first */
     uint64_t last_turn;          /* number of the latest one */
     _Atomic uint64_t oldest;     /* number of the oldest one in the list; UINT64_MAX: none */
     size_t num_rma;              /* operations, and sends from memory, that the fabric is doing */
-    mca_btl_fabric_op_t *asking; /* those that are answered in place */
+    LIST_HEAD(, mca_btl_fabric_op) asking; /* those that are answered in place */
     unsigned num_asking;
-    mca_btl_fabric_op_t *offers; /* oldest first */
-    mca_btl_fabric_op_t **offers_tail;
-    unsigned polls;   /* number of polls so far */
-    fab_idmap_t ids;  /* mca_btl_fabric_op_t */
-    fab_idmap_t mems; /* mca_btl_base_registration_handle_t */
+    TAILQ_HEAD(, mca_btl_fabric_op) offers; /* oldest first */
+    unsigned polls;                         /* number of polls so far */
+    fab_idmap_t ids;                        /* mca_btl_fabric_op_t */
+    fab_idmap_t mems;                       /* mca_btl_base_registration_handle_t */
     struct mca_btl_base_registration_handle_t *free_mems;
-    mca_btl_fabric_reply_t *replies; /* data of gets of others that waits for room */
+    LIST_HEAD(, mca_btl_fabric_reply) replies; /* data of gets of others that waits for room */
     opal_free_list_t frags_eager;
     opal_free_list_t frags_max;
     mca_btl_fabric_counters_t counters;

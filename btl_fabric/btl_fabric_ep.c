@@ -15,6 +15,7 @@ mca_btl_fabric_ep_t *mca_btl_fabric_ep_of(fab_peer_t *peer)
         ep = calloc(1, sizeof(*ep));
         if (NULL != ep) {
             ep->peer = peer;
+            STAILQ_INIT(&ep->counted);
             ep->next = mca_btl_fabric.eps;
             mca_btl_fabric.eps = ep;
             peer->user[FAB_USER_BTL] = ep;

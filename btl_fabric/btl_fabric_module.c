@@ -301,7 +301,7 @@ bool mca_btl_fabric_peer_left(void *ctx, fab_peer_t *peer)
     const mca_btl_fabric_ep_t *ep = peer->user[FAB_USER_BTL];
 
     (void) ctx;
-    return NULL != ep && NULL != ep->ops;
+    return NULL != ep && !LIST_EMPTY(&ep->ops);
 }
 
 int mca_btl_fabric_register_error(struct mca_btl_base_module_t *btl,

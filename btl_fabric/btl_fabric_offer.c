@@ -75,10 +75,8 @@ static void *reserve_offer(mca_btl_fabric_op_t *op, size_t len)
         .claim = (_Atomic uint32_t *) (room + BTL_FABRIC_CLAIM_AT),
         .position = fab_ring_position(peer),
         .polls = mca_btl_fabric.polls,
-        .prev = mca_btl_fabric.offers_tail,
     };
-    *op->offer.prev = op;
-    mca_btl_fabric.offers_tail = &op->offer.next;
+    TAILQ_INSERT_TAIL(&mca_btl_fabric.offers, op, offer.link);
     return room;
 }
 
@@ -173,7 +171,8 @@ void mca_btl_fabric_offers_check(void)
 {
     mca_btl_fabric_op_t *op;
 
-    for (int n = 0; n < OFFERS_PER_POLL && NULL != (op = mca_btl_fabric.offers) && is_overdue(op);
+    for (int n = 0; n < OFFERS_PER_POLL && NULL != (op = TAILQ_FIRST(&mca_btl_fabric.offers)) &&
+                    is_overdue(op);
          n++) {
         withdraw(op);
     }

@@ -14,19 +14,18 @@
 
 static mca_btl_fabric_op_t *op_alloc(void)
 {
-    mca_btl_fabric_op_t *op = mca_btl_fabric.free_ops;
+    mca_btl_fabric_op_t *op = SLIST_FIRST(&mca_btl_fabric.free_ops);
 
     if (NULL == op) {
         return malloc(sizeof(*op));
     }
-    mca_btl_fabric.free_ops = op->next;
+    SLIST_REMOVE_HEAD(&mca_btl_fabric.free_ops, free_link);
     return op;
 }
 
 static void op_free(mca_btl_fabric_op_t *op)
 {
-    op->next = mca_btl_fabric.free_ops;
-    mca_btl_fabric.free_ops = op;
+    SLIST_INSERT_HEAD(&mca_btl_fabric.free_ops, op, free_link);
 }
 
 int mca_btl_fabric_ops_init(void)
@@ -38,10 +37,9 @@ int mca_btl_fabric_ops_init(void)
     mca_btl_fabric.turns = (mca_btl_fabric_turn_t){
         .next = &mca_btl_fabric.turns, .prev = &mca_btl_fabric.turns, .number = UINT64_MAX};
     atomic_store_explicit(&mca_btl_fabric.oldest, UINT64_MAX, memory_order_relaxed);
-    mca_btl_fabric.asking = NULL;
+    LIST_INIT(&mca_btl_fabric.asking);
     mca_btl_fabric.num_asking = 0;
-    mca_btl_fabric.offers = NULL;
-    mca_btl_fabric.offers_tail = &mca_btl_fabric.offers;
+    TAILQ_INIT(&mca_btl_fabric.offers);
     fab_idmap_init(&mca_btl_fabric.ids);
     id = NULL != op ? fab_idmap_add(&mca_btl_fabric.ids, op) : 0;
     if (0 == id) {
@@ -56,18 +54,19 @@ int mca_btl_fabric_ops_init(void)
 void mca_btl_fabric_ops_fini(void)
 {
     for (mca_btl_fabric_ep_t *ep = mca_btl_fabric.eps; NULL != ep; ep = ep->next) {
-        for (mca_btl_fabric_op_t *op = ep->ops, *next; NULL != op; op = next) {
-            next = op->next;
+        while (!LIST_EMPTY(&ep->ops)) {
+            mca_btl_fabric_op_t *op = LIST_FIRST(&ep->ops);
+            LIST_REMOVE(op, link);
             free(op);
         }
-        ep->ops = ep->counted = NULL;
+        STAILQ_INIT(&ep->counted);
         free(ep->paces);
         ep->paces = NULL;
     }
-    mca_btl_fabric.asking = NULL;
-    while (NULL != mca_btl_fabric.free_ops) {
-        mca_btl_fabric_op_t *op = mca_btl_fabric.free_ops;
-        mca_btl_fabric.free_ops = op->next;
+    LIST_INIT(&mca_btl_fabric.asking);
+    while (!SLIST_EMPTY(&mca_btl_fabric.free_ops)) {
+        mca_btl_fabric_op_t *op = SLIST_FIRST(&mca_btl_fabric.free_ops);
+        SLIST_REMOVE_HEAD(&mca_btl_fabric.free_ops, free_link);
         free(op);
     }
     fab_idmap_fini(&mca_btl_fabric.ids);
@@ -185,36 +184,19 @@ void mca_btl_fabric_call_back(const mca_btl_fabric_call_t *call, int status)
 
 void mca_btl_fabric_op_wait(mca_btl_fabric_op_t *op)
 {
-    mca_btl_fabric_ep_t *ep = op->call.ep;
-
     op->is_waiting = true;
-    op->next = ep->ops;
-    op->prev = &ep->ops;
-    if (NULL != op->next) {
-        op->next->prev = &op->next;
-    }
-    ep->ops = op;
+    LIST_INSERT_HEAD(&op->call.ep->ops, op, link);
 }
 
 void mca_btl_fabric_offer_end(mca_btl_fabric_op_t *op)
 {
-    *op->offer.prev = op->offer.next;
-    if (NULL != op->offer.next) {
-        op->offer.next->offer.prev = op->offer.prev;
-    } else {
-        mca_btl_fabric.offers_tail = op->offer.prev;
-    }
+    TAILQ_REMOVE(&mca_btl_fabric.offers, op, offer.link);
     op->offer.claim = NULL;
 }
 
 void mca_btl_fabric_asking_end(mca_btl_fabric_op_t *op)
 {
-    mca_btl_fabric_op_t **at = &mca_btl_fabric.asking;
-
-    while (op != *at) {
-        at = &(*at)->next_asking;
-    }
-    *at = op->next_asking;
+    LIST_REMOVE(op, asking);
     mca_btl_fabric.num_asking--;
     op->call.ep->places[op->call.atomic.place] = NULL;
     op->call.atomic.number = 0;
@@ -236,10 +218,7 @@ void mca_btl_fabric_op_unwait(mca_btl_fabric_op_t *op)
     }
     if (op->is_waiting) {
         op->is_waiting = false;
-        *op->prev = op->next;
-        if (NULL != op->next) {
-            op->next->prev = op->prev;
-        }
+        LIST_REMOVE(op, link);
     }
 }
 
@@ -335,11 +314,11 @@ void mca_btl_fabric_ops_fail(mca_btl_fabric_ep_t *ep)
 {
     mca_btl_fabric_op_t *next;
 
-    for (mca_btl_fabric_op_t *op = ep->ops; NULL != op; op = next) {
-        next = op->next;
+    for (mca_btl_fabric_op_t *op = LIST_FIRST(&ep->ops); NULL != op; op = next) {
+        next = LIST_NEXT(op, link);
         if (!op->is_queued) { /* queued ones fail when they are run */
             mca_btl_fabric_op_done(op, OPAL_ERR_UNREACH);
         }
     }
-    ep->counted = NULL;
+    STAILQ_INIT(&ep->counted);
 }

@@ -30,11 +30,10 @@ typedef struct mca_btl_fabric_call {
 
 /* A message in shared memory that asks the target to do an operation and that can be withdrawn. */
 typedef struct mca_btl_fabric_offer {
-    _Atomic uint32_t *claim;   /* its claim word; NULL: there is no offer */
-    uint64_t position;         /* in the ring */
-    unsigned polls;            /* mca_btl_fabric.polls when it was made */
-    mca_btl_fabric_op_t *next; /* in mca_btl_fabric.offers */
-    mca_btl_fabric_op_t **prev;
+    _Atomic uint32_t *claim;             /* its claim word; NULL: there is no offer */
+    uint64_t position;                   /* in the ring */
+    unsigned polls;                      /* mca_btl_fabric.polls when it was made */
+    TAILQ_ENTRY(mca_btl_fabric_op) link; /* in mca_btl_fabric.offers */
 } mca_btl_fabric_offer_t;
 
 /* An operation under way. */
@@ -42,12 +41,12 @@ struct mca_btl_fabric_op {
     mca_btl_fabric_up_t up;
     mca_btl_fabric_call_t call;
     mca_btl_fabric_turn_t turn;
-    mca_btl_fabric_op_t *next; /* in ep->ops, or in mca_btl_fabric.free_ops */
-    mca_btl_fabric_op_t **prev;
-    mca_btl_fabric_op_t *next_counted;
-    mca_btl_fabric_op_t *next_asking; /* in mca_btl_fabric.asking */
-    size_t done;                      /* bytes sent of a put, or received of a get */
-    uint32_t id;                      /* in mca_btl_fabric.ids; 0: none */
+    SLIST_ENTRY(mca_btl_fabric_op) free_link; /* in mca_btl_fabric.free_ops */
+    LIST_ENTRY(mca_btl_fabric_op) link;       /* in ep->ops */
+    STAILQ_ENTRY(mca_btl_fabric_op) counted;  /* in ep->counted */
+    LIST_ENTRY(mca_btl_fabric_op) asking;     /* in mca_btl_fabric.asking */
+    size_t done;                              /* bytes sent of a put, or received of a get */
+    uint32_t id;                              /* in mca_btl_fabric.ids; 0: none */
     int status;
     bool is_queued;
     bool is_offered; /* and not withdrawn, as far as is known here */

@@ -21,10 +21,10 @@ static bool count_poll(void)
 /* After a poll: operations that no message ends. Lock held. */
 static inline void check_ops(void)
 {
-    if (NULL != mca_btl_fabric.asking) {
+    if (!LIST_EMPTY(&mca_btl_fabric.asking)) {
         mca_btl_fabric_answers_check();
     }
-    if (NULL != mca_btl_fabric.offers) {
+    if (!TAILQ_EMPTY(&mca_btl_fabric.offers)) {
         mca_btl_fabric_offers_check();
     }
 }

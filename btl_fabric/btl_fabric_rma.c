@@ -121,12 +121,12 @@ void mca_btl_fabric_on_count(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const v
 
     (void) ctx, (void) data, (void) len;
     for (uint32_t n = hdr.app_ctx; n > 0; n--) {
-        mca_btl_fabric_op_t *op = NULL != ep ? ep->counted : NULL;
+        mca_btl_fabric_op_t *op = NULL != ep ? STAILQ_FIRST(&ep->counted) : NULL;
         if (NULL == op) {
             mca_btl_fabric_bad_message(peer, "an answer to more operations than there were");
             return;
         }
-        ep->counted = op->next_counted;
+        STAILQ_REMOVE_HEAD(&ep->counted, counted);
         mca_btl_fabric_op_done(op, OPAL_SUCCESS);
     }
 }
@@ -196,8 +196,7 @@ static int start_in_place(mca_btl_fabric_op_t *op)
         return DONE_NOW;
     }
     ep->places[place] = op;
-    op->next_asking = mca_btl_fabric.asking;
-    mca_btl_fabric.asking = op;
+    LIST_INSERT_HEAD(&mca_btl_fabric.asking, op, asking);
     mca_btl_fabric.num_asking++;
     mca_btl_fabric_op_wait(op);
     return OPAL_SUCCESS;
@@ -207,11 +206,11 @@ void mca_btl_fabric_answers_check(void)
 {
     mca_btl_fabric_op_t *next;
 
-    for (mca_btl_fabric_op_t *op = mca_btl_fabric.asking; NULL != op; op = next) {
+    for (mca_btl_fabric_op_t *op = LIST_FIRST(&mca_btl_fabric.asking); NULL != op; op = next) {
         const btl_fabric_atomic_t *atomic = &op->call.atomic;
         const fab_peer_t *peer = op->call.ep->peer;
         uint64_t value;
-        next = op->next_asking;
+        next = LIST_NEXT(op, asking);
         if (FAB_PEER_UP == peer->state &&
             fab_is_answered(peer, atomic->place, atomic->number, &value)) {
             give_old(&op->call, value);

@@ -117,8 +117,7 @@ enum {
 /* The data of a get, on its way to the peer. */
 typedef struct mca_btl_fabric_reply {
     fab_item_t item;
-    mca_btl_fabric_reply_t *next; /* in mca_btl_fabric.replies */
-    mca_btl_fabric_reply_t **prev;
+    LIST_ENTRY(mca_btl_fabric_reply) link; /* in mca_btl_fabric.replies */
     fab_out_t out;
     fab_peer_t *peer;
     uint64_t from;
@@ -134,29 +133,21 @@ static reply_t *reply_new(const reply_t *now)
 
     if (NULL != reply) {
         *reply = *now;
-        reply->next = mca_btl_fabric.replies;
-        reply->prev = &mca_btl_fabric.replies;
-        if (NULL != reply->next) {
-            reply->next->prev = &reply->next;
-        }
-        mca_btl_fabric.replies = reply;
+        LIST_INSERT_HEAD(&mca_btl_fabric.replies, reply, link);
     }
     return reply;
 }
 
 static void reply_free(reply_t *reply)
 {
-    *reply->prev = reply->next;
-    if (NULL != reply->next) {
-        reply->next->prev = reply->prev;
-    }
+    LIST_REMOVE(reply, link);
     free(reply);
 }
 
 void mca_btl_fabric_replies_fini(void)
 {
-    while (NULL != mca_btl_fabric.replies) {
-        reply_free(mca_btl_fabric.replies);
+    while (!LIST_EMPTY(&mca_btl_fabric.replies)) {
+        reply_free(LIST_FIRST(&mca_btl_fabric.replies));
     }
 }
 

@@ -20,14 +20,7 @@ static bool is_counted(const mca_btl_fabric_call_t *call)
 /* Its message is about to be sent as one that is counted. */
 static void op_count(mca_btl_fabric_op_t *op)
 {
-    mca_btl_fabric_ep_t *ep = op->call.ep;
-
-    op->next_counted = NULL;
-    if (NULL == ep->counted) {
-        ep->counted_tail = &ep->counted;
-    }
-    *ep->counted_tail = op;
-    ep->counted_tail = &op->next_counted;
+    STAILQ_INSERT_TAIL(&op->call.ep->counted, op, counted);
 }
 
 /* Send the next part of a put. OPAL_ERR_IN_PROCESS: there is more. */

@@ -167,9 +167,9 @@ static void leave_early(world_t *world)
     while (NULL == peer->pending) {
         btl_progress();
     }
-    CHECK(NULL != mca_btl_fabric.replies);
+    CHECK(!LIST_EMPTY(&mca_btl_fabric.replies));
     (void) mca_btl_fabric_finalize(NULL);
-    CHECK(NULL == mca_btl_fabric.replies);
+    CHECK(LIST_EMPTY(&mca_btl_fabric.replies));
     world_barrier_idle(world);
 }
 
@@ -1067,7 +1067,7 @@ static void counted_body(world_t *world)
             btl_progress();
         }
         CHECK(0 == remote.ep->outstanding && 0 == mca_btl_fabric.outstanding);
-        CHECK(NULL == remote.ep->ops && NULL == remote.ep->counted);
+        CHECK(LIST_EMPTY(&remote.ep->ops) && STAILQ_EMPTY(&remote.ep->counted));
         CHECK(fab_counters.tcp_msgs_received - before < WORDS / 2 * 3 / 4);
     }
     world_barrier(world);
@@ -1092,7 +1092,7 @@ static void uncounted_body(world_t *world)
         while (num_lost < WORDS) {
             btl_progress();
         }
-        CHECK(0 == num_done && 0 == remote.ep->outstanding && NULL == remote.ep->counted);
+        CHECK(0 == num_done && 0 == remote.ep->outstanding && STAILQ_EMPTY(&remote.ep->counted));
     }
     world_barrier_idle(world);
     (void) mca_btl_fabric_finalize(NULL);
@@ -1177,7 +1177,7 @@ static void add_body(world_t *world)
             btl_progress();
         }
         CHECK(0 == remote.ep->outstanding && 0 == mca_btl_fabric.num_asking);
-        CHECK(NULL == mca_btl_fabric.asking && NULL == remote.ep->ops);
+        CHECK(LIST_EMPTY(&mca_btl_fabric.asking) && LIST_EMPTY(&remote.ep->ops));
     } else {
         for (int i = 0; i < ADDS; i++) {
             (void) __atomic_fetch_add(&words[0], 1, __ATOMIC_SEQ_CST);
@@ -1213,7 +1213,7 @@ static void unanswered_body(world_t *world)
         fab_peer_fail(remote.ep->peer, OPAL_ERR_UNREACH, "It was given up.");
         (void) mca_btl_fabric_flush(NULL, remote.ep);
         CHECK(0 == num_done && AT_ONCE == num_lost);
-        CHECK(NULL == mca_btl_fabric.asking && 0 == mca_btl_fabric.num_asking);
+        CHECK(LIST_EMPTY(&mca_btl_fabric.asking) && 0 == mca_btl_fabric.num_asking);
     }
     world_barrier_idle(world);
     (void) mca_btl_fabric_finalize(NULL);
