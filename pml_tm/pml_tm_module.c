@@ -6,6 +6,7 @@
 #include "pml_tm_module.h"
 
 #include "match/match.h"
+#include "shm/shm_inl.h"
 
 #include "pml_tm_arrive.h"
 #include "pml_tm_ask.h"
@@ -26,6 +27,7 @@
 #include "pml_tm_request.h"
 #include "pml_tm_rndv.h"
 #include "pml_tm_send.h"
+#include "pml_tm_sizes.h"
 #include "pml_tm_thread.h"
 #include "pml_tm_wait.h"
 
@@ -292,9 +294,25 @@ static void describe_waits(char *buf, size_t size)
     }
 }
 
+/* Lines for the sizes at which a message's way changes (pml_tm_sizes.h). */
+static void describe_sizes(char *buf, size_t size)
+{
+    const uint32_t eager = mca_pml_tm.eager_limit, limit = mca_pml_tm.stream_limit;
+
+    snprintf(buf, size,
+             "longer than    %-16zu takes several lines of a ring\n"
+             "               %-16d is streamed inside a host; by blocking sends up to %u%s\n"
+             "               %-16u is announced\n"
+             "               %-16u is announced over tcp, too, if it is alone\n"
+             "               %-16d is announced with data over a network\n",
+             FAB_SHORT_MAX, PML_TM_STREAM_MIN, limit,
+             mca_pml_tm.params.stream_limit < 0 && 0 != limit ? ", where that is faster" : "",
+             eager, PML_TM_ALONE * eager, PML_TM_FIRST_PART_MIN);
+}
+
 void mca_pml_tm_show_paths(void)
 {
-    char text[4096], waits[128];
+    char text[4096], waits[128], sizes[512];
     bool is_first = 0 == OMPI_PROC_MY_NAME->vpid;
 
     if (mca_pml_tm.params.verbose < (is_first ? 10 : 20)) {
@@ -304,12 +322,11 @@ void mca_pml_tm_show_paths(void)
     fab_describe(mca_pml_tm.fab, text, sizeof(text));
     fab_unlock(mca_pml_tm.fab);
     describe_waits(waits, sizeof(waits));
+    describe_sizes(sizes, sizeof(sizes));
     opal_output(mca_pml_tm.output,
-                "pml tm: process %s on %s; eager up to %u bytes if the provider can, inside a host "
-                "streamed up to %u; ranks below %u, communicators below %u\n%s%s",
+                "pml tm: process %s on %s; ranks below %u, communicators below %u\n%s%s%s",
                 OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm_process.nodename,
-                mca_pml_tm.eager_limit, mca_pml_tm.stream_limit, 1u << mca_pml_tm.source_bits,
-                mca_pml_tm.max_context, text, waits);
+                1u << mca_pml_tm.source_bits, mca_pml_tm.max_context, text, sizes, waits);
 }
 
 /*

@@ -207,7 +207,7 @@ static const void *shm_address(const fab_domain_t *domain)
 /* The table's text for large messages: how they are copied, and if twice, why. */
 static void describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
 {
-    char yama[32] = "no ptrace_scope";
+    char yama[32] = "no ptrace_scope", helped[64] = "";
 
     if (dom->ptrace_scope >= 0) {
         snprintf(yama, sizeof(yama), "ptrace_scope %d", dom->ptrace_scope);
@@ -223,9 +223,12 @@ static void describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
                  "refused (%s; %s)",
                  strerror(dom->cma_errno), yama);
     } else {
+        if (dom->is_coop) {
+            snprintf(helped, sizeof(helped),
+                     ", from %d bytes on partly written by a waiting sender", FAB_SHM_COOP_MIN);
+        }
         snprintf(buf, size, "rendezvous, read by the receiver%s: one copy (%s, steps of %u bytes)",
-                 dom->is_coop ? ", written by a sender that waits" : "",
-                 0 != dom->addr.xpmem_segid ? "XPMEM" : "CMA", fab_params.shm_copy_step);
+                 helped, 0 != dom->addr.xpmem_segid ? "XPMEM" : "CMA", fab_params.shm_copy_step);
     }
 }
 

@@ -3,7 +3,8 @@
 # TEST: timeout=60 quick=yes
 #
 # The lists of parameters in doc/tuning.md are what ompi_info says.
-# TM_PARAMETERS_RENEW=yes test/run build/parameters writes them.
+# TM_PARAMETERS_RENEW=yes test/run build/parameters writes them.  Its sizes are those of the
+# sources.
 . "$TM_SRC/test/lib/script.sh"
 
 # rows TYPE COMPONENT: a line "parameter|level|default|allowed|help" for each parameter of the
@@ -78,3 +79,14 @@ table btl fabric >table.btl
     fail "ompi_info lists fewer parameters than there are"
 compare doc/tuning.md '^<!-- pml tm' '^<!-- end' table.pml
 compare doc/tuning.md '^<!-- btl fabric' '^<!-- end' table.btl
+
+# "above 2047" is of a constant that is 2048 and a least one.
+while read -r bytes name; do
+    if [[ $name == *_MIN && $((bytes % 2)) == 1 ]]; then
+        bytes=$((bytes + 1))
+    fi
+    grep -qrE --include='*.h' "\b$name +(= )?$bytes\b" "$TM_SRC/common" "$TM_SRC/pml_tm" ||
+        fail "doc/tuning.md: $name is not $bytes"
+done < <(sed -nE 's/^\| ([0-9]+) \| [^|]* \| `((FAB|PML_TM)_[A-Z_]+)` \|$/\1 \2/p' \
+    "$TM_SRC/doc/tuning.md" | tee sizes)
+(($(wc -l <sizes) == 5)) || fail "doc/tuning.md has other sizes: $(paste -sd , sizes)"
