@@ -181,6 +181,7 @@ static int open_fabric(void)
         .local_rank = mca_btl_fabric_process.my_local_rank,
         .num_procs = mca_btl_fabric_process.num_procs,
         .is_threaded = &opal_uses_threads,
+        .shm_abi = FAB_SHM_ABI,
         .outlives_peers = is_fault_tolerant(),
         .peer_failed = mca_btl_fabric_peer_failed,
         .peer_left = mca_btl_fabric_peer_left,

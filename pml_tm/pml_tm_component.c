@@ -292,6 +292,7 @@ static int open_fabric(void)
         .local_rank = mca_pml_tm_process.my_local_rank,
         .num_procs = mca_pml_tm_process.num_procs,
         .is_threaded = &opal_uses_threads,
+        .shm_abi = FAB_SHM_ABI,
         .outlives_peers = mca_pml_tm_is_fault_tolerant(),
         .peer_failed = mca_pml_tm_peer_failed,
         .peer_left = mca_pml_tm_peer_left,

@@ -207,6 +207,7 @@ typedef struct fab_config {
      * later, when an MPI session asks for threads.  NULL: never.
      */
     const bool *is_threaded;
+    uint64_t shm_abi; /* FAB_SHM_ABI, if the user includes shm_inl.h; else 0 */
     /* the job goes on when one of its processes fails (fault tolerance) */
     bool outlives_peers;
     void *ctx; /* handed to the callbacks below */

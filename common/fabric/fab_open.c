@@ -155,7 +155,8 @@ int fab_open_abi(uint64_t abi, const fab_config_t *config, fab_t **fab, const ch
 {
     int rc = OPAL_SUCCESS;
 
-    if (FAB_ABI != abi) { /* config may be anything */
+    if (FAB_ABI != abi /* config may be anything then */ ||
+        (0 != config->shm_abi && fab_shm_provider.abi != config->shm_abi)) {
         *why =
             "libmca_common_tm is of another build than the component that opens it: install both "
             "from the same one.";

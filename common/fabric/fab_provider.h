@@ -30,6 +30,7 @@ typedef struct fab_provider {
     bool reaches_hosts; /* not only processes of this host */
     const fab_ops_t *ops;
 
+    uint64_t abi;  /* of its structures that users of the fabric know; 0: there are none */
     bool is_apart; /* in an object of its own: what else it has is known when that is loaded */
 
     /*

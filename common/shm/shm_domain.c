@@ -251,6 +251,7 @@ static int shm_describe(fab_domain_t *domain, char *buf, size_t size)
 const fab_provider_t fab_shm_provider = {
     .name = "shm",
     .id = FAB_WIRE_SHM,
+    .abi = FAB_SHM_ABI,
     .ops = &fab_shm_ops,
     .open = shm_domain_open,
     .close = shm_domain_close,

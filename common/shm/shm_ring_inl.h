@@ -652,6 +652,12 @@ typedef struct fab_shm_pair {
     fab_choice_t choice;      /* how long messages are to come by it; of each ring anew */
 } fab_shm_pair_t;
 
+/* A hash of the sizes of what users of the fabric read and write inline (fab_abi.h). */
+#define FAB_SHM_ABI                                                                                \
+    ((uint64_t) FAB_SHM_VERSION << 32 |                                                            \
+     (3 * sizeof(fab_shm_tx_t) + 5 * sizeof(fab_shm_rx_t) + 7 * sizeof(fab_shm_pair_t) +           \
+      11 * sizeof(fab_shm_ctl_t) + 13 * sizeof(fab_shm_slot_t) + 17 * sizeof(fab_shm_msg_t)))
+
 /* Get the line, to write it, without waiting for it. */
 static inline void fab_shm_fetch_to_write(const void *line)
 {

@@ -851,11 +851,15 @@ static void test_providers(void **state)
 /* A component of another build of the same release. */
 static void test_other_build(void **state)
 {
+    const fab_config_t other = {.shm_abi = FAB_SHM_ABI + 1};
     const char *why = NULL;
     fab_t *fab = NULL;
 
     (void) state;
     assert_int_equal(fab_open_abi(FAB_ABI + 1, NULL, &fab, &why), OPAL_ERR_BAD_PARAM);
+    assert_non_null(strstr(why, "another build"));
+    why = "";
+    assert_int_equal(fab_open(&other, &fab, &why), OPAL_ERR_BAD_PARAM);
     assert_non_null(strstr(why, "another build"));
     assert_null(fab);
 }
