@@ -204,6 +204,16 @@ static const void *shm_address(const fab_domain_t *domain)
     return &((const fab_shm_domain_t *) domain)->addr;
 }
 
+/* The table's line for peers that are reached by another provider; empty if there are none. */
+static void describe_refused(const fab_shm_domain_t *dom, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    if (0 != dom->num_refused) {
+        snprintf(buf, size, "                      not to %u process%s: %s\n", dom->num_refused,
+                 1 == dom->num_refused ? "" : "es", dom->why_refused);
+    }
+}
+
 /* The table's text for large messages: how they are copied, and if twice, why. */
 static void describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
 {
@@ -235,17 +245,19 @@ static void describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
 static int shm_describe(fab_domain_t *domain, char *buf, size_t size)
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
-    char copy[256];
+    char copy[256], refused[256];
 
     fab_shm_access_try_one(dom);
     describe_copy(dom, copy, sizeof(copy));
+    describe_refused(dom, refused, sizeof(refused));
     return snprintf(
         buf, size,
         "this host      shm    0 to %-10u  eager, through a ring of %u bytes: two copies\n"
         "                      longer           %s\n"
         "                      derived types    rendezvous, fragments through the ring: two "
-        "copies\n",
-        dom->addr.eager_max, dom->addr.ring_size, copy);
+        "copies\n"
+        "%s",
+        dom->addr.eager_max, dom->addr.ring_size, copy, refused);
 }
 
 const fab_provider_t fab_shm_provider = {

@@ -261,7 +261,7 @@ static int addr_check(fab_shm_domain_t *dom, const fab_shm_addr_t *addr, const c
         return OPAL_ERR_UNREACH;
     }
     if (addr->host != dom->addr.host) {
-        *why = "it is on another host, or in another container";
+        *why = "it is on another host, or in a container with process ids of its own";
         return OPAL_ERR_UNREACH;
     }
     if (addr->user_ns != dom->addr.user_ns) {
@@ -310,6 +310,8 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
     memcpy(&addr, address, sizeof(addr));
     rc = addr_check(dom, &addr, why);
     if (OPAL_SUCCESS != rc) {
+        ++dom->num_refused;
+        snprintf(dom->why_refused, sizeof(dom->why_refused), "%s", *why);
         return rc;
     }
     fab_shm_coop_configure(dom);

@@ -192,8 +192,10 @@ struct fab_shm_domain {
     uint64_t next_pass; /* us; when to look whether somebody asks for the segment */
 
     /* for the description */
-    int cma_errno;    /* error of the last peer whose memory could not be read; 0: none */
-    int ptrace_scope; /* /proc/sys/kernel/yama/ptrace_scope; -1: this kernel has none */
+    unsigned num_refused;  /* peers that shared memory does not reach */
+    char why_refused[128]; /* the last of them */
+    int cma_errno;         /* error of the last peer whose memory could not be read; 0: none */
+    int ptrace_scope;      /* /proc/sys/kernel/yama/ptrace_scope; -1: this kernel has none */
     uint64_t cma_peer;
 };
 
