@@ -12,11 +12,11 @@ tm_packages_quickstart=(gnuplot-nox netpipe-openmpi)
 
 # test/run, all of it.
 tm_packages_test=(
-    binutils clang clang-format debhelper debootstrap dpkg-dev environment-modules
+    binutils bubblewrap clang clang-format debhelper debootstrap dpkg-dev environment-modules
     gcc-aarch64-linux-gnu gdb gnuplot-nox hpcc ibverbs-utils iproute2 lammps
-    libc6-dev-arm64-cross libclang-rt-dev libcmocka-dev libfabric-bin netpipe-openmpi patchelf
-    procps python3 python3-mpi4py python3-numpy python3-pyverbs qemu-user rdma-core rpm rsync
-    shellcheck spin util-linux valgrind zsh
+    libc6-dev-arm64-cross libclang-rt-dev libcmocka-dev libfabric-bin munge netpipe-openmpi
+    patchelf procps python3 python3-mpi4py python3-numpy python3-pyverbs qemu-user rdma-core rpm
+    rsync shellcheck slurm-client slurmctld slurmd spin util-linux valgrind zsh
 )
 
 # test/vm: emulated machines with a Soft-RoCE device.  Its tests are skipped without.
@@ -44,12 +44,13 @@ tm_package_system()
 
 # The packages that have the programs and files which tests name in needs=, in pairs.
 tm_program_packages=(
-    aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64:qemu-user
+    aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64:qemu-user bwrap:bubblewrap
     clang:clang clang-format:clang-format cmocka.h:libcmocka-dev gdb:gdb gnuplot:gnuplot-nox
     hpcc:hpcc ibv_devinfo:ibverbs-utils ip:iproute2 fi_info:libfabric-bin
     rdma/fabric.h:libfabric-dev
-    lmp:lammps NPopenmpi:netpipe-openmpi patchelf:patchelf pgrep:procps python3:python3
-    qemu-system-x86_64:qemu-system-x86 readelf:binutils shellcheck:shellcheck
+    lmp:lammps munged:munge NPopenmpi:netpipe-openmpi patchelf:patchelf pgrep:procps
+    python3:python3 qemu-system-x86_64:qemu-system-x86 readelf:binutils shellcheck:shellcheck
+    slurmctld:slurmctld slurmd:slurmd srun:slurm-client
     debootstrap:debootstrap dpkg-source:dpkg-dev spin:spin ss:iproute2 valgrind:valgrind zsh:zsh
 )
 
