@@ -43,6 +43,9 @@ common_tm_sources = \
 	common/fabric/fab_random.c \
 	common/fabric/fab_random.h \
 	common/fabric/fab_record.c \
+	common/fabric/fab_reg.c \
+	common/fabric/fab_reg.h \
+	common/fabric/fab_reg_rcache.c \
 	common/fabric/fab_region.c \
 	common/fabric/fab_spares.c \
 	common/fabric/fab_spares.h \
@@ -154,6 +157,8 @@ common_ofi_sources = \
 	common/ofi/ofi_early.c \
 	common/ofi/ofi_early.h \
 	common/ofi/ofi_ep.h \
+	common/ofi/ofi_expose.c \
+	common/ofi/ofi_expose.h \
 	common/ofi/ofi_fail.c \
 	common/ofi/ofi_fail.h \
 	common/ofi/ofi_object.c \
@@ -223,7 +228,6 @@ common_verbs_sources = \
 	common/verbs/verbs_recv.h \
 	common/verbs/verbs_reg.c \
 	common/verbs/verbs_reg.h \
-	common/verbs/verbs_reg_rcache.c \
 	common/verbs/verbs_rma.c \
 	common/verbs/verbs_rma.h \
 	common/verbs/verbs_sleep.c \

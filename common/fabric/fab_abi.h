@@ -10,6 +10,7 @@
 #include "fabric/fab_counters.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_provider.h"
+#include "fabric/fab_reg.h"
 #include "fabric/fab_spares.h"
 #include "fabric/fab_tm.h"
 
@@ -23,7 +24,8 @@ enum { FAB_ABI_NUMBER = 3 };
      19 * sizeof(fab_region_t) + 23 * sizeof(fab_counters_t) + 29 * sizeof(fab_params_t) +         \
      31 * sizeof(fab_provider_t) + 37 * sizeof(fab_tm_user_t) + 41 * sizeof(fab_tm_recv_t) +       \
      71 * sizeof(fab_out_t) + 73 * sizeof(fab_spares_t) + 79 * sizeof(fab_param_t) +               \
-     43 * sizeof(fab_tm_cmd_t) + 47 * sizeof(fab_tm_match_t) + 53 * sizeof(fab_tm_device_t))
+     43 * sizeof(fab_tm_cmd_t) + 47 * sizeof(fab_tm_match_t) + 53 * sizeof(fab_tm_device_t) +      \
+     59 * sizeof(fab_reg_how_t) + 61 * sizeof(fab_reg_t) + 67 * sizeof(fab_reg_ops_t))
 
 #define FAB_ABI ((uint64_t) FAB_ABI_NUMBER << 32 | FAB_ABI_SIZES)
 

@@ -95,6 +95,7 @@
       "receives that a device had begun when their connection broke, and never completed")         \
     X(verbs_tm_failed, "devices whose tag matching could not be used, though they have it")        \
     X(verbs_async_events, "events that RDMA devices reported")                                     \
+    X(registrations, "registrations of memory for verbs or libfabric, which no cache had")         \
     X(early_messages, "messages kept for a component that had not started here")                   \
     X(late_messages, "messages dropped because the component that they were for had closed here")  \
     X(tcp_msgs_sent, "messages sent by TCP")                                                       \

@@ -10,6 +10,7 @@
 #include <rdma/fi_endpoint.h>
 
 #include "fabric/fab_provider.h"
+#include "fabric/fab_reg.h"
 #include "ofi/ofi_pool.h"
 #include "ofi/ofi_types.h"
 #include "ofi/ofi_wire.h"
@@ -83,10 +84,11 @@ struct fab_ofi_domain {
 
     /* memory */
     bool has_rma;
-    bool is_virt;                   /* RMA by addresses, not by offsets */
-    bool has_delivery;              /* a write can tell that it has reached memory */
-    bool is_honest;                 /* and then it has */
-    uint64_t next_key;              /* where the provider makes none */
+    bool is_virt;      /* RMA by addresses, not by offsets */
+    bool has_delivery; /* a write can tell that it has reached memory */
+    bool is_honest;    /* and then it has */
+    uint64_t next_key; /* where the provider makes none */
+    fab_regs_t *regs;
     fab_ofi_exposed_list_t exposed; /* memory that any peer may reach */
     fab_ofi_exposed_list_t by_key[FAB_OFI_KEYS];
     uint64_t flushed; /* what a read after writes reads, and nobody looks at */

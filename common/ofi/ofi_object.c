@@ -3,10 +3,12 @@
  * The provider as an object of its own (fab_load.h): the one name that it exports.
  */
 #include "fabric/fab_abi.h"
+#include "fabric/fab_reg.h"
 #include "ofi/ofi_provider.h"
 
 static void use_ompi(void)
 {
+    fab_reg_use_rcache();
 }
 
 FAB_EXPORT extern const fab_object_t fab_ofi_object;

@@ -17,6 +17,7 @@
 #include "fabric/fab_params.h"
 #include "ofi/ofi_connect.h"
 #include "ofi/ofi_domain.h"
+#include "ofi/ofi_expose.h"
 #include "ofi/ofi_fail.h"
 #include "ofi/ofi_rma.h"
 #include "ofi/ofi_send.h"

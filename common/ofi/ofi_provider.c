@@ -20,6 +20,7 @@
 #include "fabric/fab_wire.h"
 #include "ofi/ofi_device.h"
 #include "ofi/ofi_domain.h"
+#include "ofi/ofi_expose.h"
 #include "ofi/ofi_fail.h"
 #include "ofi/ofi_peer.h"
 #include "ofi/ofi_progress.h"
@@ -167,6 +168,10 @@ static const char *open_steps(fab_ofi_domain_t *dom)
     }
     fab_ofi_pool_init(&dom->send_pool,
                       sizeof(fab_ofi_hdr_t) + dom->eager_limit + (size_t) FAB_OFI_ALIGN);
+    dom->regs = fab_reg_ops->open(&fab_ofi_reg_how, dom);
+    if (NULL == dom->regs) {
+        return "The cache of registered memory cannot be opened.";
+    }
     why = fab_ofi_recv_open(dom);
     why = NULL == why ? fabric_open(dom) : why;
     why = NULL == why ? queues_open(dom) : why;
@@ -183,8 +188,9 @@ static void fid_close(struct fid *fid)
 /* In the reverse order; what was not made is NULL. */
 static void domain_free(fab_ofi_domain_t *dom)
 {
-    while (!LIST_EMPTY(&dom->exposed)) {
-        fab_ofi_let_go(dom, LIST_FIRST(&dom->exposed));
+    fab_ofi_unexpose_all(dom, &dom->exposed);
+    if (NULL != dom->regs) {
+        fab_reg_ops->close(dom->regs);
     }
     if (NULL != dom->rdm) {
         fid_close(&dom->rdm->fid);

@@ -7,119 +7,13 @@
 #include "ofi/ofi_rma.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/uio.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
 #include "ofi/ofi_connect.h"
+#include "ofi/ofi_expose.h"
 #include "ofi/ofi_fail.h"
-
-/* ---- memory that peers may reach ----------------------------------------- */
-
-static struct fid_mr *register_memory(fab_ofi_domain_t *dom, const void *buf, size_t len,
-                                      unsigned access)
-{
-    const uint64_t allowed = FI_REMOTE_READ |
-                             (0 != (access & FAB_ACCESS_WRITE) ? FI_REMOTE_WRITE : 0);
-    struct fid_mr *mr = NULL;
-    int rc = fi_mr_reg(dom->domain, buf, len, allowed, 0, dom->next_key++, 0, &mr, NULL);
-
-    if (0 == rc && 0 != (dom->info->domain_attr->mr_mode & FI_MR_ENDPOINT)) {
-        rc = fi_mr_bind(mr, &dom->rdm->fid, 0);
-        rc = 0 == rc ? fi_mr_enable(mr) : rc;
-        if (0 != rc) {
-            (void) fi_close(&mr->fid);
-        }
-    }
-    if (0 != rc) {
-        fab_counters.ofi_unregistrable++;
-        return NULL;
-    }
-    return mr;
-}
-
-/* False: it cannot be. */
-static bool expose(fab_ofi_domain_t *dom, fab_ofi_exposed_list_t *list, const void *buf, size_t len,
-                   unsigned access, fab_rkey_t *rkey)
-{
-    fab_ofi_rkey_t key = {.base = dom->is_virt ? 0 : (uintptr_t) buf};
-    fab_ofi_exposed_t *exposed = malloc(sizeof(*exposed));
-
-    if (NULL == exposed) {
-        return false;
-    }
-    /* of no bytes: one, so that it has a key */
-    exposed->mr = register_memory(dom, len > 0 ? buf : (void *) &dom->flushed, len > 0 ? len : 1,
-                                  access);
-    if (NULL == exposed->mr) {
-        free(exposed);
-        return false;
-    }
-    exposed->key = key.key = fi_mr_key(exposed->mr);
-    LIST_INSERT_HEAD(list, exposed, link);
-    LIST_INSERT_HEAD(&dom->by_key[key.key % FAB_OFI_KEYS], exposed, key_link);
-    memcpy(rkey->bytes, &key, sizeof(key));
-    return true;
-}
-
-void fab_ofi_let_go(fab_ofi_domain_t *dom, fab_ofi_exposed_t *exposed)
-{
-    (void) dom;
-    LIST_REMOVE(exposed, link);
-    LIST_REMOVE(exposed, key_link);
-    (void) fi_close(&exposed->mr->fid);
-    free(exposed);
-}
-
-static fab_ofi_rkey_t key_of(const fab_rkey_t *rkey)
-{
-    fab_ofi_rkey_t key;
-
-    memcpy(&key, rkey->bytes, sizeof(key));
-    return key;
-}
-
-static void unexpose(fab_ofi_domain_t *dom, const fab_rkey_t *rkey)
-{
-    const uint64_t key = key_of(rkey).key;
-    fab_ofi_exposed_t *exposed;
-
-    LIST_FOREACH(exposed, &dom->by_key[key % FAB_OFI_KEYS], key_link) {
-        if (key == exposed->key) {
-            fab_ofi_let_go(dom, exposed);
-            return;
-        }
-    }
-}
-
-int fab_ofi_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access, fab_rkey_t *rkey)
-{
-    fab_ofi_ep_t *ep = peer->ep;
-
-    *rkey = (fab_rkey_t){{0}};
-    return 0 != (peer->caps & FAB_CAP_GET) && expose(ep->dom, &ep->exposed, buf, len, access, rkey)
-               ? OPAL_SUCCESS
-               : OPAL_ERR_NOT_SUPPORTED;
-}
-
-void fab_ofi_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
-{
-    unexpose(((fab_ofi_ep_t *) peer->ep)->dom, rkey);
-}
-
-bool fab_ofi_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
-                        fab_rkey_t *rkey)
-{
-    fab_ofi_domain_t *dom = (fab_ofi_domain_t *) domain;
-
-    return dom->has_rma && expose(dom, &dom->exposed, buf, len, access, rkey);
-}
-
-void fab_ofi_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey)
-{
-    unexpose((fab_ofi_domain_t *) domain, rkey);
-}
 
 /* ---- one operation ------------------------------------------------------- */
 
@@ -150,7 +44,7 @@ static int hand_over(fab_ofi_op_t *op, fab_ofi_xfer_t *xfer, void *local, uint64
                      bool is_get)
 {
     fab_ofi_domain_t *dom = op->dom;
-    const fab_ofi_rkey_t key = key_of(&op->rma->rkey);
+    const fab_ofi_rkey_t key = fab_ofi_rkey(&op->rma->rkey);
     struct iovec iov = {.iov_base = local, .iov_len = xfer->len};
     struct fi_rma_iov rma_iov = {.addr = remote - key.base, .len = xfer->len, .key = key.key};
     struct fi_msg_rma msg = {.msg_iov = &iov,
@@ -350,9 +244,7 @@ void fab_ofi_rma_drop(fab_ofi_ep_t *ep)
 
     ep_unlist(ep);
     ep->num_xfers = 0; /* those under way belong to their operations */
-    while (!LIST_EMPTY(&ep->exposed)) {
-        fab_ofi_let_go(ep->dom, LIST_FIRST(&ep->exposed));
-    }
+    fab_ofi_unexpose_all(ep->dom, &ep->exposed);
     while (NULL != (op = TAILQ_FIRST(&ep->ops))) {
         TAILQ_REMOVE(&ep->ops, op, link);
         op->ep = NULL;

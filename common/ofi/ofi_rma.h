@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Get and put, and the memory that peers may reach: fi_read() and fi_write() in steps.
+ * Get and put: fi_read() and fi_write() in steps.
  */
 #ifndef FAB_OFI_RMA_H
 #define FAB_OFI_RMA_H
@@ -31,29 +31,14 @@ typedef struct fab_ofi_xfer {
     size_t len; /* bytes */
 } fab_ofi_xfer_t;
 
-/* Memory that a peer may reach. */
-struct fab_ofi_exposed {
-    LIST_ENTRY(fab_ofi_exposed) link;     /* in ep->exposed or dom->exposed */
-    LIST_ENTRY(fab_ofi_exposed) key_link; /* in dom->by_key */
-    struct fid_mr *mr;
-    uint64_t key;
-};
-
 int fab_ofi_rma(fab_rma_t *op);
 int fab_ofi_rma_progress(fab_ofi_domain_t *dom);
 /* A transfer ended; it is freed. */
 void fab_ofi_xfer_end(fab_ofi_domain_t *dom, fab_ofi_xfer_t *xfer, int status);
-int fab_ofi_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
-                   fab_rkey_t *rkey);
-void fab_ofi_unexpose(fab_peer_t *peer, fab_rkey_t *rkey);
-bool fab_ofi_expose_any(fab_domain_t *dom, const void *buf, size_t len, unsigned access,
-                        fab_rkey_t *rkey);
-void fab_ofi_unexpose_any(fab_domain_t *dom, const fab_rkey_t *rkey);
 /*
  * End all operations of which nothing is under way, and release what the peer may reach; the others
  * end when libfabric has done with them.
  */
 void fab_ofi_rma_drop(fab_ofi_ep_t *ep);
-void fab_ofi_let_go(fab_ofi_domain_t *dom, fab_ofi_exposed_t *exposed);
 
 #endif /* FAB_OFI_RMA_H */

@@ -24,10 +24,9 @@ _Static_assert(16 == sizeof(fab_verbs_rkey_t), "the rest is shm's: fab_shm_rkey_
 
 /* ---- registering -------------------------------------------------------- */
 
-fab_verbs_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len,
-                                    int access)
+fab_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len, unsigned access)
 {
-    fab_verbs_reg_t *reg = fab_verbs_reg_ops->get(dom->regs, (void *) (uintptr_t) buf, len, access);
+    fab_reg_t *reg = fab_reg_ops->get(dom->regs, (void *) (uintptr_t) buf, len, access);
     int error = errno;
 
     if (NULL != reg) {
@@ -52,13 +51,13 @@ fab_verbs_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, si
 fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list,
                                     const void *buf, size_t len, unsigned access)
 {
-    /* in terms of the device, besides reading */
-    int wanted = 0 == access                        ? IBV_ACCESS_LOCAL_WRITE
-                 : 0 != (access & FAB_ACCESS_WRITE) ? IBV_ACCESS_REMOTE_WRITE
-                                                    : 0;
+    const bool is_remote = 0 != (access & FAB_ACCESS_WRITE);
+    const unsigned wanted = 0 == access ? FAB_REG_LOCAL_WRITE
+                            : is_remote ? FAB_REG_REMOTE_WRITE
+                                        : 0;
     fab_verbs_exposed_t *exposed;
 
-    if (!fab_verbs_conns_allow(dom, wanted)) {
+    if (is_remote && !fab_verbs_conns_allow(dom, IBV_ACCESS_REMOTE_WRITE)) {
         return NULL;
     }
     exposed = malloc(sizeof(*exposed));
@@ -79,7 +78,7 @@ void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed)
 {
     LIST_REMOVE(exposed, link);
     if (NULL != exposed->reg) {
-        fab_verbs_reg_ops->put(dom->regs, exposed->reg);
+        fab_reg_ops->put(dom->regs, exposed->reg);
     }
     dom->num_requested -= exposed->is_requested;
     free(exposed);
@@ -124,7 +123,7 @@ static bool expose(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list, cons
     if (NULL == exposed) {
         return false;
     }
-    key.rkey = len > 0 ? fab_verbs_reg_ops->mr(exposed->reg)->rkey : 0;
+    key.rkey = len > 0 ? fab_verbs_mr(exposed->reg)->rkey : 0;
     memcpy(rkey->bytes, &key, sizeof(key));
     return true;
 }

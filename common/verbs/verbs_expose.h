@@ -28,11 +28,11 @@ void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed);
 void fab_verbs_requested(fab_verbs_domain_t *dom, const fab_rndv_t *rndv);
 
 /*
- * Memory of this process for a READ or WRITE.  access: IBV_ACCESS_*, besides reading.  NULL: it
+ * Memory of this process for a READ or WRITE.  access: FAB_REG_*.  NULL: it
  * cannot be registered, which is counted.
  */
-fab_verbs_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len,
-                                    int access);
+fab_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len,
+                              unsigned access);
 /* The device's key in one that a process made. */
 uint32_t fab_verbs_rkey(const fab_rkey_t *rkey);
 

@@ -3,13 +3,13 @@
  * The provider as an object of its own (fab_load.h): the one name that it exports.
  */
 #include "fabric/fab_abi.h"
+#include "fabric/fab_reg.h"
 #include "verbs/verbs_near.h"
 #include "verbs/verbs_provider.h"
-#include "verbs/verbs_reg.h"
 
 static void use_ompi(void)
 {
-    fab_verbs_reg_use_rcache();
+    fab_reg_use_rcache();
     fab_verbs_near_use_hwloc();
 }
 

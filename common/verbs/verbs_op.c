@@ -11,7 +11,7 @@ void fab_verbs_op_end(fab_verbs_op_t *op)
     int status = op->status;
 
     if (NULL != op->reg) {
-        fab_verbs_reg_ops->put(dom->regs, op->reg);
+        fab_reg_ops->put(dom->regs, op->reg);
     }
     free(op);
     if (!dom->is_closed) {

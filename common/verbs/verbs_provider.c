@@ -80,7 +80,7 @@ static const char *open_steps(fab_verbs_domain_t *dom)
         return fab_sentence(dom->fab, "%s cannot allocate a protection domain: %s.", dom->name,
                             strerror(errno));
     }
-    dom->regs = fab_verbs_reg_ops->open(dom->pd);
+    dom->regs = fab_reg_ops->open(&fab_verbs_reg_how, dom->pd);
     if (NULL == dom->regs) {
         return "The cache of registered memory cannot be opened.";
     }
@@ -100,7 +100,7 @@ static void domain_free(fab_verbs_domain_t *dom)
         fab_verbs_let_go(dom, LIST_FIRST(&dom->exposed));
     }
     if (NULL != dom->regs) {
-        fab_verbs_reg_ops->close(dom->regs);
+        fab_reg_ops->close(dom->regs);
     }
     if (NULL != dom->pd) {
         (void) ibv_dealloc_pd(dom->pd);

@@ -28,8 +28,7 @@ static int op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
     fab_rma_t *rma = op->rma;
     size_t left = rma->len - op->posted;
     uint32_t len = left < conn->dom->step ? (uint32_t) left : conn->dom->step;
-    struct ibv_sge sge = {(uintptr_t) rma->local + op->posted, len,
-                          fab_verbs_reg_ops->mr(op->reg)->lkey};
+    struct ibv_sge sge = {(uintptr_t) rma->local + op->posted, len, fab_verbs_mr(op->reg)->lkey};
     struct ibv_send_wr wr = {.sg_list = &sge, .opcode = fab_verbs_opcodes[rma->kind]};
     int rc;
 
@@ -138,12 +137,12 @@ int fab_verbs_rma_progress(fab_verbs_domain_t *dom)
  * How the device accesses the memory of this side. iWARP: what answers a READ is written as if by a
  * peer.
  */
-static int local_access(const fab_verbs_domain_t *dom, const fab_rma_t *rma)
+static unsigned local_access(const fab_verbs_domain_t *dom, const fab_rma_t *rma)
 {
     if (FAB_PUT == rma->kind) {
         return 0;
     }
-    return IBV_ACCESS_LOCAL_WRITE | (dom->cm_ops->is_iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
+    return FAB_REG_LOCAL_WRITE | (dom->cm_ops->is_iwarp ? FAB_REG_REMOTE_WRITE : 0);
 }
 
 /* ---- the table's functions ---------------------------------------------- */
@@ -152,7 +151,7 @@ int fab_verbs_rma(fab_rma_t *rma)
 {
     fab_verbs_ep_t *ep = rma->peer->ep;
     fab_verbs_op_t *op;
-    fab_verbs_reg_t *reg = NULL;
+    fab_reg_t *reg = NULL;
 
     if (ep->has_left) {
         fab_peer_fail(rma->peer, OPAL_ERR_UNREACH, "It has left: its memory cannot be reached.");
@@ -167,7 +166,7 @@ int fab_verbs_rma(fab_rma_t *rma)
     op = malloc(sizeof(*op));
     if (NULL == op) {
         if (NULL != reg) {
-            fab_verbs_reg_ops->put(ep->dom->regs, reg);
+            fab_reg_ops->put(ep->dom->regs, reg);
         }
         return OPAL_ERR_NOT_SUPPORTED;
     }

@@ -207,7 +207,7 @@ static bool tm_hold(fab_verbs_domain_t *dom, fab_verbs_place_t *place, const fab
         return false;
     }
     place->data = recv->data;
-    place->lkey = fab_verbs_reg_ops->mr(place->held->reg)->lkey;
+    place->lkey = fab_verbs_mr(place->held->reg)->lkey;
     memcpy(place->covered, recv->data, sizeof(place->covered));
     fab_counters.verbs_tm_listed_user++;
     return true;

@@ -60,9 +60,9 @@ struct fab_verbs_op {
     STAILQ_ENTRY(fab_verbs_op) link; /* in ep->ops */
     fab_verbs_domain_t *dom;
     fab_rma_t *rma;
-    fab_verbs_reg_t *reg; /* of the local memory */
-    size_t posted;        /* bytes asked for so far */
-    uint32_t in_flight;   /* work requests under way */
+    fab_reg_t *reg;     /* of the local memory */
+    size_t posted;      /* bytes asked for so far */
+    uint32_t in_flight; /* work requests under way */
     int status;
     bool is_queued; /* in ep->ops: there is more to post */
 };
@@ -70,7 +70,7 @@ struct fab_verbs_op {
 /* Memory that a peer, or the device for a listed receive, may reach. */
 struct fab_verbs_exposed {
     LIST_ENTRY(fab_verbs_exposed) link;
-    fab_verbs_reg_t *reg;
+    fab_reg_t *reg;
     bool is_requested; /* in a request that the receiver's device may answer */
 };
 
@@ -285,7 +285,7 @@ struct fab_verbs_domain {
     fab_verbs_pool_t recv_pool;
     fab_verbs_buf_t *to_post; /* receive buffers to be posted again */
     uint32_t max_recv_bufs;
-    fab_verbs_regs_t *regs;
+    fab_regs_t *regs;
     fab_verbs_exposed_list_t exposed; /* memory that any peer may reach */
     bool is_memlock_logged;
 

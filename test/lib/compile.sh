@@ -142,13 +142,13 @@ tm_sources()
     IFS=, read -ra names <<<"$1"
     for name in ${names[@]+"${names[@]}"}; do
         case $name in
-            @fabric) tm_listed common_tm_sources 'fab_(fit|help|load|param_mca).c' ;;
+            @fabric) tm_listed common_tm_sources 'fab_(fit|help|load|param_mca|reg_rcache).c' ;;
             @ofi)
                 tm_listed common_ofi_sources 'ofi_object.c'
                 echo "$TM_SRC/test/unit/ofi_linked.c"
                 ;;
             @verbs)
-                tm_listed common_verbs_sources 'verbs_(cm_rdma|near|object|reg_rcache).c'
+                tm_listed common_verbs_sources 'verbs_(cm_rdma|near|object).c'
                 echo "$TM_SRC/test/unit/verbs_linked.c"
                 ;;
             @btl)

@@ -20,4 +20,5 @@ tm_mpirun 2 --mca pml_tm_verbose 10 "$(tm_mpi_program hello)" || fail hello
 require 'This host has no Slingshot, EFA or Omni-Path device'
 over "$provider" 2 basic
 over "$provider" 2 ordering
+over "$provider" 2 registered
 over "$provider" 4 random "$(tm_seed 61)" "$(tm_seconds 5)"

@@ -270,7 +270,7 @@ static void test_malformed(void **state)
 
 static int refused_with;
 
-static fab_verbs_reg_t *refuse_get(fab_verbs_regs_t *regs, void *buf, size_t len, int access)
+static fab_reg_t *refuse_get(fab_regs_t *regs, void *buf, size_t len, unsigned access)
 {
     (void) regs, (void) buf, (void) len, (void) access;
     errno = refused_with;
@@ -279,14 +279,15 @@ static fab_verbs_reg_t *refuse_get(fab_verbs_regs_t *regs, void *buf, size_t len
 
 static void unregistrable_body(world_t *world)
 {
-    fab_verbs_reg_ops_t ops = fab_verbs_reg_plain;
+    const fab_reg_ops_t *plain = fab_reg_ops;
+    fab_reg_ops_t ops = *plain;
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     char memory[64];
     fab_rkey_t key;
     fab_rma_t op = {.peer = peer, .local = memory, .len = sizeof(memory), .complete = rma_complete};
 
     ops.get = refuse_get;
-    fab_verbs_reg_ops = &ops;
+    fab_reg_ops = &ops;
     refused_with = ENOMEM;
     CHECK(OPAL_ERR_NOT_SUPPORTED ==
           fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, &key));
@@ -296,7 +297,7 @@ static void unregistrable_body(world_t *world)
     CHECK(OPAL_ERR_NOT_SUPPORTED == fab_put(&op));
     CHECK(1 == fab_counters.verbs_unregistrable && 0 == completed && 0 == world->failures);
     world_barrier(world);
-    fab_verbs_reg_ops = &fab_verbs_reg_plain;
+    fab_reg_ops = plain;
 }
 
 static void test_unregistrable(void **state)
