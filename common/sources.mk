@@ -161,6 +161,8 @@ common_ofi_sources = \
 	common/ofi/ofi_expose.h \
 	common/ofi/ofi_fail.c \
 	common/ofi/ofi_fail.h \
+	common/ofi/ofi_hooks.c \
+	common/ofi/ofi_hooks.h \
 	common/ofi/ofi_object.c \
 	common/ofi/ofi_peer.c \
 	common/ofi/ofi_peer.h \

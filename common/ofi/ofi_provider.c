@@ -22,6 +22,7 @@
 #include "ofi/ofi_domain.h"
 #include "ofi/ofi_expose.h"
 #include "ofi/ofi_fail.h"
+#include "ofi/ofi_hooks.h"
 #include "ofi/ofi_peer.h"
 #include "ofi/ofi_progress.h"
 #include "ofi/ofi_recv.h"
@@ -172,6 +173,7 @@ static const char *open_steps(fab_ofi_domain_t *dom)
     if (NULL == dom->regs) {
         return "The cache of registered memory cannot be opened.";
     }
+    fab_ofi_hooks_open();
     why = fab_ofi_recv_open(dom);
     why = NULL == why ? fabric_open(dom) : why;
     why = NULL == why ? queues_open(dom) : why;
@@ -204,6 +206,7 @@ static void domain_free(fab_ofi_domain_t *dom)
     if (NULL != dom->domain) {
         fid_close(&dom->domain->fid);
     }
+    fab_ofi_hooks_close();
     if (NULL != dom->fabric) {
         fid_close(&dom->fabric->fid);
     }

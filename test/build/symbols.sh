@@ -35,8 +35,7 @@ forbid '^(|fab_.*[^a-z0-9_].*|([^f]|f[^a]|fa[^b]).*)$' defined
 
 for file in "$pml" "$btl" "$common" $verbs $ofi; do
     readelf -dW "$file" >dynamic
-    # ofi uses nothing of Open MPI
-    [[ $file == "$ofi" ]] || require "[$(tm_libopen_pal "$TM_OMPI_SERIES")]" dynamic
+    require "[$(tm_libopen_pal "$TM_OMPI_SERIES")]" dynamic
     forbid 'TEXTREL' dynamic
     ! readelf -lW "$file" | grep -E 'GNU_STACK.*E' || fail "$file wants an executable stack"
 done

@@ -2,9 +2,11 @@
 /*
  * Memory that is sent again and again is registered once; memory that was unmapped, and is mapped
  * again at the same place, is registered anew.  Between processes that reach each other's memory by
- * a network only: over libfabric in ofi.sh.
+ * a network only: over libfabric in ofi.sh, and in ofi_moods.sh, where libfabric has a cache, too,
+ * and is to hear of it.
  */
 /* TEST: np=2 device=tmdev env="OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mtl=^ofi OMPI_MCA_pml_tm_verbs_tm=none" timeout=60 */
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include "tm_counter.h"
@@ -40,6 +42,15 @@ static void send_messages(int num, int round)
     TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+/* Notices that libfabric's cache in test/ofidev got; 0: it is not there. */
+static unsigned num_notified(void)
+{
+    unsigned (*notified)(void);
+
+    *(void **) &notified = dlsym(RTLD_DEFAULT, "ofidev_notified");
+    return NULL != notified ? notified() : 0;
+}
+
 /* The sender registers; the receiver does so if its device must. */
 static void check(const tm_counter_t *counter, unsigned long long before, const char *what)
 {
@@ -63,7 +74,10 @@ int main(int argc, char **argv)
     send_messages(MESSAGES, 0);
     check(&counter, before, "one buffer");
 
+    before = num_notified();
     munmap(buf, SIZE);
+    TM_CHECK(NULL == dlsym(RTLD_DEFAULT, "ofidev_notified") || num_notified() > before,
+             "libfabric's cache was not told that memory was unmapped");
     map(MAP_FIXED_NOREPLACE);
     before = tm_counter_read(&counter);
     send_messages(2, 1);

@@ -19,6 +19,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_ext.h>
 #include <rdma/fi_rma.h>
 
 #define OFIDEV_EXPORT __attribute__((visibility("default")))
@@ -26,6 +27,10 @@
 OFIDEV_EXPORT int fi_getinfo(uint32_t version, const char *node, const char *service,
                              uint64_t flags, const struct fi_info *hints, struct fi_info **info);
 OFIDEV_EXPORT int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
+OFIDEV_EXPORT int fi_open(uint32_t version, const char *name, void *attr, size_t attr_len,
+                          uint64_t flags, struct fid **fid, void *context);
+/* Notices of memory that is unmapped, so far. */
+OFIDEV_EXPORT unsigned ofidev_notified(void);
 
 enum { HELD_MAX = 65536, CONTEXT_MARK = 0x5a };
 
@@ -60,6 +65,7 @@ static struct fi_ops_msg msg_ops, *real_msg;
 static struct fi_ops_rma rma_ops, *real_rma;
 static struct fi_ops_cq cq_ops, *real_cq;
 static struct fi_ops mr_fid_ops, *real_mr_fid;
+static struct fi_ops domain_fid_ops, *real_domain_fid;
 
 /* ---- settings ------------------------------------------------------------ */
 
@@ -332,6 +338,58 @@ static int dev_mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t acc
     return rc;
 }
 
+/* ---- the cache of registrations ------------------------------------------ */
+
+/* It asks to be told of memory that is unmapped, as one that a provider for hardware has does. */
+static struct fid cache;
+static struct fid_mem_monitor *monitor;
+static _Atomic unsigned num_notified;
+
+unsigned ofidev_notified(void)
+{
+    return num_notified;
+}
+
+static void notify(struct fid_mem_monitor *from, const void *addr, size_t len)
+{
+    (void) addr, (void) len;
+    num_notified += from == monitor;
+}
+
+static struct fi_ops_mem_notify notify_ops = {.size = sizeof(notify_ops), .notify = notify};
+
+static int cache_close(struct fid *fid)
+{
+    (void) fid;
+    return 0;
+}
+
+static struct fi_ops plain_ops = {.size = sizeof(plain_ops), .close = cache_close};
+
+static int cache_import(struct fid *fid, struct fid *imported, uint64_t flags)
+{
+    (void) fid, (void) flags;
+    monitor = (struct fid_mem_monitor *) imported;
+    imported->ops = &plain_ops;
+    monitor->import_ops = &notify_ops;
+    return 0;
+}
+
+static struct fi_ops cache_ops = {
+    .size = sizeof(cache_ops), .close = cache_close, .bind = cache_import};
+
+int fi_open(uint32_t version, const char *name, void *attr, size_t attr_len, uint64_t flags,
+            struct fid **fid, void *context)
+{
+    (void) version, (void) attr, (void) attr_len, (void) flags, (void) context;
+    if (0 != strcmp("mr_cache", name)) {
+        return -FI_ENOSYS;
+    }
+    cache.ops = &cache_ops;
+    *fid = &cache;
+    return 0;
+}
+
 /* ---- objects ------------------------------------------------------------- */
 
 static int dev_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
@@ -372,6 +430,14 @@ static int dev_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struc
     return rc;
 }
 
+static int dev_domain_close(struct fid *domain)
+{
+    if (NULL != monitor) {
+        monitor->export_ops->stop(monitor);
+    }
+    return real_domain_fid->close(domain);
+}
+
 /* The provider does not know these modes. */
 static void hide_modes(struct fi_info *info)
 {
@@ -390,6 +456,9 @@ static int dev_domain(struct fid_fabric *fabric, struct fi_info *info, struct fi
     hide_modes(plain);
     rc = real_fabric->domain(fabric, plain, domain, context);
     fi_freeinfo(plain);
+    if (0 == rc && NULL != monitor && 0 != monitor->export_ops->start(monitor)) {
+        broken("the memory hooks do not start");
+    }
     if (0 == rc) {
         num_held = under_way = 0;
         real_msg = NULL;
@@ -400,6 +469,10 @@ static int dev_domain(struct fid_fabric *fabric, struct fi_info *info, struct fi
         domain_ops.endpoint = dev_endpoint;
         domain_ops.cq_open = dev_cq_open;
         (*domain)->ops = &domain_ops;
+        real_domain_fid = (*domain)->fid.ops;
+        domain_fid_ops = *real_domain_fid;
+        domain_fid_ops.close = dev_domain_close;
+        (*domain)->fid.ops = &domain_fid_ops;
         real_mr = (*domain)->mr;
         mr_ops = *real_mr;
         mr_ops.reg = dev_mr_reg;
