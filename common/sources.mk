@@ -178,6 +178,8 @@ common_ofi_sources = \
 	common/ofi/ofi_rma.h \
 	common/ofi/ofi_send.c \
 	common/ofi/ofi_send.h \
+	common/ofi/ofi_sleep.c \
+	common/ofi/ofi_sleep.h \
 	common/ofi/ofi_types.h
 
 # libmca_common_tm_verbs: the provider verbs, where there is libibverbs.

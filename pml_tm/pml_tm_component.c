@@ -294,6 +294,7 @@ static int open_fabric(void)
         .is_threaded = &opal_uses_threads,
         .shm_abi = FAB_SHM_ABI,
         .outlives_peers = mca_pml_tm_is_fault_tolerant(),
+        .may_sleep = PML_TM_SLEEP == mca_pml_tm.idle || mca_pml_tm.params.progress_thread,
         .peer_failed = mca_pml_tm_peer_failed,
         .peer_left = mca_pml_tm_peer_left,
         .others_wait = mca_pml_tm_others_wait,

@@ -48,7 +48,7 @@
     X(wait_yields, "times that a waiting call yielded its processor because processes or threads " \
                    "outnumber processors")                                                         \
     X(wait_sleeps, "times that a call slept after a long wait")                                    \
-    X(wait_wakes, "sleeps that ended because data arrived by TCP")                                 \
+    X(wait_wakes, "sleeps that ended because data arrived by a network")                           \
     X(thread_events, "events that the progress thread found (pml_tm_progress_thread)")             \
     X(bad_messages, "malformed messages, each failing its sender")
 

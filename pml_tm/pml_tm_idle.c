@@ -6,8 +6,8 @@
  * from running, for a whole time slice.  So a process or thread yields after an empty poll, in
  * blocking calls and in the progress function, which Open MPI calls when it waits.  In blocking
  * calls of this PML it also sleeps after many such polls, up to a millisecond at a time, or
- * (without threads) until a message comes by TCP; and after each sleep it polls all of Open MPI,
- * whose other components must not wait for many.
+ * (without threads) until a message comes by a network; and after each sleep it polls all of Open
+ * MPI, whose other components must not wait for many.
  */
 #include "pml_tm_idle.h"
 

@@ -110,8 +110,6 @@ int mca_pml_tm_enable(bool enable)
         mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
         mca_pml_tm.is_enabled = true;
         mca_pml_tm.fab->is_yielding = PML_TM_SPIN != mca_pml_tm.idle;
-        mca_pml_tm.fab->may_sleep = PML_TM_SLEEP == mca_pml_tm.idle ||
-                                    mca_pml_tm.params.progress_thread;
         fab_lock(mca_pml_tm.fab);
         fab_start(mca_pml_tm.fab, FAB_USER_PML);
         fab_unlock(mca_pml_tm.fab);

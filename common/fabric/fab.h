@@ -210,7 +210,8 @@ typedef struct fab_config {
     uint64_t shm_abi; /* FAB_SHM_ABI, if the user includes shm_inl.h; else 0 */
     /* the job goes on when one of its processes fails (fault tolerance) */
     bool outlives_peers;
-    void *ctx; /* handed to the callbacks below */
+    bool may_sleep; /* the user calls fab_sleep() */
+    void *ctx;      /* handed to the callbacks below */
     /*
      * A peer that this user has not closed has failed; rc is an OPAL error, why a sentence for the
      * user.  Called from fab_progress(), with the lock held.
@@ -257,7 +258,7 @@ struct fab {
      * look at all.
      */
     bool is_yielding;
-    bool may_sleep; /* set by a user: it calls fab_sleep() */
+    bool may_sleep; /* a user calls fab_sleep() */
     /* peers that were given to another provider, so far: their caps are others than they were */
     uint32_t num_moved;
     /* providers that are open reach all of the job: others serve processes that join it later */

@@ -56,6 +56,16 @@ bool fab_has_queued(const fab_t *fab)
     return core->num_busy > 0 || core->is_busy_partial || has_holder(core);
 }
 
+static bool provider_arm(fab_t *fab, const fab_provider_t *provider, fab_domain_t *dom)
+{
+    bool is_armed;
+
+    fab_lock(fab);
+    is_armed = provider->arm(dom);
+    fab_unlock(fab);
+    return is_armed;
+}
+
 bool fab_sleep(fab_t *fab, unsigned us)
 {
     const fab_core_t *core = fab_core(fab);
@@ -66,6 +76,10 @@ bool fab_sleep(fab_t *fab, unsigned us)
 
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         if (NULL != core->slots[i].dom && NULL != fab_providers[i]->wake_fd) {
+            if (NULL != fab_providers[i]->arm &&
+                !provider_arm(fab, fab_providers[i], core->slots[i].dom)) {
+                return true;
+            }
             slots[num] = i;
             fds[num++] = (struct pollfd){.fd = fab_providers[i]->wake_fd(core->slots[i].dom),
                                          .events = POLLIN};

@@ -104,11 +104,17 @@ typedef struct fab_provider {
 
     /*
      * For fab_sleep(): a descriptor that is readable when there is something to do here, the same
-     * as long as the provider is open (the lock is not held). After is_awake() the next progress()
-     * looks what. NULL: there is none.
+     * as long as the provider is open (the lock is not held); -1: it has none. After is_awake() the
+     * next progress() looks what. NULL: there is none.
      */
     int (*wake_fd)(const fab_domain_t *dom);
     void (*is_awake)(fab_domain_t *dom);
+
+    /*
+     * Before each sleep: from now on the descriptor becomes readable.  False: something is there
+     * already, do not sleep.  NULL: progress() sees to it, where fab_t.may_sleep.
+     */
+    bool (*arm)(fab_domain_t *dom);
 
     /*
      * Has it messages, of those that it has taken for peers that live, which would be lost if this

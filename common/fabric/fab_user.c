@@ -131,6 +131,7 @@ void fab_user_add(fab_core_t *core, const fab_config_t *config)
 
     user->config = *config;
     user->is_open = true;
+    core->fab.may_sleep |= config->may_sleep;
     if (NULL != config->is_threaded) {
         core->fab.is_threaded = config->is_threaded;
     }

@@ -98,6 +98,7 @@ struct fab_ofi_domain {
     struct fid_fabric *fabric;
     struct fid_domain *domain;
     struct fid_av *av;
+    int wake_fd;   /* readable when the queue has something; -1: there is none */
     char name[96]; /* "cxi, cxi0" */
 
     uint64_t next_tick;          /* us */

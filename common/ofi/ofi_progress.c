@@ -326,6 +326,12 @@ int fab_ofi_poll(void *domain)
     return events;
 }
 
+void fab_ofi_is_awake(fab_domain_t *domain)
+{
+    ((fab_ofi_domain_t *) domain)->pass |= FAB_OFI_CLOCK_PASSES -
+                                           1; /* the next call looks at all */
+}
+
 int fab_ofi_progress(fab_domain_t *domain)
 {
     fab_ofi_domain_t *dom = (fab_ofi_domain_t *) domain;

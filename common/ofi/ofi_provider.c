@@ -28,6 +28,7 @@
 #include "ofi/ofi_recv.h"
 #include "ofi/ofi_rma.h"
 #include "ofi/ofi_send.h"
+#include "ofi/ofi_sleep.h"
 
 enum {
     FAB_OFI_CQ_SIZE = 16384,   /* entries at least: cxi loses the endpoint if it overruns */
@@ -57,11 +58,8 @@ static const char *fabric_open(fab_ofi_domain_t *dom)
 static const char *queues_open(fab_ofi_domain_t *dom)
 {
     const size_t need = dom->info->tx_attr->size + dom->info->rx_attr->size;
-    struct fi_cq_attr cq = {.size = need > FAB_OFI_CQ_SIZE ? need : FAB_OFI_CQ_SIZE,
-                            .format = FI_CQ_FORMAT_TAGGED,
-                            .wait_obj = FI_WAIT_NONE};
     struct fi_av_attr av = {.type = FI_AV_TABLE};
-    int rc = fi_cq_open(dom->domain, &cq, &dom->cq, NULL);
+    int rc = fab_ofi_sleep_open_queue(dom, need > FAB_OFI_CQ_SIZE ? need : FAB_OFI_CQ_SIZE);
 
     if (0 != rc) {
         return cannot(dom, "make a completion queue", rc);
@@ -352,6 +350,9 @@ const fab_provider_t fab_ofi_provider = {
     .expose_any = fab_ofi_expose_any,
     .unexpose_any = fab_ofi_unexpose_any,
     .is_idle = ofi_is_idle,
+    .wake_fd = fab_ofi_sleep_fd,
+    .is_awake = fab_ofi_is_awake,
+    .arm = fab_ofi_sleep_arm,
     .is_holding = ofi_is_holding,
     .describe = ofi_describe,
 };

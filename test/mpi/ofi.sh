@@ -21,4 +21,8 @@ require 'This host has no Slingshot, EFA or Omni-Path device'
 over "$provider" 2 basic
 over "$provider" 2 ordering
 over "$provider" 2 registered
+# A sleep ends by a message where the provider has a descriptor for that.
+mapfile -t offers < <(ofi_offers tcp 'tcp;ofi_rxm')
+((${#offers[@]} == 0)) ||
+    over "${offers[0]}" 2 OMPI_MCA_pml_tm_wait=sleep crowd pml_tm_wait_sleeps pml_tm_wait_wakes
 over "$provider" 4 random "$(tm_seed 61)" "$(tm_seconds 5)"

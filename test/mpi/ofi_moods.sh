@@ -25,6 +25,9 @@ over "$provider" 2 OFIDEV_AGAIN=200 counters ofi_again
 over "$provider" 2 OFIDEV_RELEASE=2 OFIDEV_DELAY=20 counters ofi_early
 over "$provider" 2 OFIDEV_UNALIGNED=4 OFIDEV_LOST=100 counters ofi_unaligned ofi_lost_errors
 over "$provider" 2 registered # a cache of libfabric's is told, too
+over "$provider" 2 OFIDEV_NO_WAIT=1 OMPI_MCA_pml_tm_wait=sleep crowd pml_tm_wait_sleeps \
+    '!pml_tm_wait_wakes'
+over "$provider" 2 OFIDEV_DELAY=5 OMPI_MCA_pml_tm_wait=sleep crowd pml_tm_wait_sleeps
 
 over "$provider" 2 OFIDEV_AGAIN=200 OFIDEV_CONTEXT2=1 basic
 over "$provider" 2 OFIDEV_RELEASE=2 OFIDEV_DELAY=20 ordering

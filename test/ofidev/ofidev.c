@@ -48,7 +48,7 @@ static struct {
     unsigned lost;      /* per thousand of reads that report an error of nobody */
     unsigned room;      /* operations under way at most; 0: no limit */
     int release;        /* 0: with the last message, 1: an entry of its own, 2: anywhere */
-    bool no_rma, mr_endpoint, context2;
+    bool no_rma, mr_endpoint, context2, no_wait;
     uint64_t state; /* of the random numbers */
 } dev;
 
@@ -91,6 +91,7 @@ static void read_settings(void)
     dev.no_rma = 0 != setting("OFIDEV_NO_RMA");
     dev.mr_endpoint = 0 != setting("OFIDEV_MR_ENDPOINT");
     dev.context2 = 0 != setting("OFIDEV_CONTEXT2");
+    dev.no_wait = 0 != setting("OFIDEV_NO_WAIT");
     dev.state = UINT64_C(0x9e3779b97f4a7c15) * (setting("OFIDEV_SEED") + (unsigned) getpid());
 }
 
@@ -291,6 +292,12 @@ static ssize_t dev_readerr(struct fid_cq *cq, struct fi_cq_err_entry *entry, uin
     return rc;
 }
 
+/* Nobody sleeps while there is something that he has not been shown. */
+static int dev_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
+{
+    return num_held > 0 || has_lost ? -FI_EAGAIN : real_fabric->trywait(fabric, fids, count);
+}
+
 /* ---- memory -------------------------------------------------------------- */
 
 /* With OFIDEV_MR_ENDPOINT: bound, then enabled, before anybody gets the key. */
@@ -418,7 +425,8 @@ static int dev_endpoint(struct fid_domain *domain, struct fi_info *info, struct 
 static int dev_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
                        void *context)
 {
-    int rc = real_domain->cq_open(domain, attr, cq, context);
+    const bool is_refused = dev.no_wait && FI_WAIT_NONE != attr->wait_obj;
+    int rc = is_refused ? -FI_ENOSYS : real_domain->cq_open(domain, attr, cq, context);
 
     if (0 == rc && NULL == real_cq) {
         real_cq = (*cq)->ops;
@@ -491,6 +499,7 @@ int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *con
         real_fabric = (*fabric)->ops;
         fabric_ops = *real_fabric;
         fabric_ops.domain = dev_domain;
+        fabric_ops.trywait = dev_trywait;
         (*fabric)->ops = &fabric_ops;
     }
     return rc;

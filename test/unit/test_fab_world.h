@@ -39,6 +39,9 @@ __attribute__((constructor)) static void world_reset_params(void)
 /* fab_config_t.num_procs of the jobs. */
 static uint32_t world_num_procs;
 
+/* fab_config_t.may_sleep of the jobs. */
+static bool world_may_sleep;
+
 /* fab_config_t.num_local of the jobs; 0: all that there are. */
 static uint32_t world_num_local;
 
@@ -195,6 +198,7 @@ static inline void world_open(world_t *world, bool is_threaded)
         .local_rank = (uint32_t) world->rank,
         .num_procs = world_num_procs,
         .is_threaded = &world->is_threaded,
+        .may_sleep = world_may_sleep,
         .ctx = world,
         .peer_failed = world_on_failed,
         .peer_left = world_on_left,

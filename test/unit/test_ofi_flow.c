@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Provider ofi: what ends a sleep.
+ *
+ * TEST: sources=@fabric,@ofi variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=300 env=FI_OFI_RXM_BUFFER_SIZE=1024
+ */
+#include "conform_ofi.h"
+
+#include "ofi/ofi_domain.h"
+#include "ofi/ofi_ep.h"
+
+enum { SLEEPS = 20, SLEEP_US = 20000000, WAKES_MAX = 200 /* for all of them */ };
+
+static uint64_t got;
+static int num_sleeps;
+
+static void arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    (void) ctx, (void) peer, (void) hdr, (void) data, (void) len;
+    got++;
+}
+
+static int completed, complete_status;
+
+static void rma_complete(fab_rma_t *op, int status)
+{
+    (void) op;
+    completed++;
+    complete_status = status;
+}
+
+/* Poll until nothing comes, as who is about to sleep does. */
+static void poll_in_vain(world_t *world)
+{
+    for (int empty = 0; empty < 64;) {
+        empty = 0 == world_progress(world) ? empty + 1 : 0;
+    }
+}
+
+/* Something ends it: its time limit is longer than the test's.  And it does not end for nothing. */
+static void sleep_once(world_t *world)
+{
+    CHECK(fab_sleep(world->fab, SLEEP_US));
+    CHECK(++num_sleeps < WAKES_MAX);
+    poll_in_vain(world);
+}
+
+/* Rank 0 sleeps, and rank 1 sends then: each message ends a sleep, and so does what is read. */
+static void sleep_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    static char memory[4096], read[4096];
+    fab_rkey_t key;
+
+    fab_set_handler(world->fab, AM_DATA, arrived, NULL);
+    CHECK(OPAL_SUCCESS == fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, &key));
+    memcpy((void *) &world->shared->scratch[64 + 8 * world->rank], &key, sizeof(key));
+    world_barrier(world);
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+    CHECK(((fab_ofi_ep_t *) peer->ep)->dom->wake_fd >= 0);
+    for (uint64_t n = 0; n < SLEEPS; n++) {
+        if (0 == world->rank) {
+            poll_in_vain(world);
+            atomic_store(&world->shared->scratch[0], n + 1);
+            while (n + 2 > got) {
+                sleep_once(world);
+            }
+        } else {
+            WORLD_UNTIL(n + 1 == atomic_load(&world->shared->scratch[0]));
+            usleep(2000);
+            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        }
+    }
+    if (0 == world->rank) {
+        fab_rma_t op = {.peer = peer,
+                        .local = read,
+                        .remote = (uintptr_t) memory,
+                        .len = sizeof(read),
+                        .complete = rma_complete};
+        memcpy(&op.rkey, (void *) &world->shared->scratch[64 + 8], sizeof(op.rkey));
+        CHECK(OPAL_SUCCESS == fab_get(&op));
+        while (0 == completed) {
+            sleep_once(world);
+        }
+        CHECK(OPAL_SUCCESS == complete_status);
+    }
+    world_barrier(world);
+    fab_unexpose(peer, &key);
+    CHECK(0 == world->failures);
+}
+
+static void test_sleep(void **state)
+{
+    (void) state;
+    world_may_sleep = true;
+    int wrong = world_run(2, false, sleep_body) + world_run(2, true, sleep_body);
+    world_may_sleep = false;
+    assert_int_equal(wrong, 0);
+}
+
+/* Who never sleeps has no descriptor, which costs providers something. */
+static void awake_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    CHECK(((fab_ofi_ep_t *) peer->ep)->dom->wake_fd < 0);
+    CHECK(!fab_sleep(world->fab, 1));
+    world_barrier(world);
+}
+
+static void test_awake(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, awake_body), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sleep),
+        cmocka_unit_test(test_awake),
+    };
+
+    fab_params.ofi_provider = (char *) (uintptr_t) (argc > 2 ? argv[2] : "tcp,tcp;ofi_rxm");
+    world_use_providers("ofi");
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
