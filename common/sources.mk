@@ -197,8 +197,12 @@ common_verbs_sources = \
 	common/verbs/verbs_connect.h \
 	common/verbs/verbs_device.c \
 	common/verbs/verbs_device.h \
+	common/verbs/verbs_end.c \
+	common/verbs/verbs_end.h \
 	common/verbs/verbs_ep.c \
 	common/verbs/verbs_ep.h \
+	common/verbs/verbs_evict.c \
+	common/verbs/verbs_evict.h \
 	common/verbs/verbs_expose.c \
 	common/verbs/verbs_expose.h \
 	common/verbs/verbs_fail.c \

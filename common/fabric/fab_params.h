@@ -39,6 +39,7 @@ typedef struct fab_params {
     unsigned int verbs_eager_limit; /* bytes; also the size of a buffer */
     unsigned int verbs_window;      /* messages */
     unsigned int verbs_buffers;     /* receive buffers, and as many send buffers */
+    unsigned int verbs_max_connections;
     int verbs_traffic_class;
     unsigned int verbs_sl;
     unsigned int verbs_pkey;

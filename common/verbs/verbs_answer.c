@@ -12,6 +12,7 @@
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_connect.h"
 #include "verbs/verbs_ep.h"
+#include "verbs/verbs_evict.h"
 #include "verbs/verbs_fail.h"
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_qp.h"
@@ -63,6 +64,7 @@ static void answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t
         fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
     }
     if (NULL == ep->conn) {
+        fab_verbs_make_room(ep->dom);
         ep->conn = fab_verbs_conn_open(ep, &why);
     }
     if (NULL != ep->conn) {
@@ -138,9 +140,29 @@ static void handle_hello(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_f
 }
 
 /*
+ * The connection that the peer has ended is still there: what it sent before is not delivered yet,
+ * its answer to CLOSE or EVICT last.  False: it does not come.
+ */
+static bool is_ending(fab_verbs_ep_t *ep, fab_sock_t *sock)
+{
+    uint64_t now = fab_now_us();
+    bool has_asked = FAB_VERBS_EVICTING == ep->state ||
+                     (ep->is_closing && FAB_VERBS_UP == ep->state);
+
+    if (!has_asked || ep->has_left) {
+        return false;
+    }
+    sock->deadline = 0 != sock->deadline ? sock->deadline : now + FAB_VERBS_DEFER_US;
+    if (now > sock->deadline && ep->is_closing) {
+        fab_verbs_ep_finish(ep);
+        return true;
+    }
+    return now <= sock->deadline;
+}
+
+/*
  * The endpoint of the process that sent HELLO.  NULL: refuse it, or, with *is_later, look at the
- * HELLO again later: this process closed the peer, and what the peer sent before it released the
- * connection is not delivered yet.
+ * HELLO again later.
  */
 static fab_verbs_ep_t *asker(fab_sock_t *sock, const fab_verbs_frame_t *hello, bool *is_later)
 {
@@ -157,13 +179,8 @@ static fab_verbs_ep_t *asker(fab_sock_t *sock, const fab_verbs_frame_t *hello, b
     if (0 != memcmp(&ep->addr, &hello->addr, sizeof(ep->addr))) {
         return NULL;
     }
-    if (ep->is_closing && FAB_VERBS_UP == ep->state) {
-        uint64_t now = fab_now_us();
-        sock->deadline = 0 != sock->deadline ? sock->deadline : now + FAB_VERBS_DEFER_US;
-        *is_later = true;
-        if (now > sock->deadline) {
-            fab_verbs_ep_finish(ep);
-        }
+    *is_later = is_ending(ep, sock);
+    if (*is_later) {
         return NULL;
     }
     return NULL != ep->failure || fab_peer_is_moving(peer) ? NULL : ep;

@@ -73,6 +73,13 @@ err_qps:
     return NULL;
 }
 
+void fab_verbs_set_state(fab_verbs_ep_t *ep, fab_verbs_state_t state)
+{
+    ep->dom->num_asking -= FAB_VERBS_ASKING == ep->state;
+    ep->dom->num_asking += FAB_VERBS_ASKING == state;
+    ep->state = state;
+}
+
 /* ---- completions -------------------------------------------------------- */
 
 static void conn_retire(fab_verbs_conn_t *conn, int status)

@@ -9,6 +9,7 @@
 
 /* Make the QPs, in state INIT: their numbers go to the peer. NULL: *why. */
 fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why);
+void fab_verbs_set_state(fab_verbs_ep_t *ep, fab_verbs_state_t state);
 /* A work request on its QP number is complete, and with it all before it. */
 void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc);
 /*

@@ -29,6 +29,7 @@
 #include <string.h>
 
 #include "verbs/verbs_conn.h"
+#include "verbs/verbs_evict.h"
 #include "verbs/verbs_fail.h"
 #include "verbs/verbs_path.h"
 #include "verbs/verbs_post.h"
@@ -65,13 +66,6 @@ fab_verbs_frame_t fab_verbs_frame_of(const fab_verbs_ep_t *ep, fab_verbs_kind_t 
 
 /* ---- asking ------------------------------------------------------------- */
 
-void fab_verbs_set_state(fab_verbs_ep_t *ep, fab_verbs_state_t state)
-{
-    ep->dom->num_asking -= FAB_VERBS_ASKING == ep->state;
-    ep->dom->num_asking += FAB_VERBS_ASKING == state;
-    ep->state = state;
-}
-
 static void verbs_wait(fab_verbs_ep_t *ep)
 {
     TAILQ_INSERT_TAIL(&ep->dom->waiting, ep, waiting_link);
@@ -106,6 +100,7 @@ static bool ask(fab_verbs_ep_t *ep)
     fab_verbs_frame_t hello;
 
     if (NULL == ep->conn) {
+        fab_verbs_make_room(ep->dom);
         ep->conn = fab_verbs_conn_open(ep, &why);
     }
     if (NULL == ep->conn) {

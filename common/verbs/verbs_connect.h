@@ -22,7 +22,6 @@ void fab_verbs_connect_probe(fab_verbs_ep_t *ep);
 /* The peer's QP receives: send. */
 void fab_verbs_connect_done(fab_verbs_ep_t *ep);
 
-void fab_verbs_set_state(fab_verbs_ep_t *ep, fab_verbs_state_t state);
 /* A frame without queue pairs. */
 fab_verbs_frame_t fab_verbs_frame(const fab_verbs_domain_t *dom, fab_verbs_kind_t kind,
                                   uint64_t target);

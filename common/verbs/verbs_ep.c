@@ -5,6 +5,7 @@
  *      attach ──> IDLE ──first send──> ... ──> UP        (verbs_connect.c)
  *      detach ──> CLOSE sent ──CLOSED, CLOSE or LEAVE of the peer──> gone
  *      CLOSE of the peer ──> CLOSED sent, connection lingers, IDLE again
+ *      EVICT sent ──> EVICTING ──EVICTED or EVICT of the peer──> connection lingers, IDLE again
  *      drop   ──> LEAVE sent, if that can be done, connection lingers, gone
  *
  * A pair has one connection, on which both send. A process that closes the peer requests the end of
@@ -22,6 +23,8 @@
 #include "verbs/verbs_cm.h"
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_connect.h"
+#include "verbs/verbs_end.h"
+#include "verbs/verbs_evict.h"
 #include "verbs/verbs_expose.h"
 #include "verbs/verbs_fail.h"
 #include "verbs/verbs_post.h"
@@ -373,7 +376,7 @@ void fab_verbs_detach(fab_domain_t *domain, fab_peer_t *peer)
     fab_verbs_rma_drop(ep);
     if (FAB_VERBS_IDLE == ep->state || FAB_VERBS_WAITING == ep->state || ep->has_left) {
         ep_release(ep);
-    } else if (FAB_VERBS_UP == ep->state) {
+    } else if (fab_verbs_is_connected(ep)) {
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSE);
         if (0 != ep->end_by) { /* the peer has closed it, too */
             ep_release(ep);
@@ -388,7 +391,7 @@ bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
 
     (void) domain;
     fab_verbs_rma_drop(ep);
-    if (NULL != conn && (conn->is_broken || conn->in_flight > 0 || FAB_VERBS_UP != ep->state)) {
+    if (NULL != conn && (conn->is_broken || conn->in_flight > 0 || !fab_verbs_is_connected(ep))) {
         if (!fab_verbs_conn_drain(conn, fab_now_us())) {
             return false;
         }
@@ -406,26 +409,12 @@ bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
 /* ---- the peer's own messages -------------------------------------------- */
 
 /*
- * May the peer's device still answer a request of this process?  It does so on another QP, so its
- * answer may come after the peer's last message.
- */
-static bool ep_is_answer_due(const fab_verbs_ep_t *ep)
-{
-    const fab_verbs_exposed_t *exposed = LIST_FIRST(&ep->exposed);
-
-    while (NULL != exposed && !exposed->is_requested) {
-        exposed = LIST_NEXT(exposed, link);
-    }
-    return NULL != exposed && NULL != ep->conn && !ep->conn->is_broken;
-}
-
-/*
  * The peer closed the connection or left.  Release it as soon as its device has answered, or cannot
  * any more.  If this process still needs the peer, the peer has failed.
  */
 static void ep_end(fab_verbs_ep_t *ep, uint64_t now)
 {
-    if (ep_is_answer_due(ep) && now < ep->end_by) {
+    if (fab_verbs_is_answer_due(ep) && now < ep->end_by) {
         return;
     }
     ep->end_by = 0;
@@ -458,16 +447,6 @@ void fab_verbs_ep_end_ending(fab_verbs_domain_t *dom, uint64_t now)
     }
 }
 
-/* CLOSE: it was the peer's last message on this connection. */
-static void ep_closed_by_peer(fab_verbs_ep_t *ep)
-{
-    if (ep->is_closing) { /* and so does this process */
-        fab_verbs_ep_finish(ep);
-    } else {
-        ep_begin_end(ep);
-    }
-}
-
 static void ep_left(fab_verbs_ep_t *ep)
 {
     ep->has_left = true;
@@ -483,25 +462,62 @@ static void ep_left(fab_verbs_ep_t *ep)
     }
 }
 
+/* The connection has ended in order: who has more to send makes another one. */
+static void ep_conn_ended(fab_verbs_ep_t *ep)
+{
+    if (ep->conn->is_broken) {
+        fab_verbs_ep_forget_failure(ep); /* the peer's side of it has ended first */
+    }
+    ep->conn->is_ready = true; /* for what is still to be sent on it */
+    fab_verbs_conn_linger(ep->conn);
+    fab_verbs_connect_cancel(ep);
+    if (ep->is_closing) {
+        fab_verbs_ep_finish(ep);
+    }
+}
+
+static void ep_go_on(fab_verbs_ep_t *ep)
+{
+    fab_verbs_set_state(ep, FAB_VERBS_UP);
+    ep->conn->is_ready = NULL == ep->failure;
+}
+
+/* The peer ends the connection, or answers that this process wants to: verbs_end.h. */
+static void ep_on_end(fab_verbs_ep_t *ep, uint8_t id)
+{
+    unsigned side = (FAB_VERBS_EVICTING == ep->state ? FAB_VERBS_SIDE_EVICTING : 0) |
+                    (ep->is_closing ? FAB_VERBS_SIDE_CLOSING : 0) |
+                    (fab_verbs_is_idle(ep->conn) ? 0 : FAB_VERBS_SIDE_BUSY);
+
+    switch (fab_verbs_on_end(side, id)) {
+    case FAB_VERBS_END_AGREE:
+        fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_EVICTED);
+        ep_conn_ended(ep);
+        break;
+    case FAB_VERBS_END_DECLINE:
+        fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_STAY);
+        break;
+    case FAB_VERBS_END_OVER:
+        ep_conn_ended(ep);
+        break;
+    case FAB_VERBS_END_GO_ON:
+        ep_go_on(ep);
+        break;
+    case FAB_VERBS_END_CLOSED:
+        ep_begin_end(ep);
+        break;
+    default:
+        fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
+                                   "It agreed to end a connection that nobody wanted to end.");
+        break;
+    }
+}
+
 void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id)
 {
-    switch (id) {
-    case FAB_VERBS_ID_CREDIT:
-    case FAB_VERBS_ID_PROBE:
-        break;
-    case FAB_VERBS_ID_CLOSE:
-        ep_closed_by_peer(ep);
-        break;
-    case FAB_VERBS_ID_LEAVE:
+    if (FAB_VERBS_ID_LEAVE == id) {
         ep_left(ep);
-        break;
-    default: /* FAB_VERBS_ID_CLOSED */
-        if (ep->is_closing) {
-            fab_verbs_ep_finish(ep);
-        } else {
-            fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
-                                       "It agreed to close a connection that nobody had closed.");
-        }
-        break;
+    } else if (FAB_VERBS_ID_CREDIT != id && FAB_VERBS_ID_PROBE != id) {
+        ep_on_end(ep, id);
     }
 }

@@ -111,6 +111,16 @@ void fab_verbs_requested(fab_verbs_domain_t *dom, const fab_rndv_t *rndv)
     exposed->is_requested = true;
 }
 
+bool fab_verbs_is_answer_due(const fab_verbs_ep_t *ep)
+{
+    const fab_verbs_exposed_t *exposed = LIST_FIRST(&ep->exposed);
+
+    while (NULL != exposed && !exposed->is_requested) {
+        exposed = LIST_NEXT(exposed, link);
+    }
+    return NULL != exposed && NULL != ep->conn && !ep->conn->is_broken;
+}
+
 /* ---- the table's functions ---------------------------------------------- */
 
 /* As fab_verbs_hold(); false: it cannot be. */

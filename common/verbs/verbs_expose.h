@@ -24,6 +24,11 @@ fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh);
 fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list,
                                     const void *buf, size_t len, unsigned access);
 void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed);
+/*
+ * May the peer's device still answer a request of this process?  It does so on another QP, so its
+ * answer may come after the peer's last message.
+ */
+bool fab_verbs_is_answer_due(const fab_verbs_ep_t *ep);
 /* The receiver's device may answer this request, at most once, until the memory is let go. */
 void fab_verbs_requested(fab_verbs_domain_t *dom, const fab_rndv_t *rndv);
 

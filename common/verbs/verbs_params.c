@@ -120,6 +120,21 @@ static const fab_param_t verbs_rows[] = {
                 "connections and messages need them.",
     },
     {
+        .name = "verbs_max_connections",
+        .type = FAB_PARAM_UINT,
+        .level = 5,
+        .offset = offsetof(fab_params_t, verbs_max_connections),
+        .number = 0,
+        .min = 2,
+        .max = 1 << 20,
+        .special = 0,
+        .special_means = "one for each peer that messages went to or came from",
+        .help = "Limit for connections of verbs in this process. Before it makes another one, it "
+                "gives up one that is idle, and makes that again when it is needed. If all are "
+                "busy there are more for a while. Each takes memory of the process and of the "
+                "device.",
+    },
+    {
         .name = "verbs_timeout",
         .type = FAB_PARAM_UINT,
         .level = 6,

@@ -224,6 +224,13 @@ void fab_verbs_conn_send_control(fab_verbs_conn_t *conn, uint8_t id)
     }
 }
 
+/* What begins and ends a connection goes also while no messages do. */
+static bool may_still_send(const fab_verbs_conn_t *conn)
+{
+    return FAB_VERBS_ID_PROBE == conn->to_send ||
+           (0 != conn->to_send && NULL != conn->ep && FAB_VERBS_EVICTING == conn->ep->state);
+}
+
 /*
  * Send what is due to the peer: CLOSE, CLOSED or LEAVE that found no room before; credits, if
  * enough have come together and no message carried them. False: not possible yet.
@@ -236,7 +243,7 @@ static bool conn_return_credits(fab_verbs_conn_t *conn)
     if (conn->is_broken || (NULL != conn->ep && conn->ep->has_left)) {
         return true;
     }
-    if (!conn->is_ready && FAB_VERBS_ID_PROBE != conn->to_send) {
+    if (!conn->is_ready && !may_still_send(conn)) {
         return false;
     }
     if (0 != conn->to_send) {

@@ -12,6 +12,7 @@
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_connect.h"
 #include "verbs/verbs_ep.h"
+#include "verbs/verbs_evict.h"
 #include "verbs/verbs_fail.h"
 #include "verbs/verbs_oob.h"
 #include "verbs/verbs_post.h"
@@ -106,6 +107,7 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom, int e
     if (now >= dom->next_tick) {
         dom->next_tick = now + FAB_VERBS_TICK_US;
         fab_verbs_tick(dom, now);
+        fab_verbs_evict_surplus(dom);
     }
     if (is_empty && dom->fab->may_sleep) {
         events += prepare_to_sleep(dom);

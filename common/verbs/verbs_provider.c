@@ -182,7 +182,7 @@ static void announce_leave(fab_verbs_domain_t *dom)
     }
     until = fab_now_us() + FAB_VERBS_LEAVE_US;
     LIST_FOREACH(ep, &dom->eps, link) {
-        if (NULL != ep->conn && ep->conn->is_ready) {
+        if (NULL != ep->conn && (ep->conn->is_ready || FAB_VERBS_EVICTING == ep->state)) {
             fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_LEAVE);
         }
     }

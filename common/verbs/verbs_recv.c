@@ -100,8 +100,7 @@ static bool id_is_known(const fab_verbs_tmh_t *tmh)
     if (FAB_AM_NO_TAG != tmh->opcode) {
         return tmh->opcode <= FAB_AM_EAGER;
     }
-    return tmh->id < FAB_AM_MAX ||
-           (tmh->id >= FAB_VERBS_ID_CREDIT && tmh->id <= FAB_VERBS_ID_PROBE);
+    return tmh->id < FAB_AM_MAX || (tmh->id >= FAB_VERBS_ID_CREDIT && tmh->id <= FAB_VERBS_ID_STAY);
 }
 
 /* It says that this direction carries packets; whether the sender hears so, READY tells. */

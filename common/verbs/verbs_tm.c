@@ -357,6 +357,18 @@ bool fab_verbs_tm_must_hold(const fab_verbs_domain_t *dom)
     return NULL != tm->user && tm->user->must_hold(tm->ctx);
 }
 
+bool fab_verbs_tm_is_receiving(const fab_verbs_conn_t *conn)
+{
+    const fab_verbs_tm_t *tm = conn->dom->tm;
+
+    for (uint32_t i = 0; NULL != tm && i < tm->max_tags + FAB_VERBS_TM_SPARE; i++) {
+        if (conn == tm->places[i].conn) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void fab_verbs_tm_conn_gone(fab_verbs_conn_t *conn)
 {
     fab_verbs_tm_t *tm = conn->dom->tm;

@@ -55,6 +55,8 @@ bool fab_verbs_tm_use(fab_domain_t *dom, const fab_tm_user_t *user, void *ctx,
                       fab_tm_device_t *device);
 /* May no buffers be given to the device now? */
 bool fab_verbs_tm_must_hold(const fab_verbs_domain_t *dom);
+/* Has the device begun to receive on this connection what it has not completed? */
+bool fab_verbs_tm_is_receiving(const fab_verbs_conn_t *conn);
 /*
  * The QPs of the connection are destroyed: what the device began to receive on them and did not
  * complete is lost.

@@ -151,6 +151,7 @@ struct fab_verbs_conn {
     uint32_t unsignaled;
     uint32_t unsignaled_bufs;
     uint32_t max_inline;
+    uint64_t last_counts; /* what verbs_evict.c saw when it looked last */
 
     /* flow control, all counts modulo 2^16 */
     uint16_t sent;       /* messages */
@@ -191,6 +192,7 @@ typedef enum fab_verbs_state {
     FAB_VERBS_ANSWERED = 3, /* passive side: REPLY sent; may not send before READY */
     FAB_VERBS_UP = 4,       /* may send */
     FAB_VERBS_PROBING = 5,  /* active side: REPLY came; does a packet pass? In dom->probing */
+    FAB_VERBS_EVICTING = 6, /* has sent EVICT: takes messages, and sends none */
 } fab_verbs_state_t;
 
 struct fab_verbs_ep {
@@ -305,6 +307,12 @@ struct fab_verbs_domain {
     fab_verbs_addr_t addr;   /* of this process */
     fab_verbs_chain_t chain;
 };
+
+/* It has a connection on which messages come. */
+static inline bool fab_verbs_is_connected(const fab_verbs_ep_t *ep)
+{
+    return FAB_VERBS_UP == ep->state || FAB_VERBS_EVICTING == ep->state;
+}
 
 static inline uint32_t fab_verbs_min(uint32_t a, uint32_t b)
 {

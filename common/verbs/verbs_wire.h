@@ -47,7 +47,7 @@
 #include "sock/sock_wire.h"
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 9
+#define FAB_VERBS_VERSION 10
 
 enum {
     FAB_VERBS_IPS = 4,             /* IP addresses in a process's address */
@@ -64,6 +64,10 @@ enum {
     /* the sender takes no more messages: its process leaves, or refused this one */
     FAB_VERBS_ID_LEAVE = 131,
     FAB_VERBS_ID_PROBE = 132, /* the first: does a packet pass? */
+    /* verbs_end.h */
+    FAB_VERBS_ID_EVICT = 133,   /* the sender wants to give up the connection, which is idle */
+    FAB_VERBS_ID_EVICTED = 134, /* agreed: the last message on this connection */
+    FAB_VERBS_ID_STAY = 135,    /* not agreed */
 };
 
 typedef struct fab_verbs_tmh {

@@ -11,6 +11,7 @@
 
 #include "fabric/fab_core.h"
 #include "verbs/verbs_conn.h"
+#include "verbs/verbs_connect.h"
 #include "verbs/verbs_ep.h"
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_qp.h"
@@ -123,7 +124,7 @@ static void end_peer(fab_peer_t *peer)
     while (!TAILQ_EMPTY(&dom->conns)) {
         fab_verbs_conn_t *conn = TAILQ_FIRST(&dom->conns);
         if (NULL != conn->ep) {
-            conn->ep->state = FAB_VERBS_IDLE;
+            fab_verbs_connect_cancel(conn->ep);
         } else {
             LIST_REMOVE(conn, lingering_link);
         }

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A bound on connections: which one is given up. */
+#include "verbs/verbs_evict.h"
+
+#include "fabric/fab_params.h"
+#include "verbs/verbs_cm.h"
+#include "verbs/verbs_conn.h"
+#include "verbs/verbs_expose.h"
+#include "verbs/verbs_post.h"
+#include "verbs/verbs_tm.h"
+
+static bool is_ep_idle(const fab_verbs_ep_t *ep)
+{
+    return FAB_VERBS_UP == ep->state && !ep->is_closing && !ep->has_left && 0 == ep->end_by &&
+           NULL == ep->failure && NULL == ep->reserved && NULL == ep->peer->pending &&
+           STAILQ_EMPTY(&ep->ops) && !fab_verbs_is_answer_due(ep);
+}
+
+bool fab_verbs_is_idle(const fab_verbs_conn_t *conn)
+{
+    return conn->is_ready && 0 == conn->in_flight && 0 == conn->to_send &&
+           conn->dom->chained != conn && is_ep_idle(conn->ep) && !fab_verbs_tm_is_receiving(conn);
+}
+
+/* Was it used since this was asked last?  Messages note nothing for it: their counts tell. */
+static bool was_used(fab_verbs_conn_t *conn)
+{
+    uint64_t counts = (uint64_t) conn->head << 16 | conn->consumed;
+    bool is_used = counts != conn->last_counts;
+
+    conn->last_counts = counts;
+    return is_used;
+}
+
+/* One that was not used since the last look, or else any that is idle; NULL: all are busy. */
+static fab_verbs_conn_t *choose(fab_verbs_domain_t *dom)
+{
+    fab_verbs_conn_t *conn, *idle = NULL;
+
+    TAILQ_FOREACH(conn, &dom->conns, link) {
+        if (NULL == conn->ep || !fab_verbs_is_idle(conn)) {
+            continue;
+        }
+        if (!was_used(conn)) {
+            return conn;
+        }
+        idle = NULL == idle ? conn : idle;
+    }
+    return idle;
+}
+
+static bool evict(fab_verbs_domain_t *dom)
+{
+    fab_verbs_conn_t *conn = choose(dom);
+
+    if (NULL == conn) {
+        return false;
+    }
+    fab_counters.verbs_evicted++;
+    conn->is_ready = false;
+    fab_verbs_set_state(conn->ep, FAB_VERBS_EVICTING);
+    fab_verbs_conn_send_control(conn, FAB_VERBS_ID_EVICT);
+    return true;
+}
+
+/* Give up idle ones until at most so many are in use. */
+static void reduce_to(fab_verbs_domain_t *dom, uint32_t max)
+{
+    const fab_verbs_conn_t *conn;
+    uint32_t num = 0;
+
+    TAILQ_FOREACH(conn, &dom->conns, link) {
+        num += NULL != conn->ep && FAB_VERBS_EVICTING != conn->ep->state;
+    }
+    while (num > max && evict(dom)) {
+        num--;
+    }
+}
+
+static bool has_bound(const fab_verbs_domain_t *dom)
+{
+    return fab_params.verbs_max_connections > 0 && !dom->cm_ops->is_iwarp &&
+           dom->num_conns >= fab_params.verbs_max_connections;
+}
+
+void fab_verbs_make_room(fab_verbs_domain_t *dom)
+{
+    if (has_bound(dom)) {
+        reduce_to(dom, fab_params.verbs_max_connections - 1);
+    }
+}
+
+void fab_verbs_evict_surplus(fab_verbs_domain_t *dom)
+{
+    if (has_bound(dom)) {
+        reduce_to(dom, fab_params.verbs_max_connections);
+    }
+}
