@@ -28,6 +28,11 @@ common_tm_sources = \
 	common/fabric/fab_load.h \
 	common/fabric/fab_lock.c \
 	common/fabric/fab_lock.h \
+	common/fabric/fab_look.c \
+	common/fabric/fab_look.h \
+	common/fabric/fab_look_read.c \
+	common/fabric/fab_look_read.h \
+	common/fabric/fab_look_wire.h \
 	common/fabric/fab_move.c \
 	common/fabric/fab_open.c \
 	common/fabric/fab_param.c \

@@ -9,6 +9,7 @@
  *   pml_tm_wire.h            the bytes that leave the process
  *   pml_tm_sizes.h           the sizes at which a message's way changes
  *   pml_tm.c                 the state that all share
+ *   pml_tm_tags.c            names of collective operations
  *   pml_tm_text.c            text for people
  *   pml_tm_idle.c            what a call does after a poll that found nothing
  *   pml_tm_peer.c            processes: from ompi_proc_t to fabric peer; records of peers
@@ -38,6 +39,7 @@
  *   pml_tm_dump.c            what waits in this process, as text
  *   pml_tm_state.c           what this process waits for, as others see it
  *   pml_tm_ask.c             processes ask each other for that
+ *   pml_tm_outside.c         what a process that does not answer shows
  *   pml_tm_hang.c            a report of a wait that takes long
  *   pml_tm_report.c          a page for the job at its end
  *   pml_tm_module.c          the module: peers and communicators come and go; persistent requests

@@ -10,6 +10,7 @@
 
 #include "fabric/fab_abi.h"
 #include "fabric/fab_counters.h"
+#include "fabric/fab_look.h"
 #include "shm/shm_inl.h"
 
 #include "pml_tm_failure.h"
@@ -305,8 +306,13 @@ static int open_fabric(void)
 
     if (OPAL_SUCCESS != rc) {
         refuse("no-fabric", why);
+        return rc;
     }
-    return rc;
+    fab_look_counters(mca_pml_tm.fab, FAB_LOOK_PML, &mca_pml_tm.counters,
+                      sizeof(mca_pml_tm.counters) / sizeof(uint64_t), PML_TM_COUNTER_NAMES);
+    fab_look_counters(mca_pml_tm.fab, FAB_LOOK_OFFLOAD, &mca_pml_tm.offload.counters,
+                      sizeof(mca_pml_tm.offload.counters) / sizeof(uint64_t), PML_TM_OFFLOAD_NAMES);
+    return OPAL_SUCCESS;
 }
 
 static void init_state(void)

@@ -58,6 +58,10 @@ typedef struct mca_pml_tm_counters {
 #undef PML_TM_COUNTER_FIELD
 } mca_pml_tm_counters_t;
 
+/* Their names, each with a comma behind it. */
+#define PML_TM_COUNTER_NAME(name, help) #name ","
+#define PML_TM_COUNTER_NAMES            PML_TM_COUNTERS(PML_TM_COUNTER_NAME)
+
 /*
  * Counters of the offload engine for receives and the device's tag list. Each receive that finds no
  * message when it is posted counts once: in `listed`, or in the not_listed_... counter of the first
@@ -104,5 +108,8 @@ typedef struct mca_pml_tm_counters {
       "time")                                                                                      \
     X(not_listed_failed, reason[FAB_OFFLOAD_FAILED],                                               \
       "receives not listed: the device has failed; pml_tm_verbose says how")
+
+#define PML_TM_OFFLOAD_NAME(name, field, help) #name ","
+#define PML_TM_OFFLOAD_NAMES                   PML_TM_OFFLOAD_COUNTERS(PML_TM_OFFLOAD_NAME)
 
 #endif /* PML_TM_COUNTERS_H */

@@ -14,6 +14,7 @@
 
 #include "pml_tm_ask.h"
 #include "pml_tm_msg.h"
+#include "pml_tm_outside.h"
 #include "pml_tm_state.h"
 #include "pml_tm_text.h"
 
@@ -489,6 +490,9 @@ static bool lines_of_wait(mca_pml_tm_text_t *text, bool must_print)
         return true;
     }
     lines_of_node(text, node_of(root));
+    if (PML_TM_NODE_SILENT == node_of(root)->status) {
+        mca_pml_tm_outside_line(text, node_of(root)->name);
+    }
     if (waiting > 1) {
         mca_pml_tm_text_line(text, "  %d ranks wait for rank %u, directly or through others.",
                              waiting, rank_of(node_of(root)->name));
@@ -686,6 +690,7 @@ static mca_pml_tm_text_t *look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
 
     mca_pml_tm_watch_look(watch, now_ns);
     count_waited(watch, now_ns);
+    mca_pml_tm_state_show(watch, now_ns);
     if (!is_to_look(watch, now_ns)) {
         return NULL;
     }
@@ -762,7 +767,7 @@ void mca_pml_tm_hang_open(void)
         }
     }
     if (0 != mca_pml_tm.params.report_after || 0 != mca_pml_tm.params.report_signal ||
-        0 != mca_pml_tm.params.report) {
+        0 != mca_pml_tm.params.report || fab_records(mca_pml_tm.fab, 1)) {
         mca_pml_tm.tick = tick;
     }
 }

@@ -12,10 +12,14 @@
 #include "pml_tm_peer.h"
 #include "pml_tm_request.h"
 
-enum { FRAMES = 48 };
+enum {
+    FRAMES = 48,
+    SHOW_NS = 1000000, /* time from one look to the next; shorter waits are not recorded */
+};
 
 static _Thread_local mca_pml_tm_watch_t mine;
-static uint32_t numbers; /* of waits, the last that was given; lock: the fabric's */
+static uint64_t shown_ns; /* the last time; lock: the fabric's */
+static uint32_t numbers;  /* of waits, the last that was given; lock: the fabric's */
 
 mca_pml_tm_watch_t *mca_pml_tm_watch(void)
 {
@@ -56,6 +60,11 @@ void mca_pml_tm_watch_look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
     const unsigned long long messages = count_messages();
 
     if (!is_same(watch, what, messages)) {
+        if (FAB_EVENT_NONE != watch->event.kind) {
+            watch->event.ns = watch->last_ns;
+            watch->event.bytes_context = fab_event_size(watch->last_ns - watch->since_ns, 0);
+            fab_record(mca_pml_tm.fab, watch->event);
+        }
         *watch = (mca_pml_tm_watch_t){
             .what = *what, .messages = messages, .since_ns = now_ns, .number = ++numbers};
         if (NULL != what->core) {
@@ -211,6 +220,50 @@ static bool is_moving(void)
         }
     }
     return 0 != mca_pml_tm.num_gets || NULL != mca_pml_tm.streams || fab_has_queued(mca_pml_tm.fab);
+}
+
+/* ---- for those who look from outside ------------------------------------ */
+
+_Static_assert((int) PML_TM_FOR_RECV == (int) FAB_LOOK_RECV &&
+                   (int) PML_TM_FOR_DATA == (int) FAB_LOOK_DATA,
+               "the same kinds of waits, in the same order");
+
+/* What a call of this PML waits for; in others it may be much, so only that it is there. */
+static void get_first(mca_pml_tm_answer_t *state, const mca_pml_tm_watch_t *watch)
+{
+    if (NULL != watch->what.core) {
+        add_core(state, watch->what.core);
+    } else if (NULL != watch->what.comm) {
+        add_probe(state, &watch->what);
+    }
+    if (0 == state->num_waits) {
+        state->waits[0] = (mca_pml_tm_wait_t){.peer = PML_TM_ANY_PEER, .what = FAB_LOOK_OTHER};
+    }
+}
+
+void mca_pml_tm_state_show(mca_pml_tm_watch_t *watch, uint64_t now_ns)
+{
+    mca_pml_tm_answer_t state = {0};
+    const mca_pml_tm_wait_t *wait = &state.waits[0];
+
+    if (!fab_records(mca_pml_tm.fab, 1) || now_ns - shown_ns < SHOW_NS) {
+        return;
+    }
+    shown_ns = now_ns;
+    get_first(&state, watch);
+    fab_look_show(mca_pml_tm.fab, now_ns,
+                  &(fab_look_state_t){.what = (fab_look_wait_t) wait->what,
+                                      .since_ns = watch->since_ns,
+                                      .peer = wait->peer,
+                                      .bytes = wait->bytes,
+                                      .tag = wait->tag,
+                                      .context = wait->context,
+                                      .comm = wait->comm});
+    if (now_ns - watch->since_ns >= SHOW_NS) {
+        watch->event = fab_event_of(mca_pml_tm.fab, FAB_EVENT_WAITED, wait->peer);
+        watch->event.what = wait->what;
+        watch->event.tag = wait->tag;
+    }
 }
 
 /* ---- the call ----------------------------------------------------------- */

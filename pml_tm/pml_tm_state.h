@@ -10,6 +10,8 @@
 #ifndef PML_TM_STATE_H
 #define PML_TM_STATE_H
 
+#include "fabric/fab_look.h"
+
 #include "pml_tm_comm.h"
 #include "pml_tm_waiting.h"
 
@@ -19,9 +21,10 @@ typedef struct mca_pml_tm_watch {
     unsigned long long
         messages; /* sent and received by this process when the wait was first seen */
     uint64_t since_ns;
-    uint64_t last_ns; /* the last tick in it; 0: none yet */
-    uint32_t number;  /* differs from wait to wait in this process; 0: none was seen yet */
-    unsigned reports; /* of this wait, so far */
+    uint64_t last_ns;  /* the last tick in it; 0: none yet */
+    uint32_t number;   /* differs from wait to wait in this process; 0: none was seen yet */
+    unsigned reports;  /* of this wait, so far */
+    fab_event_t event; /* the wait as it is recorded when it has ended; kind 0: it was short */
 } mca_pml_tm_watch_t;
 
 /* The thread's. */
@@ -33,6 +36,9 @@ void mca_pml_tm_watch_look(mca_pml_tm_watch_t *watch, uint64_t now_ns);
 /* The state of this process, in a call of this thread. Lock held. */
 void mca_pml_tm_state_get(mca_pml_tm_answer_t *state, const mca_pml_tm_watch_t *watch,
                           uint64_t now_ns);
+
+/* Show it to those who look from outside (fab_look.h), now and then. Lock held. */
+void mca_pml_tm_state_show(mca_pml_tm_watch_t *watch, uint64_t now_ns);
 
 /* Where the program calls MPI in this thread: "FUNCTION (FILE)", or "" if that is not known. */
 enum { PML_TM_PLACE_SIZE = 160 };

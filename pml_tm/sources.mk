@@ -48,6 +48,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_offload.h \
 	pml_tm/pml_tm_offload_events.c \
 	pml_tm/pml_tm_offload_events.h \
+	pml_tm/pml_tm_outside.c \
+	pml_tm/pml_tm_outside.h \
 	pml_tm/pml_tm_params.c \
 	pml_tm/pml_tm_params.h \
 	pml_tm/pml_tm_peer.c \
@@ -71,6 +73,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_state.h \
 	pml_tm/pml_tm_stream.c \
 	pml_tm/pml_tm_stream.h \
+	pml_tm/pml_tm_tags.c \
+	pml_tm/pml_tm_tags.h \
 	pml_tm/pml_tm_text.c \
 	pml_tm/pml_tm_text.h \
 	pml_tm/pml_tm_thread.c \

@@ -258,7 +258,8 @@ struct fab {
      * look at all.
      */
     bool is_yielding;
-    bool may_sleep; /* a user calls fab_sleep() */
+    bool may_sleep;        /* a user calls fab_sleep() */
+    unsigned record_level; /* what is recorded: fab_look.h */
     /* peers that were given to another provider, so far: their caps are others than they were */
     uint32_t num_moved;
     /* providers that are open reach all of the job: others serve processes that join it later */

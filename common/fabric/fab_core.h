@@ -120,6 +120,11 @@ typedef struct fab_core {
     bool is_failure_lost;  /* no memory to keep one: look for it */
     LIST_HEAD(, fab_move) moves;
 
+    /* What this process shows of itself (fab_look.c); look is NULL: nothing. */
+    struct fab_look *look;
+    int look_fd;
+    uint64_t look_ino; /* the file behind look_fd */
+
     char sentence[FAB_SENTENCE_MAX];      /* fab_sentence() */
     char open_sentence[FAB_SENTENCE_MAX]; /* *why of fab_peer_open() */
 } fab_core_t;

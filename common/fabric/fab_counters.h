@@ -134,4 +134,8 @@ typedef struct fab_counters {
 
 FAB_EXPORT extern fab_counters_t fab_counters;
 
+/* Their names, each with a comma behind it. */
+#define FAB_COUNTER_NAME(name, help) #name ","
+#define FAB_COUNTER_NAMES            FAB_COUNTERS(FAB_COUNTER_NAME)
+
 #endif /* FAB_COUNTERS_H */

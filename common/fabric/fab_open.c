@@ -14,6 +14,7 @@
 #include "fabric/fab_abi.h"
 #include "fabric/fab_copy.h"
 #include "fabric/fab_load.h"
+#include "fabric/fab_look.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
 
@@ -111,6 +112,7 @@ static void core_free(fab_core_t *core)
     fab_failed_free(core);
     fab_move_free(core);
     fab_record_free(core);
+    fab_look_close(&core->fab);
     free(core);
 }
 
@@ -137,6 +139,7 @@ static int core_new(const fab_config_t *config, fab_core_t **out)
     core->poll_all = poll_all;
     fab_user_init(core);
     fab_user_add(core, config);
+    fab_look_open(&core->fab);
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         core->fab.is_covered = core_covers_job(core);
         core_open_provider(core, i);

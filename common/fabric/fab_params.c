@@ -22,6 +22,11 @@ fab_params_t fab_params;
 #define VERBS_NOTE " (not in this build)"
 #endif
 
+static bool is_absolute(const char *path)
+{
+    return '/' == *path;
+}
+
 static const fab_param_t fab_rows[] = {
     {
         .name = "providers",
@@ -36,6 +41,42 @@ static const fab_param_t fab_rows[] = {
             "Providers that may be used, or, after ^, those that may not. The first that reaches a "
             "peer is used, in the order shm, ofi, verbs, tcp. A process always reaches itself "
             "(self).",
+    },
+    {
+        .name = "recorder",
+        .type = FAB_PARAM_UINT,
+        .level = 4,
+        .offset = offsetof(fab_params_t, recorder),
+        .number = 1,
+        .min = 0,
+        .max = 1,
+        .help = "What a process shows to tm_look, also while it is stuck. 1: what it waits for, "
+                "its counters, and a ring of the last events other than short messages; 0: "
+                "nothing.",
+    },
+    {
+        .name = "recorder_size",
+        .type = FAB_PARAM_UINT,
+        .level = 5,
+        .offset = offsetof(fab_params_t, recorder_size),
+        .number = 128 << 10,
+        .min = 4096,
+        .max = 1 << 30,
+        .unit = "bytes",
+        .help = "Memory of each process for the events of recorder, 32 bytes for each; the last "
+                "power of two that fits is used.",
+    },
+    {
+        .name = "recorder_dir",
+        .type = FAB_PARAM_STRING,
+        .level = 4,
+        .offset = offsetof(fab_params_t, recorder_dir),
+        .is_valid = is_absolute,
+        .form = "an absolute path",
+        .empty_means = "memory that goes with the process",
+        .help = "Directory for a file of each process, with what recorder shows. It stays when the "
+                "process ends or crashes: tm_look FILE. An existing file of the same job and rank "
+                "is replaced. It should be on a local disk, or in memory (/dev/shm).",
     },
 };
 

@@ -897,7 +897,7 @@ static void test_nothing_left(void **state)
     fab_close(again, FAB_USER_BTL);
     assert_true(maps_contain("memfd:pml_tm"));
     assert_false(maps_contain("/dev/shm"));
-    assert_int_equal(count_open_fds(), fds + 2);
+    assert_int_equal(count_open_fds(), fds + 3);
     fab_close(fab, FAB_USER_PML);
     assert_false(maps_contain("memfd:pml_tm"));
     assert_int_equal(count_open_fds(), fds);

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What this process shows of itself.
+ */
+#include "fabric/fab_look.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "fabric/fab_clock.h"
+#include "fabric/fab_core.h"
+#include "fabric/fab_counters.h"
+#include "fabric/fab_host.h"
+#include "fabric/fab_look_read.h"
+#include "fabric/fab_params.h"
+#include "fabric/fab_provider.h"
+
+#define NOEXEC_SEAL 8U /* MFD_NOEXEC_SEAL: a host may forbid memory files without it */
+
+/* ---- open and close ----------------------------------------------------- */
+
+static const char *dir(void)
+{
+    return NULL != fab_params.recorder_dir && '\0' != *fab_params.recorder_dir
+               ? fab_params.recorder_dir
+               : NULL;
+}
+
+static int open_file(const fab_t *fab)
+{
+    char path[512];
+
+    (void) mkdir(dir(), 0700);
+    snprintf(path, sizeof(path), "%s/%08x.%u" FAB_LOOK_FILE, dir(),
+             (uint32_t) (fab->config.name >> 32), (uint32_t) fab->config.name);
+    (void) unlink(path); /* of an earlier job, which a tool may be reading */
+    return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+static int open_memory(void)
+{
+    int fd = memfd_create(FAB_LOOK_NAME, MFD_CLOEXEC | NOEXEC_SEAL);
+
+    return fd < 0 && EINVAL == errno /* Linux before 6.3 */
+               ? memfd_create(FAB_LOOK_NAME, MFD_CLOEXEC)
+               : fd;
+}
+
+/* Give the file this size, and memory for all of it: a write to it must not fail. */
+static bool set_size(int fd, size_t size)
+{
+    struct rlimit limit;
+
+    if (0 == getrlimit(RLIMIT_FSIZE, &limit) && size > limit.rlim_cur) {
+        errno = EFBIG; /* the kernel would end the process: SIGXFSZ */
+        return false;
+    }
+    return 0 == ftruncate(fd, (off_t) size) && 0 == fallocate(fd, 0, 0, (off_t) size);
+}
+
+/* Of the same size each time that it is asked. */
+static uint32_t num_events(void)
+{
+    uint32_t num = FAB_LOOK_EVENTS_MIN;
+
+    while (num < FAB_LOOK_EVENTS_MAX && 2 * num * sizeof(fab_event_t) <= fab_params.recorder_size) {
+        num *= 2;
+    }
+    return num;
+}
+
+static void fill(const fab_t *fab, fab_look_t *look)
+{
+    struct timespec now = {0};
+
+    look->version = FAB_LOOK_VERSION;
+    look->num_events = num_events();
+    look->name = fab->config.name;
+    look->pid = (uint32_t) getpid();
+    look->start_time = fab_proc_start_time(look->pid);
+    look->num_procs = fab->config.num_procs;
+    look->num_local = fab->config.num_local;
+    look->level = fab_params.recorder;
+    look->opened_ns = fab_now_ns();
+    clock_gettime(CLOCK_REALTIME, &now);
+    look->opened_at_ns = (uint64_t) now.tv_sec * UINT64_C(1000000000) + (uint64_t) now.tv_nsec;
+    snprintf(look->program, sizeof(look->program), "%.31s", program_invocation_short_name);
+    (void) gethostname(look->host, sizeof(look->host) - 1);
+    look->magic = FAB_LOOK_MAGIC;
+}
+
+/* The descriptor, which others find in /proc, is kept: without it nobody could open the memory. */
+static bool open_look(fab_core_t *core)
+{
+    const size_t size = fab_look_size(num_events());
+    struct stat st;
+    void *at = MAP_FAILED;
+    int fd = NULL != dir() ? open_file(&core->fab) : open_memory();
+
+    if (fd >= 0 && 0 == fstat(fd, &st) && set_size(fd, size)) {
+        at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    if (MAP_FAILED == at) {
+        const int error = errno;
+
+        if (fd >= 0) {
+            close(fd);
+        }
+        errno = error;
+        return false;
+    }
+    core->look = at;
+    core->look_fd = fd;
+    core->look_ino = st.st_ino;
+    return true;
+}
+
+void fab_look_open(fab_t *fab)
+{
+    fab_core_t *core = fab_core(fab);
+
+    if (0 == fab_params.recorder) {
+        return;
+    }
+    if (!open_look(core)) {
+        fab_log(fab, NULL != dir() ? 0 : 1, "nothing is recorded: %s: %s",
+                NULL != dir() ? dir() : "memory for it", strerror(errno));
+        return;
+    }
+    fill(fab, core->look);
+    fab_look_counters(fab, FAB_LOOK_FABRIC, &fab_counters, sizeof(fab_counters) / sizeof(uint64_t),
+                      FAB_COUNTER_NAMES);
+    fab->record_level = fab_params.recorder;
+}
+
+void fab_look_close(fab_t *fab)
+{
+    fab_core_t *core = fab_core(fab);
+    struct stat st;
+
+    fab->record_level = 0;
+    if (NULL == core->look) {
+        return;
+    }
+    /* the program may have closed it, and opened another file that has its number */
+    if (0 == fstat(core->look_fd, &st) && st.st_ino == core->look_ino) {
+        close(core->look_fd);
+    }
+    munmap(core->look, fab_look_size(core->look->num_events));
+    core->look = NULL;
+}
+
+/* ---- writing ------------------------------------------------------------ */
+
+void fab_look_show(fab_t *fab, uint64_t now_ns, const fab_look_state_t *state)
+{
+    fab_look_t *look = fab_core(fab)->look;
+    fab_look_status_t *status;
+    uint32_t number;
+
+    if (NULL == look) {
+        return;
+    }
+    status = &look->status;
+    number = atomic_load_explicit(&status->number, memory_order_relaxed);
+    atomic_store_explicit(&status->number, number + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release); /* pairs with the reader's second look at number */
+    status->polls = fab->passes;
+    status->events = fab->events;
+    status->seen_ns = now_ns;
+    status->since_ns = state->since_ns;
+    status->peer = state->peer;
+    status->bytes = state->bytes;
+    status->tag = state->tag;
+    status->context = state->context;
+    status->what = (uint8_t) state->what;
+    snprintf(status->comm, sizeof(status->comm), "%.31s", NULL != state->comm ? state->comm : "");
+    atomic_store_explicit(&status->number, number + 2, memory_order_release);
+}
+
+void fab_look_counters(fab_t *fab, int which, const void *counters, size_t count, const char *names)
+{
+    fab_look_t *look = fab_core(fab)->look;
+
+    if (NULL != look) {
+        look->counters[which] = (fab_look_counters_t){
+            .at = (uint64_t) (uintptr_t) counters, .count = count, .names = fab_look_hash(names)};
+    }
+}
+
+void fab_record(fab_t *fab, fab_event_t event)
+{
+    fab_look_t *look = fab_core(fab)->look;
+    uint64_t next;
+
+    if (NULL == look) {
+        return;
+    }
+    if (0 == event.ns) {
+        event.ns = fab_now_ns();
+    }
+    next = atomic_load_explicit(&look->next, memory_order_relaxed);
+    fab_look_events(look)[next & (look->num_events - 1)] = event;
+    atomic_store_explicit(&look->next, next + 1, memory_order_release); /* the event is complete */
+}

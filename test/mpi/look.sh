@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=240 quick=no cores=2
+#
+# tm_look shows from outside what the ranks of a job do that hangs: what each waits for, and who is
+# not in MPI, by shared memory and by TCP; of one rank its counters and events, of a stopped one, of
+# a core dump, and of the file of a rank that was killed. The hang report says of a rank that does
+# not answer what it does.
+. "$TM_SRC/test/lib/script.sh"
+hang=$(tm_mpi_program hang)
+tm_look=$TM_PREFIX/bin/tm_look
+
+# look STATUS ARGUMENT...: what it says is then in the files said and err.
+look()
+{
+    local rc=0 want=$1
+    shift
+    "$tm_look" "$@" >said 2>err || rc=$?
+    cat said err
+    ((rc == want)) || fail "tm_look $* ended with $rc, not $want"
+}
+
+# begin NP CASE OPTION...: start a job that hangs, and wait until its ranks show this.
+# Sets job to its mpirun, ranks to the pids.
+begin()
+{
+    local np=$1 case=$2
+    shift 2
+    echo "$np ranks, $case: $*"
+    tm_mpirun_flags "$np"
+    # shellcheck disable=SC2086 # the case and its option
+    mpirun "${tm_mpirun_flags[@]}" --mca pml tm "$@" "$hang" $case >out 2>err.job </dev/null &
+    job=$!
+}
+
+# until_said TEXT: tm_look until a line has the text.
+until_said()
+{
+    local i
+    for ((i = 0; i < 150; i++)); do
+        "$tm_look" >said 2>err || true
+        ! grep -qF -e "$1" said || break
+        sleep 0.2
+    done
+    cat said
+    require "$1" said
+    mapfile -t ranks < <(pgrep -P "$job" hang)
+}
+
+# until_one_outside: tm_look until one rank is outside MPI.
+until_one_outside()
+{
+    local i
+    for ((i = 0; i < 150; i++)); do
+        "$tm_look" >said 2>err || true
+        (($(grep -c 'outside MPI' said) != 1)) || break
+        sleep 0.2
+    done
+    cat said
+    (($(grep -c 'outside MPI' said) == 1)) || fail 'not one rank is outside MPI'
+}
+
+end()
+{
+    kill -9 "${ranks[@]}" || true
+    for ((i = 0; i < 50; i++)); do
+        kill -0 "$job" 2>gone || break
+        sleep 0.2
+    done
+    kill -9 "$job" 2>gone || true
+    wait "$job" || true
+}
+
+look 1
+look 0 --help
+require 'Usage: tm_look' said
+look 2 --no-such-option
+look 1 1 # not one of ours
+look 1 "$TM_SRC/README"
+require 'this is neither a core dump nor a file' err
+
+# One rank computes, the others wait for it; and it is stopped.
+for by in shm tcp; do
+    begin 3 missing --mca pml_tm_providers "$by,self"
+    until_said 'receive from rank 0, tag -16 (MPI_Barrier), up to 0 bytes, MPI_COMM_WORLD'
+    until_one_outside
+    require '3 of 3 ranks here  hang' said
+    missing=$(awk '/outside MPI/ && $1 == 2 { print $2 }' said)
+    [[ -n $missing ]] || fail 'not rank 2 is outside MPI'
+    waiting=$(awk '/receive from rank 0/ { print $2; exit }' said)
+    kill -STOP "$missing"
+    until_said 'stopped by a signal'
+    look 0 "$missing" "$waiting"
+    require 'peers_opened ' said
+    require 'receive from rank 0, tag -16' said
+    if command -v gdb >/dev/null; then
+        gdb -nx -q -batch -p "$waiting" -ex "generate-core-file $TM_WORK/core" >gdb.out 2>&1 ||
+            fail "$(cat gdb.out)"
+        look 0 core
+        require 'last waited at ' said
+        require 'receive from rank 0, tag -16' said
+        require 'peers_opened ' said
+        rm core
+    fi
+    end
+done
+
+# With threads, and a file that stays when the rank was killed.
+begin 2 'cycle threads' --mca pml_tm_recorder_dir "$TM_WORK/look"
+until_said 'send, not received yet, to rank 1, tag 7, 1048576 bytes, MPI_COMM_WORLD'
+end
+files=("$TM_WORK"/look/*.tmlook)
+((${#files[@]} == 2)) || fail "files: ${files[*]}"
+look 0 "${files[@]}"
+require 'send, not received yet, to rank 0, tag 7, 1048576 bytes, MPI_COMM_WORLD' said
+require "they are in the process's memory" said
+
+# Another process's file may be anything.
+head -c 5000 "${files[0]}" >"$TM_WORK/short.tmlook"
+look 0 short.tmlook
+{ head -c 4096 "${files[0]}" && head -c 131072 /dev/urandom; } >random.tmlook
+look 0 random.tmlook
+head -c 100000 /dev/urandom >random
+look 1 random
+{ head -c 64 /proc/self/exe && head -c 100000 /dev/urandom; } >random
+printf '\x04' | dd of=random bs=1 seek=16 conv=notrunc status=none # a core dump, it says
+look 1 random
+
+# Nothing is shown if it is not wanted.
+begin 2 cycle --mca pml_tm_recorder 0
+sleep 2
+mapfile -t ranks < <(pgrep -P "$job" hang)
+((${#ranks[@]} == 2)) || fail 'the job does not run'
+look 1
+end
+
+# The hang report.
+begin 3 missing --mca pml_tm_report_after 1
+for ((i = 0; i < 100; i++)); do
+    ! grep -aqF 'of this host, which' err.job || break
+    sleep 0.2
+done
+cat err.job
+mapfile -t ranks < <(pgrep -P "$job" hang)
+end
+require 'it is process ' err.job
+require ' (hang) of this host, which ' err.job

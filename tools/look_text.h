@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Waits and events in words.
+ */
+#ifndef LOOK_TEXT_H
+#define LOOK_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fabric/fab_look_wire.h"
+
+enum { LOOK_TEXT_SIZE = 200 };
+
+/* Rank in a process's name. */
+static inline uint32_t look_rank(uint64_t name)
+{
+    return (uint32_t) name;
+}
+
+/* What the process waits, or last waited, for: "receive from rank 3, tag 12, up to 8 bytes, row" */
+void look_text_wait(char buf[LOOK_TEXT_SIZE], const fab_look_status_t *status);
+
+/* What happened, without its time. */
+void look_text_event(char buf[LOOK_TEXT_SIZE], const fab_event_t *event);
+
+/* The name of a kind of event, one word. */
+const char *look_text_kind(uint8_t kind);
+
+/* Has it a message: a tag, a communicator and a length? */
+bool look_text_has_message(const fab_event_t *event);
+
+#endif /* LOOK_TEXT_H */

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tm_look: what the processes of this host's jobs do, from outside: what each waits for, how often
+ * it polls, its counters, its last events.  They need not cooperate: they may be stuck, stopped, or
+ * have left a core dump or a file.
+ */
+#include "ompi_config.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fabric/fab_clock.h"
+#include "fabric/fab_counters.h"
+#include "fabric/fab_look_read.h"
+#include "offload/offload_types.h"
+#include "pml_tm/pml_tm_counters.h"
+
+#include "look_source.h"
+#include "look_text.h"
+
+enum {
+    STATUS_GOOD = 0,
+    STATUS_NOTHING = 1,
+    STATUS_USAGE = 2,
+    MAX_PROCESSES = 4096,
+    PAUSE_MS = 200, /* between two looks, to see whether a process polls */
+    EVENTS = 20,    /* shown of each process */
+    /* who has not waited for so long is outside MPI; less may be for lack of a processor */
+    OUTSIDE_MS = 1000,
+};
+
+#define NS_PER_S 1e9
+
+/* ---- all processes ------------------------------------------------------ */
+
+typedef struct process {
+    uint32_t pid;
+    fab_look_t first, last; /* two looks, last is as first if it has ended meanwhile */
+    bool is_gone;
+} process_t;
+
+typedef struct processes {
+    process_t *all;
+    size_t count;
+} processes_t;
+
+static bool add(void *ctx, uint32_t pid, int fd, const fab_look_t *head)
+{
+    processes_t *found = ctx;
+
+    (void) fd;
+    found->all[found->count++] = (process_t){.pid = pid, .first = *head, .last = *head};
+    return found->count < MAX_PROCESSES;
+}
+
+static void pause_ms(long ms)
+{
+    const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
+    (void) nanosleep(&time, NULL);
+}
+
+static void look_again(processes_t *found)
+{
+    for (size_t i = 0; i < found->count; i++) {
+        process_t *process = &found->all[i];
+        const int fd = fab_look_open_process(process->pid, &process->last);
+
+        process->is_gone = fd < 0;
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const uint64_t first = ((const process_t *) a)->first.name;
+    const uint64_t second = ((const process_t *) b)->first.name;
+
+    return first < second ? -1 : first > second;
+}
+
+/* Seconds since then, by this host's clock. */
+static double since(uint64_t ns)
+{
+    const uint64_t now = fab_now_ns();
+
+    return now > ns ? (double) (now - ns) / NS_PER_S : 0;
+}
+
+/* Does it wait in MPI? */
+static bool is_waiting(const process_t *process)
+{
+    const uint64_t seen_ns = process->last.status.seen_ns;
+
+    return process->first.status.seen_ns != seen_ns ||
+           (0 != seen_ns && since(seen_ns) * 1000 < OUTSIDE_MS);
+}
+
+/* Polls in a second, while it waited. */
+static double rate(const process_t *process)
+{
+    const fab_look_status_t *first = &process->first.status, *last = &process->last.status;
+    const uint64_t ns = last->seen_ns - first->seen_ns;
+
+    return last->seen_ns > first->seen_ns
+               ? (double) (last->polls - first->polls) * NS_PER_S / (double) ns
+               : 0;
+}
+
+/* What a process does that does not wait in MPI. */
+static const char *doing(uint32_t pid)
+{
+    switch (fab_look_process_state(pid)) {
+    case 'R':
+        return "outside MPI: computes";
+    case 'T':
+    case 't':
+        return "stopped by a signal or a debugger";
+    case 'D':
+        return "outside MPI: in the kernel, as for a disk";
+    case 'S':
+        return "outside MPI: sleeps in a system call";
+    default:
+        return "about to end";
+    }
+}
+
+static void text_state(char buf[LOOK_TEXT_SIZE], double *for_s, const process_t *process)
+{
+    const fab_look_status_t *status = &process->last.status;
+
+    if (process->is_gone) {
+        *for_s = 0;
+        snprintf(buf, LOOK_TEXT_SIZE, "has ended");
+    } else if (is_waiting(process)) {
+        *for_s = since(status->since_ns);
+        look_text_wait(buf, status);
+    } else {
+        *for_s = since(0 != status->seen_ns ? status->seen_ns : process->last.opened_ns);
+        snprintf(buf, LOOK_TEXT_SIZE, "%s", doing(process->pid));
+    }
+}
+
+static void print_process(const process_t *process)
+{
+    char state[LOOK_TEXT_SIZE];
+    double for_s;
+
+    text_state(state, &for_s, process);
+    printf("%6u %8u %9.1f s %9.0f  %s\n", look_rank(process->last.name), process->pid, for_s,
+           rate(process), state);
+}
+
+static size_t count_of_job(const processes_t *found, size_t at)
+{
+    size_t end = at;
+
+    while (end < found->count &&
+           found->all[end].first.name >> 32 == found->all[at].first.name >> 32) {
+        end++;
+    }
+    return end - at;
+}
+
+static void print_jobs(const processes_t *found)
+{
+    for (size_t at = 0; at < found->count;) {
+        const size_t count = count_of_job(found, at);
+        const fab_look_t *head = &found->all[at].first;
+
+        printf("job %08" PRIx64 "  %zu of %u ranks here  %s\n", head->name >> 32, count,
+               head->num_procs, head->program);
+        printf("%6s %8s %11s %9s  %s\n", "rank", "pid", "for", "polls/s", "state");
+        for (size_t i = at; i < at + count; i++) {
+            print_process(&found->all[i]);
+        }
+        at += count;
+    }
+}
+
+/* All jobs of this user here; false: there is none. */
+static bool show_jobs(void)
+{
+    processes_t found = {.all = calloc(MAX_PROCESSES, sizeof(process_t))};
+    bool is_any;
+
+    if (NULL == found.all) {
+        return false;
+    }
+    fab_look_visit(add, &found);
+    pause_ms(PAUSE_MS);
+    look_again(&found);
+    qsort(found.all, found.count, sizeof(*found.all), by_name);
+    print_jobs(&found);
+    is_any = found.count > 0;
+    free(found.all);
+    return is_any;
+}
+
+/* ---- one process -------------------------------------------------------- */
+
+typedef struct counter {
+    const char *name;
+    size_t offset;
+} counter_t;
+
+#define FABRIC_COUNTER(name, help)         {#name, offsetof(fab_counters_t, name)},
+#define PML_COUNTER(name, help)            {#name, offsetof(mca_pml_tm_counters_t, name)},
+#define OFFLOAD_COUNTER(name, field, help) {#name, offsetof(fab_offload_counters_t, field)},
+static const counter_t fabric_counters[] = {FAB_COUNTERS(FABRIC_COUNTER)};
+static const counter_t pml_counters[] = {PML_TM_COUNTERS(PML_COUNTER)};
+static const counter_t offload_counters[] = {PML_TM_OFFLOAD_COUNTERS(OFFLOAD_COUNTER)};
+#undef FABRIC_COUNTER
+#undef PML_COUNTER
+#undef OFFLOAD_COUNTER
+
+typedef struct counters {
+    const counter_t *all;
+    size_t count;
+    const char *names;
+} counters_t;
+
+#define COUNTERS(all, names)                                                                       \
+    {                                                                                              \
+        all, sizeof(all) / sizeof(all[0]), names                                                   \
+    }
+static const counters_t counters[FAB_LOOK_COUNTERS] = {
+    [FAB_LOOK_FABRIC] = COUNTERS(fabric_counters, FAB_COUNTER_NAMES),
+    [FAB_LOOK_PML] = COUNTERS(pml_counters, PML_TM_COUNTER_NAMES),
+    [FAB_LOOK_OFFLOAD] = COUNTERS(offload_counters, PML_TM_OFFLOAD_NAMES),
+};
+
+enum { MOST_COUNTERS = 256 };
+
+_Static_assert(sizeof(fabric_counters) / sizeof(fabric_counters[0]) <= MOST_COUNTERS, "room");
+
+/* Those that are not 0. Returns NULL, or why they cannot be shown. */
+static const char *print_counters(const look_source_t *source, int which)
+{
+    const fab_look_counters_t *there = &source->head.counters[which];
+    const counters_t *known = &counters[which];
+    uint64_t values[MOST_COUNTERS];
+
+    if (0 == there->at) {
+        return NULL;
+    }
+    if (there->count != known->count || there->names != fab_look_hash(known->names)) {
+        return "the process runs another build than this program";
+    }
+    if (!look_source_memory(source, there->at, values, known->count * sizeof(values[0]))) {
+        return 0 != source->pid ? "the kernel does not let us read its memory (ptrace_scope)"
+               : 0 != source->num_pieces ? "they are not in the core dump"
+                                         : "they are in the process's memory, and not in a file";
+    }
+    for (size_t i = 0; i < known->count; i++) {
+        const uint64_t value = values[known->all[i].offset / sizeof(values[0])];
+
+        if (0 != value) {
+            printf("  %-24s %" PRIu64 "\n", known->all[i].name, value);
+        }
+    }
+    return NULL;
+}
+
+static void print_all_counters(const look_source_t *source)
+{
+    const char *why = NULL;
+
+    printf("counters that are not 0\n");
+    for (int i = 0; i < FAB_LOOK_COUNTERS && NULL == why; i++) {
+        why = print_counters(source, i);
+    }
+    if (NULL != why) {
+        printf("  none: %s\n", why);
+    }
+}
+
+static void print_events(const look_source_t *source, size_t most)
+{
+    fab_event_t *events = malloc(source->head.num_events * sizeof(*events));
+    char text[LOOK_TEXT_SIZE];
+    uint64_t lost = 0;
+    size_t count;
+
+    if (NULL == events) {
+        return;
+    }
+    count = fab_look_read_events(source->place, &source->head, events, &lost);
+    printf("last events, of %" PRIu64 "; seconds since the process began\n", lost + count);
+    for (size_t i = count > most ? count - most : 0; i < count; i++) {
+        look_text_event(text, &events[i]);
+        printf("  %14.6f  %s\n",
+               (double) (int64_t) (events[i].ns - source->head.opened_ns) / NS_PER_S, text);
+    }
+    free(events);
+}
+
+static void print_last_wait(const fab_look_t *head)
+{
+    char text[LOOK_TEXT_SIZE];
+    const fab_look_status_t *status = &head->status;
+
+    if (FAB_LOOK_NOTHING == status->what) {
+        printf("has not waited in MPI\n");
+        return;
+    }
+    look_text_wait(text, status);
+    printf("last waited at %.3f s, since %.3f s: %s\n",
+           (double) (int64_t) (status->seen_ns - head->opened_ns) / NS_PER_S,
+           (double) (int64_t) (status->since_ns - head->opened_ns) / NS_PER_S, text);
+}
+
+/* A process, file or core dump. False: it cannot be opened. */
+static bool show_one(const char *name, size_t most_events)
+{
+    look_source_t source;
+    process_t process = {0};
+    const char *why = look_source_open(&source, name);
+
+    if (NULL != why) {
+        fprintf(stderr, "tm_look: %s: %s\n", name, why);
+        return false;
+    }
+    printf("job %08" PRIx64 "  rank %u of %u  %s:%u  %s\n", source.head.name >> 32,
+           look_rank(source.head.name), source.head.num_procs, source.head.host, source.head.pid,
+           source.head.program);
+    if (0 != source.pid) {
+        process = (process_t){.pid = source.pid, .first = source.head};
+        pause_ms(PAUSE_MS);
+        process.is_gone = !fab_look_read(source.place, &process.last);
+        print_process(&process);
+    } else {
+        print_last_wait(&source.head);
+    }
+    print_all_counters(&source);
+    print_events(&source, most_events);
+    look_source_close(&source);
+    return true;
+}
+
+/* ---- arguments ---------------------------------------------------------- */
+
+static int usage(FILE *out, int rc)
+{
+    fprintf(out,
+            "Usage: tm_look [-w]\n"
+            "       tm_look [-n EVENTS] PID|FILE...\n\n"
+            "Shows what the processes of this user's jobs on this host that use pml tm do: what\n"
+            "each waits for, or that it is outside MPI, for how long, and how often it polls.\n"
+            "Of a process it shows its counters and its last events, too; also from a file of\n"
+            "pml_tm_recorder_dir, or a core dump.  Exit status: 0, or 1 if there is nothing to\n"
+            "show, 2 for wrong arguments.\n\n"
+            "  -n EVENTS  show so many events (default: %d)\n"
+            "  -w         again each second, until it is interrupted\n",
+            EVENTS);
+    return rc;
+}
+
+static _Noreturn void watch(void)
+{
+    for (;;) {
+        printf("\033[H\033[J"); /* clear the terminal */
+        (void) show_jobs();
+        fflush(stdout);
+        pause_ms(1000 - PAUSE_MS);
+    }
+}
+
+static int show_all(char **names, size_t most_events)
+{
+    int rc = STATUS_GOOD;
+
+    for (; NULL != *names; names++) {
+        if (!show_one(*names, most_events)) {
+            rc = STATUS_NOTHING;
+        }
+    }
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
+    size_t most_events = EVENTS;
+    bool is_watch = false;
+    int option;
+
+    while (-1 != (option = getopt_long(argc, argv, "hn:w", options, NULL))) {
+        switch (option) {
+        case 'n':
+            most_events = strtoul(optarg, NULL, 10);
+            break;
+        case 'w':
+            is_watch = true;
+            break;
+        case 'h':
+            return usage(stdout, STATUS_GOOD);
+        default:
+            return usage(stderr, STATUS_USAGE);
+        }
+    }
+    if (optind < argc) {
+        return is_watch ? usage(stderr, STATUS_USAGE) : show_all(argv + optind, most_events);
+    }
+    if (is_watch) {
+        watch();
+    }
+    if (!show_jobs()) {
+        fprintf(stderr, "tm_look: there is no process of this user that uses pml tm\n");
+        return STATUS_NOTHING;
+    }
+    return STATUS_GOOD;
+}
