@@ -11,6 +11,7 @@
  *   pml_tm.c                 the state that all share
  *   pml_tm_tags.c            names of collective operations
  *   pml_tm_text.c            text for people
+ *   pml_tm_sent.c            how many messages were sent, by provider, protocol and length
  *   pml_tm_idle.c            what a call does after a poll that found nothing
  *   pml_tm_peer.c            processes: from ompi_proc_t to fabric peer; records of peers
  *   pml_tm_comm.c            communicators: from context id to matching domain
@@ -96,7 +97,10 @@ typedef struct mca_pml_tm_done_list {
 /* Of this many polls of a blocking call, one polls everything in the fabric. */
 #define PML_TM_POLLS_PER_PROGRESS 16
 
-enum { PML_TM_MEMORY_BUCKETS = 256 };
+enum {
+    PML_TM_MEMORY_BUCKETS = 256,
+    PML_TM_SHORT_LENGTHS = 64, /* more than FAB_SHORT_MAX */
+};
 
 typedef struct mca_pml_tm {
     const mca_base_component_t *component; /* the name of its addresses in the modex */
@@ -154,6 +158,15 @@ typedef struct mca_pml_tm {
     _Atomic(mca_pml_tm_failure_t *) failures; /* peers that failed, not handled yet */
     mca_pml_tm_params_t params;
     mca_pml_tm_counters_t counters;
+    /*
+     * messages sent (pml_tm_sent.h): eager ones that went straight into a ring, those of up to
+     * FAB_SHORT_MAX bytes by their length; all others
+     */
+    unsigned long long short_sent[PML_TM_SHORT_LENGTHS];
+    mca_pml_tm_sent_t ring_sent;
+    mca_pml_tm_sent_t sent[FAB_MAX_PROVIDERS][PML_TM_PROTOCOLS];
+    uint32_t posted_max; /* of communicators that were freed: most receives posted at once */
+    uint32_t unexp_max;  /* ... most unexpected messages at once */
     mca_pml_tm_core_t *free_recvs; /* free requests for receives of plain types */
     mca_pml_tm_recv_request_t
         *blocking; /* request kept for the next blocking receive; NULL: in use, or none */

@@ -24,6 +24,7 @@
 #include "pml_tm_peer.h"
 #include "pml_tm_progress.h"
 #include "pml_tm_request.h"
+#include "pml_tm_sent.h"
 #include "pml_tm_stream.h"
 #include "pml_tm_thread.h"
 #include "pml_tm_wait.h"
@@ -97,15 +98,15 @@ static void register_counter(const char *name, const char *help, unsigned long l
         NULL, NULL, NULL, counter);
 }
 
-/* High-water marks of the communicators that exist now. */
+/* High-water marks of all communicators. */
 static int read_high_water(const mca_base_pvar_t *pvar, void *value, void *obj)
 {
     bool want_posted = NULL != pvar->ctx;
-    unsigned long long max = 0;
+    unsigned long long max = want_posted ? mca_pml_tm.posted_max : mca_pml_tm.unexp_max;
 
     (void) obj;
     if (NULL == mca_pml_tm.fab) {
-        *(unsigned long long *) value = 0;
+        *(unsigned long long *) value = max;
         return OMPI_SUCCESS;
     }
     fab_lock(mca_pml_tm.fab); /* another thread may make or free a communicator */
@@ -136,6 +137,23 @@ static int read_open_operations(const mca_base_pvar_t *pvar, void *value, void *
     return OMPI_SUCCESS;
 }
 
+static int read_sent(const mca_base_pvar_t *pvar, void *value, void *obj)
+{
+    (void) obj;
+    *(unsigned long long *) value = mca_pml_tm_sent_by(
+        (mca_pml_tm_protocol_t) (uintptr_t) pvar->ctx);
+    return OMPI_SUCCESS;
+}
+
+static void register_sent(const char *name, const char *help, mca_pml_tm_protocol_t protocol)
+{
+    (void) mca_base_component_pvar_register(
+        &mca_pml_tm_component.pmlm_version, name, help, OPAL_INFO_LVL_4,
+        MCA_BASE_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL,
+        MCA_BASE_VAR_BIND_NO_OBJECT, MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS,
+        read_sent, NULL, NULL, (void *) (uintptr_t) protocol);
+}
+
 static void register_high_water(const char *name, const char *help, void *ctx)
 {
     (void) mca_base_component_pvar_register(
@@ -147,6 +165,12 @@ static void register_high_water(const char *name, const char *help, void *ctx)
 
 static void register_counters(void)
 {
+    register_sent("eager_sent", "messages sent with their data (eager protocol)",
+                  PML_TM_SENT_EAGER);
+    register_sent("eager_sync_sent", "synchronous messages sent with their data",
+                  PML_TM_SENT_EAGER_SYNC);
+    register_sent("rndv_sent", "messages announced by a request to send (rendezvous protocol)",
+                  PML_TM_SENT_RNDV);
 #define REGISTER_COUNTER(name, help) register_counter(#name, help, &mca_pml_tm.counters.name);
     PML_TM_COUNTERS(REGISTER_COUNTER)
 #undef REGISTER_COUNTER
@@ -157,12 +181,10 @@ static void register_counters(void)
     register_counter(#name, help, &mca_pml_tm.offload.counters.field);
     PML_TM_OFFLOAD_COUNTERS(REGISTER_COUNTER)
 #undef REGISTER_COUNTER
-    register_high_water("posted_max",
-                        "most receives posted at once in any one communicator that exists",
+    register_high_water("posted_max", "most receives posted at once in any one communicator",
                         &mca_pml_tm);
     register_high_water("unexpected_max_count",
-                        "most unexpected messages at once in any one communicator that exists",
-                        NULL);
+                        "most unexpected messages at once in any one communicator", NULL);
     (void) mca_base_component_pvar_register(
         &mca_pml_tm_component.pmlm_version, "open_operations",
         "sends and receives that wait now for an answer or data of their peer", OPAL_INFO_LVL_4,

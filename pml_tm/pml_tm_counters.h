@@ -5,11 +5,24 @@
 #ifndef PML_TM_COUNTERS_H
 #define PML_TM_COUNTERS_H
 
+/* How a message is sent: the counters NAME_sent. */
+typedef enum {
+    PML_TM_SENT_EAGER,
+    PML_TM_SENT_EAGER_SYNC,
+    PML_TM_SENT_RNDV,
+    PML_TM_PROTOCOLS,
+} mca_pml_tm_protocol_t;
+
+enum { PML_TM_SIZE_CLASSES = 64 };
+
+/* Messages by the class of their length (mca_pml_tm_size_class()), and all their bytes. */
+typedef struct mca_pml_tm_sent {
+    unsigned long long messages[PML_TM_SIZE_CLASSES];
+    unsigned long long bytes;
+} mca_pml_tm_sent_t;
+
 /* X(name, help) */
 #define PML_TM_COUNTERS(X)                                                                         \
-    X(eager_sent, "messages sent with their data (eager protocol)")                                \
-    X(eager_sync_sent, "synchronous messages sent with their data")                                \
-    X(rndv_sent, "messages announced by a request to send (rendezvous protocol)")                  \
     X(rndv_with_data, "announced messages that carried the first part of their data")              \
     X(streamed, "messages sent in fragments that both sides copy concurrently")                    \
     X(buffered_sent, "buffered sends (MPI_Bsend and its variants)")                                \

@@ -233,8 +233,15 @@ static void drop_messages(mca_pml_tm_comm_t *tmc, bool is_told)
     }
 }
 
+static uint32_t max(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
 static void comm_free(mca_pml_tm_comm_t *tmc)
 {
+    mca_pml_tm.posted_max = max(mca_pml_tm.posted_max, tmc->match.posted_max);
+    mca_pml_tm.unexp_max = max(mca_pml_tm.unexp_max, tmc->match.unexp_max);
     fab_offload_scope_fini(&tmc->scope);
     fab_match_fini(&tmc->match);
     mca_pml_tm_excid_remove(tmc);

@@ -13,6 +13,7 @@
 #include "pml_tm_hang.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_progress.h"
+#include "pml_tm_sent.h"
 #include "pml_tm_text.h"
 
 enum {
@@ -34,9 +35,10 @@ static void add_own(void)
     const mca_pml_tm_counters_t *c = &mca_pml_tm.counters;
     const uint64_t waited_us = mca_pml_tm_hang_waited_ns() / 1000;
     const uint64_t own[PML_TM_REPORT_SUMS] = {
-        [PML_TM_SUM_EAGER] = c->eager_sent + c->eager_sync_sent - c->streamed,
+        [PML_TM_SUM_EAGER] = mca_pml_tm_sent_by(PML_TM_SENT_EAGER) +
+                             mca_pml_tm_sent_by(PML_TM_SENT_EAGER_SYNC) - c->streamed,
         [PML_TM_SUM_STREAMED] = c->streamed,
-        [PML_TM_SUM_RNDV] = c->rndv_sent,
+        [PML_TM_SUM_RNDV] = mca_pml_tm_sent_by(PML_TM_SENT_RNDV),
         [PML_TM_SUM_GET_BYTES] = c->rndv_get_bytes,
         [PML_TM_SUM_PIPELINE_BYTES] = c->rndv_pipeline_bytes,
         [PML_TM_SUM_EXPECTED] = c->expected,

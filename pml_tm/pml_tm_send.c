@@ -20,8 +20,11 @@
 #include "pml_tm_progress.h"
 #include "pml_tm_request.h"
 #include "pml_tm_rndv.h"
+#include "pml_tm_sent.h"
 #include "pml_tm_sizes.h"
 #include "pml_tm_stream.h"
+
+_Static_assert(FAB_SHORT_MAX < PML_TM_SHORT_LENGTHS, "short messages are counted by length");
 
 /* What is not the commonest, out of line, so that it does not cost that saved registers. */
 #define NOINLINE __attribute__((noinline))
@@ -184,15 +187,15 @@ static void send_count(const mca_pml_tm_send_request_t *req, int by)
     size_t len = req->req_send.req_bytes_packed;
 
     if (req->is_rndv) {
-        mca_pml_tm.counters.rndv_sent += by;
+        mca_pml_tm_count_sent(req->core.peer, PML_TM_SENT_RNDV, len, by);
         mca_pml_tm.counters.announced_sends += len <= mca_pml_tm.eager_limit &&
                                                        len <= req->core.peer->eager_max
                                                    ? by
                                                    : 0;
     } else if (0 != req->core.id) {
-        mca_pml_tm.counters.eager_sync_sent += by;
+        mca_pml_tm_count_sent(req->core.peer, PML_TM_SENT_EAGER_SYNC, len, by);
     } else {
-        mca_pml_tm.counters.eager_sent += by;
+        mca_pml_tm_count_sent(req->core.peer, PML_TM_SENT_EAGER, len, by);
     }
 }
 
@@ -429,7 +432,7 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
             data = NULL;
         }
         rc = put_eager(peer, fab_hdr(FAB_AM_EAGER, fab_tag, 0), data, len, buf, count, datatype);
-        mca_pml_tm.counters.eager_sent += OMPI_SUCCESS == rc;
+        mca_pml_tm_count_sent(peer, PML_TM_SENT_EAGER, len, OMPI_SUCCESS == rc);
         send_progress();
     }
     if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
@@ -487,7 +490,7 @@ put_short(const void *buf, size_t count, const ompi_datatype_t *datatype, int ds
         return false;
     }
     ++mca_pml_tm.sends_since_progress;
-    ++mca_pml_tm.counters.eager_sent;
+    mca_pml_tm_count_short(len);
     return true;
 }
 
@@ -512,7 +515,7 @@ put_longer(const void *buf, size_t count, const ompi_datatype_t *datatype, int d
         return false;
     }
     ++mca_pml_tm.sends_since_progress;
-    ++mca_pml_tm.counters.eager_sent;
+    mca_pml_tm_count_longer(len);
     return true;
 }
 

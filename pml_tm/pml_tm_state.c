@@ -11,6 +11,7 @@
 
 #include "pml_tm_peer.h"
 #include "pml_tm_request.h"
+#include "pml_tm_sent.h"
 
 enum {
     FRAMES = 48,
@@ -32,8 +33,9 @@ static unsigned long long count_messages(void)
 {
     const mca_pml_tm_counters_t *c = &mca_pml_tm.counters;
 
-    return c->expected + c->unexpected + c->eager_sent + c->eager_sync_sent + c->rndv_sent +
-           c->cancelled + c->cancelled_sends;
+    return c->expected + c->unexpected + c->cancelled + c->cancelled_sends +
+           mca_pml_tm_sent_by(PML_TM_SENT_EAGER) + mca_pml_tm_sent_by(PML_TM_SENT_EAGER_SYNC) +
+           mca_pml_tm_sent_by(PML_TM_SENT_RNDV);
 }
 
 /*
@@ -57,7 +59,8 @@ static bool is_same(const mca_pml_tm_watch_t *watch, const mca_pml_tm_waiting_t 
 void mca_pml_tm_watch_look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
 {
     const mca_pml_tm_waiting_t *what = mca_pml_tm_waiting();
-    const unsigned long long messages = count_messages();
+    /* a request says by itself whether it has ended */
+    const unsigned long long messages = NULL == what->core ? count_messages() : 0;
 
     if (!is_same(watch, what, messages)) {
         if (FAB_EVENT_NONE != watch->event.kind) {

@@ -68,6 +68,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_rndv.h \
 	pml_tm/pml_tm_send.c \
 	pml_tm/pml_tm_send.h \
+	pml_tm/pml_tm_sent.c \
+	pml_tm/pml_tm_sent.h \
 	pml_tm/pml_tm_sizes.h \
 	pml_tm/pml_tm_state.c \
 	pml_tm/pml_tm_state.h \

@@ -359,6 +359,9 @@ struct fab_item {
     fab_user_t user; /* its owner: the item is dropped when this user closes the fabric */
 };
 
+/* Providers, built or not. */
+enum { FAB_MAX_PROVIDERS = 5 };
+
 /*
  * A process that this one communicates with.  One cache line: a job may know a million peers.  Only
  * the fabric and the provider write it, except user.
@@ -411,6 +414,9 @@ static inline bool fab_peer_is_open(const fab_peer_t *peer, fab_user_t user)
 
 /* Name of the provider that reaches the peer: "self", "shm", ... The lock is not needed. */
 FAB_EXPORT const char *fab_peer_provider_name(const fab_peer_t *peer);
+
+/* The same for each number that fab_peer_t.provider can be; NULL: it is none. */
+FAB_EXPORT const char *fab_provider_name(unsigned provider);
 
 /*
  * The user sends no more to that peer.  When all users that opened the peer have closed it and the

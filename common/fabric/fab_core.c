@@ -43,6 +43,11 @@ const fab_provider_t *fab_peer_provider(const fab_peer_t *peer)
     return fab_providers[peer->provider];
 }
 
+const char *fab_provider_name(unsigned provider)
+{
+    return provider < FAB_NUM_PROVIDERS ? fab_providers[provider]->name : NULL;
+}
+
 const char *fab_peer_provider_name(const fab_peer_t *peer)
 {
     return fab_providers[peer->provider]->name;

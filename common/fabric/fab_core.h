@@ -31,6 +31,9 @@ enum {
 
 #define FAB_NO_RECORD UINT32_MAX /* no record number */
 
+_Static_assert((int) FAB_NUM_PROVIDERS <= (int) FAB_MAX_PROVIDERS,
+               "users have arrays of that length");
+
 typedef struct fab_slot {
     fab_domain_t *dom; /* NULL: not open */
     char why_not[FAB_SENTENCE_MAX];

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How many messages this process has sent, by provider, protocol and length.  A short message that
+ * goes straight into a ring is counted by its length alone, which costs one instruction more than a
+ * plain counter.
+ *
+ * Lock: the fabric's.  Read without it, by MPI_T, a sum may lack the last messages.
+ */
+#ifndef PML_TM_SENT_H
+#define PML_TM_SENT_H
+
+#include "pml_tm.h"
+
+/* The class of a length: its highest bit.  0 and 1 byte are in class 0. */
+static inline unsigned mca_pml_tm_size_class(size_t len)
+{
+    return 63u - (unsigned) __builtin_clzll(len | 1);
+}
+
+static inline void mca_pml_tm_count_into(mca_pml_tm_sent_t *sent, size_t len, int by)
+{
+    sent->messages[mca_pml_tm_size_class(len)] += (unsigned long long) by;
+    sent->bytes += (unsigned long long) by * len;
+}
+
+/* A message to this peer, with len bytes of the user's, is about to go out. by -1: it did not. */
+static inline void mca_pml_tm_count_sent(const fab_peer_t *peer, mca_pml_tm_protocol_t protocol,
+                                         size_t len, int by)
+{
+    mca_pml_tm_count_into(&mca_pml_tm.sent[peer->provider][protocol], len, by);
+}
+
+/* An eager message went straight into a ring: of at most FAB_SHORT_MAX bytes, or of more. */
+static inline void mca_pml_tm_count_short(size_t len)
+{
+    ++mca_pml_tm.short_sent[len];
+}
+
+static inline void mca_pml_tm_count_longer(size_t len)
+{
+    mca_pml_tm_count_into(&mca_pml_tm.ring_sent, len, 1);
+}
+
+/* All messages by this protocol. */
+unsigned long long mca_pml_tm_sent_by(mca_pml_tm_protocol_t protocol);
+
+/* All messages by this provider; adds to *sent. */
+void mca_pml_tm_sent_through(unsigned provider, mca_pml_tm_sent_t *sent);
+
+#endif /* PML_TM_SENT_H */
