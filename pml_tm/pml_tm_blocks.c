@@ -45,7 +45,7 @@ typedef struct rows {
     steps_t loop;
 } rows_t;
 
-/* False: something stands beside the only loop, or there is nothing. */
+/* False: something stands beside the first loop, or there is nothing. */
 static bool find_rows(const opal_datatype_t *type, rows_t *rows)
 {
     const dt_elem_desc_t *desc = type->opt_desc.desc;
@@ -61,7 +61,7 @@ static bool find_rows(const opal_datatype_t *type, rows_t *rows)
     *rows = (rows_t){.list = desc + 1,
                      .n = n - 2,
                      .loop = {.n = desc[0].loop.loops, .stride = desc[0].loop.extent}};
-    return n > 2 && 0 != rows->loop.n && OPAL_DATATYPE_END_LOOP == desc[n - 1].end_loop.common.type;
+    return n > 2 && 0 != rows->loop.n && desc[0].loop.items == n - 1; /* its end is the last */
 }
 
 /* Are all rows data, and do they have so many bytes together? */

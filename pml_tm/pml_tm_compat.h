@@ -428,15 +428,13 @@ static inline void mca_pml_tm_bsend_free(ompi_communicator_t *comm, void *buffer
 }
 
 /*
- * Does a committed datatype consist of data alone, or (has_loop) of one loop around data alone?
- * Without a look at all of its description; false: perhaps not.
+ * Does a committed datatype consist of data alone, or (has_loop) of a loop around all and no other?
+ * Says so without a look at all of its description; false: perhaps not.
  */
 static inline bool mca_pml_tm_has_no_other_loops(const opal_datatype_t *type, bool has_loop)
 {
 #if OMPI_MAJOR_VERSION >= 6
-    /* how deep loops are nested; the first one must reach to the end */
-    return type->stack_depth == (has_loop ? 1u : 0u) &&
-           (!has_loop || type->opt_desc.desc[0].loop.items + 1 == type->opt_desc.used);
+    return type->stack_depth == (has_loop ? 1u : 0u); /* how deep loops are nested */
 #else
     return type->loops == (has_loop ? 2u : 0u); /* each counts for its start and its end */
 #endif
