@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=60 needs=python3
+#
+# The additions to recipes of others that make Open MPI with pml tm in it (packaging/recipes):
+# Spack's runs with a stand-in for Spack's directives, EasyBuild's is executed as EasyBuild does,
+# and its command is run; conda's is parsed. None of the three systems is here.
+. "$TM_SRC/test/lib/script.sh"
+recipes=$TM_SRC/packaging/recipes
+
+# tree NAME: what looks like Open MPI's source, as far as into_openmpi and autogen.pl matter.
+tree()
+{
+    mkdir -p "$1/ompi/mca/pml"
+    printf '#!/bin/sh\necho "$@" >autogen.args\n' >"$1/autogen.pl"
+    chmod +x "$1/autogen.pl"
+    printf '#!/bin/sh\n: >configured\n' >"$1/configure"
+    chmod +x "$1/configure"
+}
+
+# expect_tree NAME: pml tm is in it, and autogen.pl was called.
+expect_tree()
+{
+    [[ -f $1/ompi/mca/pml/tm/configure.m4 ]] || fail "$1: into_openmpi was not run"
+    require '--force' "$1/autogen.args"
+}
+
+tree spack
+mkdir -p modules/spack
+: >modules/spack/__init__.py
+cat >modules/spack/package.py <<'END'
+import contextlib, os, subprocess
+
+said = []
+
+
+class PackageBase:
+    pass
+
+
+def variant(name, default, when, description):
+    said.append(f"variant {name} {when}")
+
+
+def depends_on(name, type):
+    said.append(f"depends_on {name} {type}")
+
+
+def conflicts(spec, msg):
+    said.append(f"conflicts {spec}")
+
+
+class when(contextlib.AbstractContextManager):
+    def __init__(self, spec):
+        self.spec = spec
+
+    def __exit__(self, *args):
+        pass
+
+    def __call__(self, method):
+        return method
+
+
+def run_before(phase, when):
+    return lambda method: method
+
+
+def Executable(path):
+    return lambda *args: subprocess.run([path, *args], check=True)
+END
+cat >run_spack.py <<'END'
+import importlib.util, os, sys, types
+
+spec = importlib.util.spec_from_file_location("recipe", sys.argv[1])
+recipe = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(recipe)
+package = recipe.PmlTm()
+package.spec = types.SimpleNamespace(satisfies=lambda spec: "+pml_tm" == spec)
+package.stage = types.SimpleNamespace(source_path=os.getcwd() + "/spack")
+assert package.force_autoreconf
+package.add_pml_tm()
+os.chdir("spack")
+package.autoreconf(package.spec, None)
+sys.modules["spack.package"].said.append("done")
+print("\n".join(sys.modules["spack.package"].said))
+END
+export PML_TM=$TM_SRC PYTHONPATH=$PWD/modules
+python3 -B run_spack.py "$recipes/spack.py" >spack.log 2>&1 || {
+    cat spack.log
+    fail "Spack's"
+}
+require 'variant pml_tm @4.1:4.1,5.0:5.0' spack.log
+require 'done' spack.log
+expect_tree spack
+
+tree easybuild
+python3 -B - "$recipes/easybuild.eb" "$TM_SRC" >easybuild.command <<'END' || fail "EasyBuild's"
+import sys
+
+config = {}
+exec(compile(open(sys.argv[1]).read(), sys.argv[1], "exec"), config)
+print(config["preconfigopts"].replace(config["local_pml_tm"], sys.argv[2]) + "./configure")
+END
+(cd easybuild && sh -e ../easybuild.command)
+expect_tree easybuild
+[[ -f easybuild/configured ]] || fail "EasyBuild's configure was not reached"
+
+if ! python3 -c 'import yaml' 2>/dev/null; then
+    skip "conda's recipe: Python has no module yaml (package python3-yaml); the others are right"
+fi
+python3 -B - "$recipes/conda.yaml" >conda.files <<'END' || fail "conda's"
+import sys, yaml
+
+recipe = yaml.safe_load(open(sys.argv[1]))
+(output,) = recipe["outputs"]
+assert "openmpi-pml-tm" == output["name"] and "pml_tm" == recipe["source"][0]["folder"]
+print("\n".join(output["files"]))
+END
+# What the build for this Open MPI installs, without the provider ofi.
+while read -r file; do
+    compgen -G "$TM_PREFIX/$file" >/dev/null || [[ $file == *_verbs-* ]] ||
+        fail "conda's: the build installs no $file"
+done <conda.files
