@@ -35,18 +35,23 @@ fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
 {
     fab_verbs_domain_t *dom = ep->dom;
     fab_verbs_conn_t *conn;
+    uint32_t depth;
 
     *why = fab_verbs_start(dom);
     if (NULL != *why) {
         return NULL;
     }
-    conn = calloc(1, sizeof(*conn));
+    depth = fab_verbs_sq_depth(dom);
+    conn = calloc(1, sizeof(*conn) + depth * sizeof(conn->sq[0]));
     if (NULL == conn) {
         *why = "There is no memory for a connection.";
         return NULL;
     }
     conn->ep = ep;
     conn->dom = dom;
+    conn->sq_depth = depth;
+    conn->sq_mask = depth - 1;
+    conn->max_unsignaled = depth / 4 - 1;
     conn->is_to_tm = 0 != (ep->addr.flags & FAB_VERBS_ADDR_TM);
     conn->psn = random_psn();
     conn->tm_psn = random_psn();
@@ -84,7 +89,7 @@ void fab_verbs_set_state(fab_verbs_ep_t *ep, fab_verbs_state_t state)
 
 static void conn_retire(fab_verbs_conn_t *conn, int status)
 {
-    fab_verbs_wqe_t wqe = conn->sq[conn->tail % FAB_VERBS_SQ_DEPTH];
+    fab_verbs_wqe_t wqe = conn->sq[conn->tail & conn->sq_mask];
 
     conn->tail++;
     conn->dom->sq_used--;
@@ -102,7 +107,7 @@ static void conn_retire(fab_verbs_conn_t *conn, int status)
 static void conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
 {
     fab_verbs_ep_t *ep = conn->ep;
-    bool is_rma = NULL != conn->sq[conn->tail % FAB_VERBS_SQ_DEPTH].op;
+    bool is_rma = NULL != conn->sq[conn->tail & conn->sq_mask].op;
 
     if (conn->is_broken) {
         return;

@@ -25,7 +25,7 @@
 static bool wants_signal(const fab_verbs_conn_t *conn, const fab_verbs_buf_t *buf,
                          const fab_verbs_op_t *op)
 {
-    return NULL != op || conn->unsignaled + 1 >= FAB_VERBS_SIGNAL_WQES ||
+    return NULL != op || conn->unsignaled >= conn->max_unsignaled ||
            (NULL != buf && conn->unsignaled_bufs + 1 >= FAB_VERBS_SIGNAL_BUFS) ||
            (NULL != buf && conn->dom->send_pool.used > conn->dom->send_pool.num / 2) ||
            conn->dom->sq_used > conn->dom->sq_used_max / 2;
@@ -124,7 +124,7 @@ int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verb
         conn_refused(conn, error);
         return OPAL_ERR_UNREACH;
     }
-    conn->sq[conn->head % FAB_VERBS_SQ_DEPTH] = (fab_verbs_wqe_t){
+    conn->sq[conn->head & conn->sq_mask] = (fab_verbs_wqe_t){
         buf, op, NULL != op ? wr->sg_list->length : 0, is_signaled};
     conn->head++;
     dom->sq_used++;

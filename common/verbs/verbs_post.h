@@ -34,7 +34,7 @@ void fab_verbs_conn_unschedule_credits(fab_verbs_conn_t *conn);
 
 static inline uint32_t fab_verbs_sq_room(const fab_verbs_conn_t *conn)
 {
-    return FAB_VERBS_SQ_DEPTH - (conn->head - conn->tail);
+    return conn->sq_depth - (conn->head - conn->tail);
 }
 
 static inline bool fab_verbs_has_credit(const fab_verbs_conn_t *conn)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "fabric/fab_params.h"
 #include "verbs/verbs_cm.h"
 #include "verbs/verbs_path.h"
 
@@ -73,24 +74,56 @@ static struct ibv_qp *tm_qp_create(fab_verbs_domain_t *dom)
     return ibv_create_qp(dom->pd, &init);
 }
 
+/*
+ * A connection's memory is its send queue, above all.  Each entry has room for the largest work
+ * request that may be posted, so the device is told which ones are; where it cannot be told, it
+ * takes twice as much.
+ */
+static struct ibv_qp *qp_create_for(fab_verbs_domain_t *dom, uint32_t depth, uint32_t inline_size,
+                                    uint32_t *max_inline)
+{
+    struct ibv_qp_init_attr_ex init = {
+        .send_cq = dom->send_cq,
+        .recv_cq = dom->recv_cq,
+        .srq = dom->srq,
+        .qp_type = IBV_QPT_RC,
+        .cap = {.max_send_wr = depth, .max_send_sge = 1, .max_inline_data = inline_size},
+        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+        .pd = dom->pd,
+        .send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+                          IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_RDMA_WRITE,
+    };
+    struct ibv_qp *qp = ibv_create_qp_ex(dom->ctx, &init);
+
+    if (NULL == qp && (EOPNOTSUPP == errno || ENOSYS == errno)) {
+        init.comp_mask = IBV_QP_INIT_ATTR_PD;
+        qp = ibv_create_qp_ex(dom->ctx, &init);
+    }
+    *max_inline = fab_verbs_min(init.cap.max_inline_data, FAB_VERBS_INLINE);
+    return qp;
+}
+
+/* The fewer, the more processes there are to connect to (doc/verbs.md, "Memory"). */
+uint32_t fab_verbs_sq_depth(const fab_verbs_domain_t *dom)
+{
+    uint32_t num = dom->fab->config.num_procs;
+
+    if (fab_params.verbs_max_connections > 0) {
+        num = fab_verbs_min(num, fab_params.verbs_max_connections);
+    }
+    return num <= 256    ? FAB_VERBS_SQ_DEPTH
+           : num <= 1024 ? FAB_VERBS_SQ_DEPTH / 2
+                         : FAB_VERBS_SQ_DEPTH / 4;
+}
+
 /* A QP with as much room for inline data as the device gives. */
-static struct ibv_qp *qp_create(fab_verbs_domain_t *dom, uint32_t *max_inline)
+static struct ibv_qp *qp_create(fab_verbs_domain_t *dom, uint32_t depth, uint32_t *max_inline)
 {
     static const uint32_t sizes[] = {FAB_VERBS_INLINE, 128, 64, 0};
     struct ibv_qp *qp = NULL;
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && NULL == qp; i++) {
-        struct ibv_qp_init_attr init = {
-            .send_cq = dom->send_cq,
-            .recv_cq = dom->recv_cq,
-            .srq = dom->srq,
-            .qp_type = IBV_QPT_RC,
-            .cap = {.max_send_wr = FAB_VERBS_SQ_DEPTH,
-                    .max_send_sge = 1,
-                    .max_inline_data = sizes[i]},
-        };
-        qp = ibv_create_qp(dom->pd, &init);
-        *max_inline = fab_verbs_min(init.cap.max_inline_data, FAB_VERBS_INLINE);
+        qp = qp_create_for(dom, depth, sizes[i], max_inline);
         if (NULL == qp && EINVAL != errno) {
             break;
         }
@@ -114,7 +147,7 @@ const char *fab_verbs_conn_make_qps(fab_verbs_conn_t *conn)
     bool has_tm = 0 != (dom->addr.flags & conn->ep->addr.flags & FAB_VERBS_ADDR_TM_RNDV);
     int error;
 
-    conn->qp = qp_create(dom, &conn->max_inline);
+    conn->qp = qp_create(dom, conn->sq_depth, &conn->max_inline);
     conn->tm_qp = NULL != conn->qp && has_tm ? tm_qp_create(dom) : NULL;
     if (NULL == conn->qp || (has_tm && NULL == conn->tm_qp)) {
         return fab_sentence(dom->fab, "%s cannot make a queue pair: %s; there are %u connections.",
@@ -131,7 +164,7 @@ const char *fab_verbs_conn_make_qps(fab_verbs_conn_t *conn)
 
 int fab_verbs_conn_renew(fab_verbs_conn_t *conn)
 {
-    struct ibv_qp *qp = qp_create(conn->dom, &conn->max_inline);
+    struct ibv_qp *qp = qp_create(conn->dom, conn->sq_depth, &conn->max_inline);
     int error = NULL != qp ? fab_verbs_qp_init(conn->dom, qp) : errno;
 
     if (0 != error) {

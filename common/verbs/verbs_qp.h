@@ -9,6 +9,8 @@
 
 /* Make the QPs, in state INIT. NULL, or what went wrong; fab_verbs_conn_destroy_qps() then. */
 const char *fab_verbs_conn_make_qps(fab_verbs_conn_t *conn);
+/* Work requests that a connection may have on its QP: a power of two. */
+uint32_t fab_verbs_sq_depth(const fab_verbs_domain_t *dom);
 /* Destroy whichever of its QPs exist. */
 void fab_verbs_conn_destroy_qps(const fab_verbs_conn_t *conn);
 /* Enter the connection, with its QPs, into the domain's tables; and take it from them. */

@@ -77,14 +77,13 @@ struct fab_verbs_exposed {
 /* ---- connections -------------------------------------------------------- */
 
 enum {
-    FAB_VERBS_SQ_DEPTH = 128,  /* work requests on one QP, a power of two */
+    /* work requests on one QP, a power of two: fewer in large jobs (verbs_qp.c) */
+    FAB_VERBS_SQ_DEPTH = 128,
     FAB_VERBS_SQ_RESERVED = 8, /* of these, for the provider's own messages alone */
     /* work requests handed over with one doorbell, at most: the first waits for the last */
     FAB_VERBS_CHAIN = 16,
     /* bytes that are handed over at once: the network has work while the next are packed */
     FAB_VERBS_CHAIN_BYTES = 4096,
-    /* unsignaled work requests in a row on one QP: a quarter of its depth */
-    FAB_VERBS_SIGNAL_WQES = 32,
     FAB_VERBS_SIGNAL_BUFS = 4, /* unsignaled send buffers: what an idle connection may keep */
     FAB_VERBS_INLINE = 220,    /* bytes asked for; the device may give less */
     FAB_VERBS_READS = 16,      /* READs that a QP serves at a time, if the device can */
@@ -148,7 +147,10 @@ struct fab_verbs_conn {
     /* send queue: work requests tail..head-1 are posted and not known to be complete */
     uint32_t head;
     uint32_t tail;
+    uint32_t sq_depth;
+    uint32_t sq_mask; /* sq_depth - 1 */
     uint32_t unsignaled;
+    uint32_t max_unsignaled; /* in a row: a quarter of sq_depth is freed at a time */
     uint32_t unsignaled_bufs;
     uint32_t max_inline;
     uint64_t last_counts; /* what verbs_evict.c saw when it looked last */
@@ -180,7 +182,7 @@ struct fab_verbs_conn {
     bool is_cm_up;            /* it is connected */
     uint8_t num_cm_ports;     /* attempts of this side that found their own port in use */
 
-    fab_verbs_wqe_t sq[FAB_VERBS_SQ_DEPTH];
+    fab_verbs_wqe_t sq[]; /* sq_depth */
 };
 
 /* ---- endpoints ---------------------------------------------------------- */

@@ -34,5 +34,6 @@ over 2 random "$(tm_seed 22)" "$seconds" threads=2
 over 3 TMDEV_SEED=1 TMDEV_DELAY_US=200 random "$(tm_seed 23)" "$seconds"
 over 3 TMDEV_SEED=2 TMDEV_RNR=100 random "$(tm_seed 24)" "$seconds"
 over 2 TMDEV_MAX_INLINE=0 random "$(tm_seed 25)" "$seconds"
+over 2 TMDEV_QP_OPS=0 random "$(tm_seed 29)" "$seconds"
 over 2 TMDEV_LINK=eth random "$(tm_seed 26)" "$seconds"
 over 2 OMPI_MCA_pml_tm_eager_limit=0 random "$(tm_seed 27)" "$seconds"

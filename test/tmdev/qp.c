@@ -346,7 +346,27 @@ static void qp_free(tmdev_qp_t *qp)
     free(qp);
 }
 
-static struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+/*
+ * Bytes of the send queue, as mlx5 makes it: each entry has room for the largest request that may
+ * be posted, any at all if that is not said.
+ */
+static uint64_t sq_bytes(const struct ibv_qp_cap *cap, bool has_ops, uint64_t ops)
+{
+    const uint64_t atomics = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                             IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    uint64_t head = !has_ops ? 192 : 0 != (ops & atomics) ? 48 : 32;
+    uint64_t data = 16 * (uint64_t) cap->max_send_sge;
+    uint64_t in_line = ((uint64_t) cap->max_inline_data + 4 + 15) & ~UINT64_C(15);
+    uint64_t entry = (head + (data > in_line ? data : in_line) + 63) & ~UINT64_C(63);
+    uint64_t size = 64;
+    while (size < entry * cap->max_send_wr) {
+        size *= 2;
+    }
+    return 0 == cap->max_send_wr ? 0 : size;
+}
+
+static struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *init, bool has_ops,
+                                uint64_t ops)
 {
     if (IBV_QPT_RC != init->qp_type) {
         errno = EOPNOTSUPP;
@@ -364,10 +384,16 @@ static struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *init
     if (0 != errno || tmdev_fails(TMDEV_FAIL_QP)) {
         return NULL;
     }
+    if (sq_bytes(&init->cap, has_ops, ops) > tmdev_settings()->max_sq) {
+        errno = ENOMEM;
+        return NULL;
+    }
     tmdev_qp_t *qp = tmdev_alloc(sizeof(*qp));
     if (NULL == qp) {
         return NULL;
     }
+    qp->has_ops = has_ops;
+    qp->ops = ops;
     int rc = qp_init(qp, pd, init);
     tmdev_node_lock(qp->node);
     rc = 0 == rc ? qp_number(qp->node, qp) : rc;
@@ -394,13 +420,14 @@ static struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *init
 
 TMDEV_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
-    return qp_create(pd, init);
+    return qp_create(pd, init, false, 0);
 }
 
 struct ibv_qp *tmdev_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
-    /* no ibv_wr_* interface */
-    const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+    /* no ibv_wr_* interface: the operations that are named may be posted by ibv_post_send */
+    const uint32_t ops = tmdev_settings()->has_qp_ops ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0;
+    const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | ops;
     if (0 != (attr->comp_mask & ~known) ||
         (0 != (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && 0 != attr->create_flags)) {
         errno = EOPNOTSUPP;
@@ -411,7 +438,9 @@ struct ibv_qp *tmdev_create_qp_ex(struct ibv_context *context, struct ibv_qp_ini
         return NULL;
     }
     /* The extended attributes begin with the plain ones. */
-    return qp_create(attr->pd, (struct ibv_qp_init_attr *) attr);
+    return qp_create(attr->pd, (struct ibv_qp_init_attr *) attr,
+                     0 != (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS),
+                     attr->send_ops_flags);
 }
 
 TMDEV_PUBLIC int ibv_destroy_qp(struct ibv_qp *ibqp)
@@ -474,6 +503,29 @@ static bool is_atomic(enum ibv_wr_opcode opcode)
     return IBV_WR_ATOMIC_CMP_AND_SWP == opcode || IBV_WR_ATOMIC_FETCH_AND_ADD == opcode;
 }
 
+/* As enum ibv_qp_create_send_ops_flags. */
+static uint64_t op_flag(enum ibv_wr_opcode opcode)
+{
+    switch (opcode) {
+    case IBV_WR_SEND:
+        return IBV_QP_EX_WITH_SEND;
+    case IBV_WR_SEND_WITH_IMM:
+        return IBV_QP_EX_WITH_SEND_WITH_IMM;
+    case IBV_WR_RDMA_WRITE:
+        return IBV_QP_EX_WITH_RDMA_WRITE;
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+        return IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+    case IBV_WR_RDMA_READ:
+        return IBV_QP_EX_WITH_RDMA_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+        return IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        return IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    default:
+        return 0;
+    }
+}
+
 static int check_send(const tmdev_qp_t *qp, const struct ibv_send_wr *wr)
 {
     const struct ibv_qp_cap *cap = &qp->init.cap;
@@ -483,6 +535,10 @@ static int check_send(const tmdev_qp_t *qp, const struct ibv_send_wr *wr)
     }
     if (!is_supported(wr)) {
         return tmdev_misuse(EINVAL, "ibv_post_send: opcode %d is not supported", wr->opcode);
+    }
+    if (qp->has_ops && 0 == (qp->ops & op_flag(wr->opcode))) {
+        return tmdev_misuse(EINVAL, "ibv_post_send: opcode %d is not in the send_ops_flags",
+                            wr->opcode);
     }
     if (wr->num_sge < 0 || (!is_inline && (uint32_t) wr->num_sge > cap->max_send_sge) ||
         wr->num_sge > TMDEV_MAX_SGE) {

@@ -296,6 +296,31 @@ static void limits(void)
     world_close(&w);
 }
 
+/* A queue pair that was made for some operations takes no others. */
+static void operations(void)
+{
+    world_t w;
+    far_end_t far;
+    qp_options_t o = {0};
+    world_open(&w);
+    struct ibv_qp_init_attr_ex init = {
+        .send_cq = w.cq,
+        .recv_cq = w.cq,
+        .cap = {.max_send_wr = 1, .max_send_sge = 1, .max_recv_wr = 1, .max_recv_sge = 1},
+        .qp_type = IBV_QPT_RC,
+        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+        .pd = w.pd,
+        .send_ops_flags = IBV_QP_EX_WITH_RDMA_READ};
+    struct ibv_qp *qp = ibv_create_qp_ex(w.context, &init);
+    CHECK(NULL != qp);
+    world_connect(&w, qp, 0, &o, &far);
+    CHECK_EQUAL(post_send(&w, qp, 1, 0, 8, 0), EINVAL);
+    CHECK_EQUAL(post_rdma(&w, qp, IBV_WR_RDMA_READ, 2, 0, 8, far.memory + 64, far.rkey), 0);
+    get_ok(&w, 2, IBV_WC_RDMA_READ);
+    CHECK_EQUAL(ibv_destroy_qp(qp), 0);
+    world_close(&w);
+}
+
 static void memory(void)
 {
     world_t w;
@@ -514,6 +539,10 @@ int main(int argc, char **argv)
          .ranks = 1,
          .stderr_has = "2 gather entries|13 bytes inline|the queue of 2 is "
                        "full|ibv_dealloc_pd|ibv_destroy_cq|ibv_close_device|inline 5000"},
+        {.name = "operations",
+         .run = operations,
+         .ranks = 1,
+         .stderr_has = "not in the send_ops_flags"},
         {.name = "memory",
          .run = memory,
          .ranks = 1,

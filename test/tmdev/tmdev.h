@@ -120,6 +120,8 @@ typedef struct tmdev_settings {
     uint16_t tm_start;   /* first value of the counters of unexpected messages */
     uint64_t max_msg;    /* bytes */
     uint32_t max_inline; /* bytes */
+    bool has_qp_ops;     /* send_ops_flags */
+    uint32_t max_sq;     /* bytes of a send queue */
     uint64_t max_mr;     /* bytes that may be registered at a time */
     bool has_poll_progress;
     uint32_t delay_us; /* longest delay of a frame */
@@ -579,6 +581,8 @@ struct tmdev_qp {
     uint64_t reserved[32]; /* a client's newer header may know more fields */
     tmdev_node_t *node;
     struct ibv_qp_init_attr init;
+    bool has_ops; /* it was made with send_ops_flags: */
+    uint64_t ops;
     struct ibv_qp_attr attr; /* as set by ibv_modify_qp */
     enum ibv_qp_state state;
     uint32_t index;

@@ -52,6 +52,40 @@ static void test_window(void **state)
     assert_int_equal(world_run(2, false, window_body), 0);
 }
 
+/* ---- the send queue of a large job --------------------------------------- */
+
+enum { FLOOD = 1000, LARGE_JOB = 5000 };
+
+/* It is short, and more is sent than it holds: 32 entries of 256 bytes, as mlx5 makes them. */
+static void depth_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    unsigned char data[3000] = {0};
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    connect_to(world, peer);
+    for (int i = 0; i < FLOOD; i++) {
+        size_t len = 0 == i % 9 ? sizeof(data) : (size_t) i % 250;
+        WORLD_UNTIL(OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), data, len));
+        CHECK(ep_of(peer)->conn->head - ep_of(peer)->conn->tail <= 32);
+    }
+    WORLD_UNTIL(FLOOD + 1 == got);
+    CHECK(32 == ep_of(peer)->conn->sq_depth && 0 == world->failures);
+    world_barrier(world);
+}
+
+static void test_depth(void **state)
+{
+    (void) state;
+    world_num_procs = LARGE_JOB;
+    setenv("TMDEV_MAX_SQ", "8192", 1);
+    assert_int_equal(world_run(2, false, depth_body), 0);
+    unsetenv("TMDEV_MAX_SQ");
+    world_num_procs = 0;
+}
+
 /* ---- a device that must have no buffers now ----------------------------- */
 
 static bool is_holding;
@@ -463,7 +497,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_sleep),   cmocka_unit_test(test_window),
         cmocka_unit_test(test_hold),    cmocka_unit_test(test_undrained),
         cmocka_unit_test(test_batch),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_credits),
+        cmocka_unit_test(test_credits), cmocka_unit_test(test_depth),
     };
 
     world_use_providers("verbs");
