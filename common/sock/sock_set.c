@@ -81,6 +81,11 @@ static void sock_failed(fab_sock_t *sock, int error)
         asking->num_drops++;
         fab_sock_race_extend(&asking->race, fab_now_us());
     }
+    if (FAB_SOCK_CHALLENGED == sock->state) {
+        /* it has no question any more: both asked at once, or another of the addresses won */
+        fab_sock_kill(sock);
+        return;
+    }
     sock_ended(sock, error, ECONNREFUSED != error);
 }
 

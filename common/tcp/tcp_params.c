@@ -71,8 +71,9 @@ static const fab_param_t tcp_rows[] = {
         .is_valid = tcp_is_port_range,
         .form = "a port, or a range of ports as first-last, from 1 to 65535",
         .empty_means = "any free port",
-        .help = "TCP ports for listening, for hosts behind firewalls. Each process takes one, so "
-                "give at least as many as there are processes on one host.",
+        .help = "TCP ports for listening, for hosts behind firewalls. Each process takes one, and "
+                "another one where it has an RDMA device, whose connections are set up over TCP: "
+                "give at least as many as that is on one host.",
     },
     {
         .name = "tcp_eager_limit",

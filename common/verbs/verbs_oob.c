@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
 #include "verbs/verbs_alive.h"
 #include "verbs/verbs_answer.h"
@@ -83,6 +84,7 @@ const char *fab_verbs_oob_open(fab_verbs_domain_t *dom)
     };
     const char *why;
 
+    (void) fab_params_ports(fab_params.tcp_ports, &user.port_min, &user.port_max);
     if (OPAL_SUCCESS != fab_sock_set_open(&user, &dom->socks, &why)) {
         return why;
     }

@@ -669,6 +669,27 @@ static void test_silent(void **state)
     fab_sock_set_close(answering.set);
 }
 
+/* Who has greeted and then withdraws, as when both ask at once, is not taken for a stranger. */
+static void test_withdrawn(void **state)
+{
+    proc_t asking, answering;
+
+    (void) state;
+    proc_open(&asking, 1);
+    proc_open(&answering, 2);
+    ask(&asking, &answering);
+    proc_poll(&asking);    /* connected, greets */
+    proc_poll(&answering); /* accepts, sends the challenge */
+    assert_true(fab_sock_set_is_busy(answering.set));
+    fab_sock_release(asking.asked);
+    proc_poll(&asking);
+    proc_poll(&answering);
+    assert_false(fab_sock_set_is_busy(answering.set));
+    assert_int_equal(answering.strangers, 0);
+    proc_close(&asking);
+    proc_close(&answering);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -678,6 +699,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_crowd),
         cmocka_unit_test(test_dropped),
         cmocka_unit_test(test_silent),
+        cmocka_unit_test(test_withdrawn),
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_reserve),
         cmocka_unit_test(test_no_socket),
