@@ -23,6 +23,7 @@
 #include "pml_tm_offload_events.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_progress.h"
+#include "pml_tm_record.h"
 #include "pml_tm_request.h"
 #include "pml_tm_sent.h"
 #include "pml_tm_stream.h"
@@ -432,6 +433,7 @@ static int finalize(void)
     close_btls();
     mca_pml_tm.is_enabled = false;
     mca_pml_tm_hang_close();
+    mca_pml_tm_record_fini();
     mca_pml_tm_wait_close();
     mca_pml_tm_offload_close();
     mca_pml_tm_comm_fini();

@@ -6,6 +6,7 @@
 
 #include "pml_tm_comm.h"
 #include "pml_tm_peer.h"
+#include "pml_tm_record.h"
 #include "pml_tm_request.h"
 
 /* Held messages that one turn of the sender's queue releases, before other items get their turn. */
@@ -45,6 +46,7 @@ static void stop(mca_pml_tm_peer_t *record)
     record->wanted.count = 0;
     ++mca_pml_tm.num_throttled;
     ++mca_pml_tm.counters.throttled;
+    mca_pml_tm_record_peer(FAB_EVENT_HOLD, record->peer);
 }
 
 static void release(mca_pml_tm_peer_t *record)
@@ -52,6 +54,7 @@ static void release(mca_pml_tm_peer_t *record)
     if (record->is_throttled) {
         send_flow(record->peer, PML_TM_FLOW_ALL, 0);
         record->is_throttled = false;
+        mca_pml_tm_record_peer(FAB_EVENT_GO_ON, record->peer);
         --mca_pml_tm.num_throttled;
     }
 }
@@ -254,6 +257,8 @@ bool mca_pml_tm_flow_hold(mca_pml_tm_send_request_t *req)
         return false;
     }
     ++mca_pml_tm.counters.held_sends;
+    mca_pml_tm_record(FAB_EVENT_HELD, record->peer, req->tag, req->core.id,
+                      req->req_send.req_bytes_packed);
     req->core.phase = PML_TM_HELD;
     link_held(record, NULL != record->held ? record->held_tail : &record->held, &req->item);
     if (!must_hold(record, req->tag)) {

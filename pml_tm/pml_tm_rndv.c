@@ -31,6 +31,7 @@
 #include "pml_tm_deliver.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_peer.h"
+#include "pml_tm_record.h"
 #include "pml_tm_request.h"
 #include "pml_tm_sizes.h"
 
@@ -54,13 +55,21 @@ static int send_rts_untagged(mca_pml_tm_send_request_t *req, const fab_rndv_t *r
                          sizeof(message));
 }
 
+/* The data of a message that was announced is at its receiver, or on the way; or it failed. */
+static void send_finish(mca_pml_tm_send_request_t *req, int error)
+{
+    mca_pml_tm_record(FAB_EVENT_FINISHED, req->core.peer, req->tag, req->core.id,
+                      req->req_send.req_bytes_packed);
+    mca_pml_tm_send_finish(req, error);
+}
+
 void mca_pml_tm_send_answered(mca_pml_tm_send_request_t *req, int error)
 {
     if (req->is_out) {
         req->is_over = true;
         req->result = error;
     } else {
-        mca_pml_tm_send_finish(req, error);
+        send_finish(req, error);
     }
 }
 
@@ -75,11 +84,11 @@ static void out_complete(fab_out_t *out, int status)
         return; /* the peer is gone: the request stays open, see pml_tm_failure.h */
     }
     if (req->is_over) {
-        mca_pml_tm_send_finish(req, req->result);
+        send_finish(req, req->result);
     } else if (PML_TM_SEND_DATA != req->core.phase) {
         return; /* it was the announcement: wait for the receiver's answer */
     } else if (req->offset == req->wanted) {
-        mca_pml_tm_send_finish(req, MPI_SUCCESS);
+        send_finish(req, MPI_SUCCESS);
     } else {
         fab_queue(req->core.peer, &req->item);
     }
@@ -302,7 +311,7 @@ static int data_item(fab_item_t *item, fab_peer_t *peer)
     if (req->offset < req->wanted) {
         return OPAL_ERR_IN_PROCESS;
     }
-    mca_pml_tm_send_finish(req, MPI_SUCCESS);
+    send_finish(req, MPI_SUCCESS);
     return OMPI_SUCCESS;
 }
 
@@ -345,6 +354,16 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
 
 /* ---- receiver ----------------------------------------------------------- */
 
+static void record_recv(fab_event_kind_t kind, const mca_pml_tm_recv_request_t *req)
+{
+    const mca_pml_base_request_t *base = &req->req_recv.req_base;
+
+    mca_pml_tm_record(kind, req->core.peer,
+                      mca_pml_tm_tag(mca_pml_tm_comm_index(base->req_comm), 0,
+                                     base->req_ompi.req_status.MPI_TAG, mca_pml_tm.source_bits),
+                      req->core.remote_id, req->wanted);
+}
+
 /* A failed peer needs no answer, so the error of fab_post() can be ignored. */
 static void answer(const mca_pml_tm_recv_request_t *req, uint8_t id, uint64_t arg)
 {
@@ -361,6 +380,7 @@ bool mca_pml_tm_recv_pipeline(mca_pml_tm_recv_request_t *req)
         mca_pml_tm_recv_finish(req, MPI_ERR_NO_MEM);
         return false;
     }
+    record_recv(FAB_EVENT_PIECES, req);
     ++mca_pml_tm.counters.rndv_pipeline;
     mca_pml_tm.counters.rndv_pipeline_bytes += req->wanted;
     req->core.phase = PML_TM_WAIT_DATA;
@@ -375,6 +395,7 @@ bool mca_pml_tm_recv_pipeline(mca_pml_tm_recv_request_t *req)
 
 void mca_pml_tm_recv_fetched(mca_pml_tm_recv_request_t *req)
 {
+    record_recv(FAB_EVENT_RECEIVED, req);
     answer(req, FAB_AM_FIN, 0);
     mca_pml_tm_recv_finish(req, MPI_SUCCESS);
 }
@@ -436,6 +457,7 @@ static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
         return false;
     }
     req->core.phase = PML_TM_FETCH;
+    record_recv(FAB_EVENT_FETCH, req);
     if (OMPI_SUCCESS != fab_get(&req->rma)) {
         ++mca_pml_tm.counters.pipeline_no_get;
         return false;
@@ -546,6 +568,7 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
         mca_pml_tm_recv_put(req, data, len);
     }
     if (req->received == req->wanted) {
+        record_recv(FAB_EVENT_RECEIVED, req);
         mca_pml_tm_recv_finish(req, MPI_SUCCESS);
     }
 }

@@ -18,6 +18,7 @@
 #include "pml_tm_flow.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_progress.h"
+#include "pml_tm_record.h"
 #include "pml_tm_request.h"
 #include "pml_tm_rndv.h"
 #include "pml_tm_sent.h"
@@ -120,6 +121,34 @@ static int request_put_eager(mca_pml_tm_send_request_t *req)
                      base->req_base.req_datatype);
 }
 
+/* The same, recorded; a part of a streamed one may be out already, or be all that goes out now. */
+static NOINLINE int request_put_recorded(mca_pml_tm_send_request_t *req)
+{
+    const bool was_begun = req->is_streamed && 0 != req->offset;
+    const mca_pml_tm_record_out_t out = mca_pml_tm_record_out(req->core.peer, req->tag,
+                                                              req->req_send.req_bytes_packed);
+    const int rc = request_put_eager(req);
+
+    if (!was_begun && (OMPI_SUCCESS == rc || (req->is_streamed && 0 != req->offset))) {
+        mca_pml_tm_record_sent(&out);
+    }
+    return rc;
+}
+
+/* Announce a request. */
+static int announce(mca_pml_tm_send_request_t *req)
+{
+    const mca_pml_tm_record_out_t out = mca_pml_tm_record_out(req->core.peer, req->tag,
+                                                              req->req_send.req_bytes_packed);
+    const uint32_t id = req->core.id; /* the answer may come within the call */
+    const int rc = mca_pml_tm_send_rts(req);
+
+    if (OMPI_SUCCESS == rc) {
+        mca_pml_tm_record_announced(&out, id);
+    }
+    return rc;
+}
+
 /*
  * Does a message of len bytes, above the eager limit, go with its data, since it is alone?  Then no
  * rendezvous is under way here, and a message has come since this was last true, so the processes
@@ -211,7 +240,11 @@ static int send_first(mca_pml_tm_send_request_t *req)
     /* set before the message leaves: on the self provider the answer comes within the call */
     req->core.phase = req->is_rndv ? PML_TM_WAIT_FIN : PML_TM_WAIT_ACK;
     send_count(req, 1);
-    rc = req->is_rndv ? mca_pml_tm_send_rts(req) : request_put_eager(req);
+    if (req->is_rndv) {
+        rc = announce(req);
+    } else {
+        rc = mca_pml_tm_records_all() ? request_put_recorded(req) : request_put_eager(req);
+    }
     if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
         if (is_complete) {
             mca_pml_tm_send_finish(req, MPI_SUCCESS);
@@ -278,6 +311,8 @@ void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
     }
     if (NULL != peer->pending || OMPI_SUCCESS != send_first(req)) {
         ++mca_pml_tm.counters.queued_sends;
+        mca_pml_tm_record(FAB_EVENT_QUEUED, peer, req->tag, req->core.id,
+                          req->req_send.req_bytes_packed);
         mca_pml_tm_set_waiting(req, true);
         req->core.phase = PML_TM_WAIT_ROOM;
         req->item = (fab_item_t){.fn = mca_pml_tm_send_item, .user = FAB_USER_PML};
@@ -409,6 +444,19 @@ static inline bool may_send_inline(const fab_peer_t *peer, size_t len)
            (OPAL_LIKELY(NULL == record) || !mca_pml_tm_flow_is_slow(record));
 }
 
+/* put_eager(), recorded. */
+static NOINLINE int put_recorded(fab_peer_t *peer, fab_hdr_t hdr, const char *data, size_t len,
+                                 const void *buf, size_t count, ompi_datatype_t *datatype)
+{
+    const mca_pml_tm_record_out_t out = mca_pml_tm_record_out(peer, hdr.tag, len);
+    const int rc = put_eager(peer, hdr, data, len, buf, count, datatype);
+
+    if (OMPI_SUCCESS == rc) {
+        mca_pml_tm_record_sent(&out);
+    }
+    return rc;
+}
+
 /*
  * Send without a request: standard or ready mode, up to the eager limit, room in the peer's ring.
  * OPAL_ERR_RESOURCE_BUSY: the send needs a request.
@@ -428,10 +476,13 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
     fab_lock(mca_pml_tm.fab);
     if (OPAL_LIKELY(NULL == peer->pending && may_send_inline(peer, len) &&
                     mca_pml_tm_excid_tag(mca_pml_tm_comm(comm), dst, tag, &fab_tag))) {
+        const fab_hdr_t hdr = fab_hdr(FAB_AM_EAGER, fab_tag, 0);
+
         if (!mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len)) {
             data = NULL;
         }
-        rc = put_eager(peer, fab_hdr(FAB_AM_EAGER, fab_tag, 0), data, len, buf, count, datatype);
+        rc = mca_pml_tm_records_all() ? put_recorded(peer, hdr, data, len, buf, count, datatype)
+                                      : put_eager(peer, hdr, data, len, buf, count, datatype);
         mca_pml_tm_count_sent(peer, PML_TM_SENT_EAGER, len, OMPI_SUCCESS == rc);
         send_progress();
     }

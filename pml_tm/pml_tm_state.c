@@ -66,7 +66,7 @@ void mca_pml_tm_watch_look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
         if (FAB_EVENT_NONE != watch->event.kind) {
             watch->event.ns = watch->last_ns;
             watch->event.bytes_context = fab_event_size(watch->last_ns - watch->since_ns, 0);
-            fab_record(mca_pml_tm.fab, watch->event);
+            fab_look_event(mca_pml_tm.fab, watch->event);
         }
         *watch = (mca_pml_tm_watch_t){
             .what = *what, .messages = messages, .since_ns = now_ns, .number = ++numbers};

@@ -58,6 +58,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_probe.h \
 	pml_tm/pml_tm_progress.c \
 	pml_tm/pml_tm_progress.h \
+	pml_tm/pml_tm_record.c \
+	pml_tm/pml_tm_record.h \
 	pml_tm/pml_tm_recv.c \
 	pml_tm/pml_tm_recv.h \
 	pml_tm/pml_tm_report.c \

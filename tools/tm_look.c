@@ -282,6 +282,15 @@ static void print_all_counters(const look_source_t *source)
     }
 }
 
+/* An arrival is recorded when the message has been handled, with the time when it came. */
+static int by_time(const void *a, const void *b)
+{
+    const uint64_t first = ((const fab_event_t *) a)->ns;
+    const uint64_t second = ((const fab_event_t *) b)->ns;
+
+    return first < second ? -1 : first > second;
+}
+
 static void print_events(const look_source_t *source, size_t most)
 {
     fab_event_t *events = malloc(source->head.num_events * sizeof(*events));
@@ -293,6 +302,7 @@ static void print_events(const look_source_t *source, size_t most)
         return;
     }
     count = fab_look_read_events(source->place, &source->head, events, &lost);
+    qsort(events, count, sizeof(*events), by_time);
     printf("last events, of %" PRIu64 "; seconds since the process began\n", lost + count);
     for (size_t i = count > most ? count - most : 0; i < count; i++) {
         look_text_event(text, &events[i]);

@@ -6,6 +6,7 @@
  * or handler.
  */
 #include "fabric/fab_core.h"
+#include "fabric/fab_look.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +108,7 @@ void fab_peer_fail(fab_peer_t *peer, int rc, const char *why)
     if (FAB_PEER_UP == peer->state) {
         peer->state = FAB_PEER_FAILED;
     }
+    fab_look_event(&core->fab, fab_event_of(&core->fab, FAB_EVENT_PEER_FAILED, peer->name));
     peer->ops = &fab_failed_ops;
     peer->caps = 0;
     core->fab.must_return = true;

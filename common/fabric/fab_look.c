@@ -193,7 +193,7 @@ void fab_look_counters(fab_t *fab, int which, const void *counters, size_t count
     }
 }
 
-void fab_record(fab_t *fab, fab_event_t event)
+void fab_look_event(fab_t *fab, fab_event_t event)
 {
     fab_look_t *look = fab_core(fab)->look;
     uint64_t next;

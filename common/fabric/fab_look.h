@@ -42,7 +42,7 @@ static inline bool fab_records(const fab_t *fab, unsigned level)
 }
 
 /* Record an event. ns 0: it is now. */
-FAB_EXPORT void fab_record(fab_t *fab, fab_event_t event);
+FAB_EXPORT void fab_look_event(fab_t *fab, fab_event_t event);
 
 /* The members of an event that name a process; its name, or FAB_LOOK_ANY. */
 static inline fab_event_t fab_event_of(const fab_t *fab, fab_event_kind_t kind, uint64_t name)

@@ -90,9 +90,9 @@ typedef enum {
     FAB_EVENT_TOLD_GO_ON,  /* ... to go on */
     FAB_EVENT_COMM,        /* a communicator was made: context; bytes is its size */
     FAB_EVENT_COMM_FREED,  /* ... freed */
-    FAB_EVENT_PEER_OPENED, /* a process was opened; what is its provider */
-    FAB_EVENT_PEER_MOVED,  /* it is reached by another provider: what */
-    FAB_EVENT_PEER_FAILED, /* bytes is the OPAL error, negated */
+    FAB_EVENT_PEER_OPENED, /* a process was opened */
+    FAB_EVENT_PEER_MOVED,  /* it is reached by another provider */
+    FAB_EVENT_PEER_FAILED, /* it has failed */
     FAB_EVENT_SENT,        /* level 2: a message with its data; id is its number among those that
                               this process sent to that one */
     FAB_EVENT_ARRIVED,     /* level 2: it has arrived; the same number */
@@ -103,7 +103,7 @@ typedef enum {
 typedef struct fab_event {
     uint64_t ns;   /* CLOCK_MONOTONIC */
     uint8_t kind;  /* fab_event_kind_t */
-    uint8_t what;  /* fab_look_wait_t, or as the kind says */
+    uint8_t what;  /* fab_look_wait_t */
     uint8_t flags; /* FAB_EVENT_... */
     uint8_t reserved;
     uint32_t rank; /* the low half of the other process's name */

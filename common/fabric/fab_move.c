@@ -20,6 +20,7 @@
  * Of a peer's address the sections of later providers are kept, until a connection is up.
  */
 #include "fabric/fab_core.h"
+#include "fabric/fab_look.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,6 +207,7 @@ static void attach_to_next(fab_core_t *core, fab_move_t *move)
         return;
     }
     fab_counters.peers_moved++;
+    fab_look_event(&core->fab, fab_event_of(&core->fab, FAB_EVENT_PEER_MOVED, peer->name));
     core->fab.num_moved++;
     core->slots[from].num_moved++;
     snprintf(core->slots[from].why_moved, sizeof(core->slots[from].why_moved), "%s", move->why);

@@ -49,10 +49,11 @@ static const fab_param_t fab_rows[] = {
         .offset = offsetof(fab_params_t, recorder),
         .number = 1,
         .min = 0,
-        .max = 1,
+        .max = 2,
         .help = "What a process shows to tm_look, also while it is stuck. 1: what it waits for, "
-                "its counters, and a ring of the last events other than short messages; 0: "
-                "nothing.",
+                "its counters, and a ring of the last events other than short messages; 2: each "
+                "message, too, for tm_trace, which slows short ones down, and keeps a device from "
+                "matching tags; 0: nothing.",
     },
     {
         .name = "recorder_size",

@@ -51,7 +51,7 @@ static void record(fab_t *fab, uint32_t id)
 
     event.id = id;
     event.bytes_context = fab_event_size(id, 9);
-    fab_record(fab, event);
+    fab_look_event(fab, event);
 }
 
 static bool is_me(void *ctx, uint32_t pid, int fd, const fab_look_t *head)
