@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Events of a job: see trace_load.h.
+ *
+ * Clocks.  Events have CLOCK_MONOTONIC, which the processes of a host share; its distance to
+ * CLOCK_REALTIME, as one process of the host took it, brings hosts together as well as their clocks
+ * agree.
+ *
+ * Messages.  Both sides number those that go with their data.  An announced message has its
+ * sender's id, which no other has as long as it is under way: so all events with its id and sender
+ * belong to it, from one announcement until the next with that id.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "trace_load.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "look_source.h"
+
+/* ---- loading ------------------------------------------------------------ */
+
+/* What makes the times of a process those of CLOCK_REALTIME: the same for all of a host. */
+static uint64_t offset_of(const trace_t *trace, const fab_look_t *head)
+{
+    for (size_t i = 0; i < trace->num_processes; i++) {
+        const fab_look_t *other = &trace->processes[i].head;
+
+        if (0 == strcmp(other->host, head->host)) {
+            return other->opened_at_ns - other->opened_ns;
+        }
+    }
+    return head->opened_at_ns - head->opened_ns;
+}
+
+/* Make room for more elements of an array. False: no memory. */
+static bool reserve(void **array, size_t count, size_t more, size_t size)
+{
+    void *larger = realloc(*array, (count + more) * size);
+
+    if (NULL == larger) {
+        return false;
+    }
+    *array = larger;
+    return true;
+}
+
+static const char *add_events(trace_t *trace, const look_source_t *source)
+{
+    fab_event_t *events = malloc(source->head.num_events * sizeof(*events));
+    const uint64_t offset = offset_of(trace, &source->head);
+    trace_process_t *process;
+    size_t count;
+
+    if (NULL == events ||
+        !reserve((void **) &trace->processes, trace->num_processes, 1, sizeof(*process))) {
+        free(events);
+        return "no memory";
+    }
+    process = &trace->processes[trace->num_processes];
+    process->head = source->head;
+    count = fab_look_read_events(source->place, &source->head, events, &process->lost);
+    if (trace->num_events + count >= TRACE_NONE ||
+        !reserve((void **) &trace->events, trace->num_events, count + 1, sizeof(trace_event_t))) {
+        free(events);
+        return "too many events";
+    }
+    for (size_t i = 0; i < count; i++) {
+        trace->events[trace->num_events++] = (trace_event_t){
+            .ns = events[i].ns + offset,
+            .process = (uint32_t) trace->num_processes,
+            .partner = TRACE_NONE,
+            .event = events[i],
+        };
+    }
+    trace->num_processes++;
+    trace->lost += process->lost;
+    free(events);
+    return NULL;
+}
+
+static const char *add_one(trace_t *trace, const char *name)
+{
+    look_source_t source;
+    const char *why = look_source_open(&source, name);
+
+    if (NULL == why) {
+        why = add_events(trace, &source);
+        look_source_close(&source);
+    }
+    return why;
+}
+
+static bool is_file_of_ours(const char *name)
+{
+    const size_t len = strlen(name), end = sizeof(FAB_LOOK_FILE) - 1;
+
+    return len > end && 0 == strcmp(name + len - end, FAB_LOOK_FILE);
+}
+
+static const char *add_directory(trace_t *trace, DIR *dir, const char *name)
+{
+    const char *why = "there is no file of pml_tm_recorder_dir in this directory";
+    struct dirent *entry;
+    char *path;
+
+    while (NULL != (entry = readdir(dir))) {
+        if (is_file_of_ours(entry->d_name) && asprintf(&path, "%s/%s", name, entry->d_name) >= 0) {
+            why = add_one(trace, path);
+            free(path);
+            if (NULL != why) {
+                break;
+            }
+        }
+    }
+    return why;
+}
+
+const char *trace_add(trace_t *trace, const char *name)
+{
+    DIR *dir = opendir(name);
+    const char *why;
+
+    if (NULL == dir) {
+        return add_one(trace, name);
+    }
+    why = add_directory(trace, dir, name);
+    closedir(dir);
+    return why;
+}
+
+void trace_free(trace_t *trace)
+{
+    free(trace->processes);
+    free(trace->events);
+    *trace = (trace_t){0};
+}
+
+/* ---- messages ----------------------------------------------------------- */
+
+/* Which message an event is of. */
+typedef struct key {
+    uint64_t job; /* with the sender's rank: its name */
+    uint32_t receiver;
+    uint32_t id;
+    uint32_t at;       /* the event */
+    bool is_announced; /* id is the sender's own, no number */
+} trace_key_t;
+
+typedef enum { NO_MESSAGE, BY_SENDER, BY_RECEIVER } side_t;
+
+static side_t side_of(const fab_event_t *event)
+{
+    if (0 != (event->flags & (FAB_EVENT_OTHER_JOB | FAB_EVENT_ANY_RANK))) {
+        return NO_MESSAGE;
+    }
+    switch (event->kind) {
+    case FAB_EVENT_SENT:
+    case FAB_EVENT_ANNOUNCE:
+    case FAB_EVENT_FINISHED:
+        return BY_SENDER;
+    case FAB_EVENT_ARRIVED:
+    case FAB_EVENT_ANNOUNCED:
+    case FAB_EVENT_FETCH:
+    case FAB_EVENT_PIECES:
+    case FAB_EVENT_RECEIVED:
+        return BY_RECEIVER;
+    default:
+        return NO_MESSAGE;
+    }
+}
+
+static bool is_departure(const fab_event_t *event)
+{
+    return FAB_EVENT_SENT == event->kind || FAB_EVENT_ANNOUNCE == event->kind;
+}
+
+static bool is_arrival(const fab_event_t *event)
+{
+    return FAB_EVENT_ARRIVED == event->kind || FAB_EVENT_ANNOUNCED == event->kind;
+}
+
+static trace_key_t key_of(const trace_t *trace, uint32_t at)
+{
+    const trace_event_t *event = &trace->events[at];
+    const uint64_t own = trace->processes[event->process].head.name;
+    const bool is_sender = BY_SENDER == side_of(&event->event);
+    const uint64_t other = (own >> 32 << 32) | event->event.rank;
+
+    return (trace_key_t){
+        .job = is_sender ? own : other,
+        .receiver = (uint32_t) (is_sender ? other : own),
+        .id = event->event.id,
+        .at = at,
+        .is_announced = FAB_EVENT_SENT != event->event.kind &&
+                        FAB_EVENT_ARRIVED != event->event.kind,
+    };
+}
+
+/* By message; in it by time. */
+static int compare_keys(const void *a, const void *b)
+{
+    const trace_key_t *x = a, *y = b;
+
+#define COMPARE(member)                                                                            \
+    if (x->member != y->member) {                                                                  \
+        return x->member < y->member ? -1 : 1;                                                     \
+    }
+    COMPARE(job)
+    COMPARE(receiver)
+    COMPARE(is_announced)
+    COMPARE(id)
+    COMPARE(at)
+#undef COMPARE
+    return 0;
+}
+
+static bool is_same(const trace_key_t *a, const trace_key_t *b)
+{
+    return a->job == b->job && a->receiver == b->receiver && a->is_announced == b->is_announced &&
+           a->id == b->id;
+}
+
+/* The events from `first` to before `end`, by time, are of messages with one key. */
+static void join(trace_t *trace, const trace_key_t *keys, size_t first, size_t end)
+{
+    uint32_t departure = TRACE_NONE;
+
+    for (size_t i = first; i < end; i++) {
+        trace_event_t *event = &trace->events[keys[i].at];
+
+        if (is_departure(&event->event)) {
+            departure = keys[i].at;
+            continue;
+        }
+        if (TRACE_NONE == departure) {
+            continue; /* its beginning was overwritten */
+        }
+        event->message = departure;
+        if (is_arrival(&event->event) && TRACE_NONE == trace->events[departure].partner) {
+            event->partner = departure;
+            trace->events[departure].partner = keys[i].at;
+            trace->pairs++;
+        }
+    }
+}
+
+static void count_unpaired(trace_t *trace)
+{
+    for (size_t i = 0; i < trace->num_events; i++) {
+        const trace_event_t *event = &trace->events[i];
+
+        trace->unpaired += TRACE_NONE == event->partner && NO_MESSAGE != side_of(&event->event) &&
+                           (is_departure(&event->event) || is_arrival(&event->event));
+    }
+}
+
+static bool find_messages(trace_t *trace)
+{
+    trace_key_t *keys = malloc((trace->num_events + 1) * sizeof(*keys));
+    size_t count = 0;
+
+    if (NULL == keys) {
+        return false;
+    }
+    for (size_t i = 0; i < trace->num_events; i++) {
+        trace->events[i].message = (uint32_t) i;
+        if (NO_MESSAGE != side_of(&trace->events[i].event)) {
+            keys[count++] = key_of(trace, (uint32_t) i);
+        }
+    }
+    qsort(keys, count, sizeof(*keys), compare_keys);
+    for (size_t first = 0, end; first < count; first = end) {
+        for (end = first + 1; end < count && is_same(&keys[first], &keys[end]); end++) {
+        }
+        join(trace, keys, first, end);
+    }
+    free(keys);
+    count_unpaired(trace);
+    return true;
+}
+
+/* Departures go before arrivals of the same time. */
+static int compare_events(const void *a, const void *b)
+{
+    const trace_event_t *x = a, *y = b;
+
+    if (x->ns != y->ns) {
+        return x->ns < y->ns ? -1 : 1;
+    }
+    return (int) is_arrival(&x->event) - (int) is_arrival(&y->event);
+}
+
+bool trace_finish(trace_t *trace)
+{
+    const size_t count = trace->num_events;
+
+    if (0 == count) {
+        return true;
+    }
+    qsort(trace->events, count, sizeof(*trace->events), compare_events);
+    for (size_t i = count; i-- > 0;) {
+        trace->events[i].ns -= trace->events[0].ns;
+    }
+    return find_messages(trace);
+}

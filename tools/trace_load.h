@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The events of all processes of a job, in one order, and which of them belong to one message.
+ */
+#ifndef TRACE_LOAD_H
+#define TRACE_LOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fabric/fab_look_wire.h"
+
+typedef struct trace_event {
+    uint64_t ns; /* since the first event of all */
+    uint32_t process;
+    uint32_t message; /* the first event of its message; its own number: it is the first, or none */
+    uint32_t partner; /* of a message's departure its arrival, and the reverse; TRACE_NONE: none */
+    fab_event_t event;
+} trace_event_t;
+
+#define TRACE_NONE UINT32_MAX
+
+typedef struct trace_process {
+    fab_look_t head;
+    uint64_t lost; /* events that were overwritten */
+} trace_process_t;
+
+typedef struct trace {
+    trace_process_t *processes;
+    size_t num_processes;
+    trace_event_t *events; /* by time */
+    size_t num_events;
+    uint64_t lost;
+    size_t pairs;
+    size_t unpaired; /* departures and arrivals without the other one */
+} trace_t;
+
+/* Add what a pid, a file, or each file of a directory has. NULL, or why not. */
+const char *trace_add(trace_t *trace, const char *name);
+
+/* All are added: sort them, and find what belongs together. False: no memory. */
+bool trace_finish(trace_t *trace);
+
+void trace_free(trace_t *trace);
+
+#endif /* TRACE_LOAD_H */
