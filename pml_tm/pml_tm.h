@@ -43,6 +43,7 @@
  *   pml_tm_ask.c             processes ask each other for that
  *   pml_tm_outside.c         what a process that does not answer shows
  *   pml_tm_hang.c            a report of a wait that takes long
+ *   pml_tm_advice.c          what the numbers of a job say
  *   pml_tm_report.c          a page for the job at its end
  *   pml_tm_module.c          the module: peers and communicators come and go; persistent requests
  *   pml_tm_component.c       parameters and counters, selection, opening the fabric
@@ -165,7 +166,7 @@ typedef struct mca_pml_tm {
      */
     unsigned long long short_sent[PML_TM_SHORT_LENGTHS];
     mca_pml_tm_sent_t ring_sent;
-    mca_pml_tm_sent_t sent[FAB_MAX_PROVIDERS][PML_TM_PROTOCOLS];
+    mca_pml_tm_sent_t sent[PML_TM_PROTOCOLS][FAB_MAX_PROVIDERS];
     uint32_t posted_max; /* of communicators that were freed: most receives posted at once */
     uint32_t unexp_max;  /* ... most unexpected messages at once */
     mca_pml_tm_core_t *free_recvs; /* free requests for receives of plain types */

@@ -40,6 +40,28 @@ mca_pml_tm_comm_t *mca_pml_tm_comm_alloc(ompi_communicator_t *comm)
     return tmc;
 }
 
+static void add_depths(const fab_match_dom_t *match, uint32_t *posted_max, uint32_t *unexp_max)
+{
+    *posted_max = match->posted_max > *posted_max ? match->posted_max : *posted_max;
+    *unexp_max = match->unexp_max > *unexp_max ? match->unexp_max : *unexp_max;
+}
+
+void mca_pml_tm_comm_keep_depths(const mca_pml_tm_comm_t *tmc)
+{
+    add_depths(&tmc->match, &mca_pml_tm.posted_max, &mca_pml_tm.unexp_max);
+}
+
+void mca_pml_tm_comm_depths(uint32_t *posted_max, uint32_t *unexp_max)
+{
+    *posted_max = mca_pml_tm.posted_max;
+    *unexp_max = mca_pml_tm.unexp_max;
+    for (uint32_t i = 0; i < mca_pml_tm.num_comms; ++i) {
+        if (NULL != mca_pml_tm.comms[i]) {
+            add_depths(&mca_pml_tm.comms[i]->match, posted_max, unexp_max);
+        }
+    }
+}
+
 void mca_pml_tm_comm_release(mca_pml_tm_comm_t *tmc)
 {
     for (uint32_t i = 0; i < num_blocks(tmc->num_sources); ++i) {

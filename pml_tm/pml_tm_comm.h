@@ -77,6 +77,12 @@ mca_pml_tm_comm_t *mca_pml_tm_comm_alloc(ompi_communicator_t *comm);
 
 void mca_pml_tm_comm_release(mca_pml_tm_comm_t *tmc);
 
+/* The most receives posted, and messages unexpected, at once in any one communicator. Lock held. */
+void mca_pml_tm_comm_depths(uint32_t *posted_max, uint32_t *unexp_max);
+
+/* A communicator goes: it still counts there. Lock held. */
+void mca_pml_tm_comm_keep_depths(const mca_pml_tm_comm_t *tmc);
+
 /* The peer of a source rank, if the communicator has met it; or NULL. */
 static inline fab_peer_t *mca_pml_tm_comm_met(const mca_pml_tm_comm_t *tmc, int32_t rank)
 {

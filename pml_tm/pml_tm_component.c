@@ -102,24 +102,15 @@ static void register_counter(const char *name, const char *help, unsigned long l
 /* High-water marks of all communicators. */
 static int read_high_water(const mca_base_pvar_t *pvar, void *value, void *obj)
 {
-    bool want_posted = NULL != pvar->ctx;
-    unsigned long long max = want_posted ? mca_pml_tm.posted_max : mca_pml_tm.unexp_max;
+    uint32_t posted_max = 0, unexp_max = 0;
 
     (void) obj;
-    if (NULL == mca_pml_tm.fab) {
-        *(unsigned long long *) value = max;
-        return OMPI_SUCCESS;
+    if (NULL != mca_pml_tm.fab) {
+        fab_lock(mca_pml_tm.fab); /* another thread may make or free a communicator */
+        mca_pml_tm_comm_depths(&posted_max, &unexp_max);
+        fab_unlock(mca_pml_tm.fab);
     }
-    fab_lock(mca_pml_tm.fab); /* another thread may make or free a communicator */
-    for (uint32_t i = 0; i < mca_pml_tm.num_comms; ++i) {
-        const mca_pml_tm_comm_t *tmc = mca_pml_tm.comms[i];
-        if (NULL != tmc) {
-            unsigned long long mark = want_posted ? tmc->match.posted_max : tmc->match.unexp_max;
-            max = mark > max ? mark : max;
-        }
-    }
-    fab_unlock(mca_pml_tm.fab);
-    *(unsigned long long *) value = max;
+    *(unsigned long long *) value = NULL != pvar->ctx ? posted_max : unexp_max;
     return OMPI_SUCCESS;
 }
 

@@ -43,7 +43,12 @@ static struct {
     bool is_by_signal; /* everybody prints */
 } report;
 
-static uint64_t waited_ns; /* in all waits that have ended; lock: the fabric's */
+/* Lock of both: the fabric's. */
+static uint64_t waited_ns; /* in all waits */
+static struct {
+    uint64_t ns; /* of these, for the rank, less those for others since: a vote (pml_tm_advice.h) */
+    uint32_t rank;
+} waited_for;
 
 static volatile sig_atomic_t is_asked; /* by the signal */
 
@@ -667,11 +672,31 @@ static bool is_to_look(const mca_pml_tm_watch_t *watch, uint64_t now_ns)
                 (uint64_t) mca_pml_tm.params.report_after * UINT64_C(1000000000));
 }
 
+static void count_waited_for(uint64_t name, uint64_t ns)
+{
+    const uint32_t rank = (uint32_t) name;
+
+    if (PML_TM_ANY_PEER == name || (uint32_t) (name >> 32) != OMPI_PROC_MY_NAME->jobid) {
+        return;
+    }
+    if (rank == waited_for.rank) {
+        waited_for.ns += ns;
+    } else if (ns <= waited_for.ns) {
+        waited_for.ns -= ns;
+    } else {
+        waited_for.ns = ns - waited_for.ns;
+        waited_for.rank = rank;
+    }
+}
+
 /* The time since the last tick, if that was in the same wait. */
 static void count_waited(mca_pml_tm_watch_t *watch, uint64_t now_ns)
 {
+    const uint64_t ns = now_ns - watch->last_ns;
+
     if (0 != watch->last_ns && (NULL != watch->what.core || NULL != watch->what.comm)) {
-        waited_ns += now_ns - watch->last_ns;
+        waited_ns += ns;
+        count_waited_for(mca_pml_tm_state_peer(watch), ns);
     }
     watch->last_ns = now_ns;
 }
@@ -679,6 +704,12 @@ static void count_waited(mca_pml_tm_watch_t *watch, uint64_t now_ns)
 uint64_t mca_pml_tm_hang_waited_ns(void)
 {
     return waited_ns;
+}
+
+uint64_t mca_pml_tm_hang_waited_for(uint32_t *rank)
+{
+    *rank = waited_for.rank;
+    return waited_for.ns;
 }
 
 /* Lock held. Returns a report to print, or NULL. */

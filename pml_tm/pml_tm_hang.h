@@ -33,4 +33,7 @@ void mca_pml_tm_hang_close(void);
 /* How long calls of this process have waited, without the first microseconds of each. Lock held. */
 uint64_t mca_pml_tm_hang_waited_ns(void);
 
+/* At least how much of that, and for which rank: the one with more than half, if there is one. */
+uint64_t mca_pml_tm_hang_waited_for(uint32_t *rank);
+
 #endif /* PML_TM_HANG_H */

@@ -86,6 +86,12 @@ void mca_pml_tm_choose_idle(void)
     choose_looks();
 }
 
+bool mca_pml_tm_is_crowd_polling(void)
+{
+    return PML_TM_SPIN == mca_pml_tm.idle && !opal_progress_yield_when_idle &&
+           mca_pml_tm_process.num_local_peers + 1 > fab_cpus("");
+}
+
 void mca_pml_tm_yield(void)
 {
     /* without the lock */

@@ -10,6 +10,9 @@
 /* Set mca_pml_tm.idle, by params.wait, and what follows from it. */
 void mca_pml_tm_choose_idle(void);
 
+/* Do processes poll that share their processors? */
+bool mca_pml_tm_is_crowd_polling(void);
+
 /*
  * Called after a poll that found nothing, if idle is not SPIN. pause: yield or sleep in a blocking
  * call. yield: for the progress function, which will be called again.

@@ -242,15 +242,9 @@ static void drop_messages(mca_pml_tm_comm_t *tmc, bool is_told)
     }
 }
 
-static uint32_t max(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
-
 static void comm_free(mca_pml_tm_comm_t *tmc)
 {
-    mca_pml_tm.posted_max = max(mca_pml_tm.posted_max, tmc->match.posted_max);
-    mca_pml_tm.unexp_max = max(mca_pml_tm.unexp_max, tmc->match.unexp_max);
+    mca_pml_tm_comm_keep_depths(tmc);
     fab_offload_scope_fini(&tmc->scope);
     fab_match_fini(&tmc->match);
     mca_pml_tm_excid_remove(tmc);
@@ -329,13 +323,18 @@ void mca_pml_tm_show_paths(void)
 {
     char text[4096], waits[128], sizes[512];
     bool is_first = 0 == OMPI_PROC_MY_NAME->vpid;
+    const bool is_shown = mca_pml_tm.params.verbose >= (is_first ? 10 : 20);
 
-    if (mca_pml_tm.params.verbose < (is_first ? 10 : 20)) {
+    if (!is_shown && (0 == mca_pml_tm.params.report || !is_first)) {
         return;
     }
+    /* for the report at the end, too: when others have left, their memory cannot be tried */
     fab_lock(mca_pml_tm.fab);
     fab_describe(mca_pml_tm.fab, text, sizeof(text));
     fab_unlock(mca_pml_tm.fab);
+    if (!is_shown) {
+        return;
+    }
     describe_waits(waits, sizeof(waits));
     describe_sizes(sizes, sizeof(sizes));
     opal_output(mca_pml_tm.output,

@@ -9,209 +9,280 @@
 #include "fabric/fab_clock.h"
 #include "fabric/fab_counters.h"
 
+#include "pml_tm_advice.h"
 #include "pml_tm_comm.h"
 #include "pml_tm_hang.h"
+#include "pml_tm_idle.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_progress.h"
 #include "pml_tm_sent.h"
 #include "pml_tm_text.h"
 
 enum {
-    MAX_LINES = 40,
+    MAX_LINES = 60,
     MAX_TO_DO = 5,
     WAIT_NS = 2000000000, /* for the children */
 };
 
-/* Of this process and, later, of those below it in the tree. */
-static mca_pml_tm_report_t total;
+_Static_assert((int) PML_TM_REPORT_REASONS == (int) FAB_OFFLOAD_REASON_MAX,
+               "all reasons are in the report");
+_Static_assert(PML_TM_REPORT_WORDS * sizeof(uint64_t) <= 256, "fab_post() takes them");
+
+/* Of this process and, later, of those below it in the tree.  Lock: the fabric's. */
+static uint64_t total[PML_TM_REPORT_VALUES];
 static uint64_t begin_ns;
 
 /* ---- the numbers -------------------------------------------------------- */
 
-static const char *const ways[PML_TM_REPORT_WAYS] = {"shm", "ofi", "verbs", "tcp"};
+static const struct {
+    unsigned bits; /* messages below 1 << bits bytes */
+    const char *name;
+} sizes[PML_TM_REPORT_SIZES] = {
+    {6, "below 64 bytes"}, {10, "1 KiB"}, {14, "16 KiB"}, {18, "256 KiB"}, {64, "longer"},
+};
 
-static void add_own(void)
+static void add(unsigned which, uint64_t value)
 {
-    const mca_pml_tm_counters_t *c = &mca_pml_tm.counters;
-    const uint64_t waited_us = mca_pml_tm_hang_waited_ns() / 1000;
-    const uint64_t own[PML_TM_REPORT_SUMS] = {
-        [PML_TM_SUM_EAGER] = mca_pml_tm_sent_by(PML_TM_SENT_EAGER) +
-                             mca_pml_tm_sent_by(PML_TM_SENT_EAGER_SYNC) - c->streamed,
-        [PML_TM_SUM_STREAMED] = c->streamed,
-        [PML_TM_SUM_RNDV] = mca_pml_tm_sent_by(PML_TM_SENT_RNDV),
-        [PML_TM_SUM_GET_BYTES] = c->rndv_get_bytes,
-        [PML_TM_SUM_PIPELINE_BYTES] = c->rndv_pipeline_bytes,
-        [PML_TM_SUM_EXPECTED] = c->expected,
-        [PML_TM_SUM_UNEXPECTED] = c->unexpected,
-        [PML_TM_SUM_QUEUED] = c->queued_sends,
-        [PML_TM_SUM_RING_FULL] = fab_counters.shm_ring_full,
-        [PML_TM_SUM_HELD] = c->held_sends,
-        [PML_TM_SUM_NO_GET] = c->pipeline_no_get,
-        [PML_TM_SUM_CMA_REFUSED] = fab_counters.shm_cma_refused,
-        [PML_TM_SUM_LOCKED_MEMORY] = fab_counters.verbs_locked_memory,
-        [PML_TM_SUM_MOVED] = fab_counters.peers_moved,
-        [PML_TM_SUM_WAITED_US] = waited_us,
-        [PML_TM_SUM_RUN_US] = (fab_now_ns() - begin_ns) / 1000,
-        [PML_TM_SUM_WAYS] = fab_counters.shm_msgs_sent,
-        [PML_TM_SUM_WAYS + 1] = fab_counters.ofi_msgs_sent,
-        [PML_TM_SUM_WAYS + 2] = fab_counters.verbs_msgs_sent,
-        [PML_TM_SUM_WAYS + 3] = fab_counters.tcp_msgs_sent,
-    };
-
-    for (int i = 0; i < PML_TM_REPORT_SUMS; ++i) {
-        total.sums[i] += own[i];
-    }
-    if (0 == total.ranks || waited_us > total.waited_max_us) {
-        total.waited_max_us = waited_us;
-        total.waited_max_rank = OMPI_PROC_MY_NAME->vpid;
-    }
-    ++total.ranks;
+    mca_pml_tm_report_add(total, which, value);
 }
 
-/* Add those of a child.  Lock held. */
-static void add(const mca_pml_tm_report_t *other)
+static void add_messages(void)
 {
-    for (int i = 0; i < PML_TM_REPORT_SUMS; ++i) {
-        total.sums[i] += other->sums[i];
+    const mca_pml_tm_counters_t *c = &mca_pml_tm.counters;
+
+    add(PML_TM_REPORT_EAGER, mca_pml_tm_sent_by(PML_TM_SENT_EAGER) +
+                                 mca_pml_tm_sent_by(PML_TM_SENT_EAGER_SYNC) - c->streamed);
+    add(PML_TM_REPORT_STREAMED, c->streamed);
+    add(PML_TM_REPORT_RNDV, mca_pml_tm_sent_by(PML_TM_SENT_RNDV));
+    add(PML_TM_REPORT_GET_BYTES, c->rndv_get_bytes);
+    add(PML_TM_REPORT_PIPELINE_BYTES, c->rndv_pipeline_bytes);
+    add(PML_TM_REPORT_EXPECTED, c->expected);
+    add(PML_TM_REPORT_UNEXPECTED, c->unexpected);
+    add(PML_TM_REPORT_QUEUED, c->queued_sends);
+    add(PML_TM_REPORT_RING_FULL, fab_counters.shm_ring_full);
+    add(PML_TM_REPORT_HELD, c->held_sends);
+    add(PML_TM_REPORT_NO_GET, c->pipeline_no_get);
+}
+
+static void add_refusals(void)
+{
+    const fab_counters_t *c = &fab_counters;
+
+    add(PML_TM_REPORT_CMA_REFUSED, c->shm_cma_refused);
+    add(PML_TM_REPORT_LOCKED_MEMORY, c->verbs_locked_memory);
+    add(PML_TM_REPORT_UNREGISTRABLE, c->verbs_unregistrable + c->ofi_unregistrable);
+    add(PML_TM_REPORT_REFUSED, c->verbs_refused + c->ofi_refused + c->tcp_refused);
+    add(PML_TM_REPORT_STRANGERS, c->tcp_strangers);
+    add(PML_TM_REPORT_LINKS_FAILED, c->tcp_links_failed);
+    add(PML_TM_REPORT_MOVED, c->peers_moved);
+    add(PML_TM_REPORT_CROWDED, mca_pml_tm_is_crowd_polling());
+    for (unsigned i = 0; i < PML_TM_REPORT_REASONS; ++i) {
+        add(PML_TM_REPORT_LISTED + i, mca_pml_tm.offload.counters.reason[i]);
     }
-    if (0 == total.ranks || other->waited_max_us > total.waited_max_us) {
-        total.waited_max_us = other->waited_max_us;
-        total.waited_max_rank = other->waited_max_rank;
+}
+
+/* The size that a message of this class (pml_tm_sent.h) counts as. */
+static unsigned size_of(unsigned class)
+{
+    unsigned size = 0;
+
+    while (class >= sizes[size].bits) {
+        ++size;
     }
-    total.ranks += other->ranks;
+    return size;
+}
+
+static void add_way(unsigned provider)
+{
+    const unsigned first = PML_TM_REPORT_WAYS + provider * (PML_TM_REPORT_SIZES + 1);
+    mca_pml_tm_sent_t sent = {.bytes = 0};
+
+    mca_pml_tm_sent_through(provider, &sent);
+    for (unsigned i = 0; i < PML_TM_SIZE_CLASSES; ++i) {
+        add(first + size_of(i), sent.messages[i]);
+    }
+    add(first + PML_TM_REPORT_SIZES, sent.bytes);
+}
+
+static void add_time(uint32_t rank)
+{
+    const uint64_t waited_ms = mca_pml_tm_hang_waited_ns() / 1000000;
+    uint32_t for_rank = 0;
+    const uint64_t for_ms = mca_pml_tm_hang_waited_for(&for_rank) / 1000000;
+
+    add(PML_TM_REPORT_WAITED_MS, waited_ms);
+    add(PML_TM_REPORT_RUN_MS, (fab_now_ns() - begin_ns) / 1000000);
+    add(PML_TM_REPORT_WAITED_MOST, mca_pml_tm_ranked(waited_ms, rank));
+    add(PML_TM_REPORT_WAITED_FOR, mca_pml_tm_ranked(for_ms, for_rank));
+}
+
+static void add_own(uint32_t rank)
+{
+    uint32_t posted_max, unexp_max;
+
+    add_messages();
+    add_refusals();
+    for (unsigned i = 0; NULL != fab_provider_name(i); ++i) {
+        add_way(i);
+    }
+    add_time(rank);
+    mca_pml_tm_comm_depths(&posted_max, &unexp_max);
+    add(PML_TM_REPORT_POSTED_MAX, mca_pml_tm_ranked(posted_max, rank));
+    add(PML_TM_REPORT_UNEXP_MAX, mca_pml_tm_ranked(unexp_max, rank));
+    add(PML_TM_REPORT_RANKS, 1);
 }
 
 void mca_pml_tm_report_told(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                             size_t len)
 {
-    mca_pml_tm_report_t other;
+    const size_t words = len / sizeof(uint64_t);
+    uint64_t values[PML_TM_REPORT_WORDS];
 
-    (void) ctx, (void) hdr;
-    if (sizeof(other) != len) {
-        mca_pml_tm_bad_message(peer, "report: its length");
+    (void) ctx;
+    if (0 != len % sizeof(uint64_t) || words > PML_TM_REPORT_WORDS ||
+        hdr.tag > PML_TM_REPORT_VALUES || words > PML_TM_REPORT_VALUES - hdr.tag) {
+        mca_pml_tm_bad_message(peer, "report: its length or place");
         return;
     }
-    memcpy(&other, data, sizeof(other));
-    add(&other);
+    memcpy(values, data, len); /* another process may still write it */
+    for (size_t i = 0; i < words; ++i) {
+        add((unsigned) hdr.tag + (unsigned) i, values[i]);
+    }
 }
 
 /* ---- the page ----------------------------------------------------------- */
 
-static double share(uint64_t part, uint64_t whole)
+static double gb(uint64_t bytes)
 {
-    return 0 == whole ? 0 : 100.0 * (double) part / (double) whole;
+    return (double) bytes / 1e9;
 }
 
-static uint64_t sum(mca_pml_tm_report_sum_t which)
+static void line_of_way(mca_pml_tm_text_t *text, unsigned provider)
 {
-    return total.sums[which];
+    const uint64_t *way = &total[PML_TM_REPORT_WAYS + provider * (PML_TM_REPORT_SIZES + 1)];
+    char buf[256] = "";
+    uint64_t all = 0;
+    size_t len = 0;
+
+    for (unsigned i = 0; i < PML_TM_REPORT_SIZES; ++i) {
+        all += way[i];
+    }
+    for (unsigned i = 0; i < PML_TM_REPORT_SIZES && len < sizeof(buf); ++i) {
+        if (0 != way[i]) {
+            len += (size_t) snprintf(buf + len, sizeof(buf) - len, "%s %.0f %% %s",
+                                     0 == len ? ":" : ",", mca_pml_tm_share(way[i], all),
+                                     sizes[i].name);
+        }
+    }
+    if (0 != all) {
+        mca_pml_tm_text_line(text, "  by %-11s %llu (%.0f %%), %.3f GB%s",
+                             fab_provider_name(provider), (unsigned long long) all,
+                             mca_pml_tm_share(all, mca_pml_tm_report_sent(total)),
+                             gb(way[PML_TM_REPORT_SIZES]), buf);
+    }
 }
 
-static uint64_t messages_sent(void)
+static void line_of_depth(mca_pml_tm_text_t *text, unsigned which, const char *what)
 {
-    return sum(PML_TM_SUM_EAGER) + sum(PML_TM_SUM_STREAMED) + sum(PML_TM_SUM_RNDV);
+    if (0 != mca_pml_tm_ranked_number(total[which])) {
+        mca_pml_tm_text_line(text, "                 at most %llu %s at once (rank %u)",
+                             (unsigned long long) mca_pml_tm_ranked_number(total[which]), what,
+                             mca_pml_tm_ranked_rank(total[which]));
+    }
 }
 
 static void lines_of_messages(mca_pml_tm_text_t *text)
 {
-    const uint64_t sent = messages_sent();
-    const uint64_t received = sum(PML_TM_SUM_EXPECTED) + sum(PML_TM_SUM_UNEXPECTED);
+    const uint64_t sent = mca_pml_tm_report_sent(total);
+    const uint64_t received = total[PML_TM_REPORT_EXPECTED] + total[PML_TM_REPORT_UNEXPECTED];
 
     mca_pml_tm_text_line(text,
                          "  messages sent  %llu: %.0f %% with their data, %.0f %% streamed, "
                          "%.0f %% announced",
-                         (unsigned long long) sent, share(sum(PML_TM_SUM_EAGER), sent),
-                         share(sum(PML_TM_SUM_STREAMED), sent), share(sum(PML_TM_SUM_RNDV), sent));
-    mca_pml_tm_text_line(text,
-                         "  of announced ones, %.3f GB were read from the sender's memory, %.3f GB "
-                         "came in pieces",
-                         (double) sum(PML_TM_SUM_GET_BYTES) / 1e9,
-                         (double) sum(PML_TM_SUM_PIPELINE_BYTES) / 1e9);
-    mca_pml_tm_text_line(text, "  unexpected     %.0f %% came before their receive",
-                         share(sum(PML_TM_SUM_UNEXPECTED), received));
-    for (int i = 0; i < PML_TM_REPORT_WAYS; ++i) {
-        const uint64_t by_way = total.sums[PML_TM_SUM_WAYS + i];
-
-        if (0 != by_way) {
-            mca_pml_tm_text_line(text, "  by %-11s %llu messages of the network, answers included",
-                                 ways[i], (unsigned long long) by_way);
-        }
+                         (unsigned long long) sent,
+                         mca_pml_tm_share(total[PML_TM_REPORT_EAGER], sent),
+                         mca_pml_tm_share(total[PML_TM_REPORT_STREAMED], sent),
+                         mca_pml_tm_share(total[PML_TM_REPORT_RNDV], sent));
+    for (unsigned i = 0; NULL != fab_provider_name(i); ++i) {
+        line_of_way(text, i);
     }
+    mca_pml_tm_text_line(text,
+                         "  copies         of announced ones, %.3f GB were read from the sender's "
+                         "memory, in one copy, %.3f GB came in pieces, in two or more",
+                         gb(total[PML_TM_REPORT_GET_BYTES]),
+                         gb(total[PML_TM_REPORT_PIPELINE_BYTES]));
+    mca_pml_tm_text_line(text, "  unexpected     %.0f %% came before their receive",
+                         mca_pml_tm_share(total[PML_TM_REPORT_UNEXPECTED], received));
+    line_of_depth(text, PML_TM_REPORT_UNEXP_MAX, "messages were unexpected");
+    line_of_depth(text, PML_TM_REPORT_POSTED_MAX, "receives were posted");
 }
 
 static void lines_of_time(mca_pml_tm_text_t *text)
 {
-    mca_pml_tm_text_line(text, "  waiting        %.0f %% of the time in mean, %.0f %% in rank %u",
-                         share(sum(PML_TM_SUM_WAITED_US), sum(PML_TM_SUM_RUN_US)),
-                         share(total.waited_max_us * total.ranks, sum(PML_TM_SUM_RUN_US)),
-                         total.waited_max_rank);
+    const uint64_t waited = total[PML_TM_REPORT_WAITED_MS], run = total[PML_TM_REPORT_RUN_MS];
+    const uint64_t most = total[PML_TM_REPORT_WAITED_MOST];
+    const uint64_t for_one = total[PML_TM_REPORT_WAITED_FOR];
+
+    mca_pml_tm_text_line(
+        text, "  waiting        %.0f %% of the time in mean, %.0f %% in rank %u",
+        mca_pml_tm_share(waited, run),
+        mca_pml_tm_share(mca_pml_tm_ranked_number(most) * total[PML_TM_REPORT_RANKS], run),
+        mca_pml_tm_ranked_rank(most));
+    if (0 != mca_pml_tm_ranked_number(for_one)) {
+        mca_pml_tm_text_line(text, "                 at least %.0f %% of it for rank %u",
+                             mca_pml_tm_share(mca_pml_tm_ranked_number(for_one), waited),
+                             mca_pml_tm_ranked_rank(for_one));
+    }
 }
 
-/* ---- what to do --------------------------------------------------------- */
-
-typedef struct rule {
-    bool (*is_it)(void);
-    const char *text;
-} rule_t;
-
-static bool is_cma_refused(void)
+/* What was refused, and why, as far as there is a counter; the table of paths says the rest. */
+static void lines_of_refusals(mca_pml_tm_text_t *text)
 {
-    return 0 != sum(PML_TM_SUM_CMA_REFUSED) && 0 != sum(PML_TM_SUM_NO_GET);
+    static const struct {
+        unsigned which;
+        const char *what;
+    } refusals[] = {
+        {PML_TM_REPORT_CMA_REFUSED, "ranks whose memory the kernel did not let another read"},
+        {PML_TM_REPORT_LOCKED_MEMORY, "registrations: locked memory was used up"},
+        {PML_TM_REPORT_UNREGISTRABLE, "registrations that the device did not make"},
+        {PML_TM_REPORT_REFUSED, "requests to connect"},
+        {PML_TM_REPORT_STRANGERS, "connections of somebody who is not of the job"},
+        {PML_TM_REPORT_LINKS_FAILED, "further connections by TCP"},
+        {PML_TM_REPORT_MOVED, "ranks that the first network did not reach"},
+    };
+    const char *name = "refused";
+
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); ++i) {
+        if (0 != total[refusals[i].which]) {
+            mca_pml_tm_text_line(text, "  %-14s %llu %s", name,
+                                 (unsigned long long) total[refusals[i].which], refusals[i].what);
+            name = "";
+        }
+    }
 }
 
-static bool is_held(void)
+/* The table of paths, as it is now that they were used. */
+static void lines_of_paths(mca_pml_tm_text_t *text)
 {
-    return 0 != sum(PML_TM_SUM_HELD);
+    char paths[4096], *save = NULL;
+
+    fab_lock(mca_pml_tm.fab);
+    fab_describe(mca_pml_tm.fab, paths, sizeof(paths));
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_text_line(text, "  The paths of rank 0, on %s:", mca_pml_tm_process.nodename);
+    for (char *line = strtok_r(paths, "\n", &save); NULL != line;
+         line = strtok_r(NULL, "\n", &save)) {
+        mca_pml_tm_text_line(text, "    %s", line);
+    }
 }
-
-static bool is_unexpected(void)
-{
-    const uint64_t received = sum(PML_TM_SUM_EXPECTED) + sum(PML_TM_SUM_UNEXPECTED);
-
-    return received >= 1000 && share(sum(PML_TM_SUM_UNEXPECTED), received) > 20;
-}
-
-static bool is_queued(void)
-{
-    /* by other ways than shared memory they are queued, too, and no ring is too short */
-    return messages_sent() >= 1000 && 0 != sum(PML_TM_SUM_RING_FULL) &&
-           share(sum(PML_TM_SUM_QUEUED), messages_sent()) > 5;
-}
-
-static bool is_locked_memory(void)
-{
-    return 0 != sum(PML_TM_SUM_LOCKED_MEMORY);
-}
-
-static bool is_moved(void)
-{
-    return 0 != sum(PML_TM_SUM_MOVED);
-}
-
-/* The worst first. */
-static const rule_t rules[] = {
-    {is_moved, "a network could not connect some ranks, which used another: --mca pml_tm_verbose 1 "
-               "says why (peers_moved)"},
-    {is_cma_refused, "the kernel does not let ranks of a host read each other's memory, long "
-                     "messages were copied twice: doc/troubleshooting.md (shm_cma_refused)"},
-    {is_locked_memory, "locked memory was used up: raise ulimit -l (verbs_locked_memory)"},
-    {is_held, "senders were held back, as receivers had too many messages that they had not asked "
-              "for: post receives earlier, or raise pml_tm_unexpected_max (held_sends)"},
-    {is_unexpected, "more than a fifth of the messages came before their receive, and were copied "
-                    "once more: post receives earlier (unexpected)"},
-    {is_queued, "more than one send in twenty found no room: a larger pml_tm_shm_ring_size takes "
-                "longer bursts (queued_sends)"},
-};
 
 static void lines_to_do(mca_pml_tm_text_t *text)
 {
-    int count = 0;
+    char advice[MAX_TO_DO][PML_TM_ADVICE_SIZE];
+    const int count = mca_pml_tm_advise(total, MAX_TO_DO, advice);
 
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && count < MAX_TO_DO; ++i) {
-        if (rules[i].is_it()) {
-            mca_pml_tm_text_line(text, "  %-14s %s", 0 == count ? "To do" : "", rules[i].text);
-            ++count;
-        }
+    for (int i = 0; i < count; ++i) {
+        mca_pml_tm_text_line(text, "  %-14s %s", 0 == i ? "To do" : "", advice[i]);
     }
     if (0 == count) {
         mca_pml_tm_text_line(text, "  To do          nothing that pml tm can see");
@@ -220,20 +291,22 @@ static void lines_to_do(mca_pml_tm_text_t *text)
 
 static void print(uint32_t size)
 {
+    const unsigned ranks = (unsigned) total[PML_TM_REPORT_RANKS];
     mca_pml_tm_text_t *text = mca_pml_tm_text_new(MAX_LINES);
 
     if (NULL == text) {
         return;
     }
-    mca_pml_tm_text_line(text, "pml tm: %u ranks, %.1f s (pml_tm_report)", total.ranks,
-                         (double) sum(PML_TM_SUM_RUN_US) / total.ranks / 1e6);
-    if (total.ranks != size) {
-        mca_pml_tm_text_line(text, "  (%u ranks did not send their numbers in time)",
-                             size - total.ranks);
+    mca_pml_tm_text_line(text, "pml tm: %u ranks, %.1f s (pml_tm_report)", ranks,
+                         (double) total[PML_TM_REPORT_RUN_MS] / ranks / 1e3);
+    if (ranks != size) {
+        mca_pml_tm_text_line(text, "  (%u ranks did not send their numbers in time)", size - ranks);
     }
     lines_of_time(text);
     lines_of_messages(text);
+    lines_of_refusals(text);
     lines_to_do(text);
+    lines_of_paths(text);
     mca_pml_tm_text_print(text);
 }
 
@@ -254,7 +327,13 @@ static void send_up(ompi_communicator_t *world, uint32_t rank)
 
     if (NULL != peer) {
         fab_lock(mca_pml_tm.fab);
-        mca_pml_tm_answer(peer, fab_hdr(PML_TM_AM_REPORT, 0, 0), &total, sizeof(total));
+        for (unsigned i = 0; i < PML_TM_REPORT_VALUES; i += PML_TM_REPORT_WORDS) {
+            const size_t left = PML_TM_REPORT_VALUES - i;
+
+            mca_pml_tm_answer(peer, fab_hdr(PML_TM_AM_REPORT, i, 0), &total[i],
+                              (left < PML_TM_REPORT_WORDS ? left : PML_TM_REPORT_WORDS) *
+                                  sizeof(total[0]));
+        }
         fab_unlock(mca_pml_tm.fab);
     }
 }
@@ -264,7 +343,7 @@ static bool has_all(uint32_t wanted)
     bool has;
 
     fab_lock(mca_pml_tm.fab);
-    has = total.ranks >= wanted;
+    has = total[PML_TM_REPORT_RANKS] >= wanted;
     fab_unlock(mca_pml_tm.fab);
     return has;
 }
@@ -282,7 +361,7 @@ void mca_pml_tm_report_end(ompi_communicator_t *world)
     const uint64_t end_ns = fab_now_ns() + WAIT_NS;
 
     fab_lock(mca_pml_tm.fab);
-    add_own();
+    add_own(rank);
     fab_unlock(mca_pml_tm.fab);
     while (!has_all(wanted) && fab_now_ns() < end_ns) {
         (void) mca_pml_tm_progress();

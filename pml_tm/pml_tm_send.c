@@ -483,7 +483,9 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
         }
         rc = mca_pml_tm_records_all() ? put_recorded(peer, hdr, data, len, buf, count, datatype)
                                       : put_eager(peer, hdr, data, len, buf, count, datatype);
-        mca_pml_tm_count_sent(peer, PML_TM_SENT_EAGER, len, OMPI_SUCCESS == rc);
+        if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
+            mca_pml_tm_count_sent(peer, PML_TM_SENT_EAGER, len, 1);
+        }
         send_progress();
     }
     if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {

@@ -19,7 +19,7 @@ unsigned long long mca_pml_tm_sent_by(mca_pml_tm_protocol_t protocol)
     unsigned long long sum = 0;
 
     for (unsigned i = 0; i < FAB_MAX_PROVIDERS; ++i) {
-        sum += num_messages(&mca_pml_tm.sent[i][protocol]);
+        sum += num_messages(&mca_pml_tm.sent[protocol][i]);
     }
     if (PML_TM_SENT_EAGER == protocol) {
         sum += num_messages(&mca_pml_tm.ring_sent);
@@ -43,7 +43,7 @@ static void add_ring(mca_pml_tm_sent_t *to)
 {
     add(&mca_pml_tm.ring_sent, to);
     for (unsigned len = 0; len < PML_TM_SHORT_LENGTHS; ++len) {
-        to->messages[mca_pml_tm_size_class(len)] += mca_pml_tm.short_sent[len];
+        to->messages[mca_pml_tm_size_class(len | 1)] += mca_pml_tm.short_sent[len];
         to->bytes += mca_pml_tm.short_sent[len] * len;
     }
 }
@@ -51,7 +51,7 @@ static void add_ring(mca_pml_tm_sent_t *to)
 void mca_pml_tm_sent_through(unsigned provider, mca_pml_tm_sent_t *sent)
 {
     for (unsigned i = 0; i < PML_TM_PROTOCOLS; ++i) {
-        add(&mca_pml_tm.sent[provider][i], sent);
+        add(&mca_pml_tm.sent[i][provider], sent);
     }
     if (0 == strcmp("shm", fab_provider_name(provider))) {
         add_ring(sent);

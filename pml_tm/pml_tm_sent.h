@@ -11,15 +11,16 @@
 
 #include "pml_tm.h"
 
-/* The class of a length: its highest bit.  0 and 1 byte are in class 0. */
+/* The class of a length, not 0: its highest bit. */
 static inline unsigned mca_pml_tm_size_class(size_t len)
 {
-    return 63u - (unsigned) __builtin_clzll(len | 1);
+    return 63u - (unsigned) __builtin_clzll(len);
 }
 
-static inline void mca_pml_tm_count_into(mca_pml_tm_sent_t *sent, size_t len, int by)
+static inline void mca_pml_tm_count_into(mca_pml_tm_sent_t *sent, unsigned size_class, size_t len,
+                                         int by)
 {
-    sent->messages[mca_pml_tm_size_class(len)] += (unsigned long long) by;
+    sent->messages[size_class] += (unsigned long long) by;
     sent->bytes += (unsigned long long) by * len;
 }
 
@@ -27,7 +28,9 @@ static inline void mca_pml_tm_count_into(mca_pml_tm_sent_t *sent, size_t len, in
 static inline void mca_pml_tm_count_sent(const fab_peer_t *peer, mca_pml_tm_protocol_t protocol,
                                          size_t len, int by)
 {
-    mca_pml_tm_count_into(&mca_pml_tm.sent[peer->provider][protocol], len, by);
+    /* nothing counts as a byte */
+    mca_pml_tm_count_into(&mca_pml_tm.sent[protocol][peer->provider],
+                          mca_pml_tm_size_class(len | 1), len, by);
 }
 
 /* An eager message went straight into a ring: of at most FAB_SHORT_MAX bytes, or of more. */
@@ -38,7 +41,7 @@ static inline void mca_pml_tm_count_short(size_t len)
 
 static inline void mca_pml_tm_count_longer(size_t len)
 {
-    mca_pml_tm_count_into(&mca_pml_tm.ring_sent, len, 1);
+    mca_pml_tm_count_into(&mca_pml_tm.ring_sent, mca_pml_tm_size_class(len), len, 1);
 }
 
 /* All messages by this protocol. */

@@ -269,6 +269,14 @@ void mca_pml_tm_state_show(mca_pml_tm_watch_t *watch, uint64_t now_ns)
     }
 }
 
+uint64_t mca_pml_tm_state_peer(const mca_pml_tm_watch_t *watch)
+{
+    mca_pml_tm_answer_t state = {.num_waits = 0};
+
+    get_first(&state, watch);
+    return state.waits[0].peer;
+}
+
 /* ---- the call ----------------------------------------------------------- */
 
 /* The MPI function with this symbol, of C or Fortran; NULL: it is none. */

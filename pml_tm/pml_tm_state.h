@@ -40,6 +40,9 @@ void mca_pml_tm_state_get(mca_pml_tm_answer_t *state, const mca_pml_tm_watch_t *
 /* Show it to those who look from outside (fab_look.h), now and then. Lock held. */
 void mca_pml_tm_state_show(mca_pml_tm_watch_t *watch, uint64_t now_ns);
 
+/* Name of the process that a wait is for; PML_TM_ANY_PEER: any, or it is not known. Lock held. */
+uint64_t mca_pml_tm_state_peer(const mca_pml_tm_watch_t *watch);
+
 /* Where the program calls MPI in this thread: "FUNCTION (FILE)", or "" if that is not known. */
 enum { PML_TM_PLACE_SIZE = 160 };
 void mca_pml_tm_state_place(char place[PML_TM_PLACE_SIZE]);

@@ -53,7 +53,7 @@ enum {
     PML_TM_AM_ASK = FAB_AM_PML + 8,
     /* the answer. app_ctx: number of the question; payload: mca_pml_tm_answer_t */
     PML_TM_AM_STATE = FAB_AM_PML + 9,
-    /* numbers for the report at the job's end. payload: mca_pml_tm_report_t */
+    /* numbers for the report at the job's end. tag: index of the first; payload: words */
     PML_TM_AM_REPORT = FAB_AM_PML + 10,
 };
 
@@ -161,39 +161,53 @@ typedef struct mca_pml_tm_state {
 
 _Static_assert(232 == sizeof(mca_pml_tm_answer_t), "wire format");
 
-enum { PML_TM_REPORT_WAYS = 4 };
+enum {
+    PML_TM_REPORT_SIZES = 5, /* classes of length: up to 64 bytes, 1 KiB, 16 KiB, 256 KiB, longer */
+    PML_TM_REPORT_REASONS = 9, /* FAB_OFFLOAD_REASON_MAX */
+};
 
-/* Sums over processes. */
+/*
+ * Numbers for the report at the job's end.  They travel as words of 64 bits, in this order, so that
+ * all others are there when the number of ranks is.  Each rank adds those of its children to its
+ * own: up to PML_TM_REPORT_LAST_SUM, and RANKS, by adding; the others by the larger one, of a
+ * number of 40 bits above a rank of 24; PML_TM_REPORT_WAITED_FOR by a vote (pml_tm_advice.h).
+ */
 typedef enum {
-    PML_TM_SUM_EAGER, /* messages sent with their data, and not ... */
-    PML_TM_SUM_STREAMED,
-    PML_TM_SUM_RNDV,
-    PML_TM_SUM_GET_BYTES,
-    PML_TM_SUM_PIPELINE_BYTES,
-    PML_TM_SUM_EXPECTED,
-    PML_TM_SUM_UNEXPECTED,
-    PML_TM_SUM_QUEUED,
-    PML_TM_SUM_RING_FULL,
-    PML_TM_SUM_HELD,
-    PML_TM_SUM_NO_GET,
-    PML_TM_SUM_CMA_REFUSED,
-    PML_TM_SUM_LOCKED_MEMORY,
-    PML_TM_SUM_MOVED,
-    PML_TM_SUM_WAITED_US, /* in waits of more than some 20 us */
-    PML_TM_SUM_RUN_US,    /* since the component was opened */
-    PML_TM_SUM_WAYS,      /* messages by shm, ofi, verbs, tcp: four sums */
-    PML_TM_REPORT_SUMS = PML_TM_SUM_WAYS + PML_TM_REPORT_WAYS,
-} mca_pml_tm_report_sum_t;
+    PML_TM_REPORT_EAGER, /* messages sent with their data, and not ... */
+    PML_TM_REPORT_STREAMED,
+    PML_TM_REPORT_RNDV,
+    PML_TM_REPORT_GET_BYTES,
+    PML_TM_REPORT_PIPELINE_BYTES,
+    PML_TM_REPORT_EXPECTED,
+    PML_TM_REPORT_UNEXPECTED,
+    PML_TM_REPORT_QUEUED,
+    PML_TM_REPORT_RING_FULL,
+    PML_TM_REPORT_HELD,
+    PML_TM_REPORT_NO_GET,
+    PML_TM_REPORT_CMA_REFUSED,
+    PML_TM_REPORT_LOCKED_MEMORY,
+    PML_TM_REPORT_UNREGISTRABLE,
+    PML_TM_REPORT_REFUSED, /* connections, by all providers */
+    PML_TM_REPORT_STRANGERS,
+    PML_TM_REPORT_LINKS_FAILED,
+    PML_TM_REPORT_MOVED,
+    PML_TM_REPORT_CROWDED, /* processes that poll although more of them than processors are here */
+    PML_TM_REPORT_WAITED_MS, /* in waits of more than some 20 us */
+    PML_TM_REPORT_RUN_MS,    /* since the component was opened */
+    PML_TM_REPORT_LISTED,    /* receives by fab_offload_reason_t: listed, or why not */
+    /* of each provider: messages by size, then bytes */
+    PML_TM_REPORT_WAYS = PML_TM_REPORT_LISTED + PML_TM_REPORT_REASONS,
+    PML_TM_REPORT_LAST_SUM = PML_TM_REPORT_WAYS + FAB_MAX_PROVIDERS * (PML_TM_REPORT_SIZES + 1) - 1,
+    PML_TM_REPORT_WAITED_MOST, /* ms, and the rank that waited so long */
+    PML_TM_REPORT_POSTED_MAX,  /* receives posted at once */
+    PML_TM_REPORT_UNEXP_MAX,   /* unexpected messages at once */
+    PML_TM_REPORT_WAITED_FOR,  /* ms that this rank was waited for, or more */
+    PML_TM_REPORT_RANKS,       /* that are in it */
+    PML_TM_REPORT_VALUES,
+} mca_pml_tm_report_value_t;
 
-/* Payload of PML_TM_AM_REPORT. */
-typedef struct mca_pml_tm_report {
-    uint64_t sums[PML_TM_REPORT_SUMS];
-    uint64_t waited_max_us;
-    uint32_t waited_max_rank;
-    uint32_t ranks; /* that are in it */
-} mca_pml_tm_report_t;
-
-_Static_assert(176 == sizeof(mca_pml_tm_report_t), "wire format");
+/* Payload of PML_TM_AM_REPORT: so many words, or the rest; the tag is the index of the first. */
+enum { PML_TM_REPORT_WORDS = 32 };
 
 /* In front of the fabric's address in the modex. */
 typedef struct mca_pml_tm_address {
@@ -206,7 +220,7 @@ typedef struct mca_pml_tm_address {
 _Static_assert(8 == sizeof(mca_pml_tm_address_t), "wire format");
 
 #define PML_TM_ADDRESS_MAGIC 0x6d747470u /* "ptm" and the byte order */
-#define PML_TM_WIRE_VERSION  9
+#define PML_TM_WIRE_VERSION  10
 
 #define PML_TM_TAG_BITS        32
 #define PML_TM_SOURCE_BITS_MIN 8

@@ -3,6 +3,8 @@
 pml_tm_sources = \
 	pml_tm/pml_tm.c \
 	pml_tm/pml_tm.h \
+	pml_tm/pml_tm_advice.c \
+	pml_tm/pml_tm_advice.h \
 	pml_tm/pml_tm_arrive.c \
 	pml_tm/pml_tm_arrive.h \
 	pml_tm/pml_tm_ask.c \

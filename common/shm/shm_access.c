@@ -197,12 +197,15 @@ int fab_shm_access_try(fab_shm_ep_t *ep)
 
 void fab_shm_access_try_one(fab_shm_domain_t *dom)
 {
-    fab_shm_ep_t *ep;
+    fab_shm_ep_t *ep, *untried = NULL;
 
     LIST_FOREACH(ep, &dom->eps, link) {
-        if (FAB_SHM_ACCESS_UNTRIED == ep->access && FAB_PEER_UP == ep->peer->state) {
-            (void) fab_shm_access_try(ep);
+        if (FAB_SHM_ACCESS_UNTRIED != ep->access) {
             return;
         }
+        untried = FAB_PEER_UP == ep->peer->state ? ep : untried;
+    }
+    if (NULL != untried) {
+        (void) fab_shm_access_try(untried);
     }
 }

@@ -29,7 +29,7 @@ static inline bool fab_shm_is_accessible(fab_shm_ep_t *ep)
 }
 
 /*
- * For fab_describe(): if there is a peer for which CMA was not tried yet, try it with one.
+ * For fab_describe(): if CMA was not tried with any peer yet, try it with one.
  */
 void fab_shm_access_try_one(fab_shm_domain_t *dom);
 

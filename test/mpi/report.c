@@ -87,6 +87,43 @@ static void queued(void)
     }
 }
 
+/* A number of messages of each size, and no others: 8 bytes, 512, 8 KiB, 128 KiB. */
+static void sizes(void)
+{
+    static const struct {
+        int count, len;
+    } of[] = {{8000, 8}, {4000, 512}, {3000, 8 << 10}, {1000, 128 << 10}};
+    char *data = tm_calloc(128 << 10, 1);
+
+    for (int i = 0; i < 4; i++) {
+        for (int j = 0; j < of[i].count; j++) {
+            if (0 == tm_rank) {
+                TM_MPI(MPI_Recv(data, of[i].len, MPI_BYTE, 1, TAG, pairs, MPI_STATUS_IGNORE));
+            } else if (1 == tm_rank) {
+                TM_MPI(MPI_Send(data, of[i].len, MPI_BYTE, 0, TAG, pairs));
+            }
+        }
+    }
+    free(data);
+}
+
+/* All wait for the last, which computes. */
+static void late(void)
+{
+    char token = 0;
+
+    for (int i = 0; i < 4; i++) {
+        if (tm_rank == tm_size - 1) {
+            tm_spin_us(700000);
+            for (int to = 0; to < tm_size - 1; to++) {
+                TM_MPI(MPI_Send(&token, 1, MPI_BYTE, to, TAG, pairs));
+            }
+        } else {
+            TM_MPI(MPI_Recv(&token, 1, MPI_BYTE, tm_size - 1, TAG, pairs, MPI_STATUS_IGNORE));
+        }
+    }
+}
+
 /* Messages that are announced. */
 static void large(void)
 {
@@ -107,8 +144,8 @@ static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
-    {"expected", expected}, {"unexpected", unexpected}, {"held", held},
-    {"queued", queued},     {"large", large},
+    {"expected", expected}, {"unexpected", unexpected}, {"held", held}, {"queued", queued},
+    {"large", large},       {"sizes", sizes},           {"late", late},
 };
 
 int main(int argc, char **argv)

@@ -42,6 +42,41 @@ if "$nocma" true; then
     require "the kernel does not let ranks of a host read each other's memory"
 fi
 
+# Messages and bytes by size class. Besides those of report.c there are some of Open MPI.
+for by in shm tcp; do
+    page 2 --mca pml_tm_providers "$by,self" "$report" sizes
+    grep -aE "^  by $by +160[0-9]{2} \(100 %\), 0\.15[78] GB: 50 % below 64 bytes, 25 % 1 KiB, 19 % 16 KiB, 6 % 256 KiB$" \
+        "$TM_WORK/err" || fail "messages by size are not 8000, 4000, 3000 and 1000"
+done
+
+# The rank that all wait for, and that there is none.
+page 4 "$report" late
+require 'ranks waited for rank 3 in at least '
+page 4 "$report" expected
+forbid 'ranks waited for'
+
+# The depth of a queue in a communicator that is gone.
+page 2 "$report" unexpected
+grep -aE ' at most [12][0-9]{3} messages were unexpected at once \(rank 0\)' "$TM_WORK/err" ||
+    fail 'the depth of the queue is not there'
+
+# Processes that poll although they share processors.
+cat >no_yield <<'END'
+#!/bin/sh
+OMPI_MCA_mpi_yield_when_idle=0 exec "$@"
+END
+chmod +x no_yield
+page $(($(nproc) + 1)) --mca pml_tm_wait spin "$PWD/no_yield" "$report" large
+require 'leave pml_tm_wait at auto'
+page $(($(nproc) + 1)) "$report" large
+forbid 'leave pml_tm_wait'
+
+# The table of paths, as it is at the end: no rank is gone whose memory could not be tried.
+page 4 --mca pml_tm_providers shm,self "$report" late
+require '  The paths of rank 0, on '
+require '-              tcp    not used: '
+forbid 'Bad address'
+
 for np in 1 3 7; do
     page "$np" "$report" expected
 done
