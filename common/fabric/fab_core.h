@@ -154,6 +154,8 @@ static inline uint8_t fab_peer_closed_bit(fab_user_t user)
 }
 
 /* fab_core.c */
+/* Of a peer that cannot be sent to: it moves to another provider (UP), has failed, or was closed. */
+extern const fab_ops_t fab_no_ops;
 void fab_core_set_work(fab_core_t *core, bool has_work);
 /* Is a failure of the peer to be reported, or to be worked off? */
 bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer);
@@ -187,7 +189,6 @@ int fab_choose(fab_core_t *core, fab_peer_t *peer, const void *address, int firs
                size_t size);
 
 /* fab_failed.c */
-extern const fab_ops_t fab_failed_ops;
 /* Release what the provider holds. False: later. */
 bool fab_failed_drop(fab_core_t *core, fab_peer_t *peer);
 /*

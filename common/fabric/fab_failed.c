@@ -11,59 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- operations on a failed or closed peer ------------------------------ */
-
-static int failed_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
-{
-    (void) peer, (void) hdr, (void) buf, (void) len;
-    return OPAL_ERR_UNREACH;
-}
-
-static void *failed_reserve(fab_peer_t *peer, size_t max_len)
-{
-    (void) peer, (void) max_len;
-    return NULL;
-}
-
-static void failed_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
-{
-    (void) peer, (void) hdr, (void) len;
-}
-
-static int failed_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
-                         fab_rkey_t *rkey)
-{
-    (void) peer, (void) buf, (void) len, (void) access, (void) rkey;
-    return OPAL_ERR_UNREACH;
-}
-
-static void failed_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
-{
-    (void) peer, (void) rkey;
-}
-
-static int failed_rma(fab_rma_t *op)
-{
-    (void) op;
-    return OPAL_ERR_UNREACH;
-}
-
-static int failed_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
-{
-    (void) peer, (void) hdr, (void) out;
-    return OPAL_ERR_UNREACH;
-}
-
-const fab_ops_t fab_failed_ops = {
-    .send = failed_send,
-    .reserve = failed_reserve,
-    .commit = failed_commit,
-    .expose = failed_expose,
-    .unexpose = failed_unexpose,
-    .rma = failed_rma,
-    .send_from = failed_send_from,
-};
-
 /* ---- noting a failure --------------------------------------------------- */
 
 /* A new record; NULL: no memory. There is always memory for one, so one at least is reported. */
@@ -109,7 +56,7 @@ void fab_peer_fail(fab_peer_t *peer, int rc, const char *why)
         peer->state = FAB_PEER_FAILED;
     }
     fab_look_event(&core->fab, fab_event_of(&core->fab, FAB_EVENT_PEER_FAILED, peer->name));
-    peer->ops = &fab_failed_ops;
+    peer->ops = &fab_no_ops;
     peer->caps = 0;
     core->fab.must_return = true;
     fab_core_set_work(core, true);
@@ -175,7 +122,7 @@ static void core_find_failures(fab_core_t *core)
     core->is_failure_lost = false;
     for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
         fab_peer_t *peer = fab_core_record(core, i);
-        if (&fab_failed_ops == peer->ops && NULL != peer->ep && FAB_PEER_FAILED == peer->state &&
+        if (&fab_no_ops == peer->ops && NULL != peer->ep && FAB_PEER_FAILED == peer->state &&
             !fab_core_has_failure(core, peer)) {
             core_add_failure(core, peer, OPAL_ERR_UNREACH,
                              "It failed; there was no memory to keep the reason.");

@@ -9,7 +9,7 @@
  *      the other      fab_peer_from_wire() by a later provider: the peer's attempt has failed, and
  *                     it asks for a connection by the next one
  *
- *      UP ──noted: ops say busy──> old provider drops it ──> next provider takes it ──> UP
+ *      UP ──noted: fab_no_ops──> old provider drops it ──> next provider takes it ──> UP
  *                                                       └──> there is none: FAILED
  *
  * Whoever asks for a connection is up before who answers may send. So a process whose attempt
@@ -27,53 +27,6 @@
 #include <string.h>
 
 #include "fabric/fab_wire.h"
-
-/* ---- operations on a peer that moves: later -------------------------------- */
-
-static int moving_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
-{
-    (void) peer, (void) hdr, (void) buf, (void) len;
-    return OPAL_ERR_RESOURCE_BUSY;
-}
-
-static void *moving_reserve(fab_peer_t *peer, size_t max_len)
-{
-    (void) peer, (void) max_len;
-    return NULL;
-}
-
-static void moving_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
-{
-    (void) peer, (void) hdr, (void) len;
-}
-
-static int moving_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
-                         fab_rkey_t *rkey)
-{
-    (void) peer, (void) buf, (void) len, (void) access, (void) rkey;
-    return OPAL_ERR_NOT_SUPPORTED;
-}
-
-/* The old provider lets go of all when it drops the peer. */
-static void moving_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
-{
-    (void) peer, (void) rkey;
-}
-
-static int moving_rma(fab_rma_t *op)
-{
-    (void) op;
-    return OPAL_ERR_NOT_SUPPORTED;
-}
-
-static const fab_ops_t moving_ops = {
-    .send = moving_send,
-    .reserve = moving_reserve,
-    .commit = moving_commit,
-    .expose = moving_expose,
-    .unexpose = moving_unexpose,
-    .rma = moving_rma,
-};
 
 /* ---- the address, as long as it may be needed ------------------------------ */
 
@@ -123,7 +76,7 @@ void fab_move_keep_address(fab_core_t *core, fab_peer_t *peer, const void *addre
 
 bool fab_peer_is_moving(const fab_peer_t *peer)
 {
-    return &moving_ops == peer->ops ||
+    return (FAB_PEER_UP == peer->state && &fab_no_ops == peer->ops) ||
            (FAB_PEER_CLOSED == peer->state && fab_core_has_failure(fab_core(peer->fab), peer));
 }
 
@@ -138,7 +91,7 @@ static bool note(fab_core_t *core, fab_peer_t *peer, void *address, int rc, cons
     *move = (fab_move_t){.peer = peer, .address = address, .rc = rc};
     snprintf(move->why, sizeof(move->why), "%s", why);
     LIST_INSERT_HEAD(&core->moves, move, link);
-    peer->ops = &moving_ops;
+    peer->ops = &fab_no_ops;
     peer->caps = 0;
     core->fab.must_return = true;
     fab_core_set_work(core, true);

@@ -100,7 +100,7 @@ static void peer_end(fab_peer_t *peer)
     int was = peer->state;
 
     peer->state = FAB_PEER_CLOSED;
-    peer->ops = &fab_failed_ops;
+    peer->ops = &fab_no_ops;
     peer->caps = 0;
     if (FAB_PEER_UP == was && NULL != peer->ep) {
         fab_providers[peer->provider]->detach(core->slots[peer->provider].dom, peer);
