@@ -54,7 +54,7 @@ fuzz address 10000 "${fabric[@]}"
 fuzz stream 20000 "${fabric[@]}"
 fuzz frame 2000 "${fabric[@]}"
 fuzz message 20000 "${fabric[@]}"
-if [[ $TM_OMPI_SERIES == 5.0 ]]; then
+if [[ $TM_OMPI_SERIES != 4.1 ]]; then
     tm_libs+=(-lpmix)
 else
     tm_libs+=(-lopen-rte)

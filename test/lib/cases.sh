@@ -201,7 +201,7 @@ select_series()
 {
     local name selected=()
     for name in ${cases[@]+"${cases[@]}"}; do
-        if [[ -z ${case_ompi[$name]} || ${case_ompi[$name]} == "$TM_OMPI_SERIES" ]]; then
+        if [[ -z ${case_ompi[$name]} || ,${case_ompi[$name]}, == *,$TM_OMPI_SERIES,* ]]; then
             selected+=("$name")
         fi
     done

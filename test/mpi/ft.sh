@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: ompi=5.0 timeout=400
+# TEST: ompi=5.0,6.0 timeout=400
 #
 # Fault tolerance (mpirun --with-ft ulfm): a rank is killed while the others wait for it in every
 # way; the survivors hear of it, revoke, shrink, agree and go on.  By pml tm, and by ob1 over

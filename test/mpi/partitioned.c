@@ -5,7 +5,7 @@
  * sides, started again, the arrival of each tested. Not with different numbers: MPI_Parrived of
  * Open MPI 5.0.7 then says yes too early, or never, over every PML.
  */
-/* TEST: np=2,4 ompi=5.0 timeout=60 stderr="Unable to find reachable pairing" */
+/* TEST: np=2,4 ompi=5.0,6.0 timeout=60 stderr="Unable to find reachable pairing" */
 #include "tm_test.h"
 
 static int value_of(int from, int round, int i)

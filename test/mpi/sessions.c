@@ -7,8 +7,8 @@
  *
  * args: [rounds] ["world": between MPI_Init and MPI_Finalize as well]
  */
-/* TEST: np=1,2,4 args="20" ompi=5.0 timeout=60 stderr="Unable to find reachable pairing" */
-/* TEST: np=2,4 args="20 world" ompi=5.0 timeout=60 stderr="Unable to find reachable pairing" */
+/* TEST: np=1,2,4 args="20" ompi=5.0,6.0 timeout=60 stderr="Unable to find reachable pairing" */
+/* TEST: np=2,4 args="20 world" ompi=5.0,6.0 timeout=60 stderr="Unable to find reachable pairing" */
 #include "tm_counter.h"
 
 static const int sizes[] = {0,  1,    15,    16,    17,    23,    24,    25,    40,

@@ -11,9 +11,9 @@
 /* TEST: np=2 args="probes 8" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 /* TEST: np=2 args="cancel 8" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 /* TEST: np=2 args="handoff 8" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
-/* TEST: np=2 args="all 4 50 session" ompi=5.0 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 stderr="Unable to find reachable pairing" */
-/* TEST: np=2 args="all 4 50 late" ompi=5.0 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 stderr="Unable to find reachable pairing" */
-/* TEST: np=2 args="all 4 50 world" ompi=5.0 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 stderr="Unable to find reachable pairing" */
+/* TEST: np=2 args="all 4 50 session" ompi=5.0,6.0 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 stderr="Unable to find reachable pairing" */
+/* TEST: np=2 args="all 4 50 late" ompi=5.0,6.0 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 stderr="Unable to find reachable pairing" */
+/* TEST: np=2 args="all 4 50 world" ompi=5.0,6.0 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 stderr="Unable to find reachable pairing" */
 #include "tm_test.h"
 
 #include <pthread.h>

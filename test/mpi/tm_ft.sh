@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: ompi=5.0 timeout=300 device=tmdev
+# TEST: ompi=5.0,6.0 timeout=300 device=tmdev
 #
 # Fault tolerance as in ft.sh, with receives on the list of a device that matches tags; and one that
 # says nothing of what it had begun to receive when a connection breaks.
