@@ -261,7 +261,7 @@ static void crowd_body(world_t *world)
         close_peers(world);
     }
     CHECK(0 == traffic.wrong && 0 == world->failures && fab_counters.peers_moved > 0);
-    CHECK(NULL == fab_core(world->fab)->moves);
+    CHECK(LIST_EMPTY(&fab_core(world->fab)->moves));
     world_barrier(world);
 }
 
@@ -331,7 +331,7 @@ static void ends_body(world_t *world)
         }
         fab_peer_close(peer, FAB_USER_PML);
         WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(1)));
-        CHECK(i == world->failures && NULL == fab_core(world->fab)->moves);
+        CHECK(i == world->failures && LIST_EMPTY(&fab_core(world->fab)->moves));
         world->peers[1] = NULL;
     }
     world_barrier(world);
