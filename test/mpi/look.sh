@@ -20,8 +20,7 @@ look()
     ((rc == want)) || fail "tm_look $* ended with $rc, not $want"
 }
 
-# begin NP CASE OPTION...: start a job that hangs, and wait until its ranks show this.
-# Sets job to its mpirun, ranks to the pids.
+# begin NP CASE OPTION...: start a job that hangs; job is its mpirun.
 begin()
 {
     local np=$1 case=$2
@@ -33,26 +32,33 @@ begin()
     job=$!
 }
 
-# until_said TEXT: tm_look until a line has the text.
+# mine: what tm_look says of this job's ranks, among other jobs that may run here; sets ranks.
+mine()
+{
+    mapfile -t ranks < <(pgrep -P "$job" hang)
+    "$tm_look" >all 2>err || true
+    awk -v pids=" ${ranks[*]} " 'index(pids, " " $2 " ")' all >said
+}
+
+# until_said TEXT: until a line of tm_look has the text.
 until_said()
 {
     local i
     for ((i = 0; i < 150; i++)); do
-        "$tm_look" >said 2>err || true
+        mine
         ! grep -qF -e "$1" said || break
         sleep 0.2
     done
     cat said
     require "$1" said
-    mapfile -t ranks < <(pgrep -P "$job" hang)
 }
 
-# until_one_outside: tm_look until one rank is outside MPI.
+# until_one_outside: until tm_look shows one rank outside MPI.
 until_one_outside()
 {
     local i
     for ((i = 0; i < 150; i++)); do
-        "$tm_look" >said 2>err || true
+        mine
         (($(grep -c 'outside MPI' said) != 1)) || break
         sleep 0.2
     done
@@ -71,7 +77,6 @@ end()
     wait "$job" || true
 }
 
-look 1
 look 0 --help
 require 'Usage: tm_look' said
 look 2 --no-such-option
@@ -84,7 +89,8 @@ for by in shm tcp; do
     begin 3 missing --mca pml_tm_providers "$by,self"
     until_said 'receive from rank 0, tag -16 (MPI_Barrier), up to 0 bytes, MPI_COMM_WORLD'
     until_one_outside
-    require '3 of 3 ranks here  hang' said
+    (($(wc -l <said) == 3)) || fail 'not all ranks are shown'
+    require '3 of 3 ranks here  hang' all
     missing=$(awk '/outside MPI/ && $1 == 2 { print $2 }' said)
     [[ -n $missing ]] || fail 'not rank 2 is outside MPI'
     waiting=$(awk '/receive from rank 0/ { print $2; exit }' said)
@@ -131,7 +137,7 @@ begin 2 cycle --mca pml_tm_recorder 0
 sleep 2
 mapfile -t ranks < <(pgrep -P "$job" hang)
 ((${#ranks[@]} == 2)) || fail 'the job does not run'
-look 1
+look 1 "${ranks[@]}"
 end
 
 # The hang report.
@@ -141,7 +147,7 @@ for ((i = 0; i < 100; i++)); do
     sleep 0.2
 done
 cat err.job
-mapfile -t ranks < <(pgrep -P "$job" hang)
+mine
 end
 require 'it is process ' err.job
 require ' (hang) of this host, which ' err.job
