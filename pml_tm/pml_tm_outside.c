@@ -15,12 +15,16 @@ typedef struct search {
     fab_look_t look;
 } search_t;
 
+/*
+ * Names are those of Open MPI, which are unique only for one mpirun: a process of another one, with
+ * the same name by chance, is told by its job's size.
+ */
 static bool is_it(void *ctx, uint32_t pid, int fd, const fab_look_t *look)
 {
     search_t *search = ctx;
 
     (void) fd;
-    if (look->name == search->name) {
+    if (look->name == search->name && look->num_procs == mca_pml_tm_process.num_procs) {
         search->pid = pid;
         search->look = *look;
     }
