@@ -23,8 +23,8 @@ for program in "$TM_PREFIX"/bin/*; do
     page=$man/man1/${program##*/}.1
     [[ -f $page ]] || fail "${program##*/} has no manual page"
     in_help "$program" >help
-    in_page "$page" | grep -vx -e --help >page || true
-    grep -vx -e --help help | diff - page ||
+    in_page "$page" >options
+    grep -vx -e --help help | diff - <(grep -vx -e --help options) ||
         fail "the options of ${program##*/} are not those of its page"
 done
 
@@ -33,9 +33,9 @@ pages=("$man"/man[17]/*)
 [[ -f $man/man7/pml_tm.7 ]] || fail "pml_tm(7) is not there"
 for page in "${pages[@]}"; do
     # pages of others may not be installed here
-    mandoc -T lint -W all "$page" 2>&1 |
-        grep -vE 'manual not found|outdated mandoc.db' >lint || true
-    [[ ! -s lint ]] || fail "$(cat lint)"
+    said=$(mandoc -T lint -W all "$page" 2>&1 |
+        grep -vE 'manual not found|outdated mandoc.db') || true
+    [[ -z $said ]] || fail "$said"
     mandoc "$page" >/dev/null || fail "mandoc $page"
 done
 

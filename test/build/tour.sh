@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck disable=SC2016 # the quotes of Markdown
 # TEST: timeout=60 quick=yes
 #
 # The files and functions that doc/tour.md names exist; a function that it places in a file is
