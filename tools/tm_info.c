@@ -25,6 +25,7 @@
 #include "fabric/fab_fit.h"
 #include "pml_tm/pml_tm_fit.h"
 #include "tm_commit.h"
+#include "tm_info_errors.h"
 #include "tm_info_limits.h"
 
 enum { STATUS_GOOD = 0, STATUS_BAD = 1, STATUS_USAGE = 2 };
@@ -204,18 +205,33 @@ static void show_limits(void)
 
 static int usage(FILE *out, int rc)
 {
-    fprintf(out, "Usage: tm_info [--check]\n\n"
+    fprintf(out, "Usage: tm_info [--check]\n"
+                 "       tm_info --errors [WORDS]\n\n"
                  "Shows whether pml tm fits the Open MPI that runs here, whether mpirun finds it,\n"
                  "which providers can be used, and limits of this host.  Exit status: 0 if it can\n"
                  "be used, 1 if not, 2 for wrong arguments.\n\n"
-                 "  --check   print only why it cannot be used\n");
+                 "  --check   print only why it cannot be used\n"
+                 "  --errors  print the messages of pml tm, or those with these words: what\n"
+                 "            happened and what to do\n");
     return rc;
+}
+
+static int show_errors(const char *words)
+{
+    if (0 == tm_info_show_errors(words)) {
+        fprintf(stderr, "tm_info: no message of pml tm has these words\n");
+        return STATUS_BAD;
+    }
+    return STATUS_GOOD;
 }
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"check", no_argument, NULL, 'c'}, {"help", no_argument, NULL, 'h'}, {0}};
+    static const struct option options[] = {{"check", no_argument, NULL, 'c'},
+                                            {"errors", no_argument, NULL, 'e'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    bool wants_errors = false;
     int option;
 
     while (-1 != (option = getopt_long(argc, argv, "h", options, NULL))) {
@@ -223,14 +239,20 @@ int main(int argc, char **argv)
         case 'c':
             is_quiet = true;
             break;
+        case 'e':
+            wants_errors = true;
+            break;
         case 'h':
             return usage(stdout, STATUS_GOOD);
         default:
             return usage(stderr, STATUS_USAGE);
         }
     }
-    if (optind < argc) {
+    if (optind + wants_errors < argc) {
         return usage(stderr, STATUS_USAGE);
+    }
+    if (wants_errors) {
+        return show_errors(argv[optind]);
     }
     if (!is_quiet) {
         printf("pml_tm %s, commit %s\n\n", TM_VERSION, TM_COMMIT);

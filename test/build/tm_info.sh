@@ -39,6 +39,20 @@ require "Usage: tm_info" said
 info 2 --no-such-option
 info 2 something
 
+# Messages: each says what to do, and a line of one that was seen leads to it.
+info 0 --errors
+(($(grep -c '^\[' said) == $(grep -cE '^    \{"[a-z-]+",$' "$TM_SRC/pml_tm/pml_tm_help.c"))) ||
+    fail "--errors does not have all"
+require '[several-hosts]' said
+forbid '%[a-z]' said
+info 0 --errors 'PML "tm" cannot reach a process
+of this job'
+[[ $(grep '^\[' said) == '[unreachable]' ]] || fail "--errors does not find the one message"
+info 0 --errors PEER-failed
+require 'lost a process that this job needs' said
+info 1 --errors 'no such words'
+info 2 --errors two words
+
 # A limit.
 (
     ulimit -n 512
