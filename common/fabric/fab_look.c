@@ -19,6 +19,7 @@
 #include "fabric/fab_look_read.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_provider.h"
+#include "fabric/fab_usdt.h"
 
 #define NOEXEC_SEAL 8U /* MFD_NOEXEC_SEAL: a host may forbid memory files without it */
 
@@ -198,6 +199,7 @@ void fab_look_event(fab_t *fab, fab_event_t event)
     fab_look_t *look = fab_core(fab)->look;
     uint64_t next;
 
+    FAB_PROBE5(event, event.kind, event.rank, event.tag, fab_event_bytes(&event), event.id);
     if (NULL == look) {
         return;
     }
