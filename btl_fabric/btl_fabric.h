@@ -17,6 +17,7 @@
  *   btl_fabric_ways.c       how an operation is done: by the fabric, or by messages
  *   btl_fabric_offer.c      puts and gets that the target's CPU is offered first
  *   btl_fabric_rma.c        put, get and atomic operations: the process that starts them
+ *   btl_fabric_staged.c     puts and gets from and to memory of a device
  *   btl_fabric_send.c       messages: descriptors, sending, receiving
  *   btl_fabric_progress.c   polling
  *   btl_fabric_flush.c      waiting for operations

@@ -32,6 +32,7 @@
 
 #if OPAL_MAJOR_VERSION >= 5
 
+#include "opal/mca/accelerator/base/base.h"
 #include "opal/mca/pmix/pmix-internal.h"
 
 /* Version of the BTL framework's component structure. */
@@ -53,6 +54,30 @@
 static inline bool mca_btl_fabric_needs_packing(const opal_convertor_t *convertor)
 {
     return opal_convertor_need_buffers(convertor) || opal_convertor_on_device(convertor);
+}
+
+/* May a program pass memory of a device to MPI? */
+static inline bool mca_btl_fabric_has_device_memory(void)
+{
+    const char *name = opal_accelerator_base_selected_component.base_version.mca_component_name;
+
+    return 0 != strcmp("null", name);
+}
+
+/* Is the address in such memory?  To be asked only where there may be some. */
+static inline bool mca_btl_fabric_is_device_address(const void *addr)
+{
+    uint64_t flags = 0;
+    int device = MCA_ACCELERATOR_NO_DEVICE_ID;
+
+    return opal_accelerator.check_addr(addr, &device, &flags) > 0;
+}
+
+/* Copy to or from such memory; an error of OPAL. */
+static inline int mca_btl_fabric_device_copy(void *to, const void *from, size_t len)
+{
+    return opal_accelerator.mem_copy(MCA_ACCELERATOR_NO_DEVICE_ID, MCA_ACCELERATOR_NO_DEVICE_ID, to,
+                                     from, len, MCA_ACCELERATOR_TRANSFER_UNSPEC);
 }
 
 /* Give a message to whoever registered for its tag. False: nobody has. */
@@ -80,6 +105,11 @@ static inline bool mca_btl_fabric_hand_up(struct mca_btl_base_module_t *btl,
 #include "opal/mca/pmix/pmix.h"
 #include "orte/util/proc_info.h"
 
+#if OPAL_CUDA_SUPPORT
+#include "opal/datatype/opal_datatype_cuda.h"
+#include "opal/runtime/opal_params.h"
+#endif
+
 #define BTL_FABRIC_BASE_VERSION MCA_BTL_BASE_VERSION_3_1_0
 #define BTL_FABRIC_MODEX_SCOPE  OPAL_PMIX_GLOBAL
 #define mca_btl_fabric_process  orte_process_info
@@ -89,6 +119,45 @@ static inline bool mca_btl_fabric_needs_packing(const opal_convertor_t *converto
 {
     return opal_convertor_need_buffers(convertor); /* true of data on a device, too */
 }
+
+#if OPAL_CUDA_SUPPORT
+
+static inline bool mca_btl_fabric_has_device_memory(void)
+{
+    return opal_cuda_support;
+}
+
+static inline bool mca_btl_fabric_is_device_address(const void *addr)
+{
+    return opal_cuda_check_one_buf((char *) (uintptr_t) addr, NULL);
+}
+
+static inline int mca_btl_fabric_device_copy(void *to, const void *from, size_t len)
+{
+    (void) opal_cuda_memcpy_sync(to, from, len); /* ends the process on an error */
+    return OPAL_SUCCESS;
+}
+
+#else
+
+static inline bool mca_btl_fabric_has_device_memory(void)
+{
+    return false;
+}
+
+static inline bool mca_btl_fabric_is_device_address(const void *addr)
+{
+    (void) addr;
+    return false;
+}
+
+static inline int mca_btl_fabric_device_copy(void *to, const void *from, size_t len)
+{
+    memcpy(to, from, len);
+    return OPAL_SUCCESS;
+}
+
+#endif
 
 static inline bool mca_btl_fabric_hand_up(struct mca_btl_base_module_t *btl,
                                           struct mca_btl_base_endpoint_t *ep,

@@ -19,6 +19,7 @@
 #include "btl_fabric_progress.h"
 #include "btl_fabric_rma.h"
 #include "btl_fabric_send.h"
+#include "btl_fabric_staged.h"
 #include "btl_fabric_target.h"
 
 static int fabric_register(void);
@@ -303,6 +304,15 @@ static void adapt_sizes(void)
     }
 }
 
+/* Puts and gets look at the address only where it may be a device's. */
+static void stage_device_memory(void)
+{
+    if (mca_btl_fabric_has_device_memory()) {
+        mca_btl_fabric.super.btl_put = mca_btl_fabric_staged_put;
+        mca_btl_fabric.super.btl_get = mca_btl_fabric_staged_get;
+    }
+}
+
 /* Open the fabric and all that the module needs. On an error nothing stays open. */
 static int start(void)
 {
@@ -313,6 +323,7 @@ static int start(void)
     }
     adapt_sizes();
     announce_glob();
+    stage_device_memory();
     mca_btl_fabric.up_tail = NULL;
     fab_idmap_init(&mca_btl_fabric.mems);
     rc = start_module();

@@ -29,6 +29,8 @@ btl_fabric_sources = \
 	btl_fabric/btl_fabric_rma.h \
 	btl_fabric/btl_fabric_send.c \
 	btl_fabric/btl_fabric_send.h \
+	btl_fabric/btl_fabric_staged.c \
+	btl_fabric/btl_fabric_staged.h \
 	btl_fabric/btl_fabric_target.c \
 	btl_fabric/btl_fabric_target.h \
 	btl_fabric/btl_fabric_up.c \

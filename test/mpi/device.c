@@ -368,19 +368,45 @@ static void add(MPI_Win win, int64_t *base, int n)
     free(values);
 }
 
-static void onesided(size_t max)
+/* A window in memory of the device is refused. */
+static void window_on_device(void)
+{
+    char *base = play->alloc(4096);
+    MPI_Win win;
+    int rc;
+
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    rc = MPI_Win_create(base, 4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    TM_CHECK(MPI_SUCCESS != rc, "MPI_Win_create in memory of the device succeeds");
+    play->free(base);
+}
+
+static void put_get_add(MPI_Win win, char *base, size_t max)
 {
     static const size_t sizes[] = {1, 8, 64, 4096, 65536, 1048576, 8388608};
-    MPI_Win win;
-    char *base;
 
-    TM_MPI(MPI_Win_allocate((MPI_Aint) max, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win));
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && sizes[i] <= max; i++) {
         put_get(win, base, sizes[i]);
     }
     add(win, (int64_t *) base, 1);
     add(win, (int64_t *) base, 1000);
+}
+
+/* Processes of one host map each other's windows only if MPI has allocated them. */
+static void onesided(size_t max)
+{
+    char *base = tm_alloc(max);
+    MPI_Win win;
+
+    TM_MPI(MPI_Win_create(base, (MPI_Aint) max, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+    put_get_add(win, base, max);
     TM_MPI(MPI_Win_free(&win));
+    tm_free(base);
+    TM_MPI(MPI_Win_allocate((MPI_Aint) max, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win));
+    put_get_add(win, base, max);
+    TM_MPI(MPI_Win_free(&win));
+    window_on_device();
 }
 
 /* ---- all ---------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 device=tmdev short=device
+# TEST: timeout=300 device=tmdev short=device ompi=5.0
 #
 # Memory of a device is copied by Open MPI's convertor alone, on all paths: device_play.c is a
 # component for Open MPI's accelerator framework whose memory nobody else can touch.  Open MPI 4.1
@@ -8,7 +8,6 @@
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
-[[ $TM_OMPI_SERIES != 4.1 ]] || skip "Open MPI 4.1 has no accelerator framework"
 
 mkdir components
 read -ra flags <<<"$TM_OMPI_CPPFLAGS"
@@ -41,6 +40,8 @@ check()
 tcp=(OMPI_MCA_pml_tm_providers=tcp)
 verbs=("OMPI_MCA_pml_tm_providers=^shm,tcp" OMPI_MCA_pml_tm_verbs_tm=always
     "OMPI_MCA_btl=self,sm")
+ob1=(TM_TEST_PML=ob1 "OMPI_MCA_btl=fabric,self")
+osc=(OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric)
 
 check 1 --
 check 2 --
@@ -49,3 +50,8 @@ check 2 OMPI_MCA_pml_tm_shm_single_copy=none OMPI_MCA_pml_tm_stream_limit=0 -- 1
 check 2 OMPI_MCA_pml_tm_eager_limit=0 -- 70000
 check 2 "${tcp[@]}" -- 1048576
 check 2 "${verbs[@]}" "TMDEV_FABRIC=$$.1" -- 1048576
+# Open MPI's own btl self copies to memory of a device
+check 2 "${ob1[@]}" -- 1048576 others
+check 2 "${osc[@]}" -- 8388608 onesided
+check 2 "${osc[@]}" OMPI_MCA_btl_fabric_shm_single_copy=none -- 1048576 onesided
+check 2 "${osc[@]}" OMPI_MCA_btl_fabric_providers=tcp -- 1048576 onesided
