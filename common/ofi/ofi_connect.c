@@ -4,6 +4,8 @@
  *        └──────┬──────────────┘                ^
  *               └──HELLO of the peer──> ANSWERED ──READY, or its first message
  *
+ * The first HELLO is answered by CHALLENGE, which changes nothing; the second has its nonce.
+ *
  * If both ask at once, the process with the smaller name goes on and ignores the other's HELLO; the
  * other answers.  Who asks is up before who answers may send, so that a process whose attempt
  * failed knows that the peer has sent nothing, and both can go on with another provider
@@ -104,18 +106,29 @@ static void wait_for_answer(fab_ofi_ep_t *ep, fab_ofi_state_t state)
     TAILQ_INSERT_TAIL(&ep->dom->asked, ep, asked_link);
 }
 
+/* NULL, or why not. */
+static const char *make_reachable(fab_ofi_ep_t *ep)
+{
+    fab_ofi_domain_t *dom = ep->dom;
+    int rc = FI_ADDR_NOTAVAIL != ep->to ? 1
+                                        : fi_av_insert(dom->av, ep->addr.name, 1, &ep->to, 0, NULL);
+
+    if (1 != rc) {
+        ep->to = FI_ADDR_NOTAVAIL;
+        return fab_sentence(dom->fab, "%s does not take its address: %s.", dom->name,
+                            rc < 0 ? fi_strerror(-rc) : "no reason given");
+    }
+    return NULL;
+}
+
 /* NULL, or why there is none. */
 static const char *session_begin(fab_ofi_ep_t *ep)
 {
     fab_ofi_domain_t *dom = ep->dom;
+    const char *why = make_reachable(ep);
 
-    if (FI_ADDR_NOTAVAIL == ep->to) {
-        int rc = fi_av_insert(dom->av, ep->addr.name, 1, &ep->to, 0, NULL);
-        if (1 != rc) {
-            ep->to = FI_ADDR_NOTAVAIL;
-            return fab_sentence(dom->fab, "%s does not take its address: %s.", dom->name,
-                                rc < 0 ? fi_strerror(-rc) : "no reason given");
-        }
+    if (NULL != why) {
+        return why;
     }
     if (!slot_take(ep)) {
         return "There is no memory for another peer.";
@@ -184,10 +197,25 @@ static void prove(const fab_ofi_addr_t *receiver, const void *msg, size_t len,
     fab_hmac(receiver->key, sizeof(receiver->key), msg, len, proof);
 }
 
+static void send_hello(fab_ofi_ep_t *ep, uint64_t nonce)
+{
+    const fab_ofi_domain_t *dom = ep->dom;
+    fab_ofi_hello_t hello = {.magic = FAB_OFI_MAGIC,
+                             .version = FAB_OFI_VERSION,
+                             .name = dom->fab->config.name,
+                             .target = ep->peer->name,
+                             .index = ep->index,
+                             .cookie = ep->cookie,
+                             .window = ep->granted,
+                             .nonce = nonce,
+                             .addr = dom->addr};
+
+    prove(&ep->addr, &hello, sizeof(hello), hello.proof);
+    (void) fab_ofi_send_own(ep, FAB_OFI_ID_HELLO, 0, &hello, sizeof(hello));
+}
+
 void fab_ofi_connect(fab_ofi_ep_t *ep)
 {
-    fab_ofi_domain_t *dom = ep->dom;
-    fab_ofi_hello_t hello = {.magic = FAB_OFI_MAGIC, .version = FAB_OFI_VERSION};
     const char *why;
 
     if (FAB_OFI_IDLE != ep->state || NULL != ep->failure || ep->has_left) {
@@ -198,18 +226,34 @@ void fab_ofi_connect(fab_ofi_ep_t *ep)
         fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
         return;
     }
-    hello.name = dom->fab->config.name;
-    hello.target = ep->peer->name;
-    hello.index = ep->index;
-    hello.cookie = ep->cookie;
-    hello.window = ep->granted;
-    hello.addr = dom->addr;
-    prove(&ep->addr, &hello, sizeof(hello), hello.proof);
     wait_for_answer(ep, FAB_OFI_ASKING);
-    (void) fab_ofi_send_own(ep, FAB_OFI_ID_HELLO, 0, &hello, sizeof(hello));
+    send_hello(ep, 0);
 }
 
 /* ---- answering ----------------------------------------------------------- */
+
+/* Whoever sent this HELLO is to send it again with a nonce. */
+static void challenge(fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
+{
+    fab_ofi_domain_t *dom = ep->dom;
+    fab_ofi_challenge_t msg = {.magic = FAB_OFI_MAGIC,
+                               .version = FAB_OFI_VERSION,
+                               .name = dom->fab->config.name,
+                               .index = hello->index,
+                               .cookie = hello->cookie};
+    const char *why = make_reachable(ep);
+
+    if (NULL != why) {
+        fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
+        return;
+    }
+    while (0 == ep->nonce) {
+        ep->nonce = dom->next_nonce++;
+    }
+    msg.nonce = ep->nonce;
+    prove(&ep->addr, &msg, sizeof(msg), msg.proof);
+    (void) fab_ofi_send_own(ep, FAB_OFI_ID_CHALLENGE, 0, &msg, sizeof(msg));
+}
 
 static void answer(fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
 {
@@ -307,11 +351,17 @@ static void handle_hello(fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
         return;
     }
     if (FAB_OFI_ASKING == ep->state) {
-        fab_counters.ofi_crossed++;
+        fab_counters.ofi_crossed += 0 == hello->nonce;
         if (hello->name > ep->dom->fab->config.name) {
             return; /* it will answer this process's HELLO */
         }
-    } else if (FAB_OFI_IDLE != ep->state) {
+    }
+    if (0 == hello->nonce || hello->nonce != ep->nonce) {
+        challenge(ep, hello);
+        return;
+    }
+    ep->nonce = 0;
+    if (FAB_OFI_IDLE != ep->state && FAB_OFI_ASKING != ep->state) {
         refuse(ep->dom, hello, FAB_OFI_REFUSED_PEER);
         fab_ofi_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
                                  "It gave up the session and requested another one.");
@@ -343,6 +393,33 @@ void fab_ofi_on_hello(fab_ofi_domain_t *dom, const void *data, size_t len)
 }
 
 /* ---- answers ------------------------------------------------------------- */
+
+static bool challenge_is_sound(const fab_ofi_ep_t *ep, const fab_ofi_challenge_t *msg)
+{
+    fab_ofi_challenge_t plain = *msg;
+    uint8_t proof[FAB_OFI_PROOF];
+
+    memset(plain.proof, 0, sizeof(plain.proof));
+    prove(&ep->dom->addr, &plain, sizeof(plain), proof);
+    return FAB_OFI_MAGIC == msg->magic && FAB_OFI_VERSION == msg->version &&
+           ep->peer->name == msg->name && fab_bytes_are_equal(proof, msg->proof, sizeof(proof));
+}
+
+void fab_ofi_on_challenge(fab_ofi_domain_t *dom, const void *data, size_t len)
+{
+    fab_ofi_challenge_t msg = {.index = FAB_OFI_NO_INDEX};
+    fab_ofi_ep_t *ep;
+
+    if (sizeof(msg) == len) {
+        memcpy(&msg, data, sizeof(msg));
+    }
+    ep = fab_ofi_session(dom, msg.index, msg.cookie);
+    if (NULL == ep || FAB_OFI_ASKING != ep->state || !challenge_is_sound(ep, &msg)) {
+        fab_counters.ofi_strays++;
+        return;
+    }
+    send_hello(ep, msg.nonce);
+}
 
 static bool welcome_is_sound(const fab_ofi_ep_t *ep, const fab_ofi_welcome_t *welcome)
 {

@@ -16,6 +16,8 @@ void fab_ofi_connect_done(fab_ofi_ep_t *ep);
 void fab_ofi_session_end(fab_ofi_ep_t *ep);
 /* HELLO came, len bytes. */
 void fab_ofi_on_hello(fab_ofi_domain_t *dom, const void *data, size_t len);
+/* CHALLENGE came, len bytes. */
+void fab_ofi_on_challenge(fab_ofi_domain_t *dom, const void *data, size_t len);
 /* WELCOME or REFUSE came. */
 void fab_ofi_on_answer(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len);
 /* Give up those who did not answer in time. */

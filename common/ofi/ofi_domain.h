@@ -74,7 +74,8 @@ struct fab_ofi_domain {
     uint32_t max_slots;
     uint32_t free_slot;   /* index + 1; 0: none */
     uint32_t next_cookie; /* of the next session */
-    uint32_t next_alive;  /* the slot to look at next (ofi_alive.c) */
+    uint64_t next_nonce;
+    uint32_t next_alive; /* the slot to look at next (ofi_alive.c) */
     fab_ofi_rbufs_t recv;
 
     fab_ofi_ep_queue_t due;   /* credits are to be returned */

@@ -29,6 +29,7 @@ struct fab_ofi_ep {
     uint32_t cookie;
     uint32_t peer_index;
     uint32_t peer_cookie;
+    uint64_t nonce;              /* what the peer's next HELLO is to have; 0: none was told */
     uint16_t sent;               /* messages, modulo 2^16, as all of the following */
     uint16_t taken;              /* that the peer says it has taken of them */
     uint16_t consumed;           /* that were received */

@@ -139,6 +139,19 @@ static void on_session(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *d
     }
 }
 
+/* A message of no session. */
+static __attribute__((noinline)) void on_no_session(fab_ofi_domain_t *dom, uint8_t id,
+                                                    const void *data, size_t len)
+{
+    if (FAB_OFI_ID_HELLO == id) {
+        fab_ofi_on_hello(dom, data, len);
+    } else if (FAB_OFI_ID_CHALLENGE == id) {
+        fab_ofi_on_challenge(dom, data, len);
+    } else {
+        fab_counters.ofi_strays++;
+    }
+}
+
 static void on_message(fab_ofi_domain_t *dom, const unsigned char *msg, size_t len)
 {
     fab_ofi_hdr_t hdr;
@@ -155,9 +168,8 @@ static void on_message(fab_ofi_domain_t *dom, const unsigned char *msg, size_t l
         return;
     }
     len -= fab_ofi_hdr_pad(&hdr);
-    if (__builtin_expect(fab_ofi_id_index(FAB_OFI_ID_HELLO, 0, FAB_OFI_NO_INDEX) == hdr.id_index,
-                         0)) {
-        fab_ofi_on_hello(dom, msg + sizeof(hdr), len);
+    if (__builtin_expect(FAB_OFI_NO_INDEX == fab_ofi_hdr_index(&hdr), 0)) {
+        on_no_session(dom, fab_ofi_hdr_id(&hdr), msg + sizeof(hdr), len);
         return;
     }
     ep = fab_ofi_session(dom, fab_ofi_hdr_index(&hdr), hdr.cookie);

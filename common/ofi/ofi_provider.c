@@ -127,7 +127,8 @@ static const char *fill_address(fab_ofi_domain_t *dom)
     addr->start_time = fab_proc_start_time(addr->pid);
     snprintf(addr->provider, sizeof(addr->provider), "%s", dom->info->fabric_attr->prov_name);
     return fab_random(addr->key, sizeof(addr->key)) &&
-                   fab_random(&dom->next_cookie, sizeof(dom->next_cookie))
+                   fab_random(&dom->next_cookie, sizeof(dom->next_cookie)) &&
+                   fab_random(&dom->next_nonce, sizeof(dom->next_nonce))
                ? NULL
                : fab_sentence(dom->fab, "There are no random bytes: %s.", strerror(errno));
 }

@@ -220,6 +220,15 @@ void fab_ofi_send_buf(fab_ofi_ep_t *ep, fab_hdr_t hdr, fab_ofi_sbuf_t *buf, size
 
 /* ---- the provider's own -------------------------------------------------- */
 
+static void of_no_session(fab_ofi_sbuf_t *buf)
+{
+    fab_ofi_hdr_t *hdr = (fab_ofi_hdr_t *) buf->data;
+    const fab_ofi_hdr_t plain = {
+        .id_index = fab_ofi_id_index(fab_ofi_hdr_id(hdr), fab_ofi_hdr_pad(hdr), FAB_OFI_NO_INDEX)};
+
+    *hdr = plain;
+}
+
 static bool send_own(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t len, bool is_probe)
 {
     fab_ofi_sbuf_t *buf = fab_ofi_pool_get(&ep->dom->send_pool);
@@ -235,8 +244,12 @@ static bool send_own(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t l
         memcpy(buf->data + sizeof(fab_ofi_hdr_t), data, len);
     }
     buf->len = (uint32_t) finish(ep, hdr, buf->data, len);
-    ep->next_seq += FAB_OFI_ID_HELLO != hdr.id; /* that is of no session yet */
-    ep->advertised = ep->consumed;
+    if (FAB_OFI_ID_HELLO == hdr.id || FAB_OFI_ID_CHALLENGE == hdr.id) {
+        of_no_session(buf);
+    } else {
+        ep->next_seq++;
+        ep->advertised = ep->consumed;
+    }
     send_or_wait(ep, buf);
     return true;
 }

@@ -21,14 +21,17 @@
  *
  *      asking side                                     answering side
  *      HELLO {address, index, cookie, window} ->       knows how to answer
+ *                                             <-       CHALLENGE {nonce}
+ *      HELLO {the same, nonce}                ->
  *                                             <-       WELCOME {index, cookie, window}, or REFUSE
  *      may send now
  *      READY                                  ->       may send now
  *
- * HELLO has a proof made with the answering process's key, WELCOME one made with the asking
- * process's; only the job's processes know the keys, from the addresses.  A process that has sent
- * HELLO ignores the other's HELLO if its own name is the smaller one; that may come after the
- * other's WELCOME, which has the same index and cookie.
+ * HELLO has a proof made with the answering process's key, CHALLENGE and WELCOME one made with the
+ * asking process's; only the job's processes know the keys, from the addresses.  A nonce is good
+ * for one session, so a HELLO that somebody recorded and sends again begins none.  A process that
+ * has sent HELLO ignores the other's HELLO if its own name is the smaller one; that may come after
+ * the other's WELCOME, which has the same index and cookie.
  *
  * The end: CLOSE is answered by CLOSED (or by CLOSE, if both close), LEAVE by LEFT (or by LEAVE).
  * Each is the sender's last message of the session.
@@ -40,7 +43,7 @@
 #include <stdint.h>
 
 #define FAB_OFI_MAGIC   0x5349464fu /* "OFIS", little endian */
-#define FAB_OFI_VERSION 1
+#define FAB_OFI_VERSION 2
 
 enum {
     FAB_OFI_NAME_MAX = 64,        /* bytes of an endpoint's address: the longest is 32 */
@@ -55,7 +58,7 @@ enum {
     FAB_OFI_ALIGN = 8,
 };
 
-#define FAB_OFI_NO_INDEX 0x1fffffu /* HELLO: the sender has not been told one */
+#define FAB_OFI_NO_INDEX 0x1fffffu /* HELLO, CHALLENGE: they are of no session */
 
 /* Ids of the provider's own messages; those below FAB_AM_MAX are the fabric's. */
 enum {
@@ -68,6 +71,7 @@ enum {
     FAB_OFI_ID_CLOSED = 134, /* agreed */
     FAB_OFI_ID_LEAVE = 135,  /* the sender takes no more messages */
     FAB_OFI_ID_LEFT = 136,   /* heard */
+    FAB_OFI_ID_CHALLENGE = 137,
 };
 
 typedef enum fab_ofi_refusal {
@@ -143,11 +147,25 @@ typedef struct fab_ofi_hello {
     uint32_t cookie;
     uint32_t window; /* messages that the receiver may have under way to the sender */
     uint32_t reserved;
+    uint64_t nonce;               /* from CHALLENGE; 0: none yet */
     fab_ofi_addr_t addr;          /* of the sender */
     uint8_t proof[FAB_OFI_PROOF]; /* HMAC of all with zeros here, by the receiver's key */
 } fab_ofi_hello_t;
 
-_Static_assert(216 == sizeof(fab_ofi_hello_t), "fab_ofi_hello_t is a wire format");
+_Static_assert(224 == sizeof(fab_ofi_hello_t), "fab_ofi_hello_t is a wire format");
+
+/* Payload of CHALLENGE. */
+typedef struct fab_ofi_challenge {
+    uint32_t magic;
+    uint32_t version;
+    uint64_t name; /* of the sender */
+    uint32_t index;
+    uint32_t cookie; /* those of the HELLO that it answers */
+    uint64_t nonce;
+    uint8_t proof[FAB_OFI_PROOF]; /* HMAC of all with zeros here, by the receiver's key */
+} fab_ofi_challenge_t;
+
+_Static_assert(64 == sizeof(fab_ofi_challenge_t), "fab_ofi_challenge_t is a wire format");
 
 /* Payload of WELCOME; its header has index and cookie of HELLO. */
 typedef struct fab_ofi_welcome {

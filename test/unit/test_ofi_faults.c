@@ -11,6 +11,7 @@
 #include "fabric/fab_wire.h"
 #include "ofi/ofi_domain.h"
 #include "ofi/ofi_ep.h"
+#include "sock/sha256.h"
 
 static int got;
 
@@ -140,6 +141,69 @@ static void test_strays(void **state)
     assert_int_equal(world_run(2, false, strays), 0);
 }
 
+/*
+ * A HELLO of this process as it was sent before: with the proof, but its nonce is used up.  The
+ * answer to it is a CHALLENGE that nobody waits for.
+ */
+static void replay(world_t *world, fab_ofi_domain_t *dom, const fab_ofi_addr_t *to_addr,
+                   fi_addr_t to)
+{
+    struct {
+        fab_ofi_hdr_t hdr;
+        fab_ofi_hello_t hello;
+    } msg = {
+        .hdr.id_index = fab_ofi_id_index(FAB_OFI_ID_HELLO, 0, FAB_OFI_NO_INDEX),
+        .hello = {.magic = FAB_OFI_MAGIC,
+                  .version = FAB_OFI_VERSION,
+                  .name = world_name(0),
+                  .target = world_name(1),
+                  .index = 5,
+                  .cookie = 5,
+                  .window = 8,
+                  .nonce = 5,
+                  .addr = dom->addr},
+    };
+    const struct iovec iov = {.iov_base = &msg, .iov_len = sizeof(msg)};
+    const struct fi_msg send = {.msg_iov = &iov, .iov_count = 1, .addr = to};
+
+    fab_hmac(to_addr->key, sizeof(to_addr->key), &msg.hello, sizeof(msg.hello), msg.hello.proof);
+    WORLD_UNTIL(0 == fi_sendmsg(dom->rdm, &send, 0));
+    WORLD_UNTIL(1 == fab_counters.ofi_strays);
+    fab_counters.ofi_strays = 0;
+}
+
+/* In a session, it does not end it; afterwards, it begins none. */
+static void replayed(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    fab_ofi_domain_t *dom = ep_of(peer)->dom;
+
+    meet(world);
+    const fab_ofi_addr_t addr = ep_of(peer)->addr;
+    const fi_addr_t to = ep_of(peer)->to;
+    if (0 == world->rank) {
+        replay(world, dom, &addr, to);
+    }
+    world_barrier(world);
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    WORLD_UNTIL(2 == got);
+    world_barrier(world);
+    fab_peer_close(peer, FAB_USER_PML);
+    WORLD_UNTIL(0 == dom->num_sessions);
+    world_barrier(world);
+    if (0 == world->rank) {
+        replay(world, dom, &addr, to);
+    }
+    world_barrier(world);
+    CHECK(0 == dom->num_sessions && 0 == world->failures);
+}
+
+static void test_replayed(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, replayed), 0);
+}
+
 /* What is wrong with the next message; the peer fails for it. */
 static int flaw;
 
@@ -172,9 +236,8 @@ static void test_bad(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dead),
-        cmocka_unit_test(test_keyless),
-        cmocka_unit_test(test_strays),
+        cmocka_unit_test(test_dead),   cmocka_unit_test(test_keyless),
+        cmocka_unit_test(test_strays), cmocka_unit_test(test_replayed),
         cmocka_unit_test(test_bad),
     };
 
