@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What many peers cost the ofi provider: memory of a hundred thousand that are known, and of their
+ * entries in libfabric's address vector, which are made at the first message; that each is found
+ * again.
+ *
+ * TEST: sources=@fabric,@ofi variants=plain cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=120 quick=no
+ */
+#include "conform_ofi.h"
+
+#include <malloc.h>
+#include <netinet/in.h>
+
+#include "fabric/fab_core.h"
+#include "fabric/fab_wire.h"
+#include "ofi/ofi_domain.h"
+#include "ofi/ofi_ep.h"
+
+enum {
+    KNOWN = 100000,
+    RECORD_BYTES = 96, /* of the fabric's record, its table and malloc() */
+};
+
+static size_t memory(void)
+{
+    struct mallinfo2 info = mallinfo2();
+
+    return info.uordblks + info.hblkhd;
+}
+
+/* Names of processes of one job follow each other. */
+static uint64_t known_name(int i)
+{
+    return UINT64_C(9) << 32 | (unsigned) i;
+}
+
+/* The address of rank 0 as that of another process, on another host. */
+static size_t address_of(const world_t *world, int i, unsigned char *address)
+{
+    const uint64_t name = known_name(i);
+    fab_wire_head_t head;
+    fab_ofi_addr_t addr;
+    struct sockaddr_in in;
+    size_t len;
+
+    memcpy(address, world->shared->address[0], world->shared->len[0]);
+    memcpy(&head, address, sizeof(head));
+    head.name = name;
+    memcpy(address, &head, sizeof(head));
+    unsigned char *ofi = (unsigned char *) (uintptr_t) fab_address_section(address, FAB_WIRE_OFI,
+                                                                           &len);
+    memcpy(&addr, ofi, sizeof(addr));
+    memcpy(&in, addr.name, sizeof(in));
+    in.sin_addr.s_addr = htonl(0x0a000000 + (uint32_t) i);
+    memcpy(addr.name, &in, sizeof(in));
+    addr.host += 1 + (uint64_t) i;
+    memcpy(addr.key, &name, sizeof(name));
+    memcpy(ofi, &addr, sizeof(addr));
+    return world->shared->len[0];
+}
+
+static void known_body(world_t *world)
+{
+    unsigned char address[FAB_ADDRESS_MAX];
+    fab_peer_t **peer = malloc(KNOWN * sizeof(fab_peer_t *));
+    size_t before = memory();
+    double start = world_now(), opened, found;
+    const char *why = "";
+
+    for (int i = 0; i < KNOWN; i++) {
+        size_t len = address_of(world, i, address);
+        CHECK(OPAL_SUCCESS ==
+              fab_peer_open(world->fab, FAB_USER_PML, known_name(i), address, len, &peer[i], &why));
+    }
+    double bytes = (double) (memory() - before) / KNOWN;
+    opened = world_now();
+    for (int i = 0; i < KNOWN; i++) {
+        CHECK(peer[i] == fab_peer_find(world->fab, known_name(i)));
+    }
+    found = world_now();
+    printf("%d known peers: %.0f bytes each, %zu of them the endpoint's; %.2f us to open one, "
+           "%.3f us to find one\n",
+           KNOWN, bytes, sizeof(fab_ofi_ep_t), 1e6 * (opened - start) / KNOWN,
+           1e6 * (found - opened) / KNOWN);
+    CHECK(bytes > 64 && bytes < (double) sizeof(fab_ofi_ep_t) + RECORD_BYTES);
+
+    fab_ofi_domain_t *dom = ((fab_ofi_ep_t *) peer[0]->ep)->dom;
+    before = memory();
+    start = world_now();
+    for (int i = 0; i < KNOWN; i++) {
+        fab_ofi_ep_t *ep = peer[i]->ep;
+        CHECK(1 == fi_av_insert(dom->av, ep->addr.name, 1, &ep->to, 0, NULL));
+    }
+    printf("their entries in the address vector: %.0f bytes each, %.2f us to insert one\n",
+           (double) (memory() - before) / KNOWN, 1e6 * (world_now() - start) / KNOWN);
+    fflush(stdout);
+    /* of none is anything else there, and the receive buffers are as many as before */
+    CHECK(0 == dom->num_sessions && dom->recv.num == fab_params.ofi_buffers);
+    free(peer);
+}
+
+static void test_known(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(1, false, known_body), 0);
+}
+
+/* No sanitizer: its memory would be counted too. */
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_known),
+    };
+
+    fab_params.ofi_provider = (char *) (uintptr_t) "net,tcp";
+    world_use_providers("ofi");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
