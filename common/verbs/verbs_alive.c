@@ -13,6 +13,7 @@
 #include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
 #include "verbs/verbs_fail.h"
+#include "verbs/verbs_port.h"
 #include "verbs/verbs_qp.h"
 
 enum {
@@ -41,6 +42,18 @@ static void qp_ended(fab_verbs_domain_t *dom, const struct ibv_async_event *even
     if (NULL != conn) {
         conn->num_ended++;
         conn->drained_at = dom->empty_polls;
+    }
+}
+
+/* Connections that there are go on, or break and say so. */
+static void check_address(fab_verbs_domain_t *dom, const struct ibv_async_event *event)
+{
+    dom->changed = fab_verbs_port_change(dom);
+    if (NULL != dom->changed) {
+        fab_log(dom->fab, 1, "%s has another %s: no more connections are made by it", dom->name,
+                dom->changed);
+    } else {
+        fab_log(dom->fab, 10, "%s reports: %s", dom->name, ibv_event_type_str(event->event_type));
     }
 }
 
@@ -76,7 +89,16 @@ static void handle_event(fab_verbs_domain_t *dom, const struct ibv_async_event *
         dom->is_dead = true;
         fab_verbs_fail_all(dom, "failed");
         break;
-    default: /* of the subnet's management, or of no importance */
+    case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_GID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
+    case IBV_EVENT_CLIENT_REREGISTER: /* another subnet manager */
+    case IBV_EVENT_SM_CHANGE:
+        if (event->element.port_num == dom->port_num) {
+            check_address(dom, event);
+        }
+        break;
+    default: /* of no importance */
         break;
     }
 }

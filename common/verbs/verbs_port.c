@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "fabric/fab_params.h"
+#include "verbs/verbs_cm.h"
 
 enum {
     FAB_VERBS_ROCE_CLASS = 26 << 2 | 2, /* DSCP 26, ECN-capable */
@@ -87,4 +88,44 @@ void fab_verbs_port_class(fab_verbs_domain_t *dom, const char *device)
                                         ? fab_params.verbs_traffic_class
                                     : of_port >= 0 ? of_port
                                                    : FAB_VERBS_ROCE_CLASS);
+}
+
+static bool has_other_lid(const fab_verbs_domain_t *dom)
+{
+    struct ibv_port_attr port;
+
+    memset(&port, 0, sizeof(port));
+    return 0 == ibv_query_port(dom->ctx, dom->port_num, &port) && port.lid != dom->addr.lid;
+}
+
+static bool has_other_gid(const fab_verbs_domain_t *dom)
+{
+    union ibv_gid gid;
+
+    return 0 == ibv_query_gid(dom->ctx, dom->port_num, dom->gid_index, &gid) &&
+           0 != memcmp(&gid, dom->addr.gid, sizeof(gid));
+}
+
+static bool has_other_pkey(const fab_verbs_domain_t *dom)
+{
+    __be16 pkey;
+
+    return 0 == ibv_query_pkey(dom->ctx, dom->port_num, dom->pkey_index, &pkey) &&
+           be16toh(pkey) != dom->addr.pkey;
+}
+
+const char *fab_verbs_port_change(const fab_verbs_domain_t *dom)
+{
+    bool is_infiniband = IBV_LINK_LAYER_INFINIBAND == dom->addr.link_layer;
+
+    if (dom->cm_ops->is_iwarp) {
+        return NULL; /* rdma_cm looks at addresses */
+    }
+    if (is_infiniband && has_other_lid(dom)) {
+        return "LID";
+    }
+    if (has_other_gid(dom)) {
+        return "GID";
+    }
+    return is_infiniband && has_other_pkey(dom) ? "partition" : NULL;
 }

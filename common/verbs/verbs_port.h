@@ -16,4 +16,10 @@ const char *fab_verbs_port_partition(fab_verbs_domain_t *dom, struct ibv_context
 /* Fill sl and traffic_class, after the GID is known. */
 void fab_verbs_port_class(fab_verbs_domain_t *dom, const char *device);
 
+/*
+ * What of the port's address is no longer what other processes were told at the start; NULL:
+ * nothing.
+ */
+const char *fab_verbs_port_change(const fab_verbs_domain_t *dom);
+
 #endif /* FAB_VERBS_PORT_H */

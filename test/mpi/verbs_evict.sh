@@ -11,6 +11,7 @@
 
 export OMPI_MCA_pml_tm_verbs_max_connections=4
 
+over 6 OMPI_MCA_pml_tm_verbs_max_connections=2 counters verbs_evicted
 for tm in none always; do
     export OMPI_MCA_pml_tm_verbs_tm=$tm
     over 8 basic 65537

@@ -126,6 +126,52 @@ static void test_pairs(void **state)
     }
 }
 
+/* ---- a port whose address changes ---------------------------------------- */
+
+/*
+ * Ranks 0 and 1 are connected, then their ports get other addresses: they go on, and whom they have
+ * no connection with yet they reach by tcp.
+ */
+static void change_body(world_t *world)
+{
+    fab_verbs_domain_t *dom = verbs_domain(world);
+    traffic_t traffic = {.wrong = 0};
+
+    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    world_barrier_idle(world);
+    if (world->rank < 2) {
+        send_numbers(world, world_peer(world, 1 - world->rank), 0);
+        WORLD_UNTIL(MESSAGES <= traffic.next[1 - world->rank] && NULL != dom->changed);
+        CHECK(is_by(world_peer(world, 1 - world->rank), "verbs"));
+        send_numbers(world, world_peer(world, 1 - world->rank), MESSAGES);
+        WORLD_UNTIL(2 * MESSAGES == traffic.next[1 - world->rank]);
+    }
+    world_barrier(world);
+    if (0 == world->rank) {
+        send_numbers(world, world_peer(world, 2), 0);
+        WORLD_UNTIL(MESSAGES == traffic.next[2]);
+        CHECK(is_by(world_peer(world, 2), "tcp") && is_by(world_peer(world, 1), "verbs"));
+    } else if (2 == world->rank) {
+        send_numbers(world, world_peer(world, 0), 0);
+        WORLD_UNTIL(MESSAGES == traffic.next[0]);
+        CHECK(is_by(world_peer(world, 0), "tcp"));
+    }
+    CHECK(0 == traffic.wrong && 0 == world->failures);
+    world_barrier(world);
+}
+
+static void test_change(void **state)
+{
+    static const char *const changes[] = {"lid:20", "gid:20", "pkey:20"};
+
+    (void) state;
+    for (int i = 0; i < 3; i++) {
+        setenv("TMDEV_CHANGE", changes[i], 1);
+        assert_int_equal(world_run(3, false, change_body), 0);
+    }
+    unsetenv("TMDEV_CHANGE");
+}
+
 /* ---- ports that no packet passes between -------------------------------- */
 
 static const char *planes;
@@ -384,7 +430,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pairs), cmocka_unit_test(test_planes), cmocka_unit_test(test_says),
         cmocka_unit_test(test_crowd), cmocka_unit_test(test_memory), cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_stays),
+        cmocka_unit_test(test_stays), cmocka_unit_test(test_change),
     };
 
     if (argc > 1) {
