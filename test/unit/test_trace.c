@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Traces: which departure and which arrival belong together, in files of two ranks; what is found in
- * a core dump; and damaged files and dumps.
+ * Traces: which departure and which arrival belong together, in files of two ranks; what is found
+ * in a core dump; and damaged files and dumps.
  *
  * TEST: sources=tools/trace_load.c,tools/look_source.c,tools/look_text.c,common/fabric/fab_look_read.c,pml_tm/pml_tm_tags.c cflags=-Itools variants=asan
  */
