@@ -154,7 +154,7 @@ static inline uint8_t fab_peer_closed_bit(fab_user_t user)
 }
 
 /* fab_core.c */
-/* Of a peer that cannot be sent to: it moves to another provider (UP), has failed, or was closed. */
+/* Of a peer that cannot be sent to: it moves to another provider (UP), failed, or was closed. */
 extern const fab_ops_t fab_no_ops;
 void fab_core_set_work(fab_core_t *core, bool has_work);
 /* Is a failure of the peer to be reported, or to be worked off? */
