@@ -42,6 +42,8 @@
  *   pml_tm_state.c           what this process waits for, as others see it
  *   pml_tm_ask.c             processes ask each other for that
  *   pml_tm_outside.c         what a process that does not answer shows
+ *   pml_tm_json.c            a report for programs
+ *   pml_tm_hang_json.c       what a report of a long wait says, for programs
  *   pml_tm_hang.c            a report of a wait that takes long
  *   pml_tm_advice.c          what the numbers of a job say
  *   pml_tm_report.c          a page for the job at its end
@@ -172,7 +174,7 @@ typedef struct mca_pml_tm {
     mca_pml_tm_core_t *free_recvs; /* free requests for receives of plain types */
     mca_pml_tm_recv_request_t
         *blocking; /* request kept for the next blocking receive; NULL: in use, or none */
-    /* looks now and then at what waits (pml_tm_hang.c); NULL: nobody wants to know */
+    /* looks now and then at what waits (pml_tm_hang.c); NULL: not open */
     void (*tick)(void);
     atomic_uint tick_polls; /* empty polls of all of Open MPI since the last tick */
     bool is_enabled;

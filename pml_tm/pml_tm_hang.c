@@ -13,6 +13,7 @@
 #include "fabric/fab_clock.h"
 
 #include "pml_tm_ask.h"
+#include "pml_tm_hang_json.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_outside.h"
 #include "pml_tm_state.h"
@@ -511,20 +512,28 @@ static bool lines_of_wait(mca_pml_tm_text_t *text, bool must_print)
     return true;
 }
 
-/* All answers are here.  Returns the text, or NULL: others report this. */
-static mca_pml_tm_text_t *write_report(void)
+/* What is to be printed, and written for programs; NULL: nothing. */
+typedef struct written {
+    mca_pml_tm_text_t *text;
+    mca_pml_tm_json_t *json;
+} written_t;
+
+/* All answers are here.  Text NULL: others report this. */
+static written_t write_report(void)
 {
     mca_pml_tm_text_t *text = mca_pml_tm_text_new(MAX_LINES);
     const bool must_print = report.is_by_signal || look_for_near(NULL) > 0;
     int length;
 
     if (NULL == text) {
-        return NULL;
+        return (written_t){NULL, NULL};
     }
     length = node_of(0)->is_stuck || is_circle_of_threads() ? circle_length() : 0;
     if (length > 0) {
         lines_of_circle(text, length);
-        return text;
+        return (written_t){
+            text,
+            mca_pml_tm_hang_json(node_of(0)->is_stuck ? "circle" : "circle of threads", length)};
     }
     if (node_of(0)->is_stuck ? must_print : lines_of_wait(text, must_print)) {
         if (node_of(0)->is_stuck) {
@@ -534,10 +543,11 @@ static mca_pml_tm_text_t *write_report(void)
                                  rank_of(node_of(0)->name), waited_s());
             lines_of_self(text);
         }
-        return text;
+        return (written_t){
+            text, mca_pml_tm_hang_json(node_of(0)->is_stuck ? "behind a circle" : "wait", 0)};
     }
     free(text);
-    return NULL;
+    return (written_t){NULL, NULL};
 }
 
 /* ---- the steps ---------------------------------------------------------- */
@@ -712,10 +722,10 @@ uint64_t mca_pml_tm_hang_waited_for(uint32_t *rank)
     return waited_for.ns;
 }
 
-/* Lock held. Returns a report to print, or NULL. */
-static mca_pml_tm_text_t *look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
+/* Lock held. */
+static written_t look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
 {
-    mca_pml_tm_text_t *text = NULL;
+    written_t written = {NULL, NULL};
     mca_pml_tm_answer_t state;
     bool is_done = false;
 
@@ -723,7 +733,7 @@ static mca_pml_tm_text_t *look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
     count_waited(watch, now_ns);
     mca_pml_tm_state_show(watch, now_ns);
     if (!is_to_look(watch, now_ns)) {
-        return NULL;
+        return written;
     }
     mca_pml_tm_state_get(&state, watch, now_ns);
     mca_pml_tm_ask_reply(&state);
@@ -734,7 +744,7 @@ static mca_pml_tm_text_t *look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
         if (now_ns - report.begun_ns >= ABANDONED_NS) {
             give_up(now_ns);
         }
-        return NULL; /* another thread makes one */
+        return written; /* another thread makes one */
     }
     if (is_due(watch, &state, now_ns)) {
         report.is_by_signal = 0 != is_asked;
@@ -747,25 +757,39 @@ static mca_pml_tm_text_t *look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
         go_on(now_ns, &is_done);
     }
     if (is_done) {
-        text = write_report();
+        written = write_report();
         watch->reports += !report.is_by_signal;
         report.step = IDLE;
         report.next_ns = now_ns;
     }
-    return text;
+    return written;
+}
+
+/* The n-th of this process. Lock not held. */
+static void write_json(mca_pml_tm_json_t *json)
+{
+    static atomic_uint number;
+    char behind[64];
+
+    snprintf(behind, sizeof(behind), "wait.%u.%u", OMPI_PROC_MY_NAME->vpid,
+             atomic_fetch_add_explicit(&number, 1, memory_order_relaxed) + 1);
+    mca_pml_tm_json_write(json, behind);
 }
 
 static void tick(void)
 {
-    mca_pml_tm_text_t *text;
+    written_t written;
 
     if (!fab_trylock(mca_pml_tm.fab)) {
         return;
     }
-    text = look(mca_pml_tm_watch(), fab_now_ns());
+    written = look(mca_pml_tm_watch(), fab_now_ns());
     fab_unlock(mca_pml_tm.fab);
-    if (NULL != text) {
-        mca_pml_tm_text_print(text);
+    if (NULL != written.json) {
+        write_json(written.json);
+    }
+    if (NULL != written.text) {
+        mca_pml_tm_text_print(written.text);
     }
 }
 
@@ -797,10 +821,7 @@ void mca_pml_tm_hang_open(void)
             mca_pml_tm.params.report_signal = 0;
         }
     }
-    if (0 != mca_pml_tm.params.report_after || 0 != mca_pml_tm.params.report_signal ||
-        0 != mca_pml_tm.params.report || fab_records(mca_pml_tm.fab, 1)) {
-        mca_pml_tm.tick = tick;
-    }
+    mca_pml_tm.tick = tick; /* MPI_T may ask for reports at any time */
 }
 
 void mca_pml_tm_hang_close(void)

@@ -10,6 +10,11 @@
 #include <limits.h>
 #include <stdio.h>
 
+static bool is_absolute(const char *value)
+{
+    return '/' == value[0];
+}
+
 static const fab_param_t rows[] = {
     {
         .name = "priority",
@@ -137,6 +142,7 @@ static const fab_param_t rows[] = {
         .name = "close_timeout",
         .type = FAB_PARAM_INT,
         .level = 5,
+        .is_live = true,
         .offset = offsetof(mca_pml_tm_params_t, close_timeout),
         .number = 60,
         .min = 0,
@@ -145,7 +151,7 @@ static const fab_param_t rows[] = {
         .help = "How long a process that ends, or disconnects, waits for peers to take queued "
                 "messages: answers to their messages, sends that the program freed, and what the "
                 "network took no more of. Raise it if processes compute for longer between two "
-                "MPI calls.",
+                "MPI calls. MPI_T may change it while the program runs.",
     },
     {
         .name = "report",
@@ -163,6 +169,7 @@ static const fab_param_t rows[] = {
         .name = "report_after",
         .type = FAB_PARAM_INT,
         .level = 3,
+        .is_live = true,
         .offset = offsetof(mca_pml_tm_params_t, report_after),
         .number = 0,
         .min = 1,
@@ -170,10 +177,12 @@ static const fab_param_t rows[] = {
         .unit = "seconds",
         .special = 0,
         .special_means = "no report",
-        .help = "A call that waits for so long asks the processes that it waits for what they wait "
-                "for, and reports what it finds: who waits for whom, in a circle or for one rank, "
-                "and messages that nearly fit. It does so again after two and four times as long. "
-                "A report never ends the job. Give all processes the same value.",
+        .help =
+            "A call that waits for so long asks the processes that it waits for what they wait "
+            "for, and reports what it finds: who waits for whom, in a circle or for one rank, "
+            "and messages that nearly fit. It does so again after two and four times as long. "
+            "A report never ends the job. Give all processes the same value. MPI_T may change it "
+            "while the program runs.",
     },
     {
         .name = "report_signal",
@@ -189,6 +198,18 @@ static const fab_param_t rows[] = {
                 "mpirun of Open MPI 4.1, 10 (SIGUSR1) or 12 (SIGUSR2) sent to mpirun reaches all "
                 "processes. A process that has not called MPI since the last such signal prints "
                 "its stack.",
+    },
+    {
+        .name = "report_file",
+        .type = FAB_PARAM_STRING,
+        .level = 4,
+        .offset = offsetof(mca_pml_tm_params_t, report_file),
+        .is_valid = is_absolute,
+        .form = "an absolute path, the beginning of a file's name",
+        .empty_means = "no file",
+        .help = "Each report is written for programs, too, as a JSON document: VALUE.end.json (of "
+                "report) and VALUE.wait.RANK.N.json (the N-th of a rank, of report_after or "
+                "report_signal). The directory must exist.",
     },
     {
         .name = "fast_paths",

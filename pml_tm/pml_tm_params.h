@@ -57,6 +57,7 @@ typedef struct mca_pml_tm_params {
     int report;            /* 0: no; 1: yes */
     int report_after;      /* seconds */
     int report_signal;     /* a signal's number */
+    char *report_file;     /* beginning of the names of files; NULL or empty: none */
     int fast_paths;        /* PML_TM_FAST_* */
     int free_list_num;     /* requests of each kind */
     int free_list_max;

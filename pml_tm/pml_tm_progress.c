@@ -118,7 +118,10 @@ static bool flush_some(void)
 void mca_pml_tm_peer_flush(void)
 {
     bool was_in_vain = mca_pml_tm.is_flush_in_vain;
-    uint64_t timeout_s = was_in_vain ? 0 : (uint64_t) mca_pml_tm.params.close_timeout;
+    /* MPI_T does not check what is written */
+    uint64_t timeout_s = was_in_vain || mca_pml_tm.params.close_timeout < 0
+                             ? 0
+                             : (uint64_t) mca_pml_tm.params.close_timeout;
     uint64_t end = fab_now_us() + timeout_s * 1000000;
 
     mca_pml_tm.is_flush_in_vain = false;

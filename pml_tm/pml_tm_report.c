@@ -13,6 +13,7 @@
 #include "pml_tm_comm.h"
 #include "pml_tm_hang.h"
 #include "pml_tm_idle.h"
+#include "pml_tm_json.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_progress.h"
 #include "pml_tm_sent.h"
@@ -289,6 +290,93 @@ static void lines_to_do(mca_pml_tm_text_t *text)
     }
 }
 
+/* ---- the same for programs ---------------------------------------------- */
+
+static void add_json_ways(mca_pml_tm_json_t *json)
+{
+    static const char *const names[PML_TM_REPORT_SIZES] = {
+        "below_64", "below_1_KiB", "below_16_KiB", "below_256_KiB", "longer"};
+
+    mca_pml_tm_json_open(json, "by", "{}");
+    for (unsigned p = 0; NULL != fab_provider_name(p); ++p) {
+        const uint64_t *way = &total[PML_TM_REPORT_WAYS + p * (PML_TM_REPORT_SIZES + 1)];
+
+        mca_pml_tm_json_open(json, fab_provider_name(p), "{}");
+        for (unsigned i = 0; i < PML_TM_REPORT_SIZES; ++i) {
+            mca_pml_tm_json_number(json, names[i], (long long) way[i]);
+        }
+        mca_pml_tm_json_number(json, "bytes", (long long) way[PML_TM_REPORT_SIZES]);
+        mca_pml_tm_json_close(json, "{}");
+    }
+    mca_pml_tm_json_close(json, "{}");
+}
+
+static void add_json_sums(mca_pml_tm_json_t *json)
+{
+    static const struct {
+        unsigned which;
+        const char *name;
+    } sums[] = {
+        {PML_TM_REPORT_EAGER, "eager"},
+        {PML_TM_REPORT_STREAMED, "streamed"},
+        {PML_TM_REPORT_RNDV, "announced"},
+        {PML_TM_REPORT_GET_BYTES, "bytes_read"},
+        {PML_TM_REPORT_PIPELINE_BYTES, "bytes_in_pieces"},
+        {PML_TM_REPORT_EXPECTED, "expected"},
+        {PML_TM_REPORT_UNEXPECTED, "unexpected"},
+        {PML_TM_REPORT_QUEUED, "queued_sends"},
+        {PML_TM_REPORT_HELD, "held_sends"},
+        {PML_TM_REPORT_CMA_REFUSED, "shm_cma_refused"},
+        {PML_TM_REPORT_LOCKED_MEMORY, "verbs_locked_memory"},
+        {PML_TM_REPORT_UNREGISTRABLE, "unregistrable"},
+        {PML_TM_REPORT_REFUSED, "refused"},
+        {PML_TM_REPORT_STRANGERS, "tcp_strangers"},
+        {PML_TM_REPORT_LINKS_FAILED, "tcp_links_failed"},
+        {PML_TM_REPORT_MOVED, "peers_moved"},
+    };
+
+    for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
+        mca_pml_tm_json_number(json, sums[i].name, (long long) total[sums[i].which]);
+    }
+}
+
+/* A number and its rank. */
+static void add_json_ranked(mca_pml_tm_json_t *json, const char *name, unsigned which)
+{
+    mca_pml_tm_json_open(json, name, "{}");
+    mca_pml_tm_json_number(json, "number", (long long) mca_pml_tm_ranked_number(total[which]));
+    mca_pml_tm_json_number(json, "rank", mca_pml_tm_ranked_rank(total[which]));
+    mca_pml_tm_json_close(json, "{}");
+}
+
+static void write_json(uint32_t size)
+{
+    mca_pml_tm_json_t *json = mca_pml_tm_json_new();
+    char advice[MAX_TO_DO][PML_TM_ADVICE_SIZE];
+    const int count = mca_pml_tm_advise(total, MAX_TO_DO, advice);
+
+    if (NULL == json) {
+        return;
+    }
+    mca_pml_tm_json_text(json, "report", "end");
+    mca_pml_tm_json_number(json, "ranks", size);
+    mca_pml_tm_json_number(json, "ranks_in_it", (long long) total[PML_TM_REPORT_RANKS]);
+    mca_pml_tm_json_seconds(json, "run_s", total[PML_TM_REPORT_RUN_MS]);
+    mca_pml_tm_json_seconds(json, "waited_s", total[PML_TM_REPORT_WAITED_MS]);
+    add_json_ranked(json, "waited_most_ms", PML_TM_REPORT_WAITED_MOST);
+    add_json_ranked(json, "waited_for_ms", PML_TM_REPORT_WAITED_FOR);
+    add_json_ranked(json, "posted_max", PML_TM_REPORT_POSTED_MAX);
+    add_json_ranked(json, "unexpected_max", PML_TM_REPORT_UNEXP_MAX);
+    add_json_sums(json);
+    add_json_ways(json);
+    mca_pml_tm_json_open(json, "to_do", "[]");
+    for (int i = 0; i < count; ++i) {
+        mca_pml_tm_json_text(json, NULL, advice[i]);
+    }
+    mca_pml_tm_json_close(json, "[]");
+    mca_pml_tm_json_write(json, "end");
+}
+
 static void print(uint32_t size)
 {
     const unsigned ranks = (unsigned) total[PML_TM_REPORT_RANKS];
@@ -367,6 +455,7 @@ void mca_pml_tm_report_end(ompi_communicator_t *world)
         (void) mca_pml_tm_progress();
     }
     if (0 == rank) {
+        write_json(size);
         print(size);
     } else {
         send_up(world, rank);

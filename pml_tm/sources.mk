@@ -36,10 +36,14 @@ pml_tm_sources = \
 	pml_tm/pml_tm_flow.h \
 	pml_tm/pml_tm_hang.c \
 	pml_tm/pml_tm_hang.h \
+	pml_tm/pml_tm_hang_json.c \
+	pml_tm/pml_tm_hang_json.h \
 	pml_tm/pml_tm_help.c \
 	pml_tm/pml_tm_help.h \
 	pml_tm/pml_tm_idle.c \
 	pml_tm/pml_tm_idle.h \
+	pml_tm/pml_tm_json.c \
+	pml_tm/pml_tm_json.h \
 	pml_tm/pml_tm_match.c \
 	pml_tm/pml_tm_match.h \
 	pml_tm/pml_tm_module.c \

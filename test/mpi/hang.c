@@ -4,8 +4,11 @@
  * programs that only wait for long.
  *
  * args: which (a name of `cases`); `threads`: with MPI_THREAD_MULTIPLE
+ * TM_HANG_SECONDS: a signal ends it after so many
  */
 #include "tm_test.h"
+
+#include <pthread.h>
 
 enum { LONG = 1 << 20, TAG = 7 };
 
@@ -127,6 +130,57 @@ static void flood(void)
     }
 }
 
+/* Like cycle, with reports that the program itself asks for. */
+static void by_tool(void)
+{
+    const int after = 1;
+    MPI_T_cvar_handle handle;
+    int provided, index, count;
+
+    TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    TM_MPI(MPI_T_cvar_get_index("pml_tm_report_after", &index));
+    TM_MPI(MPI_T_cvar_handle_alloc(index, NULL, &handle, &count));
+    TM_MPI(MPI_T_cvar_write(handle, &after));
+    cycle();
+}
+
+/* Two ranks wait for each other, until another thread of the first sends. */
+static void *send_later(void *unused)
+{
+    (void) unused;
+    usleep(3500000);
+    MPI_Send(buf, 8, MPI_BYTE, 1, TAG + 1, MPI_COMM_WORLD);
+    return NULL;
+}
+
+static void cycle_ends(void)
+{
+    char mine[8];
+    pthread_t thread;
+
+    if (0 == tm_rank) {
+        pthread_create(&thread, NULL, send_later, NULL);
+        MPI_Recv(mine, 8, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        pthread_join(thread, NULL);
+    } else if (1 == tm_rank) {
+        MPI_Recv(mine, 8, MPI_BYTE, 0, TAG + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(mine, 8, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+    }
+}
+
+/* The wrong tag comes, and after long the right one. */
+static void wrong_tag_ends(void)
+{
+    if (0 == tm_rank) {
+        MPI_Recv(buf, 8, MPI_BYTE, 1, 12, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Recv(buf, 8, MPI_BYTE, 1, 11, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (1 == tm_rank) {
+        MPI_Send(buf, 8, MPI_BYTE, 0, 11, MPI_COMM_WORLD);
+        usleep(4500000);
+        MPI_Send(buf, 8, MPI_BYTE, 0, 12, MPI_COMM_WORLD);
+    }
+}
+
 /* Ranks in a ring pass a message on, each after a nap: the job moves, slowly, and ends. */
 static void slow(void)
 {
@@ -160,10 +214,18 @@ static const struct {
     {"waitall", waitall},
     {"flood", flood},
     {"slow", slow},
+    {"by_tool", by_tool},
+    {"cycle_ends", cycle_ends},
+    {"wrong_tag_ends", wrong_tag_ends},
 };
 
 int main(int argc, char **argv)
 {
+    const char *seconds = getenv("TM_HANG_SECONDS");
+
+    if (NULL != seconds) {
+        (void) alarm((unsigned) atoi(seconds));
+    }
     tm_init_thread(&argc, &argv, "hang", argc > 2 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         if (argc > 1 && 0 == strcmp(argv[1], cases[i].name)) {

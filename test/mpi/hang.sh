@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=400 quick=no cores=2
+# TEST: timeout=400 quick=no needs=python3 cores=2
 #
 # A job that hangs says why (pml_tm_report_after): who waits for whom, what nearly fits, and for
 # which rank all wait, by shared memory and by TCP. A job that only is slow hears nothing of a
@@ -74,6 +74,25 @@ for by in shm tcp; do
         'rank 2    has not answered for 2 s: it does not call MPI'
     forbid 'wait for each other'
 done
+# The same for programs, a document for each report.
+hangs 2 "$after --mca pml_tm_report_file $PWD/job" cycle '2 ranks wait for each other'
+hangs 3 "$after --mca pml_tm_report_file $PWD/late" missing '2 ranks wait for rank 2'
+python3 - <<'END' || fail 'the documents are not what was printed'
+import glob, json
+circle = json.load(open("job.wait.0.1.json"))
+assert (circle["report"], circle["kind"], circle["circle"]) == ("wait", "circle", 2), circle
+assert [rank["rank"] for rank in circle["ranks"]] == [0, 1], circle
+for me, rank in enumerate(circle["ranks"]):
+    assert rank["status"] == "answers" and rank["call"] == "MPI_Send", circle
+    assert rank["waits_for"] == 1 - me and rank["waited_s"] >= 1, circle
+    assert rank["waits"] == [{"for": "match", "rank": 1 - me, "tag": 7, "bytes": 1048576,
+                              "communicator": "MPI_COMM_WORLD"}], circle
+(name,) = glob.glob("late.wait.*.1.json") # whoever waits for it directly
+late = json.load(open(name))
+assert late["kind"] == "wait" and late["ranks"][0]["call"] == "MPI_Barrier", late
+(missing,) = [rank for rank in late["ranks"] if rank["rank"] == 2]
+assert missing["status"] == "does not call MPI", late
+END
 hangs 4 "$after" missing_ends '3 ranks wait for rank 2' \
     'is in MPI_Finalize, and waits for no message'
 hangs 4 "$after" tail '3 ranks wait for each other; rank 0' 'MPI_Recv from rank 2, tag 7' \
@@ -88,6 +107,9 @@ forbid 'wait for each other'
 hangs 1 "$after" myself 'rank 0 has waited for' 'for itself' 'MPI_Ssend to rank 0'
 hangs 2 "$after" waitall '2 ranks wait for each other' \
     'MPI_Waitall to rank 1' 'MPI_Probe from rank 0'
+
+# A program may ask for reports while it runs; nothing else needs to be on.
+hangs 2 '--mca pml_tm_recorder 0' by_tool '2 ranks wait for each other; rank 0 has waited'
 
 # With threads another one may go on. With a signal all report, and who does not call MPI shows
 # where it is.

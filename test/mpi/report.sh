@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=180 quick=no
+# TEST: timeout=240 quick=no needs=python3
 #
 # The page that MPI_Finalize prints for the job (pml_tm_report): each of its advices where it is
 # due, and where it is not (report.c). All ranks are in it, however many.
@@ -76,6 +76,26 @@ page 4 --mca pml_tm_providers shm,self "$report" late
 require '  The paths of rank 0, on '
 require '-              tcp    not used: '
 forbid 'Bad address'
+
+# The same for programs: one document.
+page 4 --mca pml_tm_report_file "$PWD/job" "$report" late
+page 2 --mca pml_tm_report_file "$PWD/sizes" "$report" sizes
+[[ $(echo ./*.json*) == './job.end.json ./sizes.end.json' ]] || fail "files: $(echo ./*.json*)"
+python3 - <<'END' || fail 'the documents are not what was printed'
+import json
+late = json.load(open("job.end.json"))
+sizes = json.load(open("sizes.end.json"))
+assert late["report"] == "end" and late["ranks"] == late["ranks_in_it"] == 4, late
+assert late["waited_for_ms"]["rank"] == 3 and late["waited_for_ms"]["number"] > 1000, late
+assert any("ranks waited for rank 3" in advice for advice in late["to_do"]), late
+shm = sizes["by"]["shm"]
+assert 8000 <= shm["below_64"] < 8100 and shm["below_1_KiB"] == 4000, sizes
+assert shm["below_16_KiB"] == 3000 and shm["below_256_KiB"] == 1000, sizes
+assert 0 <= shm["bytes"] - (8000 * 8 + 4000 * 512 + (3000 * 8 + 1000 * 128) * 1024) < 4000, sizes
+END
+tm_mpirun 2 --mca pml_tm_report 1 --mca pml_tm_report_file "$PWD/none/job" "$report" expected ||
+    fail "exit status $?"
+require "none/job.end.json cannot be written: No such file or directory"
 
 for np in 1 3 7; do
     page "$np" "$report" expected

@@ -78,7 +78,7 @@ static void flood(MPI_Comm comm)
 int main(int argc, char **argv)
 {
     const size_t little = 65536;
-    const int zero = 0;
+    const int zero = 0, minute = 60;
     tm_counter_t throttled;
     MPI_Comm comm;
 
@@ -93,6 +93,10 @@ int main(int argc, char **argv)
     TM_CHECK(0 == tm_counter_read(&throttled), "throttled before");
     TM_CHECK(MPI_SUCCESS == write_cvar("pml_tm_unexpected_max", &little, MPI_T_SCOPE_LOCAL),
              "unexpected_max");
+    TM_CHECK(MPI_SUCCESS == write_cvar("pml_tm_close_timeout", &minute, MPI_T_SCOPE_LOCAL),
+             "close_timeout");
+    TM_CHECK(MPI_SUCCESS == write_cvar("pml_tm_report_after", &minute, MPI_T_SCOPE_LOCAL),
+             "report_after");
     TM_CHECK(MPI_SUCCESS != write_cvar("pml_tm_eager_limit", &zero, MPI_T_SCOPE_READONLY),
              "eager_limit was written");
     TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
