@@ -17,6 +17,7 @@
 #include "pml_tm_request.h"
 #include "pml_tm_rndv.h"
 #include "pml_tm_stream.h"
+#include "pml_tm_tool.h"
 
 /* Out of line, so that the common path need not save registers. */
 #define NOINLINE __attribute__((noinline))
@@ -194,6 +195,7 @@ static inline void keep_short(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, uint64_t
     msg->data_len = len;
     fab_copy_short(msg->data, data, len);
     ++mca_pml_tm.counters.unexpected;
+    mca_pml_tm_tool_message(PML_TM_TOOL_UNEXPECTED, tmc->comm, tag, len);
     fab_match_add_msg(&tmc->match, &msg->match, (int32_t) (key >> 32), (int32_t) (uint32_t) key);
     mca_pml_tm_msg_count(msg);
 }

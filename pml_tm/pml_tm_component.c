@@ -28,6 +28,7 @@
 #include "pml_tm_sent.h"
 #include "pml_tm_stream.h"
 #include "pml_tm_thread.h"
+#include "pml_tm_tool.h"
 #include "pml_tm_wait.h"
 #include "tm_commit.h"
 
@@ -196,12 +197,13 @@ static int tm_register(void)
     }
     rc = register_params();
     register_counters();
+    mca_pml_tm.component = &mca_pml_tm_component.pmlm_version;
+    mca_pml_tm_tool_open();
     return OPAL_SUCCESS == rc ? fab_params_register(&mca_pml_tm_component.pmlm_version) : rc;
 }
 
 static int tm_open(void)
 {
-    mca_pml_tm.component = &mca_pml_tm_component.pmlm_version;
     mca_pml_tm.output = opal_output_open(NULL);
     opal_output_set_verbosity(mca_pml_tm.output, mca_pml_tm.params.verbose);
     /* if no PML is named, selection considers only a fixed list: join it */
@@ -211,6 +213,7 @@ static int tm_open(void)
 
 static int tm_close(void)
 {
+    mca_pml_tm_tool_close();
     opal_output_close(mca_pml_tm.output);
     mca_pml_tm.output = -1;
     return OMPI_SUCCESS;
@@ -292,6 +295,12 @@ static unsigned choose_source_bits(unsigned num_procs)
     return bits;
 }
 
+static void peer_moved(void *ctx, const fab_peer_t *peer)
+{
+    (void) ctx;
+    mca_pml_tm_tool_peer(PML_TM_TOOL_PEER_MOVED, peer);
+}
+
 static void log_line(void *ctx, int level, const char *text)
 {
     (void) ctx;
@@ -312,6 +321,7 @@ static int open_fabric(void)
         .may_sleep = PML_TM_SLEEP == mca_pml_tm.idle || mca_pml_tm.params.progress_thread,
         .peer_failed = mca_pml_tm_peer_failed,
         .peer_left = mca_pml_tm_peer_left,
+        .peer_moved = peer_moved,
         .others_wait = mca_pml_tm_others_wait,
         .log = log_line,
     };

@@ -89,6 +89,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_text.h \
 	pml_tm/pml_tm_thread.c \
 	pml_tm/pml_tm_thread.h \
+	pml_tm/pml_tm_tool.c \
+	pml_tm/pml_tm_tool.h \
 	pml_tm/pml_tm_wait.c \
 	pml_tm/pml_tm_wait.h \
 	pml_tm/pml_tm_waiting.c \

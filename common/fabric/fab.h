@@ -223,6 +223,8 @@ typedef struct fab_config {
      * again for the same peer.  Called as peer_failed().  NULL: never.
      */
     bool (*peer_left)(void *ctx, fab_peer_t *peer);
+    /* Another provider than before reaches a peer.  Called as peer_failed().  NULL: never. */
+    void (*peer_moved)(void *ctx, const fab_peer_t *peer);
     /*
      * Another user has something that only its own progress function can do: this one, if it waits,
      * is to call opal_progress() soon.  Called with the lock held.  NULL: it always does.

@@ -59,3 +59,6 @@ require "here and its port (transport retry counter exceeded)"
 moved 4 none "${planes[@]}" basic
 moved 4 none "${planes[@]}" random "$(tm_seed 76)" "$(tm_seconds 3)"
 moved 2 none "${planes[@]}" OMPI_MCA_btl=self,fabric onesided
+
+# A tool hears of it.
+[[ $TM_OMPI_SERIES == [45].* ]] || moved 2 '*' tool_events moved
