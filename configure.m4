@@ -204,8 +204,8 @@ AC_DEFUN([TM_CHECK_OMPI], [
     AS_IF([test $tm_ompi_headers = no],
           [TM_MISSING_HEADERS],
           [TM_CHECK_OMPI_VERSION
-           AS_CASE([$tm_ompi_series], [4.1|5.0], [TM_CHECK_OMPI_HEADERS
-                                              TM_CHECK_OMPI_USABLE])
+           AS_CASE([$tm_ompi_series], [4.1|5.0|6.0], [TM_CHECK_OMPI_HEADERS
+                                                  TM_CHECK_OMPI_USABLE])
            AS_IF([test -z "$tm_missing"], [TM_CHECK_OMPI_FIT])])
 
     CPPFLAGS=$tm_save_CPPFLAGS
@@ -279,16 +279,16 @@ AC_DEFUN([TM_CHECK_OMPI_VERSION], [
         [4.1.[[01]]/x86_64|4.1.[[01]]/i?86], [],
         [4.1.[[01]]/*], [TM_MISSING([Open MPI $tm_ompi_version found in $tm_ompi_incdir, whose MPI_Wait lacks a memory barrier that $host_cpu needs: pml_tm needs Open MPI 4.1.2 or later there])])
     AS_CASE([$tm_ompi_series],
-        [4.1|5.0], [],
+        [4.1|5.0|6.0], [],
         [0.0], [TM_MISSING([the version of Open MPI cannot be read from ompi_config.h: see config.log])],
-        [TM_MISSING([Open MPI $tm_ompi_version found in $tm_ompi_incdir, but pml_tm needs Open MPI 4.1 or 5.0])])
+        [TM_MISSING([Open MPI $tm_ompi_version found in $tm_ompi_incdir, but pml_tm needs Open MPI 4.1, 5.0 or 6.0])])
 ])
 
 # TM_CHECK_OMPI_HEADERS
-# An installed Open MPI 5.0 (5.0.7 at least) lacks headers that its others include:
-# common/ompi5_headers/ has them.
+# An installed Open MPI 5.0 or 6.0 lacks headers that its others include: common/ompi5_headers/ has
+# them.
 AC_DEFUN([TM_CHECK_OMPI_HEADERS], [
-    AS_IF([test $tm_ompi_series = 5.0], [
+    AS_IF([test $tm_ompi_series != 4.1], [
         AC_MSG_CHECKING([for Open MPI's thread headers])
         AC_PREPROC_IFELSE([AC_LANG_SOURCE([[#include "opal_config.h"
                                             #include MCA_threads_mutex_base_include_HEADER]])],
@@ -334,8 +334,12 @@ AC_DEFUN([TM_CHECK_OMPI_USABLE], [
 
     # Named one by one, libopen-pal above all: the loader checks no version, but the SONAME of
     # libopen-pal differs between the series, and so a component of one is not loaded by the other.
+    # From 6.0 on libmpi is one of two libraries of bindings; a program may have the other one.
     TM_PAL_LIBS="-lopen-pal"
-    AS_IF([test $tm_ompi_series = 4.1], [TM_MPI_LIBS="-lmpi -lopen-rte"], [TM_MPI_LIBS="-lmpi $tm_pmix_LDFLAGS -lpmix"])
+    AS_CASE([$tm_ompi_series],
+        [4.1], [TM_MPI_LIBS="-lmpi -lopen-rte"],
+        [5.0], [TM_MPI_LIBS="-lmpi $tm_pmix_LDFLAGS -lpmix"],
+        [TM_MPI_LIBS="-lopen_mpi $tm_pmix_LDFLAGS -lpmix"])
     LIBS="$TM_PAL_LIBS $tm_save_LIBS"
     AC_MSG_CHECKING([for $TM_PAL_LIBS $TM_MPI_LIBS in $tm_ompi_libdir])
     AC_LINK_IFELSE([AC_LANG_PROGRAM([[int opal_progress(void);]], [[opal_progress();]])],
@@ -393,9 +397,11 @@ AC_DEFUN([TM_STANDALONE_CONFIG], [
     AS_IF([test $tm_have_verbs = yes && test -z "$tm_missing"], [TM_CHECK_HWLOC])
     TM_REPORT_MISSING
 
-    # What env.sh sets beside Open MPI's own path; only 5.0 mixes them up.
+    # What env.sh sets beside Open MPI's own path, which the mpirun of 5.0 and later hands to PMIx:
+    # the directory of the PMIx that is Open MPI's own copy, or of the system's.
     TM_PMIX_COMPONENTDIR=
-    AS_IF([test $tm_ompi_series = 5.0 && test -d "$tm_pmix_componentdir"], [TM_PMIX_COMPONENTDIR=$tm_pmix_componentdir])
+    AS_IF([test -e "$tm_ompi_libdir/libpmix.so"], [tm_pmix_componentdir=$tm_ompi_libdir/pmix])
+    AS_IF([test $tm_ompi_series != 4.1 && test -d "$tm_pmix_componentdir"], [TM_PMIX_COMPONENTDIR=$tm_pmix_componentdir])
     AC_SUBST([TM_PMIX_COMPONENTDIR])
 
     TM_CFLAGS="$TM_CFLAGS -Wall -Wextra"
@@ -460,21 +466,22 @@ AC_DEFUN([MCA_ompi_pml_tm_CONFIG], [
     TM_CHECK_SYSTEM
     # The component and the library it shares with others are files of their own.  Open MPI's
     # --enable-mca-dso machinery offers a macro for that (..._COMPILE_MODE), which yields an empty
-    # mode in 5.0; setting the variable works in both.
+    # mode in 5.0; setting the variable works in all.
     AS_IF([test "$OPAL_ENABLE_DLOPEN_SUPPORT/$enable_shared" = 1/yes],
           [compile_mode=dso],
           [TM_MISSING([Open MPI is configured without dlopen support or shared libraries, and pml_tm can only be built as a plug-in])])
     TM_OMPI_CPPFLAGS=
     TM_OMPI_LDFLAGS=
     TM_MPI_LIBS='$(top_builddir)/ompi/lib$(OMPI_LIBMPI_NAME).la'
+    TM_PAL_LIBS='$(top_builddir)/opal/lib$(OPAL_LIB_NAME).la'
     AS_CASE([$OMPI_MAJOR_VERSION.$OMPI_MINOR_VERSION],
             [4.1], [TM_PAL_LIBS='$(top_builddir)/opal/lib$(OPAL_LIB_PREFIX)open-pal.la'
                     TM_MPI_LIBS="$TM_MPI_LIBS "'$(top_builddir)/orte/lib$(ORTE_LIB_PREFIX)open-rte.la'],
-            [5.0], [TM_PAL_LIBS='$(top_builddir)/opal/lib$(OPAL_LIB_NAME).la'
-                    TM_MPI_LIBS="$TM_MPI_LIBS $opal_pmix_BUILD_LIBS"],
-            [TM_MISSING([pml_tm needs Open MPI 4.1 or 5.0, this is $OMPI_MAJOR_VERSION.$OMPI_MINOR_VERSION])])
+            [5.0], [TM_MPI_LIBS="$TM_MPI_LIBS $opal_pmix_BUILD_LIBS"],
+            [6.0], [TM_MPI_LIBS='$(top_builddir)/ompi/libopen_mpi.la '"$opal_pmix_BUILD_LIBS"],
+            [TM_MISSING([pml_tm needs Open MPI 4.1, 5.0 or 6.0, this is $OMPI_MAJOR_VERSION.$OMPI_MINOR_VERSION])])
     TM_COMPONENTDIR='$(ompilibdir)'
-    # in 5.0, and with its own copy, Open MPI's LIBS and libopen-pal have hwloc
+    # from 5.0 on, and with its own copy, Open MPI's LIBS and libopen-pal have hwloc
     TM_HWLOC_LIBS=
     AS_IF([test $OMPI_MAJOR_VERSION = 4], [TM_HWLOC_LIBS='$(opal_hwloc_external_LIBS)'])
     TM_RUNPATH=

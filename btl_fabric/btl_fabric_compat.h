@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The only header that depends on the version of Open MPI: 4.1 (BTL 3.1) or 5.0 (BTL 3.3).  Every
- * file of btl_fabric includes it first.
+ * The only header that depends on the version of Open MPI: 4.1 (BTL 3.1), 5.0 or 6.0 (BTL 3.3).
+ * Every file of btl_fabric includes it first.
  */
 #ifndef BTL_FABRIC_COMPAT_H
 #define BTL_FABRIC_COMPAT_H
@@ -9,8 +9,9 @@
 #include "opal_config.h"
 
 #if !(4 == OPAL_MAJOR_VERSION && 1 == OPAL_MINOR_VERSION) &&                                       \
-    !(5 == OPAL_MAJOR_VERSION && 0 == OPAL_MINOR_VERSION)
-#error "btl_fabric needs Open MPI 4.1 or 5.0"
+    !(5 == OPAL_MAJOR_VERSION && 0 == OPAL_MINOR_VERSION) &&                                       \
+    !(6 == OPAL_MAJOR_VERSION && 0 == OPAL_MINOR_VERSION)
+#error "btl_fabric needs Open MPI 4.1, 5.0 or 6.0"
 #endif
 
 #include "opal/class/opal_bitmap.h"

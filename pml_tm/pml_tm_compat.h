@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The only header that depends on the version of Open MPI (4.1 or 5.0).  Every file of pml_tm
+ * The only header that depends on the version of Open MPI (4.1, 5.0 or 6.0).  Every file of pml_tm
  * includes it first.
  */
 #ifndef PML_TM_COMPAT_H
@@ -9,8 +9,9 @@
 #include "ompi_config.h"
 
 #if !(4 == OMPI_MAJOR_VERSION && 1 == OMPI_MINOR_VERSION) &&                                       \
-    !(5 == OMPI_MAJOR_VERSION && 0 == OMPI_MINOR_VERSION)
-#error "pml_tm needs Open MPI 4.1 or 5.0"
+    !(5 == OMPI_MAJOR_VERSION && 0 == OMPI_MINOR_VERSION) &&                                       \
+    !(6 == OMPI_MAJOR_VERSION && 0 == OMPI_MINOR_VERSION)
+#error "pml_tm needs Open MPI 4.1, 5.0 or 6.0"
 #endif
 
 /*

@@ -15,7 +15,7 @@ class PmlTm(PackageBase):
     variant(
         "pml_tm",
         default=False,
-        when="@4.1:4.1,5.0:5.0",
+        when="@4.1:4.1,5.0:5.0,6.0:6.0",
         description="Build the PML tm and the BTL fabric",
     )
 

@@ -30,11 +30,11 @@ headers()
         >"ompi-$1/include/openmpi/ompi_config.h"
 }
 
-for version in 3.1.6 4.0.7 5.1.0; do
+for version in 3.1.6 4.0.7 5.1.0 6.1.0; do
     headers "$version"
     refused --with-ompi="$PWD/ompi-$version"
     require "Open MPI $version found" log
-    require "needs Open MPI 4.1 or 5.0" log
+    require "needs Open MPI 4.1, 5.0 or 6.0" log
 done
 
 # Releases whose MPI_Wait lacks a barrier that this processor needs.

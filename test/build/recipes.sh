@@ -89,7 +89,7 @@ python3 -B run_spack.py "$recipes/spack.py" >spack.log 2>&1 || {
     cat spack.log
     fail "Spack's"
 }
-require 'variant pml_tm @4.1:4.1,5.0:5.0' spack.log
+require 'variant pml_tm @4.1:4.1,5.0:5.0,6.0:6.0' spack.log
 require 'done' spack.log
 expect_tree spack
 

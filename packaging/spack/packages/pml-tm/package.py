@@ -19,7 +19,7 @@ class PmlTm(AutotoolsPackage):
     depends_on("libtool", type="build")
     depends_on("m4", type="build")
     depends_on("pkgconfig", type="build")
-    depends_on("openmpi@4.1:4.1,5.0:5.0")
+    depends_on("openmpi@4.1:4.1,5.0:5.0,6.0:6.0")
     depends_on("hwloc")
     depends_on("pmix")
     depends_on("rdma-core@35:", when="+verbs")

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=900 short=builds
+#
+# Open MPI 6.0, which no distribution has yet.  TM_OMPI6 names an installation of it that was
+# configured --with-devel-headers (and --enable-standard-abi): pml_tm is built for it and runs
+# programs, also one that is linked to libmpi_abi instead of libmpi.  Without it, and with the
+# headers of 5.0, the components are compiled against these with the differences of 6.0 put in.
+. "$TM_SRC/test/lib/script.sh"
+. "$TM_SRC/test/lib/build.sh"
+
+# The real one.
+if [[ -n ${TM_OMPI6-} ]]; then
+    # shellcheck disable=SC2031 # subshells of the libraries keep their settings to themselves
+    export PATH=$TM_OMPI6/bin:$PATH
+    tm_build "$TM_SRC" "$TM_WORK/build" "$TM_WORK/inst" --with-ompi="$TM_OMPI6" --enable-werror \
+        >log 2>&1 || {
+        tail -n 30 log
+        fail "the build"
+    }
+    for file in mca_pml_tm.so mca_btl_fabric.so; do
+        objdump -p "inst/lib/openmpi/$file" >dynamic
+        forbid 'NEEDED .*libmpi\.' dynamic
+    done
+    unset OMPI_MCA_mca_base_component_path PMIX_MCA_mca_base_component_path
+    # shellcheck source=/dev/null
+    . "$TM_WORK/inst/share/pml_tm/env.sh"
+    flags=(-std=gnu11 -D_GNU_SOURCE -I"$TM_SRC/test/mpi" -I"$TM_SRC/common")
+    for name in hello basic comm_buffers tool_events; do
+        mpicc "${flags[@]}" -o "$name" "$TM_SRC/test/mpi/$name.c" -lm || fail "$name: mpicc"
+        tm_mpirun 2 "./$name"
+        require "$name: errors=0"
+    done
+    if [[ -e $TM_OMPI6/lib/libmpi_abi.so ]]; then
+        mpicc_abi -o abi "$TM_SRC/test/build/ompi6_abi.c"
+        tm_mpirun 2 ./abi
+        require 'abi: errors=0'
+        require 'abi: libmpi is not loaded'
+    else
+        echo "Not tested: a program linked to libmpi_abi (no libmpi_abi.so)."
+    fi
+    exit
+fi
+
+[[ $TM_OMPI_SERIES == 5.0 ]] ||
+    skip "TM_OMPI6 names no installation of Open MPI 6.0, and there are no headers of 5.0 instead"
+
+# shellcheck source=/dev/null
+. "$TM_BUILD/test/config.sh"
+read -ra flags <<<"$TM_OMPI_CPPFLAGS"
+read -ra cflags <<<"$TM_CFLAGS"
+real=$(echo '#include "ompi_config.h"' | "$TM_CC" -xc -E "${flags[@]}" - |
+    sed -n 's@^# [0-9]* "\(.*\)/ompi_config.h".*@\1@p' | head -n 1)
+[[ -n $real ]] || fail "ompi_config.h was not found"
+
+# change FILE SED-PROGRAM: that header, other than it is.
+change()
+{
+    mkdir -p "other/$(dirname "$1")"
+    sed -E "$2" "$real/$1" >"other/$1"
+    ! cmp -s "$real/$1" "other/$1" || fail "$1 has nothing like $2"
+}
+cp_config()
+{
+    mkdir -p other
+    cp "$real/ompi_config.h" other
+    change opal_config.h 's/^(#define O(PAL|MPI)_MAJOR_VERSION) .*/\1 6/'
+}
+cp_config
+change opal/datatype/opal_datatype.h 's/^( *uint32_t) loops;/\1 stack_depth;/'
+change ompi/mca/pml/base/pml_base_bsend.h \
+    's/(bsend_request_alloc_buf|bsend_request_free) *\(/\1(struct ompi_communicator_t *comm, /'
+mkdir -p other/opal/mca/base
+cat >other/opal/mca/base/mca_base_event.h <<'END'
+typedef struct { int num_active; } mca_base_event_t;
+typedef struct { int source_index; } mca_base_event_source_t;
+typedef int mca_base_event_flag_t;
+typedef ptrdiff_t opal_count_t;
+#define OPAL_COUNT_MAX PTRDIFF_MAX
+enum { MCA_BASE_EVENT_SOURCE_ORDERED };
+enum { MCA_BASE_EVENT_CB_REQUIRE_MPI_RESTRICTED = 1, MCA_BASE_EVENT_CB_REQUIRE_THREAD_SAFE };
+static inline bool mca_base_event_active(const mca_base_event_t *event)
+{
+    return 0 != event->num_active;
+}
+int mca_base_event_source_register(const char *, const char *, int, opal_count_t, opal_count_t,
+                                   opal_count_t (*)(void *), bool, void *);
+int mca_base_event_source_get_by_index(int, mca_base_event_source_t **);
+int mca_base_component_event_register(const mca_base_component_t *, const char *, const char *,
+                                      mca_base_var_info_lvl_t, int, const mca_base_var_type_t *,
+                                      const ptrdiff_t *, mca_base_var_enum_t *, int,
+                                      mca_base_event_flag_t, mca_base_event_source_t *, void *);
+int mca_base_event_get_by_index(int, mca_base_event_t **);
+void mca_base_event_raise_internal(mca_base_event_t *, mca_base_event_source_t *, void *,
+                                   const void *, int);
+END
+for file in "$TM_SRC"/pml_tm/*.c "$TM_SRC"/btl_fabric/*.c; do
+    "$TM_CC" -fsyntax-only -Werror "${cflags[@]}" -I"$TM_WORK/other" -I"$TM_BUILD" -I"$TM_SRC" \
+        -I"$TM_SRC/common" "${flags[@]}" "$file" || fail "${file##*/} with the differences of 6.0"
+done
