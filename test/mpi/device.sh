@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 device=tmdev short=device ompi=5.0
+# TEST: timeout=600 device=tmdev short=device ompi=5.0
 #
 # Memory of a device is copied by Open MPI's convertor alone, on all paths: device_play.c is a
 # component for Open MPI's accelerator framework whose memory nobody else can touch.  Open MPI 4.1
