@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TEST: timeout=240 needs=ip cores=2 short=seldom
+#
+# Reports of jobs that hang (test/mpi/hang.c) on two hosts: a circle between them, and a rank that
+# all others wait for.
+. "$TM_SRC/test/lib/script.sh"
+. "$TM_SRC/test/hosts/hosts.bash"
+
+hosts_enter "$@"
+hosts_up 2
+
+# hangs NP-ON-EACH CASE TEXT...: its reports, until a signal ends it, have all of these texts.
+hangs()
+{
+    local text
+    hosts_run "$1" OMPI_MCA_pml_tm_report_after=1 TM_HANG_SECONDS=20 hang "$2" &&
+        fail "$2 has ended by itself"
+    for text in "${@:3}"; do
+        require "$text"
+    done
+}
+
+hangs 1 cycle '2 ranks wait for each other; rank 0 has waited' \
+    'MPI_Send to rank 1, tag 7, 1048576 bytes, MPI_COMM_WORLD: the receiver knows of it' \
+    'MPI_Send to rank 0, tag 7, 1048576 bytes, MPI_COMM_WORLD: the receiver knows of it'
+grep -qaE '^  rank 0 +tmhost1:[0-9]+ ' "$TM_WORK/err" || fail "rank 0 is not on tmhost1"
+grep -qaE '^  rank 1 +tmhost2:[0-9]+ ' "$TM_WORK/err" || fail "rank 1 is not on tmhost2"
+# Nobody is connected to for a question: rank 0 has sent nothing to rank 2 of the other host yet.
+hangs 2 missing '3 ranks wait for rank 2, directly or through others' \
+    'rank 2    was never in contact with this process, and was not asked'
+forbid 'wait for each other'
