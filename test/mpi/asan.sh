@@ -34,6 +34,12 @@ check comms 4
 check waits 2
 check early 4
 check threads 2 : all 4 10
+# Reports: of waits that end after all, by thread or late, and at the end.
+hang_reports=(OMPI_MCA_pml_tm_report_after=1 "OMPI_MCA_pml_tm_report_file=$PWD/hang")
+check hang 2 "${hang_reports[@]}" : wrong_tag_ends
+check hang 2 "${hang_reports[@]}" OMPI_MCA_pml_tm_providers=tcp,self : cycle_ends threads
+check hang 3 "${hang_reports[@]}" : slow
+check report 4 OMPI_MCA_pml_tm_report=1 "OMPI_MCA_pml_tm_report_file=$PWD/end" : late
 
 # One-sided, by btl_fabric: under pml tm, and under ob1.  MPI_(R)get_accumulate of Open MPI 4.1's
 # osc/rdma unpacks beyond the end of a buffer of its own.
