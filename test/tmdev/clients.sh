@@ -79,7 +79,8 @@ for way in path preload; do
     fi
 done
 echo "rdma-core's tag matching tests: 4 of 4"
-(cd tests && on_device path /usr/bin/python3 run_tests.py -v) >python.out 2>&1 || {
+# Queue pairs made with named operations are used by ibv_wr_*, which the device has not.
+(cd tests && TMDEV_QP_OPS=0 on_device path /usr/bin/python3 run_tests.py -v) >python.out 2>&1 || {
     cat python.out
     fail "rdma-core's Python tests"
 }
