@@ -78,7 +78,7 @@ int mca_pml_tm_progress(void)
 {
     int events = mca_pml_tm_poll_all();
 
-    if (0 == events && OPAL_UNLIKELY(NULL != mca_pml_tm.tick)) {
+    if (0 == events && NULL != mca_pml_tm.tick) { /* NULL: not open yet, or no longer */
         mca_pml_tm_count_tick();
     }
     if (0 == events && mca_pml_tm.is_enabled &&
@@ -170,20 +170,12 @@ static void poll_ompi_as(mca_pml_tm_waiting_t what)
 
 void mca_pml_tm_poll_ompi_for(ompi_request_t *request)
 {
-    if (OPAL_LIKELY(NULL == mca_pml_tm.tick)) {
-        mca_pml_tm_poll_ompi();
-    } else {
-        poll_ompi_as((mca_pml_tm_waiting_t){.core = core_of(request)});
-    }
+    poll_ompi_as((mca_pml_tm_waiting_t){.core = core_of(request)});
 }
 
 void mca_pml_tm_poll_ompi_for_message(ompi_communicator_t *comm, int source, int tag)
 {
-    if (OPAL_LIKELY(NULL == mca_pml_tm.tick)) {
-        mca_pml_tm_poll_ompi();
-    } else {
-        poll_ompi_as((mca_pml_tm_waiting_t){.comm = comm, .source = source, .tag = tag});
-    }
+    poll_ompi_as((mca_pml_tm_waiting_t){.comm = comm, .source = source, .tag = tag});
 }
 
 /* Do waiting threads share processors? others: waiting threads besides the caller. */

@@ -4,7 +4,7 @@
  * MPI, and only for that long, so messages that come soon cost nothing.  Open MPI's own waits
  * (MPI_Waitany, MPI_Test) say nothing.
  *
- * Now and then such a poll calls mca_pml_tm.tick (pml_tm_hang.c), where one is set.
+ * Now and then such a poll calls mca_pml_tm.tick (pml_tm_hang.c).
  */
 #ifndef PML_TM_WAITING_H
 #define PML_TM_WAITING_H
