@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=400 device=tmdev short=adapters
+# TEST: timeout=400 device=tmdev short=device
 #
 # test/first_day over a device in software: what it says of one that works, and of those that do
 # not; its file has all that doc/first-day.md names.
