@@ -231,7 +231,7 @@ static int connect_mapped(fab_shm_ep_t *ep, int fd, const char **why)
  */
 static bool is_enough(fab_shm_ep_t *ep)
 {
-    return NULL != ep->seg && !fab_proc_is_gone(ep->addr.pid, ep->addr.start_time) &&
+    return NULL != ep->seg && !fab_proc_has_no_pid(ep->addr.pid) &&
            0 == madvise(ep->seg, ep->addr.page, MADV_POPULATE_WRITE);
 }
 
