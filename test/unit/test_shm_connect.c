@@ -46,7 +46,7 @@ static _Atomic long num_fallocates;
 static pthread_barrier_t *meet; /* where each thread's first fallocate() waits for the others */
 static _Thread_local bool has_met;
 static int open_error;                     /* of open() below /proc; 0: none */
-static int memory_errors;                  /* of the next calls of fallocate() */
+static int memory_errors;                  /* of the next calls that get memory */
 static int dumpable = 1;                   /* of prctl(PR_GET_DUMPABLE) */
 static uid_t user = 1000;                  /* of geteuid() */
 static rlim_t space_limit = RLIM_INFINITY; /* RLIMIT_AS; a real one would stop the sanitizers */
