@@ -29,10 +29,10 @@ counted()
 {
     local np=$1 rank
     shift
-    rm -f sent.*
+    rm -f sent.* expected.*
     clean "$np" --mca pml_monitoring_enable_output 3 --mca pml_monitoring_filename "$TM_WORK/sent" \
-        "$@" "$program"
-    sed -n 's/^expected: //p' "$TM_WORK/out" | sort >expected
+        "$@" "$program" "$TM_WORK/expected"
+    sort expected.* >expected
     for ((rank = 0; rank < np; rank++)); do
         grep '^E' "sent.$rank.prof" | cut -f 1-5
     done | sort >counted
