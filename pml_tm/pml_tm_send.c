@@ -547,7 +547,7 @@ put_short(const void *buf, size_t count, const ompi_datatype_t *datatype, int ds
     return true;
 }
 
-/* The same for a longer message, contiguous, that goes with its data and is not streamed. */
+/* The same for a longer message without gaps that goes with its data and is not streamed. */
 static inline __attribute__((always_inline)) bool
 put_longer(const void *buf, size_t count, const ompi_datatype_t *datatype, int dst, int tag,
            mca_pml_base_send_mode_t mode, const ompi_communicator_t *comm)
@@ -559,7 +559,7 @@ put_longer(const void *buf, size_t count, const ompi_datatype_t *datatype, int d
     fab_peer_t *peer;
 
     if (len > mca_pml_tm.eager_limit || len > PML_TM_STREAM_MIN || needed != (tmc->fast & needed) ||
-        MCA_PML_BASE_SEND_STANDARD != mode || !mca_pml_tm_has_no_gaps(count, datatype)) {
+        MCA_PML_BASE_SEND_STANDARD != mode) {
         return false;
     }
     peer = ring_peer(tmc, dst);
@@ -580,8 +580,10 @@ put_locked(const void *buf, size_t count, const ompi_datatype_t *datatype, int d
     bool is_done;
 
     fab_mutex_lock(&mca_pml_tm.fab->lock);
-    is_done = is_short(count, datatype) ? put_short(buf, count, datatype, dst, tag, mode, comm)
-                                        : put_longer(buf, count, datatype, dst, tag, mode, comm);
+    is_done = is_short(count, datatype)
+                  ? put_short(buf, count, datatype, dst, tag, mode, comm)
+                  : mca_pml_tm_has_no_gaps(count, datatype) &&
+                        put_longer(buf, count, datatype, dst, tag, mode, comm);
     fab_mutex_unlock(&mca_pml_tm.fab->lock);
     return is_done;
 }
@@ -674,7 +676,9 @@ static NOINLINE int isend_alone(const void *buf, size_t count, ompi_datatype_t *
                                 ompi_request_t **request)
 {
     if (OPAL_UNLIKELY(!is_short(count, datatype))) {
-        return isend_longer(buf, count, datatype, dst, tag, mode, comm, request);
+        return mca_pml_tm_has_no_gaps(count, datatype)
+                   ? isend_longer(buf, count, datatype, dst, tag, mode, comm, request)
+                   : isend_any(buf, count, datatype, dst, tag, mode, comm, request);
     }
     if (OPAL_UNLIKELY(!put_short(buf, count, datatype, dst, tag, mode, comm))) {
         return isend_any(buf, count, datatype, dst, tag, mode, comm, request);
@@ -742,7 +746,9 @@ static NOINLINE int send_alone(const void *buf, size_t count, ompi_datatype_t *d
                                int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
 {
     if (OPAL_UNLIKELY(!is_short(count, datatype))) {
-        return send_longer(buf, count, datatype, dst, tag, mode, comm);
+        return mca_pml_tm_has_no_gaps(count, datatype)
+                   ? send_longer(buf, count, datatype, dst, tag, mode, comm)
+                   : send_any(buf, count, datatype, dst, tag, mode, comm);
     }
     return OPAL_LIKELY(put_short(buf, count, datatype, dst, tag, mode, comm))
                ? OMPI_SUCCESS
