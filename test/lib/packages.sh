@@ -12,8 +12,8 @@ tm_packages_quickstart=(gnuplot-nox netpipe-openmpi)
 
 # test/run, all of it.
 tm_packages_test=(
-    binutils bubblewrap clang clang-format debhelper debootstrap dpkg-dev environment-modules
-    gcc-aarch64-linux-gnu gdb gnuplot-nox hpcc ibverbs-utils iproute2 lammps
+    binutils bubblewrap charliecloud clang clang-format debhelper debootstrap dpkg-dev
+    environment-modules gcc-aarch64-linux-gnu gdb gnuplot-nox hpcc ibverbs-utils iproute2 lammps
     libc6-dev-arm64-cross libclang-rt-dev libcmocka-dev libfabric-bin mandoc munge netpipe-openmpi
     patchelf procps python3 python3-mpi4py python3-numpy python3-pyverbs qemu-user rdma-core rpm
     rsync shellcheck slurm-client slurmctld slurmd spin systemtap-sdt-dev util-linux valgrind
@@ -46,7 +46,8 @@ tm_package_system()
 # The packages that have the programs and files which tests name in needs=, in pairs.
 tm_program_packages=(
     aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64:qemu-user bwrap:bubblewrap
-    clang:clang clang-format:clang-format cmocka.h:libcmocka-dev gdb:gdb gnuplot:gnuplot-nox
+    ch-run:charliecloud clang:clang clang-format:clang-format cmocka.h:libcmocka-dev gdb:gdb
+    gnuplot:gnuplot-nox
     hpcc:hpcc ibv_devinfo:ibverbs-utils ip:iproute2 fi_info:libfabric-bin
     rdma/fabric.h:libfabric-dev
     lmp:lammps mandoc:mandoc munged:munge NPopenmpi:netpipe-openmpi patchelf:patchelf pgrep:procps
