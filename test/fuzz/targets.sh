@@ -19,6 +19,7 @@ flags+=(-std=gnu11 -D_GNU_SOURCE -g -O1 -pthread
 read -ra tm_libs <<<"$TM_OMPI_LDFLAGS -Wl,--as-needed $TM_PAL_LIBS -libverbs"
 mapfile -t fabric < <(tm_sources @fabric,@verbs)
 device=$(tm_build_tmdev)
+library_path=${LD_LIBRARY_PATH-}
 export LD_LIBRARY_PATH=$device${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} ASAN_OPTIONS=detect_leaks=0
 seed=$(($(tm_seed 1) % 2147483647))
 
@@ -49,11 +50,23 @@ fuzz()
     grep -qE "$done" "$name.log" || fail "$name has not done its runs"
 }
 
+# fuzz_ofi RUNS: with libfabric, which is not to find the device, and whose library for psm would
+# take signals from the fuzzer.
+fuzz_ofi()
+{
+    local -x LD_LIBRARY_PATH=$library_path IPATH_NO_BACKTRACE=1
+    local flags=("${flags[@]/-DFAB_HAVE_VERBS=1/-DFAB_HAVE_OFI=1}")
+    local tm_libs=("${tm_libs[@]}" -lfabric) sources
+    mapfile -t sources < <(tm_sources @fabric,@ofi)
+    fuzz session "$1" "${sources[@]}"
+}
+
 fuzz ring 2000000
 fuzz address 10000 "${fabric[@]}"
 fuzz stream 20000 "${fabric[@]}"
 fuzz frame 2000 "${fabric[@]}"
 fuzz message 20000 "${fabric[@]}"
+[[ -z $(find "$TM_PREFIX" -name 'libmca_common_tm_ofi-*.so') ]] || fuzz_ofi 20000
 if [[ $TM_OMPI_SERIES != 4.1 ]]; then
     tm_libs+=(-lpmix)
 else
