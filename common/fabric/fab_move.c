@@ -2,8 +2,9 @@
 /*
  * A peer moves to the next provider that reaches it, if its own cannot make a connection.
  *
- * Only before the first connection was up: then neither process has sent anything by the provider,
- * so nothing can be lost, doubled or overtaken.  What waits for the peer stays in its queue.
+ * Only while nothing is on its way by the provider: before the first connection was up, or after
+ * one that ended in order (fab_provider_t.is_bound).  So nothing can be lost, doubled or overtaken.
+ * What waits for the peer stays in its queue.
  *
  *      this process   fab_peer_cannot_connect(): its own attempt has failed, or was refused
  *      the other      fab_peer_from_wire() by a later provider: the peer's attempt has failed, and
@@ -17,7 +18,10 @@
  * knows the same of the first. Both can come to it at the same time, each by itself; providers are
  * tried in the same order everywhere, and never one before the present one, so they meet.
  *
- * Of a peer's address the sections of later providers are kept, until a connection is up.
+ * A connection that ends has ended here before its other side knows: then the other drops the peer
+ * when it does, and what came last is delivered.
+ *
+ * Of a peer's address the sections of later providers are kept, as long as it may move.
  */
 #include "fabric/fab_core.h"
 #include "fabric/fab_look.h"
@@ -30,12 +34,21 @@
 
 /* ---- the address, as long as it may be needed ------------------------------ */
 
-/* Where the provider keeps it; NULL: the peer cannot move, as there was a connection. */
+/* Where the provider keeps it; NULL: the peer will never move. */
 static void **spare_of(const fab_peer_t *peer)
 {
     const fab_provider_t *provider = fab_providers[peer->provider];
 
     return NULL != provider->spare && NULL != peer->ep ? provider->spare(peer) : NULL;
+}
+
+/* The same, if the peer can move now. */
+static void **spare_to_move(const fab_peer_t *peer)
+{
+    const fab_provider_t *provider = fab_providers[peer->provider];
+    void **spare = spare_of(peer);
+
+    return NULL != spare && NULL != provider->is_bound && provider->is_bound(peer) ? NULL : spare;
 }
 
 /*
@@ -106,7 +119,7 @@ void fab_peer_cannot_connect(fab_peer_t *peer, int rc, const char *why)
     if (FAB_PEER_UP != peer->state || fab_peer_is_moving(peer)) {
         return;
     }
-    spare = spare_of(peer);
+    spare = spare_to_move(peer);
     if (NULL != spare && NULL != *spare && note(core, peer, *spare, rc, why)) {
         *spare = NULL;
         return;
@@ -123,7 +136,7 @@ void fab_move_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const v
     const char *why = "The other process could not connect.";
     fab_wire_head_t *address;
 
-    if (provider <= peer->provider || NULL == spare_of(peer) || fab_peer_is_moving(peer)) {
+    if (provider <= peer->provider || NULL == spare_to_move(peer) || fab_peer_is_moving(peer)) {
         return;
     }
     if (FAB_PEER_CLOSED == peer->state) {

@@ -70,11 +70,15 @@ typedef struct fab_provider {
 
     /*
      * Where the fabric keeps what it needs to give the peer to another provider (malloc(), or
-     * NULL), from attach() until a connection is up for the first time: the provider frees it then,
-     * or with ep. NULL: a connection was up, so the peer stays. NULL as a pointer: peers always
-     * stay.
+     * NULL), from attach() on: the provider frees it when no move is possible any more, or with ep.
+     * NULL: the peer stays for good. NULL as a pointer: peers always stay.
      */
     void **(*spare)(const fab_peer_t *peer);
+    /*
+     * Is there a connection, or was there one that has not ended in order?  The peer stays then:
+     * something may be on its way.  NULL: there is none as long as spare() returns something.
+     */
+    bool (*is_bound)(const fab_peer_t *peer);
 
     /*
      * Poll once: deliver what arrived with fab_deliver(), move RMA on.  Returns the number of
@@ -157,8 +161,9 @@ FAB_EXPORT fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *prov
                                           const void *address, size_t len);
 
 /*
- * No connection to the peer can be made, and none was up before. It moves to the next provider that
- * reaches it, with all that is queued; if there is none, it fails, as by fab_peer_fail().
+ * No connection to the peer can be made, and it is not bound to this provider. It moves to the
+ * next provider that reaches it, with all that is queued; if there is none, it fails, as by
+ * fab_peer_fail().
  */
 FAB_EXPORT void fab_peer_cannot_connect(fab_peer_t *peer, int rc, const char *why);
 

@@ -25,7 +25,6 @@
  */
 #include "verbs/verbs_connect.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "verbs/verbs_conn.h"
@@ -174,9 +173,7 @@ void fab_verbs_connect_done(fab_verbs_ep_t *ep)
 {
     fab_verbs_connect_cancel(ep);
     fab_verbs_set_state(ep, FAB_VERBS_UP);
-    ep->was_up = true;
-    free(ep->spare);
-    ep->spare = NULL;
+    ep->is_bound = true;
     ep->conn->is_ready = true;
     if (ep->is_closing) {
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSE);

@@ -336,7 +336,15 @@ void **fab_verbs_spare(const fab_peer_t *peer)
 {
     fab_verbs_ep_t *ep = peer->ep;
 
-    return ep->was_up ? NULL : &ep->spare;
+    return &ep->spare;
+}
+
+/* One that is being given up has ended for the other side, if that asks for another provider. */
+bool fab_verbs_is_bound(const fab_peer_t *peer)
+{
+    const fab_verbs_ep_t *ep = peer->ep;
+
+    return ep->is_bound && FAB_VERBS_EVICTING != ep->state;
 }
 
 /* A connection that was used lingers; one that was not is destroyed at once. */
@@ -384,12 +392,38 @@ void fab_verbs_detach(fab_domain_t *domain, fab_peer_t *peer)
     } /* else CLOSE is sent once it is connected: the peer may be about to send */
 }
 
+/*
+ * The other side has agreed to the connection's end and goes on by another provider; what it sent
+ * before is to be delivered first.  Only a path that breaks at this moment can lose it.
+ */
+static bool is_awaiting_end(fab_verbs_ep_t *ep)
+{
+    fab_peer_t *peer = ep->peer;
+    bool is_up = FAB_PEER_UP == peer->state;
+    uint64_t now = fab_now_us();
+
+    if (FAB_VERBS_EVICTING != ep->state || FAB_PEER_FAILED == peer->state) {
+        return false;
+    }
+    ep->conn->linger_until = 0 != ep->conn->linger_until ? ep->conn->linger_until
+                                                         : now + 2 * FAB_VERBS_LINGER_US;
+    if (now < ep->conn->linger_until) {
+        return is_up || !ep->conn->is_broken;
+    }
+    fab_peer_fail(peer, OPAL_ERR_UNREACH,
+                  "It goes on by another provider, and what it sent before did not come.");
+    return is_up;
+}
+
 bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
 {
     fab_verbs_ep_t *ep = peer->ep;
     fab_verbs_conn_t *conn = ep->conn;
 
     (void) domain;
+    if (is_awaiting_end(ep)) {
+        return false;
+    }
     fab_verbs_rma_drop(ep);
     if (NULL != conn && (conn->is_broken || conn->in_flight > 0 || !fab_verbs_is_connected(ep))) {
         if (!fab_verbs_conn_drain(conn, fab_now_us())) {
@@ -462,12 +496,16 @@ static void ep_left(fab_verbs_ep_t *ep)
     }
 }
 
-/* The connection has ended in order: who has more to send makes another one. */
+/*
+ * The connection has ended in order: who has more to send makes another one, or moves to another
+ * provider if that cannot be.
+ */
 static void ep_conn_ended(fab_verbs_ep_t *ep)
 {
     if (ep->conn->is_broken) {
         fab_verbs_ep_forget_failure(ep); /* the peer's side of it has ended first */
     }
+    ep->is_bound = NULL != ep->failure;
     ep->conn->is_ready = true; /* for what is still to be sent on it */
     fab_verbs_conn_linger(ep->conn);
     fab_verbs_connect_cancel(ep);

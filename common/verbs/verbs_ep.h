@@ -13,6 +13,7 @@ int fab_verbs_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, c
 void fab_verbs_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_verbs_drop(fab_domain_t *dom, fab_peer_t *peer);
 void **fab_verbs_spare(const fab_peer_t *peer);
+bool fab_verbs_is_bound(const fab_peer_t *peer);
 /* Free it and all that it owns but its connection, which is gone already. */
 void fab_verbs_ep_free(fab_verbs_ep_t *ep);
 /*

@@ -61,7 +61,7 @@ int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom)
     while (!TAILQ_EMPTY(&dom->failing)) {
         fab_verbs_ep_t *ep = TAILQ_FIRST(&dom->failing);
         fab_verbs_failure_t *failure = take_failure(ep);
-        if (!ep->was_up && OPAL_ERR_PROC_ABORTED != failure->rc) {
+        if (!ep->is_bound && OPAL_ERR_PROC_ABORTED != failure->rc) {
             fab_peer_cannot_connect(ep->peer, failure->rc, failure->why);
         } else if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == failure->rc)) {
             /* else its LEAVE came after its process was found dead: it left in order */

@@ -266,6 +266,7 @@ const fab_provider_t fab_verbs_provider = {
     .detach = fab_verbs_detach,
     .drop = fab_verbs_drop,
     .spare = fab_verbs_spare,
+    .is_bound = fab_verbs_is_bound,
     .progress = fab_verbs_progress,
     .expose_any = fab_verbs_expose_any,
     .unexpose_any = fab_verbs_unexpose_any,

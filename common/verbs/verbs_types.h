@@ -212,8 +212,8 @@ struct fab_verbs_ep {
     TAILQ_ENTRY(fab_verbs_ep) failing_link; /* in dom->failing */
     LIST_ENTRY(fab_verbs_ep) link;          /* in dom->eps */
     fab_verbs_state_t state;
-    bool was_up;     /* a connection was: the peer stays with this provider */
-    void *spare;     /* the fabric's, until then: fab_provider_t.spare */
+    bool is_bound;   /* a connection is up, or was and has not ended in order */
+    void *spare;     /* the fabric's: fab_provider_t.spare */
     bool is_in_rma;  /* stands in dom->rma */
     bool is_closing; /* this process closed the peer */
     bool has_left;   /* the peer takes nothing any more */

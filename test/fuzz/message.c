@@ -82,7 +82,7 @@ static fab_peer_t *open_peer(void)
     conn->sent = SENT; /* so many may be credited */
     conn->is_ready = true;
     ep->state = FAB_VERBS_UP;
-    ep->was_up = true;
+    ep->is_bound = true;
     return peer;
 }
 

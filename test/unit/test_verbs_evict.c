@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A bound on connections: random traffic between more processes than have connections at a time, by
- * messages and READs; nothing is lost, doubled or overtaken. Skipped where there is no RDMA device.
+ * messages and READs; nothing is lost, doubled or overtaken, also if a connection that was given up
+ * cannot be made again. Skipped where there is no RDMA device.
  *
  * TEST: sources=@fabric,@verbs variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev timeout=300 quick=no
  */
@@ -10,6 +11,7 @@
 enum { RANKS = 7, BOUND = 2, ROUNDS = 60, LONGEST = 6000, MEMORY = 300000 };
 
 static uint64_t next[RANKS], sent[RANKS], wrong, total;
+static bool is_failing; /* at some time no more queue pairs can be made */
 static unsigned char memory[MEMORY], copy[MEMORY];
 
 static size_t size_of(uint64_t number)
@@ -64,9 +66,14 @@ static void read_from(world_t *world, int from)
     memcpy(&op.rkey, (void *) &world->shared->scratch[64 + 64 * from + 8 * world->rank],
            sizeof(op.rkey));
     memset(copy, 0, sizeof(copy));
-    CHECK(OPAL_SUCCESS == fab_get(&op));
+    if (OPAL_SUCCESS != fab_get(&op)) {
+        CHECK(is_failing && 0 == strcmp("tcp", fab_peer_provider_name(op.peer)));
+        return;
+    }
     WORLD_UNTIL(before < completed);
-    CHECK(OPAL_SUCCESS == complete_status && world_is_filled(copy, (uint64_t) from, MEMORY));
+    CHECK(OPAL_SUCCESS == complete_status
+              ? world_is_filled(copy, (uint64_t) from, MEMORY)
+              : is_failing && OPAL_ERR_NOT_SUPPORTED == complete_status);
 }
 
 /* Connections that are neither given up nor linger. */
@@ -119,7 +126,8 @@ static void traffic_body(world_t *world)
     }
     WORLD_UNTIL(expected == total);
     world_barrier(world);
-    CHECK(0 == wrong && 0 == world->failures && fab_counters.verbs_evicted > 0);
+    CHECK(0 == wrong && 0 == world->failures);
+    CHECK(is_failing ? fab_counters.peers_moved > 0 : fab_counters.verbs_evicted > 0);
     /* what others asked for is given up, too, when the next look at the clock says so */
     WORLD_UNTIL(in_use(world) <= BOUND);
     world_barrier(world);
@@ -145,6 +153,28 @@ static void test_traffic(void **state)
     }
     fab_params.verbs_max_connections = 0;
     fab_params.verbs_tm = saved;
+}
+
+/*
+ * Whoever cannot make a connection again reaches the peer by tcp, whichever side gave it up and
+ * whichever wants it back.
+ */
+static void test_again(void **state)
+{
+    static const char *const calls[] = {"qp:8", "qp:14", "qp:25"};
+
+    (void) state;
+    fab_params.verbs_max_connections = BOUND;
+    is_failing = true;
+    world_use_providers("verbs,tcp");
+    for (int i = 0; i < 3; i++) {
+        setenv("TMDEV_FAIL", calls[i], 1);
+        assert_int_equal(world_run(RANKS, false, traffic_body), 0);
+    }
+    unsetenv("TMDEV_FAIL");
+    world_use_providers("verbs");
+    is_failing = false;
+    fab_params.verbs_max_connections = 0;
 }
 
 /* Each sends to all in turn, and closes whom it is done with: CLOSE, EVICT and HELLO cross. */
@@ -183,6 +213,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_traffic),
+        cmocka_unit_test(test_again),
         cmocka_unit_test(test_crossing),
     };
 

@@ -10,6 +10,8 @@
 
 #include <errno.h>
 
+#include "verbs/verbs_evict.h"
+
 /* ---- a device that refuses ---------------------------------------------- */
 
 enum { NO_QP = 1, NO_PATH = 2 }; /* it makes no queue pair, or cannot reach the peer's */
@@ -317,6 +319,58 @@ static void test_crowd(void **state)
     assert_int_equal(world_run(4, false, crowd_body), 0);
 }
 
+/* ---- after a connection that was given up -------------------------------- */
+
+/*
+ * Rank 0 has given it up and does not know yet that rank 1 agreed, and cannot make another one:
+ * what rank 1 sent before comes first.
+ */
+static void given_up_body(world_t *world)
+{
+    fab_core_t *core = fab_core(world->fab);
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    traffic_t traffic = {.wrong = 0};
+    int tcp = 0;
+
+    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    send_numbers(world, peer, 0);
+    WORLD_UNTIL(MESSAGES == traffic.next[1 - world->rank]);
+    world_barrier(world);
+    if (1 == world->rank) {
+        send_numbers(world, peer, MESSAGES);
+        WORLD_UNTIL(NULL == peer->pending);
+    }
+    world_barrier_idle(world);
+    if (0 == world->rank) {
+        fab_params.verbs_max_connections = 1;
+        fab_verbs_make_room(verbs_domain(world));
+        CHECK(FAB_VERBS_EVICTING == ep_of(peer)->state);
+        while (&fab_tcp_provider != fab_providers[tcp]) {
+            tcp++;
+        }
+        while (!fab_peer_is_moving(peer)) {
+            (void) fab_providers[tcp]->progress(core->slots[tcp].dom);
+        }
+        CHECK(0 == fab_move_run(core) && fab_peer_is_moving(peer));
+        CHECK(MESSAGES == traffic.next[1]);
+        WORLD_UNTIL(3 * MESSAGES == traffic.next[1]);
+        send_numbers(world, peer, MESSAGES);
+    } else {
+        WORLD_UNTIL(FAB_VERBS_IDLE == ep_of(peer)->state);
+        fab_peer_cannot_connect(peer, OPAL_ERR_UNREACH, "This is a test.");
+        send_numbers(world, peer, 2 * MESSAGES);
+        WORLD_UNTIL(2 * MESSAGES == traffic.next[0]);
+    }
+    CHECK(is_by(peer, "tcp") && 0 == traffic.wrong && 0 == world->failures);
+    world_barrier(world);
+}
+
+static void test_given_up(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, given_up_body), 0);
+}
+
 /* ---- what else is under way --------------------------------------------- */
 
 /* Get and put end so that the caller takes messages; keys mean nothing any more. */
@@ -428,9 +482,11 @@ static void test_stays(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs), cmocka_unit_test(test_planes), cmocka_unit_test(test_says),
-        cmocka_unit_test(test_crowd), cmocka_unit_test(test_memory), cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_stays), cmocka_unit_test(test_change),
+        cmocka_unit_test(test_pairs),    cmocka_unit_test(test_planes),
+        cmocka_unit_test(test_says),     cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_memory),   cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_stays),    cmocka_unit_test(test_change),
+        cmocka_unit_test(test_given_up),
     };
 
     if (argc > 1) {
