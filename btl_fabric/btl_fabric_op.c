@@ -273,7 +273,9 @@ static void run_op(mca_btl_fabric_up_t *up)
     turn_pass(&run.turn, &op->turn);
     op_free(op);
     fab_unlock(mca_btl_fabric.fab);
-    call_back(&call, status, &run);
+    if (!mca_btl_fabric_is_given_up(call.ep->proc, call.context)) {
+        call_back(&call, status, &run);
+    }
     fab_lock(mca_btl_fabric.fab);
     turn_end(&run.turn);
     note(&call, -1);

@@ -217,7 +217,8 @@ static void frag_done(mca_btl_fabric_up_t *up)
                                                              offsetof(mca_btl_fabric_frag_t, up));
     bool is_ours = 0 != (frag->super.des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP);
 
-    if (NULL != frag->super.des_cbfunc) {
+    if (NULL != frag->super.des_cbfunc &&
+        !mca_btl_fabric_is_given_up(frag->ep->proc, frag->super.des_context)) {
         frag->super.des_cbfunc(&mca_btl_fabric.super, frag->ep, &frag->super, frag->status);
     }
     if (is_ours) {
