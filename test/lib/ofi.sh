@@ -42,3 +42,11 @@ over()
         require "$name: errors=0"
     ) || exit 1
 }
+
+# over_btl PROVIDER NP [NAME=VALUE...] PROGRAM [ARGUMENT...]: the same with one-sided communication
+# by btl fabric.
+over_btl()
+{
+    over "$1" "$2" OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_btl_fabric_providers=ofi \
+        "OMPI_MCA_btl_fabric_ofi_provider=$1" "${@:3}"
+}

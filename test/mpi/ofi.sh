@@ -26,3 +26,4 @@ mapfile -t offers < <(ofi_offers tcp 'tcp;ofi_rxm')
 ((${#offers[@]} == 0)) ||
     over "${offers[0]}" 2 OMPI_MCA_pml_tm_wait=sleep crowd pml_tm_wait_sleeps pml_tm_wait_wakes
 over "$provider" 4 random "$(tm_seed 61)" "$(tm_seconds 5)"
+over_btl "$provider" 2 onesided_random 40 0

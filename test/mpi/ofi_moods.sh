@@ -11,10 +11,11 @@ mapfile -t offers < <(ofi_offers tcp net)
 ((${#offers[@]} > 0)) || skip "libfabric has none of its providers for TCP here"
 provider=${offers[0]}
 
-for other in $(ofi_offers 'tcp;ofi_rxm' sockets); do
+for other in $(ofi_offers 'tcp;ofi_rxm' sockets shm); do
     over "$other" 2 basic
     over "$other" 2 ordering
     over "$other" 3 random "$(tm_seed 81)" "$(tm_seconds 5)"
+    over_btl "$other" 2 onesided 20
 done
 
 "${TM_CC:-cc}" -std=gnu11 -D_GNU_SOURCE -g -O2 -Wall -Wextra -Werror -fPIC -shared \
@@ -35,3 +36,4 @@ over "$provider" 3 OFIDEV_RELEASE=2 OFIDEV_DELAY=7 OFIDEV_MR_ENDPOINT=1 random "
     "$(tm_seconds 5)"
 over "$provider" 3 OFIDEV_NO_RMA=1 OFIDEV_UNALIGNED=4 OFIDEV_ROOM=4 OFIDEV_LOST=10 \
     random "$(tm_seed 83)" "$(tm_seconds 5)"
+over_btl "$provider" 2 OFIDEV_AGAIN=200 OFIDEV_CONTEXT2=1 OFIDEV_MR_ENDPOINT=1 onesided 20
