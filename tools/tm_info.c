@@ -26,7 +26,9 @@
 #include "pml_tm/pml_tm_fit.h"
 #include "tm_commit.h"
 #include "tm_info_errors.h"
+#include "tm_info_layout.h"
 #include "tm_info_limits.h"
+#include "tm_info_measure.h"
 
 enum { STATUS_GOOD = 0, STATUS_BAD = 1, STATUS_USAGE = 2 };
 
@@ -160,19 +162,24 @@ static void ignore_failure(void *ctx, fab_peer_t *peer, int rc, const char *why)
     (void) ctx, (void) peer, (void) rc, (void) why;
 }
 
-/* The fabric as a process of a job of two on this host, and more on others, would open it. */
-static void check_providers(void)
+static bool register_params(void)
 {
     static const mca_base_component_t component = {.mca_type_name = "pml",
                                                    .mca_component_name = "tm"};
+
+    return OPAL_SUCCESS == fab_params_register((const void *) &component);
+}
+
+/* The fabric as a process of a job of two on this host, and more on others, would open it. */
+static void check_providers(void)
+{
     const fab_config_t config = {
         .user = FAB_USER_PML, .name = 1, .num_local = 2, .peer_failed = ignore_failure};
     const char *why = "unknown";
     char text[4096];
     fab_t *fab;
 
-    if (OPAL_SUCCESS != fab_params_register((const void *) &component) ||
-        OPAL_SUCCESS != fab_open(&config, &fab, &why)) {
+    if (!register_params() || OPAL_SUCCESS != fab_open(&config, &fab, &why)) {
         say_bad("providers", "%s", why);
         return;
     }
@@ -205,14 +212,26 @@ static void show_limits(void)
 
 static int usage(FILE *out, int rc)
 {
-    fprintf(out, "Usage: tm_info [--check]\n"
-                 "       tm_info --errors [WORDS]\n\n"
-                 "Shows whether pml tm fits the Open MPI that runs here, whether mpirun finds it,\n"
-                 "which providers can be used, and limits of this host.  Exit status: 0 if it can\n"
-                 "be used, 1 if not, 2 for wrong arguments.\n\n"
-                 "  --check   print only why it cannot be used\n"
-                 "  --errors  print the messages of pml tm, or those with these words: what\n"
-                 "            happened and what to do\n");
+    fprintf(out,
+            "Usage: tm_info [--check]\n"
+            "       tm_info --measure\n"
+            "       tm_info --serve [--port PORT]\n"
+            "       tm_info --ping HOST [--port PORT]\n"
+            "       tm_info --layout HOSTSxRANKS\n"
+            "       tm_info --errors [WORDS]\n\n"
+            "Shows whether pml tm fits the Open MPI that runs here, whether mpirun finds it,\n"
+            "which providers can be used, and limits of this host.  Exit status: 0 if it can\n"
+            "be used, 1 if not, 2 for wrong arguments.\n\n"
+            "  --check    print only why it cannot be used\n"
+            "  --measure  latency and bandwidth of each way between two processes here\n"
+            "  --serve    wait for --ping from other hosts, until Ctrl-C\n"
+            "  --ping     the same between this host and one where --serve runs\n"
+            "  --port     of --serve, and where --ping finds it (%d)\n"
+            "  --layout   memory and limits of a job of so many hosts with so many ranks each,\n"
+            "             as 8x64: calculated, nothing is started\n"
+            "  --errors   print the messages of pml tm, or those with these words: what\n"
+            "             happened and what to do\n",
+            TM_INFO_PORT);
     return rc;
 }
 
@@ -225,47 +244,105 @@ static int show_errors(const char *words)
     return STATUS_GOOD;
 }
 
+/* Is there an Open MPI whose parameters can be read? */
+static bool init(int *argc, char ***argv)
+{
+    int rc = check_fit() ? opal_init_util(argc, argv) : OPAL_ERROR;
+
+    if (STATUS_GOOD == status && OPAL_SUCCESS != rc) {
+        say_bad("Open MPI here", "cannot be initialised (error %d)", rc);
+    }
+    return STATUS_GOOD == status;
+}
+
+static int show_page(int *argc, char ***argv)
+{
+    if (!is_quiet) {
+        printf("pml_tm %s, commit %s\n\n", TM_VERSION, TM_COMMIT);
+    }
+    if (init(argc, argv)) {
+        check_component();
+        check_providers();
+    }
+    show_limits();
+    return status;
+}
+
+/* What uses the providers and their parameters, and shows no page. */
+static int use_providers(int *argc, char ***argv, int mode, const char *argument, const char *port)
+{
+    is_quiet = true;
+    if (!init(argc, argv)) {
+        return status;
+    }
+    if (!register_params()) {
+        say_bad("parameters", "cannot be registered");
+        return status;
+    }
+    switch (mode) {
+    case 'm':
+        return tm_info_measure();
+    case 's':
+        return tm_info_serve(port);
+    case 'l':
+        return tm_info_layout(argument);
+    default:
+        return tm_info_ping(argument, port);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct option options[] = {{"check", no_argument, NULL, 'c'},
                                             {"errors", no_argument, NULL, 'e'},
                                             {"help", no_argument, NULL, 'h'},
+                                            {"layout", required_argument, NULL, 'l'},
+                                            {"measure", no_argument, NULL, 'm'},
+                                            {"ping", required_argument, NULL, 'p'},
+                                            {"port", required_argument, NULL, 'P'},
+                                            {"serve", no_argument, NULL, 's'},
                                             {0}};
-    bool wants_errors = false;
+    char port[16];
+    const char *argument = NULL;
+    int mode = 0; /* the option that says what is wanted; 0: the page */
     int option;
 
+    snprintf(port, sizeof(port), "%d", TM_INFO_PORT);
     while (-1 != (option = getopt_long(argc, argv, "h", options, NULL))) {
         switch (option) {
-        case 'c':
-            is_quiet = true;
-            break;
-        case 'e':
-            wants_errors = true;
+        case 'P':
+            snprintf(port, sizeof(port), "%s", optarg);
             break;
         case 'h':
             return usage(stdout, STATUS_GOOD);
+        case 'c':
+        case 'e':
+        case 'l':
+        case 'm':
+        case 'p':
+        case 's':
+            if (0 != mode && option != mode) {
+                return usage(stderr, STATUS_USAGE);
+            }
+            mode = option;
+            argument = optarg;
+            break;
         default:
             return usage(stderr, STATUS_USAGE);
         }
     }
-    if (optind + wants_errors < argc) {
+    if (optind + ('e' == mode) < argc) {
         return usage(stderr, STATUS_USAGE);
     }
-    if (wants_errors) {
+    switch (mode) {
+    case 'e':
         return show_errors(argv[optind]);
+    case 'c':
+        is_quiet = true;
+        return show_page(&argc, &argv);
+    case 0:
+        return show_page(&argc, &argv);
+    default:
+        return use_providers(&argc, &argv, mode, argument, port);
     }
-    if (!is_quiet) {
-        printf("pml_tm %s, commit %s\n\n", TM_VERSION, TM_COMMIT);
-    }
-    if (check_fit()) {
-        int rc = opal_init_util(&argc, &argv);
-        if (OPAL_SUCCESS != rc) {
-            say_bad("Open MPI here", "cannot be initialised (error %d)", rc);
-        } else {
-            check_component();
-            check_providers();
-        }
-    }
-    show_limits();
-    return status;
 }
