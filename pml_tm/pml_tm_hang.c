@@ -228,18 +228,20 @@ static const char *why_waits(const mca_pml_tm_wait_t *wait)
 static void line_of_wait(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node,
                          const mca_pml_tm_wait_t *wait)
 {
-    char tag[PML_TM_NAME_SIZE], peer[32] = "any rank";
-    const bool is_recv = PML_TM_FOR_RECV == wait->what;
+    char tag[PML_TM_NAME_SIZE], peer[32] = "any rank", bytes[48] = "";
 
+    if (PML_TM_FOR_PROBE != wait->what) {
+        snprintf(bytes, sizeof(bytes), "%s%llu bytes, ",
+                 PML_TM_FOR_RECV == wait->what ? "up to " : "", (unsigned long long) wait->bytes);
+    }
     if (PML_TM_ANY_PEER != wait->peer) {
         snprintf(peer, sizeof(peer), "rank %u", rank_of(wait->peer));
     }
-    mca_pml_tm_text_line(text, "  rank %-4u %s:%u  %s %s %s, tag %s, %s%llu bytes, %s: %s; %.1f s",
+    mca_pml_tm_text_line(text, "  rank %-4u %s:%u  %s %s %s, tag %s, %s%s: %s; %.1f s",
                          rank_of(node->name), node->state.host, node->state.pid,
                          '\0' != node->state.call[0] ? node->state.call : "MPI",
-                         to_or_from(wait->what), peer, mca_pml_tm_text_tag(tag, wait->tag),
-                         is_recv ? "up to " : "", (unsigned long long) wait->bytes, wait->comm,
-                         why_waits(wait), node->state.waited_ms / 1000.0);
+                         to_or_from(wait->what), peer, mca_pml_tm_text_tag(tag, wait->tag), bytes,
+                         wait->comm, why_waits(wait), node->state.waited_ms / 1000.0);
 }
 
 static void line_of_other(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node)
@@ -279,7 +281,10 @@ static void lines_of_node(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node
         mca_pml_tm_text_line(text, "            ... and %u more", node->state.more);
     }
     if (!is_waiting(node)) {
-        mca_pml_tm_text_line(text, "            (the call may end without these)");
+        mca_pml_tm_text_line(text, PML_TM_FOR_PROBE == node->state.waits[0].what
+                                       ? "            (in a loop: the call returns if there is "
+                                         "none, and nothing was sent or received meanwhile)"
+                                       : "            (the call may end without these)");
     }
 }
 
@@ -704,7 +709,8 @@ static void count_waited(mca_pml_tm_watch_t *watch, uint64_t now_ns)
 {
     const uint64_t ns = now_ns - watch->last_ns;
 
-    if (0 != watch->last_ns && (NULL != watch->what.core || NULL != watch->what.comm)) {
+    if (0 != watch->last_ns &&
+        (NULL != watch->what.core || (NULL != watch->what.comm && !watch->what.may_return))) {
         waited_ns += ns;
         count_waited_for(mca_pml_tm_state_peer(watch), ns);
     }

@@ -91,7 +91,7 @@ static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
     bool is_found = find(src, tag, comm, taken, status, &held);
 
     if (!is_found) {
-        mca_pml_tm_poll_ompi();
+        mca_pml_tm_poll_ompi_once(comm, src, tag);
         is_found = find(src, tag, comm, taken, status, &held);
         let_go(held);
     }

@@ -178,6 +178,12 @@ void mca_pml_tm_poll_ompi_for_message(ompi_communicator_t *comm, int source, int
     poll_ompi_as((mca_pml_tm_waiting_t){.comm = comm, .source = source, .tag = tag});
 }
 
+void mca_pml_tm_poll_ompi_once(ompi_communicator_t *comm, int source, int tag)
+{
+    poll_ompi_as(
+        (mca_pml_tm_waiting_t){.comm = comm, .source = source, .tag = tag, .may_return = true});
+}
+
 /* Do waiting threads share processors? others: waiting threads besides the caller. */
 static inline bool is_crowded(unsigned others)
 {

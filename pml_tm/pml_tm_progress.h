@@ -17,6 +17,9 @@ void mca_pml_tm_poll_ompi(void);
 void mca_pml_tm_poll_ompi_for(ompi_request_t *request);
 void mca_pml_tm_poll_ompi_for_message(ompi_communicator_t *comm, int source, int tag);
 
+/* The same once, in a call that returns if there is none. */
+void mca_pml_tm_poll_ompi_once(ompi_communicator_t *comm, int source, int tag);
+
 /* fab_progress(), and what this PML has to do now and then. Lock held. */
 int mca_pml_tm_progress_locked(void);
 

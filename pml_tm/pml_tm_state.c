@@ -38,9 +38,15 @@ static unsigned long long count_messages(void)
            mca_pml_tm_sent_by(PML_TM_SENT_RNDV);
 }
 
+/* A call that returns if there is nothing: the program calls it, and others, again and again. */
+static bool may_return(const mca_pml_tm_waiting_t *what)
+{
+    return NULL == what->core && (NULL == what->comm || what->may_return);
+}
+
 /*
  * A request that was seen before has not ended since.  Another wait is the same only as long as
- * nothing is sent or received.
+ * nothing is sent or received; one in calls that return whatever these ask for.
  */
 static bool is_same(const mca_pml_tm_watch_t *watch, const mca_pml_tm_waiting_t *what,
                     unsigned long long messages)
@@ -51,9 +57,11 @@ static bool is_same(const mca_pml_tm_watch_t *watch, const mca_pml_tm_waiting_t 
     if (NULL != what->core) {
         return what->core->is_seen;
     }
-    return watch->messages == messages && watch->what.comm == what->comm &&
-           (NULL == what->comm ||
-            (watch->what.source == what->source && watch->what.tag == what->tag));
+    if (watch->messages != messages || may_return(&watch->what) != may_return(what)) {
+        return false;
+    }
+    return may_return(what) || (watch->what.comm == what->comm &&
+                                watch->what.source == what->source && watch->what.tag == what->tag);
 }
 
 void mca_pml_tm_watch_look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
@@ -74,6 +82,7 @@ void mca_pml_tm_watch_look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
             what->core->is_seen = true;
         }
     }
+    watch->what = *what; /* what a call that returns asks for may be another thing each time */
 }
 
 /* ---- the waits ---------------------------------------------------------- */
@@ -360,7 +369,7 @@ static bool is_blocking(const char *call)
 void mca_pml_tm_state_get(mca_pml_tm_answer_t *state, const mca_pml_tm_watch_t *watch,
                           uint64_t now_ns)
 {
-    const bool is_known = NULL != watch->what.core || NULL != watch->what.comm;
+    const bool is_known = !may_return(&watch->what);
 
     *state = (mca_pml_tm_answer_t){
         .wait = watch->number,

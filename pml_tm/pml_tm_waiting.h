@@ -16,6 +16,7 @@ typedef struct mca_pml_tm_waiting {
     ompi_communicator_t *comm; /* of a probe; NULL: no probe */
     int source;                /* of the probe */
     int tag;
+    bool may_return; /* a probe that returns if there is no message: MPI_Iprobe, MPI_Improbe */
 } mca_pml_tm_waiting_t;
 
 /* Empty polls of all of Open MPI from one tick to the next. */

@@ -115,6 +115,22 @@ static void waitall(void)
     }
 }
 
+/* One rank asks for a message in a loop, with another receive posted. */
+static void iprobe(void)
+{
+    MPI_Request req;
+    int flag = 0;
+
+    if (0 == tm_rank) {
+        MPI_Irecv(buf, 8, MPI_BYTE, 1, TAG + 9, MPI_COMM_WORLD, &req);
+        while (!flag) {
+            MPI_Iprobe(1, TAG + 5, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        }
+    } else if (1 == tm_rank) {
+        MPI_Recv(buf, 8, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
 /* One rank sends faster than the other receives, which computes. */
 static void flood(void)
 {
@@ -212,6 +228,7 @@ static const struct {
     {"any_but_one", any_but_one},
     {"myself", myself},
     {"waitall", waitall},
+    {"iprobe", iprobe},
     {"flood", flood},
     {"slow", slow},
     {"by_tool", by_tool},

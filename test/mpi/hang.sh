@@ -108,6 +108,14 @@ hangs 1 "$after" myself 'rank 0 has waited for' 'for itself' 'MPI_Ssend to rank 
 hangs 2 "$after" waitall '2 ranks wait for each other' \
     'MPI_Waitall to rank 1' 'MPI_Probe from rank 0'
 
+# Who asks in a loop shows what it asks for, not the receives that it has posted, and is in no
+# circle.
+hangs 2 "$after" iprobe 'MPI_Recv from rank 0, tag 7' \
+    'MPI_Iprobe from rank 1, tag 12, MPI_COMM_WORLD: no message fits' \
+    '(in a loop: the call returns if there is none'
+forbid 'tag 16'
+forbid 'wait for each other'
+
 # A program may ask for reports while it runs; nothing else needs to be on.
 hangs 2 '--mca pml_tm_recorder 0' by_tool '2 ranks wait for each other; rank 0 has waited'
 
