@@ -81,7 +81,8 @@ static void sock_failed(fab_sock_t *sock, int error)
         asking->num_drops++;
         fab_sock_race_extend(&asking->race, fab_now_us());
     }
-    if (FAB_SOCK_CHALLENGED == sock->state) {
+    if (FAB_SOCK_CHALLENGED == sock->state ||
+        (FAB_SOCK_ACCEPTED == sock->state && 0 == sock->in_len)) {
         /* it has no question any more: both asked at once, or another of the addresses won */
         fab_sock_kill(sock);
         return;

@@ -649,7 +649,10 @@ static void test_mute(void **state)
     proc_close(&answering);
 }
 
-/* Strangers that say nothing cost nothing: no poll is needed for them. */
+/*
+ * Strangers that say nothing cost nothing: no poll is needed for them.  When they go, nothing is
+ * said of them: so does a process of the job of which another address has won the race.
+ */
 static void test_silent(void **state)
 {
     proc_t answering;
@@ -664,6 +667,12 @@ static void test_silent(void **state)
     proc_poll(&answering);
     assert_false(fab_sock_set_is_busy(answering.set));
     close(fd);
+    proc_poll(&answering);
+    assert_int_equal(answering.strangers, 0);
+    fd = call(&answering);
+    assert_int_equal(send(fd, "x", 1, MSG_NOSIGNAL), 1); /* that is no process of the job */
+    close(fd);
+    proc_poll(&answering);
     proc_poll(&answering);
     assert_int_equal(answering.strangers, 1);
     fab_sock_set_close(answering.set);

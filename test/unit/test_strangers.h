@@ -52,7 +52,7 @@ static inline size_t stranger_end(int fd)
 static inline void stranger_says_garbage(world_t *world)
 {
     unsigned char garbage[600];
-    size_t len = (size_t) random() % sizeof(garbage);
+    size_t len = 1 + (size_t) random() % sizeof(garbage); /* who says nothing is not counted */
     int fd = stranger_call(world);
 
     for (size_t i = 0; i < len; i++) {
