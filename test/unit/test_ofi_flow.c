@@ -2,7 +2,7 @@
 /*
  * Provider ofi: what ends a sleep.
  *
- * TEST: sources=@fabric,@ofi variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=300 env=FI_OFI_RXM_BUFFER_SIZE=1024
+ * TEST: sources=@fabric,@ofi variants=asan,tsan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=300 env="FI_OFI_RXM_BUFFER_SIZE=1024 TSAN_OPTIONS=halt_on_error=1:report_thread_leaks=0"
  */
 #include "conform_ofi.h"
 
