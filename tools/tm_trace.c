@@ -245,6 +245,24 @@ static int usage(FILE *out, int rc)
     return rc;
 }
 
+/* What was done with the clocks of several hosts. */
+static void show_clocks(const trace_t *trace)
+{
+    for (size_t i = 1; i < trace->num_hosts; i++) {
+        const trace_host_t *host = &trace->hosts[i];
+        if (host->is_known) {
+            fprintf(stderr, "tm_trace: the clock of %s was %.3f us ahead of that of %s (+- %.3f)\n",
+                    host->name, (double) host->ahead_ns / NS_PER_US, trace->hosts[0].name,
+                    (double) host->error_ns / NS_PER_US);
+        } else {
+            fprintf(stderr,
+                    "tm_trace: the clock of %s could not be compared with that of %s: no messages "
+                    "in both directions\n",
+                    host->name, trace->hosts[0].name);
+        }
+    }
+}
+
 static int write_all(const trace_t *trace, const char *path, bool is_text, size_t most)
 {
     writer_t writer = {.file = NULL != path ? fopen(path, "we") : stdout, .trace = trace};
@@ -265,6 +283,7 @@ static int write_all(const trace_t *trace, const char *path, bool is_text, size_
             "with one of them missing; %" PRIu64 " events had been overwritten\n",
             trace->num_events - first, trace->num_processes, trace->pairs, trace->unpaired,
             trace->lost);
+    show_clocks(trace);
     if (0 != first) {
         fprintf(stderr, "tm_trace: the first %zu events are left out (-m)\n", first);
     }

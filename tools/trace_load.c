@@ -4,7 +4,7 @@
  *
  * Clocks.  Events have CLOCK_MONOTONIC, which the processes of a host share; its distance to
  * CLOCK_REALTIME, as one process of the host took it, brings hosts together as well as their clocks
- * agree.
+ * agree.  What then remains follows from the messages between them (trace_clock.c).
  *
  * Messages.  Both sides number those that go with their data.  An announced message has its
  * sender's id, which no other has as long as it is under way: so all events with its id and sender
@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "look_source.h"
+#include "trace_clock.h"
 
 /* ---- loading ------------------------------------------------------------ */
 
@@ -50,6 +51,22 @@ static bool reserve(void **array, size_t count, size_t more, size_t size)
     return true;
 }
 
+/* The host with this name, its number in *at. False: no memory. */
+static bool find_host(trace_t *trace, const char *name, uint32_t *at)
+{
+    for (*at = 0; *at < trace->num_hosts; ++*at) {
+        if (0 == strncmp(trace->hosts[*at].name, name, FAB_LOOK_HOST)) {
+            return true;
+        }
+    }
+    if (!reserve((void **) &trace->hosts, trace->num_hosts, 1, sizeof(*trace->hosts))) {
+        return false;
+    }
+    trace->hosts[trace->num_hosts] = (trace_host_t){.name = ""};
+    snprintf(trace->hosts[trace->num_hosts++].name, FAB_LOOK_HOST, "%s", name);
+    return true;
+}
+
 static const char *add_events(trace_t *trace, const look_source_t *source)
 {
     fab_event_t *events = malloc(source->head.num_events * sizeof(*events));
@@ -64,6 +81,10 @@ static const char *add_events(trace_t *trace, const look_source_t *source)
     }
     process = &trace->processes[trace->num_processes];
     process->head = source->head;
+    if (!find_host(trace, source->head.host, &process->host)) {
+        free(events);
+        return "no memory";
+    }
     count = fab_look_read_events(source->place, &source->head, events, &process->lost);
     if (trace->num_events + count >= TRACE_NONE ||
         !reserve((void **) &trace->events, trace->num_events, count + 1, sizeof(trace_event_t))) {
@@ -137,6 +158,7 @@ const char *trace_add(trace_t *trace, const char *name)
 void trace_free(trace_t *trace)
 {
     free(trace->processes);
+    free(trace->hosts);
     free(trace->events);
     *trace = (trace_t){0};
 }
@@ -226,10 +248,24 @@ static bool is_same(const trace_key_t *a, const trace_key_t *b)
            a->id == b->id;
 }
 
-/* The events from `first` to before `end`, by time, are of messages with one key. */
+/* The departure among these; TRACE_NONE: it was overwritten. */
+static uint32_t departure_of(const trace_t *trace, const trace_key_t *keys, size_t first,
+                             size_t end)
+{
+    while (first < end && !is_departure(&trace->events[keys[first].at].event)) {
+        first++;
+    }
+    return first < end ? keys[first].at : TRACE_NONE;
+}
+
+/*
+ * The events from `first` to before `end`, by time, are of messages with one key.  A number is that
+ * of one message, which may arrive before it leaves, by the clocks of two hosts.
+ */
 static void join(trace_t *trace, const trace_key_t *keys, size_t first, size_t end)
 {
-    uint32_t departure = TRACE_NONE;
+    uint32_t departure = keys[first].is_announced ? TRACE_NONE
+                                                  : departure_of(trace, keys, first, end);
 
     for (size_t i = first; i < end; i++) {
         trace_event_t *event = &trace->events[keys[i].at];
@@ -296,16 +332,25 @@ static int compare_events(const void *a, const void *b)
     return (int) is_arrival(&x->event) - (int) is_arrival(&y->event);
 }
 
+/* By time, from 0 on, and with their messages. */
+static bool put_in_order(trace_t *trace)
+{
+    qsort(trace->events, trace->num_events, sizeof(*trace->events), compare_events);
+    for (size_t i = trace->num_events; i-- > 0;) {
+        trace->events[i].ns -= trace->events[0].ns;
+        trace->events[i].partner = TRACE_NONE;
+    }
+    trace->pairs = trace->unpaired = 0;
+    return find_messages(trace);
+}
+
 bool trace_finish(trace_t *trace)
 {
-    const size_t count = trace->num_events;
+    bool is_changed;
 
-    if (0 == count) {
+    if (0 == trace->num_events) {
         return true;
     }
-    qsort(trace->events, count, sizeof(*trace->events), compare_events);
-    for (size_t i = count; i-- > 0;) {
-        trace->events[i].ns -= trace->events[0].ns;
-    }
-    return find_messages(trace);
+    return put_in_order(trace) && trace_correct_clocks(trace, &is_changed) &&
+           (!is_changed || put_in_order(trace));
 }

@@ -21,14 +21,24 @@ typedef struct trace_event {
 
 #define TRACE_NONE UINT32_MAX
 
+typedef struct trace_host {
+    char name[FAB_LOOK_HOST];
+    bool is_known;     /* its clock was compared with the first one's, or it is the first */
+    int64_t ahead_ns;  /* what was taken off its times */
+    uint64_t error_ns; /* of that, at most */
+} trace_host_t;
+
 typedef struct trace_process {
     fab_look_t head;
+    uint32_t host;
     uint64_t lost; /* events that were overwritten */
 } trace_process_t;
 
 typedef struct trace {
     trace_process_t *processes;
     size_t num_processes;
+    trace_host_t *hosts;
+    size_t num_hosts;
     trace_event_t *events; /* by time */
     size_t num_events;
     uint64_t lost;
@@ -39,7 +49,10 @@ typedef struct trace {
 /* Add what a pid, a file, or each file of a directory has. NULL, or why not. */
 const char *trace_add(trace_t *trace, const char *name);
 
-/* All are added: sort them, and find what belongs together. False: no memory. */
+/*
+ * All are added: bring the clocks of the hosts together, sort events by time, and find what belongs
+ * together.  False: no memory.
+ */
 bool trace_finish(trace_t *trace);
 
 void trace_free(trace_t *trace);

@@ -3,7 +3,7 @@
  * Traces: which departure and which arrival belong together, in files of two ranks; what is found
  * in a core dump; and damaged files and dumps.
  *
- * TEST: sources=tools/trace_load.c,tools/look_source.c,tools/look_text.c,common/fabric/fab_look_read.c,pml_tm/pml_tm_tags.c cflags=-Itools variants=asan
+ * TEST: sources=tools/trace_load.c,tools/trace_clock.c,tools/look_source.c,tools/look_text.c,common/fabric/fab_look_read.c,pml_tm/pml_tm_tags.c cflags=-Itools variants=asan
  */
 #include "trace_load.h"
 
@@ -123,6 +123,60 @@ static void test_numbers(void **state)
     for (size_t i = 1; i < trace.num_events; i++) {
         assert_true(trace.events[i].ns >= trace.events[i - 1].ns);
     }
+    trace_free(&trace);
+}
+
+/*
+ * Two hosts, of which one's clock is 5 ms ahead: messages both ways tell so, as exactly as the
+ * fastest of them takes as long there as back.
+ */
+static void test_clocks(void **state)
+{
+    enum { AHEAD = 5000000 };
+    trace_t trace;
+
+    (void) state;
+    begin();
+    snprintf(files[0].head.host, sizeof(files[0].head.host), "one");
+    snprintf(files[1].head.host, sizeof(files[1].head.host), "two");
+    add(0, FAB_EVENT_SENT, 0, 1000);
+    add(1, FAB_EVENT_ARRIVED, 0, AHEAD + 1900); /* slow */
+    add(0, FAB_EVENT_SENT, 1, 2000);
+    add(1, FAB_EVENT_ARRIVED, 1, AHEAD + 2300);
+    add(1, FAB_EVENT_SENT, 0, AHEAD + 3000);
+    add(0, FAB_EVENT_ARRIVED, 0, 3500);
+    add(1, FAB_EVENT_ANNOUNCE, 9, AHEAD + 4000);
+    add(0, FAB_EVENT_ANNOUNCED, 9, 4600);
+    load(&trace);
+    assert_int_equal(trace.pairs, 4);
+    assert_int_equal(trace.unpaired, 0);
+    assert_int_equal(trace.num_hosts, 2);
+    for (size_t i = 0; i < 2; i++) { /* in the order of the directory */
+        const trace_host_t *host = &trace.hosts[i];
+        const int64_t ahead = 0 == i ? 0 : 't' == host->name[0] ? AHEAD - 100 : -(AHEAD - 100);
+        assert_true(host->is_known);
+        assert_int_equal(host->ahead_ns, ahead);
+        assert_int_equal(host->error_ns, 0 == i ? 0 : 400);
+    }
+    for (size_t i = 0; i < trace.num_events; i++) {
+        const trace_event_t *event = &trace.events[i];
+        if (event->message == i) {
+            assert_true(trace.events[event->partner].ns >= event->ns + 400);
+        }
+        assert_true(0 == i || event->ns >= trace.events[i - 1].ns);
+    }
+    assert_int_equal(trace.events[0].ns, 0);
+    trace_free(&trace);
+
+    begin(); /* messages one way only: nothing is known */
+    snprintf(files[0].head.host, sizeof(files[0].head.host), "one");
+    snprintf(files[1].head.host, sizeof(files[1].head.host), "two");
+    add(0, FAB_EVENT_SENT, 0, 1000);
+    add(1, FAB_EVENT_ARRIVED, 0, AHEAD);
+    load(&trace);
+    assert_int_equal(trace.pairs, 1);
+    assert_false(trace.hosts[1].is_known);
+    assert_int_equal(trace.hosts[1].ahead_ns, 0);
     trace_free(&trace);
 }
 
@@ -266,10 +320,8 @@ static int remove_dir(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_ids),
-        cmocka_unit_test(test_core),
-        cmocka_unit_test(test_anything),
+        cmocka_unit_test(test_numbers), cmocka_unit_test(test_clocks),   cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_core),    cmocka_unit_test(test_anything),
     };
 
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
