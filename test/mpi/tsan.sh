@@ -34,3 +34,17 @@ check threads 2 OMPI_MCA_pml_tm_progress_thread=1 : all 4 10
 check overlap 2 OMPI_MCA_pml_tm_progress_thread=1 OMPI_MCA_pml_tm_providers=tcp : 300000 sender
 check threads 2 OMPI_MCA_pml_tm_shm_single_copy=none : all 4 10
 check threads 2 OMPI_MCA_pml_tm_eager_limit=0 : all 4 10
+
+# Over libfabric, where pml_tm was built with it.
+library=$(find "$TM_PREFIX" -name 'libmca_common_tm_ofi-*.so')
+if [[ -n $library ]] && command -v fi_info >/dev/null; then
+    # shellcheck source-path=SCRIPTDIR source=../lib/ofi.sh
+    . "$TM_SRC/test/lib/ofi.sh"
+    mapfile -t offers < <(ofi_offers tcp net)
+    for provider in "${offers[@]}"; do
+        over_it=(OMPI_MCA_pml_tm_providers=ofi "OMPI_MCA_pml_tm_ofi_provider=$provider")
+        check threads 2 "${over_it[@]}" : all 4 10
+        check onesided_threads 2 "${over_it[@]}" OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric \
+            OMPI_MCA_btl_fabric_providers=ofi "OMPI_MCA_btl_fabric_ofi_provider=$provider" : 3 10
+    done
+fi
