@@ -123,6 +123,7 @@ typedef struct mca_pml_tm {
     unsigned locked_polls;       /* polls of waiting threads; lock: the fabric's */
     unsigned idle_polls;         /* polls of blocking calls since one found something */
     bool was_woken;              /* an event ended the last sleep */
+    uint64_t yielded_ns;         /* end of the last yield in a blocking call */
     unsigned polls_left;         /* polls of blocking calls until one polls all of Open MPI */
     mca_pml_tm_done_list_t done; /* requests that wait for mca_pml_tm_complete_done() */
     fab_idmap_t ids;

@@ -833,6 +833,9 @@ void mca_pml_tm_hang_open(void)
 void mca_pml_tm_hang_close(void)
 {
     mca_pml_tm.tick = NULL;
+    fab_lock(mca_pml_tm.fab);
+    mca_pml_tm_watch_look(mca_pml_tm_watch(), fab_now_ns()); /* records the last wait */
+    fab_unlock(mca_pml_tm.fab);
     if (0 != mca_pml_tm.params.report_signal) {
         (void) sigaction(mca_pml_tm.params.report_signal, &before, NULL);
     }

@@ -14,15 +14,19 @@
 #include <sched.h>
 #include <time.h>
 
+#include "fabric/fab_clock.h"
 #include "fabric/fab_cpus.h"
+
+#include "pml_tm_waiting.h"
 
 enum {
     YIELDS_BEFORE_SLEEP = 1000, /* in a row: half a millisecond alone, a time slice of each other */
     SLEEP_GROWTH = 40,          /* the n-th takes n^2 / 40 us: a few percent of the time waited */
     SLEEP_MAX_US = 1000,
-    PAUSE_MAX_NS = 32, /* of one that is worth it: measured with 25 */
-    LOOKS_NS = 2000,   /* longer than an answer takes, also between processors far apart */
-    LOOK_NS = 1,       /* nine instructions */
+    LONG_YIELD_NS = 1000000, /* others had the processor */
+    PAUSE_MAX_NS = 32,       /* of one that is worth it: measured with 25 */
+    LOOKS_NS = 2000,         /* longer than an answer takes, also between processors far apart */
+    LOOK_NS = 1,             /* nine instructions */
 };
 
 /* auto: sleep if the job has more processes here than processors. */
@@ -130,13 +134,26 @@ static void sleep_for(unsigned us)
     }
 }
 
+/* On a crowded host one yield may take 100 ms; what is done now and then is due after that. */
+static void yield_and_look(void)
+{
+    const uint64_t last_ns = mca_pml_tm.yielded_ns;
+
+    mca_pml_tm_yield();
+    mca_pml_tm.yielded_ns = fab_now_ns();
+    if (1 < mca_pml_tm.idle_polls && mca_pml_tm.yielded_ns - last_ns >= LONG_YIELD_NS) {
+        mca_pml_tm.polls_left = 1;
+        mca_pml_tm_hurry_tick();
+    }
+}
+
 void mca_pml_tm_pause(void)
 {
     unsigned us = sleep_time(++mca_pml_tm.idle_polls);
 
     if (0 == us) {
         mca_pml_tm.was_woken = false;
-        mca_pml_tm_yield();
+        yield_and_look();
         return;
     }
     if (us >= SLEEP_MAX_US) {
