@@ -215,6 +215,8 @@ common_verbs_sources = \
 	common/verbs/verbs_fail.h \
 	common/verbs/verbs_gid.c \
 	common/verbs/verbs_gid.h \
+	common/verbs/verbs_move.c \
+	common/verbs/verbs_move.h \
 	common/verbs/verbs_near.c \
 	common/verbs/verbs_near.h \
 	common/verbs/verbs_object.c \
@@ -222,12 +224,16 @@ common_verbs_sources = \
 	common/verbs/verbs_oob.h \
 	common/verbs/verbs_op.c \
 	common/verbs/verbs_op.h \
+	common/verbs/verbs_pair.c \
+	common/verbs/verbs_pair.h \
 	common/verbs/verbs_path.c \
 	common/verbs/verbs_path.h \
 	common/verbs/verbs_pool.c \
 	common/verbs/verbs_pool.h \
 	common/verbs/verbs_port.c \
 	common/verbs/verbs_port.h \
+	common/verbs/verbs_ports.c \
+	common/verbs/verbs_ports.h \
 	common/verbs/verbs_post.c \
 	common/verbs/verbs_post.h \
 	common/verbs/verbs_progress.c \

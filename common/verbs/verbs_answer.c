@@ -14,6 +14,7 @@
 #include "verbs/verbs_ep.h"
 #include "verbs/verbs_evict.h"
 #include "verbs/verbs_fail.h"
+#include "verbs/verbs_move.h"
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_qp.h"
 
@@ -183,6 +184,7 @@ static fab_verbs_ep_t *asker(fab_sock_t *sock, const fab_verbs_frame_t *hello, b
     if (*is_later) {
         return NULL;
     }
+    *is_later = NULL != ep->failure && !ep->is_bound; /* it will be tried by another port, or not */
     return NULL != ep->failure || fab_peer_is_moving(peer) ? NULL : ep;
 }
 
@@ -205,6 +207,8 @@ static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
         fab_sock_defer(sock);
     } else if (NULL == ep) {
         refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
+    } else if (hello->pair != ep->pair && !fab_verbs_move_to(ep, hello->pair)) {
+        refuse(sock, hello, FAB_VERBS_REFUSED_PORT);
     } else {
         handle_hello(ep, sock, hello);
     }
@@ -273,9 +277,13 @@ static void on_refuse(fab_verbs_ep_t *ep, uint32_t reason)
     fab_verbs_connect_cancel(ep);
     fab_verbs_ep_defer_failure(
         ep, OPAL_ERR_UNREACH, "It refused the connection: %s.",
-        FAB_VERBS_REFUSED_RESOURCES == reason
-            ? "it could not make a queue pair"
+        FAB_VERBS_REFUSED_RESOURCES == reason ? "it could not make a queue pair"
+        : FAB_VERBS_REFUSED_PORT == reason
+            ? "it does not use these ports for it"
             : "this process has failed for it, or it reaches this process in another way");
+    if (FAB_VERBS_REFUSED_PEER == reason) {
+        fab_verbs_ep_refused_for_good(ep);
+    }
 }
 
 void fab_verbs_on_frame(fab_sock_t *sock, const void *bytes)

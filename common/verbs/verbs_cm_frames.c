@@ -6,6 +6,7 @@
 
 #include "verbs/verbs_answer.h"
 #include "verbs/verbs_connect.h"
+#include "verbs/verbs_pair.h"
 #include "verbs/verbs_path.h"
 #include "verbs/verbs_qp.h"
 
@@ -18,12 +19,15 @@ static int bring_up(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, uint
 {
     fab_verbs_domain_t *dom = conn->dom;
     bool has_tm = NULL != conn->tm_qp;
-    int error = fab_verbs_qp_to_receive(dom, conn->qp, frame, has_tm ? frame->tm_qpn : frame->qpn,
-                                        has_tm ? frame->tm_psn : frame->psn);
+    fab_verbs_frame_t to = *frame;
+    int error;
 
     *step = "receive";
+    to.addr = fab_verbs_addr_at(&frame->addr, conn->ep->remote);
+    error = fab_verbs_qp_to_receive(dom, conn->qp, &to, has_tm ? frame->tm_qpn : frame->qpn,
+                                    has_tm ? frame->tm_psn : frame->psn);
     if (0 == error && has_tm) {
-        error = fab_verbs_qp_to_receive(dom, conn->tm_qp, frame, frame->qpn, frame->psn);
+        error = fab_verbs_qp_to_receive(dom, conn->tm_qp, &to, frame->qpn, frame->psn);
     }
     if (0 != error) {
         return error;

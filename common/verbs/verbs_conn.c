@@ -13,6 +13,7 @@
 #include "verbs/verbs_cm.h"
 #include "verbs/verbs_fail.h"
 #include "verbs/verbs_op.h"
+#include "verbs/verbs_pair.h"
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_qp.h"
 #include "verbs/verbs_queues.h"
@@ -56,7 +57,7 @@ fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
     conn->sq_depth = depth;
     conn->sq_mask = depth - 1;
     conn->max_unsignaled = depth / 4 - 1;
-    conn->is_to_tm = 0 != (ep->addr.flags & FAB_VERBS_ADDR_TM);
+    conn->is_to_tm = 0 != (fab_verbs_peer_flags(ep) & FAB_VERBS_ADDR_TM);
     conn->psn = random_psn();
     conn->tm_psn = random_psn();
     *why = fab_verbs_conn_make_qps(conn);

@@ -45,7 +45,7 @@ fab_verbs_frame_t fab_verbs_frame(const fab_verbs_domain_t *dom, fab_verbs_kind_
         .kind = (uint16_t) kind,
         .name = dom->fab->config.name,
         .target = target,
-        .addr = dom->addr,
+        .addr = dom->first->addr,
     };
 }
 
@@ -60,6 +60,7 @@ fab_verbs_frame_t fab_verbs_frame_of(const fab_verbs_ep_t *ep, fab_verbs_kind_t 
     frame.tm_psn = conn->tm_psn;
     frame.window = conn->granted;
     frame.reads = fab_verbs_reads_served(ep->dom);
+    frame.pair = ep->pair;
     return frame;
 }
 

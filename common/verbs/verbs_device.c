@@ -9,6 +9,7 @@
  *      in turn                            by the processes of the host
  *
  * The first two say the same on all hosts that have the same ports, whatever their order and place.
+ * Those that are left besides are the process's further ports, the nearest first.
  */
 #include "verbs/verbs_device.h"
 
@@ -24,8 +25,6 @@
 #include "verbs/verbs_port.h"
 
 enum {
-    /* bytes of one READ or WRITE: others on the same QP wait that long, 0.1 ms at 100 Gbit/s */
-    FAB_VERBS_STEP = 1 << 20,
     FAB_VERBS_PORTS_MAX = 64,     /* ports that are compared */
     FAB_VERBS_REASON_MAX = 384,   /* bytes of the sentence why there is none */
     FAB_VERBS_UNKNOWN_MAX = 288,  /* bytes of what is said of names that are not here */
@@ -51,6 +50,7 @@ typedef struct fab_verbs_port {
     uint32_t speed; /* Mbit/s; 0: not known */
     int depth;      /* of what it and the process have in common: the deeper, the nearer */
     uint32_t parts; /* of the machine that are as deep */
+    fab_verbs_port_addr_t addr;
 } fab_verbs_port_t;
 
 typedef struct fab_verbs_search {
@@ -175,6 +175,28 @@ static uint32_t speed_of(const struct ibv_port_attr *port)
     return width * speed;
 }
 
+/* The address of a port without flaw, of which port_flaw() has left a part in the domain's. */
+static fab_verbs_port_addr_t addr_of(const fab_verbs_domain_t *dom, struct ibv_context *ctx,
+                                     uint8_t num, const struct ibv_port_attr *port)
+{
+    fab_verbs_port_addr_t addr = {
+        .lid = port->lid,
+        .mtu = fab_verbs_port_mtu(port),
+        .flags = 0 != (port->flags & IBV_QPF_GRH_REQUIRED) ? FAB_VERBS_ADDR_GRH : 0,
+    };
+    union ibv_gid gid = {.raw = {0}};
+
+    if (IBV_LINK_LAYER_ETHERNET == port->link_layer) {
+        memcpy(addr.gid, dom->addr.gid, sizeof(addr.gid));
+        addr.gid_type = dom->addr.gid_type;
+        addr.flags = 0;
+    } else if (0 == ibv_query_gid(ctx, num, 0, &gid)) {
+        memcpy(addr.gid, &gid, sizeof(addr.gid));
+        addr.pkey = dom->addr.pkey;
+    }
+    return addr;
+}
+
 static void look_at_port(fab_verbs_search_t *search, struct ibv_device *device,
                          struct ibv_context *ctx, uint8_t num)
 {
@@ -192,11 +214,13 @@ static void look_at_port(fab_verbs_search_t *search, struct ibv_device *device,
     if (NULL != flaw) {
         note_why_not(search, name, num, flaw);
     } else if (search->num_ports < FAB_VERBS_PORTS_MAX) {
-        search->ports[search->num_ports++] = (fab_verbs_port_t){.device = device,
-                                                                .num = num,
-                                                                .kind = kind_of(device, &port),
-                                                                .speed = speed_of(&port),
-                                                                .parts = 1};
+        search->ports[search->num_ports++] = (fab_verbs_port_t){
+            .device = device,
+            .num = num,
+            .kind = kind_of(device, &port),
+            .speed = speed_of(&port),
+            .parts = 1,
+            .addr = addr_of(search->dom, ctx, num, &port)};
     }
 }
 
@@ -369,75 +393,42 @@ static const fab_verbs_port_t *nearest(fab_verbs_search_t *search)
                                (uint32_t) near)];
 }
 
+/* Its place among the ports by name. */
+static uint8_t rail_of(const fab_verbs_search_t *search, const fab_verbs_port_t *port)
+{
+    const char *name = ibv_get_device_name(port->device);
+    uint8_t rail = 0;
+
+    for (int i = 0; i < search->num_ports; i++) {
+        int names = strcmp(ibv_get_device_name(search->ports[i].device), name);
+        rail += names < 0 || (0 == names && search->ports[i].num < port->num);
+    }
+    return rail;
+}
+
+/* Ports that the process uses besides the first, in the order of nearness. */
+static void take_others(fab_verbs_search_t *search, const fab_verbs_port_t *first)
+{
+    fab_verbs_domain_t *dom = search->dom;
+    fab_verbs_addr_t *addr = &dom->addr;
+
+    addr->rail = rail_of(search, first);
+    if (FAB_VERBS_IWARP == first->kind) {
+        return;
+    }
+    for (int i = 0; i < search->num_ports && addr->num_others + 1u < fab_params.verbs_ports; i++) {
+        const fab_verbs_port_t *port = &search->ports[i];
+        fab_verbs_port_name_t *name = &dom->other_names[addr->num_others];
+        if (port != first) {
+            snprintf(name->device, sizeof(name->device), "%s", ibv_get_device_name(port->device));
+            name->num = port->num;
+            addr->others[addr->num_others] = port->addr;
+            addr->others[addr->num_others++].rail = rail_of(search, port);
+        }
+    }
+}
+
 /* ---- opening ------------------------------------------------------------ */
-
-/*
- * Open the device and ask what the domain needs to know of it and the port. Returns 0 or the errno
- * of what failed, which two of the queries return; the other calls need not set errno.
- */
-static int device_query(fab_verbs_domain_t *dom, struct ibv_device *device, union ibv_gid *gid)
-{
-    int error;
-
-    errno = EIO;
-    dom->ctx = ibv_open_device(device);
-    if (NULL == dom->ctx) {
-        return errno;
-    }
-    error = ibv_query_device(dom->ctx, &dom->device);
-    error = 0 == error ? ibv_query_port(dom->ctx, dom->port_num, &dom->port) : error;
-    if (0 != error) {
-        return error;
-    }
-    errno = EIO;
-    return 0 == ibv_query_gid(dom->ctx, dom->port_num, 0, gid) ? 0 : errno;
-}
-
-/* As enum ibv_mtu. */
-static uint32_t mtu_wanted(void)
-{
-    uint32_t mtu = IBV_MTU_4096;
-
-    while (0 != fab_params.verbs_mtu && mtu > IBV_MTU_256 && 128u << mtu > fab_params.verbs_mtu) {
-        mtu--;
-    }
-    return mtu;
-}
-
-/* NULL, or why it cannot be opened. */
-static const char *device_use(fab_verbs_domain_t *dom, const fab_verbs_port_t *port)
-{
-    union ibv_gid gid;
-    int error;
-
-    snprintf(dom->name, sizeof(dom->name), "%s:%d", ibv_get_device_name(port->device), port->num);
-    dom->port_num = port->num;
-    error = device_query(dom, port->device, &gid);
-    if (0 != error) {
-        return fab_sentence(dom->fab, "%s cannot be opened: %s.", dom->name, strerror(error));
-    }
-    dom->addr.link_layer = IBV_LINK_LAYER_ETHERNET == dom->port.link_layer
-                               ? IBV_LINK_LAYER_ETHERNET
-                               : IBV_LINK_LAYER_INFINIBAND;
-    if (IBV_TRANSPORT_IWARP == port->device->transport_type) {
-        dom->addr.flags |= FAB_VERBS_ADDR_CM;
-        dom->cm_ops = fab_verbs_cm_rdma;
-        (void) dom->cm_ops->find_ip(dom->ctx, port->num, dom->addr.gid);
-    } else if (IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer) {
-        (void) fab_verbs_gid_choose(dom, dom->ctx, port->num);
-    } else {
-        memcpy(dom->addr.gid, &gid, sizeof(gid));
-        dom->gid_index = 0;
-        dom->addr.flags |= 0 != (dom->port.flags & IBV_QPF_GRH_REQUIRED) ? FAB_VERBS_ADDR_GRH : 0;
-        (void) fab_verbs_port_partition(dom, dom->ctx, port->num, &dom->port);
-    }
-    fab_verbs_port_class(dom, ibv_get_device_name(port->device));
-    dom->step = 0 != dom->port.max_msg_sz ? fab_verbs_min(dom->port.max_msg_sz, FAB_VERBS_STEP)
-                                          : FAB_VERBS_STEP;
-    dom->addr.lid = dom->port.lid;
-    dom->addr.mtu = (uint8_t) fab_verbs_min(dom->port.active_mtu, mtu_wanted());
-    return NULL;
-}
 
 /*
  * libibverbs names no device.  If the kernel has one, its file is missing: in a container, say, to
@@ -486,8 +477,12 @@ const char *fab_verbs_device_open(fab_verbs_domain_t *dom)
         }
         log_unknown(search);
         if (search->num_ports > 0) {
+            const fab_verbs_port_t *first;
             keep_the_best(search);
-            why = device_use(dom, nearest(search));
+            first = nearest(search);
+            dom->cm_ops = FAB_VERBS_IWARP == first->kind ? fab_verbs_cm_rdma : dom->cm_ops;
+            why = fab_verbs_port_use(dom, first->device, first->num);
+            take_others(search, first);
         } else {
             why = fab_sentence(dom->fab, "No RDMA device can be used: %s%s.", search->unknown,
                                search->why_not);

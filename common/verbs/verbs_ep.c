@@ -27,6 +27,7 @@
 #include "verbs/verbs_evict.h"
 #include "verbs/verbs_expose.h"
 #include "verbs/verbs_fail.h"
+#include "verbs/verbs_ports.h"
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_rma.h"
 
@@ -222,74 +223,43 @@ const fab_ops_t fab_verbs_ops = {
 
 /* ---- attach ------------------------------------------------------------- */
 
-static const char *layer(uint8_t link_layer)
-{
-    return IBV_LINK_LAYER_ETHERNET == link_layer ? "Ethernet" : "InfiniBand";
-}
-
 static bool addr_is_sound(const fab_verbs_addr_t *addr)
 {
     return addr->eager_max >= FAB_VERBS_EAGER_MIN && addr->eager_max <= FAB_VERBS_EAGER_MAX &&
            addr->num_ips > 0 && addr->num_ips <= FAB_VERBS_IPS && addr->mtu >= IBV_MTU_256 &&
-           addr->mtu <= IBV_MTU_4096 &&
+           addr->mtu <= IBV_MTU_4096 && addr->num_others < FAB_VERBS_PORTS &&
            (0 == (addr->flags & FAB_VERBS_ADDR_CM) || addr->cm_port > 0) && addr->pid > 0 &&
            addr->pid <= INT32_MAX && addr->max_read < 32 &&
            (IBV_LINK_LAYER_ETHERNET == addr->link_layer ||
             IBV_LINK_LAYER_INFINIBAND == addr->link_layer);
 }
 
-/*
- * InfiniBand: subnets with different prefixes may have a router between them, which the probe of a
- * connection finds out; but the default prefix is that of subnets that nobody has configured.
- */
-static const char *subnet_flaw(const fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr)
+static bool others_are_sound(const fab_verbs_addr_t *addr)
 {
-    static const uint8_t standard[8] = {0xfe, 0x80};
-    uint16_t part = addr->pkey & FAB_VERBS_PKEY_PART;
-
-    if (0 != memcmp(addr->gid, dom->addr.gid, 8) &&
-        (0 == memcmp(addr->gid, standard, 8) || 0 == memcmp(dom->addr.gid, standard, 8))) {
-        return fab_sentence(dom->fab, "its port is in another InfiniBand subnet than %s",
-                            dom->name);
+    for (int i = 0; i < addr->num_others; i++) {
+        const fab_verbs_port_addr_t *other = &addr->others[i];
+        if (other->mtu < IBV_MTU_256 || other->mtu > IBV_MTU_4096 ||
+            0 != (other->flags & ~FAB_VERBS_ADDR_GRH)) {
+            return false;
+        }
     }
-    if (part != (dom->addr.pkey & FAB_VERBS_PKEY_PART)) {
-        return fab_sentence(dom->fab, "its port is in partition 0x%x, %s here in 0x%x", part,
-                            dom->name, dom->addr.pkey & FAB_VERBS_PKEY_PART);
-    }
-    return 0 == ((addr->pkey | dom->addr.pkey) & FAB_VERBS_PKEY_FULL)
-               ? fab_sentence(dom->fab, "its port and %s are limited members of partition 0x%x",
-                              dom->name, part)
-               : NULL;
+    return true;
 }
 
-/* NULL, or why it cannot be reached. */
-static const char *addr_flaw(fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr)
+static const char *addr_flaw(const fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr)
 {
     if (FAB_VERBS_VERSION != addr->version) {
         return fab_sentence(dom->fab, "its verbs address has version %u, this process knows %d",
                             addr->version, FAB_VERBS_VERSION);
     }
-    if (!addr_is_sound(addr)) {
-        return "its verbs address is damaged";
-    }
-    if (addr->link_layer != dom->addr.link_layer) {
-        return fab_sentence(dom->fab, "its port is %s, %s here is %s", layer(addr->link_layer),
-                            dom->name, layer(dom->addr.link_layer));
-    }
-    if (0 != ((addr->flags ^ dom->addr.flags) & FAB_VERBS_ADDR_CM)) {
-        return fab_sentence(dom->fab, "its port is %siWARP, %s here is %siWARP",
-                            dom->cm_ops->is_iwarp ? "not " : "", dom->name,
-                            dom->cm_ops->is_iwarp ? "" : "not ");
-    }
-    if (IBV_LINK_LAYER_ETHERNET == addr->link_layer && addr->gid_type != dom->addr.gid_type) {
-        return "its port speaks another version of RoCE";
-    }
-    return IBV_LINK_LAYER_INFINIBAND == addr->link_layer ? subnet_flaw(dom, addr) : NULL;
+    return addr_is_sound(addr) && others_are_sound(addr) ? NULL : "its verbs address is damaged";
 }
 
 int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, const char **why)
 {
     fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
+    uint32_t pair = 0;
+    uint8_t remote = 0;
     fab_verbs_addr_t addr;
     fab_verbs_ep_t *ep;
 
@@ -298,13 +268,21 @@ int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address
     if (NULL != *why) {
         return OPAL_ERR_UNREACH;
     }
+    dom = fab_verbs_ports_choose(dom, peer->name, &addr, &pair, &remote, why);
+    if (NULL == dom) {
+        return OPAL_ERR_UNREACH;
+    }
     ep = malloc(sizeof(*ep));
     if (NULL == ep) {
         *why = "there is not enough memory";
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    *ep = (fab_verbs_ep_t){
-        .peer = peer, .dom = dom, .addr = addr, .is_local = addr.host == dom->addr.host};
+    *ep = (fab_verbs_ep_t){.peer = peer,
+                           .dom = dom,
+                           .addr = addr,
+                           .is_local = addr.host == dom->addr.host,
+                           .pair = (uint8_t) pair,
+                           .remote = remote};
     STAILQ_INIT(&ep->ops);
     LIST_INSERT_HEAD(&dom->eps, ep, link);
     peer->caps = FAB_CAP_GET | FAB_CAP_PUT | (NULL != dom->tm ? FAB_CAP_TM : 0);
@@ -347,8 +325,7 @@ bool fab_verbs_is_bound(const fab_peer_t *peer)
     return ep->is_bound && FAB_VERBS_EVICTING != ep->state;
 }
 
-/* A connection that was used lingers; one that was not is destroyed at once. */
-static void ep_release_conn(fab_verbs_ep_t *ep)
+void fab_verbs_ep_release_conn(fab_verbs_ep_t *ep)
 {
     if (NULL != ep->conn &&
         (0 != ep->conn->peer_qpn || 0 != ep->conn->to_send || ep->conn->head != ep->conn->tail)) {
@@ -360,7 +337,7 @@ static void ep_release_conn(fab_verbs_ep_t *ep)
 
 static void ep_release(fab_verbs_ep_t *ep)
 {
-    ep_release_conn(ep);
+    fab_verbs_ep_release_conn(ep);
     ep->peer->ep = NULL;
     fab_verbs_ep_free(ep);
 }

@@ -16,7 +16,7 @@
 /* What this provider writes into fab_rkey_t. */
 typedef struct fab_verbs_rkey {
     uint32_t rkey;
-    uint32_t reserved;
+    uint32_t port;    /* of the exposing process: the first, 0, or another */
     uint64_t exposed; /* for the exposing process: fab_verbs_exposed_t */
 } fab_verbs_rkey_t;
 
@@ -69,6 +69,7 @@ fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_l
         free(exposed);
         return NULL;
     }
+    exposed->dom = dom;
     exposed->is_requested = false;
     LIST_INSERT_HEAD(list, exposed, link);
     return exposed;
@@ -95,6 +96,11 @@ static fab_verbs_rkey_t key_of(const fab_rkey_t *rkey)
 uint32_t fab_verbs_rkey(const fab_rkey_t *rkey)
 {
     return key_of(rkey).rkey;
+}
+
+bool fab_verbs_is_key_of(const fab_rkey_t *rkey, uint8_t port)
+{
+    return port == key_of(rkey).port;
 }
 
 /* Of a key that this process made. */
@@ -128,7 +134,7 @@ static bool expose(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list, cons
                    size_t len, unsigned access, fab_rkey_t *rkey)
 {
     fab_verbs_exposed_t *exposed = fab_verbs_hold(dom, list, buf, len, access);
-    fab_verbs_rkey_t key = {.exposed = (uintptr_t) exposed};
+    fab_verbs_rkey_t key = {.port = dom->index, .exposed = (uintptr_t) exposed};
 
     if (NULL == exposed) {
         return false;
@@ -150,9 +156,10 @@ int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned acc
 
 void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
 {
-    fab_verbs_ep_t *ep = peer->ep;
+    fab_verbs_exposed_t *exposed = exposed_of(rkey);
 
-    fab_verbs_let_go(ep->dom, exposed_of(rkey));
+    (void) peer;
+    fab_verbs_let_go(exposed->dom, exposed);
 }
 
 bool fab_verbs_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,

@@ -40,5 +40,7 @@ fab_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t l
                               unsigned access);
 /* The device's key in one that a process made. */
 uint32_t fab_verbs_rkey(const fab_rkey_t *rkey);
+/* Was it made for this port of that process? */
+bool fab_verbs_is_key_of(const fab_rkey_t *rkey, uint8_t port);
 
 #endif /* FAB_VERBS_EXPOSE_H */

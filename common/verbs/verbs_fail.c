@@ -9,14 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The arguments of a later fab_peer_fail(). */
-typedef struct fab_verbs_failure {
-    int rc;
-    char why[384];
-} fab_verbs_failure_t;
-
-/* Returns the reason, which is the caller's to free; NULL: it was not to fail. */
-static fab_verbs_failure_t *take_failure(fab_verbs_ep_t *ep)
+fab_verbs_failure_t *fab_verbs_ep_take_failure(fab_verbs_ep_t *ep)
 {
     fab_verbs_failure_t *failure = ep->failure;
 
@@ -29,7 +22,7 @@ static fab_verbs_failure_t *take_failure(fab_verbs_ep_t *ep)
 
 void fab_verbs_ep_forget_failure(fab_verbs_ep_t *ep)
 {
-    free(take_failure(ep));
+    free(fab_verbs_ep_take_failure(ep));
 }
 
 void fab_verbs_ep_defer_failure(fab_verbs_ep_t *ep, int rc, const char *format, ...)
@@ -48,29 +41,28 @@ void fab_verbs_ep_defer_failure(fab_verbs_ep_t *ep, int rc, const char *format, 
     vsnprintf(ep->failure->why, sizeof(ep->failure->why), format, args);
     va_end(args);
     ep->failure->rc = rc;
+    ep->failure->is_last = false;
     TAILQ_INSERT_TAIL(&ep->dom->failing, ep, failing_link);
     if (NULL != ep->conn) {
         ep->conn->is_ready = false;
     }
 }
 
-int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom)
+void fab_verbs_ep_refused_for_good(fab_verbs_ep_t *ep)
 {
-    int events = 0;
-
-    while (!TAILQ_EMPTY(&dom->failing)) {
-        fab_verbs_ep_t *ep = TAILQ_FIRST(&dom->failing);
-        fab_verbs_failure_t *failure = take_failure(ep);
-        if (!ep->is_bound && OPAL_ERR_PROC_ABORTED != failure->rc) {
-            fab_peer_cannot_connect(ep->peer, failure->rc, failure->why);
-        } else if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == failure->rc)) {
-            /* else its LEAVE came after its process was found dead: it left in order */
-            fab_peer_fail(ep->peer, failure->rc, failure->why);
-        }
-        free(failure);
-        events++;
+    if (NULL != ep->failure) {
+        ep->failure->is_last = true;
     }
-    return events;
+}
+
+void fab_verbs_ep_fail(fab_verbs_ep_t *ep, const fab_verbs_failure_t *failure)
+{
+    if (!ep->is_bound && OPAL_ERR_PROC_ABORTED != failure->rc) {
+        fab_peer_cannot_connect(ep->peer, failure->rc, failure->why);
+    } else if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == failure->rc)) {
+        /* else its LEAVE came after its process was found dead: it left in order */
+        fab_peer_fail(ep->peer, failure->rc, failure->why);
+    }
 }
 
 void fab_verbs_fail_all(fab_verbs_domain_t *dom, const char *what)

@@ -7,10 +7,22 @@
 
 #include "verbs/verbs_types.h"
 
+/* The arguments of a later fab_peer_fail(). */
+typedef struct fab_verbs_failure {
+    int rc;
+    bool is_last; /* other ports are not tried */
+    char why[384];
+} fab_verbs_failure_t;
+
 /* Fail the peer as soon as all that it sent before is delivered. */
 void fab_verbs_ep_defer_failure(fab_verbs_ep_t *ep, int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-int fab_verbs_ep_fail_deferred(fab_verbs_domain_t *dom);
+/* That is due now: its reason, which is the caller's to free; NULL: it was not to fail. */
+fab_verbs_failure_t *fab_verbs_ep_take_failure(fab_verbs_ep_t *ep);
+/* The peer is to fail, if it is: it is not reached by this provider at all. */
+void fab_verbs_ep_refused_for_good(fab_verbs_ep_t *ep);
+/* Fail it, or give it to the next provider. */
+void fab_verbs_ep_fail(fab_verbs_ep_t *ep, const fab_verbs_failure_t *failure);
 /* It was to fail, and will not. */
 void fab_verbs_ep_forget_failure(fab_verbs_ep_t *ep);
 /* All peers fail; what completes the sentence "mlx5_0:1 here ...". */

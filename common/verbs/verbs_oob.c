@@ -12,9 +12,24 @@
 #include "verbs/verbs_alive.h"
 #include "verbs/verbs_answer.h"
 #include "verbs/verbs_cm.h"
+#include "verbs/verbs_ports.h"
 #include "verbs/verbs_sleep.h"
 
 enum { FAB_VERBS_TIMEOUT_S = 60 }; /* until a host that does not answer over TCP is given up */
+
+/* what: a domain, whose device reports something; or the channel of one; NULL: the sockets. */
+static void on_event(fab_verbs_domain_t *first, const void *what)
+{
+    fab_verbs_domain_t *dom;
+
+    for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
+        if (dom == what) {
+            fab_verbs_async(dom);
+        } else if (&dom->channel == what) {
+            fab_verbs_sleep_disarm(dom);
+        }
+    }
+}
 
 int fab_verbs_oob_poll(fab_verbs_domain_t *dom)
 {
@@ -22,11 +37,7 @@ int fab_verbs_oob_poll(fab_verbs_domain_t *dom)
     int n = epoll_wait(dom->epoll, events, 3, 0);
 
     for (int i = 0; i < n; i++) {
-        if (dom == events[i].data.ptr) {
-            fab_verbs_async(dom);
-        } else if (NULL != events[i].data.ptr) {
-            fab_verbs_sleep_disarm(dom);
-        }
+        on_event(dom, events[i].data.ptr);
     }
     n = n > 0 ? n : 0;
     if (n > 0 || fab_sock_set_is_busy(dom->socks)) {

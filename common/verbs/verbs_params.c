@@ -135,6 +135,18 @@ static const fab_param_t verbs_rows[] = {
                 "device.",
     },
     {
+        .name = "verbs_ports",
+        .type = FAB_PARAM_UINT,
+        .level = 5,
+        .offset = offsetof(fab_params_t, verbs_ports),
+        .number = FAB_VERBS_PORTS,
+        .min = 1,
+        .max = FAB_VERBS_PORTS,
+        .help = "How many ports of this host verbs may use in a process. The first, which it "
+                "chooses, is for all peers; a peer that it does not reach is tried by the others, "
+                "and of its ports by the others, before tcp.",
+    },
+    {
         .name = "verbs_timeout",
         .type = FAB_PARAM_UINT,
         .level = 6,

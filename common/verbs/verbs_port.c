@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What messages of a port have in their headers besides addresses.
+ * One port of a device: opening it, and what its messages have in their headers besides addresses.
  *
  * Partition (InfiniBand): two ports reach each other if they have a partition in common, and one of
  * them is a full member of it.  A subnet manager may put other partitions than the default one
@@ -13,14 +13,18 @@
 #include "verbs/verbs_port.h"
 
 #include <endian.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "fabric/fab_params.h"
 #include "verbs/verbs_cm.h"
+#include "verbs/verbs_gid.h"
 
 enum {
     FAB_VERBS_ROCE_CLASS = 26 << 2 | 2, /* DSCP 26, ECN-capable */
+    /* bytes of one READ or WRITE: others on the same QP wait that long, 0.1 ms at 100 Gbit/s */
+    FAB_VERBS_STEP = 1 << 20,
 };
 
 /* The better the entry, the more; 0: it is no choice. */
@@ -128,4 +132,71 @@ const char *fab_verbs_port_change(const fab_verbs_domain_t *dom)
         return "GID";
     }
     return is_infiniband && has_other_pkey(dom) ? "partition" : NULL;
+}
+
+/* ---- opening ------------------------------------------------------------ */
+
+uint8_t fab_verbs_port_mtu(const struct ibv_port_attr *port)
+{
+    uint32_t mtu = IBV_MTU_4096;
+
+    while (0 != fab_params.verbs_mtu && mtu > IBV_MTU_256 && 128u << mtu > fab_params.verbs_mtu) {
+        mtu--;
+    }
+    return (uint8_t) fab_verbs_min(port->active_mtu, mtu);
+}
+
+/*
+ * Open the device and ask what the domain needs to know of it and the port. Returns 0 or the errno
+ * of what failed, which two of the queries return; the other calls need not set errno.
+ */
+static int device_query(fab_verbs_domain_t *dom, struct ibv_device *device, union ibv_gid *gid)
+{
+    int error;
+
+    errno = EIO;
+    dom->ctx = ibv_open_device(device);
+    if (NULL == dom->ctx) {
+        return errno;
+    }
+    error = ibv_query_device(dom->ctx, &dom->device);
+    error = 0 == error ? ibv_query_port(dom->ctx, dom->port_num, &dom->port) : error;
+    if (0 != error) {
+        return error;
+    }
+    errno = EIO;
+    return 0 == ibv_query_gid(dom->ctx, dom->port_num, 0, gid) ? 0 : errno;
+}
+
+const char *fab_verbs_port_use(fab_verbs_domain_t *dom, struct ibv_device *device, uint8_t num)
+{
+    union ibv_gid gid;
+    int error;
+
+    snprintf(dom->name, sizeof(dom->name), "%s:%d", ibv_get_device_name(device), num);
+    dom->port_num = num;
+    error = device_query(dom, device, &gid);
+    if (0 != error) {
+        return fab_sentence(dom->fab, "%s cannot be opened: %s.", dom->name, strerror(error));
+    }
+    dom->addr.link_layer = IBV_LINK_LAYER_ETHERNET == dom->port.link_layer
+                               ? IBV_LINK_LAYER_ETHERNET
+                               : IBV_LINK_LAYER_INFINIBAND;
+    if (dom->cm_ops->is_iwarp) {
+        dom->addr.flags |= FAB_VERBS_ADDR_CM;
+        (void) dom->cm_ops->find_ip(dom->ctx, num, dom->addr.gid);
+    } else if (IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer) {
+        (void) fab_verbs_gid_choose(dom, dom->ctx, num);
+    } else {
+        memcpy(dom->addr.gid, &gid, sizeof(gid));
+        dom->gid_index = 0;
+        dom->addr.flags |= 0 != (dom->port.flags & IBV_QPF_GRH_REQUIRED) ? FAB_VERBS_ADDR_GRH : 0;
+        (void) fab_verbs_port_partition(dom, dom->ctx, num, &dom->port);
+    }
+    fab_verbs_port_class(dom, ibv_get_device_name(device));
+    dom->step = 0 != dom->port.max_msg_sz ? fab_verbs_min(dom->port.max_msg_sz, FAB_VERBS_STEP)
+                                          : FAB_VERBS_STEP;
+    dom->addr.lid = dom->port.lid;
+    dom->addr.mtu = fab_verbs_port_mtu(&dom->port);
+    return NULL;
 }

@@ -22,4 +22,12 @@ void fab_verbs_port_class(fab_verbs_domain_t *dom, const char *device);
  */
 const char *fab_verbs_port_change(const fab_verbs_domain_t *dom);
 
+/* Of a port: enum ibv_mtu, no larger than the user wants. */
+uint8_t fab_verbs_port_mtu(const struct ibv_port_attr *port);
+/*
+ * Use this port: opens the device; fills all that the port tells, in addr too.  cm_ops is set.
+ * NULL, or why it cannot be.
+ */
+const char *fab_verbs_port_use(fab_verbs_domain_t *dom, struct ibv_device *device, uint8_t num);
+
 #endif /* FAB_VERBS_PORT_H */

@@ -14,7 +14,9 @@
 #include "verbs/verbs_ep.h"
 #include "verbs/verbs_evict.h"
 #include "verbs/verbs_fail.h"
+#include "verbs/verbs_move.h"
 #include "verbs/verbs_oob.h"
+#include "verbs/verbs_ports.h"
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_qp.h"
 #include "verbs/verbs_recv.h"
@@ -88,7 +90,7 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom, int e
     uint64_t now = fab_now_us();
     bool is_empty = 0 == events;
 
-    if (fab_sock_set_is_busy(dom->socks) || now >= dom->next_oob) {
+    if (dom == dom->first && (fab_sock_set_is_busy(dom->socks) || now >= dom->next_oob)) {
         dom->next_oob = now + FAB_VERBS_OOB_US;
         events += fab_verbs_oob_poll(dom);
     }
@@ -117,15 +119,16 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom, int e
 
 void fab_verbs_is_awake(fab_domain_t *domain)
 {
-    fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
+    fab_verbs_domain_t *first = (fab_verbs_domain_t *) domain, *dom;
 
-    dom->pass |= FAB_VERBS_CLOCK_PASSES - 1; /* the next call looks at all */
-    dom->next_oob = 0;
+    for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
+        dom->pass |= FAB_VERBS_CLOCK_PASSES - 1; /* the next call looks at all */
+        dom->next_oob = 0;
+    }
 }
 
-int fab_verbs_progress(fab_domain_t *domain)
+static int progress(fab_verbs_domain_t *dom)
 {
-    fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
     bool is_clock_time = 0 == ++dom->pass % FAB_VERBS_CLOCK_PASSES;
     int events = 0;
 
@@ -143,13 +146,24 @@ int fab_verbs_progress(fab_domain_t *domain)
         }
     }
     if (__builtin_expect(!TAILQ_EMPTY(&dom->failing), 0) && events < FAB_VERBS_BATCH) {
-        events += fab_verbs_ep_fail_deferred(dom); /* all that came before was delivered */
+        events += fab_verbs_move_or_fail(dom); /* all that came before was delivered */
     }
     if (!TAILQ_EMPTY(&dom->rma)) {
         events += fab_verbs_rma_progress(dom);
     }
     if (is_clock_time) {
         events = housekeeping(dom, events);
+    }
+    return events;
+}
+
+int fab_verbs_progress(fab_domain_t *domain)
+{
+    fab_verbs_domain_t *first = (fab_verbs_domain_t *) domain, *dom;
+    int events = progress(first);
+
+    for (int n = 1; n <= first->num_open && NULL != (dom = fab_verbs_nth(first, n)); n++) {
+        events += progress(dom);
     }
     return events;
 }

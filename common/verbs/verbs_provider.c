@@ -22,6 +22,7 @@
 #include "verbs/verbs_ep.h"
 #include "verbs/verbs_expose.h"
 #include "verbs/verbs_oob.h"
+#include "verbs/verbs_ports.h"
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_progress.h"
 #include "verbs/verbs_queues.h"
@@ -73,16 +74,10 @@ static const char *open_steps(fab_verbs_domain_t *dom)
     if (NULL != why) {
         return why;
     }
-    (void) fcntl(dom->ctx->async_fd, F_SETFL, fcntl(dom->ctx->async_fd, F_GETFL) | O_NONBLOCK);
     survive_fork(dom);
-    dom->pd = ibv_alloc_pd(dom->ctx);
-    if (NULL == dom->pd) {
-        return fab_sentence(dom->fab, "%s cannot allocate a protection domain: %s.", dom->name,
-                            strerror(errno));
-    }
-    dom->regs = fab_reg_ops->open(&fab_verbs_reg_how, dom->pd);
-    if (NULL == dom->regs) {
-        return "The cache of registered memory cannot be opened.";
+    why = fab_verbs_domain_prepare(dom);
+    if (NULL != why) {
+        return why;
     }
     why = dom->is_standby ? NULL : fab_verbs_start(dom);
     why = NULL == why ? fill_address(dom) : why;
@@ -91,45 +86,32 @@ static const char *open_steps(fab_verbs_domain_t *dom)
 }
 
 /* In the reverse order; what was not made is NULL. */
-static void domain_free(fab_verbs_domain_t *dom)
+static void domain_free(fab_verbs_domain_t *first)
 {
-    fab_verbs_oob_close(dom);
-    dom->cm_ops->close(dom);
-    fab_verbs_stop(dom);
-    while (!LIST_EMPTY(&dom->exposed)) {
-        fab_verbs_let_go(dom, LIST_FIRST(&dom->exposed));
+    fab_verbs_oob_close(first);
+    first->cm_ops->close(first);
+    while (!LIST_EMPTY(&first->exposed)) {
+        fab_verbs_let_go(first, LIST_FIRST(&first->exposed));
     }
-    if (NULL != dom->regs) {
-        fab_reg_ops->close(dom->regs);
+    for (int i = 0; i < FAB_VERBS_PORTS - 1; i++) {
+        if (NULL != first->others[i]) {
+            fab_verbs_domain_free(first->others[i]);
+        }
     }
-    if (NULL != dom->pd) {
-        (void) ibv_dealloc_pd(dom->pd);
-    }
-    if (NULL != dom->ctx) {
-        (void) ibv_close_device(dom->ctx);
-    }
-    free(dom);
+    fab_verbs_domain_free(first);
 }
 
 static int verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
 {
-    fab_verbs_domain_t *dom = calloc(1, sizeof(*dom));
+    fab_verbs_domain_t *dom = fab_verbs_domain_alloc(fab, NULL);
 
     if (NULL == dom) {
         *why = "There is not enough memory.";
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    dom->fab = fab;
     dom->provider = &fab_verbs_provider;
-    dom->is_standby = fab->is_covered;
     dom->cm_ops = &fab_verbs_cm_frames; /* until the device is known */
-    dom->access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
-    dom->epoll = -1;
-    TAILQ_INIT(&dom->conns);
-    TAILQ_INIT(&dom->rma);
-    TAILQ_INIT(&dom->failing);
-    TAILQ_INIT(&dom->waiting);
-    TAILQ_INIT(&dom->probing);
+    dom->is_standby = fab->is_covered;
     *why = open_steps(dom);
     if (NULL != *why) {
         domain_free(dom);
@@ -178,7 +160,7 @@ static void announce_leave(fab_verbs_domain_t *dom)
     fab_verbs_ep_t *ep;
 
     while (!dom->is_dead && is_answering(dom) && fab_now_us() < until) {
-        (void) fab_verbs_progress((fab_domain_t *) dom);
+        (void) fab_verbs_progress((fab_domain_t *) dom->first);
     }
     until = fab_now_us() + FAB_VERBS_LEAVE_US;
     LIST_FOREACH(ep, &dom->eps, link) {
@@ -195,20 +177,18 @@ static void announce_leave(fab_verbs_domain_t *dom)
 /* What was sent before CLOSE is done when that is, which the device reports. */
 static bool verbs_is_holding(const fab_domain_t *domain)
 {
-    const fab_verbs_domain_t *dom = (const fab_verbs_domain_t *) domain;
+    fab_verbs_domain_t *first = (fab_verbs_domain_t *) (uintptr_t) domain, *dom;
 
-    return !dom->is_dead && dom->num_signaled > 0;
+    for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
+        if (!dom->is_dead && dom->num_signaled > 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
-static void verbs_close(fab_domain_t *domain)
+static void end_all(fab_verbs_domain_t *dom)
 {
-    fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
-
-    if ((uint32_t) getpid() != dom->addr.pid) {
-        return; /* a child made by fork(): all is its parent's */
-    }
-    dom->is_closed = true;
-    announce_leave(dom);
     while (!TAILQ_EMPTY(&dom->conns)) {
         fab_verbs_conn_destroy(TAILQ_FIRST(&dom->conns), OPAL_ERR_UNREACH);
     }
@@ -217,7 +197,21 @@ static void verbs_close(fab_domain_t *domain)
         ep->peer->ep = NULL;
         fab_verbs_ep_free(ep);
     }
-    domain_free(dom);
+}
+
+static void verbs_close(fab_domain_t *domain)
+{
+    fab_verbs_domain_t *first = (fab_verbs_domain_t *) domain, *dom;
+
+    if ((uint32_t) getpid() != first->addr.pid) {
+        return; /* a child made by fork(): all is its parent's */
+    }
+    for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
+        dom->is_closed = true;
+        announce_leave(dom);
+        end_all(dom);
+    }
+    domain_free(first);
 }
 
 /* ---- the rest ----------------------------------------------------------- */

@@ -9,6 +9,7 @@
 
 #include "fabric/fab_params.h"
 #include "verbs/verbs_cm.h"
+#include "verbs/verbs_pair.h"
 #include "verbs/verbs_path.h"
 
 /* ---- finding ------------------------------------------------------------ */
@@ -144,7 +145,7 @@ void fab_verbs_conn_destroy_qps(const fab_verbs_conn_t *conn)
 const char *fab_verbs_conn_make_qps(fab_verbs_conn_t *conn)
 {
     fab_verbs_domain_t *dom = conn->dom;
-    bool has_tm = 0 != (dom->addr.flags & conn->ep->addr.flags & FAB_VERBS_ADDR_TM_RNDV);
+    bool has_tm = 0 != (dom->addr.flags & fab_verbs_peer_flags(conn->ep) & FAB_VERBS_ADDR_TM_RNDV);
     int error;
 
     conn->qp = qp_create(dom, conn->sq_depth, &conn->max_inline);

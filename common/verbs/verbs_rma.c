@@ -100,7 +100,7 @@ static void ep_list(fab_verbs_ep_t *ep)
     }
 }
 
-static void ep_unlist(fab_verbs_ep_t *ep)
+void fab_verbs_rma_unlist(fab_verbs_ep_t *ep)
 {
     if (ep->is_in_rma) {
         ep->is_in_rma = false;
@@ -115,7 +115,7 @@ int fab_verbs_rma_progress(fab_verbs_domain_t *dom)
 
     for (uint32_t n = dom->num_rma; n > 0 && !TAILQ_EMPTY(&dom->rma); n--) {
         fab_verbs_ep_t *ep = TAILQ_FIRST(&dom->rma);
-        ep_unlist(ep);
+        fab_verbs_rma_unlist(ep);
         events += ep_post(ep);
         if (STAILQ_EMPTY(&ep->ops)) {
             continue;
@@ -158,6 +158,9 @@ int fab_verbs_rma(fab_rma_t *rma)
         return OPAL_ERR_UNREACH;
     }
     if (rma->len > 0) {
+        if (!fab_verbs_is_key_of(&rma->rkey, ep->remote)) {
+            return OPAL_ERR_NOT_SUPPORTED; /* made before the peer moved to another port */
+        }
         reg = fab_verbs_register(ep->dom, rma->local, rma->len, local_access(ep->dom, rma));
         if (NULL == reg) {
             return OPAL_ERR_NOT_SUPPORTED;
@@ -181,9 +184,9 @@ int fab_verbs_rma(fab_rma_t *rma)
 
 void fab_verbs_rma_drop(fab_verbs_ep_t *ep)
 {
-    ep_unlist(ep);
+    fab_verbs_rma_unlist(ep);
     while (!LIST_EMPTY(&ep->exposed)) {
-        fab_verbs_let_go(ep->dom, LIST_FIRST(&ep->exposed));
+        fab_verbs_let_go(LIST_FIRST(&ep->exposed)->dom, LIST_FIRST(&ep->exposed));
     }
     while (!STAILQ_EMPTY(&ep->ops)) {
         fab_verbs_op_t *op = op_take(ep);
@@ -191,5 +194,19 @@ void fab_verbs_rma_drop(fab_verbs_ep_t *ep)
         if (0 == op->in_flight) {
             fab_verbs_op_end(op);
         }
+    }
+}
+
+void fab_verbs_rma_refuse(fab_verbs_ep_t *ep)
+{
+    fab_verbs_op_queue_t ops = STAILQ_HEAD_INITIALIZER(ops);
+
+    STAILQ_CONCAT(&ops, &ep->ops);
+    while (!STAILQ_EMPTY(&ops)) { /* the end of one may close the peer: ep is not used any more */
+        fab_verbs_op_t *op = STAILQ_FIRST(&ops);
+        STAILQ_REMOVE_HEAD(&ops, link);
+        op->is_queued = false;
+        op->status = OPAL_ERR_NOT_SUPPORTED;
+        fab_verbs_op_end(op);
     }
 }

@@ -4,7 +4,8 @@
  * use those below them alone (test/build/sources.sh).
  *
  * Ownership. The domain is one port of one device: context, PD, two CQs, the SRQ, the buffers. It
- * owns all endpoints and connections. An endpoint belongs to one peer record (fab_peer_t.ep) and
+ * owns all endpoints and connections that use it; further ports have domains of their own, which
+ * the first port's owns (verbs_ports.h). An endpoint belongs to one peer record (fab_peer_t.ep) and
  * has at most one connection, an RC QP (two, if the devices of both sides match tags and do
  * rendezvous); when the pair is done with it, the connection is taken from the endpoint and lingers
  * until what was sent on it has been delivered.
@@ -70,6 +71,7 @@ struct fab_verbs_op {
 /* Memory that a peer, or the device for a listed receive, may reach. */
 struct fab_verbs_exposed {
     LIST_ENTRY(fab_verbs_exposed) link;
+    fab_verbs_domain_t *dom; /* whose device reg is for */
     fab_reg_t *reg;
     bool is_requested; /* in a request that the receiver's device may answer */
 };
@@ -223,7 +225,9 @@ struct fab_verbs_ep {
     uint64_t end_by; /* 0: it did not */
     /* why it fails, when all that it sent is delivered: in dom->failing; NULL: it does not */
     struct fab_verbs_failure *failure;
-    bool is_local; /* on this host: its pid means something */
+    bool is_local;  /* on this host: its pid means something */
+    uint8_t pair;   /* of ports, that is used or will be (verbs_pair.h) */
+    uint8_t remote; /* the peer's of these; dom is this process's */
     fab_verbs_addr_t addr;
 };
 
@@ -234,9 +238,22 @@ enum {
     FAB_VERBS_HASH = 4096,        /* buckets of the table from QP number to connection */
 };
 
+typedef struct fab_verbs_port_name {
+    char device[64];
+    uint8_t num;
+} fab_verbs_port_name_t;
+
 struct fab_verbs_domain {
     fab_t *fab;
     const fab_provider_t *provider;
+
+    /* the process's first port, which has the address that others know, and the sockets */
+    fab_verbs_domain_t *first;
+    uint8_t index; /* among the process's ports, 0: the first */
+    /* of the first: others, opened when a peer needs them (verbs_ports.h) */
+    fab_verbs_domain_t *others[FAB_VERBS_PORTS - 1];
+    fab_verbs_port_name_t other_names[FAB_VERBS_PORTS - 1];
+    uint8_t num_open; /* of others */
 
     /* polling */
     struct ibv_cq *recv_cq;
@@ -307,7 +324,8 @@ struct fab_verbs_domain {
     uint64_t next_tick; /* us */
 
     fab_verbs_ep_list_t eps; /* all */
-    fab_verbs_addr_t addr;   /* of this process */
+    /* the first's: of this process; another's: of this process as if the port were its first */
+    fab_verbs_addr_t addr;
     fab_verbs_chain_t chain;
 };
 

@@ -47,10 +47,12 @@
 #include "sock/sock_wire.h"
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 10
+#define FAB_VERBS_VERSION 11
 
 enum {
-    FAB_VERBS_IPS = 4,             /* IP addresses in a process's address */
+    FAB_VERBS_IPS = 4,                                   /* IP addresses in a process's address */
+    FAB_VERBS_PORTS = 4,                                 /* ports in it */
+    FAB_VERBS_PAIRS = FAB_VERBS_PORTS * FAB_VERBS_PORTS, /* of ports of two processes */
     FAB_VERBS_EAGER_MIN = 304,     /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */
     FAB_VERBS_EAGER_MAX = 1 << 20, /* bytes */
     FAB_VERBS_WINDOW_MAX = 16384,  /* messages: well below half of the credits' 2^16 */
@@ -120,6 +122,19 @@ static inline uint32_t fab_verbs_imm_check(const void *payload, size_t len)
 
 enum { FAB_VERBS_PKEY_FULL = 0x8000, FAB_VERBS_PKEY_PART = 0x7fff };
 
+/* A port beside the first: as the fields of fab_verbs_addr_t. */
+typedef struct fab_verbs_port_addr {
+    uint8_t gid[16];
+    uint16_t lid;
+    uint16_t pkey;
+    uint8_t mtu;
+    uint8_t gid_type;
+    uint8_t flags; /* FAB_VERBS_ADDR_GRH */
+    uint8_t rail;
+} fab_verbs_port_addr_t;
+
+_Static_assert(24 == sizeof(fab_verbs_port_addr_t), "fab_verbs_port_addr_t is a wire format");
+
 /* Section of a process's address. */
 typedef struct fab_verbs_addr {
     uint16_t version;
@@ -139,11 +154,15 @@ typedef struct fab_verbs_addr {
     uint16_t cm_port;                 /* iWARP: rdma_cm's */
     /* its device reads 2^max_read bytes at most by itself; TM_RNDV */
     uint8_t max_read;
-    uint8_t reserved;
-    uint16_t pkey; /* InfiniBand: its partition, with FAB_VERBS_PKEY_FULL */
+    uint8_t num_others; /* of others that are used */
+    uint16_t pkey;      /* InfiniBand: its partition, with FAB_VERBS_PKEY_FULL */
+    /* its place among the ports of the host that could be used: equal ones may share a switch */
+    uint8_t rail;
+    uint8_t reserved[7];
+    fab_verbs_port_addr_t others[FAB_VERBS_PORTS - 1]; /* the best first */
 } fab_verbs_addr_t;
 
-_Static_assert(168 == sizeof(fab_verbs_addr_t), "fab_verbs_addr_t is a wire format");
+_Static_assert(248 == sizeof(fab_verbs_addr_t), "fab_verbs_addr_t is a wire format");
 
 typedef enum fab_verbs_kind {
     FAB_VERBS_HELLO = 1,
@@ -156,6 +175,7 @@ typedef enum fab_verbs_refusal {
     /* the active process is not accepted: it failed before, or is reached by another provider */
     FAB_VERBS_REFUSED_PEER = 1,
     FAB_VERBS_REFUSED_RESOURCES = 2, /* no queue pair could be made */
+    FAB_VERBS_REFUSED_PORT = 3,      /* these ports are not tried any more: ask for the next */
 } fab_verbs_refusal_t;
 
 typedef struct fab_verbs_frame {
@@ -171,10 +191,12 @@ typedef struct fab_verbs_frame {
     /* of the QP without send queue, to which messages go; 0: there is none, qpn takes them */
     uint32_t tm_qpn;
     uint32_t tm_psn;
+    uint32_t pair; /* HELLO: of which ports (verbs_pair.h) */
+    uint32_t reserved;
     fab_verbs_addr_t addr;
 } fab_verbs_frame_t;
 
-_Static_assert(216 == sizeof(fab_verbs_frame_t), "fab_verbs_frame_t is a wire format");
+_Static_assert(304 == sizeof(fab_verbs_frame_t), "fab_verbs_frame_t is a wire format");
 _Static_assert(sizeof(fab_verbs_frame_t) <= FAB_SOCK_FRAME_MAX, "it fits");
 
 /*

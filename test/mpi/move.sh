@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=600 device=tmdev short=device
 #
-# Processes between which verbs cannot connect communicate by TCP instead: MPI programs over the
-# verbs device in software (test/tmdev), which makes no queue pair in some of them, while it
-# matches tags in all.
+# Processes between which verbs cannot connect communicate by other ports, or by TCP: MPI programs
+# over the verbs device in software (test/tmdev), which makes no queue pair in some of them, or has
+# ports that do not reach each other, while it matches tags in all.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
 . "$TM_SRC/test/lib/verbs.sh"
@@ -36,6 +36,23 @@ END
     require "is reached by tcp, not by verbs"
 }
 
+# by_other_ports NP [NAME=VALUE...] PROGRAM [ARGUMENT...]: by verbs, but not by the first ports.
+by_other_ports()
+{
+    local environment words name
+    settings "${@:2}"
+    name=${words[0]}
+    echo "== $1 ranks by other ports, ${environment[*]} ${words[*]}"
+    (
+        # shellcheck disable=SC2031 # verbs.sh has a subshell of its own
+        export TMDEV_FABRIC=$$.$RANDOM ${environment[@]+"${environment[@]}"}
+        tm_mpirun "$1" --mca pml_tm_verbose 1 "$(tm_mpi_program "$name")" "${words[@]:1}"
+    ) || fail "$name"
+    require "$name: errors=0"
+    require "is tried by tmdev"
+    forbid "is reached by tcp"
+}
+
 moved 2 1 hello
 require "cannot make a queue pair"       # where it was found out
 require "The other process could not connect" # or that it refused, whichever was first
@@ -54,6 +71,13 @@ moved 2 1 OMPI_MCA_btl=self,fabric onesided
 
 # Two networks, between which no packet passes: none (a pattern that no rank has) lacks queue pairs.
 planes=(TMDEV_DEVICES=2 "TMDEV_PLANES=1,2" OMPI_MCA_pml_tm_verbs_timeout=8)
+by_other_ports 2 "${planes[@]}" hello
+require "No packet passes between tmdev0:1 here and its port (transport retry counter exceeded)"
+by_other_ports 3 "${planes[@]}" basic
+by_other_ports 2 "${planes[@]}" counters verbs_other_ports verbs_rma_bytes
+by_other_ports 4 "${planes[@]}" random "$(tm_seed 77)" "$(tm_seconds 3)"
+by_other_ports 3 "${planes[@]}" OMPI_MCA_btl=self,fabric onesided
+planes+=(OMPI_MCA_pml_tm_verbs_ports=1)
 moved 2 none "${planes[@]}" hello
 require "here and its port (transport retry counter exceeded)"
 moved 4 none "${planes[@]}" basic

@@ -324,6 +324,8 @@ static void wrong_key_body(world_t *world)
     memset(&op.rkey, 0x5a, sizeof(op.rkey));
     world_barrier(world);
     if (0 == world->rank) {
+        CHECK(OPAL_ERR_NOT_SUPPORTED == fab_get(&op)); /* of a port that the peer does not have */
+        memset(op.rkey.bytes + 4, 0, 4);
         CHECK(OPAL_SUCCESS == fab_get(&op));
         WORLD_UNTIL(1 == completed && 1 == world->failures);
         CHECK(OPAL_SUCCESS != complete_status && 0 == op.done);

@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "verbs/verbs_evict.h"
+#include "verbs/verbs_expose.h"
 
 /* ---- a device that refuses ---------------------------------------------- */
 
@@ -36,6 +37,9 @@ int __wrap_ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
     bool is_to_receive = 0 != (mask & IBV_QP_STATE) && IBV_QPS_RTR == attr->qp_state;
 
+    if (NO_QP == refusal && 0 != (mask & IBV_QP_STATE) && IBV_QPS_INIT == attr->qp_state) {
+        return ENOMEM; /* one that ibv_create_qp_ex() made */
+    }
     return NO_PATH == refusal && is_to_receive ? ENETUNREACH : __real_ibv_modify_qp(qp, attr, mask);
 }
 
@@ -108,7 +112,7 @@ static void pair_body(world_t *world)
     WORLD_UNTIL(!combination.sends[1 - world->rank] || MESSAGES == traffic.next[1 - world->rank]);
     world_barrier(world);
     CHECK(is_by(peer, is_refused ? "tcp" : "verbs"));
-    CHECK(is_refused == fab_counters.peers_moved && is_refused == world->fab->num_moved);
+    CHECK(is_refused == fab_counters.peers_moved && is_refused == (world->fab->num_moved > 0));
     /* whoever was silent before answers by the same provider */
     send_numbers(world, peer, combination.sends[world->rank] ? MESSAGES : 0);
     WORLD_UNTIL((combination.sends[1 - world->rank] ? 2 : 1) * MESSAGES ==
@@ -126,6 +130,13 @@ static void test_pairs(void **state)
                                       .sends = {0 != i / 9, 1 != i / 9}};
         assert_int_equal(world_run(2, false, pair_body), 0);
     }
+    setenv("TMDEV_DEVICES", "2", 1); /* all pairs of ports are tried before */
+    for (int i = 1; i < 27; i += 5) {
+        combination = (combination_t){.refusals = {i % 3, i / 3 % 3},
+                                      .sends = {0 != i / 9, 1 != i / 9}};
+        assert_int_equal(world_run(2, false, pair_body), 0);
+    }
+    unsetenv("TMDEV_DEVICES");
 }
 
 /* ---- a port whose address changes ---------------------------------------- */
@@ -178,10 +189,10 @@ static void test_change(void **state)
 
 static const char *planes;
 
-/* Ranks use devices in turn: rank 0 LID 1, rank 1 LID 2. */
+/* Ranks use devices in turn: rank 0 LID 1, rank 1 LID 2.  Each may use all, or that alone. */
 static bool is_in_plane(int one, int other)
 {
-    return 0 == strcmp("1+3,2+4", planes) && one % 2 == other % 2;
+    return fab_params.verbs_ports > 1 || (0 == strcmp("1+3,2+4", planes) && one % 2 == other % 2);
 }
 
 /* Everybody sends to those who are reached, and to those who are not; or only some do. */
@@ -218,6 +229,7 @@ static void planes_body(world_t *world)
               is_by(world_peer(world, i), is_in_plane(i, world->rank) ? "verbs" : "tcp"));
     }
     CHECK(0 == traffic.wrong && 0 == world->failures);
+    CHECK(fab_params.verbs_ports > 1 || 0 == fab_counters.verbs_other_ports);
     atomic_fetch_add(&world->shared->scratch[0], fab_counters.verbs_no_path);
     world_barrier(world);
     CHECK(atomic_load(&world->shared->scratch[0]) > 0);
@@ -248,6 +260,72 @@ static void test_planes(void **state)
     fab_params.verbs_timeout = 8; /* 8 ms until the device gives up */
     run_planes(2, "2", "1,2");
     run_planes(4, "4", "1+3,2+4");
+    fab_params.verbs_ports = 1;
+    run_planes(2, "2", "1,2");
+    run_planes(4, "4", "1+3,2+4");
+    fab_params.verbs_ports = FAB_VERBS_PORTS;
+    fab_params.verbs_timeout = timeout;
+}
+
+/* A key that was made before the peer moved is refused, those that are made later are not. */
+static void keys_body(world_t *world)
+{
+    static unsigned char memory[300000], copy[300000];
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    fab_rma_t op = {.peer = peer,
+                    .local = copy,
+                    .remote = (uintptr_t) memory,
+                    .len = sizeof(memory),
+                    .complete = rma_complete};
+    traffic_t traffic = {.wrong = 0};
+    fab_rkey_t keys[2], waiting = {.bytes = {0}};
+
+    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    world_fill(memory, (uint64_t) world->rank, sizeof(memory));
+    CHECK(OPAL_SUCCESS == fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, &keys[0]));
+    world_barrier_idle(world);
+    if (0 == world->rank) { /* it is on the way when the peer moves */
+        op.rkey = waiting;
+        CHECK(OPAL_SUCCESS == fab_get(&op));
+        WORLD_UNTIL(1 == completed);
+        CHECK(OPAL_ERR_NOT_SUPPORTED == complete_status);
+    }
+    send_numbers(world, peer, 0);
+    WORLD_UNTIL(MESSAGES == traffic.next[1 - world->rank]);
+    CHECK(is_by(peer, "verbs") && ep_of(peer)->pair > 0);
+    CHECK(OPAL_SUCCESS == fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, &keys[1]));
+    memcpy((void *) &world->shared->scratch[64 + 16 * world->rank], keys, sizeof(keys));
+    world_barrier(world);
+    memcpy(keys, (void *) &world->shared->scratch[64 + 16 * (1 - world->rank)], sizeof(keys));
+    for (int i = 0; i < 2; i++) {
+        bool is_of_now = fab_verbs_is_key_of(&keys[i], ep_of(peer)->remote);
+        int before = completed;
+        op.rkey = keys[i];
+        CHECK(1 == i ? is_of_now : true);
+        CHECK((is_of_now ? OPAL_SUCCESS : OPAL_ERR_NOT_SUPPORTED) == fab_get(&op));
+        WORLD_UNTIL(!is_of_now || before < completed);
+        CHECK(OPAL_SUCCESS == complete_status || !is_of_now);
+        CHECK(!is_of_now || world_is_filled(copy, (uint64_t) (1 - world->rank), sizeof(copy)));
+    }
+    world_barrier(world);
+    memcpy(keys, (void *) &world->shared->scratch[64 + 16 * world->rank], sizeof(keys));
+    fab_unexpose(peer, &keys[0]);
+    fab_unexpose(peer, &keys[1]);
+    CHECK(0 == traffic.wrong && 0 == world->failures && 0 == fab_counters.peers_moved);
+    world_barrier(world);
+}
+
+static void test_keys(void **state)
+{
+    unsigned int timeout = fab_params.verbs_timeout;
+
+    (void) state;
+    fab_params.verbs_timeout = 8;
+    setenv("TMDEV_DEVICES", "2", 1);
+    setenv("TMDEV_PLANES", "1,2", 1);
+    assert_int_equal(world_run(2, false, keys_body), 0);
+    unsetenv("TMDEV_DEVICES");
+    unsetenv("TMDEV_PLANES");
     fab_params.verbs_timeout = timeout;
 }
 
@@ -276,9 +354,11 @@ static void test_says(void **state)
 
     (void) state;
     fab_params.verbs_timeout = 8;
+    fab_params.verbs_ports = 1;
     setenv("TMDEV_DEVICES", "2", 1);
     setenv("TMDEV_PLANES", "1,2", 1);
     assert_int_equal(world_run(2, false, says_body), 0);
+    fab_params.verbs_ports = FAB_VERBS_PORTS;
     unsetenv("TMDEV_DEVICES");
     unsetenv("TMDEV_PLANES");
     fab_params.verbs_timeout = timeout;
@@ -486,7 +566,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_says),     cmocka_unit_test(test_crowd),
         cmocka_unit_test(test_memory),   cmocka_unit_test(test_ends),
         cmocka_unit_test(test_stays),    cmocka_unit_test(test_change),
-        cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_given_up), cmocka_unit_test(test_keys),
     };
 
     if (argc > 1) {
