@@ -6,6 +6,7 @@
 #include "verbs/verbs_cm.h"
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_expose.h"
+#include "verbs/verbs_ports.h"
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_tm.h"
 
@@ -32,26 +33,32 @@ static bool was_used(fab_verbs_conn_t *conn)
     return is_used;
 }
 
-/* One that was not used since the last look, or else any that is idle; NULL: all are busy. */
-static fab_verbs_conn_t *choose(fab_verbs_domain_t *dom)
+/*
+ * One that was not used since the last look, or else any that is idle; NULL: all are busy.  By
+ * whichever port of the process.
+ */
+static fab_verbs_conn_t *choose(fab_verbs_domain_t *first)
 {
     fab_verbs_conn_t *conn, *idle = NULL;
+    fab_verbs_domain_t *dom;
 
-    TAILQ_FOREACH(conn, &dom->conns, link) {
-        if (NULL == conn->ep || !fab_verbs_is_idle(conn)) {
-            continue;
+    for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
+        TAILQ_FOREACH(conn, &dom->conns, link) {
+            if (NULL == conn->ep || !fab_verbs_is_idle(conn)) {
+                continue;
+            }
+            if (!was_used(conn)) {
+                return conn;
+            }
+            idle = NULL == idle ? conn : idle;
         }
-        if (!was_used(conn)) {
-            return conn;
-        }
-        idle = NULL == idle ? conn : idle;
     }
     return idle;
 }
 
-static bool evict(fab_verbs_domain_t *dom)
+static bool evict(fab_verbs_domain_t *first)
 {
-    fab_verbs_conn_t *conn = choose(dom);
+    fab_verbs_conn_t *conn = choose(first);
 
     if (NULL == conn) {
         return false;
@@ -63,8 +70,7 @@ static bool evict(fab_verbs_domain_t *dom)
     return true;
 }
 
-/* Give up idle ones until at most so many are in use. */
-static void reduce_to(fab_verbs_domain_t *dom, uint32_t max)
+static uint32_t num_in_use(const fab_verbs_domain_t *dom)
 {
     const fab_verbs_conn_t *conn;
     uint32_t num = 0;
@@ -72,27 +78,47 @@ static void reduce_to(fab_verbs_domain_t *dom, uint32_t max)
     TAILQ_FOREACH(conn, &dom->conns, link) {
         num += NULL != conn->ep && FAB_VERBS_EVICTING != conn->ep->state;
     }
-    while (num > max && evict(dom)) {
+    return num;
+}
+
+/* Give up idle ones until at most so many are in use. */
+static void reduce_to(fab_verbs_domain_t *first, uint32_t max)
+{
+    fab_verbs_domain_t *dom;
+    uint32_t num = 0;
+
+    for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
+        num += num_in_use(dom);
+    }
+    while (num > max && evict(first)) {
         num--;
     }
 }
 
-static bool has_bound(const fab_verbs_domain_t *dom)
+static bool has_bound(fab_verbs_domain_t *first)
 {
-    return fab_params.verbs_max_connections > 0 && !dom->cm_ops->is_iwarp &&
-           dom->num_conns >= fab_params.verbs_max_connections;
+    fab_verbs_domain_t *dom;
+    uint32_t num = 0;
+
+    if (0 == fab_params.verbs_max_connections || first->cm_ops->is_iwarp) {
+        return false;
+    }
+    for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
+        num += dom->num_conns;
+    }
+    return num >= fab_params.verbs_max_connections;
 }
 
 void fab_verbs_make_room(fab_verbs_domain_t *dom)
 {
-    if (has_bound(dom)) {
-        reduce_to(dom, fab_params.verbs_max_connections - 1);
+    if (has_bound(dom->first)) {
+        reduce_to(dom->first, fab_params.verbs_max_connections - 1);
     }
 }
 
-void fab_verbs_evict_surplus(fab_verbs_domain_t *dom)
+void fab_verbs_evict_surplus(fab_verbs_domain_t *first)
 {
-    if (has_bound(dom)) {
-        reduce_to(dom, fab_params.verbs_max_connections);
+    if (has_bound(first)) {
+        reduce_to(first, fab_params.verbs_max_connections);
     }
 }

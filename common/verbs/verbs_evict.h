@@ -22,7 +22,7 @@
 bool fab_verbs_is_idle(const fab_verbs_conn_t *conn);
 /* Another connection is to be made. */
 void fab_verbs_make_room(fab_verbs_domain_t *dom);
-/* Give up those that are too many, as far as they are idle. */
-void fab_verbs_evict_surplus(fab_verbs_domain_t *dom);
+/* Give up those that are too many in this process, as far as they are idle. */
+void fab_verbs_evict_surplus(fab_verbs_domain_t *first);
 
 #endif /* FAB_VERBS_EVICT_H */

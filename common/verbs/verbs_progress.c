@@ -109,7 +109,9 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom, int e
     if (now >= dom->next_tick) {
         dom->next_tick = now + FAB_VERBS_TICK_US;
         fab_verbs_tick(dom, now);
-        fab_verbs_evict_surplus(dom);
+        if (dom == dom->first) {
+            fab_verbs_evict_surplus(dom);
+        }
     }
     if (is_empty && dom->fab->may_sleep) {
         events += prepare_to_sleep(dom);
