@@ -248,6 +248,8 @@ common_verbs_sources = \
 	common/verbs/verbs_recv.h \
 	common/verbs/verbs_reg.c \
 	common/verbs/verbs_reg.h \
+	common/verbs/verbs_resolve.c \
+	common/verbs/verbs_resolve.h \
 	common/verbs/verbs_rma.c \
 	common/verbs/verbs_rma.h \
 	common/verbs/verbs_sleep.c \

@@ -5,6 +5,7 @@
  */
 #include "verbs/verbs_answer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "fabric/fab_clock.h"
@@ -17,6 +18,7 @@
 #include "verbs/verbs_move.h"
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_qp.h"
+#include "verbs/verbs_resolve.h"
 
 enum { FAB_VERBS_DEFER_US = 3000000 }; /* longer than a connection lingers */
 
@@ -54,11 +56,25 @@ static void refuse(fab_sock_t *sock, const fab_verbs_frame_t *hello, fab_verbs_r
 
 /* ---- HELLO -------------------------------------------------------------- */
 
+static void cannot_answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello,
+                          const char *why)
+{
+    refuse(sock, hello, FAB_VERBS_REFUSED_RESOURCES);
+    fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
+}
+
+static void answered(fab_verbs_ep_t *ep)
+{
+    fab_verbs_frame_t reply = fab_verbs_frame_of(ep, FAB_VERBS_REPLY);
+
+    fab_verbs_set_state(ep, FAB_VERBS_ANSWERED);
+    fab_sock_send(ep->sock, &reply);
+}
+
 /* Answer the HELLO that came through sock, with the existing QP or a new one. */
 static void answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
 {
     const char *why = NULL;
-    fab_verbs_frame_t reply;
 
     fab_verbs_connect_cancel(ep);
     if (NULL != ep->conn && ep->conn->is_cm_begun) {
@@ -72,15 +88,16 @@ static void answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t
         why = fab_verbs_conn_connect(ep->conn, hello);
     }
     if (NULL != why) {
-        refuse(sock, hello, FAB_VERBS_REFUSED_RESOURCES);
-        fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
+        cannot_answer(ep, sock, hello, why);
         return;
     }
     ep->sock = sock;
     sock->owner = ep;
-    fab_verbs_set_state(ep, FAB_VERBS_ANSWERED);
-    reply = fab_verbs_frame_of(ep, FAB_VERBS_REPLY);
-    fab_sock_send(sock, &reply);
+    if (NULL != ep->conn->job) {
+        fab_verbs_set_state(ep, FAB_VERBS_ANSWERING);
+    } else {
+        answered(ep);
+    }
 }
 
 /* Set the HELLO aside: this process has sent its own, and has precedence by its name. */
@@ -260,16 +277,58 @@ void fab_verbs_connect_probed(fab_verbs_domain_t *dom)
     }
 }
 
+static void cannot_connect(fab_verbs_ep_t *ep, const char *why)
+{
+    fab_verbs_connect_cancel(ep);
+    fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
+}
+
 static void on_reply(fab_verbs_ep_t *ep, const fab_verbs_frame_t *reply)
 {
     const char *why = fab_verbs_conn_connect(ep->conn, reply);
 
     if (NULL != why) {
-        fab_verbs_connect_cancel(ep);
-        fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
+        cannot_connect(ep, why);
+    } else if (NULL != ep->conn->job) {
+        fab_verbs_connect_replied(ep);
+    } else {
+        ep->dom->cm_ops->connect(ep);
+    }
+}
+
+/* The QPs are ready, or cannot be.  The endpoint may have given the connection up meanwhile. */
+static void resolved(fab_verbs_job_t *job)
+{
+    fab_verbs_ep_t *ep = job->conn->ep;
+    bool is_awaited = NULL != ep && NULL == ep->failure &&
+                      (FAB_VERBS_REPLIED == ep->state || FAB_VERBS_ANSWERING == ep->state);
+    const char *why = is_awaited ? fab_verbs_conn_connected(job->conn, job->error) : NULL;
+
+    if (!is_awaited) {
         return;
     }
-    ep->dom->cm_ops->connect(ep);
+    if (FAB_VERBS_REPLIED == ep->state && NULL == why) {
+        ep->dom->cm_ops->connect(ep);
+    } else if (FAB_VERBS_REPLIED == ep->state) {
+        cannot_connect(ep, why);
+    } else if (NULL == why) {
+        answered(ep);
+    } else {
+        fab_sock_t *sock = ep->sock;
+        ep->sock = NULL;
+        fab_verbs_connect_cancel(ep);
+        cannot_answer(ep, sock, &job->frame, why);
+    }
+}
+
+void fab_verbs_connect_resolved(fab_verbs_domain_t *dom)
+{
+    fab_verbs_job_t *job;
+
+    while (NULL != (job = fab_verbs_resolve_poll(dom))) {
+        resolved(job);
+        free(job);
+    }
 }
 
 static void on_refuse(fab_verbs_ep_t *ep, uint32_t reason)
@@ -342,7 +401,8 @@ void fab_verbs_on_broken(fab_sock_t *sock, const char *why)
         return;
     }
     ep->sock = NULL;
-    if (FAB_VERBS_ASKING == ep->state || FAB_VERBS_PROBING == ep->state) {
+    if (FAB_VERBS_ASKING == ep->state || FAB_VERBS_REPLIED == ep->state ||
+        FAB_VERBS_PROBING == ep->state) {
         fab_verbs_connect_failed(ep, why);
         return;
     }
@@ -350,7 +410,11 @@ void fab_verbs_on_broken(fab_sock_t *sock, const char *why)
      * The peer sent HELLO and left before READY: nothing was sent. A later send to it connects
      * again, and fails then.
      */
-    fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
+    if (NULL != ep->conn->job) {
+        fab_verbs_conn_linger(ep->conn);
+    } else {
+        fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
+    }
     fab_verbs_connect_cancel(ep);
     if (ep->is_closing) {
         fab_verbs_ep_finish(ep);

@@ -39,11 +39,11 @@ struct fab_verbs_cm_ops {
     int (*poll)(fab_verbs_domain_t *dom);
 
     /*
-     * The peer's QPs are known: move this side's QPs as far as possible now.  Returns an errno, and
-     * the step that failed: "ready to STEP".
+     * The peer's QPs are known: make this side's ready to receive, then to send.  Return an errno.
+     * The first may wait for the network: the lock need not be held.  NULL: rdma_cm does both.
      */
-    int (*bring_up)(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, uint8_t reads,
-                    const char **step);
+    int (*to_receive)(const fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame);
+    int (*to_send)(const fab_verbs_conn_t *conn);
     /* Active side, REPLY arrived. Ends in fab_verbs_connected() or fab_verbs_connect_failed(). */
     void (*connect)(fab_verbs_ep_t *ep);
     /* Passive side, READY arrived. */

@@ -10,32 +10,29 @@
 #include "verbs/verbs_path.h"
 #include "verbs/verbs_qp.h"
 
-/*
- * Each side's QP that sends goes with the other's that receives. Returns an errno, and the step
- * that failed.
- */
-static int bring_up(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, uint8_t reads,
-                    const char **step)
+/* Each side's QP that sends goes with the other's that receives. */
+static int to_receive(const fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame)
 {
-    fab_verbs_domain_t *dom = conn->dom;
+    const fab_verbs_domain_t *dom = conn->dom;
     bool has_tm = NULL != conn->tm_qp;
     fab_verbs_frame_t to = *frame;
     int error;
 
-    *step = "receive";
-    to.addr = fab_verbs_addr_at(&frame->addr, conn->ep->remote);
+    to.addr = fab_verbs_addr_at(&frame->addr, conn->remote);
     error = fab_verbs_qp_to_receive(dom, conn->qp, &to, has_tm ? frame->tm_qpn : frame->qpn,
                                     has_tm ? frame->tm_psn : frame->psn);
-    if (0 == error && has_tm) {
-        error = fab_verbs_qp_to_receive(dom, conn->tm_qp, &to, frame->qpn, frame->psn);
-    }
-    if (0 != error) {
-        return error;
-    }
-    *step = "send";
-    error = fab_verbs_qp_to_send(dom, conn->qp, conn->psn, reads);
-    return 0 == error && has_tm ? fab_verbs_qp_to_send(dom, conn->tm_qp, conn->tm_psn, reads)
-                                : error;
+    return 0 == error && has_tm
+               ? fab_verbs_qp_to_receive(dom, conn->tm_qp, &to, frame->qpn, frame->psn)
+               : error;
+}
+
+static int to_send(const fab_verbs_conn_t *conn)
+{
+    int error = fab_verbs_qp_to_send(conn->dom, conn->qp, conn->psn, conn->reads);
+
+    return 0 == error && NULL != conn->tm_qp
+               ? fab_verbs_qp_to_send(conn->dom, conn->tm_qp, conn->tm_psn, conn->reads)
+               : error;
 }
 
 static const char *frames_open(fab_verbs_domain_t *dom)
@@ -71,7 +68,8 @@ const fab_verbs_cm_ops_t fab_verbs_cm_frames = {
     .open = frames_open,
     .close = frames_close,
     .poll = frames_poll,
-    .bring_up = bring_up,
+    .to_receive = to_receive,
+    .to_send = to_send,
     .connect = fab_verbs_connect_probe,
     .ready = fab_verbs_connect_done,
     .forget = frames_forget,

@@ -489,21 +489,12 @@ static void cm_ready(fab_verbs_ep_t *ep)
     }
 }
 
-/* What rdma_cm connects it brings up itself. */
-static int cm_bring_up(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame, uint8_t reads,
-                       const char **step)
-{
-    (void) conn, (void) frame, (void) reads, (void) step;
-    return 0;
-}
-
 static const fab_verbs_cm_ops_t cm_ops = {
     .is_iwarp = true,
     .find_ip = cm_find_ip,
     .open = cm_open,
     .close = cm_close,
     .poll = cm_poll,
-    .bring_up = cm_bring_up,
     .connect = cm_connect,
     .ready = cm_ready,
     .forget = cm_forget,

@@ -54,6 +54,7 @@ fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
     }
     conn->ep = ep;
     conn->dom = dom;
+    conn->remote = ep->remote;
     conn->sq_depth = depth;
     conn->sq_mask = depth - 1;
     conn->max_unsignaled = depth / 4 - 1;
@@ -178,6 +179,9 @@ bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now)
 {
     fab_verbs_domain_t *dom = conn->dom;
 
+    if (NULL != conn->job) {
+        return false;
+    }
     if (dom->cm_ops->is_iwarp || dom->is_dead || 0 == conn->peer_qpn ||
         (0 != conn->drain_until && now > conn->drain_until)) {
         return true;

@@ -18,6 +18,9 @@
  * has passed and was acknowledged.  If none does, nothing of a user was sent, and the peer moves to
  * its next provider (fab_move.c).  How long that takes the device decides (verbs_timeout).
  *
+ * RoCE: between REPLY and PROBING (REPLIED), and between HELLO and ANSWERED (ANSWERING), the kernel
+ * looks for the other port, in a thread of its own (verbs_resolve.h).
+ *
  * iWARP: between REPLY and UP verbs_cm_rdma.c connects the queue pairs, and from ANSWERED only the
  * first message leads to UP.
  *
@@ -162,6 +165,12 @@ void fab_verbs_connect_cancel(fab_verbs_ep_t *ep)
 }
 
 /* What was set aside named the QP that has answered. */
+void fab_verbs_connect_replied(fab_verbs_ep_t *ep)
+{
+    forget_parked(ep);
+    fab_verbs_set_state(ep, FAB_VERBS_REPLIED);
+}
+
 void fab_verbs_connect_probe(fab_verbs_ep_t *ep)
 {
     forget_parked(ep);

@@ -17,6 +17,8 @@ void fab_verbs_connect(fab_verbs_ep_t *ep);
 void fab_verbs_connect_waiting(fab_verbs_domain_t *dom);
 /* Drop all that is under way: sockets, place in the queue. */
 void fab_verbs_connect_cancel(fab_verbs_ep_t *ep);
+/* Active side: REPLY came, and the QPs are being made ready. */
+void fab_verbs_connect_replied(fab_verbs_ep_t *ep);
 /* Active side: the QPs are ready. Ends in fab_verbs_connected() or fab_verbs_connect_failed(). */
 void fab_verbs_connect_probe(fab_verbs_ep_t *ep);
 /* The peer's QP receives: send. */

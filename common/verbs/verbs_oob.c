@@ -13,11 +13,12 @@
 #include "verbs/verbs_answer.h"
 #include "verbs/verbs_cm.h"
 #include "verbs/verbs_ports.h"
+#include "verbs/verbs_resolve.h"
 #include "verbs/verbs_sleep.h"
 
 enum { FAB_VERBS_TIMEOUT_S = 60 }; /* until a host that does not answer over TCP is given up */
 
-/* what: a domain, whose device reports something; or the channel of one; NULL: the sockets. */
+/* what: a domain, whose device reports something; the channel or resolver of one; NULL: sockets. */
 static void on_event(fab_verbs_domain_t *first, const void *what)
 {
     fab_verbs_domain_t *dom;
@@ -27,6 +28,8 @@ static void on_event(fab_verbs_domain_t *first, const void *what)
             fab_verbs_async(dom);
         } else if (&dom->channel == what) {
             fab_verbs_sleep_disarm(dom);
+        } else if (&dom->resolver == what) {
+            fab_verbs_resolve_is_awake(dom);
         }
     }
 }

@@ -94,6 +94,9 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom, int e
         dom->next_oob = now + FAB_VERBS_OOB_US;
         events += fab_verbs_oob_poll(dom);
     }
+    if (NULL != dom->resolver) {
+        fab_verbs_connect_resolved(dom);
+    }
     if (!TAILQ_EMPTY(&dom->probing)) {
         fab_verbs_connect_probed(dom);
     }

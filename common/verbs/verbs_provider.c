@@ -26,6 +26,7 @@
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_progress.h"
 #include "verbs/verbs_queues.h"
+#include "verbs/verbs_resolve.h"
 #include "verbs/verbs_tm.h"
 #include "verbs/verbs_types.h"
 
@@ -189,6 +190,7 @@ static bool verbs_is_holding(const fab_domain_t *domain)
 
 static void end_all(fab_verbs_domain_t *dom)
 {
+    fab_verbs_resolve_stop(dom);
     while (!TAILQ_EMPTY(&dom->conns)) {
         fab_verbs_conn_destroy(TAILQ_FIRST(&dom->conns), OPAL_ERR_UNREACH);
     }

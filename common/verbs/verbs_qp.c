@@ -11,6 +11,7 @@
 #include "verbs/verbs_cm.h"
 #include "verbs/verbs_pair.h"
 #include "verbs/verbs_path.h"
+#include "verbs/verbs_resolve.h"
 
 /* ---- finding ------------------------------------------------------------ */
 
@@ -190,19 +191,11 @@ enum { FAB_VERBS_STEPS = 4 };
 
 const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame)
 {
-    fab_verbs_domain_t *dom = conn->dom;
     uint8_t reads = (uint8_t) fab_verbs_min(frame->reads,
-                                            (uint32_t) dom->device.max_qp_init_rd_atom);
-    const char *step = "";
-    int error;
+                                            (uint32_t) conn->dom->device.max_qp_init_rd_atom);
 
     if ((NULL != conn->tm_qp) != (0 != frame->tm_qpn)) {
         return "It does not have the queue pairs that its address promises.";
-    }
-    error = dom->cm_ops->bring_up(conn, frame, reads, &step);
-    if (0 != error) {
-        return fab_sentence(dom->fab, "%s cannot make a queue pair ready to %s: %s.", dom->name,
-                            step, strerror(error));
     }
     conn->peer_qpn = frame->qpn;
     conn->peer_psn = frame->psn;
@@ -210,11 +203,31 @@ const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame
     conn->reads = reads;
     conn->max_in_flight = (uint8_t) fab_verbs_min(reads, FAB_VERBS_STEPS);
     conn->max_in_flight += 0 == conn->max_in_flight; /* WRITEs need none */
-    return NULL;
+    if (NULL == conn->dom->cm_ops->to_receive || fab_verbs_resolve_submit(conn, frame)) {
+        return NULL;
+    }
+    return fab_verbs_conn_connected(conn, conn->dom->cm_ops->to_receive(conn, frame));
+}
+
+const char *fab_verbs_conn_connected(fab_verbs_conn_t *conn, int error)
+{
+    const fab_verbs_domain_t *dom = conn->dom;
+    const char *step = "receive";
+
+    if (0 == error) {
+        step = "send";
+        error = dom->cm_ops->to_send(conn);
+    }
+    if (0 == error) {
+        return NULL;
+    }
+    conn->peer_qpn = 0;
+    return fab_sentence(dom->fab, "%s cannot make a queue pair ready to %s: %s.", dom->name, step,
+                        strerror(error));
 }
 
 /*
- * Set the access that peers have on the QPs of the connection.  bring_up() sets it on a QP that is
+ * Set the access that peers have on the QPs of the connection.  to_send() sets it on a QP that is
  * not connected yet; rdma_cm does not.
  */
 static int conn_allow(const fab_verbs_conn_t *conn)
@@ -222,7 +235,8 @@ static int conn_allow(const fab_verbs_conn_t *conn)
     struct ibv_qp_attr attr = {.qp_access_flags = (unsigned int) conn->dom->access};
     int error = 0;
 
-    if ((0 != conn->peer_qpn || conn->dom->cm_ops->is_iwarp) && !conn->is_broken) {
+    if ((0 != conn->peer_qpn || conn->dom->cm_ops->is_iwarp) && !conn->is_broken &&
+        NULL == conn->job) {
         error = ibv_modify_qp(conn->qp, &attr, IBV_QP_ACCESS_FLAGS);
         if (0 == error && NULL != conn->tm_qp) {
             error = ibv_modify_qp(conn->tm_qp, &attr, IBV_QP_ACCESS_FLAGS);

@@ -18,8 +18,12 @@ void fab_verbs_conn_enter(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn);
 void fab_verbs_conn_leave(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn);
 fab_verbs_conn_t *fab_verbs_conn_by_qpn(fab_verbs_domain_t *dom, uint32_t qpn);
 
-/* Connect to the peer's QP: ready to receive and to send. NULL, or why that cannot be. */
+/*
+ * Connect to the peer's QP: ready to receive and to send. NULL, or why that cannot be.  If there is
+ * a conn->job, that goes on, and fab_verbs_conn_connected() with its errno is the end.
+ */
 const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame);
+const char *fab_verbs_conn_connected(fab_verbs_conn_t *conn, int error);
 /* iWARP: another QP in place of one that failed to connect.  Else errno. */
 int fab_verbs_conn_renew(fab_verbs_conn_t *conn);
 

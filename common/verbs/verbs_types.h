@@ -39,6 +39,8 @@ typedef struct fab_verbs_conn fab_verbs_conn_t;
 typedef struct fab_verbs_op fab_verbs_op_t;
 typedef struct fab_verbs_exposed fab_verbs_exposed_t;
 typedef struct fab_verbs_tm fab_verbs_tm_t;
+typedef struct fab_verbs_job fab_verbs_job_t;
+typedef struct fab_verbs_resolver fab_verbs_resolver_t; /* verbs_resolve.h */
 typedef struct fab_verbs_cm fab_verbs_cm_t;
 typedef struct fab_verbs_cm_ops fab_verbs_cm_ops_t; /* verbs_cm.h */
 
@@ -142,6 +144,7 @@ struct fab_verbs_conn {
     uint32_t tm_psn;
     uint32_t peer_qpn; /* once connected */
     uint32_t peer_psn;
+    fab_verbs_job_t *job;  /* makes its QPs ready to receive (verbs_resolve.h); NULL: none does */
     uint64_t linger_until; /* us */
     uint64_t drain_until;  /* us; 0: not draining */
     uint32_t drained_at;   /* dom->empty_polls when the last QP had ended */
@@ -165,6 +168,7 @@ struct fab_verbs_conn {
     uint16_t advertised; /* of these, how many the credits sent so far cover */
     uint16_t granted;    /* to the peer */
 
+    uint8_t remote;        /* the peer's port */
     uint8_t reads;         /* READs that the peer serves at a time */
     uint8_t max_in_flight; /* READs and WRITEs */
     uint8_t in_flight;
@@ -197,13 +201,16 @@ typedef enum fab_verbs_state {
     FAB_VERBS_UP = 4,       /* may send */
     FAB_VERBS_PROBING = 5,  /* active side: REPLY came; does a packet pass? In dom->probing */
     FAB_VERBS_EVICTING = 6, /* has sent EVICT: takes messages, and sends none */
+    /* the kernel makes the QPs ready to receive, which may take long (conn->job) */
+    FAB_VERBS_REPLIED = 7,   /* active side: REPLY came */
+    FAB_VERBS_ANSWERING = 8, /* passive side: HELLO came */
 } fab_verbs_state_t;
 
 struct fab_verbs_ep {
     fab_peer_t *peer;
     fab_verbs_domain_t *dom;
     fab_verbs_conn_t *conn; /* from ASKING or ANSWERED on */
-    fab_sock_t *sock;       /* ASKING, ANSWERED, PROBING */
+    fab_sock_t *sock;       /* ASKING, REPLIED, PROBING; ANSWERING, ANSWERED */
     /* socket of the peer's HELLO, set aside: both connect, and this process has precedence */
     fab_sock_t *parked;
     fab_verbs_buf_t *reserved; /* by fab_reserve(); NULL: none */
@@ -312,8 +319,9 @@ struct fab_verbs_domain {
     bool is_memlock_logged;
 
     /* connecting */
-    fab_sock_set_t *socks; /* for connection set-up */
-    int epoll;             /* of socks, and of the device's events; -1: none */
+    fab_sock_set_t *socks;          /* for connection set-up */
+    int epoll;                      /* of socks, and of the device's events; -1: none */
+    fab_verbs_resolver_t *resolver; /* NULL: it was not needed */
     const fab_verbs_cm_ops_t *cm_ops;
     fab_verbs_cm_t *cm; /* of rdma_cm */
     uint32_t num_asking;

@@ -36,4 +36,6 @@ over 3 TMDEV_SEED=2 TMDEV_RNR=100 random "$(tm_seed 24)" "$seconds"
 over 2 TMDEV_MAX_INLINE=0 random "$(tm_seed 25)" "$seconds"
 over 2 TMDEV_QP_OPS=0 random "$(tm_seed 29)" "$seconds"
 over 2 TMDEV_LINK=eth random "$(tm_seed 26)" "$seconds"
+over 4 TMDEV_LINK=eth TMDEV_RTR_MS=50 basic
+over 3 TMDEV_LINK=eth TMDEV_RTR_MS=50 OMPI_MCA_pml_tm_wait=sleep collectives
 over 2 OMPI_MCA_pml_tm_eager_limit=0 random "$(tm_seed 27)" "$seconds"

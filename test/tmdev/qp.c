@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *state_name(enum ibv_qp_state state)
 {
@@ -227,6 +228,10 @@ static void take_values(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, 
 TMDEV_PUBLIC int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
     tmdev_qp_t *qp = tmdev_qp(ibqp);
+    if (0 != (mask & IBV_QP_STATE) && IBV_QPS_RTR == attr->qp_state &&
+        tmdev_is_ethernet(ibqp->context)) {
+        usleep(1000 * tmdev_settings()->rtr_ms);
+    }
     tmdev_node_lock(qp->node);
     enum ibv_qp_state to = 0 != (mask & IBV_QP_STATE) ? attr->qp_state : qp->state;
     int rc = check_transition(qp, attr, to, mask);

@@ -307,6 +307,7 @@ static void read_settings(void)
     settings.max_mr = number("TMDEV_MAX_MR", UINT64_MAX, 4096, UINT64_MAX);
     settings.has_poll_progress = 0 != number("TMDEV_POLL", 1, 0, 1);
     settings.delay_us = (uint32_t) number("TMDEV_DELAY_US", 0, 0, 10000000);
+    settings.rtr_ms = (uint32_t) number("TMDEV_RTR_MS", 0, 0, 100000);
     settings.fin_us = (uint32_t) number("TMDEV_FIN_US", 0, 0, 10000000);
     settings.hold_us = (uint32_t) number("TMDEV_HOLD_US", 0, 0, 10000000);
     settings.hold_permille = (uint32_t) number("TMDEV_HOLD", 500, 0, 1000);

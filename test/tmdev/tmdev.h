@@ -133,6 +133,7 @@ typedef struct tmdev_settings {
     uint64_t max_mr;     /* bytes that may be registered at a time */
     bool has_poll_progress;
     uint32_t delay_us; /* longest delay of a frame */
+    uint32_t rtr_ms;   /* that making a queue pair of an Ethernet port ready to receive takes */
     uint32_t fin_us;   /* delay of the answers to rendezvous */
     uint32_t hold_us;  /* longest delay of a list operation */
     uint32_t hold_permille;

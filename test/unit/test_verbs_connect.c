@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How the verbs provider finds and connects to its peers: the user's lists of devices, crossed
- * requests, damaged addresses, strangers at the listener. Skipped where there is no RDMA device.
+ * requests, damaged addresses, strangers at the listener; a kernel that looks for a peer for long.
+ * Skipped where there is no RDMA device.
  *
- * TEST: sources=@fabric,@verbs variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev timeout=300 quick=no
+ * TEST: sources=@fabric,@verbs variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags="-libverbs -Wl,--wrap=ibv_modify_qp" device=tmdev timeout=300 quick=no
  */
 #include "test_verbs_world.h"
 
@@ -322,14 +323,99 @@ static void test_nothing_left(void **state)
     assert_int_equal(world_run(2, false, nothing_left_body), 0);
 }
 
+/* ---- a kernel that waits for the network -------------------------------- */
+
+static int slow_way;        /* 0: asks, 1: is asked, 2: gives it up */
+static atomic_bool is_slow; /* making a queue pair ready to receive takes until this is false */
+
+int __real_ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+int __wrap_ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+
+int __wrap_ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+    bool is_to_receive = 0 != (mask & IBV_QP_STATE) && IBV_QPS_RTR == attr->qp_state;
+
+    for (int ms = 0; is_to_receive && atomic_load(&is_slow) && ms < 20000; ms++) {
+        usleep(1000);
+    }
+    return __real_ibv_modify_qp(qp, attr, mask);
+}
+
+/*
+ * Rank 0 and rank 1 exchange messages while rank 0 connects to rank 2, or is asked by it, and while
+ * it gives that up: the connection goes, the attempt ends later.
+ */
+static void slow_body(world_t *world)
+{
+    bool is_asked = 1 == slow_way, is_closed = 2 == slow_way;
+    fab_peer_t *near = world_peer(world, 0 == world->rank), *far = world_peer(world, 2);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (world->rank < 2) {
+        connect_to(world, near);
+        WORLD_UNTIL(1 == got);
+    }
+    world_barrier(world);
+    if (0 == world->rank) {
+        atomic_store(&is_slow, true);
+        if (!is_asked) {
+            CHECK(OPAL_SUCCESS == fab_post(far, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        }
+        WORLD_UNTIL((is_asked ? FAB_VERBS_ANSWERING : FAB_VERBS_REPLIED) == ep_of(far)->state);
+        for (uint64_t i = 0; i < 200; i++) {
+            CHECK(OPAL_SUCCESS == fab_post(near, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            WORLD_UNTIL(got > i + 1);
+        }
+        CHECK((is_asked ? FAB_VERBS_ANSWERING : FAB_VERBS_REPLIED) == ep_of(far)->state);
+        if (is_closed) {
+            fab_peer_fail(far, OPAL_ERR_UNREACH, "This is a test.");
+            WORLD_UNTIL(1 == world->failures);
+            CHECK(NULL != far->ep);
+        }
+        atomic_store(&is_slow, false);
+        WORLD_UNTIL(is_closed ? NULL == far->ep : FAB_VERBS_UP == ep_of(far)->state);
+        WORLD_UNTIL(got == (is_asked ? 202 : 201));
+    } else if (1 == world->rank) {
+        for (uint64_t i = 0; i < 200; i++) {
+            WORLD_UNTIL(got > i + 1);
+            CHECK(OPAL_SUCCESS == fab_post(near, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        }
+    } else if (is_asked) {
+        CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 0), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        WORLD_UNTIL(FAB_VERBS_UP == ep_of(world_peer(world, 0))->state);
+    } else if (!is_closed) {
+        WORLD_UNTIL(1 == got);
+    }
+    CHECK(is_closed || 0 == world->failures);
+    world_barrier(world);
+}
+
+static void test_slow(void **state)
+{
+    (void) state;
+    setenv("TMDEV_LINK", "eth", 1);
+    for (slow_way = 0; slow_way < 3; slow_way++) {
+        assert_int_equal(world_run(3, false, slow_body), 0);
+    }
+    unsetenv("TMDEV_LINK");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exclusive_list),  cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_nothing_left),    cmocka_unit_test(test_crossed),
-        cmocka_unit_test(test_strangers),       cmocka_unit_test(test_other_addresses),
-        cmocka_unit_test(test_one_way),         cmocka_unit_test(test_other_key),
-        cmocka_unit_test(test_damaged_address), cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_slow), /* before this process reads the settings of test/tmdev */
+        cmocka_unit_test(test_exclusive_list),
+        cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_nothing_left),
+        cmocka_unit_test(test_crossed),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_other_addresses),
+        cmocka_unit_test(test_one_way),
+        cmocka_unit_test(test_other_key),
+        cmocka_unit_test(test_damaged_address),
+        cmocka_unit_test(test_ports),
     };
 
     world_use_providers("verbs");
