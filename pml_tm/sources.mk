@@ -38,6 +38,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_hang.h \
 	pml_tm/pml_tm_hang_json.c \
 	pml_tm/pml_tm_hang_json.h \
+	pml_tm/pml_tm_hang_text.c \
+	pml_tm/pml_tm_hang_text.h \
 	pml_tm/pml_tm_help.c \
 	pml_tm/pml_tm_help.h \
 	pml_tm/pml_tm_idle.c \
@@ -83,6 +85,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_state.h \
 	pml_tm/pml_tm_stream.c \
 	pml_tm/pml_tm_stream.h \
+	pml_tm/pml_tm_stuck.c \
+	pml_tm/pml_tm_stuck.h \
 	pml_tm/pml_tm_tags.c \
 	pml_tm/pml_tm_tags.h \
 	pml_tm/pml_tm_text.c \

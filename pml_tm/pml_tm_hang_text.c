@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a report of a long wait says.
+ */
+#include "pml_tm_hang_text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "pml_tm_hang_json.h"
+#include "pml_tm_msg.h"
+#include "pml_tm_outside.h"
+#include "pml_tm_state.h"
+#include "pml_tm_stuck.h"
+
+enum {
+    MAX_LINES = 40, /* of a report */
+    MAX_NEAR = 4,   /* messages that nearly fit */
+};
+
+/* ---- text --------------------------------------------------------------- */
+
+static unsigned rank_of(uint64_t name)
+{
+    return (unsigned) (uint32_t) name; /* fab_name() */
+}
+
+static const char *to_or_from(mca_pml_tm_for_t what)
+{
+    return PML_TM_FOR_RECV == what || PML_TM_FOR_PROBE == what ? "from" : "to";
+}
+
+static const char *why_waits(const mca_pml_tm_wait_t *wait)
+{
+    static const char *const why[] = {
+        [PML_TM_FOR_RECV] = "no message fits",
+        [PML_TM_FOR_PROBE] = "no message fits",
+        [PML_TM_FOR_ROOM] = "no room towards the receiver",
+        [PML_TM_FOR_HELD] = "held back, the receiver is short of memory for unexpected messages",
+        [PML_TM_FOR_MATCH] = "the receiver knows of it, no receive fits",
+        [PML_TM_FOR_DATA] = "data is on the way",
+    };
+
+    return why[wait->what];
+}
+
+static void line_of_wait(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node,
+                         const mca_pml_tm_wait_t *wait)
+{
+    char tag[PML_TM_NAME_SIZE], peer[32] = "any rank", bytes[48] = "";
+
+    if (PML_TM_FOR_PROBE != wait->what) {
+        snprintf(bytes, sizeof(bytes), "%s%llu bytes, ",
+                 PML_TM_FOR_RECV == wait->what ? "up to " : "", (unsigned long long) wait->bytes);
+    }
+    if (PML_TM_ANY_PEER != wait->peer) {
+        snprintf(peer, sizeof(peer), "rank %u", rank_of(wait->peer));
+    }
+    mca_pml_tm_text_line(text, "  rank %-4u %s:%u  %s %s %s, tag %s, %s%s: %s; %.1f s",
+                         rank_of(node->name), node->state.host, node->state.pid,
+                         '\0' != node->state.call[0] ? node->state.call : "MPI",
+                         to_or_from(wait->what), peer, mca_pml_tm_text_tag(tag, wait->tag), bytes,
+                         wait->comm, why_waits(wait), node->state.waited_ms / 1000.0);
+}
+
+static void line_of_other(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node)
+{
+    static const char silent[] = "has not answered for 2 s: it does not call MPI; it computes, or "
+                                 "was stopped";
+    static const char *const how[] = {
+        [PML_TM_NODE_NEW] = "was not asked",
+        [PML_TM_NODE_ASKED] = "was not asked",
+        [PML_TM_NODE_ANSWERED] = "",
+        [PML_TM_NODE_SILENT] = silent,
+        [PML_TM_NODE_UNKNOWN] = "was never in contact with this process, and was not asked",
+        [PML_TM_NODE_GONE] = "has left the job, or failed",
+    };
+    const bool has_host = mca_pml_tm_node_answers(node);
+
+    if (!has_host) {
+        mca_pml_tm_text_line(text, "  rank %-4u %s", rank_of(node->name), how[node->status]);
+    } else {
+        mca_pml_tm_text_line(text, "  rank %-4u %s:%u  is in %s, and waits for no message there",
+                             rank_of(node->name), node->state.host, node->state.pid,
+                             '\0' != node->state.call[0] ? node->state.call : "a call of MPI");
+    }
+}
+
+/* What a node waits for, or what is known of it. */
+static void lines_of_node(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node)
+{
+    if (!mca_pml_tm_node_answers(node) || 0 == node->state.num_waits) {
+        line_of_other(text, node);
+        return;
+    }
+    for (int i = 0; i < node->state.num_waits; ++i) {
+        line_of_wait(text, node, &node->state.waits[i]);
+    }
+    if (0 != node->state.more) {
+        mca_pml_tm_text_line(text, "            ... and %u more", node->state.more);
+    }
+    if (!mca_pml_tm_node_waits(node)) {
+        mca_pml_tm_text_line(text, PML_TM_FOR_PROBE == node->state.waits[0].what
+                                       ? "            (in a loop: the call returns if there is "
+                                         "none, and nothing was sent or received meanwhile)"
+                                       : "            (the call may end without these)");
+    }
+}
+
+/* ---- messages that nearly fit ------------------------------------------- */
+
+typedef struct near {
+    mca_pml_tm_text_t *text; /* NULL: only count */
+    const mca_pml_tm_wait_t *wait;
+    const mca_pml_tm_comm_t *tmc; /* where the messages are */
+    bool is_same_comm;
+    int count;
+} near_t;
+
+static bool is_near_tag(int32_t wanted, int32_t tag)
+{
+    return OMPI_ANY_TAG == wanted ? tag >= 0 : wanted == tag;
+}
+
+/* Why the message does not fit; NULL: in too many ways. */
+static const char *why_not(const near_t *near, const mca_pml_tm_msg_t *msg)
+{
+    const bool is_source = PML_TM_ANY_PEER == near->wait->peer ||
+                           near->wait->peer == msg->peer->name;
+    const bool is_tag = is_near_tag(near->wait->tag, mca_pml_tm_tag_tag(msg->hdr.tag));
+    const bool is_internal = near->wait->tag < 0 && OMPI_ANY_TAG != near->wait->tag;
+
+    if (near->is_same_comm && is_source && !is_tag &&
+        is_internal == (mca_pml_tm_tag_tag(msg->hdr.tag) < 0)) {
+        return is_internal ? "another collective operation" : "another tag";
+    }
+    if (near->is_same_comm && !is_source && is_tag) {
+        return "another source";
+    }
+    return !near->is_same_comm && is_source && is_tag ? "another communicator" : NULL;
+}
+
+static bool look_at_msg(void *ctx, const fab_match_msg_t *match)
+{
+    near_t *near = ctx;
+    const mca_pml_tm_msg_t *msg = mca_pml_tm_msg_of((fab_match_msg_t *) match);
+    const char *why = why_not(near, msg);
+    char tag[PML_TM_NAME_SIZE];
+
+    if (NULL != why) {
+        if (NULL != near->text) {
+            mca_pml_tm_text_line(near->text, "    nearly: from rank %u, tag %s, %zu bytes, %s: %s",
+                                 rank_of(msg->peer->name),
+                                 mca_pml_tm_text_tag(tag, mca_pml_tm_tag_tag(msg->hdr.tag)),
+                                 msg->len, near->tmc->comm->c_name, why);
+        }
+        ++near->count;
+    }
+    return near->count < MAX_NEAR;
+}
+
+/* Unexpected messages here that nearly fit what this process waits for; returns how many. */
+static int look_for_near(mca_pml_tm_text_t *text)
+{
+    const mca_pml_tm_answer_t *state = &mca_pml_tm_node(0)->state;
+    near_t near = {.text = text, .wait = &state->waits[0]};
+
+    if (1 != state->num_waits ||
+        (PML_TM_FOR_RECV != state->waits[0].what && PML_TM_FOR_PROBE != state->waits[0].what)) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < mca_pml_tm.num_comms && near.count < MAX_NEAR; ++i) {
+        near.tmc = mca_pml_tm.comms[i];
+        if (NULL != near.tmc) {
+            near.is_same_comm = near.wait->context == near.tmc->context;
+            fab_match_visit_msgs(&near.tmc->match, look_at_msg, &near);
+        }
+    }
+    return near.count;
+}
+
+/* ---- the reports -------------------------------------------------------- */
+
+static double waited_s(void)
+{
+    return mca_pml_tm_node(0)->state.waited_ms / 1000.0;
+}
+
+/* This process: its wait, where in the program, and what nearly fits. */
+static void lines_of_self(mca_pml_tm_text_t *text)
+{
+    char place[PML_TM_PLACE_SIZE];
+
+    lines_of_node(text, mca_pml_tm_node(0));
+    mca_pml_tm_state_place(place);
+    if ('\0' != place[0]) {
+        mca_pml_tm_text_line(text, "    called at %s", place);
+    }
+    (void) look_for_near(text);
+}
+
+/* Is every process of the circle from `at` on in such a wait? */
+static bool is_circle_of(int at, mca_pml_tm_for_t what)
+{
+    int i = at;
+
+    do {
+        if (mca_pml_tm_node(i)->state.waits[0].what != what) {
+            return false;
+        }
+        i = mca_pml_tm_node(i)->next;
+    } while (i != at);
+    return true;
+}
+
+static void advise_circle(mca_pml_tm_text_t *text, int at)
+{
+    if (at == mca_pml_tm_node(at)->next) {
+        mca_pml_tm_text_line(text, "  Nobody else can end this call: post the receive, or the "
+                                   "non-blocking send, before it.");
+    } else if (is_circle_of(at, PML_TM_FOR_MATCH)) {
+        mca_pml_tm_text_line(text,
+                             "  Each has the other's message and no receive for it. Messages above "
+                             "%u bytes (pml_tm_eager_limit), and",
+                             mca_pml_tm.eager_limit);
+        mca_pml_tm_text_line(text, "  synchronous ones, wait for their receive, with every MPI: "
+                                   "post the receives first, or use MPI_Sendrecv.");
+    } else if (is_circle_of(at, PML_TM_FOR_RECV)) {
+        mca_pml_tm_text_line(text,
+                             "  Each waits for a message before it sends one: let one of them "
+                             "send first, or use MPI_Sendrecv.");
+    } else {
+        mca_pml_tm_text_line(text, "  None of these calls can end: what each waits for comes after "
+                                   "the wait of the next.");
+    }
+}
+
+/* This process is in a circle, and the lowest in it. */
+static void lines_of_circle(mca_pml_tm_text_t *text, int length)
+{
+    if (!mca_pml_tm_node(0)->is_stuck) {
+        mca_pml_tm_text_line(text,
+                             "pml tm: %d ranks wait for each other, unless other threads of "
+                             "theirs go on; rank %u has waited for %.0f s (pml_tm_report_after):",
+                             length, rank_of(mca_pml_tm_node(0)->name), waited_s());
+    } else if (1 == length) {
+        mca_pml_tm_text_line(text,
+                             "pml tm: rank %u has waited for %.0f s, for itself "
+                             "(pml_tm_report_after):",
+                             rank_of(mca_pml_tm_node(0)->name), waited_s());
+    } else {
+        mca_pml_tm_text_line(text,
+                             "pml tm: %d ranks wait for each other; rank %u has waited for %.0f s "
+                             "(pml_tm_report_after):",
+                             length, rank_of(mca_pml_tm_node(0)->name), waited_s());
+    }
+    lines_of_self(text);
+    for (int at = mca_pml_tm_node(0)->next; at != 0; at = mca_pml_tm_node(at)->next) {
+        lines_of_node(text, mca_pml_tm_node(at));
+    }
+    advise_circle(text, 0);
+}
+
+/* The number of processes in this one's circle, if it is its lowest; 0: it is not. */
+static int circle_length(void)
+{
+    int length = 1, at = mca_pml_tm_node(0)->next;
+
+    while (at > 0 && length <= mca_pml_tm_nodes.count) {
+        if (mca_pml_tm_node(at)->name < mca_pml_tm_node(0)->name) {
+            return 0;
+        }
+        ++length;
+        at = mca_pml_tm_node(at)->next;
+    }
+    return 0 == at ? length : 0;
+}
+
+/* A circle that would be stuck, if its processes had no other threads? */
+static bool is_circle_of_threads(void)
+{
+    for (int i = 0; i < mca_pml_tm_nodes.count; ++i) {
+        if (-1 == mca_pml_tm_stuck_root(i) &&
+            0 != (mca_pml_tm_node(i)->state.flags & PML_TM_STATE_MOVES)) {
+            return false;
+        }
+    }
+    return -1 == mca_pml_tm_stuck_root(0);
+}
+
+/* How many ranks wait for this root, with this one; *is_lowest: of those that do so directly. */
+static int count_waiting_for(int root, bool *is_lowest)
+{
+    int count = 0;
+
+    *is_lowest = true;
+    for (int i = 0; i < mca_pml_tm_nodes.count; ++i) {
+        if (i != root && mca_pml_tm_node_waits(mca_pml_tm_node(i)) &&
+            root == mca_pml_tm_stuck_root(i)) {
+            ++count;
+            *is_lowest &= root != mca_pml_tm_node(i)->next ||
+                          mca_pml_tm_node(i)->name >= mca_pml_tm_node(0)->name;
+        }
+    }
+    return count;
+}
+
+/* This process waits for one that is not stuck. */
+static bool lines_of_wait(mca_pml_tm_text_t *text, bool must_print, bool is_by_signal)
+{
+    const int root = mca_pml_tm_stuck_root(0);
+    bool is_lowest = false;
+    int waiting = root > 0 ? count_waiting_for(root, &is_lowest) : 0;
+
+    if (!must_print && !(root > 0 && root == mca_pml_tm_node(0)->next && is_lowest)) {
+        return false;
+    }
+    mca_pml_tm_text_line(
+        text, "pml tm: rank %u has waited for %.0f s%s:", rank_of(mca_pml_tm_node(0)->name),
+        waited_s(), is_by_signal ? "" : " (pml_tm_report_after)");
+    lines_of_self(text);
+    if (root <= 0) {
+        return true;
+    }
+    lines_of_node(text, mca_pml_tm_node(root));
+    if (PML_TM_NODE_SILENT == mca_pml_tm_node(root)->status) {
+        mca_pml_tm_outside_line(text, mca_pml_tm_node(root)->name);
+    }
+    if (waiting > 1) {
+        mca_pml_tm_text_line(text, "  %d ranks wait for rank %u, directly or through others.",
+                             waiting, rank_of(mca_pml_tm_node(root)->name));
+    }
+    if (PML_TM_NODE_SILENT == mca_pml_tm_node(root)->status && !is_by_signal) {
+        mca_pml_tm_text_line(text,
+                             "  If rank %u computes for so long, nothing is wrong: raise "
+                             "pml_tm_report_after.",
+                             rank_of(mca_pml_tm_node(root)->name));
+    }
+    return true;
+}
+
+mca_pml_tm_hang_report_t mca_pml_tm_hang_write(bool is_by_signal)
+{
+    mca_pml_tm_text_t *text = mca_pml_tm_text_new(MAX_LINES);
+    const bool must_print = is_by_signal || look_for_near(NULL) > 0;
+    int length;
+
+    if (NULL == text) {
+        return (mca_pml_tm_hang_report_t){NULL, NULL};
+    }
+    length = mca_pml_tm_node(0)->is_stuck || is_circle_of_threads() ? circle_length() : 0;
+    if (length > 0) {
+        lines_of_circle(text, length);
+        return (mca_pml_tm_hang_report_t){
+            text, mca_pml_tm_hang_json(
+                      mca_pml_tm_node(0)->is_stuck ? "circle" : "circle of threads", length)};
+    }
+    if (mca_pml_tm_node(0)->is_stuck ? must_print : lines_of_wait(text, must_print, is_by_signal)) {
+        if (mca_pml_tm_node(0)->is_stuck) {
+            mca_pml_tm_text_line(text,
+                                 "pml tm: rank %u has waited for %.0f s, for ranks that wait "
+                                 "for each other:",
+                                 rank_of(mca_pml_tm_node(0)->name), waited_s());
+            lines_of_self(text);
+        }
+        return (mca_pml_tm_hang_report_t){
+            text,
+            mca_pml_tm_hang_json(mca_pml_tm_node(0)->is_stuck ? "behind a circle" : "wait", 0)};
+    }
+    free(text);
+    return (mca_pml_tm_hang_report_t){NULL, NULL};
+}
