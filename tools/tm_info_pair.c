@@ -30,7 +30,7 @@ enum {
     SEND_BATCH = 64,      /* messages between two looks at the clock */
     PART_NS = 300000000,  /* for each of the four numbers */
     FILES_MAX = 1024,     /* descriptors that are looked at for sockets */
-    EMPTY_POLLS = 1000,   /* then others may have the processor */
+    EMPTY_POLLS = 1000,   /* in a row, then others may have the processor */
     AM_PING = FAB_AM_PML, /* answered by AM_PONG */
     AM_PONG,
     AM_DATA,     /* not answered */
@@ -48,7 +48,7 @@ typedef struct record {
     char release[32]; /* of pml_tm */
     char host[64];
     char provider[16];
-    char why_not[TM_PAIR_WHY_MAX - 88]; /* of an answer; empty: it is open there */
+    char why_not[512]; /* of an answer; empty: it is open there */
     unsigned char address[FAB_ADDRESS_MAX];
 } record_t;
 
