@@ -184,6 +184,28 @@ static void cycle_ends(void)
     }
 }
 
+/* Two threads of a rank wait in different calls, and another rank waits for a third message. */
+static void *send_sync(void *unused)
+{
+    (void) unused;
+    MPI_Ssend(buf, 8, MPI_BYTE, 1, TAG + 1, MPI_COMM_WORLD);
+    return NULL;
+}
+
+static void two_calls(void)
+{
+    char mine[8];
+    pthread_t thread;
+
+    if (0 == tm_rank) {
+        pthread_create(&thread, NULL, send_sync, NULL);
+        MPI_Recv(mine, 8, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        pthread_join(thread, NULL);
+    } else if (1 == tm_rank) {
+        MPI_Recv(mine, 8, MPI_BYTE, 0, TAG + 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
 /* The wrong tag comes, and after long the right one. */
 static void wrong_tag_ends(void)
 {
@@ -233,6 +255,7 @@ static const struct {
     {"slow", slow},
     {"by_tool", by_tool},
     {"cycle_ends", cycle_ends},
+    {"two_calls", two_calls},
     {"wrong_tag_ends", wrong_tag_ends},
 };
 

@@ -123,6 +123,10 @@ hangs 2 '--mca pml_tm_recorder 0' by_tool '2 ranks wait for each other; rank 0 h
 # where it is.
 hangs 2 "$after" "cycle threads" \
     '2 ranks wait for each other, unless other threads of theirs go on' 'MPI_Send to rank 0'
+# Each of two threads in different calls tells its own wait.
+hangs 2 "$after" "two_calls threads" 'unless other threads of theirs go on' \
+    'rank 0 ' 'MPI_Recv from rank 1, tag 7' 'MPI_Ssend to rank 1, tag 8' \
+    'nearly: from rank 0, tag 8, 8 bytes, MPI_COMM_WORLD: another tag'
 signal=USR1
 hangs 4 '--mca pml_tm_report_signal 10' missing 'rank 0 has waited for' 'rank 1 has waited for' \
     'rank 3 has waited for' 'this process does not call MPI; its stack:'
