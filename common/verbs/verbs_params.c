@@ -232,9 +232,24 @@ static const fab_param_t verbs_rows[] = {
         .min = 1,
         .max = 65536,
         .unit = "receives",
-        .help = "With verbs_tm, limit for the length of the device's list; the device may allow "
-                "less. Up to this many buffers of verbs_eager_limit bytes are locked in memory for "
-                "the receives.",
+        .help =
+            "With verbs_tm, limit for the length of the device's list; the device may allow "
+            "less. Up to this many buffers of verbs_tm_eager_limit bytes are locked in memory for "
+            "the receives.",
+    },
+    {
+        .name = "verbs_tm_eager_limit",
+        .type = FAB_PARAM_UINT,
+        .level = 4,
+        .offset = offsetof(fab_params_t, verbs_tm_eager_limit),
+        .number = 2048,
+        .min = 1 << FAB_VERBS_TAG_MAX_MIN,
+        .max = FAB_VERBS_EAGER_MAX,
+        .unit = "bytes",
+        .help = "With verbs_tm, longest message that this process wants at once, in place of "
+                "verbs_eager_limit, if that is more; rounded down to a power of two. Longer ones "
+                "are read by the device. Receives of this length are listed with their own "
+                "memory, so that nothing is copied.",
     },
     {
         .name = "verbs_tm_min",

@@ -18,6 +18,7 @@ struct fab_verbs_tm {
     struct ibv_cq_ex *cq;
     uint32_t max_tags;
     uint32_t max_ops;
+    uint32_t eager_max;             /* bytes; longer messages are announced */
     fab_verbs_pool_t pool;          /* buffers of listed receives */
     fab_verbs_exposed_list_t held;  /* memory of users that is listed */
     struct fab_verbs_place *places; /* all */
