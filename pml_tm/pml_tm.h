@@ -104,7 +104,7 @@ typedef struct mca_pml_tm_done_list {
 #define PML_TM_POLLS_PER_PROGRESS 16
 
 enum {
-    PML_TM_MEMORY_BUCKETS = 256,
+    PML_TM_MEMORY_BITS = 8,    /* of the number of a bucket */
     PML_TM_SHORT_LENGTHS = 64, /* more than FAB_SHORT_MAX */
 };
 
@@ -141,7 +141,7 @@ typedef struct mca_pml_tm {
     /*
      * Pending receives into whose memory the device may store a message; hashed by memory address.
      */
-    mca_pml_tm_recv_request_t *memory[PML_TM_MEMORY_BUCKETS];
+    mca_pml_tm_recv_request_t *memory[1 << PML_TM_MEMORY_BITS];
     unsigned source_bits;  /* of the fabric tag */
     uint64_t match_mask;   /* the tag's bits for source and MPI tag: fab_match_key() of a message */
     uint32_t short_max;    /* bytes; longest send that goes straight into a ring */

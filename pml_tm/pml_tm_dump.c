@@ -188,7 +188,7 @@ static void line_of_comm(mca_pml_tm_text_t *text, const mca_pml_tm_comm_t *tmc)
                          tmc->match.posted_max, tmc->match.unexp_count, tmc->match.unexp_max);
 }
 
-void mca_pml_tm_dump_comm(mca_pml_tm_text_t *text, const mca_pml_tm_comm_t *tmc)
+void mca_pml_tm_dump_comm(mca_pml_tm_text_t *text, mca_pml_tm_comm_t *tmc)
 {
     walk_t walk = {.text = text, .tmc = tmc};
 
@@ -210,9 +210,10 @@ int mca_pml_tm_dump(ompi_communicator_t *comm, int verbose)
     }
     fab_lock(mca_pml_tm.fab);
     for (uint32_t i = 0; i < mca_pml_tm.num_comms; ++i) {
-        const mca_pml_tm_comm_t *tmc = mca_pml_tm.comms[i];
+        mca_pml_tm_comm_t *tmc = mca_pml_tm.comms[i];
 
         if (NULL != tmc && (tmc == only || verbose > 1)) {
+            fab_offload_file(&tmc->scope);
             line_of_comm(text, tmc);
             if (verbose > 0) {
                 mca_pml_tm_dump_comm(text, tmc);

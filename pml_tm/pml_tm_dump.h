@@ -17,6 +17,6 @@
 int mca_pml_tm_dump(ompi_communicator_t *comm, int verbose);
 
 /* Add the lists of a communicator to the text. Lock held. */
-void mca_pml_tm_dump_comm(mca_pml_tm_text_t *text, const mca_pml_tm_comm_t *tmc);
+void mca_pml_tm_dump_comm(mca_pml_tm_text_t *text, mca_pml_tm_comm_t *tmc);
 
 #endif /* PML_TM_DUMP_H */

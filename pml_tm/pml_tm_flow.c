@@ -79,11 +79,21 @@ static void unwant(mca_pml_tm_peer_t *record, uint32_t context)
     contexts_remove(&record->wanted, context);
 }
 
+/* As fab_match_wanted(); tmc may be NULL. */
+static unsigned find_wanted(mca_pml_tm_comm_t *tmc, int32_t sources[FAB_MATCH_SHORT_LEN])
+{
+    if (NULL == tmc) {
+        return 0;
+    }
+    fab_offload_file(&tmc->scope);
+    return fab_match_wanted(&tmc->match, sources);
+}
+
 /* Does a receive of the communicator wait for user messages from this source? */
-static bool is_wanted(const mca_pml_tm_comm_t *tmc, int32_t source)
+static bool is_wanted(mca_pml_tm_comm_t *tmc, int32_t source)
 {
     int32_t sources[FAB_MATCH_SHORT_LEN];
-    unsigned count = NULL != tmc ? fab_match_wanted(&tmc->match, sources) : 0;
+    unsigned count = find_wanted(tmc, sources);
 
     while (count > 0 && source != sources[count - 1] && FAB_MATCH_ANY != sources[count - 1]) {
         --count;
@@ -138,7 +148,7 @@ void mca_pml_tm_flow_feed(void)
 
     for (uint32_t i = 0; i < mca_pml_tm.num_comms && 0 != mca_pml_tm.num_throttled; ++i) {
         mca_pml_tm_comm_t *tmc = mca_pml_tm.comms[i];
-        unsigned count = NULL != tmc ? fab_match_wanted(&tmc->match, sources) : 0;
+        unsigned count = find_wanted(tmc, sources);
 
         while (count > 0) {
             want_source(tmc, sources[--count]);

@@ -201,6 +201,9 @@ static int add_comm(ompi_communicator_t *comm)
                     ~(NULL != tmc->scope.engine
                           ? PML_TM_FAST_RECV | PML_TM_FAST_TAKE | PML_TM_FAST_LOOK
                           : 0u);
+        if (NULL != tmc->scope.engine && 0 != (mca_pml_tm.fast & PML_TM_FAST_RECV)) {
+            tmc->fast |= PML_TM_FAST_OFFLOAD;
+        }
         comm->c_pml_comm = (struct mca_pml_comm_t *) tmc;
         mca_pml_tm.comms[tmc->context] = tmc;
         mca_pml_tm_record_comm(FAB_EVENT_COMM, tmc->context, ompi_comm_size(comm));

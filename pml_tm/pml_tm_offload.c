@@ -61,10 +61,21 @@ static void set_tag(const mca_pml_tm_comm_t *tmc, fab_tm_recv_t *recv, int32_t s
     bool is_any_tag = OMPI_ANY_TAG == tag;
 
     recv->mask = ~UINT64_C(0);
+    if (OPAL_LIKELY(!is_any_source && !is_any_tag)) {
+        recv->tag = mca_pml_tm_tag(tmc->context, (uint32_t) source, tag, mca_pml_tm.source_bits);
+        return;
+    }
     recv->mask &= is_any_source ? ~sources : recv->mask;
     recv->mask &= is_any_tag ? ~(TAG_FIELD & ~CLASS_BIT) : recv->mask;
     recv->tag = mca_pml_tm_tag(tmc->context, is_any_source ? 0 : (uint32_t) source,
                                is_any_tag ? 0 : tag, mca_pml_tm.source_bits);
+}
+
+/* Buffers are often a power of two apart. */
+static inline mca_pml_tm_recv_request_t **memory_bucket(const char *data)
+{
+    return &mca_pml_tm.memory[(uintptr_t) data * UINT64_C(0x9e3779b97f4a7c15) >>
+                              (64 - PML_TM_MEMORY_BITS)];
 }
 
 void mca_pml_tm_offload_enter(mca_pml_tm_recv_request_t *req)
@@ -75,7 +86,7 @@ void mca_pml_tm_offload_enter(mca_pml_tm_recv_request_t *req)
     if (NULL == req->data || req->capacity < mca_pml_tm.device.own_len) {
         return;
     }
-    bucket = &mca_pml_tm.memory[((uintptr_t) req->data >> 6) % PML_TM_MEMORY_BUCKETS];
+    bucket = memory_bucket(req->data);
     for (const mca_pml_tm_recv_request_t *other = *bucket; NULL != other;
          other = other->memory_next) {
         req->is_memory_shared |= other->data == req->data;
@@ -113,7 +124,7 @@ void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *
         set_tag(tmc, &recv->tm, base->req_peer, base->req_tag);
         req->tm_match.is_first = false;
     }
-    fab_offload_post(&tmc->scope, recv, reason);
+    fab_offload_post(&tmc->scope, recv, base->req_peer, base->req_tag, reason);
 }
 
 void mca_pml_tm_offload_release_slow(mca_pml_tm_recv_request_t *req)
@@ -131,10 +142,9 @@ fab_peer_t *mca_pml_tm_offload_sender_rank(const mca_pml_tm_recv_request_t *req,
     return 0 <= source && source < tmc->num_sources ? mca_pml_tm_comm_peer(tmc, source) : NULL;
 }
 
-fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req)
+fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req,
+                                      const fab_tm_match_t *match)
 {
-    const fab_tm_match_t *match = &req->tm_match;
-
     /* if the transfer broke off at once, no header was seen */
     return mca_pml_tm_offload_sender_rank(
         req, match->is_first ? mca_pml_tm_tag_source(match->hdr.tag, mca_pml_tm.source_bits)

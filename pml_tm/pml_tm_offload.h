@@ -37,10 +37,11 @@ void mca_pml_tm_offload_enter(mca_pml_tm_recv_request_t *req);
 void mca_pml_tm_offload_leave(mca_pml_tm_recv_request_t *req);
 
 /*
- * The sender of the message that the device matched, or will match, to this receive; NULL: not
- * known.  Lock held.
+ * The sender of the message that the device matched, or will match, to this receive, as far as
+ * match says; NULL: not known.  Lock held.
  */
-fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req);
+fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req,
+                                      const fab_tm_match_t *match);
 
 /* The same, if it is the process with this source rank. */
 fab_peer_t *mca_pml_tm_offload_sender_rank(const mca_pml_tm_recv_request_t *req, int32_t source);

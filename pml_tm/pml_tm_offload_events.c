@@ -36,15 +36,14 @@ static void receive_data(mca_pml_tm_recv_request_t *req, fab_peer_t *peer,
  * All data has arrived, or never will.  In the latter case the sender failed and the request stays
  * open, as for any sender that fails midway.
  */
-static void receive_matched(mca_pml_tm_recv_request_t *req)
+static void receive_matched(mca_pml_tm_recv_request_t *req, const fab_tm_match_t *match)
 {
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_recv.req_base.req_comm);
-    const fab_tm_match_t *match = &req->tm_match;
     /*
      * a peer that failed since may still have a record; without it nothing can be answered or
      * fetched
      */
-    fab_peer_t *peer = NULL != match->peer ? match->peer : mca_pml_tm_offload_sender(req);
+    fab_peer_t *peer = NULL != match->peer ? match->peer : mca_pml_tm_offload_sender(req, match);
 
     req->core.peer = peer;
     if (NULL == peer) {
@@ -71,17 +70,17 @@ static void receive_matched(mca_pml_tm_recv_request_t *req)
  * If the message is in the user's memory, that is given up before: as soon as the request is
  * complete another thread may unmap it.
  */
-static void complete(mca_pml_tm_recv_request_t *req)
+static void complete(mca_pml_tm_recv_request_t *req, const fab_tm_match_t *match)
 {
     void *place = NULL;
 
-    if (NULL == req->tm_match.data) {
+    if (NULL == match->data) {
         mca_pml_tm_offload_release(req);
     } else {
         place = req->offload.tm.place;
         req->offload.tm.place = NULL;
     }
-    receive_matched(req);
+    receive_matched(req, match);
     if (NULL != place) {
         mca_pml_tm.device.release(mca_pml_tm.device.device, place);
     }
@@ -116,7 +115,7 @@ static bool handle(const fab_offload_event_t *event)
     case FAB_OFFLOAD_NOTHING:
         break;
     case FAB_OFFLOAD_COMPLETE:
-        complete(req);
+        complete(req, &req->tm_match);
         break;
     case FAB_OFFLOAD_CANCELLED:
         cancelled(req);
@@ -136,7 +135,7 @@ static bool handle(const fab_offload_event_t *event)
         mca_pml_tm_offload_release(req);
         req->tm_match.kind = FAB_TM_LOST;
         req->tm_match.peer = NULL; /* the peer as it was when the match came */
-        receive_matched(req);
+        receive_matched(req, &req->tm_match);
         break;
     default:
         return false;
@@ -184,19 +183,32 @@ static fab_peer_t *sender(void *ctx, const fab_tm_recv_t *recv, uint64_t tag)
                                           mca_pml_tm_tag_source(tag, mca_pml_tm.source_bits));
 }
 
+/* Keep what a completion says, with the header if that came before. */
+static void keep(mca_pml_tm_recv_request_t *req, const fab_tm_match_t *match)
+{
+    const fab_hdr_t hdr = match->is_first ? match->hdr : req->tm_match.hdr;
+    const bool has_hdr = match->is_first || req->tm_match.is_first;
+
+    req->tm_match = *match;
+    req->tm_match.hdr = hdr;
+    req->tm_match.is_first = has_hdr;
+}
+
 static bool matched(void *ctx, fab_tm_recv_t *tm_recv, const fab_tm_match_t *match)
 {
     fab_offload_recv_t *recv = fab_offload_recv_of(tm_recv);
     mca_pml_tm_recv_request_t *req = mca_pml_tm_recv_of(recv);
-    fab_hdr_t hdr = match->is_first ? match->hdr : req->tm_match.hdr;
-    bool has_hdr = match->is_first || req->tm_match.is_first;
-    fab_offload_event_t event = {.recv = recv};
+    const fab_offload_event_t event = {.result = fab_offload_matched(recv, match->is_last),
+                                       .recv = recv};
 
     (void) ctx;
-    req->tm_match = *match;
-    req->tm_match.hdr = hdr;
-    req->tm_match.is_first = has_hdr;
-    event.result = fab_offload_matched(recv, match->is_last);
+    /* the usual case, in which nobody asks for it later */
+    if (OPAL_LIKELY(FAB_OFFLOAD_COMPLETE == event.result && match->is_first &&
+                    (FAB_TM_EAGER == match->kind || FAB_TM_READ == match->kind))) {
+        complete(req, match);
+        return true;
+    }
+    keep(req, match);
     return handle(&event);
 }
 

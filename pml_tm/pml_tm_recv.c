@@ -33,6 +33,19 @@ static void recv_start(mca_pml_tm_recv_request_t *req)
     }
 }
 
+/* recv_match() where a device takes part in matching. */
+static NOINLINE void recv_match_offload(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *req)
+{
+    const mca_pml_base_request_t *base = &req->req_recv.req_base;
+    fab_match_msg_t *msg = fab_match_take(&tmc->match, base->req_peer, base->req_tag);
+
+    if (NULL != msg) {
+        mca_pml_tm_msg_receive(mca_pml_tm_msg_of(msg), req);
+    } else {
+        mca_pml_tm_offload_post(tmc, req);
+    }
+}
+
 /* Post a request that is active. */
 static void recv_match(mca_pml_tm_recv_request_t *req)
 {
@@ -40,11 +53,13 @@ static void recv_match(mca_pml_tm_recv_request_t *req)
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(base->req_comm);
     fab_match_msg_t *msg;
 
+    if (OPAL_UNLIKELY(NULL != tmc->scope.engine)) {
+        recv_match_offload(tmc, req);
+        return;
+    }
     msg = fab_match_post(&tmc->match, &req->offload.match, base->req_peer, base->req_tag);
     if (NULL != msg) {
         mca_pml_tm_msg_receive(mca_pml_tm_msg_of(msg), req);
-    } else if (OPAL_UNLIKELY(NULL != tmc->scope.engine)) {
-        mca_pml_tm_offload_post(tmc, req);
     }
 }
 
@@ -134,18 +149,6 @@ recv_begin(mca_pml_tm_recv_request_t *req, void *buf, size_t count, ompi_datatyp
     req->capacity = count * datatype->super.size;
 }
 
-static NOINLINE int irecv_any(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
-                              ompi_communicator_t *comm, ompi_request_t **request)
-{
-    mca_pml_tm_recv_request_t *req;
-    int rc = recv_new(buf, count, datatype, src, tag, comm, false, &req);
-
-    if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
-        *request = &req->req_recv.req_base.req_ompi;
-    }
-    return rc;
-}
-
 /* Is what irecv_short() needs there? Lock held. */
 static inline bool irecv_is_prepared(const ompi_communicator_t *comm)
 {
@@ -171,6 +174,44 @@ static NOINLINE bool irecv_prepare(ompi_communicator_t *comm)
         OBJ_RETAIN(comm);
     }
     return true;
+}
+
+static NOINLINE int irecv_any(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                              ompi_communicator_t *comm, ompi_request_t **request)
+{
+    mca_pml_tm_recv_request_t *req;
+    int rc = recv_new(buf, count, datatype, src, tag, comm, false, &req);
+
+    if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
+        *request = &req->req_recv.req_base.req_ompi;
+    }
+    return rc;
+}
+
+/* As irecv_any(), with its short way where a device takes part in matching. */
+static NOINLINE int irecv_offload(void *buf, size_t count, ompi_datatype_t *datatype, int src,
+                                  int tag, ompi_communicator_t *comm, ompi_request_t **request)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+    mca_pml_tm_recv_request_t *req;
+
+    if (!mca_pml_tm_is_plain(datatype)) {
+        return irecv_any(buf, count, datatype, src, tag, comm, request);
+    }
+    fab_lock(mca_pml_tm.fab);
+    if (!irecv_is_prepared(comm) && !irecv_prepare(comm)) {
+        fab_unlock(mca_pml_tm.fab);
+        return irecv_any(buf, count, datatype, src, tag, comm, request);
+    }
+    req = mca_pml_tm_recv_pop();
+    recv_begin(req, buf, count, datatype, src, tag, comm, false, true);
+    ++tmc->num_recvs;
+    mca_pml_tm_offload_enter(req);
+    recv_match_offload(tmc, req);
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    *request = &req->req_recv.req_base.req_ompi;
+    return OMPI_SUCCESS;
 }
 
 /*
@@ -251,7 +292,9 @@ int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src
                      ompi_communicator_t *comm, ompi_request_t **request)
 {
     if (OPAL_UNLIKELY(!is_short_way(comm, datatype))) {
-        return irecv_any(buf, count, datatype, src, tag, comm, request);
+        return 0 == (mca_pml_tm_comm(comm)->fast & PML_TM_FAST_OFFLOAD)
+                   ? irecv_any(buf, count, datatype, src, tag, comm, request)
+                   : irecv_offload(buf, count, datatype, src, tag, comm, request);
     }
     return OPAL_UNLIKELY(opal_using_threads())
                ? irecv_locked(buf, count, datatype, src, tag, comm, request)
@@ -739,7 +782,7 @@ int mca_pml_tm_cancel(ompi_request_t *request, int flag)
         mca_pml_tm_recv_done(req);
     } else if (FAB_OFFLOAD_NOT_POSTED == outcome && mca_pml_tm_offload_has(req)) {
         /* the device must release it first */
-        mca_pml_tm_check_peer(mca_pml_tm_offload_sender(req));
+        mca_pml_tm_check_peer(mca_pml_tm_offload_sender(req, &req->tm_match));
     } else if (FAB_OFFLOAD_NOT_POSTED == outcome && mca_pml_tm_is_orphan(&req->core)) {
         mca_pml_tm_recv_finish(req, request->req_status.MPI_ERROR);
     }

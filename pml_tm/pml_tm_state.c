@@ -203,6 +203,7 @@ static void add_all(mca_pml_tm_answer_t *state)
 
     for (uint32_t i = 0; i < mca_pml_tm.num_comms; ++i) {
         if (NULL != mca_pml_tm.comms[i]) {
+            fab_offload_file(&mca_pml_tm.comms[i]->scope);
             fab_match_visit_recvs(&mca_pml_tm.comms[i]->match, add_posted, state);
         }
     }

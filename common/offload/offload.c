@@ -8,7 +8,8 @@
  *
  * Invariants (outside of calls):
  *  - a receive is in the matcher in the states PLAIN to LISTED, and OUT while posted; not in
- *    MATCHED and below;
+ *    MATCHED and below. But LISTED receives of scope->unfiled are not there yet: they are younger
+ *    than all that are, and filed as soon as anybody looks;
  *  - if two receives overlap, the later one is QUEUED or LISTED only if the earlier one is no
  *    longer PLAIN or WAITING;
  *  - counts in the ring never decrease from head to tail, and none is below `reported` or above
@@ -20,6 +21,7 @@
  * Memory is allocated in the two inits only.
  */
 #include "offload.h"
+#include "match/match_inl.h"
 #include "match/match_list.h"
 
 #include <assert.h>
@@ -40,6 +42,38 @@ static inline void scope_unlink(fab_match_list_t *item)
 {
     list_unlink(item);
     list_init(item);
+}
+
+/* ---- filing in the matcher ----------------------------------------------- */
+
+void fab_offload_file_slow(fab_offload_scope_t *scope)
+{
+    while (!list_is_empty(&scope->unfiled)) {
+        fab_match_recv_t *match = container_of(scope->unfiled.next, fab_match_recv_t, order);
+
+        list_unlink(&match->order);
+        fab_match_post_new(scope->dom, match, match->source, match->tag);
+    }
+    scope->num_unfiled = 0;
+}
+
+/*
+ * May a receive that the device has stay out of the matcher?  Its depth is counted there, so not if
+ * there have never been so many.
+ */
+static inline bool may_stay_unfiled(const fab_offload_scope_t *scope)
+{
+    return scope->dom->posted_count + scope->num_unfiled < scope->dom->posted_max;
+}
+
+static inline void unfile(fab_offload_scope_t *scope, fab_match_recv_t *match)
+{
+    if (FAB_MATCH_IDLE == match->where) {
+        list_unlink(&match->order);
+        scope->num_unfiled--;
+    } else {
+        fab_match_cancel(scope->dom, match);
+    }
 }
 
 /* ---- filters ------------------------------------------------------------ */
@@ -274,21 +308,31 @@ static void post_unlisted(fab_offload_scope_t *scope, fab_offload_recv_t *recv,
     }
 }
 
-void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv,
-                      fab_offload_reason_t reason)
+void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv, int32_t source,
+                      int32_t tag, fab_offload_reason_t reason)
 {
     fab_offload_t *engine = scope->engine;
     const bool is_listable = FAB_OFFLOAD_LISTABLE == reason;
+    bool is_listed;
 
+    recv->match.link.key = fab_match_key(source, tag);
     recv->scope = scope;
     recv->state = FAB_OFFLOAD_OUT;
     if (is_listable) {
         reason = obstacle(scope, recv);
     }
     engine->counters.reason[reason]++;
+    is_listed = FAB_OFFLOAD_LISTABLE == reason && list_at_once(engine, recv);
+    if (is_listed && may_stay_unfiled(scope)) {
+        list_insert(&scope->unfiled, &recv->match.order);
+        scope->num_unfiled++;
+        return;
+    }
+    fab_offload_file(scope);
+    fab_match_post_new(scope->dom, &recv->match, source, tag);
     if (FAB_OFFLOAD_LISTABLE != reason) {
         post_unlisted(scope, recv, reason, is_listable);
-    } else if (!list_at_once(engine, recv)) {
+    } else if (!is_listed) {
         list_recv(engine, recv);
         fab_offload_flush(engine);
     }
@@ -340,6 +384,7 @@ fab_offload_cancel_t fab_offload_cancel(fab_offload_scope_t *scope, fab_offload_
 {
     bool is_done;
 
+    fab_offload_file(scope);
     if (!fab_match_cancel(scope->dom, &recv->match)) {
         return FAB_OFFLOAD_NOT_POSTED;
     }
@@ -370,9 +415,11 @@ static inline bool must_park(const fab_offload_scope_t *scope)
 static fab_offload_recv_t *match_msg(fab_offload_scope_t *scope, int32_t source, int32_t tag,
                                      bool by_device)
 {
-    fab_match_recv_t *match = fab_match_arrive(scope->dom, source, tag);
+    fab_match_recv_t *match;
     fab_offload_recv_t *recv;
 
+    fab_offload_file(scope);
+    match = fab_match_arrive(scope->dom, source, tag);
     if (NULL == match) {
         return NULL;
     }
@@ -566,7 +613,7 @@ fab_offload_result_t fab_offload_matched(fab_offload_recv_t *recv, bool has_data
     switch ((fab_offload_state_t) recv->state) {
     case FAB_OFFLOAD_LISTED:
         engine->counters.matched++;
-        fab_match_cancel(scope->dom, &recv->match);
+        unfile(scope, &recv->match);
         recv->state = FAB_OFFLOAD_MATCHED;
         break;
     case FAB_OFFLOAD_MATCHED:
@@ -807,6 +854,7 @@ void fab_offload_fail(fab_offload_t *engine)
 
         next = item->next;
         if (FAB_OFFLOAD_QUEUED == recv->state || FAB_OFFLOAD_LISTED == recv->state) {
+            fab_offload_file(recv->scope);
             unlist_recv(engine, recv);
         }
     }
@@ -891,6 +939,7 @@ bool fab_offload_scope_init(fab_offload_scope_t *scope, fab_offload_t *engine, f
     }
     scope->held = scope->plain + 1;
     scope->engine = engine;
+    list_init(&scope->unfiled);
     list_init(&scope->waiting);
     list_init(&scope->parked);
     list_init(&scope->ready);

@@ -61,12 +61,26 @@ bool fab_offload_scope_init(fab_offload_scope_t *scope, fab_offload_t *engine,
 void fab_offload_scope_fini(fab_offload_scope_t *scope);
 
 /*
- * The receive has just been posted: fab_match_post(scope->dom, &recv->match, ...) returned NULL.
+ * Post a receive for which there is no unexpected message: fab_match_take(scope->dom, ...) returned
+ * NULL.
  * reason: FAB_OFFLOAD_LISTABLE, or why it must not be listed; OTHER_PATH means that its source is
  * not reached through the device.  The scope has an engine.
  */
-void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv,
-                      fab_offload_reason_t reason);
+void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv, int32_t source,
+                      int32_t tag, fab_offload_reason_t reason);
+
+/*
+ * A receive that the device has need not be in the matcher until somebody looks there.  Before any
+ * call on scope->dom that is about posted receives: file all.
+ */
+void fab_offload_file_slow(fab_offload_scope_t *scope);
+
+static inline void fab_offload_file(fab_offload_scope_t *scope)
+{
+    if (0 != scope->num_unfiled) {
+        fab_offload_file_slow(scope);
+    }
+}
 
 /* fab_offload_arrive() and fab_offload_keep() for a scope with an engine. */
 fab_offload_recv_t *fab_offload_arrive_engine(fab_offload_scope_t *scope, int32_t source,

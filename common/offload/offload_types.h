@@ -3,8 +3,8 @@
  * The offload engine's structures: a receive that may be listed, the scope of one communicator, the
  * engine of one device.
  *
- * A posted receive is always in the matcher (match.h) and may also be on the device's list.  Where
- * it is:
+ * A posted receive is in the matcher (match.h), or will be as soon as anybody looks there, and may
+ * also be on the device's list.  Where it is:
  *
  *                     post, may be listed            command handed over
  *      OUT ──┬──────────────────────────▶ QUEUED ──────────────────────▶ LISTED
@@ -125,7 +125,13 @@ struct fab_offload_scope {
     fab_match_dom_t *dom;
     fab_offload_filter_t *plain; /* PLAIN receives */
     fab_offload_filter_t *held;  /* WAITING receives */
-    fab_match_list_t waiting;    /* WAITING receives; if two overlap, the older is ahead */
+    /*
+     * LISTED receives that are not in the matcher yet, by match.order, oldest first; all are
+     * younger than those in it
+     */
+    fab_match_list_t unfiled;
+    uint32_t num_unfiled;     /* 0 without engine, too */
+    fab_match_list_t waiting; /* WAITING receives; if two overlap, the older is ahead */
     /* messages by other paths that wait for `removing`; in order of arrival */
     fab_match_list_t parked;
     /* in engine->ready while only room is missing to list the first of waiting */

@@ -48,13 +48,15 @@ fab_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t l
     return NULL;
 }
 
-fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list,
-                                    const void *buf, size_t len, unsigned access)
+/*
+ * Register memory until it is let go; peers that know its key may read it, and do what access
+ * (FAB_ACCESS_*) says.  *list: where to keep it. NULL: it cannot be.
+ */
+static fab_verbs_exposed_t *hold(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list,
+                                 const void *buf, size_t len, unsigned access)
 {
     const bool is_remote = 0 != (access & FAB_ACCESS_WRITE);
-    const unsigned wanted = 0 == access ? FAB_REG_LOCAL_WRITE
-                            : is_remote ? FAB_REG_REMOTE_WRITE
-                                        : 0;
+    const unsigned wanted = is_remote ? FAB_REG_REMOTE_WRITE : 0;
     fab_verbs_exposed_t *exposed;
 
     if (is_remote && !fab_verbs_conns_allow(dom, IBV_ACCESS_REMOTE_WRITE)) {
@@ -129,11 +131,11 @@ bool fab_verbs_is_answer_due(const fab_verbs_ep_t *ep)
 
 /* ---- the table's functions ---------------------------------------------- */
 
-/* As fab_verbs_hold(); false: it cannot be. */
+/* As hold(); false: it cannot be. */
 static bool expose(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list, const void *buf,
                    size_t len, unsigned access, fab_rkey_t *rkey)
 {
-    fab_verbs_exposed_t *exposed = fab_verbs_hold(dom, list, buf, len, access);
+    fab_verbs_exposed_t *exposed = hold(dom, list, buf, len, access);
     fab_verbs_rkey_t key = {.port = dom->index, .exposed = (uintptr_t) exposed};
 
     if (NULL == exposed) {

@@ -16,13 +16,6 @@ void fab_verbs_unexpose_any(fab_domain_t *dom, const fab_rkey_t *rkey);
 /* How a peer reaches what this process exposed, as matching hardware reads and writes it. */
 fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv);
 fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh);
-/*
- * Register memory until it is let go; peers that know its key may read it, and do what access
- * (FAB_ACCESS_*) says; 0: this process's device writes it.  *list: where to keep it. NULL: it
- * cannot be.
- */
-fab_verbs_exposed_t *fab_verbs_hold(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list,
-                                    const void *buf, size_t len, unsigned access);
 void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed);
 /*
  * May the peer's device still answer a request of this process?  It does so on another QP, so its

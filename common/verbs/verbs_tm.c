@@ -190,11 +190,20 @@ bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
     return true;
 }
 
+/* Of the user. */
+static inline void give_up_memory(fab_verbs_domain_t *dom, fab_verbs_place_t *place)
+{
+    if (NULL != place->reg) {
+        fab_reg_ops->put(dom->regs, place->reg);
+        place->reg = NULL;
+    }
+}
+
 void fab_verbs_tm_close(fab_verbs_domain_t *dom)
 {
     if (NULL != dom->tm) {
-        while (!LIST_EMPTY(&dom->tm->held)) {
-            fab_verbs_let_go(dom, LIST_FIRST(&dom->tm->held));
+        for (uint32_t i = 0; i < dom->tm->max_tags + FAB_VERBS_TM_SPARE; i++) {
+            give_up_memory(dom, &dom->tm->places[i]);
         }
         fab_verbs_pool_fini(&dom->tm->pool);
         free(dom->tm->places);
@@ -216,12 +225,12 @@ static bool tm_hold(fab_verbs_domain_t *dom, fab_verbs_place_t *place, const fab
         return false;
     }
     place->len = recv->len < dom->port.max_msg_sz ? (uint32_t) recv->len : dom->port.max_msg_sz;
-    place->held = fab_verbs_hold(dom, &dom->tm->held, recv->data, place->len, 0);
-    if (NULL == place->held) {
+    place->reg = fab_verbs_register(dom, recv->data, place->len, FAB_REG_LOCAL_WRITE);
+    if (NULL == place->reg) {
         return false;
     }
     place->data = recv->data;
-    place->lkey = fab_verbs_mr(place->held->reg)->lkey;
+    place->lkey = fab_verbs_mr(place->reg)->lkey;
     memcpy(place->covered, recv->data, sizeof(place->covered));
     fab_counters.verbs_tm_listed_user++;
     return true;
@@ -251,8 +260,6 @@ static fab_verbs_place_t *tm_get_place(fab_verbs_domain_t *dom, const fab_tm_rec
     if (NULL == place) {
         return NULL;
     }
-    place->buf = NULL;
-    place->held = NULL;
     place->is_left = false;
     if (!tm_hold(dom, place, recv) && !tm_get_buf(tm, place)) {
         return NULL;
@@ -267,8 +274,8 @@ static void tm_release(void *device, void *released)
     fab_verbs_place_t *place = released;
 
     place->conn = NULL;
-    if (NULL != place->held) {
-        fab_verbs_let_go(dom, place->held);
+    if (NULL != place->reg) {
+        give_up_memory(dom, place);
     } else {
         fab_verbs_pool_put(&dom->tm->pool, place->buf);
     }
@@ -276,64 +283,71 @@ static void tm_release(void *device, void *released)
     dom->tm->free_places = place;
 }
 
-static void tm_fill(struct ibv_ops_wr *wr, struct ibv_sge *sge, const fab_tm_cmd_t *cmd,
-                    const fab_verbs_place_t *place)
+static int tm_failed(fab_verbs_domain_t *dom, int error)
 {
-    const fab_tm_recv_t *recv = cmd->recv;
-
-    wr->wr_id = cmd->wr_id;
-    wr->flags = IBV_OPS_TM_SYNC | (cmd->is_signaled ? IBV_OPS_SIGNALED : 0);
-    wr->tm.unexpected_cnt = cmd->count;
-    switch ((fab_tm_op_t) cmd->op) {
-    case FAB_TM_ADD:
-        *sge = (struct ibv_sge){(uintptr_t) place->data, place->len, place->lkey};
-        wr->opcode = IBV_WR_TAG_ADD;
-        wr->tm.add.recv_wr_id = (uintptr_t) recv | FAB_VERBS_LISTED;
-        wr->tm.add.sg_list = sge;
-        wr->tm.add.num_sge = 1;
-        wr->tm.add.tag = recv->tag;
-        wr->tm.add.mask = recv->mask;
-        break;
-    case FAB_TM_DEL:
-        wr->opcode = IBV_WR_TAG_DEL;
-        wr->tm.handle = cmd->handle;
-        break;
-    default:
-        wr->opcode = IBV_WR_TAG_SYNC;
-        break;
+    if (ENOMEM == error) {
+        return FAB_TM_BUSY;
     }
+    fab_verbs_tm_broke(dom, strerror(error));
+    return FAB_TM_DEAD;
+}
+
+static int tm_add(fab_verbs_domain_t *dom, const fab_tm_cmd_t *cmd)
+{
+    fab_tm_recv_t *recv = cmd->recv;
+    fab_verbs_place_t *place = tm_get_place(dom, recv);
+    struct ibv_ops_wr wr, *bad;
+    struct ibv_sge sge;
+    int error;
+
+    if (NULL == place) {
+        return FAB_TM_BUSY;
+    }
+    sge = (struct ibv_sge){(uintptr_t) place->data, place->len, place->lkey};
+    wr.wr_id = 0;
+    wr.next = NULL;
+    wr.opcode = IBV_WR_TAG_ADD;
+    wr.flags = IBV_OPS_TM_SYNC;
+    wr.tm.unexpected_cnt = cmd->count;
+    wr.tm.add.recv_wr_id = (uintptr_t) recv | FAB_VERBS_LISTED;
+    wr.tm.add.sg_list = &sge;
+    wr.tm.add.num_sge = 1;
+    wr.tm.add.tag = recv->tag;
+    wr.tm.add.mask = recv->mask;
+    error = ibv_post_srq_ops(dom->srq, &wr, &bad);
+    if (__builtin_expect(0 != error, 0)) {
+        tm_release(dom, place);
+        return tm_failed(dom, error);
+    }
+    recv->handle = wr.tm.handle;
+    recv->place = place;
+    fab_counters.verbs_tm_listed++;
+    return FAB_TM_POSTED;
+}
+
+/* Not an ADD. */
+static int tm_command(fab_verbs_domain_t *dom, const fab_tm_cmd_t *cmd)
+{
+    struct ibv_ops_wr wr = {
+        .wr_id = cmd->wr_id,
+        .opcode = FAB_TM_DEL == cmd->op ? IBV_WR_TAG_DEL : IBV_WR_TAG_SYNC,
+        .flags = IBV_OPS_TM_SYNC | (cmd->is_signaled ? IBV_OPS_SIGNALED : 0),
+        .tm = {.unexpected_cnt = cmd->count, .handle = cmd->handle},
+    };
+    struct ibv_ops_wr *bad;
+    int error = ibv_post_srq_ops(dom->srq, &wr, &bad);
+
+    return 0 == error ? FAB_TM_POSTED : tm_failed(dom, error);
 }
 
 static int tm_post(void *device, const fab_tm_cmd_t *cmd)
 {
     fab_verbs_domain_t *dom = device;
-    bool is_add = FAB_TM_ADD == cmd->op;
-    fab_verbs_place_t *place = is_add && !dom->is_dead ? tm_get_place(dom, cmd->recv) : NULL;
-    struct ibv_ops_wr wr, *bad = NULL;
-    struct ibv_sge sge;
-    int error = dom->is_dead ? EIO : is_add && NULL == place ? ENOMEM : 0;
 
-    if (0 == error) {
-        memset(&wr, 0, sizeof(wr));
-        tm_fill(&wr, &sge, cmd, place);
-        error = ibv_post_srq_ops(dom->srq, &wr, &bad);
+    if (__builtin_expect(dom->is_dead, 0)) {
+        return tm_failed(dom, EIO);
     }
-    if (0 != error && NULL != place) {
-        tm_release(dom, place);
-    }
-    if (ENOMEM == error) {
-        return FAB_TM_BUSY;
-    }
-    if (0 != error) {
-        fab_verbs_tm_broke(dom, strerror(error));
-        return FAB_TM_DEAD;
-    }
-    if (is_add) {
-        cmd->recv->handle = wr.tm.handle;
-        cmd->recv->place = place;
-        fab_counters.verbs_tm_listed++;
-    }
-    return FAB_TM_POSTED;
+    return FAB_TM_ADD == cmd->op ? tm_add(dom, cmd) : tm_command(dom, cmd);
 }
 
 static const fab_tm_ops_t fab_verbs_tm_ops = {.post = tm_post};

@@ -20,7 +20,6 @@ struct fab_verbs_tm {
     uint32_t max_ops;
     uint32_t eager_max;             /* bytes; longer messages are announced */
     fab_verbs_pool_t pool;          /* buffers of listed receives */
-    fab_verbs_exposed_list_t held;  /* memory of users that is listed */
     struct fab_verbs_place *places; /* all */
     struct fab_verbs_place *free_places;
     const fab_tm_user_t *user; /* NULL: nobody lists receives */
@@ -35,7 +34,7 @@ typedef struct fab_verbs_place {
     fab_tm_recv_t *recv;          /* matched, its data is to come */
     /* from there; NULL: it is not matched, all is there, or the sender is not known */
     fab_verbs_conn_t *conn;
-    fab_verbs_exposed_t *held; /* the user's memory; NULL: buf */
+    fab_reg_t *reg; /* of the user's memory; NULL: buf */
     fab_verbs_buf_t *buf;
     void *data;
     uint32_t len;

@@ -63,13 +63,13 @@ static fab_tm_kind_t tm_kind(const fab_tm_recv_t *recv, const fab_verbs_tm_wc_t 
 {
     const fab_verbs_place_t *place = recv->place;
 
-    match->data = NULL != place->held ? NULL : place->data;
+    match->data = NULL != place->reg ? NULL : place->data;
     if (IBV_WC_SUCCESS != wc->status || place->is_left) {
         if (tm_is_left(recv, match)) {
             return FAB_TM_RNDV;
         }
         /* if it broke off, so has the connection, and nobody answers */
-        return place->is_left && NULL != place->held ? tm_again() : FAB_TM_LOST;
+        return place->is_left && NULL != place->reg ? tm_again() : FAB_TM_LOST;
     }
     if (0 == (wc->flags & IBV_WC_WITH_IMM)) {
         fab_counters.verbs_tm_rndv++;
@@ -87,7 +87,7 @@ static fab_tm_kind_t tm_kind(const fab_tm_recv_t *recv, const fab_verbs_tm_wc_t 
         wc->imm >> FAB_VERBS_IMM_CHECK_AT) {
         return tm_again();
     }
-    if (NULL != place->held) {
+    if (NULL != place->reg) {
         memcpy(place->data, place->covered, sizeof(place->covered));
     }
     return FAB_TM_RNDV;
@@ -136,14 +136,15 @@ static bool tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
     fab_verbs_conn_t *conn = tm_conn(tm, recv, wc);
     fab_verbs_place_t *place = recv->place;
     bool has_peer = NULL != conn && NULL != conn->ep && FAB_PEER_FAILED != conn->ep->peer->state;
-    fab_tm_match_t match = {
-        .is_first = 0 != (wc->flags & IBV_WC_TM_MATCH),
-        .is_last = 0 != (wc->flags & IBV_WC_TM_DATA_VALID),
-        .len = wc->len,
-        .hdr = fab_hdr(FAB_AM_EAGER, wc->tag, wc->priv),
-        .peer = NULL != conn && NULL != conn->ep ? conn->ep->peer : NULL,
-    };
+    fab_tm_match_t match; /* what kind does not need is left as it is */
 
+    match.is_first = 0 != (wc->flags & IBV_WC_TM_MATCH);
+    match.is_last = 0 != (wc->flags & IBV_WC_TM_DATA_VALID);
+    match.kind = FAB_TM_EAGER;
+    match.len = wc->len;
+    match.data = NULL;
+    match.hdr = fab_hdr(FAB_AM_EAGER, wc->tag, wc->priv);
+    match.peer = NULL != conn && NULL != conn->ep ? conn->ep->peer : NULL;
     if (0 == (wc->flags & (IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID))) {
         return false;
     }

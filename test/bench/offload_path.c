@@ -8,6 +8,7 @@
  *
  *      poll          rank 1 polls n times for a receive that is posted and gets no message
  *      eager         n messages of 2 KiB
+ *      longer        n messages of 8 KiB
  *      rendezvous    n messages of 1 MiB
  *
  * The ranks tell each other by semaphores in shared memory, which sleep, and sleep between polls:
@@ -18,6 +19,7 @@
 enum {
     BATCH = 16,
     EAGER = 2048,
+    LONGER = 8192,
     RENDEZVOUS = 1 << 20,
     MOMENT = 20000, /* us */
 };
@@ -90,6 +92,11 @@ static void eager(int messages)
     expected(messages, EAGER);
 }
 
+static void longer(int messages)
+{
+    expected(messages, LONGER);
+}
+
 static void rendezvous(int messages)
 {
     expected(messages, RENDEZVOUS);
@@ -106,6 +113,7 @@ int main(int argc, char **argv)
     buffer = bench_alloc((size_t) BATCH * RENDEZVOUS);
     section("poll", poll_for_nothing, messages);
     section("eager", eager, messages);
+    section("longer", longer, messages);
     section("rendezvous", rendezvous, messages);
     free(buffer);
     MPI_Win_free(&win);

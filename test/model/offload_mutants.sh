@@ -27,6 +27,20 @@ mutants=(
     "the outcome of a DEL is not looked at"
     's/is_success == recv->has_matched/false/; s/    if (recv->has_matched) {/    if (false) {/'
 
+    # Receives that are not in the matcher yet.
+    "a message does not see unfiled receives"
+    '/^static fab_offload_recv_t \*match_msg/,/^}/s/^    fab_offload_file(scope);//'
+    "MPI_Cancel does not see unfiled receives"
+    '/^fab_offload_cancel_t fab_offload_cancel/,/^}/s/^    fab_offload_file(scope);//'
+    "a receive in software passes unfiled ones"
+    '/^void fab_offload_post(/,/^}/s/^    fab_offload_file(scope);//'
+    "unfiled receives are filed in reverse order"
+    's/container_of(scope->unfiled.next, fab_match_recv_t, order)/container_of(scope->unfiled.prev, fab_match_recv_t, order)/'
+    "an unfiled receive that the device matched counts on"
+    '/^static inline void unfile/,/^}/s/^        scope->num_unfiled--;//'
+    "unfiled receives are forgotten when the device fails"
+    's/^            fab_offload_file(recv->scope);//'
+
     # Filters.
     "the filter overlooks (source, ANY)" 's/(0 != filter->pattern\[1\] .*) ||/false ||/'
     "the filter overlooks (ANY, tag)" 's/(0 != filter->pattern\[2\] .*);/false;/'
@@ -69,7 +83,7 @@ mutants=(
     's/^        engine->ring\[recv->at & engine->ring_mask\].op = FAB_TM_NOP;//'
     "a DEL not yet handed over is not taken back" 's/if (!recv->is_del_queued) {/if (true) {/'
     "a matched receive stays in the matcher"
-    's/^        fab_match_cancel(scope->dom, &recv->match);//'
+    's/^        unfile(scope, &recv->match);//'
     "a slot is taken for free at the first of two completions"
     '/^    case FAB_OFFLOAD_LISTED:$/,/break;/s/recv->state = FAB_OFFLOAD_MATCHED;/&engine->listed--;/; /^fab_offload_result_t fab_offload_matched/,/^}/s/^    unlist_recv(engine, recv);/    engine->listed++; unlist_recv(engine, recv);/'
     "a slot is taken for free when its DEL is built"

@@ -283,13 +283,15 @@ static void check_recv(world_t *w, unsigned i, fab_offload_filter_t sum[WORLD_SC
 static void check_engine(world_t *w)
 {
     fab_offload_filter_t sum[WORLD_SCOPES][2] = {0};
-    uint32_t removing[WORLD_SCOPES] = {0};
+    uint32_t removing[WORLD_SCOPES] = {0}, unfiled[WORLD_SCOPES] = {0};
 
     for (unsigned i = 0; i < WORLD_RECVS; i++) {
         if (REF_FREE != w->rrecv[i].state) {
             check_recv(w, i, sum);
             removing[w->rrecv[i].scope] += FAB_OFFLOAD_CANCELLING == w->recv[i].state ||
                                            FAB_OFFLOAD_UNLISTING == w->recv[i].state;
+            unfiled[w->rrecv[i].scope] += FAB_OFFLOAD_LISTED == w->recv[i].state &&
+                                          FAB_MATCH_IDLE == w->recv[i].match.where;
         }
     }
     world_expect(w, sum[0][0].bucket[0] == w->engine.listed,
@@ -298,6 +300,8 @@ static void check_engine(world_t *w)
         const fab_offload_scope_t *scope = &w->scope[s];
 
         world_expect(w, removing[s] == scope->removing, "the number of DELs under way is wrong");
+        world_expect(w, unfiled[s] == scope->num_unfiled,
+                     "the number of unfiled receives is wrong");
         world_expect(w, scope->parked.next == &scope->parked || 0 != scope->removing,
                      "a message is parked for nothing");
         world_expect(w,
@@ -423,11 +427,11 @@ void world_post(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t 
                                .order = w->order++};
     recv->tm.mask = wire_mask(source, tag);
     recv->tm.tag = wire_tag(scope, source, ANY == tag ? 0 : tag) & recv->tm.mask;
-    msg = fab_match_post(&w->dom[scope], &recv->match, source, tag);
+    msg = fab_match_take(&w->dom[scope], source, tag);
     if (NULL != msg) {
         deliver(w, recv, msg);
     } else {
-        fab_offload_post(&w->scope[scope], recv, reason);
+        fab_offload_post(&w->scope[scope], recv, source, tag, reason);
     }
     handle_events(w);
     world_check(w);
