@@ -33,6 +33,38 @@ fab_verbs_domain_t *fab_verbs_domain_alloc(fab_t *fab, fab_verbs_domain_t *first
     return dom;
 }
 
+/*
+ * All calls on queues are made with the fabric's lock held, so the driver needs no locks of its
+ * own.  Some drivers can do without, and then have doorbells that they share with no other queue.
+ */
+static void open_thread_domain(fab_verbs_domain_t *dom)
+{
+    struct ibv_td_init_attr attr = {0};
+    struct ibv_parent_domain_init_attr parent = {.pd = dom->pd};
+
+    dom->queue_pd = dom->pd;
+    parent.td = ibv_alloc_td(dom->ctx, &attr);
+    if (NULL == parent.td) {
+        return;
+    }
+    dom->queue_pd = ibv_alloc_parent_domain(dom->ctx, &parent);
+    if (NULL == dom->queue_pd) {
+        (void) ibv_dealloc_td(parent.td);
+        dom->queue_pd = dom->pd;
+        return;
+    }
+    dom->td = parent.td;
+    fab_log(dom->fab, 10, "%s: the driver takes no locks", dom->name);
+}
+
+static void close_thread_domain(fab_verbs_domain_t *dom)
+{
+    if (NULL != dom->td) {
+        (void) ibv_dealloc_pd(dom->queue_pd);
+        (void) ibv_dealloc_td(dom->td);
+    }
+}
+
 const char *fab_verbs_domain_prepare(fab_verbs_domain_t *dom)
 {
     (void) fcntl(dom->ctx->async_fd, F_SETFL, fcntl(dom->ctx->async_fd, F_GETFL) | O_NONBLOCK);
@@ -41,6 +73,7 @@ const char *fab_verbs_domain_prepare(fab_verbs_domain_t *dom)
         return fab_sentence(dom->fab, "%s cannot allocate a protection domain: %s.", dom->name,
                             strerror(errno));
     }
+    open_thread_domain(dom);
     dom->regs = fab_reg_ops->open(&fab_verbs_reg_how, dom->pd);
     return NULL != dom->regs ? NULL : "The cache of registered memory cannot be opened.";
 }
@@ -51,6 +84,7 @@ void fab_verbs_domain_free(fab_verbs_domain_t *dom)
     if (NULL != dom->regs) {
         fab_reg_ops->close(dom->regs);
     }
+    close_thread_domain(dom);
     if (NULL != dom->pd) {
         (void) ibv_dealloc_pd(dom->pd);
     }

@@ -73,7 +73,7 @@ static struct ibv_qp *tm_qp_create(fab_verbs_domain_t *dom)
         .qp_type = IBV_QPT_RC,
     };
 
-    return ibv_create_qp(dom->pd, &init);
+    return ibv_create_qp(dom->queue_pd, &init);
 }
 
 /*
@@ -91,7 +91,7 @@ static struct ibv_qp *qp_create_for(fab_verbs_domain_t *dom, uint32_t depth, uin
         .qp_type = IBV_QPT_RC,
         .cap = {.max_send_wr = depth, .max_send_sge = 1, .max_inline_data = inline_size},
         .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-        .pd = dom->pd,
+        .pd = dom->queue_pd,
         .send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
                           IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_RDMA_WRITE,
     };

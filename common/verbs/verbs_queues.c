@@ -13,16 +13,31 @@
 #include "verbs/verbs_srq.h"
 #include "verbs/verbs_tm.h"
 
+/* NULL: errno. */
+static struct ibv_cq *cq_create(fab_verbs_domain_t *dom, uint32_t cqe)
+{
+    struct ibv_cq_init_attr_ex init = {
+        .cqe = cqe,
+        .channel = dom->channel,
+        .wc_flags = IBV_WC_STANDARD_FLAGS,
+        .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+        .flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
+    };
+    struct ibv_cq_ex *cq = NULL != dom->td ? ibv_create_cq_ex(dom->ctx, &init) : NULL;
+
+    return NULL != cq ? ibv_cq_ex_to_cq(cq)
+                      : ibv_create_cq(dom->ctx, (int) cqe, NULL, dom->channel, 0);
+}
+
 static const char *cq_open(fab_verbs_domain_t *dom)
 {
     uint32_t max = (uint32_t) dom->device.max_cqe;
 
     dom->sq_used_max = fab_verbs_min(max / 2, FAB_VERBS_SQ_USED_MAX);
-    dom->send_cq = ibv_create_cq(dom->ctx, (int) (2 * dom->sq_used_max), NULL, dom->channel, 0);
+    dom->send_cq = cq_create(dom, 2 * dom->sq_used_max);
     /* on standby nobody would use the list: its user looks for one at the start alone */
     if (NULL != dom->send_cq && (dom->is_standby || !fab_verbs_tm_open(dom))) {
-        int num = (int) fab_verbs_min(fab_params.verbs_buffers, max);
-        dom->recv_cq = ibv_create_cq(dom->ctx, num, NULL, dom->channel, 0);
+        dom->recv_cq = cq_create(dom, fab_verbs_min(fab_params.verbs_buffers, max));
     }
     if (NULL == dom->send_cq || NULL == dom->recv_cq) {
         return fab_sentence(dom->fab, "%s cannot make completion queues: %s.", dom->name,

@@ -81,7 +81,7 @@ static const char *srq_create(fab_verbs_domain_t *dom)
     want = fab_verbs_min(want, (uint32_t) dom->device.max_srq_wr);
     want = fab_verbs_min(want, (uint32_t) dom->device.max_cqe);
     init.attr.max_wr = want;
-    dom->srq = dom->device.max_srq > 0 ? ibv_create_srq(dom->pd, &init) : NULL;
+    dom->srq = dom->device.max_srq > 0 ? ibv_create_srq(dom->queue_pd, &init) : NULL;
     if (NULL == dom->srq) {
         return fab_sentence(dom->fab, "%s cannot make a shared receive queue of %u buffers: %s.",
                             dom->name, want,

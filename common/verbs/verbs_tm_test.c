@@ -65,7 +65,7 @@ static struct ibv_qp *try_qp(try_t *try, uint32_t depth)
                                     .qp_type = IBV_QPT_RC,
                                     .cap = {.max_send_wr = depth, .max_send_sge = depth > 0}};
 
-    return ibv_create_qp(try->dom->pd, &init);
+    return ibv_create_qp(try->dom->queue_pd, &init);
 }
 
 static int connect_qp(const try_t *try, struct ibv_qp *qp, const struct ibv_qp *to)

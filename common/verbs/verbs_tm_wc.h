@@ -18,6 +18,8 @@ static inline struct ibv_cq_ex *fab_verbs_tm_cq(fab_verbs_domain_t *dom, uint32_
         .channel = channel,
         .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM |
                     IBV_WC_EX_WITH_TM_INFO,
+        .comp_mask = NULL != dom->td ? IBV_CQ_INIT_ATTR_MASK_FLAGS : 0,
+        .flags = NULL != dom->td ? IBV_CREATE_CQ_ATTR_SINGLE_THREADED : 0,
     };
 
     return ibv_create_cq_ex(dom->ctx, &init);
@@ -32,7 +34,7 @@ static inline struct ibv_srq *fab_verbs_tm_srq(fab_verbs_domain_t *dom, struct i
         .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
                      IBV_SRQ_INIT_ATTR_TM,
         .srq_type = IBV_SRQT_TM,
-        .pd = dom->pd,
+        .pd = dom->queue_pd,
         .cq = ibv_cq_ex_to_cq(cq),
         .tm_cap = {.max_num_tags = max_tags, .max_ops = max_ops},
     };

@@ -285,7 +285,9 @@ struct fab_verbs_domain {
 
     /* device */
     struct ibv_context *ctx;
-    struct ibv_pd *pd;
+    struct ibv_pd *pd;       /* of memory */
+    struct ibv_td *td;       /* NULL: the driver has none */
+    struct ibv_pd *queue_pd; /* of queue pairs and the SRQ: with td, or pd itself */
     struct ibv_srq *srq;
     fab_verbs_tm_t *tm;     /* NULL: srq is a plain one */
     uint32_t num_requested; /* requests that peers' devices may still answer */

@@ -20,6 +20,7 @@ fi
 tm_mpirun 2 --mca pml_tm_verbose 10 "$(tm_mpi_program hello)" || fail "hello"
 require "matches tags"
 require "verbs  0 to 2048 "
+require "the driver takes no locks"
 over 2 counters verbs_tm_listed verbs_tm_listed_user verbs_tm_matched verbs_tm_requests \
     verbs_tm_rndv
 over 2 overlap
@@ -46,6 +47,7 @@ for seed in "${seeds[@]}"; do
 done
 over 2 OMPI_MCA_pml_tm_eager_limit=0 random "$(tm_seed 35)" "$(tm_seconds 5)"
 over 2 TMDEV_FAIL=srq_tm basic
+over 2 TMDEV_FAIL=td basic
 
 echo "== each process with another eager limit of tags, one without the list"
 random=$(tm_mpi_program random)

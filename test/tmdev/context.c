@@ -34,6 +34,9 @@ void tmdev_ctx_set_ops(struct verbs_context *v)
     v->get_srq_num = tmdev_get_srq_num;
     v->post_srq_ops = tmdev_post_srq_ops;
     v->create_qp_ex = tmdev_create_qp_ex;
+    v->alloc_td = tmdev_alloc_td;
+    v->dealloc_td = tmdev_dealloc_td;
+    v->alloc_parent_domain = tmdev_alloc_parent_domain;
     v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
     v->context.ops.bind_mw = bind_mw_unsupported;
     v->context.ops.poll_cq = tmdev_poll_cq;

@@ -164,9 +164,11 @@ int tmdev_poll_cq(struct ibv_cq *ibcq, int count, struct ibv_wc *wc)
         return tmdev_misuse(-1, "ibv_poll_cq on the completion queue of a TM-SRQ: only "
                                 "ibv_start_poll knows tag matching");
     }
+    tmdev_alone_begin(cq->is_single ? &cq->thread : NULL, "ibv_poll_cq");
     while (n < count && load(cq, &cqe)) {
         wc[n++] = cqe.wc;
     }
+    tmdev_alone_end(cq->is_single ? &cq->thread : NULL);
     tmdev_node_polled(tmdev_ctx(ibcq->context)->node, 0 == n);
     return n > 0 && poll_fails(&polls, tmdev_settings()->poll_error) ? POLL_ERROR : n;
 }
@@ -191,6 +193,7 @@ static int start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
         return tmdev_misuse(EDEADLK, "ibv_start_poll between ibv_start_poll and ibv_end_poll");
     }
     static atomic_uint polls;
+    tmdev_alone_begin(cq->is_single ? &cq->thread : NULL, "ibv_start_poll");
     pthread_mutex_lock(&cq->poll_lock);
     int rc = show_next(cq);
     if (0 == rc && poll_fails(&polls, tmdev_settings()->start_error)) {
@@ -198,6 +201,7 @@ static int start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
     }
     if (0 != rc) {
         pthread_mutex_unlock(&cq->poll_lock);
+        tmdev_alone_end(cq->is_single ? &cq->thread : NULL);
     }
     tmdev_node_polled(tmdev_ctx(ibcq->context)->node, 0 != rc);
     if (0 != rc) {
@@ -230,6 +234,7 @@ static void end_poll(struct ibv_cq_ex *ibcq)
     if (is_polling(cq, "ibv_end_poll")) {
         atomic_store(&cq->poller, 0);
         pthread_mutex_unlock(&cq->poll_lock);
+        tmdev_alone_end(cq->is_single ? &cq->thread : NULL);
     }
 }
 
@@ -396,6 +401,7 @@ struct ibv_cq_ex *tmdev_create_cq_ex(struct ibv_context *context, struct ibv_cq_
         return NULL;
     }
     cq->is_extended = true;
+    cq->is_single = 0 != attr->comp_mask && 0 != (attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
     set_readers(&cq->cq, attr->wc_flags);
     return &cq->cq;
 }

@@ -36,6 +36,85 @@ TMDEV_PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
     return &pd->pd;
 }
 
+/* ---- thread domains ------------------------------------------------------ */
+
+void tmdev_alone_begin(tmdev_alone_t *thread, const char *function)
+{
+    unsigned long none = 0;
+    if (NULL != thread &&
+        !atomic_compare_exchange_strong(thread, &none, (unsigned long) pthread_self())) {
+        tmdev_misuse(0, "%s in two threads at once, on what is said to have one at a time",
+                     function);
+    }
+}
+
+void tmdev_alone_end(tmdev_alone_t *thread)
+{
+    if (NULL != thread) {
+        atomic_store(thread, 0);
+    }
+}
+
+tmdev_alone_t *tmdev_alone_of(struct ibv_pd *pd)
+{
+    return NULL != tmdev_pd(pd)->td ? &tmdev_pd(pd)->td->thread : NULL;
+}
+
+struct ibv_td *tmdev_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr)
+{
+    tmdev_td_t *td;
+    if (0 != attr->comp_mask) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (tmdev_fails(TMDEV_FAIL_TD) || NULL == (td = tmdev_alloc(sizeof(*td)))) {
+        return NULL;
+    }
+    td->td.context = context;
+    atomic_fetch_add(&tmdev_ctx(context)->objects, 1);
+    return &td->td;
+}
+
+int tmdev_dealloc_td(struct ibv_td *ibtd)
+{
+    tmdev_td_t *td = (tmdev_td_t *) ibtd;
+    if (0 != atomic_load(&td->users)) {
+        return tmdev_misuse(EBUSY, "ibv_dealloc_td: a parent domain still has it");
+    }
+    atomic_fetch_sub(&tmdev_ctx(ibtd->context)->objects, 1);
+    free(td);
+    return 0;
+}
+
+struct ibv_pd *tmdev_alloc_parent_domain(struct ibv_context *context,
+                                         struct ibv_parent_domain_init_attr *attr)
+{
+    if (0 != attr->comp_mask || NULL == attr->pd || attr->pd->context != context) {
+        errno = EINVAL;
+        return NULL;
+    }
+    tmdev_pd_t *pd = tmdev_alloc(sizeof(*pd));
+    if (NULL == pd) {
+        return NULL;
+    }
+    pd->pd.context = context;
+    pd->base = attr->pd;
+    pd->td = (tmdev_td_t *) attr->td;
+    if (NULL != pd->td) {
+        atomic_fetch_add(&pd->td->users, 1);
+    }
+    atomic_fetch_add(&tmdev_pd(attr->pd)->objects, 1);
+    atomic_fetch_add(&tmdev_ctx(context)->objects, 1);
+    return &pd->pd;
+}
+
+/* The protection domain that a parent domain stands for. */
+static const struct ibv_pd *pd_base(const struct ibv_pd *ibpd)
+{
+    const tmdev_pd_t *pd = (const tmdev_pd_t *) ibpd;
+    return NULL != pd->base ? pd->base : ibpd;
+}
+
 TMDEV_PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibpd)
 {
     tmdev_pd_t *pd = tmdev_pd(ibpd);
@@ -43,6 +122,12 @@ TMDEV_PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibpd)
         return tmdev_misuse(
             EBUSY, "ibv_dealloc_pd: %u memory regions, queue pairs or SRQs are still in it",
             atomic_load(&pd->objects));
+    }
+    if (NULL != pd->base) {
+        atomic_fetch_sub(&tmdev_pd(pd->base)->objects, 1);
+    }
+    if (NULL != pd->td) {
+        atomic_fetch_sub(&pd->td->users, 1);
     }
     atomic_fetch_sub(&tmdev_ctx(ibpd->context)->objects, 1);
     free(pd);
@@ -90,8 +175,9 @@ void *tmdev_mr_find(tmdev_node_t *node, const struct ibv_pd *pd, uint32_t key, u
 {
     uint32_t slot = key >> 8;
     tmdev_mr_t *mr = slot < node->mr_slots ? node->mrs[slot] : NULL;
-    if (NULL == mr || mr->mr.lkey != key || mr->mr.pd != pd || access != (mr->access & access) ||
-        addr < mr->iova || length > mr->mr.length || addr - mr->iova > mr->mr.length - length) {
+    if (NULL == mr || mr->mr.lkey != key || pd_base(mr->mr.pd) != pd_base(pd) ||
+        access != (mr->access & access) || addr < mr->iova || length > mr->mr.length ||
+        addr - mr->iova > mr->mr.length - length) {
         return NULL;
     }
     return (uint8_t *) mr->mr.addr + (addr - mr->iova);

@@ -623,6 +623,7 @@ int tmdev_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send
 {
     tmdev_qp_t *qp = tmdev_qp(ibqp);
     int rc = 0;
+    tmdev_alone_begin(tmdev_alone_of(ibqp->pd), "ibv_post_send");
     tmdev_node_lock(qp->node);
     for (; NULL != wr; wr = wr->next) {
         rc = post_one(qp, wr);
@@ -637,5 +638,6 @@ int tmdev_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send
         tmdev_send_progress(qp);
     }
     tmdev_node_unlock(qp->node);
+    tmdev_alone_end(tmdev_alone_of(ibqp->pd));
     return rc;
 }

@@ -28,6 +28,7 @@ static const struct {
     [TMDEV_FAIL_CQ] = {"cq", ENOMEM},         [TMDEV_FAIL_CQ_EX] = {"cq_ex", EOPNOTSUPP},
     [TMDEV_FAIL_QP] = {"qp", ENOMEM},         [TMDEV_FAIL_SRQ] = {"srq", ENOMEM},
     [TMDEV_FAIL_SRQ_TM] = {"srq_tm", ENOMEM}, [TMDEV_FAIL_CHANNEL] = {"channel", EMFILE},
+    [TMDEV_FAIL_TD] = {"td", EOPNOTSUPP},
 };
 
 static void settings_refuse(const char *name, const char *value, const char *wanted)

@@ -217,6 +217,7 @@ int tmdev_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ib
     tmdev_srq_t *srq = tmdev_srq(ibsrq);
     tmdev_node_t *node = tmdev_ctx(ibsrq->context)->node;
     int rc = 0;
+    tmdev_alone_begin(tmdev_alone_of(ibsrq->pd), "ibv_post_srq_recv");
     tmdev_node_lock(node);
     for (; NULL != wr; wr = wr->next) {
         rc = tmdev_rq_post(&srq->rq, wr, "ibv_post_srq_recv");
@@ -227,5 +228,6 @@ int tmdev_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ib
         srq->posted++;
     }
     tmdev_node_unlock(node);
+    tmdev_alone_end(tmdev_alone_of(ibsrq->pd));
     return rc;
 }

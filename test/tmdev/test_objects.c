@@ -321,6 +321,58 @@ static void operations(void)
     world_close(&w);
 }
 
+static void *poll_besides(void *cq)
+{
+    struct ibv_wc wc;
+    CHECK_EQUAL(ibv_poll_cq(cq, 1, &wc), 0);
+    return NULL;
+}
+
+/* Queues that are used in one thread at a time, with memory of the plain protection domain. */
+static void thread_domain(void)
+{
+    world_t w;
+    far_end_t far;
+    qp_options_t o = {0};
+    world_open(&w);
+    struct ibv_td_init_attr none = {0};
+    struct ibv_parent_domain_init_attr parent = {.pd = w.pd};
+    parent.td = ibv_alloc_td(w.context, &none);
+    CHECK(NULL != parent.td);
+    struct ibv_pd *pd = ibv_alloc_parent_domain(w.context, &parent);
+    CHECK(NULL != pd);
+    struct ibv_cq_init_attr_ex single = {.cqe = 4,
+                                         .wc_flags = IBV_WC_STANDARD_FLAGS,
+                                         .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+                                         .flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED};
+    struct ibv_cq_ex *cq = ibv_create_cq_ex(w.context, &single);
+    CHECK(NULL != cq);
+    struct ibv_qp_init_attr init = {
+        .send_cq = ibv_cq_ex_to_cq(cq),
+        .recv_cq = ibv_cq_ex_to_cq(cq),
+        .cap = {.max_send_wr = 1, .max_send_sge = 1, .max_recv_wr = 1, .max_recv_sge = 1},
+        .qp_type = IBV_QPT_RC};
+    struct ibv_qp *qp = ibv_create_qp(pd, &init);
+    CHECK(NULL != qp);
+    world_connect(&w, qp, 0, &o, &far);
+    CHECK_EQUAL(post_rdma(&w, qp, IBV_WR_RDMA_READ, 2, 0, 8, far.memory + 64, far.rkey), 0);
+    struct ibv_poll_cq_attr attr = {0};
+    while (ENOENT == ibv_start_poll(cq, &attr)) {
+        usleep(1000);
+    }
+    pthread_t thread;
+    CHECK_EQUAL(pthread_create(&thread, NULL, poll_besides, ibv_cq_ex_to_cq(cq)), 0);
+    CHECK_EQUAL(pthread_join(thread, NULL), 0);
+    ibv_end_poll(cq);
+    CHECK_EQUAL(ibv_dealloc_pd(pd), EBUSY);
+    CHECK_EQUAL(ibv_destroy_qp(qp), 0);
+    CHECK_EQUAL(ibv_dealloc_td(parent.td), EBUSY);
+    CHECK_EQUAL(ibv_dealloc_pd(pd), 0);
+    CHECK_EQUAL(ibv_dealloc_td(parent.td), 0);
+    CHECK_EQUAL(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+    world_close(&w);
+}
+
 static void memory(void)
 {
     world_t w;
@@ -543,6 +595,10 @@ int main(int argc, char **argv)
          .run = operations,
          .ranks = 1,
          .stderr_has = "not in the send_ops_flags"},
+        {.name = "thread_domain",
+         .run = thread_domain,
+         .ranks = 1,
+         .stderr_has = "in two threads at once|ibv_dealloc_pd|ibv_dealloc_td"},
         {.name = "memory",
          .run = memory,
          .ranks = 1,

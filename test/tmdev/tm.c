@@ -711,6 +711,7 @@ int tmdev_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr, struct ibv_
         *bad = wr;
         return tmdev_misuse(EINVAL, "ibv_post_srq_ops: the SRQ is not for tag matching");
     }
+    tmdev_alone_begin(tmdev_alone_of(ibsrq->pd), "ibv_post_srq_ops");
     tmdev_node_lock(node);
     for (; NULL != wr && 0 == rc; wr = wr->next) {
         tmdev_op_t *op = tmdev_alloc(sizeof(*op));
@@ -726,6 +727,7 @@ int tmdev_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr, struct ibv_
     }
     run_ops(srq);
     tmdev_node_unlock(node);
+    tmdev_alone_end(tmdev_alone_of(ibsrq->pd));
     return rc;
 }
 

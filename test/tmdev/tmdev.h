@@ -78,6 +78,7 @@ typedef enum {
     TMDEV_FAIL_SRQ,
     TMDEV_FAIL_SRQ_TM,
     TMDEV_FAIL_CHANNEL,
+    TMDEV_FAIL_TD,
     TMDEV_FAIL_KINDS
 } tmdev_fail_t;
 
@@ -325,9 +326,20 @@ bool tmdev_is_apart(const tmdev_qp_t *qp);
 /* ---- protection domains and memory regions (mr.c)
  * ---------------------------------------------------------------------------- */
 
+/* The thread that is in a call on what is said to have one at a time; 0: none. */
+typedef atomic_ulong tmdev_alone_t;
+
+typedef struct tmdev_td {
+    struct ibv_td td;
+    atomic_uint users;
+    tmdev_alone_t thread;
+} tmdev_td_t;
+
 struct tmdev_pd {
     struct ibv_pd pd;
     atomic_uint objects;
+    struct ibv_pd *base; /* of a parent domain: whose regions it has; else NULL */
+    tmdev_td_t *td;      /* of a parent domain, or NULL */
 };
 
 struct tmdev_mr {
@@ -340,6 +352,16 @@ static inline tmdev_pd_t *tmdev_pd(struct ibv_pd *pd)
 {
     return (tmdev_pd_t *) pd;
 }
+
+/* Calls on queue pairs and SRQs of a thread domain come one at a time: is that so? NULL: none. */
+void tmdev_alone_begin(tmdev_alone_t *thread, const char *function);
+void tmdev_alone_end(tmdev_alone_t *thread);
+tmdev_alone_t *tmdev_alone_of(struct ibv_pd *pd);
+
+struct ibv_td *tmdev_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int tmdev_dealloc_td(struct ibv_td *td);
+struct ibv_pd *tmdev_alloc_parent_domain(struct ibv_context *context,
+                                         struct ibv_parent_domain_init_attr *attr);
 
 /*
  * Under node->lock: where the bytes of a key are, or NULL if the key, the bounds or the access (all
@@ -395,11 +417,13 @@ struct tmdev_cq {
     struct ibv_cq_ex cq;   /* must be first: both kinds of CQ are this */
     uint64_t reserved[32]; /* a client's newer header may know more fields */
     bool is_extended;
-    bool is_dead; /* overrun */
+    bool is_single; /* its client has promised to poll it in one thread at a time */
+    bool is_dead;   /* overrun */
     atomic_uint users;
     atomic_uint tm_users; /* TM-SRQs */
     pthread_mutex_t poll_lock;
-    atomic_ulong poller; /* thread between start_poll and end_poll; 0: none */
+    atomic_ulong poller;  /* thread between start_poll and end_poll; 0: none */
+    tmdev_alone_t thread; /* is_single */
     pthread_mutex_t ring_lock;
     tmdev_cqe_t *ring;
     uint32_t size, head;
