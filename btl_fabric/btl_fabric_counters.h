@@ -21,6 +21,7 @@
     X(declined, "of these, done without it, because it had no room for the data")                  \
     X(am_puts, "puts by messages that the target's CPU copied")                                    \
     X(am_gets, "gets by messages that the target's CPU answered")                                  \
+    X(device_atomics, "atomic operations that the target's device did")                            \
     X(atomics, "atomic operations started")                                                        \
     X(no_rma, "puts and gets by messages because the peer's provider cannot do them")              \
     X(not_exposed, "puts and gets by messages because the target could not register the memory")   \

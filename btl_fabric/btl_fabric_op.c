@@ -5,6 +5,8 @@
  */
 #include "btl_fabric_op.h"
 
+#include <string.h>
+
 #include <stdlib.h>
 
 #include "fabric/fab_clock.h"
@@ -177,6 +179,18 @@ void mca_btl_fabric_call_back(const mca_btl_fabric_call_t *call, int status)
 
     if (NULL != call->cbfunc) {
         call_back(call, status, &run);
+    }
+}
+
+void mca_btl_fabric_give_old(const mca_btl_fabric_call_t *call, uint64_t value)
+{
+    if (BTL_FABRIC_AM_ATOMIC != call->am || NULL == call->local) {
+        return;
+    }
+    if (8 == call->len) {
+        memcpy(call->local, &value, 8);
+    } else {
+        memcpy(call->local, &(uint32_t){(uint32_t) value}, 4);
     }
 }
 

@@ -54,7 +54,8 @@ struct mca_btl_fabric_op {
     fab_item_t item; /* while its message waits for room */
     mca_btl_fabric_offer_t offer;
     mca_btl_fabric_try_t try;
-    fab_rma_t rma; /* if the fabric does it, or may have to */
+    fab_rma_t rma;      /* if the fabric does it, or may have to */
+    fab_atomic_t fetch; /* rma.local of an atomic operation */
 };
 
 /* Is it likely that the target is inside MPI and polls? */
@@ -108,6 +109,9 @@ uint64_t mca_btl_fabric_last_turn(void);
 
 /* Does this thread run the callback of an operation? */
 bool mca_btl_fabric_in_callback(void);
+
+/* An atomic operation, if it is one, has found this value. */
+void mca_btl_fabric_give_old(const mca_btl_fabric_call_t *call, uint64_t value);
 
 /* The operation has ended: call the callback, if there is one. Lock not held. */
 void mca_btl_fabric_call_back(const mca_btl_fabric_call_t *call, int status);

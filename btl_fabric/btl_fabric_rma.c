@@ -10,9 +10,10 @@
  * The fabric does puts and gets where it can reach the peer's memory.  Where it copies the bytes
  * itself (shared memory), it does them at once, but for very long ones, and the callback runs
  * before the function returns; short ones may be offered to the target first.  Where the fabric
- * cannot reach the memory, or fails half-way, a put or get goes by messages, as atomic operations
- * always do.  A put is complete when its data is in the target's memory.  What needs no answer but
- * that it was done is counted (btl_fabric_wire.h), except in shared memory.  An operation that
+ * cannot reach the memory, or fails half-way, a put or get goes by messages.  Atomic operations do
+ * so, too, but for those that the target's device can do so that they are atomic for its CPU.  A
+ * put is complete when its data is in the target's memory.  What needs no answer but that it was
+ * done is counted (btl_fabric_wire.h), except in shared memory.  An operation that
  * finds no room is queued, not refused: the layer above may start it from a callback, where it
  * cannot wait.  Outside callbacks it is refused while too many are under way with the endpoint.  It
  * is refused if there is no memory for its record; it can be started once those under way have
@@ -89,19 +90,6 @@ void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
     }
 }
 
-/* If it is an atomic operation with a result, this is the old value. */
-static void give_old(const mca_btl_fabric_call_t *call, uint64_t value)
-{
-    if (BTL_FABRIC_AM_ATOMIC != call->am || NULL == call->local) {
-        return;
-    }
-    if (8 == call->len) {
-        memcpy(call->local, &value, 8);
-    } else {
-        memcpy(call->local, &(uint32_t){(uint32_t) value}, 4);
-    }
-}
-
 void mca_btl_fabric_on_done(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                             size_t len)
 {
@@ -109,7 +97,7 @@ void mca_btl_fabric_on_done(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
 
     (void) ctx, (void) data, (void) len;
     if (NULL != op) {
-        give_old(&op->call, hdr.tag);
+        mca_btl_fabric_give_old(&op->call, hdr.tag);
         mca_btl_fabric_op_done(op, OPAL_SUCCESS);
     }
 }
@@ -192,7 +180,7 @@ static int start_in_place(mca_btl_fabric_op_t *op)
     }
     ep->number = atomic->number;
     if (is_answered_soon(ep, atomic, &value)) {
-        give_old(&op->call, value);
+        mca_btl_fabric_give_old(&op->call, value);
         return DONE_NOW;
     }
     ep->places[place] = op;
@@ -213,7 +201,7 @@ void mca_btl_fabric_answers_check(void)
         next = LIST_NEXT(op, asking);
         if (FAB_PEER_UP == peer->state &&
             fab_is_answered(peer, atomic->place, atomic->number, &value)) {
-            give_old(&op->call, value);
+            mca_btl_fabric_give_old(&op->call, value);
             mca_btl_fabric_op_done(op, OPAL_SUCCESS);
         }
     }
@@ -230,6 +218,9 @@ static int start_op(mca_btl_fabric_op_t *op, const fab_region_t *region)
 
     if (BTL_FABRIC_AM_ATOMIC == am) {
         counters->atomics++;
+        if (mca_btl_fabric_op_start_atomic(op, region)) {
+            return OPAL_SUCCESS;
+        }
         rc = start_in_place(op);
         return OPAL_ERR_RESOURCE_BUSY == rc ? mca_btl_fabric_op_by_messages(op) : rc;
     }

@@ -133,6 +133,9 @@ static void rma_complete(fab_rma_t *rma, int status)
                                                        offsetof(mca_btl_fabric_op_t, rma));
 
     mca_btl_fabric.num_rma--;
+    if (OPAL_SUCCESS == status) {
+        mca_btl_fabric_give_old(&op->call, op->fetch.old);
+    }
     if (OPAL_SUCCESS != status && OPAL_ERR_UNREACH != status) {
         mca_btl_fabric.counters.rma_failed++;
         status = mca_btl_fabric_op_by_messages(op);
@@ -180,6 +183,33 @@ bool mca_btl_fabric_op_start_rma(mca_btl_fabric_op_t *op, const fab_region_t *re
     }
     op->rma = mca_btl_fabric_rma_of(&op->call, region);
     return mca_btl_fabric_op_by_fabric(op);
+}
+
+/* Can a device do it?  The flags of the module say what is asked for. */
+static bool is_for_device(const btl_fabric_atomic_t *atomic)
+{
+    return 8 == atomic->len && (MCA_BTL_ATOMIC_ADD == atomic->op || BTL_FABRIC_CSWAP == atomic->op);
+}
+
+bool mca_btl_fabric_op_start_atomic(mca_btl_fabric_op_t *op, const fab_region_t *region)
+{
+    const btl_fabric_atomic_t *atomic = &op->call.atomic;
+    fab_peer_t *peer = op->call.ep->peer;
+
+    if (0 == (peer->caps & FAB_CAP_ATOMIC) || !is_for_device(atomic) ||
+        !fab_region_is_reachable(region, peer)) {
+        return false;
+    }
+    op->rma = mca_btl_fabric_rma_of(&op->call, region);
+    op->rma.local = &op->fetch;
+    op->fetch = (fab_atomic_t){.operand = atomic->operand, .compare = atomic->compare};
+    if (OPAL_SUCCESS !=
+        fab_atomic(&op->rma, MCA_BTL_ATOMIC_ADD == atomic->op ? FAB_FETCH_ADD : FAB_COMPARE_SWAP)) {
+        return false;
+    }
+    mca_btl_fabric.counters.device_atomics++;
+    mca_btl_fabric.num_rma++;
+    return true;
 }
 
 bool mca_btl_fabric_do_now(const mca_btl_fabric_call_t *call, const fab_region_t *region)

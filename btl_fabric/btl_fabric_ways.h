@@ -22,6 +22,9 @@ bool mca_btl_fabric_op_by_fabric(mca_btl_fabric_op_t *op);
 /* The fabric is to do it, with this memory of the target. False: it cannot, which is counted. */
 bool mca_btl_fabric_op_start_rma(mca_btl_fabric_op_t *op, const fab_region_t *region);
 
+/* The target's device is to do an atomic operation. False: it cannot. */
+bool mca_btl_fabric_op_start_atomic(mca_btl_fabric_op_t *op, const fab_region_t *region);
+
 /* Do a put or get at once, without a record or an upcall. False: the fabric cannot do so. */
 bool mca_btl_fabric_do_now(const mca_btl_fabric_call_t *call, const fab_region_t *region);
 

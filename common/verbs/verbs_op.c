@@ -3,6 +3,7 @@
 #include "verbs/verbs_op.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void fab_verbs_op_end(fab_verbs_op_t *op)
 {
@@ -12,6 +13,10 @@ void fab_verbs_op_end(fab_verbs_op_t *op)
 
     if (NULL != op->reg) {
         fab_reg_ops->put(dom->regs, op->reg);
+    }
+    if (NULL != op->buf) {
+        memcpy(&((fab_atomic_t *) rma->local)->old, op->buf->data, sizeof(uint64_t));
+        fab_verbs_pool_put(&dom->send_pool, op->buf);
     }
     free(op);
     if (!dom->is_closed) {

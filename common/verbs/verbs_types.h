@@ -63,9 +63,10 @@ struct fab_verbs_op {
     STAILQ_ENTRY(fab_verbs_op) link; /* in ep->ops */
     fab_verbs_domain_t *dom;
     fab_rma_t *rma;
-    fab_reg_t *reg;     /* of the local memory */
-    size_t posted;      /* bytes asked for so far */
-    uint32_t in_flight; /* work requests under way */
+    fab_reg_t *reg;       /* of the local memory */
+    fab_verbs_buf_t *buf; /* of an atomic operation: what was there; else NULL */
+    size_t posted;        /* bytes asked for so far */
+    uint32_t in_flight;   /* work requests under way */
     int status;
     bool is_queued; /* in ep->ops: there is more to post */
 };
@@ -88,9 +89,10 @@ enum {
     FAB_VERBS_CHAIN = 16,
     /* bytes that are handed over at once: the network has work while the next are packed */
     FAB_VERBS_CHAIN_BYTES = 4096,
-    FAB_VERBS_SIGNAL_BUFS = 4, /* unsignaled send buffers: what an idle connection may keep */
-    FAB_VERBS_INLINE = 220,    /* bytes asked for; the device may give less */
-    FAB_VERBS_READS = 16,      /* READs that a QP serves at a time, if the device can */
+    FAB_VERBS_SIGNAL_BUFS = 4,  /* unsignaled send buffers: what an idle connection may keep */
+    FAB_VERBS_INLINE = 220,     /* bytes asked for; the device may give less */
+    FAB_VERBS_ATOMIC_ROOM = 16, /* of these, for what atomics need besides */
+    FAB_VERBS_READS = 16,       /* READs that a QP serves at a time, if the device can */
     /* time for a connection that is no longer used to deliver what was sent */
     FAB_VERBS_LINGER_US = 2000000,
     /* time for a device to complete what it has begun to receive */
@@ -348,6 +350,15 @@ static inline bool fab_verbs_is_connected(const fab_verbs_ep_t *ep)
 static inline uint32_t fab_verbs_min(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
+}
+
+/*
+ * Does the device do atomic operations that are atomic for the CPU as well?  Those of most are so
+ * only among themselves, and then they are not used.
+ */
+static inline bool fab_verbs_has_atomics(const fab_verbs_domain_t *dom)
+{
+    return IBV_ATOMIC_GLOB == dom->device.atomic_cap;
 }
 
 #endif /* FAB_VERBS_TYPES_H */

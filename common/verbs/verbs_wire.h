@@ -100,6 +100,7 @@ enum {
     FAB_VERBS_ADDR_TM_RNDV = 2, /* and does rendezvous by itself */
     FAB_VERBS_ADDR_GRH = 4,     /* InfiniBand: its packets need a GRH */
     FAB_VERBS_ADDR_CM = 8,      /* the port is iWARP, which rdma_cm connects (verbs_cm.h) */
+    FAB_VERBS_ADDR_ATOMIC = 16, /* what its device does atomically is so for its CPU, too */
 };
 
 /*
