@@ -170,8 +170,12 @@ common_ofi_sources = \
 	common/ofi/ofi_hooks.c \
 	common/ofi/ofi_hooks.h \
 	common/ofi/ofi_object.c \
+	common/ofi/ofi_offers.c \
+	common/ofi/ofi_offers.h \
 	common/ofi/ofi_peer.c \
 	common/ofi/ofi_peer.h \
+	common/ofi/ofi_places.c \
+	common/ofi/ofi_places.h \
 	common/ofi/ofi_pool.c \
 	common/ofi/ofi_pool.h \
 	common/ofi/ofi_progress.c \
@@ -186,6 +190,8 @@ common_ofi_sources = \
 	common/ofi/ofi_send.h \
 	common/ofi/ofi_sleep.c \
 	common/ofi/ofi_sleep.h \
+	common/ofi/ofi_tm.c \
+	common/ofi/ofi_tm.h \
 	common/ofi/ofi_types.h
 
 # libmca_common_tm_verbs: the provider verbs, where there is libibverbs.

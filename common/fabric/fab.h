@@ -502,6 +502,8 @@ struct fab_ops {
     void (*batch)(fab_peer_t *peer, bool is_begin);
     /* fab_item_send_from(); NULL: sends are copied, and fab_set_place() has no effect */
     int (*send_from)(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out);
+    /* fab_item_send_offered(); NULL: never */
+    int (*send_offered)(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out);
 };
 
 /*
@@ -587,6 +589,18 @@ static inline bool fab_peer_has_places(const fab_peer_t *peer)
 static inline int fab_item_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
 {
     return peer->ops->send_from(peer, hdr, out);
+}
+
+/*
+ * Announce a message (FAB_AM_RNDV; the head is a fab_rndv_t, of any len) whose receiver has offered
+ * memory for it, and send it there.  OPAL_SUCCESS: complete() will be called when the memory is not
+ * read any more; what the receiver says of the message may come before that.  OPAL_ERR_NOT_FOUND:
+ * there is no such offer, or no room.
+ */
+static inline int fab_item_send_offered(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
+{
+    return NULL != peer->ops->send_offered ? peer->ops->send_offered(peer, hdr, out)
+                                           : OPAL_ERR_NOT_FOUND;
 }
 
 /*

@@ -47,9 +47,9 @@ typedef struct fab_offload_recv fab_offload_recv_t;
     X(LISTABLE, "listed")                                                                          \
     X(OTHER_PATH,                                                                                  \
       "its source is not behind the device, so no message through the device can match it")        \
-    X(ANY_SOURCE, "MPI_ANY_SOURCE, and not every source is behind the device")                     \
+    X(ANY_SOURCE, "MPI_ANY_SOURCE, and the device cannot have it, or not every source")            \
     X(UNKNOWN, "its source is not known yet, nor by which path its messages come")                 \
-    X(SHORT, "shorter than what is worth listing")                                                 \
+    X(SHORT, "shorter than what is worth listing, or in memory that the device cannot have")       \
     X(BLOCKED, "an earlier receive that may match the same messages is not listed")                \
     X(LIST_FULL, "the device's list is full")                                                      \
     X(OPS_FULL, "too many commands under way")                                                     \

@@ -24,6 +24,7 @@
 #include "ofi/ofi_early.h"
 #include "ofi/ofi_fail.h"
 #include "ofi/ofi_send.h"
+#include "ofi/ofi_tm.h"
 #include "sock/sha256.h"
 
 _Static_assert((int) FAB_OFI_PROOF == (int) FAB_SHA256_LEN, "a proof is an HMAC");
@@ -157,6 +158,7 @@ void fab_ofi_session_end(fab_ofi_ep_t *ep)
     slot_give_back(ep);
     ep->state = FAB_OFI_IDLE;
     ep->is_probing = false;
+    fab_ofi_tm_ep_end(ep);
     if (0 == ep->dom->num_sessions) {
         fab_idle_changed(ep->dom->fab);
     }
@@ -170,6 +172,10 @@ void fab_ofi_connect_done(fab_ofi_ep_t *ep)
     ep->has_heard = true;
     free(ep->spare);
     ep->spare = NULL;
+    if (!fab_ofi_tm_ep_begin(ep)) {
+        fab_ofi_ep_defer_failure(ep, OPAL_ERR_OUT_OF_RESOURCE,
+                                 "There is no memory for what it is sent.");
+    }
     if (ep->is_closing) {
         (void) fab_ofi_send_own(ep, FAB_OFI_ID_CLOSE, 0, NULL, 0);
     }

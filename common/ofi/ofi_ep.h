@@ -7,6 +7,7 @@
 
 #include <rdma/fi_domain.h>
 
+#include "ofi/ofi_offers.h"
 #include "ofi/ofi_pool.h"
 #include "ofi/ofi_types.h"
 #include "ofi/ofi_wire.h"
@@ -57,6 +58,8 @@ struct fab_ofi_ep {
     fab_ofi_op_queue_t ops;    /* get and put, until they have ended */
     uint32_t num_xfers;        /* of them, handed to libfabric */
     fab_ofi_exposed_list_t exposed;
+    fab_ofi_tm_ep_t *tm;      /* offers, both ways; NULL: none */
+    fab_ofi_offers_t *offers; /* of it, those of the peer */
     /* why it fails, when all that it sent is delivered: in dom->failing; NULL: it does not */
     struct fab_ofi_failure *failure;
     uint64_t deadline; /* us: of the answer, or of what is left to send */

@@ -109,6 +109,18 @@ static const fab_param_t ofi_rows[] = {
                 "peers.",
     },
     {
+        .name = "ofi_tagged",
+        .type = FAB_PARAM_STRING,
+        .level = 5,
+        .offset = offsetof(fab_params_t, ofi_tagged),
+        .string = "auto",
+        .words = {"auto", "always", "none"},
+        .help = "Whether posted receives are offered to their senders, which then send long "
+                "messages to them by libfabric's tagged messages, without waiting for this "
+                "process. always: where libfabric's provider has them, and the sender is told so, "
+                "too; auto: as none, since nobody has measured it.",
+    },
+    {
         .name = "ofi_timeout",
         .type = FAB_PARAM_UINT,
         .level = 4,

@@ -21,6 +21,7 @@
 #include "ofi/ofi_fail.h"
 #include "ofi/ofi_rma.h"
 #include "ofi/ofi_send.h"
+#include "ofi/ofi_tm.h"
 
 enum { FAB_OFI_LINGER_US = 3000000 };
 
@@ -86,6 +87,7 @@ const fab_ops_t fab_ofi_ops = {
     .expose = fab_ofi_expose,
     .unexpose = fab_ofi_unexpose,
     .rma = fab_ofi_rma,
+    .send_offered = fab_ofi_tm_send_offered,
 };
 
 /* ---- attach -------------------------------------------------------------- */
@@ -151,6 +153,7 @@ int fab_ofi_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
     }
     peer->caps = 0 != (addr.flags & dom->addr.flags & FAB_OFI_ADDR_RMA) ? FAB_CAP_GET | FAB_CAP_PUT
                                                                         : 0;
+    peer->caps |= 0 != (addr.flags & dom->addr.flags & FAB_OFI_ADDR_TAGGED) ? FAB_CAP_TM : 0;
     peer->eager_max = fab_ofi_min(addr.eager_max, (uint32_t) dom->eager_limit);
     return OPAL_SUCCESS;
 }
@@ -172,6 +175,7 @@ static void ep_release(fab_ofi_ep_t *ep)
 
     fab_ofi_session_end(ep);
     fab_ofi_rma_drop(ep);
+    fab_ofi_tm_ep_free(ep);
     fab_ofi_ep_forget_failure(ep);
     if (NULL != ep->reserved) {
         fab_ofi_pool_put(&dom->send_pool, ep->reserved);
@@ -237,8 +241,11 @@ bool fab_ofi_drop(fab_domain_t *domain, fab_peer_t *peer)
     fab_ofi_ep_t *ep = peer->ep;
 
     (void) domain;
-    ep->is_dropping = true;
-    if (ep->num_xfers > 0) {
+    if (!ep->is_dropping) {
+        ep->is_dropping = true;
+        fab_ofi_tm_ep_end(ep);
+    }
+    if (ep->num_xfers > 0 || fab_ofi_tm_ep_is_busy(ep)) {
         return false; /* libfabric still has the user's memory */
     }
     if (FAB_OFI_UP == ep->state) {

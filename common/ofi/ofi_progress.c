@@ -22,6 +22,7 @@
 #include "ofi/ofi_recv.h"
 #include "ofi/ofi_rma.h"
 #include "ofi/ofi_send.h"
+#include "ofi/ofi_tm.h"
 
 enum {
     FAB_OFI_BATCH = 16,        /* entries read at once */
@@ -53,10 +54,16 @@ static bool take_credit(fab_ofi_ep_t *ep, uint16_t taken)
 
 static void deliver(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len)
 {
+    const uint8_t id = fab_ofi_hdr_id(hdr);
+    fab_ofi_domain_t *dom = ep->dom;
+    const bool is_counted = 0 != (ep->peer->caps & FAB_CAP_TM);
+
     ep->consumed++;
     fab_counters.ofi_msgs_received++;
-    fab_deliver(ep->dom->fab, ep->peer, fab_hdr(fab_ofi_hdr_id(hdr), hdr->tag, hdr->app_ctx), data,
-                len);
+    fab_deliver(dom->fab, ep->peer, fab_hdr(id, hdr->tag, hdr->app_ctx), data, len);
+    if (__builtin_expect(is_counted, 0)) {
+        fab_ofi_tm_handled(dom, id);
+    }
     if ((uint16_t) (ep->consumed - ep->advertised) >= (ep->granted + 1) / 2) {
         fab_ofi_schedule_credits(ep);
     }
@@ -71,6 +78,11 @@ static void on_own(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data,
         fab_ofi_on_answer(ep, hdr, data, len);
     } else if (id >= FAB_OFI_ID_CLOSE && id <= FAB_OFI_ID_LEFT) {
         fab_ofi_ep_on_end(ep, id);
+    } else if (id >= FAB_OFI_ID_OFFER && id <= FAB_OFI_ID_PLACED) {
+        const char *flaw = fab_ofi_tm_on_msg(ep, hdr, data, len);
+        if (NULL != flaw) {
+            bad_message(ep, flaw);
+        }
     } else if (FAB_OFI_ID_CREDIT != id && FAB_OFI_ID_READY != id) {
         bad_message(ep, "there is no such id");
     }
@@ -218,6 +230,12 @@ static void on_entry(fab_ofi_domain_t *dom, const struct fi_cq_tagged_entry *ent
     case FAB_OFI_SEND:
         send_ended(dom, (fab_ofi_sbuf_t *) ctx, NULL);
         break;
+    case FAB_OFI_TSEND:
+        fab_ofi_tm_sent(dom, ctx, 0);
+        break;
+    case FAB_OFI_TRECV:
+        fab_ofi_tm_received(dom, ctx, entry->len, 0);
+        break;
     default:
         fab_ofi_xfer_end(dom, (fab_ofi_xfer_t *) ctx, OPAL_SUCCESS);
         break;
@@ -255,6 +273,10 @@ static __attribute__((noinline)) void on_error(fab_ofi_domain_t *dom)
         send_ended(dom, (fab_ofi_sbuf_t *) ctx, FI_ECANCELED == entry.err ? NULL : error);
     } else if (FAB_OFI_RMA == ctx->kind) {
         xfer_failed(dom, (fab_ofi_xfer_t *) ctx, error);
+    } else if (FAB_OFI_TSEND == ctx->kind) {
+        fab_ofi_tm_sent(dom, ctx, entry.err);
+    } else if (FAB_OFI_TRECV == ctx->kind) {
+        fab_ofi_tm_received(dom, ctx, 0, entry.err);
     } else {
         fab_ofi_recv_error(dom, (fab_ofi_rbuf_t *) ctx, entry.flags);
     }
@@ -320,6 +342,9 @@ int fab_ofi_poll(void *domain)
     bool is_quiet = false;
     int events = 0;
 
+    if (__builtin_expect(NULL != dom->tm, 0)) {
+        fab_ofi_tm_poll_begin(dom);
+    }
     if (__builtin_expect(!dom->is_dead, 1)) {
         events = poll_queue(dom, &is_quiet);
         if (!TAILQ_EMPTY(&dom->sending)) {
@@ -334,6 +359,9 @@ int fab_ofi_poll(void *domain)
     }
     if (__builtin_expect(!TAILQ_EMPTY(&dom->failing), 0) && (is_quiet || dom->is_dead)) {
         events += fab_ofi_ep_fail_deferred(dom);
+    }
+    if (__builtin_expect(NULL != dom->tm, 0)) {
+        fab_ofi_tm_poll_end(dom, events);
     }
     return events;
 }
@@ -350,7 +378,8 @@ int fab_ofi_progress(fab_domain_t *domain)
     const uint32_t pass = ++dom->pass;
     int events = 0;
 
-    if (dom->num_sessions > 0 || 0 == pass % FAB_OFI_IDLE_PASSES || !TAILQ_EMPTY(&dom->sending)) {
+    if (dom->num_sessions > 0 || 0 == pass % FAB_OFI_IDLE_PASSES || !TAILQ_EMPTY(&dom->sending) ||
+        (NULL != dom->tm && fab_ofi_tm_is_waiting(dom))) {
         events = fab_ofi_poll(dom);
     }
     if (!TAILQ_EMPTY(&dom->rma)) {

@@ -42,8 +42,12 @@ static size_t finish(const fab_ofi_ep_t *ep, fab_hdr_t hdr, unsigned char *msg, 
     return all;
 }
 
-static void sent(fab_ofi_ep_t *ep)
+static void sent(fab_ofi_ep_t *ep, fab_hdr_t hdr)
 {
+    if (__builtin_expect(NULL != ep->offers, 0)) {
+        fab_ofi_offers_note(ep->offers, ep->sent, FAB_AM_EAGER == hdr.id || FAB_AM_RNDV == hdr.id,
+                            hdr.tag);
+    }
     ep->sent++;
     ep->next_seq++;
     ep->advertised = ep->consumed;
@@ -204,7 +208,7 @@ int fab_ofi_send_msg(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t l
         rc = send_buf(ep, buf);
     }
     if (OPAL_SUCCESS == rc) {
-        sent(ep);
+        sent(ep, hdr);
     } else if (!is_short) {
         fab_ofi_pool_put(&dom->send_pool, buf);
     }
@@ -215,7 +219,7 @@ void fab_ofi_send_buf(fab_ofi_ep_t *ep, fab_hdr_t hdr, fab_ofi_sbuf_t *buf, size
 {
     buf->len = (uint32_t) finish(ep, hdr, buf->data, len);
     send_or_wait(ep, buf);
-    sent(ep);
+    sent(ep, hdr);
 }
 
 /* ---- the provider's own -------------------------------------------------- */

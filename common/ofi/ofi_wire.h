@@ -33,6 +33,18 @@
  * has sent HELLO ignores the other's HELLO if its own name is the smaller one; that may come after
  * the other's WELCOME, which has the same index and cookie.
  *
+ * Where both addresses have FAB_OFI_ADDR_TAGGED (doc/ofi.md), of long messages:
+ *
+ *      receiver                                        sender
+ *      OFFER {id, tag, mask, len, count}      ->
+ *                                             <-       NAMED {id, what RNDV has}; a tagged message
+ *                                                      of libfabric's with tag id and the data
+ *      PLACED                                 ->       in place of FIN
+ *      WITHDRAW                               ->
+ *                                             <-       GONE
+ *
+ * These do not count as credits.  There are 64 offers at most in each direction.
+ *
  * The end: CLOSE is answered by CLOSED (or by CLOSE, if both close), LEAVE by LEFT (or by LEAVE).
  * Each is the sender's last message of the session.
  */
@@ -41,6 +53,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "fabric/fab.h"
 
 #define FAB_OFI_MAGIC   0x5349464fu /* "OFIS", little endian */
 #define FAB_OFI_VERSION 2
@@ -72,6 +86,11 @@ enum {
     FAB_OFI_ID_LEAVE = 135,  /* the sender takes no more messages */
     FAB_OFI_ID_LEFT = 136,   /* heard */
     FAB_OFI_ID_CHALLENGE = 137,
+    FAB_OFI_ID_OFFER = 138,
+    FAB_OFI_ID_WITHDRAW = 139, /* app_ctx: an offer */
+    FAB_OFI_ID_GONE = 140,     /* likewise, in answer: it will not be named any more */
+    FAB_OFI_ID_NAMED = 141,    /* app_ctx: the send's id, for PLACED or FIN */
+    FAB_OFI_ID_PLACED = 142,   /* app_ctx: the send whose data has come */
 };
 
 typedef enum fab_ofi_refusal {
@@ -113,8 +132,9 @@ static inline uint32_t fab_ofi_hdr_index(const fab_ofi_hdr_t *hdr)
 
 /* In an address. */
 enum {
-    FAB_OFI_ADDR_RMA = 1,  /* its memory can be read and written */
-    FAB_OFI_ADDR_VIRT = 2, /* addresses of RMA are those of the process, not offsets */
+    FAB_OFI_ADDR_RMA = 1,    /* its memory can be read and written */
+    FAB_OFI_ADDR_VIRT = 2,   /* addresses of RMA are those of the process, not offsets */
+    FAB_OFI_ADDR_TAGGED = 4, /* offers may go to it, and come from it */
 };
 
 /* Section of a process's address. */
@@ -178,6 +198,28 @@ typedef struct fab_ofi_welcome {
 } fab_ofi_welcome_t;
 
 _Static_assert(56 == sizeof(fab_ofi_welcome_t), "fab_ofi_welcome_t is a wire format");
+
+/* Payload of OFFER. */
+typedef struct fab_ofi_offer_msg {
+    uint64_t tag; /* for messages with (tag & mask) == tag */
+    uint64_t mask;
+    uint64_t len;   /* bytes there is room for */
+    uint32_t id;    /* the tag of the tagged message with the data */
+    uint16_t count; /* messages that the sender of the offer has taken, as credits in the header */
+    uint16_t reserved;
+} fab_ofi_offer_msg_t;
+
+_Static_assert(32 == sizeof(fab_ofi_offer_msg_t), "fab_ofi_offer_msg_t is a wire format");
+
+/* Payload of NAMED: an announcement whose data goes to an offer. */
+typedef struct fab_ofi_named_msg {
+    uint64_t tag;
+    fab_rndv_t rndv;
+    uint32_t offer;
+    uint32_t reserved;
+} fab_ofi_named_msg_t;
+
+_Static_assert(64 == sizeof(fab_ofi_named_msg_t), "fab_ofi_named_msg_t is a wire format");
 
 /* Start of fab_rkey_t: FAB_OFI_RKEY bytes, the rest is shm's. */
 typedef struct fab_ofi_rkey {
