@@ -61,6 +61,10 @@ like option:debug yes
 refused "the installed one has --enable-debug, the headers do not" "$PWD" like.tar headers
 like options:heterogeneous yes
 refused "the installed one has --enable-heterogeneous, the headers do not" "$PWD" like.tar headers
+if [[ $TM_OMPI_SERIES != 4.1 ]]; then
+    like options:ft_mpi_support no
+    refused "the headers have fault tolerance, the installed one does not" "$PWD" like.tar headers
+fi
 
 "$TM_SRC/packaging/headers" "$prefix" "$archive" headers || fail "packaging/headers"
 
@@ -90,7 +94,10 @@ mkdir build && cd build
 "$TM_SRC/configure" --prefix="$TM_WORK/inst" --enable-werror --with-ompi-source="$TM_WORK/headers"
 make -j2 install
 END
-unshare --mount --propagation private bash inside "$installed" >build.log 2>&1 || {
+# In a chroot nothing is mounted at /, which unshare would make private; the caller has done that.
+propagation=private
+mountpoint -q / || propagation=unchanged
+unshare --mount --propagation "$propagation" bash inside "$installed" >build.log 2>&1 || {
     tail -n 30 build.log
     fail "the build with these headers"
 }
