@@ -169,6 +169,8 @@ common_ofi_sources = \
 	common/ofi/ofi_fail.h \
 	common/ofi/ofi_hooks.c \
 	common/ofi/ofi_hooks.h \
+	common/ofi/ofi_known.c \
+	common/ofi/ofi_known.h \
 	common/ofi/ofi_object.c \
 	common/ofi/ofi_offers.c \
 	common/ofi/ofi_offers.h \

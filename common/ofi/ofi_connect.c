@@ -23,6 +23,7 @@
 #include "fabric/fab_params.h"
 #include "ofi/ofi_early.h"
 #include "ofi/ofi_fail.h"
+#include "ofi/ofi_known.h"
 #include "ofi/ofi_send.h"
 #include "ofi/ofi_tm.h"
 #include "sock/sha256.h"
@@ -335,9 +336,11 @@ static fab_ofi_ep_t *asker(fab_ofi_domain_t *dom, const fab_ofi_hello_t *hello)
         dom->provider != fab_peer_provider(peer) || fab_peer_is_moving(peer)) {
         return NULL;
     }
-    ep = peer->ep;
-    return NULL == ep->failure && 0 == memcmp(&ep->addr, &hello->addr, sizeof(ep->addr)) ? ep
-                                                                                         : NULL;
+    ep = fab_ofi_ep_of(peer);
+    return NULL != ep && NULL == ep->failure &&
+                   0 == memcmp(&ep->addr, &hello->addr, sizeof(ep->addr))
+               ? ep
+               : NULL;
 }
 
 /*

@@ -105,7 +105,8 @@ struct fab_ofi_domain {
     char name[96]; /* "cxi, cxi0" */
 
     uint64_t next_tick;          /* us */
-    fab_ofi_ep_list_t eps;       /* of peers */
+    fab_ofi_known_list_t known;  /* peers that have no endpoint */
+    fab_ofi_ep_list_t eps;       /* of the others */
     fab_ofi_ep_list_t lingering; /* of nobody, with something left to send */
     fab_ofi_addr_t addr;         /* of this process */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- *      attach ──> IDLE ──first send──> ... ──> UP        (ofi_connect.c)
+ *      attach ──> known ──first send──> IDLE ──> ... ──> UP        (ofi_known.c, ofi_connect.c)
  *      detach ──> CLOSE sent ──CLOSED, CLOSE or LEAVE of the peer──> gone
  *      CLOSE of the peer ──> CLOSED sent, IDLE again
  *      drop   ──> LEAVE sent, gone
@@ -19,6 +19,7 @@
 #include "ofi/ofi_domain.h"
 #include "ofi/ofi_expose.h"
 #include "ofi/ofi_fail.h"
+#include "ofi/ofi_known.h"
 #include "ofi/ofi_rma.h"
 #include "ofi/ofi_send.h"
 #include "ofi/ofi_tm.h"
@@ -120,22 +121,6 @@ static const char *addr_flaw(const fab_ofi_domain_t *dom, const fab_ofi_addr_t *
     return NULL;
 }
 
-static fab_ofi_ep_t *ep_new(fab_ofi_domain_t *dom, fab_peer_t *peer, const fab_ofi_addr_t *addr)
-{
-    fab_ofi_ep_t *ep = malloc(sizeof(*ep));
-
-    if (NULL != ep) {
-        *ep = (fab_ofi_ep_t){.peer = peer,
-                             .dom = dom,
-                             .to = FI_ADDR_NOTAVAIL,
-                             .addr = *addr,
-                             .is_local = addr->host == dom->addr.host && addr->pid > 0};
-        TAILQ_INIT(&ep->ops);
-        LIST_INSERT_HEAD(&dom->eps, ep, link);
-    }
-    return ep;
-}
-
 int fab_ofi_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, const char **why)
 {
     fab_ofi_domain_t *dom = (fab_ofi_domain_t *) domain;
@@ -146,8 +131,7 @@ int fab_ofi_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
     if (NULL != *why) {
         return OPAL_ERR_UNREACH;
     }
-    peer->ep = ep_new(dom, peer, &addr);
-    if (NULL == peer->ep) {
+    if (!fab_ofi_know(dom, peer, &addr)) {
         *why = "there is not enough memory";
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
@@ -208,6 +192,9 @@ void **fab_ofi_spare(const fab_peer_t *peer)
 {
     fab_ofi_ep_t *ep = peer->ep;
 
+    if (fab_ofi_is_known(peer)) {
+        return fab_ofi_known_spare(peer);
+    }
     return ep->was_up ? NULL : &ep->spare;
 }
 
@@ -227,6 +214,10 @@ void fab_ofi_detach(fab_domain_t *domain, fab_peer_t *peer)
     fab_ofi_ep_t *ep = peer->ep;
 
     (void) domain;
+    if (fab_ofi_is_known(peer)) {
+        fab_ofi_forget(peer);
+        return;
+    }
     ep->is_closing = true;
     fab_ofi_rma_drop(ep);
     if (FAB_OFI_IDLE == ep->state) {
@@ -241,6 +232,10 @@ bool fab_ofi_drop(fab_domain_t *domain, fab_peer_t *peer)
     fab_ofi_ep_t *ep = peer->ep;
 
     (void) domain;
+    if (fab_ofi_is_known(peer)) {
+        fab_ofi_forget(peer);
+        return true;
+    }
     if (!ep->is_dropping) {
         ep->is_dropping = true;
         fab_ofi_tm_ep_end(ep);

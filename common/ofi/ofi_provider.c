@@ -23,6 +23,7 @@
 #include "ofi/ofi_expose.h"
 #include "ofi/ofi_fail.h"
 #include "ofi/ofi_hooks.h"
+#include "ofi/ofi_known.h"
 #include "ofi/ofi_peer.h"
 #include "ofi/ofi_progress.h"
 #include "ofi/ofi_recv.h"
@@ -300,6 +301,7 @@ static void ofi_close(fab_domain_t *domain)
         ep->peer->ep = NULL;
         fab_ofi_ep_free(ep);
     }
+    fab_ofi_forget_all(dom);
     while (!LIST_EMPTY(&dom->lingering)) {
         fab_ofi_ep_free(LIST_FIRST(&dom->lingering));
     }

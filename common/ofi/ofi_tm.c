@@ -9,6 +9,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "ofi/ofi_fail.h"
+#include "ofi/ofi_known.h"
 #include "ofi/ofi_offers.h"
 #include "ofi/ofi_places.h"
 #include "ofi/ofi_send.h"
@@ -221,9 +222,13 @@ void fab_ofi_tm_close(fab_ofi_domain_t *dom)
 static fab_ofi_source_t *source_of(fab_ofi_tm_t *tm, const fab_tm_recv_t *recv)
 {
     const fab_peer_t *peer = tm->user->sender(tm->user_ctx, recv, recv->tag);
-    const fab_ofi_ep_t *ep = NULL != peer && 0 != (peer->caps & FAB_CAP_TM) ? peer->ep : NULL;
+    const fab_ofi_ep_t *ep;
 
-    return NULL != ep && NULL != ep->tm ? &ep->tm->source : &tm->nowhere;
+    if (NULL == peer || 0 == (peer->caps & FAB_CAP_TM) || fab_ofi_is_known(peer)) {
+        return &tm->nowhere;
+    }
+    ep = peer->ep;
+    return NULL != ep->tm ? &ep->tm->source : &tm->nowhere;
 }
 
 static int tm_post(void *device, const fab_tm_cmd_t *cmd)

@@ -4,8 +4,9 @@
  *
  * Ownership. The domain (ofi_domain.h) is one endpoint (FI_EP_RDM) of one domain of libfabric's,
  * with one completion queue and one address vector.  It owns all endpoints of ours (ofi_ep.h), one
- * for each peer record (fab_peer_t.ep), and the table of sessions.  A session is what HELLO and
- * WELCOME set up; it belongs to the endpoint, and CLOSE or LEAVE ends it.
+ * for each peer record (fab_peer_t.ep) that was sent to or has asked, and the table of sessions; of
+ * other peers there is only the address (ofi_known.h).  A session is what HELLO and WELCOME set up;
+ * it belongs to the endpoint, and CLOSE or LEAVE ends it.
  *
  *      fab_peer_t ── ep ─┬── session: index, cookie, credits
  *                        ├── to send: messages that found no room, in order
@@ -28,6 +29,7 @@
 
 typedef struct fab_ofi_domain fab_ofi_domain_t;
 typedef struct fab_ofi_ep fab_ofi_ep_t;
+typedef struct fab_ofi_known fab_ofi_known_t;
 typedef struct fab_ofi_op fab_ofi_op_t;
 typedef struct fab_ofi_exposed fab_ofi_exposed_t;
 typedef struct fab_ofi_tm fab_ofi_tm_t;
@@ -36,6 +38,7 @@ typedef struct fab_ofi_tm_ep fab_ofi_tm_ep_t;
 typedef TAILQ_HEAD(fab_ofi_ep_queue, fab_ofi_ep) fab_ofi_ep_queue_t;
 typedef TAILQ_HEAD(fab_ofi_failure_queue, fab_ofi_failure) fab_ofi_failure_queue_t;
 typedef LIST_HEAD(fab_ofi_ep_list, fab_ofi_ep) fab_ofi_ep_list_t;
+typedef LIST_HEAD(fab_ofi_known_list, fab_ofi_known) fab_ofi_known_list_t;
 typedef TAILQ_HEAD(fab_ofi_op_queue, fab_ofi_op) fab_ofi_op_queue_t;
 typedef LIST_HEAD(fab_ofi_exposed_list, fab_ofi_exposed) fab_ofi_exposed_list_t;
 

@@ -17,6 +17,7 @@
 #include "ofi/ofi_domain.h"
 #include "ofi/ofi_ep.h"
 #include "ofi/ofi_fail.h"
+#include "ofi/ofi_known.h"
 #include "sock/sha256.h"
 
 typedef enum fuzz_step {
@@ -412,7 +413,7 @@ static void end_peer(void)
         peer = open_peer(); /* the user's, if it was nobody's */
     }
     if (NULL != peer && NULL != peer->ep) {
-        fab_ofi_ep_defer_failure(peer->ep, OPAL_ERR_UNREACH, "The input is at its end.");
+        fab_ofi_ep_defer_failure(fab_ofi_ep_of(peer), OPAL_ERR_UNREACH, "The input is at its end.");
     }
     close_peer();
     peer = fab_peer_find(fab, name);

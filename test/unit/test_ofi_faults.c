@@ -11,6 +11,7 @@
 #include "fabric/fab_wire.h"
 #include "ofi/ofi_domain.h"
 #include "ofi/ofi_ep.h"
+#include "ofi/ofi_known.h"
 #include "sock/sha256.h"
 
 static int got;
@@ -21,9 +22,9 @@ static void arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data
     got++;
 }
 
-static fab_ofi_ep_t *ep_of(const fab_peer_t *peer)
+static fab_ofi_ep_t *ep_of(fab_peer_t *peer)
 {
-    return peer->ep;
+    return fab_ofi_ep_of(peer);
 }
 
 static void meet(world_t *world)

@@ -8,6 +8,7 @@
 
 #include "ofi/ofi_domain.h"
 #include "ofi/ofi_ep.h"
+#include "ofi/ofi_known.h"
 
 enum { SLEEPS = 20, SLEEP_US = 20000000, WAKES_MAX = 200 /* for all of them */ };
 
@@ -59,7 +60,7 @@ static void sleep_body(world_t *world)
     CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
     WORLD_UNTIL(1 == got);
     world_barrier(world);
-    CHECK(((fab_ofi_ep_t *) peer->ep)->dom->wake_fd >= 0);
+    CHECK(fab_ofi_ep_of(peer)->dom->wake_fd >= 0);
     for (uint64_t n = 0; n < SLEEPS; n++) {
         if (0 == world->rank) {
             poll_in_vain(world);
@@ -105,7 +106,7 @@ static void awake_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
 
-    CHECK(((fab_ofi_ep_t *) peer->ep)->dom->wake_fd < 0);
+    CHECK(fab_ofi_ep_of(peer)->dom->wake_fd < 0);
     CHECK(!fab_sleep(world->fab, 1));
     world_barrier(world);
 }
