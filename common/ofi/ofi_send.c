@@ -10,6 +10,7 @@
 #include <rdma/fi_errno.h>
 
 #include "fabric/fab_clock.h"
+#include "fabric/fab_copy.h"
 #include "ofi/ofi_fail.h"
 
 enum {
@@ -25,7 +26,7 @@ static size_t padded(size_t len)
 }
 
 /* Write the header, and zeros behind the payload. Returns the message's length. */
-static size_t finish(const fab_ofi_ep_t *ep, fab_hdr_t hdr, unsigned char *msg, size_t len)
+static inline size_t finish(const fab_ofi_ep_t *ep, fab_hdr_t hdr, unsigned char *msg, size_t len)
 {
     const size_t all = sizeof(fab_ofi_hdr_t) + padded(len);
     const fab_ofi_hdr_t head = {
@@ -38,7 +39,9 @@ static size_t finish(const fab_ofi_ep_t *ep, fab_hdr_t hdr, unsigned char *msg, 
     };
 
     memcpy(msg, &head, sizeof(head));
-    memset(msg + sizeof(head) + len, 0, padded(len) - len);
+    if (padded(len) != len) {
+        memset(msg + sizeof(head) + len, 0, padded(len) - len);
+    }
     return all;
 }
 
@@ -68,7 +71,7 @@ static __attribute__((noinline)) int not_sent(fab_ofi_ep_t *ep, ssize_t rc)
     return OPAL_ERR_RESOURCE_BUSY;
 }
 
-static int inject(fab_ofi_ep_t *ep, const void *msg, size_t len)
+static inline int inject(fab_ofi_ep_t *ep, const void *msg, size_t len)
 {
     ssize_t rc = fi_inject(ep->dom->rdm, msg, len, ep->to);
 
@@ -177,42 +180,56 @@ void fab_ofi_send_drop(fab_ofi_ep_t *ep)
 
 /* ---- the fabric's messages ----------------------------------------------- */
 
-int fab_ofi_send_msg(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t len)
+static __attribute__((noinline)) int send_long(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data,
+                                               size_t len)
 {
-    fab_ofi_domain_t *dom = ep->dom;
-    unsigned char short_msg[FAB_OFI_STACK] __attribute__((aligned(FAB_OFI_ALIGN)));
-    bool is_short = sizeof(fab_ofi_hdr_t) + padded(len) <= dom->inject_max;
-    fab_ofi_sbuf_t *buf = NULL;
-    unsigned char *msg = short_msg;
-    size_t all;
+    fab_ofi_pool_t *pool = &ep->dom->send_pool;
+    fab_ofi_sbuf_t *buf = fab_ofi_pool_has_room(pool) ? fab_ofi_pool_get(pool) : NULL;
     int rc;
 
-    if (!is_short) {
-        buf = fab_ofi_pool_has_room(&dom->send_pool) ? fab_ofi_pool_get(&dom->send_pool) : NULL;
-        if (NULL == buf) {
-            fab_counters.ofi_no_buffer++;
-            return OPAL_ERR_RESOURCE_BUSY;
-        }
-        msg = buf->data;
+    if (NULL == buf) {
+        fab_counters.ofi_no_buffer++;
+        return OPAL_ERR_RESOURCE_BUSY;
     }
     if (len > 0) {
-        memcpy(msg + sizeof(fab_ofi_hdr_t), data, len);
+        memcpy(buf->data + sizeof(fab_ofi_hdr_t), data, len);
     }
-    all = finish(ep, hdr, msg, len);
-    if (is_short) {
-        rc = inject(ep, msg, all);
-    } else {
-        buf->len = (uint32_t) all;
-        buf->index = ep->index;
-        buf->cookie = ep->cookie;
-        rc = send_buf(ep, buf);
-    }
+    buf->len = (uint32_t) finish(ep, hdr, buf->data, len);
+    buf->index = ep->index;
+    buf->cookie = ep->cookie;
+    rc = send_buf(ep, buf);
     if (OPAL_SUCCESS == rc) {
         sent(ep, hdr);
-    } else if (!is_short) {
-        fab_ofi_pool_put(&dom->send_pool, buf);
+    } else {
+        fab_ofi_pool_put(pool, buf);
     }
     return rc;
+}
+
+static __attribute__((noinline)) int send_short(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data,
+                                                size_t len)
+{
+    unsigned char msg[FAB_OFI_STACK] __attribute__((aligned(FAB_OFI_ALIGN)));
+    int rc;
+
+    if (len <= FAB_COPY_SHORT_MAX) {
+        fab_copy_short(msg + sizeof(fab_ofi_hdr_t), data, len);
+    } else {
+        memcpy(msg + sizeof(fab_ofi_hdr_t), data, len);
+    }
+    rc = inject(ep, msg, finish(ep, hdr, msg, len));
+    if (OPAL_SUCCESS == rc) {
+        sent(ep, hdr);
+    }
+    return rc;
+}
+
+/* Two functions, so that neither has to save what only the other needs. */
+int fab_ofi_send_msg(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t len)
+{
+    return sizeof(fab_ofi_hdr_t) + padded(len) <= ep->dom->inject_max
+               ? send_short(ep, hdr, data, len)
+               : send_long(ep, hdr, data, len);
 }
 
 void fab_ofi_send_buf(fab_ofi_ep_t *ep, fab_hdr_t hdr, fab_ofi_sbuf_t *buf, size_t len)
