@@ -13,7 +13,8 @@
 enum { RANKS = 7, BOUND = 2, ROUNDS = 60, LONGEST = 6000, MEMORY = 300000 };
 
 static uint64_t next[RANKS], sent[RANKS], wrong, total;
-static bool is_failing; /* at some time no more queue pairs can be made */
+static bool is_failing;      /* at some time no more queue pairs can be made */
+static bool has_other_ports; /* half of all peers are reached by other ports than the first */
 static unsigned char memory[MEMORY], copy[MEMORY];
 
 static size_t size_of(uint64_t number)
@@ -69,13 +70,13 @@ static void read_from(world_t *world, int from)
            sizeof(op.rkey));
     memset(copy, 0, sizeof(copy));
     if (OPAL_SUCCESS != fab_get(&op)) {
-        CHECK(is_failing); /* by tcp, or by another port than the key is for */
+        CHECK(is_failing || has_other_ports); /* by tcp, or by another port than the key is for */
         return;
     }
     WORLD_UNTIL(before < completed);
     CHECK(OPAL_SUCCESS == complete_status
               ? world_is_filled(copy, (uint64_t) from, MEMORY)
-              : is_failing && OPAL_ERR_NOT_SUPPORTED == complete_status);
+              : (is_failing || has_other_ports) && OPAL_ERR_NOT_SUPPORTED == complete_status);
 }
 
 /* Connections that are neither given up nor linger. */
@@ -184,6 +185,25 @@ static void test_again(void **state)
     fab_params.verbs_max_connections = 0;
 }
 
+/* Peers by two ports of each process: the bound is for both together. */
+static void test_ports(void **state)
+{
+    unsigned int timeout = fab_params.verbs_timeout;
+
+    (void) state;
+    fab_params.verbs_max_connections = BOUND;
+    fab_params.verbs_timeout = 8; /* 8 ms until the device gives up */
+    has_other_ports = true;
+    setenv("TMDEV_DEVICES", "2", 1);
+    setenv("TMDEV_PLANES", "1,2", 1);
+    assert_int_equal(world_run(RANKS, false, traffic_body), 0);
+    unsetenv("TMDEV_DEVICES");
+    unsetenv("TMDEV_PLANES");
+    has_other_ports = false;
+    fab_params.verbs_timeout = timeout;
+    fab_params.verbs_max_connections = 0;
+}
+
 /* Each sends to all in turn, and closes whom it is done with: CLOSE, EVICT and HELLO cross. */
 static void crossing_body(world_t *world)
 {
@@ -221,6 +241,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_traffic),
         cmocka_unit_test(test_again),
+        cmocka_unit_test(test_ports),
         cmocka_unit_test(test_crossing),
     };
 
