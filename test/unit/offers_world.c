@@ -378,11 +378,11 @@ void offers_post(offers_world_t *w, unsigned i, int32_t source, int32_t tag, siz
     recv->tm.tag = wire_tag(ANY == source ? 0 : source, ANY == tag ? 0 : tag) & recv->tm.mask;
     recv->tm.data = &w->memory[i];
     recv->tm.len = len;
-    msg = fab_match_post(&w->dom, &recv->match, source, tag);
+    msg = fab_match_take(&w->dom, source, tag);
     if (NULL != msg) {
         deliver(w, recv, (unsigned) (msg - w->msg));
     } else {
-        fab_offload_post(&w->scope, recv,
+        fab_offload_post(&w->scope, recv, source, tag,
                          ANY == source ? FAB_OFFLOAD_ANY_SOURCE : FAB_OFFLOAD_LISTABLE);
     }
     handle_events(w);
