@@ -11,7 +11,14 @@
 
 #include "tm_counter.h"
 
-enum { ROUNDS = 20, COMMS = 4, NAP_US = 300000, MAX_COUNTERS = 8, LONG = 12000 };
+enum {
+    ROUNDS = 20,
+    COMMS = 4,
+    NAPS = 8, /* the message after one of them, at least, ends a sleep */
+    NAP_US = 100000,
+    MAX_COUNTERS = 8,
+    LONG = 12000
+};
 
 static void duplicate_at_once(void)
 {
@@ -48,7 +55,7 @@ static int count_poll(void)
     return 0;
 }
 
-/* Rank 0 is late; the others wait for it in a blocking receive. */
+/* Rank 0 is late, several times; the others wait for it in a blocking receive. */
 static void wait_long(void)
 {
     tm_counter_t sleeps = tm_counter_open("pml_tm_wait_sleeps");
@@ -57,13 +64,11 @@ static void wait_long(void)
     *(void **) &progress_register = dlsym(RTLD_DEFAULT, "opal_progress_register");
     progress_register(count_poll);
     polls = 0;
-    if (0 == tm_rank) {
-        usleep(NAP_US);
-        for (int to = 1; to < tm_size; to++) {
-            TM_MPI(MPI_Send(&token, 1, MPI_INT, to, 0, MPI_COMM_WORLD));
+    for (int i = 0; i < NAPS; i++) {
+        if (0 == tm_rank) {
+            usleep(NAP_US);
         }
-    } else {
-        TM_MPI(MPI_Recv(&token, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Bcast(&token, 1, MPI_INT, 0, MPI_COMM_WORLD));
     }
     TM_CHECK(polls >= tm_counter_read(&sleeps), "%llu polls of all, but %llu sleeps", polls,
              tm_counter_read(&sleeps));

@@ -28,7 +28,7 @@ END
     chmod +x by_rank
     echo "== $1 ranks, of which $ranks have no queue pairs, ${environment[*]} ${words[*]}"
     (
-        # shellcheck disable=SC2031 # verbs.sh has a subshell of its own
+        # shellcheck disable=SC2030,SC2031 # each has a subshell of its own
         export TMDEV_FABRIC=$$.$RANDOM ${environment[@]+"${environment[@]}"}
         tm_mpirun "$1" --mca pml_tm_verbose 1 ./by_rank "$(tm_mpi_program "$name")" "${words[@]:1}"
     ) || fail "$name"
@@ -44,7 +44,7 @@ by_other_ports()
     name=${words[0]}
     echo "== $1 ranks by other ports, ${environment[*]} ${words[*]}"
     (
-        # shellcheck disable=SC2031 # verbs.sh has a subshell of its own
+        # shellcheck disable=SC2030,SC2031 # each has a subshell of its own
         export TMDEV_FABRIC=$$.$RANDOM ${environment[@]+"${environment[@]}"}
         tm_mpirun "$1" --mca pml_tm_verbose 1 "$(tm_mpi_program "$name")" "${words[@]:1}"
     ) || fail "$name"

@@ -89,7 +89,11 @@ int tmdev_dealloc_td(struct ibv_td *ibtd)
 struct ibv_pd *tmdev_alloc_parent_domain(struct ibv_context *context,
                                          struct ibv_parent_domain_init_attr *attr)
 {
-    if (0 != attr->comp_mask || NULL == attr->pd || attr->pd->context != context) {
+    if (0 != attr->comp_mask) { /* with allocators of its own */
+        errno = EOPNOTSUPP;
+        return NULL;
+    }
+    if (NULL == attr->pd || attr->pd->context != context) {
         errno = EINVAL;
         return NULL;
     }
