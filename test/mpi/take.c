@@ -9,17 +9,20 @@
  * way, where no device matches; [full]: there are few requests, which are used up.
  */
 /* TEST: np=2,3 args=counted env="OMPI_MCA_pml_tm_providers=shm" quick=yes */
-/* TEST: np=2 */
-/* TEST: np=2 args=threads */
-/* TEST: np=2 args=full env="OMPI_MCA_pml_tm_free_list_num=32 OMPI_MCA_pml_tm_free_list_max=32" */
-/* TEST: np=2 args="full threads" env="OMPI_MCA_pml_tm_free_list_num=32 OMPI_MCA_pml_tm_free_list_max=32" */
+/* TEST: np=2 env="OMPI_MCA_pml_tm_verbs_tm_eager_limit=8192" */
+/* TEST: np=2 args=threads env="OMPI_MCA_pml_tm_verbs_tm_eager_limit=8192" */
+/* TEST: np=2 args=full env="OMPI_MCA_pml_tm_free_list_num=32 OMPI_MCA_pml_tm_free_list_max=32 OMPI_MCA_pml_tm_verbs_tm_eager_limit=8192" */
+/* TEST: np=2 args="full threads" env="OMPI_MCA_pml_tm_free_list_num=32 OMPI_MCA_pml_tm_free_list_max=32 OMPI_MCA_pml_tm_verbs_tm_eager_limit=8192" */
 #include "tm_counter.h"
 
 #include <sched.h>
 
 enum { PLAIN = 400, LONGEST = 8200, WORDS = 100, IN_RING = 8, ROUNDS = 30 };
 
-/* Longest message, in bytes, that every provider takes while no receive is posted. */
+/*
+ * Longest message, in bytes, that every provider takes while no receive is posted; verbs where a
+ * device matches tags by a parameter.
+ */
 enum { SURELY_EAGER = 8000, MAX_LATE = LONGEST - SURELY_EAGER + 1 };
 
 static MPI_Comm other;
