@@ -43,7 +43,8 @@ says '^note +tmdev0:1 matches no tags: its self-test failed: a receive that was 
 day 0 TMDEV_TM_BROKEN=fin
 says '^note +tmdev0:1 does no rendezvous by itself: its self-test failed: a rendezvous' said
 
-day 1 TMDEV_DEVICES=2 TMDEV_PLANES=1,2 OMPI_MCA_pml_tm_verbs_timeout=8
+day 1 TMDEV_DEVICES=2 TMDEV_PLANES=1,2 OMPI_MCA_pml_tm_verbs_timeout=8 \
+    OMPI_MCA_pml_tm_verbs_ports=1
 says '^BAD +verbs was chosen, and not used: .*No packet passes between tmdev0:1' said
 says '^note +counter verbs_no_path is [1-9]' said
 
